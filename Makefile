@@ -1,0 +1,170 @@
+# decode: build, test, install. `make help` lists the targets.
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+CC      ?= cc
+MODE    ?= release
+WERROR  ?=
+
+VERSION := 0.1.0
+BUILD   := build/$(MODE)
+
+# --- flags by mode: one build folder each ----------------------------------------------------
+
+WARN   := -Wall -Wextra -Wshadow -Wvla -Wdouble-promotion -Wstrict-prototypes \
+          -Wmissing-prototypes -Wpointer-arith -Wcast-qual -Wwrite-strings
+ifneq ($(WERROR),)
+WARN   += -Werror
+endif
+
+# Floating point must mean the same everywhere: no contraction but where the code says fma.
+CFLAGS_COMMON := -std=c11 -D_GNU_SOURCE -Isrc -g -ffp-contract=off -fno-math-errno \
+                 -DDECODE_VERSION='"$(VERSION)"' $(WARN)
+
+SAN_ASAN := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+SAN_TSAN := -fsanitize=thread -fno-omit-frame-pointer
+
+MODE_release := -O3
+MODE_debug   := -O0
+MODE_asan    := -O1 $(SAN_ASAN)
+MODE_tsan    := -O1 $(SAN_TSAN)
+MODE_fuzz    := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+MODE_cov     := -O0 --coverage
+
+ifeq ($(MODE_$(MODE)),)
+$(error MODE=$(MODE) is none of release, debug, asan, tsan, fuzz, cov)
+endif
+
+CFLAGS  ?=
+LDFLAGS ?=
+ALL_CFLAGS := $(CFLAGS_COMMON) $(MODE_$(MODE)) $(CFLAGS)
+LINK       := $(CC) $(MODE_$(MODE)) $(CFLAGS) $(LDFLAGS)
+LDLIBS     := -lm -lpthread
+
+# --- what is built ---------------------------------------------------------------------------
+
+LIB_SRC := $(wildcard src/base/*.c src/parts/*.c src/model/*.c src/engine/*.c src/tools/*.c)
+CLI_SRC := $(wildcard src/cli/*.c)
+LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
+CLI_OBJ := $(CLI_SRC:%.c=$(BUILD)/%.o)
+LIB     := $(BUILD)/libdecode.a
+BIN     := $(BUILD)/decode
+
+TEST_SRC := $(wildcard tests/test_*.c)
+TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
+FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
+FUZZERS  := $(FUZZ_SRC:tests/fuzz/%.c=%)
+
+.PHONY: all run deps test asan tsan fuzz fuzz-replay format format-check lint check-layers \
+        clean install uninstall help
+.SECONDARY:
+.DELETE_ON_ERROR:
+
+all: decode ## build ./decode (MODE=release|debug|asan|tsan|cov, WERROR=1)
+
+decode: $(BIN)
+	ln -sf $(BIN) $@
+
+$(BIN): $(CLI_OBJ) $(LIB)
+	$(LINK) -o $@ $(CLI_OBJ) $(LIB) $(LDLIBS)
+
+# Made anew, so that a deleted source leaves no member behind.
+$(LIB): $(LIB_OBJ)
+	rm -f $@
+	$(AR) rcs $@ $(LIB_OBJ)
+
+# Instruction sets are switched on for their own kernel object only; the choice is made at start.
+$(BUILD)/src/parts/kernels_avx2.o: ISA_FLAGS := -mavx2 -mfma -mf16c
+$(BUILD)/src/parts/kernels_avx512.o: ISA_FLAGS := -mavx512f -mavx512bw -mavx512dq -mavx512vl \
+                                                  -mfma -mf16c -mprefer-vector-width=512
+# Other machines compile these files to nothing.
+ifeq ($(filter x86_64 amd64 i%86,$(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))),)
+$(BUILD)/src/parts/kernels_avx2.o $(BUILD)/src/parts/kernels_avx512.o: ISA_FLAGS :=
+endif
+
+$(BUILD)/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(ISA_FLAGS) -MMD -MP -c -o $@ $<
+
+run: decode ## build, then continue a text from the shipped checkpoint
+	./decode generate models/shakespeare-mha.gguf -p "ROMEO:" -n 200
+
+# --- tests -----------------------------------------------------------------------------------
+
+deps: ## install what the tests need (Check); nothing to do when it is there
+	scripts/deps.sh
+
+CHECK_CFLAGS = $(shell pkg-config --cflags check 2>/dev/null)
+CHECK_LIBS   = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck)
+
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/support.o $(LIB)
+	$(LINK) -o $@ $(filter %.o,$^) $(LIB) $(TEST_LDFLAGS) $(CHECK_LIBS) $(LDLIBS)
+
+$(BUILD)/tests/%.o: ALL_CFLAGS += -Itests $(CHECK_CFLAGS)
+
+# test_oom replaces the allocation functions to make them fail on demand.
+$(BUILD)/tests/test_oom: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc \
+                                         -Wl,--wrap=aligned_alloc,--wrap=mmap
+
+test: $(BIN) $(TEST_BIN) ## run the Check suites and the command-line tests
+	scripts/run_tests.sh $(BIN) $(TEST_BIN)
+
+asan: ## the same suites under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer
+	$(MAKE) MODE=asan test
+
+tsan: ## the same suites under ThreadSanitizer
+	$(MAKE) MODE=tsan test
+
+fuzz: ## build the libFuzzer targets (clang): build/fuzz/fuzz_*
+	$(MAKE) MODE=fuzz CC=clang fuzz-binaries
+
+.PHONY: fuzz-binaries
+fuzz-binaries: $(FUZZERS:%=build/fuzz/%)
+
+build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(LIB)
+	$(LINK) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
+
+fuzz-replay: ## replay the fuzz corpora under ASan and UBSan
+	$(MAKE) MODE=asan fuzz-replay-run
+
+.PHONY: fuzz-replay-run
+fuzz-replay-run: $(FUZZERS:%=$(BUILD)/replay_%)
+	for f in $(FUZZERS); do \
+	    $(BUILD)/replay_$$f tests/fuzz/corpus/$${f#fuzz_} || exit 1; done
+
+$(BUILD)/replay_fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(LIB)
+	$(LINK) -o $@ $^ $(LDLIBS)
+
+# --- checks ----------------------------------------------------------------------------------
+
+SOURCES := $(shell find src tests -name '*.[ch]' 2>/dev/null)
+
+format: ## rewrite the sources with clang-format
+	clang-format -i $(SOURCES)
+
+format-check:
+	clang-format --dry-run -Werror $(SOURCES)
+
+lint: ## clang-tidy over src
+	clang-tidy --quiet $(LIB_SRC) $(CLI_SRC) -- $(CFLAGS_COMMON)
+
+check-layers: $(LIB) ## includes point only downwards; the library reaches no stdio, exit, getenv
+	scripts/check_layers.sh $(LIB)
+
+# --- the rest --------------------------------------------------------------------------------
+
+install: $(BIN) ## install into $(DESTDIR)$(PREFIX)/bin
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/decode
+
+uninstall: ## remove what install put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/decode
+
+clean: ## remove all builds
+	rm -rf build decode
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_BIN:=.d)
+-include $(wildcard $(BUILD)/tests/*.d $(BUILD)/tests/fuzz/*.d)

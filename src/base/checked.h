@@ -1,0 +1,52 @@
+/*
+ * checked - the one place where sizes are added, multiplied and rounded (layer 0).
+ *
+ * Every size that a file or a flag can influence goes through these: on overflow they return
+ * false and leave *out alone.
+ */
+#ifndef DECODE_BASE_CHECKED_H
+#define DECODE_BASE_CHECKED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+static inline bool u64_add(uint64_t a, uint64_t b, uint64_t *out)
+{
+    uint64_t r;
+    if (__builtin_add_overflow(a, b, &r))
+        return false;
+    *out = r;
+    return true;
+}
+
+static inline bool u64_mul(uint64_t a, uint64_t b, uint64_t *out)
+{
+    uint64_t r;
+    if (__builtin_mul_overflow(a, b, &r))
+        return false;
+    *out = r;
+    return true;
+}
+
+/* Rounds a up to a multiple of align, which is a power of two. */
+static inline bool u64_align_up(uint64_t a, uint64_t align, uint64_t *out)
+{
+    uint64_t r;
+    if (!u64_add(a, align - 1, &r))
+        return false;
+    *out = r & ~(align - 1);
+    return true;
+}
+
+/* The bytes of `count` items of `size` bytes, as a size_t. */
+static inline bool size_of_array(uint64_t count, uint64_t size, size_t *out)
+{
+    uint64_t r;
+    if (!u64_mul(count, size, &r) || r > PTRDIFF_MAX)
+        return false;
+    *out = (size_t)r;
+    return true;
+}
+
+#endif

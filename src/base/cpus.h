@@ -1,0 +1,19 @@
+/*
+ * cpus - how many processors this process may really use (layer 0).
+ */
+#ifndef DECODE_BASE_CPUS_H
+#define DECODE_BASE_CPUS_H
+
+/*
+ * The lesser of the affinity mask's size and the cgroup CPU quota (v1 and v2, the tightest up
+ * the ancestors; a fractional quota is rounded down), at least 1. Reads the system each time.
+ */
+int cpus_usable(void);
+
+/*
+ * The same quota computation over a given cgroup mount and the text of /proc/self/cgroup, for
+ * tests: CPUs allowed by the quota, rounded down, at least 1; 0 when there is no limit.
+ */
+int cpus_quota(const char *cgroup_mount, const char *self_cgroup);
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * file - read a file as bytes, replace a file atomically (layer 0).
+ */
+#ifndef DECODE_BASE_FILE_H
+#define DECODE_BASE_FILE_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+/* A whole file, mapped read-only. Immutable: any threads may read it. */
+struct file_map {
+    const unsigned char *data; /* NULL for an empty file */
+    size_t len;                /* bytes */
+};
+
+/*
+ * Maps a regular file. Fails with STATUS_BAD_FILE (not found, unreadable, a directory, FIFO or
+ * device: never blocks on one) or STATUS_NO_MEMORY (no address space). The message names the path.
+ * A file that shrinks while mapped raises SIGBUS on access; the program's main turns that into
+ * a message.
+ */
+enum status file_map_open(struct file_map *f, const char *path, struct err *e);
+void file_map_close(struct file_map *f); /* legal on a zeroed struct and twice */
+
+/* Tells the system that [data, data + len) of the mapping will not be read again: whole pages
+ * inside it leave the process's resident memory. A hint. */
+void file_map_release(const struct file_map *f, const void *data, size_t len);
+
+/*
+ * Reads a file, or standard input for "-", of any kind (pipes too) to its end into malloc'd
+ * memory, which the caller frees; a zero byte follows the last one and is not counted. Fails
+ * with STATUS_BAD_FILE, or STATUS_NO_MEMORY; more than `max` bytes is STATUS_USAGE.
+ */
+enum status file_read_all(const char *path, size_t max, char **out, size_t *len, struct err *e);
+
+/*
+ * An atomic replacement: bytes go to a temporary file beside `path` (same folder, mode as the
+ * old file's or 0666 less umask); commit syncs it, renames it over `path` and syncs the folder.
+ * A symbolic link at `path` is followed, so that the link stays and its target is replaced.
+ * After any failure, and after abandon, the old file is untouched and no temporary is left.
+ */
+struct file_writer;
+enum status file_writer_open(struct file_writer **out, const char *path, struct err *e);
+/* Buffered. After a failure the later writes do nothing; commit reports the first one. */
+void file_writer_put(struct file_writer *w, const void *data, size_t len);
+/* Frees w in any case. */
+enum status file_writer_commit(struct file_writer *w, struct err *e);
+void file_writer_abandon(struct file_writer *w); /* NULL is legal */
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * rng - PCG-XSH-RR 64/32, a seedable generator with the same stream on every platform (layer 0).
+ *
+ * Source: M. O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good
+ * Algorithms for Random Number Generation", 2014. All state is explicit; one generator belongs
+ * to one thread at a time.
+ */
+#ifndef DECODE_BASE_RNG_H
+#define DECODE_BASE_RNG_H
+
+#include <stdint.h>
+
+struct rng {
+    uint64_t state;
+    uint64_t increment; /* odd; selects the stream */
+};
+
+/* Starts the stream: equal (seed, stream) pairs give equal numbers for ever; streams of one seed
+ * are independent. */
+void rng_seed(struct rng *r, uint64_t seed, uint64_t stream);
+
+/* Uniform over all 32-bit values. */
+uint32_t rng_u32(struct rng *r);
+
+/* Uniform in [0, 1), a multiple of 2^-53; takes two 32-bit numbers, the high part first. */
+double rng_unit(struct rng *r);
+
+#endif

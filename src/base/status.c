@@ -1,0 +1,46 @@
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Hostile names must not reach the terminal as escape sequences. */
+static void strip_control(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c; c++)
+        if (*c < 0x20 || *c == 0x7f)
+            *c = '?';
+}
+
+enum status err_set(struct err *e, enum status s, const char *format, ...)
+{
+    if (e) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(e->text, sizeof e->text, format, args);
+        va_end(args);
+        strip_control(e->text);
+    }
+    return s;
+}
+
+void err_prefix(struct err *e, const char *prefix)
+{
+    if (!e)
+        return;
+    char message[sizeof e->text];
+    memcpy(message, e->text, sizeof message);
+    const size_t room = sizeof e->text;
+    size_t n = strlen(prefix);
+    if (n > room - 1)
+        n = room - 1;
+    memcpy(e->text, prefix, n);
+    const int wrote = snprintf(e->text + n, room - n, ": %s", message);
+    (void)wrote; /* a cut message is still a message */
+    strip_control(e->text);
+}
+
+enum status err_no_memory(struct err *e, const char *what, size_t bytes)
+{
+    return err_set(e, STATUS_NO_MEMORY, "out of memory: %s needs %zu bytes", what, bytes);
+}

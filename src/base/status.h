@@ -1,0 +1,41 @@
+/*
+ * status - how library calls fail (layer 0).
+ *
+ * Fallible calls return enum status and fill a caller-owned struct err with one sentence that
+ * says what is wrong, where, what was expected and what was found. Nothing here prints.
+ */
+#ifndef DECODE_BASE_STATUS_H
+#define DECODE_BASE_STATUS_H
+
+#include <stddef.h>
+
+/* The values are also the program's exit codes (the command line returns them unchanged). */
+enum status {
+    STATUS_OK = 0,            /* done */
+    STATUS_FAILED = 1,        /* failed while running: I/O, threads, non-finite numbers */
+    STATUS_USAGE = 2,         /* the caller asked for something that cannot be */
+    STATUS_BAD_FILE = 3,      /* the input file is malformed or not what is needed */
+    STATUS_NO_MEMORY = 4,     /* an allocation failed, or a size does not fit */
+    STATUS_INTERRUPTED = 130, /* stopped on request */
+};
+
+struct err {
+    char text[512]; /* one line, no newline, always terminated; "" when nothing failed */
+};
+
+/*
+ * Formats the message into e (which may be NULL) and returns s, so that a failing path reads
+ * `return err_set(e, STATUS_BAD_FILE, "...")`. The message is cut at the buffer's end. Control
+ * characters in the result are replaced by '?', because names come from hostile files.
+ */
+enum status err_set(struct err *e, enum status s, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Puts "prefix: " before the message already in e; used to add the file or tensor concerned. */
+void err_prefix(struct err *e, const char *prefix);
+
+/* The message of a failed allocation: what was wanted and how many bytes. Returns
+ * STATUS_NO_MEMORY. */
+enum status err_no_memory(struct err *e, const char *what, size_t bytes);
+
+#endif

@@ -1,0 +1,38 @@
+/*
+ * text - a borrowed run of bytes that is not null-terminated (layer 0).
+ */
+#ifndef DECODE_BASE_TEXT_H
+#define DECODE_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+/* Borrowed bytes; any values, zero included. Lives as long as what it points into. */
+struct text {
+    const char *data;
+    size_t len; /* bytes */
+};
+
+static inline struct text text_of(const char *s)
+{
+    return (struct text){s, strlen(s)};
+}
+
+static inline bool text_equal(struct text a, struct text b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
+}
+
+static inline bool text_is(struct text a, const char *s)
+{
+    return text_equal(a, text_of(s));
+}
+
+/* For printf's "%.*s": the length as an int, cut at 200 so that hostile names stay short. */
+static inline int text_width(struct text a)
+{
+    return a.len < 200 ? (int)a.len : 200;
+}
+
+#endif

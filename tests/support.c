@@ -1,0 +1,56 @@
+#include "support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int run_suite(Suite *s)
+{
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_ENV);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+unsigned char *read_file(const char *path, size_t *len)
+{
+    FILE *f = fopen(path, "rb");
+    ck_assert_msg(f != NULL, "cannot open %s (tests run from the repository's top)", path);
+    fseek(f, 0, SEEK_END);
+    const long size = ftell(f);
+    rewind(f);
+    unsigned char *bytes = malloc((size_t)size + 1);
+    ck_assert_ptr_nonnull(bytes);
+    *len = fread(bytes, 1, (size_t)size, f);
+    ck_assert_uint_eq(*len, (size_t)size);
+    fclose(f);
+    return bytes;
+}
+
+static char scratch_folder[256];
+
+const char *scratch_path(const char *name)
+{
+    static char path[512];
+    if (!scratch_folder[0]) {
+        const char *tmp = getenv("TMPDIR");
+        snprintf(scratch_folder, sizeof scratch_folder, "%s/decode-test-XXXXXX",
+                 tmp ? tmp : "/tmp");
+        ck_assert_ptr_nonnull(mkdtemp(scratch_folder));
+    }
+    snprintf(path, sizeof path, "%s/%s", scratch_folder, name);
+    return path;
+}
+
+void scratch_remove(void)
+{
+    if (!scratch_folder[0])
+        return;
+    char command[300];
+    snprintf(command, sizeof command, "rm -rf '%s'", scratch_folder);
+    if (system(command) != 0)
+        fprintf(stderr, "could not remove %s\n", scratch_folder);
+    scratch_folder[0] = 0;
+}
