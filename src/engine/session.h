@@ -1,0 +1,62 @@
+/*
+ * session - one sequence being decoded: a model, its KV cache, scratch memory and a pool
+ * (layer 3).
+ *
+ * All memory is taken at creation; feeding tokens allocates nothing. Feeding n tokens at once
+ * (prefill) and one by one (step) gives the same bits, as does any number of threads. Sessions
+ * may share a model; a session belongs to one caller at a time.
+ */
+#ifndef DECODE_ENGINE_SESSION_H
+#define DECODE_ENGINE_SESSION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "model/model.h"
+#include "parts/kernels.h"
+#include "parts/pool.h"
+
+struct session_params {
+    int n_ctx;                     /* positions to preallocate; 0: the model's context */
+    enum storage kv_storage;       /* of the cache */
+    int block;                     /* tokens that prefill takes at once; 0: the default */
+    const struct kernels *kernels; /* NULL: the fastest */
+};
+
+/* What a session will take, before it is taken. */
+struct session_memory {
+    size_t kv_bytes;
+    size_t scratch_bytes;
+};
+
+struct session;
+
+/* STATUS_USAGE when n_ctx exceeds the model's context, STATUS_NO_MEMORY when it does not fit. */
+enum status session_plan(const struct model *m, const struct session_params *p, int n_threads,
+                         struct session_memory *out, struct err *e);
+
+/* `pool` (NULL: one thread) is borrowed, as is the model; both must outlive the session. */
+enum status session_create(const struct model *m, const struct session_params *p, struct pool *pool,
+                           struct session **out, struct err *e);
+void session_free(struct session *s); /* NULL is legal */
+
+int session_len(const struct session *s);   /* positions in the cache */
+int session_cap(const struct session *s);   /* positions there is room for */
+int session_block(const struct session *s); /* tokens taken at once */
+
+/*
+ * Appends n >= 1 tokens. `all` (may be NULL) receives the logits after each of them
+ * [n, n_vocab]; session_logits then gives those after the last. STATUS_USAGE, with nothing
+ * changed, when there is no room or an id is not in the vocabulary.
+ */
+enum status session_feed(struct session *s, const int32_t *tokens, int n, float *all,
+                         struct err *e);
+
+/* [n_vocab], valid until the next feed. */
+const float *session_logits(const struct session *s);
+
+/* Forgets the positions from len on (0 <= len <= session_len). */
+void session_rewind(struct session *s, int len);
+
+#endif

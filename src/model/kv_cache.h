@@ -1,0 +1,45 @@
+/*
+ * kv_cache - keys and values of every position so far, preallocated (layer 2).
+ *
+ * Each layer and K/V head has two regions, contiguous along the positions: K in panels of
+ * KERNEL_LANES positions, dimension-major, so that scores come out vectorised; V row by row.
+ * A group's query heads read each of them once.
+ */
+#ifndef DECODE_MODEL_KV_CACHE_H
+#define DECODE_MODEL_KV_CACHE_H
+
+#include <stddef.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "model/config.h"
+#include "parts/kernels.h"
+
+struct kv_cache {
+    int n_layers, n_kv_heads, head_dim;
+    int cap; /* positions */
+    enum storage storage;
+    size_t k_stride, v_stride; /* elements from one head's region to the next */
+    unsigned char *k, *v;
+    struct arena arena;
+};
+
+/* Bytes that a cache of `cap` positions takes: false when they do not fit a size_t. */
+int kv_cache_bytes(const struct config *c, int cap, enum storage storage, size_t *bytes);
+
+/* Bytes that one position adds, over all layers: 2 * n_layers * n_kv_heads * head_dim elements. */
+size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage);
+
+enum status kv_cache_create(struct kv_cache *kv, const struct config *c, int cap,
+                            enum storage storage, struct err *e);
+void kv_cache_free(struct kv_cache *kv); /* legal on a zeroed struct and twice */
+
+/* Stores the key and value rows [head_dim] of one position of one head. Different positions of
+ * different panels, and different heads, may be written at once. */
+void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, int layer, int kv_head,
+                  int position, const float *k, const float *v);
+
+/* The view of positions [first, first + n) of one head; first is a multiple of KERNEL_CHUNK. */
+struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, int layer, int kv_head, int first, int n);
+
+#endif

@@ -1,0 +1,77 @@
+/*
+ * model - the weights of a checkpoint, checked and laid out for the kernels (layer 2).
+ *
+ * A loaded model is immutable: any number of sessions and threads may read it.
+ */
+#ifndef DECODE_MODEL_MODEL_H
+#define DECODE_MODEL_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "model/config.h"
+#include "parts/gguf.h"
+#include "parts/kernels.h"
+#include "parts/tokenizer.h"
+
+struct norm {
+    const float *gain; /* [d_model] */
+    const float *bias; /* [d_model], or NULL */
+};
+
+struct layer {
+    struct norm attn_norm;
+    struct matrix qkv;      /* [d_model + 2 * kv_dim, d_model], rows Q then K then V */
+    struct matrix attn_out; /* [d_model, d_model] */
+    struct norm ffn_norm;
+    struct matrix up;   /* [d_ff, d_model] */
+    struct matrix down; /* [d_model, d_ff] */
+};
+
+struct model {
+    struct config config;
+    struct matrix embed;   /* [n_vocab, d_model] */
+    const float *position; /* [n_ctx, d_model] */
+    struct layer *layers;  /* [n_layers] */
+    struct norm output_norm;
+    struct matrix output; /* [n_vocab, d_model]; shares embed's panels when tied */
+    int tied;             /* no output.weight in the file */
+    struct arena weights; /* all of the above; weights.cap is the bytes taken */
+};
+
+/*
+ * Builds a model from a parsed file: every tensor is looked up with its expected shape and type,
+ * then copied into the kernels' layout. `source` (may be NULL) is the mapping that g reads: its
+ * pages are released as they are copied, so that the file does not stay in memory twice. g and
+ * the mapping may be freed after. STATUS_BAD_FILE names the tensor, expected and found;
+ * STATUS_NO_MEMORY. *out is for model_free; NULL on failure.
+ */
+enum status model_create(const struct gguf *g, const struct file_map *source, struct model **out,
+                         struct err *e);
+void model_free(struct model *m); /* NULL is legal */
+
+/* Writes row `token` of the embedding plus position `t`'s vector to out [d_model]. */
+void model_embed(const struct model *m, int token, int t, float *out);
+
+/* A checkpoint opened from a path: what every command starts with. */
+struct checkpoint {
+    struct file_map file;
+    struct gguf *gguf;
+    struct model *model;         /* NULL unless asked for */
+    struct tokenizer *tokenizer; /* NULL when the file has none */
+};
+
+enum checkpoint_parts {
+    CHECKPOINT_TOKENIZER = 1, /* required: a file without one is an error */
+    CHECKPOINT_MODEL = 2,
+};
+
+/* Maps and parses `path` and builds the parts asked for (a tokenizer that is present is always
+ * built). Messages begin with the path. On failure everything is released. */
+enum status checkpoint_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e);
+void checkpoint_close(struct checkpoint *c); /* legal on a zeroed struct and twice */
+
+#endif

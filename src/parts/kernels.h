@@ -1,0 +1,142 @@
+/*
+ * kernels - the arithmetic of a transformer step, one contract for every instruction set
+ * (layer 1).
+ *
+ * The scalar table (kernels_scalar.c) is the definition; every other table gives the same bits.
+ * That works because each output is one fixed chain of operations: a matrix product adds along
+ * n_in with one fused multiply-add an element, sums over a vector run in KERNEL_LANES interleaved
+ * partial sums that are folded in a fixed tree, and exp is one polynomial. A caller may cut work
+ * between panels, tokens, heads and chunks, never inside one.
+ *
+ * Kernels allocate nothing and cannot fail; sizes are asserted by callers. Any threads may run
+ * them at once on outputs that do not overlap.
+ */
+#ifndef DECODE_PARTS_KERNELS_H
+#define DECODE_PARTS_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Width of a weight panel, a K panel and of every interleaved sum. */
+#define KERNEL_LANES 16
+/* Positions of the KV cache that one attend call covers: a multiple of KERNEL_LANES. */
+#define KERNEL_CHUNK 256
+
+/* How numbers are stored in memory, for weights and the KV cache. */
+enum storage { STORAGE_F32, STORAGE_F16, STORAGE_COUNT };
+
+size_t storage_bytes(enum storage s);     /* of one element */
+const char *storage_name(enum storage s); /* "f32", "f16" */
+
+/*
+ * A weight matrix [n_out, n_in] in panels of KERNEL_LANES rows:
+ * panels[panel][i][lane] = W[panel * KERNEL_LANES + lane][i]; rows from n_out on are zero.
+ */
+struct matrix {
+    int n_out, n_in;
+    enum storage storage;
+    const void *panels; /* matrix_panels(n_out) * n_in * KERNEL_LANES elements, 64-byte aligned */
+    const float *bias;  /* [n_out], or NULL */
+};
+
+static inline int matrix_panels(int n_out)
+{
+    return (n_out + KERNEL_LANES - 1) / KERNEL_LANES;
+}
+
+/* What becomes of a finished sum s (bias included). */
+enum epilogue {
+    EPILOGUE_STORE, /* y = s */
+    EPILOGUE_ADD,   /* y = y + s, the residual */
+    EPILOGUE_GELU,  /* y = GELU(s), the tanh form */
+};
+
+/*
+ * y[t * y_stride + r] = epilogue(sum_i W[r][i] * x[t * x_stride + i] + bias[r])
+ * for the tokens 0 <= t < n_tokens and the rows of the panels [panel_begin, panel_end).
+ * Strides are in floats. y must not overlap x or W.
+ */
+struct matmul {
+    const struct matrix *w;
+    const float *x;
+    size_t x_stride;
+    int n_tokens;
+    float *y;
+    size_t y_stride;
+    enum epilogue epilogue;
+};
+
+/*
+ * One K/V head's view of the cache, and up to KERNEL_CHUNK of its positions.
+ *   k  [panel of KERNEL_LANES positions][head_dim][KERNEL_LANES], from the chunk's first panel
+ *   v  [position][head_dim], from the chunk's first position; KERNEL_LANES elements beyond the
+ *      last one may be read and are ignored
+ */
+struct kv_chunk {
+    const void *k;
+    const void *v;
+    int n_positions; /* 1..KERNEL_CHUNK */
+    int head_dim;
+    enum storage storage;
+};
+
+/*
+ * Attention of n_heads query heads of one token to one chunk; the K and V rows are read once for
+ * all of them.
+ *   q        [n_heads, head_dim], already scaled by 1 / sqrt(head_dim)
+ *   scores   [n_heads, KERNEL_CHUNK] scratch
+ *   max      [n_heads]  m = max_t q.k_t
+ *   sum      [n_heads]  l = sum_t exp(q.k_t - m)
+ *   out      [n_heads, head_dim]  o = sum_t exp(q.k_t - m) v_t, not yet divided by l
+ */
+struct attend {
+    struct kv_chunk kv;
+    int n_heads;
+    const float *q;
+    float *scores;
+    float *max;
+    float *sum;
+    float *out;
+};
+
+struct kernels {
+    const char *name; /* "scalar", "avx2", "avx512", "neon" */
+
+    void (*matmul)(const struct matmul *m, int panel_begin, int panel_end);
+
+    /* out = (x - mean) / sqrt(variance + eps) * gain + bias over n elements; gain and bias [n],
+     * bias may be NULL; out may be x. (Ba et al. 2016) */
+    void (*layer_norm)(float *out, const float *x, const float *gain, const float *bias, int n,
+                       float eps);
+
+    void (*attend)(const struct attend *a);
+
+    /* Joins the results of n_chunks attend calls for one head: out [n] =
+     * sum_c e^(max_c - M) o_c / sum_c e^(max_c - M) l_c, M the largest max, in chunk order.
+     * max and sum [n_chunks] are `stride` floats apart, as are the rows of parts [n_chunks][n]. */
+    void (*merge)(float *out, const float *parts, const float *max, const float *sum, int n_chunks,
+                  size_t stride, int n);
+
+    /* Rounds n floats to binary16, nearest even; and widens them, exactly. */
+    void (*to_f16)(uint16_t *out, const float *x, size_t n);
+    void (*from_f16)(float *out, const uint16_t *x, size_t n);
+};
+
+/*
+ * The fastest table this processor can run, or the named one. STATUS_USAGE names the tables
+ * that can be had when `name` is unknown, not compiled in or not supported here. name may be
+ * NULL.
+ */
+enum status kernels_choose(const char *name, const struct kernels **out, struct err *e);
+
+/* The tables compiled in, slowest first; NULL past the last. */
+const struct kernels *kernels_at(int i);
+/* Whether this processor can run it. */
+int kernels_supported(const struct kernels *k);
+
+/* The tables themselves, NULL-named where the target is another architecture. */
+extern const struct kernels kernels_scalar, kernels_avx2, kernels_avx512, kernels_neon;
+
+#endif
