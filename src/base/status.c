@@ -28,15 +28,16 @@ void err_prefix(struct err *e, const char *prefix)
 {
     if (!e)
         return;
-    char message[sizeof e->text];
-    memcpy(message, e->text, sizeof message);
-    const size_t room = sizeof e->text;
+    const size_t room = sizeof e->text - 1;
     size_t n = strlen(prefix);
-    if (n > room - 1)
-        n = room - 1;
+    if (n > room - 2)
+        n = room - 2;
+    const size_t old = strlen(e->text);
+    const size_t kept = old < room - n - 2 ? old : room - n - 2;
+    memmove(e->text + n + 2, e->text, kept);
     memcpy(e->text, prefix, n);
-    const int wrote = snprintf(e->text + n, room - n, ": %s", message);
-    (void)wrote; /* a cut message is still a message */
+    memcpy(e->text + n, ": ", 2);
+    e->text[n + 2 + kept] = 0;
     strip_control(e->text);
 }
 

@@ -102,7 +102,7 @@ struct attend {
 };
 
 struct kernels {
-    const char *name; /* "scalar", "avx2", "avx512", "neon" */
+    const char *name; /* "scalar", "avx2", "avx512" */
 
     void (*matmul)(const struct matmul *m, int panel_begin, int panel_end);
 
@@ -136,7 +136,7 @@ const struct kernels *kernels_at(int i);
 /* Whether this processor can run it. */
 int kernels_supported(const struct kernels *k);
 
-/* The tables themselves, NULL-named where the target is another architecture. */
-extern const struct kernels kernels_scalar, kernels_avx2, kernels_avx512, kernels_neon;
+/* The tables themselves; those of another architecture than the target's have no name. */
+extern const struct kernels kernels_scalar, kernels_avx2, kernels_avx512;
 
 #endif

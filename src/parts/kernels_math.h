@@ -1,0 +1,110 @@
+/*
+ * kernels_math - the scalar definitions that all kernel objects share (layer 1, private).
+ *
+ * Everything is static: each object gets its own copy, compiled for its own instruction set, and
+ * the linker cannot hand one object's copy to another.
+ */
+#ifndef DECODE_PARTS_KERNELS_MATH_H
+#define DECODE_PARTS_KERNELS_MATH_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/*
+ * exp(x) = 2^n * e^r with n = round(x / ln 2). Below EXP_MIN the result is 0, above EXP_MAX that
+ * of EXP_MAX (both keep 2^n a normal number); a NaN stays one. exp(0) is exactly 1. The
+ * polynomial is the minimax one of the Cephes library's expf; error below 1.5 ulp.
+ */
+#define EXP_MIN    (-87.0f)
+#define EXP_MAX    88.0f
+#define EXP_LOG2E  1.44269504088896341f
+#define EXP_LN2_HI 0.693359375f /* exact in 9 bits, so n * EXP_LN2_HI is too */
+#define EXP_LN2_LO (-2.12194440e-4f)
+#define EXP_ROUND  0x1.8p23f /* adding it leaves round(x) in the low mantissa bits */
+#define EXP_C0     1.9875691500e-4f
+#define EXP_C1     1.3981999507e-3f
+#define EXP_C2     8.3334519073e-3f
+#define EXP_C3     4.1665795894e-2f
+#define EXP_C4     1.6666665459e-1f
+#define EXP_C5     5.0000001201e-1f
+
+static inline float math_exp(float x)
+{
+    if (x < EXP_MIN)
+        return 0.0f;
+    x = EXP_MAX < x ? EXP_MAX : x;
+    const float z = fmaf(x, EXP_LOG2E, EXP_ROUND);
+    const float n = z - EXP_ROUND;
+    float r = fmaf(-n, EXP_LN2_HI, x);
+    r = fmaf(-n, EXP_LN2_LO, r);
+    float p = EXP_C0;
+    p = fmaf(p, r, EXP_C1);
+    p = fmaf(p, r, EXP_C2);
+    p = fmaf(p, r, EXP_C3);
+    p = fmaf(p, r, EXP_C4);
+    p = fmaf(p, r, EXP_C5);
+    p = fmaf(p, r * r, r) + 1.0f;
+    uint32_t bits;
+    memcpy(&bits, &z, sizeof bits);
+    bits = (bits << 23) + (127u << 23);
+    float scale;
+    memcpy(&scale, &bits, sizeof scale);
+    return p * scale;
+}
+
+/* GELU(x) = x / 2 * (1 + tanh(u)) = x / (1 + e^(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3).
+ * (Hendrycks and Gimpel 2016) The constants below are -2 sqrt(2 / pi) and 0.044715 times it. */
+#define GELU_LINEAR (-1.59576912160573071f)
+#define GELU_CUBIC  (-0.0713548162726009527f)
+
+static inline float math_gelu(float x)
+{
+    const float minus_2u = x * fmaf(x * x, GELU_CUBIC, GELU_LINEAR);
+    return x / (1.0f + math_exp(minus_2u));
+}
+
+/* IEEE binary16 to binary32, exact; NaNs are made quiet. */
+static inline float math_from_f16(uint16_t half)
+{
+    const uint32_t sign = (uint32_t)(half & 0x8000) << 16;
+    const uint32_t exponent = half >> 10 & 31;
+    const uint32_t mantissa = half & 1023;
+    uint32_t bits;
+    if (exponent == 0) {
+        const float magnitude = (float)mantissa * 0x1p-24f;
+        return sign ? -magnitude : magnitude;
+    }
+    if (exponent == 31)
+        bits = sign | 0x7f800000u | mantissa << 13 | (mantissa ? 0x400000u : 0);
+    else
+        bits = sign | (exponent + 112) << 23 | mantissa << 13;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* binary32 to binary16, to nearest, ties to even; NaNs keep their top bits and are made quiet. */
+static inline uint16_t math_to_f16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00 | (magnitude >> 13 & 0x3ff));
+    if (magnitude >= 0x477ff000u) /* rounds to 65536 or more */
+        return sign | 0x7c00;
+    if (magnitude < 0x38800000u) { /* subnormal: let the adder round to multiples of 2^-24 */
+        float x;
+        memcpy(&x, &magnitude, sizeof x);
+        x += 0.5f;
+        uint32_t rounded;
+        memcpy(&rounded, &x, sizeof rounded);
+        return (uint16_t)(sign | (rounded - 0x3f000000u));
+    }
+    const uint32_t odd = magnitude >> 13 & 1;
+    return (uint16_t)(sign | (magnitude - 0x38000000u + 0xfff + odd) >> 13);
+}
+
+#endif

@@ -1,0 +1,361 @@
+/*
+ * kernels_vector - the kernels in vector form, included by one object an instruction set
+ * (layer 1, private).
+ *
+ * The includer defines VECTOR_NAME and VECTOR_TABLE, and the sizes of the register tiles:
+ *   TILE_ACC      accumulators (lanes) that fit the registers in attention
+ *   TILE_PANELS   weight panels and
+ *   TILE_TOKENS   tokens that a prefill tile covers
+ * The order of operations on every output is that of kernels_scalar.c; tiles only choose how
+ * many outputs are in flight.
+ */
+#include <assert.h>
+
+#include "parts/kernels.h"
+#include "parts/lanes.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+ALWAYS_INLINE lanes load_element(const void *base, enum storage storage, size_t i)
+{
+    if (storage == STORAGE_F16)
+        return lanes_load_f16((const uint16_t *)base + i);
+    return lanes_load((const float *)base + i);
+}
+
+/* --- matrix product -------------------------------------------------------------------------- */
+
+/* Panels that one token streams at once: enough chains to cover the latency of an FMA. */
+#define STEP_PANELS 4
+#define MAX_PANELS  4
+#define MAX_TOKENS  12
+
+ALWAYS_INLINE void finish(const struct matmul *m, int panel, int t, lanes s)
+{
+    const struct matrix *w = m->w;
+    const int row = panel * KERNEL_LANES;
+    const int n = w->n_out - row;
+    float *y = m->y + (size_t)t * m->y_stride + row;
+    if (w->bias)
+        s = lanes_add(s, lanes_load_upto(w->bias + row, n));
+    if (m->epilogue == EPILOGUE_ADD)
+        s = lanes_add(lanes_load_upto(y, n), s);
+    else if (m->epilogue == EPILOGUE_GELU)
+        s = lanes_gelu(s);
+    lanes_store_upto(y, s, n);
+}
+
+/* n_panels x n_tokens outputs, all constants where it is inlined. */
+ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage, int panel, int t,
+                               const int n_panels, const int n_tokens)
+{
+    const int n_in = m->w->n_in;
+    const size_t panel_size = (size_t)n_in * KERNEL_LANES;
+    const size_t base = (size_t)panel * panel_size;
+    const float *x = m->x + (size_t)t * m->x_stride;
+    lanes acc[MAX_PANELS][MAX_TOKENS];
+#pragma GCC unroll 12
+    for (int p = 0; p < n_panels; p++)
+#pragma GCC unroll 12
+        for (int j = 0; j < n_tokens; j++)
+            acc[p][j] = lanes_zero();
+    for (int i = 0; i < n_in; i++) {
+        lanes w[MAX_PANELS];
+#pragma GCC unroll 12
+        for (int p = 0; p < n_panels; p++)
+            w[p] = load_element(m->w->panels, storage,
+                                base + (size_t)p * panel_size + (size_t)i * KERNEL_LANES);
+#pragma GCC unroll 12
+        for (int j = 0; j < n_tokens; j++) {
+            const lanes xj = lanes_all(x[(size_t)j * m->x_stride + (size_t)i]);
+#pragma GCC unroll 12
+            for (int p = 0; p < n_panels; p++)
+                acc[p][j] = lanes_fma(w[p], xj, acc[p][j]);
+        }
+    }
+#pragma GCC unroll 12
+    for (int p = 0; p < n_panels; p++)
+#pragma GCC unroll 12
+        for (int j = 0; j < n_tokens; j++)
+            finish(m, panel + p, t + j, acc[p][j]);
+}
+
+/* One token: weights are read once, so several panels stream side by side. */
+ALWAYS_INLINE void matmul_token(const struct matmul *m, enum storage storage, int t, int begin,
+                                int end)
+{
+    int panel = begin;
+    for (; panel + STEP_PANELS <= end; panel += STEP_PANELS)
+        matmul_tile(m, storage, panel, t, STEP_PANELS, 1);
+    for (; panel < end; panel++)
+        matmul_tile(m, storage, panel, t, 1, 1);
+}
+
+/* Many tokens: each pair of panels stays in the cache while all tokens pass it. */
+ALWAYS_INLINE void matmul_panels(const struct matmul *m, enum storage storage, int panel,
+                                 const int n_panels)
+{
+    int t = 0;
+    for (; t + TILE_TOKENS <= m->n_tokens; t += TILE_TOKENS)
+        matmul_tile(m, storage, panel, t, n_panels, TILE_TOKENS);
+    for (; t + 4 <= m->n_tokens; t += 4)
+        matmul_tile(m, storage, panel, t, n_panels, 4);
+    for (; t < m->n_tokens; t++)
+        matmul_tile(m, storage, panel, t, n_panels, 1);
+}
+
+ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, int begin, int end)
+{
+    if (m->n_tokens < 4) {
+        for (int t = 0; t < m->n_tokens; t++)
+            matmul_token(m, storage, t, begin, end);
+        return;
+    }
+    int panel = begin;
+    for (; panel + TILE_PANELS <= end; panel += TILE_PANELS)
+        matmul_panels(m, storage, panel, TILE_PANELS);
+    for (; panel < end; panel++)
+        matmul_panels(m, storage, panel, 1);
+}
+
+static void vector_matmul(const struct matmul *m, int panel_begin, int panel_end)
+{
+    if (m->w->storage == STORAGE_F16)
+        matmul_storage(m, STORAGE_F16, panel_begin, panel_end);
+    else
+        matmul_storage(m, STORAGE_F32, panel_begin, panel_end);
+}
+
+/* --- layer norm ------------------------------------------------------------------------------ */
+
+static void vector_layer_norm(float *out, const float *x, const float *gain, const float *bias,
+                              int n, float eps)
+{
+    const int whole = n / KERNEL_LANES * KERNEL_LANES;
+    const int rest = n - whole;
+    lanes sum = lanes_zero();
+    for (int i = 0; i < whole; i += KERNEL_LANES)
+        sum = lanes_add(sum, lanes_load(x + i));
+    if (rest)
+        sum = lanes_add(sum, lanes_load_n(x + whole, rest));
+    const lanes mean = lanes_all(lanes_sum(sum) / (float)n);
+
+    lanes squares = lanes_zero();
+    for (int i = 0; i < whole; i += KERNEL_LANES) {
+        const lanes d = lanes_sub(lanes_load(x + i), mean);
+        squares = lanes_fma(d, d, squares);
+    }
+    if (rest) {
+        const lanes d = lanes_sub(lanes_load_n(x + whole, rest), mean);
+        squares = lanes_first(lanes_fma(d, d, squares), squares, rest);
+    }
+    const lanes scale = lanes_all(1.0f / sqrtf(lanes_sum(squares) / (float)n + eps));
+
+    for (int i = 0; i < whole; i += KERNEL_LANES) {
+        const lanes unit = lanes_mul(lanes_sub(lanes_load(x + i), mean), scale);
+        const lanes shift = bias ? lanes_load(bias + i) : lanes_zero();
+        lanes_store(out + i, lanes_fma(unit, lanes_load(gain + i), shift));
+    }
+    if (rest) {
+        const lanes unit = lanes_mul(lanes_sub(lanes_load_n(x + whole, rest), mean), scale);
+        const lanes shift = bias ? lanes_load_n(bias + whole, rest) : lanes_zero();
+        lanes_store_n(out + whole, lanes_fma(unit, lanes_load_n(gain + whole, rest), shift), rest);
+    }
+}
+
+/* --- attention ------------------------------------------------------------------------------- */
+
+/* Scores of n_panels * KERNEL_LANES positions for n_heads heads. */
+ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage, int panel, int head,
+                              const int n_panels, const int n_heads)
+{
+    const size_t dim = (size_t)a->kv.head_dim;
+    const float *q = a->q + (size_t)head * dim;
+    lanes acc[4][4];
+#pragma GCC unroll 4
+    for (int p = 0; p < n_panels; p++)
+#pragma GCC unroll 4
+        for (int h = 0; h < n_heads; h++)
+            acc[p][h] = lanes_zero();
+    for (size_t i = 0; i < dim; i++) {
+        lanes k[4];
+#pragma GCC unroll 4
+        for (int p = 0; p < n_panels; p++)
+            k[p] = load_element(a->kv.k, storage, ((size_t)(panel + p) * dim + i) * KERNEL_LANES);
+#pragma GCC unroll 4
+        for (int h = 0; h < n_heads; h++) {
+            const lanes qh = lanes_all(q[(size_t)h * dim + i]);
+#pragma GCC unroll 4
+            for (int p = 0; p < n_panels; p++)
+                acc[p][h] = lanes_fma(k[p], qh, acc[p][h]);
+        }
+    }
+#pragma GCC unroll 4
+    for (int h = 0; h < n_heads; h++)
+#pragma GCC unroll 4
+        for (int p = 0; p < n_panels; p++)
+            lanes_store(a->scores + (size_t)(head + h) * KERNEL_CHUNK +
+                            (size_t)(panel + p) * KERNEL_LANES,
+                        acc[p][h]);
+}
+
+/* All heads against n_panels panels (1 or 4), which stay in the nearest cache meanwhile. */
+ALWAYS_INLINE void score_panels(const struct attend *a, enum storage storage, int panel,
+                                const int n_panels)
+{
+    int h = 0;
+    for (; h + 4 <= a->n_heads; h += 4)
+        for (int p = 0; p < n_panels; p++)
+            score_tile(a, storage, panel + p, h, 1, 4);
+    for (; h < a->n_heads; h++)
+        score_tile(a, storage, panel, h, n_panels, 1);
+}
+
+/* Turns one head's scores into exp(score - max); gives max and the sum. */
+static void softmax_chunk(float *scores, int n, float *max_out, float *sum_out)
+{
+    const int n_panels = (n + KERNEL_LANES - 1) / KERNEL_LANES;
+    for (int t = n; t < n_panels * KERNEL_LANES; t++)
+        scores[t] = -INFINITY;
+    lanes max = lanes_all(-INFINITY);
+    for (int p = 0; p < n_panels; p++)
+        max = lanes_max(max, lanes_load(scores + p * KERNEL_LANES));
+    *max_out = lanes_largest(max);
+    max = lanes_all(*max_out);
+    lanes sum = lanes_zero();
+    for (int p = 0; p < n_panels; p++) {
+        const lanes e = lanes_exp(lanes_sub(lanes_load(scores + p * KERNEL_LANES), max));
+        lanes_store(scores + p * KERNEL_LANES, e);
+        sum = lanes_add(sum, e);
+    }
+    *sum_out = lanes_sum(sum);
+}
+
+/* out for n_vecs * KERNEL_LANES dimensions of n_heads heads: one pass over the V rows. */
+ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, int head, int first,
+                              const int n_heads, const int n_vecs)
+{
+    const size_t dim = (size_t)a->kv.head_dim;
+    const float *p = a->scores + (size_t)head * KERNEL_CHUNK;
+    lanes acc[4][4];
+#pragma GCC unroll 4
+    for (int h = 0; h < n_heads; h++)
+#pragma GCC unroll 4
+        for (int j = 0; j < n_vecs; j++)
+            acc[h][j] = lanes_zero();
+    for (int t = 0; t < a->kv.n_positions; t++) {
+        lanes v[4];
+#pragma GCC unroll 4
+        for (int j = 0; j < n_vecs; j++)
+            v[j] = load_element(a->kv.v, storage,
+                                (size_t)t * dim + (size_t)first + (size_t)j * KERNEL_LANES);
+#pragma GCC unroll 4
+        for (int h = 0; h < n_heads; h++) {
+            const lanes ph = lanes_all(p[(size_t)h * KERNEL_CHUNK + (size_t)t]);
+#pragma GCC unroll 4
+            for (int j = 0; j < n_vecs; j++)
+                acc[h][j] = lanes_fma(ph, v[j], acc[h][j]);
+        }
+    }
+#pragma GCC unroll 4
+    for (int h = 0; h < n_heads; h++) {
+        float *out = a->out + (size_t)(head + h) * dim + first;
+#pragma GCC unroll 4
+        for (int j = 0; j < n_vecs; j++) {
+            const int left = (int)dim - first - j * KERNEL_LANES;
+            lanes_store_upto(out + j * KERNEL_LANES, acc[h][j], left);
+        }
+    }
+}
+
+/* All dimensions of n_heads heads; n_vecs at a time, the tail one by one. */
+ALWAYS_INLINE void value_heads(const struct attend *a, enum storage storage, int head,
+                               const int n_heads, const int n_vecs)
+{
+    const int dim = a->kv.head_dim;
+    int i = 0;
+    for (; i + n_vecs * KERNEL_LANES <= dim; i += n_vecs * KERNEL_LANES)
+        value_tile(a, storage, head, i, n_heads, n_vecs);
+    for (; i < dim; i += KERNEL_LANES)
+        value_tile(a, storage, head, i, n_heads, 1);
+}
+
+ALWAYS_INLINE void attend_storage(const struct attend *a, enum storage storage)
+{
+    const int n_panels = (a->kv.n_positions + KERNEL_LANES - 1) / KERNEL_LANES;
+    int panel = 0;
+    for (; panel + 4 <= n_panels; panel += 4)
+        score_panels(a, storage, panel, 4);
+    for (; panel < n_panels; panel++)
+        score_panels(a, storage, panel, 1);
+
+    for (int h = 0; h < a->n_heads; h++)
+        softmax_chunk(a->scores + (size_t)h * KERNEL_CHUNK, a->kv.n_positions, &a->max[h],
+                      &a->sum[h]);
+
+    int h = 0;
+    for (; h + 4 <= a->n_heads; h += 4)
+        value_heads(a, storage, h, 4, TILE_ACC / 4);
+    for (; h + 2 <= a->n_heads; h += 2)
+        value_heads(a, storage, h, 2, TILE_ACC / 4);
+    for (; h < a->n_heads; h++)
+        value_heads(a, storage, h, 1, 4);
+}
+
+static void vector_attend(const struct attend *a)
+{
+    assert(a->kv.n_positions >= 1 && a->kv.n_positions <= KERNEL_CHUNK);
+    if (a->kv.storage == STORAGE_F16)
+        attend_storage(a, STORAGE_F16);
+    else
+        attend_storage(a, STORAGE_F32);
+}
+
+static void vector_merge(float *out, const float *parts, const float *max, const float *sum,
+                         int n_chunks, size_t stride, int n)
+{
+    float largest = max[0];
+    for (int c = 1; c < n_chunks; c++)
+        largest = largest > max[(size_t)c * stride] ? largest : max[(size_t)c * stride];
+    float total = 0;
+    for (int c = 0; c < n_chunks; c++)
+        total = fmaf(math_exp(max[(size_t)c * stride] - largest), sum[(size_t)c * stride], total);
+    for (int i = 0; i < n; i += KERNEL_LANES) {
+        lanes acc = lanes_zero();
+        for (int c = 0; c < n_chunks; c++) {
+            const lanes weight = lanes_all(math_exp(max[(size_t)c * stride] - largest));
+            acc = lanes_fma(weight, lanes_load_upto(parts + (size_t)c * stride + i, n - i), acc);
+        }
+        lanes_store_upto(out + i, lanes_div(acc, lanes_all(total)), n - i);
+    }
+}
+
+/* --- conversion ------------------------------------------------------------------------------ */
+
+static void vector_to_f16(uint16_t *out, const float *x, size_t n)
+{
+    size_t i = 0;
+    for (; i + KERNEL_LANES <= n; i += KERNEL_LANES)
+        lanes_store_f16(out + i, lanes_load(x + i));
+    for (; i < n; i++)
+        out[i] = math_to_f16(x[i]);
+}
+
+static void vector_from_f16(float *out, const uint16_t *x, size_t n)
+{
+    size_t i = 0;
+    for (; i + KERNEL_LANES <= n; i += KERNEL_LANES)
+        lanes_store(out + i, lanes_load_f16(x + i));
+    for (; i < n; i++)
+        out[i] = math_from_f16(x[i]);
+}
+
+const struct kernels VECTOR_TABLE = {
+    .name = VECTOR_NAME,
+    .matmul = vector_matmul,
+    .layer_norm = vector_layer_norm,
+    .attend = vector_attend,
+    .merge = vector_merge,
+    .to_f16 = vector_to_f16,
+    .from_f16 = vector_from_f16,
+};

@@ -1,0 +1,437 @@
+/* Every vector table against the scalar definition, bit for bit, and the definition against
+ * double precision. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "parts/kernels.h"
+#include "parts/kernels_math.h"
+#include "support.h"
+
+static struct rng rng;
+
+static void setup(void)
+{
+    rng_seed(&rng, 20, 1);
+}
+
+static float gaussian_like(void)
+{
+    return (float)(rng_unit(&rng) + rng_unit(&rng) + rng_unit(&rng) - 1.5);
+}
+
+/* Exactly n floats on the heap, so that a sanitizer sees one too many. */
+static float *random_floats(size_t n)
+{
+    float *p = malloc(n * sizeof *p);
+    ck_assert_ptr_nonnull(p);
+    for (size_t i = 0; i < n; i++)
+        p[i] = gaussian_like();
+    return p;
+}
+
+static void *as_storage(const float *x, size_t n, enum storage storage)
+{
+    void *out = malloc(n * storage_bytes(storage));
+    ck_assert_ptr_nonnull(out);
+    if (storage == STORAGE_F16)
+        kernels_scalar.to_f16(out, x, n);
+    else
+        memcpy(out, x, n * sizeof *x);
+    return out;
+}
+
+static void assert_same_bits(const float *a, const float *b, size_t n, const char *what)
+{
+    for (size_t i = 0; i < n; i++)
+        ck_assert_msg(memcmp(&a[i], &b[i], sizeof *a) == 0, "%s: element %zu is %.9g, not %.9g",
+                      what, i, (double)b[i], (double)a[i]);
+}
+
+static int is_testable(const struct kernels *k)
+{
+    return kernels_supported(k) && k != &kernels_scalar;
+}
+
+static void compare_matmul(const struct kernels *k, int n_out, int n_in, int n_tokens,
+                           enum storage storage, enum epilogue epilogue, int with_bias)
+{
+    const int panels = matrix_panels(n_out);
+    const size_t n_weights = (size_t)panels * (size_t)n_in * KERNEL_LANES;
+    const size_t x_stride = (size_t)n_in + 3, y_stride = (size_t)n_out + 5;
+    float *weights = random_floats(n_weights);
+    void *stored = as_storage(weights, n_weights, storage);
+    float *bias = random_floats((size_t)n_out);
+    float *x = random_floats((size_t)n_tokens * x_stride);
+    float *y = random_floats((size_t)n_tokens * y_stride);
+    float *expected = malloc((size_t)n_tokens * y_stride * sizeof *y);
+    memcpy(expected, y, (size_t)n_tokens * y_stride * sizeof *y);
+
+    const struct matrix w = {n_out, n_in, storage, stored, with_bias ? bias : NULL};
+    struct matmul m = {&w, x, x_stride, n_tokens, expected, y_stride, epilogue};
+    kernels_scalar.matmul(&m, 0, panels);
+    m.y = y;
+    const int cut = panels / 2; /* any cut between panels gives the same */
+    k->matmul(&m, cut, panels);
+    k->matmul(&m, 0, cut);
+    char what[96];
+    snprintf(what, sizeof what, "%s matmul %dx%d, %d tokens, %s, epilogue %d", k->name, n_out, n_in,
+             n_tokens, storage_name(storage), (int)epilogue);
+    assert_same_bits(expected, y, (size_t)n_tokens * y_stride, what);
+
+    free(weights);
+    free(stored);
+    free(bias);
+    free(x);
+    free(y);
+    free(expected);
+}
+
+START_TEST(matmul_equals_scalar)
+{
+    static const int outs[] = {1, 2, 15, 16, 17, 33, 64, 80, 113};
+    static const int ins[] = {1, 7, 16, 20, 65};
+    static const int tokens[] = {1, 2, 3, 4, 5, 6, 11, 12, 13, 25};
+    for (int i = 0; kernels_at(i); i++) {
+        if (!is_testable(kernels_at(i)))
+            continue;
+        for (size_t o = 0; o < sizeof outs / sizeof *outs; o++)
+            for (size_t n = 0; n < sizeof ins / sizeof *ins; n++)
+                for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++)
+                    for (int s = 0; s < STORAGE_COUNT; s++)
+                        compare_matmul(kernels_at(i), outs[o], ins[n], tokens[t], (enum storage)s,
+                                       (enum epilogue)((o + n + t) % 3), (int)((o + t) % 2));
+    }
+}
+END_TEST
+
+/* The definition itself, against sums in double. */
+START_TEST(matmul_is_a_product)
+{
+    enum { OUT = 37, IN = 50, TOKENS = 3 };
+    const size_t n_weights = (size_t)matrix_panels(OUT) * IN * KERNEL_LANES;
+    float *weights = random_floats(n_weights);
+    float *bias = random_floats(OUT);
+    float *x = random_floats(TOKENS * IN);
+    float y[TOKENS * OUT];
+    const struct matrix w = {OUT, IN, STORAGE_F32, weights, bias};
+    const struct matmul m = {&w, x, IN, TOKENS, y, OUT, EPILOGUE_STORE};
+    kernels_scalar.matmul(&m, 0, matrix_panels(OUT));
+    for (int t = 0; t < TOKENS; t++) {
+        for (int r = 0; r < OUT; r++) {
+            double s = (double)bias[r];
+            for (int i = 0; i < IN; i++)
+                s += (double)weights[(r / 16 * IN + i) * 16 + r % 16] * (double)x[t * IN + i];
+            ck_assert_double_eq_tol((double)y[t * OUT + r], s, 1e-5);
+        }
+    }
+    free(weights);
+    free(bias);
+    free(x);
+}
+END_TEST
+
+START_TEST(layer_norm_equals_scalar)
+{
+    static const int sizes[] = {1, 2, 15, 16, 17, 31, 64, 100, 768};
+    for (int i = 0; kernels_at(i); i++) {
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            const size_t n = (size_t)sizes[s];
+            float *x = random_floats(n), *gain = random_floats(n), *bias = random_floats(n);
+            float *a = malloc(n * sizeof *a), *b = malloc(n * sizeof *b);
+            for (int with_bias = 0; with_bias < 2; with_bias++) {
+                const float *shift = with_bias ? bias : NULL;
+                kernels_scalar.layer_norm(a, x, gain, shift, (int)n, 1e-5f);
+                if (!is_testable(kernels_at(i)))
+                    continue;
+                kernels_at(i)->layer_norm(b, x, gain, shift, (int)n, 1e-5f);
+                assert_same_bits(a, b, n, kernels_at(i)->name);
+            }
+            free(x);
+            free(gain);
+            free(bias);
+            free(a);
+            free(b);
+        }
+    }
+}
+END_TEST
+
+START_TEST(layer_norm_is_its_formula)
+{
+    enum { N = 100 };
+    float *x = random_floats(N), *gain = random_floats(N), *bias = random_floats(N), out[N];
+    kernels_scalar.layer_norm(out, x, gain, bias, N, 1e-5f);
+    double mean = 0, variance = 0;
+    for (int i = 0; i < N; i++)
+        mean += (double)x[i] / N;
+    for (int i = 0; i < N; i++)
+        variance += ((double)x[i] - mean) * ((double)x[i] - mean) / N;
+    for (int i = 0; i < N; i++) {
+        const double unit = ((double)x[i] - mean) / sqrt(variance + 1e-5);
+        ck_assert_double_eq_tol((double)out[i], unit * (double)gain[i] + (double)bias[i], 1e-5);
+    }
+    free(x);
+    free(gain);
+    free(bias);
+}
+END_TEST
+
+struct attention {
+    struct attend args;
+    float *q, *scores, *max, *sum, *out;
+    void *k, *v;
+    float *k_values, *v_values;
+};
+
+static struct attention make_attention(int n_heads, int dim, int n, enum storage storage)
+{
+    const size_t n_panels = (size_t)(n + KERNEL_LANES - 1) / KERNEL_LANES;
+    const size_t n_k = n_panels * (size_t)dim * KERNEL_LANES;
+    const size_t n_v = (size_t)n * (size_t)dim + KERNEL_LANES;
+    struct attention at = {
+        .q = random_floats((size_t)n_heads * (size_t)dim),
+        .scores = random_floats((size_t)n_heads * KERNEL_CHUNK),
+        .max = random_floats((size_t)n_heads),
+        .sum = random_floats((size_t)n_heads),
+        .out = random_floats((size_t)n_heads * (size_t)dim),
+        .k_values = random_floats(n_k),
+        .v_values = random_floats(n_v),
+    };
+    /* Stale lanes beyond n must not matter, whatever they hold. */
+    for (int t = n; t < (int)n_panels * KERNEL_LANES; t++)
+        for (int i = 0; i < dim; i++)
+            at.k_values[(t / 16 * dim + i) * 16 + t % 16] = NAN;
+    for (size_t i = (size_t)n * (size_t)dim; i < n_v; i++)
+        at.v_values[i] = NAN;
+    at.k = as_storage(at.k_values, n_k, storage);
+    at.v = as_storage(at.v_values, n_v, storage);
+    at.args = (struct attend){
+        {at.k, at.v, n, dim, storage}, n_heads, at.q, at.scores, at.max, at.sum, at.out};
+    return at;
+}
+
+static void free_attention(struct attention *at)
+{
+    free(at->q);
+    free(at->scores);
+    free(at->max);
+    free(at->sum);
+    free(at->out);
+    free(at->k);
+    free(at->v);
+    free(at->k_values);
+    free(at->v_values);
+}
+
+static void compare_attend(const struct kernels *k, int n_heads, int dim, int n,
+                           enum storage storage)
+{
+    struct attention at = make_attention(n_heads, dim, n, storage);
+    const size_t n_out = (size_t)n_heads * (size_t)dim;
+    float *expected = malloc((n_out + 2 * (size_t)n_heads) * sizeof *expected);
+    struct attend reference = at.args;
+    reference.out = expected;
+    reference.max = expected + n_out;
+    reference.sum = expected + n_out + n_heads;
+    kernels_scalar.attend(&reference);
+    k->attend(&at.args);
+    char what[96];
+    snprintf(what, sizeof what, "%s attend, %d heads of %d, %d positions, %s", k->name, n_heads,
+             dim, n, storage_name(storage));
+    assert_same_bits(reference.max, at.max, (size_t)n_heads, what);
+    assert_same_bits(reference.sum, at.sum, (size_t)n_heads, what);
+    assert_same_bits(expected, at.out, n_out, what);
+    free(expected);
+    free_attention(&at);
+}
+
+START_TEST(attend_equals_scalar)
+{
+    static const int heads[] = {1, 2, 3, 4, 5, 7, 12};
+    static const int dims[] = {1, 8, 16, 20, 24, 48, 64, 80};
+    static const int positions[] = {1, 15, 16, 17, 63, 64, 100, 256};
+    for (int i = 0; kernels_at(i); i++) {
+        if (!is_testable(kernels_at(i)))
+            continue;
+        for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
+            for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
+                for (size_t p = 0; p < sizeof positions / sizeof *positions; p++)
+                    for (int s = 0; s < STORAGE_COUNT; s++)
+                        compare_attend(kernels_at(i), heads[h], dims[d], positions[p],
+                                       (enum storage)s);
+    }
+}
+END_TEST
+
+/* Softmax attention in double over three chunks equals attend and merge. */
+START_TEST(attend_and_merge_are_softmax)
+{
+    enum { DIM = 20, CHUNKS = 3 };
+    static const int lengths[CHUNKS] = {256, 256, 40};
+    const size_t stride = DIM + 2;
+    float parts[CHUNKS * (DIM + 2)], merged[DIM];
+    float *q = random_floats(DIM);
+    double numerator[DIM] = {0}, denominator = 0;
+    for (int c = 0; c < CHUNKS; c++) {
+        struct attention at = make_attention(1, DIM, lengths[c], STORAGE_F32);
+        at.args.q = q;
+        at.args.out = parts + (size_t)c * stride;
+        at.args.max = parts + (size_t)c * stride + DIM;
+        at.args.sum = parts + (size_t)c * stride + DIM + 1;
+        kernels_scalar.attend(&at.args);
+        for (int t = 0; t < lengths[c]; t++) {
+            double s = 0;
+            for (int i = 0; i < DIM; i++)
+                s += (double)q[i] * (double)at.k_values[(t / 16 * DIM + i) * 16 + t % 16];
+            denominator += exp(s);
+            for (int i = 0; i < DIM; i++)
+                numerator[i] += exp(s) * (double)at.v_values[t * DIM + i];
+        }
+        free_attention(&at);
+    }
+    kernels_scalar.merge(merged, parts, parts + DIM, parts + DIM + 1, CHUNKS, stride, DIM);
+    for (int i = 0; i < DIM; i++)
+        ck_assert_double_eq_tol((double)merged[i], numerator[i] / denominator, 1e-5);
+    for (int k = 0; kernels_at(k); k++) {
+        float again[DIM];
+        if (!is_testable(kernels_at(k)))
+            continue;
+        kernels_at(k)->merge(again, parts, parts + DIM, parts + DIM + 1, CHUNKS, stride, DIM);
+        assert_same_bits(merged, again, DIM, kernels_at(k)->name);
+    }
+    free(q);
+}
+END_TEST
+
+START_TEST(exp_is_accurate)
+{
+    double worst = 0;
+    for (int i = -870000; i <= 880000; i += 7) {
+        const float x = (float)i * 1e-4f;
+        const double exact = exp((double)x);
+        const double error = fabs((double)math_exp(x) - exact) / exact;
+        worst = error > worst ? error : worst;
+    }
+    ck_assert_double_lt(worst, 2.0e-7);
+    ck_assert(math_exp(0.0f) == 1.0f);
+    ck_assert(math_exp(-INFINITY) == 0.0f);
+    ck_assert(isfinite(math_exp(INFINITY)));
+    ck_assert(isnan(math_exp(NAN)));
+}
+END_TEST
+
+START_TEST(gelu_is_the_tanh_form)
+{
+    for (int i = -12000; i <= 12000; i++) {
+        const float x = (float)i * 1e-3f;
+        const double d = (double)x;
+        const double u = sqrt(2 / 3.14159265358979323846) * (d + 0.044715 * d * d * d);
+        ck_assert_double_eq_tol((double)math_gelu(x), d / 2 * (1 + tanh(u)), 1e-6);
+    }
+    ck_assert(math_gelu(1e30f) == 1e30f);
+    ck_assert(fabsf(math_gelu(-1e10f)) < 1e-20f); /* the capped exponential leaves a crumb */
+    ck_assert(isnan(math_gelu(NAN)));
+}
+END_TEST
+
+/* All 65,536 halves go to float and back, and agree with every table. */
+START_TEST(f16_round_trip)
+{
+    static uint16_t all[65536], back[65536];
+    static float wide[65536], reference[65536];
+    for (int i = 0; i < 65536; i++)
+        all[i] = (uint16_t)i;
+    kernels_scalar.from_f16(reference, all, 65536);
+    for (int k = 0; kernels_at(k); k++) {
+        if (!kernels_supported(kernels_at(k)))
+            continue;
+        kernels_at(k)->from_f16(wide, all, 65536);
+        assert_same_bits(reference, wide, 65536, kernels_at(k)->name);
+        kernels_at(k)->to_f16(back, wide, 65536);
+        for (int i = 0; i < 65536; i++) {
+            const int is_nan = (i & 0x7c00) == 0x7c00 && (i & 0x3ff);
+            ck_assert_uint_eq(back[i], is_nan ? (unsigned)i | 0x200 : (unsigned)i);
+        }
+    }
+    ck_assert(reference[0x3c00] == 1.0f && reference[0x0001] == 0x1p-24f);
+    ck_assert(reference[0xfbff] == -65504.0f);
+}
+END_TEST
+
+/* Rounding to half: ties to even, overflow to infinity, subnormals. */
+START_TEST(f16_rounding)
+{
+    enum { N = 400000 };
+    float *x = malloc(N * sizeof *x);
+    uint16_t *a = malloc(N * sizeof *a), *b = malloc(N * sizeof *b);
+    for (int i = 0; i < N; i++) {
+        const uint32_t bits = rng_u32(&rng);
+        memcpy(&x[i], &bits, sizeof bits);
+        if (i % 2) /* the range where halves live */
+            x[i] = gaussian_like() * ldexpf(1.0f, (int)(rng_u32(&rng) % 44) - 27);
+    }
+    const float special[] = {65504.0f, 65519.996f,   65520.0f,       0x1p-25f,      0x1.8p-25f,
+                             -0.0f,    0x1.ffcp-15f, 1.00048828125f, 1.00146484375f};
+    memcpy(x, special, sizeof special);
+    kernels_scalar.to_f16(a, x, N);
+    ck_assert_uint_eq(a[0], 0x7bff);
+    ck_assert_uint_eq(a[1], 0x7bff);
+    ck_assert_uint_eq(a[2], 0x7c00);
+    ck_assert_uint_eq(a[3], 0);
+    ck_assert_uint_eq(a[4], 1);
+    ck_assert_uint_eq(a[5], 0x8000);
+    ck_assert_uint_eq(a[6], 0x0400); /* halfway between subnormal and normal: even */
+    ck_assert_uint_eq(a[7], 0x3c00);
+    ck_assert_uint_eq(a[8], 0x3c02);
+    for (int k = 0; kernels_at(k); k++) {
+        if (!is_testable(kernels_at(k)))
+            continue;
+        kernels_at(k)->to_f16(b, x, N);
+        for (int i = 0; i < N; i++)
+            ck_assert_msg(a[i] == b[i], "%s: %.9g gives %04x, not %04x", kernels_at(k)->name,
+                          (double)x[i], b[i], a[i]);
+    }
+    free(x);
+    free(a);
+    free(b);
+}
+END_TEST
+
+START_TEST(choosing_tables)
+{
+    const struct kernels *k = NULL;
+    struct err e = {{0}};
+    ck_assert_int_eq(kernels_choose(NULL, &k, &e), STATUS_OK);
+    ck_assert(kernels_supported(k));
+    ck_assert_int_eq(kernels_choose("scalar", &k, &e), STATUS_OK);
+    ck_assert_ptr_eq(k, &kernels_scalar);
+    ck_assert_int_eq(kernels_choose("mmx", &k, &e), STATUS_USAGE);
+    ck_assert_ptr_nonnull(strstr(e.text, "mmx"));
+    ck_assert_ptr_nonnull(strstr(e.text, "scalar"));
+    ck_assert_int_eq(kernels_choose("", &k, &e), STATUS_USAGE);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("kernels");
+    TCase *t = tcase_create("kernels");
+    tcase_add_checked_fixture(t, setup, NULL);
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, matmul_equals_scalar);
+    tcase_add_test(t, matmul_is_a_product);
+    tcase_add_test(t, layer_norm_equals_scalar);
+    tcase_add_test(t, layer_norm_is_its_formula);
+    tcase_add_test(t, attend_equals_scalar);
+    tcase_add_test(t, attend_and_merge_are_softmax);
+    tcase_add_test(t, exp_is_accurate);
+    tcase_add_test(t, gelu_is_the_tanh_form);
+    tcase_add_test(t, f16_round_trip);
+    tcase_add_test(t, f16_rounding);
+    tcase_add_test(t, choosing_tables);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
