@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Writes src/parts/unicode_tables.h: where along the code points the class changes.
+
+    scripts/make_unicode.py | clang-format > src/parts/unicode_tables.h
+
+The classes are those of GPT-2's pattern: letter (\\p{L}), number (\\p{N}), white space (\\s, the
+property White_Space) and everything else. The package unicodedata2 is used where it is
+installed, because the standard library's module is as old as its Python.
+"""
+try:
+    import unicodedata2 as unicodedata
+except ImportError:
+    import unicodedata
+
+OTHER, LETTER, NUMBER, SPACE = range(4)
+
+# White_Space is not in the module: it is the separators (category Z) and these six controls.
+CONTROLS = {0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x85}
+
+
+def class_of(code):
+    category = unicodedata.category(chr(code))
+    if category[0] == "Z" or code in CONTROLS:
+        return SPACE
+    return {"L": LETTER, "N": NUMBER}.get(category[0], OTHER)
+
+
+def main():
+    changes = []
+    last = None
+    for code in range(0x110000):
+        now = class_of(code)
+        if now != last:
+            changes.append(code << 2 | now)
+            last = now
+    print(f"""\
+/*
+ * unicode_tables - the classes of all code points; only unicode.c includes it (layer 1).
+ *
+ * Made by scripts/make_unicode.py from Unicode {unicodedata.unidata_version}; not edited by hand.
+ */
+#ifndef DECODE_PARTS_UNICODE_TABLES_H
+#define DECODE_PARTS_UNICODE_TABLES_H
+
+#include <stdint.h>
+
+/* (first code point << 2 | class) of each run of code points of one class, ascending. */
+static const uint32_t unicode_runs[] = {{""")
+    for i in range(0, len(changes), 8):
+        print("    " + " ".join(f"0x{value:06x}," for value in changes[i : i + 8]))
+    print("""\
+};
+
+#endif""")
+
+
+main()

@@ -1,0 +1,74 @@
+/*
+ * cases - files of expected results, one case a line: words, of which one is a text in
+ * hexadecimal ("-": empty), then numbers. Lines that start with # are comments.
+ */
+#ifndef TESTS_CASES_H
+#define TESTS_CASES_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "support.h"
+
+struct cases {
+    char *file;
+    char *next; /* the next line */
+    int line;
+};
+
+/* The longest text and the most numbers of a case. */
+#define CASE_MAX 8192
+
+struct test_case {
+    char text[CASE_MAX];
+    size_t len;
+    int numbers[CASE_MAX];
+    size_t n;
+};
+
+static inline void cases_open(struct cases *c, const char *path)
+{
+    size_t len;
+    c->file = (char *)read_file(path, &len);
+    c->file[len] = 0;
+    c->next = c->file;
+    c->line = 0;
+}
+
+/* The words of the next line that is no comment, each as a string; NULL at the end. The first is
+ * returned, *rest is for strtok_r. */
+static inline char *cases_line(struct cases *c, char **rest)
+{
+    while (*c->next) {
+        char *line = c->next;
+        c->next = line + strcspn(line, "\n");
+        if (*c->next)
+            *c->next++ = 0;
+        c->line++;
+        if (*line != '#')
+            return strtok_r(line, " ", rest);
+    }
+    free(c->file);
+    return NULL;
+}
+
+static inline void case_text(struct test_case *t, const char *hex)
+{
+    t->len = strcmp(hex, "-") == 0 ? 0 : strlen(hex) / 2;
+    ck_assert_uint_le(t->len, CASE_MAX);
+    for (size_t i = 0; i < t->len; i++) {
+        const char digits[] = {hex[2 * i], hex[2 * i + 1], 0};
+        t->text[i] = (char)strtol(digits, NULL, 16);
+    }
+}
+
+static inline void case_numbers(struct test_case *t, char **rest)
+{
+    t->n = 0;
+    for (const char *word; (word = strtok_r(NULL, " ", rest)); t->n++) {
+        ck_assert_uint_lt(t->n, CASE_MAX);
+        t->numbers[t->n] = atoi(word);
+    }
+}
+
+#endif

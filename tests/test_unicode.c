@@ -1,0 +1,196 @@
+#include "parts/byte_alphabet.h"
+#include "parts/unicode.h"
+#include "support.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- classes --------------------------------------------------------------------------------- */
+
+START_TEST(test_classes)
+{
+    static const struct {
+        uint32_t code;
+        enum char_class class;
+    } cases[] = {
+        {0, CHAR_OTHER},          {'\t', CHAR_SPACE},     {'\r', CHAR_SPACE},
+        {0x0e, CHAR_OTHER},       {0x1c, CHAR_OTHER},     {' ', CHAR_SPACE},
+        {'0', CHAR_NUMBER},       {'9', CHAR_NUMBER},     {'/', CHAR_OTHER},
+        {':', CHAR_OTHER},        {'A', CHAR_LETTER},     {'Z', CHAR_LETTER},
+        {'@', CHAR_OTHER},        {'[', CHAR_OTHER},      {'a', CHAR_LETTER},
+        {'z', CHAR_LETTER},       {'`', CHAR_OTHER},      {'{', CHAR_OTHER},
+        {0x7f, CHAR_OTHER},       {0x85, CHAR_SPACE},     {0xa0, CHAR_SPACE},
+        {0xaa, CHAR_LETTER},      {0xb2, CHAR_NUMBER},    {0xbd, CHAR_NUMBER},
+        {0xd7, CHAR_OTHER},       {0xdf, CHAR_LETTER},    {0x301, CHAR_OTHER},
+        {0x661, CHAR_NUMBER},     {0x1680, CHAR_SPACE},   {0x180e, CHAR_OTHER},
+        {0x200a, CHAR_SPACE},     {0x200b, CHAR_OTHER},   {0x200d, CHAR_OTHER},
+        {0x2028, CHAR_SPACE},     {0x202f, CHAR_SPACE},   {0x205f, CHAR_SPACE},
+        {0x2160, CHAR_NUMBER},    {0x2460, CHAR_NUMBER},  {0x3000, CHAR_SPACE},
+        {0x3007, CHAR_NUMBER},    {0x6c34, CHAR_LETTER},  {0xac00, CHAR_LETTER},
+        {0xd800, CHAR_OTHER},     {0xe000, CHAR_OTHER},   {0xfeff, CHAR_OTHER},
+        {0xff11, CHAR_NUMBER},    {0x1d7ce, CHAR_NUMBER}, {0x1f600, CHAR_OTHER},
+        {0x20000, CHAR_LETTER},   {0x10ffff, CHAR_OTHER}, {UNICODE_INVALID, CHAR_OTHER},
+        {UINT32_MAX, CHAR_OTHER},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        ck_assert_msg(unicode_class(cases[i].code) == cases[i].class, "U+%04X is %d, expected %d",
+                      cases[i].code, (int)unicode_class(cases[i].code), (int)cases[i].class);
+}
+END_TEST
+
+/* All members of White_Space, as listed in Unicode's PropList. */
+START_TEST(test_white_space_is_complete)
+{
+    static const uint32_t spaces[] = {0x9,    0xa,    0xb,    0xc,    0xd,    0x20,   0x85,
+                                      0xa0,   0x1680, 0x2000, 0x2001, 0x2002, 0x2003, 0x2004,
+                                      0x2005, 0x2006, 0x2007, 0x2008, 0x2009, 0x200a, 0x2028,
+                                      0x2029, 0x202f, 0x205f, 0x3000};
+    size_t n = 0;
+    for (uint32_t code = 0; code <= 0x10ffff; code++)
+        if (unicode_class(code) == CHAR_SPACE) {
+            ck_assert_uint_lt(n, sizeof spaces / sizeof spaces[0]);
+            ck_assert_uint_eq(code, spaces[n++]);
+        }
+    ck_assert_uint_eq(n, sizeof spaces / sizeof spaces[0]);
+}
+END_TEST
+
+/* Counted with the package `regex` (\p{L}, \p{N}), which has the same version of Unicode. */
+START_TEST(test_class_sizes)
+{
+    size_t letters = 0;
+    size_t numbers = 0;
+    for (uint32_t code = 0; code <= 0x10ffff; code++) {
+        letters += unicode_class(code) == CHAR_LETTER;
+        numbers += unicode_class(code) == CHAR_NUMBER;
+    }
+    ck_assert_uint_eq(letters, 158172);
+    ck_assert_uint_eq(numbers, 2247);
+}
+END_TEST
+
+/* --- UTF-8 ----------------------------------------------------------------------------------- */
+
+static size_t encode(uint32_t code, char *out)
+{
+    if (code < 0x80) {
+        out[0] = (char)code;
+        return 1;
+    }
+    const size_t len = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (size_t i = len; i-- > 1; code >>= 6)
+        out[i] = (char)(0x80 | (code & 0x3f));
+    out[0] = (char)((0xf00u >> len & 0xffu) | code);
+    return len;
+}
+
+START_TEST(test_every_code_point_decodes)
+{
+    for (uint32_t code = 0; code <= 0x10ffff; code++) {
+        char s[4];
+        const size_t len = encode(code, s);
+        uint32_t got;
+        const size_t used = utf8_decode((struct text){s, len}, &got);
+        if (code >= 0xd800 && code < 0xe000) {
+            ck_assert_uint_eq(used, 1);
+            ck_assert_uint_eq(got, UNICODE_INVALID);
+            continue;
+        }
+        ck_assert_uint_eq(used, len);
+        ck_assert_uint_eq(got, code);
+        for (size_t cut = 1; cut < len; cut++) {
+            ck_assert_uint_eq(utf8_decode((struct text){s, cut}, &got), 1);
+            ck_assert_uint_eq(got, UNICODE_INVALID);
+        }
+    }
+}
+END_TEST
+
+START_TEST(test_malformed_sequences_are_one_byte)
+{
+    static const char *const bad[] = {"\x80",
+                                      "\xbf",
+                                      "\xc0\x80",
+                                      "\xc1\xbf",
+                                      "\xc3(",
+                                      "\xe0\x80\x80",
+                                      "\xe0\x9f\xbf",
+                                      "\xe2\x28\xa1",
+                                      "\xe2\x82(",
+                                      "\xed\xa0\x80",
+                                      "\xed\xbf\xbf",
+                                      "\xf0\x80\x80\x80",
+                                      "\xf0\x8f\xbf\xbf",
+                                      "\xf0\x9f\x98",
+                                      "\xf4\x90\x80\x80",
+                                      "\xf5\x80\x80\x80",
+                                      "\xf8\x88\x80\x80\x80",
+                                      "\xfe",
+                                      "\xff"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        uint32_t code;
+        ck_assert_uint_eq(utf8_decode(text_of(bad[i]), &code), 1);
+        ck_assert_uint_eq(code, UNICODE_INVALID);
+    }
+}
+END_TEST
+
+/* --- the alphabet of bytes ------------------------------------------------------------------- */
+
+START_TEST(test_alphabet_is_a_bijection)
+{
+    static const struct {
+        unsigned char byte;
+        const char *written;
+    } known[] = {{' ', "\u0120"},  {'\n', "\u010a"}, {0, "\u0100"},    {'!', "!"},
+                 {'~', "~"},       {0x7f, "\u0121"}, {0xa0, "\u0142"}, {0xa1, "\u00a1"},
+                 {0xad, "\u0143"}, {0xae, "\u00ae"}, {0xff, "\u00ff"}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        char s[2];
+        const size_t len = byte_alphabet_write(known[i].byte, s);
+        ck_assert(text_is((struct text){s, len}, known[i].written));
+    }
+
+    char all[512];
+    size_t len = 0;
+    for (int byte = 0; byte < 256; byte++)
+        len += byte_alphabet_write((unsigned char)byte, all + len);
+    size_t n;
+    ck_assert(byte_alphabet_decode((struct text){all, len}, all, &n)); /* in place */
+    ck_assert_uint_eq(n, 256);
+    for (int byte = 0; byte < 256; byte++)
+        ck_assert_int_eq((unsigned char)all[byte], byte);
+}
+END_TEST
+
+START_TEST(test_alphabet_refuses_other_characters)
+{
+    static const char *const bad[] = {" ",      "a b",    "\n",        "\x7f", "\u00a0",
+                                      "\u00ad", "\u0144", "\u2581the", "\xff", "a\xc4"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char out[16];
+        size_t n;
+        ck_assert_msg(!byte_alphabet_decode(text_of(bad[i]), out, &n), "case %zu", i);
+    }
+    char out[1];
+    size_t n = 1;
+    ck_assert(byte_alphabet_decode(text_of(""), out, &n));
+    ck_assert_uint_eq(n, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("unicode");
+    TCase *t = tcase_create("unicode");
+    tcase_add_test(t, test_classes);
+    tcase_add_test(t, test_white_space_is_complete);
+    tcase_add_test(t, test_class_sizes);
+    tcase_add_test(t, test_every_code_point_decodes);
+    tcase_add_test(t, test_malformed_sequences_are_one_byte);
+    tcase_add_test(t, test_alphabet_is_a_bijection);
+    tcase_add_test(t, test_alphabet_refuses_other_characters);
+    tcase_set_timeout(t, 60);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
