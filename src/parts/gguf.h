@@ -6,7 +6,8 @@
  * bounded by a small multiple of the span's length, whatever the counts in the file claim.
  * Versions 2 and 3, little-endian. A parsed struct gguf is immutable: any threads may read it.
  *
- * Source: the GGUF specification of the ggml project; see also the loader rules in gguf.c.
+ * Source: the GGUF specification of the ggml project; where llama.cpp's loader differs, see
+ * gguf_read.c.
  */
 #ifndef DECODE_PARTS_GGUF_H
 #define DECODE_PARTS_GGUF_H
@@ -83,12 +84,12 @@ struct gguf_tensor {
     uint64_t n_elements;
     uint64_t n_bytes;
     const unsigned char *data; /* n_bytes inside the span, aligned to the file's alignment
-                                  relative to the start of the file */
+                                  relative to the start of the span */
 };
 
 struct gguf {
     uint32_t version;
-    uint32_t alignment; /* bytes, a power of two */
+    uint32_t alignment; /* bytes, a power of two from 8 to 65536 */
     size_t n_pairs;
     const struct gguf_pair *pairs; /* in file order */
     size_t n_tensors;
@@ -100,12 +101,13 @@ struct gguf {
  * Parses and checks the whole structure: after STATUS_OK every pair and tensor lies inside the
  * span, keys and tensor names are unique, and tensor data do not overlap. *out is for
  * gguf_free; NULL on failure. Fails with STATUS_BAD_FILE (message: offset or field, expected,
- * found; the caller adds the file's name) or STATUS_NO_MEMORY. Time is linear in the length.
+ * found; the caller adds the file's name) or STATUS_NO_MEMORY. Time is n log n in the number of
+ * names, linear in the rest; tensor data are not touched.
  */
 enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct err *e);
 void gguf_free(struct gguf *g); /* NULL is legal */
 
-/* NULL if there is none. Constant time. */
+/* NULL if there is none. Logarithmic time, whatever the names. */
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
 
@@ -117,7 +119,7 @@ const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *nam
  */
 enum status gguf_get_u64(const struct gguf *g, const char *key, uint64_t min, uint64_t max,
                          uint64_t *out, bool *found, struct err *e);
-/* F32 or F64. */
+/* F32 or F64; may be NaN or infinite. */
 enum status gguf_get_f64(const struct gguf *g, const char *key, double *out, bool *found,
                          struct err *e);
 enum status gguf_get_bool(const struct gguf *g, const char *key, bool *out, bool *found,
@@ -135,7 +137,10 @@ struct gguf_cursor {
 };
 bool gguf_next_text(const struct gguf_value *array, struct gguf_cursor *c, struct text *out);
 
-/* Element i < count of an array of numbers (or i = 0 of a scalar); not for strings. */
+/*
+ * Element i < count (asserted) of an array of numbers or bools (or i = 0 of a scalar); not for
+ * strings. What gguf_int_at cannot represent becomes the nearest value it can; NaN becomes 0.
+ */
 int64_t gguf_int_at(const struct gguf_value *v, uint64_t i);
 double gguf_float_at(const struct gguf_value *v, uint64_t i);
 
@@ -143,11 +148,16 @@ double gguf_float_at(const struct gguf_value *v, uint64_t i);
  * Writing. The writer collects pairs and tensor records (copying keys, strings and arrays), then
  * gguf_write sends header, padding and tensor data to a temporary file beside `path`, syncs it
  * and renames it over `path`: a failure or crash leaves the old file as it was and no temporary
- * file behind. Tensors are stored contiguously in the order added, each padded to `alignment`
- * (32), as llama.cpp's loader requires. One thread at a time.
+ * file behind (see file_writer in base/file.h). Version 3. Tensors are stored contiguously in the
+ * order added, each padded to the alignment, as llama.cpp's loader requires. One thread at a time.
  *
- * The add functions are sticky: after a failure (memory, a name of 64 bytes or more, a
- * duplicate) the later ones do nothing and gguf_write returns the first failure.
+ * The alignment is 32, or the value of a general.alignment pair if one is added (a u32, a power
+ * of two from 8 to 65536). Bools become 0 or 1, the only values the specification allows.
+ *
+ * The add functions are sticky: after a failure (memory, an illegal or missing name, a tensor
+ * name of 64 bytes or more, an impossible shape) the later ones do nothing and gguf_write returns
+ * the first failure. Duplicate names are found by gguf_write. What is refused is STATUS_USAGE;
+ * what the system refuses is STATUS_FAILED.
  */
 struct gguf_writer;
 enum status gguf_writer_create(struct gguf_writer **out, struct err *e);
@@ -160,11 +170,17 @@ void gguf_add_text(struct gguf_writer *w, const char *key, struct text value);
 /* `elements` holds count strings. */
 void gguf_add_texts(struct gguf_writer *w, const char *key, const struct text *elements,
                     uint64_t count);
+/* An array of count i32, as tokenizer.ggml.token_type is. */
+void gguf_add_i32s(struct gguf_writer *w, const char *key, const int32_t *elements, uint64_t count);
 /* Any scalar or array value as it stands in a file, of every kind. */
 void gguf_add_value(struct gguf_writer *w, struct text key, const struct gguf_value *value);
 /* Borrows `data` (the type's row layout, n_bytes as the shape says) until gguf_write returns. */
 void gguf_add_tensor(struct gguf_writer *w, struct text name, uint32_t type, int n_dims,
                      const uint64_t *dims, const void *data);
+/* May be called more than once. */
 enum status gguf_write(struct gguf_writer *w, const char *path, struct err *e);
+/* The same bytes into malloc'd memory, which the caller frees; *out is NULL on failure. */
+enum status gguf_write_memory(struct gguf_writer *w, unsigned char **out, size_t *len,
+                              struct err *e);
 
 #endif

@@ -1,0 +1,446 @@
+/* Files larger than 2 GiB on 32-bit systems too; must precede every include. */
+#define _FILE_OFFSET_BITS 64
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+
+#define WRITE_BUFFER  ((size_t)256 << 10)
+#define READ_FIRST    ((size_t)64 << 10)
+#define MAX_LINKS     40  /* what Linux follows */
+#define TEMP_TRIES    100 /* temporaries that killed processes of the same number left behind */
+#define TEMP_NAME_CAP 64
+
+/* --- messages ------------------------------------------------------------------------------ */
+
+#define REASON_CAP 128
+
+/* strerror_r comes in two kinds, by what it returns: GNU the text, POSIX a number. */
+static inline const char *reason_of_text(const char *text, const char *buffer)
+{
+    (void)buffer;
+    return text;
+}
+
+static inline const char *reason_of_number(int failed, const char *buffer)
+{
+    return failed ? "unknown error" : buffer;
+}
+
+static const char *reason(int error, char buffer[REASON_CAP])
+{
+    return _Generic(strerror_r(error, buffer, REASON_CAP), int
+                    : reason_of_number, default
+                    : reason_of_text)(strerror_r(error, buffer, REASON_CAP), buffer);
+}
+
+static enum status fail_errno(struct err *e, enum status s, const char *path, const char *action,
+                              int error)
+{
+    char text[REASON_CAP];
+    return err_set(e, s, "%s: cannot %s: %s", path, action, reason(error, text));
+}
+
+/* What stands where a regular file was expected. */
+static const char *kind_of_file(mode_t mode)
+{
+    if (S_ISDIR(mode))
+        return "a directory";
+    if (S_ISFIFO(mode))
+        return "a pipe (FIFO)";
+    if (S_ISCHR(mode) || S_ISBLK(mode))
+        return "a device";
+    return "not a regular file";
+}
+
+/* --- reading ------------------------------------------------------------------------------- */
+
+static int open_retry(const char *path, int flags, mode_t mode)
+{
+    int fd;
+    do
+        fd = open(path, flags, mode);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+static enum status open_input(const char *path, int flags, int *fd, struct err *e)
+{
+    if (!path[0])
+        return err_set(e, STATUS_BAD_FILE, "the file name is empty");
+    *fd = open_retry(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | flags, 0);
+    if (*fd < 0)
+        return fail_errno(e, STATUS_BAD_FILE, path, "open", errno);
+    return STATUS_OK;
+}
+
+static enum status map_open_file(struct file_map *f, int fd, const char *path, struct err *e)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return fail_errno(e, STATUS_BAD_FILE, path, "examine", errno);
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, STATUS_BAD_FILE, "%s: expected a regular file, found %s", path,
+                       kind_of_file(st.st_mode));
+    if (st.st_size == 0)
+        return STATUS_OK;
+    if ((uintmax_t)st.st_size > PTRDIFF_MAX)
+        return err_set(e, STATUS_NO_MEMORY, "%s: %jd bytes do not fit into the address space", path,
+                       (intmax_t)st.st_size);
+    const size_t len = (size_t)st.st_size;
+    void *data = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED)
+        return fail_errno(e, errno == ENOMEM ? STATUS_NO_MEMORY : STATUS_BAD_FILE, path,
+                          "map into memory", errno);
+    f->data = data;
+    f->len = len;
+    return STATUS_OK;
+}
+
+enum status file_map_open(struct file_map *f, const char *path, struct err *e)
+{
+    *f = (struct file_map){0};
+    int fd = -1;
+    /* O_NONBLOCK: opening a FIFO without a writer would wait for one. */
+    enum status s = open_input(path, O_NONBLOCK, &fd, e);
+    if (s)
+        return s;
+    s = map_open_file(f, fd, path, e);
+    close(fd); /* the mapping stays */
+    return s;
+}
+
+/* munmap and madvise take what they do not write through as a plain pointer. */
+static void *address_of(const unsigned char *p)
+{
+    return (void *)(uintptr_t)p;
+}
+
+void file_map_close(struct file_map *f)
+{
+    if (f->data)
+        munmap(address_of(f->data), f->len);
+    *f = (struct file_map){0};
+}
+
+void file_map_release(const struct file_map *f, const void *data, size_t len)
+{
+    const unsigned char *from = data;
+    const long page = sysconf(_SC_PAGESIZE);
+    if (!f->data || page <= 0 || from < f->data || (size_t)(from - f->data) > f->len)
+        return;
+    const size_t begin = (size_t)(from - f->data);
+    if (len > f->len - begin)
+        len = f->len - begin;
+    const size_t mask = (size_t)page - 1;
+    const size_t first = (begin + mask) & ~mask, end = (begin + len) & ~mask;
+    if (first < end)
+        madvise(address_of(f->data + first), end - first, MADV_DONTNEED);
+}
+
+/* Like read, but waits: another process may have made our standard input non-blocking. */
+static ssize_t read_some(int fd, char *to, size_t room)
+{
+    for (;;) {
+        const ssize_t n = read(fd, to, room);
+        if (n >= 0 || (errno != EINTR && errno != EAGAIN))
+            return n;
+        if (errno == EAGAIN) {
+            struct pollfd ready = {.fd = fd, .events = POLLIN};
+            poll(&ready, 1, -1);
+        }
+    }
+}
+
+/* How much to take at first: a regular file's length, so that it is read in one piece. */
+static size_t first_room(int fd, size_t max)
+{
+    struct stat st;
+    size_t room = READ_FIRST;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
+        room = (uintmax_t)st.st_size < max ? (size_t)st.st_size + 1 : max;
+    return room < max ? room : max;
+}
+
+/* Reads to the end. One byte above max tells a file of max bytes from a longer one. */
+static enum status read_to_end(int fd, const char *name, size_t max, char **out, size_t *len,
+                               struct err *e)
+{
+    const size_t most = max < PTRDIFF_MAX - 2 ? max + 1 : PTRDIFF_MAX - 1;
+    size_t room = first_room(fd, most), used = 0;
+    char *text = malloc(room + 1);
+    if (!text)
+        return err_no_memory(e, name, room + 1);
+    *out = text;
+    for (;;) {
+        const ssize_t n = read_some(fd, text + used, room - used);
+        if (n < 0)
+            return fail_errno(e, STATUS_BAD_FILE, name, "read", errno);
+        used += (size_t)n;
+        if (used > max)
+            return err_set(e, STATUS_USAGE, "%s: more than the %zu bytes allowed", name, max);
+        if (n == 0)
+            break;
+        if (used < room)
+            continue;
+        room = room < most / 2 ? 2 * room : most;
+        char *larger = used < room ? realloc(text, room + 1) : NULL;
+        if (!larger)
+            return err_no_memory(e, name, room + 1);
+        *out = text = larger;
+    }
+    text[used] = 0;
+    *len = used;
+    return STATUS_OK;
+}
+
+enum status file_read_all(const char *path, size_t max, char **out, size_t *len, struct err *e)
+{
+    *out = NULL;
+    *len = 0;
+    const bool standard = strcmp(path, "-") == 0;
+    int fd = STDIN_FILENO;
+    enum status s = standard ? STATUS_OK : open_input(path, 0, &fd, e);
+    if (s)
+        return s;
+    s = read_to_end(fd, standard ? "standard input" : path, max, out, len, e);
+    if (!standard)
+        close(fd);
+    if (s) {
+        free(*out);
+        *out = NULL;
+    }
+    return s;
+}
+
+/* --- writing ------------------------------------------------------------------------------- */
+
+struct file_writer {
+    int fd;           /* of the temporary file; -1 when there is none */
+    int error;        /* errno of the first failed write, 0 when none failed */
+    char *target;     /* what is replaced: the path with symbolic links followed */
+    char *temp;       /* beside target */
+    size_t folder;    /* bytes of target up to its last slash, that included; 0 without one */
+    size_t used;      /* bytes in buffer */
+    char *buffer;     /* [WRITE_BUFFER] */
+    bool temp_exists; /* must be removed unless renamed */
+};
+
+/* Bytes of path up to its last slash, that included. */
+static size_t folder_len(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? (size_t)(slash - path) + 1 : 0;
+}
+
+/* Replaces *path, a link that names `to`, by what it stands for. */
+static bool follow_link(char **path, const char *to)
+{
+    const size_t folder = to[0] == '/' ? 0 : folder_len(*path), n = strlen(to);
+    char *next = malloc(folder + n + 1);
+    if (!next)
+        return false;
+    memcpy(next, *path, folder);
+    memcpy(next + folder, to, n + 1);
+    free(*path);
+    *path = next;
+    return true;
+}
+
+/*
+ * Sets w->target to `path` with links at its end followed (links to files that do not exist
+ * yet too, which realpath refuses), and *mode to the mode of what is there, 0 for nothing.
+ */
+static enum status find_target(struct file_writer *w, const char *path, mode_t *mode, struct err *e)
+{
+    w->target = strdup(path);
+    if (!w->target)
+        return err_no_memory(e, path, strlen(path) + 1);
+    for (int links = 0; links <= MAX_LINKS; links++) {
+        struct stat st;
+        *mode = 0;
+        if (lstat(w->target, &st) != 0)
+            return errno == ENOENT ? STATUS_OK : fail_errno(e, STATUS_FAILED, path, "write", errno);
+        *mode = st.st_mode;
+        if (!S_ISLNK(st.st_mode))
+            return STATUS_OK;
+        char to[4096];
+        const ssize_t n = readlink(w->target, to, sizeof to - 1);
+        if (n < 0)
+            return fail_errno(e, STATUS_FAILED, path, "follow the link", errno);
+        to[n] = 0;
+        if (!follow_link(&w->target, to))
+            return err_no_memory(e, path, sizeof to);
+    }
+    return fail_errno(e, STATUS_FAILED, path, "follow the link", ELOOP);
+}
+
+/* Renaming over a device or a FIFO would destroy it; a read-only file is meant to stay. */
+static enum status check_target(const struct file_writer *w, mode_t mode, const char *path,
+                                struct err *e)
+{
+    if (mode && !S_ISREG(mode))
+        return err_set(e, STATUS_FAILED, "%s: cannot replace it: expected a regular file, found %s",
+                       path, kind_of_file(mode));
+    if (mode && faccessat(AT_FDCWD, w->target, W_OK, AT_EACCESS) != 0)
+        return fail_errno(e, STATUS_FAILED, path, "replace it", errno);
+    return STATUS_OK;
+}
+
+/* The name does not grow from the target's, which may be as long as names can be. */
+static enum status create_temp(struct file_writer *w, mode_t mode, const char *path, struct err *e)
+{
+    w->folder = folder_len(w->target);
+    const size_t room = w->folder + TEMP_NAME_CAP;
+    w->temp = malloc(room);
+    w->buffer = malloc(WRITE_BUFFER);
+    if (!w->temp || !w->buffer)
+        return err_no_memory(e, path, room + WRITE_BUFFER);
+    memcpy(w->temp, w->target, w->folder);
+    for (int i = 0; i < TEMP_TRIES; i++) {
+        snprintf(w->temp + w->folder, TEMP_NAME_CAP, ".decode-%ld-%d.tmp", (long)getpid(), i);
+        /* Not readable by more than the old file's readers at any moment. */
+        w->fd = open_retry(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode ? 0600 : 0666);
+        if (w->fd >= 0 || errno != EEXIST)
+            break;
+    }
+    if (w->fd < 0)
+        return fail_errno(e, STATUS_FAILED, path, "create a temporary file in its folder", errno);
+    w->temp_exists = true;
+    if (mode && fchmod(w->fd, mode & 0777) != 0)
+        return fail_errno(e, STATUS_FAILED, path, "keep its permissions", errno);
+    return STATUS_OK;
+}
+
+enum status file_writer_open(struct file_writer **out, const char *path, struct err *e)
+{
+    *out = NULL;
+    if (!path[0])
+        return err_set(e, STATUS_FAILED, "the output file's name is empty");
+    struct file_writer *w = calloc(1, sizeof *w);
+    if (!w)
+        return err_no_memory(e, path, sizeof *w);
+    w->fd = -1;
+    mode_t mode;
+    enum status s = find_target(w, path, &mode, e);
+    if (!s)
+        s = check_target(w, mode, path, e);
+    if (!s)
+        s = create_temp(w, mode, path, e);
+    if (s) {
+        file_writer_abandon(w);
+        return s;
+    }
+    *out = w;
+    return STATUS_OK;
+}
+
+static void write_fully(struct file_writer *w, const char *data, size_t len)
+{
+    while (len && !w->error) {
+        /* Some systems refuse writes of 2 GiB and more. */
+        const size_t piece = len < (size_t)1 << 30 ? len : (size_t)1 << 30;
+        const ssize_t n = write(w->fd, data, piece);
+        if (n > 0) {
+            data += n;
+            len -= (size_t)n;
+        } else if (n == 0) {
+            w->error = EIO;
+        } else if (errno != EINTR) {
+            w->error = errno;
+        }
+    }
+}
+
+static void flush_buffer(struct file_writer *w)
+{
+    write_fully(w, w->buffer, w->used);
+    w->used = 0;
+}
+
+void file_writer_put(struct file_writer *w, const void *data, size_t len)
+{
+    if (len >= WRITE_BUFFER - w->used)
+        flush_buffer(w);
+    if (len >= WRITE_BUFFER) {
+        write_fully(w, data, len);
+    } else if (len) {
+        memcpy(w->buffer + w->used, data, len);
+        w->used += len;
+    }
+}
+
+static int sync_retry(int fd)
+{
+    while (fsync(fd) != 0) {
+        if (errno == EINVAL)
+            return 0; /* the file system has no notion of it */
+        if (errno != EINTR)
+            return errno;
+    }
+    return 0;
+}
+
+/* Makes the rename last. Its failure is not reported: the new file is already in place, and a
+ * crash now leaves either the old or the new one whole. */
+static void sync_folder(struct file_writer *w)
+{
+    if (w->folder)
+        w->target[w->folder] = 0;
+    const int fd = open_retry(w->folder ? w->target : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    sync_retry(fd);
+    close(fd);
+}
+
+enum status file_writer_commit(struct file_writer *w, struct err *e)
+{
+    flush_buffer(w);
+    const char *action = "write";
+    if (!w->error)
+        w->error = sync_retry(w->fd);
+    const int fd = w->fd;
+    w->fd = -1;
+    /* Network file systems report a full disk here. After EINTR the descriptor is gone too. */
+    if (close(fd) != 0 && !w->error && errno != EINTR)
+        w->error = errno;
+    if (!w->error && rename(w->temp, w->target) != 0) {
+        w->error = errno;
+        action = "replace it";
+    }
+    enum status s = STATUS_OK;
+    if (w->error) {
+        s = fail_errno(e, STATUS_FAILED, w->target, action, w->error);
+    } else {
+        w->temp_exists = false;
+        sync_folder(w);
+    }
+    file_writer_abandon(w);
+    return s;
+}
+
+void file_writer_abandon(struct file_writer *w)
+{
+    if (!w)
+        return;
+    if (w->fd >= 0)
+        close(w->fd);
+    if (w->temp_exists)
+        unlink(w->temp);
+    free(w->target);
+    free(w->temp);
+    free(w->buffer);
+    free(w);
+}
