@@ -97,7 +97,8 @@ deps: ## install what the tests need (Check); nothing to do when it is there
 CHECK_CFLAGS = $(shell pkg-config --cflags check 2>/dev/null)
 CHECK_LIBS   = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck)
 
-$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/support.o $(LIB)
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/support.o \
+                       $(BUILD)/tests/checkpoints.o $(LIB)
 	$(LINK) -o $@ $(filter %.o,$^) $(LIB) $(TEST_LDFLAGS) $(CHECK_LIBS) $(LDLIBS)
 
 $(BUILD)/tests/%.o: ALL_CFLAGS += -Itests $(CHECK_CFLAGS)

@@ -190,7 +190,8 @@ static struct attention make_attention(int n_heads, int dim, int n, enum storage
 {
     const size_t n_panels = (size_t)(n + KERNEL_LANES - 1) / KERNEL_LANES;
     const size_t n_k = n_panels * (size_t)dim * KERNEL_LANES;
-    const size_t n_v = (size_t)n * (size_t)dim + KERNEL_LANES;
+    const size_t v_stride = (size_t)kernel_padded(dim);
+    const size_t n_v = (size_t)n * v_stride;
     struct attention at = {
         .q = random_floats((size_t)n_heads * (size_t)dim),
         .scores = random_floats((size_t)n_heads * KERNEL_CHUNK),
@@ -204,8 +205,9 @@ static struct attention make_attention(int n_heads, int dim, int n, enum storage
     for (int t = n; t < (int)n_panels * KERNEL_LANES; t++)
         for (int i = 0; i < dim; i++)
             at.k_values[(t / 16 * dim + i) * 16 + t % 16] = NAN;
-    for (size_t i = (size_t)n * (size_t)dim; i < n_v; i++)
-        at.v_values[i] = NAN;
+    for (size_t i = 0; i < n_v; i++)
+        if (i % v_stride >= (size_t)dim)
+            at.v_values[i] = NAN;
     at.k = as_storage(at.k_values, n_k, storage);
     at.v = as_storage(at.v_values, n_v, storage);
     at.args = (struct attend){
@@ -288,7 +290,7 @@ START_TEST(attend_and_merge_are_softmax)
                 s += (double)q[i] * (double)at.k_values[(t / 16 * DIM + i) * 16 + t % 16];
             denominator += exp(s);
             for (int i = 0; i < DIM; i++)
-                numerator[i] += exp(s) * (double)at.v_values[t * DIM + i];
+                numerator[i] += exp(s) * (double)at.v_values[t * kernel_padded(DIM) + i];
         }
         free_attention(&at);
     }

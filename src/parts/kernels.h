@@ -46,6 +46,12 @@ static inline int matrix_panels(int n_out)
     return (n_out + KERNEL_LANES - 1) / KERNEL_LANES;
 }
 
+/* n rounded up to whole lanes. */
+static inline int kernel_padded(int n)
+{
+    return matrix_panels(n) * KERNEL_LANES;
+}
+
 /* What becomes of a finished sum s (bias included). */
 enum epilogue {
     EPILOGUE_STORE, /* y = s */
@@ -71,8 +77,8 @@ struct matmul {
 /*
  * One K/V head's view of the cache, and up to KERNEL_CHUNK of its positions.
  *   k  [panel of KERNEL_LANES positions][head_dim][KERNEL_LANES], from the chunk's first panel
- *   v  [position][head_dim], from the chunk's first position; KERNEL_LANES elements beyond the
- *      last one may be read and are ignored
+ *   v  [position][kernel_padded(head_dim)], from the chunk's first position; what the padding
+ *      holds does not matter
  */
 struct kv_chunk {
     const void *k;

@@ -79,6 +79,7 @@ static void scalar_attend(const struct attend *a)
 {
     const struct kv_chunk *kv = &a->kv;
     const int dim = kv->head_dim;
+    const size_t v_stride = (size_t)kernel_padded(dim);
     assert(kv->n_positions >= 1 && kv->n_positions <= KERNEL_CHUNK);
     for (int h = 0; h < a->n_heads; h++) {
         const float *q = a->q + (size_t)h * (size_t)dim;
@@ -104,7 +105,7 @@ static void scalar_attend(const struct attend *a)
         for (int i = 0; i < dim; i++) {
             float o = 0;
             for (int t = 0; t < kv->n_positions; t++)
-                o = fmaf(p[t], element(kv->v, kv->storage, (size_t)t * (size_t)dim + (size_t)i), o);
+                o = fmaf(p[t], element(kv->v, kv->storage, (size_t)t * v_stride + (size_t)i), o);
             a->out[(size_t)h * (size_t)dim + (size_t)i] = o;
         }
     }

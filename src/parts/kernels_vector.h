@@ -236,6 +236,7 @@ ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, int 
                               const int n_heads, const int n_vecs)
 {
     const size_t dim = (size_t)a->kv.head_dim;
+    const size_t v_stride = (size_t)kernel_padded(a->kv.head_dim);
     const float *p = a->scores + (size_t)head * KERNEL_CHUNK;
     lanes acc[4][4];
 #pragma GCC unroll 4
@@ -248,7 +249,7 @@ ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, int 
 #pragma GCC unroll 4
         for (int j = 0; j < n_vecs; j++)
             v[j] = load_element(a->kv.v, storage,
-                                (size_t)t * dim + (size_t)first + (size_t)j * KERNEL_LANES);
+                                (size_t)t * v_stride + (size_t)first + (size_t)j * KERNEL_LANES);
 #pragma GCC unroll 4
         for (int h = 0; h < n_heads; h++) {
             const lanes ph = lanes_all(p[(size_t)h * KERNEL_CHUNK + (size_t)t]);

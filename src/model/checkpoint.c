@@ -1,0 +1,37 @@
+#include "model/model.h"
+
+static enum status open_parts(unsigned parts, struct checkpoint *c, struct err *e)
+{
+    enum status s = gguf_parse(c->file.data, c->file.len, &c->gguf, e);
+    if (s != STATUS_OK)
+        return s;
+    /* Without the key, asking for a tokenizer gives the message that names it. */
+    if (gguf_find(c->gguf, "tokenizer.ggml.model") || parts & CHECKPOINT_TOKENIZER)
+        s = tokenizer_create(c->gguf, &c->tokenizer, e);
+    if (s == STATUS_OK && parts & CHECKPOINT_MODEL)
+        s = model_create(c->gguf, &c->file, &c->model, e);
+    return s;
+}
+
+enum status checkpoint_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e)
+{
+    *c = (struct checkpoint){0};
+    enum status s = file_map_open(&c->file, path, e);
+    if (s != STATUS_OK)
+        return s;
+    s = open_parts(parts, c, e);
+    if (s != STATUS_OK) {
+        err_prefix(e, path);
+        checkpoint_close(c);
+    }
+    return s;
+}
+
+void checkpoint_close(struct checkpoint *c)
+{
+    model_free(c->model);
+    tokenizer_free(c->tokenizer);
+    gguf_free(c->gguf);
+    file_map_close(&c->file);
+    *c = (struct checkpoint){0};
+}

@@ -1,0 +1,205 @@
+#include "checkpoints.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "parts/kernels_math.h"
+
+struct builder {
+    const struct checkpoint_shape *shape;
+    struct gguf_writer *writer;
+    void *blocks[512]; /* tensor data, until written */
+    int n_blocks;
+    uint64_t stream;
+};
+
+static void *keep(struct builder *b, size_t bytes)
+{
+    ck_assert_int_lt(b->n_blocks, 512);
+    void *p = malloc(bytes);
+    ck_assert_ptr_nonnull(p);
+    b->blocks[b->n_blocks++] = p;
+    return p;
+}
+
+/* Rows of one stream are the same numbers whatever the others are. */
+static void fill_row(const struct builder *b, uint64_t row, float scale, float shift, float *out,
+                     int n)
+{
+    struct rng r;
+    rng_seed(&r, b->shape->seed, b->stream << 32 | row);
+    for (int i = 0; i < n; i++)
+        out[i] = shift + scale * (float)(rng_unit(&r) + rng_unit(&r) - 1.0);
+}
+
+/* In the QKV matrix, the row whose numbers row r shares. */
+static uint64_t source_row(const struct checkpoint_shape *s, int r)
+{
+    const int base = s->base_kv_heads ? s->base_kv_heads : s->n_kv_heads;
+    const int d = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
+    if (r < d)
+        return (uint64_t)r;
+    const int part = (r - d) / kv, in_part = (r - d) % kv;
+    const int head = in_part / s->head_dim / (s->n_kv_heads / base);
+    return (uint64_t)(1000000 * (part + 1) + head * s->head_dim + in_part % s->head_dim);
+}
+
+static void add(struct builder *b, const char *name, int n_dims, int cols, int rows, float scale,
+                float shift, int is_qkv)
+{
+    const uint32_t type =
+        n_dims == 2 && strncmp(name, "position", 8) != 0 ? b->shape->type : TENSOR_F32;
+    const size_t size = type == TENSOR_F16 ? 2 : 4;
+    unsigned char *data = keep(b, (size_t)cols * (size_t)rows * size);
+    float *row = malloc((size_t)cols * sizeof *row);
+    b->stream++;
+    for (int r = 0; r < rows; r++) {
+        fill_row(b, is_qkv ? source_row(b->shape, r) : (uint64_t)r, scale, shift, row, cols);
+        unsigned char *out = data + (size_t)r * (size_t)cols * size;
+        if (type == TENSOR_F32) {
+            memcpy(out, row, (size_t)cols * size);
+            continue;
+        }
+        for (int i = 0; i < cols; i++) {
+            const uint16_t half = math_to_f16(row[i]);
+            memcpy(out + (size_t)i * 2, &half, 2);
+        }
+    }
+    free(row);
+    gguf_add_tensor(b->writer, text_of(name), type, n_dims,
+                    (const uint64_t[]){(uint64_t)cols, (uint64_t)rows}, data);
+}
+
+/* A bias, or a norm's gain: a vector, whose rows are its elements so that QKV biases share too. */
+static void add_vector(struct builder *b, const char *name, int n, float scale, float shift,
+                       int is_qkv)
+{
+    float *data = keep(b, (size_t)n * sizeof *data);
+    b->stream++;
+    for (int i = 0; i < n; i++)
+        fill_row(b, is_qkv ? source_row(b->shape, i) : (uint64_t)i, scale, shift, &data[i], 1);
+    gguf_add_tensor(b->writer, text_of(name), TENSOR_F32, 1, (const uint64_t[]){(uint64_t)n}, data);
+}
+
+static void add_linear(struct builder *b, const char *prefix, int n_out, int n_in, int is_qkv)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%s.weight", prefix);
+    add(b, name, 2, n_in, n_out, 0.2f, 0, is_qkv);
+    snprintf(name, sizeof name, "%s.bias", prefix);
+    if (!b->shape->no_biases)
+        add_vector(b, name, n_out, 0.1f, 0, is_qkv);
+}
+
+static void add_norm(struct builder *b, const char *prefix, int n)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%s.weight", prefix);
+    add_vector(b, name, n, 0.2f, 1, 0);
+    snprintf(name, sizeof name, "%s.bias", prefix);
+    if (!b->shape->no_biases)
+        add_vector(b, name, n, 0.1f, 0, 0);
+}
+
+static void add_tensors(struct builder *b)
+{
+    const struct checkpoint_shape *s = b->shape;
+    const int d = s->n_heads * s->head_dim;
+    char prefix[64];
+    add(b, "token_embd.weight", 2, d, s->n_vocab, 0.5f, 0, 0);
+    add(b, "position_embd.weight", 2, d, s->n_ctx, 0.2f, 0, 0);
+    for (int l = 0; l < s->n_layers; l++) {
+        snprintf(prefix, sizeof prefix, "blk.%d.attn_norm", l);
+        add_norm(b, prefix, d);
+        snprintf(prefix, sizeof prefix, "blk.%d.attn_qkv", l);
+        add_linear(b, prefix, d + 2 * s->n_kv_heads * s->head_dim, d, 1);
+        snprintf(prefix, sizeof prefix, "blk.%d.attn_output", l);
+        add_linear(b, prefix, d, d, 0);
+        snprintf(prefix, sizeof prefix, "blk.%d.ffn_norm", l);
+        add_norm(b, prefix, d);
+        snprintf(prefix, sizeof prefix, "blk.%d.ffn_up", l);
+        add_linear(b, prefix, s->d_ff, d, 0);
+        snprintf(prefix, sizeof prefix, "blk.%d.ffn_down", l);
+        add_linear(b, prefix, d, s->d_ff, 0);
+    }
+    add_norm(b, "output_norm", d);
+    if (!s->tied)
+        add(b, "output.weight", 2, d, s->n_vocab, 0.5f, 0, 0);
+}
+
+/* GPT-2's printable stand-in for a byte, as UTF-8. */
+static int byte_token(int byte, char *out)
+{
+    int code = byte;
+    if (!((byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174)) {
+        code = 256;
+        for (int b = 0; b < byte; b++)
+            code += !((b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174);
+    }
+    if (code < 128) {
+        out[0] = (char)code;
+        return 1;
+    }
+    out[0] = (char)(0xc0 | code >> 6);
+    out[1] = (char)(0x80 | (code & 63));
+    return 2;
+}
+
+static void add_tokenizer(struct builder *b)
+{
+    const int n = b->shape->n_vocab;
+    struct text *tokens = keep(b, (size_t)n * sizeof *tokens);
+    char *bytes = keep(b, (size_t)n * 16);
+    for (int i = 0; i < n; i++) {
+        char *at = bytes + (size_t)i * 16;
+        const int len = i < 256 ? byte_token(i, at) : snprintf(at, 16, "<x%d>", i);
+        tokens[i] = (struct text){at, (size_t)len};
+    }
+    gguf_add_text(b->writer, "tokenizer.ggml.model", text_of("gpt2"));
+    gguf_add_text(b->writer, "tokenizer.ggml.pre", text_of("gpt-2"));
+    gguf_add_texts(b->writer, "tokenizer.ggml.tokens", tokens, (uint64_t)n);
+    gguf_add_texts(b->writer, "tokenizer.ggml.merges", NULL, 0);
+    gguf_add_u32(b->writer, "tokenizer.ggml.bos_token_id", 10);
+    gguf_add_u32(b->writer, "tokenizer.ggml.eos_token_id", 0);
+}
+
+static void add_config(struct builder *b)
+{
+    const struct checkpoint_shape *s = b->shape;
+    const char *arch = s->architecture ? s->architecture : "gpt2";
+    const struct {
+        const char *suffix;
+        int value;
+    } sizes[] = {
+        {"context_length", s->n_ctx},         {"embedding_length", s->n_heads * s->head_dim},
+        {"feed_forward_length", s->d_ff},     {"block_count", s->n_layers},
+        {"attention.head_count", s->n_heads}, {"attention.head_count_kv", s->n_kv_heads},
+    };
+    char key[96];
+    gguf_add_text(b->writer, "general.architecture", text_of(arch));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        snprintf(key, sizeof key, "%s.%s", arch, sizes[i].suffix);
+        gguf_add_u32(b->writer, key, (uint32_t)sizes[i].value);
+    }
+    snprintf(key, sizeof key, "%s.attention.layer_norm_epsilon", arch);
+    gguf_add_f32(b->writer, key, 1e-5f);
+}
+
+void write_checkpoint(const char *path, const struct checkpoint_shape *shape)
+{
+    struct err e = {{0}};
+    struct builder b = {.shape = shape};
+    ck_assert_int_eq(gguf_writer_create(&b.writer, &e), STATUS_OK);
+    add_config(&b);
+    if (!shape->no_tokenizer)
+        add_tokenizer(&b);
+    add_tensors(&b);
+    const enum status s = gguf_write(b.writer, path, &e);
+    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    gguf_writer_free(b.writer);
+    for (int i = 0; i < b.n_blocks; i++)
+        free(b.blocks[i]);
+}

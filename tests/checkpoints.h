@@ -1,0 +1,26 @@
+/*
+ * checkpoints - makes small random checkpoints for tests.
+ */
+#ifndef TESTS_CHECKPOINTS_H
+#define TESTS_CHECKPOINTS_H
+
+#include "parts/gguf.h"
+
+struct checkpoint_shape {
+    const char *architecture; /* NULL: gpt2 */
+    int n_layers, n_heads, n_kv_heads, head_dim, d_ff, n_ctx, n_vocab;
+    /* K/V heads that the weights are drawn for; 0: n_kv_heads. With fewer, each drawn head is
+     * copied to the n_kv_heads / base_kv_heads neighbours that share its values. */
+    int base_kv_heads;
+    uint32_t type; /* of the matrices: TENSOR_F32 or TENSOR_F16 */
+    int no_biases;
+    int tied;
+    int no_tokenizer;
+    uint64_t seed;
+};
+
+/* Writes the checkpoint to `path`; fails the running test if it cannot. The vocabulary is the
+ * 256 bytes, then "<x256>" and so on as normal tokens. */
+void write_checkpoint(const char *path, const struct checkpoint_shape *shape);
+
+#endif

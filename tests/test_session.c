@@ -1,0 +1,407 @@
+/* The engine against logits that another implementation computed in double precision, and
+ * against itself: any threads, blocks, instruction sets and rewinds give the same bits. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoints.h"
+#include "engine/session.h"
+#include "model/kv_cache.h"
+#include "support.h"
+
+#define GOLDEN_TOLERANCE 2e-4
+
+struct golden {
+    struct checkpoint checkpoint;
+    int32_t tokens[256];
+    int n_tokens;
+    float *logits; /* [n_tokens, n_vocab] */
+    unsigned char *npy;
+};
+
+static const char *const golden_names[] = {"mha", "gqa", "mqa", "mqa-f16"};
+#define N_GOLDEN ((int)(sizeof golden_names / sizeof *golden_names))
+
+static struct golden open_golden(const char *name)
+{
+    struct golden g = {.n_tokens = 0};
+    struct err e = {{0}};
+    char path[128];
+    size_t len;
+    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", name);
+    const enum status s =
+        checkpoint_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &g.checkpoint, &e);
+    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+
+    snprintf(path, sizeof path, "tests/data/golden/%s.tokens", name);
+    char *list = (char *)read_file(path, &len);
+    list[len] = 0;
+    for (char *item = strtok(list, ",\n"); item; item = strtok(NULL, ",\n"))
+        g.tokens[g.n_tokens++] = (int32_t)atoi(item);
+    free(list);
+
+    /* .npy 1.0: magic, version, u16 header length, header, data. */
+    snprintf(path, sizeof path, "tests/data/golden/%s.npy", name);
+    g.npy = read_file(path, &len);
+    const size_t header = 10 + (size_t)(g.npy[8] | g.npy[9] << 8);
+    const size_t n = (size_t)g.n_tokens * (size_t)g.checkpoint.model->config.n_vocab;
+    ck_assert_uint_eq(len - header, n * sizeof(float));
+    g.logits = malloc(n * sizeof(float));
+    memcpy(g.logits, g.npy + header, n * sizeof(float));
+    return g;
+}
+
+static void close_golden(struct golden *g)
+{
+    checkpoint_close(&g->checkpoint);
+    free(g->logits);
+    free(g->npy);
+}
+
+static int argmax(const float *x, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (x[i] > x[best])
+            best = i;
+    return best;
+}
+
+struct setting {
+    int n_threads;
+    int block;
+    enum storage kv_storage;
+    const struct kernels *kernels;
+};
+
+/* Logits after every token, fed `feed` at a time. Freed by the caller. */
+static float *all_logits(const struct golden *g, struct setting set, int feed)
+{
+    const struct model *m = g->checkpoint.model;
+    const size_t n_vocab = (size_t)m->config.n_vocab;
+    struct err e = {{0}};
+    struct pool *pool = NULL;
+    struct session *session = NULL;
+    const struct session_params p = {
+        .block = set.block, .kv_storage = set.kv_storage, .kernels = set.kernels};
+    ck_assert_msg(pool_create(set.n_threads, &pool, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_msg(session_create(m, &p, pool, &session, &e) == STATUS_OK, "%s", e.text);
+    float *out = malloc((size_t)g->n_tokens * n_vocab * sizeof *out);
+    for (int t = 0; t < g->n_tokens; t += feed) {
+        const int n = g->n_tokens - t < feed ? g->n_tokens - t : feed;
+        const enum status s =
+            session_feed(session, g->tokens + t, n, out + (size_t)t * n_vocab, &e);
+        ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    }
+    ck_assert_int_eq(session_len(session), g->n_tokens);
+    session_free(session);
+    pool_free(pool);
+    return out;
+}
+
+static void assert_bits(const struct golden *g, const float *expected, const float *found,
+                        const char *what)
+{
+    const size_t n = (size_t)g->n_tokens * (size_t)g->checkpoint.model->config.n_vocab;
+    ck_assert_msg(memcmp(expected, found, n * sizeof *expected) == 0, "%s: bits differ", what);
+}
+
+START_TEST(golden_logits)
+{
+    struct golden g = open_golden(golden_names[_i]);
+    const int n_vocab = g.checkpoint.model->config.n_vocab;
+    for (int k = 0; kernels_at(k); k++) {
+        if (!kernels_supported(kernels_at(k)))
+            continue;
+        float *logits = all_logits(&g, (struct setting){1, 0, STORAGE_F32, kernels_at(k)}, 1000);
+        for (int t = 0; t < g.n_tokens; t++) {
+            const float *found = logits + (size_t)t * (size_t)n_vocab;
+            const float *expected = g.logits + (size_t)t * (size_t)n_vocab;
+            for (int i = 0; i < n_vocab; i++)
+                ck_assert_msg(fabsf(found[i] - expected[i]) <= (float)GOLDEN_TOLERANCE,
+                              "%s, %s: logit %d after token %d is %.7g, not %.7g", golden_names[_i],
+                              kernels_at(k)->name, i, t, (double)found[i], (double)expected[i]);
+            ck_assert_int_eq(argmax(found, n_vocab), argmax(expected, n_vocab));
+        }
+        free(logits);
+    }
+    close_golden(&g);
+}
+END_TEST
+
+/* Threads, prefill blocks, stepping and instruction sets: one answer. */
+START_TEST(same_bits_however_computed)
+{
+    struct golden g = open_golden(golden_names[_i]);
+    static const int threads[] = {1, 2, 3, 5, 8};
+    static const int blocks[] = {0, 1, 2, 5, 13};
+    for (int storage = 0; storage < STORAGE_COUNT; storage++) {
+        const enum storage kv = (enum storage)storage;
+        float *reference = all_logits(&g, (struct setting){1, 1, kv, &kernels_scalar}, 1);
+        for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+            for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
+                const struct setting set = {threads[t], blocks[b], kv, NULL};
+                float *found = all_logits(&g, set, b == 0 ? 7 : 1000);
+                char what[96];
+                snprintf(what, sizeof what, "%s, %d threads, blocks of %d, %s cache",
+                         golden_names[_i], threads[t], blocks[b], storage_name(kv));
+                assert_bits(&g, reference, found, what);
+                free(found);
+            }
+        }
+        free(reference);
+    }
+    close_golden(&g);
+}
+END_TEST
+
+/* The half-precision cache stays near the golden logits. */
+START_TEST(f16_cache_is_close)
+{
+    struct golden g = open_golden(golden_names[_i]);
+    const size_t n_vocab = (size_t)g.checkpoint.model->config.n_vocab;
+    float *found = all_logits(&g, (struct setting){2, 0, STORAGE_F16, NULL}, 1000);
+    double kl_sum = 0;
+    for (int t = 0; t < g.n_tokens; t++) {
+        const float *p = g.logits + (size_t)t * n_vocab, *q = found + (size_t)t * n_vocab;
+        double zp = 0, zq = 0, kl = 0;
+        for (size_t i = 0; i < n_vocab; i++) {
+            zp += exp((double)p[i]);
+            zq += exp((double)q[i]);
+        }
+        for (size_t i = 0; i < n_vocab; i++)
+            kl += exp((double)p[i]) / zp * ((double)p[i] - log(zp) - (double)q[i] + log(zq));
+        kl_sum += kl;
+    }
+    ck_assert_double_lt(kl_sum / g.n_tokens, 1e-4);
+    free(found);
+    close_golden(&g);
+}
+END_TEST
+
+static struct checkpoint made(const char *name, const struct checkpoint_shape *shape)
+{
+    struct checkpoint c;
+    struct err e = {{0}};
+    const char *path = scratch_path(name);
+    write_checkpoint(path, shape);
+    const enum status s = checkpoint_open(path, CHECKPOINT_MODEL, &c, &e);
+    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    return c;
+}
+
+/* Logits after each of n tokens 0, 37, 74, ... fed at once. Freed by the caller. */
+static float *feed_all(const struct model *m, int n_threads, int block, int n)
+{
+    struct err e = {{0}};
+    struct pool *pool = NULL;
+    struct session *s = NULL;
+    const struct session_params p = {.block = block};
+    int32_t *tokens = malloc((size_t)n * sizeof *tokens);
+    float *logits = malloc((size_t)n * (size_t)m->config.n_vocab * sizeof *logits);
+    for (int t = 0; t < n; t++)
+        tokens[t] = t * 37 % m->config.n_vocab;
+    ck_assert_int_eq(pool_create(n_threads, &pool, &e), STATUS_OK);
+    ck_assert_int_eq(session_create(m, &p, pool, &s, &e), STATUS_OK);
+    ck_assert_int_eq(session_feed(s, tokens, n, logits, &e), STATUS_OK);
+    free(tokens);
+    session_free(s);
+    pool_free(pool);
+    return logits;
+}
+
+static void assert_same_logits(const struct model *m, const float *a, const float *b, int n)
+{
+    const size_t count = (size_t)n * (size_t)m->config.n_vocab;
+    for (size_t i = 0; i < count; i++)
+        ck_assert_msg(isfinite(a[i]) && memcmp(&a[i], &b[i], sizeof *a) == 0,
+                      "logit %zu is %.9g, not %.9g", i, (double)b[i], (double)a[i]);
+}
+
+/* Contexts that span several chunks of the cache: stepping equals prefill, on any threads. */
+START_TEST(same_bits_over_many_chunks)
+{
+    enum { N = 600 };
+    struct checkpoint c = made("long.gguf", &(struct checkpoint_shape){.n_layers = 2,
+                                                                       .n_heads = 6,
+                                                                       .n_kv_heads = 2,
+                                                                       .head_dim = 12,
+                                                                       .d_ff = 40,
+                                                                       .n_ctx = 640,
+                                                                       .n_vocab = 256});
+    float *steps = feed_all(c.model, 1, 1, N);
+    static const int settings[][2] = {{2, 96}, {3, 1}, {8, 50}, {5, 1}, {2, 1}};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        float *found = feed_all(c.model, settings[i][0], settings[i][1], N);
+        assert_same_logits(c.model, steps, found, N);
+        free(found);
+    }
+    free(steps);
+    checkpoint_close(&c);
+    scratch_remove();
+}
+END_TEST
+
+/* A GQA model, and the MHA model that has each K/V head copied to all of its group, are the same
+ * function: the map from query to K/V heads is right. */
+START_TEST(gqa_equals_its_expansion)
+{
+    enum { N = 40 };
+    static const int kv_heads[] = {1, 2, 3, 6};
+    for (size_t i = 0; i < sizeof kv_heads / sizeof *kv_heads; i++) {
+        struct checkpoint_shape shape = {.n_layers = 2,
+                                         .n_heads = 6,
+                                         .n_kv_heads = kv_heads[i],
+                                         .head_dim = 16,
+                                         .d_ff = 64,
+                                         .n_ctx = 48,
+                                         .n_vocab = 256,
+                                         .seed = 5};
+        struct checkpoint small = made("small.gguf", &shape);
+        shape.base_kv_heads = kv_heads[i];
+        shape.n_kv_heads = 6;
+        struct checkpoint expanded = made("expanded.gguf", &shape);
+        float *a = feed_all(small.model, 2, 0, N), *b = feed_all(expanded.model, 2, 0, N);
+        assert_same_logits(small.model, a, b, N);
+        free(a);
+        free(b);
+        checkpoint_close(&small);
+        checkpoint_close(&expanded);
+    }
+    scratch_remove();
+}
+END_TEST
+
+/* starcoder is the same block under another name; without biases; tied. */
+START_TEST(optional_parts)
+{
+    enum { N = 20 };
+    struct checkpoint_shape shape = {.n_layers = 1,
+                                     .n_heads = 2,
+                                     .n_kv_heads = 1,
+                                     .head_dim = 8,
+                                     .d_ff = 24,
+                                     .n_ctx = 32,
+                                     .n_vocab = 256,
+                                     .seed = 9};
+    struct checkpoint gpt2 = made("gpt2.gguf", &shape);
+    shape.architecture = "starcoder";
+    struct checkpoint starcoder = made("starcoder.gguf", &shape);
+    float *a = feed_all(gpt2.model, 1, 0, N), *b = feed_all(starcoder.model, 1, 0, N);
+    assert_same_logits(gpt2.model, a, b, N);
+    ck_assert_int_eq(gpt2.model->tied, 0);
+
+    shape.no_biases = 1;
+    shape.tied = 1;
+    shape.type = TENSOR_F16;
+    shape.no_tokenizer = 1;
+    struct checkpoint bare = made("bare.gguf", &shape);
+    ck_assert_int_eq(bare.model->tied, 1);
+    ck_assert_ptr_null(bare.model->layers[0].qkv.bias);
+    ck_assert_ptr_null(bare.model->output_norm.bias);
+    ck_assert_ptr_null(bare.tokenizer);
+    float *c = feed_all(bare.model, 1, 1, N), *d = feed_all(bare.model, 3, 0, N);
+    assert_same_logits(bare.model, c, d, N);
+    free(a);
+    free(b);
+    free(c);
+    free(d);
+    checkpoint_close(&gpt2);
+    checkpoint_close(&starcoder);
+    checkpoint_close(&bare);
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(rewind_replays)
+{
+    struct golden g = open_golden("gqa");
+    const size_t n_vocab = (size_t)g.checkpoint.model->config.n_vocab;
+    struct err e = {{0}};
+    struct session *s = NULL;
+    const struct session_params p = {.n_ctx = 0};
+    ck_assert_int_eq(session_create(g.checkpoint.model, &p, NULL, &s, &e), STATUS_OK);
+    ck_assert_int_eq(session_feed(s, g.tokens, 20, NULL, &e), STATUS_OK);
+    float *first = malloc(n_vocab * sizeof *first);
+    memcpy(first, session_logits(s), n_vocab * sizeof *first);
+    const int32_t other[12] = {0};
+    session_rewind(s, 10);
+    ck_assert_int_eq(session_len(s), 10);
+    ck_assert_int_eq(session_feed(s, other, 12, NULL, &e), STATUS_OK);
+    ck_assert_int_ne(memcmp(first, session_logits(s), n_vocab * sizeof *first), 0);
+    session_rewind(s, 10);
+    ck_assert_int_eq(session_feed(s, g.tokens + 10, 10, NULL, &e), STATUS_OK);
+    ck_assert_int_eq(memcmp(first, session_logits(s), n_vocab * sizeof *first), 0);
+    free(first);
+    session_free(s);
+    close_golden(&g);
+}
+END_TEST
+
+START_TEST(refusals_change_nothing)
+{
+    struct golden g = open_golden("mqa");
+    const struct model *m = g.checkpoint.model;
+    struct err e = {{0}};
+    struct session *s = NULL;
+    const struct session_params too_long = {.n_ctx = m->config.n_ctx + 1};
+    ck_assert_int_eq(session_create(m, &too_long, NULL, &s, &e), STATUS_USAGE);
+    ck_assert_ptr_null(s);
+    ck_assert_ptr_nonnull(strstr(e.text, "97"));
+
+    const struct session_params p = {.n_ctx = 12};
+    ck_assert_int_eq(session_create(m, &p, NULL, &s, &e), STATUS_OK);
+    ck_assert_int_eq(session_cap(s), 12);
+    ck_assert_int_eq(session_feed(s, g.tokens, 13, NULL, &e), STATUS_USAGE);
+    ck_assert_int_eq(session_feed(s, g.tokens, 0, NULL, &e), STATUS_USAGE);
+    const int32_t bad[3] = {1, m->config.n_vocab, 2};
+    ck_assert_int_eq(session_feed(s, bad, 3, NULL, &e), STATUS_USAGE);
+    ck_assert_ptr_nonnull(strstr(e.text, "token 1"));
+    const int32_t negative = -1;
+    ck_assert_int_eq(session_feed(s, &negative, 1, NULL, &e), STATUS_USAGE);
+    ck_assert_int_eq(session_len(s), 0);
+    ck_assert_int_eq(session_feed(s, g.tokens, 12, NULL, &e), STATUS_OK);
+    ck_assert_int_eq(session_feed(s, g.tokens, 1, NULL, &e), STATUS_USAGE);
+    ck_assert_ptr_nonnull(strstr(e.text, "12"));
+    session_free(s);
+    close_golden(&g);
+}
+END_TEST
+
+START_TEST(plan_is_what_is_taken)
+{
+    struct golden g = open_golden("gqa");
+    const struct model *m = g.checkpoint.model;
+    struct err e = {{0}};
+    struct session_memory memory;
+    const struct session_params f32 = {.kv_storage = STORAGE_F32};
+    const struct session_params f16 = {.kv_storage = STORAGE_F16};
+    /* 3 layers, 3 K/V heads of 24 (V rows padded to 32), 48 positions. */
+    ck_assert_int_eq(session_plan(m, &f32, 1, &memory, &e), STATUS_OK);
+    ck_assert_uint_eq(memory.kv_bytes, 3 * 3 * 48 * (24 + 32) * 4);
+    ck_assert_int_eq(session_plan(m, &f16, 1, &memory, &e), STATUS_OK);
+    ck_assert_uint_eq(memory.kv_bytes, 3 * 3 * 48 * (24 + 32) * 2);
+    ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 3, STORAGE_F32), 2 * 3 * 3 * 24 * 4);
+    ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 6, STORAGE_F16), 2 * 3 * 6 * 24 * 2);
+    close_golden(&g);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("session");
+    TCase *t = tcase_create("session");
+    tcase_set_timeout(t, 300);
+    tcase_add_loop_test(t, golden_logits, 0, N_GOLDEN);
+    tcase_add_loop_test(t, same_bits_however_computed, 0, N_GOLDEN);
+    tcase_add_loop_test(t, f16_cache_is_close, 0, N_GOLDEN);
+    tcase_add_test(t, same_bits_over_many_chunks);
+    tcase_add_test(t, gqa_equals_its_expansion);
+    tcase_add_test(t, optional_parts);
+    tcase_add_test(t, rewind_replays);
+    tcase_add_test(t, refusals_change_nothing);
+    tcase_add_test(t, plan_is_what_is_taken);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
