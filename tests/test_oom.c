@@ -1,0 +1,202 @@
+/* The n-th allocation fails, once or from then on, for n advancing until everything succeeds:
+ * each time the right status, a message, and nothing lost (the leak sanitizer looks on). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "checkpoints.h"
+#include "engine/sampler.h"
+#include "engine/session.h"
+#include "support.h"
+
+/* --- the allocation functions of the whole binary, linked with --wrap ------------------------ */
+
+static int armed;      /* count and fail */
+static long countdown; /* allocations that still succeed */
+static int for_ever;   /* fail from then on, not once */
+
+static int fails(void)
+{
+    if (!armed)
+        return 0;
+    countdown--;
+    return for_ever ? countdown < 0 : countdown == -1;
+}
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t align, size_t n);
+void *__real_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n);
+void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
+
+void *__wrap_malloc(size_t n)
+{
+    return fails() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    return fails() ? NULL : __real_realloc(p, n);
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t n)
+{
+    return fails() ? NULL : __real_aligned_alloc(align, n);
+}
+
+void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
+{
+    return fails() ? MAP_FAILED : __real_mmap(at, n, prot, flags, fd, offset);
+}
+
+/* --- what a command does, from file to token ------------------------------------------------- */
+
+static enum status encode_and_feed(const struct checkpoint *c, struct session *s,
+                                   struct sampler *sampler, struct err *e)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    enum status status = tokenizer_encode(c->tokenizer, text_of("To be, or not"), &ids, &n, e);
+    int token;
+    if (status == STATUS_OK)
+        status = session_feed(s, ids, (int)n, NULL, e);
+    if (status == STATUS_OK)
+        status = sampler_pick(sampler, session_logits(s), &token, e);
+    free(ids);
+    return status;
+}
+
+static enum status decode_once(const char *path, struct err *e)
+{
+    struct checkpoint c;
+    struct pool *pool = NULL;
+    struct session *s = NULL;
+    struct sampler *sampler = NULL;
+    const struct sampler_params sampling = {
+        .temperature = 1, .top_k = 5, .top_p = 0.9, .repeat_penalty = 1.1, .repeat_last_n = 8};
+    enum status status = checkpoint_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &c, e);
+    if (status != STATUS_OK)
+        return status;
+    const struct session_params params = {.n_ctx = 0};
+    status = pool_create(2, &pool, e);
+    if (status == STATUS_OK)
+        status = session_create(c.model, &params, pool, &s, e);
+    if (status == STATUS_OK)
+        status = sampler_create(&sampling, c.model->config.n_vocab, session_cap(s), &sampler, e);
+    if (status == STATUS_OK)
+        status = encode_and_feed(&c, s, sampler, e);
+    sampler_free(sampler);
+    session_free(s);
+    pool_free(pool);
+    checkpoint_close(&c);
+    return status;
+}
+
+/* Writing a file anew: the old one must survive every failure. */
+static enum status rewrite(const char *from, const char *to, struct err *e)
+{
+    struct checkpoint c;
+    struct gguf_writer *w = NULL;
+    enum status status = checkpoint_open(from, 0, &c, e);
+    if (status != STATUS_OK)
+        return status;
+    status = gguf_writer_create(&w, e);
+    if (status == STATUS_OK) {
+        for (size_t i = 0; i < c.gguf->n_pairs; i++)
+            gguf_add_value(w, c.gguf->pairs[i].key, &c.gguf->pairs[i].value);
+        for (size_t i = 0; i < c.gguf->n_tensors; i++) {
+            const struct gguf_tensor *t = &c.gguf->tensors[i];
+            gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
+        }
+        status = gguf_write(w, to, e);
+    }
+    gguf_writer_free(w);
+    checkpoint_close(&c);
+    return status;
+}
+
+static const struct checkpoint_shape shape = {.n_layers = 1,
+                                              .n_heads = 2,
+                                              .n_kv_heads = 1,
+                                              .head_dim = 8,
+                                              .d_ff = 16,
+                                              .n_ctx = 32,
+                                              .n_vocab = 256};
+
+START_TEST(decoding)
+{
+    const char *path = scratch_path("model.gguf");
+    write_checkpoint(path, &shape);
+    long n = 0;
+    for (enum status status = STATUS_NO_MEMORY; status != STATUS_OK; n++) {
+        ck_assert_int_lt(n, 2000);
+        struct err e = {{0}};
+        for_ever = _i;
+        countdown = n;
+        armed = 1;
+        status = decode_once(path, &e);
+        armed = 0;
+        ck_assert_msg(status == STATUS_OK || status == STATUS_NO_MEMORY,
+                      "allocation %ld: status %d, %s", n, (int)status, e.text);
+        ck_assert_int_eq(status == STATUS_OK, e.text[0] == 0);
+    }
+    ck_assert_int_gt(n, 10); /* the failures did reach the program */
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(writing)
+{
+    char from[512], to[512];
+    strcpy(from, scratch_path("from.gguf"));
+    strcpy(to, scratch_path("to.gguf"));
+    write_checkpoint(from, &shape);
+    FILE *old = fopen(to, "wb");
+    fputs("the old file", old);
+    fclose(old);
+    long n = 0;
+    for (enum status status = STATUS_NO_MEMORY; status != STATUS_OK; n++) {
+        ck_assert_int_lt(n, 4000);
+        struct err e = {{0}};
+        for_ever = _i;
+        countdown = n;
+        armed = 1;
+        status = rewrite(from, to, &e);
+        armed = 0;
+        ck_assert_msg(status == STATUS_OK || status == STATUS_NO_MEMORY,
+                      "allocation %ld: status %d, %s", n, (int)status, e.text);
+        if (status != STATUS_OK) {
+            size_t len;
+            unsigned char *bytes = read_file(to, &len);
+            ck_assert_int_eq(len == 12 && memcmp(bytes, "the old file", 12) == 0, 1);
+            free(bytes);
+        }
+    }
+    ck_assert_int_gt(n, 5);
+    struct err e = {{0}};
+    ck_assert_msg(decode_once(to, &e) == STATUS_OK, "%s", e.text);
+    scratch_remove();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("out of memory");
+    TCase *t = tcase_create("n-th allocation");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, decoding, 0, 2);
+    tcase_add_loop_test(t, writing, 0, 2);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
