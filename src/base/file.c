@@ -100,9 +100,12 @@ static enum status map_open_file(struct file_map *f, int fd, const char *path, s
                        (intmax_t)st.st_size);
     const size_t len = (size_t)st.st_size;
     void *data = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED)
-        return fail_errno(e, errno == ENOMEM ? STATUS_NO_MEMORY : STATUS_BAD_FILE, path,
-                          "map into memory", errno);
+    if (data == MAP_FAILED) {
+        /* Of a regular file that is open for reading; all other reasons are want of room. */
+        const bool refused = errno == EACCES || errno == EPERM || errno == ENODEV;
+        return fail_errno(e, refused ? STATUS_BAD_FILE : STATUS_NO_MEMORY, path, "map into memory",
+                          errno);
+    }
     f->data = data;
     f->len = len;
     return STATUS_OK;

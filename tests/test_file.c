@@ -1,0 +1,626 @@
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "support.h"
+
+/* Any user but root, for whom permissions mean something. */
+#define NOBODY 65534
+
+static char folder[512];
+
+/* A path in the scratch folder; valid until the fourth call after this one. */
+static const char *in_folder(const char *name)
+{
+    static char paths[4][1024];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static void set_up(void)
+{
+    snprintf(folder, sizeof folder, "%s", scratch_path(""));
+    folder[strlen(folder) - 1] = 0;
+    ck_assert_int_eq(chmod(folder, 0755), 0);
+}
+
+static void tear_down(void)
+{
+    ck_assert_int_eq(chmod(folder, 0755), 0);
+    scratch_remove();
+}
+
+static void make_file(const char *path, const char *text)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+}
+
+static void expect_text(const char *path, const char *text)
+{
+    char *found;
+    size_t len;
+    struct err e = {0};
+    ck_assert_msg(file_read_all(path, 1 << 20, &found, &len, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_str_eq(found, text);
+    ck_assert_uint_eq(len, strlen(text));
+    free(found);
+}
+
+/* How many names the scratch folder holds, hidden ones included. */
+static int names_in_folder(void)
+{
+    int n = 0;
+    DIR *dir = opendir(folder);
+    ck_assert_ptr_nonnull(dir);
+    for (struct dirent *entry; (entry = readdir(dir));)
+        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    closedir(dir);
+    return n;
+}
+
+static void expect_says(const struct err *e, const char *part)
+{
+    ck_assert_msg(strstr(e->text, part) != NULL, "\"%s\" does not say \"%s\"", e->text, part);
+    ck_assert_ptr_null(strchr(e->text, '\n'));
+}
+
+static bool become_nobody(void)
+{
+    return geteuid() != 0 || seteuid(NOBODY) == 0;
+}
+
+static void become_root_again(void)
+{
+    if (getuid() == 0)
+        ck_assert_int_eq(seteuid(0), 0);
+}
+
+/* --- mapping ------------------------------------------------------------------------------- */
+
+START_TEST(map_gives_the_files_bytes)
+{
+    make_file(in_folder("a"), "some bytes");
+    struct file_map f;
+    struct err e = {0};
+    ck_assert_int_eq(file_map_open(&f, in_folder("a"), &e), STATUS_OK);
+    ck_assert_uint_eq(f.len, 10);
+    ck_assert_mem_eq(f.data, "some bytes", 10);
+    file_map_close(&f);
+    ck_assert_ptr_null(f.data);
+    file_map_close(&f);
+}
+END_TEST
+
+START_TEST(map_of_empty_file_is_empty)
+{
+    make_file(in_folder("empty"), "");
+    struct file_map f = {(const unsigned char *)"x", 1};
+    ck_assert_int_eq(file_map_open(&f, in_folder("empty"), NULL), STATUS_OK);
+    ck_assert_ptr_null(f.data);
+    ck_assert_uint_eq(f.len, 0);
+    file_map_release(&f, "x", 1);
+    file_map_close(&f);
+}
+END_TEST
+
+static void expect_no_map(const char *path, const char *reason)
+{
+    struct file_map f = {(const unsigned char *)"x", 1};
+    struct err e = {0};
+    ck_assert_int_eq(file_map_open(&f, path, &e), STATUS_BAD_FILE);
+    ck_assert_ptr_null(f.data);
+    expect_says(&e, path);
+    expect_says(&e, reason);
+}
+
+START_TEST(map_refuses_what_is_no_regular_file)
+{
+    expect_no_map(in_folder("missing"), "No such file");
+    expect_no_map("", "name is empty");
+    expect_no_map(folder, "found a directory");
+    expect_no_map("/dev/zero", "found a device");
+    /* Nobody writes to it: opening must not wait. */
+    ck_assert_int_eq(mkfifo(in_folder("fifo"), 0600), 0);
+    alarm(5);
+    expect_no_map(in_folder("fifo"), "found a pipe");
+    alarm(0);
+}
+END_TEST
+
+START_TEST(map_refuses_unreadable_file)
+{
+    make_file(in_folder("secret"), "x");
+    ck_assert_int_eq(chmod(in_folder("secret"), 0), 0);
+    if (become_nobody())
+        expect_no_map(in_folder("secret"), "Permission denied");
+    become_root_again();
+}
+END_TEST
+
+START_TEST(map_of_sparse_file_above_2_gib)
+{
+    const off_t len = ((off_t)5 << 29) + 1;
+    make_file(in_folder("sparse"), "start");
+    ck_assert_int_eq(truncate(in_folder("sparse"), len), 0);
+    struct file_map f;
+    struct err e = {0};
+    const enum status s = file_map_open(&f, in_folder("sparse"), &e);
+    if (sizeof(size_t) > 4) {
+        ck_assert_msg(s == STATUS_OK, "%s", e.text);
+        ck_assert_uint_eq(f.len, (size_t)len);
+        ck_assert_int_eq(f.data[len - 1], 0);
+        file_map_close(&f);
+    } else {
+        ck_assert_int_eq(s, STATUS_NO_MEMORY);
+    }
+}
+END_TEST
+
+START_TEST(map_without_address_space_is_out_of_memory)
+{
+    const off_t len = sizeof(size_t) > 4 ? (off_t)1 << 33 : (off_t)3 << 29;
+    make_file(in_folder("large"), "x");
+    ck_assert_int_eq(truncate(in_folder("large"), len), 0);
+    struct rlimit limit;
+    ck_assert_int_eq(getrlimit(RLIMIT_AS, &limit), 0);
+    struct rlimit small = {.rlim_cur = 1 << 30, .rlim_max = limit.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &small), 0);
+    struct file_map f;
+    struct err e = {0};
+    const enum status s = file_map_open(&f, in_folder("large"), &e);
+    setrlimit(RLIMIT_AS, &limit);
+    ck_assert_msg(s == STATUS_NO_MEMORY, "status %d: %s", (int)s, e.text);
+    expect_says(&e, "large: cannot map into memory");
+    ck_assert_ptr_null(f.data);
+}
+END_TEST
+
+START_TEST(released_pages_can_still_be_read)
+{
+    const size_t len = 1 << 20;
+    unsigned char *bytes = malloc(len);
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = (unsigned char)(i * 7 + (i >> 12));
+    struct file_writer *w;
+    ck_assert_int_eq(file_writer_open(&w, in_folder("pages"), NULL), STATUS_OK);
+    file_writer_put(w, bytes, len);
+    ck_assert_int_eq(file_writer_commit(w, NULL), STATUS_OK);
+
+    struct file_map f;
+    ck_assert_int_eq(file_map_open(&f, in_folder("pages"), NULL), STATUS_OK);
+    file_map_release(&f, f.data + 100, len - 200);
+    file_map_release(&f, f.data + len - 10, 1 << 30);
+    file_map_release(&f, f.data + len, 0);
+    file_map_release(&f, bytes, len);
+    ck_assert_mem_eq(f.data, bytes, len);
+    file_map_close(&f);
+    free(bytes);
+}
+END_TEST
+
+/* --- reading whole ------------------------------------------------------------------------- */
+
+START_TEST(read_all_ends_with_a_zero_that_is_not_counted)
+{
+    make_file(in_folder("a"), "text");
+    expect_text(in_folder("a"), "text");
+    make_file(in_folder("empty"), "");
+    expect_text(in_folder("empty"), "");
+}
+END_TEST
+
+START_TEST(read_all_takes_max_bytes_and_no_more)
+{
+    char *text;
+    size_t len;
+    struct err e = {0};
+    make_file(in_folder("a"), "12345");
+    ck_assert_int_eq(file_read_all(in_folder("a"), 5, &text, &len, &e), STATUS_OK);
+    ck_assert_uint_eq(len, 5);
+    free(text);
+    ck_assert_int_eq(file_read_all(in_folder("a"), 4, &text, &len, &e), STATUS_USAGE);
+    ck_assert_ptr_null(text);
+    expect_says(&e, "more than the 4 bytes");
+    ck_assert_int_eq(file_read_all(in_folder("a"), 0, &text, &len, &e), STATUS_USAGE);
+    ck_assert_int_eq(file_read_all("/dev/zero", 100000, &text, &len, &e), STATUS_USAGE);
+    expect_says(&e, "/dev/zero");
+    ck_assert_int_eq(file_read_all(in_folder("a"), SIZE_MAX, &text, &len, &e), STATUS_OK);
+    ck_assert_str_eq(text, "12345");
+    free(text);
+}
+END_TEST
+
+START_TEST(read_all_refuses_what_it_cannot_read)
+{
+    char *text;
+    size_t len;
+    struct err e = {0};
+    ck_assert_int_eq(file_read_all(in_folder("missing"), 9, &text, &len, &e), STATUS_BAD_FILE);
+    expect_says(&e, "missing: cannot open: No such file");
+    ck_assert_int_eq(file_read_all(folder, 9, &text, &len, &e), STATUS_BAD_FILE);
+    expect_says(&e, "Is a directory");
+    ck_assert_int_eq(file_read_all("", 9, &text, &len, &e), STATUS_BAD_FILE);
+    expect_says(&e, "empty");
+    ck_assert_ptr_null(text);
+}
+END_TEST
+
+static void on_alarm(int signal_number)
+{
+    (void)signal_number;
+}
+
+/* A pipe that is slow, non-blocking, and read while a timer interrupts every call. */
+START_TEST(read_all_of_standard_input_survives_interrupts)
+{
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    const pid_t writer = fork();
+    if (writer == 0) {
+        for (int i = 0; i < 40; i++) {
+            usleep(2000);
+            if (write(ends[1], "0123456789", 10) != 10)
+                _exit(1);
+        }
+        _exit(0);
+    }
+    close(ends[1]);
+    ck_assert_int_eq(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+    const int kept = dup(STDIN_FILENO);
+    ck_assert_int_eq(dup2(ends[0], STDIN_FILENO), STDIN_FILENO);
+    struct sigaction action = {.sa_handler = on_alarm};
+    ck_assert_int_eq(sigaction(SIGALRM, &action, NULL), 0);
+    ck_assert_int_eq(setitimer(ITIMER_REAL, &(struct itimerval){{0, 700}, {0, 700}}, NULL), 0);
+
+    char *text;
+    size_t len;
+    struct err e = {0};
+    const enum status s = file_read_all("-", 1000, &text, &len, &e);
+    setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+    dup2(kept, STDIN_FILENO);
+    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    ck_assert_uint_eq(len, 400);
+    ck_assert_mem_eq(text + 390, "0123456789", 11);
+    free(text);
+    waitpid(writer, NULL, 0);
+}
+END_TEST
+
+START_TEST(read_all_grows_with_a_pipe_longer_than_its_first_buffer)
+{
+    const size_t len = 300001;
+    ck_assert_int_eq(mkfifo(in_folder("fifo"), 0600), 0);
+    const pid_t writer = fork();
+    if (writer == 0) {
+        const int fd = open(in_folder("fifo"), O_WRONLY);
+        for (size_t i = 0; i < len; i++)
+            if (write(fd, &"abcdefg"[i % 7], 1) != 1)
+                _exit(1);
+        _exit(0);
+    }
+    char *text;
+    size_t found;
+    ck_assert_int_eq(file_read_all(in_folder("fifo"), 1 << 20, &text, &found, NULL), STATUS_OK);
+    ck_assert_uint_eq(found, len);
+    for (size_t i = 0; i < len; i++)
+        ck_assert_int_eq(text[i], "abcdefg"[i % 7]);
+    free(text);
+    waitpid(writer, NULL, 0);
+}
+END_TEST
+
+/* --- writing ------------------------------------------------------------------------------- */
+
+static enum status replace(const char *path, const char *text, struct err *e)
+{
+    struct file_writer *w;
+    const enum status s = file_writer_open(&w, path, e);
+    if (s) {
+        ck_assert_ptr_null(w);
+        return s;
+    }
+    file_writer_put(w, text, strlen(text));
+    return file_writer_commit(w, e);
+}
+
+static mode_t mode_of(const char *path)
+{
+    struct stat st;
+    ck_assert_int_eq(lstat(path, &st), 0);
+    return st.st_mode & 07777;
+}
+
+START_TEST(writer_makes_a_new_file_with_the_umask)
+{
+    const mode_t old = umask(027);
+    ck_assert_int_eq(replace(in_folder("new"), "text", NULL), STATUS_OK);
+    umask(old);
+    expect_text(in_folder("new"), "text");
+    ck_assert_int_eq(mode_of(in_folder("new")), 0640);
+    ck_assert_int_eq(names_in_folder(), 1);
+}
+END_TEST
+
+START_TEST(writer_replaces_and_keeps_the_mode)
+{
+    make_file(in_folder("a"), "old");
+    ck_assert_int_eq(chmod(in_folder("a"), 0604), 0);
+    ck_assert_int_eq(replace(in_folder("a"), "new", NULL), STATUS_OK);
+    expect_text(in_folder("a"), "new");
+    ck_assert_int_eq(mode_of(in_folder("a")), 0604);
+    ck_assert_int_eq(names_in_folder(), 1);
+}
+END_TEST
+
+START_TEST(writer_works_without_a_folder_in_the_path)
+{
+    char before[1024];
+    ck_assert_ptr_nonnull(getcwd(before, sizeof before));
+    ck_assert_int_eq(chdir(folder), 0);
+    ck_assert_int_eq(replace("plain", "text", NULL), STATUS_OK);
+    ck_assert_int_eq(chdir(before), 0);
+    expect_text(in_folder("plain"), "text");
+}
+END_TEST
+
+/* Sizes around the buffer's, in pieces of each size. */
+START_TEST(writer_puts_all_bytes_in_order)
+{
+    static const size_t pieces[] = {1, 4095, (256 << 10) - 1, 256 << 10, (256 << 10) + 1, 700001};
+    const size_t len = 1500000;
+    char *bytes = malloc(len);
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = (char)(i ^ i >> 9);
+    for (size_t p = 0; p < sizeof pieces / sizeof pieces[0]; p++) {
+        struct file_writer *w;
+        ck_assert_int_eq(file_writer_open(&w, in_folder("big"), NULL), STATUS_OK);
+        for (size_t at = 0; at < len; at += pieces[p])
+            file_writer_put(w, bytes + at, len - at < pieces[p] ? len - at : pieces[p]);
+        file_writer_put(w, NULL, 0);
+        ck_assert_int_eq(file_writer_commit(w, NULL), STATUS_OK);
+        struct file_map f;
+        ck_assert_int_eq(file_map_open(&f, in_folder("big"), NULL), STATUS_OK);
+        ck_assert_uint_eq(f.len, len);
+        ck_assert_mem_eq(f.data, bytes, len);
+        file_map_close(&f);
+    }
+    free(bytes);
+}
+END_TEST
+
+START_TEST(writer_follows_links)
+{
+    ck_assert_int_eq(mkdir(in_folder("sub"), 0755), 0);
+    make_file(in_folder("sub/file"), "old");
+    ck_assert_int_eq(symlink("sub/second", in_folder("first")), 0);
+    ck_assert_int_eq(symlink("file", in_folder("sub/second")), 0);
+    ck_assert_int_eq(replace(in_folder("first"), "new", NULL), STATUS_OK);
+    expect_text(in_folder("sub/file"), "new");
+    ck_assert_int_eq(symlink(in_folder("sub/file"), in_folder("absolute")), 0);
+    ck_assert_int_eq(replace(in_folder("absolute"), "newer", NULL), STATUS_OK);
+    expect_text(in_folder("first"), "newer");
+    /* A link to nothing makes what it names. */
+    ck_assert_int_eq(symlink("sub/made", in_folder("dangling")), 0);
+    ck_assert_int_eq(replace(in_folder("dangling"), "made", NULL), STATUS_OK);
+    expect_text(in_folder("sub/made"), "made");
+    struct stat st;
+    ck_assert_int_eq(lstat(in_folder("first"), &st), 0);
+    ck_assert(S_ISLNK(st.st_mode));
+    ck_assert_int_eq(lstat(in_folder("dangling"), &st), 0);
+    ck_assert(S_ISLNK(st.st_mode));
+}
+END_TEST
+
+static void expect_no_replace(const char *path, const char *reason)
+{
+    struct err e = {0};
+    const int before = names_in_folder();
+    ck_assert_int_eq(replace(path, "new", &e), STATUS_FAILED);
+    expect_says(&e, path);
+    expect_says(&e, reason);
+    ck_assert_int_eq(names_in_folder(), before);
+}
+
+START_TEST(writer_refuses_what_it_must_not_replace)
+{
+    expect_no_replace("", "empty");
+    expect_no_replace(folder, "found a directory");
+    expect_no_replace("/dev/null", "found a device");
+    expect_no_replace(in_folder("no/such"), "No such file");
+    ck_assert_int_eq(mkfifo(in_folder("fifo"), 0600), 0);
+    expect_no_replace(in_folder("fifo"), "found a pipe");
+    ck_assert_int_eq(symlink("loop", in_folder("loop")), 0);
+    expect_no_replace(in_folder("loop"), "Too many levels");
+    make_file(in_folder("a"), "old");
+    expect_no_replace(in_folder("a/b"), "Not a directory");
+}
+END_TEST
+
+START_TEST(writer_refuses_read_only_folder_and_file)
+{
+    make_file(in_folder("a"), "old");
+    ck_assert_int_eq(chmod(in_folder("a"), 0666), 0);
+    ck_assert_int_eq(chmod(folder, 0555), 0);
+    if (become_nobody()) {
+        expect_no_replace(in_folder("a"), "Permission denied");
+        expect_no_replace(in_folder("new"), "Permission denied");
+    }
+    become_root_again();
+    ck_assert_int_eq(chmod(in_folder("a"), 0444), 0);
+    ck_assert_int_eq(chmod(folder, 0777), 0);
+    if (become_nobody())
+        expect_no_replace(in_folder("a"), "Permission denied");
+    become_root_again();
+    expect_text(in_folder("a"), "old");
+}
+END_TEST
+
+/* The limit stands for a full disk: the write that reaches it is cut short, the next one fails. */
+START_TEST(writer_failure_leaves_old_file_and_nothing_else)
+{
+    make_file(in_folder("a"), "old");
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit limit;
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    struct rlimit small = {.rlim_cur = 600000, .rlim_max = limit.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+    char *bytes = calloc(1, 1000000);
+    struct file_writer *w;
+    struct err e = {0};
+    ck_assert_int_eq(file_writer_open(&w, in_folder("a"), &e), STATUS_OK);
+    ck_assert_int_eq(names_in_folder(), 2);
+    file_writer_put(w, bytes, 1000000);
+    file_writer_put(w, bytes, 10);
+    file_writer_put(w, bytes, 1000000);
+    const enum status s = file_writer_commit(w, &e);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    ck_assert_int_eq(s, STATUS_FAILED);
+    expect_says(&e, "File too large");
+    expect_says(&e, in_folder("a"));
+    expect_text(in_folder("a"), "old");
+    ck_assert_int_eq(names_in_folder(), 1);
+    free(bytes);
+}
+END_TEST
+
+START_TEST(writer_failure_of_last_buffered_bytes_is_reported)
+{
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit limit;
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    struct rlimit small = {.rlim_cur = 3, .rlim_max = limit.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+    struct err e = {0};
+    const enum status s = replace(in_folder("new"), "four", &e);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    ck_assert_int_eq(s, STATUS_FAILED);
+    expect_says(&e, "File too large");
+    ck_assert_int_eq(names_in_folder(), 0);
+}
+END_TEST
+
+START_TEST(writer_rename_failure_leaves_nothing)
+{
+    struct file_writer *w;
+    struct err e = {0};
+    ck_assert_int_eq(file_writer_open(&w, in_folder("a"), &e), STATUS_OK);
+    ck_assert_int_eq(mkdir(in_folder("a"), 0755), 0);
+    ck_assert_int_eq(file_writer_commit(w, &e), STATUS_FAILED);
+    expect_says(&e, "Is a directory");
+    ck_assert_int_eq(names_in_folder(), 1);
+}
+END_TEST
+
+START_TEST(writer_abandon_leaves_old_file)
+{
+    make_file(in_folder("a"), "old");
+    struct file_writer *w;
+    ck_assert_int_eq(file_writer_open(&w, in_folder("a"), NULL), STATUS_OK);
+    file_writer_put(w, "new", 3);
+    file_writer_abandon(w);
+    file_writer_abandon(NULL);
+    expect_text(in_folder("a"), "old");
+    ck_assert_int_eq(names_in_folder(), 1);
+}
+END_TEST
+
+START_TEST(writer_killed_leaves_old_file)
+{
+    make_file(in_folder("a"), "old");
+    const pid_t child = fork();
+    if (child == 0) {
+        struct file_writer *w;
+        if (file_writer_open(&w, in_folder("a"), NULL) != STATUS_OK)
+            _exit(1);
+        file_writer_put(w, "new", 3);
+        raise(SIGKILL);
+    }
+    int how;
+    ck_assert_int_eq(waitpid(child, &how, 0), child);
+    ck_assert(WIFSIGNALED(how));
+    expect_text(in_folder("a"), "old");
+    ck_assert_int_eq(replace(in_folder("a"), "newer", NULL), STATUS_OK);
+    expect_text(in_folder("a"), "newer");
+}
+END_TEST
+
+START_TEST(writer_steps_over_temporaries_in_use)
+{
+    struct file_writer *first, *second;
+    ck_assert_int_eq(file_writer_open(&first, in_folder("a"), NULL), STATUS_OK);
+    ck_assert_int_eq(file_writer_open(&second, in_folder("a"), NULL), STATUS_OK);
+    file_writer_put(first, "first", 5);
+    file_writer_put(second, "second", 6);
+    ck_assert_int_eq(file_writer_commit(second, NULL), STATUS_OK);
+    expect_text(in_folder("a"), "second");
+    ck_assert_int_eq(file_writer_commit(first, NULL), STATUS_OK);
+    expect_text(in_folder("a"), "first");
+    ck_assert_int_eq(names_in_folder(), 1);
+}
+END_TEST
+
+START_TEST(writer_accepts_the_longest_name)
+{
+    char name[256];
+    memset(name, 'n', 255);
+    name[255] = 0;
+    ck_assert_int_eq(replace(in_folder(name), "text", NULL), STATUS_OK);
+    expect_text(in_folder(name), "text");
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("file");
+    TCase *t = tcase_create("file");
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, map_gives_the_files_bytes);
+    tcase_add_test(t, map_of_empty_file_is_empty);
+    tcase_add_test(t, map_refuses_what_is_no_regular_file);
+    tcase_add_test(t, map_refuses_unreadable_file);
+    tcase_add_test(t, map_of_sparse_file_above_2_gib);
+    tcase_add_test(t, map_without_address_space_is_out_of_memory);
+    tcase_add_test(t, released_pages_can_still_be_read);
+    tcase_add_test(t, read_all_ends_with_a_zero_that_is_not_counted);
+    tcase_add_test(t, read_all_takes_max_bytes_and_no_more);
+    tcase_add_test(t, read_all_refuses_what_it_cannot_read);
+    tcase_add_test(t, read_all_of_standard_input_survives_interrupts);
+    tcase_add_test(t, read_all_grows_with_a_pipe_longer_than_its_first_buffer);
+    tcase_add_test(t, writer_makes_a_new_file_with_the_umask);
+    tcase_add_test(t, writer_replaces_and_keeps_the_mode);
+    tcase_add_test(t, writer_works_without_a_folder_in_the_path);
+    tcase_add_test(t, writer_puts_all_bytes_in_order);
+    tcase_add_test(t, writer_follows_links);
+    tcase_add_test(t, writer_refuses_what_it_must_not_replace);
+    tcase_add_test(t, writer_refuses_read_only_folder_and_file);
+    tcase_add_test(t, writer_failure_leaves_old_file_and_nothing_else);
+    tcase_add_test(t, writer_failure_of_last_buffered_bytes_is_reported);
+    tcase_add_test(t, writer_rename_failure_leaves_nothing);
+    tcase_add_test(t, writer_abandon_leaves_old_file);
+    tcase_add_test(t, writer_killed_leaves_old_file);
+    tcase_add_test(t, writer_steps_over_temporaries_in_use);
+    tcase_add_test(t, writer_accepts_the_longest_name);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return run_suite(suite());
+}
