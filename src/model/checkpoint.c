@@ -9,7 +9,7 @@ static enum status open_parts(unsigned parts, struct checkpoint *c, struct err *
     if (gguf_find(c->gguf, "tokenizer.ggml.model") || parts & CHECKPOINT_TOKENIZER)
         s = tokenizer_create(c->gguf, &c->tokenizer, e);
     if (s == STATUS_OK && parts & CHECKPOINT_MODEL)
-        s = model_create(c->gguf, &c->file, &c->model, e);
+        s = model_create(c->gguf, NULL, &c->file, &c->model, e);
     return s;
 }
 

@@ -9,14 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rng.h"
+#include "model/pack.h"
 #include "parts/kernels_math.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "checkpoints are little-endian and are read as they are");
 
 struct loader {
-    const struct gguf *g;
+    const struct gguf *g; /* NULL: random numbers */
     const struct file_map *source;
+    struct model_options options;
+    struct config file;   /* as the file has it; the model's config is as wanted */
+    struct rng rng;       /* of random numbers */
     bool filling;         /* second pass */
     struct mem_plan plan; /* first pass */
     struct arena arena;   /* second pass */
@@ -73,62 +78,54 @@ static const struct gguf_tensor *find(struct loader *ld, const char *name, bool 
 
 /* --- copying one ----------------------------------------------------------------------------- */
 
-/* Element i of a tensor that may lie at any address. */
-static inline float element_f32(const unsigned char *data, uint64_t i)
+/* Spread of random weights: small enough that no sum overflows, whatever the width. */
+#define RANDOM_SPREAD 0.04f
+
+static void release(const struct loader *ld, const struct gguf_tensor *t)
 {
-    float x;
-    memcpy(&x, data + i * sizeof x, sizeof x);
-    return x;
+    if (ld->source)
+        file_map_release(ld->source, t->data, t->n_bytes);
 }
 
-static inline uint16_t element_f16(const unsigned char *data, uint64_t i)
+/* The rows of the file that the wanted row r of Q, K and V comes from. */
+static struct pack_rows rows_of_qkv(const struct loader *ld, int r)
 {
-    uint16_t x;
-    memcpy(&x, data + i * sizeof x, sizeof x);
-    return x;
-}
-
-static void pack_f32(float *out, const unsigned char *data, int n_out, int n_in)
-{
-    for (int row = 0; row < n_out; row += KERNEL_LANES) {
-        const int width = n_out - row < KERNEL_LANES ? n_out - row : KERNEL_LANES;
-        const unsigned char *rows = data + (size_t)row * (size_t)n_in * sizeof *out;
-        for (int i = 0; i < n_in; i++, out += KERNEL_LANES)
-            for (int lane = 0; lane < width; lane++)
-                out[lane] = element_f32(rows, (uint64_t)lane * (uint64_t)n_in + (uint64_t)i);
-    }
-}
-
-static void pack_f16(uint16_t *out, const unsigned char *data, int n_out, int n_in)
-{
-    for (int row = 0; row < n_out; row += KERNEL_LANES) {
-        const int width = n_out - row < KERNEL_LANES ? n_out - row : KERNEL_LANES;
-        const unsigned char *rows = data + (size_t)row * (size_t)n_in * sizeof *out;
-        for (int i = 0; i < n_in; i++, out += KERNEL_LANES)
-            for (int lane = 0; lane < width; lane++)
-                out[lane] = element_f16(rows, (uint64_t)lane * (uint64_t)n_in + (uint64_t)i);
-    }
+    const struct config *file = &ld->file;
+    const int wanted_heads = ld->options.n_kv_heads;
+    const int d = file->d_model, dim = file->head_dim;
+    if (r < d || wanted_heads == file->n_kv_heads)
+        return (struct pack_rows){.first = r, .step = dim, .n = 1};
+    const int part = (r - d) / (wanted_heads * dim), in_part = (r - d) % (wanted_heads * dim);
+    const int replaced = file->n_kv_heads / wanted_heads;
+    return (struct pack_rows){
+        .first = d + part * config_kv_dim(file) + in_part / dim * replaced * dim + in_part % dim,
+        .step = dim,
+        .n = replaced,
+    };
 }
 
 /* A tensor of floats in file order, as F32. */
 static const float *load_floats(struct loader *ld, const char *name, bool required, int n_dims,
                                 const uint64_t *dims)
 {
-    const struct gguf_tensor *t = find(ld, name, required, n_dims, dims);
-    if (!t)
-        return NULL;
+    const struct gguf_tensor *t = NULL;
+    uint64_t n = dims[0] * (n_dims > 1 ? dims[1] : 1);
+    if (ld->g) {
+        t = find(ld, name, required, n_dims, dims);
+        if (!t)
+            return NULL;
+    }
     if (!ld->filling) {
-        mem_plan_add(&ld->plan, t->n_elements, sizeof(float));
+        mem_plan_add(&ld->plan, n, sizeof(float));
         return NULL;
     }
-    float *out = arena_take(&ld->arena, t->n_elements, sizeof *out);
-    if (t->type->type == TENSOR_F32)
-        memcpy(out, t->data, t->n_bytes);
-    else
-        for (uint64_t i = 0; i < t->n_elements; i++)
-            out[i] = math_from_f16(element_f16(t->data, i));
-    if (ld->source)
-        file_map_release(ld->source, t->data, t->n_bytes);
+    float *out = arena_take(&ld->arena, n, sizeof *out);
+    if (t) {
+        pack_floats(out, t);
+        release(ld, t);
+    } else {
+        pack_random_floats(out, n, RANDOM_SPREAD, &ld->rng);
+    }
     return out;
 }
 
@@ -137,32 +134,67 @@ static const float *load_vector(struct loader *ld, const char *name, bool requir
     return load_floats(ld, name, required, 1, (const uint64_t[]){(uint64_t)n});
 }
 
+static void fill_panels(struct loader *ld, const struct gguf_tensor *t, struct matrix *w,
+                        bool is_qkv)
+{
+    const uint64_t n = (uint64_t)matrix_panels(w->n_out) * KERNEL_LANES * (uint64_t)w->n_in;
+    void *panels = arena_take(&ld->arena, n, storage_bytes(w->storage));
+    w->panels = panels;
+    if (!t) {
+        pack_random(panels, w, RANDOM_SPREAD, &ld->rng);
+        return;
+    }
+    if (is_qkv && ld->options.n_kv_heads != ld->file.n_kv_heads)
+        for (int r = 0; r < w->n_out; r++)
+            pack_mean(panels, w, r, t, rows_of_qkv(ld, r));
+    else
+        pack_matrix(panels, w, t);
+    release(ld, t);
+}
+
+/* The bias of Q, K and V with fewer heads than the file has. */
+static const float *load_qkv_bias(struct loader *ld, const char *name, int n_out)
+{
+    const int n_file = ld->file.d_model + 2 * config_kv_dim(&ld->file);
+    const struct gguf_tensor *t = find(ld, name, false, 1, (const uint64_t[]){(uint64_t)n_file});
+    if (!t)
+        return NULL;
+    if (!ld->filling) {
+        mem_plan_add(&ld->plan, (uint64_t)n_out, sizeof(float));
+        return NULL;
+    }
+    float *out = arena_take(&ld->arena, (uint64_t)n_out, sizeof *out);
+    for (int r = 0; r < n_out; r++)
+        out[r] = pack_mean_of_vector(t, rows_of_qkv(ld, r));
+    return out;
+}
+
 /* "<prefix>.weight" as panels, and "<prefix>.bias" where there is one. */
-static struct matrix load_matrix(struct loader *ld, const char *prefix, int n_out, int n_in)
+static struct matrix load_matrix(struct loader *ld, const char *prefix, int n_out, int n_in,
+                                 bool is_qkv)
 {
     char name[96];
     snprintf(name, sizeof name, "%s.weight", prefix);
-    struct matrix w = {.n_out = n_out, .n_in = n_in};
-    const struct gguf_tensor *t =
-        find(ld, name, true, 2, (const uint64_t[]){(uint64_t)n_in, (uint64_t)n_out});
-    if (!t)
-        return w;
-    w.storage = t->type->type == TENSOR_F16 ? STORAGE_F16 : STORAGE_F32;
-    const uint64_t n = (uint64_t)matrix_panels(n_out) * KERNEL_LANES * (uint64_t)n_in;
-    if (!ld->filling) {
-        mem_plan_add(&ld->plan, n, storage_bytes(w.storage));
-    } else {
-        void *panels = arena_take(&ld->arena, n, storage_bytes(w.storage));
-        if (w.storage == STORAGE_F16)
-            pack_f16(panels, t->data, n_out, n_in);
-        else
-            pack_f32(panels, t->data, n_out, n_in);
-        w.panels = panels;
-        if (ld->source)
-            file_map_release(ld->source, t->data, t->n_bytes);
+    struct matrix w = {.n_out = n_out, .n_in = n_in, .storage = ld->options.storage};
+    const struct gguf_tensor *t = NULL;
+    if (ld->g) {
+        const int n_file = is_qkv ? ld->file.d_model + 2 * config_kv_dim(&ld->file) : n_out;
+        t = find(ld, name, true, 2, (const uint64_t[]){(uint64_t)n_in, (uint64_t)n_file});
+        if (!t)
+            return w;
+        if (!ld->options.convert)
+            w.storage = t->type->type == TENSOR_F16 ? STORAGE_F16 : STORAGE_F32;
     }
+    if (ld->filling)
+        fill_panels(ld, t, &w, is_qkv);
+    else
+        mem_plan_add(&ld->plan, (uint64_t)matrix_panels(n_out) * KERNEL_LANES * (uint64_t)n_in,
+                     storage_bytes(w.storage));
     snprintf(name, sizeof name, "%s.bias", prefix);
-    w.bias = load_vector(ld, name, false, n_out);
+    if (is_qkv && ld->g)
+        w.bias = load_qkv_bias(ld, name, n_out);
+    else
+        w.bias = load_vector(ld, name, false, n_out);
     return w;
 }
 
@@ -190,12 +222,12 @@ static void load_layer(struct loader *ld, const struct config *c, int l, struct 
     char name[64];
     const int d = c->d_model;
     layer->attn_norm = load_norm(ld, in_layer(name, sizeof name, l, "attn_norm"), d);
-    layer->qkv =
-        load_matrix(ld, in_layer(name, sizeof name, l, "attn_qkv"), d + 2 * config_kv_dim(c), d);
-    layer->attn_out = load_matrix(ld, in_layer(name, sizeof name, l, "attn_output"), d, d);
+    layer->qkv = load_matrix(ld, in_layer(name, sizeof name, l, "attn_qkv"),
+                             d + 2 * config_kv_dim(c), d, true);
+    layer->attn_out = load_matrix(ld, in_layer(name, sizeof name, l, "attn_output"), d, d, false);
     layer->ffn_norm = load_norm(ld, in_layer(name, sizeof name, l, "ffn_norm"), d);
-    layer->up = load_matrix(ld, in_layer(name, sizeof name, l, "ffn_up"), c->d_ff, d);
-    layer->down = load_matrix(ld, in_layer(name, sizeof name, l, "ffn_down"), d, c->d_ff);
+    layer->up = load_matrix(ld, in_layer(name, sizeof name, l, "ffn_up"), c->d_ff, d, false);
+    layer->down = load_matrix(ld, in_layer(name, sizeof name, l, "ffn_down"), d, c->d_ff, false);
 }
 
 /* One pass over all tensors. */
@@ -207,7 +239,7 @@ static void load_all(struct loader *ld, struct model *m)
     else
         mem_plan_add(&ld->plan, (uint64_t)c->n_layers, sizeof *m->layers);
 
-    m->embed = load_matrix(ld, "token_embd", c->n_vocab, c->d_model);
+    m->embed = load_matrix(ld, "token_embd", c->n_vocab, c->d_model, false);
     m->position = load_floats(ld, "position_embd.weight", true, 2,
                               (const uint64_t[]){(uint64_t)c->d_model, (uint64_t)c->n_ctx});
     for (int l = 0; l < c->n_layers && ld->status == STATUS_OK; l++) {
@@ -215,32 +247,73 @@ static void load_all(struct loader *ld, struct model *m)
         load_layer(ld, c, l, ld->filling ? &m->layers[l] : &planned);
     }
     m->output_norm = load_norm(ld, "output_norm", c->d_model);
-    m->tied = !gguf_find_tensor(ld->g, "output.weight");
-    m->output = m->tied ? m->embed : load_matrix(ld, "output", c->n_vocab, c->d_model);
+    m->tied = ld->g && !gguf_find_tensor(ld->g, "output.weight");
+    m->output = m->tied ? m->embed : load_matrix(ld, "output", c->n_vocab, c->d_model, false);
 }
 
-enum status model_create(const struct gguf *g, const struct file_map *source, struct model **out,
-                         struct err *e)
+/* Both passes. On success the model is *out, else it is freed. */
+static enum status build(struct loader *ld, struct model *m, struct model **out)
+{
+    if (ld->status == STATUS_OK)
+        load_all(ld, m);
+    if (ld->status == STATUS_OK)
+        ld->status = arena_create(&ld->arena, &ld->plan, "the model", ld->err);
+    if (ld->status != STATUS_OK) {
+        free(m);
+        return ld->status;
+    }
+    ld->filling = true;
+    load_all(ld, m);
+    m->weights = ld->arena;
+    *out = m;
+    return STATUS_OK;
+}
+
+/* Fills in the defaults of the options and checks them. */
+static enum status resolve_options(struct loader *ld, const struct model_options *o)
+{
+    if (o)
+        ld->options = *o;
+    if (ld->options.n_kv_heads == 0)
+        ld->options.n_kv_heads = ld->file.n_kv_heads;
+    const int wanted = ld->options.n_kv_heads;
+    if (wanted < 1 || ld->file.n_kv_heads % wanted != 0)
+        return err_set(ld->err, STATUS_USAGE,
+                       "%d K/V heads: expected a divisor of the checkpoint's %d", wanted,
+                       ld->file.n_kv_heads);
+    return STATUS_OK;
+}
+
+enum status model_create(const struct gguf *g, const struct model_options *o,
+                         const struct file_map *source, struct model **out, struct err *e)
 {
     *out = NULL;
     struct model *m = calloc(1, sizeof *m);
     if (!m)
         return err_no_memory(e, "the model", sizeof *m);
     struct loader ld = {.g = g, .source = source, .err = e};
-    ld.status = config_read(g, &m->config, e);
+    ld.status = config_read(g, &ld.file, e);
     if (ld.status == STATUS_OK)
-        load_all(&ld, m);
-    if (ld.status == STATUS_OK)
-        ld.status = arena_create(&ld.arena, &ld.plan, "the model", e);
-    if (ld.status == STATUS_OK) {
-        ld.filling = true;
-        load_all(&ld, m);
-        m->weights = ld.arena;
-        *out = m;
-        return STATUS_OK;
-    }
-    free(m);
-    return ld.status;
+        ld.status = resolve_options(&ld, o);
+    m->config = ld.file;
+    m->config.n_kv_heads = ld.options.n_kv_heads;
+    return build(&ld, m, out);
+}
+
+enum status model_create_random(const struct config *c, enum storage storage, uint64_t seed,
+                                struct model **out, struct err *e)
+{
+    *out = NULL;
+    struct model *m = calloc(1, sizeof *m);
+    if (!m)
+        return err_no_memory(e, "the model", sizeof *m);
+    struct loader ld = {
+        .file = *c,
+        .options = {.n_kv_heads = c->n_kv_heads, .convert = true, .storage = storage},
+        .err = e};
+    rng_seed(&ld.rng, seed, 0);
+    m->config = *c;
+    return build(&ld, m, out);
 }
 
 void model_free(struct model *m)

@@ -6,6 +6,7 @@
 #ifndef DECODE_MODEL_MODEL_H
 #define DECODE_MODEL_MODEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,19 +39,35 @@ struct model {
     struct layer *layers;  /* [n_layers] */
     struct norm output_norm;
     struct matrix output; /* [n_vocab, d_model]; shares embed's panels when tied */
-    int tied;             /* no output.weight in the file */
+    bool tied;            /* no output.weight in the file */
     struct arena weights; /* all of the above; weights.cap is the bytes taken */
+};
+
+/* How a model may differ from its file. */
+struct model_options {
+    /* K/V heads, a divisor of the file's: each new head is the mean of the heads it replaces
+     * (Ainslie et al. 2023, section 2.1), weights and biases. 0: as in the file. */
+    int n_kv_heads;
+    bool convert;         /* store the matrices as `storage`, not as in the file */
+    enum storage storage; /* if convert */
 };
 
 /*
  * Builds a model from a parsed file: every tensor is looked up with its expected shape and type,
- * then copied into the kernels' layout. `source` (may be NULL) is the mapping that g reads: its
- * pages are released as they are copied, so that the file does not stay in memory twice. g and
- * the mapping may be freed after. STATUS_BAD_FILE names the tensor, expected and found;
- * STATUS_NO_MEMORY. *out is for model_free; NULL on failure.
+ * then copied into the kernels' layout. `o` may be NULL: nothing differs. `source` (may be NULL)
+ * is the mapping that g reads: its pages are released as they are copied, so that the file does
+ * not stay in memory twice. g and the mapping may be freed after. STATUS_BAD_FILE names the
+ * tensor, expected and found; STATUS_USAGE an impossible option; STATUS_NO_MEMORY. *out is for
+ * model_free; NULL on failure.
  */
-enum status model_create(const struct gguf *g, const struct file_map *source, struct model **out,
-                         struct err *e);
+enum status model_create(const struct gguf *g, const struct model_options *o,
+                         const struct file_map *source, struct model **out, struct err *e);
+
+/* A model of the given shape with small random weights, untied: for measuring time, which does
+ * not depend on them. The shape is trusted: sizes positive, head_dim * n_heads = d_model. */
+enum status model_create_random(const struct config *c, enum storage storage, uint64_t seed,
+                                struct model **out, struct err *e);
+
 void model_free(struct model *m); /* NULL is legal */
 
 /* Writes row `token` of the embedding plus position `t`'s vector to out [d_model]. */

@@ -1,0 +1,123 @@
+#include "model/pack.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "parts/kernels_math.h"
+
+static inline float f32_at(const unsigned char *data, uint64_t i)
+{
+    float x;
+    memcpy(&x, data + i * sizeof x, sizeof x);
+    return x;
+}
+
+static inline uint16_t f16_at(const unsigned char *data, uint64_t i)
+{
+    uint16_t x;
+    memcpy(&x, data + i * sizeof x, sizeof x);
+    return x;
+}
+
+static inline float value_at(const struct gguf_tensor *t, uint64_t i)
+{
+    return t->type->type == TENSOR_F16 ? math_from_f16(f16_at(t->data, i)) : f32_at(t->data, i);
+}
+
+/* Where element i of a row stands in the panels. */
+static inline size_t place(const struct matrix *w, int row, int i)
+{
+    return ((size_t)(row / KERNEL_LANES) * (size_t)w->n_in + (size_t)i) * KERNEL_LANES +
+           (size_t)(row % KERNEL_LANES);
+}
+
+static inline void put(void *panels, const struct matrix *w, int row, int i, float x)
+{
+    if (w->storage == STORAGE_F16)
+        ((uint16_t *)panels)[place(w, row, i)] = math_to_f16(x);
+    else
+        ((float *)panels)[place(w, row, i)] = x;
+}
+
+void pack_floats(float *out, const struct gguf_tensor *t)
+{
+    if (t->type->type == TENSOR_F32)
+        memcpy(out, t->data, t->n_bytes);
+    else
+        for (uint64_t i = 0; i < t->n_elements; i++)
+            out[i] = math_from_f16(f16_at(t->data, i));
+}
+
+/* The usual cases, where the type stays: a transposition, one panel's output after the other. */
+
+static void transpose_f32(float *out, const unsigned char *data, int n_out, int n_in)
+{
+    for (int row = 0; row < n_out; row += KERNEL_LANES) {
+        const int width = n_out - row < KERNEL_LANES ? n_out - row : KERNEL_LANES;
+        const unsigned char *rows = data + (size_t)row * (size_t)n_in * sizeof *out;
+        for (int i = 0; i < n_in; i++, out += KERNEL_LANES)
+            for (int lane = 0; lane < width; lane++)
+                out[lane] = f32_at(rows, (uint64_t)lane * (uint64_t)n_in + (uint64_t)i);
+    }
+}
+
+static void transpose_f16(uint16_t *out, const unsigned char *data, int n_out, int n_in)
+{
+    for (int row = 0; row < n_out; row += KERNEL_LANES) {
+        const int width = n_out - row < KERNEL_LANES ? n_out - row : KERNEL_LANES;
+        const unsigned char *rows = data + (size_t)row * (size_t)n_in * sizeof *out;
+        for (int i = 0; i < n_in; i++, out += KERNEL_LANES)
+            for (int lane = 0; lane < width; lane++)
+                out[lane] = f16_at(rows, (uint64_t)lane * (uint64_t)n_in + (uint64_t)i);
+    }
+}
+
+void pack_matrix(void *panels, const struct matrix *w, const struct gguf_tensor *t)
+{
+    const bool is_f16 = t->type->type == TENSOR_F16;
+    if (is_f16 && w->storage == STORAGE_F16)
+        transpose_f16(panels, t->data, w->n_out, w->n_in);
+    else if (!is_f16 && w->storage == STORAGE_F32)
+        transpose_f32(panels, t->data, w->n_out, w->n_in);
+    else
+        for (int r = 0; r < w->n_out; r++)
+            pack_mean(panels, w, r, t, (struct pack_rows){.first = r, .n = 1});
+}
+
+void pack_mean(void *panels, const struct matrix *w, int row, const struct gguf_tensor *t,
+               struct pack_rows from)
+{
+    for (int i = 0; i < w->n_in; i++) {
+        float sum = 0;
+        for (int k = 0; k < from.n; k++)
+            sum += value_at(t, (uint64_t)(from.first + k * from.step) * (uint64_t)w->n_in +
+                                   (uint64_t)i);
+        put(panels, w, row, i, sum / (float)from.n);
+    }
+}
+
+float pack_mean_of_vector(const struct gguf_tensor *t, struct pack_rows from)
+{
+    float sum = 0;
+    for (int k = 0; k < from.n; k++)
+        sum += value_at(t, (uint64_t)(from.first + k * from.step));
+    return sum / (float)from.n;
+}
+
+static inline float uniform(struct rng *r, float spread)
+{
+    return (float)(int32_t)rng_u32(r) * 0x1p-31f * spread;
+}
+
+void pack_random(void *panels, const struct matrix *w, float spread, struct rng *r)
+{
+    for (int row = 0; row < w->n_out; row++)
+        for (int i = 0; i < w->n_in; i++)
+            put(panels, w, row, i, uniform(r, spread));
+}
+
+void pack_random_floats(float *out, uint64_t n, float spread, struct rng *r)
+{
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = uniform(r, spread);
+}

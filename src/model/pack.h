@@ -1,0 +1,38 @@
+/*
+ * pack - tensors of a file into the layouts the kernels read (layer 2, private to the model).
+ *
+ * Tensors are F32 or F16 and may lie at any address. Targets are panels as struct matrix
+ * describes them, zeroed before, of n_out, n_in and storage of `w` (its panels are not read).
+ */
+#ifndef DECODE_MODEL_PACK_H
+#define DECODE_MODEL_PACK_H
+
+#include <stdint.h>
+
+#include "base/rng.h"
+#include "parts/gguf.h"
+#include "parts/kernels.h"
+
+/* Rows first, first + step, ... of a tensor, n of them. */
+struct pack_rows {
+    int first, step, n;
+};
+
+/* All elements in file order, widened. */
+void pack_floats(float *out, const struct gguf_tensor *t);
+
+/* The whole tensor [n_out, n_in]. */
+void pack_matrix(void *panels, const struct matrix *w, const struct gguf_tensor *t);
+
+/* Row `row` of the target: the mean of some rows of the tensor, whose rows have n_in elements. */
+void pack_mean(void *panels, const struct matrix *w, int row, const struct gguf_tensor *t,
+               struct pack_rows from);
+
+/* The same for a tensor of one dimension, whose rows are its elements. */
+float pack_mean_of_vector(const struct gguf_tensor *t, struct pack_rows from);
+
+/* Uniform numbers from -spread to spread. */
+void pack_random(void *panels, const struct matrix *w, float spread, struct rng *r);
+void pack_random_floats(float *out, uint64_t n, float spread, struct rng *r);
+
+#endif
