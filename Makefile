@@ -48,6 +48,7 @@ CLI_SRC := $(wildcard src/cli/*.c)
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(BUILD)/%.o)
 LIB     := $(BUILD)/libdecode.a
+CLI_LIB := $(BUILD)/libcli.a
 BIN     := $(BUILD)/decode
 
 TEST_SRC := $(wildcard tests/test_*.c)
@@ -64,6 +65,11 @@ all: decode ## build ./decode (MODE=release|debug|asan|tsan|cov, WERROR=1)
 
 decode: $(BIN)
 	ln -sf $(BIN) $@
+
+# The command line without main, for its unit tests.
+$(CLI_LIB): $(filter-out %/main.o,$(CLI_OBJ))
+	rm -f $@
+	$(AR) rcs $@ $^
 
 $(BIN): $(CLI_OBJ) $(LIB)
 	$(LINK) -o $@ $(CLI_OBJ) $(LIB) $(LDLIBS)
@@ -98,8 +104,8 @@ CHECK_CFLAGS = $(shell pkg-config --cflags check 2>/dev/null)
 CHECK_LIBS   = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck)
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/support.o \
-                       $(BUILD)/tests/checkpoints.o $(LIB)
-	$(LINK) -o $@ $(filter %.o,$^) $(LIB) $(TEST_LDFLAGS) $(CHECK_LIBS) $(LDLIBS)
+                       $(BUILD)/tests/checkpoints.o $(CLI_LIB) $(LIB)
+	$(LINK) -o $@ $(filter %.o,$^) $(CLI_LIB) $(LIB) $(TEST_LDFLAGS) $(CHECK_LIBS) $(LDLIBS)
 
 $(BUILD)/tests/%.o: ALL_CFLAGS += -Itests $(CHECK_CFLAGS)
 

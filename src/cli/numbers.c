@@ -1,0 +1,168 @@
+#include "cli/numbers.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static const char *skip_digits(const char *c)
+{
+    while (is_digit(*c))
+        c++;
+    return c;
+}
+
+/* Digits from *text up to `end`, which must be where they stop. */
+static bool read_digits(const char *text, const char *end, uint64_t *out)
+{
+    uint64_t value = 0;
+    if (text == end)
+        return false;
+    for (const char *c = text; c < end; c++) {
+        if (!is_digit(*c) || __builtin_mul_overflow(value, (uint64_t)10, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(*c - '0'), &value))
+            return false;
+    }
+    *out = value;
+    return true;
+}
+
+bool parse_u64(const char *text, uint64_t *out)
+{
+    return read_digits(text, text + strlen(text), out);
+}
+
+bool parse_int(const char *text, int min, int max, int *out)
+{
+    const bool negative = min < 0 && text[0] == '-';
+    uint64_t magnitude;
+    if (!parse_u64(text + negative, &magnitude) || magnitude > INT_MAX)
+        return false;
+    const int value = negative ? -(int)magnitude : (int)magnitude;
+    if (value < min || value > max)
+        return false;
+    *out = value;
+    return true;
+}
+
+bool parse_double(const char *text, double *out)
+{
+    /* The grammar is checked here, because strtod takes spaces, hex, inf and nan as well. */
+    const char *c = text + (text[0] == '-');
+    const char *fraction = skip_digits(c);
+    const bool whole = fraction > c;
+    c = fraction;
+    if (*c == '.') {
+        fraction = skip_digits(c + 1);
+        if (!whole && fraction == c + 1)
+            return false;
+        c = fraction;
+    } else if (!whole) {
+        return false;
+    }
+    if (*c == 'e' || *c == 'E') {
+        c += 1 + (c[1] == '-' || c[1] == '+');
+        const char *end = skip_digits(c);
+        if (end == c)
+            return false;
+        c = end;
+    }
+    if (*c)
+        return false;
+    const double value = strtod(text, NULL);
+    if (!isfinite(value))
+        return false;
+    *out = value;
+    return true;
+}
+
+enum status parse_ids(const char *option, const char *text, int n_ids, int32_t **ids, size_t *n,
+                      struct err *e)
+{
+    size_t count = text[0] != 0;
+    for (const char *c = text; *c; c++)
+        count += *c == ',';
+    int32_t *list = malloc((count ? count : 1) * sizeof *list);
+    if (!list)
+        return err_no_memory(e, "the list of ids", count * sizeof *list);
+
+    const char *item = text;
+    for (size_t i = 0; i < count; i++) {
+        const char *end = item + strcspn(item, ",");
+        uint64_t id;
+        if (!read_digits(item, end, &id) || id >= (uint64_t)n_ids) {
+            free(list);
+            const int width = end - item < 40 ? (int)(end - item) : 40;
+            return err_set(
+                e, STATUS_USAGE,
+                "%s: item %zu is '%.*s'; expected token ids from 0 to %d (the vocabulary "
+                "has %d), separated by commas",
+                option, i + 1, width, item, n_ids - 1, n_ids);
+        }
+        list[i] = (int32_t)id;
+        item = end + 1;
+    }
+    *ids = list;
+    *n = count;
+    return STATUS_OK;
+}
+
+struct figure figure_bytes(double bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    struct figure f;
+    size_t unit = 0;
+    /* 1023.5 and above would be shown as 1024. */
+    while (bytes >= 1023.5 && unit + 1 < sizeof units / sizeof units[0]) {
+        bytes /= 1024;
+        unit++;
+    }
+    const int decimals = unit == 0 || bytes >= 99.95 ? 0 : bytes >= 9.995 ? 1 : 2;
+    snprintf(f.text, sizeof f.text, "%.*f %s", decimals, bytes, units[unit]);
+    return f;
+}
+
+struct figure figure_duration(uint64_t ns)
+{
+    static const char *const units[] = {"ns", "µs", "ms", "s"};
+    struct figure f;
+    double value = (double)ns;
+    size_t unit = 0;
+    while (value >= 999.5 && unit + 1 < sizeof units / sizeof units[0]) {
+        value /= 1000;
+        unit++;
+    }
+    const int decimals = unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+    snprintf(f.text, sizeof f.text, "%.*f %s", decimals, value, units[unit]);
+    return f;
+}
+
+struct figure figure_rate(double per_second)
+{
+    struct figure f;
+    const int decimals = per_second >= 99.95 ? 0 : per_second >= 9.995 ? 1 : 2;
+    snprintf(f.text, sizeof f.text, "%.*f", decimals, per_second);
+    return f;
+}
+
+struct figure figure_exact(double x)
+{
+    struct figure f;
+    if (!isfinite(x)) {
+        snprintf(f.text, sizeof f.text, "%s", isnan(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity");
+        return f;
+    }
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(f.text, sizeof f.text, "%.*g", digits, x);
+        if (strtod(f.text, NULL) == x)
+            break;
+    }
+    return f;
+}

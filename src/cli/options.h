@@ -1,0 +1,96 @@
+/*
+ * options - a command line parsed from a table, and the help text made from the same table
+ * (layer 5).
+ *
+ * A command keeps its option values in one struct; each table row says where in it the value
+ * goes. `--name value`, `--name=value`, `-n value` and `-n=value` all work, options and
+ * positionals mix, `--` ends the options. A value is taken as it stands, even if it begins with
+ * '-'. Of an option given more than once the last one counts, except OPTION_STRINGS, which
+ * keeps all. Nothing here prints.
+ */
+#ifndef DECODE_CLI_OPTIONS_H
+#define DECODE_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum option_kind {
+    OPTION_END,     /* ends a table */
+    OPTION_FLAG,    /* bool: set to true */
+    OPTION_U64,     /* struct option_u64 */
+    OPTION_INT,     /* int, within [min, max] */
+    OPTION_DOUBLE,  /* double, within [min, max]; min itself excluded if `above_min` */
+    OPTION_STRING,  /* const char *, borrowed from argv */
+    OPTION_STRINGS, /* struct option_strings */
+    OPTION_CHOICE,  /* int: the index into `choices` */
+};
+
+struct option_u64 {
+    uint64_t value;
+    bool given;
+};
+
+struct option_strings {
+    const char **items; /* borrowed strings; the array is freed by options_free */
+    int n;
+};
+
+struct option {
+    enum option_kind kind;
+    const char *name;      /* long name without dashes; unique in the command */
+    char letter;           /* short name, or 0 */
+    size_t offset;         /* of the value, from the group's base */
+    const char *value;     /* what the help calls the value, "N"; NULL for flags and choices */
+    const char *fallback;  /* the default, parsed as if given; NULL leaves the value alone */
+    const char *otherwise; /* what the help says the default is, without a fallback; or NULL */
+    double min, max;       /* max of INT_MAX or INFINITY: no upper limit */
+    bool above_min;
+    const char *const *choices; /* NULL-terminated */
+    const char *help;           /* one line, without the default and the range */
+};
+
+/* One heading of the help. */
+struct option_group {
+    const char *title;            /* NULL ends the list of groups */
+    const struct option *options; /* ends with OPTION_END */
+    size_t base;                  /* where in the values struct the rows' offsets count from */
+};
+
+/* Arguments without a dash go to const char * members of the values struct, in order. */
+struct option_positional {
+    const char *name; /* "MODEL"; NULL ends the list */
+    size_t offset;
+};
+
+struct option_spec {
+    const struct option_group *groups;
+    const struct option_positional *positionals;
+};
+
+/*
+ * Stores the fallbacks, then the arguments argv[0 .. argc) into `values`, which the caller has
+ * filled or zeroed. At the first -h or --help that is not an option's value *help becomes true
+ * and the rest stays unread. STATUS_USAGE says which option, what was expected and what was
+ * found, and for an unknown one what was probably meant; or STATUS_NO_MEMORY. options_free is
+ * due in every case.
+ */
+enum status options_parse(const struct option_spec *spec, int argc, char **argv, void *values,
+                          bool *help, struct err *e);
+
+/* Frees what OPTION_STRINGS rows own. */
+void options_free(const struct option_spec *spec, void *values);
+
+/* The help of all groups, aligned and wrapped, with defaults and ranges, as malloc'd text that the
+ * caller frees; NULL without memory. */
+char *options_help(const struct option_spec *spec);
+
+/* What is expected of a value: "0 or more", "1 to 9", "one of table, json"; "" for any text. */
+struct expected {
+    char text[160];
+};
+struct expected option_expected(const struct option *o);
+
+#endif

@@ -1,0 +1,87 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/options.h"
+
+#define LINE_WIDTH 96
+
+/* "-n, --name VALUE"; gives its width. */
+static int usage_of(const struct option *o, char *out, size_t size)
+{
+    char letter[8] = "    ";
+    if (o->letter)
+        snprintf(letter, sizeof letter, "-%c, ", o->letter);
+    return snprintf(out, size, "%s--%s%s%s", letter, o->name, o->value ? " " : "",
+                    o->value ? o->value : "");
+}
+
+/* The sentence and, in parentheses, default, choices or range, and whether it may be repeated. */
+static void description_of(const struct option *o, char *out, size_t size)
+{
+    const char *standard = o->fallback ? o->fallback : o->otherwise;
+    const bool ranged =
+        o->kind == OPTION_INT || o->kind == OPTION_DOUBLE || o->kind == OPTION_CHOICE;
+    const char *range = o->kind == OPTION_STRINGS ? "may be repeated" : "";
+    const struct expected expected = option_expected(o);
+    if (ranged)
+        range = expected.text;
+    const bool both = standard && range[0];
+    if (!standard && !range[0])
+        snprintf(out, size, "%s", o->help);
+    else
+        snprintf(out, size, "%s (%s%s%s%s)", o->help, standard ? "default " : "",
+                 standard ? standard : "", both ? "; " : "", range);
+}
+
+/* Words of `text` from column `indent` on, broken before LINE_WIDTH. */
+static void put_wrapped(FILE *f, const char *text, int indent)
+{
+    int column = indent;
+    while (*text) {
+        const int word = (int)strcspn(text, " ");
+        if (column > indent && column + 1 + word > LINE_WIDTH) {
+            fprintf(f, "\n%*s", indent, "");
+            column = indent;
+        } else if (column > indent) {
+            fputc(' ', f);
+            column++;
+        }
+        fprintf(f, "%.*s", word, text);
+        column += word;
+        text += word;
+        text += strspn(text, " ");
+    }
+    fputc('\n', f);
+}
+
+char *options_help(const struct option_spec *spec)
+{
+    char usage[128], description[512];
+    int width = 0;
+    for (const struct option_group *g = spec->groups; g->title; g++)
+        for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
+            const int n = usage_of(o, usage, sizeof usage);
+            width = n > width ? n : width;
+        }
+    char *text = NULL;
+    size_t len = 0;
+    FILE *f = open_memstream(&text, &len);
+    if (!f)
+        return NULL;
+    for (const struct option_group *g = spec->groups; g->title; g++) {
+        fprintf(f, "%s%s:\n", g == spec->groups ? "" : "\n", g->title);
+        for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
+            usage_of(o, usage, sizeof usage);
+            fprintf(f, "  %-*s  ", width, usage);
+            description_of(o, description, sizeof description);
+            put_wrapped(f, description, width + 4);
+        }
+    }
+    const bool failed = ferror(f);
+    if (fclose(f) != 0 || failed) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}

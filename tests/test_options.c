@@ -1,0 +1,337 @@
+/* The option parser: every kind, every spelling, every way to be wrong. */
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/nearest.h"
+#include "cli/numbers.h"
+#include "cli/options.h"
+#include "support.h"
+
+struct inner {
+    bool loud;
+};
+
+struct values {
+    bool flag;
+    struct option_u64 seed;
+    int n, signed_n, form;
+    double temp, above;
+    const char *text, *first, *second;
+    struct option_strings many;
+    struct inner inner;
+};
+
+#define AT(member) .offset = offsetof(struct values, member)
+
+static const char *const forms[] = {"table", "json", NULL};
+
+static const struct option rows[] = {
+    {.kind = OPTION_FLAG, .name = "flag", .letter = 'F', AT(flag), .help = "a flag"},
+    {.kind = OPTION_U64, .name = "seed", AT(seed), .value = "S", .help = "a seed"},
+    {.kind = OPTION_INT,
+     .name = "n",
+     .letter = 'n',
+     AT(n),
+     .value = "N",
+     .fallback = "256",
+     .max = INT_MAX,
+     .help = "a count"},
+    {.kind = OPTION_INT, .name = "signed", AT(signed_n), .min = -1, .max = 9, .help = "an int"},
+    {.kind = OPTION_DOUBLE,
+     .name = "temp",
+     AT(temp),
+     .value = "X",
+     .fallback = "0.8",
+     .max = INFINITY,
+     .help = "a number"},
+    {.kind = OPTION_DOUBLE, .name = "above", AT(above), .max = 1, .above_min = true, .help = "p"},
+    {.kind = OPTION_STRING, .name = "text", .letter = 'p', AT(text), .value = "T", .help = "text"},
+    {.kind = OPTION_STRINGS, .name = "stop", AT(many), .value = "T", .help = "texts"},
+    {.kind = OPTION_CHOICE,
+     .name = "format",
+     AT(form),
+     .fallback = "table",
+     .choices = forms,
+     .help = "a form"},
+    {.kind = OPTION_END},
+};
+static const struct option inner_rows[] = {
+    {.kind = OPTION_FLAG, .name = "loud", .offset = offsetof(struct inner, loud), .help = "loud"},
+    {.kind = OPTION_END},
+};
+static const struct option_group groups[] = {
+    {"All", rows, 0}, {"Inner", inner_rows, offsetof(struct values, inner)}, {NULL, NULL, 0}};
+static const struct option_positional positionals[] = {{"FIRST", offsetof(struct values, first)},
+                                                       {"SECOND", offsetof(struct values, second)},
+                                                       {NULL, 0}};
+static const struct option_spec spec = {groups, positionals};
+
+#define MAX_WORDS 12
+
+/* Parses the words, which end with NULL. */
+static enum status parse(struct values *v, bool *help, struct err *e, const char *const *words)
+{
+    /* The parser does not write to its arguments, it only takes them as main gets them. */
+    char *argv[MAX_WORDS];
+    int argc = 0;
+    for (; words[argc]; argc++)
+        memcpy(&argv[argc], &words[argc], sizeof argv[argc]);
+    *v = (struct values){.flag = false};
+    return options_parse(&spec, argc, argv, v, help, e);
+}
+
+static struct values good(const char *const *words)
+{
+    struct values v;
+    struct err e = {""};
+    bool help;
+    ck_assert_msg(parse(&v, &help, &e, words) == STATUS_OK, "%s", e.text);
+    ck_assert(!help);
+    return v;
+}
+
+/* The words are refused with a message that has all of a and b in it. */
+static void refused(const char *const *words, const char *a, const char *b)
+{
+    struct values v;
+    struct err e = {""};
+    bool help;
+    ck_assert_int_eq(parse(&v, &help, &e, words), STATUS_USAGE);
+    ck_assert_msg(strstr(e.text, a) && strstr(e.text, b), "'%s' lacks '%s' or '%s'", e.text, a, b);
+    options_free(&spec, &v);
+}
+
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+START_TEST(fallbacks)
+{
+    const struct values v = good((const char *const[]){NULL});
+    ck_assert_int_eq(v.n, 256);
+    ck_assert_double_eq(v.temp, 0.8);
+    ck_assert_int_eq(v.form, 0);
+    ck_assert(!v.seed.given && !v.flag && !v.text && !v.first);
+}
+END_TEST
+
+START_TEST(spellings)
+{
+    ck_assert_int_eq(good(WORDS("-n", "5")).n, 5);
+    ck_assert_int_eq(good(WORDS("-n=5")).n, 5);
+    ck_assert_int_eq(good(WORDS("--n", "5")).n, 5);
+    ck_assert_int_eq(good(WORDS("--n=5")).n, 5);
+    ck_assert_int_eq(good(WORDS("--format=json")).form, 1);
+    ck_assert(good(WORDS("--flag")).flag);
+    ck_assert(good(WORDS("-F")).flag);
+    ck_assert(good(WORDS("--loud")).inner.loud);
+    ck_assert_int_eq(good(WORDS("--signed", "-1")).signed_n, -1);
+    ck_assert_double_eq(good(WORDS("--temp", "1e-3")).temp, 1e-3);
+}
+END_TEST
+
+START_TEST(values_are_taken_as_they_stand)
+{
+    ck_assert_str_eq(good(WORDS("-p", "--flag")).text, "--flag");
+    ck_assert_str_eq(good(WORDS("-p", "")).text, "");
+    ck_assert_str_eq(good(WORDS("--text=")).text, "");
+    ck_assert_str_eq(good(WORDS("--text=a=b")).text, "a=b");
+    ck_assert_str_eq(good(WORDS("-p", "--help")).text, "--help");
+}
+END_TEST
+
+START_TEST(positionals_mix_with_options)
+{
+    struct values v = good(WORDS("one", "-n", "3", "two", "--flag"));
+    ck_assert_str_eq(v.first, "one");
+    ck_assert_str_eq(v.second, "two");
+    ck_assert_int_eq(v.n, 3);
+    v = good(WORDS("--", "-n", "--flag"));
+    ck_assert_str_eq(v.first, "-n");
+    ck_assert_str_eq(v.second, "--flag");
+    ck_assert_str_eq(good(WORDS("-")).first, "-");
+    refused(WORDS("1", "2", "3"), "unexpected argument", "'3'");
+}
+END_TEST
+
+START_TEST(the_last_counts_but_strings_are_kept)
+{
+    ck_assert_int_eq(good(WORDS("-n", "5", "--n=6")).n, 6);
+    struct values v = good(WORDS("--stop", "a", "--stop=b", "--stop", ""));
+    ck_assert_int_eq(v.many.n, 3);
+    ck_assert_str_eq(v.many.items[0], "a");
+    ck_assert_str_eq(v.many.items[1], "b");
+    ck_assert_str_eq(v.many.items[2], "");
+    options_free(&spec, &v);
+    ck_assert_ptr_null(v.many.items);
+}
+END_TEST
+
+START_TEST(help_ends_the_parse)
+{
+    struct values v;
+    struct err e = {""};
+    bool help;
+    ck_assert_int_eq(parse(&v, &help, &e, WORDS("--help", "--bogus")), STATUS_OK);
+    ck_assert(help);
+    ck_assert_int_eq(parse(&v, &help, &e, WORDS("-h")), STATUS_OK);
+    ck_assert(help);
+}
+END_TEST
+
+START_TEST(wrong_options)
+{
+    refused(WORDS("--flagg"), "unknown option '--flagg'", "'--flag'");
+    refused(WORDS("--tmep=1"), "unknown option '--tmep'", "'--temp'");
+    refused(WORDS("-temp", "1"), "unknown option '-temp'", "'--temp'");
+    refused(WORDS("--zzzzzzzzz"), "unknown option", "zzz");
+    refused(WORDS("-n5"), "unknown option", "-n5");
+    refused(WORDS("-n"), "-n needs a value", "0 or more");
+    refused(WORDS("--format"), "--format needs a value", "table, json");
+    refused(WORDS("--flag=1"), "--flag takes no value", "'1'");
+    refused(WORDS("--format", "xml"), "--format: expected one of table, json", "'xml'");
+}
+END_TEST
+
+static const char *const bad_ints[] = {
+    "",           "1e9", "0x10", " 5",      "5 ", "-1", "+5", "nan", "1.0", "99999999999999999999",
+    "2147483648", "5,",  "five", "\xd9\xa3"};
+
+START_TEST(wrong_ints)
+{
+    refused(WORDS("-n", bad_ints[_i]), "-n: expected an integer, 0 or more", bad_ints[_i]);
+    refused(WORDS("--signed", "-2"), "-1 to 9", "-2");
+    refused(WORDS("--signed", "-"), "-1 to 9", "'-'");
+}
+END_TEST
+
+static const char *const bad_doubles[] = {"",    "nan", "inf",      "-inf",  "1e999", "0x1p3",
+                                          " 1",  "1 ",  "+1",       ".",     "1e",    "-0.5",
+                                          "1e+", "--1", "infinity", "1.2.3", "e5"};
+
+START_TEST(wrong_doubles)
+{
+    refused(WORDS("--temp", bad_doubles[_i]), "--temp: expected a number, 0 or more",
+            bad_doubles[_i]);
+    refused(WORDS("--above", "0"), "above 0 to 1", "'0'");
+    refused(WORDS("--above", "1.5"), "above 0 to 1", "'1.5'");
+}
+END_TEST
+
+START_TEST(numbers)
+{
+    uint64_t u = 7;
+    ck_assert(parse_u64("18446744073709551615", &u) && u == UINT64_MAX);
+    ck_assert(!parse_u64("18446744073709551616", &u) && u == UINT64_MAX);
+    ck_assert(!parse_u64("-1", &u) && !parse_u64("", &u));
+    int i = 7;
+    ck_assert(parse_int("2147483647", 0, INT_MAX, &i) && i == INT_MAX);
+    ck_assert(parse_int("-5", -5, 5, &i) && i == -5);
+    ck_assert(!parse_int("--5", -5, 5, &i) && !parse_int("-6", -5, 5, &i) && i == -5);
+    double x = 7;
+    ck_assert(parse_double("-1.5e+2", &x) && x == -150);
+    ck_assert(parse_double(".5", &x) && x == 0.5);
+    ck_assert(parse_double("5.", &x) && x == 5);
+}
+END_TEST
+
+START_TEST(ids)
+{
+    int32_t *list;
+    size_t n;
+    struct err e = {""};
+    ck_assert_int_eq(parse_ids("--tokens", "1,22,0", 23, &list, &n, &e), STATUS_OK);
+    ck_assert_uint_eq(n, 3);
+    ck_assert(list[0] == 1 && list[1] == 22 && list[2] == 0);
+    free(list);
+    ck_assert_int_eq(parse_ids("--tokens", "", 23, &list, &n, &e), STATUS_OK);
+    ck_assert_uint_eq(n, 0);
+    free(list);
+    static const char *const bad[] = {"1,",  ",1",   "1,,2", "23", "-1",
+                                      "1 2", "1, 2", "x",    "+1", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ck_assert_int_eq(parse_ids("--tokens", bad[i], 23, &list, &n, &e), STATUS_USAGE);
+        ck_assert_msg(strstr(e.text, "--tokens: item") && strstr(e.text, "0 to 22"), "%s", e.text);
+    }
+}
+END_TEST
+
+START_TEST(figures)
+{
+    ck_assert_str_eq(figure_bytes(0).text, "0 bytes");
+    ck_assert_str_eq(figure_bytes(1023).text, "1023 bytes");
+    ck_assert_str_eq(figure_bytes(1024).text, "1.00 KiB");
+    ck_assert_str_eq(figure_bytes(1048575).text, "1.00 MiB");
+    ck_assert_str_eq(figure_bytes(1.5 * (1 << 30)).text, "1.50 GiB");
+    ck_assert_str_eq(figure_duration(999).text, "999 ns");
+    ck_assert_str_eq(figure_duration(2540).text, "2.54 µs");
+    ck_assert_str_eq(figure_duration(3000000000u).text, "3.00 s");
+    ck_assert_str_eq(figure_rate(12345.6).text, "12346");
+    ck_assert_str_eq(figure_rate(9.999).text, "10.0");
+    ck_assert_str_eq(figure_exact(0.1).text, "0.1");
+    ck_assert_double_eq(strtod(figure_exact(1.0 / 3).text, NULL), 1.0 / 3);
+    ck_assert_str_eq(figure_exact((double)-INFINITY).text, "-Infinity");
+}
+END_TEST
+
+START_TEST(distances)
+{
+    ck_assert_int_eq(edit_distance("", ""), 0);
+    ck_assert_int_eq(edit_distance("abc", ""), 3);
+    ck_assert_int_eq(edit_distance("kitten", "sitting"), 3);
+    ck_assert_int_eq(edit_distance("genrate", "generate"), 1);
+    ck_assert_int_eq(edit_distance("genreate", "generate"), 1);
+    char longer[80];
+    memset(longer, 'a', sizeof longer);
+    longer[79] = 0;
+    ck_assert_int_eq(edit_distance(longer, longer), 64);
+    struct nearest near = {.word = "xyz"};
+    nearest_offer(&near, "generate");
+    ck_assert_ptr_null(near.best);
+    near = (struct nearest){.word = "repeat"};
+    nearest_offer(&near, "repeat-penalty");
+    ck_assert_str_eq(near.best, "repeat-penalty");
+}
+END_TEST
+
+START_TEST(help_text)
+{
+    char *help = options_help(&spec);
+    ck_assert_ptr_nonnull(help);
+    static const char *const parts[] = {"All:\n",
+                                        "\nInner:\n",
+                                        "  -n, --n N     a count (default 256; 0 or more)\n",
+                                        "      --seed S  a seed\n",
+                                        "an int (-1 to 9)\n",
+                                        "p (above 0 to 1)\n",
+                                        "texts (may be repeated)\n",
+                                        "a form (default table; one of table, json)\n"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        ck_assert_msg(strstr(help, parts[i]) != NULL, "'%s' is not in\n%s", parts[i], help);
+    for (const char *line = help; *line; line += strcspn(line, "\n") + 1)
+        ck_assert_uint_le(strcspn(line, "\n"), 96);
+    free(help);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("options");
+    TCase *t = tcase_create("options");
+    tcase_add_test(t, fallbacks);
+    tcase_add_test(t, spellings);
+    tcase_add_test(t, values_are_taken_as_they_stand);
+    tcase_add_test(t, positionals_mix_with_options);
+    tcase_add_test(t, the_last_counts_but_strings_are_kept);
+    tcase_add_test(t, help_ends_the_parse);
+    tcase_add_test(t, wrong_options);
+    tcase_add_loop_test(t, wrong_ints, 0, sizeof bad_ints / sizeof bad_ints[0]);
+    tcase_add_loop_test(t, wrong_doubles, 0, sizeof bad_doubles / sizeof bad_doubles[0]);
+    tcase_add_test(t, numbers);
+    tcase_add_test(t, ids);
+    tcase_add_test(t, figures);
+    tcase_add_test(t, distances);
+    tcase_add_test(t, help_text);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
