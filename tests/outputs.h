@@ -1,0 +1,35 @@
+/*
+ * outputs - an output that goes to a scratch file, for tests of what is printed.
+ */
+#ifndef TESTS_OUTPUTS_H
+#define TESTS_OUTPUTS_H
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/output.h"
+#include "support.h"
+
+static inline void output_begin(struct output *o)
+{
+    const int fd = open(scratch_path("output"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ck_assert_int_ge(fd, 0);
+    output_init(o, fd);
+}
+
+/* Closes the output and compares what it holds. */
+static inline void output_is(struct output *o, const char *expected)
+{
+    struct err e = {""};
+    ck_assert_msg(output_close(o, &e) == STATUS_OK, "%s", e.text);
+    size_t len;
+    unsigned char *bytes = read_file(scratch_path("output"), &len);
+    bytes[len] = 0;
+    ck_assert_str_eq((char *)bytes, expected);
+    ck_assert_uint_eq(len, strlen(expected));
+    free(bytes);
+    scratch_remove();
+}
+
+#endif

@@ -1,0 +1,208 @@
+/* The JSON writer and the checked output below it. */
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/json.h"
+#include "cli/printable.h"
+#include "outputs.h"
+
+START_TEST(structure)
+{
+    struct output o;
+    struct json j;
+    output_begin(&o);
+    json_init(&j, &o, 0);
+    json_begin_object(&j);
+    json_key(&j, "empty");
+    json_begin_array(&j);
+    json_end(&j);
+    json_key(&j, "list");
+    json_begin_array(&j);
+    json_int(&j, -3);
+    json_u64(&j, UINT64_MAX);
+    json_bool(&j, true);
+    json_null(&j);
+    json_begin_object(&j);
+    json_end(&j);
+    json_end(&j);
+    json_end(&j);
+    output_is(&o, "{\"empty\": [], \"list\": [-3, 18446744073709551615, true, null, {}]}");
+}
+END_TEST
+
+START_TEST(lines)
+{
+    struct output o;
+    struct json j;
+    output_begin(&o);
+    json_init(&j, &o, 1);
+    json_begin_array(&j);
+    for (int i = 0; i < 2; i++) {
+        json_begin_object(&j);
+        json_key(&j, "i");
+        json_int(&j, i);
+        json_key(&j, "j");
+        json_int(&j, i);
+        json_end(&j);
+    }
+    json_end(&j);
+    output_is(&o, "[\n  {\"i\": 0, \"j\": 0},\n  {\"i\": 1, \"j\": 1}\n]");
+}
+END_TEST
+
+START_TEST(strings)
+{
+    struct output o;
+    struct json j;
+    output_begin(&o);
+    json_init(&j, &o, 0);
+    json_begin_array(&j);
+    json_string(&j, "\"\\\n\r\t\x01\x7f");
+    json_string(&j, "é €\xf0\x9f\x98\x80");
+    json_string(&j, "a\xc3z\xff\xed\xa0\x80"); /* cut short; no UTF-8; a surrogate */
+    json_text(&j, (struct text){"a\0b", 3});
+    json_end(&j);
+    output_is(&o, "[\"\\\"\\\\\\n\\r\\t\\u0001\\u007f\", \"é €\xf0\x9f\x98\x80\", "
+                  "\"a\xef\xbf\xbdz\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\", "
+                  "\"a\\u0000b\"]");
+}
+END_TEST
+
+START_TEST(doubles)
+{
+    struct output o;
+    struct json j;
+    output_begin(&o);
+    json_init(&j, &o, 0);
+    json_begin_array(&j);
+    json_double(&j, 0.1);
+    json_double(&j, -2);
+    json_double(&j, 1.0 / 3);
+    json_double(&j, 5e-324);
+    json_double(&j, (double)NAN);
+    json_double(&j, (double)INFINITY);
+    json_end(&j);
+    output_is(&o, "[0.1, -2, 0.3333333333333333, 4.94065645841247e-324, null, null]");
+}
+END_TEST
+
+START_TEST(long_outputs_arrive_whole)
+{
+    struct output o;
+    static char expected[30001];
+    output_begin(&o);
+    for (size_t i = 0; i < 30000; i += 10) {
+        output_puts(&o, "0123456789");
+        memcpy(expected + i, "0123456789", 10);
+    }
+    output_is(&o, expected);
+    output_begin(&o);
+    output_puts(&o, "ab");
+    output_put(&o, (struct text){expected, 30000}); /* longer than the buffer */
+    ck_assert(output_flush(&o));
+    struct err e;
+    ck_assert_int_eq(output_close(&o, &e), STATUS_OK);
+    size_t len;
+    unsigned char *bytes = read_file(scratch_path("output"), &len);
+    ck_assert_uint_eq(len, 30002);
+    ck_assert_mem_eq(bytes + 2, expected, 30000);
+    free(bytes);
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(failures_are_kept)
+{
+    struct output o;
+    struct err e = {""};
+    const int full = open("/dev/full", O_WRONLY);
+    if (full >= 0) {
+        output_init(&o, full);
+        output_puts(&o, "x");
+        ck_assert(!output_flush(&o));
+        output_puts(&o, "more");
+        ck_assert_int_eq(output_close(&o, &e), STATUS_FAILED);
+        ck_assert_msg(strstr(e.text, strerror(ENOSPC)) != NULL, "%s", e.text);
+    }
+    signal(SIGPIPE, SIG_IGN);
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    close(ends[0]);
+    output_init(&o, ends[1]);
+    output_puts(&o, "x");
+    ck_assert_int_eq(output_close(&o, &e), STATUS_FAILED);
+    ck_assert_msg(strstr(e.text, strerror(EPIPE)) != NULL, "%s", e.text);
+}
+END_TEST
+
+/* A pipe that does not block, smaller than what is written: the writer waits for its reader. */
+START_TEST(a_full_pipe_is_waited_for)
+{
+    enum { TOTAL = 300000 };
+    static char bytes[TOTAL];
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    ck_assert_int_eq(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    const pid_t reader = fork();
+    ck_assert_int_ge(reader, 0);
+    if (reader == 0) {
+        close(ends[1]);
+        size_t total = 0;
+        for (ssize_t n; (n = read(ends[0], bytes, sizeof bytes)) > 0; total += (size_t)n)
+            usleep(100);
+        _exit(total == TOTAL ? 0 : 1);
+    }
+    close(ends[0]);
+    struct output o;
+    struct err e;
+    output_init(&o, ends[1]);
+    output_put(&o, (struct text){bytes, TOTAL});
+    ck_assert_int_eq(output_close(&o, &e), STATUS_OK);
+    int status;
+    ck_assert_int_eq(waitpid(reader, &status, 0), reader);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+START_TEST(printable_characters)
+{
+    static const struct {
+        struct text bytes;
+        const char *expected;
+    } cases[] = {
+        {{"a\nb\\\r\t", 6}, "a\\nb\\\\\\r\\t"},
+        {{"\x1b[0m\0", 5}, "\\x1b[0m\\x00"},
+        {{"é\xc3", 3}, "é\\xc3"},
+        {{"\xc2\x9b", 2}, "\\xc2\\x9b"}, /* a C1 control starts an escape sequence too */
+        {{"\x7f", 1}, "\\x7f"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char out[64] = "";
+        struct text rest = cases[i].bytes;
+        while (rest.len > 0)
+            strcat(out, printable_next(&rest).text);
+        ck_assert_str_eq(out, cases[i].expected);
+    }
+    ck_assert(text_is_utf8(text_of("é")) && !text_is_utf8((struct text){"\xc3", 1}));
+    ck_assert_uint_eq(text_columns(text_of("é€x")), 3);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("json and output");
+    TCase *t = tcase_create("json");
+    tcase_add_test(t, structure);
+    tcase_add_test(t, lines);
+    tcase_add_test(t, strings);
+    tcase_add_test(t, doubles);
+    tcase_add_test(t, long_outputs_arrive_whole);
+    tcase_add_test(t, failures_are_kept);
+    tcase_add_test(t, a_full_pipe_is_waited_for);
+    tcase_add_test(t, printable_characters);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
