@@ -1,0 +1,166 @@
+/* Parts, cache sizes and the search for values that are not finite. */
+#include <string.h>
+
+#include "base/file.h"
+#include "checkpoints.h"
+#include "support.h"
+#include "tools/inspect.h"
+
+START_TEST(names_of_parts)
+{
+    static const struct {
+        const char *name;
+        enum inspect_part part;
+    } cases[] = {
+        {"token_embd.weight", INSPECT_EMBEDDING},
+        {"position_embd.weight", INSPECT_POSITION},
+        {"blk.0.attn_q.weight", INSPECT_ATTENTION},
+        {"blk.11.attn_qkv.bias", INSPECT_ATTENTION},
+        {"blk.3.attn_output.weight", INSPECT_ATTENTION},
+        {"blk.0.attn_norm.weight", INSPECT_NORMS},
+        {"blk.0.ffn_norm.bias", INSPECT_NORMS},
+        {"blk.0.attn_q_norm.weight", INSPECT_NORMS},
+        {"blk.0.ffn_up.weight", INSPECT_FFN},
+        {"output_norm.weight", INSPECT_NORMS},
+        {"output.weight", INSPECT_OUTPUT},
+        {"token_embd_norm.weight", INSPECT_NORMS},
+        {"blk.x.attn_q.weight", INSPECT_OTHER},
+        {"blk.", INSPECT_OTHER},
+        {"blk.0.", INSPECT_OTHER},
+        {"rope_freqs.weight", INSPECT_OTHER},
+        {"", INSPECT_OTHER},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        ck_assert_msg(inspect_part_of(text_of(cases[i].name)) == cases[i].part, "%s",
+                      cases[i].name);
+}
+END_TEST
+
+START_TEST(sums_of_a_checkpoint)
+{
+    /* d_model 8, kv_dim 4. */
+    const struct checkpoint_shape shape = {.n_layers = 2,
+                                           .n_heads = 4,
+                                           .n_kv_heads = 2,
+                                           .head_dim = 2,
+                                           .d_ff = 12,
+                                           .n_ctx = 5,
+                                           .n_vocab = 256,
+                                           .tied = 1};
+    struct file_map file;
+    struct gguf *g;
+    struct err e = {""};
+    write_checkpoint(scratch_path("m.gguf"), &shape);
+    ck_assert_int_eq(file_map_open(&file, scratch_path("m.gguf"), &e), STATUS_OK);
+    ck_assert_int_eq(gguf_parse(file.data, file.len, &g, &e), STATUS_OK);
+    struct inspect_sum parts[INSPECT_PARTS], total;
+    inspect_parts(g, parts, &total);
+    ck_assert_uint_eq(parts[INSPECT_EMBEDDING].parameters, 256 * 8);
+    ck_assert_uint_eq(parts[INSPECT_POSITION].parameters, 5 * 8);
+    ck_assert_uint_eq(parts[INSPECT_OUTPUT].parameters, 0);
+    ck_assert_uint_eq(parts[INSPECT_NORMS].parameters, (2 * 2 + 1) * 2 * 8);
+    ck_assert_uint_eq(parts[INSPECT_ATTENTION].parameters, 2 * (2 * (8 * 8 + 8) + 2 * (8 * 4 + 4)));
+    ck_assert_uint_eq(parts[INSPECT_FFN].parameters, 2 * (2 * 8 * 12 + 12 + 8));
+    ck_assert_uint_eq(parts[INSPECT_OTHER].parameters, 0);
+    uint64_t parameters = 0;
+    for (int i = 0; i < INSPECT_PARTS; i++) {
+        parameters += parts[i].parameters;
+        ck_assert_uint_eq(parts[i].bytes, 4 * parts[i].parameters);
+    }
+    ck_assert_uint_eq(total.parameters, parameters);
+    ck_assert_uint_eq(total.bytes, 4 * parameters);
+    gguf_free(g);
+    file_map_close(&file);
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(variants)
+{
+    const struct config c = {
+        .n_layers = 3, .n_heads = 12, .n_kv_heads = 12, .head_dim = 10, .n_ctx = 100};
+    static const int heads[] = {12, 6, 4, 3, 2, 1};
+    static const char *const names[] = {"MHA", "GQA-6", "GQA-4", "GQA-3", "GQA-2", "MQA"};
+    struct inspect_variant v = {.n_kv_heads = c.n_heads + 1};
+    for (int i = 0; i < 6; i++) {
+        ck_assert(inspect_next_variant(&c, v.n_kv_heads, &v));
+        ck_assert_int_eq(v.n_kv_heads, heads[i]);
+        ck_assert_str_eq(v.name, names[i]);
+        const uint64_t elements = 2 * 3 * 10 * (uint64_t)heads[i];
+        ck_assert_uint_eq(v.token_f32, 4 * elements);
+        ck_assert_uint_eq(v.token_f16, 2 * elements);
+        ck_assert_uint_eq(v.full_f32, 400 * elements);
+        ck_assert_uint_eq(v.full_f16, 200 * elements);
+    }
+    ck_assert(!inspect_next_variant(&c, v.n_kv_heads, &v));
+}
+END_TEST
+
+/* --- values that are not finite -------------------------------------------------------------- */
+
+static struct inspect_check check(uint32_t type, const unsigned char *data, uint64_t n_bytes)
+{
+    const struct tensor_type_info *info = tensor_type_find(type);
+    const struct gguf_tensor t = {.name = text_of("t"),
+                                  .n_dims = 1,
+                                  .type = info,
+                                  .n_elements = n_bytes / info->block_bytes * info->block_elements,
+                                  .n_bytes = n_bytes,
+                                  .data = data};
+    return inspect_check_tensor(&t);
+}
+
+START_TEST(f32_values)
+{
+    const unsigned char data[] = {0, 0, 0x80, 0x3f, /* 1 */ 0xff, 0xff, 0x7f, 0x7f, /* largest */
+                                  0, 0, 0x80, 0xff, /* -inf */ 1, 0,    0x80, 0x7f, /* NaN */
+                                  0, 0, 0xc0, 0xff, /* NaN */ 1,  0,    0,    0 /* denormal */};
+    const struct inspect_check c = check(TENSOR_F32, data, sizeof data);
+    ck_assert(c.checked && !c.scales_only);
+    ck_assert_uint_eq(c.nan, 2);
+    ck_assert_uint_eq(c.inf, 1);
+    ck_assert_uint_eq(c.first, 2);
+    ck_assert_uint_eq(check(TENSOR_F32, data, 8).nan + check(TENSOR_F32, data, 8).inf, 0);
+}
+END_TEST
+
+START_TEST(half_values)
+{
+    const unsigned char f16[] = {0xff, 0x7b, /* largest */ 0, 0x7c, /* inf */ 1, 0xfc /* NaN */};
+    struct inspect_check c = check(TENSOR_F16, f16, sizeof f16);
+    ck_assert(c.nan == 1 && c.inf == 1 && c.first == 1);
+    const unsigned char bf16[] = {0x7f, 0x7f, /* largest */ 0x81, 0x7f, /* NaN */ 0x80, 0xff};
+    c = check(TENSOR_BF16, bf16, sizeof bf16);
+    ck_assert(c.nan == 1 && c.inf == 1 && c.first == 1);
+}
+END_TEST
+
+START_TEST(block_scales)
+{
+    unsigned char q8[2 * 34] = {0}, q4[3 * 18] = {0};
+    q8[34 + 1] = 0x7c;    /* the second block's scale is infinite */
+    q8[4] = q8[5] = 0xff; /* quants may have any bits */
+    struct inspect_check c = check(TENSOR_Q8_0, q8, sizeof q8);
+    ck_assert(c.checked && c.scales_only && c.nan == 0 && c.inf == 1 && c.first == 32);
+    q4[2 * 18] = 1;
+    q4[2 * 18 + 1] = 0x7c;
+    c = check(TENSOR_Q4_0, q4, sizeof q4);
+    ck_assert(c.scales_only && c.nan == 1 && c.inf == 0 && c.first == 64);
+    c = check(tensor_type_named(text_of("Q4_K"))->type, q4, 0);
+    ck_assert(!c.checked);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("inspect");
+    TCase *t = tcase_create("inspect");
+    tcase_add_test(t, names_of_parts);
+    tcase_add_test(t, sums_of_a_checkpoint);
+    tcase_add_test(t, variants);
+    tcase_add_test(t, f32_values);
+    tcase_add_test(t, half_values);
+    tcase_add_test(t, block_scales);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

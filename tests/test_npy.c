@@ -1,0 +1,115 @@
+/* The .npy writer, byte by byte, and that a file appears whole or not at all. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support.h"
+#include "tools/npy.h"
+
+START_TEST(bytes)
+{
+    static const char header[] = "\x93NUMPY\x01\x00\x76\x00"
+                                 "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
+    const float values[] = {0, 1, -2, 0.5f, 3e38f, 1e-45f};
+    static const unsigned char data[] = {0, 0, 0, 0,    0,    0,    0x80, 0x3f, 0, 0, 0, 0xc0,
+                                         0, 0, 0, 0x3f, 0xe6, 0xb1, 0x61, 0x7f, 1, 0, 0, 0};
+    struct npy_writer *w;
+    struct err e = {""};
+    const char *path = scratch_path("m.npy");
+    ck_assert_msg(npy_open(&w, path, 2, 3, &e) == STATUS_OK, "%s", e.text);
+    npy_put(w, values, 4);
+    npy_put(w, values + 4, 2);
+    ck_assert_int_eq(npy_commit(w, &e), STATUS_OK);
+    size_t len;
+    unsigned char *file = read_file(path, &len);
+    ck_assert_uint_eq(len, 128 + sizeof data);
+    ck_assert_mem_eq(file, header, sizeof header - 1);
+    for (size_t i = sizeof header - 1; i < 127; i++)
+        ck_assert_int_eq(file[i], ' ');
+    ck_assert_int_eq(file[127], '\n');
+    ck_assert_mem_eq(file + 128, data, sizeof data);
+    free(file);
+    scratch_remove();
+}
+END_TEST
+
+/* The widest shape pushes the header past 128 bytes or not; always to a multiple of 64. */
+START_TEST(header_is_padded)
+{
+    static const uint64_t sizes[] = {1, 1000000007, 0};
+    struct npy_writer *w;
+    struct err e = {""};
+    const char *path = scratch_path("m.npy");
+    ck_assert_int_eq(npy_open(&w, path, sizes[_i], _i == 0 ? 1 : 0, &e), STATUS_OK);
+    const float one = 1;
+    npy_put(w, &one, _i == 0);
+    ck_assert_int_eq(npy_commit(w, &e), STATUS_OK);
+    size_t len;
+    unsigned char *file = read_file(path, &len);
+    const size_t header = 10 + (size_t)(file[8] | file[9] << 8);
+    ck_assert_uint_eq(header % 64, 0);
+    ck_assert_uint_eq(len, header + (_i == 0 ? 4 : 0));
+    free(file);
+    scratch_remove();
+}
+END_TEST
+
+static void old_file_stays(const char *path)
+{
+    size_t len;
+    unsigned char *file = read_file(path, &len);
+    ck_assert_uint_eq(len, 3);
+    ck_assert_mem_eq(file, "old", 3);
+    free(file);
+}
+
+START_TEST(whole_or_not_at_all)
+{
+    struct npy_writer *w;
+    struct err e = {""};
+    const char *path = scratch_path("m.npy");
+    FILE *f = fopen(path, "wb");
+    fputs("old", f);
+    fclose(f);
+    const float values[3] = {1, 2, 3};
+
+    ck_assert_int_eq(npy_open(&w, path, 2, 2, &e), STATUS_OK);
+    npy_put(w, values, 3);
+    ck_assert_int_eq(npy_commit(w, &e), STATUS_FAILED);
+    ck_assert_msg(strstr(e.text, "4") && strstr(e.text, "3"), "%s", e.text);
+    old_file_stays(path);
+
+    ck_assert_int_eq(npy_open(&w, path, 3, 1, &e), STATUS_OK);
+    npy_put(w, values, 3);
+    npy_abandon(w);
+    old_file_stays(path);
+    npy_abandon(NULL);
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(failures)
+{
+    struct npy_writer *w;
+    struct err e = {""};
+    ck_assert_int_eq(npy_open(&w, "/nonexistent/m.npy", 1, 1, &e), STATUS_FAILED);
+    ck_assert_ptr_null(w);
+    ck_assert_msg(strstr(e.text, "/nonexistent/m.npy") != NULL, "%s", e.text);
+    ck_assert_int_eq(npy_open(&w, scratch_path("m.npy"), UINT64_MAX, 2, &e), STATUS_NO_MEMORY);
+    ck_assert_ptr_null(w);
+    scratch_remove();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("npy");
+    TCase *t = tcase_create("npy");
+    tcase_add_test(t, bytes);
+    tcase_add_loop_test(t, header_is_padded, 0, 3);
+    tcase_add_test(t, whole_or_not_at_all);
+    tcase_add_test(t, failures);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

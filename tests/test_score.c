@@ -1,0 +1,193 @@
+/* Log-probabilities against a plain softmax and the golden logits; memory stays a block. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "support.h"
+#include "tools/score.h"
+
+#define N_VOCAB 300
+
+START_TEST(log_sum_is_that_of_a_plain_softmax)
+{
+    float logits[N_VOCAB];
+    struct rng r;
+    struct err e = {""};
+    rng_seed(&r, 3, 0);
+    long double sum = 0;
+    for (int i = 0; i < N_VOCAB; i++) {
+        logits[i] = (float)(rng_unit(&r) * 20 - 10);
+        sum += expl((long double)logits[i]);
+    }
+    double log_sum;
+    ck_assert_int_eq(score_log_sum(logits, N_VOCAB, &log_sum, &e), STATUS_OK);
+    ck_assert_double_eq_tol(log_sum, (double)logl(sum), 1e-13);
+    const float huge[] = {3e38f, 3e38f, -3e38f};
+    ck_assert_int_eq(score_log_sum(huge, 3, &log_sum, &e), STATUS_OK);
+    ck_assert_double_eq_tol(log_sum, (double)3e38f + log(2), 1e23);
+    ck_assert_int_eq(score_log_sum(logits, 1, &log_sum, &e), STATUS_OK);
+    ck_assert_double_eq(log_sum, (double)logits[0]);
+}
+END_TEST
+
+START_TEST(logits_that_are_not_finite_are_named)
+{
+    float logits[] = {1, 2, 3};
+    double log_sum;
+    struct err e = {""};
+    logits[2] = NAN;
+    ck_assert_int_eq(score_log_sum(logits, 3, &log_sum, &e), STATUS_FAILED);
+    ck_assert_msg(strstr(e.text, "token 2") && strstr(e.text, "nan"), "%s", e.text);
+    logits[1] = INFINITY;
+    ck_assert_int_eq(score_log_sum(logits, 3, &log_sum, &e), STATUS_FAILED);
+    ck_assert_msg(strstr(e.text, "token 1") && strstr(e.text, "inf"), "%s", e.text);
+}
+END_TEST
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct token_score *x = a, *y = b;
+    if (x->logprob > y->logprob || x->logprob < y->logprob)
+        return x->logprob > y->logprob ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* Few distinct values, so that there are many ties. */
+START_TEST(top_is_that_of_a_full_sort)
+{
+    float logits[N_VOCAB];
+    struct token_score sorted[N_VOCAB], top[N_VOCAB];
+    struct rng r;
+    rng_seed(&r, 5, (uint64_t)_i);
+    for (int i = 0; i < N_VOCAB; i++) {
+        logits[i] = (float)(rng_u32(&r) % (_i ? 7 : 100000));
+        sorted[i] = (struct token_score){i, (double)logits[i] - 2};
+    }
+    qsort(sorted, N_VOCAB, sizeof sorted[0], by_rank);
+    for (int k = 0; k <= N_VOCAB; k += k < 10 ? 1 : 29) {
+        score_top(logits, N_VOCAB, 2, k, top);
+        for (int i = 0; i < k; i++) {
+            ck_assert_int_eq(top[i].id, sorted[i].id);
+            ck_assert_double_eq(top[i].logprob, sorted[i].logprob);
+        }
+    }
+}
+END_TEST
+
+/* --- on a model ------------------------------------------------------------------------------ */
+
+#define N_TOKENS 20
+#define TOP      5
+
+struct record {
+    int n;
+    double logprobs[N_TOKENS];
+    struct token_score top[N_TOKENS][TOP];
+    int stop_at;
+};
+
+static enum status note(void *arg, const struct score_row *row, struct err *e)
+{
+    (void)e;
+    struct record *r = arg;
+    if (row->position == r->stop_at)
+        return STATUS_INTERRUPTED;
+    ck_assert_int_eq(row->position, r->n);
+    ck_assert_int_eq(row->predicted, row->position > 0);
+    ck_assert_int_eq(row->n_top, row->position > 0 ? TOP : 0);
+    r->logprobs[r->n] = row->logprob;
+    memcpy(r->top[r->n], row->top, (size_t)row->n_top * sizeof row->top[0]);
+    r->n++;
+    return STATUS_OK;
+}
+
+static const char model_path[] = "tests/data/golden/gqa.gguf";
+
+static enum status score_in_blocks(int block, struct record *r, int top, struct err *e)
+{
+    int32_t tokens[N_TOKENS];
+    for (int i = 0; i < N_TOKENS; i++)
+        tokens[i] = (i * 37 + 11) % 256;
+    struct checkpoint c;
+    ck_assert_msg(checkpoint_open(model_path, CHECKPOINT_MODEL, &c, e) == STATUS_OK, "%s", e->text);
+    struct session *session;
+    const struct session_params params = {.block = block};
+    ck_assert_int_eq(session_create(c.model, &params, NULL, &session, e), STATUS_OK);
+    const enum status s =
+        score_tokens(session, c.model->config.n_vocab, tokens, N_TOKENS, top, note, r, e);
+    /* The same from the logits themselves. */
+    for (int i = 1; s == STATUS_OK && i < N_TOKENS; i++) {
+        double log_sum;
+        session_rewind(session, 0);
+        ck_assert_int_eq(session_feed(session, tokens, i, NULL, e), STATUS_OK);
+        const float *logits = session_logits(session);
+        ck_assert_int_eq(score_log_sum(logits, c.model->config.n_vocab, &log_sum, e), STATUS_OK);
+        ck_assert_double_eq(r->logprobs[i], (double)logits[tokens[i]] - log_sum);
+        ck_assert_double_eq(r->top[i][0].logprob, (double)logits[r->top[i][0].id] - log_sum);
+    }
+    session_free(session);
+    checkpoint_close(&c);
+    return s;
+}
+
+START_TEST(rows_do_not_depend_on_the_block)
+{
+    struct record whole = {.stop_at = -1}, cut = {.stop_at = -1};
+    struct err e = {""};
+    static const int blocks[] = {1, 3, 16, 20};
+    ck_assert_int_eq(score_in_blocks(0, &whole, TOP, &e), STATUS_OK);
+    ck_assert_int_eq(score_in_blocks(blocks[_i], &cut, TOP, &e), STATUS_OK);
+    ck_assert_int_eq(whole.n, N_TOKENS);
+    ck_assert_mem_eq(whole.logprobs, cut.logprobs, sizeof whole.logprobs);
+    for (int i = 1; i < N_TOKENS; i++)
+        for (int k = 0; k < TOP; k++)
+            ck_assert_int_eq(whole.top[i][k].id, cut.top[i][k].id);
+}
+END_TEST
+
+START_TEST(a_visit_can_end_it)
+{
+    struct record r = {.stop_at = 7};
+    struct err e = {""};
+    ck_assert_int_eq(score_in_blocks(3, &r, TOP, &e), STATUS_INTERRUPTED);
+    ck_assert_int_eq(r.n, 7);
+}
+END_TEST
+
+START_TEST(impossible_tokens_are_refused)
+{
+    struct checkpoint c;
+    struct session *session;
+    struct err e = {""};
+    const struct session_params params = {.n_ctx = 4};
+    ck_assert_int_eq(checkpoint_open(model_path, CHECKPOINT_MODEL, &c, &e), STATUS_OK);
+    ck_assert_int_eq(session_create(c.model, &params, NULL, &session, &e), STATUS_OK);
+    struct record r = {.stop_at = -1};
+    const int n_vocab = c.model->config.n_vocab;
+    const int32_t many[5] = {0}, high[] = {0, n_vocab}, low[] = {0, -1};
+    ck_assert_int_eq(score_tokens(session, n_vocab, many, 5, 0, note, &r, &e), STATUS_USAGE);
+    ck_assert_msg(strstr(e.text, "5 tokens") && strstr(e.text, "4"), "%s", e.text);
+    ck_assert_int_eq(score_tokens(session, n_vocab, high, 2, 0, note, &r, &e), STATUS_USAGE);
+    ck_assert_int_eq(score_tokens(session, n_vocab, low, 2, 0, note, &r, &e), STATUS_USAGE);
+    ck_assert_msg(strstr(e.text, "token 1 is -1") != NULL, "%s", e.text);
+    ck_assert_int_eq(r.n, 0);
+    session_free(session);
+    checkpoint_close(&c);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("score");
+    TCase *t = tcase_create("score");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, log_sum_is_that_of_a_plain_softmax);
+    tcase_add_test(t, logits_that_are_not_finite_are_named);
+    tcase_add_loop_test(t, top_is_that_of_a_full_sort, 0, 2);
+    tcase_add_loop_test(t, rows_do_not_depend_on_the_block, 0, 4);
+    tcase_add_test(t, a_visit_can_end_it);
+    tcase_add_test(t, impossible_tokens_are_refused);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
