@@ -1,0 +1,318 @@
+/*
+ * cmd_generate - decode generate: continue a text from a checkpoint (layer 5).
+ */
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/generate.h"
+#include "cli/generate_report.h"
+#include "cli/runtime.h"
+#include "cli/signals.h"
+#include "cli/table.h"
+
+struct generate_options {
+    struct common_options common;
+    struct engine_options engine;
+    struct input_options input;
+    int n, ctx;
+    bool no_echo, ignore_eos;
+    struct option_strings stops;
+    int samples;
+    bool greedy;
+    double temperature, top_p, min_p, repeat_penalty;
+    int top_k, repeat_last_n;
+    struct option_u64 seed;
+    int logprobs; /* 0: none */
+    int format;
+};
+
+#define AT(member) .offset = offsetof(struct generate_options, member)
+
+static const struct option text_options[] = {
+    {.kind = OPTION_INT,
+     .name = "n",
+     .letter = 'n',
+     AT(n),
+     .value = "N",
+     .fallback = "256",
+     .max = INT_MAX,
+     .help = "tokens to make"},
+    {.kind = OPTION_INT,
+     .name = "ctx",
+     .letter = 'c',
+     AT(ctx),
+     .value = "CTX",
+     .min = 1,
+     .max = INT_MAX,
+     .otherwise = "the checkpoint's context",
+     .help = "positions to preallocate in the KV cache"},
+    {.kind = OPTION_STRINGS,
+     .name = "stop",
+     AT(stops),
+     .value = "TEXT",
+     .help = "end where the continuation has this text, which is not printed"},
+    {.kind = OPTION_FLAG,
+     .name = "ignore-eos",
+     AT(ignore_eos),
+     .help = "go on after an end-of-text token"},
+    {.kind = OPTION_INT,
+     .name = "samples",
+     AT(samples),
+     .value = "N",
+     .fallback = "1",
+     .min = 1,
+     .max = 1000000,
+     .help = "continuations, separated by lines of ---; the prompt is taken once"},
+    {.kind = OPTION_FLAG, .name = "no-echo", AT(no_echo), .help = "do not print the prompt"},
+    {.kind = OPTION_INT,
+     .name = "logprobs",
+     AT(logprobs),
+     .value = "K",
+     .min = 1,
+     .max = INT_MAX,
+     .help = "JSON lines instead of text: each token's log-probability and the K likeliest"},
+    {.kind = OPTION_CHOICE,
+     .name = "format",
+     AT(format),
+     .value = "FORM",
+     .choices = table_formats,
+     .help = "jsonl is the one form of --logprobs"},
+    {.kind = OPTION_END},
+};
+
+static const struct option sampler_options[] = {
+    {.kind = OPTION_FLAG, .name = "greedy", AT(greedy), .help = "--temp 0: always the likeliest"},
+    {.kind = OPTION_DOUBLE,
+     .name = "temp",
+     AT(temperature),
+     .value = "X",
+     .fallback = "0.8",
+     .max = INFINITY,
+     .help = "temperature"},
+    {.kind = OPTION_INT,
+     .name = "top-k",
+     AT(top_k),
+     .value = "K",
+     .fallback = "40",
+     .max = INT_MAX,
+     .help = "draw from the K likeliest tokens; 0: from all"},
+    {.kind = OPTION_DOUBLE,
+     .name = "top-p",
+     AT(top_p),
+     .value = "P",
+     .fallback = "0.95",
+     .max = 1,
+     .help = "draw from the likeliest tokens that together reach P"},
+    {.kind = OPTION_DOUBLE,
+     .name = "min-p",
+     AT(min_p),
+     .value = "P",
+     .fallback = "0",
+     .max = 1,
+     .help = "drop tokens less likely than P times the likeliest"},
+    {.kind = OPTION_DOUBLE,
+     .name = "repeat-penalty",
+     AT(repeat_penalty),
+     .value = "X",
+     .fallback = "1",
+     .above_min = true,
+     .max = INFINITY,
+     .help = "make recent tokens less likely; 1: off"},
+    {.kind = OPTION_INT,
+     .name = "repeat-last-n",
+     AT(repeat_last_n),
+     .value = "N",
+     .fallback = "64",
+     .min = -1,
+     .max = INT_MAX,
+     .help = "how many tokens are recent; -1: all"},
+    {.kind = OPTION_U64,
+     .name = "seed",
+     AT(seed),
+     .value = "S",
+     .otherwise = "a random one, which is shown",
+     .help = "replay the run of this seed"},
+    {.kind = OPTION_END},
+};
+
+static const struct option_group groups[] = {
+    {"Text", input_options, offsetof(struct generate_options, input)},
+    {"Continuation", text_options, 0},
+    {"Sampling", sampler_options, 0},
+    {"Engine", engine_options, offsetof(struct generate_options, engine)},
+    {"General", common_options, offsetof(struct generate_options, common)},
+    {NULL, NULL, 0},
+};
+
+static const struct option_positional positionals[] = {
+    {"MODEL", offsetof(struct generate_options, common.positional)},
+    {NULL, 0},
+};
+
+static enum status check_options(const struct generate_options *o, struct err *e)
+{
+    for (int i = 0; i < o->stops.n; i++)
+        if (!o->stops.items[i][0])
+            return err_set(e, STATUS_USAGE, "--stop: the text is empty");
+    const bool text = o->format == TABLE_ALIGNED;
+    if (o->logprobs ? !text && o->format != TABLE_JSONL : !text)
+        return err_set(e, STATUS_USAGE,
+                       o->logprobs ? "--format: --logprobs prints jsonl, found '%s'"
+                                   : "--format %s needs --logprobs K",
+                       table_formats[o->format]);
+    return STATUS_OK;
+}
+
+/* What the model is given for the prompt: an empty one starts from BOS, or else from a newline. */
+static enum status prompt_tokens(const struct tokenizer *t, struct text prompt, int32_t **ids,
+                                 size_t *n, struct err *e)
+{
+    const bool has_bos = tokenizer_bos(t) >= 0;
+    if (prompt.len > 0)
+        return tokens_of_text(t, prompt, tokenizer_adds_bos(t), ids, n, e);
+    return tokens_of_text(t, text_of(has_bos ? "" : "\n"), has_bos, ids, n, e);
+}
+
+/* Checks -c and the prompt's length against the checkpoint; *ctx is what is preallocated. */
+static enum status choose_context(const struct generate_options *o, const struct config *c,
+                                  size_t n_tokens, int *ctx, struct err *e)
+{
+    *ctx = o->ctx ? o->ctx : c->n_ctx;
+    if (*ctx > c->n_ctx)
+        return err_set(e, STATUS_USAGE, "-c: the checkpoint's context is %d tokens, found %d",
+                       c->n_ctx, o->ctx);
+    if (n_tokens > (size_t)*ctx)
+        return err_set(e, STATUS_USAGE,
+                       "the prompt has %zu tokens, the context only %d: shorten the prompt%s",
+                       n_tokens, *ctx, *ctx < c->n_ctx ? " or raise -c" : "");
+    return STATUS_OK;
+}
+
+static enum status choose_seed(const struct generate_options *o, uint64_t *seed, struct err *e)
+{
+    *seed = o->seed.value;
+    if (!o->seed.given && getentropy(seed, sizeof *seed) != 0)
+        return err_set(e, STATUS_FAILED, "the system gives no random seed; give one with --seed");
+    return STATUS_OK;
+}
+
+static enum status create_sampler(const struct generate_options *o, const struct runtime *r,
+                                  int n_ctx, uint64_t seed, struct sampler **out, struct err *e)
+{
+    const struct sampler_params params = {.temperature = o->greedy ? 0 : o->temperature,
+                                          .top_k = o->top_k,
+                                          .top_p = o->top_p,
+                                          .min_p = o->min_p,
+                                          .repeat_penalty = o->repeat_penalty,
+                                          .repeat_last_n = o->repeat_last_n,
+                                          .seed = seed};
+    say_verbose(r->common,
+                "sampler: repetition penalty %g over %d, temperature %g, top-k %d, top-p %g, "
+                "min-p %g, draw",
+                params.repeat_penalty, params.repeat_last_n, params.temperature, params.top_k,
+                params.top_p, params.min_p);
+    return sampler_create(&params, r->checkpoint.model->config.n_vocab, n_ctx, out, e);
+}
+
+/* The run itself; the prompt's tokens are the caller's. */
+static enum status generate(const struct generate_options *o, struct runtime *r, struct text prompt,
+                            const int32_t *tokens, int n_tokens, int n_ctx, struct err *e)
+{
+    uint64_t seed = 0;
+    const int n_vocab = r->checkpoint.model->config.n_vocab;
+    struct sampler *sampler = NULL;
+    enum status s = choose_seed(o, &seed, e);
+    if (s == STATUS_OK)
+        s = create_sampler(o, r, n_ctx, seed, &sampler, e);
+    if (s == STATUS_OK)
+        s = runtime_start(r, &o->engine, n_ctx, "-c N and --kv-type f16 lower the cache", e);
+    if (s != STATUS_OK) {
+        sampler_free(sampler);
+        return s;
+    }
+    struct generation g = {.out = r->inv->out,
+                           .session = r->session,
+                           .sampler = sampler,
+                           .tokenizer = r->checkpoint.tokenizer,
+                           .prompt = prompt,
+                           .tokens = tokens,
+                           .n_tokens = n_tokens,
+                           .n_vocab = n_vocab,
+                           .n = o->n,
+                           .n_samples = o->samples,
+                           .echo = !o->no_echo,
+                           .ignore_eos = o->ignore_eos,
+                           .records = o->logprobs > 0,
+                           .n_top = o->logprobs < n_vocab ? o->logprobs : n_vocab,
+                           .stops = o->stops.items,
+                           .n_stops = o->stops.n};
+    s = generate_create(&g, e);
+    if (s == STATUS_OK)
+        s = generate_run(&g, e);
+    if (s == STATUS_OK) {
+        generate_report(&g, r, seed);
+        s = g.end == END_INTERRUPTED ? STATUS_INTERRUPTED : STATUS_OK;
+    }
+    generate_free(&g);
+    sampler_free(sampler);
+    return s;
+}
+
+/* From the prompt's text on; the checkpoint is open. */
+static enum status run_prompt(const struct generate_options *o, struct runtime *r,
+                              struct text prompt, struct err *e)
+{
+    int32_t *tokens;
+    size_t n_tokens;
+    enum status s = prompt_tokens(r->checkpoint.tokenizer, prompt, &tokens, &n_tokens, e);
+    if (s != STATUS_OK)
+        return s;
+    int n_ctx;
+    s = choose_context(o, &r->checkpoint.model->config, n_tokens, &n_ctx, e);
+    if (s == STATUS_OK)
+        s = generate(o, r, prompt, tokens, (int)n_tokens, n_ctx, e);
+    free(tokens);
+    return s;
+}
+
+static enum status run(const struct invocation *inv, const void *values, struct err *e)
+{
+    const struct generate_options *o = values;
+    enum status s = check_options(o, e);
+    if (s != STATUS_OK)
+        return s;
+    char *text;
+    size_t len;
+    bool given;
+    s = input_read(&o->input, &text, &len, &given, e);
+    if (s != STATUS_OK)
+        return s;
+    signals_defer();
+    struct runtime r;
+    s = runtime_open(&r, inv, &o->common, &o->engine, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, e);
+    if (s == STATUS_OK)
+        s = run_prompt(o, &r, (struct text){text, len}, e);
+    runtime_close(&r);
+    free(text);
+    return s;
+}
+
+const struct command command_generate = {
+    .name = "generate",
+    .summary = "continue a text from a checkpoint",
+    .usage = "MODEL [-p TEXT | -f FILE | -f -] [options]",
+    .notes = "Prints the prompt and its continuation. Without a prompt it starts from the\n"
+             "checkpoint's begin-of-text token, or else from a newline. The same checkpoint,\n"
+             "prompt, options and seed give the same text for any number of threads.\n"
+             "The sampler's order: repetition penalty, temperature, top-k, top-p, min-p, draw.\n",
+    .spec = {groups, positionals},
+    .values_size = sizeof(struct generate_options),
+    .run = run,
+};

@@ -1,0 +1,181 @@
+/*
+ * cmd_info - decode info: what a checkpoint holds and what its cache costs (layer 5).
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "cli/command.h"
+#include "cli/info.h"
+#include "cli/runtime.h"
+#include "cli/signals.h"
+
+struct info_options {
+    struct common_options common;
+    bool tensors, check;
+    int format;
+};
+
+static const struct option own_options[] = {
+    {.kind = OPTION_FLAG,
+     .name = "tensors",
+     .offset = offsetof(struct info_options, tensors),
+     .help = "list every tensor: name, shape (row length first), type, bytes, offset in the file"},
+    {.kind = OPTION_FLAG,
+     .name = "check",
+     .offset = offsetof(struct info_options, check),
+     .help = "read every tensor and count values that are not finite; exit code 3 if there are"},
+    FORMAT_OPTION(struct info_options, format),
+    {.kind = OPTION_END},
+};
+
+static const struct option_group groups[] = {
+    {"Contents", own_options, 0},
+    {"General", common_options, offsetof(struct info_options, common)},
+    {NULL, NULL, 0},
+};
+
+static const struct option_positional positionals[] = {
+    {"MODEL", offsetof(struct info_options, common.positional)},
+    {NULL, 0},
+};
+
+int info_types(const struct gguf *g, struct info_type *types, int cap)
+{
+    int n = 0;
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        int at = 0;
+        while (at < n && types[at].name != g->tensors[i].type->name)
+            at++;
+        if (at == n && n < cap)
+            types[n++] = (struct info_type){g->tensors[i].type->name, 0};
+        if (at < n)
+            types[at].n_tensors++;
+    }
+    return n;
+}
+
+uint64_t info_offset(const struct info *info, const struct gguf_tensor *t)
+{
+    return (uint64_t)(t->data - info->file.data);
+}
+
+/* The architectures whose hyperparameters must be readable; of others the keys are shown. */
+static bool runs_here(struct text architecture)
+{
+    return text_is(architecture, "gpt2") || text_is(architecture, "starcoder");
+}
+
+static enum status read_texts(struct info *info, struct err *e)
+{
+    bool found;
+    enum status s =
+        gguf_get_text(info->gguf, "general.architecture", &info->architecture, &found, e);
+    if (s == STATUS_OK)
+        s = gguf_get_text(info->gguf, "general.name", &info->name, &found, e);
+    if (s == STATUS_OK)
+        s = gguf_get_text(info->gguf, "tokenizer.ggml.model", &info->tokenizer_model, &found, e);
+    return s;
+}
+
+static enum status read_parts(struct info *info, struct err *e)
+{
+    enum status s = gguf_parse(info->file.data, info->file.len, &info->gguf, e);
+    if (s == STATUS_OK)
+        s = read_texts(info, e);
+    if (s != STATUS_OK)
+        return s;
+    inspect_parts(info->gguf, info->parts, &info->total);
+    if (!runs_here(info->architecture))
+        return STATUS_OK;
+    if (info->gguf->n_tensors > 0) {
+        s = config_read(info->gguf, &info->config, e);
+        if (s != STATUS_OK)
+            return s;
+        info->has_config = true;
+        config_variant_name(&info->config, info->config.n_kv_heads, info->variant);
+    }
+    return info->tokenizer_model.len ? tokenizer_create(info->gguf, &info->tokenizer, e)
+                                     : STATUS_OK;
+}
+
+static enum status check_tensors(struct info *info, struct err *e)
+{
+    const size_t n = info->gguf->n_tensors;
+    info->checks = calloc(n + 1, sizeof *info->checks);
+    if (!info->checks)
+        return err_no_memory(e, "the list of checks", (n + 1) * sizeof *info->checks);
+    for (size_t i = 0; i < n; i++)
+        info->checks[i] = inspect_check_tensor(&info->gguf->tensors[i]);
+    return STATUS_OK;
+}
+
+/* STATUS_BAD_FILE naming the first tensor with values that are not finite, if one has. */
+static enum status judge(const struct info *info, struct err *e)
+{
+    for (size_t i = 0; info->checks && i < info->gguf->n_tensors; i++) {
+        const struct gguf_tensor *t = &info->gguf->tensors[i];
+        const struct inspect_check *c = &info->checks[i];
+        if (c->nan + c->inf > 0)
+            return err_set(e, STATUS_BAD_FILE,
+                           "%.200s: tensor '%.*s' has %" PRIu64 " values that are not finite, the "
+                           "first%s at element %" PRIu64,
+                           info->path, text_width(t->name), t->name.data, c->nan + c->inf,
+                           c->scales_only ? " (a block's scale)" : "", c->first);
+    }
+    return STATUS_OK;
+}
+
+static enum status print(const struct info *info, enum table_format format, struct output *out,
+                         struct err *e)
+{
+    if (format != TABLE_JSON && format != TABLE_JSONL)
+        return info_print_tables(info, format, out, e);
+    info_print_json(info, format == TABLE_JSONL, out);
+    return STATUS_OK;
+}
+
+static enum status show(const struct info_options *o, struct info *info, struct output *out,
+                        struct err *e)
+{
+    enum status s = read_parts(info, e);
+    if (s != STATUS_OK) {
+        err_prefix(e, info->path);
+        return s;
+    }
+    info->list_tensors = o->tensors;
+    if (o->check)
+        s = check_tensors(info, e);
+    if (s == STATUS_OK)
+        s = print(info, (enum table_format)o->format, out, e);
+    return s == STATUS_OK ? judge(info, e) : s;
+}
+
+static enum status run(const struct invocation *inv, const void *values, struct err *e)
+{
+    const struct info_options *o = values;
+    struct info info = {.architecture = {"", 0}, .name = {"", 0}, .tokenizer_model = {"", 0}};
+    enum status s = common_model_path(&o->common, &info.path, e);
+    if (s != STATUS_OK)
+        return s;
+    signals_mapping(info.path);
+    s = file_map_open(&info.file, info.path, e);
+    if (s == STATUS_OK)
+        s = show(o, &info, inv->out, e);
+    free(info.checks);
+    tokenizer_free(info.tokenizer);
+    gguf_free(info.gguf);
+    file_map_close(&info.file);
+    return s;
+}
+
+const struct command command_info = {
+    .name = "info",
+    .summary = "what a checkpoint holds, what it costs",
+    .usage = "MODEL [options]",
+    .notes = "Architecture and hyperparameters, parameters and bytes by part, and the KV cache of\n"
+             "every variant: as many K/V heads as query heads (MHA), one (MQA), or between (GQA).\n"
+             "CSV holds the parts, or with --tensors or --check the tensors.\n",
+    .spec = {groups, positionals},
+    .values_size = sizeof(struct info_options),
+    .run = run,
+};

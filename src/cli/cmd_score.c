@@ -1,0 +1,339 @@
+/*
+ * cmd_score - decode score: the log-probability of each token of a text (layer 5).
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "cli/command.h"
+#include "cli/numbers.h"
+#include "cli/printable.h"
+#include "cli/runtime.h"
+#include "cli/signals.h"
+#include "cli/table.h"
+#include "cli/token_record.h"
+#include "tools/npy.h"
+#include "tools/score.h"
+
+struct score_options {
+    struct common_options common;
+    struct engine_options engine;
+    struct input_options input;
+    const char *tokens;
+    int top;
+    const char *logits;
+    int format;
+};
+
+#define AT(member) .offset = offsetof(struct score_options, member)
+
+static const struct option text_options[] = {
+    {.kind = OPTION_STRING,
+     .name = "tokens",
+     AT(tokens),
+     .value = "IDS",
+     .help = "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text token"},
+    {.kind = OPTION_END},
+};
+
+static const struct option result_options[] = {
+    {.kind = OPTION_INT,
+     .name = "top",
+     AT(top),
+     .value = "K",
+     .fallback = "0",
+     .max = INT_MAX,
+     .help = "also the K likeliest tokens for each position"},
+    {.kind = OPTION_STRING,
+     .name = "logits",
+     AT(logits),
+     .value = "OUT.npy",
+     .help = "write the logits after each token, float32 [tokens, n_vocab]"},
+    FORMAT_OPTION(struct score_options, format),
+    {.kind = OPTION_END},
+};
+
+static const struct option_group groups[] = {
+    {"Text", input_options, offsetof(struct score_options, input)},
+    {"Text as ids", text_options, 0},
+    {"Results", result_options, 0},
+    {"Engine", engine_options, offsetof(struct score_options, engine)},
+    {"General", common_options, offsetof(struct score_options, common)},
+    {NULL, NULL, 0},
+};
+
+static const struct option_positional positionals[] = {
+    {"MODEL", offsetof(struct score_options, common.positional)},
+    {NULL, 0},
+};
+
+/* What a visit needs. */
+struct scoring {
+    const struct tokenizer *tokenizer; /* NULL: none */
+    struct npy_writer *npy;            /* NULL: not asked for */
+    int n_vocab, n_top;
+    enum table_format format;
+    struct json json;   /* of the JSON forms */
+    struct table table; /* of the others */
+    struct output *out;
+    char *cell; /* [cell_cap] where one row's alternatives are joined */
+    size_t cell_cap;
+};
+
+static bool is_json(const struct scoring *s)
+{
+    return s->format == TABLE_JSON || s->format == TABLE_JSONL;
+}
+
+/* 'e' -0.52, 't' -1.20: the alternatives in one cell, for people. */
+static void put_joined_top(struct scoring *s, const struct score_row *row)
+{
+    size_t used = 0;
+    for (int i = 0; i < row->n_top; i++) {
+        char id[24];
+        snprintf(id, sizeof id, "#%d", row->top[i].id);
+        const struct text name =
+            s->tokenizer ? tokenizer_bytes(s->tokenizer, row->top[i].id) : text_of(id);
+        used += (size_t)snprintf(s->cell + used, s->cell_cap - used, "%s'", i ? ", " : "");
+        memcpy(s->cell + used, name.data, name.len);
+        used += name.len;
+        used += (size_t)snprintf(s->cell + used, s->cell_cap - used, "' %.3f", row->top[i].logprob);
+    }
+    table_text(&s->table, (struct text){s->cell, used});
+}
+
+static void put_token_text(struct scoring *s, int id)
+{
+    if (s->tokenizer)
+        table_text(&s->table, tokenizer_bytes(s->tokenizer, id));
+    else
+        table_null(&s->table);
+}
+
+/* One alternative's three CSV cells. */
+static void put_top_cells(struct scoring *s, const struct score_row *row, int i)
+{
+    if (i < row->n_top) {
+        table_u64(&s->table, (uint64_t)row->top[i].id);
+        put_token_text(s, row->top[i].id);
+        table_double(&s->table, row->top[i].logprob);
+    } else {
+        for (int cell = 0; cell < 3; cell++)
+            table_null(&s->table);
+    }
+}
+
+static void put_table_row(struct scoring *s, const struct score_row *row)
+{
+    table_u64(&s->table, (uint64_t)row->position);
+    table_u64(&s->table, (uint64_t)row->id);
+    put_token_text(s, row->id);
+    if (row->predicted)
+        table_double(&s->table, row->logprob);
+    else
+        table_null(&s->table);
+    if (s->format == TABLE_CSV)
+        for (int i = 0; i < s->n_top; i++)
+            put_top_cells(s, row, i);
+    else if (s->n_top > 0)
+        put_joined_top(s, row);
+}
+
+static enum status visit(void *arg, const struct score_row *row, struct err *e)
+{
+    (void)e;
+    struct scoring *s = arg;
+    if (signals_interrupted())
+        return STATUS_INTERRUPTED;
+    if (s->npy)
+        npy_put(s->npy, row->logits, (size_t)s->n_vocab);
+    if (is_json(s)) {
+        const struct token_record record = {.sample = -1,
+                                            .position = row->position,
+                                            .id = row->id,
+                                            .predicted = row->predicted,
+                                            .logprob = row->logprob,
+                                            .top = row->top,
+                                            .n_top = row->n_top,
+                                            .with_top = s->n_top > 0};
+        token_record_json(&s->json, s->tokenizer, &record);
+        if (s->format == TABLE_JSONL)
+            output_puts(s->out, "\n");
+    } else {
+        put_table_row(s, row);
+    }
+    return STATUS_OK;
+}
+
+/* Columns, with their names in `names`: three more an alternative in CSV, one for all else. */
+#define FIXED_COLUMNS 4
+struct score_columns {
+    struct table_column *columns;
+    char (*names)[32];
+    int n;
+};
+
+static enum status name_columns(const struct scoring *s, struct score_columns *c, struct err *e)
+{
+    static const struct table_column fixed[FIXED_COLUMNS] = {{.name = "position"},
+                                                             {.name = "id"},
+                                                             {.name = "text", .left = true},
+                                                             {.name = "logprob", .decimals = 4}};
+    static const char *const kinds[] = {"id", "text", "logprob"};
+    const int top = s->format == TABLE_CSV ? 3 * s->n_top : s->n_top > 0;
+    c->n = FIXED_COLUMNS + top;
+    c->columns = calloc((size_t)c->n, sizeof *c->columns);
+    c->names = calloc((size_t)top + 1, sizeof *c->names);
+    if (!c->columns || !c->names)
+        return err_no_memory(e, "the table's columns", (size_t)c->n * sizeof *c->columns);
+    memcpy(c->columns, fixed, sizeof fixed);
+    for (int i = 0; i < top; i++) {
+        if (s->format == TABLE_CSV)
+            snprintf(c->names[i], sizeof c->names[i], "top%d_%s", i / 3 + 1, kinds[i % 3]);
+        else
+            snprintf(c->names[i], sizeof c->names[i], "top");
+        c->columns[FIXED_COLUMNS + i] =
+            (struct table_column){.name = c->names[i], .left = s->format != TABLE_CSV};
+    }
+    return STATUS_OK;
+}
+
+/* Room for the largest cell of alternatives. */
+static enum status reserve_cell(struct scoring *s, struct err *e)
+{
+    const size_t longest = s->tokenizer ? longest_token(s->tokenizer) : 16;
+    if (!size_of_array((uint64_t)s->n_top + 1, longest + 32, &s->cell_cap))
+        return err_set(e, STATUS_NO_MEMORY, "out of memory: a row of %d alternatives", s->n_top);
+    s->cell = malloc(s->cell_cap);
+    return s->cell ? STATUS_OK : err_no_memory(e, "a row's alternatives", s->cell_cap);
+}
+
+/* Prints all rows in the chosen form. */
+static enum status print_scores(struct scoring *s, struct session *session, const int32_t *tokens,
+                                int n, struct err *e)
+{
+    if (is_json(s)) {
+        json_init(&s->json, s->out, s->format == TABLE_JSON ? 1 : 0);
+        if (s->format == TABLE_JSON)
+            json_begin_array(&s->json);
+        const enum status status =
+            score_tokens(session, s->n_vocab, tokens, n, s->n_top, visit, s, e);
+        if (s->format == TABLE_JSON) {
+            json_end(&s->json);
+            output_puts(s->out, "\n");
+        }
+        return status;
+    }
+    struct score_columns c = {NULL, NULL, 0};
+    enum status status = name_columns(s, &c, e);
+    if (status == STATUS_OK)
+        status = reserve_cell(s, e);
+    if (status == STATUS_OK) {
+        table_begin(&s->table, s->format, c.columns, c.n, s->out);
+        status = score_tokens(session, s->n_vocab, tokens, n, s->n_top, visit, s, e);
+        const enum status printed = table_end(&s->table, status == STATUS_OK ? e : NULL);
+        status = status == STATUS_OK ? printed : status;
+    }
+    free(c.columns);
+    free(c.names);
+    free(s->cell);
+    return status;
+}
+
+/* The tokens to score: --tokens as they are, or the text's with BOS where the checkpoint wants it.
+ * *ids is malloc'd. */
+static enum status input_tokens(const struct score_options *o, const struct runtime *r,
+                                struct text text, int32_t **ids, size_t *n, struct err *e)
+{
+    const struct tokenizer *t = r->checkpoint.tokenizer;
+    if (o->tokens)
+        return parse_ids("--tokens", o->tokens, r->checkpoint.model->config.n_vocab, ids, n, e);
+    return tokens_of_text(t, text, tokenizer_adds_bos(t), ids, n, e);
+}
+
+static enum status score(const struct score_options *o, struct runtime *r, const int32_t *tokens,
+                         size_t n, struct err *e)
+{
+    const struct config *config = &r->checkpoint.model->config;
+    if (n == 0)
+        return err_set(e, STATUS_USAGE, "there is no token to score: the text is empty");
+    if (n > (size_t)config->n_ctx)
+        return err_set(e, STATUS_USAGE, "the text has %zu tokens, the checkpoint's context only %d",
+                       n, config->n_ctx);
+    enum status s = runtime_start(r, &o->engine, (int)n, "--kv-type f16 lowers the cache", e);
+    if (s != STATUS_OK)
+        return s;
+    struct scoring scoring = {.tokenizer = r->checkpoint.tokenizer,
+                              .n_vocab = config->n_vocab,
+                              .n_top = o->top < config->n_vocab ? o->top : config->n_vocab,
+                              .format = (enum table_format)o->format,
+                              .out = r->inv->out};
+    if (o->logits) {
+        s = npy_open(&scoring.npy, o->logits, n, (uint64_t)config->n_vocab, e);
+        if (s != STATUS_OK)
+            return s;
+    }
+    s = print_scores(&scoring, r->session, tokens, (int)n, e);
+    if (s != STATUS_OK)
+        npy_abandon(scoring.npy);
+    else if (scoring.npy)
+        s = npy_commit(scoring.npy, e);
+    return s;
+}
+
+static enum status check_options(const struct score_options *o, struct err *e)
+{
+    const bool text = o->input.prompt || o->input.file;
+    if (o->tokens && text)
+        return err_set(e, STATUS_USAGE, "--tokens and %s both give the input; expected one of them",
+                       o->input.prompt ? "-p" : "-f");
+    if (!o->tokens && !text)
+        return err_set(e, STATUS_USAGE, "there is nothing to score; expected -p, -f or --tokens");
+    const char *model;
+    const enum status s = common_model_path(&o->common, &model, e);
+    return s == STATUS_OK && o->logits ? output_path_check("--logits", o->logits, model, e) : s;
+}
+
+static enum status run(const struct invocation *inv, const void *values, struct err *e)
+{
+    const struct score_options *o = values;
+    char *text;
+    size_t len;
+    bool given;
+    enum status s = check_options(o, e);
+    if (s != STATUS_OK)
+        return s;
+    s = input_read(&o->input, &text, &len, &given, e);
+    if (s != STATUS_OK)
+        return s;
+    signals_defer();
+    const unsigned parts = CHECKPOINT_MODEL | (given ? CHECKPOINT_TOKENIZER : 0);
+    struct runtime r;
+    int32_t *tokens = NULL;
+    size_t n = 0;
+    s = runtime_open(&r, inv, &o->common, &o->engine, parts, e);
+    if (s == STATUS_OK)
+        s = input_tokens(o, &r, (struct text){text, len}, &tokens, &n, e);
+    if (s == STATUS_OK) {
+        s = score(o, &r, tokens, n, e);
+        free(tokens);
+    }
+    runtime_close(&r);
+    free(text);
+    return s;
+}
+
+const struct command command_score = {
+    .name = "score",
+    .summary = "per-token log-probabilities; logits to a file",
+    .usage = "MODEL (-p TEXT | -f FILE | --tokens 1,2,3) [options]",
+    .notes =
+        "One row a token: position, id, text, natural log-probability given the tokens before\n"
+        "it. Nothing predicts the first token. The output is the same for any number of\n"
+        "threads and any block.\n",
+    .spec = {groups, positionals},
+    .values_size = sizeof(struct score_options),
+    .run = run,
+};

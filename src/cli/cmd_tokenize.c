@@ -1,0 +1,131 @@
+/*
+ * cmd_tokenize - decode tokenize: token ids of a text, and back (layer 5).
+ */
+#include <stdlib.h>
+
+#include "cli/command.h"
+#include "cli/json.h"
+#include "cli/numbers.h"
+#include "cli/runtime.h"
+#include "cli/signals.h"
+
+struct tokenize_options {
+    struct common_options common;
+    struct input_options input;
+    const char *decode;
+    int format;
+};
+
+static const char *const formats[] = {"table", "json", NULL};
+enum { FORMAT_LINE, FORMAT_JSON };
+
+static const struct option own_options[] = {
+    {.kind = OPTION_STRING,
+     .name = "decode",
+     .offset = offsetof(struct tokenize_options, decode),
+     .value = "IDS",
+     .help = "print the bytes of token ids 1,2,3 instead, and nothing else"},
+    {.kind = OPTION_CHOICE,
+     .name = "format",
+     .offset = offsetof(struct tokenize_options, format),
+     .value = "FORM",
+     .fallback = "table",
+     .choices = formats,
+     .help = "table: ids on one line; json: an array"},
+    {.kind = OPTION_END},
+};
+
+static const struct option_group groups[] = {
+    {"Text", input_options, offsetof(struct tokenize_options, input)},
+    {"Result", own_options, 0},
+    {"General", common_options, offsetof(struct tokenize_options, common)},
+    {NULL, NULL, 0},
+};
+
+static const struct option_positional positionals[] = {
+    {"MODEL", offsetof(struct tokenize_options, common.positional)},
+    {NULL, 0},
+};
+
+static void print_ids(struct output *out, int format, const int32_t *ids, size_t n)
+{
+    struct json j;
+    json_init(&j, out, 0);
+    if (format == FORMAT_JSON)
+        json_begin_array(&j);
+    for (size_t i = 0; i < n; i++) {
+        if (format == FORMAT_JSON)
+            json_int(&j, ids[i]);
+        else
+            output_printf(out, "%s%d", i ? " " : "", (int)ids[i]);
+    }
+    if (format == FORMAT_JSON)
+        json_end(&j);
+    output_puts(out, "\n");
+}
+
+static enum status encode(const struct tokenize_options *o, const struct tokenizer *t,
+                          struct output *out, struct err *e)
+{
+    char *text;
+    size_t len;
+    bool given;
+    enum status s = input_read(&o->input, &text, &len, &given, e);
+    if (s != STATUS_OK)
+        return s;
+    int32_t *ids;
+    size_t n;
+    s = tokenizer_encode(t, (struct text){text, len}, &ids, &n, e);
+    free(text);
+    if (s != STATUS_OK)
+        return s;
+    print_ids(out, o->format, ids, n);
+    free(ids);
+    return STATUS_OK;
+}
+
+static enum status decode(const struct tokenize_options *o, const struct tokenizer *t,
+                          struct output *out, struct err *e)
+{
+    int32_t *ids;
+    size_t n;
+    const enum status s = parse_ids("--decode", o->decode, tokenizer_n_tokens(t), &ids, &n, e);
+    if (s != STATUS_OK)
+        return s;
+    for (size_t i = 0; i < n; i++)
+        output_put(out, tokenizer_bytes(t, ids[i]));
+    free(ids);
+    return STATUS_OK;
+}
+
+static enum status run(const struct invocation *inv, const void *values, struct err *e)
+{
+    const struct tokenize_options *o = values;
+    const bool text = o->input.prompt || o->input.file;
+    if (text == (o->decode != NULL))
+        return err_set(e, STATUS_USAGE,
+                       text ? "--decode takes no text; expected it or -p or -f"
+                            : "there is no text; expected -p, -f or --decode");
+    const char *path;
+    enum status s = common_model_path(&o->common, &path, e);
+    if (s != STATUS_OK)
+        return s;
+    signals_mapping(path);
+    struct checkpoint c;
+    s = checkpoint_open(path, CHECKPOINT_TOKENIZER, &c, e);
+    if (s != STATUS_OK)
+        return s;
+    s = text ? encode(o, c.tokenizer, inv->out, e) : decode(o, c.tokenizer, inv->out, e);
+    checkpoint_close(&c);
+    return s;
+}
+
+const struct command command_tokenize = {
+    .name = "tokenize",
+    .summary = "token ids of a text",
+    .usage = "MODEL (-p TEXT | -f FILE | --decode 1,2,3) [options]",
+    .notes = "The ids of the text alone, without a begin-of-text token.\n",
+    .spec = {groups, positionals},
+    .values_size = sizeof(struct tokenize_options),
+    .run = run,
+};

@@ -1,0 +1,43 @@
+/*
+ * command - what a command of the program is (layer 5).
+ *
+ * A command is one file cmd_NAME.c that defines `const struct command command_NAME`, and a row
+ * in COMMANDS. main parses its options, prints its help and its errors, and frees its values.
+ */
+#ifndef DECODE_CLI_COMMAND_H
+#define DECODE_CLI_COMMAND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "cli/options.h"
+#include "cli/output.h"
+
+/* In the order in which the help lists them. */
+#define COMMANDS(row) row(generate) row(score) row(tokenize) row(info)
+
+/* One run of the program. */
+struct invocation {
+    const char *command; /* its name */
+    struct output *out;  /* standard output: the product and nothing else */
+    uint64_t start_ns;   /* clock_ns when the process started */
+};
+
+struct command {
+    const char *name;
+    const char *summary; /* one line for the list of commands */
+    const char *usage;   /* what follows "decode NAME " */
+    const char *notes;   /* below the options in the help; NULL: nothing */
+    struct option_spec spec;
+    size_t values_size; /* of the struct that the options fill, zeroed before */
+    /* Does the work with the filled values. What fails is in *e and is not yet printed;
+     * STATUS_INTERRUPTED is not an error message. */
+    enum status (*run)(const struct invocation *inv, const void *values, struct err *e);
+};
+
+#define DECLARE_COMMAND(name) extern const struct command command_##name;
+COMMANDS(DECLARE_COMMAND)
+#undef DECLARE_COMMAND
+
+#endif

@@ -1,0 +1,71 @@
+#include "cli/generate_report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "cli/numbers.h"
+
+static int compare_times(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The smallest time that at least `percent` of them do not exceed; they are sorted. */
+static uint64_t percentile(const struct generation *g, unsigned percent)
+{
+    const size_t rank = (g->n_times * percent + 99) / 100;
+    return g->times[rank > 0 ? rank - 1 : 0];
+}
+
+static double rate(uint64_t n, uint64_t ns)
+{
+    return ns ? (double)n * 1e9 / (double)ns : 0;
+}
+
+static double peak_bytes(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+#ifdef __APPLE__
+    return (double)usage.ru_maxrss;
+#else
+    return (double)usage.ru_maxrss * 1024;
+#endif
+}
+
+static void say_end(const struct generation *g, const struct common_options *common)
+{
+    if (g->end == END_CONTEXT)
+        say(common, "context full (%d tokens): stopped after %d of %d", session_cap(g->session),
+            g->last_made, g->n);
+    else if (g->end == END_EOS)
+        say(common, "end of text after %d tokens", g->last_made);
+    else if (g->end == END_STOP)
+        say(common, "stop text found after %d tokens", g->last_made);
+    else if (g->end == END_INTERRUPTED)
+        say(common, "interrupted after %d tokens", g->last_made);
+}
+
+void generate_report(struct generation *g, const struct runtime *r, uint64_t seed)
+{
+    say_end(g, r->common);
+    if (r->common->quiet)
+        return;
+    fprintf(stderr, "prompt       %d tokens, %s tokens/s\n", g->n_prefilled,
+            figure_rate(rate((uint64_t)g->n_prefilled, g->prefill_ns)).text);
+    if (g->first_token_at)
+        fprintf(stderr, "first token  %s after start\n",
+                figure_duration(g->first_token_at - r->inv->start_ns).text);
+    fprintf(stderr, "decoded      %" PRIu64 " tokens", g->n_made);
+    if (g->n_times > 0) {
+        qsort(g->times, g->n_times, sizeof *g->times, compare_times);
+        fprintf(stderr, ", %s tokens/s; p50 %.0f µs, p99 %.0f µs per token",
+                figure_rate(rate(g->n_steps, g->step_ns)).text, (double)percentile(g, 50) / 1000,
+                (double)percentile(g, 99) / 1000);
+    }
+    fprintf(stderr, "\nseed         %" PRIu64 "\npeak memory  %s\n", seed,
+            figure_bytes(peak_bytes()).text);
+}

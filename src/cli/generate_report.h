@@ -1,0 +1,16 @@
+/*
+ * generate_report - what a generation cost, on standard error (layer 5).
+ */
+#ifndef DECODE_CLI_GENERATE_REPORT_H
+#define DECODE_CLI_GENERATE_REPORT_H
+
+#include <stdint.h>
+
+#include "cli/generate.h"
+#include "cli/runtime.h"
+
+/* Prompt and decode rates, time to first token, percentiles, seed and peak memory; nothing with
+ * -q. Sorts g->times. */
+void generate_report(struct generation *g, const struct runtime *r, uint64_t seed);
+
+#endif

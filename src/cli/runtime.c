@@ -1,0 +1,282 @@
+#include "cli/runtime.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/cpus.h"
+#include "base/file.h"
+#include "cli/numbers.h"
+#include "cli/signals.h"
+#include "model/kv_cache.h"
+
+/* More text than this is refused before it is read: no context holds it. */
+#define INPUT_MAX ((size_t)256 << 20)
+/* A larger cache is announced even without -v. */
+#define LARGE_CACHE ((size_t)1 << 30)
+
+/* In the order of enum storage. */
+static const char *const kv_types[] = {"f32", "f16", NULL};
+
+const struct option common_options[] = {
+    {.kind = OPTION_STRING,
+     .name = "model",
+     .letter = 'm',
+     .offset = offsetof(struct common_options, model),
+     .value = "FILE",
+     .help = "the checkpoint, instead of the first argument"},
+    {.kind = OPTION_FLAG,
+     .name = "quiet",
+     .letter = 'q',
+     .offset = offsetof(struct common_options, quiet),
+     .help = "nothing on standard error but errors"},
+    {.kind = OPTION_FLAG,
+     .name = "verbose",
+     .letter = 'v',
+     .offset = offsetof(struct common_options, verbose),
+     .help = "also memory plan, threads, instruction set"},
+    {.kind = OPTION_END},
+};
+
+const struct option engine_options[] = {
+    {.kind = OPTION_STRING,
+     .name = "threads",
+     .letter = 't',
+     .offset = offsetof(struct engine_options, threads),
+     .value = "N|auto",
+     .otherwise = "DECODE_THREADS, else auto",
+     .help = "threads; auto: as many processors as this process may use"},
+    {.kind = OPTION_CHOICE,
+     .name = "kv-type",
+     .offset = offsetof(struct engine_options, kv_type),
+     .value = "TYPE",
+     .fallback = "f32",
+     .choices = kv_types,
+     .help = "how keys and values are cached"},
+    {.kind = OPTION_INT,
+     .name = "block",
+     .offset = offsetof(struct engine_options, block),
+     .value = "N",
+     .min = 1,
+     .max = 4096,
+     .otherwise = "chosen",
+     .help = "tokens taken at once in prefill; all give the same result"},
+    {.kind = OPTION_END},
+};
+
+const struct option input_options[] = {
+    {.kind = OPTION_STRING,
+     .name = "prompt",
+     .letter = 'p',
+     .offset = offsetof(struct input_options, prompt),
+     .value = "TEXT",
+     .help = "the text"},
+    {.kind = OPTION_STRING,
+     .name = "file",
+     .letter = 'f',
+     .offset = offsetof(struct input_options, file),
+     .value = "FILE",
+     .help = "read the text from a file; - is standard input"},
+    {.kind = OPTION_END},
+};
+
+enum status common_model_path(const struct common_options *c, const char **path, struct err *e)
+{
+    if (c->positional && c->model)
+        return err_set(e, STATUS_USAGE,
+                       "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
+                       c->positional, c->model);
+    *path = c->positional ? c->positional : c->model;
+    if (!*path)
+        return err_set(e, STATUS_USAGE, "no checkpoint is named; expected MODEL or -m FILE");
+    return STATUS_OK;
+}
+
+enum status output_path_check(const char *option, const char *path, const char *model,
+                              struct err *e)
+{
+    struct stat out, in;
+    if (stat(path, &out) == 0 && stat(model, &in) == 0 && out.st_dev == in.st_dev &&
+        out.st_ino == in.st_ino)
+        return err_set(e, STATUS_USAGE,
+                       "%s: '%.200s' is the checkpoint itself, which would be overwritten", option,
+                       path);
+    return STATUS_OK;
+}
+
+enum status input_read(const struct input_options *in, char **text, size_t *len, bool *given,
+                       struct err *e)
+{
+    *text = NULL;
+    *given = in->prompt || in->file;
+    if (in->prompt && in->file)
+        return err_set(e, STATUS_USAGE, "-p and -f both give the text; expected one of them");
+    if (in->file)
+        return file_read_all(in->file, INPUT_MAX, text, len, e);
+    *len = in->prompt ? strlen(in->prompt) : 0;
+    *text = malloc(*len + 1);
+    if (!*text)
+        return err_no_memory(e, "the text", *len + 1);
+    memcpy(*text, in->prompt ? in->prompt : "", *len + 1);
+    return STATUS_OK;
+}
+
+enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,
+                           size_t *n, struct err *e)
+{
+    *ids = NULL;
+    int32_t *list;
+    size_t len;
+    const enum status s = tokenizer_encode(t, text, &list, &len, e);
+    if (s != STATUS_OK)
+        return s;
+    if (bos) {
+        int32_t *longer = realloc(list, (len + 1) * sizeof *list);
+        if (!longer) {
+            free(list);
+            return err_no_memory(e, "the text's tokens", (len + 1) * sizeof *list);
+        }
+        memmove(longer + 1, longer, len * sizeof *longer);
+        longer[0] = tokenizer_bos(t);
+        list = longer;
+        len++;
+    }
+    *ids = list;
+    *n = len;
+    return STATUS_OK;
+}
+
+size_t longest_token(const struct tokenizer *t)
+{
+    size_t longest = 0;
+    for (int id = 0; id < tokenizer_n_tokens(t); id++) {
+        const size_t len = tokenizer_bytes(t, id).len;
+        longest = len > longest ? len : longest;
+    }
+    return longest;
+}
+
+const char *environment(const char *name)
+{
+    const char *value = getenv(name);
+    return value && value[0] ? value : NULL;
+}
+
+static enum status choose_threads(struct runtime *r, const char *flag, struct err *e)
+{
+    const char *source = flag ? "-t" : "DECODE_THREADS";
+    const char *text = flag ? flag : environment("DECODE_THREADS");
+    if (!text || strcmp(text, "auto") == 0) {
+        r->n_threads = cpus_usable();
+        if (r->n_threads > POOL_MAX_THREADS)
+            r->n_threads = POOL_MAX_THREADS;
+        source = "auto";
+    } else if (!parse_int(text, 1, POOL_MAX_THREADS, &r->n_threads)) {
+        return err_set(e, STATUS_USAGE,
+                       "%s: expected auto or an integer from 1 to %d, found '%.60s'", source,
+                       POOL_MAX_THREADS, text);
+    }
+    say_verbose(r->common, "threads: %d (%s)", r->n_threads, source);
+    return STATUS_OK;
+}
+
+static enum status choose_kernels(struct runtime *r, struct err *e)
+{
+    const char *name = environment("DECODE_ISA");
+    const enum status s = kernels_choose(name, &r->kernels, e);
+    if (s != STATUS_OK) {
+        if (name)
+            err_prefix(e, "DECODE_ISA");
+        return s;
+    }
+    say_verbose(r->common, "instruction set: %s (%s)", r->kernels->name,
+                name ? "DECODE_ISA" : "the fastest here");
+    return STATUS_OK;
+}
+
+enum status runtime_open(struct runtime *r, const struct invocation *inv,
+                         const struct common_options *common, const struct engine_options *engine,
+                         unsigned parts, struct err *e)
+{
+    *r = (struct runtime){.inv = inv, .common = common};
+    const char *path;
+    enum status s = common_model_path(common, &path, e);
+    if (s == STATUS_OK)
+        s = choose_threads(r, engine->threads, e);
+    if (s == STATUS_OK)
+        s = choose_kernels(r, e);
+    if (s != STATUS_OK)
+        return s;
+    signals_mapping(path);
+    return checkpoint_open(path, parts, &r->checkpoint, e);
+}
+
+static void print_plan(const struct runtime *r, const struct engine_options *engine, int n_ctx,
+                       const struct session_memory *plan, const char *advice)
+{
+    const struct config *c = &r->checkpoint.model->config;
+    const double per_token =
+        (double)kv_cache_bytes_per_token(c, c->n_kv_heads, (enum storage)engine->kv_type);
+    say(r->common, "memory: weights %s, KV cache %s (%d tokens of %s, %s), scratch %s; %s",
+        figure_bytes((double)r->checkpoint.model->weights.cap).text,
+        figure_bytes((double)plan->kv_bytes).text, n_ctx, figure_bytes(per_token).text,
+        kv_types[engine->kv_type], figure_bytes((double)plan->scratch_bytes).text, advice);
+}
+
+enum status runtime_start(struct runtime *r, const struct engine_options *engine, int n_ctx,
+                          const char *advice, struct err *e)
+{
+    const struct session_params params = {.n_ctx = n_ctx,
+                                          .kv_storage = (enum storage)engine->kv_type,
+                                          .block = engine->block,
+                                          .kernels = r->kernels};
+    struct session_memory plan;
+    enum status s = session_plan(r->checkpoint.model, &params, r->n_threads, &plan, e);
+    if (s != STATUS_OK)
+        return s;
+    if (r->common->verbose || plan.kv_bytes > LARGE_CACHE)
+        print_plan(r, engine, n_ctx, &plan, advice);
+    s = pool_create(r->n_threads, &r->pool, e);
+    if (s == STATUS_OK)
+        s = session_create(r->checkpoint.model, &params, r->pool, &r->session, e);
+    return s;
+}
+
+void runtime_close(struct runtime *r)
+{
+    session_free(r->session);
+    pool_free(r->pool);
+    checkpoint_close(&r->checkpoint);
+    r->session = NULL;
+    r->pool = NULL;
+}
+
+static void say_line(const char *format, va_list args)
+{
+    fputs("decode: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+}
+
+void say(const struct common_options *c, const char *format, ...)
+{
+    if (c->quiet)
+        return;
+    va_list args;
+    va_start(args, format);
+    say_line(format, args);
+    va_end(args);
+}
+
+void say_verbose(const struct common_options *c, const char *format, ...)
+{
+    if (c->quiet || !c->verbose)
+        return;
+    va_list args;
+    va_start(args, format);
+    say_line(format, args);
+    va_end(args);
+}

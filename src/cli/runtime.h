@@ -1,0 +1,106 @@
+/*
+ * runtime - what the commands share: their common options, and from them an open checkpoint,
+ * threads, kernels and a session (layer 5).
+ *
+ * This is the layer that reads the environment: DECODE_THREADS is the default of -t, DECODE_ISA
+ * forces a kernel table. Empty variables count as unset.
+ */
+#ifndef DECODE_CLI_RUNTIME_H
+#define DECODE_CLI_RUNTIME_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "cli/command.h"
+#include "cli/options.h"
+#include "engine/session.h"
+#include "model/model.h"
+#include "parts/kernels.h"
+#include "parts/pool.h"
+
+/* Of every command on a checkpoint. */
+struct common_options {
+    const char *positional; /* MODEL */
+    const char *model;      /* -m */
+    bool quiet, verbose;
+};
+extern const struct option common_options[];
+
+/* Of the commands that run the model. */
+struct engine_options {
+    const char *threads; /* -t: NULL, a number or "auto" */
+    int kv_type;         /* an enum storage */
+    int block;           /* 0: the default */
+};
+extern const struct option engine_options[];
+
+/* Where the text comes from. */
+struct input_options {
+    const char *prompt; /* -p */
+    const char *file;   /* -f */
+};
+extern const struct option input_options[];
+
+/* The row of a --format option with all forms, default table. */
+#define FORMAT_OPTION(struct_name, member)                                                         \
+    {                                                                                              \
+        .kind = OPTION_CHOICE, .name = "format", .value = "FORM",                                  \
+        .offset = offsetof(struct_name, member), .fallback = "table", .choices = table_formats,    \
+        .help = "form of the output"                                                               \
+    }
+
+/* An environment variable; NULL if unset or empty. */
+const char *environment(const char *name);
+
+/* The checkpoint's path: the positional or -m. STATUS_USAGE if there is none, or both. */
+enum status common_model_path(const struct common_options *c, const char **path, struct err *e);
+
+/* STATUS_USAGE, naming the option, if the file to be written is the checkpoint that is read. */
+enum status output_path_check(const char *option, const char *path, const char *model,
+                              struct err *e);
+
+/* The text of -p or -f as malloc'd memory of the caller, *given false and *text empty if there is
+ * neither. STATUS_USAGE for both; the failures of file_read_all. */
+enum status input_read(const struct input_options *in, char **text, size_t *len, bool *given,
+                       struct err *e);
+
+/* The ids of a text, after BOS if `bos`; *ids is malloc'd memory of the caller, NULL on failure. */
+enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,
+                           size_t *n, struct err *e);
+
+/* Bytes of the longest token. */
+size_t longest_token(const struct tokenizer *t);
+
+struct runtime {
+    const struct invocation *inv;
+    const struct common_options *common;
+    struct checkpoint checkpoint;
+    const struct kernels *kernels;
+    int n_threads;
+    struct pool *pool;
+    struct session *session;
+};
+
+/* Checks -t, DECODE_THREADS and DECODE_ISA, then opens the checkpoint with `parts` (see
+ * checkpoint_open). runtime_close is due in every case. */
+enum status runtime_open(struct runtime *r, const struct invocation *inv,
+                         const struct common_options *common, const struct engine_options *engine,
+                         unsigned parts, struct err *e);
+
+/* Starts the threads and creates the session for n_ctx positions. The memory plan is printed
+ * before it is taken: with -v, and when the cache exceeds 1 GiB; `advice` says which options
+ * lower it. */
+enum status runtime_start(struct runtime *r, const struct engine_options *engine, int n_ctx,
+                          const char *advice, struct err *e);
+
+void runtime_close(struct runtime *r);
+
+/* One line about the run on standard error, "decode: " before it; nothing with -q. */
+void say(const struct common_options *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The same, with -v only. */
+void say_verbose(const struct common_options *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

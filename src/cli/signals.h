@@ -1,0 +1,25 @@
+/*
+ * signals - the signals a run must live with (layer 5).
+ *
+ * SIGPIPE is ignored, so that a closed pipe is seen as a failed write. SIGINT and SIGTERM end the
+ * program with exit code 130; between signals_defer and the end of the work the first one only
+ * sets a flag, so that the work can be ended well, and the second one kills. SIGBUS from a mapped
+ * file that was cut short becomes one line and exit code 3.
+ *
+ * The state is global, because signal handlers take no argument.
+ */
+#ifndef DECODE_CLI_SIGNALS_H
+#define DECODE_CLI_SIGNALS_H
+
+#include <stdbool.h>
+
+void signals_install(void);
+
+/* From here on the first SIGINT or SIGTERM is left to signals_interrupted. */
+void signals_defer(void);
+bool signals_interrupted(void);
+
+/* Names the mapped file for the SIGBUS message; borrowed for the rest of the run. */
+void signals_mapping(const char *path);
+
+#endif
