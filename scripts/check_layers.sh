@@ -18,6 +18,11 @@ level() {
     esac
 }
 
+# A tool may be several files: bench.c, bench_stats.c.
+tool_of() {
+    basename "${1%.*}" | cut -d _ -f 1
+}
+
 for file in src/*/*.[ch]; do
     layer=$(basename "$(dirname "$file")")
     own=$(level "$layer")
@@ -36,7 +41,7 @@ for file in src/*/*.[ch]; do
             echo "$file: layer $layer includes $include from the higher layer $target"
             bad=1
         elif [ "$layer" = tools ] && [ "$target" = tools ] &&
-            [ "$(basename "$include" .h)" != "$(basename "${file%.*}")" ]; then
+            [ "$(tool_of "$include")" != "$(tool_of "$file")" ]; then
             echo "$file: a tool includes its sibling $include"
             bad=1
         fi

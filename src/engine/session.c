@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "engine/attention.h"
 #include "model/kv_cache.h"
 
@@ -303,6 +304,26 @@ enum status session_feed(struct session *s, const int32_t *tokens, int n, float 
     if (all)
         memcpy(s->logits, all + (size_t)(n - 1) * n_vocab, n_vocab * sizeof *all);
     return STATUS_OK;
+}
+
+void session_fill(struct session *s, int n, uint64_t seed)
+{
+    const struct config *c = &s->model->config;
+    const int dim = c->head_dim;
+    float *k = s->x, *v = s->qkv; /* free between feeds */
+    for (; s->len < n; s->len++) {
+        struct rng r;
+        rng_seed(&r, seed, (uint64_t)s->len);
+        for (int l = 0; l < c->n_layers; l++) {
+            for (int g = 0; g < c->n_kv_heads; g++) {
+                for (int i = 0; i < dim; i++) {
+                    k[i] = (float)(int32_t)rng_u32(&r) * 0x1p-31f;
+                    v[i] = (float)(int32_t)rng_u32(&r) * 0x1p-31f;
+                }
+                kv_cache_put(&s->kv, s->kernels, l, g, s->len, k, v);
+            }
+        }
+    }
 }
 
 int session_len(const struct session *s)

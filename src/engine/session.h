@@ -56,6 +56,11 @@ enum status session_feed(struct session *s, const int32_t *tokens, int n, float 
 /* [n_vocab], valid until the next feed. */
 const float *session_logits(const struct session *s);
 
+/* Appends positions with synthetic keys and values until there are n (session_len <= n <=
+ * session_cap), a function of the seed alone: to measure at a depth without the cost of getting
+ * there. The logits stay what they were. */
+void session_fill(struct session *s, int n, uint64_t seed);
+
 /* Forgets the positions from len on (0 <= len <= session_len). */
 void session_rewind(struct session *s, int len);
 

@@ -1,5 +1,6 @@
 #include "parts/bpe.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -167,8 +168,8 @@ enum status bpe_init(struct bpe *b, const struct vocab *v, const struct gguf *g,
         return s;
 
     const size_t n = merges ? (size_t)merges->count : 0;
-    b->result = malloc((n + 1) * sizeof *b->result);
-    b->pairs = malloc((n + 1) * sizeof *b->pairs);
+    b->result = calloc(n + 1, sizeof *b->result);
+    b->pairs = calloc(n + 1, sizeof *b->pairs);
     b->first = calloc((size_t)v->n + 1, sizeof *b->first);
     if (!b->result || !b->pairs || !b->first)
         return err_no_memory(e, "merges",
@@ -339,8 +340,8 @@ static enum status scratch_reserve(struct bpe_scratch *s, size_t n, struct err *
     const size_t cap = n + n / 4 + 256;
     struct piece p;
     const size_t n_ranks = piece_layout(&p, NULL, cap);
-    s->spans = malloc(cap * sizeof *s->spans);
-    s->ranks = malloc(n_ranks * sizeof *s->ranks);
+    s->spans = calloc(cap, sizeof *s->spans);
+    s->ranks = calloc(n_ranks, sizeof *s->ranks);
     if (!s->spans || !s->ranks) {
         bpe_scratch_free(s);
         return err_no_memory(e, "tokenizing", cap * sizeof *s->spans + n_ranks * sizeof *s->ranks);
@@ -359,6 +360,7 @@ void bpe_scratch_free(struct bpe_scratch *s)
 enum status bpe_encode(const struct bpe *b, struct bpe_scratch *scratch, struct text text,
                        struct id_list *out, struct err *e)
 {
+    assert(text.len > 0);
     if (text.len == 1)
         return id_list_add(out, b->byte_id[(unsigned char)text.data[0]], e);
     if (text.len > INT32_MAX)

@@ -57,8 +57,8 @@ struct bpe_scratch {
 void bpe_scratch_free(struct bpe_scratch *s);
 
 /*
- * Appends the tokens of one piece, which has a token for every byte. Time O(n log n) in its
- * length. Fails with STATUS_NO_MEMORY, also for pieces of 2 GiB and more.
+ * Appends the tokens of one piece, which is not empty and has a token for every byte. Time O(n log
+ * n) in its length. Fails with STATUS_NO_MEMORY, also for pieces of 2 GiB and more.
  */
 enum status bpe_encode(const struct bpe *b, struct bpe_scratch *s, struct text piece,
                        struct id_list *out, struct err *e);

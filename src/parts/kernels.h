@@ -128,7 +128,14 @@ struct kernels {
     /* Rounds n floats to binary16, nearest even; and widens them, exactly. */
     void (*to_f16)(uint16_t *out, const float *x, size_t n);
     void (*from_f16)(float *out, const uint16_t *x, size_t n);
+
+    /* For measuring the machine: reads n floats (their sum, in some order), and runs `rounds`
+     * times KERNEL_FMA_CHAINS independent multiply-adds on KERNEL_LANES lanes (some number). */
+    float (*read)(const float *x, size_t n);
+    float (*fma)(long rounds);
 };
+
+#define KERNEL_FMA_CHAINS 12
 
 /*
  * The fastest table this processor can run, or the named one. STATUS_USAGE names the tables

@@ -142,6 +142,23 @@ static void scalar_from_f16(float *out, const uint16_t *x, size_t n)
         out[i] = math_from_f16(x[i]);
 }
 
+static float scalar_read(const float *x, size_t n)
+{
+    float sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
+static float scalar_fma(long rounds)
+{
+    float acc[KERNEL_FMA_CHAINS * KERNEL_LANES] = {0};
+    for (long r = 0; r < rounds; r++)
+        for (int i = 0; i < KERNEL_FMA_CHAINS * KERNEL_LANES; i++)
+            acc[i] = fmaf(acc[i], 0.5f, 1.0f);
+    return fold(acc);
+}
+
 const struct kernels kernels_scalar = {
     .name = "scalar",
     .matmul = scalar_matmul,
@@ -150,4 +167,6 @@ const struct kernels kernels_scalar = {
     .merge = scalar_merge,
     .to_f16 = scalar_to_f16,
     .from_f16 = scalar_from_f16,
+    .read = scalar_read,
+    .fma = scalar_fma,
 };

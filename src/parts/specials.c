@@ -115,11 +115,11 @@ static void expand_all(struct specials *s, struct builder *b)
 
 static enum status build(struct specials *s, struct builder *b, size_t max_states, struct err *e)
 {
-    s->child = malloc((max_states + 1) * sizeof *s->child);
-    s->byte = malloc(max_states);
-    s->shorter = malloc(max_states * sizeof *s->shorter);
-    s->token = malloc(max_states * sizeof *s->token);
-    b->range = malloc(max_states * sizeof *b->range);
+    s->child = calloc(max_states + 1, sizeof *s->child);
+    s->byte = calloc(max_states, 1);
+    s->shorter = calloc(max_states, sizeof *s->shorter);
+    s->token = calloc(max_states, sizeof *s->token);
+    b->range = calloc(max_states, sizeof *b->range);
     if (!s->child || !s->byte || !s->shorter || !s->token || !b->range)
         return err_no_memory(e, "special tokens",
                              max_states * (sizeof *s->child + 1 + sizeof *s->shorter +
@@ -147,7 +147,7 @@ enum status specials_init(struct specials *s, const struct vocab *v, struct err 
                        "user-defined tokens, found %zu",
                        UINT32_MAX - 1, bytes);
 
-    struct builder b = {.list = malloc(n * sizeof *b.list)};
+    struct builder b = {.list = calloc(n, sizeof *b.list)};
     if (!b.list)
         return err_no_memory(e, "special tokens", n * sizeof *b.list);
     for (int id = 0; id < v->n; id++)

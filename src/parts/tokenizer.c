@@ -19,8 +19,8 @@ struct tokenizer {
 /* --- reading the file ------------------------------------------------------------------------ */
 
 /* Names in tokenizer.ggml.pre of vocabularies that cut as StarCoder's does. */
-static const char *const starcoder_names[] = {"starcoder", "refact", "command-r", "codeshell",
-                                              "smollm"};
+static const char starcoder_names[][12] = {"starcoder", "refact", "command-r", "codeshell",
+                                           "smollm"};
 
 static enum status read_rule(struct tokenizer *t, const struct gguf *g, struct err *e)
 {

@@ -3,7 +3,6 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "base/checked.h"
 #include "parts/byte_alphabet.h"
 
 #define TOKENS_KEY "tokenizer.ggml.tokens"
@@ -121,9 +120,7 @@ static enum status get_arrays(const struct gguf *g, const struct gguf_value **na
     s = gguf_get_array(g, TYPES_KEY, GGUF_I32, types, &has_types, e);
     if (s != STATUS_OK)
         return s;
-    if (!has_types)
-        *types = NULL;
-    else if ((*types)->count != n)
+    if (has_types && (*types)->count != n)
         return err_set(e, STATUS_BAD_FILE, "%s: expected %llu elements, one a token, found %llu",
                        TYPES_KEY, (unsigned long long)n, (unsigned long long)(*types)->count);
     return STATUS_OK;
@@ -137,9 +134,9 @@ static enum status allocate(struct vocab *v, const struct gguf_value *names, str
         total += name.len;
     const size_t n = (size_t)v->n;
     v->bytes = malloc(total ? total : 1);
-    v->start = malloc((n + 1) * sizeof *v->start);
-    v->type = malloc(n);
-    v->sorted = malloc(n * sizeof *v->sorted);
+    v->start = calloc(n + 1, sizeof *v->start);
+    v->type = calloc(n, 1);
+    v->sorted = calloc(n, sizeof *v->sorted);
     if (!v->bytes || !v->start || !v->type || !v->sorted)
         return err_no_memory(e, "vocabulary",
                              total + n * (sizeof *v->start + sizeof *v->sorted + 1));
@@ -202,8 +199,8 @@ void vocab_end_finding(struct vocab *v)
 enum status vocab_init(struct vocab *v, const struct gguf *g, struct err *e)
 {
     *v = (struct vocab){0};
-    const struct gguf_value *names;
-    const struct gguf_value *types;
+    const struct gguf_value *names = NULL;
+    const struct gguf_value *types = NULL;
     enum status s = get_arrays(g, &names, &types, e);
     if (s != STATUS_OK)
         return s;
