@@ -3,8 +3,10 @@
  *
  * The order is fixed: repetition penalty, temperature, top-k, top-p, min-p, then one draw from
  * what is left, renormalised. (Hugging Face's and llama2.c's order; llama.cpp by default applies
- * the temperature last.) temperature 0 is greedy: the penalised logits' first maximum. A sampler
- * belongs to one sequence and one thread at a time; picking allocates nothing.
+ * the temperature last.) Each filter sees the probabilities that the one before left, so top_p is a
+ * share of what top_k kept. temperature 0 is greedy: the penalised logits' first maximum. Equal
+ * parameters, logits and history give equal picks on every machine. A sampler belongs to one
+ * sequence and one thread at a time; picking allocates nothing.
  */
 #ifndef DECODE_ENGINE_SAMPLER_H
 #define DECODE_ENGINE_SAMPLER_H
@@ -14,12 +16,13 @@
 #include "base/status.h"
 
 struct sampler_params {
-    double temperature;    /* >= 0; 0 is greedy */
-    int top_k;             /* keep the k most likely; 0 keeps all */
-    double top_p;          /* keep the smallest set whose probability reaches p; 1 keeps all */
-    double min_p;          /* drop tokens below min_p times the most likely; 0 keeps all */
+    double temperature; /* >= 0; 0 is greedy */
+    int top_k;          /* keep the k most likely; 0 keeps all */
+    double top_p;       /* 0 to 1: keep the smallest set whose probability reaches it; 1 is all */
+    double min_p;       /* 0 to 1: drop tokens below min_p times the most likely; 0 is all */
     double repeat_penalty; /* > 0; 1 is none: positive logits of recent tokens are divided by it,
-                              negative ones multiplied (Keskar et al. 2019, CTRL) */
+                              negative ones multiplied (Keskar et al. 2019, CTRL), once however
+                              often the token occurs */
     int repeat_last_n;     /* how many recent tokens are penalised; 0 is none, -1 is all */
     uint64_t seed;
     uint64_t stream; /* independent continuations of one seed: --samples uses 0, 1, ... */
@@ -28,7 +31,7 @@ struct sampler_params {
 struct sampler;
 
 /* Checks the ranges above (STATUS_USAGE naming the parameter and its range) and plans all
- * memory: n_vocab entries and a window of at most n_ctx tokens. */
+ * memory: 24 bytes for each of n_vocab entries and a window of at most n_ctx tokens. */
 enum status sampler_create(const struct sampler_params *params, int n_vocab, int n_ctx,
                            struct sampler **out, struct err *e);
 void sampler_free(struct sampler *s); /* NULL is legal */
@@ -36,14 +39,19 @@ void sampler_free(struct sampler *s); /* NULL is legal */
 /* Forgets the window and restarts the random stream: as if newly created with this stream. */
 void sampler_reset(struct sampler *s, uint64_t stream);
 
-/* Tells the sampler that `token` is in the sequence (prompt tokens and picked ones alike). */
+/* Tells the sampler that `token` is in the sequence (prompt tokens and picked ones alike); it is
+ * in [0, n_vocab) (asserted). */
 void sampler_accept(struct sampler *s, int token);
 
 /*
  * Picks from logits [n_vocab], which are left as they are. At least one token always survives
- * the filters. Ties are broken by the lower id. STATUS_FAILED naming the first bad entry when a
- * logit is NaN or infinite.
+ * the filters. Of equal logits the lower id ranks higher. STATUS_FAILED naming the first bad entry
+ * when a logit is NaN or infinite; the state is then as it was.
  */
 enum status sampler_pick(struct sampler *s, const float *logits, int *token, struct err *e);
+
+/* How many tokens the last successful pick drew from, and which: in no promised order, their
+ * probabilities adding up to 1. Valid until the next call that changes the sampler. */
+int sampler_choices(const struct sampler *s, const int **tokens, const double **probabilities);
 
 #endif
