@@ -113,6 +113,9 @@ $(BUILD)/tests/%.o: ALL_CFLAGS += -Itests $(CHECK_CFLAGS)
 $(BUILD)/tests/test_oom: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc \
                                          -Wl,--wrap=aligned_alloc,--wrap=mmap
 
+# test_pool makes thread creation fail.
+$(BUILD)/tests/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create
+
 test: $(BIN) $(TEST_BIN) ## run the Check suites and the command-line tests
 	scripts/run_tests.sh $(BIN) $(TEST_BIN)
 
