@@ -71,7 +71,7 @@ struct parsed {
 
 static inline struct parsed parse_exactly(const void *bytes, size_t len)
 {
-    struct parsed p = {.bytes = malloc(len)};
+    struct parsed p = {.bytes = calloc(len, 1)};
     if (len) {
         ck_assert_ptr_nonnull(p.bytes);
         memcpy(p.bytes, bytes, len);

@@ -492,9 +492,31 @@ START_TEST(many_names_are_found)
 }
 END_TEST
 
+/* Two names of the same FNV-1a hash: the index must compare the names too. */
+START_TEST(names_of_one_hash_are_told_apart)
+{
+    struct gguf_bytes b;
+    image_begin(&b, 3, 0, 3);
+    image_u32(&b, "bcJ_gBzCapo", 1);
+    image_u32(&b, "between", 2);
+    image_u32(&b, "H8xXDOfaSuh", 3);
+    struct parsed p = accept(&b);
+    ck_assert_int_eq(gguf_int_at(gguf_find(p.g, "bcJ_gBzCapo"), 0), 1);
+    ck_assert_int_eq(gguf_int_at(gguf_find(p.g, "H8xXDOfaSuh"), 0), 3);
+    parsed_free(&p);
+
+    image_begin(&b, 3, 0, 3);
+    image_u32(&b, "H8xXDOfaSuh", 1);
+    image_u32(&b, "bcJ_gBzCapo", 2);
+    image_u32(&b, "H8xXDOfaSuh", 3);
+    refuse(&b, "key \"H8xXDOfaSuh\"", "number 0 and 2");
+}
+END_TEST
+
 START_TEST(golden_files)
 {
-    static const char *const paths[] = {"tests/data/mha.gguf", "tests/data/mqa-f16.gguf"};
+    static const char *const paths[] = {"tests/data/golden/mha.gguf",
+                                        "tests/data/golden/mqa-f16.gguf"};
     static const uint32_t types[] = {TENSOR_F32, TENSOR_F16};
     for (int i = 0; i < 2; i++) {
         size_t len;
@@ -545,6 +567,7 @@ static Suite *suite(void)
     tcase_add_test(t, alignments);
     tcase_add_test(t, names_of_the_longest_lengths);
     tcase_add_test(t, many_names_are_found);
+    tcase_add_test(t, names_of_one_hash_are_told_apart);
     tcase_add_test(t, golden_files);
     suite_add_tcase(s, t);
     return s;

@@ -1,0 +1,538 @@
+/* Writing: what is written reads back the same, in the layout llama.cpp demands. */
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "gguf_image.h"
+
+static struct gguf_writer *create(void)
+{
+    struct gguf_writer *w;
+    ck_assert_int_eq(gguf_writer_create(&w, NULL), STATUS_OK);
+    return w;
+}
+
+/* Writes to memory, frees the writer and reads it again. */
+static struct parsed finish(struct gguf_writer *w)
+{
+    unsigned char *bytes;
+    size_t len;
+    struct err e = {0};
+    ck_assert_msg(gguf_write_memory(w, &bytes, &len, &e) == STATUS_OK, "%s", e.text);
+    gguf_writer_free(w);
+    struct parsed p = parse_exactly(bytes, len);
+    ck_assert_msg(p.status == STATUS_OK, "%s", p.err.text);
+    free(bytes);
+    return p;
+}
+
+/* Both ways of writing must fail with the message, and no file be left. Frees the writer. */
+static void refuse_write(struct gguf_writer *w, const char *where, const char *what)
+{
+    unsigned char *bytes;
+    size_t len;
+    struct err e = {0}, again = {0};
+    char path[512];
+    snprintf(path, sizeof path, "%s", scratch_path("refused.gguf"));
+    ck_assert_int_eq(gguf_write(w, path, &e), STATUS_USAGE);
+    ck_assert_int_ne(access(path, F_OK), 0);
+    ck_assert_int_eq(gguf_write_memory(w, &bytes, &len, &again), STATUS_USAGE);
+    ck_assert_ptr_null(bytes);
+    ck_assert_str_eq(e.text, again.text);
+    ck_assert_msg(strstr(e.text, where) && strstr(e.text, what),
+                  "\"%s\" does not say \"%s\" and \"%s\"", e.text, where, what);
+    ck_assert_int_eq(gguf_write(w, path, NULL), STATUS_USAGE);
+    gguf_writer_free(w);
+}
+
+static void same_value(const struct gguf_value *a, const struct gguf_value *b)
+{
+    ck_assert_int_eq(a->kind, b->kind);
+    ck_assert_int_eq(a->kind == GGUF_ARRAY ? a->element_kind : 0,
+                     b->kind == GGUF_ARRAY ? b->element_kind : 0);
+    ck_assert_uint_eq(a->count, b->count);
+    ck_assert(text_equal(a->bytes, b->bytes));
+}
+
+static void same_content(const struct gguf *a, const struct gguf *b)
+{
+    ck_assert_uint_eq(a->n_pairs, b->n_pairs);
+    ck_assert_uint_eq(a->n_tensors, b->n_tensors);
+    for (size_t i = 0; i < a->n_pairs; i++) {
+        ck_assert(text_equal(a->pairs[i].key, b->pairs[i].key));
+        same_value(&a->pairs[i].value, &b->pairs[i].value);
+    }
+    for (size_t i = 0; i < a->n_tensors; i++) {
+        const struct gguf_tensor *s = &a->tensors[i], *t = &b->tensors[i];
+        ck_assert(text_equal(s->name, t->name));
+        ck_assert_int_eq(s->n_dims, t->n_dims);
+        ck_assert_mem_eq(s->dims, t->dims, sizeof s->dims);
+        ck_assert_ptr_eq(s->type, t->type);
+        ck_assert_uint_eq(s->n_bytes, t->n_bytes);
+        ck_assert_mem_eq(s->data, t->data, s->n_bytes);
+    }
+}
+
+static void add_all(struct gguf_writer *w, const struct gguf *g)
+{
+    for (size_t i = 0; i < g->n_pairs; i++)
+        gguf_add_value(w, g->pairs[i].key, &g->pairs[i].value);
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensors[i];
+        gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
+    }
+}
+
+/* --- round trips --------------------------------------------------------------------------- */
+
+START_TEST(nothing_at_all)
+{
+    struct parsed p = finish(create());
+    ck_assert_uint_eq(p.g->version, 3);
+    ck_assert_uint_eq(p.g->n_pairs, 0);
+    ck_assert_uint_eq(p.g->n_tensors, 0);
+    parsed_free(&p);
+    gguf_writer_free(NULL);
+}
+END_TEST
+
+START_TEST(typed_pairs)
+{
+    static const struct text words[] = {{"", 0}, {"a\0b", 3}, {"word", 4}};
+    static const int32_t ints[] = {1, -2, INT32_MIN};
+    struct gguf_writer *w = create();
+    gguf_add_u32(w, "u32", UINT32_MAX);
+    gguf_add_u64(w, "u64", UINT64_MAX);
+    gguf_add_f32(w, "f32", -1.5f);
+    gguf_add_bool(w, "yes", true);
+    gguf_add_bool(w, "no", false);
+    gguf_add_text(w, "text", text_of("\xc3\xa9"));
+    gguf_add_text(w, "empty", text_of(""));
+    gguf_add_texts(w, "words", words, 3);
+    gguf_add_texts(w, "no words", NULL, 0);
+    gguf_add_i32s(w, "ints", ints, 3);
+    gguf_add_i32s(w, "no ints", NULL, 0);
+    struct parsed p = finish(w);
+    uint64_t n;
+    double x;
+    bool yes, no;
+    struct text s;
+    const struct gguf_value *v;
+    ck_assert_int_eq(gguf_get_u64(p.g, "u32", 0, UINT64_MAX, &n, NULL, NULL), STATUS_OK);
+    ck_assert(n == UINT32_MAX && gguf_find(p.g, "u32")->kind == GGUF_U32);
+    ck_assert_int_eq(gguf_get_u64(p.g, "u64", 0, UINT64_MAX, &n, NULL, NULL), STATUS_OK);
+    ck_assert(n == UINT64_MAX && gguf_find(p.g, "u64")->kind == GGUF_U64);
+    ck_assert_int_eq(gguf_get_f64(p.g, "f32", &x, NULL, NULL), STATUS_OK);
+    ck_assert(x == -1.5 && gguf_find(p.g, "f32")->kind == GGUF_F32);
+    ck_assert_int_eq(gguf_get_bool(p.g, "yes", &yes, NULL, NULL), STATUS_OK);
+    ck_assert_int_eq(gguf_get_bool(p.g, "no", &no, NULL, NULL), STATUS_OK);
+    ck_assert(yes && !no);
+    ck_assert_int_eq(gguf_get_text(p.g, "text", &s, NULL, NULL), STATUS_OK);
+    ck_assert(text_is(s, "\xc3\xa9"));
+    ck_assert_int_eq(gguf_get_text(p.g, "empty", &s, NULL, NULL), STATUS_OK);
+    ck_assert_uint_eq(s.len, 0);
+    ck_assert_int_eq(gguf_get_array(p.g, "words", GGUF_STRING, &v, NULL, NULL), STATUS_OK);
+    struct gguf_cursor c = {0};
+    for (int i = 0; i < 3; i++) {
+        ck_assert(gguf_next_text(v, &c, &s));
+        ck_assert(text_equal(s, words[i]));
+    }
+    ck_assert_int_eq(gguf_get_array(p.g, "ints", GGUF_I32, &v, NULL, NULL), STATUS_OK);
+    for (uint64_t i = 0; i < 3; i++)
+        ck_assert_int_eq(gguf_int_at(v, i), ints[i]);
+    ck_assert_uint_eq(gguf_find(p.g, "no words")->count, 0);
+    ck_assert_uint_eq(gguf_find(p.g, "no ints")->count, 0);
+    parsed_free(&p);
+}
+END_TEST
+
+static const enum gguf_kind fixed_kinds[] = {
+    GGUF_U8,  GGUF_I8,   GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32,
+    GGUF_F32, GGUF_BOOL, GGUF_U64, GGUF_I64, GGUF_F64,
+};
+
+START_TEST(values_and_arrays_of_every_kind)
+{
+    static const char payload[] = "\1\0\1\1\0\1\0\1\1\1\0\0\1\0\1\0\1\1\0\1\1\1\0\1";
+    static const char texts[] = "\2\0\0\0\0\0\0\0ab\0\0\0\0\0\0\0\0";
+    struct gguf_writer *w = create();
+    struct gguf_value values[26];
+    char key[32];
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof fixed_kinds / sizeof fixed_kinds[0]; i++) {
+        const enum gguf_kind k = fixed_kinds[i];
+        const size_t one = k == GGUF_U64 || k == GGUF_I64 || k == GGUF_F64   ? 8
+                           : k == GGUF_U32 || k == GGUF_I32 || k == GGUF_F32 ? 4
+                           : k == GGUF_U16 || k == GGUF_I16                  ? 2
+                                                                             : 1;
+        values[n++] = (struct gguf_value){k, 0, 1, {payload, one}};
+        values[n++] = (struct gguf_value){GGUF_ARRAY, k, 3, {payload, 3 * one}};
+    }
+    values[n++] = (struct gguf_value){GGUF_STRING, 0, 1, {"a\0b", 3}};
+    values[n++] = (struct gguf_value){GGUF_ARRAY, GGUF_STRING, 2, {texts, 18}};
+    values[n++] = (struct gguf_value){GGUF_ARRAY, GGUF_STRING, 0, {NULL, 0}};
+    values[n++] = (struct gguf_value){GGUF_ARRAY, GGUF_F64, 0, {NULL, 0}};
+    for (size_t i = 0; i < n; i++) {
+        snprintf(key, sizeof key, "key %zu", i);
+        gguf_add_value(w, text_of(key), &values[i]);
+    }
+    struct parsed p = finish(w);
+    ck_assert_uint_eq(p.g->n_pairs, n);
+    for (size_t i = 0; i < n; i++)
+        same_value(&p.g->pairs[i].value, &values[i]);
+    parsed_free(&p);
+}
+END_TEST
+
+START_TEST(bools_become_0_or_1)
+{
+    struct gguf_writer *w = create();
+    gguf_add_value(w, text_of("one"), &(struct gguf_value){GGUF_BOOL, 0, 1, {"\2", 1}});
+    gguf_add_value(w, text_of("list"),
+                   &(struct gguf_value){GGUF_ARRAY, GGUF_BOOL, 4, {"\xff\0\1\x80", 4}});
+    struct parsed p = finish(w);
+    ck_assert_mem_eq(p.g->pairs[0].value.bytes.data, "\1", 1);
+    ck_assert_mem_eq(p.g->pairs[1].value.bytes.data, "\1\0\1\1", 4);
+    parsed_free(&p);
+}
+END_TEST
+
+/* Each offset is the padded sum of those before it, and the file ends padded. */
+START_TEST(tensors_are_contiguous_and_padded)
+{
+    static const unsigned char data[512] = {7, 8, 9};
+    for (uint32_t alignment = 8; alignment <= 65536; alignment *= 8) {
+        struct gguf_writer *w = create();
+        gguf_add_tensor(w, text_of("a"), TENSOR_F32, 2, (uint64_t[]){3, 3}, data);
+        gguf_add_tensor(w, text_of("b"), TENSOR_Q8_0, 1, (uint64_t[]){64}, data + 1);
+        gguf_add_u32(w, "general.alignment", alignment);
+        gguf_add_tensor(w, text_of("c"), TENSOR_F32, 4, (uint64_t[]){2, 2, 2, 16}, data);
+        unsigned char *bytes;
+        size_t len;
+        ck_assert_int_eq(gguf_write_memory(w, &bytes, &len, NULL), STATUS_OK);
+        gguf_writer_free(w);
+        struct parsed p = parse_exactly(bytes, len);
+        ck_assert_msg(p.status == STATUS_OK, "%s", p.err.text);
+        ck_assert_uint_eq(p.g->alignment, alignment);
+        const unsigned char *at = p.g->tensors[0].data;
+        for (size_t i = 0; i < 3; i++) {
+            const struct gguf_tensor *t = &p.g->tensors[i];
+            ck_assert_ptr_eq(t->data, at);
+            ck_assert_uint_eq((size_t)(at - p.bytes) % alignment, 0);
+            ck_assert_int_eq(t->data[0], i == 1 ? 8 : 7);
+            at += (t->n_bytes + alignment - 1) / alignment * alignment;
+        }
+        ck_assert_ptr_eq(at, p.bytes + len);
+        parsed_free(&p);
+        free(bytes);
+    }
+}
+END_TEST
+
+START_TEST(many_tensors_and_keys)
+{
+    struct gguf_writer *w = create();
+    char name[64];
+    static const float data[8];
+    for (uint32_t i = 0; i < 3000; i++) {
+        snprintf(name, sizeof name, "blk.%u.weight", i);
+        gguf_add_tensor(w, text_of(name), TENSOR_F32, 1, (uint64_t[]){1 + i % 8}, data);
+        gguf_add_u32(w, name, i);
+    }
+    struct parsed p = finish(w);
+    for (uint32_t i = 0; i < 3000; i++) {
+        snprintf(name, sizeof name, "blk.%u.weight", i);
+        ck_assert_uint_eq(gguf_find_tensor(p.g, name)->n_elements, 1 + i % 8);
+        ck_assert_int_eq(gguf_int_at(gguf_find(p.g, name), 0), i);
+    }
+    parsed_free(&p);
+}
+END_TEST
+
+static void round_trip(const char *source)
+{
+    struct err e = {0};
+    struct file_map from, to;
+    struct gguf *a, *b;
+    char path[512];
+    snprintf(path, sizeof path, "%s", scratch_path("copy.gguf"));
+    ck_assert_msg(file_map_open(&from, source, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_msg(gguf_parse(from.data, from.len, &a, &e) == STATUS_OK, "%s", e.text);
+    struct gguf_writer *w = create();
+    add_all(w, a);
+    ck_assert_msg(gguf_write(w, path, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_int_eq(file_map_open(&to, path, NULL), STATUS_OK);
+    ck_assert_msg(gguf_parse(to.data, to.len, &b, &e) == STATUS_OK, "%s", e.text);
+    same_content(a, b);
+
+    unsigned char *bytes;
+    size_t len;
+    ck_assert_int_eq(gguf_write_memory(w, &bytes, &len, NULL), STATUS_OK);
+    ck_assert_uint_eq(len, to.len);
+    ck_assert_mem_eq(bytes, to.data, len);
+    free(bytes);
+    gguf_writer_free(w);
+    gguf_free(a);
+    gguf_free(b);
+    file_map_close(&from);
+    file_map_close(&to);
+}
+
+START_TEST(golden_files)
+{
+    round_trip("tests/data/golden/mha.gguf");
+    round_trip("tests/data/golden/mqa-f16.gguf");
+}
+END_TEST
+
+START_TEST(large_padding_and_data_go_to_the_file)
+{
+    static unsigned char data[700000];
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)(i * 31 >> 3);
+    struct gguf_writer *w = create();
+    gguf_add_u32(w, "general.alignment", 65536);
+    gguf_add_tensor(w, text_of("small"), 24, 1, (uint64_t[]){1}, data);
+    gguf_add_tensor(w, text_of("large"), 24, 1, (uint64_t[]){sizeof data}, data);
+    char path[512];
+    snprintf(path, sizeof path, "%s", scratch_path("large.gguf"));
+    ck_assert_int_eq(gguf_write(w, path, NULL), STATUS_OK);
+    gguf_writer_free(w);
+    struct file_map f;
+    struct gguf *g;
+    ck_assert_int_eq(file_map_open(&f, path, NULL), STATUS_OK);
+    ck_assert_int_eq(gguf_parse(f.data, f.len, &g, NULL), STATUS_OK);
+    ck_assert_uint_eq(f.len, (1 + 1 + 11) * 65536);
+    ck_assert_mem_eq(gguf_find_tensor(g, "large")->data, data, sizeof data);
+    gguf_free(g);
+    file_map_close(&f);
+}
+END_TEST
+
+/* --- refusals ------------------------------------------------------------------------------ */
+
+START_TEST(names_that_cannot_be)
+{
+    static const float x;
+    static char key[65537], name[65];
+    memset(key, 'k', sizeof key - 1);
+    memset(name, 'n', sizeof name - 1);
+    struct gguf_writer *w = create();
+    gguf_add_u32(w, "", 1);
+    refuse_write(w, "key 0 \"\"", "expected 1 to 65535");
+    w = create();
+    gguf_add_u32(w, "fine", 1);
+    gguf_add_text(w, key, text_of(""));
+    refuse_write(w, "key 1 \"kkk", "65536 bytes");
+    w = create();
+    gguf_add_value(w, (struct text){"a\0b", 3}, &(struct gguf_value){GGUF_U8, 0, 1, {"x", 1}});
+    refuse_write(w, "key 0 \"a\"", "none of them zero");
+    w = create();
+    gguf_add_tensor(w, text_of(name), TENSOR_F32, 1, (uint64_t[]){1}, &x);
+    refuse_write(w, "tensor 0 \"nnn", "64 bytes: expected 1 to 63");
+    w = create();
+    gguf_add_tensor(w, text_of(""), TENSOR_F32, 1, (uint64_t[]){1}, &x);
+    refuse_write(w, "tensor 0 \"\"", "expected 1 to 63");
+    w = create();
+    gguf_add_tensor(w, text_of(name + 1), TENSOR_F32, 1, (uint64_t[]){1}, &x);
+    struct parsed p = finish(w);
+    ck_assert_ptr_nonnull(gguf_find_tensor(p.g, name + 1));
+    parsed_free(&p);
+}
+END_TEST
+
+START_TEST(duplicates)
+{
+    static const float x;
+    struct gguf_writer *w = create();
+    gguf_add_u32(w, "a", 1);
+    gguf_add_u32(w, "b", 1);
+    gguf_add_text(w, "a", text_of("x"));
+    refuse_write(w, "key \"a\"", "number 0 and 2");
+    w = create();
+    gguf_add_tensor(w, text_of("t"), TENSOR_F32, 1, (uint64_t[]){1}, &x);
+    gguf_add_tensor(w, text_of("t"), TENSOR_F32, 1, (uint64_t[]){1}, &x);
+    refuse_write(w, "tensor \"t\"", "number 0 and 1");
+}
+END_TEST
+
+START_TEST(shapes_that_cannot_be)
+{
+    static const float x[64];
+    static const struct {
+        uint32_t type;
+        int n_dims;
+        uint64_t dims[4];
+        const char *what;
+    } cases[] = {
+        {TENSOR_F32, 0, {1}, "0 dimensions"},
+        {TENSOR_F32, 5, {1, 1, 1, 1}, "5 dimensions"},
+        {TENSOR_F32, -1, {1}, "-1 dimensions"},
+        {TENSOR_F32, 2, {4, 0}, "dimension 1 is 0"},
+        {TENSOR_F32, 2, {1ull << 32, 1ull << 32}, "overflows"},
+        {TENSOR_F32, 1, {1ull << 62}, "bytes overflows"},
+        {TENSOR_Q4_0, 1, {33}, "multiple of 32"},
+        {4, 1, {32}, "removed"},
+        {99, 1, {32}, "unknown"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct gguf_writer *w = create();
+        gguf_add_tensor(w, text_of("t"), cases[i].type, cases[i].n_dims, cases[i].dims, x);
+        refuse_write(w, "tensor 0 \"t\"", cases[i].what);
+    }
+    struct gguf_writer *w = create();
+    gguf_add_tensor(w, text_of("t"), TENSOR_F32, 1, (uint64_t[]){4}, NULL);
+    refuse_write(w, "tensor 0 \"t\"", "no data, expected 16 bytes");
+}
+END_TEST
+
+START_TEST(lengths_that_overflow)
+{
+    static const float x;
+    struct gguf_writer *w = create();
+    for (int i = 0; i < 5; i++) {
+        char name[] = {(char)('a' + i), 0};
+        gguf_add_tensor(w, text_of(name), TENSOR_F32, 1, (uint64_t[]){(1ull << 60) + 1}, &x);
+    }
+    refuse_write(w, "tensor 3 \"d\"", "length overflows");
+}
+END_TEST
+
+START_TEST(alignments_that_cannot_be)
+{
+    static const uint32_t alignments[] = {0, 1, 4, 24, 131072, UINT32_MAX};
+    for (size_t i = 0; i < sizeof alignments / sizeof alignments[0]; i++) {
+        struct gguf_writer *w = create();
+        gguf_add_u32(w, "general.alignment", alignments[i]);
+        refuse_write(w, "\"general.alignment\"", "power of two from 8 to 65536");
+    }
+    struct gguf_writer *w = create();
+    gguf_add_u64(w, "general.alignment", 32);
+    refuse_write(w, "\"general.alignment\"", "expected a u32, found u64");
+    w = create();
+    gguf_add_texts(w, "general.alignment", NULL, 0);
+    refuse_write(w, "\"general.alignment\"", "found array");
+    w = create();
+    gguf_add_value(w, text_of("general.alignment"),
+                   &(struct gguf_value){GGUF_U32, 0, 1, {"\3\0\0\0", 4}});
+    refuse_write(w, "\"general.alignment\"", "found 3");
+}
+END_TEST
+
+START_TEST(values_whose_bytes_are_not_what_they_say)
+{
+    static const struct gguf_value values[] = {
+        {GGUF_U32, 0, 1, {"abc", 3}},
+        {GGUF_U32, 0, 2, {"abcdefgh", 8}},
+        {(enum gguf_kind)13, 0, 1, {"abcd", 4}},
+        {GGUF_ARRAY, GGUF_ARRAY, 1, {"abcd", 4}},
+        {GGUF_ARRAY, GGUF_U16, 3, {"abcd", 4}},
+        {GGUF_ARRAY, GGUF_U64, 1ull << 61, {NULL, 0}},
+        {GGUF_ARRAY, GGUF_STRING, 1, {"\5\0\0\0\0\0\0\0abcd", 12}},
+        {GGUF_ARRAY, GGUF_STRING, 2, {"\4\0\0\0\0\0\0\0abcd", 12}},
+        {GGUF_ARRAY, GGUF_STRING, 1, {"\3\0\0\0\0\0\0\0abcd", 12}},
+    };
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        struct gguf_writer *w = create();
+        gguf_add_value(w, text_of("odd"), &values[i]);
+        refuse_write(w, "key \"odd\"", "bytes are no");
+    }
+}
+END_TEST
+
+START_TEST(first_failure_stays)
+{
+    static const float x;
+    struct gguf_writer *w = create();
+    gguf_add_u32(w, "fine", 1);
+    gguf_add_u32(w, "", 1);
+    gguf_add_u32(w, "fine", 1);
+    gguf_add_u64(w, "general.alignment", 3);
+    gguf_add_f32(w, "", 1);
+    gguf_add_bool(w, "", 1);
+    gguf_add_i32s(w, "", (int32_t[]){1}, 1);
+    gguf_add_texts(w, "", (struct text[]){{"x", 1}}, 1);
+    gguf_add_value(w, text_of("x"), &(struct gguf_value){GGUF_U32, 0, 1, {"abc", 3}});
+    gguf_add_tensor(w, text_of(""), 99, 9, NULL, &x);
+    refuse_write(w, "key 1 \"\"", "expected 1 to 65535");
+}
+END_TEST
+
+/* --- the system refuses -------------------------------------------------------------------- */
+
+START_TEST(failed_write_leaves_the_old_file)
+{
+    static const unsigned char data[100000];
+    char path[512];
+    snprintf(path, sizeof path, "%s", scratch_path("old.gguf"));
+    struct gguf_writer *w = create();
+    gguf_add_u32(w, "old", 1);
+    ck_assert_int_eq(gguf_write(w, path, NULL), STATUS_OK);
+    gguf_add_tensor(w, text_of("t"), 24, 1, (uint64_t[]){sizeof data}, data);
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit limit;
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    struct rlimit small = {.rlim_cur = 50000, .rlim_max = limit.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+    struct err e = {0};
+    const enum status s = gguf_write(w, path, &e);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    ck_assert_int_eq(s, STATUS_FAILED);
+    ck_assert_msg(strstr(e.text, path) && strstr(e.text, "File too large"), "%s", e.text);
+    size_t len;
+    unsigned char *bytes = read_file(path, &len);
+    struct parsed p = parse_exactly(bytes, len);
+    ck_assert_ptr_nonnull(gguf_find(p.g, "old"));
+    ck_assert_uint_eq(p.g->n_tensors, 0);
+    parsed_free(&p);
+    free(bytes);
+    /* The writer is as good as before. */
+    ck_assert_int_eq(gguf_write(w, path, NULL), STATUS_OK);
+    gguf_writer_free(w);
+}
+END_TEST
+
+START_TEST(unwritable_path)
+{
+    struct gguf_writer *w = create();
+    struct err e = {0};
+    ck_assert_int_eq(gguf_write(w, scratch_path("no/such/folder.gguf"), &e), STATUS_FAILED);
+    ck_assert_msg(strstr(e.text, "folder.gguf") && strstr(e.text, "No such file"), "%s", e.text);
+    gguf_writer_free(w);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("gguf_write");
+    TCase *t = tcase_create("gguf_write");
+    tcase_add_checked_fixture(t, NULL, scratch_remove);
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, nothing_at_all);
+    tcase_add_test(t, typed_pairs);
+    tcase_add_test(t, values_and_arrays_of_every_kind);
+    tcase_add_test(t, bools_become_0_or_1);
+    tcase_add_test(t, tensors_are_contiguous_and_padded);
+    tcase_add_test(t, many_tensors_and_keys);
+    tcase_add_test(t, golden_files);
+    tcase_add_test(t, large_padding_and_data_go_to_the_file);
+    tcase_add_test(t, names_that_cannot_be);
+    tcase_add_test(t, duplicates);
+    tcase_add_test(t, shapes_that_cannot_be);
+    tcase_add_test(t, lengths_that_overflow);
+    tcase_add_test(t, alignments_that_cannot_be);
+    tcase_add_test(t, values_whose_bytes_are_not_what_they_say);
+    tcase_add_test(t, first_failure_stays);
+    tcase_add_test(t, failed_write_leaves_the_old_file);
+    tcase_add_test(t, unwritable_path);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return run_suite(suite());
+}
