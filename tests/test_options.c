@@ -44,7 +44,7 @@ static const struct option rows[] = {
      AT(temp),
      .value = "X",
      .fallback = "0.8",
-     .max = INFINITY,
+     .max = HUGE_VAL,
      .help = "a number"},
     {.kind = OPTION_DOUBLE, .name = "above", AT(above), .max = 1, .above_min = true, .help = "p"},
     {.kind = OPTION_STRING, .name = "text", .letter = 'p', AT(text), .value = "T", .help = "text"},
@@ -270,7 +270,7 @@ START_TEST(figures)
     ck_assert_str_eq(figure_rate(9.999).text, "10.0");
     ck_assert_str_eq(figure_exact(0.1).text, "0.1");
     ck_assert_double_eq(strtod(figure_exact(1.0 / 3).text, NULL), 1.0 / 3);
-    ck_assert_str_eq(figure_exact((double)-INFINITY).text, "-Infinity");
+    ck_assert_str_eq(figure_exact(-HUGE_VAL).text, "-Infinity");
 }
 END_TEST
 

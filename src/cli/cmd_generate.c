@@ -94,7 +94,7 @@ static const struct option sampler_options[] = {
      AT(temperature),
      .value = "X",
      .fallback = "0.8",
-     .max = INFINITY,
+     .max = HUGE_VAL,
      .help = "temperature"},
     {.kind = OPTION_INT,
      .name = "top-k",
@@ -123,7 +123,7 @@ static const struct option sampler_options[] = {
      .value = "X",
      .fallback = "1",
      .above_min = true,
-     .max = INFINITY,
+     .max = HUGE_VAL,
      .help = "make recent tokens less likely; 1: off"},
     {.kind = OPTION_INT,
      .name = "repeat-last-n",
@@ -186,8 +186,9 @@ static enum status choose_context(const struct generate_options *o, const struct
 {
     *ctx = o->ctx ? o->ctx : c->n_ctx;
     if (*ctx > c->n_ctx)
-        return err_set(e, STATUS_USAGE, "-c: the checkpoint's context is %d tokens, found %d",
-                       c->n_ctx, o->ctx);
+        return err_set(e, STATUS_USAGE,
+                       "-c: expected at most %d, the checkpoint's context, found %d", c->n_ctx,
+                       o->ctx);
     if (n_tokens > (size_t)*ctx)
         return err_set(e, STATUS_USAGE,
                        "the prompt has %zu tokens, the context only %d: shorten the prompt%s",
@@ -285,7 +286,10 @@ static enum status run_prompt(const struct generate_options *o, struct runtime *
 static enum status run(const struct invocation *inv, const void *values, struct err *e)
 {
     const struct generate_options *o = values;
+    const char *path;
     enum status s = check_options(o, e);
+    if (s == STATUS_OK)
+        s = common_model_path(&o->common, &path, e);
     if (s != STATUS_OK)
         return s;
     char *text;

@@ -36,17 +36,23 @@ static double peak_bytes(void)
 #endif
 }
 
+static const char *plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static void say_end(const struct generation *g, const struct common_options *common)
 {
     if (g->end == END_CONTEXT)
         say(common, "context full (%d tokens): stopped after %d of %d", session_cap(g->session),
             g->last_made, g->n);
     else if (g->end == END_EOS)
-        say(common, "end of text after %d tokens", g->last_made);
+        say(common, "end of text after %d token%s", g->last_made, plural((uint64_t)g->last_made));
     else if (g->end == END_STOP)
-        say(common, "stop text found after %d tokens", g->last_made);
+        say(common, "stop text found after %d token%s", g->last_made,
+            plural((uint64_t)g->last_made));
     else if (g->end == END_INTERRUPTED)
-        say(common, "interrupted after %d tokens", g->last_made);
+        say(common, "interrupted after %d token%s", g->last_made, plural((uint64_t)g->last_made));
 }
 
 void generate_report(struct generation *g, const struct runtime *r, uint64_t seed)
@@ -54,12 +60,13 @@ void generate_report(struct generation *g, const struct runtime *r, uint64_t see
     say_end(g, r->common);
     if (r->common->quiet)
         return;
-    fprintf(stderr, "prompt       %d tokens, %s tokens/s\n", g->n_prefilled,
+    fprintf(stderr, "prompt       %d token%s, %s tokens/s\n", g->n_prefilled,
+            plural((uint64_t)g->n_prefilled),
             figure_rate(rate((uint64_t)g->n_prefilled, g->prefill_ns)).text);
     if (g->first_token_at)
         fprintf(stderr, "first token  %s after start\n",
                 figure_duration(g->first_token_at - r->inv->start_ns).text);
-    fprintf(stderr, "decoded      %" PRIu64 " tokens", g->n_made);
+    fprintf(stderr, "decoded      %" PRIu64 " token%s", g->n_made, plural(g->n_made));
     if (g->n_times > 0) {
         qsort(g->times, g->n_times, sizeof *g->times, compare_times);
         fprintf(stderr, ", %s tokens/s; p50 %.0f µs, p99 %.0f µs per token",

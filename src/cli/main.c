@@ -54,14 +54,22 @@ static const struct command *find_command(const char *name)
 
 static enum status unknown_command(const char *name, struct err *e)
 {
+    const char *what = name[0] == '-' ? "option" : "command";
     struct nearest near = {.word = name};
     for (int i = 0; commands[i]; i++)
         nearest_offer(&near, commands[i]->name);
     nearest_offer(&near, "help");
+    nearest_offer(&near, "--help");
+    nearest_offer(&near, "--version");
     if (near.best)
-        return err_set(e, STATUS_USAGE, "unknown command '%.60s'; did you mean '%s'?", name,
+        return err_set(e, STATUS_USAGE, "unknown %s '%.60s'; did you mean '%s'?", what, name,
                        near.best);
-    return err_set(e, STATUS_USAGE, "unknown command '%.60s'", name);
+    return err_set(e, STATUS_USAGE, "unknown %s '%.60s'", what, name);
+}
+
+static enum status unexpected_argument(const char *word, struct err *e)
+{
+    return err_set(e, STATUS_USAGE, "unexpected argument '%.60s'", word);
 }
 
 /* The general help: on standard output when asked for, on standard error when not. */
@@ -100,6 +108,12 @@ static const char *compiler_name(void)
 
 static enum status print_version(struct output *out, struct err *e)
 {
+    const struct kernels *chosen;
+    const enum status s = kernels_choose(environment("DECODE_ISA"), &chosen, e);
+    if (s != STATUS_OK) {
+        err_prefix(e, "DECODE_ISA");
+        return s;
+    }
     output_printf(out, "decode %s\ncompiler           %s\n", DECODE_VERSION, compiler_name());
     output_puts(out, "compiled in       ");
     for (int i = 0; kernels_at(i); i++)
@@ -108,12 +122,6 @@ static enum status print_version(struct output *out, struct err *e)
     for (int i = 0; kernels_at(i); i++)
         if (kernels_supported(kernels_at(i)))
             output_printf(out, " %s", kernels_at(i)->name);
-    const struct kernels *chosen;
-    const enum status s = kernels_choose(environment("DECODE_ISA"), &chosen, e);
-    if (s != STATUS_OK) {
-        err_prefix(e, "DECODE_ISA");
-        return s;
-    }
     output_printf(out, "\nused               %s\nthreads            %d\n", chosen->name,
                   cpus_usable());
     return STATUS_OK;
@@ -137,6 +145,8 @@ static enum status run_command(const struct command *c, int argc, char **argv,
 /* decode help [COMMAND] */
 static enum status run_help(int argc, char **argv, struct output *out, struct err *e)
 {
+    if (argc > 1)
+        return unexpected_argument(argv[1], e);
     if (argc == 0 || strcmp(argv[0], "help") == 0) {
         print_commands(out);
         return STATUS_OK;
@@ -151,7 +161,7 @@ static enum status dispatch(int argc, char **argv, struct invocation *inv, struc
     if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         return run_help(argc - 1, argv + 1, inv->out, e);
     if (strcmp(name, "--version") == 0)
-        return print_version(inv->out, e);
+        return argc > 1 ? unexpected_argument(argv[1], e) : print_version(inv->out, e);
     const struct command *c = find_command(name);
     if (!c)
         return unknown_command(name, e);

@@ -20,7 +20,7 @@ struct found {
 struct expected option_expected(const struct option *o)
 {
     struct expected x = {""};
-    const double limit = o->kind == OPTION_INT ? (double)INT_MAX : (double)INFINITY;
+    const double limit = o->kind == OPTION_INT ? (double)INT_MAX : HUGE_VAL;
     if (o->kind == OPTION_U64) {
         snprintf(x.text, sizeof x.text, "0 to %llu", (unsigned long long)UINT64_MAX);
     } else if (o->kind == OPTION_CHOICE) {

@@ -46,7 +46,7 @@ struct option {
     const char *value;     /* what the help calls the value, "N"; NULL for flags and choices */
     const char *fallback;  /* the default, parsed as if given; NULL leaves the value alone */
     const char *otherwise; /* what the help says the default is, without a fallback; or NULL */
-    double min, max;       /* max of INT_MAX or INFINITY: no upper limit */
+    double min, max;       /* max of INT_MAX or HUGE_VAL: no upper limit */
     bool above_min;
     const char *const *choices; /* NULL-terminated */
     const char *help;           /* one line, without the default and the range */

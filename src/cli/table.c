@@ -182,7 +182,8 @@ static void measure(const struct table *t, size_t *widths)
     for (int i = 0; i < t->n_columns; i++)
         widths[i] = text_columns(text_of(t->columns[i].name));
     int at = 0;
-    for (const char *cell = t->cells; cell < t->cells + t->cells_len; cell += strlen(cell) + 1) {
+    for (size_t i = 0; i < t->cells_len; i += strlen(t->cells + i) + 1) {
+        const char *cell = t->cells + i;
         const size_t width = text_columns(text_of(cell));
         if (width > widths[at])
             widths[at] = width;
@@ -241,8 +242,8 @@ static void put_kept(struct table *t)
     if (t->format == TABLE_MD)
         put_rule(t, widths);
     int at = 0;
-    for (const char *cell = t->cells; cell < t->cells + t->cells_len; cell += strlen(cell) + 1) {
-        put_cell(t, at, cell, widths[at], &pad);
+    for (size_t i = 0; i < t->cells_len; i += strlen(t->cells + i) + 1) {
+        put_cell(t, at, t->cells + i, widths[at], &pad);
         at = (at + 1) % t->n_columns;
     }
     free(widths);

@@ -8,7 +8,7 @@
 
 enum status score_log_sum(const float *logits, int n, double *log_sum, struct err *e)
 {
-    double max = -INFINITY;
+    double max = -HUGE_VAL;
     for (int i = 0; i < n; i++) {
         if (!isfinite(logits[i]))
             return err_set(e, STATUS_FAILED,

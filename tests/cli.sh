@@ -1,0 +1,448 @@
+#!/bin/sh
+# cli.sh DECODE - the program end to end: every command, every exit code, what goes to which
+# stream. Run from the repository's top; the last line counts what passed and failed.
+set -u
+
+decode=$1
+model=models/shakespeare-mha.gguf
+golden=tests/data/golden
+dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-cli-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+out=$dir/out
+err=$dir/err
+passed=0
+failed=0
+unset DECODE_THREADS DECODE_ISA
+
+# --- helpers ------------------------------------------------------------------------------------
+
+# The helpers' own variables begin with h_, so that they spare the loops'.
+
+# note NAME CONDITION...: counts one check and prints it if it fails.
+note() {
+    h_name=$1
+    shift
+    if "$@"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $h_name"
+        sed 's/^/    stderr: /' "$err" 2>/dev/null | head -5
+    fi
+}
+
+# run ARGS...: the program with its output in $out and $err, its exit code in $code.
+run() {
+    "$decode" "$@" >"$out" 2>"$err"
+    code=$?
+}
+
+is_code() { [ "$code" -eq "$1" ]; }
+is_empty() { [ ! -s "$1" ]; }
+has() { grep -qF -e "$2" "$1"; }
+lacks() { ! grep -qF -e "$2" "$1"; }
+has_lines() { [ "$(wc -l <"$1")" -eq "$2" ]; }
+is_line() { [ "$(cat "$1" && echo end)" = "$2
+end" ]; }
+
+expect_exit() {
+    h_code=$1
+    shift
+    run "$@"
+    note "exit $h_code, found $code: $*" is_code "$h_code"
+}
+
+# expect_error CODE TEXT ARGS...: that exit code, nothing on stdout, one line with TEXT on stderr.
+expect_error() {
+    h_text=$2
+    h_code=$1
+    shift 2
+    run "$@"
+    note "exit $h_code, found $code: $*" is_code "$h_code"
+    note "empty stdout: $*" is_empty "$out"
+    note "one line on stderr: $*" has_lines "$err" 1
+    note "message has '$h_text': $*" has "$err" "$h_text"
+    note "message begins with decode: $*" has "$err" "decode: "
+}
+
+# expect_line TEXT ARGS...: exit 0 and exactly this line on stdout.
+expect_line() {
+    h_text=$1
+    shift
+    run "$@"
+    note "exit 0, found $code: $*" is_code 0
+    note "prints '$h_text': $*" is_line "$out" "$h_text"
+}
+
+# expect_same FILE ARGS...: exit 0 and the bytes of FILE on stdout.
+expect_same() {
+    h_file=$1
+    shift
+    run "$@"
+    note "exit 0, found $code: $*" is_code 0
+    note "same output: $*" cmp -s "$out" "$h_file"
+}
+
+repeat() { head -c "$2" /dev/zero | tr '\0' "$1"; }
+
+# --- help, version, dispatch --------------------------------------------------------------------
+
+run
+note "no arguments: exit 2" is_code 2
+note "no arguments: usage on stderr" has "$err" "usage: decode"
+note "no arguments: nothing on stdout" is_empty "$out"
+
+for words in help --help -h "help help"; do
+    expect_exit 0 $words
+    note "$words lists the commands" has "$out" "generate   continue a text"
+    note "$words: nothing on stderr" is_empty "$err"
+done
+for command in generate score tokenize info; do
+    expect_exit 0 help $command
+    cp "$out" "$dir/help"
+    note "help $command" has "$out" "usage: decode $command MODEL"
+    expect_same "$dir/help" $command --help
+    expect_same "$dir/help" $command -h
+    expect_same "$dir/help" $command nosuchfile -q --help --nosuchoption
+    text="-p x"
+    [ $command = info ] && text=
+    expect_error 2 "no checkpoint is named" $command $text
+    expect_error 2 "two checkpoints are named" $command "$model" -m "$model" $text
+    expect_error 2 "unexpected argument 'more'" $command "$model" more $text
+done
+expect_exit 0 --version
+for word in "decode " compiler "compiled in" "this machine runs" scalar threads; do
+    note "version says $word" has "$out" "$word"
+done
+note "version: nothing on stderr" is_empty "$err"
+expect_error 2 "did you mean 'generate'?" genrate
+expect_error 2 "did you mean '--help'?" --hlep
+expect_error 2 "unknown command 'xyzzy'" xyzzy
+expect_error 2 "unknown command 'xyzzy'" help xyzzy
+expect_error 2 "unknown command ''" ""
+
+# --- options ------------------------------------------------------------------------------------
+
+expect_error 2 "did you mean '--temp'?" generate "$model" --tmep 1
+expect_error 2 "unknown option '--bench'" generate "$model" --bench
+expect_error 2 "unknown option '-n5'" generate "$model" -n5
+expect_error 2 "-n needs a value" generate "$model" -n
+expect_error 2 "--greedy takes no value" generate "$model" --greedy=1
+for number in '' 1e9 0x10 ' 5' '5 ' -1 +5 NaN 99999999999999999999 1.5 5x; do
+    expect_error 2 "-n: expected an integer, 0 or more" generate "$model" -n "$number"
+    expect_error 2 "--seed: expected an integer, 0 to 18446744073709551615" \
+        generate "$model" "--seed=$number"
+    expect_error 2 "-t: expected auto or an integer from 1 to" score "$model" -p x -t "$number"
+    expect_error 2 "--tokens: item" score "$model" --tokens "1,$number"
+done
+for number in '' nan inf -1 1e999 0x1 ' 1' 1,5; do
+    expect_error 2 "--temp: expected a number, 0 or more" generate "$model" --temp "$number"
+done
+expect_error 2 "--top-p: expected a number, 0 to 1" generate "$model" --top-p 1.1
+expect_error 2 "--min-p: expected a number, 0 to 1" generate "$model" --min-p -0.1
+expect_error 2 "--repeat-penalty: expected a number, above 0" generate "$model" --repeat-penalty 0
+expect_error 2 "--samples: expected an integer, 1 to" generate "$model" --samples 0
+expect_error 2 "--kv-type: expected one of f32, f16" generate "$model" --kv-type q3
+expect_error 2 "--format: expected one of table, md, csv, json, jsonl" score "$model" --format xml
+expect_error 2 "-t: expected auto or an integer from 1 to" score "$model" -p x -t 0
+expect_error 2 "--stop: the text is empty" generate "$model" --stop ''
+expect_error 2 "needs --logprobs" generate "$model" --format json
+expect_error 2 "prints jsonl" generate "$model" --logprobs 2 --format csv
+
+for count in "-n 5" "-n=5" "--n 5" "--n=5" "-n 9 -n 5"; do
+    run generate "$model" --greedy -q -p ROMEO: $count
+    cp "$out" "$dir/$(echo "$count" | tr -d ' =-')"
+    note "$count makes 5 tokens" [ "$(wc -c <"$out")" -eq 12 ]
+done
+note "all spellings mean the same" cmp -s "$dir/n5" "$dir/n9n5"
+cp "$dir/n5" "$dir/five"
+expect_same "$dir/five" generate -p ROMEO: -n 5 --greedy -m "$model"
+expect_same "$dir/five" generate -p ROMEO: -n 5 --greedy -- "$model"
+expect_same "$dir/five" generate --prompt=ROMEO: --temp 0 "$model" -n 5
+expect_same "$dir/five" generate --model="$model" --prompt ROMEO: --top-k 1 -n 5
+
+# --- the environment ----------------------------------------------------------------------------
+
+export DECODE_THREADS=0x2
+expect_error 2 "DECODE_THREADS: expected auto or an integer" generate "$model" -n 1
+expect_exit 0 generate "$model" -n 1 -t 1
+DECODE_THREADS=3
+run generate "$model" -n 1 -v
+note "DECODE_THREADS sets the threads" has "$err" "threads: 3 (DECODE_THREADS)"
+run generate "$model" -n 1 -v -t 2
+note "-t wins over DECODE_THREADS" has "$err" "threads: 2 (-t)"
+DECODE_THREADS=
+run generate "$model" -n 1 -v
+note "empty DECODE_THREADS is unset" has "$err" "(auto)"
+unset DECODE_THREADS
+export DECODE_ISA=nosuch
+expect_error 2 "DECODE_ISA" generate "$model" -n 1
+expect_error 2 "DECODE_ISA" --version
+DECODE_ISA=scalar
+run generate "$model" -v -n 5 --greedy -p ROMEO:
+note "DECODE_ISA is obeyed" has "$err" "instruction set: scalar"
+note "and gives the same text" cmp -s "$out" "$dir/five"
+unset DECODE_ISA
+
+# --- generate -----------------------------------------------------------------------------------
+
+expect_exit 0 generate "$model" -p ROMEO: -n 100 --seed 7
+cp "$out" "$dir/seed7"
+note "the prompt is echoed" [ "$(head -c 6 "$out")" = ROMEO: ]
+note "100 bytes, prompt and newline" [ "$(wc -c <"$out")" -eq 107 ]
+for word in "prompt       6 tokens" "first token" "decoded      100 tokens" p50 p99 \
+    "seed         7" "peak memory"; do
+    note "summary has $word" has "$err" "$word"
+done
+for threads in 1 2 3 8 auto; do
+    expect_same "$dir/seed7" generate "$model" -p ROMEO: -n 100 --seed 7 -t $threads
+done
+for block in 1 2 5 64; do
+    expect_same "$dir/seed7" generate "$model" -p ROMEO: -n 100 --seed 7 --block $block
+done
+expect_same "$dir/seed7" generate "$model" -p ROMEO: -n 100 --seed 7 -q
+note "-q: nothing on stderr" is_empty "$err"
+run generate "$model" -p ROMEO: -n 100 --seed 8
+note "another seed, another text" [ "$code" -eq 0 -a "$(cat "$out")" != "$(cat "$dir/seed7")" ]
+run generate "$model" -p ROMEO: -n 60
+cp "$out" "$dir/random"
+expect_same "$dir/random" generate "$model" -p ROMEO: -n 60 \
+    --seed "$(sed -n 's/^seed  *//p' "$err")"
+run generate "$model" -p ROMEO: -n 3 -v
+for word in "memory: weights" "KV cache" "--kv-type f16" "threads:" "instruction set:" "sampler:"; do
+    note "-v says $word" has "$err" "$word"
+done
+
+# Prompts.
+printf 'ROMEO:' >"$dir/prompt"
+expect_same "$dir/five" generate "$model" -f "$dir/prompt" -n 5 --greedy
+"$decode" generate "$model" -f - -n 5 --greedy <"$dir/prompt" >"$out" 2>"$err"
+note "-f - reads standard input" cmp -s "$out" "$dir/five"
+expect_line "$(tail -c 6 "$dir/five" | head -c 5)" \
+    generate "$model" -p ROMEO: -n 5 --greedy --no-echo
+expect_error 2 "-p and -f both" generate "$model" -p x -f "$dir/prompt"
+expect_error 3 "$dir/missing" generate "$model" -f "$dir/missing"
+expect_exit 0 generate "$model" -p '' -n 5 --greedy
+cp "$out" "$dir/none"
+note "an empty prompt prints only the continuation" [ "$(wc -c <"$out")" -eq 6 ]
+expect_same "$dir/none" generate "$model" -n 5 --greedy
+printf 'a\000b\377\303' >"$dir/bytes"
+expect_exit 0 generate "$model" -f "$dir/bytes" -n 0
+note "any bytes are echoed as they are" [ "$(od -An -tx1 "$out" | tr -d ' \n')" = 610062ffc30a ]
+expect_exit 0 generate "$model" -f "$dir/bytes" -n 5
+expect_line x generate "$model" -p x -n 0
+expect_line '' generate "$model" -n 0
+
+# The context: 256 positions. The last token need not be fed.
+expect_exit 0 generate "$model" -p "$(repeat a 255)" -n 5
+note "context full is said" has "$err" "context full (256 tokens): stopped after 2 of 5"
+note "two tokens still fit" [ "$(wc -c <"$out")" -eq 258 ]
+expect_exit 0 generate "$model" -p "$(repeat a 256)" -n 5
+note "one token after a full prompt" has "$err" "context full (256 tokens): stopped after 1 of 5"
+expect_error 2 "the prompt has 257 tokens, the context only 256" \
+    generate "$model" -p "$(repeat a 257)"
+expect_error 2 "the prompt has 6 tokens, the context only 5" generate "$model" -p ROMEO: -c 5
+expect_error 2 "-c: expected at most 256" generate "$model" -c 257
+expect_exit 0 generate "$model" -p ROMEO: -c 6 -n 5
+note "-c limits the context" has "$err" "context full (6 tokens): stopped after 1 of 5"
+
+# Stop strings, against the text without them.
+run generate "$model" -p ROMEO: -n 100 --seed 7 --no-echo -q
+cp "$out" "$dir/plain"
+stop=$(tail -c +31 "$dir/plain" | head -c 4)
+run generate "$model" -p ROMEO: -n 100 --seed 7 --no-echo --stop "$stop" --stop 'never so'
+note "--stop is found across tokens" has "$err" "stop text found"
+note "--stop text is not printed" lacks "$out" "$stop"
+note "all before it is printed" \
+    [ "$(head -c $(($(wc -c <"$out") - 1)) "$out")$stop" = \
+    "$(head -c $(($(wc -c <"$out") + 3)) "$dir/plain")" ]
+expect_same "$dir/plain" generate "$model" -p ROMEO: -n 100 --seed 7 --no-echo --stop "never so"
+
+# Samples: the first is the run without them; all replay.
+run generate "$model" -p ROMEO: -n 40 --seed 3
+cp "$out" "$dir/one"
+run generate "$model" -p ROMEO: -n 40 --seed 3 --samples 3
+cp "$out" "$dir/three"
+note "the first sample is the single one" cmp -s -n "$(wc -c <"$dir/one")" "$dir/one" "$dir/three"
+note "samples are separated" [ "$(grep -cx -e --- "$out")" -eq 2 ]
+note "each has the prompt" [ "$(grep -c '^ROMEO:' "$out")" -ge 3 ]
+note "the prompt is taken once" has "$err" "prompt       6 tokens"
+note "all are counted" has "$err" "decoded      120 tokens"
+expect_same "$dir/three" generate "$model" -p ROMEO: -n 40 --seed 3 --samples 3 -t 3
+
+# Log-probabilities.
+expect_exit 0 generate "$model" -p ROMEO: -n 4 --greedy --logprobs 2
+cp "$out" "$dir/logprobs"
+note "a line a token" has_lines "$out" 4
+note "with its place" has "$out" '{"sample": 0, "position": 6, "id": '
+note "and alternatives" [ "$(head -1 "$out" | grep -o '"logprob"' | wc -l)" -eq 3 ]
+expect_same "$dir/logprobs" generate "$model" -p ROMEO: -n 4 --greedy --logprobs 2 --format jsonl
+
+# The cache in half precision; golden checkpoints of other variants.
+expect_exit 0 generate "$model" -p ROMEO: -n 20 --greedy --kv-type f16
+for name in mha gqa mqa mqa-f16; do
+    expect_exit 0 generate "$golden/$name.gguf" -p "x" -n 5 --greedy -q
+done
+
+# --- score --------------------------------------------------------------------------------------
+
+expect_exit 0 score "$model" -p "ROMEO: speak" --top 3 --format jsonl
+cp "$out" "$dir/score"
+note "a row a token" has_lines "$out" 12
+note "nothing predicts the first" has "$out" \
+    '{"position": 0, "id": 82, "text": "R", "logprob": null, "top": []}'
+note "no timing on stderr" is_empty "$err"
+printf 'ROMEO: speak' >"$dir/prompt"
+ids=$("$decode" tokenize "$model" -f "$dir/prompt" | tr ' ' ,)
+for same in "-t 1" "-t 2" "-t 3" "-t 8" "--block 1" "--block 5" "--block 4096 -t 3"; do
+    expect_same "$dir/score" score "$model" -f "$dir/prompt" --top 3 --format jsonl $same
+done
+expect_same "$dir/score" score "$model" --tokens "$ids" --top 3 --format jsonl
+for form in table md csv json; do
+    expect_exit 0 score "$model" -p 'a b' --top 2 --format $form
+done
+expect_exit 0 score "$model" -p "$(printf 'a\n\303')"
+note "the table escapes what is not printable" has "$out" '\xc3'
+expect_exit 0 score "$model" -p "a,b" --format csv
+note "csv has a header" has "$out" "position,id,text,logprob"
+note "csv quotes" has "$out" '1,44,",",'
+
+for name in mha gqa mqa mqa-f16; do
+    tokens=$(cat "$golden/$name.tokens")
+    expect_exit 0 score "$golden/$name.gguf" --tokens "$tokens" --logits "$dir/first.npy" -t 1
+    expect_exit 0 score "$golden/$name.gguf" --tokens "$tokens" --logits "$dir/second.npy" \
+        -t 3 --block 1
+    note "$name: the same logits" cmp -s "$dir/first.npy" "$dir/second.npy"
+    note "$name: the header and size of NumPy's file" \
+        [ "$(head -c 128 "$dir/first.npy" | od -c; wc -c <"$dir/first.npy")" = \
+        "$(head -c 128 "$golden/$name.npy" | od -c; wc -c <"$golden/$name.npy")" ]
+done
+expect_exit 0 score "$model" -p "$(repeat a 256)"
+expect_error 2 "the text has 257 tokens" score "$model" -p "$(repeat a 257)"
+expect_error 2 "the text is empty" score "$model" -p ''
+expect_error 2 "there is nothing to score" score "$model"
+expect_error 2 "--tokens and -p both" score "$model" --tokens 1 -p x
+expect_error 2 "the vocabulary has 256" score "$model" --tokens 1,256
+expect_error 2 "--tokens: item 2" score "$model" --tokens 1,,2
+cp "$model" "$dir/copy.gguf"
+expect_error 2 "is the checkpoint itself" score "$dir/copy.gguf" -p x --logits "$dir/copy.gguf"
+note "the checkpoint is as it was" cmp -s "$model" "$dir/copy.gguf"
+run score "$model" -p abc --logits "$dir/none/out.npy"
+note "logits to a missing folder: exit 1" is_code 1
+
+# --- tokenize -----------------------------------------------------------------------------------
+
+expect_line "82 79 77 69 79" tokenize "$model" -p ROMEO
+expect_line "[82, 79, 77, 69, 79]" tokenize "$model" -p ROMEO --format json
+expect_line "" tokenize "$model" -p ""
+expect_line "[]" tokenize "$model" -p "" --format json
+expect_line "97 0 98 255 195" tokenize "$model" -f "$dir/bytes"
+run tokenize "$model" --decode 97,0,98,255,195
+note "decode gives the bytes and nothing else" cmp -s "$out" "$dir/bytes"
+expect_exit 0 tokenize "$model" --decode ""
+note "no ids, no bytes" is_empty "$out"
+expect_error 2 "--decode: item 1 is '256'" tokenize "$model" --decode 256
+expect_error 2 "there is no text" tokenize "$model"
+expect_error 2 "--decode takes no text" tokenize "$model" --decode 1 -p x
+
+# --- info ---------------------------------------------------------------------------------------
+
+expect_exit 0 info "$model" --check
+for word in "architecture  gpt2" "variant       MHA" "total         891,648" \
+    "GQA-4                4            2,048            1,024" "53 tensors read, 0 with"; do
+    note "info says $word" has "$out" "$word"
+done
+note "info: nothing on stderr" is_empty "$err"
+expect_exit 0 info "$golden/gqa.gguf" --format json
+note "info knows a GQA checkpoint" has "$out" '"variant": "GQA-3"'
+expect_exit 0 info "$model" --format jsonl --tensors --check
+note "one object on one line" has_lines "$out" 1
+note "with tensors" has "$out" '"tensors": [{"name": '
+expect_exit 0 info "$model" --format csv
+note "csv of the parts" has "$out" "total,891648,3566592"
+expect_exit 0 info "$model" --format csv --tensors
+note "csv of the tensors" has_lines "$out" 54
+expect_exit 0 info "$model" --format md
+note "Markdown" has "$out" "| architecture |"
+
+# One weight becomes NaN.
+offset=$("$decode" info "$model" --format csv --tensors |
+    sed -n 's/^blk\.0\.ffn_up\.weight,.*,\([0-9]*\)$/\1/p')
+printf '\377\377\377\377' | dd of="$dir/copy.gguf" bs=1 seek="$offset" conv=notrunc 2>"$err"
+expect_exit 3 info "$dir/copy.gguf" --check
+note "the tensor is named" has "$err" "tensor 'blk.0.ffn_up.weight' has 1 values"
+note "and shown" has "$out" "53 tensors read, 1 with values that are not finite"
+run generate "$dir/copy.gguf" -p x -n 5
+note "not finite logits: exit 1" is_code 1
+note "with one line" has_lines "$err" 1
+expect_exit 1 score "$dir/copy.gguf" -p xyz
+
+# --- bad files ----------------------------------------------------------------------------------
+
+: >"$dir/empty"
+head -c 1000 "$model" >"$dir/short"
+head -c $(($(wc -c <"$model") - 1)) "$model" >"$dir/cut"
+repeat x 5000 >"$dir/junk"
+mkfifo "$dir/fifo"
+for command in generate score tokenize info; do
+    text="-p x"
+    [ $command = info ] && text=
+    for file in "$dir/missing" "$dir/empty" "$dir" "$dir/fifo" /dev/zero "$dir/short" "$dir/cut" \
+        "$dir/junk"; do
+        expect_error 3 "$file" $command "$file" $text
+    done
+    expect_error 3 "empty" $command "" $text
+done
+
+# --- streams ------------------------------------------------------------------------------------
+
+"$decode" generate "$model" -p x -n 5 2>"$err" >&-
+note "closed stdout: exit 1" [ $? -eq 1 ]
+note "closed stdout is said" has "$err" "cannot write to standard output"
+"$decode" info "$model" 2>"$err" >&-
+note "closed stdout: exit 1" [ $? -eq 1 ]
+"$decode" generate "$model" -p x -n 5 >"$out" 2>&-
+note "closed stderr: exit 0" [ $? -eq 0 ]
+note "closed stderr leaves stdout pure" [ "$(wc -c <"$out")" -eq 7 ]
+"$decode" generate "$model" -f - -n 5 <&- >"$out" 2>"$err"
+note "closed stdin: exit 3" [ $? -eq 3 ]
+note "closed stdin is said" has "$err" "standard input"
+if [ -c /dev/full ]; then
+    for words in "generate $model -p x -n 5" "score $model -p x" "tokenize $model -p x" \
+        "info $model" "--version" "help"; do
+        "$decode" $words >/dev/full 2>"$err"
+        note "full disk: exit 1: $words" [ $? -eq 1 ]
+        note "full disk is said: $words" has "$err" "cannot write to standard output"
+    done
+fi
+{ "$decode" generate "$model" -p x -n 250 --samples 100000 2>"$err"; echo $? >"$dir/code"; } |
+    head -c 1 >"$out"
+note "closed pipe: exit 1" [ "$(cat "$dir/code")" = 1 ]
+note "closed pipe is said" has "$err" "cannot write to standard output"
+
+# --- signals ------------------------------------------------------------------------------------
+
+# interrupt SIGNAL: while a long run prints; its exit code in $code.
+interrupt() {
+    : >"$out"
+    "$decode" generate "$model" -p ROMEO: --samples 1000000 --seed 1 >"$out" 2>"$err" &
+    pid=$!
+    tries=0
+    while is_empty "$out" && [ $tries -lt 100 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+    kill -"$1" $pid
+    wait $pid
+    code=$?
+}
+for signal in INT TERM; do
+    interrupt $signal
+    note "SIG$signal: exit 130" is_code 130
+    note "SIG$signal: summary" has "$err" "seed         1"
+    note "SIG$signal is said" has "$err" "interrupted after"
+    note "SIG$signal: the line is ended" [ "$(tail -c 1 "$out" | od -An -c | tr -d ' ')" = '\n' ]
+done
+
+echo "cli: $passed passed, $failed failed"
+[ $failed -eq 0 ]
