@@ -113,8 +113,8 @@ $(BUILD)/tests/%.o: ALL_CFLAGS += -Itests $(CHECK_CFLAGS)
 $(BUILD)/tests/test_oom: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc \
                                          -Wl,--wrap=aligned_alloc,--wrap=mmap
 
-# test_pool makes thread creation fail.
-$(BUILD)/tests/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create
+# test_pool makes thread creation fail and counts the threads that are not joined.
+$(BUILD)/tests/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create,--wrap=pthread_join
 
 test: $(BIN) $(TEST_BIN) ## run the Check suites and the command-line tests
 	scripts/run_tests.sh $(BIN) $(TEST_BIN)

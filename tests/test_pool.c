@@ -1,0 +1,391 @@
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "parts/pool.h"
+#include "support.h"
+
+/* --- thread creation that fails on demand (see TEST_LDFLAGS in the Makefile) -------------------
+ */
+
+static int creations_left = INT_MAX; /* then pthread_create fails */
+static int n_workers;                /* started and not yet joined */
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
+                          void *arg);
+int __real_pthread_join(pthread_t thread, void **result);
+int __wrap_pthread_join(pthread_t thread, void **result);
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
+                          void *arg)
+{
+    if (creations_left-- <= 0)
+        return EAGAIN;
+    n_workers++;
+    return __real_pthread_create(thread, attr, start, arg);
+}
+
+int __wrap_pthread_join(pthread_t thread, void **result)
+{
+    n_workers--;
+    return __real_pthread_join(thread, result);
+}
+
+/* --- helpers ---------------------------------------------------------------------------------- */
+
+static const int team_sizes[] = {2, 3, 5, 8, 64};
+#define N_TEAM_SIZES (int)(sizeof team_sizes / sizeof team_sizes[0])
+
+static struct pool *new_pool(int n_threads)
+{
+    struct pool *p;
+    struct err e;
+    ck_assert_int_eq(pool_create(n_threads, &p, &e), STATUS_OK);
+    ck_assert_int_eq(pool_n_threads(p), n_threads);
+    return p;
+}
+
+/* Plain variables throughout: ThreadSanitizer then checks that the pool orders their accesses. */
+struct job {
+    struct pool *pool;
+    int n_threads;
+    int rounds;
+    int slow;  /* the member that comes late to every round */
+    int delay; /* us */
+    int runs[POOL_MAX_THREADS];
+    int phase[POOL_MAX_THREADS];
+    struct rng rng[POOL_MAX_THREADS];
+    bool wrong[POOL_MAX_THREADS];
+};
+
+static struct job new_job(struct pool *p)
+{
+    return (struct job){.pool = p, .n_threads = pool_n_threads(p), .slow = -1};
+}
+
+static void expect_runs(const struct job *j, int runs)
+{
+    for (int i = 0; i < j->n_threads; i++)
+        ck_assert_int_eq(j->runs[i], runs);
+    for (int i = j->n_threads; i < POOL_MAX_THREADS; i++)
+        ck_assert_int_eq(j->runs[i], 0);
+}
+
+static void expect_right(const struct job *j)
+{
+    for (int i = 0; i < j->n_threads; i++)
+        ck_assert_msg(!j->wrong[i], "member %d saw another in the wrong phase", i);
+}
+
+static void count_run(void *arg, int thread)
+{
+    struct job *j = arg;
+    j->runs[thread]++;
+}
+
+/* Between the two barriers of a round everybody's phase must be this round's. */
+static void walk_phases(void *arg, int thread)
+{
+    struct job *j = arg;
+    for (int round = 1; round <= j->rounds; round++) {
+        if (thread == j->slow)
+            usleep((useconds_t)j->delay);
+        j->phase[thread] = round;
+        pool_barrier(j->pool, thread);
+        for (int i = 0; i < j->n_threads; i++)
+            if (j->phase[i] != round)
+                j->wrong[thread] = true;
+        pool_barrier(j->pool, thread);
+    }
+    j->runs[thread]++;
+}
+
+/* Arrives after a random time around those at which a waiting member changes its way to wait. */
+static void arrive_at_random(void *arg, int thread)
+{
+    struct job *j = arg;
+    for (int round = 1; round <= j->rounds; round++) {
+        const uint32_t choice = rng_u32(&j->rng[thread]) % 8;
+        if (choice < 2)
+            usleep(rng_u32(&j->rng[thread]) % 100);
+        for (uint32_t i = rng_u32(&j->rng[thread]) % (choice < 5 ? 100 : 20000); i > 0; i--)
+            __asm__ volatile("");
+        j->phase[thread] = round;
+        pool_barrier(j->pool, thread);
+        if (j->phase[(thread + 1) % j->n_threads] != round)
+            j->wrong[thread] = true;
+        pool_barrier(j->pool, thread);
+    }
+}
+
+/* --- tests ------------------------------------------------------------------------------------ */
+
+START_TEST(null_pool_is_one_thread)
+{
+    struct job j = new_job(NULL);
+    ck_assert_int_eq(pool_n_threads(NULL), 1);
+    j.rounds = 3;
+    pool_run(NULL, walk_phases, &j);
+    pool_run(NULL, count_run, &j);
+    expect_runs(&j, 2);
+    expect_right(&j);
+    pool_free(NULL);
+}
+END_TEST
+
+START_TEST(one_thread_gives_null)
+{
+    struct pool *p = (struct pool *)&p;
+    ck_assert_int_eq(pool_create(1, &p, NULL), STATUS_OK);
+    ck_assert_ptr_null(p);
+    ck_assert_int_eq(n_workers, 0);
+}
+END_TEST
+
+START_TEST(every_member_runs_once_a_run)
+{
+    struct pool *p = new_pool(team_sizes[_i]);
+    ck_assert_int_eq(n_workers, team_sizes[_i] - 1);
+    struct job j = new_job(p);
+    for (int run = 1; run <= 50; run++) {
+        pool_run(p, count_run, &j);
+        expect_runs(&j, run);
+    }
+    pool_free(p);
+    ck_assert_int_eq(n_workers, 0);
+}
+END_TEST
+
+START_TEST(largest_pool_works)
+{
+    struct pool *p = new_pool(POOL_MAX_THREADS);
+    struct job j = new_job(p);
+    j.rounds = 3;
+    pool_run(p, walk_phases, &j);
+    expect_runs(&j, 1);
+    expect_right(&j);
+    pool_free(p);
+}
+END_TEST
+
+START_TEST(barrier_keeps_members_in_one_phase)
+{
+    struct pool *p = new_pool(team_sizes[_i]);
+    struct job j = new_job(p);
+    j.rounds = team_sizes[_i] < 10 ? 2000 : 100;
+    for (int run = 1; run <= 3; run++) {
+        pool_run(p, walk_phases, &j);
+        expect_runs(&j, run);
+        expect_right(&j);
+    }
+    pool_free(p);
+}
+END_TEST
+
+START_TEST(many_short_runs)
+{
+    enum { RUNS = 100000 };
+    struct pool *p = new_pool(2);
+    struct job j = new_job(p);
+    for (int run = 0; run < RUNS; run++)
+        pool_run(p, count_run, &j);
+    expect_runs(&j, RUNS);
+    pool_free(p);
+}
+END_TEST
+
+START_TEST(run_wakes_sleeping_members)
+{
+    struct pool *p = new_pool(team_sizes[_i]);
+    struct job j = new_job(p);
+    j.rounds = 2;
+    for (int run = 1; run <= 2; run++) {
+        usleep(100000);
+        pool_run(p, walk_phases, &j);
+        expect_runs(&j, run);
+    }
+    expect_right(&j);
+    usleep(100000); /* they sleep when they are told to leave, too */
+    pool_free(p);
+    ck_assert_int_eq(n_workers, 0);
+}
+END_TEST
+
+START_TEST(late_member_wakes_sleeping_ones)
+{
+    struct pool *p = new_pool(team_sizes[_i]);
+    struct job j = new_job(p);
+    j.rounds = 4;
+    j.delay = 20000;
+    for (j.slow = 0; j.slow < 3 && j.slow < j.n_threads; j.slow++)
+        pool_run(p, walk_phases, &j);
+    expect_right(&j);
+    pool_free(p);
+}
+END_TEST
+
+START_TEST(no_wake_up_is_lost)
+{
+    struct pool *p = new_pool(team_sizes[_i]);
+    struct job j = new_job(p);
+    for (int i = 0; i < j.n_threads; i++)
+        rng_seed(&j.rng[i], 1, (uint64_t)i);
+    j.rounds = team_sizes[_i] < 10 ? 500 : 30;
+    for (int run = 0; run < 4; run++) {
+        pool_run(p, arrive_at_random, &j);
+        usleep(rng_u32(&j.rng[0]) % 200);
+    }
+    expect_right(&j);
+    pool_free(p);
+}
+END_TEST
+
+START_TEST(create_and_free_often)
+{
+    for (int i = 0; i < 200; i++) {
+        struct pool *p = new_pool(2 + i % 7);
+        struct job j = new_job(p);
+        if (i % 3)
+            pool_run(p, count_run, &j);
+        pool_free(p);
+    }
+    ck_assert_int_eq(n_workers, 0);
+}
+END_TEST
+
+static void run_inner(void *arg, int thread)
+{
+    struct job *inner = (struct job *)arg + thread;
+    for (int run = 0; run < 100; run++)
+        pool_run(inner->pool, walk_phases, inner);
+}
+
+START_TEST(pools_are_independent)
+{
+    struct pool *outer = new_pool(2);
+    static struct job jobs[2];
+    for (int i = 0; i < 2; i++) {
+        jobs[i] = new_job(new_pool(2 + i));
+        jobs[i].rounds = 5;
+    }
+    pool_run(outer, run_inner, jobs);
+    for (int i = 0; i < 2; i++) {
+        expect_runs(&jobs[i], 100);
+        expect_right(&jobs[i]);
+        pool_free(jobs[i].pool);
+    }
+    pool_free(outer);
+}
+END_TEST
+
+START_TEST(failing_creation_leaves_nothing)
+{
+    enum { N = 8 };
+    for (int k = 0; k < N - 1; k++) {
+        struct pool *p = (struct pool *)&p;
+        struct err e;
+        char expected[64];
+        snprintf(expected, sizeof expected, "thread %d of %d", k + 2, N);
+        creations_left = k;
+        ck_assert_int_eq(pool_create(N, &p, &e), STATUS_FAILED);
+        ck_assert_ptr_null(p);
+        ck_assert_msg(strstr(e.text, expected) != NULL, "%s", e.text);
+        ck_assert_msg(strstr(e.text, strerror(EAGAIN)) != NULL, "%s", e.text);
+        ck_assert_int_eq(n_workers, 0);
+        creations_left = k;
+        ck_assert_int_eq(pool_create(N, &p, NULL), STATUS_FAILED);
+    }
+    creations_left = N - 1;
+    pool_free(new_pool(N));
+}
+END_TEST
+
+struct masks {
+    sigset_t of[4];
+};
+
+static void note_mask(void *arg, int thread)
+{
+    struct masks *m = arg;
+    pthread_sigmask(SIG_SETMASK, NULL, &m->of[thread]);
+}
+
+START_TEST(signals_reach_the_caller)
+{
+    sigset_t before;
+    pthread_sigmask(SIG_SETMASK, NULL, &before);
+    struct pool *p = new_pool(4);
+    struct masks m;
+    pool_run(p, note_mask, &m);
+    pool_free(p);
+    for (int number = 1; number < 32; number++)
+        ck_assert_int_eq(sigismember(&m.of[0], number), sigismember(&before, number));
+    for (int i = 1; i < 4; i++) {
+        ck_assert(sigismember(&m.of[i], SIGINT));
+        ck_assert(sigismember(&m.of[i], SIGTERM));
+        ck_assert(sigismember(&m.of[i], SIGALRM));
+        ck_assert(!sigismember(&m.of[i], SIGSEGV));
+        ck_assert(!sigismember(&m.of[i], SIGBUS));
+    }
+}
+END_TEST
+
+static void check_share(int n, int n_threads)
+{
+    int next = 0, least = INT_MAX, most = 0;
+    for (int thread = 0; thread < n_threads; thread++) {
+        int begin, end;
+        pool_share(n, thread, n_threads, &begin, &end);
+        ck_assert_int_eq(begin, next);
+        ck_assert_int_le(begin, end);
+        least = end - begin < least ? end - begin : least;
+        most = end - begin > most ? end - begin : most;
+        next = end;
+    }
+    ck_assert_int_eq(next, n);
+    ck_assert_int_le(most - least, 1);
+}
+
+START_TEST(shares_cover_all_in_order_and_evenly)
+{
+    for (int n = 0; n <= 100; n++)
+        for (int n_threads = 1; n_threads <= 20; n_threads++)
+            check_share(n, n_threads);
+    for (int n_threads = 1; n_threads <= POOL_MAX_THREADS; n_threads++) {
+        check_share(INT_MAX, n_threads);
+        check_share(INT_MAX - 1, n_threads);
+        check_share(50257, n_threads);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("pool");
+    TCase *c = tcase_create("pool");
+    tcase_set_timeout(c, 120); /* for sanitizers and valgrind */
+    tcase_add_test(c, null_pool_is_one_thread);
+    tcase_add_test(c, one_thread_gives_null);
+    tcase_add_loop_test(c, every_member_runs_once_a_run, 0, N_TEAM_SIZES);
+    tcase_add_test(c, largest_pool_works);
+    tcase_add_loop_test(c, barrier_keeps_members_in_one_phase, 0, N_TEAM_SIZES);
+    tcase_add_test(c, many_short_runs);
+    tcase_add_loop_test(c, run_wakes_sleeping_members, 0, N_TEAM_SIZES);
+    tcase_add_loop_test(c, late_member_wakes_sleeping_ones, 0, N_TEAM_SIZES);
+    tcase_add_loop_test(c, no_wake_up_is_lost, 0, N_TEAM_SIZES);
+    tcase_add_test(c, create_and_free_often);
+    tcase_add_test(c, pools_are_independent);
+    tcase_add_test(c, failing_creation_leaves_nothing);
+    tcase_add_test(c, signals_reach_the_caller);
+    tcase_add_test(c, shares_cover_all_in_order_and_evenly);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}
