@@ -1,0 +1,793 @@
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "engine/sampler.h"
+#include "support.h"
+
+#define N_CTX 64
+
+/* No filter, no penalty. */
+static struct sampler_params plain(double temperature)
+{
+    return (struct sampler_params){
+        .temperature = temperature, .top_p = 1, .repeat_penalty = 1, .seed = 42, .stream = 54};
+}
+
+static struct sampler *new_sampler(struct sampler_params p, int n_vocab)
+{
+    struct sampler *s;
+    struct err e = {""};
+    ck_assert_msg(sampler_create(&p, n_vocab, N_CTX, &s, &e) == STATUS_OK, "%s", e.text);
+    return s;
+}
+
+static int pick(struct sampler *s, const float *logits)
+{
+    int token = -1;
+    ck_assert_int_eq(sampler_pick(s, logits, &token, NULL), STATUS_OK);
+    return token;
+}
+
+/* The first pick of a new sampler. */
+static int pick_once(struct sampler_params p, const float *logits, int n_vocab)
+{
+    struct sampler *s = new_sampler(p, n_vocab);
+    const int token = pick(s, logits);
+    sampler_free(s);
+    return token;
+}
+
+static double uniform(struct rng *r, double from, double to)
+{
+    return from + (to - from) * rng_unit(r);
+}
+
+static int below(struct rng *r, int n)
+{
+    return (int)(rng_unit(r) * n);
+}
+
+/* --- the reference: every rule as its sentence in sampler.h says it, in O(n_vocab^2) ------------
+ */
+
+#define REF_MAX 300
+
+struct reference {
+    int n_vocab;
+    double logit[REF_MAX];
+    double p[REF_MAX]; /* 0 once filtered away */
+    bool kept[REF_MAX];
+};
+
+static void ref_penalise(struct reference *r, const struct sampler_params *p, const int *history,
+                         int n_history)
+{
+    const int last_n = p->repeat_last_n < 0 || p->repeat_last_n > N_CTX ? N_CTX : p->repeat_last_n;
+    for (int i = 0; i < r->n_vocab; i++) {
+        bool recent = false;
+        for (int h = 0; h < n_history; h++)
+            recent |= history[h] == i && h >= n_history - last_n;
+        if (recent && r->logit[i] > 0)
+            r->logit[i] = (double)(float)(r->logit[i] / p->repeat_penalty);
+        else if (recent)
+            r->logit[i] = (double)(float)(r->logit[i] * p->repeat_penalty);
+    }
+}
+
+static bool ref_before(const struct reference *r, int i, int j)
+{
+    return r->logit[i] > r->logit[j] || (r->logit[i] == r->logit[j] && i < j);
+}
+
+static void ref_normalise(struct reference *r)
+{
+    double sum = 0;
+    for (int i = 0; i < r->n_vocab; i++)
+        sum += r->kept[i] ? r->p[i] : 0;
+    for (int i = 0; i < r->n_vocab; i++)
+        r->p[i] = r->kept[i] ? r->p[i] / sum : 0;
+}
+
+static void ref_temperature(struct reference *r, double temperature)
+{
+    double maximum = -INFINITY;
+    for (int i = 0; i < r->n_vocab; i++)
+        maximum = fmax(maximum, r->logit[i]);
+    for (int i = 0; i < r->n_vocab; i++) {
+        r->kept[i] = true;
+        r->p[i] = exp((r->logit[i] - maximum) / temperature);
+    }
+    ref_normalise(r);
+}
+
+static void ref_top_k(struct reference *r, int top_k)
+{
+    for (int i = 0; i < r->n_vocab; i++) {
+        int better = 0;
+        for (int j = 0; j < r->n_vocab; j++)
+            better += ref_before(r, j, i);
+        r->kept[i] &= top_k == 0 || better < top_k;
+    }
+    ref_normalise(r);
+}
+
+/* In the smallest set is who is needed to reach top_p: those before it do not. */
+static void ref_top_p(struct reference *r, double top_p)
+{
+    bool needed[REF_MAX];
+    for (int i = 0; i < r->n_vocab; i++) {
+        double sum = 0;
+        bool first = true;
+        for (int j = 0; j < r->n_vocab; j++)
+            if (r->kept[j] && ref_before(r, j, i)) {
+                sum += r->p[j];
+                first = false;
+            }
+        needed[i] = first || top_p == 1 || sum < top_p;
+    }
+    for (int i = 0; i < r->n_vocab; i++)
+        r->kept[i] &= needed[i];
+    ref_normalise(r);
+}
+
+static void ref_min_p(struct reference *r, double min_p)
+{
+    double most = 0;
+    for (int i = 0; i < r->n_vocab; i++)
+        most = fmax(most, r->p[i]);
+    for (int i = 0; i < r->n_vocab; i++)
+        r->kept[i] &= r->p[i] >= min_p * most;
+    ref_normalise(r);
+}
+
+static void ref_apply(struct reference *r, const struct sampler_params *p, const float *logits,
+                      const int *history, int n_history)
+{
+    for (int i = 0; i < r->n_vocab; i++)
+        r->logit[i] = (double)logits[i];
+    ref_penalise(r, p, history, n_history);
+    ref_temperature(r, p->temperature);
+    ref_top_k(r, p->top_k);
+    ref_top_p(r, p->top_p);
+    ref_min_p(r, p->min_p);
+}
+
+/* --- against the reference -------------------------------------------------------------------- */
+
+static void expect_choices(const struct sampler *s, const struct reference *r)
+{
+    const int *tokens;
+    const double *probabilities;
+    const int n = sampler_choices(s, &tokens, &probabilities);
+    int kept = 0;
+    for (int i = 0; i < r->n_vocab; i++)
+        kept += r->kept[i];
+    ck_assert_int_eq(n, kept);
+    bool seen[REF_MAX] = {false};
+    for (int i = 0; i < n; i++) {
+        ck_assert(r->kept[tokens[i]] && !seen[tokens[i]]);
+        seen[tokens[i]] = true;
+        ck_assert_double_eq_tol(probabilities[i], r->p[tokens[i]], 1e-12);
+    }
+}
+
+enum rule { TOP_K = 1, TOP_P = 2, MIN_P = 4, PENALTY = 8, ALL_RULES = 16 };
+
+static struct sampler_params random_params(struct rng *r, int rules, int n_vocab)
+{
+    struct sampler_params p = plain(exp(uniform(r, -2, 2)));
+    p.seed = rng_u32(r);
+    if (rules & TOP_K)
+        p.top_k = 1 + below(r, n_vocab + 3);
+    if (rules & TOP_P)
+        p.top_p = below(r, 4) ? uniform(r, 0, 1) : 1 - uniform(r, 0, 0.01);
+    if (rules & MIN_P)
+        p.min_p = below(r, 2) ? uniform(r, 0, 0.2) : uniform(r, 0, 1);
+    if (rules & PENALTY) {
+        p.repeat_penalty = exp(uniform(r, -1, 1));
+        p.repeat_last_n = below(r, 12) - 1;
+    }
+    return p;
+}
+
+/* One of several shapes; rounded ones have ties. */
+static void random_logits(struct rng *r, float *logits, int n)
+{
+    const double width = uniform(r, 0.1, 12), step = below(r, 2) ? 0 : uniform(r, 0.1, 1);
+    for (int i = 0; i < n; i++) {
+        const double x = uniform(r, -width, width) + uniform(r, -width, width);
+        logits[i] = (float)(step > 0 ? round(x / step) * step : x);
+    }
+}
+
+START_TEST(choices_equal_the_reference)
+{
+    static struct reference ref;
+    static float logits[REF_MAX];
+    struct rng r;
+    rng_seed(&r, 2024, (uint64_t)_i);
+    for (int round = 0; round < 60; round++) {
+        ref.n_vocab = 1 + below(&r, below(&r, 2) ? 12 : REF_MAX);
+        const struct sampler_params p = random_params(&r, _i, ref.n_vocab);
+        struct sampler *s = new_sampler(p, ref.n_vocab);
+        int history[200];
+        const int n_history = below(&r, 3) * below(&r, 100);
+        for (int i = 0; i < n_history; i++)
+            sampler_accept(s, history[i] = below(&r, ref.n_vocab));
+        random_logits(&r, logits, ref.n_vocab);
+        ref_apply(&ref, &p, logits, history, n_history);
+        const int token = pick(s, logits);
+        ck_assert(ref.kept[token] && ref.p[token] > 0);
+        expect_choices(s, &ref);
+        sampler_free(s);
+    }
+}
+END_TEST
+
+/* --- the draw --------------------------------------------------------------------------------- */
+
+/* The 0.9999 quantile of chi-square (Wilson and Hilferty's approximation). */
+static double chi_square_limit(int freedom)
+{
+    const double v = 2.0 / (9.0 * freedom);
+    return freedom * pow(1 - v + 3.719 * sqrt(v), 3);
+}
+
+START_TEST(draws_follow_the_probabilities)
+{
+    enum { V = 12, DRAWS = 50000 };
+    static const struct sampler_params settings[] = {
+        {.temperature = 1, .top_p = 1, .repeat_penalty = 1},
+        {.temperature = 0.5, .top_p = 1, .repeat_penalty = 1},
+        {.temperature = 3, .top_p = 1, .repeat_penalty = 1},
+        {.temperature = 1, .top_k = 5, .top_p = 1, .repeat_penalty = 1},
+        {.temperature = 1.5, .top_p = 0.8, .repeat_penalty = 1},
+        {.temperature = 1.5, .top_p = 1, .min_p = 0.1, .repeat_penalty = 1},
+        {.temperature = 1, .top_p = 1, .repeat_penalty = 2, .repeat_last_n = -1},
+        {.temperature = 2,
+         .top_k = 9,
+         .top_p = 0.95,
+         .min_p = 0.05,
+         .repeat_penalty = 1.5,
+         .repeat_last_n = 2},
+    };
+    ck_assert_int_eq(sizeof settings / sizeof settings[0], 8);
+    static const float logits[V] = {0.5f,  2.0f,  -1.0f, 1.0f, 1.5f,  0.25f,
+                                    -0.5f, 1.25f, 0.75f, 0.0f, -2.0f, 1.75f};
+    static const int history[] = {1, 11, 6, 4};
+    struct sampler_params p = settings[_i];
+    p.seed = 99;
+    struct reference ref = {.n_vocab = V};
+    ref_apply(&ref, &p, logits, history, 4);
+    struct sampler *s = new_sampler(p, V);
+    for (int i = 0; i < 4; i++)
+        sampler_accept(s, history[i]);
+    int counts[V] = {0};
+    for (int i = 0; i < DRAWS; i++)
+        counts[pick(s, logits)]++;
+    sampler_free(s);
+
+    double chi2 = 0;
+    int freedom = -1;
+    for (int i = 0; i < V; i++) {
+        const double expected = ref.p[i] * DRAWS;
+        if (!ref.kept[i]) {
+            ck_assert_int_eq(counts[i], 0);
+            continue;
+        }
+        ck_assert_double_ge(expected, 5); /* or the test means nothing */
+        chi2 += (counts[i] - expected) * (counts[i] - expected) / expected;
+        freedom++;
+    }
+    ck_assert_double_lt(chi2, chi_square_limit(freedom));
+}
+END_TEST
+
+/*
+ * Streams computed with a separate Python implementation (its own PCG32, math.exp, math.fsum):
+ * logit i is ((37 i mod 101) - 50) / 16 for i < 64, seed 42, stream 54, and each pick is accepted.
+ * No draw comes nearer than 3e-4 to a boundary, so rounding cannot change one.
+ */
+START_TEST(golden_streams)
+{
+    enum { V = 64, PICKS = 20 };
+    static const int filtered[PICKS] = {8,  27, 57, 16, 8,  60, 35, 30, 60, 5,
+                                        27, 49, 16, 19, 57, 60, 38, 46, 35, 60};
+    static const int unfiltered[PICKS] = {40, 48, 49, 49, 59, 16, 60, 13, 40, 51,
+                                          37, 19, 46, 8,  26, 32, 29, 39, 57, 35};
+    float logits[V];
+    for (int i = 0; i < V; i++)
+        logits[i] = (float)(37 * i % 101 - 50) / 16;
+    struct sampler_params p = plain(0.8);
+    p.top_k = 12;
+    p.top_p = 0.9;
+    p.min_p = 0.02;
+    p.repeat_penalty = 1.3;
+    p.repeat_last_n = 8;
+    struct sampler *a = new_sampler(p, V), *b = new_sampler(plain(1.5), V);
+    for (int i = 0; i < PICKS; i++) {
+        const int token = pick(a, logits);
+        ck_assert_int_eq(token, filtered[i]);
+        sampler_accept(a, token);
+        ck_assert_int_eq(pick(b, logits), unfiltered[i]);
+    }
+    sampler_free(a);
+    sampler_free(b);
+}
+END_TEST
+
+static void take_picks(struct sampler *s, const float *logits, int *tokens, int n)
+{
+    for (int i = 0; i < n; i++)
+        sampler_accept(s, tokens[i] = pick(s, logits));
+}
+
+START_TEST(reset_replays_and_streams_differ)
+{
+    enum { V = 50, PICKS = 100 };
+    float logits[V];
+    struct rng r;
+    rng_seed(&r, 3, 3);
+    random_logits(&r, logits, V);
+    struct sampler_params p = plain(5);
+    p.repeat_penalty = 1.5;
+    p.repeat_last_n = -1;
+    struct sampler *s = new_sampler(p, V);
+    int first[PICKS], again[PICKS], other[PICKS], fresh[PICKS];
+    take_picks(s, logits, first, PICKS);
+    sampler_reset(s, p.stream);
+    take_picks(s, logits, again, PICKS);
+    ck_assert_mem_eq(first, again, sizeof first);
+    sampler_reset(s, 1);
+    take_picks(s, logits, other, PICKS);
+    ck_assert_mem_ne(first, other, sizeof first);
+    p.stream = 1;
+    struct sampler *t = new_sampler(p, V);
+    take_picks(t, logits, fresh, PICKS);
+    ck_assert_mem_eq(other, fresh, sizeof other);
+    sampler_free(t);
+    p.seed++;
+    t = new_sampler(p, V);
+    take_picks(t, logits, fresh, PICKS);
+    ck_assert_mem_ne(other, fresh, sizeof other);
+    sampler_free(t);
+    sampler_free(s);
+}
+END_TEST
+
+/* --- greedy, ties, penalty -------------------------------------------------------------------- */
+
+START_TEST(greedy_takes_the_first_maximum)
+{
+    for (int v = 1; v <= 70; v++) {
+        float logits[70];
+        for (int best = 0; best < v; best++) {
+            for (int i = 0; i < v; i++)
+                logits[i] = i >= best && i % 3 == best % 3 ? 2.5f : -1.0f - (float)i;
+            ck_assert_int_eq(pick_once(plain(0), logits, v), best);
+        }
+    }
+    static const float zeros[] = {-1.0f, -0.0f, 0.0f};
+    ck_assert_int_eq(pick_once(plain(0), zeros, 3), 1);
+    struct sampler *s = new_sampler(plain(0), 3);
+    const int *tokens;
+    const double *probabilities;
+    pick(s, zeros);
+    ck_assert_int_eq(sampler_choices(s, &tokens, &probabilities), 1);
+    ck_assert(tokens[0] == 1 && probabilities[0] == 1);
+    sampler_free(s);
+}
+END_TEST
+
+START_TEST(filters_keep_the_lower_of_equal_ids)
+{
+    static const float logits[] = {1, -0.0f, 0, 1, -0.0f, 0, 1};
+    struct sampler_params by_k = plain(1), by_p = plain(1);
+    for (int n = 1; n <= 7; n++) {
+        static const int order[] = {0, 3, 6, 1, 2, 4, 5};
+        by_k.top_k = n;
+        /* Just above what the first n - 1 make up: three of weight e, then of weight 1. */
+        const double before = n <= 4 ? (n - 1) * exp(1) : 3 * exp(1) + (n - 4);
+        by_p.top_p = before / (3 * exp(1) + 4) + 1e-9;
+        const struct sampler_params both[] = {by_k, by_p};
+        for (int which = 0; which < 2; which++) {
+            struct sampler *s = new_sampler(both[which], 7);
+            const int *tokens;
+            const double *probabilities;
+            pick(s, logits);
+            ck_assert_int_eq(sampler_choices(s, &tokens, &probabilities), n);
+            for (int i = 0; i < n; i++) {
+                bool found = false;
+                for (int j = 0; j < n; j++)
+                    found |= tokens[j] == order[i];
+                ck_assert(found);
+            }
+            sampler_free(s);
+        }
+    }
+}
+END_TEST
+
+/* Greedy shows the penalised order: the accepted tokens within the window lose. */
+START_TEST(penalty_reaches_back_exactly_its_window)
+{
+    static const float logits[] = {10, 9, 8, 7, 6};
+    static const struct {
+        int last_n, picked;
+    } cases[] = {{0, 0}, {1, 0}, {2, 0}, {3, 1}, {4, 4}, {5, 4}, {1000, 4}, {-1, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sampler_params p = plain(0);
+        p.repeat_penalty = 10;
+        p.repeat_last_n = cases[i].last_n;
+        struct sampler *s = new_sampler(p, 5);
+        static const int history[] = {1, 0, 2, 3};
+        for (int h = 0; h < 4; h++)
+            sampler_accept(s, history[h]);
+        ck_assert_int_eq(pick(s, logits), cases[i].picked);
+        for (int h = 0; h < 4; h++) /* the ring goes round */
+            sampler_accept(s, history[h]);
+        ck_assert_int_eq(pick(s, logits), cases[i].picked);
+        sampler_reset(s, 0);
+        ck_assert_int_eq(pick(s, logits), 0);
+        sampler_free(s);
+    }
+}
+END_TEST
+
+START_TEST(window_of_all_is_the_context)
+{
+    enum { V = N_CTX + 1 };
+    float logits[V] = {[0] = 2, [1] = 1.5f};
+    struct sampler_params p = plain(0);
+    p.repeat_penalty = 10;
+    p.repeat_last_n = -1;
+    struct sampler *s = new_sampler(p, V);
+    sampler_accept(s, 0);
+    for (int i = 0; i < N_CTX - 1; i++)
+        sampler_accept(s, 2);
+    ck_assert_int_eq(pick(s, logits), 1);
+    sampler_accept(s, 2);
+    ck_assert_int_eq(pick(s, logits), 0);
+    sampler_free(s);
+}
+END_TEST
+
+START_TEST(penalty_counts_once_and_pushes_negative_logits_down)
+{
+    static const float logits[] = {4, -1, -3, 2.5f};
+    struct sampler_params p = plain(1);
+    p.repeat_penalty = 2;
+    p.repeat_last_n = -1;
+    struct reference ref = {.n_vocab = 4};
+    static const int history[] = {0, 1, 0, 0, 1};
+    ref_apply(&ref, &p, logits, history, 5);
+    ck_assert(ref.logit[0] == 2 && ref.logit[1] == -2);
+    struct sampler *s = new_sampler(p, 4);
+    for (int i = 0; i < 5; i++)
+        sampler_accept(s, history[i]);
+    pick(s, logits);
+    expect_choices(s, &ref);
+    sampler_free(s);
+}
+END_TEST
+
+START_TEST(penalty_saturates)
+{
+    static const float logits[] = {FLT_MAX, -FLT_MAX, 1, -1};
+    static const double penalties[] = {1e-300, 1e-10, 1e10, 1e300, 5e-324, DBL_MAX};
+    for (size_t i = 0; i < sizeof penalties / sizeof penalties[0]; i++)
+        for (int greedy = 0; greedy < 2; greedy++) {
+            struct sampler_params p = plain(greedy ? 0 : 1);
+            p.repeat_penalty = penalties[i];
+            p.repeat_last_n = -1;
+            struct sampler *s = new_sampler(p, 4);
+            for (int token = 0; token < 4; token++)
+                sampler_accept(s, token);
+            const int token = pick(s, logits);
+            ck_assert(token >= 0 && token < 4);
+            const int *tokens;
+            const double *probabilities;
+            double sum = 0;
+            for (int n = sampler_choices(s, &tokens, &probabilities); n > 0; n--)
+                sum += probabilities[n - 1];
+            ck_assert_double_eq_tol(sum, 1, 1e-12);
+            sampler_free(s);
+        }
+}
+END_TEST
+
+/* --- extremes --------------------------------------------------------------------------------- */
+
+START_TEST(extreme_temperatures)
+{
+    static const float logits[] = {-1e30f, 3, 3.0000002f, FLT_MAX / 2, -FLT_MAX, 1e38f};
+    static const double tiny[] = {1e-30, 1e-300, 5e-324};
+    for (size_t i = 0; i < sizeof tiny / sizeof tiny[0]; i++) {
+        ck_assert_int_eq(pick_once(plain(tiny[i]), logits, 6), 3);
+        ck_assert_int_eq(pick_once(plain(tiny[i]), logits, 3), 2);
+    }
+    struct sampler *s = new_sampler(plain(DBL_MAX), 6);
+    const int *tokens;
+    const double *probabilities;
+    pick(s, logits);
+    ck_assert_int_eq(sampler_choices(s, &tokens, &probabilities), 6);
+    for (int i = 0; i < 6; i++)
+        ck_assert_double_eq_tol(probabilities[i], 1.0 / 6, 1e-15);
+    sampler_free(s);
+}
+END_TEST
+
+START_TEST(masked_logits_are_never_picked)
+{
+    float logits[100];
+    for (int i = 0; i < 100; i++)
+        logits[i] = i % 10 == 7 ? 0.1f * (float)i : -1e30f;
+    struct sampler *s = new_sampler(plain(100), 100);
+    for (int i = 0; i < 10000; i++)
+        ck_assert_int_eq(pick(s, logits) % 10, 7);
+    sampler_free(s);
+    for (int i = 0; i < 100; i++)
+        logits[i] = -1e30f;
+    s = new_sampler(plain(1), 100);
+    bool above_50 = false;
+    for (int i = 0; i < 50; i++)
+        above_50 |= pick(s, logits) > 50;
+    ck_assert(above_50); /* all masked alike is all alike */
+    sampler_free(s);
+}
+END_TEST
+
+START_TEST(equal_logits_are_filtered_exactly)
+{
+    enum { V = 40 };
+    float logits[V];
+    for (int i = 0; i < V; i++)
+        logits[i] = -3.25f;
+    const struct {
+        int top_k;
+        double top_p, min_p;
+        int kept;
+    } cases[] = {
+        {0, 1, 0, V},       {0, 1, 1, V},         {7, 1, 1, 7}, {0, 0.5, 0, V / 2},
+        {0, 0.5001, 0, 21}, {0, 0.025, 0, 1},     {0, 0, 0, 1}, {10, 0.5, 0.5, 5},
+        {V, 1, 0, V},       {V + 1, 0.25, 0, 10}, {1, 0, 1, 1}, {0, 1 - 1e-9, 0, V},
+        {39, 1, 0, 39},     {INT32_MAX, 1, 0, V},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sampler_params p = plain(0.7);
+        p.top_k = cases[i].top_k;
+        p.top_p = cases[i].top_p;
+        p.min_p = cases[i].min_p;
+        struct sampler *s = new_sampler(p, V);
+        ck_assert_int_lt(pick(s, logits), cases[i].kept);
+        const int *tokens;
+        const double *probabilities;
+        ck_assert_int_eq(sampler_choices(s, &tokens, &probabilities), cases[i].kept);
+        for (int j = 0; j < cases[i].kept; j++) {
+            ck_assert_int_lt(tokens[j], cases[i].kept);
+            ck_assert_double_eq_tol(probabilities[j], 1.0 / cases[i].kept, 1e-15);
+        }
+        sampler_free(s);
+    }
+}
+END_TEST
+
+START_TEST(one_token_vocabulary)
+{
+    static const float logits[] = {-7};
+    struct sampler_params p = plain(0.5);
+    for (int rules = 0; rules < 16; rules++) {
+        p.top_k = rules & 1 ? 5 : 0;
+        p.top_p = rules & 2 ? 0 : 1;
+        p.min_p = rules & 4 ? 1 : 0;
+        p.temperature = rules & 8 ? 0 : 2;
+        ck_assert_int_eq(pick_once(p, logits, 1), 0);
+    }
+}
+END_TEST
+
+/* Two tokens whose logits differ by x have probabilities in the ratio e^x. */
+START_TEST(weights_are_exponentials)
+{
+    struct sampler *s = new_sampler(plain(1), 2);
+    for (int i = 0; i <= 8000; i++) {
+        const float logits[] = {0, -0.09f * (float)i};
+        const double exact = exp((double)logits[1]);
+        const int *tokens;
+        const double *probabilities;
+        pick(s, logits);
+        sampler_choices(s, &tokens, &probabilities);
+        const double ratio = probabilities[1] / probabilities[0];
+        if (logits[1] > -708)
+            ck_assert_double_eq_tol(ratio, exact, 1e-15 * exact);
+        else
+            ck_assert_double_le(ratio, exact * (1 + 1e-15));
+        ck_assert(i > 0 || ratio == 1);
+    }
+    sampler_free(s);
+}
+END_TEST
+
+static int descending(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+/* GPT-2's vocabulary, against a plain sort. */
+START_TEST(large_vocabulary)
+{
+    enum { V = 50257 };
+    static float logits[V], sorted[V];
+    struct rng r;
+    rng_seed(&r, 5, 5);
+    for (int i = 0; i < V; i++)
+        sorted[i] = logits[i] = (float)(uniform(&r, -8, 8) + uniform(&r, -8, 8));
+    qsort(sorted, V, sizeof sorted[0], descending);
+    double total = 0, sum = 0;
+    for (int i = 0; i < V; i++)
+        total += exp((double)(sorted[i] - sorted[0]));
+    int top_p_size = 0;
+    while (sum < 0.9 * total)
+        sum += exp((double)(sorted[top_p_size++] - sorted[0]));
+
+    struct sampler_params p[] = {plain(1), plain(1), plain(1)};
+    p[0].top_k = 40;
+    p[1].top_k = V - 1;
+    p[2].top_p = 0.9;
+    const int sizes[] = {40, V - 1, top_p_size};
+    for (int which = 0; which < 3; which++) {
+        struct sampler *s = new_sampler(p[which], V);
+        const float picked = logits[pick(s, logits)];
+        ck_assert(picked >= sorted[sizes[which] - 1]);
+        const int *tokens;
+        const double *probabilities;
+        ck_assert_int_eq(sampler_choices(s, &tokens, &probabilities), sizes[which]);
+        for (int i = 0; i < sizes[which]; i++)
+            ck_assert(logits[tokens[i]] == sorted[i]);
+        sampler_free(s);
+    }
+}
+END_TEST
+
+/* --- refusals --------------------------------------------------------------------------------- */
+
+static void expect_refused(struct sampler_params p, const char *name)
+{
+    struct sampler *s = (struct sampler *)&s;
+    struct err e;
+    ck_assert_int_eq(sampler_create(&p, 10, N_CTX, &s, &e), STATUS_USAGE);
+    ck_assert_ptr_null(s);
+    ck_assert_msg(strncmp(e.text, name, strlen(name)) == 0, "%s", e.text);
+    ck_assert_int_eq(sampler_create(&p, 10, N_CTX, &s, NULL), STATUS_USAGE);
+}
+
+START_TEST(ranges_are_refused_by_name)
+{
+    static const double not_shares[] = {-0.001, 1.001, (double)NAN, (double)INFINITY, -1, 100};
+    for (size_t i = 0; i < sizeof not_shares / sizeof not_shares[0]; i++) {
+        struct sampler_params top = plain(1), min = plain(1);
+        top.top_p = not_shares[i];
+        expect_refused(top, "top_p");
+        min.min_p = not_shares[i];
+        expect_refused(min, "min_p");
+    }
+    static const double not_positive[] = {-1, (double)NAN, (double)INFINITY, -(double)INFINITY};
+    for (size_t i = 0; i < sizeof not_positive / sizeof not_positive[0]; i++) {
+        expect_refused(plain(not_positive[i]), "temperature");
+        struct sampler_params p = plain(1);
+        p.repeat_penalty = not_positive[i];
+        expect_refused(p, "repeat_penalty");
+    }
+    struct sampler_params p = plain(1);
+    p.repeat_penalty = 0;
+    expect_refused(p, "repeat_penalty");
+    p = plain(1);
+    p.top_k = -1;
+    expect_refused(p, "top_k");
+    p = plain(1);
+    p.repeat_last_n = -2;
+    expect_refused(p, "repeat_last_n");
+}
+END_TEST
+
+START_TEST(non_finite_logits_are_named)
+{
+    enum { V = 37 };
+    static const double temperatures[] = {0, 1};
+    const float bad[] = {NAN, INFINITY, -INFINITY};
+    static const char *const shown[] = {"nan", "inf", "-inf"};
+    for (int t = 0; t < 2; t++)
+        for (int which = 0; which < 3; which++)
+            for (int at = 0; at < V; at++) {
+                float logits[V] = {0};
+                logits[at] = bad[which];
+                logits[V - 1] = at < V - 1 ? NAN : bad[which];
+                struct sampler *s = new_sampler(plain(temperatures[t]), V);
+                struct err e;
+                int token = -5;
+                ck_assert_int_eq(sampler_pick(s, logits, &token, &e), STATUS_FAILED);
+                ck_assert_int_eq(token, -5);
+                char expected[32];
+                snprintf(expected, sizeof expected, "token %d is ", at);
+                ck_assert_msg(strstr(e.text, expected) != NULL, "%s", e.text);
+                ck_assert_msg(strstr(e.text, shown[which]) != NULL, "%s", e.text);
+                ck_assert_int_eq(sampler_pick(s, logits, &token, NULL), STATUS_FAILED);
+                sampler_free(s);
+            }
+}
+END_TEST
+
+START_TEST(failed_pick_changes_nothing)
+{
+    static const float good[] = {1, 2, 3, 2, 1};
+    static const float bad[] = {1, 2, NAN, 2, 1};
+    struct sampler *a = new_sampler(plain(3), 5), *b = new_sampler(plain(3), 5);
+    for (int i = 0; i < 100; i++) {
+        int token;
+        ck_assert_int_eq(sampler_pick(a, bad, &token, NULL), STATUS_FAILED);
+        ck_assert_int_eq(pick(a, good), pick(b, good));
+    }
+    sampler_free(a);
+    sampler_free(b);
+}
+END_TEST
+
+START_TEST(logits_stay_as_they_are)
+{
+    float logits[REF_MAX], before[REF_MAX];
+    struct rng r;
+    rng_seed(&r, 6, 6);
+    random_logits(&r, logits, REF_MAX);
+    memcpy(before, logits, sizeof logits);
+    struct sampler_params p = random_params(&r, ALL_RULES - 1, REF_MAX);
+    struct sampler *s = new_sampler(p, REF_MAX);
+    for (int i = 0; i < 50; i++)
+        sampler_accept(s, pick(s, logits));
+    ck_assert_mem_eq(before, logits, sizeof logits);
+    sampler_free(s);
+    sampler_free(NULL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("sampler");
+    TCase *rules = tcase_create("rules");
+    tcase_set_timeout(rules, 120); /* for sanitizers and valgrind */
+    tcase_add_loop_test(rules, choices_equal_the_reference, 0, ALL_RULES);
+    tcase_add_test(rules, greedy_takes_the_first_maximum);
+    tcase_add_test(rules, filters_keep_the_lower_of_equal_ids);
+    tcase_add_test(rules, penalty_reaches_back_exactly_its_window);
+    tcase_add_test(rules, window_of_all_is_the_context);
+    tcase_add_test(rules, penalty_counts_once_and_pushes_negative_logits_down);
+    tcase_add_test(rules, penalty_saturates);
+    suite_add_tcase(s, rules);
+    TCase *draws = tcase_create("draws");
+    tcase_set_timeout(draws, 120);
+    tcase_add_loop_test(draws, draws_follow_the_probabilities, 0, 8);
+    tcase_add_test(draws, golden_streams);
+    tcase_add_test(draws, reset_replays_and_streams_differ);
+    suite_add_tcase(s, draws);
+    TCase *extremes = tcase_create("extremes");
+    tcase_set_timeout(extremes, 120);
+    tcase_add_test(extremes, extreme_temperatures);
+    tcase_add_test(extremes, masked_logits_are_never_picked);
+    tcase_add_test(extremes, equal_logits_are_filtered_exactly);
+    tcase_add_test(extremes, one_token_vocabulary);
+    tcase_add_test(extremes, weights_are_exponentials);
+    tcase_add_test(extremes, large_vocabulary);
+    suite_add_tcase(s, extremes);
+    TCase *refusals = tcase_create("refusals");
+    tcase_add_test(refusals, ranges_are_refused_by_name);
+    tcase_add_test(refusals, non_finite_logits_are_named);
+    tcase_add_test(refusals, failed_pick_changes_nothing);
+    tcase_add_test(refusals, logits_stay_as_they_are);
+    suite_add_tcase(s, refusals);
+    return run_suite(s);
+}
