@@ -14,6 +14,7 @@
 #include "cli/output.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
+#include "cli/version.h"
 #include "parts/kernels.h"
 
 #define COMMAND_ROW(name) &command_##name,
@@ -93,17 +94,6 @@ static enum status print_command_help(const struct command *c, struct output *ou
     if (c->notes)
         output_printf(out, "\n%s", c->notes);
     return STATUS_OK;
-}
-
-static const char *compiler_name(void)
-{
-#if defined(__clang__)
-    return "clang " __clang_version__;
-#elif defined(__GNUC__)
-    return "gcc " __VERSION__;
-#else
-    return "unknown";
-#endif
 }
 
 static enum status print_version(struct output *out, struct err *e)

@@ -183,16 +183,17 @@ static enum status choose_threads(struct runtime *r, const char *flag, struct er
     return STATUS_OK;
 }
 
-static enum status choose_kernels(struct runtime *r, struct err *e)
+enum status runtime_kernels(const struct common_options *c, const struct kernels **out,
+                            struct err *e)
 {
     const char *name = environment("DECODE_ISA");
-    const enum status s = kernels_choose(name, &r->kernels, e);
+    const enum status s = kernels_choose(name, out, e);
     if (s != STATUS_OK) {
         if (name)
             err_prefix(e, "DECODE_ISA");
         return s;
     }
-    say_verbose(r->common, "instruction set: %s (%s)", r->kernels->name,
+    say_verbose(c, "instruction set: %s (%s)", (*out)->name,
                 name ? "DECODE_ISA" : "the fastest here");
     return STATUS_OK;
 }
@@ -207,7 +208,7 @@ enum status runtime_open(struct runtime *r, const struct invocation *inv,
     if (s == STATUS_OK)
         s = choose_threads(r, engine->threads, e);
     if (s == STATUS_OK)
-        s = choose_kernels(r, e);
+        s = runtime_kernels(common, &r->kernels, e);
     if (s != STATUS_OK)
         return s;
     signals_mapping(path);

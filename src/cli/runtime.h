@@ -81,6 +81,10 @@ struct runtime {
     struct session *session;
 };
 
+/* The table that DECODE_ISA names, or the fastest. STATUS_USAGE. */
+enum status runtime_kernels(const struct common_options *c, const struct kernels **out,
+                            struct err *e);
+
 /* Checks -t, DECODE_THREADS and DECODE_ISA, then opens the checkpoint with `parts` (see
  * checkpoint_open). runtime_close is due in every case. */
 enum status runtime_open(struct runtime *r, const struct invocation *inv,

@@ -4,14 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bounds that no real checkpoint of these architectures reaches. They keep row counts (Q, K and V
- * together too) and the attention work items of one token within an int. */
-#define MAX_LAYERS (1 << 16)
-#define MAX_WIDTH  (1 << 16)
-#define MAX_FF     (1 << 24)
-#define MAX_CTX    (1 << 22)
-#define MAX_VOCAB  (1 << 24)
-
 static enum status read_architecture(const struct gguf *g, struct config *c, struct err *e)
 {
     static const char *const known[] = {"gpt2", "starcoder"};
@@ -81,11 +73,11 @@ static enum status rows_of(const struct gguf *g, const char *name, int max, int 
 
 static enum status read_heads(const struct gguf *g, struct config *c, struct err *e)
 {
-    enum status s = read_size(g, c, "attention.head_count", MAX_WIDTH, &c->n_heads, NULL, e);
+    enum status s = read_size(g, c, "attention.head_count", CONFIG_MAX_WIDTH, &c->n_heads, NULL, e);
     if (s != STATUS_OK)
         return s;
     bool found;
-    s = read_size(g, c, "attention.head_count_kv", MAX_WIDTH, &c->n_kv_heads, &found, e);
+    s = read_size(g, c, "attention.head_count_kv", CONFIG_MAX_WIDTH, &c->n_kv_heads, &found, e);
     if (s != STATUS_OK)
         return s;
     if (!found)
@@ -105,7 +97,7 @@ static enum status read_heads(const struct gguf *g, struct config *c, struct err
 
 static enum status read_vocab(const struct gguf *g, struct config *c, struct err *e)
 {
-    enum status s = rows_of(g, "token_embd.weight", MAX_VOCAB, &c->n_vocab, e);
+    enum status s = rows_of(g, "token_embd.weight", CONFIG_MAX_VOCAB, &c->n_vocab, e);
     if (s != STATUS_OK)
         return s;
     const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
@@ -125,18 +117,18 @@ enum status config_read(const struct gguf *g, struct config *c, struct err *e)
                          .ffn = FFN_GELU};
     enum status s = read_architecture(g, c, e);
     if (s == STATUS_OK)
-        s = read_size(g, c, "block_count", MAX_LAYERS, &c->n_layers, NULL, e);
+        s = read_size(g, c, "block_count", CONFIG_MAX_LAYERS, &c->n_layers, NULL, e);
     if (s == STATUS_OK)
-        s = read_size(g, c, "embedding_length", MAX_WIDTH, &c->d_model, NULL, e);
+        s = read_size(g, c, "embedding_length", CONFIG_MAX_WIDTH, &c->d_model, NULL, e);
     if (s == STATUS_OK)
-        s = read_size(g, c, "context_length", MAX_CTX, &c->n_ctx, NULL, e);
+        s = read_size(g, c, "context_length", CONFIG_MAX_CTX, &c->n_ctx, NULL, e);
     if (s == STATUS_OK)
         s = read_heads(g, c, e);
     bool found = true;
     if (s == STATUS_OK)
-        s = read_size(g, c, "feed_forward_length", MAX_FF, &c->d_ff, &found, e);
+        s = read_size(g, c, "feed_forward_length", CONFIG_MAX_FF, &c->d_ff, &found, e);
     if (s == STATUS_OK && !found)
-        s = rows_of(g, "blk.0.ffn_up.weight", MAX_FF, &c->d_ff, e);
+        s = rows_of(g, "blk.0.ffn_up.weight", CONFIG_MAX_FF, &c->d_ff, e);
     if (s == STATUS_OK)
         s = read_eps(g, c, e);
     if (s == STATUS_OK)

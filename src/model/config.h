@@ -9,6 +9,14 @@
 #include "base/status.h"
 #include "parts/gguf.h"
 
+/* Bounds that no real checkpoint of these architectures reaches. They keep row counts (Q, K and V
+ * together too) and the attention work items of one token within an int. */
+#define CONFIG_MAX_LAYERS (1 << 16)
+#define CONFIG_MAX_WIDTH  (1 << 16)
+#define CONFIG_MAX_FF     (1 << 24)
+#define CONFIG_MAX_CTX    (1 << 22)
+#define CONFIG_MAX_VOCAB  (1 << 24)
+
 /* What a block is made of. New kinds are new values here. */
 enum norm_kind { NORM_LAYER };
 enum norm_placement { NORM_BEFORE };

@@ -59,8 +59,8 @@ struct bench_row {
     /* What it moves, by the byte model (model/cost.h). */
     uint64_t weight_bytes, kv_bytes;
     /* What was measured; all of it only if samples > 0. */
-    uint64_t *times_ns; /* [samples], in the order taken; owned by the bench */
-    int samples, repeats;     /* repeats: whole ones */
+    uint64_t *times_ns;   /* [samples], in the order taken; owned by the bench */
+    int samples, repeats; /* repeats: whole ones */
     double p10_us, p50_us, p90_us, p99_us, max_us, mean_us;
     double tokens_per_s;               /* 1 / mean */
     double gb_per_s;                   /* bytes over the median */
@@ -72,7 +72,7 @@ struct bench_row {
     uint64_t peak_rss_bytes;   /* of that process: model, cache at this depth, a few steps */
     uint64_t logits_hash;      /* FNV-1a of the logits' bytes; equal for any threads */
     double limit_tokens_per_s; /* by measured bandwidth and FMA peak, the lower */
-    double share_of_limit;
+    double share_of_limit;       /* of the median step */
 };
 
 struct bench {
@@ -98,8 +98,8 @@ uint64_t bench_memory(const struct bench_spec *spec, const struct bench *b);
  */
 enum status bench_run_alone(const struct bench_spec *spec, struct bench_row *row, struct err *e);
 
-/* Measures the planned rows, but for load_ms and peak_rss_bytes. STATUS_INTERRUPTED if `stop` ended it: rows hold what was measured
- * so far, samples 0 where nothing was. */
+/* Measures the planned rows, but for load_ms and peak_rss_bytes. STATUS_INTERRUPTED if `stop` ended
+ * it: rows hold what was measured so far, samples 0 where nothing was. */
 enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err *e);
 
 void bench_free(struct bench *b); /* legal on a zeroed struct and twice */

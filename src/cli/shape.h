@@ -1,0 +1,17 @@
+/*
+ * shape - a transformer's shape written on the command line (layer 5).
+ */
+#ifndef DECODE_CLI_SHAPE_H
+#define DECODE_CLI_SHAPE_H
+
+#include "base/status.h"
+#include "model/config.h"
+
+/*
+ * LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C]: an MHA gpt2 shape. F is 4 * D_MODEL unless given;
+ * V and C are GPT-2's, 50257 and 1024. STATUS_USAGE says which number, its range and what was
+ * found.
+ */
+enum status shape_parse(const char *text, struct config *c, struct err *e);
+
+#endif

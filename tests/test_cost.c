@@ -1,0 +1,102 @@
+/* The byte model against figures worked out by hand. */
+#include <stdio.h>
+
+#include "checkpoints.h"
+#include "model/cost.h"
+#include "support.h"
+
+/* 2 layers, 4 heads of 16, d_model 64, d_ff 256, vocabulary 300, context 32. */
+static const struct config shape = {.n_layers = 2,
+                                    .n_heads = 4,
+                                    .n_kv_heads = 4,
+                                    .head_dim = 16,
+                                    .d_model = 64,
+                                    .d_ff = 256,
+                                    .n_ctx = 32,
+                                    .n_vocab = 300};
+
+START_TEST(parameters)
+{
+    /* A layer, MHA: QKV 192 x 64, out 64 x 64, up 256 x 64, down 64 x 256 = 49,152; norms 4 x 64;
+     * biases 192 + 64 + 256 + 64 = 576. Two layers, the last norm 128, embedding and output
+     * 300 x 64 each, positions 32 x 64. */
+    const struct cost_shape mha = {&shape, 4, STORAGE_F32, true, false};
+    ck_assert_uint_eq(cost_parameters(&mha), 2 * (49152 + 256 + 576) + 128 + 2 * 19200 + 2048);
+    const struct cost_shape tied = {&shape, 4, STORAGE_F32, true, true};
+    ck_assert_uint_eq(cost_parameters(&tied), cost_parameters(&mha) - 19200);
+    /* MQA drops 3 of 4 K and V heads: 2 x 3 x 16 rows of 64 and their biases, a layer. */
+    const struct cost_shape mqa = {&shape, 1, STORAGE_F32, true, false};
+    ck_assert_uint_eq(cost_parameters(&mqa), cost_parameters(&mha) - 2 * (96 * 64 + 96));
+}
+END_TEST
+
+START_TEST(weight_bytes)
+{
+    /* As above without the embedding table and the positions but for one row of each; the
+     * output's 300 rows fill 19 panels of 16, 304 rows. */
+    const struct cost_shape f32 = {&shape, 4, STORAGE_F32, true, false};
+    ck_assert_uint_eq(cost_weight_bytes(&f32),
+                      4 * (2 * (49152 + 256 + 576) + 128 + 304 * 64 + 64 + 64));
+    /* F16 halves the matrices and the embedding row; vectors and positions stay F32. */
+    const struct cost_shape f16 = {&shape, 4, STORAGE_F16, true, false};
+    ck_assert_uint_eq(cost_weight_bytes(&f16),
+                      2 * (2 * 49152 + 304 * 64 + 64) + 4 * (2 * (256 + 576) + 128 + 64));
+    const struct cost_shape bare = {&shape, 4, STORAGE_F32, false, false};
+    ck_assert_uint_eq(cost_weight_bytes(&bare), 4 * (2 * (49152 + 128) + 64 + 304 * 64 + 64 + 64));
+}
+END_TEST
+
+START_TEST(kv_bytes)
+{
+    /* 12 layers of 12 heads of 64 at depth 3840 in F16: 2 x 12 x 768 x 3840 x 2. */
+    const struct config gpt2 = {.n_layers = 12, .n_heads = 12, .n_kv_heads = 12, .head_dim = 64};
+    ck_assert_uint_eq(cost_kv_bytes(&gpt2, 12, STORAGE_F16, 3840), 141557760);
+    ck_assert_uint_eq(cost_kv_bytes(&gpt2, 1, STORAGE_F16, 3840), 141557760 / 12);
+    ck_assert_uint_eq(cost_kv_bytes(&gpt2, 4, STORAGE_F32, 100), 2 * 12 * 4 * 64 * 4 * 100);
+    ck_assert_uint_eq(cost_kv_bytes(&gpt2, 12, STORAGE_F32, 0), 0);
+    /* V rows of 24 take 32. */
+    const struct config odd = {.n_layers = 3, .n_heads = 6, .n_kv_heads = 3, .head_dim = 24};
+    ck_assert_uint_eq(cost_kv_bytes(&odd, 3, STORAGE_F32, 10), 3 * 3 * (24 + 32) * 4 * 10);
+}
+END_TEST
+
+START_TEST(flops)
+{
+    /* Two for each weight of the products, and for scores and values 2 x d_model a position and
+     * layer, the token's own included. */
+    ck_assert_uint_eq(cost_flops(&shape, 4, 0), 2 * (2 * (49152 + 128) + 300 * 64));
+    ck_assert_uint_eq(cost_flops(&shape, 4, 9), 2 * (2 * (49152 + 1280) + 300 * 64));
+}
+END_TEST
+
+/* The shape's figure equals what a loaded model adds up to. */
+START_TEST(model_bytes_agree)
+{
+    static const char *const names[] = {"mha", "gqa", "mqa", "mqa-f16"};
+    for (int i = 0; i < 4; i++) {
+        char path[128];
+        struct checkpoint c;
+        struct err e = {{0}};
+        snprintf(path, sizeof path, "tests/data/golden/%s.gguf", names[i]);
+        ck_assert_int_eq(checkpoint_open(path, CHECKPOINT_MODEL, &c, &e), STATUS_OK);
+        const struct config *config = &c.model->config;
+        const struct cost_shape s = {config, config->n_kv_heads, i == 3 ? STORAGE_F16 : STORAGE_F32,
+                                     true, c.model->tied};
+        ck_assert_uint_eq(cost_model_bytes(c.model), cost_weight_bytes(&s));
+        checkpoint_close(&c);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cost");
+    TCase *t = tcase_create("cost");
+    tcase_add_test(t, parameters);
+    tcase_add_test(t, weight_bytes);
+    tcase_add_test(t, kv_bytes);
+    tcase_add_test(t, flops);
+    tcase_add_test(t, model_bytes_agree);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,130 @@
+/* Comma lists and shapes from the command line. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/lists.h"
+#include "cli/shape.h"
+#include "support.h"
+
+static const char *const names[] = {"f32", "f16", NULL};
+
+START_TEST(lists)
+{
+    struct int_list l = {.n = 0};
+    struct err e = {{0}};
+    ck_assert_int_eq(list_ints("--x", "3,1,12", 0, 12, &l, &e), STATUS_OK);
+    ck_assert_int_eq(l.n, 3);
+    ck_assert_int_eq(l.items[2], 12);
+    l.n = 0;
+    ck_assert_int_eq(list_names("--x", "f16,f32", names, &l, &e), STATUS_OK);
+    ck_assert_int_eq(l.items[0], 1);
+    ck_assert_int_eq(l.items[1], 0);
+}
+END_TEST
+
+static const char *const bad_lists[] = {
+    "",
+    ",",
+    "1,",
+    ",1",
+    "1,,2",
+    "1, 2",
+    "x",
+    "13",
+    "-1",
+    "1e3",
+    "1,1",
+    "99999999999999999999",
+    "1111111111111111111111111111111111111111",
+};
+
+START_TEST(bad_list)
+{
+    struct int_list l = {.n = 0};
+    struct err e = {{0}};
+    ck_assert_int_eq(list_ints("--x", bad_lists[_i], 0, 12, &l, &e), STATUS_USAGE);
+    ck_assert_ptr_nonnull(strstr(e.text, "--x"));
+}
+END_TEST
+
+START_TEST(bad_names)
+{
+    struct int_list l = {.n = 0};
+    struct err e = {{0}};
+    ck_assert_int_eq(list_names("--type", "f32,q4_k", names, &l, &e), STATUS_USAGE);
+    ck_assert_ptr_nonnull(strstr(e.text, "q4_k"));
+    ck_assert_ptr_nonnull(strstr(e.text, "f32, f16"));
+    l.n = 0;
+    ck_assert_int_eq(list_names("--type", "", names, &l, &e), STATUS_USAGE);
+    char long_list[400] = "0";
+    for (int i = 1; i <= LIST_MAX; i++)
+        sprintf(long_list + strlen(long_list), ",%d", i);
+    l.n = 0;
+    ck_assert_int_eq(list_ints("--x", long_list, 0, 1000, &l, &e), STATUS_USAGE);
+    ck_assert_ptr_nonnull(strstr(e.text, "at most"));
+}
+END_TEST
+
+START_TEST(shapes)
+{
+    struct config c;
+    struct err e = {{0}};
+    ck_assert_int_eq(shape_parse("12x768x12,ff=3072,vocab=50257,ctx=4096", &c, &e), STATUS_OK);
+    ck_assert_int_eq(c.n_layers, 12);
+    ck_assert_int_eq(c.d_model, 768);
+    ck_assert_int_eq(c.n_heads, 12);
+    ck_assert_int_eq(c.n_kv_heads, 12);
+    ck_assert_int_eq(c.head_dim, 64);
+    ck_assert_int_eq(c.d_ff, 3072);
+    ck_assert_int_eq(c.n_vocab, 50257);
+    ck_assert_int_eq(c.n_ctx, 4096);
+    ck_assert_int_eq(shape_parse("4x128x8", &c, &e), STATUS_OK);
+    ck_assert_int_eq(c.d_ff, 512);
+    ck_assert_int_eq(c.n_vocab, 50257);
+    ck_assert_int_eq(c.n_ctx, 1024);
+    ck_assert_int_eq(shape_parse("4x128x8,ctx=9", &c, &e), STATUS_OK);
+    ck_assert_int_eq(c.n_ctx, 9);
+}
+END_TEST
+
+static const char *const bad_shapes[] = {
+    "",
+    "12",
+    "12x768",
+    "12x768x",
+    "12x768x5",
+    "0x768x12",
+    "12x768x12x",
+    "12x768x12,",
+    "-1x8x2",
+    "12x768x12,ff=",
+    "12x768x12,ff=0",
+    "12x768x12,fff=1",
+    "12x768x12,ctx=99999999",
+    "12x768x12 ",
+    "12X768X12",
+    "1x99999999x1",
+    "12,768,12",
+};
+
+START_TEST(bad_shape)
+{
+    struct config c;
+    struct err e = {{0}};
+    ck_assert_int_eq(shape_parse(bad_shapes[_i], &c, &e), STATUS_USAGE);
+    ck_assert_ptr_nonnull(strstr(e.text, "--shape"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("lists");
+    TCase *t = tcase_create("lists");
+    tcase_add_test(t, lists);
+    tcase_add_loop_test(t, bad_list, 0, (int)(sizeof bad_lists / sizeof *bad_lists));
+    tcase_add_test(t, bad_names);
+    tcase_add_test(t, shapes);
+    tcase_add_loop_test(t, bad_shape, 0, (int)(sizeof bad_shapes / sizeof *bad_shapes));
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
