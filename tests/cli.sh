@@ -146,8 +146,9 @@ expect_error 2 "--kv-type: expected one of f32, f16" generate "$model" --kv-type
 expect_error 2 "--format: expected one of table, md, csv, json, jsonl" score "$model" --format xml
 expect_error 2 "-t: expected auto or an integer from 1 to" score "$model" -p x -t 0
 expect_error 2 "--stop: the text is empty" generate "$model" --stop ''
-expect_error 2 "needs --logprobs" generate "$model" --format json
-expect_error 2 "prints jsonl" generate "$model" --logprobs 2 --format csv
+expect_error 2 "needs --logprobs" generate "$model" --format jsonl
+expect_error 2 "--format: expected jsonl" generate "$model" --format json
+expect_error 2 "--format: expected jsonl" generate "$model" --logprobs 2 --format table
 
 for count in "-n 5" "-n=5" "--n 5" "--n=5" "-n 9 -n 5"; do
     run generate "$model" --greedy -q -p ROMEO: $count
@@ -203,7 +204,7 @@ done
 expect_same "$dir/seed7" generate "$model" -p ROMEO: -n 100 --seed 7 -q
 note "-q: nothing on stderr" is_empty "$err"
 run generate "$model" -p ROMEO: -n 100 --seed 8
-note "another seed, another text" [ "$code" -eq 0 -a "$(cat "$out")" != "$(cat "$dir/seed7")" ]
+note "another seed, another text" [ "$(cat "$out")" != "$(cat "$dir/seed7")" ]
 run generate "$model" -p ROMEO: -n 60
 cp "$out" "$dir/random"
 expect_same "$dir/random" generate "$model" -p ROMEO: -n 60 \
@@ -364,6 +365,21 @@ expect_exit 0 info "$model" --format csv --tensors
 note "csv of the tensors" has_lines "$out" 54
 expect_exit 0 info "$model" --format md
 note "Markdown" has "$out" "| architecture |"
+
+# Another architecture without tensors, its name hostile: what there is is shown, and escaped.
+{
+    printf 'GGUF\003\000\000\000\000\000\000\000\000\000\000\000\001\000\000\000\000\000\000\000'
+    printf '\024\000\000\000\000\000\000\000general.architecture\010\000\000\000'
+    printf '\006\000\000\000\000\000\000\000\033other'
+} >"$dir/other.gguf"
+expect_exit 0 info "$dir/other.gguf"
+note "another architecture" has "$out" 'architecture  \x1bother'
+note "no tensors" has "$out" "there are no tensors"
+expect_exit 0 info "$dir/other.gguf" --format json --tensors --check
+note "JSON escapes too" has "$out" '"architecture": "\u001bother"'
+for command in generate score tokenize; do
+    expect_error 3 "$dir/other.gguf" $command "$dir/other.gguf" -p x
+done
 
 # One weight becomes NaN.
 offset=$("$decode" info "$model" --format csv --tensors |

@@ -15,7 +15,6 @@
 #include "cli/generate_report.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
-#include "cli/table.h"
 
 struct generate_options {
     struct common_options common;
@@ -30,7 +29,7 @@ struct generate_options {
     int top_k, repeat_last_n;
     struct option_u64 seed;
     int logprobs; /* 0: none */
-    int format;
+    const char *format;
 };
 
 #define AT(member) .offset = offsetof(struct generate_options, member)
@@ -78,12 +77,11 @@ static const struct option text_options[] = {
      .min = 1,
      .max = INT_MAX,
      .help = "JSON lines instead of text: each token's log-probability and the K likeliest"},
-    {.kind = OPTION_CHOICE,
+    {.kind = OPTION_STRING,
      .name = "format",
      AT(format),
-     .value = "FORM",
-     .choices = table_formats,
-     .help = "jsonl is the one form of --logprobs"},
+     .value = "jsonl",
+     .help = "the form of --logprobs; there is no other"},
     {.kind = OPTION_END},
 };
 
@@ -161,12 +159,10 @@ static enum status check_options(const struct generate_options *o, struct err *e
     for (int i = 0; i < o->stops.n; i++)
         if (!o->stops.items[i][0])
             return err_set(e, STATUS_USAGE, "--stop: the text is empty");
-    const bool text = o->format == TABLE_ALIGNED;
-    if (o->logprobs ? !text && o->format != TABLE_JSONL : !text)
-        return err_set(e, STATUS_USAGE,
-                       o->logprobs ? "--format: --logprobs prints jsonl, found '%s'"
-                                   : "--format %s needs --logprobs K",
-                       table_formats[o->format]);
+    if (o->format && strcmp(o->format, "jsonl") != 0)
+        return err_set(e, STATUS_USAGE, "--format: expected jsonl, found '%.60s'", o->format);
+    if (o->format && !o->logprobs)
+        return err_set(e, STATUS_USAGE, "--format jsonl needs --logprobs K");
     return STATUS_OK;
 }
 

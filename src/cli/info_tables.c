@@ -62,8 +62,9 @@ static void put_types(struct table *t, const struct info *info)
     char list[512] = "none: there are no tensors";
     size_t used = 0;
     for (int i = 0; i < n && used < sizeof list; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%" PRIu64 " tensors)",
-                                 i ? ", " : "", types[i].name, types[i].n_tensors);
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%" PRIu64 " tensor%s)",
+                                 i ? ", " : "", types[i].name, types[i].n_tensors,
+                                 types[i].n_tensors == 1 ? "" : "s");
     put(t, "types", "%s", list);
 }
 
@@ -76,10 +77,22 @@ static void put_scalar(struct table *t, const struct gguf_value *v)
         table_string(t, gguf_int_at(v, 0) ? "true" : "false");
     } else if (v->kind == GGUF_F32 || v->kind == GGUF_F64) {
         table_string(t, figure_exact(gguf_float_at(v, 0)).text);
+    } else if (v->kind == GGUF_U64) {
+        uint64_t x = 0;
+        for (size_t i = v->bytes.len; i > 0; i--)
+            x = x << 8 | (unsigned char)v->bytes.data[i - 1];
+        snprintf(digits, sizeof digits, "%" PRIu64, x);
+        table_string(t, digits);
     } else {
         snprintf(digits, sizeof digits, "%" PRId64, gguf_int_at(v, 0));
         table_string(t, digits);
     }
+}
+
+static bool starts_with(struct text s, const char *prefix)
+{
+    const size_t n = strlen(prefix);
+    return s.len >= n && memcmp(s.data, prefix, n) == 0;
 }
 
 /* The scalar keys of an architecture that does not run here: its own and the general ones. */
@@ -88,8 +101,8 @@ static void put_keys(struct table *t, const struct info *info)
     for (size_t i = 0; i < info->gguf->n_pairs; i++) {
         const struct gguf_pair *p = &info->gguf->pairs[i];
         const struct gguf_value *v = &p->value;
-        if (v->kind == GGUF_ARRAY ||
-            (p->key.len >= 10 && memcmp(p->key.data, "tokenizer.", 10) == 0))
+        if (v->kind == GGUF_ARRAY || text_is(p->key, "general.architecture") ||
+            text_is(p->key, "general.name") || starts_with(p->key, "tokenizer."))
             continue;
         table_text(t, p->key);
         put_scalar(t, v);

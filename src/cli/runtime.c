@@ -203,7 +203,7 @@ enum status runtime_open(struct runtime *r, const struct invocation *inv,
                          unsigned parts, struct err *e)
 {
     *r = (struct runtime){.inv = inv, .common = common};
-    const char *path;
+    const char *path = NULL;
     enum status s = common_model_path(common, &path, e);
     if (s == STATUS_OK)
         s = choose_threads(r, engine->threads, e);
