@@ -190,6 +190,40 @@ START_TEST(writing)
 }
 END_TEST
 
+/* A vocabulary with merges and special tokens, which the made checkpoints lack. */
+static enum status tokenize_once(struct err *e)
+{
+    struct checkpoint c;
+    enum status status = checkpoint_open("tests/data/bpe-small.gguf", CHECKPOINT_TOKENIZER, &c, e);
+    if (status != STATUS_OK)
+        return status;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    status = tokenizer_encode(c.tokenizer, text_of("whether 'tis nobler in the mind"), &ids, &n, e);
+    free(ids);
+    checkpoint_close(&c);
+    return status;
+}
+
+START_TEST(tokenizing)
+{
+    long n = 0;
+    for (enum status status = STATUS_NO_MEMORY; status != STATUS_OK; n++) {
+        ck_assert_int_lt(n, 2000);
+        struct err e = {{0}};
+        for_ever = _i;
+        countdown = n;
+        armed = 1;
+        status = tokenize_once(&e);
+        armed = 0;
+        ck_assert_msg(status == STATUS_OK || status == STATUS_NO_MEMORY,
+                      "allocation %ld: status %d, %s", n, (int)status, e.text);
+        ck_assert_int_eq(status == STATUS_OK, e.text[0] == 0);
+    }
+    ck_assert_int_gt(n, 15);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("out of memory");
@@ -197,6 +231,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, decoding, 0, 2);
     tcase_add_loop_test(t, writing, 0, 2);
+    tcase_add_loop_test(t, tokenizing, 0, 2);
     suite_add_tcase(s, t);
     return run_suite(s);
 }
