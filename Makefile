@@ -136,6 +136,12 @@ fuzz: ## build the libFuzzer targets (clang): build/fuzz/fuzz_*
 .PHONY: fuzz-binaries
 fuzz-binaries: $(FUZZERS:%=build/fuzz/%)
 
+# These two read GGUF files, and share a mutator and a corpus.
+build/fuzz/fuzz_gguf build/fuzz/fuzz_model: build/fuzz/tests/fuzz/mutate_gguf.o
+CORPUS_fuzz_gguf      := tests/fuzz/corpus/gguf
+CORPUS_fuzz_model     := tests/fuzz/corpus/gguf
+CORPUS_fuzz_tokenizer := tests/fuzz/corpus/tokenizer
+
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(LIB)
 	$(LINK) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 
@@ -144,8 +150,7 @@ fuzz-replay: ## replay the fuzz corpora under ASan and UBSan
 
 .PHONY: fuzz-replay-run
 fuzz-replay-run: $(FUZZERS:%=$(BUILD)/replay_%)
-	for f in $(FUZZERS); do \
-	    $(BUILD)/replay_$$f tests/fuzz/corpus/$${f#fuzz_} || exit 1; done
+	$(foreach f,$(FUZZERS),$(BUILD)/replay_$(f) $(CORPUS_$(f)) &&) true
 
 $(BUILD)/replay_fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(LIB)
 	$(LINK) -o $@ $^ $(LDLIBS)

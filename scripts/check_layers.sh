@@ -57,8 +57,10 @@ if [ -n "$reached" ]; then
     bad=1
 fi
 
-# Mutable globals: anything in .data, .bss or common.
-globals=$(nm -A "$library" | grep -E ' [dDbBC] ' | grep -vE ' (completed|__|_GLOBAL_)' || true)
+# Mutable globals: objects in .data, .bss, common or thread-local storage. (Constant tables of
+# pointers are in .data.rel.ro, which is read-only once the program is linked.)
+globals=$(objdump -t "$library" |
+    grep -E ' O (\.data|\.bss|\*COM\*|\.tdata|\.tbss|\.data\.[^r][^[:space:]]*|\.bss\.[^[:space:]]*)[[:space:]]' || true)
 if [ -n "$globals" ]; then
     echo "the library layers keep mutable globals:"
     echo "$globals"

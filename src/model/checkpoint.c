@@ -5,6 +5,12 @@ static enum status open_parts(unsigned parts, struct checkpoint *c, struct err *
     enum status s = gguf_parse(c->file.data, c->file.len, &c->gguf, e);
     if (s != STATUS_OK)
         return s;
+    /* First of all whether it is a model that runs here, whose tokenizer then matters. */
+    struct config config;
+    if (parts & CHECKPOINT_MODEL)
+        s = config_read(c->gguf, &config, e);
+    if (s != STATUS_OK)
+        return s;
     /* Without the key, asking for a tokenizer gives the message that names it. */
     if (gguf_find(c->gguf, "tokenizer.ggml.model") || parts & CHECKPOINT_TOKENIZER)
         s = tokenizer_create(c->gguf, &c->tokenizer, e);

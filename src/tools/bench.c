@@ -74,7 +74,7 @@ static void plan_row(const struct bench_spec *spec, struct bench_row *row)
     };
     row->weight_bytes = cost_weight_bytes(&shape);
     row->kv_bytes = cost_kv_bytes(c, row->n_kv_heads, row->kv_type, row->depth);
-    row->prefill_tokens_per_s = NAN;
+    row->prefill_tokens_per_s = (double)NAN;
 }
 
 static void plan_rows(const struct bench_spec *spec, struct bench *b)
@@ -298,7 +298,7 @@ static enum status measure_limits(const struct bench_spec *spec, struct bench *b
 static enum status measure_prefill(const struct bench_spec *spec, struct bench_row *row,
                                    struct session *s, int32_t *tokens, struct err *e)
 {
-    double best = INFINITY;
+    double best = (double)INFINITY;
     for (int pass = 0; pass < 2; pass++) { /* the first one also warms up */
         const uint64_t before = clock_ns();
         const enum status status = session_feed(s, tokens, spec->prompt, NULL, e);

@@ -28,7 +28,7 @@ static void sort_copy(uint64_t *out, const uint64_t *times, int n)
 
 static double spread_of_medians(const struct bench_row *row, int n, uint64_t *sorted)
 {
-    double least = INFINITY, largest = 0;
+    double least = (double)INFINITY, largest = 0;
     for (int r = 0; r < row->repeats; r++) {
         sort_copy(sorted, row->times_ns + (size_t)r * (size_t)n, n);
         const double median = (double)bench_percentile(sorted, n, 0.5);
@@ -76,7 +76,7 @@ void bench_compare(struct bench *b, int n_heads)
     for (int i = 0; i < b->n_rows; i++) {
         struct bench_row *row = &b->rows[i];
         const struct bench_row *mha = find_mha(b, row, n_heads);
-        row->speedup = row->predicted_speedup = NAN;
+        row->speedup = row->predicted_speedup = (double)NAN;
         if (!mha)
             continue;
         row->predicted_speedup = (double)(mha->weight_bytes + mha->kv_bytes) /
