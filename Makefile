@@ -41,6 +41,14 @@ ALL_CFLAGS := $(CFLAGS_COMMON) $(MODE_$(MODE)) $(CFLAGS)
 LINK       := $(CC) $(MODE_$(MODE)) $(CFLAGS) $(LDFLAGS)
 LDLIBS     := -lm -lpthread
 
+# One short line a step; V=1 shows the commands, -s nothing.
+ifeq ($(V),)
+Q := @
+ifeq ($(findstring s,$(firstword -$(MAKEFLAGS))),)
+say = @printf '  %-5s %s\n' $(1) $@
+endif
+endif
+
 # --- what is built ---------------------------------------------------------------------------
 
 LIB_SRC := $(wildcard src/base/*.c src/parts/*.c src/model/*.c src/engine/*.c src/tools/*.c)
@@ -68,16 +76,19 @@ decode: $(BIN)
 
 # The command line without main, for its unit tests.
 $(CLI_LIB): $(filter-out %/main.o,$(CLI_OBJ))
-	rm -f $@
-	$(AR) rcs $@ $^
+	$(call say,AR)
+	$(Q)rm -f $@
+	$(Q)$(AR) rcs $@ $^
 
 $(BIN): $(CLI_OBJ) $(LIB)
-	$(LINK) -o $@ $(CLI_OBJ) $(LIB) $(LDLIBS)
+	$(call say,LINK)
+	$(Q)$(LINK) -o $@ $(CLI_OBJ) $(LIB) $(LDLIBS)
 
 # Made anew, so that a deleted source leaves no member behind.
 $(LIB): $(LIB_OBJ)
-	rm -f $@
-	$(AR) rcs $@ $(LIB_OBJ)
+	$(call say,AR)
+	$(Q)rm -f $@
+	$(Q)$(AR) rcs $@ $(LIB_OBJ)
 
 # Instruction sets are switched on for their own kernel object only; the choice is made at start.
 $(BUILD)/src/parts/kernels_avx2.o: ISA_FLAGS := -mavx2 -mfma -mf16c
@@ -95,7 +106,8 @@ endif
 
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(ISA_FLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ISA_FLAGS) -MMD -MP -c -o $@ $<
 
 run: decode ## build, then continue a text from the shipped checkpoint
 	./decode generate models/shakespeare-mha.gguf -p "ROMEO:" -n 200
@@ -105,12 +117,18 @@ run: decode ## build, then continue a text from the shipped checkpoint
 deps: ## install what the tests need (Check); nothing to do when it is there
 	scripts/deps.sh
 
+# `make -j deps test`: nothing of the tests is built before Check is there.
+ifneq ($(filter deps,$(MAKECMDGOALS)),)
+$(TEST_BIN:=.o) $(BUILD)/tests/support.o $(BUILD)/tests/checkpoints.o: | deps
+endif
+
 CHECK_CFLAGS = $(shell pkg-config --cflags check 2>/dev/null)
 CHECK_LIBS   = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck)
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/support.o \
                        $(BUILD)/tests/checkpoints.o $(CLI_LIB) $(LIB)
-	$(LINK) -o $@ $(filter %.o,$^) $(CLI_LIB) $(LIB) $(TEST_LDFLAGS) $(CHECK_LIBS) $(LDLIBS)
+	$(call say,LINK)
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(CLI_LIB) $(LIB) $(TEST_LDFLAGS) $(CHECK_LIBS) $(LDLIBS)
 
 $(BUILD)/tests/%.o: ALL_CFLAGS += -Itests $(CHECK_CFLAGS)
 
@@ -143,7 +161,8 @@ CORPUS_fuzz_model     := tests/fuzz/corpus/gguf
 CORPUS_fuzz_tokenizer := tests/fuzz/corpus/tokenizer
 
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(LIB)
-	$(LINK) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
+	$(call say,LINK)
+	$(Q)$(LINK) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 
 fuzz-replay: ## replay the fuzz corpora under ASan and UBSan
 	$(MAKE) MODE=asan fuzz-replay-run
@@ -153,7 +172,8 @@ fuzz-replay-run: $(FUZZERS:%=$(BUILD)/replay_%)
 	$(foreach f,$(FUZZERS),$(BUILD)/replay_$(f) $(CORPUS_$(f)) &&) true
 
 $(BUILD)/replay_fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(LIB)
-	$(LINK) -o $@ $^ $(LDLIBS)
+	$(call say,LINK)
+	$(Q)$(LINK) -o $@ $^ $(LDLIBS)
 
 # --- checks ----------------------------------------------------------------------------------
 
