@@ -95,7 +95,7 @@ static void ref_normalise(struct reference *r)
 
 static void ref_temperature(struct reference *r, double temperature)
 {
-    double maximum = -INFINITY;
+    double maximum = -DBL_MAX;
     for (int i = 0; i < r->n_vocab; i++)
         maximum = fmax(maximum, r->logit[i]);
     for (int i = 0; i < r->n_vocab; i++) {
@@ -439,21 +439,24 @@ START_TEST(penalty_reaches_back_exactly_its_window)
 }
 END_TEST
 
-START_TEST(window_of_all_is_the_context)
+START_TEST(window_is_at_most_the_context)
 {
     enum { V = N_CTX + 1 };
+    static const int sizes[] = {-1, N_CTX, N_CTX + 1, INT32_MAX};
     float logits[V] = {[0] = 2, [1] = 1.5f};
-    struct sampler_params p = plain(0);
-    p.repeat_penalty = 10;
-    p.repeat_last_n = -1;
-    struct sampler *s = new_sampler(p, V);
-    sampler_accept(s, 0);
-    for (int i = 0; i < N_CTX - 1; i++)
+    for (size_t size = 0; size < sizeof sizes / sizeof sizes[0]; size++) {
+        struct sampler_params p = plain(0);
+        p.repeat_penalty = 10;
+        p.repeat_last_n = sizes[size];
+        struct sampler *s = new_sampler(p, V);
+        sampler_accept(s, 0);
+        for (int i = 0; i < N_CTX - 1; i++)
+            sampler_accept(s, 2);
+        ck_assert_int_eq(pick(s, logits), 1);
         sampler_accept(s, 2);
-    ck_assert_int_eq(pick(s, logits), 1);
-    sampler_accept(s, 2);
-    ck_assert_int_eq(pick(s, logits), 0);
-    sampler_free(s);
+        ck_assert_int_eq(pick(s, logits), 0);
+        sampler_free(s);
+    }
 }
 END_TEST
 
@@ -764,7 +767,7 @@ int main(void)
     tcase_add_test(rules, greedy_takes_the_first_maximum);
     tcase_add_test(rules, filters_keep_the_lower_of_equal_ids);
     tcase_add_test(rules, penalty_reaches_back_exactly_its_window);
-    tcase_add_test(rules, window_of_all_is_the_context);
+    tcase_add_test(rules, window_is_at_most_the_context);
     tcase_add_test(rules, penalty_counts_once_and_pushes_negative_logits_down);
     tcase_add_test(rules, penalty_saturates);
     suite_add_tcase(s, rules);
