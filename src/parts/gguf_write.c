@@ -325,7 +325,7 @@ static enum status check_keys(const struct gguf_writer *w, struct err *e)
     size_t bytes;
     struct text *keys = size_of_array(n ? n : 1, sizeof *keys, &bytes) ? malloc(bytes) : NULL;
     if (!keys)
-        return err_no_memory(e, "the table of keys", n);
+        return err_no_memory(e, "the table of keys", n * sizeof *keys);
     for (size_t i = 0; i < n; i++) {
         size_t at;
         memcpy(&at, w->keys.data + i * sizeof at, sizeof at);
@@ -355,6 +355,12 @@ static enum status lay_out(struct gguf_writer *w, uint64_t *data_bytes, struct e
     return STATUS_OK;
 }
 
+/* Padding bytes after the header or a tensor of so many bytes. */
+static size_t padding_after(const struct gguf_writer *w, uint64_t bytes)
+{
+    return (size_t)((w->alignment - bytes % w->alignment) % w->alignment);
+}
+
 /* What comes before the tensors' data, padded, as one run of bytes (in *out, to be freed). */
 static enum status make_header(struct gguf_writer *w, struct bytes *out, struct err *e)
 {
@@ -373,14 +379,16 @@ static enum status make_header(struct gguf_writer *w, struct bytes *out, struct 
         append_int(w, &b, record->t.type->type, 4);
         append_int(w, &b, record->offset, 8);
     }
-    const size_t padding = (w->alignment - b.len % w->alignment) % w->alignment;
+    const size_t padding = padding_after(w, b.len);
     unsigned char *room = extend(w, &b, padding);
     if (room)
         memset(room, 0, padding);
     *out = b;
-    if (w->status && e)
+    const enum status s = w->status;
+    if (s && e)
         *e = w->err;
-    return w->status;
+    w->status = STATUS_OK; /* what was added is still whole: a later write may succeed */
+    return s;
 }
 
 /* Everything that can be refused before a byte goes out. */
@@ -401,12 +409,6 @@ static enum status prepare(struct gguf_writer *w, struct bytes *header, uint64_t
     if (!s)
         s = make_header(w, header, e);
     return s;
-}
-
-/* Padding bytes after a tensor. */
-static size_t padding_after(const struct gguf_writer *w, uint64_t bytes)
-{
-    return (size_t)((w->alignment - bytes % w->alignment) % w->alignment);
 }
 
 enum status gguf_write(struct gguf_writer *w, const char *path, struct err *e)

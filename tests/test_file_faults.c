@@ -1,0 +1,298 @@
+/* The system calls below fail on demand: this binary's own take the place of libc's. */
+
+/* As in file.c: the C library gives open another name for it. */
+#define _FILE_OFFSET_BITS 64
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "support.h"
+
+struct fault {
+    int after; /* calls that succeed first */
+    int times; /* calls that fail then */
+    int error; /* their errno; 0: they do nothing and return 0 */
+};
+
+static struct fault on_open, on_read, on_write, on_fsync, on_close, on_rename, on_fchmod;
+static size_t longest_write = SIZE_MAX;
+
+/* Whether this call fails, with errno set. */
+static bool fails(struct fault *f)
+{
+    if (f->times == 0 || f->after-- > 0)
+        return false;
+    f->times--;
+    errno = f->error;
+    return true;
+}
+
+static int result_of(const struct fault *f)
+{
+    return f->error ? -1 : 0;
+}
+
+int open(const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    const mode_t mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
+    va_end(args);
+    return fails(&on_open) ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+ssize_t read(int fd, void *to, size_t n)
+{
+    return fails(&on_read) ? -1 : syscall(SYS_read, fd, to, n);
+}
+
+ssize_t write(int fd, const void *from, size_t n)
+{
+    if (fails(&on_write))
+        return result_of(&on_write);
+    return syscall(SYS_write, fd, from, n < longest_write ? n : longest_write);
+}
+
+int fsync(int fd)
+{
+    return fails(&on_fsync) ? -1 : (int)syscall(SYS_fsync, fd);
+}
+
+/* Closes in any case, as the kernel does. */
+int close(int fd)
+{
+    const int done = (int)syscall(SYS_close, fd);
+    return fails(&on_close) ? -1 : done;
+}
+
+int rename(const char *from, const char *to)
+{
+    return fails(&on_rename) ? -1 : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int fchmod(int fd, mode_t mode)
+{
+    return fails(&on_fchmod) ? -1 : (int)syscall(SYS_fchmod, fd, mode);
+}
+
+#define LEN 600000
+
+static char bytes[LEN];
+static char path[512];
+
+static bool all_happened(void)
+{
+    return !on_open.times && !on_read.times && !on_write.times && !on_fsync.times &&
+           !on_close.times && !on_rename.times && !on_fchmod.times;
+}
+
+static void no_faults(void)
+{
+    on_open = on_read = on_write = on_fsync = on_close = on_rename = on_fchmod = (struct fault){0};
+    longest_write = SIZE_MAX;
+}
+
+static enum status replace(struct err *e)
+{
+    struct file_writer *w;
+    enum status s = file_writer_open(&w, path, e);
+    if (!s) {
+        for (size_t at = 0; at < LEN; at += LEN / 10)
+            file_writer_put(w, bytes + at, LEN / 10);
+        s = file_writer_commit(w, e);
+    }
+    const bool happened = all_happened();
+    no_faults();
+    ck_assert_msg(happened, "a fault was never met");
+    return s;
+}
+
+static void set_up(void)
+{
+    no_faults();
+    snprintf(path, sizeof path, "%s", scratch_path("file"));
+    for (size_t i = 0; i < LEN; i++)
+        bytes[i] = (char)(i * 13 >> 2);
+    struct file_writer *w;
+    ck_assert_int_eq(file_writer_open(&w, path, NULL), STATUS_OK);
+    file_writer_put(w, "old", 3);
+    ck_assert_int_eq(file_writer_commit(w, NULL), STATUS_OK);
+}
+
+/* The scratch folder holds this one file and nothing else. */
+static void expect_content(const char *expected, size_t n)
+{
+    char *found;
+    size_t len;
+    ck_assert_int_eq(file_read_all(path, 1 << 20, &found, &len, NULL), STATUS_OK);
+    ck_assert_uint_eq(len, n);
+    ck_assert_mem_eq(found, expected, n);
+    free(found);
+    char folder[sizeof path];
+    strcpy(folder, path);
+    *strrchr(folder, '/') = 0;
+    int names = 0;
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry; (entry = readdir(dir));)
+        names += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    closedir(dir);
+    ck_assert_int_eq(names, 1);
+}
+
+static void expect_failure(const char *reason)
+{
+    struct err e = {0};
+    ck_assert_int_eq(replace(&e), STATUS_FAILED);
+    ck_assert_msg(strstr(e.text, path) && strstr(e.text, reason), "\"%s\" does not say \"%s\"",
+                  e.text, reason);
+    expect_content("old", 3);
+}
+
+static void expect_success(void)
+{
+    struct err e = {0};
+    ck_assert_msg(replace(&e) == STATUS_OK, "%s", e.text);
+    expect_content(bytes, LEN);
+}
+
+START_TEST(full_disk)
+{
+    for (int after = 0; after < 3; after++) {
+        on_write = (struct fault){.after = after, .times = 1, .error = ENOSPC};
+        expect_failure("cannot write: No space left on device");
+    }
+    on_write = (struct fault){.after = 1, .times = 1, .error = EIO};
+    expect_failure("Input/output error");
+}
+END_TEST
+
+START_TEST(write_that_takes_nothing)
+{
+    on_write = (struct fault){.after = 1, .times = 1, .error = 0};
+    expect_failure("Input/output error");
+}
+END_TEST
+
+START_TEST(interrupted_and_short_writes)
+{
+    longest_write = 4093;
+    on_write = (struct fault){.after = 3, .times = 5, .error = EINTR};
+    expect_success();
+}
+END_TEST
+
+START_TEST(disk_that_fails_while_syncing)
+{
+    on_fsync = (struct fault){.times = 1, .error = EIO};
+    expect_failure("Input/output error");
+}
+END_TEST
+
+START_TEST(sync_interrupted_or_unknown_to_the_file_system)
+{
+    on_fsync = (struct fault){.times = 3, .error = EINTR};
+    expect_success();
+    on_fsync = (struct fault){.times = 1, .error = EINVAL};
+    expect_success();
+}
+END_TEST
+
+/* The new file is in its place already. */
+START_TEST(folder_that_cannot_be_synced)
+{
+    on_fsync = (struct fault){.after = 1, .times = 1, .error = EIO};
+    expect_success();
+    on_open = (struct fault){.after = 1, .times = 1, .error = EACCES};
+    expect_success();
+}
+END_TEST
+
+START_TEST(quota_reported_by_close)
+{
+    on_close = (struct fault){.times = 1, .error = EDQUOT};
+    expect_failure("quota exceeded");
+    on_close = (struct fault){.times = 1, .error = EINTR};
+    expect_success();
+}
+END_TEST
+
+START_TEST(rename_refused)
+{
+    on_rename = (struct fault){.times = 1, .error = EBUSY};
+    expect_failure("cannot replace it: Device or resource busy");
+}
+END_TEST
+
+START_TEST(permissions_that_cannot_be_kept)
+{
+    on_fchmod = (struct fault){.times = 1, .error = EPERM};
+    expect_failure("cannot keep its permissions");
+}
+END_TEST
+
+START_TEST(interrupted_open)
+{
+    on_open = (struct fault){.times = 1, .error = EMFILE};
+    expect_failure("Too many open files");
+    on_open = (struct fault){.times = 2, .error = EINTR};
+    expect_success();
+    struct file_map f;
+    on_open = (struct fault){.times = 2, .error = EINTR};
+    ck_assert_int_eq(file_map_open(&f, path, NULL), STATUS_OK);
+    ck_assert_int_eq(on_open.times, 0);
+    ck_assert_uint_eq(f.len, LEN);
+    file_map_close(&f);
+}
+END_TEST
+
+START_TEST(read_that_fails)
+{
+    char *found;
+    size_t len;
+    struct err e = {0};
+    on_read = (struct fault){.times = 3, .error = EINTR};
+    ck_assert_int_eq(file_read_all(path, 99, &found, &len, NULL), STATUS_OK);
+    ck_assert_str_eq(found, "old");
+    free(found);
+    on_read = (struct fault){.after = 1, .times = 1, .error = EIO};
+    ck_assert_int_eq(file_read_all(path, 99, &found, &len, &e), STATUS_BAD_FILE);
+    ck_assert_ptr_null(found);
+    ck_assert_msg(strstr(e.text, path) && strstr(e.text, "cannot read: Input/output error"), "%s",
+                  e.text);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("file_faults");
+    TCase *t = tcase_create("file_faults");
+    tcase_add_checked_fixture(t, set_up, scratch_remove);
+    tcase_add_test(t, full_disk);
+    tcase_add_test(t, write_that_takes_nothing);
+    tcase_add_test(t, interrupted_and_short_writes);
+    tcase_add_test(t, disk_that_fails_while_syncing);
+    tcase_add_test(t, sync_interrupted_or_unknown_to_the_file_system);
+    tcase_add_test(t, folder_that_cannot_be_synced);
+    tcase_add_test(t, quota_reported_by_close);
+    tcase_add_test(t, rename_refused);
+    tcase_add_test(t, permissions_that_cannot_be_kept);
+    tcase_add_test(t, interrupted_open);
+    tcase_add_test(t, read_that_fails);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return run_suite(suite());
+}
