@@ -268,28 +268,60 @@ static bool stopped(const struct bench_spec *spec)
     return spec->stop && spec->stop(spec->arg);
 }
 
+struct limits {
+    double bytes_per_s, flops_per_s;
+};
+
+static enum status measure_row_limits(const struct bench_spec *spec, const struct bench *b, int i,
+                                      struct pool *pool, struct limits *l, struct err *e)
+{
+    const struct bench_row *row = &b->rows[i];
+    l->flops_per_s = roofline_fma(spec->kernels, pool, FMA_SECONDS / b->n_rows);
+    return roofline_read(spec->kernels, pool, (size_t)(row->weight_bytes + row->kv_bytes),
+                         ROOFLINE_SECONDS / b->n_rows, &l->bytes_per_s, e);
+}
+
+/* The best of a row's own measurement and those that cannot be better: with as many threads, of
+ * at least as many bytes. One disturbed measurement then does no harm. */
+static struct limits best_limits(const struct bench *b, int i, const struct limits *measured)
+{
+    const struct bench_row *row = &b->rows[i];
+    struct limits best = measured[i];
+    for (int k = 0; k < b->n_rows; k++) {
+        const struct bench_row *other = &b->rows[k];
+        if (other->threads != row->threads)
+            continue;
+        if (measured[k].flops_per_s > best.flops_per_s)
+            best.flops_per_s = measured[k].flops_per_s;
+        if (other->weight_bytes + other->kv_bytes >= row->weight_bytes + row->kv_bytes &&
+            measured[k].bytes_per_s > best.bytes_per_s)
+            best.bytes_per_s = measured[k].bytes_per_s;
+    }
+    return best;
+}
+
 static enum status measure_limits(const struct bench_spec *spec, struct bench *b,
-                                  struct station *stations, struct err *e)
+                                  struct station *stations, struct limits *measured, struct err *e)
 {
     uint64_t largest = 0;
     for (int i = 0; i < b->n_rows; i++) {
-        struct bench_row *row = &b->rows[i];
         struct pool *pool = stations[pool_owner(b, i)].pool;
-        const uint64_t bytes = row->weight_bytes + row->kv_bytes;
-        double rate;
-        const enum status s = roofline_read(spec->kernels, pool, (size_t)bytes,
-                                            ROOFLINE_SECONDS / b->n_rows, &rate, e);
+        const enum status s = measure_row_limits(spec, b, i, pool, &measured[i], e);
         if (s != STATUS_OK)
             return s;
-        const double flops = roofline_fma(spec->kernels, pool, FMA_SECONDS / b->n_rows);
-        const double by_bytes = rate / (double)bytes;
+    }
+    for (int i = 0; i < b->n_rows; i++) {
+        struct bench_row *row = &b->rows[i];
+        const uint64_t bytes = row->weight_bytes + row->kv_bytes;
+        const struct limits best = best_limits(b, i, measured);
+        const double by_bytes = best.bytes_per_s / (double)bytes;
         const double by_flops =
-            flops / (double)cost_flops(&spec->config, row->n_kv_heads, row->depth);
+            best.flops_per_s / (double)cost_flops(&spec->config, row->n_kv_heads, row->depth);
         row->limit_tokens_per_s = by_bytes < by_flops ? by_bytes : by_flops;
         if (row->threads == b->rows[0].threads && bytes > largest) {
             largest = bytes;
-            b->read_bytes_per_s = rate;
-            b->flops_per_s = flops;
+            b->read_bytes_per_s = best.bytes_per_s;
+            b->flops_per_s = best.flops_per_s;
         }
     }
     return STATUS_OK;
@@ -406,13 +438,14 @@ enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err
     struct station *stations = calloc((size_t)b->n_rows, sizeof *stations);
     uint64_t *sorted = malloc(n_times * sizeof *sorted);
     int32_t *tokens = malloc(((size_t)spec->prompt + 1) * sizeof *tokens);
+    struct limits *limits = calloc((size_t)b->n_rows, sizeof *limits);
     enum status s = STATUS_OK;
-    if (!stations || !sorted || !tokens)
+    if (!stations || !sorted || !tokens || !limits)
         s = err_no_memory(e, "the benchmark", n_times * sizeof *sorted);
     if (s == STATUS_OK)
         s = start_pools(b, stations, e);
     if (s == STATUS_OK)
-        s = measure_limits(spec, b, stations, e);
+        s = measure_limits(spec, b, stations, limits, e);
     if (s == STATUS_OK)
         s = set_up(spec, b, stations, tokens, e);
     if (s == STATUS_OK)
@@ -426,5 +459,6 @@ enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err
         tear_down(b, stations);
     free(sorted);
     free(tokens);
+    free(limits);
     return s;
 }
