@@ -378,31 +378,6 @@ START_TEST(writer_works_without_a_folder_in_the_path)
 }
 END_TEST
 
-/* Sizes around the buffer's, in pieces of each size. */
-START_TEST(writer_puts_all_bytes_in_order)
-{
-    static const size_t pieces[] = {1, 4095, (256 << 10) - 1, 256 << 10, (256 << 10) + 1, 700001};
-    const size_t len = 1500000;
-    char *bytes = malloc(len);
-    for (size_t i = 0; i < len; i++)
-        bytes[i] = (char)(i ^ i >> 9);
-    for (size_t p = 0; p < sizeof pieces / sizeof pieces[0]; p++) {
-        struct file_writer *w;
-        ck_assert_int_eq(file_writer_open(&w, in_folder("big"), NULL), STATUS_OK);
-        for (size_t at = 0; at < len; at += pieces[p])
-            file_writer_put(w, bytes + at, len - at < pieces[p] ? len - at : pieces[p]);
-        file_writer_put(w, NULL, 0);
-        ck_assert_int_eq(file_writer_commit(w, NULL), STATUS_OK);
-        struct file_map f;
-        ck_assert_int_eq(file_map_open(&f, in_folder("big"), NULL), STATUS_OK);
-        ck_assert_uint_eq(f.len, len);
-        ck_assert_mem_eq(f.data, bytes, len);
-        file_map_close(&f);
-    }
-    free(bytes);
-}
-END_TEST
-
 START_TEST(writer_follows_links)
 {
     ck_assert_int_eq(mkdir(in_folder("sub"), 0755), 0);
@@ -605,7 +580,6 @@ static Suite *suite(void)
     tcase_add_test(t, writer_makes_a_new_file_with_the_umask);
     tcase_add_test(t, writer_replaces_and_keeps_the_mode);
     tcase_add_test(t, writer_works_without_a_folder_in_the_path);
-    tcase_add_test(t, writer_puts_all_bytes_in_order);
     tcase_add_test(t, writer_follows_links);
     tcase_add_test(t, writer_refuses_what_it_must_not_replace);
     tcase_add_test(t, writer_refuses_read_only_folder_and_file);

@@ -89,6 +89,7 @@ int fchmod(int fd, mode_t mode)
 
 static char bytes[LEN];
 static char path[512];
+static size_t piece; /* bytes of one put */
 
 static bool all_happened(void)
 {
@@ -107,8 +108,9 @@ static enum status replace(struct err *e)
     struct file_writer *w;
     enum status s = file_writer_open(&w, path, e);
     if (!s) {
-        for (size_t at = 0; at < LEN; at += LEN / 10)
-            file_writer_put(w, bytes + at, LEN / 10);
+        for (size_t at = 0; at < LEN; at += piece)
+            file_writer_put(w, bytes + at, LEN - at < piece ? LEN - at : piece);
+        file_writer_put(w, NULL, 0);
         s = file_writer_commit(w, e);
     }
     const bool happened = all_happened();
@@ -120,6 +122,7 @@ static enum status replace(struct err *e)
 static void set_up(void)
 {
     no_faults();
+    piece = LEN / 10;
     snprintf(path, sizeof path, "%s", scratch_path("file"));
     for (size_t i = 0; i < LEN; i++)
         bytes[i] = (char)(i * 13 >> 2);
@@ -164,6 +167,19 @@ static void expect_success(void)
     ck_assert_msg(replace(&e) == STATUS_OK, "%s", e.text);
     expect_content(bytes, LEN);
 }
+
+/* Around the size of the buffer, 256 KiB. */
+START_TEST(pieces_of_many_sizes)
+{
+    static const size_t pieces[] = {1, 4095, (256 << 10) - 1, 256 << 10, (256 << 10) + 1, LEN};
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        piece = pieces[i];
+        expect_success();
+        longest_write = 99991;
+        expect_success();
+    }
+}
+END_TEST
 
 START_TEST(full_disk)
 {
@@ -277,6 +293,7 @@ static Suite *suite(void)
     Suite *s = suite_create("file_faults");
     TCase *t = tcase_create("file_faults");
     tcase_add_checked_fixture(t, set_up, scratch_remove);
+    tcase_add_test(t, pieces_of_many_sizes);
     tcase_add_test(t, full_disk);
     tcase_add_test(t, write_that_takes_nothing);
     tcase_add_test(t, interrupted_and_short_writes);

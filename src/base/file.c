@@ -335,7 +335,7 @@ enum status file_writer_open(struct file_writer **out, const char *path, struct 
     if (!w)
         return err_no_memory(e, path, sizeof *w);
     w->fd = -1;
-    mode_t mode;
+    mode_t mode = 0;
     enum status s = find_target(w, path, &mode, e);
     if (!s)
         s = check_target(w, mode, path, e);
