@@ -77,13 +77,20 @@ END_TEST
 
 START_TEST(variants)
 {
-    const struct config c = {
-        .n_layers = 3, .n_heads = 12, .n_kv_heads = 12, .head_dim = 10, .n_ctx = 100};
+    const struct config c = {.n_layers = 3,
+                             .n_heads = 12,
+                             .n_kv_heads = 12,
+                             .head_dim = 10,
+                             .d_model = 120,
+                             .d_ff = 7,
+                             .n_vocab = 9,
+                             .n_ctx = 100};
+    const struct cost_shape shape = {.config = &c, .n_kv_heads = 12, .tied = true};
     static const int heads[] = {12, 6, 4, 3, 2, 1};
     static const char *const names[] = {"MHA", "GQA-6", "GQA-4", "GQA-3", "GQA-2", "MQA"};
     struct inspect_variant v = {.n_kv_heads = c.n_heads + 1};
     for (int i = 0; i < 6; i++) {
-        ck_assert(inspect_next_variant(&c, v.n_kv_heads, &v));
+        ck_assert(inspect_next_variant(&shape, v.n_kv_heads, &v));
         ck_assert_int_eq(v.n_kv_heads, heads[i]);
         ck_assert_str_eq(v.name, names[i]);
         const uint64_t elements = 2 * 3 * 10 * (uint64_t)heads[i];
@@ -91,8 +98,15 @@ START_TEST(variants)
         ck_assert_uint_eq(v.token_f16, 2 * elements);
         ck_assert_uint_eq(v.full_f32, 400 * elements);
         ck_assert_uint_eq(v.full_f16, 200 * elements);
+        /* Two K/V rows of 120 less for each dimension of a head that is dropped. */
+        const uint64_t dropped = 3 * 2 * 10 * (12 - (uint64_t)heads[i]) * 120;
+        ck_assert_uint_eq(v.parameters, 3 * (4 * 120 * 120 + 2 * 7 * 120 + 240) + 120 + 9 * 120 +
+                                            100 * 120 - dropped);
+        const double bytes = (double)v.weight_bytes + 3 * heads[i] * (10 + 16) * 4 * 50;
+        ck_assert_double_eq_tol(inspect_predict_us(&shape, &v, STORAGE_F32, 50, 2e9), bytes / 2e3,
+                                1e-9);
     }
-    ck_assert(!inspect_next_variant(&c, v.n_kv_heads, &v));
+    ck_assert(!inspect_next_variant(&shape, v.n_kv_heads, &v));
 }
 END_TEST
 

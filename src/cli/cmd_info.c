@@ -2,6 +2,7 @@
  * cmd_info - decode info: what a checkpoint holds and what its cache costs (layer 5).
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "cli/command.h"
@@ -12,6 +13,7 @@
 struct info_options {
     struct common_options common;
     bool tensors, check;
+    double bandwidth;
     int format;
 };
 
@@ -24,6 +26,14 @@ static const struct option own_options[] = {
      .name = "check",
      .offset = offsetof(struct info_options, check),
      .help = "read every tensor and count values that are not finite; exit code 3 if there are"},
+    {.kind = OPTION_DOUBLE,
+     .name = "bandwidth",
+     .offset = offsetof(struct info_options, bandwidth),
+     .value = "GB/s",
+     .otherwise = "no prediction",
+     .above_min = true,
+     .max = HUGE_VAL,
+     .help = "predict every variant's time per token on a machine that reads so fast"},
     FORMAT_OPTION(struct info_options, format),
     {.kind = OPTION_END},
 };
@@ -92,6 +102,7 @@ static enum status read_parts(struct info *info, struct err *e)
         if (s != STATUS_OK)
             return s;
         info->has_config = true;
+        info->runs = cost_shape_of_file(info->gguf, &info->config, &info->shape);
         config_variant_name(&info->config, info->config.n_kv_heads, info->variant);
     }
     return info->tokenizer_model.len ? tokenizer_create(info->gguf, &info->tokenizer, e)
@@ -143,6 +154,7 @@ static enum status show(const struct info_options *o, struct info *info, struct 
         return s;
     }
     info->list_tensors = o->tensors;
+    info->bytes_per_s = o->bandwidth * 1e9;
     if (o->check)
         s = check_tensors(info, e);
     if (s == STATUS_OK)
@@ -174,6 +186,8 @@ const struct command command_info = {
     .usage = "MODEL [options]",
     .notes = "Architecture and hyperparameters, parameters and bytes by part, and the KV cache of\n"
              "every variant: as many K/V heads as query heads (MHA), one (MQA), or between (GQA).\n"
+             "With --bandwidth the time per token that follows if reading the weights and the\n"
+             "cache is all that takes time: what `decode bench` measures, without measuring.\n"
              "CSV holds the parts, or with --tensors or --check the tensors.\n",
     .spec = {groups, positionals},
     .values_size = sizeof(struct info_options),

@@ -25,6 +25,9 @@ struct info {
     bool has_config;          /* an architecture that runs here, with tensors */
     struct config config;
     char variant[16];            /* of the config */
+    bool runs;                   /* the weights are of a type that runs here: shape is known */
+    struct cost_shape shape;     /* of the config; its storage means nothing unless `runs` */
+    double bytes_per_s;          /* --bandwidth; 0: not given */
     struct tokenizer *tokenizer; /* NULL: none, or of a kind that is not read here */
     struct text tokenizer_model; /* "" if there is none */
     struct inspect_sum parts[INSPECT_PARTS];

@@ -91,20 +91,37 @@ static void put_types(struct json *j, const struct info *info)
     json_end(j);
 }
 
-static void put_variants(struct json *j, const struct config *c)
+static void put_prediction(struct json *j, const struct info *info, const struct inspect_variant *v)
+{
+    const struct cost_shape *shape = &info->shape;
+    const int n_ctx = info->config.n_ctx;
+    const double rate = info->bytes_per_s;
+    put_u64(j, "weight_bytes_per_token", v->weight_bytes);
+    json_key(j, "predicted_us_depth_0");
+    json_double(j, inspect_predict_us(shape, v, STORAGE_F32, 0, rate));
+    json_key(j, "predicted_us_full_context_f32");
+    json_double(j, inspect_predict_us(shape, v, STORAGE_F32, n_ctx, rate));
+    json_key(j, "predicted_us_full_context_f16");
+    json_double(j, inspect_predict_us(shape, v, STORAGE_F16, n_ctx, rate));
+}
+
+static void put_variants(struct json *j, const struct info *info)
 {
     json_key(j, "kv_cache");
     json_begin_array(j);
-    struct inspect_variant v = {.n_kv_heads = c->n_heads + 1};
-    while (inspect_next_variant(c, v.n_kv_heads, &v)) {
+    struct inspect_variant v = {.n_kv_heads = info->config.n_heads + 1};
+    while (inspect_next_variant(&info->shape, v.n_kv_heads, &v)) {
         json_begin_object(j);
         json_key(j, "variant");
         json_string(j, v.name);
         put_int(j, "n_kv_heads", v.n_kv_heads);
+        put_u64(j, "parameters", v.parameters);
         put_u64(j, "bytes_per_token_f32", v.token_f32);
         put_u64(j, "bytes_per_token_f16", v.token_f16);
         put_u64(j, "bytes_full_context_f32", v.full_f32);
         put_u64(j, "bytes_full_context_f16", v.full_f16);
+        if (info->runs && info->bytes_per_s > 0)
+            put_prediction(j, info, &v);
         json_end(j);
     }
     json_end(j);
@@ -186,7 +203,7 @@ void info_print_json(const struct info *info, bool one_line, struct output *out)
     put_sums(j, "parameters", info, false);
     put_sums(j, "bytes", info, true);
     if (info->has_config)
-        put_variants(j, &info->config);
+        put_variants(j, info);
     if (info->checks)
         put_check_summary(j, info);
     if (info->list_tensors)

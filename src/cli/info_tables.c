@@ -182,18 +182,55 @@ static enum status print_variants(const struct info *info, enum table_format for
     snprintf(full_f32, sizeof full_f32, "%d tokens f32", info->config.n_ctx);
     snprintf(full_f16, sizeof full_f16, "%d tokens f16", info->config.n_ctx);
     const struct table_column columns[] = {
-        {.name = "KV cache of", .left = true}, {.name = "K/V heads"}, {.name = "bytes/token f32"},
-        {.name = "bytes/token f16"},           {.name = full_f32},    {.name = full_f16}};
+        {.name = "KV cache of", .left = true},
+        {.name = "K/V heads"},
+        {.name = "parameters"},
+        {.name = "bytes/token f32"},
+        {.name = "bytes/token f16"},
+        {.name = full_f32},
+        {.name = full_f16},
+    };
     struct table t;
-    table_begin(&t, format, columns, 6, out);
+    table_begin(&t, format, columns, sizeof columns / sizeof *columns, out);
     struct inspect_variant v = {.n_kv_heads = info->config.n_heads + 1};
-    while (inspect_next_variant(&info->config, v.n_kv_heads, &v)) {
+    while (inspect_next_variant(&info->shape, v.n_kv_heads, &v)) {
         table_string(&t, v.name);
         table_u64(&t, (uint64_t)v.n_kv_heads);
+        table_string(&t, grouped(v.parameters).text);
         table_string(&t, grouped(v.token_f32).text);
         table_string(&t, grouped(v.token_f16).text);
         table_string(&t, figure_bytes((double)v.full_f32).text);
         table_string(&t, figure_bytes((double)v.full_f16).text);
+    }
+    return table_end(&t, e);
+}
+
+static enum status print_predictions(const struct info *info, enum table_format format,
+                                     struct output *out, struct err *e)
+{
+    char title[48], full_f32[48], full_f16[48];
+    const int n_ctx = info->config.n_ctx;
+    snprintf(title, sizeof title, "at %s GB/s", figure_exact(info->bytes_per_s / 1e9).text);
+    snprintf(full_f32, sizeof full_f32, "depth %d, f32 KV", n_ctx);
+    snprintf(full_f16, sizeof full_f16, "depth %d, f16 KV", n_ctx);
+    const struct table_column columns[] = {
+        {.name = title, .left = true},
+        {.name = "weights read"},
+        {.name = "µs at depth 0", .decimals = 1},
+        {.name = full_f32, .decimals = 1},
+        {.name = full_f16, .decimals = 1},
+    };
+    struct table t;
+    table_begin(&t, format, columns, sizeof columns / sizeof *columns, out);
+    struct inspect_variant v = {.n_kv_heads = info->config.n_heads + 1};
+    const struct cost_shape *shape = &info->shape;
+    while (inspect_next_variant(shape, v.n_kv_heads, &v)) {
+        const double rate = info->bytes_per_s;
+        table_string(&t, v.name);
+        table_string(&t, figure_bytes((double)v.weight_bytes).text);
+        table_double(&t, inspect_predict_us(shape, &v, STORAGE_F32, 0, rate));
+        table_double(&t, inspect_predict_us(shape, &v, STORAGE_F32, n_ctx, rate));
+        table_double(&t, inspect_predict_us(shape, &v, STORAGE_F16, n_ctx, rate));
     }
     return table_end(&t, e);
 }
@@ -298,6 +335,10 @@ enum status info_print_tables(const struct info *info, enum table_format format,
     if (s == STATUS_OK && info->has_config) {
         output_puts(out, "\n");
         s = print_variants(info, format, out, e);
+    }
+    if (s == STATUS_OK && info->runs && info->bytes_per_s > 0) {
+        output_puts(out, "\n");
+        s = print_predictions(info, format, out, e);
     }
     if (s == STATUS_OK && info->list_tensors) {
         output_puts(out, "\n");

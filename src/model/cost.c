@@ -1,5 +1,21 @@
 #include "model/cost.h"
 
+bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cost_shape *out)
+{
+    const struct gguf_tensor *output = gguf_find_tensor(g, "output.weight");
+    const struct gguf_tensor *matrix = output ? output : gguf_find_tensor(g, "token_embd.weight");
+    *out = (struct cost_shape){
+        .config = c,
+        .n_kv_heads = c->n_kv_heads,
+        .biases = gguf_find_tensor(g, "blk.0.attn_qkv.bias") != NULL,
+        .tied = !output,
+    };
+    if (!matrix || (matrix->type->type != TENSOR_F32 && matrix->type->type != TENSOR_F16))
+        return false;
+    out->storage = matrix->type->type == TENSOR_F16 ? STORAGE_F16 : STORAGE_F32;
+    return true;
+}
+
 /* The matrices of a layer. */
 struct sizes {
     int n_out, n_in;

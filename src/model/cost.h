@@ -24,6 +24,10 @@ struct cost_shape {
     bool tied;
 };
 
+/* The shape of a checkpoint's file, with its own K/V heads; the type is the output matrix's. False
+ * if that is none that runs here: then all but `storage` holds. */
+bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cost_shape *out);
+
 /* All numbers in the checkpoint, each once. */
 uint64_t cost_parameters(const struct cost_shape *s);
 

@@ -53,31 +53,28 @@ static enum status check_settings(const struct bench_spec *spec, struct err *e)
     return STATUS_OK;
 }
 
-/* The type of the matrices under BENCH_AS_FILE: the output matrix's. */
-static enum storage storage_in_file(const struct gguf *g)
+/* The checkpoint's shape, or the one of random weights. STATUS_BAD_FILE for a type that does not
+ * run. */
+static enum status base_shape(const struct bench_spec *spec, struct cost_shape *shape,
+                              struct err *e)
 {
-    const struct gguf_tensor *t = gguf_find_tensor(g, "output.weight");
-    if (!t)
-        t = gguf_find_tensor(g, "token_embd.weight");
-    return t && t->type->type == TENSOR_F16 ? STORAGE_F16 : STORAGE_F32;
+    *shape = (struct cost_shape){.config = &spec->config, .biases = true};
+    if (spec->gguf && !cost_shape_of_file(spec->gguf, &spec->config, shape))
+        return err_set(e, STATUS_BAD_FILE,
+                       "the output matrix: expected type F32 or F16; only these run");
+    return STATUS_OK;
 }
 
-static void plan_row(const struct bench_spec *spec, struct bench_row *row)
+static void plan_row(const struct bench_spec *spec, struct cost_shape shape, struct bench_row *row)
 {
-    const struct config *c = &spec->config;
-    const struct cost_shape shape = {
-        .config = c,
-        .n_kv_heads = row->n_kv_heads,
-        .storage = row->type,
-        .biases = !spec->gguf || gguf_find_tensor(spec->gguf, "blk.0.attn_qkv.bias"),
-        .tied = spec->gguf && !gguf_find_tensor(spec->gguf, "output.weight"),
-    };
+    shape.n_kv_heads = row->n_kv_heads;
+    shape.storage = row->type;
     row->weight_bytes = cost_weight_bytes(&shape);
-    row->kv_bytes = cost_kv_bytes(c, row->n_kv_heads, row->kv_type, row->depth);
+    row->kv_bytes = cost_kv_bytes(&spec->config, row->n_kv_heads, row->kv_type, row->depth);
     row->prefill_tokens_per_s = (double)NAN;
 }
 
-static void plan_rows(const struct bench_spec *spec, struct bench *b)
+static void plan_rows(const struct bench_spec *spec, const struct cost_shape *base, struct bench *b)
 {
     struct bench_row *row = b->rows;
     for (int type = 0; type < spec->types.n; type++)
@@ -86,13 +83,13 @@ static void plan_rows(const struct bench_spec *spec, struct bench *b)
                 for (int d = 0; d < spec->depths.n; d++)
                     for (int g = 0; g < spec->kv_heads.n; g++, row++) {
                         const int wanted = spec->types.items[type];
-                        row->type = wanted == BENCH_AS_FILE ? storage_in_file(spec->gguf)
-                                                            : (enum storage)wanted;
+                        row->type = wanted == BENCH_AS_FILE ? base->storage : (enum storage)wanted;
+                        row->as_file = wanted == BENCH_AS_FILE;
                         row->kv_type = (enum storage)spec->kv_types.items[kv];
                         row->threads = spec->threads.items[t];
                         row->depth = spec->depths.items[d];
                         row->n_kv_heads = spec->kv_heads.items[g];
-                        plan_row(spec, row);
+                        plan_row(spec, *base, row);
                     }
 }
 
@@ -102,6 +99,9 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
     enum status s = check_kv_heads(spec, e);
     if (s == STATUS_OK)
         s = check_settings(spec, e);
+    struct cost_shape shape;
+    if (s == STATUS_OK)
+        s = base_shape(spec, &shape, e);
     if (s != STATUS_OK)
         return s;
     const double n_rows = (double)spec->kv_heads.n * spec->types.n * spec->kv_types.n *
@@ -122,7 +122,7 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
     uint64_t *times = arena_take(&b->arena, per_row * (uint64_t)b->n_rows, sizeof *times);
     for (int i = 0; i < b->n_rows; i++)
         b->rows[i].times_ns = times + (size_t)i * per_row;
-    plan_rows(spec, b);
+    plan_rows(spec, &shape, b);
     return STATUS_OK;
 }
 
@@ -132,10 +132,10 @@ void bench_free(struct bench *b)
     *b = (struct bench){0};
 }
 
-/* Rows that need the same model; the type as asked for, so that BENCH_AS_FILE is one of its own. */
+/* Rows that need the same model. */
 static bool same_model(const struct bench_row *a, const struct bench_row *b)
 {
-    return a->n_kv_heads == b->n_kv_heads && a->type == b->type;
+    return a->n_kv_heads == b->n_kv_heads && a->type == b->type && a->as_file == b->as_file;
 }
 
 /* The first row that has row i's model: that row owns it. */
@@ -190,7 +190,7 @@ static enum status build_model(const struct bench_spec *spec, const struct bench
     if (spec->gguf) {
         const struct model_options o = {
             .n_kv_heads = row->n_kv_heads,
-            .convert = row->type != storage_in_file(spec->gguf),
+            .convert = !row->as_file,
             .storage = row->type,
         };
         return model_create(spec->gguf, &o, spec->source, out, e);

@@ -55,6 +55,7 @@ struct bench_row {
     /* The setting. */
     int n_kv_heads;
     enum storage type, kv_type; /* type: of the output matrix, where the file mixes several */
+    bool as_file;               /* the matrices are as in the file, not converted to `type` */
     int threads, depth;
     /* What it moves, by the byte model (model/cost.h). */
     uint64_t weight_bytes, kv_bytes;
@@ -72,7 +73,7 @@ struct bench_row {
     uint64_t peak_rss_bytes;   /* of that process: model, cache at this depth, a few steps */
     uint64_t logits_hash;      /* FNV-1a of the logits' bytes; equal for any threads */
     double limit_tokens_per_s; /* by measured bandwidth and FMA peak, the lower */
-    double share_of_limit;       /* of the median step */
+    double share_of_limit;     /* of the median step */
 };
 
 struct bench {

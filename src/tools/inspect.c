@@ -79,8 +79,10 @@ void inspect_parts(const struct gguf *g, struct inspect_sum parts[INSPECT_PARTS]
     }
 }
 
-bool inspect_next_variant(const struct config *c, int n_kv_heads, struct inspect_variant *out)
+bool inspect_next_variant(const struct cost_shape *shape, int n_kv_heads,
+                          struct inspect_variant *out)
 {
+    const struct config *c = shape->config;
     for (int g = n_kv_heads - 1; g > 0; g--) {
         if (c->n_heads % g != 0)
             continue;
@@ -93,9 +95,20 @@ bool inspect_next_variant(const struct config *c, int n_kv_heads, struct inspect
             out->full_f32 = UINT64_MAX;
         if (!u64_mul(out->token_f16, n_ctx, &out->full_f16))
             out->full_f16 = UINT64_MAX;
+        struct cost_shape variant = *shape;
+        variant.n_kv_heads = g;
+        out->parameters = cost_parameters(&variant);
+        out->weight_bytes = cost_weight_bytes(&variant);
         return true;
     }
     return false;
+}
+
+double inspect_predict_us(const struct cost_shape *shape, const struct inspect_variant *v,
+                          enum storage kv_type, int depth, double bytes_per_s)
+{
+    const uint64_t kv = cost_kv_bytes(shape->config, v->n_kv_heads, kv_type, depth);
+    return (double)(v->weight_bytes + kv) / bytes_per_s * 1e6;
 }
 
 /* A little-endian number of `bytes` bytes. */

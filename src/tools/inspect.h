@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "model/config.h"
+#include "model/cost.h"
 #include "parts/gguf.h"
 
 /* Parts of a transformer, by the names of its tensors. */
@@ -44,11 +45,19 @@ struct inspect_variant {
     char name[16];
     uint64_t token_f32, token_f16; /* bytes that one token adds */
     uint64_t full_f32, full_f16;   /* bytes of n_ctx tokens */
+    uint64_t parameters;
+    uint64_t weight_bytes; /* that decoding one token reads */
 };
 
-/* The next variant below `n_kv_heads` K/V heads (first n_heads + 1): the largest divisor of
- * n_heads that is less. False when there is none. */
-bool inspect_next_variant(const struct config *c, int n_kv_heads, struct inspect_variant *out);
+/* The next variant of a shape below `n_kv_heads` K/V heads (first n_heads + 1): the largest divisor
+ * of n_heads that is less. False when there is none. */
+bool inspect_next_variant(const struct cost_shape *shape, int n_kv_heads,
+                          struct inspect_variant *out);
+
+/* Microseconds that a token at `depth` takes at `bytes_per_s`, if reading the weights and the
+ * cached positions is all that takes time. */
+double inspect_predict_us(const struct cost_shape *shape, const struct inspect_variant *v,
+                          enum storage kv_type, int depth, double bytes_per_s);
 
 struct inspect_check {
     bool checked;      /* false for types that are not read */
