@@ -66,13 +66,16 @@ FUZZERS  := $(FUZZ_SRC:tests/fuzz/%.c=%)
 
 .PHONY: all run deps test asan tsan fuzz fuzz-replay format format-check lint check-layers \
         clean install uninstall help
-.SECONDARY:
+# Objects stay after a link.
+.PRECIOUS: $(BUILD)/%.o
 .DELETE_ON_ERROR:
 
 all: decode ## build ./decode (MODE=release|debug|asan|tsan|cov, WERROR=1)
 
+# Phony, because the link must change when MODE does.
+.PHONY: decode
 decode: $(BIN)
-	ln -sf $(BIN) $@
+	@ln -sf $(BIN) $@
 
 # The command line without main, for its unit tests.
 $(CLI_LIB): $(filter-out %/main.o,$(CLI_OBJ))

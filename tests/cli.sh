@@ -97,15 +97,15 @@ for words in help --help -h "help help"; do
     note "$words lists the commands" has "$out" "generate   continue a text"
     note "$words: nothing on stderr" is_empty "$err"
 done
-for command in generate score tokenize info; do
+for command in generate bench score tokenize info; do
     expect_exit 0 help $command
     cp "$out" "$dir/help"
-    note "help $command" has "$out" "usage: decode $command MODEL"
+    note "help $command" has "$out" "usage: decode $command "
     expect_same "$dir/help" $command --help
     expect_same "$dir/help" $command -h
     expect_same "$dir/help" $command nosuchfile -q --help --nosuchoption
     text="-p x"
-    [ $command = info ] && text=
+    [ $command = info ] || [ $command = bench ] && text=
     expect_error 2 "no checkpoint is named" $command $text
     expect_error 2 "two checkpoints are named" $command "$model" -m "$model" $text
     expect_error 2 "unexpected argument 'more'" $command "$model" more $text
@@ -124,7 +124,7 @@ expect_error 2 "unknown command ''" ""
 # --- options ------------------------------------------------------------------------------------
 
 expect_error 2 "did you mean '--temp'?" generate "$model" --tmep 1
-expect_error 2 "unknown option '--bench'" generate "$model" --bench
+expect_error 2 "unknown option '--xyzzy'" generate "$model" --xyzzy
 expect_error 2 "unknown option '-n5'" generate "$model" -n5
 expect_error 2 "-n needs a value" generate "$model" -n
 expect_error 2 "--greedy takes no value" generate "$model" --greedy=1
@@ -350,7 +350,7 @@ expect_error 2 "--decode takes no text" tokenize "$model" --decode 1 -p x
 
 expect_exit 0 info "$model" --check
 for word in "architecture  gpt2" "variant       MHA" "total         891,648" \
-    "GQA-4                4            2,048            1,024" "53 tensors read, 0 with"; do
+    "GQA-4                4     825,600            2,048            1,024" "53 tensors read, 0 with"; do
     note "info says $word" has "$out" "$word"
 done
 note "info: nothing on stderr" is_empty "$err"
@@ -393,6 +393,64 @@ note "not finite logits: exit 1" is_code 1
 note "with one line" has_lines "$err" 1
 expect_exit 1 score "$dir/copy.gguf" -p xyz
 
+# --- bench --------------------------------------------------------------------------------------
+
+keys="variant,n_kv_heads,type,kv_type,threads,depth,n,repeats,warmup,p50_us,p90_us,p99_us,max_us"
+keys="$keys,mean_us,tokens_per_s,weight_bytes,kv_bytes,gb_per_s,speedup,predicted_speedup"
+keys="$keys,prefill_tokens_per_s,load_ms,peak_rss_bytes,logits_hash,isa,limit_tokens_per_s"
+keys="$keys,share_of_limit"
+shape=2x32x4,ff=64,vocab=50,ctx=40
+quick="-n 2 --repeat 2 --warmup 1"
+
+# bench_rows N ARGS...: exit 0 and N rows under the documented keys, in CSV.
+bench_rows() {
+    h_rows=$1
+    shift
+    run bench "$@" $quick --format csv
+    note "bench: exit 0, found $code: $*" is_code 0
+    note "bench: $h_rows rows: $*" has_lines "$out" $((h_rows + 1))
+    note "bench: exactly the documented keys" [ "$(head -n 1 "$out")" = "$keys" ]
+}
+bench_rows 12 "$model" --kv-heads all --depth 0,128,255
+note "bench: variants" [ "$(cut -d , -f 1 "$out" | sort -u | tr '\n' ' ')" = "GQA-2 GQA-4 MHA MQA variant " ]
+note "bench: the machine on stderr" has "$err" "decode 0"
+bench_rows 3 --shape $shape
+bench_rows 16 --shape $shape --kv-heads 4,1 --depth 0,39 --kv-type f32,f16 --type f32,f16 -t 2
+bench_rows 4 "$golden/mqa-f16.gguf" --depth 0,5 --type f16,f32
+note "bench: one hash a depth for any threads" [ "$("$decode" bench "$model" --kv-heads 8,1 \
+    --depth 0,100 -t 1,2,3 $quick -q --format csv | tail -n +2 | cut -d , -f 24 | sort -u | wc -l)" = 4 ]
+expect_exit 0 bench --shape $shape --kv-heads 4,1 $quick --format json
+note "bench: JSON is an array" [ "$(head -c 1 "$out")" = "[" ]
+note "bench: a key in JSON" has "$out" '"n_kv_heads": 4'
+expect_exit 0 bench --shape $shape --kv-heads 2,1 $quick --format jsonl
+note "bench: no MHA row, no speed-up" has "$out" '"speedup": null, "predicted_speedup": null'
+expect_exit 0 bench --shape $shape --prompt 0 $quick --format jsonl
+note "bench: no prefill" has "$out" '"prefill_tokens_per_s": null'
+expect_exit 0 bench --shape $shape $quick --plot "$dir/p.svg" --trace "$dir/t.csv" -q
+note "bench: quiet" is_empty "$err"
+note "bench: the table's header" has "$out" "roofline: reads"
+note "bench: plot" has "$dir/p.svg" "</svg>"
+note "bench: trace of 3 rows x 2 x 2" has_lines "$dir/t.csv" 13
+expect_exit 0 bench --shape $shape $quick -v
+note "bench: memory plan" has "$err" "memory: 3 rows"
+
+expect_error 2 "expected a divisor of 8" bench "$model" --kv-heads 3
+expect_error 2 "depth 256" bench "$model" --depth 0,256
+expect_error 2 "--depth: expected integers" bench "$model" --depth 1,,2
+expect_error 2 "--kv-heads: an item is given twice" bench "$model" --kv-heads 4,4
+expect_error 2 "--type: expected some of f32, f16" bench "$model" --type q9
+expect_error 2 "--kv-type: expected some of f32, f16" bench "$model" --kv-type f64
+expect_error 2 "-t: expected integers" bench "$model" -t 0
+expect_error 2 "prompt of 257" bench "$model" --prompt 257
+expect_error 2 "--shape: expected LAYERS" bench --shape 4x128
+expect_error 2 "both named" bench "$model" --shape $shape
+expect_error 2 "no checkpoint is named" bench
+expect_error 2 "the checkpoint itself" bench "$model" --trace "$model" $quick
+expect_error 2 "both name" bench "$model" --plot x --trace x
+expect_error 1 "nosuchfolder" bench --shape $shape $quick --plot "$dir/nosuchfolder/p.svg" --format csv -q
+: >"$dir/empty.gguf"
+expect_error 3 "empty.gguf" bench "$dir/empty.gguf"
+
 # --- bad files ----------------------------------------------------------------------------------
 
 : >"$dir/empty"
@@ -402,7 +460,7 @@ repeat x 5000 >"$dir/junk"
 mkfifo "$dir/fifo"
 for command in generate score tokenize info; do
     text="-p x"
-    [ $command = info ] && text=
+    [ $command = info ] || [ $command = bench ] && text=
     for file in "$dir/missing" "$dir/empty" "$dir" "$dir/fifo" /dev/zero "$dir/short" "$dir/cut" \
         "$dir/junk"; do
         expect_error 3 "$file" $command "$file" $text
@@ -459,6 +517,17 @@ for signal in INT TERM; do
     note "SIG$signal is said" has "$err" "interrupted after"
     note "SIG$signal: the line is ended" [ "$(tail -c 1 "$out" | od -An -c | tr -d ' ')" = '\n' ]
 done
+
+# Ctrl-C in the middle of a benchmark prints what there is.
+: >"$out"
+"$decode" bench "$model" --kv-heads 8,1 -n 10000 --repeat 1000 --format csv >"$out" 2>"$err" &
+pid=$!
+sleep 2
+kill -INT $pid
+wait $pid
+code=$?
+note "bench interrupted: exit 130" is_code 130
+note "bench interrupted: rows so far" has "$out" "MHA,8,f32"
 
 echo "cli: $passed passed, $failed failed"
 [ $failed -eq 0 ]

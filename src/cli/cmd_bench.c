@@ -1,0 +1,387 @@
+/*
+ * cmd_bench - decode bench: per-token latency across attention variants (layer 5).
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/cpus.h"
+#include "base/file.h"
+#include "cli/alone.h"
+#include "cli/bench_report.h"
+#include "cli/command.h"
+#include "cli/lists.h"
+#include "cli/numbers.h"
+#include "cli/runtime.h"
+#include "cli/shape.h"
+#include "cli/signals.h"
+#include "parts/pool.h"
+
+/* Memory beyond this is announced even without -v. */
+#define LARGE_MEMORY   ((uint64_t)1 << 30)
+#define DEFAULT_PROMPT 128
+
+struct bench_options {
+    struct common_options common;
+    const char *shape;
+    const char *kv_heads, *depths, *types, *kv_types, *threads;
+    int n, repeats, warmup, prompt;
+    int format;
+    const char *plot, *trace;
+};
+
+#define AT(member) .offset = offsetof(struct bench_options, member)
+
+static const struct option matrix_options[] = {
+    {.kind = OPTION_STRING,
+     .name = "shape",
+     AT(shape),
+     .value = "SHAPE",
+     .help = "random weights instead of a checkpoint: LAYERSxD_MODELxHEADS[,ff=F][,vocab=V]"
+             "[,ctx=C], by default ff 4 * D_MODEL, vocab 50257, ctx 1024"},
+    {.kind = OPTION_STRING,
+     .name = "kv-heads",
+     AT(kv_heads),
+     .value = "all|G,G,...",
+     .fallback = "all",
+     .help = "numbers of K/V heads: as many as query heads is MHA, 1 is MQA; all: every divisor"},
+    {.kind = OPTION_STRING,
+     .name = "depth",
+     AT(depths),
+     .value = "D,D,...",
+     .fallback = "0",
+     .help = "positions in the KV cache before the timed token"},
+    {.kind = OPTION_STRING,
+     .name = "type",
+     AT(types),
+     .value = "TYPE,...",
+     .otherwise = "as in the checkpoint; f32 with --shape",
+     .help = "types of the weight matrices: f32, f16"},
+    {.kind = OPTION_STRING,
+     .name = "kv-type",
+     AT(kv_types),
+     .value = "KV,...",
+     .fallback = "f32",
+     .help = "types of the cache: f32, f16"},
+    {.kind = OPTION_STRING,
+     .name = "threads",
+     .letter = 't',
+     AT(threads),
+     .value = "T,T,...",
+     .otherwise = "DECODE_THREADS, else auto",
+     .help = "numbers of threads; auto: as many processors as this process may use"},
+    {.kind = OPTION_END},
+};
+
+static const struct option measuring_options[] = {
+    {.kind = OPTION_INT,
+     .name = "n",
+     .letter = 'n',
+     AT(n),
+     .value = "N",
+     .fallback = "64",
+     .min = 1,
+     .max = 1000000,
+     .help = "timed tokens a repeat"},
+    {.kind = OPTION_INT,
+     .name = "repeat",
+     AT(repeats),
+     .value = "R",
+     .fallback = "5",
+     .min = 1,
+     .max = 10000,
+     .help = "repeats; in each, all rows take their turn"},
+    {.kind = OPTION_INT,
+     .name = "warmup",
+     AT(warmup),
+     .value = "N",
+     .fallback = "8",
+     .max = 1000000,
+     .help = "steps before the timed ones of a row, in every repeat"},
+    {.kind = OPTION_INT,
+     .name = "prompt",
+     AT(prompt),
+     .value = "P",
+     .fallback = "-1",
+     .min = -1,
+     .max = INT_MAX,
+     .help = "tokens of the prefill measurement; 0: none; -1: 128, or the context if less"},
+    {.kind = OPTION_END},
+};
+
+static const struct option result_options[] = {
+    FORMAT_OPTION(struct bench_options, format),
+    {.kind = OPTION_STRING,
+     .name = "plot",
+     AT(plot),
+     .value = "FILE.svg",
+     .help = "draw latency against depth, a line for each variant"},
+    {.kind = OPTION_STRING,
+     .name = "trace",
+     AT(trace),
+     .value = "FILE.csv",
+     .help = "write every single token's time"},
+    {.kind = OPTION_END},
+};
+
+static const struct option_group groups[] = {
+    {"What is compared (one row for every combination)", matrix_options, 0},
+    {"Measuring", measuring_options, 0},
+    {"Results", result_options, 0},
+    {"General", common_options, offsetof(struct bench_options, common)},
+    {NULL, NULL, 0},
+};
+
+static const struct option_positional positionals[] = {
+    {"MODEL", offsetof(struct bench_options, common.positional)},
+    {NULL, 0},
+};
+
+/* --- from options to a specification --------------------------------------------------------- */
+
+/* What the specification borrows. */
+struct bench_inputs {
+    struct checkpoint checkpoint;
+    struct int_list kv_heads, depths, types, kv_types, threads;
+    const char *subject;
+    bool terminal; /* standard error is one: show progress */
+    uint64_t started_ns;
+};
+
+static const char *const storage_names[] = {"f32", "f16", NULL};
+
+static enum status all_divisors(int n, struct int_list *list, struct err *e)
+{
+    enum status s = STATUS_OK;
+    for (int g = n; g >= 1 && s == STATUS_OK; g--)
+        if (n % g == 0)
+            s = list_add("--kv-heads", g, list, e);
+    return s;
+}
+
+static enum status read_threads(const struct bench_options *o, struct int_list *list, struct err *e)
+{
+    const char *text = o->threads ? o->threads : environment("DECODE_THREADS");
+    if (!text || strcmp(text, "auto") == 0) {
+        const int n = cpus_usable();
+        return list_add("-t", n < POOL_MAX_THREADS ? n : POOL_MAX_THREADS, list, e);
+    }
+    return list_ints(o->threads ? "-t" : "DECODE_THREADS", text, 1, POOL_MAX_THREADS, list, e);
+}
+
+static enum status read_lists(const struct bench_options *o, const struct config *c,
+                              struct bench_inputs *in, struct err *e)
+{
+    enum status s;
+    if (strcmp(o->kv_heads, "all") == 0)
+        s = all_divisors(c->n_kv_heads, &in->kv_heads, e);
+    else
+        s = list_ints("--kv-heads", o->kv_heads, 1, INT_MAX, &in->kv_heads, e);
+    if (s == STATUS_OK)
+        s = list_ints("--depth", o->depths, 0, INT_MAX, &in->depths, e);
+    if (s == STATUS_OK && o->types)
+        s = list_names("--type", o->types, storage_names, &in->types, e);
+    else if (s == STATUS_OK)
+        s = list_add("--type", o->shape ? STORAGE_F32 : BENCH_AS_FILE, &in->types, e);
+    if (s == STATUS_OK)
+        s = list_names("--kv-type", o->kv_types, storage_names, &in->kv_types, e);
+    return s == STATUS_OK ? read_threads(o, &in->threads, e) : s;
+}
+
+static enum status read_subject(const struct bench_options *o, struct bench_inputs *in,
+                                struct bench_spec *spec, struct err *e)
+{
+    if (o->shape) {
+        if (o->common.positional || o->common.model)
+            return err_set(e, STATUS_USAGE,
+                           "a checkpoint and --shape are both named; expected one of them");
+        in->subject = o->shape;
+        return shape_parse(o->shape, &spec->config, e);
+    }
+    enum status s = common_model_path(&o->common, &in->subject, e);
+    if (s != STATUS_OK)
+        return s;
+    signals_mapping(in->subject);
+    s = checkpoint_open(in->subject, 0, &in->checkpoint, e);
+    if (s != STATUS_OK)
+        return s;
+    spec->gguf = in->checkpoint.gguf;
+    spec->source = &in->checkpoint.file;
+    s = config_read(spec->gguf, &spec->config, e);
+    if (s != STATUS_OK)
+        err_prefix(e, in->subject);
+    return s;
+}
+
+static bool stop(void *arg)
+{
+    (void)arg;
+    return signals_interrupted();
+}
+
+static void progress(void *arg, int done, int all)
+{
+    struct bench_inputs *in = arg;
+    if (!in->terminal)
+        return;
+    const uint64_t now = clock_ns();
+    if (done == 0)
+        in->started_ns = now;
+    const uint64_t left =
+        done ? (now - in->started_ns) / (uint64_t)done * (uint64_t)(all - done) : 0;
+    fprintf(stderr, "\r%d of %d turns", done, all);
+    if (done)
+        fprintf(stderr, ", %s left", figure_duration(left).text);
+    fputs("\033[K", stderr);
+}
+
+static enum status make_spec(const struct bench_options *o, struct bench_inputs *in,
+                             struct bench_spec *spec, struct err *e)
+{
+    enum status s = read_subject(o, in, spec, e);
+    if (s == STATUS_OK)
+        s = read_lists(o, &spec->config, in, e);
+    if (s == STATUS_OK)
+        s = runtime_kernels(&o->common, &spec->kernels, e);
+    if (s != STATUS_OK)
+        return s;
+    spec->kv_heads = (struct bench_list){in->kv_heads.items, in->kv_heads.n};
+    spec->types = (struct bench_list){in->types.items, in->types.n};
+    spec->kv_types = (struct bench_list){in->kv_types.items, in->kv_types.n};
+    spec->threads = (struct bench_list){in->threads.items, in->threads.n};
+    spec->depths = (struct bench_list){in->depths.items, in->depths.n};
+    spec->n = o->n;
+    spec->repeats = o->repeats;
+    spec->warmup = o->warmup;
+    spec->prompt = o->prompt;
+    if (o->prompt < 0)
+        spec->prompt = spec->config.n_ctx < DEFAULT_PROMPT ? spec->config.n_ctx : DEFAULT_PROMPT;
+    spec->seed = 1;
+    spec->stop = stop;
+    spec->progress = progress;
+    spec->arg = in;
+    in->terminal = isatty(STDERR_FILENO) && !o->common.quiet;
+    return STATUS_OK;
+}
+
+/* --- the run --------------------------------------------------------------------------------- */
+
+static enum status row_alone(const void *arg, void *result, struct err *e)
+{
+    return bench_run_alone(arg, result, e);
+}
+
+/* Load time and peak memory of every row, each in a process of its own. */
+static enum status measure_alone(const struct bench_spec *spec, struct bench *b, struct err *e)
+{
+    for (int i = 0; i < b->n_rows; i++) {
+        if (signals_interrupted())
+            return STATUS_INTERRUPTED;
+        struct bench_row *row = &b->rows[i];
+        struct bench_row measured = *row;
+        uint64_t peak;
+        const enum status s = alone_run(row_alone, spec, &measured, sizeof measured, &peak, e);
+        if (s != STATUS_OK)
+            return s;
+        row->load_ms = measured.load_ms;
+        row->peak_rss_bytes = peak;
+    }
+    return STATUS_OK;
+}
+
+static enum status report(const struct bench_options *o, const struct bench_report *r,
+                          struct output *out, struct err *e)
+{
+    char machine[512];
+    if (o->format != TABLE_ALIGNED && o->format != TABLE_MD) {
+        bench_machine(r, machine, sizeof machine);
+        say(&o->common, "%s: %s", r->subject, machine);
+    }
+    enum status s = bench_print(r, (enum table_format)o->format, out, e);
+    if (s == STATUS_OK && o->trace)
+        s = bench_write_trace(r, o->trace, e);
+    if (s == STATUS_OK && o->plot)
+        s = bench_write_plot(r, o->plot, e);
+    return s;
+}
+
+static enum status measure(const struct bench_options *o, struct bench_inputs *in,
+                           const struct bench_spec *spec, struct output *out, struct err *e)
+{
+    struct bench b;
+    enum status s = bench_plan(spec, &b, e);
+    if (s != STATUS_OK)
+        return s;
+    const uint64_t memory = bench_memory(spec, &b);
+    if (o->common.verbose || memory > LARGE_MEMORY)
+        say(&o->common,
+            "memory: %d rows take %s together; fewer --kv-heads, --type or --depth take less",
+            b.n_rows, figure_bytes((double)memory).text);
+    signals_defer();
+    s = measure_alone(spec, &b, e);
+    if (s == STATUS_OK)
+        s = bench_run(spec, &b, e);
+    if (in->terminal)
+        fputs("\r\033[K", stderr);
+    if (s == STATUS_OK || s == STATUS_INTERRUPTED) {
+        const struct bench_report r = {spec, &b, in->subject};
+        const enum status reported = report(o, &r, out, e);
+        s = reported == STATUS_OK ? s : reported;
+    }
+    bench_free(&b);
+    return s;
+}
+
+/* Whether a file can be written there, found out before anything is measured. */
+static enum status check_output(const char *option, const char *path, const char *model,
+                                struct err *e)
+{
+    if (!path)
+        return STATUS_OK;
+    enum status s = output_path_check(option, path, model, e);
+    if (s != STATUS_OK)
+        return s;
+    struct file_writer *probe;
+    s = file_writer_open(&probe, path, e);
+    if (s == STATUS_OK)
+        file_writer_abandon(probe);
+    return s;
+}
+
+static enum status check_outputs(const struct bench_options *o, const char *model, struct err *e)
+{
+    if (o->plot && o->trace && strcmp(o->plot, o->trace) == 0)
+        return err_set(e, STATUS_USAGE, "--plot and --trace both name '%.200s'", o->plot);
+    const enum status s = check_output("--plot", o->plot, model, e);
+    return s == STATUS_OK ? check_output("--trace", o->trace, model, e) : s;
+}
+
+static enum status run(const struct invocation *inv, const void *values, struct err *e)
+{
+    const struct bench_options *o = values;
+    struct bench_inputs in = {.subject = NULL};
+    struct bench_spec spec = {.gguf = NULL};
+    enum status s = make_spec(o, &in, &spec, e);
+    if (s == STATUS_OK)
+        s = check_outputs(o, in.subject, e);
+    if (s == STATUS_OK)
+        s = measure(o, &in, &spec, inv->out, e);
+    checkpoint_close(&in.checkpoint);
+    return s;
+}
+
+const struct command command_bench = {
+    .name = "bench",
+    .summary = "per-token latency across attention variants",
+    .usage = "(MODEL | --shape SHAPE) [options]",
+    .notes = "A timed step takes one token in and gives its logits; sampling and tokenization are\n"
+             "left out. Every timed token is taken at exactly its row's depth: the position goes\n"
+             "back after it. The cache below has synthetic content, which takes no time to make\n"
+             "and does not change how long a step takes. Variants of a checkpoint average its K/V\n"
+             "heads: right for time, not for text. Ctrl-C prints what was measured so far.\n",
+    .spec = {groups, positionals},
+    .values_size = sizeof(struct bench_options),
+    .run = run,
+};
