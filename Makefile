@@ -118,7 +118,7 @@ run: decode ## build, then continue a text from the shipped checkpoint
 # --- tests -----------------------------------------------------------------------------------
 
 deps: ## install what the tests need (Check); nothing to do when it is there
-	scripts/deps.sh
+	@scripts/deps.sh
 
 # `make -j deps test`: nothing of the tests is built before Check is there.
 ifneq ($(filter deps,$(MAKECMDGOALS)),)
@@ -143,7 +143,7 @@ $(BUILD)/tests/test_oom: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=calloc,--wrap=
 $(BUILD)/tests/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create,--wrap=pthread_join
 
 test: $(BIN) $(TEST_BIN) ## run the Check suites and the command-line tests
-	scripts/run_tests.sh $(BIN) $(TEST_BIN)
+	@scripts/run_tests.sh $(BIN) $(TEST_BIN)
 
 asan: ## the same suites under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer
 	$(MAKE) MODE=asan test
@@ -186,13 +186,13 @@ format: ## rewrite the sources with clang-format
 	clang-format -i $(SOURCES)
 
 format-check:
-	clang-format --dry-run -Werror $(SOURCES)
+	@clang-format --dry-run -Werror $(SOURCES)
 
 lint: ## clang-tidy over src
 	clang-tidy --quiet $(LIB_SRC) $(CLI_SRC) -- $(CFLAGS_COMMON)
 
 check-layers: $(LIB) ## includes point only downwards; the library reaches no stdio, exit, getenv
-	scripts/check_layers.sh $(LIB)
+	@scripts/check_layers.sh $(LIB)
 
 # --- the rest --------------------------------------------------------------------------------
 

@@ -200,19 +200,6 @@ START_TEST(stopping_keeps_what_was_measured)
 }
 END_TEST
 
-START_TEST(percentiles)
-{
-    const uint64_t v[] = {10, 20, 30, 40, 50, 60, 70, 80, 90, 100};
-    ck_assert_uint_eq(bench_percentile(v, 10, 0.5), 50);
-    ck_assert_uint_eq(bench_percentile(v, 10, 0.9), 90);
-    ck_assert_uint_eq(bench_percentile(v, 10, 0.91), 100);
-    ck_assert_uint_eq(bench_percentile(v, 10, 0.99), 100);
-    ck_assert_uint_eq(bench_percentile(v, 10, 0), 10);
-    ck_assert_uint_eq(bench_percentile(v, 10, 1), 100);
-    ck_assert_uint_eq(bench_percentile(v, 1, 0.5), 10);
-}
-END_TEST
-
 START_TEST(summary_of_known_samples)
 {
     uint64_t times[] = {1000, 3000, 2000, 2000, 6000, 4000}, sorted[6];
@@ -256,7 +243,6 @@ int main(void)
     tcase_add_test(t, a_checkpoint_and_its_variants);
     tcase_add_test(t, refusals);
     tcase_add_test(t, stopping_keeps_what_was_measured);
-    tcase_add_test(t, percentiles);
     tcase_add_test(t, summary_of_known_samples);
     suite_add_tcase(s, t);
     return run_suite(s);

@@ -2,22 +2,14 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 
+#include "base/stats.h"
 #include "cli/numbers.h"
 
-static int compare_times(const void *a, const void *b)
+static double percentile_us(const struct generation *g, double p)
 {
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* The smallest time that at least `percent` of them do not exceed; they are sorted. */
-static uint64_t percentile(const struct generation *g, unsigned percent)
-{
-    const size_t rank = (g->n_times * percent + 99) / 100;
-    return g->times[rank > 0 ? rank - 1 : 0];
+    return (double)stats_percentile(g->times, g->n_times, p) / 1000;
 }
 
 static double rate(uint64_t n, uint64_t ns)
@@ -68,10 +60,10 @@ void generate_report(struct generation *g, const struct runtime *r, uint64_t see
                 figure_duration(g->first_token_at - r->inv->start_ns).text);
     fprintf(stderr, "decoded      %" PRIu64 " token%s", g->n_made, plural(g->n_made));
     if (g->n_times > 0) {
-        qsort(g->times, g->n_times, sizeof *g->times, compare_times);
+        stats_sort(g->times, g->n_times);
         fprintf(stderr, ", %s tokens/s; p50 %.0f µs, p99 %.0f µs per token",
-                figure_rate(rate(g->n_steps, g->step_ns)).text, (double)percentile(g, 50) / 1000,
-                (double)percentile(g, 99) / 1000);
+                figure_rate(rate(g->n_steps, g->step_ns)).text, percentile_us(g, 0.5),
+                percentile_us(g, 0.99));
     }
     fprintf(stderr, "\nseed         %" PRIu64 "\npeak memory  %s\n", seed,
             figure_bytes(peak_bytes()).text);

@@ -160,11 +160,11 @@ struct figure plot_tick_label(const struct plot_ticks *t, int i)
 
 struct figure plot_value(double x)
 {
-    if (x == 0)
-        return (struct figure){"0"};
+    if (x == floor(x) && fabs(x) < 1e15)
+        return written_out((struct decimal){(int64_t)x, 0}, ",", "");
     const int leading = (int)floor(log10(fabs(x))); /* the power of ten of the first digit */
     int exponent = leading - 3;
-    if (is_written_out(leading + 1) && (exponent > 0 || x == floor(x)))
+    if (is_written_out(leading + 1) && exponent > 0)
         exponent = 0;
     const struct decimal d = {llround(scaled(x, -exponent)), exponent};
     return is_written_out(places(d)) ? written_out(d, ",", "") : with_exponent(d);

@@ -120,9 +120,11 @@ static const struct marker markers[] = {
 void plot_marker(struct file_writer *out, int style, double x, double y)
 {
     const int round = style / N_COLOURS;
-    /* The markers move on by one when the colours begin again, so that pairs come back late. */
+    /* The shapes move on by one when the colours begin again; filled and hollow alternate, the
+     * other way round after all shapes. So no look comes back before the 129th series. */
     const struct marker *m = &markers[(style % N_COLOURS + round) % N_MARKERS];
-    const char *class = round % 2 ? "class=\"hollow\"" : "class=\"marker full\"";
+    const char *class =
+        (round + round / N_MARKERS) % 2 ? "class=\"hollow\"" : "class=\"marker full\"";
     if (m->n_corners == 0) {
         plot_puts(out, "<circle ");
         plot_puts(out, class);

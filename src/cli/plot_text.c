@@ -96,12 +96,15 @@ struct plot_piece plot_text_fit(struct text t, double size, double width)
     return (struct plot_piece){{t.data, bytes_in(t, size, room, &space)}, true};
 }
 
-static void skip_spaces(struct text *rest)
+static struct text without_spaces(struct text t)
 {
-    while (rest->len > 0 && rest->data[0] == ' ') {
-        rest->data++;
-        rest->len--;
+    while (t.len > 0 && t.data[0] == ' ') {
+        t.data++;
+        t.len--;
     }
+    while (t.len > 0 && t.data[t.len - 1] == ' ')
+        t.len--;
+    return t;
 }
 
 struct plot_piece plot_text_line(struct text *rest, double size, double width, bool last)
@@ -122,7 +125,8 @@ struct plot_piece plot_text_line(struct text *rest, double size, double width, b
     }
     rest->data += line.text.len;
     rest->len -= line.text.len;
-    skip_spaces(rest);
+    *rest = without_spaces(*rest);
+    line.text = without_spaces(line.text);
     return line;
 }
 

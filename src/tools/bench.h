@@ -105,7 +105,4 @@ enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err
 
 void bench_free(struct bench *b); /* legal on a zeroed struct and twice */
 
-/* The pth percentile (0 to 1) of n >= 1 sorted values, by the nearest rank. */
-uint64_t bench_percentile(const uint64_t *sorted, int n, double p);
-
 #endif

@@ -1,29 +1,14 @@
 #include "tools/bench_stats.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-uint64_t bench_percentile(const uint64_t *sorted, int n, double p)
-{
-    int rank = (int)ceil(p * n);
-    if (rank < 1)
-        rank = 1;
-    if (rank > n)
-        rank = n;
-    return sorted[rank - 1];
-}
-
-static int compare_u64(const void *left, const void *right)
-{
-    const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return a < b ? -1 : a > b;
-}
+#include "base/stats.h"
 
 static void sort_copy(uint64_t *out, const uint64_t *times, int n)
 {
     memcpy(out, times, (size_t)n * sizeof *out);
-    qsort(out, (size_t)n, sizeof *out, compare_u64);
+    stats_sort(out, (size_t)n);
 }
 
 static double spread_of_medians(const struct bench_row *row, int n, uint64_t *sorted)
@@ -31,7 +16,7 @@ static double spread_of_medians(const struct bench_row *row, int n, uint64_t *so
     double least = (double)INFINITY, largest = 0;
     for (int r = 0; r < row->repeats; r++) {
         sort_copy(sorted, row->times_ns + (size_t)r * (size_t)n, n);
-        const double median = (double)bench_percentile(sorted, n, 0.5);
+        const double median = (double)stats_percentile(sorted, (size_t)n, 0.5);
         least = median < least ? median : least;
         largest = median > largest ? median : largest;
     }
@@ -41,6 +26,7 @@ static double spread_of_medians(const struct bench_row *row, int n, uint64_t *so
 void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
 {
     const int samples = row->samples;
+    const size_t n_samples = (size_t)samples;
     if (samples == 0)
         return;
     row->spread = spread_of_medians(row, n, sorted);
@@ -48,10 +34,10 @@ void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
     double sum = 0;
     for (int i = 0; i < samples; i++)
         sum += (double)sorted[i];
-    row->p10_us = (double)bench_percentile(sorted, samples, 0.1) / 1e3;
-    row->p50_us = (double)bench_percentile(sorted, samples, 0.5) / 1e3;
-    row->p90_us = (double)bench_percentile(sorted, samples, 0.9) / 1e3;
-    row->p99_us = (double)bench_percentile(sorted, samples, 0.99) / 1e3;
+    row->p10_us = (double)stats_percentile(sorted, n_samples, 0.1) / 1e3;
+    row->p50_us = (double)stats_percentile(sorted, n_samples, 0.5) / 1e3;
+    row->p90_us = (double)stats_percentile(sorted, n_samples, 0.9) / 1e3;
+    row->p99_us = (double)stats_percentile(sorted, n_samples, 0.99) / 1e3;
     row->max_us = (double)sorted[samples - 1] / 1e3;
     row->mean_us = sum / samples / 1e3;
     row->tokens_per_s = 1e6 / row->mean_us;

@@ -1,0 +1,714 @@
+/* Line charts: ticks, figures, texts, and the SVG file as a reader of XML sees it. */
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/plot.h"
+#include "cli/plot_scale.h"
+#include "cli/plot_text.h"
+#include "parts/unicode.h"
+#include "support.h"
+
+#define WIDTH   860
+#define NOTHING ((double)NAN)
+
+/* --- ticks and figures ---------------------------------------------------------------------- */
+
+START_TEST(tick_choice)
+{
+    static const struct {
+        double lo, hi;
+        int max_steps;
+        bool around;
+        const char *labels;
+    } cases[] = {
+        {0, 100, 5, true, "0 20 40 60 80 100"},
+        {0, 101, 6, true, "0 20 40 60 80 100 120"},
+        {0, 31, 8, true, "0 5 10 15 20 25 30 35"},
+        {0, 3840, 8, false, "0 500 1,000 1,500 2,000 2,500 3,000 3,500"},
+        {0, 255, 8, false, "0 50 100 150 200 250"},
+        {0, 0.3, 3, true, "0 0.1 0.2 0.3"}, /* 0.3 is no multiple of 0.1 in binary */
+        {0, 1.2, 6, true, "0 0.2 0.4 0.6 0.8 1.0 1.2"},
+        {0, 24100, 6, true, "0 5,000 10,000 15,000 20,000 25,000"},
+        {3000, 3900, 5, false, "3,000 3,200 3,400 3,600 3,800"},
+        {-7, 12, 5, true, "-10 -5 0 5 10 15"},
+        {-7, 12, 4, true, "-10 0 10 20"},
+        {0, 2.5e6, 5, true, "0 0.5M 1.0M 1.5M 2.0M 2.5M"},
+        {0, 999999, 2, true, "0 0.5M 1.0M"},
+        {0, 8e5, 4, true, "0 200,000 400,000 600,000 800,000"},
+        {0, 4e9, 4, true, "0 1G 2G 3G 4G"},
+        {0, 3e13, 3, true, "0 10T 20T 30T"},
+        {0, 3e20, 3, true, "0 1e20 2e20 3e20"},
+        {0, 1.5e-9, 3, true, "0 5e-10 1e-9 1.5e-9"},
+        {0, 1e100, 2, true, "0 5e99 1e100"},
+        {1e6, 1e6 + 2, 2, false, "1.000000M 1.000001M 1.000002M"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct plot_ticks t =
+            cases[i].around ? plot_ticks_around(cases[i].lo, cases[i].hi, cases[i].max_steps)
+                            : plot_ticks_inside(cases[i].lo, cases[i].hi, cases[i].max_steps);
+        char labels[256] = "";
+        for (int k = 0; k < t.n; k++) {
+            strcat(labels, k ? " " : "");
+            strcat(labels, plot_tick_label(&t, k).text);
+        }
+        ck_assert_str_eq(labels, cases[i].labels);
+    }
+}
+END_TEST
+
+START_TEST(ticks_hold_at_any_scale)
+{
+    for (int e = -100; e <= 99; e++) {
+        for (int n = 1; n <= 10; n++) {
+            const double hi = n * pow(10, e) * 1.000001;
+            const struct plot_ticks around = plot_ticks_around(0, hi, 8);
+            ck_assert_int_ge(around.n, 3);
+            ck_assert_int_le(around.n, 9);
+            ck_assert(plot_tick(&around, 0) == 0);
+            ck_assert(plot_tick(&around, around.n - 1) >= hi * (1 - 1e-8));
+            ck_assert(plot_tick(&around, around.n - 2) < hi);
+            const struct plot_ticks inside = plot_ticks_inside(hi / 3, hi, 8);
+            ck_assert_int_ge(inside.n, 2);
+            ck_assert_int_le(inside.n, 9);
+            ck_assert(plot_tick(&inside, 0) >= hi / 3 * (1 - 1e-8));
+            ck_assert(plot_tick(&inside, inside.n - 1) <= hi * (1 + 1e-8));
+        }
+    }
+}
+END_TEST
+
+START_TEST(widening)
+{
+    double hi = 0;
+    plot_widen(0, &hi);
+    ck_assert(hi == 1);
+    hi = 5;
+    plot_widen(0, &hi);
+    ck_assert(hi == 5);
+    hi = nextafter(1e15, 2e15);
+    plot_widen(1e15, &hi);
+    ck_assert(hi >= 1.9e15);
+    hi = 1e-310;
+    plot_widen(0, &hi);
+    ck_assert(hi == 1);
+}
+END_TEST
+
+START_TEST(figures)
+{
+    static const struct {
+        double x;
+        const char *value;
+    } values[] = {
+        {0, "0"},
+        {255, "255"},
+        {1024, "1,024"},
+        {131072, "131,072"},
+        {31.256, "31.26"},
+        {999.96, "1,000.0"},
+        {12345.6, "12,346"},
+        {0.5, "0.5000"},
+        {-1234567, "-1,234,567"},
+        {0.001, "0.001000"},
+        {2.5e-9, "2.5e-9"},
+        {3e20, "3e20"},
+        {365.02, "365.0"},
+        {1e15, "1e15"},
+        {999999999999999, "999,999,999,999,999"},
+    };
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+        ck_assert_str_eq(plot_value(values[i].x).text, values[i].value);
+    static const struct {
+        double x;
+        const char *length;
+    } lengths[] = {{0, "0"},         {860, "860"},       {12.345, "12.35"}, {0.1, "0.1"},
+                   {-0.05, "-0.05"}, {1234.5, "1234.5"}, {-0.001, "0"},     {99.999, "100"}};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+        ck_assert_str_eq(plot_length(lengths[i].x).text, lengths[i].length);
+}
+END_TEST
+
+/* --- texts ---------------------------------------------------------------------------------- */
+
+START_TEST(texts_are_measured_and_cut)
+{
+    const struct text t = text_of("one two three");
+    const double all = plot_text_width(t, 10);
+    ck_assert(all > 50 && all < 100);
+    ck_assert(fabs(plot_text_width(t, 20) - 2 * all) < 1e-9);
+    ck_assert(plot_text_width(text_of("\x01\x7f\n"), 10) < 5); /* the line break is a space */
+    struct plot_piece p = plot_text_fit(t, 10, all);
+    ck_assert(!p.cut && p.text.len == t.len);
+    p = plot_text_fit(t, 10, all - 1);
+    ck_assert(p.cut && p.text.len < t.len && p.text.len > 6);
+    ck_assert(plot_piece_width(p, 10) < all);
+    p = plot_text_fit(t, 10, 0);
+    ck_assert(p.cut && p.text.len == 0);
+}
+END_TEST
+
+START_TEST(texts_are_wrapped)
+{
+    struct text rest = text_of("one two  three unbreakableword");
+    const double width = plot_text_width(text_of("one two"), 10) + 1;
+    static const char *const lines[] = {"one two", "three"};
+    for (int i = 0; i < 2; i++) {
+        const struct plot_piece line = plot_text_line(&rest, 10, width, false);
+        ck_assert_msg(text_is(line.text, lines[i]), "%.*s", text_width(line.text), line.text.data);
+    }
+    const struct plot_piece broken = plot_text_line(&rest, 10, width, false);
+    ck_assert(broken.text.len > 3 && !broken.cut && rest.len > 0);
+    const struct plot_piece last = plot_text_line(&rest, 10, width, true);
+    ck_assert(rest.len == 0 && last.text.len > 0);
+    rest = text_of("\xe2\x82\xac\xe2\x82\xac");
+    ck_assert_uint_eq(plot_text_line(&rest, 10, 0, false).text.len, 3); /* never stands still */
+}
+END_TEST
+
+/* --- reading what was drawn ----------------------------------------------------------------- */
+
+/* The file's text with what follows freed by the caller. */
+static char *read_chart(const char *path)
+{
+    size_t len;
+    char *text = (char *)read_file(path, &len);
+    text[len] = 0;
+    ck_assert_uint_eq(strlen(text), len);
+    return text;
+}
+
+static char *draw(const struct plot *p)
+{
+    struct err e = {""};
+    const char *path = scratch_path("chart.svg");
+    ck_assert_msg(plot_write(p, path, &e) == STATUS_OK, "%s", e.text);
+    char *text = read_chart(path);
+    scratch_remove();
+    return text;
+}
+
+static int count(const char *text, const char *what)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, what)); at += strlen(what))
+        n++;
+    return n;
+}
+
+static const char *check_entity(const char *at)
+{
+    static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
+    for (size_t i = 0; i < sizeof entities / sizeof entities[0]; i++)
+        if (strncmp(at, entities[i], strlen(entities[i])) == 0)
+            return at + strlen(entities[i]);
+    ck_abort_msg("bad entity: %.20s", at);
+}
+
+/* From behind "<name": attributes up to '>'. Sets *empty for "/>". */
+static const char *check_attributes(const char *at, bool *empty)
+{
+    for (;;) {
+        at += strspn(at, " \n");
+        *empty = *at == '/';
+        if (*at == '/' || *at == '>')
+            break;
+        const size_t name = strspn(at, "abcdefghijklmnopqrstuvwxyzBY-0123456789");
+        ck_assert_msg(name > 0 && strncmp(at + name, "=\"", 2) == 0, "attribute: %.40s", at);
+        at += name + 2;
+        while (*at != '"') {
+            ck_assert_msg(*at && *at != '<', "attribute's value: %.40s", at);
+            at = *at == '&' ? check_entity(at) : at + 1;
+        }
+        at++;
+    }
+    at += *empty;
+    ck_assert_msg(*at == '>', "tag: %.40s", at);
+    return at + 1;
+}
+
+static void check_characters(const char *text)
+{
+    struct text rest = text_of(text);
+    while (rest.len > 0) {
+        uint32_t code;
+        const size_t len = utf8_decode(rest, &code);
+        ck_assert_msg(code != UNICODE_INVALID && code != 0xfffe && code != 0xffff &&
+                          (code >= 0x20 || code == '\n') && (code < 0x7f || code >= 0xa0),
+                      "character %x", code);
+        rest.data += len;
+        rest.len -= len;
+    }
+}
+
+/* Well-formed: tags in pairs, one root, attributes quoted, markup characters escaped. */
+static void check_xml(const char *text)
+{
+    struct text open[16];
+    int depth = 0, roots = 0;
+    check_characters(text);
+    for (const char *at = text; *at;) {
+        if (*at == '&') {
+            at = check_entity(at);
+        } else if (*at != '<') {
+            ck_assert_msg(*at != '>' && (depth > 0 || *at == '\n'), "text: %.40s", at);
+            at++;
+        } else {
+            const bool closing = at[1] == '/';
+            at += 1 + closing;
+            const struct text name = {at, strspn(at, "abcdefghijklmnopqrstuvwxyz")};
+            ck_assert_msg(name.len > 0, "tag: %.40s", at);
+            at += name.len;
+            if (closing) {
+                ck_assert_msg(depth > 0 && text_equal(open[--depth], name), "</%.40s", name.data);
+                ck_assert_int_eq(*at++, '>');
+                continue;
+            }
+            bool empty;
+            at = check_attributes(at, &empty);
+            roots += depth == 0;
+            ck_assert_int_lt(depth, 16);
+            if (!empty)
+                open[depth++] = name;
+        }
+    }
+    ck_assert_int_eq(depth, 0);
+    ck_assert_int_eq(roots, 1);
+}
+
+/* Nothing refers outside, nothing runs, no number is missing, no text leaves the picture. */
+static void check_chart(const char *text)
+{
+    check_xml(text);
+    ck_assert_ptr_null(strstr(text, "<script"));
+    ck_assert_ptr_null(strstr(text, "href"));
+    ck_assert_ptr_null(strstr(text, "url("));
+    ck_assert_ptr_null(strstr(text, "\"nan"));
+    ck_assert_ptr_null(strstr(text, " nan"));
+    ck_assert_ptr_null(strstr(text, "inf\""));
+    double height;
+    ck_assert_int_eq(sscanf(strstr(text, "viewBox"), "viewBox=\"0 0 860 %lf\"", &height), 1);
+    for (const char *at = text; (at = strstr(at, "<text ")); at++) {
+        double x, y;
+        ck_assert_int_eq(sscanf(at, "<text x=\"%lf\" y=\"%lf\"", &x, &y), 2);
+        const char *begin = strchr(at, '>') + 1;
+        const struct text shown = {begin, strcspn(begin, "<")};
+        const double size = strstr(at, "class=\"title\"") == strchr(at, 'c') ? 18 : 12;
+        const double width = plot_text_width(shown, size);
+        const bool end = strncmp(begin - 5, "\"end\"", 5) == 0;
+        const bool middle = strncmp(begin - 8, "\"middle\"", 8) == 0;
+        const double left = end ? x - width : middle ? x - width / 2 : x;
+        /* Escaped characters are counted as they are written. */
+        const double spare = memchr(shown.data, '&', shown.len) ? width : 0;
+        ck_assert_msg(left >= -1 && left + width - spare <= WIDTH, "%.80s", at);
+        ck_assert_msg(y > 10 && y < height - 4, "%.80s", at);
+    }
+}
+
+/* The place of a tick's label. */
+static double tick_at(const char *text, const char *anchor, const char *label, bool vertical)
+{
+    char ending[64];
+    snprintf(ending, sizeof ending, "text-anchor=\"%s\">%s</text>", anchor, label);
+    for (const char *at = text; (at = strstr(at, "<text ")); at++) {
+        double x, y;
+        const char *end = strchr(at, '\n');
+        const size_t len = strlen(ending);
+        if ((size_t)(end - at) > len && strncmp(end - len, ending, len) == 0) {
+            ck_assert_int_eq(sscanf(at, "<text x=\"%lf\" y=\"%lf\"", &x, &y), 2);
+            return vertical ? y : x;
+        }
+    }
+    ck_abort_msg("no tick %s", label);
+}
+
+static struct plot plot_of(const struct plot_series *series, int n)
+{
+    return (struct plot){.title = "title",
+                         .subtitle = "subtitle",
+                         .x_label = "depth (tokens)",
+                         .y_label = "latency (µs)",
+                         .mid_label = "median",
+                         .band_label = "p10 to p90",
+                         .predicted_label = "predicted",
+                         .series = series,
+                         .n_series = n};
+}
+
+/* --- charts --------------------------------------------------------------------------------- */
+
+static const struct plot_point simple_points[] = {
+    {0, 0, 0, 10, 0}, {50, 40, 60, 80, 40}, {100, 90, 100, 120, 80}};
+
+START_TEST(points_stand_where_the_ticks_say)
+{
+    const struct plot_series series = {"MHA", simple_points, 3};
+    const struct plot p = plot_of(&series, 1);
+    char *text = draw(&p);
+    check_chart(text);
+    static const char *const x_labels[] = {"0", "40", "100"}, *const y_labels[] = {"0", "60",
+                                                                                   "100"};
+    const double x0 = tick_at(text, "middle", "0", false);
+    const double x100 = tick_at(text, "middle", "100", false);
+    const double y0 = tick_at(text, "end", "0", true) - 4;
+    const double y100 = tick_at(text, "end", "100", true) - 4;
+    ck_assert(x100 > x0 + 400 && y0 > y100 + 200);
+    const char *at = strstr(text, "<g><title>");
+    for (int i = 0; i < 3; i++) {
+        double x, y;
+        at = strstr(at, "<circle");
+        ck_assert_int_eq(sscanf(at, "<circle class=\"marker full\" cx=\"%lf\" cy=\"%lf\"", &x, &y),
+                         2);
+        const struct plot_point *q = &simple_points[i];
+        ck_assert(fabs(x - (x0 + (x100 - x0) * q->x / 100)) < 0.02);
+        ck_assert(fabs(y - (y0 + (y100 - y0) * q->mid / 100)) < 0.02);
+        ck_assert(fabs(y + 4 - tick_at(text, "end", y_labels[i], true)) < 0.02);
+        ck_assert(i == 1 || fabs(x - tick_at(text, "middle", x_labels[i], false)) < 0.02);
+        at++;
+    }
+    /* The band goes along the upper edge and back along the lower one. */
+    double band[12];
+    at = strstr(strstr(text, "</style>"), "<g class=\"c0\"><path class=\"band\"");
+    ck_assert_ptr_nonnull(at);
+    ck_assert_int_eq(sscanf(strstr(at, "d="),
+                            "d=\"M%lf %lfL%lf %lfL%lf %lfL%lf %lfL%lf %lfL%lf %lfZ", &band[0],
+                            &band[1], &band[2], &band[3], &band[4], &band[5], &band[6], &band[7],
+                            &band[8], &band[9], &band[10], &band[11]),
+                     12);
+    static const double heights[] = {10, 80, 120, 90, 40, 0};
+    for (int i = 0; i < 6; i++)
+        ck_assert(fabs(band[2 * i + 1] - (y0 + (y100 - y0) * heights[i] / 100)) < 0.02);
+    free(text);
+}
+END_TEST
+
+START_TEST(the_reader_is_told_what_is_what)
+{
+    const struct plot_series series[] = {{"MHA", simple_points, 3}, {"MQA", simple_points, 2}};
+    struct plot p = plot_of(series, 2);
+    char *text = draw(&p);
+    check_chart(text);
+    static const char *const parts[] = {"role=\"img\"",
+                                        "<title>title</title>",
+                                        "<desc>latency (µs) against depth (tokens).\n",
+                                        "MHA: 0 at 0 to 100 at 100.",
+                                        ">MQA</text>",
+                                        ">median</text>",
+                                        ">p10 to p90</text>",
+                                        ">predicted</text>",
+                                        "prefers-color-scheme:dark",
+                                        ">depth (tokens)</text>",
+                                        "<title>MHA: 60 at 50 (40 to 80), predicted 40</title>"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        ck_assert_msg(strstr(text, parts[i]), "no %s", parts[i]);
+    free(text);
+
+    /* What is not drawn is not in the legend. */
+    const struct plot_point bare[] = {{0, NOTHING, 1, NOTHING, NOTHING},
+                                      {1, NOTHING, 2, NOTHING, NOTHING}};
+    const struct plot_series plain = {"x", bare, 2};
+    p = plot_of(&plain, 1);
+    text = draw(&p);
+    check_chart(text);
+    ck_assert_ptr_null(strstr(text, "p10 to p90"));
+    ck_assert_ptr_null(strstr(text, ">predicted</text>"));
+    ck_assert_ptr_null(strstr(text, "class=\"predicted\""));
+    ck_assert_ptr_null(strstr(text, "class=\"band\""));
+    free(text);
+}
+END_TEST
+
+START_TEST(one_point)
+{
+    const struct plot_point point = {1024, 300, 310, 350, 250};
+    const struct plot_series series[] = {{"MHA", &point, 1}, {"MQA", &point, 1}};
+    const struct plot p = plot_of(series, 2);
+    char *text = draw(&p);
+    check_chart(text);
+    ck_assert_int_eq(count(text, "<path class=\"bar\""), 3); /* one in the legend */
+    ck_assert_int_eq(count(text, "<path class=\"predicted\""), 3);
+    ck_assert_int_eq(count(text, "<path class=\"band\""), 0);
+    ck_assert_int_eq(count(text, "<path class=\"line\""), 0);
+    ck_assert_int_eq(count(text, ">310</text>"), 2);
+    tick_at(text, "middle", "1,024", false);
+    double first, second;
+    const char *mha = strstr(text, "<title>MHA: "), *mqa = strstr(text, "<title>MQA: ");
+    ck_assert_int_eq(sscanf(strstr(mha, "cx="), "cx=\"%lf", &first), 1);
+    ck_assert_int_eq(sscanf(strstr(mqa, " d="), " d=\"M%lf", &second), 1);
+    ck_assert(second > first + 20); /* side by side */
+    free(text);
+}
+END_TEST
+
+START_TEST(one_point_among_lines)
+{
+    const struct plot_series series[] = {{"MHA", simple_points, 3}, {"MQA", simple_points + 1, 1}};
+    const struct plot p = plot_of(series, 2);
+    char *text = draw(&p);
+    check_chart(text);
+    ck_assert_int_eq(count(text, "<path class=\"bar\""), 1);
+    ck_assert_int_eq(count(text, "<path class=\"band\""), 2); /* one in the legend */
+    free(text);
+}
+END_TEST
+
+#define MANY 130
+
+START_TEST(many_series)
+{
+    static struct plot_series series[MANY];
+    static char names[MANY][32];
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "series number %d", i);
+        series[i] = (struct plot_series){names[i], simple_points, 3};
+    }
+    const struct plot p = plot_of(series, MANY);
+    char *text = draw(&p);
+    check_chart(text);
+    for (int i = 0; i < MANY; i++) {
+        char entry[64];
+        snprintf(entry, sizeof entry, ">series number %d</text>", i);
+        ck_assert_int_eq(count(text, entry), 1);
+    }
+    /* Each pair of colour and shape once before they come back after 128. */
+    static char looks[MANY][48];
+    const char *at = text;
+    for (int i = 0; i < MANY; i++) {
+        int colour, corners = 0;
+        at = strstr(at, "<g class=\"c");
+        ck_assert_int_eq(sscanf(at, "<g class=\"c%d", &colour), 1);
+        at = strstr(at, "<path class=\"line\"");
+        const char *marker = strstr(at, "/>") + 2;
+        const char *end = strstr(marker, "/>");
+        for (const char *c = marker; c < end; c++)
+            corners += *c == 'L';
+        double x0, y0, x1, y1;
+        const char *path = strstr(marker, " d=\"");
+        if (corners)
+            ck_assert_int_eq(sscanf(path, " d=\"M%lf %lfL%lf %lf", &x0, &y0, &x1, &y1), 4);
+        else
+            x0 = y0 = x1 = y1 = 0;
+        snprintf(looks[i], sizeof looks[i], "%d %d %d %.0f %.0f", colour, corners,
+                 strncmp(strstr(marker, "class"), "class=\"hollow\"", 14) == 0, x1 - x0, y1 - y0);
+        for (int k = 0; k < i && i < 128; k++)
+            ck_assert_str_ne(looks[i], looks[k]);
+        at = end;
+    }
+    ck_assert_str_eq(looks[128], looks[0]);
+    free(text);
+}
+END_TEST
+
+/* Lines that end together: their names stand below one another, each inside the picture. */
+START_TEST(names_at_the_ends_keep_apart)
+{
+    for (int n = 1; n <= 12; n++) {
+        for (int high = 0; high <= 1; high++) {
+            struct plot_point points[12][2];
+            struct plot_series series[12];
+            for (int i = 0; i < n; i++) {
+                const double end = high ? 100 : (i == 0 ? 100 : 0.1);
+                points[i][0] = (struct plot_point){0, 1, 1, 1, 1};
+                points[i][1] = (struct plot_point){10, end, end, end, end};
+                series[i] = (struct plot_series){"abc", points[i], 2};
+            }
+            const struct plot p = plot_of(series, n);
+            char *text = draw(&p);
+            check_chart(text);
+            double last = -1000, y;
+            int seen = 0;
+            for (const char *at = text; (at = strstr(at, ">abc</text>")); at++) {
+                const char *begin = at;
+                while (strncmp(begin, " y=\"", 4) != 0)
+                    begin--;
+                ck_assert_int_eq(sscanf(begin, " y=\"%lf", &y), 1);
+                ck_assert_msg(y >= last + 17.9, "%g after %g", y, last);
+                last = y;
+                seen++;
+            }
+            ck_assert_int_eq(seen, n);
+            ck_assert(last <= tick_at(text, "end", "0", true) + 1);
+            free(text);
+        }
+    }
+}
+END_TEST
+
+START_TEST(hostile_texts)
+{
+    static const char hostile[] = "</text><script>alert('1')</script>\x01\x7f\xff&amp;\"]]>\xef\xbf"
+                                  "\xbf\xc2\x9b\nend";
+    char *huge = malloc(100001);
+    memset(huge, '<', 100000);
+    huge[100000] = 0;
+    const struct plot_series series[] = {
+        {hostile, simple_points, 3}, {huge, simple_points, 3}, {NULL, simple_points, 3}};
+    struct plot p = plot_of(series, 3);
+    p.title = p.x_label = p.y_label = p.band_label = huge;
+    p.subtitle = p.mid_label = p.predicted_label = hostile;
+    char *text = draw(&p);
+    check_chart(text);
+    ck_assert_ptr_nonnull(
+        strstr(text, "&lt;/text&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;\xef\xbf\xbd&amp;"
+                     "amp;&quot;]]&gt; end"));
+    ck_assert_ptr_nonnull(strstr(text, "&lt;\xe2\x80\xa6</text>"));
+    free(text);
+    p = (struct plot){.series = series, .n_series = 1};
+    text = draw(&p);
+    check_chart(text);
+    free(text);
+    free(huge);
+}
+END_TEST
+
+START_TEST(values_that_cannot_be_drawn)
+{
+    const double infinite = (double)INFINITY;
+    const struct plot_point points[] = {{0, 10, 20, 30, NOTHING},        {1, infinite, 20, 30, 15},
+                                        {2, 10, NOTHING, 30, 16},        {NOTHING, 10, 20, 30, 15},
+                                        {3, 10, -infinite, 30, NOTHING}, {4, 10, 20, 30, infinite},
+                                        {5, 10, 1e101, 30, 15},          {6, 10, 20, NOTHING, 15},
+                                        {-infinite, 10, 20, 30, 15},     {7, 10, 21, 30, DBL_MAX}};
+    const struct plot_point none[] = {{NOTHING, 1, 1, 1, 1}, {1, 1, NOTHING, 1, NOTHING}};
+    const struct plot_series series[] = {
+        {"none", none, 2}, {"empty", NULL, 0}, {"some", points, 10}};
+    const struct plot p = plot_of(series, 3);
+    char *text = draw(&p);
+    check_chart(text);
+    ck_assert_ptr_null(strstr(text, "none<"));
+    ck_assert_ptr_null(strstr(text, "none:"));
+    ck_assert_int_eq(count(text, "<g><title>some: "), 5);
+    ck_assert_ptr_nonnull(strstr(text, "<g class=\"c2\">")); /* the colour of the third given */
+    ck_assert_ptr_nonnull(strstr(text, "<title>some: 20 at 1, predicted 15</title>"));
+    ck_assert_ptr_nonnull(strstr(text, "<title>some: 20 at 0 (10 to 30)</title>"));
+    free(text);
+}
+END_TEST
+
+START_TEST(extreme_values)
+{
+    static const double pairs[][2] = {{0, 0},         {1e100, -1e100},     {1e-320, 0},
+                                      {1e-99, 1e-98}, {1e15, 1e15 + 0.25}, {-5, -4}};
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        const double a = pairs[i][0], b = pairs[i][1];
+        const struct plot_point points[] = {{a, a, a, a, b}, {b, b, b, b, a}};
+        const struct plot_series series[] = {{"x", points, 2}, {"y", points, 1}};
+        const struct plot p = plot_of(series, 2);
+        char *text = draw(&p);
+        check_chart(text);
+        free(text);
+    }
+}
+END_TEST
+
+START_TEST(the_same_data_give_the_same_bytes)
+{
+    const struct plot_point shuffled[] = {simple_points[2], simple_points[0], simple_points[1]};
+    const struct plot_series a = {"MHA", simple_points, 3}, b = {"MHA", shuffled, 3};
+    const struct plot p = plot_of(&a, 1), q = plot_of(&b, 1);
+    char *first = draw(&p), *again = draw(&p), *other = draw(&q);
+    ck_assert_str_eq(first, again);
+    ck_assert_str_eq(first, other);
+    free(first);
+    free(again);
+    free(other);
+}
+END_TEST
+
+/* --- files ---------------------------------------------------------------------------------- */
+
+static void put_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    ck_assert_ptr_nonnull(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+START_TEST(nothing_to_plot)
+{
+    struct err e = {""};
+    const struct plot_point none = {1, 1, NOTHING, 1, 1};
+    const struct plot_series series = {"x", &none, 1};
+    const char *path = scratch_path("chart.svg");
+    put_file(path, "old");
+    for (int n = 0; n <= 1; n++) {
+        const struct plot p = plot_of(&series, n);
+        ck_assert_int_eq(plot_write(&p, path, &e), STATUS_USAGE);
+        ck_assert_msg(strstr(e.text, "chart.svg: nothing to plot"), "%s", e.text);
+    }
+    char *text = read_chart(path);
+    ck_assert_str_eq(text, "old");
+    free(text);
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(files)
+{
+    struct err e = {""};
+    const struct plot_series series = {"x", simple_points, 3};
+    const struct plot p = plot_of(&series, 1);
+    ck_assert_int_eq(plot_write(&p, scratch_path("no/such/folder.svg"), &e), STATUS_FAILED);
+    ck_assert_msg(strstr(e.text, "folder.svg"), "%s", e.text);
+    ck_assert_int_eq(plot_write(&p, "", NULL), STATUS_FAILED);
+    ck_assert_int_eq(plot_write(&p, "/dev/null", &e), STATUS_FAILED);
+
+    /* A new file, not the old one's bytes: who reads the old one still has it whole. */
+    const char *path = scratch_path("chart.svg");
+    put_file(path, "old");
+    FILE *reader = fopen(path, "r");
+    ck_assert_ptr_nonnull(reader);
+    ck_assert_int_eq(plot_write(&p, path, &e), STATUS_OK);
+    char old[8] = "";
+    ck_assert_ptr_nonnull(fgets(old, sizeof old, reader));
+    ck_assert_str_eq(old, "old");
+    fclose(reader);
+    char *text = read_chart(path);
+    check_chart(text);
+    free(text);
+    char folder[512], command[600];
+    snprintf(folder, sizeof folder, "%s", path);
+    *strrchr(folder, '/') = 0;
+    snprintf(command, sizeof command, "test \"$(ls -A '%s')\" = chart.svg", folder);
+    ck_assert_int_eq(system(command), 0); /* no temporary is left */
+    scratch_remove();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("plot");
+    TCase *scale = tcase_create("scale");
+    tcase_add_test(scale, tick_choice);
+    tcase_add_test(scale, ticks_hold_at_any_scale);
+    tcase_add_test(scale, widening);
+    tcase_add_test(scale, figures);
+    suite_add_tcase(s, scale);
+    TCase *texts = tcase_create("texts");
+    tcase_add_test(texts, texts_are_measured_and_cut);
+    tcase_add_test(texts, texts_are_wrapped);
+    suite_add_tcase(s, texts);
+    TCase *charts = tcase_create("charts");
+    tcase_add_test(charts, points_stand_where_the_ticks_say);
+    tcase_add_test(charts, the_reader_is_told_what_is_what);
+    tcase_add_test(charts, one_point);
+    tcase_add_test(charts, one_point_among_lines);
+    tcase_add_test(charts, many_series);
+    tcase_add_test(charts, names_at_the_ends_keep_apart);
+    tcase_add_test(charts, hostile_texts);
+    tcase_add_test(charts, values_that_cannot_be_drawn);
+    tcase_add_test(charts, extreme_values);
+    tcase_add_test(charts, the_same_data_give_the_same_bytes);
+    suite_add_tcase(s, charts);
+    TCase *file = tcase_create("files");
+    tcase_add_test(file, nothing_to_plot);
+    tcase_add_test(file, files);
+    suite_add_tcase(s, file);
+    return run_suite(s);
+}
