@@ -34,6 +34,7 @@ static struct bench_spec spec_of(const struct kernels *k)
         .repeats = 2,
         .warmup = 1,
         .prompt = 8,
+        .roofline_seconds = 0.001,
         .seed = 1,
         .kernels = k,
     };

@@ -12,16 +12,15 @@ static void strip_control(char *text)
             *c = '?';
 }
 
-enum status err_set(struct err *e, enum status s, const char *format, ...)
+void err_format(struct err *e, const char *format, ...)
 {
-    if (e) {
-        va_list args;
-        va_start(args, format);
-        vsnprintf(e->text, sizeof e->text, format, args);
-        va_end(args);
-        strip_control(e->text);
-    }
-    return s;
+    if (!e)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(e->text, sizeof e->text, format, args);
+    va_end(args);
+    strip_control(e->text);
 }
 
 void err_prefix(struct err *e, const char *prefix)
@@ -39,9 +38,4 @@ void err_prefix(struct err *e, const char *prefix)
     memcpy(e->text + n, ": ", 2);
     e->text[n + 2 + kept] = 0;
     strip_control(e->text);
-}
-
-enum status err_no_memory(struct err *e, const char *what, size_t bytes)
-{
-    return err_set(e, STATUS_NO_MEMORY, "out of memory: %s needs %zu bytes", what, bytes);
 }

@@ -24,18 +24,28 @@ struct err {
 };
 
 /*
- * Formats the message into e (which may be NULL) and returns s, so that a failing path reads
- * `return err_set(e, STATUS_BAD_FILE, "...")`. The message is cut at the buffer's end. Control
+ * Formats the message into e (which may be NULL). The message is cut at the buffer's end. Control
  * characters in the result are replaced by '?', because names come from hostile files.
  */
-enum status err_set(struct err *e, enum status s, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+void err_format(struct err *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same, as an expression with the value s, so that a failing path reads
+ * `return err_set(e, STATUS_BAD_FILE, "...")` and the compiler sees that it does not succeed. */
+#define err_set(e, s, ...) (err_format((e), __VA_ARGS__), err_status(s))
+
+static inline enum status err_status(enum status s)
+{
+    return s;
+}
 
 /* Puts "prefix: " before the message already in e; used to add the file or tensor concerned. */
 void err_prefix(struct err *e, const char *prefix);
 
 /* The message of a failed allocation: what was wanted and how many bytes. Returns
  * STATUS_NO_MEMORY. */
-enum status err_no_memory(struct err *e, const char *what, size_t bytes);
+static inline enum status err_no_memory(struct err *e, const char *what, size_t bytes)
+{
+    return err_set(e, STATUS_NO_MEMORY, "out of memory: %s needs %zu bytes", what, bytes);
+}
 
 #endif

@@ -20,8 +20,9 @@
 #include "parts/pool.h"
 
 /* Memory beyond this is announced even without -v. */
-#define LARGE_MEMORY   ((uint64_t)1 << 30)
-#define DEFAULT_PROMPT 128
+#define LARGE_MEMORY     ((uint64_t)1 << 30)
+#define DEFAULT_PROMPT   128
+#define ROOFLINE_SECONDS 1.0
 
 struct bench_options {
     struct common_options common;
@@ -258,6 +259,7 @@ static enum status make_spec(const struct bench_options *o, struct bench_inputs 
     spec->prompt = o->prompt;
     if (o->prompt < 0)
         spec->prompt = spec->config.n_ctx < DEFAULT_PROMPT ? spec->config.n_ctx : DEFAULT_PROMPT;
+    spec->roofline_seconds = ROOFLINE_SECONDS;
     spec->seed = 1;
     spec->stop = stop;
     spec->progress = progress;

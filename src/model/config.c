@@ -139,9 +139,9 @@ enum status config_read(const struct gguf *g, struct config *c, struct err *e)
 void config_variant_name(const struct config *c, int n_kv_heads, char *name)
 {
     if (n_kv_heads == c->n_heads)
-        strcpy(name, "MHA");
+        snprintf(name, 16, "MHA");
     else if (n_kv_heads == 1)
-        strcpy(name, "MQA");
+        snprintf(name, 16, "MQA");
     else
         snprintf(name, 16, "GQA-%d", n_kv_heads);
 }

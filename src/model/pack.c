@@ -84,14 +84,18 @@ void pack_matrix(void *panels, const struct matrix *w, const struct gguf_tensor 
             pack_mean(panels, w, r, t, (struct pack_rows){.first = r, .n = 1});
 }
 
+static inline uint64_t row_of(struct pack_rows from, int k)
+{
+    return (uint64_t)from.first + (uint64_t)k * (uint64_t)from.step;
+}
+
 void pack_mean(void *panels, const struct matrix *w, int row, const struct gguf_tensor *t,
                struct pack_rows from)
 {
     for (int i = 0; i < w->n_in; i++) {
         float sum = 0;
         for (int k = 0; k < from.n; k++)
-            sum += value_at(t, (uint64_t)(from.first + k * from.step) * (uint64_t)w->n_in +
-                                   (uint64_t)i);
+            sum += value_at(t, row_of(from, k) * (uint64_t)w->n_in + (uint64_t)i);
         put(panels, w, row, i, sum / (float)from.n);
     }
 }
@@ -100,7 +104,7 @@ float pack_mean_of_vector(const struct gguf_tensor *t, struct pack_rows from)
 {
     float sum = 0;
     for (int k = 0; k < from.n; k++)
-        sum += value_at(t, (uint64_t)(from.first + k * from.step));
+        sum += value_at(t, row_of(from, k));
     return sum / (float)from.n;
 }
 

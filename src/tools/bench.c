@@ -13,9 +13,8 @@
 /* The most samples of one run: 800 MB of times. */
 #define MAX_SAMPLES 100000000
 
-/* Time for measuring the machine: the limits of all rows, and the FMA peak. */
-#define ROOFLINE_SECONDS 0.8
-#define FMA_SECONDS      0.1
+/* The part of the time for the limits that goes to the FMA peak. */
+#define FMA_SHARE 0.1
 
 /* --- planning -------------------------------------------------------------------------------- */
 
@@ -276,9 +275,10 @@ static enum status measure_row_limits(const struct bench_spec *spec, const struc
                                       struct pool *pool, struct limits *l, struct err *e)
 {
     const struct bench_row *row = &b->rows[i];
-    l->flops_per_s = roofline_fma(spec->kernels, pool, FMA_SECONDS / b->n_rows);
+    const double seconds = spec->roofline_seconds / b->n_rows;
+    l->flops_per_s = roofline_fma(spec->kernels, pool, seconds * FMA_SHARE);
     return roofline_read(spec->kernels, pool, (size_t)(row->weight_bytes + row->kv_bytes),
-                         ROOFLINE_SECONDS / b->n_rows, &l->bytes_per_s, e);
+                         seconds * (1 - FMA_SHARE), &l->bytes_per_s, e);
 }
 
 /* The best of a row's own measurement and those that cannot be better: with as many threads, of

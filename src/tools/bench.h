@@ -38,8 +38,9 @@ struct bench_spec {
     struct bench_list depths; /* positions in the cache before the timed token */
     int n;                    /* samples a repeat */
     int repeats;
-    int warmup; /* steps before a row's samples in every repeat, not timed */
-    int prompt; /* tokens of the prefill measurement; 0: none */
+    int warmup;              /* steps before a row's samples in every repeat, not timed */
+    int prompt;              /* tokens of the prefill measurement; 0: none */
+    double roofline_seconds; /* for measuring the limits of all rows */
     uint64_t seed;
     const struct kernels *kernels;
     /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
