@@ -249,6 +249,23 @@ START_TEST(usable_is_at_most_the_affinity_mask)
 }
 END_TEST
 
+/* The hint picks any usable processor and leaves the mask as it was. */
+START_TEST(starting_on_a_processor_pins_nothing)
+{
+    cpu_set_t before, after;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof before, &before), 0);
+    ck_assert(CPU_ISSET(cpus_current(), &before));
+    static const int starts[] = {0, 1, 7, CPU_SETSIZE - 1};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+        for (int index = 0; index < 5; index++) {
+            cpus_start_on(starts[i], index);
+            ck_assert_int_eq(sched_getaffinity(0, sizeof after, &after), 0);
+            ck_assert(CPU_EQUAL(&before, &after));
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cpus");
@@ -270,6 +287,7 @@ int main(void)
     suite_add_tcase(s, c);
     TCase *usable = tcase_create("usable");
     tcase_add_test(usable, usable_is_at_most_the_affinity_mask);
+    tcase_add_test(usable, starting_on_a_processor_pins_nothing);
     suite_add_tcase(s, usable);
     return run_suite(s);
 }

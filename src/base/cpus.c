@@ -217,3 +217,35 @@ int cpus_usable(void)
     const int quota = cpus_quota("/sys/fs/cgroup", self_cgroup);
     return quota ? lesser(allowed, quota) : allowed;
 }
+
+int cpus_current(void)
+{
+#ifdef __linux__
+    const int cpu = sched_getcpu();
+    return cpu < 0 ? 0 : cpu;
+#else
+    return 0;
+#endif
+}
+
+void cpus_start_on(int from, int index)
+{
+#ifdef __linux__
+    /* Masks beyond 1024 processors do not fit: there the hint is left out. */
+    cpu_set_t allowed, one;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2)
+        return;
+    int cpu = from;
+    for (int left = index % CPU_COUNT(&allowed); left > 0;) {
+        cpu = (cpu + 1) % CPU_SETSIZE;
+        left -= CPU_ISSET(cpu, &allowed) != 0;
+    }
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof one, &one) == 0)
+        sched_setaffinity(0, sizeof allowed, &allowed);
+#else
+    (void)from;
+    (void)index;
+#endif
+}

@@ -16,4 +16,15 @@ int cpus_usable(void);
  */
 int cpus_quota(const char *cgroup_mount, const char *self_cgroup);
 
+/* The processor that the calling thread runs on, or 0. */
+int cpus_current(void);
+
+/*
+ * Moves the calling thread to the index-th usable processor after `from`, counted round, and then
+ * lets it move freely again. New threads start where their creator runs and may share its
+ * processor for many milliseconds, which is longer than a short run lasts. A hint: it may do
+ * nothing.
+ */
+void cpus_start_on(int from, int index);
+
 #endif

@@ -31,6 +31,8 @@ static int places(struct decimal d)
 
 static struct decimal without_trailing_zeros(struct decimal d)
 {
+    if (d.digits == 0)
+        d.exponent = 0;
     while (d.digits && d.digits % 10 == 0) {
         d.digits /= 10;
         d.exponent++;

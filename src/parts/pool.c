@@ -50,6 +50,7 @@ struct pool {
     pool_work *work; /* NULL: leave; read once a run, so it travels with the counter */
     void *arg;
     _Alignas(MEM_ALIGN) int n_threads;
+    int caller_cpu; /* when the pool was made */
     uint64_t pause_ns;
     struct arena arena; /* holds this struct */
     pthread_mutex_t lock;
@@ -142,6 +143,7 @@ static void *worker_main(void *arg)
 {
     struct member *m = arg;
     struct pool *p = m->pool;
+    cpus_start_on(p->caller_cpu, m->thread);
     for (;;) {
         await_release(p, m);
         if (!p->work)
@@ -192,6 +194,7 @@ enum status pool_create(int n_threads, struct pool **out, struct err *e)
         return s;
     struct pool *p = arena_take(&arena, 1, bytes);
     p->arena = arena;
+    p->caller_cpu = cpus_current();
     p->pause_ns = n_threads > cpus_usable() ? 0 : PAUSE_NS;
     p->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     p->released_stepped = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
