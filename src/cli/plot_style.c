@@ -4,14 +4,15 @@
 #include "cli/plot_private.h"
 
 /*
- * Hues near Okabe and Ito's, told apart with any kind of colour vision, in two lightnesses: each
- * has a contrast of at least 3 to 1 with its background.
+ * Near Okabe and Ito's hues, but apart in lightness too: simulated for the three kinds of
+ * dichromacy, any two colours differ by 0.08 in OKLab and any two of the first four by 0.15. The
+ * contrast with the background is at least 3 to 1.
  */
 static const struct {
     const char *light, *dark;
 } colours[] = {
-    {"#0072b2", "#56b4e9"}, {"#d55e00", "#f28444"}, {"#009e73", "#2fc79a"}, {"#b85c94", "#e58bbe"},
-    {"#a67c00", "#e9b93a"}, {"#3d9bd8", "#9ad4f5"}, {"#4d4d4d", "#d0d0d0"}, {"#7a1f1f", "#b0654f"},
+    {"#2846c6", "#3382fc"}, {"#f25b0c", "#de550c"}, {"#04a496", "#1ed67e"}, {"#5d2d63", "#ab6e9c"},
+    {"#7b5300", "#f6ee9a"}, {"#467bb0", "#a6dcff"}, {"#2e2e2e", "#a0a0a0"}, {"#ad585a", "#ffacc2"},
 };
 #define N_COLOURS ((int)(sizeof colours / sizeof colours[0]))
 

@@ -281,8 +281,27 @@ static enum status measure_row_limits(const struct bench_spec *spec, const struc
                          seconds * (1 - FMA_SHARE), &l->bytes_per_s, e);
 }
 
-/* The best of a row's own measurement and those that cannot be better: with as many threads, of
- * at least as many bytes. One disturbed measurement then does no harm. */
+static enum status measure_limits(const struct bench_spec *spec, const struct bench *b,
+                                  const struct station *stations, struct limits *measured,
+                                  struct err *e)
+{
+    for (int i = 0; i < b->n_rows; i++) {
+        struct pool *pool = stations[pool_owner(b, i)].pool;
+        const enum status s = measure_row_limits(spec, b, i, pool, &measured[i], e);
+        if (s != STATUS_OK)
+            return s;
+    }
+    return STATUS_OK;
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* The best of a row's own measurement and all that cannot be better: with as many threads, of at
+ * least as many bytes; and what such rows themselves reached. So a disturbance while the machine
+ * was measured does no harm. */
 static struct limits best_limits(const struct bench *b, int i, const struct limits *measured)
 {
     const struct bench_row *row = &b->rows[i];
@@ -291,25 +310,20 @@ static struct limits best_limits(const struct bench *b, int i, const struct limi
         const struct bench_row *other = &b->rows[k];
         if (other->threads != row->threads)
             continue;
-        if (measured[k].flops_per_s > best.flops_per_s)
-            best.flops_per_s = measured[k].flops_per_s;
-        if (other->weight_bytes + other->kv_bytes >= row->weight_bytes + row->kv_bytes &&
-            measured[k].bytes_per_s > best.bytes_per_s)
-            best.bytes_per_s = measured[k].bytes_per_s;
+        best.flops_per_s = larger(best.flops_per_s, measured[k].flops_per_s);
+        if (other->weight_bytes + other->kv_bytes < row->weight_bytes + row->kv_bytes)
+            continue;
+        best.bytes_per_s = larger(best.bytes_per_s, measured[k].bytes_per_s);
+        if (other->samples)
+            best.bytes_per_s = larger(best.bytes_per_s, other->gb_per_s * 1e9);
     }
     return best;
 }
 
-static enum status measure_limits(const struct bench_spec *spec, struct bench *b,
-                                  struct station *stations, struct limits *measured, struct err *e)
+static void apply_limits(const struct bench_spec *spec, struct bench *b,
+                         const struct limits *measured)
 {
     uint64_t largest = 0;
-    for (int i = 0; i < b->n_rows; i++) {
-        struct pool *pool = stations[pool_owner(b, i)].pool;
-        const enum status s = measure_row_limits(spec, b, i, pool, &measured[i], e);
-        if (s != STATUS_OK)
-            return s;
-    }
     for (int i = 0; i < b->n_rows; i++) {
         struct bench_row *row = &b->rows[i];
         const uint64_t bytes = row->weight_bytes + row->kv_bytes;
@@ -318,13 +332,14 @@ static enum status measure_limits(const struct bench_spec *spec, struct bench *b
         const double by_flops =
             best.flops_per_s / (double)cost_flops(&spec->config, row->n_kv_heads, row->depth);
         row->limit_tokens_per_s = by_bytes < by_flops ? by_bytes : by_flops;
+        if (row->samples)
+            row->share_of_limit = 1e6 / row->p50_us / row->limit_tokens_per_s;
         if (row->threads == b->rows[0].threads && bytes > largest) {
             largest = bytes;
             b->read_bytes_per_s = best.bytes_per_s;
             b->flops_per_s = best.flops_per_s;
         }
     }
-    return STATUS_OK;
 }
 
 static enum status measure_prefill(const struct bench_spec *spec, struct bench_row *row,
@@ -450,10 +465,11 @@ enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err
         s = set_up(spec, b, stations, tokens, e);
     if (s == STATUS_OK)
         s = measure_all(spec, b, stations, e);
-    if (s == STATUS_OK || s == STATUS_INTERRUPTED) {
+    if (limits && (s == STATUS_OK || s == STATUS_INTERRUPTED)) {
         for (int i = 0; i < b->n_rows; i++)
             bench_summarise(&b->rows[i], spec->n, sorted);
         bench_compare(b, spec->config.n_heads);
+        apply_limits(spec, b, limits);
     }
     if (stations)
         tear_down(b, stations);

@@ -42,7 +42,6 @@ void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
     row->mean_us = sum / samples / 1e3;
     row->tokens_per_s = 1e6 / row->mean_us;
     row->gb_per_s = (double)(row->weight_bytes + row->kv_bytes) / row->p50_us / 1e3;
-    row->share_of_limit = 1e6 / row->p50_us / row->limit_tokens_per_s;
 }
 
 static const struct bench_row *find_mha(const struct bench *b, const struct bench_row *row,
