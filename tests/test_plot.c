@@ -249,6 +249,10 @@ START_TEST(the_reader_is_told_what_is_what)
                                         "<title>MHA: 60 at 50 (40 to 80), predicted 40</title>"};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         ck_assert_msg(strstr(text, parts[i]), "no %s", parts[i]);
+    /* Renderers that know no media queries take the light colours. */
+    const char *dark = strstr(text, "@media");
+    ck_assert_ptr_eq(strstr(dark + 1, "@media"), NULL);
+    ck_assert(strstr(text, ".c0{color:") < dark && strstr(dark, ".c0{color:"));
     free(text);
 
     /* What is not drawn is not in the legend. */

@@ -5,7 +5,7 @@
 
 /*
  * Near Okabe and Ito's hues, but apart in lightness too: simulated for the three kinds of
- * dichromacy, any two colours differ by 0.08 in OKLab and any two of the first four by 0.15. The
+ * dichromacy, any two colours differ by 0.08 in OKLab and any two of the first four by 0.14. The
  * contrast with the background is at least 3 to 1.
  */
 static const struct {
