@@ -9,6 +9,7 @@ static const struct {
 } storages[STORAGE_COUNT] = {
     [STORAGE_F32] = {"f32", 4},
     [STORAGE_F16] = {"f16", 2},
+    [STORAGE_BF16] = {"bf16", 2},
 };
 
 size_t storage_bytes(enum storage s)
@@ -22,7 +23,8 @@ const char *storage_name(enum storage s)
 }
 
 /* Slowest first. */
-static const struct kernels *const tables[] = {&kernels_scalar, &kernels_avx2, &kernels_avx512};
+static const struct kernels *const tables[] = {&kernels_scalar, &kernels_neon, &kernels_avx2,
+                                               &kernels_avx512};
 #define N_TABLES ((int)(sizeof tables / sizeof tables[0]))
 
 const struct kernels *kernels_at(int i)
@@ -38,6 +40,9 @@ int kernels_supported(const struct kernels *k)
 {
     if (k == &kernels_scalar)
         return 1;
+    /* Part of the baseline of the targets it is compiled for. */
+    if (k == &kernels_neon)
+        return k->name != NULL;
 #if defined(__x86_64__) || defined(__i386__)
     /* These ask the operating system too (xgetbv), not only the processor. */
     __builtin_cpu_init();

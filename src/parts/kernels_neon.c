@@ -1,0 +1,17 @@
+/* The vector kernels for AArch64 with NEON. */
+#include "parts/kernels.h"
+
+#if defined(__aarch64__) && defined(__ARM_NEON)
+
+#define VECTOR_NAME  "neon"
+#define VECTOR_TABLE kernels_neon
+#define TILE_ACC     4
+#define TILE_PANELS  1
+#define TILE_TOKENS  6
+#include "parts/kernels_vector.h"
+
+#else
+
+const struct kernels kernels_neon = {0};
+
+#endif
