@@ -52,7 +52,7 @@ static void add(struct builder *b, const char *name, int n_dims, int cols, int r
 {
     const uint32_t type =
         n_dims == 2 && strncmp(name, "position", 8) != 0 ? b->shape->type : TENSOR_F32;
-    const size_t size = type == TENSOR_F16 ? 2 : 4;
+    const size_t size = type == TENSOR_F32 ? 4 : 2;
     unsigned char *data = keep(b, (size_t)cols * (size_t)rows * size);
     float *row = malloc((size_t)cols * sizeof *row);
     b->stream++;
@@ -64,7 +64,7 @@ static void add(struct builder *b, const char *name, int n_dims, int cols, int r
             continue;
         }
         for (int i = 0; i < cols; i++) {
-            const uint16_t half = math_to_f16(row[i]);
+            const uint16_t half = type == TENSOR_F16 ? math_to_f16(row[i]) : math_to_bf16(row[i]);
             memcpy(out + (size_t)i * 2, &half, 2);
         }
     }

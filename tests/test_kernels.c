@@ -36,10 +36,8 @@ static void *as_storage(const float *x, size_t n, enum storage storage)
 {
     void *out = malloc(n * storage_bytes(storage));
     ck_assert_ptr_nonnull(out);
-    if (storage == STORAGE_F16)
-        kernels_scalar.to_f16(out, x, n);
-    else
-        memcpy(out, x, n * sizeof *x);
+    for (size_t i = 0; i < n; i++)
+        math_store(out, storage, i, x[i]);
     return out;
 }
 
@@ -261,7 +259,7 @@ START_TEST(attend_equals_scalar)
         for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
             for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
                 for (size_t p = 0; p < sizeof positions / sizeof *positions; p++)
-                    for (int s = 0; s < STORAGE_COUNT; s++)
+                    for (int s = 0; s <= STORAGE_F16; s++)
                         compare_attend(kernels_at(i), heads[h], dims[d], positions[p],
                                        (enum storage)s);
     }
@@ -402,6 +400,22 @@ START_TEST(f16_rounding)
 }
 END_TEST
 
+/* All 65,536 bfloat16 values survive the way there and back; rounding is to nearest even. */
+START_TEST(bf16_round_trip)
+{
+    for (uint32_t i = 0; i < 65536; i++) {
+        const int is_nan = (i & 0x7f80) == 0x7f80 && (i & 0x7f);
+        ck_assert_uint_eq(math_to_bf16(math_from_bf16((uint16_t)i)), is_nan ? i | 0x40 : i);
+    }
+    ck_assert_uint_eq(math_to_bf16(1.0f), 0x3f80);
+    ck_assert_uint_eq(math_to_bf16(0x1.01p0f), 0x3f80);   /* halfway: even */
+    ck_assert_uint_eq(math_to_bf16(0x1.03p0f), 0x3f82);   /* halfway: even, upwards */
+    ck_assert_uint_eq(math_to_bf16(0x1.0101p0f), 0x3f81); /* above halfway */
+    ck_assert_uint_eq(math_to_bf16(3.4e38f), 0x7f80);
+    ck_assert_uint_eq(math_to_bf16(-INFINITY), 0xff80);
+}
+END_TEST
+
 START_TEST(choosing_tables)
 {
     const struct kernels *k = NULL;
@@ -433,6 +447,7 @@ int main(void)
     tcase_add_test(t, gelu_is_the_tanh_form);
     tcase_add_test(t, f16_round_trip);
     tcase_add_test(t, f16_rounding);
+    tcase_add_test(t, bf16_round_trip);
     tcase_add_test(t, choosing_tables);
     suite_add_tcase(s, t);
     return run_suite(s);

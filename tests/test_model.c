@@ -246,10 +246,10 @@ END_TEST
 
 START_TEST(type_that_cannot_run)
 {
-    /* BF16 has the same row layout everywhere, so only its type is wrong. */
+    /* F64: a type that needs no blocks, so that only the type is wrong. */
     const struct change c = {
-        .tensor = "blk.0.ffn_up.weight", .n_dims = 2, .dims = {16, 24, 1, 1}, .type = TENSOR_BF16};
-    assert_refused(&c, "blk.0.ffn_up.weight", "F32 or F16", "BF16");
+        .tensor = "blk.0.ffn_up.weight", .n_dims = 2, .dims = {16, 24, 1, 1}, .type = 28};
+    assert_refused(&c, "blk.0.ffn_up.weight", "F32, F16 or BF16", "F64");
 }
 END_TEST
 

@@ -59,7 +59,7 @@ static const struct option matrix_options[] = {
      AT(types),
      .value = "TYPE,...",
      .otherwise = "as in the checkpoint; f32 with --shape",
-     .help = "types of the weight matrices: f32, f16"},
+     .help = "types of the weight matrices: f32, f16, bf16"},
     {.kind = OPTION_STRING,
      .name = "kv-type",
      AT(kv_types),
@@ -151,7 +151,9 @@ struct bench_inputs {
     uint64_t started_ns;
 };
 
-static const char *const storage_names[] = {"f32", "f16", NULL};
+/* In the order of enum storage. */
+static const char *const type_names[] = {"f32", "f16", "bf16", NULL};
+static const char *const kv_type_names[] = {"f32", "f16", NULL};
 
 static enum status all_divisors(int n, struct int_list *list, struct err *e)
 {
@@ -183,11 +185,11 @@ static enum status read_lists(const struct bench_options *o, const struct config
     if (s == STATUS_OK)
         s = list_ints("--depth", o->depths, 0, INT_MAX, &in->depths, e);
     if (s == STATUS_OK && o->types)
-        s = list_names("--type", o->types, storage_names, &in->types, e);
+        s = list_names("--type", o->types, type_names, &in->types, e);
     else if (s == STATUS_OK)
         s = list_add("--type", o->shape ? STORAGE_F32 : BENCH_AS_FILE, &in->types, e);
     if (s == STATUS_OK)
-        s = list_names("--kv-type", o->kv_types, storage_names, &in->kv_types, e);
+        s = list_names("--kv-type", o->kv_types, kv_type_names, &in->kv_types, e);
     return s == STATUS_OK ? read_threads(o, &in->threads, e) : s;
 }
 

@@ -83,6 +83,9 @@ static enum status resolve(const struct model *m, const struct session_params *p
                        *cap, n_ctx);
     if (*block > *cap)
         *block = *cap;
+    if (p->kv_storage != STORAGE_F32 && p->kv_storage != STORAGE_F16)
+        return err_set(e, STATUS_USAGE, "cache type %s: expected f32 or f16",
+                       storage_name(p->kv_storage));
     /* The work items of a block are counted in an int. */
     const int items = m->config.n_kv_heads * attention_chunks(*cap);
     if (*block > INT_MAX / items)

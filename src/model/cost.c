@@ -1,5 +1,7 @@
 #include "model/cost.h"
 
+#include "model/pack.h"
+
 bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cost_shape *out)
 {
     const struct gguf_tensor *output = gguf_find_tensor(g, "output.weight");
@@ -10,10 +12,7 @@ bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cos
         .biases = gguf_find_tensor(g, "blk.0.attn_qkv.bias") != NULL,
         .tied = !output,
     };
-    if (!matrix || (matrix->type->type != TENSOR_F32 && matrix->type->type != TENSOR_F16))
-        return false;
-    out->storage = matrix->type->type == TENSOR_F16 ? STORAGE_F16 : STORAGE_F32;
-    return true;
+    return matrix && pack_storage(matrix->type, &out->storage);
 }
 
 /* The matrices of a layer. */

@@ -68,9 +68,11 @@ static const struct gguf_tensor *find(struct loader *ld, const char *name, bool 
                              name, expected, found);
         return NULL;
     }
-    if (t->type->type != TENSOR_F32 && t->type->type != TENSOR_F16) {
-        ld->status = err_set(ld->err, STATUS_BAD_FILE,
-                             "tensor %s: expected type F32 or F16, found %s", name, t->type->name);
+    enum storage storage;
+    if (!pack_storage(t->type, &storage)) {
+        ld->status =
+            err_set(ld->err, STATUS_BAD_FILE, "tensor %s: expected type F32, F16 or BF16, found %s",
+                    name, t->type->name);
         return NULL;
     }
     return t;
@@ -183,7 +185,7 @@ static struct matrix load_matrix(struct loader *ld, const char *prefix, int n_ou
         if (!t)
             return w;
         if (!ld->options.convert)
-            w.storage = t->type->type == TENSOR_F16 ? STORAGE_F16 : STORAGE_F32;
+            pack_storage(t->type, &w.storage);
     }
     if (ld->filling)
         fill_panels(ld, t, &w, is_qkv);
@@ -330,13 +332,7 @@ void model_embed(const struct model *m, int token, int t, float *out)
     const float *position = m->position + (size_t)t * (size_t)d;
     const size_t first =
         (size_t)(token / KERNEL_LANES) * (size_t)d * KERNEL_LANES + (size_t)(token % KERNEL_LANES);
-    if (m->embed.storage == STORAGE_F16) {
-        const uint16_t *row = (const uint16_t *)m->embed.panels + first;
-        for (int i = 0; i < d; i++)
-            out[i] = math_from_f16(row[(size_t)i * KERNEL_LANES]) + position[i];
-    } else {
-        const float *row = (const float *)m->embed.panels + first;
-        for (int i = 0; i < d; i++)
-            out[i] = row[(size_t)i * KERNEL_LANES] + position[i];
-    }
+    for (int i = 0; i < d; i++)
+        out[i] = math_load(m->embed.panels, m->embed.storage, first + (size_t)i * KERNEL_LANES) +
+                 position[i];
 }

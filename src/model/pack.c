@@ -1,9 +1,15 @@
 #include "model/pack.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "parts/kernels_math.h"
+
+static inline uint16_t half_at(const unsigned char *data, uint64_t i)
+{
+    uint16_t x;
+    memcpy(&x, data + i * sizeof x, sizeof x);
+    return x;
+}
 
 static inline float f32_at(const unsigned char *data, uint64_t i)
 {
@@ -12,16 +18,33 @@ static inline float f32_at(const unsigned char *data, uint64_t i)
     return x;
 }
 
-static inline uint16_t f16_at(const unsigned char *data, uint64_t i)
-{
-    uint16_t x;
-    memcpy(&x, data + i * sizeof x, sizeof x);
-    return x;
-}
-
 static inline float value_at(const struct gguf_tensor *t, uint64_t i)
 {
-    return t->type->type == TENSOR_F16 ? math_from_f16(f16_at(t->data, i)) : f32_at(t->data, i);
+    switch (t->type->type) {
+    case TENSOR_F16:
+        return math_from_f16(half_at(t->data, i));
+    case TENSOR_BF16:
+        return math_from_bf16(half_at(t->data, i));
+    default:
+        return f32_at(t->data, i);
+    }
+}
+
+bool pack_storage(const struct tensor_type_info *type, enum storage *out)
+{
+    switch (type->type) {
+    case TENSOR_F32:
+        *out = STORAGE_F32;
+        return true;
+    case TENSOR_F16:
+        *out = STORAGE_F16;
+        return true;
+    case TENSOR_BF16:
+        *out = STORAGE_BF16;
+        return true;
+    default:
+        return false;
+    }
 }
 
 /* Where element i of a row stands in the panels. */
@@ -31,21 +54,13 @@ static inline size_t place(const struct matrix *w, int row, int i)
            (size_t)(row % KERNEL_LANES);
 }
 
-static inline void put(void *panels, const struct matrix *w, int row, int i, float x)
-{
-    if (w->storage == STORAGE_F16)
-        ((uint16_t *)panels)[place(w, row, i)] = math_to_f16(x);
-    else
-        ((float *)panels)[place(w, row, i)] = x;
-}
-
 void pack_floats(float *out, const struct gguf_tensor *t)
 {
     if (t->type->type == TENSOR_F32)
         memcpy(out, t->data, t->n_bytes);
     else
         for (uint64_t i = 0; i < t->n_elements; i++)
-            out[i] = math_from_f16(f16_at(t->data, i));
+            out[i] = value_at(t, i);
 }
 
 /* The usual cases, where the type stays: a transposition, one panel's output after the other. */
@@ -61,24 +76,25 @@ static void transpose_f32(float *out, const unsigned char *data, int n_out, int 
     }
 }
 
-static void transpose_f16(uint16_t *out, const unsigned char *data, int n_out, int n_in)
+static void transpose_half(uint16_t *out, const unsigned char *data, int n_out, int n_in)
 {
     for (int row = 0; row < n_out; row += KERNEL_LANES) {
         const int width = n_out - row < KERNEL_LANES ? n_out - row : KERNEL_LANES;
         const unsigned char *rows = data + (size_t)row * (size_t)n_in * sizeof *out;
         for (int i = 0; i < n_in; i++, out += KERNEL_LANES)
             for (int lane = 0; lane < width; lane++)
-                out[lane] = f16_at(rows, (uint64_t)lane * (uint64_t)n_in + (uint64_t)i);
+                out[lane] = half_at(rows, (uint64_t)lane * (uint64_t)n_in + (uint64_t)i);
     }
 }
 
 void pack_matrix(void *panels, const struct matrix *w, const struct gguf_tensor *t)
 {
-    const bool is_f16 = t->type->type == TENSOR_F16;
-    if (is_f16 && w->storage == STORAGE_F16)
-        transpose_f16(panels, t->data, w->n_out, w->n_in);
-    else if (!is_f16 && w->storage == STORAGE_F32)
+    enum storage of_file;
+    const bool same = pack_storage(t->type, &of_file) && of_file == w->storage;
+    if (same && w->storage == STORAGE_F32)
         transpose_f32(panels, t->data, w->n_out, w->n_in);
+    else if (same)
+        transpose_half(panels, t->data, w->n_out, w->n_in);
     else
         for (int r = 0; r < w->n_out; r++)
             pack_mean(panels, w, r, t, (struct pack_rows){.first = r, .n = 1});
@@ -96,7 +112,7 @@ void pack_mean(void *panels, const struct matrix *w, int row, const struct gguf_
         float sum = 0;
         for (int k = 0; k < from.n; k++)
             sum += value_at(t, row_of(from, k) * (uint64_t)w->n_in + (uint64_t)i);
-        put(panels, w, row, i, sum / (float)from.n);
+        math_store(panels, w->storage, place(w, row, i), sum / (float)from.n);
     }
 }
 
@@ -117,7 +133,7 @@ void pack_random(void *panels, const struct matrix *w, float spread, struct rng 
 {
     for (int row = 0; row < w->n_out; row++)
         for (int i = 0; i < w->n_in; i++)
-            put(panels, w, row, i, uniform(r, spread));
+            math_store(panels, w->storage, place(w, row, i), uniform(r, spread));
 }
 
 void pack_random_floats(float *out, uint64_t n, float spread, struct rng *r)

@@ -1,17 +1,21 @@
 /*
  * pack - tensors of a file into the layouts the kernels read (layer 2, private to the model).
  *
- * Tensors are F32 or F16 and may lie at any address. Targets are panels as struct matrix
+ * Tensors are F32, F16 or BF16 and may lie at any address. Targets are panels as struct matrix
  * describes them, zeroed before, of n_out, n_in and storage of `w` (its panels are not read).
  */
 #ifndef DECODE_MODEL_PACK_H
 #define DECODE_MODEL_PACK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/rng.h"
 #include "parts/gguf.h"
 #include "parts/kernels.h"
+
+/* The storage that keeps a tensor's type as it is; false for types that do not run. */
+bool pack_storage(const struct tensor_type_info *type, enum storage *out);
 
 /* Rows first, first + step, ... of a tensor, n of them. */
 struct pack_rows {

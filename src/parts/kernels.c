@@ -9,6 +9,7 @@ static const struct {
 } storages[STORAGE_COUNT] = {
     [STORAGE_F32] = {"f32", 4},
     [STORAGE_F16] = {"f16", 2},
+    [STORAGE_BF16] = {"bf16", 2},
 };
 
 size_t storage_bytes(enum storage s)

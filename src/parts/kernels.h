@@ -24,11 +24,11 @@
 /* Positions of the KV cache that one attend call covers: a multiple of KERNEL_LANES. */
 #define KERNEL_CHUNK 256
 
-/* How numbers are stored in memory, for weights and the KV cache. */
-enum storage { STORAGE_F32, STORAGE_F16, STORAGE_COUNT };
+/* How numbers are stored in memory: weights as any of these, the KV cache as F32 or F16. */
+enum storage { STORAGE_F32, STORAGE_F16, STORAGE_BF16, STORAGE_COUNT };
 
 size_t storage_bytes(enum storage s);     /* of one element */
-const char *storage_name(enum storage s); /* "f32", "f16" */
+const char *storage_name(enum storage s); /* "f32", "f16", "bf16" */
 
 /*
  * A weight matrix [n_out, n_in] in panels of KERNEL_LANES rows:

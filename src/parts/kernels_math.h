@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "parts/kernels.h"
+
 /*
  * exp(x) = 2^n * e^r with n = round(x / ln 2). Below EXP_MIN the result is 0, above EXP_MAX that
  * of EXP_MAX (both keep 2^n a normal number); a NaN stays one. exp(0) is exactly 1. The
@@ -105,6 +107,52 @@ static inline uint16_t math_to_f16(float value)
     }
     const uint32_t odd = magnitude >> 13 & 1;
     return (uint16_t)(sign | (magnitude - 0x38000000u + 0xfff + odd) >> 13);
+}
+
+/* bfloat16, the upper half of a binary32, exact. */
+static inline float math_from_bf16(uint16_t half)
+{
+    const uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* binary32 to bfloat16, to nearest, ties to even; NaNs are made quiet. */
+static inline uint16_t math_to_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* Element i of an array of any storage. */
+static inline float math_load(const void *base, enum storage storage, size_t i)
+{
+    switch (storage) {
+    case STORAGE_F16:
+        return math_from_f16(((const uint16_t *)base)[i]);
+    case STORAGE_BF16:
+        return math_from_bf16(((const uint16_t *)base)[i]);
+    default:
+        return ((const float *)base)[i];
+    }
+}
+
+static inline void math_store(void *base, enum storage storage, size_t i, float x)
+{
+    switch (storage) {
+    case STORAGE_F16:
+        ((uint16_t *)base)[i] = math_to_f16(x);
+        break;
+    case STORAGE_BF16:
+        ((uint16_t *)base)[i] = math_to_bf16(x);
+        break;
+    default:
+        ((float *)base)[i] = x;
+    }
 }
 
 #endif

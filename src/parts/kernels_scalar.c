@@ -7,13 +7,6 @@
 #include "parts/kernels.h"
 #include "parts/kernels_math.h"
 
-static float element(const void *base, enum storage storage, size_t i)
-{
-    if (storage == STORAGE_F16)
-        return math_from_f16(((const uint16_t *)base)[i]);
-    return ((const float *)base)[i];
-}
-
 /* Folds interleaved partial sums in a fixed tree: 8 + 8, 4 + 4, 2 + 2, 1 + 1. */
 static float fold(float *lanes)
 {
@@ -36,8 +29,8 @@ static void scalar_matmul(const struct matmul *m, int panel_begin, int panel_end
             const size_t panel = (size_t)(r / KERNEL_LANES) * (size_t)w->n_in;
             float s = 0;
             for (int i = 0; i < w->n_in; i++)
-                s = fmaf(element(w->panels, w->storage,
-                                 (panel + (size_t)i) * KERNEL_LANES + r % KERNEL_LANES),
+                s = fmaf(math_load(w->panels, w->storage,
+                                   (panel + (size_t)i) * KERNEL_LANES + r % KERNEL_LANES),
                          x[i], s);
             if (w->bias)
                 s += w->bias[r];
@@ -89,8 +82,8 @@ static void scalar_attend(const struct attend *a)
             const size_t panel = (size_t)(t / KERNEL_LANES) * (size_t)dim;
             float s = 0;
             for (int i = 0; i < dim; i++)
-                s = fmaf(element(kv->k, kv->storage,
-                                 (panel + (size_t)i) * KERNEL_LANES + t % KERNEL_LANES),
+                s = fmaf(math_load(kv->k, kv->storage,
+                                   (panel + (size_t)i) * KERNEL_LANES + t % KERNEL_LANES),
                          q[i], s);
             p[t] = s;
             max = max > s ? max : s;
@@ -105,7 +98,7 @@ static void scalar_attend(const struct attend *a)
         for (int i = 0; i < dim; i++) {
             float o = 0;
             for (int t = 0; t < kv->n_positions; t++)
-                o = fmaf(p[t], element(kv->v, kv->storage, (size_t)t * v_stride + (size_t)i), o);
+                o = fmaf(p[t], math_load(kv->v, kv->storage, (size_t)t * v_stride + (size_t)i), o);
             a->out[(size_t)h * (size_t)dim + (size_t)i] = o;
         }
     }

@@ -20,6 +20,8 @@ ALWAYS_INLINE lanes load_element(const void *base, enum storage storage, size_t 
 {
     if (storage == STORAGE_F16)
         return lanes_load_f16((const uint16_t *)base + i);
+    if (storage == STORAGE_BF16)
+        return lanes_load_bf16((const uint16_t *)base + i);
     return lanes_load((const float *)base + i);
 }
 
@@ -122,6 +124,8 @@ static void vector_matmul(const struct matmul *m, int panel_begin, int panel_end
 {
     if (m->w->storage == STORAGE_F16)
         matmul_storage(m, STORAGE_F16, panel_begin, panel_end);
+    else if (m->w->storage == STORAGE_BF16)
+        matmul_storage(m, STORAGE_BF16, panel_begin, panel_end);
     else
         matmul_storage(m, STORAGE_F32, panel_begin, panel_end);
 }

@@ -60,7 +60,7 @@ static enum status base_shape(const struct bench_spec *spec, struct cost_shape *
     *shape = (struct cost_shape){.config = &spec->config, .biases = true};
     if (spec->gguf && !cost_shape_of_file(spec->gguf, &spec->config, shape))
         return err_set(e, STATUS_BAD_FILE,
-                       "the output matrix: expected type F32 or F16; only these run");
+                       "the output matrix: expected type F32, F16 or BF16; only these run");
     return STATUS_OK;
 }
 
