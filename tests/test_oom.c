@@ -134,27 +134,64 @@ static const struct checkpoint_shape shape = {.n_layers = 1,
                                               .n_ctx = 32,
                                               .n_vocab = 256};
 
-START_TEST(decoding)
+/* --- every allocation fails once ------------------------------------------------------------- */
+
+/* What is tried; the paths are those it needs. */
+struct attempt {
+    enum status (*run)(const struct attempt *a, struct err *e);
+    const char *from, *to;
+    void (*after_failure)(const struct attempt *a); /* or NULL */
+};
+
+/* Repeats the attempt until it succeeds, one allocation more each time. How many times it failed.
+ */
+static long fail_each(const struct attempt *a, int from_then_on)
 {
-    const char *path = scratch_path("model.gguf");
-    write_checkpoint(path, &shape);
-    long n = 0;
-    for (enum status status = STATUS_NO_MEMORY; status != STATUS_OK; n++) {
-        ck_assert_int_lt(n, 2000);
+    for (long n = 0;; n++) {
+        ck_assert_int_lt(n, 4000);
         struct err e = {{0}};
-        for_ever = _i;
+        for_ever = from_then_on;
         countdown = n;
         armed = 1;
-        status = decode_once(path, &e);
+        const enum status status = a->run(a, &e);
         armed = 0;
         ck_assert_msg(status == STATUS_OK || status == STATUS_NO_MEMORY,
                       "allocation %ld: status %d, %s", n, (int)status, e.text);
         ck_assert_int_eq(status == STATUS_OK, e.text[0] == 0);
+        if (status == STATUS_OK)
+            return n;
+        if (a->after_failure)
+            a->after_failure(a);
     }
-    ck_assert_int_gt(n, 10); /* the failures did reach the program */
+}
+
+static enum status run_decode(const struct attempt *a, struct err *e)
+{
+    return decode_once(a->from, e);
+}
+
+START_TEST(decoding)
+{
+    const char *path = scratch_path("model.gguf");
+    write_checkpoint(path, &shape);
+    const struct attempt a = {.run = run_decode, .from = path};
+    ck_assert_int_gt(fail_each(&a, _i), 10); /* the failures did reach the program */
     scratch_remove();
 }
 END_TEST
+
+static enum status run_rewrite(const struct attempt *a, struct err *e)
+{
+    return rewrite(a->from, a->to, e);
+}
+
+static void old_file_is_intact(const struct attempt *a)
+{
+    size_t len;
+    unsigned char *bytes = read_file(a->to, &len);
+    ck_assert(len == 12 && memcmp(bytes, "the old file", 12) == 0);
+    free(bytes);
+}
 
 START_TEST(writing)
 {
@@ -165,25 +202,8 @@ START_TEST(writing)
     FILE *old = fopen(to, "wb");
     fputs("the old file", old);
     fclose(old);
-    long n = 0;
-    for (enum status status = STATUS_NO_MEMORY; status != STATUS_OK; n++) {
-        ck_assert_int_lt(n, 4000);
-        struct err e = {{0}};
-        for_ever = _i;
-        countdown = n;
-        armed = 1;
-        status = rewrite(from, to, &e);
-        armed = 0;
-        ck_assert_msg(status == STATUS_OK || status == STATUS_NO_MEMORY,
-                      "allocation %ld: status %d, %s", n, (int)status, e.text);
-        if (status != STATUS_OK) {
-            size_t len;
-            unsigned char *bytes = read_file(to, &len);
-            ck_assert_int_eq(len == 12 && memcmp(bytes, "the old file", 12) == 0, 1);
-            free(bytes);
-        }
-    }
-    ck_assert_int_gt(n, 5);
+    const struct attempt a = {run_rewrite, from, to, old_file_is_intact};
+    ck_assert_int_gt(fail_each(&a, _i), 5);
     struct err e = {{0}};
     ck_assert_msg(decode_once(to, &e) == STATUS_OK, "%s", e.text);
     scratch_remove();
@@ -191,10 +211,10 @@ START_TEST(writing)
 END_TEST
 
 /* A vocabulary with merges and special tokens, which the made checkpoints lack. */
-static enum status tokenize_once(struct err *e)
+static enum status run_tokenize(const struct attempt *a, struct err *e)
 {
     struct checkpoint c;
-    enum status status = checkpoint_open("tests/data/bpe-small.gguf", CHECKPOINT_TOKENIZER, &c, e);
+    enum status status = checkpoint_open(a->from, CHECKPOINT_TOKENIZER, &c, e);
     if (status != STATUS_OK)
         return status;
     int32_t *ids = NULL;
@@ -207,20 +227,8 @@ static enum status tokenize_once(struct err *e)
 
 START_TEST(tokenizing)
 {
-    long n = 0;
-    for (enum status status = STATUS_NO_MEMORY; status != STATUS_OK; n++) {
-        ck_assert_int_lt(n, 2000);
-        struct err e = {{0}};
-        for_ever = _i;
-        countdown = n;
-        armed = 1;
-        status = tokenize_once(&e);
-        armed = 0;
-        ck_assert_msg(status == STATUS_OK || status == STATUS_NO_MEMORY,
-                      "allocation %ld: status %d, %s", n, (int)status, e.text);
-        ck_assert_int_eq(status == STATUS_OK, e.text[0] == 0);
-    }
-    ck_assert_int_gt(n, 15);
+    const struct attempt a = {.run = run_tokenize, .from = "tests/data/bpe-small.gguf"};
+    ck_assert_int_gt(fail_each(&a, _i), 15);
 }
 END_TEST
 
