@@ -39,6 +39,17 @@ static inline lanes lanes_load_f16(const uint16_t *p)
                    quarter_load_f16(p + 12)};
 }
 
+static inline float32x4_t quarter_load_bf16(const uint16_t *p)
+{
+    return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(vld1_u16(p)), 16));
+}
+
+static inline lanes lanes_load_bf16(const uint16_t *p)
+{
+    return (lanes){quarter_load_bf16(p), quarter_load_bf16(p + 4), quarter_load_bf16(p + 8),
+                   quarter_load_bf16(p + 12)};
+}
+
 static inline void lanes_store(float *p, lanes a)
 {
     vst1q_f32(p, a.q0);
