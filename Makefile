@@ -65,7 +65,7 @@ FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZERS  := $(FUZZ_SRC:tests/fuzz/%.c=%)
 
 .PHONY: all run deps test asan tsan fuzz fuzz-replay format format-check lint check-layers \
-        clean install uninstall help
+        check-neon clean install uninstall help
 # Objects stay after a link.
 .PRECIOUS: $(BUILD)/%.o
 .DELETE_ON_ERROR:
@@ -103,7 +103,8 @@ $(BUILD)/src/parts/kernels_avx2.o $(BUILD)/src/parts/kernels_avx512.o: ISA_FLAGS
 endif
 # clang needs minutes to instrument the unrolled tiles; gcc's sanitizer builds do it in seconds.
 ifneq ($(findstring clang,$(shell $(CC) --version)),)
-$(BUILD)/src/parts/kernels_avx2.o $(BUILD)/src/parts/kernels_avx512.o: \
+$(BUILD)/src/parts/kernels_avx2.o $(BUILD)/src/parts/kernels_avx512.o \
+$(BUILD)/src/parts/kernels_neon.o: \
     ISA_FLAGS += -fno-sanitize=all
 endif
 
@@ -193,6 +194,9 @@ lint: ## clang-tidy over src
 
 check-layers: $(LIB) ## includes point only downwards; the library reaches no stdio, exit, getenv
 	@scripts/check_layers.sh $(LIB)
+
+check-neon: $(BIN) ## cross-build for AArch64; under qemu the NEON kernels give the native bits
+	@MAKE='$(MAKE)' scripts/check_neon.sh $(BIN)
 
 # --- the rest --------------------------------------------------------------------------------
 
