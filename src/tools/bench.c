@@ -302,7 +302,8 @@ static double larger(double a, double b)
 /* The best of a row's own measurement and all that cannot be better: with as many threads, of at
  * least as many bytes; and what such rows themselves reached. So a disturbance while the machine
  * was measured does no harm. */
-static struct limits best_limits(const struct bench *b, int i, const struct limits *measured)
+static struct limits best_limits(const struct bench_spec *spec, const struct bench *b, int i,
+                                 const struct limits *measured)
 {
     const struct bench_row *row = &b->rows[i];
     struct limits best = measured[i];
@@ -310,12 +311,15 @@ static struct limits best_limits(const struct bench *b, int i, const struct limi
         const struct bench_row *other = &b->rows[k];
         if (other->threads != row->threads)
             continue;
+        const double steps_per_s = other->samples ? 1e6 / other->p50_us : 0;
+        const uint64_t bytes = other->weight_bytes + other->kv_bytes;
+        const uint64_t flops = cost_flops(&spec->config, other->n_kv_heads, other->depth);
         best.flops_per_s = larger(best.flops_per_s, measured[k].flops_per_s);
-        if (other->weight_bytes + other->kv_bytes < row->weight_bytes + row->kv_bytes)
+        best.flops_per_s = larger(best.flops_per_s, steps_per_s * (double)flops);
+        if (bytes < row->weight_bytes + row->kv_bytes)
             continue;
         best.bytes_per_s = larger(best.bytes_per_s, measured[k].bytes_per_s);
-        if (other->samples)
-            best.bytes_per_s = larger(best.bytes_per_s, other->gb_per_s * 1e9);
+        best.bytes_per_s = larger(best.bytes_per_s, steps_per_s * (double)bytes);
     }
     return best;
 }
@@ -327,7 +331,7 @@ static void apply_limits(const struct bench_spec *spec, struct bench *b,
     for (int i = 0; i < b->n_rows; i++) {
         struct bench_row *row = &b->rows[i];
         const uint64_t bytes = row->weight_bytes + row->kv_bytes;
-        const struct limits best = best_limits(b, i, measured);
+        const struct limits best = best_limits(spec, b, i, measured);
         const double by_bytes = best.bytes_per_s / (double)bytes;
         const double by_flops =
             best.flops_per_s / (double)cost_flops(&spec->config, row->n_kv_heads, row->depth);
