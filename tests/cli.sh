@@ -522,7 +522,7 @@ done
 : >"$out"
 "$decode" bench "$model" --kv-heads 8,1 -n 10000 --repeat 1000 --format csv >"$out" 2>"$err" &
 pid=$!
-sleep 2
+sleep 4
 kill -INT $pid
 wait $pid
 code=$?
