@@ -9,12 +9,41 @@
 #ifndef DECODE_PARTS_LANES_H
 #define DECODE_PARTS_LANES_H
 
+#include <string.h>
+
 #include "parts/kernels_math.h"
 
 #if defined(__aarch64__)
 #include "parts/lanes_neon.h"
 #else
 #include "parts/lanes_x86.h"
+#endif
+
+#ifndef LANES_MASKED
+
+static inline lanes lanes_load_n(const float *p, int n)
+{
+    float full[16] = {0};
+    memcpy(full, p, (size_t)n * sizeof *full);
+    return lanes_load(full);
+}
+
+static inline void lanes_store_n(float *p, lanes a, int n)
+{
+    float full[16];
+    lanes_store(full, a);
+    memcpy(p, full, (size_t)n * sizeof *full);
+}
+
+/* The first n lanes of a, the others from b. */
+static inline lanes lanes_first(lanes a, lanes b, int n)
+{
+    float mixed[16];
+    lanes_store(mixed, b);
+    lanes_store_n(mixed, a, n);
+    return lanes_load(mixed);
+}
+
 #endif
 
 /* The same for n that may exceed KERNEL_LANES: the usual case, a whole vector, stays cheap. */

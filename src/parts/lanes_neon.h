@@ -6,7 +6,6 @@
 
 #include <arm_neon.h>
 #include <stdint.h>
-#include <string.h>
 
 typedef struct {
     float32x4_t q0, q1, q2, q3;
@@ -69,29 +68,6 @@ static inline void lanes_store_f16(uint16_t *p, lanes a)
     quarter_store_f16(p + 4, a.q1);
     quarter_store_f16(p + 8, a.q2);
     quarter_store_f16(p + 12, a.q3);
-}
-
-static inline lanes lanes_load_n(const float *p, int n)
-{
-    float full[16] = {0};
-    memcpy(full, p, (size_t)n * sizeof *full);
-    return lanes_load(full);
-}
-
-static inline void lanes_store_n(float *p, lanes a, int n)
-{
-    float full[16];
-    lanes_store(full, a);
-    memcpy(p, full, (size_t)n * sizeof *full);
-}
-
-/* The first n lanes of a, the others from b. */
-static inline lanes lanes_first(lanes a, lanes b, int n)
-{
-    float mixed[16];
-    lanes_store(mixed, b);
-    lanes_store_n(mixed, a, n);
-    return lanes_load(mixed);
 }
 
 static inline lanes lanes_add(lanes a, lanes b)

@@ -6,9 +6,11 @@
 
 #include <immintrin.h>
 #include <stdint.h>
-#include <string.h>
 
 #if defined(__AVX512F__)
+
+/* Loads and stores take masks: lanes.h need not go through memory for a part of the lanes. */
+#define LANES_MASKED
 
 typedef __m512 lanes;
 
@@ -180,29 +182,6 @@ static inline void lanes_store_f16(uint16_t *p, lanes a)
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(a.low, _MM_FROUND_TO_NEAREST_INT));
     _mm_storeu_si128((__m128i *)(void *)(p + 8),
                      _mm256_cvtps_ph(a.high, _MM_FROUND_TO_NEAREST_INT));
-}
-
-static inline lanes lanes_load_n(const float *p, int n)
-{
-    float full[16] = {0};
-    memcpy(full, p, (size_t)n * sizeof *full);
-    return lanes_load(full);
-}
-
-static inline void lanes_store_n(float *p, lanes a, int n)
-{
-    float full[16];
-    lanes_store(full, a);
-    memcpy(p, full, (size_t)n * sizeof *full);
-}
-
-/* The first n lanes of a, the others from b. */
-static inline lanes lanes_first(lanes a, lanes b, int n)
-{
-    float mixed[16];
-    lanes_store(mixed, b);
-    lanes_store_n(mixed, a, n);
-    return lanes_load(mixed);
 }
 
 static inline lanes lanes_add(lanes a, lanes b)
