@@ -94,17 +94,22 @@ $(LIB): $(LIB_OBJ)
 	$(Q)$(AR) rcs $@ $(LIB_OBJ)
 
 # Instruction sets are switched on for their own kernel object only; the choice is made at start.
-$(BUILD)/src/parts/kernels_avx2.o: ISA_FLAGS := -mavx2 -mfma -mf16c
-$(BUILD)/src/parts/kernels_avx512.o: ISA_FLAGS := -mavx512f -mavx512bw -mavx512dq -mavx512vl \
-                                                  -mfma -mf16c -mprefer-vector-width=512
+AVX2   := -mavx2 -mfma -mf16c
+AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
+KERNEL := $(BUILD)/src/parts/kernels
+MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 # Other machines compile these files to nothing.
-ifeq ($(filter x86_64 amd64 i%86,$(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))),)
-$(BUILD)/src/parts/kernels_avx2.o $(BUILD)/src/parts/kernels_avx512.o: ISA_FLAGS :=
+ifneq ($(filter x86_64 amd64 i%86,$(MACHINE)),)
+$(KERNEL)_avx2.o:        ISA_FLAGS := $(AVX2)
+$(KERNEL)_avx512_base.o: ISA_FLAGS := $(AVX512)
+$(KERNEL)_avx512.o:      ISA_FLAGS := $(AVX512) -mavx512vnni
+endif
+ifneq ($(filter aarch64 arm64,$(MACHINE)),)
+$(KERNEL)_neon.o:        ISA_FLAGS := -march=armv8.2-a+dotprod
 endif
 # clang needs minutes to instrument the unrolled tiles; gcc's sanitizer builds do it in seconds.
 ifneq ($(findstring clang,$(shell $(CC) --version)),)
-$(BUILD)/src/parts/kernels_avx2.o $(BUILD)/src/parts/kernels_avx512.o \
-$(BUILD)/src/parts/kernels_neon.o: \
+$(patsubst %.c,$(BUILD)/%.o,$(wildcard src/parts/kernels_avx*.c src/parts/kernels_neon*.c)): \
     ISA_FLAGS += -fno-sanitize=all
 endif
 

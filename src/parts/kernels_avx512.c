@@ -1,7 +1,7 @@
-/* The vector kernels for AVX-512 (F, BW, DQ, VL). */
+/* The vector kernels for AVX-512 (F, BW, DQ, VL) with VNNI. */
 #include "parts/kernels.h"
 
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && defined(__AVX512VNNI__)
 
 #define VECTOR_NAME  "avx512"
 #define VECTOR_TABLE kernels_avx512

@@ -1,7 +1,7 @@
-/* The vector kernels for AArch64 with NEON. */
+/* The vector kernels for AArch64 with NEON and its dot product. */
 #include "parts/kernels.h"
 
-#if defined(__aarch64__) && defined(__ARM_NEON)
+#if defined(__aarch64__) && defined(__ARM_FEATURE_DOTPROD)
 
 #define VECTOR_NAME  "neon"
 #define VECTOR_TABLE kernels_neon
