@@ -273,7 +273,7 @@ static enum status run(const struct invocation *inv, const void *values, struct 
     if (s == STATUS_OK)
         s = check_out(o, model, e);
     if (s == STATUS_OK)
-        s = runtime_threads(&o->common, o->threads, &n_threads, e);
+        s = runtime_threads(&o->common, o->threads, &n_threads, NULL, e);
     if (s == STATUS_OK)
         s = pool_create(n_threads, &params.pool, e);
     if (s != STATUS_OK)
