@@ -9,9 +9,9 @@
 #define N_BYTES     256
 #define END_OF_TEXT "<|endoftext|>"
 
-/* How often progress is told: bytes read, and merges. */
-#define READ_STEP  ((size_t)1 << 20)
-#define MERGE_STEP 64
+/* How often progress is told: bytes read, and places merged. */
+#define READ_STEP  ((uint64_t)1 << 20)
+#define PLACE_STEP ((uint64_t)1 << 16)
 
 /*
  * The distinct words lie one after another in `nodes`, a node a byte, from 1 on. A token that
@@ -52,6 +52,7 @@ struct learner {
     uint64_t *weight;   /* [words.n + 1] occurrences of word 1, 2, ... */
     struct bpe_merge *merges;
     int max_merges, n_merges;
+    uint64_t places; /* merged so far */
 
     /* Of the present merge: the pairs (i, new token) and (new token, i), 0 where there is none;
      * (new, new) is in the first. And a list of them. */
@@ -399,6 +400,7 @@ static void merge_at(struct learner *l, uint32_t i)
     const uint32_t end = token_end(l, right);
     const uint32_t before = token_before(l, i);
     const bool has_next = l->nodes[right].pair != 0;
+    l->places++;
     unlink_node(l, i);
     if (has_next)
         unlink_node(l, right);
@@ -441,10 +443,13 @@ static void merge(struct learner *l, uint32_t pair)
 static enum status merge_all(struct learner *l, struct err *e)
 {
     enum status s = start_merging(l, e);
+    uint64_t next = 0; /* progress is due */
     while (s == STATUS_OK && l->n_merges < l->max_merges) {
-        if (l->n_merges % MERGE_STEP == 0)
+        if (l->places >= next) {
             s = stopped(l->spec, BPE_LEARN_MERGING, (uint64_t)l->n_merges, (uint64_t)l->max_merges,
                         e);
+            next = l->places + PLACE_STEP;
+        }
         if (s == STATUS_OK)
             s = reserve_pairs(l, 2 * ((size_t)l->n_merges + N_BYTES + 1), e);
         if (s != STATUS_OK)

@@ -63,9 +63,10 @@ struct bpe_learned {
  * Learns from n texts, which need not be UTF-8; pieces do not go across texts. With 256 tokens
  * (257 with end_of_text) the texts are not read. *out is for bpe_learned_free; zeroed on failure.
  *
- * Time is linear in the texts, and n log n in their distinct words' bytes, also where one word
- * is all of a text. Memory: 20 bytes a byte of distinct words; while reading 50 to 100 bytes a
- * distinct word, after it 24 a pair of tokens that stands somewhere and 16 a frequent one.
+ * Time is linear in the texts' length, and n log n in that of their distinct words, also where one
+ * word is all of a text. Memory beyond the result, in bytes: while reading, some 40 to 120 a
+ * distinct word; then 20 a byte of distinct words, 4 a token and 24 a word, and up to 60 a pair of
+ * tokens that stands somewhere. One thread; calls are independent.
  *
  * Fails with STATUS_USAGE (n_tokens too low), STATUS_INTERRUPTED (stop), or STATUS_NO_MEMORY,
  * also if the distinct words have 2 GiB.
