@@ -378,9 +378,8 @@ static enum status start_merging(struct learner *l, struct err *e)
 /* Where the token that starts at node i ends. */
 static uint32_t token_end(const struct learner *l, uint32_t i)
 {
-    const struct node *next = &l->nodes[i + 1];
-    const bool is_inside = next->token < 0 && next->word == l->nodes[i].word;
-    return is_inside ? i + (uint32_t)-next->token : i + 1;
+    const struct node *next = &l->nodes[i + 1]; /* another word starts with an id */
+    return next->token < 0 ? i + (uint32_t)-next->token : i + 1;
 }
 
 /* Where the token before the one at node i starts; 0 if that is the word's first. */

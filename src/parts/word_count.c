@@ -77,25 +77,24 @@ static struct word_slot *find(const struct word_count *c, struct text word, uint
 
 static enum status grow_slots(struct word_count *c, struct err *e)
 {
-    struct word_count larger = *c;
-    larger.n_slots = c->n_slots ? c->n_slots * 2 : FIRST_SLOTS;
-    size_t bytes;
-    if (!size_of_array(larger.n_slots, sizeof *c->slots, &bytes))
-        return err_no_memory(e, "counting words", SIZE_MAX);
-    larger.slots = calloc(larger.n_slots, sizeof *c->slots);
-    if (!larger.slots)
+    const size_t n_slots = c->n_slots ? c->n_slots * 2 : FIRST_SLOTS;
+    size_t bytes = SIZE_MAX;
+    struct word_slot *slots = NULL;
+    if (size_of_array(n_slots, sizeof *slots, &bytes))
+        slots = calloc(n_slots, sizeof *slots);
+    if (!slots)
         return err_no_memory(e, "counting words", bytes);
-    if (!c->slots) {
-        larger.key[0] = (uintptr_t)larger.slots;
-        larger.key[1] = (uintptr_t)&larger; /* of the stack */
+    free(c->slots);
+    c->slots = slots;
+    c->n_slots = n_slots;
+    if (c->n == 0) {
+        c->key[0] = (uintptr_t)slots;
+        c->key[1] = (uintptr_t)&bytes; /* of the stack */
     }
     for (size_t i = 0; i < c->n; i++) {
-        const uint64_t h = hash(larger.key, c->words[i].text);
-        *find(&larger, c->words[i].text, h) =
-            (struct word_slot){(uint32_t)(h >> 32), (uint32_t)i + 1};
+        const uint64_t h = hash(c->key, c->words[i].text);
+        *find(c, c->words[i].text, h) = (struct word_slot){(uint32_t)(h >> 32), (uint32_t)i + 1};
     }
-    free(c->slots);
-    *c = larger;
     return STATUS_OK;
 }
 
