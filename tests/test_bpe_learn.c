@@ -235,8 +235,8 @@ static const char *const texts_easy_to_get_wrong[] = {
     "    four     five      six\n\n\n\t\t\t\n \n \n    four     five      six   ",
     "1 22 333 4444 55555 1 22 333 4444 55555 3.14 3.14 3.141",
     "stra\u00dfe stra\u00dfen \u00e9l\u00e8ve \u00e9l\u00e8ves \u0432\u043e\u0434\u0430",
-    "\u0432\u043e\u0434\u0430 \u0432\u043e\u0434\u044b \u6c34\u706b\u6c34\u706b\u6c34 "
-    "\u6c34\u3000\u6c34\u3000",
+    "\u0432\u043e\u0434\u0430 \u0432\u043e\u0434\u044b \u0432\u043e\u0434\u0430",
+    "\u6c34\u706b\u6c34\u706b\u6c34 \u6c34\u3000\u6c34\u3000",
     "\x80\x80\x80 \xff\xfe\xff\xfe \xc3\xc3\xa9\xc3\xa9\xc3 \xe2\x82 \xe2\x82 \xf0\x9f\x98\xf0\x9f",
     "!!!!.?.!!!!.?. --------==== ======= -------- <><><><><>",
 };
