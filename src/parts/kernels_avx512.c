@@ -8,6 +8,8 @@
 #define TILE_ACC     16
 #define TILE_PANELS  2
 #define TILE_TOKENS  12
+#define QUANT_PANELS 2
+#define QUANT_TOKENS 6
 #include "parts/kernels_vector.h"
 
 #else

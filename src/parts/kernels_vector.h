@@ -6,6 +6,8 @@
  *   TILE_ACC      accumulators (lanes) that fit the registers in attention
  *   TILE_PANELS   weight panels and
  *   TILE_TOKENS   tokens that a prefill tile covers
+ *   QUANT_PANELS, QUANT_TOKENS  the same for quantised weights, whose tiles need integer
+ *                 accumulators too
  * The order of operations on every output is that of kernels_scalar.c; tiles only choose how
  * many outputs are in flight.
  */
@@ -87,35 +89,44 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage, int
 
 #include "parts/kernels_quant.h"
 
+/* storage_is_quantised, for the compiler. */
+ALWAYS_INLINE bool storage_is_quant(enum storage storage)
+{
+    return storage == STORAGE_Q8_0 || storage == STORAGE_Q4_0;
+}
+
 ALWAYS_INLINE void tile(const struct matmul *m, enum storage storage, int panel, int t,
                         const int n_panels, const int n_tokens)
 {
-    if (storage == STORAGE_Q8_0 || storage == STORAGE_Q4_0)
+    if (storage_is_quant(storage))
         quant_tile(m, storage, panel, t, n_panels, n_tokens);
     else
         matmul_tile(m, storage, panel, t, n_panels, n_tokens);
 }
 
-/* One token: weights are read once, so several panels stream side by side. */
-ALWAYS_INLINE void matmul_token(const struct matmul *m, enum storage storage, int t, int begin,
-                                int end)
+/* A few tokens: weights are read once from memory, and several panels stream side by side. */
+ALWAYS_INLINE void matmul_few(const struct matmul *m, enum storage storage, int begin, int end)
 {
     int panel = begin;
     for (; panel + STEP_PANELS <= end; panel += STEP_PANELS)
-        tile(m, storage, panel, t, STEP_PANELS, 1);
+        for (int t = 0; t < m->n_tokens; t++)
+            tile(m, storage, panel, t, STEP_PANELS, 1);
     for (; panel < end; panel++)
-        tile(m, storage, panel, t, 1, 1);
+        for (int t = 0; t < m->n_tokens; t++)
+            tile(m, storage, panel, t, 1, 1);
 }
 
-/* Many tokens: each pair of panels stays in the cache while all tokens pass it. */
+/* Many tokens: n_panels panels stay in the cache while all tokens pass them. */
 ALWAYS_INLINE void matmul_panels(const struct matmul *m, enum storage storage, int panel,
                                  const int n_panels)
 {
+    const int wide = storage_is_quant(storage) ? QUANT_TOKENS : TILE_TOKENS;
     int t = 0;
-    for (; t + TILE_TOKENS <= m->n_tokens; t += TILE_TOKENS)
-        tile(m, storage, panel, t, n_panels, TILE_TOKENS);
-    for (; t + 4 <= m->n_tokens; t += 4)
-        tile(m, storage, panel, t, n_panels, 4);
+    for (; t + wide <= m->n_tokens; t += wide)
+        tile(m, storage, panel, t, n_panels, wide);
+    if (wide > 4)
+        for (; t + 4 <= m->n_tokens; t += 4)
+            tile(m, storage, panel, t, n_panels, 4);
     for (; t < m->n_tokens; t++)
         tile(m, storage, panel, t, n_panels, 1);
 }
@@ -123,13 +134,13 @@ ALWAYS_INLINE void matmul_panels(const struct matmul *m, enum storage storage, i
 ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, int begin, int end)
 {
     if (m->n_tokens < 4) {
-        for (int t = 0; t < m->n_tokens; t++)
-            matmul_token(m, storage, t, begin, end);
+        matmul_few(m, storage, begin, end);
         return;
     }
+    const int n_panels = storage_is_quant(storage) ? QUANT_PANELS : TILE_PANELS;
     int panel = begin;
-    for (; panel + TILE_PANELS <= end; panel += TILE_PANELS)
-        matmul_panels(m, storage, panel, TILE_PANELS);
+    for (; panel + n_panels <= end; panel += n_panels)
+        matmul_panels(m, storage, panel, n_panels);
     for (; panel < end; panel++)
         matmul_panels(m, storage, panel, 1);
 }
