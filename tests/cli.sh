@@ -458,9 +458,9 @@ head -c 1000 "$model" >"$dir/short"
 head -c $(($(wc -c <"$model") - 1)) "$model" >"$dir/cut"
 repeat x 5000 >"$dir/junk"
 mkfifo "$dir/fifo"
-for command in generate score tokenize info; do
+for command in generate score tokenize quantize info; do
     text="-p x"
-    case $command in bench | quantize | info) text= ;; esac
+    case $command in info) text= ;; quantize) text="-o $dir/never.gguf --type f16" ;; esac
     for file in "$dir/missing" "$dir/empty" "$dir" "$dir/fifo" /dev/zero "$dir/short" "$dir/cut" \
         "$dir/junk"; do
         expect_error 3 "$file" $command "$file" $text
@@ -483,7 +483,7 @@ note "closed stdin: exit 3" [ $? -eq 3 ]
 note "closed stdin is said" has "$err" "standard input"
 if [ -c /dev/full ]; then
     for words in "generate $model -p x -n 5" "score $model -p x" "tokenize $model -p x" \
-        "info $model" "--version" "help"; do
+        "info $model" "quantize $model -o $dir/full.gguf --type f16 --force" "--version" "help"; do
         "$decode" $words >/dev/full 2>"$err"
         note "full disk: exit 1: $words" [ $? -eq 1 ]
         note "full disk is said: $words" has "$err" "cannot write to standard output"
