@@ -163,10 +163,12 @@ fuzz: ## build the libFuzzer targets (clang): build/fuzz/fuzz_*
 .PHONY: fuzz-binaries
 fuzz-binaries: $(FUZZERS:%=build/fuzz/%)
 
-# These two read GGUF files, and share a mutator and a corpus.
-build/fuzz/fuzz_gguf build/fuzz/fuzz_model: build/fuzz/tests/fuzz/mutate_gguf.o
+# These read GGUF files, and share a mutator and a corpus.
+build/fuzz/fuzz_gguf build/fuzz/fuzz_model build/fuzz/fuzz_quantize: \
+    build/fuzz/tests/fuzz/mutate_gguf.o
 CORPUS_fuzz_gguf      := tests/fuzz/corpus/gguf
 CORPUS_fuzz_model     := tests/fuzz/corpus/gguf
+CORPUS_fuzz_quantize  := tests/fuzz/corpus/gguf
 CORPUS_fuzz_tokenizer := tests/fuzz/corpus/tokenizer
 
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(LIB)

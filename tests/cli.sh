@@ -97,7 +97,7 @@ for words in help --help -h "help help"; do
     note "$words lists the commands" has "$out" "generate   continue a text"
     note "$words: nothing on stderr" is_empty "$err"
 done
-for command in generate bench score tokenize info; do
+for command in generate bench score tokenize quantize info; do
     expect_exit 0 help $command
     cp "$out" "$dir/help"
     note "help $command" has "$out" "usage: decode $command "
@@ -105,7 +105,7 @@ for command in generate bench score tokenize info; do
     expect_same "$dir/help" $command -h
     expect_same "$dir/help" $command nosuchfile -q --help --nosuchoption
     text="-p x"
-    [ $command = info ] || [ $command = bench ] && text=
+    case $command in bench | quantize | info) text= ;; esac
     expect_error 2 "no checkpoint is named" $command $text
     expect_error 2 "two checkpoints are named" $command "$model" -m "$model" $text
     expect_error 2 "unexpected argument 'more'" $command "$model" more $text
@@ -458,9 +458,9 @@ head -c 1000 "$model" >"$dir/short"
 head -c $(($(wc -c <"$model") - 1)) "$model" >"$dir/cut"
 repeat x 5000 >"$dir/junk"
 mkfifo "$dir/fifo"
-for command in generate score tokenize info; do
+for command in generate score tokenize quantize info; do
     text="-p x"
-    [ $command = info ] || [ $command = bench ] && text=
+    case $command in info) text= ;; quantize) text="-o $dir/never.gguf --type f16" ;; esac
     for file in "$dir/missing" "$dir/empty" "$dir" "$dir/fifo" /dev/zero "$dir/short" "$dir/cut" \
         "$dir/junk"; do
         expect_error 3 "$file" $command "$file" $text
@@ -483,7 +483,7 @@ note "closed stdin: exit 3" [ $? -eq 3 ]
 note "closed stdin is said" has "$err" "standard input"
 if [ -c /dev/full ]; then
     for words in "generate $model -p x -n 5" "score $model -p x" "tokenize $model -p x" \
-        "info $model" "--version" "help"; do
+        "info $model" "quantize $model -o $dir/full.gguf --type f16 --force" "--version" "help"; do
         "$decode" $words >/dev/full 2>"$err"
         note "full disk: exit 1: $words" [ $? -eq 1 ]
         note "full disk is said: $words" has "$err" "cannot write to standard output"
@@ -528,6 +528,52 @@ wait $pid
 code=$?
 note "bench interrupted: exit 130" is_code 130
 note "bench interrupted: rows so far" has "$out" "MHA,8,f32"
+
+# --- quantize -----------------------------------------------------------------------------------
+
+q=$dir/q.gguf
+bytes_of() { wc -c <"$1" | tr -d ' '; }
+expect_error 2 "no weight type is named" quantize "$model" -o "$q"
+expect_error 2 "--type: expected one of f32, f16, bf16, q8_0, q4_0, found 'q6_k'" \
+    quantize "$model" -o "$q" --type q6_k
+expect_error 2 "no output is named; expected -o OUT" quantize "$model" --type q8_0
+expect_error 2 "-t: expected auto or an integer" quantize "$model" -o "$q" --type q8_0 -t 0
+expect_error 3 "cannot open" quantize "$dir/none.gguf" -o "$q" --type q8_0
+expect_error 3 "README.md: " quantize README.md -o "$q" --type q8_0
+note "a refusal writes nothing" [ ! -e "$q" ]
+expect_error 1 "cannot create a temporary file" quantize "$model" -o "$dir/no/such.gguf" --type q8_0
+for type in F32 F16 BF16 Q8_0 Q4_0; do
+    expect_exit 0 quantize "$model" -o "$q" --type $type --force -t 2 --format csv
+    note "$type: the file's bytes" has "$out" \
+        "file,,,$(bytes_of "$model"),$(bytes_of "$q"),,,"
+    note "$type: two rows and a heading" has_lines "$out" 3
+    cp "$q" "$dir/$type.gguf"
+    expect_exit 0 quantize "$model" -o "$q" --type $type --force -t 1 -q
+    note "$type: the same file with any threads" cmp -s "$q" "$dir/$type.gguf"
+    note "$type: -q says nothing" is_empty "$err"
+    expect_exit 0 info "$q" --check
+done
+expect_exit 0 quantize "$model" -o "$q" --type f32 --force
+note "a copy is said to be one" has "$err" "no tensor changes its type"
+run score "$model" -p "To be" --format csv
+cp "$out" "$dir/expected"
+expect_same "$dir/expected" score "$q" -p "To be" --format csv
+expect_exit 0 quantize "$model" -o "$q" --type q4_0 --force -v --format jsonl
+note "-v: a line for each tensor" has "$out" '"name": "blk.0.ffn_up.weight", "from": "F32", "to": "Q4_0"'
+note "-v: what is kept has no error" has "$out" '"name": "position_embd.weight", "from": "F32", "to": "F32"'
+expect_error 2 "exists; --force replaces it" quantize "$model" -o "$q" --type q8_0
+cp "$model" "$dir/same.gguf"
+ln "$dir/same.gguf" "$dir/link.gguf"
+expect_error 2 "is the checkpoint itself" quantize "$dir/same.gguf" -o "$dir/link.gguf" --type f16 \
+    --force
+note "the checkpoint is as it was" cmp -s "$model" "$dir/same.gguf"
+expect_error 2 "--requantize" quantize "$dir/Q8_0.gguf" -o "$q" --type q4_0 --force
+expect_exit 0 quantize "$dir/Q8_0.gguf" -o "$q" --type f32 --force --requantize
+note "back to F32: as large as at first" [ "$(bytes_of "$q")" -eq "$(bytes_of "$dir/F32.gguf")" ]
+expect_exit 0 quantize "$golden/gqa.gguf" -o "$q" --type q8_0 --force
+note "rows that are no blocks are said" has "$err" \
+    "tensor token_embd.weight: rows of 144 are no multiple of 32; it becomes F16 instead"
+note "no temporary is left" [ -z "$(ls -A "$dir" | grep '^\.decode')" ]
 
 echo "cli: $passed passed, $failed failed"
 [ $failed -eq 0 ]

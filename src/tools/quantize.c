@@ -260,10 +260,10 @@ static enum status refuse_value(const struct quantize_tensor *t, uint64_t elemen
                        "tensor %.*s: element %" PRIu64 " is %g, expected a finite number",
                        text_width(from->name), from->name.data, element, value);
     return err_set(e, STATUS_FAILED,
-                   "tensor %.*s: element %" PRIu64
-                   ", or its block, is too large for %s (it is %g); "
-                   "bf16 and f32 hold it",
-                   text_width(from->name), from->name.data, element, t->to->name, value);
+                   "tensor %.*s: element %" PRIu64 ", %g, or its block is too large for %s; choose "
+                   "%s",
+                   text_width(from->name), from->name.data, element, value, t->to->name,
+                   t->to->type == TENSOR_BF16 ? "f32" : "bf16 or f32");
 }
 
 static void add_result(struct unit_result *sum, const struct unit_result *r)
