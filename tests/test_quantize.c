@@ -131,7 +131,8 @@ START_TEST(bytes_of_llama_quantize)
     struct image m = image_read(cases[_i].path);
     for (int t = 0; t < N_TYPES; t++) {
         struct quantize q;
-        struct image out = convert(&(struct quantize_params){.type = types[t], .gguf = m.g}, &q);
+        struct image out =
+            convert(&(struct quantize_params){.type = types[t], .pure = true, .gguf = m.g}, &q);
         if (cases[_i].hashes[t])
             ck_assert_uint_eq(hash_tensors(out.g), cases[_i].hashes[t]);
         image_free(&out);
@@ -206,8 +207,9 @@ START_TEST(tensors)
     const uint32_t from = types[_i / N_TYPES], type = types[_i % N_TYPES];
     struct quantize q, first;
     struct image f32 = image_make(TENSOR_F32, 32);
-    struct image m = convert(&(struct quantize_params){.type = from, .gguf = f32.g}, &first);
-    const struct quantize_params p = {.type = type, .requantize = true, .gguf = m.g};
+    struct image m =
+        convert(&(struct quantize_params){.type = from, .pure = true, .gguf = f32.g}, &first);
+    const struct quantize_params p = {.type = type, .pure = true, .requantize = true, .gguf = m.g};
     struct image out = convert(&p, &q);
     uint64_t before = 0, after = 0;
     ck_assert_uint_eq(out.g->n_tensors, m.g->n_tensors);
@@ -335,6 +337,24 @@ START_TEST(threads_change_nothing)
 }
 END_TEST
 
+/* With Q4_0, the embedding is Q8_0 unless all is to be pure. */
+START_TEST(embedding)
+{
+    struct quantize q;
+    struct image m = image_make(TENSOR_F32, 32);
+    for (int pure = 0; pure < 2; pure++) {
+        const struct quantize_params p = {.type = TENSOR_Q4_0, .pure = pure, .gguf = m.g};
+        struct image out = convert(&p, &q);
+        ck_assert_uint_eq(gguf_find_tensor(out.g, "token_embd.weight")->type->type,
+                          pure ? TENSOR_Q4_0 : TENSOR_Q8_0);
+        ck_assert_uint_eq(gguf_find_tensor(out.g, "blk.0.ffn_up.weight")->type->type, TENSOR_Q4_0);
+        quantize_free(&q);
+        image_free(&out);
+    }
+    image_free(&m);
+}
+END_TEST
+
 /* --- to a file ------------------------------------------------------------------------------- */
 
 struct calls {
@@ -442,6 +462,8 @@ START_TEST(quantized_source)
     struct quantize_params p = {.type = TENSOR_F32, .gguf = m.g};
     expect_refusal(&p, STATUS_USAGE, "token_embd.weight is Q8_0", "--requantize");
     p.type = TENSOR_Q4_0;
+    expect_refusal(&p, STATUS_USAGE, "blk.0.attn_qkv.weight is Q8_0", "--requantize");
+    p.pure = true;
     expect_refusal(&p, STATUS_USAGE, "token_embd.weight is Q8_0", "--requantize");
     p.type = TENSOR_Q8_0; /* nothing would be converted */
     struct image copy = convert(&p, &q);
@@ -543,6 +565,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, bytes_of_llama_quantize, 0, 3);
     tcase_add_loop_test(t, tensors, 0, N_TYPES * N_TYPES);
+    tcase_add_test(t, embedding);
     tcase_add_loop_test(t, metadata, 0, 2 * N_TYPES);
     tcase_add_loop_test(t, rows_that_are_no_blocks, 0, 3);
     tcase_add_loop_test(t, threads_change_nothing, 0, N_TYPES);

@@ -20,7 +20,7 @@
 struct quantize_options {
     struct common_options common;
     const char *out, *type, *threads;
-    bool force, requantize;
+    bool force, pure, requantize;
     int format;
 };
 
@@ -39,6 +39,10 @@ static const struct option own_options[] = {
      .value = "TYPE",
      .help = "type of the weight matrices: f32, f16, bf16, q8_0, q4_0; required"},
     {.kind = OPTION_FLAG, .name = "force", AT(force), .help = "replace OUT if it exists"},
+    {.kind = OPTION_FLAG,
+     .name = "pure",
+     AT(pure),
+     .help = "with q4_0: the token embedding too, which is else q8_0, as its error costs most"},
     {.kind = OPTION_FLAG,
      .name = "requantize",
      AT(requantize),
@@ -263,8 +267,11 @@ static enum status run(const struct invocation *inv, const void *values, struct 
 {
     const struct quantize_options *o = values;
     struct progress shown = {.terminal = isatty(STDERR_FILENO) && !o->common.quiet};
-    struct quantize_params params = {
-        .requantize = o->requantize, .stop = stop, .progress = progress, .arg = &shown};
+    struct quantize_params params = {.pure = o->pure,
+                                     .requantize = o->requantize,
+                                     .stop = stop,
+                                     .progress = progress,
+                                     .arg = &shown};
     const char *model = NULL;
     int n_threads = 1;
     enum status s = common_model_path(&o->common, &model, e);

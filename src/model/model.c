@@ -188,7 +188,7 @@ static struct matrix load_matrix(struct loader *ld, const char *prefix, int n_ou
     const bool is_qkv = role == MATRIX_QKV;
     struct matrix w = {.n_out = n_out, .n_in = n_in, .storage = ld->options.storage};
     if (role == MATRIX_EMBEDDING)
-        w.storage = model_embedding_storage(w.storage);
+        pack_storage(tensor_type_find(model_embedding_type(pack_type(w.storage))), &w.storage);
     const struct gguf_tensor *t = NULL;
     if (ld->g) {
         const int n_file = is_qkv ? ld->file.d_model + 2 * config_kv_dim(&ld->file) : n_out;
@@ -288,9 +288,9 @@ static enum status build(struct loader *ld, struct model *m, struct model **out)
     return STATUS_OK;
 }
 
-enum storage model_embedding_storage(enum storage s)
+uint32_t model_embedding_type(uint32_t type)
 {
-    return s == STORAGE_Q4_0 ? STORAGE_Q8_0 : s;
+    return type == TENSOR_Q4_0 ? TENSOR_Q8_0 : type;
 }
 
 enum status model_check_storage(const struct config *c, enum storage s, struct err *e)

@@ -49,7 +49,7 @@ struct model_options {
      * (Ainslie et al. 2023, section 2.1), weights and biases. 0: as in the file. */
     int n_kv_heads;
     bool convert;         /* store the matrices as `storage`, not as in the file */
-    enum storage storage; /* if convert; see model_embedding_storage */
+    enum storage storage; /* if convert; see model_embedding_type */
 };
 
 /*
@@ -64,12 +64,13 @@ enum status model_create(const struct gguf *g, const struct model_options *o,
                          const struct file_map *source, struct model **out, struct err *e);
 
 /*
- * What the token embedding is stored as where the other matrices are stored as `s`: the same, but
- * Q8_0 for Q4_0. Its rows enter the residual stream as they are, so their error is not averaged
- * over a sum (a trained toy checkpoint loses 0.07 nats a token with all matrices in Q4_0, 0.02
- * with this exception), and a token reads only one of them, unless the matrix is the output's too.
+ * The type of the token embedding where the other matrices are of `type` (an enum tensor_type):
+ * the same, but Q8_0 for Q4_0. Its rows enter the residual stream as they are, so their error is
+ * not averaged over a sum (a trained toy checkpoint loses 0.07 nats a token with all matrices in
+ * Q4_0, 0.02 with this exception), and a token reads only one of them, unless the matrix is the
+ * output's too.
  */
-enum storage model_embedding_storage(enum storage s);
+uint32_t model_embedding_type(uint32_t type);
 
 /* Whether matrices of this shape can be stored so; quantised rows are whole blocks. STATUS_USAGE.
  */

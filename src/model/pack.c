@@ -25,6 +25,11 @@ bool pack_storage(const struct tensor_type_info *type, enum storage *out)
     return false;
 }
 
+uint32_t pack_type(enum storage s)
+{
+    return tensor_types[s];
+}
+
 void pack_scratch_plan(struct mem_plan *p, int n)
 {
     mem_plan_add(p, 3 * (uint64_t)n, sizeof(float));

@@ -18,6 +18,8 @@
 
 /* The storage that keeps a tensor's type as it is; false for types that do not run. */
 bool pack_storage(const struct tensor_type_info *type, enum storage *out);
+/* And back: an enum tensor_type. */
+uint32_t pack_type(enum storage s);
 
 /* Rows first, first + step, ... of a tensor, n of them. */
 struct pack_rows {

@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "base/mem.h"
 #include "model/config.h"
+#include "model/model.h"
 #include "parts/blocks.h"
 
 /* A unit's floats, before and after, fit a core's own cache. A multiple of every block. */
@@ -71,7 +72,9 @@ static bool is_matrix(const struct gguf_tensor *t)
 static enum status plan_tensor(const struct quantize_params *p, const struct gguf_tensor *from,
                                struct quantize_tensor *t, struct err *e)
 {
-    const struct tensor_type_info *wanted = tensor_type_find(p->type);
+    const bool is_embedding = text_is(from->name, "token_embd.weight");
+    const struct tensor_type_info *wanted =
+        tensor_type_find(is_embedding && !p->pure ? model_embedding_type(p->type) : p->type);
     *t = (struct quantize_tensor){.from = from, .to = from->type};
     if (!blocks_runs(from->type->type))
         return err_set(e, STATUS_BAD_FILE,

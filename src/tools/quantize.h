@@ -4,8 +4,9 @@
  * All metadata stay as they are but general.file_type and general.quantization_version, which
  * follow the type; tensors keep their names, shapes and order. The matrices take the type: what
  * is named "*.weight", has more than one row, is not position_embd.weight and no norm. All other
- * tensors keep their own. These are the tensors that `llama-quantize --pure` converts, and their
- * bytes are the same; without --pure llama.cpp gives some tensors more bits.
+ * tensors keep their own. The token embedding takes the type that goes with it (see
+ * model_embedding_type), or with `pure` the type itself: then these are the tensors that
+ * `llama-quantize --pure` converts, and their bytes are the same.
  *
  * Rows that are not a multiple of the type's block cannot take it: such a matrix becomes F16 if
  * it was F32 and stays as it is otherwise.
@@ -24,6 +25,7 @@
 
 struct quantize_params {
     uint32_t type;                 /* of the matrices: one that blocks_runs */
+    bool pure;                     /* the token embedding too */
     bool requantize;               /* convert Q8_0 and Q4_0 matrices, too, with both types' error */
     const struct gguf *gguf;       /* the checkpoint */
     const struct file_map *source; /* of gguf, whose pages are released as they are read; or NULL */
