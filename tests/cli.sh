@@ -531,7 +531,7 @@ note "bench interrupted: rows so far" has "$out" "MHA,8,f32"
 
 # --- eval ---------------------------------------------------------------------------------------
 
-seq 1 150 | sed 's/.*/& The quick brown fox, and Caesar./' >"$dir/text"
+seq 1 60 | sed 's/.*/& The quick brown fox, and Caesar./' >"$dir/text"
 bytes=$(wc -c <"$dir/text")
 keys="tokens,bytes,nll,nll_stderr,perplexity,bits_per_byte,tokens_per_s"
 more="kl_mean,kl_p99,top1_agreement,bits_per_byte_other"
@@ -553,18 +553,18 @@ expect_error 2 "two checkpoints are named" eval "$model" -m "$model" --text x
 expect_error 2 "there is no text to predict" eval "$model"
 expect_error 2 "unexpected argument 'more'" eval "$model" more --text x
 
-eval_csv "$model" --text "$dir/text" --ctx 50 -t 1
+eval_csv "$model" --text "$dir/text" --ctx 20 -t 1
 note "eval: exactly the documented keys" [ "$(head -n 1 "$out")" = "$keys" ]
 note "eval: nothing on stderr" is_empty "$err"
 note "eval: all tokens but the first" [ "$(field 1)" = $((bytes - 1)) ]
 note "eval: all bytes but the first" [ "$(field 2)" = $((bytes - 1)) ]
 cp "$dir/row" "$dir/expected"
-for same in "-t 2" "-t 3" "-t 5" "-t 8" "--block 1 -t 2" "--block 7" "--stride 50" \
+for same in "-t 2" "-t 3" "-t 5" "-t 8" "--block 1 -t 2" "--block 7" "--stride 20" \
     "--range 0:1" "--range 0.0:1e0"; do
-    eval_csv "$model" --text "$dir/text" --ctx 50 $same
+    eval_csv "$model" --text "$dir/text" --ctx 20 $same
     note "eval: the same figures: $same" cmp -s "$dir/row" "$dir/expected"
 done
-run eval "$model" --text - --ctx 50 --format csv <"$dir/text"
+run eval "$model" --text - --ctx 20 --format csv <"$dir/text"
 note "eval: standard input" [ "$(tail -n 1 "$out" | cut -d , -f 1-6)" = "$(cat "$dir/expected")" ]
 eval_csv "$model" --text "$dir/text" --range 0:0.1
 cp "$dir/row" "$dir/fastest"
@@ -632,6 +632,11 @@ expect_error 3 "nosuchfile" eval nosuchfile --text "$dir/text"
 expect_error 3 "nosuchfile" eval "$model" --text "$dir/text" --against nosuchfile
 expect_error 3 "$golden/gqa.gguf: another vocabulary than the checkpoint's: expected 300 tokens" \
     eval "$golden/mha.gguf" --text "$dir/text" --against "$golden/gqa.gguf"
+# Tokens A and B change places.
+zeros='\x00\x00\x00\x00\x00\x00\x00'
+LC_ALL=C sed "s/A\x01${zeros}B\x01/B\x01${zeros}A\x01/" "$model" >"$dir/swapped.gguf"
+expect_error 3 "swapped.gguf: another vocabulary than the checkpoint's: token 65 is expected to be 'A', found 'B'" \
+    eval "$model" --text "$dir/text" --against "$dir/swapped.gguf"
 # This copy has had a NaN since the tests of info.
 note "eval: not finite logits: exit 1" [ "$("$decode" eval "$dir/copy.gguf" --text "$dir/text" \
     >"$out" 2>"$err"; echo $?)" = 1 ]
