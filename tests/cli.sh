@@ -575,5 +575,134 @@ note "rows that are no blocks are said" has "$err" \
     "tensor token_embd.weight: rows of 144 are no multiple of 32; it becomes F16 instead"
 note "no temporary is left" [ -z "$(ls -A "$dir" | grep '^\.decode')" ]
 
+# --- eval ---------------------------------------------------------------------------------------
+
+seq 1 60 | sed 's/.*/& The quick brown fox, and Caesar./' >"$dir/text"
+bytes=$(wc -c <"$dir/text")
+keys="tokens,bytes,nll,nll_stderr,perplexity,bits_per_byte,tokens_per_s"
+more="kl_mean,kl_p99,top1_agreement,bits_per_byte_other"
+
+# eval_csv ARGS...: exit 0, and the row without tokens_per_s, which is time, in $dir/row.
+eval_csv() {
+    run eval "$@" --format csv
+    note "exit 0, found $code: eval $*" is_code 0
+    tail -n 1 "$out" | cut -d , -f 1-6,8- >"$dir/row"
+}
+
+# field N: of that row.
+field() { cut -d , -f "$1" "$dir/row"; }
+
+expect_exit 0 help eval
+note "help eval is whole" has "$out" "would be another text's."
+expect_error 2 "no checkpoint is named" eval --text x
+expect_error 2 "two checkpoints are named" eval "$model" -m "$model" --text x
+expect_error 2 "there is no text to predict" eval "$model"
+expect_error 2 "unexpected argument 'more'" eval "$model" more --text x
+
+eval_csv "$model" --text "$dir/text" --ctx 20 -t 1
+note "eval: exactly the documented keys" [ "$(head -n 1 "$out")" = "$keys" ]
+note "eval: nothing on stderr" is_empty "$err"
+note "eval: all tokens but the first" [ "$(field 1)" = $((bytes - 1)) ]
+note "eval: all bytes but the first" [ "$(field 2)" = $((bytes - 1)) ]
+cp "$dir/row" "$dir/expected"
+for same in "-t 2" "-t 3" "-t 5" "-t 8" "--block 1 -t 2" "--block 7" "--stride 20" \
+    "--range 0:1" "--range 0.0:1e0"; do
+    eval_csv "$model" --text "$dir/text" --ctx 20 $same
+    note "eval: the same figures: $same" cmp -s "$dir/row" "$dir/expected"
+done
+run eval "$model" --text - --ctx 20 --format csv <"$dir/text"
+note "eval: standard input" [ "$(tail -n 1 "$out" | cut -d , -f 1-6)" = "$(cat "$dir/expected")" ]
+eval_csv "$model" --text "$dir/text" --range 0:0.1
+cp "$dir/row" "$dir/fastest"
+export DECODE_ISA=scalar
+eval_csv "$model" --text "$dir/text" --range 0:0.1
+unset DECODE_ISA
+note "eval: the same figures from scalar kernels" cmp -s "$dir/row" "$dir/fastest"
+
+eval_csv "$model" --text "$dir/text" --ctx 20 --stride 7
+note "eval: more context, another figure" [ "$(field 3)" != "$(cut -d , -f 3 "$dir/expected")" ]
+note "eval: as many tokens" [ "$(field 1)" = $((bytes - 1)) ]
+
+# Ranges that meet share nothing and leave out nothing: each loses its first token.
+total=0
+for range in 0:0.3333 0.3333:0.9 0.9:1; do
+    eval_csv "$model" --text "$dir/text" --range $range
+    total=$((total + $(field 2) + 1))
+done
+note "eval: ranges add up" [ $total = "$bytes" ]
+head -c $((bytes / 2)) "$dir/text" >"$dir/half"
+eval_csv "$model" --text "$dir/half"
+cp "$dir/row" "$dir/expected"
+eval_csv "$model" --text "$dir/text" --range 0:0.5
+note "eval: the range 0:0.5 is the first half" cmp -s "$dir/row" "$dir/expected"
+
+eval_csv "$model" --text "$dir/half" --against "$model" -t 3
+note "eval: keys with another" [ "$(head -n 1 "$out")" = "$keys,$more" ]
+note "eval: no distance from itself" [ "$(field 7-9)" = 0,0,1 ]
+note "eval: the other's bits are its own" [ "$(field 6)" = "$(field 10)" ]
+note "eval: the same figures before" [ "$(field 1-6)" = "$(cat "$dir/expected")" ]
+expect_exit 0 eval "$model" --text "$dir/half" --format json
+note "eval: JSON is an array" [ "$(head -c 1 "$out")" = "[" ]
+expect_exit 0 eval "$model" --text "$dir/half" --format jsonl --kv-type f16
+note "eval: JSON lines" has_lines "$out" 1
+note "eval: a key in JSON" has "$out" '"bits_per_byte": '
+for form in table md; do
+    expect_exit 0 eval "$model" --text "$dir/half" --against "$model" --format $form
+    note "eval: $form" has "$out" "top1_agreement"
+done
+expect_exit 0 eval "$model" --text "$dir/half" -v --ctx 100
+note "eval: the windows" has "$err" "of 100 tokens, stride 100, to score"
+note "eval: the memory plan" has "$err" "memory: weights"
+printf ab >"$dir/two"
+expect_exit 0 eval "$model" --text "$dir/two" --format jsonl
+note "eval: one token has no error" has "$out" '"nll_stderr": null'
+
+for range in '' : 0 0.5 0: :1 1:0 0.5:0.5 -0.1:1 0:1.1 0:x 0:1: nan:1 0:inf ' 0:1' 0,1; do
+    expect_error 2 "--range: expected A:B" eval "$model" --text "$dir/text" --range "$range"
+done
+for number in 0 -1 x '' 1e2; do
+    expect_error 2 "--ctx: expected" eval "$model" --text "$dir/text" --ctx "$number"
+    expect_error 2 "--stride: expected" eval "$model" --text "$dir/text" --stride "$number"
+done
+expect_error 2 "windows of 257 tokens: expected 1 to 256" eval "$model" --text "$dir/text" --ctx 257
+expect_error 2 "a stride of 257 tokens: expected 1 to 256" eval "$model" --text "$dir/text" \
+    --stride 257
+expect_error 2 "--stride: expected 1 to 5" eval "$model" --text "$dir/text" --ctx 5 --stride 6
+printf a >"$dir/one"
+expect_error 2 "the text has 1 token; expected at least 2" eval "$model" --text "$dir/one"
+: >"$dir/none"
+expect_error 2 "the text has 0 tokens" eval "$model" --text "$dir/none"
+expect_error 2 "the text has 0 tokens" eval "$model" --text "$dir/text" --range 0.0000001:0.0000002
+expect_error 3 "nosuchfile" eval "$model" --text nosuchfile
+expect_error 3 "nosuchfile" eval nosuchfile --text "$dir/text"
+expect_error 3 "nosuchfile" eval "$model" --text "$dir/text" --against nosuchfile
+expect_error 3 "$golden/gqa.gguf: another vocabulary than the checkpoint's: expected 300 tokens" \
+    eval "$golden/mha.gguf" --text "$dir/text" --against "$golden/gqa.gguf"
+# Tokens A and B change places.
+zeros='\x00\x00\x00\x00\x00\x00\x00'
+LC_ALL=C sed "s/A\x01${zeros}B\x01/B\x01${zeros}A\x01/" "$model" >"$dir/swapped.gguf"
+expect_error 3 "swapped.gguf: another vocabulary than the checkpoint's: token 65 is expected to be 'A', found 'B'" \
+    eval "$model" --text "$dir/text" --against "$dir/swapped.gguf"
+# This copy has had a NaN since the tests of info.
+note "eval: not finite logits: exit 1" [ "$("$decode" eval "$dir/copy.gguf" --text "$dir/text" \
+    >"$out" 2>"$err"; echo $?)" = 1 ]
+note "eval: they are named" has "$err" "after token 0: the logit of token"
+note "eval: no figures then" is_empty "$out"
+
+: >"$err"
+"$decode" eval "$model" --text "$dir/text" --stride 1 -t 2 -v >"$out" 2>"$err" &
+pid=$!
+tries=0
+while lacks "$err" "windows: " && [ $tries -lt 100 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+kill -INT $pid
+wait $pid
+code=$?
+note "eval interrupted: exit 130" is_code 130
+note "eval interrupted: no figures" is_empty "$out"
+note "eval interrupted: is said" has "$err" "interrupted after"
+
 echo "cli: $passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -11,6 +11,7 @@
 #include "engine/session.h"
 #include "parts/bpe_learn.h"
 #include "support.h"
+#include "tools/eval.h"
 #include "tools/quantize.h"
 
 /* --- the allocation functions of the whole binary, linked with --wrap ------------------------ */
@@ -322,6 +323,37 @@ START_TEST(learning)
 }
 END_TEST
 
+/* Against itself, with windows for every thread. */
+static enum status run_eval(const struct attempt *a, struct err *e)
+{
+    struct checkpoint c;
+    struct pool *pool = NULL;
+    enum status status = checkpoint_open(a->from, CHECKPOINT_MODEL, &c, e);
+    if (status != STATUS_OK)
+        return status;
+    const int32_t tokens[100] = {1, 2, 3};
+    struct eval_spec spec = {
+        .model = c.model, .other = c.model, .tokens = tokens, .n_tokens = 100, .ctx = 5};
+    struct eval_result result;
+    status = pool_create(2, &pool, e);
+    spec.pool = pool;
+    if (status == STATUS_OK)
+        status = eval_run(&spec, &result, e);
+    pool_free(pool);
+    checkpoint_close(&c);
+    return status;
+}
+
+START_TEST(evaluating)
+{
+    const char *path = scratch_path("model.gguf");
+    write_checkpoint(path, &shape);
+    const struct attempt a = {.run = run_eval, .from = path};
+    ck_assert_int_gt(fail_each(&a, _i), 20);
+    scratch_remove();
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("out of memory");
@@ -332,6 +364,7 @@ int main(void)
     tcase_add_loop_test(t, quantizing, 0, 2);
     tcase_add_loop_test(t, tokenizing, 0, 2);
     tcase_add_loop_test(t, learning, 0, 2);
+    tcase_add_loop_test(t, evaluating, 0, 2);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

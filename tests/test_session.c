@@ -8,57 +8,11 @@
 #include "checkpoints.h"
 #include "engine/calibrate.h"
 #include "engine/session.h"
+#include "golden.h"
 #include "model/kv_cache.h"
 #include "support.h"
 
 #define GOLDEN_TOLERANCE 2e-4
-
-struct golden {
-    struct checkpoint checkpoint;
-    int32_t tokens[256];
-    int n_tokens;
-    float *logits; /* [n_tokens, n_vocab] */
-    unsigned char *npy;
-};
-
-static const char *const golden_names[] = {"mha", "gqa", "mqa", "mqa-f16"};
-#define N_GOLDEN ((int)(sizeof golden_names / sizeof *golden_names))
-
-static struct golden open_golden(const char *name)
-{
-    struct golden g = {.n_tokens = 0};
-    struct err e = {{0}};
-    char path[128];
-    size_t len;
-    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", name);
-    const enum status s =
-        checkpoint_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &g.checkpoint, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
-
-    snprintf(path, sizeof path, "tests/data/golden/%s.tokens", name);
-    char *list = (char *)read_file(path, &len);
-    list[len] = 0;
-    for (char *item = strtok(list, ",\n"); item; item = strtok(NULL, ",\n"))
-        g.tokens[g.n_tokens++] = (int32_t)atoi(item);
-    free(list);
-
-    /* .npy 1.0: magic, version, u16 header length, header, data. */
-    snprintf(path, sizeof path, "tests/data/golden/%s.npy", name);
-    g.npy = read_file(path, &len);
-    const size_t header = 10 + (size_t)(g.npy[8] | g.npy[9] << 8);
-    const size_t n = (size_t)g.n_tokens * (size_t)g.checkpoint.model->config.n_vocab;
-    ck_assert_uint_eq(len - header, n * sizeof(float));
-    g.logits = malloc(n * sizeof(float));
-    memcpy(g.logits, g.npy + header, n * sizeof(float));
-    return g;
-}
-
-static void close_golden(struct golden *g)
-{
-    checkpoint_close(&g->checkpoint);
-    free(g->logits);
-    free(g->npy);
-}
 
 static int argmax(const float *x, int n)
 {
