@@ -645,6 +645,7 @@ expect_exit 0 eval "$model" --text "$dir/half" --format json
 note "eval: JSON is an array" [ "$(head -c 1 "$out")" = "[" ]
 expect_exit 0 eval "$model" --text "$dir/half" --format jsonl --kv-type f16
 note "eval: JSON lines" has_lines "$out" 1
+expect_exit 0 eval "$model" --text "$dir/half" --format jsonl --kv-type q8_0
 note "eval: a key in JSON" has "$out" '"bits_per_byte": '
 for form in table md; do
     expect_exit 0 eval "$model" --text "$dir/half" --against "$model" --format $form

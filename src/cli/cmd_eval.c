@@ -290,7 +290,7 @@ static enum status evaluate(const struct eval_options *o, struct runtime *r,
         return s;
     struct eval_spec spec = {.model = c->model,
                              .other = other->model,
-                             .params = {.kv_storage = (enum storage)o->engine.kv_type,
+                             .params = {.kv_storage = kv_type_storage(o->engine.kv_type),
                                         .block = o->engine.block,
                                         .kernels = r->kernels},
                              .tokens = tokens,
