@@ -83,6 +83,26 @@ ALWAYS_INLINE void quant_block(const struct quant_rows *x, enum storage storage,
     }
 }
 
+/*
+ * Q4_0 panels are short (6 KB at n_in 768), and side by side each is a stream of its own that the
+ * processor's prefetcher has hardly noticed when it ends: asking for blocks ahead, then for those
+ * of the next panels, gains 5 to 10% where weights come from memory. For Q8_0 it loses.
+ */
+#define AHEAD_BLOCKS 8
+
+ALWAYS_INLINE void quant_prefetch(const uint8_t *elements, size_t panel_bytes, int n_in, int block,
+                                  const int n_panels)
+{
+    const uint8_t *ahead = elements + AHEAD_BLOCKS * Q4_BLOCK_BYTES;
+    if (block + AHEAD_BLOCKS >= n_in / QUANT_BLOCK)
+        ahead += (size_t)(n_panels - 1) * panel_bytes + matrix_scales_bytes(n_in);
+#pragma GCC unroll 12
+    for (int p = 0; p < n_panels; p++)
+#pragma GCC unroll 12
+        for (int line = 0; line < Q4_BLOCK_BYTES; line += 64)
+            __builtin_prefetch(ahead + (size_t)p * panel_bytes + line);
+}
+
 /* n_panels x n_tokens outputs, all constants where it is inlined. */
 ALWAYS_INLINE void quant_tile(const struct matmul *m, enum storage storage, int panel, int t,
                               const int n_panels, const int n_tokens)
@@ -101,6 +121,8 @@ ALWAYS_INLINE void quant_tile(const struct matmul *m, enum storage storage, int 
             acc[p][j] = lanes_zero();
     for (int block = 0; block < n_in / QUANT_BLOCK; block++, elements += block_bytes) {
         ints sums[MAX_PANELS][MAX_TOKENS];
+        if (storage == STORAGE_Q4_0 && n_tokens == 1)
+            quant_prefetch(elements, panel_bytes, n_in, block, n_panels);
         quant_block(&x, storage, elements, panel_bytes, block, t, n_panels, n_tokens, sums);
 #pragma GCC unroll 12
         for (int p = 0; p < n_panels; p++) {
