@@ -52,6 +52,43 @@ ALWAYS_INLINE void finish(const struct matmul *m, int panel, int t, lanes s)
     lanes_store_upto(y, s, n);
 }
 
+/*
+ * Columns of F16 and BF16 panels to ask for ahead, then those of the next panels: one thread reads
+ * up to a quarter, two 5% more from memory. F32, whose panels are longer streams, gains nothing.
+ */
+#define AHEAD_COLUMNS 32
+
+ALWAYS_INLINE void prefetch_halves(const uint16_t *column, size_t panel_size, int left,
+                                   const int n_panels)
+{
+    const uint16_t *ahead = column + (size_t)AHEAD_COLUMNS * KERNEL_LANES;
+    if (left <= AHEAD_COLUMNS)
+        ahead += (size_t)(n_panels - 1) * panel_size;
+#pragma GCC unroll 12
+    for (int p = 0; p < n_panels; p++)
+        __builtin_prefetch(ahead + (size_t)p * panel_size);
+}
+
+/* Adds column i of the panels times element i of the tokens. */
+ALWAYS_INLINE void matmul_column(const struct matmul *m, enum storage storage, size_t base,
+                                 const float *x, int i, const int n_panels, const int n_tokens,
+                                 lanes acc[MAX_PANELS][MAX_TOKENS])
+{
+    const size_t panel_size = (size_t)m->w->n_in * KERNEL_LANES;
+    lanes w[MAX_PANELS];
+#pragma GCC unroll 12
+    for (int p = 0; p < n_panels; p++)
+        w[p] = load_element(m->w->panels, storage,
+                            base + (size_t)p * panel_size + (size_t)i * KERNEL_LANES);
+#pragma GCC unroll 12
+    for (int j = 0; j < n_tokens; j++) {
+        const lanes xj = lanes_all(x[(size_t)j * m->x_stride + (size_t)i]);
+#pragma GCC unroll 12
+        for (int p = 0; p < n_panels; p++)
+            acc[p][j] = lanes_fma(w[p], xj, acc[p][j]);
+    }
+}
+
 /* n_panels x n_tokens outputs, all constants where it is inlined. */
 ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage, int panel, int t,
                                const int n_panels, const int n_tokens)
@@ -66,20 +103,17 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage, int
 #pragma GCC unroll 12
         for (int j = 0; j < n_tokens; j++)
             acc[p][j] = lanes_zero();
-    for (int i = 0; i < n_in; i++) {
-        lanes w[MAX_PANELS];
-#pragma GCC unroll 12
-        for (int p = 0; p < n_panels; p++)
-            w[p] = load_element(m->w->panels, storage,
-                                base + (size_t)p * panel_size + (size_t)i * KERNEL_LANES);
-#pragma GCC unroll 12
-        for (int j = 0; j < n_tokens; j++) {
-            const lanes xj = lanes_all(x[(size_t)j * m->x_stride + (size_t)i]);
-#pragma GCC unroll 12
-            for (int p = 0; p < n_panels; p++)
-                acc[p][j] = lanes_fma(w[p], xj, acc[p][j]);
+    int i = 0;
+    if (n_tokens == 1 && storage != STORAGE_F32) {
+        for (; i + 2 <= n_in; i += 2) { /* two columns to a line */
+            prefetch_halves((const uint16_t *)m->w->panels + base + (size_t)i * KERNEL_LANES,
+                            panel_size, n_in - i, n_panels);
+            matmul_column(m, storage, base, x, i, n_panels, 1, acc);
+            matmul_column(m, storage, base, x, i + 1, n_panels, 1, acc);
         }
     }
+    for (; i < n_in; i++)
+        matmul_column(m, storage, base, x, i, n_panels, n_tokens, acc);
 #pragma GCC unroll 12
     for (int p = 0; p < n_panels; p++)
 #pragma GCC unroll 12
