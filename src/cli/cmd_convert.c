@@ -103,9 +103,16 @@ static enum status check_out(const struct convert_options *o, const char *model,
     struct stat st;
     if (!o->out)
         return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
-    const enum status s = output_path_check("-o", o->out, model, e);
+    enum status s = output_path_check("-o", o->out, model, e);
     if (s == STATUS_OK && !o->force && lstat(o->out, &st) == 0)
         return err_set(e, STATUS_USAGE, "-o: '%.200s' exists; --force replaces it", o->out);
+    if (s != STATUS_OK)
+        return s;
+    /* Whether it can be written is better found out before the work. */
+    struct file_writer *probe;
+    s = file_writer_open(&probe, o->out, e);
+    if (s == STATUS_OK)
+        file_writer_abandon(probe);
     return s;
 }
 
@@ -268,10 +275,9 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
     r->before.file_bytes = c->checkpoint.file.len;
     if (stat(o->out, &st) == 0)
         r->after.file_bytes = (uint64_t)st.st_size;
-    if (o->eval)
-        s = evaluate(c, e);
-    if (s != STATUS_OK)
-        return s;
+    const enum status measured = o->eval ? evaluate(c, e) : STATUS_OK;
+    if (measured != STATUS_OK && measured != STATUS_INTERRUPTED)
+        return measured;
     s = convert_report_print(r, (enum table_format)o->format, out, e);
     const double rise = r->after.bits_per_byte - r->before.bits_per_byte;
     if (s == STATUS_OK && rise > NOTICEABLE_BITS)
@@ -279,7 +285,7 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
             "warning: bits per byte rise by %.3f; uptraining makes good for it: decode train TEXT "
             "--from %s",
             rise, o->out);
-    return s;
+    return s == STATUS_OK ? measured : s;
 }
 
 static enum status convert(struct conversion *c, struct output *out, struct err *e)

@@ -24,10 +24,9 @@ const struct option variant_options[] = {
      .name = "kv-heads",
      AT(kv_heads),
      .value = "G",
-     .otherwise = "as in the checkpoint",
      .min = 1,
      .max = INT_MAX,
-     .help = "convert to G K/V heads: a divisor of the query heads, fewer than there are"},
+     .help = "convert to G K/V heads, a divisor of the query heads and fewer than there are"},
     {.kind = OPTION_CHOICE,
      .name = "method",
      AT(method),
@@ -230,15 +229,16 @@ enum status variant_convert(const struct variant_options *o, const struct varian
     return s;
 }
 
-enum status variant_load(const struct variant_options *o, const struct variant_source *source,
-                         struct model **out, struct err *e)
+/* Converts in memory. */
+static enum status load_converted(const struct variant_options *o,
+                                  const struct variant_source *source, struct model **out,
+                                  struct err *e)
 {
     struct convert_spec spec;
     struct convert converted;
     unsigned char *bytes = NULL;
     size_t len = 0;
     struct gguf *gguf = NULL;
-    *out = NULL;
     enum status s = variant_convert(o, source, &spec, &converted, e);
     if (s != STATUS_OK)
         return s;
@@ -250,5 +250,20 @@ enum status variant_load(const struct variant_options *o, const struct variant_s
         s = model_create(gguf, NULL, NULL, out, e);
     gguf_free(gguf);
     free(bytes);
+    return s;
+}
+
+enum status variant_load(const struct variant_options *o, const struct variant_source *source,
+                         struct model **out, struct err *e)
+{
+    struct config config;
+    *out = NULL;
+    enum status s = config_read(source->checkpoint->gguf, &config, e);
+    if (s == STATUS_OK && config.n_kv_heads != o->kv_heads)
+        return load_converted(o, source, out, e);
+    if (s == STATUS_OK)
+        s = model_create(source->checkpoint->gguf, NULL, &source->checkpoint->file, out, e);
+    if (s != STATUS_OK)
+        err_prefix(e, source->path);
     return s;
 }

@@ -44,7 +44,7 @@ struct variant_source {
 enum status variant_convert(const struct variant_options *o, const struct variant_source *source,
                             struct convert_spec *spec, struct convert *out, struct err *e);
 
-/* The checkpoint's model with its K/V heads converted, in memory. */
+/* The checkpoint's model with its K/V heads converted, in memory; unchanged if it has as many. */
 enum status variant_load(const struct variant_options *o, const struct variant_source *source,
                          struct model **out, struct err *e);
 
