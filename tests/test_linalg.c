@@ -332,7 +332,7 @@ START_TEST(eigenvalues_of_special_matrices)
     double values[N], scratch[4 * N];
     for (int i = 0; i < N * N; i++)
         a[i] = i % 7;
-    a[5 * N + 3] = a[3 * N + 5] = NAN;
+    a[5 * N + 3] = a[3 * N + 5] = (double)NAN;
     ck_assert(!linalg_eigen(a, N, values, NULL, 0, scratch));
 }
 END_TEST
