@@ -705,5 +705,80 @@ note "eval interrupted: exit 130" is_code 130
 note "eval interrupted: no figures" is_empty "$out"
 note "eval interrupted: is said" has "$err" "interrupted after"
 
+# --- convert ------------------------------------------------------------------------------------
+
+text=$dir/text
+head -c 20000 tests/cli.sh >"$text"
+gqa=$dir/gqa.gguf
+run convert "$model" -o "$gqa" --kv-heads 2 --calib "$text" --calib-tokens 2048 --eval "$text" -v
+note "convert: exit 0, found $code" is_code 0
+note "convert: layers" has "$out" "score_lost"
+note "convert: bits per byte" has "$out" "bits per byte"
+note "convert: memory plan" has "$err" "memory: the conversion takes"
+run info "$gqa"
+note "convert: is GQA-2" has "$out" "GQA-2"
+run convert "$model" -o "$gqa" --force --kv-heads 2 --calib "$text" --calib-tokens 2048 \
+    --format json -q
+note "convert: silent with -q" is_empty "$err"
+note "convert: JSON" has "$out" '"method": "fit"'
+cp "$gqa" "$dir/again.gguf"
+run convert "$model" -o "$gqa" --force --kv-heads 2 --calib "$text" --calib-tokens 2048 -q -t 3
+note "convert: the same bytes with 3 threads" cmp -s "$gqa" "$dir/again.gguf"
+
+# In memory: the text and the log-probabilities of the converted file.
+run generate "$gqa" -p "ROMEO:" -n 40 --greedy -q
+cp "$out" "$dir/expected"
+expect_same "$dir/expected" generate "$model" -p "ROMEO:" -n 40 --greedy -q --kv-heads 2 \
+    --calib "$text" --calib-tokens 2048
+run score "$gqa" -p "ROMEO:"
+cp "$out" "$dir/expected"
+expect_same "$dir/expected" score "$model" -p "ROMEO:" --kv-heads 2 --calib "$text" \
+    --calib-tokens 2048
+run generate "$model" -p "ROMEO:" -n 40 --greedy -q
+cp "$out" "$dir/expected"
+expect_same "$dir/expected" generate "$model" -p "ROMEO:" -n 40 --greedy -q --kv-heads 8
+
+run convert "$model" -o "$dir/mean.gguf" --kv-heads 1 --method mean --eval "$text"
+note "convert: mean warns" has "$err" "decode train TEXT --from"
+run convert "$model" -o "$dir/random.gguf" --kv-heads 1 --method random
+seed=$(sed -n 's/^decode: seed //p' "$err")
+run convert "$model" -o "$dir/random2.gguf" --kv-heads 1 --method random --seed "$seed"
+note "convert: the seed repeats it" cmp -s "$dir/random.gguf" "$dir/random2.gguf"
+
+new=$dir/new.gguf
+expect_error 2 "no number of K/V heads" convert "$model" -o "$new"
+expect_error 2 "no output is named" convert "$model" --kv-heads 2
+expect_error 2 "divisor of the checkpoint's 8" convert "$model" -o "$new" --kv-heads 3
+expect_error 2 "less than the checkpoint's 8" convert "$model" -o "$new" --kv-heads 8
+expect_error 2 "less than the checkpoint's 2" convert "$gqa" -o "$new" --kv-heads 4
+expect_error 2 "the checkpoint itself" convert "$gqa" -o "$gqa" --force --kv-heads 1
+expect_error 2 "exists; --force" convert "$model" -o "$gqa" --kv-heads 2
+expect_error 2 "--refit needs a text" convert "$model" -o "$new" --kv-heads 2 --refit
+expect_error 2 "--calib is for --kv-heads" generate "$model" -p a --calib "$text"
+expect_error 2 "there is no text" convert "$model" -o "$new" --kv-heads 2 --calib /dev/null
+expect_error 3 "no-such-file" convert "$model" -o "$new" --kv-heads 2 --calib no-such-file
+expect_error 1 "cannot create" convert "$model" -o "$dir/absent/new.gguf" --kv-heads 2
+note "convert: nothing was written" [ ! -e "$new" ]
+
+# A killed or interrupted conversion leaves the target as it was.
+cp "$gqa" "$dir/old.gguf"
+i=0
+while [ $i -lt 400 ]; do
+    cat "$text"
+    i=$((i + 1))
+done >"$dir/long"
+for ended in INT:130 KILL:137; do
+    signal=${ended%:*}
+    "$decode" convert "$model" -o "$gqa" --force --kv-heads 1 --calib "$dir/long" \
+        --calib-tokens 6000000 >"$out" 2>"$err" &
+    pid=$!
+    sleep 2
+    kill -$signal $pid
+    wait $pid 2>/dev/null
+    code=$?
+    note "convert: ended by SIG$signal, found $code" is_code "${ended#*:}"
+    note "convert: SIG$signal leaves the target" cmp -s "$gqa" "$dir/old.gguf"
+done
+
 echo "cli: $passed passed, $failed failed"
 [ $failed -eq 0 ]

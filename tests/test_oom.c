@@ -11,6 +11,7 @@
 #include "engine/session.h"
 #include "parts/bpe_learn.h"
 #include "support.h"
+#include "tools/convert.h"
 #include "tools/eval.h"
 #include "tools/quantize.h"
 
@@ -354,6 +355,50 @@ START_TEST(evaluating)
 }
 END_TEST
 
+/* Calibrated, grouped, refitted, on two threads. */
+static enum status run_convert(const struct attempt *a, struct err *e)
+{
+    static const int32_t tokens[40] = {1, 2, 3};
+    struct checkpoint c;
+    struct convert converted = {.n_layers = 0};
+    struct convert_spec spec = {.source_name = "",
+                                .version = "",
+                                .n_kv_heads = 2,
+                                .method = CONVERT_FIT,
+                                .cluster = true,
+                                .refit = true,
+                                .tokens = tokens,
+                                .n_tokens = 40};
+    unsigned char *bytes = NULL;
+    size_t len;
+    enum status status = checkpoint_open(a->from, 0, &c, e);
+    if (status != STATUS_OK)
+        return status;
+    spec.gguf = c.gguf;
+    status = pool_create(2, &spec.pool, e);
+    if (status == STATUS_OK)
+        status = convert_run(&spec, &converted, e);
+    if (status == STATUS_OK)
+        status = gguf_write_memory(converted.writer, &bytes, &len, e);
+    free(bytes);
+    convert_free(&converted);
+    pool_free(spec.pool);
+    checkpoint_close(&c);
+    return status;
+}
+
+START_TEST(converting)
+{
+    struct checkpoint_shape heads = shape;
+    heads.n_heads = heads.n_kv_heads = 4;
+    const char *path = scratch_path("model.gguf");
+    write_checkpoint(path, &heads);
+    const struct attempt a = {.run = run_convert, .from = path};
+    ck_assert_int_gt(fail_each(&a, _i), 20);
+    scratch_remove();
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("out of memory");
@@ -365,6 +410,7 @@ int main(void)
     tcase_add_loop_test(t, tokenizing, 0, 2);
     tcase_add_loop_test(t, learning, 0, 2);
     tcase_add_loop_test(t, evaluating, 0, 2);
+    tcase_add_loop_test(t, converting, 0, 2);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -78,6 +78,7 @@ static const struct option_group groups[] = {
     {"Text", text_options, 0},
     {"Results", result_options, 0},
     {"Engine", engine_options, offsetof(struct eval_options, engine)},
+    {"Variant", variant_options, offsetof(struct eval_options, engine.variant)},
     {"General", common_options, offsetof(struct eval_options, common)},
     {NULL, NULL, 0},
 };
@@ -298,7 +299,8 @@ static enum status evaluate(const struct eval_options *o, struct runtime *r,
                              .tokenizer = c->tokenizer,
                              .ctx = o->ctx,
                              .stride = o->stride};
-    s = pool_create(r->n_threads, &r->pool, e);
+    if (!r->pool)
+        s = pool_create(r->n_threads, &r->pool, e);
     spec.pool = r->pool;
     if (s == STATUS_OK)
         s = measure(o, &spec, r->inv->out, e);

@@ -145,6 +145,7 @@ static const struct option_group groups[] = {
     {"Continuation", text_options, 0},
     {"Sampling", sampler_options, 0},
     {"Engine", engine_options, offsetof(struct generate_options, engine)},
+    {"Variant", variant_options, offsetof(struct generate_options, engine.variant)},
     {"General", common_options, offsetof(struct generate_options, common)},
     {NULL, NULL, 0},
 };

@@ -60,6 +60,7 @@ static const struct option_group groups[] = {
     {"Text as ids", text_options, 0},
     {"Results", result_options, 0},
     {"Engine", engine_options, offsetof(struct score_options, engine)},
+    {"Variant", variant_options, offsetof(struct score_options, engine.variant)},
     {"General", common_options, offsetof(struct score_options, common)},
     {NULL, NULL, 0},
 };

@@ -16,7 +16,7 @@
 
 /* In the order in which the help lists them. */
 #define COMMANDS(row)                                                                              \
-    row(generate) row(bench) row(eval) row(score) row(quantize) row(tokenize) row(info)
+    row(generate) row(bench) row(convert) row(eval) row(score) row(quantize) row(tokenize) row(info)
 
 /* One run of the program. */
 struct invocation {

@@ -209,6 +209,23 @@ enum status runtime_kernels(const struct common_options *c, const struct kernels
     return STATUS_OK;
 }
 
+/* The model with other K/V heads than the file's. */
+static enum status open_variant(struct runtime *r, const struct variant_options *v,
+                                const char *path, unsigned parts, struct err *e)
+{
+    enum status s = checkpoint_open(path, parts & ~(unsigned)CHECKPOINT_MODEL, &r->checkpoint, e);
+    if (s == STATUS_OK)
+        s = pool_create(r->n_threads, &r->pool, e);
+    if (s != STATUS_OK)
+        return s;
+    const struct variant_source source = {.common = r->common,
+                                          .path = path,
+                                          .checkpoint = &r->checkpoint,
+                                          .kernels = r->kernels,
+                                          .pool = r->pool};
+    return variant_load(v, &source, &r->checkpoint.model, e);
+}
+
 enum status runtime_open(struct runtime *r, const struct invocation *inv,
                          const struct common_options *common, const struct engine_options *engine,
                          unsigned parts, struct err *e)
@@ -223,6 +240,11 @@ enum status runtime_open(struct runtime *r, const struct invocation *inv,
     if (s != STATUS_OK)
         return s;
     signals_mapping(path);
+    const struct variant_options *v = &engine->variant;
+    if (v->kv_heads > 0 && parts & CHECKPOINT_MODEL)
+        return open_variant(r, v, path, parts, e);
+    if (v->calib)
+        return err_set(e, STATUS_USAGE, "--calib is for --kv-heads, which is not given");
     return checkpoint_open(path, parts, &r->checkpoint, e);
 }
 
@@ -263,7 +285,8 @@ enum status runtime_start(struct runtime *r, const struct engine_options *engine
         return s;
     if (r->common->verbose || plan.kv_bytes > LARGE_CACHE)
         print_plan(r, engine, n_ctx, &plan, advice);
-    s = pool_create(r->n_threads, &r->pool, e);
+    if (!r->pool)
+        s = pool_create(r->n_threads, &r->pool, e);
     if (s == STATUS_OK)
         s = session_create(r->checkpoint.model, &params, r->pool, &r->session, e);
     if (s == STATUS_OK && r->threads_are_auto)

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/variant.h"
 #include "engine/session.h"
 #include "model/model.h"
 #include "parts/kernels.h"
@@ -28,9 +29,10 @@ extern const struct option common_options[];
 
 /* Of the commands that run the model. */
 struct engine_options {
-    const char *threads; /* -t: NULL, a number or "auto" */
-    int kv_type;         /* of kv_type_names */
-    int block;           /* 0: the default */
+    const char *threads;            /* -t: NULL, a number or "auto" */
+    int kv_type;                    /* of kv_type_names */
+    int block;                      /* 0: the default */
+    struct variant_options variant; /* its own table of options */
 };
 extern const struct option engine_options[];
 
@@ -97,7 +99,8 @@ enum status runtime_kernels(const struct common_options *c, const struct kernels
                             struct err *e);
 
 /* Checks -t, DECODE_THREADS and DECODE_ISA, then opens the checkpoint with `parts` (see
- * checkpoint_open). runtime_close is due in every case. */
+ * checkpoint_open), its model converted if the options ask for another variant. runtime_close is
+ * due in every case. */
 enum status runtime_open(struct runtime *r, const struct invocation *inv,
                          const struct common_options *common, const struct engine_options *engine,
                          unsigned parts, struct err *e);

@@ -45,6 +45,7 @@ struct run {
     int n_tokens;
     float *logits; /* of all n_tokens or only the last; NULL: of none */
     bool all;
+    const struct session_layer *alone; /* NULL: the whole model */
 };
 
 struct sizes {
@@ -218,6 +219,14 @@ static void multiply(const struct run *r, const struct matrix *w, const float *x
     r->s->kernels->matmul(&m, begin, end);
 }
 
+/* The block's rows to a place for all rows that a lone layer gives away; NULL: nothing. */
+static void give(const struct run *r, float *all_rows, const float *rows, int thread)
+{
+    const size_t d = (size_t)r->s->model->config.d_model;
+    if (all_rows && thread == 0)
+        memcpy(all_rows + (size_t)r->s->len * d, rows, (size_t)r->n_tokens * d * sizeof *rows);
+}
+
 /* Norms n_tokens rows of the residual stream, from row `first`, into the thread's own input. */
 static float *normed(const struct run *r, const struct norm *norm, int first, int n_tokens,
                      int thread)
@@ -264,6 +273,8 @@ static void attend_block(const struct run *r, int l, int thread)
     const bool dealt = heads_are_dealt(c, n_threads);
 
     float *input = normed(r, &layer->attn_norm, 0, r->n_tokens, thread);
+    if (r->alone)
+        give(r, r->alone->normed, input, thread);
     if (dealt) {
         multiply_heads(r, &layer->qkv, input, thread);
     } else {
@@ -293,6 +304,8 @@ static void attend_block(const struct run *r, int l, int thread)
 
     for (int t = 0; t < r->n_tokens; t++)
         attention_merge(&a, t, input + (size_t)t * d);
+    if (r->alone)
+        give(r, r->alone->heads, input, thread);
     multiply(r, &layer->attn_out, input, r->n_tokens, s->x, EPILOGUE_ADD, thread);
     pool_barrier(s->pool, thread);
 }
@@ -321,6 +334,17 @@ static void run_block(void *arg, int thread)
     const int n = r->all ? r->n_tokens : 1;
     const float *input = normed(r, &m->output_norm, r->n_tokens - n, n, thread);
     multiply(r, &m->output, input, n, r->logits, EPILOGUE_STORE, thread);
+}
+
+/* On every thread. The residual stream is read by all and written by none while it is given. */
+static void run_alone(void *arg, int thread)
+{
+    const struct run *r = arg;
+    attend_block(r, r->alone->layer, thread);
+    give(r, r->alone->middle, r->s->x, thread);
+    if (r->alone->out)
+        feed_forward(r, r->alone->layer, thread);
+    give(r, r->alone->out, r->s->x, thread);
 }
 
 /* --- feeding --------------------------------------------------------------------------------- */
@@ -364,6 +388,20 @@ enum status session_feed(struct session *s, const int32_t *tokens, int n, float 
     if (all)
         memcpy(s->logits, all + (size_t)(n - 1) * n_vocab, n_vocab * sizeof *all);
     return STATUS_OK;
+}
+
+void session_run_layer(struct session *s, const struct session_layer *l)
+{
+    const size_t d = (size_t)s->model->config.d_model;
+    assert(s->len == 0 && l->n >= 1 && l->n <= s->cap);
+    while (s->len < l->n) {
+        const int left = l->n - s->len;
+        struct run r = {.s = s, .n_tokens = left < s->block ? left : s->block, .alone = l};
+        memcpy(s->x, l->in + (size_t)s->len * d, (size_t)r.n_tokens * d * sizeof *s->x);
+        pool_run(s->pool, run_alone, &r);
+        s->len += r.n_tokens;
+    }
+    s->len = 0;
 }
 
 void session_fill(struct session *s, int n, uint64_t seed)

@@ -65,6 +65,23 @@ const float *session_logits(const struct session *s);
  * there. The logits stay what they were. */
 void session_fill(struct session *s, int n, uint64_t seed);
 
+/*
+ * One layer on its own, and what goes on in it: for tools that take a model apart. `in` holds the
+ * residual stream of n tokens [n, d_model] at the positions from 0 on. The others are [n, d_model]
+ * and may be NULL; `out` may be `in`, and without it the layer ends after attention. The session
+ * holds no positions before and after.
+ */
+struct session_layer {
+    int layer;
+    int n; /* 1 <= n <= session_cap, asserted */
+    const float *in;
+    float *normed; /* what Q, K and V are products of */
+    float *heads;  /* the heads' results, which the output matrix takes */
+    float *middle; /* the residual stream after attention */
+    float *out;    /* and after the layer */
+};
+void session_run_layer(struct session *s, const struct session_layer *l);
+
 /* Forgets the positions from len on (0 <= len <= session_len). */
 void session_rewind(struct session *s, int len);
 

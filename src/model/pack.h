@@ -1,5 +1,5 @@
 /*
- * pack - tensors of a file into the layouts the kernels read (layer 2, private to the model).
+ * pack - tensors of a file into the layouts the kernels read (layer 2).
  *
  * Tensors are of the types that run here (pack_storage) and may lie at any address. Targets are
  * panels as struct matrix describes them, zeroed before, of n_out, n_in and storage of `w` (its
@@ -37,7 +37,7 @@ struct pack_scratch pack_scratch_take(struct arena *a, int n);
 /* All elements in file order, widened. */
 void pack_floats(float *out, const struct gguf_tensor *t);
 
-/* The whole tensor [n_out, n_in]. */
+/* The whole tensor [n_out, n_in]. scratch may be NULL where the tensor's type stays. */
 void pack_matrix(void *panels, const struct matrix *w, const struct gguf_tensor *t,
                  const struct pack_scratch *scratch);
 

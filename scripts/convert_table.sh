@@ -1,0 +1,85 @@
+#!/bin/sh
+# convert_table.sh [MODEL [TEXT]] - the conversion table of README.md: every method at every number
+# of K/V heads, grouped by neighbourhood and by likeness, with and without the refit of the output
+# matrix. Bits per byte, with no training after it, are over the held-out last tenth of TEXT;
+# calibration sees the first nine tenths. Cache bytes are of f32; tokens/s are decoding at full
+# context, on the threads that DECODE_THREADS or auto gives. Takes some minutes.
+set -eu
+
+model=${1:-models/shakespeare-mha.gguf}
+text=${2:-corpus/shakespeare.txt}
+dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-table-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+make -s decode
+
+bytes=$(wc -c <"$text")
+cut=$((bytes * 9 / 10))
+head -c "$cut" "$text" >"$dir/calib"
+tail -c +$((cut + 1)) "$text" >"$dir/eval"
+
+# value KEY <REPORT: a number of convert's JSON, of "after" if both have it.
+value() {
+    grep -o "\"$1\": *[-0-9.e]*" | tail -n 1 | sed 's/.*: *//'
+}
+
+info() {
+    ./decode info "$model" | awk -v key="$1" '$1 == key { print $2 }'
+}
+
+n_heads=$(info n_heads)
+n_kv_heads=$(info n_kv_heads)
+depth=$(($(info n_ctx) - 1))
+
+# tokens/s of every variant in one run, so that they take turns.
+./decode bench "$model" --depth "$depth" --format csv >"$dir/bench.csv" 2>/dev/null
+speed() {
+    awk -F, -v heads="$1" '
+        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+        $at["n_kv_heads"] == heads { printf "%.0f", $at["tokens_per_s"] }' "$dir/bench.csv"
+}
+
+# row METHOD CALIBRATION GROUPING REFIT ARGS... - one conversion.
+row() {
+    method=$1
+    calibration=$2
+    grouping=$3
+    refit=$4
+    shift 4
+    [ "$calibration" = text ] && set -- "$@" --calib "$dir/calib"
+    ./decode convert "$model" -o "$dir/out.gguf" --force --kv-heads "$heads" --method "$method" \
+        --group "$grouping" --seed 1 --eval "$dir/eval" --format jsonl -q "$@" >"$dir/report"
+    after=$(value bits_per_byte <"$dir/report")
+    cache=$(value kv_bytes_per_token_f32 <"$dir/report")
+    seconds=$(value seconds <"$dir/report")
+    printf '| %s | %s | %s | %s | %s | %.4f | %+.4f | %s | %s | %.1f |\n' "$heads" "$method" \
+        "$calibration" "$grouping" "$refit" "$after" \
+        "$(awk -v a="$after" -v b="$before" 'BEGIN { print a - b }')" "$cache" "$(speed "$heads")" \
+        "$seconds"
+}
+
+# The checkpoint itself, from the report of a quick conversion.
+./decode convert "$model" -o "$dir/out.gguf" --kv-heads 1 --method first --eval "$dir/eval" \
+    --format jsonl -q | sed 's/"after".*//' >"$dir/report"
+before=$(value bits_per_byte <"$dir/report")
+
+echo "| K/V heads | method | calibration | grouping | refit | bits/byte | change | cache bytes/token | tokens/s | seconds |"
+echo "| ---: | --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |"
+printf '| %s | as trained | | | | %.4f | | %s | %s | |\n' "$n_kv_heads" "$before" \
+    "$(value kv_bytes_per_token_f32 <"$dir/report")" "$(speed "$n_kv_heads")"
+heads=$((n_kv_heads - 1))
+while [ "$heads" -ge 1 ]; do
+    if [ $((n_heads % heads)) -eq 0 ]; then
+        for grouping in adjacent cluster; do
+            [ "$heads" -eq 1 ] && [ "$grouping" = cluster ] && continue
+            for method in first mean random procrustes; do
+                row "$method" none "$grouping" no
+                row "$method" text "$grouping" yes --refit
+            done
+            row procrustes text "$grouping" no
+            row fit none "$grouping" no
+            row fit text "$grouping" no --no-refit
+            row fit text "$grouping" yes
+        done
+    fi
+    heads=$((heads - 1))
+done

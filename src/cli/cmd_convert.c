@@ -1,0 +1,313 @@
+/*
+ * cmd_convert - decode convert: an MHA checkpoint to GQA or MQA (layer 5).
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/convert_report.h"
+#include "cli/numbers.h"
+#include "cli/runtime.h"
+#include "cli/signals.h"
+#include "cli/variant.h"
+#include "model/cost.h"
+#include "model/kv_cache.h"
+#include "tools/eval.h"
+#include "tools/inspect.h"
+
+/* A rise of bits per byte from here on is worth a warning. */
+#define NOTICEABLE_BITS 0.1
+/* More text than this is refused before it is read. */
+#define EVAL_MAX ((size_t)1 << 30)
+
+struct convert_options {
+    struct common_options common;
+    struct variant_options variant;
+    const char *out, *threads, *eval;
+    bool force, requantize;
+    struct option_u64 seed;
+    int format;
+};
+
+#define AT(member) .offset = offsetof(struct convert_options, member)
+
+static const struct option own_options[] = {
+    {.kind = OPTION_STRING,
+     .name = "output",
+     .letter = 'o',
+     AT(out),
+     .value = "OUT",
+     .help = "the new checkpoint; required"},
+    {.kind = OPTION_FLAG, .name = "force", AT(force), .help = "replace OUT if it exists"},
+    {.kind = OPTION_FLAG,
+     .name = "requantize",
+     AT(requantize),
+     .help = "take a MODEL that is quantized; its new tensors are rounded once more"},
+    {.kind = OPTION_U64,
+     .name = "seed",
+     AT(seed),
+     .value = "S",
+     .otherwise = "a random one, printed",
+     .help = "of the method random"},
+    {.kind = OPTION_STRING,
+     .name = "eval",
+     AT(eval),
+     .value = "TEXT",
+     .help = "a file of text on which bits per byte are measured before and after"},
+    {.kind = OPTION_STRING,
+     .name = "threads",
+     .letter = 't',
+     AT(threads),
+     .value = "N|auto",
+     .otherwise = "DECODE_THREADS, else auto",
+     .help = "threads; auto: as many processors as this process may use"},
+    FORMAT_OPTION(struct convert_options, format),
+    {.kind = OPTION_END},
+};
+
+static const struct option_group groups[] = {
+    {"Conversion", variant_options, offsetof(struct convert_options, variant)},
+    {"Output", own_options, 0},
+    {"General", common_options, offsetof(struct convert_options, common)},
+    {NULL, NULL, 0},
+};
+
+static const struct option_positional positionals[] = {
+    {"MODEL", offsetof(struct convert_options, common.positional)},
+    {NULL, 0},
+};
+
+/* What a run holds. */
+struct conversion {
+    const struct convert_options *options;
+    const char *path;
+    struct checkpoint checkpoint; /* without a model */
+    const struct kernels *kernels;
+    int n_threads;
+    struct pool *pool;
+    struct convert_spec spec;
+    struct convert_report report;
+};
+
+/* --- before ---------------------------------------------------------------------------------- */
+
+static enum status check_out(const struct convert_options *o, const char *model, struct err *e)
+{
+    struct stat st;
+    if (!o->out)
+        return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
+    enum status s = output_path_check("-o", o->out, model, e);
+    if (s == STATUS_OK && !o->force && lstat(o->out, &st) == 0)
+        return err_set(e, STATUS_USAGE, "-o: '%.200s' exists; --force replaces it", o->out);
+    if (s != STATUS_OK)
+        return s;
+    /* Whether it can be written is better found out before the work. */
+    struct file_writer *probe;
+    s = file_writer_open(&probe, o->out, e);
+    if (s == STATUS_OK)
+        file_writer_abandon(probe);
+    return s;
+}
+
+static enum status check_types(const struct gguf *g, const char *path, struct err *e)
+{
+    for (size_t i = 0; i < g->n_tensors; i++)
+        if (g->tensors[i].type->block_elements > 1)
+            return err_set(e, STATUS_USAGE,
+                           "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "
+                           "the same, but better convert first and quantize then",
+                           path, text_width(g->tensors[i].name), g->tensors[i].name.data,
+                           g->tensors[i].type->name);
+    return STATUS_OK;
+}
+
+static enum status open_all(struct conversion *c, struct err *e)
+{
+    const struct convert_options *o = c->options;
+    enum status s = common_model_path(&o->common, &c->path, e);
+    if (s == STATUS_OK && o->variant.kv_heads == 0)
+        s = err_set(e, STATUS_USAGE, "no number of K/V heads is named; expected --kv-heads G");
+    if (s == STATUS_OK)
+        s = check_out(o, c->path, e);
+    if (s == STATUS_OK)
+        s = runtime_threads(&o->common, o->threads, &c->n_threads, NULL, e);
+    if (s == STATUS_OK)
+        s = runtime_kernels(&o->common, &c->kernels, e);
+    if (s != STATUS_OK)
+        return s;
+    signals_mapping(c->path);
+    s = checkpoint_open(c->path, 0, &c->checkpoint, e);
+    if (s == STATUS_OK && !o->requantize)
+        s = check_types(c->checkpoint.gguf, c->path, e);
+    if (s == STATUS_OK)
+        s = pool_create(c->n_threads, &c->pool, e);
+    return s;
+}
+
+/* --- bits per byte --------------------------------------------------------------------------- */
+
+static bool stop(void *arg)
+{
+    (void)arg;
+    return signals_interrupted();
+}
+
+/* Bits per byte of the checkpoint at `path` on --eval's text. */
+static enum status bits_per_byte(const struct conversion *c, const char *path, struct text text,
+                                 double *out, struct err *e)
+{
+    struct checkpoint k;
+    int32_t *tokens = NULL;
+    size_t n = 0;
+    enum status s = checkpoint_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &k, e);
+    if (s != STATUS_OK)
+        return s;
+    s = tokens_of_text(k.tokenizer, text, tokenizer_adds_bos(k.tokenizer), &tokens, &n, e);
+    const struct eval_spec spec = {
+        .model = k.model,
+        .params = {.kernels = c->kernels},
+        .pool = c->pool,
+        .tokens = tokens,
+        .n_tokens = n,
+        .tokenizer = k.tokenizer,
+        .stop = stop,
+    };
+    struct eval_result result;
+    if (s == STATUS_OK && (s = eval_run(&spec, &result, e)) != STATUS_OK)
+        err_prefix(e, "--eval");
+    if (s == STATUS_OK)
+        *out = result.bits_per_byte;
+    free(tokens);
+    checkpoint_close(&k);
+    return s;
+}
+
+static enum status evaluate(struct conversion *c, struct err *e)
+{
+    const struct convert_options *o = c->options;
+    char *text;
+    size_t len;
+    enum status s = file_read_all(o->eval, EVAL_MAX, &text, &len, e);
+    if (s != STATUS_OK)
+        return s;
+    s = bits_per_byte(c, c->path, (struct text){text, len}, &c->report.before.bits_per_byte, e);
+    if (s == STATUS_OK)
+        s = bits_per_byte(c, o->out, (struct text){text, len}, &c->report.after.bits_per_byte, e);
+    free(text);
+    return s;
+}
+
+/* --- after ----------------------------------------------------------------------------------- */
+
+static void fill_figures(const struct conversion *c, const struct config *config, int n_kv_heads,
+                         struct convert_figures *f)
+{
+    config_variant_name(config, n_kv_heads, f->variant);
+    f->kv_bytes_per_token_f32 = kv_cache_bytes_per_token(config, n_kv_heads, STORAGE_F32);
+    f->kv_bytes_per_token_f16 = kv_cache_bytes_per_token(config, n_kv_heads, STORAGE_F16);
+    f->bits_per_byte = (double)NAN;
+    struct inspect_sum parts[INSPECT_PARTS], total;
+    inspect_parts(c->checkpoint.gguf, parts, &total);
+    const uint64_t fewer = (uint64_t)(config->n_kv_heads - n_kv_heads);
+    f->parameters = total.parameters - 2 * fewer * (uint64_t)config->n_layers *
+                                           (uint64_t)config->head_dim *
+                                           ((uint64_t)config->d_model + 1);
+}
+
+static enum status write_and_report(struct conversion *c, struct convert *converted,
+                                    uint64_t started_ns, struct output *out, struct err *e)
+{
+    const struct convert_options *o = c->options;
+    struct convert_report *r = &c->report;
+    enum status s = gguf_write(converted->writer, o->out, e);
+    if (s != STATUS_OK)
+        return s;
+    *r = (struct convert_report){.spec = &c->spec,
+                                 .converted = converted,
+                                 .seconds = (double)(clock_ns() - started_ns) * 1e-9};
+    struct config config;
+    s = config_read(c->checkpoint.gguf, &config, e);
+    if (s != STATUS_OK)
+        return s;
+    fill_figures(c, &config, config.n_kv_heads, &r->before);
+    fill_figures(c, &config, c->spec.n_kv_heads, &r->after);
+    struct stat st;
+    r->before.file_bytes = c->checkpoint.file.len;
+    if (stat(o->out, &st) == 0)
+        r->after.file_bytes = (uint64_t)st.st_size;
+    const enum status measured = o->eval ? evaluate(c, e) : STATUS_OK;
+    if (measured != STATUS_OK && measured != STATUS_INTERRUPTED)
+        return measured;
+    s = convert_report_print(r, (enum table_format)o->format, out, e);
+    const double rise = r->after.bits_per_byte - r->before.bits_per_byte;
+    if (s == STATUS_OK && rise > NOTICEABLE_BITS)
+        say(&o->common,
+            "warning: bits per byte rise by %.3f; uptraining makes good for it: decode train TEXT "
+            "--from %s",
+            rise, o->out);
+    return s == STATUS_OK ? measured : s;
+}
+
+static enum status convert(struct conversion *c, struct output *out, struct err *e)
+{
+    const struct convert_options *o = c->options;
+    const uint64_t started_ns = clock_ns();
+    const struct variant_source source = {
+        .common = &o->common,
+        .path = c->path,
+        .checkpoint = &c->checkpoint,
+        .kernels = c->kernels,
+        .pool = c->pool,
+        .seed = o->seed.given ? o->seed.value : clock_ns(),
+    };
+    struct convert converted;
+    enum status s = variant_convert(&o->variant, &source, &c->spec, &converted, e);
+    if (s == STATUS_OK) {
+        if (o->variant.method == CONVERT_RANDOM)
+            say(&o->common, "seed %llu", (unsigned long long)source.seed);
+        s = write_and_report(c, &converted, started_ns, out, e);
+        convert_free(&converted);
+    }
+    if (s == STATUS_INTERRUPTED)
+        say(&o->common,
+            c->report.spec ? "interrupted; %s is written"
+                           : "interrupted; %s is not "
+                             "written",
+            o->out);
+    return s;
+}
+
+static enum status run(const struct invocation *inv, const void *values, struct err *e)
+{
+    struct conversion c = {.options = values};
+    signals_defer();
+    enum status s = open_all(&c, e);
+    if (s == STATUS_OK)
+        s = convert(&c, inv->out, e);
+    pool_free(c.pool);
+    checkpoint_close(&c.checkpoint);
+    return s;
+}
+
+const struct command command_convert = {
+    .name = "convert",
+    .summary = "MHA checkpoint to GQA or MQA",
+    .usage = "MODEL -o OUT --kv-heads G [options]",
+    .notes =
+        "The heads of a group come to share one K and one V head, and the KV cache shrinks by as\n"
+        "much. `fit` finds the shared heads that lose least of the attention scores and of what\n"
+        "attention adds to the output, and with --calib refits the output matrix to what is left;\n"
+        "the others are for comparison. Printed are, for each layer, the shares of score and "
+        "output\n"
+        "energy that are lost, then cache, parameters and, with --eval, bits per byte before and\n"
+        "after. Weights keep their types; metadata say how the file was made.\n",
+    .spec = {groups, positionals},
+    .values_size = sizeof(struct convert_options),
+    .run = run,
+};

@@ -1,0 +1,33 @@
+/*
+ * convert_report - what a conversion cost, and its printed forms (layer 5).
+ */
+#ifndef DECODE_CLI_CONVERT_REPORT_H
+#define DECODE_CLI_CONVERT_REPORT_H
+
+#include "base/status.h"
+#include "cli/output.h"
+#include "cli/table.h"
+#include "tools/convert.h"
+
+/* Of the checkpoint before, or after. */
+struct convert_figures {
+    char variant[16]; /* "MHA", "GQA-4" */
+    uint64_t kv_bytes_per_token_f32, kv_bytes_per_token_f16;
+    uint64_t parameters;
+    uint64_t file_bytes;
+    double bits_per_byte; /* NaN: not measured */
+};
+
+struct convert_report {
+    const struct convert_spec *spec;
+    const struct convert *converted;
+    struct convert_figures before, after;
+    double seconds; /* of the conversion alone */
+};
+
+/* A table of the layers and one of the figures; CSV has the layers only; JSON is one object, over
+ * several lines or (JSON lines) on one. STATUS_NO_MEMORY. */
+enum status convert_report_print(const struct convert_report *r, enum table_format format,
+                                 struct output *out, struct err *e);
+
+#endif

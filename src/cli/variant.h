@@ -1,0 +1,51 @@
+/*
+ * variant - conversion to fewer K/V heads as the commands offer it: options, calibration text,
+ * memory plan, progress (layer 5).
+ */
+#ifndef DECODE_CLI_VARIANT_H
+#define DECODE_CLI_VARIANT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "cli/options.h"
+#include "model/model.h"
+#include "parts/kernels.h"
+#include "parts/pool.h"
+#include "tools/convert.h"
+
+struct common_options;
+
+struct variant_options {
+    int kv_heads;      /* 0: as in the checkpoint */
+    int method;        /* an enum convert_method */
+    const char *calib; /* NULL: none */
+    int calib_tokens;
+    int grouping; /* enum variant_grouping */
+    bool refit, no_refit;
+};
+enum variant_grouping { VARIANT_AUTO, VARIANT_ADJACENT, VARIANT_CLUSTER };
+extern const struct option variant_options[];
+
+/* Where a conversion starts and what it runs on; all borrowed. */
+struct variant_source {
+    const struct common_options *common;
+    const char *path;
+    const struct checkpoint *checkpoint; /* without a model */
+    const struct kernels *kernels;
+    struct pool *pool;
+    uint64_t seed; /* of random heads */
+};
+
+/* Converts, with everything said on standard error; *spec is what was asked for, but its tokens are
+ * gone. convert_free is due on success. The failures of convert_run; STATUS_USAGE for options that
+ * do not fit together, or as many K/V heads as the checkpoint has. */
+enum status variant_convert(const struct variant_options *o, const struct variant_source *source,
+                            struct convert_spec *spec, struct convert *out, struct err *e);
+
+/* The checkpoint's model with its K/V heads converted, in memory; unchanged if it has as many. */
+enum status variant_load(const struct variant_options *o, const struct variant_source *source,
+                         struct model **out, struct err *e);
+
+#endif

@@ -1,0 +1,400 @@
+/* Residuals, orthogonality and NumPy's values, also for matrices that are singular or nearly so. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "parts/linalg.h"
+#include "support.h"
+
+static double *numbers(size_t n)
+{
+    double *x = calloc(n + 1, sizeof *x);
+    ck_assert_ptr_nonnull(x);
+    return x;
+}
+
+static double *random_numbers(size_t n, uint64_t seed)
+{
+    struct rng r;
+    rng_seed(&r, seed, 0);
+    double *x = numbers(n);
+    for (size_t i = 0; i < n; i++)
+        x[i] = rng_unit(&r) + rng_unit(&r) + rng_unit(&r) - 1.5;
+    return x;
+}
+
+static double largest_difference(const double *a, const double *b, size_t n)
+{
+    double largest = 0;
+    for (size_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs(a[i] - b[i]));
+    return largest;
+}
+
+/* x^T x for x [n_rows, n]. */
+static void gram(double *g, const double *x, int n_rows, int n)
+{
+    memset(g, 0, (size_t)n * (size_t)n * sizeof *g);
+    for (int t = 0; t < n_rows; t++)
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < n; j++)
+                g[i * n + j] += x[t * n + i] * x[t * n + j];
+}
+
+/* The covariance of a LayerNorm's output: rows of mean 0 and variance 1, times gain, plus bias.
+ * Singular, because sum_i (x_i - bias_i) / gain_i = 0; graded, because the gains are. */
+static void layer_norm_covariance(double *g, int n, int n_rows)
+{
+    double *x = random_numbers((size_t)n * (size_t)n_rows, 5);
+    for (int t = 0; t < n_rows; t++) {
+        double mean = 0, square = 0;
+        for (int i = 0; i < n; i++)
+            mean += x[t * n + i] / n;
+        for (int i = 0; i < n; i++)
+            square += (x[t * n + i] - mean) * (x[t * n + i] - mean) / n;
+        for (int i = 0; i < n; i++)
+            x[t * n + i] = (x[t * n + i] - mean) / sqrt(square) * pow(10, -4.0 * i / n);
+    }
+    gram(g, x, n_rows, n);
+    free(x);
+}
+
+/* --- products -------------------------------------------------------------------------------- */
+
+START_TEST(products_are_those_of_plain_loops)
+{
+    static const int shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {8, 64, 8}, {7, 131, 33}, {2, 0, 4}};
+    const int m = shapes[_i][0], k = shapes[_i][1], n = shapes[_i][2];
+    double *a = random_numbers((size_t)(m * k), 1), *b = random_numbers((size_t)(k * n), 2);
+    double *at = numbers((size_t)(m * k)), *c = numbers((size_t)(m * n)),
+           *d = numbers((size_t)(m * n));
+    linalg_multiply(c, a, b, m, k, n);
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            double sum = 0;
+            for (int t = 0; t < k; t++)
+                sum += a[i * k + t] * b[t * n + j];
+            ck_assert_double_eq(c[i * n + j], sum);
+        }
+    /* A^T B from the transposed A, cut at every row: the same bits. */
+    linalg_transpose(at, a, m, k);
+    for (int cut = 0; cut <= m; cut++) {
+        memset(d, 0, (size_t)(m * n) * sizeof *d);
+        const struct linalg_product p = {d, (size_t)n, at, 1, (size_t)m, b, (size_t)n, k, n};
+        linalg_add_product(&p, cut, m);
+        linalg_add_product(&p, 0, cut);
+        ck_assert_mem_eq(c, d, (size_t)(m * n) * sizeof *d);
+    }
+    free(a), free(b), free(at), free(c), free(d);
+}
+END_TEST
+
+START_TEST(dot_and_trace)
+{
+    for (size_t n = 0; n < 40; n++) {
+        double *a = random_numbers(n, n), *b = random_numbers(n, n + 100);
+        long double sum = 0;
+        for (size_t i = 0; i < n; i++)
+            sum += (long double)a[i] * (long double)b[i];
+        ck_assert_double_eq_tol(linalg_dot(a, b, n), (double)sum, 1e-14);
+        free(a), free(b);
+    }
+    ck_assert_double_eq(linalg_trace((const double[]){1, 9, 9, 9, 2, 9, 9, 9, 4}, 3), 7);
+}
+END_TEST
+
+/* --- Cholesky -------------------------------------------------------------------------------- */
+
+/* |l l^T - a| over the largest of a. */
+static double cholesky_residual(const double *l, const double *a, int n)
+{
+    double *lt = numbers((size_t)(n * n)), *back = numbers((size_t)(n * n)), largest = 0;
+    linalg_transpose(lt, l, n, n);
+    linalg_multiply(back, l, lt, n, n, n);
+    for (int i = 0; i < n * n; i++)
+        largest = fmax(largest, fabs(a[i]));
+    const double residual = largest_difference(back, a, (size_t)(n * n)) / largest;
+    free(lt), free(back);
+    return residual;
+}
+
+START_TEST(cholesky_of_a_hilbert_matrix)
+{
+    enum { N = 8 }; /* condition 1.5e10 */
+    double a[N * N], l[N * N];
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < N; j++)
+            a[i * N + j] = 1.0 / (i + j + 1);
+    ck_assert_int_eq(linalg_cholesky(l, a, N, 0), N);
+    ck_assert_double_lt(cholesky_residual(l, a, N), 1e-15);
+    ck_assert_double_eq_tol(l[7 * N], 0.125, 1e-15);
+    /* numpy.linalg.cholesky: */
+    ck_assert_double_eq_tol(l[3 * N + 2], 0.11180339887499, 1e-9);
+    ck_assert_double_eq_tol(l[7 * N + 7] / 7.52328e-05, 1, 1e-4);
+    ck_assert_double_eq(l[2 * N + 3], 0);
+    /* In place, with a ridge. */
+    for (int i = 0; i < N; i++)
+        l[i * N + i] = a[i * N + i];
+    memcpy(l, a, sizeof a);
+    ck_assert_int_eq(linalg_cholesky(l, l, N, 0.5), N);
+    ck_assert_double_eq_tol(l[0], sqrt(1.5), 1e-15);
+}
+END_TEST
+
+START_TEST(cholesky_of_a_singular_matrix)
+{
+    enum { N = 40 };
+    double a[N * N], l[N * N], x[N * 3], b[N * 3] = {0};
+    double *rows = random_numbers(7 * N, 3);
+    gram(a, rows, 7, N); /* rank 7 */
+    ck_assert_int_eq(linalg_cholesky(l, a, N, 0), 7);
+    ck_assert_double_lt(cholesky_residual(l, a, N), N * N * DBL_EPSILON);
+    /* The solutions are finite, and solve what is in the range. */
+    double *w = random_numbers(N * 3, 4);
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < 3; j++)
+            for (int t = 0; t < N; t++)
+                b[i * 3 + j] += a[i * N + t] * w[t * 3 + j];
+    memcpy(x, b, sizeof b);
+    linalg_solve_lower(l, N, x, 3);
+    linalg_solve_lower_transposed(l, N, x, 3);
+    double back[N * 3];
+    linalg_multiply(back, a, x, N, N, 3);
+    ck_assert_double_lt(largest_difference(back, b, N * 3), 1e-9);
+    /* All zero. */
+    memset(a, 0, sizeof a);
+    ck_assert_int_eq(linalg_cholesky(l, a, N, 0), 0);
+    linalg_solve_lower(l, N, x, 3);
+    for (int i = 0; i < N * 3; i++)
+        ck_assert_double_eq(x[i], 0);
+    free(rows), free(w);
+}
+END_TEST
+
+START_TEST(triangular_solves)
+{
+    enum { N = 33, M = 5 };
+    double a[N * N], l[N * N], back[N * M], lt[N * N];
+    double *rows = random_numbers(100 * N, 8), *x = random_numbers(N * M, 9);
+    gram(a, rows, 100, N);
+    ck_assert_int_eq(linalg_cholesky(l, a, N, 0), N);
+    linalg_multiply(back, l, x, N, N, M);
+    linalg_solve_lower(l, N, back, M);
+    ck_assert_double_lt(largest_difference(back, x, N * M), 1e-12);
+    linalg_transpose(lt, l, N, N);
+    linalg_multiply(back, lt, x, N, N, M);
+    linalg_solve_lower_transposed(l, N, back, M);
+    ck_assert_double_lt(largest_difference(back, x, N * M), 1e-12);
+    free(rows), free(x);
+}
+END_TEST
+
+/* --- eigenvalues ----------------------------------------------------------------------------- */
+
+struct eigen {
+    int n;
+    double *values, *vectors;
+};
+
+static struct eigen decompose(const double *a, int n, int n_vectors)
+{
+    struct eigen g = {n, numbers((size_t)n), numbers((size_t)(n * n))};
+    double *copy = numbers((size_t)(n * n)), *scratch = numbers(linalg_eigen_scratch(n, true));
+    memcpy(copy, a, (size_t)(n * n) * sizeof *copy);
+    ck_assert(linalg_eigen(copy, n, g.values, n_vectors ? g.vectors : NULL, n_vectors, scratch));
+    free(copy), free(scratch);
+    return g;
+}
+
+static void eigen_free(struct eigen *g)
+{
+    free(g->values), free(g->vectors);
+}
+
+/* Residuals, orthogonality, order and sign of the first n_vectors. */
+static void check_eigen(const double *a, const struct eigen *g, int n_vectors)
+{
+    const int n = g->n;
+    const double norm = fmax(fabs(g->values[0]), fabs(g->values[n - 1]));
+    double trace = 0;
+    for (int i = 0; i < n; i++)
+        trace += g->values[i];
+    ck_assert_double_le(fabs(trace - linalg_trace(a, n)), 1e-14 * n * norm);
+    for (int k = 0; k < n_vectors; k++) {
+        const double *x = g->vectors + k * n;
+        double most = 0, positive = 0;
+        for (int i = 0; i < n; i++) {
+            const double ax = linalg_dot(a + i * n, x, (size_t)n);
+            ck_assert_double_le(fabs(ax - g->values[k] * x[i]), 1e-14 * n * norm);
+            positive = fabs(x[i]) > most ? x[i] : positive;
+            most = fmax(most, fabs(x[i]));
+        }
+        ck_assert_double_gt(positive, 0);
+        for (int j = 0; j <= k; j++)
+            ck_assert_double_le(fabs(linalg_dot(x, g->vectors + j * n, (size_t)n) - (j == k)),
+                                1e-14 * n);
+    }
+    for (int i = 1; i < n; i++)
+        ck_assert_double_ge(g->values[i - 1], g->values[i]);
+}
+
+START_TEST(eigenvalues_of_random_matrices)
+{
+    static const int sizes[] = {1, 2, 3, 5, 16, 33, 128, 200};
+    const int n = sizes[_i];
+    double *x = random_numbers((size_t)(n * n), 11), *a = numbers((size_t)(n * n));
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
+            a[i * n + j] = x[i * n + j] + x[j * n + i]; /* indefinite */
+    struct eigen g = decompose(a, n, n), values = decompose(a, n, 0), some = decompose(a, n, 1);
+    check_eigen(a, &g, n);
+    ck_assert_mem_eq(g.values, values.values, (size_t)n * sizeof(double));
+    ck_assert_mem_eq(g.vectors, some.vectors, (size_t)n * sizeof(double));
+    eigen_free(&g), eigen_free(&values), eigen_free(&some);
+    free(x), free(a);
+}
+END_TEST
+
+/* The eigenvalues of the second difference are 2 - 2 cos(k pi / (n + 1)). */
+START_TEST(eigenvalues_known_in_closed_form)
+{
+    enum { N = 50 };
+    double a[N * N] = {0};
+    for (int i = 0; i < N; i++) {
+        a[i * N + i] = 2;
+        if (i + 1 < N)
+            a[i * N + i + 1] = a[(i + 1) * N + i] = -1;
+    }
+    struct eigen g = decompose(a, N, N);
+    check_eigen(a, &g, N);
+    for (int k = 1; k <= N; k++)
+        ck_assert_double_eq_tol(g.values[N - k], 2 - 2 * cos(k * acos(-1) / (N + 1)), 1e-14);
+    eigen_free(&g);
+}
+END_TEST
+
+/* numpy.linalg.eigh of [[4, 1, -2], [1, 3, 0.5], [-2, 0.5, 1]]. */
+START_TEST(eigenvectors_as_numpy_gives_them)
+{
+    static const double a[] = {4, 1, -2, 1, 3, 0.5, -2, 0.5, 1};
+    struct eigen g = decompose(a, 3, 3);
+    check_eigen(a, &g, 3);
+    static const double values[] = {5.217955775144567, 3.034654141519038, -0.2526099166636067};
+    static const double vectors[] = {0.8731175045391053,  0.3085754697593195,  -0.3774215186369488,
+                                     -0.1581418955397411, 0.911590791215525,   0.3794645836519538,
+                                     0.4611474429534475,  -0.2716310159644294, 0.8447245864917327};
+    ck_assert_double_lt(largest_difference(g.values, values, 3), 1e-13);
+    ck_assert_double_lt(largest_difference(g.vectors, vectors, 9), 1e-13);
+    eigen_free(&g);
+}
+END_TEST
+
+START_TEST(eigenvalues_of_a_layer_norm_covariance)
+{
+    enum { N = 96 };
+    double *a = numbers(N * N);
+    layer_norm_covariance(a, N, 300);
+    struct eigen g = decompose(a, N, N);
+    check_eigen(a, &g, N);
+    /* Semidefinite and singular, to rounding. */
+    ck_assert_double_le(fabs(g.values[N - 1]), 1e-14 * g.values[0]);
+    ck_assert_double_gt(g.values[N - 2], 1e-9 * g.values[0]);
+    eigen_free(&g);
+    free(a);
+}
+END_TEST
+
+START_TEST(eigenvalues_of_special_matrices)
+{
+    enum { N = 24 };
+    double a[N * N] = {0};
+    struct eigen g = decompose(a, N, N);
+    check_eigen(a, &g, N); /* zero */
+    eigen_free(&g);
+    for (int i = 0; i < N; i++)
+        a[i * N + i] = 3;
+    g = decompose(a, N, N);
+    check_eigen(a, &g, N); /* N times the same */
+    eigen_free(&g);
+    for (int i = 0; i < N * N; i++)
+        a[i] = 1e200; /* rank 1, near overflow */
+    g = decompose(a, N, N);
+    ck_assert_double_eq_tol(g.values[0] / (N * 1e200), 1, 1e-14);
+    eigen_free(&g);
+    for (int i = 0; i < N * N; i++)
+        a[i] = 1e-200;
+    g = decompose(a, N, N);
+    ck_assert_double_eq_tol(g.values[0] / (N * 1e-200), 1, 1e-14);
+    eigen_free(&g);
+    /* What is not finite ends. */
+    double values[N], scratch[4 * N];
+    for (int i = 0; i < N * N; i++)
+        a[i] = i % 7;
+    a[5 * N + 3] = a[3 * N + 5] = (double)NAN;
+    ck_assert(!linalg_eigen(a, N, values, NULL, 0, scratch));
+}
+END_TEST
+
+/* --- Procrustes ------------------------------------------------------------------------------ */
+
+static void check_orthogonal(const double *q, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j <= i; j++)
+            ck_assert_double_le(fabs(linalg_dot(q + i * n, q + j * n, (size_t)n) - (i == j)),
+                                1e-14 * n);
+}
+
+START_TEST(nearest_orthogonal_matrix)
+{
+    enum { N = 20 };
+    double q[N * N], back[N * N], scratch[2 * N * N], m[N * N], qt[N * N];
+    double *x = random_numbers(N * N, 21), *rows = random_numbers(3 * N * N, 22);
+    /* A rotation times a positive definite matrix: the rotation is found, and only then is q^T m
+     * symmetric positive definite. */
+    linalg_nearest_orthogonal(q, x, N, scratch);
+    check_orthogonal(q, N);
+    linalg_transpose(qt, q, N, N);
+    linalg_multiply(back, qt, x, N, N, N);
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < i; j++)
+            ck_assert_double_eq_tol(back[i * N + j], back[j * N + i], 1e-13);
+    ck_assert_int_eq(linalg_cholesky(m, back, N, 0), N);
+    double p[N * N];
+    gram(p, rows, 3 * N, N);
+    linalg_multiply(m, q, p, N, N, N);
+    double again[N * N];
+    linalg_nearest_orthogonal(again, m, N, scratch);
+    ck_assert_double_lt(largest_difference(again, q, N * N), 1e-12);
+    /* Singular: of rank 2, and zero. */
+    linalg_multiply(m, x, x + N * (N - 2), N, 2, N);
+    linalg_nearest_orthogonal(q, m, N, scratch);
+    check_orthogonal(q, N);
+    memset(m, 0, sizeof m);
+    linalg_nearest_orthogonal(q, m, N, scratch);
+    check_orthogonal(q, N);
+    free(x), free(rows);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("linalg");
+    TCase *t = tcase_create("linalg");
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, products_are_those_of_plain_loops, 0, 5);
+    tcase_add_test(t, dot_and_trace);
+    tcase_add_test(t, cholesky_of_a_hilbert_matrix);
+    tcase_add_test(t, cholesky_of_a_singular_matrix);
+    tcase_add_test(t, triangular_solves);
+    tcase_add_loop_test(t, eigenvalues_of_random_matrices, 0, 8);
+    tcase_add_test(t, eigenvalues_known_in_closed_form);
+    tcase_add_test(t, eigenvectors_as_numpy_gives_them);
+    tcase_add_test(t, eigenvalues_of_a_layer_norm_covariance);
+    tcase_add_test(t, eigenvalues_of_special_matrices);
+    tcase_add_test(t, nearest_orthogonal_matrix);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
