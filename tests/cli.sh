@@ -529,6 +529,10 @@ code=$?
 note "bench interrupted: exit 130" is_code 130
 note "bench interrupted: rows so far" has "$out" "MHA,8,f32"
 
+expect_exit 0 bench "$model" --kv-heads 8,2 --method fit -n 2 --warmup 0 --repeat 1 --prompt 0 --format csv
+note "bench --method: a row each" has_lines "$out" 3
+expect_error 2 "--method: expected one of mean" bench "$model" --method none
+
 # --- quantize -----------------------------------------------------------------------------------
 
 q=$dir/q.gguf
@@ -646,6 +650,7 @@ note "eval: JSON is an array" [ "$(head -c 1 "$out")" = "[" ]
 expect_exit 0 eval "$model" --text "$dir/half" --format jsonl --kv-type f16
 note "eval: JSON lines" has_lines "$out" 1
 expect_exit 0 eval "$model" --text "$dir/half" --format jsonl --kv-type q8_0
+expect_exit 0 eval "$model" --text "$dir/half" --kv-heads 2 --method mean --format jsonl
 note "eval: a key in JSON" has "$out" '"bits_per_byte": '
 for form in table md; do
     expect_exit 0 eval "$model" --text "$dir/half" --against "$model" --format $form

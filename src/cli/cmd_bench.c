@@ -29,6 +29,7 @@ struct bench_options {
     const char *shape;
     const char *kv_heads, *depths, *types, *kv_types, *threads;
     int n, repeats, warmup, prompt;
+    int method; /* an enum convert_method */
     int format;
     const char *plot, *trace;
 };
@@ -48,6 +49,12 @@ static const struct option matrix_options[] = {
      .value = "all|G,G,...",
      .fallback = "all",
      .help = "numbers of K/V heads: as many as query heads is MHA, 1 is MQA; all: every divisor"},
+    {.kind = OPTION_CHOICE,
+     .name = "method",
+     AT(method),
+     .fallback = "mean",
+     .choices = convert_methods,
+     .help = "how a checkpoint's variants are made, see decode convert; as fast, whichever it is"},
     {.kind = OPTION_STRING,
      .name = "depth",
      AT(depths),
@@ -147,6 +154,8 @@ struct bench_inputs {
     struct checkpoint checkpoint;
     struct int_list kv_heads, depths, types, kv_types, threads;
     const char *subject;
+    struct variant_file converted[LIST_MAX]; /* by kv_heads, of --method; [0, kv_heads.n) */
+    const struct gguf *variants[LIST_MAX];
     bool terminal; /* standard error is one: show progress */
     uint64_t started_ns;
 };
@@ -272,6 +281,29 @@ static enum status make_spec(const struct bench_options *o, struct bench_inputs 
     return STATUS_OK;
 }
 
+/* Converts the checkpoint to each variant, unless averaging while loading does. */
+static enum status convert_variants(const struct bench_options *o, struct bench_inputs *in,
+                                    struct bench_spec *spec, struct err *e)
+{
+    if (!spec->gguf || o->method == CONVERT_MEAN)
+        return STATUS_OK;
+    const struct variant_source source = {.common = &o->common,
+                                          .path = in->subject,
+                                          .checkpoint = &in->checkpoint,
+                                          .kernels = spec->kernels,
+                                          .seed = spec->seed};
+    spec->converted = in->variants;
+    enum status s = STATUS_OK;
+    for (int i = 0; i < in->kv_heads.n && s == STATUS_OK; i++) {
+        struct variant_options v = {.kv_heads = in->kv_heads.items[i], .method = o->method};
+        if (v.kv_heads == spec->config.n_kv_heads)
+            continue;
+        s = variant_file_create(&v, &source, &in->converted[i], e);
+        in->variants[i] = in->converted[i].gguf;
+    }
+    return s;
+}
+
 /* --- the run --------------------------------------------------------------------------------- */
 
 static enum status row_alone(const void *arg, void *result, struct err *e)
@@ -373,7 +405,11 @@ static enum status run(const struct invocation *inv, const void *values, struct 
     if (s == STATUS_OK)
         s = check_outputs(o, in.subject, e);
     if (s == STATUS_OK)
+        s = convert_variants(o, &in, &spec, e);
+    if (s == STATUS_OK)
         s = measure(o, &in, &spec, inv->out, e);
+    for (int i = 0; i < in.kv_heads.n; i++)
+        variant_file_free(&in.converted[i]);
     checkpoint_close(&in.checkpoint);
     return s;
 }
@@ -386,7 +422,8 @@ const struct command command_bench = {
              "left out. Every timed token is taken at exactly its row's depth: the position goes\n"
              "back after it. The cache below has synthetic content, which takes no time to make\n"
              "and does not change how long a step takes. Variants of a checkpoint average its K/V\n"
-             "heads: right for time, not for text. Ctrl-C prints what was measured so far.\n",
+             "heads, or are converted by --method (then peak RSS counts the converted file, too).\n"
+             "Ctrl-C prints what was measured so far.\n",
     .spec = {groups, positionals},
     .values_size = sizeof(struct bench_options),
     .run = run,

@@ -229,27 +229,44 @@ enum status variant_convert(const struct variant_options *o, const struct varian
     return s;
 }
 
+enum status variant_file_create(const struct variant_options *o,
+                                const struct variant_source *source, struct variant_file *out,
+                                struct err *e)
+{
+    struct convert_spec spec;
+    struct convert converted;
+    size_t len = 0;
+    *out = (struct variant_file){NULL, NULL};
+    enum status s = variant_convert(o, source, &spec, &converted, e);
+    if (s != STATUS_OK)
+        return s;
+    s = gguf_write_memory(converted.writer, &out->bytes, &len, e);
+    convert_free(&converted);
+    if (s == STATUS_OK)
+        s = gguf_parse(out->bytes, len, &out->gguf, e);
+    if (s != STATUS_OK)
+        variant_file_free(out);
+    return s;
+}
+
+void variant_file_free(struct variant_file *f)
+{
+    gguf_free(f->gguf);
+    free(f->bytes);
+    *f = (struct variant_file){NULL, NULL};
+}
+
 /* Converts in memory. */
 static enum status load_converted(const struct variant_options *o,
                                   const struct variant_source *source, struct model **out,
                                   struct err *e)
 {
-    struct convert_spec spec;
-    struct convert converted;
-    unsigned char *bytes = NULL;
-    size_t len = 0;
-    struct gguf *gguf = NULL;
-    enum status s = variant_convert(o, source, &spec, &converted, e);
+    struct variant_file f;
+    enum status s = variant_file_create(o, source, &f, e);
     if (s != STATUS_OK)
         return s;
-    s = gguf_write_memory(converted.writer, &bytes, &len, e);
-    convert_free(&converted);
-    if (s == STATUS_OK)
-        s = gguf_parse(bytes, len, &gguf, e);
-    if (s == STATUS_OK)
-        s = model_create(gguf, NULL, NULL, out, e);
-    gguf_free(gguf);
-    free(bytes);
+    s = model_create(f.gguf, NULL, NULL, out, e);
+    variant_file_free(&f);
     return s;
 }
 

@@ -197,9 +197,23 @@ struct station {
     struct session *session;
 };
 
+/* The row's checkpoint, if it was converted beforehand. */
+static const struct gguf *converted(const struct bench_spec *spec, const struct bench_row *row)
+{
+    for (int i = 0; spec->converted && i < spec->kv_heads.n; i++)
+        if (spec->kv_heads.items[i] == row->n_kv_heads)
+            return spec->converted[i];
+    return NULL;
+}
+
 static enum status build_model(const struct bench_spec *spec, const struct bench_row *row,
                                struct model **out, struct err *e)
 {
+    const struct gguf *own = converted(spec, row);
+    if (own) {
+        const struct model_options o = {.convert = !row->as_file, .storage = row->type};
+        return model_create(own, &o, NULL, out, e);
+    }
     if (spec->gguf) {
         const struct model_options o = {
             .n_kv_heads = row->n_kv_heads,

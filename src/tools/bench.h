@@ -32,6 +32,9 @@ struct bench_spec {
     const struct file_map *source; /* of gguf; its pages are released as they are copied */
     struct config config;          /* of the checkpoint, or the shape wanted */
     struct bench_list kv_heads;    /* divisors of config.n_kv_heads */
+    /* [kv_heads.n] the checkpoint with that many; or NULL, one or all: gguf with its heads
+     * averaged while it is loaded, which is as fast. */
+    const struct gguf *const *converted;
     struct bench_list types;       /* enum storage of the matrices; BENCH_AS_FILE */
     struct bench_list kv_types;    /* enum storage of the cache: F32, F16, Q8_0 */
     struct bench_list threads;
