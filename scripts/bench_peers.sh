@@ -414,7 +414,7 @@ matrices of 2/3 the size), and its time includes greedy sampling.
 END
     fi
     [ "$quick" = no ] || printf '\nMade with --quick: a trial of the script, not a measurement.\n'
-    versions="$("$decode" --version | sed -n 1p), commit $(commit_of "$decode")"
+    versions="$("$decode" --version | sed -n '1p; s/^compiler  *//p' | paste -sd ' '), commit $(commit_of "$decode")"
     [ -z "$llama_bench$llama_batched" ] || versions+="; llama.cpp $(llama_commit)"
     [ -z "$llama2c" ] || versions+="; llama2.c $(commit_of "$llama2c")"
     printf '\n%s, %s processors, %s threads, %s; %s; %s\n' "$(processor)" "$processors" "$threads" \
