@@ -238,6 +238,25 @@ static void vector_layer_norm(float *out, const float *x, const float *gain, con
 
 /* --- attention ------------------------------------------------------------------------------- */
 
+/*
+ * Panels of keys and rows of values to ask for ahead. The runs of memory between jumps are short
+ * here, too: with a narrow cache MHA gains 5 to 25%, GQA 30%; F32 nothing.
+ */
+#define AHEAD_PANELS 4
+#define AHEAD_ROWS   32
+
+/* The cache lines of n elements from index `first` on. */
+ALWAYS_INLINE void prefetch_cache(const void *base, enum storage storage, size_t first, size_t n)
+{
+    if (storage == STORAGE_F32)
+        return;
+    const size_t element = storage == STORAGE_F16 ? sizeof(uint16_t) : sizeof(int8_t);
+    const unsigned char *from = (const unsigned char *)base + first * element;
+#pragma GCC unroll 4
+    for (size_t line = 0; line < n * element; line += 64)
+        __builtin_prefetch(from + line);
+}
+
 /* acc[panel][head] += q.k over the dimensions [begin, end). */
 ALWAYS_INLINE void score_dims(const struct attend *a, enum storage storage, int panel,
                               const float *q, size_t begin, size_t end, const int n_panels,
@@ -246,6 +265,13 @@ ALWAYS_INLINE void score_dims(const struct attend *a, enum storage storage, int 
     const size_t dim = (size_t)a->kv.head_dim;
     for (size_t i = begin; i < end; i++) {
         lanes k[4];
+        if (i % 4 == 0) { /* whole lines, in each storage */
+#pragma GCC unroll 4
+            for (int p = 0; p < n_panels; p++)
+                prefetch_cache(a->kv.k, storage,
+                               ((size_t)(panel + p + AHEAD_PANELS) * dim + i) * KERNEL_LANES,
+                               4 * KERNEL_LANES);
+        }
 #pragma GCC unroll 4
         for (int p = 0; p < n_panels; p++)
             k[p] = load_element(a->kv.k, storage, ((size_t)(panel + p) * dim + i) * KERNEL_LANES);
@@ -356,6 +382,8 @@ ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, int 
     clear_tile(acc, n_heads, n_vecs);
     for (int t = 0; t < a->kv.n_positions; t++) {
         lanes v[4];
+        prefetch_cache(a->kv.v, storage, (size_t)(t + AHEAD_ROWS) * v_stride + (size_t)first,
+                       (size_t)n_vecs * KERNEL_LANES);
 #pragma GCC unroll 4
         for (int j = 0; j < n_vecs; j++) {
             const int i = first + j * KERNEL_LANES;
