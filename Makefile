@@ -94,18 +94,19 @@ $(LIB): $(LIB_OBJ)
 	$(Q)$(AR) rcs $@ $(LIB_OBJ)
 
 # Instruction sets are switched on for their own kernel object only; the choice is made at start.
-$(BUILD)/src/parts/kernels_avx2.o: ISA_FLAGS := -mavx2 -mfma -mf16c
-$(BUILD)/src/parts/kernels_avx512.o: ISA_FLAGS := -mavx512f -mavx512bw -mavx512dq -mavx512vl \
-                                                  -mfma -mf16c -mprefer-vector-width=512
+KERNELS_AVX2   := $(BUILD)/src/parts/kernels_avx2.o $(BUILD)/src/parts/grad_avx2.o
+KERNELS_AVX512 := $(BUILD)/src/parts/kernels_avx512.o $(BUILD)/src/parts/grad_avx512.o
+KERNELS_NEON   := $(BUILD)/src/parts/kernels_neon.o $(BUILD)/src/parts/grad_neon.o
+$(KERNELS_AVX2): ISA_FLAGS := -mavx2 -mfma -mf16c
+$(KERNELS_AVX512): ISA_FLAGS := -mavx512f -mavx512bw -mavx512dq -mavx512vl \
+                                -mfma -mf16c -mprefer-vector-width=512
 # Other machines compile these files to nothing.
 ifeq ($(filter x86_64 amd64 i%86,$(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))),)
-$(BUILD)/src/parts/kernels_avx2.o $(BUILD)/src/parts/kernels_avx512.o: ISA_FLAGS :=
+$(KERNELS_AVX2) $(KERNELS_AVX512): ISA_FLAGS :=
 endif
 # clang needs minutes to instrument the unrolled tiles; gcc's sanitizer builds do it in seconds.
 ifneq ($(findstring clang,$(shell $(CC) --version)),)
-$(BUILD)/src/parts/kernels_avx2.o $(BUILD)/src/parts/kernels_avx512.o \
-$(BUILD)/src/parts/kernels_neon.o: \
-    ISA_FLAGS += -fno-sanitize=all
+$(KERNELS_AVX2) $(KERNELS_AVX512) $(KERNELS_NEON): ISA_FLAGS += -fno-sanitize=all
 endif
 
 $(BUILD)/%.o: %.c Makefile
