@@ -1,0 +1,193 @@
+/* One layer, forwards and backwards. */
+#include <string.h>
+
+#include "engine/backprop_private.h"
+
+/* --- forwards -------------------------------------------------------------------------------- */
+
+static void pack_layer(const struct pass *p, int l, int thread)
+{
+    const struct backprop *b = p->b;
+    const struct param_layer *w = &p->w->layers[l];
+    const int d = b->config.d_model, ff = b->config.d_ff, n = pool_n_threads(b->pool);
+    backprop_pack_forward(b->packed.qkv, w->qkv.weight, backprop_qkv(b), d, thread, n);
+    backprop_pack_forward(b->packed.attn_out, w->attn_out.weight, d, d, thread, n);
+    backprop_pack_forward(b->packed.up, w->up.weight, ff, d, thread, n);
+    backprop_pack_forward(b->packed.down, w->down.weight, d, ff, thread, n);
+}
+
+static void project_qkv(const struct pass *p, int l, int thread)
+{
+    struct backprop *b = p->b;
+    const struct param_layer *w = &p->w->layers[l];
+    const int d = b->config.d_model, qkv = backprop_qkv(b);
+    float *norm = backprop_scratch(b, thread);
+    int begin, end;
+    rows_share(p, thread, &begin, &end);
+    for (struct rows r = rows_first(begin, end); rows_n(r) > 0; r = rows_next(r, end)) {
+        backprop_norm(b, &w->attn_norm, rows_at(b->layers[l].x, r, d), norm, rows_n(r));
+        backprop_multiply(b, b->packed.qkv, w->qkv.bias, norm, rows_n(r), d,
+                          rows_at(b->layers[l].qkv, r, qkv), qkv, false);
+    }
+}
+
+static void feed_forward(const struct pass *p, int l, int thread)
+{
+    struct backprop *b = p->b;
+    const struct param_layer *w = &p->w->layers[l];
+    const struct kept *kept = &b->layers[l];
+    const int d = b->config.d_model, ff = b->config.d_ff;
+    float *norm = backprop_scratch(b, thread), *act = norm + ROW_BLOCK * (size_t)d;
+    float *next = l + 1 < b->config.n_layers ? b->layers[l + 1].x : b->out;
+    int begin, end;
+    rows_share(p, thread, &begin, &end);
+    for (struct rows r = rows_first(begin, end); rows_n(r) > 0; r = rows_next(r, end)) {
+        const int n = rows_n(r);
+        const size_t bytes = (size_t)n * (size_t)d * sizeof(float);
+        float *mid = rows_at(kept->mid, r, d), *pre = rows_at(kept->pre, r, ff),
+              *out = rows_at(next, r, d);
+        memmove(mid, rows_at(kept->x, r, d), bytes);
+        backprop_multiply(b, b->packed.attn_out, w->attn_out.bias, rows_at(kept->heads, r, d), n, d,
+                          mid, d, true);
+        backprop_norm(b, &w->ffn_norm, mid, norm, n);
+        backprop_multiply(b, b->packed.up, w->up.bias, norm, n, d, pre, ff, false);
+        b->grad->gelu(act, pre, (size_t)n * (size_t)ff);
+        memmove(out, mid, bytes);
+        backprop_multiply(b, b->packed.down, w->down.bias, act, n, ff, out, d, true);
+    }
+}
+
+void backprop_layer(const struct pass *p, int l, int thread)
+{
+    struct pool *pool = p->b->pool;
+    pack_layer(p, l, thread);
+    pool_barrier(pool, thread);
+    project_qkv(p, l, thread);
+    pool_barrier(pool, thread);
+    backprop_attention(p, l, thread);
+    pool_barrier(pool, thread);
+    feed_forward(p, l, thread);
+    pool_barrier(pool, thread);
+}
+
+/* --- backwards ------------------------------------------------------------------------------- */
+
+static void pack_layer_backward(const struct pass *p, int l, int thread)
+{
+    const struct backprop *b = p->b;
+    const struct param_layer *w = &p->w->layers[l];
+    const int d = b->config.d_model, ff = b->config.d_ff, n = pool_n_threads(b->pool);
+    backprop_pack_backward(b->packed.qkv, w->qkv.weight, backprop_qkv(b), d, thread, n);
+    backprop_pack_backward(b->packed.attn_out, w->attn_out.weight, d, d, thread, n);
+    backprop_pack_backward(b->packed.up, w->up.weight, ff, d, thread, n);
+    backprop_pack_backward(b->packed.down, w->down.weight, d, ff, thread, n);
+}
+
+/* dx of the layer's output -> dmid and dheads; norm, act, dpre, dnorm and stats for the sums. */
+static void feed_forward_backward(const struct pass *p, int l, int thread)
+{
+    struct backprop *b = p->b;
+    const struct param_layer *w = &p->w->layers[l];
+    const struct kept *kept = &b->layers[l];
+    const int d = b->config.d_model, ff = b->config.d_ff;
+    int begin, end;
+    rows_share(p, thread, &begin, &end);
+    for (struct rows r = rows_first(begin, end); rows_n(r) > 0; r = rows_next(r, end)) {
+        const int n = rows_n(r);
+        const float *pre = rows_at(kept->pre, r, ff), *mid = rows_at(kept->mid, r, d);
+        float *dx = rows_at(b->dx, r, d), *dmid = rows_at(b->dmid, r, d),
+              *dpre = rows_at(b->dpre, r, ff);
+        backprop_norm(b, &w->ffn_norm, mid, rows_at(b->norm, r, d), n);
+        b->grad->gelu(rows_at(b->act, r, ff), pre, (size_t)n * (size_t)ff);
+        backprop_multiply(b, b->packed.down, NULL, dx, n, d, dpre, ff, false);
+        b->grad->gelu_backward(dpre, dpre, pre, (size_t)n * (size_t)ff);
+        backprop_multiply(b, b->packed.up, NULL, dpre, n, ff, rows_at(b->dnorm, r, d), d, false);
+        memcpy(dmid, dx, (size_t)n * (size_t)d * sizeof *dmid);
+        backprop_norm_backward(b, &w->ffn_norm, kept->mid, b->dmid, r);
+        backprop_multiply(b, b->packed.attn_out, NULL, dmid, n, d, rows_at(b->dheads, r, d), d,
+                          false);
+    }
+}
+
+static void feed_forward_sums(const struct pass *p, int l, int thread)
+{
+    const struct backprop *b = p->b;
+    const struct param_layer *gradient = &p->gradient->layers[l];
+    const int d = b->config.d_model, ff = b->config.d_ff, rows = backprop_rows(p);
+    const struct weight_sums down = {.gradient = &gradient->down,
+                                     .dy = b->dx,
+                                     .dy_stride = (size_t)d,
+                                     .x = b->act,
+                                     .n_rows = rows,
+                                     .n_out = d,
+                                     .n_in = ff};
+    backprop_weight_sums(b, &down, thread);
+    const struct weight_sums up = {.gradient = &gradient->up,
+                                   .dy = b->dpre,
+                                   .dy_stride = (size_t)ff,
+                                   .x = b->norm,
+                                   .n_rows = rows,
+                                   .n_out = ff,
+                                   .n_in = d};
+    backprop_weight_sums(b, &up, thread);
+    backprop_norm_sums(p, &gradient->ffn_norm, b->layers[l].mid, thread);
+}
+
+/* dqkv and dmid -> dx of the layer's input; norm, dnorm and stats for the sums. */
+static void project_qkv_backward(const struct pass *p, int l, int thread)
+{
+    struct backprop *b = p->b;
+    const struct param_layer *w = &p->w->layers[l];
+    const struct kept *kept = &b->layers[l];
+    const int d = b->config.d_model, qkv = backprop_qkv(b);
+    int begin, end;
+    rows_share(p, thread, &begin, &end);
+    for (struct rows r = rows_first(begin, end); rows_n(r) > 0; r = rows_next(r, end)) {
+        const int n = rows_n(r);
+        backprop_norm(b, &w->attn_norm, rows_at(kept->x, r, d), rows_at(b->norm, r, d), n);
+        backprop_multiply(b, b->packed.qkv, NULL, rows_at(b->dqkv, r, qkv), n, qkv,
+                          rows_at(b->dnorm, r, d), d, false);
+        memcpy(rows_at(b->dx, r, d), rows_at(b->dmid, r, d), (size_t)n * (size_t)d * sizeof(float));
+        backprop_norm_backward(b, &w->attn_norm, kept->x, b->dx, r);
+    }
+}
+
+static void attention_sums(const struct pass *p, int l, int thread)
+{
+    const struct backprop *b = p->b;
+    const struct param_layer *gradient = &p->gradient->layers[l];
+    const int d = b->config.d_model, rows = backprop_rows(p);
+    const struct weight_sums out = {.gradient = &gradient->attn_out,
+                                    .dy = b->dmid,
+                                    .dy_stride = (size_t)d,
+                                    .x = b->layers[l].heads,
+                                    .n_rows = rows,
+                                    .n_out = d,
+                                    .n_in = d};
+    backprop_weight_sums(b, &out, thread);
+    const struct weight_sums qkv = {.gradient = &gradient->qkv,
+                                    .dy = b->dqkv,
+                                    .dy_stride = (size_t)backprop_qkv(b),
+                                    .x = b->norm,
+                                    .n_rows = rows,
+                                    .n_out = backprop_qkv(b),
+                                    .n_in = d};
+    backprop_weight_sums(b, &qkv, thread);
+    backprop_norm_sums(p, &gradient->attn_norm, b->layers[l].x, thread);
+}
+
+void backprop_layer_backward(const struct pass *p, int l, int thread)
+{
+    struct pool *pool = p->b->pool;
+    pack_layer_backward(p, l, thread);
+    pool_barrier(pool, thread);
+    feed_forward_backward(p, l, thread);
+    pool_barrier(pool, thread);
+    backprop_attention_backward(p, l, thread);
+    feed_forward_sums(p, l, thread);
+    pool_barrier(pool, thread);
+    project_qkv_backward(p, l, thread);
+    pool_barrier(pool, thread);
+    attention_sums(p, l, thread);
+    pool_barrier(pool, thread);
+}
