@@ -18,8 +18,7 @@ struct item {
     float scale;
     float *k, *v;             /* [length, padded] */
     float *scores, *gradient; /* [padded length, CAUSAL_WIDTH] */
-    float *qt, *dot;          /* q^T [dim, CAUSAL_WIDTH], scaled; [CAUSAL_WIDTH] */
-    float *dot_rows;          /* dout^T [dim, CAUSAL_WIDTH] */
+    float *qt, *doutt;        /* q^T, scaled, and dout^T [dim, CAUSAL_WIDTH] */
     float *q, *dout;          /* [CAUSAL_WIDTH, padded] */
     float *dk, *dv;           /* [length, padded] */
 };
@@ -34,7 +33,7 @@ size_t backprop_attention_scratch(const struct config *c, int length)
 {
     const size_t padded = (size_t)kernel_padded(c->head_dim);
     return 4 * (size_t)length * padded + 2 * (size_t)backprop_padded_length(length) * CAUSAL_WIDTH +
-           (2 * (size_t)c->head_dim + 1) * CAUSAL_WIDTH + 2 * CAUSAL_WIDTH * padded;
+           2 * (size_t)c->head_dim * CAUSAL_WIDTH + 2 * CAUSAL_WIDTH * padded;
 }
 
 static float *take(float **scratch, size_t n)
@@ -80,8 +79,7 @@ static struct item make_item(const struct pass *p, int l, int index, float *scra
     it.dk = take(&scratch, rows);
     it.dv = take(&scratch, rows);
     it.qt = take(&scratch, (size_t)it.dim * CAUSAL_WIDTH);
-    it.dot_rows = take(&scratch, (size_t)it.dim * CAUSAL_WIDTH);
-    it.dot = take(&scratch, CAUSAL_WIDTH);
+    it.doutt = take(&scratch, (size_t)it.dim * CAUSAL_WIDTH);
     const size_t stride = (size_t)backprop_qkv(b);
     const float *k = it.kept->qkv + row_of(&it, 0) * stride + (size_t)c->d_model +
                      (size_t)it.kv_head * (size_t)it.dim;
@@ -160,7 +158,7 @@ static void scatter(const struct item *it, const struct block *at, const float *
                               .b_panel = KERNEL_LANES,
                               .c = out,
                               .c_row = (size_t)it->padded,
-                              .add = true};
+                              .start = out};
     it->b->grad->product(&p);
 }
 
@@ -175,7 +173,6 @@ static struct causal causal_of(const struct item *it, const struct block *at)
                            .gradient = it->gradient,
                            .max = max,
                            .inverse = max + padded,
-                           .dot = it->dot,
                            .scale = it->scale};
 }
 
@@ -206,17 +203,11 @@ static void backward_block(const struct item *it, const struct block *at)
 {
     const size_t d = (size_t)it->b->config.d_model, stride = (size_t)backprop_qkv(it->b);
     const float *q = block_scores(it, at);
-    const size_t begin = row_of(it, at->first) * d + (size_t)(at->head * it->dim);
-    const float *out = it->kept->heads + begin, *dout = it->b->dheads + begin;
-    transpose(it, it->dot_rows, dout, d, at->n, 1);
+    const float *dout = it->b->dheads + row_of(it, at->first) * d + at->head * it->dim;
+    transpose(it, it->doutt, dout, d, at->n, 1);
     copy_rows(it, it->q, q, stride, at->n);
     copy_rows(it, it->dout, dout, d, at->n);
-    memset(it->dot, 0, CAUSAL_WIDTH * sizeof *it->dot);
-    for (int t = 0; t < at->n; t++)
-        for (int i = 0; i < it->dim; i++)
-            it->dot[t] += out[(size_t)t * d + (size_t)i] * dout[(size_t)t * d + (size_t)i];
-
-    scores(it, at, it->v, it->dot_rows, it->gradient);
+    scores(it, at, it->v, it->doutt, it->gradient);
     const struct causal c = causal_of(it, at);
     it->b->grad->causal_backward(&c);
     scatter(it, at, it->scores, it->dout, it->dv);

@@ -11,8 +11,8 @@ static float *make_logits(const struct backprop *b, struct rows r, int chunk, fl
 {
     const int d = b->config.d_model, n_vocab = b->config.n_vocab;
     float *out = logits + (size_t)(r.begin - chunk) * (size_t)n_vocab;
-    backprop_multiply(b, b->output_forward, NULL, rows_at(b->norm, r, d), rows_n(r), d, out,
-                      n_vocab, false);
+    backprop_multiply(b, b->output_forward, NULL, rows_at(b->norm, r, d), rows_n(r), d, NULL, out,
+                      n_vocab);
     return out;
 }
 
@@ -50,10 +50,10 @@ static void head_rows(const struct pass *p, struct rows r, int chunk)
     lose(p, r, logits, taught);
     if (!p->gradient)
         return;
-    backprop_multiply(b, b->output_backward, NULL, logits, rows_n(r), b->config.n_vocab,
-                      rows_at(b->dnorm, r, d), d, false);
+    backprop_multiply(b, b->output_backward, NULL, logits, rows_n(r), b->config.n_vocab, NULL,
+                      rows_at(b->dnorm, r, d), d);
     memset(rows_at(b->dx, r, d), 0, (size_t)rows_n(r) * (size_t)d * sizeof(float));
-    backprop_norm_backward(b, &p->w->output_norm, b->out, b->dx, r);
+    backprop_norm_backward(b, &p->w->output_norm, b->out, b->dx, b->dx, r);
 }
 
 void backprop_head(const struct pass *p, int thread)

@@ -1,6 +1,4 @@
 /* One layer, forwards and backwards. */
-#include <string.h>
-
 #include "engine/backprop_private.h"
 
 /* --- forwards -------------------------------------------------------------------------------- */
@@ -26,8 +24,8 @@ static void project_qkv(const struct pass *p, int l, int thread)
     rows_share(p, thread, &begin, &end);
     for (struct rows r = rows_first(begin, end); rows_n(r) > 0; r = rows_next(r, end)) {
         backprop_norm(b, &w->attn_norm, rows_at(b->layers[l].x, r, d), norm, rows_n(r));
-        backprop_multiply(b, b->packed.qkv, w->qkv.bias, norm, rows_n(r), d,
-                          rows_at(b->layers[l].qkv, r, qkv), qkv, false);
+        backprop_multiply(b, b->packed.qkv, w->qkv.bias, norm, rows_n(r), d, NULL,
+                          rows_at(b->layers[l].qkv, r, qkv), qkv);
     }
 }
 
@@ -43,17 +41,14 @@ static void feed_forward(const struct pass *p, int l, int thread)
     rows_share(p, thread, &begin, &end);
     for (struct rows r = rows_first(begin, end); rows_n(r) > 0; r = rows_next(r, end)) {
         const int n = rows_n(r);
-        const size_t bytes = (size_t)n * (size_t)d * sizeof(float);
         float *mid = rows_at(kept->mid, r, d), *pre = rows_at(kept->pre, r, ff),
               *out = rows_at(next, r, d);
-        memmove(mid, rows_at(kept->x, r, d), bytes);
         backprop_multiply(b, b->packed.attn_out, w->attn_out.bias, rows_at(kept->heads, r, d), n, d,
-                          mid, d, true);
+                          rows_at(kept->x, r, d), mid, d);
         backprop_norm(b, &w->ffn_norm, mid, norm, n);
-        backprop_multiply(b, b->packed.up, w->up.bias, norm, n, d, pre, ff, false);
+        backprop_multiply(b, b->packed.up, w->up.bias, norm, n, d, NULL, pre, ff);
         b->grad->gelu(act, pre, (size_t)n * (size_t)ff);
-        memmove(out, mid, bytes);
-        backprop_multiply(b, b->packed.down, w->down.bias, act, n, ff, out, d, true);
+        backprop_multiply(b, b->packed.down, w->down.bias, act, n, ff, mid, out, d);
     }
 }
 
@@ -99,13 +94,12 @@ static void feed_forward_backward(const struct pass *p, int l, int thread)
               *dpre = rows_at(b->dpre, r, ff);
         backprop_norm(b, &w->ffn_norm, mid, rows_at(b->norm, r, d), n);
         b->grad->gelu(rows_at(b->act, r, ff), pre, (size_t)n * (size_t)ff);
-        backprop_multiply(b, b->packed.down, NULL, dx, n, d, dpre, ff, false);
+        backprop_multiply(b, b->packed.down, NULL, dx, n, d, NULL, dpre, ff);
         b->grad->gelu_backward(dpre, dpre, pre, (size_t)n * (size_t)ff);
-        backprop_multiply(b, b->packed.up, NULL, dpre, n, ff, rows_at(b->dnorm, r, d), d, false);
-        memcpy(dmid, dx, (size_t)n * (size_t)d * sizeof *dmid);
-        backprop_norm_backward(b, &w->ffn_norm, kept->mid, b->dmid, r);
-        backprop_multiply(b, b->packed.attn_out, NULL, dmid, n, d, rows_at(b->dheads, r, d), d,
-                          false);
+        backprop_multiply(b, b->packed.up, NULL, dpre, n, ff, NULL, rows_at(b->dnorm, r, d), d);
+        backprop_norm_backward(b, &w->ffn_norm, kept->mid, b->dx, b->dmid, r);
+        backprop_multiply(b, b->packed.attn_out, NULL, dmid, n, d, NULL, rows_at(b->dheads, r, d),
+                          d);
     }
 }
 
@@ -145,10 +139,9 @@ static void project_qkv_backward(const struct pass *p, int l, int thread)
     for (struct rows r = rows_first(begin, end); rows_n(r) > 0; r = rows_next(r, end)) {
         const int n = rows_n(r);
         backprop_norm(b, &w->attn_norm, rows_at(kept->x, r, d), rows_at(b->norm, r, d), n);
-        backprop_multiply(b, b->packed.qkv, NULL, rows_at(b->dqkv, r, qkv), n, qkv,
-                          rows_at(b->dnorm, r, d), d, false);
-        memcpy(rows_at(b->dx, r, d), rows_at(b->dmid, r, d), (size_t)n * (size_t)d * sizeof(float));
-        backprop_norm_backward(b, &w->attn_norm, kept->x, b->dx, r);
+        backprop_multiply(b, b->packed.qkv, NULL, rows_at(b->dqkv, r, qkv), n, qkv, NULL,
+                          rows_at(b->dnorm, r, d), d);
+        backprop_norm_backward(b, &w->attn_norm, kept->x, b->dmid, b->dx, r);
     }
 }
 

@@ -37,7 +37,8 @@ void backprop_pack_backward(float *panels, const float *w, int n_out, int n_in, 
 }
 
 void backprop_multiply(const struct backprop *b, const float *panels, const float *bias,
-                       const float *x, int n_rows, int n_in, float *y, int n_out, bool add)
+                       const float *x, int n_rows, int n_in, const float *start, float *y,
+                       int n_out)
 {
     const struct product p = {.m = n_rows,
                               .n = n_out,
@@ -51,7 +52,7 @@ void backprop_multiply(const struct backprop *b, const float *panels, const floa
                               .c = y,
                               .c_row = (size_t)n_out,
                               .bias = bias,
-                              .add = add};
+                              .start = start};
     b->grad->product(&p);
 }
 
@@ -62,6 +63,7 @@ void backprop_weight_sums(const struct backprop *b, const struct weight_sums *s,
     const size_t n_in = (size_t)s->n_in;
     for (int row = 0; row < s->n_rows; row += SUM_BLOCK) {
         const int left = s->n_rows - row;
+        float *out = s->gradient->weight + (size_t)begin * n_in;
         const struct product p = {.m = end - begin,
                                   .n = s->n_in,
                                   .k = left < SUM_BLOCK ? left : SUM_BLOCK,
@@ -71,9 +73,9 @@ void backprop_weight_sums(const struct backprop *b, const struct weight_sums *s,
                                   .b = s->x + (size_t)row * n_in,
                                   .b_row = n_in,
                                   .b_panel = KERNEL_LANES,
-                                  .c = s->gradient->weight + (size_t)begin * n_in,
+                                  .c = out,
                                   .c_row = n_in,
-                                  .add = s->add || row > 0};
+                                  .start = s->add || row > 0 ? out : NULL};
         b->grad->product(&p);
     }
     if (s->gradient->bias)
@@ -107,10 +109,11 @@ void backprop_norm(const struct backprop *b, const struct param_pair *norm, cons
 }
 
 void backprop_norm_backward(const struct backprop *b, const struct param_pair *norm, const float *x,
-                            float *dx, struct rows r)
+                            const float *residual, float *dx, struct rows r)
 {
     const size_t d = (size_t)b->config.d_model;
     for (int t = r.begin; t < r.end; t++)
-        b->grad->norm_backward(dx + (size_t)t * d, b->dnorm + (size_t)t * d, x + (size_t)t * d,
-                               norm->weight, (int)d, b->config.norm_eps, b->stats + 2 * t);
+        b->grad->norm_backward(dx + (size_t)t * d, residual + (size_t)t * d,
+                               b->dnorm + (size_t)t * d, x + (size_t)t * d, norm->weight, (int)d,
+                               b->config.norm_eps, b->stats + 2 * t);
 }

@@ -136,18 +136,19 @@ void backprop_pack_forward(float *panels, const float *w, int n_out, int n_in, i
 void backprop_pack_backward(float *panels, const float *w, int n_out, int n_in, int thread,
                             int n_threads);
 
-/* y [n_rows, n_out] = x [n_rows, n_in] * panels + bias (may be NULL), or added to y. */
+/* y [n_rows, n_out] = start + x [n_rows, n_in] * panels + bias; start and bias may be NULL. */
 void backprop_multiply(const struct backprop *b, const float *panels, const float *bias,
-                       const float *x, int n_rows, int n_in, float *y, int n_out, bool add);
+                       const float *x, int n_rows, int n_in, const float *start, float *y,
+                       int n_out);
 
 /* out = norm(x) of n_rows rows. */
 void backprop_norm(const struct backprop *b, const struct param_pair *norm, const float *x,
                    float *out, int n_rows);
 
-/* Adds to the rows r of dx the gradient by the norm's input x, from dnorm; fills in stats. All are
- * whole buffers. */
+/* In the rows r, dx = residual + the gradient by the norm's input x, from dnorm; fills in stats.
+ * All are whole buffers; dx may be residual. */
 void backprop_norm_backward(const struct backprop *b, const struct param_pair *norm, const float *x,
-                            float *dx, struct rows r);
+                            const float *residual, float *dx, struct rows r);
 
 /* This thread's share of dW = dy^T x and, where there is a bias, db = the sum of dy, over n rows of
  * dy [n, n_out] and x [n, n_in]; `add` adds to what is there. */

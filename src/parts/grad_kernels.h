@@ -10,7 +10,6 @@
 #ifndef DECODE_PARTS_GRAD_KERNELS_H
 #define DECODE_PARTS_GRAD_KERNELS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "parts/kernels.h"
@@ -18,14 +17,15 @@
 /*
  * A matrix product over strided operands:
  *
- *     C[j][i] = (add ? C[j][i] : 0) + sum_k A[j][k] * B[k][i] + (bias ? bias[i] : 0)
+ *     C[j][i] = (start ? start[j][i] : 0) + sum_k A[j][k] * B[k][i] + (bias ? bias[i] : 0)
  *
  * for 0 <= j < m, 0 <= i < n, with
  *     A[j][k] at a[j * a_row + k * a_col], where a_row or a_col is 1,
  *     B[k][i] at b[i / KERNEL_LANES * b_panel + k * b_row + i % KERNEL_LANES],
- *     C[j][i] at c[j * c_row + i].
- * Strides in floats. The sum is one chain of fused multiply-adds along k, starting from C or 0,
- * so that cutting k into several calls with `add` gives the same bits. C overlaps nothing else.
+ *     C[j][i] at c[j * c_row + i], start[j][i] at start[j * c_row + i].
+ * Strides in floats. The sum is one chain of fused multiply-adds along k, so that
+ * cutting k into several calls, the later ones starting from C, gives the same bits. C overlaps
+ * nothing else; `start` may be C.
  */
 struct product {
     int m, n, k;
@@ -35,8 +35,8 @@ struct product {
     size_t b_row, b_panel;
     float *c;
     size_t c_row;
-    const float *bias; /* [n], or NULL */
-    bool add;
+    const float *bias;  /* [n], or NULL */
+    const float *start; /* NULL: zero */
 };
 
 /* Columns (queries) of one block of attention. */
@@ -47,13 +47,12 @@ struct product {
  * row t for the key at position t. All [n_keys][CAUSAL_WIDTH].
  *   softmax   scores -> e^(score - max) where t <= first + q, else 0; max, and inverse = 1 / sum
  *   backward  scores -> probabilities p = e^(score - max) * inverse, 0 where t > first + q;
- *             gradient: dp -> scale * p * (dp - dot)
+ *             gradient: dp -> scale * p * (dp - sum_t p dp)
  */
 struct causal {
     int n_keys, first;
     float *scores, *gradient;
     float *max, *inverse; /* [CAUSAL_WIDTH] */
-    const float *dot;     /* [CAUSAL_WIDTH] sum_i o_i do_i of each query */
     float scale;
 };
 
@@ -76,10 +75,10 @@ struct grad_kernels {
     /* dx = dy * GELU'(x); dx may be dy. */
     void (*gelu_backward)(float *dx, const float *dy, const float *x, size_t n);
 
-    /* Layer norm of one row, backwards: dx += the gradient of x, given dy of the output.
-     * stats[0] and [1] become mean and 1 / sqrt(variance + eps). */
-    void (*norm_backward)(float *dx, const float *dy, const float *x, const float *gain, int n,
-                          float eps, float *stats);
+    /* Layer norm of one row, backwards: dx = residual + the gradient of x, given dy of the output;
+     * dx may be residual. stats[0] and [1] become mean and 1 / sqrt(variance + eps). */
+    void (*norm_backward)(float *dx, const float *residual, const float *dy, const float *x,
+                          const float *gain, int n, float eps, float *stats);
 
     /* Sums over rows, each n floats of rows `stride` apart, in the order of the rows:
      * out[i] = sum_t x[t][i]; and for a norm whose stats are [n_rows][2],

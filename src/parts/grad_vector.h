@@ -8,6 +8,7 @@
  */
 #include <assert.h>
 #include <math.h>
+#include <stdbool.h>
 
 #include "parts/grad_kernels.h"
 #include "parts/lanes.h"
@@ -37,13 +38,15 @@ ALWAYS_INLINE void product_tile(const struct product *p, struct tile at, const i
     const float *b = p->b + (size_t)(at.column / KERNEL_LANES) * p->b_panel;
     const float *a = p->a + (size_t)at.row * (columns ? 1 : p->a_row);
     float *c = p->c + (size_t)at.row * p->c_row + at.column;
+    const float *start = p->start ? p->start + (c - p->c) : NULL;
     lanes acc[MAX_VECS][MAX_ROWS];
 #pragma GCC unroll 16
     for (int j = 0; j < n_rows; j++)
 #pragma GCC unroll 2
         for (int v = 0; v < n_vecs; v++)
-            acc[v][j] = p->add ? tile_load(c + (size_t)j * p->c_row + v * KERNEL_LANES, at, partial)
-                               : lanes_zero();
+            acc[v][j] =
+                start ? tile_load(start + (size_t)j * p->c_row + v * KERNEL_LANES, at, partial)
+                      : lanes_zero();
     for (int k = 0; k < p->k; k++) {
         lanes bk[MAX_VECS];
 #pragma GCC unroll 2
@@ -174,8 +177,8 @@ ALWAYS_INLINE void norm_stats(const float *x, int n, float eps, float *stats)
 }
 
 /* With u = (x - mean) / sd and h = dy gain: dx = (h - mean(h) - u mean(h u)) / sd. */
-static void vector_norm_backward(float *dx, const float *dy, const float *x, const float *gain,
-                                 int n, float eps, float *stats)
+static void vector_norm_backward(float *dx, const float *residual, const float *dy, const float *x,
+                                 const float *gain, int n, float eps, float *stats)
 {
     norm_stats(x, n, eps, stats);
     const lanes mean = lanes_all(stats[0]), scale = lanes_all(stats[1]);
@@ -194,7 +197,7 @@ static void vector_norm_backward(float *dx, const float *dy, const float *x, con
         const lanes h = lanes_mul(lanes_load_upto(dy + i, width), lanes_load_upto(gain + i, width));
         const lanes u = lanes_mul(lanes_sub(lanes_load_upto(x + i, width), mean), scale);
         const lanes inner = lanes_sub(lanes_sub(h, mean_h), lanes_mul(u, mean_hu));
-        const lanes out = lanes_fma(inner, scale, lanes_load_upto(dx + i, width));
+        const lanes out = lanes_fma(inner, scale, lanes_load_upto(residual + i, width));
         lanes_store_upto(dx + i, out, width);
     }
 }
@@ -297,16 +300,21 @@ static void vector_causal_backward(const struct causal *c)
     for (int v = 0; v < CAUSAL_VECS; v++) {
         const lanes max = lanes_load(c->max + v * KERNEL_LANES);
         const lanes inverse = lanes_load(c->inverse + v * KERNEL_LANES);
-        const lanes dot = lanes_load(c->dot + v * KERNEL_LANES);
+        lanes dot = lanes_zero();
         for (int t = 0; t < c->n_keys; t++) {
             const size_t at = (size_t)t * CAUSAL_WIDTH + (size_t)v * KERNEL_LANES;
             const lanes e = lanes_exp(lanes_sub(lanes_load(c->scores + at), max));
             lanes p = lanes_mul(e, inverse);
             if (t > c->first)
                 p = lanes_first(lanes_zero(), p, hidden_lanes(c, t, v));
-            const lanes excess = lanes_sub(lanes_load(c->gradient + at), dot);
             lanes_store(c->scores + at, p);
-            lanes_store(c->gradient + at, lanes_mul(lanes_mul(p, scale), excess));
+            dot = lanes_fma(p, lanes_load(c->gradient + at), dot);
+        }
+        for (int t = 0; t < c->n_keys; t++) {
+            const size_t at = (size_t)t * CAUSAL_WIDTH + (size_t)v * KERNEL_LANES;
+            const lanes excess = lanes_sub(lanes_load(c->gradient + at), dot);
+            const lanes p = lanes_mul(lanes_load(c->scores + at), scale);
+            lanes_store(c->gradient + at, lanes_mul(p, excess));
         }
     }
 }
