@@ -3,7 +3,8 @@
 
     reference_bpe.py encode VOCAB.gguf FILE    ids of a file, space-separated
     reference_bpe.py cut [--starcoder] FILE    lengths in bytes of the pre-tokenization's pieces
-    reference_bpe.py make-test-data            writes tests/data/{pretokenize,bpe-small}*
+    reference_bpe.py learn N_TOKENS FILE       merges learned from a file: two ids a line
+    reference_bpe.py make-test-data            writes tests/data/{pretokenize,bpe-small,bpe-learn}*
 
 Needs the package `regex`, with which GPT-2's pattern was published. Bytes that are not
 well-formed UTF-8 become lone surrogates, one each, which are no letter, number or space.
@@ -41,6 +42,29 @@ def cut(data, starcoder=False):
     parts = NUMBER.split(text) if starcoder else [text]
     pieces = [piece for part in parts for piece in PATTERN.findall(part)]
     return [piece.encode("utf-8", "surrogateescape") for piece in pieces]
+
+
+def learn_ids(data, n_tokens):
+    """The merges as pairs of ids; bytes are their own. All pairs are counted anew each time."""
+    words = Counter(cut(data))
+    split = {word: list(word) for word in words}
+    merges = []
+    while 256 + len(merges) < n_tokens:
+        pairs = Counter()
+        for word, count in words.items():
+            for pair in zip(split[word], split[word][1:]):
+                pairs[pair] += count
+        best = min(pairs, key=lambda pair: (-pairs[pair], pair), default=None)
+        if best is None or pairs[best] < 2:
+            break
+        for symbols in split.values():
+            i = 0
+            while i + 1 < len(symbols):
+                if (symbols[i], symbols[i + 1]) == best:
+                    symbols[i : i + 2] = [256 + len(merges)]
+                i += 1
+        merges.append(best)
+    return merges
 
 
 def merge_piece(symbols, ranks):
@@ -348,6 +372,13 @@ def make_test_data():
             ids = tokenizer.encode(case)
             out.write(" ".join([case.hex() or "-", *map(str, ids)]) + "\n")
 
+    with open("tests/data/bpe-learn.txt", "w") as out:
+        out.write("# Made by scripts/reference_bpe.py: tokens wanted, text in hexadecimal, the merges' ids.\n")
+        everything = b" ".join(case for case in cases if len(case) < 100)
+        for wanted, text in [(300, b""), (700, PROSE.encode()), (560, everything[:4000])]:
+            ids = [i for pair in learn_ids(text, wanted) for i in pair]
+            out.write(" ".join([str(wanted), text.hex() or "-", *map(str, ids)]) + "\n")
+
 
 def main():
     args = sys.argv[1:]
@@ -355,6 +386,9 @@ def main():
         make_test_data()
     elif args[:1] == ["encode"] and len(args) == 3:
         print(*load(args[1]).encode(open(args[2], "rb").read()))
+    elif args[:1] == ["learn"] and len(args) == 3:
+        for pair in learn_ids(open(args[2], "rb").read(), int(args[1])):
+            print(*pair)
     elif args[:1] == ["cut"] and len(args) in (2, 3):
         pieces = cut(open(args[-1], "rb").read(), "--starcoder" in args)
         print(*map(len, pieces))

@@ -5,9 +5,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/rng.h"
 #include "checkpoints.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
+#include "parts/bpe_learn.h"
 #include "support.h"
 
 /* --- the allocation functions of the whole binary, linked with --wrap ------------------------ */
@@ -232,6 +234,49 @@ START_TEST(tokenizing)
 }
 END_TEST
 
+/* Growing what learning needs to grow: many distinct words, many merges. */
+static enum status learn_and_write(struct text text, struct gguf_writer *w, struct err *e)
+{
+    const struct bpe_learn_spec spec = {.n_tokens = 2000, .end_of_text = true};
+    struct bpe_learned v;
+    enum status status = bpe_learn(&spec, &text, 1, &v, e);
+    if (status != STATUS_OK)
+        return status;
+    status = bpe_learned_write(&v, w, e);
+    bpe_learned_free(&v);
+    unsigned char *bytes = NULL;
+    size_t len;
+    if (status == STATUS_OK)
+        status = gguf_write_memory(w, &bytes, &len, e);
+    free(bytes);
+    return status;
+}
+
+static enum status run_learn(const struct attempt *a, struct err *e)
+{
+    struct gguf_writer *w;
+    enum status status = gguf_writer_create(&w, e);
+    if (status != STATUS_OK)
+        return status;
+    status = learn_and_write(text_of(a->from), w, e);
+    gguf_writer_free(w);
+    return status;
+}
+
+START_TEST(learning)
+{
+    enum { N_WORDS = 3000 };
+    char *text = malloc(N_WORDS * 8 + 1);
+    struct rng r;
+    rng_seed(&r, 1, 1);
+    for (int i = 0; i < N_WORDS; i++) /* six letters in two spaces */
+        snprintf(text + i * 8, 9, " %06x ", rng_u32(&r) & 0xffffff);
+    const struct attempt a = {.run = run_learn, .from = text};
+    ck_assert_int_gt(fail_each(&a, _i), 15);
+    free(text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("out of memory");
@@ -240,6 +285,7 @@ int main(void)
     tcase_add_loop_test(t, decoding, 0, 2);
     tcase_add_loop_test(t, writing, 0, 2);
     tcase_add_loop_test(t, tokenizing, 0, 2);
+    tcase_add_loop_test(t, learning, 0, 2);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

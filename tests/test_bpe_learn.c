@@ -1,0 +1,625 @@
+#include "parts/bpe_learn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "cases.h"
+#include "parts/pretokenize.h"
+#include "parts/tokenizer.h"
+#include "support.h"
+
+static struct bpe_learned must_learn(const struct bpe_learn_spec *spec, const struct text *texts,
+                                     size_t n)
+{
+    struct bpe_learned v;
+    struct err e = {{0}};
+    ck_assert_msg(bpe_learn(spec, texts, n, &v, &e) == STATUS_OK, "%s", e.text);
+    return v;
+}
+
+static struct bpe_learned learn(struct text text, int n_tokens)
+{
+    const struct bpe_learn_spec spec = {.n_tokens = n_tokens};
+    return must_learn(&spec, &text, 1);
+}
+
+/* --- learning as plainly as possible --------------------------------------------------------- */
+
+/* The texts as tokens, with -1 after every word; all pairs are counted anew for every merge. */
+struct plain {
+    int32_t *ids;
+    size_t n;
+    struct bpe_merge *merges;
+    int n_merges;
+};
+
+static void plain_add(struct plain *p, struct text text)
+{
+    p->ids = realloc(p->ids, (p->n + 2 * text.len + 1) * sizeof *p->ids);
+    while (text.len > 0) {
+        const size_t len = pretokenize_next(PRETOKENIZE_GPT2, text);
+        for (size_t i = 0; i < len; i++)
+            p->ids[p->n++] = (unsigned char)text.data[i];
+        p->ids[p->n++] = -1;
+        text.data += len;
+        text.len -= len;
+    }
+}
+
+/* The first of the most frequent pairs in the order of ids; its count. */
+static uint32_t plain_best(const struct plain *p, uint32_t *counts, struct bpe_merge *best)
+{
+    const size_t n = 256 + (size_t)p->n_merges;
+    memset(counts, 0, n * n * sizeof *counts);
+    for (size_t i = 0; i + 1 < p->n; i++)
+        if (p->ids[i] >= 0 && p->ids[i + 1] >= 0)
+            counts[(size_t)p->ids[i] * n + (size_t)p->ids[i + 1]]++;
+    size_t top = 0;
+    for (size_t i = 1; i < n * n; i++)
+        if (counts[i] > counts[top])
+            top = i;
+    *best = (struct bpe_merge){(int32_t)(top / n), (int32_t)(top % n)};
+    return counts[top];
+}
+
+static void plain_merge(struct plain *p, struct bpe_merge m)
+{
+    size_t to = 0;
+    for (size_t from = 0; from < p->n;) {
+        const bool both = from + 1 < p->n && p->ids[from] == m.left && p->ids[from + 1] == m.right;
+        p->ids[to++] = both ? 256 + p->n_merges : p->ids[from];
+        from += both ? 2 : 1;
+    }
+    p->n = to;
+    p->merges[p->n_merges++] = m;
+}
+
+static struct plain plain_learn(const struct text *texts, size_t n, int n_tokens)
+{
+    struct plain p = {0};
+    for (size_t i = 0; i < n; i++)
+        plain_add(&p, texts[i]);
+    uint32_t *counts = malloc((size_t)n_tokens * (size_t)n_tokens * sizeof *counts);
+    p.merges = malloc((size_t)n_tokens * sizeof *p.merges);
+    struct bpe_merge best;
+    while (256 + p.n_merges < n_tokens && plain_best(&p, counts, &best) > 1)
+        plain_merge(&p, best);
+    free(counts);
+    return p;
+}
+
+static void plain_free(struct plain *p)
+{
+    free(p->ids);
+    free(p->merges);
+}
+
+/* --- checks ---------------------------------------------------------------------------------- */
+
+static int compare_texts(const void *left, const void *right)
+{
+    const struct text *a = left, *b = right;
+    const size_t shorter = a->len < b->len ? a->len : b->len;
+    const int order = memcmp(a->data, b->data, shorter);
+    return order ? order : (a->len > b->len) - (a->len < b->len);
+}
+
+/* What holds for every vocabulary. */
+static void check_consistent(const struct bpe_learned *v)
+{
+    ck_assert_int_eq(v->n_tokens, 256 + v->n_merges + (v->end_of_text >= 0));
+    for (int i = 0; i < 256; i++) {
+        ck_assert_uint_eq(v->tokens[i].len, 1);
+        ck_assert_int_eq((unsigned char)v->tokens[i].data[0], i);
+    }
+    for (int i = 0; i < v->n_merges; i++) {
+        const struct bpe_merge m = v->merges[i];
+        const struct text token = v->tokens[256 + i];
+        ck_assert(m.left >= 0 && m.left < 256 + i && m.right >= 0 && m.right < 256 + i);
+        const struct text left = v->tokens[m.left], right = v->tokens[m.right];
+        ck_assert_uint_eq(token.len, left.len + right.len);
+        ck_assert(memcmp(token.data, left.data, left.len) == 0);
+        ck_assert(memcmp(token.data + left.len, right.data, right.len) == 0);
+    }
+    struct text *sorted = malloc((size_t)v->n_tokens * sizeof *sorted);
+    memcpy(sorted, v->tokens, (size_t)v->n_tokens * sizeof *sorted);
+    qsort(sorted, (size_t)v->n_tokens, sizeof *sorted, compare_texts);
+    for (int i = 1; i < v->n_tokens; i++)
+        ck_assert(!text_equal(sorted[i - 1], sorted[i])); /* so no pair is there twice, either */
+    free(sorted);
+}
+
+static void check_merges(const struct bpe_learned *v, const struct bpe_merge *merges, int n,
+                         const char *what)
+{
+    for (int i = 0; i < v->n_merges && i < n; i++)
+        ck_assert_msg(v->merges[i].left == merges[i].left && v->merges[i].right == merges[i].right,
+                      "%s: merge %d is %d %d, expected %d %d", what, i, v->merges[i].left,
+                      v->merges[i].right, merges[i].left, merges[i].right);
+    ck_assert_msg(v->n_merges == n, "%s: %d merges, expected %d", what, v->n_merges, n);
+}
+
+/* The vocabulary as a checkpoint has it. */
+static struct gguf *written(const struct bpe_learned *v, unsigned char **bytes)
+{
+    struct gguf_writer *w;
+    struct gguf *g;
+    struct err e = {{0}};
+    size_t len;
+    ck_assert_msg(gguf_writer_create(&w, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_msg(bpe_learned_write(v, w, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_msg(gguf_write_memory(w, bytes, &len, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_msg(gguf_parse(*bytes, len, &g, &e) == STATUS_OK, "%s", e.text);
+    gguf_writer_free(w);
+    return g;
+}
+
+static struct tokenizer *tokenizer_of(const struct bpe_learned *v)
+{
+    unsigned char *bytes;
+    struct gguf *g = written(v, &bytes);
+    struct tokenizer *t;
+    struct err e = {{0}};
+    ck_assert_msg(tokenizer_create(g, &t, &e) == STATUS_OK, "%s", e.text);
+    gguf_free(g);
+    free(bytes);
+    ck_assert_int_eq(tokenizer_n_tokens(t), v->n_tokens);
+    for (int i = 0; i < v->n_tokens; i++)
+        ck_assert(text_equal(tokenizer_bytes(t, i), v->tokens[i]));
+    return t;
+}
+
+/* The tokenizer cuts the text into the tokens that the plain learner was left with from `at` on;
+ * gives where they end. */
+static size_t check_encoding(const struct tokenizer *t, struct text text, const struct plain *p,
+                             size_t at)
+{
+    int32_t *ids;
+    size_t n;
+    size_t bytes = 0;
+    struct err e = {{0}};
+    ck_assert_msg(tokenizer_encode(t, text, &ids, &n, &e) == STATUS_OK, "%s", e.text);
+    for (size_t i = 0; i < n; i++) {
+        while (p->ids[at] < 0)
+            at++;
+        if (ids[i] != p->ids[at++])
+            ck_abort_msg("id %zu is %d, learned as %d", i, ids[i], p->ids[at - 1]);
+        const struct text token = tokenizer_bytes(t, ids[i]);
+        ck_assert(token.len <= text.len - bytes &&
+                  memcmp(token.data, text.data + bytes, token.len) == 0);
+        bytes += token.len;
+    }
+    ck_assert_uint_eq(bytes, text.len);
+    free(ids);
+    return at;
+}
+
+/* Learning gives what the plain way gives, and the tokenizer what learning left. */
+static void check_against_plain(const struct text *texts, size_t n, int n_tokens, const char *what)
+{
+    const struct bpe_learn_spec spec = {.n_tokens = n_tokens};
+    struct bpe_learned v = must_learn(&spec, texts, n);
+    struct plain p = plain_learn(texts, n, n_tokens);
+    check_merges(&v, p.merges, p.n_merges, what);
+    check_consistent(&v);
+    struct tokenizer *t = tokenizer_of(&v);
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++)
+        at = check_encoding(t, texts[i], &p, at);
+    tokenizer_free(t);
+    plain_free(&p);
+    bpe_learned_free(&v);
+}
+
+/* --- merging --------------------------------------------------------------------------------- */
+
+static const char *const texts_easy_to_get_wrong[] = {
+    "",
+    "a",
+    "ab",
+    "abab",
+    "a a a a a",
+    " a a a a a",
+    "aa",
+    "aaa",
+    "aaaa",
+    "aaaaa",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "a aa aaa aaaa aaaaa aaaaaa aaaaaaa aaaaaaaa aaaaaaaaa aaaaaaaaaa aaaaaaaaaaa aaaaaaaaaaaa",
+    "baaab baaaab aab baa aaab abaaba aabaa abababab bababa babab",
+    "abababababab aabbaabbaabb abbabbabb abcabcabc cbacbacba",
+    "abcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabc",
+    "the theme of the thesis is that these themes are the best: the, the; THE 'the'",
+    "it's he's we're they've I'm you'll I'd it's he's we're they've I'm you'll I'd",
+    "    four     five      six\n\n\n\t\t\t\n \n \n    four     five      six   ",
+    "1 22 333 4444 55555 1 22 333 4444 55555 3.14 3.14 3.141",
+    "stra\u00dfe stra\u00dfen \u00e9l\u00e8ve \u00e9l\u00e8ves \u0432\u043e\u0434\u0430",
+    "\u0432\u043e\u0434\u0430 \u0432\u043e\u0434\u044b \u0432\u043e\u0434\u0430",
+    "\u6c34\u706b\u6c34\u706b\u6c34 \u6c34\u3000\u6c34\u3000",
+    "\x80\x80\x80 \xff\xfe\xff\xfe \xc3\xc3\xa9\xc3\xa9\xc3 \xe2\x82 \xe2\x82 \xf0\x9f\x98\xf0\x9f",
+    "!!!!.?.!!!!.?. --------==== ======= -------- <><><><><>",
+};
+
+START_TEST(adversarial_texts)
+{
+    const char *s = texts_easy_to_get_wrong[_i];
+    const struct text whole = text_of(s);
+    check_against_plain(&whole, 1, 256 + 100, s);
+    check_against_plain(&whole, 1, 256 + 3, s);
+    const struct text parts[] = {{whole.data, whole.len / 2},
+                                 {whole.data + whole.len / 2, whole.len - whole.len / 2},
+                                 whole};
+    check_against_plain(parts, 3, 256 + 100, s);
+}
+END_TEST
+
+static void random_text(struct rng *r, char *out, size_t n, const char *alphabet)
+{
+    const size_t n_letters = strlen(alphabet);
+    for (size_t i = 0; i < n; i++)
+        out[i] = alphabet[rng_u32(r) % n_letters];
+}
+
+/* Few letters give many ties, runs and tokens that are made in several places. */
+START_TEST(random_texts)
+{
+    static const char *const alphabets[] = {"a ", "ab", "ab ", "aab    ", "abc \n", "ab'st 1,"};
+    char text[3000];
+    struct rng r;
+    rng_seed(&r, 6, (uint64_t)_i);
+    for (size_t i = 0; i < sizeof alphabets / sizeof *alphabets; i++) {
+        const size_t len = 1 + rng_u32(&r) % (i == 0 ? 300 : sizeof text - 1);
+        random_text(&r, text, len, alphabets[i]);
+        check_against_plain(&(struct text){text, len}, 1, 256 + 120, alphabets[i]);
+    }
+}
+END_TEST
+
+START_TEST(all_bytes)
+{
+    char text[4096];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char)i;
+    check_against_plain(&(struct text){text, sizeof text}, 1, 256 + 150, "bytes in order");
+    struct rng r;
+    rng_seed(&r, 1, 2);
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char)(i % 3 ? text[rng_u32(&r) % (i + 1)] : (char)rng_u32(&r));
+    check_against_plain(&(struct text){text, sizeof text}, 1, 256 + 150, "random bytes");
+}
+END_TEST
+
+/* Merges of these scan the whole word in a learner that looks at words rather than places. */
+START_TEST(a_word_of_a_megabyte)
+{
+    enum { LEN = 1 << 20 };
+    char *text = malloc(LEN);
+    struct rng r;
+    rng_seed(&r, 3, 4);
+    random_text(&r, text, LEN, "abcdefghijklmnopqrst");
+    const struct text whole = {text, LEN};
+    struct bpe_learned v = learn(whole, 256 + 8000);
+    struct plain p = plain_learn(&whole, 1, 256 + 24);
+    check_consistent(&v);
+    ck_assert_int_eq(v.n_merges, 8000);
+    v.n_merges = 24;
+    check_merges(&v, p.merges, p.n_merges, "letters");
+    plain_free(&p);
+    bpe_learned_free(&v);
+
+    memset(text, 'a', LEN);
+    check_against_plain(&whole, 1, 256 + 60, "one letter");
+    for (int i = 0; i < LEN; i++)
+        text[i] = (char)('a' + i % 26);
+    check_against_plain(&whole, 1, 256 + 60, "the alphabet");
+    free(text);
+}
+END_TEST
+
+/* Made by a Python program that shares nothing with this one. */
+START_TEST(reference_cases)
+{
+    static struct test_case t;
+    static struct bpe_merge merges[CASE_MAX / 2];
+    struct cases c;
+    cases_open(&c, "tests/data/bpe-learn.txt");
+    char *rest;
+    int n = 0;
+    for (const char *wanted; (wanted = cases_line(&c, &rest)); n++) {
+        case_text(&t, strtok_r(NULL, " ", &rest));
+        case_numbers(&t, &rest);
+        for (size_t i = 0; i < t.n; i++)
+            *(i % 2 ? &merges[i / 2].right : &merges[i / 2].left) = t.numbers[i];
+        struct bpe_learned v = learn((struct text){t.text, t.len}, atoi(wanted));
+        check_merges(&v, merges, (int)t.n / 2, "bpe-learn.txt");
+        bpe_learned_free(&v);
+    }
+    ck_assert_int_eq(n, 3);
+}
+END_TEST
+
+START_TEST(ties_go_to_the_lowest_ids)
+{
+    static const struct bpe_merge expected[] = {{'a', 'c'}, {'b', 'a'}, {'b', 'z'}, {'z', 'a'}};
+    struct text texts[] = {text_of("za"), text_of("bz"), text_of("ba"), text_of("ac"),
+                           text_of("ac"), text_of("ba"), text_of("bz"), text_of("za")};
+    const struct bpe_learn_spec spec = {.n_tokens = 300};
+    struct bpe_learned v = must_learn(&spec, texts, 8);
+    check_merges(&v, expected, 4, "ties");
+    bpe_learned_free(&v);
+    v = must_learn(&spec, texts, 7); /* za occurs once */
+    check_merges(&v, expected, 3, "a pair that occurs once");
+    bpe_learned_free(&v);
+}
+END_TEST
+
+START_TEST(texts_are_not_joined)
+{
+    const struct text texts[] = {text_of("a"), text_of("b"), text_of("a"), text_of("b")};
+    const struct bpe_learn_spec spec = {.n_tokens = 300};
+    struct bpe_learned v = must_learn(&spec, texts, 4);
+    ck_assert_int_eq(v.n_tokens, 256);
+    bpe_learned_free(&v);
+    v = must_learn(&spec, NULL, 0);
+    ck_assert_int_eq(v.n_tokens, 256);
+    ck_assert_int_eq(v.n_merges, 0);
+    bpe_learned_free(&v);
+    bpe_learned_free(&v);
+}
+END_TEST
+
+/* --- what is written ------------------------------------------------------------------------- */
+
+static void check_text(const struct gguf *g, const char *key, const char *expected)
+{
+    struct text value;
+    struct err e = {{0}};
+    ck_assert_msg(gguf_get_text(g, key, &value, NULL, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_msg(text_is(value, expected), "%s", key);
+}
+
+static void check_texts(const struct gguf *g, const char *key, const char *const *expected,
+                        size_t first)
+{
+    const struct gguf_value *array;
+    struct gguf_cursor cursor = {0};
+    struct text t;
+    struct err e = {{0}};
+    ck_assert_msg(gguf_get_array(g, key, GGUF_STRING, &array, NULL, &e) == STATUS_OK, "%s", e.text);
+    for (size_t i = 0; gguf_next_text(array, &cursor, &t); i++) {
+        if (i < first)
+            continue;
+        ck_assert_msg(*expected && text_is(t, *expected), "%s %zu is \"%.*s\"", key, i,
+                      text_width(t), t.data);
+        expected++;
+    }
+    ck_assert_ptr_null(*expected);
+}
+
+static void check_ids(const struct gguf *g, uint64_t bos, uint64_t eos)
+{
+    uint64_t id;
+    bool adds_bos;
+    struct err e = {{0}};
+    ck_assert(gguf_get_u64(g, "tokenizer.ggml.bos_token_id", 0, 999, &id, NULL, &e) == STATUS_OK);
+    ck_assert_uint_eq(id, bos);
+    ck_assert(gguf_get_u64(g, "tokenizer.ggml.eos_token_id", 0, 999, &id, NULL, &e) == STATUS_OK);
+    ck_assert_uint_eq(id, eos);
+    ck_assert(gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &adds_bos, NULL, &e) == STATUS_OK);
+    ck_assert(!adds_bos);
+}
+
+static void check_types(const struct gguf *g, uint64_t n, int end_of_text)
+{
+    const struct gguf_value *types;
+    struct err e = {{0}};
+    ck_assert(gguf_get_array(g, "tokenizer.ggml.token_type", GGUF_I32, &types, NULL, &e) ==
+              STATUS_OK);
+    ck_assert_uint_eq(types->count, n);
+    for (uint64_t i = 0; i < n; i++)
+        ck_assert_int_eq(gguf_int_at(types, i), (int)i == end_of_text ? 3 : 1);
+}
+
+START_TEST(plain_bytes)
+{
+    struct bpe_learned v = learn(text_of("not read: not read: not read"), 256);
+    ck_assert_int_eq(v.n_tokens, 256);
+    ck_assert_int_eq(v.end_of_text, -1);
+    check_consistent(&v);
+    unsigned char *bytes;
+    struct gguf *g = written(&v, &bytes);
+    check_text(g, "tokenizer.ggml.model", "gpt2");
+    check_text(g, "tokenizer.ggml.pre", "gpt-2");
+    check_texts(g, "tokenizer.ggml.merges", (const char *const[]){NULL}, 0);
+    check_texts(g, "tokenizer.ggml.tokens",
+                (const char *const[]){"\u00fb", "\u00fc", "\u00fd", "\u00fe", "\u00ff", NULL}, 251);
+    check_types(g, 256, -1);
+    check_ids(g, '\n', 0);
+    gguf_free(g);
+    free(bytes);
+    struct tokenizer *t = tokenizer_of(&v);
+    struct plain p = {0};
+    plain_add(&p, text_of("any \xff text"));
+    check_encoding(t, text_of("any \xff text"), &p, 0);
+    plain_free(&p);
+    tokenizer_free(t);
+    bpe_learned_free(&v);
+}
+END_TEST
+
+START_TEST(names_are_in_the_byte_alphabet)
+{
+    struct bpe_learned v = learn(text_of("x \u00e9\n\n\ny \u00e9\n\n\n"), 300);
+    unsigned char *bytes;
+    struct gguf *g = written(&v, &bytes);
+    static const char *const tokens[] = {"\u010a\u010a", "\u0120\u00c3", "\u0120\u00c3\u00a9",
+                                         NULL};
+    static const char *const merges[] = {"\u010a \u010a", "\u0120 \u00c3", "\u0120\u00c3 \u00a9",
+                                         NULL};
+    check_texts(g, "tokenizer.ggml.tokens", tokens, 256);
+    check_texts(g, "tokenizer.ggml.merges", merges, 0);
+    gguf_free(g);
+    free(bytes);
+    bpe_learned_free(&v);
+}
+END_TEST
+
+static const char documents[] = "<|endoftext|>one text, one word<|endoftext|><|endoftext|> one "
+                                "more<|endoftext|>no more: <|endoftext <|endoftext <|endoftext|>";
+
+START_TEST(end_of_text_is_the_last_token)
+{
+    const struct text whole = text_of(documents);
+    const struct text parts[] = {text_of("one text, one word"), text_of(" one more"),
+                                 text_of("no more: <|endoftext <|endoftext ")};
+    const struct bpe_learn_spec spec = {.n_tokens = 320, .end_of_text = true};
+    struct bpe_learned v = must_learn(&spec, &whole, 1);
+    struct plain p = plain_learn(parts, 3, 319);
+    check_merges(&v, p.merges, p.n_merges, "documents");
+    check_consistent(&v);
+    ck_assert_int_eq(v.end_of_text, v.n_tokens - 1);
+    ck_assert(text_is(v.tokens[v.end_of_text], "<|endoftext|>"));
+    unsigned char *bytes;
+    struct gguf *g = written(&v, &bytes);
+    check_types(g, (uint64_t)v.n_tokens, v.end_of_text);
+    check_ids(g, (uint64_t)v.end_of_text, (uint64_t)v.end_of_text);
+    gguf_free(g);
+    free(bytes);
+
+    struct tokenizer *t = tokenizer_of(&v);
+    ck_assert_int_eq(tokenizer_eos(t), v.end_of_text);
+    ck_assert(tokenizer_is_special(t, v.end_of_text));
+    int32_t *ids;
+    size_t n, found = 0;
+    struct err e = {{0}};
+    ck_assert(tokenizer_encode(t, whole, &ids, &n, &e) == STATUS_OK);
+    for (size_t i = 0; i < n; i++)
+        found += ids[i] == v.end_of_text;
+    ck_assert_uint_eq(found, 5);
+    free(ids);
+    tokenizer_free(t);
+    plain_free(&p);
+    bpe_learned_free(&v);
+}
+END_TEST
+
+/* Without the option its text is text; with it and no room for merges there is only it. */
+START_TEST(end_of_text_is_an_option)
+{
+    struct bpe_learned v = learn(text_of(documents), 320);
+    ck_assert_int_eq(v.end_of_text, -1);
+    bool learned = false;
+    for (int i = 0; i < v.n_tokens; i++)
+        learned = learned || text_is(v.tokens[i], "endoftext");
+    ck_assert(learned);
+    bpe_learned_free(&v);
+    const struct bpe_learn_spec spec = {.n_tokens = 257, .end_of_text = true};
+    v = must_learn(&spec, NULL, 0);
+    ck_assert_int_eq(v.n_tokens, 257);
+    ck_assert_int_eq(v.end_of_text, 256);
+    check_consistent(&v);
+    bpe_learned_free(&v);
+}
+END_TEST
+
+/* --- refusals and interruptions -------------------------------------------------------------- */
+
+static void check_refused(int n_tokens, bool end_of_text, const char *message)
+{
+    const struct bpe_learn_spec spec = {.n_tokens = n_tokens, .end_of_text = end_of_text};
+    const struct text text = text_of("abab");
+    struct bpe_learned v;
+    struct err e = {{0}};
+    ck_assert_int_eq(bpe_learn(&spec, &text, 1, &v, &e), STATUS_USAGE);
+    ck_assert_msg(strstr(e.text, message) != NULL, "%s", e.text);
+    ck_assert_ptr_null(v.tokens);
+}
+
+START_TEST(too_few_tokens)
+{
+    check_refused(255, false, "at least 256 tokens");
+    check_refused(0, false, "found 0");
+    check_refused(-1, false, "found -1");
+    check_refused(256, true, "at least 257 tokens, one for every byte and <|endoftext|>");
+}
+END_TEST
+
+struct watcher {
+    int left; /* calls until it stops the learner */
+    int calls[2];
+    uint64_t done;
+    enum bpe_learn_phase phase;
+};
+
+static bool watch_stop(void *arg)
+{
+    struct watcher *w = arg;
+    return w->left-- == 0;
+}
+
+static void watch_progress(void *arg, enum bpe_learn_phase phase, uint64_t done, uint64_t all)
+{
+    struct watcher *w = arg;
+    ck_assert_uint_le(done, all);
+    ck_assert_int_ge(phase, w->phase);
+    if (phase == w->phase)
+        ck_assert_uint_ge(done, w->done);
+    w->calls[phase]++;
+    w->phase = phase;
+    w->done = done;
+}
+
+START_TEST(learning_can_be_stopped)
+{
+    enum { LEN = 3 << 19 };
+    char *text = malloc(LEN);
+    struct rng r;
+    rng_seed(&r, 8, 8);
+    random_text(&r, text, LEN, "abcdefgh ");
+    const struct text whole = {text, LEN};
+    struct bpe_learned v;
+    struct watcher w = {0};
+    const struct bpe_learn_spec spec = {
+        .n_tokens = 300, .stop = watch_stop, .progress = watch_progress, .arg = &w};
+    enum status s = STATUS_INTERRUPTED;
+    for (int calls = 0; s == STATUS_INTERRUPTED; calls++) {
+        struct err e = {{0}};
+        w = (struct watcher){.left = calls};
+        s = bpe_learn(&spec, &whole, 1, &v, &e);
+        ck_assert_int_eq(s != STATUS_OK, e.text[0] != 0);
+        ck_assert_int_eq(s == STATUS_OK, v.tokens != NULL);
+    }
+    ck_assert_int_eq(s, STATUS_OK);
+    ck_assert_int_ge(w.calls[BPE_LEARN_READING], 2);
+    ck_assert_int_ge(w.calls[BPE_LEARN_MERGING], 3);
+    bpe_learned_free(&v);
+    free(text);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("learning BPE");
+    TCase *t = tcase_create("merging");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, adversarial_texts, 0,
+                        sizeof texts_easy_to_get_wrong / sizeof *texts_easy_to_get_wrong);
+    tcase_add_loop_test(t, random_texts, 0, 20);
+    tcase_add_test(t, all_bytes);
+    tcase_add_test(t, a_word_of_a_megabyte);
+    tcase_add_test(t, reference_cases);
+    tcase_add_test(t, ties_go_to_the_lowest_ids);
+    tcase_add_test(t, texts_are_not_joined);
+    suite_add_tcase(s, t);
+    t = tcase_create("vocabularies");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, plain_bytes);
+    tcase_add_test(t, names_are_in_the_byte_alphabet);
+    tcase_add_test(t, end_of_text_is_the_last_token);
+    tcase_add_test(t, end_of_text_is_an_option);
+    tcase_add_test(t, too_few_tokens);
+    tcase_add_test(t, learning_can_be_stopped);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
