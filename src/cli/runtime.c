@@ -165,21 +165,22 @@ const char *environment(const char *name)
     return value && value[0] ? value : NULL;
 }
 
-static enum status choose_threads(struct runtime *r, const char *flag, struct err *e)
+enum status runtime_threads(const struct common_options *c, const char *flag, int *out,
+                            struct err *e)
 {
     const char *source = flag ? "-t" : "DECODE_THREADS";
     const char *text = flag ? flag : environment("DECODE_THREADS");
     if (!text || strcmp(text, "auto") == 0) {
-        r->n_threads = cpus_usable();
-        if (r->n_threads > POOL_MAX_THREADS)
-            r->n_threads = POOL_MAX_THREADS;
+        *out = cpus_usable();
+        if (*out > POOL_MAX_THREADS)
+            *out = POOL_MAX_THREADS;
         source = "auto";
-    } else if (!parse_int(text, 1, POOL_MAX_THREADS, &r->n_threads)) {
+    } else if (!parse_int(text, 1, POOL_MAX_THREADS, out)) {
         return err_set(e, STATUS_USAGE,
                        "%s: expected auto or an integer from 1 to %d, found '%.60s'", source,
                        POOL_MAX_THREADS, text);
     }
-    say_verbose(r->common, "threads: %d (%s)", r->n_threads, source);
+    say_verbose(c, "threads: %d (%s)", *out, source);
     return STATUS_OK;
 }
 
@@ -206,7 +207,7 @@ enum status runtime_open(struct runtime *r, const struct invocation *inv,
     const char *path = NULL;
     enum status s = common_model_path(common, &path, e);
     if (s == STATUS_OK)
-        s = choose_threads(r, engine->threads, e);
+        s = runtime_threads(common, engine->threads, &r->n_threads, e);
     if (s == STATUS_OK)
         s = runtime_kernels(common, &r->kernels, e);
     if (s != STATUS_OK)

@@ -81,6 +81,11 @@ struct runtime {
     struct session *session;
 };
 
+/* The number of threads: `flag` is the value of -t (NULL: not given; then DECODE_THREADS, then
+ * auto). STATUS_USAGE. */
+enum status runtime_threads(const struct common_options *c, const char *flag, int *out,
+                            struct err *e);
+
 /* The table that DECODE_ISA names, or the fastest. STATUS_USAGE. */
 enum status runtime_kernels(const struct common_options *c, const struct kernels **out,
                             struct err *e);
