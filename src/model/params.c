@@ -105,6 +105,13 @@ static void list_layer(struct lister *ls, const struct config *c, int l)
     }
 }
 
+/* Whether b is missing, or a once more. */
+static bool same_numbers(const struct gguf_tensor *a, const struct gguf_tensor *b)
+{
+    return !b || (a && a->type == b->type && a->n_bytes == b->n_bytes &&
+                  memcmp(a->data, b->data, a->n_bytes) == 0);
+}
+
 enum status param_list_create(struct param_list *list, const struct config *c, const struct gguf *g,
                               struct err *e)
 {
@@ -118,8 +125,10 @@ enum status param_list_create(struct param_list *list, const struct config *c, c
     for (int l = 0; l < c->n_layers; l++)
         list_layer(&ls, c, l);
     list_pair(&ls, "output_norm", 1, 1, c->d_model);
-    if (g)
-        list_tensor(&ls, "output.weight", 2, c->n_vocab, c->d_model, false);
+    list->tied = !g || same_numbers(gguf_find_tensor(g, "token_embd.weight"),
+                                    gguf_find_tensor(g, "output.weight"));
+    if (!list->tied)
+        list_tensor(&ls, "output.weight", 2, c->n_vocab, c->d_model, true);
     if (ls.status != STATUS_OK)
         param_list_free(list);
     return ls.status;
@@ -137,13 +146,18 @@ void param_list_read(const struct param_list *list, const struct gguf *g, float 
         pack_floats(flat + list->items[i].offset, gguf_find_tensor(g, list->items[i].name));
 }
 
+static void add(struct gguf_writer *w, const struct param *p, const char *name, const float *flat)
+{
+    gguf_add_tensor(w, text_of(name), TENSOR_F32, p->n_dims,
+                    (const uint64_t[]){(uint64_t)p->cols, (uint64_t)p->rows}, flat + p->offset);
+}
+
 void param_list_write(const struct param_list *list, const float *flat, struct gguf_writer *w)
 {
-    for (int i = 0; i < list->n; i++) {
-        const struct param *p = &list->items[i];
-        gguf_add_tensor(w, text_of(p->name), TENSOR_F32, p->n_dims,
-                        (const uint64_t[]){(uint64_t)p->cols, (uint64_t)p->rows}, flat + p->offset);
-    }
+    for (int i = 0; i < list->n; i++)
+        add(w, &list->items[i], list->items[i].name, flat);
+    if (list->tied)
+        add(w, &list->items[0], "output.weight", flat); /* the first is token_embd.weight */
 }
 
 /* --- views ----------------------------------------------------------------------------------- */

@@ -31,13 +31,15 @@ struct param_list {
     int n;
     size_t n_floats;   /* of the flat run, gaps included */
     uint64_t n_params; /* without the gaps */
+    bool tied;         /* output.weight is token_embd.weight and not listed */
 };
 
 /*
- * The tensors of a checkpoint of shape `c`. Biases and output.weight are optional: they are
- * listed if `g` has them; with g NULL, all biases and no output.weight (it is tied to
- * token_embd.weight). STATUS_BAD_FILE names a tensor of g with another shape or a type that
- * cannot be read as F32, expected and found; STATUS_NO_MEMORY. Freed by param_list_free.
+ * The tensors of a checkpoint of shape `c`. Biases are optional: they are listed if `g` has them,
+ * all with g NULL. output.weight is listed if g has one with other numbers than
+ * token_embd.weight; else the two are tied. STATUS_BAD_FILE names a tensor of g with another shape
+ * or a type that cannot be read as F32, expected and found; STATUS_NO_MEMORY. Freed by
+ * param_list_free.
  */
 enum status param_list_create(struct param_list *list, const struct config *c, const struct gguf *g,
                               struct err *e);
@@ -46,7 +48,8 @@ void param_list_free(struct param_list *list); /* legal on a zeroed struct and t
 /* Reads all tensors of g, which the list was made from, into flat [n_floats], as F32. */
 void param_list_read(const struct param_list *list, const struct gguf *g, float *flat);
 
-/* Adds all tensors to a GGUF file as F32; flat is borrowed until it is written. */
+/* Adds all tensors to a GGUF file as F32; flat is borrowed until it is written. Tied ones are
+ * written twice, because llama.cpp asks for output.weight in this architecture. */
 void param_list_write(const struct param_list *list, const float *flat, struct gguf_writer *w);
 
 /* An affine map's or a norm's part of a flat run; the bias is NULL where there is none. */

@@ -1,4 +1,5 @@
 /* What OUT holds besides tensors, and OUT itself. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,16 +46,6 @@ static enum status learn(const struct train_spec *spec, struct bpe_learned *v, s
     return s;
 }
 
-/* The name of the file without folder and ".gguf", as a model's name. */
-static struct text name_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    struct text name = text_of(slash ? slash + 1 : path);
-    if (name.len > 5 && strcmp(name.data + name.len - 5, ".gguf") == 0)
-        name.len -= 5;
-    return name;
-}
-
 static void add_config(struct gguf_writer *w, const struct config *c)
 {
     gguf_add_u32(w, "gpt2.context_length", (uint32_t)c->n_ctx);
@@ -72,6 +63,10 @@ static enum status make_new(struct train_template *t, const struct train_spec *s
     struct bpe_learned vocabulary;
     struct gguf_writer *w = NULL;
     size_t len = 0;
+    /* Of the shape alone: the same training gives the same file, whatever it is called. */
+    char name[64];
+    snprintf(name, sizeof name, "%dx%dx%d-kv%d", spec->shape.n_layers, spec->shape.d_model,
+             spec->shape.n_heads, spec->shape.n_kv_heads);
     enum status s = learn(spec, &vocabulary, e);
     if (s != STATUS_OK)
         return s;
@@ -80,7 +75,7 @@ static enum status make_new(struct train_template *t, const struct train_spec *s
     s = gguf_writer_create(&w, e);
     if (s == STATUS_OK) {
         gguf_add_text(w, "general.architecture", text_of("gpt2"));
-        gguf_add_text(w, "general.name", name_of(spec->out));
+        gguf_add_text(w, "general.name", text_of(name));
         gguf_add_u32(w, "general.file_type", 0);
         add_config(w, &t->config);
         s = bpe_learned_write(&vocabulary, w, e);
