@@ -30,12 +30,10 @@ struct fixture {
     int32_t *inputs, *targets;
 };
 
-static void open_fixture(struct fixture *f, const struct checkpoint_shape *shape, int n_sequences,
-                         int length)
+/* The model of a file, its weights widened to F32. */
+static void open_model(struct fixture *f, const char *path)
 {
     struct err e = {""};
-    const char *path = scratch_path("model.gguf");
-    write_checkpoint(path, shape);
     ck_assert_int_eq(file_map_open(&f->file, path, &e), STATUS_OK);
     ck_assert_int_eq(gguf_parse(f->file.data, f->file.len, &f->gguf, &e), STATUS_OK);
     ck_assert_int_eq(config_read(f->gguf, &f->config, &e), STATUS_OK);
@@ -48,7 +46,14 @@ static void open_fixture(struct fixture *f, const struct checkpoint_shape *shape
     f->weights = param_view_take(&f->arena, &f->list, &f->config);
     f->gradient = param_view_take(&f->arena, &f->list, &f->config);
     param_list_read(&f->list, f->gguf, f->weights.flat);
+}
 
+static void open_fixture(struct fixture *f, const struct checkpoint_shape *shape, int n_sequences,
+                         int length)
+{
+    const char *path = scratch_path("model.gguf");
+    write_checkpoint(path, shape);
+    open_model(f, path);
     const int n = n_sequences * length;
     f->n_sequences = n_sequences;
     f->length = length;
@@ -391,6 +396,85 @@ START_TEST(teacher_gradient)
 }
 END_TEST
 
+/* --- another implementation ------------------------------------------------------------------- */
+
+static const char *const golden_names[] = {"mha", "gqa", "mqa", "mqa-f16"};
+
+static int next_int(FILE *in)
+{
+    int x;
+    ck_assert_int_eq(fscanf(in, "%d", &x), 1);
+    return x;
+}
+
+static double next_double(FILE *in)
+{
+    double x;
+    ck_assert_int_eq(fscanf(in, "%lf", &x), 1);
+    return x;
+}
+
+/* The norm of one tensor's gradient and its dot products with two fixed vectors. */
+static void compare_tensor(const struct fixture *f, FILE *in, const char *name)
+{
+    const struct param *p = NULL;
+    for (int i = 0; i < f->list.n; i++)
+        if (strcmp(f->list.items[i].name, name) == 0)
+            p = &f->list.items[i];
+    ck_assert_msg(p != NULL, "%s", name);
+    double found[3] = {0, 0, 0};
+    for (int i = 0; i < p->rows * p->cols; i++) {
+        const double g = (double)f->gradient.flat[p->offset + (size_t)i];
+        found[0] += g * g;
+        found[1] += cos(i) * g;
+        found[2] += cos(0.3 * i + 1) * g;
+    }
+    found[0] = sqrt(found[0]);
+    const double norm = next_double(in);
+    ck_assert_msg(fabs(found[0] - norm) < 1e-5 * norm, "%s: norm %g, expected %g", name, found[0],
+                  norm);
+    for (int i = 1; i < 3; i++) {
+        const double expected = next_double(in);
+        ck_assert_msg(fabs(found[i] - expected) < 3e-5 * norm, "%s: dot %d is %g, expected %g",
+                      name, i, found[i], expected);
+    }
+}
+
+START_TEST(gradient_is_that_of_numpy)
+{
+    char path[128], name[64];
+    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", golden_names[_i]);
+    struct fixture f = {.length = 0};
+    open_model(&f, path);
+    snprintf(path, sizeof path, "tests/data/train/%s.txt", golden_names[_i]);
+    FILE *in = fopen(path, "r");
+    ck_assert_ptr_nonnull(in);
+    f.n_sequences = next_int(in);
+    f.length = next_int(in);
+    const int n = f.n_sequences * f.length;
+    f.inputs = malloc((size_t)n * sizeof *f.inputs);
+    f.targets = malloc((size_t)n * sizeof *f.targets);
+    for (int s = 0; s < f.n_sequences; s++)
+        for (int t = 0, token = next_int(in); t < f.length; t++) {
+            f.inputs[s * f.length + t] = token;
+            token = next_int(in);
+            f.targets[s * f.length + t] = token;
+        }
+    const struct kernels *fastest;
+    ck_assert_int_eq(kernels_choose(NULL, &fastest, NULL), STATUS_OK);
+    const double loss = gradient_by(&f, fastest, 2);
+    ck_assert_double_eq_tol(loss, next_double(in), 1e-5);
+    int tensors = 0;
+    while (fscanf(in, "%63s", name) == 1) {
+        compare_tensor(&f, in, name);
+        tensors++;
+    }
+    ck_assert_int_eq(tensors, f.list.n);
+    fclose(in);
+    close_fixture(&f);
+}
+END_TEST
+
 /* --- bits ------------------------------------------------------------------------------------ */
 
 START_TEST(same_bits_for_any_threads_and_instruction_set)
@@ -436,6 +520,7 @@ static Suite *suite(void)
     tcase_add_loop_test(tc, gradient_is_that_of_differences, 0, 4);
     tcase_add_loop_test(tc, long_windows, 0, 4);
     tcase_add_test(tc, teacher_gradient);
+    tcase_add_loop_test(tc, gradient_is_that_of_numpy, 0, 4);
     tcase_add_test(tc, same_bits_for_any_threads_and_instruction_set);
     suite_add_tcase(s, tc);
     return s;
