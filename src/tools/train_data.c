@@ -69,6 +69,19 @@ void train_data_free(struct train_data *d)
     *d = (struct train_data){.hash = 0};
 }
 
+/* The least bytes of a text both of whose parts have `part` bytes; of one part, if none is held
+ * out. */
+static size_t least_length(double val_fraction, double part)
+{
+    if (val_fraction <= 0)
+        return (size_t)part;
+    size_t n = (size_t)(part / fmin(val_fraction, 1 - val_fraction)) + 2;
+    while (n > 0 && (double)train_part(val_fraction, n - 1) >= part &&
+           (double)(n - 1 - train_part(val_fraction, n - 1)) >= part)
+        n--;
+    return n;
+}
+
 enum status train_data_check(const struct train_data *d, const struct train_spec *spec,
                              struct err *e)
 {
@@ -77,15 +90,14 @@ enum status train_data_check(const struct train_data *d, const struct train_spec
     const bool short_val = spec->val_fraction > 0 && d->val.n < window;
     if (!short_train && !short_val)
         return STATUS_OK;
-    const double smaller =
-        spec->val_fraction > 0 ? fmin(spec->val_fraction, 1 - spec->val_fraction) : 1;
     const size_t n = d->train.n + d->val.n, bytes = d->train.n_bytes + d->val.n_bytes;
     const double per_token = n ? (double)bytes / (double)n : 1;
+    const size_t least = least_length(spec->val_fraction, ceil((double)window * per_token));
     return err_set(e, STATUS_USAGE,
                    "the text is too short: its %s part has %zu tokens, windows of --ctx %d need "
-                   "%zu; expected at least %.0f bytes, found %zu",
+                   "%zu; expected at least %zu bytes, found %zu",
                    short_train ? "first" : "held-out", short_train ? d->train.n : d->val.n,
-                   spec->length, window, ceil((double)window / smaller * per_token), bytes);
+                   spec->length, window, least, bytes);
 }
 
 void train_data_window(const struct tokens *t, size_t start, int row, int length, int32_t *inputs,
