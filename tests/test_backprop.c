@@ -28,6 +28,8 @@ struct fixture {
     struct param_view weights, gradient;
     int n_sequences, length;
     int32_t *inputs, *targets;
+    double dropout;
+    int window; /* that the loss in double is at */
 };
 
 /* The model of a file, its weights widened to F32. */
@@ -78,20 +80,32 @@ static void close_fixture(struct fixture *f)
     scratch_remove();
 }
 
+static struct backprop_batch batch_of(const struct fixture *f)
+{
+    return (struct backprop_batch){.inputs = f->inputs,
+                                   .targets = f->targets,
+                                   .n_sequences = f->n_sequences,
+                                   .dropout = f->dropout,
+                                   .dropout_key = 77};
+}
+
 static double gradient_by(struct fixture *f, const struct kernels *k, int n_threads)
 {
     struct err e = {""};
     struct pool *pool;
     ck_assert_int_eq(pool_create(n_threads, &pool, &e), STATUS_OK);
-    const struct backprop_params params = {
-        .config = &f->config, .n_sequences = f->n_sequences, .length = f->length, .kernels = k};
+    const struct backprop_params params = {.config = &f->config,
+                                           .n_sequences = f->n_sequences,
+                                           .length = f->length,
+                                           .dropping = f->dropout > 0,
+                                           .kernels = k};
     struct backprop *b;
     const enum status s = backprop_create(&params, pool, &b, &e);
     ck_assert_msg(s == STATUS_OK, "%s", e.text);
-    const struct backprop_batch batch = {f->inputs, f->targets, f->n_sequences};
+    const struct backprop_batch batch = batch_of(f);
     const double forward = backprop_loss(b, &f->weights, &batch);
     const double loss = backprop_gradient(b, &f->weights, &batch, NULL, &f->gradient);
-    ck_assert(forward == loss);
+    ck_assert((forward == loss) == (f->dropout <= 0));
     backprop_free(b);
     pool_free(pool);
     return loss;
@@ -160,6 +174,15 @@ static void attend(const struct config *c, double qkv[][MAX_WIDTH], int t, int h
     }
 }
 
+/* x += y of token t without what dropout leaves out. */
+static void add(const struct fixture *f, int site, int t, const double *y, double *x)
+{
+    const struct backprop_batch batch = batch_of(f);
+    const int d = f->config.d_model, row = f->window * f->length + t;
+    for (int i = 0; i < d; i++)
+        x[i] += y[i] * (double)backprop_dropout(&batch, site, row, d, i);
+}
+
 static void layer(const struct fixture *f, const double *w, int l, double x[][MAX_WIDTH])
 {
     const struct config *c = &f->config;
@@ -177,8 +200,7 @@ static void layer(const struct fixture *f, const double *w, int l, double x[][MA
             attend(c, qkv, t, h, normed + h * c->head_dim);
         affine(in_layer(f, w, l, "attn_output.weight"), in_layer(f, w, l, "attn_output.bias"),
                normed, c->d_model, c->d_model, out);
-        for (int i = 0; i < c->d_model; i++)
-            x[t][i] += out[i];
+        add(f, 2 * l + 1, t, out, x[t]);
         norm(in_layer(f, w, l, "ffn_norm.weight"), in_layer(f, w, l, "ffn_norm.bias"), x[t],
              c->d_model, eps, normed);
         affine(in_layer(f, w, l, "ffn_up.weight"), in_layer(f, w, l, "ffn_up.bias"), normed,
@@ -189,8 +211,7 @@ static void layer(const struct fixture *f, const double *w, int l, double x[][MA
                                 (hidden[i] + 0.044715 * hidden[i] * hidden[i] * hidden[i])));
         affine(in_layer(f, w, l, "ffn_down.weight"), in_layer(f, w, l, "ffn_down.bias"), hidden,
                c->d_model, c->d_ff, out);
-        for (int i = 0; i < c->d_model; i++)
-            x[t][i] += out[i];
+        add(f, 2 * l + 2, t, out, x[t]);
     }
 }
 
@@ -203,9 +224,14 @@ static void log_probabilities(const struct fixture *f, const double *w, const in
     const double *position = tensor(f, w, "position_embd.weight");
     const double *output = tensor(f, w, "output.weight");
     static double x[MAX_LEN][MAX_WIDTH];
-    for (int t = 0; t < f->length; t++)
-        for (int i = 0; i < c->d_model; i++)
-            x[t][i] = embed[inputs[t] * c->d_model + i] + position[t * c->d_model + i];
+    for (int t = 0; t < f->length; t++) {
+        double sum[MAX_WIDTH];
+        for (int i = 0; i < c->d_model; i++) {
+            sum[i] = embed[inputs[t] * c->d_model + i] + position[t * c->d_model + i];
+            x[t][i] = 0;
+        }
+        add(f, 0, t, sum, x[t]);
+    }
     for (int l = 0; l < c->n_layers; l++)
         layer(f, w, l, x);
     for (int t = 0; t < f->length; t++) {
@@ -225,13 +251,13 @@ static void log_probabilities(const struct fixture *f, const double *w, const in
 
 /* (1 - share) * cross-entropy + share * KL(teacher || model), whose constant part is left out.
  * taught: log-probabilities [n_sequences, length, n_vocab], or NULL. */
-static double plain_loss(const struct fixture *f, const double *w, const double *taught,
-                         double share)
+static double plain_loss(struct fixture *f, const double *w, const double *taught, double share)
 {
     const int n_vocab = f->config.n_vocab, n = f->n_sequences * f->length;
     double *logs = malloc((size_t)(f->length * n_vocab) * sizeof *logs);
     double loss = 0;
     for (int s = 0; s < f->n_sequences; s++) {
+        f->window = s;
         log_probabilities(f, w, f->inputs + s * f->length, logs);
         for (int t = 0; t < f->length; t++) {
             const int row = s * f->length + t;
@@ -253,7 +279,7 @@ static double *widen(const struct fixture *f, const float *flat)
 }
 
 /* Compares every step-th element of every tensor's gradient with central differences. */
-static void compare(const struct fixture *f, const double *taught, double share, int step)
+static void compare(struct fixture *f, const double *taught, double share, int step)
 {
     double *w = widen(f, f->weights.flat);
     for (int p = 0; p < f->list.n; p++) {
@@ -354,6 +380,33 @@ START_TEST(long_windows)
 }
 END_TEST
 
+START_TEST(gradient_with_dropout)
+{
+    struct fixture f = {.dropout = 0.3};
+    open_fixture(&f, &shapes[_i], 2, 7);
+    gradient_by(&f, &kernels_scalar, 2);
+    compare(&f, NULL, 0, 2);
+    close_fixture(&f);
+}
+END_TEST
+
+START_TEST(dropout_keeps_its_share)
+{
+    const struct backprop_batch batch = {.dropout = 0.25, .dropout_key = 1};
+    double sum = 0;
+    int kept = 0;
+    for (int row = 0; row < 100; row++)
+        for (int i = 0; i < 101; i++) {
+            const float factor = backprop_dropout(&batch, row % 5, row, 101, i);
+            kept += factor > 0;
+            sum += (double)factor;
+        }
+    /* Four standard deviations of 10100 draws. */
+    ck_assert_int_lt(abs(kept - 7575), 175);
+    ck_assert_double_eq_tol(sum, kept / 0.75, 1e-2);
+}
+END_TEST
+
 START_TEST(teacher_gradient)
 {
     struct fixture f = {.length = 0};
@@ -378,7 +431,7 @@ START_TEST(teacher_gradient)
     params.forward_only = true;
     ck_assert_int_eq(backprop_create(&params, NULL, &engine, &e), STATUS_OK);
     const struct backprop_teacher teacher = {engine, &other, 0.75f};
-    const struct backprop_batch batch = {f.inputs, f.targets, 2};
+    const struct backprop_batch batch = batch_of(&f);
     backprop_gradient(b, &f.weights, &batch, &teacher, &f.gradient);
 
     double *w = widen(&f, other.flat);
@@ -519,6 +572,8 @@ static Suite *suite(void)
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, gradient_is_that_of_differences, 0, 4);
     tcase_add_loop_test(tc, long_windows, 0, 4);
+    tcase_add_loop_test(tc, gradient_with_dropout, 0, 4);
+    tcase_add_test(tc, dropout_keeps_its_share);
     tcase_add_test(tc, teacher_gradient);
     tcase_add_loop_test(tc, gradient_is_that_of_numpy, 0, 4);
     tcase_add_test(tc, same_bits_for_any_threads_and_instruction_set);

@@ -101,6 +101,7 @@ static struct run make_run(const char *out)
         .beta2 = 0.99,
         .weight_decay = 0.1,
         .clip = 1,
+        .dropout = 0.1,
         .val_fraction = 0.1,
         .eval_every = 5,
         .save_every = 4,
@@ -219,6 +220,7 @@ START_TEST(one_window_is_learned)
     r.spec.texts = &one;
     r.spec.val_fraction = 0;
     r.spec.weight_decay = 0;
+    r.spec.dropout = 0;
     r.spec.n_steps = 150;
     r.spec.lr = 0.02;
     r.spec.batch = 1;
@@ -303,6 +305,7 @@ START_TEST(own_teacher_changes_nothing)
     r.spec.from = r.spec.teacher = from.gguf;
     r.spec.teacher_share = 1;
     r.spec.weight_decay = 0;
+    r.spec.dropout = 0;
     r.spec.lr = 1e-9;
     run_well(&r);
     ck_assert_double_eq_tol(r.best, first.best, 1e-5);

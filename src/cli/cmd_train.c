@@ -43,7 +43,7 @@ struct train_options {
     double teacher_weight;
     int layers, embd, heads, kv_heads, ff, ctx, vocab;
     int steps, batch, warmup;
-    double lr, beta2, weight_decay, clip, val_fraction;
+    double lr, beta2, weight_decay, dropout, clip, val_fraction;
     struct option_u64 seed;
 };
 
@@ -147,7 +147,7 @@ static const struct option step_options[] = {
      .name = "batch",
      AT(batch),
      .value = "B",
-     .fallback = "16",
+     .fallback = "8",
      .min = 1,
      .max = 65536,
      .help = "windows a step"},
@@ -181,6 +181,13 @@ static const struct option step_options[] = {
      .fallback = "0.1",
      .max = 10,
      .help = "AdamW's, of matrices only"},
+    {.kind = OPTION_DOUBLE,
+     .name = "dropout",
+     AT(dropout),
+     .value = "X",
+     .fallback = "0",
+     .max = 0.9,
+     .help = "share of embeddings and of what layers add that is left out in each step"},
     {.kind = OPTION_DOUBLE,
      .name = "clip",
      AT(clip),
@@ -415,6 +422,7 @@ static enum status make_spec(const struct train_options *o, struct train_inputs 
                                                 : DEFAULT_LR,
                                 .beta2 = o->beta2,
                                 .weight_decay = o->weight_decay,
+                                .dropout = o->dropout,
                                 .clip = o->clip,
                                 .val_fraction = o->val_fraction,
                                 .eval_every = or_else(o->eval_every, interval),

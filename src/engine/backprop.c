@@ -72,6 +72,8 @@ static void take_gradients(struct taker *t, struct backprop *b, uint64_t rows)
     b->act = take_rows(t, rows, ff);
     b->dx = take_rows(t, rows, d);
     b->dmid = take_rows(t, rows, d);
+    b->dx_kept = b->dropping ? take_rows(t, rows, d) : b->dx;
+    b->dmid_kept = b->dropping ? take_rows(t, rows, d) : b->dmid;
     b->dnorm = take_rows(t, rows, d);
     b->dpre = take_rows(t, rows, ff);
     b->dheads = take_rows(t, rows, d);
@@ -125,6 +127,7 @@ static enum status describe(const struct backprop_params *p, struct backprop *b,
                            .length = p->length,
                            .forward_only = p->forward_only,
                            .taught = p->taught,
+                           .dropping = p->dropping,
                            .kernels = p->kernels,
                            .grad = grad_kernels_for(p->kernels),
                            .head_rows = head_rows_of(rows, p->config->n_vocab)};
@@ -196,6 +199,10 @@ static void embed(const struct pass *p, int thread)
         for (size_t i = 0; i < d; i++)
             x[i] = token[i] + position[i];
     }
+    const struct rows share = {begin, end};
+    float *x = rows_at(b->layers[0].x, share, b->config.d_model);
+    if (backprop_drops(p))
+        backprop_drop(p, 0, x, NULL, x, share);
 }
 
 /* Each thread adds some columns of all rows, in order. */
@@ -203,6 +210,13 @@ static void embed_backward(const struct pass *p, int thread)
 {
     const struct backprop *b = p->b;
     const size_t d = (size_t)b->config.d_model;
+    struct rows share;
+    rows_share(p, thread, &share.begin, &share.end);
+    if (backprop_drops(p)) {
+        float *dx = rows_at(b->dx, share, b->config.d_model);
+        backprop_drop(p, 0, dx, NULL, dx, share);
+        pool_barrier(b->pool, thread);
+    }
     int begin, end;
     pool_share(b->config.d_model, thread, pool_n_threads(b->pool), &begin, &end);
     struct param_view *g = p->gradient;
@@ -276,7 +290,8 @@ double backprop_gradient(struct backprop *b, const struct param_view *weights,
                          const struct backprop_batch *batch, const struct backprop_teacher *teacher,
                          struct param_view *gradient)
 {
-    assert(batch->n_sequences >= 1 && batch->n_sequences <= b->n_sequences && !b->forward_only);
+    assert(batch->n_sequences >= 1 && batch->n_sequences <= b->n_sequences && !b->forward_only &&
+           (batch->dropout <= 0 || b->dropping));
     if (teacher) {
         struct pass taught = {
             .b = teacher->engine, .w = teacher->weights, .batch = batch, .hidden_only = true};

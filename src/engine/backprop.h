@@ -28,6 +28,7 @@ struct backprop_params {
     int n_sequences;             /* windows in a batch, at most */
     int length;                  /* tokens of a window, at most the context */
     bool forward_only;           /* no gradient will be asked for: takes less memory */
+    bool dropping;               /* batches may have dropout: takes room for masked gradients */
     bool taught;                 /* a teacher may be given: takes room for its logits */
     const struct kernels *kernels;
 };
@@ -48,7 +49,16 @@ void backprop_free(struct backprop *b); /* NULL is legal */
 struct backprop_batch {
     const int32_t *inputs, *targets;
     int n_sequences;
+    /* In backprop_gradient, this share (0 to below 1) of the embeddings and of what each layer adds
+     * to the residual is left out, the rest scaled up (Srivastava et al. 2014); which ones is a
+     * function of the key. */
+    double dropout;
+    uint64_t dropout_key;
 };
+
+/* What element i of row `row` of [rows, n] is multiplied by: 0 or 1 / (1 - dropout). Sites are 0
+ * for the embedding, 2 l + 1 for layer l's attention, 2 l + 2 for its feed-forward part. */
+float backprop_dropout(const struct backprop_batch *batch, int site, int row, int n, int i);
 
 /* A model whose predictions are learned besides the text's tokens: the gradient becomes that of
  *     (1 - share) * cross-entropy + share * KL(teacher || model).

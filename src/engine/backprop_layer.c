@@ -1,4 +1,6 @@
 /* One layer, forwards and backwards. */
+#include <string.h>
+
 #include "engine/backprop_private.h"
 
 /* --- forwards -------------------------------------------------------------------------------- */
@@ -29,6 +31,21 @@ static void project_qkv(const struct pass *p, int l, int thread)
     }
 }
 
+/* y = start + x * panels + bias, the product without what is dropped; scratch is [rows, d]. */
+static void add_branch(const struct pass *p, int site, const float *panels, const float *bias,
+                       const float *x, int n_in, const float *start, float *y, float *scratch,
+                       struct rows r)
+{
+    const struct backprop *b = p->b;
+    const int d = b->config.d_model;
+    if (!backprop_drops(p)) {
+        backprop_multiply(b, panels, bias, x, rows_n(r), n_in, start, y, d);
+        return;
+    }
+    backprop_multiply(b, panels, bias, x, rows_n(r), n_in, NULL, scratch, d);
+    backprop_drop(p, site, y, start, scratch, r);
+}
+
 static void feed_forward(const struct pass *p, int l, int thread)
 {
     struct backprop *b = p->b;
@@ -43,12 +60,12 @@ static void feed_forward(const struct pass *p, int l, int thread)
         const int n = rows_n(r);
         float *mid = rows_at(kept->mid, r, d), *pre = rows_at(kept->pre, r, ff),
               *out = rows_at(next, r, d);
-        backprop_multiply(b, b->packed.attn_out, w->attn_out.bias, rows_at(kept->heads, r, d), n, d,
-                          rows_at(kept->x, r, d), mid, d);
+        add_branch(p, 2 * l + 1, b->packed.attn_out, w->attn_out.bias, rows_at(kept->heads, r, d),
+                   d, rows_at(kept->x, r, d), mid, norm, r);
         backprop_norm(b, &w->ffn_norm, mid, norm, n);
         backprop_multiply(b, b->packed.up, w->up.bias, norm, n, d, NULL, pre, ff);
         b->grad->gelu(act, pre, (size_t)n * (size_t)ff);
-        backprop_multiply(b, b->packed.down, w->down.bias, act, n, ff, mid, out, d);
+        add_branch(p, 2 * l + 2, b->packed.down, w->down.bias, act, ff, mid, out, norm, r);
     }
 }
 
@@ -78,6 +95,17 @@ static void pack_layer_backward(const struct pass *p, int l, int thread)
     backprop_pack_backward(b->packed.down, w->down.weight, d, ff, thread, n);
 }
 
+/* The gradient of a sum becomes that of the branch: without what was dropped. */
+static void keep(const struct pass *p, int site, float *gradient, float *kept, struct rows r)
+{
+    const int d = p->b->config.d_model;
+    if (backprop_drops(p))
+        backprop_drop(p, site, rows_at(kept, r, d), NULL, rows_at(gradient, r, d), r);
+    else if (kept != gradient)
+        memcpy(rows_at(kept, r, d), rows_at(gradient, r, d),
+               (size_t)rows_n(r) * (size_t)d * sizeof *kept);
+}
+
 /* dx of the layer's output -> dmid and dheads; norm, act, dpre, dnorm and stats for the sums. */
 static void feed_forward_backward(const struct pass *p, int l, int thread)
 {
@@ -90,16 +118,17 @@ static void feed_forward_backward(const struct pass *p, int l, int thread)
     for (struct rows r = rows_first(begin, end); rows_n(r) > 0; r = rows_next(r, end)) {
         const int n = rows_n(r);
         const float *pre = rows_at(kept->pre, r, ff), *mid = rows_at(kept->mid, r, d);
-        float *dx = rows_at(b->dx, r, d), *dmid = rows_at(b->dmid, r, d),
-              *dpre = rows_at(b->dpre, r, ff);
+        float *dpre = rows_at(b->dpre, r, ff);
         backprop_norm(b, &w->ffn_norm, mid, rows_at(b->norm, r, d), n);
         b->grad->gelu(rows_at(b->act, r, ff), pre, (size_t)n * (size_t)ff);
-        backprop_multiply(b, b->packed.down, NULL, dx, n, d, NULL, dpre, ff);
+        keep(p, 2 * l + 2, b->dx, b->dx_kept, r);
+        backprop_multiply(b, b->packed.down, NULL, rows_at(b->dx_kept, r, d), n, d, NULL, dpre, ff);
         b->grad->gelu_backward(dpre, dpre, pre, (size_t)n * (size_t)ff);
         backprop_multiply(b, b->packed.up, NULL, dpre, n, ff, NULL, rows_at(b->dnorm, r, d), d);
         backprop_norm_backward(b, &w->ffn_norm, kept->mid, b->dx, b->dmid, r);
-        backprop_multiply(b, b->packed.attn_out, NULL, dmid, n, d, NULL, rows_at(b->dheads, r, d),
-                          d);
+        keep(p, 2 * l + 1, b->dmid, b->dmid_kept, r);
+        backprop_multiply(b, b->packed.attn_out, NULL, rows_at(b->dmid_kept, r, d), n, d, NULL,
+                          rows_at(b->dheads, r, d), d);
     }
 }
 
@@ -109,7 +138,7 @@ static void feed_forward_sums(const struct pass *p, int l, int thread)
     const struct param_layer *gradient = &p->gradient->layers[l];
     const int d = b->config.d_model, ff = b->config.d_ff, rows = backprop_rows(p);
     const struct weight_sums down = {.gradient = &gradient->down,
-                                     .dy = b->dx,
+                                     .dy = b->dx_kept,
                                      .dy_stride = (size_t)d,
                                      .x = b->act,
                                      .n_rows = rows,
@@ -151,7 +180,7 @@ static void attention_sums(const struct pass *p, int l, int thread)
     const struct param_layer *gradient = &p->gradient->layers[l];
     const int d = b->config.d_model, rows = backprop_rows(p);
     const struct weight_sums out = {.gradient = &gradient->attn_out,
-                                    .dy = b->dmid,
+                                    .dy = b->dmid_kept,
                                     .dy_stride = (size_t)d,
                                     .x = b->layers[l].heads,
                                     .n_rows = rows,

@@ -36,7 +36,7 @@ struct packed {
 struct backprop {
     struct config config;
     int n_sequences, length;
-    bool forward_only, taught;
+    bool forward_only, taught, dropping;
     const struct kernels *kernels;
     const struct grad_kernels *grad;
     struct pool *pool;
@@ -53,6 +53,8 @@ struct backprop {
     float *dx;     /* [rows, d] gradient of the layer's output, then of its input */
     float *dmid;   /* [rows, d] of mid */
     float *dnorm;  /* [rows, d] of norm */
+    /* dx and dmid as they reach the matrices: without what was dropped; else dx and dmid. */
+    float *dx_kept, *dmid_kept;
     float *dpre;   /* [rows, ff] */
     float *dheads; /* [rows, d] */
     float *dqkv;   /* [rows, qkv] */
@@ -129,6 +131,17 @@ static inline void rows_share(const struct pass *p, int thread, int *begin, int 
 {
     pool_share(backprop_rows(p), thread, pool_n_threads(p->b->pool), begin, end);
 }
+
+/* Whether this pass leaves something out. */
+static inline bool backprop_drops(const struct pass *p)
+{
+    return p->gradient && p->batch->dropout > 0;
+}
+
+/* out = start + x without what is dropped, over the rows r of [rows, d], of which out, start (NULL:
+ * zero) and x are the first. out may be x. */
+void backprop_drop(const struct pass *p, int site, float *out, const float *start, const float *x,
+                   struct rows r);
 
 /* Panels of W [n_out, n_in] for y = x W^T, and for dx = dy W; this thread's share. */
 void backprop_pack_forward(float *panels, const float *w, int n_out, int n_in, int thread,

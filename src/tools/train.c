@@ -14,7 +14,7 @@
 #define VAL_TOKENS 131072
 
 /* Streams of the seed. */
-enum { STREAM_WEIGHTS, STREAM_WINDOWS };
+enum { STREAM_WEIGHTS, STREAM_WINDOWS, STREAM_DROPOUT /* and all above: one a step */ };
 
 struct trainer {
     const struct train_spec *spec;
@@ -68,6 +68,7 @@ static struct backprop_params engine_params(const struct trainer *t)
     return (struct backprop_params){.config = &t->template.config,
                                     .n_sequences = t->spec->batch,
                                     .length = t->spec->length,
+                                    .dropping = t->spec->dropout > 0,
                                     .taught = t->spec->teacher != NULL,
                                     .kernels = t->spec->kernels};
 }
@@ -77,7 +78,7 @@ static struct backprop_params teacher_params(const struct trainer *t)
     struct backprop_params p = engine_params(t);
     p.config = &t->teacher_config;
     p.forward_only = true;
-    p.taught = false;
+    p.taught = p.dropping = false;
     return p;
 }
 
@@ -358,11 +359,24 @@ static void draw_batch(struct trainer *t)
     }
 }
 
+/* One for each step, whatever came before. */
+static uint64_t dropout_key(const struct trainer *t)
+{
+    struct rng r;
+    rng_seed(&r, t->spec->seed, STREAM_DROPOUT + (uint64_t)t->progress.step);
+    const uint64_t high = rng_u32(&r);
+    return high << 32 | rng_u32(&r);
+}
+
 static enum status step(struct trainer *t, struct err *e)
 {
     const uint64_t before = clock_ns();
     draw_batch(t);
-    const struct backprop_batch batch = {t->inputs, t->targets, t->spec->batch};
+    const struct backprop_batch batch = {.inputs = t->inputs,
+                                         .targets = t->targets,
+                                         .n_sequences = t->spec->batch,
+                                         .dropout = t->spec->dropout,
+                                         .dropout_key = dropout_key(t)};
     const struct backprop_teacher teacher = {t->teacher, &t->teacher_weights,
                                              (float)t->spec->teacher_share};
     struct optimizer *o = &t->optimizer;
@@ -400,7 +414,8 @@ static double validate(struct trainer *t)
                                      : index * length;
             train_data_window(&t->data.val, start, rows, (int)length, t->inputs, t->targets);
         }
-        const struct backprop_batch batch = {t->inputs, t->targets, rows};
+        const struct backprop_batch batch = {
+            .inputs = t->inputs, .targets = t->targets, .n_sequences = rows};
         sum += rows * backprop_loss(t->engine, &t->optimizer.weights, &batch);
         done += (size_t)rows;
     }

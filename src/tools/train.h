@@ -68,6 +68,7 @@ struct train_spec {
     int n_steps, batch, length; /* windows a step, tokens a window */
     int warmup;                 /* steps */
     double lr, beta2, weight_decay;
+    double dropout;      /* 0 to below 1 */
     double clip;         /* of the gradient's norm; 0: no limit */
     double val_fraction; /* of each text, held out; 0: none */
     int eval_every, save_every;

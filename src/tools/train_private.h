@@ -104,7 +104,7 @@ struct progress {
     struct rng rng;
 };
 
-#define STATE_FIELDS 16
+#define STATE_FIELDS 17
 
 /* What must be the same for a state to be of this run. */
 struct identity {

@@ -54,6 +54,7 @@ static const struct {
     {"--keep", FIELD_HASH},
     {"the teacher", FIELD_HASH},
     {"--teacher-weight", FIELD_REAL},
+    {"--dropout", FIELD_REAL},
 };
 #define FIELD_SEED 5
 
@@ -103,6 +104,7 @@ struct identity state_identity(const struct train_spec *spec, const struct param
         spec->keep_last,
         teacher_hash,
         bits_of(spec->teacher_share),
+        bits_of(spec->dropout),
     }};
 }
 
