@@ -54,7 +54,7 @@ static const char *const keeps[] = {"best", "last", NULL};
 
 static const struct option output_options[] = {
     {.kind = OPTION_STRING,
-     .name = "out",
+     .name = "output",
      .letter = 'o',
      AT(out),
      .value = "OUT",
@@ -455,13 +455,13 @@ static enum status check_out(const struct train_options *o, struct err *e)
         return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
     enum status s = STATUS_OK;
     if (o->from)
-        s = output_path_check("--out", o->out, o->from, e);
+        s = output_path_check("--output", o->out, o->from, e);
     if (s == STATUS_OK && o->teacher)
-        s = output_path_check("--out", o->out, o->teacher, e);
+        s = output_path_check("--output", o->out, o->teacher, e);
     for (int i = 0; i < o->texts.n && s == STATUS_OK; i++) {
-        s = output_path_check("--out", o->out, o->texts.items[i], NULL);
+        s = output_path_check("--output", o->out, o->texts.items[i], NULL);
         if (s != STATUS_OK)
-            return err_set(e, s, "--out: '%.200s' is the text itself, which would be overwritten",
+            return err_set(e, s, "--output: '%.200s' is the text itself, which would be overwritten",
                            o->out);
     }
     struct file_writer *probe;
