@@ -94,19 +94,27 @@ $(LIB): $(LIB_OBJ)
 	$(Q)$(AR) rcs $@ $(LIB_OBJ)
 
 # Instruction sets are switched on for their own kernel object only; the choice is made at start.
-KERNELS_AVX2   := $(BUILD)/src/parts/kernels_avx2.o $(BUILD)/src/parts/grad_avx2.o
-KERNELS_AVX512 := $(BUILD)/src/parts/kernels_avx512.o $(BUILD)/src/parts/grad_avx512.o
-KERNELS_NEON   := $(BUILD)/src/parts/kernels_neon.o $(BUILD)/src/parts/grad_neon.o
-$(KERNELS_AVX2): ISA_FLAGS := -mavx2 -mfma -mf16c
-$(KERNELS_AVX512): ISA_FLAGS := -mavx512f -mavx512bw -mavx512dq -mavx512vl \
-                                -mfma -mf16c -mprefer-vector-width=512
+AVX2   := -mavx2 -mfma -mf16c
+AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
+KERNEL := $(BUILD)/src/parts/kernels
+GRAD   := $(BUILD)/src/parts/grad
+MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 # Other machines compile these files to nothing.
-ifeq ($(filter x86_64 amd64 i%86,$(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))),)
-$(KERNELS_AVX2) $(KERNELS_AVX512): ISA_FLAGS :=
+ifneq ($(filter x86_64 amd64 i%86,$(MACHINE)),)
+$(KERNEL)_avx2.o:        ISA_FLAGS := $(AVX2)
+$(KERNEL)_avx512_base.o: ISA_FLAGS := $(AVX512)
+$(KERNEL)_avx512.o:      ISA_FLAGS := $(AVX512) -mavx512vnni
+$(GRAD)_avx2.o:          ISA_FLAGS := $(AVX2)
+$(GRAD)_avx512.o:        ISA_FLAGS := $(AVX512)
+endif
+ifneq ($(filter aarch64 arm64,$(MACHINE)),)
+$(KERNEL)_neon.o:        ISA_FLAGS := -march=armv8.2-a+dotprod
 endif
 # clang needs minutes to instrument the unrolled tiles; gcc's sanitizer builds do it in seconds.
 ifneq ($(findstring clang,$(shell $(CC) --version)),)
-$(KERNELS_AVX2) $(KERNELS_AVX512) $(KERNELS_NEON): ISA_FLAGS += -fno-sanitize=all
+$(patsubst %.c,$(BUILD)/%.o,$(wildcard src/parts/kernels_avx*.c src/parts/kernels_neon*.c \
+                                       src/parts/grad_avx*.c src/parts/grad_neon*.c)): \
+    ISA_FLAGS += -fno-sanitize=all
 endif
 
 $(BUILD)/%.o: %.c Makefile
@@ -159,10 +167,12 @@ fuzz: ## build the libFuzzer targets (clang): build/fuzz/fuzz_*
 .PHONY: fuzz-binaries
 fuzz-binaries: $(FUZZERS:%=build/fuzz/%)
 
-# These two read GGUF files, and share a mutator and a corpus.
-build/fuzz/fuzz_gguf build/fuzz/fuzz_model: build/fuzz/tests/fuzz/mutate_gguf.o
+# These read GGUF files, and share a mutator and a corpus.
+build/fuzz/fuzz_gguf build/fuzz/fuzz_model build/fuzz/fuzz_quantize: \
+    build/fuzz/tests/fuzz/mutate_gguf.o
 CORPUS_fuzz_gguf      := tests/fuzz/corpus/gguf
 CORPUS_fuzz_model     := tests/fuzz/corpus/gguf
+CORPUS_fuzz_quantize  := tests/fuzz/corpus/gguf
 CORPUS_fuzz_tokenizer := tests/fuzz/corpus/tokenizer
 
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(LIB)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # check_neon.sh DECODE - cross-builds for AArch64 into build/neon and runs that under emulation:
-# the NEON kernels and the scalar ones must give the bits of DECODE, the native program.
+# the NEON kernels, with and without the dot product, and the scalar ones must give the bits of
+# DECODE, the native program.
 # Leaves out, and says so, what the compiler or the emulator is missing for.
 set -eu
 
@@ -54,7 +55,7 @@ score() {
     what=$1
     shift
     "$native" score "$@" --logits "$work/native.npy" >/dev/null
-    for isa in neon scalar; do
+    for isa in neon neon-base scalar; do
         run $isa score "$@" --logits "$work/$isa.npy" >/dev/null
         same "$isa, $what: logits" "$work/native.npy" "$work/$isa.npy"
     done
@@ -65,7 +66,7 @@ generate() {
     what=$1
     shift
     "$native" generate "$@" -q --greedy >"$work/native.txt"
-    for isa in neon scalar; do
+    for isa in neon neon-base scalar; do
         run $isa generate "$@" -q --greedy >"$work/$isa.txt"
         same "$isa, $what: text" "$work/native.txt" "$work/$isa.txt"
     done
@@ -75,7 +76,7 @@ models=0
 for model in tests/data/golden/*.gguf; do
     name=$(basename "$model" .gguf)
     tokens=$(cat "${model%.gguf}.tokens")
-    for kv in f32 f16; do
+    for kv in f32 f16 q8_0; do
         score "$name, $kv cache" "$model" --tokens "$tokens" --kv-type $kv
     done
     score "$name, one token at a time" "$model" --tokens "$tokens" --block 1
@@ -83,6 +84,14 @@ for model in tests/data/golden/*.gguf; do
     models=$((models + 1))
 done
 generate "shakespeare-mha" models/shakespeare-mha.gguf -p "ROMEO:" -n 40
+for type in bf16 q8_0 q4_0; do
+    model=$work/$type.gguf
+    "$native" quantize models/shakespeare-mha.gguf -o "$model" --type $type -q >/dev/null
+    run neon quantize models/shakespeare-mha.gguf -o "$model.neon" --type $type -q >/dev/null
+    same "quantize to $type" "$model" "$model.neon"
+    score "shakespeare-mha in $type" "$model" -p "ROMEO: What light through yonder window breaks?"
+    generate "shakespeare-mha in $type" "$model" -p "ROMEO:" -n 40
+done
 
 [ $failed -eq 0 ] && echo "check-neon: NEON and scalar under emulation give the native bits ($models golden checkpoints, one trained)"
 exit $failed

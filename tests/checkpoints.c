@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "parts/kernels_math.h"
+#include "parts/blocks.h"
 
 struct builder {
     const struct checkpoint_shape *shape;
@@ -50,23 +50,17 @@ static uint64_t source_row(const struct checkpoint_shape *s, int r)
 static void add(struct builder *b, const char *name, int n_dims, int cols, int rows, float scale,
                 float shift, int is_qkv)
 {
-    const uint32_t type =
-        n_dims == 2 && strncmp(name, "position", 8) != 0 ? b->shape->type : TENSOR_F32;
-    const size_t size = type == TENSOR_F32 ? 4 : 2;
-    unsigned char *data = keep(b, (size_t)cols * (size_t)rows * size);
+    uint32_t type = n_dims == 2 && strncmp(name, "position", 8) != 0 ? b->shape->type : TENSOR_F32;
+    if (b->shape->embedding_type && strncmp(name, "token_embd", 10) == 0)
+        type = b->shape->embedding_type;
+    const struct tensor_type_info *info = tensor_type_find(type);
+    const size_t row_bytes = (size_t)cols / info->block_elements * info->block_bytes;
+    unsigned char *data = keep(b, (size_t)rows * row_bytes);
     float *row = malloc((size_t)cols * sizeof *row);
     b->stream++;
     for (int r = 0; r < rows; r++) {
         fill_row(b, is_qkv ? source_row(b->shape, r) : (uint64_t)r, scale, shift, row, cols);
-        unsigned char *out = data + (size_t)r * (size_t)cols * size;
-        if (type == TENSOR_F32) {
-            memcpy(out, row, (size_t)cols * size);
-            continue;
-        }
-        for (int i = 0; i < cols; i++) {
-            const uint16_t half = type == TENSOR_F16 ? math_to_f16(row[i]) : math_to_bf16(row[i]);
-            memcpy(out + (size_t)i * 2, &half, 2);
-        }
+        blocks_encode(type, data + (size_t)r * row_bytes, row, (uint64_t)cols);
     }
     free(row);
     gguf_add_tensor(b->writer, text_of(name), type, n_dims,

@@ -12,7 +12,8 @@ struct checkpoint_shape {
     /* K/V heads that the weights are drawn for; 0: n_kv_heads. With fewer, each drawn head is
      * copied to the n_kv_heads / base_kv_heads neighbours that share its values. */
     int base_kv_heads;
-    uint32_t type; /* of the matrices: TENSOR_F32, TENSOR_F16 or TENSOR_BF16 */
+    uint32_t type;           /* of the matrices: an enum tensor_type */
+    uint32_t embedding_type; /* of the token embedding, if not TENSOR_F32; else as the others */
     int no_biases;
     int tied;
     int no_tokenizer;

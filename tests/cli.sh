@@ -97,7 +97,7 @@ for words in help --help -h "help help"; do
     note "$words lists the commands" has "$out" "generate   continue a text"
     note "$words: nothing on stderr" is_empty "$err"
 done
-for command in generate bench score tokenize info; do
+for command in generate bench score tokenize quantize info; do
     expect_exit 0 help $command
     cp "$out" "$dir/help"
     note "help $command" has "$out" "usage: decode $command "
@@ -105,7 +105,7 @@ for command in generate bench score tokenize info; do
     expect_same "$dir/help" $command -h
     expect_same "$dir/help" $command nosuchfile -q --help --nosuchoption
     text="-p x"
-    [ $command = info ] || [ $command = bench ] && text=
+    case $command in bench | quantize | info) text= ;; esac
     expect_error 2 "no checkpoint is named" $command $text
     expect_error 2 "two checkpoints are named" $command "$model" -m "$model" $text
     expect_error 2 "unexpected argument 'more'" $command "$model" more $text
@@ -142,7 +142,7 @@ expect_error 2 "--top-p: expected a number, 0 to 1" generate "$model" --top-p 1.
 expect_error 2 "--min-p: expected a number, 0 to 1" generate "$model" --min-p -0.1
 expect_error 2 "--repeat-penalty: expected a number, above 0" generate "$model" --repeat-penalty 0
 expect_error 2 "--samples: expected an integer, 1 to" generate "$model" --samples 0
-expect_error 2 "--kv-type: expected one of f32, f16" generate "$model" --kv-type q3
+expect_error 2 "--kv-type: expected one of f32, f16, q8_0" generate "$model" --kv-type q3
 expect_error 2 "--format: expected one of table, md, csv, json, jsonl" score "$model" --format xml
 expect_error 2 "-t: expected auto or an integer from 1 to" score "$model" -p x -t 0
 expect_error 2 "--stop: the text is empty" generate "$model" --stop ''
@@ -167,11 +167,11 @@ expect_same "$dir/five" generate --model="$model" --prompt ROMEO: --top-k 1 -n 5
 export DECODE_THREADS=0x2
 expect_error 2 "DECODE_THREADS: expected auto or an integer" generate "$model" -n 1
 expect_exit 0 generate "$model" -n 1 -t 1
-DECODE_THREADS=3
+DECODE_THREADS=1
 run generate "$model" -n 1 -v
-note "DECODE_THREADS sets the threads" has "$err" "threads: 3 (DECODE_THREADS)"
+note "DECODE_THREADS sets the threads" has "$err" "threads: 1 (DECODE_THREADS)"
 run generate "$model" -n 1 -v -t 2
-note "-t wins over DECODE_THREADS" has "$err" "threads: 2 (-t)"
+note "-t wins over DECODE_THREADS" has "$err" "(-t)"
 DECODE_THREADS=
 run generate "$model" -n 1 -v
 note "empty DECODE_THREADS is unset" has "$err" "(auto)"
@@ -438,8 +438,8 @@ expect_error 2 "expected a divisor of 8" bench "$model" --kv-heads 3
 expect_error 2 "depth 256" bench "$model" --depth 0,256
 expect_error 2 "--depth: expected integers" bench "$model" --depth 1,,2
 expect_error 2 "--kv-heads: an item is given twice" bench "$model" --kv-heads 4,4
-expect_error 2 "--type: expected some of f32, f16" bench "$model" --type q9
-expect_error 2 "--kv-type: expected some of f32, f16" bench "$model" --kv-type f64
+expect_error 2 "--type: expected some of f32, f16, bf16, q8_0, q4_0" bench "$model" --type q9
+expect_error 2 "--kv-type: expected some of f32, f16, q8_0" bench "$model" --kv-type f64
 expect_error 2 "-t: expected integers" bench "$model" -t 0
 expect_error 2 "prompt of 257" bench "$model" --prompt 257
 expect_error 2 "--shape: expected LAYERS" bench --shape 4x128
@@ -458,9 +458,9 @@ head -c 1000 "$model" >"$dir/short"
 head -c $(($(wc -c <"$model") - 1)) "$model" >"$dir/cut"
 repeat x 5000 >"$dir/junk"
 mkfifo "$dir/fifo"
-for command in generate score tokenize info; do
+for command in generate score tokenize quantize info; do
     text="-p x"
-    [ $command = info ] || [ $command = bench ] && text=
+    case $command in info) text= ;; quantize) text="-o $dir/never.gguf --type f16" ;; esac
     for file in "$dir/missing" "$dir/empty" "$dir" "$dir/fifo" /dev/zero "$dir/short" "$dir/cut" \
         "$dir/junk"; do
         expect_error 3 "$file" $command "$file" $text
@@ -483,7 +483,7 @@ note "closed stdin: exit 3" [ $? -eq 3 ]
 note "closed stdin is said" has "$err" "standard input"
 if [ -c /dev/full ]; then
     for words in "generate $model -p x -n 5" "score $model -p x" "tokenize $model -p x" \
-        "info $model" "--version" "help"; do
+        "info $model" "quantize $model -o $dir/full.gguf --type f16 --force" "--version" "help"; do
         "$decode" $words >/dev/full 2>"$err"
         note "full disk: exit 1: $words" [ $? -eq 1 ]
         note "full disk is said: $words" has "$err" "cannot write to standard output"
@@ -529,6 +529,181 @@ code=$?
 note "bench interrupted: exit 130" is_code 130
 note "bench interrupted: rows so far" has "$out" "MHA,8,f32"
 
+# --- quantize -----------------------------------------------------------------------------------
+
+q=$dir/q.gguf
+bytes_of() { wc -c <"$1" | tr -d ' '; }
+expect_error 2 "no weight type is named" quantize "$model" -o "$q"
+expect_error 2 "--type: expected one of f32, f16, bf16, q8_0, q4_0, found 'q6_k'" \
+    quantize "$model" -o "$q" --type q6_k
+expect_error 2 "no output is named; expected -o OUT" quantize "$model" --type q8_0
+expect_error 2 "-t: expected auto or an integer" quantize "$model" -o "$q" --type q8_0 -t 0
+expect_error 3 "cannot open" quantize "$dir/none.gguf" -o "$q" --type q8_0
+expect_error 3 "README.md: " quantize README.md -o "$q" --type q8_0
+note "a refusal writes nothing" [ ! -e "$q" ]
+expect_error 1 "cannot create a temporary file" quantize "$model" -o "$dir/no/such.gguf" --type q8_0
+for type in F32 F16 BF16 Q8_0 Q4_0; do
+    expect_exit 0 quantize "$model" -o "$q" --type $type --force -t 2 --format csv
+    note "$type: the file's bytes" has "$out" \
+        "file,,,$(bytes_of "$model"),$(bytes_of "$q"),,,"
+    note "$type: two rows and a heading" has_lines "$out" 3
+    cp "$q" "$dir/$type.gguf"
+    expect_exit 0 quantize "$model" -o "$q" --type $type --force -t 1 -q
+    note "$type: the same file with any threads" cmp -s "$q" "$dir/$type.gguf"
+    note "$type: -q says nothing" is_empty "$err"
+    expect_exit 0 info "$q" --check
+done
+expect_exit 0 quantize "$model" -o "$q" --type f32 --force
+note "a copy is said to be one" has "$err" "no tensor changes its type"
+run score "$model" -p "To be" --format csv
+cp "$out" "$dir/expected"
+expect_same "$dir/expected" score "$q" -p "To be" --format csv
+expect_exit 0 quantize "$model" -o "$q" --type q4_0 --force -v --format jsonl
+note "-v: a line for each tensor" has "$out" '"name": "blk.0.ffn_up.weight", "from": "F32", "to": "Q4_0"'
+note "-v: what is kept has no error" has "$out" '"name": "position_embd.weight", "from": "F32", "to": "F32"'
+expect_error 2 "exists; --force replaces it" quantize "$model" -o "$q" --type q8_0
+cp "$model" "$dir/same.gguf"
+ln "$dir/same.gguf" "$dir/link.gguf"
+expect_error 2 "is the checkpoint itself" quantize "$dir/same.gguf" -o "$dir/link.gguf" --type f16 \
+    --force
+note "the checkpoint is as it was" cmp -s "$model" "$dir/same.gguf"
+expect_error 2 "--requantize" quantize "$dir/Q8_0.gguf" -o "$q" --type q4_0 --force
+expect_exit 0 quantize "$dir/Q8_0.gguf" -o "$q" --type f32 --force --requantize
+note "back to F32: as large as at first" [ "$(bytes_of "$q")" -eq "$(bytes_of "$dir/F32.gguf")" ]
+expect_exit 0 quantize "$golden/gqa.gguf" -o "$q" --type q8_0 --force
+note "rows that are no blocks are said" has "$err" \
+    "tensor token_embd.weight: rows of 144 are no multiple of 32; it becomes F16 instead"
+note "no temporary is left" [ -z "$(ls -A "$dir" | grep '^\.decode')" ]
+
+# --- eval ---------------------------------------------------------------------------------------
+
+seq 1 60 | sed 's/.*/& The quick brown fox, and Caesar./' >"$dir/text"
+bytes=$(wc -c <"$dir/text")
+keys="tokens,bytes,nll,nll_stderr,perplexity,bits_per_byte,tokens_per_s"
+more="kl_mean,kl_p99,top1_agreement,bits_per_byte_other"
+
+# eval_csv ARGS...: exit 0, and the row without tokens_per_s, which is time, in $dir/row.
+eval_csv() {
+    run eval "$@" --format csv
+    note "exit 0, found $code: eval $*" is_code 0
+    tail -n 1 "$out" | cut -d , -f 1-6,8- >"$dir/row"
+}
+
+# field N: of that row.
+field() { cut -d , -f "$1" "$dir/row"; }
+
+expect_exit 0 help eval
+note "help eval is whole" has "$out" "would be another text's."
+expect_error 2 "no checkpoint is named" eval --text x
+expect_error 2 "two checkpoints are named" eval "$model" -m "$model" --text x
+expect_error 2 "there is no text to predict" eval "$model"
+expect_error 2 "unexpected argument 'more'" eval "$model" more --text x
+
+eval_csv "$model" --text "$dir/text" --ctx 20 -t 1
+note "eval: exactly the documented keys" [ "$(head -n 1 "$out")" = "$keys" ]
+note "eval: nothing on stderr" is_empty "$err"
+note "eval: all tokens but the first" [ "$(field 1)" = $((bytes - 1)) ]
+note "eval: all bytes but the first" [ "$(field 2)" = $((bytes - 1)) ]
+cp "$dir/row" "$dir/expected"
+for same in "-t 2" "-t 3" "-t 5" "-t 8" "--block 1 -t 2" "--block 7" "--stride 20" \
+    "--range 0:1" "--range 0.0:1e0"; do
+    eval_csv "$model" --text "$dir/text" --ctx 20 $same
+    note "eval: the same figures: $same" cmp -s "$dir/row" "$dir/expected"
+done
+run eval "$model" --text - --ctx 20 --format csv <"$dir/text"
+note "eval: standard input" [ "$(tail -n 1 "$out" | cut -d , -f 1-6)" = "$(cat "$dir/expected")" ]
+eval_csv "$model" --text "$dir/text" --range 0:0.1
+cp "$dir/row" "$dir/fastest"
+export DECODE_ISA=scalar
+eval_csv "$model" --text "$dir/text" --range 0:0.1
+unset DECODE_ISA
+note "eval: the same figures from scalar kernels" cmp -s "$dir/row" "$dir/fastest"
+
+eval_csv "$model" --text "$dir/text" --ctx 20 --stride 7
+note "eval: more context, another figure" [ "$(field 3)" != "$(cut -d , -f 3 "$dir/expected")" ]
+note "eval: as many tokens" [ "$(field 1)" = $((bytes - 1)) ]
+
+# Ranges that meet share nothing and leave out nothing: each loses its first token.
+total=0
+for range in 0:0.3333 0.3333:0.9 0.9:1; do
+    eval_csv "$model" --text "$dir/text" --range $range
+    total=$((total + $(field 2) + 1))
+done
+note "eval: ranges add up" [ $total = "$bytes" ]
+head -c $((bytes / 2)) "$dir/text" >"$dir/half"
+eval_csv "$model" --text "$dir/half"
+cp "$dir/row" "$dir/expected"
+eval_csv "$model" --text "$dir/text" --range 0:0.5
+note "eval: the range 0:0.5 is the first half" cmp -s "$dir/row" "$dir/expected"
+
+eval_csv "$model" --text "$dir/half" --against "$model" -t 3
+note "eval: keys with another" [ "$(head -n 1 "$out")" = "$keys,$more" ]
+note "eval: no distance from itself" [ "$(field 7-9)" = 0,0,1 ]
+note "eval: the other's bits are its own" [ "$(field 6)" = "$(field 10)" ]
+note "eval: the same figures before" [ "$(field 1-6)" = "$(cat "$dir/expected")" ]
+expect_exit 0 eval "$model" --text "$dir/half" --format json
+note "eval: JSON is an array" [ "$(head -c 1 "$out")" = "[" ]
+expect_exit 0 eval "$model" --text "$dir/half" --format jsonl --kv-type f16
+note "eval: JSON lines" has_lines "$out" 1
+expect_exit 0 eval "$model" --text "$dir/half" --format jsonl --kv-type q8_0
+note "eval: a key in JSON" has "$out" '"bits_per_byte": '
+for form in table md; do
+    expect_exit 0 eval "$model" --text "$dir/half" --against "$model" --format $form
+    note "eval: $form" has "$out" "top1_agreement"
+done
+expect_exit 0 eval "$model" --text "$dir/half" -v --ctx 100
+note "eval: the windows" has "$err" "of 100 tokens, stride 100, to score"
+note "eval: the memory plan" has "$err" "memory: weights"
+printf ab >"$dir/two"
+expect_exit 0 eval "$model" --text "$dir/two" --format jsonl
+note "eval: one token has no error" has "$out" '"nll_stderr": null'
+
+for range in '' : 0 0.5 0: :1 1:0 0.5:0.5 -0.1:1 0:1.1 0:x 0:1: nan:1 0:inf ' 0:1' 0,1; do
+    expect_error 2 "--range: expected A:B" eval "$model" --text "$dir/text" --range "$range"
+done
+for number in 0 -1 x '' 1e2; do
+    expect_error 2 "--ctx: expected" eval "$model" --text "$dir/text" --ctx "$number"
+    expect_error 2 "--stride: expected" eval "$model" --text "$dir/text" --stride "$number"
+done
+expect_error 2 "windows of 257 tokens: expected 1 to 256" eval "$model" --text "$dir/text" --ctx 257
+expect_error 2 "a stride of 257 tokens: expected 1 to 256" eval "$model" --text "$dir/text" \
+    --stride 257
+expect_error 2 "--stride: expected 1 to 5" eval "$model" --text "$dir/text" --ctx 5 --stride 6
+printf a >"$dir/one"
+expect_error 2 "the text has 1 token; expected at least 2" eval "$model" --text "$dir/one"
+: >"$dir/none"
+expect_error 2 "the text has 0 tokens" eval "$model" --text "$dir/none"
+expect_error 2 "the text has 0 tokens" eval "$model" --text "$dir/text" --range 0.0000001:0.0000002
+expect_error 3 "nosuchfile" eval "$model" --text nosuchfile
+expect_error 3 "nosuchfile" eval nosuchfile --text "$dir/text"
+expect_error 3 "nosuchfile" eval "$model" --text "$dir/text" --against nosuchfile
+expect_error 3 "$golden/gqa.gguf: another vocabulary than the checkpoint's: expected 300 tokens" \
+    eval "$golden/mha.gguf" --text "$dir/text" --against "$golden/gqa.gguf"
+# Tokens A and B change places.
+zeros='\x00\x00\x00\x00\x00\x00\x00'
+LC_ALL=C sed "s/A\x01${zeros}B\x01/B\x01${zeros}A\x01/" "$model" >"$dir/swapped.gguf"
+expect_error 3 "swapped.gguf: another vocabulary than the checkpoint's: token 65 is expected to be 'A', found 'B'" \
+    eval "$model" --text "$dir/text" --against "$dir/swapped.gguf"
+# This copy has had a NaN since the tests of info.
+note "eval: not finite logits: exit 1" [ "$("$decode" eval "$dir/copy.gguf" --text "$dir/text" \
+    >"$out" 2>"$err"; echo $?)" = 1 ]
+note "eval: they are named" has "$err" "after token 0: the logit of token"
+note "eval: no figures then" is_empty "$out"
+
+: >"$err"
+"$decode" eval "$model" --text "$dir/text" --stride 1 -t 2 -v >"$out" 2>"$err" &
+pid=$!
+tries=0
+while lacks "$err" "windows: " && [ $tries -lt 100 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+kill -INT $pid
+wait $pid
+code=$?
+note "eval interrupted: exit 130" is_code 130
+note "eval interrupted: no figures" is_empty "$out"
+note "eval interrupted: is said" has "$err" "interrupted after"
 # --- train --------------------------------------------------------------------------------------
 
 # A text of lines, a model of seconds.
@@ -556,6 +731,10 @@ note "train --vocab: its tokens" has "$err" "(MQA), d_ff 64, context 32, vocabul
 expect_exit 0 train "$dir/lines.txt" -o "$dir/further.gguf" --from "$dir/toy.gguf" \
     --teacher "$dir/toy.gguf" --steps 3 --batch 2 --seed 1 -v
 note "train --from: measured before the first step" has "$err" "step 0 of 3: held out"
+expect_exit 0 quantize "$model" -o "$dir/q8.gguf" --type q8_0
+expect_exit 0 train "$dir/lines.txt" -o "$dir/further.gguf" --from "$dir/q8.gguf" --steps 1 \
+    --batch 1 --ctx 64 --seed 1 -v
+note "train --from a quantized checkpoint: a notice" has "$err" "trained, and written, in F32"
 note "train -v: memory" has "$err" "memory: parameters, gradient and moments"
 
 expect_error 2 "no text is named" train -o "$dir/x.gguf"

@@ -508,6 +508,102 @@ START_TEST(unwritable_path)
 }
 END_TEST
 
+/* --- tensors that come in pieces ------------------------------------------------------------- */
+
+/* Gives bytes in pieces of at most `piece`, and fails at `fail_at` calls. */
+struct pieces {
+    const unsigned char *bytes;
+    uint64_t len, expected_offset;
+    size_t piece;
+    int calls, fail_at;
+};
+
+static enum status next_piece(void *arg, uint64_t offset, const void **data, size_t *len,
+                              struct err *e)
+{
+    struct pieces *p = arg;
+    if (p->calls++ == p->fail_at)
+        return err_set(e, STATUS_INTERRUPTED, "the source had enough");
+    ck_assert(offset == 0 || offset == p->expected_offset);
+    ck_assert_uint_lt(offset, p->len);
+    *data = p->bytes + offset;
+    *len = p->len - offset < p->piece ? (size_t)(p->len - offset) : p->piece;
+    p->expected_offset = offset + *len;
+    return STATUS_OK;
+}
+
+static void add_three(struct gguf_writer *w, const unsigned char *bytes, struct pieces *p)
+{
+    gguf_add_u32(w, "general.alignment", 64);
+    gguf_add_tensor(w, text_of("before"), TENSOR_F32, 1, (uint64_t[]){3}, bytes);
+    if (p)
+        gguf_add_tensor_source(w, text_of("t"), TENSOR_F16, 2, (uint64_t[]){7, 100},
+                               (struct gguf_source){next_piece, p});
+    else
+        gguf_add_tensor(w, text_of("t"), TENSOR_F16, 2, (uint64_t[]){7, 100}, bytes);
+    gguf_add_tensor(w, text_of("after"), TENSOR_F32, 1, (uint64_t[]){5}, bytes);
+}
+
+START_TEST(sources_give_the_same_file)
+{
+    static const size_t sizes[] = {1, 13, 1399, 1400, 5000};
+    unsigned char bytes[1400];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(i * 7 + 1);
+    struct gguf_writer *plain = create(), *w = create();
+    struct pieces p = {.bytes = bytes, .len = sizeof bytes, .piece = sizes[_i], .fail_at = -1};
+    unsigned char *expected, *found;
+    size_t n_expected, n_found;
+    struct err e = {0};
+    add_three(plain, bytes, NULL);
+    add_three(w, bytes, &p);
+    ck_assert_int_eq(gguf_write_memory(plain, &expected, &n_expected, &e), STATUS_OK);
+    for (int twice = 0; twice < 2; twice++) {
+        ck_assert_int_eq(gguf_write_memory(w, &found, &n_found, &e), STATUS_OK);
+        ck_assert_uint_eq(n_found, n_expected);
+        ck_assert_mem_eq(found, expected, n_found);
+        free(found);
+    }
+    const char *path = scratch_path("pieces.gguf");
+    ck_assert_int_eq(gguf_write(w, path, &e), STATUS_OK);
+    found = read_file(path, &n_found);
+    ck_assert_uint_eq(n_found, n_expected);
+    ck_assert_mem_eq(found, expected, n_found);
+    ck_assert_uint_eq((uint64_t)p.calls, 3 * ((sizeof bytes + sizes[_i] - 1) / sizes[_i]));
+    free(found);
+    free(expected);
+    gguf_writer_free(plain);
+    gguf_writer_free(w);
+}
+END_TEST
+
+START_TEST(sources_that_fail)
+{
+    static const unsigned char bytes[1400];
+    struct gguf_writer *w = create();
+    struct pieces p = {.bytes = bytes, .len = sizeof bytes, .piece = 500, .fail_at = _i};
+    unsigned char *found;
+    size_t len;
+    struct err e = {0};
+    add_three(w, bytes, &p);
+    ck_assert_int_eq(gguf_write_memory(w, &found, &len, &e), STATUS_INTERRUPTED);
+    ck_assert(!found && len == 0);
+    ck_assert_str_eq(e.text, "the source had enough");
+    p.calls = 0;
+    const char *path = scratch_path("pieces.gguf");
+    ck_assert_int_eq(gguf_write(w, path, &e), STATUS_INTERRUPTED);
+    ck_assert_int_ne(access(path, F_OK), 0);
+    p.fail_at = -1; /* a later write may succeed */
+    ck_assert_int_eq(gguf_write(w, path, &e), STATUS_OK);
+    gguf_writer_free(w);
+
+    w = create();
+    gguf_add_tensor_source(w, text_of("t"), TENSOR_F32, 1, (uint64_t[]){4},
+                           (struct gguf_source){NULL, NULL});
+    refuse_write(w, "tensor 0 \"t\"", "no data, expected 16 bytes");
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("gguf_write");
@@ -531,6 +627,8 @@ static Suite *suite(void)
     tcase_add_test(t, first_failure_stays);
     tcase_add_test(t, failed_write_leaves_the_old_file);
     tcase_add_test(t, unwritable_path);
+    tcase_add_loop_test(t, sources_give_the_same_file, 0, 5);
+    tcase_add_loop_test(t, sources_that_fail, 0, 3);
     suite_add_tcase(s, t);
     return s;
 }

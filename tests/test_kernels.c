@@ -32,9 +32,17 @@ static float *random_floats(size_t n)
     return p;
 }
 
+/* Integers for Q8_0, as a cache stores them. */
 static void *as_storage(const float *x, size_t n, enum storage storage)
 {
-    void *out = malloc(n * storage_bytes(storage));
+    if (storage == STORAGE_Q8_0) {
+        int8_t *bytes = malloc(n);
+        ck_assert_ptr_nonnull(bytes);
+        for (size_t i = 0; i < n; i++)
+            bytes[i] = isnan(x[i]) ? -128 : (int8_t)(x[i] * 80);
+        return bytes;
+    }
+    void *out = malloc((size_t)storage_bytes(storage, n));
     ck_assert_ptr_nonnull(out);
     for (size_t i = 0; i < n; i++)
         math_store(out, storage, i, x[i]);
@@ -53,22 +61,56 @@ static int is_testable(const struct kernels *k)
     return kernels_supported(k) && k != &kernels_scalar;
 }
 
+/* Panels of random weights, zero from row n_out on. */
+static void *random_panels(int n_out, int n_in, enum storage storage)
+{
+    const size_t bytes = (size_t)matrix_bytes(n_out, n_in, storage);
+    if (!storage_is_quantised(storage)) {
+        const size_t n = (size_t)kernel_padded(n_out) * (size_t)n_in;
+        float *weights = random_floats(n);
+        void *stored = as_storage(weights, n, storage);
+        free(weights);
+        return stored;
+    }
+    unsigned char *panels = malloc(bytes);
+    ck_assert_ptr_nonnull(panels);
+    for (size_t i = 0; i < bytes; i++) /* any bytes are elements, the extremes too */
+        panels[i] = (unsigned char)(rng_u32(&rng) % 5 == 0 ? 0 : rng_u32(&rng));
+    for (int p = 0; p < matrix_panels(n_out); p++) {
+        uint16_t *scales =
+            (uint16_t *)(void *)(panels + (size_t)p * matrix_panel_bytes(n_in, storage));
+        for (int i = 0; i < n_in / QUANT_BLOCK * KERNEL_LANES; i++)
+            scales[i] = math_to_f16(gaussian_like() * 0.1f);
+    }
+    return panels;
+}
+
+static void *quantised(const struct kernels *k, const float *x, size_t x_stride, int n_tokens,
+                       int n)
+{
+    void *rows = calloc((size_t)n_tokens, quant_row_bytes(n));
+    ck_assert_ptr_nonnull(rows);
+    k->quantize(rows, x, x_stride, n_tokens, n);
+    return rows;
+}
+
 static void compare_matmul(const struct kernels *k, int n_out, int n_in, int n_tokens,
                            enum storage storage, enum epilogue epilogue, int with_bias)
 {
     const int panels = matrix_panels(n_out);
-    const size_t n_weights = (size_t)panels * (size_t)n_in * KERNEL_LANES;
     const size_t x_stride = (size_t)n_in + 3, y_stride = (size_t)n_out + 5;
-    float *weights = random_floats(n_weights);
-    void *stored = as_storage(weights, n_weights, storage);
+    void *stored = random_panels(n_out, n_in, storage);
     float *bias = random_floats((size_t)n_out);
     float *x = random_floats((size_t)n_tokens * x_stride);
     float *y = random_floats((size_t)n_tokens * y_stride);
     float *expected = malloc((size_t)n_tokens * y_stride * sizeof *y);
     memcpy(expected, y, (size_t)n_tokens * y_stride * sizeof *y);
+    void *quants = storage_is_quantised(storage)
+                       ? quantised(&kernels_scalar, x, x_stride, n_tokens, n_in)
+                       : NULL;
 
     const struct matrix w = {n_out, n_in, storage, stored, with_bias ? bias : NULL};
-    struct matmul m = {&w, x, x_stride, n_tokens, expected, y_stride, epilogue};
+    struct matmul m = {&w, x, x_stride, quants, n_tokens, expected, y_stride, epilogue};
     kernels_scalar.matmul(&m, 0, panels);
     m.y = y;
     const int cut = panels / 2; /* any cut between panels gives the same */
@@ -79,18 +121,19 @@ static void compare_matmul(const struct kernels *k, int n_out, int n_in, int n_t
              n_tokens, storage_name(storage), (int)epilogue);
     assert_same_bits(expected, y, (size_t)n_tokens * y_stride, what);
 
-    free(weights);
     free(stored);
     free(bias);
     free(x);
     free(y);
     free(expected);
+    free(quants);
 }
 
 START_TEST(matmul_equals_scalar)
 {
     static const int outs[] = {1, 2, 15, 16, 17, 33, 64, 80, 113};
     static const int ins[] = {1, 7, 16, 20, 65};
+    static const int whole_blocks[] = {32, 64, 96, 160, 256};
     static const int tokens[] = {1, 2, 3, 4, 5, 6, 11, 12, 13, 25};
     for (int i = 0; kernels_at(i); i++) {
         if (!is_testable(kernels_at(i)))
@@ -99,8 +142,11 @@ START_TEST(matmul_equals_scalar)
             for (size_t n = 0; n < sizeof ins / sizeof *ins; n++)
                 for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++)
                     for (int s = 0; s < STORAGE_COUNT; s++)
-                        compare_matmul(kernels_at(i), outs[o], ins[n], tokens[t], (enum storage)s,
-                                       (enum epilogue)((o + n + t) % 3), (int)((o + t) % 2));
+                        compare_matmul(kernels_at(i), outs[o],
+                                       storage_is_quantised((enum storage)s) ? whole_blocks[n]
+                                                                             : ins[n],
+                                       tokens[t], (enum storage)s, (enum epilogue)((o + n + t) % 3),
+                                       (int)((o + t) % 2));
     }
 }
 END_TEST
@@ -115,7 +161,7 @@ START_TEST(matmul_is_a_product)
     float *x = random_floats(TOKENS * IN);
     float y[TOKENS * OUT];
     const struct matrix w = {OUT, IN, STORAGE_F32, weights, bias};
-    const struct matmul m = {&w, x, IN, TOKENS, y, OUT, EPILOGUE_STORE};
+    const struct matmul m = {&w, x, IN, NULL, TOKENS, y, OUT, EPILOGUE_STORE};
     kernels_scalar.matmul(&m, 0, matrix_panels(OUT));
     for (int t = 0; t < TOKENS; t++) {
         for (int r = 0; r < OUT; r++) {
@@ -127,6 +173,89 @@ START_TEST(matmul_is_a_product)
     }
     free(weights);
     free(bias);
+    free(x);
+}
+END_TEST
+
+/* A quantised product is that of the dequantised matrix and the dequantised activations. */
+START_TEST(quantised_matmul_is_a_product)
+{
+    enum { OUT = 21, IN = 96, TOKENS = 2, BLOCKS = IN / QUANT_BLOCK };
+    static const enum storage storages[] = {STORAGE_Q8_0, STORAGE_Q4_0};
+    for (size_t s = 0; s < 2; s++) {
+        unsigned char *panels = random_panels(OUT, IN, storages[s]);
+        float *x = random_floats(TOKENS * IN);
+        unsigned char *rows = quantised(&kernels_scalar, x, IN, TOKENS, IN);
+        float y[TOKENS * OUT];
+        const struct matrix w = {OUT, IN, storages[s], panels, NULL};
+        const struct matmul m = {&w, x, IN, rows, TOKENS, y, OUT, EPILOGUE_STORE};
+        kernels_scalar.matmul(&m, 0, matrix_panels(OUT));
+        for (int t = 0; t < TOKENS; t++) {
+            for (int r = 0; r < OUT; r++) {
+                const unsigned char *panel =
+                    panels + (size_t)(r / 16) * matrix_panel_bytes(IN, storages[s]);
+                const uint16_t *scales = (const uint16_t *)(const void *)panel;
+                const unsigned char *elements = panel + 128; /* 3 x 16 scales, padded to 64 */
+                const unsigned char *row = rows + (size_t)t * quant_row_bytes(IN);
+                double sum = 0;
+                for (int i = 0; i < IN; i++) {
+                    float d;
+                    memcpy(&d, row + IN + i / 32 * 4, sizeof d);
+                    const double xq = (double)((const int8_t *)row)[i] * (double)d;
+                    ck_assert_double_eq_tol(xq, (double)x[t * IN + i], (double)d * 0.5001);
+                    const int in_block = i % 32;
+                    const int byte =
+                        storages[s] == STORAGE_Q8_0
+                            ? elements[i / 4 * 64 + r % 16 * 4 + i % 4]
+                            : elements[i / 32 * 256 + in_block % 16 / 4 * 64 + r % 16 * 4 + i % 4];
+                    const int q = storages[s] == STORAGE_Q8_0 ? byte - 128
+                                  : in_block < 16             ? byte % 16 - 8
+                                                              : byte / 16 - 8;
+                    sum += (double)math_from_f16(scales[i / 32 * 16 + r % 16]) * q * xq;
+                }
+                ck_assert_double_eq_tol((double)y[t * OUT + r], sum, 1e-4);
+            }
+        }
+        free(panels);
+        free(x);
+        free(rows);
+    }
+}
+END_TEST
+
+/* Blocks of zeros, of tiny numbers, of one huge one, with infinities and NaNs: every table as the
+ * scalar one. */
+START_TEST(quantize_equals_scalar)
+{
+    enum { N = 32 * 9, TOKENS = 3, STRIDE = N + 5 };
+    float *x = random_floats(TOKENS * STRIDE);
+    memset(x, 0, 32 * sizeof *x);
+    for (int i = 32; i < 64; i++)
+        x[i] *= 1e-38f;
+    x[64 + 7] = 3e38f;
+    x[96 + 31] = INFINITY;
+    x[128] = NAN;
+    x[128 + 17] = -INFINITY;
+    x[160 + 5] = -NAN;
+    for (int i = 192; i < 224; i++) /* ties */
+        x[i] = (float)(i - 192) * 0.5f;
+    x[192] = -127.0f;
+    unsigned char *expected = quantised(&kernels_scalar, x, STRIDE, TOKENS, N);
+    const int8_t *q = (const int8_t *)expected;
+    ck_assert(q[64 + 7] == 127 && q[64] == 0);
+    ck_assert(q[192] == -127 && q[193] == 0 && q[195] == 2 && q[197] == 2 && q[199] == 4);
+    const float *scales = (const float *)(void *)(expected + N);
+    ck_assert(scales[0] == 0 && scales[1] == 0 && scales[6] == 1.0f);
+    ck_assert(isnan(scales[3]) && isnan(scales[4]) && isnan(scales[5]));
+    for (int k = 0; kernels_at(k); k++) {
+        if (!is_testable(kernels_at(k)))
+            continue;
+        unsigned char *found = quantised(kernels_at(k), x, STRIDE, TOKENS, N);
+        ck_assert_msg(memcmp(found, expected, TOKENS * quant_row_bytes(N)) == 0, "%s differs",
+                      kernels_at(k)->name);
+        free(found);
+    }
+    free(expected);
     free(x);
 }
 END_TEST
@@ -181,8 +310,18 @@ struct attention {
     struct attend args;
     float *q, *scores, *max, *sum, *out;
     void *k, *v;
+    uint16_t *k_scales, *v_scales;
     float *k_values, *v_values;
 };
+
+static uint16_t *random_scales(size_t n)
+{
+    uint16_t *scales = malloc(n * sizeof *scales);
+    ck_assert_ptr_nonnull(scales);
+    for (size_t i = 0; i < n; i++)
+        scales[i] = math_to_f16(fabsf(gaussian_like()) * 0.01f);
+    return scales;
+}
 
 static struct attention make_attention(int n_heads, int dim, int n, enum storage storage)
 {
@@ -208,8 +347,10 @@ static struct attention make_attention(int n_heads, int dim, int n, enum storage
             at.v_values[i] = NAN;
     at.k = as_storage(at.k_values, n_k, storage);
     at.v = as_storage(at.v_values, n_v, storage);
-    at.args = (struct attend){
-        {at.k, at.v, n, dim, storage}, n_heads, at.q, at.scores, at.max, at.sum, at.out};
+    at.k_scales = random_scales(n_panels * (size_t)quant_blocks(dim) * KERNEL_LANES);
+    at.v_scales = random_scales((size_t)n * (size_t)quant_blocks(dim));
+    const struct kv_chunk kv = {at.k, at.v, at.k_scales, at.v_scales, n, dim, storage};
+    at.args = (struct attend){kv, n_heads, at.q, at.scores, at.max, at.sum, at.out};
     return at;
 }
 
@@ -222,6 +363,8 @@ static void free_attention(struct attention *at)
     free(at->out);
     free(at->k);
     free(at->v);
+    free(at->k_scales);
+    free(at->v_scales);
     free(at->k_values);
     free(at->v_values);
 }
@@ -251,6 +394,7 @@ static void compare_attend(const struct kernels *k, int n_heads, int dim, int n,
 START_TEST(attend_equals_scalar)
 {
     static const int heads[] = {1, 2, 3, 4, 5, 7, 12};
+    static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
     static const int dims[] = {1, 8, 16, 20, 24, 48, 64, 80};
     static const int positions[] = {1, 15, 16, 17, 63, 64, 100, 256};
     for (int i = 0; kernels_at(i); i++) {
@@ -259,9 +403,8 @@ START_TEST(attend_equals_scalar)
         for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
             for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
                 for (size_t p = 0; p < sizeof positions / sizeof *positions; p++)
-                    for (int s = 0; s <= STORAGE_F16; s++)
-                        compare_attend(kernels_at(i), heads[h], dims[d], positions[p],
-                                       (enum storage)s);
+                    for (int s = 0; s < 3; s++)
+                        compare_attend(kernels_at(i), heads[h], dims[d], positions[p], storages[s]);
     }
 }
 END_TEST
@@ -303,6 +446,30 @@ START_TEST(attend_and_merge_are_softmax)
         assert_same_bits(merged, again, DIM, kernels_at(k)->name);
     }
     free(q);
+}
+END_TEST
+
+/* Q8_0 keys and values are their integers times their scales. */
+START_TEST(quantised_attend_is_softmax)
+{
+    enum { DIM = 40, N = 100, BLOCKS = 2 };
+    struct attention at = make_attention(1, DIM, N, STORAGE_Q8_0);
+    kernels_scalar.attend(&at.args);
+    const int8_t *k = at.k, *v = at.v;
+    double numerator[DIM] = {0}, denominator = 0;
+    for (int t = 0; t < N; t++) {
+        double s = 0;
+        for (int i = 0; i < DIM; i++)
+            s += (double)at.q[i] * k[(t / 16 * DIM + i) * 16 + t % 16] *
+                 (double)math_from_f16(at.k_scales[(t / 16 * BLOCKS + i / 32) * 16 + t % 16]);
+        denominator += exp(s);
+        for (int i = 0; i < DIM; i++)
+            numerator[i] += exp(s) * v[t * kernel_padded(DIM) + i] *
+                            (double)math_from_f16(at.v_scales[t * BLOCKS + i / 32]);
+    }
+    for (int i = 0; i < DIM; i++)
+        ck_assert_double_eq_tol((double)(at.out[i] / at.sum[0]), numerator[i] / denominator, 1e-5);
+    free_attention(&at);
 }
 END_TEST
 
@@ -424,6 +591,14 @@ START_TEST(choosing_tables)
     ck_assert(kernels_supported(k));
     ck_assert_int_eq(kernels_choose("scalar", &k, &e), STATUS_OK);
     ck_assert_ptr_eq(k, &kernels_scalar);
+    /* A family's name gives its fastest member, a member's name the member. */
+    for (int i = 0; kernels_at(i); i++) {
+        if (!kernels_supported(kernels_at(i)))
+            continue;
+        ck_assert_int_eq(kernels_choose(kernels_at(i)->name, &k, &e), STATUS_OK);
+        ck_assert_int_eq(strncmp(k->name, kernels_at(i)->name, strlen(kernels_at(i)->name)), 0);
+    }
+    ck_assert_int_eq(kernels_choose("avx", &k, &e), STATUS_USAGE);
     ck_assert_int_eq(kernels_choose("mmx", &k, &e), STATUS_USAGE);
     ck_assert_ptr_nonnull(strstr(e.text, "mmx"));
     ck_assert_ptr_nonnull(strstr(e.text, "scalar"));
@@ -439,10 +614,13 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_test(t, matmul_equals_scalar);
     tcase_add_test(t, matmul_is_a_product);
+    tcase_add_test(t, quantised_matmul_is_a_product);
+    tcase_add_test(t, quantize_equals_scalar);
     tcase_add_test(t, layer_norm_equals_scalar);
     tcase_add_test(t, layer_norm_is_its_formula);
     tcase_add_test(t, attend_equals_scalar);
     tcase_add_test(t, attend_and_merge_are_softmax);
+    tcase_add_test(t, quantised_attend_is_softmax);
     tcase_add_test(t, exp_is_accurate);
     tcase_add_test(t, gelu_is_the_tanh_form);
     tcase_add_test(t, f16_round_trip);

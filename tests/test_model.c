@@ -249,7 +249,7 @@ START_TEST(type_that_cannot_run)
     /* F64: a type that needs no blocks, so that only the type is wrong. */
     const struct change c = {
         .tensor = "blk.0.ffn_up.weight", .n_dims = 2, .dims = {16, 24, 1, 1}, .type = 28};
-    assert_refused(&c, "blk.0.ffn_up.weight", "F32, F16 or BF16", "F64");
+    assert_refused(&c, "blk.0.ffn_up.weight", "F32, F16, BF16, Q8_0 or Q4_0", "F64");
 }
 END_TEST
 

@@ -11,6 +11,8 @@
 #include "engine/session.h"
 #include "parts/bpe_learn.h"
 #include "support.h"
+#include "tools/eval.h"
+#include "tools/quantize.h"
 
 /* --- the allocation functions of the whole binary, linked with --wrap ------------------------ */
 
@@ -128,6 +130,30 @@ static enum status rewrite(const char *from, const char *to, struct err *e)
     return status;
 }
 
+static enum status quantize_once(const char *from, const char *to, struct err *e)
+{
+    struct file_map file;
+    struct gguf *g = NULL;
+    struct quantize q = {.tensors = NULL};
+    struct quantize_params p = {.type = TENSOR_Q8_0, .source = &file};
+    enum status status = file_map_open(&file, from, e);
+    if (status != STATUS_OK)
+        return status;
+    status = gguf_parse(file.data, file.len, &g, e);
+    p.gguf = g;
+    if (status == STATUS_OK)
+        status = pool_create(2, &p.pool, e);
+    if (status == STATUS_OK)
+        status = quantize_plan(&p, &q, e);
+    if (status == STATUS_OK)
+        status = quantize_write(&q, to, e);
+    quantize_free(&q);
+    pool_free(p.pool);
+    gguf_free(g);
+    file_map_close(&file);
+    return status;
+}
+
 static const struct checkpoint_shape shape = {.n_layers = 1,
                                               .n_heads = 2,
                                               .n_kv_heads = 1,
@@ -212,6 +238,26 @@ START_TEST(writing)
 }
 END_TEST
 
+static enum status run_quantize(const struct attempt *a, struct err *e)
+{
+    return quantize_once(a->from, a->to, e);
+}
+
+START_TEST(quantizing)
+{
+    char from[512], to[512];
+    strcpy(from, scratch_path("from.gguf"));
+    strcpy(to, scratch_path("to.gguf"));
+    write_checkpoint(from, &shape);
+    FILE *old = fopen(to, "wb");
+    fputs("the old file", old);
+    fclose(old);
+    const struct attempt a = {run_quantize, from, to, old_file_is_intact};
+    ck_assert_int_gt(fail_each(&a, _i), 10);
+    scratch_remove();
+}
+END_TEST
+
 /* A vocabulary with merges and special tokens, which the made checkpoints lack. */
 static enum status run_tokenize(const struct attempt *a, struct err *e)
 {
@@ -277,6 +323,37 @@ START_TEST(learning)
 }
 END_TEST
 
+/* Against itself, with windows for every thread. */
+static enum status run_eval(const struct attempt *a, struct err *e)
+{
+    struct checkpoint c;
+    struct pool *pool = NULL;
+    enum status status = checkpoint_open(a->from, CHECKPOINT_MODEL, &c, e);
+    if (status != STATUS_OK)
+        return status;
+    const int32_t tokens[100] = {1, 2, 3};
+    struct eval_spec spec = {
+        .model = c.model, .other = c.model, .tokens = tokens, .n_tokens = 100, .ctx = 5};
+    struct eval_result result;
+    status = pool_create(2, &pool, e);
+    spec.pool = pool;
+    if (status == STATUS_OK)
+        status = eval_run(&spec, &result, e);
+    pool_free(pool);
+    checkpoint_close(&c);
+    return status;
+}
+
+START_TEST(evaluating)
+{
+    const char *path = scratch_path("model.gguf");
+    write_checkpoint(path, &shape);
+    const struct attempt a = {.run = run_eval, .from = path};
+    ck_assert_int_gt(fail_each(&a, _i), 20);
+    scratch_remove();
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("out of memory");
@@ -284,8 +361,10 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, decoding, 0, 2);
     tcase_add_loop_test(t, writing, 0, 2);
+    tcase_add_loop_test(t, quantizing, 0, 2);
     tcase_add_loop_test(t, tokenizing, 0, 2);
     tcase_add_loop_test(t, learning, 0, 2);
+    tcase_add_loop_test(t, evaluating, 0, 2);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

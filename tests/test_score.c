@@ -4,46 +4,11 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "engine/logits.h"
 #include "support.h"
 #include "tools/score.h"
 
 #define N_VOCAB 300
-
-START_TEST(log_sum_is_that_of_a_plain_softmax)
-{
-    float logits[N_VOCAB];
-    struct rng r;
-    struct err e = {""};
-    rng_seed(&r, 3, 0);
-    long double sum = 0;
-    for (int i = 0; i < N_VOCAB; i++) {
-        logits[i] = (float)(rng_unit(&r) * 20 - 10);
-        sum += expl((long double)logits[i]);
-    }
-    double log_sum;
-    ck_assert_int_eq(score_log_sum(logits, N_VOCAB, &log_sum, &e), STATUS_OK);
-    ck_assert_double_eq_tol(log_sum, (double)logl(sum), 1e-13);
-    const float huge[] = {3e38f, 3e38f, -3e38f};
-    ck_assert_int_eq(score_log_sum(huge, 3, &log_sum, &e), STATUS_OK);
-    ck_assert_double_eq_tol(log_sum, (double)3e38f + log(2), 1e23);
-    ck_assert_int_eq(score_log_sum(logits, 1, &log_sum, &e), STATUS_OK);
-    ck_assert_double_eq(log_sum, (double)logits[0]);
-}
-END_TEST
-
-START_TEST(logits_that_are_not_finite_are_named)
-{
-    float logits[] = {1, 2, 3};
-    double log_sum;
-    struct err e = {""};
-    logits[2] = NAN;
-    ck_assert_int_eq(score_log_sum(logits, 3, &log_sum, &e), STATUS_FAILED);
-    ck_assert_msg(strstr(e.text, "token 2") && strstr(e.text, "nan"), "%s", e.text);
-    logits[1] = INFINITY;
-    ck_assert_int_eq(score_log_sum(logits, 3, &log_sum, &e), STATUS_FAILED);
-    ck_assert_msg(strstr(e.text, "token 1") && strstr(e.text, "inf"), "%s", e.text);
-}
-END_TEST
 
 static int by_rank(const void *a, const void *b)
 {
@@ -122,7 +87,7 @@ static enum status score_in_blocks(int block, struct record *r, int top, struct 
         session_rewind(session, 0);
         ck_assert_int_eq(session_feed(session, tokens, i, NULL, e), STATUS_OK);
         const float *logits = session_logits(session);
-        ck_assert_int_eq(score_log_sum(logits, c.model->config.n_vocab, &log_sum, e), STATUS_OK);
+        ck_assert_int_eq(logits_log_sum(logits, c.model->config.n_vocab, &log_sum, e), STATUS_OK);
         ck_assert_double_eq(r->logprobs[i], (double)logits[tokens[i]] - log_sum);
         ck_assert_double_eq(r->top[i][0].logprob, (double)logits[r->top[i][0].id] - log_sum);
     }
@@ -182,8 +147,6 @@ int main(void)
     Suite *s = suite_create("score");
     TCase *t = tcase_create("score");
     tcase_set_timeout(t, 60);
-    tcase_add_test(t, log_sum_is_that_of_a_plain_softmax);
-    tcase_add_test(t, logits_that_are_not_finite_are_named);
     tcase_add_loop_test(t, top_is_that_of_a_full_sort, 0, 2);
     tcase_add_loop_test(t, rows_do_not_depend_on_the_block, 0, 4);
     tcase_add_test(t, a_visit_can_end_it);

@@ -6,58 +6,13 @@
 #include <string.h>
 
 #include "checkpoints.h"
+#include "engine/calibrate.h"
 #include "engine/session.h"
+#include "golden.h"
 #include "model/kv_cache.h"
 #include "support.h"
 
 #define GOLDEN_TOLERANCE 2e-4
-
-struct golden {
-    struct checkpoint checkpoint;
-    int32_t tokens[256];
-    int n_tokens;
-    float *logits; /* [n_tokens, n_vocab] */
-    unsigned char *npy;
-};
-
-static const char *const golden_names[] = {"mha", "gqa", "mqa", "mqa-f16"};
-#define N_GOLDEN ((int)(sizeof golden_names / sizeof *golden_names))
-
-static struct golden open_golden(const char *name)
-{
-    struct golden g = {.n_tokens = 0};
-    struct err e = {{0}};
-    char path[128];
-    size_t len;
-    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", name);
-    const enum status s =
-        checkpoint_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &g.checkpoint, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
-
-    snprintf(path, sizeof path, "tests/data/golden/%s.tokens", name);
-    char *list = (char *)read_file(path, &len);
-    list[len] = 0;
-    for (char *item = strtok(list, ",\n"); item; item = strtok(NULL, ",\n"))
-        g.tokens[g.n_tokens++] = (int32_t)atoi(item);
-    free(list);
-
-    /* .npy 1.0: magic, version, u16 header length, header, data. */
-    snprintf(path, sizeof path, "tests/data/golden/%s.npy", name);
-    g.npy = read_file(path, &len);
-    const size_t header = 10 + (size_t)(g.npy[8] | g.npy[9] << 8);
-    const size_t n = (size_t)g.n_tokens * (size_t)g.checkpoint.model->config.n_vocab;
-    ck_assert_uint_eq(len - header, n * sizeof(float));
-    g.logits = malloc(n * sizeof(float));
-    memcpy(g.logits, g.npy + header, n * sizeof(float));
-    return g;
-}
-
-static void close_golden(struct golden *g)
-{
-    checkpoint_close(&g->checkpoint);
-    free(g->logits);
-    free(g->npy);
-}
 
 static int argmax(const float *x, int n)
 {
@@ -136,8 +91,9 @@ START_TEST(same_bits_however_computed)
     struct golden g = open_golden(golden_names[_i]);
     static const int threads[] = {1, 2, 3, 5, 8};
     static const int blocks[] = {0, 1, 2, 5, 13};
-    for (int storage = 0; storage <= STORAGE_F16; storage++) {
-        const enum storage kv = (enum storage)storage;
+    static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+    for (size_t i = 0; i < sizeof caches / sizeof *caches; i++) {
+        const enum storage kv = caches[i];
         float *reference = all_logits(&g, (struct setting){1, 1, kv, &kernels_scalar}, 1);
         for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
             for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
@@ -156,26 +112,33 @@ START_TEST(same_bits_however_computed)
 }
 END_TEST
 
-/* The half-precision cache stays near the golden logits. */
-START_TEST(f16_cache_is_close)
+/* Mean KL divergence of q from p, both logits [n, n_vocab]. */
+static double mean_kl(const float *p, const float *q, int n, int n_vocab)
 {
-    struct golden g = open_golden(golden_names[_i]);
-    const size_t n_vocab = (size_t)g.checkpoint.model->config.n_vocab;
-    float *found = all_logits(&g, (struct setting){2, 0, STORAGE_F16, NULL}, 1000);
-    double kl_sum = 0;
-    for (int t = 0; t < g.n_tokens; t++) {
-        const float *p = g.logits + (size_t)t * n_vocab, *q = found + (size_t)t * n_vocab;
-        double zp = 0, zq = 0, kl = 0;
-        for (size_t i = 0; i < n_vocab; i++) {
+    double sum = 0;
+    for (int t = 0; t < n; t++, p += n_vocab, q += n_vocab) {
+        double zp = 0, zq = 0;
+        for (int i = 0; i < n_vocab; i++) {
             zp += exp((double)p[i]);
             zq += exp((double)q[i]);
         }
-        for (size_t i = 0; i < n_vocab; i++)
-            kl += exp((double)p[i]) / zp * ((double)p[i] - log(zp) - (double)q[i] + log(zq));
-        kl_sum += kl;
+        for (int i = 0; i < n_vocab; i++)
+            sum += exp((double)p[i]) / zp * ((double)p[i] - log(zp) - (double)q[i] + log(zq));
     }
-    ck_assert_double_lt(kl_sum / g.n_tokens, 1e-4);
-    free(found);
+    return sum / n;
+}
+
+/* A narrower cache stays near the golden logits. */
+START_TEST(narrow_caches_are_close)
+{
+    struct golden g = open_golden(golden_names[_i]);
+    const int n_vocab = g.checkpoint.model->config.n_vocab;
+    float *f16 = all_logits(&g, (struct setting){2, 0, STORAGE_F16, NULL}, 1000);
+    float *q8_0 = all_logits(&g, (struct setting){2, 0, STORAGE_Q8_0, NULL}, 1000);
+    ck_assert_double_lt(mean_kl(g.logits, f16, g.n_tokens, n_vocab), 1e-4);
+    ck_assert_double_lt(mean_kl(g.logits, q8_0, g.n_tokens, n_vocab), 1e-3);
+    free(f16);
+    free(q8_0);
     close_golden(&g);
 }
 END_TEST
@@ -274,6 +237,128 @@ START_TEST(types_hold_the_same_numbers)
         checkpoint_close(&narrow);
     }
     scratch_remove();
+}
+END_TEST
+
+/* Quantised weights: the same bits from the file as from converting at load, on any threads, in
+ * prefill and step. */
+START_TEST(quantised_weights)
+{
+    enum { N = 70 };
+    static const enum storage storages[] = {STORAGE_Q8_0, STORAGE_Q4_0};
+    static const uint32_t types[] = {TENSOR_Q8_0, TENSOR_Q4_0};
+    static const int settings[][2] = {{2, 96}, {3, 1}, {8, 50}, {5, 7}, {2, 1}, {1, 96}};
+    struct checkpoint_shape shape = {.n_layers = 2,
+                                     .n_heads = 4,
+                                     .n_kv_heads = 2,
+                                     .head_dim = 24,
+                                     .d_ff = 160,
+                                     .n_ctx = 80,
+                                     .n_vocab = 260,
+                                     .seed = 9};
+    struct checkpoint wide = made("wide.gguf", &shape);
+    for (int i = 0; i < 2; i++) {
+        struct err e = {{0}};
+        struct model *converted = NULL;
+        const struct model_options o = {.convert = true, .storage = storages[i]};
+        ck_assert_int_eq(model_create(wide.gguf, &o, NULL, &converted, &e), STATUS_OK);
+        float *steps = feed_all(converted, 1, 1, N);
+        for (size_t k = 0; k < sizeof settings / sizeof *settings; k++) {
+            float *found = feed_all(converted, settings[k][0], settings[k][1], N);
+            assert_same_logits(converted, steps, found, N);
+            free(found);
+        }
+        shape.type = types[i];
+        shape.embedding_type = TENSOR_Q8_0;
+        struct checkpoint narrow = made("narrow.gguf", &shape);
+        ck_assert_int_eq(narrow.model->layers[0].up.storage, storages[i]);
+        float *from_file = feed_all(narrow.model, 2, 0, N);
+        assert_same_logits(converted, steps, from_file, N);
+        free(from_file);
+        free(steps);
+        model_free(converted);
+        checkpoint_close(&narrow);
+    }
+    checkpoint_close(&wide);
+    scratch_remove();
+}
+END_TEST
+
+/* On a trained checkpoint and real text, quantised weights and caches stay near F32. */
+START_TEST(quantisation_costs_little)
+{
+    static const char text[] = "GLOUCESTER:\nNow is the winter of our discontent\nMade glorious "
+                               "summer by this sun of York;\nAnd all the clouds that lour'd upon "
+                               "our house\nIn the deep bosom of the ocean buried.\n";
+    enum { N = sizeof text - 1 };
+    struct checkpoint c;
+    struct err e = {{0}};
+    enum status s = checkpoint_open("models/shakespeare-mha.gguf", CHECKPOINT_MODEL, &c, &e);
+    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    int32_t *tokens;
+    size_t n;
+    ck_assert_int_eq(tokenizer_encode(c.tokenizer, (struct text){text, N}, &tokens, &n, &e),
+                     STATUS_OK);
+    static const struct {
+        enum storage weights, cache;
+        double limit;
+    } cases[] = {{STORAGE_F32, STORAGE_F32, 0},
+                 {STORAGE_F32, STORAGE_F16, 1e-4},
+                 {STORAGE_F32, STORAGE_Q8_0, 1e-3},
+                 {STORAGE_Q8_0, STORAGE_F32, 1e-3},
+                 {STORAGE_Q4_0, STORAGE_F32, 5e-2}};
+    float *logits[5];
+    const int n_vocab = c.model->config.n_vocab;
+    for (int i = 0; i < 5; i++) {
+        struct model *m = NULL;
+        struct session *session = NULL;
+        const struct model_options o = {.convert = true, .storage = cases[i].weights};
+        const struct session_params p = {.kv_storage = cases[i].cache};
+        logits[i] = malloc(n * (size_t)n_vocab * sizeof **logits);
+        ck_assert_int_eq(model_create(c.gguf, &o, NULL, &m, &e), STATUS_OK);
+        ck_assert_int_eq(session_create(m, &p, NULL, &session, &e), STATUS_OK);
+        ck_assert_int_eq(session_feed(session, tokens, (int)n, logits[i], &e), STATUS_OK);
+        const double kl = mean_kl(logits[0], logits[i], (int)n, n_vocab);
+        ck_assert_msg(i == 0 || (kl > 0 && kl < cases[i].limit),
+                      "weights %s, cache %s: a divergence of %g, expected less than %g",
+                      storage_name(cases[i].weights), storage_name(cases[i].cache), kl,
+                      cases[i].limit);
+        session_free(session);
+        model_free(m);
+    }
+    for (int i = 0; i < 5; i++)
+        free(logits[i]);
+    free(tokens);
+    checkpoint_close(&c);
+}
+END_TEST
+
+/* A pool can be taken away and given back between feeds. */
+START_TEST(pools_may_change)
+{
+    struct golden g = open_golden("mha");
+    const size_t n_vocab = (size_t)g.checkpoint.model->config.n_vocab;
+    struct err e = {{0}};
+    struct pool *pool = NULL;
+    struct session *s = NULL;
+    float *expected = all_logits(&g, (struct setting){1, 1, STORAGE_F32, NULL}, 1);
+    ck_assert_int_eq(pool_create(3, &pool, &e), STATUS_OK);
+    ck_assert_int_eq(session_create(g.checkpoint.model, &(struct session_params){0}, pool, &s, &e),
+                     STATUS_OK);
+    calibrate_prefers_one_thread(s, pool);
+    ck_assert_int_eq(session_len(s), 0);
+    for (int t = 0; t < g.n_tokens; t++) {
+        session_set_pool(s, t % 2 ? pool : NULL);
+        ck_assert_int_eq(session_feed(s, g.tokens + t, 1, NULL, &e), STATUS_OK);
+        ck_assert_int_eq(
+            memcmp(session_logits(s), expected + (size_t)t * n_vocab, n_vocab * sizeof *expected),
+            0);
+    }
+    ck_assert(!calibrate_prefers_one_thread(s, pool)); /* no longer empty */
+    free(expected);
+    session_free(s);
+    pool_free(pool);
+    close_golden(&g);
 }
 END_TEST
 
@@ -419,6 +504,9 @@ START_TEST(plan_is_what_is_taken)
     ck_assert_uint_eq(memory.kv_bytes, 3 * 3 * 48 * (24 + 32) * 4);
     ck_assert_int_eq(session_plan(m, &f16, 1, &memory, &e), STATUS_OK);
     ck_assert_uint_eq(memory.kv_bytes, 3 * 3 * 48 * (24 + 32) * 2);
+    const struct session_params q8_0 = {.kv_storage = STORAGE_Q8_0};
+    ck_assert_int_eq(session_plan(m, &q8_0, 1, &memory, &e), STATUS_OK);
+    ck_assert_uint_eq(memory.kv_bytes, 3 * 3 * 48 * (24 + 32) + 2 * 896); /* 864, whole lines */
     ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 3, STORAGE_F32), 2 * 3 * 3 * 24 * 4);
     ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 6, STORAGE_F16), 2 * 3 * 6 * 24 * 2);
     close_golden(&g);
@@ -432,11 +520,14 @@ int main(void)
     tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, golden_logits, 0, N_GOLDEN);
     tcase_add_loop_test(t, same_bits_however_computed, 0, N_GOLDEN);
-    tcase_add_loop_test(t, f16_cache_is_close, 0, N_GOLDEN);
+    tcase_add_loop_test(t, narrow_caches_are_close, 0, N_GOLDEN);
     tcase_add_test(t, same_bits_over_many_chunks);
     tcase_add_test(t, gqa_equals_its_expansion);
     tcase_add_test(t, optional_parts);
     tcase_add_test(t, types_hold_the_same_numbers);
+    tcase_add_test(t, quantised_weights);
+    tcase_add_test(t, quantisation_costs_little);
+    tcase_add_test(t, pools_may_change);
     tcase_add_test(t, rewind_replays);
     tcase_add_test(t, refusals_change_nothing);
     tcase_add_test(t, plan_is_what_is_taken);

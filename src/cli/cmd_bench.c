@@ -59,13 +59,13 @@ static const struct option matrix_options[] = {
      AT(types),
      .value = "TYPE,...",
      .otherwise = "as in the checkpoint; f32 with --shape",
-     .help = "types of the weight matrices: f32, f16, bf16"},
+     .help = "types of the weight matrices: f32, f16, bf16, q8_0, q4_0"},
     {.kind = OPTION_STRING,
      .name = "kv-type",
      AT(kv_types),
      .value = "KV,...",
      .fallback = "f32",
-     .help = "types of the cache: f32, f16"},
+     .help = "types of the cache: f32, f16, q8_0"},
     {.kind = OPTION_STRING,
      .name = "threads",
      .letter = 't',
@@ -152,8 +152,7 @@ struct bench_inputs {
 };
 
 /* In the order of enum storage. */
-static const char *const type_names[] = {"f32", "f16", "bf16", NULL};
-static const char *const kv_type_names[] = {"f32", "f16", NULL};
+static const char *const type_names[] = {"f32", "f16", "bf16", "q8_0", "q4_0", NULL};
 
 static enum status all_divisors(int n, struct int_list *list, struct err *e)
 {
@@ -190,6 +189,8 @@ static enum status read_lists(const struct bench_options *o, const struct config
         s = list_add("--type", o->shape ? STORAGE_F32 : BENCH_AS_FILE, &in->types, e);
     if (s == STATUS_OK)
         s = list_names("--kv-type", o->kv_types, kv_type_names, &in->kv_types, e);
+    for (int i = 0; s == STATUS_OK && i < in->kv_types.n; i++)
+        in->kv_types.items[i] = (int)kv_type_storage(in->kv_types.items[i]);
     return s == STATUS_OK ? read_threads(o, &in->threads, e) : s;
 }
 
@@ -256,6 +257,7 @@ static enum status make_spec(const struct bench_options *o, struct bench_inputs 
     spec->threads = (struct bench_list){in->threads.items, in->threads.n};
     spec->depths = (struct bench_list){in->depths.items, in->depths.n};
     spec->n = o->n;
+    spec->most_threads = cpus_usable();
     spec->repeats = o->repeats;
     spec->warmup = o->warmup;
     spec->prompt = o->prompt;

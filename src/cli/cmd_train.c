@@ -439,7 +439,7 @@ static enum status make_spec(const struct train_options *o, struct train_inputs 
         s = read_teacher(o, in, spec, e);
     int n_threads = 1;
     if (s == STATUS_OK)
-        s = runtime_threads(&o->common, o->threads, &n_threads, e);
+        s = runtime_threads(&o->common, o->threads, &n_threads, NULL, e);
     if (s == STATUS_OK)
         s = runtime_kernels(&o->common, &spec->kernels, e);
     if (s == STATUS_OK)
@@ -461,8 +461,8 @@ static enum status check_out(const struct train_options *o, struct err *e)
     for (int i = 0; i < o->texts.n && s == STATUS_OK; i++) {
         s = output_path_check("--output", o->out, o->texts.items[i], NULL);
         if (s != STATUS_OK)
-            return err_set(e, s, "--output: '%.200s' is the text itself, which would be overwritten",
-                           o->out);
+            return err_set(
+                e, s, "--output: '%.200s' is the text itself, which would be overwritten", o->out);
     }
     struct file_writer *probe;
     if (s == STATUS_OK)

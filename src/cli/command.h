@@ -15,7 +15,8 @@
 #include "cli/output.h"
 
 /* In the order in which the help lists them. */
-#define COMMANDS(row) row(generate) row(bench) row(train) row(score) row(tokenize) row(info)
+#define COMMANDS(row)                                                                              \
+    row(generate) row(bench) row(train) row(eval) row(score) row(quantize) row(tokenize) row(info)
 
 /* One run of the program. */
 struct invocation {

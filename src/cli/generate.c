@@ -9,6 +9,7 @@
 #include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/token_record.h"
+#include "engine/logits.h"
 
 int generate_room(const struct generation *g)
 {
@@ -66,7 +67,7 @@ static enum status print_record(struct generation *g, int sample, int token, con
                                 struct err *e)
 {
     double log_sum = 0;
-    const enum status s = score_log_sum(logits, g->n_vocab, &log_sum, e);
+    const enum status s = logits_log_sum(logits, g->n_vocab, &log_sum, e);
     if (s != STATUS_OK)
         return s;
     score_top(logits, g->n_vocab, log_sum, g->n_top, g->top);

@@ -118,8 +118,10 @@ static void put_variants(struct json *j, const struct info *info)
         put_u64(j, "parameters", v.parameters);
         put_u64(j, "bytes_per_token_f32", v.token_f32);
         put_u64(j, "bytes_per_token_f16", v.token_f16);
+        put_u64(j, "bytes_per_token_q8_0", v.token_q8_0);
         put_u64(j, "bytes_full_context_f32", v.full_f32);
         put_u64(j, "bytes_full_context_f16", v.full_f16);
+        put_u64(j, "bytes_full_context_q8_0", v.full_q8_0);
         if (info->runs && info->bytes_per_s > 0)
             put_prediction(j, info, &v);
         json_end(j);

@@ -178,17 +178,20 @@ static enum status print_parts(const struct info *info, enum table_format format
 static enum status print_variants(const struct info *info, enum table_format format,
                                   struct output *out, struct err *e)
 {
-    char full_f32[48], full_f16[48];
+    char full_f32[48], full_f16[48], full_q8_0[48];
     snprintf(full_f32, sizeof full_f32, "%d tokens f32", info->config.n_ctx);
     snprintf(full_f16, sizeof full_f16, "%d tokens f16", info->config.n_ctx);
+    snprintf(full_q8_0, sizeof full_q8_0, "%d tokens q8_0", info->config.n_ctx);
     const struct table_column columns[] = {
         {.name = "KV cache of", .left = true},
         {.name = "K/V heads"},
         {.name = "parameters"},
         {.name = "bytes/token f32"},
         {.name = "bytes/token f16"},
+        {.name = "bytes/token q8_0"},
         {.name = full_f32},
         {.name = full_f16},
+        {.name = full_q8_0},
     };
     struct table t;
     table_begin(&t, format, columns, sizeof columns / sizeof *columns, out);
@@ -199,8 +202,10 @@ static enum status print_variants(const struct info *info, enum table_format for
         table_string(&t, grouped(v.parameters).text);
         table_string(&t, grouped(v.token_f32).text);
         table_string(&t, grouped(v.token_f16).text);
+        table_string(&t, grouped(v.token_q8_0).text);
         table_string(&t, figure_bytes((double)v.full_f32).text);
         table_string(&t, figure_bytes((double)v.full_f16).text);
+        table_string(&t, figure_bytes((double)v.full_q8_0).text);
     }
     return table_end(&t, e);
 }

@@ -91,8 +91,10 @@ static enum status print_command_help(const struct command *c, struct output *ou
     output_printf(out, "usage: decode %s %s\n\n%s\n\n", c->name, c->usage, c->summary);
     output_puts(out, options);
     free(options);
-    if (c->notes)
-        output_printf(out, "\n%s", c->notes);
+    if (c->notes) {
+        output_puts(out, "\n");
+        output_puts(out, c->notes); /* longer than output_printf's line */
+    }
     return STATUS_OK;
 }
 

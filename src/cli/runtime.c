@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "cli/numbers.h"
 #include "cli/signals.h"
+#include "engine/calibrate.h"
 #include "model/kv_cache.h"
 
 /* More text than this is refused before it is read: no context holds it. */
@@ -18,8 +19,13 @@
 /* A larger cache is announced even without -v. */
 #define LARGE_CACHE ((size_t)1 << 30)
 
-/* In the order of enum storage. */
-static const char *const kv_types[] = {"f32", "f16", NULL};
+const char *const kv_type_names[] = {"f32", "f16", "q8_0", NULL};
+
+enum storage kv_type_storage(int kv_type)
+{
+    static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+    return storages[kv_type];
+}
 
 const struct option common_options[] = {
     {.kind = OPTION_STRING,
@@ -54,7 +60,7 @@ const struct option engine_options[] = {
      .offset = offsetof(struct engine_options, kv_type),
      .value = "TYPE",
      .fallback = "f32",
-     .choices = kv_types,
+     .choices = kv_type_names,
      .help = "how keys and values are cached"},
     {.kind = OPTION_INT,
      .name = "block",
@@ -166,21 +172,25 @@ const char *environment(const char *name)
 }
 
 enum status runtime_threads(const struct common_options *c, const char *flag, int *out,
-                            struct err *e)
+                            bool *is_auto, struct err *e)
 {
     const char *source = flag ? "-t" : "DECODE_THREADS";
     const char *text = flag ? flag : environment("DECODE_THREADS");
-    if (!text || strcmp(text, "auto") == 0) {
-        *out = cpus_usable();
-        if (*out > POOL_MAX_THREADS)
-            *out = POOL_MAX_THREADS;
-        source = "auto";
-    } else if (!parse_int(text, 1, POOL_MAX_THREADS, out)) {
+    const int usable = cpus_usable();
+    int wanted = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
+    const bool chosen = text && strcmp(text, "auto") != 0;
+    if (is_auto)
+        *is_auto = !chosen;
+    if (chosen && !parse_int(text, 1, POOL_MAX_THREADS, &wanted))
         return err_set(e, STATUS_USAGE,
                        "%s: expected auto or an integer from 1 to %d, found '%.60s'", source,
                        POOL_MAX_THREADS, text);
-    }
-    say_verbose(c, "threads: %d (%s)", *out, source);
+    *out = wanted < usable ? wanted : usable;
+    if (*out < wanted)
+        say_verbose(c, "threads: %d, not %d (%s): this process has %d processors", *out, wanted,
+                    source, usable);
+    else
+        say_verbose(c, "threads: %d (%s)", *out, chosen ? source : "auto");
     return STATUS_OK;
 }
 
@@ -207,7 +217,7 @@ enum status runtime_open(struct runtime *r, const struct invocation *inv,
     const char *path = NULL;
     enum status s = common_model_path(common, &path, e);
     if (s == STATUS_OK)
-        s = runtime_threads(common, engine->threads, &r->n_threads, e);
+        s = runtime_threads(common, engine->threads, &r->n_threads, &r->threads_are_auto, e);
     if (s == STATUS_OK)
         s = runtime_kernels(common, &r->kernels, e);
     if (s != STATUS_OK)
@@ -221,18 +231,30 @@ static void print_plan(const struct runtime *r, const struct engine_options *eng
 {
     const struct config *c = &r->checkpoint.model->config;
     const double per_token =
-        (double)kv_cache_bytes_per_token(c, c->n_kv_heads, (enum storage)engine->kv_type);
+        (double)kv_cache_bytes_per_token(c, c->n_kv_heads, kv_type_storage(engine->kv_type));
     say(r->common, "memory: weights %s, KV cache %s (%d tokens of %s, %s), scratch %s; %s",
         figure_bytes((double)r->checkpoint.model->weights.cap).text,
         figure_bytes((double)plan->kv_bytes).text, n_ctx, figure_bytes(per_token).text,
-        kv_types[engine->kv_type], figure_bytes((double)plan->scratch_bytes).text, advice);
+        kv_type_names[engine->kv_type], figure_bytes((double)plan->scratch_bytes).text, advice);
+}
+
+/* Goes on with one thread where more do not pay. */
+static void lower_threads(struct runtime *r)
+{
+    if (!calibrate_prefers_one_thread(r->session, r->pool))
+        return;
+    session_set_pool(r->session, NULL);
+    pool_free(r->pool);
+    r->pool = NULL;
+    say_verbose(r->common, "threads: 1, as %d are slower for this model here", r->n_threads);
+    r->n_threads = 1;
 }
 
 enum status runtime_start(struct runtime *r, const struct engine_options *engine, int n_ctx,
                           const char *advice, struct err *e)
 {
     const struct session_params params = {.n_ctx = n_ctx,
-                                          .kv_storage = (enum storage)engine->kv_type,
+                                          .kv_storage = kv_type_storage(engine->kv_type),
                                           .block = engine->block,
                                           .kernels = r->kernels};
     struct session_memory plan;
@@ -244,6 +266,8 @@ enum status runtime_start(struct runtime *r, const struct engine_options *engine
     s = pool_create(r->n_threads, &r->pool, e);
     if (s == STATUS_OK)
         s = session_create(r->checkpoint.model, &params, r->pool, &r->session, e);
+    if (s == STATUS_OK && r->threads_are_auto)
+        lower_threads(r);
     return s;
 }
 

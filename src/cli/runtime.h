@@ -29,10 +29,14 @@ extern const struct option common_options[];
 /* Of the commands that run the model. */
 struct engine_options {
     const char *threads; /* -t: NULL, a number or "auto" */
-    int kv_type;         /* an enum storage */
+    int kv_type;         /* of kv_type_names */
     int block;           /* 0: the default */
 };
 extern const struct option engine_options[];
+
+/* What a cache can be stored as, NULL after the last; and as an enum storage. */
+extern const char *const kv_type_names[];
+enum storage kv_type_storage(int kv_type);
 
 /* Where the text comes from. */
 struct input_options {
@@ -77,14 +81,16 @@ struct runtime {
     struct checkpoint checkpoint;
     const struct kernels *kernels;
     int n_threads;
+    bool threads_are_auto; /* may be lowered where fewer are faster */
     struct pool *pool;
     struct session *session;
 };
 
 /* The number of threads: `flag` is the value of -t (NULL: not given; then DECODE_THREADS, then
- * auto). STATUS_USAGE. */
+ * auto). Never more than the process has processors, which would only wait for each other; any
+ * number gives the same results. *is_auto (may be NULL): nobody named a number. STATUS_USAGE. */
 enum status runtime_threads(const struct common_options *c, const char *flag, int *out,
-                            struct err *e);
+                            bool *is_auto, struct err *e);
 
 /* The table that DECODE_ISA names, or the fastest. STATUS_USAGE. */
 enum status runtime_kernels(const struct common_options *c, const struct kernels **out,

@@ -1,7 +1,8 @@
 /*
  * Everything up to the weights is exact in float32, the rest is double: additions in one fixed
- * order and an exp() made of them, so that a pick depends neither on the machine nor on its libm.
- * Only what the filters may keep is sorted: O(n_vocab + k log k) with k tokens left by top-k.
+ * order and an exp() made of them (logits_exp), so that a pick depends neither on the machine nor
+ * on its libm. Only what the filters may keep is sorted: O(n_vocab + k log k) with k tokens left
+ * by top-k.
  */
 #include "engine/sampler.h"
 
@@ -14,6 +15,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "engine/logits.h"
 
 struct sampler {
     struct sampler_params params;
@@ -124,20 +126,6 @@ void sampler_accept(struct sampler *s, int token)
 
 /* --- the penalised logits --------------------------------------------------------------------- */
 
-static enum status check_finite(const float *logits, int n, struct err *e)
-{
-    int bad = 0; /* without a branch, for the vectoriser */
-    for (int i = 0; i < n; i++)
-        bad |= !(fabsf(logits[i]) <= FLT_MAX);
-    if (!bad)
-        return STATUS_OK;
-    int i = 0;
-    while (isfinite(logits[i]))
-        i++;
-    return err_set(e, STATUS_FAILED, "the logit of token %d is %f, not a finite number", i,
-                   (double)logits[i]);
-}
-
 /* Saturates, so that no penalty makes a logit infinite. */
 static float penalised(float logit, double penalty)
 {
@@ -153,28 +141,6 @@ static void load_logits(struct sampler *s, const float *logits)
         const int token = s->window[i]; /* from the input: a token is penalised once */
         s->logits[token] = penalised(logits[token], s->params.repeat_penalty);
     }
-}
-
-/* The maximum in lanes first, for the vectoriser, then where it is. */
-static int first_maximum(const float *x, int n)
-{
-    enum { LANES = 16 };
-    float lanes[LANES];
-    for (int l = 0; l < LANES; l++)
-        lanes[l] = x[0];
-    int i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int l = 0; l < LANES; l++)
-            lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
-    float maximum = lanes[0];
-    for (int l = 1; l < LANES; l++)
-        maximum = lanes[l] > maximum ? lanes[l] : maximum;
-    for (; i < n; i++)
-        maximum = x[i] > maximum ? x[i] : maximum;
-    int first = 0;
-    while (x[first] < maximum)
-        first++;
-    return first;
 }
 
 /* --- sorting ---------------------------------------------------------------------------------- */
@@ -227,48 +193,16 @@ static void pop(uint64_t *keys, int n)
 
 /* --- weights and filters ---------------------------------------------------------------------- */
 
-#define EXP_ROUND 0x1.8p52 /* adding it leaves round(x) in the low mantissa bits */
-#define LOG2E     1.4426950408889634
-#define LN2_HIGH  0x1.62e42fefap-1 /* few enough bits that n * LN2_HIGH is exact */
-#define LN2_LOW   0x1.cf79abc9e3b3ap-40
-#define EXP_ZERO  (-709.1) /* -1023 ln 2, where the exponent field becomes 0 */
-
-/* e^x for x <= 0 (-INFINITY too), within 2 ulp; 0 below the normal numbers. exp(0) is 1. Without
- * a branch, for the vectoriser. */
-static inline double exp_of(double x)
+/* The probabilities of n tokens over the most likely one's. The difference comes first: it is at
+ * most 0, so that a tiny temperature can only give e^-infinity. tokens NULL: all from 0. */
+static void weigh(const struct sampler *s, const int *tokens, int n, float maximum, double *weights)
 {
-    x = x > EXP_ZERO ? x : EXP_ZERO;
-    const double shifted = x * LOG2E + EXP_ROUND;
-    const double n = shifted - EXP_ROUND;
-    const double r = (x - n * LN2_HIGH) - n * LN2_LOW;
-    /* |r| <= ln(2) / 2, where the Taylor series of degree 13 is exact to double precision. */
-    double p = 1.0 / 6227020800;
-    p = p * r + 1.0 / 479001600;
-    p = p * r + 1.0 / 39916800;
-    p = p * r + 1.0 / 3628800;
-    p = p * r + 1.0 / 362880;
-    p = p * r + 1.0 / 40320;
-    p = p * r + 1.0 / 5040;
-    p = p * r + 1.0 / 720;
-    p = p * r + 1.0 / 120;
-    p = p * r + 1.0 / 24;
-    p = p * r + 1.0 / 6;
-    p = p * r + 0.5;
-    p = p * r + 1;
-    p = p * r + 1;
-    uint64_t bits;
-    memcpy(&bits, &shifted, sizeof bits);
-    bits = (bits << 52) + ((uint64_t)1023 << 52);
-    double scale;
-    memcpy(&scale, &bits, sizeof scale);
-    return p * scale;
-}
-
-/* A token's probability over the most likely one's. The difference comes first: it is at most 0,
- * so that a tiny temperature can only give e^-infinity. */
-static inline double weight_of(float logit, float maximum, double temperature)
-{
-    return exp_of(((double)logit - (double)maximum) / temperature);
+    const double temperature = s->params.temperature;
+    for (int i = 0; i < n; i++) {
+        const float logit = s->logits[tokens ? tokens[i] : i];
+        weights[i] = ((double)logit - (double)maximum) / temperature;
+    }
+    logits_exp(weights, n);
 }
 
 static double sum_of(const double *x, int n)
@@ -287,10 +221,8 @@ static void choose(struct sampler *s, int token, double weight)
 
 static void choose_all(struct sampler *s, float maximum)
 {
-    const double temperature = s->params.temperature;
     const int n = s->n_vocab;
-    for (int i = 0; i < n; i++)
-        s->weights[i] = weight_of(s->logits[i], maximum, temperature);
+    weigh(s, NULL, n, maximum, s->weights);
     for (int i = 0; i < n; i++)
         s->tokens[i] = i;
     s->n_choices = n;
@@ -315,8 +247,7 @@ static void choose_top_k(struct sampler *s, int k, float maximum)
         s->tokens[n - 1] = token_of(keys[0]);
         pop(keys, n);
     }
-    for (int i = 0; i < k; i++)
-        s->weights[i] = weight_of(s->logits[s->tokens[i]], maximum, s->params.temperature);
+    weigh(s, s->tokens, k, maximum, s->weights);
     s->n_choices = k;
 }
 
@@ -350,7 +281,8 @@ static void keep_top_p_of_all(struct sampler *s, float maximum)
     s->n_choices = 0;
     do {
         const int token = token_of(~keys[0]);
-        const double weight = weight_of(s->logits[token], maximum, s->params.temperature);
+        double weight;
+        weigh(s, &token, 1, maximum, &weight);
         choose(s, token, weight);
         sum += weight;
         pop(keys, n--);
@@ -407,11 +339,11 @@ static int draw(struct sampler *s)
 
 enum status sampler_pick(struct sampler *s, const float *logits, int *token, struct err *e)
 {
-    const enum status status = check_finite(logits, s->n_vocab, e);
+    const enum status status = logits_check(logits, s->n_vocab, e);
     if (status != STATUS_OK)
         return status;
     load_logits(s, logits);
-    const int best = first_maximum(s->logits, s->n_vocab);
+    const int best = logits_argmax(s->logits, s->n_vocab);
     s->n_choices = 0;
     if (s->params.temperature == 0) {
         choose(s, best, 1);

@@ -1,11 +1,13 @@
 /*
  * A block of tokens goes through the layers in one run of the pool. Per layer the threads meet
- * after: the QKV rows, (a block's new keys and values,) attention, the output projection, the up
- * projection and the down projection. The rest - norms, merging chunks - every thread does for
- * itself, which is cheaper than waiting for somebody else to.
+ * after attention, the output projection, the up projection and the down projection; and where
+ * K/V heads cannot be dealt out whole also after the QKV rows and (a block's) new keys and values.
+ * The rest - norms, quantising activations, merging chunks - every thread does for itself, which
+ * is cheaper than waiting for somebody else to.
  */
 #include "engine/session.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +26,7 @@ struct session {
     struct pool *pool;
     struct kv_cache kv;
     int len, cap, block;
+    int max_threads; /* there is scratch for */
     struct arena scratch;
     float *x;              /* [block, d_model] the residual stream */
     float *qkv;            /* [block, d_model + 2 * kv_dim] */
@@ -32,6 +35,8 @@ struct session {
     float *logits;         /* [n_vocab] */
     float *private_input;  /* [n_threads, block, d_model] what a thread's next product reads */
     float *private_attend; /* [n_threads, attention_scratch] */
+    unsigned char *private_quants; /* [n_threads, block, quants_bytes] the same, quantised */
+    size_t quants_bytes;           /* of the longest row */
 };
 
 /* One call of pool_run. */
@@ -44,11 +49,13 @@ struct run {
 
 struct sizes {
     uint64_t x, qkv, parts, hidden, logits, private_input, private_attend; /* floats */
+    uint64_t private_quants, quants_bytes;                                 /* bytes */
 };
 
 static struct sizes scratch_sizes(const struct config *c, int block, int cap, int n_threads)
 {
     const uint64_t b = (uint64_t)block, d = (uint64_t)c->d_model, n = (uint64_t)n_threads;
+    const uint64_t quants = quant_row_bytes(c->d_model > c->d_ff ? c->d_model : c->d_ff);
     return (struct sizes){
         .x = b * d,
         .qkv = b * (d + 2 * (uint64_t)config_kv_dim(c)),
@@ -57,6 +64,8 @@ static struct sizes scratch_sizes(const struct config *c, int block, int cap, in
         .logits = (uint64_t)c->n_vocab,
         .private_input = n * b * d,
         .private_attend = n * attention_scratch(c),
+        .private_quants = n * b * quants,
+        .quants_bytes = quants,
     };
 }
 
@@ -67,6 +76,7 @@ static struct mem_plan scratch_plan(const struct sizes *z)
                                z->logits, z->private_input, z->private_attend};
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
         mem_plan_add(&p, floats[i], sizeof(float));
+    mem_plan_add(&p, z->private_quants, 1);
     return p;
 }
 
@@ -83,8 +93,8 @@ static enum status resolve(const struct model *m, const struct session_params *p
                        *cap, n_ctx);
     if (*block > *cap)
         *block = *cap;
-    if (p->kv_storage != STORAGE_F32 && p->kv_storage != STORAGE_F16)
-        return err_set(e, STATUS_USAGE, "cache type %s: expected f32 or f16",
+    if (!kv_cache_can_store(p->kv_storage))
+        return err_set(e, STATUS_USAGE, "cache type %s: expected f32, f16 or q8_0",
                        storage_name(p->kv_storage));
     /* The work items of a block are counted in an int. */
     const int items = m->config.n_kv_heads * attention_chunks(*cap);
@@ -126,6 +136,8 @@ static enum status create_scratch(struct session *s, struct err *e)
     s->logits = arena_take(&s->scratch, z.logits, sizeof(float));
     s->private_input = arena_take(&s->scratch, z.private_input, sizeof(float));
     s->private_attend = arena_take(&s->scratch, z.private_attend, sizeof(float));
+    s->private_quants = arena_take(&s->scratch, z.private_quants, 1);
+    s->quants_bytes = z.quants_bytes;
     return STATUS_OK;
 }
 
@@ -143,6 +155,7 @@ enum status session_create(const struct model *m, const struct session_params *p
     s->model = m;
     s->kernels = p->kernels;
     s->pool = pool;
+    s->max_threads = pool_n_threads(pool);
     s->cap = cap;
     s->block = block;
     if (!s->kernels)
@@ -170,7 +183,30 @@ void session_free(struct session *s)
 
 /* --- one block of tokens, on every thread ---------------------------------------------------- */
 
-/* This thread's panels of a product over the run's tokens. */
+/* w times n_tokens rows of x, which are first quantised if w is. */
+static struct matmul product(const struct run *r, const struct matrix *w, const float *x,
+                             int n_tokens, float *y, enum epilogue epilogue, int thread)
+{
+    const struct session *s = r->s;
+    const size_t n_in = (size_t)w->n_in;
+    struct matmul m = {
+        .w = w,
+        .x = x,
+        .x_stride = n_in,
+        .n_tokens = n_tokens,
+        .y = y,
+        .y_stride = (size_t)w->n_out,
+        .epilogue = epilogue,
+    };
+    if (storage_is_quantised(w->storage)) {
+        void *quants = s->private_quants + (size_t)thread * (size_t)s->block * s->quants_bytes;
+        s->kernels->quantize(quants, x, n_in, n_tokens, w->n_in);
+        m.quants = quants;
+    }
+    return m;
+}
+
+/* This thread's panels of a product. */
 static void multiply(const struct run *r, const struct matrix *w, const float *x, int n_tokens,
                      float *y, enum epilogue epilogue, int thread)
 {
@@ -178,15 +214,7 @@ static void multiply(const struct run *r, const struct matrix *w, const float *x
     pool_share(matrix_panels(w->n_out), thread, pool_n_threads(r->s->pool), &begin, &end);
     if (begin == end)
         return;
-    const struct matmul m = {
-        .w = w,
-        .x = x,
-        .x_stride = (size_t)w->n_in,
-        .n_tokens = n_tokens,
-        .y = y,
-        .y_stride = (size_t)w->n_out,
-        .epilogue = epilogue,
-    };
+    const struct matmul m = product(r, w, x, n_tokens, y, epilogue, thread);
     r->s->kernels->matmul(&m, begin, end);
 }
 
@@ -203,6 +231,29 @@ static float *normed(const struct run *r, const struct norm *norm, int first, in
     return out;
 }
 
+/* Whether every thread gets as many K/V heads as the others, whole, and their rows of Q, K and V
+ * are whole panels: then it can go from those rows through attention without waiting. */
+static bool heads_are_dealt(const struct config *c, int n_threads)
+{
+    return c->n_kv_heads % n_threads == 0 && c->head_dim % KERNEL_LANES == 0;
+}
+
+/* The rows of Q, K and V that belong to this thread's K/V heads. */
+static void multiply_heads(const struct run *r, const struct matrix *qkv, const float *input,
+                           int thread)
+{
+    const struct session *s = r->s;
+    const struct config *c = &s->model->config;
+    const struct matmul m = product(r, qkv, input, r->n_tokens, s->qkv, EPILOGUE_STORE, thread);
+    const int n_heads = c->n_kv_heads / pool_n_threads(s->pool);
+    const int panels = c->head_dim / KERNEL_LANES; /* of a head */
+    const int group = config_group(c), first = thread * n_heads;
+    const int k = c->n_heads * panels, v = k + c->n_kv_heads * panels;
+    s->kernels->matmul(&m, first * group * panels, (first + n_heads) * group * panels);
+    s->kernels->matmul(&m, k + first * panels, k + (first + n_heads) * panels);
+    s->kernels->matmul(&m, v + first * panels, v + (first + n_heads) * panels);
+}
+
 static void attend_block(const struct run *r, int l, int thread)
 {
     struct session *s = r->s;
@@ -210,10 +261,15 @@ static void attend_block(const struct run *r, int l, int thread)
     const struct layer *layer = &s->model->layers[l];
     const int n_threads = pool_n_threads(s->pool);
     const size_t d = (size_t)c->d_model;
+    const bool dealt = heads_are_dealt(c, n_threads);
 
     float *input = normed(r, &layer->attn_norm, 0, r->n_tokens, thread);
-    multiply(r, &layer->qkv, input, r->n_tokens, s->qkv, EPILOGUE_STORE, thread);
-    pool_barrier(s->pool, thread);
+    if (dealt) {
+        multiply_heads(r, &layer->qkv, input, thread);
+    } else {
+        multiply(r, &layer->qkv, input, r->n_tokens, s->qkv, EPILOGUE_STORE, thread);
+        pool_barrier(s->pool, thread);
+    }
 
     const struct attention a = {
         .kernels = s->kernels,
@@ -229,7 +285,8 @@ static void attend_block(const struct run *r, int l, int thread)
     };
     if (r->n_tokens > 1) {
         attention_store(&a, thread, n_threads);
-        pool_barrier(s->pool, thread);
+        if (!dealt)
+            pool_barrier(s->pool, thread);
     }
     attention_run(&a, s->private_attend + (size_t)thread * attention_scratch(c), thread, n_threads);
     pool_barrier(s->pool, thread);
@@ -342,6 +399,12 @@ int session_cap(const struct session *s)
 int session_block(const struct session *s)
 {
     return s->block;
+}
+
+void session_set_pool(struct session *s, struct pool *pool)
+{
+    assert(pool_n_threads(pool) <= s->max_threads);
+    s->pool = pool;
 }
 
 const float *session_logits(const struct session *s)

@@ -19,7 +19,7 @@
 
 struct session_params {
     int n_ctx;                     /* positions to preallocate; 0: the model's context */
-    enum storage kv_storage;       /* of the cache */
+    enum storage kv_storage;       /* of the cache: F32, F16 or Q8_0 */
     int block;                     /* tokens that prefill takes at once; 0: the default */
     const struct kernels *kernels; /* NULL: the fastest */
 };
@@ -40,6 +40,10 @@ enum status session_plan(const struct model *m, const struct session_params *p, 
 enum status session_create(const struct model *m, const struct session_params *p, struct pool *pool,
                            struct session **out, struct err *e);
 void session_free(struct session *s); /* NULL is legal */
+
+/* Lets another pool (NULL: one thread) do the work from the next feed on; it may have no more
+ * threads than the one at creation. No result changes. */
+void session_set_pool(struct session *s, struct pool *pool);
 
 int session_len(const struct session *s);   /* positions in the cache */
 int session_cap(const struct session *s);   /* positions there is room for */

@@ -63,15 +63,10 @@ uint64_t cost_parameters(const struct cost_shape *s)
            (uint64_t)c->n_ctx * (uint64_t)c->d_model;
 }
 
-static uint64_t panel_bytes(int n_out, int n_in, enum storage storage)
-{
-    return (uint64_t)kernel_padded(n_out) * (uint64_t)n_in * storage_bytes(storage);
-}
-
 /* A row of the embedding, in its type, and one of the positions, in F32. */
 static uint64_t row_bytes(const struct config *c, enum storage storage)
 {
-    return (uint64_t)c->d_model * (storage_bytes(storage) + sizeof(float));
+    return storage_bytes(storage, (uint64_t)c->d_model) + (uint64_t)c->d_model * sizeof(float);
 }
 
 uint64_t cost_weight_bytes(const struct cost_shape *s)
@@ -81,15 +76,15 @@ uint64_t cost_weight_bytes(const struct cost_shape *s)
     layer_matrices(c, s->n_kv_heads, matrices);
     uint64_t layer = layer_vectors(s) * sizeof(float);
     for (int i = 0; i < 4; i++)
-        layer += panel_bytes(matrices[i].n_out, matrices[i].n_in, s->storage);
+        layer += matrix_bytes(matrices[i].n_out, matrices[i].n_in, s->storage);
     return (uint64_t)c->n_layers * layer + last_norm(s) * sizeof(float) +
-           panel_bytes(c->n_vocab, c->d_model, s->storage) + row_bytes(c, s->storage);
+           matrix_bytes(c->n_vocab, c->d_model, s->storage) + row_bytes(c, s->storage);
 }
 
-static uint64_t matrix_bytes(const struct matrix *w)
+static uint64_t bytes_of(const struct matrix *w)
 {
     const uint64_t bias = w->bias ? (uint64_t)w->n_out * sizeof(float) : 0;
-    return panel_bytes(w->n_out, w->n_in, w->storage) + bias;
+    return matrix_bytes(w->n_out, w->n_in, w->storage) + bias;
 }
 
 static uint64_t norm_bytes(const struct norm *n, int d)
@@ -100,22 +95,22 @@ static uint64_t norm_bytes(const struct norm *n, int d)
 uint64_t cost_model_bytes(const struct model *m)
 {
     const struct config *c = &m->config;
-    uint64_t bytes = norm_bytes(&m->output_norm, c->d_model) + matrix_bytes(&m->output) +
+    uint64_t bytes = norm_bytes(&m->output_norm, c->d_model) + bytes_of(&m->output) +
                      row_bytes(c, m->embed.storage);
     for (int l = 0; l < c->n_layers; l++) {
         const struct layer *layer = &m->layers[l];
-        bytes += norm_bytes(&layer->attn_norm, c->d_model) + matrix_bytes(&layer->qkv) +
-                 matrix_bytes(&layer->attn_out) + norm_bytes(&layer->ffn_norm, c->d_model) +
-                 matrix_bytes(&layer->up) + matrix_bytes(&layer->down);
+        bytes += norm_bytes(&layer->attn_norm, c->d_model) + bytes_of(&layer->qkv) +
+                 bytes_of(&layer->attn_out) + norm_bytes(&layer->ffn_norm, c->d_model) +
+                 bytes_of(&layer->up) + bytes_of(&layer->down);
     }
     return bytes;
 }
 
 uint64_t cost_kv_bytes(const struct config *c, int n_kv_heads, enum storage kv, int depth)
 {
-    const uint64_t k_and_v = (uint64_t)c->head_dim + (uint64_t)kernel_padded(c->head_dim);
-    return (uint64_t)c->n_layers * (uint64_t)n_kv_heads * k_and_v * storage_bytes(kv) *
-           (uint64_t)depth;
+    const uint64_t k_and_v = storage_bytes(kv, (uint64_t)c->head_dim) +
+                             storage_bytes(kv, (uint64_t)kernel_padded(c->head_dim));
+    return (uint64_t)c->n_layers * (uint64_t)n_kv_heads * k_and_v * (uint64_t)depth;
 }
 
 uint64_t cost_flops(const struct config *c, int n_kv_heads, int depth)

@@ -3,11 +3,13 @@
  *
  * Each layer and K/V head has two regions, contiguous along the positions: K in panels of
  * KERNEL_LANES positions, dimension-major, so that scores come out vectorised; V row by row.
- * A group's query heads read each of them once.
+ * A group's query heads read each of them once. Q8_0 keeps its scales in regions of their own
+ * (see struct kv_chunk).
  */
 #ifndef DECODE_MODEL_KV_CACHE_H
 #define DECODE_MODEL_KV_CACHE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/mem.h"
@@ -21,14 +23,19 @@ struct kv_cache {
     enum storage storage;
     size_t k_stride, v_stride; /* elements from one head's region to the next */
     unsigned char *k, *v;
+    size_t k_scale_stride, v_scale_stride; /* scales; of Q8_0 only */
+    uint16_t *k_scales, *v_scales;
     struct arena arena;
 };
 
 /* Bytes that a cache of `cap` positions takes: false when they do not fit a size_t. */
 int kv_cache_bytes(const struct config *c, int cap, enum storage storage, size_t *bytes);
 
-/* Bytes that one position adds, over all layers: 2 * n_layers * n_kv_heads * head_dim elements. */
+/* Bytes that one position adds, over all layers: 2 * n_layers * n_kv_heads rows of head_dim. */
 size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage);
+
+/* Whether a cache can be stored so: as F32, F16 or Q8_0. */
+bool kv_cache_can_store(enum storage storage);
 
 enum status kv_cache_create(struct kv_cache *kv, const struct config *c, int cap,
                             enum storage storage, struct err *e);

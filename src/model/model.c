@@ -11,7 +11,6 @@
 
 #include "base/rng.h"
 #include "model/pack.h"
-#include "parts/kernels_math.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "checkpoints are little-endian and are read as they are");
@@ -25,7 +24,8 @@ struct loader {
     bool filling;         /* second pass */
     struct mem_plan plan; /* first pass */
     struct arena arena;   /* second pass */
-    enum status status;   /* sticky */
+    struct pack_scratch scratch;
+    enum status status; /* sticky */
     struct err *err;
 };
 
@@ -70,6 +70,12 @@ static const struct gguf_tensor *find(struct loader *ld, const char *name, bool 
     }
     enum storage storage;
     if (!pack_storage(t->type, &storage)) {
+        ld->status = err_set(ld->err, STATUS_BAD_FILE,
+                             "tensor %s: expected type F32, F16, BF16, Q8_0 or Q4_0, found %s",
+                             name, t->type->name);
+        return NULL;
+    }
+    if (n_dims == 1 && storage_is_quantised(storage)) {
         ld->status =
             err_set(ld->err, STATUS_BAD_FILE, "tensor %s: expected type F32, F16 or BF16, found %s",
                     name, t->type->name);
@@ -139,18 +145,17 @@ static const float *load_vector(struct loader *ld, const char *name, bool requir
 static void fill_panels(struct loader *ld, const struct gguf_tensor *t, struct matrix *w,
                         bool is_qkv)
 {
-    const uint64_t n = (uint64_t)matrix_panels(w->n_out) * KERNEL_LANES * (uint64_t)w->n_in;
-    void *panels = arena_take(&ld->arena, n, storage_bytes(w->storage));
+    void *panels = arena_take(&ld->arena, matrix_bytes(w->n_out, w->n_in, w->storage), 1);
     w->panels = panels;
     if (!t) {
-        pack_random(panels, w, RANDOM_SPREAD, &ld->rng);
+        pack_random(panels, w, RANDOM_SPREAD, &ld->rng, &ld->scratch);
         return;
     }
     if (is_qkv && ld->options.n_kv_heads != ld->file.n_kv_heads)
         for (int r = 0; r < w->n_out; r++)
-            pack_mean(panels, w, r, t, rows_of_qkv(ld, r));
+            pack_mean(panels, w, r, t, rows_of_qkv(ld, r), &ld->scratch);
     else
-        pack_matrix(panels, w, t);
+        pack_matrix(panels, w, t, &ld->scratch);
     release(ld, t);
 }
 
@@ -171,13 +176,19 @@ static const float *load_qkv_bias(struct loader *ld, const char *name, int n_out
     return out;
 }
 
+/* Matrices that are not treated as the others. */
+enum matrix_role { MATRIX_PLAIN, MATRIX_QKV, MATRIX_EMBEDDING };
+
 /* "<prefix>.weight" as panels, and "<prefix>.bias" where there is one. */
 static struct matrix load_matrix(struct loader *ld, const char *prefix, int n_out, int n_in,
-                                 bool is_qkv)
+                                 enum matrix_role role)
 {
     char name[96];
     snprintf(name, sizeof name, "%s.weight", prefix);
+    const bool is_qkv = role == MATRIX_QKV;
     struct matrix w = {.n_out = n_out, .n_in = n_in, .storage = ld->options.storage};
+    if (role == MATRIX_EMBEDDING)
+        pack_storage(tensor_type_find(model_embedding_type(pack_type(w.storage))), &w.storage);
     const struct gguf_tensor *t = NULL;
     if (ld->g) {
         const int n_file = is_qkv ? ld->file.d_model + 2 * config_kv_dim(&ld->file) : n_out;
@@ -190,8 +201,7 @@ static struct matrix load_matrix(struct loader *ld, const char *prefix, int n_ou
     if (ld->filling)
         fill_panels(ld, t, &w, is_qkv);
     else
-        mem_plan_add(&ld->plan, (uint64_t)matrix_panels(n_out) * KERNEL_LANES * (uint64_t)n_in,
-                     storage_bytes(w.storage));
+        mem_plan_add(&ld->plan, matrix_bytes(n_out, n_in, w.storage), 1);
     snprintf(name, sizeof name, "%s.bias", prefix);
     if (is_qkv && ld->g)
         w.bias = load_qkv_bias(ld, name, n_out);
@@ -225,23 +235,29 @@ static void load_layer(struct loader *ld, const struct config *c, int l, struct 
     const int d = c->d_model;
     layer->attn_norm = load_norm(ld, in_layer(name, sizeof name, l, "attn_norm"), d);
     layer->qkv = load_matrix(ld, in_layer(name, sizeof name, l, "attn_qkv"),
-                             d + 2 * config_kv_dim(c), d, true);
-    layer->attn_out = load_matrix(ld, in_layer(name, sizeof name, l, "attn_output"), d, d, false);
+                             d + 2 * config_kv_dim(c), d, MATRIX_QKV);
+    layer->attn_out =
+        load_matrix(ld, in_layer(name, sizeof name, l, "attn_output"), d, d, MATRIX_PLAIN);
     layer->ffn_norm = load_norm(ld, in_layer(name, sizeof name, l, "ffn_norm"), d);
-    layer->up = load_matrix(ld, in_layer(name, sizeof name, l, "ffn_up"), c->d_ff, d, false);
-    layer->down = load_matrix(ld, in_layer(name, sizeof name, l, "ffn_down"), d, c->d_ff, false);
+    layer->up = load_matrix(ld, in_layer(name, sizeof name, l, "ffn_up"), c->d_ff, d, MATRIX_PLAIN);
+    layer->down =
+        load_matrix(ld, in_layer(name, sizeof name, l, "ffn_down"), d, c->d_ff, MATRIX_PLAIN);
 }
 
 /* One pass over all tensors. */
 static void load_all(struct loader *ld, struct model *m)
 {
     const struct config *c = &m->config;
-    if (ld->filling)
+    const int longest = c->d_model > c->d_ff ? c->d_model : c->d_ff;
+    if (ld->filling) {
         m->layers = arena_take(&ld->arena, (uint64_t)c->n_layers, sizeof *m->layers);
-    else
+        ld->scratch = pack_scratch_take(&ld->arena, longest);
+    } else {
         mem_plan_add(&ld->plan, (uint64_t)c->n_layers, sizeof *m->layers);
+        pack_scratch_plan(&ld->plan, longest);
+    }
 
-    m->embed = load_matrix(ld, "token_embd", c->n_vocab, c->d_model, false);
+    m->embed = load_matrix(ld, "token_embd", c->n_vocab, c->d_model, MATRIX_EMBEDDING);
     m->position = load_floats(ld, "position_embd.weight", true, 2,
                               (const uint64_t[]){(uint64_t)c->d_model, (uint64_t)c->n_ctx});
     for (int l = 0; l < c->n_layers && ld->status == STATUS_OK; l++) {
@@ -250,7 +266,8 @@ static void load_all(struct loader *ld, struct model *m)
     }
     m->output_norm = load_norm(ld, "output_norm", c->d_model);
     m->tied = ld->g && !gguf_find_tensor(ld->g, "output.weight");
-    m->output = m->tied ? m->embed : load_matrix(ld, "output", c->n_vocab, c->d_model, false);
+    m->output =
+        m->tied ? m->embed : load_matrix(ld, "output", c->n_vocab, c->d_model, MATRIX_PLAIN);
 }
 
 /* Both passes. On success the model is *out, else it is freed. */
@@ -271,6 +288,23 @@ static enum status build(struct loader *ld, struct model *m, struct model **out)
     return STATUS_OK;
 }
 
+uint32_t model_embedding_type(uint32_t type)
+{
+    return type == TENSOR_Q4_0 ? TENSOR_Q8_0 : type;
+}
+
+enum status model_check_storage(const struct config *c, enum storage s, struct err *e)
+{
+    if (!storage_is_quantised(s))
+        return STATUS_OK;
+    const int n = c->d_model % QUANT_BLOCK ? c->d_model : c->d_ff;
+    if (n % QUANT_BLOCK)
+        return err_set(e, STATUS_USAGE,
+                       "type %s: expected rows of a multiple of %d elements, found %s of %d",
+                       storage_name(s), QUANT_BLOCK, n == c->d_model ? "d_model" : "d_ff", n);
+    return STATUS_OK;
+}
+
 /* Fills in the defaults of the options and checks them. */
 static enum status resolve_options(struct loader *ld, const struct model_options *o)
 {
@@ -283,6 +317,8 @@ static enum status resolve_options(struct loader *ld, const struct model_options
         return err_set(ld->err, STATUS_USAGE,
                        "%d K/V heads: expected a divisor of the checkpoint's %d", wanted,
                        ld->file.n_kv_heads);
+    if (ld->options.convert)
+        return model_check_storage(&ld->file, ld->options.storage, ld->err);
     return STATUS_OK;
 }
 
@@ -330,9 +366,7 @@ void model_embed(const struct model *m, int token, int t, float *out)
 {
     const int d = m->config.d_model;
     const float *position = m->position + (size_t)t * (size_t)d;
-    const size_t first =
-        (size_t)(token / KERNEL_LANES) * (size_t)d * KERNEL_LANES + (size_t)(token % KERNEL_LANES);
+    pack_read_row(&m->embed, token, out);
     for (int i = 0; i < d; i++)
-        out[i] = math_load(m->embed.panels, m->embed.storage, first + (size_t)i * KERNEL_LANES) +
-                 position[i];
+        out[i] += position[i];
 }

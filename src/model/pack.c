@@ -2,102 +2,161 @@
 
 #include <string.h>
 
+#include "parts/blocks.h"
 #include "parts/kernels_math.h"
 
-static inline uint16_t half_at(const unsigned char *data, uint64_t i)
-{
-    uint16_t x;
-    memcpy(&x, data + i * sizeof x, sizeof x);
-    return x;
-}
+/* By enum storage. */
+static const enum tensor_type tensor_types[STORAGE_COUNT] = {
+    [STORAGE_F32] = TENSOR_F32,   [STORAGE_F16] = TENSOR_F16,   [STORAGE_BF16] = TENSOR_BF16,
+    [STORAGE_Q8_0] = TENSOR_Q8_0, [STORAGE_Q4_0] = TENSOR_Q4_0,
+};
 
-static inline float f32_at(const unsigned char *data, uint64_t i)
-{
-    float x;
-    memcpy(&x, data + i * sizeof x, sizeof x);
-    return x;
-}
-
-static inline float value_at(const struct gguf_tensor *t, uint64_t i)
-{
-    switch (t->type->type) {
-    case TENSOR_F16:
-        return math_from_f16(half_at(t->data, i));
-    case TENSOR_BF16:
-        return math_from_bf16(half_at(t->data, i));
-    default:
-        return f32_at(t->data, i);
-    }
-}
+/* A block in a file: a binary16 scale, then the elements. */
+#define SCALE_BYTES sizeof(uint16_t)
 
 bool pack_storage(const struct tensor_type_info *type, enum storage *out)
 {
-    switch (type->type) {
-    case TENSOR_F32:
-        *out = STORAGE_F32;
-        return true;
-    case TENSOR_F16:
-        *out = STORAGE_F16;
-        return true;
-    case TENSOR_BF16:
-        *out = STORAGE_BF16;
-        return true;
-    default:
-        return false;
+    for (int s = 0; s < STORAGE_COUNT; s++) {
+        if (tensor_types[s] == type->type) {
+            *out = (enum storage)s;
+            return true;
+        }
     }
+    return false;
 }
 
-/* Where element i of a row stands in the panels. */
-static inline size_t place(const struct matrix *w, int row, int i)
+uint32_t pack_type(enum storage s)
 {
-    return ((size_t)(row / KERNEL_LANES) * (size_t)w->n_in + (size_t)i) * KERNEL_LANES +
-           (size_t)(row % KERNEL_LANES);
+    return tensor_types[s];
+}
+
+void pack_scratch_plan(struct mem_plan *p, int n)
+{
+    mem_plan_add(p, 3 * (uint64_t)n, sizeof(float));
+}
+
+struct pack_scratch pack_scratch_take(struct arena *a, int n)
+{
+    float *floats = arena_take(a, 3 * (uint64_t)n, sizeof *floats);
+    return (struct pack_scratch){
+        .row = floats, .sum = floats + n, .encoded = (unsigned char *)(floats + 2 * (size_t)n)};
 }
 
 void pack_floats(float *out, const struct gguf_tensor *t)
 {
-    if (t->type->type == TENSOR_F32)
-        memcpy(out, t->data, t->n_bytes);
-    else
-        for (uint64_t i = 0; i < t->n_elements; i++)
-            out[i] = value_at(t, i);
+    blocks_decode(t->type->type, out, t->data, t->n_elements);
 }
 
-/* The usual cases, where the type stays: a transposition, one panel's output after the other. */
-
-static void transpose_f32(float *out, const unsigned char *data, int n_out, int n_in)
+/* Bytes of a row of n elements in a file. */
+static size_t encoded_bytes(enum storage s, int n)
 {
-    for (int row = 0; row < n_out; row += KERNEL_LANES) {
-        const int width = n_out - row < KERNEL_LANES ? n_out - row : KERNEL_LANES;
-        const unsigned char *rows = data + (size_t)row * (size_t)n_in * sizeof *out;
-        for (int i = 0; i < n_in; i++, out += KERNEL_LANES)
-            for (int lane = 0; lane < width; lane++)
-                out[lane] = f32_at(rows, (uint64_t)lane * (uint64_t)n_in + (uint64_t)i);
+    const struct tensor_type_info *info = tensor_type_find(tensor_types[s]);
+    return (size_t)n / info->block_elements * info->block_bytes;
+}
+
+/* --- from the file's layout to the panels' -----------------------------------------------------
+ */
+
+/*
+ * Up to KERNEL_LANES rows, `row_bytes` apart, into one panel: panels are a transposition, so rows
+ * go in together, one cache line of the target after the other.
+ */
+
+static void transpose_words(uint32_t *out, const unsigned char *rows, size_t row_bytes, int n_in,
+                            int n_rows)
+{
+    for (int i = 0; i < n_in; i++, out += KERNEL_LANES)
+        for (int lane = 0; lane < n_rows; lane++)
+            memcpy(&out[lane], rows + (size_t)lane * row_bytes + (size_t)i * sizeof *out,
+                   sizeof *out);
+}
+
+static void transpose_halves(uint16_t *out, const unsigned char *rows, size_t row_bytes, int n_in,
+                             int n_rows)
+{
+    for (int i = 0; i < n_in; i++, out += KERNEL_LANES)
+        for (int lane = 0; lane < n_rows; lane++)
+            memcpy(&out[lane], rows + (size_t)lane * row_bytes + (size_t)i * sizeof *out,
+                   sizeof *out);
+}
+
+/* Blocks of `element_bytes` bytes of elements after their scale; `flip` turns words of signed
+ * elements into words of elements with an offset. */
+static void transpose_blocks(unsigned char *panel, size_t first_lane, const unsigned char *rows,
+                             size_t row_bytes, int n_in, int n_rows, size_t element_bytes,
+                             uint32_t flip)
+{
+    uint16_t *scales = (uint16_t *)(void *)panel + first_lane;
+    uint32_t *out = (uint32_t *)(void *)(panel + matrix_scales_bytes(n_in)) + first_lane;
+    for (int block = 0; block < n_in / QUANT_BLOCK; block++, scales += KERNEL_LANES) {
+        const unsigned char *in = rows + (size_t)block * (SCALE_BYTES + element_bytes);
+        for (int lane = 0; lane < n_rows; lane++)
+            memcpy(&scales[lane], in + (size_t)lane * row_bytes, SCALE_BYTES);
+        in += SCALE_BYTES;
+        for (size_t at = 0; at < element_bytes; at += sizeof *out, out += KERNEL_LANES) {
+            for (int lane = 0; lane < n_rows; lane++) {
+                memcpy(&out[lane], in + (size_t)lane * row_bytes + at, sizeof *out);
+                out[lane] ^= flip;
+            }
+        }
     }
 }
 
-static void transpose_half(uint16_t *out, const unsigned char *data, int n_out, int n_in)
+/* Rows row .. row + n_rows - 1, all of one panel, from their bytes in a file of w's type. */
+static void place(void *panels, const struct matrix *w, int row, int n_rows,
+                  const unsigned char *rows)
 {
-    for (int row = 0; row < n_out; row += KERNEL_LANES) {
-        const int width = n_out - row < KERNEL_LANES ? n_out - row : KERNEL_LANES;
-        const unsigned char *rows = data + (size_t)row * (size_t)n_in * sizeof *out;
-        for (int i = 0; i < n_in; i++, out += KERNEL_LANES)
-            for (int lane = 0; lane < width; lane++)
-                out[lane] = half_at(rows, (uint64_t)lane * (uint64_t)n_in + (uint64_t)i);
+    const size_t lane = (size_t)(row % KERNEL_LANES);
+    const size_t row_bytes = encoded_bytes(w->storage, w->n_in);
+    unsigned char *panel = (unsigned char *)panels +
+                           (size_t)(row / KERNEL_LANES) * matrix_panel_bytes(w->n_in, w->storage);
+    switch (w->storage) {
+    case STORAGE_Q8_0:
+        transpose_blocks(panel, lane, rows, row_bytes, w->n_in, n_rows, QUANT_BLOCK, 0x80808080u);
+        break;
+    case STORAGE_Q4_0:
+        transpose_blocks(panel, lane, rows, row_bytes, w->n_in, n_rows, QUANT_BLOCK / 2, 0);
+        break;
+    case STORAGE_F32:
+        transpose_words((uint32_t *)(void *)panel + lane, rows, row_bytes, w->n_in, n_rows);
+        break;
+    default:
+        transpose_halves((uint16_t *)(void *)panel + lane, rows, row_bytes, w->n_in, n_rows);
     }
 }
 
-void pack_matrix(void *panels, const struct matrix *w, const struct gguf_tensor *t)
+/* One row of floats, in w's storage. */
+static void place_floats(void *panels, const struct matrix *w, int row, const float *x,
+                         const struct pack_scratch *scratch)
+{
+    blocks_encode(tensor_types[w->storage], scratch->encoded, x, (uint64_t)w->n_in);
+    place(panels, w, row, 1, scratch->encoded);
+}
+
+/* --- tensors -----------------------------------------------------------------------------------
+ */
+
+static const unsigned char *row_data(const struct gguf_tensor *t, uint64_t row)
+{
+    return t->data + row * (t->n_bytes / (t->n_elements / t->dims[0]));
+}
+
+void pack_matrix(void *panels, const struct matrix *w, const struct gguf_tensor *t,
+                 const struct pack_scratch *scratch)
 {
     enum storage of_file;
-    const bool same = pack_storage(t->type, &of_file) && of_file == w->storage;
-    if (same && w->storage == STORAGE_F32)
-        transpose_f32(panels, t->data, w->n_out, w->n_in);
-    else if (same)
-        transpose_half(panels, t->data, w->n_out, w->n_in);
-    else
-        for (int r = 0; r < w->n_out; r++)
-            pack_mean(panels, w, r, t, (struct pack_rows){.first = r, .n = 1});
+    if (pack_storage(t->type, &of_file) && of_file == w->storage) {
+        for (int row = 0; row < w->n_out; row += KERNEL_LANES) {
+            const int left = w->n_out - row;
+            place(panels, w, row, left < KERNEL_LANES ? left : KERNEL_LANES,
+                  row_data(t, (uint64_t)row));
+        }
+        return;
+    }
+    for (int row = 0; row < w->n_out; row++) {
+        blocks_decode(t->type->type, scratch->row, row_data(t, (uint64_t)row), (uint64_t)w->n_in);
+        place_floats(panels, w, row, scratch->row, scratch);
+    }
 }
 
 static inline uint64_t row_of(struct pack_rows from, int k)
@@ -106,21 +165,28 @@ static inline uint64_t row_of(struct pack_rows from, int k)
 }
 
 void pack_mean(void *panels, const struct matrix *w, int row, const struct gguf_tensor *t,
-               struct pack_rows from)
+               struct pack_rows from, const struct pack_scratch *scratch)
 {
-    for (int i = 0; i < w->n_in; i++) {
-        float sum = 0;
-        for (int k = 0; k < from.n; k++)
-            sum += value_at(t, row_of(from, k) * (uint64_t)w->n_in + (uint64_t)i);
-        math_store(panels, w->storage, place(w, row, i), sum / (float)from.n);
+    for (int i = 0; i < w->n_in; i++)
+        scratch->sum[i] = 0;
+    for (int k = 0; k < from.n; k++) {
+        blocks_decode(t->type->type, scratch->row, row_data(t, row_of(from, k)), (uint64_t)w->n_in);
+        for (int i = 0; i < w->n_in; i++)
+            scratch->sum[i] += scratch->row[i];
     }
+    for (int i = 0; i < w->n_in; i++)
+        scratch->sum[i] /= (float)from.n;
+    place_floats(panels, w, row, scratch->sum, scratch);
 }
 
 float pack_mean_of_vector(const struct gguf_tensor *t, struct pack_rows from)
 {
     float sum = 0;
-    for (int k = 0; k < from.n; k++)
-        sum += value_at(t, row_of(from, k));
+    for (int k = 0; k < from.n; k++) {
+        float x;
+        blocks_decode(t->type->type, &x, t->data + row_of(from, k) * t->type->block_bytes, 1);
+        sum += x;
+    }
     return sum / (float)from.n;
 }
 
@@ -129,15 +195,30 @@ static inline float uniform(struct rng *r, float spread)
     return (float)(int32_t)rng_u32(r) * 0x1p-31f * spread;
 }
 
-void pack_random(void *panels, const struct matrix *w, float spread, struct rng *r)
-{
-    for (int row = 0; row < w->n_out; row++)
-        for (int i = 0; i < w->n_in; i++)
-            math_store(panels, w->storage, place(w, row, i), uniform(r, spread));
-}
-
 void pack_random_floats(float *out, uint64_t n, float spread, struct rng *r)
 {
     for (uint64_t i = 0; i < n; i++)
         out[i] = uniform(r, spread);
+}
+
+void pack_random(void *panels, const struct matrix *w, float spread, struct rng *r,
+                 const struct pack_scratch *scratch)
+{
+    for (int row = 0; row < w->n_out; row++) {
+        pack_random_floats(scratch->row, (uint64_t)w->n_in, spread, r);
+        place_floats(panels, w, row, scratch->row, scratch);
+    }
+}
+
+void pack_read_row(const struct matrix *w, int row, float *out)
+{
+    if (storage_is_quantised(w->storage)) {
+        for (int i = 0; i < w->n_in; i++)
+            out[i] = (float)math_quant(w, row, i) * math_quant_scale(w, row, i / QUANT_BLOCK);
+        return;
+    }
+    const size_t first = (size_t)(row / KERNEL_LANES) * (size_t)w->n_in * KERNEL_LANES +
+                         (size_t)(row % KERNEL_LANES);
+    for (int i = 0; i < w->n_in; i++)
+        out[i] = math_load(w->panels, w->storage, first + (size_t)i * KERNEL_LANES);
 }

@@ -40,9 +40,9 @@ static void check(struct lister *ls, const struct param *p, const struct gguf_te
                              (unsigned long long)t->dims[1], (unsigned long long)t->dims[2],
                              (unsigned long long)t->dims[3]);
     else if (!pack_storage(t->type, &storage))
-        ls->status =
-            err_set(ls->err, STATUS_BAD_FILE, "tensor %s: expected type F32, F16 or BF16, found %s",
-                    p->name, t->type->name);
+        ls->status = err_set(ls->err, STATUS_BAD_FILE,
+                             "tensor %s: expected type F32, F16, BF16, Q8_0 or Q4_0, found %s",
+                             p->name, t->type->name);
 }
 
 static void list_tensor(struct lister *ls, const char *name, int n_dims, int rows, int cols,

@@ -177,6 +177,19 @@ void gguf_add_value(struct gguf_writer *w, struct text key, const struct gguf_va
 /* Borrows `data` (the type's row layout, n_bytes as the shape says) until gguf_write returns. */
 void gguf_add_tensor(struct gguf_writer *w, struct text name, uint32_t type, int n_dims,
                      const uint64_t *dims, const void *data);
+/*
+ * Where a tensor's bytes come from while they are written, for those that are not in memory:
+ * gives the bytes from `offset` on, *len of them (from 1 to what is left of the tensor, asserted),
+ * borrowed until the next call. Each write asks for a tensor from offset 0 to its end without a
+ * gap, one tensor after the other, in the order added. A failure, also STATUS_INTERRUPTED, ends
+ * the write with that status.
+ */
+struct gguf_source {
+    enum status (*piece)(void *arg, uint64_t offset, const void **data, size_t *len, struct err *e);
+    void *arg;
+};
+void gguf_add_tensor_source(struct gguf_writer *w, struct text name, uint32_t type, int n_dims,
+                            const uint64_t *dims, struct gguf_source source);
 /* May be called more than once. */
 enum status gguf_write(struct gguf_writer *w, const char *path, struct err *e);
 /* The same bytes into malloc'd memory, which the caller frees; *out is NULL on failure. */

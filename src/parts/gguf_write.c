@@ -2,6 +2,7 @@
  * Writing GGUF. Pairs are kept as the bytes they become; tensors as records, because their
  * offsets depend on the alignment, which a pair added later may still change.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@ struct write_tensor {
     struct gguf_tensor t; /* t.name.data is set while writing: records move as they are added */
     char name[GGUF_MAX_NAME_WRITTEN + 1];
     uint64_t offset;
+    struct gguf_source source; /* if t.data is NULL */
 };
 
 struct gguf_writer {
@@ -265,7 +267,7 @@ static struct write_tensor *tensor_at(const struct gguf_writer *w, size_t i)
 }
 
 static enum status check_tensor(struct gguf_tensor *t, uint32_t type, const uint64_t *dims,
-                                struct err *e)
+                                const struct gguf_source *source, struct err *e)
 {
     if (!name_legal(t->name, GGUF_MAX_NAME_WRITTEN))
         return err_set(e, STATUS_USAGE,
@@ -277,18 +279,19 @@ static enum status check_tensor(struct gguf_tensor *t, uint32_t type, const uint
     for (int d = 0; d < GGUF_MAX_DIMS; d++)
         t->dims[d] = d < t->n_dims ? dims[d] : 1;
     const enum status s = gguf_tensor_measure(t, type, STATUS_USAGE, e);
-    if (!s && (!t->data || t->n_bytes > PTRDIFF_MAX))
+    if (!s && ((!t->data && !source->piece) || t->n_bytes > PTRDIFF_MAX))
         return err_set(e, STATUS_USAGE, "it has no data, expected %" PRIu64 " bytes", t->n_bytes);
     return s;
 }
 
-void gguf_add_tensor(struct gguf_writer *w, struct text name, uint32_t type, int n_dims,
-                     const uint64_t *dims, const void *data)
+/* Adds the record, whose name, n_dims and data or source are set. */
+static void add_tensor(struct gguf_writer *w, struct write_tensor *record, uint32_t type,
+                       const uint64_t *dims)
 {
     if (w->status)
         return;
-    struct write_tensor record = {.t = {.name = name, .n_dims = n_dims, .data = data}};
-    w->status = check_tensor(&record.t, type, dims, &w->err);
+    const struct text name = record->t.name;
+    w->status = check_tensor(&record->t, type, dims, &record->source, &w->err);
     if (w->status) {
         char prefix[288];
         snprintf(prefix, sizeof prefix, "tensor %zu \"%.*s\"", n_tensors(w), text_width(name),
@@ -296,8 +299,22 @@ void gguf_add_tensor(struct gguf_writer *w, struct text name, uint32_t type, int
         err_prefix(&w->err, prefix);
         return;
     }
-    memcpy(record.name, name.data, name.len);
-    append(w, &w->tensors, &record, sizeof record);
+    memcpy(record->name, name.data, name.len);
+    append(w, &w->tensors, record, sizeof *record);
+}
+
+void gguf_add_tensor(struct gguf_writer *w, struct text name, uint32_t type, int n_dims,
+                     const uint64_t *dims, const void *data)
+{
+    struct write_tensor record = {.t = {.name = name, .n_dims = n_dims, .data = data}};
+    add_tensor(w, &record, type, dims);
+}
+
+void gguf_add_tensor_source(struct gguf_writer *w, struct text name, uint32_t type, int n_dims,
+                            const uint64_t *dims, struct gguf_source source)
+{
+    struct write_tensor record = {.t = {.name = name, .n_dims = n_dims}, .source = source};
+    add_tensor(w, &record, type, dims);
 }
 
 /* --- output -------------------------------------------------------------------------------- */
@@ -411,27 +428,74 @@ static enum status prepare(struct gguf_writer *w, struct bytes *header, uint64_t
     return s;
 }
 
-enum status gguf_write(struct gguf_writer *w, const char *path, struct err *e)
+/* Where the bytes of the file go. */
+struct sink {
+    struct file_writer *file; /* or, if NULL, memory: */
+    unsigned char *at;
+};
+
+static void put(struct sink *sink, const void *data, size_t len)
+{
+    if (sink->file) {
+        file_writer_put(sink->file, data, len);
+    } else if (len) {
+        memcpy(sink->at, data, len);
+        sink->at += len;
+    }
+}
+
+static enum status put_data(const struct write_tensor *record, struct sink *sink, struct err *e)
+{
+    if (record->t.data) {
+        put(sink, record->t.data, (size_t)record->t.n_bytes);
+        return STATUS_OK;
+    }
+    for (uint64_t offset = 0; offset < record->t.n_bytes;) {
+        const void *data = NULL;
+        size_t len = 0;
+        const enum status s = record->source.piece(record->source.arg, offset, &data, &len, e);
+        if (s)
+            return s;
+        assert(len > 0 && len <= record->t.n_bytes - offset);
+        put(sink, data, len);
+        offset += len;
+    }
+    return STATUS_OK;
+}
+
+/* The whole file. */
+static enum status put_all(const struct gguf_writer *w, const struct bytes *header,
+                           struct sink *sink, struct err *e)
 {
     static const unsigned char zeros[4096];
+    enum status s = STATUS_OK;
+    put(sink, header->data, header->len);
+    for (size_t i = 0; i < n_tensors(w) && !s; i++) {
+        const struct write_tensor *record = tensor_at(w, i);
+        s = put_data(record, sink, e);
+        for (size_t left = padding_after(w, record->t.n_bytes); left;) {
+            const size_t n = left < sizeof zeros ? left : sizeof zeros;
+            put(sink, zeros, n);
+            left -= n;
+        }
+    }
+    return s;
+}
+
+enum status gguf_write(struct gguf_writer *w, const char *path, struct err *e)
+{
     struct bytes header;
     uint64_t data_bytes;
-    struct file_writer *file = NULL;
+    struct sink sink = {0};
     enum status s = prepare(w, &header, &data_bytes, e);
     if (!s)
-        s = file_writer_open(&file, path, e);
+        s = file_writer_open(&sink.file, path, e);
     if (!s) {
-        file_writer_put(file, header.data, header.len);
-        for (size_t i = 0; i < n_tensors(w); i++) {
-            const struct gguf_tensor *t = &tensor_at(w, i)->t;
-            file_writer_put(file, t->data, (size_t)t->n_bytes);
-            for (size_t left = padding_after(w, t->n_bytes); left;) {
-                const size_t n = left < sizeof zeros ? left : sizeof zeros;
-                file_writer_put(file, zeros, n);
-                left -= n;
-            }
-        }
-        s = file_writer_commit(file, e);
+        s = put_all(w, &header, &sink, e);
+        if (s)
+            file_writer_abandon(sink.file);
+        else
+            s = file_writer_commit(sink.file, e);
     }
     free(header.data);
     return s;
@@ -449,17 +513,14 @@ enum status gguf_write_memory(struct gguf_writer *w, unsigned char **out, size_t
                !(*out = malloc((size_t)bytes))))
         s = err_no_memory(e, "the GGUF file", (size_t)bytes);
     if (!s) {
-        unsigned char *at = *out;
-        memcpy(at, header.data, header.len);
-        at += header.len;
-        for (size_t i = 0; i < n_tensors(w); i++) {
-            const struct gguf_tensor *t = &tensor_at(w, i)->t;
-            const size_t padding = padding_after(w, t->n_bytes);
-            memcpy(at, t->data, (size_t)t->n_bytes);
-            memset(at + t->n_bytes, 0, padding);
-            at += t->n_bytes + padding;
-        }
+        struct sink sink = {.at = *out};
+        s = put_all(w, &header, &sink, e);
         *len = (size_t)bytes;
+    }
+    if (s) {
+        free(*out);
+        *out = NULL;
+        *len = 0;
     }
     free(header.data);
     return s;

@@ -66,7 +66,7 @@ struct adamw {
 };
 
 struct grad_kernels {
-    const char *name; /* as the kernel table of the same instruction set */
+    const char *name; /* "scalar", "neon", "avx2", "avx512" */
 
     void (*product)(const struct product *p);
 
@@ -101,7 +101,8 @@ struct grad_kernels {
                   size_t n);
 };
 
-/* The table for the same instruction set as `k`. */
+/* The table for the instruction set of `k`; what only its integer kernels need makes no
+ * difference. */
 const struct grad_kernels *grad_kernels_for(const struct kernels *k);
 
 /* The tables themselves; those of another architecture than the target's have no name. */

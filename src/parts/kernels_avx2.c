@@ -8,6 +8,8 @@
 #define TILE_ACC     4
 #define TILE_PANELS  1
 #define TILE_TOKENS  6
+#define QUANT_PANELS 1
+#define QUANT_TOKENS 4
 #include "parts/kernels_vector.h"
 
 #else

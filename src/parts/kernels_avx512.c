@@ -1,13 +1,15 @@
-/* The vector kernels for AVX-512 (F, BW, DQ, VL). */
+/* The vector kernels for AVX-512 (F, BW, DQ, VL) with VNNI. */
 #include "parts/kernels.h"
 
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && defined(__AVX512VNNI__)
 
 #define VECTOR_NAME  "avx512"
 #define VECTOR_TABLE kernels_avx512
 #define TILE_ACC     16
 #define TILE_PANELS  2
 #define TILE_TOKENS  12
+#define QUANT_PANELS 2
+#define QUANT_TOKENS 6
 #include "parts/kernels_vector.h"
 
 #else

@@ -128,7 +128,70 @@ static inline uint16_t math_to_bf16(float value)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* Element i of an array of any storage. */
+/* x + ROUND_MAGIC - ROUND_MAGIC is x rounded to the nearest integer, ties to even, for
+ * |x| < 2^22. */
+#define ROUND_MAGIC 0x1.8p23f
+
+/* Below this, 127 / max overflows: such a block counts as zeros. */
+#define QUANT_LEAST 0x1p-100f
+
+/*
+ * One block of activations: q [QUANT_BLOCK], its scale and the sum of q. The largest magnitude
+ * is found among the bit patterns, where a NaN is above infinity, so that no order of
+ * comparisons hides it.
+ */
+static inline void math_quantize(int8_t *q, float *scale, int32_t *sum, const float *x)
+{
+    uint32_t largest = 0;
+    for (int i = 0; i < QUANT_BLOCK; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bits &= 0x7fffffffu;
+        largest = largest > bits ? largest : bits;
+    }
+    float max;
+    memcpy(&max, &largest, sizeof max);
+    *sum = 0;
+    if (!(max >= QUANT_LEAST && max < INFINITY)) {
+        *scale = max < QUANT_LEAST ? 0.0f : NAN;
+        memset(q, 0, QUANT_BLOCK);
+        return;
+    }
+    *scale = max / 127.0f;
+    const float inverse = 127.0f / max;
+    for (int i = 0; i < QUANT_BLOCK; i++) {
+        q[i] = (int8_t)(x[i] * inverse + ROUND_MAGIC - ROUND_MAGIC);
+        *sum += q[i];
+    }
+}
+
+/* The integer of a quantised matrix at [row][i], its offset taken off. */
+static inline int math_quant(const struct matrix *w, int row, int i)
+{
+    const unsigned char *panel =
+        (const unsigned char *)w->panels +
+        (size_t)(row / KERNEL_LANES) * matrix_panel_bytes(w->n_in, w->storage) +
+        matrix_scales_bytes(w->n_in);
+    const size_t lane = (size_t)(row % KERNEL_LANES);
+    if (w->storage == STORAGE_Q8_0)
+        return panel[((size_t)(i / 4) * KERNEL_LANES + lane) * 4 + (size_t)(i % 4)] - 128;
+    const size_t block = (size_t)(i / QUANT_BLOCK), in_block = (size_t)(i % QUANT_BLOCK);
+    const size_t quad = block * 4 + in_block % 16 / 4;
+    const int both = panel[(quad * KERNEL_LANES + lane) * 4 + in_block % 4];
+    return (in_block < 16 ? both & 15 : both >> 4) - 8;
+}
+
+/* The scale of block `block` of a row. */
+static inline float math_quant_scale(const struct matrix *w, int row, int block)
+{
+    const unsigned char *panel =
+        (const unsigned char *)w->panels +
+        (size_t)(row / KERNEL_LANES) * matrix_panel_bytes(w->n_in, w->storage);
+    const uint16_t *scales = (const uint16_t *)(const void *)panel;
+    return math_from_f16(scales[block * KERNEL_LANES + row % KERNEL_LANES]);
+}
+
+/* Element i of an array of F32, F16 or BF16; of Q8_0, as a cache stores it, the bare integer. */
 static inline float math_load(const void *base, enum storage storage, size_t i)
 {
     switch (storage) {
@@ -136,6 +199,8 @@ static inline float math_load(const void *base, enum storage storage, size_t i)
         return math_from_f16(((const uint16_t *)base)[i]);
     case STORAGE_BF16:
         return math_from_bf16(((const uint16_t *)base)[i]);
+    case STORAGE_Q8_0:
+        return (float)((const int8_t *)base)[i];
     default:
         return ((const float *)base)[i];
     }

@@ -16,6 +16,32 @@ static float fold(float *lanes)
     return lanes[0];
 }
 
+static float float_dot(const struct matrix *w, int row, const float *x)
+{
+    const size_t panel = (size_t)(row / KERNEL_LANES) * (size_t)w->n_in;
+    float s = 0;
+    for (int i = 0; i < w->n_in; i++)
+        s = fmaf(math_load(w->panels, w->storage,
+                           (panel + (size_t)i) * KERNEL_LANES + (size_t)(row % KERNEL_LANES)),
+                 x[i], s);
+    return s;
+}
+
+static float quant_dot(const struct matrix *w, int row, const unsigned char *x)
+{
+    const int n_blocks = w->n_in / QUANT_BLOCK;
+    const int8_t *q = (const int8_t *)x;
+    const float *x_scales = (const float *)(const void *)(x + w->n_in);
+    float s = 0;
+    for (int block = 0; block < n_blocks; block++) {
+        int32_t sum = 0;
+        for (int i = block * QUANT_BLOCK; i < (block + 1) * QUANT_BLOCK; i++)
+            sum += math_quant(w, row, i) * q[i];
+        s = fmaf((float)sum, math_quant_scale(w, row, block) * x_scales[block], s);
+    }
+    return s;
+}
+
 static void scalar_matmul(const struct matmul *m, int panel_begin, int panel_end)
 {
     const struct matrix *w = m->w;
@@ -23,15 +49,13 @@ static void scalar_matmul(const struct matmul *m, int panel_begin, int panel_end
     if (row_end > w->n_out)
         row_end = w->n_out;
     for (int t = 0; t < m->n_tokens; t++) {
-        const float *x = m->x + (size_t)t * m->x_stride;
         float *y = m->y + (size_t)t * m->y_stride;
         for (int r = panel_begin * KERNEL_LANES; r < row_end; r++) {
-            const size_t panel = (size_t)(r / KERNEL_LANES) * (size_t)w->n_in;
-            float s = 0;
-            for (int i = 0; i < w->n_in; i++)
-                s = fmaf(math_load(w->panels, w->storage,
-                                   (panel + (size_t)i) * KERNEL_LANES + r % KERNEL_LANES),
-                         x[i], s);
+            float s = storage_is_quantised(w->storage)
+                          ? quant_dot(w, r,
+                                      (const unsigned char *)m->quants +
+                                          (size_t)t * quant_row_bytes(w->n_in))
+                          : float_dot(w, r, m->x + (size_t)t * m->x_stride);
             if (w->bias)
                 s += w->bias[r];
             switch (m->epilogue) {
@@ -46,6 +70,19 @@ static void scalar_matmul(const struct matmul *m, int panel_begin, int panel_end
                 break;
             }
         }
+    }
+}
+
+static void scalar_quantize(void *rows, const float *x, size_t x_stride, int n_tokens, int n)
+{
+    const int n_blocks = n / QUANT_BLOCK;
+    for (int t = 0; t < n_tokens; t++, x += x_stride) {
+        unsigned char *row = (unsigned char *)rows + (size_t)t * quant_row_bytes(n);
+        float *scales = (float *)(void *)(row + n);
+        int32_t *sums = (int32_t *)(void *)(scales + n_blocks);
+        for (int block = 0; block < n_blocks; block++)
+            math_quantize((int8_t *)row + block * QUANT_BLOCK, &scales[block], &sums[block],
+                          x + block * QUANT_BLOCK);
     }
 }
 
@@ -68,25 +105,49 @@ static void scalar_layer_norm(float *out, const float *x, const float *gain, con
         out[i] = fmaf((x[i] - mean) * scale, gain[i], bias ? bias[i] : 0.0f);
 }
 
+/* q.k of one position of the chunk. */
+static float score(const struct kv_chunk *kv, const float *q, int t)
+{
+    const int dim = kv->head_dim, n_blocks = quant_blocks(dim);
+    const size_t panel = (size_t)(t / KERNEL_LANES), lane = (size_t)(t % KERNEL_LANES);
+    const bool quantised = kv->storage == STORAGE_Q8_0;
+    float s = 0;
+    for (int begin = 0; begin < dim; begin += quantised ? QUANT_BLOCK : dim) {
+        const int end = quantised && begin + QUANT_BLOCK < dim ? begin + QUANT_BLOCK : dim;
+        float part = 0;
+        for (int i = begin; i < end; i++)
+            part = fmaf(math_load(kv->k, kv->storage,
+                                  (panel * (size_t)dim + (size_t)i) * KERNEL_LANES + lane),
+                        q[i], part);
+        if (!quantised)
+            return part;
+        const size_t block = panel * (size_t)n_blocks + (size_t)(begin / QUANT_BLOCK);
+        s = fmaf(part, math_from_f16(kv->k_scales[block * KERNEL_LANES + lane]), s);
+    }
+    return s;
+}
+
+static float value(const struct kv_chunk *kv, int t, int i)
+{
+    const size_t row = (size_t)t * (size_t)kernel_padded(kv->head_dim);
+    const float v = math_load(kv->v, kv->storage, row + (size_t)i);
+    if (kv->storage != STORAGE_Q8_0)
+        return v;
+    return v * math_from_f16(kv->v_scales[t * quant_blocks(kv->head_dim) + i / QUANT_BLOCK]);
+}
+
 static void scalar_attend(const struct attend *a)
 {
     const struct kv_chunk *kv = &a->kv;
     const int dim = kv->head_dim;
-    const size_t v_stride = (size_t)kernel_padded(dim);
     assert(kv->n_positions >= 1 && kv->n_positions <= KERNEL_CHUNK);
     for (int h = 0; h < a->n_heads; h++) {
         const float *q = a->q + (size_t)h * (size_t)dim;
         float *p = a->scores + (size_t)h * KERNEL_CHUNK;
         float max = -INFINITY;
         for (int t = 0; t < kv->n_positions; t++) {
-            const size_t panel = (size_t)(t / KERNEL_LANES) * (size_t)dim;
-            float s = 0;
-            for (int i = 0; i < dim; i++)
-                s = fmaf(math_load(kv->k, kv->storage,
-                                   (panel + (size_t)i) * KERNEL_LANES + t % KERNEL_LANES),
-                         q[i], s);
-            p[t] = s;
-            max = max > s ? max : s;
+            p[t] = score(kv, q, t);
+            max = max > p[t] ? max : p[t];
         }
         float lanes[KERNEL_LANES] = {0};
         for (int t = 0; t < kv->n_positions; t++) {
@@ -98,7 +159,7 @@ static void scalar_attend(const struct attend *a)
         for (int i = 0; i < dim; i++) {
             float o = 0;
             for (int t = 0; t < kv->n_positions; t++)
-                o = fmaf(p[t], math_load(kv->v, kv->storage, (size_t)t * v_stride + (size_t)i), o);
+                o = fmaf(p[t], value(kv, t, i), o);
             a->out[(size_t)h * (size_t)dim + (size_t)i] = o;
         }
     }
@@ -155,6 +216,7 @@ static float scalar_fma(long rounds)
 const struct kernels kernels_scalar = {
     .name = "scalar",
     .matmul = scalar_matmul,
+    .quantize = scalar_quantize,
     .layer_norm = scalar_layer_norm,
     .attend = scalar_attend,
     .merge = scalar_merge,

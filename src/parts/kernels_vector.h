@@ -6,6 +6,8 @@
  *   TILE_ACC      accumulators (lanes) that fit the registers in attention
  *   TILE_PANELS   weight panels and
  *   TILE_TOKENS   tokens that a prefill tile covers
+ *   QUANT_PANELS, QUANT_TOKENS  the same for quantised weights, whose tiles need integer
+ *                 accumulators too
  * The order of operations on every output is that of kernels_scalar.c; tiles only choose how
  * many outputs are in flight.
  */
@@ -16,8 +18,11 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
+/* Of Q8_0 the bare integers, as a cache stores them. */
 ALWAYS_INLINE lanes load_element(const void *base, enum storage storage, size_t i)
 {
+    if (storage == STORAGE_Q8_0)
+        return lanes_load_i8((const int8_t *)base + i);
     if (storage == STORAGE_F16)
         return lanes_load_f16((const uint16_t *)base + i);
     if (storage == STORAGE_BF16)
@@ -47,6 +52,43 @@ ALWAYS_INLINE void finish(const struct matmul *m, int panel, int t, lanes s)
     lanes_store_upto(y, s, n);
 }
 
+/*
+ * Columns of F16 and BF16 panels to ask for ahead, then those of the next panels: one thread reads
+ * up to a quarter, two 5% more from memory. F32, whose panels are longer streams, gains nothing.
+ */
+#define AHEAD_COLUMNS 32
+
+ALWAYS_INLINE void prefetch_halves(const uint16_t *column, size_t panel_size, int left,
+                                   const int n_panels)
+{
+    const uint16_t *ahead = column + (size_t)AHEAD_COLUMNS * KERNEL_LANES;
+    if (left <= AHEAD_COLUMNS)
+        ahead += (size_t)(n_panels - 1) * panel_size;
+#pragma GCC unroll 12
+    for (int p = 0; p < n_panels; p++)
+        __builtin_prefetch(ahead + (size_t)p * panel_size);
+}
+
+/* Adds column i of the panels times element i of the tokens. */
+ALWAYS_INLINE void matmul_column(const struct matmul *m, enum storage storage, size_t base,
+                                 const float *x, int i, const int n_panels, const int n_tokens,
+                                 lanes acc[MAX_PANELS][MAX_TOKENS])
+{
+    const size_t panel_size = (size_t)m->w->n_in * KERNEL_LANES;
+    lanes w[MAX_PANELS];
+#pragma GCC unroll 12
+    for (int p = 0; p < n_panels; p++)
+        w[p] = load_element(m->w->panels, storage,
+                            base + (size_t)p * panel_size + (size_t)i * KERNEL_LANES);
+#pragma GCC unroll 12
+    for (int j = 0; j < n_tokens; j++) {
+        const lanes xj = lanes_all(x[(size_t)j * m->x_stride + (size_t)i]);
+#pragma GCC unroll 12
+        for (int p = 0; p < n_panels; p++)
+            acc[p][j] = lanes_fma(w[p], xj, acc[p][j]);
+    }
+}
+
 /* n_panels x n_tokens outputs, all constants where it is inlined. */
 ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage, int panel, int t,
                                const int n_panels, const int n_tokens)
@@ -61,20 +103,17 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage, int
 #pragma GCC unroll 12
         for (int j = 0; j < n_tokens; j++)
             acc[p][j] = lanes_zero();
-    for (int i = 0; i < n_in; i++) {
-        lanes w[MAX_PANELS];
-#pragma GCC unroll 12
-        for (int p = 0; p < n_panels; p++)
-            w[p] = load_element(m->w->panels, storage,
-                                base + (size_t)p * panel_size + (size_t)i * KERNEL_LANES);
-#pragma GCC unroll 12
-        for (int j = 0; j < n_tokens; j++) {
-            const lanes xj = lanes_all(x[(size_t)j * m->x_stride + (size_t)i]);
-#pragma GCC unroll 12
-            for (int p = 0; p < n_panels; p++)
-                acc[p][j] = lanes_fma(w[p], xj, acc[p][j]);
+    int i = 0;
+    if (n_tokens == 1 && storage != STORAGE_F32) {
+        for (; i + 2 <= n_in; i += 2) { /* two columns to a line */
+            prefetch_halves((const uint16_t *)m->w->panels + base + (size_t)i * KERNEL_LANES,
+                            panel_size, n_in - i, n_panels);
+            matmul_column(m, storage, base, x, i, n_panels, 1, acc);
+            matmul_column(m, storage, base, x, i + 1, n_panels, 1, acc);
         }
     }
+    for (; i < n_in; i++)
+        matmul_column(m, storage, base, x, i, n_panels, n_tokens, acc);
 #pragma GCC unroll 12
     for (int p = 0; p < n_panels; p++)
 #pragma GCC unroll 12
@@ -82,52 +121,82 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage, int
             finish(m, panel + p, t + j, acc[p][j]);
 }
 
-/* One token: weights are read once, so several panels stream side by side. */
-ALWAYS_INLINE void matmul_token(const struct matmul *m, enum storage storage, int t, int begin,
-                                int end)
+#include "parts/kernels_quant.h"
+
+/* storage_is_quantised, for the compiler. */
+ALWAYS_INLINE bool storage_is_quant(enum storage storage)
+{
+    return storage == STORAGE_Q8_0 || storage == STORAGE_Q4_0;
+}
+
+ALWAYS_INLINE void tile(const struct matmul *m, enum storage storage, int panel, int t,
+                        const int n_panels, const int n_tokens)
+{
+    if (storage_is_quant(storage))
+        quant_tile(m, storage, panel, t, n_panels, n_tokens);
+    else
+        matmul_tile(m, storage, panel, t, n_panels, n_tokens);
+}
+
+/* A few tokens: weights are read once from memory, and several panels stream side by side. */
+ALWAYS_INLINE void matmul_few(const struct matmul *m, enum storage storage, int begin, int end)
 {
     int panel = begin;
     for (; panel + STEP_PANELS <= end; panel += STEP_PANELS)
-        matmul_tile(m, storage, panel, t, STEP_PANELS, 1);
+        for (int t = 0; t < m->n_tokens; t++)
+            tile(m, storage, panel, t, STEP_PANELS, 1);
     for (; panel < end; panel++)
-        matmul_tile(m, storage, panel, t, 1, 1);
+        for (int t = 0; t < m->n_tokens; t++)
+            tile(m, storage, panel, t, 1, 1);
 }
 
-/* Many tokens: each pair of panels stays in the cache while all tokens pass it. */
+/* Many tokens: n_panels panels stay in the cache while all tokens pass them. */
 ALWAYS_INLINE void matmul_panels(const struct matmul *m, enum storage storage, int panel,
                                  const int n_panels)
 {
+    const int wide = storage_is_quant(storage) ? QUANT_TOKENS : TILE_TOKENS;
     int t = 0;
-    for (; t + TILE_TOKENS <= m->n_tokens; t += TILE_TOKENS)
-        matmul_tile(m, storage, panel, t, n_panels, TILE_TOKENS);
-    for (; t + 4 <= m->n_tokens; t += 4)
-        matmul_tile(m, storage, panel, t, n_panels, 4);
+    for (; t + wide <= m->n_tokens; t += wide)
+        tile(m, storage, panel, t, n_panels, wide);
+    if (wide > 4)
+        for (; t + 4 <= m->n_tokens; t += 4)
+            tile(m, storage, panel, t, n_panels, 4);
     for (; t < m->n_tokens; t++)
-        matmul_tile(m, storage, panel, t, n_panels, 1);
+        tile(m, storage, panel, t, n_panels, 1);
 }
 
 ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, int begin, int end)
 {
     if (m->n_tokens < 4) {
-        for (int t = 0; t < m->n_tokens; t++)
-            matmul_token(m, storage, t, begin, end);
+        matmul_few(m, storage, begin, end);
         return;
     }
+    const int n_panels = storage_is_quant(storage) ? QUANT_PANELS : TILE_PANELS;
     int panel = begin;
-    for (; panel + TILE_PANELS <= end; panel += TILE_PANELS)
-        matmul_panels(m, storage, panel, TILE_PANELS);
+    for (; panel + n_panels <= end; panel += n_panels)
+        matmul_panels(m, storage, panel, n_panels);
     for (; panel < end; panel++)
         matmul_panels(m, storage, panel, 1);
 }
 
 static void vector_matmul(const struct matmul *m, int panel_begin, int panel_end)
 {
-    if (m->w->storage == STORAGE_F16)
+    switch (m->w->storage) {
+    case STORAGE_F16:
         matmul_storage(m, STORAGE_F16, panel_begin, panel_end);
-    else if (m->w->storage == STORAGE_BF16)
+        break;
+    case STORAGE_BF16:
         matmul_storage(m, STORAGE_BF16, panel_begin, panel_end);
-    else
+        break;
+    case STORAGE_Q8_0:
+        matmul_storage(m, STORAGE_Q8_0, panel_begin, panel_end);
+        break;
+    case STORAGE_Q4_0:
+        matmul_storage(m, STORAGE_Q4_0, panel_begin, panel_end);
+        break;
+    default:
         matmul_storage(m, STORAGE_F32, panel_begin, panel_end);
+    }
 }
 
 /* --- layer norm ------------------------------------------------------------------------------ */
@@ -169,19 +238,13 @@ static void vector_layer_norm(float *out, const float *x, const float *gain, con
 
 /* --- attention ------------------------------------------------------------------------------- */
 
-/* Scores of n_panels * KERNEL_LANES positions for n_heads heads. */
-ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage, int panel, int head,
-                              const int n_panels, const int n_heads)
+/* acc[panel][head] += q.k over the dimensions [begin, end). */
+ALWAYS_INLINE void score_dims(const struct attend *a, enum storage storage, int panel,
+                              const float *q, size_t begin, size_t end, const int n_panels,
+                              const int n_heads, lanes acc[4][4])
 {
     const size_t dim = (size_t)a->kv.head_dim;
-    const float *q = a->q + (size_t)head * dim;
-    lanes acc[4][4];
-#pragma GCC unroll 4
-    for (int p = 0; p < n_panels; p++)
-#pragma GCC unroll 4
-        for (int h = 0; h < n_heads; h++)
-            acc[p][h] = lanes_zero();
-    for (size_t i = 0; i < dim; i++) {
+    for (size_t i = begin; i < end; i++) {
         lanes k[4];
 #pragma GCC unroll 4
         for (int p = 0; p < n_panels; p++)
@@ -194,6 +257,52 @@ ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage, int 
                 acc[p][h] = lanes_fma(k[p], qh, acc[p][h]);
         }
     }
+}
+
+ALWAYS_INLINE void clear_tile(lanes acc[4][4], const int n, const int m)
+{
+#pragma GCC unroll 4
+    for (int i = 0; i < n; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < m; j++)
+            acc[i][j] = lanes_zero();
+}
+
+/* The same over quantised keys: block by block, then times the block's scales. */
+ALWAYS_INLINE void score_blocks(const struct attend *a, int panel, const float *q,
+                                const int n_panels, const int n_heads, lanes acc[4][4])
+{
+    const size_t dim = (size_t)a->kv.head_dim;
+    const size_t n_blocks = (size_t)quant_blocks(a->kv.head_dim);
+    for (size_t b = 0; b < n_blocks; b++) {
+        const size_t begin = b * QUANT_BLOCK;
+        const size_t end = begin + QUANT_BLOCK < dim ? begin + QUANT_BLOCK : dim;
+        lanes part[4][4];
+        clear_tile(part, n_panels, n_heads);
+        score_dims(a, STORAGE_Q8_0, panel, q, begin, end, n_panels, n_heads, part);
+#pragma GCC unroll 4
+        for (int p = 0; p < n_panels; p++) {
+            const lanes scale = lanes_load_f16(a->kv.k_scales +
+                                               ((size_t)(panel + p) * n_blocks + b) * KERNEL_LANES);
+#pragma GCC unroll 4
+            for (int h = 0; h < n_heads; h++)
+                acc[p][h] = lanes_fma(part[p][h], scale, acc[p][h]);
+        }
+    }
+}
+
+/* Scores of n_panels * KERNEL_LANES positions for n_heads heads. */
+ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage, int panel, int head,
+                              const int n_panels, const int n_heads)
+{
+    const size_t dim = (size_t)a->kv.head_dim;
+    const float *q = a->q + (size_t)head * dim;
+    lanes acc[4][4];
+    clear_tile(acc, n_panels, n_heads);
+    if (storage == STORAGE_Q8_0)
+        score_blocks(a, panel, q, n_panels, n_heads, acc);
+    else
+        score_dims(a, storage, panel, q, 0, dim, n_panels, n_heads, acc);
 #pragma GCC unroll 4
     for (int h = 0; h < n_heads; h++)
 #pragma GCC unroll 4
@@ -242,18 +351,20 @@ ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, int 
     const size_t dim = (size_t)a->kv.head_dim;
     const size_t v_stride = (size_t)kernel_padded(a->kv.head_dim);
     const float *p = a->scores + (size_t)head * KERNEL_CHUNK;
+    const size_t n_blocks = (size_t)quant_blocks(a->kv.head_dim);
     lanes acc[4][4];
-#pragma GCC unroll 4
-    for (int h = 0; h < n_heads; h++)
-#pragma GCC unroll 4
-        for (int j = 0; j < n_vecs; j++)
-            acc[h][j] = lanes_zero();
+    clear_tile(acc, n_heads, n_vecs);
     for (int t = 0; t < a->kv.n_positions; t++) {
         lanes v[4];
 #pragma GCC unroll 4
-        for (int j = 0; j < n_vecs; j++)
-            v[j] = load_element(a->kv.v, storage,
-                                (size_t)t * v_stride + (size_t)first + (size_t)j * KERNEL_LANES);
+        for (int j = 0; j < n_vecs; j++) {
+            const int i = first + j * KERNEL_LANES;
+            v[j] = load_element(a->kv.v, storage, (size_t)t * v_stride + (size_t)i);
+            if (storage == STORAGE_Q8_0)
+                v[j] = lanes_mul(
+                    v[j], lanes_all_f16(
+                              a->kv.v_scales[(size_t)t * n_blocks + (size_t)(i / QUANT_BLOCK)]));
+        }
 #pragma GCC unroll 4
         for (int h = 0; h < n_heads; h++) {
             const lanes ph = lanes_all(p[(size_t)h * KERNEL_CHUNK + (size_t)t]);
@@ -310,7 +421,9 @@ ALWAYS_INLINE void attend_storage(const struct attend *a, enum storage storage)
 static void vector_attend(const struct attend *a)
 {
     assert(a->kv.n_positions >= 1 && a->kv.n_positions <= KERNEL_CHUNK);
-    if (a->kv.storage == STORAGE_F16)
+    if (a->kv.storage == STORAGE_Q8_0)
+        attend_storage(a, STORAGE_Q8_0);
+    else if (a->kv.storage == STORAGE_F16)
         attend_storage(a, STORAGE_F16);
     else
         attend_storage(a, STORAGE_F32);
@@ -393,6 +506,7 @@ static float vector_fma(long rounds)
 const struct kernels VECTOR_TABLE = {
     .name = VECTOR_NAME,
     .matmul = vector_matmul,
+    .quantize = vector_quantize,
     .layer_norm = vector_layer_norm,
     .attend = vector_attend,
     .merge = vector_merge,

@@ -128,6 +128,119 @@ static inline lanes lanes_zero_below(lanes a, lanes x, float limit)
     return _mm512_maskz_mov_ps(keep, a);
 }
 
+static inline lanes lanes_load_i8(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+
+typedef __m512i ints;  /* KERNEL_LANES int32 */
+typedef __m512i bytes; /* KERNEL_LANES groups of four bytes */
+
+static inline ints ints_all(int32_t x)
+{
+    return _mm512_set1_epi32(x);
+}
+
+static inline lanes ints_to_lanes(ints a)
+{
+    return _mm512_cvtepi32_ps(a);
+}
+
+static inline bytes bytes_load(const uint8_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+static inline bytes bytes_low_halves(bytes a)
+{
+    return _mm512_and_si512(a, _mm512_set1_epi8(15));
+}
+
+static inline bytes bytes_high_halves(bytes a)
+{
+    return _mm512_and_si512(_mm512_srli_epi16(a, 4), _mm512_set1_epi8(15));
+}
+
+#if defined(__AVX512VNNI__)
+
+/* acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`. */
+static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
+{
+    return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(quad));
+}
+
+/* Where sums of ints_dot_offset over a block begin, when the x of the block add up to sum_x. */
+static inline ints ints_start_offset(int32_t sum_x)
+{
+    return _mm512_set1_epi32(-128 * sum_x);
+}
+
+/* acc + sum_j (w[j] - 128) * x[j], w from 0 to 255. */
+static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
+{
+    return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(quad));
+}
+
+#else
+
+static inline ints add_pairs(ints acc, __m512i pairs)
+{
+    return _mm512_add_epi32(acc, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+}
+
+/* acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`. */
+static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
+{
+    return add_pairs(acc, _mm512_maddubs_epi16(w, _mm512_set1_epi32(quad)));
+}
+
+/* Where sums of ints_dot_offset over a block begin, when the x of the block add up to sum_x. */
+static inline ints ints_start_offset(int32_t sum_x)
+{
+    (void)sum_x;
+    return _mm512_setzero_si512();
+}
+
+/* acc + sum_j (w[j] - 128) * x[j], w from 0 to 255. The sign goes over to x, because the sum of
+ * two products of 255 and 127 would not fit 16 bits. */
+static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
+{
+    const __m512i x = _mm512_set1_epi32(quad);
+    const __m512i is = _mm512_xor_si512(w, _mm512_set1_epi8(-128));
+    const __m512i signed_x =
+        _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(is), _mm512_setzero_si512(), x);
+    return add_pairs(acc, _mm512_maddubs_epi16(_mm512_abs_epi8(is), signed_x));
+}
+
+#endif
+
+/* To the nearest integer, ties to even; |a| < 2^22. */
+static inline ints lanes_round(lanes a)
+{
+    return _mm512_cvtps_epi32(a);
+}
+
+static inline void ints_store_i8(int8_t *p, ints a)
+{
+    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(a));
+}
+
+/* The sum of all lanes of a and b. */
+static inline int32_t ints_sum(ints a, ints b)
+{
+    return _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));
+}
+
+/* The largest bit pattern of a magnitude in a and b. */
+static inline uint32_t lanes_largest_bits(lanes a, lanes b)
+{
+    const __m512i mask = _mm512_set1_epi32(0x7fffffff);
+    const __m512i x = _mm512_and_si512(_mm512_castps_si512(a), mask);
+    const __m512i y = _mm512_and_si512(_mm512_castps_si512(b), mask);
+    return _mm512_reduce_max_epu32(_mm512_max_epu32(x, y));
+}
+
 static inline __m256 lanes_high(lanes a)
 {
     return _mm512_extractf32x8_ps(a, 1);
@@ -255,6 +368,125 @@ static inline lanes lanes_zero_below(lanes a, lanes x, float limit)
     return (lanes){half_zero_below(a.low, x.low, limit), half_zero_below(a.high, x.high, limit)};
 }
 
+static inline __m256 half_load_i8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(
+        _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+
+static inline lanes lanes_load_i8(const int8_t *p)
+{
+    return (lanes){half_load_i8(p), half_load_i8(p + 8)};
+}
+
+/* KERNEL_LANES int32, or as many groups of four bytes. */
+typedef struct {
+    __m256i low, high;
+} ints;
+typedef ints bytes;
+
+static inline ints ints_all(int32_t x)
+{
+    return (ints){_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
+}
+
+static inline lanes ints_to_lanes(ints a)
+{
+    return (lanes){_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)};
+}
+
+static inline bytes bytes_load(const uint8_t *p)
+{
+    return (bytes){_mm256_loadu_si256((const __m256i *)(const void *)p),
+                   _mm256_loadu_si256((const __m256i *)(const void *)(p + 32))};
+}
+
+static inline bytes bytes_low_halves(bytes a)
+{
+    const __m256i mask = _mm256_set1_epi8(15);
+    return (bytes){_mm256_and_si256(a.low, mask), _mm256_and_si256(a.high, mask)};
+}
+
+static inline bytes bytes_high_halves(bytes a)
+{
+    return bytes_low_halves((bytes){_mm256_srli_epi16(a.low, 4), _mm256_srli_epi16(a.high, 4)});
+}
+
+static inline __m256i half_dot(__m256i acc, __m256i w, __m256i x)
+{
+    return _mm256_add_epi32(acc,
+                            _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
+}
+
+/* acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`. */
+static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
+{
+    const __m256i x = _mm256_set1_epi32(quad);
+    return (ints){half_dot(acc.low, w.low, x), half_dot(acc.high, w.high, x)};
+}
+
+/* Where sums of ints_dot_offset over a block begin, when the x of the block add up to sum_x. */
+static inline ints ints_start_offset(int32_t sum_x)
+{
+    (void)sum_x;
+    return ints_all(0);
+}
+
+/* The sign goes over to x, because the sum of two products of 255 and 127 would not fit 16 bits. */
+static inline __m256i half_dot_offset(__m256i acc, __m256i w, __m256i x)
+{
+    const __m256i is = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
+    return half_dot(acc, _mm256_abs_epi8(is), _mm256_sign_epi8(x, is));
+}
+
+/* acc + sum_j (w[j] - 128) * x[j], w from 0 to 255. */
+static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
+{
+    const __m256i x = _mm256_set1_epi32(quad);
+    return (ints){half_dot_offset(acc.low, w.low, x), half_dot_offset(acc.high, w.high, x)};
+}
+
+/* To the nearest integer, ties to even; |a| < 2^22. */
+static inline ints lanes_round(lanes a)
+{
+    return (ints){_mm256_cvtps_epi32(a.low), _mm256_cvtps_epi32(a.high)};
+}
+
+static inline __m128i half_to_i16(__m256i a)
+{
+    return _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+}
+
+static inline void ints_store_i8(int8_t *p, ints a)
+{
+    _mm_storeu_si128((__m128i *)(void *)p,
+                     _mm_packs_epi16(half_to_i16(a.low), half_to_i16(a.high)));
+}
+
+/* The sum of all lanes of a and b. */
+static inline int32_t ints_sum(ints a, ints b)
+{
+    const __m256i eight =
+        _mm256_add_epi32(_mm256_add_epi32(a.low, a.high), _mm256_add_epi32(b.low, b.high));
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+}
+
+/* The largest bit pattern of a magnitude in a and b. */
+static inline uint32_t lanes_largest_bits(lanes a, lanes b)
+{
+    const __m256 mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+    const __m256i ab_low = _mm256_max_epu32(_mm256_castps_si256(_mm256_and_ps(a.low, mask)),
+                                            _mm256_castps_si256(_mm256_and_ps(b.low, mask)));
+    const __m256i ab_high = _mm256_max_epu32(_mm256_castps_si256(_mm256_and_ps(a.high, mask)),
+                                             _mm256_castps_si256(_mm256_and_ps(b.high, mask)));
+    const __m256i eight = _mm256_max_epu32(ab_low, ab_high);
+    __m128i four = _mm_max_epu32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    four = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0x4e));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(four, _mm_shuffle_epi32(four, 0xb1)));
+}
+
 static inline __m256 lanes_high(lanes a)
 {
     return a.high;
@@ -266,6 +498,12 @@ static inline __m256 lanes_low(lanes a)
 }
 
 #endif
+
+/* The binary16 `half` in every lane. */
+static inline lanes lanes_all_f16(uint16_t half)
+{
+    return lanes_all(_cvtsh_ss(half));
+}
 
 /* The tree of the scalar definition: 8 + 8, 4 + 4, 2 + 2, 1 + 1. */
 static inline float lanes_sum(lanes a)

@@ -41,6 +41,14 @@ static enum status check_settings(const struct bench_spec *spec, struct err *e)
         if (spec->threads.items[i] < 1 || spec->threads.items[i] > POOL_MAX_THREADS)
             return err_set(e, STATUS_USAGE, "%d threads: expected 1 to %d", spec->threads.items[i],
                            POOL_MAX_THREADS);
+    for (int i = 0; i < spec->types.n; i++) {
+        if (spec->types.items[i] == BENCH_AS_FILE)
+            continue;
+        const enum status s =
+            model_check_storage(&spec->config, (enum storage)spec->types.items[i], e);
+        if (s != STATUS_OK)
+            return s;
+    }
     if (spec->prompt < 0 || spec->prompt > n_ctx)
         return err_set(e, STATUS_USAGE, "a prompt of %d tokens: expected 0 to the context of %d",
                        spec->prompt, n_ctx);
@@ -60,7 +68,7 @@ static enum status base_shape(const struct bench_spec *spec, struct cost_shape *
     *shape = (struct cost_shape){.config = &spec->config, .biases = true};
     if (spec->gguf && !cost_shape_of_file(spec->gguf, &spec->config, shape))
         return err_set(e, STATUS_BAD_FILE,
-                       "the output matrix: expected type F32, F16 or BF16; only these run");
+                       "the output matrix: expected type F32, F16, BF16, Q8_0 or Q4_0");
     return STATUS_OK;
 }
 
@@ -154,6 +162,13 @@ static int pool_owner(const struct bench *b, int i)
     return owner;
 }
 
+/* Threads that a row runs with. */
+static int pool_threads(const struct bench_spec *spec, const struct bench_row *row)
+{
+    const int most = spec->most_threads;
+    return most && row->threads > most ? most : row->threads;
+}
+
 /* Positions a row's session needs: the timed token's, and the prompt's. */
 static int row_context(const struct bench_spec *spec, const struct bench_row *row)
 {
@@ -168,8 +183,7 @@ uint64_t bench_memory(const struct bench_spec *spec, const struct bench *b)
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *row = &b->rows[i];
         if (model_owner(b, i) == i)
-            bytes += row->weight_bytes +
-                     (uint64_t)c->n_vocab * (uint64_t)c->d_model * storage_bytes(row->type);
+            bytes += row->weight_bytes + matrix_bytes(c->n_vocab, c->d_model, row->type);
         bytes += cost_kv_bytes(c, row->n_kv_heads, row->kv_type, row_context(spec, row));
     }
     return bytes;
@@ -246,7 +260,7 @@ enum status bench_run_alone(const struct bench_spec *spec, struct bench_row *row
     enum status status = build_model(spec, row, &m, e);
     row->load_ms = (double)(clock_ns() - start) / 1e6;
     if (status == STATUS_OK)
-        status = pool_create(row->threads, &pool, e);
+        status = pool_create(pool_threads(spec, row), &pool, e);
     if (status == STATUS_OK)
         status = build_session(spec, row, m, pool, &s, e);
     if (status == STATUS_OK)
@@ -428,12 +442,13 @@ static enum status measure_all(const struct bench_spec *spec, struct bench *b,
     return STATUS_OK;
 }
 
-static enum status start_pools(const struct bench *b, struct station *stations, struct err *e)
+static enum status start_pools(const struct bench_spec *spec, const struct bench *b,
+                               struct station *stations, struct err *e)
 {
     for (int i = 0; i < b->n_rows; i++) {
         if (pool_owner(b, i) != i)
             continue;
-        const enum status s = pool_create(b->rows[i].threads, &stations[i].pool, e);
+        const enum status s = pool_create(pool_threads(spec, &b->rows[i]), &stations[i].pool, e);
         if (s != STATUS_OK)
             return s;
     }
@@ -462,7 +477,7 @@ enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err
     if (!stations || !sorted || !tokens || !limits)
         s = err_no_memory(e, "the benchmark", n_times * sizeof *sorted);
     if (s == STATUS_OK)
-        s = start_pools(b, stations, e);
+        s = start_pools(spec, b, stations, e);
     if (s == STATUS_OK)
         s = measure_limits(spec, b, stations, limits, e);
     if (s == STATUS_OK)

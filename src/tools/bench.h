@@ -33,8 +33,9 @@ struct bench_spec {
     struct config config;          /* of the checkpoint, or the shape wanted */
     struct bench_list kv_heads;    /* divisors of config.n_kv_heads */
     struct bench_list types;       /* enum storage of the matrices; BENCH_AS_FILE */
-    struct bench_list kv_types;    /* enum storage of the cache */
+    struct bench_list kv_types;    /* enum storage of the cache: F32, F16, Q8_0 */
     struct bench_list threads;
+    int most_threads;         /* rows of more run with so many, as any command does; 0: any */
     struct bench_list depths; /* positions in the cache before the timed token */
     int n;                    /* samples a repeat */
     int repeats;

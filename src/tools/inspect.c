@@ -79,6 +79,12 @@ void inspect_parts(const struct gguf *g, struct inspect_sum parts[INSPECT_PARTS]
     }
 }
 
+static uint64_t full_context(const struct config *c, uint64_t token_bytes)
+{
+    uint64_t bytes;
+    return u64_mul(token_bytes, (uint64_t)c->n_ctx, &bytes) ? bytes : UINT64_MAX;
+}
+
 bool inspect_next_variant(const struct cost_shape *shape, int n_kv_heads,
                           struct inspect_variant *out)
 {
@@ -90,11 +96,10 @@ bool inspect_next_variant(const struct cost_shape *shape, int n_kv_heads,
         config_variant_name(c, g, out->name);
         out->token_f32 = kv_cache_bytes_per_token(c, g, STORAGE_F32);
         out->token_f16 = kv_cache_bytes_per_token(c, g, STORAGE_F16);
-        const uint64_t n_ctx = (uint64_t)c->n_ctx;
-        if (!u64_mul(out->token_f32, n_ctx, &out->full_f32))
-            out->full_f32 = UINT64_MAX;
-        if (!u64_mul(out->token_f16, n_ctx, &out->full_f16))
-            out->full_f16 = UINT64_MAX;
+        out->token_q8_0 = kv_cache_bytes_per_token(c, g, STORAGE_Q8_0);
+        out->full_f32 = full_context(c, out->token_f32);
+        out->full_f16 = full_context(c, out->token_f16);
+        out->full_q8_0 = full_context(c, out->token_q8_0);
         struct cost_shape variant = *shape;
         variant.n_kv_heads = g;
         out->parameters = cost_parameters(&variant);

@@ -43,8 +43,8 @@ void inspect_parts(const struct gguf *g, struct inspect_sum parts[INSPECT_PARTS]
 struct inspect_variant {
     int n_kv_heads;
     char name[16];
-    uint64_t token_f32, token_f16; /* bytes that one token adds */
-    uint64_t full_f32, full_f16;   /* bytes of n_ctx tokens */
+    uint64_t token_f32, token_f16, token_q8_0; /* bytes that one token adds */
+    uint64_t full_f32, full_f16, full_q8_0;    /* bytes of n_ctx tokens */
     uint64_t parameters;
     uint64_t weight_bytes; /* that decoding one token reads */
 };

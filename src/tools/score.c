@@ -1,29 +1,10 @@
 #include "tools/score.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
-
-enum status score_log_sum(const float *logits, int n, double *log_sum, struct err *e)
-{
-    double max = -HUGE_VAL;
-    for (int i = 0; i < n; i++) {
-        if (!isfinite(logits[i]))
-            return err_set(e, STATUS_FAILED,
-                           "the logit of token %d is %f; expected a finite number (info --check "
-                           "finds tensors that are not finite)",
-                           i, (double)logits[i]);
-        if ((double)logits[i] > max)
-            max = (double)logits[i];
-    }
-    double sum = 0;
-    for (int i = 0; i < n; i++)
-        sum += exp((double)logits[i] - max);
-    *log_sum = max + log(sum);
-    return STATUS_OK;
-}
+#include "engine/logits.h"
 
 /* Whether a comes after b in the list. */
 static bool is_after(struct token_score a, struct token_score b)
@@ -97,7 +78,7 @@ static enum status score_one(struct scorer *c, int position, const float *logits
     if (s != STATUS_OK || position + 1 == c->n)
         return s;
     double log_sum = 0;
-    s = score_log_sum(logits, c->n_vocab, &log_sum, e);
+    s = logits_log_sum(logits, c->n_vocab, &log_sum, e);
     if (s != STATUS_OK) {
         char where[48];
         snprintf(where, sizeof where, "after position %d", position);

@@ -1,8 +1,8 @@
 /*
  * score - log-probabilities of tokens under a model (layer 4).
  *
- * Softmax sums are in double, in the order of the vocabulary, so that figures do not depend on
- * how the tokens were fed.
+ * Softmax sums are in double and in a fixed order (see engine/logits.h), so that figures do not
+ * depend on how the tokens were fed.
  */
 #ifndef DECODE_TOOLS_SCORE_H
 #define DECODE_TOOLS_SCORE_H
@@ -13,19 +13,13 @@
 #include "base/status.h"
 #include "engine/session.h"
 
-/*
- * *log_sum = log sum_i exp(logits[i]) over n >= 1 logits: token i has the log-probability
- * logits[i] - log_sum. STATUS_FAILED naming the first entry that is NaN or infinite.
- */
-enum status score_log_sum(const float *logits, int n, double *log_sum, struct err *e);
-
 struct token_score {
     int id;
     double logprob; /* natural logarithm */
 };
 
-/* The k <= n most likely tokens to out [k], the most likely first, equal ones by ascending id.
- * Allocates nothing; O(n log k). */
+/* The k <= n most likely tokens to out [k], the most likely first, equal ones by ascending id;
+ * log_sum is what logits_log_sum gives. Allocates nothing; O(n log k). */
 void score_top(const float *logits, int n, double log_sum, int k, struct token_score *out);
 
 /* What is known about one token of the sequence. */

@@ -26,13 +26,13 @@ static void require_refusal(enum status s, const struct err *e)
         require((unsigned char)*c >= 0x20);
 }
 
-static void run_model(const struct model *m)
+static void run_model(const struct model *m, enum storage cache)
 {
     struct session *s;
     struct sampler *sampler;
     struct err e = {{0}};
     const int n = m->config.n_ctx < 4 ? m->config.n_ctx : 4;
-    const struct session_params p = {.n_ctx = n, .kv_storage = STORAGE_F16};
+    const struct session_params p = {.n_ctx = n, .kv_storage = cache};
     const struct sampler_params sampling = {
         .temperature = 0.9, .top_k = 7, .top_p = 0.9, .repeat_penalty = 1.1, .repeat_last_n = -1};
     require(session_create(m, &p, NULL, &s, &e) == STATUS_OK);
@@ -63,7 +63,8 @@ static void load_model(const struct gguf *g)
         require_refusal(s, &e);
         return;
     }
-    run_model(m);
+    run_model(m, STORAGE_F16);
+    run_model(m, STORAGE_Q8_0);
     model_free(m);
 }
 

@@ -1,0 +1,458 @@
+#!/usr/bin/env bash
+# bench_peers.sh [options] - tokens a second of decode, llama.cpp and llama2.c on the same
+# checkpoints or shapes, as one Markdown table with the ratio to the faster peer. The machine
+# should have nothing else to do.
+#
+#   --llama-bench PATH          llama.cpp's llama-bench: decode near depth 0, and prefill
+#   --llama-batched-bench PATH  llama.cpp's llama-batched-bench: decode at depth
+#   --llama2c PATH              `run` of karpathy/llama2.c, built from its run.c:
+#                               gcc -Ofast -fopenmp -march=native run.c -lm -o run
+#   --llama-quantize PATH       makes the F16, Q8_0 and Q4_0 files, instead of `decode quantize`
+#   --decode PATH               our program; by default ./decode, which is built
+#   --rows LIST                 of toy,small,124m,depth,prefill; by default all
+#   --threads T                 for all programs; by default as many as there are processors
+#   --rounds R                  by default 5
+#   --quick                     one short round, to try the script: no measurement
+#   --keep                      keep the files that were made, and say where
+#
+# A peer whose path is not given has no column; with none, only our figures are printed. In a row
+# the programs take turns, R times; a cell is the median of its rounds (lowest..highest). A row is
+# printed as soon as it is measured. A program that fails costs its cell, and the exit status is 1.
+#
+# What is compared with what:
+# - Checkpoints have random weights (make_random_checkpoint.py); decode and llama.cpp read the same
+#   file. llama2.c gets its own architecture in the same shape, with a feed-forward layer of as
+#   many weights. It has F32 only, and no benchmark of prefill or at a given depth.
+# - Decode near depth 0: llama-bench times N = 128 tokens from an empty cache, llama2.c's run does
+#   the same, so their mean depth is N/2; ours are N tokens at depth N/2. All rates are means: N
+#   divided by the time that N tokens took. A short run is repeated within a round: llama2.c counts
+#   milliseconds.
+# - Decode at depth 3840: llama-batched-bench times 64 tokens after 3840, ours are at 3840 + 32.
+# - Prefill of 128 tokens: the better of two passes for both; llama-bench has warmed up before.
+# - Caches are each program's default (decode F32, llama.cpp F16, llama2.c F32), at depth F16.
+# - A step of llama2.c includes its greedy sampling and printing; the others only make logits.
+#
+# Needs bash, awk and python3; up to 2.5 GB in TMPDIR (/tmp); with all peers some ten minutes.
+set -euo pipefail
+export LC_ALL=C
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+decode='' llama_bench='' llama_batched='' llama_quantize='' llama2c=''
+selected=toy,small,124m,depth,prefill
+threads='' rounds=5 quick=no keep=no
+work='' failed=no
+
+say() { printf 'bench_peers.sh: %s\n' "$*" >&2; }
+
+die() {
+    say "$*"
+    exit 2
+}
+
+clean_up() {
+    [ -z "$work" ] && return
+    if [ "$keep" = yes ]; then
+        say "the files are in $work"
+    else
+        rm -rf "$work"
+    fi
+}
+
+# --- options -------------------------------------------------------------------------------------
+
+usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "${BASH_SOURCE[0]}"; }
+
+# program OPTION PATH - an absolute path, since the script changes to the repository.
+program() {
+    { [ -f "$2" ] && [ -x "$2" ]; } || die "$1: '$2' is not a program; build it, or name its path"
+    printf '%s/%s' "$(cd "$(dirname "$2")" && pwd)" "$(basename "$2")"
+}
+
+# positive OPTION VALUE
+positive() {
+    case $2 in
+    '' | *[!0-9]* | 0* | ?????*) die "$1: expected an integer from 1 to 9999, found '$2'" ;;
+    esac
+}
+
+read_options() {
+    while [ $# -gt 0 ]; do
+        local option=$1
+        shift
+        case $option in
+        --*=*)
+            set -- "${option#*=}" "$@"
+            option=${option%%=*}
+            ;;
+        esac
+        case $option in
+        --llama-bench | --llama-batched-bench | --llama-quantize | --llama2c | --decode | --rows | \
+            --threads | --rounds)
+            [ $# -gt 0 ] || die "$option: a value is missing; see --help"
+            ;;
+        --quick | --keep | -h | --help) ;;
+        *) die "'$option' is not an option; see --help" ;;
+        esac
+        case $option in
+        --llama-bench) llama_bench=$(program "$option" "$1") ;;
+        --llama-batched-bench) llama_batched=$(program "$option" "$1") ;;
+        --llama-quantize) llama_quantize=$(program "$option" "$1") ;;
+        --llama2c) llama2c=$(program "$option" "$1") ;;
+        --decode) decode=$(program "$option" "$1") ;;
+        --rows) selected=$1 ;;
+        --threads) positive "$option" "$1" && threads=$1 ;;
+        --rounds) positive "$option" "$1" && rounds=$1 ;;
+        --quick) quick=yes ;;
+        --keep) keep=yes ;;
+        -h | --help)
+            usage
+            exit 0
+            ;;
+        esac
+        case $option in --quick | --keep) ;; *) shift ;; esac
+    done
+    [ -n "$selected" ] || die "--rows: expected some of toy,small,124m,depth,prefill, found none"
+    local row
+    for row in ${selected//,/ }; do
+        case $row in
+        toy | small | 124m | depth | prefill) ;;
+        *) die "--rows: expected some of toy,small,124m,depth,prefill, found '$row'" ;;
+        esac
+    done
+}
+
+wanted() { case ,$selected, in *,"$1",*) return 0 ;; *) return 1 ;; esac }
+
+# --- programs ------------------------------------------------------------------------------------
+# Each measure prints one rate in tokens a second, of the globals model, kv_heads, kv_type, n,
+# depth, repeats and prompt; what its program printed is left in $work/out and $work/err.
+
+# value KEY FILE... - the first value of a key in JSON, without its quotes.
+value() {
+    local key=$1
+    shift
+    sed -n '/"'"$key"'": /{s/.*"'"$key"'": *"\{0,1\}\([^",}]*\).*/\1/p;q;}' "$@"
+}
+
+decode_bench() {
+    "$decode" bench "$model" --kv-heads "$kv_heads" --kv-type "$kv_type" -t "$threads" \
+        --format json "$@" >"$work/out" 2>"$work/err" || return
+    value isa "$work/out" >"$work/isa"
+}
+
+decode_steps() {
+    decode_bench --depth "$depth" -n "$n" --repeat "$repeats" --prompt 0 || return
+    value tokens_per_s "$work/out"
+}
+
+decode_prefill() {
+    decode_bench --depth 0 -n 1 --repeat 1 --warmup 0 --prompt "$prompt" || return
+    value prefill_tokens_per_s "$work/out"
+}
+
+run_llama_bench() {
+    "$llama_bench" -m "$model" -t "$threads" -o jsonl "$@" >"$work/out" 2>"$work/err" || return
+    value build_commit "$work/out" >"$work/llama-commit"
+}
+
+llama_steps() {
+    run_llama_bench -p 0 -n "$n" -r "$repeats" || return
+    value avg_ts "$work/out"
+}
+
+llama_prefill() {
+    run_llama_bench -p "$prompt" -n 0 -r 2 || return
+    sed -n 's/.*"samples_ts": *\[\([^]]*\)\].*/\1/p' "$work/out" |
+        awk -F, '{ for (i = 1; i <= NF; i++) if ($i + 0 > best) best = $i + 0 }
+                 END { if (best) print best }'
+}
+
+llama_at_depth() {
+    "$llama_batched" -m "$model" -t "$threads" -c $((prefix + n)) -b 2048 -ub 512 \
+        -npp "$prefix" -ntg "$n" -npl 1 -ctk "$kv_type" -ctv "$kv_type" \
+        --output-format jsonl >"$work/out" 2>"$work/err" || return
+    value speed_tg "$work/out" "$work/err"
+}
+
+# A run leaves its first token out of its time, and takes that in whole milliseconds, so several
+# runs are added up. Each token prints as one byte: fewer bytes are a run that ended early.
+llama2c_steps() {
+    local run printed
+    : >"$work/rates"
+    for ((run = 0; run < repeats; run++)); do
+        OMP_NUM_THREADS=$threads "$llama2c" "$model_llama2c" -z "$tokenizer" -t 0 -n "$n" \
+            >"$work/out" 2>"$work/err" || return
+        printed=$(wc -c <"$work/out")
+        if [ "$printed" -lt "$n" ]; then
+            echo "it made $printed tokens; expected $n" >>"$work/err"
+            return 1
+        fi
+        sed -n 's/^achieved tok\/s: *//p' "$work/err" >>"$work/rates"
+    done
+    awk -v n=$((n - 1)) '
+        { tokens += n; if ($1 + 0 > 0 && $1 != "inf") seconds += n / $1 }
+        END { if (seconds > 0) print tokens / seconds }' "$work/rates"
+}
+
+# --- checkpoints ---------------------------------------------------------------------------------
+
+# discard FILE - one that is not needed any more.
+discard() { [ "$keep" = yes ] || rm -f "$1"; }
+
+# make_f32 NAME SHAPE
+make_f32() {
+    [ -f "$work/$1-f32.gguf" ] ||
+        python3 "$here/make_random_checkpoint.py" "$2" --gguf "$work/$1-f32.gguf"
+}
+
+# make_llama2c NAME SHAPE - if llama2.c takes part; sets model_llama2c and tokenizer.
+make_llama2c() {
+    [ -n "$llama2c" ] || return 0
+    model_llama2c=$work/$1.bin
+    tokenizer=$work/$1.tokenizer
+    [ -f "$model_llama2c" ] ||
+        python3 "$here/make_random_checkpoint.py" "$2" --llama2c "$model_llama2c" \
+            --tokenizer "$tokenizer"
+}
+
+# make_type NAME TYPE - from the F32 file; fails with a message if nothing makes that type.
+make_type() {
+    local in=$work/$1-f32.gguf out=$work/$1-$2.gguf
+    [ -f "$out" ] && return
+    if [ -n "$llama_quantize" ]; then
+        "$llama_quantize" --pure "$in" "$out" "$2" >"$work/out" 2>"$work/err" && return
+    else
+        "$decode" quantize "$in" -o "$out" --type "$2" >"$work/out" 2>"$work/err" && return
+    fi
+    rm -f "$out"
+    complain "$1 was not made in $2 by" \
+        "${llama_quantize:-decode quantize; --llama-quantize PATH may be able to}"
+    return 1
+}
+
+# --- rows ----------------------------------------------------------------------------------------
+
+# complain WHAT... - and the end of what the program last said.
+complain() {
+    failed=yes
+    say "$*"
+    { tail -n 3 "$work/out"; tail -n 3 "$work/err"; } | cut -c 1-300 | sed 's/^/    /' >&2
+}
+
+# take COLUMN MEASURE - a round of a program; after a failure none more in this row.
+take() {
+    local rate=''
+    if [ -z "$2" ] || [ -f "$work/$1.failed" ]; then
+        return
+    fi
+    : >"$work/out"
+    : >"$work/err"
+    rate=$("$2") || rate=''
+    if [[ $rate == [0-9]* ]]; then
+        echo "$rate" >>"$work/$1.rates"
+    else
+        complain "$label: $1 gave no rate"
+        : >"$work/$1.failed"
+    fi
+}
+
+# cell COLUMN - the median of a row's rounds, with the lowest and the highest.
+cell() {
+    [ -s "$work/$1.rates" ] || return 0
+    sort -g "$work/$1.rates" | awk '
+        function show(x) { return sprintf(x < 1000 ? "%.1f" : "%.0f", x) }
+        { x[NR] = $1 }
+        END {
+            m = NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2
+            printf "%s (%s..%s)", show(m), show(x[1]), show(x[NR])
+        }'
+}
+
+# ratio OURS PEER... - of cells, ours to the fastest; nothing if one side is missing.
+ratio() {
+    printf '%s\n' "$@" | awk '
+        NR == 1 { ours = $1 + 0; next }
+        $1 + 0 > best { best = $1 + 0 }
+        END { if (ours && best) printf "%.2f", ours / best }'
+}
+
+# row LABEL REQUIRED OURS LLAMA LLAMA2C - measures and prints a row; the last three are measures,
+# empty for a program that does not take part.
+row() {
+    label=$1
+    local required=$2 ours=$3 llama=$4 llama2=$5 round line
+    rm -f "$work"/*.rates "$work"/*.failed
+    for ((round = 1; round <= rounds; round++)); do
+        [ -t 2 ] && printf '\r%s: round %d of %d\033[K' "$label" "$round" "$rounds" >&2
+        take decode "$ours"
+        take llama.cpp "$llama"
+        take llama2.c "$llama2"
+    done
+    [ -t 2 ] && printf '\r\033[K' >&2
+    local a b c
+    a=$(cell decode) b=$(cell llama.cpp) c=$(cell llama2.c)
+    line="| $label | ${a:-–} |"
+    [ -n "$llama_bench$llama_batched" ] && line+=" ${b:-–} |"
+    [ -n "$llama2c" ] && line+=" ${c:-–} |"
+    if [ -n "$llama_bench$llama_batched$llama2c" ]; then
+        local x=''
+        compgen -G "$work/*.failed" >/dev/null || x=$(ratio "$a" "$b" "$c")
+        line+=" ${x:-–} | $required |"
+    fi
+    printf '%s\n' "$line"
+}
+
+head_of_table() {
+    local line='| row | decode tok/s |' rule='| :-- | --: |'
+    if [ -n "$llama_bench$llama_batched" ]; then
+        line+=' llama.cpp tok/s |' rule+=' --: |'
+    fi
+    if [ -n "$llama2c" ]; then
+        line+=' llama2.c tok/s |' rule+=' --: |'
+    fi
+    if [ -n "$llama_bench$llama_batched$llama2c" ]; then
+        line+=' ratio to the faster peer | required |' rule+=' --: | --: |'
+    fi
+    printf '%s\n%s\n' "$line" "$rule"
+}
+
+# near_zero NAME TITLE SHAPE HEADS REPEATS TYPE=REQUIRED... - a shape's decode rows.
+near_zero() {
+    local name=$1 title=$2 shape=$3 type required llama2
+    kv_heads=$4 kv_type=f32 n=$steps depth=$((steps / 2)) repeats=$5
+    [ "$quick" = no ] || repeats=$(((repeats + 3) / 4))
+    shift 5
+    make_f32 "$name" "$shape"
+    for type in "$@"; do
+        required=${type#*=} type=${type%%=*} llama2=''
+        model=$work/$name-$type.gguf
+        [ "$type" = f32 ] || make_type "$name" "$type" || continue
+        if [ "$type" = f32 ]; then
+            make_llama2c "$name" "$shape"
+            llama2=${llama2c:+llama2c_steps}
+        fi
+        row "$title $(upper "$type")" "$required" decode_steps "${llama_bench:+llama_steps}" \
+            "$llama2"
+    done
+    discard "$work/$name.bin"
+}
+
+upper() { printf '%s' "$1" | tr '[:lower:]' '[:upper:]'; }
+
+shape_124m=12x768x12,ff=3072,vocab=50257
+
+# The required ratios are the project's targets over what the faster peer reached when they were
+# set; none had been measured with the toy in F16 and Q8_0.
+toy_rows() { near_zero toy toy 4x128x8,ff=512,vocab=256,ctx=1024 8 32 f32=2.00 f16=– q8_0=–; }
+small_rows() { near_zero small small 6x256x8,ff=1024,vocab=1024,ctx=1024 8 8 f32=2.60; }
+rows_124m() {
+    near_zero 124m 124M "$shape_124m,ctx=1024" 12 1 f32=1.15 f16=1.30 q8_0=1.80 q4_0=2.00
+}
+
+depth_rows() {
+    local variant name required
+    kv_type=f16 n=$steps_at_depth depth=$depth_middle repeats=1
+    for variant in MHA=12=1.43 GQA-4=4=1.55 MQA=1=1.80; do
+        IFS='=' read -r name kv_heads required <<<"$variant"
+        model=$work/depth-$name-f32.gguf
+        make_f32 "depth-$name" "$shape_124m,ctx=4096,kv=$kv_heads"
+        row "124M F32, depth $prefix, F16 cache, $name" "$required" decode_steps \
+            "${llama_batched:+llama_at_depth}" ""
+        discard "$model"
+    done
+}
+
+prefill_rows() {
+    local type required
+    kv_heads=12 kv_type=f32
+    make_f32 124m "$shape_124m,ctx=1024"
+    for type in f32=1.47 f16=1.34 q8_0=2.02 q4_0=1.67; do
+        required=${type#*=} type=${type%%=*}
+        model=$work/124m-$type.gguf
+        [ "$type" = f32 ] || make_type 124m "$type" || continue
+        row "124M $(upper "$type"), prefill of $prompt" "$required" decode_prefill \
+            "${llama_bench:+llama_prefill}" ""
+    done
+}
+
+# --- notes ---------------------------------------------------------------------------------------
+
+processor() {
+    local name
+    name=$(sed -n '/^model name/{s/^[^:]*: *//p;q;}' /proc/cpuinfo 2>/dev/null) || true
+    printf '%s' "${name:-$(uname -m)}"
+}
+
+# commit_of PROGRAM - of the repository it lies in.
+commit_of() {
+    git -C "$(dirname "$1")" describe --always --dirty 2>/dev/null || printf 'of unknown commit'
+}
+
+llama_commit() {
+    local commit=''
+    [ ! -f "$work/llama-commit" ] || commit=$(cat "$work/llama-commit")
+    if [ -z "$commit" ] && [ -n "$llama_batched" ]; then
+        commit=$("$llama_batched" --version 2>&1 | sed -n 's/^version:.*(\(.*\)).*/\1/p') || true
+    fi
+    printf '%s' "${commit:-of unknown commit}"
+}
+
+notes() {
+    local versions
+    cat <<END
+
+Tokens a second, one sequence, random weights: the median of $rounds rounds (lowest..highest),
+in which the programs take turns. Decode: the rate of $steps tokens from an empty cache, ours at
+their mean depth, $((steps / 2)); each program's default cache. At depth: $steps_at_depth tokens
+after $prefix, ours at depth $depth_middle. Prefill: the better of two passes.
+END
+    if [ -n "$llama_bench$llama_batched$llama2c" ]; then
+        cat <<END
+llama.cpp reads the same file as decode; its default cache is F16, the others' F32. llama2.c runs
+its own architecture in the same shape, with a feed-forward layer of as many weights (three
+matrices of 2/3 the size), and its time includes greedy sampling.
+END
+    fi
+    [ "$quick" = no ] || printf '\nMade with --quick: a trial of the script, not a measurement.\n'
+    versions="$("$decode" --version | sed -n 1p), commit $(commit_of "$decode")"
+    [ -z "$llama_bench$llama_batched" ] || versions+="; llama.cpp $(llama_commit)"
+    [ -z "$llama2c" ] || versions+="; llama2.c $(commit_of "$llama2c")"
+    printf '\n%s, %s processors, %s threads, %s; %s; %s\n' "$(processor)" "$processors" "$threads" \
+        "$(cat "$work/isa" 2>/dev/null || printf 'instruction set unknown')" "$versions" \
+        "$(date -u +%Y-%m-%d)"
+}
+
+# --- the run -------------------------------------------------------------------------------------
+
+read_options "$@"
+command -v python3 >/dev/null ||
+    die "python3, which makes the checkpoints, is missing; install it (apt-get install python3)"
+command -v awk >/dev/null || die "awk is missing; install it (apt-get install mawk)"
+cd "$here/.."
+if [ -z "$decode" ]; then
+    make -s decode
+    decode=$PWD/decode
+fi
+processors=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+threads=${threads:-$processors}
+steps=128 steps_at_depth=64 prefix=3840 prompt=128
+[ "$quick" = no ] || rounds=1 steps=32 steps_at_depth=8 prefix=256
+depth_middle=$((prefix + steps_at_depth / 2))
+if [ "$quick" = no ] && [ -r /proc/loadavg ] && ! awk '{ exit $1 > 0.5 }' /proc/loadavg; then
+    say "the load average is $(cut -d ' ' -f 1 /proc/loadavg): if others use this machine, the" \
+        "figures say little"
+fi
+
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+work=$(mktemp -d "${TMPDIR:-/tmp}/bench_peers.XXXXXX")
+
+head_of_table
+if wanted toy; then toy_rows; fi
+if wanted small; then small_rows; fi
+if wanted 124m; then rows_124m; fi
+if wanted depth; then depth_rows; fi
+if wanted prefill; then prefill_rows; fi
+notes
+[ "$failed" = no ]

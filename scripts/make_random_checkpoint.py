@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""make_random_checkpoint.py - checkpoints of a given shape with random weights, for benchmarks.
+
+    make_random_checkpoint.py SHAPE [--gguf OUT] [--llama2c OUT] [--tokenizer OUT]
+
+SHAPE is that of `decode bench --shape`, with the number of K/V heads besides:
+LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,kv=G], by default ff 4 * D_MODEL, vocab 50257,
+ctx 1024, kv HEADS. Python's standard library is enough.
+
+--gguf writes architecture gpt2, all tensors F32. The output has a matrix of its own and the key
+tokenizer.ggml.merges is there, though empty, since llama.cpp refuses a gpt2 file without either;
+the bytes that a step reads are those of a tied output. The tokenizer knows the 256 bytes.
+
+--llama2c writes the .bin of karpathy/llama2.c ("legacy", version 0) with the output tied.
+Its feed-forward layer has three matrices where GPT-2's has two, so it gets a hidden size of 2/3 F,
+to the nearest multiple of 8: as many weights a layer, but for some 1% (and GPT-2's biases).
+--tokenizer writes the tokenizer.bin for it: every token prints as one byte, so that a
+run's output has as many bytes as it made tokens, and the embedding of token 1 is zero, so
+that greedy sampling never takes it: it would end the run.
+
+The weights are normal with a deviation of 0.02, from a fixed seed. A million and three of them are
+drawn and then used over and over: the time of a step does not depend on their values, and the
+period, a prime, keeps rows from being alike.
+"""
+import argparse
+import random
+import re
+import struct
+import sys
+from array import array
+
+DEVIATION = 0.02
+PERIOD = 1000003
+ALIGNMENT = 32
+GGUF_U32, GGUF_I32, GGUF_F32, GGUF_STRING, GGUF_ARRAY = 4, 5, 6, 8, 9
+GGML_F32 = 0
+
+
+class Shape:
+    """LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,kv=G]"""
+
+    def __init__(self, text):
+        head, *settings = text.split(",")
+        if not re.fullmatch(r"[1-9]\d*x[1-9]\d*x[1-9]\d*", head):
+            raise ValueError(f"shape: expected LAYERSxD_MODELxHEADS, found '{head}'")
+        self.layers, self.d, self.heads = map(int, head.split("x"))
+        values = {"ff": 4 * self.d, "vocab": 50257, "ctx": 1024, "kv": self.heads}
+        for setting in settings:
+            match = re.fullmatch(r"(ff|vocab|ctx|kv)=([1-9]\d*)", setting)
+            if not match:
+                raise ValueError(f"shape: expected ff=F, vocab=V, ctx=C or kv=G, found '{setting}'")
+            values[match[1]] = int(match[2])
+        self.ff, self.vocab, self.ctx, self.kv = (values[k] for k in ("ff", "vocab", "ctx", "kv"))
+        if self.d % self.heads or self.heads % self.kv:
+            raise ValueError(f"shape: heads ({self.heads}) must divide d_model ({self.d}), and K/V "
+                             f"heads ({self.kv}) must divide heads")
+        if self.vocab < 256:
+            raise ValueError("shape: vocab: expected at least 256, a token a byte, found "
+                             f"{self.vocab}")
+        self.kv_dim = self.d // self.heads * self.kv
+
+
+class Weights:
+    """Writes random weights to a file, going round a pool of them."""
+
+    def __init__(self, out):
+        draw = random.Random(1)
+        pool = array("f", (draw.gauss(0, DEVIATION) for _ in range(PERIOD)))
+        self.pool = memoryview(little_endian(pool).tobytes())
+        self.at = 0
+        self.out = out
+
+    def write(self, count):
+        left = 4 * count
+        while left:
+            part = self.pool[self.at:self.at + left]
+            self.out.write(part)
+            left -= len(part)
+            self.at = (self.at + len(part)) % len(self.pool)
+
+    def fill(self, count, value):
+        self.out.write(struct.pack("<f", value) * count)
+
+
+def little_endian(values):
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values
+
+
+def gguf_string(text):
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def gguf_value(kind, value):
+    if kind == GGUF_STRING:
+        return gguf_string(value)
+    return struct.pack({GGUF_U32: "<I", GGUF_I32: "<i", GGUF_F32: "<f"}[kind], value)
+
+
+def gguf_pair(key, kind, value):
+    return gguf_string(key) + struct.pack("<I", kind) + gguf_value(kind, value)
+
+
+def gguf_list(key, kind, values):
+    return (gguf_string(key) + struct.pack("<IIQ", GGUF_ARRAY, kind, len(values)) +
+            b"".join(gguf_value(kind, v) for v in values))
+
+
+def byte_tokens():
+    """GPT-2's printable character for each byte, in the order of its vocabulary."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    hidden = [b for b in range(256) if b not in shown]
+    return [chr(b) for b in shown] + [chr(256 + i) for i in range(len(hidden))]
+
+
+def gguf_metadata(s):
+    tokens = byte_tokens() + [f"<unused{i}>" for i in range(s.vocab - 256)]
+    p = "gpt2."
+    return [
+        gguf_pair("general.architecture", GGUF_STRING, "gpt2"),
+        gguf_pair("general.name", GGUF_STRING, f"random {s.layers}x{s.d}x{s.heads}"),
+        gguf_pair(p + "context_length", GGUF_U32, s.ctx),
+        gguf_pair(p + "embedding_length", GGUF_U32, s.d),
+        gguf_pair(p + "block_count", GGUF_U32, s.layers),
+        gguf_pair(p + "feed_forward_length", GGUF_U32, s.ff),
+        gguf_pair(p + "attention.head_count", GGUF_U32, s.heads),
+        gguf_pair(p + "attention.head_count_kv", GGUF_U32, s.kv),
+        gguf_pair(p + "attention.layer_norm_epsilon", GGUF_F32, 1e-5),
+        gguf_pair("tokenizer.ggml.model", GGUF_STRING, "gpt2"),
+        gguf_pair("tokenizer.ggml.pre", GGUF_STRING, "gpt-2"),
+        gguf_list("tokenizer.ggml.tokens", GGUF_STRING, tokens),
+        gguf_list("tokenizer.ggml.token_type", GGUF_I32, [1] * s.vocab),
+        gguf_list("tokenizer.ggml.merges", GGUF_STRING, []),
+    ]
+
+
+def gguf_tensors(s):
+    """(name, (columns, rows), gain): gain 1 is a norm's, filled with ones."""
+    yield "token_embd.weight", (s.d, s.vocab), 0
+    yield "position_embd.weight", (s.d, s.ctx), 0
+    for layer in range(s.layers):
+        for name, rows, columns in (("attn_qkv", s.d + 2 * s.kv_dim, s.d),
+                                    ("attn_output", s.d, s.d),
+                                    ("ffn_up", s.ff, s.d),
+                                    ("ffn_down", s.d, s.ff)):
+            yield f"blk.{layer}.{name}.weight", (columns, rows), 0
+            yield f"blk.{layer}.{name}.bias", (rows,), 0
+        for name in ("attn_norm", "ffn_norm"):
+            yield f"blk.{layer}.{name}.weight", (s.d,), 1
+            yield f"blk.{layer}.{name}.bias", (s.d,), 0
+    yield "output_norm.weight", (s.d,), 1
+    yield "output_norm.bias", (s.d,), 0
+    yield "output.weight", (s.d, s.vocab), 0
+
+
+def padding(size):
+    return -size % ALIGNMENT
+
+
+def write_gguf(s, path):
+    metadata = gguf_metadata(s)
+    tensors = list(gguf_tensors(s))
+    infos, offset, sizes = [], 0, []
+    for name, dims, _ in tensors:
+        count = dims[0] * (dims[1] if len(dims) == 2 else 1)
+        infos.append(gguf_string(name) +
+                     struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, GGML_F32, offset))
+        sizes.append(count)
+        offset += 4 * count + padding(4 * count)
+    counts = struct.pack("<IQQ", 3, len(tensors), len(metadata))
+    head = b"".join([b"GGUF", counts, *metadata, *infos])
+    with open(path, "wb") as out:
+        out.write(head + bytes(padding(len(head))))
+        weights = Weights(out)
+        for (_, _, gain), count in zip(tensors, sizes):
+            if gain:
+                weights.fill(count, 1)
+            else:
+                weights.write(count)
+            out.write(bytes(padding(4 * count)))
+
+
+def write_llama2c(s, path):
+    hidden = max(8, round(s.ff * 2 / 3 / 8) * 8)
+    with open(path, "wb") as out:
+        out.write(struct.pack("<7i", s.d, hidden, s.layers, s.heads, s.kv, s.vocab, s.ctx))
+        weights = Weights(out)
+        weights.write(s.d)
+        weights.fill(s.d, 0)  # token 1, the one that ends a run
+        weights.write((s.vocab - 2) * s.d)
+        weights.fill(s.layers * s.d, 1)
+        for rows in (s.d, s.kv_dim, s.kv_dim, s.d):  # Wq, Wk, Wv, Wo, each of all layers
+            weights.write(s.layers * rows * s.d)
+        weights.fill(s.layers * s.d, 1)
+        weights.write(3 * s.layers * hidden * s.d)
+        weights.fill(s.d, 1)
+        weights.fill(s.ctx * (s.d // s.heads), 0)  # once the tables of RoPE, now skipped
+
+
+def write_tokenizer(s, path):
+    with open(path, "wb") as out:
+        out.write(struct.pack("<i", 1))
+        out.write((struct.pack("<fi", 0, 1) + b"a") * s.vocab)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Checkpoints with random weights, for benchmarks.")
+    parser.add_argument("shape", help="LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,kv=G]")
+    parser.add_argument("--gguf", metavar="FILE", help="a checkpoint for decode and llama.cpp")
+    parser.add_argument("--llama2c", metavar="FILE", help="a checkpoint for llama2.c")
+    parser.add_argument("--tokenizer", metavar="FILE", help="llama2.c's tokenizer for it")
+    args = parser.parse_args()
+    if not (args.gguf or args.llama2c or args.tokenizer):
+        parser.error("nothing to write; expected --gguf, --llama2c or --tokenizer")
+    try:
+        shape = Shape(args.shape)
+    except ValueError as error:
+        parser.error(str(error))
+    if args.gguf:
+        write_gguf(shape, args.gguf)
+    if args.llama2c:
+        write_llama2c(shape, args.llama2c)
+    if args.tokenizer:
+        write_tokenizer(shape, args.tokenizer)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except OSError as error:
+        sys.exit(f"make_random_checkpoint.py: {error}")

@@ -1,0 +1,372 @@
+/*
+ * cmd_eval - decode eval: perplexity and bits per byte on a text, distance to another checkpoint
+ * (layer 5).
+ */
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/command.h"
+#include "cli/numbers.h"
+#include "cli/runtime.h"
+#include "cli/signals.h"
+#include "cli/table.h"
+#include "tools/eval.h"
+
+/* Memory beyond this is announced even without -v. */
+#define LARGE_MEMORY ((uint64_t)1 << 30)
+/* Between two progress lines. */
+#define PROGRESS_NS 100000000u
+
+struct eval_options {
+    struct common_options common;
+    struct engine_options engine;
+    const char *text, *range, *against;
+    int ctx, stride;
+    int format;
+};
+
+#define AT(member) .offset = offsetof(struct eval_options, member)
+
+static const struct option text_options[] = {
+    {.kind = OPTION_STRING,
+     .name = "text",
+     AT(text),
+     .value = "FILE",
+     .help = "the text to predict; - is standard input"},
+    {.kind = OPTION_STRING,
+     .name = "range",
+     AT(range),
+     .value = "A:B",
+     .otherwise = "0:1, all",
+     .help = "a share of its bytes, fractions from 0 to 1: 0.9:1 is the last tenth"},
+    {.kind = OPTION_INT,
+     .name = "ctx",
+     AT(ctx),
+     .value = "C",
+     .min = 1,
+     .max = INT_MAX,
+     .otherwise = "the checkpoint's context, or that of --against if smaller",
+     .help = "input tokens of a window"},
+    {.kind = OPTION_INT,
+     .name = "stride",
+     AT(stride),
+     .value = "S",
+     .min = 1,
+     .max = INT_MAX,
+     .otherwise = "C",
+     .help = "tokens from one window's start to the next, at most C"},
+    {.kind = OPTION_END},
+};
+
+static const struct option result_options[] = {
+    {.kind = OPTION_STRING,
+     .name = "against",
+     AT(against),
+     .value = "MODEL2",
+     .help = "also the distance from this checkpoint, which must have the same vocabulary"},
+    FORMAT_OPTION(struct eval_options, format),
+    {.kind = OPTION_END},
+};
+
+static const struct option_group groups[] = {
+    {"Text", text_options, 0},
+    {"Results", result_options, 0},
+    {"Engine", engine_options, offsetof(struct eval_options, engine)},
+    {"General", common_options, offsetof(struct eval_options, common)},
+    {NULL, NULL, 0},
+};
+
+static const struct option_positional positionals[] = {
+    {"MODEL", offsetof(struct eval_options, common.positional)},
+    {NULL, 0},
+};
+
+/* --- options --------------------------------------------------------------------------------- */
+
+/* One fraction of A:B, [begin, end) of the option's text. */
+static bool parse_fraction(const char *begin, const char *end, double *out)
+{
+    char digits[64];
+    const size_t len = (size_t)(end - begin);
+    if (len >= sizeof digits)
+        return false;
+    memcpy(digits, begin, len);
+    digits[len] = 0;
+    return parse_double(digits, out) && *out >= 0 && *out <= 1;
+}
+
+/* The share A:B of `text`: its bytes from floor(A * len) up to floor(B * len), so that ranges that
+ * meet leave nothing out and share nothing. */
+static enum status cut_range(const char *range, struct text *text, struct err *e)
+{
+    double from = 0, to = 1;
+    if (!range)
+        return STATUS_OK;
+    const char *colon = strchr(range, ':');
+    if (!colon || !parse_fraction(range, colon, &from) ||
+        !parse_fraction(colon + 1, colon + strlen(colon), &to) || from >= to)
+        return err_set(e, STATUS_USAGE,
+                       "--range: expected A:B, two fractions from 0 to 1, A below B, found '%.60s'",
+                       range);
+    const size_t begin = (size_t)(from * (double)text->len);
+    const size_t end = (size_t)(to * (double)text->len);
+    *text = (struct text){text->data + begin, end - begin};
+    return STATUS_OK;
+}
+
+static enum status check_options(const struct eval_options *o, struct err *e)
+{
+    const char *model;
+    struct text nothing = {"", 0};
+    const enum status s = common_model_path(&o->common, &model, e);
+    if (s != STATUS_OK)
+        return s;
+    if (!o->text)
+        return err_set(e, STATUS_USAGE, "there is no text to predict; expected --text FILE");
+    if (o->ctx && o->stride > o->ctx)
+        return err_set(e, STATUS_USAGE, "--stride: expected 1 to %d, the tokens of --ctx, found %d",
+                       o->ctx, o->stride);
+    return cut_range(o->range, &nothing, e);
+}
+
+/* --- the other checkpoint -------------------------------------------------------------------- */
+
+static enum status check_same_tokens(const struct tokenizer *mine, const struct tokenizer *other,
+                                     const char *path, struct err *e)
+{
+    for (int id = 0; id < tokenizer_n_tokens(mine); id++) {
+        const struct text expected = tokenizer_bytes(mine, id), found = tokenizer_bytes(other, id);
+        if (!text_equal(expected, found))
+            return err_set(e, STATUS_BAD_FILE,
+                           "%.200s: another vocabulary than the checkpoint's: token %d is "
+                           "expected to be '%.*s', found '%.*s'",
+                           path, id, text_width(expected), expected.data, text_width(found),
+                           found.data);
+    }
+    return STATUS_OK;
+}
+
+static enum status open_other(const char *path, const struct runtime *r, struct checkpoint *other,
+                              struct err *e)
+{
+    signals_mapping(path);
+    const enum status s = checkpoint_open(path, CHECKPOINT_MODEL, other, e);
+    if (s != STATUS_OK)
+        return s;
+    const int n_vocab = r->checkpoint.model->config.n_vocab;
+    if (other->model->config.n_vocab != n_vocab)
+        return err_set(e, STATUS_BAD_FILE,
+                       "%.200s: another vocabulary than the checkpoint's: expected %d tokens, "
+                       "found %d",
+                       path, n_vocab, other->model->config.n_vocab);
+    if (!other->tokenizer)
+        return STATUS_OK;
+    return check_same_tokens(r->checkpoint.tokenizer, other->tokenizer, path, e);
+}
+
+/* --- the run --------------------------------------------------------------------------------- */
+
+struct progress {
+    bool terminal; /* standard error is one */
+    uint64_t start_ns, shown_ns;
+    uint64_t done;
+};
+
+static bool stop(void *arg)
+{
+    (void)arg;
+    return signals_interrupted();
+}
+
+static void progress(void *arg, uint64_t done, uint64_t all)
+{
+    struct progress *p = arg;
+    const uint64_t now = clock_ns();
+    p->done = done;
+    if (!p->terminal || now - p->shown_ns < PROGRESS_NS)
+        return;
+    p->shown_ns = now;
+    const double rate = (double)done * 1e9 / (double)(now - p->start_ns);
+    const uint64_t left = (uint64_t)((double)(all - done) / rate * 1e9);
+    fprintf(stderr, "\r%" PRIu64 " of %" PRIu64 " tokens, %s tokens/s, %s left\033[K", done, all,
+            figure_rate(rate).text, figure_duration(left).text);
+}
+
+static void say_plan(const struct eval_options *o, const struct eval_spec *spec,
+                     const struct eval_plan *plan)
+{
+    say_verbose(&o->common,
+                "windows: %" PRIu64 " of %d tokens, stride %d, to score %" PRIu64
+                " tokens; %d at once",
+                plan->n_windows, plan->ctx, plan->stride, plan->n_scored, plan->n_workers);
+    uint64_t weights = spec->model->weights.cap;
+    if (spec->other)
+        weights += spec->other->weights.cap;
+    if (o->common.verbose || plan->kv_bytes + plan->scratch_bytes > LARGE_MEMORY)
+        say(&o->common,
+            "memory: weights %s, KV cache %s, scratch %s; --ctx, --block, -t and --kv-type f16 "
+            "lower it",
+            figure_bytes((double)weights).text, figure_bytes((double)plan->kv_bytes).text,
+            figure_bytes((double)plan->scratch_bytes).text);
+}
+
+#define SHARED_COLUMNS 7
+static const struct table_column columns[] = {
+    {.name = "tokens"},
+    {.name = "bytes"},
+    {.name = "nll", .decimals = 4},
+    {.name = "nll_stderr", .decimals = 4},
+    {.name = "perplexity", .decimals = 3},
+    {.name = "bits_per_byte", .decimals = 4},
+    {.name = "tokens_per_s", .decimals = 0},
+    {.name = "kl_mean", .decimals = 6},
+    {.name = "kl_p99", .decimals = 6},
+    {.name = "top1_agreement", .decimals = 4},
+    {.name = "bits_per_byte_other", .decimals = 4},
+};
+
+static enum status print_result(const struct eval_options *o, const struct eval_result *r,
+                                struct output *out, struct err *e)
+{
+    const int n = o->against ? (int)(sizeof columns / sizeof columns[0]) : SHARED_COLUMNS;
+    struct table t;
+    table_begin(&t, (enum table_format)o->format, columns, n, out);
+    table_u64(&t, r->tokens);
+    table_u64(&t, r->bytes);
+    table_double(&t, r->nll);
+    table_double(&t, r->nll_stderr);
+    table_double(&t, r->perplexity);
+    table_double(&t, r->bits_per_byte);
+    table_double(&t, (double)r->tokens / r->seconds);
+    if (o->against) {
+        table_double(&t, r->kl_mean);
+        table_double(&t, r->kl_p99);
+        table_double(&t, r->top1_agreement);
+        table_double(&t, r->bits_per_byte_other);
+    }
+    return table_end(&t, e);
+}
+
+static enum status measure(const struct eval_options *o, struct eval_spec *spec, struct output *out,
+                           struct err *e)
+{
+    struct eval_plan plan;
+    enum status s = eval_make_plan(spec, &plan, e);
+    if (s != STATUS_OK)
+        return s;
+    say_plan(o, spec, &plan);
+    const uint64_t now = clock_ns();
+    struct progress p = {
+        .terminal = isatty(STDERR_FILENO) && !o->common.quiet, .start_ns = now, .shown_ns = now};
+    spec->stop = stop;
+    spec->progress = progress;
+    spec->arg = &p;
+    struct eval_result result;
+    s = eval_run(spec, &result, e);
+    if (p.terminal)
+        fputs("\r\033[K", stderr);
+    if (s == STATUS_INTERRUPTED)
+        say(&o->common, "interrupted after %" PRIu64 " of %" PRIu64 " tokens", p.done,
+            plan.n_scored);
+    return s == STATUS_OK ? print_result(o, &result, out, e) : s;
+}
+
+/* With the checkpoints open. */
+static enum status evaluate(const struct eval_options *o, struct runtime *r,
+                            const struct checkpoint *other, struct text text, struct err *e)
+{
+    const struct checkpoint *c = &r->checkpoint;
+    int32_t *tokens;
+    size_t n;
+    enum status s =
+        tokens_of_text(c->tokenizer, text, tokenizer_adds_bos(c->tokenizer), &tokens, &n, e);
+    if (s != STATUS_OK)
+        return s;
+    struct eval_spec spec = {.model = c->model,
+                             .other = other->model,
+                             .params = {.kv_storage = kv_type_storage(o->engine.kv_type),
+                                        .block = o->engine.block,
+                                        .kernels = r->kernels},
+                             .tokens = tokens,
+                             .n_tokens = n,
+                             .tokenizer = c->tokenizer,
+                             .ctx = o->ctx,
+                             .stride = o->stride};
+    s = pool_create(r->n_threads, &r->pool, e);
+    spec.pool = r->pool;
+    if (s == STATUS_OK)
+        s = measure(o, &spec, r->inv->out, e);
+    free(tokens);
+    return s;
+}
+
+static enum status run(const struct invocation *inv, const void *values, struct err *e)
+{
+    const struct eval_options *o = values;
+    enum status s = check_options(o, e);
+    if (s != STATUS_OK)
+        return s;
+    const struct input_options input = {.file = o->text};
+    char *bytes;
+    size_t len;
+    bool given;
+    s = input_read(&input, &bytes, &len, &given, e);
+    if (s != STATUS_OK)
+        return s;
+    struct text text = {bytes, len};
+    s = cut_range(o->range, &text, e);
+    signals_defer();
+    struct runtime r = {0};
+    struct checkpoint other = {0};
+    if (s == STATUS_OK)
+        s = runtime_open(&r, inv, &o->common, &o->engine, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER,
+                         e);
+    if (s == STATUS_OK && o->against)
+        s = open_other(o->against, &r, &other, e);
+    if (s == STATUS_OK)
+        s = evaluate(o, &r, &other, text, e);
+    runtime_close(&r);
+    checkpoint_close(&other);
+    free(bytes);
+    return s;
+}
+
+const struct command command_eval = {
+    .name = "eval",
+    .summary = "perplexity and bits per byte on a text; distance to another checkpoint",
+    .usage = "MODEL --text FILE [options]",
+    .notes =
+        "Windows of C input tokens start every S tokens, each with an empty cache. The first\n"
+        "scores all the tokens it predicts, a later one only those that no window before it\n"
+        "has: its last S. So every token is scored once, except the first, which nothing\n"
+        "predicts (with a checkpoint that asks for a begin-of-text token, that is the first).\n"
+        "A smaller S gives each token more context and takes C / S times as long.\n"
+        "\n"
+        "tokens          tokens scored\n"
+        "bytes           of text that they stand for\n"
+        "nll             mean negative log-likelihood, in nats a token\n"
+        "nll_stderr      its standard error, from the means of sqrt(tokens) neighbours each,\n"
+        "                because neighbours are hard or easy together\n"
+        "perplexity      e^nll\n"
+        "bits_per_byte   nll x tokens / log 2 / bytes: comparable between vocabularies\n"
+        "tokens_per_s    tokens scored a second, loading and tokenization left out\n"
+        "\n"
+        "With --against the reference is MODEL2:\n"
+        "kl_mean         mean divergence of MODEL's predictions from MODEL2's, in nats a token:\n"
+        "                sum p2 log(p2 / p1) over the vocabulary\n"
+        "kl_p99          99% of the tokens diverge by no more\n"
+        "top1_agreement  share of predictions with the same likeliest token\n"
+        "bits_per_byte_other  MODEL2's\n"
+        "\n"
+        "All but tokens_per_s is the same for any number of threads and any block. Ctrl-C prints\n"
+        "no figures, because those of a part of the text would be another text's.\n",
+    .spec = {groups, positionals},
+    .values_size = sizeof(struct eval_options),
+    .run = run,
+};

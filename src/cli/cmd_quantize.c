@@ -1,0 +1,308 @@
+/*
+ * cmd_quantize - decode quantize: a checkpoint in another weight type (layer 5).
+ */
+#include <math.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/numbers.h"
+#include "cli/runtime.h"
+#include "cli/signals.h"
+#include "cli/table.h"
+#include "parts/blocks.h"
+#include "parts/pool.h"
+#include "tools/quantize.h"
+
+struct quantize_options {
+    struct common_options common;
+    const char *out, *type, *threads;
+    bool force, pure, requantize;
+    int format;
+};
+
+#define AT(member) .offset = offsetof(struct quantize_options, member)
+
+static const struct option own_options[] = {
+    {.kind = OPTION_STRING,
+     .name = "output",
+     .letter = 'o',
+     AT(out),
+     .value = "OUT",
+     .help = "the new checkpoint; required"},
+    {.kind = OPTION_STRING,
+     .name = "type",
+     AT(type),
+     .value = "TYPE",
+     .help = "type of the weight matrices: f32, f16, bf16, q8_0, q4_0; required"},
+    {.kind = OPTION_FLAG, .name = "force", AT(force), .help = "replace OUT if it exists"},
+    {.kind = OPTION_FLAG,
+     .name = "pure",
+     AT(pure),
+     .help = "with q4_0: the token embedding too, which is else q8_0, as its error costs most"},
+    {.kind = OPTION_FLAG,
+     .name = "requantize",
+     AT(requantize),
+     .help = "take a MODEL that is quantized already; the errors of both types add up"},
+    {.kind = OPTION_STRING,
+     .name = "threads",
+     .letter = 't',
+     AT(threads),
+     .value = "N|auto",
+     .otherwise = "DECODE_THREADS, else auto",
+     .help = "threads; auto: as many processors as this process may use"},
+    FORMAT_OPTION(struct quantize_options, format),
+    {.kind = OPTION_END},
+};
+
+static const struct option_group groups[] = {
+    {"Conversion", own_options, 0},
+    {"General", common_options, offsetof(struct quantize_options, common)},
+    {NULL, NULL, 0},
+};
+
+static const struct option_positional positionals[] = {
+    {"MODEL", offsetof(struct quantize_options, common.positional)},
+    {NULL, 0},
+};
+
+/* --- before ---------------------------------------------------------------------------------- */
+
+static enum status read_type(const char *name, uint32_t *out, struct err *e)
+{
+    if (!name)
+        return err_set(e, STATUS_USAGE,
+                       "no weight type is named; expected --type f32, f16, bf16, q8_0 or q4_0");
+    const struct tensor_type_info *type = tensor_type_named(text_of(name));
+    if (!type || !blocks_runs(type->type))
+        return err_set(e, STATUS_USAGE,
+                       "--type: expected one of f32, f16, bf16, q8_0, q4_0, found '%.60s'", name);
+    *out = type->type;
+    return STATUS_OK;
+}
+
+static enum status check_out(const struct quantize_options *o, const char *model, struct err *e)
+{
+    struct stat st;
+    if (!o->out)
+        return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
+    const enum status s = output_path_check("-o", o->out, model, e);
+    if (s == STATUS_OK && !o->force && lstat(o->out, &st) == 0)
+        return err_set(e, STATUS_USAGE, "-o: '%.200s' exists; --force replaces it", o->out);
+    return s;
+}
+
+/* --- during ---------------------------------------------------------------------------------- */
+
+#define PROGRESS_NS 100000000
+
+struct progress {
+    bool terminal;
+    uint64_t started_ns, shown_ns;
+};
+
+static bool stop(void *arg)
+{
+    (void)arg;
+    return signals_interrupted();
+}
+
+static void progress(void *arg, uint64_t done, uint64_t all)
+{
+    struct progress *p = arg;
+    const uint64_t now = clock_ns();
+    if (!p->terminal || now - p->shown_ns < PROGRESS_NS)
+        return;
+    p->shown_ns = now;
+    const double rate = (double)done / (double)(now - p->started_ns) * 1e9;
+    const double left = (double)(all - done) / rate * 1e9;
+    fprintf(stderr, "\r%.0f%% of %s, %s/s, %s left\033[K", 100.0 * (double)done / (double)all,
+            figure_bytes((double)all).text, figure_bytes(rate).text,
+            figure_duration((uint64_t)left).text);
+}
+
+/* --- after ----------------------------------------------------------------------------------- */
+
+static const struct table_column columns[] = {
+    {.name = "name", .left = true},
+    {.name = "from", .left = true},
+    {.name = "to", .left = true},
+    {.name = "bytes_before"},
+    {.name = "bytes_after"},
+    {.name = "rms_error", .decimals = 7},
+    {.name = "relative_error", .decimals = 7},
+    {.name = "max_error", .decimals = 7},
+};
+
+static void put_error(struct table *t, bool changed, const struct quantize_error *error)
+{
+    const double values[] = {error->rms, error->relative, error->max};
+    for (int i = 0; i < 3; i++) {
+        if (changed)
+            table_double(t, values[i]);
+        else
+            table_null(t);
+    }
+}
+
+static void put_tensor(struct table *t, const struct quantize_tensor *tensor)
+{
+    const struct gguf_tensor *from = tensor->from;
+    table_text(t, from->name);
+    table_string(t, from->type->name);
+    table_string(t, tensor->to->name);
+    table_u64(t, from->n_bytes);
+    table_u64(t, tensor->bytes);
+    put_error(t, tensor->to != from->type, &tensor->error);
+}
+
+/* A row over all tensors: of their data, or, without an error, of the files. */
+static void put_total(struct table *t, const char *name, uint64_t before, uint64_t after,
+                      const struct quantize_error *error)
+{
+    static const struct quantize_error none;
+    table_string(t, name);
+    table_null(t);
+    table_null(t);
+    table_u64(t, before);
+    table_u64(t, after);
+    put_error(t, error != NULL, error ? error : &none);
+}
+
+static enum status print(const struct quantize_options *o, const struct quantize *q,
+                         uint64_t file_before, uint64_t file_after, struct output *out,
+                         struct err *e)
+{
+    struct table t;
+    const size_t n = q->params.gguf->n_tensors;
+    bool changed = false;
+    table_begin(&t, (enum table_format)o->format, columns, sizeof columns / sizeof *columns, out);
+    for (size_t i = 0; i < n; i++) {
+        changed |= q->tensors[i].to != q->tensors[i].from->type;
+        if (o->common.verbose)
+            put_tensor(&t, &q->tensors[i]);
+    }
+    put_total(&t, "tensor data", q->bytes_before, q->bytes_after, changed ? &q->error : NULL);
+    put_total(&t, "file", file_before, file_after, NULL);
+    return table_end(&t, e);
+}
+
+/* What a user may not expect of the plan. */
+static void say_plan(const struct quantize_options *o, const struct quantize *q)
+{
+    const size_t n = q->params.gguf->n_tensors;
+    size_t changed = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct quantize_tensor *t = &q->tensors[i];
+        changed += t->to != t->from->type;
+        if (t->fallback)
+            say(&o->common, "tensor %.*s: rows of %llu are no multiple of 32; %s %s instead",
+                text_width(t->from->name), t->from->name.data, (unsigned long long)t->from->dims[0],
+                t->to == t->from->type ? "it stays" : "it becomes", t->to->name);
+    }
+    if (changed == 0)
+        say(&o->common, "no tensor changes its type: %s is a copy", o->out);
+    say_verbose(&o->common, "%zu of %zu tensors change their type", changed, n);
+}
+
+static enum status write_out(const struct quantize_options *o, struct quantize *q,
+                             uint64_t file_before, struct output *out, struct err *e)
+{
+    struct progress *p = q->params.arg;
+    say_plan(o, q);
+    p->started_ns = p->shown_ns = clock_ns();
+    const enum status s = quantize_write(q, o->out, e);
+    if (p->terminal)
+        fputs("\r\033[K", stderr);
+    if (s == STATUS_INTERRUPTED)
+        say(&o->common, "interrupted; %s is not written", o->out);
+    if (s != STATUS_OK)
+        return s;
+    struct stat st;
+    if (stat(o->out, &st) != 0)
+        return err_set(e, STATUS_FAILED, "%.200s: it is not there any more", o->out);
+    return print(o, q, file_before, (uint64_t)st.st_size, out, e);
+}
+
+/* --- the whole ------------------------------------------------------------------------------- */
+
+static enum status convert(const struct quantize_options *o, const struct file_map *file,
+                           struct quantize_params *params, struct output *out, struct err *e)
+{
+    struct gguf *g;
+    struct quantize q;
+    enum status s = gguf_parse(file->data, file->len, &g, e);
+    if (s != STATUS_OK)
+        return s;
+    params->gguf = g;
+    params->source = file;
+    s = quantize_plan(params, &q, e);
+    if (s == STATUS_OK) {
+        s = write_out(o, &q, file->len, out, e);
+        quantize_free(&q);
+    }
+    gguf_free(g);
+    return s;
+}
+
+static enum status open_and_convert(const struct quantize_options *o, const char *model,
+                                    struct quantize_params *params, struct output *out,
+                                    struct err *e)
+{
+    struct file_map file;
+    enum status s = file_map_open(&file, model, e);
+    if (s != STATUS_OK)
+        return s;
+    s = convert(o, &file, params, out, e);
+    if (s == STATUS_BAD_FILE)
+        err_prefix(e, model);
+    file_map_close(&file);
+    return s;
+}
+
+static enum status run(const struct invocation *inv, const void *values, struct err *e)
+{
+    const struct quantize_options *o = values;
+    struct progress shown = {.terminal = isatty(STDERR_FILENO) && !o->common.quiet};
+    struct quantize_params params = {.pure = o->pure,
+                                     .requantize = o->requantize,
+                                     .stop = stop,
+                                     .progress = progress,
+                                     .arg = &shown};
+    const char *model = NULL;
+    int n_threads = 1;
+    enum status s = common_model_path(&o->common, &model, e);
+    if (s == STATUS_OK)
+        s = read_type(o->type, &params.type, e);
+    if (s == STATUS_OK)
+        s = check_out(o, model, e);
+    if (s == STATUS_OK)
+        s = runtime_threads(&o->common, o->threads, &n_threads, NULL, e);
+    if (s == STATUS_OK)
+        s = pool_create(n_threads, &params.pool, e);
+    if (s != STATUS_OK)
+        return s;
+    signals_defer();
+    signals_mapping(model);
+    s = open_and_convert(o, model, &params, inv->out, e);
+    pool_free(params.pool);
+    return s;
+}
+
+const struct command command_quantize = {
+    .name = "quantize",
+    .summary = "write a checkpoint in another weight type",
+    .usage = "MODEL -o OUT --type TYPE [options]",
+    .notes =
+        "The matrices take the type, as with llama-quantize --pure and with the same bytes; the\n"
+        "position embeddings, biases and norms keep theirs. Rows that are no multiple of 32, the\n"
+        "block of q8_0 and q4_0, become F16. Printed are the bytes before and after and, for what\n"
+        "changed its type, how far numbers are from what they were: the root of the mean square\n"
+        "(also relative to the numbers' own) and the largest; with -v for every tensor.\n",
+    .spec = {groups, positionals},
+    .values_size = sizeof(struct quantize_options),
+    .run = run,
+};

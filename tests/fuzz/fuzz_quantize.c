@@ -1,0 +1,100 @@
+/*
+ * fuzz_quantize - quantizes the input, a checkpoint, to every type. What is written must be read
+ * again, with the planned types and sizes; quantizing that to its own type must change nothing,
+ * and to F32 it must go.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/quantize.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A failed requirement is a crash for the fuzzer to find. */
+static void require(int holds)
+{
+    if (!holds)
+        abort();
+}
+
+/* A refusal says something, on one line. */
+static void require_refusal(enum status s, const struct err *e)
+{
+    require((s == STATUS_BAD_FILE || s == STATUS_USAGE || s == STATUS_FAILED) && e->text[0]);
+    for (const char *c = e->text; *c; c++)
+        require((unsigned char)*c >= 0x20);
+}
+
+static void compare(const struct quantize *q, const struct gguf *out)
+{
+    uint64_t bytes = 0;
+    require(out->n_tensors == q->params.gguf->n_tensors);
+    for (size_t i = 0; i < out->n_tensors; i++) {
+        const struct quantize_tensor *planned = &q->tensors[i];
+        const struct gguf_tensor *t = &out->tensors[i];
+        require(text_equal(t->name, planned->from->name));
+        require(t->type == planned->to && t->n_bytes == planned->bytes);
+        require(t->n_elements == planned->from->n_elements);
+        if (t->type == planned->from->type)
+            require(memcmp(t->data, planned->from->data, t->n_bytes) == 0);
+        bytes += t->n_bytes;
+    }
+    require(bytes == q->bytes_after);
+    require(q->error.rms >= 0 && q->error.max >= 0 && q->error.relative >= 0);
+}
+
+/* NULL if it is refused. */
+static unsigned char *convert(const struct gguf *g, uint32_t type, size_t *len)
+{
+    const struct quantize_params p = {.type = type, .requantize = true, .gguf = g};
+    struct quantize q;
+    struct err e = {{0}};
+    unsigned char *bytes = NULL;
+    enum status s = quantize_plan(&p, &q, &e);
+    if (s == STATUS_OK) {
+        s = quantize_write_memory(&q, &bytes, len, &e);
+        if (s == STATUS_OK) {
+            struct gguf *out;
+            require(gguf_parse(bytes, *len, &out, &e) == STATUS_OK);
+            compare(&q, out);
+            gguf_free(out);
+        }
+        quantize_free(&q);
+    }
+    if (s != STATUS_OK) {
+        require(!bytes);
+        require_refusal(s, &e);
+    }
+    return bytes;
+}
+
+static void convert_twice(const struct gguf *g, uint32_t type)
+{
+    size_t len, again_len;
+    unsigned char *bytes = convert(g, type, &len);
+    struct gguf *out;
+    if (!bytes)
+        return;
+    require(gguf_parse(bytes, len, &out, NULL) == STATUS_OK);
+    unsigned char *again = convert(out, type, &again_len);
+    require(again && again_len == len && memcmp(again, bytes, len) == 0);
+    free(again);
+    again = convert(out, TENSOR_F32, &again_len);
+    require(again != NULL);
+    gguf_free(out);
+    free(again);
+    free(bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_0};
+    struct gguf *g;
+    if (gguf_parse(data, size, &g, NULL) != STATUS_OK)
+        return 0;
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        convert_twice(g, types[i]);
+    gguf_free(g);
+    return 0;
+}

@@ -1,0 +1,62 @@
+/*
+ * golden - the checkpoints of tests/data/golden with the logits that another implementation
+ * computed in double precision.
+ */
+#ifndef TESTS_GOLDEN_H
+#define TESTS_GOLDEN_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/model.h"
+#include "support.h"
+
+struct golden {
+    struct checkpoint checkpoint;
+    int32_t tokens[256];
+    int n_tokens;
+    float *logits; /* [n_tokens, n_vocab] */
+    unsigned char *npy;
+};
+
+static const char *const golden_names[] = {"mha", "gqa", "mqa", "mqa-f16"};
+#define N_GOLDEN ((int)(sizeof golden_names / sizeof *golden_names))
+
+static inline struct golden open_golden(const char *name)
+{
+    struct golden g = {.n_tokens = 0};
+    struct err e = {{0}};
+    char path[128];
+    size_t len;
+    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", name);
+    const enum status s =
+        checkpoint_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &g.checkpoint, &e);
+    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+
+    snprintf(path, sizeof path, "tests/data/golden/%s.tokens", name);
+    char *list = (char *)read_file(path, &len);
+    list[len] = 0;
+    for (char *item = strtok(list, ",\n"); item; item = strtok(NULL, ",\n"))
+        g.tokens[g.n_tokens++] = (int32_t)atoi(item);
+    free(list);
+
+    /* .npy 1.0: magic, version, u16 header length, header, data. */
+    snprintf(path, sizeof path, "tests/data/golden/%s.npy", name);
+    g.npy = read_file(path, &len);
+    const size_t header = 10 + (size_t)(g.npy[8] | g.npy[9] << 8);
+    const size_t n = (size_t)g.n_tokens * (size_t)g.checkpoint.model->config.n_vocab;
+    ck_assert_uint_eq(len - header, n * sizeof(float));
+    g.logits = malloc(n * sizeof(float));
+    memcpy(g.logits, g.npy + header, n * sizeof(float));
+    return g;
+}
+
+static inline void close_golden(struct golden *g)
+{
+    checkpoint_close(&g->checkpoint);
+    free(g->logits);
+    free(g->npy);
+}
+
+#endif

@@ -1,0 +1,196 @@
+/* The row codecs against bytes that the ggml project's own Python code made (see
+ * scripts/make_blocks.py), and at the values that code leaves open. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "parts/blocks.h"
+#include "parts/gguf.h"
+#include "parts/kernels_math.h"
+#include "support.h"
+
+#define BLOCK 32
+
+static const struct coded_type {
+    uint32_t type;
+    const char *encoded, *decoded; /* golden files; decoded: NULL for what is exact */
+} types[] = {
+    {TENSOR_F32, "tests/data/blocks/x.f32", NULL},
+    {TENSOR_F16, "tests/data/blocks/x.f16", NULL},
+    {TENSOR_BF16, "tests/data/blocks/x.bf16", NULL},
+    {TENSOR_Q8_0, "tests/data/blocks/x.q8_0", "tests/data/blocks/q8_0.f32"},
+    {TENSOR_Q4_0, "tests/data/blocks/x.q4_0", "tests/data/blocks/q4_0.f32"},
+};
+#define N_TYPES (int)(sizeof types / sizeof types[0])
+
+START_TEST(which_types)
+{
+    int n = 0;
+    for (uint32_t type = 0; type < 100; type++)
+        n += blocks_runs(type);
+    ck_assert_int_eq(n, N_TYPES);
+    for (int i = 0; i < N_TYPES; i++)
+        ck_assert(blocks_runs(types[i].type));
+}
+END_TEST
+
+/* Encoded and decoded at addresses that no type's alignment divides. */
+START_TEST(golden_bytes)
+{
+    const struct coded_type *t = &types[_i];
+    size_t n_bytes, n_encoded, n_decoded;
+    float *x = (float *)(void *)read_file("tests/data/blocks/x.f32", &n_bytes);
+    unsigned char *encoded = read_file(t->encoded, &n_encoded);
+    const size_t n = n_bytes / sizeof *x;
+    unsigned char *found = malloc(n_encoded + 1);
+    float *y = malloc(n_bytes);
+    ck_assert(n == 63 * BLOCK && found && y);
+
+    blocks_encode(t->type, found + 1, x, n);
+    ck_assert_mem_eq(found + 1, encoded, n_encoded);
+    blocks_decode(t->type, y, found + 1, n);
+    if (t->decoded) {
+        unsigned char *decoded = read_file(t->decoded, &n_decoded);
+        ck_assert_uint_eq(n_decoded, n_bytes);
+        for (size_t i = 0; i < n; i++) {
+            float expected;
+            memcpy(&expected, decoded + i * sizeof expected, sizeof expected);
+            ck_assert_msg(y[i] == expected, "element %zu: %a, expected %a", i, (double)y[i],
+                          (double)expected);
+        }
+        free(decoded);
+    }
+    /* Any part alone gives the same: blocks know nothing of each other. */
+    const size_t part = n_encoded / 63;
+    unsigned char alone[BLOCK * sizeof(float)];
+    for (size_t b = 0; b < 63; b++) {
+        blocks_encode(t->type, alone, x + b * BLOCK, BLOCK);
+        ck_assert_mem_eq(alone, encoded + b * part, part);
+    }
+    blocks_encode(t->type, found, NULL, 0);
+    blocks_decode(t->type, NULL, found, 0);
+    free(x);
+    free(y);
+    free(found);
+    free(encoded);
+}
+END_TEST
+
+/* Every 16-bit pattern that is a number comes back as it was. */
+START_TEST(halves_come_back)
+{
+    const uint32_t type = _i == 0 ? TENSOR_F16 : TENSOR_BF16;
+    uint16_t halves[256], again[256];
+    float x[256];
+    for (unsigned high = 0; high < 256; high++) {
+        for (unsigned low = 0; low < 256; low++)
+            halves[low] = (uint16_t)(high << 8 | low);
+        blocks_decode(type, x, halves, 256);
+        blocks_encode(type, again, x, 256);
+        for (unsigned low = 0; low < 256; low++) {
+            const float expected =
+                _i == 0 ? math_from_f16(halves[low]) : math_from_bf16(halves[low]);
+            ck_assert(memcmp(&x[low], &expected, sizeof expected) == 0);
+            ck_assert(isnan(x[low]) || again[low] == halves[low]);
+        }
+    }
+}
+END_TEST
+
+/* Encodes a block and compares it with d and equal bytes q. */
+static void expect_block(uint32_t type, const float *x, unsigned d, unsigned q)
+{
+    unsigned char expected[34], found[34];
+    const size_t n = type == TENSOR_Q8_0 ? 34 : 18;
+    expected[0] = (unsigned char)d;
+    expected[1] = (unsigned char)(d >> 8);
+    memset(expected + 2, (int)q, n - 2);
+    blocks_encode(type, found, x, BLOCK);
+    ck_assert_mem_eq(found, expected, n);
+}
+
+/* Bytes as llama-quantize writes them; it gives Q4_0's zeros the scale 0 / -8. */
+START_TEST(zeros_and_denormals)
+{
+    float x[BLOCK] = {0};
+    expect_block(TENSOR_Q8_0, x, 0, 0);
+    expect_block(TENSOR_Q4_0, x, 0x8000, 0x88);
+    for (int i = 0; i < BLOCK; i++)
+        x[i] = -0.0f;
+    expect_block(TENSOR_Q8_0, x, 0, 0);
+    expect_block(TENSOR_Q4_0, x, 0x8000, 0x88);
+    /* So small that 1 / d overflows. */
+    for (int i = 0; i < BLOCK; i++)
+        x[i] = i % 2 ? 0x1p-145f : -0x1p-144f;
+    expect_block(TENSOR_Q8_0, x, 0, 0);
+    expect_block(TENSOR_Q4_0, x, 0, 0);
+    /* d underflows to 0 as F16, but the quotients are as of any other block. */
+    for (int i = 0; i < BLOCK; i++)
+        x[i] = 127 * 0x1p-60f;
+    expect_block(TENSOR_Q8_0, x, 0, 127);
+    expect_block(TENSOR_Q4_0, x, 0x8000, 0);
+}
+END_TEST
+
+/* Q8_0 rounds ties away from zero, and what is just below a tie towards it. */
+START_TEST(ties)
+{
+    const float below = nextafterf(0.5f, 0);
+    const float x[BLOCK] = {127, 0.5f, -0.5f, 1.5f, -1.5f, 2.5f, below, -below, 126.5f, -126.5f};
+    const int8_t q[BLOCK] = {127, 1, -1, 2, -2, 3, 0, 0, 127, -127};
+    unsigned char found[34];
+    blocks_encode(TENSOR_Q8_0, found, x, BLOCK);
+    ck_assert_mem_eq(found + 2, q, BLOCK);
+
+    /* Q4_0: d = -8 / -8, so q = floor(x + 8.5), at most 15. */
+    const float y[BLOCK] = {-8, -7.5f, -0.5f, 0.5f, 7, 7.5f, 8};
+    const uint8_t low[BLOCK / 2] = {0, 1, 8, 9, 15, 15, 15, 8, 8, 8, 8, 8, 8, 8, 8, 8};
+    blocks_encode(TENSOR_Q4_0, found, y, BLOCK);
+    ck_assert_uint_eq(found[0] | found[1] << 8, 0x3c00);
+    for (int j = 0; j < BLOCK / 2; j++)
+        ck_assert_uint_eq(found[2 + j], low[j] | 8 << 4);
+
+    /* Of two that are equally large the first gives the sign. */
+    const float first[BLOCK] = {1, 8, -8}, second[BLOCK] = {1, -8, 8};
+    blocks_encode(TENSOR_Q4_0, found, first, BLOCK);
+    ck_assert_uint_eq(found[1], 0xbc);
+    blocks_encode(TENSOR_Q4_0, found, second, BLOCK);
+    ck_assert_uint_eq(found[1], 0x3c);
+}
+END_TEST
+
+/* Nothing undefined happens, and what comes out is seen to be bad. */
+START_TEST(not_finite)
+{
+    static const float bad[] = {INFINITY, -INFINITY, NAN, -NAN, 3e38f, -3e38f};
+    const uint32_t type = types[_i].type;
+    for (size_t b = 0; b < sizeof bad / sizeof bad[0]; b++) {
+        float x[BLOCK], y[BLOCK];
+        unsigned char encoded[BLOCK * sizeof(float)];
+        for (int i = 0; i < BLOCK; i++)
+            x[i] = (float)(i - 16);
+        x[19] = bad[b];
+        blocks_encode(type, encoded, x, BLOCK);
+        blocks_decode(type, y, encoded, BLOCK);
+        if (type == TENSOR_F32 || type == TENSOR_BF16)
+            ck_assert_int_eq(!isfinite(y[19]), !isfinite(bad[b]));
+        else
+            ck_assert(!isfinite(y[19]));
+        ck_assert(isnan(y[19]) || !isnan(bad[b]));
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("blocks");
+    TCase *t = tcase_create("blocks");
+    tcase_add_test(t, which_types);
+    tcase_add_loop_test(t, golden_bytes, 0, N_TYPES);
+    tcase_add_loop_test(t, halves_come_back, 0, 2);
+    tcase_add_test(t, zeros_and_denormals);
+    tcase_add_test(t, ties);
+    tcase_add_loop_test(t, not_finite, 0, N_TYPES);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,523 @@
+/* Figures against the golden logits and a NumPy implementation, windows against stepping through
+ * them one by one, and the same bits for any threads and blocks. */
+#include "tools/eval.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "checkpoints.h"
+#include "engine/logits.h"
+#include "golden.h"
+#include "support.h"
+#include "tools/eval_stats.h"
+
+static struct eval_result evaluate(const struct eval_spec *spec)
+{
+    struct err e = {""};
+    struct eval_result r;
+    ck_assert_msg(eval_run(spec, &r, &e) == STATUS_OK, "%s", e.text);
+    return r;
+}
+
+/* --- against other implementations ----------------------------------------------------------- */
+
+/* The nll of the golden logits themselves, by a long double softmax. */
+START_TEST(nll_is_that_of_the_golden_logits)
+{
+    struct golden g = open_golden(golden_names[_i]);
+    const int n_vocab = g.checkpoint.model->config.n_vocab;
+    long double nll = 0;
+    for (int t = 0; t + 1 < g.n_tokens; t++) {
+        const float *logits = g.logits + (size_t)t * (size_t)n_vocab;
+        long double sum = 0;
+        for (int i = 0; i < n_vocab; i++)
+            sum += expl((long double)logits[i]);
+        nll += logl(sum) - (long double)logits[g.tokens[t + 1]];
+    }
+    nll /= g.n_tokens - 1;
+    const struct eval_spec spec = {
+        .model = g.checkpoint.model, .tokens = g.tokens, .n_tokens = (size_t)g.n_tokens};
+    const struct eval_result r = evaluate(&spec);
+    ck_assert_uint_eq(r.tokens, (uint64_t)g.n_tokens - 1);
+    ck_assert_double_eq_tol(r.nll, (double)nll, 1e-5);
+    ck_assert_double_eq_tol(r.perplexity, exp((double)nll), 1e-5 * r.perplexity);
+    ck_assert_uint_eq(r.bytes, 0); /* without a tokenizer */
+    ck_assert(isnan(r.bits_per_byte) && isnan(r.kl_mean) && isnan(r.kl_p99));
+    ck_assert(isnan(r.top1_agreement) && isnan(r.bits_per_byte_other));
+    close_golden(&g);
+}
+END_TEST
+
+/* golden/gqa with its three K/V heads averaged to one, against golden/gqa as it is, on its tokens:
+ * computed with NumPy in float64, forward pass, windows and statistics. */
+static const struct {
+    int ctx, stride;
+    double nll, nll_stderr, kl_mean, kl_p99;
+    int same;
+    double other_nll;
+} numpy[] = {
+    {48, 48, 6.593079159837, 0.158769296258, 0.810647063380, 1.210030233432, 5, 6.474768595129},
+    {16, 16, 6.435255156189, 0.132789608144, 0.911887075397, 1.281217898745, 7, 6.605747421340},
+    {16, 5, 6.595281377901, 0.270210109172, 0.951564558849, 1.311935574142, 1, 6.563590082634},
+    {7, 1, 6.613515170420, 0.093425790970, 0.953736235945, 1.858928887955, 7, 6.604996980463},
+};
+#define N_NUMPY ((int)(sizeof numpy / sizeof *numpy))
+
+START_TEST(figures_are_those_of_numpy)
+{
+    struct golden g = open_golden("gqa");
+    const struct model_options pooled = {.n_kv_heads = 1};
+    struct model *model;
+    struct err e = {""};
+    ck_assert_int_eq(model_create(g.checkpoint.gguf, &pooled, NULL, &model, &e), STATUS_OK);
+    const struct eval_spec spec = {.model = model,
+                                   .other = g.checkpoint.model,
+                                   .tokens = g.tokens,
+                                   .n_tokens = (size_t)g.n_tokens,
+                                   .tokenizer = g.checkpoint.tokenizer,
+                                   .ctx = numpy[_i].ctx,
+                                   .stride = numpy[_i].stride};
+    const struct eval_result r = evaluate(&spec);
+    const double tolerance = 1e-5;
+    ck_assert_double_eq_tol(r.nll, numpy[_i].nll, tolerance);
+    ck_assert_double_eq_tol(r.nll_stderr, numpy[_i].nll_stderr, tolerance);
+    ck_assert_double_eq_tol(r.kl_mean, numpy[_i].kl_mean, tolerance);
+    ck_assert_double_eq_tol(r.kl_p99, numpy[_i].kl_p99, tolerance);
+    ck_assert_double_eq(r.top1_agreement, numpy[_i].same / 47.0);
+    const double bits = 47 / log(2) / (double)r.bytes;
+    ck_assert_double_eq_tol(r.bits_per_byte, numpy[_i].nll * bits, tolerance);
+    ck_assert_double_eq_tol(r.bits_per_byte_other, numpy[_i].other_nll * bits, tolerance);
+    model_free(model);
+    close_golden(&g);
+}
+END_TEST
+
+/* --- a small model --------------------------------------------------------------------------- */
+
+static const struct checkpoint_shape shape = {.n_layers = 2,
+                                              .n_heads = 2,
+                                              .n_kv_heads = 1,
+                                              .head_dim = 8,
+                                              .d_ff = 32,
+                                              .n_ctx = 24,
+                                              .n_vocab = 300,
+                                              .seed = 7};
+static struct checkpoint small;
+
+static void open_small(void)
+{
+    struct err e = {""};
+    const char *path = scratch_path("small.gguf");
+    write_checkpoint(path, &shape);
+    ck_assert_msg(checkpoint_open(path, CHECKPOINT_MODEL, &small, &e) == STATUS_OK, "%s", e.text);
+}
+
+static void close_small(void)
+{
+    checkpoint_close(&small);
+    scratch_remove();
+}
+
+static void random_tokens(int32_t *tokens, int n)
+{
+    struct rng r;
+    rng_seed(&r, 11, 0);
+    for (int i = 0; i < n; i++)
+        tokens[i] = (int32_t)(rng_u32(&r) % (uint32_t)shape.n_vocab);
+}
+
+/* -log p(tokens[at] | tokens[from .. at)), fed from an empty cache. */
+static double step_nll(struct session *s, const int32_t *tokens, int from, int at)
+{
+    struct err e = {""};
+    double log_sum;
+    session_rewind(s, 0);
+    ck_assert_int_eq(session_feed(s, tokens + from, at - from, NULL, &e), STATUS_OK);
+    const float *logits = session_logits(s);
+    ck_assert_int_eq(logits_log_sum(logits, shape.n_vocab, &log_sum, &e), STATUS_OK);
+    return log_sum - (double)logits[tokens[at]];
+}
+
+/* Every token but the first once, in the first window that predicts it. */
+START_TEST(windows_score_each_token_once)
+{
+    enum { MAX = 14 };
+    int32_t tokens[MAX];
+    struct session *s;
+    struct err e = {""};
+    random_tokens(tokens, MAX);
+    ck_assert_int_eq(
+        session_create(small.model, &(struct session_params){.n_ctx = MAX}, NULL, &s, &e),
+        STATUS_OK);
+    for (int n = 2; n <= MAX; n++) {
+        for (int ctx = 1; ctx <= 6; ctx++) {
+            for (int stride = 1; stride <= ctx; stride++) {
+                double sum = 0;
+                int window = 0;
+                for (int at = 1; at < n; at++) {
+                    if (at > window * stride + ctx)
+                        window++;
+                    ck_assert_int_le(at, window * stride + ctx);
+                    sum += step_nll(s, tokens, window * stride, at);
+                }
+                const struct eval_spec spec = {.model = small.model,
+                                               .tokens = tokens,
+                                               .n_tokens = (size_t)n,
+                                               .ctx = ctx,
+                                               .stride = stride};
+                struct eval_plan plan;
+                ck_assert_int_eq(eval_make_plan(&spec, &plan, &e), STATUS_OK);
+                ck_assert_uint_eq(plan.n_windows, (uint64_t)window + 1);
+                const struct eval_result r = evaluate(&spec);
+                ck_assert_uint_eq(r.tokens, (uint64_t)n - 1);
+                ck_assert_double_eq(r.nll, sum / (n - 1));
+            }
+        }
+    }
+    session_free(s);
+}
+END_TEST
+
+/* Counted by hand. */
+static const struct {
+    size_t n_tokens;
+    int ctx, stride;
+    uint64_t n_windows;
+} by_hand[] = {
+    {2, 4, 4, 1},  /* 0>1 */
+    {5, 4, 4, 1},  /* 0-3 > 4 */
+    {6, 4, 4, 2},  /* and 4 > 5 */
+    {9, 4, 4, 2},  /* 0-3, 4-7 */
+    {10, 4, 4, 3}, /* and 8 > 9 */
+    {10, 4, 2, 4}, /* 0-3, 2-5, 4-7, 6-8 */
+    {9, 4, 2, 3},  /* 0-3, 2-5, 4-7 */
+    {9, 4, 3, 3},  /* 0-3, 3-6, 6-7 */
+    {8, 4, 3, 2},  /* 0-3, 3-6 */
+    {9, 4, 1, 5},  /* 0-3, 1-4, 2-5, 3-6, 4-7 */
+    {9, 1, 1, 8},  /* each alone */
+    {25, 0, 0, 1}, /* by default the context, 24 */
+    {26, 0, 0, 2}, {26, 0, 5, 2}, {31, 0, 5, 3}, {26, 5, 0, 5},
+};
+
+START_TEST(windows_counted_by_hand)
+{
+    int32_t tokens[64] = {0};
+    struct err e = {""};
+    for (size_t i = 0; i < sizeof by_hand / sizeof *by_hand; i++) {
+        const struct eval_spec spec = {.model = small.model,
+                                       .tokens = tokens,
+                                       .n_tokens = by_hand[i].n_tokens,
+                                       .ctx = by_hand[i].ctx,
+                                       .stride = by_hand[i].stride};
+        struct eval_plan plan;
+        ck_assert_int_eq(eval_make_plan(&spec, &plan, &e), STATUS_OK);
+        ck_assert_msg(plan.n_windows == by_hand[i].n_windows, "row %zu: %d windows", i,
+                      (int)plan.n_windows);
+        ck_assert_uint_eq(plan.n_scored, by_hand[i].n_tokens - 1);
+        ck_assert_int_eq(plan.ctx, by_hand[i].ctx ? by_hand[i].ctx : 24);
+        ck_assert_int_eq(plan.stride, by_hand[i].stride ? by_hand[i].stride : plan.ctx);
+    }
+}
+END_TEST
+
+#define N_TOKENS 700
+
+static bool same_figures(struct eval_result a, struct eval_result b)
+{
+    a.seconds = b.seconds = 0;
+    return memcmp(&a, &b, sizeof a) == 0;
+}
+
+/* Threads that share windows, and where there are too few, threads that share each of them. */
+START_TEST(threads_and_blocks_change_nothing)
+{
+    static const struct {
+        int n_tokens, ctx, stride;
+        bool windows_at_once; /* on up to 8 threads */
+    } settings[] = {{N_TOKENS, 7, 7, true}, {N_TOKENS, 24, 3, true}, {N_TOKENS, 8, 8, true},
+                    {60, 20, 20, false},    {101, 24, 11, false},    {2, 24, 24, false}};
+    static const int n_threads[] = {1, 2, 3, 5, 8}, blocks[] = {0, 1, 5, 4096};
+    int32_t tokens[N_TOKENS];
+    struct err e = {""};
+    struct model *other;
+    random_tokens(tokens, N_TOKENS);
+    const struct model_options rounded = {.convert = true, .storage = STORAGE_BF16};
+    ck_assert_int_eq(model_create(small.gguf, &rounded, NULL, &other, &e), STATUS_OK);
+    struct eval_spec spec = {.model = small.model,
+                             .other = other,
+                             .tokens = tokens,
+                             .n_tokens = (size_t)settings[_i].n_tokens,
+                             .tokenizer = small.tokenizer,
+                             .ctx = settings[_i].ctx,
+                             .stride = settings[_i].stride};
+    const struct eval_result expected = evaluate(&spec);
+    ck_assert_double_gt(expected.kl_mean, 0);
+    for (size_t t = 0; t < sizeof n_threads / sizeof *n_threads; t++) {
+        struct pool *pool;
+        struct eval_plan plan;
+        ck_assert_int_eq(pool_create(n_threads[t], &pool, &e), STATUS_OK);
+        spec.pool = pool;
+        for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
+            spec.params.block = blocks[b];
+            ck_assert_int_eq(eval_make_plan(&spec, &plan, &e), STATUS_OK);
+            ck_assert_int_eq(plan.n_workers, settings[_i].windows_at_once ? n_threads[t] : 1);
+            ck_assert_msg(same_figures(expected, evaluate(&spec)), "%d threads, block %d",
+                          n_threads[t], blocks[b]);
+        }
+        pool_free(pool);
+    }
+    model_free(other);
+}
+END_TEST
+
+START_TEST(against_itself)
+{
+    int32_t tokens[100];
+    random_tokens(tokens, 100);
+    const struct eval_spec spec = {.model = small.model,
+                                   .other = small.model,
+                                   .tokens = tokens,
+                                   .n_tokens = 100,
+                                   .tokenizer = small.tokenizer};
+    const struct eval_result r = evaluate(&spec);
+    ck_assert_double_eq(r.kl_mean, 0);
+    ck_assert_double_eq(r.kl_p99, 0);
+    ck_assert_double_eq(r.top1_agreement, 1);
+    ck_assert_double_eq(r.bits_per_byte_other, r.bits_per_byte);
+}
+END_TEST
+
+/* Tokens 0 to 255 are a byte each, 256 on "<x256>". The first token's bytes do not count. */
+START_TEST(bytes_are_those_of_the_scored_tokens)
+{
+    const int32_t tokens[] = {299, 65, 256, 0, 299, 10};
+    const struct eval_spec spec = {
+        .model = small.model, .tokens = tokens, .n_tokens = 6, .tokenizer = small.tokenizer};
+    const struct eval_result r = evaluate(&spec);
+    ck_assert_uint_eq(r.tokens, 5);
+    ck_assert_uint_eq(r.bytes, 3 + 2 * strlen("<x256>"));
+    ck_assert_double_eq_tol(r.bits_per_byte, r.nll * 5 / log(2) / (double)r.bytes, 1e-13);
+    ck_assert_double_eq_tol(r.perplexity, exp(r.nll), 1e-12 * r.perplexity);
+}
+END_TEST
+
+/* --- what ends it ---------------------------------------------------------------------------- */
+
+struct watch {
+    int calls, stop_at;
+    uint64_t done, all;
+};
+
+static bool stop(void *arg)
+{
+    struct watch *w = arg;
+    return w->calls++ == w->stop_at;
+}
+
+static void progress(void *arg, uint64_t done, uint64_t all)
+{
+    struct watch *w = arg;
+    ck_assert_uint_gt(done, w->done);
+    ck_assert_uint_le(done, all);
+    w->done = done;
+    w->all = all;
+}
+
+START_TEST(it_can_be_stopped)
+{
+    int32_t tokens[N_TOKENS];
+    struct pool *pool;
+    struct err e = {""};
+    struct watch w = {.stop_at = _i ? 5 : -1};
+    random_tokens(tokens, N_TOKENS);
+    ck_assert_int_eq(pool_create(_i < 2 ? 1 : 3, &pool, &e), STATUS_OK);
+    const struct eval_spec spec = {.model = small.model,
+                                   .pool = pool,
+                                   .tokens = tokens,
+                                   .n_tokens = N_TOKENS,
+                                   .ctx = 20,
+                                   .stop = stop,
+                                   .progress = progress,
+                                   .arg = &w};
+    struct eval_result r;
+    ck_assert_int_eq(eval_run(&spec, &r, &e), _i ? STATUS_INTERRUPTED : STATUS_OK);
+    ck_assert_uint_eq(w.all, N_TOKENS - 1);
+    ck_assert_str_eq(e.text, "");
+    if (_i == 0)
+        ck_assert_uint_eq(w.done, w.all);
+    else if (_i == 1)
+        ck_assert_uint_eq(w.done, 5 * 20);
+    pool_free(pool);
+}
+END_TEST
+
+/* A position vector of NaN: from there on no window's logits are finite. The first is named. */
+START_TEST(logits_that_are_not_finite_are_named)
+{
+    int32_t tokens[N_TOKENS];
+    struct pool *pool;
+    struct err e = {""};
+    random_tokens(tokens, N_TOKENS);
+    struct model *broken;
+    ck_assert_int_eq(model_create(small.gguf, NULL, NULL, &broken, &e), STATUS_OK);
+    float *position = (void *)(uintptr_t)broken->position;
+    position[6 * broken->config.d_model] = NAN;
+    for (int n_threads = 1; n_threads <= 3; n_threads += 2) {
+        ck_assert_int_eq(pool_create(n_threads, &pool, &e), STATUS_OK);
+        for (int others = 0; others < 2; others++) {
+            const struct eval_spec spec = {.model = others ? small.model : broken,
+                                           .other = others ? broken : NULL,
+                                           .pool = pool,
+                                           .tokens = tokens,
+                                           .n_tokens = N_TOKENS,
+                                           .ctx = 10,
+                                           .params.block = 4};
+            struct eval_result r;
+            ck_assert_int_eq(eval_run(&spec, &r, &e), STATUS_FAILED);
+            ck_assert_msg(strstr(e.text, "after token 6: the logit of token 0 is"), "%s", e.text);
+            ck_assert_int_eq(strncmp(e.text, "the other checkpoint, ", 22) == 0, others);
+        }
+        pool_free(pool);
+    }
+    model_free(broken);
+}
+END_TEST
+
+static void expect_refused(struct eval_spec spec, const char *words)
+{
+    struct eval_plan plan;
+    struct eval_result r;
+    struct err e = {""};
+    ck_assert_int_eq(eval_make_plan(&spec, &plan, &e), STATUS_USAGE);
+    ck_assert_msg(strstr(e.text, words) != NULL, "%s", e.text);
+    ck_assert_int_eq(eval_run(&spec, &r, &e), STATUS_USAGE);
+}
+
+START_TEST(impossible_specs_are_refused)
+{
+    int32_t tokens[4] = {1, 2, 3, 4};
+    struct eval_spec spec = {.model = small.model, .tokens = tokens, .n_tokens = 0};
+    expect_refused(spec, "the text has 0 tokens; expected at least 2");
+    spec.n_tokens = 1;
+    expect_refused(spec, "the text has 1 token; expected at least 2");
+    spec.n_tokens = 4;
+    spec.ctx = 25;
+    expect_refused(spec, "windows of 25 tokens: expected 1 to 24, the context of the checkpoint");
+    spec.ctx = -1;
+    expect_refused(spec, "windows of -1 tokens");
+    spec.ctx = 3;
+    spec.stride = 4;
+    expect_refused(spec, "a stride of 4 tokens: expected 1 to 3");
+    spec.stride = -1;
+    expect_refused(spec, "a stride of -1 tokens");
+    spec.stride = 0;
+    tokens[3] = 300;
+    expect_refused(spec, "token 3 is 300; expected ids from 0 to 299");
+    tokens[3] = -1;
+    expect_refused(spec, "token 3 is -1");
+    tokens[3] = 4;
+    struct golden g = open_golden("gqa");
+    spec.other = g.checkpoint.model;
+    expect_refused(spec, "vocabulary of 257 tokens; expected 300");
+    close_golden(&g);
+}
+END_TEST
+
+/* The windows must fit the other model's context as well. */
+START_TEST(the_smaller_context_counts)
+{
+    struct checkpoint_shape longer = shape;
+    longer.n_ctx = 40;
+    struct checkpoint c;
+    struct err e = {""};
+    const int32_t tokens[4] = {1, 2, 3, 4};
+    char path[512];
+    strcpy(path, scratch_path("longer.gguf"));
+    write_checkpoint(path, &longer);
+    ck_assert_int_eq(checkpoint_open(path, CHECKPOINT_MODEL, &c, &e), STATUS_OK);
+    struct eval_spec spec = {
+        .model = c.model, .other = small.model, .tokens = tokens, .n_tokens = 4};
+    struct eval_plan plan;
+    ck_assert_int_eq(eval_make_plan(&spec, &plan, &e), STATUS_OK);
+    ck_assert_int_eq(plan.ctx, 24);
+    spec.ctx = 25;
+    expect_refused(spec, "expected 1 to 24, the context of the other checkpoint");
+    checkpoint_close(&c);
+}
+END_TEST
+
+/* --- statistics ------------------------------------------------------------------------------ */
+
+/* 100 tokens in batches of 10 that are all alike: the error is that of 10 numbers. */
+START_TEST(error_of_batch_means)
+{
+    static const double means[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+    double nll[110];
+    for (int i = 0; i < 110; i++)
+        nll[i] = i < 100 ? means[i / 10] : 5.5;
+    struct eval_tokens t = {.nll = nll};
+    struct eval_result r = {.tokens = 100, .bytes = 200};
+    eval_summarise(&t, &r);
+    ck_assert_double_eq_tol(r.nll, 5.5, 1e-14);
+    ck_assert_double_eq_tol(r.nll_stderr, sqrt(82.5 / 9 / 10), 1e-14);
+    ck_assert_double_eq_tol(r.bits_per_byte, 5.5 * 100 / log(2) / 200, 1e-14);
+    /* A last batch of 5 on the mean: eleven batches, weighted by their lengths. */
+    r.tokens = 105;
+    eval_summarise(&t, &r);
+    ck_assert_double_eq_tol(r.nll_stderr, sqrt(82.5 * 100 * 11 / 10) / 105, 1e-14);
+    r.tokens = 2; /* both 1 */
+    eval_summarise(&t, &r);
+    ck_assert_double_eq(r.nll_stderr, 0);
+    r.tokens = 1;
+    eval_summarise(&t, &r);
+    ck_assert(isnan(r.nll_stderr));
+}
+END_TEST
+
+START_TEST(percentile_of_divergences)
+{
+    enum { N = 1000 };
+    double nll[N], kl[N];
+    unsigned char same[N];
+    for (int i = 0; i < N; i++) {
+        nll[i] = 1;
+        kl[i] = (double)(i * 7 % N) * 1e-9; /* every multiple once, 0 among them */
+        same[i] = i % 4 == 0;
+    }
+    struct eval_tokens t = {.nll = nll, .other_nll = nll, .kl = kl, .same_top = same};
+    struct eval_result r = {.tokens = N, .bytes = N};
+    eval_summarise(&t, &r);
+    ck_assert_double_eq(r.kl_p99, 989 * 1e-9);
+    ck_assert_double_eq_tol(r.kl_mean, 499.5e-9, 1e-20);
+    ck_assert_double_eq(r.top1_agreement, 0.25);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("eval");
+    TCase *t = tcase_create("other implementations");
+    tcase_add_loop_test(t, nll_is_that_of_the_golden_logits, 0, N_GOLDEN);
+    tcase_add_loop_test(t, figures_are_those_of_numpy, 0, N_NUMPY);
+    suite_add_tcase(s, t);
+    t = tcase_create("small model");
+    tcase_set_timeout(t, 120);
+    tcase_add_checked_fixture(t, open_small, close_small);
+    tcase_add_test(t, windows_score_each_token_once);
+    tcase_add_test(t, windows_counted_by_hand);
+    tcase_add_loop_test(t, threads_and_blocks_change_nothing, 0, 6);
+    tcase_add_test(t, against_itself);
+    tcase_add_test(t, bytes_are_those_of_the_scored_tokens);
+    tcase_add_loop_test(t, it_can_be_stopped, 0, 3);
+    tcase_add_test(t, logits_that_are_not_finite_are_named);
+    tcase_add_test(t, impossible_specs_are_refused);
+    tcase_add_test(t, the_smaller_context_counts);
+    suite_add_tcase(s, t);
+    t = tcase_create("statistics");
+    tcase_add_test(t, error_of_batch_means);
+    tcase_add_test(t, percentile_of_divergences);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,134 @@
+/* Softmax arithmetic against plain long double sums, and exp() against the libm's. */
+#include "engine/logits.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "support.h"
+
+#define N_VOCAB 300
+
+static void random_logits(float *logits, int n, double width, uint64_t stream)
+{
+    struct rng r;
+    rng_seed(&r, 3, stream);
+    for (int i = 0; i < n; i++)
+        logits[i] = (float)((rng_unit(&r) - 0.5) * width);
+}
+
+static double log_sum_of(const float *logits, int n)
+{
+    struct err e = {""};
+    double log_sum;
+    ck_assert_msg(logits_log_sum(logits, n, &log_sum, &e) == STATUS_OK, "%s", e.text);
+    return log_sum;
+}
+
+/* Every length around those of chunks and lanes. */
+START_TEST(log_sum_is_that_of_a_plain_softmax)
+{
+    float logits[N_VOCAB];
+    for (int n = 1; n <= N_VOCAB; n++) {
+        random_logits(logits, n, 20, (uint64_t)n);
+        long double sum = 0;
+        for (int i = 0; i < n; i++)
+            sum += expl((long double)logits[i]);
+        ck_assert_double_eq_tol(log_sum_of(logits, n), (double)logl(sum), 2e-15);
+    }
+    ck_assert_double_eq(log_sum_of(logits, 1), (double)logits[0]);
+    const float huge[] = {3e38f, 3e38f, -3e38f};
+    ck_assert_double_eq_tol(log_sum_of(huge, 3), (double)3e38f + log(2), 1e23);
+}
+END_TEST
+
+START_TEST(logits_that_are_not_finite_are_named)
+{
+    float logits[] = {1, 2, 3};
+    double log_sum;
+    struct err e = {""};
+    logits[2] = NAN;
+    ck_assert_int_eq(logits_log_sum(logits, 3, &log_sum, &e), STATUS_FAILED);
+    ck_assert_msg(strstr(e.text, "token 2") && strstr(e.text, "nan"), "%s", e.text);
+    logits[1] = INFINITY;
+    ck_assert_int_eq(logits_log_sum(logits, 3, &log_sum, &e), STATUS_FAILED);
+    ck_assert_msg(strstr(e.text, "token 1") && strstr(e.text, "inf"), "%s", e.text);
+    ck_assert_int_eq(logits_check(logits, 1, &e), STATUS_OK);
+}
+END_TEST
+
+START_TEST(argmax_is_the_first_maximum)
+{
+    float logits[N_VOCAB];
+    for (int n = 1; n < 70; n++)
+        for (int at = 0; at < n; at++) {
+            for (int i = 0; i < n; i++)
+                logits[i] = i < at ? -2.0f : -1.0f;
+            ck_assert_int_eq(logits_argmax(logits, n), at);
+        }
+}
+END_TEST
+
+START_TEST(exp_is_within_two_ulp)
+{
+    double x[1000];
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 1000; i++)
+            x[i] = -(double)(round * 1000 + i) * 0.0353;
+        logits_exp(x, 1000);
+        for (int i = 0; i < 1000; i++) {
+            const long double exact = expl(-(long double)((double)(round * 1000 + i) * 0.0353));
+            ck_assert_msg(fabsl((long double)x[i] - exact) <= exact * 2 * 0x1p-53L, "%d: %.17g",
+                          round * 1000 + i, x[i]);
+        }
+    }
+    double special[] = {0, -0.0, -INFINITY, -1e300, -709.2, -5e-324};
+    static const double expected[] = {1, 1, 0, 0, 0, 1};
+    logits_exp(special, 6);
+    for (int i = 0; i < 6; i++)
+        ck_assert_double_eq(special[i], expected[i]);
+}
+END_TEST
+
+START_TEST(divergence_is_that_of_its_definition)
+{
+    float p[N_VOCAB], q[N_VOCAB];
+    for (int n = 1; n <= N_VOCAB; n += 7) {
+        random_logits(p, n, 12, 100 + (uint64_t)n);
+        random_logits(q, n, 12, 500 + (uint64_t)n);
+        const double p_log_sum = log_sum_of(p, n), q_log_sum = log_sum_of(q, n);
+        long double sum = 0;
+        for (int i = 0; i < n; i++) {
+            const long double lp = (long double)p[i] - (long double)p_log_sum;
+            sum += expl(lp) * (lp - ((long double)q[i] - (long double)q_log_sum));
+        }
+        ck_assert_double_eq_tol(logits_divergence(p, p_log_sum, q, q_log_sum, n), (double)sum,
+                                1e-14);
+        ck_assert_double_eq(logits_divergence(p, p_log_sum, p, p_log_sum, n), 0);
+        /* Softmax does not see a shift; what rounding makes of it is never negative. */
+        for (int i = 0; i < n; i++)
+            q[i] = p[i] + 64;
+        const double shifted = logits_divergence(p, p_log_sum, q, log_sum_of(q, n), n);
+        ck_assert_double_ge(shifted, 0);
+        ck_assert_double_le(shifted, 1e-10);
+    }
+    /* p = (1/2, 1/2), q = (1/4, 3/4): log 2 - log(3) / 2. */
+    const float even[] = {0, 0}, odd[] = {0, logf(3)};
+    ck_assert_double_eq_tol(
+        logits_divergence(even, log_sum_of(even, 2), odd, log_sum_of(odd, 2), 2),
+        log(2) - log(3) / 2, 1e-7);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("logits");
+    TCase *t = tcase_create("logits");
+    tcase_add_test(t, log_sum_is_that_of_a_plain_softmax);
+    tcase_add_test(t, logits_that_are_not_finite_are_named);
+    tcase_add_test(t, argmax_is_the_first_maximum);
+    tcase_add_test(t, exp_is_within_two_ulp);
+    tcase_add_test(t, divergence_is_that_of_its_definition);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,579 @@
+/* Whole checkpoints in other types: the bytes llama-quantize gives, metadata kept, refusals. */
+#include "tools/quantize.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "checkpoints.h"
+#include "parts/blocks.h"
+#include "support.h"
+
+static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_0};
+#define N_TYPES (int)(sizeof types / sizeof types[0])
+
+/* --- helpers --------------------------------------------------------------------------------- */
+
+/* A parsed file in memory. */
+struct image {
+    unsigned char *bytes;
+    size_t len;
+    struct gguf *g;
+};
+
+static struct image image_parse(unsigned char *bytes, size_t len)
+{
+    struct image m = {.bytes = bytes, .len = len};
+    struct err e = {""};
+    ck_assert_msg(gguf_parse(bytes, len, &m.g, &e) == STATUS_OK, "%s", e.text);
+    return m;
+}
+
+static struct image image_read(const char *path)
+{
+    size_t len;
+    unsigned char *bytes = read_file(path, &len);
+    return image_parse(bytes, len);
+}
+
+static void image_free(struct image *m)
+{
+    gguf_free(m->g);
+    free(m->bytes);
+}
+
+/* A small checkpoint of several units, with matrices of `type`. */
+static struct image image_make(uint32_t type, int head_dim)
+{
+    const struct checkpoint_shape shape = {.n_layers = 2,
+                                           .n_heads = 4,
+                                           .n_kv_heads = 2,
+                                           .head_dim = head_dim,
+                                           .d_ff = 96,
+                                           .n_ctx = 8,
+                                           .n_vocab = 600,
+                                           .type = type,
+                                           .seed = 5};
+    const char *path = scratch_path("made.gguf");
+    write_checkpoint(path, &shape);
+    struct image m = image_read(path);
+    scratch_remove();
+    return m;
+}
+
+/* The file's bytes are the test's own, so they may be changed. */
+static float *floats_of(struct image *m, const char *name)
+{
+    const struct gguf_tensor *t = gguf_find_tensor(m->g, name);
+    ck_assert(t && t->type->type == TENSOR_F32);
+    return (float *)(void *)(m->bytes + (t->data - m->bytes));
+}
+
+static struct image convert(const struct quantize_params *p, struct quantize *q)
+{
+    struct err e = {""};
+    unsigned char *bytes;
+    size_t len;
+    ck_assert_msg(quantize_plan(p, q, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_msg(quantize_write_memory(q, &bytes, &len, &e) == STATUS_OK, "%s", e.text);
+    return image_parse(bytes, len);
+}
+
+static void expect_refusal(const struct quantize_params *p, enum status status, const char *where,
+                           const char *what)
+{
+    struct quantize q = {.tensors = NULL};
+    struct err e = {""};
+    unsigned char *bytes = NULL;
+    size_t len = 0;
+    enum status s = quantize_plan(p, &q, &e);
+    if (s == STATUS_OK)
+        s = quantize_write_memory(&q, &bytes, &len, &e);
+    ck_assert_msg(s == status, "status %d: %s", (int)s, e.text);
+    ck_assert(!bytes && len == 0);
+    ck_assert_msg(strstr(e.text, where) && strstr(e.text, what), "%s", e.text);
+    quantize_free(&q);
+    quantize_free(&q);
+}
+
+/* --- what is written ------------------------------------------------------------------------- */
+
+/* FNV-1a of all tensors' bytes, in file order. */
+static uint64_t hash_tensors(const struct gguf *g)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+    for (size_t i = 0; i < g->n_tensors; i++)
+        for (uint64_t b = 0; b < g->tensors[i].n_bytes; b++)
+            hash = (hash ^ g->tensors[i].data[b]) * 0x100000001b3;
+    return hash;
+}
+
+/* The hashes of what `llama-quantize --pure` made of these files (llama.cpp c392e5094, x86-64),
+ * tensors in the source's order; it cannot do the missing ones, whose rows are of 80. */
+START_TEST(bytes_of_llama_quantize)
+{
+    static const struct {
+        const char *path;
+        uint64_t hashes[5]; /* by type */
+    } cases[] = {
+        {"tests/data/golden/mha.gguf",
+         {0xc05e4eafefebac1a, 0xe9b4fadda8ef822, 0x775df1111d3b7e47, 0x456b7e782e0b7d2a,
+          0xee75b3793d133cf6}},
+        {"tests/data/golden/mqa.gguf",
+         {0x756f35d9539eda39, 0x93b2394151c00a19, 0xfdbfbf277124afea, 0, 0}},
+        {"tests/data/golden/mqa-f16.gguf",
+         {0xe270667c54a604b6, 0x31ef2ccbfd7936ac, 0xeaf40ea1321f3436, 0x7b6b0a7981465260,
+          0xc6b02f3c8e0dfec8}},
+    };
+    struct image m = image_read(cases[_i].path);
+    for (int t = 0; t < N_TYPES; t++) {
+        struct quantize q;
+        struct image out =
+            convert(&(struct quantize_params){.type = types[t], .pure = true, .gguf = m.g}, &q);
+        if (cases[_i].hashes[t])
+            ck_assert_uint_eq(hash_tensors(out.g), cases[_i].hashes[t]);
+        image_free(&out);
+        quantize_free(&q);
+    }
+    image_free(&m);
+}
+END_TEST
+
+static bool is_matrix(struct text name)
+{
+    static const char *const names[] = {"token_embd.weight", "output.weight"};
+    static const char *const parts[] = {"attn_qkv.weight", "attn_output.weight", "ffn_up.weight",
+                                        "ffn_down.weight"};
+    for (int i = 0; i < 2; i++)
+        if (text_is(name, names[i]))
+            return true;
+    for (int i = 0; i < 4; i++)
+        if (name.len > 6 && strncmp(name.data, "blk.", 4) == 0 &&
+            text_is((struct text){name.data + 6, name.len - 6}, parts[i]))
+            return true;
+    return false;
+}
+
+/* The error as its definition says, in one sum. */
+static void expect_error(const struct quantize_tensor *t, const float *x, const float *y)
+{
+    double error = 0, size = 0, max = 0;
+    const uint64_t n = t->from->n_elements;
+    for (uint64_t i = 0; i < n; i++) {
+        const double difference = (double)x[i] - (double)y[i];
+        error += difference * difference;
+        size += (double)x[i] * (double)x[i];
+        max = fmax(max, fabs(difference));
+    }
+    ck_assert_double_eq_tol(t->error.rms, sqrt(error / (double)n), 1e-12);
+    ck_assert_double_eq_tol(t->error.relative, sqrt(error / size), 1e-12);
+    ck_assert_double_eq(t->error.max, max);
+}
+
+static void expect_tensor(const struct quantize_tensor *t, const struct gguf_tensor *out,
+                          uint32_t type)
+{
+    const struct gguf_tensor *from = t->from;
+    const uint64_t n = from->n_elements;
+    ck_assert(text_equal(from->name, out->name) && from->n_dims == out->n_dims);
+    ck_assert_mem_eq(from->dims, out->dims, sizeof from->dims);
+    ck_assert_uint_eq(t->bytes, out->n_bytes);
+    if (!is_matrix(from->name) || from->type->type == type) {
+        ck_assert_ptr_eq(out->type, from->type);
+        ck_assert_mem_eq(out->data, from->data, from->n_bytes);
+        ck_assert(t->error.rms <= 0 && t->error.max <= 0);
+        return;
+    }
+    ck_assert_uint_eq(out->type->type, type);
+    float *x = malloc(n * sizeof *x), *y = malloc(n * sizeof *y);
+    unsigned char *expected = malloc(out->n_bytes);
+    ck_assert(x && y && expected);
+    blocks_decode(from->type->type, x, from->data, n);
+    blocks_encode(type, expected, x, n);
+    ck_assert_mem_eq(out->data, expected, out->n_bytes);
+    blocks_decode(type, y, expected, n);
+    expect_error(t, x, y);
+    free(x);
+    free(y);
+    free(expected);
+}
+
+/* From every type to every type. */
+START_TEST(tensors)
+{
+    const uint32_t from = types[_i / N_TYPES], type = types[_i % N_TYPES];
+    struct quantize q, first;
+    struct image f32 = image_make(TENSOR_F32, 32);
+    struct image m =
+        convert(&(struct quantize_params){.type = from, .pure = true, .gguf = f32.g}, &first);
+    const struct quantize_params p = {.type = type, .pure = true, .requantize = true, .gguf = m.g};
+    struct image out = convert(&p, &q);
+    uint64_t before = 0, after = 0;
+    ck_assert_uint_eq(out.g->n_tensors, m.g->n_tensors);
+    for (size_t i = 0; i < m.g->n_tensors; i++) {
+        ck_assert_ptr_eq(q.tensors[i].from, &m.g->tensors[i]);
+        ck_assert(!q.tensors[i].fallback);
+        expect_tensor(&q.tensors[i], &out.g->tensors[i], type);
+        before += m.g->tensors[i].n_bytes;
+        after += out.g->tensors[i].n_bytes;
+    }
+    ck_assert_uint_eq(q.bytes_before, before);
+    ck_assert_uint_eq(q.bytes_after, after);
+    ck_assert(from == type ? q.error.rms <= 0 : type == TENSOR_F32 || q.error.rms > 0);
+    image_free(&out);
+    image_free(&m);
+    image_free(&f32);
+    quantize_free(&q);
+    quantize_free(&first);
+}
+END_TEST
+
+/* The numbers that llama.cpp's enum llama_ftype gives. */
+START_TEST(metadata)
+{
+    static const uint64_t file_types[] = {0, 1, 32, 7, 2};
+    struct image m =
+        image_read(_i % 2 ? "tests/data/golden/mha.gguf" : "tests/data/golden/mqa-f16.gguf");
+    const int type = _i / 2;
+    struct quantize q;
+    struct image out = convert(&(struct quantize_params){.type = types[type], .gguf = m.g}, &q);
+    struct err e = {""};
+    uint64_t value;
+    ck_assert_int_eq(gguf_get_u64(out.g, "general.file_type", 0, UINT64_MAX, &value, NULL, &e),
+                     STATUS_OK);
+    ck_assert_uint_eq(value, file_types[type]);
+    ck_assert_int_eq(
+        gguf_get_u64(out.g, "general.quantization_version", 0, UINT64_MAX, &value, NULL, &e),
+        STATUS_OK);
+    ck_assert_uint_eq(value, 2);
+    size_t added = 2;
+    for (size_t i = 0; i < m.g->n_pairs; i++) {
+        const struct gguf_pair *pair = &m.g->pairs[i];
+        char key[128];
+        snprintf(key, sizeof key, "%.*s", text_width(pair->key), pair->key.data);
+        const bool set = strcmp(key, "general.file_type") == 0 ||
+                         strcmp(key, "general.quantization_version") == 0;
+        added -= set;
+        const struct gguf_value *found = gguf_find(out.g, key);
+        ck_assert_ptr_nonnull(found);
+        ck_assert(set || (found->kind == pair->value.kind &&
+                          found->element_kind == pair->value.element_kind &&
+                          text_equal(found->bytes, pair->value.bytes)));
+    }
+    ck_assert_uint_eq(out.g->n_pairs, m.g->n_pairs + added);
+    image_free(&out);
+    image_free(&m);
+    quantize_free(&q);
+}
+END_TEST
+
+/* Rows of 36: no type of blocks fits; what was F32 becomes F16. */
+START_TEST(rows_that_are_no_blocks)
+{
+    static const uint32_t sources[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16};
+    static const uint32_t expected[] = {TENSOR_F16, TENSOR_F16, TENSOR_BF16};
+    struct quantize q;
+    struct image m = image_make(sources[_i], 9);
+    struct image out = convert(&(struct quantize_params){.type = TENSOR_Q8_0, .gguf = m.g}, &q);
+    int fallbacks = 0, fitting = 0;
+    for (size_t i = 0; i < m.g->n_tensors; i++) {
+        const struct gguf_tensor *t = &m.g->tensors[i];
+        const uint32_t found = out.g->tensors[i].type->type;
+        const bool fits = t->dims[0] == 96;
+        ck_assert_int_eq(q.tensors[i].fallback, is_matrix(t->name) && !fits);
+        fallbacks += q.tensors[i].fallback;
+        fitting += is_matrix(t->name) && fits;
+        if (is_matrix(t->name))
+            ck_assert_uint_eq(found, fits ? TENSOR_Q8_0 : expected[_i]);
+        else
+            ck_assert_uint_eq(found, TENSOR_F32);
+    }
+    ck_assert(fallbacks == 8 && fitting == 2);
+    image_free(&out);
+    image_free(&m);
+    quantize_free(&q);
+}
+END_TEST
+
+/* A tensor of more elements than go through at once, the last unit a short one. */
+START_TEST(threads_change_nothing)
+{
+    static const int counts[] = {2, 3, 5};
+    const struct checkpoint_shape shape = {.n_layers = 1,
+                                           .n_heads = 2,
+                                           .n_kv_heads = 1,
+                                           .head_dim = 80,
+                                           .d_ff = 32,
+                                           .n_ctx = 4,
+                                           .n_vocab = 6601,
+                                           .tied = 1,
+                                           .no_tokenizer = 1};
+    const char *path = scratch_path("made.gguf");
+    write_checkpoint(path, &shape);
+    struct image m = image_read(path);
+    struct quantize_params p = {.type = types[_i], .gguf = m.g};
+    struct quantize serial, q;
+    struct image expected = convert(&p, &serial);
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+        struct err e = {""};
+        ck_assert_int_eq(pool_create(counts[c], &p.pool, &e), STATUS_OK);
+        struct image found = convert(&p, &q);
+        ck_assert_uint_eq(found.len, expected.len);
+        ck_assert_mem_eq(found.bytes, expected.bytes, found.len);
+        ck_assert_mem_eq(&q.error, &serial.error, sizeof q.error);
+        for (size_t i = 0; i < m.g->n_tensors; i++)
+            ck_assert_mem_eq(&q.tensors[i].error, &serial.tensors[i].error, sizeof q.error);
+        image_free(&found);
+        quantize_free(&q);
+        pool_free(p.pool);
+    }
+    quantize_free(&serial);
+    image_free(&expected);
+    image_free(&m);
+    scratch_remove();
+}
+END_TEST
+
+/* With Q4_0, the embedding is Q8_0 unless all is to be pure. */
+START_TEST(embedding)
+{
+    struct quantize q;
+    struct image m = image_make(TENSOR_F32, 32);
+    for (int pure = 0; pure < 2; pure++) {
+        const struct quantize_params p = {.type = TENSOR_Q4_0, .pure = pure, .gguf = m.g};
+        struct image out = convert(&p, &q);
+        ck_assert_uint_eq(gguf_find_tensor(out.g, "token_embd.weight")->type->type,
+                          pure ? TENSOR_Q4_0 : TENSOR_Q8_0);
+        ck_assert_uint_eq(gguf_find_tensor(out.g, "blk.0.ffn_up.weight")->type->type, TENSOR_Q4_0);
+        quantize_free(&q);
+        image_free(&out);
+    }
+    image_free(&m);
+}
+END_TEST
+
+/* --- to a file ------------------------------------------------------------------------------- */
+
+struct calls {
+    uint64_t last, all;
+    int n, stop_at;
+};
+
+static bool stop(void *arg)
+{
+    const struct calls *c = arg;
+    return c->n == c->stop_at;
+}
+
+static void progress(void *arg, uint64_t done, uint64_t all)
+{
+    struct calls *c = arg;
+    ck_assert(done > c->last && done <= all);
+    c->last = done;
+    c->all = all;
+    c->n++;
+}
+
+/* Files in the folder of `path`. */
+static int count_files(const char *path)
+{
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s", path);
+    *strrchr(folder, '/') = 0;
+    DIR *d = opendir(folder);
+    ck_assert_ptr_nonnull(d);
+    int n = 0;
+    for (const struct dirent *entry; (entry = readdir(d));)
+        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    closedir(d);
+    return n;
+}
+
+static void write_old(const char *path)
+{
+    FILE *f = fopen(path, "wb");
+    ck_assert(f && fputs("old", f) >= 0 && fclose(f) == 0);
+}
+
+/* A file from a mapped file is the same as from memory; and whole, or not there at all. */
+START_TEST(files)
+{
+    struct image m = image_read("tests/data/golden/mha.gguf");
+    struct file_map map;
+    struct gguf *g;
+    struct err e = {""};
+    struct calls calls = {.stop_at = -1};
+    struct quantize q;
+    struct image expected =
+        convert(&(struct quantize_params){.type = TENSOR_Q4_0, .gguf = m.g}, &q);
+    quantize_free(&q);
+    ck_assert_int_eq(file_map_open(&map, "tests/data/golden/mha.gguf", &e), STATUS_OK);
+    ck_assert_int_eq(gguf_parse(map.data, map.len, &g, &e), STATUS_OK);
+    const struct quantize_params p = {.type = TENSOR_Q4_0,
+                                      .gguf = g,
+                                      .source = &map,
+                                      .stop = stop,
+                                      .progress = progress,
+                                      .arg = &calls};
+    const char *path = scratch_path("out.gguf");
+    write_old(path);
+    ck_assert_int_eq(quantize_plan(&p, &q, &e), STATUS_OK);
+
+    calls.stop_at = 7;
+    ck_assert_int_eq(quantize_write(&q, path, &e), STATUS_INTERRUPTED);
+    size_t len;
+    unsigned char *old = read_file(path, &len);
+    ck_assert(len == 3 && memcmp(old, "old", 3) == 0);
+    ck_assert_int_eq(count_files(path), 1);
+    free(old);
+
+    calls = (struct calls){.stop_at = -1};
+    ck_assert_msg(quantize_write(&q, path, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_uint_eq(calls.last, q.bytes_before);
+    ck_assert_uint_eq(calls.all, q.bytes_before);
+    struct image found = image_read(path);
+    ck_assert_uint_eq(found.len, expected.len);
+    ck_assert_mem_eq(found.bytes, expected.bytes, found.len);
+
+    ck_assert_int_eq(quantize_write(&q, "/nonexistent/out.gguf", &e), STATUS_FAILED);
+    ck_assert(strstr(e.text, "/nonexistent/out.gguf") != NULL);
+    quantize_free(&q);
+    gguf_free(g);
+    file_map_close(&map);
+    image_free(&found);
+    image_free(&expected);
+    image_free(&m);
+    ck_assert_int_eq(count_files(path), 1);
+    scratch_remove();
+}
+END_TEST
+
+/* --- refusals -------------------------------------------------------------------------------- */
+
+START_TEST(quantized_source)
+{
+    struct quantize q;
+    struct image f32 = image_make(TENSOR_F32, 32);
+    struct image m = convert(&(struct quantize_params){.type = TENSOR_Q8_0, .gguf = f32.g}, &q);
+    quantize_free(&q);
+    struct quantize_params p = {.type = TENSOR_F32, .gguf = m.g};
+    expect_refusal(&p, STATUS_USAGE, "token_embd.weight is Q8_0", "--requantize");
+    p.type = TENSOR_Q4_0;
+    expect_refusal(&p, STATUS_USAGE, "blk.0.attn_qkv.weight is Q8_0", "--requantize");
+    p.pure = true;
+    expect_refusal(&p, STATUS_USAGE, "token_embd.weight is Q8_0", "--requantize");
+    p.type = TENSOR_Q8_0; /* nothing would be converted */
+    struct image copy = convert(&p, &q);
+    ck_assert_uint_eq(copy.len, m.len);
+    ck_assert_mem_eq(copy.bytes, m.bytes, m.len);
+    quantize_free(&q);
+    image_free(&copy);
+    image_free(&m);
+    image_free(&f32);
+}
+END_TEST
+
+/* The checkpoint with one tensor in another type, of zero bytes; NULL: without any tensor. */
+static struct image with_type(const struct gguf *g, const char *name, uint32_t type)
+{
+    static const unsigned char zeros[1 << 17];
+    struct gguf_writer *w;
+    struct err e = {""};
+    unsigned char *bytes;
+    size_t len;
+    ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
+    for (size_t i = 0; i < g->n_pairs; i++)
+        gguf_add_value(w, g->pairs[i].key, &g->pairs[i].value);
+    for (size_t i = 0; name && i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensors[i];
+        const bool other = text_is(t->name, name);
+        gguf_add_tensor(w, t->name, other ? type : t->type->type, t->n_dims, t->dims,
+                        other ? zeros : t->data);
+    }
+    ck_assert_msg(gguf_write_memory(w, &bytes, &len, &e) == STATUS_OK, "%s", e.text);
+    gguf_writer_free(w);
+    return image_parse(bytes, len);
+}
+
+START_TEST(types_that_do_not_run)
+{
+    struct image f32 = image_make(TENSOR_F32, 32);
+    struct image m =
+        with_type(f32.g, "blk.1.ffn_up.weight", tensor_type_named(text_of("Q4_1"))->type);
+    expect_refusal(&(struct quantize_params){.type = TENSOR_F16, .gguf = m.g}, STATUS_BAD_FILE,
+                   "blk.1.ffn_up.weight", "found Q4_1");
+    image_free(&m);
+    m = with_type(f32.g, "blk.1.ffn_up.bias", tensor_type_named(text_of("F64"))->type);
+    expect_refusal(&(struct quantize_params){.type = TENSOR_F16, .gguf = m.g}, STATUS_BAD_FILE,
+                   "blk.1.ffn_up.bias", "found F64");
+    image_free(&m);
+    m = with_type(f32.g, NULL, 0);
+    expect_refusal(&(struct quantize_params){.type = TENSOR_F16, .gguf = m.g}, STATUS_BAD_FILE,
+                   "token_embd.weight", "missing");
+    image_free(&m);
+    image_free(&f32);
+}
+END_TEST
+
+/* In a matrix, and in what is only copied. */
+START_TEST(values_not_finite)
+{
+    struct image m = image_make(TENSOR_F32, 32);
+    struct quantize_params p = {.type = types[_i], .gguf = m.g};
+    float *matrix = floats_of(&m, "token_embd.weight"), *bias = floats_of(&m, "blk.0.ffn_up.bias");
+    const float was = matrix[70001];
+    matrix[70001] = NAN;
+    matrix[70002] = INFINITY;
+    expect_refusal(&p, STATUS_BAD_FILE, "token_embd.weight: element 70001", "nan");
+    matrix[70001] = was;
+    expect_refusal(&p, STATUS_BAD_FILE, "token_embd.weight: element 70002", "inf");
+    matrix[70002] = 0;
+    bias[3] = -INFINITY;
+    expect_refusal(&p, STATUS_BAD_FILE, "blk.0.ffn_up.bias: element 3", "-inf");
+    image_free(&m);
+}
+END_TEST
+
+/* F16 ends at 65504, and so does the scale of a block; BF16 a little before F32. */
+START_TEST(values_too_large)
+{
+    static const float least[] = {0, 65520, 0x1.ffp127f, 127 * 65520.0f, 8 * 65520.0f};
+    struct image m = image_make(TENSOR_F32, 32);
+    const struct quantize_params p = {.type = types[_i], .gguf = m.g};
+    float *x = floats_of(&m, "blk.1.ffn_down.weight");
+    if (least[_i] > 0) {
+        x[40] = least[_i];
+        expect_refusal(&p, STATUS_FAILED, "blk.1.ffn_down.weight: element", "too large for");
+    }
+    x[40] = least[_i] > 0 ? nextafterf(least[_i], 0) : 3e38f;
+    struct quantize q;
+    struct image out = convert(&p, &q);
+    ck_assert(isfinite(q.error.rms) && isfinite(q.error.max));
+    quantize_free(&q);
+    image_free(&out);
+    image_free(&m);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("quantize");
+    TCase *t = tcase_create("quantize");
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, bytes_of_llama_quantize, 0, 3);
+    tcase_add_loop_test(t, tensors, 0, N_TYPES * N_TYPES);
+    tcase_add_test(t, embedding);
+    tcase_add_loop_test(t, metadata, 0, 2 * N_TYPES);
+    tcase_add_loop_test(t, rows_that_are_no_blocks, 0, 3);
+    tcase_add_loop_test(t, threads_change_nothing, 0, N_TYPES);
+    tcase_add_test(t, files);
+    tcase_add_test(t, quantized_source);
+    tcase_add_test(t, types_that_do_not_run);
+    tcase_add_loop_test(t, values_not_finite, 0, N_TYPES);
+    tcase_add_loop_test(t, values_too_large, 0, N_TYPES);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
