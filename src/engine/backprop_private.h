@@ -48,11 +48,11 @@ struct backprop {
     float *output_forward, *output_backward; /* the output matrix in panels */
 
     /* One layer's at a time. */
-    float *norm;   /* [rows, d] output of a norm */
-    float *act;    /* [rows, ff] GELU's output */
-    float *dx;     /* [rows, d] gradient of the layer's output, then of its input */
-    float *dmid;   /* [rows, d] of mid */
-    float *dnorm;  /* [rows, d] of norm */
+    float *norm;  /* [rows, d] output of a norm */
+    float *act;   /* [rows, ff] GELU's output */
+    float *dx;    /* [rows, d] gradient of the layer's output, then of its input */
+    float *dmid;  /* [rows, d] of mid */
+    float *dnorm; /* [rows, d] of norm */
     /* dx and dmid as they reach the matrices: without what was dropped; else dx and dmid. */
     float *dx_kept, *dmid_kept;
     float *dpre;   /* [rows, ff] */
