@@ -173,6 +173,7 @@ build/fuzz/fuzz_gguf build/fuzz/fuzz_model build/fuzz/fuzz_quantize: \
 CORPUS_fuzz_gguf      := tests/fuzz/corpus/gguf
 CORPUS_fuzz_model     := tests/fuzz/corpus/gguf
 CORPUS_fuzz_quantize  := tests/fuzz/corpus/gguf
+CORPUS_fuzz_state     := tests/fuzz/corpus/state
 CORPUS_fuzz_tokenizer := tests/fuzz/corpus/tokenizer
 
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(LIB)

@@ -116,13 +116,18 @@ struct identity state_identity(const struct train_spec *spec, const struct param
 
 /* A state file, opened and checked as far as its header goes. */
 struct state {
-    struct file_map file;
+    struct file_map file; /* nothing for a parsed one */
+    const unsigned char *bytes;
+    size_t len;
     struct identity identity;
     struct progress progress;
 };
 
 /* *found is false if there is no file. STATUS_BAD_FILE if it is none of this format or version. */
 enum status state_open(struct state *s, const char *path, bool *found, struct err *e);
+/* The same for bytes, which must outlive s and are called `path` in messages. */
+enum status state_parse(struct state *s, const void *bytes, size_t len, const char *path,
+                        struct err *e);
 void state_close(struct state *s);
 /* The seed it was made with. */
 uint64_t state_seed(const struct state *s);

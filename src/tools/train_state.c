@@ -158,13 +158,16 @@ static uint64_t hash_words(uint64_t hash, const void *data, size_t len)
     return hash;
 }
 
-static enum status read_header(struct state *s, const char *path, struct err *e)
+enum status state_parse(struct state *s, const void *bytes, size_t len, const char *path,
+                        struct err *e)
 {
     struct header h;
-    if (s->file.len < sizeof h)
+    s->bytes = bytes;
+    s->len = len;
+    if (len < sizeof h)
         return err_set(e, STATUS_BAD_FILE, "%s: expected a training state, found only %zu bytes",
-                       path, s->file.len);
-    memcpy(&h, s->file.data, sizeof h);
+                       path, len);
+    memcpy(&h, bytes, sizeof h);
     if (memcmp(h.magic, magic, sizeof magic) != 0)
         return err_set(e, STATUS_BAD_FILE, "%s: expected a training state, found another file",
                        path);
@@ -192,7 +195,7 @@ enum status state_open(struct state *s, const char *path, bool *found, struct er
         return STATUS_OK;
     enum status status = file_map_open(&s->file, path, e);
     if (status == STATUS_OK)
-        status = read_header(s, path, e);
+        status = state_parse(s, s->file.data, s->file.len, path, e);
     if (status != STATUS_OK)
         state_close(s);
     return status;
@@ -207,10 +210,10 @@ enum status state_read(const struct state *s, struct optimizer *o, const char *p
 {
     const size_t bytes = o->list->n_floats * sizeof(float);
     const size_t expected = sizeof(struct header) + 3 * bytes + sizeof(uint64_t);
-    if (s->file.len != expected)
+    if (s->len != expected)
         return err_set(e, STATUS_BAD_FILE, "%s: expected %zu bytes, found %zu", path, expected,
-                       s->file.len);
-    const unsigned char *at = s->file.data;
+                       s->len);
+    const unsigned char *at = s->bytes;
     uint64_t stored;
     memcpy(&stored, at + expected - sizeof stored, sizeof stored);
     if (hash_words(TRAIN_HASH_START, at, expected - sizeof stored) != stored)
