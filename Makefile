@@ -97,19 +97,23 @@ $(LIB): $(LIB_OBJ)
 AVX2   := -mavx2 -mfma -mf16c
 AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
 KERNEL := $(BUILD)/src/parts/kernels
+GRAD   := $(BUILD)/src/parts/grad
 MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 # Other machines compile these files to nothing.
 ifneq ($(filter x86_64 amd64 i%86,$(MACHINE)),)
 $(KERNEL)_avx2.o:        ISA_FLAGS := $(AVX2)
 $(KERNEL)_avx512_base.o: ISA_FLAGS := $(AVX512)
 $(KERNEL)_avx512.o:      ISA_FLAGS := $(AVX512) -mavx512vnni
+$(GRAD)_avx2.o:          ISA_FLAGS := $(AVX2)
+$(GRAD)_avx512.o:        ISA_FLAGS := $(AVX512)
 endif
 ifneq ($(filter aarch64 arm64,$(MACHINE)),)
 $(KERNEL)_neon.o:        ISA_FLAGS := -march=armv8.2-a+dotprod
 endif
 # clang needs minutes to instrument the unrolled tiles; gcc's sanitizer builds do it in seconds.
 ifneq ($(findstring clang,$(shell $(CC) --version)),)
-$(patsubst %.c,$(BUILD)/%.o,$(wildcard src/parts/kernels_avx*.c src/parts/kernels_neon*.c)): \
+$(patsubst %.c,$(BUILD)/%.o,$(wildcard src/parts/kernels_avx*.c src/parts/kernels_neon*.c \
+                                       src/parts/grad_avx*.c src/parts/grad_neon*.c)): \
     ISA_FLAGS += -fno-sanitize=all
 endif
 
@@ -169,6 +173,7 @@ build/fuzz/fuzz_gguf build/fuzz/fuzz_model build/fuzz/fuzz_quantize: \
 CORPUS_fuzz_gguf      := tests/fuzz/corpus/gguf
 CORPUS_fuzz_model     := tests/fuzz/corpus/gguf
 CORPUS_fuzz_quantize  := tests/fuzz/corpus/gguf
+CORPUS_fuzz_state     := tests/fuzz/corpus/state
 CORPUS_fuzz_tokenizer := tests/fuzz/corpus/tokenizer
 
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(LIB)

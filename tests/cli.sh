@@ -709,6 +709,81 @@ code=$?
 note "eval interrupted: exit 130" is_code 130
 note "eval interrupted: no figures" is_empty "$out"
 note "eval interrupted: is said" has "$err" "interrupted after"
+# --- train --------------------------------------------------------------------------------------
+
+# A text of lines, a model of seconds.
+awk 'BEGIN { for (i = 0; i < 400; i++) print "line " i " of a text: " i * i % 97 }' >"$dir/lines.txt"
+toy="--layers 1 --embd 16 --heads 2 --ctx 32 --batch 2 --steps 40 --eval-every 10 --seed 7"
+expect_exit 0 train "$dir/lines.txt" -o "$dir/toy.gguf" $toy --log "$dir/toy.csv"
+note "train: stdout is empty" is_empty "$out"
+note "train: progress as lines" has "$err" "step 40 of 40: loss "
+note "train: no progress line" lacks "$err" "$(printf '\r')"
+note "train: what was made" has "$err" "best of step"
+note "train: the log's head" has "$dir/toy.csv" "step,loss,val_loss,val_bits_per_byte,lr,grad_norm"
+note "train: a row a step and an evaluation" has_lines "$dir/toy.csv" 45
+note "train: OUT.state is there" [ -s "$dir/toy.gguf.state" ]
+expect_exit 0 info "$dir/toy.gguf"
+note "train: the checkpoint's shape" has "$out" "n_ctx         32"
+expect_exit 0 generate "$dir/toy.gguf" -p "line 1" -n 10 --greedy
+run train "$dir/lines.txt" -o "$dir/more.gguf" $toy -q -t 3
+note "train -q: nothing on stderr" is_empty "$err"
+note "train: any threads, the same file" cmp -s "$dir/toy.gguf" "$dir/more.gguf"
+expect_exit 0 train "$dir/lines.txt" -o "$dir/toy.gguf" $toy --resume
+note "train --resume at the end has nothing to do" has "$err" "going on after step 40"
+expect_exit 0 train "$dir/lines.txt" "$dir/lines.txt" -o "$dir/bpe.gguf" $toy --vocab 280 \
+    --kv-heads 1 --keep last --save-every 7
+note "train --vocab: its tokens" has "$err" "(MQA), d_ff 64, context 32, vocabulary 280"
+expect_exit 0 train "$dir/lines.txt" -o "$dir/further.gguf" --from "$dir/toy.gguf" \
+    --teacher "$dir/toy.gguf" --steps 3 --batch 2 --seed 1 -v
+note "train --from: measured before the first step" has "$err" "step 0 of 3: held out"
+expect_exit 0 quantize "$model" -o "$dir/q8.gguf" --type q8_0
+expect_exit 0 train "$dir/lines.txt" -o "$dir/further.gguf" --from "$dir/q8.gguf" --steps 1 \
+    --batch 1 --ctx 64 --seed 1 -v
+note "train --from a quantized checkpoint: a notice" has "$err" "trained, and written, in F32"
+note "train -v: memory" has "$err" "memory: parameters, gradient and moments"
+
+expect_error 2 "no text is named" train -o "$dir/x.gguf"
+expect_error 2 "no output is named" train "$dir/lines.txt"
+expect_error 2 "--heads 3: expected a divisor of --embd 16" train "$dir/lines.txt" \
+    -o "$dir/x.gguf" --embd 16 --heads 3
+expect_error 2 "--kv-heads 3: expected a divisor of --heads 8" train "$dir/lines.txt" \
+    -o "$dir/x.gguf" --kv-heads 3
+expect_error 2 "--vocab" train "$dir/lines.txt" -o "$dir/x.gguf" --vocab 255
+expect_error 2 "--val-fraction" train "$dir/lines.txt" -o "$dir/x.gguf" --val-fraction 1
+expect_error 2 "--lr" train "$dir/lines.txt" -o "$dir/x.gguf" --lr 0
+expect_error 2 "expected at least" train "$dir/lines.txt" -o "$dir/x.gguf" --ctx 4096
+expect_error 2 "the text itself" train "$dir/lines.txt" -o "$dir/lines.txt"
+expect_error 2 "the checkpoint itself" train "$dir/lines.txt" -o "$dir/toy.gguf" \
+    --from "$dir/toy.gguf"
+expect_error 2 "--layers and --from" train "$dir/lines.txt" -o "$dir/x.gguf" \
+    --from "$dir/toy.gguf" --layers 2
+expect_error 2 "with --steps 40, not 41" train "$dir/lines.txt" -o "$dir/toy.gguf" $toy \
+    --steps 41 --resume
+expect_error 3 "$dir/none.txt" train "$dir/none.txt" -o "$dir/x.gguf"
+expect_error 3 "lines.txt" train "$dir/lines.txt" -o "$dir/x.gguf" --from "$dir/lines.txt"
+expect_error 1 "no/such" train "$dir/lines.txt" -o "$dir/no/such/x.gguf"
+note "train: a refused run leaves nothing" [ ! -e "$dir/x.gguf" ]
+
+# Interrupted and resumed is the same as in one piece.
+long="--layers 1 --embd 16 --heads 2 --ctx 32 --batch 4 --steps 3000 --eval-every 500 --seed 7"
+"$decode" train "$dir/lines.txt" -o "$dir/parts.gguf" $long --log "$dir/parts.csv" 2>"$err" &
+pid=$!
+tries=0
+while is_empty "$dir/parts.csv" && [ $tries -lt 200 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+kill -TERM $pid
+wait $pid
+code=$?
+note "train interrupted: exit 130" is_code 130
+note "train interrupted is said" has "$err" "goes on from $dir/parts.gguf.state"
+note "train interrupted: there is a checkpoint" [ -s "$dir/parts.gguf" ]
+expect_exit 0 train "$dir/lines.txt" -o "$dir/parts.gguf" $long --resume --log "$dir/parts.csv"
+expect_exit 0 train "$dir/lines.txt" -o "$dir/whole.gguf" $long
+note "train resumed: the same file" cmp -s "$dir/parts.gguf" "$dir/whole.gguf"
+note "train resumed: the same state" cmp -s "$dir/parts.gguf.state" "$dir/whole.gguf.state"
+note "train resumed: one log" has_lines "$dir/parts.csv" 3007
 
 # --- convert ------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@
 #include "tools/convert.h"
 #include "tools/eval.h"
 #include "tools/quantize.h"
+#include "tools/train.h"
 
 /* --- the allocation functions of the whole binary, linked with --wrap ------------------------ */
 
@@ -399,6 +400,51 @@ START_TEST(converting)
 }
 END_TEST
 
+/* A step of a new model, and then the same run from its state. */
+static enum status run_train(const struct attempt *a, struct err *e)
+{
+    const struct text text = text_of("a text of some words, a text of other words and of words");
+    struct train_spec spec = {.texts = &text,
+                              .n_texts = 1,
+                              .out = a->to,
+                              .shape = {.n_layers = 1,
+                                        .n_heads = 2,
+                                        .n_kv_heads = 1,
+                                        .head_dim = 4,
+                                        .d_model = 8,
+                                        .d_ff = 8,
+                                        .n_ctx = 5,
+                                        .n_vocab = 256,
+                                        .norm_eps = 1e-5f},
+                              .n_steps = 1,
+                              .batch = 1,
+                              .length = 5,
+                              .lr = 0.001,
+                              .val_fraction = 0.2,
+                              .eval_every = 1,
+                              .save_every = 1,
+                              .kernels = &kernels_scalar};
+    enum status status = STATUS_OK;
+    for (int i = 0; i < 2 && status == STATUS_OK; i++) {
+        struct trainer *t;
+        spec.resume = i == 1;
+        status = trainer_open(&spec, &t, e);
+        if (status == STATUS_OK)
+            status = trainer_run(t, e);
+        trainer_free(t);
+    }
+    return status;
+}
+
+START_TEST(training)
+{
+    const char *path = scratch_path("out.gguf");
+    const struct attempt a = {.run = run_train, .to = path};
+    ck_assert_int_gt(fail_each(&a, _i), 30);
+    scratch_remove();
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("out of memory");
@@ -411,6 +457,7 @@ int main(void)
     tcase_add_loop_test(t, learning, 0, 2);
     tcase_add_loop_test(t, evaluating, 0, 2);
     tcase_add_loop_test(t, converting, 0, 2);
+    tcase_add_loop_test(t, training, 0, 2);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -154,6 +154,30 @@ START_TEST(positionals_mix_with_options)
 }
 END_TEST
 
+START_TEST(the_last_positional_takes_many)
+{
+    static const struct option_positional some[] = {
+        {"FIRST", offsetof(struct values, first)},
+        {"REST...", offsetof(struct values, many)},
+        {NULL, 0},
+    };
+    static const struct option_spec many = {groups, some};
+    const char *const words[] = {"one", "two", "-n", "3", "three", "--", "-four"};
+    char *argv[7];
+    memcpy(argv, words, sizeof words);
+    struct values v = {.flag = false};
+    struct err e = {""};
+    bool help;
+    ck_assert_int_eq(options_parse(&many, 7, argv, &v, &help, &e), STATUS_OK);
+    ck_assert_str_eq(v.first, "one");
+    ck_assert_int_eq(v.many.n, 3);
+    ck_assert_str_eq(v.many.items[0], "two");
+    ck_assert_str_eq(v.many.items[2], "-four");
+    options_free(&many, &v);
+    ck_assert_int_eq(v.many.n, 0);
+}
+END_TEST
+
 START_TEST(the_last_counts_but_strings_are_kept)
 {
     ck_assert_int_eq(good(WORDS("-n", "5", "--n=6")).n, 6);
@@ -322,6 +346,7 @@ int main(void)
     tcase_add_test(t, spellings);
     tcase_add_test(t, values_are_taken_as_they_stand);
     tcase_add_test(t, positionals_mix_with_options);
+    tcase_add_test(t, the_last_positional_takes_many);
     tcase_add_test(t, the_last_counts_but_strings_are_kept);
     tcase_add_test(t, help_ends_the_parse);
     tcase_add_test(t, wrong_options);

@@ -16,7 +16,8 @@
 
 /* In the order in which the help lists them. */
 #define COMMANDS(row)                                                                              \
-    row(generate) row(bench) row(convert) row(eval) row(score) row(quantize) row(tokenize) row(info)
+    row(generate) row(bench) row(convert) row(train) row(eval) row(score) row(quantize)            \
+        row(tokenize) row(info)
 
 /* One run of the program. */
 struct invocation {

@@ -176,12 +176,20 @@ static enum status take_option(const struct option_spec *spec, int argc, char **
     return store(&f, argv[++*i], e);
 }
 
+static bool takes_many(const struct option_positional *p)
+{
+    const size_t len = strlen(p->name);
+    return len > 3 && strcmp(p->name + len - 3, "...") == 0;
+}
+
 static enum status take_positional(const struct option_spec *spec, int *n, const char *word,
                                    void *values, struct err *e)
 {
     const struct option_positional *p = &spec->positionals[*n];
     if (!p->name)
         return err_set(e, STATUS_USAGE, "unexpected argument '%.60s'", word);
+    if (takes_many(p))
+        return append_string((struct option_strings *)((char *)values + p->offset), word, e);
     *(const char **)((char *)values + p->offset) = word;
     ++*n;
     return STATUS_OK;
@@ -228,16 +236,21 @@ enum status options_parse(const struct option_spec *spec, int argc, char **argv,
     return s;
 }
 
+static void free_strings(struct option_strings *list)
+{
+    free(list->items);
+    *list = (struct option_strings){NULL, 0};
+}
+
 void options_free(const struct option_spec *spec, void *values)
 {
+    for (const struct option_positional *p = spec->positionals; p->name; p++)
+        if (takes_many(p))
+            free_strings((struct option_strings *)((char *)values + p->offset));
     for (const struct option_group *g = spec->groups; g->title; g++) {
         for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
-            if (o->kind == OPTION_STRINGS) {
-                struct option_strings *list =
-                    (struct option_strings *)((char *)values + g->base + o->offset);
-                free(list->items);
-                *list = (struct option_strings){NULL, 0};
-            }
+            if (o->kind == OPTION_STRINGS)
+                free_strings((struct option_strings *)((char *)values + g->base + o->offset));
         }
     }
 }

@@ -59,9 +59,10 @@ struct option_group {
     size_t base;                  /* where in the values struct the rows' offsets count from */
 };
 
-/* Arguments without a dash go to const char * members of the values struct, in order. */
+/* Arguments without a dash go to const char * members of the values struct, in order. All that are
+ * left go to one whose name ends in "...", whose member is a struct option_strings. */
 struct option_positional {
-    const char *name; /* "MODEL"; NULL ends the list */
+    const char *name; /* "MODEL", "TEXT..."; NULL ends the list */
     size_t offset;
 };
 
@@ -80,7 +81,7 @@ struct option_spec {
 enum status options_parse(const struct option_spec *spec, int argc, char **argv, void *values,
                           bool *help, struct err *e);
 
-/* Frees what OPTION_STRINGS rows own. */
+/* Frees what OPTION_STRINGS rows and positionals of many arguments own. */
 void options_free(const struct option_spec *spec, void *values);
 
 /* The help of all groups, aligned and wrapped, with defaults and ranges, as malloc'd text that the

@@ -13,7 +13,9 @@
 
 #include "parts/kernels_math.h"
 
-#if defined(__aarch64__)
+#if defined(LANES_SCALAR)
+#include "parts/lanes_scalar.h"
+#elif defined(__aarch64__)
 #include "parts/lanes_neon.h"
 #else
 #include "parts/lanes_x86.h"

@@ -94,6 +94,11 @@ static inline lanes lanes_div(lanes a, lanes b)
                    vdivq_f32(a.q3, b.q3)};
 }
 
+static inline lanes lanes_sqrt(lanes a)
+{
+    return (lanes){vsqrtq_f32(a.q0), vsqrtq_f32(a.q1), vsqrtq_f32(a.q2), vsqrtq_f32(a.q3)};
+}
+
 /* Not FMAX, which gives the NaN whichever operand it is. */
 static inline float32x4_t quarter_max(float32x4_t a, float32x4_t b)
 {

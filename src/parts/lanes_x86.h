@@ -91,6 +91,11 @@ static inline lanes lanes_div(lanes a, lanes b)
     return _mm512_div_ps(a, b);
 }
 
+static inline lanes lanes_sqrt(lanes a)
+{
+    return _mm512_sqrt_ps(a);
+}
+
 /* a > b ? a : b, which is b if either is NaN. */
 static inline lanes lanes_max(lanes a, lanes b)
 {
@@ -315,6 +320,11 @@ static inline lanes lanes_mul(lanes a, lanes b)
 static inline lanes lanes_div(lanes a, lanes b)
 {
     return (lanes){_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
+}
+
+static inline lanes lanes_sqrt(lanes a)
+{
+    return (lanes){_mm256_sqrt_ps(a.low), _mm256_sqrt_ps(a.high)};
 }
 
 /* a > b ? a : b, which is b if either is NaN. */

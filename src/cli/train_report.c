@@ -1,0 +1,196 @@
+#include "cli/train_report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/numbers.h"
+
+/* Weight of a step in the smoothed loss. */
+#define SMOOTHING 0.05
+
+static const char log_head[] =
+    "step,loss,val_loss,val_bits_per_byte,lr,grad_norm,tokens_per_s,seconds\n";
+
+/* --- the log --------------------------------------------------------------------------------- */
+
+static enum status log_failed(const struct train_report *r, struct err *e)
+{
+    return err_set(e, STATUS_FAILED, "--log: cannot write %s: %s", r->log, strerror(errno));
+}
+
+/* The offset after the head and the rows of steps up to `step`. */
+static long log_kept(FILE *f, int step)
+{
+    char line[256];
+    long kept = 0;
+    while (fgets(line, sizeof line, f)) {
+        if (kept > 0 && strtol(line, NULL, 10) > step)
+            break;
+        kept = ftell(f);
+    }
+    return kept;
+}
+
+enum status train_report_begin(struct train_report *r, const struct train_plan *p, struct err *e)
+{
+    r->first_step = r->step = p->resumed_step;
+    r->loss = r->val_loss = r->val_bits = (double)NAN;
+    r->best_loss = p->best_loss;
+    r->best_bits = p->best_loss * p->bits_per_nat;
+    r->best_step = p->best_step;
+    if (!r->log)
+        return STATUS_OK;
+    long kept = 0;
+    if (p->resumed_step > 0)
+        r->log_file = fopen(r->log, "r+");
+    if (r->log_file) {
+        kept = log_kept(r->log_file, p->resumed_step);
+        if (fseek(r->log_file, kept, SEEK_SET) != 0 || ftruncate(fileno(r->log_file), kept) != 0)
+            return log_failed(r, e);
+    } else {
+        r->log_file = fopen(r->log, "w");
+    }
+    if (!r->log_file)
+        return log_failed(r, e);
+    if (kept == 0)
+        fputs(log_head, r->log_file);
+    return STATUS_OK;
+}
+
+static void log_row(struct train_report *r, const struct train_event *ev)
+{
+    if (!r->log_file)
+        return;
+    const bool evaluated = ev->kind == TRAIN_EVALUATED;
+    const double seconds = r->started_ns ? (double)(clock_ns() - r->started_ns) * 1e-9 : 0;
+    const double tokens = (double)r->spec->batch * r->spec->length;
+    if (evaluated)
+        fprintf(r->log_file, "%d,,%.6f,%.6f,,,,%.3f\n", ev->step, ev->val_loss, ev->val_bits,
+                seconds);
+    else
+        fprintf(r->log_file, "%d,%.6f,,,%.6g,%.6g,%.0f,%.3f\n", ev->step, ev->loss, ev->lr,
+                ev->norm, tokens / ((double)ev->ns * 1e-9), seconds);
+    /* So that the curve is there whatever becomes of the run. */
+    if (evaluated)
+        fflush(r->log_file);
+}
+
+/* --- lines ----------------------------------------------------------------------------------- */
+
+double train_report_rate(const struct train_report *r)
+{
+    const double tokens = (double)(r->step - r->first_step) * r->spec->batch * r->spec->length;
+    return r->step_ns ? tokens / ((double)r->step_ns * 1e-9) : 0;
+}
+
+static void format_left(const struct train_report *r, char *out, size_t size)
+{
+    out[0] = 0;
+    const int made = r->step - r->first_step;
+    if (made == 0)
+        return;
+    const double each = (double)(clock_ns() - r->started_ns) * 1e-9 / made;
+    const double left = each * (r->spec->n_steps - r->step);
+    if (left < 100)
+        snprintf(out, size, ", %.0f s left", left);
+    else
+        snprintf(out, size, ", %d min %02d s left", (int)(left / 60), (int)left % 60);
+}
+
+static void clear_line(const struct train_report *r)
+{
+    if (r->terminal)
+        fputs("\r\033[K", stderr);
+}
+
+static void show_progress(const struct train_report *r)
+{
+    if (!r->terminal)
+        return;
+    char left[64], val[48] = "";
+    format_left(r, left, sizeof left);
+    if (isfinite(r->val_loss))
+        snprintf(val, sizeof val, ", held out %.4f", r->val_loss);
+    fprintf(stderr, "\rstep %d of %d: loss %.4f%s, %s tokens/s%s\033[K", r->step, r->spec->n_steps,
+            r->loss, val, figure_rate(train_report_rate(r)).text, left);
+}
+
+static void show_learning(const struct train_report *r, const struct train_event *ev)
+{
+    if (r->terminal && ev->all)
+        fprintf(stderr, "\rlearning the vocabulary: %.0f%%\033[K",
+                100 * (double)ev->done / (double)ev->all);
+}
+
+static void show_evaluation(struct train_report *r, const struct train_event *ev)
+{
+    char left[64], loss[48] = "";
+    r->val_loss = ev->val_loss;
+    r->val_bits = ev->val_bits;
+    if (ev->best) {
+        r->best_loss = ev->val_loss;
+        r->best_bits = ev->val_bits;
+        r->best_step = ev->step;
+    }
+    log_row(r, ev);
+    clear_line(r);
+    format_left(r, left, sizeof left);
+    if (isfinite(ev->loss))
+        snprintf(loss, sizeof loss, "loss %.4f, ", ev->loss);
+    char rate[48] = "";
+    if (r->step_ns)
+        snprintf(rate, sizeof rate, ", %s tokens/s", figure_rate(train_report_rate(r)).text);
+    say(r->common, "step %d of %d: %sheld out %.4f nats a token, %.4f bits a byte%s%s%s", r->step,
+        r->spec->n_steps, loss, ev->val_loss, ev->val_bits, ev->best ? " (best)" : "", rate, left);
+}
+
+static void take_step(struct train_report *r, const struct train_event *ev)
+{
+    if (r->started_ns == 0)
+        r->started_ns = clock_ns() - ev->ns;
+    r->step = ev->step;
+    r->step_ns += ev->ns;
+    r->loss = isfinite(r->loss) ? r->loss + SMOOTHING * (ev->loss - r->loss) : ev->loss;
+    log_row(r, ev);
+    show_progress(r);
+}
+
+void train_report_event(void *arg, const struct train_event *ev)
+{
+    struct train_report *r = arg;
+    switch (ev->kind) {
+    case TRAIN_LEARNING:
+        show_learning(r, ev);
+        break;
+    case TRAIN_STEP:
+        take_step(r, ev);
+        break;
+    case TRAIN_EVALUATED:
+        show_evaluation(r, ev);
+        break;
+    case TRAIN_SAVED:
+        clear_line(r);
+        say_verbose(r->common, "saved after step %d", ev->step);
+        break;
+    case TRAIN_NOT_SAVED:
+        clear_line(r);
+        say(r->common, "warning: not saved after step %d: %s; training goes on and tries again",
+            ev->step, ev->message);
+        break;
+    }
+}
+
+enum status train_report_end(struct train_report *r, struct err *e)
+{
+    clear_line(r);
+    if (!r->log_file)
+        return STATUS_OK;
+    const bool lost = ferror(r->log_file) != 0;
+    const bool unclosed = fclose(r->log_file) != 0;
+    r->log_file = NULL;
+    return lost || unclosed ? log_failed(r, e) : STATUS_OK;
+}

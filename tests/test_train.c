@@ -1,0 +1,663 @@
+/* Training runs: schedule, optimizer, learning, saving, resuming, and what is refused. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "checkpoints.h"
+#include "model/model.h"
+#include "support.h"
+#include "tools/train.h"
+#include "tools/train_private.h"
+
+/* --- a run ----------------------------------------------------------------------------------- */
+
+#define TEXT_LEN 3000
+
+/* Words that follow one another by a rule, so that there is something to learn. */
+static char words[TEXT_LEN];
+static struct text text = {words, TEXT_LEN};
+
+struct run {
+    struct train_spec spec;
+    char out[512];
+    struct trainer *trainer;
+    int stop_at;                 /* steps after which `stop` says so; -1: never */
+    int steps, evals, not_saved; /* events */
+    double first_loss, last_loss, best;
+    char moved[528]; /* where the folder of OUT is while it cannot be written; "" */
+};
+
+static bool stop(void *arg)
+{
+    const struct run *r = arg;
+    return r->stop_at >= 0 && r->steps >= r->stop_at;
+}
+
+static void event(void *arg, const struct train_event *ev)
+{
+    struct run *r = arg;
+    switch (ev->kind) {
+    case TRAIN_STEP:
+        r->first_loss = r->steps == 0 ? ev->loss : r->first_loss;
+        r->last_loss = ev->loss;
+        r->steps++;
+        break;
+    case TRAIN_EVALUATED:
+        r->evals++;
+        ck_assert(ev->best == (ev->val_loss < r->best));
+        r->best = ev->best ? ev->val_loss : r->best;
+        break;
+    case TRAIN_NOT_SAVED:
+        r->not_saved++;
+        ck_assert_ptr_nonnull(strstr(ev->message, "out.gguf"));
+        break;
+    default:
+        break;
+    }
+}
+
+static void make_text(void)
+{
+    static const char *const parts[] = {"the ", "cat ",   "sat ", "on ",
+                                        "a ",   "mat.\n", "dog ", "ran "};
+    struct rng r;
+    rng_seed(&r, 3, 3);
+    size_t used = 0;
+    unsigned last = 0;
+    while (used + 8 < TEXT_LEN) {
+        last = (last + 1 + rng_u32(&r) % 2) % 8;
+        memcpy(words + used, parts[last], strlen(parts[last]));
+        used += strlen(parts[last]);
+    }
+    memset(words + used, '.', TEXT_LEN - used);
+}
+
+static struct run make_run(const char *out)
+{
+    make_text();
+    struct run r = {.stop_at = -1, .best = HUGE_VAL};
+    snprintf(r.out, sizeof r.out, "%s", scratch_path(out));
+    r.spec = (struct train_spec){
+        .texts = &text,
+        .n_texts = 1,
+        .shape = {.architecture = "gpt2",
+                  .n_layers = 2,
+                  .n_heads = 2,
+                  .n_kv_heads = 1,
+                  .head_dim = 8,
+                  .d_model = 16,
+                  .d_ff = 32,
+                  .n_ctx = 24,
+                  .n_vocab = 256,
+                  .norm_eps = 1e-5f},
+        .n_steps = 12,
+        .batch = 3,
+        .length = 24,
+        .warmup = 2,
+        .lr = 3e-3,
+        .beta2 = 0.99,
+        .weight_decay = 0.1,
+        .clip = 1,
+        .dropout = 0.1,
+        .val_fraction = 0.1,
+        .eval_every = 5,
+        .save_every = 4,
+        .seed = 9,
+        .seed_given = true,
+        .kernels = &kernels_scalar,
+        .stop = stop,
+        .event = event,
+    };
+    return r;
+}
+
+/* Opens and runs; the addresses in the spec are those of *r. */
+static enum status run(struct run *r, struct err *e)
+{
+    r->spec.out = r->out;
+    r->spec.arg = r;
+    enum status s = trainer_open(&r->spec, &r->trainer, e);
+    if (s == STATUS_OK)
+        s = trainer_run(r->trainer, e);
+    trainer_free(r->trainer);
+    r->trainer = NULL;
+    return s;
+}
+
+static void run_well(struct run *r)
+{
+    struct err e = {""};
+    const enum status s = run(r, &e);
+    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+}
+
+static enum status resume(struct run *r, struct err *e)
+{
+    r->spec.resume = true;
+    r->stop_at = -1;
+    return run(r, e);
+}
+
+static void assert_same_file(const char *a, const char *b, const char *suffix)
+{
+    char path[600];
+    size_t n, m;
+    snprintf(path, sizeof path, "%s%s", a, suffix);
+    unsigned char *x = read_file(path, &n);
+    snprintf(path, sizeof path, "%s%s", b, suffix);
+    unsigned char *y = read_file(path, &m);
+    ck_assert_uint_eq(n, m);
+    ck_assert_msg(memcmp(x, y, n) == 0, "%s%s differs", b, suffix);
+    free(x);
+    free(y);
+}
+
+static void assert_same_run(const struct run *a, const struct run *b)
+{
+    assert_same_file(a->out, b->out, "");
+    assert_same_file(a->out, b->out, ".state");
+}
+
+/* --- optimizer ------------------------------------------------------------------------------- */
+
+START_TEST(rate_rises_and_falls)
+{
+    const struct train_spec spec = {.n_steps = 100, .warmup = 10, .lr = 2};
+    ck_assert_double_eq_tol(train_rate(&spec, 0), 0.2, 1e-12);
+    ck_assert_double_eq_tol(train_rate(&spec, 9), 2, 1e-12);
+    for (int step = 10; step < 100; step++)
+        ck_assert(train_rate(&spec, step) < train_rate(&spec, step - 1));
+    ck_assert_double_eq_tol(train_rate(&spec, 54), 1.1, 1e-12);
+    ck_assert_double_eq_tol(train_rate(&spec, 99), 0.2, 1e-12);
+    const struct train_spec direct = {.n_steps = 1, .lr = 1};
+    ck_assert_double_eq_tol(train_rate(&direct, 0), 0.1, 1e-12);
+}
+END_TEST
+
+/* Against the paper's formulas in double, over a few steps with changing gradients. */
+START_TEST(adamw_follows_the_paper)
+{
+    enum { N = 21, STEPS = 5 };
+    const double lr = 0.01, beta1 = 0.9, beta2 = 0.95, decay = 0.1, eps = 1e-8;
+    float w[N], m[N] = {0}, v[N] = {0}, g[N];
+    double wd[N], md[N] = {0}, vd[N] = {0};
+    for (int i = 0; i < N; i++)
+        wd[i] = (double)(w[i] = (float)(i - 10) * 0.1f);
+    for (int t = 1; t <= STEPS; t++) {
+        for (int i = 0; i < N; i++)
+            g[i] = (float)sin(i * t) * 0.01f;
+        const struct adamw step = {.scale = 0.5f,
+                                   .beta1 = (float)beta1,
+                                   .beta2 = (float)beta2,
+                                   .rate = (float)(lr / (1 - pow(beta1, t))),
+                                   .root = (float)(1 / sqrt(1 - pow(beta2, t))),
+                                   .eps = (float)eps,
+                                   .decay = (float)(lr * decay)};
+        grad_scalar.adamw(&step, w, m, v, g, N);
+        for (int i = 0; i < N; i++) {
+            const double gi = 0.5 * (double)g[i];
+            md[i] = beta1 * md[i] + (1 - beta1) * gi;
+            vd[i] = beta2 * vd[i] + (1 - beta2) * gi * gi;
+            const double mean = md[i] / (1 - pow(beta1, t)), square = vd[i] / (1 - pow(beta2, t));
+            wd[i] -= lr * decay * wd[i] + lr * mean / (sqrt(square) + eps);
+        }
+    }
+    for (int i = 0; i < N; i++)
+        ck_assert_double_eq_tol((double)w[i], wd[i], 1e-5);
+}
+END_TEST
+
+/* --- learning -------------------------------------------------------------------------------- */
+
+/* A text of one window is learned by heart. */
+START_TEST(one_window_is_learned)
+{
+    struct run r = make_run("out.gguf");
+    const struct text one = {"the quick brown fox jumps", 25};
+    r.spec.texts = &one;
+    r.spec.val_fraction = 0;
+    r.spec.weight_decay = 0;
+    r.spec.dropout = 0;
+    r.spec.n_steps = 150;
+    r.spec.lr = 0.02;
+    r.spec.batch = 1;
+    run_well(&r);
+    ck_assert(r.first_loss > 5 && r.last_loss < 0.02);
+    ck_assert_int_eq(r.evals, 0);
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(held_out_text_is_predicted_better)
+{
+    struct run r = make_run("out.gguf");
+    r.spec.n_steps = 100;
+    r.spec.lr = 0.01;
+    r.spec.shape.n_vocab = 270;
+    run_well(&r);
+    ck_assert_int_eq(r.steps, 100);
+    ck_assert_msg(r.best < 2, "%f", r.best);
+    struct checkpoint c;
+    struct err e = {""};
+    const enum status s = checkpoint_open(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &c, &e);
+    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    ck_assert_int_eq(c.model->config.n_kv_heads, 1);
+    ck_assert_int_eq(tokenizer_n_tokens(c.tokenizer), 270);
+    checkpoint_close(&c);
+    scratch_remove();
+}
+END_TEST
+
+/* A source of another type and with its own output matrix, and a teacher. */
+START_TEST(uptraining_keeps_the_tokenizer_and_lowers_the_loss)
+{
+    struct run r = make_run("out.gguf");
+    char source[512];
+    snprintf(source, sizeof source, "%s", scratch_path("source.gguf"));
+    const struct checkpoint_shape shape = {.n_layers = 1,
+                                           .n_heads = 2,
+                                           .n_kv_heads = 1,
+                                           .head_dim = 8,
+                                           .d_ff = 16,
+                                           .n_ctx = 40,
+                                           .n_vocab = 260,
+                                           .type = TENSOR_F16,
+                                           .no_biases = 1,
+                                           .seed = 4};
+    write_checkpoint(source, &shape);
+    struct checkpoint from;
+    struct err e = {""};
+    ck_assert_int_eq(checkpoint_open(source, CHECKPOINT_TOKENIZER, &from, &e), STATUS_OK);
+    r.spec.from = r.spec.teacher = from.gguf;
+    r.spec.teacher_share = 0.1;
+    r.spec.out = r.out;
+    r.spec.arg = &r;
+    ck_assert_int_eq(trainer_open(&r.spec, &r.trainer, &e), STATUS_OK);
+    ck_assert(trainer_plan(r.trainer)->widened);
+    ck_assert_int_eq(trainer_run(r.trainer, &e), STATUS_OK);
+    trainer_free(r.trainer);
+    ck_assert_int_eq(r.evals, 4); /* also before the first step */
+    ck_assert(r.last_loss < r.first_loss);
+    struct checkpoint out;
+    ck_assert_int_eq(checkpoint_open(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &out, &e),
+                     STATUS_OK);
+    ck_assert_int_eq(out.model->config.n_ctx, 40);
+    ck_assert(!out.model->tied);
+    ck_assert_ptr_null(out.model->layers[0].up.bias);
+    checkpoint_close(&out);
+    checkpoint_close(&from);
+    scratch_remove();
+}
+END_TEST
+
+/* A teacher alone: the student's gradient vanishes where it already says the same. */
+START_TEST(own_teacher_changes_nothing)
+{
+    struct run first = make_run("first.gguf");
+    run_well(&first);
+    struct checkpoint from;
+    struct err e = {""};
+    ck_assert_int_eq(checkpoint_open(first.out, CHECKPOINT_TOKENIZER, &from, &e), STATUS_OK);
+    struct run r = make_run("out.gguf");
+    r.spec.from = r.spec.teacher = from.gguf;
+    r.spec.teacher_share = 1;
+    r.spec.weight_decay = 0;
+    r.spec.dropout = 0;
+    r.spec.lr = 1e-9;
+    run_well(&r);
+    ck_assert_double_eq_tol(r.best, first.best, 1e-5);
+    checkpoint_close(&from);
+    scratch_remove();
+}
+END_TEST
+
+/* --- the same bits --------------------------------------------------------------------------- */
+
+START_TEST(same_files_for_any_threads)
+{
+    struct run one = make_run("one.gguf");
+    run_well(&one);
+    static const int threads[] = {2, 3, 5};
+    for (int i = 0; i < 3; i++) {
+        struct run many = make_run("many.gguf");
+        struct err e = {""};
+        ck_assert_int_eq(pool_create(threads[i], &many.spec.pool, &e), STATUS_OK);
+        run_well(&many);
+        pool_free(many.spec.pool);
+        assert_same_run(&one, &many);
+    }
+    scratch_remove();
+}
+END_TEST
+
+/* Interrupted after each number of steps, and then resumed: with OUT best and last. */
+START_TEST(resumed_is_uninterrupted)
+{
+    struct run whole = make_run("whole.gguf");
+    whole.spec.keep_last = _i;
+    run_well(&whole);
+    for (int stop_at = 0; stop_at < 12; stop_at++) {
+        struct run parts = make_run("parts.gguf");
+        struct err e = {""};
+        parts.spec.keep_last = _i;
+        parts.stop_at = stop_at;
+        ck_assert_int_eq(run(&parts, &e), STATUS_INTERRUPTED);
+        ck_assert_int_eq(parts.steps, stop_at);
+        ck_assert_int_eq(access(parts.out, F_OK), 0);
+        parts.spec.seed_given = false; /* the state has it */
+        parts.spec.seed = 1234;
+        const enum status s = resume(&parts, &e);
+        ck_assert_msg(s == STATUS_OK, "stopped after %d: %s", stop_at, e.text);
+        assert_same_run(&whole, &parts);
+    }
+    /* One that is at its end has nothing left to do. */
+    struct err e = {""};
+    whole.steps = 0;
+    ck_assert_int_eq(resume(&whole, &e), STATUS_OK);
+    ck_assert_int_eq(whole.steps, 0);
+    scratch_remove();
+}
+END_TEST
+
+/* A crash between OUT and OUT.state leaves an older state: it comes to the same end. */
+START_TEST(older_state_comes_to_the_same)
+{
+    struct run whole = make_run("whole.gguf");
+    run_well(&whole);
+    struct run early = make_run("out.gguf");
+    struct err e = {""};
+    early.stop_at = 2;
+    ck_assert_int_eq(run(&early, &e), STATUS_INTERRUPTED);
+    char command[1300];
+    snprintf(command, sizeof command, "cp '%s.state' '%s.old'", early.out, early.out);
+    ck_assert_int_eq(system(command), 0);
+    ck_assert_int_eq(resume(&early, &e), STATUS_OK);
+    early.best = HUGE_VAL;
+    snprintf(command, sizeof command, "mv '%s.old' '%s.state'", early.out, early.out);
+    ck_assert_int_eq(system(command), 0);
+    ck_assert_int_eq(resume(&early, &e), STATUS_OK);
+    assert_same_run(&whole, &early);
+    scratch_remove();
+}
+END_TEST
+
+/* --- trouble --------------------------------------------------------------------------------- */
+
+START_TEST(loss_that_is_not_finite_keeps_the_last_save)
+{
+    struct run r = make_run("out.gguf");
+    struct err e = {""};
+    r.stop_at = 4;
+    ck_assert_int_eq(run(&r, &e), STATUS_INTERRUPTED);
+    size_t n, m;
+    unsigned char *before = read_file(r.out, &n);
+    struct checkpoint from;
+    ck_assert_int_eq(checkpoint_open(r.out, CHECKPOINT_TOKENIZER, &from, &e), STATUS_OK);
+    struct run wild = make_run("out.gguf");
+    wild.spec.from = from.gguf;
+    wild.spec.lr = 1e30;
+    wild.spec.warmup = 0;
+    wild.spec.clip = 0;
+    wild.spec.val_fraction = 0;
+    wild.spec.save_every = 100;
+    ck_assert_int_eq(run(&wild, &e), STATUS_FAILED);
+    ck_assert_ptr_nonnull(strstr(e.text, "of step 2 is"));
+    ck_assert_ptr_nonnull(strstr(e.text, "--lr"));
+    unsigned char *after = read_file(r.out, &m);
+    ck_assert(n == m && memcmp(before, after, n) == 0);
+    free(before);
+    free(after);
+    checkpoint_close(&from);
+    scratch_remove();
+}
+END_TEST
+
+/* While OUT's folder is away nothing can be written; then it is back. */
+static void event_moving(void *arg, const struct train_event *ev)
+{
+    struct run *r = arg;
+    event(arg, ev);
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s", r->out);
+    *strrchr(folder, '/') = 0;
+    if (ev->kind == TRAIN_STEP && ev->step == 3) {
+        snprintf(r->moved, sizeof r->moved, "%s-away", folder);
+        ck_assert_int_eq(rename(folder, r->moved), 0);
+    } else if (ev->kind == TRAIN_STEP && ev->step == 6) {
+        ck_assert_int_eq(rename(r->moved, folder), 0);
+    }
+}
+
+START_TEST(failed_save_is_told_and_tried_again)
+{
+    struct run whole = make_run("whole.gguf");
+    whole.spec.keep_last = true;
+    run_well(&whole);
+    struct run r = make_run("out.gguf");
+    r.spec.keep_last = true;
+    r.spec.event = event_moving;
+    run_well(&r);
+    ck_assert_int_eq(r.not_saved, 1);
+    assert_same_run(&whole, &r);
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(last_save_that_fails_is_an_error)
+{
+    struct run r = make_run("out.gguf");
+    struct err e = {""};
+    strcat(r.out, "/no/such/out.gguf");
+    ck_assert_int_eq(run(&r, &e), STATUS_FAILED);
+    ck_assert_ptr_nonnull(strstr(e.text, "out.gguf"));
+    ck_assert_int_eq(r.steps, 12);
+    scratch_remove();
+}
+END_TEST
+
+/* --- refusals -------------------------------------------------------------------------------- */
+
+static void refused(struct run *r, enum status expected, const char *message)
+{
+    struct err e = {""};
+    const enum status s = run(r, &e);
+    ck_assert_msg(s == expected, "%d instead of %d: %s", s, expected, e.text);
+    ck_assert_msg(strstr(e.text, message) != NULL, "\"%s\" lacks \"%s\"", e.text, message);
+    ck_assert_int_eq(r->steps, 0);
+}
+
+START_TEST(short_text_is_refused_with_the_least_length)
+{
+    struct run r = make_run("out.gguf");
+    struct text shorter = {words, 240};
+    r.spec.texts = &shorter;
+    refused(&r, STATUS_USAGE, "at least 241 bytes, found 240");
+    shorter.len = 241;
+    run_well(&r);
+    struct run whole = make_run("out.gguf");
+    whole.spec.val_fraction = 0;
+    whole.spec.texts = &shorter;
+    shorter.len = 24;
+    refused(&whole, STATUS_USAGE, "at least 25 bytes, found 24");
+    shorter.len = 0;
+    refused(&whole, STATUS_USAGE, "at least 25 bytes, found 0");
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(impossible_values_are_refused)
+{
+    struct run r = make_run("out.gguf");
+    r.spec.warmup = 12;
+    refused(&r, STATUS_USAGE, "--warmup 12");
+    r = make_run("out.gguf");
+    r.spec.length = 25;
+    refused(&r, STATUS_USAGE, "--ctx 25");
+    r = make_run("out.gguf");
+    r.spec.resume = true;
+    refused(&r, STATUS_USAGE, "there is no");
+    scratch_remove();
+}
+END_TEST
+
+static void change(struct train_spec *s, int what)
+{
+    static const struct text other = {words, TEXT_LEN - 1};
+    switch (what) {
+    case 0:
+        s->n_steps = 13;
+        break;
+    case 1:
+        s->lr = 4e-3;
+        break;
+    case 2:
+        s->seed = 10;
+        break;
+    case 3:
+        s->texts = &other;
+        break;
+    case 4:
+        s->shape.d_ff = 48;
+        break;
+    case 5:
+        s->keep_last = true;
+        break;
+    default:
+        s->clip = 0.5;
+    }
+}
+
+START_TEST(state_of_another_run_is_refused)
+{
+    static const char *const messages[] = {
+        "--steps 12, not 13", "--lr 0.003, not 0.004", "--seed 9, not 10", "the text was not",
+        "the model's shape",  "--keep was not",        "--clip 1, not 0.5"};
+    struct run r = make_run("out.gguf");
+    struct err e = {""};
+    r.stop_at = 6;
+    ck_assert_int_eq(run(&r, &e), STATUS_INTERRUPTED);
+    struct run other = make_run("out.gguf");
+    other.spec.resume = true;
+    change(&other.spec, _i);
+    refused(&other, STATUS_USAGE, messages[_i]);
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(teacher_of_another_vocabulary_is_refused)
+{
+    struct run r = make_run("out.gguf");
+    char source[512];
+    snprintf(source, sizeof source, "%s", scratch_path("teacher.gguf"));
+    const struct checkpoint_shape shape = {.n_layers = 1,
+                                           .n_heads = 2,
+                                           .n_kv_heads = 2,
+                                           .head_dim = 4,
+                                           .d_ff = 8,
+                                           .n_ctx = 40,
+                                           .n_vocab = 257,
+                                           .seed = 4};
+    write_checkpoint(source, &shape);
+    struct checkpoint teacher;
+    struct err e = {""};
+    ck_assert_int_eq(checkpoint_open(source, CHECKPOINT_TOKENIZER, &teacher, &e), STATUS_OK);
+    r.spec.teacher = teacher.gguf;
+    refused(&r, STATUS_USAGE, "of 256 tokens; found 257");
+    checkpoint_close(&teacher);
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(missing_out_is_refused)
+{
+    struct run r = make_run("out.gguf");
+    struct err e = {""};
+    r.stop_at = 6;
+    ck_assert_int_eq(run(&r, &e), STATUS_INTERRUPTED);
+    ck_assert_int_eq(remove(r.out), 0);
+    r.steps = 0;
+    r.spec.resume = true;
+    refused(&r, STATUS_FAILED, "best checkpoint so far (of step 5)");
+    scratch_remove();
+}
+END_TEST
+
+static void write_bytes(const char *path, const unsigned char *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(fwrite(bytes, 1, n, f), n);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+/* Cut anywhere, or with any bit of the header and some of the rest flipped. */
+START_TEST(damaged_state_is_refused)
+{
+    struct run r = make_run("out.gguf");
+    struct err e = {""};
+    r.stop_at = 6;
+    ck_assert_int_eq(run(&r, &e), STATUS_INTERRUPTED);
+    char path[600];
+    size_t n;
+    snprintf(path, sizeof path, "%s.state", r.out);
+    unsigned char *bytes = read_file(path, &n);
+    r.spec.resume = true;
+    for (size_t len = 0; len < n; len += len < 260 ? 20 : n / 7) {
+        write_bytes(path, bytes, len);
+        r.steps = 0;
+        refused(&r, STATUS_BAD_FILE, ".state");
+    }
+    for (size_t at = 0; at < n; at += at < 250 ? 3 : n / 9) {
+        bytes[at] ^= (unsigned char)(1 << at % 8);
+        write_bytes(path, bytes, n);
+        bytes[at] ^= (unsigned char)(1 << at % 8);
+        r.steps = 0;
+        const enum status s = run(&r, &e);
+        ck_assert_msg(s == STATUS_BAD_FILE || s == STATUS_USAGE || s == STATUS_FAILED,
+                      "byte %zu: %d", at, s);
+        ck_assert_int_eq(r.steps, 0);
+    }
+    free(bytes);
+    scratch_remove();
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("train");
+    TCase *optimizer = tcase_create("optimizer");
+    tcase_add_test(optimizer, rate_rises_and_falls);
+    tcase_add_test(optimizer, adamw_follows_the_paper);
+    suite_add_tcase(s, optimizer);
+    TCase *runs = tcase_create("runs");
+    tcase_set_timeout(runs, 120);
+    tcase_add_test(runs, one_window_is_learned);
+    tcase_add_test(runs, held_out_text_is_predicted_better);
+    tcase_add_test(runs, uptraining_keeps_the_tokenizer_and_lowers_the_loss);
+    tcase_add_test(runs, own_teacher_changes_nothing);
+    tcase_add_test(runs, same_files_for_any_threads);
+    tcase_add_loop_test(runs, resumed_is_uninterrupted, 0, 2);
+    tcase_add_test(runs, older_state_comes_to_the_same);
+    tcase_add_test(runs, loss_that_is_not_finite_keeps_the_last_save);
+    tcase_add_test(runs, failed_save_is_told_and_tried_again);
+    tcase_add_test(runs, last_save_that_fails_is_an_error);
+    suite_add_tcase(s, runs);
+    TCase *refusals = tcase_create("refusals");
+    tcase_set_timeout(refusals, 120);
+    tcase_add_test(refusals, short_text_is_refused_with_the_least_length);
+    tcase_add_test(refusals, impossible_values_are_refused);
+    tcase_add_loop_test(refusals, state_of_another_run_is_refused, 0, 7);
+    tcase_add_test(refusals, teacher_of_another_vocabulary_is_refused);
+    tcase_add_test(refusals, missing_out_is_refused);
+    tcase_add_test(refusals, damaged_state_is_refused);
+    suite_add_tcase(s, refusals);
+    return s;
+}
+
+int main(void)
+{
+    return run_suite(suite());
+}
