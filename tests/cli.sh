@@ -4,7 +4,7 @@
 set -u
 
 decode=$1
-model=models/shakespeare-mha.gguf
+model=tests/data/shakespeare-bytes.gguf
 golden=tests/data/golden
 dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-cli-XXXXXX")
 trap 'rm -rf "$dir"' EXIT

@@ -484,7 +484,7 @@ static void open_method(const struct opened *a, int g, int method, bool text, bo
 START_TEST(fit_loses_least)
 {
     const struct checkpoint_shape shape = mha(8);
-    struct opened a = _i < 2 ? open_shape(&shape) : open_path("models/shakespeare-mha.gguf");
+    struct opened a = _i < 2 ? open_shape(&shape) : open_path("tests/data/shakespeare-bytes.gguf");
     const bool text = _i % 2;
     for (int g = 4; g >= 1; g /= 2) {
         struct convert_layer fit[8], other[8], clustered[8];

@@ -293,7 +293,7 @@ START_TEST(quantisation_costs_little)
     enum { N = sizeof text - 1 };
     struct checkpoint c;
     struct err e = {{0}};
-    enum status s = checkpoint_open("models/shakespeare-mha.gguf", CHECKPOINT_MODEL, &c, &e);
+    enum status s = checkpoint_open("tests/data/shakespeare-bytes.gguf", CHECKPOINT_MODEL, &c, &e);
     ck_assert_msg(s == STATUS_OK, "%s", e.text);
     int32_t *tokens;
     size_t n;

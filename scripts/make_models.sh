@@ -1,0 +1,36 @@
+#!/bin/sh
+# make_models.sh TEXT [FOLDER] - the recipe of the checkpoints in models/: trains the MHA checkpoint
+# on the first nine tenths of TEXT (Tiny Shakespeare, 1,115,394 bytes), converts it to 2 K/V heads
+# and to MQA by `fit`, uptrains those for 5% of its steps with the MHA checkpoint as the teacher, and
+# stores all three in F16. Writes them, the training curve and the scores on the held-out last tenth
+# to FOLDER (build/models). Takes about half an hour on two cores.
+set -eu
+
+text=$1
+out=${2:-build/models}
+steps=3600
+uptrain=$((steps / 20))
+mkdir -p "$out/f32"
+make -s decode
+
+bytes=$(wc -c <"$text")
+head -c $((bytes * 9 / 10)) "$text" >"$out/f32/calib.txt"
+
+./decode train "$text" -o "$out/f32/mha.gguf" --layers 4 --embd 256 --heads 8 --ff 704 \
+    --vocab 512 --ctx 256 --batch 16 --steps $steps --lr 1.5e-3 --dropout 0.1 --seed 1 \
+    --eval-every 150 --save-every 300 --log "$out/mha.csv"
+for g in 2 1; do
+    ./decode convert "$out/f32/mha.gguf" -o "$out/f32/fit-$g.gguf" --kv-heads $g \
+        --calib "$out/f32/calib.txt" --force
+    ./decode train "$text" -o "$out/f32/$g.gguf" --from "$out/f32/fit-$g.gguf" \
+        --teacher "$out/f32/mha.gguf" --steps $uptrain --batch 16 --dropout 0.1 --seed 1 \
+        --log "$out/$g.csv"
+done
+
+store() {
+    ./decode quantize "$out/f32/$1.gguf" -o "$out/shakespeare-$2.gguf" --type f16 --force
+    ./decode eval "$out/shakespeare-$2.gguf" --text "$text" --range 0.9:1
+}
+store mha mha
+store 2 gqa2
+store 1 mqa
