@@ -4,9 +4,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/cpus.h"
 #include "base/file.h"
 #include "cli/alone.h"
@@ -14,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/lists.h"
 #include "cli/numbers.h"
+#include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/shape.h"
 #include "cli/signals.h"
@@ -156,8 +155,7 @@ struct bench_inputs {
     const char *subject;
     struct variant_file converted[LIST_MAX]; /* by kv_heads, of --method; [0, kv_heads.n) */
     const struct gguf *variants[LIST_MAX];
-    bool terminal; /* standard error is one: show progress */
-    uint64_t started_ns;
+    struct progress progress;
 };
 
 /* In the order of enum storage. */
@@ -228,26 +226,10 @@ static enum status read_subject(const struct bench_options *o, struct bench_inpu
     return s;
 }
 
-static bool stop(void *arg)
+static void show(void *arg, int done, int all)
 {
-    (void)arg;
-    return signals_interrupted();
-}
-
-static void progress(void *arg, int done, int all)
-{
-    struct bench_inputs *in = arg;
-    if (!in->terminal)
-        return;
-    const uint64_t now = clock_ns();
-    if (done == 0)
-        in->started_ns = now;
-    const uint64_t left =
-        done ? (now - in->started_ns) / (uint64_t)done * (uint64_t)(all - done) : 0;
-    fprintf(stderr, "\r%d of %d turns", done, all);
-    if (done)
-        fprintf(stderr, ", %s left", figure_duration(left).text);
-    fputs("\033[K", stderr);
+    if (done > 0)
+        progress_show(arg, "turns", done, all);
 }
 
 static enum status make_spec(const struct bench_options *o, struct bench_inputs *in,
@@ -274,10 +256,9 @@ static enum status make_spec(const struct bench_options *o, struct bench_inputs 
         spec->prompt = spec->config.n_ctx < DEFAULT_PROMPT ? spec->config.n_ctx : DEFAULT_PROMPT;
     spec->roofline_seconds = ROOFLINE_SECONDS;
     spec->seed = 1;
-    spec->stop = stop;
-    spec->progress = progress;
-    spec->arg = in;
-    in->terminal = isatty(STDERR_FILENO) && !o->common.quiet;
+    spec->stop = progress_stop;
+    spec->progress = show;
+    spec->arg = &in->progress;
     return STATUS_OK;
 }
 
@@ -359,10 +340,10 @@ static enum status measure(const struct bench_options *o, struct bench_inputs *i
             b.n_rows, figure_bytes((double)memory).text);
     signals_defer();
     s = measure_alone(spec, &b, e);
+    in->progress = progress_start(&o->common);
     if (s == STATUS_OK)
         s = bench_run(spec, &b, e);
-    if (in->terminal)
-        fputs("\r\033[K", stderr);
+    progress_end(&in->progress);
     if (s == STATUS_OK || s == STATUS_INTERRUPTED) {
         const struct bench_report r = {spec, &b, in->subject};
         const enum status reported = report(o, &r, out, e);

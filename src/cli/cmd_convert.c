@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/convert_report.h"
 #include "cli/numbers.h"
+#include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/variant.h"
@@ -60,13 +60,7 @@ static const struct option own_options[] = {
      AT(eval),
      .value = "TEXT",
      .help = "a file of text on which bits per byte are measured before and after"},
-    {.kind = OPTION_STRING,
-     .name = "threads",
-     .letter = 't',
-     AT(threads),
-     .value = "N|auto",
-     .otherwise = "DECODE_THREADS, else auto",
-     .help = "threads; auto: as many processors as this process may use"},
+    THREADS_OPTION(struct convert_options, threads),
     FORMAT_OPTION(struct convert_options, format),
     {.kind = OPTION_END},
 };
@@ -99,12 +93,7 @@ struct conversion {
 
 static enum status check_out(const struct convert_options *o, const char *model, struct err *e)
 {
-    struct stat st;
-    if (!o->out)
-        return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
-    enum status s = output_path_check("-o", o->out, model, e);
-    if (s == STATUS_OK && !o->force && lstat(o->out, &st) == 0)
-        return err_set(e, STATUS_USAGE, "-o: '%.200s' exists; --force replaces it", o->out);
+    enum status s = output_path_new(o->out, model, o->force, e);
     if (s != STATUS_OK)
         return s;
     /* Whether it can be written is better found out before the work. */
@@ -152,12 +141,6 @@ static enum status open_all(struct conversion *c, struct err *e)
 
 /* --- bits per byte --------------------------------------------------------------------------- */
 
-static bool stop(void *arg)
-{
-    (void)arg;
-    return signals_interrupted();
-}
-
 /* Bits per byte of the checkpoint at `path` on --eval's text. */
 static enum status bits_per_byte(const struct conversion *c, const char *path, struct text text,
                                  double *out, struct err *e)
@@ -176,7 +159,7 @@ static enum status bits_per_byte(const struct conversion *c, const char *path, s
         .tokens = tokens,
         .n_tokens = n,
         .tokenizer = k.tokenizer,
-        .stop = stop,
+        .stop = progress_stop,
     };
     struct eval_result result;
     if (s == STATUS_OK && (s = eval_run(&spec, &result, e)) != STATUS_OK)

@@ -8,11 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
+#include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/table.h"
@@ -20,8 +19,6 @@
 
 /* Memory beyond this is announced even without -v. */
 #define LARGE_MEMORY ((uint64_t)1 << 30)
-/* Between two progress lines. */
-#define PROGRESS_NS 100000000u
 
 struct eval_options {
     struct common_options common;
@@ -173,30 +170,16 @@ static enum status open_other(const char *path, const struct runtime *r, struct 
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-struct progress {
-    bool terminal; /* standard error is one */
-    uint64_t start_ns, shown_ns;
+struct shown {
+    struct progress line;
     uint64_t done;
 };
 
-static bool stop(void *arg)
+static void show(void *arg, uint64_t done, uint64_t all)
 {
-    (void)arg;
-    return signals_interrupted();
-}
-
-static void progress(void *arg, uint64_t done, uint64_t all)
-{
-    struct progress *p = arg;
-    const uint64_t now = clock_ns();
-    p->done = done;
-    if (!p->terminal || now - p->shown_ns < PROGRESS_NS)
-        return;
-    p->shown_ns = now;
-    const double rate = (double)done * 1e9 / (double)(now - p->start_ns);
-    const uint64_t left = (uint64_t)((double)(all - done) / rate * 1e9);
-    fprintf(stderr, "\r%" PRIu64 " of %" PRIu64 " tokens, %s tokens/s, %s left\033[K", done, all,
-            figure_rate(rate).text, figure_duration(left).text);
+    struct shown *shown = arg;
+    shown->done = done;
+    progress_show(&shown->line, "tokens", (double)done, (double)all);
 }
 
 static void say_plan(const struct eval_options *o, const struct eval_spec *spec,
@@ -262,18 +245,15 @@ static enum status measure(const struct eval_options *o, struct eval_spec *spec,
     if (s != STATUS_OK)
         return s;
     say_plan(o, spec, &plan);
-    const uint64_t now = clock_ns();
-    struct progress p = {
-        .terminal = isatty(STDERR_FILENO) && !o->common.quiet, .start_ns = now, .shown_ns = now};
-    spec->stop = stop;
-    spec->progress = progress;
-    spec->arg = &p;
+    struct shown shown = {.line = progress_start(&o->common)};
+    spec->stop = progress_stop;
+    spec->progress = show;
+    spec->arg = &shown;
     struct eval_result result;
     s = eval_run(spec, &result, e);
-    if (p.terminal)
-        fputs("\r\033[K", stderr);
+    progress_end(&shown.line);
     if (s == STATUS_INTERRUPTED)
-        say(&o->common, "interrupted after %" PRIu64 " of %" PRIu64 " tokens", p.done,
+        say(&o->common, "interrupted after %" PRIu64 " of %" PRIu64 " tokens", shown.done,
             plan.n_scored);
     return s == STATUS_OK ? print_result(o, &result, out, e) : s;
 }

@@ -4,12 +4,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
+#include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/table.h"
@@ -47,13 +46,7 @@ static const struct option own_options[] = {
      .name = "requantize",
      AT(requantize),
      .help = "take a MODEL that is quantized already; the errors of both types add up"},
-    {.kind = OPTION_STRING,
-     .name = "threads",
-     .letter = 't',
-     AT(threads),
-     .value = "N|auto",
-     .otherwise = "DECODE_THREADS, else auto",
-     .help = "threads; auto: as many processors as this process may use"},
+    THREADS_OPTION(struct quantize_options, threads),
     FORMAT_OPTION(struct quantize_options, format),
     {.kind = OPTION_END},
 };
@@ -84,44 +77,11 @@ static enum status read_type(const char *name, uint32_t *out, struct err *e)
     return STATUS_OK;
 }
 
-static enum status check_out(const struct quantize_options *o, const char *model, struct err *e)
-{
-    struct stat st;
-    if (!o->out)
-        return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
-    const enum status s = output_path_check("-o", o->out, model, e);
-    if (s == STATUS_OK && !o->force && lstat(o->out, &st) == 0)
-        return err_set(e, STATUS_USAGE, "-o: '%.200s' exists; --force replaces it", o->out);
-    return s;
-}
-
 /* --- during ---------------------------------------------------------------------------------- */
 
-#define PROGRESS_NS 100000000
-
-struct progress {
-    bool terminal;
-    uint64_t started_ns, shown_ns;
-};
-
-static bool stop(void *arg)
+static void show(void *arg, uint64_t done, uint64_t all)
 {
-    (void)arg;
-    return signals_interrupted();
-}
-
-static void progress(void *arg, uint64_t done, uint64_t all)
-{
-    struct progress *p = arg;
-    const uint64_t now = clock_ns();
-    if (!p->terminal || now - p->shown_ns < PROGRESS_NS)
-        return;
-    p->shown_ns = now;
-    const double rate = (double)done / (double)(now - p->started_ns) * 1e9;
-    const double left = (double)(all - done) / rate * 1e9;
-    fprintf(stderr, "\r%.0f%% of %s, %s/s, %s left\033[K", 100.0 * (double)done / (double)all,
-            figure_bytes((double)all).text, figure_bytes(rate).text,
-            figure_duration((uint64_t)left).text);
+    progress_show_bytes(arg, (double)done, (double)all);
 }
 
 /* --- after ----------------------------------------------------------------------------------- */
@@ -213,10 +173,9 @@ static enum status write_out(const struct quantize_options *o, struct quantize *
 {
     struct progress *p = q->params.arg;
     say_plan(o, q);
-    p->started_ns = p->shown_ns = clock_ns();
+    *p = progress_start(&o->common);
     const enum status s = quantize_write(q, o->out, e);
-    if (p->terminal)
-        fputs("\r\033[K", stderr);
+    progress_end(p);
     if (s == STATUS_INTERRUPTED)
         say(&o->common, "interrupted; %s is not written", o->out);
     if (s != STATUS_OK)
@@ -266,11 +225,11 @@ static enum status open_and_convert(const struct quantize_options *o, const char
 static enum status run(const struct invocation *inv, const void *values, struct err *e)
 {
     const struct quantize_options *o = values;
-    struct progress shown = {.terminal = isatty(STDERR_FILENO) && !o->common.quiet};
+    struct progress shown;
     struct quantize_params params = {.pure = o->pure,
                                      .requantize = o->requantize,
-                                     .stop = stop,
-                                     .progress = progress,
+                                     .stop = progress_stop,
+                                     .progress = show,
                                      .arg = &shown};
     const char *model = NULL;
     int n_threads = 1;
@@ -278,7 +237,7 @@ static enum status run(const struct invocation *inv, const void *values, struct 
     if (s == STATUS_OK)
         s = read_type(o->type, &params.type, e);
     if (s == STATUS_OK)
-        s = check_out(o, model, e);
+        s = output_path_new(o->out, model, o->force, e);
     if (s == STATUS_OK)
         s = runtime_threads(&o->common, o->threads, &n_threads, NULL, e);
     if (s == STATUS_OK)
@@ -297,7 +256,7 @@ const struct command command_quantize = {
     .summary = "write a checkpoint in another weight type",
     .usage = "MODEL -o OUT --type TYPE [options]",
     .notes =
-        "The matrices take the type, as with llama-quantize --pure and with the same bytes; the\n"
+        "The matrices take the type, with the same bytes as from llama-quantize --pure; the\n"
         "position embeddings, biases and norms keep theirs. Rows that are no multiple of 32, the\n"
         "block of q8_0 and q4_0, become F16. Printed are the bytes before and after and, for what\n"
         "changed its type, how far numbers are from what they were: the root of the mean square\n"

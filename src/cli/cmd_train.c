@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
+#include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/train_report.h"
@@ -387,12 +388,6 @@ static void close_texts(struct train_inputs *in)
     in->n_texts = 0;
 }
 
-static bool stop(void *arg)
-{
-    (void)arg;
-    return signals_interrupted();
-}
-
 static enum status choose_seed(const struct train_options *o, struct train_spec *spec,
                                struct err *e)
 {
@@ -428,7 +423,7 @@ static enum status make_spec(const struct train_options *o, struct train_inputs 
                                 .eval_every = or_else(o->eval_every, interval),
                                 .keep_last = o->keep == KEEP_LAST,
                                 .resume = o->resume,
-                                .stop = stop,
+                                .stop = progress_stop,
                                 .event = train_report_event,
                                 .arg = &in->report};
     spec->save_every = or_else(o->save_every, spec->eval_every);

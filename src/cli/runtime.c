@@ -48,13 +48,7 @@ const struct option common_options[] = {
 };
 
 const struct option engine_options[] = {
-    {.kind = OPTION_STRING,
-     .name = "threads",
-     .letter = 't',
-     .offset = offsetof(struct engine_options, threads),
-     .value = "N|auto",
-     .otherwise = "DECODE_THREADS, else auto",
-     .help = "threads; auto: as many processors as this process may use"},
+    THREADS_OPTION(struct engine_options, threads),
     {.kind = OPTION_CHOICE,
      .name = "kv-type",
      .offset = offsetof(struct engine_options, kv_type),
@@ -111,6 +105,17 @@ enum status output_path_check(const char *option, const char *path, const char *
                        "%s: '%.200s' is the checkpoint itself, which would be overwritten", option,
                        path);
     return STATUS_OK;
+}
+
+enum status output_path_new(const char *path, const char *model, bool force, struct err *e)
+{
+    struct stat st;
+    if (!path)
+        return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
+    const enum status s = output_path_check("-o", path, model, e);
+    if (s == STATUS_OK && !force && lstat(path, &st) == 0)
+        return err_set(e, STATUS_USAGE, "-o: '%.200s' exists; --force replaces it", path);
+    return s;
 }
 
 enum status input_read(const struct input_options *in, char **text, size_t *len, bool *given,

@@ -55,6 +55,15 @@ extern const struct option input_options[];
         .help = "form of the output"                                                               \
     }
 
+/* The row of a -t option. */
+#define THREADS_OPTION(struct_name, member)                                                        \
+    {                                                                                              \
+        .kind = OPTION_STRING, .name = "threads", .letter = 't',                                   \
+        .offset = offsetof(struct_name, member), .value = "N|auto",                                \
+        .otherwise = "DECODE_THREADS, else auto",                                                  \
+        .help = "threads; auto: as many processors as this process may use"                        \
+    }
+
 /* An environment variable; NULL if unset or empty. */
 const char *environment(const char *name);
 
@@ -64,6 +73,10 @@ enum status common_model_path(const struct common_options *c, const char **path,
 /* STATUS_USAGE, naming the option, if the file to be written is the checkpoint that is read. */
 enum status output_path_check(const char *option, const char *path, const char *model,
                               struct err *e);
+
+/* The file that -o names: STATUS_USAGE if none is, if it is the checkpoint, or if it exists and
+ * `force` is not given. */
+enum status output_path_new(const char *path, const char *model, bool force, struct err *e);
 
 /* The text of -p or -f as malloc'd memory of the caller, *given false and *text empty if there is
  * neither. STATUS_USAGE for both; the failures of file_read_all. */

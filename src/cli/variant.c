@@ -4,13 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "cli/numbers.h"
+#include "cli/progress.h"
 #include "cli/runtime.h"
-#include "cli/signals.h"
 
 /* More text than this is refused before it is read. */
 #define CALIB_MAX ((size_t)1 << 30)
@@ -155,39 +153,17 @@ static enum status read_calibration(const struct variant_options *o,
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-#define PROGRESS_NS 100000000
-
-struct progress {
-    bool terminal;
-    uint64_t started_ns, shown_ns;
-};
-
-static bool stop(void *arg)
+static void show(void *arg, int done, int all)
 {
-    (void)arg;
-    return signals_interrupted();
-}
-
-static void show_progress(void *arg, int done, int all)
-{
-    struct progress *p = arg;
-    const uint64_t now = clock_ns();
-    if (!p->terminal || now - p->shown_ns < PROGRESS_NS)
-        return;
-    p->shown_ns = now;
-    const double per_window = (double)(now - p->started_ns) / (double)done;
-    fprintf(stderr, "\rconverting: %d of %d windows, %s windows/s, %s left\033[K", done, all,
-            figure_rate(1e9 / per_window).text,
-            figure_duration((uint64_t)(per_window * (double)(all - done))).text);
+    progress_show(arg, "windows", done, all);
 }
 
 static enum status run(const struct variant_source *source, struct convert_spec *spec,
                        struct convert *out, struct err *e)
 {
-    struct progress p = {.terminal = isatty(STDERR_FILENO) && !source->common->quiet,
-                         .started_ns = clock_ns()};
-    spec->stop = stop;
-    spec->progress = show_progress;
+    struct progress p = progress_start(source->common);
+    spec->stop = progress_stop;
+    spec->progress = show;
     spec->arg = &p;
     size_t bytes;
     enum status s = convert_plan(spec, &bytes, e);
@@ -196,8 +172,7 @@ static enum status run(const struct variant_source *source, struct convert_spec 
     say_verbose(source->common, "memory: the conversion takes %s beside the model; fewer %s",
                 figure_bytes((double)bytes).text, "--calib-tokens take less");
     s = convert_run(spec, out, e);
-    if (p.terminal)
-        fputs("\r\033[K", stderr);
+    progress_end(&p);
     return s;
 }
 
