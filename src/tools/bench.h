@@ -35,8 +35,8 @@ struct bench_spec {
     /* [kv_heads.n] the checkpoint with that many; or NULL, one or all: gguf with its heads
      * averaged while it is loaded, which is as fast. */
     const struct gguf *const *converted;
-    struct bench_list types;       /* enum storage of the matrices; BENCH_AS_FILE */
-    struct bench_list kv_types;    /* enum storage of the cache: F32, F16, Q8_0 */
+    struct bench_list types;    /* enum storage of the matrices; BENCH_AS_FILE */
+    struct bench_list kv_types; /* enum storage of the cache: F32, F16, Q8_0 */
     struct bench_list threads;
     int most_threads;         /* rows of more run with so many, as any command does; 0: any */
     struct bench_list depths; /* positions in the cache before the timed token */
