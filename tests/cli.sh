@@ -764,6 +764,46 @@ expect_error 3 "lines.txt" train "$dir/lines.txt" -o "$dir/x.gguf" --from "$dir/
 expect_error 1 "no/such" train "$dir/lines.txt" -o "$dir/no/such/x.gguf"
 note "train: a refused run leaves nothing" [ ! -e "$dir/x.gguf" ]
 
+# What is written is nothing that is read; and one file is not written twice.
+cp "$dir/lines.txt" "$dir/tt.state"
+cp "$dir/toy.gguf" "$dir/source.state"
+for h_case in "text -o $dir/x.gguf --log $dir/tt.state" "text -o $dir/tt" \
+    "checkpoint -o $dir/x.gguf --from $dir/source.state --log $dir/source.state" \
+    "checkpoint -o $dir/x.gguf --teacher $dir/source.state --log $dir/source.state" \
+    "checkpoint -o $dir/source --from $dir/source.state" \
+    "checkpoint -o $dir/source --teacher $dir/source.state"; do
+    expect_error 2 "the ${h_case%% *} itself" train "$dir/tt.state" ${h_case#* }
+done
+expect_error 2 "is OUT or OUT.state" train "$dir/tt.state" -o "$dir/x.gguf" --log "$dir/./x.gguf"
+expect_error 2 "is OUT or OUT.state" train "$dir/tt.state" -o "$dir/x.gguf" \
+    --log "$dir/x.gguf.state"
+expect_error 2 "is OUT or OUT.state" train "$dir/tt.state" -o "$dir/toy.gguf" \
+    --log "$dir/toy.gguf.state"
+note "train: the text is as it was" cmp -s "$dir/lines.txt" "$dir/tt.state"
+note "train: the source is as it was" cmp -s "$dir/toy.gguf" "$dir/source.state"
+expect_error 2 "--teacher-weight is for --teacher" train "$dir/lines.txt" -o "$dir/x.gguf" \
+    --teacher-weight 0.3
+note "train: these leave nothing either" [ ! -e "$dir/x.gguf" ]
+
+# OUT is the finished run's own, and a finished run is no unfinished one.
+cp "$dir/further.gguf" "$dir/more.gguf"
+run train "$dir/lines.txt" -o "$dir/more.gguf" $toy --resume
+note "train --resume: another file as OUT: exit 1" is_code 1
+note "train --resume: another file as OUT is said" has "$err" "not the best checkpoint of this run"
+expect_exit 0 train "$dir/lines.txt" -o "$dir/more.gguf" $toy --steps 50
+note "train: a finished run is not called unfinished" lacks "$err" "unfinished"
+
+# A file-size limit fails the write; it does not kill.
+mkdir "$dir/limited"
+(
+    ulimit -f 100
+    exec "$decode" quantize "$model" -o "$dir/limited/q8.gguf" --type q8_0
+) >"$out" 2>"$dir/limited.err"
+code=$?
+note "a file-size limit: exit 1" is_code 1
+note "a file-size limit is said" has "$dir/limited.err" "File too large"
+note "a file-size limit leaves nothing" [ -z "$(ls -A "$dir/limited")" ]
+
 # Interrupted and resumed is the same as in one piece.
 long="--layers 1 --embd 16 --heads 2 --ctx 32 --batch 4 --steps 3000 --eval-every 500 --seed 7"
 "$decode" train "$dir/lines.txt" -o "$dir/parts.gguf" $long --log "$dir/parts.csv" 2>"$err" &
@@ -784,6 +824,21 @@ expect_exit 0 train "$dir/lines.txt" -o "$dir/whole.gguf" $long
 note "train resumed: the same file" cmp -s "$dir/parts.gguf" "$dir/whole.gguf"
 note "train resumed: the same state" cmp -s "$dir/parts.gguf.state" "$dir/whole.gguf.state"
 note "train resumed: one log" has_lines "$dir/parts.csv" 3007
+
+"$decode" train "$dir/lines.txt" -o "$dir/hung.gguf" $long --log "$dir/hung.csv" 2>"$err" &
+pid=$!
+tries=0
+while is_empty "$dir/hung.csv" && [ $tries -lt 200 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+kill -HUP $pid
+wait $pid
+code=$?
+h_code=130 # under nohup the signal is ignored, and the run ends well
+sh -c 'kill -HUP $$; exit 0' && h_code=0
+note "train hung up: exit $h_code" is_code $h_code
+note "train hung up: is saved" [ -s "$dir/hung.gguf.state" ]
 
 # --- convert ------------------------------------------------------------------------------------
 

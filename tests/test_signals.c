@@ -21,6 +21,7 @@ static int run(void (*body)(const char *path), const char *path, char *said, siz
     ck_assert_int_ge(child, 0);
     if (child == 0) {
         dup2(ends[1], STDERR_FILENO);
+        signal(SIGHUP, SIG_DFL); /* the suite may run under nohup */
         signals_install();
         body(path);
         _exit(77);
@@ -66,9 +67,14 @@ START_TEST(a_file_cut_short_while_mapped)
 }
 END_TEST
 
+static int number_of(const char *which)
+{
+    return which[0] == 'I' ? SIGINT : which[0] == 'T' ? SIGTERM : SIGHUP;
+}
+
 static void raise_at_once(const char *which)
 {
-    raise(which[0] == 'I' ? SIGINT : SIGTERM);
+    raise(number_of(which));
 }
 
 static void raise_deferred(const char *which)
@@ -76,18 +82,18 @@ static void raise_deferred(const char *which)
     signals_defer();
     if (signals_interrupted())
         _exit(78);
-    raise(which[0] == 'I' ? SIGINT : SIGTERM);
+    raise(number_of(which));
     _exit(signals_interrupted() ? 42 : 79);
 }
 
 static void raise_twice(const char *which)
 {
     signals_defer();
-    raise(which[0] == 'I' ? SIGINT : SIGTERM);
+    raise(number_of(which));
     raise(which[0] == 'I' ? SIGTERM : SIGINT);
 }
 
-static const char *const names[] = {"INT", "TERM"};
+static const char *const names[] = {"INT", "TERM", "HUP"};
 
 START_TEST(interrupts)
 {
@@ -99,6 +105,23 @@ START_TEST(interrupts)
     status = run(raise_twice, names[_i], said, sizeof said);
     ck_assert(WIFSIGNALED(status));
     ck_assert_str_eq(said, "");
+}
+END_TEST
+
+static void hang_up_under_nohup(const char *unused)
+{
+    (void)unused;
+    signal(SIGHUP, SIG_IGN);
+    signals_install();
+    raise(SIGHUP);
+    _exit(42);
+}
+
+START_TEST(an_ignored_hangup_stays_ignored)
+{
+    char said[512];
+    const int status = run(hang_up_under_nohup, NULL, said, sizeof said);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 42);
 }
 END_TEST
 
@@ -125,7 +148,8 @@ int main(void)
     Suite *s = suite_create("signals");
     TCase *t = tcase_create("signals");
     tcase_add_test(t, a_file_cut_short_while_mapped);
-    tcase_add_loop_test(t, interrupts, 0, 2);
+    tcase_add_loop_test(t, interrupts, 0, 3);
+    tcase_add_test(t, an_ignored_hangup_stays_ignored);
     tcase_add_test(t, a_closed_pipe_is_a_failed_write);
     suite_add_tcase(s, t);
     return run_suite(s);

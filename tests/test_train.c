@@ -585,6 +585,26 @@ START_TEST(missing_out_is_refused)
 }
 END_TEST
 
+static void put_another(const char *path)
+{
+    FILE *f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_ge(fputs("another file", f), 0);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+START_TEST(another_file_in_place_of_out_is_refused)
+{
+    struct run r = make_run("out.gguf");
+    struct err e = {""};
+    run_well(&r);
+    put_another(r.out);
+    ck_assert_int_eq(resume(&r, &e), STATUS_FAILED);
+    ck_assert_msg(strstr(e.text, "is not the best checkpoint of this run"), "%s", e.text);
+    scratch_remove();
+}
+END_TEST
+
 static void write_bytes(const char *path, const unsigned char *bytes, size_t n)
 {
     FILE *f = fopen(path, "wb");
@@ -652,6 +672,7 @@ static Suite *suite(void)
     tcase_add_loop_test(refusals, state_of_another_run_is_refused, 0, 7);
     tcase_add_test(refusals, teacher_of_another_vocabulary_is_refused);
     tcase_add_test(refusals, missing_out_is_refused);
+    tcase_add_test(refusals, another_file_in_place_of_out_is_refused);
     tcase_add_test(refusals, damaged_state_is_refused);
     suite_add_tcase(s, refusals);
     return s;

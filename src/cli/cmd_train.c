@@ -15,6 +15,7 @@
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
+#include "cli/train_paths.h"
 #include "cli/train_report.h"
 #include "tools/train.h"
 
@@ -28,6 +29,7 @@
 #define DEFAULT_VOCAB    256
 #define DEFAULT_LR       1e-3
 #define DEFAULT_LR_FROM  3e-4
+#define DEFAULT_SHARE    0.5
 #define LONGEST_WARMUP   100
 #define LEAST_INTERVAL   25
 #define LARGEST_INTERVAL 250
@@ -128,7 +130,7 @@ static const struct option further_options[] = {
      .name = "teacher-weight",
      AT(teacher_weight),
      .value = "X",
-     .fallback = "0.5",
+     .otherwise = "0.5",
      .max = 1,
      .above_min = true,
      .help = "share of the teacher in the loss"},
@@ -333,6 +335,7 @@ static enum status read_model(const struct train_options *o, struct train_inputs
                        "%s and --from are both given: the checkpoint has its own shape and "
                        "vocabulary (decode convert changes its K/V heads)",
                        given_shape(o));
+    signals_mapping(o->from);
     enum status s = checkpoint_open(o->from, CHECKPOINT_TOKENIZER, &in->from, e);
     if (s == STATUS_OK)
         s = config_read(in->from.gguf, &spec->shape, e);
@@ -350,9 +353,12 @@ static enum status read_model(const struct train_options *o, struct train_inputs
 static enum status read_teacher(const struct train_options *o, struct train_inputs *in,
                                 struct train_spec *spec, struct err *e)
 {
+    if (!o->teacher && o->teacher_weight > 0)
+        return err_set(e, STATUS_USAGE, "--teacher-weight is for --teacher, which is not given");
     if (!o->teacher)
         return STATUS_OK;
-    spec->teacher_share = o->teacher_weight;
+    spec->teacher_share = o->teacher_weight > 0 ? o->teacher_weight : DEFAULT_SHARE;
+    signals_mapping(o->teacher);
     const enum status s = checkpoint_open(o->teacher, CHECKPOINT_TOKENIZER, &in->teacher, e);
     spec->teacher = in->teacher.gguf;
     return s;
@@ -440,25 +446,18 @@ static enum status make_spec(const struct train_options *o, struct train_inputs 
     if (s == STATUS_OK)
         s = pool_create(n_threads, &in->pool, e);
     spec->pool = in->pool;
+    if (o->from || o->teacher || o->texts.n > 1) /* from here on it may be any of them */
+        signals_mapping(NULL);
     return s;
 }
 
-/* OUT must be writable and none of what is read; found out before anything takes long. */
+/* OUT must be writable too; found out before anything takes long. */
 static enum status check_out(const struct train_options *o, struct err *e)
 {
     if (!o->out)
         return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
-    enum status s = STATUS_OK;
-    if (o->from)
-        s = output_path_check("--output", o->out, o->from, e);
-    if (s == STATUS_OK && o->teacher)
-        s = output_path_check("--output", o->out, o->teacher, e);
-    for (int i = 0; i < o->texts.n && s == STATUS_OK; i++) {
-        s = output_path_check("--output", o->out, o->texts.items[i], NULL);
-        if (s != STATUS_OK)
-            return err_set(
-                e, s, "--output: '%.200s' is the text itself, which would be overwritten", o->out);
-    }
+    const struct train_paths paths = {o->out, o->log, o->from, o->teacher, &o->texts};
+    enum status s = train_paths_check(&paths, e);
     struct file_writer *probe;
     if (s == STATUS_OK)
         s = file_writer_open(&probe, o->out, e);

@@ -95,12 +95,36 @@ enum status common_model_path(const struct common_options *c, const char **path,
     return STATUS_OK;
 }
 
+static bool same_folder(const char *a, size_t a_len, const char *b, size_t b_len)
+{
+    char *copies[] = {strndup(a_len ? a : ".", a_len ? a_len : 1),
+                      strndup(b_len ? b : ".", b_len ? b_len : 1)};
+    struct stat x, y;
+    const bool same = copies[0] && copies[1] && stat(copies[0], &x) == 0 &&
+                      stat(copies[1], &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    free(copies[0]);
+    free(copies[1]);
+    return same;
+}
+
+bool output_path_same(const char *a, const char *b)
+{
+    struct stat x, y;
+    const bool a_is = stat(a, &x) == 0, b_is = stat(b, &y) == 0;
+    if (a_is && b_is)
+        return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    if (a_is || b_is)
+        return false;
+    const char *a_slash = strrchr(a, '/'), *b_slash = strrchr(b, '/');
+    const char *a_name = a_slash ? a_slash + 1 : a, *b_name = b_slash ? b_slash + 1 : b;
+    return strcmp(a_name, b_name) == 0 &&
+           same_folder(a, (size_t)(a_name - a), b, (size_t)(b_name - b));
+}
+
 enum status output_path_check(const char *option, const char *path, const char *model,
                               struct err *e)
 {
-    struct stat out, in;
-    if (stat(path, &out) == 0 && stat(model, &in) == 0 && out.st_dev == in.st_dev &&
-        out.st_ino == in.st_ino)
+    if (output_path_same(path, model))
         return err_set(e, STATUS_USAGE,
                        "%s: '%.200s' is the checkpoint itself, which would be overwritten", option,
                        path);

@@ -70,6 +70,10 @@ const char *environment(const char *name);
 /* The checkpoint's path: the positional or -m. STATUS_USAGE if there is none, or both. */
 enum status common_model_path(const struct common_options *c, const char **path, struct err *e);
 
+/* Whether two paths name one file, or would once it is made: that of a link counts as its target,
+ * and where there is none yet, the folder and the name decide. */
+bool output_path_same(const char *a, const char *b);
+
 /* STATUS_USAGE, naming the option, if the file to be written is the checkpoint that is read. */
 enum status output_path_check(const char *option, const char *path, const char *model,
                               struct err *e);

@@ -22,6 +22,7 @@ static void on_interrupt(int number)
     interrupted = 1;
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
 }
 
 static void write_error(const char *s)
@@ -54,8 +55,12 @@ static void handle(int number, void (*handler)(int))
 void signals_install(void)
 {
     handle(SIGPIPE, SIG_IGN);
+    handle(SIGXFSZ, SIG_IGN);
     handle(SIGINT, on_interrupt);
     handle(SIGTERM, on_interrupt);
+    struct sigaction hangup;
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+        handle(SIGHUP, on_interrupt);
     struct sigaction bus = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
     sigemptyset(&bus.sa_mask);
     sigaction(SIGBUS, &bus, NULL);

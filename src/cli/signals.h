@@ -1,8 +1,9 @@
 /*
  * signals - the signals a run must live with (layer 5).
  *
- * SIGPIPE is ignored, so that a closed pipe is seen as a failed write. SIGINT and SIGTERM end the
- * program with exit code 130; between signals_defer and the end of the work the first one only
+ * SIGPIPE and SIGXFSZ are ignored, so that a closed pipe and a file that reaches the size limit
+ * are seen as failed writes. SIGINT, SIGTERM and SIGHUP (unless it was ignored, as by nohup) end
+ * the program with exit code 130; between signals_defer and the end of the work the first one only
  * sets a flag, so that the work can be ended well, and the second one kills. SIGBUS from a mapped
  * file that was cut short becomes one line and exit code 3.
  *
@@ -15,7 +16,7 @@
 
 void signals_install(void);
 
-/* From here on the first SIGINT or SIGTERM is left to signals_interrupted. */
+/* From here on the first SIGINT, SIGTERM or SIGHUP is left to signals_interrupted. */
 void signals_defer(void);
 bool signals_interrupted(void);
 

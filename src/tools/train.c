@@ -129,7 +129,7 @@ static enum status open_state(struct trainer *t, struct err *e)
     const bool resume = t->spec->resume;
     enum status s = state_open(&t->state, t->state_path, &found, resume ? e : NULL);
     if (!resume) {
-        if (s == STATUS_OK && found && t->state.progress.step < t->spec->n_steps)
+        if (s == STATUS_OK && found && t->state.progress.step < state_steps(&t->state))
             t->plan.replaced_step = t->state.progress.step;
         state_close(&t->state);
         return STATUS_OK;
@@ -309,13 +309,46 @@ static void tell(const struct trainer *t, struct train_event ev)
         t->spec->event(t->spec->arg, &ev);
 }
 
+static enum status identify_out(const struct trainer *t, uint64_t *len, uint64_t *hash,
+                                struct err *e)
+{
+    struct file_map f;
+    const enum status s = file_map_open(&f, t->spec->out, e);
+    if (s != STATUS_OK)
+        return s;
+    *len = f.len;
+    *hash = train_hash(TRAIN_HASH_START, f.data, f.len);
+    file_map_close(&f);
+    return STATUS_OK;
+}
+
 static enum status write_out(struct trainer *t, struct err *e)
 {
-    const enum status s =
+    enum status s =
         train_model_write(&t->template, &t->list, t->optimizer.weights.flat, t->spec->out, e);
+    if (s == STATUS_OK)
+        s = identify_out(t, &t->progress.out_len, &t->progress.out_hash, e);
     if (s == STATUS_OK)
         t->out_written = true;
     return s;
+}
+
+/* At the end only: a run that was killed between OUT and OUT.state has an OUT that is newer than
+ * its state, and writes it again on its way here. */
+static enum status check_best(const struct trainer *t, struct err *e)
+{
+    if (t->spec->keep_last || !isfinite(t->progress.best))
+        return STATUS_OK;
+    uint64_t len, hash;
+    const enum status s = identify_out(t, &len, &hash, e);
+    if (s != STATUS_OK)
+        return s;
+    if (len != t->progress.out_len || hash != t->progress.out_hash)
+        return err_set(e, STATUS_FAILED,
+                       "%s is not the best checkpoint of this run (of step %d), but another file; "
+                       "bring it back, or begin anew without --resume",
+                       t->spec->out, t->progress.best_step);
+    return STATUS_OK;
 }
 
 /* OUT where it is to have the weights as they are, then the state. */
@@ -501,5 +534,5 @@ enum status trainer_run(struct trainer *t, struct err *e)
         if (s == STATUS_OK)
             s = after_step(t, e);
     }
-    return s;
+    return s == STATUS_OK ? check_best(t, e) : s;
 }

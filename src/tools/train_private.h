@@ -102,6 +102,7 @@ struct progress {
     int step, best_step;
     double best; /* val_loss of OUT; infinite before the first evaluation */
     struct rng rng;
+    uint64_t out_len, out_hash; /* of OUT as it was last written: bytes, train_hash */
 };
 
 #define STATE_FIELDS 17
@@ -131,6 +132,7 @@ enum status state_parse(struct state *s, const void *bytes, size_t len, const ch
 void state_close(struct state *s);
 /* The seed it was made with. */
 uint64_t state_seed(const struct state *s);
+int state_steps(const struct state *s); /* --steps of its run */
 /* STATUS_USAGE, naming the first difference. */
 enum status state_compare(const struct state *s, const struct identity *wanted, const char *path,
                           struct err *e);

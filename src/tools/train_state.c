@@ -4,10 +4,12 @@
  *     magic [8], u64 version
  *     u64 identity [STATE_FIELDS]     what must be the same to go on; doubles as their bits
  *     u64 step, best_step, best (a double), rng state, rng increment, n_floats
+ *     u64 length of OUT in bytes, hash of OUT
  *     f32 weights [n_floats], m [n_floats], v [n_floats]
  *     u64 hash of all before
  */
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +19,8 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states are written as they are");
 
-#define STATE_VERSION  1
-#define PROGRESS_WORDS 6
+#define STATE_VERSION  2
+#define PROGRESS_WORDS 8
 
 struct header {
     char magic[8];
@@ -56,7 +58,8 @@ static const struct {
     {"--teacher-weight", FIELD_REAL},
     {"--dropout", FIELD_REAL},
 };
-#define FIELD_SEED 5
+#define FIELD_STEPS 2
+#define FIELD_SEED  5
 
 static uint64_t bits_of(double x)
 {
@@ -144,6 +147,12 @@ uint64_t state_seed(const struct state *s)
     return s->identity.fields[FIELD_SEED];
 }
 
+int state_steps(const struct state *s)
+{
+    const uint64_t steps = s->identity.fields[FIELD_STEPS];
+    return steps < INT_MAX ? (int)steps : INT_MAX;
+}
+
 /* --- reading --------------------------------------------------------------------------------- */
 
 /* Of many bytes: FNV-1a over 64-bit words; the arrays' bytes are a multiple of 64. */
@@ -183,7 +192,9 @@ enum status state_parse(struct state *s, const void *bytes, size_t len, const ch
     s->progress = (struct progress){.step = (int)h.progress[0],
                                     .best_step = (int)h.progress[1],
                                     .best = double_of(h.progress[2]),
-                                    .rng = {h.progress[3], h.progress[4]}};
+                                    .rng = {h.progress[3], h.progress[4]},
+                                    .out_len = h.progress[6],
+                                    .out_hash = h.progress[7]};
     return STATUS_OK;
 }
 
@@ -235,7 +246,8 @@ enum status state_write(const char *path, const struct identity *identity,
     struct header h = {.version = STATE_VERSION,
                        .progress = {(uint64_t)progress->step, (uint64_t)progress->best_step,
                                     bits_of(progress->best), progress->rng.state,
-                                    progress->rng.increment, o->list->n_floats}};
+                                    progress->rng.increment, o->list->n_floats, progress->out_len,
+                                    progress->out_hash}};
     memcpy(h.magic, magic, sizeof magic);
     memcpy(h.identity, identity->fields, sizeof h.identity);
     struct file_writer *w;
