@@ -825,6 +825,9 @@ seed=$(sed -n 's/^decode: seed //p' "$err")
 run convert "$model" -o "$dir/random2.gguf" --kv-heads 1 --method random --seed "$seed"
 note "convert: the seed repeats it" cmp -s "$dir/random.gguf" "$dir/random2.gguf"
 
+# Random weights, whose statistics are of low rank.
+expect_exit 0 convert "$golden/gqa.gguf" -o "$dir/low-rank.gguf" --kv-heads 1
+
 new=$dir/new.gguf
 expect_error 2 "no number of K/V heads" convert "$model" -o "$new"
 expect_error 2 "no output is named" convert "$model" --kv-heads 2
