@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
 #include "base/cpus.h"
@@ -95,27 +96,40 @@ enum status common_model_path(const struct common_options *c, const char **path,
     return STATUS_OK;
 }
 
+enum status output_path_spares(const char *option, const char *path, const char *input,
+                               const char *what, struct err *e)
+{
+    struct stat out, in;
+    if (input && stat(path, &out) == 0 && stat(input, &in) == 0 && out.st_dev == in.st_dev &&
+        out.st_ino == in.st_ino)
+        return err_set(e, STATUS_USAGE, "%s: '%.200s' is %s itself, which would be overwritten",
+                       option, path, what);
+    return STATUS_OK;
+}
+
 enum status output_path_check(const char *option, const char *path, const char *model,
                               struct err *e)
 {
-    struct stat out, in;
-    if (stat(path, &out) == 0 && stat(model, &in) == 0 && out.st_dev == in.st_dev &&
-        out.st_ino == in.st_ino)
-        return err_set(e, STATUS_USAGE,
-                       "%s: '%.200s' is the checkpoint itself, which would be overwritten", option,
-                       path);
-    return STATUS_OK;
+    return output_path_spares(option, path, model, "the checkpoint", e);
 }
 
 enum status output_path_new(const char *path, const char *model, bool force, struct err *e)
 {
     struct stat st;
-    if (!path)
+    if (!path || !path[0])
         return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
     const enum status s = output_path_check("-o", path, model, e);
     if (s == STATUS_OK && !force && lstat(path, &st) == 0)
         return err_set(e, STATUS_USAGE, "-o: '%.200s' exists; --force replaces it", path);
     return s;
+}
+
+enum status runtime_seed(const struct option_u64 *given, uint64_t *seed, struct err *e)
+{
+    *seed = given->value;
+    if (!given->given && getentropy(seed, sizeof *seed) != 0)
+        return err_set(e, STATUS_FAILED, "the system gives no random seed; give one with --seed");
+    return STATUS_OK;
 }
 
 enum status input_read(const struct input_options *in, char **text, size_t *len, bool *given,
@@ -221,13 +235,19 @@ static enum status open_variant(struct runtime *r, const struct variant_options 
     enum status s = checkpoint_open(path, parts & ~(unsigned)CHECKPOINT_MODEL, &r->checkpoint, e);
     if (s == STATUS_OK)
         s = pool_create(r->n_threads, &r->pool, e);
+    uint64_t seed = 0;
+    if (s == STATUS_OK && v->method == CONVERT_RANDOM) {
+        s = runtime_seed(&v->seed, &seed, e);
+        say(r->common, "seed %llu", (unsigned long long)seed);
+    }
     if (s != STATUS_OK)
         return s;
     const struct variant_source source = {.common = r->common,
                                           .path = path,
                                           .checkpoint = &r->checkpoint,
                                           .kernels = r->kernels,
-                                          .pool = r->pool};
+                                          .pool = r->pool,
+                                          .seed = seed};
     return variant_load(v, &source, &r->checkpoint.model, e);
 }
 
