@@ -670,8 +670,8 @@ for number in 0 -1 x '' 1e2; do
     expect_error 2 "--ctx: expected" eval "$model" --text "$dir/text" --ctx "$number"
     expect_error 2 "--stride: expected" eval "$model" --text "$dir/text" --stride "$number"
 done
-expect_error 2 "windows of 257 tokens: expected 1 to 256" eval "$model" --text "$dir/text" --ctx 257
-expect_error 2 "a stride of 257 tokens: expected 1 to 256" eval "$model" --text "$dir/text" \
+expect_error 2 "--ctx: expected 1 to 256, the context of the checkpoint, found 257" eval "$model" --text "$dir/text" --ctx 257
+expect_error 2 "--stride: expected 1 to 256, the context of the checkpoint, found 257" eval "$model" --text "$dir/text" \
     --stride 257
 expect_error 2 "--stride: expected 1 to 5" eval "$model" --text "$dir/text" --ctx 5 --stride 6
 printf a >"$dir/one"
@@ -888,8 +888,6 @@ seed=$(sed -n 's/^decode: seed //p' "$err")
 run convert "$model" -o "$dir/seeded.gguf" --kv-heads 1 --method random --seed "$seed" -q
 expect_same "$dir/expected" score "$dir/seeded.gguf" -p abc
 
-expect_error 2 "--ctx: expected 1 to" eval "$model" --text "$text" --ctx 1000000
-expect_error 2 "--stride: expected 1 to" eval "$model" --text "$text" --stride 1000000
 expect_error 2 "--range: expected" eval "$model" --text "$text" --range -0:1
 
 # A killed or interrupted conversion leaves the target as it was.
