@@ -670,8 +670,8 @@ for number in 0 -1 x '' 1e2; do
     expect_error 2 "--ctx: expected" eval "$model" --text "$dir/text" --ctx "$number"
     expect_error 2 "--stride: expected" eval "$model" --text "$dir/text" --stride "$number"
 done
-expect_error 2 "windows of 257 tokens: expected 1 to 256" eval "$model" --text "$dir/text" --ctx 257
-expect_error 2 "a stride of 257 tokens: expected 1 to 256" eval "$model" --text "$dir/text" \
+expect_error 2 "--ctx: expected 1 to 256, the context of the checkpoint, found 257" eval "$model" --text "$dir/text" --ctx 257
+expect_error 2 "--stride: expected 1 to 256, the context of the checkpoint, found 257" eval "$model" --text "$dir/text" \
     --stride 257
 expect_error 2 "--stride: expected 1 to 5" eval "$model" --text "$dir/text" --ctx 5 --stride 6
 printf a >"$dir/one"
@@ -880,6 +880,9 @@ seed=$(sed -n 's/^decode: seed //p' "$err")
 run convert "$model" -o "$dir/random2.gguf" --kv-heads 1 --method random --seed "$seed"
 note "convert: the seed repeats it" cmp -s "$dir/random.gguf" "$dir/random2.gguf"
 
+# Random weights, whose statistics are of low rank.
+expect_exit 0 convert "$golden/gqa.gguf" -o "$dir/low-rank.gguf" --kv-heads 1
+
 new=$dir/new.gguf
 expect_error 2 "no number of K/V heads" convert "$model" -o "$new"
 expect_error 2 "no output is named" convert "$model" --kv-heads 2
@@ -894,6 +897,53 @@ expect_error 2 "there is no text" convert "$model" -o "$new" --kv-heads 2 --cali
 expect_error 3 "no-such-file" convert "$model" -o "$new" --kv-heads 2 --calib no-such-file
 expect_error 1 "cannot create" convert "$model" -o "$dir/absent/new.gguf" --kv-heads 2
 note "convert: nothing was written" [ ! -e "$new" ]
+
+expect_error 2 "no output is named" convert "$model" -o "" --kv-heads 2
+
+# -o may name neither text, and a bad text is found while OUT is as it was.
+cp "$gqa" "$dir/old.gguf"
+cp "$text" "$dir/text.kept"
+expect_error 2 "text of --calib itself" convert "$model" -o "$text" --force --kv-heads 2 \
+    --calib "$text"
+expect_error 2 "text of --eval itself" convert "$model" -o "$text" --force --kv-heads 2 \
+    --eval "$text"
+expect_error 2 "is the text itself" score "$model" -f "$text" --logits "$text"
+note "convert: the text is as it was" cmp -s "$text" "$dir/text.kept"
+printf a >"$dir/one"
+expect_error 2 "--eval: " convert "$model" -o "$gqa" --force --kv-heads 2 --eval "$dir/one"
+expect_error 2 "--eval: " convert "$model" -o "$gqa" --force --kv-heads 2 --eval /dev/null
+expect_error 3 "no-such-file" convert "$model" -o "$gqa" --force --kv-heads 2 --eval no-such-file
+note "convert: a bad text leaves the target" cmp -s "$gqa" "$dir/old.gguf"
+
+# Calibration needs enough text.
+printf 'ten tokens' >"$dir/short"
+expect_error 2 "expected at least 16 tokens" convert "$model" -o "$new" --kv-heads 2 \
+    --calib "$dir/short"
+note "convert: nothing was written" [ ! -e "$new" ]
+head -c 40 "$text" >"$dir/short"
+run convert "$model" -o "$dir/short.gguf" --kv-heads 2 --calib "$dir/short"
+note "convert: 40 tokens warn" has "$err" "40 tokens are too few"
+
+run convert "$model" -o "$dir/csv.gguf" --kv-heads 2 --method mean --eval "$text" --format csv
+note "convert: CSV has the layers" has "$out" "layer,score_lost,output_lost"
+note "convert: CSV has the figures" has "$out" "figure,before,after"
+note "convert: CSV has parameters" grep -q '^parameters,[0-9]*,[0-9]*$' "$out"
+note "convert: CSV has bits per byte" grep -q '^bits_per_byte,[0-9.]*,[0-9.]*$' "$out"
+note "convert: CSV has one empty line" [ "$(grep -c '^$' "$out")" -eq 1 ]
+
+# Random heads elsewhere: the seed is said, and it is that of convert.
+run generate "$model" -p a -n 40 --kv-heads 1 --method random
+cp "$out" "$dir/expected"
+seed=$(sed -n 's/^decode: seed //p' "$err")
+expect_same "$dir/expected" generate "$model" -p a -n 40 --kv-heads 1 --method random \
+    --seed "$seed"
+run score "$model" -p abc --kv-heads 1 --method random
+cp "$out" "$dir/expected"
+seed=$(sed -n 's/^decode: seed //p' "$err")
+run convert "$model" -o "$dir/seeded.gguf" --kv-heads 1 --method random --seed "$seed" -q
+expect_same "$dir/expected" score "$dir/seeded.gguf" -p abc
+
+expect_error 2 "--range: expected" eval "$model" --text "$text" --range -0:1
 
 # A killed or interrupted conversion leaves the target as it was.
 cp "$gqa" "$dir/old.gguf"

@@ -306,6 +306,29 @@ START_TEST(eigenvalues_of_a_layer_norm_covariance)
 }
 END_TEST
 
+/* The eigenvalues that are zero are noise, which must not keep QL from ending. */
+START_TEST(eigenvalues_of_matrices_of_low_rank)
+{
+    static const int sizes[][2] = {{32, 1},    {64, 8},    {96, 95},  {128, 32},
+                                   {160, 155}, {256, 128}, {256, 16}, {300, 64}};
+    const int n = sizes[_i][0], rank = sizes[_i][1];
+    double *a = numbers((size_t)(n * n));
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        double *rows = random_numbers((size_t)(rank * n), 31 + seed);
+        gram(a, rows, rank, n);
+        struct eigen g = decompose(a, n, n), values = decompose(a, n, 0);
+        check_eigen(a, &g, n);
+        ck_assert_mem_eq(g.values, values.values, (size_t)n * sizeof(double));
+        ck_assert_double_gt(g.values[rank - 1], 1e-9 * g.values[0]);
+        for (int i = rank; i < n; i++)
+            ck_assert_double_le(fabs(g.values[i]), 1e-14 * n * g.values[0]);
+        eigen_free(&g), eigen_free(&values);
+        free(rows);
+    }
+    free(a);
+}
+END_TEST
+
 START_TEST(eigenvalues_of_special_matrices)
 {
     enum { N = 24 };
@@ -393,6 +416,7 @@ int main(void)
     tcase_add_test(t, eigenvalues_known_in_closed_form);
     tcase_add_test(t, eigenvectors_as_numpy_gives_them);
     tcase_add_test(t, eigenvalues_of_a_layer_norm_covariance);
+    tcase_add_loop_test(t, eigenvalues_of_matrices_of_low_rank, 0, 8);
     tcase_add_test(t, eigenvalues_of_special_matrices);
     tcase_add_test(t, nearest_orthogonal_matrix);
     suite_add_tcase(s, t);

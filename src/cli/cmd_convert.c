@@ -86,6 +86,8 @@ struct conversion {
     int n_threads;
     struct pool *pool;
     struct convert_spec spec;
+    char *eval_text; /* --eval's, malloc'd */
+    size_t eval_len;
     struct convert_report report;
 };
 
@@ -94,6 +96,10 @@ struct conversion {
 static enum status check_out(const struct convert_options *o, const char *model, struct err *e)
 {
     enum status s = output_path_new(o->out, model, o->force, e);
+    if (s == STATUS_OK)
+        s = output_path_spares("-o", o->out, o->variant.calib, "the text of --calib", e);
+    if (s == STATUS_OK)
+        s = output_path_spares("-o", o->out, o->eval, "the text of --eval", e);
     if (s != STATUS_OK)
         return s;
     /* Whether it can be written is better found out before the work. */
@@ -116,7 +122,9 @@ static enum status check_types(const struct gguf *g, const char *path, struct er
     return STATUS_OK;
 }
 
-static enum status open_all(struct conversion *c, struct err *e)
+/* What is found out without the checkpoint. A text from standard input may be long in coming, and
+ * Ctrl-C still ends the wait. */
+static enum status prepare(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
     enum status s = common_model_path(&o->common, &c->path, e);
@@ -124,8 +132,15 @@ static enum status open_all(struct conversion *c, struct err *e)
         s = err_set(e, STATUS_USAGE, "no number of K/V heads is named; expected --kv-heads G");
     if (s == STATUS_OK)
         s = check_out(o, c->path, e);
-    if (s == STATUS_OK)
-        s = runtime_threads(&o->common, o->threads, &c->n_threads, NULL, e);
+    if (s == STATUS_OK && o->eval)
+        s = file_read_all(o->eval, EVAL_MAX, &c->eval_text, &c->eval_len, e);
+    return s;
+}
+
+static enum status open_all(struct conversion *c, struct err *e)
+{
+    const struct convert_options *o = c->options;
+    enum status s = runtime_threads(&o->common, o->threads, &c->n_threads, NULL, e);
     if (s == STATUS_OK)
         s = runtime_kernels(&o->common, &c->kernels, e);
     if (s != STATUS_OK)
@@ -141,17 +156,27 @@ static enum status open_all(struct conversion *c, struct err *e)
 
 /* --- bits per byte --------------------------------------------------------------------------- */
 
-/* Bits per byte of the checkpoint at `path` on --eval's text. */
-static enum status bits_per_byte(const struct conversion *c, const char *path, struct text text,
-                                 double *out, struct err *e)
+static void show(void *arg, uint64_t done, uint64_t all)
+{
+    progress_show(arg, "tokens", (double)done, (double)all);
+}
+
+/* Bits per byte of the checkpoint at `path` on --eval's text; NaN without one. */
+static enum status bits_per_byte(const struct conversion *c, const char *path, double *out,
+                                 struct err *e)
 {
     struct checkpoint k;
     int32_t *tokens = NULL;
     size_t n = 0;
+    *out = (double)NAN;
+    if (!c->options->eval)
+        return STATUS_OK;
     enum status s = checkpoint_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &k, e);
     if (s != STATUS_OK)
         return s;
-    s = tokens_of_text(k.tokenizer, text, tokenizer_adds_bos(k.tokenizer), &tokens, &n, e);
+    struct progress line = progress_start(&c->options->common);
+    s = tokens_of_text(k.tokenizer, (struct text){c->eval_text, c->eval_len},
+                       tokenizer_adds_bos(k.tokenizer), &tokens, &n, e);
     const struct eval_spec spec = {
         .model = k.model,
         .params = {.kernels = c->kernels},
@@ -160,29 +185,17 @@ static enum status bits_per_byte(const struct conversion *c, const char *path, s
         .n_tokens = n,
         .tokenizer = k.tokenizer,
         .stop = progress_stop,
+        .progress = show,
+        .arg = &line,
     };
     struct eval_result result;
     if (s == STATUS_OK && (s = eval_run(&spec, &result, e)) != STATUS_OK)
         err_prefix(e, "--eval");
+    progress_end(&line);
     if (s == STATUS_OK)
         *out = result.bits_per_byte;
     free(tokens);
     checkpoint_close(&k);
-    return s;
-}
-
-static enum status evaluate(struct conversion *c, struct err *e)
-{
-    const struct convert_options *o = c->options;
-    char *text;
-    size_t len;
-    enum status s = file_read_all(o->eval, EVAL_MAX, &text, &len, e);
-    if (s != STATUS_OK)
-        return s;
-    s = bits_per_byte(c, c->path, (struct text){text, len}, &c->report.before.bits_per_byte, e);
-    if (s == STATUS_OK)
-        s = bits_per_byte(c, o->out, (struct text){text, len}, &c->report.after.bits_per_byte, e);
-    free(text);
     return s;
 }
 
@@ -194,7 +207,6 @@ static void fill_figures(const struct conversion *c, const struct config *config
     config_variant_name(config, n_kv_heads, f->variant);
     f->kv_bytes_per_token_f32 = kv_cache_bytes_per_token(config, n_kv_heads, STORAGE_F32);
     f->kv_bytes_per_token_f16 = kv_cache_bytes_per_token(config, n_kv_heads, STORAGE_F16);
-    f->bits_per_byte = (double)NAN;
     struct inspect_sum parts[INSPECT_PARTS], total;
     inspect_parts(c->checkpoint.gguf, parts, &total);
     const uint64_t fewer = (uint64_t)(config->n_kv_heads - n_kv_heads);
@@ -208,7 +220,13 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
 {
     const struct convert_options *o = c->options;
     struct convert_report *r = &c->report;
-    enum status s = gguf_write(converted->writer, o->out, e);
+    double before;
+    const uint64_t measured_ns = clock_ns();
+    /* First, because it finds out what is wrong with the text while OUT is still as it was. */
+    enum status s = bits_per_byte(c, c->path, &before, e);
+    started_ns += clock_ns() - measured_ns;
+    if (s == STATUS_OK)
+        s = gguf_write(converted->writer, o->out, e);
     if (s != STATUS_OK)
         return s;
     *r = (struct convert_report){.spec = &c->spec,
@@ -224,7 +242,8 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
     r->before.file_bytes = c->checkpoint.file.len;
     if (stat(o->out, &st) == 0)
         r->after.file_bytes = (uint64_t)st.st_size;
-    const enum status measured = o->eval ? evaluate(c, e) : STATUS_OK;
+    r->before.bits_per_byte = before;
+    const enum status measured = bits_per_byte(c, o->out, &r->after.bits_per_byte, e);
     if (measured != STATUS_OK && measured != STATUS_INTERRUPTED)
         return measured;
     s = convert_report_print(r, (enum table_format)o->format, out, e);
@@ -240,6 +259,10 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
 static enum status convert(struct conversion *c, struct output *out, struct err *e)
 {
     const struct convert_options *o = c->options;
+    uint64_t seed;
+    enum status s = runtime_seed(&o->seed, &seed, e);
+    if (s != STATUS_OK)
+        return s;
     const uint64_t started_ns = clock_ns();
     const struct variant_source source = {
         .common = &o->common,
@@ -247,10 +270,10 @@ static enum status convert(struct conversion *c, struct output *out, struct err 
         .checkpoint = &c->checkpoint,
         .kernels = c->kernels,
         .pool = c->pool,
-        .seed = o->seed.given ? o->seed.value : clock_ns(),
+        .seed = seed,
     };
     struct convert converted;
-    enum status s = variant_convert(&o->variant, &source, &c->spec, &converted, e);
+    s = variant_convert(&o->variant, &source, &c->spec, &converted, e);
     if (s == STATUS_OK) {
         if (o->variant.method == CONVERT_RANDOM)
             say(&o->common, "seed %llu", (unsigned long long)source.seed);
@@ -269,12 +292,15 @@ static enum status convert(struct conversion *c, struct output *out, struct err 
 static enum status run(const struct invocation *inv, const void *values, struct err *e)
 {
     struct conversion c = {.options = values};
+    enum status s = prepare(&c, e);
     signals_defer();
-    enum status s = open_all(&c, e);
+    if (s == STATUS_OK)
+        s = open_all(&c, e);
     if (s == STATUS_OK)
         s = convert(&c, inv->out, e);
     pool_free(c.pool);
     checkpoint_close(&c.checkpoint);
+    free(c.eval_text);
     return s;
 }
 
@@ -289,7 +315,10 @@ const struct command command_convert = {
         "the others are for comparison. Printed are, for each layer, the shares of score and "
         "output\n"
         "energy that are lost, then cache, parameters and, with --eval, bits per byte before and\n"
-        "after. Weights keep their types; metadata say how the file was made.\n",
+        "after. Weights keep their types; metadata say how the file was made.\n"
+        "With --format csv the layers come first, then, after an empty line, the other figures "
+        "under a\n"
+        "header of their own: exact, in bytes and seconds, with the names they have in JSON.\n",
     .spec = {groups, positionals},
     .values_size = sizeof(struct convert_options),
     .run = run,

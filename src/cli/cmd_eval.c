@@ -92,7 +92,7 @@ static bool parse_fraction(const char *begin, const char *end, double *out)
 {
     char digits[64];
     const size_t len = (size_t)(end - begin);
-    if (len >= sizeof digits)
+    if (len >= sizeof digits || (len > 0 && (begin[0] == '-' || begin[0] == '+')))
         return false;
     memcpy(digits, begin, len);
     digits[len] = 0;
@@ -258,6 +258,22 @@ static enum status measure(const struct eval_options *o, struct eval_spec *spec,
     return s == STATUS_OK ? print_result(o, &result, out, e) : s;
 }
 
+/* Windows longer than a checkpoint's context. */
+static enum status check_windows(const struct eval_options *o, const struct model *model,
+                                 const struct model *other, struct err *e)
+{
+    const bool others = other && other->config.n_ctx < model->config.n_ctx;
+    const int limit = others ? other->config.n_ctx : model->config.n_ctx;
+    const char *whose = others ? "the other checkpoint" : "the checkpoint";
+    if (o->ctx > limit)
+        return err_set(e, STATUS_USAGE, "--ctx: expected 1 to %d, the context of %s, found %d",
+                       limit, whose, o->ctx);
+    if (!o->ctx && o->stride > limit)
+        return err_set(e, STATUS_USAGE, "--stride: expected 1 to %d, the context of %s, found %d",
+                       limit, whose, o->stride);
+    return STATUS_OK;
+}
+
 /* With the checkpoints open. */
 static enum status evaluate(const struct eval_options *o, struct runtime *r,
                             const struct checkpoint *other, struct text text, struct err *e)
@@ -265,8 +281,10 @@ static enum status evaluate(const struct eval_options *o, struct runtime *r,
     const struct checkpoint *c = &r->checkpoint;
     int32_t *tokens;
     size_t n;
-    enum status s =
-        tokens_of_text(c->tokenizer, text, tokenizer_adds_bos(c->tokenizer), &tokens, &n, e);
+    enum status s = check_windows(o, c->model, other->model, e);
+    if (s != STATUS_OK)
+        return s;
+    s = tokens_of_text(c->tokenizer, text, tokenizer_adds_bos(c->tokenizer), &tokens, &n, e);
     if (s != STATUS_OK)
         return s;
     struct eval_spec spec = {.model = c->model,

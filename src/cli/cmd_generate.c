@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
 
 #include "cli/command.h"
 #include "cli/generate.h"
@@ -193,14 +191,6 @@ static enum status choose_context(const struct generate_options *o, const struct
     return STATUS_OK;
 }
 
-static enum status choose_seed(const struct generate_options *o, uint64_t *seed, struct err *e)
-{
-    *seed = o->seed.value;
-    if (!o->seed.given && getentropy(seed, sizeof *seed) != 0)
-        return err_set(e, STATUS_FAILED, "the system gives no random seed; give one with --seed");
-    return STATUS_OK;
-}
-
 static enum status create_sampler(const struct generate_options *o, const struct runtime *r,
                                   int n_ctx, uint64_t seed, struct sampler **out, struct err *e)
 {
@@ -219,16 +209,14 @@ static enum status create_sampler(const struct generate_options *o, const struct
     return sampler_create(&params, r->checkpoint.model->config.n_vocab, n_ctx, out, e);
 }
 
-/* The run itself; the prompt's tokens are the caller's. */
+/* The run itself, with the seed chosen; the prompt's tokens are the caller's. */
 static enum status generate(const struct generate_options *o, struct runtime *r, struct text prompt,
                             const int32_t *tokens, int n_tokens, int n_ctx, struct err *e)
 {
-    uint64_t seed = 0;
+    const uint64_t seed = o->seed.value;
     const int n_vocab = r->checkpoint.model->config.n_vocab;
     struct sampler *sampler = NULL;
-    enum status s = choose_seed(o, &seed, e);
-    if (s == STATUS_OK)
-        s = create_sampler(o, r, n_ctx, seed, &sampler, e);
+    enum status s = create_sampler(o, r, n_ctx, seed, &sampler, e);
     if (s == STATUS_OK)
         s = runtime_start(r, &o->engine, n_ctx, "-c N and --kv-type f16 lower the cache", e);
     if (s != STATUS_OK) {
@@ -282,11 +270,16 @@ static enum status run_prompt(const struct generate_options *o, struct runtime *
 
 static enum status run(const struct invocation *inv, const void *values, struct err *e)
 {
-    const struct generate_options *o = values;
+    struct generate_options chosen = *(const struct generate_options *)values;
+    const struct generate_options *o = &chosen;
     const char *path;
     enum status s = check_options(o, e);
     if (s == STATUS_OK)
         s = common_model_path(&o->common, &path, e);
+    /* One seed for the text and for random heads, so that it replays both. */
+    if (s == STATUS_OK)
+        s = runtime_seed(&o->seed, &chosen.seed.value, e);
+    chosen.engine.variant.seed = (struct option_u64){chosen.seed.value, true};
     if (s != STATUS_OK)
         return s;
     char *text;

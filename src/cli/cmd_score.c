@@ -293,8 +293,13 @@ static enum status check_options(const struct score_options *o, struct err *e)
     if (!o->tokens && !text)
         return err_set(e, STATUS_USAGE, "there is nothing to score; expected -p, -f or --tokens");
     const char *model;
-    const enum status s = common_model_path(&o->common, &model, e);
-    return s == STATUS_OK && o->logits ? output_path_check("--logits", o->logits, model, e) : s;
+    enum status s = common_model_path(&o->common, &model, e);
+    if (s != STATUS_OK || !o->logits)
+        return s;
+    s = output_path_check("--logits", o->logits, model, e);
+    if (s == STATUS_OK)
+        s = output_path_spares("--logits", o->logits, o->input.file, "the text", e);
+    return s;
 }
 
 static enum status run(const struct invocation *inv, const void *values, struct err *e)

@@ -76,6 +76,36 @@ static enum status print_figures(const struct convert_report *r, enum table_form
     return table_end(&t, e);
 }
 
+static void put_row(struct table *t, const char *name, double before, double after)
+{
+    table_string(t, name);
+    table_double(t, before);
+    table_double(t, after);
+}
+
+/* For scripts: no units, and the names that JSON has. */
+static enum status print_csv_figures(const struct convert_report *r, struct output *out,
+                                     struct err *e)
+{
+    static const struct table_column columns[] = {
+        {.name = "figure"}, {.name = "before"}, {.name = "after"}};
+    const struct convert_figures *a = &r->before, *b = &r->after;
+    struct table t;
+    table_begin(&t, TABLE_CSV, columns, 3, out);
+    table_string(&t, "variant");
+    table_string(&t, a->variant);
+    table_string(&t, b->variant);
+    put_row(&t, "kv_bytes_per_token_f32", (double)a->kv_bytes_per_token_f32,
+            (double)b->kv_bytes_per_token_f32);
+    put_row(&t, "kv_bytes_per_token_f16", (double)a->kv_bytes_per_token_f16,
+            (double)b->kv_bytes_per_token_f16);
+    put_row(&t, "parameters", (double)a->parameters, (double)b->parameters);
+    put_row(&t, "file_bytes", (double)a->file_bytes, (double)b->file_bytes);
+    put_row(&t, "bits_per_byte", a->bits_per_byte, b->bits_per_byte);
+    put_row(&t, "seconds", (double)NAN, r->seconds);
+    return table_end(&t, e);
+}
+
 /* --- JSON ------------------------------------------------------------------------------------ */
 
 static void put_u64(struct json *j, const char *key, uint64_t x)
@@ -148,8 +178,8 @@ enum status convert_report_print(const struct convert_report *r, enum table_form
         return STATUS_OK;
     }
     enum status s = print_layers(r, format, out, e);
-    if (s != STATUS_OK || format == TABLE_CSV)
+    if (s != STATUS_OK)
         return s;
     output_puts(out, "\n");
-    return print_figures(r, format, out, e);
+    return format == TABLE_CSV ? print_csv_figures(r, out, e) : print_figures(r, format, out, e);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
 #include "base/cpus.h"
@@ -121,25 +122,38 @@ bool output_path_same(const char *a, const char *b)
            same_folder(a, (size_t)(a_name - a), b, (size_t)(b_name - b));
 }
 
+enum status output_path_spares(const char *option, const char *path, const char *input,
+                               const char *what, struct err *e)
+{
+    if (input && output_path_same(path, input))
+        return err_set(e, STATUS_USAGE, "%s: '%.200s' is %s itself, which would be overwritten",
+                       option, path, what);
+    return STATUS_OK;
+}
+
 enum status output_path_check(const char *option, const char *path, const char *model,
                               struct err *e)
 {
-    if (output_path_same(path, model))
-        return err_set(e, STATUS_USAGE,
-                       "%s: '%.200s' is the checkpoint itself, which would be overwritten", option,
-                       path);
-    return STATUS_OK;
+    return output_path_spares(option, path, model, "the checkpoint", e);
 }
 
 enum status output_path_new(const char *path, const char *model, bool force, struct err *e)
 {
     struct stat st;
-    if (!path)
+    if (!path || !path[0])
         return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
     const enum status s = output_path_check("-o", path, model, e);
     if (s == STATUS_OK && !force && lstat(path, &st) == 0)
         return err_set(e, STATUS_USAGE, "-o: '%.200s' exists; --force replaces it", path);
     return s;
+}
+
+enum status runtime_seed(const struct option_u64 *given, uint64_t *seed, struct err *e)
+{
+    *seed = given->value;
+    if (!given->given && getentropy(seed, sizeof *seed) != 0)
+        return err_set(e, STATUS_FAILED, "the system gives no random seed; give one with --seed");
+    return STATUS_OK;
 }
 
 enum status input_read(const struct input_options *in, char **text, size_t *len, bool *given,
@@ -245,13 +259,19 @@ static enum status open_variant(struct runtime *r, const struct variant_options 
     enum status s = checkpoint_open(path, parts & ~(unsigned)CHECKPOINT_MODEL, &r->checkpoint, e);
     if (s == STATUS_OK)
         s = pool_create(r->n_threads, &r->pool, e);
+    uint64_t seed = 0;
+    if (s == STATUS_OK && v->method == CONVERT_RANDOM) {
+        s = runtime_seed(&v->seed, &seed, e);
+        say(r->common, "seed %llu", (unsigned long long)seed);
+    }
     if (s != STATUS_OK)
         return s;
     const struct variant_source source = {.common = r->common,
                                           .path = path,
                                           .checkpoint = &r->checkpoint,
                                           .kernels = r->kernels,
-                                          .pool = r->pool};
+                                          .pool = r->pool,
+                                          .seed = seed};
     return variant_load(v, &source, &r->checkpoint.model, e);
 }
 

@@ -78,6 +78,13 @@ bool output_path_same(const char *a, const char *b);
 enum status output_path_check(const char *option, const char *path, const char *model,
                               struct err *e);
 
+/* The same for another file that is read, `what` it is in the message; NULL is none. */
+enum status output_path_spares(const char *option, const char *path, const char *input,
+                               const char *what, struct err *e);
+
+/* The seed that the option gives, or a random one. STATUS_FAILED if the system has none. */
+enum status runtime_seed(const struct option_u64 *given, uint64_t *seed, struct err *e);
+
 /* The file that -o names: STATUS_USAGE if none is, if it is the checkpoint, or if it exists and
  * `force` is not given. */
 enum status output_path_new(const char *path, const char *model, bool force, struct err *e);

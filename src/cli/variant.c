@@ -10,6 +10,8 @@
 #include "cli/progress.h"
 #include "cli/runtime.h"
 
+/* Fewer tokens say nothing about the model's inputs. */
+#define CALIB_MIN_TOKENS 16
 /* More text than this is refused before it is read. */
 #define CALIB_MAX ((size_t)1 << 30)
 
@@ -42,7 +44,7 @@ const struct option variant_options[] = {
      AT(calib_tokens),
      .value = "N",
      .fallback = "65536",
-     .min = 16,
+     .min = CALIB_MIN_TOKENS,
      .max = INT_MAX,
      .help = "how many of its tokens are used, in windows of the context spread over the text"},
     {.kind = OPTION_CHOICE,
@@ -129,7 +131,7 @@ static size_t spread_windows(int32_t *tokens, size_t n, size_t wanted, size_t wi
 
 /* *tokens is malloc'd. */
 static enum status read_calibration(const struct variant_options *o,
-                                    const struct variant_source *source, int n_ctx,
+                                    const struct variant_source *source, const struct config *c,
                                     int32_t **tokens, size_t *n, struct err *e)
 {
     const struct tokenizer *t = source->checkpoint->tokenizer;
@@ -146,8 +148,17 @@ static enum status read_calibration(const struct variant_options *o,
     free(text);
     if (s == STATUS_OK && *n == 0)
         s = err_set(e, STATUS_USAGE, "--calib: there is no text in '%.200s'", o->calib);
-    if (s == STATUS_OK)
-        *n = spread_windows(*tokens, *n, (size_t)o->calib_tokens, (size_t)n_ctx);
+    if (s == STATUS_OK && *n < CALIB_MIN_TOKENS)
+        s = err_set(e, STATUS_USAGE, "--calib: expected at least %d tokens in '%.200s', found %zu",
+                    CALIB_MIN_TOKENS, o->calib, *n);
+    if (s != STATUS_OK)
+        return s;
+    *n = spread_windows(*tokens, *n, (size_t)o->calib_tokens, (size_t)c->n_ctx);
+    if (*n < (size_t)c->d_model)
+        say(source->common,
+            "warning: --calib: %zu tokens are too few for a model of width %d, and may make it "
+            "worse; expected thousands",
+            *n, c->d_model);
     return s;
 }
 
@@ -190,7 +201,7 @@ enum status variant_convert(const struct variant_options *o, const struct varian
     }
     s = check_options(o, &config, e);
     if (s == STATUS_OK && o->calib)
-        s = read_calibration(o, source, config.n_ctx, &tokens, &n, e);
+        s = read_calibration(o, source, &config, &tokens, &n, e);
     if (s == STATUS_OK) {
         *spec = make_spec(o, source);
         spec->tokens = tokens;

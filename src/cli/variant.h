@@ -24,6 +24,7 @@ struct variant_options {
     int calib_tokens;
     int grouping; /* enum variant_grouping */
     bool refit, no_refit;
+    struct option_u64 seed; /* of random heads; in no table, for a command that has --seed */
 };
 enum variant_grouping { VARIANT_AUTO, VARIANT_ADJACENT, VARIANT_CLUSTER };
 extern const struct option variant_options[];

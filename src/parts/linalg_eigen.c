@@ -8,7 +8,8 @@
 
 #include "parts/linalg.h"
 
-#define MAX_ITERATIONS 60
+/* A few are usual. */
+#define MAX_ITERATIONS 300
 
 size_t linalg_eigen_scratch(int n, bool vectors)
 {
@@ -120,8 +121,9 @@ static bool ql(double *d, double *e, size_t n, double *z)
         largest = fmax(largest, fabs(d[i]) + fabs(e[i]));
     if (!isfinite(largest))
         return false;
-    /* Below this an entry changes no eigenvalue by more than rounding has. */
-    const double least = DBL_EPSILON * largest / (double)n;
+    /* Below this an entry changes no eigenvalue by more than rounding has. A lower bound is below
+     * the noise of the steps themselves: a singular matrix's zero block would never end. */
+    const double least = DBL_EPSILON * largest;
     for (size_t first = 0; first < n; first++) {
         for (int i = 0;; i++) {
             size_t last = first;

@@ -243,9 +243,11 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
 
 static enum status diverged(int layer, struct err *e)
 {
-    return err_set(e, STATUS_FAILED,
-                   "layer %d: no eigenvalues: the weights of attention or its norm are not finite",
-                   layer);
+    return err_set(
+        e, STATUS_FAILED,
+        "layer %d: the eigenvalues of its attention cannot be computed: weights of attention "
+        "or its norm are not finite or too large; the methods mean and first need none",
+        layer);
 }
 
 /* to.q, k, v and o with their heads in the new order. */
