@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 STYLES = {
     "mean": ("mean", "#c0504d", "o-"),
     "fit": ("fit", "#1f77b4", "o-"),
-    "fit, teacher": ("fit, with teacher", "#17a2b8", "s--"),
+    "teacher": ("fit, with teacher", "#17a2b8", "s--"),
     "scratch": ("from scratch", "#666666", "D"),
 }
 
@@ -31,7 +31,7 @@ def main():
                    color="black", linewidth=1, label="MHA, uptrained as long")
         for method, (label, color, style) in STYLES.items():
             points = [r for r in rows if (r["method"], r["groups"]) == (method, groups)]
-            if method == "fit, teacher":  # starts where fit does
+            if method == "teacher":  # starts where fit does
                 points = [r for r in rows if (r["method"], r["groups"], r["alpha"]) ==
                           ("fit", groups, 0)] + points
             panel.plot([r["alpha"] for r in points], [r["bits_per_byte"] for r in points], style,

@@ -55,7 +55,7 @@ for groups in 4 2 1; do
         record $method $groups 0 "$out/converted.gguf"
         further $method $groups "$out/converted.gguf"
         [ $method = mean ] ||
-            further "fit, teacher" $groups "$out/converted.gguf" --teacher "$out/mha.gguf"
+            further teacher $groups "$out/converted.gguf" --teacher "$out/mha.gguf"
     done
     train "$out/run.gguf" $shape --kv-heads $groups --steps $((steps * 105 / 100))
     record scratch $groups 5 "$out/run.gguf"
@@ -78,7 +78,7 @@ awk -F, '
         for (g = 4; g >= 1; g /= 2) {
             row("mean", "mean", g)
             row("fit", "fit", g)
-            row("fit, teacher", "fit, with the MHA as teacher", g)
+            row("teacher", "fit, with the MHA as teacher", g)
             row("scratch", "from scratch, all steps and 5% more", g)
         }
     }' "$out/protocol.csv" >"$out/protocol.md"
