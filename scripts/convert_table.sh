@@ -1,11 +1,16 @@
 #!/bin/sh
-# convert_table.sh [MODEL [TEXT]] - the conversion table of README.md: every method at every number
-# of K/V heads, grouped by neighbourhood and by likeness, with and without the refit of the output
-# matrix. Bits per byte, with no training after it, are over the held-out last tenth of TEXT;
+# convert_table.sh [--short] [MODEL [TEXT]] - the conversion table: every method at every number of
+# K/V heads, grouped by neighbourhood and by likeness, with and without the refit of the output
+# matrix; --short: each method as it is meant, the table of README.md. Bits per byte, with no training after it, are over the held-out last tenth of TEXT;
 # calibration sees the first nine tenths. Cache bytes are of f32; tokens/s are decoding at full
 # context, on the threads that DECODE_THREADS or auto gives. Takes some minutes.
 set -eu
 
+short=no
+if [ "${1:-}" = --short ]; then
+    short=yes
+    shift
+fi
 model=${1:-models/shakespeare-mha.gguf}
 text=${2:-corpus/shakespeare.txt}
 dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-table-XXXXXX")
@@ -66,20 +71,36 @@ echo "| K/V heads | method | calibration | grouping | refit | bits/byte | change
 echo "| ---: | --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |"
 printf '| %s | as trained | | | | %.4f | | %s | %s | |\n' "$n_kv_heads" "$before" \
     "$(value kv_bytes_per_token_f32 <"$dir/report")" "$(speed "$n_kv_heads")"
+# Each method as it is meant.
+short_rows() {
+    for method in first mean random; do
+        row "$method" none adjacent no
+    done
+    row procrustes none cluster no
+    row fit none cluster no
+    row fit text cluster no --no-refit
+    row fit text cluster yes
+}
+
+# Everything that can be combined.
+all_rows() {
+    for grouping in adjacent cluster; do
+        [ "$heads" -eq 1 ] && [ "$grouping" = cluster ] && continue
+        for method in first mean random procrustes; do
+            row "$method" none "$grouping" no
+            row "$method" text "$grouping" yes --refit
+        done
+        row procrustes text "$grouping" no
+        row fit none "$grouping" no
+        row fit text "$grouping" no --no-refit
+        row fit text "$grouping" yes
+    done
+}
+
 heads=$((n_kv_heads - 1))
 while [ "$heads" -ge 1 ]; do
     if [ $((n_heads % heads)) -eq 0 ]; then
-        for grouping in adjacent cluster; do
-            [ "$heads" -eq 1 ] && [ "$grouping" = cluster ] && continue
-            for method in first mean random procrustes; do
-                row "$method" none "$grouping" no
-                row "$method" text "$grouping" yes --refit
-            done
-            row procrustes text "$grouping" no
-            row fit none "$grouping" no
-            row fit text "$grouping" no --no-refit
-            row fit text "$grouping" yes
-        done
+        if [ $short = yes ]; then short_rows; else all_rows; fi
     fi
     heads=$((heads - 1))
 done
