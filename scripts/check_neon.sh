@@ -83,14 +83,14 @@ for model in tests/data/golden/*.gguf; do
     generate "$name" "$model" -n 20
     models=$((models + 1))
 done
-generate "shakespeare-mha" models/shakespeare-mha.gguf -p "ROMEO:" -n 40
+generate "shakespeare-bytes" tests/data/shakespeare-bytes.gguf -p "ROMEO:" -n 20
 for type in bf16 q8_0 q4_0; do
     model=$work/$type.gguf
-    "$native" quantize models/shakespeare-mha.gguf -o "$model" --type $type -q >/dev/null
-    run neon quantize models/shakespeare-mha.gguf -o "$model.neon" --type $type -q >/dev/null
+    "$native" quantize tests/data/shakespeare-bytes.gguf -o "$model" --type $type -q >/dev/null
+    run neon quantize tests/data/shakespeare-bytes.gguf -o "$model.neon" --type $type -q >/dev/null
     same "quantize to $type" "$model" "$model.neon"
-    score "shakespeare-mha in $type" "$model" -p "ROMEO: What light through yonder window breaks?"
-    generate "shakespeare-mha in $type" "$model" -p "ROMEO:" -n 40
+    score "shakespeare-bytes in $type" "$model" -p "ROMEO: What light through yonder window breaks?"
+    generate "shakespeare-bytes in $type" "$model" -p "ROMEO:" -n 10
 done
 
 [ $failed -eq 0 ] && echo "check-neon: NEON and scalar under emulation give the native bits ($models golden checkpoints, one trained)"
