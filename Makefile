@@ -158,8 +158,14 @@ test: $(BIN) $(TEST_BIN) ## run the Check suites and the command-line tests
 asan: ## the same suites under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer
 	$(MAKE) MODE=asan test
 
-tsan: ## the same suites under ThreadSanitizer
-	$(MAKE) MODE=tsan test
+# Only what starts threads.
+THREADED := pool session bench eval quantize convert backprop train
+tsan: ## the suites that use threads under ThreadSanitizer
+	$(MAKE) MODE=tsan tsan-run
+
+.PHONY: tsan-run
+tsan-run: $(THREADED:%=$(BUILD)/tests/test_%)
+	@scripts/run_tests.sh "" $^
 
 fuzz: ## build the libFuzzer targets (clang): build/fuzz/fuzz_*
 	$(MAKE) MODE=fuzz CC=clang fuzz-binaries

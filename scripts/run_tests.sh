@@ -1,13 +1,26 @@
 #!/bin/sh
-# run_tests.sh DECODE SUITE... - runs every Check suite, then the command line end to end.
-# Goes on after a failure, and fails at the end if anything did.
+# run_tests.sh DECODE SUITE... - runs every Check suite and, unless DECODE is empty, the command line
+# end to end, as many at once as there are processors, each one's output in one piece. Goes on after a failure, and fails
+# at the end if anything did.
 set -u
 
 decode=$1
 shift
-failed=0
-for suite in "$@"; do
-    "$suite" || failed=1
-done
-sh tests/cli.sh "$decode" || failed=1
-exit $failed
+dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-tests-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+
+# one DIR COMMAND... - its output when it is done; a mark if it failed.
+cat >"$dir/one" <<'ONE'
+dir=$1
+shift
+out=$dir/$$.out
+"$@" >"$out" 2>&1 || : >"$dir/failed"
+cat "$out"
+ONE
+
+# The longest first, so that nothing is waited for alone.
+{
+    [ -z "$decode" ] || echo "sh tests/cli.sh $decode"
+    printf '%s\n' "$@"
+} | xargs -P "$(nproc)" -I COMMAND sh -c "sh '$dir/one' '$dir' COMMAND"
+[ ! -e "$dir/failed" ]
