@@ -9,6 +9,10 @@ shift
 dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-tests-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 
+# Check's timeouts only end what hangs: sanitizers, and two suites at once, take longer.
+CK_TIMEOUT_MULTIPLIER=5
+export CK_TIMEOUT_MULTIPLIER
+
 # one DIR COMMAND... - its output when it is done; a mark if it failed.
 cat >"$dir/one" <<'ONE'
 dir=$1
