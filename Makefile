@@ -61,6 +61,8 @@ BIN     := $(BUILD)/decode
 
 TEST_SRC := $(wildcard tests/test_*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
+# What the suites share.
+TEST_SUPPORT := $(patsubst %,$(BUILD)/tests/%.o,support checkpoints program)
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZERS  := $(FUZZ_SRC:tests/fuzz/%.c=%)
 
@@ -132,14 +134,13 @@ deps: ## install what the tests need (Check); nothing to do when it is there
 
 # `make -j deps test`: nothing of the tests is built before Check is there.
 ifneq ($(filter deps,$(MAKECMDGOALS)),)
-$(TEST_BIN:=.o) $(BUILD)/tests/support.o $(BUILD)/tests/checkpoints.o: | deps
+$(TEST_BIN:=.o) $(TEST_SUPPORT): | deps
 endif
 
 CHECK_CFLAGS = $(shell pkg-config --cflags check 2>/dev/null)
 CHECK_LIBS   = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck)
 
-$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(BUILD)/tests/support.o \
-                       $(BUILD)/tests/checkpoints.o $(CLI_LIB) $(LIB)
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_SUPPORT) $(CLI_LIB) $(LIB)
 	$(call say,LINK)
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(CLI_LIB) $(LIB) $(TEST_LDFLAGS) $(CHECK_LIBS) $(LDLIBS)
 

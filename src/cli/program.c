@@ -1,0 +1,195 @@
+#include "cli/program.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/cpus.h"
+#include "cli/command.h"
+#include "cli/nearest.h"
+#include "cli/output.h"
+#include "cli/runtime.h"
+#include "cli/signals.h"
+#include "cli/version.h"
+#include "parts/kernels.h"
+
+#define COMMAND_ROW(name) &command_##name,
+static const struct command *const commands[] = {COMMANDS(COMMAND_ROW) NULL};
+#undef COMMAND_ROW
+
+static const char general_help[] =
+    "\n"
+    "decode help COMMAND (or decode COMMAND --help) shows a command's options.\n"
+    "decode --version shows version, compiler, instruction sets and threads.\n"
+    "\n"
+    "Everywhere: the checkpoint is the first argument or -m FILE; --option value and\n"
+    "--option=value both work, anywhere among the arguments; -- ends the options; of an option\n"
+    "given twice the last one counts.\n"
+    "\n"
+    "Environment: DECODE_THREADS is the default of -t; DECODE_ISA forces an instruction set.\n"
+    "Exit codes: 0 done, 1 failed while running, 2 usage, 3 bad input file, 4 out of memory,\n"
+    "130 interrupted.\n";
+
+/*
+ * A closed standard descriptor would be given to the next file opened, which would then be
+ * written to in its place. So it is filled with one on which every access fails.
+ */
+static void fill_standard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
+            return;
+}
+
+static const struct command *find_command(const char *name)
+{
+    for (int i = 0; commands[i]; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+static enum status unknown_command(const char *name, struct err *e)
+{
+    const char *what = name[0] == '-' ? "option" : "command";
+    struct nearest near = {.word = name};
+    for (int i = 0; commands[i]; i++)
+        nearest_offer(&near, commands[i]->name);
+    nearest_offer(&near, "help");
+    nearest_offer(&near, "--help");
+    nearest_offer(&near, "--version");
+    if (near.best)
+        return err_set(e, STATUS_USAGE, "unknown %s '%.60s'; did you mean '%s'?", what, name,
+                       near.best);
+    return err_set(e, STATUS_USAGE, "unknown %s '%.60s'", what, name);
+}
+
+static enum status unexpected_argument(const char *word, struct err *e)
+{
+    return err_set(e, STATUS_USAGE, "unexpected argument '%.60s'", word);
+}
+
+/* The general help: on standard output when asked for, on standard error when not. */
+static void print_commands(struct output *out)
+{
+    output_puts(out, "usage: decode <command> [options]\n\n");
+    for (int i = 0; commands[i]; i++)
+        output_printf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    output_printf(out, "  %-10s %s\n", "help", "this list, or a command's options");
+    output_puts(out, general_help);
+}
+
+static enum status print_command_help(const struct command *c, struct output *out, struct err *e)
+{
+    char *options = options_help(&c->spec);
+    if (!options)
+        return err_set(e, STATUS_NO_MEMORY, "out of memory: the help text");
+    output_printf(out, "usage: decode %s %s\n\n%s\n\n", c->name, c->usage, c->summary);
+    output_puts(out, options);
+    free(options);
+    if (c->notes) {
+        output_puts(out, "\n");
+        output_puts(out, c->notes); /* longer than output_printf's line */
+    }
+    return STATUS_OK;
+}
+
+static enum status print_version(struct output *out, struct err *e)
+{
+    const struct kernels *chosen;
+    const enum status s = kernels_choose(environment("DECODE_ISA"), &chosen, e);
+    if (s != STATUS_OK) {
+        err_prefix(e, "DECODE_ISA");
+        return s;
+    }
+    output_printf(out, "decode %s\ncompiler           %s\n", DECODE_VERSION, compiler_name());
+    output_puts(out, "compiled in       ");
+    for (int i = 0; kernels_at(i); i++)
+        output_printf(out, " %s", kernels_at(i)->name);
+    output_puts(out, "\nthis machine runs ");
+    for (int i = 0; kernels_at(i); i++)
+        if (kernels_supported(kernels_at(i)))
+            output_printf(out, " %s", kernels_at(i)->name);
+    output_printf(out, "\nused               %s\nthreads            %d\n", chosen->name,
+                  cpus_usable());
+    return STATUS_OK;
+}
+
+static enum status run_command(const struct command *c, int argc, char **argv,
+                               const struct invocation *inv, struct err *e)
+{
+    void *values = calloc(1, c->values_size);
+    if (!values)
+        return err_no_memory(e, "the options", c->values_size);
+    bool help;
+    enum status s = options_parse(&c->spec, argc, argv, values, &help, e);
+    if (s == STATUS_OK)
+        s = help ? print_command_help(c, inv->out, e) : c->run(inv, values, e);
+    options_free(&c->spec, values);
+    free(values);
+    return s;
+}
+
+/* decode help [COMMAND] */
+static enum status run_help(int argc, char **argv, struct output *out, struct err *e)
+{
+    if (argc > 1)
+        return unexpected_argument(argv[1], e);
+    if (argc == 0 || strcmp(argv[0], "help") == 0) {
+        print_commands(out);
+        return STATUS_OK;
+    }
+    const struct command *c = find_command(argv[0]);
+    return c ? print_command_help(c, out, e) : unknown_command(argv[0], e);
+}
+
+static enum status dispatch(int argc, char **argv, struct invocation *inv, struct err *e)
+{
+    const char *name = argv[0];
+    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        return run_help(argc - 1, argv + 1, inv->out, e);
+    if (strcmp(name, "--version") == 0)
+        return argc > 1 ? unexpected_argument(argv[1], e) : print_version(inv->out, e);
+    const struct command *c = find_command(name);
+    if (!c)
+        return unknown_command(name, e);
+    inv->command = c->name;
+    return run_command(c, argc - 1, argv + 1, inv, e);
+}
+
+static void print_error(const struct invocation *inv, enum status s, const struct err *e)
+{
+    const char *command = inv->command ? inv->command : "";
+    fprintf(stderr, "decode: %s%s%s", command, inv->command ? ": " : "", e->text);
+    if (s == STATUS_USAGE)
+        fprintf(stderr, " (see 'decode help%s%s')", inv->command ? " " : "", command);
+    fputc('\n', stderr);
+}
+
+int program_run(int argc, char **argv)
+{
+    struct output out;
+    struct invocation inv = {.out = &out, .start_ns = clock_ns()};
+    struct err e = {""};
+    fill_standard_descriptors();
+    signals_install();
+    if (argc < 2) {
+        output_init(&out, STDERR_FILENO);
+        print_commands(&out);
+        output_flush(&out);
+        return STATUS_USAGE;
+    }
+    output_init(&out, STDOUT_FILENO);
+    enum status s = dispatch(argc - 1, argv + 1, &inv, &e);
+    if (s != STATUS_OK && s != STATUS_INTERRUPTED)
+        print_error(&inv, s, &e);
+    struct err lost = {""};
+    if (output_close(&out, &lost) != STATUS_OK && (s == STATUS_OK || s == STATUS_INTERRUPTED)) {
+        s = STATUS_FAILED;
+        print_error(&inv, s, &lost);
+    }
+    return s;
+}

@@ -1,0 +1,15 @@
+/*
+ * program - the whole program but for main, so that the tests can run it in a process of their own
+ * making (layer 5).
+ */
+#ifndef DECODE_CLI_PROGRAM_H
+#define DECODE_CLI_PROGRAM_H
+
+/*
+ * Finds the command, parses its options, runs it, and prints what it fails with; argv as main
+ * gets it. Returns the exit code. It installs signal handlers and may fill closed standard
+ * descriptors: once a process.
+ */
+int program_run(int argc, char **argv);
+
+#endif

@@ -1,0 +1,98 @@
+#include "program.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/program.h"
+#include "support.h"
+
+#define SECONDS 20
+
+static unsigned seconds_allowed(void)
+{
+    const char *factor = getenv("CK_TIMEOUT_MULTIPLIER");
+    return SECONDS * (unsigned)(factor ? atoi(factor) : 1);
+}
+
+static size_t read_back(FILE *f, char *to, size_t size)
+{
+    fseek(f, 0, SEEK_END);
+    const long len = ftell(f);
+    rewind(f);
+    to[fread(to, 1, size - 1, f)] = 0;
+    fclose(f);
+    return (size_t)len;
+}
+
+static _Noreturn void be_program(char *const argv[], FILE *out, FILE *err, program_setup *setup,
+                                 void *context)
+{
+    static char name[] = "decode";
+    char *args[MAX_ARGS + 2] = {name};
+    int n = 1;
+    for (; argv[n - 1] && n <= MAX_ARGS; n++)
+        args[n] = argv[n - 1];
+    dup2(fileno(out), STDOUT_FILENO);
+    dup2(fileno(err), STDERR_FILENO);
+    alarm(seconds_allowed());
+    if (setup)
+        setup(context);
+    exit(program_run(n, args));
+}
+
+void run_program_args(struct ran *r, char *const argv[], program_setup *setup, void *context)
+{
+    FILE *out = tmpfile(), *err = tmpfile();
+    ck_assert(out && err);
+    fflush(NULL); /* or the child prints it again */
+    const pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0)
+        be_program(argv, out, err, setup, context);
+    int status;
+    struct rusage used;
+    ck_assert_int_eq(wait4(child, &status, 0, &used), child);
+    r->code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    r->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    r->max_rss_kib = used.ru_maxrss;
+    r->out_len = read_back(out, r->out, sizeof r->out);
+    read_back(err, r->err, sizeof r->err);
+}
+
+void run_program(struct ran *r, const char *line, program_setup *setup, void *context)
+{
+    char words[8192], *argv[MAX_ARGS + 1] = {NULL};
+    int n = 0;
+    ck_assert_uint_lt(strlen(line), sizeof words);
+    strcpy(words, line);
+    for (char *word = words; word; n++) {
+        char *space = strchr(word, ' ');
+        if (space)
+            *space = 0;
+        ck_assert_int_lt(n, MAX_ARGS);
+        argv[n] = strcmp(word, "''") == 0 ? word + 2 : word;
+        word = space ? space + 1 : NULL;
+    }
+    run_program_args(r, argv, setup, context);
+}
+
+void expect_refusal(const struct ran *r, int code, const char *text)
+{
+    ck_assert_msg(r->code == code, "exit %d (signal %d) instead of %d: %s", r->code, r->signal,
+                  code, r->err);
+    ck_assert_uint_eq(r->out_len, 0);
+    ck_assert_msg(strncmp(r->err, "decode: ", 8) == 0 && strstr(r->err, text),
+                  "\"%s\" does not say \"%s\"", r->err, text);
+    ck_assert_msg(strchr(r->err, '\n') == r->err + strlen(r->err) - 1, "not one line: %s", r->err);
+    for (const char *c = r->err; *c; c++)
+        ck_assert_msg((unsigned char)*c >= 0x20 || *c == '\n', "control character %d", *c);
+}
+
+void expect_success(const struct ran *r)
+{
+    ck_assert_msg(r->code == 0, "exit %d (signal %d): %s", r->code, r->signal, r->err);
+}

@@ -1,0 +1,41 @@
+/*
+ * program - the program run in a child process from a Check suite: what it exits with, what it
+ * prints, how much memory it takes.
+ */
+#ifndef TESTS_PROGRAM_H
+#define TESTS_PROGRAM_H
+
+#include <stddef.h>
+
+struct ran {
+    int code;         /* the exit code; -1: ended by a signal */
+    int signal;       /* that signal, or 0; SIGALRM: it hung */
+    size_t out_len;   /* bytes of standard output, of which `out` has the first */
+    char out[4096];   /* terminated */
+    char err[4096];   /* standard error, terminated, its end cut */
+    long max_rss_kib; /* at its peak, the memory of the suite itself included */
+};
+
+/* What the child does before the program starts: limits, faults, closed descriptors. */
+typedef void program_setup(void *context);
+
+#define MAX_ARGS 48
+
+/*
+ * Runs "decode" with `line` as its arguments, cut at single spaces: none of them may contain one,
+ * and "''" is the empty one. `setup` may be NULL. After 20 seconds (times CK_TIMEOUT_MULTIPLIER)
+ * the child is killed by SIGALRM.
+ */
+void run_program(struct ran *r, const char *line, program_setup *setup, void *context);
+
+/* The same with arguments as they are; argv[0] is the command, NULL ends them. */
+void run_program_args(struct ran *r, char *const argv[], program_setup *setup, void *context);
+
+/* The run was refused as it should be: exit code, nothing on standard output, one line of
+ * standard error, without control characters, that has `text`. */
+void expect_refusal(const struct ran *r, int code, const char *text);
+
+/* The run succeeded. */
+void expect_success(const struct ran *r);
+
+#endif
