@@ -45,11 +45,16 @@ static const char *reason(int error, char buffer[REASON_CAP])
                     : reason_of_text)(strerror_r(error, buffer, REASON_CAP), buffer);
 }
 
+/* The end of a path that is too long for a message, which must keep room for the reason. */
+#define PATH_SHOWN 250
+
 static enum status fail_errno(struct err *e, enum status s, const char *path, const char *action,
                               int error)
 {
     char text[REASON_CAP];
-    return err_set(e, s, "%s: cannot %s: %s", path, action, reason(error, text));
+    const size_t len = strlen(path), cut = len > PATH_SHOWN ? len - PATH_SHOWN : 0;
+    return err_set(e, s, "%s%s: cannot %s: %s", cut ? "..." : "", path + cut, action,
+                   reason(error, text));
 }
 
 /* What stands where a regular file was expected. */
@@ -75,13 +80,22 @@ static int open_retry(const char *path, int flags, mode_t mode)
     return fd;
 }
 
+/* Whose fault it is that a file cannot be opened: the file's, or that of a process or machine
+ * that has no room for it. */
+static enum status status_of_open(int error)
+{
+    if (error == ENOMEM)
+        return STATUS_NO_MEMORY;
+    return error == EMFILE || error == ENFILE ? STATUS_FAILED : STATUS_BAD_FILE;
+}
+
 static enum status open_input(const char *path, int flags, int *fd, struct err *e)
 {
     if (!path[0])
         return err_set(e, STATUS_BAD_FILE, "the file name is empty");
     *fd = open_retry(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | flags, 0);
     if (*fd < 0)
-        return fail_errno(e, STATUS_BAD_FILE, path, "open", errno);
+        return fail_errno(e, status_of_open(errno), path, "open", errno);
     return STATUS_OK;
 }
 
@@ -349,6 +363,13 @@ enum status file_writer_open(struct file_writer **out, const char *path, struct 
     return STATUS_OK;
 }
 
+/* The bytes are those of a mapped file that was cut short: to be told like every other access to
+ * them (see file_map_open), not as a failure of the output. */
+static void fault(const char *data)
+{
+    (void)*(const volatile char *)data;
+}
+
 static void write_fully(struct file_writer *w, const char *data, size_t len)
 {
     while (len && !w->error) {
@@ -362,6 +383,8 @@ static void write_fully(struct file_writer *w, const char *data, size_t len)
             w->error = EIO;
         } else if (errno != EINTR) {
             w->error = errno;
+            if (errno == EFAULT)
+                fault(data);
         }
     }
 }

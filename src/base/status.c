@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define PREFIX_SHOWN 250
+
 /* Hostile names must not reach the terminal as escape sequences. */
 static void strip_control(char *text)
 {
@@ -29,8 +31,10 @@ void err_prefix(struct err *e, const char *prefix)
         return;
     const size_t room = sizeof e->text - 1;
     size_t n = strlen(prefix);
-    if (n > room - 2)
-        n = room - 2;
+    if (n > PREFIX_SHOWN) { /* its end: the message must stay readable behind a long path */
+        prefix += n - PREFIX_SHOWN;
+        n = PREFIX_SHOWN;
+    }
     const size_t old = strlen(e->text);
     const size_t kept = old < room - n - 2 ? old : room - n - 2;
     memmove(e->text + n + 2, e->text, kept);

@@ -1,12 +1,19 @@
 #include "cli/signals.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/status.h"
+
+/* Descriptors looked at for temporary files: no command has as many open. */
+#define MAX_FDS 64
+/* A line of /proc/self/maps: two addresses and some fields before a path. */
+#define MAPS_LINE_CAP 4352
 
 /* Any thread may take a signal, so these are atomics; lock-free ones are safe in handlers. */
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "signal flags must be lock-free");
@@ -14,36 +21,164 @@ static atomic_int deferred;
 static atomic_int interrupted;
 static const char *volatile mapped_path;
 
-static void on_interrupt(int number)
+/* --- what is left behind ------------------------------------------------------------------- */
+
+/* Writes n in decimal, terminated, and returns the end. printf is not for signal handlers. */
+static char *put_number(char *to, unsigned long n)
 {
-    (void)number;
-    if (!deferred)
-        _exit(STATUS_INTERRUPTED);
-    interrupted = 1;
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
+    char digits[24];
+    int len = 0;
+    do
+        digits[len++] = (char)('0' + n % 10);
+    while (n /= 10);
+    while (len > 0)
+        *to++ = digits[--len];
+    *to = 0;
+    return to;
 }
 
-static void write_error(const char *s)
+/* Whether the path is a temporary file of this process (see base/file.h). */
+static bool is_own_temporary(const char *path)
 {
-    if (write(STDERR_FILENO, s, strlen(s)) < 0)
+    char start[48] = ".decode-";
+    char *end = put_number(start + strlen(start), (unsigned long)getpid());
+    *end++ = '-';
+    const size_t len = strlen(path), begin = (size_t)(end - start);
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    return len > 4 && strcmp(path + len - 4, ".tmp") == 0 && strncmp(name, start, begin) == 0;
+}
+
+/*
+ * Removes the files that are being written, when the process ends here and now. The writers know
+ * them, but a handler cannot ask a writer in the middle of its work; so the system is asked which
+ * files are open. Where it does not tell, they stay.
+ */
+static void remove_temporaries(void)
+{
+    for (int fd = STDERR_FILENO + 1; fd < MAX_FDS; fd++) {
+        char link[48] = "/proc/self/fd/", path[4096];
+        put_number(link + strlen(link), (unsigned long)fd);
+        const ssize_t n = readlink(link, path, sizeof path - 1);
+        if (n <= 0)
+            continue;
+        path[n] = 0;
+        if (is_own_temporary(path))
+            unlink(path);
+    }
+}
+
+/* --- interruption -------------------------------------------------------------------------- */
+
+static void on_interrupt(int number)
+{
+    if (!deferred) {
+        remove_temporaries();
+        _exit(STATUS_INTERRUPTED);
+    }
+    if (interrupted) { /* the second one */
+        remove_temporaries();
+        signal(number, SIG_DFL);
+        raise(number); /* on return from here, for it is blocked until then */
+        return;
+    }
+    interrupted = 1;
+}
+
+/* Processor time runs out once a second, and the work is to be ended well within that time. */
+static void on_cpu_limit(int number)
+{
+    if (!interrupted)
+        on_interrupt(number);
+}
+
+/* --- a mapped file that was cut short ------------------------------------------------------ */
+
+static void write_error(const char *s, size_t len)
+{
+    if (write(STDERR_FILENO, s, len) < 0)
         return; /* there is nowhere left to say so */
+}
+
+/* A hexadecimal number at *at, which moves behind it. */
+static uintptr_t take_address(const char **at)
+{
+    uintptr_t n = 0;
+    for (;; (*at)++) {
+        const char c = **at;
+        if (c >= '0' && c <= '9')
+            n = n * 16 + (uintptr_t)(c - '0');
+        else if (c >= 'a' && c <= 'f')
+            n = n * 16 + (uintptr_t)(c - 'a') + 10;
+        else
+            return n;
+    }
+}
+
+/* The path in a line of /proc/self/maps, "FROM-TO perms offset dev inode   path", if the address
+ * lies in its range; else NULL. */
+static const char *path_at(const char *line, uintptr_t address)
+{
+    const char *at = line;
+    const uintptr_t from = take_address(&at);
+    if (*at++ != '-' || address < from || address >= take_address(&at))
+        return NULL;
+    return strchr(at, '/');
+}
+
+/* Puts the path of the file that is mapped at the address into line, and returns it; NULL if the
+ * system does not tell. */
+static const char *mapped_file(uintptr_t address, char line[MAPS_LINE_CAP])
+{
+    const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    const char *path = NULL;
+    size_t len = 0;
+    char c;
+    while (fd >= 0 && !path && read(fd, &c, 1) == 1) {
+        if (c != '\n') {
+            if (len < MAPS_LINE_CAP - 1)
+                line[len++] = c;
+            continue;
+        }
+        line[len] = 0;
+        len = 0;
+        path = path_at(line, address);
+    }
+    if (fd >= 0)
+        close(fd);
+    return path;
+}
+
+/* Control characters do not reach the terminal (as in err_format). */
+static void write_path(const char *path)
+{
+    for (; *path; path++) {
+        const unsigned char c = (unsigned char)*path;
+        write_error(c < 0x20 || c == 0x7f ? "?" : path, 1);
+    }
 }
 
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     (void)context;
+    static const char rest[] =
+        ": the file was cut short, or could not be read, while it was in use\n";
     if (info->si_code != BUS_ADRERR) { /* not a missing page of a file: a bug, to be seen as one */
         signal(number, SIG_DFL);
         return;
     }
-    const char *path = mapped_path;
-    write_error("decode: ");
-    write_error(path ? path : "a mapped file");
-    write_error(": the file was cut short, or could not be read, while it was in use\n");
+    char line[MAPS_LINE_CAP];
+    const char *path = mapped_file((uintptr_t)info->si_addr, line);
+    if (!path)
+        path = mapped_path;
+    remove_temporaries();
+    write_error("decode: ", 8);
+    write_path(path ? path : "a mapped file");
+    write_error(rest, sizeof rest - 1);
     _exit(STATUS_BAD_FILE);
 }
+
+/* --- installing ---------------------------------------------------------------------------- */
 
 static void handle(int number, void (*handler)(int))
 {
@@ -58,6 +193,7 @@ void signals_install(void)
     handle(SIGXFSZ, SIG_IGN);
     handle(SIGINT, on_interrupt);
     handle(SIGTERM, on_interrupt);
+    handle(SIGXCPU, on_cpu_limit);
     struct sigaction hangup;
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
         handle(SIGHUP, on_interrupt);

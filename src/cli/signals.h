@@ -2,10 +2,12 @@
  * signals - the signals a run must live with (layer 5).
  *
  * SIGPIPE and SIGXFSZ are ignored, so that a closed pipe and a file that reaches the size limit
- * are seen as failed writes. SIGINT, SIGTERM and SIGHUP (unless it was ignored, as by nohup) end
- * the program with exit code 130; between signals_defer and the end of the work the first one only
- * sets a flag, so that the work can be ended well, and the second one kills. SIGBUS from a mapped
- * file that was cut short becomes one line and exit code 3.
+ * are seen as failed writes. SIGINT, SIGTERM, SIGHUP (unless it was ignored, as by nohup) and
+ * SIGXCPU end the program with exit code 130; between signals_defer and the end of the work the
+ * first one only sets a flag, so that the work can be ended well, and the second one kills
+ * (SIGXCPU, which comes every second, does not). SIGBUS from a mapped file that was cut short
+ * becomes one line, which names the file, and exit code 3. However it ends, but by SIGKILL, the
+ * temporary files of unfinished outputs are removed.
  *
  * The state is global, because signal handlers take no argument.
  */
@@ -20,7 +22,8 @@ void signals_install(void);
 void signals_defer(void);
 bool signals_interrupted(void);
 
-/* Names the mapped file for the SIGBUS message; borrowed for the rest of the run. */
+/* Names the mapped file for the SIGBUS message where the system does not tell which file it was
+ * (no /proc); borrowed for the rest of the run. */
 void signals_mapping(const char *path);
 
 #endif
