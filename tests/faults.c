@@ -186,8 +186,10 @@ void *__wrap_calloc(size_t n, size_t size)
 
 void *__wrap_realloc(void *p, size_t n)
 {
-    if (strikes(FAULT_MEMORY))
+    if (strikes(FAULT_MEMORY)) {
+        note("realloc");
         return NULL;
+    }
     void *grown = __real_realloc(p, n);
     if (!p)
         counted(grown);

@@ -313,12 +313,21 @@ static bool is_whole(const char *path, const struct content *c)
            (c->len > 7 && memcmp(c->bytes + c->len - 7, "</svg>\n", 7) == 0);
 }
 
+/* The head of the log and the row of the step before. */
+static bool keeps_two_lines(const struct content *old, const struct content *now)
+{
+    size_t n = 0;
+    for (int lines = 0; lines < 2 && n < old->len; n++)
+        lines += old->bytes[n] == '\n';
+    return now->len >= n && memcmp(now->bytes, old->bytes, n) == 0;
+}
+
 /* A checkpoint of the training; the log's head and rows, the kept ones first. */
 static bool is_of_training(int i, const struct content *c)
 {
     const char *path = current->outputs[i];
     if (strstr(path, ".csv"))
-        return !current->resumes || (c->len >= olds[i].len - 1 && is_whole(path, c));
+        return !current->resumes || keeps_two_lines(&olds[i], c);
     if (strstr(path, ".state"))
         return true; /* which going on with it shows */
     struct checkpoint checkpoint;

@@ -3,8 +3,8 @@
  *
  * SIGPIPE and SIGXFSZ are ignored, so that a closed pipe and a file that reaches the size limit
  * are seen as failed writes. SIGINT, SIGTERM and SIGHUP (unless it was ignored, as by nohup) end
- * the program with exit code 130; between signals_defer and the end of the work the first one only
- * sets a flag, so that the work can be ended well, and the second one kills. SIGBUS from a mapped
+ * the program with exit code 130; after signals_defer the first one only sets a flag, so that the
+ * work can be ended well, and the second one kills. SIGBUS from a mapped
  * file that was cut short becomes one line and exit code 3.
  *
  * The state is global, because signal handlers take no argument.
@@ -19,6 +19,11 @@ void signals_install(void);
 /* From here on the first SIGINT, SIGTERM or SIGHUP is left to signals_interrupted. */
 void signals_defer(void);
 bool signals_interrupted(void);
+
+/* The opposite, before waiting for a text that may never come: from here on they end the program
+ * at once again. True: one came before, and is to be obeyed now. Nothing may be half done, such
+ * as a temporary file that would stay. */
+bool signals_end_at_once(void);
 
 /* Names the mapped file for the SIGBUS message; borrowed for the rest of the run. */
 void signals_mapping(const char *path);
