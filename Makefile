@@ -153,6 +153,14 @@ $(BUILD)/tests/test_oom: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=calloc,--wrap=
 # test_pool makes thread creation fail and counts the threads that are not joined.
 $(BUILD)/tests/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create,--wrap=pthread_join
 
+# These run the whole program with its calls into the system failing on demand.
+FAULT_WRAPS := program_run malloc calloc realloc aligned_alloc strdup strndup free mmap mmap64 \
+               munmap open open64 fopen fopen64 fclose read write fsync rename close pipe fork \
+               pthread_create pthread_join clock_gettime
+FAULT_TESTS := $(BUILD)/tests/test_faults $(BUILD)/tests/test_interrupts
+$(FAULT_TESTS): TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
+$(FAULT_TESTS): $(BUILD)/tests/faults.o $(BUILD)/tests/scenarios.o
+
 test: $(BIN) $(TEST_BIN) ## run the Check suites and the command-line tests
 	@scripts/run_tests.sh $(BIN) $(TEST_BIN)
 

@@ -286,25 +286,27 @@ START_TEST(pools_are_independent)
 }
 END_TEST
 
-START_TEST(failing_creation_leaves_nothing)
+/* It was a failed run once, on a machine too crowded for the last thread. */
+START_TEST(refused_threads_make_a_smaller_pool)
 {
     enum { N = 8 };
-    for (int k = 0; k < N - 1; k++) {
+    for (int k = 0; k < N; k++) {
         struct pool *p = (struct pool *)&p;
-        struct err e;
-        char expected[64];
-        snprintf(expected, sizeof expected, "thread %d of %d", k + 2, N);
         creations_left = k;
-        ck_assert_int_eq(pool_create(N, &p, &e), STATUS_FAILED);
-        ck_assert_ptr_null(p);
-        ck_assert_msg(strstr(e.text, expected) != NULL, "%s", e.text);
-        ck_assert_msg(strstr(e.text, strerror(EAGAIN)) != NULL, "%s", e.text);
+        ck_assert_int_eq(pool_create(N, &p, NULL), STATUS_OK);
+        ck_assert_int_eq(p == NULL, k == 0);
+        ck_assert_int_eq(n_workers, k);
+        struct job j = new_job(p);
+        ck_assert_int_eq(j.n_threads, k + 1);
+        j.rounds = 5;
+        for (int run = 1; run <= 3; run++) {
+            pool_run(p, walk_phases, &j);
+            expect_runs(&j, run);
+        }
+        expect_right(&j);
+        pool_free(p);
         ck_assert_int_eq(n_workers, 0);
-        creations_left = k;
-        ck_assert_int_eq(pool_create(N, &p, NULL), STATUS_FAILED);
     }
-    creations_left = N - 1;
-    pool_free(new_pool(N));
 }
 END_TEST
 
@@ -383,7 +385,7 @@ int main(void)
     tcase_add_loop_test(c, no_wake_up_is_lost, 0, N_TEAM_SIZES);
     tcase_add_test(c, create_and_free_often);
     tcase_add_test(c, pools_are_independent);
-    tcase_add_test(c, failing_creation_leaves_nothing);
+    tcase_add_test(c, refused_threads_make_a_smaller_pool);
     tcase_add_test(c, signals_reach_the_caller);
     tcase_add_test(c, shares_cover_all_in_order_and_evenly);
     suite_add_tcase(s, c);

@@ -326,6 +326,14 @@ static enum status report(const struct bench_options *o, const struct bench_repo
     return s;
 }
 
+static bool has_samples(const struct bench *b)
+{
+    for (int i = 0; i < b->n_rows; i++)
+        if (b->rows[i].samples > 0)
+            return true;
+    return false;
+}
+
 static enum status measure(const struct bench_options *o, struct bench_inputs *in,
                            const struct bench_spec *spec, struct output *out, struct err *e)
 {
@@ -338,13 +346,12 @@ static enum status measure(const struct bench_options *o, struct bench_inputs *i
         say(&o->common,
             "memory: %d rows take %s together; fewer --kv-heads, --type or --depth take less",
             b.n_rows, figure_bytes((double)memory).text);
-    signals_defer();
     s = measure_alone(spec, &b, e);
     in->progress = progress_start(&o->common);
     if (s == STATUS_OK)
         s = bench_run(spec, &b, e);
     progress_end(&in->progress);
-    if (s == STATUS_OK || s == STATUS_INTERRUPTED) {
+    if (s == STATUS_OK || (s == STATUS_INTERRUPTED && has_samples(&b))) {
         const struct bench_report r = {spec, &b, in->subject};
         const enum status reported = report(o, &r, out, e);
         s = reported == STATUS_OK ? s : reported;
@@ -383,6 +390,7 @@ static enum status run(const struct invocation *inv, const void *values, struct 
     struct bench_inputs in = {.subject = NULL};
     struct bench_spec spec = {.gguf = NULL};
     enum status s = make_spec(o, &in, &spec, e);
+    signals_defer(); /* before there is a temporary file, which would stay */
     if (s == STATUS_OK)
         s = check_outputs(o, in.subject, e);
     if (s == STATUS_OK)

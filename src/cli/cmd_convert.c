@@ -130,8 +130,11 @@ static enum status prepare(struct conversion *c, struct err *e)
     enum status s = common_model_path(&o->common, &c->path, e);
     if (s == STATUS_OK && o->variant.kv_heads == 0)
         s = err_set(e, STATUS_USAGE, "no number of K/V heads is named; expected --kv-heads G");
+    signals_defer(); /* or the probe's temporary file would stay */
     if (s == STATUS_OK)
         s = check_out(o, c->path, e);
+    if (signals_end_at_once())
+        return STATUS_INTERRUPTED;
     if (s == STATUS_OK && o->eval)
         s = file_read_all(o->eval, EVAL_MAX, &c->eval_text, &c->eval_len, e);
     return s;
@@ -150,7 +153,7 @@ static enum status open_all(struct conversion *c, struct err *e)
     if (s == STATUS_OK && !o->requantize)
         s = check_types(c->checkpoint.gguf, c->path, e);
     if (s == STATUS_OK)
-        s = pool_create(c->n_threads, &c->pool, e);
+        s = runtime_pool(&o->common, c->n_threads, &c->pool, e);
     return s;
 }
 
@@ -172,6 +175,8 @@ static enum status bits_per_byte(const struct conversion *c, const char *path, d
     if (!c->options->eval)
         return STATUS_OK;
     enum status s = checkpoint_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &k, e);
+    if (s == STATUS_BAD_FILE && path != c->path) /* what was just written: no bad input */
+        return STATUS_FAILED;
     if (s != STATUS_OK)
         return s;
     struct progress line = progress_start(&c->options->common);

@@ -298,7 +298,7 @@ static enum status evaluate(const struct eval_options *o, struct runtime *r,
                              .ctx = o->ctx,
                              .stride = o->stride};
     if (!r->pool)
-        s = pool_create(r->n_threads, &r->pool, e);
+        s = runtime_pool(&o->common, r->n_threads, &r->pool, e);
     spec.pool = r->pool;
     if (s == STATUS_OK)
         s = measure(o, &spec, r->inv->out, e);

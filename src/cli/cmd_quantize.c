@@ -241,7 +241,7 @@ static enum status run(const struct invocation *inv, const void *values, struct 
     if (s == STATUS_OK)
         s = runtime_threads(&o->common, o->threads, &n_threads, NULL, e);
     if (s == STATUS_OK)
-        s = pool_create(n_threads, &params.pool, e);
+        s = runtime_pool(&o->common, n_threads, &params.pool, e);
     if (s != STATUS_OK)
         return s;
     signals_defer();

@@ -444,7 +444,7 @@ static enum status make_spec(const struct train_options *o, struct train_inputs 
     if (s == STATUS_OK)
         s = runtime_kernels(&o->common, &spec->kernels, e);
     if (s == STATUS_OK)
-        s = pool_create(n_threads, &in->pool, e);
+        s = runtime_pool(&o->common, n_threads, &in->pool, e);
     spec->pool = in->pool;
     if (o->from || o->teacher || o->texts.n > 1) /* from here on it may be any of them */
         signals_mapping(NULL);

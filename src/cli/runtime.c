@@ -96,16 +96,24 @@ enum status common_model_path(const struct common_options *c, const char **path,
     return STATUS_OK;
 }
 
+/* Of the first len bytes of path, or the working directory. No system has longer paths. */
+static bool stat_folder(const char *path, size_t len, struct stat *st)
+{
+    char folder[PATH_MAX] = ".";
+    if (len >= sizeof folder)
+        return false;
+    if (len > 0) {
+        memcpy(folder, path, len);
+        folder[len] = 0;
+    }
+    return stat(folder, st) == 0;
+}
+
 static bool same_folder(const char *a, size_t a_len, const char *b, size_t b_len)
 {
-    char *copies[] = {strndup(a_len ? a : ".", a_len ? a_len : 1),
-                      strndup(b_len ? b : ".", b_len ? b_len : 1)};
     struct stat x, y;
-    const bool same = copies[0] && copies[1] && stat(copies[0], &x) == 0 &&
-                      stat(copies[1], &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-    free(copies[0]);
-    free(copies[1]);
-    return same;
+    return stat_folder(a, a_len, &x) && stat_folder(b, b_len, &y) && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
 }
 
 bool output_path_same(const char *a, const char *b)
@@ -237,6 +245,16 @@ enum status runtime_threads(const struct common_options *c, const char *flag, in
     return STATUS_OK;
 }
 
+enum status runtime_pool(const struct common_options *c, int n_threads, struct pool **out,
+                         struct err *e)
+{
+    const enum status s = pool_create(n_threads, out, e);
+    if (s == STATUS_OK && pool_n_threads(*out) < n_threads)
+        say(c, "only %d of %d threads could be started; results are the same, but later",
+            pool_n_threads(*out), n_threads);
+    return s;
+}
+
 enum status runtime_kernels(const struct common_options *c, const struct kernels **out,
                             struct err *e)
 {
@@ -252,13 +270,20 @@ enum status runtime_kernels(const struct common_options *c, const struct kernels
     return STATUS_OK;
 }
 
+static enum status start_threads(struct runtime *r, struct err *e)
+{
+    const enum status s = runtime_pool(r->common, r->n_threads, &r->pool, e);
+    r->n_threads = pool_n_threads(r->pool);
+    return s;
+}
+
 /* The model with other K/V heads than the file's. */
 static enum status open_variant(struct runtime *r, const struct variant_options *v,
                                 const char *path, unsigned parts, struct err *e)
 {
     enum status s = checkpoint_open(path, parts & ~(unsigned)CHECKPOINT_MODEL, &r->checkpoint, e);
     if (s == STATUS_OK)
-        s = pool_create(r->n_threads, &r->pool, e);
+        s = start_threads(r, e);
     uint64_t seed = 0;
     if (s == STATUS_OK && v->method == CONVERT_RANDOM) {
         s = runtime_seed(&v->seed, &seed, e);
@@ -335,7 +360,7 @@ enum status runtime_start(struct runtime *r, const struct engine_options *engine
     if (r->common->verbose || plan.kv_bytes > LARGE_CACHE)
         print_plan(r, engine, n_ctx, &plan, advice);
     if (!r->pool)
-        s = pool_create(r->n_threads, &r->pool, e);
+        s = start_threads(r, e);
     if (s == STATUS_OK)
         s = session_create(r->checkpoint.model, &params, r->pool, &r->session, e);
     if (s == STATUS_OK && r->threads_are_auto)

@@ -106,7 +106,7 @@ struct runtime {
     const struct common_options *common;
     struct checkpoint checkpoint;
     const struct kernels *kernels;
-    int n_threads;
+    int n_threads;         /* wanted; once they are started, those there are */
     bool threads_are_auto; /* may be lowered where fewer are faster */
     struct pool *pool;
     struct session *session;
@@ -117,6 +117,11 @@ struct runtime {
  * number gives the same results. *is_auto (may be NULL): nobody named a number. STATUS_USAGE. */
 enum status runtime_threads(const struct common_options *c, const char *flag, int *out,
                             bool *is_auto, struct err *e);
+
+/* A pool of n_threads, or of as many as can be started: then one line says so. Results are the same
+ * with any number. STATUS_NO_MEMORY. */
+enum status runtime_pool(const struct common_options *c, int n_threads, struct pool **out,
+                         struct err *e);
 
 /* The table that DECODE_ISA names, or the fastest. STATUS_USAGE. */
 enum status runtime_kernels(const struct common_options *c, const struct kernels **out,

@@ -207,6 +207,12 @@ void signals_defer(void)
     deferred = 1;
 }
 
+bool signals_end_at_once(void)
+{
+    deferred = 0;
+    return interrupted;
+}
+
 bool signals_interrupted(void)
 {
     return interrupted;

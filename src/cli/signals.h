@@ -3,7 +3,7 @@
  *
  * SIGPIPE and SIGXFSZ are ignored, so that a closed pipe and a file that reaches the size limit
  * are seen as failed writes. SIGINT, SIGTERM, SIGHUP (unless it was ignored, as by nohup) and
- * SIGXCPU end the program with exit code 130; between signals_defer and the end of the work the
+ * SIGXCPU end the program with exit code 130; after signals_defer the
  * first one only sets a flag, so that the work can be ended well, and the second one kills
  * (SIGXCPU, which comes every second, does not). SIGBUS from a mapped file that was cut short
  * becomes one line, which names the file, and exit code 3. However it ends, but by SIGKILL, the

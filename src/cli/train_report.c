@@ -35,6 +35,15 @@ static long log_kept(FILE *f, int step)
     return kept;
 }
 
+static FILE *open_log(const struct train_report *r, const char *mode)
+{
+    FILE *f;
+    do
+        f = fopen(r->log, mode);
+    while (!f && errno == EINTR);
+    return f;
+}
+
 enum status train_report_begin(struct train_report *r, const struct train_plan *p, struct err *e)
 {
     r->first_step = r->step = p->resumed_step;
@@ -46,13 +55,16 @@ enum status train_report_begin(struct train_report *r, const struct train_plan *
         return STATUS_OK;
     long kept = 0;
     if (p->resumed_step > 0)
-        r->log_file = fopen(r->log, "r+");
+        r->log_file = open_log(r, "r+");
+    /* Only what is not there is made: a log that cannot be opened just now must not be lost. */
+    if (p->resumed_step > 0 && !r->log_file && errno != ENOENT)
+        return log_failed(r, e);
     if (r->log_file) {
         kept = log_kept(r->log_file, p->resumed_step);
         if (fseek(r->log_file, kept, SEEK_SET) != 0 || ftruncate(fileno(r->log_file), kept) != 0)
             return log_failed(r, e);
     } else {
-        r->log_file = fopen(r->log, "w");
+        r->log_file = open_log(r, "w");
     }
     if (!r->log_file)
         return log_failed(r, e);

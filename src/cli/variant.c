@@ -9,6 +9,7 @@
 #include "cli/numbers.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
+#include "cli/signals.h"
 
 /* Fewer tokens say nothing about the model's inputs. */
 #define CALIB_MIN_TOKENS 16
@@ -142,7 +143,11 @@ static enum status read_calibration(const struct variant_options *o,
         return err_set(e, STATUS_BAD_FILE,
                        "%.200s: it has no tokenizer, which --calib needs for its text",
                        source->path);
+    /* Standard input may be long in coming, and Ctrl-C still ends the wait. */
+    if (signals_end_at_once())
+        return STATUS_INTERRUPTED;
     enum status s = file_read_all(o->calib, CALIB_MAX, &text, &len, e);
+    signals_defer();
     if (s == STATUS_OK)
         s = tokenizer_encode(t, (struct text){text, len}, tokens, n, e);
     free(text);

@@ -40,8 +40,9 @@ struct variant_source {
 };
 
 /* Converts, with everything said on standard error; *spec is what was asked for, but its tokens are
- * gone. convert_free is due on success. The failures of convert_run; STATUS_USAGE for options that
- * do not fit together, or as many K/V heads as the checkpoint has. */
+ * gone. convert_free is due on success. Signals are deferred but while --calib's text is read. The
+ * failures of convert_run; STATUS_USAGE for options that do not fit together, or as many K/V heads
+ * as the checkpoint has. */
 enum status variant_convert(const struct variant_options *o, const struct variant_source *source,
                             struct convert_spec *spec, struct convert *out, struct err *e);
 

@@ -12,7 +12,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/cpus.h"
@@ -153,9 +152,9 @@ static void *worker_main(void *arg)
     }
 }
 
-/* Starts the workers with signals blocked, so that the process's signals reach the caller. Faults
- * stay open: a blocked one kills the process whatever handler it has. */
-static int start_workers(struct pool *p, int n_threads)
+/* Starts the workers, as many as can be, with signals blocked, so that the process's signals reach
+ * the caller. Faults stay open: a blocked one kills the process whatever handler it has. */
+static void start_workers(struct pool *p, int n_threads)
 {
     sigset_t blocked, before;
     sigfillset(&blocked);
@@ -164,18 +163,15 @@ static int start_workers(struct pool *p, int n_threads)
     sigdelset(&blocked, SIGFPE);
     sigdelset(&blocked, SIGILL);
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
-    int error = 0;
     while (p->n_threads < n_threads) {
         struct member *m = &p->members[p->n_threads];
         *m = (struct member){
             .arrived.stepped = &p->arrived_stepped, .pool = p, .thread = p->n_threads};
-        error = pthread_create(&m->handle, NULL, worker_main, m);
-        if (error)
+        if (pthread_create(&m->handle, NULL, worker_main, m) != 0)
             break;
         p->n_threads++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
 }
 
 enum status pool_create(int n_threads, struct pool **out, struct err *e)
@@ -202,14 +198,11 @@ enum status pool_create(int n_threads, struct pool **out, struct err *e)
     p->released.stepped = &p->released_stepped;
     p->n_threads = 1;
 
-    const int error = start_workers(p, n_threads);
-    if (error) {
-        const int failed = p->n_threads + 1;
+    start_workers(p, n_threads);
+    if (p->n_threads == 1)
         pool_free(p);
-        return err_set(e, STATUS_FAILED, "cannot start thread %d of %d: %s", failed, n_threads,
-                       strerror(error));
-    }
-    *out = p;
+    else
+        *out = p;
     return STATUS_OK;
 }
 

@@ -14,9 +14,13 @@ struct pool; /* NULL is legal everywhere and means one thread */
 
 #define POOL_MAX_THREADS 256
 
-/* Starts n_threads - 1 threads (1 <= n_threads <= POOL_MAX_THREADS, asserted). One thread gives
- * *out = NULL. If a thread cannot be started those already running are stopped and joined, and
- * STATUS_FAILED says which one failed and why. */
+/*
+ * Starts n_threads - 1 threads (1 <= n_threads <= POOL_MAX_THREADS, asserted). Where the system
+ * refuses one (a crowded machine, a limit on processes) the pool is made of those before it: that
+ * is a slower run, not a failed one, because results do not depend on the number. pool_n_threads
+ * tells; a caller to whom the number matters compares. One thread gives *out = NULL.
+ * STATUS_NO_MEMORY.
+ */
 enum status pool_create(int n_threads, struct pool **out, struct err *e);
 void pool_free(struct pool *p); /* joins all; no run may be under way */
 

@@ -169,6 +169,20 @@ static int pool_threads(const struct bench_spec *spec, const struct bench_row *r
     return most && row->threads > most ? most : row->threads;
 }
 
+/* With fewer threads than can be started a row would be measured as what it is not. */
+static enum status start_pool(const struct bench_spec *spec, const struct bench_row *row,
+                              struct pool **out, struct err *e)
+{
+    const int n = pool_threads(spec, row);
+    const enum status s = pool_create(n, out, e);
+    if (s == STATUS_OK && pool_n_threads(*out) < n)
+        return err_set(e, STATUS_FAILED,
+                       "only %d of %d threads could be started: a row of %d would be measured "
+                       "with fewer; a smaller -t needs fewer",
+                       pool_n_threads(*out), n, row->threads);
+    return s;
+}
+
 /* Positions a row's session needs: the timed token's, and the prompt's. */
 static int row_context(const struct bench_spec *spec, const struct bench_row *row)
 {
@@ -274,7 +288,7 @@ enum status bench_run_alone(const struct bench_spec *spec, struct bench_row *row
     enum status status = build_model(spec, row, &m, e);
     row->load_ms = (double)(clock_ns() - start) / 1e6;
     if (status == STATUS_OK)
-        status = pool_create(pool_threads(spec, row), &pool, e);
+        status = start_pool(spec, row, &pool, e);
     if (status == STATUS_OK)
         status = build_session(spec, row, m, pool, &s, e);
     if (status == STATUS_OK)
@@ -462,7 +476,7 @@ static enum status start_pools(const struct bench_spec *spec, const struct bench
     for (int i = 0; i < b->n_rows; i++) {
         if (pool_owner(b, i) != i)
             continue;
-        const enum status s = pool_create(pool_threads(spec, &b->rows[i]), &stations[i].pool, e);
+        const enum status s = start_pool(spec, &b->rows[i], &stations[i].pool, e);
         if (s != STATUS_OK)
             return s;
     }

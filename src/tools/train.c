@@ -314,8 +314,8 @@ static enum status identify_out(const struct trainer *t, uint64_t *len, uint64_t
 {
     struct file_map f;
     const enum status s = file_map_open(&f, t->spec->out, e);
-    if (s != STATUS_OK)
-        return s;
+    if (s != STATUS_OK) /* it is this run's own: no bad input */
+        return s == STATUS_BAD_FILE ? STATUS_FAILED : s;
     *len = f.len;
     *hash = train_hash(TRAIN_HASH_START, f.data, f.len);
     file_map_close(&f);

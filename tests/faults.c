@@ -1,0 +1,427 @@
+#include "faults.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/program.h"
+
+/* The leak sanitizer would look, at every exit of thousands, for what is counted here. */
+#ifdef __SANITIZE_ADDRESS__
+#define QUICK_EXIT
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define QUICK_EXIT
+#endif
+#endif
+
+#define CLOCK_STEP_NS  20000000
+#define MAX_DESCRIPTOR 64
+
+const char *const fault_names[FAULT_KINDS] = {"memory", "map",     "open",   "read",
+                                              "write",  "fsync",   "rename", "close",
+                                              "thread", "process", "release"};
+
+/* What every process of the run writes to. */
+struct shared {
+    atomic_long calls[FAULT_KINDS], all;
+    atomic_bool met;
+    struct fault_report report;
+};
+
+static struct shared *shared;
+static bool armed;
+static struct fault_plan plan;
+static pid_t program; /* the process of the whole run */
+
+/* Of this process alone: a child has its parent's blocks, too. */
+static atomic_long blocks, mapped_bytes, threads, clock_ns;
+static bool was_open[MAX_DESCRIPTOR];
+
+/* --- what the program calls ------------------------------------------------------------------ */
+
+/* Every wrapped function, with its arguments; the last of each line is the name. */
+int __real_program_run(int argc, char **argv);
+int __wrap_program_run(int argc, char **argv);
+void *__real_malloc(size_t n);
+void *__wrap_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t align, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n);
+char *__real_strdup(const char *s);
+char *__wrap_strdup(const char *s);
+char *__real_strndup(const char *s, size_t n);
+char *__wrap_strndup(const char *s, size_t n);
+void __real_free(void *p);
+void __wrap_free(void *p);
+void *__real_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
+void *__wrap_mmap64(void *at, size_t n, int prot, int flags, int fd, int64_t offset);
+int __real_munmap(void *at, size_t n);
+int __wrap_munmap(void *at, size_t n);
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
+int __wrap_open64(const char *path, int flags, ...);
+FILE *__real_fopen(const char *path, const char *mode);
+FILE *__wrap_fopen(const char *path, const char *mode);
+FILE *__wrap_fopen64(const char *path, const char *mode);
+int __real_fclose(FILE *f);
+int __wrap_fclose(FILE *f);
+ssize_t __real_read(int fd, void *to, size_t n);
+ssize_t __wrap_read(int fd, void *to, size_t n);
+ssize_t __real_write(int fd, const void *from, size_t n);
+ssize_t __wrap_write(int fd, const void *from, size_t n);
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __real_rename(const char *from, const char *to);
+int __wrap_rename(const char *from, const char *to);
+int __real_close(int fd);
+int __wrap_close(int fd);
+int __real_pipe(int ends[2]);
+int __wrap_pipe(int ends[2]);
+pid_t __real_fork(void);
+pid_t __wrap_fork(void);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
+                          void *arg);
+int __real_pthread_join(pthread_t thread, void **result);
+int __wrap_pthread_join(pthread_t thread, void **result);
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+
+/* --- counting and failing -------------------------------------------------------------------- */
+
+/* To the process, as from a terminal or kill: workers block signals, and a raise would stay with
+ * them. A terminal's goes to the child that measures memory too. */
+static void interrupt(void)
+{
+    atomic_store(&shared->met, true);
+    kill(program, plan.signal);
+    if (getpid() != program)
+        kill(getpid(), plan.signal);
+}
+
+/* Counts a call; true: it is to fail, with errno set. */
+static bool strikes(enum fault_kind kind)
+{
+    if (!armed)
+        return false;
+    const long of_all = atomic_fetch_add(&shared->all, 1);
+    const long of_kind = atomic_fetch_add(&shared->calls[kind], 1);
+    if (plan.signal && of_all == plan.at)
+        interrupt();
+    if (!plan.error || plan.kind != kind ||
+        !(plan.from_then_on ? of_kind >= plan.at : of_kind == plan.at))
+        return false;
+    atomic_store(&shared->met, true);
+    errno = plan.error;
+    return true;
+}
+
+/* Notes what the first call that failed was about. */
+static void note(const char *what)
+{
+    char *to = shared->report.what;
+    const int error = errno;
+    if (!to[0])
+        snprintf(to, sizeof shared->report.what, "%s", what);
+    errno = error;
+}
+
+static bool strikes_path(enum fault_kind kind, const char *path)
+{
+    if (!strikes(kind))
+        return false;
+    note(path);
+    return true;
+}
+
+static bool strikes_fd(enum fault_kind kind, int fd)
+{
+    if (!strikes(kind))
+        return false;
+    const int error = errno;
+    char link[64], path[sizeof shared->report.what];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t n = readlink(link, path, sizeof path - 1);
+    path[n > 0 ? n : 0] = 0;
+    note(fd == 0 ? "standard input" : fd == 1 ? "standard output" : path);
+    errno = error;
+    return true;
+}
+
+static void *counted(void *block)
+{
+    if (block)
+        blocks++;
+    return block;
+}
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+void *__wrap_malloc(size_t n)
+{
+    return strikes(FAULT_MEMORY) ? NULL : counted(__real_malloc(n));
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return strikes(FAULT_MEMORY) ? NULL : counted(__real_calloc(n, size));
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    if (strikes(FAULT_MEMORY)) {
+        note("realloc");
+        return NULL;
+    }
+    void *grown = __real_realloc(p, n);
+    if (!p)
+        counted(grown);
+    return grown;
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t n)
+{
+    return strikes(FAULT_MEMORY) ? NULL : counted(__real_aligned_alloc(align, n));
+}
+
+char *__wrap_strdup(const char *s)
+{
+    return strikes(FAULT_MEMORY) ? NULL : counted(__real_strdup(s));
+}
+
+char *__wrap_strndup(const char *s, size_t n)
+{
+    return strikes(FAULT_MEMORY) ? NULL : counted(__real_strndup(s, n));
+}
+
+void __wrap_free(void *p)
+{
+    if (p) {
+        strikes(FAULT_RELEASE);
+        blocks--;
+    }
+    __real_free(p);
+}
+
+void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
+{
+    if (fd < 0 ? strikes(FAULT_MEMORY) : strikes_fd(FAULT_MAP, fd))
+        return MAP_FAILED;
+    void *mapped = __real_mmap(at, n, prot, flags, fd, offset);
+    if (mapped != MAP_FAILED)
+        mapped_bytes += (long)n;
+    return mapped;
+}
+
+void *__wrap_mmap64(void *at, size_t n, int prot, int flags, int fd, int64_t offset)
+{
+    return __wrap_mmap(at, n, prot, flags, fd, (off_t)offset);
+}
+
+int __wrap_munmap(void *at, size_t n)
+{
+    strikes(FAULT_RELEASE);
+    mapped_bytes -= (long)n;
+    return __real_munmap(at, n);
+}
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+static int open_any(const char *path, int flags, mode_t mode)
+{
+    return strikes_path(FAULT_OPEN, path) ? -1 : __real_open(path, flags, mode);
+}
+
+int __wrap_open(const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    const mode_t mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
+    va_end(args);
+    return open_any(path, flags, mode);
+}
+
+/* What open is called where _FILE_OFFSET_BITS is 64. */
+int __wrap_open64(const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    const mode_t mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
+    va_end(args);
+    return open_any(path, flags | O_LARGEFILE, mode);
+}
+
+FILE *__wrap_fopen(const char *path, const char *mode)
+{
+    return strikes_path(FAULT_OPEN, path) ? NULL : __real_fopen(path, mode);
+}
+
+FILE *__wrap_fopen64(const char *path, const char *mode)
+{
+    return __wrap_fopen(path, mode);
+}
+
+int __wrap_fclose(FILE *f)
+{
+    const bool fails = strikes_fd(FAULT_CLOSE, fileno(f));
+    const int error = errno, closed = __real_fclose(f);
+    errno = fails ? error : errno;
+    return fails ? EOF : closed;
+}
+
+ssize_t __wrap_read(int fd, void *to, size_t n)
+{
+    if (strikes_fd(FAULT_READ, fd))
+        return -1;
+    return __real_read(fd, to, armed && plan.one_byte && n > 1 ? 1 : n);
+}
+
+/* A closed pipe gives the signal, too. */
+ssize_t __wrap_write(int fd, const void *from, size_t n)
+{
+    if (strikes_fd(FAULT_WRITE, fd)) {
+        const int error = errno;
+        if (error == EPIPE)
+            raise(SIGPIPE);
+        errno = error;
+        return -1;
+    }
+    return __real_write(fd, from, armed && plan.one_byte && n > 1 ? 1 : n);
+}
+
+int __wrap_fsync(int fd)
+{
+    return strikes_fd(FAULT_SYNC, fd) ? -1 : __real_fsync(fd);
+}
+
+int __wrap_rename(const char *from, const char *to)
+{
+    return strikes_path(FAULT_RENAME, to) ? -1 : __real_rename(from, to);
+}
+
+int __wrap_close(int fd)
+{
+    const bool fails = strikes_fd(FAULT_CLOSE, fd);
+    const int error = errno, closed = __real_close(fd);
+    errno = fails ? error : errno;
+    return fails ? -1 : closed;
+}
+
+/* --- threads and processes ------------------------------------------------------------------- */
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
+                          void *arg)
+{
+    if (strikes(FAULT_THREAD))
+        return errno;
+    const int error = __real_pthread_create(thread, attr, start, arg);
+    threads += error == 0;
+    return error;
+}
+
+int __wrap_pthread_join(pthread_t thread, void **result)
+{
+    strikes(FAULT_RELEASE);
+    threads--;
+    return __real_pthread_join(thread, result);
+}
+
+int __wrap_pipe(int ends[2])
+{
+    return strikes(FAULT_PROCESS) ? -1 : __real_pipe(ends);
+}
+
+pid_t __wrap_fork(void)
+{
+    return strikes(FAULT_PROCESS) ? -1 : __real_fork();
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+    if (!armed)
+        return __real_clock_gettime(clock, now);
+    const long ns = atomic_fetch_add(&clock_ns, CLOCK_STEP_NS);
+    *now = (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    return 0;
+}
+
+/* --- a run ----------------------------------------------------------------------------------- */
+
+void faults_create(void)
+{
+    shared = __real_mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                         -1, 0);
+    if (shared == MAP_FAILED)
+        abort();
+}
+
+static bool is_open(int fd)
+{
+    return fcntl(fd, F_GETFD) >= 0;
+}
+
+void faults_arm(void *how)
+{
+    plan = *(const struct fault_plan *)how;
+    for (int i = 0; i < FAULT_KINDS; i++)
+        shared->calls[i] = 0;
+    shared->all = 0;
+    shared->met = false;
+    shared->report = (struct fault_report){.met = false};
+    for (int fd = 0; fd < MAX_DESCRIPTOR; fd++)
+        was_open[fd] = is_open(fd);
+    program = getpid();
+    blocks = mapped_bytes = threads = 0;
+    armed = true;
+}
+
+const struct fault_report *faults_report(void)
+{
+    struct fault_report *r = &shared->report;
+    for (int i = 0; i < FAULT_KINDS; i++)
+        r->calls[i] = shared->calls[i];
+    r->all = shared->all;
+    r->met = shared->met;
+    return r;
+}
+
+static void take_stock(void)
+{
+    struct fault_report *r = &shared->report;
+    r->blocks = blocks;
+    r->mapped_bytes = mapped_bytes;
+    r->threads = threads;
+    for (int fd = STDERR_FILENO + 1; fd < MAX_DESCRIPTOR; fd++)
+        r->descriptors += !was_open[fd] && is_open(fd);
+    r->returned = true;
+}
+
+int __wrap_program_run(int argc, char **argv)
+{
+    const int code = __real_program_run(argc, argv);
+    if (!armed)
+        return code;
+    armed = false;
+    take_stock();
+#ifdef QUICK_EXIT
+    _exit(code);
+#endif
+    return code;
+}

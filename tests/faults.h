@@ -1,0 +1,60 @@
+/*
+ * faults - the program's calls into the system, failing on demand.
+ *
+ * A binary linked with faults.o and FAULT_WRAPS (see the Makefile) runs the program with its calls
+ * of the functions below counted and, at the call that a plan names, failing, or interrupted by a
+ * signal. Only calls from the program's own objects are seen: what libc does inside itself (the
+ * buffers of stdio, opendir, a printf to standard error) is out of reach, and does not count.
+ * While armed the clock goes 20 ms forward at every look, so that nothing is measured for long.
+ */
+#ifndef TESTS_FAULTS_H
+#define TESTS_FAULTS_H
+
+#include <stdbool.h>
+
+enum fault_kind {
+    FAULT_MEMORY,  /* malloc, calloc, realloc, aligned_alloc, strdup, strndup, anonymous mmap */
+    FAULT_MAP,     /* mmap of a file */
+    FAULT_OPEN,    /* open, fopen */
+    FAULT_READ,    /* read */
+    FAULT_WRITE,   /* write */
+    FAULT_SYNC,    /* fsync */
+    FAULT_RENAME,  /* rename */
+    FAULT_CLOSE,   /* close, fclose: closed all the same, but the call fails */
+    FAULT_THREAD,  /* pthread_create */
+    FAULT_PROCESS, /* pipe, fork */
+    FAULT_RELEASE, /* free, munmap, pthread_join: counted, but they cannot fail */
+    FAULT_KINDS
+};
+extern const char *const fault_names[FAULT_KINDS];
+
+struct fault_plan {
+    enum fault_kind kind;
+    long at;           /* the first call that fails: 0 is the first of its kind */
+    bool from_then_on; /* and all after it */
+    int error;         /* its errno; 0: none fails */
+    int signal;        /* 0: none; else raised before call `at` of any kind */
+    bool one_byte;     /* every read and write moves one byte */
+};
+
+/* Shared by the test and all processes of the run. */
+struct fault_report {
+    long calls[FAULT_KINDS], all; /* up to the end of the run */
+    bool met;                     /* the fault, or the signal, happened */
+    char what[512]; /* of the first call that failed: its path, "standard output", or "" */
+    /* At the end of program_run, where it ended so: */
+    bool returned;
+    long blocks, mapped_bytes, threads; /* not given back */
+    int descriptors;                    /* above 2 still open, and not before */
+};
+
+/* Once a process, before the runs. */
+void faults_create(void);
+
+/* A program_setup: from here on the child's calls follow the plan. */
+void faults_arm(void *plan);
+
+/* Of the last run; cleared when the next one is armed. */
+const struct fault_report *faults_report(void);
+
+#endif

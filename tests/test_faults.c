@@ -1,0 +1,257 @@
+/*
+ * The n-th call into the system fails, once or from then on, for n advancing until the command
+ * succeeds without having met the fault: each time the right exit code, one line that says what
+ * failed, nothing leaked, no file half written, the old ones as they were.
+ *
+ * With DECODE_COUNT_FAULTS in the environment the suite prints how many faults it made.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/status.h"
+#include "scenarios.h"
+#include "support.h"
+
+/* Faults met, by scenario and kind; shared with the processes of the tests. */
+static long (*met)[FAULT_KINDS];
+static int at; /* the scenario's index */
+
+/* One way to fail, for all calls of a kind. */
+struct way {
+    enum fault_kind kind;
+    int error;
+    bool from_then_on;
+};
+
+/* --- what is expected ------------------------------------------------------------------------ */
+
+/* What the program can do without: how many processors there are, whether the rename of a file
+ * lasts (a folder). */
+static bool is_optional(const char *what)
+{
+    return what[0] && !scenario_is_input(what) && !scenario_is_output(what) &&
+           strncmp(what, "standard", 8) != 0 && strncmp(what, "pipe:", 5) != 0;
+}
+
+static bool benches(void)
+{
+    return strncmp(scenario()->name, "bench", 5) == 0;
+}
+
+/* The exit code when the first call that failed was about `what`. */
+static int code_expected(enum fault_kind kind, const char *what)
+{
+    switch (kind) {
+    case FAULT_MEMORY:
+    case FAULT_MAP:
+        return STATUS_NO_MEMORY;
+    case FAULT_THREAD: /* all but bench do with fewer */
+        return benches() ? STATUS_FAILED : STATUS_OK;
+    case FAULT_PROCESS:
+    case FAULT_RENAME:
+        return STATUS_FAILED;
+    default:
+        break;
+    }
+    if (strcmp(what, "standard output") == 0)
+        return STATUS_FAILED;
+    if (scenario_is_input(what))
+        return kind == FAULT_CLOSE ? STATUS_OK : STATUS_BAD_FILE;
+    if (scenario_is_output(what))
+        return STATUS_FAILED;
+    if (strncmp(what, "pipe:", 5) == 0)
+        return kind == FAULT_CLOSE ? STATUS_OK : STATUS_FAILED;
+    return STATUS_OK; /* a folder, or is_optional */
+}
+
+/* Whether the run may have gone on after the fault. */
+static bool may_go_on(const struct way *w, const char *what)
+{
+    if (strcmp(what, "standard output") == 0)
+        return false;
+    /* A list that cannot shrink stays as it is. A training that cannot save tries again at the
+     * next time. What is only read to describe it, or given up, may fail to close. */
+    return strcmp(what, "realloc") == 0 || scenario()->trains || w->kind == FAULT_CLOSE;
+}
+
+static bool is_allowed(int code, const struct way *w, const char *what)
+{
+    if (w->from_then_on && is_optional(what)) /* then it met one that counts */
+        return code == STATUS_OK || code == STATUS_FAILED || code == STATUS_BAD_FILE;
+    return code == code_expected(w->kind, what) || (code == STATUS_OK && may_go_on(w, what));
+}
+
+static void expect_one_line(const struct ran *r, const struct way *w, const char *where)
+{
+    const char *what = faults_report()->what, *slash = strrchr(what, '/');
+    ck_assert_msg(strncmp(r->err, "decode: ", 8) == 0 &&
+                      strchr(r->err, '\n') == r->err + strlen(r->err) - 1,
+                  "%s: expected one line, found \"%s\"", where, r->err);
+    if (r->code == STATUS_NO_MEMORY) {
+        ck_assert_msg(strstr(r->err, "memory"), "%s: %s", where, r->err);
+    } else if (w->kind == FAULT_THREAD) {
+        ck_assert_msg(strstr(r->err, "only 1 of 2 threads"), "%s: %s", where, r->err);
+    } else if (strstr(what, ".decode-")) { /* named by what it would have become */
+        ck_assert_msg(strstr(r->err, scenario()->outputs[0]) ||
+                          strstr(r->err, scenario()->outputs[1]),
+                      "%s: %s", where, r->err);
+    } else if (!is_optional(what) && w->kind != FAULT_PROCESS && strncmp(what, "pipe:", 5) != 0) {
+        ck_assert_msg(strstr(r->err, slash ? slash + 1 : what), "%s: it does not name it: %s",
+                      where, r->err);
+        ck_assert_msg(strstr(r->err, strerror(w->error)), "%s: it does not say why: %s", where,
+                      r->err);
+    }
+}
+
+static void judge(const struct ran *r, const struct way *w, const struct fault_plan *plan)
+{
+    const char *what = faults_report()->what, *where = scenario_where(plan);
+    ck_assert_msg(r->signal == 0, "%s: ended by %s", where, strsignal(r->signal));
+    ck_assert_msg(is_allowed(r->code, w, what), "%s: expected exit %d, found %d: %s", where,
+                  code_expected(w->kind, what), r->code, r->err);
+    if (r->code == STATUS_OK)
+        scenario_expect_done(r, plan);
+    else
+        expect_one_line(r, w, where);
+    scenario_expect_kept(r, plan, true);
+}
+
+/* Every call of the kind fails in its turn. Returns how many did. */
+static long fail_each(struct way w)
+{
+    for (long n = 0;; n++) {
+        const struct fault_plan plan = {
+            .kind = w.kind, .at = n, .from_then_on = w.from_then_on, .error = w.error};
+        struct ran r;
+        scenario_run(&r, &plan);
+        if (!faults_report()->met) {
+            scenario_expect_done(&r, &plan);
+            met[at][w.kind] += n;
+            return n;
+        }
+        judge(&r, &w, &plan);
+    }
+}
+
+/* --- tests ----------------------------------------------------------------------------------- */
+
+static void begin(int index)
+{
+    at = index;
+    scenario_begin(index);
+}
+
+START_TEST(memory)
+{
+    begin(_i);
+    const long once = fail_each((struct way){FAULT_MEMORY, ENOMEM, false});
+    ck_assert_int_ge(once, 10); /* the faults did reach the program */
+    fail_each((struct way){FAULT_MEMORY, ENOMEM, true});
+    fail_each((struct way){FAULT_MAP, ENOMEM, false});
+    scenario_end();
+}
+END_TEST
+
+START_TEST(files_that_cannot_be_opened_or_read)
+{
+    begin(_i);
+    static const int errors[] = {EMFILE, EIO};
+    for (int i = 0; i < 2; i++) {
+        fail_each((struct way){FAULT_OPEN, errors[i], false});
+        fail_each((struct way){FAULT_OPEN, errors[i], true});
+    }
+    fail_each((struct way){FAULT_READ, EIO, false});
+    fail_each((struct way){FAULT_READ, EIO, true});
+    scenario_end();
+}
+END_TEST
+
+START_TEST(files_that_cannot_be_written)
+{
+    begin(_i);
+    static const int errors[] = {ENOSPC, EPIPE, EIO};
+    for (int i = 0; i < 3; i++) {
+        fail_each((struct way){FAULT_WRITE, errors[i], false});
+        fail_each((struct way){FAULT_WRITE, errors[i], true});
+    }
+    fail_each((struct way){FAULT_SYNC, EIO, false});
+    fail_each((struct way){FAULT_SYNC, EIO, true});
+    fail_each((struct way){FAULT_RENAME, EACCES, false});
+    fail_each((struct way){FAULT_RENAME, EACCES, true});
+    fail_each((struct way){FAULT_CLOSE, EIO, false});
+    scenario_end();
+}
+END_TEST
+
+/* No fault at all: the call has to be made again, or to be gone on with. */
+START_TEST(interrupted_and_short_calls)
+{
+    static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SYNC};
+    begin(_i);
+    for (int i = 0; i < 4; i++)
+        for (long n = 0; n < scenario_calls(kinds[i]); n++) {
+            const struct fault_plan plan = {.kind = kinds[i], .at = n, .error = EINTR};
+            struct ran r;
+            scenario_run(&r, &plan);
+            ck_assert(faults_report()->met);
+            scenario_expect_done(&r, &plan);
+            scenario_expect_kept(&r, &plan, true);
+            met[at][kinds[i]]++;
+        }
+    const struct fault_plan one_byte = {.one_byte = true};
+    struct ran r;
+    scenario_run(&r, &one_byte);
+    scenario_expect_done(&r, &one_byte);
+    scenario_expect_kept(&r, &one_byte, true);
+    scenario_end();
+}
+END_TEST
+
+START_TEST(threads_and_processes)
+{
+    begin(_i);
+    const long threads = fail_each((struct way){FAULT_THREAD, EAGAIN, false});
+    ck_assert_int_eq(threads, scenario_calls(FAULT_THREAD));
+    fail_each((struct way){FAULT_THREAD, EAGAIN, true});
+    fail_each((struct way){FAULT_PROCESS, EAGAIN, false});
+    fail_each((struct way){FAULT_PROCESS, EMFILE, true});
+    scenario_end();
+}
+END_TEST
+
+static void print_counts(void)
+{
+    static const char *const title = "faults met";
+    printf("%-20s", title);
+    for (int k = 0; k < FAULT_RELEASE; k++)
+        printf(" %7s", fault_names[k]);
+    for (int i = 0; i < n_scenarios; i++) {
+        printf("\n%-20s", scenarios[i].name);
+        for (int k = 0; k < FAULT_RELEASE; k++)
+            printf(" %7ld", met[i][k]);
+    }
+    printf("\n");
+}
+
+int main(void)
+{
+    Suite *s = suite_create("faults");
+    TCase *t = tcase_create("n-th call");
+    tcase_set_timeout(t, 300); /* it only ends what hangs */
+    faults_create();
+    met = mmap(NULL, (size_t)n_scenarios * sizeof *met, PROT_READ | PROT_WRITE,
+               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    tcase_add_loop_test(t, memory, 0, n_scenarios);
+    tcase_add_loop_test(t, files_that_cannot_be_opened_or_read, 0, n_scenarios);
+    tcase_add_loop_test(t, files_that_cannot_be_written, 0, n_scenarios);
+    tcase_add_loop_test(t, interrupted_and_short_calls, 0, n_scenarios);
+    tcase_add_loop_test(t, threads_and_processes, 0, n_scenarios);
+    suite_add_tcase(s, t);
+    const int failed = run_suite(s);
+    if (getenv("DECODE_COUNT_FAULTS"))
+        print_counts();
+    return failed;
+}

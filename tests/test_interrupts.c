@@ -1,0 +1,130 @@
+/*
+ * A signal at the n-th call into the system, for n advancing until the command ends untouched:
+ * exit 130, or 0 with the work done, no temporary file left, the old files or the new ones whole,
+ * and a training that can go on.
+ *
+ * With DECODE_COUNT_FAULTS in the environment the suite prints how many signals it raised.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "scenarios.h"
+#include "support.h"
+
+static long (*raised)[3]; /* by scenario and signal; shared with the processes of the tests */
+static const int numbers[3] = {SIGINT, SIGTERM, SIGHUP};
+
+/* --- a signal at every call ------------------------------------------------------------------ */
+
+static void judge(const struct ran *r, const struct fault_plan *plan)
+{
+    const char *where = scenario_where(plan);
+    ck_assert_msg(r->signal == 0, "%s: ended by %s", where, strsignal(r->signal));
+    ck_assert_msg(r->code == 0 || r->code == STATUS_INTERRUPTED, "%s: exit %d: %s", where, r->code,
+                  r->err);
+    ck_assert_msg(!r->err[0], "%s: it says %s", where, r->err);
+    if (r->code == 0)
+        scenario_expect_done(r, plan);
+    scenario_expect_kept(r, plan, faults_report()->returned);
+}
+
+/* Raises it before call first, first + step, ... */
+static void interrupt_each(int scenario_index, int which, long first, long step)
+{
+    for (long n = first;; n += step) {
+        const struct fault_plan plan = {.at = n, .signal = numbers[which]};
+        struct ran r;
+        scenario_run(&r, &plan);
+        if (!faults_report()->met) {
+            scenario_expect_done(&r, &plan);
+            return;
+        }
+        judge(&r, &plan);
+        raised[scenario_index][which]++;
+    }
+}
+
+/* The three have one handler: SIGINT comes at every call, the others at every seventh. */
+START_TEST(at_every_call)
+{
+    signal(SIGHUP, SIG_DFL); /* the suite may run under nohup */
+    scenario_begin(_i);
+    interrupt_each(_i, 0, 0, 1);
+    interrupt_each(_i, 1, 0, 7);
+    interrupt_each(_i, 2, 3, 7);
+    scenario_end();
+}
+END_TEST
+
+/* --- while a text is waited for -------------------------------------------------------------- */
+
+/* Standard input that never comes, and a SIGINT while it is waited for. */
+static void wait_and_interrupt(void *context)
+{
+    (void)context;
+    int ends[2];
+    timer_t timer;
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGINT};
+    const struct itimerspec soon = {.it_value = {.tv_nsec = 150000000}};
+    if (pipe(ends) != 0 || dup2(ends[0], STDIN_FILENO) != 0 ||
+        timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 ||
+        timer_settime(timer, 0, &soon, NULL) != 0)
+        _exit(77);
+}
+
+/* --calib - was read after signals were deferred, and Ctrl-C did nothing while it waited. */
+START_TEST(while_standard_input_is_waited_for)
+{
+    static const char *const lines[] = {
+        "generate model.gguf -f -",
+        "generate model.gguf -p abc -t 2 --kv-heads 1 --calib -",
+        "score model.gguf -f -",
+        "eval model.gguf --text -",
+        "eval model.gguf --text text.txt -t 2 --kv-heads 1 --calib -",
+        "convert model.gguf -o out.gguf --force --kv-heads 1 --calib -",
+        "convert model.gguf -o out.gguf --force --kv-heads 1 --eval -",
+        "tokenize model.gguf -f -",
+    };
+    scenario_begin(4); /* whatever it is: for its files */
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        struct ran r;
+        const struct fault_plan none = {.at = 0};
+        run_program(&r, lines[i], wait_and_interrupt, NULL);
+        ck_assert_msg(r.code == STATUS_INTERRUPTED, "%s: exit %d, signal %d: %s", lines[i], r.code,
+                      r.signal, r.err);
+        scenario_expect_kept(&r, &none, false);
+    }
+    scenario_end();
+}
+END_TEST
+
+static void print_counts(void)
+{
+    printf("%-20s %7s %7s %7s\n", "signals raised", "INT", "TERM", "HUP");
+    for (int i = 0; i < n_scenarios; i++)
+        printf("%-20s %7ld %7ld %7ld\n", scenarios[i].name, raised[i][0], raised[i][1],
+               raised[i][2]);
+}
+
+int main(void)
+{
+    Suite *s = suite_create("interrupts");
+    TCase *t = tcase_create("n-th call");
+    tcase_set_timeout(t, 300); /* it only ends what hangs */
+    faults_create();
+    raised = mmap(NULL, (size_t)n_scenarios * sizeof *raised, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    tcase_add_loop_test(t, at_every_call, 0, n_scenarios);
+    tcase_add_test(t, while_standard_input_is_waited_for);
+    suite_add_tcase(s, t);
+    const int failed = run_suite(s);
+    if (getenv("DECODE_COUNT_FAULTS"))
+        print_counts();
+    return failed;
+}
