@@ -4,13 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Hostile names must not reach the terminal as escape sequences. */
-static void strip_control(char *text)
-{
-    for (unsigned char *c = (unsigned char *)text; *c; c++)
-        if (*c < 0x20 || *c == 0x7f)
-            *c = '?';
-}
+#include "base/utf8.h"
 
 void err_format(struct err *e, const char *format, ...)
 {
@@ -20,7 +14,7 @@ void err_format(struct err *e, const char *format, ...)
     va_start(args, format);
     vsnprintf(e->text, sizeof e->text, format, args);
     va_end(args);
-    strip_control(e->text);
+    utf8_strip(e->text);
 }
 
 void err_prefix(struct err *e, const char *prefix)
@@ -37,5 +31,5 @@ void err_prefix(struct err *e, const char *prefix)
     memcpy(e->text, prefix, n);
     memcpy(e->text + n, ": ", 2);
     e->text[n + 2 + kept] = 0;
-    strip_control(e->text);
+    utf8_strip(e->text);
 }
