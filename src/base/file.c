@@ -275,6 +275,14 @@ static bool follow_link(char **path, const char *to)
     return true;
 }
 
+/* Whether a link is one of those that stand for open descriptors: /dev/stdout leads to one. What
+ * it names is not what the user named, and replacing it would leave the descriptor behind. */
+static bool is_descriptor(const struct stat *link)
+{
+    struct stat process;
+    return stat("/proc/self", &process) == 0 && link->st_dev == process.st_dev;
+}
+
 /*
  * Sets w->target to `path` with links at its end followed (links to files that do not exist
  * yet too, which realpath refuses), and *mode to the mode of what is there, 0 for nothing.
@@ -292,6 +300,11 @@ static enum status find_target(struct file_writer *w, const char *path, mode_t *
         *mode = st.st_mode;
         if (!S_ISLNK(st.st_mode))
             return STATUS_OK;
+        if (is_descriptor(&st))
+            return err_set(e, STATUS_FAILED,
+                           "%s: cannot replace it: expected a file's own name, found an open "
+                           "descriptor's",
+                           path);
         char to[4096];
         const ssize_t n = readlink(w->target, to, sizeof to - 1);
         if (n < 0)

@@ -38,7 +38,8 @@ enum status file_read_all(const char *path, size_t max, char **out, size_t *len,
  * An atomic replacement: bytes go to a temporary file beside `path` (same folder, mode as the
  * old file's or 0666 less umask); commit syncs it, renames it over `path` and syncs the folder.
  * A symbolic link at `path` is followed, so that the link stays and its target is replaced.
- * What is not a regular file, or not writable, is not replaced. All failures are STATUS_FAILED
+ * What is not a regular file, or not writable, is not replaced; nor is the file that an open
+ * descriptor's name (/dev/stdout) stands for. All failures are STATUS_FAILED
  * or STATUS_NO_MEMORY. After any of them, and after abandon, the old file is untouched and no
  * temporary is left; a killed process may leave one, named .decode-PID-N.tmp.
  */

@@ -4,15 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PREFIX_SHOWN 250
+#include "base/utf8.h"
 
-/* Hostile names must not reach the terminal as escape sequences. */
-static void strip_control(char *text)
-{
-    for (unsigned char *c = (unsigned char *)text; *c; c++)
-        if (*c < 0x20 || *c == 0x7f)
-            *c = '?';
-}
+/* Bytes of a prefix, its last ones: the message must stay readable behind a long path. */
+#define PREFIX_SHOWN 250
 
 void err_format(struct err *e, const char *format, ...)
 {
@@ -22,7 +17,7 @@ void err_format(struct err *e, const char *format, ...)
     va_start(args, format);
     vsnprintf(e->text, sizeof e->text, format, args);
     va_end(args);
-    strip_control(e->text);
+    utf8_strip(e->text);
 }
 
 void err_prefix(struct err *e, const char *prefix)
@@ -31,7 +26,7 @@ void err_prefix(struct err *e, const char *prefix)
         return;
     const size_t room = sizeof e->text - 1;
     size_t n = strlen(prefix);
-    if (n > PREFIX_SHOWN) { /* its end: the message must stay readable behind a long path */
+    if (n > PREFIX_SHOWN) {
         prefix += n - PREFIX_SHOWN;
         n = PREFIX_SHOWN;
     }
@@ -41,5 +36,5 @@ void err_prefix(struct err *e, const char *prefix)
     memcpy(e->text, prefix, n);
     memcpy(e->text + n, ": ", 2);
     e->text[n + 2 + kept] = 0;
-    strip_control(e->text);
+    utf8_strip(e->text);
 }

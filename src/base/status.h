@@ -25,7 +25,8 @@ struct err {
 
 /*
  * Formats the message into e (which may be NULL). The message is cut at the buffer's end. Control
- * characters in the result are replaced by '?', because names come from hostile files.
+ * characters, and what is not UTF-8, become '?' in the result, because names come from hostile
+ * files and must not reach the terminal as escape sequences.
  */
 void err_format(struct err *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -208,6 +208,9 @@ static enum status read_subject(const struct bench_options *o, struct bench_inpu
         if (o->common.positional || o->common.model)
             return err_set(e, STATUS_USAGE,
                            "a checkpoint and --shape are both named; expected one of them");
+        if (o->method != CONVERT_MEAN)
+            return err_set(e, STATUS_USAGE,
+                           "--method is for a checkpoint; the weights of --shape are random");
         in->subject = o->shape;
         return shape_parse(o->shape, &spec->config, e);
     }
@@ -378,7 +381,7 @@ static enum status check_output(const char *option, const char *path, const char
 
 static enum status check_outputs(const struct bench_options *o, const char *model, struct err *e)
 {
-    if (o->plot && o->trace && strcmp(o->plot, o->trace) == 0)
+    if (o->plot && o->trace && output_path_same(o->plot, o->trace))
         return err_set(e, STATUS_USAGE, "--plot and --trace both name '%.200s'", o->plot);
     const enum status s = check_output("--plot", o->plot, model, e);
     return s == STATUS_OK ? check_output("--trace", o->trace, model, e) : s;

@@ -88,6 +88,8 @@ struct conversion {
     struct convert_spec spec;
     char *eval_text; /* --eval's, malloc'd */
     size_t eval_len;
+    int32_t *eval_tokens; /* malloc'd */
+    size_t n_eval_tokens;
     struct convert_report report;
 };
 
@@ -157,6 +159,25 @@ static enum status open_all(struct conversion *c, struct err *e)
     return s;
 }
 
+/* Found out before the work, too: whether the text of --eval can be measured at all. */
+static enum status read_eval_tokens(struct conversion *c, struct err *e)
+{
+    const struct tokenizer *t = c->checkpoint.tokenizer;
+    if (!c->options->eval)
+        return STATUS_OK;
+    if (!t)
+        return err_set(e, STATUS_BAD_FILE,
+                       "%.200s: it has no tokenizer, which --eval needs for its text", c->path);
+    const struct text text = {c->eval_text, c->eval_len};
+    enum status s =
+        tokens_of_text(t, text, tokenizer_adds_bos(t), &c->eval_tokens, &c->n_eval_tokens, e);
+    if (s == STATUS_OK)
+        s = eval_check_length(c->n_eval_tokens, e);
+    if (s != STATUS_OK)
+        err_prefix(e, "--eval");
+    return s;
+}
+
 /* --- bits per byte --------------------------------------------------------------------------- */
 
 static void show(void *arg, uint64_t done, uint64_t all)
@@ -169,8 +190,6 @@ static enum status bits_per_byte(const struct conversion *c, const char *path, d
                                  struct err *e)
 {
     struct checkpoint k;
-    int32_t *tokens = NULL;
-    size_t n = 0;
     *out = (double)NAN;
     if (!c->options->eval)
         return STATUS_OK;
@@ -180,26 +199,24 @@ static enum status bits_per_byte(const struct conversion *c, const char *path, d
     if (s != STATUS_OK)
         return s;
     struct progress line = progress_start(&c->options->common);
-    s = tokens_of_text(k.tokenizer, (struct text){c->eval_text, c->eval_len},
-                       tokenizer_adds_bos(k.tokenizer), &tokens, &n, e);
     const struct eval_spec spec = {
         .model = k.model,
         .params = {.kernels = c->kernels},
         .pool = c->pool,
-        .tokens = tokens,
-        .n_tokens = n,
+        .tokens = c->eval_tokens,
+        .n_tokens = c->n_eval_tokens,
         .tokenizer = k.tokenizer,
         .stop = progress_stop,
         .progress = show,
         .arg = &line,
     };
     struct eval_result result;
-    if (s == STATUS_OK && (s = eval_run(&spec, &result, e)) != STATUS_OK)
+    s = eval_run(&spec, &result, e);
+    if (s != STATUS_OK)
         err_prefix(e, "--eval");
     progress_end(&line);
     if (s == STATUS_OK)
         *out = result.bits_per_byte;
-    free(tokens);
     checkpoint_close(&k);
     return s;
 }
@@ -227,7 +244,7 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
     struct convert_report *r = &c->report;
     double before;
     const uint64_t measured_ns = clock_ns();
-    /* First, because it finds out what is wrong with the text while OUT is still as it was. */
+    /* First, because logits may not be finite, and OUT is still as it was. */
     enum status s = bits_per_byte(c, c->path, &before, e);
     started_ns += clock_ns() - measured_ns;
     if (s == STATUS_OK)
@@ -302,10 +319,13 @@ static enum status run(const struct invocation *inv, const void *values, struct 
     if (s == STATUS_OK)
         s = open_all(&c, e);
     if (s == STATUS_OK)
+        s = read_eval_tokens(&c, e);
+    if (s == STATUS_OK)
         s = convert(&c, inv->out, e);
     pool_free(c.pool);
     checkpoint_close(&c.checkpoint);
     free(c.eval_text);
+    free(c.eval_tokens);
     return s;
 }
 

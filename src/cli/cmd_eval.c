@@ -192,12 +192,13 @@ static void say_plan(const struct eval_options *o, const struct eval_spec *spec,
     uint64_t weights = spec->model->weights.cap;
     if (spec->other)
         weights += spec->other->weights.cap;
+    const char *type = kv_type_smaller(o->engine.kv_type);
     if (o->common.verbose || plan->kv_bytes + plan->scratch_bytes > LARGE_MEMORY)
         say(&o->common,
-            "memory: weights %s, KV cache %s, scratch %s; --ctx, --block, -t and --kv-type f16 "
-            "lower it",
+            "memory: weights %s, KV cache %s, scratch %s; --ctx, --block%s -t%s%s lower it",
             figure_bytes((double)weights).text, figure_bytes((double)plan->kv_bytes).text,
-            figure_bytes((double)plan->scratch_bytes).text);
+            figure_bytes((double)plan->scratch_bytes).text, type ? "," : " and",
+            type ? " and " : "", type ? type : "");
 }
 
 #define SHARED_COLUMNS 7

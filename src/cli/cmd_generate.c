@@ -218,7 +218,7 @@ static enum status generate(const struct generate_options *o, struct runtime *r,
     struct sampler *sampler = NULL;
     enum status s = create_sampler(o, r, n_ctx, seed, &sampler, e);
     if (s == STATUS_OK)
-        s = runtime_start(r, &o->engine, n_ctx, "-c N and --kv-type f16 lower the cache", e);
+        s = runtime_start(r, &o->engine, n_ctx, "-c N", e);
     if (s != STATUS_OK) {
         sampler_free(sampler);
         return s;

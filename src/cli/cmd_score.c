@@ -201,12 +201,19 @@ static enum status name_columns(const struct scoring *s, struct score_columns *c
     return STATUS_OK;
 }
 
-/* Room for the largest cell of alternatives. */
+/* Room for the largest cell of alternatives: they are different tokens, so that all together have
+ * no more bytes than the vocabulary, however long one of them is. */
 static enum status reserve_cell(struct scoring *s, struct err *e)
 {
     const size_t longest = s->tokenizer ? longest_token(s->tokenizer) : 16;
-    if (!size_of_array((uint64_t)s->n_top + 1, longest + 32, &s->cell_cap))
+    size_t all = 0, texts;
+    for (int id = 0; s->tokenizer && id < tokenizer_n_tokens(s->tokenizer); id++)
+        all += tokenizer_bytes(s->tokenizer, id).len;
+    if (!size_of_array((uint64_t)s->n_top, longest, &texts) || (s->tokenizer && texts > all))
+        texts = all;
+    if (!size_of_array((uint64_t)s->n_top + 1, 32, &s->cell_cap))
         return err_set(e, STATUS_NO_MEMORY, "out of memory: a row of %d alternatives", s->n_top);
+    s->cell_cap += texts;
     s->cell = malloc(s->cell_cap);
     return s->cell ? STATUS_OK : err_no_memory(e, "a row's alternatives", s->cell_cap);
 }
@@ -263,7 +270,7 @@ static enum status score(const struct score_options *o, struct runtime *r, const
     if (n > (size_t)config->n_ctx)
         return err_set(e, STATUS_USAGE, "the text has %zu tokens, the checkpoint's context only %d",
                        n, config->n_ctx);
-    enum status s = runtime_start(r, &o->engine, (int)n, "--kv-type f16 lowers the cache", e);
+    enum status s = runtime_start(r, &o->engine, (int)n, NULL, e);
     if (s != STATUS_OK)
         return s;
     struct scoring scoring = {.tokenizer = r->checkpoint.tokenizer,

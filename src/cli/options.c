@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,9 +10,13 @@
 #include "cli/nearest.h"
 #include "cli/numbers.h"
 
-/* An option as found on the command line: the row, its value's address, and how it was spelt. */
+#define MAX_ROWS 128 /* of a command */
+
+/* An option as found on the command line: the row, its place among the rows of all groups, its
+ * value's address, and how it was spelt. */
 struct found {
     const struct option *option;
+    int row;
     void *value;
     int width; /* of the spelling, without "=value" */
     const char *spelling;
@@ -122,10 +127,12 @@ static bool is_spelling_of(const struct option *o, const char *word, int width)
 
 static bool find(const struct option_spec *spec, void *values, struct found *f)
 {
+    int row = 0;
     for (const struct option_group *g = spec->groups; g->title; g++) {
-        for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
+        for (const struct option *o = g->options; o->kind != OPTION_END; o++, row++) {
             if (is_spelling_of(o, f->spelling, f->width)) {
                 f->option = o;
+                f->row = row;
                 f->value = (char *)values + g->base + o->offset;
                 return true;
             }
@@ -154,13 +161,15 @@ static enum status unknown_option(const struct option_spec *spec, const struct f
 
 /* Takes the option at argv[*i], and its value; leaves *i at the last argument used. */
 static enum status take_option(const struct option_spec *spec, int argc, char **argv, int *i,
-                               void *values, struct err *e)
+                               void *values, bool given[MAX_ROWS], struct err *e)
 {
     const char *word = argv[*i];
     struct found f = {.spelling = word, .width = (int)strcspn(word, "=")};
     const char *attached = word[f.width] ? word + f.width + 1 : NULL;
     if (!find(spec, values, &f))
         return unknown_option(spec, &f, e);
+    assert(f.row < MAX_ROWS);
+    given[f.row] = true;
     if (f.option->kind == OPTION_FLAG) {
         if (attached)
             return err_set(e, STATUS_USAGE, "%.*s takes no value, found '%.60s'", f.width, word,
@@ -195,6 +204,29 @@ static enum status take_positional(const struct option_spec *spec, int *n, const
     return STATUS_OK;
 }
 
+static bool is_given(const struct option_spec *spec, const char *name, const bool given[MAX_ROWS])
+{
+    int row = 0;
+    for (const struct option_group *g = spec->groups; g->title; g++)
+        for (const struct option *o = g->options; o->kind != OPTION_END; o++, row++)
+            if (given[row] && strcmp(o->name, name) == 0)
+                return true;
+    return false;
+}
+
+/* What has no effect was meant to have one. */
+static enum status check_needs(const struct option_spec *spec, const bool given[MAX_ROWS],
+                               struct err *e)
+{
+    int row = 0;
+    for (const struct option_group *g = spec->groups; g->title; g++)
+        for (const struct option *o = g->options; o->kind != OPTION_END; o++, row++)
+            if (given[row] && o->needs && !is_given(spec, o->needs, given))
+                return err_set(e, STATUS_USAGE, "--%s is for --%s, which is not given", o->name,
+                               o->needs);
+    return STATUS_OK;
+}
+
 static enum status store_fallbacks(const struct option_spec *spec, void *values, struct err *e)
 {
     for (const struct option_group *g = spec->groups; g->title; g++) {
@@ -218,7 +250,7 @@ enum status options_parse(const struct option_spec *spec, int argc, char **argv,
 {
     *help = false;
     enum status s = store_fallbacks(spec, values, e);
-    bool options_ended = false;
+    bool options_ended = false, given[MAX_ROWS] = {false};
     int n_positionals = 0;
     for (int i = 0; i < argc && s == STATUS_OK; i++) {
         const char *word = argv[i];
@@ -230,10 +262,10 @@ enum status options_parse(const struct option_spec *spec, int argc, char **argv,
             *help = true;
             break;
         } else {
-            s = take_option(spec, argc, argv, &i, values, e);
+            s = take_option(spec, argc, argv, &i, values, given, e);
         }
     }
-    return s;
+    return s == STATUS_OK && !*help ? check_needs(spec, given, e) : s;
 }
 
 static void free_strings(struct option_strings *list)

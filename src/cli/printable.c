@@ -24,7 +24,7 @@ struct printable printable_next(struct text *rest)
     uint32_t code;
     size_t len = utf8_decode(*rest, &code);
     struct printable p = {""};
-    if (code < 0x20 || code == '\\' || (code >= 0x7f && code < 0xa0) || code == UNICODE_INVALID) {
+    if (code == '\\' || utf8_is_control(code) || code == UNICODE_INVALID) {
         p = escape((unsigned char)rest->data[0]);
         len = 1;
     } else {

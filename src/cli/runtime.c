@@ -10,6 +10,7 @@
 
 #include "base/cpus.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "cli/numbers.h"
 #include "cli/signals.h"
 #include "engine/calibrate.h"
@@ -19,6 +20,8 @@
 #define INPUT_MAX ((size_t)256 << 20)
 /* A larger cache is announced even without -v. */
 #define LARGE_CACHE ((size_t)1 << 30)
+/* Bytes of a line said on standard error: a path as long as they can be, and a sentence. */
+#define SAY_MAX 5120
 
 const char *const kv_type_names[] = {"f32", "f16", "q8_0", NULL};
 
@@ -317,18 +320,34 @@ enum status runtime_open(struct runtime *r, const struct invocation *inv,
     const struct variant_options *v = &engine->variant;
     if (v->kv_heads > 0 && parts & CHECKPOINT_MODEL)
         return open_variant(r, v, path, parts, e);
-    if (v->calib)
-        return err_set(e, STATUS_USAGE, "--calib is for --kv-heads, which is not given");
     return checkpoint_open(path, parts, &r->checkpoint, e);
 }
 
-static void print_plan(const struct runtime *r, const struct engine_options *engine, int n_ctx,
-                       const struct session_memory *plan, const char *advice)
+const char *kv_type_smaller(int kv_type)
 {
+    static const char *const advice[] = {"--kv-type f16", "--kv-type q8_0", NULL};
+    return advice[kv_type];
+}
+
+/* "; -c N and --kv-type f16 lower the cache": what still can. */
+static void describe_advice(char *out, size_t size, const char *option, const char *type)
+{
+    out[0] = 0;
+    if (option && type)
+        snprintf(out, size, "; %s and %s lower the cache", option, type);
+    else if (option || type)
+        snprintf(out, size, "; %s lowers the cache", option ? option : type);
+}
+
+static void print_plan(const struct runtime *r, const struct engine_options *engine, int n_ctx,
+                       const struct session_memory *plan, const char *option)
+{
+    char advice[96];
+    describe_advice(advice, sizeof advice, option, kv_type_smaller(engine->kv_type));
     const struct config *c = &r->checkpoint.model->config;
     const double per_token =
         (double)kv_cache_bytes_per_token(c, c->n_kv_heads, kv_type_storage(engine->kv_type));
-    say(r->common, "memory: weights %s, KV cache %s (%d tokens of %s, %s), scratch %s; %s",
+    say(r->common, "memory: weights %s, KV cache %s (%d tokens of %s, %s), scratch %s%s",
         figure_bytes((double)r->checkpoint.model->weights.cap).text,
         figure_bytes((double)plan->kv_bytes).text, n_ctx, figure_bytes(per_token).text,
         kv_type_names[engine->kv_type], figure_bytes((double)plan->scratch_bytes).text, advice);
@@ -347,7 +366,7 @@ static void lower_threads(struct runtime *r)
 }
 
 enum status runtime_start(struct runtime *r, const struct engine_options *engine, int n_ctx,
-                          const char *advice, struct err *e)
+                          const char *option, struct err *e)
 {
     const struct session_params params = {.n_ctx = n_ctx,
                                           .kv_storage = kv_type_storage(engine->kv_type),
@@ -358,7 +377,7 @@ enum status runtime_start(struct runtime *r, const struct engine_options *engine
     if (s != STATUS_OK)
         return s;
     if (r->common->verbose || plan.kv_bytes > LARGE_CACHE)
-        print_plan(r, engine, n_ctx, &plan, advice);
+        print_plan(r, engine, n_ctx, &plan, option);
     if (!r->pool)
         s = start_threads(r, e);
     if (s == STATUS_OK)
@@ -379,9 +398,10 @@ void runtime_close(struct runtime *r)
 
 static void say_line(const char *format, va_list args)
 {
-    fputs("decode: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    char line[SAY_MAX];
+    vsnprintf(line, sizeof line, format, args);
+    utf8_strip(line);
+    fprintf(stderr, "decode: %s\n", line);
 }
 
 void say(const struct common_options *c, const char *format, ...)

@@ -39,6 +39,8 @@ extern const struct option engine_options[];
 /* What a cache can be stored as, NULL after the last; and as an enum storage. */
 extern const char *const kv_type_names[];
 enum storage kv_type_storage(int kv_type);
+/* The option that makes a cache of this type smaller; NULL for the smallest. */
+const char *kv_type_smaller(int kv_type);
 
 /* Where the text comes from. */
 struct input_options {
@@ -135,14 +137,15 @@ enum status runtime_open(struct runtime *r, const struct invocation *inv,
                          unsigned parts, struct err *e);
 
 /* Starts the threads and creates the session for n_ctx positions. The memory plan is printed
- * before it is taken: with -v, and when the cache exceeds 1 GiB; `advice` says which options
- * lower it. */
+ * before it is taken: with -v, and when the cache exceeds 1 GiB; with it the options that lower
+ * the cache, of which `option` is the command's own (NULL: none). */
 enum status runtime_start(struct runtime *r, const struct engine_options *engine, int n_ctx,
-                          const char *advice, struct err *e);
+                          const char *option, struct err *e);
 
 void runtime_close(struct runtime *r);
 
-/* One line about the run on standard error, "decode: " before it; nothing with -q. */
+/* One line about the run on standard error, "decode: " before it; nothing with -q. Names from files
+ * may be in it: control characters become '?'. */
 void say(const struct common_options *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -52,18 +52,19 @@ static void keep_escaped(struct table *t, struct text bytes)
     keep(t, "", 1);
 }
 
-/* RFC 4180; bytes that are not UTF-8 become U+FFFD, as in JSON. */
+/* RFC 4180; bytes that are not UTF-8 become U+FFFD, as in JSON, and so do control characters, for
+ * which CSV has no escapes; but line feed and tab stay. */
 static void put_csv(struct output *out, struct text s)
 {
     bool quoted = s.len > 0 && (s.data[0] == ' ' || s.data[s.len - 1] == ' ');
     for (size_t i = 0; i < s.len; i++)
-        quoted |= s.data[i] && strchr(",\"\r\n", s.data[i]);
+        quoted |= s.data[i] && strchr(",\"\n", s.data[i]);
     if (quoted)
         output_puts(out, "\"");
     while (s.len > 0) {
         uint32_t code;
         const size_t len = utf8_decode(s, &code);
-        if (code == UNICODE_INVALID)
+        if (code == UNICODE_INVALID || (utf8_is_control(code) && code != '\n' && code != '\t'))
             output_puts(out, "\xef\xbf\xbd");
         else
             output_put(out, (struct text){s.data, len});

@@ -59,6 +59,16 @@ static const struct model *model_at(const struct eval_spec *spec, int i)
     return i ? spec->other : spec->model;
 }
 
+enum status eval_check_length(size_t n_tokens, struct err *e)
+{
+    if (n_tokens < 2)
+        return err_set(e, STATUS_USAGE,
+                       "the text has %zu token%s; expected at least 2, because nothing predicts "
+                       "the first",
+                       n_tokens, n_tokens == 1 ? "" : "s");
+    return STATUS_OK;
+}
+
 static enum status check_tokens(const struct eval_spec *spec, struct err *e)
 {
     const int n_vocab = spec->model->config.n_vocab;
@@ -67,11 +77,9 @@ static enum status check_tokens(const struct eval_spec *spec, struct err *e)
                        "the other checkpoint has a vocabulary of %d tokens; expected %d, as in the "
                        "checkpoint",
                        spec->other->config.n_vocab, n_vocab);
-    if (spec->n_tokens < 2)
-        return err_set(e, STATUS_USAGE,
-                       "the text has %zu token%s; expected at least 2, because nothing predicts "
-                       "the first",
-                       spec->n_tokens, spec->n_tokens == 1 ? "" : "s");
+    const enum status s = eval_check_length(spec->n_tokens, e);
+    if (s != STATUS_OK)
+        return s;
     for (size_t i = 0; i < spec->n_tokens; i++)
         if (spec->tokens[i] < 0 || spec->tokens[i] >= n_vocab)
             return err_set(e, STATUS_USAGE, "token %zu is %d; expected ids from 0 to %d", i,

@@ -78,6 +78,9 @@ struct eval_result {
     double seconds;             /* in the windows */
 };
 
+/* Whether a text of so many tokens can be evaluated: STATUS_USAGE for fewer than 2. */
+enum status eval_check_length(size_t n_tokens, struct err *e);
+
 /*
  * Fills in the plan without running anything. STATUS_USAGE: fewer than 2 tokens, an id outside the
  * vocabulary, ctx or stride out of range, vocabularies of different sizes, an impossible session.

@@ -1,0 +1,32 @@
+/*
+ * utf8 - characters in bytes of any origin (layer 0).
+ *
+ * Everything is a pure function of its arguments, but for utf8_strip.
+ */
+#ifndef DECODE_BASE_UTF8_H
+#define DECODE_BASE_UTF8_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/text.h"
+
+/* What stands for a byte that is not part of well-formed UTF-8; above every code point. */
+#define UNICODE_INVALID 0x110000u
+
+/*
+ * Decodes the first character of a nonempty text into *code and gives its length in bytes. A
+ * first byte that starts no well-formed sequence (overlong forms, surrogates, values above
+ * U+10FFFF and sequences cut short included) is UNICODE_INVALID, one byte long: decoding always
+ * goes on at the next byte.
+ */
+size_t utf8_decode(struct text s, uint32_t *code);
+
+/* Whether it is a control character (general category Cc): C0, delete and C1. */
+bool utf8_is_control(uint32_t code);
+
+/* Makes text from anywhere fit for a terminal, in place: each control character, and each byte
+ * that is not UTF-8, becomes '?'. */
+void utf8_strip(char *text);
+
+#endif
