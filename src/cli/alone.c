@@ -77,8 +77,12 @@ enum status alone_run(alone_work *work, const void *arg, void *result, size_t re
         read_whole(ends[0], &a, sizeof a) && read_whole(ends[0], result, result_size);
     close(ends[0]);
     struct rusage usage = {0};
-    while (wait4(pid, NULL, 0, &usage) < 0 && errno == EINTR)
+    int ended = 0;
+    while (wait4(pid, &ended, 0, &usage) < 0 && errno == EINTR)
         continue;
+    /* A mapped file was cut short: the child has said which. */
+    if (!whole && WIFEXITED(ended) && WEXITSTATUS(ended) == STATUS_BAD_FILE)
+        _exit(STATUS_BAD_FILE);
     if (!whole)
         return err_set(e, STATUS_FAILED,
                        "the process that measures memory was ended; was it out of memory?");

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -21,6 +22,9 @@
 
 /* Memory beyond this is announced even without -v. */
 #define LARGE_MEMORY ((size_t)1 << 30)
+
+/* More text than this is not taken from a pipe. */
+#define PIPE_MAX ((size_t)1 << 30)
 
 #define DEFAULT_LAYERS   4
 #define DEFAULT_EMBD     128
@@ -267,6 +271,7 @@ static const struct option_positional positionals[] = {
 /* What the specification borrows. */
 struct train_inputs {
     struct file_map *files; /* [n_texts] */
+    char **read;            /* [n_texts]; malloc'd, of a text that is not mapped */
     struct text *texts;
     int n_texts;
     struct checkpoint from, teacher;
@@ -364,20 +369,45 @@ static enum status read_teacher(const struct train_options *o, struct train_inpu
     return s;
 }
 
+/* A file is mapped. A pipe is read, and so is a file of /proc, which has no length. */
+static bool is_mapped(const char *path)
+{
+    struct stat st;
+    return strcmp(path, "-") != 0 &&
+           (stat(path, &st) != 0 || S_ISDIR(st.st_mode) || (S_ISREG(st.st_mode) && st.st_size > 0));
+}
+
+static enum status read_text(struct train_inputs *in, int i, const char *path, struct err *e)
+{
+    if (is_mapped(path)) {
+        signals_mapping(path);
+        const enum status s = file_map_open(&in->files[i], path, e);
+        in->texts[i] = (struct text){(const char *)in->files[i].data, in->files[i].len};
+        return s;
+    }
+    /* It may be long in coming, and Ctrl-C still ends the wait. */
+    if (signals_end_at_once())
+        return STATUS_INTERRUPTED;
+    size_t len;
+    const enum status s = file_read_all(path, PIPE_MAX, &in->read[i], &len, e);
+    signals_defer();
+    in->texts[i] = (struct text){in->read[i], len};
+    return s;
+}
+
 static enum status read_texts(const struct train_options *o, struct train_inputs *in, struct err *e)
 {
     if (o->texts.n == 0)
         return err_set(e, STATUS_USAGE, "no text is named; expected TEXT, one or several files");
     in->files = calloc((size_t)o->texts.n, sizeof *in->files);
+    in->read = calloc((size_t)o->texts.n, sizeof *in->read);
     in->texts = calloc((size_t)o->texts.n, sizeof *in->texts);
-    if (!in->files || !in->texts)
+    if (!in->files || !in->read || !in->texts)
         return err_no_memory(e, "the list of texts", (size_t)o->texts.n * sizeof *in->files);
     for (int i = 0; i < o->texts.n; i++) {
-        signals_mapping(o->texts.items[i]);
-        const enum status s = file_map_open(&in->files[i], o->texts.items[i], e);
+        const enum status s = read_text(in, i, o->texts.items[i], e);
         if (s != STATUS_OK)
             return s;
-        in->texts[i] = (struct text){(const char *)in->files[i].data, in->files[i].len};
         in->n_texts = i + 1;
     }
     return STATUS_OK;
@@ -385,11 +415,15 @@ static enum status read_texts(const struct train_options *o, struct train_inputs
 
 static void close_texts(struct train_inputs *in)
 {
-    for (int i = 0; i < in->n_texts; i++)
+    for (int i = 0; i < in->n_texts; i++) {
         file_map_close(&in->files[i]);
+        free(in->read[i]);
+    }
     free(in->files);
+    free(in->read);
     free(in->texts);
     in->files = NULL;
+    in->read = NULL;
     in->texts = NULL;
     in->n_texts = 0;
 }
@@ -451,19 +485,12 @@ static enum status make_spec(const struct train_options *o, struct train_inputs 
     return s;
 }
 
-/* OUT must be writable too; found out before anything takes long. */
 static enum status check_out(const struct train_options *o, struct err *e)
 {
     if (!o->out)
         return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
     const struct train_paths paths = {o->out, o->log, o->from, o->teacher, &o->texts};
-    enum status s = train_paths_check(&paths, e);
-    struct file_writer *probe;
-    if (s == STATUS_OK)
-        s = file_writer_open(&probe, o->out, e);
-    if (s == STATUS_OK)
-        file_writer_abandon(probe);
-    return s;
+    return train_paths_check(&paths, e);
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
@@ -574,9 +601,11 @@ const struct command command_train = {
     .name = "train",
     .summary = "train a toy checkpoint from text; --from uptrains one",
     .usage = "TEXT... -o OUT [options]",
-    .notes = "The last tenth of each text is held out. OUT is replaced, as a whole, at saves; the\n"
-             "same seed, texts and options give the same file, for any number of threads and\n"
-             "whether or not the run was interrupted (Ctrl-C saves first) and resumed.\n",
+    .notes =
+        "TEXT may be - (standard input) or a pipe. The last tenth of each text is held out. OUT\n"
+        "is replaced, as a whole, at saves; the same seed, texts and options give the same\n"
+        "file, for any number of threads and whether or not the run was interrupted (Ctrl-C\n"
+        "saves first) and resumed.\n",
     .spec = {groups, positionals},
     .values_size = sizeof(struct train_options),
     .run = run,

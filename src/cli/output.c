@@ -1,11 +1,17 @@
 #include "cli/output.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "cli/signals.h"
+
+/* What a reader that does not read gets once the program was interrupted. */
+#define LAST_WAIT_MS 1000
 
 void output_init(struct output *o, int fd)
 {
@@ -25,10 +31,28 @@ static bool may_retry(int fd)
     return poll(&p, 1, -1) >= 0 || errno == EINTR;
 }
 
+/*
+ * How much of len bytes to write now; 0: give up. A reader that has stopped reading must not keep
+ * an interrupted program from ending, so from then on only as much is written as does not block.
+ */
+static size_t piece_to_send(int fd, size_t len)
+{
+    if (!signals_interrupted())
+        return len;
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    const int ready = poll(&p, 1, LAST_WAIT_MS);
+    return ready == 0 ? 0 : len < PIPE_BUF ? len : PIPE_BUF;
+}
+
 static void send_all(struct output *o, const char *data, size_t len)
 {
     while (len > 0 && !o->error) {
-        const ssize_t n = write(o->fd, data, len);
+        const size_t piece = piece_to_send(o->fd, len);
+        if (piece == 0) {
+            o->error = EINTR;
+            return;
+        }
+        const ssize_t n = write(o->fd, data, piece);
         if (n >= 0) {
             data += n;
             len -= (size_t)n;
@@ -85,6 +109,9 @@ enum status output_close(struct output *o, struct err *e)
     /* Some file systems report a failed write only now. */
     if (close(o->fd) != 0 && !o->error && errno != EINTR)
         o->error = errno;
+    if (o->error == EINTR)
+        return err_set(e, STATUS_INTERRUPTED,
+                       "interrupted while nobody read standard output; the rest of it is lost");
     if (o->error)
         return err_set(e, STATUS_FAILED, "cannot write to standard output: %s", strerror(o->error));
     return STATUS_OK;

@@ -31,7 +31,9 @@ void output_repeat(struct output *o, char c, size_t n);
 /* Sends what is buffered. False if this or an earlier write failed. */
 bool output_flush(struct output *o);
 
-/* Flushes and closes the descriptor. STATUS_FAILED with the reason if anything was lost. */
+/* Flushes and closes the descriptor. STATUS_FAILED with the reason if anything was lost;
+ * STATUS_INTERRUPTED if that was because of an interruption while nobody read: then it waits for
+ * the reader no longer than a second. */
 enum status output_close(struct output *o, struct err *e);
 
 #endif

@@ -187,8 +187,9 @@ int program_run(int argc, char **argv)
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         print_error(&inv, s, &e);
     struct err lost = {""};
-    if (output_close(&out, &lost) != STATUS_OK && (s == STATUS_OK || s == STATUS_INTERRUPTED)) {
-        s = STATUS_FAILED;
+    const enum status closed = output_close(&out, &lost);
+    if (closed != STATUS_OK && (s == STATUS_OK || s == STATUS_INTERRUPTED)) {
+        s = closed;
         print_error(&inv, s, &lost);
     }
     return s;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cpus.h"
 #include "base/file.h"
@@ -119,6 +120,29 @@ static bool same_folder(const char *a, size_t a_len, const char *b, size_t b_len
            x.st_ino == y.st_ino;
 }
 
+#define MAX_LINKS 40 /* what Linux follows */
+
+/* What the links at the path's end lead to, though nothing may be there; false: too far. */
+static bool follow_links(const char *path, char out[PATH_MAX])
+{
+    if (strlen(path) >= PATH_MAX)
+        return false;
+    strcpy(out, path);
+    for (int links = 0; links <= MAX_LINKS; links++) {
+        char to[PATH_MAX];
+        const ssize_t n = readlink(out, to, sizeof to - 1);
+        if (n < 0)
+            return true; /* no link, or nothing */
+        to[n] = 0;
+        const char *slash = strrchr(out, '/');
+        const size_t folder = to[0] == '/' || !slash ? 0 : (size_t)(slash - out) + 1;
+        if (folder + (size_t)n >= PATH_MAX)
+            return false;
+        memcpy(out + folder, to, (size_t)n + 1);
+    }
+    return false;
+}
+
 bool output_path_same(const char *a, const char *b)
 {
     struct stat x, y;
@@ -127,6 +151,11 @@ bool output_path_same(const char *a, const char *b)
         return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
     if (a_is || b_is)
         return false;
+    char a_end[PATH_MAX], b_end[PATH_MAX];
+    if (!follow_links(a, a_end) || !follow_links(b, b_end))
+        return false;
+    a = a_end;
+    b = b_end;
     const char *a_slash = strrchr(a, '/'), *b_slash = strrchr(b, '/');
     const char *a_name = a_slash ? a_slash + 1 : a, *b_name = b_slash ? b_slash + 1 : b;
     return strcmp(a_name, b_name) == 0 &&

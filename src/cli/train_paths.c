@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "cli/runtime.h"
 
 static enum status check_output(const struct train_paths *p, const char *option, const char *path,
@@ -35,6 +36,15 @@ static enum status check_all(const struct train_paths *p, const char *state, str
     return check_output(p, "--log", p->log, e);
 }
 
+static enum status check_writable(const char *path, struct err *e)
+{
+    struct file_writer *probe;
+    const enum status s = file_writer_open(&probe, path, e);
+    if (s == STATUS_OK)
+        file_writer_abandon(probe);
+    return s;
+}
+
 enum status train_paths_check(const struct train_paths *p, struct err *e)
 {
     const size_t size = strlen(p->out) + sizeof ".state";
@@ -42,7 +52,11 @@ enum status train_paths_check(const struct train_paths *p, struct err *e)
     if (!state)
         return err_no_memory(e, "a path", size);
     snprintf(state, size, "%s.state", p->out);
-    const enum status s = check_all(p, state, e);
+    enum status s = check_all(p, state, e);
+    if (s == STATUS_OK)
+        s = check_writable(p->out, e);
+    if (s == STATUS_OK)
+        s = check_writable(state, e);
     free(state);
     return s;
 }

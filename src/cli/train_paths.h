@@ -14,7 +14,8 @@ struct train_paths {
 };
 
 /* STATUS_USAGE, naming the option, if OUT, OUT.state or the log is a file that is read, or if the
- * log is OUT or OUT.state; STATUS_NO_MEMORY. */
+ * log is OUT or OUT.state; STATUS_FAILED if OUT or OUT.state cannot be written, which is found out
+ * before anything takes long; STATUS_NO_MEMORY. */
 enum status train_paths_check(const struct train_paths *p, struct err *e);
 
 #endif

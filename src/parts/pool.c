@@ -26,6 +26,9 @@
 #define AWAKE_NS         50000
 #define CHECKS_PER_CLOCK 32
 
+/* Of a worker. The usual one, 8 MiB, is much address space where that is limited (ulimit -v). */
+#define STACK_BYTES ((size_t)1 << 20)
+
 /* A counter's lowest bit says that somebody sleeps on it: a step costs one exchange, and takes
  * the lock only when there is somebody to wake. */
 #define SLEEPING 1u
@@ -163,14 +166,18 @@ static void start_workers(struct pool *p, int n_threads)
     sigdelset(&blocked, SIGFPE);
     sigdelset(&blocked, SIGILL);
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
     while (p->n_threads < n_threads) {
         struct member *m = &p->members[p->n_threads];
         *m = (struct member){
             .arrived.stepped = &p->arrived_stepped, .pool = p, .thread = p->n_threads};
-        if (pthread_create(&m->handle, NULL, worker_main, m) != 0)
+        if (pthread_create(&m->handle, &attributes, worker_main, m) != 0)
             break;
         p->n_threads++;
     }
+    pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
