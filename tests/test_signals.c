@@ -1,6 +1,8 @@
 /* Signals, each in a child process: what it exits with and what it says. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +12,7 @@
 
 #include "base/file.h"
 #include "cli/signals.h"
+#include "parts/pool.h"
 #include "support.h"
 
 /* Runs `body` in a child with its standard error in `said`; gives the wait status. */
@@ -64,6 +67,151 @@ START_TEST(a_file_cut_short_while_mapped)
     ck_assert_msg(strstr(said, path) && strstr(said, "cut short"), "%s", said);
     ck_assert_ptr_eq(strchr(said, '\n'), said + strlen(said) - 1);
     scratch_remove();
+}
+END_TEST
+
+/* Two mapped files and an output; `path` is the folder's first file. */
+struct open_files {
+    struct file_map cut, whole;
+    struct file_writer *writer;
+};
+
+static const char *beside(const char *path, const char *name)
+{
+    static char out[600];
+    snprintf(out, sizeof out, "%.*s/%s", (int)(strrchr(path, '/') - path), path, name);
+    return out;
+}
+
+static void open_files(struct open_files *f, const char *path)
+{
+    struct err e;
+    if (file_map_open(&f->cut, path, &e) != STATUS_OK ||
+        file_map_open(&f->whole, beside(path, "whole"), &e) != STATUS_OK ||
+        file_writer_open(&f->writer, beside(path, "out"), &e) != STATUS_OK)
+        _exit(78);
+    signals_mapping("the last one named");
+    if (truncate(path, 4096) != 0)
+        _exit(78);
+}
+
+static void read_all(void *map, int thread)
+{
+    const struct file_map *f = map;
+    volatile unsigned char sum = 0;
+    if (thread == 1)
+        for (size_t i = 0; i < f->len; i += 512)
+            sum = (unsigned char)(sum + f->data[i]);
+}
+
+static void read_on_a_worker(const char *path)
+{
+    struct open_files f;
+    struct pool *pool;
+    struct err e;
+    if (pool_create(2, &pool, &e) != STATUS_OK)
+        _exit(78);
+    open_files(&f, path);
+    read_all(&f.whole, 1);
+    pool_run(pool, read_all, &f.cut);
+}
+
+/* A write of this many bytes goes past the writer's buffer. */
+#define LONG_WRITE 1000000
+
+static void write_from_the_mapping(const char *path)
+{
+    struct open_files f;
+    struct err e;
+    open_files(&f, path);
+    file_writer_put(f.writer, f.cut.data, f.cut.len);
+    file_writer_commit(f.writer, &e);
+}
+
+static void be_interrupted_twice(const char *path)
+{
+    struct open_files f;
+    open_files(&f, path);
+    signals_defer();
+    raise(SIGINT);
+    raise(SIGTERM);
+}
+
+static void be_interrupted_at_once(const char *path)
+{
+    struct open_files f;
+    open_files(&f, path);
+    raise(SIGINT);
+}
+
+static int files_in_folder_of(const char *path)
+{
+    DIR *d = opendir(beside(path, ""));
+    ck_assert_ptr_nonnull(d);
+    int n = 0;
+    for (const struct dirent *entry; (entry = readdir(d));)
+        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    closedir(d);
+    return n;
+}
+
+static void write_file(const char *path)
+{
+    FILE *f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    for (int i = 0; i < LONG_WRITE; i++)
+        fputc('x', f);
+    fclose(f);
+}
+
+/* quantize was ended by SIGBUS, or by a second Ctrl-C, and left its .decode-PID-0.tmp; eval
+ * --against named no file at all; and a copied tensor's file that was cut short was called a
+ * failure of the output ("cannot write: Bad address"), exit code 1. */
+START_TEST(what_ends_at_once_leaves_no_temporary)
+{
+    static const struct {
+        void (*body)(const char *path);
+        int code; /* -1: by a signal */
+        bool names_file;
+    } ends[] = {
+        {read_on_a_worker, STATUS_BAD_FILE, true},
+        {write_from_the_mapping, STATUS_BAD_FILE, true},
+        {be_interrupted_twice, -1, false},
+        {be_interrupted_at_once, STATUS_INTERRUPTED, false},
+    };
+    char said[1024], path[512];
+    strcpy(path, scratch_path("cut\033"));
+    write_file(beside(path, "whole"));
+    write_file(path);
+    const int status = run(ends[_i].body, path, said, sizeof said);
+    if (ends[_i].code < 0)
+        ck_assert(WIFSIGNALED(status));
+    else
+        ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == ends[_i].code);
+    if (ends[_i].names_file)
+        ck_assert_msg(strstr(said, "cut?: the file was cut short"), "%s", said);
+    else
+        ck_assert_str_eq(said, "");
+    ck_assert_int_eq(files_in_folder_of(path), 2);
+    scratch_remove();
+}
+END_TEST
+
+/* One comes every second: the second is not a second Ctrl-C. */
+static void use_up_processor_time(const char *unused)
+{
+    (void)unused;
+    signals_defer();
+    raise(SIGXCPU);
+    raise(SIGXCPU);
+    _exit(signals_interrupted() ? 42 : 79);
+}
+
+START_TEST(processor_time_runs_out)
+{
+    char said[512];
+    const int status = run(use_up_processor_time, NULL, said, sizeof said);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 42);
 }
 END_TEST
 
@@ -148,6 +296,8 @@ int main(void)
     Suite *s = suite_create("signals");
     TCase *t = tcase_create("signals");
     tcase_add_test(t, a_file_cut_short_while_mapped);
+    tcase_add_loop_test(t, what_ends_at_once_leaves_no_temporary, 0, 4);
+    tcase_add_test(t, processor_time_runs_out);
     tcase_add_loop_test(t, interrupts, 0, 3);
     tcase_add_test(t, an_ignored_hangup_stays_ignored);
     tcase_add_test(t, a_closed_pipe_is_a_failed_write);
