@@ -30,22 +30,28 @@ static struct parsed finish(struct gguf_writer *w)
 }
 
 /* Both ways of writing must fail with the message, and no file be left. Frees the writer. */
-static void refuse_write(struct gguf_writer *w, const char *where, const char *what)
+static void refuse_write_as(enum status s, struct gguf_writer *w, const char *where,
+                            const char *what)
 {
     unsigned char *bytes;
     size_t len;
     struct err e = {0}, again = {0};
     char path[512];
     snprintf(path, sizeof path, "%s", scratch_path("refused.gguf"));
-    ck_assert_int_eq(gguf_write(w, path, &e), STATUS_USAGE);
+    ck_assert_int_eq(gguf_write(w, path, &e), s);
     ck_assert_int_ne(access(path, F_OK), 0);
-    ck_assert_int_eq(gguf_write_memory(w, &bytes, &len, &again), STATUS_USAGE);
+    ck_assert_int_eq(gguf_write_memory(w, &bytes, &len, &again), s);
     ck_assert_ptr_null(bytes);
     ck_assert_str_eq(e.text, again.text);
     ck_assert_msg(strstr(e.text, where) && strstr(e.text, what),
                   "\"%s\" does not say \"%s\" and \"%s\"", e.text, where, what);
-    ck_assert_int_eq(gguf_write(w, path, NULL), STATUS_USAGE);
+    ck_assert_int_eq(gguf_write(w, path, NULL), s);
     gguf_writer_free(w);
+}
+
+static void refuse_write(struct gguf_writer *w, const char *where, const char *what)
+{
+    refuse_write_as(STATUS_USAGE, w, where, what);
 }
 
 static void same_value(const struct gguf_value *a, const struct gguf_value *b)
@@ -335,10 +341,10 @@ START_TEST(names_that_cannot_be)
     refuse_write(w, "key 0 \"a\"", "none of them zero");
     w = create();
     gguf_add_tensor(w, text_of(name), TENSOR_F32, 1, (uint64_t[]){1}, &x);
-    refuse_write(w, "tensor 0 \"nnn", "64 bytes: expected 1 to 63");
+    refuse_write_as(STATUS_BAD_FILE, w, "tensor 0 \"nnn", "64 bytes: expected 1 to 63");
     w = create();
     gguf_add_tensor(w, text_of(""), TENSOR_F32, 1, (uint64_t[]){1}, &x);
-    refuse_write(w, "tensor 0 \"\"", "expected 1 to 63");
+    refuse_write_as(STATUS_BAD_FILE, w, "tensor 0 \"\"", "expected 1 to 63");
     w = create();
     gguf_add_tensor(w, text_of(name + 1), TENSOR_F32, 1, (uint64_t[]){1}, &x);
     struct parsed p = finish(w);

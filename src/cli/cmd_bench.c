@@ -398,8 +398,11 @@ static enum status run(const struct invocation *inv, const void *values, struct 
         s = check_outputs(o, in.subject, e);
     if (s == STATUS_OK)
         s = convert_variants(o, &in, &spec, e);
-    if (s == STATUS_OK)
+    if (s == STATUS_OK) {
         s = measure(o, &in, &spec, inv->out, e);
+        if (s == STATUS_BAD_FILE)
+            err_prefix(e, in.subject);
+    }
     for (int i = 0; i < in.kv_heads.n; i++)
         variant_file_free(&in.converted[i]);
     checkpoint_close(&in.checkpoint);

@@ -249,6 +249,8 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
     started_ns += clock_ns() - measured_ns;
     if (s == STATUS_OK)
         s = gguf_write(converted->writer, o->out, e);
+    if (s == STATUS_BAD_FILE)
+        err_prefix(e, c->path);
     if (s != STATUS_OK)
         return s;
     *r = (struct convert_report){.spec = &c->spec,

@@ -350,6 +350,7 @@ static enum status read_model(const struct train_options *o, struct train_inputs
         return s;
     }
     spec->from = in->from.gguf;
+    spec->from_path = o->from;
     if (!o->ctx && spec->shape.n_ctx < spec->length)
         spec->length = spec->shape.n_ctx;
     return STATUS_OK;
@@ -366,6 +367,7 @@ static enum status read_teacher(const struct train_options *o, struct train_inpu
     signals_mapping(o->teacher);
     const enum status s = checkpoint_open(o->teacher, CHECKPOINT_TOKENIZER, &in->teacher, e);
     spec->teacher = in->teacher.gguf;
+    spec->teacher_path = o->teacher;
     return s;
 }
 

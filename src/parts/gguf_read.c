@@ -110,6 +110,20 @@ static enum status in_record(struct reader *r, enum status s, const char *record
     return s;
 }
 
+/* Names are compared and printed as C strings in other programs, for which it would be a shorter
+ * one. */
+static enum status refuse_zero_byte(struct reader *r, const char *what, struct text name)
+{
+    const char *zero = name.len ? memchr(name.data, 0, name.len) : NULL;
+    if (!zero)
+        return STATUS_OK;
+    return err_set(r->e, STATUS_BAD_FILE,
+                   "%s at byte %zu: expected no zero byte, found one as "
+                   "byte %zu of %zu",
+                   what, (size_t)((const unsigned char *)name.data - r->bytes),
+                   (size_t)(zero - name.data), name.len);
+}
+
 /* --- header -------------------------------------------------------------------------------- */
 
 struct other_format {
@@ -256,7 +270,8 @@ static enum status read_pair(struct reader *r, struct gguf_pair *pair)
         return err_set(r->e, STATUS_BAD_FILE,
                        "length of the key's name at byte %zu: expected 1 to %d, found %zu", start,
                        GGUF_MAX_KEY, pair->key.len);
-    return read_value(r, &pair->value);
+    const enum status zero = refuse_zero_byte(r, "name of the key", pair->key);
+    return zero ? zero : read_value(r, &pair->value);
 }
 
 static enum status refuse_duplicate(struct reader *r, const char *record, struct text name,
@@ -324,7 +339,7 @@ static enum status read_tensor_name(struct reader *r, struct gguf_tensor *t)
                        "length of the tensor's name at byte %zu: expected 1 to %d, found %zu",
                        start, GGUF_MAX_NAME_READ, name.len);
     t->name = name;
-    return STATUS_OK;
+    return refuse_zero_byte(r, "name of the tensor", name);
 }
 
 static enum status read_dims(struct reader *r, struct gguf_tensor *t)

@@ -270,7 +270,7 @@ static enum status check_tensor(struct gguf_tensor *t, uint32_t type, const uint
                                 const struct gguf_source *source, struct err *e)
 {
     if (!name_legal(t->name, GGUF_MAX_NAME_WRITTEN))
-        return err_set(e, STATUS_USAGE,
+        return err_set(e, STATUS_BAD_FILE, /* a copied one: those of our own are short */
                        "its name has %zu bytes: expected 1 to %d, none of them zero", t->name.len,
                        GGUF_MAX_NAME_WRITTEN);
     if (t->n_dims < 1 || t->n_dims > GGUF_MAX_DIMS)

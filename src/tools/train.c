@@ -143,14 +143,21 @@ static enum status open_state(struct trainer *t, struct err *e)
     return STATUS_OK;
 }
 
+/* Of the tensors that teach: a file may have others, of any size. */
+static uint64_t hash_of_teacher(const struct trainer *t)
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < t->teacher_list.n; i++) {
+        const struct gguf_tensor *tensor =
+            gguf_find_tensor(t->spec->teacher, t->teacher_list.items[i].name);
+        hash = train_hash(hash, tensor->data, tensor->n_bytes);
+    }
+    return hash;
+}
+
 static enum status check_state(struct trainer *t, struct err *e)
 {
-    uint64_t teacher_hash = 0;
-    if (t->spec->teacher)
-        for (size_t i = 0; i < t->spec->teacher->n_tensors; i++) {
-            const struct gguf_tensor *tensor = &t->spec->teacher->tensors[i];
-            teacher_hash = train_hash(teacher_hash, tensor->data, tensor->n_bytes);
-        }
+    const uint64_t teacher_hash = t->spec->teacher ? hash_of_teacher(t) : 0;
     t->identity = state_identity(t->spec, &t->list, t->data.hash, teacher_hash);
     if (!t->spec->resume)
         return STATUS_OK;
@@ -170,21 +177,37 @@ static enum status check_state(struct trainer *t, struct err *e)
     return STATUS_OK;
 }
 
+/* The status of reading the file at `path`, which the message names. */
+static enum status in_file(enum status s, const char *path, struct err *e)
+{
+    if (s == STATUS_BAD_FILE && path)
+        err_prefix(e, path);
+    return s;
+}
+
+static enum status open_models(struct trainer *t, struct err *e)
+{
+    const struct train_spec *spec = t->spec;
+    enum status s = in_file(train_template_make(&t->template, spec, e), spec->from_path, e);
+    if (s == STATUS_OK)
+        s = check_spec(spec, &t->template.config, e);
+    if (s == STATUS_OK)
+        s = in_file(param_list_create(&t->list, &t->template.config, spec->from, e),
+                    spec->from_path, e);
+    if (s != STATUS_OK || !spec->teacher)
+        return s;
+    s = train_teacher_check(&t->template, spec->teacher, &t->teacher_config, spec->length, e);
+    if (s == STATUS_OK)
+        s = param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, e);
+    return in_file(s, spec->teacher_path, e);
+}
+
 static enum status open_all(struct trainer *t, struct err *e)
 {
     enum status s = open_state(t, e);
     const int replaced = t->plan.replaced_step;
     if (s == STATUS_OK)
-        s = train_template_make(&t->template, t->spec, e);
-    if (s == STATUS_OK)
-        s = check_spec(t->spec, &t->template.config, e);
-    if (s == STATUS_OK)
-        s = param_list_create(&t->list, &t->template.config, t->spec->from, e);
-    if (s == STATUS_OK && t->spec->teacher)
-        s = train_teacher_check(&t->template, t->spec->teacher, &t->teacher_config, t->spec->length,
-                                e);
-    if (s == STATUS_OK && t->spec->teacher)
-        s = param_list_create(&t->teacher_list, &t->teacher_config, t->spec->teacher, e);
+        s = open_models(t, e);
     if (s == STATUS_OK)
         s = train_data_read(&t->data, t->spec, t->template.tokenizer, e);
     if (s == STATUS_OK)

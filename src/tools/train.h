@@ -58,11 +58,13 @@ struct train_spec {
     /* Where the model comes from: a checkpoint, or (from NULL) a new one of this shape, whose
      * vocabulary of n_vocab tokens is learned from the texts (256: their bytes). */
     const struct gguf *from;
+    const char *from_path; /* for messages; NULL: not named */
     struct config shape;
 
     /* A checkpoint whose predictions are learned, besides the text, with this share of the loss;
      * NULL: none. */
     const struct gguf *teacher;
+    const char *teacher_path; /* for messages; NULL: not named */
     double teacher_share;
 
     int n_steps, batch, length; /* windows a step, tokens a window */

@@ -1,0 +1,423 @@
+#include "hostile.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoints.h"
+#include "support.h"
+
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#define SHADOW_MEMORY 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SHADOW_MEMORY 1
+#endif
+#endif
+
+/* What a run may take beyond that on the good file: this, and so often the file's bytes (a byte of
+ * a special token makes a state of 25). */
+#define SPARE_KIB  4096
+#define FILE_TIMES 32
+
+char good_path[600], bad_path[600], text_path[600], out_path[600];
+static int n_tried;
+
+/* --- records --------------------------------------------------------------------------------- */
+
+static void *keep(struct hostile *h, const void *bytes, size_t len)
+{
+    ck_assert_int_lt(h->n_blocks, HOSTILE_MAX_RECORDS);
+    void *copy = malloc(len + 1);
+    ck_assert_ptr_nonnull(copy);
+    if (len > 0)
+        memcpy(copy, bytes, len);
+    h->blocks[h->n_blocks++] = copy;
+    return copy;
+}
+
+void hostile_set(struct hostile *h, const char *key, uint32_t kind, const void *value, size_t len)
+{
+    size_t i = 0;
+    while (i < h->n_pairs && !text_is(h->pairs[i].key, key))
+        i++;
+    ck_assert_uint_lt(i, HOSTILE_MAX_RECORDS);
+    h->n_pairs += i == h->n_pairs;
+    h->pairs[i] = (struct hostile_pair){.key = {keep(h, key, strlen(key)), strlen(key)},
+                                        .kind = kind,
+                                        .value = {keep(h, value, len), len}};
+}
+
+void hostile_set_u32(struct hostile *h, const char *key, uint32_t value)
+{
+    hostile_set(h, key, GGUF_U32, &value, sizeof value);
+}
+
+void hostile_set_text(struct hostile *h, const char *key, struct text value)
+{
+    struct gguf_bytes b = {0};
+    gb_put_text(&b, value);
+    hostile_set(h, key, GGUF_STRING, b.data, b.len);
+    free(b.data);
+}
+
+void hostile_set_array(struct hostile *h, const char *key, uint32_t element, uint64_t count,
+                       const void *payload, size_t len)
+{
+    struct gguf_bytes b = {0};
+    gb_put_u32(&b, element);
+    gb_put_u64(&b, count);
+    gb_put(&b, payload, len);
+    hostile_set(h, key, GGUF_ARRAY, b.data, b.len);
+    free(b.data);
+}
+
+void hostile_open(struct hostile *h)
+{
+    size_t len;
+    struct gguf *g;
+    *h = (struct hostile){.alignment = 32};
+    h->source = read_file(good_path, &len);
+    ck_assert_int_eq(gguf_parse(h->source, len, &g, NULL), STATUS_OK);
+    for (size_t i = 0; i < g->n_pairs; i++) {
+        const struct gguf_value *v = &g->pairs[i].value;
+        char key[64];
+        snprintf(key, sizeof key, "%.*s", text_width(g->pairs[i].key), g->pairs[i].key.data);
+        if (v->kind == GGUF_STRING)
+            hostile_set_text(h, key, v->bytes);
+        else if (v->kind == GGUF_ARRAY)
+            hostile_set_array(h, key, v->element_kind, v->count, v->bytes.data, v->bytes.len);
+        else
+            hostile_set(h, key, v->kind, v->bytes.data, v->bytes.len);
+    }
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensors[i];
+        struct hostile_tensor *to = &h->tensors[h->n_tensors++];
+        *to = (struct hostile_tensor){.name = t->name,
+                                      .n_dims = (uint32_t)t->n_dims,
+                                      .dims = {t->dims[0], t->dims[1], 1, 1},
+                                      .type = t->type->type,
+                                      .data = {(const char *)t->data, (size_t)t->n_bytes}};
+    }
+    gguf_free(g);
+}
+
+void hostile_free(struct hostile *h)
+{
+    for (int i = 0; i < h->n_blocks; i++)
+        free(h->blocks[i]);
+    free(h->source);
+    free(h->more_pairs.data);
+    free(h->more_tensors.data);
+    free(h->more_data.data);
+    *h = (struct hostile){0};
+}
+
+struct hostile_pair *hostile_pair(struct hostile *h, const char *key)
+{
+    for (size_t i = 0; i < h->n_pairs; i++)
+        if (text_is(h->pairs[i].key, key))
+            return &h->pairs[i];
+    ck_abort_msg("no key %s", key);
+}
+
+struct hostile_tensor *hostile_tensor(struct hostile *h, const char *name)
+{
+    for (size_t i = 0; i < h->n_tensors; i++)
+        if (text_is(h->tensors[i].name, name))
+            return &h->tensors[i];
+    ck_abort_msg("no tensor %s", name);
+}
+
+void hostile_drop(struct hostile *h, const char *key)
+{
+    struct hostile_pair *p = hostile_pair(h, key);
+    h->n_pairs--;
+    memmove(p, p + 1, (size_t)(h->pairs + h->n_pairs - p) * sizeof *p);
+}
+
+void hostile_drop_tensor(struct hostile *h, const char *name)
+{
+    struct hostile_tensor *t = hostile_tensor(h, name);
+    h->n_tensors--;
+    memmove(t, t + 1, (size_t)(h->tensors + h->n_tensors - t) * sizeof *t);
+}
+
+struct hostile_tensor *hostile_add_tensor(struct hostile *h, const char *name, uint64_t rows,
+                                          uint64_t columns, uint32_t type, struct text data)
+{
+    ck_assert_uint_lt(h->n_tensors, HOSTILE_MAX_RECORDS);
+    struct hostile_tensor *t = &h->tensors[h->n_tensors++];
+    *t = (struct hostile_tensor){.name = text_of(name),
+                                 .n_dims = rows > 1 ? 2 : 1,
+                                 .dims = {columns, rows, 1, 1},
+                                 .type = type,
+                                 .data = data};
+    return t;
+}
+
+static uint64_t padded(const struct hostile *h, uint64_t n)
+{
+    return (n + h->alignment - 1) / h->alignment * h->alignment;
+}
+
+static void put_tensor_record(struct gguf_bytes *b, struct hostile_tensor *t)
+{
+    t->at = b->len;
+    gb_put_text(b, t->name);
+    gb_put_u32(b, t->n_dims);
+    for (uint32_t d = 0; d < t->n_dims && d < 8; d++)
+        gb_put_u64(b, t->dims[d]);
+    gb_put_u32(b, t->type);
+    gb_put_u64(b, t->offset);
+}
+
+void hostile_add_small_tensor(struct hostile *h, const char *name)
+{
+    struct hostile_tensor t = {.name = text_of(name), .n_dims = 1, .dims = {1}, .type = TENSOR_F32};
+    for (size_t i = 0; i < h->n_tensors; i++)
+        t.offset += padded(h, h->tensors[i].data.len);
+    t.offset += h->n_more_tensors++ * h->alignment;
+    put_tensor_record(&h->more_tensors, &t);
+    for (uint32_t i = 0; i < h->alignment; i++)
+        gb_put(&h->more_data, "", 1);
+}
+
+static void pad(const struct hostile *h, struct gguf_bytes *b)
+{
+    while (b->len % h->alignment)
+        gb_put(b, "", 1);
+}
+
+void hostile_image(struct hostile *h, struct gguf_bytes *b)
+{
+    *b = (struct gguf_bytes){0};
+    gb_put(b, "GGUF\3\0\0\0", 8);
+    gb_put_u64(b, h->n_tensors + h->n_more_tensors);
+    gb_put_u64(b, h->n_pairs + h->n_more_pairs);
+    for (size_t i = 0; i < h->n_pairs; i++) {
+        h->pairs[i].at = b->len;
+        gb_put_text(b, h->pairs[i].key);
+        gb_put_u32(b, h->pairs[i].kind);
+        gb_put(b, h->pairs[i].value.data, h->pairs[i].value.len);
+    }
+    gb_put(b, h->more_pairs.data, h->more_pairs.len);
+    uint64_t offset = 0;
+    for (size_t i = 0; i < h->n_tensors; i++) {
+        struct hostile_tensor *t = &h->tensors[i];
+        if (!t->placed)
+            t->offset = offset;
+        put_tensor_record(b, t);
+        offset += padded(h, t->data.len);
+    }
+    gb_put(b, h->more_tensors.data, h->more_tensors.len);
+    for (size_t i = 0; i < h->n_tensors; i++) {
+        pad(h, b);
+        gb_put(b, h->tensors[i].data.data, h->tensors[i].data.len);
+    }
+    if (h->n_more_tensors > 0)
+        pad(h, b);
+    gb_put(b, h->more_data.data, h->more_data.len);
+}
+
+/* --- the scratch folder ---------------------------------------------------------------------- */
+
+void write_file(const char *path, const void *bytes, size_t len)
+{
+    unlink(path); /* a FIFO would wait for a reader */
+    FILE *f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(len ? fwrite(bytes, 1, len, f) : 0, len);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+void hostile_write_bytes(const void *bytes, size_t len)
+{
+    write_file(bad_path, bytes, len);
+}
+
+void hostile_write(struct hostile *h)
+{
+    struct gguf_bytes b;
+    hostile_image(h, &b);
+    hostile_write_bytes(b.data, b.len);
+    free(b.data);
+}
+
+void hostile_set_up(void)
+{
+    static const char line[] = "a line of text, and another one; ";
+    snprintf(good_path, sizeof good_path, "%s", scratch_path("good.gguf"));
+    snprintf(bad_path, sizeof bad_path, "%s", scratch_path("bad.gguf"));
+    snprintf(text_path, sizeof text_path, "%s", scratch_path("text"));
+    snprintf(out_path, sizeof out_path, "%s", scratch_path("out.gguf"));
+    const struct checkpoint_shape shape = {.n_layers = 2,
+                                           .n_heads = 2,
+                                           .n_kv_heads = 2,
+                                           .head_dim = 16,
+                                           .d_ff = 64,
+                                           .n_ctx = 16,
+                                           .n_vocab = 260,
+                                           .type = TENSOR_F32,
+                                           .seed = 7};
+    write_checkpoint(good_path, &shape);
+    FILE *f = fopen(text_path, "wb");
+    ck_assert_ptr_nonnull(f);
+    for (int i = 0; i < 20; i++)
+        fputs(line, f);
+    fclose(f);
+}
+
+void hostile_tear_down(void)
+{
+    scratch_remove();
+    if (getenv("COUNT_CASES"))
+        printf("%d runs\n", n_tried);
+}
+
+void expect_no_output(void)
+{
+    char folder[sizeof out_path];
+    strcpy(folder, out_path);
+    *strrchr(folder, '/') = 0;
+    DIR *dir = opendir(folder);
+    ck_assert_ptr_nonnull(dir);
+    for (struct dirent *entry; (entry = readdir(dir));)
+        ck_assert_msg(strncmp(entry->d_name, "out", 3) != 0 &&
+                          strncmp(entry->d_name, ".decode", 7) != 0,
+                      "%s is left", entry->d_name);
+    closedir(dir);
+}
+
+/* --- the commands ---------------------------------------------------------------------------- */
+
+/* %B: the bad file; %G: the good one; %T: the text; %O: the output. */
+static const char *const lines[N_COMMANDS] = {
+    "info %B",
+    "info --check --format json %B",
+    "generate %B -p ab -n 2 -t 1 --seed 1",
+    "score -p ab -t 1 %B",
+    "tokenize -p ab %B",
+    "eval %B --text %T -t 1",
+    "eval %G --text %T -t 1 --against %B",
+    "quantize %B -o %O --type f16 -t 1 -q",
+    "convert %B -o %O --kv-heads 1 --method mean -t 1 -q",
+    "train %T -o %O --from %B --steps 1 --batch 1 --seed 1 -t 1 -q",
+    "train %T -o %O --from %G --teacher %B --steps 1 --batch 1 --seed 1 -t 1 -q",
+    "bench %B -n 1 --repeat 1 --warmup 0 --prompt 0 --kv-heads 1 -t 1 -q",
+};
+
+/* Runs a line with its paths filled in. */
+static void run_filled(struct ran *r, const char *line, const char *bad)
+{
+    char filled[8192];
+    size_t used = 0;
+    for (const char *c = line; *c; c++) {
+        const char *path = NULL;
+        if (*c == '%' && c[1])
+            path = c[1] == 'B'   ? bad
+                   : c[1] == 'G' ? good_path
+                   : c[1] == 'T' ? text_path
+                   : c[1] == 'O' ? out_path
+                                 : NULL;
+        used += (size_t)snprintf(filled + used, sizeof filled - used, "%.*s", path ? 600 : 1,
+                                 path ? path : c);
+        c += path != NULL;
+        ck_assert_uint_lt(used, sizeof filled);
+    }
+    run_program(r, filled, NULL, NULL);
+    n_tried++;
+}
+
+void run_on_bad(struct ran *r, const char *line)
+{
+    run_filled(r, line, bad_path);
+}
+
+void expect_line_refused(const char *line, int code, const char *text)
+{
+    struct ran r;
+    run_on_bad(&r, line);
+    expect_refusal(&r, code, text);
+}
+
+static void remove_outputs(void)
+{
+    char state[sizeof out_path + 8];
+    unlink(out_path);
+    snprintf(state, sizeof state, "%s.state", out_path);
+    unlink(state);
+}
+
+/* KiB of a command's run on the good file. */
+static long good_kib(int command)
+{
+    static long peak[N_COMMANDS];
+    if (!peak[command]) {
+        struct ran r;
+        run_filled(&r, lines[command], good_path);
+        n_tried--;
+        ck_assert_msg(r.code == 0, "%s: %s", lines[command], r.err);
+        peak[command] = r.max_rss_kib;
+        remove_outputs();
+    }
+    return peak[command];
+}
+
+static void expect_little_memory(int command, const struct ran *r)
+{
+#ifdef SHADOW_MEMORY
+    (void)command;
+    (void)r;
+#else
+    struct stat st;
+    const long file_kib = stat(bad_path, &st) == 0 ? (long)(st.st_blocks / 2) : 0;
+    /* Measuring memory takes long in a benchmark's good run; it loads what generate loads. */
+    const long usual = good_kib(1 << command == BENCH ? 2 : command);
+    ck_assert_msg(r->max_rss_kib <= usual + SPARE_KIB + FILE_TIMES * file_kib,
+                  "%ld KiB, where the good file takes %ld: %s", r->max_rss_kib, usual, r->err);
+#endif
+}
+
+static void expect_one_refused(int command, const char *text)
+{
+    struct ran r;
+    run_filled(&r, lines[command], bad_path);
+    ck_assert_msg(r.code == 3, "%s: exit %d (signal %d), expected 3 and \"%s\": %s", lines[command],
+                  r.code, r.signal, text, r.err);
+    expect_refusal(&r, 3, text);
+    ck_assert_msg(strstr(r.err, bad_path), "%s: the file is not named: %s", lines[command], r.err);
+    expect_no_output();
+    expect_little_memory(command, &r);
+}
+
+void expect_refused(unsigned commands, const char *text)
+{
+    for (int c = 0; c < N_COMMANDS; c++)
+        if (commands >> c & 1)
+            expect_one_refused(c, text);
+}
+
+void expect_refused_in_turn(unsigned commands, const char *text)
+{
+    static int turn;
+    do
+        turn = (turn + 1) % N_COMMANDS;
+    while (!(commands >> turn & 1));
+    expect_one_refused(turn, text);
+}
+
+void expect_accepted(unsigned commands)
+{
+    for (int c = 0; c < N_COMMANDS; c++) {
+        struct ran r;
+        if (!(commands >> c & 1))
+            continue;
+        run_filled(&r, lines[c], bad_path);
+        ck_assert_msg(r.code == 0, "%s: exit %d (signal %d): %s", lines[c], r.code, r.signal,
+                      r.err);
+        remove_outputs();
+        expect_little_memory(c, &r);
+    }
+}

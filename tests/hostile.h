@@ -1,0 +1,132 @@
+/*
+ * hostile - a good checkpoint taken apart into records, for a test to bend before they are written
+ * as a file again; and the commands run on that file, each of which must refuse it properly.
+ */
+#ifndef TESTS_HOSTILE_H
+#define TESTS_HOSTILE_H
+
+#include <stdbool.h>
+
+#include "gguf_bytes.h"
+#include "program.h"
+
+#define HOSTILE_MAX_RECORDS 64
+
+struct hostile_pair {
+    struct text key;
+    uint32_t kind;
+    struct text value; /* as it is in the file, an array's element type and count included */
+    size_t at;         /* where hostile_image put the record */
+};
+
+struct hostile_tensor {
+    struct text name;
+    uint32_t n_dims;
+    uint64_t dims[8];
+    uint32_t type;
+    bool placed;     /* at `offset`; else after the data before it */
+    uint64_t offset; /* set by hostile_image unless placed */
+    struct text data;
+    size_t at; /* of the record */
+};
+
+/* Records borrow from `source`, from the test's own memory and from `blocks`. */
+struct hostile {
+    struct hostile_pair pairs[HOSTILE_MAX_RECORDS];
+    struct hostile_tensor tensors[HOSTILE_MAX_RECORDS];
+    size_t n_pairs, n_tensors;
+    uint32_t alignment; /* of the data as they are written */
+    /* Whole records behind the others, by the thousand; freed with the rest. */
+    struct gguf_bytes more_pairs, more_tensors, more_data;
+    uint64_t n_more_pairs, n_more_tensors;
+    unsigned char *source;
+    void *blocks[HOSTILE_MAX_RECORDS];
+    int n_blocks;
+};
+
+/* --- the file -------------------------------------------------------------------------------- */
+
+/* The records of the good checkpoint. hostile_free is due. */
+void hostile_open(struct hostile *h);
+void hostile_free(struct hostile *h);
+
+/* The record of this name, which must be there. */
+struct hostile_pair *hostile_pair(struct hostile *h, const char *key);
+struct hostile_tensor *hostile_tensor(struct hostile *h, const char *name);
+
+/* A pair with this value in place of the one with this key, or at the end. Values are copied. */
+void hostile_set(struct hostile *h, const char *key, uint32_t kind, const void *value, size_t len);
+void hostile_set_u32(struct hostile *h, const char *key, uint32_t value);
+void hostile_set_text(struct hostile *h, const char *key, struct text value);
+/* An array: `payload` as in the file. */
+void hostile_set_array(struct hostile *h, const char *key, uint32_t element, uint64_t count,
+                       const void *payload, size_t len);
+void hostile_drop(struct hostile *h, const char *key);
+void hostile_drop_tensor(struct hostile *h, const char *name);
+/* At the end; name and data are borrowed. */
+struct hostile_tensor *hostile_add_tensor(struct hostile *h, const char *name, uint64_t rows,
+                                          uint64_t columns, uint32_t type, struct text data);
+
+/* One more F32 tensor of one element, in more_tensors and more_data: after all those above. */
+void hostile_add_small_tensor(struct hostile *h, const char *name);
+
+/* Tensors follow each other in the records' order. free(b->data) at last. */
+void hostile_image(struct hostile *h, struct gguf_bytes *b);
+
+/* --- the scratch folder ---------------------------------------------------------------------- */
+
+/* Paths in it; OUT and what else a command leaves begins with "out". */
+extern char good_path[], bad_path[], text_path[], out_path[];
+
+/* Makes the folder with a good checkpoint and a text; the fixture of every test. */
+void hostile_set_up(void);
+void hostile_tear_down(void);
+
+/* Writes what the commands are run on. */
+void hostile_write(struct hostile *h);
+void hostile_write_bytes(const void *bytes, size_t len);
+void write_file(const char *path, const void *bytes, size_t len);
+
+/* Fails the test if the folder has an output or a temporary file. */
+void expect_no_output(void);
+
+/* --- the commands ---------------------------------------------------------------------------- */
+
+enum command_bit {
+    INFO = 1 << 0,
+    CHECK = 1 << 1, /* info --check */
+    GENERATE = 1 << 2,
+    SCORE = 1 << 3,
+    TOKENIZE = 1 << 4,
+    EVAL = 1 << 5,
+    AGAINST = 1 << 6, /* eval GOOD --against */
+    QUANTIZE = 1 << 7,
+    CONVERT = 1 << 8,
+    TRAIN = 1 << 9,    /* train --from */
+    TEACHER = 1 << 10, /* train --from GOOD --teacher */
+    BENCH = 1 << 11,
+    N_COMMANDS = 12,
+    EVERY_COMMAND = (1 << N_COMMANDS) - 1,
+    /* What reads hyperparameters and tensors, and what reads the vocabulary. */
+    MODEL_READERS = EVERY_COMMAND & ~(TOKENIZE | QUANTIZE),
+    TOKENIZER_READERS = EVERY_COMMAND & ~QUANTIZE,
+};
+
+/* Each of the commands refuses the bad file: exit code 3, one line with its path and `text`,
+ * nothing on standard output, no file written, little more memory than for the good one. */
+void expect_refused(unsigned commands, const char *text);
+
+/* The same for one of the commands, each time the next one: for a fault that all of them meet in
+ * the same reader. */
+void expect_refused_in_turn(unsigned commands, const char *text);
+
+/* Each of the commands accepts the file. */
+void expect_accepted(unsigned commands);
+
+/* One command of `line`, a space after each word: "%s" is the bad file. Counted. */
+void run_on_bad(struct ran *r, const char *line);
+
+/* Runs `line` and expects the refusal; counted. */
+void expect_line_refused(const char *line, int code, const char *text);
+
+#endif
