@@ -222,7 +222,7 @@ void __wrap_free(void *p)
 
 void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
 {
-    if (fd < 0 ? strikes(FAULT_MEMORY) : strikes_fd(FAULT_MAP, fd))
+    if (strikes_fd(FAULT_MAP, fd))
         return MAP_FAILED;
     void *mapped = __real_mmap(at, n, prot, flags, fd, offset);
     if (mapped != MAP_FAILED)

@@ -13,8 +13,8 @@
 #include <stdbool.h>
 
 enum fault_kind {
-    FAULT_MEMORY,  /* malloc, calloc, realloc, aligned_alloc, strdup, strndup, anonymous mmap */
-    FAULT_MAP,     /* mmap of a file */
+    FAULT_MEMORY,  /* malloc, calloc, realloc, aligned_alloc, strdup, strndup */
+    FAULT_MAP,     /* mmap */
     FAULT_OPEN,    /* open, fopen */
     FAULT_READ,    /* read */
     FAULT_WRITE,   /* write */

@@ -192,7 +192,7 @@ static void expect_no_leak(const char *where)
                   where, f->blocks, f->mapped_bytes, f->threads, f->descriptors);
 }
 
-static void reset_outputs(void)
+void scenario_reset(void)
 {
     for (int i = 0; i < SCENARIO_FILES && current->outputs[i]; i++)
         put_back(current->outputs[i], &olds[i]);
@@ -254,7 +254,7 @@ void scenario_end(void)
 void scenario_run(struct ran *r, const struct fault_plan *plan)
 {
     struct fault_plan copy = *plan;
-    reset_outputs();
+    scenario_reset();
     run_program(r, current->line, faults_arm, &copy);
 }
 

@@ -36,7 +36,10 @@ const struct scenario *scenario(void);
 long scenario_calls(enum fault_kind kind);
 long scenario_all_calls(void);
 
-/* Puts the outputs back as they were and runs the command. */
+/* Puts the outputs back as they were. */
+void scenario_reset(void);
+
+/* The same, and runs the command. */
 void scenario_run(struct ran *r, const struct fault_plan *plan);
 
 /* The run did all that it does without a fault, and said nothing on standard error. */
