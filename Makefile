@@ -182,10 +182,11 @@ CORPUS_fuzz_model     := tests/fuzz/corpus/gguf
 CORPUS_fuzz_quantize  := tests/fuzz/corpus/gguf
 CORPUS_fuzz_state     := tests/fuzz/corpus/state
 CORPUS_fuzz_tokenizer := tests/fuzz/corpus/tokenizer
+CORPUS_fuzz_options   := tests/fuzz/corpus/options
 
-build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(LIB)
+build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(CLI_LIB) $(LIB)
 	$(call say,LINK)
-	$(Q)$(LINK) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
+	$(Q)$(LINK) -fsanitize=fuzzer -o $@ $(filter %.o,$^) $(CLI_LIB) $(LIB) $(LDLIBS)
 
 fuzz-replay: ## replay the fuzz corpora under ASan and UBSan
 	$(MAKE) MODE=asan fuzz-replay-run
@@ -194,7 +195,7 @@ fuzz-replay: ## replay the fuzz corpora under ASan and UBSan
 fuzz-replay-run: $(FUZZERS:%=$(BUILD)/replay_%)
 	$(foreach f,$(FUZZERS),$(BUILD)/replay_$(f) $(CORPUS_$(f)) &&) true
 
-$(BUILD)/replay_fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(LIB)
+$(BUILD)/replay_fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(CLI_LIB) $(LIB)
 	$(call say,LINK)
 	$(Q)$(LINK) -o $@ $^ $(LDLIBS)
 
