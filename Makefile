@@ -175,11 +175,12 @@ fuzz: ## build the libFuzzer targets (clang): build/fuzz/fuzz_*
 fuzz-binaries: $(FUZZERS:%=build/fuzz/%)
 
 # These read GGUF files, and share a mutator and a corpus.
-build/fuzz/fuzz_gguf build/fuzz/fuzz_model build/fuzz/fuzz_quantize: \
-    build/fuzz/tests/fuzz/mutate_gguf.o
+$(patsubst %,build/fuzz/fuzz_%,gguf model quantize convert): \
+    build/fuzz/tests/fuzz/mutate_gguf.o build/fuzz/tests/fuzz/mutate_checkpoint.o
 CORPUS_fuzz_gguf      := tests/fuzz/corpus/gguf
 CORPUS_fuzz_model     := tests/fuzz/corpus/gguf
 CORPUS_fuzz_quantize  := tests/fuzz/corpus/gguf
+CORPUS_fuzz_convert   := tests/fuzz/corpus/gguf
 CORPUS_fuzz_state     := tests/fuzz/corpus/state
 CORPUS_fuzz_tokenizer := tests/fuzz/corpus/tokenizer
 CORPUS_fuzz_options   := tests/fuzz/corpus/options
