@@ -318,6 +318,19 @@ START_TEST(distances)
 }
 END_TEST
 
+/* The fuzzer's: a word of 200 letters or more was "near" everything, because the distance of words
+ * too long to be compared, 64, is less than a third of its letters. */
+START_TEST(nothing_is_near_a_word_too_long_to_compare)
+{
+    char word[301];
+    memset(word, 'g', sizeof word);
+    word[300] = 0;
+    struct nearest near = {.word = word};
+    nearest_offer(&near, "generate");
+    ck_assert_ptr_null(near.best);
+}
+END_TEST
+
 START_TEST(help_text)
 {
     char *help = options_help(&spec);
@@ -356,6 +369,7 @@ int main(void)
     tcase_add_test(t, ids);
     tcase_add_test(t, figures);
     tcase_add_test(t, distances);
+    tcase_add_test(t, nothing_is_near_a_word_too_long_to_compare);
     tcase_add_test(t, help_text);
     suite_add_tcase(s, t);
     return run_suite(s);

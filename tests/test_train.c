@@ -645,6 +645,57 @@ START_TEST(damaged_state_is_refused)
 }
 END_TEST
 
+/* The fuzzer's: a loss below 0 was taken from the state. None is less, so the resumed run never
+ * wrote OUT and ended as if it had. */
+START_TEST(impossible_best_loss_in_a_state_is_refused)
+{
+    static const double losses[] = {-1, -HUGE_VAL, NAN};
+    struct run r = make_run("out.gguf");
+    struct err e = {""};
+    r.stop_at = 6;
+    ck_assert_int_eq(run(&r, &e), STATUS_INTERRUPTED);
+    char path[600];
+    size_t n;
+    snprintf(path, sizeof path, "%s.state", r.out);
+    unsigned char *bytes = read_file(path, &n);
+    r.spec.resume = true;
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
+        /* Behind magic, version, identity, step and best step. */
+        memcpy(bytes + (2 + STATE_FIELDS + 2) * 8, &losses[i], sizeof losses[i]);
+        write_bytes(path, bytes, n);
+        r.steps = 0;
+        refused(&r, STATUS_BAD_FILE, "damaged: it claims a best loss of");
+    }
+    free(bytes);
+    scratch_remove();
+}
+END_TEST
+
+/* The fuzzer's: with keep_last, a run that was done and whose OUT was then lost or replaced was
+ * resumed without a step, and ended well without OUT. */
+START_TEST(done_run_resumed_writes_its_lost_out_again)
+{
+    struct run r = make_run("out.gguf");
+    struct err e = {""};
+    size_t n, n_again;
+    r.spec.keep_last = true;
+    run_well(&r);
+    unsigned char *bytes = read_file(r.out, &n);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(remove(r.out), 0);
+        if (i == 1)
+            put_another(r.out);
+        ck_assert_msg(resume(&r, &e) == STATUS_OK, "%s", e.text);
+        unsigned char *again = read_file(r.out, &n_again);
+        ck_assert_uint_eq(n_again, n);
+        ck_assert_mem_eq(again, bytes, n);
+        free(again);
+    }
+    free(bytes);
+    scratch_remove();
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("train");
@@ -674,6 +725,8 @@ static Suite *suite(void)
     tcase_add_test(refusals, missing_out_is_refused);
     tcase_add_test(refusals, another_file_in_place_of_out_is_refused);
     tcase_add_test(refusals, damaged_state_is_refused);
+    tcase_add_test(refusals, impossible_best_loss_in_a_state_is_refused);
+    tcase_add_test(refusals, done_run_resumed_writes_its_lost_out_again);
     suite_add_tcase(s, refusals);
     return s;
 }

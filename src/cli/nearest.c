@@ -40,7 +40,8 @@ void nearest_offer(struct nearest *n, const char *candidate)
     int distance = edit_distance(n->word, candidate);
     if (word_len >= 2 && strncmp(n->word, candidate, word_len) == 0)
         distance = least(distance, 1); /* cut short rather than mistyped */
-    if (distance <= allowed && (!n->best || distance < n->distance)) {
+    /* Of words too long to be compared no distance is known. */
+    if (distance <= LONGEST && distance <= allowed && (!n->best || distance < n->distance)) {
         n->best = candidate;
         n->distance = distance;
     }

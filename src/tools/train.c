@@ -542,9 +542,25 @@ static enum status after_step(struct trainer *t, struct err *e)
     return STATUS_OK;
 }
 
+/* A run that is done and resumed makes no step. Where OUT is the last state, and not there as it
+ * was written, it is written again. */
+static enum status restore_out(struct trainer *t, struct err *e)
+{
+    uint64_t len, hash;
+    if (!t->spec->resume || t->progress.step < t->spec->n_steps || t->out_written)
+        return STATUS_OK;
+    if (identify_out(t, &len, &hash, NULL) == STATUS_OK && len == t->progress.out_len &&
+        hash == t->progress.out_hash)
+        return STATUS_OK;
+    t->saved_step = -1;
+    return save(t, e);
+}
+
 enum status trainer_run(struct trainer *t, struct err *e)
 {
     enum status s = start(t, e);
+    if (s == STATUS_OK)
+        s = restore_out(t, e);
     /* What a checkpoint that is trained further had to begin with. */
     if (s == STATUS_OK && t->spec->from && !t->spec->resume)
         s = after_step(t, e);

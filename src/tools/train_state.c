@@ -185,13 +185,18 @@ enum status state_parse(struct state *s, const void *bytes, size_t len, const ch
                        "%s: expected a training state of version %d, found version %" PRIu64, path,
                        STATE_VERSION, h.version);
     memcpy(s->identity.fields, h.identity, sizeof h.identity);
-    if (h.progress[0] > INT32_MAX || h.progress[1] > h.progress[0] ||
-        isnan(double_of(h.progress[2])))
-        return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims %" PRIu64 " steps", path,
-                       h.progress[0]);
+    const double best = double_of(h.progress[2]);
+    if (h.progress[0] > INT32_MAX || h.progress[1] > h.progress[0])
+        return err_set(e, STATUS_BAD_FILE,
+                       "%s: damaged: it claims %" PRIu64 " steps, the best of them %" PRIu64, path,
+                       h.progress[0], h.progress[1]);
+    /* A cross-entropy. One below 0, that no later one could be better than, would keep the run from
+     * ever writing OUT. */
+    if (!(best >= 0))
+        return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims a best loss of %g", path, best);
     s->progress = (struct progress){.step = (int)h.progress[0],
                                     .best_step = (int)h.progress[1],
-                                    .best = double_of(h.progress[2]),
+                                    .best = best,
                                     .rng = {h.progress[3], h.progress[4]},
                                     .out_len = h.progress[6],
                                     .out_hash = h.progress[7]};

@@ -1,11 +1,16 @@
 /*
  * fuzz_gguf - parses the input as a GGUF file, reads everything in it, writes it again and
- * compares.
+ * compares; and shows it as `decode info` does, in every form.
  */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "cli/command.h"
+#include "cli/printable.h"
 #include "parts/gguf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -161,6 +166,73 @@ static void write_again(const struct gguf *g)
     free(bytes);
 }
 
+/* --- decode info --------------------------------------------------------------------------- */
+
+/* A file in memory, with a path that can be opened. */
+struct memory_file {
+    int fd;
+    char path[32];
+};
+
+static struct memory_file open_memory(const void *data, size_t size)
+{
+    struct memory_file f = {.fd = memfd_create("fuzz", MFD_CLOEXEC)};
+    require(f.fd >= 0);
+    require(size == 0 || write(f.fd, data, size) == (ssize_t)size);
+    snprintf(f.path, sizeof f.path, "/proc/self/fd/%d", f.fd);
+    return f;
+}
+
+/* What is shown is UTF-8 without control characters, whatever the names in the file are. */
+static void check_shown(const struct memory_file *f)
+{
+    const off_t end = lseek(f->fd, 0, SEEK_END);
+    require(end >= 0);
+    char *shown = malloc((size_t)end + 1);
+    require(shown && pread(f->fd, shown, (size_t)end, 0) == (ssize_t)end);
+    require(text_is_utf8((struct text){shown, (size_t)end}));
+    for (off_t i = 0; i < end; i++) {
+        const unsigned char c = (unsigned char)shown[i];
+        require((c >= 0x20 || c == '\n') && c != 0x7f);
+        /* C1 controls. */
+        require(c != 0xc2 || (unsigned char)shown[i + 1] >= 0xa0);
+    }
+    free(shown);
+}
+
+static void show(const uint8_t *data, size_t size, unsigned way)
+{
+    static const char *const formats[] = {"table", "md", "csv", "json", "jsonl"};
+    struct memory_file in = open_memory(data, size), shown = open_memory("", 0);
+    char form[16], *argv[] = {in.path, form, NULL, NULL};
+    static char tensors[] = "--tensors", check[] = "--check";
+    int argc = 2;
+    snprintf(form, sizeof form, "--format=%s", formats[way % 5]);
+    if (way & 8)
+        argv[argc++] = tensors;
+    if (way & 16)
+        argv[argc++] = check;
+
+    static struct output out; /* large */
+    output_init(&out, shown.fd);
+    const struct invocation inv = {.command = "info", .out = &out};
+    void *values = calloc(1, command_info.values_size);
+    bool help;
+    struct err e = {""};
+    require(values != NULL);
+    require(options_parse(&command_info.spec, argc, argv, values, &help, &e) == STATUS_OK);
+    const enum status s = command_info.run(&inv, values, &e);
+    require(s == STATUS_OK || (s == STATUS_BAD_FILE && e.text[0]));
+    for (const char *c = e.text; *c; c++)
+        require((unsigned char)*c >= 0x20 && *c != 0x7f);
+    require(output_flush(&out));
+    check_shown(&shown);
+    options_free(&command_info.spec, values);
+    free(values);
+    close(in.fd);
+    close(shown.fd);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static volatile uint64_t sink;
@@ -176,5 +248,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sink = sink + read_all(g, data, size);
     write_again(g);
     gguf_free(g);
+    show(data, size, size ? data[size / 2] : 0);
     return 0;
 }

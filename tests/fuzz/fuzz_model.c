@@ -1,6 +1,8 @@
 /*
  * fuzz_model - loads the input as a checkpoint: tokenizer, model, and if that succeeds a few
- * tokens of inference. A file may be refused, with one clean line; what loads must run.
+ * tokens of inference. A file may be refused, with one clean line; what loads must run, as it is
+ * and with fewer K/V heads or matrices of another type; and a prompt fed at once must give the
+ * logits, bit for bit, of one fed token by token.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -19,53 +21,149 @@ static void require(int holds)
 }
 
 /* A refusal says something, on one line. */
-static void require_refusal(enum status s, const struct err *e)
+static void require_refusal(enum status s, enum status expected, const struct err *e)
 {
-    require(s == STATUS_BAD_FILE && e->text[0]);
+    require(s == expected && e->text[0]);
     for (const char *c = e->text; *c; c++)
         require((unsigned char)*c >= 0x20);
 }
 
-static void run_model(const struct model *m, enum storage cache)
+/* --- the model ------------------------------------------------------------------------------- */
+
+#define N_TOKENS 6
+
+/* The way one input is run: another one for each, but always the same. */
+struct way {
+    enum storage cache;
+    const struct kernels *kernels;
+    struct sampler_params sampling;
+};
+
+static struct way choose_way(uint64_t hash)
 {
-    struct session *s;
+    static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+    struct way w = {.cache = caches[hash % 3],
+                    .sampling = {.temperature = hash >> 8 & 1 ? 0.9 : 0,
+                                 .top_k = hash >> 9 & 1 ? 7 : 0,
+                                 .top_p = hash >> 10 & 1 ? 0.9 : 1,
+                                 .min_p = hash >> 11 & 1 ? 0.05 : 0,
+                                 .repeat_penalty = hash >> 12 & 1 ? 1.1 : 1,
+                                 .repeat_last_n = hash >> 13 & 1 ? -1 : 2,
+                                 .seed = hash}};
+    /* Half of them with kernels that the sanitizers watch: the scalar ones. */
+    for (int i = 0; hash >> 14 & 1 && kernels_at(i); i++)
+        if (strcmp(kernels_at(i)->name, "scalar") == 0)
+            w.kernels = kernels_at(i);
+    return w;
+}
+
+/* Picks the tokens and feeds each alone; returns how many were fed. */
+static int run_steps(const struct model *m, struct session *s, const struct way *w, int n,
+                     int32_t *tokens)
+{
     struct sampler *sampler;
     struct err e = {{0}};
-    const int n = m->config.n_ctx < 4 ? m->config.n_ctx : 4;
-    const struct session_params p = {.n_ctx = n, .kv_storage = cache};
-    const struct sampler_params sampling = {
-        .temperature = 0.9, .top_k = 7, .top_p = 0.9, .repeat_penalty = 1.1, .repeat_last_n = -1};
-    require(session_create(m, &p, NULL, &s, &e) == STATUS_OK);
-    require(sampler_create(&sampling, m->config.n_vocab, n, &sampler, &e) == STATUS_OK);
-    int token = m->config.n_vocab - 1;
-    for (int t = 0; t < n; t++) {
-        const int32_t id = token;
-        require(session_feed(s, &id, 1, NULL, &e) == STATUS_OK);
+    int token = m->config.n_vocab - 1, done = 0;
+    require(sampler_create(&w->sampling, m->config.n_vocab, n, &sampler, &e) == STATUS_OK);
+    while (done < n) {
+        tokens[done] = token;
+        require(session_feed(s, &tokens[done++], 1, NULL, &e) == STATUS_OK);
         sampler_accept(sampler, token);
         /* The weights may be anything, NaN too. */
         const enum status picked = sampler_pick(sampler, session_logits(s), &token, &e);
-        require(picked == STATUS_OK || picked == STATUS_FAILED);
-        if (picked != STATUS_OK)
+        if (picked != STATUS_OK) {
+            require_refusal(picked, STATUS_FAILED, &e);
             break;
+        }
         require(token >= 0 && token < m->config.n_vocab);
     }
     sampler_free(sampler);
-    session_free(s);
+    return done;
 }
 
-static void load_model(const struct gguf *g)
+static void run_model(const struct model *m, const struct way *w)
 {
+    struct session *steps, *prefill;
+    struct err e = {{0}};
+    const int n = m->config.n_ctx < N_TOKENS ? m->config.n_ctx : N_TOKENS;
+    /* Blocks of 4: a prompt of more ends with a block that is not full. */
+    const struct session_params p = {
+        .n_ctx = n, .kv_storage = w->cache, .block = 4, .kernels = w->kernels};
+    int32_t tokens[N_TOKENS];
+    require(session_create(m, &p, NULL, &steps, &e) == STATUS_OK);
+    require(session_create(m, &p, NULL, &prefill, &e) == STATUS_OK);
+    const int done = run_steps(m, steps, w, n, tokens);
+    require(session_feed(prefill, tokens, done, NULL, &e) == STATUS_OK);
+    const size_t bytes = (size_t)m->config.n_vocab * sizeof(float);
+    const float *a = session_logits(steps), *b = session_logits(prefill);
+    for (size_t i = 0; i < bytes / sizeof(float); i++)
+        require(memcmp(&a[i], &b[i], sizeof a[i]) == 0 || (a[i] != a[i] && b[i] != b[i]));
+    if (done == n)
+        require_refusal(session_feed(steps, tokens, 1, NULL, &e), STATUS_USAGE, &e);
+    session_free(steps);
+    session_free(prefill);
+}
+
+/* The least divisor of n above 1, or 1. */
+static int least_divisor(int n)
+{
+    for (int i = 2; i <= n; i++)
+        if (n % i == 0)
+            return i;
+    return 1;
+}
+
+static void load_model(const struct gguf *g, uint64_t hash)
+{
+    static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_BF16, STORAGE_Q8_0,
+                                            STORAGE_Q4_0};
+    const struct way w = choose_way(hash);
     struct model *m;
     struct err e = {{0}};
-    const enum status s = model_create(g, NULL, NULL, &m, &e);
+    enum status s = model_create(g, NULL, NULL, &m, &e);
     if (s != STATUS_OK) {
         require(!m);
-        require_refusal(s, &e);
+        require_refusal(s, STATUS_BAD_FILE, &e);
         return;
     }
-    run_model(m, STORAGE_F16);
-    run_model(m, STORAGE_Q8_0);
+    run_model(m, &w);
+    const struct model_options o = {.n_kv_heads =
+                                        m->config.n_kv_heads / least_divisor(m->config.n_kv_heads),
+                                    .convert = hash >> 15 & 1,
+                                    .storage = storages[(hash >> 16) % 5]};
     model_free(m);
+    s = model_create(g, &o, NULL, &m, &e);
+    if (s != STATUS_OK) { /* rows that are no whole blocks */
+        require_refusal(s, STATUS_USAGE, &e);
+        return;
+    }
+    require(m->config.n_kv_heads == o.n_kv_heads);
+    run_model(m, &w);
+    model_free(m);
+}
+
+/* --- the tokenizer --------------------------------------------------------------------------- */
+
+/* Encoding may refuse a byte that the vocabulary lacks; else decoding gives the text back. */
+static void round_trip(const struct tokenizer *t, struct text text)
+{
+    int32_t *ids;
+    size_t n, len = 0;
+    struct err e = {{0}};
+    const enum status s = tokenizer_encode(t, text, &ids, &n, &e);
+    if (s != STATUS_OK) {
+        require_refusal(s, STATUS_USAGE, &e);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        require(ids[i] >= 0 && ids[i] < tokenizer_n_tokens(t));
+        const struct text bytes = tokenizer_bytes(t, ids[i]);
+        require(bytes.len > 0 && bytes.len <= text.len - len);
+        require(memcmp(text.data + len, bytes.data, bytes.len) == 0);
+        len += bytes.len;
+    }
+    require(len == text.len);
+    free(ids);
 }
 
 static void load_tokenizer(const struct gguf *g)
@@ -74,29 +172,28 @@ static void load_tokenizer(const struct gguf *g)
     struct err e = {{0}};
     const enum status s = tokenizer_create(g, &t, &e);
     if (s != STATUS_OK) {
-        require_refusal(s, &e);
+        require(!t);
+        require_refusal(s, STATUS_BAD_FILE, &e);
         return;
     }
-    int32_t *ids;
-    size_t n;
-    const struct text text = text_of("To be, or\n not to be?");
-    if (tokenizer_encode(t, text, &ids, &n, &e) == STATUS_OK) {
-        size_t len = 0;
-        for (size_t i = 0; i < n; i++)
-            len += tokenizer_bytes(t, ids[i]).len;
-        require(len >= text.len);
-        free(ids);
-    }
+    round_trip(t,
+               text_of("To be, or\n  not to be? They'll 've 1234 \xc3\xa9\xe4\xb8\xad \xff\xc3"));
+    round_trip(t, text_of(""));
+    for (int id = 0; id < tokenizer_n_tokens(t); id++)
+        round_trip(t, tokenizer_bytes(t, id));
     tokenizer_free(t);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct gguf *g;
+    uint64_t hash = 0xcbf29ce484222325u;
     if (gguf_parse(data, size, &g, NULL) != STATUS_OK)
         return 0;
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ data[i]) * 0x100000001b3u;
     load_tokenizer(g);
-    load_model(g);
+    load_model(g, hash >> 20);
     gguf_free(g);
     return 0;
 }

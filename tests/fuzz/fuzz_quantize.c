@@ -1,12 +1,13 @@
 /*
  * fuzz_quantize - quantizes the input, a checkpoint, to every type. What is written must be read
- * again, with the planned types and sizes; quantizing that to its own type must change nothing,
- * and to F32 it must go.
+ * again, with the planned types and sizes, and load as a model if the input does; quantizing that
+ * to its own type must change nothing, and to F32 it must go.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/model.h"
 #include "tools/quantize.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -44,10 +45,18 @@ static void compare(const struct quantize *q, const struct gguf *out)
     require(q->error.rms >= 0 && q->error.max >= 0 && q->error.relative >= 0);
 }
 
-/* NULL if it is refused. */
-static unsigned char *convert(const struct gguf *g, uint32_t type, size_t *len)
+static bool loads(const struct gguf *g)
 {
-    const struct quantize_params p = {.type = type, .requantize = true, .gguf = g};
+    struct model *m;
+    const bool good = model_create(g, NULL, NULL, &m, NULL) == STATUS_OK;
+    model_free(m);
+    return good;
+}
+
+/* NULL if it is refused. */
+static unsigned char *convert(const struct gguf *g, uint32_t type, bool pure, size_t *len)
+{
+    const struct quantize_params p = {.type = type, .pure = pure, .requantize = true, .gguf = g};
     struct quantize q;
     struct err e = {{0}};
     unsigned char *bytes = NULL;
@@ -69,18 +78,36 @@ static unsigned char *convert(const struct gguf *g, uint32_t type, size_t *len)
     return bytes;
 }
 
-static void convert_twice(const struct gguf *g, uint32_t type)
+/* Without `requantize` there must be nothing to requantize. */
+static void plan_strictly(const struct gguf *g, uint32_t type)
+{
+    const struct quantize_params p = {.type = type, .gguf = g};
+    struct quantize q;
+    struct err e = {{0}};
+    const enum status s = quantize_plan(&p, &q, &e);
+    if (s != STATUS_OK) {
+        require_refusal(s, &e);
+        return;
+    }
+    for (size_t i = 0; i < g->n_tensors; i++)
+        require(q.tensors[i].to == q.tensors[i].from->type ||
+                q.tensors[i].from->type->block_elements == 1);
+    quantize_free(&q);
+}
+
+static void convert_twice(const struct gguf *g, uint32_t type, bool pure)
 {
     size_t len, again_len;
-    unsigned char *bytes = convert(g, type, &len);
+    unsigned char *bytes = convert(g, type, pure, &len);
     struct gguf *out;
     if (!bytes)
         return;
     require(gguf_parse(bytes, len, &out, NULL) == STATUS_OK);
-    unsigned char *again = convert(out, type, &again_len);
+    require(!loads(g) || loads(out));
+    unsigned char *again = convert(out, type, pure, &again_len);
     require(again && again_len == len && memcmp(again, bytes, len) == 0);
     free(again);
-    again = convert(out, TENSOR_F32, &again_len);
+    again = convert(out, TENSOR_F32, pure, &again_len);
     require(again != NULL);
     gguf_free(out);
     free(again);
@@ -94,7 +121,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (gguf_parse(data, size, &g, NULL) != STATUS_OK)
         return 0;
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        convert_twice(g, types[i]);
+        convert_twice(g, types[i], size % 2);
+    plan_strictly(g, types[size % 5]);
     gguf_free(g);
     return 0;
 }

@@ -1,12 +1,18 @@
 /*
- * The reader of training states: any bytes are taken whole or refused with a message, and what is
- * taken is what the header says.
+ * fuzz_state - the reader of training states: any bytes are taken whole or refused with a message,
+ * and what is taken is what the header says. Then the same state with the identity, length and
+ * checksum of a real run, as a stranger can make them, is resumed: whatever numbers it holds, the
+ * run ends well or is refused, and what it writes can be read.
  */
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "model/model.h"
 #include "tools/train_private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -19,9 +25,19 @@ static void require(int condition)
     }
 }
 
+/* A refusal says something, on one line. */
+static void require_refusal(enum status s, const struct err *e)
+{
+    require((s == STATUS_BAD_FILE || s == STATUS_USAGE || s == STATUS_FAILED) && e->text[0]);
+    for (const char *c = e->text; *c; c++)
+        require((unsigned char)*c >= 0x20);
+}
+
+/* --- the bytes as they are ------------------------------------------------------------------- */
+
 #define N_FLOATS 16
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void parse(const uint8_t *data, size_t size)
 {
     static struct param item = {.name = "token_embd.weight", .n_dims = 2, .rows = 4, .cols = 4};
     static const struct param_list list = {
@@ -33,16 +49,194 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct state s = {.bytes = NULL};
     struct err e = {""};
     enum status status = state_parse(&s, data, size, "state", &e);
-    if (status == STATUS_OK) {
-        require(s.progress.step >= s.progress.best_step && !isnan(s.progress.best));
-        status = state_compare(&s, &wanted, "state", &e);
-        require(status == STATUS_OK || status == STATUS_USAGE);
-        if (state_read(&s, &o, "state", &e) == STATUS_OK) {
-            require(o.step == s.progress.step);
-            require(memcmp(weights, data + size - 8 - sizeof weights * 3, sizeof weights) == 0);
-        }
-        return 0;
+    if (status != STATUS_OK) {
+        require(status == STATUS_BAD_FILE);
+        require_refusal(status, &e);
+        return;
     }
-    require(status == STATUS_BAD_FILE && e.text[0]);
+    require(s.progress.step >= s.progress.best_step && s.progress.best_step >= 0);
+    require(s.progress.best >= 0); /* a cross-entropy; not NaN */
+    require(state_steps(&s) >= 0);
+    status = state_compare(&s, &wanted, "state", &e);
+    if (status != STATUS_OK)
+        require_refusal(status, &e);
+    status = state_read(&s, &o, "state", &e);
+    if (status != STATUS_OK) {
+        require(status == STATUS_BAD_FILE);
+        require_refusal(status, &e);
+        return;
+    }
+    require(o.step == s.progress.step);
+    require(memcmp(weights, data + size - 8 - sizeof weights * 3, sizeof weights) == 0);
+}
+
+/* --- a run resumed --------------------------------------------------------------------------- */
+
+static char folder[64], out_path[80], state_path[88];
+
+static void remove_folder(void)
+{
+    unlink(out_path);
+    unlink(state_path);
+    rmdir(folder);
+}
+
+static void make_folder(void)
+{
+    struct stat st;
+    if (folder[0])
+        return;
+    snprintf(folder, sizeof folder, "%s/fuzz-state-XXXXXX",
+             stat("/dev/shm", &st) == 0 ? "/dev/shm" : "/tmp");
+    require(mkdtemp(folder) != NULL);
+    snprintf(out_path, sizeof out_path, "%s/out.gguf", folder);
+    snprintf(state_path, sizeof state_path, "%s.state", out_path);
+    atexit(remove_folder);
+}
+
+static void write_file(const char *path, const void *data, size_t size)
+{
+    FILE *f = fopen(path, "wb");
+    require(f && fwrite(data, 1, size, f) == size && fclose(f) == 0);
+}
+
+static uint8_t *read_file(const char *path, size_t *size)
+{
+    FILE *f = fopen(path, "rb");
+    require(f && fseek(f, 0, SEEK_END) == 0);
+    *size = (size_t)ftell(f);
+    rewind(f);
+    uint8_t *data = malloc(*size + 1);
+    require(data && fread(data, 1, *size, f) == *size && fclose(f) == 0);
+    return data;
+}
+
+static const char words[] = "to be or not to be, that is the question";
+static const struct text text = {words, sizeof words - 1};
+
+static struct train_spec make_spec(unsigned way)
+{
+    struct train_spec s = {
+        .texts = &text,
+        .n_texts = 1,
+        .out = out_path,
+        .shape = {.architecture = "gpt2",
+                  .n_layers = 1,
+                  .n_heads = 1,
+                  .n_kv_heads = 1,
+                  .head_dim = 1,
+                  .d_model = 1,
+                  .d_ff = 1,
+                  .n_vocab = 256,
+                  .n_ctx = 4,
+                  .norm_eps = 1e-5f},
+        .n_steps = 3,
+        .batch = 1,
+        .length = 4,
+        .lr = 0.01,
+        .beta2 = 0.95,
+        .clip = 1,
+        .val_fraction = 0.5,
+        .eval_every = 2,
+        .save_every = 1,
+        .keep_last = way & 1,
+        .seed_given = true,
+        .seed = 7,
+    };
+    /* Those that the sanitizers watch. */
+    require(kernels_choose("scalar", &s.kernels, NULL) == STATUS_OK);
+    return s;
+}
+
+static enum status train(const struct train_spec *spec, struct err *e)
+{
+    struct trainer *t;
+    enum status s = trainer_open(spec, &t, e);
+    if (s == STATUS_OK)
+        s = trainer_run(t, e);
+    trainer_free(t);
+    return s;
+}
+
+/* The state and the checkpoint of a whole run, for both ways of keeping OUT. */
+struct whole_run {
+    uint8_t *state, *out;
+    size_t state_size, out_size;
+};
+
+static const struct whole_run *whole_run(unsigned way)
+{
+    static struct whole_run runs[2];
+    struct whole_run *r = &runs[way & 1];
+    if (r->state)
+        return r;
+    const struct train_spec spec = make_spec(way);
+    struct err e = {""};
+    require(train(&spec, &e) == STATUS_OK);
+    r->state = read_file(state_path, &r->state_size);
+    r->out = read_file(out_path, &r->out_size);
+    return r;
+}
+
+/* Where the numbers of a run lie in a state: behind magic, version and identity. */
+#define PROGRESS_AT ((2 + STATE_FIELDS) * sizeof(uint64_t))
+
+static void put_checksum(uint8_t *bytes, size_t size)
+{
+    uint64_t hash = TRAIN_HASH_START, word;
+    for (size_t i = 0; i + sizeof word < size; i += sizeof word) {
+        memcpy(&word, bytes + i, sizeof word);
+        hash = (hash ^ word) * 0x100000001b3u;
+    }
+    memcpy(bytes + size - sizeof hash, &hash, sizeof hash);
+}
+
+static void check_written(const struct train_spec *spec)
+{
+    size_t size;
+    uint8_t *bytes = read_file(state_path, &size);
+    struct state s = {.bytes = NULL};
+    struct checkpoint c;
+    require(state_parse(&s, bytes, size, state_path, NULL) == STATUS_OK);
+    require(s.progress.step == spec->n_steps);
+    free(bytes);
+    require(checkpoint_open(out_path, CHECKPOINT_MODEL, &c, NULL) == STATUS_OK);
+    checkpoint_close(&c);
+}
+
+/* The whole run's state, with the input's bytes over its numbers. */
+static void resume(const uint8_t *data, size_t size)
+{
+    make_folder();
+    const unsigned way = size > 0 ? data[size - 1] : 0;
+    const struct whole_run *r = whole_run(way);
+    struct train_spec spec = make_spec(way);
+    struct err e = {""};
+    spec.resume = true;
+    uint8_t *bytes = malloc(r->state_size);
+    require(bytes != NULL);
+    memcpy(bytes, r->state, r->state_size);
+    if (size > PROGRESS_AT) {
+        const size_t room = r->state_size - PROGRESS_AT, given = size - PROGRESS_AT;
+        memcpy(bytes + PROGRESS_AT, data + PROGRESS_AT, given < room ? given : room);
+    }
+    put_checksum(bytes, r->state_size);
+    write_file(state_path, bytes, r->state_size);
+    if (way & 2)
+        unlink(out_path);
+    else
+        write_file(out_path, r->out, way & 4 ? r->out_size / 2 : r->out_size);
+    const enum status s = train(&spec, &e);
+    if (s != STATUS_OK)
+        require_refusal(s, &e);
+    else
+        check_written(&spec);
+    free(bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    parse(data, size);
+    resume(data, size);
     return 0;
 }

@@ -1,13 +1,16 @@
 /*
  * mutate_gguf - changes GGUF files where it matters: the mutator knows where their counts,
- * lengths, types, dimensions and offsets lie.
+ * lengths, types, dimensions and offsets lie; and, with mutate_checkpoint, whole pairs and tensors.
  */
 #include <stdint.h>
 #include <string.h>
 
+#include "mutate_checkpoint.h"
 #include "parts/gguf.h"
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed);
+size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size,
+                                 uint8_t *out, size_t max_size, unsigned int seed);
 
 /* Of libFuzzer; a program without it, which only replays, has none. */
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size) __attribute__((weak));
@@ -81,12 +84,6 @@ static void walk_file(struct walk *w)
         walk_int(w, 4);
         walk_int(w, 8);
     }
-}
-
-static uint64_t next_random(uint64_t *state)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return *state >> 33;
 }
 
 /* Another value for an integer of a file of `size` bytes, of which `left` follow it. */
@@ -181,20 +178,39 @@ static size_t repeat_fields(uint8_t *data, size_t size, size_t max_size, const s
     return size + (end - from);
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed)
+/* Changes integers, or bytes, whatever comes of it. */
+static size_t mutate_bytes(uint8_t *data, size_t size, size_t max_size, uint64_t *random)
 {
-    uint64_t random = seed * 0x9e3779b97f4a7c15u + 1;
     static struct walk w; /* too large for some stacks; libFuzzer mutates in one thread */
     w = (struct walk){.data = data, .size = size};
     walk_file(&w);
-    const uint64_t choice = next_random(&random) % 8;
+    const uint64_t choice = next_random(random) % 8;
     if (w.n == 0 || choice == 0)
         return LLVMFuzzerMutate ? LLVMFuzzerMutate(data, size, max_size) : size;
     if (choice == 1) /* truncated */
-        return size - next_random(&random) % (size < 64 ? size : 64);
+        return size - next_random(random) % (size < 64 ? size : 64);
     if (choice == 2)
-        return repeat_fields(data, size, max_size, &w, &random);
+        return repeat_fields(data, size, max_size, &w, random);
     for (uint64_t i = 0; i <= choice / 5; i++)
-        mutate_field(data, size, &w, &random);
+        mutate_field(data, size, &w, random);
     return size;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed)
+{
+    uint64_t random = seed * 0x9e3779b97f4a7c15u + 1;
+    const uint64_t choice = next_random(&random) % 64;
+    size_t result = 0;
+    if (choice == 0)
+        result = make_checkpoint(data, max_size, &random);
+    else if (choice < 32)
+        result = mutate_checkpoint(data, size, max_size, &random);
+    return result ? result : mutate_bytes(data, size, max_size, &random);
+}
+
+size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size,
+                                 uint8_t *out, size_t max_size, unsigned int seed)
+{
+    uint64_t random = seed * 0x9e3779b97f4a7c15u + 2;
+    return cross_checkpoints(a, a_size, b, b_size, out, max_size, &random);
 }

@@ -1,0 +1,180 @@
+/*
+ * fuzz_convert - converts the input, a checkpoint, to fewer K/V heads. How is in the input too: the
+ * keys fuzz.kv_heads, fuzz.method, fuzz.tokens (of calibration text), fuzz.cluster, fuzz.refit.
+ * What is refused is refused with one clean line; what is converted must be written, read again
+ * and run, with the K/V heads asked for and nothing else changed.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/session.h"
+#include "tools/convert.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define MAX_TOKENS 24
+
+/* A failed requirement is a crash for the fuzzer to find. */
+static void require(int holds)
+{
+    if (!holds)
+        abort();
+}
+
+/* A refusal says something, on one line. */
+static void require_refusal(enum status s, const struct err *e)
+{
+    require((s == STATUS_BAD_FILE || s == STATUS_USAGE || s == STATUS_FAILED) && e->text[0]);
+    for (const char *c = e->text; *c; c++)
+        require((unsigned char)*c >= 0x20);
+}
+
+/* A number up to `max` from the input; where there is none, `otherwise`. */
+static uint64_t number(const struct gguf *g, const char *key, uint64_t max, uint64_t otherwise)
+{
+    uint64_t value = otherwise;
+    bool yes = false, found = false;
+    if (gguf_get_bool(g, key, &yes, &found, NULL) == STATUS_OK && found)
+        return yes;
+    gguf_get_u64(g, key, 0, max, &value, &found, NULL);
+    return value;
+}
+
+/* Names that the reader accepts, the writer not. */
+static int writable(const struct gguf *g)
+{
+    for (size_t i = 0; i < g->n_pairs; i++)
+        if (memchr(g->pairs[i].key.data, 0, g->pairs[i].key.len))
+            return 0;
+    for (size_t i = 0; i < g->n_tensors; i++)
+        if (g->tensors[i].name.len > 63 ||
+            memchr(g->tensors[i].name.data, 0, g->tensors[i].name.len))
+            return 0;
+    return 1;
+}
+
+/* Whether a tensor of this name may change: attention's. */
+static int may_change(struct text name)
+{
+    static const char *const parts[] = {".attn_qkv.weight", ".attn_qkv.bias", ".attn_output.weight",
+                                        ".attn_output.bias"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const size_t len = strlen(parts[i]);
+        if (name.len > len && memcmp(name.data + name.len - len, parts[i], len) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+static void compare(const struct gguf *old, const struct gguf *new)
+{
+    require(new->n_tensors >= old->n_tensors);
+    for (size_t i = 0; i < old->n_tensors; i++) {
+        const struct gguf_tensor *a = &old->tensors[i];
+        char name[65];
+        memcpy(name, a->name.data, a->name.len);
+        name[a->name.len] = 0;
+        const struct gguf_tensor *b = gguf_find_tensor(new, name);
+        require(b && b->type == a->type);
+        if (!may_change(a->name))
+            require(b->n_bytes == a->n_bytes && memcmp(a->data, b->data, a->n_bytes) == 0);
+    }
+}
+
+static void run(const struct gguf *g, int n_kv_heads)
+{
+    struct model *m;
+    struct session *s;
+    struct err e = {{0}};
+    const struct session_params p = {.n_ctx = 1};
+    const int32_t token = 0;
+    require(model_create(g, NULL, NULL, &m, &e) == STATUS_OK);
+    require(m->config.n_kv_heads == n_kv_heads);
+    require(session_create(m, &p, NULL, &s, &e) == STATUS_OK);
+    require(session_feed(s, &token, 1, NULL, &e) == STATUS_OK);
+    session_free(s);
+    model_free(m);
+}
+
+static void check_result(const struct convert_spec *spec, const struct convert *c)
+{
+    unsigned char *bytes;
+    size_t len;
+    struct gguf *out;
+    struct err e = {{0}};
+    struct text method;
+    const enum status s = gguf_write_memory(c->writer, &bytes, &len, &e);
+    require(s == STATUS_OK ? writable(spec->gguf)
+                           : s == STATUS_USAGE && !writable(spec->gguf) && e.text[0]);
+    if (s != STATUS_OK)
+        return;
+    require(gguf_parse(bytes, len, &out, &e) == STATUS_OK);
+    compare(spec->gguf, out);
+    run(out, spec->n_kv_heads);
+    require(gguf_get_text(out, "decode.convert.method", &method, NULL, &e) == STATUS_OK);
+    require(text_is(method, convert_methods[spec->method]));
+    gguf_free(out);
+    free(bytes);
+}
+
+static void convert(const struct convert_spec *spec)
+{
+    struct convert c;
+    struct err e = {{0}};
+    size_t planned = 0;
+    enum status s = convert_plan(spec, &planned, &e);
+    if (s != STATUS_OK) {
+        require_refusal(s, &e);
+        require(convert_run(spec, &c, &e) == s);
+        return;
+    }
+    s = convert_run(spec, &c, &e);
+    if (s != STATUS_OK) {
+        require_refusal(s, &e);
+        return;
+    }
+    for (int l = 0; l < c.n_layers; l++)
+        require(c.layers[l].score >= 0 && c.layers[l].output >= 0);
+    check_result(spec, &c);
+    convert_free(&c);
+}
+
+/*
+ * Work grows with the cube of the width and with the sets of heads that are compared (924 of 12
+ * heads, each for 4096 masks): what takes more than some milliseconds is left to the tests. The
+ * file's size bounds everything else.
+ */
+static int is_small(const struct config *c, bool cluster)
+{
+    return c->d_model <= 32 && c->n_layers <= 4 && !(cluster && c->n_heads > 8);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct gguf *g;
+    struct config config;
+    int32_t tokens[MAX_TOKENS];
+    if (gguf_parse(data, size, &g, NULL) != STATUS_OK)
+        return 0;
+    struct convert_spec spec = {
+        .gguf = g,
+        .source_name = "in.gguf",
+        .version = "0",
+        .n_kv_heads = (int)number(g, "fuzz.kv_heads", 70000, 1),
+        .method = (enum convert_method)number(g, "fuzz.method", CONVERT_FIT, CONVERT_FIT),
+        .cluster = number(g, "fuzz.cluster", 1, 0),
+        .refit = number(g, "fuzz.refit", 1, 0),
+        .seed = size,
+        .tokens = tokens,
+        .n_tokens = number(g, "fuzz.tokens", MAX_TOKENS, 0),
+    };
+    const bool known = config_read(g, &config, NULL) == STATUS_OK;
+    for (int i = 0; i < MAX_TOKENS; i++)
+        tokens[i] = known ? i * 7 % config.n_vocab : i;
+    if (!known || is_small(&config, spec.cluster))
+        convert(&spec);
+    gguf_free(g);
+    return 0;
+}
