@@ -1,6 +1,6 @@
 #!/bin/sh
 # run_tests.sh DECODE SUITE... - runs every Check suite and, unless DECODE is empty, the command line
-# end to end, as many at once as there are processors, each one's output in one piece. Goes on after a failure, and fails
+# end to end and in a hostile world, as many at once as there are processors, each one's output in one piece. Goes on after a failure, and fails
 # at the end if anything did.
 set -u
 
@@ -25,6 +25,7 @@ ONE
 # The longest first, so that nothing is waited for alone.
 {
     [ -z "$decode" ] || echo "sh tests/cli.sh $decode"
+    [ -z "$decode" ] || echo "sh tests/world.sh $decode"
     printf '%s\n' "$@"
 } | xargs -P "$(nproc)" -I COMMAND sh -c "sh '$dir/one' '$dir' COMMAND"
 [ ! -e "$dir/failed" ]

@@ -69,7 +69,7 @@ static enum status read_texts(struct info *info, struct err *e)
 
 static enum status read_parts(struct info *info, struct err *e)
 {
-    enum status s = gguf_parse(info->file.data, info->file.len, &info->gguf, e);
+    enum status s = gguf_parse_file(&info->file, &info->gguf, e);
     if (s == STATUS_OK)
         s = read_texts(info, e);
     if (s != STATUS_OK)

@@ -193,7 +193,7 @@ static enum status convert(const struct quantize_options *o, const struct file_m
 {
     struct gguf *g;
     struct quantize q;
-    enum status s = gguf_parse(file->data, file->len, &g, e);
+    enum status s = gguf_parse_file(file, &g, e);
     if (s != STATUS_OK)
         return s;
     params->gguf = g;

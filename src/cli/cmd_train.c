@@ -270,9 +270,7 @@ static const struct option_positional positionals[] = {
 
 /* What the specification borrows. */
 struct train_inputs {
-    struct file_map *files; /* [n_texts] */
-    char **read;            /* [n_texts]; malloc'd, of a text that is not mapped */
-    struct text *texts;
+    struct text *texts; /* [n_texts]; each malloc'd */
     int n_texts;
     struct checkpoint from, teacher;
     struct pool *pool;
@@ -371,61 +369,46 @@ static enum status read_teacher(const struct train_options *o, struct train_inpu
     return s;
 }
 
-/* A file is mapped. A pipe is read, and so is a file of /proc, which has no length. */
-static bool is_mapped(const char *path)
+/*
+ * Texts are read, not mapped: a file that changes in the meantime must not be one text when the
+ * vocabulary is learned and another when it is cut into tokens; and a pipe is a text too.
+ */
+static enum status read_text(const char *path, struct text *out, struct err *e)
 {
     struct stat st;
-    return strcmp(path, "-") != 0 &&
-           (stat(path, &st) != 0 || S_ISDIR(st.st_mode) || (S_ISREG(st.st_mode) && st.st_size > 0));
-}
-
-static enum status read_text(struct train_inputs *in, int i, const char *path, struct err *e)
-{
-    if (is_mapped(path)) {
-        signals_mapping(path);
-        const enum status s = file_map_open(&in->files[i], path, e);
-        in->texts[i] = (struct text){(const char *)in->files[i].data, in->files[i].len};
-        return s;
-    }
+    const bool is_file = strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    char *bytes;
+    size_t len;
     /* It may be long in coming, and Ctrl-C still ends the wait. */
     if (signals_end_at_once())
         return STATUS_INTERRUPTED;
-    size_t len;
-    const enum status s = file_read_all(path, PIPE_MAX, &in->read[i], &len, e);
+    const enum status s = file_read_all(path, is_file ? SIZE_MAX : PIPE_MAX, &bytes, &len, e);
     signals_defer();
-    in->texts[i] = (struct text){in->read[i], len};
+    *out = (struct text){bytes, len};
     return s;
 }
 
 static enum status read_texts(const struct train_options *o, struct train_inputs *in, struct err *e)
 {
-    if (o->texts.n == 0)
+    const size_t n = (size_t)o->texts.n;
+    if (n == 0)
         return err_set(e, STATUS_USAGE, "no text is named; expected TEXT, one or several files");
-    in->files = calloc((size_t)o->texts.n, sizeof *in->files);
-    in->read = calloc((size_t)o->texts.n, sizeof *in->read);
-    in->texts = calloc((size_t)o->texts.n, sizeof *in->texts);
-    if (!in->files || !in->read || !in->texts)
-        return err_no_memory(e, "the list of texts", (size_t)o->texts.n * sizeof *in->files);
-    for (int i = 0; i < o->texts.n; i++) {
-        const enum status s = read_text(in, i, o->texts.items[i], e);
-        if (s != STATUS_OK)
-            return s;
-        in->n_texts = i + 1;
+    in->texts = calloc(n, sizeof *in->texts);
+    if (!in->texts)
+        return err_no_memory(e, "the list of texts", n * sizeof *in->texts);
+    enum status s = STATUS_OK;
+    for (size_t i = 0; i < n && s == STATUS_OK; i++) {
+        s = read_text(o->texts.items[i], &in->texts[i], e);
+        in->n_texts++;
     }
-    return STATUS_OK;
+    return s;
 }
 
 static void close_texts(struct train_inputs *in)
 {
-    for (int i = 0; i < in->n_texts; i++) {
-        file_map_close(&in->files[i]);
-        free(in->read[i]);
-    }
-    free(in->files);
-    free(in->read);
+    for (int i = 0; i < in->n_texts; i++)
+        free((void *)(uintptr_t)in->texts[i].data);
     free(in->texts);
-    in->files = NULL;
-    in->read = NULL;
     in->texts = NULL;
     in->n_texts = 0;
 }
@@ -482,7 +465,7 @@ static enum status make_spec(const struct train_options *o, struct train_inputs 
     if (s == STATUS_OK)
         s = runtime_pool(&o->common, n_threads, &in->pool, e);
     spec->pool = in->pool;
-    if (o->from || o->teacher || o->texts.n > 1) /* from here on it may be any of them */
+    if (o->from && o->teacher) /* from here on it may be either */
         signals_mapping(NULL);
     return s;
 }

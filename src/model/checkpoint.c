@@ -2,7 +2,7 @@
 
 static enum status open_parts(unsigned parts, struct checkpoint *c, struct err *e)
 {
-    enum status s = gguf_parse(c->file.data, c->file.len, &c->gguf, e);
+    enum status s = gguf_parse_file(&c->file, &c->gguf, e);
     if (s != STATUS_OK)
         return s;
     /* First of all whether it is a model that runs here, whose tokenizer then matters. */

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -94,6 +95,7 @@ struct gguf {
     const struct gguf_pair *pairs; /* in file order */
     size_t n_tensors;
     const struct gguf_tensor *tensors; /* in file order */
+    size_t head_bytes;                 /* of the span, before the tensors' data and padding */
     struct gguf_index *index;          /* private: names to positions */
 };
 
@@ -105,6 +107,9 @@ struct gguf {
  * names, linear in the rest; tensor data are not touched.
  */
 enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct err *e);
+/* The same of a mapped file, which somebody may be writing to: the head is checked, and used, as it
+ * is now (file_map_keep). Tensor data may still change. */
+enum status gguf_parse_file(const struct file_map *f, struct gguf **out, struct err *e);
 void gguf_free(struct gguf *g); /* NULL is legal */
 
 /* NULL if there is none. Logarithmic time, whatever the names. */

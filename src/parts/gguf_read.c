@@ -487,8 +487,29 @@ enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct 
         gguf_free(g);
         return s;
     }
+    g->head_bytes = r.at;
     *out = g;
     return STATUS_OK;
+}
+
+enum status gguf_parse_file(const struct file_map *f, struct gguf **out, struct err *e)
+{
+    /* Where the head ends is known when it was read. */
+    enum status s = gguf_parse(f->data, f->len, out, e);
+    if (s != STATUS_OK)
+        return s;
+    const size_t kept = (*out)->head_bytes;
+    gguf_free(*out);
+    *out = NULL;
+    s = file_map_keep(f, kept, e);
+    if (s == STATUS_OK)
+        s = gguf_parse(f->data, f->len, out, e);
+    if (s == STATUS_OK && (*out)->head_bytes > kept) {
+        gguf_free(*out);
+        *out = NULL;
+        s = err_set(e, STATUS_BAD_FILE, "the file was changed while it was read: try again");
+    }
+    return s;
 }
 
 void gguf_free(struct gguf *g)
