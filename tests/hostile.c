@@ -8,14 +8,6 @@
 #include "checkpoints.h"
 #include "support.h"
 
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-#define SHADOW_MEMORY 1
-#elif defined __has_feature
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SHADOW_MEMORY 1
-#endif
-#endif
-
 /* What a run may take beyond that on the good file: this, and so often the file's bytes (a byte of
  * a special token makes a state of 25). */
 #define SPARE_KIB  4096
@@ -339,6 +331,8 @@ void expect_line_refused(const char *line, int code, const char *text)
 {
     struct ran r;
     run_on_bad(&r, line);
+    ck_assert_msg(r.code == code, "%s: exit %d (signal %d) instead of %d: %s", line, r.code,
+                  r.signal, code, r.err);
     expect_refusal(&r, code, text);
 }
 

@@ -10,6 +10,15 @@
 #include "gguf_bytes.h"
 #include "program.h"
 
+/* Sanitizers keep shadow memory, of which limits and peaks say nothing. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#define SHADOW_MEMORY 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SHADOW_MEMORY 1
+#endif
+#endif
+
 #define HOSTILE_MAX_RECORDS 64
 
 struct hostile_pair {
