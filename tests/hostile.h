@@ -96,6 +96,9 @@ void hostile_write(struct hostile *h);
 void hostile_write_bytes(const void *bytes, size_t len);
 void write_file(const char *path, const void *bytes, size_t len);
 
+/* A setup of run_program: another user, if this one is root, for whom permissions mean nothing. */
+void be_nobody(void *unused);
+
 /* Fails the test if the folder has an output or a temporary file. */
 void expect_no_output(void);
 

@@ -157,7 +157,8 @@ double gguf_float_at(const struct gguf_value *v, uint64_t i);
  * The add functions are sticky: after a failure (memory, an illegal or missing name, a tensor
  * name of 64 bytes or more, an impossible shape) the later ones do nothing and gguf_write returns
  * the first failure. Duplicate names are found by gguf_write. What is refused is STATUS_USAGE,
- * but STATUS_BAD_FILE for a tensor name, which comes from a file that was read; what the system refuses is STATUS_FAILED.
+ * but STATUS_BAD_FILE for a tensor name, which comes from a file that was read; what the system
+ * refuses is STATUS_FAILED.
  */
 struct gguf_writer;
 enum status gguf_writer_create(struct gguf_writer **out, struct err *e);
