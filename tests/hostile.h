@@ -10,6 +10,15 @@
 #include "gguf_bytes.h"
 #include "program.h"
 
+/* Sanitizers keep shadow memory, of which limits and peaks say nothing. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#define SHADOW_MEMORY 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SHADOW_MEMORY 1
+#endif
+#endif
+
 #define HOSTILE_MAX_RECORDS 64
 
 struct hostile_pair {
@@ -86,6 +95,9 @@ void hostile_tear_down(void);
 void hostile_write(struct hostile *h);
 void hostile_write_bytes(const void *bytes, size_t len);
 void write_file(const char *path, const void *bytes, size_t len);
+
+/* A setup of run_program: another user, if this one is root, for whom permissions mean nothing. */
+void be_nobody(void *unused);
 
 /* Fails the test if the folder has an output or a temporary file. */
 void expect_no_output(void);

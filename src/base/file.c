@@ -205,6 +205,18 @@ static size_t first_room(int fd, size_t max)
     return room < max ? room : max;
 }
 
+static enum status refuse_long(const char *name, size_t max, struct err *e)
+{
+    return err_set(e, STATUS_USAGE, "%s: more than the %zu bytes allowed", name, max);
+}
+
+/* Whether a file just opened says that it is longer: then it need not be read. */
+static bool is_longer(int fd, size_t max)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uintmax_t)st.st_size > max;
+}
+
 /* Reads to the end. One byte above max tells a file of max bytes from a longer one. */
 static enum status read_to_end(int fd, const char *name, size_t max, char **out, size_t *len,
                                struct err *e)
@@ -221,7 +233,7 @@ static enum status read_to_end(int fd, const char *name, size_t max, char **out,
             return fail_errno(e, STATUS_BAD_FILE, name, "read", errno);
         used += (size_t)n;
         if (used > max)
-            return err_set(e, STATUS_USAGE, "%s: more than the %zu bytes allowed", name, max);
+            return refuse_long(name, max, e);
         if (n == 0)
             break;
         if (used < room)
@@ -246,7 +258,10 @@ enum status file_read_all(const char *path, size_t max, char **out, size_t *len,
     enum status s = standard ? STATUS_OK : open_input(path, 0, &fd, e);
     if (s)
         return s;
-    s = read_to_end(fd, standard ? "standard input" : path, max, out, len, e);
+    if (!standard && is_longer(fd, max))
+        s = refuse_long(path, max, e);
+    else
+        s = read_to_end(fd, standard ? "standard input" : path, max, out, len, e);
     if (!standard)
         close(fd);
     if (s) {

@@ -257,7 +257,11 @@ static enum status run_prompt(const struct generate_options *o, struct runtime *
 {
     int32_t *tokens;
     size_t n_tokens;
-    enum status s = prompt_tokens(r->checkpoint.tokenizer, prompt, &tokens, &n_tokens, e);
+    enum status s = text_may_fit("the prompt", r->checkpoint.tokenizer, prompt.len,
+                                 r->checkpoint.model->config.n_ctx, e);
+    if (s != STATUS_OK)
+        return s;
+    s = prompt_tokens(r->checkpoint.tokenizer, prompt, &tokens, &n_tokens, e);
     if (s != STATUS_OK)
         return s;
     int n_ctx;

@@ -258,7 +258,9 @@ static enum status input_tokens(const struct score_options *o, const struct runt
     const struct tokenizer *t = r->checkpoint.tokenizer;
     if (o->tokens)
         return parse_ids("--tokens", o->tokens, r->checkpoint.model->config.n_vocab, ids, n, e);
-    return tokens_of_text(t, text, tokenizer_adds_bos(t), ids, n, e);
+    const enum status s =
+        text_may_fit("the text", t, text.len, r->checkpoint.model->config.n_ctx, e);
+    return s == STATUS_OK ? tokens_of_text(t, text, tokenizer_adds_bos(t), ids, n, e) : s;
 }
 
 static enum status score(const struct score_options *o, struct runtime *r, const int32_t *tokens,

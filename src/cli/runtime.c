@@ -19,6 +19,8 @@
 
 /* More text than this is refused before it is read: no context holds it. */
 #define INPUT_MAX ((size_t)256 << 20)
+/* The tokens of a shorter text are made, to say how many they are. */
+#define LONG_TEXT ((size_t)1 << 20)
 /* A larger cache is announced even without -v. */
 #define LARGE_CACHE ((size_t)1 << 30)
 /* Bytes of a line said on standard error: a path as long as they can be, and a sentence. */
@@ -246,6 +248,17 @@ size_t longest_token(const struct tokenizer *t)
         longest = len > longest ? len : longest;
     }
     return longest;
+}
+
+enum status text_may_fit(const char *what, const struct tokenizer *t, size_t len, int n_ctx,
+                         struct err *e)
+{
+    const size_t longest = longest_token(t), least = len / longest + (len % longest != 0);
+    if (len >= LONG_TEXT && least > (size_t)n_ctx)
+        return err_set(e, STATUS_USAGE,
+                       "%s has at least %zu tokens (%zu bytes), the context only %d", what, least,
+                       len, n_ctx);
+    return STATUS_OK;
 }
 
 const char *environment(const char *name)

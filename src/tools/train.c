@@ -143,10 +143,17 @@ static enum status open_state(struct trainer *t, struct err *e)
     return STATUS_OK;
 }
 
+/* The tensors' shapes do not tell the numbers of heads. */
+static uint64_t hash_heads(uint64_t hash, const struct config *c)
+{
+    const int heads[] = {c->n_heads, c->n_kv_heads};
+    return train_hash(hash, heads, sizeof heads);
+}
+
 /* Of the tensors that teach: a file may have others, of any size. */
 static uint64_t hash_of_teacher(const struct trainer *t)
 {
-    uint64_t hash = 0;
+    uint64_t hash = hash_heads(0, &t->teacher_config);
     for (int i = 0; i < t->teacher_list.n; i++) {
         const struct gguf_tensor *tensor =
             gguf_find_tensor(t->spec->teacher, t->teacher_list.items[i].name);
@@ -159,6 +166,8 @@ static enum status check_state(struct trainer *t, struct err *e)
 {
     const uint64_t teacher_hash = t->spec->teacher ? hash_of_teacher(t) : 0;
     t->identity = state_identity(t->spec, &t->list, t->data.hash, teacher_hash);
+    uint64_t *shape = &t->identity.fields[STATE_SHAPE];
+    *shape = hash_heads(*shape, &t->template.config);
     if (!t->spec->resume)
         return STATUS_OK;
     const enum status s = state_compare(&t->state, &t->identity, t->state_path, e);

@@ -106,6 +106,7 @@ struct progress {
 };
 
 #define STATE_FIELDS 17
+#define STATE_SHAPE  0 /* the field of the model's shape */
 
 /* What must be the same for a state to be of this run. */
 struct identity {

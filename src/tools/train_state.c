@@ -230,6 +230,11 @@ enum status state_read(const struct state *s, struct optimizer *o, const char *p
         return err_set(e, STATUS_BAD_FILE, "%s: expected %zu bytes, found %zu", path, expected,
                        s->len);
     const unsigned char *at = s->bytes;
+    struct header h;
+    memcpy(&h, at, sizeof h);
+    if (h.progress[5] != o->list->n_floats)
+        return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims %" PRIu64 " numbers of %zu",
+                       path, h.progress[5], o->list->n_floats);
     uint64_t stored;
     memcpy(&stored, at + expected - sizeof stored, sizeof stored);
     if (hash_words(TRAIN_HASH_START, at, expected - sizeof stored) != stored)
