@@ -152,10 +152,6 @@ $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_SUPPORT) $(CLI_LIB) $(LIB)
 
 $(BUILD)/tests/%.o: ALL_CFLAGS += -Itests $(CHECK_CFLAGS)
 
-# test_oom replaces the allocation functions to make them fail on demand.
-$(BUILD)/tests/test_oom: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc \
-                                         -Wl,--wrap=aligned_alloc,--wrap=mmap
-
 # test_pool makes thread creation fail and counts the threads that are not joined.
 $(BUILD)/tests/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create,--wrap=pthread_join
 

@@ -48,11 +48,21 @@ struct fault_report {
     int descriptors;                    /* above 2 still open, and not before */
 };
 
+/*
+ * How far n advances from run to run where `calls` calls are to fail in their turn. 1: every one
+ * does. Under the address sanitizer, where a process takes ten times as long to come and go, about
+ * `few` of them, evenly spread.
+ */
+long faults_step(long calls, long few);
+
 /* Once a process, before the runs. */
 void faults_create(void);
 
 /* A program_setup: from here on the child's calls follow the plan. */
 void faults_arm(void *plan);
+
+/* For a test that calls the library itself: arms this process, and ends that. */
+void faults_disarm(void);
 
 /* Of the last run; cleared when the next one is armed. */
 const struct fault_report *faults_report(void);

@@ -22,7 +22,7 @@ const struct scenario scenarios[] = {
      .inputs = {"model.gguf", "prompt.txt"},
      .steady_stdout = true},
     {.name = "generate --kv-heads",
-     .line = "generate model.gguf -p abc -t 2 -n 2 --seed 1 --kv-heads 1 --calib calib.txt -q "
+     .line = "generate model.gguf -p abc -t 2 -n 2 --seed 1 --kv-heads 2 --calib calib.txt -q "
              "--logprobs 2 --format jsonl",
      .inputs = {"model.gguf", "calib.txt"},
      .steady_stdout = true},
@@ -36,7 +36,7 @@ const struct scenario scenarios[] = {
      .line = "eval model.gguf --text text.txt --against other.gguf --ctx 16 -t 2 -q",
      .inputs = {"model.gguf", "text.txt", "other.gguf"}},
     {.name = "convert",
-     .line = "convert model.gguf -o out.gguf --kv-heads 1 --calib calib.txt --eval text.txt -t 2 "
+     .line = "convert model.gguf -o out.gguf --kv-heads 2 --calib calib.txt --eval text.txt -t 2 "
              "-q --force",
      .inputs = {"model.gguf", "calib.txt", "text.txt"},
      .outputs = {"out.gguf"},
@@ -68,7 +68,7 @@ const struct scenario scenarios[] = {
      .line = "bench --shape 1x16x2,ff=16,vocab=32,ctx=16 --depth 0,4" MEASURE,
      .outputs = {"out.svg", "out.csv"}},
     {.name = "bench",
-     .line = "bench model.gguf --method procrustes --type f16" MEASURE,
+     .line = "bench model.gguf --kv-heads 4,2 --method procrustes --type f16" MEASURE,
      .inputs = {"model.gguf"},
      .outputs = {"out.svg", "out.csv"}},
     {.name = "tokenize",
@@ -83,9 +83,9 @@ const struct scenario scenarios[] = {
 const int n_scenarios = sizeof scenarios / sizeof scenarios[0];
 
 static const struct checkpoint_shape shape = {.n_layers = 1,
-                                              .n_heads = 2,
-                                              .n_kv_heads = 2,
-                                              .head_dim = 16,
+                                              .n_heads = 4,
+                                              .n_kv_heads = 4,
+                                              .head_dim = 8,
                                               .d_ff = 32,
                                               .n_ctx = 32,
                                               .n_vocab = 257,
@@ -294,6 +294,14 @@ bool scenario_is_output(const char *path)
 }
 
 /* --- what must hold afterwards --------------------------------------------------------------- */
+
+bool scenario_changed(int output)
+{
+    struct content now = content_of(current->outputs[output]);
+    const bool changed = !same(&now, &olds[output]);
+    free(now.bytes);
+    return changed;
+}
 
 static void expect_no_other_file(const char *where)
 {

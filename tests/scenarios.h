@@ -53,6 +53,9 @@ void scenario_expect_kept(const struct ran *r, const struct fault_plan *plan, bo
 /* For messages: scenario, kind, number of the call. */
 const char *scenario_where(const struct fault_plan *plan);
 
+/* Whether the output of that index is not as it was before the run. */
+bool scenario_changed(int output);
+
 /* Whether `path` ends in the name of one of the inputs; of the outputs, or a temporary of one. */
 bool scenario_is_input(const char *path);
 bool scenario_is_output(const char *path);

@@ -31,6 +31,8 @@ static void judge(const struct ran *r, const struct fault_plan *plan)
     ck_assert_msg(!r->err[0], "%s: it says %s", where, r->err);
     if (r->code == 0)
         scenario_expect_done(r, plan);
+    if (scenario()->trains && scenario_changed(0)) /* its state is saved, too */
+        ck_assert_msg(access(scenario()->outputs[1], F_OK) == 0, "%s: no state", where);
     scenario_expect_kept(r, plan, faults_report()->returned);
 }
 
@@ -50,14 +52,16 @@ static void interrupt_each(int scenario_index, int which, long first, long step)
     }
 }
 
-/* The three have one handler: SIGINT comes at every call, the others at every seventh. */
+/* The three have one handler: SIGINT comes at every call (see faults_step), the others at every
+ * seventh. */
 START_TEST(at_every_call)
 {
     signal(SIGHUP, SIG_DFL); /* the suite may run under nohup */
     scenario_begin(_i);
-    interrupt_each(_i, 0, 0, 1);
-    interrupt_each(_i, 1, 0, 7);
-    interrupt_each(_i, 2, 3, 7);
+    const long calls = scenario_all_calls();
+    interrupt_each(_i, 0, 0, faults_step(calls, 16));
+    interrupt_each(_i, 1, 0, 6 + faults_step(calls, 5));
+    interrupt_each(_i, 2, 3, 6 + faults_step(calls, 5));
     scenario_end();
 }
 END_TEST

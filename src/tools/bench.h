@@ -104,8 +104,9 @@ uint64_t bench_memory(const struct bench_spec *spec, const struct bench *b);
  */
 enum status bench_run_alone(const struct bench_spec *spec, struct bench_row *row, struct err *e);
 
-/* Measures the planned rows, but for load_ms and peak_rss_bytes. STATUS_INTERRUPTED if `stop` ended
- * it: rows hold what was measured so far, samples 0 where nothing was. */
+/* Measures the planned rows, but for load_ms and peak_rss_bytes. STATUS_FAILED if a row's threads
+ * cannot all be started: its figures would be another row's. STATUS_INTERRUPTED if `stop` ended it:
+ * rows hold what was measured so far, samples 0 where nothing was. */
 enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err *e);
 
 void bench_free(struct bench *b); /* legal on a zeroed struct and twice */
