@@ -204,14 +204,16 @@ static void show(const uint8_t *data, size_t size, unsigned way)
 {
     static const char *const formats[] = {"table", "md", "csv", "json", "jsonl"};
     struct memory_file in = open_memory(data, size), shown = open_memory("", 0);
-    char form[16], *argv[] = {in.path, form, NULL, NULL};
-    static char tensors[] = "--tensors", check[] = "--check";
+    char form[16], *argv[] = {in.path, form, NULL, NULL, NULL};
+    static char tensors[] = "--tensors", check[] = "--check", bandwidth[] = "--bandwidth=12.5";
     int argc = 2;
     snprintf(form, sizeof form, "--format=%s", formats[way % 5]);
     if (way & 8)
         argv[argc++] = tensors;
     if (way & 16)
         argv[argc++] = check;
+    if (way & 32)
+        argv[argc++] = bandwidth;
 
     static struct output out; /* large */
     output_init(&out, shown.fd);
