@@ -80,7 +80,7 @@ static void put_string(struct output *out, struct text s)
             output_puts(out, "\\r");
         else if (code == '\t')
             output_puts(out, "\\t");
-        else if (code < 0x20 || code == 0x7f)
+        else if (code < 0x20 || (code >= 0x7f && code < 0xa0))
             output_printf(out, "\\u%04x", (unsigned)code);
         else
             output_put(out, (struct text){s.data, len});

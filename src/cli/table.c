@@ -52,7 +52,15 @@ static void keep_escaped(struct table *t, struct text bytes)
     keep(t, "", 1);
 }
 
-/* RFC 4180; bytes that are not UTF-8 become U+FFFD, as in JSON. */
+/* Whether a terminal may take it as an order. Tabs and ends of lines are text. */
+static bool is_order(uint32_t code)
+{
+    const bool is_text = code == '\t' || code == '\n' || code == '\r';
+    return (code < 0x20 && !is_text) || (code >= 0x7f && code < 0xa0);
+}
+
+/* RFC 4180; bytes that are not UTF-8 become U+FFFD, as in JSON, and so do control characters, for
+ * which it has no form. */
 static void put_csv(struct output *out, struct text s)
 {
     bool quoted = s.len > 0 && (s.data[0] == ' ' || s.data[s.len - 1] == ' ');
@@ -63,7 +71,7 @@ static void put_csv(struct output *out, struct text s)
     while (s.len > 0) {
         uint32_t code;
         const size_t len = utf8_decode(s, &code);
-        if (code == UNICODE_INVALID)
+        if (code == UNICODE_INVALID || is_order(code))
             output_puts(out, "\xef\xbf\xbd");
         else
             output_put(out, (struct text){s.data, len});
