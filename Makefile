@@ -66,7 +66,7 @@ TEST_SUPPORT := $(patsubst %,$(BUILD)/tests/%.o,support checkpoints program host
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZERS  := $(FUZZ_SRC:tests/fuzz/%.c=%)
 
-.PHONY: all run deps test asan tsan fuzz fuzz-replay format format-check lint check-layers \
+.PHONY: all run deps test asan tsan fuzz fuzz-run fuzz-replay format format-check lint check-layers \
         check-neon clean install uninstall help
 # Objects stay after a link.
 .PRECIOUS: $(BUILD)/%.o
@@ -198,6 +198,12 @@ CORPUS_fuzz_options   := tests/fuzz/corpus/options
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(CLI_LIB) $(LIB)
 	$(call say,LINK)
 	$(Q)$(LINK) -fsanitize=fuzzer -o $@ $(filter %.o,$^) $(CLI_LIB) $(LIB) $(LDLIBS)
+
+# Long: targets / JOBS * FUZZ_SECONDS.
+FUZZ_SECONDS ?= 1800
+JOBS         ?= 2
+fuzz-run: fuzz ## run every fuzz target for FUZZ_SECONDS (1800), JOBS (2) at a time
+	@scripts/fuzz_run.sh $(FUZZ_SECONDS) $(JOBS) $(foreach f,$(FUZZERS),$(f)=$(CORPUS_$(f)))
 
 fuzz-replay: ## replay the fuzz corpora under ASan and UBSan
 	$(MAKE) MODE=asan fuzz-replay-run

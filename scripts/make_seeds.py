@@ -139,6 +139,11 @@ def values():
     yield "empty-arrays", build([array(f"e{kind}", kind, []) for kind in some])
     yield "bool-2", build([text("b") + struct.pack("<IB", BOOL, 2)])
     yield "strings", build([array("words", STRING, ["one", "", "three", "\u00e9" * 20])])
+    hostile = b"\x1b[31m\"\\,|\n\r\t\xc2\x9b\xff\xe2\x82\x00"
+    yield "hostile-names", build([pair(hostile, STRING, hostile),
+                                  pair("general.architecture", STRING, hostile),
+                                  pair("general.name", STRING, hostile)],
+                                 [(hostile, (4,), F32_T)])
     yield "long-key", build([pair("k" * 300, U8, 1)])
 
 
@@ -193,6 +198,8 @@ def models():
     yield "gpt2-blocks", checkpoint(d=32, ff=32, context=2, number=F16_T, tokenizer=False)
     yield "gpt2-q8_0", checkpoint(d=32, ff=32, context=2, number=Q8_0_T, tokenizer=False)
     yield "gpt2-q4_0", checkpoint(d=32, ff=32, context=2, number=Q4_0_T, tokenizer=False)
+    yield "gpt2-gqa", checkpoint(heads=4, kv_heads=2, tied=False, tokenizer=False)
+    yield "gpt2-bf16", checkpoint(d=4, number=BF16_T, tokenizer=False)
     yield "starcoder", checkpoint(arch="starcoder", kv_heads=1, d=4, tokenizer=False)
 
 

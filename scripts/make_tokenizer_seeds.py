@@ -37,11 +37,11 @@ def strings(values):
     return struct.pack("<IIQ", 9, 8, len(values)) + b"".join(map(string, values))
 
 
-def small_file(merges, types):
+def small_file(merges, types, last=(b"<|end|>", b"[PAD]"), kinds=(3, 5)):
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [b for b in range(256) if b not in printable]
     names = {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}
-    tokens = [names[b].encode() for b in range(256)] + [b"ab", b"abc", b"<|end|>", b"[PAD]"]
+    tokens = [names[b].encode() for b in range(256)] + [b"ab", b"abc", *last]
     pairs = [
         ("tokenizer.ggml.model", struct.pack("<I", 8) + string(b"gpt2")),
         ("tokenizer.ggml.tokens", strings(tokens)),
@@ -49,7 +49,7 @@ def small_file(merges, types):
         ("tokenizer.ggml.eos_token_id", struct.pack("<II", 4, 258)),
     ]
     if types:
-        values = [1] * 258 + [3, 5]
+        values = [1] * 258 + [*kinds]
         pairs.append(
             ("tokenizer.ggml.token_type", struct.pack("<IIQ", 9, 5, len(values)))
         )
@@ -67,6 +67,10 @@ seeds = {
     "no-types": table(NO_TYPES, [(space, space)], 0, [], b"a    b\xc2\xa0\xe3\x80\x80 c  "),
     "invalid-utf8": table(GPT2, [(space, a)], 0, [b"\xff"], b"\xc3( \xe2\x82 a\xed\xa0\x80\xff\xf0"),
     "file": small_file([b"a b", b"ab c"], True),
+    "file-byte-tokens": small_file([b"a b"], True, (b"<0x41>", b"<0xfg>"), (6, 6)),
+    "file-same-pair": small_file([b"a b", b"a b"], True),
+    "file-merge-unknown": small_file([b"a c"], True),
+    "file-special-empty": small_file([], True, (b"", b"a"), (3, 4)),
     "file-no-types": small_file([], False),
 }
 for name, data in seeds.items():

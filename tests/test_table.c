@@ -65,6 +65,31 @@ START_TEST(json_lines)
 }
 END_TEST
 
+/* The fuzzer's: `info --tensors --format csv` sent the escape sequences in a tensor's name to the
+ * terminal as they were, and JSON the C1 controls, which begin such sequences too. */
+START_TEST(no_form_has_control_characters)
+{
+    static const char *const expected[] = {
+        "name                      n     x\n\\x1b[31m\\x00\\x7f\\xc2\\x9b  1  0.50\n",
+        "| name                     | n |    x |\n|:-------------------------|--:|-----:|\n"
+        "| \\x1b[31m\\x00\\x7f\\xc2\\x9b | 1 | 0.50 |\n",
+        "name,n,x\n\xef\xbf\xbd[31m\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd,1,0.5\n",
+        "[\n  {\"name\": \"\\u001b[31m\\u0000\\u007f\\u009b\", \"n\": 1, \"x\": 0.5}\n]\n",
+        "{\"name\": \"\\u001b[31m\\u0000\\u007f\\u009b\", \"n\": 1, \"x\": 0.5}\n",
+    };
+    struct output o;
+    struct table t;
+    struct err e = {""};
+    output_begin(&o);
+    table_begin(&t, (enum table_format)_i, columns, 3, &o);
+    table_text(&t, (struct text){"\x1b[31m\0\x7f\xc2\x9b", 9});
+    table_u64(&t, 1);
+    table_double(&t, 0.5);
+    ck_assert_int_eq(table_end(&t, &e), STATUS_OK);
+    output_is(&o, expected[_i]);
+}
+END_TEST
+
 START_TEST(no_rows)
 {
     static const char *const expected[] = {"name  n  x\n", "| name | n | x |\n|:-----|--:|--:|\n",
@@ -107,6 +132,7 @@ int main(void)
     tcase_add_test(t, csv);
     tcase_add_test(t, json);
     tcase_add_test(t, json_lines);
+    tcase_add_loop_test(t, no_form_has_control_characters, 0, 5);
     tcase_add_loop_test(t, no_rows, 0, 5);
     tcase_add_test(t, hostile_cells);
     suite_add_tcase(s, t);

@@ -183,8 +183,9 @@ static struct memory_file open_memory(const void *data, size_t size)
     return f;
 }
 
-/* What is shown is UTF-8 without control characters, whatever the names in the file are. */
-static void check_shown(const struct memory_file *f)
+/* What is shown is UTF-8 without control characters, whatever the names in the file are; only the
+ * cells of CSV have tabs and ends of lines. */
+static void check_shown(const struct memory_file *f, bool csv)
 {
     const off_t end = lseek(f->fd, 0, SEEK_END);
     require(end >= 0);
@@ -193,7 +194,7 @@ static void check_shown(const struct memory_file *f)
     require(text_is_utf8((struct text){shown, (size_t)end}));
     for (off_t i = 0; i < end; i++) {
         const unsigned char c = (unsigned char)shown[i];
-        require((c >= 0x20 || c == '\n') && c != 0x7f);
+        require((c >= 0x20 || c == '\n' || (csv && (c == '\t' || c == '\r'))) && c != 0x7f);
         /* C1 controls. */
         require(c != 0xc2 || (unsigned char)shown[i + 1] >= 0xa0);
     }
@@ -204,14 +205,16 @@ static void show(const uint8_t *data, size_t size, unsigned way)
 {
     static const char *const formats[] = {"table", "md", "csv", "json", "jsonl"};
     struct memory_file in = open_memory(data, size), shown = open_memory("", 0);
-    char form[16], *argv[] = {in.path, form, NULL, NULL};
-    static char tensors[] = "--tensors", check[] = "--check";
+    char form[16], *argv[] = {in.path, form, NULL, NULL, NULL};
+    static char tensors[] = "--tensors", check[] = "--check", bandwidth[] = "--bandwidth=12.5";
     int argc = 2;
     snprintf(form, sizeof form, "--format=%s", formats[way % 5]);
     if (way & 8)
         argv[argc++] = tensors;
     if (way & 16)
         argv[argc++] = check;
+    if (way & 32)
+        argv[argc++] = bandwidth;
 
     static struct output out; /* large */
     output_init(&out, shown.fd);
@@ -226,7 +229,7 @@ static void show(const uint8_t *data, size_t size, unsigned way)
     for (const char *c = e.text; *c; c++)
         require((unsigned char)*c >= 0x20 && *c != 0x7f);
     require(output_flush(&out));
-    check_shown(&shown);
+    check_shown(&shown, way % 5 == 2);
     options_free(&command_info.spec, values);
     free(values);
     close(in.fd);

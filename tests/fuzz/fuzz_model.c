@@ -10,6 +10,7 @@
 
 #include "engine/sampler.h"
 #include "engine/session.h"
+#include "model/params.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -104,6 +105,23 @@ static void run_model(const struct model *m, const struct way *w)
     session_free(prefill);
 }
 
+/* Reads it as training does. What loads as a model may only lack the memory for it. */
+static void read_params(const struct gguf *g, const struct config *c)
+{
+    struct param_list list;
+    struct arena arena;
+    struct mem_plan plan = {0};
+    struct err e = {{0}};
+    require(param_list_create(&list, c, g, &e) == STATUS_OK);
+    param_view_plan(&plan, &list, c);
+    require(arena_create(&arena, &plan, "the parameters", &e) == STATUS_OK);
+    const struct param_view v = param_view_take(&arena, &list, c);
+    param_list_read(&list, g, v.flat);
+    require(v.embed && v.output && list.n_params <= list.n_floats);
+    arena_free(&arena);
+    param_list_free(&list);
+}
+
 /* The least divisor of n above 1, or 1. */
 static int least_divisor(int n)
 {
@@ -127,6 +145,7 @@ static void load_model(const struct gguf *g, uint64_t hash)
         return;
     }
     run_model(m, &w);
+    read_params(g, &m->config);
     const struct model_options o = {.n_kv_heads =
                                         m->config.n_kv_heads / least_divisor(m->config.n_kv_heads),
                                     .convert = hash >> 15 & 1,

@@ -45,7 +45,7 @@ static void parse(const uint8_t *data, size_t size)
     static const struct train_spec spec = {.n_steps = 3, .batch = 1, .length = 2};
     float weights[N_FLOATS], m[N_FLOATS], v[N_FLOATS];
     struct optimizer o = {.list = &list, .weights = {.flat = weights}, .m = m, .v = v};
-    const struct identity wanted = state_identity(&spec, &list, 1, 0);
+    struct identity wanted = state_identity(&spec, &list, 1, 0);
     struct state s = {.bytes = NULL};
     struct err e = {""};
     enum status status = state_parse(&s, data, size, "state", &e);
@@ -57,9 +57,13 @@ static void parse(const uint8_t *data, size_t size)
     require(s.progress.step >= s.progress.best_step && s.progress.best_step >= 0);
     require(s.progress.best >= 0); /* a cross-entropy; not NaN */
     require(state_steps(&s) >= 0);
-    status = state_compare(&s, &wanted, "state", &e);
-    if (status != STATUS_OK)
-        require_refusal(status, &e);
+    /* As it is, and from the first option on: hashes come before, and are never right. */
+    for (int i = 0; i < 2; i++) {
+        status = state_compare(&s, &wanted, "state", &e);
+        if (status != STATUS_OK)
+            require_refusal(status, &e);
+        memcpy(wanted.fields, s.identity.fields, 2 * sizeof *wanted.fields);
+    }
     status = state_read(&s, &o, "state", &e);
     if (status != STATUS_OK) {
         require(status == STATUS_BAD_FILE);
@@ -140,7 +144,7 @@ static struct train_spec make_spec(unsigned way)
         .eval_every = 2,
         .save_every = 1,
         .keep_last = way & 1,
-        .seed_given = true,
+        .seed_given = !(way & 8),
         .seed = 7,
     };
     /* Those that the sanitizers watch. */
@@ -170,7 +174,7 @@ static const struct whole_run *whole_run(unsigned way)
     struct whole_run *r = &runs[way & 1];
     if (r->state)
         return r;
-    const struct train_spec spec = make_spec(way);
+    const struct train_spec spec = make_spec(way & 1);
     struct err e = {""};
     require(train(&spec, &e) == STATUS_OK);
     r->state = read_file(state_path, &r->state_size);

@@ -432,7 +432,7 @@ static struct shape some_shape(struct parts *p)
     s.kv_heads = 1 + (int)pick(p, (size_t)s.heads);
     while (s.heads % s.kv_heads)
         s.kv_heads--;
-    s.vocab = s.tokenizer ? 259 : 2 + (int)pick(p, 32);
+    s.vocab = s.tokenizer ? 260 : 2 + (int)pick(p, 32);
     return s;
 }
 
@@ -520,10 +520,27 @@ static void put_text(struct parts *p, const char *text, size_t len)
     memcpy(out + 8, text, len);
 }
 
-/* All bytes, a merge, two special tokens. */
+/* An array of i32 in which the last three tokens, by chance, are not normal ones. */
+static void add_types(struct parts *p, const char *key, size_t n)
+{
+    unsigned char *types = take(p, n * 4);
+    if (!types)
+        return;
+    memset(types, 0, n * 4);
+    for (size_t i = 0; i < n; i++)
+        types[4 * i] = i + 3 < n ? 1 : (unsigned char)pick(p, 7);
+    p->pairs[p->n_pairs++] = (struct gguf_pair){text_of(key),
+                                                {.kind = GGUF_ARRAY,
+                                                 .element_kind = GGUF_I32,
+                                                 .count = n,
+                                                 .bytes = {(const char *)types, n * 4}}};
+}
+
+/* All bytes, a merge, three other tokens: special, a byte's, or normal. */
 static void add_tokenizer(struct parts *p)
 {
     static const char *const rules[] = {"gpt-2", "starcoder", "default"};
+    static const char *const others[] = {"<|a|>", "<|ab|>", "<0x41>", "<0xfg>", "a b", "th", "t"};
     add_text(p, "tokenizer.ggml.model", "gpt2");
     add_text(p, "tokenizer.ggml.pre", rules[pick(p, 3)]);
     size_t from = p->used;
@@ -532,12 +549,18 @@ static void add_tokenizer(struct parts *p)
         put_text(p, c, byte_alphabet_write((unsigned char)byte, c));
     }
     put_text(p, "th", 2);
-    put_text(p, "<|a|>", 5);
-    put_text(p, "<|ab|>", 6);
-    add_texts(p, "tokenizer.ggml.tokens", from, 259);
+    for (int i = 0; i < 3; i++) {
+        const char *other = others[pick(p, sizeof others / sizeof *others)];
+        put_text(p, other, strlen(other));
+    }
+    add_texts(p, "tokenizer.ggml.tokens", from, 260);
+    if (pick(p, 3))
+        add_types(p, "tokenizer.ggml.token_type", 260);
     from = p->used;
     put_text(p, "t h", 3);
-    add_texts(p, "tokenizer.ggml.merges", from, 1);
+    if (pick(p, 4) == 0)
+        put_text(p, pick(p, 2) ? "a h" : "thh", 3);
+    add_texts(p, "tokenizer.ggml.merges", from, p->used > from + 11 ? 2 : 1);
     if (pick(p, 2))
         add_number(p, "", "tokenizer.ggml.bos_token_id", GGUF_U32, 257);
     if (pick(p, 2))
