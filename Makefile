@@ -47,7 +47,7 @@ ifeq ($(filter __LP64__,$(PREDEFINED)),)
 CFLAGS_COMMON += -D_FILE_OFFSET_BITS=64
 endif
 ifneq ($(filter __i386__,$(PREDEFINED)),)
-CFLAGS_COMMON += -msse2 -mfpmath=sse
+CFLAGS_COMMON += -msse2 -mfpmath=sse -Wno-psabi
 endif
 
 ALL_CFLAGS := $(CFLAGS_COMMON) $(MODE_$(MODE)) $(CFLAGS)
