@@ -26,17 +26,30 @@ SAN_TSAN := -fsanitize=thread -fno-omit-frame-pointer
 
 MODE_release := -O3
 MODE_debug   := -O0
+# 32 bits on an x86-64 machine; the last folder has asm/, which only gcc-multilib links to.
+MODE_32      := -O2 -m32 -idirafter /usr/include/x86_64-linux-gnu
 MODE_asan    := -O1 $(SAN_ASAN)
 MODE_tsan    := -O1 $(SAN_TSAN)
 MODE_fuzz    := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
-MODE_cov     := -O0 --coverage
+MODE_cov     := -O0 --coverage -fprofile-update=atomic
 
 ifeq ($(MODE_$(MODE)),)
-$(error MODE=$(MODE) is none of release, debug, asan, tsan, fuzz, cov)
+$(error MODE=$(MODE) is none of release, debug, 32, asan, tsan, fuzz, cov)
 endif
 
 CFLAGS  ?=
 LDFLAGS ?=
+
+MACHINE    := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+PREDEFINED := $(shell $(CC) $(MODE_$(MODE)) $(CFLAGS) -dM -E -x c /dev/null 2>/dev/null)
+# 32 bits: files may still be larger than 2 GiB; x87 registers keep more bits than a float has.
+ifeq ($(filter __LP64__,$(PREDEFINED)),)
+CFLAGS_COMMON += -D_FILE_OFFSET_BITS=64
+endif
+ifneq ($(filter __i386__,$(PREDEFINED)),)
+CFLAGS_COMMON += -msse2 -mfpmath=sse -Wno-psabi
+endif
+
 ALL_CFLAGS := $(CFLAGS_COMMON) $(MODE_$(MODE)) $(CFLAGS)
 LINK       := $(CC) $(MODE_$(MODE)) $(CFLAGS) $(LDFLAGS)
 LDLIBS     := -lm -lpthread
@@ -67,12 +80,12 @@ FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZERS  := $(FUZZ_SRC:tests/fuzz/%.c=%)
 
 .PHONY: all run deps test asan tsan fuzz fuzz-run fuzz-replay format format-check lint check-layers \
-        check-neon clean install uninstall help
+        check-neon check-builds clean install uninstall help
 # Objects stay after a link.
 .PRECIOUS: $(BUILD)/%.o
 .DELETE_ON_ERROR:
 
-all: decode ## build ./decode (MODE=release|debug|asan|tsan|cov, WERROR=1)
+all: decode ## build ./decode (MODE=release|debug|32|asan|tsan|cov, WERROR=1)
 
 # Phony, because the link must change when MODE does.
 .PHONY: decode
@@ -100,7 +113,6 @@ AVX2   := -mavx2 -mfma -mf16c
 AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
 KERNEL := $(BUILD)/src/parts/kernels
 GRAD   := $(BUILD)/src/parts/grad
-MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 # Other machines compile these files to nothing.
 ifneq ($(filter x86_64 amd64 i%86,$(MACHINE)),)
 $(KERNEL)_avx2.o:        ISA_FLAGS := $(AVX2)
@@ -169,6 +181,21 @@ test: $(BIN) $(TEST_BIN) ## run the Check suites and the command-line tests
 asan: ## the same suites under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer
 	$(MAKE) MODE=asan test
 
+.PHONY: cov cov-run valgrind valgrind-quick
+cov: ## line and branch coverage of src by the suites (gcov), by file and layer
+	$(MAKE) MODE=cov cov-run
+
+cov-run: $(BIN) $(TEST_BIN)
+	@find $(BUILD) -name '*.gcda' -delete
+	@scripts/run_tests.sh $(BIN) $(TEST_BIN) >$(BUILD)/tests.log || { cat $(BUILD)/tests.log; exit 1; }
+	@scripts/coverage.sh $(BUILD)
+
+valgrind: $(BIN) $(TEST_BIN) ## the suites and a run of every command under valgrind (long)
+	@scripts/valgrind.sh $(BIN) $(TEST_BIN)
+
+valgrind-quick: $(BIN) ## only the run of every command
+	@scripts/valgrind.sh $(BIN)
+
 # Only what starts threads.
 THREADED := pool session bench eval quantize convert backprop train
 tsan: ## the suites that use threads under ThreadSanitizer
@@ -231,6 +258,10 @@ lint: ## clang-tidy over src
 
 check-layers: $(LIB) ## includes point only downwards; the library reaches no stdio, exit, getenv
 	@scripts/check_layers.sh $(LIB)
+
+# BUILDS=all, or names out of scripts/check_builds.sh.
+check-builds: $(BIN) ## 32 bits, musl, clang -O0: the same bits from each (BUILDS=all: many more)
+	@MAKE='$(MAKE)' scripts/check_builds.sh $(BIN) $(BUILDS)
 
 check-neon: $(BIN) ## cross-build for AArch64; under qemu the NEON kernels give the native bits
 	@MAKE='$(MAKE)' scripts/check_neon.sh $(BIN)

@@ -9,7 +9,7 @@
 #include "tools/bench.h"
 #include "tools/bench_stats.h"
 
-static const int kv_heads[] = {4, 2, 1}, depths[] = {0, 17}, threads[] = {1, 2, 3};
+static const int kv_heads[] = {4, 2, 1}, depths[] = {0, 17}, threads[] = {1, 2, 3, 8};
 static const int f32[] = {STORAGE_F32}, both[] = {STORAGE_F32, STORAGE_F16};
 
 static struct bench_spec spec_of(const struct kernels *k)
@@ -87,7 +87,7 @@ END_TEST
 START_TEST(hash_does_not_depend_on_threads)
 {
     struct bench_spec spec = spec_of(fastest());
-    spec.threads.n = 3;
+    spec.threads.n = 4;
     struct bench b = run(&spec);
     for (int i = 0; i < b.n_rows; i++)
         for (int k = 0; k < b.n_rows; k++)

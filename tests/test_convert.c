@@ -627,10 +627,11 @@ START_TEST(any_number_of_threads_gives_the_same_bytes)
     spec.cluster = true;
     spec.refit = true;
     struct opened alone = convert_to(&spec, NULL);
-    for (int threads = 2; threads <= 5; threads++) {
+    static const int threads[] = {2, 3, 5, 8};
+    for (int t = 0; t < 4; t++) {
         struct pool *pool;
         struct err e = {""};
-        ck_assert_int_eq(pool_create(threads, &pool, &e), STATUS_OK);
+        ck_assert_int_eq(pool_create(threads[t], &pool, &e), STATUS_OK);
         spec.pool = pool;
         struct opened b = convert_to(&spec, NULL);
         ck_assert_uint_eq(alone.len, b.len);

@@ -406,7 +406,8 @@ START_TEST(lengths_that_overflow)
         char name[] = {(char)('a' + i), 0};
         gguf_add_tensor(w, text_of(name), TENSOR_F32, 1, (uint64_t[]){(1ull << 60) + 1}, &x);
     }
-    refuse_write(w, "tensor 3 \"d\"", "length overflows");
+    /* Where addresses have 32 bits, one alone is too long. */
+    refuse_write(w, sizeof(size_t) > 4 ? "tensor 3 \"d\"" : "tensor 0 \"a\"", "length overflows");
 }
 END_TEST
 

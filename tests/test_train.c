@@ -320,8 +320,8 @@ START_TEST(same_files_for_any_threads)
 {
     struct run one = make_run("one.gguf");
     run_well(&one);
-    static const int threads[] = {2, 3, 5};
-    for (int i = 0; i < 3; i++) {
+    static const int threads[] = {2, 3, 5, 8};
+    for (int i = 0; i < 4; i++) {
         struct run many = make_run("many.gguf");
         struct err e = {""};
         ck_assert_int_eq(pool_create(threads[i], &many.spec.pool, &e), STATUS_OK);

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -416,11 +415,8 @@ static void close_texts(struct train_inputs *in)
 static enum status choose_seed(const struct train_options *o, struct train_spec *spec,
                                struct err *e)
 {
-    spec->seed = o->seed.value;
     spec->seed_given = o->seed.given;
-    if (!o->seed.given && getrandom(&spec->seed, sizeof spec->seed, 0) != sizeof spec->seed)
-        return err_set(e, STATUS_FAILED, "no random seed can be had; give one with --seed");
-    return STATUS_OK;
+    return runtime_seed(&o->seed, &spec->seed, e);
 }
 
 static enum status make_spec(const struct train_options *o, struct train_inputs *in,

@@ -279,7 +279,9 @@ static enum status check_tensor(struct gguf_tensor *t, uint32_t type, const uint
     for (int d = 0; d < GGUF_MAX_DIMS; d++)
         t->dims[d] = d < t->n_dims ? dims[d] : 1;
     const enum status s = gguf_tensor_measure(t, type, STATUS_USAGE, e);
-    if (!s && ((!t->data && !source->piece) || t->n_bytes > PTRDIFF_MAX))
+    if (!s && t->n_bytes > PTRDIFF_MAX)
+        return err_set(e, STATUS_USAGE, "its length overflows: %" PRIu64 " bytes", t->n_bytes);
+    if (!s && !t->data && !source->piece)
         return err_set(e, STATUS_USAGE, "it has no data, expected %" PRIu64 " bytes", t->n_bytes);
     return s;
 }

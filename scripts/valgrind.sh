@@ -1,0 +1,60 @@
+#!/bin/sh
+# valgrind.sh DECODE [SUITE...] - a run of every command under valgrind's memcheck: no access to
+# memory that is not the program's, no decision on bytes never written, nothing leaked. Then the
+# suites, which may take half an hour. The kernels are those of the instruction sets that valgrind
+# knows.
+set -eu
+
+decode=$1
+shift
+if ! command -v valgrind >/dev/null; then
+    echo "valgrind: skipped: it is not installed"
+    exit 0
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+model=tests/data/golden/gqa.gguf
+head -c 2000 tests/data/bpe-small.txt >"$work/text"
+failed=0
+
+check() {
+    valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,indirect \
+        "$@"
+}
+
+# run COMMAND OPTION... - one that must succeed
+run() {
+    if ! check "$decode" "$@" >"$work/out" 2>"$work/err"; then
+        echo "valgrind: decode $*:"
+        cat "$work/err"
+        failed=1
+    fi
+}
+
+run generate "$model" -n 4 -t 2 --seed 1
+run generate "$model" -n 4 -t 2 --greedy --kv-type q8_0
+run score "$model" --tokens 1,2,3 --logits "$work/logits.npy" -t 2
+run tokenize tests/data/bpe-small.gguf -p "Naïve text, 12 times."
+run eval "$model" --text "$work/text" --range 0:0.1 -t 2
+run quantize "$model" -o "$work/q8_0.gguf" --type q8_0 -t 2
+run generate "$work/q8_0.gguf" -n 4 --greedy -t 2
+run convert "$model" -o "$work/mqa.gguf" --kv-heads 1 --seed 1 -t 2
+run info "$work/mqa.gguf" --check
+run bench "$model" -n 2 --depth 8 --repeat 1 --warmup 1 -t 2
+run train "$work/text" -o "$work/new.gguf" --layers 1 --embd 32 --heads 4 --kv-heads 2 --ff 32 \
+    --ctx 16 --vocab 260 --batch 2 --steps 3 --seed 1 -t 2
+run train "$work/text" -o "$work/new.gguf" --resume --steps 4 -t 2
+[ $failed -ne 0 ] || echo "valgrind: every command: no error, no leak"
+
+# Suites end on Check's timeouts otherwise.
+CK_TIMEOUT_MULTIPLIER=100
+export CK_TIMEOUT_MULTIPLIER
+for suite in "$@"; do
+    if ! check "$suite" >"$work/out" 2>"$work/err"; then
+        echo "valgrind: $suite:"
+        tail -n 40 "$work/out" "$work/err"
+        failed=1
+    fi
+done
+exit $failed
