@@ -26,12 +26,9 @@
 #define AWAKE_NS         50000
 #define CHECKS_PER_CLOCK 32
 
-<<<<<<< HEAD
-/* Of a worker. The usual one, 8 MiB, is much address space where that is limited (ulimit -v). */
-=======
-/* A worker's stack. The deepest kernel takes 70 KiB when nothing is optimised; a C library's own
- * choice is between 128 KiB (musl) and 8 MiB, which many threads cannot have in 32 bits. */
->>>>>>> port
+/* Of a worker; the deepest kernel takes 70 KiB when nothing is optimised. A C library chooses
+ * between 128 KiB (musl) and 8 MiB, which is much where address space is limited (ulimit -v, 32
+ * bits). */
 #define STACK_BYTES ((size_t)1 << 20)
 
 /* A counter's lowest bit says that somebody sleeps on it: a step costs one exchange, and takes
@@ -172,7 +169,6 @@ static void start_workers(struct pool *p, int n_threads)
     sigdelset(&blocked, SIGILL);
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
     pthread_attr_t attributes;
-<<<<<<< HEAD
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     while (p->n_threads < n_threads) {
@@ -182,17 +178,6 @@ static void start_workers(struct pool *p, int n_threads)
         if (pthread_create(&m->handle, &attributes, worker_main, m) != 0)
             break;
         p->n_threads++;
-=======
-    int error = pthread_attr_init(&attributes);
-    if (!error)
-        error = pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    while (!error && p->n_threads < n_threads) {
-        struct member *m = &p->members[p->n_threads];
-        *m = (struct member){
-            .arrived.stepped = &p->arrived_stepped, .pool = p, .thread = p->n_threads};
-        error = pthread_create(&m->handle, &attributes, worker_main, m);
-        p->n_threads += !error;
->>>>>>> port
     }
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
