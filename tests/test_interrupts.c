@@ -3,6 +3,10 @@
  * exit 130, or 0 with the work done, no temporary file left, the old files or the new ones whole,
  * and a training that can go on.
  *
+ * What it found: convert and bench tried whether their files can be written before signals were
+ * deferred, and one at that moment left the temporary; bench --plot, interrupted before its first
+ * sample, was a usage error ("nothing to plot").
+ *
  * With DECODE_COUNT_FAULTS in the environment the suite prints how many signals it raised.
  */
 #include <signal.h>
