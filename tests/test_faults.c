@@ -4,6 +4,10 @@
  * failed, nothing leaked, no file half written, the old ones as they were. Under the address
  * sanitizer n takes larger steps where there are many calls.
  *
+ * What it found: a resumed training whose log could not be opened at that moment (EMFILE, EINTR)
+ * began a new one over the old rows; OUT that could not be read back just after it was written was
+ * a bad input file, exit 3, from convert and train.
+ *
  * With DECODE_COUNT_FAULTS in the environment the suite prints how many faults it made.
  */
 #include <errno.h>
