@@ -1,7 +1,7 @@
 #!/bin/sh
 # run_tests.sh DECODE SUITE... - runs every Check suite and, unless DECODE is empty, the command line
-# end to end and in a hostile world, as many at once as there are processors, each one's output in one piece. Goes on after a failure, and fails
-# at the end if anything did.
+# end to end and in a hostile world, as many at once as there are processors, each one's output in
+# one piece. Goes on after a failure, and fails at the end if anything did.
 set -u
 
 decode=$1
