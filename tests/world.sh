@@ -9,6 +9,7 @@ model=tests/data/shakespeare-bytes.gguf
 dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-world-XXXXXX")
 mounted=
 trap '[ -z "$mounted" ] || umount "$mounted"; chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
+trap 'exit 1' HUP INT TERM
 out=$dir/out
 err=$dir/err
 work=$dir/work
