@@ -9,6 +9,7 @@ model=tests/data/shakespeare-bytes.gguf
 dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-world-XXXXXX")
 mounted=
 trap '[ -z "$mounted" ] || umount "$mounted"; chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
+trap 'exit 1' HUP INT TERM
 out=$dir/out
 err=$dir/err
 work=$dir/work
@@ -99,6 +100,10 @@ each_writer() {
     done
 }
 
+# ASan reserves terabytes of address space, takes large stack frames and wants threads of its own.
+asan=true
+(ulimit -v 400000 && "$decode" --version) >"$out" 2>&1 && asan=false
+
 # --- limits -------------------------------------------------------------------------------------
 
 # A size limit fails the write; nothing is left. It is standard error's too, if that is a file.
@@ -123,17 +128,13 @@ descriptor_limit() {
 }
 each_writer descriptor_limit
 # Small stacks: 64 KiB hold the program, and its threads have their own.
-for words in "generate $model -p x -n 3 -t 2" "eval $model --text $dir/text --range 0:0.1 -t 2" \
-    "info $model"; do
-    (ulimit -s 64 && "$decode" --version) >"$out" 2>&1 || {
-        skip "a stack of 64 KiB: this build does not start with it"
-        break
-    }
-    expect 0 "" limited -s 64 $words
-done
-
-# Address space: ASan reserves terabytes of it, and so nothing can be said under it.
-if (ulimit -v 400000 && "$decode" --version) >"$out" 2>&1; then
+if $asan; then
+    skip "small stacks and little address space: this build needs more (ASan)"
+else
+    for words in "generate $model -p x -n 3 -t 2" "info $model" \
+        "eval $model --text $dir/text --range 0:0.1 -t 2"; do
+        expect 0 "" limited -s 64 $words
+    done
     expect 4 "memory" limited -v 8000 generate "$model" -p x -n 1
     expect 0 "" limited -v 200000 generate "$model" -p x -n 3 -t 2
     # A file that claims what it has not: refused for what it is, not for want of memory.
@@ -152,8 +153,6 @@ if (ulimit -v 400000 && "$decode" --version) >"$out" 2>&1; then
     else
         skip "a sparse file of two terabytes"
     fi
-else
-    skip "limits of the address space: this build needs more at its start (ASan)"
 fi
 
 # Processor time: the soft limit's signal ends the run as Ctrl-C does.
@@ -225,7 +224,7 @@ elif command -v setpriv >/dev/null && chmod 755 "$dir" && cp "$model" "$dir/secr
         "$dir/secret"
     # The machine has no room for threads: fewer do.
     chmod 644 "$dir/secret"
-    expect 0 "" setpriv --reuid=65534 --clear-groups prlimit --nproc=1 "$dir/decode" generate \
+    $asan || expect 0 "" setpriv --reuid=65534 --clear-groups prlimit --nproc=1 "$dir/decode" generate \
         "$dir/secret" -p x -n 3 -t 2
 else
     skip "a file that may not be read: no other user at hand"
