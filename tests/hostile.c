@@ -292,7 +292,6 @@ void expect_no_output(void)
 
 /* --- the commands ---------------------------------------------------------------------------- */
 
-/* %B: the bad file; %G: the good one; %T: the text; %O: the output. */
 static const char *const lines[N_COMMANDS] = {
     "info %B",
     "info --check --format json %B",
@@ -308,12 +307,10 @@ static const char *const lines[N_COMMANDS] = {
     "bench %B -n 1 --repeat 1 --warmup 0 --prompt 0 --kv-heads 1 -t 1 -q",
 };
 
-/* Runs a line with its paths filled in. */
-static void run_filled(struct ran *r, const char *line, const char *bad)
+static void fill_in(char *line, size_t size, const char *format, const char *bad)
 {
-    char filled[8192];
     size_t used = 0;
-    for (const char *c = line; *c; c++) {
+    for (const char *c = format; *c; c++) {
         const char *path = NULL;
         if (*c == '%' && c[1])
             path = c[1] == 'B'   ? bad
@@ -321,11 +318,22 @@ static void run_filled(struct ran *r, const char *line, const char *bad)
                    : c[1] == 'T' ? text_path
                    : c[1] == 'O' ? out_path
                                  : NULL;
-        used += (size_t)snprintf(filled + used, sizeof filled - used, "%.*s", path ? 600 : 1,
-                                 path ? path : c);
+        used += (size_t)snprintf(line + used, size - used, "%.*s", path ? 600 : 1, path ? path : c);
         c += path != NULL;
-        ck_assert_uint_lt(used, sizeof filled);
+        ck_assert_uint_lt(used, size);
     }
+}
+
+void fill_paths(char *line, size_t size, const char *format)
+{
+    fill_in(line, size, format, bad_path);
+}
+
+/* Runs a line with its paths filled in. */
+static void run_filled(struct ran *r, const char *line, const char *bad)
+{
+    char filled[8192];
+    fill_in(filled, sizeof filled, line, bad);
     run_program(r, filled, NULL, NULL);
     n_tried++;
 }

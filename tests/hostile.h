@@ -19,6 +19,13 @@
 #endif
 #endif
 
+/* Under a sanitizer a run takes ten times as long, and one of so many cases has to do. */
+#ifdef SHADOW_MEMORY
+#define STRIDE 4
+#else
+#define STRIDE 1
+#endif
+
 #define HOSTILE_MAX_RECORDS 64
 
 struct hostile_pair {
@@ -135,7 +142,10 @@ void expect_refused_in_turn(unsigned commands, const char *text);
 /* Each of the commands accepts the file. */
 void expect_accepted(unsigned commands);
 
-/* One command of `line`, a space after each word: "%s" is the bad file. Counted. */
+/* The paths in place of %B, the bad file; %G, the good one; %T, the text; %O, the output. */
+void fill_paths(char *line, size_t size, const char *format);
+
+/* One command of `line`, a space after each word: its paths are filled in. Counted. */
 void run_on_bad(struct ran *r, const char *line);
 
 /* Runs `line` and expects the refusal; counted. */

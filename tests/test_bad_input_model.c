@@ -550,6 +550,11 @@ START_TEST(no_control_characters_from_a_file_reach_the_terminal)
     unlink(out_path);
     expect_clean_forms("convert %B -o %O --kv-heads 1 --method mean -t 1 -q");
     expect_clean_forms("info %B --check");
+    char *name = strrchr(bad_path, '/') + 1; /* and a file's own name */
+    strcpy(name, "\x1b[31m.gguf");
+    hostile_write(&h);
+    expect_clean_forms("bench %B -n 1 --repeat 1 --warmup 0 --prompt 0 --kv-heads 2 -t 1");
+    strcpy(name, "bad.gguf");
     h.n_tensors = 1; /* another architecture, of which keys and tensors are listed */
     hostile_set_text(&h, "general.architecture", text_of("arch" NASTY));
     hostile_set_text(&h, "key" NASTY, text_of("value" NASTY));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/utf8.h"
 #include "cli/numbers.h"
 #include "cli/version.h"
 
@@ -62,10 +63,13 @@ static void print_header(const struct bench_report *r, struct output *out)
     const struct config *c = &r->spec->config;
     char machine[512];
     bench_machine(r, machine, sizeof machine);
+    char subject[512]; /* a file's name may have control characters */
+    snprintf(subject, sizeof subject, "%s", r->subject);
+    utf8_strip(subject);
     output_printf(out,
                   "%s: %d layers, d_model %d, %d heads of %d, d_ff %d, vocabulary %d, "
                   "context %d\n",
-                  r->subject, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab,
+                  subject, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab,
                   c->n_ctx);
     output_printf(out, "%s\n", machine);
     output_printf(out,

@@ -1,0 +1,420 @@
+/*
+ * The whole program on a hostile command line (class 14) and within limits (class 15). Elsewhere:
+ * allocations that fail at the n-th call (test_oom.c), threads that cannot be started
+ * (test_pool.c), processors and quotas (test_cpus.c), signals (test_signals.c), streams (cli.sh).
+ */
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "hostile.h"
+#include "support.h"
+
+/* --- class 14: the command line -------------------------------------------------------------- */
+
+/* Integers, fractions, and lists of integers. */
+static const struct {
+    const char *command;
+    const char *integers[16], *reals[12];
+} numbers[] = {
+    {"generate %G",
+     {"-n", "-c", "--top-k", "--logprobs", "--samples", "--block", "--seed", "-t", "--kv-heads",
+      "--repeat-last-n", NULL},
+     {"--temp", "--top-p", "--min-p", "--repeat-penalty", NULL}},
+    {"score %G -p a", {"--top", "--tokens", "--block", "-t", NULL}, {NULL}},
+    {"tokenize %G", {"--decode", NULL}, {NULL}},
+    {"eval %G --text %T", {"--ctx", "--stride", "--block", "-t", NULL}, {NULL}},
+    {"quantize %G -o %O --type f16", {"-t", NULL}, {NULL}},
+    {"convert %G -o %O", {"--kv-heads", NULL}, {NULL}},
+    {"convert %G -o %O --kv-heads 1 --calib %T", {"--calib-tokens", "--seed", "-t", NULL}, {NULL}},
+    {"bench %G",
+     {"-n", "--repeat", "--warmup", "--prompt", "--depth", "--kv-heads", "-t", NULL},
+     {NULL}},
+    {"train %T -o %O",
+     {"--layers", "--embd", "--heads", "--kv-heads", "--ff", "--ctx", "--vocab", "--steps",
+      "--batch", "--warmup", "--seed", "--eval-every", "--save-every", "-t", NULL},
+     {"--lr", "--beta2", "--weight-decay", "--dropout", "--clip", "--val-fraction",
+      "--teacher-weight", NULL}},
+    {"info %G", {NULL}, {"--bandwidth", NULL}},
+};
+
+static void expect_numbers_refused(const char *command, const char *const *options,
+                                   const char *const *values, const char *spare)
+{
+    char line[300];
+    int n = 0;
+    for (; *options; options++)
+        for (int i = 0; values[i]; i++) {
+            if (n++ % STRIDE != 0)
+                continue;
+            if (strcmp(*options, spare) == 0 && !values[i][0])
+                continue;
+            snprintf(line, sizeof line, "%s %s=%s", command, *options, values[i]);
+            expect_line_refused(line, 2, *options);
+        }
+}
+
+START_TEST(class_14_numbers)
+{
+    static const char *const bad_integers[] = {
+        "", "1e9", "0x10", "\t5", "5\t", "-9", "NaN", "+5", "5x", "99999999999999999999", NULL};
+    static const char *const bad_reals[] = {"",      "0x10", "nan", "inf", "-9",
+                                            "1e999", "\t1",  "1,5", "1x",  NULL};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        /* No ids are no bytes. */
+        expect_numbers_refused(numbers[i].command, numbers[i].integers, bad_integers, "--decode");
+        expect_numbers_refused(numbers[i].command, numbers[i].reals, bad_reals, "");
+    }
+    expect_no_output();
+}
+END_TEST
+
+/* Once they were accepted and did nothing. */
+START_TEST(class_14_options_without_effect)
+{
+    static const char *const commands[] = {"generate %G -p a", "score %G -p a",
+                                           "eval %G --text %T"};
+    static const char *const options[] = {"--method fit",    "--calib-tokens 99", "--no-refit",
+                                          "--group cluster", "--refit",           "--calib %T"};
+    char line[300];
+    for (size_t c = 0; c < 3; c++)
+        for (size_t i = 0; i < 6; i++) {
+            snprintf(line, sizeof line, "%s %s", commands[c], options[i]);
+            expect_line_refused(line, 2, "which is not given");
+        }
+    expect_line_refused("convert %G -o %O --kv-heads 1 --calib-tokens 99", 2,
+                        "--calib-tokens is for --calib, which is not given");
+    expect_line_refused("convert %G -o %O --kv-heads 1 --no-refit", 2,
+                        "--no-refit is for --calib, which is not given");
+    expect_line_refused("generate %G -p a --kv-heads 1 --calib-tokens 99", 2,
+                        "--calib-tokens is for --calib, which is not given");
+    expect_line_refused("bench --shape 1x8x1,vocab=9,ctx=4 --method fit", 2,
+                        "--method is for a checkpoint");
+    struct ran r;
+    run_on_bad(&r, "generate %G -p a -n 2 -t 1 --kv-heads 1 --method mean --group adjacent");
+    expect_success(&r);
+    run_on_bad(&r, "generate --help --method fit");
+    expect_success(&r);
+}
+END_TEST
+
+/* It was found when the conversion was done. */
+START_TEST(class_14_short_texts_are_found_before_the_work)
+{
+    struct ran r;
+    write_file(bad_path, "a", 1);
+    run_on_bad(&r, "convert %G -o %O --kv-heads 1 --method fit --calib %T --eval %B -t 1 -v");
+    ck_assert_int_eq(r.code, 2);
+    ck_assert_ptr_nonnull(strstr(r.err, "--eval: the text has 1 token; expected at least 2"));
+    ck_assert_ptr_null(strstr(r.err, "the conversion takes"));
+    expect_no_output();
+}
+END_TEST
+
+/* It was --kv-type f16, whatever the type was. */
+START_TEST(class_14_advice_lowers_the_cache)
+{
+    struct ran r;
+    run_on_bad(&r, "score %G -p ab -t 1 -v");
+    ck_assert_ptr_nonnull(strstr(r.err, "; --kv-type f16 lowers the cache"));
+    run_on_bad(&r, "score %G -p ab -t 1 -v --kv-type f16");
+    ck_assert_ptr_nonnull(strstr(r.err, "; --kv-type q8_0 lowers the cache"));
+    run_on_bad(&r, "score %G -p ab -t 1 -v --kv-type q8_0");
+    ck_assert_ptr_null(strstr(r.err, "lowers"));
+    run_on_bad(&r, "generate %G -p ab -n 1 -t 1 -v --kv-type q8_0");
+    ck_assert_ptr_nonnull(strstr(r.err, "; -c N lowers the cache"));
+    run_on_bad(&r, "eval %G --text %T -t 1 -v --kv-type q8_0");
+    ck_assert_ptr_nonnull(strstr(r.err, "; --ctx, --block and -t lower it"));
+}
+END_TEST
+
+static void unknown_and_repeated(void)
+{
+    static const char *const commands[] = {"generate", "score",   "eval",  "bench",   "info",
+                                           "tokenize", "convert", "train", "quantize"};
+    static const char *const words[] = {"--nosuch",   "--=5", "-",         "-x",       "--modell=x",
+                                        "\x1b[31m-x", "---",  "--quiet=1", "--n 5 --n"};
+    char line[200];
+    struct ran r;
+    for (size_t c = 0; c < 9; c++)
+        for (size_t i = 0; i < 9; i++) {
+            snprintf(line, sizeof line, "%s a b %s", commands[c], words[i]);
+            run_on_bad(&r, line); /* TEXT... takes what has no dash */
+            ck_assert_msg(r.code == 2, "%s: exit %d: %s", line, r.code, r.err);
+            expect_refusal(&r, 2, "");
+        }
+    run_on_bad(&r, "info %G --format json --format csv");
+    expect_success(&r);
+    ck_assert_int_eq(strncmp(r.out, "part,parameters,bytes\n", 22), 0);
+    run_on_bad(&r, "generate %G --n=5 -p ab --n=2 -n 1 --seed 1 -t 1 -q");
+    expect_success(&r);
+    run_on_bad(&r, "generate -q -q --seed=18446744073709551615 -n=0 -- %G");
+    expect_success(&r);
+}
+
+static void prompts(void)
+{
+    static const char *const readers[] = {"generate %G -f %B -n 1 -t 1 -q", "score %G -f %B -t 1",
+                                          "tokenize %G -f %B", "eval %G --text %B -t 1"};
+    struct ran r;
+    for (size_t len = 15; len < 18; len++) {
+        write_file(bad_path, "aaaaaaaaaaaaaaaaa", len);
+        for (int i = 0; i < 4; i++) {
+            run_on_bad(&r, readers[i]);
+            if (i < 2 && len > 16)
+                expect_refusal(&r, 2,
+                               i ? "has 17 tokens, the checkpoint's context only 16"
+                                 : "has 17 tokens, the context only 16");
+            else
+                expect_success(&r);
+        }
+    }
+    write_file(bad_path, "a\0b\xff\xc3\xed\xa0\x80\x1b", 9);
+    for (int i = 0; i < 4; i++) {
+        run_on_bad(&r, readers[i]);
+        expect_success(&r);
+    }
+    write_file(bad_path, "", 0);
+    ck_assert_int_eq(truncate(bad_path, 100 << 20), 0);
+    expect_line_refused(readers[0], 2, "(104857600 bytes), the context only 16");
+    expect_line_refused(readers[1], 2, "(104857600 bytes), the context only 16");
+    ck_assert_int_eq(truncate(bad_path, 300 << 20), 0);
+    for (int i = 0; i < 4; i++)
+        expect_line_refused(readers[i], 2, "more than the 268435456 bytes allowed");
+}
+
+static void close_one(void *fd)
+{
+    close(*(int *)fd);
+}
+
+static void closed_descriptors(void)
+{
+    static const struct {
+        const char *line;
+        int without_output; /* its exit code */
+    } cases[] = {{"generate %s -p ab -n 2 -t 1", 1},
+                 {"score %s -p ab -t 1", 1},
+                 {"tokenize %s -p ab", 1},
+                 {"info %s", 1},
+                 {"help", 1},
+                 {"--version", 1}};
+    struct ran r;
+    char line[900];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int fd = 0; fd < 3; fd++) {
+            snprintf(line, sizeof line, cases[i].line, good_path);
+            run_program(&r, line, close_one, &fd);
+            ck_assert_msg(r.code == (fd == 1 ? cases[i].without_output : 0), "%s without %d: %d %s",
+                          line, fd, r.code, r.err);
+        }
+    int fd = 0;
+    snprintf(line, sizeof line, "eval %s --text - -t 1", good_path);
+    run_program(&r, line, close_one, &fd);
+    expect_refusal(&r, 3, "standard input");
+    for (fd = 0; fd < 3; fd++) { /* what writes files does not write them elsewhere */
+        snprintf(line, sizeof line, "quantize %s -o %s --type f16 -t 1 --force", good_path,
+                 out_path);
+        run_program(&r, line, close_one, &fd);
+        ck_assert_int_eq(r.code, fd == 1);
+        snprintf(line, sizeof line, "info --check %s", out_path);
+        run_program(&r, line, NULL, NULL);
+        expect_success(&r);
+    }
+}
+
+START_TEST(class_14_command_line)
+{
+    unknown_and_repeated();
+    prompts();
+    closed_descriptors();
+}
+END_TEST
+
+/* --- class 15: limits ------------------------------------------------------------------------ */
+
+struct limit {
+    int resource;
+    rlim_t value;
+};
+
+static void limit_to(void *context)
+{
+    const struct limit *l = context;
+    const struct rlimit limits = {l->value, l->value};
+    if (setrlimit((unsigned)l->resource, &limits) != 0)
+        _exit(99);
+}
+
+/* Each of the commands, so limited, does its work or fails with one of two codes and one line. */
+static void run_limited(const char *line, struct limit l, int code, const char *text, int *n_failed)
+{
+    struct ran r;
+    run_program(&r, line, limit_to, &l);
+    if (r.code == 0) {
+        unlink(out_path);
+        return;
+    }
+    ++*n_failed;
+    ck_assert_msg(r.code == code || r.code == 1 || r.code == 4,
+                  "%s at %llu: exit %d (signal %d): %s", line, (unsigned long long)l.value, r.code,
+                  r.signal, r.err);
+    r.out_len = 0; /* some had begun to print */
+    expect_refusal(&r, r.code, r.code == 4 ? "" : text);
+    expect_no_output();
+}
+
+static const char *const limited[] = {
+    "info --check %G",
+    "generate %G -p ab -n 3 -t 2 --seed 1 -q",
+    "score %G -p ab -t 1 --logits %O",
+    "tokenize %G -p ab",
+    "eval %G --text %T -t 2",
+    "quantize %G -o %O --type f16 -t 1 -q",
+    "convert %G -o %O --kv-heads 1 --calib %T -t 1 -q",
+    "train %T -o %O --from %G --steps 1 --batch 1 --seed 1 -t 1 -q --keep last",
+};
+#define N_LIMITED 8
+
+static void remove_state(void)
+{
+    char path[700];
+    snprintf(path, sizeof path, "%s.state", out_path);
+    unlink(path);
+}
+
+START_TEST(class_15_open_files)
+{
+    char line[3000];
+    int n_failed = 0;
+    for (int i = 0; i < N_LIMITED; i++)
+        for (rlim_t n = 3; n < 8; n++) {
+            fill_paths(line, sizeof line, limited[i]);
+            /* An input that cannot be opened is refused as such; an output fails. */
+            run_limited(line, (struct limit){RLIMIT_NOFILE, n}, 3, "Too many open files",
+                        &n_failed);
+            remove_state();
+        }
+    ck_assert_int_ge(n_failed, N_LIMITED);
+}
+END_TEST
+
+START_TEST(class_15_file_size)
+{
+    static const rlim_t sizes[] = {1000, 20000, 70000};
+    char line[3000];
+    int n_failed = 0;
+    for (int i = 0; i < N_LIMITED; i++)
+        for (int k = 0; k < 3; k++) {
+            /* Standard output is a file here, too. */
+            if (!strstr(limited[i], "%O"))
+                continue;
+            fill_paths(line, sizeof line, limited[i]);
+            run_limited(line, (struct limit){RLIMIT_FSIZE, sizes[k]}, 1, "File too large",
+                        &n_failed);
+            remove_state();
+        }
+    ck_assert_int_ge(n_failed, 8);
+}
+END_TEST
+
+#ifndef SHADOW_MEMORY
+
+/* As the limit is raised by steps, each run fails cleanly until one does not. */
+START_TEST(class_15_address_space)
+{
+    static const rlim_t mib = 1 << 20;
+    char line[3000];
+    long pages;
+    FILE *f = fopen("/proc/self/statm", "r");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_eq(fscanf(f, "%ld", &pages), 1);
+    fclose(f);
+    const rlim_t base = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
+    for (int i = 0; i < N_LIMITED; i++) {
+        int n_failed = 0, n_before = -1;
+        rlim_t more = 0;
+        while (n_failed > n_before && more < 64 * mib) {
+            n_before = n_failed;
+            fill_paths(line, sizeof line, limited[i]);
+            run_limited(line, (struct limit){RLIMIT_AS, base + more}, 1, "cannot start thread",
+                        &n_failed);
+            remove_state();
+            more += more < mib ? mib / 16 : mib;
+        }
+        ck_assert_int_gt(n_failed, 0);
+        ck_assert_uint_lt(more, 64 * mib);
+    }
+}
+END_TEST
+
+/* What the options ask for, not what a file does. */
+START_TEST(class_15_huge_requests)
+{
+    static const struct {
+        int code;
+        const char *line, *text;
+    } cases[] = {
+        {2, "generate %G -p ab -c 2147483647", "-c: expected at most 16"},
+        {2, "bench %G --depth 2147483647", "2147483647"},
+        {2, "bench %G --prompt 2147483647", "2147483647"},
+        {2, "bench %G -n 2147483647", "-n: expected an integer, 1 to"},
+        {2, "bench %G -n 1000000 --repeat 10000 -q -t 1", "expected at most 100000000 in all"},
+        {4, "bench --shape 1000x65536x1,ff=16777216,vocab=16777216,ctx=4194304 -t 1 -q",
+         "out of memory"},
+        {4, "bench --shape 1x1024x1,ctx=4194304,vocab=9 --prompt 1 -n 1 --repeat 1 -t 1 -q",
+         "out of memory"},
+        {4, "train %T -o %O --layers 1000 --embd 16384 --heads 1 --ctx 8 -t 1 -q", "out of memory"},
+        {4, "train %T -o %O --embd 64 --heads 1 --batch 65536 --ctx 32 -t 1 -q", "out of memory"},
+        {2, "train %T -o %O --ctx 4000000 -t 1 -q", "expected at least"},
+        {2, "eval %G --text %T --ctx 2147483647", "--ctx: expected 1 to 16"},
+        {2, "score %G -p ab --block 2147483647", "--block: expected"},
+    };
+    char line[3000];
+    struct limit l = {RLIMIT_AS, (rlim_t)1 << 30};
+    struct ran r;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fill_paths(line, sizeof line, cases[i].line);
+        run_program(&r, line, limit_to, &l);
+        expect_refusal(&r, cases[i].code, cases[i].text);
+        ck_assert_int_lt(r.max_rss_kib, 64 << 10);
+        expect_no_output();
+    }
+    /* Large, but nothing is taken for it. */
+    static const char *const legal[] = {
+        "generate %G -p ab -n 2147483647 --top-k 2147483647 --repeat-last-n 2147483647 -t 1 -q",
+        "score %G -p ab --top 2147483647 -t 1 --format jsonl",
+        "convert %G -o %O --kv-heads 1 --calib %T --calib-tokens 2147483647 -t 1 -q",
+    };
+    for (size_t i = 0; i < sizeof legal / sizeof *legal; i++) {
+        fill_paths(line, sizeof line, legal[i]);
+        run_program(&r, line, limit_to, &l);
+        expect_success(&r);
+        unlink(out_path);
+        remove_state();
+    }
+}
+END_TEST
+
+#endif
+
+int main(void)
+{
+    Suite *s = suite_create("bad_input_limits");
+    TCase *t = tcase_create("bad_input_limits");
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, hostile_set_up, hostile_tear_down);
+    tcase_add_test(t, class_14_numbers);
+    tcase_add_test(t, class_14_options_without_effect);
+    tcase_add_test(t, class_14_short_texts_are_found_before_the_work);
+    tcase_add_test(t, class_14_advice_lowers_the_cache);
+    tcase_add_test(t, class_14_command_line);
+    tcase_add_test(t, class_15_open_files);
+    tcase_add_test(t, class_15_file_size);
+#ifndef SHADOW_MEMORY
+    tcase_add_test(t, class_15_address_space);
+    tcase_add_test(t, class_15_huge_requests);
+#endif
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
