@@ -13,7 +13,7 @@ if ! command -v "${GCOV:-gcov}" >/dev/null; then
 fi
 
 find "$build/src" -name '*.gcno' | sort | xargs "${GCOV:-gcov}" -b -c -t 2>/dev/null |
-    awk -F: -v uncovered="$build/uncovered.txt" '
+    awk -F: -v OFS=: -v uncovered="$build/uncovered.txt" '
     /^ *-: *0:Source:/ { file = $4; ours = file ~ /^src\//; next }
     !ours { next }
     /^branch +[0-9]+ / {

@@ -42,9 +42,13 @@ run generate "$work/q8_0.gguf" -n 4 --greedy -t 2
 run convert "$model" -o "$work/mqa.gguf" --kv-heads 1 --seed 1 -t 2
 run info "$work/mqa.gguf" --check
 run bench "$model" -n 2 --depth 8 --repeat 1 --warmup 1 -t 2
-run train "$work/text" -o "$work/new.gguf" --layers 1 --embd 32 --heads 4 --kv-heads 2 --ff 32 \
-    --ctx 16 --vocab 260 --batch 2 --steps 3 --seed 1 -t 2
-run train "$work/text" -o "$work/new.gguf" --resume --steps 4 -t 2
+# train OPTION... - three steps, each saved
+train() {
+    run train "$work/text" -o "$work/new.gguf" --layers 1 --embd 32 --heads 4 --kv-heads 2 \
+        --ff 32 --ctx 16 --vocab 260 --batch 2 --seed 1 -t 2 --steps 3 --save-every 1 "$@"
+}
+train
+train --resume
 [ $failed -ne 0 ] || echo "valgrind: every command: no error, no leak"
 
 # Suites end on Check's timeouts otherwise.

@@ -253,6 +253,15 @@ START_TEST(type_that_cannot_run)
 }
 END_TEST
 
+/* A block type that a matrix may have: vectors are not decoded by the block. */
+START_TEST(vector_in_blocks)
+{
+    const struct change c = {
+        .tensor = "blk.0.attn_qkv.bias", .n_dims = 1, .dims = {32, 1, 1, 1}, .type = TENSOR_Q8_0};
+    assert_refused(&c, "blk.0.attn_qkv.bias", "expected type F32, F16 or BF16", "Q8_0");
+}
+END_TEST
+
 START_TEST(embedding_rows)
 {
     /* A row of the embedding plus a row of the positions, whatever the panels look like. */
@@ -315,6 +324,7 @@ int main(void)
     tcase_add_test(t, misshapen_tensor);
     tcase_add_test(t, trailing_ones_do_not_matter);
     tcase_add_test(t, type_that_cannot_run);
+    tcase_add_test(t, vector_in_blocks);
     tcase_add_test(t, embedding_rows);
     tcase_add_test(t, variant_names);
     suite_add_tcase(s, t);
