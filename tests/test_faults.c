@@ -51,8 +51,9 @@ static bool benches(void)
 }
 
 /* The exit code when the first call that failed was about `what`. */
-static int code_expected(enum fault_kind kind, const char *what)
+static int code_expected(const struct way *w, const char *what)
 {
+    const enum fault_kind kind = w->kind;
     switch (kind) {
     case FAULT_MEMORY:
     case FAULT_MAP:
@@ -67,8 +68,10 @@ static int code_expected(enum fault_kind kind, const char *what)
     }
     if (strcmp(what, "standard output") == 0)
         return STATUS_FAILED;
-    if (scenario_is_input(what))
-        return kind == FAULT_CLOSE ? STATUS_OK : STATUS_BAD_FILE;
+    if (scenario_is_input(what) && kind == FAULT_CLOSE)
+        return STATUS_OK;
+    if (scenario_is_input(what)) /* no more descriptors: that is not the file's fault */
+        return w->error == EMFILE ? STATUS_FAILED : STATUS_BAD_FILE;
     if (scenario_is_output(what))
         return STATUS_FAILED;
     if (strncmp(what, "pipe:", 5) == 0)
@@ -93,7 +96,7 @@ static bool is_allowed(int code, const struct way *w, const char *what)
     if (scenario()->resumes && strstr(what, ".state") && w->kind == FAULT_OPEN &&
         code == STATUS_BAD_FILE)
         return true; /* the state that it goes on from */
-    return code == code_expected(w->kind, what) || (code == STATUS_OK && may_go_on(w, what));
+    return code == code_expected(w, what) || (code == STATUS_OK && may_go_on(w, what));
 }
 
 static bool names_an_output(const char *line)
@@ -130,7 +133,7 @@ static void judge(const struct ran *r, const struct way *w, const struct fault_p
     const char *what = faults_report()->what, *where = scenario_where(plan);
     ck_assert_msg(r->signal == 0, "%s: ended by %s", where, strsignal(r->signal));
     ck_assert_msg(is_allowed(r->code, w, what), "%s: expected exit %d, found %d: %s", where,
-                  code_expected(w->kind, what), r->code, r->err);
+                  code_expected(w, what), r->code, r->err);
     if (r->code == STATUS_OK)
         scenario_expect_done(r, plan);
     else
