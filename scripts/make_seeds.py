@@ -189,6 +189,7 @@ def bad():
     yield "offset-past", build([], two, offsets=[0, 2**64 - 32])
     yield "tensor-twice", build([], [("a", (4,), F32_T), ("a", (4,), F32_T)])
     yield "truncated", build([], two)[:-33]
+    yield "truncated-inside", build([], two)[:-20]
 
 
 def models():
