@@ -52,34 +52,32 @@ static struct text keep(struct parts *p, const char *text)
 
 /* Those with a point in front follow the architecture's name; fuzz_convert reads those of "fuzz".
  */
-static const char *const known_keys[] = {
-    ".context_length",
-    ".embedding_length",
-    ".block_count",
-    ".attention.head_count",
-    ".attention.head_count_kv",
-    ".feed_forward_length",
-    ".attention.layer_norm_epsilon",
-    "general.architecture",
-    "general.name",
-    "general.file_type",
-    "general.quantization_version",
-    "general.alignment",
-    "tokenizer.ggml.model",
-    "tokenizer.ggml.pre",
-    "tokenizer.ggml.tokens",
-    "tokenizer.ggml.token_type",
-    "tokenizer.ggml.merges",
-    "tokenizer.ggml.bos_token_id",
-    "tokenizer.ggml.eos_token_id",
-    "tokenizer.ggml.add_bos_token",
-    "decode.convert.method",
-    "fuzz.kv_heads",
-    "fuzz.method",
-    "fuzz.cluster",
-    "fuzz.refit",
-    "fuzz.tokens",
-};
+static const char *const known_keys[] = {".context_length",
+                                         ".embedding_length",
+                                         ".block_count",
+                                         ".attention.head_count",
+                                         ".attention.head_count_kv",
+                                         ".feed_forward_length",
+                                         ".attention.layer_norm_epsilon",
+                                         "general.architecture",
+                                         "general.name",
+                                         "general.file_type",
+                                         "general.quantization_version",
+                                         "general.alignment",
+                                         "tokenizer.ggml.model",
+                                         "tokenizer.ggml.pre",
+                                         "tokenizer.ggml.tokens",
+                                         "tokenizer.ggml.token_type",
+                                         "tokenizer.ggml.merges",
+                                         "tokenizer.ggml.bos_token_id",
+                                         "tokenizer.ggml.eos_token_id",
+                                         "tokenizer.ggml.add_bos_token",
+                                         "decode.convert.method",
+                                         "fuzz.kv_heads",
+                                         "fuzz.method",
+                                         "fuzz.cluster",
+                                         "fuzz.refit",
+                                         "fuzz.tokens"};
 #define N_KEYS (sizeof known_keys / sizeof *known_keys)
 
 static const char *const known_parts[] = {
@@ -441,16 +439,13 @@ static void add_tensor(struct parts *p, const struct shape *s, const char *name,
 {
     if (p->n_tensors == MAX_TENSORS)
         return;
-    uint32_t type = TENSOR_F32;
-    if (rows > 1 || s->type == TENSOR_F16)
-        type = s->type;
+    const uint32_t type = rows > 1 || s->type == TENSOR_F16 ? s->type : TENSOR_F32;
     struct gguf_tensor t = {.name = keep(p, name),
                             .n_dims = rows > 1 ? 2 : 1,
                             .dims = {(uint64_t)columns, (uint64_t)rows, 1, 1}};
     t.type = tensor_type_find(type);
     if (columns % (int)t.type->block_elements)
         t.type = tensor_type_find(TENSOR_F16);
-    t.n_bytes = 0;
     static unsigned char weights[256];
     if (!weights[1]) /* small numbers, whatever type they are read as */
         for (size_t i = 0; i < sizeof weights; i++)
