@@ -50,8 +50,7 @@ static struct text keep(struct parts *p, const char *text)
 
 /* --- names that are known -------------------------------------------------------------------- */
 
-/* Those with a point in front follow the architecture's name; fuzz_convert reads those of "fuzz".
- */
+/* Behind the architecture's name if a point is in front; fuzz_convert reads those of "fuzz". */
 static const char *const known_keys[] = {".context_length",
                                          ".embedding_length",
                                          ".block_count",
@@ -60,9 +59,6 @@ static const char *const known_keys[] = {".context_length",
                                          ".feed_forward_length",
                                          ".attention.layer_norm_epsilon",
                                          "general.architecture",
-                                         "general.name",
-                                         "general.file_type",
-                                         "general.quantization_version",
                                          "general.alignment",
                                          "tokenizer.ggml.model",
                                          "tokenizer.ggml.pre",
@@ -78,7 +74,6 @@ static const char *const known_keys[] = {".context_length",
                                          "fuzz.cluster",
                                          "fuzz.refit",
                                          "fuzz.tokens"};
-#define N_KEYS (sizeof known_keys / sizeof *known_keys)
 
 static const char *const known_parts[] = {
     "attn_norm.weight",   "attn_norm.bias",   "attn_qkv.weight", "attn_qkv.bias",
@@ -91,7 +86,6 @@ static const char *const known_tensors[] = {
     "token_embd.weight", "position_embd.weight", "output_norm.weight",
     "output_norm.bias",  "output.weight",        "token_embd.bias",
 };
-#define N_TENSOR_NAMES (sizeof known_tensors / sizeof *known_tensors)
 
 static const char *architecture(const struct parts *p)
 {
@@ -105,7 +99,7 @@ static const char *architecture(const struct parts *p)
 static struct text known_key(struct parts *p)
 {
     char key[96];
-    const char *name = known_keys[pick(p, N_KEYS)];
+    const char *name = known_keys[pick(p, sizeof known_keys / sizeof *known_keys)];
     snprintf(key, sizeof key, "%s%s", name[0] == '.' ? architecture(p) : "", name);
     return keep(p, key);
 }
@@ -114,7 +108,7 @@ static struct text known_tensor(struct parts *p)
 {
     char name[64];
     if (pick(p, 3) == 0)
-        return keep(p, known_tensors[pick(p, N_TENSOR_NAMES)]);
+        return keep(p, known_tensors[pick(p, sizeof known_tensors / sizeof *known_tensors)]);
     snprintf(name, sizeof name, "blk.%d.%s", (int)pick(p, 3), known_parts[pick(p, N_PARTS)]);
     return keep(p, name);
 }
