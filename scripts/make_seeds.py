@@ -189,13 +189,14 @@ def bad():
     yield "offset-past", build([], two, offsets=[0, 2**64 - 32])
     yield "tensor-twice", build([], [("a", (4,), F32_T), ("a", (4,), F32_T)])
     yield "truncated", build([], two)[:-33]
+    yield "truncated-inside", build([], two)[:-20]
 
 
 def models():
     yield "gpt2", checkpoint(number=F16_T)
     yield "gpt2-mqa", checkpoint(kv_heads=1, tokenizer=False)
     yield "gpt2-untied", checkpoint(d=4, tied=False, tokenizer=False, layers=2, context=4)
-    yield "gpt2-blocks", checkpoint(d=32, ff=32, context=2, number=F16_T, tokenizer=False)
+    yield "gpt2-blocks", checkpoint(d=32, ff=32, context=1, number=F16_T, tokenizer=False)
     yield "gpt2-q8_0", checkpoint(d=32, ff=32, context=2, number=Q8_0_T, tokenizer=False)
     yield "gpt2-q4_0", checkpoint(d=32, ff=32, context=2, number=Q4_0_T, tokenizer=False)
     yield "gpt2-gqa", checkpoint(heads=4, kv_heads=2, tied=False, tokenizer=False)

@@ -70,6 +70,7 @@ seeds = {
     "file-byte-tokens": small_file([b"a b"], True, (b"<0x41>", b"<0xfg>"), (6, 6)),
     "file-same-pair": small_file([b"a b", b"a b"], True),
     "file-merge-unknown": small_file([b"a c"], True),
+    "file-merge-raw": small_file([b"\x01 b"], True),
     "file-special-empty": small_file([], True, (b"", b"a"), (3, 4)),
     "file-no-types": small_file([], False),
 }

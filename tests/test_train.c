@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/rng.h"
@@ -696,6 +697,58 @@ START_TEST(done_run_resumed_writes_its_lost_out_again)
 }
 END_TEST
 
+/* Leaves the process `more` bytes of address space; not under sanitizers, which need their own. */
+static void limit_memory(size_t more)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    unsigned long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_eq(fscanf(f, "%lu", &pages), 1);
+    fclose(f);
+    const rlim_t bytes = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + more;
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &(struct rlimit){bytes, bytes}), 0);
+#else
+    (void)more;
+#endif
+}
+
+/* The fuzzer's: for a file of 15 KiB that claims 65536 layers, training took 69 MB for the list of
+ * their parameters before it looked for the first. */
+START_TEST(layers_that_the_file_lacks_take_no_memory)
+{
+    static const char key[] = "gpt2.block_count";
+    const char *path = scratch_path("many.gguf");
+    const struct checkpoint_shape shape = {.n_layers = 1,
+                                           .n_heads = 1,
+                                           .n_kv_heads = 1,
+                                           .head_dim = 4,
+                                           .d_ff = 4,
+                                           .n_ctx = 4,
+                                           .n_vocab = 4,
+                                           .no_tokenizer = 1};
+    const uint32_t layers = CONFIG_MAX_LAYERS;
+    struct config config;
+    struct param_list list;
+    struct gguf *g;
+    struct err e = {""};
+    size_t n;
+    write_checkpoint(path, &shape);
+    unsigned char *bytes = read_file(path, &n), *at = memmem(bytes, n, key, strlen(key));
+    ck_assert_ptr_nonnull(at);
+    memcpy(at + strlen(key) + 4, &layers, sizeof layers);
+    ck_assert_int_eq(gguf_parse(bytes, n, &g, &e), STATUS_OK);
+    ck_assert_msg(config_read(g, &config, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_int_eq(config.n_layers, CONFIG_MAX_LAYERS);
+    limit_memory(32 << 20);
+    ck_assert_int_eq(param_list_create(&list, &config, g, &e), STATUS_BAD_FILE);
+    ck_assert_str_eq(e.text, "tensor blk.1.attn_norm.weight: missing");
+    gguf_free(g);
+    free(bytes);
+    scratch_remove();
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("train");
@@ -726,6 +779,7 @@ static Suite *suite(void)
     tcase_add_test(refusals, another_file_in_place_of_out_is_refused);
     tcase_add_test(refusals, damaged_state_is_refused);
     tcase_add_test(refusals, impossible_best_loss_in_a_state_is_refused);
+    tcase_add_test(refusals, layers_that_the_file_lacks_take_no_memory);
     tcase_add_test(refusals, done_run_resumed_writes_its_lost_out_again);
     suite_add_tcase(s, refusals);
     return s;

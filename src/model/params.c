@@ -115,14 +115,17 @@ static bool same_numbers(const struct gguf_tensor *a, const struct gguf_tensor *
 enum status param_list_create(struct param_list *list, const struct config *c, const struct gguf *g,
                               struct err *e)
 {
-    const size_t max = (size_t)c->n_layers * PARAMS_PER_LAYER + PARAMS_OUTSIDE;
+    size_t max = (size_t)c->n_layers * PARAMS_PER_LAYER + PARAMS_OUTSIDE;
+    /* Each is a tensor of g, whatever number of layers it claims. */
+    if (g && g->n_tensors < max)
+        max = g->n_tensors + 1;
     *list = (struct param_list){.items = calloc(max, sizeof *list->items)};
     if (!list->items)
         return err_no_memory(e, "the list of parameters", max * sizeof *list->items);
     struct lister ls = {.list = list, .g = g, .err = e};
     list_tensor(&ls, "token_embd.weight", 2, c->n_vocab, c->d_model, true);
     list_tensor(&ls, "position_embd.weight", 2, c->n_ctx, c->d_model, true);
-    for (int l = 0; l < c->n_layers; l++)
+    for (int l = 0; l < c->n_layers && ls.status == STATUS_OK; l++)
         list_layer(&ls, c, l);
     list_pair(&ls, "output_norm", 1, 1, c->d_model);
     list->tied = !g || same_numbers(gguf_find_tensor(g, "token_embd.weight"),

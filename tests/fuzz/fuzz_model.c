@@ -105,17 +105,25 @@ static void run_model(const struct model *m, const struct way *w)
     session_free(prefill);
 }
 
-/* Reads it as training does. What loads as a model may only lack the memory for it. */
-static void read_params(const struct gguf *g, const struct config *c)
+/* Reads it as training does, which must take what loads as a model. */
+static void read_params(const struct gguf *g, bool loads)
 {
+    struct config c;
     struct param_list list;
     struct arena arena;
     struct mem_plan plan = {0};
     struct err e = {{0}};
-    require(param_list_create(&list, c, g, &e) == STATUS_OK);
-    param_view_plan(&plan, &list, c);
+    enum status s = config_read(g, &c, &e);
+    if (s == STATUS_OK)
+        s = param_list_create(&list, &c, g, &e);
+    if (s != STATUS_OK) {
+        require(!loads);
+        require_refusal(s, STATUS_BAD_FILE, &e);
+        return;
+    }
+    param_view_plan(&plan, &list, &c);
     require(arena_create(&arena, &plan, "the parameters", &e) == STATUS_OK);
-    const struct param_view v = param_view_take(&arena, &list, c);
+    const struct param_view v = param_view_take(&arena, &list, &c);
     param_list_read(&list, g, v.flat);
     require(v.embed && v.output && list.n_params <= list.n_floats);
     arena_free(&arena);
@@ -139,13 +147,13 @@ static void load_model(const struct gguf *g, uint64_t hash)
     struct model *m;
     struct err e = {{0}};
     enum status s = model_create(g, NULL, NULL, &m, &e);
+    read_params(g, s == STATUS_OK);
     if (s != STATUS_OK) {
         require(!m);
         require_refusal(s, STATUS_BAD_FILE, &e);
         return;
     }
     run_model(m, &w);
-    read_params(g, &m->config);
     const struct model_options o = {.n_kv_heads =
                                         m->config.n_kv_heads / least_divisor(m->config.n_kv_heads),
                                     .convert = hash >> 15 & 1,

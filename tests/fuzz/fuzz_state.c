@@ -88,14 +88,11 @@ static void remove_folder(void)
 static void make_folder(void)
 {
     struct stat st;
-    if (folder[0])
-        return;
     snprintf(folder, sizeof folder, "%s/fuzz-state-XXXXXX",
              stat("/dev/shm", &st) == 0 ? "/dev/shm" : "/tmp");
     require(mkdtemp(folder) != NULL);
     snprintf(out_path, sizeof out_path, "%s/out.gguf", folder);
     snprintf(state_path, sizeof state_path, "%s.state", out_path);
-    atexit(remove_folder);
 }
 
 static void write_file(const char *path, const void *data, size_t size)
@@ -211,7 +208,6 @@ static void check_written(const struct train_spec *spec)
 /* The whole run's state, with the input's bytes over its numbers. */
 static void resume(const uint8_t *data, size_t size)
 {
-    make_folder();
     const unsigned way = size > 0 ? data[size - 1] : 0;
     const struct whole_run *r = whole_run(way);
     struct train_spec spec = make_spec(way);
@@ -241,6 +237,8 @@ static void resume(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     parse(data, size);
+    make_folder(); /* one each: libFuzzer ends without a call to clean up */
     resume(data, size);
+    remove_folder();
     return 0;
 }

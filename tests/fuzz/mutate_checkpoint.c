@@ -50,37 +50,30 @@ static struct text keep(struct parts *p, const char *text)
 
 /* --- names that are known -------------------------------------------------------------------- */
 
-/* Those with a point in front follow the architecture's name; fuzz_convert reads those of "fuzz".
- */
-static const char *const known_keys[] = {
-    ".context_length",
-    ".embedding_length",
-    ".block_count",
-    ".attention.head_count",
-    ".attention.head_count_kv",
-    ".feed_forward_length",
-    ".attention.layer_norm_epsilon",
-    "general.architecture",
-    "general.name",
-    "general.file_type",
-    "general.quantization_version",
-    "general.alignment",
-    "tokenizer.ggml.model",
-    "tokenizer.ggml.pre",
-    "tokenizer.ggml.tokens",
-    "tokenizer.ggml.token_type",
-    "tokenizer.ggml.merges",
-    "tokenizer.ggml.bos_token_id",
-    "tokenizer.ggml.eos_token_id",
-    "tokenizer.ggml.add_bos_token",
-    "decode.convert.method",
-    "fuzz.kv_heads",
-    "fuzz.method",
-    "fuzz.cluster",
-    "fuzz.refit",
-    "fuzz.tokens",
-};
-#define N_KEYS (sizeof known_keys / sizeof *known_keys)
+/* Behind the architecture's name if a point is in front; fuzz_convert reads those of "fuzz". */
+static const char *const known_keys[] = {".context_length",
+                                         ".embedding_length",
+                                         ".block_count",
+                                         ".attention.head_count",
+                                         ".attention.head_count_kv",
+                                         ".feed_forward_length",
+                                         ".attention.layer_norm_epsilon",
+                                         "general.architecture",
+                                         "general.alignment",
+                                         "tokenizer.ggml.model",
+                                         "tokenizer.ggml.pre",
+                                         "tokenizer.ggml.tokens",
+                                         "tokenizer.ggml.token_type",
+                                         "tokenizer.ggml.merges",
+                                         "tokenizer.ggml.bos_token_id",
+                                         "tokenizer.ggml.eos_token_id",
+                                         "tokenizer.ggml.add_bos_token",
+                                         "decode.convert.method",
+                                         "fuzz.kv_heads",
+                                         "fuzz.method",
+                                         "fuzz.cluster",
+                                         "fuzz.refit",
+                                         "fuzz.tokens"};
 
 static const char *const known_parts[] = {
     "attn_norm.weight",   "attn_norm.bias",   "attn_qkv.weight", "attn_qkv.bias",
@@ -93,7 +86,6 @@ static const char *const known_tensors[] = {
     "token_embd.weight", "position_embd.weight", "output_norm.weight",
     "output_norm.bias",  "output.weight",        "token_embd.bias",
 };
-#define N_TENSOR_NAMES (sizeof known_tensors / sizeof *known_tensors)
 
 static const char *architecture(const struct parts *p)
 {
@@ -107,7 +99,7 @@ static const char *architecture(const struct parts *p)
 static struct text known_key(struct parts *p)
 {
     char key[96];
-    const char *name = known_keys[pick(p, N_KEYS)];
+    const char *name = known_keys[pick(p, sizeof known_keys / sizeof *known_keys)];
     snprintf(key, sizeof key, "%s%s", name[0] == '.' ? architecture(p) : "", name);
     return keep(p, key);
 }
@@ -116,7 +108,7 @@ static struct text known_tensor(struct parts *p)
 {
     char name[64];
     if (pick(p, 3) == 0)
-        return keep(p, known_tensors[pick(p, N_TENSOR_NAMES)]);
+        return keep(p, known_tensors[pick(p, sizeof known_tensors / sizeof *known_tensors)]);
     snprintf(name, sizeof name, "blk.%d.%s", (int)pick(p, 3), known_parts[pick(p, N_PARTS)]);
     return keep(p, name);
 }
@@ -441,16 +433,13 @@ static void add_tensor(struct parts *p, const struct shape *s, const char *name,
 {
     if (p->n_tensors == MAX_TENSORS)
         return;
-    uint32_t type = TENSOR_F32;
-    if (rows > 1 || s->type == TENSOR_F16)
-        type = s->type;
+    const uint32_t type = rows > 1 || s->type == TENSOR_F16 ? s->type : TENSOR_F32;
     struct gguf_tensor t = {.name = keep(p, name),
                             .n_dims = rows > 1 ? 2 : 1,
                             .dims = {(uint64_t)columns, (uint64_t)rows, 1, 1}};
     t.type = tensor_type_find(type);
     if (columns % (int)t.type->block_elements)
         t.type = tensor_type_find(TENSOR_F16);
-    t.n_bytes = 0;
     static unsigned char weights[256];
     if (!weights[1]) /* small numbers, whatever type they are read as */
         for (size_t i = 0; i < sizeof weights; i++)
