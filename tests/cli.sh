@@ -948,14 +948,14 @@ expect_error 2 "--range: expected" eval "$model" --text "$text" --range -0:1
 # A killed or interrupted conversion leaves the target as it was.
 cp "$gqa" "$dir/old.gguf"
 i=0
-while [ $i -lt 400 ]; do
+while [ $i -lt 25 ]; do
     cat "$text"
     i=$((i + 1))
 done >"$dir/long"
 for ended in INT:130 KILL:137; do
     signal=${ended%:*}
     "$decode" convert "$model" -o "$gqa" --force --kv-heads 1 --calib "$dir/long" \
-        --calib-tokens 6000000 >"$out" 2>"$err" &
+        --calib-tokens 500000 >"$out" 2>"$err" &
     pid=$!
     sleep 2
     kill -$signal $pid

@@ -67,23 +67,41 @@ static struct model one_layer(const struct converter *c, int n_kv_heads)
     return m;
 }
 
+static bool stopped(const struct convert_spec *spec)
+{
+    return spec->stop && spec->stop(spec->arg);
+}
+
+/* Both streams begin as the embeddings. The first touch of so much memory may take long. */
+static enum status embed_tokens(struct converter *c)
+{
+    struct convert_calibration *k = c->calibration;
+    const size_t d = (size_t)c->d;
+    for (size_t t = 0; t < c->spec->n_tokens; t++) {
+        const int at = (int)(t % (size_t)k->window);
+        if (at == 0 && stopped(c->spec))
+            return STATUS_INTERRUPTED;
+        model_embed(c->model, c->spec->tokens[t], at, k->stream + t * d);
+        memcpy(k->stream2 + t * d, k->stream + t * d, d * sizeof *k->stream);
+    }
+    return STATUS_OK;
+}
+
 enum status convert_calibration_start(struct converter *c, struct err *e)
 {
     struct convert_calibration *k = c->calibration;
     const struct session_params params = {.n_ctx = k->window, .kernels = c->spec->kernels};
-    const size_t d = (size_t)c->d, n = c->spec->n_tokens;
+    const size_t window = (size_t)k->window, n_windows = (c->spec->n_tokens + window - 1) / window;
     k->model = one_layer(c, c->n_units);
     k->converted = one_layer(c, c->n_groups);
     k->converted.layers = &k->layer;
-    for (size_t t = 0; t < n; t++)
-        model_embed(c->model, c->spec->tokens[t], (int)(t % (size_t)k->window), k->stream + t * d);
-    memcpy(k->stream2, k->stream, n * d * sizeof *k->stream);
-    const int n_windows = (int)((n + (size_t)k->window - 1) / (size_t)k->window);
-    c->windows_all = n_windows * c->config.n_layers * (c->spec->refit ? 3 : 2);
-    const enum status s = session_create(&k->model, &params, c->spec->pool, &k->session, e);
-    if (s != STATUS_OK)
-        return s;
-    return session_create(&k->converted, &params, c->spec->pool, &k->session2, e);
+    c->windows_all = (int)n_windows * c->config.n_layers * (c->spec->refit ? 3 : 2);
+    enum status s = embed_tokens(c);
+    if (s == STATUS_OK)
+        s = session_create(&k->model, &params, c->spec->pool, &k->session, e);
+    if (s == STATUS_OK)
+        s = session_create(&k->converted, &params, c->spec->pool, &k->session2, e);
+    return s;
 }
 
 void convert_calibration_end(struct converter *c)
@@ -110,7 +128,7 @@ static enum status tell(struct converter *c)
     c->windows_done++;
     if (spec->progress)
         spec->progress(spec->arg, c->windows_done, c->windows_all);
-    return spec->stop && spec->stop(spec->arg) ? STATUS_INTERRUPTED : STATUS_OK;
+    return stopped(spec) ? STATUS_INTERRUPTED : STATUS_OK;
 }
 
 static void widen(double *out, const float *x, size_t n)
