@@ -4,32 +4,12 @@
 set -u
 
 decode=$1
-model=tests/data/shakespeare-bytes.gguf
 golden=tests/data/golden
 dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-cli-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
-out=$dir/out
-err=$dir/err
-passed=0
-failed=0
-unset DECODE_THREADS DECODE_ISA
+. tests/checks.sh
 
 # --- helpers ------------------------------------------------------------------------------------
-
-# The helpers' own variables begin with h_, so that they spare the loops'.
-
-# note NAME CONDITION...: counts one check and prints it if it fails.
-note() {
-    h_name=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $h_name"
-        sed 's/^/    stderr: /' "$err" 2>/dev/null | head -5
-    fi
-}
 
 # run ARGS...: the program with its output in $out and $err, its exit code in $code.
 run() {
@@ -37,9 +17,7 @@ run() {
     code=$?
 }
 
-is_code() { [ "$code" -eq "$1" ]; }
 is_empty() { [ ! -s "$1" ]; }
-has() { grep -qF -e "$2" "$1"; }
 lacks() { ! grep -qF -e "$2" "$1"; }
 has_lines() { [ "$(wc -l <"$1")" -eq "$2" ]; }
 is_line() { [ "$(cat "$1" && echo end)" = "$2

@@ -5,41 +5,21 @@
 set -u
 
 decode=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
-model=tests/data/shakespeare-bytes.gguf
 dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-world-XXXXXX")
 mounted=
 trap '[ -z "$mounted" ] || umount "$mounted"; chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
 trap 'exit 1' HUP INT TERM
-out=$dir/out
-err=$dir/err
+. tests/checks.sh
 work=$dir/work
-passed=0
-failed=0
 skipped=0
-unset DECODE_THREADS DECODE_ISA
 
 # --- helpers ------------------------------------------------------------------------------------
-
-# note NAME CONDITION...: counts one check and prints it if it fails.
-note() {
-    h_name=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $h_name"
-        sed 's/^/    stderr: /' "$err" 2>/dev/null | head -5
-    fi
-}
 
 skip() {
     skipped=$((skipped + 1))
     echo "skipped: $1"
 }
 
-is_code() { [ "$code" -eq "$1" ]; }
-has() { grep -qF -e "$2" "$1"; }
 is_line() { [ "$(wc -l <"$1")" -eq 1 ]; }
 # No temporary, and nothing else but these names.
 holds_only() { [ "$(ls -A "$work" | tr '\n' ' ')" = "$1" ]; }

@@ -13,8 +13,7 @@
 #include "parts/byte_alphabet.h"
 #include "parts/pretokenize.h"
 #include "parts/tokenizer.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "target.h"
 
 /* Stays on with any build flags. */
 #define CHECK(condition)                                                                           \
