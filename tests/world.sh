@@ -63,12 +63,12 @@ wait_for() {
 
 awk 'BEGIN { for (i = 0; i < 200; i++) print "line " i " of a text: " i * i % 97 }' >"$dir/text"
 toy="--layers 1 --embd 16 --heads 2 --ctx 32 --batch 2 --steps 4 --eval-every 2 --seed 7 -q"
-# Every command that writes a file; W stands for the folder.
+# Every command that writes a file; @W stands for the folder.
 bench="bench $model --kv-heads 8 -n 1 --repeat 1 --warmup 0 --prompt 0 -t 1 -q"
-writers="score $model -p abc --logits W/l.npy|quantize $model -o W/q.gguf --type q8_0 -q
-convert $model -o W/c.gguf --kv-heads 1 --method mean -q|train $dir/text -o W/t.gguf $toy
-$bench --trace W/t.csv|$bench --plot W/p.svg"
-writers=$(echo "$writers" | tr '|' '\n' | sed "s#W/#$work/#g")
+writers="score $model -p abc --logits @W/l.npy|quantize $model -o @W/q.gguf --type q8_0 -q
+convert $model -o @W/c.gguf --kv-heads 1 --method mean -q|train $dir/text -o @W/t.gguf $toy
+$bench --trace @W/t.csv|$bench --plot @W/p.svg"
+writers=$(echo "$writers" | tr '|' '\n' | sed "s#@W/#$work/#g")
 # each_writer FUNCTION...: FUNCTION ARGS... for each of them, in an empty folder.
 each_writer() {
     h_lines=$writers
