@@ -13,12 +13,14 @@ trap 'rm -rf "$dir"' EXIT
 CK_TIMEOUT_MULTIPLIER=5
 export CK_TIMEOUT_MULTIPLIER
 
-# one DIR COMMAND... - its output when it is done; a mark if it failed.
+# one DIR COMMAND... - its output and its time when it is done; a mark if it failed.
 cat >"$dir/one" <<'ONE'
 dir=$1
 shift
 out=$dir/$$.out
+start=$(date +%s)
 "$@" >"$out" 2>&1 || : >"$dir/failed"
+echo "$(($(date +%s) - start)) s: $*" >>"$out"
 cat "$out"
 ONE
 

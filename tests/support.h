@@ -8,6 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The tag of test cases that start no thread: the thread sanitizer has nothing to see there. */
+#define ONE_THREAD "one_thread"
+
 /* Runs one suite, prints Check's summary line, and gives the exit code for main. */
 int run_suite(Suite *s);
 

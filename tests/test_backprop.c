@@ -569,15 +569,19 @@ static Suite *suite(void)
 {
     Suite *s = suite_create("backprop");
     TCase *tc = tcase_create("gradients");
-    tcase_set_timeout(tc, 400); /* the thread sanitizer is slow */
+    tcase_set_timeout(tc, 100);
     tcase_add_loop_test(tc, gradient_is_that_of_differences, 0, 4);
     tcase_add_loop_test(tc, long_windows, 0, 4);
-    tcase_add_loop_test(tc, gradient_with_dropout, 0, 4);
     tcase_add_test(tc, dropout_keeps_its_share);
     tcase_add_test(tc, teacher_gradient);
-    tcase_add_loop_test(tc, gradient_is_that_of_numpy, 0, 4);
-    tcase_add_test(tc, same_bits_for_any_threads_and_instruction_set);
+    tcase_set_tags(tc, ONE_THREAD);
     suite_add_tcase(s, tc);
+    TCase *threads = tcase_create("threads");
+    tcase_set_timeout(threads, 400); /* the thread sanitizer is slow */
+    tcase_add_loop_test(threads, gradient_with_dropout, 0, 4);
+    tcase_add_loop_test(threads, gradient_is_that_of_numpy, 0, 4);
+    tcase_add_test(threads, same_bits_for_any_threads_and_instruction_set);
+    suite_add_tcase(s, threads);
     return s;
 }
 

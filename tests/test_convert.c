@@ -702,8 +702,12 @@ int main(void)
     tcase_add_test(t, mean_and_first_pool_weights_and_biases);
     tcase_add_test(t, from_gqa_to_any_divisor);
     tcase_add_loop_test(t, types_and_metadata, 0, 3);
-    tcase_add_loop_test(t, any_number_of_threads_gives_the_same_bytes, 0, 2);
     tcase_add_test(t, impossible_or_stopped);
+    tcase_set_tags(t, ONE_THREAD);
     suite_add_tcase(s, t);
+    TCase *threads = tcase_create("threads");
+    tcase_set_timeout(threads, 300);
+    tcase_add_loop_test(threads, any_number_of_threads_gives_the_same_bytes, 0, 2);
+    suite_add_tcase(s, threads);
     return run_suite(s);
 }

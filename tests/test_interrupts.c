@@ -63,9 +63,9 @@ START_TEST(at_every_call)
     signal(SIGHUP, SIG_DFL); /* the suite may run under nohup */
     scenario_begin(_i);
     const long calls = scenario_all_calls();
-    interrupt_each(_i, 0, 0, faults_step(calls, 40));
-    interrupt_each(_i, 1, 0, 6 + faults_step(calls, 10));
-    interrupt_each(_i, 2, 3, 6 + faults_step(calls, 10));
+    interrupt_each(_i, 0, 0, faults_step(calls, 20));
+    interrupt_each(_i, 1, 0, 6 + faults_step(calls, 5));
+    interrupt_each(_i, 2, 3, 6 + faults_step(calls, 5));
     scenario_end();
 }
 END_TEST
