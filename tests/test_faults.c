@@ -145,7 +145,7 @@ static void judge(const struct ran *r, const struct way *w, const struct fault_p
 static long fail_each(struct way w)
 {
     long done = 0;
-    const long step = faults_step(scenario_calls(w.kind), 5);
+    const long step = faults_step(scenario_calls(w.kind), 10);
     for (long n = 0;; n += step, done++) {
         const struct fault_plan plan = {
             .kind = w.kind, .at = n, .from_then_on = w.from_then_on, .error = w.error};
@@ -294,7 +294,7 @@ START_TEST(interrupted_and_short_calls)
     begin(_i);
     for (int i = 0; i < 4; i++)
         for (long n = 0; n < scenario_calls(kinds[i]);
-             n += faults_step(scenario_calls(kinds[i]), 3)) {
+             n += faults_step(scenario_calls(kinds[i]), 5)) {
             const struct fault_plan plan = {.kind = kinds[i], .at = n, .error = EINTR};
             struct ran r;
             scenario_run(&r, &plan);
