@@ -272,7 +272,7 @@ expect 2 "both name" "$decode" $bench --plot "$work/link" --trace "$work/./there
 cp "$model" "$work/m.gguf"
 ln -s m.gguf "$work/soft"
 for words in "quantize $work/soft -o $work/m.gguf --type f16" \
-    "convert $work/m.gguf -o $work/../work/soft --kv-heads 1" \
+    "convert $work/m.gguf -o $work/./soft --kv-heads 1" \
     "score $work/soft -p x --logits $work/m.gguf" "bench $work/m.gguf --plot $work/soft"; do
     expect 2 "the checkpoint itself" "$decode" $words
 done

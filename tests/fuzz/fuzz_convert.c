@@ -33,19 +33,6 @@ static uint64_t number(const struct gguf *g, const char *key, uint64_t max, uint
     return value;
 }
 
-/* Names that the reader accepts, the writer not. */
-static int writable(const struct gguf *g)
-{
-    for (size_t i = 0; i < g->n_pairs; i++)
-        if (memchr(g->pairs[i].key.data, 0, g->pairs[i].key.len))
-            return 0;
-    for (size_t i = 0; i < g->n_tensors; i++)
-        if (g->tensors[i].name.len > 63 ||
-            memchr(g->tensors[i].name.data, 0, g->tensors[i].name.len))
-            return 0;
-    return 1;
-}
-
 /* Whether a tensor of this name may change: attention's. */
 static int may_change(struct text name)
 {

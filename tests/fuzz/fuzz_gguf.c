@@ -97,19 +97,6 @@ static uint64_t read_all(const struct gguf *g, const uint8_t *bytes, size_t size
 
 /* --- writing again ------------------------------------------------------------------------- */
 
-/* Names the reader accepts, the writer not: those with zero bytes, and tensor names of 64. */
-static int writable(const struct gguf *g)
-{
-    for (size_t i = 0; i < g->n_pairs; i++)
-        if (memchr(g->pairs[i].key.data, 0, g->pairs[i].key.len))
-            return 0;
-    for (size_t i = 0; i < g->n_tensors; i++)
-        if (g->tensors[i].name.len > 63 ||
-            memchr(g->tensors[i].name.data, 0, g->tensors[i].name.len))
-            return 0;
-    return 1;
-}
-
 static int has_bools(const struct gguf_value *v)
 {
     return v->kind == GGUF_BOOL || (v->kind == GGUF_ARRAY && v->element_kind == GGUF_BOOL);
