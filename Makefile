@@ -64,7 +64,8 @@ endif
 
 # --- what is built ---------------------------------------------------------------------------
 
-LIB_SRC := $(wildcard src/base/*.c src/parts/*.c src/model/*.c src/engine/*.c src/tools/*.c)
+LIB_ROOMS := base gguf text compute model engine train convert measure show
+LIB_SRC := $(wildcard $(LIB_ROOMS:%=src/%/*.c))
 CLI_SRC := $(wildcard src/cli/*.c)
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(BUILD)/%.o)
@@ -96,7 +97,7 @@ decode: $(BIN)
 $(CLI_LIB): $(filter-out %/main.o,$(CLI_OBJ))
 	$(call say,AR)
 	$(Q)rm -f $@
-	$(Q)$(AR) rcs $@ $^
+	$(Q)$(AR) qcs $@ $^
 
 $(BIN): $(CLI_OBJ) $(LIB)
 	$(call say,LINK)
@@ -106,13 +107,13 @@ $(BIN): $(CLI_OBJ) $(LIB)
 $(LIB): $(LIB_OBJ)
 	$(call say,AR)
 	$(Q)rm -f $@
-	$(Q)$(AR) rcs $@ $(LIB_OBJ)
+	$(Q)$(AR) qcs $@ $(LIB_OBJ)
 
 # Instruction sets are switched on for their own kernel object only; the choice is made at start.
 AVX2   := -mavx2 -mfma -mf16c
 AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
-KERNEL := $(BUILD)/src/parts/kernels
-GRAD   := $(BUILD)/src/parts/grad
+KERNEL := $(BUILD)/src/compute/kernels
+GRAD   := $(BUILD)/src/compute/grad
 # Other machines compile these files to nothing.
 ifneq ($(filter x86_64 amd64 i%86,$(MACHINE)),)
 $(KERNEL)_avx2.o:        ISA_FLAGS := $(AVX2)
@@ -126,14 +127,14 @@ $(KERNEL)_neon.o:        ISA_FLAGS := -march=armv8.2-a+dotprod
 endif
 # clang needs minutes to instrument the unrolled tiles; gcc's sanitizer builds do it in seconds.
 ifneq ($(findstring clang,$(shell $(CC) --version)),)
-$(patsubst %.c,$(BUILD)/%.o,$(wildcard src/parts/kernels_avx*.c src/parts/kernels_neon*.c \
-                                       src/parts/grad_avx*.c src/parts/grad_neon*.c)): \
+$(patsubst %.c,$(BUILD)/%.o,$(wildcard src/compute/kernels_avx*.c src/compute/kernels_neon*.c \
+                                       src/compute/grad_avx*.c src/compute/grad_neon*.c)): \
     ISA_FLAGS += -fno-sanitize=all
 endif
 
 # Loops over numbers: tracing their comparisons tells the fuzzer nothing and takes most of its time.
 ifeq ($(MODE),fuzz)
-$(patsubst %,$(BUILD)/src/parts/%.o,linalg linalg_eigen kernels_scalar grad_scalar): \
+$(patsubst %,$(BUILD)/src/compute/%.o,linalg linalg_eigen kernels_scalar grad_scalar): \
     ISA_FLAGS += -fno-sanitize-coverage=trace-cmp
 endif
 

@@ -1,58 +1,71 @@
 #!/bin/sh
-# check_layers.sh LIBRARY - fails when an include points upwards or sideways where it must not,
-# or when the library layers reach stdio streams, exit, abort or the environment.
+# check_layers.sh LIBRARY - fails when an include points to a room that its own may not use, when
+# headers include one another in a circle, or when the library's rooms reach stdio streams, exit,
+# abort or the environment, or keep mutable globals.
 set -eu
 
 library=$1
 bad=0
 
-level() {
-    case $1 in
-    base) echo 0 ;;
-    parts) echo 1 ;;
-    model) echo 2 ;;
-    engine) echo 3 ;;
-    tools) echo 4 ;;
-    cli) echo 5 ;;
-    *) echo unknown ;;
-    esac
-}
+# A room's name, and the rooms it may include beside its own.
+rooms='
+base
+gguf     base
+text     base gguf
+compute  base
+model    base gguf text compute
+engine   base gguf text compute model
+train    base gguf text compute model engine
+convert  base gguf text compute model engine
+measure  base gguf text compute model engine
+show     base text
+cli      base gguf text compute model engine train convert measure show
+'
 
-# A tool may be several files: bench.c, bench_stats.c.
-tool_of() {
-    basename "${1%.*}" | cut -d _ -f 1
+includes() {
+    sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$1"
 }
 
 for file in src/*/*.[ch]; do
-    layer=$(basename "$(dirname "$file")")
-    own=$(level "$layer")
-    if [ "$own" = unknown ]; then
-        echo "$file: folder $layer is no layer"
+    room=$(basename "$(dirname "$file")")
+    may=$(printf '%s' "$rooms" | sed -n "s/^$room\( .*\)*\$/ $room \1 /p")
+    if [ -z "$may" ]; then
+        echo "$file: folder $room is no room of the design"
         bad=1
         continue
     fi
-    for include in $(sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$file"); do
-        target=${include%%/*}
-        to=$(level "$target")
-        if [ "$to" = unknown ]; then
-            echo "$file: include \"$include\" names no layer (write layer/header.h)"
+    for include in $(includes "$file"); do
+        case "$may" in
+        *" ${include%%/*} "*) [ -e "src/$include" ] || {
+            echo "$file: there is no src/$include"
             bad=1
-        elif [ "$to" -gt "$own" ]; then
-            echo "$file: layer $layer includes $include from the higher layer $target"
+        } ;;
+        *)
+            echo "$file: room $room may not include $include"
             bad=1
-        elif [ "$layer" = tools ] && [ "$target" = tools ] &&
-            [ "$(tool_of "$include")" != "$(tool_of "$file")" ]; then
-            echo "$file: a tool includes its sibling $include"
-            bad=1
-        fi
+            ;;
+        esac
     done
 done
+
+# Headers in an order in which each one's includes come before it: tsort names what is in a circle.
+circle=$(for file in src/*/*.h; do
+    echo "${file#src/} ${file#src/}"
+    for include in $(includes "$file"); do
+        echo "$include ${file#src/}"
+    done
+done | tsort 2>&1 >/dev/null || true)
+if [ -n "$circle" ]; then
+    echo "headers include one another in a circle:"
+    echo "$circle"
+    bad=1
+fi
 
 # Formatting into memory (snprintf, vsnprintf) is allowed; streams and process control are not.
 forbidden='f?printf|vf?printf|f?puts|f?putc|putchar|perror|fopen(64)?|fdopen|freopen(64)?|fclose|fread|fwrite|fflush|fgets|getline|stdin|stdout|stderr|_?exit|_Exit|quick_exit|abort|secure_getenv|getenv|setenv|signal|sigaction|system|__f?printf_chk|__vf?printf_chk'
 reached=$(nm -A -u "$library" | grep -E " U ($forbidden)(@|\$)" || true)
 if [ -n "$reached" ]; then
-    echo "the library layers reach what only the command line may:"
+    echo "the library's rooms reach what only the command line may:"
     echo "$reached"
     bad=1
 fi
@@ -62,10 +75,10 @@ fi
 globals=$(objdump -t "$library" |
     grep -E ' O (\.data|\.bss|\*COM\*|\.tdata|\.tbss|\.data\.[^r][^[:space:]]*|\.bss\.[^[:space:]]*)[[:space:]]' || true)
 if [ -n "$globals" ]; then
-    echo "the library layers keep mutable globals:"
+    echo "the library's rooms keep mutable globals:"
     echo "$globals"
     bad=1
 fi
 
-[ "$bad" -eq 0 ] && echo "layers: includes point downwards; the library reaches no streams, exit or environment"
+[ "$bad" -eq 0 ] && echo "layers: includes point downwards, without circles; the library reaches no streams, exit or environment"
 exit "$bad"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes src/parts/unicode_tables.h: where along the code points the class changes.
+"""Writes src/text/unicode_tables.h: where along the code points the class changes.
 
-    scripts/make_unicode.py | clang-format > src/parts/unicode_tables.h
+    scripts/make_unicode.py | clang-format > src/text/unicode_tables.h
 
 The classes are those of GPT-2's pattern: letter (\\p{L}), number (\\p{N}), white space (\\s, the
 property White_Space) and everything else. The package unicodedata2 is used where it is

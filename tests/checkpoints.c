@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "parts/blocks.h"
+#include "gguf/blocks.h"
 
 struct builder {
     const struct checkpoint_shape *shape;

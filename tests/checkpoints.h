@@ -4,7 +4,7 @@
 #ifndef TESTS_CHECKPOINTS_H
 #define TESTS_CHECKPOINTS_H
 
-#include "parts/gguf.h"
+#include "gguf/gguf.h"
 
 struct checkpoint_shape {
     const char *architecture; /* NULL: gpt2 */

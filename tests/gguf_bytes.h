@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "parts/gguf.h"
+#include "gguf/gguf.h"
 
 /* Zeroed at first; free(data) at last. */
 struct gguf_bytes {

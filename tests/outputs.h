@@ -8,21 +8,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/output.h"
+#include "cli/descriptor.h"
 #include "support.h"
 
-static inline void output_begin(struct output *o)
+static inline void output_begin(struct descriptor *o)
 {
     const int fd = open(scratch_path("output"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     ck_assert_int_ge(fd, 0);
-    output_init(o, fd);
+    descriptor_init(o, fd);
 }
 
 /* Closes the output and compares what it holds. */
-static inline void output_is(struct output *o, const char *expected)
+static inline void output_is(struct descriptor *o, const char *expected)
 {
     struct err e = {""};
-    ck_assert_msg(output_close(o, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_msg(descriptor_close(o, &e) == STATUS_OK, "%s", e.text);
     size_t len;
     unsigned char *bytes = read_file(scratch_path("output"), &len);
     bytes[len] = 0;

@@ -11,11 +11,11 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "checkpoints.h"
-#include "engine/backprop.h"
+#include "gguf/gguf.h"
 #include "model/config.h"
 #include "model/params.h"
-#include "parts/gguf.h"
 #include "support.h"
+#include "train/backprop.h"
 
 /* --- a model and a batch --------------------------------------------------------------------- */
 

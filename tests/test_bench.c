@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "checkpoints.h"
+#include "measure/bench.h"
+#include "measure/bench_stats.h"
 #include "model/model.h"
 #include "support.h"
-#include "tools/bench.h"
-#include "tools/bench_stats.h"
 
 static const int kv_heads[] = {4, 2, 1}, depths[] = {0, 17}, threads[] = {1, 2, 3, 8};
 static const int f32[] = {STORAGE_F32}, both[] = {STORAGE_F32, STORAGE_F16};

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parts/blocks.h"
-#include "parts/gguf.h"
-#include "parts/kernels_math.h"
+#include "compute/kernels_math.h"
+#include "gguf/blocks.h"
+#include "gguf/gguf.h"
 #include "support.h"
 
 #define BLOCK 32
@@ -88,8 +88,7 @@ START_TEST(halves_come_back)
         blocks_decode(type, x, halves, 256);
         blocks_encode(type, again, x, 256);
         for (unsigned low = 0; low < 256; low++) {
-            const float expected =
-                _i == 0 ? math_from_f16(halves[low]) : math_from_bf16(halves[low]);
+            const float expected = _i == 0 ? f16_widen(halves[low]) : bf16_widen(halves[low]);
             ck_assert(memcmp(&x[low], &expected, sizeof expected) == 0);
             ck_assert(isnan(x[low]) || again[low] == halves[low]);
         }

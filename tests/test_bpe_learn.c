@@ -1,13 +1,13 @@
-#include "parts/bpe_learn.h"
+#include "text/bpe_learn.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
 #include "cases.h"
-#include "parts/pretokenize.h"
-#include "parts/tokenizer.h"
 #include "support.h"
+#include "text/pretokenize.h"
+#include "text/tokenizer.h"
 
 static struct bpe_learned must_learn(const struct bpe_learn_spec *spec, const struct text *texts,
                                      size_t n)

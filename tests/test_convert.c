@@ -7,9 +7,9 @@
 
 #include "base/rng.h"
 #include "checkpoints.h"
+#include "convert/convert.h"
 #include "engine/session.h"
 #include "support.h"
-#include "tools/convert.h"
 
 #define N_TOKENS 40
 #define CTX      64

@@ -1,6 +1,6 @@
 /* Figures against the golden logits and a NumPy implementation, windows against stepping through
  * them one by one, and the same bits for any threads and blocks. */
-#include "tools/eval.h"
+#include "measure/eval.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "checkpoints.h"
 #include "engine/logits.h"
 #include "golden.h"
+#include "measure/eval_stats.h"
 #include "support.h"
-#include "tools/eval_stats.h"
 
 static struct eval_result evaluate(const struct eval_spec *spec)
 {

@@ -20,9 +20,9 @@
 
 #include "base/rng.h"
 #include "base/status.h"
-#include "parts/bpe_learn.h"
 #include "scenarios.h"
 #include "support.h"
+#include "text/bpe_learn.h"
 
 /* Faults met, by scenario and kind; shared with the processes of the tests. */
 static long (*met)[FAULT_KINDS];

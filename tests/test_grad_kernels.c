@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "parts/grad_kernels.h"
+#include "compute/grad_kernels.h"
 #include "support.h"
 
 #define MAX 8192

@@ -3,8 +3,8 @@
 
 #include "base/file.h"
 #include "checkpoints.h"
+#include "measure/inspect.h"
 #include "support.h"
-#include "tools/inspect.h"
 
 START_TEST(names_of_parts)
 {

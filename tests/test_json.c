@@ -5,16 +5,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/json.h"
-#include "cli/printable.h"
 #include "outputs.h"
+#include "show/json.h"
+#include "show/printable.h"
 
 START_TEST(structure)
 {
-    struct output o;
+    struct descriptor o;
     struct json j;
     output_begin(&o);
-    json_init(&j, &o, 0);
+    json_init(&j, &o.out, 0);
     json_begin_object(&j);
     json_key(&j, "empty");
     json_begin_array(&j);
@@ -35,10 +35,10 @@ END_TEST
 
 START_TEST(lines)
 {
-    struct output o;
+    struct descriptor o;
     struct json j;
     output_begin(&o);
-    json_init(&j, &o, 1);
+    json_init(&j, &o.out, 1);
     json_begin_array(&j);
     for (int i = 0; i < 2; i++) {
         json_begin_object(&j);
@@ -55,10 +55,10 @@ END_TEST
 
 START_TEST(strings)
 {
-    struct output o;
+    struct descriptor o;
     struct json j;
     output_begin(&o);
-    json_init(&j, &o, 0);
+    json_init(&j, &o.out, 0);
     json_begin_array(&j);
     json_string(&j, "\"\\\n\r\t\x01\x7f");
     json_string(&j, "é €\xf0\x9f\x98\x80");
@@ -73,10 +73,10 @@ END_TEST
 
 START_TEST(doubles)
 {
-    struct output o;
+    struct descriptor o;
     struct json j;
     output_begin(&o);
-    json_init(&j, &o, 0);
+    json_init(&j, &o.out, 0);
     json_begin_array(&j);
     json_double(&j, 0.1);
     json_double(&j, -2);
@@ -91,20 +91,20 @@ END_TEST
 
 START_TEST(long_outputs_arrive_whole)
 {
-    struct output o;
+    struct descriptor o;
     static char expected[30001];
     output_begin(&o);
     for (size_t i = 0; i < 30000; i += 10) {
-        output_puts(&o, "0123456789");
+        output_puts(&o.out, "0123456789");
         memcpy(expected + i, "0123456789", 10);
     }
     output_is(&o, expected);
     output_begin(&o);
-    output_puts(&o, "ab");
-    output_put(&o, (struct text){expected, 30000}); /* longer than the buffer */
-    ck_assert(output_flush(&o));
+    output_puts(&o.out, "ab");
+    output_put(&o.out, (struct text){expected, 30000}); /* longer than the buffer */
+    ck_assert(output_flush(&o.out));
     struct err e;
-    ck_assert_int_eq(output_close(&o, &e), STATUS_OK);
+    ck_assert_int_eq(descriptor_close(&o, &e), STATUS_OK);
     size_t len;
     unsigned char *bytes = read_file(scratch_path("output"), &len);
     ck_assert_uint_eq(len, 30002);
@@ -116,24 +116,24 @@ END_TEST
 
 START_TEST(failures_are_kept)
 {
-    struct output o;
+    struct descriptor o;
     struct err e = {""};
     const int full = open("/dev/full", O_WRONLY);
     if (full >= 0) {
-        output_init(&o, full);
-        output_puts(&o, "x");
-        ck_assert(!output_flush(&o));
-        output_puts(&o, "more");
-        ck_assert_int_eq(output_close(&o, &e), STATUS_FAILED);
+        descriptor_init(&o, full);
+        output_puts(&o.out, "x");
+        ck_assert(!output_flush(&o.out));
+        output_puts(&o.out, "more");
+        ck_assert_int_eq(descriptor_close(&o, &e), STATUS_FAILED);
         ck_assert_msg(strstr(e.text, strerror(ENOSPC)) != NULL, "%s", e.text);
     }
     signal(SIGPIPE, SIG_IGN);
     int ends[2];
     ck_assert_int_eq(pipe(ends), 0);
     close(ends[0]);
-    output_init(&o, ends[1]);
-    output_puts(&o, "x");
-    ck_assert_int_eq(output_close(&o, &e), STATUS_FAILED);
+    descriptor_init(&o, ends[1]);
+    output_puts(&o.out, "x");
+    ck_assert_int_eq(descriptor_close(&o, &e), STATUS_FAILED);
     ck_assert_msg(strstr(e.text, strerror(EPIPE)) != NULL, "%s", e.text);
 }
 END_TEST
@@ -156,11 +156,11 @@ START_TEST(a_full_pipe_is_waited_for)
         _exit(total == TOTAL ? 0 : 1);
     }
     close(ends[0]);
-    struct output o;
+    struct descriptor o;
     struct err e;
-    output_init(&o, ends[1]);
-    output_put(&o, (struct text){bytes, TOTAL});
-    ck_assert_int_eq(output_close(&o, &e), STATUS_OK);
+    descriptor_init(&o, ends[1]);
+    output_put(&o.out, (struct text){bytes, TOTAL});
+    ck_assert_int_eq(descriptor_close(&o, &e), STATUS_OK);
     int status;
     ck_assert_int_eq(waitpid(reader, &status, 0), reader);
     ck_assert_int_eq(status, 0);

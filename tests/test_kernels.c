@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "parts/kernels.h"
-#include "parts/kernels_math.h"
+#include "compute/kernels.h"
+#include "compute/kernels_math.h"
 #include "support.h"
 
 static struct rng rng;
@@ -80,7 +80,7 @@ static void *random_panels(int n_out, int n_in, enum storage storage)
         uint16_t *scales =
             (uint16_t *)(void *)(panels + (size_t)p * matrix_panel_bytes(n_in, storage));
         for (int i = 0; i < n_in / QUANT_BLOCK * KERNEL_LANES; i++)
-            scales[i] = math_to_f16(gaussian_like() * 0.1f);
+            scales[i] = f16_round(gaussian_like() * 0.1f);
     }
     return panels;
 }
@@ -211,7 +211,7 @@ START_TEST(quantised_matmul_is_a_product)
                     const int q = storages[s] == STORAGE_Q8_0 ? byte - 128
                                   : in_block < 16             ? byte % 16 - 8
                                                               : byte / 16 - 8;
-                    sum += (double)math_from_f16(scales[i / 32 * 16 + r % 16]) * q * xq;
+                    sum += (double)f16_widen(scales[i / 32 * 16 + r % 16]) * q * xq;
                 }
                 ck_assert_double_eq_tol((double)y[t * OUT + r], sum, 1e-4);
             }
@@ -319,7 +319,7 @@ static uint16_t *random_scales(size_t n)
     uint16_t *scales = malloc(n * sizeof *scales);
     ck_assert_ptr_nonnull(scales);
     for (size_t i = 0; i < n; i++)
-        scales[i] = math_to_f16(fabsf(gaussian_like()) * 0.01f);
+        scales[i] = f16_round(fabsf(gaussian_like()) * 0.01f);
     return scales;
 }
 
@@ -461,11 +461,11 @@ START_TEST(quantised_attend_is_softmax)
         double s = 0;
         for (int i = 0; i < DIM; i++)
             s += (double)at.q[i] * k[(t / 16 * DIM + i) * 16 + t % 16] *
-                 (double)math_from_f16(at.k_scales[(t / 16 * BLOCKS + i / 32) * 16 + t % 16]);
+                 (double)f16_widen(at.k_scales[(t / 16 * BLOCKS + i / 32) * 16 + t % 16]);
         denominator += exp(s);
         for (int i = 0; i < DIM; i++)
             numerator[i] += exp(s) * v[t * kernel_padded(DIM) + i] *
-                            (double)math_from_f16(at.v_scales[t * BLOCKS + i / 32]);
+                            (double)f16_widen(at.v_scales[t * BLOCKS + i / 32]);
     }
     for (int i = 0; i < DIM; i++)
         ck_assert_double_eq_tol((double)(at.out[i] / at.sum[0]), numerator[i] / denominator, 1e-5);
@@ -572,14 +572,14 @@ START_TEST(bf16_round_trip)
 {
     for (uint32_t i = 0; i < 65536; i++) {
         const int is_nan = (i & 0x7f80) == 0x7f80 && (i & 0x7f);
-        ck_assert_uint_eq(math_to_bf16(math_from_bf16((uint16_t)i)), is_nan ? i | 0x40 : i);
+        ck_assert_uint_eq(bf16_round(bf16_widen((uint16_t)i)), is_nan ? i | 0x40 : i);
     }
-    ck_assert_uint_eq(math_to_bf16(1.0f), 0x3f80);
-    ck_assert_uint_eq(math_to_bf16(0x1.01p0f), 0x3f80);   /* halfway: even */
-    ck_assert_uint_eq(math_to_bf16(0x1.03p0f), 0x3f82);   /* halfway: even, upwards */
-    ck_assert_uint_eq(math_to_bf16(0x1.0101p0f), 0x3f81); /* above halfway */
-    ck_assert_uint_eq(math_to_bf16(3.4e38f), 0x7f80);
-    ck_assert_uint_eq(math_to_bf16(-INFINITY), 0xff80);
+    ck_assert_uint_eq(bf16_round(1.0f), 0x3f80);
+    ck_assert_uint_eq(bf16_round(0x1.01p0f), 0x3f80);   /* halfway: even */
+    ck_assert_uint_eq(bf16_round(0x1.03p0f), 0x3f82);   /* halfway: even, upwards */
+    ck_assert_uint_eq(bf16_round(0x1.0101p0f), 0x3f81); /* above halfway */
+    ck_assert_uint_eq(bf16_round(3.4e38f), 0x7f80);
+    ck_assert_uint_eq(bf16_round(-INFINITY), 0xff80);
 }
 END_TEST
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "parts/linalg.h"
+#include "compute/linalg.h"
 #include "support.h"
 
 static double *numbers(size_t n)

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "measure/npy.h"
 #include "support.h"
-#include "tools/npy.h"
 
 START_TEST(bytes)
 {

@@ -7,6 +7,7 @@
 #include "cli/nearest.h"
 #include "cli/numbers.h"
 #include "cli/options.h"
+#include "show/figures.h"
 #include "support.h"
 
 struct inner {

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/plot.h"
-#include "cli/plot_text.h"
-#include "parts/unicode.h"
+#include "show/plot.h"
+#include "show/plot_text.h"
 #include "support.h"
+#include "text/unicode.h"
 
 #define WIDTH   860
 #define NOTHING ((double)NAN)

@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "cli/plot_scale.h"
-#include "cli/plot_text.h"
+#include "show/plot_scale.h"
+#include "show/plot_text.h"
 #include "support.h"
 
 /* --- ticks and figures ---------------------------------------------------------------------- */

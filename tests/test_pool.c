@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "parts/pool.h"
+#include "compute/pool.h"
 #include "support.h"
 
 /* --- thread creation that fails on demand (see TEST_LDFLAGS in the Makefile) -------------------

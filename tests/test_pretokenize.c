@@ -1,6 +1,6 @@
 #include "cases.h"
-#include "parts/pretokenize.h"
 #include "support.h"
+#include "text/pretokenize.h"
 
 static void check_pieces(enum pretokenize_rule rule, struct text s, const int *lengths, size_t n,
                          const char *place, int line)

@@ -1,5 +1,5 @@
 /* Whole checkpoints in other types: the bytes llama-quantize gives, metadata kept, refusals. */
-#include "tools/quantize.h"
+#include "convert/quantize.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "checkpoints.h"
-#include "parts/blocks.h"
+#include "gguf/blocks.h"
 #include "support.h"
 
 static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_0};

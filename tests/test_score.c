@@ -5,8 +5,8 @@
 
 #include "base/rng.h"
 #include "engine/logits.h"
+#include "measure/score.h"
 #include "support.h"
-#include "tools/score.h"
 
 #define N_VOCAB 300
 

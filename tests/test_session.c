@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "checkpoints.h"
-#include "engine/calibrate.h"
+#include "engine/autothreads.h"
 #include "engine/session.h"
 #include "golden.h"
 #include "model/kv_cache.h"

@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "cli/signals.h"
-#include "parts/pool.h"
+#include "compute/pool.h"
 #include "support.h"
 
 /* Runs `body` in a child with its standard error in `said`; gives the wait status. */

@@ -4,8 +4,8 @@
 
 #include "base/rng.h"
 #include "cli/stream.h"
-#include "parts/unicode.h"
 #include "support.h"
+#include "text/unicode.h"
 
 #define LONGEST 64
 

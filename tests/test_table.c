@@ -1,19 +1,19 @@
 /* The five forms of one table. */
 #include <math.h>
 
-#include "cli/table.h"
 #include "outputs.h"
+#include "show/table.h"
 
 static const struct table_column columns[] = {
     {.name = "name", .left = true}, {.name = "n"}, {.name = "x", .decimals = 2}};
 
 static void print(enum table_format format, const char *expected)
 {
-    struct output o;
+    struct descriptor o;
     struct table t;
     struct err e = {""};
     output_begin(&o);
-    table_begin(&t, format, columns, 3, &o);
+    table_begin(&t, format, columns, 3, &o.out);
     table_string(&t, "a,\"|\n");
     table_u64(&t, 1234);
     table_double(&t, 1.0 / 3);
@@ -77,11 +77,11 @@ START_TEST(no_form_has_control_characters)
         "[\n  {\"name\": \"\\u001b[31m\\u0000\\u007f\\u009b\", \"n\": 1, \"x\": 0.5}\n]\n",
         "{\"name\": \"\\u001b[31m\\u0000\\u007f\\u009b\", \"n\": 1, \"x\": 0.5}\n",
     };
-    struct output o;
+    struct descriptor o;
     struct table t;
     struct err e = {""};
     output_begin(&o);
-    table_begin(&t, (enum table_format)_i, columns, 3, &o);
+    table_begin(&t, (enum table_format)_i, columns, 3, &o.out);
     table_text(&t, (struct text){"\x1b[31m\0\x7f\xc2\x9b", 9});
     table_u64(&t, 1);
     table_double(&t, 0.5);
@@ -94,11 +94,11 @@ START_TEST(no_rows)
 {
     static const char *const expected[] = {"name  n  x\n", "| name | n | x |\n|:-----|--:|--:|\n",
                                            "name,n,x\n", "[]\n", ""};
-    struct output o;
+    struct descriptor o;
     struct table t;
     struct err e = {""};
     output_begin(&o);
-    table_begin(&t, (enum table_format)_i, columns, 3, &o);
+    table_begin(&t, (enum table_format)_i, columns, 3, &o.out);
     ck_assert_int_eq(table_end(&t, &e), STATUS_OK);
     output_is(&o, expected[_i]);
 }
@@ -106,16 +106,16 @@ END_TEST
 
 START_TEST(hostile_cells)
 {
-    struct output o;
+    struct descriptor o;
     struct table t;
     struct err e = {""};
     output_begin(&o);
-    table_begin(&t, TABLE_ALIGNED, columns, 1, &o);
+    table_begin(&t, TABLE_ALIGNED, columns, 1, &o.out);
     table_text(&t, (struct text){"\x1b]0;x\0\xff", 7});
     ck_assert_int_eq(table_end(&t, &e), STATUS_OK);
     output_is(&o, "name\n\\x1b]0;x\\x00\\xff\n");
     output_begin(&o);
-    table_begin(&t, TABLE_CSV, columns, 2, &o);
+    table_begin(&t, TABLE_CSV, columns, 2, &o.out);
     table_text(&t, (struct text){"\xff", 1});
     table_string(&t, " lead");
     ck_assert_int_eq(table_end(&t, &e), STATUS_OK);

@@ -1,9 +1,9 @@
 #include "base/rng.h"
 #include "cases.h"
 #include "gguf_bytes.h"
-#include "parts/byte_alphabet.h"
-#include "parts/tokenizer.h"
 #include "support.h"
+#include "text/byte_alphabet.h"
+#include "text/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>

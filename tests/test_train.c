@@ -10,8 +10,8 @@
 #include "checkpoints.h"
 #include "model/model.h"
 #include "support.h"
-#include "tools/train.h"
-#include "tools/train_private.h"
+#include "train/private.h"
+#include "train/train.h"
 
 /* --- a run ----------------------------------------------------------------------------------- */
 

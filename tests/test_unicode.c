@@ -1,6 +1,6 @@
-#include "parts/byte_alphabet.h"
-#include "parts/unicode.h"
 #include "support.h"
+#include "text/byte_alphabet.h"
+#include "text/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>

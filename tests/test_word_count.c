@@ -1,4 +1,4 @@
-#include "parts/word_count.h"
+#include "text/word_count.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * checked - the one place where sizes are added, multiplied and rounded (layer 0).
+ * checked - the one place where sizes are added, multiplied and rounded.
  *
  * Every size that a file or a flag can influence goes through these: on overflow they return
  * false and leave *out alone.

@@ -1,5 +1,5 @@
 /*
- * clock - monotonic time (layer 0).
+ * clock - monotonic time.
  */
 #ifndef DECODE_BASE_CLOCK_H
 #define DECODE_BASE_CLOCK_H

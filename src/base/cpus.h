@@ -1,5 +1,5 @@
 /*
- * cpus - how many processors this process may really use (layer 0).
+ * cpus - how many processors this process may really use.
  */
 #ifndef DECODE_BASE_CPUS_H
 #define DECODE_BASE_CPUS_H

@@ -1,5 +1,5 @@
 /*
- * file - read a file as bytes, replace a file atomically (layer 0).
+ * file - read a file as bytes, replace a file atomically.
  */
 #ifndef DECODE_BASE_FILE_H
 #define DECODE_BASE_FILE_H

@@ -1,5 +1,5 @@
 /*
- * mem - aligned arenas: size first, allocate once, carve (layer 0).
+ * mem - aligned arenas: size first, allocate once, carve.
  *
  * A component adds up what it needs in a struct mem_plan, allocates one arena of that size and
  * takes its pieces in the same order. No piece is freed alone.

@@ -1,5 +1,5 @@
 /*
- * rng - PCG-XSH-RR 64/32, a seedable generator with the same stream on every platform (layer 0).
+ * rng - PCG-XSH-RR 64/32, a seedable generator with the same stream on every platform.
  *
  * Source: M. O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good
  * Algorithms for Random Number Generation", 2014. All state is explicit; one generator belongs

@@ -1,5 +1,5 @@
 /*
- * stats - order statistics of measured times (layer 0).
+ * stats - order statistics of measured times.
  */
 #ifndef DECODE_BASE_STATS_H
 #define DECODE_BASE_STATS_H

@@ -1,5 +1,5 @@
 /*
- * status - how library calls fail (layer 0).
+ * status - how library calls fail.
  *
  * Fallible calls return enum status and fill a caller-owned struct err with one sentence that
  * says what is wrong, where, what was expected and what was found. Nothing here prints.

@@ -1,5 +1,5 @@
 /*
- * text - a borrowed run of bytes that is not null-terminated (layer 0).
+ * text - a borrowed run of bytes that is not null-terminated.
  */
 #ifndef DECODE_BASE_TEXT_H
 #define DECODE_BASE_TEXT_H

@@ -1,5 +1,5 @@
 /*
- * utf8 - characters in bytes of any origin (layer 0).
+ * utf8 - characters in bytes of any origin.
  *
  * Everything is a pure function of its arguments, but for utf8_strip.
  */

@@ -1,5 +1,5 @@
 /*
- * alone - runs a function in a process of its own, to learn what memory it takes (layer 5).
+ * alone - runs a function in a process of its own, to learn what memory it takes.
  */
 #ifndef DECODE_CLI_ALONE_H
 #define DECODE_CLI_ALONE_H

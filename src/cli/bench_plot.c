@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "cli/bench_report.h"
-#include "cli/plot.h"
+#include "show/plot.h"
 
 static bool same_line(const struct bench_row *a, const struct bench_row *b)
 {

@@ -7,8 +7,8 @@
 
 #include "base/file.h"
 #include "base/utf8.h"
-#include "cli/numbers.h"
 #include "cli/version.h"
+#include "show/figures.h"
 
 /* Repeats whose medians differ by more than this say that the machine was busy. */
 #define NOISY 0.15

@@ -1,13 +1,13 @@
 /*
- * bench_report - a benchmark's rows, printed, traced and drawn (layer 5).
+ * bench_report - a benchmark's rows, printed, traced and drawn.
  */
 #ifndef DECODE_CLI_BENCH_REPORT_H
 #define DECODE_CLI_BENCH_REPORT_H
 
 #include "base/status.h"
-#include "cli/output.h"
-#include "cli/table.h"
-#include "tools/bench.h"
+#include "measure/bench.h"
+#include "show/output.h"
+#include "show/table.h"
 
 /* What the rows were measured on. */
 struct bench_report {

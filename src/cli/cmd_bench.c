@@ -1,5 +1,5 @@
 /*
- * cmd_bench - decode bench: per-token latency across attention variants (layer 5).
+ * cmd_bench - decode bench: per-token latency across attention variants.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -11,12 +11,12 @@
 #include "cli/bench_report.h"
 #include "cli/command.h"
 #include "cli/lists.h"
-#include "cli/numbers.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/shape.h"
 #include "cli/signals.h"
-#include "parts/pool.h"
+#include "compute/pool.h"
+#include "show/figures.h"
 
 /* Memory beyond this is announced even without -v. */
 #define LARGE_MEMORY     ((uint64_t)1 << 30)

@@ -1,5 +1,5 @@
 /*
- * cmd_convert - decode convert: an MHA checkpoint to GQA or MQA (layer 5).
+ * cmd_convert - decode convert: an MHA checkpoint to GQA or MQA.
  */
 #include <math.h>
 #include <stdio.h>
@@ -11,15 +11,14 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/convert_report.h"
-#include "cli/numbers.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/variant.h"
+#include "measure/eval.h"
+#include "measure/inspect.h"
 #include "model/cost.h"
 #include "model/kv_cache.h"
-#include "tools/eval.h"
-#include "tools/inspect.h"
 
 /* A rise of bits per byte from here on is worth a warning. */
 #define NOTICEABLE_BITS 0.1

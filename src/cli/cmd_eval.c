@@ -1,6 +1,5 @@
 /*
- * cmd_eval - decode eval: perplexity and bits per byte on a text, distance to another checkpoint
- * (layer 5).
+ * cmd_eval - decode eval: perplexity and bits per byte on a text, distance to another checkpoint.
  */
 #include <inttypes.h>
 #include <limits.h>
@@ -14,8 +13,9 @@
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
-#include "cli/table.h"
-#include "tools/eval.h"
+#include "measure/eval.h"
+#include "show/figures.h"
+#include "show/table.h"
 
 /* Memory beyond this is announced even without -v. */
 #define LARGE_MEMORY ((uint64_t)1 << 30)

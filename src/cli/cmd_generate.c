@@ -1,5 +1,5 @@
 /*
- * cmd_generate - decode generate: continue a text from a checkpoint (layer 5).
+ * cmd_generate - decode generate: continue a text from a checkpoint.
  */
 #include <inttypes.h>
 #include <limits.h>

@@ -1,5 +1,5 @@
 /*
- * cmd_info - decode info: what a checkpoint holds and what its cache costs (layer 5).
+ * cmd_info - decode info: what a checkpoint holds and what its cache costs.
  */
 #include <inttypes.h>
 #include <math.h>

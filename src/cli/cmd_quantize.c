@@ -1,5 +1,5 @@
 /*
- * cmd_quantize - decode quantize: a checkpoint in another weight type (layer 5).
+ * cmd_quantize - decode quantize: a checkpoint in another weight type.
  */
 #include <math.h>
 #include <stdio.h>
@@ -7,14 +7,13 @@
 
 #include "base/file.h"
 #include "cli/command.h"
-#include "cli/numbers.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
-#include "cli/table.h"
-#include "parts/blocks.h"
-#include "parts/pool.h"
-#include "tools/quantize.h"
+#include "compute/pool.h"
+#include "convert/quantize.h"
+#include "gguf/blocks.h"
+#include "show/table.h"
 
 struct quantize_options {
     struct common_options common;

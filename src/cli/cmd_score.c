@@ -1,5 +1,5 @@
 /*
- * cmd_score - decode score: the log-probability of each token of a text (layer 5).
+ * cmd_score - decode score: the log-probability of each token of a text.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -9,13 +9,13 @@
 #include "base/checked.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
-#include "cli/printable.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
-#include "cli/table.h"
 #include "cli/token_record.h"
-#include "tools/npy.h"
-#include "tools/score.h"
+#include "measure/npy.h"
+#include "measure/score.h"
+#include "show/printable.h"
+#include "show/table.h"
 
 struct score_options {
     struct common_options common;

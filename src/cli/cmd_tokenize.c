@@ -1,13 +1,13 @@
 /*
- * cmd_tokenize - decode tokenize: token ids of a text, and back (layer 5).
+ * cmd_tokenize - decode tokenize: token ids of a text, and back.
  */
 #include <stdlib.h>
 
 #include "cli/command.h"
-#include "cli/json.h"
 #include "cli/numbers.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
+#include "show/json.h"
 
 struct tokenize_options {
     struct common_options common;

@@ -1,5 +1,5 @@
 /*
- * cmd_train - decode train: a new checkpoint from text, or one trained further (layer 5).
+ * cmd_train - decode train: a new checkpoint from text, or one trained further.
  */
 #include <limits.h>
 #include <math.h>
@@ -11,13 +11,13 @@
 
 #include "base/file.h"
 #include "cli/command.h"
-#include "cli/numbers.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/train_paths.h"
 #include "cli/train_report.h"
-#include "tools/train.h"
+#include "show/figures.h"
+#include "train/train.h"
 
 /* Memory beyond this is announced even without -v. */
 #define LARGE_MEMORY ((size_t)1 << 30)

@@ -1,5 +1,5 @@
 /*
- * command - what a command of the program is (layer 5).
+ * command - what a command of the program is.
  *
  * A command is one file cmd_NAME.c that defines `const struct command command_NAME`, and a row
  * in COMMANDS. main parses its options, prints its help and its errors, and frees its values.
@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "cli/options.h"
-#include "cli/output.h"
+#include "show/output.h"
 
 /* In the order in which the help lists them. */
 #define COMMANDS(row)                                                                              \

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "cli/json.h"
-#include "cli/numbers.h"
+#include "show/figures.h"
+#include "show/json.h"
 
 /* --- tables ---------------------------------------------------------------------------------- */
 

@@ -1,13 +1,13 @@
 /*
- * convert_report - what a conversion cost, and its printed forms (layer 5).
+ * convert_report - what a conversion cost, and its printed forms.
  */
 #ifndef DECODE_CLI_CONVERT_REPORT_H
 #define DECODE_CLI_CONVERT_REPORT_H
 
 #include "base/status.h"
-#include "cli/output.h"
-#include "cli/table.h"
-#include "tools/convert.h"
+#include "convert/convert.h"
+#include "show/output.h"
+#include "show/table.h"
 
 /* Of the checkpoint before, or after. */
 struct convert_figures {

@@ -5,11 +5,11 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "cli/json.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/token_record.h"
 #include "engine/logits.h"
+#include "show/json.h"
 
 int generate_room(const struct generation *g)
 {

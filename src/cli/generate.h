@@ -1,6 +1,6 @@
 /*
  * generate - the loop behind the command generate: prefill, then one token after another to
- * standard output, with what was counted and timed on the way (layer 5).
+ * standard output, with what was counted and timed on the way.
  */
 #ifndef DECODE_CLI_GENERATE_H
 #define DECODE_CLI_GENERATE_H
@@ -10,12 +10,12 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "cli/output.h"
 #include "cli/stream.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
-#include "parts/tokenizer.h"
-#include "tools/score.h"
+#include "measure/score.h"
+#include "show/output.h"
+#include "text/tokenizer.h"
 
 /* Why the last sample ended. */
 enum generate_end {

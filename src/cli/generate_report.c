@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 
 #include "base/stats.h"
-#include "cli/numbers.h"
+#include "show/figures.h"
 
 static double percentile_us(const struct generation *g, double p)
 {

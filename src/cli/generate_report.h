@@ -1,5 +1,5 @@
 /*
- * generate_report - what a generation cost, on standard error (layer 5).
+ * generate_report - what a generation cost, on standard error.
  */
 #ifndef DECODE_CLI_GENERATE_REPORT_H
 #define DECODE_CLI_GENERATE_REPORT_H

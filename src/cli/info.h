@@ -1,5 +1,5 @@
 /*
- * info - what the command info found, and its printed forms (layer 5).
+ * info - what the command info found, and its printed forms.
  */
 #ifndef DECODE_CLI_INFO_H
 #define DECODE_CLI_INFO_H
@@ -9,12 +9,12 @@
 
 #include "base/file.h"
 #include "base/status.h"
-#include "cli/output.h"
-#include "cli/table.h"
+#include "gguf/gguf.h"
+#include "measure/inspect.h"
 #include "model/config.h"
-#include "parts/gguf.h"
-#include "parts/tokenizer.h"
-#include "tools/inspect.h"
+#include "show/output.h"
+#include "show/table.h"
+#include "text/tokenizer.h"
 
 struct info {
     const char *path;

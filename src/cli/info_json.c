@@ -1,5 +1,5 @@
 #include "cli/info.h"
-#include "cli/json.h"
+#include "show/json.h"
 
 static void put_int(struct json *j, const char *key, int64_t x)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/info.h"
-#include "cli/numbers.h"
+#include "show/figures.h"
 
 static const struct table_column property_columns[] = {{.name = "property", .left = true},
                                                        {.name = "value", .left = true}};

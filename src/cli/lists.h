@@ -1,5 +1,5 @@
 /*
- * lists - comma-separated option values: "1,2,8", "f32,f16" (layer 5).
+ * lists - comma-separated option values: "1,2,8", "f32,f16".
  */
 #ifndef DECODE_CLI_LISTS_H
 #define DECODE_CLI_LISTS_H

@@ -1,5 +1,5 @@
 /*
- * nearest - which known word was probably meant (layer 5).
+ * nearest - which known word was probably meant.
  */
 #ifndef DECODE_CLI_NEAREST_H
 #define DECODE_CLI_NEAREST_H

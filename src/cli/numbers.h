@@ -1,5 +1,5 @@
 /*
- * numbers - strict numbers from text, and figures for people (layer 5).
+ * numbers - strict numbers from text.
  *
  * A number is the whole string: decimal digits, '-' only where negative values are allowed; no
  * '+', space, hexadecimal, infinity or NaN.
@@ -25,17 +25,5 @@ bool parse_double(const char *text, double *out);
  */
 enum status parse_ids(const char *option, const char *text, int n_ids, int32_t **ids, size_t *n,
                       struct err *e);
-
-/* Room for a figure with its unit. */
-struct figure {
-    char text[32];
-};
-
-struct figure figure_bytes(double bytes);     /* "3.41 MiB" */
-struct figure figure_duration(uint64_t ns);   /* "412 µs", "3.41 s" */
-struct figure figure_rate(double per_second); /* "2510", "8.31": three digits or the integer */
-
-/* The shortest decimal text that reads back as exactly x; "NaN" or "Infinity" for such. */
-struct figure figure_exact(double x);
 
 #endif

@@ -1,6 +1,5 @@
 /*
- * options - a command line parsed from a table, and the help text made from the same table
- * (layer 5).
+ * options - a command line parsed from a table, and the help text made from the same table.
  *
  * A command keeps its option values in one struct; each table row says where in it the value
  * goes. `--name value`, `--name=value`, `-n value` and `-n=value` all work, options and

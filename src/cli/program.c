@@ -9,12 +9,13 @@
 #include "base/clock.h"
 #include "base/cpus.h"
 #include "cli/command.h"
+#include "cli/descriptor.h"
 #include "cli/nearest.h"
-#include "cli/output.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/version.h"
-#include "parts/kernels.h"
+#include "compute/kernels.h"
+#include "show/output.h"
 
 #define COMMAND_ROW(name) &command_##name,
 static const struct command *const commands[] = {COMMANDS(COMMAND_ROW) NULL};
@@ -171,23 +172,23 @@ static void print_error(const struct invocation *inv, enum status s, const struc
 
 int program_run(int argc, char **argv)
 {
-    struct output out;
-    struct invocation inv = {.out = &out, .start_ns = clock_ns()};
+    struct descriptor out;
+    struct invocation inv = {.out = &out.out, .start_ns = clock_ns()};
     struct err e = {""};
     fill_standard_descriptors();
     signals_install();
     if (argc < 2) {
-        output_init(&out, STDERR_FILENO);
-        print_commands(&out);
-        output_flush(&out);
+        descriptor_init(&out, STDERR_FILENO);
+        print_commands(&out.out);
+        output_flush(&out.out);
         return STATUS_USAGE;
     }
-    output_init(&out, STDOUT_FILENO);
+    descriptor_init(&out, STDOUT_FILENO);
     enum status s = dispatch(argc - 1, argv + 1, &inv, &e);
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         print_error(&inv, s, &e);
     struct err lost = {""};
-    const enum status closed = output_close(&out, &lost);
+    const enum status closed = descriptor_close(&out, &lost);
     if (closed != STATUS_OK && (s == STATUS_OK || s == STATUS_INTERRUPTED)) {
         s = closed;
         print_error(&inv, s, &lost);

@@ -1,6 +1,6 @@
 /*
  * program - the whole program but for main, so that the tests can run it in a process of their own
- * making (layer 5).
+ * making.
  */
 #ifndef DECODE_CLI_PROGRAM_H
 #define DECODE_CLI_PROGRAM_H

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/numbers.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
+#include "show/figures.h"
 
 /* Between two lines. */
 #define PROGRESS_NS 100000000u

@@ -1,5 +1,5 @@
 /*
- * progress - one line about long work on standard error, if that is a terminal (layer 5).
+ * progress - one line about long work on standard error, if that is a terminal.
  *
  * The callbacks of the tools take a struct progress, or a struct that begins with one, as `arg`.
  */

@@ -13,8 +13,9 @@
 #include "base/utf8.h"
 #include "cli/numbers.h"
 #include "cli/signals.h"
-#include "engine/calibrate.h"
+#include "engine/autothreads.h"
 #include "model/kv_cache.h"
+#include "show/figures.h"
 
 /* More text than this is refused before it is read: no context holds it. */
 #define INPUT_MAX ((size_t)256 << 20)

@@ -1,6 +1,6 @@
 /*
  * runtime - what the commands share: their common options, and from them an open checkpoint,
- * threads, kernels and a session (layer 5).
+ * threads, kernels and a session.
  *
  * This is the layer that reads the environment: DECODE_THREADS is the default of -t, DECODE_ISA
  * forces a kernel table. Empty variables count as unset.
@@ -14,10 +14,10 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/variant.h"
+#include "compute/kernels.h"
+#include "compute/pool.h"
 #include "engine/session.h"
 #include "model/model.h"
-#include "parts/kernels.h"
-#include "parts/pool.h"
 
 /* Of every command on a checkpoint. */
 struct common_options {

@@ -1,5 +1,5 @@
 /*
- * shape - a transformer's shape written on the command line (layer 5).
+ * shape - a transformer's shape written on the command line.
  */
 #ifndef DECODE_CLI_SHAPE_H
 #define DECODE_CLI_SHAPE_H

@@ -1,5 +1,5 @@
 /*
- * signals - the signals a run must live with (layer 5).
+ * signals - the signals a run must live with.
  *
  * SIGPIPE and SIGXFSZ are ignored, so that a closed pipe and a file that reaches the size limit
  * are seen as failed writes. SIGINT, SIGTERM, SIGHUP (unless it was ignored, as by nohup) and

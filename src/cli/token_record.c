@@ -1,6 +1,6 @@
 #include "cli/token_record.h"
 
-#include "cli/printable.h"
+#include "show/printable.h"
 
 static void put_token(struct json *j, const struct tokenizer *t, int32_t id)
 {

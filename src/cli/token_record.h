@@ -1,5 +1,5 @@
 /*
- * token_record - one token with its log-probability, as JSON (layer 5).
+ * token_record - one token with its log-probability, as JSON.
  */
 #ifndef DECODE_CLI_TOKEN_RECORD_H
 #define DECODE_CLI_TOKEN_RECORD_H
@@ -7,9 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cli/json.h"
-#include "parts/tokenizer.h"
-#include "tools/score.h"
+#include "measure/score.h"
+#include "show/json.h"
+#include "text/tokenizer.h"
 
 struct token_record {
     int sample; /* -1: without the key */

@@ -1,5 +1,5 @@
 /*
- * train_paths - what train writes is nothing that it reads (layer 5).
+ * train_paths - what train writes is nothing that it reads.
  */
 #ifndef DECODE_CLI_TRAIN_PATHS_H
 #define DECODE_CLI_TRAIN_PATHS_H

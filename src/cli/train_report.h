@@ -1,5 +1,5 @@
 /*
- * train_report - what a training run shows while it runs: progress, lines and the log (layer 5).
+ * train_report - what a training run shows while it runs: progress, lines and the log.
  */
 #ifndef DECODE_CLI_TRAIN_REPORT_H
 #define DECODE_CLI_TRAIN_REPORT_H
@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "cli/runtime.h"
-#include "tools/train.h"
+#include "train/train.h"
 
 struct train_report {
     const struct common_options *common;

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "cli/numbers.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
+#include "show/figures.h"
 
 /* Fewer tokens say nothing about the model's inputs. */
 #define CALIB_MIN_TOKENS 16

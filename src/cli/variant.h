@@ -1,6 +1,6 @@
 /*
  * variant - conversion to fewer K/V heads as the commands offer it: options, calibration text,
- * memory plan, progress (layer 5).
+ * memory plan, progress.
  */
 #ifndef DECODE_CLI_VARIANT_H
 #define DECODE_CLI_VARIANT_H
@@ -10,10 +10,10 @@
 
 #include "base/status.h"
 #include "cli/options.h"
+#include "compute/kernels.h"
+#include "compute/pool.h"
+#include "convert/convert.h"
 #include "model/model.h"
-#include "parts/kernels.h"
-#include "parts/pool.h"
-#include "tools/convert.h"
 
 struct common_options;
 

@@ -1,5 +1,5 @@
 /*
- * version - what built this program (layer 5).
+ * version - what built this program.
  */
 #ifndef DECODE_CLI_VERSION_H
 #define DECODE_CLI_VERSION_H

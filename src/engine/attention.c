@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "parts/pool.h"
+#include "compute/pool.h"
 
 int attention_chunks(int n_positions)
 {

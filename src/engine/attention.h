@@ -1,5 +1,5 @@
 /*
- * attention - causal self-attention of a block of tokens over one layer's cache (layer 3).
+ * attention - causal self-attention of a block of tokens over one layer's cache.
  *
  * MHA, GQA and MQA are one path: query head h uses K/V head h / group, and the group's query
  * heads go through the cache together, so each K and V row is read once for all of them. The
@@ -11,9 +11,9 @@
 
 #include <stddef.h>
 
+#include "compute/kernels.h"
 #include "model/config.h"
 #include "model/kv_cache.h"
-#include "parts/kernels.h"
 
 /* One layer, n_tokens tokens at positions first .. first + n_tokens - 1. */
 struct attention {

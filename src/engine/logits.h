@@ -1,5 +1,5 @@
 /*
- * logits - softmax arithmetic on rows of logits, in double (layer 3).
+ * logits - softmax arithmetic on rows of logits, in double.
  *
  * Sums run in a fixed number of interleaved partial sums and exp() is made of additions and
  * multiplications, so that a figure does not depend on the instruction set, and on the libm only

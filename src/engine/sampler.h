@@ -1,5 +1,5 @@
 /*
- * sampler - choose the next token from logits (layer 3).
+ * sampler - choose the next token from logits.
  *
  * The order is fixed: repetition penalty, temperature, top-k, top-p, min-p, then one draw from
  * what is left, renormalised. (Hugging Face's and llama2.c's order; llama.cpp by default applies

@@ -1,6 +1,5 @@
 /*
- * session - one sequence being decoded: a model, its KV cache, scratch memory and a pool
- * (layer 3).
+ * session - one sequence being decoded: a model, its KV cache, scratch memory and a pool.
  *
  * All memory is taken at creation; feeding tokens allocates nothing. Feeding n tokens at once
  * (prefill) and one by one (step) gives the same bits, as does any number of threads. Sessions
@@ -13,9 +12,9 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "compute/kernels.h"
+#include "compute/pool.h"
 #include "model/model.h"
-#include "parts/kernels.h"
-#include "parts/pool.h"
 
 struct session_params {
     int n_ctx;                     /* positions to preallocate; 0: the model's context */

@@ -1,5 +1,5 @@
 /*
- * config - the hyperparameters of a checkpoint (layer 2).
+ * config - the hyperparameters of a checkpoint.
  */
 #ifndef DECODE_MODEL_CONFIG_H
 #define DECODE_MODEL_CONFIG_H
@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "parts/gguf.h"
+#include "gguf/gguf.h"
 
 /* Bounds that no real checkpoint of these architectures reaches. They keep row counts (Q, K and V
  * together too) and the attention work items of one token within an int. */

@@ -1,5 +1,5 @@
 /*
- * cost - the byte model: what one decoded token must read (layer 2).
+ * cost - the byte model: what one decoded token must read.
  *
  * Decoding one token at a time reads every weight once, and of the cache every position before
  * it; on one core or two that, not arithmetic, sets the pace. Counted as the kernels lay it out:
@@ -11,9 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "compute/kernels.h"
 #include "model/config.h"
 #include "model/model.h"
-#include "parts/kernels.h"
 
 /* A shape with n_kv_heads K/V heads (as c, or a variant of it), its matrices in one type. */
 struct cost_shape {

@@ -1,5 +1,5 @@
 /*
- * kv_cache - keys and values of every position so far, preallocated (layer 2).
+ * kv_cache - keys and values of every position so far, preallocated.
  *
  * Each layer and K/V head has two regions, contiguous along the positions: K in panels of
  * KERNEL_LANES positions, dimension-major, so that scores come out vectorised; V row by row.
@@ -14,8 +14,8 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "compute/kernels.h"
 #include "model/config.h"
-#include "parts/kernels.h"
 
 struct kv_cache {
     int n_layers, n_kv_heads, head_dim;

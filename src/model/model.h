@@ -1,5 +1,5 @@
 /*
- * model - the weights of a checkpoint, checked and laid out for the kernels (layer 2).
+ * model - the weights of a checkpoint, checked and laid out for the kernels.
  *
  * A loaded model is immutable: any number of sessions and threads may read it.
  */
@@ -13,10 +13,10 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "compute/kernels.h"
+#include "gguf/gguf.h"
 #include "model/config.h"
-#include "parts/gguf.h"
-#include "parts/kernels.h"
-#include "parts/tokenizer.h"
+#include "text/tokenizer.h"
 
 struct norm {
     const float *gain; /* [d_model] */

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "parts/blocks.h"
-#include "parts/kernels_math.h"
+#include "compute/kernels_math.h"
+#include "gguf/blocks.h"
 
 /* By enum storage. */
 static const enum tensor_type tensor_types[STORAGE_COUNT] = {

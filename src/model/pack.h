@@ -1,5 +1,5 @@
 /*
- * pack - tensors of a file into the layouts the kernels read (layer 2).
+ * pack - tensors of a file into the layouts the kernels read.
  *
  * Tensors are of the types that run here (pack_storage) and may lie at any address. Targets are
  * panels as struct matrix describes them, zeroed before, of n_out, n_in and storage of `w` (its
@@ -13,8 +13,8 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "parts/gguf.h"
-#include "parts/kernels.h"
+#include "compute/kernels.h"
+#include "gguf/gguf.h"
 
 /* The storage that keeps a tensor's type as it is; false for types that do not run. */
 bool pack_storage(const struct tensor_type_info *type, enum storage *out);

@@ -1,5 +1,5 @@
 /*
- * params - the trainable numbers of a checkpoint as one flat run of F32 (layer 2).
+ * params - the trainable numbers of a checkpoint as one flat run of F32.
  *
  * Weights, their gradient and an optimizer's moments share one layout: each tensor in file order
  * and row-major, starting on a cache line; the few floats between tensors are zero and stay so.
@@ -14,8 +14,8 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "gguf/gguf.h"
 #include "model/config.h"
-#include "parts/gguf.h"
 
 /* One tensor of the layout. */
 struct param {

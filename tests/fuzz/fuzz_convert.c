@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "convert/convert.h"
 #include "engine/session.h"
 #include "target.h"
-#include "tools/convert.h"
 
 #define MAX_TOKENS 24
 

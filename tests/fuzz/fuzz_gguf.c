@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "cli/printable.h"
-#include "parts/gguf.h"
+#include "cli/descriptor.h"
+#include "gguf/gguf.h"
+#include "show/printable.h"
 #include "target.h"
 
 /* --- reading ------------------------------------------------------------------------------- */
@@ -197,9 +198,9 @@ static void show(const uint8_t *data, size_t size, unsigned way)
     if (way & 32)
         argv[argc++] = bandwidth;
 
-    static struct output out; /* large */
-    output_init(&out, shown.fd);
-    const struct invocation inv = {.command = "info", .out = &out};
+    static struct descriptor out; /* large */
+    descriptor_init(&out, shown.fd);
+    const struct invocation inv = {.command = "info", .out = &out.out};
     void *values = calloc(1, command_info.values_size);
     bool help;
     struct err e = {""};
@@ -209,7 +210,7 @@ static void show(const uint8_t *data, size_t size, unsigned way)
     require(s == STATUS_OK || (s == STATUS_BAD_FILE && e.text[0]));
     for (const char *c = e.text; *c; c++)
         require((unsigned char)*c >= 0x20 && *c != 0x7f);
-    require(output_flush(&out));
+    require(output_flush(&out.out));
     check_shown(&shown, way % 5 == 2);
     options_free(&command_info.spec, values);
     free(values);

@@ -15,6 +15,7 @@
 #include "cli/nearest.h"
 #include "cli/numbers.h"
 #include "cli/shape.h"
+#include "show/figures.h"
 #include "target.h"
 
 #define COMMAND_ROW(name) &command_##name,

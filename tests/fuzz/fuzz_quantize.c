@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "convert/quantize.h"
 #include "model/model.h"
 #include "target.h"
-#include "tools/quantize.h"
 
 /* A refusal says something, on one line. */
 static void require_refusal(enum status s, const struct err *e)

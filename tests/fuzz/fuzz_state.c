@@ -14,7 +14,7 @@
 
 #include "model/model.h"
 #include "target.h"
-#include "tools/train_private.h"
+#include "train/private.h"
 
 /* A refusal says something, on one line. */
 static void require_refusal(enum status s, const struct err *e)

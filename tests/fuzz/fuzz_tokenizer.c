@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "../gguf_bytes.h"
-#include "parts/byte_alphabet.h"
-#include "parts/pretokenize.h"
-#include "parts/tokenizer.h"
 #include "target.h"
+#include "text/byte_alphabet.h"
+#include "text/pretokenize.h"
+#include "text/tokenizer.h"
 
 /* Stays on with any build flags. */
 #define CHECK(condition)                                                                           \

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parts/byte_alphabet.h"
-#include "parts/gguf.h"
+#include "gguf/gguf.h"
+#include "text/byte_alphabet.h"
 
 #define MAX_PAIRS   64
 #define MAX_TENSORS 128

@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "gguf/gguf.h"
 #include "mutate_checkpoint.h"
-#include "parts/gguf.h"
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed);
 size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size,

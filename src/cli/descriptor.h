@@ -1,0 +1,23 @@
+/*
+ * descriptor - an output that goes to a file descriptor, checked: standard output.
+ */
+#ifndef DECODE_CLI_DESCRIPTOR_H
+#define DECODE_CLI_DESCRIPTOR_H
+
+#include "base/status.h"
+#include "show/output.h"
+
+struct descriptor {
+    struct output out; /* first */
+    int fd;
+    int error; /* errno of the first failure, 0 before it */
+};
+
+void descriptor_init(struct descriptor *d, int fd);
+
+/* Flushes and closes the descriptor. STATUS_FAILED with the reason if anything was lost;
+ * STATUS_INTERRUPTED if that was because of an interruption while nobody read: then it waits for
+ * the reader no longer than a second. */
+enum status descriptor_close(struct descriptor *d, struct err *e);
+
+#endif

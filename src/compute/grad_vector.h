@@ -1,0 +1,395 @@
+/*
+ * grad_vector - the training kernels over lanes, included by one object an instruction set
+ * (private).
+ *
+ * The includer defines VECTOR_NAME, VECTOR_TABLE and the register tiles of the product:
+ *   TILE_VECS x TILE_ROWS  vectors of columns by rows where there are that many columns
+ *   1 x NARROW_ROWS        where a single vector is left
+ */
+#include <assert.h>
+#include <math.h>
+#include <stdbool.h>
+
+#include "compute/grad_kernels.h"
+#include "compute/lanes.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+/* --- matrix product -------------------------------------------------------------------------- */
+
+#define MAX_VECS 2
+#define MAX_ROWS 16
+
+/* Where the n_vecs vectors of columns that begin at `column` end: `left` columns are real, which
+ * matters only if `partial`. */
+struct tile {
+    int row, column, left;
+};
+
+ALWAYS_INLINE lanes tile_load(const float *p, struct tile at, const bool partial)
+{
+    return partial ? lanes_load_n(p, at.left) : lanes_load(p);
+}
+
+/* n_vecs x n_rows outputs; the constants are constants where it is inlined. */
+ALWAYS_INLINE void product_tile(const struct product *p, struct tile at, const int n_vecs,
+                                const int n_rows, const bool columns, const bool partial)
+{
+    const float *b = p->b + (size_t)(at.column / KERNEL_LANES) * p->b_panel;
+    const float *a = p->a + (size_t)at.row * (columns ? 1 : p->a_row);
+    float *c = p->c + (size_t)at.row * p->c_row + at.column;
+    const float *start = p->start ? p->start + (c - p->c) : NULL;
+    lanes acc[MAX_VECS][MAX_ROWS];
+#pragma GCC unroll 16
+    for (int j = 0; j < n_rows; j++)
+#pragma GCC unroll 2
+        for (int v = 0; v < n_vecs; v++)
+            acc[v][j] =
+                start ? tile_load(start + (size_t)j * p->c_row + v * KERNEL_LANES, at, partial)
+                      : lanes_zero();
+    for (int k = 0; k < p->k; k++) {
+        lanes bk[MAX_VECS];
+#pragma GCC unroll 2
+        for (int v = 0; v < n_vecs; v++)
+            bk[v] = tile_load(b + (size_t)v * p->b_panel, at, partial);
+#pragma GCC unroll 16
+        for (int j = 0; j < n_rows; j++) {
+            const lanes aj = lanes_all(columns ? a[j] : a[(size_t)j * p->a_row]);
+#pragma GCC unroll 2
+            for (int v = 0; v < n_vecs; v++)
+                acc[v][j] = lanes_fma(aj, bk[v], acc[v][j]);
+        }
+        a += columns ? p->a_col : 1;
+        b += p->b_row;
+    }
+#pragma GCC unroll 16
+    for (int j = 0; j < n_rows; j++)
+#pragma GCC unroll 2
+        for (int v = 0; v < n_vecs; v++) {
+            float *out = c + (size_t)j * p->c_row + v * KERNEL_LANES;
+            lanes s = acc[v][j];
+            if (p->bias)
+                s = lanes_add(s, tile_load(p->bias + at.column + v * KERNEL_LANES, at, partial));
+            if (partial)
+                lanes_store_n(out, s, at.left);
+            else
+                lanes_store(out, s);
+        }
+}
+
+/* All rows of n_vecs vectors of columns. */
+ALWAYS_INLINE void product_rows(const struct product *p, int column, const int n_vecs,
+                                const int max_rows, const bool columns, const bool partial)
+{
+    struct tile at = {.column = column, .left = p->n - column};
+    /* Sixteen rows are two tiles of eight rather than one of twelve and a small one. */
+    while (p->m - at.row >= max_rows && (max_rows != 12 || p->m - at.row != 16)) {
+        product_tile(p, at, n_vecs, max_rows, columns, partial);
+        at.row += max_rows;
+    }
+    if (max_rows > 8)
+        for (; p->m - at.row >= 8; at.row += 8)
+            product_tile(p, at, n_vecs, 8, columns, partial);
+    if (max_rows > 4)
+        for (; p->m - at.row >= 4; at.row += 4)
+            product_tile(p, at, n_vecs, 4, columns, partial);
+    for (; at.row < p->m; at.row++)
+        product_tile(p, at, n_vecs, 1, columns, partial);
+}
+
+ALWAYS_INLINE void product_form(const struct product *p, const bool columns)
+{
+    int i = 0;
+    for (; TILE_VECS > 1 && i + TILE_VECS * KERNEL_LANES <= p->n; i += TILE_VECS * KERNEL_LANES)
+        product_rows(p, i, TILE_VECS, TILE_ROWS, columns, false);
+    for (; i + KERNEL_LANES <= p->n; i += KERNEL_LANES)
+        product_rows(p, i, 1, NARROW_ROWS, columns, false);
+    if (i < p->n)
+        product_rows(p, i, 1, NARROW_ROWS, columns, true);
+}
+
+static void vector_product(const struct product *p)
+{
+    assert(p->a_row == 1 || p->a_col == 1);
+    if (p->a_col == 1)
+        product_form(p, false);
+    else
+        product_form(p, true);
+}
+
+/* --- GELU ------------------------------------------------------------------------------------ */
+
+static void vector_gelu(float *out, const float *x, size_t n)
+{
+    size_t i = 0;
+    for (; i + KERNEL_LANES <= n; i += KERNEL_LANES)
+        lanes_store(out + i, lanes_gelu(lanes_load(x + i)));
+    if (i < n)
+        lanes_store_n(out + i, lanes_gelu(lanes_load_n(x + i, (int)(n - i))), (int)(n - i));
+}
+
+/* GELU(x) = x s with s = 1 / (1 + e^w), w = -2u (see kernels_math.h), so
+ * GELU'(x) = s - x s (1 - s) w'. */
+ALWAYS_INLINE lanes gelu_slope(lanes x)
+{
+    const lanes one = lanes_all(1.0f);
+    const lanes square = lanes_mul(x, x);
+    const lanes w = lanes_mul(x, lanes_fma(square, lanes_all(GELU_CUBIC), lanes_all(GELU_LINEAR)));
+    const lanes slope = lanes_fma(square, lanes_all(3 * GELU_CUBIC), lanes_all(GELU_LINEAR));
+    const lanes s = lanes_div(one, lanes_add(one, lanes_exp(w)));
+    const lanes rest = lanes_mul(lanes_mul(x, s), lanes_sub(one, s));
+    return lanes_sub(s, lanes_mul(rest, slope));
+}
+
+static void vector_gelu_backward(float *dx, const float *dy, const float *x, size_t n)
+{
+    size_t i = 0;
+    for (; i + KERNEL_LANES <= n; i += KERNEL_LANES)
+        lanes_store(dx + i, lanes_mul(lanes_load(dy + i), gelu_slope(lanes_load(x + i))));
+    if (i < n) {
+        const int rest = (int)(n - i);
+        const lanes slope = gelu_slope(lanes_load_n(x + i, rest));
+        lanes_store_n(dx + i, lanes_mul(lanes_load_n(dy + i, rest), slope), rest);
+    }
+}
+
+/* --- layer norm ------------------------------------------------------------------------------ */
+
+/* Whole vectors first, then what is left of n as one partial vector. */
+#define EACH_VECTOR(i, width, n)                                                                   \
+    for (int i = 0, width = (n) < KERNEL_LANES ? (n) : KERNEL_LANES; i < (n);                      \
+         i += KERNEL_LANES, width = (n)-i < KERNEL_LANES ? (n)-i : KERNEL_LANES)
+
+ALWAYS_INLINE void norm_stats(const float *x, int n, float eps, float *stats)
+{
+    lanes sum = lanes_zero();
+    EACH_VECTOR(i, width, n)
+    sum = lanes_add(sum, lanes_load_upto(x + i, width));
+    stats[0] = lanes_sum(sum) / (float)n;
+    const lanes mean = lanes_all(stats[0]);
+    lanes squares = lanes_zero();
+    EACH_VECTOR(i, width, n)
+    {
+        const lanes d = lanes_sub(lanes_load_upto(x + i, width), mean);
+        squares = lanes_first(lanes_fma(d, d, squares), squares, width);
+    }
+    stats[1] = 1.0f / sqrtf(lanes_sum(squares) / (float)n + eps);
+}
+
+/* With u = (x - mean) / sd and h = dy gain: dx = (h - mean(h) - u mean(h u)) / sd. */
+static void vector_norm_backward(float *dx, const float *residual, const float *dy, const float *x,
+                                 const float *gain, int n, float eps, float *stats)
+{
+    norm_stats(x, n, eps, stats);
+    const lanes mean = lanes_all(stats[0]), scale = lanes_all(stats[1]);
+    lanes sum = lanes_zero(), product = lanes_zero();
+    EACH_VECTOR(i, width, n)
+    {
+        const lanes h = lanes_mul(lanes_load_upto(dy + i, width), lanes_load_upto(gain + i, width));
+        const lanes u = lanes_mul(lanes_sub(lanes_load_upto(x + i, width), mean), scale);
+        sum = lanes_add(sum, h);
+        product = lanes_fma(h, u, product); /* h is 0 past the end */
+    }
+    const lanes mean_h = lanes_all(lanes_sum(sum) / (float)n);
+    const lanes mean_hu = lanes_all(lanes_sum(product) / (float)n);
+    EACH_VECTOR(i, width, n)
+    {
+        const lanes h = lanes_mul(lanes_load_upto(dy + i, width), lanes_load_upto(gain + i, width));
+        const lanes u = lanes_mul(lanes_sub(lanes_load_upto(x + i, width), mean), scale);
+        const lanes inner = lanes_sub(lanes_sub(h, mean_h), lanes_mul(u, mean_hu));
+        const lanes out = lanes_fma(inner, scale, lanes_load_upto(residual + i, width));
+        lanes_store_upto(dx + i, out, width);
+    }
+}
+
+/* --- sums over rows -------------------------------------------------------------------------- */
+
+/* Vectors of columns summed side by side, so that rows are read in long pieces. */
+#define SUM_VECS 4
+
+/* gain sums if `stats`, else plain ones. */
+ALWAYS_INLINE void row_sums(float *out, const float *dy, const float *x, const float *stats,
+                            size_t stride, int n_rows, const int n_vecs, int width)
+{
+    lanes acc[SUM_VECS];
+#pragma GCC unroll 4
+    for (int v = 0; v < n_vecs; v++)
+        acc[v] = lanes_zero();
+    for (int t = 0; t < n_rows; t++) {
+#pragma GCC unroll 4
+        for (int v = 0; v < n_vecs; v++) {
+            const size_t at = (size_t)t * stride + (size_t)v * KERNEL_LANES;
+            const lanes d = lanes_load_upto(dy + at, width);
+            if (stats) {
+                const lanes centred =
+                    lanes_sub(lanes_load_upto(x + at, width), lanes_all(stats[2 * t]));
+                acc[v] = lanes_fma(d, lanes_mul(centred, lanes_all(stats[2 * t + 1])), acc[v]);
+            } else {
+                acc[v] = lanes_add(acc[v], d);
+            }
+        }
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < n_vecs; v++)
+        lanes_store_upto(out + v * KERNEL_LANES, acc[v], width);
+}
+
+ALWAYS_INLINE void all_sums(float *out, const float *dy, const float *x, const float *stats,
+                            size_t stride, int n_rows, int n)
+{
+    int i = 0;
+    for (; i + SUM_VECS * KERNEL_LANES <= n; i += SUM_VECS * KERNEL_LANES)
+        row_sums(out + i, dy + i, x + i, stats, stride, n_rows, SUM_VECS, KERNEL_LANES);
+    for (; i < n; i += KERNEL_LANES)
+        row_sums(out + i, dy + i, x + i, stats, stride, n_rows, 1, n - i);
+}
+
+static void vector_column_sums(float *out, const float *x, size_t stride, int n_rows, int n)
+{
+    all_sums(out, x, x, NULL, stride, n_rows, n);
+}
+
+static void vector_gain_sums(float *gain, const float *dy, const float *x, const float *stats,
+                             size_t stride, int n_rows, int n)
+{
+    all_sums(gain, dy, x, stats, stride, n_rows, n);
+}
+
+/* --- attention ------------------------------------------------------------------------------- */
+
+#define CAUSAL_VECS (CAUSAL_WIDTH / KERNEL_LANES)
+
+/* The first of a row's queries that may see key t, in lanes of vector v: those below it may not. */
+ALWAYS_INLINE int hidden_lanes(const struct causal *c, int t, int v)
+{
+    const int hidden = t - c->first - v * KERNEL_LANES;
+    return hidden < 0 ? 0 : hidden > KERNEL_LANES ? KERNEL_LANES : hidden;
+}
+
+static void vector_causal_softmax(const struct causal *c)
+{
+    lanes max[CAUSAL_VECS], sum[CAUSAL_VECS];
+    for (int v = 0; v < CAUSAL_VECS; v++) {
+        max[v] = lanes_all(-INFINITY);
+        sum[v] = lanes_zero();
+    }
+    for (int t = 0; t < c->n_keys; t++)
+        for (int v = 0; v < CAUSAL_VECS; v++) {
+            float *at = c->scores + (size_t)t * CAUSAL_WIDTH + v * KERNEL_LANES;
+            if (t > c->first)
+                lanes_store(
+                    at, lanes_first(lanes_all(-INFINITY), lanes_load(at), hidden_lanes(c, t, v)));
+            max[v] = lanes_max(lanes_load(at), max[v]);
+        }
+    for (int t = 0; t < c->n_keys; t++)
+        for (int v = 0; v < CAUSAL_VECS; v++) {
+            float *at = c->scores + (size_t)t * CAUSAL_WIDTH + v * KERNEL_LANES;
+            const lanes e = lanes_exp(lanes_sub(lanes_load(at), max[v]));
+            lanes_store(at, e);
+            sum[v] = lanes_add(sum[v], e);
+        }
+    for (int v = 0; v < CAUSAL_VECS; v++) {
+        lanes_store(c->max + v * KERNEL_LANES, max[v]);
+        lanes_store(c->inverse + v * KERNEL_LANES, lanes_div(lanes_all(1.0f), sum[v]));
+    }
+}
+
+static void vector_causal_backward(const struct causal *c)
+{
+    const lanes scale = lanes_all(c->scale);
+    for (int v = 0; v < CAUSAL_VECS; v++) {
+        const lanes max = lanes_load(c->max + v * KERNEL_LANES);
+        const lanes inverse = lanes_load(c->inverse + v * KERNEL_LANES);
+        lanes dot = lanes_zero();
+        for (int t = 0; t < c->n_keys; t++) {
+            const size_t at = (size_t)t * CAUSAL_WIDTH + (size_t)v * KERNEL_LANES;
+            const lanes e = lanes_exp(lanes_sub(lanes_load(c->scores + at), max));
+            lanes p = lanes_mul(e, inverse);
+            if (t > c->first)
+                p = lanes_first(lanes_zero(), p, hidden_lanes(c, t, v));
+            lanes_store(c->scores + at, p);
+            dot = lanes_fma(p, lanes_load(c->gradient + at), dot);
+        }
+        for (int t = 0; t < c->n_keys; t++) {
+            const size_t at = (size_t)t * CAUSAL_WIDTH + (size_t)v * KERNEL_LANES;
+            const lanes excess = lanes_sub(lanes_load(c->gradient + at), dot);
+            const lanes p = lanes_mul(lanes_load(c->scores + at), scale);
+            lanes_store(c->gradient + at, lanes_mul(p, excess));
+        }
+    }
+}
+
+/* --- loss and optimizer ---------------------------------------------------------------------- */
+
+static float vector_softmax(float *x, int n, float scale)
+{
+    const lanes least = lanes_all(-INFINITY);
+    lanes max = least;
+    EACH_VECTOR(i, width, n)
+    max = lanes_max(lanes_first(lanes_load_upto(x + i, width), least, width), max);
+    const float largest = lanes_largest(max);
+    const lanes shift = lanes_all(largest);
+    lanes sum = lanes_zero();
+    EACH_VECTOR(i, width, n)
+    {
+        const lanes e = lanes_exp(lanes_sub(lanes_load_upto(x + i, width), shift));
+        lanes_store_upto(x + i, e, width);
+        sum = lanes_add(sum, lanes_first(e, lanes_zero(), width));
+    }
+    const float total = lanes_sum(sum);
+    const lanes factor = lanes_all(scale / total);
+    EACH_VECTOR(i, width, n)
+    lanes_store_upto(x + i, lanes_mul(lanes_load_upto(x + i, width), factor), width);
+    return largest + logf(total);
+}
+
+static float vector_squares(const float *x, size_t n)
+{
+    lanes sum = lanes_zero();
+    size_t i = 0;
+    for (; i + KERNEL_LANES <= n; i += KERNEL_LANES) {
+        const lanes a = lanes_load(x + i);
+        sum = lanes_fma(a, a, sum);
+    }
+    if (i < n) {
+        const lanes a = lanes_load_n(x + i, (int)(n - i));
+        sum = lanes_fma(a, a, sum);
+    }
+    return lanes_sum(sum);
+}
+
+static void vector_adamw(const struct adamw *o, float *w, float *m, float *v, const float *gradient,
+                         size_t n)
+{
+    const lanes beta1 = lanes_all(o->beta1), beta2 = lanes_all(o->beta2);
+    const lanes rest1 = lanes_all(1 - o->beta1), rest2 = lanes_all(1 - o->beta2);
+    const lanes rate = lanes_all(-o->rate), decay = lanes_all(-o->decay);
+    for (size_t i = 0; i < n; i += KERNEL_LANES) {
+        const int width = n - i < KERNEL_LANES ? (int)(n - i) : KERNEL_LANES;
+        const lanes g = lanes_mul(lanes_load_upto(gradient + i, width), lanes_all(o->scale));
+        const lanes mi = lanes_fma(rest1, g, lanes_mul(beta1, lanes_load_upto(m + i, width)));
+        const lanes vi =
+            lanes_fma(lanes_mul(rest2, g), g, lanes_mul(beta2, lanes_load_upto(v + i, width)));
+        const lanes below = lanes_fma(lanes_sqrt(vi), lanes_all(o->root), lanes_all(o->eps));
+        const lanes old = lanes_load_upto(w + i, width);
+        const lanes decayed = lanes_fma(old, decay, old);
+        lanes_store_upto(m + i, mi, width);
+        lanes_store_upto(v + i, vi, width);
+        lanes_store_upto(w + i, lanes_fma(rate, lanes_div(mi, below), decayed), width);
+    }
+}
+
+const struct grad_kernels VECTOR_TABLE = {
+    .name = VECTOR_NAME,
+    .product = vector_product,
+    .gelu = vector_gelu,
+    .gelu_backward = vector_gelu_backward,
+    .norm_backward = vector_norm_backward,
+    .column_sums = vector_column_sums,
+    .gain_sums = vector_gain_sums,
+    .causal_softmax = vector_causal_softmax,
+    .causal_backward = vector_causal_backward,
+    .softmax = vector_softmax,
+    .squares = vector_squares,
+    .adamw = vector_adamw,
+};

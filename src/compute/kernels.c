@@ -1,0 +1,147 @@
+#include "compute/kernels.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#if defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+/* A block of `elements` takes `bytes`. */
+static const struct {
+    const char *name;
+    unsigned elements, bytes;
+} storages[STORAGE_COUNT] = {
+    [STORAGE_F32] = {"f32", 1, 4},
+    [STORAGE_F16] = {"f16", 1, 2},
+    [STORAGE_BF16] = {"bf16", 1, 2},
+    [STORAGE_Q8_0] = {"q8_0", QUANT_BLOCK, QUANT_BLOCK},
+    [STORAGE_Q4_0] = {"q4_0", QUANT_BLOCK, QUANT_BLOCK / 2},
+};
+
+const char *storage_name(enum storage s)
+{
+    return storages[s].name;
+}
+
+bool storage_is_quantised(enum storage s)
+{
+    return storages[s].elements > 1;
+}
+
+uint64_t storage_bytes(enum storage s, uint64_t n)
+{
+    if (!storage_is_quantised(s))
+        return n * storages[s].bytes;
+    const uint64_t blocks = (n + QUANT_BLOCK - 1) / QUANT_BLOCK;
+    return n * storages[s].bytes / QUANT_BLOCK + blocks * sizeof(uint16_t);
+}
+
+size_t matrix_panel_bytes(int n_in, enum storage s)
+{
+    const size_t elements = (size_t)n_in * KERNEL_LANES;
+    if (!storage_is_quantised(s))
+        return elements * storages[s].bytes;
+    return matrix_scales_bytes(n_in) + elements / QUANT_BLOCK * storages[s].bytes;
+}
+
+uint64_t matrix_bytes(int n_out, int n_in, enum storage s)
+{
+    return (uint64_t)matrix_panels(n_out) * matrix_panel_bytes(n_in, s);
+}
+
+/* Slowest first. */
+static const struct kernels *const tables[] = {&kernels_scalar,      &kernels_neon_base,
+                                               &kernels_neon,        &kernels_avx2,
+                                               &kernels_avx512_base, &kernels_avx512};
+#define N_TABLES ((int)(sizeof tables / sizeof tables[0]))
+
+const struct kernels *kernels_at(int i)
+{
+    int seen = 0;
+    for (int t = 0; t < N_TABLES; t++)
+        if (tables[t]->name && seen++ == i)
+            return tables[t];
+    return NULL;
+}
+
+#if defined(__x86_64__) || defined(__i386__)
+
+static int supported_here(const struct kernels *k)
+{
+    /* These ask the operating system too (xgetbv), not only the processor. */
+    __builtin_cpu_init();
+    /* Every processor with AVX2 and FMA has F16C, which not every compiler can ask for. */
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        return 0;
+    if (k == &kernels_avx2)
+        return 1;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+        return 0;
+    return k == &kernels_avx512_base || __builtin_cpu_supports("avx512vnni");
+}
+
+#elif defined(__aarch64__)
+
+static int supported_here(const struct kernels *k)
+{
+    if (k == &kernels_neon_base) /* part of the baseline */
+        return 1;
+#if defined(__linux__)
+    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#else
+    return 0;
+#endif
+}
+
+#else
+
+static int supported_here(const struct kernels *k)
+{
+    (void)k;
+    return 0;
+}
+
+#endif
+
+int kernels_supported(const struct kernels *k)
+{
+    return k == &kernels_scalar || (k->name && supported_here(k));
+}
+
+static void name_choices(char *out, size_t size)
+{
+    size_t used = 0;
+    for (int i = 0; kernels_at(i) && used < size; i++)
+        if (kernels_supported(kernels_at(i)))
+            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
+                                     kernels_at(i)->name);
+}
+
+/* "avx512" asks for "avx512-base" too. */
+static bool is_asked_for(const struct kernels *k, const char *name)
+{
+    const size_t len = strlen(name);
+    return strncmp(k->name, name, len) == 0 &&
+           (k->name[len] == '\0' || (len > 0 && k->name[len] == '-'));
+}
+
+enum status kernels_choose(const char *name, const struct kernels **out, struct err *e)
+{
+    const struct kernels *chosen = NULL;
+    for (int i = 0; kernels_at(i); i++) {
+        const struct kernels *k = kernels_at(i);
+        if (kernels_supported(k) && (!name || is_asked_for(k, name)))
+            chosen = k;
+    }
+    if (!chosen) {
+        char choices[128] = "";
+        name_choices(choices, sizeof choices);
+        return err_set(e, STATUS_USAGE, "instruction set \"%.40s\": expected one of %s", name,
+                       choices);
+    }
+    *out = chosen;
+    return STATUS_OK;
+}

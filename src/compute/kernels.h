@@ -1,0 +1,204 @@
+/*
+ * kernels - the arithmetic of a transformer step, one contract for every instruction set.
+ *
+ * The scalar table (kernels_scalar.c) is the definition; every other table gives the same bits.
+ * That works because each output is one fixed chain of operations: a matrix product adds along
+ * n_in with one fused multiply-add an element, sums over a vector run in KERNEL_LANES interleaved
+ * partial sums that are folded in a fixed tree, and exp is one polynomial. A caller may cut work
+ * between panels, tokens, heads and chunks, never inside one.
+ *
+ * Kernels allocate nothing and cannot fail; sizes are asserted by callers. Any threads may run
+ * them at once on outputs that do not overlap.
+ */
+#ifndef DECODE_COMPUTE_KERNELS_H
+#define DECODE_COMPUTE_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Width of a weight panel, a K panel and of every interleaved sum. */
+#define KERNEL_LANES 16
+/* Positions of the KV cache that one attend call covers: a multiple of KERNEL_LANES. */
+#define KERNEL_CHUNK 256
+
+/* How numbers are stored in memory: weights as any of these, the KV cache as F32, F16 or Q8_0.
+ * In the quantised ones, GGUF's, QUANT_BLOCK consecutive elements share a binary16 scale. */
+enum storage { STORAGE_F32, STORAGE_F16, STORAGE_BF16, STORAGE_Q8_0, STORAGE_Q4_0, STORAGE_COUNT };
+#define QUANT_BLOCK 32
+
+const char *storage_name(enum storage s); /* "f32", "f16", "bf16", "q8_0", "q4_0" */
+bool storage_is_quantised(enum storage s);
+uint64_t storage_bytes(enum storage s, uint64_t n); /* of a row of n elements, scales included */
+
+static inline int quant_blocks(int n)
+{
+    return (n + QUANT_BLOCK - 1) / QUANT_BLOCK;
+}
+
+/*
+ * A weight matrix [n_out, n_in] in panels of KERNEL_LANES rows, one after the other; rows from
+ * n_out on are zero. A panel of row `first` holds
+ *   F32, F16, BF16: [n_in][lane] = W[first + lane][i]
+ *   Q8_0 (n_in a multiple of QUANT_BLOCK): binary16 scales [n_in / 32][lane], padded to 64
+ *     bytes; then bytes [n_in / 4][lane][4], the elements i of four columns plus 128
+ *   Q4_0: the same scales; then bytes [n_in / 32][4][lane][4], where byte [v][lane][j] has element
+ *     4 v + j of the block, plus 8, in its low half and element 16 + 4 v + j in its high half
+ */
+struct matrix {
+    int n_out, n_in;
+    enum storage storage;
+    const void *panels; /* matrix_bytes, 64-byte aligned */
+    const float *bias;  /* [n_out], or NULL */
+};
+
+static inline int matrix_panels(int n_out)
+{
+    return (n_out + KERNEL_LANES - 1) / KERNEL_LANES;
+}
+
+size_t matrix_panel_bytes(int n_in, enum storage s);
+uint64_t matrix_bytes(int n_out, int n_in, enum storage s);
+
+/* From the start of a quantised panel to its elements. */
+static inline size_t matrix_scales_bytes(int n_in)
+{
+    const size_t bytes = (size_t)quant_blocks(n_in) * KERNEL_LANES * sizeof(uint16_t);
+    return (bytes + 63) / 64 * 64;
+}
+
+/* n rounded up to whole lanes. */
+static inline int kernel_padded(int n)
+{
+    return matrix_panels(n) * KERNEL_LANES;
+}
+
+/*
+ * Activations for quantised weights: a row of n (a multiple of QUANT_BLOCK) elements becomes
+ * q int8 [n], from -127 to 127, then of each block the scale d F32 [n / 32], x ~ d q, and the sum
+ * of q int32 [n / 32]. A block with an infinity or NaN has d = NaN and q = 0.
+ */
+static inline size_t quant_row_bytes(int n)
+{
+    const size_t bytes = (size_t)n + (size_t)(n / QUANT_BLOCK) * (sizeof(float) + sizeof(int32_t));
+    return (bytes + 63) / 64 * 64;
+}
+
+/* What becomes of a finished sum s (bias included). */
+enum epilogue {
+    EPILOGUE_STORE, /* y = s */
+    EPILOGUE_ADD,   /* y = y + s, the residual */
+    EPILOGUE_GELU,  /* y = GELU(s), the tanh form */
+};
+
+/*
+ * y[t * y_stride + r] = epilogue(sum_i W[r][i] * x[t * x_stride + i] + bias[r])
+ * for the tokens 0 <= t < n_tokens and the rows of the panels [panel_begin, panel_end).
+ * Strides are in floats. y must not overlap x or W.
+ * The sum over quantised weights runs over blocks: the integer dot product of a block, exact,
+ * times the product of the two scales.
+ */
+struct matmul {
+    const struct matrix *w;
+    const float *x; /* not read if w is quantised */
+    size_t x_stride;
+    const void *quants; /* [n_tokens] rows of quant_row_bytes(n_in); only if w is quantised */
+    int n_tokens;
+    float *y;
+    size_t y_stride;
+    enum epilogue epilogue;
+};
+
+/*
+ * One K/V head's view of the cache, and up to KERNEL_CHUNK of its positions.
+ *   k  [panel of KERNEL_LANES positions][head_dim][KERNEL_LANES], from the chunk's first panel
+ *   v  [position][kernel_padded(head_dim)], from the chunk's first position; what the padding
+ *      holds does not matter
+ * Q8_0 elements are int8, and QUANT_BLOCK dimensions of a position (the last block may be
+ * shorter) share a binary16 scale:
+ *   k_scales  [panel][quant_blocks(head_dim)][KERNEL_LANES]
+ *   v_scales  [position][quant_blocks(head_dim)]
+ */
+struct kv_chunk {
+    const void *k;
+    const void *v;
+    const uint16_t *k_scales; /* NULL but for Q8_0 */
+    const uint16_t *v_scales;
+    int n_positions; /* 1..KERNEL_CHUNK */
+    int head_dim;
+    enum storage storage;
+};
+
+/*
+ * Attention of n_heads query heads of one token to one chunk; the K and V rows are read once for
+ * all of them.
+ *   q        [n_heads, head_dim], already scaled by 1 / sqrt(head_dim)
+ *   scores   [n_heads, KERNEL_CHUNK] scratch
+ *   max      [n_heads]  m = max_t q.k_t
+ *   sum      [n_heads]  l = sum_t exp(q.k_t - m)
+ *   out      [n_heads, head_dim]  o = sum_t exp(q.k_t - m) v_t, not yet divided by l
+ */
+struct attend {
+    struct kv_chunk kv;
+    int n_heads;
+    const float *q;
+    float *scores;
+    float *max;
+    float *sum;
+    float *out;
+};
+
+struct kernels {
+    const char *name; /* "scalar", "neon", "avx2", "avx512", ... */
+
+    void (*matmul)(const struct matmul *m, int panel_begin, int panel_end);
+
+    /* Quantises n_tokens rows of n floats, x_stride apart, into rows of quant_row_bytes(n):
+     * d = max |x| / 127 and q = x / d, to nearest even, block by block. */
+    void (*quantize)(void *rows, const float *x, size_t x_stride, int n_tokens, int n);
+
+    /* out = (x - mean) / sqrt(variance + eps) * gain + bias over n elements; gain and bias [n],
+     * bias may be NULL; out may be x. (Ba et al. 2016) */
+    void (*layer_norm)(float *out, const float *x, const float *gain, const float *bias, int n,
+                       float eps);
+
+    void (*attend)(const struct attend *a);
+
+    /* Joins the results of n_chunks attend calls for one head: out [n] =
+     * sum_c e^(max_c - M) o_c / sum_c e^(max_c - M) l_c, M the largest max, in chunk order.
+     * max and sum [n_chunks] are `stride` floats apart, as are the rows of parts [n_chunks][n]. */
+    void (*merge)(float *out, const float *parts, const float *max, const float *sum, int n_chunks,
+                  size_t stride, int n);
+
+    /* Rounds n floats to binary16, nearest even; and widens them, exactly. */
+    void (*to_f16)(uint16_t *out, const float *x, size_t n);
+    void (*from_f16)(float *out, const uint16_t *x, size_t n);
+
+    /* For measuring the machine: reads n floats (their sum, in some order), and runs `rounds`
+     * times KERNEL_FMA_CHAINS independent multiply-adds on KERNEL_LANES lanes (some number). */
+    float (*read)(const float *x, size_t n);
+    float (*fma)(long rounds);
+};
+
+#define KERNEL_FMA_CHAINS 12
+
+/*
+ * The fastest table this processor can run, or the named one; "avx512" and "neon" stand for the
+ * fastest of their kind ("avx512-base" lacks VNNI, "neon-base" the dot product). STATUS_USAGE
+ * names the tables that can be had when `name` is unknown, not compiled in or not supported here.
+ * name may be NULL.
+ */
+enum status kernels_choose(const char *name, const struct kernels **out, struct err *e);
+
+/* The tables compiled in, slowest first; NULL past the last. */
+const struct kernels *kernels_at(int i);
+/* Whether this processor can run it. */
+int kernels_supported(const struct kernels *k);
+
+/* The tables themselves; those of another architecture than the target's have no name. */
+extern const struct kernels kernels_scalar, kernels_neon_base, kernels_neon, kernels_avx2,
+    kernels_avx512_base, kernels_avx512;
+
+#endif

@@ -1,0 +1,19 @@
+/* The vector kernels for AVX2 with FMA and F16C. */
+#include "compute/kernels.h"
+
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+
+#define VECTOR_NAME  "avx2"
+#define VECTOR_TABLE kernels_avx2
+#define TILE_ACC     4
+#define TILE_PANELS  1
+#define TILE_TOKENS  6
+#define QUANT_PANELS 1
+#define QUANT_TOKENS 4
+#include "compute/kernels_vector.h"
+
+#else
+
+const struct kernels kernels_avx2 = {0};
+
+#endif

@@ -1,0 +1,19 @@
+/* The vector kernels for AVX-512 (F, BW, DQ, VL), for processors without VNNI. */
+#include "compute/kernels.h"
+
+#if defined(__AVX512F__)
+
+#define VECTOR_NAME  "avx512-base"
+#define VECTOR_TABLE kernels_avx512_base
+#define TILE_ACC     16
+#define TILE_PANELS  2
+#define TILE_TOKENS  12
+#define QUANT_PANELS 1
+#define QUANT_TOKENS 6
+#include "compute/kernels_vector.h"
+
+#else
+
+const struct kernels kernels_avx512_base = {0};
+
+#endif

@@ -1,0 +1,162 @@
+/*
+ * kernels_math - the scalar definitions that all kernel objects share (private).
+ *
+ * Everything is static: each object gets its own copy, compiled for its own instruction set, and
+ * the linker cannot hand one object's copy to another.
+ */
+#ifndef DECODE_COMPUTE_KERNELS_MATH_H
+#define DECODE_COMPUTE_KERNELS_MATH_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "compute/kernels.h"
+
+/*
+ * exp(x) = 2^n * e^r with n = round(x / ln 2). Below EXP_MIN the result is 0, above EXP_MAX that
+ * of EXP_MAX (both keep 2^n a normal number); a NaN stays one. exp(0) is exactly 1. The
+ * polynomial is the minimax one of the Cephes library's expf; error below 1.5 ulp.
+ */
+#define EXP_MIN    (-87.0f)
+#define EXP_MAX    88.0f
+#define EXP_LOG2E  1.44269504088896341f
+#define EXP_LN2_HI 0.693359375f /* exact in 9 bits, so n * EXP_LN2_HI is too */
+#define EXP_LN2_LO (-2.12194440e-4f)
+#define EXP_ROUND  0x1.8p23f /* adding it leaves round(x) in the low mantissa bits */
+#define EXP_C0     1.9875691500e-4f
+#define EXP_C1     1.3981999507e-3f
+#define EXP_C2     8.3334519073e-3f
+#define EXP_C3     4.1665795894e-2f
+#define EXP_C4     1.6666665459e-1f
+#define EXP_C5     5.0000001201e-1f
+
+static inline float math_exp(float x)
+{
+    if (x < EXP_MIN)
+        return 0.0f;
+    x = EXP_MAX < x ? EXP_MAX : x;
+    const float z = fmaf(x, EXP_LOG2E, EXP_ROUND);
+    const float n = z - EXP_ROUND;
+    float r = fmaf(-n, EXP_LN2_HI, x);
+    r = fmaf(-n, EXP_LN2_LO, r);
+    float p = EXP_C0;
+    p = fmaf(p, r, EXP_C1);
+    p = fmaf(p, r, EXP_C2);
+    p = fmaf(p, r, EXP_C3);
+    p = fmaf(p, r, EXP_C4);
+    p = fmaf(p, r, EXP_C5);
+    p = fmaf(p, r * r, r) + 1.0f;
+    uint32_t bits;
+    memcpy(&bits, &z, sizeof bits);
+    bits = (bits << 23) + (127u << 23);
+    float scale;
+    memcpy(&scale, &bits, sizeof scale);
+    return p * scale;
+}
+
+/* GELU(x) = x / 2 * (1 + tanh(u)) = x / (1 + e^(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3).
+ * (Hendrycks and Gimpel 2016) The constants below are -2 sqrt(2 / pi) and 0.044715 times it. */
+#define GELU_LINEAR (-1.59576912160573071f)
+#define GELU_CUBIC  (-0.0713548162726009527f)
+
+static inline float math_gelu(float x)
+{
+    const float minus_2u = x * fmaf(x * x, GELU_CUBIC, GELU_LINEAR);
+    return x / (1.0f + math_exp(minus_2u));
+}
+
+/* x + ROUND_MAGIC - ROUND_MAGIC is x rounded to the nearest integer, ties to even, for
+ * |x| < 2^22. */
+#define ROUND_MAGIC 0x1.8p23f
+
+/* Below this, 127 / max overflows: such a block counts as zeros. */
+#define QUANT_LEAST 0x1p-100f
+
+/*
+ * One block of activations: q [QUANT_BLOCK], its scale and the sum of q. The largest magnitude
+ * is found among the bit patterns, where a NaN is above infinity, so that no order of
+ * comparisons hides it.
+ */
+static inline void math_quantize(int8_t *q, float *scale, int32_t *sum, const float *x)
+{
+    uint32_t largest = 0;
+    for (int i = 0; i < QUANT_BLOCK; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bits &= 0x7fffffffu;
+        largest = largest > bits ? largest : bits;
+    }
+    float max;
+    memcpy(&max, &largest, sizeof max);
+    *sum = 0;
+    if (!(max >= QUANT_LEAST && max < INFINITY)) {
+        *scale = max < QUANT_LEAST ? 0.0f : NAN;
+        memset(q, 0, QUANT_BLOCK);
+        return;
+    }
+    *scale = max / 127.0f;
+    const float inverse = 127.0f / max;
+    for (int i = 0; i < QUANT_BLOCK; i++) {
+        q[i] = (int8_t)(x[i] * inverse + ROUND_MAGIC - ROUND_MAGIC);
+        *sum += q[i];
+    }
+}
+
+/* The integer of a quantised matrix at [row][i], its offset taken off. */
+static inline int math_quant(const struct matrix *w, int row, int i)
+{
+    const unsigned char *panel =
+        (const unsigned char *)w->panels +
+        (size_t)(row / KERNEL_LANES) * matrix_panel_bytes(w->n_in, w->storage) +
+        matrix_scales_bytes(w->n_in);
+    const size_t lane = (size_t)(row % KERNEL_LANES);
+    if (w->storage == STORAGE_Q8_0)
+        return panel[((size_t)(i / 4) * KERNEL_LANES + lane) * 4 + (size_t)(i % 4)] - 128;
+    const size_t block = (size_t)(i / QUANT_BLOCK), in_block = (size_t)(i % QUANT_BLOCK);
+    const size_t quad = block * 4 + in_block % 16 / 4;
+    const int both = panel[(quad * KERNEL_LANES + lane) * 4 + in_block % 4];
+    return (in_block < 16 ? both & 15 : both >> 4) - 8;
+}
+
+/* The scale of block `block` of a row. */
+static inline float math_quant_scale(const struct matrix *w, int row, int block)
+{
+    const unsigned char *panel =
+        (const unsigned char *)w->panels +
+        (size_t)(row / KERNEL_LANES) * matrix_panel_bytes(w->n_in, w->storage);
+    const uint16_t *scales = (const uint16_t *)(const void *)panel;
+    return f16_widen(scales[block * KERNEL_LANES + row % KERNEL_LANES]);
+}
+
+/* Element i of an array of F32, F16 or BF16; of Q8_0, as a cache stores it, the bare integer. */
+static inline float math_load(const void *base, enum storage storage, size_t i)
+{
+    switch (storage) {
+    case STORAGE_F16:
+        return f16_widen(((const uint16_t *)base)[i]);
+    case STORAGE_BF16:
+        return bf16_widen(((const uint16_t *)base)[i]);
+    case STORAGE_Q8_0:
+        return (float)((const int8_t *)base)[i];
+    default:
+        return ((const float *)base)[i];
+    }
+}
+
+static inline void math_store(void *base, enum storage storage, size_t i, float x)
+{
+    switch (storage) {
+    case STORAGE_F16:
+        ((uint16_t *)base)[i] = f16_round(x);
+        break;
+    case STORAGE_BF16:
+        ((uint16_t *)base)[i] = bf16_round(x);
+        break;
+    default:
+        ((float *)base)[i] = x;
+    }
+}
+
+#endif

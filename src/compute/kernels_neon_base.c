@@ -1,0 +1,19 @@
+/* The vector kernels for AArch64 with NEON, for processors without its dot product. */
+#include "compute/kernels.h"
+
+#if defined(__aarch64__) && defined(__ARM_NEON)
+
+#define VECTOR_NAME  "neon-base"
+#define VECTOR_TABLE kernels_neon_base
+#define TILE_ACC     4
+#define TILE_PANELS  1
+#define TILE_TOKENS  6
+#define QUANT_PANELS 1
+#define QUANT_TOKENS 2
+#include "compute/kernels_vector.h"
+
+#else
+
+const struct kernels kernels_neon_base = {0};
+
+#endif

@@ -1,0 +1,227 @@
+/*
+ * The definition of every kernel, in plain C: what it computes and in which order. Slow where the
+ * target has no fused multiply-add of its own, because fmaf is then a call.
+ */
+#include <assert.h>
+
+#include "compute/kernels.h"
+#include "compute/kernels_math.h"
+
+/* Folds interleaved partial sums in a fixed tree: 8 + 8, 4 + 4, 2 + 2, 1 + 1. */
+static float fold(float *lanes)
+{
+    for (int width = KERNEL_LANES / 2; width > 0; width /= 2)
+        for (int l = 0; l < width; l++)
+            lanes[l] += lanes[l + width];
+    return lanes[0];
+}
+
+static float float_dot(const struct matrix *w, int row, const float *x)
+{
+    const size_t panel = (size_t)(row / KERNEL_LANES) * (size_t)w->n_in;
+    float s = 0;
+    for (int i = 0; i < w->n_in; i++)
+        s = fmaf(math_load(w->panels, w->storage,
+                           (panel + (size_t)i) * KERNEL_LANES + (size_t)(row % KERNEL_LANES)),
+                 x[i], s);
+    return s;
+}
+
+static float quant_dot(const struct matrix *w, int row, const unsigned char *x)
+{
+    const int n_blocks = w->n_in / QUANT_BLOCK;
+    const int8_t *q = (const int8_t *)x;
+    const float *x_scales = (const float *)(const void *)(x + w->n_in);
+    float s = 0;
+    for (int block = 0; block < n_blocks; block++) {
+        int32_t sum = 0;
+        for (int i = block * QUANT_BLOCK; i < (block + 1) * QUANT_BLOCK; i++)
+            sum += math_quant(w, row, i) * q[i];
+        s = fmaf((float)sum, math_quant_scale(w, row, block) * x_scales[block], s);
+    }
+    return s;
+}
+
+static void scalar_matmul(const struct matmul *m, int panel_begin, int panel_end)
+{
+    const struct matrix *w = m->w;
+    int row_end = panel_end * KERNEL_LANES;
+    if (row_end > w->n_out)
+        row_end = w->n_out;
+    for (int t = 0; t < m->n_tokens; t++) {
+        float *y = m->y + (size_t)t * m->y_stride;
+        for (int r = panel_begin * KERNEL_LANES; r < row_end; r++) {
+            float s = storage_is_quantised(w->storage)
+                          ? quant_dot(w, r,
+                                      (const unsigned char *)m->quants +
+                                          (size_t)t * quant_row_bytes(w->n_in))
+                          : float_dot(w, r, m->x + (size_t)t * m->x_stride);
+            if (w->bias)
+                s += w->bias[r];
+            switch (m->epilogue) {
+            case EPILOGUE_STORE:
+                y[r] = s;
+                break;
+            case EPILOGUE_ADD:
+                y[r] += s;
+                break;
+            case EPILOGUE_GELU:
+                y[r] = math_gelu(s);
+                break;
+            }
+        }
+    }
+}
+
+static void scalar_quantize(void *rows, const float *x, size_t x_stride, int n_tokens, int n)
+{
+    const int n_blocks = n / QUANT_BLOCK;
+    for (int t = 0; t < n_tokens; t++, x += x_stride) {
+        unsigned char *row = (unsigned char *)rows + (size_t)t * quant_row_bytes(n);
+        float *scales = (float *)(void *)(row + n);
+        int32_t *sums = (int32_t *)(void *)(scales + n_blocks);
+        for (int block = 0; block < n_blocks; block++)
+            math_quantize((int8_t *)row + block * QUANT_BLOCK, &scales[block], &sums[block],
+                          x + block * QUANT_BLOCK);
+    }
+}
+
+static void scalar_layer_norm(float *out, const float *x, const float *gain, const float *bias,
+                              int n, float eps)
+{
+    float lanes[KERNEL_LANES] = {0};
+    for (int i = 0; i < n; i++)
+        lanes[i % KERNEL_LANES] += x[i];
+    const float mean = fold(lanes) / (float)n;
+
+    float squares[KERNEL_LANES] = {0};
+    for (int i = 0; i < n; i++) {
+        const float d = x[i] - mean;
+        squares[i % KERNEL_LANES] = fmaf(d, d, squares[i % KERNEL_LANES]);
+    }
+    const float scale = 1.0f / sqrtf(fold(squares) / (float)n + eps);
+
+    for (int i = 0; i < n; i++)
+        out[i] = fmaf((x[i] - mean) * scale, gain[i], bias ? bias[i] : 0.0f);
+}
+
+/* q.k of one position of the chunk. */
+static float score(const struct kv_chunk *kv, const float *q, int t)
+{
+    const int dim = kv->head_dim, n_blocks = quant_blocks(dim);
+    const size_t panel = (size_t)(t / KERNEL_LANES), lane = (size_t)(t % KERNEL_LANES);
+    const bool quantised = kv->storage == STORAGE_Q8_0;
+    float s = 0;
+    for (int begin = 0; begin < dim; begin += quantised ? QUANT_BLOCK : dim) {
+        const int end = quantised && begin + QUANT_BLOCK < dim ? begin + QUANT_BLOCK : dim;
+        float part = 0;
+        for (int i = begin; i < end; i++)
+            part = fmaf(math_load(kv->k, kv->storage,
+                                  (panel * (size_t)dim + (size_t)i) * KERNEL_LANES + lane),
+                        q[i], part);
+        if (!quantised)
+            return part;
+        const size_t block = panel * (size_t)n_blocks + (size_t)(begin / QUANT_BLOCK);
+        s = fmaf(part, f16_widen(kv->k_scales[block * KERNEL_LANES + lane]), s);
+    }
+    return s;
+}
+
+static float value(const struct kv_chunk *kv, int t, int i)
+{
+    const size_t row = (size_t)t * (size_t)kernel_padded(kv->head_dim);
+    const float v = math_load(kv->v, kv->storage, row + (size_t)i);
+    if (kv->storage != STORAGE_Q8_0)
+        return v;
+    return v * f16_widen(kv->v_scales[t * quant_blocks(kv->head_dim) + i / QUANT_BLOCK]);
+}
+
+static void scalar_attend(const struct attend *a)
+{
+    const struct kv_chunk *kv = &a->kv;
+    const int dim = kv->head_dim;
+    assert(kv->n_positions >= 1 && kv->n_positions <= KERNEL_CHUNK);
+    for (int h = 0; h < a->n_heads; h++) {
+        const float *q = a->q + (size_t)h * (size_t)dim;
+        float *p = a->scores + (size_t)h * KERNEL_CHUNK;
+        float max = -INFINITY;
+        for (int t = 0; t < kv->n_positions; t++) {
+            p[t] = score(kv, q, t);
+            max = max > p[t] ? max : p[t];
+        }
+        float lanes[KERNEL_LANES] = {0};
+        for (int t = 0; t < kv->n_positions; t++) {
+            p[t] = math_exp(p[t] - max);
+            lanes[t % KERNEL_LANES] += p[t];
+        }
+        a->max[h] = max;
+        a->sum[h] = fold(lanes);
+        for (int i = 0; i < dim; i++) {
+            float o = 0;
+            for (int t = 0; t < kv->n_positions; t++)
+                o = fmaf(p[t], value(kv, t, i), o);
+            a->out[(size_t)h * (size_t)dim + (size_t)i] = o;
+        }
+    }
+}
+
+static void scalar_merge(float *out, const float *parts, const float *max, const float *sum,
+                         int n_chunks, size_t stride, int n)
+{
+    float largest = max[0];
+    for (int c = 1; c < n_chunks; c++)
+        largest = largest > max[(size_t)c * stride] ? largest : max[(size_t)c * stride];
+    float total = 0;
+    for (int i = 0; i < n; i++)
+        out[i] = 0;
+    for (int c = 0; c < n_chunks; c++) {
+        const float weight = math_exp(max[(size_t)c * stride] - largest);
+        total = fmaf(weight, sum[(size_t)c * stride], total);
+        for (int i = 0; i < n; i++)
+            out[i] = fmaf(weight, parts[(size_t)c * stride + (size_t)i], out[i]);
+    }
+    for (int i = 0; i < n; i++)
+        out[i] /= total;
+}
+
+static void scalar_to_f16(uint16_t *out, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = f16_round(x[i]);
+}
+
+static void scalar_from_f16(float *out, const uint16_t *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = f16_widen(x[i]);
+}
+
+static float scalar_read(const float *x, size_t n)
+{
+    float sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
+static float scalar_fma(long rounds)
+{
+    float acc[KERNEL_FMA_CHAINS * KERNEL_LANES] = {0};
+    for (long r = 0; r < rounds; r++)
+        for (int i = 0; i < KERNEL_FMA_CHAINS * KERNEL_LANES; i++)
+            acc[i] = fmaf(acc[i], 0.5f, 1.0f);
+    return fold(acc);
+}
+
+const struct kernels kernels_scalar = {
+    .name = "scalar",
+    .matmul = scalar_matmul,
+    .quantize = scalar_quantize,
+    .layer_norm = scalar_layer_norm,
+    .attend = scalar_attend,
+    .merge = scalar_merge,
+    .to_f16 = scalar_to_f16,
+    .from_f16 = scalar_from_f16,
+    .read = scalar_read,
+    .fma = scalar_fma,
+};

@@ -1,0 +1,90 @@
+/*
+ * lanes - KERNEL_LANES floats as one value, by the instruction set being compiled for
+ * (private to the vector kernel objects).
+ *
+ * Each operation does to every lane what its scalar counterpart does, so that kernels_vector.h
+ * gives the same bits everywhere. A function that takes n touches only the first n lanes in
+ * memory, 0 <= n <= KERNEL_LANES.
+ */
+#ifndef DECODE_COMPUTE_LANES_H
+#define DECODE_COMPUTE_LANES_H
+
+#include <string.h>
+
+#include "compute/kernels_math.h"
+
+#if defined(LANES_SCALAR)
+#include "compute/lanes_scalar.h"
+#elif defined(__aarch64__)
+#include "compute/lanes_neon.h"
+#else
+#include "compute/lanes_x86.h"
+#endif
+
+#ifndef LANES_MASKED
+
+static inline lanes lanes_load_n(const float *p, int n)
+{
+    float full[16] = {0};
+    memcpy(full, p, (size_t)n * sizeof *full);
+    return lanes_load(full);
+}
+
+static inline void lanes_store_n(float *p, lanes a, int n)
+{
+    float full[16];
+    lanes_store(full, a);
+    memcpy(p, full, (size_t)n * sizeof *full);
+}
+
+/* The first n lanes of a, the others from b. */
+static inline lanes lanes_first(lanes a, lanes b, int n)
+{
+    float mixed[16];
+    lanes_store(mixed, b);
+    lanes_store_n(mixed, a, n);
+    return lanes_load(mixed);
+}
+
+#endif
+
+/* The same for n that may exceed KERNEL_LANES: the usual case, a whole vector, stays cheap. */
+static inline lanes lanes_load_upto(const float *p, int n)
+{
+    return n >= 16 ? lanes_load(p) : lanes_load_n(p, n);
+}
+
+static inline void lanes_store_upto(float *p, lanes a, int n)
+{
+    if (n >= 16)
+        lanes_store(p, a);
+    else
+        lanes_store_n(p, a, n);
+}
+
+/* math_exp, operation for operation. */
+static inline lanes lanes_exp(lanes x)
+{
+    const lanes capped = lanes_min(lanes_all(EXP_MAX), x);
+    const lanes z = lanes_fma(capped, lanes_all(EXP_LOG2E), lanes_all(EXP_ROUND));
+    const lanes n = lanes_sub(z, lanes_all(EXP_ROUND));
+    lanes r = lanes_fma(n, lanes_all(-EXP_LN2_HI), capped);
+    r = lanes_fma(n, lanes_all(-(EXP_LN2_LO)), r);
+    lanes p = lanes_all(EXP_C0);
+    p = lanes_fma(p, r, lanes_all(EXP_C1));
+    p = lanes_fma(p, r, lanes_all(EXP_C2));
+    p = lanes_fma(p, r, lanes_all(EXP_C3));
+    p = lanes_fma(p, r, lanes_all(EXP_C4));
+    p = lanes_fma(p, r, lanes_all(EXP_C5));
+    p = lanes_add(lanes_fma(p, lanes_mul(r, r), r), lanes_all(1.0f));
+    return lanes_zero_below(lanes_mul(p, lanes_power_of_two(z)), x, EXP_MIN);
+}
+
+/* math_gelu, operation for operation. */
+static inline lanes lanes_gelu(lanes x)
+{
+    const lanes inner = lanes_fma(lanes_mul(x, x), lanes_all(GELU_CUBIC), lanes_all(GELU_LINEAR));
+    return lanes_div(x, lanes_add(lanes_all(1.0f), lanes_exp(lanes_mul(x, inner))));
+}
+
+#endif

@@ -1,0 +1,312 @@
+/*
+ * lanes_neon - lanes for AArch64 with NEON (included by lanes.h).
+ */
+#ifndef DECODE_COMPUTE_LANES_NEON_H
+#define DECODE_COMPUTE_LANES_NEON_H
+
+#include <arm_neon.h>
+#include <stdint.h>
+
+typedef struct {
+    float32x4_t q0, q1, q2, q3;
+} lanes;
+
+static inline lanes lanes_all(float x)
+{
+    const float32x4_t q = vdupq_n_f32(x);
+    return (lanes){q, q, q, q};
+}
+
+static inline lanes lanes_zero(void)
+{
+    return lanes_all(0.0f);
+}
+
+static inline lanes lanes_load(const float *p)
+{
+    return (lanes){vld1q_f32(p), vld1q_f32(p + 4), vld1q_f32(p + 8), vld1q_f32(p + 12)};
+}
+
+static inline float32x4_t quarter_load_f16(const uint16_t *p)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+}
+
+static inline lanes lanes_load_f16(const uint16_t *p)
+{
+    return (lanes){quarter_load_f16(p), quarter_load_f16(p + 4), quarter_load_f16(p + 8),
+                   quarter_load_f16(p + 12)};
+}
+
+static inline float32x4_t quarter_load_bf16(const uint16_t *p)
+{
+    return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(vld1_u16(p)), 16));
+}
+
+static inline lanes lanes_load_bf16(const uint16_t *p)
+{
+    return (lanes){quarter_load_bf16(p), quarter_load_bf16(p + 4), quarter_load_bf16(p + 8),
+                   quarter_load_bf16(p + 12)};
+}
+
+static inline void lanes_store(float *p, lanes a)
+{
+    vst1q_f32(p, a.q0);
+    vst1q_f32(p + 4, a.q1);
+    vst1q_f32(p + 8, a.q2);
+    vst1q_f32(p + 12, a.q3);
+}
+
+static inline void quarter_store_f16(uint16_t *p, float32x4_t a)
+{
+    vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));
+}
+
+static inline void lanes_store_f16(uint16_t *p, lanes a)
+{
+    quarter_store_f16(p, a.q0);
+    quarter_store_f16(p + 4, a.q1);
+    quarter_store_f16(p + 8, a.q2);
+    quarter_store_f16(p + 12, a.q3);
+}
+
+static inline lanes lanes_add(lanes a, lanes b)
+{
+    return (lanes){vaddq_f32(a.q0, b.q0), vaddq_f32(a.q1, b.q1), vaddq_f32(a.q2, b.q2),
+                   vaddq_f32(a.q3, b.q3)};
+}
+
+static inline lanes lanes_sub(lanes a, lanes b)
+{
+    return (lanes){vsubq_f32(a.q0, b.q0), vsubq_f32(a.q1, b.q1), vsubq_f32(a.q2, b.q2),
+                   vsubq_f32(a.q3, b.q3)};
+}
+
+static inline lanes lanes_mul(lanes a, lanes b)
+{
+    return (lanes){vmulq_f32(a.q0, b.q0), vmulq_f32(a.q1, b.q1), vmulq_f32(a.q2, b.q2),
+                   vmulq_f32(a.q3, b.q3)};
+}
+
+static inline lanes lanes_div(lanes a, lanes b)
+{
+    return (lanes){vdivq_f32(a.q0, b.q0), vdivq_f32(a.q1, b.q1), vdivq_f32(a.q2, b.q2),
+                   vdivq_f32(a.q3, b.q3)};
+}
+
+static inline lanes lanes_sqrt(lanes a)
+{
+    return (lanes){vsqrtq_f32(a.q0), vsqrtq_f32(a.q1), vsqrtq_f32(a.q2), vsqrtq_f32(a.q3)};
+}
+
+/* Not FMAX, which gives the NaN whichever operand it is. */
+static inline float32x4_t quarter_max(float32x4_t a, float32x4_t b)
+{
+    return vbslq_f32(vcgtq_f32(a, b), a, b);
+}
+
+/* a > b ? a : b, which is b if either is NaN. */
+static inline lanes lanes_max(lanes a, lanes b)
+{
+    return (lanes){quarter_max(a.q0, b.q0), quarter_max(a.q1, b.q1), quarter_max(a.q2, b.q2),
+                   quarter_max(a.q3, b.q3)};
+}
+
+/* a * b + c, rounded once. */
+static inline lanes lanes_fma(lanes a, lanes b, lanes c)
+{
+    return (lanes){vfmaq_f32(c.q0, a.q0, b.q0), vfmaq_f32(c.q1, a.q1, b.q1),
+                   vfmaq_f32(c.q2, a.q2, b.q2), vfmaq_f32(c.q3, a.q3, b.q3)};
+}
+
+static inline float32x4_t quarter_min(float32x4_t a, float32x4_t b)
+{
+    return vbslq_f32(vcltq_f32(a, b), a, b);
+}
+
+/* a < b ? a : b, which is b if either is NaN. */
+static inline lanes lanes_min(lanes a, lanes b)
+{
+    return (lanes){quarter_min(a.q0, b.q0), quarter_min(a.q1, b.q1), quarter_min(a.q2, b.q2),
+                   quarter_min(a.q3, b.q3)};
+}
+
+static inline float32x4_t quarter_power_of_two(float32x4_t z)
+{
+    const uint32x4_t n = vshlq_n_u32(vreinterpretq_u32_f32(z), 23);
+    return vreinterpretq_f32_u32(vaddq_u32(n, vdupq_n_u32(127u << 23)));
+}
+
+/* 2^n, where the low mantissa bits of z hold n as after adding EXP_ROUND. */
+static inline lanes lanes_power_of_two(lanes z)
+{
+    return (lanes){quarter_power_of_two(z.q0), quarter_power_of_two(z.q1),
+                   quarter_power_of_two(z.q2), quarter_power_of_two(z.q3)};
+}
+
+static inline float32x4_t quarter_zero_below(float32x4_t a, float32x4_t x, float32x4_t limit)
+{
+    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(a), vcltq_f32(x, limit)));
+}
+
+/* 0 where x < limit, else a. */
+static inline lanes lanes_zero_below(lanes a, lanes x, float limit)
+{
+    const float32x4_t l = vdupq_n_f32(limit);
+    return (lanes){quarter_zero_below(a.q0, x.q0, l), quarter_zero_below(a.q1, x.q1, l),
+                   quarter_zero_below(a.q2, x.q2, l), quarter_zero_below(a.q3, x.q3, l)};
+}
+
+static inline lanes lanes_load_i8(const int8_t *p)
+{
+    const int8x16_t all = vld1q_s8(p);
+    const int16x8_t low = vmovl_s8(vget_low_s8(all)), high = vmovl_s8(vget_high_s8(all));
+    return (lanes){vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))),
+                   vcvtq_f32_s32(vmovl_s16(vget_high_s16(low))),
+                   vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))),
+                   vcvtq_f32_s32(vmovl_s16(vget_high_s16(high)))};
+}
+
+/* The binary16 `half` in every lane. */
+static inline lanes lanes_all_f16(uint16_t half)
+{
+    return lanes_all(vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(half))), 0));
+}
+
+/* KERNEL_LANES int32. */
+typedef struct {
+    int32x4_t q0, q1, q2, q3;
+} ints;
+
+/* As many groups of four bytes. */
+typedef struct {
+    uint8x16_t q0, q1, q2, q3;
+} bytes;
+
+static inline ints ints_all(int32_t x)
+{
+    const int32x4_t q = vdupq_n_s32(x);
+    return (ints){q, q, q, q};
+}
+
+static inline lanes ints_to_lanes(ints a)
+{
+    return (lanes){vcvtq_f32_s32(a.q0), vcvtq_f32_s32(a.q1), vcvtq_f32_s32(a.q2),
+                   vcvtq_f32_s32(a.q3)};
+}
+
+static inline bytes bytes_load(const uint8_t *p)
+{
+    return (bytes){vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48)};
+}
+
+static inline bytes bytes_low_halves(bytes a)
+{
+    const uint8x16_t mask = vdupq_n_u8(15);
+    return (bytes){vandq_u8(a.q0, mask), vandq_u8(a.q1, mask), vandq_u8(a.q2, mask),
+                   vandq_u8(a.q3, mask)};
+}
+
+static inline bytes bytes_high_halves(bytes a)
+{
+    return (bytes){vshrq_n_u8(a.q0, 4), vshrq_n_u8(a.q1, 4), vshrq_n_u8(a.q2, 4),
+                   vshrq_n_u8(a.q3, 4)};
+}
+
+/* acc + sum_j w[j] * x[j] in each group of four, all within -128..127. */
+static inline int32x4_t quarter_dot(int32x4_t acc, int8x16_t w, int8x16_t x)
+{
+#if defined(__ARM_FEATURE_DOTPROD)
+    return vdotq_s32(acc, w, x);
+#else
+    /* |x| <= 127, so a sum of two products fits 16 bits. */
+    const int16x8_t low = vmull_s8(vget_low_s8(w), vget_low_s8(x));
+    const int16x8_t high = vmull_s8(vget_high_s8(w), vget_high_s8(x));
+    return vpadalq_s16(acc, vpaddq_s16(low, high));
+#endif
+}
+
+/* acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`. */
+static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
+{
+    const int8x16_t x = vreinterpretq_s8_s32(vdupq_n_s32(quad));
+    return (ints){quarter_dot(acc.q0, vreinterpretq_s8_u8(w.q0), x),
+                  quarter_dot(acc.q1, vreinterpretq_s8_u8(w.q1), x),
+                  quarter_dot(acc.q2, vreinterpretq_s8_u8(w.q2), x),
+                  quarter_dot(acc.q3, vreinterpretq_s8_u8(w.q3), x)};
+}
+
+/* Where sums of ints_dot_offset over a block begin, when the x of the block add up to sum_x. */
+static inline ints ints_start_offset(int32_t sum_x)
+{
+    (void)sum_x;
+    return ints_all(0);
+}
+
+static inline int8x16_t quarter_signed(uint8x16_t w)
+{
+    return vreinterpretq_s8_u8(veorq_u8(w, vdupq_n_u8(128)));
+}
+
+/* acc + sum_j (w[j] - 128) * x[j], w from 0 to 255. */
+static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
+{
+    const int8x16_t x = vreinterpretq_s8_s32(vdupq_n_s32(quad));
+    return (ints){
+        quarter_dot(acc.q0, quarter_signed(w.q0), x), quarter_dot(acc.q1, quarter_signed(w.q1), x),
+        quarter_dot(acc.q2, quarter_signed(w.q2), x), quarter_dot(acc.q3, quarter_signed(w.q3), x)};
+}
+
+/* To the nearest integer, ties to even; |a| < 2^22. */
+static inline ints lanes_round(lanes a)
+{
+    return (ints){vcvtnq_s32_f32(a.q0), vcvtnq_s32_f32(a.q1), vcvtnq_s32_f32(a.q2),
+                  vcvtnq_s32_f32(a.q3)};
+}
+
+static inline void ints_store_i8(int8_t *p, ints a)
+{
+    const int16x8_t low = vcombine_s16(vmovn_s32(a.q0), vmovn_s32(a.q1));
+    const int16x8_t high = vcombine_s16(vmovn_s32(a.q2), vmovn_s32(a.q3));
+    vst1q_s8(p, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+}
+
+/* The sum of all lanes of a and b. */
+static inline int32_t ints_sum(ints a, ints b)
+{
+    const int32x4_t of_a = vaddq_s32(vaddq_s32(a.q0, a.q1), vaddq_s32(a.q2, a.q3));
+    const int32x4_t of_b = vaddq_s32(vaddq_s32(b.q0, b.q1), vaddq_s32(b.q2, b.q3));
+    return vaddvq_s32(vaddq_s32(of_a, of_b));
+}
+
+static inline uint32x4_t quarter_largest_bits(float32x4_t a, float32x4_t b)
+{
+    return vmaxq_u32(vreinterpretq_u32_f32(vabsq_f32(a)), vreinterpretq_u32_f32(vabsq_f32(b)));
+}
+
+/* The largest bit pattern of a magnitude in a and b. */
+static inline uint32_t lanes_largest_bits(lanes a, lanes b)
+{
+    const uint32x4_t low =
+        vmaxq_u32(quarter_largest_bits(a.q0, b.q0), quarter_largest_bits(a.q1, b.q1));
+    const uint32x4_t high =
+        vmaxq_u32(quarter_largest_bits(a.q2, b.q2), quarter_largest_bits(a.q3, b.q3));
+    return vmaxvq_u32(vmaxq_u32(low, high));
+}
+
+/* The tree of the scalar definition: 8 + 8, 4 + 4, 2 + 2, 1 + 1. */
+static inline float lanes_sum(lanes a)
+{
+    const float32x4_t four = vaddq_f32(vaddq_f32(a.q0, a.q2), vaddq_f32(a.q1, a.q3));
+    const float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
+    return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
+}
+
+static inline float lanes_largest(lanes a)
+{
+    const float32x4_t four = quarter_max(quarter_max(a.q0, a.q2), quarter_max(a.q1, a.q3));
+    const float32x4_t two = quarter_max(four, vextq_f32(four, four, 2));
+    return vgetq_lane_f32(quarter_max(two, vextq_f32(two, two, 1)), 0);
+}
+
+#endif

@@ -1,0 +1,525 @@
+/*
+ * lanes_x86 - lanes for AVX-512, and for AVX2 with FMA and F16C (included by lanes.h).
+ */
+#ifndef DECODE_COMPUTE_LANES_X86_H
+#define DECODE_COMPUTE_LANES_X86_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#if defined(__AVX512F__)
+
+/* Loads and stores take masks: lanes.h need not go through memory for a part of the lanes. */
+#define LANES_MASKED
+
+typedef __m512 lanes;
+
+static inline lanes lanes_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+
+static inline lanes lanes_all(float x)
+{
+    return _mm512_set1_ps(x);
+}
+
+static inline lanes lanes_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+
+static inline lanes lanes_load_f16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+static inline lanes lanes_load_bf16(const uint16_t *p)
+{
+    const __m256i halves = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+static inline void lanes_store(float *p, lanes a)
+{
+    _mm512_storeu_ps(p, a);
+}
+
+static inline void lanes_store_f16(uint16_t *p, lanes a)
+{
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+
+static inline __mmask16 lanes_mask(int n)
+{
+    return (__mmask16)((1u << n) - 1);
+}
+
+static inline lanes lanes_load_n(const float *p, int n)
+{
+    return _mm512_maskz_loadu_ps(lanes_mask(n), p);
+}
+
+static inline void lanes_store_n(float *p, lanes a, int n)
+{
+    _mm512_mask_storeu_ps(p, lanes_mask(n), a);
+}
+
+/* The first n lanes of a, the others from b. */
+static inline lanes lanes_first(lanes a, lanes b, int n)
+{
+    return _mm512_mask_blend_ps(lanes_mask(n), b, a);
+}
+
+static inline lanes lanes_add(lanes a, lanes b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+static inline lanes lanes_sub(lanes a, lanes b)
+{
+    return _mm512_sub_ps(a, b);
+}
+
+static inline lanes lanes_mul(lanes a, lanes b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+static inline lanes lanes_div(lanes a, lanes b)
+{
+    return _mm512_div_ps(a, b);
+}
+
+static inline lanes lanes_sqrt(lanes a)
+{
+    return _mm512_sqrt_ps(a);
+}
+
+/* a > b ? a : b, which is b if either is NaN. */
+static inline lanes lanes_max(lanes a, lanes b)
+{
+    return _mm512_max_ps(a, b);
+}
+
+/* a * b + c, rounded once. */
+static inline lanes lanes_fma(lanes a, lanes b, lanes c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+/* a < b ? a : b, which is b if either is NaN. */
+static inline lanes lanes_min(lanes a, lanes b)
+{
+    return _mm512_min_ps(a, b);
+}
+
+/* 2^n, where the low mantissa bits of z hold n as after adding EXP_ROUND. */
+static inline lanes lanes_power_of_two(lanes z)
+{
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_slli_epi32(_mm512_castps_si512(z), 23),
+                                                _mm512_set1_epi32(127 << 23)));
+}
+
+/* 0 where x < limit, else a. */
+static inline lanes lanes_zero_below(lanes a, lanes x, float limit)
+{
+    const __mmask16 keep = _mm512_cmp_ps_mask(x, _mm512_set1_ps(limit), _CMP_NLT_UQ);
+    return _mm512_maskz_mov_ps(keep, a);
+}
+
+static inline lanes lanes_load_i8(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+
+typedef __m512i ints;  /* KERNEL_LANES int32 */
+typedef __m512i bytes; /* KERNEL_LANES groups of four bytes */
+
+static inline ints ints_all(int32_t x)
+{
+    return _mm512_set1_epi32(x);
+}
+
+static inline lanes ints_to_lanes(ints a)
+{
+    return _mm512_cvtepi32_ps(a);
+}
+
+static inline bytes bytes_load(const uint8_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+static inline bytes bytes_low_halves(bytes a)
+{
+    return _mm512_and_si512(a, _mm512_set1_epi8(15));
+}
+
+static inline bytes bytes_high_halves(bytes a)
+{
+    return _mm512_and_si512(_mm512_srli_epi16(a, 4), _mm512_set1_epi8(15));
+}
+
+#if defined(__AVX512VNNI__)
+
+/* acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`. */
+static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
+{
+    return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(quad));
+}
+
+/* Where sums of ints_dot_offset over a block begin, when the x of the block add up to sum_x. */
+static inline ints ints_start_offset(int32_t sum_x)
+{
+    return _mm512_set1_epi32(-128 * sum_x);
+}
+
+/* acc + sum_j (w[j] - 128) * x[j], w from 0 to 255. */
+static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
+{
+    return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(quad));
+}
+
+#else
+
+static inline ints add_pairs(ints acc, __m512i pairs)
+{
+    return _mm512_add_epi32(acc, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+}
+
+/* acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`. */
+static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
+{
+    return add_pairs(acc, _mm512_maddubs_epi16(w, _mm512_set1_epi32(quad)));
+}
+
+/* Where sums of ints_dot_offset over a block begin, when the x of the block add up to sum_x. */
+static inline ints ints_start_offset(int32_t sum_x)
+{
+    (void)sum_x;
+    return _mm512_setzero_si512();
+}
+
+/* acc + sum_j (w[j] - 128) * x[j], w from 0 to 255. The sign goes over to x, because the sum of
+ * two products of 255 and 127 would not fit 16 bits. */
+static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
+{
+    const __m512i x = _mm512_set1_epi32(quad);
+    const __m512i is = _mm512_xor_si512(w, _mm512_set1_epi8(-128));
+    const __m512i signed_x =
+        _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(is), _mm512_setzero_si512(), x);
+    return add_pairs(acc, _mm512_maddubs_epi16(_mm512_abs_epi8(is), signed_x));
+}
+
+#endif
+
+/* To the nearest integer, ties to even; |a| < 2^22. */
+static inline ints lanes_round(lanes a)
+{
+    return _mm512_cvtps_epi32(a);
+}
+
+static inline void ints_store_i8(int8_t *p, ints a)
+{
+    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(a));
+}
+
+/* The sum of all lanes of a and b. */
+static inline int32_t ints_sum(ints a, ints b)
+{
+    return _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));
+}
+
+/* The largest bit pattern of a magnitude in a and b. */
+static inline uint32_t lanes_largest_bits(lanes a, lanes b)
+{
+    const __m512i mask = _mm512_set1_epi32(0x7fffffff);
+    const __m512i x = _mm512_and_si512(_mm512_castps_si512(a), mask);
+    const __m512i y = _mm512_and_si512(_mm512_castps_si512(b), mask);
+    return _mm512_reduce_max_epu32(_mm512_max_epu32(x, y));
+}
+
+static inline __m256 lanes_high(lanes a)
+{
+    return _mm512_extractf32x8_ps(a, 1);
+}
+
+static inline __m256 lanes_low(lanes a)
+{
+    return _mm512_castps512_ps256(a);
+}
+
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+
+typedef struct {
+    __m256 low, high;
+} lanes;
+
+static inline lanes lanes_zero(void)
+{
+    return (lanes){_mm256_setzero_ps(), _mm256_setzero_ps()};
+}
+
+static inline lanes lanes_all(float x)
+{
+    return (lanes){_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
+
+static inline lanes lanes_load(const float *p)
+{
+    return (lanes){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
+
+static inline lanes lanes_load_f16(const uint16_t *p)
+{
+    return (lanes){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)),
+                   _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8)))};
+}
+
+static inline __m256 half_load_bf16(const uint16_t *p)
+{
+    const __m128i halves = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+}
+
+static inline lanes lanes_load_bf16(const uint16_t *p)
+{
+    return (lanes){half_load_bf16(p), half_load_bf16(p + 8)};
+}
+
+static inline void lanes_store(float *p, lanes a)
+{
+    _mm256_storeu_ps(p, a.low);
+    _mm256_storeu_ps(p + 8, a.high);
+}
+
+static inline void lanes_store_f16(uint16_t *p, lanes a)
+{
+    _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(a.low, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128((__m128i *)(void *)(p + 8),
+                     _mm256_cvtps_ph(a.high, _MM_FROUND_TO_NEAREST_INT));
+}
+
+static inline lanes lanes_add(lanes a, lanes b)
+{
+    return (lanes){_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+}
+
+static inline lanes lanes_sub(lanes a, lanes b)
+{
+    return (lanes){_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
+}
+
+static inline lanes lanes_mul(lanes a, lanes b)
+{
+    return (lanes){_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+}
+
+static inline lanes lanes_div(lanes a, lanes b)
+{
+    return (lanes){_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
+}
+
+static inline lanes lanes_sqrt(lanes a)
+{
+    return (lanes){_mm256_sqrt_ps(a.low), _mm256_sqrt_ps(a.high)};
+}
+
+/* a > b ? a : b, which is b if either is NaN. */
+static inline lanes lanes_max(lanes a, lanes b)
+{
+    return (lanes){_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
+}
+
+/* a * b + c, rounded once. */
+static inline lanes lanes_fma(lanes a, lanes b, lanes c)
+{
+    return (lanes){_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+
+/* a < b ? a : b, which is b if either is NaN. */
+static inline lanes lanes_min(lanes a, lanes b)
+{
+    return (lanes){_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)};
+}
+
+static inline __m256 half_power_of_two(__m256 z)
+{
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(z), 23),
+                                                _mm256_set1_epi32(127 << 23)));
+}
+
+/* 2^n, where the low mantissa bits of z hold n as after adding EXP_ROUND. */
+static inline lanes lanes_power_of_two(lanes z)
+{
+    return (lanes){half_power_of_two(z.low), half_power_of_two(z.high)};
+}
+
+static inline __m256 half_zero_below(__m256 a, __m256 x, float limit)
+{
+    return _mm256_andnot_ps(_mm256_cmp_ps(x, _mm256_set1_ps(limit), _CMP_LT_OQ), a);
+}
+
+/* 0 where x < limit, else a. */
+static inline lanes lanes_zero_below(lanes a, lanes x, float limit)
+{
+    return (lanes){half_zero_below(a.low, x.low, limit), half_zero_below(a.high, x.high, limit)};
+}
+
+static inline __m256 half_load_i8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(
+        _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+
+static inline lanes lanes_load_i8(const int8_t *p)
+{
+    return (lanes){half_load_i8(p), half_load_i8(p + 8)};
+}
+
+/* KERNEL_LANES int32, or as many groups of four bytes. */
+typedef struct {
+    __m256i low, high;
+} ints;
+typedef ints bytes;
+
+static inline ints ints_all(int32_t x)
+{
+    return (ints){_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
+}
+
+static inline lanes ints_to_lanes(ints a)
+{
+    return (lanes){_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)};
+}
+
+static inline bytes bytes_load(const uint8_t *p)
+{
+    return (bytes){_mm256_loadu_si256((const __m256i *)(const void *)p),
+                   _mm256_loadu_si256((const __m256i *)(const void *)(p + 32))};
+}
+
+static inline bytes bytes_low_halves(bytes a)
+{
+    const __m256i mask = _mm256_set1_epi8(15);
+    return (bytes){_mm256_and_si256(a.low, mask), _mm256_and_si256(a.high, mask)};
+}
+
+static inline bytes bytes_high_halves(bytes a)
+{
+    return bytes_low_halves((bytes){_mm256_srli_epi16(a.low, 4), _mm256_srli_epi16(a.high, 4)});
+}
+
+static inline __m256i half_dot(__m256i acc, __m256i w, __m256i x)
+{
+    return _mm256_add_epi32(acc,
+                            _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
+}
+
+/* acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`. */
+static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
+{
+    const __m256i x = _mm256_set1_epi32(quad);
+    return (ints){half_dot(acc.low, w.low, x), half_dot(acc.high, w.high, x)};
+}
+
+/* Where sums of ints_dot_offset over a block begin, when the x of the block add up to sum_x. */
+static inline ints ints_start_offset(int32_t sum_x)
+{
+    (void)sum_x;
+    return ints_all(0);
+}
+
+/* The sign goes over to x, because the sum of two products of 255 and 127 would not fit 16 bits. */
+static inline __m256i half_dot_offset(__m256i acc, __m256i w, __m256i x)
+{
+    const __m256i is = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
+    return half_dot(acc, _mm256_abs_epi8(is), _mm256_sign_epi8(x, is));
+}
+
+/* acc + sum_j (w[j] - 128) * x[j], w from 0 to 255. */
+static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
+{
+    const __m256i x = _mm256_set1_epi32(quad);
+    return (ints){half_dot_offset(acc.low, w.low, x), half_dot_offset(acc.high, w.high, x)};
+}
+
+/* To the nearest integer, ties to even; |a| < 2^22. */
+static inline ints lanes_round(lanes a)
+{
+    return (ints){_mm256_cvtps_epi32(a.low), _mm256_cvtps_epi32(a.high)};
+}
+
+static inline __m128i half_to_i16(__m256i a)
+{
+    return _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+}
+
+static inline void ints_store_i8(int8_t *p, ints a)
+{
+    _mm_storeu_si128((__m128i *)(void *)p,
+                     _mm_packs_epi16(half_to_i16(a.low), half_to_i16(a.high)));
+}
+
+/* The sum of all lanes of a and b. */
+static inline int32_t ints_sum(ints a, ints b)
+{
+    const __m256i eight =
+        _mm256_add_epi32(_mm256_add_epi32(a.low, a.high), _mm256_add_epi32(b.low, b.high));
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+}
+
+/* The largest bit pattern of a magnitude in a and b. */
+static inline uint32_t lanes_largest_bits(lanes a, lanes b)
+{
+    const __m256 mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+    const __m256i ab_low = _mm256_max_epu32(_mm256_castps_si256(_mm256_and_ps(a.low, mask)),
+                                            _mm256_castps_si256(_mm256_and_ps(b.low, mask)));
+    const __m256i ab_high = _mm256_max_epu32(_mm256_castps_si256(_mm256_and_ps(a.high, mask)),
+                                             _mm256_castps_si256(_mm256_and_ps(b.high, mask)));
+    const __m256i eight = _mm256_max_epu32(ab_low, ab_high);
+    __m128i four = _mm_max_epu32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    four = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0x4e));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(four, _mm_shuffle_epi32(four, 0xb1)));
+}
+
+static inline __m256 lanes_high(lanes a)
+{
+    return a.high;
+}
+
+static inline __m256 lanes_low(lanes a)
+{
+    return a.low;
+}
+
+#endif
+
+/* The binary16 `half` in every lane. */
+static inline lanes lanes_all_f16(uint16_t half)
+{
+    return lanes_all(_cvtsh_ss(half));
+}
+
+/* The tree of the scalar definition: 8 + 8, 4 + 4, 2 + 2, 1 + 1. */
+static inline float lanes_sum(lanes a)
+{
+    const __m256 eight = _mm256_add_ps(lanes_low(a), lanes_high(a));
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
+static inline float lanes_largest(lanes a)
+{
+    const __m256 eight = _mm256_max_ps(lanes_low(a), lanes_high(a));
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
+#endif

@@ -1,0 +1,78 @@
+/*
+ * linalg - the linear algebra of the converter, in double.
+ *
+ * Matrices are row-major. Every element of a result is one fixed chain of operations, so that
+ * callers may cut work between rows; nothing is fused, so all processors give the same bits.
+ * Nothing here allocates; outputs must not overlap inputs unless it says so. Any threads may run
+ * these at once on different outputs.
+ */
+#ifndef DECODE_COMPUTE_LINALG_H
+#define DECODE_COMPUTE_LINALG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * c[i][j] += sum_t a[i * a_row + t * a_inner] * b[t][j] for the rows first <= i < end, added in
+ * the order of t. a_row = inner and a_inner = 1 is A B; a_row = 1 and a_inner = the row length of
+ * A is A^T B.
+ */
+struct linalg_product {
+    double *c;
+    size_t c_stride; /* elements from row to row; at least `columns` */
+    const double *a;
+    size_t a_row, a_inner;
+    const double *b;
+    size_t b_stride;
+    int inner, columns;
+};
+void linalg_add_product(const struct linalg_product *p, int first, int end);
+
+/* c [m, n] = a [m, k] b [k, n]. */
+void linalg_multiply(double *c, const double *a, const double *b, int m, int k, int n);
+
+/* t [n, m] = a [m, n] transposed. */
+void linalg_transpose(double *t, const double *a, int m, int n);
+
+/* sum_i a[i] b[i], in interleaved partial sums. */
+double linalg_dot(const double *a, const double *b, size_t n);
+
+double linalg_trace(const double *a, int n);
+
+/*
+ * The lower triangular l [n, n] with l l^T = a + ridge I for a symmetric positive semidefinite a
+ * (only its upper triangle is read); l may be a. Where the matrix is singular, to rounding, the
+ * column of l is zero; the rank is returned. Source: right-looking outer-product Cholesky (Golub
+ * and Van Loan, Matrix Computations, section 4.2).
+ */
+int linalg_cholesky(double *l, const double *a, int n, double ridge);
+
+/*
+ * Replace b [n, m] by the solution of l x = b, or l^T x = b. A zero column of l, as
+ * linalg_cholesky leaves for a singular matrix, gives a zero row of x.
+ */
+void linalg_solve_lower(const double *l, int n, double *b, int m);
+void linalg_solve_lower_transposed(const double *l, int n, double *b, int m);
+
+/* Doubles of scratch that linalg_eigen needs. */
+size_t linalg_eigen_scratch(int n, bool vectors);
+
+/*
+ * Eigenvalues of a symmetric a [n, n], which is destroyed: all n of them to `values`, the largest
+ * first, and the eigenvectors of the first n_vectors as rows of `vectors` [n_vectors, n] (NULL if
+ * n_vectors is 0), of length 1, the component of largest magnitude positive. False if the
+ * iteration does not converge, as with numbers that are not finite. Householder tridiagonalization
+ * and implicitly shifted QL (Golub and Van Loan, sections 8.3.1 and 8.3.3): of errors relative to
+ * the largest eigenvalue, about n^3 * 4 multiply-adds with vectors, n^3 without.
+ */
+bool linalg_eigen(double *a, int n, double *values, double *vectors, int n_vectors,
+                  double *scratch);
+
+/*
+ * The orthogonal q [n, n] that is nearest to m: U V^T of its singular value decomposition, which
+ * is where trace(q^T m) is largest (the orthogonal Procrustes problem). Of a singular m one of
+ * the nearest. By one-sided Jacobi rotations; scratch [2 * n * n].
+ */
+void linalg_nearest_orthogonal(double *q, const double *m, int n, double *scratch);
+
+#endif

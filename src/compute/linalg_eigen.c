@@ -1,0 +1,203 @@
+/*
+ * The reflections of the tridiagonalization stay in the rows of `a`; QL's rotations act on rows
+ * of the eigenvectors, which are contiguous; only the wanted rows are reflected back.
+ */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "compute/linalg.h"
+
+/* A few are usual. */
+#define MAX_ITERATIONS 300
+
+size_t linalg_eigen_scratch(int n, bool vectors)
+{
+    const size_t width = (size_t)n;
+    return 4 * width + (vectors ? width * width : 0);
+}
+
+/*
+ * The reflection I - v v^T, |v|^2 = 2, that takes x [n] to (s, 0, ..., 0); v replaces x. Returns s.
+ * v is zero if nothing has to be done. Scaled, so that no square over- or underflows.
+ */
+static double make_reflection(double *x, size_t n)
+{
+    double largest = 0;
+    for (size_t i = 1; i < n; i++)
+        largest = fmax(largest, fabs(x[i]));
+    if (!(largest > 0)) {
+        const double s = x[0];
+        memset(x, 0, n * sizeof *x);
+        return s;
+    }
+    largest = fmax(largest, fabs(x[0]));
+    for (size_t i = 0; i < n; i++)
+        x[i] /= largest;
+    const double norm = sqrt(linalg_dot(x, x, n));
+    const double s = x[0] > 0 ? -norm : norm; /* no cancellation in x[0] - s */
+    x[0] -= s;
+    const double scale = sqrt(2.0) / sqrt(linalg_dot(x, x, n));
+    for (size_t i = 0; i < n; i++)
+        x[i] *= scale;
+    return s * largest;
+}
+
+/* Row k of a keeps reflection k (from element k + 1 on); `diagonal` and `beside` get the
+ * tridiagonal matrix, beside[k] between k and k + 1. w [n] is scratch. */
+static void tridiagonalize(double *a, size_t n, double *diagonal, double *beside, double *w)
+{
+    for (size_t k = 0; k + 1 < n; k++) {
+        double *v = a + k * n;
+        diagonal[k] = v[k];
+        beside[k] = make_reflection(v + k + 1, n - k - 1);
+        /* A := (I - v v^T) A (I - v v^T) = A - v w^T - w v^T, w = A v - (v^T A v / 2) v */
+        memset(w + k + 1, 0, (n - k - 1) * sizeof *w);
+        for (size_t i = k + 1; i < n; i++) {
+            const double *restrict row = a + i * n;
+            for (size_t j = k + 1; j < n; j++)
+                w[j] += v[i] * row[j];
+        }
+        const double half = linalg_dot(v + k + 1, w + k + 1, n - k - 1) / 2;
+        for (size_t j = k + 1; j < n; j++)
+            w[j] -= half * v[j];
+        for (size_t i = k + 1; i < n; i++) {
+            double *restrict row = a + i * n;
+            const double vi = v[i], wi = w[i];
+            for (size_t j = k + 1; j < n; j++)
+                row[j] = row[j] - vi * w[j] - wi * v[j];
+        }
+    }
+    diagonal[n - 1] = a[n * n - 1];
+    beside[n - 1] = 0;
+}
+
+static void rotate(double *restrict x, double *restrict y, size_t n, double c, double s)
+{
+    for (size_t i = 0; i < n; i++) {
+        const double old = y[i];
+        y[i] = s * x[i] + c * old;
+        x[i] = c * x[i] - s * old;
+    }
+}
+
+/* One implicitly shifted QL step on rows first .. last of the tridiagonal matrix. */
+static void ql_step(double *d, double *e, size_t first, size_t last, double *z, size_t n)
+{
+    double g = (d[first + 1] - d[first]) / (2 * e[first]);
+    double r = hypot(g, 1);
+    g = d[last] - d[first] + e[first] / (g + copysign(r, g));
+    double s = 1, c = 1, p = 0;
+    for (size_t i = last; i-- > first;) {
+        const double f = s * e[i], b = c * e[i];
+        r = hypot(f, g);
+        e[i + 1] = r;
+        if (!(r > 0)) { /* the matrix has split */
+            d[i + 1] -= p;
+            e[last] = 0;
+            return;
+        }
+        s = f / r;
+        c = g / r;
+        g = d[i + 1] - p;
+        r = (d[i] - g) * s + 2 * c * b;
+        p = s * r;
+        d[i + 1] = g + p;
+        g = c * r - b;
+        if (z)
+            rotate(z + i * n, z + (i + 1) * n, n, c, s);
+    }
+    d[first] -= p;
+    e[first] = g;
+    e[last] = 0;
+}
+
+/* Eigenvalues of the tridiagonal matrix to d; z (may be NULL), the identity before, receives the
+ * eigenvectors as rows. */
+static bool ql(double *d, double *e, size_t n, double *z)
+{
+    double largest = 0;
+    for (size_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs(d[i]) + fabs(e[i]));
+    if (!isfinite(largest))
+        return false;
+    /* Below this an entry changes no eigenvalue by more than rounding has. A lower bound is below
+     * the noise of the steps themselves: a singular matrix's zero block would never end. */
+    const double least = DBL_EPSILON * largest;
+    for (size_t first = 0; first < n; first++) {
+        for (int i = 0;; i++) {
+            size_t last = first;
+            while (last + 1 < n &&
+                   fabs(e[last]) > fmax(least, DBL_EPSILON * (fabs(d[last]) + fabs(d[last + 1]))))
+                last++;
+            if (last == first)
+                break;
+            if (i == MAX_ITERATIONS)
+                return false;
+            ql_step(d, e, first, last, z, n);
+        }
+    }
+    return true;
+}
+
+/* By selection: z's rows go with their values; row [n] is scratch. */
+static void sort_descending(double *values, double *z, size_t n, double *row)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t largest = i;
+        for (size_t j = i + 1; j < n; j++)
+            if (values[j] > values[largest])
+                largest = j;
+        if (largest == i)
+            continue;
+        const double value = values[i];
+        values[i] = values[largest];
+        values[largest] = value;
+        if (!z)
+            continue;
+        memcpy(row, z + i * n, n * sizeof *row);
+        memcpy(z + i * n, z + largest * n, n * sizeof *row);
+        memcpy(z + largest * n, row, n * sizeof *row);
+    }
+}
+
+/* A vector of the tridiagonal matrix to one of a, with the sign fixed. */
+static void finish_vector(double *x, const double *a, size_t n)
+{
+    for (size_t k = n - 1; k-- > 0;) {
+        const double *v = a + k * n + k + 1;
+        double *restrict tail = x + k + 1;
+        const double along = linalg_dot(v, tail, n - k - 1);
+        for (size_t i = 0; i < n - k - 1; i++)
+            tail[i] -= along * v[i];
+    }
+    size_t largest = 0;
+    for (size_t i = 1; i < n; i++)
+        if (fabs(x[i]) > fabs(x[largest]))
+            largest = i;
+    const double sign = x[largest] < 0 ? -1 : 1;
+    for (size_t i = 0; i < n; i++)
+        x[i] *= sign;
+}
+
+bool linalg_eigen(double *a, int n, double *values, double *vectors, int n_vectors, double *scratch)
+{
+    const size_t width = (size_t)n;
+    double *beside = scratch, *row = scratch + width;
+    double *z = n_vectors > 0 ? scratch + 4 * width : NULL;
+    tridiagonalize(a, width, values, beside, row);
+    if (z) {
+        memset(z, 0, width * width * sizeof *z);
+        for (size_t i = 0; i < width; i++)
+            z[i * width + i] = 1;
+    }
+    if (!ql(values, beside, width, z))
+        return false;
+    sort_descending(values, z, width, row);
+    for (int k = 0; k < n_vectors; k++) {
+        double *x = vectors + (size_t)k * width;
+        memcpy(x, z + (size_t)k * width, width * sizeof *x);
+        finish_vector(x, a, width);
+    }
+    return true;
+}

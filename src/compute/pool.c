@@ -1,0 +1,277 @@
+/*
+ * Two kinds of counters carry all synchronisation. `released` belongs to the caller: each step of
+ * it lets the workers go on, into a run or past a barrier. `arrived` belongs to one worker: each
+ * step says that it has reached a barrier or the end of the run. Between runs all are equal.
+ */
+#include "compute/pool.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/cpus.h"
+#include "base/mem.h"
+
+/*
+ * How long a member waits, and how. Pausing reacts fastest but keeps the core from whoever it waits
+ * for, when both are on one core: right after a wake-up, or on a busy machine. So it yields after
+ * PAUSE_NS, and at once when there are more members than processors. After AWAKE_NS it sleeps.
+ */
+#define PAUSE_NS         2000
+#define AWAKE_NS         50000
+#define CHECKS_PER_CLOCK 32
+
+/* Of a worker; the deepest kernel takes 70 KiB when nothing is optimised. A C library chooses
+ * between 128 KiB (musl) and 8 MiB, which is much where address space is limited (ulimit -v, 32
+ * bits). */
+#define STACK_BYTES ((size_t)1 << 20)
+
+/* A counter's lowest bit says that somebody sleeps on it: a step costs one exchange, and takes
+ * the lock only when there is somebody to wake. */
+#define SLEEPING 1u
+#define STEP     2u
+
+struct counter {
+    _Atomic uint32_t word;
+    pthread_cond_t *stepped; /* goes with the pool's lock */
+};
+
+/* Aligned, because a member that looks at one counter must not slow the owner of the next. */
+struct member {
+    _Alignas(MEM_ALIGN) struct counter arrived;
+    struct pool *pool;
+    int thread;
+    pthread_t handle;
+};
+
+struct pool {
+    _Alignas(MEM_ALIGN) struct counter released;
+    pool_work *work; /* NULL: leave; read once a run, so it travels with the counter */
+    void *arg;
+    _Alignas(MEM_ALIGN) int n_threads;
+    int caller_cpu; /* when the pool was made */
+    uint64_t pause_ns;
+    struct arena arena; /* holds this struct */
+    pthread_mutex_t lock;
+    pthread_cond_t released_stepped, arrived_stepped;
+    struct member members[]; /* [n_threads]; the caller's, [0], stays unused */
+};
+
+static uint32_t own_value(const struct counter *c)
+{
+    return atomic_load_explicit(&c->word, memory_order_relaxed) & ~SLEEPING;
+}
+
+/* Whether the counter has come to target or gone past it, modulo 2^32. */
+static bool reached(uint32_t word, uint32_t target)
+{
+    return word - target < UINT32_MAX / 2;
+}
+
+static bool look(const struct counter *c, uint32_t target)
+{
+    return reached(atomic_load_explicit(&c->word, memory_order_acquire), target);
+}
+
+static void step(struct pool *p, struct counter *c)
+{
+    const uint32_t next = own_value(c) + STEP;
+    if (atomic_exchange_explicit(&c->word, next, memory_order_acq_rel) & SLEEPING) {
+        pthread_mutex_lock(&p->lock);
+        pthread_cond_broadcast(c->stepped);
+        pthread_mutex_unlock(&p->lock);
+    }
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb"); /* `yield` does nothing on most cores */
+#endif
+}
+
+static bool wait_awake(const struct pool *p, const struct counter *c, uint32_t target)
+{
+    const uint64_t start = clock_ns();
+    for (uint64_t waited = 0; waited < AWAKE_NS; waited = clock_ns() - start) {
+        if (waited >= p->pause_ns) {
+            sched_yield();
+            if (look(c, target))
+                return true;
+            continue;
+        }
+        for (int i = 0; i < CHECKS_PER_CLOCK; i++) {
+            relax();
+            if (look(c, target))
+                return true;
+        }
+    }
+    return false;
+}
+
+static void wait_asleep(struct pool *p, struct counter *c, uint32_t target)
+{
+    pthread_mutex_lock(&p->lock);
+    /* The owner's exchange either sees the bit set here, and then wakes us after we have given up
+     * the lock in the wait, or came first, and then this sees its value. */
+    while (!reached(atomic_fetch_or_explicit(&c->word, SLEEPING, memory_order_acq_rel), target))
+        pthread_cond_wait(c->stepped, &p->lock);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void await(struct pool *p, struct counter *c, uint32_t target)
+{
+    if (!look(c, target) && !wait_awake(p, c, target))
+        wait_asleep(p, c, target);
+}
+
+static void await_release(struct pool *p, struct member *m)
+{
+    await(p, &p->released, own_value(&m->arrived) + STEP);
+}
+
+static void await_arrivals(struct pool *p, uint32_t target)
+{
+    for (int thread = 1; thread < p->n_threads; thread++)
+        await(p, &p->members[thread].arrived, target);
+}
+
+static void *worker_main(void *arg)
+{
+    struct member *m = arg;
+    struct pool *p = m->pool;
+    cpus_start_on(p->caller_cpu, m->thread);
+    for (;;) {
+        await_release(p, m);
+        if (!p->work)
+            return NULL;
+        p->work(p->arg, m->thread);
+        step(p, &m->arrived);
+    }
+}
+
+/* Starts the workers, as many as can be, with signals blocked, so that the process's signals reach
+ * the caller. Faults stay open: a blocked one kills the process whatever handler it has. */
+static void start_workers(struct pool *p, int n_threads)
+{
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    sigdelset(&blocked, SIGSEGV);
+    sigdelset(&blocked, SIGBUS);
+    sigdelset(&blocked, SIGFPE);
+    sigdelset(&blocked, SIGILL);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    while (p->n_threads < n_threads) {
+        struct member *m = &p->members[p->n_threads];
+        *m = (struct member){
+            .arrived.stepped = &p->arrived_stepped, .pool = p, .thread = p->n_threads};
+        if (pthread_create(&m->handle, &attributes, worker_main, m) != 0)
+            break;
+        p->n_threads++;
+    }
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+enum status pool_create(int n_threads, struct pool **out, struct err *e)
+{
+    assert(n_threads >= 1 && n_threads <= POOL_MAX_THREADS);
+    *out = NULL;
+    if (n_threads == 1)
+        return STATUS_OK;
+
+    const size_t bytes = sizeof(struct pool) + (size_t)n_threads * sizeof(struct member);
+    struct mem_plan plan = {0};
+    mem_plan_add(&plan, 1, bytes);
+    struct arena arena;
+    const enum status s = arena_create(&arena, &plan, "the thread pool", e);
+    if (s != STATUS_OK)
+        return s;
+    struct pool *p = arena_take(&arena, 1, bytes);
+    p->arena = arena;
+    p->caller_cpu = cpus_current();
+    p->pause_ns = n_threads > cpus_usable() ? 0 : PAUSE_NS;
+    p->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    p->released_stepped = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    p->arrived_stepped = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    p->released.stepped = &p->released_stepped;
+    p->n_threads = 1;
+
+    start_workers(p, n_threads);
+    if (p->n_threads == 1)
+        pool_free(p);
+    else
+        *out = p;
+    return STATUS_OK;
+}
+
+void pool_free(struct pool *p)
+{
+    if (!p)
+        return;
+    p->work = NULL;
+    step(p, &p->released);
+    for (int thread = 1; thread < p->n_threads; thread++)
+        pthread_join(p->members[thread].handle, NULL);
+    pthread_cond_destroy(&p->arrived_stepped);
+    pthread_cond_destroy(&p->released_stepped);
+    pthread_mutex_destroy(&p->lock);
+    struct arena arena = p->arena;
+    arena_free(&arena);
+}
+
+int pool_n_threads(const struct pool *p)
+{
+    return p ? p->n_threads : 1;
+}
+
+void pool_run(struct pool *p, pool_work *work, void *arg)
+{
+    if (!p) {
+        work(arg, 0);
+        return;
+    }
+    p->work = work;
+    p->arg = arg;
+    step(p, &p->released);
+    work(arg, 0);
+    await_arrivals(p, own_value(&p->released));
+}
+
+void pool_barrier(struct pool *p, int thread)
+{
+    if (!p)
+        return;
+    if (thread != 0) {
+        struct member *m = &p->members[thread];
+        step(p, &m->arrived);
+        await_release(p, m);
+        return;
+    }
+    const uint32_t here = own_value(&p->released);
+    if (p->n_threads == 2) {
+        /* Each of two may tell the other before it looks: half the latency. */
+        step(p, &p->released);
+        await_arrivals(p, here);
+    } else {
+        await_arrivals(p, here);
+        step(p, &p->released);
+    }
+}
+
+void pool_share(int n, int thread, int n_threads, int *begin, int *end)
+{
+    const int size = n / n_threads, larger = n % n_threads;
+    *begin = thread * size + (thread < larger ? thread : larger);
+    *end = *begin + size + (thread < larger);
+}

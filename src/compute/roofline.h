@@ -1,0 +1,23 @@
+/*
+ * roofline - how fast this machine reads memory and multiplies, measured.
+ */
+#ifndef DECODE_COMPUTE_ROOFLINE_H
+#define DECODE_COMPUTE_ROOFLINE_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+#include "compute/kernels.h"
+#include "compute/pool.h"
+
+/*
+ * *bytes_per_s: the best rate at which the pool's threads together read a buffer of `bytes` over
+ * and over, each its own part, in about `seconds`. STATUS_NO_MEMORY if the buffer cannot be had.
+ */
+enum status roofline_read(const struct kernels *k, struct pool *pool, size_t bytes, double seconds,
+                          double *bytes_per_s, struct err *e);
+
+/* The best rate of floating-point operations per second (two a multiply-add) in registers. */
+double roofline_fma(const struct kernels *k, struct pool *pool, double seconds);
+
+#endif

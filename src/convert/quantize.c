@@ -1,0 +1,433 @@
+/*
+ * Tensors go through in pieces, each the work of all threads, cut into units of a fixed size.
+ * A unit is decoded to floats, encoded, and decoded again to see what was lost. Sums of errors
+ * are kept by unit and added in order, so they are the same for any number of threads.
+ */
+#include "convert/quantize.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/mem.h"
+#include "gguf/blocks.h"
+#include "model/config.h"
+#include "model/model.h"
+
+/* A unit's floats, before and after, fit a core's own cache. A multiple of every block. */
+#define UNIT_ELEMENTS 8192
+#define PIECE_UNITS   128
+#define PIECE         ((uint64_t)UNIT_ELEMENTS * PIECE_UNITS)
+/* Interleaved partial sums of a unit. */
+#define SUM_LANES 8
+
+/* ggml's version of the block layouts (GGML_QNT_VERSION); it changed last in 2023. */
+#define QUANTIZATION_VERSION 2
+
+/* --- the plan -------------------------------------------------------------------------------- */
+
+/* llama.cpp's number for a file whose matrices have this type (enum llama_ftype). */
+static uint32_t file_type(uint32_t type)
+{
+    switch (type) {
+    case TENSOR_F16:
+        return 1;
+    case TENSOR_Q4_0:
+        return 2;
+    case TENSOR_Q8_0:
+        return 7;
+    case TENSOR_BF16:
+        return 32;
+    default:
+        return 0;
+    }
+}
+
+static bool is_block_type(const struct tensor_type_info *type)
+{
+    return type->block_elements > 1;
+}
+
+static bool contains(struct text name, const char *part)
+{
+    return memmem(name.data, name.len, part, strlen(part)) != NULL;
+}
+
+static bool ends_with(struct text name, const char *part)
+{
+    const size_t len = strlen(part);
+    return name.len >= len && memcmp(name.data + name.len - len, part, len) == 0;
+}
+
+/* Whether it takes the type asked for. */
+static bool is_matrix(const struct gguf_tensor *t)
+{
+    return t->n_elements > t->dims[0] && ends_with(t->name, ".weight") &&
+           !contains(t->name, "_norm.weight") && !text_is(t->name, "position_embd.weight");
+}
+
+static enum status plan_tensor(const struct quantize_params *p, const struct gguf_tensor *from,
+                               struct quantize_tensor *t, struct err *e)
+{
+    const bool is_embedding = text_is(from->name, "token_embd.weight");
+    const struct tensor_type_info *wanted =
+        tensor_type_find(is_embedding && !p->pure ? model_embedding_type(p->type) : p->type);
+    *t = (struct quantize_tensor){.from = from, .to = from->type};
+    if (!blocks_runs(from->type->type))
+        return err_set(e, STATUS_BAD_FILE,
+                       "tensor %.*s: expected type F32, F16, BF16, Q8_0 or Q4_0, found %s; start "
+                       "from a file in one of those",
+                       text_width(from->name), from->name.data, from->type->name);
+    if (is_matrix(from) && from->type != wanted) {
+        t->to = wanted;
+        if (from->dims[0] % wanted->block_elements != 0) {
+            t->to = from->type->type == TENSOR_F32 ? tensor_type_find(TENSOR_F16) : from->type;
+            t->fallback = true;
+        }
+    }
+    if (t->to != from->type && is_block_type(from->type) && !p->requantize)
+        return err_set(e, STATUS_USAGE,
+                       "tensor %.*s is %s already, and would keep that type's error as %s; start "
+                       "from the F32 or F16 file, or allow it with --requantize",
+                       text_width(from->name), from->name.data, from->type->name, t->to->name);
+    t->bytes = from->n_elements / t->to->block_elements * t->to->block_bytes;
+    return STATUS_OK;
+}
+
+enum status quantize_plan(const struct quantize_params *params, struct quantize *q, struct err *e)
+{
+    *q = (struct quantize){.params = *params};
+    const struct gguf *g = params->gguf;
+    struct config config;
+    enum status s = config_read(g, &config, e);
+    if (s != STATUS_OK)
+        return s;
+    q->tensors = calloc(g->n_tensors, sizeof *q->tensors);
+    if (!q->tensors)
+        return err_no_memory(e, "the list of tensors", g->n_tensors * sizeof *q->tensors);
+    for (size_t i = 0; i < g->n_tensors && s == STATUS_OK; i++) {
+        struct quantize_tensor *t = &q->tensors[i];
+        s = plan_tensor(params, &g->tensors[i], t, e);
+        q->bytes_before += g->tensors[i].n_bytes;
+        q->bytes_after += t->bytes;
+    }
+    if (s != STATUS_OK)
+        quantize_free(q);
+    return s;
+}
+
+void quantize_free(struct quantize *q)
+{
+    free(q->tensors);
+    *q = (struct quantize){.tensors = NULL};
+}
+
+/* --- one unit -------------------------------------------------------------------------------- */
+
+struct unit_result {
+    double error, size; /* sums of squares: of differences, of values */
+    double max;
+    uint64_t bad; /* the first element that is not finite, or UINT64_MAX */
+};
+
+/* n, or the first value that is not finite. */
+static uint64_t first_bad(const float *x, uint64_t n)
+{
+    uint32_t any = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        any |= (bits & 0x7f800000) == 0x7f800000;
+    }
+    for (uint64_t i = 0; any && i < n; i++)
+        if (!isfinite(x[i]))
+            return i;
+    return n;
+}
+
+/* Adds up how far y is from x, in SUM_LANES sums that are then folded in order. */
+static void measure(const float *x, const float *y, uint64_t n, struct unit_result *r)
+{
+    double error[SUM_LANES] = {0}, size[SUM_LANES] = {0}, max[SUM_LANES] = {0};
+    uint64_t i = 0;
+    for (; i + SUM_LANES <= n; i += SUM_LANES)
+        for (int l = 0; l < SUM_LANES; l++) {
+            const double value = (double)x[i + (uint64_t)l];
+            const double difference = fabs(value - (double)y[i + (uint64_t)l]);
+            error[l] += difference * difference;
+            size[l] += value * value;
+            max[l] = difference > max[l] ? difference : max[l];
+        }
+    for (int l = 0; i < n; i++, l++) {
+        const double value = (double)x[i], difference = fabs(value - (double)y[i]);
+        error[l] += difference * difference;
+        size[l] += value * value;
+        max[l] = difference > max[l] ? difference : max[l];
+    }
+    for (int l = 0; l < SUM_LANES; l++) {
+        r->error += error[l];
+        r->size += size[l];
+        r->max = max[l] > r->max ? max[l] : r->max;
+    }
+}
+
+/* --- one piece ------------------------------------------------------------------------------- */
+
+/* A write under way. */
+struct writing {
+    struct quantize *q;
+    struct arena arena;
+    unsigned char *out;        /* [a piece, as F32] */
+    float *scratch;            /* [threads][2][UNIT_ELEMENTS] */
+    struct unit_result *units; /* [PIECE_UNITS] */
+    struct source *sources;    /* [n_tensors] */
+    uint64_t bytes_read;
+    struct unit_result total;
+    uint64_t n_changed; /* elements of tensors that change type */
+    /* The piece under work. */
+    const struct quantize_tensor *tensor;
+    uint64_t first, n; /* elements */
+};
+
+/* What the writer's callback gets. */
+struct source {
+    struct writing *w;
+    struct quantize_tensor *tensor;
+    struct unit_result sum; /* of its pieces so far */
+};
+
+static uint64_t bytes_of(const struct tensor_type_info *type, uint64_t elements)
+{
+    return elements / type->block_elements * type->block_bytes;
+}
+
+/* Elements [begin, begin + n) of the piece. */
+static void convert_unit(const struct writing *w, uint64_t begin, uint64_t n, float *before,
+                         float *after, struct unit_result *r)
+{
+    const struct tensor_type_info *from = w->tensor->from->type, *to = w->tensor->to;
+    const unsigned char *in = w->tensor->from->data + bytes_of(from, w->first + begin);
+    unsigned char *out = w->out + bytes_of(to, begin);
+    *r = (struct unit_result){.bad = UINT64_MAX};
+    blocks_decode(from->type, before, in, n);
+    uint64_t bad = first_bad(before, n);
+    if (from == to) {
+        memcpy(out, in, bytes_of(to, n));
+    } else if (bad == n) {
+        blocks_encode(to->type, out, before, n);
+        blocks_decode(to->type, after, out, n);
+        bad = first_bad(after, n);
+        measure(before, after, n, r);
+    }
+    if (bad < n)
+        r->bad = w->first + begin + bad;
+}
+
+static int n_units(const struct writing *w)
+{
+    return (int)((w->n + UNIT_ELEMENTS - 1) / UNIT_ELEMENTS);
+}
+
+static void convert_share(struct writing *w, int thread, int n_threads)
+{
+    float *before = w->scratch + (size_t)thread * 2 * UNIT_ELEMENTS;
+    int unit, end;
+    pool_share(n_units(w), thread, n_threads, &unit, &end);
+    for (; unit < end; unit++) {
+        const uint64_t begin = (uint64_t)unit * UNIT_ELEMENTS, left = w->n - begin;
+        convert_unit(w, begin, left < UNIT_ELEMENTS ? left : UNIT_ELEMENTS, before,
+                     before + UNIT_ELEMENTS, &w->units[unit]);
+    }
+}
+
+static void convert_work(void *arg, int thread)
+{
+    struct writing *w = arg;
+    convert_share(w, thread, pool_n_threads(w->q->params.pool));
+}
+
+/* The tensor's value is not finite, or became so. */
+static enum status refuse_value(const struct quantize_tensor *t, uint64_t element, struct err *e)
+{
+    const struct gguf_tensor *from = t->from;
+    const uint64_t block = element / from->type->block_elements;
+    float values[32]; /* of the element's block: no type has larger ones here */
+    blocks_decode(from->type->type, values, from->data + block * from->type->block_bytes,
+                  from->type->block_elements);
+    const double value = (double)values[element % from->type->block_elements];
+    if (!isfinite(value))
+        return err_set(e, STATUS_BAD_FILE,
+                       "tensor %.*s: element %" PRIu64 " is %g, expected a finite number",
+                       text_width(from->name), from->name.data, element, value);
+    return err_set(e, STATUS_FAILED,
+                   "tensor %.*s: element %" PRIu64 ", %g, or its block is too large for %s; choose "
+                   "%s",
+                   text_width(from->name), from->name.data, element, value, t->to->name,
+                   t->to->type == TENSOR_BF16 ? "f32" : "bf16 or f32");
+}
+
+static void add_result(struct unit_result *sum, const struct unit_result *r)
+{
+    sum->error += r->error;
+    sum->size += r->size;
+    sum->max = r->max > sum->max ? r->max : sum->max;
+}
+
+static enum status convert_piece(struct writing *w, struct source *source, struct err *e)
+{
+    const int n = n_units(w);
+    if (n > 1)
+        pool_run(w->q->params.pool, convert_work, w);
+    else
+        convert_share(w, 0, 1);
+    for (int i = 0; i < n; i++) {
+        if (w->units[i].bad != UINT64_MAX)
+            return refuse_value(w->tensor, w->units[i].bad, e);
+        add_result(&source->sum, &w->units[i]);
+    }
+    return STATUS_OK;
+}
+
+static struct quantize_error error_of(const struct unit_result *sum, uint64_t n)
+{
+    return (struct quantize_error){
+        .rms = n > 0 ? sqrt(sum->error / (double)n) : 0,
+        .relative = sum->error > 0 ? sqrt(sum->error / sum->size) : 0,
+        .max = sum->max,
+    };
+}
+
+static void end_tensor(struct writing *w, struct source *source)
+{
+    struct quantize_tensor *t = source->tensor;
+    if (t->to == t->from->type)
+        return;
+    t->error = error_of(&source->sum, t->from->n_elements);
+    add_result(&w->total, &source->sum);
+    w->n_changed += t->from->n_elements;
+}
+
+/* The writer's callback: converts the elements that start at `offset` bytes of the new tensor. */
+static enum status next_piece(void *arg, uint64_t offset, const void **data, size_t *len,
+                              struct err *e)
+{
+    struct source *source = arg;
+    struct writing *w = source->w;
+    const struct quantize_params *p = &w->q->params;
+    const struct quantize_tensor *t = source->tensor;
+    const struct gguf_tensor *from = t->from;
+    if (p->stop && p->stop(p->arg))
+        return STATUS_INTERRUPTED;
+    w->tensor = t;
+    w->first = offset / t->to->block_bytes * t->to->block_elements;
+    w->n = from->n_elements - w->first < PIECE ? from->n_elements - w->first : PIECE;
+    const enum status s = convert_piece(w, source, e);
+    if (s != STATUS_OK)
+        return s;
+    const uint64_t read = bytes_of(from->type, w->n);
+    if (p->source)
+        file_map_release(p->source, from->data + bytes_of(from->type, w->first), (size_t)read);
+    w->bytes_read += read;
+    if (p->progress)
+        p->progress(p->arg, w->bytes_read, w->q->bytes_before);
+    if (w->first + w->n == from->n_elements)
+        end_tensor(w, source);
+    *data = w->out;
+    *len = (size_t)bytes_of(t->to, w->n);
+    return STATUS_OK;
+}
+
+/* --- the whole ------------------------------------------------------------------------------- */
+
+static void add_metadata(const struct quantize *q, struct gguf_writer *w)
+{
+    const struct gguf *g = q->params.gguf;
+    const struct {
+        const char *key;
+        uint32_t value;
+    } replaced[] = {{"general.file_type", file_type(q->params.type)},
+                    {"general.quantization_version", QUANTIZATION_VERSION}};
+    bool done[2] = {false, false};
+    for (size_t i = 0; i < g->n_pairs; i++) {
+        const struct text key = g->pairs[i].key;
+        const int r = text_is(key, replaced[0].key) ? 0 : text_is(key, replaced[1].key) ? 1 : -1;
+        if (r < 0) {
+            gguf_add_value(w, key, &g->pairs[i].value);
+        } else {
+            gguf_add_u32(w, replaced[r].key, replaced[r].value);
+            done[r] = true;
+        }
+    }
+    for (int r = 0; r < 2; r++)
+        if (!done[r])
+            gguf_add_u32(w, replaced[r].key, replaced[r].value);
+}
+
+/* The buffers of a write, and a writer that draws from them. */
+static enum status begin(struct quantize *q, struct writing *w, struct gguf_writer **writer,
+                         struct err *e)
+{
+    const struct gguf *g = q->params.gguf;
+    const uint64_t n_threads = (uint64_t)pool_n_threads(q->params.pool);
+    uint64_t largest = 0;
+    for (size_t i = 0; i < g->n_tensors; i++)
+        largest = g->tensors[i].n_elements > largest ? g->tensors[i].n_elements : largest;
+    largest = largest < PIECE ? largest : PIECE;
+
+    struct mem_plan plan = {0};
+    *w = (struct writing){.q = q};
+    mem_plan_add(&plan, largest, sizeof(float));
+    mem_plan_add(&plan, n_threads * 2 * UNIT_ELEMENTS, sizeof(float));
+    mem_plan_add(&plan, PIECE_UNITS, sizeof *w->units);
+    mem_plan_add(&plan, g->n_tensors, sizeof *w->sources);
+    enum status s = gguf_writer_create(writer, e);
+    if (s == STATUS_OK)
+        s = arena_create(&w->arena, &plan, "the conversion", e);
+    if (s != STATUS_OK)
+        return s;
+    w->out = arena_take(&w->arena, largest, sizeof(float));
+    w->scratch = arena_take(&w->arena, n_threads * 2 * UNIT_ELEMENTS, sizeof(float));
+    w->units = arena_take(&w->arena, PIECE_UNITS, sizeof *w->units);
+    w->sources = arena_take(&w->arena, g->n_tensors, sizeof *w->sources);
+
+    add_metadata(q, *writer);
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        const struct quantize_tensor *t = &q->tensors[i];
+        w->sources[i] = (struct source){.w = w, .tensor = &q->tensors[i]};
+        gguf_add_tensor_source(*writer, t->from->name, t->to->type, t->from->n_dims, t->from->dims,
+                               (struct gguf_source){next_piece, &w->sources[i]});
+    }
+    return STATUS_OK;
+}
+
+/* To a file at `path`, or, if that is NULL, to memory. */
+static enum status write_to(struct quantize *q, const char *path, unsigned char **out, size_t *len,
+                            struct err *e)
+{
+    struct writing w;
+    struct gguf_writer *writer;
+    enum status s = begin(q, &w, &writer, e);
+    if (s == STATUS_OK)
+        s = path ? gguf_write(writer, path, e) : gguf_write_memory(writer, out, len, e);
+    if (s == STATUS_OK)
+        q->error = error_of(&w.total, w.n_changed);
+    gguf_writer_free(writer);
+    arena_free(&w.arena);
+    return s;
+}
+
+enum status quantize_write(struct quantize *q, const char *path, struct err *e)
+{
+    return write_to(q, path, NULL, NULL, e);
+}
+
+enum status quantize_write_memory(struct quantize *q, unsigned char **out, size_t *len,
+                                  struct err *e)
+{
+    *out = NULL;
+    *len = 0;
+    return write_to(q, NULL, out, len, e);
+}

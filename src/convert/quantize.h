@@ -1,0 +1,82 @@
+/*
+ * quantize - writes a checkpoint in another weight type.
+ *
+ * All metadata stay as they are but general.file_type and general.quantization_version, which
+ * follow the type; tensors keep their names, shapes and order. The matrices take the type: what
+ * is named "*.weight", has more than one row, is not position_embd.weight and no norm. All other
+ * tensors keep their own. The token embedding takes the type that goes with it (see
+ * model_embedding_type), or with `pure` the type itself: then these are the tensors that
+ * `llama-quantize --pure` converts, and their bytes are the same.
+ *
+ * Rows that are not a multiple of the type's block cannot take it: such a matrix becomes F16 if
+ * it was F32 and stays as it is otherwise.
+ */
+#ifndef DECODE_CONVERT_QUANTIZE_H
+#define DECODE_CONVERT_QUANTIZE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "compute/pool.h"
+#include "gguf/gguf.h"
+
+struct quantize_params {
+    uint32_t type;                 /* of the matrices: one that blocks_runs */
+    bool pure;                     /* the token embedding too */
+    bool requantize;               /* convert Q8_0 and Q4_0 matrices, too, with both types' error */
+    const struct gguf *gguf;       /* the checkpoint */
+    const struct file_map *source; /* of gguf, whose pages are released as they are read; or NULL */
+    struct pool *pool;
+    /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
+    bool (*stop)(void *arg); /* true: give up with STATUS_INTERRUPTED */
+    void (*progress)(void *arg, uint64_t done, uint64_t all); /* bytes read */
+    void *arg;
+};
+
+/* How far numbers are from what they were. */
+struct quantize_error {
+    double rms;      /* sqrt(mean (x - y)^2) */
+    double relative; /* rms over sqrt(mean x^2); 0 if both are */
+    double max;      /* max |x - y| */
+};
+
+struct quantize_tensor {
+    const struct gguf_tensor *from;    /* borrowed from the checkpoint */
+    const struct tensor_type_info *to; /* static */
+    uint64_t bytes;                    /* as `to` */
+    bool fallback;                     /* its rows are no multiple of the type's block */
+    struct quantize_error error;       /* once written; zeros if the type stays */
+};
+
+struct quantize {
+    struct quantize_params params;
+    struct quantize_tensor *tensors; /* [params.gguf->n_tensors], in the file's order */
+    uint64_t bytes_before, bytes_after;
+    struct quantize_error error; /* over all tensors that changed type */
+};
+
+/*
+ * Checks the checkpoint and settles what becomes of each tensor; writes nothing. STATUS_BAD_FILE
+ * for an architecture or a tensor type that does not run here (naming it), STATUS_USAGE for
+ * a quantized matrix without `requantize`, STATUS_NO_MEMORY. quantize_free is due on success;
+ * what params points to must live until then.
+ */
+enum status quantize_plan(const struct quantize_params *params, struct quantize *q, struct err *e);
+
+/*
+ * Writes the new checkpoint over `path`, atomically, and fills in the errors. Memory is a few MiB
+ * whatever the tensors' sizes. The bytes do not depend on the number of threads. STATUS_BAD_FILE
+ * for a value that is not finite, STATUS_FAILED for one that is too large for the type (naming
+ * tensor and element), else as gguf_write.
+ */
+enum status quantize_write(struct quantize *q, const char *path, struct err *e);
+/* The same into malloc'd memory of the caller; *out is NULL on failure. */
+enum status quantize_write_memory(struct quantize *q, unsigned char **out, size_t *len,
+                                  struct err *e);
+
+void quantize_free(struct quantize *q); /* legal on a zeroed struct and twice */
+
+#endif

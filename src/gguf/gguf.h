@@ -1,0 +1,205 @@
+/*
+ * gguf - read and write GGUF files: metadata and tensors, nothing about transformers.
+ *
+ * The reader works on a span of bytes that stays the caller's (usually a mapped file) and must
+ * outlive the struct gguf. It copies no strings, arrays or tensor data; its own memory is
+ * bounded by a small multiple of the span's length, whatever the counts in the file claim.
+ * Versions 2 and 3, little-endian. A parsed struct gguf is immutable: any threads may read it.
+ *
+ * Source: the GGUF specification of the ggml project; where llama.cpp's loader differs, see
+ * gguf_read.c.
+ */
+#ifndef DECODE_GGUF_GGUF_H
+#define DECODE_GGUF_GGUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "base/text.h"
+
+/* Kinds of metadata values; the numbers are the file's. */
+enum gguf_kind {
+    GGUF_U8 = 0,
+    GGUF_I8 = 1,
+    GGUF_U16 = 2,
+    GGUF_I16 = 3,
+    GGUF_U32 = 4,
+    GGUF_I32 = 5,
+    GGUF_F32 = 6,
+    GGUF_BOOL = 7,
+    GGUF_STRING = 8,
+    GGUF_ARRAY = 9,
+    GGUF_U64 = 10,
+    GGUF_I64 = 11,
+    GGUF_F64 = 12,
+};
+
+/* "u32", "string", ...; "unknown" for other numbers. */
+const char *gguf_kind_name(enum gguf_kind kind);
+
+/* Tensor element types; the numbers are the file's. Only those this program computes with are
+ * named here; tensor_type_find knows the sizes of all. */
+enum tensor_type {
+    TENSOR_F32 = 0,
+    TENSOR_F16 = 1,
+    TENSOR_Q4_0 = 2,
+    TENSOR_Q8_0 = 8,
+    TENSOR_BF16 = 30,
+};
+
+/* A block of `block_elements` consecutive elements of a row takes `block_bytes` bytes. */
+struct tensor_type_info {
+    const char *name; /* "F32", "Q4_K", ... as the field writes them */
+    uint32_t type;
+    uint32_t block_elements;
+    uint32_t block_bytes;
+};
+
+/* NULL for numbers that are unknown or were removed from the format. */
+const struct tensor_type_info *tensor_type_find(uint32_t type);
+/* By name, case-insensitively ("q8_0"); NULL if there is none. */
+const struct tensor_type_info *tensor_type_named(struct text name);
+
+struct gguf_value {
+    enum gguf_kind kind;
+    enum gguf_kind element_kind; /* of an array; never GGUF_ARRAY: nested arrays are refused */
+    uint64_t count;              /* elements of an array, 1 otherwise */
+    struct text bytes;           /* a string's bytes; else the little-endian payload */
+};
+
+struct gguf_pair {
+    struct text key;
+    struct gguf_value value;
+};
+
+#define GGUF_MAX_DIMS 4
+
+struct gguf_tensor {
+    struct text name;
+    int n_dims;
+    uint64_t dims[GGUF_MAX_DIMS]; /* dims[0] varies fastest (the row length); unused ones are 1 */
+    const struct tensor_type_info *type;
+    uint64_t n_elements;
+    uint64_t n_bytes;
+    const unsigned char *data; /* n_bytes inside the span, aligned to the file's alignment
+                                  relative to the start of the span */
+};
+
+struct gguf {
+    uint32_t version;
+    uint32_t alignment; /* bytes, a power of two from 8 to 65536 */
+    size_t n_pairs;
+    const struct gguf_pair *pairs; /* in file order */
+    size_t n_tensors;
+    const struct gguf_tensor *tensors; /* in file order */
+    size_t head_bytes;                 /* of the span, before the tensors' data and padding */
+    struct gguf_index *index;          /* private: names to positions */
+};
+
+/*
+ * Parses and checks the whole structure: after STATUS_OK every pair and tensor lies inside the
+ * span, keys and tensor names are unique, and tensor data do not overlap. *out is for
+ * gguf_free; NULL on failure. Fails with STATUS_BAD_FILE (message: offset or field, expected,
+ * found; the caller adds the file's name) or STATUS_NO_MEMORY. Time is n log n in the number of
+ * names, linear in the rest; tensor data are not touched.
+ */
+enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct err *e);
+/* The same of a mapped file, which somebody may be writing to: the head is checked, and used, as it
+ * is now (file_map_keep). Tensor data may still change. */
+enum status gguf_parse_file(const struct file_map *f, struct gguf **out, struct err *e);
+void gguf_free(struct gguf *g); /* NULL is legal */
+
+/* NULL if there is none. Logarithmic time, whatever the names. */
+const struct gguf_value *gguf_find(const struct gguf *g, const char *key);
+const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
+
+/*
+ * Typed lookups. A missing key leaves *out alone and is STATUS_OK with *found = false when
+ * `found` is given; with found == NULL it is an error that names the key. A value of another
+ * kind or out of range is STATUS_BAD_FILE naming key, expected and found. Any integer kind is
+ * accepted where the value fits; a bool is not an integer.
+ */
+enum status gguf_get_u64(const struct gguf *g, const char *key, uint64_t min, uint64_t max,
+                         uint64_t *out, bool *found, struct err *e);
+/* F32 or F64; may be NaN or infinite. */
+enum status gguf_get_f64(const struct gguf *g, const char *key, double *out, bool *found,
+                         struct err *e);
+enum status gguf_get_bool(const struct gguf *g, const char *key, bool *out, bool *found,
+                          struct err *e);
+enum status gguf_get_text(const struct gguf *g, const char *key, struct text *out, bool *found,
+                          struct err *e);
+/* An array of the given element kind; *out stays NULL if it is missing and `found` was given. */
+enum status gguf_get_array(const struct gguf *g, const char *key, enum gguf_kind element_kind,
+                           const struct gguf_value **out, bool *found, struct err *e);
+
+/* Walks an array of strings: starts at zero; each call gives the next one, false at the end. */
+struct gguf_cursor {
+    uint64_t i;
+    size_t offset;
+};
+bool gguf_next_text(const struct gguf_value *array, struct gguf_cursor *c, struct text *out);
+
+/*
+ * Element i < count (asserted) of an array of numbers or bools (or i = 0 of a scalar); not for
+ * strings. What gguf_int_at cannot represent becomes the nearest value it can; NaN becomes 0.
+ */
+int64_t gguf_int_at(const struct gguf_value *v, uint64_t i);
+double gguf_float_at(const struct gguf_value *v, uint64_t i);
+
+/*
+ * Writing. The writer collects pairs and tensor records (copying keys, strings and arrays), then
+ * gguf_write sends header, padding and tensor data to a temporary file beside `path`, syncs it
+ * and renames it over `path`: a failure or crash leaves the old file as it was and no temporary
+ * file behind (see file_writer in base/file.h). Version 3. Tensors are stored contiguously in the
+ * order added, each padded to the alignment, as llama.cpp's loader requires. One thread at a time.
+ *
+ * The alignment is 32, or the value of a general.alignment pair if one is added (a u32, a power
+ * of two from 8 to 65536). Bools become 0 or 1, the only values the specification allows.
+ *
+ * The add functions are sticky: after a failure (memory, an illegal or missing name, a tensor
+ * name of 64 bytes or more, an impossible shape) the later ones do nothing and gguf_write returns
+ * the first failure. Duplicate names are found by gguf_write. What is refused is STATUS_USAGE,
+ * but STATUS_BAD_FILE for a tensor name, which comes from a file that was read; what the system
+ * refuses is STATUS_FAILED.
+ */
+struct gguf_writer;
+enum status gguf_writer_create(struct gguf_writer **out, struct err *e);
+void gguf_writer_free(struct gguf_writer *w); /* NULL is legal */
+void gguf_add_u32(struct gguf_writer *w, const char *key, uint32_t value);
+void gguf_add_u64(struct gguf_writer *w, const char *key, uint64_t value);
+void gguf_add_f32(struct gguf_writer *w, const char *key, float value);
+void gguf_add_bool(struct gguf_writer *w, const char *key, bool value);
+void gguf_add_text(struct gguf_writer *w, const char *key, struct text value);
+/* `elements` holds count strings. */
+void gguf_add_texts(struct gguf_writer *w, const char *key, const struct text *elements,
+                    uint64_t count);
+/* An array of count i32, as tokenizer.ggml.token_type is. */
+void gguf_add_i32s(struct gguf_writer *w, const char *key, const int32_t *elements, uint64_t count);
+/* Any scalar or array value as it stands in a file, of every kind. */
+void gguf_add_value(struct gguf_writer *w, struct text key, const struct gguf_value *value);
+/* Borrows `data` (the type's row layout, n_bytes as the shape says) until gguf_write returns. */
+void gguf_add_tensor(struct gguf_writer *w, struct text name, uint32_t type, int n_dims,
+                     const uint64_t *dims, const void *data);
+/*
+ * Where a tensor's bytes come from while they are written, for those that are not in memory:
+ * gives the bytes from `offset` on, *len of them (from 1 to what is left of the tensor, asserted),
+ * borrowed until the next call. Each write asks for a tensor from offset 0 to its end without a
+ * gap, one tensor after the other, in the order added. A failure, also STATUS_INTERRUPTED, ends
+ * the write with that status.
+ */
+struct gguf_source {
+    enum status (*piece)(void *arg, uint64_t offset, const void **data, size_t *len, struct err *e);
+    void *arg;
+};
+void gguf_add_tensor_source(struct gguf_writer *w, struct text name, uint32_t type, int n_dims,
+                            const uint64_t *dims, struct gguf_source source);
+/* May be called more than once. */
+enum status gguf_write(struct gguf_writer *w, const char *path, struct err *e);
+/* The same bytes into malloc'd memory, which the caller frees; *out is NULL on failure. */
+enum status gguf_write_memory(struct gguf_writer *w, unsigned char **out, size_t *len,
+                              struct err *e);
+
+#endif

@@ -1,0 +1,114 @@
+/*
+ * bench - per-token latency across attention variants.
+ *
+ * One row for every combination of variant, weight type, cache type, threads and depth. A sample
+ * is the time of one session_feed of one token, logits included, sampling and tokenization left
+ * out; after each the position goes back, so that every sample is taken at exactly the row's
+ * depth. The cache below it has synthetic content, which takes no time to get and does not
+ * change how long a step takes. Rows take turns, repeat by repeat, so that a drift of the
+ * machine hits all alike.
+ */
+#ifndef DECODE_MEASURE_BENCH_H
+#define DECODE_MEASURE_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "compute/kernels.h"
+#include "gguf/gguf.h"
+#include "model/config.h"
+
+struct bench_list {
+    const int *items;
+    int n;
+};
+
+struct bench_spec {
+    const struct gguf *gguf;       /* the checkpoint; NULL: random weights of `config` */
+    const struct file_map *source; /* of gguf; its pages are released as they are copied */
+    struct config config;          /* of the checkpoint, or the shape wanted */
+    struct bench_list kv_heads;    /* divisors of config.n_kv_heads */
+    /* [kv_heads.n] the checkpoint with that many; or NULL, one or all: gguf with its heads
+     * averaged while it is loaded, which is as fast. */
+    const struct gguf *const *converted;
+    struct bench_list types;    /* enum storage of the matrices; BENCH_AS_FILE */
+    struct bench_list kv_types; /* enum storage of the cache: F32, F16, Q8_0 */
+    struct bench_list threads;
+    int most_threads;         /* rows of more run with so many, as any command does; 0: any */
+    struct bench_list depths; /* positions in the cache before the timed token */
+    int n;                    /* samples a repeat */
+    int repeats;
+    int warmup;              /* steps before a row's samples in every repeat, not timed */
+    int prompt;              /* tokens of the prefill measurement; 0: none */
+    double roofline_seconds; /* for measuring the limits of all rows */
+    uint64_t seed;
+    const struct kernels *kernels;
+    /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
+    bool (*stop)(void *arg);                        /* true: finish with what there is */
+    void (*progress)(void *arg, int done, int all); /* rows x repeats */
+    void *arg;
+};
+
+/* In types: the matrices stay as they are in the file. */
+#define BENCH_AS_FILE (-1)
+
+struct bench_row {
+    /* The setting. */
+    int n_kv_heads;
+    enum storage type, kv_type; /* type: of the output matrix, where the file mixes several */
+    bool as_file;               /* the matrices are as in the file, not converted to `type` */
+    int threads, depth;
+    /* What it moves, by the byte model (model/cost.h). */
+    uint64_t weight_bytes, kv_bytes;
+    /* What was measured; all of it only if samples > 0. */
+    uint64_t *times_ns;   /* [samples], in the order taken; owned by the bench */
+    int samples, repeats; /* repeats: whole ones */
+    double p10_us, p50_us, p90_us, p99_us, max_us, mean_us;
+    double tokens_per_s;               /* 1 / mean */
+    double gb_per_s;                   /* bytes over the median */
+    double speedup, predicted_speedup; /* over MHA at the same setting, by median and by bytes;
+                                          NaN where MHA is not among the rows */
+    double spread;                     /* of the repeats' medians: (largest - least) / least */
+    double prefill_tokens_per_s;       /* NaN: not measured */
+    double load_ms;                    /* building the model, in a process of its own */
+    uint64_t peak_rss_bytes;   /* of that process: model, cache at this depth, a few steps */
+    uint64_t logits_hash;      /* FNV-1a of the logits' bytes; equal for any threads */
+    double limit_tokens_per_s; /* by measured bandwidth and FMA peak, the lower */
+    double share_of_limit;     /* of the median step */
+};
+
+struct bench {
+    struct bench_row *rows;
+    int n_rows;
+    /* Measured before the rows, by the first of spec.threads at the largest row's bytes. */
+    double read_bytes_per_s;
+    double flops_per_s;
+    struct arena arena;
+};
+
+/* Checks the matrix of settings without measuring anything and sets up the rows, settings and
+ * bytes filled in. STATUS_USAGE says which value cannot be; STATUS_NO_MEMORY. bench_free is due
+ * on success. */
+enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct err *e);
+
+/* Bytes of all models and caches, which are in memory together while rows take turns. */
+uint64_t bench_memory(const struct bench_spec *spec, const struct bench *b);
+
+/*
+ * Fills in the row's load_ms by doing what the row needs once: model, session, cache, two steps.
+ * Meant for a process of its own, whose peak memory is then the row's.
+ */
+enum status bench_run_alone(const struct bench_spec *spec, struct bench_row *row, struct err *e);
+
+/* Measures the planned rows, but for load_ms and peak_rss_bytes. STATUS_FAILED if a row's threads
+ * cannot all be started: its figures would be another row's. STATUS_INTERRUPTED if `stop` ended it:
+ * rows hold what was measured so far, samples 0 where nothing was. */
+enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err *e);
+
+void bench_free(struct bench *b); /* legal on a zeroed struct and twice */
+
+#endif

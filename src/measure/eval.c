@@ -1,0 +1,425 @@
+/*
+ * Windows do not depend on each other. Where there are many and the model is small, each thread
+ * takes whole windows, with sessions of its own: nobody waits at the barriers of a layer. Else
+ * one worker takes them in turn, and all threads share its matrix products and its softmax rows.
+ */
+#include "measure/eval.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "engine/logits.h"
+#include "measure/eval_stats.h"
+
+/* Tokens that a session takes at once, and rows of logits that are held, unless it is said. */
+#define DEFAULT_BLOCK 96
+/* With fewer windows a thread, too many threads would wait for the last ones. */
+#define WINDOWS_A_WORKER 8
+/* Sessions for all threads may take as much as the weights, and this. */
+#define WORKERS_BYTES ((uint64_t)64 << 20)
+/* The model and the other. */
+#define MAX_MODELS 2
+
+struct worker {
+    struct session *sessions[MAX_MODELS];
+    float *logits[MAX_MODELS]; /* [block, n_vocab] */
+    struct pool *pool;         /* that shares its work */
+    enum status status;
+    size_t window; /* the one that failed */
+    struct err err;
+};
+
+struct run {
+    const struct eval_spec *spec;
+    struct eval_plan plan;
+    int n_models, n_vocab, block;
+    struct arena arena;
+    struct worker *workers;  /* [plan.n_workers] */
+    struct eval_tokens each; /* [plan.n_scored] */
+    atomic_size_t next_window;
+    atomic_uint_fast64_t done; /* tokens scored */
+    atomic_bool halt;          /* somebody failed, or stop said so: take no further window */
+    atomic_bool stopped;
+};
+
+/* --- the plan -------------------------------------------------------------------------------- */
+
+static int n_models(const struct eval_spec *spec)
+{
+    return spec->other ? 2 : 1;
+}
+
+static const struct model *model_at(const struct eval_spec *spec, int i)
+{
+    return i ? spec->other : spec->model;
+}
+
+enum status eval_check_length(size_t n_tokens, struct err *e)
+{
+    if (n_tokens < 2)
+        return err_set(e, STATUS_USAGE,
+                       "the text has %zu token%s; expected at least 2, because nothing predicts "
+                       "the first",
+                       n_tokens, n_tokens == 1 ? "" : "s");
+    return STATUS_OK;
+}
+
+static enum status check_tokens(const struct eval_spec *spec, struct err *e)
+{
+    const int n_vocab = spec->model->config.n_vocab;
+    if (spec->other && spec->other->config.n_vocab != n_vocab)
+        return err_set(e, STATUS_USAGE,
+                       "the other checkpoint has a vocabulary of %d tokens; expected %d, as in the "
+                       "checkpoint",
+                       spec->other->config.n_vocab, n_vocab);
+    const enum status s = eval_check_length(spec->n_tokens, e);
+    if (s != STATUS_OK)
+        return s;
+    for (size_t i = 0; i < spec->n_tokens; i++)
+        if (spec->tokens[i] < 0 || spec->tokens[i] >= n_vocab)
+            return err_set(e, STATUS_USAGE, "token %zu is %d; expected ids from 0 to %d", i,
+                           (int)spec->tokens[i], n_vocab - 1);
+    return STATUS_OK;
+}
+
+static enum status choose_windows(const struct eval_spec *spec, struct eval_plan *plan,
+                                  struct err *e)
+{
+    int limit = spec->model->config.n_ctx;
+    const bool others = spec->other && spec->other->config.n_ctx < limit;
+    if (others)
+        limit = spec->other->config.n_ctx;
+    plan->ctx = spec->ctx ? spec->ctx : limit;
+    if (plan->ctx < 1 || plan->ctx > limit)
+        return err_set(e, STATUS_USAGE,
+                       "windows of %d tokens: expected 1 to %d, the context of the %scheckpoint",
+                       plan->ctx, limit, others ? "other " : "");
+    plan->stride = spec->stride ? spec->stride : plan->ctx;
+    if (plan->stride < 1 || plan->stride > plan->ctx)
+        return err_set(e, STATUS_USAGE,
+                       "a stride of %d tokens: expected 1 to %d, the tokens of a window",
+                       plan->stride, plan->ctx);
+    plan->n_scored = spec->n_tokens - 1;
+    plan->n_windows = 1;
+    if (plan->n_scored > (uint64_t)plan->ctx)
+        plan->n_windows += (plan->n_scored - (uint64_t)plan->ctx - 1) / (uint64_t)plan->stride + 1;
+    return STATUS_OK;
+}
+
+/* A window's cache need not be longer than the text. */
+static struct session_params params_of(const struct eval_spec *spec, const struct eval_plan *plan)
+{
+    struct session_params p = spec->params;
+    p.n_ctx = plan->n_scored < (uint64_t)plan->ctx ? (int)plan->n_scored : plan->ctx;
+    if (p.block <= 0)
+        p.block = DEFAULT_BLOCK;
+    if (p.block > p.n_ctx)
+        p.block = p.n_ctx;
+    return p;
+}
+
+/* One worker's bytes, its sessions on n_threads. */
+static enum status worker_bytes(const struct eval_spec *spec, const struct eval_plan *plan,
+                                int n_threads, uint64_t *kv, uint64_t *scratch, struct err *e)
+{
+    const struct session_params params = params_of(spec, plan);
+    struct mem_plan logits = {0};
+    *kv = *scratch = 0;
+    for (int m = 0; m < n_models(spec); m++) {
+        struct session_memory memory;
+        const enum status s = session_plan(model_at(spec, m), &params, n_threads, &memory, e);
+        if (s != STATUS_OK)
+            return s;
+        *kv += memory.kv_bytes;
+        *scratch += memory.scratch_bytes;
+        mem_plan_add(&logits, (uint64_t)params.block * (uint64_t)spec->model->config.n_vocab,
+                     sizeof(float));
+    }
+    *scratch += logits.bytes;
+    return STATUS_OK;
+}
+
+/* The results by token, and the workers. */
+static struct mem_plan results_plan(const struct eval_spec *spec, const struct eval_plan *plan)
+{
+    struct mem_plan p = {0};
+    mem_plan_add(&p, (uint64_t)plan->n_workers, sizeof(struct worker));
+    mem_plan_add(&p, plan->n_scored, sizeof(double));
+    if (spec->other) {
+        mem_plan_add(&p, plan->n_scored, sizeof(double));
+        mem_plan_add(&p, plan->n_scored, sizeof(double));
+        mem_plan_add(&p, plan->n_scored, sizeof(unsigned char));
+    }
+    return p;
+}
+
+enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan, struct err *e)
+{
+    *plan = (struct eval_plan){.n_workers = 1};
+    enum status s = check_tokens(spec, e);
+    if (s == STATUS_OK)
+        s = choose_windows(spec, plan, e);
+    if (s != STATUS_OK)
+        return s;
+    const int n_threads = pool_n_threads(spec->pool);
+    uint64_t kv, scratch, weights = 0;
+    s = worker_bytes(spec, plan, 1, &kv, &scratch, e);
+    if (s != STATUS_OK)
+        return s;
+    for (int m = 0; m < n_models(spec); m++)
+        weights += model_at(spec, m)->weights.cap;
+    if (plan->n_windows / WINDOWS_A_WORKER >= (uint64_t)n_threads &&
+        kv + scratch <= (weights + WORKERS_BYTES) / (uint64_t)n_threads)
+        plan->n_workers = n_threads;
+    else
+        s = worker_bytes(spec, plan, n_threads, &kv, &scratch, e);
+    plan->kv_bytes = kv * (uint64_t)plan->n_workers;
+    const struct mem_plan results = results_plan(spec, plan);
+    plan->scratch_bytes = scratch * (uint64_t)plan->n_workers + results.bytes;
+    return s;
+}
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+static enum status create_worker(struct run *r, struct worker *w, struct err *e)
+{
+    const struct eval_spec *spec = r->spec;
+    const struct session_params params = params_of(spec, &r->plan);
+    w->pool = r->plan.n_workers > 1 ? NULL : spec->pool;
+    w->status = STATUS_OK;
+    for (int m = 0; m < r->n_models; m++) {
+        const enum status s =
+            session_create(model_at(spec, m), &params, w->pool, &w->sessions[m], e);
+        if (s != STATUS_OK)
+            return s;
+        const int block = session_block(w->sessions[m]);
+        r->block = r->block && r->block < block ? r->block : block;
+        size_t bytes;
+        if (!size_of_array((uint64_t)block * (uint64_t)r->n_vocab, sizeof(float), &bytes))
+            return err_set(e, STATUS_NO_MEMORY, "out of memory: the logits of %d tokens", block);
+        w->logits[m] = malloc(bytes);
+        if (!w->logits[m])
+            return err_no_memory(e, "the logits of a block", bytes);
+    }
+    return STATUS_OK;
+}
+
+static void run_free(struct run *r)
+{
+    for (int i = 0; r->workers && i < r->plan.n_workers; i++) {
+        for (int m = 0; m < r->n_models; m++) {
+            session_free(r->workers[i].sessions[m]);
+            free(r->workers[i].logits[m]);
+        }
+    }
+    arena_free(&r->arena);
+}
+
+static enum status run_create(struct run *r, struct err *e)
+{
+    const struct mem_plan plan = results_plan(r->spec, &r->plan);
+    enum status s = arena_create(&r->arena, &plan, "the results of all tokens", e);
+    if (s != STATUS_OK)
+        return s;
+    const uint64_t n = r->plan.n_scored;
+    r->workers = arena_take(&r->arena, (uint64_t)r->plan.n_workers, sizeof *r->workers);
+    r->each.nll = arena_take(&r->arena, n, sizeof *r->each.nll);
+    if (r->spec->other) {
+        r->each.other_nll = arena_take(&r->arena, n, sizeof *r->each.other_nll);
+        r->each.kl = arena_take(&r->arena, n, sizeof *r->each.kl);
+        r->each.same_top = arena_take(&r->arena, n, sizeof *r->each.same_top);
+    }
+    for (int i = 0; i < r->plan.n_workers && s == STATUS_OK; i++)
+        s = create_worker(r, &r->workers[i], e);
+    return s;
+}
+
+/* --- one window ------------------------------------------------------------------------------ */
+
+/* Rows of logits and the tokens they predict. */
+struct rows {
+    struct run *run;
+    struct worker *worker;
+    size_t first; /* scored token that row 0 predicts: tokens[first + 1] */
+    int n;
+};
+
+/* NaN for logits that are not finite: see check_rows. */
+static double score_row(const float *logits, int n_vocab, int32_t token, double *log_sum)
+{
+    if (logits_log_sum(logits, n_vocab, log_sum, NULL) != STATUS_OK)
+        return (double)NAN;
+    return *log_sum - (double)logits[token];
+}
+
+/* A thread's share of the rows. */
+static void score_rows(void *arg, int thread)
+{
+    const struct rows *rows = arg;
+    const struct run *r = rows->run;
+    const struct worker *w = rows->worker;
+    const size_t n_vocab = (size_t)r->n_vocab;
+    int begin, end;
+    pool_share(rows->n, thread, pool_n_threads(w->pool), &begin, &end);
+    for (int i = begin; i < end; i++) {
+        const size_t at = rows->first + (size_t)i;
+        const int32_t token = r->spec->tokens[at + 1];
+        const float *logits = w->logits[0] + (size_t)i * n_vocab;
+        double log_sum, other_log_sum;
+        r->each.nll[at] = score_row(logits, r->n_vocab, token, &log_sum);
+        if (r->n_models == 1)
+            continue;
+        const float *other = w->logits[1] + (size_t)i * n_vocab;
+        r->each.other_nll[at] = score_row(other, r->n_vocab, token, &other_log_sum);
+        if (isnan(r->each.nll[at]) || isnan(r->each.other_nll[at]))
+            continue;
+        r->each.kl[at] = logits_divergence(other, other_log_sum, logits, log_sum, r->n_vocab);
+        r->each.same_top[at] =
+            logits_argmax(logits, r->n_vocab) == logits_argmax(other, r->n_vocab);
+    }
+}
+
+/* The message about the first row that is not finite. */
+static enum status check_rows(const struct rows *rows, struct err *e)
+{
+    const struct run *r = rows->run;
+    for (int i = 0; i < rows->n; i++) {
+        const size_t at = rows->first + (size_t)i;
+        for (int m = 0; m < r->n_models; m++) {
+            if (!isnan(m ? r->each.other_nll[at] : r->each.nll[at]))
+                continue;
+            const float *logits = rows->worker->logits[m] + (size_t)i * (size_t)r->n_vocab;
+            const enum status s = logits_check(logits, r->n_vocab, e);
+            char where[64];
+            snprintf(where, sizeof where, "%safter token %zu", m ? "the other checkpoint, " : "",
+                     at);
+            err_prefix(e, where);
+            return s;
+        }
+    }
+    return STATUS_OK;
+}
+
+/* Between blocks: the caller's thread asks whether to go on. */
+static bool goes_on(struct run *r, const struct worker *w)
+{
+    const struct eval_spec *spec = r->spec;
+    if (w == r->workers && spec->stop && spec->stop(spec->arg)) {
+        atomic_store(&r->stopped, true);
+        atomic_store(&r->halt, true);
+    }
+    return !atomic_load(&r->stopped);
+}
+
+static enum status run_window(struct run *r, struct worker *w, size_t window, struct err *e)
+{
+    const struct eval_spec *spec = r->spec;
+    const size_t begin = window * (size_t)r->plan.stride;
+    const size_t left = (size_t)r->plan.n_scored - begin;
+    const int n = left < (size_t)r->plan.ctx ? (int)left : r->plan.ctx;
+    const int first = window ? r->plan.ctx - r->plan.stride : 0; /* that is scored here */
+    for (int m = 0; m < r->n_models; m++)
+        session_rewind(w->sessions[m], 0);
+    for (int at = 0; at < n;) {
+        if (!goes_on(r, w))
+            return STATUS_INTERRUPTED;
+        const bool scored = at >= first;
+        const int end = scored ? n : first;
+        const int now = end - at < r->block ? end - at : r->block;
+        for (int m = 0; m < r->n_models; m++) {
+            const enum status s = session_feed(w->sessions[m], spec->tokens + begin + (size_t)at,
+                                               now, scored ? w->logits[m] : NULL, e);
+            if (s != STATUS_OK)
+                return s;
+        }
+        if (scored) {
+            struct rows rows = {r, w, begin + (size_t)at, now};
+            pool_run(w->pool, score_rows, &rows);
+            const enum status s = check_rows(&rows, e);
+            if (s != STATUS_OK)
+                return s;
+            const uint64_t done = atomic_fetch_add(&r->done, (uint64_t)now) + (uint64_t)now;
+            if (w == r->workers && spec->progress)
+                spec->progress(spec->arg, done, r->plan.n_scored);
+        }
+        at += now;
+    }
+    return STATUS_OK;
+}
+
+/* --- all windows ----------------------------------------------------------------------------- */
+
+/* One worker: the next window, until there is none. Windows are handed out in order and none is
+ * left half done by another's failure, so the first that fails is always found. */
+static void run_windows(void *arg, int thread)
+{
+    struct run *r = arg;
+    struct worker *w = &r->workers[thread];
+    while (!atomic_load(&r->halt)) {
+        const size_t window = atomic_fetch_add(&r->next_window, 1);
+        if (window >= r->plan.n_windows)
+            return;
+        w->status = run_window(r, w, window, &w->err);
+        if (w->status != STATUS_OK) {
+            w->window = window;
+            atomic_store(&r->halt, true);
+            return;
+        }
+    }
+}
+
+/* What the workers say together: the earliest failure, else an interruption. */
+static enum status joint_status(const struct run *r, struct err *e)
+{
+    const struct worker *failed = NULL;
+    for (int i = 0; i < r->plan.n_workers; i++) {
+        const struct worker *w = &r->workers[i];
+        if (w->status != STATUS_OK && w->status != STATUS_INTERRUPTED &&
+            (!failed || w->window < failed->window))
+            failed = w;
+    }
+    if (failed) {
+        if (e)
+            *e = failed->err;
+        return failed->status;
+    }
+    return atomic_load(&r->stopped) ? STATUS_INTERRUPTED : STATUS_OK;
+}
+
+static uint64_t bytes_of(const struct eval_spec *spec)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 1; spec->tokenizer && i < spec->n_tokens; i++)
+        bytes += tokenizer_bytes(spec->tokenizer, spec->tokens[i]).len;
+    return bytes;
+}
+
+enum status eval_run(const struct eval_spec *spec, struct eval_result *result, struct err *e)
+{
+    struct run r = {
+        .spec = spec, .n_models = n_models(spec), .n_vocab = spec->model->config.n_vocab};
+    enum status s = eval_make_plan(spec, &r.plan, e);
+    if (s != STATUS_OK)
+        return s;
+    s = run_create(&r, e);
+    if (s == STATUS_OK) {
+        const uint64_t start = clock_ns();
+        if (r.plan.n_workers > 1)
+            pool_run(spec->pool, run_windows, &r);
+        else
+            run_windows(&r, 0);
+        *result = (struct eval_result){.tokens = r.plan.n_scored,
+                                       .bytes = bytes_of(spec),
+                                       .seconds = (double)(clock_ns() - start) / 1e9};
+        s = joint_status(&r, e);
+    }
+    if (s == STATUS_OK)
+        eval_summarise(&r.each, result);
+    run_free(&r);
+    return s;
+}

@@ -1,0 +1,97 @@
+/*
+ * eval - how well a model predicts a token sequence, and how far it is from another model.
+ *
+ * Windows of `ctx` input tokens start every `stride` tokens. Each is run from an empty cache, and
+ * the model predicts the token after each of its inputs. The first window scores all of them, a
+ * later one only what no window before it has scored, which is its last `stride`; the last window
+ * ends with the sequence. So every token but the first is scored exactly once: with
+ * stride = ctx after 0 to ctx - 1 tokens of context, with a smaller stride after at least
+ * ctx - stride from the second window on.
+ *
+ * Log-probabilities are in double (see engine/logits.h). They are stored by token and added in
+ * the order of the sequence, so that every figure but the time has the same bits for any number
+ * of threads and any block.
+ */
+#ifndef DECODE_MEASURE_EVAL_H
+#define DECODE_MEASURE_EVAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "compute/pool.h"
+#include "engine/session.h"
+#include "model/model.h"
+#include "text/tokenizer.h"
+
+/* Everything is borrowed. */
+struct eval_spec {
+    const struct model *model;
+    const struct model *other;    /* the reference, of the same vocabulary; NULL: none */
+    struct session_params params; /* of the sessions; n_ctx is not read, the windows decide */
+    struct pool *pool;            /* NULL: one thread */
+    const int32_t *tokens;
+    size_t n_tokens;                   /* at least 2 */
+    const struct tokenizer *tokenizer; /* of the model, for the bytes; NULL: none are counted */
+    int ctx;    /* input tokens of a window; 0: the model's context, or the other's if smaller */
+    int stride; /* 1 to ctx; 0: ctx */
+    /* Called between blocks from the calling thread; `arg` goes to both. May be NULL. */
+    bool (*stop)(void *arg);                                  /* true: give up */
+    void (*progress)(void *arg, uint64_t done, uint64_t all); /* tokens scored so far */
+    void *arg;
+};
+
+/* What a run will do and take. */
+struct eval_plan {
+    int ctx, stride;
+    uint64_t n_scored, n_windows;
+    /* Windows run at once, each on a thread of its own; 1: one after another, each on all. */
+    int n_workers;
+    uint64_t kv_bytes;      /* of all sessions' caches */
+    uint64_t scratch_bytes; /* of the rest: sessions, blocks of logits, results by token */
+};
+
+struct eval_result {
+    uint64_t tokens; /* scored: n_tokens - 1 */
+    uint64_t bytes;  /* that the scored tokens stand for (tokenizer_bytes); 0 without tokenizer */
+    double nll;      /* mean negative log-likelihood of a scored token, nats */
+    /*
+     * Standard error of nll as an estimate for longer text of the same kind, by batch means: the
+     * scored tokens are cut into batches of floor(sqrt(tokens)) neighbours (the last may be
+     * shorter) and the batches' means compared, because neighbours are hard or easy together and
+     * the usual formula for independent samples gives too small a figure. NaN for one token.
+     * (Flegal and Jones 2010, "Batch means and spectral variance estimators in Markov chain
+     * Monte Carlo", section 2)
+     */
+    double nll_stderr;
+    double perplexity;    /* e^nll */
+    double bits_per_byte; /* the scored tokens' nll together / log 2 / bytes; NaN without bytes */
+    /* NaN without `other`. The divergence of a prediction is that of the model's distribution
+     * from the other's, sum p_other log(p_other / p_model) in nats. */
+    double kl_mean;
+    double kl_p99;              /* the smallest that 99% of the tokens' divergences do not exceed */
+    double top1_agreement;      /* share of predictions with the same most likely token (the lowest
+                                   id of equals) */
+    double bits_per_byte_other; /* the other model's, on the same tokens */
+    double seconds;             /* in the windows */
+};
+
+/* Whether a text of so many tokens can be evaluated: STATUS_USAGE for fewer than 2. */
+enum status eval_check_length(size_t n_tokens, struct err *e);
+
+/*
+ * Fills in the plan without running anything. STATUS_USAGE: fewer than 2 tokens, an id outside the
+ * vocabulary, ctx or stride out of range, vocabularies of different sizes, an impossible session.
+ * STATUS_NO_MEMORY: sizes that do not fit.
+ */
+enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan, struct err *e);
+
+/*
+ * Runs all windows. Memory is taken at the start and given back. Besides the failures of
+ * eval_make_plan: STATUS_NO_MEMORY; STATUS_FAILED, naming the first token after which logits are
+ * not finite; STATUS_INTERRUPTED if `stop` ended it. *result is valid with STATUS_OK only.
+ */
+enum status eval_run(const struct eval_spec *spec, struct eval_result *result, struct err *e);
+
+#endif

@@ -1,0 +1,23 @@
+/*
+ * figures - numbers as short texts: with a unit for people, exact for programs.
+ *
+ * Pure functions of their arguments.
+ */
+#ifndef DECODE_SHOW_FIGURES_H
+#define DECODE_SHOW_FIGURES_H
+
+#include <stdint.h>
+
+/* Room for a figure with its unit. */
+struct figure {
+    char text[32];
+};
+
+struct figure figure_bytes(double bytes);     /* "3.41 MiB" */
+struct figure figure_duration(uint64_t ns);   /* "412 µs", "3.41 s" */
+struct figure figure_rate(double per_second); /* "2510", "8.31": three digits or the integer */
+
+/* The shortest decimal text that reads back as exactly x; "NaN" or "Infinity" for such. */
+struct figure figure_exact(double x);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * json - writes JSON as it goes, to an output.
+ *
+ * The writer puts commas, colons and line breaks; the caller begins and ends containers in a
+ * matching order, and inside an object gives a key before every value. Strings are valid UTF-8
+ * whatever the bytes: those that are not become U+FFFD. Doubles read back exactly; NaN and
+ * infinities are null.
+ */
+#ifndef DECODE_SHOW_JSON_H
+#define DECODE_SHOW_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/text.h"
+#include "show/output.h"
+
+#define JSON_MAX_DEPTH 16
+
+struct json {
+    struct output *out;
+    int depth;        /* open containers */
+    int broken_depth; /* containers at depths below this have one member a line */
+    bool after_key;
+    struct {
+        char closing;
+        bool used;
+    } open[JSON_MAX_DEPTH];
+};
+
+/* broken_depth 0 writes everything on one line. */
+void json_init(struct json *j, struct output *out, int broken_depth);
+
+void json_begin_object(struct json *j);
+void json_begin_array(struct json *j);
+void json_end(struct json *j); /* of the innermost container */
+
+void json_key(struct json *j, const char *key);
+
+void json_text(struct json *j, struct text bytes);
+void json_string(struct json *j, const char *s);
+void json_int(struct json *j, int64_t x);
+void json_u64(struct json *j, uint64_t x);
+void json_double(struct json *j, double x);
+void json_bool(struct json *j, bool x);
+void json_null(struct json *j);
+
+#endif

@@ -1,0 +1,59 @@
+#include "show/output.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void output_init(struct output *o, bool (*send)(struct output *, const char *, size_t))
+{
+    o->send = send;
+    o->failed = false;
+    o->len = 0;
+}
+
+static void send_on(struct output *o, const char *bytes, size_t len)
+{
+    if (len > 0 && !o->failed)
+        o->failed = !o->send(o, bytes, len);
+}
+
+bool output_flush(struct output *o)
+{
+    send_on(o, o->buffer, o->len);
+    o->len = 0;
+    return !o->failed;
+}
+
+void output_put(struct output *o, struct text bytes)
+{
+    if (bytes.len > sizeof o->buffer - o->len)
+        output_flush(o);
+    if (bytes.len > sizeof o->buffer) {
+        send_on(o, bytes.data, bytes.len);
+    } else if (bytes.len > 0) {
+        memcpy(o->buffer + o->len, bytes.data, bytes.len);
+        o->len += bytes.len;
+    }
+}
+
+void output_puts(struct output *o, const char *s)
+{
+    output_put(o, text_of(s));
+}
+
+void output_printf(struct output *o, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (n > 0)
+        output_put(o, (struct text){line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1});
+}
+
+void output_repeat(struct output *o, char c, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        output_put(o, (struct text){&c, 1});
+}

@@ -1,0 +1,35 @@
+/*
+ * output - a buffered stream of text to wherever its owner sends it.
+ *
+ * Everything that shows something writes here. The first failure is kept and later bytes are
+ * dropped: output_flush tells, so a full disk or a closed pipe never passes for success.
+ */
+#ifndef DECODE_SHOW_OUTPUT_H
+#define DECODE_SHOW_OUTPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/text.h"
+
+struct output {
+    /* Takes all of len >= 1 bytes further; false: it could not. The owner's, who embeds this struct
+     * as the first member of his own. */
+    bool (*send)(struct output *o, const char *bytes, size_t len);
+    bool failed; /* sticky */
+    size_t len;
+    char buffer[8192];
+};
+
+void output_init(struct output *o, bool (*send)(struct output *, const char *, size_t));
+
+void output_put(struct output *o, struct text bytes);
+void output_puts(struct output *o, const char *s);
+void output_printf(struct output *o, const char *format, ...)
+    __attribute__((format(printf, 2, 3))); /* at most 1023 bytes a call */
+void output_repeat(struct output *o, char c, size_t n);
+
+/* Sends what is buffered. False if this or an earlier byte failed. */
+bool output_flush(struct output *o);
+
+#endif

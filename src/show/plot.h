@@ -1,0 +1,52 @@
+/*
+ * plot - a line chart of several series, as one standalone SVG file.
+ *
+ * Every series is a line through the points' `mid`, with a marker at each, over a translucent
+ * band from `low` to `high`, with `predicted` as a thin dashed line behind. A series of one point
+ * has an error bar in place of the band. The file holds no script and refers to nothing outside;
+ * it follows the reader's light or dark scheme and is light where that is unknown. The same data
+ * give the same bytes, in any locale.
+ */
+#ifndef DECODE_SHOW_PLOT_H
+#define DECODE_SHOW_PLOT_H
+
+#include "base/status.h"
+
+/*
+ * Values are in the units that the axes' labels name. One that cannot be drawn (NaN, infinite,
+ * above 1e100 in magnitude) is left out and the line joins its neighbours: x takes the whole
+ * point with it, mid its band, low or high the other of the two.
+ */
+struct plot_point {
+    double x;
+    double low, mid, high; /* low <= mid <= high; NaN for no band */
+    double predicted;      /* NaN for none */
+};
+
+struct plot_series {
+    const char *name;
+    const struct plot_point *points; /* in any order: drawn by rising x */
+    int n_points;
+};
+
+/*
+ * Everything is borrowed for the call alone. Texts may hold any bytes (control characters are
+ * dropped, what is not UTF-8 becomes U+FFFD, what is too long is wrapped or cut); NULL is "".
+ */
+struct plot {
+    const char *title, *subtitle;
+    const char *x_label, *y_label; /* with units */
+    /* What the legend calls a line, its band and its dashed line; "" for no such entry. One that
+     * nothing drawn needs is left out too. */
+    const char *mid_label, *band_label, *predicted_label;
+    const struct plot_series *series;
+    int n_series;
+};
+
+/*
+ * Replaces the file at `path` atomically. Fails with STATUS_USAGE if no series has a point whose
+ * x and mid can be drawn, else as file_writer does; the file is then as it was.
+ */
+enum status plot_write(const struct plot *p, const char *path, struct err *e);
+
+#endif

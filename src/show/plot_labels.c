@@ -1,0 +1,273 @@
+/* Headings, legend and the names at the lines' ends. */
+#include <math.h>
+
+#include "show/plot_private.h"
+
+#define TITLE_SIZE      18
+#define TITLE_HEIGHT    25
+#define SUBTITLE_SIZE   13
+#define SUBTITLE_HEIGHT 18
+#define MAX_TITLE       2 /* lines */
+#define MAX_SUBTITLE    3
+
+#define ROW_HEIGHT 22
+#define SAMPLE     30 /* width of what stands before a legend entry's text */
+#define SAMPLE_GAP 7
+#define ENTRY_GAP  22
+#define MAX_ENTRY  380.0 /* of its text */
+
+#define DIRECT_HEIGHT 18
+#define DIRECT_MARKER 30 /* right of the data area's markers */
+#define DIRECT_TEXT   40
+#define MAX_DIRECT    190.0
+#define BOLD          1.1 /* wider than the regular face */
+
+/* --- headings ------------------------------------------------------------------------------- */
+
+struct heading {
+    struct text text;
+    const char *attributes;
+    double size, height;
+    int max_lines;
+};
+
+static double put_heading(const struct plot_chart *c, const struct heading *h, double top,
+                          bool draw)
+{
+    struct text rest = h->text;
+    double y = top;
+    for (int i = 1; rest.len > 0; i++) {
+        const struct plot_piece line =
+            plot_text_line(&rest, h->size, PLOT_WIDTH - 2 * PLOT_MARGIN, i == h->max_lines);
+        y += h->height;
+        if (draw)
+            plot_text_at(c->out, h->attributes, PLOT_MARGIN, y - h->height / 4, line);
+    }
+    return y - top;
+}
+
+double plot_headings(const struct plot_chart *c, bool draw)
+{
+    const struct heading title = {c->title, "class=\"title\"", TITLE_SIZE * BOLD, TITLE_HEIGHT,
+                                  MAX_TITLE};
+    const struct heading subtitle = {c->subtitle, "class=\"muted\"", SUBTITLE_SIZE, SUBTITLE_HEIGHT,
+                                     MAX_SUBTITLE};
+    double y = PLOT_MARGIN * 0.6;
+    y += put_heading(c, &title, y, draw);
+    y += put_heading(c, &subtitle, y, draw);
+    return y + 8;
+}
+
+/* --- legend --------------------------------------------------------------------------------- */
+
+struct legend {
+    const struct plot_chart *c;
+    bool draw;
+    double column; /* width of an entry with its gap; 0 for each its own */
+    double x, y;   /* left end of the next entry, middle of its row */
+};
+
+static double entry_width(struct text text)
+{
+    const struct plot_piece piece = plot_text_fit(text, PLOT_FONT_SIZE, MAX_ENTRY);
+    return SAMPLE + SAMPLE_GAP + plot_piece_width(piece, PLOT_FONT_SIZE);
+}
+
+static void begin_row(struct legend *l)
+{
+    l->x = PLOT_MARGIN;
+    l->y += ROW_HEIGHT;
+}
+
+/* Makes room for an entry and draws its text; gives its sample's left end. */
+static double place_entry(struct legend *l, struct text text)
+{
+    const double width = entry_width(text);
+    if (l->x + width > PLOT_WIDTH - PLOT_MARGIN)
+        begin_row(l);
+    const double x = l->x;
+    l->x += l->column > 0 ? l->column : width + ENTRY_GAP;
+    if (l->draw)
+        plot_text_at(l->c->out, "", x + SAMPLE + SAMPLE_GAP, l->y + 4.5,
+                     plot_text_fit(text, PLOT_FONT_SIZE, MAX_ENTRY));
+    return x;
+}
+
+static void line_entry(struct legend *l, const struct plot_line *line)
+{
+    const double x = place_entry(l, line->name);
+    if (!l->draw)
+        return;
+    struct file_writer *out = l->c->out;
+    plot_begin_group(out, line->style);
+    if (l->c->has_lines)
+        plot_shape(out, "<path class=\"line\" d=\"M@ @H@\"/>", (double[]){x, l->y, x + SAMPLE});
+    plot_marker(out, line->style, x + SAMPLE / 2.0, l->y);
+    plot_puts(out, "</g>\n");
+}
+
+/* In columns where they need more than one row. */
+static void line_entries(struct legend *l)
+{
+    double widest = 0, total = 0;
+    for (int i = 0; i < l->c->n_lines; i++) {
+        const double width = entry_width(l->c->lines[i].name) + ENTRY_GAP;
+        widest = fmax(widest, width);
+        total += width;
+    }
+    l->column = total - ENTRY_GAP > PLOT_WIDTH - 2 * PLOT_MARGIN ? widest : 0;
+    begin_row(l);
+    for (int i = 0; i < l->c->n_lines; i++)
+        line_entry(l, &l->c->lines[i]);
+    l->column = 0;
+}
+
+/* What a grey sample shows. `offsets` are n / 2 pairs from the sample's left end and middle. */
+struct note {
+    struct text text;
+    const char *shape;
+    int n;
+    double offsets[14];
+};
+
+static void note_entry(struct legend *l, const struct note *note)
+{
+    if (note->text.len == 0)
+        return;
+    const double x = place_entry(l, note->text);
+    if (!l->draw)
+        return;
+    double at[14];
+    for (int i = 0; i < note->n; i++)
+        at[i] = note->offsets[i] + (i % 2 ? l->y : x);
+    plot_puts(l->c->out, "<g class=\"note\">");
+    plot_shape(l->c->out, note->shape, at);
+    plot_puts(l->c->out, "</g>\n");
+}
+
+static void note_entries(struct legend *l)
+{
+    const struct plot_chart *c = l->c;
+    const double middle = SAMPLE / 2.0;
+    const struct note line = {c->mid_label,
+                              "<path class=\"line\" d=\"M@ @L@ @\"/>"
+                              "<circle class=\"marker\" cx=\"@\" cy=\"@\" r=\"4.3\"/>",
+                              6,
+                              {0, 0, SAMPLE, 0, middle, 0}};
+    const struct note marker = {
+        c->mid_label, "<circle class=\"marker\" cx=\"@\" cy=\"@\" r=\"4.3\"/>", 2, {middle, 0}};
+    const struct note band = {c->band_label,
+                              "<path class=\"band\" d=\"M@ @L@ @L@ @L@ @Z\"/>",
+                              8,
+                              {0, -7, SAMPLE, -7, SAMPLE, 7, 0, 7}};
+    const struct note bar = {
+        c->band_label,
+        "<path class=\"bar\" d=\"M@ @L@ @M@ @L@ @M@ @L@ @\"/>",
+        12,
+        {middle - 5, -7, middle + 5, -7, middle, -7, middle, 7, middle - 5, 7, middle + 5, 7}};
+    const struct note predicted = {
+        c->predicted_label, "<path class=\"predicted\" d=\"M@ @L@ @\"/>", 4, {0, 0, SAMPLE, 0}};
+    note_entry(l, c->has_lines ? &line : &marker);
+    if (c->has_bands || c->has_bars)
+        note_entry(l, c->has_bands ? &band : &bar);
+    if (c->has_predicted)
+        note_entry(l, &predicted);
+}
+
+double plot_legend(const struct plot_chart *c, double top, bool draw)
+{
+    struct legend l = {.c = c, .draw = draw, .y = top - ROW_HEIGHT / 2.0};
+    if (!c->direct)
+        line_entries(&l);
+    begin_row(&l);
+    note_entries(&l);
+    return l.y + ROW_HEIGHT / 2.0 - top;
+}
+
+/* --- names at the lines' ends --------------------------------------------------------------- */
+
+static const struct plot_point *last_measured(const struct plot_line *line)
+{
+    for (int i = line->n_points - 1; i >= 0; i--)
+        if (!isnan(line->points[i].mid))
+            return &line->points[i];
+    return NULL;
+}
+
+double plot_direct_width(const struct plot_chart *c)
+{
+    double widest = 0;
+    if (c->one_x || c->n_lines > PLOT_MAX_DIRECT)
+        return 0;
+    for (int i = 0; i < c->n_lines; i++) {
+        const struct plot_point *last = last_measured(&c->lines[i]);
+        if (!last || last->x < c->x_hi)
+            return 0;
+        widest = fmax(widest, plot_text_width(c->lines[i].name, PLOT_FONT_SIZE));
+    }
+    return widest <= MAX_DIRECT ? DIRECT_TEXT + widest : 0;
+}
+
+/* Names that touch stand together, centred on where they would be. */
+struct cluster {
+    double middle;
+    int first, n;
+};
+
+static double cluster_top(const struct plot_chart *c, const struct cluster *k)
+{
+    const double half = (k->n - 1) * DIRECT_HEIGHT / 2.0;
+    return fmax(c->top, fmin(c->bottom, k->middle + half) - 2 * half);
+}
+
+/* Spreads wanted[n], rising, into places at least DIRECT_HEIGHT apart. */
+static void spread(const struct plot_chart *c, const double *wanted, double *places, int n)
+{
+    struct cluster clusters[PLOT_MAX_DIRECT];
+    int n_clusters = 0;
+    for (int i = 0; i < n; i++) {
+        clusters[n_clusters++] = (struct cluster){wanted[i], i, 1};
+        while (n_clusters > 1) {
+            struct cluster *a = &clusters[n_clusters - 2], *b = &clusters[n_clusters - 1];
+            if (cluster_top(c, a) + a->n * DIRECT_HEIGHT <= cluster_top(c, b))
+                break;
+            a->middle = (a->middle * a->n + b->middle * b->n) / (a->n + b->n);
+            a->n += b->n;
+            n_clusters--;
+        }
+    }
+    for (int k = 0; k < n_clusters; k++)
+        for (int i = 0; i < clusters[k].n; i++)
+            places[clusters[k].first + i] = cluster_top(c, &clusters[k]) + i * DIRECT_HEIGHT;
+}
+
+static void direct_label(const struct plot_chart *c, int i, double y_end, double y)
+{
+    const struct plot_line *line = &c->lines[i];
+    const double x = plot_x(c, i, c->x_hi);
+    plot_begin_group(c->out, line->style);
+    plot_shape(c->out, "<path class=\"leader\" d=\"M@ @L@ @\"/>",
+               (double[]){x + 8, y_end, x + DIRECT_MARKER - 8, y});
+    plot_marker(c->out, line->style, x + DIRECT_MARKER, y);
+    plot_puts(c->out, "</g>");
+    plot_text_at(c->out, "", x + DIRECT_TEXT, y + 4.5, (struct plot_piece){line->name, false});
+}
+
+void plot_direct_labels(const struct plot_chart *c)
+{
+    int order[PLOT_MAX_DIRECT];
+    double wanted[PLOT_MAX_DIRECT], places[PLOT_MAX_DIRECT];
+    for (int i = 0; i < c->n_lines; i++) {
+        const double y = plot_y(c, last_measured(&c->lines[i])->mid);
+        int at = i;
+        for (; at > 0 && wanted[at - 1] > y; at--) {
+            wanted[at] = wanted[at - 1];
+            order[at] = order[at - 1];
+        }
+        wanted[at] = y;
+        order[at] = i;
+    }
+    spread(c, wanted, places, c->n_lines);
+    for (int i = 0; i < c->n_lines; i++)
+        direct_label(c, order[i], wanted[i], places[i]);
+}

@@ -1,0 +1,551 @@
+#include "text/bpe_learn.h"
+
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "text/pretokenize.h"
+#include "text/word_count.h"
+
+#define N_BYTES     256
+#define END_OF_TEXT "<|endoftext|>"
+
+/* How often progress is told: bytes read, and places merged. */
+#define READ_STEP  ((uint64_t)1 << 20)
+#define PLACE_STEP ((uint64_t)1 << 16)
+
+/*
+ * The distinct words lie one after another in `nodes`, a node a byte, from 1 on. A token that
+ * starts at node i and covers k bytes has its id in nodes[i].token, and -k in nodes[i + 1] and
+ * nodes[i + k - 1] if k > 1, so that both neighbours are found at once. Words next to each other
+ * differ in their number, so that a word's ends need no marks.
+ *
+ * Every node where a token with a right neighbour starts is in the list of its pair: a merge
+ * visits the places of its pair and nothing else, however long the words are.
+ */
+struct node {
+    int32_t token;
+    uint32_t word;       /* 0: before the first, after the last */
+    uint32_t pair;       /* 0: none */
+    uint32_t next, prev; /* in the pair's list; 0: none */
+};
+
+struct pair {
+    int32_t left, right;
+    uint32_t head; /* a node; in a free slot the next free one; 0: none */
+    bool held;     /* the queue has it, or it is new: the slot cannot be reused yet */
+    uint64_t count;
+};
+
+/* A pair's count when it came here: once its first merge has been done, it can only fall. */
+struct queued {
+    uint64_t count;
+    uint32_t pair;
+};
+
+struct learner {
+    const struct bpe_learn_spec *spec;
+    struct word_count words;
+    uint64_t bytes; /* of all words */
+
+    struct arena arena; /* of the arrays up to `fresh` */
+    struct node *nodes; /* [bytes + 2] */
+    uint64_t *weight;   /* [words.n + 1] occurrences of word 1, 2, ... */
+    struct bpe_merge *merges;
+    int max_merges, n_merges;
+    uint64_t places; /* merged so far */
+
+    /* Of the present merge: the pairs (i, new token) and (new token, i), 0 where there is none;
+     * (new, new) is in the first. And a list of them. */
+    uint32_t *with_left, *with_right;
+    uint32_t *fresh;
+    size_t n_fresh;
+
+    struct pair *pairs; /* from 1 on */
+    size_t n_pairs, pairs_cap;
+    uint32_t free_pair; /* a list of reusable slots */
+
+    struct queued *queue; /* a heap, the most frequent pair first */
+    size_t n_queued, queue_cap;
+};
+
+static enum status stopped(const struct bpe_learn_spec *spec, enum bpe_learn_phase phase,
+                           uint64_t done, uint64_t all, struct err *e)
+{
+    if (spec->progress)
+        spec->progress(spec->arg, phase, done, all);
+    if (spec->stop && spec->stop(spec->arg))
+        return err_set(e, STATUS_INTERRUPTED, "interrupted while learning the vocabulary");
+    return STATUS_OK;
+}
+
+/* --- reading the texts ----------------------------------------------------------------------- */
+
+struct reading {
+    uint64_t done, all; /* bytes */
+    uint64_t next;      /* progress is due */
+};
+
+static enum status read_document(struct learner *l, struct text text, struct reading *r,
+                                 struct err *e)
+{
+    enum status s = STATUS_OK;
+    while (s == STATUS_OK && text.len > 0) {
+        const struct text word = {text.data, pretokenize_next(PRETOKENIZE_GPT2, text)};
+        if (word.len > 1) /* a byte alone has no pair */
+            s = word_count_add(&l->words, word, e);
+        text.data += word.len;
+        text.len -= word.len;
+        r->done += word.len;
+        if (s == STATUS_OK && r->done >= r->next) {
+            s = stopped(l->spec, BPE_LEARN_READING, r->done, r->all, e);
+            r->next = r->done + READ_STEP;
+        }
+    }
+    return s;
+}
+
+static enum status read_text(struct learner *l, struct text text, struct reading *r, struct err *e)
+{
+    const size_t mark = sizeof END_OF_TEXT - 1;
+    while (l->spec->end_of_text && text.len > 0) {
+        const char *end = memmem(text.data, text.len, END_OF_TEXT, mark);
+        if (!end)
+            break;
+        const struct text document = {text.data, (size_t)(end - text.data)};
+        const enum status s = read_document(l, document, r, e);
+        if (s != STATUS_OK)
+            return s;
+        r->done += mark;
+        text.data = end + mark;
+        text.len -= document.len + mark;
+    }
+    return read_document(l, text, r, e);
+}
+
+static enum status read_texts(struct learner *l, const struct text *texts, size_t n, struct err *e)
+{
+    struct reading r = {0};
+    for (size_t i = 0; i < n; i++)
+        r.all += texts[i].len;
+    enum status s = stopped(l->spec, BPE_LEARN_READING, 0, r.all, e);
+    for (size_t i = 0; s == STATUS_OK && i < n; i++)
+        s = read_text(l, texts[i], &r, e);
+    for (size_t i = 0; i < l->words.n; i++)
+        l->bytes += l->words.words[i].text.len;
+    if (s == STATUS_OK && l->bytes > INT32_MAX - 2)
+        return err_set(e, STATUS_NO_MEMORY,
+                       "learning a vocabulary: the distinct words have %llu bytes together, of "
+                       "which %d can be handled; use less text",
+                       (unsigned long long)l->bytes, INT32_MAX - 2);
+    return s;
+}
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+/* Each merge makes some word shorter by a token. */
+static void bound_merges(struct learner *l)
+{
+    if ((uint64_t)l->max_merges > l->bytes)
+        l->max_merges = (int)l->bytes;
+}
+
+static enum status allocate(struct learner *l, struct err *e)
+{
+    const uint64_t n_nodes = l->bytes + 2;
+    const uint64_t n_words = (uint64_t)l->words.n + 1;
+    const uint64_t n_merges = (uint64_t)l->max_merges;
+    const uint64_t n_tokens = N_BYTES + n_merges;
+    struct mem_plan plan = {0};
+    mem_plan_add(&plan, n_nodes, sizeof *l->nodes);
+    mem_plan_add(&plan, n_words, sizeof *l->weight);
+    mem_plan_add(&plan, n_merges, sizeof *l->merges);
+    mem_plan_add(&plan, n_tokens, sizeof *l->with_left);
+    mem_plan_add(&plan, n_tokens, sizeof *l->with_right);
+    mem_plan_add(&plan, 2 * n_tokens, sizeof *l->fresh);
+    const enum status s = arena_create(&l->arena, &plan, "learning a vocabulary", e);
+    if (s != STATUS_OK)
+        return s;
+    l->nodes = arena_take(&l->arena, n_nodes, sizeof *l->nodes);
+    l->weight = arena_take(&l->arena, n_words, sizeof *l->weight);
+    l->merges = arena_take(&l->arena, n_merges, sizeof *l->merges);
+    l->with_left = arena_take(&l->arena, n_tokens, sizeof *l->with_left);
+    l->with_right = arena_take(&l->arena, n_tokens, sizeof *l->with_right);
+    l->fresh = arena_take(&l->arena, 2 * n_tokens, sizeof *l->fresh);
+    return STATUS_OK;
+}
+
+/* Makes room for n elements of an array. */
+static enum status reserve(void **array, size_t n, size_t *cap, size_t size, struct err *e)
+{
+    if (n <= *cap)
+        return STATUS_OK;
+    const size_t wanted = n + n / 2;
+    size_t bytes = SIZE_MAX;
+    void *larger = size_of_array(wanted, size, &bytes) ? realloc(*array, bytes) : NULL;
+    if (!larger)
+        return err_no_memory(e, "learning a vocabulary", bytes);
+    *array = larger;
+    *cap = wanted;
+    return STATUS_OK;
+}
+
+/* Room for n new pairs, all of which may be queued, so that merging cannot fail half-way. */
+static enum status reserve_pairs(struct learner *l, size_t n, struct err *e)
+{
+    void *pairs = l->pairs;
+    void *queue = l->queue;
+    enum status s = reserve(&pairs, l->n_pairs + n, &l->pairs_cap, sizeof *l->pairs, e);
+    if (s == STATUS_OK)
+        s = reserve(&queue, l->n_queued + n, &l->queue_cap, sizeof *l->queue, e);
+    l->pairs = pairs;
+    l->queue = queue;
+    return s;
+}
+
+static void free_learner(struct learner *l)
+{
+    word_count_free(&l->words);
+    arena_free(&l->arena);
+    free(l->pairs);
+    free(l->queue);
+}
+
+/* --- the queue ------------------------------------------------------------------------------- */
+
+static bool comes_before(const struct learner *l, struct queued a, struct queued b)
+{
+    if (a.count != b.count)
+        return a.count > b.count;
+    const struct pair *p = &l->pairs[a.pair];
+    const struct pair *q = &l->pairs[b.pair];
+    return p->left != q->left ? p->left < q->left : p->right < q->right;
+}
+
+static void queue_push(struct learner *l, struct queued new)
+{
+    size_t i = l->n_queued++;
+    while (i > 0 && comes_before(l, new, l->queue[(i - 1) / 2])) {
+        l->queue[i] = l->queue[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    l->queue[i] = new;
+}
+
+/* Puts an entry in the place of the first one. */
+static void queue_replace(struct learner *l, struct queued entry)
+{
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < l->n_queued; i = child) {
+        if (child + 1 < l->n_queued && comes_before(l, l->queue[child + 1], l->queue[child]))
+            child++;
+        if (!comes_before(l, l->queue[child], entry))
+            break;
+        l->queue[i] = l->queue[child];
+    }
+    l->queue[i] = entry;
+}
+
+static void free_pair(struct learner *l, uint32_t pair)
+{
+    l->pairs[pair].head = l->free_pair;
+    l->free_pair = pair;
+}
+
+/* Queues a pair whose count will not rise any more, if it is to be merged ever. */
+static void settle(struct learner *l, uint32_t pair)
+{
+    struct pair *p = &l->pairs[pair];
+    p->held = p->count > 1;
+    if (p->held)
+        queue_push(l, (struct queued){p->count, pair});
+    else if (p->count == 0)
+        free_pair(l, pair);
+}
+
+/* Takes the most frequent pair out; 0 if none occurs twice. */
+static uint32_t queue_pop(struct learner *l)
+{
+    while (l->n_queued > 0) {
+        const struct queued top = l->queue[0];
+        struct pair *p = &l->pairs[top.pair];
+        if (p->count > 1 && p->count < top.count) { /* those below may be more frequent */
+            queue_replace(l, (struct queued){p->count, top.pair});
+            continue;
+        }
+        if (--l->n_queued > 0)
+            queue_replace(l, l->queue[l->n_queued]);
+        if (p->count > 1)
+            return top.pair;
+        p->held = false;
+        if (p->count == 0)
+            free_pair(l, top.pair);
+    }
+    return 0;
+}
+
+/* --- pairs and their places ------------------------------------------------------------------ */
+
+static void link_node(struct learner *l, uint32_t i, uint32_t pair)
+{
+    struct pair *p = &l->pairs[pair];
+    struct node *n = &l->nodes[i];
+    n->pair = pair;
+    n->prev = 0;
+    n->next = p->head;
+    if (p->head)
+        l->nodes[p->head].prev = i;
+    p->head = i;
+    p->count += l->weight[n->word];
+}
+
+static void unlink_node(struct learner *l, uint32_t i)
+{
+    struct node *n = &l->nodes[i];
+    struct pair *p = &l->pairs[n->pair];
+    if (n->prev)
+        l->nodes[n->prev].next = n->next;
+    else
+        p->head = n->next;
+    if (n->next)
+        l->nodes[n->next].prev = n->prev;
+    p->count -= l->weight[n->word];
+    if (p->count == 0 && !p->held)
+        free_pair(l, n->pair);
+    n->pair = 0;
+}
+
+/* The slot of a pair with the new token of the present merge. */
+static uint32_t fresh_pair(struct learner *l, int32_t left, int32_t right)
+{
+    const bool is_right = right == N_BYTES + l->n_merges;
+    uint32_t *slot = is_right ? &l->with_left[left] : &l->with_right[right];
+    if (*slot)
+        return *slot;
+    if (l->free_pair) {
+        *slot = l->free_pair;
+        l->free_pair = l->pairs[*slot].head;
+    } else {
+        *slot = (uint32_t)l->n_pairs++;
+    }
+    l->pairs[*slot] = (struct pair){.left = left, .right = right, .held = true};
+    l->fresh[l->n_fresh++] = *slot;
+    return *slot;
+}
+
+static void settle_fresh(struct learner *l)
+{
+    for (size_t i = 0; i < l->n_fresh; i++) {
+        const struct pair *p = &l->pairs[l->fresh[i]];
+        l->with_left[p->left] = 0;
+        l->with_right[p->right] = 0;
+        settle(l, l->fresh[i]);
+    }
+    l->n_fresh = 0;
+}
+
+/* The words as bytes, and the pairs of bytes. */
+static enum status start_merging(struct learner *l, struct err *e)
+{
+    const uint32_t n_pairs = N_BYTES * N_BYTES;
+    const enum status s = reserve_pairs(l, 1 + n_pairs, e);
+    if (s != STATUS_OK)
+        return s;
+    l->n_pairs = 1 + n_pairs;
+    for (uint32_t i = 0; i < n_pairs; i++)
+        l->pairs[1 + i] =
+            (struct pair){.left = (int32_t)i / N_BYTES, .right = (int32_t)i % N_BYTES};
+
+    /* From the last to the first, so that lists start as they lie in memory. */
+    uint32_t at = (uint32_t)l->bytes + 1;
+    for (size_t w = l->words.n; w > 0; w--) {
+        const struct counted_word *word = &l->words.words[w - 1];
+        l->weight[w] = word->count;
+        for (size_t i = word->text.len; i > 0; i--) {
+            const int32_t byte = (unsigned char)word->text.data[i - 1];
+            l->nodes[--at] = (struct node){.token = byte, .word = (uint32_t)w};
+            if (i < word->text.len)
+                link_node(l, at, 1 + (uint32_t)(byte * N_BYTES + l->nodes[at + 1].token));
+        }
+    }
+    word_count_free(&l->words);
+    for (uint32_t i = 0; i < n_pairs; i++)
+        settle(l, 1 + i);
+    return STATUS_OK;
+}
+
+/* --- merging --------------------------------------------------------------------------------- */
+
+/* Where the token that starts at node i ends. */
+static uint32_t token_end(const struct learner *l, uint32_t i)
+{
+    const struct node *next = &l->nodes[i + 1]; /* another word starts with an id */
+    return next->token < 0 ? i + (uint32_t)-next->token : i + 1;
+}
+
+/* Where the token before the one at node i starts; 0 if that is the word's first. */
+static uint32_t token_before(const struct learner *l, uint32_t i)
+{
+    const struct node *last = &l->nodes[i - 1];
+    if (last->word != l->nodes[i].word)
+        return 0;
+    return last->token < 0 ? i - (uint32_t)-last->token : i - 1;
+}
+
+/* Makes the pair at node i the new token. */
+static void merge_at(struct learner *l, uint32_t i)
+{
+    const int32_t new = N_BYTES + l->n_merges;
+    const uint32_t right = token_end(l, i);
+    const uint32_t end = token_end(l, right);
+    const uint32_t before = token_before(l, i);
+    const bool has_next = l->nodes[right].pair != 0;
+    l->places++;
+    unlink_node(l, i);
+    if (has_next)
+        unlink_node(l, right);
+    if (before)
+        unlink_node(l, before);
+
+    l->nodes[i].token = new;
+    l->nodes[i + 1].token = l->nodes[end - 1].token = -(int32_t)(end - i);
+    if (has_next)
+        link_node(l, i, fresh_pair(l, new, l->nodes[end].token));
+    if (before)
+        link_node(l, before, fresh_pair(l, l->nodes[before].token, new));
+}
+
+/* Merges a pair of equal tokens in the run of them that node i is in, from the left. */
+static void merge_run(struct learner *l, uint32_t i, uint32_t pair)
+{
+    for (uint32_t before; (before = token_before(l, i)) && l->nodes[before].pair == pair;)
+        i = before;
+    while (l->nodes[i].pair == pair) {
+        merge_at(l, i);
+        i = token_end(l, i);
+    }
+}
+
+static void merge(struct learner *l, uint32_t pair)
+{
+    const struct bpe_merge m = {l->pairs[pair].left, l->pairs[pair].right};
+    for (uint32_t i; (i = l->pairs[pair].head) != 0;) {
+        if (m.left == m.right)
+            merge_run(l, i, pair);
+        else
+            merge_at(l, i);
+    }
+    free_pair(l, pair);
+    settle_fresh(l);
+    l->merges[l->n_merges++] = m;
+}
+
+static enum status merge_all(struct learner *l, struct err *e)
+{
+    enum status s = start_merging(l, e);
+    uint64_t next = 0; /* progress is due */
+    while (s == STATUS_OK && l->n_merges < l->max_merges) {
+        if (l->places >= next) {
+            s = stopped(l->spec, BPE_LEARN_MERGING, (uint64_t)l->n_merges, (uint64_t)l->max_merges,
+                        e);
+            next = l->places + PLACE_STEP;
+        }
+        if (s == STATUS_OK)
+            s = reserve_pairs(l, 2 * ((size_t)l->n_merges + N_BYTES + 1), e);
+        if (s != STATUS_OK)
+            return s;
+        const uint32_t pair = queue_pop(l);
+        if (!pair)
+            return STATUS_OK;
+        merge(l, pair);
+    }
+    return s;
+}
+
+/* --- the result ------------------------------------------------------------------------------ */
+
+/* The bytes of all tokens together, and the length of each. */
+static bool measure(const struct learner *l, size_t *lengths, uint64_t *total)
+{
+    for (int i = 0; i < N_BYTES; i++)
+        lengths[i] = 1;
+    *total = N_BYTES + sizeof END_OF_TEXT - 1;
+    for (int i = 0; i < l->n_merges; i++) {
+        size_t *len = &lengths[N_BYTES + i];
+        *len = lengths[l->merges[i].left] + lengths[l->merges[i].right];
+        if (!u64_add(*total, *len, total))
+            return false;
+    }
+    return true;
+}
+
+static void spell(const struct learner *l, const size_t *lengths, char *bytes, struct text *tokens)
+{
+    for (int i = 0; i < N_BYTES + l->n_merges; i++) {
+        tokens[i] = (struct text){bytes, lengths[i]};
+        if (i < N_BYTES) {
+            *bytes = (char)i;
+        } else {
+            const struct text left = tokens[l->merges[i - N_BYTES].left];
+            const struct text right = tokens[l->merges[i - N_BYTES].right];
+            memcpy(bytes, left.data, left.len);
+            memcpy(bytes + left.len, right.data, right.len);
+        }
+        bytes += lengths[i];
+    }
+    memcpy(bytes, END_OF_TEXT, sizeof END_OF_TEXT - 1);
+    if (l->spec->end_of_text)
+        tokens[N_BYTES + l->n_merges] = (struct text){bytes, sizeof END_OF_TEXT - 1};
+}
+
+static enum status finish(const struct learner *l, struct bpe_learned *out, struct err *e)
+{
+    const size_t n_merges = (size_t)l->n_merges;
+    const size_t n_tokens = N_BYTES + n_merges + l->spec->end_of_text;
+    size_t *lengths = calloc(n_tokens, sizeof *lengths);
+    if (!lengths)
+        return err_no_memory(e, "the learned vocabulary", n_tokens * sizeof *lengths);
+    uint64_t total;
+    struct mem_plan plan = {.overflow = !measure(l, lengths, &total)};
+    mem_plan_add(&plan, n_tokens, sizeof *out->tokens);
+    mem_plan_add(&plan, n_merges, sizeof *out->merges);
+    mem_plan_add(&plan, total, 1);
+    const enum status s = arena_create(&out->arena, &plan, "the learned vocabulary", e);
+    if (s == STATUS_OK) {
+        out->n_tokens = (int)n_tokens;
+        out->n_merges = (int)n_merges;
+        out->end_of_text = l->spec->end_of_text ? (int)n_tokens - 1 : -1;
+        out->tokens = arena_take(&out->arena, n_tokens, sizeof *out->tokens);
+        out->merges = arena_take(&out->arena, n_merges, sizeof *out->merges);
+        if (n_merges > 0)
+            memcpy(out->merges, l->merges, n_merges * sizeof *out->merges);
+        spell(l, lengths, arena_take(&out->arena, total, 1), out->tokens);
+    }
+    free(lengths);
+    return s;
+}
+
+enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *texts, size_t n,
+                      struct bpe_learned *out, struct err *e)
+{
+    *out = (struct bpe_learned){0};
+    const int least = N_BYTES + spec->end_of_text;
+    if (spec->n_tokens < least)
+        return err_set(e, STATUS_USAGE,
+                       "a vocabulary needs at least %d tokens, one for every byte%s; found %d",
+                       least, spec->end_of_text ? " and " END_OF_TEXT : "", spec->n_tokens);
+
+    struct learner l = {.spec = spec, .max_merges = spec->n_tokens - least};
+    enum status s = STATUS_OK;
+    if (l.max_merges > 0) {
+        s = read_texts(&l, texts, n, e);
+        bound_merges(&l);
+        if (s == STATUS_OK)
+            s = allocate(&l, e);
+        if (s == STATUS_OK)
+            s = merge_all(&l, e);
+    }
+    if (s == STATUS_OK)
+        s = finish(&l, out, e);
+    free_learner(&l);
+    return s;
+}

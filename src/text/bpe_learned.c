@@ -1,0 +1,87 @@
+#include "text/bpe_learn.h"
+
+#include "text/byte_alphabet.h"
+#include "text/vocab.h"
+
+void bpe_learned_free(struct bpe_learned *v)
+{
+    arena_free(&v->arena);
+    *v = (struct bpe_learned){0};
+}
+
+/* The token in the byte alphabet, at `out`: at most two bytes a byte. */
+static size_t write_name(struct text token, char *out)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < token.len; i++)
+        len += byte_alphabet_write((unsigned char)token.data[i], out + len);
+    return len;
+}
+
+struct names {
+    struct arena arena;
+    struct text *tokens; /* [n_tokens] */
+    struct text *merges; /* [n_merges] "left right" */
+    int32_t *types;      /* [n_tokens] */
+    char *bytes;
+};
+
+static enum status allocate_names(const struct bpe_learned *v, struct names *n, struct err *e)
+{
+    uint64_t total = 0; /* the tokens' bytes are in memory, so this fits */
+    for (int i = 0; i < v->n_tokens; i++)
+        total += v->tokens[i].len;
+    const uint64_t n_tokens = (uint64_t)v->n_tokens;
+    const uint64_t n_merges = (uint64_t)v->n_merges;
+    const uint64_t n_bytes = 4 * total + n_merges;
+    struct mem_plan plan = {0};
+    mem_plan_add(&plan, n_tokens, sizeof *n->tokens);
+    mem_plan_add(&plan, n_merges, sizeof *n->merges);
+    mem_plan_add(&plan, n_tokens, sizeof *n->types);
+    mem_plan_add(&plan, n_bytes, 1);
+    const enum status s = arena_create(&n->arena, &plan, "writing the vocabulary", e);
+    if (s != STATUS_OK)
+        return s;
+    n->tokens = arena_take(&n->arena, n_tokens, sizeof *n->tokens);
+    n->merges = arena_take(&n->arena, n_merges, sizeof *n->merges);
+    n->types = arena_take(&n->arena, n_tokens, sizeof *n->types);
+    n->bytes = arena_take(&n->arena, n_bytes, 1);
+    return STATUS_OK;
+}
+
+static void fill_names(const struct bpe_learned *v, struct names *n)
+{
+    char *at = n->bytes;
+    for (int i = 0; i < v->n_tokens; i++) {
+        n->tokens[i] = (struct text){at, write_name(v->tokens[i], at)};
+        n->types[i] = i == v->end_of_text ? TOKEN_CONTROL : TOKEN_NORMAL;
+        at += n->tokens[i].len;
+    }
+    for (int i = 0; i < v->n_merges; i++) {
+        size_t len = write_name(v->tokens[v->merges[i].left], at);
+        at[len++] = ' ';
+        len += write_name(v->tokens[v->merges[i].right], at + len);
+        n->merges[i] = (struct text){at, len};
+        at += len;
+    }
+}
+
+enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w, struct err *e)
+{
+    struct names n = {0};
+    const enum status s = allocate_names(v, &n, e);
+    if (s != STATUS_OK)
+        return s;
+    fill_names(v, &n);
+    const bool has_special = v->end_of_text >= 0;
+    gguf_add_text(w, "tokenizer.ggml.model", text_of("gpt2"));
+    gguf_add_text(w, "tokenizer.ggml.pre", text_of("gpt-2"));
+    gguf_add_texts(w, "tokenizer.ggml.tokens", n.tokens, (uint64_t)v->n_tokens);
+    gguf_add_i32s(w, "tokenizer.ggml.token_type", n.types, (uint64_t)v->n_tokens);
+    gguf_add_texts(w, "tokenizer.ggml.merges", n.merges, (uint64_t)v->n_merges);
+    gguf_add_u32(w, "tokenizer.ggml.bos_token_id", has_special ? (uint32_t)v->end_of_text : '\n');
+    gguf_add_u32(w, "tokenizer.ggml.eos_token_id", has_special ? (uint32_t)v->end_of_text : 0);
+    gguf_add_bool(w, "tokenizer.ggml.add_bos_token", false);
+    arena_free(&n.arena);
+    return STATUS_OK;
+}

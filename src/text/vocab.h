@@ -1,0 +1,60 @@
+/*
+ * vocab - the tokens of a GPT-2 style vocabulary as bytes and types.
+ *
+ * Immutable after creation. What vocab_find needs takes more memory than the tokens and is only
+ * of use while the merges are read; vocab_end_finding drops it.
+ */
+#ifndef DECODE_TEXT_VOCAB_H
+#define DECODE_TEXT_VOCAB_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "gguf/gguf.h"
+
+/* The numbers are the file's. */
+enum token_type {
+    TOKEN_UNDEFINED = 0, /* as TOKEN_NORMAL */
+    TOKEN_NORMAL = 1,
+    TOKEN_UNKNOWN = 2,
+    TOKEN_CONTROL = 3,
+    TOKEN_USER_DEFINED = 4,
+    TOKEN_UNUSED = 5,
+    TOKEN_BYTE = 6,
+};
+
+struct vocab_entry;
+
+struct vocab {
+    int n;               /* tokens */
+    char *bytes;         /* of all tokens, one after another */
+    size_t *start;       /* [n + 1] token id is bytes[start[id]] up to bytes[start[id + 1]] */
+    unsigned char *type; /* [n] enum token_type */
+    struct vocab_entry *sorted; /* private to vocab_find; NULL after vocab_end_finding */
+    int n_sorted;
+};
+
+/*
+ * Reads tokenizer.ggml.tokens and token_type (absent: all normal). What a token's bytes are:
+ * normal and undefined ones are written in the byte alphabet (see byte_alphabet.h), or are
+ * raw UTF-8 if some character is outside it; byte ones likewise, but "<0x41>" is one byte;
+ * all others are raw UTF-8. Fails with STATUS_BAD_FILE (missing, of wrong type or length, an
+ * unknown token type, an empty token that is not unused) or STATUS_NO_MEMORY; v may be freed
+ * then too.
+ */
+enum status vocab_init(struct vocab *v, const struct gguf *g, struct err *e);
+void vocab_free(struct vocab *v); /* legal on a zeroed struct and twice */
+
+struct text vocab_bytes(const struct vocab *v, int id);
+
+/*
+ * The token that merging may use for these bytes, or -1. Normal tokens come before byte tokens,
+ * those before control and user-defined ones, then lower ids before higher; raw normal, unknown
+ * and unused tokens are never found. *twin is -1, or a second normal token with the same bytes:
+ * which of the two is meant cannot be told. Time O(log n) comparisons.
+ */
+int vocab_find(const struct vocab *v, struct text bytes, int *twin);
+void vocab_end_finding(struct vocab *v);
+
+#endif

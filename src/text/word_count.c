@@ -1,0 +1,140 @@
+#include "text/word_count.h"
+
+#include <stdlib.h>
+
+#include "base/checked.h"
+
+struct word_slot {
+    uint32_t tag;  /* the other half of the hash: most strangers are told without a look */
+    uint32_t word; /* its number + 1; 0: empty */
+};
+
+#define FIRST_SLOTS 1024
+
+/* --- SipHash-1-3 ----------------------------------------------------------------------------- */
+/* Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012; with one round a word
+ * of input and three at the end, as hash tables use it. */
+
+static inline uint64_t rotate(uint64_t x, int by)
+{
+    return x << by | x >> (64 - by);
+}
+
+static inline void sip_round(uint64_t v[4])
+{
+    v[0] += v[1];
+    v[2] += v[3];
+    v[1] = rotate(v[1], 13) ^ v[0];
+    v[3] = rotate(v[3], 16) ^ v[2];
+    v[0] = rotate(v[0], 32);
+    v[2] += v[1];
+    v[0] += v[3];
+    v[1] = rotate(v[1], 17) ^ v[2];
+    v[3] = rotate(v[3], 21) ^ v[0];
+    v[2] = rotate(v[2], 32);
+}
+
+static inline void sip_absorb(uint64_t v[4], uint64_t m)
+{
+    v[3] ^= m;
+    sip_round(v);
+    v[0] ^= m;
+}
+
+static uint64_t hash(const uint64_t key[2], struct text s)
+{
+    uint64_t v[4] = {key[0] ^ 0x736f6d6570736575u, key[1] ^ 0x646f72616e646f6du,
+                     key[0] ^ 0x6c7967656e657261u, key[1] ^ 0x7465646279746573u};
+    uint64_t m;
+    uint64_t last = (uint64_t)s.len << 56;
+    for (; s.len >= 8; s.data += 8, s.len -= 8) {
+        memcpy(&m, s.data, 8);
+        sip_absorb(v, m);
+    }
+    for (size_t i = 0; i < s.len; i++)
+        last |= (uint64_t)(unsigned char)s.data[i] << (8 * i);
+    sip_absorb(v, last);
+    v[2] ^= 0xff;
+    for (int i = 0; i < 3; i++)
+        sip_round(v);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/* --- the table ------------------------------------------------------------------------------- */
+
+/* The word's slot, or the empty one where it belongs. At most half of the slots are taken. */
+static struct word_slot *find(const struct word_count *c, struct text word, uint64_t h)
+{
+    const size_t mask = c->n_slots - 1;
+    for (size_t i = (size_t)h & mask;; i = (i + 1) & mask) {
+        struct word_slot *slot = &c->slots[i];
+        if (slot->word == 0)
+            return slot;
+        if (slot->tag == (uint32_t)(h >> 32) && text_equal(c->words[slot->word - 1].text, word))
+            return slot;
+    }
+}
+
+static enum status grow_slots(struct word_count *c, struct err *e)
+{
+    const size_t n_slots = c->n_slots ? c->n_slots * 2 : FIRST_SLOTS;
+    size_t bytes = SIZE_MAX;
+    struct word_slot *slots = NULL;
+    if (size_of_array(n_slots, sizeof *slots, &bytes))
+        slots = calloc(n_slots, sizeof *slots);
+    if (!slots)
+        return err_no_memory(e, "counting words", bytes);
+    free(c->slots);
+    c->slots = slots;
+    c->n_slots = n_slots;
+    if (c->n == 0) {
+        c->key[0] = (uintptr_t)slots;
+        c->key[1] = (uintptr_t)&bytes; /* of the stack */
+    }
+    for (size_t i = 0; i < c->n; i++) {
+        const uint64_t h = hash(c->key, c->words[i].text);
+        *find(c, c->words[i].text, h) = (struct word_slot){(uint32_t)(h >> 32), (uint32_t)i + 1};
+    }
+    return STATUS_OK;
+}
+
+static enum status grow_words(struct word_count *c, struct err *e)
+{
+    const size_t cap = c->cap ? c->cap * 2 : FIRST_SLOTS / 2;
+    size_t bytes = SIZE_MAX;
+    struct counted_word *words = NULL;
+    if (cap <= (size_t)1 << 31 && size_of_array(cap, sizeof *words, &bytes))
+        words = realloc(c->words, bytes);
+    if (!words)
+        return err_no_memory(e, "counting words", bytes);
+    c->words = words;
+    c->cap = cap;
+    return STATUS_OK;
+}
+
+enum status word_count_add(struct word_count *c, struct text word, struct err *e)
+{
+    enum status s = STATUS_OK;
+    if (2 * (c->n + 1) > c->n_slots)
+        s = grow_slots(c, e);
+    if (s == STATUS_OK && c->n == c->cap)
+        s = grow_words(c, e);
+    if (s != STATUS_OK)
+        return s;
+    const uint64_t h = hash(c->key, word);
+    struct word_slot *slot = find(c, word, h);
+    if (slot->word == 0) {
+        c->words[c->n++].text = word;
+        c->words[c->n - 1].count = 0;
+        *slot = (struct word_slot){(uint32_t)(h >> 32), (uint32_t)c->n};
+    }
+    c->words[slot->word - 1].count++;
+    return STATUS_OK;
+}
+
+void word_count_free(struct word_count *c)
+{
+    free(c->words);
+    free(c->slots);
+    *c = (struct word_count){0};
+}

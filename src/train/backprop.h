@@ -1,0 +1,81 @@
+/*
+ * backprop - loss and gradient of a checkpoint on batches of token windows.
+ *
+ * The forward pass is the block of session.c over whole windows; the backward pass computes the
+ * gradient of the mean cross-entropy by every parameter. Kept for it are each layer's inputs,
+ * queries, keys, values, attention outputs and the sums before GELU; norms, GELU and attention
+ * probabilities are computed again. Everything else is shared by the layers, and logits exist
+ * for some rows at a time only.
+ *
+ * All memory is taken at creation. The results have the same bits for any number of threads: each
+ * sum over the batch is one chain in the order of its tokens. A backprop belongs to one caller
+ * at a time.
+ */
+#ifndef DECODE_TRAIN_BACKPROP_H
+#define DECODE_TRAIN_BACKPROP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "compute/kernels.h"
+#include "compute/pool.h"
+#include "model/params.h"
+
+struct backprop_params {
+    const struct config *config; /* borrowed */
+    int n_sequences;             /* windows in a batch, at most */
+    int length;                  /* tokens of a window, at most the context */
+    bool forward_only;           /* no gradient will be asked for: takes less memory */
+    bool dropping;               /* batches may have dropout: takes room for masked gradients */
+    bool taught;                 /* a teacher may be given: takes room for its logits */
+    const struct kernels *kernels;
+};
+
+struct backprop;
+
+/* The bytes that backprop_create will take. STATUS_NO_MEMORY if they do not fit a size. */
+enum status backprop_plan(const struct backprop_params *p, int n_threads, size_t *bytes,
+                          struct err *e);
+
+/* `pool` (NULL: one thread) is borrowed and outlives *out. STATUS_NO_MEMORY. */
+enum status backprop_create(const struct backprop_params *p, struct pool *pool,
+                            struct backprop **out, struct err *e);
+void backprop_free(struct backprop *b); /* NULL is legal */
+
+/* Windows [n_sequences][length] of token ids below n_vocab (trusted), and the token that follows
+ * each. */
+struct backprop_batch {
+    const int32_t *inputs, *targets;
+    int n_sequences;
+    /* In backprop_gradient, this share (0 to below 1) of the embeddings and of what each layer adds
+     * to the residual is left out, the rest scaled up (Srivastava et al. 2014); which ones is a
+     * function of the key. */
+    double dropout;
+    uint64_t dropout_key;
+};
+
+/* What element i of row `row` of [rows, n] is multiplied by: 0 or 1 / (1 - dropout). Sites are 0
+ * for the embedding, 2 l + 1 for layer l's attention, 2 l + 2 for its feed-forward part. */
+float backprop_dropout(const struct backprop_batch *batch, int site, int row, int n, int i);
+
+/* A model whose predictions are learned besides the text's tokens: the gradient becomes that of
+ *     (1 - share) * cross-entropy + share * KL(teacher || model).
+ * `engine` has the same n_sequences and length, n_vocab and pool, and may be forward only. */
+struct backprop_teacher {
+    struct backprop *engine;
+    const struct param_view *weights;
+    float share;
+};
+
+/* The mean cross-entropy in nats a token; not finite if some number on the way is not. */
+double backprop_loss(struct backprop *b, const struct param_view *weights,
+                     const struct backprop_batch *batch);
+
+/* The same, and the gradient, which overwrites all of `gradient`. `teacher` may be NULL. */
+double backprop_gradient(struct backprop *b, const struct param_view *weights,
+                         const struct backprop_batch *batch, const struct backprop_teacher *teacher,
+                         struct param_view *gradient);
+
+#endif

@@ -1,0 +1,88 @@
+/*
+ * From the last layer's output to the loss, and back. Logits are made for head_rows rows at a
+ * time and become their own gradient in place.
+ */
+#include <string.h>
+
+#include "train/backprop_private.h"
+
+/* The logits of rows r, from b->norm; logits is the chunk's first row, which is row `chunk`. */
+static float *make_logits(const struct backprop *b, struct rows r, int chunk, float *logits)
+{
+    const int d = b->config.d_model, n_vocab = b->config.n_vocab;
+    float *out = logits + (size_t)(r.begin - chunk) * (size_t)n_vocab;
+    backprop_multiply(b, b->output_forward, NULL, rows_at(b->norm, r, d), rows_n(r), d, NULL, out,
+                      n_vocab);
+    return out;
+}
+
+/* Losses of the rows r; logits become the gradient of the mean loss over all rows. */
+static void lose(const struct pass *p, struct rows r, float *logits, float *teacher_logits)
+{
+    const struct backprop *b = p->b;
+    const int n_vocab = b->config.n_vocab;
+    const float scale = 1.0f / (float)backprop_rows(p);
+    const float share = p->teacher ? p->teacher->share : 0;
+    for (int t = r.begin; t < r.end; t++) {
+        float *row = logits + (size_t)(t - r.begin) * (size_t)n_vocab;
+        const int target = p->batch->targets[t];
+        const float logit = row[target];
+        b->losses[t] = b->grad->softmax(row, n_vocab, scale) - logit;
+        row[target] -= (1 - share) * scale;
+        if (!teacher_logits)
+            continue;
+        float *taught = teacher_logits + (size_t)(t - r.begin) * (size_t)n_vocab;
+        b->grad->softmax(taught, n_vocab, share * scale);
+        for (int i = 0; i < n_vocab; i++)
+            row[i] -= taught[i];
+    }
+}
+
+static void head_rows(const struct pass *p, struct rows r, int chunk)
+{
+    struct backprop *b = p->b;
+    const int d = b->config.d_model;
+    backprop_norm(b, &p->w->output_norm, rows_at(b->out, r, d), rows_at(b->norm, r, d), rows_n(r));
+    float *logits = make_logits(b, r, chunk, b->logits);
+    float *taught = NULL;
+    if (p->teacher)
+        taught = make_logits(p->teacher->engine, r, chunk, b->teacher_logits);
+    lose(p, r, logits, taught);
+    if (!p->gradient)
+        return;
+    backprop_multiply(b, b->output_backward, NULL, logits, rows_n(r), b->config.n_vocab, NULL,
+                      rows_at(b->dnorm, r, d), d);
+    memset(rows_at(b->dx, r, d), 0, (size_t)rows_n(r) * (size_t)d * sizeof(float));
+    backprop_norm_backward(b, &p->w->output_norm, b->out, b->dx, b->dx, r);
+}
+
+void backprop_head(const struct pass *p, int thread)
+{
+    struct backprop *b = p->b;
+    const int n_rows = backprop_rows(p), n_threads = pool_n_threads(b->pool);
+    for (int chunk = 0; chunk < n_rows; chunk += b->head_rows) {
+        const int n = n_rows - chunk < b->head_rows ? n_rows - chunk : b->head_rows;
+        int begin, end;
+        pool_share(n, thread, n_threads, &begin, &end);
+        begin += chunk;
+        end += chunk;
+        for (struct rows r = rows_first(begin, end); rows_n(r) > 0; r = rows_next(r, end))
+            head_rows(p, r, chunk);
+        pool_barrier(b->pool, thread);
+        if (!p->gradient)
+            continue;
+        const struct param_pair output = {.weight = p->gradient->output};
+        const struct weight_sums sums = {.gradient = &output,
+                                         .dy = b->logits,
+                                         .dy_stride = (size_t)b->config.n_vocab,
+                                         .x = b->norm + (size_t)chunk * (size_t)b->config.d_model,
+                                         .n_rows = n,
+                                         .n_out = b->config.n_vocab,
+                                         .n_in = b->config.d_model,
+                                         .add = chunk > 0};
+        backprop_weight_sums(b, &sums, thread);
+        pool_barrier(b->pool, thread);
+    }
+    if (p->gradient)
+        backprop_norm_sums(p, &p->gradient->output_norm, b->out, thread);
+}

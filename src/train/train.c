@@ -1,0 +1,586 @@
+#include "train/train.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "train/private.h"
+
+/* An evaluation predicts at most about so many tokens, evenly spread over the held-out part. */
+#define VAL_TOKENS 131072
+
+/* Streams of the seed. */
+enum { STREAM_WEIGHTS, STREAM_WINDOWS, STREAM_DROPOUT /* and all above: one a step */ };
+
+struct trainer {
+    const struct train_spec *spec;
+    struct train_spec copy; /* that `spec` points to: with the seed and keep_last that count */
+    struct train_plan plan;
+    struct train_template template;
+    struct train_data data;
+    struct param_list list, teacher_list;
+    struct config teacher_config;
+    char *state_path;
+    struct state state; /* open while there is one to resume */
+    struct identity identity;
+    struct progress progress;
+
+    struct arena arena; /* parameters, teacher, batch */
+    struct optimizer optimizer;
+    struct param_view teacher_weights;
+    struct backprop *engine, *teacher;
+    int32_t *inputs, *targets; /* [batch, length] */
+
+    double loss_sum; /* since the last evaluation */
+    int loss_steps;
+    bool out_written; /* by this run, or it is the resumed state's best */
+    int saved_step;
+};
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+static enum status check_spec(const struct train_spec *s, const struct config *c, struct err *e)
+{
+    if (s->length > c->n_ctx)
+        return err_set(e, STATUS_USAGE, "--ctx %d: the checkpoint's context has %d tokens",
+                       s->length, c->n_ctx);
+    if (s->warmup >= s->n_steps)
+        return err_set(e, STATUS_USAGE, "--warmup %d: expected fewer than the %d steps of --steps",
+                       s->warmup, s->n_steps);
+    return STATUS_OK;
+}
+
+static size_t val_windows(const struct trainer *t)
+{
+    const size_t length = (size_t)t->spec->length;
+    if (t->spec->val_fraction <= 0)
+        return 0;
+    const size_t all = (t->data.val.n - 1) / length, most = VAL_TOKENS / length + 1;
+    return all < most ? all : most;
+}
+
+static struct backprop_params engine_params(const struct trainer *t)
+{
+    return (struct backprop_params){.config = &t->template.config,
+                                    .n_sequences = t->spec->batch,
+                                    .length = t->spec->length,
+                                    .dropping = t->spec->dropout > 0,
+                                    .taught = t->spec->teacher != NULL,
+                                    .kernels = t->spec->kernels};
+}
+
+static struct backprop_params teacher_params(const struct trainer *t)
+{
+    struct backprop_params p = engine_params(t);
+    p.config = &t->teacher_config;
+    p.forward_only = true;
+    p.taught = p.dropping = false;
+    return p;
+}
+
+static void plan_arena(const struct trainer *t, struct mem_plan *plan)
+{
+    const uint64_t rows = (uint64_t)t->spec->batch * (uint64_t)t->spec->length;
+    optimizer_plan(plan, &t->list, &t->template.config);
+    if (t->spec->teacher)
+        param_view_plan(plan, &t->teacher_list, &t->teacher_config);
+    mem_plan_add(plan, rows, sizeof *t->inputs);
+    mem_plan_add(plan, rows, sizeof *t->targets);
+}
+
+static enum status make_plan(struct trainer *t, struct err *e)
+{
+    const struct train_data *d = &t->data;
+    const int n_threads = pool_n_threads(t->spec->pool);
+    const size_t n = d->train.n + d->val.n;
+    struct mem_plan arena = {0};
+    plan_arena(t, &arena);
+    struct train_plan *p = &t->plan;
+    *p = (struct train_plan){
+        .config = t->template.config,
+        .n_params = t->list.n_params,
+        .train_tokens = d->train.n,
+        .val_tokens = d->val.n,
+        .val_scored = val_windows(t) * (size_t)t->spec->length,
+        .bytes_per_token = n ? (double)(d->train.n_bytes + d->val.n_bytes) / (double)n : 0,
+        .bits_per_nat = d->val.n_bytes ? (double)d->val.n / (double)d->val.n_bytes / log(2) : 0,
+        .seed = t->spec->seed,
+        .widened = t->template.widened,
+        .parameter_bytes = arena.bytes,
+        .token_bytes = n * sizeof(int32_t),
+    };
+    const struct backprop_params params = engine_params(t);
+    enum status s = backprop_plan(&params, n_threads, &p->activation_bytes, e);
+    if (s == STATUS_OK && t->spec->teacher) {
+        const struct backprop_params taught = teacher_params(t);
+        s = backprop_plan(&taught, n_threads, &p->teacher_bytes, e);
+    }
+    return s;
+}
+
+/* Opens the state if there is one, and takes its seed where none is given. */
+static enum status open_state(struct trainer *t, struct err *e)
+{
+    bool found;
+    const bool resume = t->spec->resume;
+    enum status s = state_open(&t->state, t->state_path, &found, resume ? e : NULL);
+    if (!resume) {
+        if (s == STATUS_OK && found && t->state.progress.step < state_steps(&t->state))
+            t->plan.replaced_step = t->state.progress.step;
+        state_close(&t->state);
+        return STATUS_OK;
+    }
+    if (s != STATUS_OK)
+        return s;
+    if (!found)
+        return err_set(e, STATUS_USAGE, "--resume: there is no %s to go on with", t->state_path);
+    if (!t->spec->seed_given)
+        t->copy.seed = state_seed(&t->state);
+    return STATUS_OK;
+}
+
+/* The tensors' shapes do not tell the numbers of heads. */
+static uint64_t hash_heads(uint64_t hash, const struct config *c)
+{
+    const int heads[] = {c->n_heads, c->n_kv_heads};
+    return train_hash(hash, heads, sizeof heads);
+}
+
+/* Of the tensors that teach: a file may have others, of any size. */
+static uint64_t hash_of_teacher(const struct trainer *t)
+{
+    uint64_t hash = hash_heads(0, &t->teacher_config);
+    for (int i = 0; i < t->teacher_list.n; i++) {
+        const struct gguf_tensor *tensor =
+            gguf_find_tensor(t->spec->teacher, t->teacher_list.items[i].name);
+        hash = train_hash(hash, tensor->data, tensor->n_bytes);
+    }
+    return hash;
+}
+
+static enum status check_state(struct trainer *t, struct err *e)
+{
+    const uint64_t teacher_hash = t->spec->teacher ? hash_of_teacher(t) : 0;
+    t->identity = state_identity(t->spec, &t->list, t->data.hash, teacher_hash);
+    uint64_t *shape = &t->identity.fields[STATE_SHAPE];
+    *shape = hash_heads(*shape, &t->template.config);
+    if (!t->spec->resume)
+        return STATUS_OK;
+    const enum status s = state_compare(&t->state, &t->identity, t->state_path, e);
+    if (s != STATUS_OK)
+        return s;
+    t->progress = t->state.progress;
+    if (t->progress.step > t->spec->n_steps)
+        return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims %d steps of %d", t->state_path,
+                       t->progress.step, t->spec->n_steps);
+    t->out_written = !t->spec->keep_last && isfinite(t->progress.best);
+    if (t->out_written && access(t->spec->out, F_OK) != 0)
+        return err_set(e, STATUS_FAILED,
+                       "%s is missing, which had the best checkpoint so far (of step %d); bring it "
+                       "back, or begin anew without --resume",
+                       t->spec->out, t->progress.best_step);
+    return STATUS_OK;
+}
+
+/* The status of reading the file at `path`, which the message names. */
+static enum status in_file(enum status s, const char *path, struct err *e)
+{
+    if (s == STATUS_BAD_FILE && path)
+        err_prefix(e, path);
+    return s;
+}
+
+static enum status open_models(struct trainer *t, struct err *e)
+{
+    const struct train_spec *spec = t->spec;
+    enum status s = in_file(train_template_make(&t->template, spec, e), spec->from_path, e);
+    if (s == STATUS_OK)
+        s = check_spec(spec, &t->template.config, e);
+    if (s == STATUS_OK)
+        s = in_file(param_list_create(&t->list, &t->template.config, spec->from, e),
+                    spec->from_path, e);
+    if (s != STATUS_OK || !spec->teacher)
+        return s;
+    s = train_teacher_check(&t->template, spec->teacher, &t->teacher_config, spec->length, e);
+    if (s == STATUS_OK)
+        s = param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, e);
+    return in_file(s, spec->teacher_path, e);
+}
+
+static enum status open_all(struct trainer *t, struct err *e)
+{
+    enum status s = open_state(t, e);
+    const int replaced = t->plan.replaced_step;
+    if (s == STATUS_OK)
+        s = open_models(t, e);
+    if (s == STATUS_OK)
+        s = train_data_read(&t->data, t->spec, t->template.tokenizer, e);
+    if (s == STATUS_OK)
+        s = train_data_check(&t->data, t->spec, e);
+    if (s == STATUS_OK)
+        s = check_state(t, e);
+    if (s == STATUS_OK)
+        s = make_plan(t, e);
+    t->plan.replaced_step = replaced;
+    t->plan.resumed_step = t->progress.step;
+    t->plan.best_loss = t->progress.best;
+    t->plan.best_step = t->progress.best_step;
+    return s;
+}
+
+enum status trainer_open(const struct train_spec *spec, struct trainer **out, struct err *e)
+{
+    *out = NULL;
+    struct trainer *t = calloc(1, sizeof *t);
+    const size_t path_size = strlen(spec->out) + sizeof ".state";
+    if (t)
+        t->state_path = malloc(path_size);
+    if (!t || !t->state_path) {
+        free(t);
+        return err_no_memory(e, "the trainer", sizeof *t + path_size);
+    }
+    snprintf(t->state_path, path_size, "%s.state", spec->out);
+    t->copy = *spec;
+    t->copy.keep_last = spec->keep_last || spec->val_fraction <= 0;
+    t->spec = &t->copy;
+    t->progress.best = HUGE_VAL;
+    const enum status s = open_all(t, e);
+    t->copy.texts = NULL;
+    if (s == STATUS_OK)
+        *out = t;
+    else
+        trainer_free(t);
+    return s;
+}
+
+const struct train_plan *trainer_plan(const struct trainer *t)
+{
+    return &t->plan;
+}
+
+void trainer_free(struct trainer *t)
+{
+    if (!t)
+        return;
+    backprop_free(t->engine);
+    backprop_free(t->teacher);
+    arena_free(&t->arena);
+    param_list_free(&t->list);
+    param_list_free(&t->teacher_list);
+    train_data_free(&t->data);
+    train_template_free(&t->template);
+    state_close(&t->state);
+    free(t->state_path);
+    free(t);
+}
+
+/* --- starting -------------------------------------------------------------------------------- */
+
+static void take_arena(struct trainer *t)
+{
+    const uint64_t rows = (uint64_t)t->spec->batch * (uint64_t)t->spec->length;
+    t->optimizer = (struct optimizer){
+        .spec = t->spec, .kernels = grad_kernels_for(t->spec->kernels), .list = &t->list};
+    optimizer_take(&t->optimizer, &t->arena, &t->template.config);
+    if (t->spec->teacher) {
+        t->teacher_weights = param_view_take(&t->arena, &t->teacher_list, &t->teacher_config);
+        param_list_read(&t->teacher_list, t->spec->teacher, t->teacher_weights.flat);
+    }
+    t->inputs = arena_take(&t->arena, rows, sizeof *t->inputs);
+    t->targets = arena_take(&t->arena, rows, sizeof *t->targets);
+}
+
+/* The weights and the random generator as the first step finds them. */
+static enum status begin(struct trainer *t, struct err *e)
+{
+    if (t->spec->resume) {
+        const enum status s = state_read(&t->state, &t->optimizer, t->state_path, e);
+        state_close(&t->state);
+        t->saved_step = t->progress.step;
+        return s;
+    }
+    if (t->spec->from) {
+        param_list_read(&t->list, t->spec->from, t->optimizer.weights.flat);
+    } else {
+        struct rng r;
+        rng_seed(&r, t->spec->seed, STREAM_WEIGHTS);
+        optimizer_initialise(&t->optimizer, &t->template.config, &r);
+    }
+    rng_seed(&t->progress.rng, t->spec->seed, STREAM_WINDOWS);
+    t->saved_step = -1;
+    return STATUS_OK;
+}
+
+static enum status start(struct trainer *t, struct err *e)
+{
+    struct mem_plan plan = {0};
+    plan_arena(t, &plan);
+    enum status s = arena_create(&t->arena, &plan, "parameters and moments", e);
+    if (s != STATUS_OK)
+        return s;
+    take_arena(t);
+    const struct backprop_params params = engine_params(t);
+    s = backprop_create(&params, t->spec->pool, &t->engine, e);
+    if (s == STATUS_OK && t->spec->teacher) {
+        const struct backprop_params taught = teacher_params(t);
+        s = backprop_create(&taught, t->spec->pool, &t->teacher, e);
+    }
+    return s == STATUS_OK ? begin(t, e) : s;
+}
+
+/* --- saving ---------------------------------------------------------------------------------- */
+
+static void tell(const struct trainer *t, struct train_event ev)
+{
+    ev.step = t->progress.step;
+    if (t->spec->event)
+        t->spec->event(t->spec->arg, &ev);
+}
+
+static enum status identify_out(const struct trainer *t, uint64_t *len, uint64_t *hash,
+                                struct err *e)
+{
+    struct file_map f;
+    const enum status s = file_map_open(&f, t->spec->out, e);
+    if (s != STATUS_OK) /* it is this run's own: no bad input */
+        return s == STATUS_BAD_FILE ? STATUS_FAILED : s;
+    *len = f.len;
+    *hash = train_hash(TRAIN_HASH_START, f.data, f.len);
+    file_map_close(&f);
+    return STATUS_OK;
+}
+
+static enum status write_out(struct trainer *t, struct err *e)
+{
+    enum status s =
+        train_model_write(&t->template, &t->list, t->optimizer.weights.flat, t->spec->out, e);
+    if (s == STATUS_OK)
+        s = identify_out(t, &t->progress.out_len, &t->progress.out_hash, e);
+    if (s == STATUS_OK)
+        t->out_written = true;
+    return s;
+}
+
+/* At the end only: a run that was killed between OUT and OUT.state has an OUT that is newer than
+ * its state, and writes it again on its way here. */
+static enum status check_best(const struct trainer *t, struct err *e)
+{
+    if (t->spec->keep_last || !isfinite(t->progress.best))
+        return STATUS_OK;
+    uint64_t len, hash;
+    const enum status s = identify_out(t, &len, &hash, e);
+    if (s != STATUS_OK)
+        return s;
+    if (len != t->progress.out_len || hash != t->progress.out_hash)
+        return err_set(e, STATUS_FAILED,
+                       "%s is not the best checkpoint of this run (of step %d), but another file; "
+                       "bring it back, or begin anew without --resume",
+                       t->spec->out, t->progress.best_step);
+    return STATUS_OK;
+}
+
+/* OUT where it is to have the weights as they are, then the state. */
+static enum status save(struct trainer *t, struct err *e)
+{
+    if (t->saved_step == t->progress.step)
+        return STATUS_OK;
+    enum status s = STATUS_OK;
+    if (t->spec->keep_last || !t->out_written)
+        s = write_out(t, e);
+    if (s == STATUS_OK)
+        s = state_write(t->state_path, &t->identity, &t->progress, &t->optimizer, e);
+    if (s == STATUS_OK) {
+        t->saved_step = t->progress.step;
+        tell(t, (struct train_event){.kind = TRAIN_SAVED});
+    }
+    return s;
+}
+
+/* --- steps ----------------------------------------------------------------------------------- */
+
+static enum status not_finite(const struct trainer *t, const char *what, double value,
+                              struct err *e)
+{
+    char kept[600] = "nothing has been saved yet";
+    if (t->saved_step >= 0)
+        snprintf(kept, sizeof kept, "%.400s.state has step %d", t->spec->out, t->saved_step);
+    return err_set(e, STATUS_FAILED,
+                   "the %s of step %d is %f, not a finite number; %s; a lower --lr, a longer "
+                   "--warmup or a smaller --clip may help",
+                   what, t->progress.step + 1, value, kept);
+}
+
+static void draw_batch(struct trainer *t)
+{
+    const int length = t->spec->length;
+    const size_t starts = t->data.train.n - (size_t)length;
+    for (int row = 0; row < t->spec->batch; row++) {
+        const size_t start = (size_t)(rng_unit(&t->progress.rng) * (double)starts);
+        train_data_window(&t->data.train, start, row, length, t->inputs, t->targets);
+    }
+}
+
+/* One for each step, whatever came before. */
+static uint64_t dropout_key(const struct trainer *t)
+{
+    struct rng r;
+    rng_seed(&r, t->spec->seed, STREAM_DROPOUT + (uint64_t)t->progress.step);
+    const uint64_t high = rng_u32(&r);
+    return high << 32 | rng_u32(&r);
+}
+
+static enum status step(struct trainer *t, struct err *e)
+{
+    const uint64_t before = clock_ns();
+    draw_batch(t);
+    const struct backprop_batch batch = {.inputs = t->inputs,
+                                         .targets = t->targets,
+                                         .n_sequences = t->spec->batch,
+                                         .dropout = t->spec->dropout,
+                                         .dropout_key = dropout_key(t)};
+    const struct backprop_teacher teacher = {t->teacher, &t->teacher_weights,
+                                             (float)t->spec->teacher_share};
+    struct optimizer *o = &t->optimizer;
+    const double loss = backprop_gradient(t->engine, &o->weights, &batch,
+                                          t->teacher ? &teacher : NULL, &o->gradient);
+    if (!isfinite(loss))
+        return not_finite(t, "loss", loss, e);
+    const double norm = optimizer_norm(o);
+    if (!isfinite(norm))
+        return not_finite(t, "gradient's norm", norm, e);
+    const double lr = train_rate(t->spec, o->step);
+    optimizer_step(o, norm);
+    t->progress.step = o->step;
+    t->loss_sum += loss;
+    t->loss_steps++;
+    tell(t,
+         (struct train_event){
+             .kind = TRAIN_STEP, .loss = loss, .lr = lr, .norm = norm, .ns = clock_ns() - before});
+    return STATUS_OK;
+}
+
+/* The mean loss on the held-out windows. */
+static double validate(struct trainer *t)
+{
+    const size_t n = val_windows(t), length = (size_t)t->spec->length;
+    const size_t last = t->data.val.n - 1 - length; /* start of the last window */
+    double sum = 0;
+    for (size_t done = 0; done < n;) {
+        int rows = 0;
+        for (; rows < t->spec->batch && done + (size_t)rows < n; rows++) {
+            const size_t index = done + (size_t)rows;
+            /* One after the other if that covers the text, else spread evenly. */
+            const size_t start = n > 1 && n * length + length < t->data.val.n
+                                     ? (size_t)((double)index / (double)(n - 1) * (double)last)
+                                     : index * length;
+            train_data_window(&t->data.val, start, rows, (int)length, t->inputs, t->targets);
+        }
+        const struct backprop_batch batch = {
+            .inputs = t->inputs, .targets = t->targets, .n_sequences = rows};
+        sum += rows * backprop_loss(t->engine, &t->optimizer.weights, &batch);
+        done += (size_t)rows;
+    }
+    return sum / (double)n;
+}
+
+/* *best: whether the loss is the lowest so far. */
+static enum status evaluate(struct trainer *t, double *loss, bool *best, struct err *e)
+{
+    const uint64_t before = clock_ns();
+    *loss = validate(t);
+    *best = *loss < t->progress.best;
+    if (!isfinite(*loss))
+        return not_finite(t, "held-out loss", *loss, e);
+    tell(t, (struct train_event){
+                .kind = TRAIN_EVALUATED,
+                .loss = t->loss_steps ? t->loss_sum / t->loss_steps : (double)NAN,
+                .val_loss = *loss,
+                .val_bits = *loss * t->plan.bits_per_nat,
+                .best = *best,
+                .ns = clock_ns() - before,
+            });
+    t->loss_sum = 0;
+    t->loss_steps = 0;
+    return STATUS_OK;
+}
+
+/* If OUT cannot be written, the old best stays to be beaten. */
+static enum status keep_best(struct trainer *t, double loss, struct err *e)
+{
+    const enum status s = t->spec->keep_last ? STATUS_OK : write_out(t, e);
+    if (s == STATUS_OK) {
+        t->progress.best = loss;
+        t->progress.best_step = t->progress.step;
+    }
+    return s;
+}
+
+static bool is_due(const struct trainer *t, int every)
+{
+    return t->progress.step == t->spec->n_steps || t->progress.step % every == 0;
+}
+
+/* Evaluates and saves where it is time to. In the middle of a run a failure to save is no reason
+ * to lose what is in memory: it is told, and tried again at the next save. */
+static enum status after_step(struct trainer *t, struct err *e)
+{
+    struct err failure = {""};
+    enum status saved = STATUS_OK;
+    if (t->spec->val_fraction > 0 && is_due(t, t->spec->eval_every)) {
+        double loss;
+        bool best;
+        const enum status s = evaluate(t, &loss, &best, e);
+        if (s != STATUS_OK)
+            return s;
+        if (best)
+            saved = keep_best(t, loss, &failure);
+    }
+    if (saved == STATUS_OK && t->progress.step > 0 && is_due(t, t->spec->save_every))
+        saved = save(t, &failure);
+    if (saved == STATUS_OK)
+        return STATUS_OK;
+    if (t->progress.step == t->spec->n_steps) {
+        *e = failure;
+        return saved;
+    }
+    tell(t, (struct train_event){.kind = TRAIN_NOT_SAVED, .message = failure.text});
+    return STATUS_OK;
+}
+
+/* A run that is done and resumed makes no step. Where OUT is the last state, and not there as it
+ * was written, it is written again. */
+static enum status restore_out(struct trainer *t, struct err *e)
+{
+    uint64_t len, hash;
+    if (!t->spec->resume || t->progress.step < t->spec->n_steps || t->out_written)
+        return STATUS_OK;
+    if (identify_out(t, &len, &hash, NULL) == STATUS_OK && len == t->progress.out_len &&
+        hash == t->progress.out_hash)
+        return STATUS_OK;
+    t->saved_step = -1;
+    return save(t, e);
+}
+
+enum status trainer_run(struct trainer *t, struct err *e)
+{
+    enum status s = start(t, e);
+    if (s == STATUS_OK)
+        s = restore_out(t, e);
+    /* What a checkpoint that is trained further had to begin with. */
+    if (s == STATUS_OK && t->spec->from && !t->spec->resume)
+        s = after_step(t, e);
+    while (s == STATUS_OK && t->progress.step < t->spec->n_steps) {
+        if (t->spec->stop && t->spec->stop(t->spec->arg)) {
+            s = save(t, e);
+            return s == STATUS_OK ? STATUS_INTERRUPTED : s;
+        }
+        s = step(t, e);
+        if (s == STATUS_OK)
+            s = after_step(t, e);
+    }
+    return s == STATUS_OK ? check_best(t, e) : s;
+}

@@ -1,0 +1,133 @@
+/*
+ * train - trains a new checkpoint from text, or goes on with one.
+ *
+ * Each step takes `batch` windows at random places of the texts' first part, computes the
+ * gradient of the mean cross-entropy, clips its norm and makes a step of AdamW, with linear
+ * warm-up and cosine decay to a tenth of the rate. The last part of each text is held out; its
+ * windows, always the same, tell how good the model is.
+ *
+ * Everything is a function of the spec: the same bits for any number of threads, and for a run
+ * in one piece or resumed. What is needed to go on is in OUT.state: weights, moments, the random
+ * generator and the step. OUT is written before OUT.state, both atomically: a crash between them
+ * leaves a state that is older than OUT and comes to the same OUT again.
+ *
+ * Sources: Radford et al. 2019 (initialisation, decay on matrices only as in nanoGPT); Loshchilov
+ * and Hutter 2019 (AdamW); Ainslie et al. 2023 (uptraining); Hinton et al. 2015 (teacher).
+ */
+#ifndef DECODE_TRAIN_TRAIN_H
+#define DECODE_TRAIN_TRAIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "compute/kernels.h"
+#include "compute/pool.h"
+#include "gguf/gguf.h"
+#include "model/config.h"
+
+enum train_event_kind {
+    TRAIN_LEARNING,  /* the vocabulary: done of all (0: unknown) */
+    TRAIN_STEP,      /* a step was made */
+    TRAIN_EVALUATED, /* the held-out loss was measured after `step` steps */
+    TRAIN_SAVED,     /* OUT.state was written after `step` steps */
+    TRAIN_NOT_SAVED, /* `message` says why; the run goes on and tries again at the next save */
+};
+
+struct train_event {
+    enum train_event_kind kind;
+    uint64_t done, all;  /* of TRAIN_LEARNING */
+    int step;            /* steps made so far */
+    double loss;         /* of this step's batch before it; of TRAIN_EVALUATED, mean of the steps
+                            since the last evaluation */
+    double lr, norm;     /* of the step: learning rate; the gradient's norm before clipping */
+    double val_loss;     /* nats a token */
+    double val_bits;     /* bits a byte */
+    bool best;           /* the lowest val_loss so far */
+    uint64_t ns;         /* that the step or evaluation took */
+    const char *message; /* of TRAIN_NOT_SAVED */
+};
+
+struct train_spec {
+    const struct text *texts; /* needed by trainer_open only */
+    int n_texts;
+    const char *out; /* path of the checkpoint; OUT.state stands beside it */
+
+    /* Where the model comes from: a checkpoint, or (from NULL) a new one of this shape, whose
+     * vocabulary of n_vocab tokens is learned from the texts (256: their bytes). */
+    const struct gguf *from;
+    const char *from_path; /* for messages; NULL: not named */
+    struct config shape;
+
+    /* A checkpoint whose predictions are learned, besides the text, with this share of the loss;
+     * NULL: none. */
+    const struct gguf *teacher;
+    const char *teacher_path; /* for messages; NULL: not named */
+    double teacher_share;
+
+    int n_steps, batch, length; /* windows a step, tokens a window */
+    int warmup;                 /* steps */
+    double lr, beta2, weight_decay;
+    double dropout;      /* 0 to below 1 */
+    double clip;         /* of the gradient's norm; 0: no limit */
+    double val_fraction; /* of each text, held out; 0: none */
+    int eval_every, save_every;
+    bool keep_last; /* OUT is the last state, not the best on the held-out part */
+    bool resume;
+    bool seed_given; /* else a resumed run has the state's seed */
+    uint64_t seed;
+
+    const struct kernels *kernels;
+    struct pool *pool;
+    /* Called from the calling thread; `arg` goes to both. May be NULL. */
+    bool (*stop)(void *arg); /* true: save and end */
+    void (*event)(void *arg, const struct train_event *ev);
+    void *arg;
+};
+
+/* What a run will do and take, known before it takes it. */
+struct train_plan {
+    struct config config;
+    uint64_t n_params;
+    size_t train_tokens, val_tokens; /* in the texts */
+    size_t val_scored;               /* tokens predicted in an evaluation */
+    double bytes_per_token;          /* in the texts */
+    uint64_t seed;
+    bool widened;     /* `from` holds other types than F32: it is trained in F32 */
+    int resumed_step; /* 0: from the beginning */
+    double best_loss; /* of the resumed run so far, in nats a token; infinite: none */
+    int best_step;
+    double bits_per_nat; /* bits a byte of the held-out part for each nat a token */
+    int replaced_step;   /* of a state that is not resumed and will be replaced; 0: none */
+    size_t parameter_bytes, activation_bytes, token_bytes, teacher_bytes;
+};
+
+struct trainer;
+
+/*
+ * Learns the vocabulary, turns the texts into tokens, and checks everything that can be checked
+ * before training; with spec->resume that OUT.state belongs to this run. The spec, but for its
+ * texts, is borrowed until trainer_free.
+ *
+ * STATUS_USAGE: impossible values; a text that is too short, with the least length; a state that
+ * another command line made, naming the option. STATUS_BAD_FILE: a checkpoint or state that cannot
+ * be used. STATUS_INTERRUPTED, STATUS_NO_MEMORY. *out is NULL on failure.
+ */
+enum status trainer_open(const struct train_spec *spec, struct trainer **out, struct err *e);
+const struct train_plan *trainer_plan(const struct trainer *t);
+
+/*
+ * Takes the memory and runs to the last step. STATUS_INTERRUPTED when `stop` ended it, after
+ * saving. STATUS_FAILED: a loss that is not finite, with OUT and OUT.state left as last saved; or
+ * a last save that failed. STATUS_NO_MEMORY.
+ */
+enum status trainer_run(struct trainer *t, struct err *e);
+
+void trainer_free(struct trainer *t); /* NULL is legal */
+
+/* The learning rate of the step that follows `step` made ones. */
+double train_rate(const struct train_spec *spec, int step);
+
+#endif
