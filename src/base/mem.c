@@ -70,13 +70,24 @@ enum status arena_create(struct arena *a, const struct mem_plan *p, const char *
     return STATUS_OK;
 }
 
+enum status arena_allocate(struct arena *a, const char *what, struct err *e)
+{
+    const struct mem_plan p = {.bytes = a->used, .overflow = a->overflow};
+    return arena_create(a, &p, what, e);
+}
+
 void *arena_take(struct arena *a, uint64_t count, uint64_t size)
 {
-    struct mem_plan piece = {0};
+    struct mem_plan piece = {.bytes = a->used, .overflow = a->overflow};
     mem_plan_add(&piece, count, size);
-    assert(!piece.overflow && piece.bytes <= a->cap - a->used);
+    if (arena_is_counting(a)) {
+        a->used = piece.bytes;
+        a->overflow = piece.overflow;
+        return NULL;
+    }
+    assert(!piece.overflow && piece.bytes <= a->cap);
     void *p = a->base + a->used;
-    a->used += piece.bytes;
+    a->used = piece.bytes;
     return p;
 }
 

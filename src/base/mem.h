@@ -1,8 +1,14 @@
 /*
- * mem - aligned arenas: size first, allocate once, carve.
+ * mem - aligned arenas: count first, allocate once, take.
  *
- * A component adds up what it needs in a struct mem_plan, allocates one arena of that size and
- * takes its pieces in the same order. No piece is freed alone.
+ * A component writes down its pieces once, in a function that takes them from an arena. Run on an
+ * arena that has no memory yet, the function counts them (each piece is NULL); after
+ * arena_allocate the same function, run again, gets them. No piece is freed alone.
+ *
+ *     struct arena a = {0};
+ *     take_buffers(&a, s);                          // counts: a.used bytes
+ *     status = arena_allocate(&a, "the buffers", e);
+ *     take_buffers(&a, s);                          // takes
  */
 #ifndef DECODE_BASE_MEM_H
 #define DECODE_BASE_MEM_H
@@ -25,9 +31,24 @@ struct mem_plan {
 void mem_plan_add(struct mem_plan *p, uint64_t count, uint64_t size);
 
 struct arena {
-    unsigned char *base; /* NULL before arena_create and after arena_free */
-    size_t cap, used;    /* bytes */
+    unsigned char *base; /* NULL while counting */
+    size_t cap;          /* bytes at base; 0 while counting */
+    size_t used;         /* bytes taken, or counted; rounded up to MEM_ALIGN after every piece */
+    bool overflow;       /* sticky while counting: some size did not fit */
 };
+
+static inline bool arena_is_counting(const struct arena *a)
+{
+    return !a->base;
+}
+
+/*
+ * Ends the counting: one zeroed, MEM_ALIGN-aligned block of `used` bytes, which becomes 0 again;
+ * `what` names it in the message. Zero pages are not touched, so memory counts as used only when
+ * written. Fails with STATUS_NO_MEMORY when the count overflowed or the system refuses; then the
+ * arena is zeroed. Large blocks ask for huge pages (a hint).
+ */
+enum status arena_allocate(struct arena *a, const char *what, struct err *e);
 
 /*
  * Allocates one zeroed, MEM_ALIGN-aligned block for the plan; `what` names it in the message.
@@ -38,7 +59,8 @@ struct arena {
 enum status arena_create(struct arena *a, const struct mem_plan *p, const char *what,
                          struct err *e);
 
-/* The next count * size bytes, zeroed. Only for pieces that the plan counted (asserted). */
+/* The next count * size bytes, zeroed; while counting NULL. Only pieces that were counted may be
+ * taken (asserted). */
 void *arena_take(struct arena *a, uint64_t count, uint64_t size);
 
 /* Legal on a zeroed struct and twice. */
