@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/model.h"
+#include "model/checkpoint.h"
 #include "support.h"
 
 struct golden {

@@ -6,7 +6,7 @@
 #include "checkpoints.h"
 #include "measure/bench.h"
 #include "measure/bench_stats.h"
-#include "model/model.h"
+#include "model/checkpoint.h"
 #include "support.h"
 
 static const int kv_heads[] = {4, 2, 1}, depths[] = {0, 17}, threads[] = {1, 2, 3, 8};
@@ -15,7 +15,7 @@ static const int f32[] = {STORAGE_F32}, both[] = {STORAGE_F32, STORAGE_F16};
 static struct bench_spec spec_of(const struct kernels *k)
 {
     return (struct bench_spec){
-        .config = {.architecture = "gpt2",
+        .config = {.arch = arch_at(0),
                    .n_layers = 2,
                    .n_heads = 4,
                    .n_kv_heads = 4,

@@ -379,7 +379,7 @@ END_TEST
 /* Element `row` of W x + b. */
 static double element(const struct opened *o, int layer, int row, const float *x)
 {
-    const struct matrix *w = &o->model->layers[layer].qkv;
+    const struct matrix *w = &o->model->blocks[layer].w[ROLE_ATTN_QKV].matrix;
     const float *panels = (const float *)w->panels +
                           (size_t)(row / KERNEL_LANES) * (size_t)w->n_in * KERNEL_LANES +
                           row % KERNEL_LANES;
@@ -396,7 +396,7 @@ static double score_of(const struct opened *o, int head, const float *x, const f
     double sum = 0;
     for (int i = 0; i < c->head_dim; i++)
         sum += element(o, 0, head * c->head_dim + i, x) *
-               element(o, 0, c->d_model + head / config_group(c) * c->head_dim + i, y);
+               element(o, 0, c->d_model + head / config_group(c, 0) * c->head_dim + i, y);
     return sum;
 }
 

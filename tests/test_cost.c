@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "checkpoints.h"
+#include "model/checkpoint.h"
 #include "model/cost.h"
 #include "support.h"
 

@@ -1,6 +1,7 @@
 /* Figures against the golden logits and a NumPy implementation, windows against stepping through
  * them one by one, and the same bits for any threads and blocks. */
 #include "measure/eval.h"
+#include "model/checkpoint.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -362,7 +363,7 @@ START_TEST(logits_that_are_not_finite_are_named)
     random_tokens(tokens, N_TOKENS);
     struct model *broken;
     ck_assert_int_eq(model_create(small.gguf, NULL, NULL, &broken, &e), STATUS_OK);
-    float *position = (void *)(uintptr_t)broken->position;
+    float *position = (void *)(uintptr_t)broken->w[ROLE_POSITION_EMBD].table;
     position[6 * broken->config.d_model] = NAN;
     for (int n_threads = 1; n_threads <= 3; n_threads += 2) {
         ck_assert_int_eq(pool_create(n_threads, &pool, &e), STATUS_OK);

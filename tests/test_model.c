@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "checkpoints.h"
-#include "model/model.h"
+#include "model/checkpoint.h"
 #include "support.h"
 
 static const struct checkpoint_shape small = {.n_layers = 1,
@@ -304,7 +304,7 @@ START_TEST(variant_names)
     ck_assert_str_eq(name, "GQA-4");
     config_variant_name(&c, 1, name);
     ck_assert_str_eq(name, "MQA");
-    ck_assert_int_eq(config_kv_dim(&c), 128);
+    ck_assert_int_eq(config_kv_dim(&c, 0), 128);
 }
 END_TEST
 

@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "engine/logits.h"
 #include "measure/score.h"
+#include "model/checkpoint.h"
 #include "support.h"
 
 #define N_VOCAB 300

@@ -9,6 +9,7 @@
 #include "engine/autothreads.h"
 #include "engine/session.h"
 #include "golden.h"
+#include "model/checkpoint.h"
 #include "model/kv_cache.h"
 #include "support.h"
 
@@ -223,12 +224,12 @@ START_TEST(types_hold_the_same_numbers)
                                                .type = types[i],
                                                .seed = 3};
         struct checkpoint narrow = made("narrow.gguf", &shape);
-        ck_assert_int_eq(narrow.model->output.storage, storages[i]);
+        ck_assert_int_eq(narrow.model->w[ROLE_OUTPUT].matrix.storage, storages[i]);
         struct err e = {{0}};
         struct model *wide = NULL;
         const struct model_options to_f32 = {.convert = true, .storage = STORAGE_F32};
         ck_assert_int_eq(model_create(narrow.gguf, &to_f32, NULL, &wide, &e), STATUS_OK);
-        ck_assert_int_eq(wide->output.storage, STORAGE_F32);
+        ck_assert_int_eq(wide->w[ROLE_OUTPUT].matrix.storage, STORAGE_F32);
         float *a = feed_all(narrow.model, 2, 0, N), *b = feed_all(wide, 1, 1, N);
         assert_same_logits(wide, a, b, N);
         free(a);
@@ -271,7 +272,7 @@ START_TEST(quantised_weights)
         shape.type = types[i];
         shape.embedding_type = TENSOR_Q8_0;
         struct checkpoint narrow = made("narrow.gguf", &shape);
-        ck_assert_int_eq(narrow.model->layers[0].up.storage, storages[i]);
+        ck_assert_int_eq(narrow.model->blocks[0].w[ROLE_FFN_UP].matrix.storage, storages[i]);
         float *from_file = feed_all(narrow.model, 2, 0, N);
         assert_same_logits(converted, steps, from_file, N);
         free(from_file);
@@ -417,8 +418,8 @@ START_TEST(optional_parts)
     shape.no_tokenizer = 1;
     struct checkpoint bare = made("bare.gguf", &shape);
     ck_assert_int_eq(bare.model->tied, 1);
-    ck_assert_ptr_null(bare.model->layers[0].qkv.bias);
-    ck_assert_ptr_null(bare.model->output_norm.bias);
+    ck_assert_ptr_null(bare.model->blocks[0].w[ROLE_ATTN_QKV].matrix.bias);
+    ck_assert_ptr_null(bare.model->w[ROLE_OUTPUT_NORM].norm.bias);
     ck_assert_ptr_null(bare.tokenizer);
     float *c = feed_all(bare.model, 1, 1, N), *d = feed_all(bare.model, 3, 0, N);
     assert_same_logits(bare.model, c, d, N);

@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 #include "checkpoints.h"
-#include "model/model.h"
+#include "model/checkpoint.h"
 #include "support.h"
 #include "train/private.h"
 #include "train/train.h"
@@ -84,7 +84,7 @@ static struct run make_run(const char *out)
     r.spec = (struct train_spec){
         .texts = &text,
         .n_texts = 1,
-        .shape = {.architecture = "gpt2",
+        .shape = {.arch = arch_at(0),
                   .n_layers = 2,
                   .n_heads = 2,
                   .n_kv_heads = 1,
@@ -287,7 +287,7 @@ START_TEST(uptraining_keeps_the_tokenizer_and_lowers_the_loss)
                      STATUS_OK);
     ck_assert_int_eq(out.model->config.n_ctx, 40);
     ck_assert(!out.model->tied);
-    ck_assert_ptr_null(out.model->layers[0].up.bias);
+    ck_assert_ptr_null(out.model->blocks[0].w[ROLE_FFN_UP].matrix.bias);
     checkpoint_close(&out);
     checkpoint_close(&from);
     scratch_remove();

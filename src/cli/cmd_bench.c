@@ -16,6 +16,7 @@
 #include "cli/shape.h"
 #include "cli/signals.h"
 #include "compute/pool.h"
+#include "model/checkpoint.h"
 #include "show/figures.h"
 
 /* Memory beyond this is announced even without -v. */

@@ -17,6 +17,7 @@
 #include "cli/variant.h"
 #include "measure/eval.h"
 #include "measure/inspect.h"
+#include "model/checkpoint.h"
 #include "model/cost.h"
 #include "model/kv_cache.h"
 

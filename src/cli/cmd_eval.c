@@ -14,6 +14,7 @@
 #include "cli/runtime.h"
 #include "cli/signals.h"
 #include "measure/eval.h"
+#include "model/checkpoint.h"
 #include "show/figures.h"
 #include "show/table.h"
 

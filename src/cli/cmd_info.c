@@ -49,12 +49,6 @@ static const struct option_positional positionals[] = {
     {NULL, 0},
 };
 
-/* The architectures whose hyperparameters must be readable; of others the keys are shown. */
-static bool runs_here(struct text architecture)
-{
-    return text_is(architecture, "gpt2") || text_is(architecture, "starcoder");
-}
-
 static enum status read_texts(struct info *info, struct err *e)
 {
     bool found;
@@ -75,7 +69,9 @@ static enum status read_parts(struct info *info, struct err *e)
     if (s != STATUS_OK)
         return s;
     inspect_parts(info->gguf, info->parts, &info->total);
-    if (!runs_here(info->architecture))
+    /* Of the architectures that run here the hyperparameters must be readable; of others the keys
+     * are shown. */
+    if (!arch_find(info->architecture))
         return STATUS_OK;
     if (info->gguf->n_tensors > 0) {
         s = config_read(info->gguf, &info->config, e);

@@ -7,6 +7,7 @@
 #include "cli/numbers.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
+#include "model/checkpoint.h"
 #include "show/json.h"
 
 struct tokenize_options {

@@ -16,6 +16,7 @@
 #include "cli/signals.h"
 #include "cli/train_paths.h"
 #include "cli/train_report.h"
+#include "model/checkpoint.h"
 #include "show/figures.h"
 #include "train/train.h"
 
@@ -294,17 +295,13 @@ static enum status check_shape(const struct config *c, struct err *e)
 
 static enum status new_shape(const struct train_options *o, struct config *c, struct err *e)
 {
-    *c = (struct config){.architecture = "gpt2",
-                         .n_layers = or_else(o->layers, DEFAULT_LAYERS),
+    *c = (struct config){.n_layers = or_else(o->layers, DEFAULT_LAYERS),
                          .n_heads = or_else(o->heads, DEFAULT_HEADS),
                          .d_model = or_else(o->embd, DEFAULT_EMBD),
                          .n_ctx = or_else(o->ctx, DEFAULT_CTX),
                          .n_vocab = or_else(o->vocab, DEFAULT_VOCAB),
-                         .norm_eps = 1e-5f,
-                         .norm = NORM_LAYER,
-                         .norm_placement = NORM_BEFORE,
-                         .position = POSITION_LEARNED,
-                         .ffn = FFN_GELU};
+                         .norm_eps = 1e-5f};
+    config_set_arch(c, arch_find(text_of("gpt2")));
     c->n_kv_heads = or_else(o->kv_heads, c->n_heads);
     c->d_ff = or_else(o->ff, 4 * c->d_model);
     const enum status s = check_shape(c, e);

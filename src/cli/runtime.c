@@ -1,4 +1,5 @@
 #include "cli/runtime.h"
+#include "model/checkpoint.h"
 
 #include <limits.h>
 #include <stdarg.h>

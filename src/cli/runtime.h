@@ -17,7 +17,7 @@
 #include "compute/kernels.h"
 #include "compute/pool.h"
 #include "engine/session.h"
-#include "model/model.h"
+#include "model/checkpoint.h"
 
 /* Of every command on a checkpoint. */
 struct common_options {

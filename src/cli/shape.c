@@ -59,14 +59,8 @@ static enum status parse_core(const char **rest, struct config *c, char *end, st
 
 enum status shape_parse(const char *text, struct config *c, struct err *e)
 {
-    *c = (struct config){.architecture = "gpt2",
-                         .n_vocab = 50257,
-                         .n_ctx = 1024,
-                         .norm_eps = 1e-5f,
-                         .norm = NORM_LAYER,
-                         .norm_placement = NORM_BEFORE,
-                         .position = POSITION_LEARNED,
-                         .ffn = FFN_GELU};
+    *c = (struct config){.n_vocab = 50257, .n_ctx = 1024, .norm_eps = 1e-5f};
+    config_set_arch(c, arch_find(text_of("gpt2")));
     char end;
     enum status s = parse_core(&text, c, &end, e);
     while (s == STATUS_OK && end == ',') {

@@ -13,7 +13,7 @@
 #include "compute/kernels.h"
 #include "compute/pool.h"
 #include "convert/convert.h"
-#include "model/model.h"
+#include "model/checkpoint.h"
 
 struct common_options;
 

@@ -86,6 +86,10 @@ static inline size_t quant_row_bytes(int n)
     return (bytes + 63) / 64 * 64;
 }
 
+/* Kinds of norm, of feed-forward layer. */
+enum norm_kind { NORM_LAYER, NORM_KINDS };
+enum ffn_kind { FFN_GELU, FFN_KINDS };
+
 /* What becomes of a finished sum s (bias included). */
 enum epilogue {
     EPILOGUE_STORE, /* y = s */

@@ -21,11 +21,11 @@ static size_t panel_elements(const struct matrix *w)
 }
 
 /* Matrices of `layer` like the checkpoint's first layer's, converted. */
-static void shape_layer(const struct converter *c, struct layer *layer)
+static void shape_layer(const struct converter *c, struct block *layer)
 {
-    *layer = (struct layer){
-        .qkv = {.n_out = c->d + 2 * c->n_groups * c->dim, .n_in = c->d},
-        .attn_out = {.n_out = c->d, .n_in = c->d},
+    *layer = (struct block){
+        .w[ROLE_ATTN_QKV].matrix = {.n_out = c->d + 2 * c->n_groups * c->dim, .n_in = c->d},
+        .w[ROLE_ATTN_OUTPUT].matrix = {.n_out = c->d, .n_in = c->d},
     };
 }
 
@@ -38,9 +38,12 @@ void convert_carve_calibration(struct converter *c, struct convert_carver *carve
     const uint64_t rows = (uint64_t)own.window * d;
     shape_layer(c, &own.layer);
     struct convert_calibration *all = convert_carve(carver, 1, sizeof *all);
-    own.qkv_panels = convert_carve(carver, panel_elements(&own.layer.qkv), sizeof(float));
-    own.out_panels = convert_carve(carver, panel_elements(&own.layer.attn_out), sizeof(float));
-    own.qkv_bias = convert_carve(carver, (uint64_t)own.layer.qkv.n_out, sizeof(float));
+    own.qkv_panels =
+        convert_carve(carver, panel_elements(&own.layer.w[ROLE_ATTN_QKV].matrix), sizeof(float));
+    own.out_panels =
+        convert_carve(carver, panel_elements(&own.layer.w[ROLE_ATTN_OUTPUT].matrix), sizeof(float));
+    own.qkv_bias =
+        convert_carve(carver, (uint64_t)own.layer.w[ROLE_ATTN_QKV].matrix.n_out, sizeof(float));
     own.out_bias = convert_carve(carver, d, sizeof(float));
     own.stream = convert_carve(carver, n * d, sizeof(float));
     own.stream2 = convert_carve(carver, n * d, sizeof(float));
@@ -94,7 +97,7 @@ enum status convert_calibration_start(struct converter *c, struct err *e)
     const size_t window = (size_t)k->window, n_windows = (c->spec->n_tokens + window - 1) / window;
     k->model = one_layer(c, c->n_units);
     k->converted = one_layer(c, c->n_groups);
-    k->converted.layers = &k->layer;
+    k->converted.blocks = &k->layer;
     c->windows_all = (int)n_windows * c->config.n_layers * (c->spec->refit ? 3 : 2);
     enum status s = embed_tokens(c);
     if (s == STATUS_OK)
@@ -211,7 +214,7 @@ enum status convert_calibrate(struct converter *c, int layer)
     clear(c->moments.mean, d);
     clear(k->energy_sum, d);
     k->energy = 0;
-    k->model.layers = &c->model->layers[layer];
+    k->model.blocks = &c->model->blocks[layer];
     int n;
     for (size_t first = 0; (n = next_window(c, first)) > 0; first += (size_t)n) {
         float *stream = k->stream + first * d;
@@ -237,7 +240,7 @@ enum status convert_calibrate(struct converter *c, int layer)
  * such numbers have the mean square 1. */
 void convert_assume(struct converter *c, int layer)
 {
-    const struct norm *norm = &c->model->layers[layer].attn_norm;
+    const struct norm *norm = &c->model->blocks[layer].w[ROLE_ATTN_NORM].norm;
     const struct convert_moments *m = &c->moments;
     const size_t d = (size_t)c->d;
     for (size_t i = 0; i < d; i++)
@@ -258,20 +261,21 @@ static void use_tensors(struct converter *c, int layer, const struct convert_ten
                         bool out_too)
 {
     struct convert_calibration *k = c->calibration;
-    const struct layer *old = &c->model->layers[layer];
+    const struct block *old = &c->model->blocks[layer];
     k->layer = *old;
-    k->layer.qkv = (struct matrix){.n_out = c->d + 2 * c->n_groups * c->dim,
-                                   .n_in = c->d,
-                                   .storage = old->qkv.storage,
-                                   .panels = k->qkv_panels,
-                                   .bias = k->qkv_bias};
-    pack_matrix(k->qkv_panels, &k->layer.qkv, &t->qkv.tensor, NULL);
+    k->layer.w[ROLE_ATTN_QKV].matrix =
+        (struct matrix){.n_out = c->d + 2 * c->n_groups * c->dim,
+                        .n_in = c->d,
+                        .storage = old->w[ROLE_ATTN_QKV].matrix.storage,
+                        .panels = k->qkv_panels,
+                        .bias = k->qkv_bias};
+    pack_matrix(k->qkv_panels, &k->layer.w[ROLE_ATTN_QKV].matrix, &t->qkv.tensor, NULL);
     pack_floats(k->qkv_bias, &t->qkv_bias.tensor);
     if (!out_too)
         return;
-    k->layer.attn_out.panels = k->out_panels;
-    k->layer.attn_out.bias = k->out_bias;
-    pack_matrix(k->out_panels, &k->layer.attn_out, &t->out.tensor, NULL);
+    k->layer.w[ROLE_ATTN_OUTPUT].matrix.panels = k->out_panels;
+    k->layer.w[ROLE_ATTN_OUTPUT].matrix.bias = k->out_bias;
+    pack_matrix(k->out_panels, &k->layer.w[ROLE_ATTN_OUTPUT].matrix, &t->out.tensor, NULL);
     pack_floats(k->out_bias, &t->out_bias.tensor);
 }
 

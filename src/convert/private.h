@@ -146,7 +146,7 @@ bool convert_group(struct converter *c);
 struct convert_calibration {
     struct model model;     /* of one layer: the checkpoint's */
     struct model converted; /* the same, converted */
-    struct layer layer;     /* of `converted` */
+    struct block layer;     /* of `converted` */
     void *qkv_panels, *out_panels;
     float *qkv_bias, *out_bias;
     struct session *session, *session2;

@@ -14,8 +14,7 @@
 #include "base/checked.h"
 #include "base/mem.h"
 #include "gguf/blocks.h"
-#include "model/config.h"
-#include "model/model.h"
+#include "model/layout.h"
 
 /* A unit's floats, before and after, fit a core's own cache. A multiple of every block. */
 #define UNIT_ELEMENTS 8192
@@ -51,37 +50,21 @@ static bool is_block_type(const struct tensor_type_info *type)
     return type->block_elements > 1;
 }
 
-static bool contains(struct text name, const char *part)
+static enum status plan_tensor(const struct quantize_params *p, const struct config *c,
+                               const struct gguf_tensor *from, struct quantize_tensor *t,
+                               struct err *e)
 {
-    return memmem(name.data, name.len, part, strlen(part)) != NULL;
-}
-
-static bool ends_with(struct text name, const char *part)
-{
-    const size_t len = strlen(part);
-    return name.len >= len && memcmp(name.data + name.len - len, part, len) == 0;
-}
-
-/* Whether it takes the type asked for. */
-static bool is_matrix(const struct gguf_tensor *t)
-{
-    return t->n_elements > t->dims[0] && ends_with(t->name, ".weight") &&
-           !contains(t->name, "_norm.weight") && !text_is(t->name, "position_embd.weight");
-}
-
-static enum status plan_tensor(const struct quantize_params *p, const struct gguf_tensor *from,
-                               struct quantize_tensor *t, struct err *e)
-{
-    const bool is_embedding = text_is(from->name, "token_embd.weight");
+    struct tensor_spec spec;
+    const bool changes = layout_named(c, from->name, &spec) && (spec.flags & SPEC_QUANTISES);
     const struct tensor_type_info *wanted =
-        tensor_type_find(is_embedding && !p->pure ? model_embedding_type(p->type) : p->type);
+        tensor_type_find(changes && !p->pure ? layout_type(&spec, p->type) : p->type);
     *t = (struct quantize_tensor){.from = from, .to = from->type};
     if (!blocks_runs(from->type->type))
         return err_set(e, STATUS_BAD_FILE,
                        "tensor %.*s: expected type F32, F16, BF16, Q8_0 or Q4_0, found %s; start "
                        "from a file in one of those",
                        text_width(from->name), from->name.data, from->type->name);
-    if (is_matrix(from) && from->type != wanted) {
+    if (changes && from->type != wanted) {
         t->to = wanted;
         if (from->dims[0] % wanted->block_elements != 0) {
             t->to = from->type->type == TENSOR_F32 ? tensor_type_find(TENSOR_F16) : from->type;
@@ -110,7 +93,7 @@ enum status quantize_plan(const struct quantize_params *params, struct quantize 
         return err_no_memory(e, "the list of tensors", g->n_tensors * sizeof *q->tensors);
     for (size_t i = 0; i < g->n_tensors && s == STATUS_OK; i++) {
         struct quantize_tensor *t = &q->tensors[i];
-        s = plan_tensor(params, &g->tensors[i], t, e);
+        s = plan_tensor(params, &config, &g->tensors[i], t, e);
         q->bytes_before += g->tensors[i].n_bytes;
         q->bytes_after += t->bytes;
     }

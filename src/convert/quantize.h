@@ -5,7 +5,7 @@
  * follow the type; tensors keep their names, shapes and order. The matrices take the type: what
  * is named "*.weight", has more than one row, is not position_embd.weight and no norm. All other
  * tensors keep their own. The token embedding takes the type that goes with it (see
- * model_embedding_type), or with `pure` the type itself: then these are the tensors that
+ * layout_type), or with `pure` the type itself: then these are the tensors that
  * `llama-quantize --pure` converts, and their bytes are the same.
  *
  * Rows that are not a multiple of the type's block cannot take it: such a matrix becomes F16 if

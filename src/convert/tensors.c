@@ -171,7 +171,7 @@ static void add_pairs(const struct converter *c, struct gguf_writer *w)
 {
     const struct convert_spec *spec = c->spec;
     char heads[96];
-    snprintf(heads, sizeof heads, "%s.attention.head_count_kv", c->config.architecture);
+    snprintf(heads, sizeof heads, "%s.attention.head_count_kv", c->config.arch->name);
     for (size_t i = 0; i < spec->gguf->n_pairs; i++) {
         const struct gguf_pair *p = &spec->gguf->pairs[i];
         if (!text_is(p->key, heads) && !starts_with(p->key, OWN_KEYS))

@@ -23,7 +23,7 @@ size_t attention_parts(const struct config *c, int n_tokens, int cap)
 
 size_t attention_scratch(const struct config *c)
 {
-    const size_t group = (size_t)config_group(c);
+    const size_t group = (size_t)config_group(c, 0);
     /* scaled queries, scores, out, max, sum */
     return group * (2 * (size_t)c->head_dim + KERNEL_CHUNK + 2);
 }

@@ -59,7 +59,7 @@ static struct sizes scratch_sizes(const struct config *c, int block, int cap, in
     const uint64_t quants = quant_row_bytes(c->d_model > c->d_ff ? c->d_model : c->d_ff);
     return (struct sizes){
         .x = b * d,
-        .qkv = b * (d + 2 * (uint64_t)config_kv_dim(c)),
+        .qkv = b * (d + 2 * (uint64_t)config_kv_dim(c, 0)),
         .parts = attention_parts(c, block, cap),
         .hidden = b * (uint64_t)c->d_ff,
         .logits = (uint64_t)c->n_vocab,
@@ -256,7 +256,7 @@ static void multiply_heads(const struct run *r, const struct matrix *qkv, const 
     const struct matmul m = product(r, qkv, input, r->n_tokens, s->qkv, EPILOGUE_STORE, thread);
     const int n_heads = c->n_kv_heads / pool_n_threads(s->pool);
     const int panels = c->head_dim / KERNEL_LANES; /* of a head */
-    const int group = config_group(c), first = thread * n_heads;
+    const int group = config_group(c, 0), first = thread * n_heads;
     const int k = c->n_heads * panels, v = k + c->n_kv_heads * panels;
     s->kernels->matmul(&m, first * group * panels, (first + n_heads) * group * panels);
     s->kernels->matmul(&m, k + first * panels, k + (first + n_heads) * panels);
@@ -267,18 +267,19 @@ static void attend_block(const struct run *r, int l, int thread)
 {
     struct session *s = r->s;
     const struct config *c = &s->model->config;
-    const struct layer *layer = &s->model->layers[l];
+    const struct block *block = &s->model->blocks[l];
     const int n_threads = pool_n_threads(s->pool);
     const size_t d = (size_t)c->d_model;
     const bool dealt = heads_are_dealt(c, n_threads);
 
-    float *input = normed(r, &layer->attn_norm, 0, r->n_tokens, thread);
+    float *input = normed(r, &block->w[ROLE_ATTN_NORM].norm, 0, r->n_tokens, thread);
     if (r->alone)
         give(r, r->alone->normed, input, thread);
     if (dealt) {
-        multiply_heads(r, &layer->qkv, input, thread);
+        multiply_heads(r, &block->w[ROLE_ATTN_QKV].matrix, input, thread);
     } else {
-        multiply(r, &layer->qkv, input, r->n_tokens, s->qkv, EPILOGUE_STORE, thread);
+        multiply(r, &block->w[ROLE_ATTN_QKV].matrix, input, r->n_tokens, s->qkv, EPILOGUE_STORE,
+                 thread);
         pool_barrier(s->pool, thread);
     }
 
@@ -290,7 +291,7 @@ static void attend_block(const struct run *r, int l, int thread)
         .first = s->len,
         .n_tokens = r->n_tokens,
         .qkv = s->qkv,
-        .qkv_stride = (size_t)layer->qkv.n_out,
+        .qkv_stride = (size_t)block->w[ROLE_ATTN_QKV].matrix.n_out,
         .parts = s->parts,
         .max_chunks = attention_chunks(s->cap),
     };
@@ -306,18 +307,20 @@ static void attend_block(const struct run *r, int l, int thread)
         attention_merge(&a, t, input + (size_t)t * d);
     if (r->alone)
         give(r, r->alone->heads, input, thread);
-    multiply(r, &layer->attn_out, input, r->n_tokens, s->x, EPILOGUE_ADD, thread);
+    multiply(r, &block->w[ROLE_ATTN_OUTPUT].matrix, input, r->n_tokens, s->x, EPILOGUE_ADD, thread);
     pool_barrier(s->pool, thread);
 }
 
 static void feed_forward(const struct run *r, int l, int thread)
 {
     struct session *s = r->s;
-    const struct layer *layer = &s->model->layers[l];
-    const float *input = normed(r, &layer->ffn_norm, 0, r->n_tokens, thread);
-    multiply(r, &layer->up, input, r->n_tokens, s->hidden, EPILOGUE_GELU, thread);
+    const struct block *block = &s->model->blocks[l];
+    const float *input = normed(r, &block->w[ROLE_FFN_NORM].norm, 0, r->n_tokens, thread);
+    multiply(r, &block->w[ROLE_FFN_UP].matrix, input, r->n_tokens, s->hidden, EPILOGUE_GELU,
+             thread);
     pool_barrier(s->pool, thread);
-    multiply(r, &layer->down, s->hidden, r->n_tokens, s->x, EPILOGUE_ADD, thread);
+    multiply(r, &block->w[ROLE_FFN_DOWN].matrix, s->hidden, r->n_tokens, s->x, EPILOGUE_ADD,
+             thread);
     pool_barrier(s->pool, thread);
 }
 
@@ -332,8 +335,8 @@ static void run_block(void *arg, int thread)
     if (!r->logits)
         return;
     const int n = r->all ? r->n_tokens : 1;
-    const float *input = normed(r, &m->output_norm, r->n_tokens - n, n, thread);
-    multiply(r, &m->output, input, n, r->logits, EPILOGUE_STORE, thread);
+    const float *input = normed(r, &m->w[ROLE_OUTPUT_NORM].norm, r->n_tokens - n, n, thread);
+    multiply(r, &m->w[ROLE_OUTPUT].matrix, input, n, r->logits, EPILOGUE_STORE, thread);
 }
 
 /* On every thread. The residual stream is read by all and written by none while it is given. */

@@ -36,25 +36,24 @@ static bool cut_block(struct text *name)
 enum inspect_part inspect_part_of(struct text name)
 {
     static const struct {
-        char prefix[20];
+        const char *prefix;
         enum inspect_part part;
-    } outside[] = {{"token_embd_norm.", INSPECT_NORMS},  {"token_embd.", INSPECT_EMBEDDING},
-                   {"position_embd.", INSPECT_POSITION}, {"token_types.", INSPECT_EMBEDDING},
-                   {"output_norm.", INSPECT_NORMS},      {"output.", INSPECT_OUTPUT}},
+    } outside[] = {{"token_embd.", INSPECT_EMBEDDING},
+                   {"token_types.", INSPECT_EMBEDDING},
+                   {"position_embd.", INSPECT_POSITION},
+                   {"output.", INSPECT_OUTPUT}},
       inside[] = {{"attn_", INSPECT_ATTENTION}, {"ffn_", INSPECT_FFN}};
-    if (!cut_block(&name)) {
-        for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++)
-            if (starts_with(name, outside[i].prefix))
-                return outside[i].part;
-        return INSPECT_OTHER;
-    }
+    const bool in_block = cut_block(&name);
     const char *dot = memchr(name.data, '.', name.len);
     const struct text stem = {name.data, dot ? (size_t)(dot - name.data) : name.len};
     if (stem.len >= 5 && memcmp(stem.data + stem.len - 5, "_norm", 5) == 0)
         return INSPECT_NORMS;
-    for (size_t i = 0; i < sizeof inside / sizeof inside[0]; i++)
+    for (size_t i = 0; i < sizeof inside / sizeof inside[0] && in_block; i++)
         if (starts_with(name, inside[i].prefix))
             return inside[i].part;
+    for (size_t i = 0; i < sizeof outside / sizeof outside[0] && !in_block; i++)
+        if (starts_with(name, outside[i].prefix))
+            return outside[i].part;
     return INSPECT_OTHER;
 }
 

@@ -1,4 +1,4 @@
-#include "model/model.h"
+#include "model/checkpoint.h"
 
 static enum status open_parts(unsigned parts, struct checkpoint *c, struct err *e)
 {

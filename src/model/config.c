@@ -1,103 +1,123 @@
 #include "model/config.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-static enum status read_architecture(const struct gguf *g, struct config *c, struct err *e)
+struct key_name {
+    char text[96];
+};
+
+static struct key_name arch_key(const struct config *c, const char *suffix)
 {
-    static const char *const known[] = {"gpt2", "starcoder"};
-    struct text name;
-    enum status s = gguf_get_text(g, "general.architecture", &name, NULL, e);
-    if (s != STATUS_OK)
-        return s;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (text_is(name, known[i])) {
-            c->architecture = known[i];
-            return STATUS_OK;
-        }
-    }
-    return err_set(e, STATUS_BAD_FILE,
-                   "general.architecture: expected gpt2 or starcoder, found \"%.*s\"",
-                   text_width(name), name.data);
+    struct key_name key;
+    snprintf(key.text, sizeof key.text, "%s.%s", c->arch->name, suffix);
+    return key;
 }
 
-/* The key "<architecture>.<suffix>" as an int in [1, max]. */
-static enum status read_size(const struct gguf *g, const struct config *c, const char *suffix,
-                             int max, int *out, bool *found, struct err *e)
+void config_set_arch(struct config *c, const struct arch *arch)
 {
-    char key[96];
-    snprintf(key, sizeof key, "%s.%s", c->architecture, suffix);
-    uint64_t value = 0;
-    bool present = true;
-    const enum status s =
-        gguf_get_u64(g, key, 1, (uint64_t)max, &value, found ? &present : NULL, e);
-    if (s != STATUS_OK)
-        return s;
-    if (found)
-        *found = present;
-    if (present)
-        *out = (int)value;
+    c->arch = arch;
+    c->norm = arch->norm;
+    c->position = arch->position;
+    c->ffn = arch->ffn;
+}
+
+/* --- sizes ----------------------------------------------------------------------------------- */
+
+/* Keys of one size each, in the order of a file. */
+static const struct size_key {
+    const char *suffix;
+    size_t offset; /* of an int in struct config */
+    int max;
+    bool required;
+} size_keys[] = {
+    {"context_length", offsetof(struct config, n_ctx), CONFIG_MAX_CTX, true},
+    {"embedding_length", offsetof(struct config, d_model), CONFIG_MAX_WIDTH, true},
+    {"feed_forward_length", offsetof(struct config, d_ff), CONFIG_MAX_FF, false},
+    {"block_count", offsetof(struct config, n_layers), CONFIG_MAX_LAYERS, true},
+    {"attention.head_count", offsetof(struct config, n_heads), CONFIG_MAX_WIDTH, true},
+    {"attention.head_count_kv", offsetof(struct config, n_kv_heads), CONFIG_MAX_WIDTH, false},
+    {"attention.key_length", offsetof(struct config, head_dim), CONFIG_MAX_WIDTH, false},
+};
+#define N_SIZE_KEYS (sizeof size_keys / sizeof *size_keys)
+
+static int *size_of_key(struct config *c, const struct size_key *k)
+{
+    return (int *)(void *)((char *)c + k->offset);
+}
+
+/* Sizes that a file need not state stay 0. */
+static enum status read_sizes(const struct gguf *g, struct config *c, struct err *e)
+{
+    for (size_t i = 0; i < N_SIZE_KEYS; i++) {
+        const struct size_key *k = &size_keys[i];
+        uint64_t value = 0;
+        bool found = true;
+        const enum status s = gguf_get_u64(g, arch_key(c, k->suffix).text, 1, (uint64_t)k->max,
+                                           &value, k->required ? NULL : &found, e);
+        if (s != STATUS_OK)
+            return s;
+        *size_of_key(c, k) = found ? (int)value : 0;
+    }
+    return STATUS_OK;
+}
+
+/* Rows of a two-dimensional tensor that gives a size no key holds. */
+static enum status rows_of(const struct gguf *g, enum tensor_role role, int max, int *out,
+                           struct err *e)
+{
+    const struct tensor_name name = arch_tensor_name(role, 0, false);
+    const struct gguf_tensor *t = gguf_find_tensor(g, name.text);
+    if (!t)
+        return err_set(e, STATUS_BAD_FILE, "tensor %s: missing", name.text);
+    if (t->n_dims != 2 || t->dims[1] > (uint64_t)max)
+        return err_set(e, STATUS_BAD_FILE,
+                       "tensor %s: expected 2 dimensions and at most %d rows, found %d dimensions "
+                       "and %llu rows",
+                       name.text, max, t->n_dims, (unsigned long long)t->dims[1]);
+    *out = (int)t->dims[1];
+    return STATUS_OK;
+}
+
+/* --- what the keys together must be ---------------------------------------------------------- */
+
+static enum status complete_heads(struct config *c, struct err *e)
+{
+    if (!c->n_kv_heads)
+        c->n_kv_heads = c->n_heads;
+    if (!c->head_dim && c->d_model % c->n_heads != 0)
+        return err_set(e, STATUS_BAD_FILE,
+                       "%s: expected a divisor of embedding_length %d, found %d",
+                       arch_key(c, "attention.head_count").text, c->d_model, c->n_heads);
+    if (c->n_heads % c->n_kv_heads != 0)
+        return err_set(e, STATUS_BAD_FILE, "%s: expected a divisor of head_count %d, found %d",
+                       arch_key(c, "attention.head_count_kv").text, c->n_heads, c->n_kv_heads);
+    if (!c->head_dim)
+        c->head_dim = c->d_model / c->n_heads;
+    if (config_q_dim(c) > CONFIG_MAX_WIDTH || c->head_dim > CONFIG_MAX_WIDTH / c->n_heads)
+        return err_set(e, STATUS_BAD_FILE, "%s: expected at most %d for %d heads, found %d",
+                       arch_key(c, "attention.key_length").text, CONFIG_MAX_WIDTH / c->n_heads,
+                       c->n_heads, c->head_dim);
     return STATUS_OK;
 }
 
 static enum status read_eps(const struct gguf *g, struct config *c, struct err *e)
 {
-    char key[96];
-    snprintf(key, sizeof key, "%s.attention.layer_norm_epsilon", c->architecture);
+    const struct key_name key = arch_key(c, arch_norm_eps_key(c->norm));
     double eps = 0;
-    const enum status s = gguf_get_f64(g, key, &eps, NULL, e);
+    const enum status s = gguf_get_f64(g, key.text, &eps, NULL, e);
     if (s != STATUS_OK)
         return s;
     if (!(eps > 0 && eps < 1))
-        return err_set(e, STATUS_BAD_FILE, "%s: expected a number between 0 and 1, found %g", key,
-                       eps);
+        return err_set(e, STATUS_BAD_FILE, "%s: expected a number between 0 and 1, found %g",
+                       key.text, eps);
     c->norm_eps = (float)eps;
-    return STATUS_OK;
-}
-
-/* Rows of a two-dimensional tensor that gives a size no key holds. */
-static enum status rows_of(const struct gguf *g, const char *name, int max, int *out, struct err *e)
-{
-    const struct gguf_tensor *t = gguf_find_tensor(g, name);
-    if (!t)
-        return err_set(e, STATUS_BAD_FILE, "tensor %s: missing", name);
-    if (t->n_dims != 2 || t->dims[1] > (uint64_t)max)
-        return err_set(e, STATUS_BAD_FILE,
-                       "tensor %s: expected 2 dimensions and at most %d rows, found %d dimensions "
-                       "and %llu rows",
-                       name, max, t->n_dims, (unsigned long long)t->dims[1]);
-    *out = (int)t->dims[1];
-    return STATUS_OK;
-}
-
-static enum status read_heads(const struct gguf *g, struct config *c, struct err *e)
-{
-    enum status s = read_size(g, c, "attention.head_count", CONFIG_MAX_WIDTH, &c->n_heads, NULL, e);
-    if (s != STATUS_OK)
-        return s;
-    bool found;
-    s = read_size(g, c, "attention.head_count_kv", CONFIG_MAX_WIDTH, &c->n_kv_heads, &found, e);
-    if (s != STATUS_OK)
-        return s;
-    if (!found)
-        c->n_kv_heads = c->n_heads;
-    if (c->d_model % c->n_heads != 0)
-        return err_set(e, STATUS_BAD_FILE,
-                       "%s.attention.head_count: expected a divisor of embedding_length %d, found "
-                       "%d",
-                       c->architecture, c->d_model, c->n_heads);
-    if (c->n_heads % c->n_kv_heads != 0)
-        return err_set(e, STATUS_BAD_FILE,
-                       "%s.attention.head_count_kv: expected a divisor of head_count %d, found %d",
-                       c->architecture, c->n_heads, c->n_kv_heads);
-    c->head_dim = c->d_model / c->n_heads;
     return STATUS_OK;
 }
 
 static enum status read_vocab(const struct gguf *g, struct config *c, struct err *e)
 {
-    enum status s = rows_of(g, "token_embd.weight", CONFIG_MAX_VOCAB, &c->n_vocab, e);
+    const enum status s = rows_of(g, ROLE_TOKEN_EMBD, CONFIG_MAX_VOCAB, &c->n_vocab, e);
     if (s != STATUS_OK)
         return s;
     const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
@@ -109,31 +129,65 @@ static enum status read_vocab(const struct gguf *g, struct config *c, struct err
     return STATUS_OK;
 }
 
+/* --- the whole ------------------------------------------------------------------------------- */
+
+/* "gpt2 or starcoder" */
+static void list_archs(char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (int i = 0; arch_at(i) && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s",
+                                 i == 0           ? ""
+                                 : arch_at(i + 1) ? ", "
+                                                  : " or ",
+                                 arch_at(i)->name);
+}
+
+static enum status read_arch(const struct gguf *g, struct config *c, struct err *e)
+{
+    struct text name;
+    const enum status s = gguf_get_text(g, "general.architecture", &name, NULL, e);
+    if (s != STATUS_OK)
+        return s;
+    const struct arch *arch = arch_find(name);
+    if (!arch) {
+        char known[128];
+        list_archs(known, sizeof known);
+        return err_set(e, STATUS_BAD_FILE, "general.architecture: expected %s, found \"%.*s\"",
+                       known, text_width(name), name.data);
+    }
+    config_set_arch(c, arch);
+    return STATUS_OK;
+}
+
 enum status config_read(const struct gguf *g, struct config *c, struct err *e)
 {
-    *c = (struct config){.norm = NORM_LAYER,
-                         .norm_placement = NORM_BEFORE,
-                         .position = POSITION_LEARNED,
-                         .ffn = FFN_GELU};
-    enum status s = read_architecture(g, c, e);
+    *c = (struct config){.arch = NULL};
+    enum status s = read_arch(g, c, e);
     if (s == STATUS_OK)
-        s = read_size(g, c, "block_count", CONFIG_MAX_LAYERS, &c->n_layers, NULL, e);
+        s = read_sizes(g, c, e);
     if (s == STATUS_OK)
-        s = read_size(g, c, "embedding_length", CONFIG_MAX_WIDTH, &c->d_model, NULL, e);
-    if (s == STATUS_OK)
-        s = read_size(g, c, "context_length", CONFIG_MAX_CTX, &c->n_ctx, NULL, e);
-    if (s == STATUS_OK)
-        s = read_heads(g, c, e);
-    bool found = true;
-    if (s == STATUS_OK)
-        s = read_size(g, c, "feed_forward_length", CONFIG_MAX_FF, &c->d_ff, &found, e);
-    if (s == STATUS_OK && !found)
-        s = rows_of(g, "blk.0.ffn_up.weight", CONFIG_MAX_FF, &c->d_ff, e);
+        s = complete_heads(c, e);
+    if (s == STATUS_OK && !c->d_ff)
+        s = rows_of(g, ROLE_FFN_UP, CONFIG_MAX_FF, &c->d_ff, e);
     if (s == STATUS_OK)
         s = read_eps(g, c, e);
     if (s == STATUS_OK)
         s = read_vocab(g, c, e);
     return s;
+}
+
+void config_write(const struct config *c, struct gguf_writer *w)
+{
+    struct config copy = *c;
+    for (size_t i = 0; i < N_SIZE_KEYS; i++) {
+        const struct size_key *k = &size_keys[i];
+        /* The one that follows from others is for those who chose it. */
+        if (k->offset != offsetof(struct config, head_dim) || config_q_dim(c) != c->d_model)
+            gguf_add_u32(w, arch_key(c, k->suffix).text, (uint32_t)*size_of_key(&copy, k));
+    }
+    gguf_add_f32(w, arch_key(c, arch_norm_eps_key(c->norm)).text, c->norm_eps);
 }
 
 void config_variant_name(const struct config *c, int n_kv_heads, char *name)

@@ -2,123 +2,129 @@
 
 #include "model/pack.h"
 
+/* --- a shape --------------------------------------------------------------------------------- */
+
 bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cost_shape *out)
 {
-    const struct gguf_tensor *output = gguf_find_tensor(g, "output.weight");
-    const struct gguf_tensor *matrix = output ? output : gguf_find_tensor(g, "token_embd.weight");
+    const struct gguf_tensor *output =
+        gguf_find_tensor(g, arch_tensor_name(ROLE_OUTPUT, 0, false).text);
+    const struct gguf_tensor *embedding =
+        gguf_find_tensor(g, arch_tensor_name(ROLE_TOKEN_EMBD, 0, false).text);
+    const struct gguf_tensor *matrix = output ? output : embedding;
     *out = (struct cost_shape){
         .config = c,
         .n_kv_heads = c->n_kv_heads,
-        .biases = gguf_find_tensor(g, "blk.0.attn_qkv.bias") != NULL,
+        .biases = gguf_find_tensor(g, arch_tensor_name(ROLE_ATTN_QKV, 0, true).text) != NULL,
         .tied = !output,
     };
     return matrix && pack_storage(matrix->type, &out->storage);
 }
 
-/* The matrices of a layer. */
-struct sizes {
-    int n_out, n_in;
-};
-
-static int qkv_rows(const struct config *c, int n_kv_heads)
+static struct config variant_config(const struct config *c, int n_kv_heads)
 {
-    return c->d_model + 2 * n_kv_heads * c->head_dim;
+    struct config variant = *c;
+    variant.n_kv_heads = n_kv_heads;
+    return variant;
 }
 
-static void layer_matrices(const struct config *c, int n_kv_heads, struct sizes out[4])
+/* Whether a checkpoint of this shape has the tensor. */
+static bool has_tensor(const struct cost_shape *s, const struct tensor_spec *t)
 {
-    const int d = c->d_model;
-    out[0] = (struct sizes){qkv_rows(c, n_kv_heads), d};
-    out[1] = (struct sizes){d, d};
-    out[2] = (struct sizes){c->d_ff, d};
-    out[3] = (struct sizes){d, c->d_ff};
-}
-
-/* Elements of a layer's vectors: two norms, four biases. */
-static uint64_t layer_vectors(const struct cost_shape *s)
-{
-    const struct config *c = s->config;
-    uint64_t n = 2 * (uint64_t)c->d_model;
-    if (s->biases)
-        n += 2 * (uint64_t)c->d_model + (uint64_t)qkv_rows(c, s->n_kv_heads) +
-             2 * (uint64_t)c->d_model + (uint64_t)c->d_ff;
-    return n;
-}
-
-static uint64_t last_norm(const struct cost_shape *s)
-{
-    return (uint64_t)s->config->d_model * (s->biases ? 2 : 1);
+    return !(t->flags & SPEC_UNUSUAL) && (s->biases || !t->is_bias) &&
+           !(s->tied && t->role == ROLE_OUTPUT);
 }
 
 uint64_t cost_parameters(const struct cost_shape *s)
 {
-    const struct config *c = s->config;
-    struct sizes matrices[4];
-    layer_matrices(c, s->n_kv_heads, matrices);
-    uint64_t layer = layer_vectors(s);
-    for (int i = 0; i < 4; i++)
-        layer += (uint64_t)matrices[i].n_out * (uint64_t)matrices[i].n_in;
-    const uint64_t table = (uint64_t)c->n_vocab * (uint64_t)c->d_model;
-    return (uint64_t)c->n_layers * layer + last_norm(s) + table * (s->tied ? 1 : 2) +
-           (uint64_t)c->n_ctx * (uint64_t)c->d_model;
+    const struct config c = variant_config(s->config, s->n_kv_heads);
+    uint64_t n = 0;
+    for (int64_t i = 0; i < layout_count(&c); i++) {
+        const struct tensor_spec t = layout_at(&c, i);
+        if (has_tensor(s, &t))
+            n += spec_elements(&t);
+    }
+    return n;
 }
 
-/* A row of the embedding, in its type, and one of the positions, in F32. */
-static uint64_t row_bytes(const struct config *c, enum storage storage)
+/* Whether a step reads one row of it, not all. */
+static bool is_looked_up(enum tensor_role role)
 {
-    return storage_bytes(storage, (uint64_t)c->d_model) + (uint64_t)c->d_model * sizeof(float);
+    return role == ROLE_TOKEN_EMBD || role == ROLE_POSITION_EMBD;
+}
+
+/* Bytes of a tensor that a step reads. */
+static uint64_t read_bytes(const struct tensor_spec *t, enum storage storage)
+{
+    if (is_looked_up(t->role))
+        return t->form == FORM_MATRIX ? storage_bytes(storage, (uint64_t)t->cols)
+                                      : (uint64_t)t->cols * sizeof(float);
+    return t->form == FORM_MATRIX && !t->is_bias ? matrix_bytes(t->rows, t->cols, storage)
+                                                 : spec_elements(t) * sizeof(float);
 }
 
 uint64_t cost_weight_bytes(const struct cost_shape *s)
 {
-    const struct config *c = s->config;
-    struct sizes matrices[4];
-    layer_matrices(c, s->n_kv_heads, matrices);
-    uint64_t layer = layer_vectors(s) * sizeof(float);
-    for (int i = 0; i < 4; i++)
-        layer += matrix_bytes(matrices[i].n_out, matrices[i].n_in, s->storage);
-    return (uint64_t)c->n_layers * layer + last_norm(s) * sizeof(float) +
-           matrix_bytes(c->n_vocab, c->d_model, s->storage) + row_bytes(c, s->storage);
+    const struct config c = variant_config(s->config, s->n_kv_heads);
+    const struct tensor_spec output = layout_weight(&c, ROLE_OUTPUT, 0);
+    uint64_t bytes = s->tied ? read_bytes(&output, s->storage) : 0;
+    for (int64_t i = 0; i < layout_count(&c); i++) {
+        const struct tensor_spec t = layout_at(&c, i);
+        if (has_tensor(s, &t))
+            bytes += read_bytes(&t, s->storage);
+    }
+    return bytes;
 }
 
-static uint64_t bytes_of(const struct matrix *w)
-{
-    const uint64_t bias = w->bias ? (uint64_t)w->n_out * sizeof(float) : 0;
-    return matrix_bytes(w->n_out, w->n_in, w->storage) + bias;
-}
+/* --- a loaded model -------------------------------------------------------------------------- */
 
-static uint64_t norm_bytes(const struct norm *n, int d)
+/* Bytes of a role's tensors that a step reads. */
+static uint64_t loaded_bytes(const struct config *c, const struct weight *w, enum tensor_role role,
+                             int layer)
 {
-    return (uint64_t)d * sizeof(float) * (n->bias ? 2 : 1);
+    const struct tensor_spec weight = layout_weight(c, role, layer);
+    const bool has_bias = weight.form == FORM_NORM ? w->norm.bias : w->matrix.bias;
+    uint64_t bytes = read_bytes(&weight, w->matrix.storage);
+    if (has_bias && !is_looked_up(role)) {
+        const struct tensor_spec bias = layout_bias(c, role, layer);
+        bytes += read_bytes(&bias, w->matrix.storage);
+    }
+    return bytes;
 }
 
 uint64_t cost_model_bytes(const struct model *m)
 {
     const struct config *c = &m->config;
-    uint64_t bytes = norm_bytes(&m->output_norm, c->d_model) + bytes_of(&m->output) +
-                     row_bytes(c, m->embed.storage);
-    for (int l = 0; l < c->n_layers; l++) {
-        const struct layer *layer = &m->layers[l];
-        bytes += norm_bytes(&layer->attn_norm, c->d_model) + bytes_of(&layer->qkv) +
-                 bytes_of(&layer->attn_out) + norm_bytes(&layer->ffn_norm, c->d_model) +
-                 bytes_of(&layer->up) + bytes_of(&layer->down);
-    }
+    uint64_t bytes = 0;
+    for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
+        for (int l = 0; l < (role_in_block(role) ? c->n_layers : 1); l++)
+            bytes +=
+                loaded_bytes(c, role_in_block(role) ? &m->blocks[l].w[role] : &m->w[role], role, l);
     return bytes;
 }
 
+/* --- the cache and the arithmetic ------------------------------------------------------------ */
+
 uint64_t cost_kv_bytes(const struct config *c, int n_kv_heads, enum storage kv, int depth)
 {
+    const struct config variant = variant_config(c, n_kv_heads);
     const uint64_t k_and_v = storage_bytes(kv, (uint64_t)c->head_dim) +
                              storage_bytes(kv, (uint64_t)kernel_padded(c->head_dim));
-    return (uint64_t)c->n_layers * (uint64_t)n_kv_heads * k_and_v * (uint64_t)depth;
+    uint64_t heads = 0;
+    for (int l = 0; l < c->n_layers; l++)
+        heads += (uint64_t)config_kv_heads(&variant, l);
+    return heads * k_and_v * (uint64_t)depth;
 }
 
 uint64_t cost_flops(const struct config *c, int n_kv_heads, int depth)
 {
-    struct sizes matrices[4];
-    layer_matrices(c, n_kv_heads, matrices);
-    uint64_t layer = 2 * (uint64_t)c->d_model * ((uint64_t)depth + 1); /* scores and values */
-    for (int i = 0; i < 4; i++)
-        layer += (uint64_t)matrices[i].n_out * (uint64_t)matrices[i].n_in;
-    return 2 * ((uint64_t)c->n_layers * layer + (uint64_t)c->n_vocab * (uint64_t)c->d_model);
+    const struct config variant = variant_config(c, n_kv_heads);
+    /* Scores and values. */
+    uint64_t products =
+        2 * (uint64_t)config_q_dim(c) * ((uint64_t)depth + 1) * (uint64_t)c->n_layers;
+    for (int64_t i = 0; i < layout_count(&variant); i++) {
+        const struct tensor_spec t = layout_at(&variant, i);
+        if (t.form == FORM_MATRIX && !t.is_bias && !is_looked_up(t.role))
+            products += spec_elements(&t);
+    }
+    return 2 * products;
 }

@@ -4,7 +4,6 @@
  */
 #include "model/model.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +18,9 @@ struct loader {
     const struct gguf *g; /* NULL: random numbers */
     const struct file_map *source;
     struct model_options options;
-    struct config file;   /* as the file has it; the model's config is as wanted */
-    struct rng rng;       /* of random numbers */
-    bool filling;         /* second pass */
-    struct mem_plan plan; /* first pass */
-    struct arena arena;   /* second pass */
+    struct config file; /* as the file has it; the model's config is as wanted */
+    struct rng rng;     /* of random numbers */
+    struct arena arena; /* counting in the first pass */
     struct pack_scratch scratch;
     enum status status; /* sticky */
     struct err *err;
@@ -48,21 +45,23 @@ static bool has_shape(const struct gguf_tensor *t, int n_dims, const uint64_t *d
     return true;
 }
 
-/* The tensor if it is there and as expected; failures stick to the loader. */
-static const struct gguf_tensor *find(struct loader *ld, const char *name, bool required,
-                                      int n_dims, const uint64_t *dims)
+/* The file's tensor of a specification; NULL if it has none that is needed, or it is not as
+ * expected: that sticks to the loader. */
+static const struct gguf_tensor *find_tensor(struct loader *ld, const struct tensor_spec *spec)
 {
+    const char *name = spec->name.text;
+    const uint64_t dims[] = {(uint64_t)spec->cols, (uint64_t)spec->rows};
     if (ld->status != STATUS_OK)
         return NULL;
     const struct gguf_tensor *t = gguf_find_tensor(ld->g, name);
     if (!t) {
-        if (required)
+        if (spec->flags & SPEC_REQUIRED)
             ld->status = err_set(ld->err, STATUS_BAD_FILE, "tensor %s: missing", name);
         return NULL;
     }
-    if (!has_shape(t, n_dims, dims)) {
+    if (!has_shape(t, spec->n_dims, dims)) {
         char expected[96], found[96];
-        describe_shape(expected, sizeof expected, n_dims, dims);
+        describe_shape(expected, sizeof expected, spec->n_dims, dims);
         describe_shape(found, sizeof found, t->n_dims, t->dims);
         ld->status = err_set(ld->err, STATUS_BAD_FILE, "tensor %s: expected shape %s, found %s",
                              name, expected, found);
@@ -75,7 +74,7 @@ static const struct gguf_tensor *find(struct loader *ld, const char *name, bool 
                              name, t->type->name);
         return NULL;
     }
-    if (n_dims == 1 && storage_is_quantised(storage)) {
+    if (spec->n_dims == 1 && storage_is_quantised(storage)) {
         ld->status =
             err_set(ld->err, STATUS_BAD_FILE, "tensor %s: expected type F32, F16 or BF16, found %s",
                     name, t->type->name);
@@ -96,212 +95,180 @@ static void release(const struct loader *ld, const struct gguf_tensor *t)
 }
 
 /* The rows of the file that the wanted row r of Q, K and V comes from. */
-static struct pack_rows rows_of_qkv(const struct loader *ld, int r)
+static struct pack_rows rows_of_qkv(const struct loader *ld, int layer, int r)
 {
     const struct config *file = &ld->file;
-    const int wanted_heads = ld->options.n_kv_heads;
-    const int d = file->d_model, dim = file->head_dim;
-    if (r < d || wanted_heads == file->n_kv_heads)
+    const int wanted_heads = ld->options.n_kv_heads, heads = config_kv_heads(file, layer);
+    const int q = config_q_dim(file), dim = file->head_dim;
+    if (r < q || wanted_heads == heads)
         return (struct pack_rows){.first = r, .step = dim, .n = 1};
-    const int part = (r - d) / (wanted_heads * dim), in_part = (r - d) % (wanted_heads * dim);
-    const int replaced = file->n_kv_heads / wanted_heads;
+    const int part = (r - q) / (wanted_heads * dim), in_part = (r - q) % (wanted_heads * dim);
+    const int replaced = heads / wanted_heads;
     return (struct pack_rows){
-        .first = d + part * config_kv_dim(file) + in_part / dim * replaced * dim + in_part % dim,
+        .first = q + part * heads * dim + in_part / dim * replaced * dim + in_part % dim,
         .step = dim,
         .n = replaced,
     };
 }
 
-/* A tensor of floats in file order, as F32. */
-static const float *load_floats(struct loader *ld, const char *name, bool required, int n_dims,
-                                const uint64_t *dims)
+/* A tensor of floats in file order, as F32; NULL where the file has none. `wanted` may have fewer
+ * rows than the file's, whose means they then are. */
+static const float *load_floats(struct loader *ld, const struct tensor_spec *wanted,
+                                const struct tensor_spec *file)
 {
     const struct gguf_tensor *t = NULL;
-    uint64_t n = dims[0] * (n_dims > 1 ? dims[1] : 1);
+    const uint64_t n = spec_elements(wanted);
     if (ld->g) {
-        t = find(ld, name, required, n_dims, dims);
+        t = find_tensor(ld, file);
         if (!t)
             return NULL;
     }
-    if (!ld->filling) {
-        mem_plan_add(&ld->plan, n, sizeof(float));
-        return NULL;
-    }
     float *out = arena_take(&ld->arena, n, sizeof *out);
-    if (t) {
-        pack_floats(out, t);
-        release(ld, t);
-    } else {
-        pack_random_floats(out, n, RANDOM_SPREAD, &ld->rng);
-    }
-    return out;
-}
-
-static const float *load_vector(struct loader *ld, const char *name, bool required, int n)
-{
-    return load_floats(ld, name, required, 1, (const uint64_t[]){(uint64_t)n});
-}
-
-static void fill_panels(struct loader *ld, const struct gguf_tensor *t, struct matrix *w,
-                        bool is_qkv)
-{
-    void *panels = arena_take(&ld->arena, matrix_bytes(w->n_out, w->n_in, w->storage), 1);
-    w->panels = panels;
-    if (!t) {
-        pack_random(panels, w, RANDOM_SPREAD, &ld->rng, &ld->scratch);
-        return;
-    }
-    if (is_qkv && ld->options.n_kv_heads != ld->file.n_kv_heads)
-        for (int r = 0; r < w->n_out; r++)
-            pack_mean(panels, w, r, t, rows_of_qkv(ld, r), &ld->scratch);
-    else
-        pack_matrix(panels, w, t, &ld->scratch);
-    release(ld, t);
-}
-
-/* The bias of Q, K and V with fewer heads than the file has. */
-static const float *load_qkv_bias(struct loader *ld, const char *name, int n_out)
-{
-    const int n_file = ld->file.d_model + 2 * config_kv_dim(&ld->file);
-    const struct gguf_tensor *t = find(ld, name, false, 1, (const uint64_t[]){(uint64_t)n_file});
+    if (!out)
+        return NULL;
     if (!t)
-        return NULL;
-    if (!ld->filling) {
-        mem_plan_add(&ld->plan, (uint64_t)n_out, sizeof(float));
-        return NULL;
-    }
-    float *out = arena_take(&ld->arena, (uint64_t)n_out, sizeof *out);
-    for (int r = 0; r < n_out; r++)
-        out[r] = pack_mean_of_vector(t, rows_of_qkv(ld, r));
+        pack_random_floats(out, n, RANDOM_SPREAD, &ld->rng);
+    else if (n == t->n_elements)
+        pack_floats(out, t);
+    else
+        for (int r = 0; r < (int)n; r++)
+            out[r] = pack_mean_of_vector(t, rows_of_qkv(ld, wanted->layer, r));
+    if (t)
+        release(ld, t);
     return out;
 }
 
-/* Matrices that are not treated as the others. */
-enum matrix_role { MATRIX_PLAIN, MATRIX_QKV, MATRIX_EMBEDDING };
-
-/* "<prefix>.weight" as panels, and "<prefix>.bias" where there is one. */
-static struct matrix load_matrix(struct loader *ld, const char *prefix, int n_out, int n_in,
-                                 enum matrix_role role)
+static const float *load_bias(struct loader *ld, const struct config *c, enum tensor_role role,
+                              int layer)
 {
-    char name[96];
-    snprintf(name, sizeof name, "%s.weight", prefix);
-    const bool is_qkv = role == MATRIX_QKV;
-    struct matrix w = {.n_out = n_out, .n_in = n_in, .storage = ld->options.storage};
-    if (role == MATRIX_EMBEDDING)
-        pack_storage(tensor_type_find(model_embedding_type(pack_type(w.storage))), &w.storage);
+    if (!layout_has_bias(role))
+        return NULL;
+    const struct tensor_spec wanted = layout_bias(c, role, layer);
+    const struct tensor_spec file = layout_bias(&ld->file, role, layer);
+    return load_floats(ld, &wanted, &file);
+}
+
+static void fill_panels(struct loader *ld, void *panels, const struct matrix *w,
+                        const struct gguf_tensor *t, int layer)
+{
+    if (!t)
+        pack_random(panels, w, RANDOM_SPREAD, &ld->rng, &ld->scratch);
+    else if ((uint64_t)w->n_out == t->dims[1])
+        pack_matrix(panels, w, t, &ld->scratch);
+    else
+        for (int r = 0; r < w->n_out; r++)
+            pack_mean(panels, w, r, t, rows_of_qkv(ld, layer, r), &ld->scratch);
+    if (t)
+        release(ld, t);
+}
+
+/* A weight as panels; its bias is still NULL. */
+static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *wanted,
+                                 const struct tensor_spec *file)
+{
+    struct matrix w = {.n_out = wanted->rows, .n_in = wanted->cols};
+    const uint32_t type = layout_type(wanted, pack_type(ld->options.storage));
+    pack_storage(tensor_type_find(type), &w.storage);
     const struct gguf_tensor *t = NULL;
     if (ld->g) {
-        const int n_file = is_qkv ? ld->file.d_model + 2 * config_kv_dim(&ld->file) : n_out;
-        t = find(ld, name, true, 2, (const uint64_t[]){(uint64_t)n_in, (uint64_t)n_file});
+        t = find_tensor(ld, file);
         if (!t)
             return w;
         if (!ld->options.convert)
             pack_storage(t->type, &w.storage);
     }
-    if (ld->filling)
-        fill_panels(ld, t, &w, is_qkv);
-    else
-        mem_plan_add(&ld->plan, matrix_bytes(n_out, n_in, w.storage), 1);
-    snprintf(name, sizeof name, "%s.bias", prefix);
-    if (is_qkv && ld->g)
-        w.bias = load_qkv_bias(ld, name, n_out);
-    else
-        w.bias = load_vector(ld, name, false, n_out);
+    void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
+    if (panels)
+        fill_panels(ld, panels, &w, t, wanted->layer);
+    w.panels = panels;
     return w;
 }
 
-static struct norm load_norm(struct loader *ld, const char *prefix, int n)
+/* The tensors of one role. */
+static struct weight load_weight(struct loader *ld, const struct config *c, enum tensor_role role,
+                                 int layer)
 {
-    char name[96];
-    struct norm norm;
-    snprintf(name, sizeof name, "%s.weight", prefix);
-    norm.gain = load_vector(ld, name, true, n);
-    snprintf(name, sizeof name, "%s.bias", prefix);
-    norm.bias = load_vector(ld, name, false, n);
-    return norm;
+    struct weight w = {.table = NULL};
+    const struct tensor_spec wanted = layout_weight(c, role, layer);
+    const struct tensor_spec file = layout_weight(&ld->file, role, layer);
+    switch (wanted.form) {
+    case FORM_MATRIX:
+        w.matrix = load_matrix(ld, &wanted, &file);
+        w.matrix.bias = load_bias(ld, c, role, layer);
+        break;
+    case FORM_NORM:
+        w.norm.gain = load_floats(ld, &wanted, &file);
+        w.norm.bias = load_bias(ld, c, role, layer);
+        break;
+    case FORM_TABLE:
+        w.table = load_floats(ld, &wanted, &file);
+        break;
+    }
+    return w;
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-static const char *in_layer(char *name, size_t size, int layer, const char *part)
+static void load_outside(struct loader *ld, struct model *m, enum tensor_role first,
+                         enum tensor_role end)
 {
-    snprintf(name, size, "blk.%d.%s", layer, part);
-    return name;
+    for (enum tensor_role role = first; role < end; role++)
+        m->w[role] = load_weight(ld, &m->config, role, 0);
 }
 
-static void load_layer(struct loader *ld, const struct config *c, int l, struct layer *layer)
+static void load_block(struct loader *ld, struct model *m, int layer)
 {
-    char name[64];
-    const int d = c->d_model;
-    layer->attn_norm = load_norm(ld, in_layer(name, sizeof name, l, "attn_norm"), d);
-    layer->qkv = load_matrix(ld, in_layer(name, sizeof name, l, "attn_qkv"),
-                             d + 2 * config_kv_dim(c), d, MATRIX_QKV);
-    layer->attn_out =
-        load_matrix(ld, in_layer(name, sizeof name, l, "attn_output"), d, d, MATRIX_PLAIN);
-    layer->ffn_norm = load_norm(ld, in_layer(name, sizeof name, l, "ffn_norm"), d);
-    layer->up = load_matrix(ld, in_layer(name, sizeof name, l, "ffn_up"), c->d_ff, d, MATRIX_PLAIN);
-    layer->down =
-        load_matrix(ld, in_layer(name, sizeof name, l, "ffn_down"), d, c->d_ff, MATRIX_PLAIN);
+    for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++) {
+        const struct weight w = load_weight(ld, &m->config, role, layer);
+        if (m->blocks)
+            m->blocks[layer].w[role] = w;
+    }
 }
 
 /* One pass over all tensors. */
 static void load_all(struct loader *ld, struct model *m)
 {
     const struct config *c = &m->config;
-    const int longest = c->d_model > c->d_ff ? c->d_model : c->d_ff;
-    if (ld->filling) {
-        m->layers = arena_take(&ld->arena, (uint64_t)c->n_layers, sizeof *m->layers);
-        ld->scratch = pack_scratch_take(&ld->arena, longest);
-    } else {
-        mem_plan_add(&ld->plan, (uint64_t)c->n_layers, sizeof *m->layers);
-        pack_scratch_plan(&ld->plan, longest);
-    }
-
-    m->embed = load_matrix(ld, "token_embd", c->n_vocab, c->d_model, MATRIX_EMBEDDING);
-    m->position = load_floats(ld, "position_embd.weight", true, 2,
-                              (const uint64_t[]){(uint64_t)c->d_model, (uint64_t)c->n_ctx});
-    for (int l = 0; l < c->n_layers && ld->status == STATUS_OK; l++) {
-        struct layer planned;
-        load_layer(ld, c, l, ld->filling ? &m->layers[l] : &planned);
-    }
-    m->output_norm = load_norm(ld, "output_norm", c->d_model);
-    m->tied = ld->g && !gguf_find_tensor(ld->g, "output.weight");
-    m->output =
-        m->tied ? m->embed : load_matrix(ld, "output", c->n_vocab, c->d_model, MATRIX_PLAIN);
+    m->blocks = arena_take(&ld->arena, (uint64_t)c->n_layers, sizeof *m->blocks);
+    ld->scratch = pack_scratch_take(&ld->arena, layout_longest_row(c));
+    load_outside(ld, m, 0, ROLE_BLOCK_FIRST);
+    for (int l = 0; l < c->n_layers && ld->status == STATUS_OK; l++)
+        load_block(ld, m, l);
+    m->tied = ld->g && !gguf_find_tensor(ld->g, arch_tensor_name(ROLE_OUTPUT, 0, false).text);
+    load_outside(ld, m, ROLE_BLOCK_END, m->tied ? ROLE_OUTPUT : TENSOR_ROLES);
+    if (m->tied)
+        m->w[ROLE_OUTPUT] = m->w[ROLE_TOKEN_EMBD];
 }
 
 /* Both passes. On success the model is *out, else it is freed. */
-static enum status build(struct loader *ld, struct model *m, struct model **out)
+static enum status build_model(struct loader *ld, struct model *m, struct model **out)
 {
     if (ld->status == STATUS_OK)
         load_all(ld, m);
     if (ld->status == STATUS_OK)
-        ld->status = arena_create(&ld->arena, &ld->plan, "the model", ld->err);
+        ld->status = arena_allocate(&ld->arena, "the model", ld->err);
     if (ld->status != STATUS_OK) {
         free(m);
         return ld->status;
     }
-    ld->filling = true;
     load_all(ld, m);
     m->weights = ld->arena;
     *out = m;
     return STATUS_OK;
 }
 
-uint32_t model_embedding_type(uint32_t type)
-{
-    return type == TENSOR_Q4_0 ? TENSOR_Q8_0 : type;
-}
-
 enum status model_check_storage(const struct config *c, enum storage s, struct err *e)
 {
-    if (!storage_is_quantised(s))
-        return STATUS_OK;
-    const int n = c->d_model % QUANT_BLOCK ? c->d_model : c->d_ff;
-    if (n % QUANT_BLOCK)
-        return err_set(e, STATUS_USAGE,
-                       "type %s: expected rows of a multiple of %d elements, found %s of %d",
-                       storage_name(s), QUANT_BLOCK, n == c->d_model ? "d_model" : "d_ff", n);
+    const struct {
+        const char *name;
+        int n;
+    } rows[] = {
+        {"d_model", c->d_model}, {"n_heads * head_dim", config_q_dim(c)}, {"d_ff", c->d_ff}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && storage_is_quantised(s); i++)
+        if (rows[i].n % QUANT_BLOCK)
+            return err_set(e, STATUS_USAGE,
+                           "type %s: expected rows of a multiple of %d elements, found %s of %d",
+                           storage_name(s), QUANT_BLOCK, rows[i].name, rows[i].n);
     return STATUS_OK;
 }
 
@@ -335,7 +302,7 @@ enum status model_create(const struct gguf *g, const struct model_options *o,
         ld.status = resolve_options(&ld, o);
     m->config = ld.file;
     m->config.n_kv_heads = ld.options.n_kv_heads;
-    return build(&ld, m, out);
+    return build_model(&ld, m, out);
 }
 
 enum status model_create_random(const struct config *c, enum storage storage, uint64_t seed,
@@ -351,7 +318,7 @@ enum status model_create_random(const struct config *c, enum storage storage, ui
         .err = e};
     rng_seed(&ld.rng, seed, 0);
     m->config = *c;
-    return build(&ld, m, out);
+    return build_model(&ld, m, out);
 }
 
 void model_free(struct model *m)
@@ -365,8 +332,13 @@ void model_free(struct model *m)
 void model_embed(const struct model *m, int token, int t, float *out)
 {
     const int d = m->config.d_model;
-    const float *position = m->position + (size_t)t * (size_t)d;
-    pack_read_row(&m->embed, token, out);
-    for (int i = 0; i < d; i++)
-        out[i] += position[i];
+    pack_read_row(&m->w[ROLE_TOKEN_EMBD].matrix, token, out);
+    switch (m->config.position) {
+    case POSITION_LEARNED: {
+        const float *position = m->w[ROLE_POSITION_EMBD].table + (size_t)t * (size_t)d;
+        for (int i = 0; i < d; i++)
+            out[i] += position[i];
+        break;
+    }
+    }
 }

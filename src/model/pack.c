@@ -30,16 +30,12 @@ uint32_t pack_type(enum storage s)
     return tensor_types[s];
 }
 
-void pack_scratch_plan(struct mem_plan *p, int n)
-{
-    mem_plan_add(p, 3 * (uint64_t)n, sizeof(float));
-}
-
 struct pack_scratch pack_scratch_take(struct arena *a, int n)
 {
-    float *floats = arena_take(a, 3 * (uint64_t)n, sizeof *floats);
-    return (struct pack_scratch){
-        .row = floats, .sum = floats + n, .encoded = (unsigned char *)(floats + 2 * (size_t)n)};
+    struct pack_scratch s = {.row = arena_take(a, (uint64_t)n, sizeof(float)),
+                             .sum = arena_take(a, (uint64_t)n, sizeof(float)),
+                             .encoded = arena_take(a, (uint64_t)n, sizeof(float))};
+    return s;
 }
 
 void pack_floats(float *out, const struct gguf_tensor *t)

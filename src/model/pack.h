@@ -31,7 +31,6 @@ struct pack_scratch {
     float *row, *sum;
     unsigned char *encoded;
 };
-void pack_scratch_plan(struct mem_plan *p, int n);
 struct pack_scratch pack_scratch_take(struct arena *a, int n);
 
 /* All elements in file order, widened. */

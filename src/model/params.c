@@ -1,7 +1,5 @@
 #include "model/params.h"
 
-#include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,9 +8,6 @@
 
 /* Tensors start at multiples of this many floats. */
 #define PARAM_ALIGN (MEM_ALIGN / sizeof(float))
-
-#define PARAMS_PER_LAYER 12
-#define PARAMS_OUTSIDE   5
 
 /* --- the list -------------------------------------------------------------------------------- */
 
@@ -23,86 +18,58 @@ struct lister {
     struct err *err;
 };
 
-static bool has_shape(const struct gguf_tensor *t, const struct param *p)
+static bool param_fits(const struct gguf_tensor *t, const struct tensor_spec *spec)
 {
-    return t->dims[0] == (uint64_t)p->cols && t->dims[1] == (uint64_t)p->rows && t->dims[2] == 1 &&
-           t->dims[3] == 1;
+    return t->dims[0] == (uint64_t)spec->cols && t->dims[1] == (uint64_t)spec->rows &&
+           t->dims[2] == 1 && t->dims[3] == 1;
 }
 
-/* The file's tensor for p, or NULL if it has none or another than expected. */
-static void check(struct lister *ls, const struct param *p, const struct gguf_tensor *t)
+/* Whether the file's tensor is as expected; what is not sticks to the lister. */
+static void check_param(struct lister *ls, const struct tensor_spec *spec,
+                        const struct gguf_tensor *t)
 {
     enum storage storage;
-    if (!has_shape(t, p))
+    if (!param_fits(t, spec))
         ls->status = err_set(ls->err, STATUS_BAD_FILE,
                              "tensor %s: expected shape %d x %d, found %llu x %llu x %llu x %llu",
-                             p->name, p->cols, p->rows, (unsigned long long)t->dims[0],
-                             (unsigned long long)t->dims[1], (unsigned long long)t->dims[2],
-                             (unsigned long long)t->dims[3]);
+                             spec->name.text, spec->cols, spec->rows,
+                             (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
+                             (unsigned long long)t->dims[2], (unsigned long long)t->dims[3]);
     else if (!pack_storage(t->type, &storage))
         ls->status = err_set(ls->err, STATUS_BAD_FILE,
                              "tensor %s: expected type F32, F16, BF16, Q8_0 or Q4_0, found %s",
-                             p->name, t->type->name);
+                             spec->name.text, t->type->name);
 }
 
-static void list_tensor(struct lister *ls, const char *name, int n_dims, int rows, int cols,
-                        bool required)
+/* Whether the list has this tensor; failures stick to the lister. */
+static bool is_listed(struct lister *ls, const struct tensor_spec *spec)
 {
-    if (ls->status != STATUS_OK)
-        return;
-    struct param p = {.n_dims = n_dims, .rows = rows, .cols = cols, .offset = ls->list->n_floats};
-    snprintf(p.name, sizeof p.name, "%s", name);
-    if (ls->g) {
-        const struct gguf_tensor *t = gguf_find_tensor(ls->g, name);
-        if (!t && !required)
-            return;
-        if (!t)
-            ls->status = err_set(ls->err, STATUS_BAD_FILE, "tensor %s: missing", name);
-        else
-            check(ls, &p, t);
-        if (ls->status != STATUS_OK)
-            return;
-    }
-    const uint64_t n = (uint64_t)rows * (uint64_t)cols; /* both are bounded by the config */
+    if (spec->flags & SPEC_UNUSUAL || (spec->role == ROLE_OUTPUT && ls->list->tied))
+        return false;
+    if (!ls->g)
+        return true;
+    const struct gguf_tensor *t = gguf_find_tensor(ls->g, spec->name.text);
+    if (t)
+        check_param(ls, spec, t);
+    else if (spec->flags & SPEC_REQUIRED)
+        ls->status = err_set(ls->err, STATUS_BAD_FILE, "tensor %s: missing", spec->name.text);
+    return t && ls->status == STATUS_OK;
+}
+
+static void list_param(struct lister *ls, const struct tensor_spec *spec)
+{
+    struct param_list *list = ls->list;
     uint64_t end;
-    if (!u64_add(p.offset, n, &end) || !u64_align_up(end, PARAM_ALIGN, &end) ||
-        end > PTRDIFF_MAX / sizeof(float)) {
+    if (!is_listed(ls, spec))
+        return;
+    if (!u64_add(list->n_floats, spec_elements(spec), &end) ||
+        !u64_align_up(end, PARAM_ALIGN, &end) || end > PTRDIFF_MAX / sizeof(float)) {
         ls->status = err_set(ls->err, STATUS_NO_MEMORY, "out of memory: the parameters' size");
         return;
     }
-    ls->list->n_floats = (size_t)end;
-    ls->list->n_params += n;
-    ls->list->items[ls->list->n++] = p;
-}
-
-/* "<prefix>.weight" of n_dims dimensions, and "<prefix>.bias". */
-static void list_pair(struct lister *ls, const char *prefix, int n_dims, int rows, int cols)
-{
-    char name[64];
-    snprintf(name, sizeof name, "%s.weight", prefix);
-    list_tensor(ls, name, n_dims, rows, cols, true);
-    snprintf(name, sizeof name, "%s.bias", prefix);
-    list_tensor(ls, name, 1, 1, n_dims == 2 ? rows : cols, false);
-}
-
-static void list_layer(struct lister *ls, const struct config *c, int l)
-{
-    const struct {
-        const char *part;
-        int n_dims, rows, cols;
-    } parts[] = {
-        {"attn_norm", 1, 1, c->d_model},
-        {"attn_qkv", 2, c->d_model + 2 * config_kv_dim(c), c->d_model},
-        {"attn_output", 2, c->d_model, c->d_model},
-        {"ffn_norm", 1, 1, c->d_model},
-        {"ffn_up", 2, c->d_ff, c->d_model},
-        {"ffn_down", 2, c->d_model, c->d_ff},
-    };
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        char prefix[48];
-        snprintf(prefix, sizeof prefix, "blk.%d.%s", l, parts[i].part);
-        list_pair(ls, prefix, parts[i].n_dims, parts[i].rows, parts[i].cols);
-    }
+    list->items[list->n++] = (struct param){.spec = *spec, .offset = list->n_floats};
+    list->n_floats = (size_t)end;
+    list->n_params += spec_elements(spec);
 }
 
 /* Whether b is missing, or a once more. */
@@ -112,26 +79,26 @@ static bool same_numbers(const struct gguf_tensor *a, const struct gguf_tensor *
                   memcmp(a->data, b->data, a->n_bytes) == 0);
 }
 
+static const struct gguf_tensor *find_weight(const struct gguf *g, enum tensor_role role)
+{
+    return gguf_find_tensor(g, arch_tensor_name(role, 0, false).text);
+}
+
 enum status param_list_create(struct param_list *list, const struct config *c, const struct gguf *g,
                               struct err *e)
 {
-    size_t max = (size_t)c->n_layers * PARAMS_PER_LAYER + PARAMS_OUTSIDE;
+    const int64_t n = layout_count(c);
     /* Each is a tensor of g, whatever number of layers it claims. */
-    if (g && g->n_tensors < max)
-        max = g->n_tensors + 1;
+    const size_t max = g && g->n_tensors < (uint64_t)n ? g->n_tensors + 1 : (size_t)n;
     *list = (struct param_list){.items = calloc(max, sizeof *list->items)};
     if (!list->items)
         return err_no_memory(e, "the list of parameters", max * sizeof *list->items);
     struct lister ls = {.list = list, .g = g, .err = e};
-    list_tensor(&ls, "token_embd.weight", 2, c->n_vocab, c->d_model, true);
-    list_tensor(&ls, "position_embd.weight", 2, c->n_ctx, c->d_model, true);
-    for (int l = 0; l < c->n_layers && ls.status == STATUS_OK; l++)
-        list_layer(&ls, c, l);
-    list_pair(&ls, "output_norm", 1, 1, c->d_model);
-    list->tied = !g || same_numbers(gguf_find_tensor(g, "token_embd.weight"),
-                                    gguf_find_tensor(g, "output.weight"));
-    if (!list->tied)
-        list_tensor(&ls, "output.weight", 2, c->n_vocab, c->d_model, true);
+    list->tied = !g || same_numbers(find_weight(g, ROLE_TOKEN_EMBD), find_weight(g, ROLE_OUTPUT));
+    for (int64_t i = 0; i < n && ls.status == STATUS_OK; i++) {
+        const struct tensor_spec spec = layout_at(c, i);
+        list_param(&ls, &spec);
+    }
     if (ls.status != STATUS_OK)
         param_list_free(list);
     return ls.status;
@@ -146,84 +113,40 @@ void param_list_free(struct param_list *list)
 void param_list_read(const struct param_list *list, const struct gguf *g, float *flat)
 {
     for (int i = 0; i < list->n; i++)
-        pack_floats(flat + list->items[i].offset, gguf_find_tensor(g, list->items[i].name));
+        pack_floats(flat + list->items[i].offset,
+                    gguf_find_tensor(g, list->items[i].spec.name.text));
 }
 
-static void add(struct gguf_writer *w, const struct param *p, const char *name, const float *flat)
+static void add_param(struct gguf_writer *w, const struct param *p, const char *name,
+                      const float *flat)
 {
-    gguf_add_tensor(w, text_of(name), TENSOR_F32, p->n_dims,
-                    (const uint64_t[]){(uint64_t)p->cols, (uint64_t)p->rows}, flat + p->offset);
+    const uint64_t dims[] = {(uint64_t)p->spec.cols, (uint64_t)p->spec.rows};
+    gguf_add_tensor(w, text_of(name), TENSOR_F32, p->spec.n_dims, dims, flat + p->offset);
 }
 
 void param_list_write(const struct param_list *list, const float *flat, struct gguf_writer *w)
 {
     for (int i = 0; i < list->n; i++)
-        add(w, &list->items[i], list->items[i].name, flat);
-    if (list->tied)
-        add(w, &list->items[0], "output.weight", flat); /* the first is token_embd.weight */
-}
-
-/* --- views ----------------------------------------------------------------------------------- */
-
-void param_view_plan(struct mem_plan *plan, const struct param_list *list, const struct config *c)
-{
-    mem_plan_add(plan, list->n_floats, sizeof(float));
-    mem_plan_add(plan, (uint64_t)c->n_layers, sizeof(struct param_layer));
-}
-
-/* The next tensor of the list if it has this name: tensors are listed in the order of the view. */
-struct viewer {
-    const struct param_list *list;
-    int next;
-    float *flat;
-};
-
-static float *view_tensor(struct viewer *v, const char *name)
-{
-    if (v->next == v->list->n || strcmp(v->list->items[v->next].name, name) != 0)
-        return NULL;
-    return v->flat + v->list->items[v->next++].offset;
-}
-
-static struct param_pair view_pair(struct viewer *v, const char *prefix)
-{
-    char name[64];
-    struct param_pair pair;
-    snprintf(name, sizeof name, "%s.weight", prefix);
-    pair.weight = view_tensor(v, name);
-    assert(pair.weight);
-    snprintf(name, sizeof name, "%s.bias", prefix);
-    pair.bias = view_tensor(v, name);
-    return pair;
-}
-
-static struct param_pair view_in_layer(struct viewer *v, int l, const char *part)
-{
-    char prefix[48];
-    snprintf(prefix, sizeof prefix, "blk.%d.%s", l, part);
-    return view_pair(v, prefix);
+        add_param(w, &list->items[i], list->items[i].spec.name.text, flat);
+    if (list->tied) /* the first is the embedding */
+        add_param(w, &list->items[0], arch_tensor_name(ROLE_OUTPUT, 0, false).text, flat);
 }
 
 struct param_view param_view_take(struct arena *arena, const struct param_list *list,
                                   const struct config *c)
 {
-    struct param_view p = {.flat = arena_take(arena, list->n_floats, sizeof(float))};
-    p.layers = arena_take(arena, (uint64_t)c->n_layers, sizeof *p.layers);
-    struct viewer v = {.list = list, .flat = p.flat};
-    p.embed = view_tensor(&v, "token_embd.weight");
-    p.position = view_tensor(&v, "position_embd.weight");
-    for (int l = 0; l < c->n_layers; l++) {
-        struct param_layer *layer = &p.layers[l];
-        layer->attn_norm = view_in_layer(&v, l, "attn_norm");
-        layer->qkv = view_in_layer(&v, l, "attn_qkv");
-        layer->attn_out = view_in_layer(&v, l, "attn_output");
-        layer->ffn_norm = view_in_layer(&v, l, "ffn_norm");
-        layer->up = view_in_layer(&v, l, "ffn_up");
-        layer->down = view_in_layer(&v, l, "ffn_down");
+    struct param_view v = {.flat = arena_take(arena, list->n_floats, sizeof(float))};
+    v.blocks = arena_take(arena, (uint64_t)c->n_layers, sizeof *v.blocks);
+    for (int i = 0; i < list->n && v.blocks; i++) {
+        const struct tensor_spec *spec = &list->items[i].spec;
+        struct param_pair *of_role = role_in_block(spec->role) ? v.blocks[spec->layer].w : v.w;
+        float *at = v.flat + list->items[i].offset;
+        if (spec->is_bias)
+            of_role[spec->role].bias = at;
+        else
+            of_role[spec->role].weight = at;
     }
-    p.output_norm = view_pair(&v, "output_norm");
-    p.output = view_tensor(&v, "output.weight");
-    if (!p.output)
-        p.output = p.embed;
-    return p;
+    if (list->tied)
+        v.w[ROLE_OUTPUT] = v.w[ROLE_TOKEN_EMBD];
+    return v;
 }

@@ -15,17 +15,15 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "gguf/gguf.h"
-#include "model/config.h"
+#include "model/layout.h"
 
-/* One tensor of the layout. */
+/* One tensor of the flat run. */
 struct param {
-    char name[64];
-    int n_dims;     /* 1 or 2 */
-    int rows, cols; /* a vector has one row */
-    size_t offset;  /* floats from the start */
+    struct tensor_spec spec;
+    size_t offset; /* floats from the start */
 };
 
-/* The layout: which tensors there are, and where. */
+/* Which tensors there are, and where. */
 struct param_list {
     struct param *items;
     int n;
@@ -52,27 +50,24 @@ void param_list_read(const struct param_list *list, const struct gguf *g, float 
  * written twice, because llama.cpp asks for output.weight in this architecture. */
 void param_list_write(const struct param_list *list, const float *flat, struct gguf_writer *w);
 
-/* An affine map's or a norm's part of a flat run; the bias is NULL where there is none. */
+/* A role's part of a flat run; the bias is NULL where there is none. */
 struct param_pair {
-    float *weight; /* matrix [n_out, n_in], or gain [d_model] */
+    float *weight; /* [rows, cols] */
     float *bias;
 };
 
-struct param_layer {
-    struct param_pair attn_norm, qkv, attn_out, ffn_norm, up, down;
+struct param_block {
+    struct param_pair w[TENSOR_ROLES]; /* by role; those outside of the blocks stay zero */
 };
 
 struct param_view {
     float *flat;
-    float *embed;               /* [n_vocab, d_model] */
-    float *position;            /* [n_ctx, d_model] */
-    struct param_layer *layers; /* [n_layers] */
-    struct param_pair output_norm;
-    float *output; /* [n_vocab, d_model]; embed's where tied */
+    struct param_pair w[TENSOR_ROLES]; /* outside of the blocks; output's is the embedding's where
+                                          tied */
+    struct param_block *blocks;        /* [n_layers] */
 };
 
-/* Adds to a plan, or makes from its arena, a flat run with its view. */
-void param_view_plan(struct mem_plan *plan, const struct param_list *list, const struct config *c);
+/* Takes a flat run and its view from an arena, or counts them (see base/mem.h). */
 struct param_view param_view_take(struct arena *arena, const struct param_list *list,
                                   const struct config *c);
 

@@ -193,8 +193,8 @@ static void embed(const struct pass *p, int thread)
     int begin, end;
     rows_share(p, thread, &begin, &end);
     for (int row = begin; row < end; row++) {
-        const float *token = p->w->embed + (size_t)p->batch->inputs[row] * d;
-        const float *position = p->w->position + (size_t)(row % b->length) * d;
+        const float *token = p->w->w[ROLE_TOKEN_EMBD].weight + (size_t)p->batch->inputs[row] * d;
+        const float *position = p->w->w[ROLE_POSITION_EMBD].weight + (size_t)(row % b->length) * d;
         float *x = b->layers[0].x + (size_t)row * d;
         for (size_t i = 0; i < d; i++)
             x[i] = token[i] + position[i];
@@ -220,16 +220,16 @@ static void embed_backward(const struct pass *p, int thread)
     int begin, end;
     pool_share(b->config.d_model, thread, pool_n_threads(b->pool), &begin, &end);
     struct param_view *g = p->gradient;
-    const bool tied = g->output == g->embed;
+    const bool tied = g->w[ROLE_OUTPUT].weight == g->w[ROLE_TOKEN_EMBD].weight;
     for (int v = 0; v < b->config.n_vocab && !tied; v++)
         for (int i = begin; i < end; i++)
-            g->embed[(size_t)v * d + (size_t)i] = 0;
+            g->w[ROLE_TOKEN_EMBD].weight[(size_t)v * d + (size_t)i] = 0;
     for (int t = 0; t < b->config.n_ctx; t++)
         for (int i = begin; i < end; i++)
-            g->position[(size_t)t * d + (size_t)i] = 0;
+            g->w[ROLE_POSITION_EMBD].weight[(size_t)t * d + (size_t)i] = 0;
     for (int row = 0; row < backprop_rows(p); row++) {
-        float *token = g->embed + (size_t)p->batch->inputs[row] * d;
-        float *position = g->position + (size_t)(row % b->length) * d;
+        float *token = g->w[ROLE_TOKEN_EMBD].weight + (size_t)p->batch->inputs[row] * d;
+        float *position = g->w[ROLE_POSITION_EMBD].weight + (size_t)(row % b->length) * d;
         const float *dx = b->dx + (size_t)row * d;
         for (int i = begin; i < end; i++) {
             token[i] += dx[i];
@@ -246,9 +246,11 @@ static void run_pass(void *arg, int thread)
     struct backprop *b = p->b;
     const int d = b->config.d_model, n_vocab = b->config.n_vocab;
     const int n_threads = pool_n_threads(b->pool);
-    backprop_pack_forward(b->output_forward, p->w->output, n_vocab, d, thread, n_threads);
+    backprop_pack_forward(b->output_forward, p->w->w[ROLE_OUTPUT].weight, n_vocab, d, thread,
+                          n_threads);
     if (p->gradient)
-        backprop_pack_backward(b->output_backward, p->w->output, n_vocab, d, thread, n_threads);
+        backprop_pack_backward(b->output_backward, p->w->w[ROLE_OUTPUT].weight, n_vocab, d, thread,
+                               n_threads);
     embed(p, thread);
     pool_barrier(b->pool, thread);
     for (int l = 0; l < b->config.n_layers; l++)
@@ -256,7 +258,7 @@ static void run_pass(void *arg, int thread)
     if (p->hidden_only) {
         int begin, end;
         rows_share(p, thread, &begin, &end);
-        backprop_norm(b, &p->w->output_norm, b->out + (size_t)begin * (size_t)d,
+        backprop_norm(b, &p->w->w[ROLE_OUTPUT_NORM], b->out + (size_t)begin * (size_t)d,
                       b->norm + (size_t)begin * (size_t)d, end - begin);
         return;
     }

@@ -84,7 +84,7 @@ static struct item make_item(const struct pass *p, int l, int index, float *scra
     const float *k = it.kept->qkv + row_of(&it, 0) * stride + (size_t)c->d_model +
                      (size_t)it.kv_head * (size_t)it.dim;
     copy_rows(&it, it.k, k, stride, it.length);
-    copy_rows(&it, it.v, k + config_kv_dim(c), stride, it.length);
+    copy_rows(&it, it.v, k + config_kv_dim(c, 0), stride, it.length);
     return it;
 }
 
@@ -224,7 +224,7 @@ static void store_gradient(const struct item *it)
     for (int t = 0; t < it->length; t++) {
         float *dk = it->b->dqkv + row_of(it, t) * stride + c->d_model + it->kv_head * it->dim;
         memcpy(dk, it->dk + (size_t)t * (size_t)it->padded, (size_t)it->dim * sizeof *dk);
-        memcpy(dk + config_kv_dim(c), it->dv + (size_t)t * (size_t)it->padded,
+        memcpy(dk + config_kv_dim(c, 0), it->dv + (size_t)t * (size_t)it->padded,
                (size_t)it->dim * sizeof *dk);
     }
 }
@@ -237,7 +237,7 @@ static void share_items(const struct pass *p, int thread, int *begin, int *end)
 
 void backprop_attention(const struct pass *p, int l, int thread)
 {
-    const int group = config_group(&p->b->config);
+    const int group = config_group(&p->b->config, 0);
     int begin, end;
     share_items(p, thread, &begin, &end);
     for (int index = begin; index < end; index++) {
@@ -252,7 +252,7 @@ void backprop_attention(const struct pass *p, int l, int thread)
 
 void backprop_attention_backward(const struct pass *p, int l, int thread)
 {
-    const int group = config_group(&p->b->config);
+    const int group = config_group(&p->b->config, 0);
     int begin, end;
     share_items(p, thread, &begin, &end);
     for (int index = begin; index < end; index++) {

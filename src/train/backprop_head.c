@@ -42,7 +42,8 @@ static void head_rows(const struct pass *p, struct rows r, int chunk)
 {
     struct backprop *b = p->b;
     const int d = b->config.d_model;
-    backprop_norm(b, &p->w->output_norm, rows_at(b->out, r, d), rows_at(b->norm, r, d), rows_n(r));
+    backprop_norm(b, &p->w->w[ROLE_OUTPUT_NORM], rows_at(b->out, r, d), rows_at(b->norm, r, d),
+                  rows_n(r));
     float *logits = make_logits(b, r, chunk, b->logits);
     float *taught = NULL;
     if (p->teacher)
@@ -53,7 +54,7 @@ static void head_rows(const struct pass *p, struct rows r, int chunk)
     backprop_multiply(b, b->output_backward, NULL, logits, rows_n(r), b->config.n_vocab, NULL,
                       rows_at(b->dnorm, r, d), d);
     memset(rows_at(b->dx, r, d), 0, (size_t)rows_n(r) * (size_t)d * sizeof(float));
-    backprop_norm_backward(b, &p->w->output_norm, b->out, b->dx, b->dx, r);
+    backprop_norm_backward(b, &p->w->w[ROLE_OUTPUT_NORM], b->out, b->dx, b->dx, r);
 }
 
 void backprop_head(const struct pass *p, int thread)
@@ -71,7 +72,7 @@ void backprop_head(const struct pass *p, int thread)
         pool_barrier(b->pool, thread);
         if (!p->gradient)
             continue;
-        const struct param_pair output = {.weight = p->gradient->output};
+        const struct param_pair output = {.weight = p->gradient->w[ROLE_OUTPUT].weight};
         const struct weight_sums sums = {.gradient = &output,
                                          .dy = b->logits,
                                          .dy_stride = (size_t)b->config.n_vocab,
@@ -84,5 +85,5 @@ void backprop_head(const struct pass *p, int thread)
         pool_barrier(b->pool, thread);
     }
     if (p->gradient)
-        backprop_norm_sums(p, &p->gradient->output_norm, b->out, thread);
+        backprop_norm_sums(p, &p->gradient->w[ROLE_OUTPUT_NORM], b->out, thread);
 }

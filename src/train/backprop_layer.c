@@ -8,25 +8,25 @@
 static void pack_layer(const struct pass *p, int l, int thread)
 {
     const struct backprop *b = p->b;
-    const struct param_layer *w = &p->w->layers[l];
+    const struct param_block *w = &p->w->blocks[l];
     const int d = b->config.d_model, ff = b->config.d_ff, n = pool_n_threads(b->pool);
-    backprop_pack_forward(b->packed.qkv, w->qkv.weight, backprop_qkv(b), d, thread, n);
-    backprop_pack_forward(b->packed.attn_out, w->attn_out.weight, d, d, thread, n);
-    backprop_pack_forward(b->packed.up, w->up.weight, ff, d, thread, n);
-    backprop_pack_forward(b->packed.down, w->down.weight, d, ff, thread, n);
+    backprop_pack_forward(b->packed.qkv, w->w[ROLE_ATTN_QKV].weight, backprop_qkv(b), d, thread, n);
+    backprop_pack_forward(b->packed.attn_out, w->w[ROLE_ATTN_OUTPUT].weight, d, d, thread, n);
+    backprop_pack_forward(b->packed.up, w->w[ROLE_FFN_UP].weight, ff, d, thread, n);
+    backprop_pack_forward(b->packed.down, w->w[ROLE_FFN_DOWN].weight, d, ff, thread, n);
 }
 
 static void project_qkv(const struct pass *p, int l, int thread)
 {
     struct backprop *b = p->b;
-    const struct param_layer *w = &p->w->layers[l];
+    const struct param_block *w = &p->w->blocks[l];
     const int d = b->config.d_model, qkv = backprop_qkv(b);
     float *norm = backprop_scratch(b, thread);
     int begin, end;
     rows_share(p, thread, &begin, &end);
     for (struct rows r = rows_first(begin, end); rows_n(r) > 0; r = rows_next(r, end)) {
-        backprop_norm(b, &w->attn_norm, rows_at(b->layers[l].x, r, d), norm, rows_n(r));
-        backprop_multiply(b, b->packed.qkv, w->qkv.bias, norm, rows_n(r), d, NULL,
+        backprop_norm(b, &w->w[ROLE_ATTN_NORM], rows_at(b->layers[l].x, r, d), norm, rows_n(r));
+        backprop_multiply(b, b->packed.qkv, w->w[ROLE_ATTN_QKV].bias, norm, rows_n(r), d, NULL,
                           rows_at(b->layers[l].qkv, r, qkv), qkv);
     }
 }
@@ -49,7 +49,7 @@ static void add_branch(const struct pass *p, int site, const float *panels, cons
 static void feed_forward(const struct pass *p, int l, int thread)
 {
     struct backprop *b = p->b;
-    const struct param_layer *w = &p->w->layers[l];
+    const struct param_block *w = &p->w->blocks[l];
     const struct kept *kept = &b->layers[l];
     const int d = b->config.d_model, ff = b->config.d_ff;
     float *norm = backprop_scratch(b, thread), *act = norm + ROW_BLOCK * (size_t)d;
@@ -60,12 +60,13 @@ static void feed_forward(const struct pass *p, int l, int thread)
         const int n = rows_n(r);
         float *mid = rows_at(kept->mid, r, d), *pre = rows_at(kept->pre, r, ff),
               *out = rows_at(next, r, d);
-        add_branch(p, 2 * l + 1, b->packed.attn_out, w->attn_out.bias, rows_at(kept->heads, r, d),
-                   d, rows_at(kept->x, r, d), mid, norm, r);
-        backprop_norm(b, &w->ffn_norm, mid, norm, n);
-        backprop_multiply(b, b->packed.up, w->up.bias, norm, n, d, NULL, pre, ff);
+        add_branch(p, 2 * l + 1, b->packed.attn_out, w->w[ROLE_ATTN_OUTPUT].bias,
+                   rows_at(kept->heads, r, d), d, rows_at(kept->x, r, d), mid, norm, r);
+        backprop_norm(b, &w->w[ROLE_FFN_NORM], mid, norm, n);
+        backprop_multiply(b, b->packed.up, w->w[ROLE_FFN_UP].bias, norm, n, d, NULL, pre, ff);
         b->grad->gelu(act, pre, (size_t)n * (size_t)ff);
-        add_branch(p, 2 * l + 2, b->packed.down, w->down.bias, act, ff, mid, out, norm, r);
+        add_branch(p, 2 * l + 2, b->packed.down, w->w[ROLE_FFN_DOWN].bias, act, ff, mid, out, norm,
+                   r);
     }
 }
 
@@ -87,12 +88,13 @@ void backprop_layer(const struct pass *p, int l, int thread)
 static void pack_layer_backward(const struct pass *p, int l, int thread)
 {
     const struct backprop *b = p->b;
-    const struct param_layer *w = &p->w->layers[l];
+    const struct param_block *w = &p->w->blocks[l];
     const int d = b->config.d_model, ff = b->config.d_ff, n = pool_n_threads(b->pool);
-    backprop_pack_backward(b->packed.qkv, w->qkv.weight, backprop_qkv(b), d, thread, n);
-    backprop_pack_backward(b->packed.attn_out, w->attn_out.weight, d, d, thread, n);
-    backprop_pack_backward(b->packed.up, w->up.weight, ff, d, thread, n);
-    backprop_pack_backward(b->packed.down, w->down.weight, d, ff, thread, n);
+    backprop_pack_backward(b->packed.qkv, w->w[ROLE_ATTN_QKV].weight, backprop_qkv(b), d, thread,
+                           n);
+    backprop_pack_backward(b->packed.attn_out, w->w[ROLE_ATTN_OUTPUT].weight, d, d, thread, n);
+    backprop_pack_backward(b->packed.up, w->w[ROLE_FFN_UP].weight, ff, d, thread, n);
+    backprop_pack_backward(b->packed.down, w->w[ROLE_FFN_DOWN].weight, d, ff, thread, n);
 }
 
 /* The gradient of a sum becomes that of the branch: without what was dropped. */
@@ -110,7 +112,7 @@ static void keep(const struct pass *p, int site, float *gradient, float *kept, s
 static void feed_forward_backward(const struct pass *p, int l, int thread)
 {
     struct backprop *b = p->b;
-    const struct param_layer *w = &p->w->layers[l];
+    const struct param_block *w = &p->w->blocks[l];
     const struct kept *kept = &b->layers[l];
     const int d = b->config.d_model, ff = b->config.d_ff;
     int begin, end;
@@ -119,13 +121,13 @@ static void feed_forward_backward(const struct pass *p, int l, int thread)
         const int n = rows_n(r);
         const float *pre = rows_at(kept->pre, r, ff), *mid = rows_at(kept->mid, r, d);
         float *dpre = rows_at(b->dpre, r, ff);
-        backprop_norm(b, &w->ffn_norm, mid, rows_at(b->norm, r, d), n);
+        backprop_norm(b, &w->w[ROLE_FFN_NORM], mid, rows_at(b->norm, r, d), n);
         b->grad->gelu(rows_at(b->act, r, ff), pre, (size_t)n * (size_t)ff);
         keep(p, 2 * l + 2, b->dx, b->dx_kept, r);
         backprop_multiply(b, b->packed.down, NULL, rows_at(b->dx_kept, r, d), n, d, NULL, dpre, ff);
         b->grad->gelu_backward(dpre, dpre, pre, (size_t)n * (size_t)ff);
         backprop_multiply(b, b->packed.up, NULL, dpre, n, ff, NULL, rows_at(b->dnorm, r, d), d);
-        backprop_norm_backward(b, &w->ffn_norm, kept->mid, b->dx, b->dmid, r);
+        backprop_norm_backward(b, &w->w[ROLE_FFN_NORM], kept->mid, b->dx, b->dmid, r);
         keep(p, 2 * l + 1, b->dmid, b->dmid_kept, r);
         backprop_multiply(b, b->packed.attn_out, NULL, rows_at(b->dmid_kept, r, d), n, d, NULL,
                           rows_at(b->dheads, r, d), d);
@@ -135,9 +137,9 @@ static void feed_forward_backward(const struct pass *p, int l, int thread)
 static void feed_forward_sums(const struct pass *p, int l, int thread)
 {
     const struct backprop *b = p->b;
-    const struct param_layer *gradient = &p->gradient->layers[l];
+    const struct param_block *gradient = &p->gradient->blocks[l];
     const int d = b->config.d_model, ff = b->config.d_ff, rows = backprop_rows(p);
-    const struct weight_sums down = {.gradient = &gradient->down,
+    const struct weight_sums down = {.gradient = &gradient->w[ROLE_FFN_DOWN],
                                      .dy = b->dx_kept,
                                      .dy_stride = (size_t)d,
                                      .x = b->act,
@@ -145,7 +147,7 @@ static void feed_forward_sums(const struct pass *p, int l, int thread)
                                      .n_out = d,
                                      .n_in = ff};
     backprop_weight_sums(b, &down, thread);
-    const struct weight_sums up = {.gradient = &gradient->up,
+    const struct weight_sums up = {.gradient = &gradient->w[ROLE_FFN_UP],
                                    .dy = b->dpre,
                                    .dy_stride = (size_t)ff,
                                    .x = b->norm,
@@ -153,33 +155,33 @@ static void feed_forward_sums(const struct pass *p, int l, int thread)
                                    .n_out = ff,
                                    .n_in = d};
     backprop_weight_sums(b, &up, thread);
-    backprop_norm_sums(p, &gradient->ffn_norm, b->layers[l].mid, thread);
+    backprop_norm_sums(p, &gradient->w[ROLE_FFN_NORM], b->layers[l].mid, thread);
 }
 
 /* dqkv and dmid -> dx of the layer's input; norm, dnorm and stats for the sums. */
 static void project_qkv_backward(const struct pass *p, int l, int thread)
 {
     struct backprop *b = p->b;
-    const struct param_layer *w = &p->w->layers[l];
+    const struct param_block *w = &p->w->blocks[l];
     const struct kept *kept = &b->layers[l];
     const int d = b->config.d_model, qkv = backprop_qkv(b);
     int begin, end;
     rows_share(p, thread, &begin, &end);
     for (struct rows r = rows_first(begin, end); rows_n(r) > 0; r = rows_next(r, end)) {
         const int n = rows_n(r);
-        backprop_norm(b, &w->attn_norm, rows_at(kept->x, r, d), rows_at(b->norm, r, d), n);
+        backprop_norm(b, &w->w[ROLE_ATTN_NORM], rows_at(kept->x, r, d), rows_at(b->norm, r, d), n);
         backprop_multiply(b, b->packed.qkv, NULL, rows_at(b->dqkv, r, qkv), n, qkv, NULL,
                           rows_at(b->dnorm, r, d), d);
-        backprop_norm_backward(b, &w->attn_norm, kept->x, b->dmid, b->dx, r);
+        backprop_norm_backward(b, &w->w[ROLE_ATTN_NORM], kept->x, b->dmid, b->dx, r);
     }
 }
 
 static void attention_sums(const struct pass *p, int l, int thread)
 {
     const struct backprop *b = p->b;
-    const struct param_layer *gradient = &p->gradient->layers[l];
+    const struct param_block *gradient = &p->gradient->blocks[l];
     const int d = b->config.d_model, rows = backprop_rows(p);
-    const struct weight_sums out = {.gradient = &gradient->attn_out,
+    const struct weight_sums out = {.gradient = &gradient->w[ROLE_ATTN_OUTPUT],
                                     .dy = b->dmid_kept,
                                     .dy_stride = (size_t)d,
                                     .x = b->layers[l].heads,
@@ -187,7 +189,7 @@ static void attention_sums(const struct pass *p, int l, int thread)
                                     .n_out = d,
                                     .n_in = d};
     backprop_weight_sums(b, &out, thread);
-    const struct weight_sums qkv = {.gradient = &gradient->qkv,
+    const struct weight_sums qkv = {.gradient = &gradient->w[ROLE_ATTN_QKV],
                                     .dy = b->dqkv,
                                     .dy_stride = (size_t)backprop_qkv(b),
                                     .x = b->norm,
@@ -195,7 +197,7 @@ static void attention_sums(const struct pass *p, int l, int thread)
                                     .n_out = backprop_qkv(b),
                                     .n_in = d};
     backprop_weight_sums(b, &qkv, thread);
-    backprop_norm_sums(p, &gradient->attn_norm, b->layers[l].x, thread);
+    backprop_norm_sums(p, &gradient->w[ROLE_ATTN_NORM], b->layers[l].x, thread);
 }
 
 void backprop_layer_backward(const struct pass *p, int l, int thread)

@@ -81,7 +81,7 @@ struct pass {
 
 static inline int backprop_qkv(const struct backprop *b)
 {
-    return b->config.d_model + 2 * config_kv_dim(&b->config);
+    return b->config.d_model + 2 * config_kv_dim(&b->config, 0);
 }
 
 static inline int backprop_rows(const struct pass *p)

@@ -46,17 +46,6 @@ static enum status learn(const struct train_spec *spec, struct bpe_learned *v, s
     return s;
 }
 
-static void add_config(struct gguf_writer *w, const struct config *c)
-{
-    gguf_add_u32(w, "gpt2.context_length", (uint32_t)c->n_ctx);
-    gguf_add_u32(w, "gpt2.embedding_length", (uint32_t)c->d_model);
-    gguf_add_u32(w, "gpt2.feed_forward_length", (uint32_t)c->d_ff);
-    gguf_add_u32(w, "gpt2.block_count", (uint32_t)c->n_layers);
-    gguf_add_u32(w, "gpt2.attention.head_count", (uint32_t)c->n_heads);
-    gguf_add_u32(w, "gpt2.attention.head_count_kv", (uint32_t)c->n_kv_heads);
-    gguf_add_f32(w, "gpt2.attention.layer_norm_epsilon", c->norm_eps);
-}
-
 /* A file without tensors that a checkpoint's metadata is taken from. */
 static enum status make_new(struct train_template *t, const struct train_spec *spec, struct err *e)
 {
@@ -74,10 +63,10 @@ static enum status make_new(struct train_template *t, const struct train_spec *s
     t->config.n_vocab = vocabulary.n_tokens;
     s = gguf_writer_create(&w, e);
     if (s == STATUS_OK) {
-        gguf_add_text(w, "general.architecture", text_of("gpt2"));
+        gguf_add_text(w, "general.architecture", text_of(t->config.arch->name));
         gguf_add_text(w, "general.name", text_of(name));
         gguf_add_u32(w, "general.file_type", 0);
-        add_config(w, &t->config);
+        config_write(&t->config, w);
         s = bpe_learned_write(&vocabulary, w, e);
     }
     if (s == STATUS_OK)

@@ -1,6 +1,5 @@
 /* Initialisation, schedule, clipping and AdamW. */
 #include <math.h>
-#include <string.h>
 
 #include "train/private.h"
 
@@ -15,15 +14,6 @@
 static size_t n_shards(const struct param_list *list)
 {
     return (list->n_floats + SHARD - 1) / SHARD;
-}
-
-void optimizer_plan(struct mem_plan *plan, const struct param_list *list, const struct config *c)
-{
-    param_view_plan(plan, list, c);
-    param_view_plan(plan, list, c);
-    mem_plan_add(plan, list->n_floats, sizeof(float));
-    mem_plan_add(plan, list->n_floats, sizeof(float));
-    mem_plan_add(plan, n_shards(list), sizeof(double));
 }
 
 void optimizer_take(struct optimizer *o, struct arena *arena, const struct config *c)
@@ -44,26 +34,19 @@ static double normal(struct rng *r)
     return radius * cos(2 * 3.14159265358979323846 * rng_unit(r));
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-    const size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 void optimizer_initialise(struct optimizer *o, const struct config *c, struct rng *r)
 {
     for (int i = 0; i < o->list->n; i++) {
-        const struct param *p = &o->list->items[i];
-        const size_t n = (size_t)p->rows * (size_t)p->cols;
-        float *w = o->weights.flat + p->offset;
+        const struct tensor_spec *spec = &o->list->items[i].spec;
+        float *w = o->weights.flat + o->list->items[i].offset;
         double deviation = INIT_DEVIATION;
-        if (ends_with(p->name, "attn_output.weight") || ends_with(p->name, "ffn_down.weight"))
+        if (spec->flags & SPEC_RESIDUAL)
             deviation /= sqrt(2.0 * c->n_layers);
-        for (size_t j = 0; j < n; j++) {
-            if (p->n_dims == 2)
+        for (size_t j = 0; j < spec_elements(spec); j++) {
+            if (spec->n_dims == 2)
                 w[j] = (float)(deviation * normal(r));
             else
-                w[j] = ends_with(p->name, ".weight") ? 1 : 0;
+                w[j] = spec->is_bias ? 0 : 1;
         }
     }
 }
@@ -115,14 +98,14 @@ static void update_share(void *arg, int thread)
     for (int i = 0; i < o->list->n; i++) {
         const struct param *p = &o->list->items[i];
         int begin, end;
-        pool_share(p->rows, thread, pool_n_threads(o->spec->pool), &begin, &end);
+        pool_share(p->spec.rows, thread, pool_n_threads(o->spec->pool), &begin, &end);
         if (begin == end)
             continue;
         struct adamw step = u->step;
-        step.decay = p->n_dims == 2 ? u->decay : 0;
-        const size_t first = p->offset + (size_t)begin * (size_t)p->cols;
+        step.decay = p->spec.flags & SPEC_DECAYS ? u->decay : 0;
+        const size_t first = p->offset + (size_t)begin * (size_t)p->spec.cols;
         o->kernels->adamw(&step, o->weights.flat + first, o->m + first, o->v + first,
-                          o->gradient.flat + first, (size_t)(end - begin) * (size_t)p->cols);
+                          o->gradient.flat + first, (size_t)(end - begin) * (size_t)p->spec.cols);
     }
 }
 

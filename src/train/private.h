@@ -83,7 +83,6 @@ struct optimizer {
 };
 
 /* Adds to a plan, or takes, all that the optimizer points to. */
-void optimizer_plan(struct mem_plan *plan, const struct param_list *list, const struct config *c);
 void optimizer_take(struct optimizer *o, struct arena *arena, const struct config *c);
 
 /* GPT-2's: normal with deviation 0.02, matrices before a residual divided by sqrt(2 n_layers);

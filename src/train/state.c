@@ -79,9 +79,9 @@ static uint64_t hash_of_shape(const struct param_list *list)
 {
     uint64_t hash = TRAIN_HASH_START;
     for (int i = 0; i < list->n; i++) {
-        const struct param *p = &list->items[i];
-        const int shape[] = {p->n_dims, p->rows, p->cols};
-        hash = train_hash(hash, p->name, strlen(p->name) + 1);
+        const struct tensor_spec *spec = &list->items[i].spec;
+        const int shape[] = {spec->n_dims, spec->rows, spec->cols};
+        hash = train_hash(hash, spec->name.text, strlen(spec->name.text) + 1);
         hash = train_hash(hash, shape, sizeof shape);
     }
     return hash;

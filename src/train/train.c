@@ -82,14 +82,17 @@ static struct backprop_params teacher_params(const struct trainer *t)
     return p;
 }
 
-static void plan_arena(const struct trainer *t, struct mem_plan *plan)
+/* What the optimizer and the batches take, or its count. */
+static void take_arena(struct trainer *t, struct arena *arena)
 {
     const uint64_t rows = (uint64_t)t->spec->batch * (uint64_t)t->spec->length;
-    optimizer_plan(plan, &t->list, &t->template.config);
+    t->optimizer = (struct optimizer){
+        .spec = t->spec, .kernels = grad_kernels_for(t->spec->kernels), .list = &t->list};
+    optimizer_take(&t->optimizer, arena, &t->template.config);
     if (t->spec->teacher)
-        param_view_plan(plan, &t->teacher_list, &t->teacher_config);
-    mem_plan_add(plan, rows, sizeof *t->inputs);
-    mem_plan_add(plan, rows, sizeof *t->targets);
+        t->teacher_weights = param_view_take(arena, &t->teacher_list, &t->teacher_config);
+    t->inputs = arena_take(arena, rows, sizeof *t->inputs);
+    t->targets = arena_take(arena, rows, sizeof *t->targets);
 }
 
 static enum status make_plan(struct trainer *t, struct err *e)
@@ -97,8 +100,8 @@ static enum status make_plan(struct trainer *t, struct err *e)
     const struct train_data *d = &t->data;
     const int n_threads = pool_n_threads(t->spec->pool);
     const size_t n = d->train.n + d->val.n;
-    struct mem_plan arena = {0};
-    plan_arena(t, &arena);
+    struct arena arena = {0};
+    take_arena(t, &arena);
     struct train_plan *p = &t->plan;
     *p = (struct train_plan){
         .config = t->template.config,
@@ -110,7 +113,7 @@ static enum status make_plan(struct trainer *t, struct err *e)
         .bits_per_nat = d->val.n_bytes ? (double)d->val.n / (double)d->val.n_bytes / log(2) : 0,
         .seed = t->spec->seed,
         .widened = t->template.widened,
-        .parameter_bytes = arena.bytes,
+        .parameter_bytes = arena.used,
         .token_bytes = n * sizeof(int32_t),
     };
     const struct backprop_params params = engine_params(t);
@@ -156,7 +159,7 @@ static uint64_t hash_of_teacher(const struct trainer *t)
     uint64_t hash = hash_heads(0, &t->teacher_config);
     for (int i = 0; i < t->teacher_list.n; i++) {
         const struct gguf_tensor *tensor =
-            gguf_find_tensor(t->spec->teacher, t->teacher_list.items[i].name);
+            gguf_find_tensor(t->spec->teacher, t->teacher_list.items[i].spec.name.text);
         hash = train_hash(hash, tensor->data, tensor->n_bytes);
     }
     return hash;
@@ -280,20 +283,6 @@ void trainer_free(struct trainer *t)
 
 /* --- starting -------------------------------------------------------------------------------- */
 
-static void take_arena(struct trainer *t)
-{
-    const uint64_t rows = (uint64_t)t->spec->batch * (uint64_t)t->spec->length;
-    t->optimizer = (struct optimizer){
-        .spec = t->spec, .kernels = grad_kernels_for(t->spec->kernels), .list = &t->list};
-    optimizer_take(&t->optimizer, &t->arena, &t->template.config);
-    if (t->spec->teacher) {
-        t->teacher_weights = param_view_take(&t->arena, &t->teacher_list, &t->teacher_config);
-        param_list_read(&t->teacher_list, t->spec->teacher, t->teacher_weights.flat);
-    }
-    t->inputs = arena_take(&t->arena, rows, sizeof *t->inputs);
-    t->targets = arena_take(&t->arena, rows, sizeof *t->targets);
-}
-
 /* The weights and the random generator as the first step finds them. */
 static enum status begin(struct trainer *t, struct err *e)
 {
@@ -317,12 +306,13 @@ static enum status begin(struct trainer *t, struct err *e)
 
 static enum status start(struct trainer *t, struct err *e)
 {
-    struct mem_plan plan = {0};
-    plan_arena(t, &plan);
-    enum status s = arena_create(&t->arena, &plan, "parameters and moments", e);
+    take_arena(t, &t->arena);
+    enum status s = arena_allocate(&t->arena, "parameters and moments", e);
     if (s != STATUS_OK)
         return s;
-    take_arena(t);
+    take_arena(t, &t->arena);
+    if (t->spec->teacher)
+        param_list_read(&t->teacher_list, t->spec->teacher, t->teacher_weights.flat);
     const struct backprop_params params = engine_params(t);
     s = backprop_create(&params, t->spec->pool, &t->engine, e);
     if (s == STATUS_OK && t->spec->teacher) {

@@ -101,8 +101,7 @@ static void read_params(const struct gguf *g, bool loads)
 {
     struct config c;
     struct param_list list;
-    struct arena arena;
-    struct mem_plan plan = {0};
+    struct arena arena = {0};
     struct err e = {{0}};
     enum status s = config_read(g, &c, &e);
     if (s == STATUS_OK)
@@ -112,11 +111,12 @@ static void read_params(const struct gguf *g, bool loads)
         require_refusal(s, STATUS_BAD_FILE, &e);
         return;
     }
-    param_view_plan(&plan, &list, &c);
-    require(arena_create(&arena, &plan, "the parameters", &e) == STATUS_OK);
+    param_view_take(&arena, &list, &c);
+    require(arena_allocate(&arena, "the parameters", &e) == STATUS_OK);
     const struct param_view v = param_view_take(&arena, &list, &c);
     param_list_read(&list, g, v.flat);
-    require(v.embed && v.output && list.n_params <= list.n_floats);
+    require(v.w[ROLE_TOKEN_EMBD].weight && v.w[ROLE_OUTPUT].weight);
+    require(list.n_params <= list.n_floats);
     arena_free(&arena);
     param_list_free(&list);
 }

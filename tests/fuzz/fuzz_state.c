@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "model/model.h"
+#include "model/checkpoint.h"
 #include "target.h"
 #include "train/private.h"
 
@@ -111,7 +111,7 @@ static struct train_spec make_spec(unsigned way)
         .texts = &text,
         .n_texts = 1,
         .out = out_path,
-        .shape = {.architecture = "gpt2",
+        .shape = {.arch = arch_at(0),
                   .n_layers = 1,
                   .n_heads = 1,
                   .n_kv_heads = 1,

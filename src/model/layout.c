@@ -1,0 +1,198 @@
+#include "model/layout.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Sizes that a shape is made of. */
+enum extent { ONE, D_MODEL, Q_DIM, QKV_DIM, D_FF, N_CTX, N_VOCAB };
+
+/* Which files have a bias. */
+enum bias { NO_BIAS, UNUSUAL_BIAS, USUAL_BIAS };
+
+#define WEIGHT (SPEC_REQUIRED | SPEC_DECAYS | SPEC_QUANTISES)
+
+/* By role. */
+static const struct tensor_row {
+    enum tensor_form form;
+    enum extent rows, cols;
+    enum bias bias;
+    unsigned flags; /* of the weight */
+} tensor_rows[TENSOR_ROLES] = {
+    [ROLE_TOKEN_EMBD] = {FORM_MATRIX, N_VOCAB, D_MODEL, UNUSUAL_BIAS, WEIGHT | SPEC_ROWS_ENTER},
+    [ROLE_POSITION_EMBD] = {FORM_TABLE, N_CTX, D_MODEL, NO_BIAS, SPEC_REQUIRED | SPEC_DECAYS},
+    [ROLE_ATTN_NORM] = {FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
+    [ROLE_ATTN_QKV] = {FORM_MATRIX, QKV_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
+    [ROLE_ATTN_OUTPUT] = {FORM_MATRIX, D_MODEL, Q_DIM, USUAL_BIAS, WEIGHT | SPEC_RESIDUAL},
+    [ROLE_FFN_NORM] = {FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
+    [ROLE_FFN_UP] = {FORM_MATRIX, D_FF, D_MODEL, USUAL_BIAS, WEIGHT},
+    [ROLE_FFN_DOWN] = {FORM_MATRIX, D_MODEL, D_FF, USUAL_BIAS, WEIGHT | SPEC_RESIDUAL},
+    [ROLE_OUTPUT_NORM] = {FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
+    [ROLE_OUTPUT] = {FORM_MATRIX, N_VOCAB, D_MODEL, UNUSUAL_BIAS, SPEC_DECAYS | SPEC_QUANTISES},
+};
+
+/* --- one tensor ------------------------------------------------------------------------------ */
+
+static int extent_of(const struct config *c, enum extent extent, int layer)
+{
+    switch (extent) {
+    case D_MODEL:
+        return c->d_model;
+    case Q_DIM:
+        return config_q_dim(c);
+    case QKV_DIM:
+        return config_qkv_dim(c, layer);
+    case D_FF:
+        return c->d_ff;
+    case N_CTX:
+        return c->n_ctx;
+    case N_VOCAB:
+        return c->n_vocab;
+    default:
+        return 1;
+    }
+}
+
+struct tensor_spec layout_weight(const struct config *c, enum tensor_role role, int layer)
+{
+    assert(role < TENSOR_ROLES && layer >= 0 && layer < c->n_layers);
+    const struct tensor_row *row = &tensor_rows[role];
+    return (struct tensor_spec){
+        .role = role,
+        .layer = layer,
+        .form = row->form,
+        .n_dims = row->form == FORM_NORM ? 1 : 2,
+        .rows = extent_of(c, row->rows, layer),
+        .cols = extent_of(c, row->cols, layer),
+        .flags = row->flags,
+        .name = arch_tensor_name(role, layer, false),
+    };
+}
+
+bool layout_has_bias(enum tensor_role role)
+{
+    return tensor_rows[role].bias != NO_BIAS;
+}
+
+struct tensor_spec layout_bias(const struct config *c, enum tensor_role role, int layer)
+{
+    assert(layout_has_bias(role));
+    struct tensor_spec s = layout_weight(c, role, layer);
+    s.is_bias = true;
+    s.n_dims = 1;
+    s.cols = s.form == FORM_NORM ? s.cols : s.rows;
+    s.rows = 1;
+    s.flags = tensor_rows[role].bias == UNUSUAL_BIAS ? SPEC_UNUSUAL : 0;
+    s.name = arch_tensor_name(role, layer, true);
+    return s;
+}
+
+/* --- the list -------------------------------------------------------------------------------- */
+
+/* Tensors of a role, in one layer or outside of the blocks. */
+static int tensors_of_role(enum tensor_role role)
+{
+    return layout_has_bias(role) ? 2 : 1;
+}
+
+/* Tensors of the roles [first, end), likewise. */
+static int64_t tensors_of_roles(enum tensor_role first, enum tensor_role end)
+{
+    int64_t n = 0;
+    for (enum tensor_role role = first; role < end; role++)
+        n += tensors_of_role(role);
+    return n;
+}
+
+/* Where the blocks begin and end in the list, and the tensors of one. */
+struct sections {
+    int64_t blocks, block, after, all;
+};
+
+static struct sections sections_of(const struct config *c)
+{
+    struct sections s = {.blocks = tensors_of_roles(0, ROLE_BLOCK_FIRST),
+                         .block = tensors_of_roles(ROLE_BLOCK_FIRST, ROLE_BLOCK_END)};
+    s.after = s.blocks + c->n_layers * s.block;
+    s.all = s.after + tensors_of_roles(ROLE_BLOCK_END, TENSOR_ROLES);
+    return s;
+}
+
+int64_t layout_count(const struct config *c)
+{
+    return sections_of(c).all;
+}
+
+/* Tensor i of the roles from `role` on. */
+static struct tensor_spec nth_of_roles(const struct config *c, enum tensor_role role, int layer,
+                                       int64_t i)
+{
+    for (; i >= tensors_of_role(role); role++)
+        i -= tensors_of_role(role);
+    return i == 0 ? layout_weight(c, role, layer) : layout_bias(c, role, layer);
+}
+
+struct tensor_spec layout_at(const struct config *c, int64_t i)
+{
+    const struct sections s = sections_of(c);
+    assert(i >= 0 && i < s.all);
+    if (i < s.blocks)
+        return nth_of_roles(c, 0, 0, i);
+    if (i >= s.after)
+        return nth_of_roles(c, ROLE_BLOCK_END, 0, i - s.after);
+    i -= s.blocks;
+    return nth_of_roles(c, ROLE_BLOCK_FIRST, (int)(i / s.block), i % s.block);
+}
+
+int layout_longest_row(const struct config *c)
+{
+    int longest = 0;
+    for (enum tensor_role role = 0; role < TENSOR_ROLES; role++) {
+        const int cols = layout_weight(c, role, 0).cols;
+        longest = cols > longest ? cols : longest;
+    }
+    return longest;
+}
+
+/* --- by name --------------------------------------------------------------------------------- */
+
+/* The layer of "blk.N."; -1 for other names and for layers that there are not. */
+static int layer_of_name(const struct config *c, struct text name)
+{
+    int layer = 0;
+    size_t i = 4;
+    if (name.len < 6 || memcmp(name.data, "blk.", 4) != 0)
+        return -1;
+    for (; i < name.len && name.data[i] >= '0' && name.data[i] <= '9'; i++) {
+        layer = layer * 10 + (name.data[i] - '0');
+        if (layer >= c->n_layers)
+            return -1;
+    }
+    return layer;
+}
+
+static bool named_among(const struct config *c, int64_t first, int64_t end, struct text name,
+                        struct tensor_spec *out)
+{
+    for (int64_t i = first; i < end; i++) {
+        *out = layout_at(c, i);
+        if (text_is(name, out->name.text))
+            return true;
+    }
+    return false;
+}
+
+bool layout_named(const struct config *c, struct text name, struct tensor_spec *out)
+{
+    const struct sections s = sections_of(c);
+    const int layer = layer_of_name(c, name);
+    if (layer >= 0) {
+        const int64_t first = s.blocks + layer * s.block;
+        return named_among(c, first, first + s.block, name, out);
+    }
+    return named_among(c, 0, s.blocks, name, out) || named_among(c, s.after, s.all, name, out);
+}
+
+uint32_t layout_type(const struct tensor_spec *s, uint32_t type)
+{
+    return type == TENSOR_Q4_0 && (s->flags & SPEC_ROWS_ENTER) ? TENSOR_Q8_0 : type;
+}

@@ -1,0 +1,75 @@
+/*
+ * layout - the tensors of a checkpoint, each with its shape and what may be done with it: the one
+ * place where the shape of a block is written down.
+ *
+ * Whatever checks, counts, loads, writes, converts, quantises or optimises tensors loops over this
+ * list. It is a pure function of a config; all numbers of elements fit an int64.
+ */
+#ifndef DECODE_MODEL_LAYOUT_H
+#define DECODE_MODEL_LAYOUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "model/config.h"
+
+/* How a tensor is read. */
+enum tensor_form {
+    FORM_MATRIX, /* an affine map's weight [n_out, n_in], or a table whose rows may be quantised */
+    FORM_NORM,   /* a norm's gain [n] */
+    FORM_TABLE,  /* rows that are read as they are, never in another type */
+};
+
+enum {
+    SPEC_REQUIRED = 1,   /* a file without it is an error */
+    SPEC_DECAYS = 2,     /* by AdamW's weight decay */
+    SPEC_QUANTISES = 4,  /* may be stored in another type */
+    SPEC_ROWS_ENTER = 8, /* its rows enter the residual stream as they are: see layout_type */
+    SPEC_RESIDUAL = 16, /* its product is added to the residual: starts smaller by sqrt(2 layers) */
+    SPEC_UNUSUAL = 32,  /* read where a file has it; we write and train none */
+};
+
+struct tensor_spec {
+    enum tensor_role role;
+    int layer; /* 0 outside of the blocks */
+    bool is_bias;
+    enum tensor_form form; /* of the weight, or of what this is the bias of */
+    int n_dims;            /* 1 or 2 */
+    int rows, cols;        /* a vector has one row */
+    unsigned flags;        /* SPEC_... */
+    struct tensor_name name;
+};
+
+/* How many tensors a checkpoint of this config has at most, and tensor i of them, 0 <= i < count,
+ * in the order of a file: token and position embedding, blocks, last norm, output. A weight's bias
+ * follows it. */
+int64_t layout_count(const struct config *c);
+struct tensor_spec layout_at(const struct config *c, int64_t i);
+
+/* The weight of a role; `layer` says nothing outside of the blocks. */
+struct tensor_spec layout_weight(const struct config *c, enum tensor_role role, int layer);
+/* Whether some file has a bias for it, and that [rows], or [cols] for a norm. */
+bool layout_has_bias(enum tensor_role role);
+struct tensor_spec layout_bias(const struct config *c, enum tensor_role role, int layer);
+
+/* Elements of the longest row of any matrix: the most that a product takes in. */
+int layout_longest_row(const struct config *c);
+
+/* The tensor of a name. False if there is none. */
+bool layout_named(const struct config *c, struct text name, struct tensor_spec *out);
+
+static inline uint64_t spec_elements(const struct tensor_spec *s)
+{
+    return (uint64_t)s->rows * (uint64_t)s->cols;
+}
+
+/*
+ * The type (an enum tensor_type) of a tensor that may change, where matrices are to be of `type`:
+ * the same, but Q8_0 for Q4_0 if its rows enter the residual stream as they are. Their error is not
+ * averaged over a sum (a trained toy checkpoint loses 0.07 nats a token with all matrices in Q4_0,
+ * 0.02 with this exception), and a token reads only one of them, unless the matrix is the
+ * output's too.
+ */
+uint32_t layout_type(const struct tensor_spec *s, uint32_t type);
+
+#endif
