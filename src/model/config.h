@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "compute/kernels.h"
 #include "gguf/gguf.h"
 
 /* Bounds that no real checkpoint of these architectures reaches. They keep row counts (Q, K and V
@@ -17,11 +18,9 @@
 #define CONFIG_MAX_CTX    (1 << 22)
 #define CONFIG_MAX_VOCAB  (1 << 24)
 
-/* What a block is made of. New kinds are new values here. */
-enum norm_kind { NORM_LAYER };
+/* What a block is made of; the kinds of norm and feed-forward are those of compute/kernels.h. */
 enum norm_placement { NORM_BEFORE };
 enum position_kind { POSITION_LEARNED };
-enum ffn_kind { FFN_GELU };
 
 struct config {
     const char *architecture; /* "gpt2" or "starcoder"; static storage */
