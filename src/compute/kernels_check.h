@@ -1,13 +1,16 @@
 /*
  * kernels_check - the contracts of kernels.h, asserted (private to the kernel objects).
  *
- * Each kernel calls its check first; all are static, for the reason in kernels_math.h.
+ * Each kernel calls its check first; all are static, for the reason in kernels_math.h. They are
+ * calls, not inlined, so that what they say to a compiler does not change how it makes the loops.
  */
 #ifndef DECODE_COMPUTE_KERNELS_CHECK_H
 #define DECODE_COMPUTE_KERNELS_CHECK_H
 
 #include "base/contract.h"
 #include "compute/kernels.h"
+
+#define KERNEL_CHECK static __attribute__((noinline)) void
 
 /* From the first to the last element of n_rows rows of n floats. */
 static inline size_t span_bytes(int n_rows, size_t stride, int n)
@@ -21,7 +24,7 @@ static inline bool rows_are_sound(const void *rows, int n_rows, size_t stride, i
            (n_rows == 1 || stride >= (size_t)n);
 }
 
-static inline void matmul_check(const struct matmul *m, int panel_begin, int panel_end)
+KERNEL_CHECK matmul_check(const struct matmul *m, int panel_begin, int panel_end)
 {
     const struct matrix *w = m->w;
     assert(w->n_out >= 1 && w->n_in >= 1);
@@ -39,8 +42,7 @@ static inline void matmul_check(const struct matmul *m, int panel_begin, int pan
                                span_bytes(m->n_tokens, m->x_stride, w->n_in)));
 }
 
-static inline void quantize_check(const void *rows, const float *x, size_t x_stride, int n_tokens,
-                                  int n)
+KERNEL_CHECK quantize_check(const void *rows, const float *x, size_t x_stride, int n_tokens, int n)
 {
     assert(n % QUANT_BLOCK == 0 && is_aligned(rows, sizeof(float)));
     assert(rows_are_sound(x, n_tokens, x_stride, n));
@@ -48,14 +50,14 @@ static inline void quantize_check(const void *rows, const float *x, size_t x_str
                                span_bytes(n_tokens, x_stride, n)));
 }
 
-static inline void norm_check(const float *out, const float *x, const float *gain, int n, float eps)
+KERNEL_CHECK norm_check(const float *out, const float *x, const float *gain, int n, float eps)
 {
     assert(n >= 1 && out && x && gain && eps >= 0);
     assert_costly(out == x || are_disjoint(out, span_bytes(1, 0, n), x, span_bytes(1, 0, n)));
     assert_costly(are_disjoint(out, span_bytes(1, 0, n), gain, span_bytes(1, 0, n)));
 }
 
-static inline void attend_check(const struct attend *a)
+KERNEL_CHECK attend_check(const struct attend *a)
 {
     const struct kv_chunk *kv = &a->kv;
     assert(kv->n_positions >= 1 && kv->n_positions <= KERNEL_CHUNK);
@@ -67,8 +69,8 @@ static inline void attend_check(const struct attend *a)
                                a->q, span_bytes(a->n_heads, (size_t)kv->head_dim, kv->head_dim)));
 }
 
-static inline void merge_check(const float *out, const float *parts, const float *max,
-                               const float *sum, int n_chunks, size_t stride, int n)
+KERNEL_CHECK merge_check(const float *out, const float *parts, const float *max, const float *sum,
+                         int n_chunks, size_t stride, int n)
 {
     assert(out && max && sum && rows_are_sound(parts, n_chunks, stride, n));
     assert_costly(are_disjoint(out, span_bytes(1, 0, n), parts, span_bytes(n_chunks, stride, n)));
