@@ -184,7 +184,7 @@ static void vector_layer_norm_backward(float *dx, const float *residual, const f
                                        const float *x, const float *gain, int n, float eps,
                                        float *stats)
 {
-    assert(n >= 1 && eps >= 0 && dx && residual && dy && x && gain && stats);
+    assert(n >= 1 && !(eps < 0) && dx && residual && dy && x && gain && stats);
     assert(dx != x && dx != dy);
     layer_norm_stats(x, n, eps, stats);
     const lanes mean = lanes_all(stats[0]), scale = lanes_all(stats[1]);

@@ -52,7 +52,7 @@ KERNEL_CHECK quantize_check(const void *rows, const float *x, size_t x_stride, i
 
 KERNEL_CHECK norm_check(const float *out, const float *x, const float *gain, int n, float eps)
 {
-    assert(n >= 1 && out && x && gain && eps >= 0);
+    assert(n >= 1 && out && x && gain && !(eps < 0));
     assert_costly(out == x || are_disjoint(out, span_bytes(1, 0, n), x, span_bytes(1, 0, n)));
     assert_costly(are_disjoint(out, span_bytes(1, 0, n), gain, span_bytes(1, 0, n)));
 }

@@ -56,16 +56,10 @@ static bool contains(struct text name, const char *part)
     return memmem(name.data, name.len, part, strlen(part)) != NULL;
 }
 
-static bool ends_with(struct text name, const char *part)
-{
-    const size_t len = strlen(part);
-    return name.len >= len && memcmp(name.data + name.len - len, part, len) == 0;
-}
-
 /* Whether it takes the type asked for. */
 static bool is_matrix(const struct gguf_tensor *t)
 {
-    return t->n_elements > t->dims[0] && ends_with(t->name, ".weight") &&
+    return t->n_elements > t->dims[0] && text_ends_with(t->name, ".weight") &&
            !contains(t->name, "_norm.weight") && !text_is(t->name, "position_embd.weight");
 }
 

@@ -1,7 +1,7 @@
 /* Initialisation, schedule, clipping and AdamW. */
 #include <math.h>
-#include <string.h>
 
+#include "base/text.h"
 #include "train/private.h"
 
 #define BETA1          0.9
@@ -44,12 +44,6 @@ static double normal(struct rng *r)
     return radius * cos(2 * 3.14159265358979323846 * rng_unit(r));
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-    const size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 void optimizer_initialise(struct optimizer *o, const struct config *c, struct rng *r)
 {
     for (int i = 0; i < o->list->n; i++) {
@@ -57,13 +51,14 @@ void optimizer_initialise(struct optimizer *o, const struct config *c, struct rn
         const size_t n = (size_t)p->rows * (size_t)p->cols;
         float *w = o->weights.flat + p->offset;
         double deviation = INIT_DEVIATION;
-        if (ends_with(p->name, "attn_output.weight") || ends_with(p->name, "ffn_down.weight"))
+        const struct text name = text_of(p->name);
+        if (text_ends_with(name, "attn_output.weight") || text_ends_with(name, "ffn_down.weight"))
             deviation /= sqrt(2.0 * c->n_layers);
         for (size_t j = 0; j < n; j++) {
             if (p->n_dims == 2)
                 w[j] = (float)(deviation * normal(r));
             else
-                w[j] = ends_with(p->name, ".weight") ? 1 : 0;
+                w[j] = text_ends_with(name, ".weight") ? 1 : 0;
         }
     }
 }
