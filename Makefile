@@ -24,14 +24,18 @@ CFLAGS_COMMON := -std=c11 -D_GNU_SOURCE -Isrc -g -ffp-contract=off -fno-math-err
 SAN_ASAN := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 SAN_TSAN := -fsanitize=thread -fno-omit-frame-pointer
 
+# Builds that look for mistakes check contracts at any cost, see base/contract.h.
+COSTLY := -DDECODE_COSTLY_ASSERTS
+
 MODE_release := -O3
-MODE_debug   := -O0
+MODE_debug   := -O0 $(COSTLY)
 # 32 bits on an x86-64 machine; the last folder has asm/, which only gcc-multilib links to.
 MODE_32      := -O2 -m32 -idirafter /usr/include/x86_64-linux-gnu
-MODE_asan    := -O1 $(SAN_ASAN)
-MODE_tsan    := -O1 $(SAN_TSAN)
-MODE_fuzz    := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
-MODE_cov     := -O0 --coverage -fprofile-update=atomic
+MODE_asan    := -O1 $(SAN_ASAN) $(COSTLY)
+MODE_tsan    := -O1 $(SAN_TSAN) $(COSTLY)
+MODE_fuzz    := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all \
+                $(COSTLY)
+MODE_cov     := -O0 --coverage -fprofile-update=atomic $(COSTLY)
 
 ifeq ($(MODE_$(MODE)),)
 $(error MODE=$(MODE) is none of release, debug, 32, asan, tsan, fuzz, cov)

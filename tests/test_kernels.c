@@ -270,10 +270,10 @@ START_TEST(layer_norm_equals_scalar)
             float *a = malloc(n * sizeof *a), *b = malloc(n * sizeof *b);
             for (int with_bias = 0; with_bias < 2; with_bias++) {
                 const float *shift = with_bias ? bias : NULL;
-                kernels_scalar.layer_norm(a, x, gain, shift, (int)n, 1e-5f);
+                kernels_scalar.norm[NORM_LAYER](a, x, gain, shift, (int)n, 1e-5f);
                 if (!is_testable(kernels_at(i)))
                     continue;
-                kernels_at(i)->layer_norm(b, x, gain, shift, (int)n, 1e-5f);
+                kernels_at(i)->norm[NORM_LAYER](b, x, gain, shift, (int)n, 1e-5f);
                 assert_same_bits(a, b, n, kernels_at(i)->name);
             }
             free(x);
@@ -290,7 +290,7 @@ START_TEST(layer_norm_is_its_formula)
 {
     enum { N = 100 };
     float *x = random_floats(N), *gain = random_floats(N), *bias = random_floats(N), out[N];
-    kernels_scalar.layer_norm(out, x, gain, bias, N, 1e-5f);
+    kernels_scalar.norm[NORM_LAYER](out, x, gain, bias, N, 1e-5f);
     double mean = 0, variance = 0;
     for (int i = 0; i < N; i++)
         mean += (double)x[i] / N;

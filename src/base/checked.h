@@ -2,11 +2,12 @@
  * checked - the one place where sizes are added, multiplied and rounded.
  *
  * Every size that a file or a flag can influence goes through these: on overflow they return
- * false and leave *out alone.
+ * false and leave *out as it was.
  */
 #ifndef DECODE_BASE_CHECKED_H
 #define DECODE_BASE_CHECKED_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,9 +30,10 @@ static inline bool u64_mul(uint64_t a, uint64_t b, uint64_t *out)
     return true;
 }
 
-/* Rounds a up to a multiple of align, which is a power of two. */
+/* Rounds a up to a multiple of align, which is a power of two (asserted). */
 static inline bool u64_align_up(uint64_t a, uint64_t align, uint64_t *out)
 {
+    assert(align > 0 && (align & (align - 1)) == 0);
     uint64_t r;
     if (!u64_add(a, align - 1, &r))
         return false;

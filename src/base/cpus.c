@@ -1,5 +1,6 @@
 #include "base/cpus.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -230,6 +231,7 @@ int cpus_current(void)
 
 void cpus_start_on(int from, int index)
 {
+    assert(from >= 0 && index >= 0);
 #ifdef __linux__
     /* Masks beyond 1024 processors do not fit: there the hint is left out. */
     cpu_set_t allowed, one;

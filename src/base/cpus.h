@@ -20,7 +20,8 @@ int cpus_quota(const char *cgroup_mount, const char *self_cgroup);
 int cpus_current(void);
 
 /*
- * Moves the calling thread to the index-th usable processor after `from`, counted round, and then
+ * Moves the calling thread to the index-th usable processor after `from` (both at least 0,
+ * asserted; index 0 is `from` itself), counted round, and then
  * lets it move freely again. New threads start where their creator runs and may share its
  * processor for many milliseconds, which is longer than a short run lasts. A hint: it may do
  * nothing.

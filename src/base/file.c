@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -45,7 +46,7 @@ static const char *reason(int error, char buffer[REASON_CAP])
                     : reason_of_text)(strerror_r(error, buffer, REASON_CAP), buffer);
 }
 
-/* The end of a path that is too long for a message, which must keep room for the reason. */
+/* The end of a path that is too long for a message, which must leave room for the reason. */
 #define PATH_SHOWN 250
 
 static enum status fail_errno(struct err *e, enum status s, const char *path, const char *action,
@@ -151,8 +152,9 @@ void file_map_close(struct file_map *f)
     *f = (struct file_map){0};
 }
 
-enum status file_map_keep(const struct file_map *f, size_t len, struct err *e)
+enum status file_map_make_private(const struct file_map *f, size_t len, struct err *e)
 {
+    assert(len <= f->len);
     const long page = sysconf(_SC_PAGESIZE);
     if (!f->data || page <= 0)
         return STATUS_OK;
@@ -440,6 +442,7 @@ static void flush_buffer(struct file_writer *w)
 
 void file_writer_put(struct file_writer *w, const void *data, size_t len)
 {
+    assert(data || len == 0);
     if (len >= WRITE_BUFFER - w->used)
         flush_buffer(w);
     if (len >= WRITE_BUFFER) {

@@ -24,11 +24,11 @@ enum status file_map_open(struct file_map *f, const char *path, struct err *e);
 void file_map_close(struct file_map *f); /* legal on a zeroed struct and twice */
 
 /*
- * Makes the mapping's first len bytes this process's own: a writer of the file does not change
- * them any more. What must stay as it was checked, such as lengths, is checked after this.
- * STATUS_NO_MEMORY.
+ * Makes the mapping's first len bytes (len <= f->len, asserted) this process's own: a writer of the
+ * file does not change them any more. What must stay as it was checked, such as lengths, is checked
+ * after this. STATUS_NO_MEMORY.
  */
-enum status file_map_keep(const struct file_map *f, size_t len, struct err *e);
+enum status file_map_make_private(const struct file_map *f, size_t len, struct err *e);
 
 /* Tells the system that [data, data + len) of the mapping will not be read again: whole pages
  * inside it leave the process's resident memory. A hint. */
@@ -52,7 +52,8 @@ enum status file_read_all(const char *path, size_t max, char **out, size_t *len,
  */
 struct file_writer;
 enum status file_writer_open(struct file_writer **out, const char *path, struct err *e);
-/* Buffered. After a failure the later writes do nothing; commit reports the first one. */
+/* Buffered; data may be NULL if len is 0. After a failure the later writes do nothing; commit
+ * reports the first one. */
 void file_writer_put(struct file_writer *w, const void *data, size_t len);
 /* Frees w in any case. */
 enum status file_writer_commit(struct file_writer *w, struct err *e);

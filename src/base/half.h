@@ -30,7 +30,7 @@ static inline float f16_widen(uint16_t half)
     return value;
 }
 
-/* binary32 to binary16, to nearest, ties to even; NaNs keep their top bits and are made quiet. */
+/* binary32 to binary16, to nearest, ties to even; NaNs retain their top bits and are made quiet. */
 static inline uint16_t f16_round(float value)
 {
     uint32_t bits;

@@ -1,5 +1,6 @@
 #include "base/status.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,7 @@ void err_format(struct err *e, const char *format, ...)
 
 void err_prefix(struct err *e, const char *prefix)
 {
+    assert(prefix);
     if (!e)
         return;
     const size_t room = sizeof e->text - 1;
@@ -31,10 +33,10 @@ void err_prefix(struct err *e, const char *prefix)
         n = PREFIX_SHOWN;
     }
     const size_t old = strlen(e->text);
-    const size_t kept = old < room - n - 2 ? old : room - n - 2;
-    memmove(e->text + n + 2, e->text, kept);
+    const size_t left = old < room - n - 2 ? old : room - n - 2;
+    memmove(e->text + n + 2, e->text, left);
     memcpy(e->text, prefix, n);
     memcpy(e->text + n, ": ", 2);
-    e->text[n + 2 + kept] = 0;
+    e->text[n + 2 + left] = 0;
     utf8_strip(e->text);
 }

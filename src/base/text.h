@@ -29,6 +29,18 @@ static inline bool text_is(struct text a, const char *s)
     return text_equal(a, text_of(s));
 }
 
+static inline bool text_starts_with(struct text a, const char *start)
+{
+    const size_t len = strlen(start);
+    return a.len >= len && memcmp(a.data, start, len) == 0;
+}
+
+static inline bool text_ends_with(struct text a, const char *end)
+{
+    const size_t len = strlen(end);
+    return a.len >= len && memcmp(a.data + a.len - len, end, len) == 0;
+}
+
 /* For printf's "%.*s": the length as an int, cut at 200 so that hostile names stay short. */
 static inline int text_width(struct text a)
 {

@@ -1,10 +1,13 @@
 #include "base/utf8.h"
 
+#include <assert.h>
+
 /* The smallest code point that a sequence of this many bytes may hold. */
 static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
 
 size_t utf8_decode(struct text s, uint32_t *code)
 {
+    assert(s.len > 0);
     const unsigned char *c = (const unsigned char *)s.data;
     if (c[0] < 0x80) {
         *code = c[0];

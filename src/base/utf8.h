@@ -15,7 +15,8 @@
 #define UNICODE_INVALID 0x110000u
 
 /*
- * Decodes the first character of a nonempty text into *code and gives its length in bytes. A
+ * Decodes the first character of a nonempty text (asserted) into *code; returns its length in
+ * bytes, 1 to 4, at most s.len. A
  * first byte that starts no well-formed sequence (overlong forms, surrogates, values above
  * U+10FFFF and sequences cut short included) is UNICODE_INVALID, one byte long: decoding always
  * goes on at the next byte.

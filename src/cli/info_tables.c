@@ -89,12 +89,6 @@ static void put_scalar(struct table *t, const struct gguf_value *v)
     }
 }
 
-static bool starts_with(struct text s, const char *prefix)
-{
-    const size_t n = strlen(prefix);
-    return s.len >= n && memcmp(s.data, prefix, n) == 0;
-}
-
 /* The scalar keys of an architecture that does not run here: its own and the general ones. */
 static void put_keys(struct table *t, const struct info *info)
 {
@@ -102,7 +96,7 @@ static void put_keys(struct table *t, const struct info *info)
         const struct gguf_pair *p = &info->gguf->pairs[i];
         const struct gguf_value *v = &p->value;
         if (v->kind == GGUF_ARRAY || text_is(p->key, "general.architecture") ||
-            text_is(p->key, "general.name") || starts_with(p->key, "tokenizer."))
+            text_is(p->key, "general.name") || text_starts_with(p->key, "tokenizer."))
             continue;
         table_text(t, p->key);
         put_scalar(t, v);

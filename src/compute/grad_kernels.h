@@ -4,8 +4,11 @@
  * The same rules as in kernels.h: each output is one fixed chain of operations, so that every
  * table gives the same bits; callers cut work between outputs, never inside a sum. Here one
  * source in terms of lanes makes all tables; the scalar one is that source over plain C lanes
- * (lanes_scalar.h). Kernels allocate nothing and cannot fail. Any threads may run them at once
- * on outputs that do not overlap.
+ * (lanes_scalar.h).
+ *
+ * So are the contracts, asserted at the entry of every kernel, but that sizes and counts may be 0:
+ * then nothing is done (a sum is 0), and pointers are not looked at. softmax and the norms need at
+ * least one element. Any threads may run kernels at once on outputs that do not overlap.
  */
 #ifndef DECODE_COMPUTE_GRAD_KERNELS_H
 #define DECODE_COMPUTE_GRAD_KERNELS_H
@@ -13,6 +16,8 @@
 #include <stddef.h>
 
 #include "compute/kernels.h"
+
+/* --- matrix products ------------------------------------------------------------------------- */
 
 /*
  * A matrix product over strided operands:
@@ -23,38 +28,42 @@
  *     A[j][k] at a[j * a_row + k * a_col], where a_row or a_col is 1,
  *     B[k][i] at b[i / KERNEL_LANES * b_panel + k * b_row + i % KERNEL_LANES],
  *     C[j][i] at c[j * c_row + i], start[j][i] at start[j * c_row + i].
- * Strides in floats. The sum is one chain of fused multiply-adds along k, so that
+ * Strides in floats; c_row >= n. The sum is one chain of fused multiply-adds along k, so that
  * cutting k into several calls, the later ones starting from C, gives the same bits. C overlaps
  * nothing else; `start` may be C.
  */
 struct product {
     int m, n, k;
-    const float *a;
+    const float *a; /* [m, k] as its strides say */
     size_t a_row, a_col;
-    const float *b;
+    const float *b; /* [k, n] as its strides say; b_panel is not looked at if n <= KERNEL_LANES */
     size_t b_row, b_panel;
-    float *c;
+    float *c; /* [m, n], rows c_row apart */
     size_t c_row;
-    const float *bias;  /* [n], or NULL */
-    const float *start; /* NULL: zero */
+    const float *bias;  /* [n], or NULL: none */
+    const float *start; /* [m, n], rows c_row apart; NULL: zero */
 };
+
+/* --- attention ------------------------------------------------------------------------------- */
 
 /* Columns (queries) of one block of attention. */
 #define CAUSAL_WIDTH 32
 
 /*
  * A block of causal attention, transposed: column q stands for the query at position first + q,
- * row t for the key at position t. All [n_keys][CAUSAL_WIDTH].
+ * row t for the key at position t: the keys from 0 on that any of the queries may see.
  *   softmax   scores -> e^(score - max) where t <= first + q, else 0; max, and inverse = 1 / sum
  *   backward  scores -> probabilities p = e^(score - max) * inverse, 0 where t > first + q;
  *             gradient: dp -> scale * p * (dp - sum_t p dp)
  */
 struct causal {
-    int n_keys, first;
-    float *scores, *gradient;
-    float *max, *inverse; /* [CAUSAL_WIDTH] */
-    float scale;
+    int n_keys, first;        /* first >= 0; n_keys > first for columns that mean something */
+    float *scores, *gradient; /* [n_keys, CAUSAL_WIDTH]; gradient only backward */
+    float *max, *inverse;     /* [CAUSAL_WIDTH], written by softmax, read by backward */
+    float scale;              /* 1 / sqrt(head_dim); only backward */
 };
+
+/* --- optimizer ------------------------------------------------------------------------------- */
 
 /* One step of AdamW (Loshchilov and Hutter 2019, algorithm 2):
  *     g = scale * gradient
@@ -65,24 +74,28 @@ struct adamw {
     float scale, beta1, beta2, rate, root, eps, decay;
 };
 
+/* --- the table ------------------------------------------------------------------------------- */
+
 struct grad_kernels {
     const char *name; /* "scalar", "neon", "avx2", "avx512" */
 
     void (*product)(const struct product *p);
 
-    /* out = GELU(x), the tanh form. */
-    void (*gelu)(float *out, const float *x, size_t n);
-    /* dx = dy * GELU'(x); dx may be dy. */
-    void (*gelu_backward)(float *dx, const float *dy, const float *x, size_t n);
+    /* By ffn_kind, n elements: out = f(x), the function between the two products. */
+    void (*ffn[FFN_KINDS])(float *out, const float *x, size_t n);
+    /* dx = dy * f'(x); dx may be dy. */
+    void (*ffn_backward[FFN_KINDS])(float *dx, const float *dy, const float *x, size_t n);
 
-    /* Layer norm of one row, backwards: dx = residual + the gradient of x, given dy of the output;
-     * dx may be residual. stats[0] and [1] become mean and 1 / sqrt(variance + eps). */
-    void (*norm_backward)(float *dx, const float *residual, const float *dy, const float *x,
-                          const float *gain, int n, float eps, float *stats);
+    /* By norm_kind: the norm of one row x [n], backwards: dx [n] = residual [n] + the gradient of
+     * x, given that of the output, dy [n]; dx may be residual. stats[0] and [1] become what the
+     * norm took off (the mean) and multiplied by (1 / sqrt(variance + eps)). */
+    void (*norm_backward[NORM_KINDS])(float *dx, const float *residual, const float *dy,
+                                      const float *x, const float *gain, int n, float eps,
+                                      float *stats);
 
-    /* Sums over rows, each n floats of rows `stride` apart, in the order of the rows:
-     * out[i] = sum_t x[t][i]; and for a norm whose stats are [n_rows][2],
-     * gain[i] = sum_t dy[t][i] * (x[t][i] - mean_t) * scale_t. */
+    /* Sums over n_rows rows of n floats, `stride` apart, in the order of the rows:
+     * out[i] = sum_t x[t][i]; and for a norm of any kind whose stats are [n_rows, 2],
+     * gain[i] = sum_t dy[t][i] * (x[t][i] - stats[t][0]) * stats[t][1]. */
     void (*column_sums)(float *out, const float *x, size_t stride, int n_rows, int n);
     void (*gain_sums)(float *gain, const float *dy, const float *x, const float *stats,
                       size_t stride, int n_rows, int n);
@@ -97,6 +110,7 @@ struct grad_kernels {
     /* sum_i x[i]^2 */
     float (*squares)(const float *x, size_t n);
 
+    /* One step of n weights w with their moments m and v [n], all updated in place. */
     void (*adamw)(const struct adamw *a, float *w, float *m, float *v, const float *gradient,
                   size_t n);
 };

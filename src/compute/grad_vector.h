@@ -6,14 +6,12 @@
  *   TILE_VECS x TILE_ROWS  vectors of columns by rows where there are that many columns
  *   1 x NARROW_ROWS        where a single vector is left
  */
-#include <assert.h>
 #include <math.h>
 #include <stdbool.h>
 
+#include "base/contract.h"
 #include "compute/grad_kernels.h"
 #include "compute/lanes.h"
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 /* --- matrix product -------------------------------------------------------------------------- */
 
@@ -32,8 +30,8 @@ ALWAYS_INLINE lanes tile_load(const float *p, struct tile at, const bool partial
 }
 
 /* n_vecs x n_rows outputs; the constants are constants where it is inlined. */
-ALWAYS_INLINE void product_tile(const struct product *p, struct tile at, const int n_vecs,
-                                const int n_rows, const bool columns, const bool partial)
+ALWAYS_INLINE void grad_tile(const struct product *p, struct tile at, const int n_vecs,
+                             const int n_rows, const bool columns, const bool partial)
 {
     const float *b = p->b + (size_t)(at.column / KERNEL_LANES) * p->b_panel;
     const float *a = p->a + (size_t)at.row * (columns ? 1 : p->a_row);
@@ -78,49 +76,53 @@ ALWAYS_INLINE void product_tile(const struct product *p, struct tile at, const i
 }
 
 /* All rows of n_vecs vectors of columns. */
-ALWAYS_INLINE void product_rows(const struct product *p, int column, const int n_vecs,
-                                const int max_rows, const bool columns, const bool partial)
+ALWAYS_INLINE void grad_tile_rows(const struct product *p, int column, const int n_vecs,
+                                  const int max_rows, const bool columns, const bool partial)
 {
     struct tile at = {.column = column, .left = p->n - column};
     /* Sixteen rows are two tiles of eight rather than one of twelve and a small one. */
     while (p->m - at.row >= max_rows && (max_rows != 12 || p->m - at.row != 16)) {
-        product_tile(p, at, n_vecs, max_rows, columns, partial);
+        grad_tile(p, at, n_vecs, max_rows, columns, partial);
         at.row += max_rows;
     }
     if (max_rows > 8)
         for (; p->m - at.row >= 8; at.row += 8)
-            product_tile(p, at, n_vecs, 8, columns, partial);
+            grad_tile(p, at, n_vecs, 8, columns, partial);
     if (max_rows > 4)
         for (; p->m - at.row >= 4; at.row += 4)
-            product_tile(p, at, n_vecs, 4, columns, partial);
+            grad_tile(p, at, n_vecs, 4, columns, partial);
     for (; at.row < p->m; at.row++)
-        product_tile(p, at, n_vecs, 1, columns, partial);
+        grad_tile(p, at, n_vecs, 1, columns, partial);
 }
 
-ALWAYS_INLINE void product_form(const struct product *p, const bool columns)
+ALWAYS_INLINE void grad_product_form(const struct product *p, const bool columns)
 {
     int i = 0;
     for (; TILE_VECS > 1 && i + TILE_VECS * KERNEL_LANES <= p->n; i += TILE_VECS * KERNEL_LANES)
-        product_rows(p, i, TILE_VECS, TILE_ROWS, columns, false);
+        grad_tile_rows(p, i, TILE_VECS, TILE_ROWS, columns, false);
     for (; i + KERNEL_LANES <= p->n; i += KERNEL_LANES)
-        product_rows(p, i, 1, NARROW_ROWS, columns, false);
+        grad_tile_rows(p, i, 1, NARROW_ROWS, columns, false);
     if (i < p->n)
-        product_rows(p, i, 1, NARROW_ROWS, columns, true);
+        grad_tile_rows(p, i, 1, NARROW_ROWS, columns, true);
 }
 
 static void vector_product(const struct product *p)
 {
-    assert(p->a_row == 1 || p->a_col == 1);
+    assert(p->m >= 0 && p->n >= 0 && p->k >= 0 && (p->a_row == 1 || p->a_col == 1));
+    assert(p->m <= 1 || p->c_row >= (size_t)p->n);
+    assert(p->m == 0 || p->n == 0 || (p->c && p->c != p->a && p->c != p->b));
+    assert(p->m == 0 || p->n == 0 || p->k == 0 || (p->a && p->b));
     if (p->a_col == 1)
-        product_form(p, false);
+        grad_product_form(p, false);
     else
-        product_form(p, true);
+        grad_product_form(p, true);
 }
 
 /* --- GELU ------------------------------------------------------------------------------------ */
 
 static void vector_gelu(float *out, const float *x, size_t n)
 {
+    assert(n == 0 || (out && x));
     size_t i = 0;
     for (; i + KERNEL_LANES <= n; i += KERNEL_LANES)
         lanes_store(out + i, lanes_gelu(lanes_load(x + i)));
@@ -143,6 +145,7 @@ ALWAYS_INLINE lanes gelu_slope(lanes x)
 
 static void vector_gelu_backward(float *dx, const float *dy, const float *x, size_t n)
 {
+    assert(n == 0 || (dx && dy && x && dx != x));
     size_t i = 0;
     for (; i + KERNEL_LANES <= n; i += KERNEL_LANES)
         lanes_store(dx + i, lanes_mul(lanes_load(dy + i), gelu_slope(lanes_load(x + i))));
@@ -160,7 +163,7 @@ static void vector_gelu_backward(float *dx, const float *dy, const float *x, siz
     for (int i = 0, width = (n) < KERNEL_LANES ? (n) : KERNEL_LANES; i < (n);                      \
          i += KERNEL_LANES, width = (n)-i < KERNEL_LANES ? (n)-i : KERNEL_LANES)
 
-ALWAYS_INLINE void norm_stats(const float *x, int n, float eps, float *stats)
+ALWAYS_INLINE void layer_norm_stats(const float *x, int n, float eps, float *stats)
 {
     lanes sum = lanes_zero();
     EACH_VECTOR(i, width, n)
@@ -177,10 +180,13 @@ ALWAYS_INLINE void norm_stats(const float *x, int n, float eps, float *stats)
 }
 
 /* With u = (x - mean) / sd and h = dy gain: dx = (h - mean(h) - u mean(h u)) / sd. */
-static void vector_norm_backward(float *dx, const float *residual, const float *dy, const float *x,
-                                 const float *gain, int n, float eps, float *stats)
+static void vector_layer_norm_backward(float *dx, const float *residual, const float *dy,
+                                       const float *x, const float *gain, int n, float eps,
+                                       float *stats)
 {
-    norm_stats(x, n, eps, stats);
+    assert(n >= 1 && !(eps < 0) && dx && residual && dy && x && gain && stats);
+    assert(dx != x && dx != dy);
+    layer_norm_stats(x, n, eps, stats);
     const lanes mean = lanes_all(stats[0]), scale = lanes_all(stats[1]);
     lanes sum = lanes_zero(), product = lanes_zero();
     EACH_VECTOR(i, width, n)
@@ -204,7 +210,7 @@ static void vector_norm_backward(float *dx, const float *residual, const float *
 
 /* --- sums over rows -------------------------------------------------------------------------- */
 
-/* Vectors of columns summed side by side, so that rows are read in long pieces. */
+/* Vectors of columns summed at once, so that rows are read in long pieces. */
 #define SUM_VECS 4
 
 /* gain sums if `stats`, else plain ones. */
@@ -237,6 +243,8 @@ ALWAYS_INLINE void row_sums(float *out, const float *dy, const float *x, const f
 ALWAYS_INLINE void all_sums(float *out, const float *dy, const float *x, const float *stats,
                             size_t stride, int n_rows, int n)
 {
+    assert(n >= 0 && n_rows >= 0 && (n_rows <= 1 || stride >= (size_t)n));
+    assert(n == 0 || (out && dy && x && out != dy && out != x));
     int i = 0;
     for (; i + SUM_VECS * KERNEL_LANES <= n; i += SUM_VECS * KERNEL_LANES)
         row_sums(out + i, dy + i, x + i, stats, stride, n_rows, SUM_VECS, KERNEL_LANES);
@@ -268,6 +276,7 @@ ALWAYS_INLINE int hidden_lanes(const struct causal *c, int t, int v)
 
 static void vector_causal_softmax(const struct causal *c)
 {
+    assert(c->n_keys >= 0 && c->first >= 0 && c->scores && c->max && c->inverse);
     lanes max[CAUSAL_VECS], sum[CAUSAL_VECS];
     for (int v = 0; v < CAUSAL_VECS; v++) {
         max[v] = lanes_all(-INFINITY);
@@ -296,6 +305,8 @@ static void vector_causal_softmax(const struct causal *c)
 
 static void vector_causal_backward(const struct causal *c)
 {
+    assert(c->n_keys >= 0 && c->first >= 0 && c->scores && c->max && c->inverse);
+    assert(c->gradient && c->gradient != c->scores);
     const lanes scale = lanes_all(c->scale);
     for (int v = 0; v < CAUSAL_VECS; v++) {
         const lanes max = lanes_load(c->max + v * KERNEL_LANES);
@@ -323,6 +334,7 @@ static void vector_causal_backward(const struct causal *c)
 
 static float vector_softmax(float *x, int n, float scale)
 {
+    assert(n >= 1 && x);
     const lanes least = lanes_all(-INFINITY);
     lanes max = least;
     EACH_VECTOR(i, width, n)
@@ -345,6 +357,7 @@ static float vector_softmax(float *x, int n, float scale)
 
 static float vector_squares(const float *x, size_t n)
 {
+    assert(n == 0 || x);
     lanes sum = lanes_zero();
     size_t i = 0;
     for (; i + KERNEL_LANES <= n; i += KERNEL_LANES) {
@@ -361,6 +374,8 @@ static float vector_squares(const float *x, size_t n)
 static void vector_adamw(const struct adamw *o, float *w, float *m, float *v, const float *gradient,
                          size_t n)
 {
+    assert(n == 0 || (w && m && v && gradient && w != m && w != v && m != v && w != gradient));
+    assert(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1);
     const lanes beta1 = lanes_all(o->beta1), beta2 = lanes_all(o->beta2);
     const lanes rest1 = lanes_all(1 - o->beta1), rest2 = lanes_all(1 - o->beta2);
     const lanes rate = lanes_all(-o->rate), decay = lanes_all(-o->decay);
@@ -382,9 +397,9 @@ static void vector_adamw(const struct adamw *o, float *w, float *m, float *v, co
 const struct grad_kernels VECTOR_TABLE = {
     .name = VECTOR_NAME,
     .product = vector_product,
-    .gelu = vector_gelu,
-    .gelu_backward = vector_gelu_backward,
-    .norm_backward = vector_norm_backward,
+    .ffn = {[FFN_GELU] = vector_gelu},
+    .ffn_backward = {[FFN_GELU] = vector_gelu_backward},
+    .norm_backward = {[NORM_LAYER] = vector_layer_norm_backward},
     .column_sums = vector_column_sums,
     .gain_sums = vector_gain_sums,
     .causal_softmax = vector_causal_softmax,

@@ -1,5 +1,6 @@
 #include "compute/kernels.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,30 +9,27 @@
 #include <sys/auxv.h>
 #endif
 
-/* A block of `elements` takes `bytes`. */
+/* An element, or the elements of a block without their scale, take `bytes`. */
 static const struct {
     const char *name;
-    unsigned elements, bytes;
+    unsigned bytes;
 } storages[STORAGE_COUNT] = {
-    [STORAGE_F32] = {"f32", 1, 4},
-    [STORAGE_F16] = {"f16", 1, 2},
-    [STORAGE_BF16] = {"bf16", 1, 2},
-    [STORAGE_Q8_0] = {"q8_0", QUANT_BLOCK, QUANT_BLOCK},
-    [STORAGE_Q4_0] = {"q4_0", QUANT_BLOCK, QUANT_BLOCK / 2},
+    [STORAGE_F32] = {"f32", 4},
+    [STORAGE_F16] = {"f16", 2},
+    [STORAGE_BF16] = {"bf16", 2},
+    [STORAGE_Q8_0] = {"q8_0", QUANT_BLOCK},
+    [STORAGE_Q4_0] = {"q4_0", QUANT_BLOCK / 2},
 };
 
 const char *storage_name(enum storage s)
 {
+    assert((unsigned)s < STORAGE_COUNT);
     return storages[s].name;
-}
-
-bool storage_is_quantised(enum storage s)
-{
-    return storages[s].elements > 1;
 }
 
 uint64_t storage_bytes(enum storage s, uint64_t n)
 {
+    assert((unsigned)s < STORAGE_COUNT);
     if (!storage_is_quantised(s))
         return n * storages[s].bytes;
     const uint64_t blocks = (n + QUANT_BLOCK - 1) / QUANT_BLOCK;
@@ -40,6 +38,8 @@ uint64_t storage_bytes(enum storage s, uint64_t n)
 
 size_t matrix_panel_bytes(int n_in, enum storage s)
 {
+    assert((unsigned)s < STORAGE_COUNT && n_in >= 1);
+    assert(!storage_is_quantised(s) || n_in % QUANT_BLOCK == 0);
     const size_t elements = (size_t)n_in * KERNEL_LANES;
     if (!storage_is_quantised(s))
         return elements * storages[s].bytes;
@@ -51,6 +51,16 @@ uint64_t matrix_bytes(int n_out, int n_in, enum storage s)
     return (uint64_t)matrix_panels(n_out) * matrix_panel_bytes(n_in, s);
 }
 
+static const enum epilogue ffn_epilogues[FFN_KINDS] = {
+    [FFN_GELU] = EPILOGUE_GELU,
+};
+
+enum epilogue ffn_epilogue(enum ffn_kind kind)
+{
+    assert((unsigned)kind < FFN_KINDS);
+    return ffn_epilogues[kind];
+}
+
 /* Slowest first. */
 static const struct kernels *const tables[] = {&kernels_scalar,      &kernels_neon_base,
                                                &kernels_neon,        &kernels_avx2,
@@ -59,6 +69,7 @@ static const struct kernels *const tables[] = {&kernels_scalar,      &kernels_ne
 
 const struct kernels *kernels_at(int i)
 {
+    assert(i >= 0);
     int seen = 0;
     for (int t = 0; t < N_TABLES; t++)
         if (tables[t]->name && seen++ == i)
@@ -68,45 +79,45 @@ const struct kernels *kernels_at(int i)
 
 #if defined(__x86_64__) || defined(__i386__)
 
-static int supported_here(const struct kernels *k)
+static bool supported_here(const struct kernels *k)
 {
     /* These ask the operating system too (xgetbv), not only the processor. */
     __builtin_cpu_init();
     /* Every processor with AVX2 and FMA has F16C, which not every compiler can ask for. */
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
-        return 0;
+        return false;
     if (k == &kernels_avx2)
-        return 1;
+        return true;
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
-        return 0;
+        return false;
     return k == &kernels_avx512_base || __builtin_cpu_supports("avx512vnni");
 }
 
 #elif defined(__aarch64__)
 
-static int supported_here(const struct kernels *k)
+static bool supported_here(const struct kernels *k)
 {
     if (k == &kernels_neon_base) /* part of the baseline */
-        return 1;
+        return true;
 #if defined(__linux__)
     return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
 #else
-    return 0;
+    return false;
 #endif
 }
 
 #else
 
-static int supported_here(const struct kernels *k)
+static bool supported_here(const struct kernels *k)
 {
     (void)k;
-    return 0;
+    return false;
 }
 
 #endif
 
-int kernels_supported(const struct kernels *k)
+bool kernels_supported(const struct kernels *k)
 {
     return k == &kernels_scalar || (k->name && supported_here(k));
 }

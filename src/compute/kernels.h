@@ -7,8 +7,19 @@
  * partial sums that are folded in a fixed tree, and exp is one polynomial. A caller may cut work
  * between panels, tokens, heads and chunks, never inside one.
  *
- * Kernels allocate nothing and cannot fail; sizes are asserted by callers. Any threads may run
- * them at once on outputs that do not overlap.
+ * Contracts. Kernels allocate nothing and cannot fail: what they are called with is the caller's
+ * promise. It is stated once, here, and asserted at the entry of every kernel (kernels_check.h),
+ * whatever takes constant time in all builds, the rest with assert_costly. Unless a function says
+ * otherwise
+ *   - sizes and counts are at least 1; strides are in elements, not bytes, and are at least the
+ *     length of what they step over (with one row a stride is not looked at);
+ *   - pointers are not NULL and aligned to their elements; more alignment is faster, not needed;
+ *   - no output overlaps an input or another output, the gaps between strided rows included;
+ *   - memory past the last element is neither read nor written;
+ *   - numbers may be anything, infinities and NaNs included: they come out as arithmetic makes
+ * them. Any threads may run kernels at once on outputs that do not overlap.
+ *
+ * Shapes are written [rows, columns], the last index adjacent in memory.
  */
 #ifndef DECODE_COMPUTE_KERNELS_H
 #define DECODE_COMPUTE_KERNELS_H
@@ -18,6 +29,23 @@
 #include <stdint.h>
 
 #include "base/status.h"
+
+/* --- kinds ----------------------------------------------------------------------------------- */
+
+/* Norms of a row. Each is one entry of kernels.norm and one of grad_kernels.norm_backward. */
+enum norm_kind {
+    NORM_LAYER, /* (x - mean) / sqrt(variance + eps) * gain + bias (Ba et al. 2016) */
+    NORM_KINDS
+};
+
+/* What stands between the two products of a feed-forward network. Each is one entry of the table
+ * behind ffn_epilogue, and one of grad_kernels.ffn and .ffn_backward. */
+enum ffn_kind {
+    FFN_GELU, /* the tanh form (Hendrycks and Gimpel 2016) */
+    FFN_KINDS
+};
+
+/* --- storage --------------------------------------------------------------------------------- */
 
 /* Width of a weight panel, a K panel and of every interleaved sum. */
 #define KERNEL_LANES 16
@@ -29,18 +57,28 @@
 enum storage { STORAGE_F32, STORAGE_F16, STORAGE_BF16, STORAGE_Q8_0, STORAGE_Q4_0, STORAGE_COUNT };
 #define QUANT_BLOCK 32
 
-const char *storage_name(enum storage s); /* "f32", "f16", "bf16", "q8_0", "q4_0" */
-bool storage_is_quantised(enum storage s);
-uint64_t storage_bytes(enum storage s, uint64_t n); /* of a row of n elements, scales included */
+const char *storage_name(enum storage s); /* "f32", "f16", "bf16", "q8_0", "q4_0"; static */
 
+static inline bool storage_is_quantised(enum storage s)
+{
+    return s == STORAGE_Q8_0 || s == STORAGE_Q4_0;
+}
+
+/* Of a row of n elements, the scales of its blocks (the last may be shorter) included. */
+uint64_t storage_bytes(enum storage s, uint64_t n);
+
+/* Blocks that n elements take, the last perhaps shorter. */
 static inline int quant_blocks(int n)
 {
     return (n + QUANT_BLOCK - 1) / QUANT_BLOCK;
 }
 
+/* --- weights --------------------------------------------------------------------------------- */
+
 /*
- * A weight matrix [n_out, n_in] in panels of KERNEL_LANES rows, one after the other; rows from
- * n_out on are zero. A panel of row `first` holds
+ * A weight matrix W [n_out, n_in] in ceil(n_out / KERNEL_LANES) panels of KERNEL_LANES rows, one
+ * after the other, matrix_panel_bytes apart; rows from n_out on are zero. Panel p has the rows from
+ * first = p * KERNEL_LANES on:
  *   F32, F16, BF16: [n_in][lane] = W[first + lane][i]
  *   Q8_0 (n_in a multiple of QUANT_BLOCK): binary16 scales [n_in / 32][lane], padded to 64
  *     bytes; then bytes [n_in / 4][lane][4], the elements i of four columns plus 128
@@ -50,15 +88,17 @@ static inline int quant_blocks(int n)
 struct matrix {
     int n_out, n_in;
     enum storage storage;
-    const void *panels; /* matrix_bytes, 64-byte aligned */
-    const float *bias;  /* [n_out], or NULL */
+    const void *panels; /* matrix_bytes; borrowed, as all pointers here are */
+    const float *bias;  /* [n_out], or NULL: none */
 };
 
+/* Panels that n_out rows take. */
 static inline int matrix_panels(int n_out)
 {
     return (n_out + KERNEL_LANES - 1) / KERNEL_LANES;
 }
 
+/* Bytes of a panel, and of all; n_in is a multiple of QUANT_BLOCK if s is quantised. */
 size_t matrix_panel_bytes(int n_in, enum storage s);
 uint64_t matrix_bytes(int n_out, int n_in, enum storage s);
 
@@ -75,10 +115,13 @@ static inline int kernel_padded(int n)
     return matrix_panels(n) * KERNEL_LANES;
 }
 
+/* --- matrix products ------------------------------------------------------------------------- */
+
 /*
  * Activations for quantised weights: a row of n (a multiple of QUANT_BLOCK) elements becomes
  * q int8 [n], from -127 to 127, then of each block the scale d F32 [n / 32], x ~ d q, and the sum
- * of q int32 [n / 32]. A block with an infinity or NaN has d = NaN and q = 0.
+ * of q int32 [n / 32]. A block with an infinity or NaN has d = NaN and q = 0. Rows lie
+ * quant_row_bytes(n) apart, the first one aligned to 4 bytes.
  */
 static inline size_t quant_row_bytes(int n)
 {
@@ -86,38 +129,43 @@ static inline size_t quant_row_bytes(int n)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Kinds of norm, of feed-forward layer. */
-enum norm_kind { NORM_LAYER, NORM_KINDS };
-enum ffn_kind { FFN_GELU, FFN_KINDS };
-
 /* What becomes of a finished sum s (bias included). */
 enum epilogue {
     EPILOGUE_STORE, /* y = s */
     EPILOGUE_ADD,   /* y = y + s, the residual */
     EPILOGUE_GELU,  /* y = GELU(s), the tanh form */
+    EPILOGUES
 };
+
+/* Of the first product of such a feed-forward network. */
+enum epilogue ffn_epilogue(enum ffn_kind kind);
 
 /*
  * y[t * y_stride + r] = epilogue(sum_i W[r][i] * x[t * x_stride + i] + bias[r])
- * for the tokens 0 <= t < n_tokens and the rows of the panels [panel_begin, panel_end).
- * Strides are in floats. y must not overlap x or W.
+ * for the tokens 0 <= t < n_tokens and the rows r < n_out of the panels [panel_begin, panel_end),
+ * 0 <= panel_begin <= panel_end <= matrix_panels(n_out); other elements of y stay as they are.
  * The sum over quantised weights runs over blocks: the integer dot product of a block, exact,
  * times the product of the two scales.
  */
 struct matmul {
-    const struct matrix *w;
-    const float *x; /* not read if w is quantised */
-    size_t x_stride;
-    const void *quants; /* [n_tokens] rows of quant_row_bytes(n_in); only if w is quantised */
+    const struct matrix *w; /* [n_out, n_in] */
+    const float *x;         /* [n_tokens, n_in]; not looked at if w is quantised */
+    size_t x_stride;        /* floats, >= n_in */
+    const void *quants;     /* [n_tokens] rows of quant_row_bytes(n_in); only if w is quantised */
     int n_tokens;
-    float *y;
-    size_t y_stride;
+    float *y;        /* [n_tokens, n_out] */
+    size_t y_stride; /* floats, >= n_out */
     enum epilogue epilogue;
 };
 
+/* --- attention ------------------------------------------------------------------------------- */
+
 /*
- * One K/V head's view of the cache, and up to KERNEL_CHUNK of its positions.
+ * One K/V head's view of the cache: n_positions of it from a multiple of KERNEL_CHUNK on, stored as
+ * F32, F16 or Q8_0. (Keys and values are read a little ahead of use by prefetch, which may go past
+ * the end.)
  *   k  [panel of KERNEL_LANES positions][head_dim][KERNEL_LANES], from the chunk's first panel
+ *      on, whole: what stands at positions from n_positions on does not matter
  *   v  [position][kernel_padded(head_dim)], from the chunk's first position; what the padding
  *      holds does not matter
  * Q8_0 elements are int8, and QUANT_BLOCK dimensions of a position (the last block may be
@@ -139,14 +187,14 @@ struct kv_chunk {
  * Attention of n_heads query heads of one token to one chunk; the K and V rows are read once for
  * all of them.
  *   q        [n_heads, head_dim], already scaled by 1 / sqrt(head_dim)
- *   scores   [n_heads, KERNEL_CHUNK] scratch
+ *   scores   [n_heads, KERNEL_CHUNK] scratch; its contents mean nothing before and after
  *   max      [n_heads]  m = max_t q.k_t
  *   sum      [n_heads]  l = sum_t exp(q.k_t - m)
  *   out      [n_heads, head_dim]  o = sum_t exp(q.k_t - m) v_t, not yet divided by l
  */
 struct attend {
     struct kv_chunk kv;
-    int n_heads;
+    int n_heads; /* those that share the K/V head, or some of them */
     const float *q;
     float *scores;
     float *max;
@@ -154,29 +202,31 @@ struct attend {
     float *out;
 };
 
+/* --- the table ------------------------------------------------------------------------------- */
+
 struct kernels {
     const char *name; /* "scalar", "neon", "avx2", "avx512", ... */
 
     void (*matmul)(const struct matmul *m, int panel_begin, int panel_end);
 
-    /* Quantises n_tokens rows of n floats, x_stride apart, into rows of quant_row_bytes(n):
-     * d = max |x| / 127 and q = x / d, to nearest even, block by block. */
+    /* Quantises n_tokens rows of n floats, x_stride apart, into rows of quant_row_bytes(n), n a
+     * multiple of QUANT_BLOCK: d = max |x| / 127 and q = x / d, to nearest even, by blocks. */
     void (*quantize)(void *rows, const float *x, size_t x_stride, int n_tokens, int n);
 
-    /* out = (x - mean) / sqrt(variance + eps) * gain + bias over n elements; gain and bias [n],
-     * bias may be NULL; out may be x. (Ba et al. 2016) */
-    void (*layer_norm)(float *out, const float *x, const float *gain, const float *bias, int n,
-                       float eps);
+    /* By norm_kind: out [n] is the norm of x [n], with gain [n] and bias [n], which may be NULL
+     * (none); eps >= 0; out may be x. */
+    void (*norm[NORM_KINDS])(float *out, const float *x, const float *gain, const float *bias,
+                             int n, float eps);
 
     void (*attend)(const struct attend *a);
 
-    /* Joins the results of n_chunks attend calls for one head: out [n] =
-     * sum_c e^(max_c - M) o_c / sum_c e^(max_c - M) l_c, M the largest max, in chunk order.
-     * max and sum [n_chunks] are `stride` floats apart, as are the rows of parts [n_chunks][n]. */
+    /* Joins the results of n_chunks attend calls for one head, in chunk order: out [n] =
+     * sum_c e^(max_c - M) o_c / sum_c e^(max_c - M) l_c, M the largest max. max and sum [n_chunks]
+     * are `stride` floats apart, as are the rows of parts [n_chunks, n]. */
     void (*merge)(float *out, const float *parts, const float *max, const float *sum, int n_chunks,
                   size_t stride, int n);
 
-    /* Rounds n floats to binary16, nearest even; and widens them, exactly. */
+    /* Rounds n >= 0 floats to binary16, nearest even; and widens them, exactly. */
     void (*to_f16)(uint16_t *out, const float *x, size_t n);
     void (*from_f16)(float *out, const uint16_t *x, size_t n);
 
@@ -196,10 +246,10 @@ struct kernels {
  */
 enum status kernels_choose(const char *name, const struct kernels **out, struct err *e);
 
-/* The tables compiled in, slowest first; NULL past the last. */
+/* The tables compiled in, slowest first, i >= 0; NULL past the last. */
 const struct kernels *kernels_at(int i);
-/* Whether this processor can run it. */
-int kernels_supported(const struct kernels *k);
+/* Whether this processor can run it; false for a table that is not compiled in. */
+bool kernels_supported(const struct kernels *k);
 
 /* The tables themselves; those of another architecture than the target's have no name. */
 extern const struct kernels kernels_scalar, kernels_neon_base, kernels_neon, kernels_avx2,

@@ -16,7 +16,7 @@
 
 /*
  * exp(x) = 2^n * e^r with n = round(x / ln 2). Below EXP_MIN the result is 0, above EXP_MAX that
- * of EXP_MAX (both keep 2^n a normal number); a NaN stays one. exp(0) is exactly 1. The
+ * of EXP_MAX (so that 2^n is a normal number); a NaN stays one. exp(0) is exactly 1. The
  * polynomial is the minimax one of the Cephes library's expf; error below 1.5 ulp.
  */
 #define EXP_MIN    (-87.0f)

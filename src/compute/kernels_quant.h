@@ -1,10 +1,15 @@
 /*
  * kernels_quant - products with quantised weights, and the activations for them, in vector form
- * (private, part of kernels_vector.h).
+ * (private to the vector kernel objects).
  *
  * Within a block all is integer arithmetic, which is exact in any order; across blocks each
  * output is one chain of fused multiply-adds, as in kernels_scalar.c.
  */
+#ifndef DECODE_COMPUTE_KERNELS_QUANT_H
+#define DECODE_COMPUTE_KERNELS_QUANT_H
+
+#include "compute/kernels_check.h"
+#include "compute/kernels_tile.h"
 
 /* Rows of quantised activations, see quant_row_bytes. */
 struct quant_rows {
@@ -84,7 +89,7 @@ ALWAYS_INLINE void quant_block(const struct quant_rows *x, enum storage storage,
 }
 
 /*
- * Q4_0 panels are short (6 KB at n_in 768), and side by side each is a stream of its own that the
+ * Q4_0 panels are short (6 KB at n_in 768), and read at once each is a stream of its own that the
  * processor's prefetcher has hardly noticed when it ends: asking for blocks ahead, then for those
  * of the next panels, gains 5 to 10% where weights come from memory. For Q8_0 it loses.
  */
@@ -140,11 +145,12 @@ ALWAYS_INLINE void quant_tile(const struct matmul *m, enum storage storage, int 
     for (int p = 0; p < n_panels; p++)
 #pragma GCC unroll 12
         for (int j = 0; j < n_tokens; j++)
-            finish(m, panel + p, t + j, acc[p][j]);
+            tile_finish(m, panel + p, t + j, acc[p][j]);
 }
 
 static void vector_quantize(void *rows, const float *x, size_t x_stride, int n_tokens, int n)
 {
+    quantize_check(rows, x, x_stride, n_tokens, n);
     const int n_blocks = n / QUANT_BLOCK;
     for (int t = 0; t < n_tokens; t++, x += x_stride) {
         unsigned char *row = (unsigned char *)rows + (size_t)t * quant_row_bytes(n);
@@ -173,3 +179,5 @@ static void vector_quantize(void *rows, const float *x, size_t x_stride, int n_t
         }
     }
 }
+
+#endif

@@ -2,13 +2,11 @@
  * The definition of every kernel, in plain C: what it computes and in which order. Slow where the
  * target has no fused multiply-add of its own, because fmaf is then a call.
  */
-#include <assert.h>
-
-#include "compute/kernels.h"
+#include "compute/kernels_check.h"
 #include "compute/kernels_math.h"
 
 /* Folds interleaved partial sums in a fixed tree: 8 + 8, 4 + 4, 2 + 2, 1 + 1. */
-static float fold(float *lanes)
+static float fold_lanes(float *lanes)
 {
     for (int width = KERNEL_LANES / 2; width > 0; width /= 2)
         for (int l = 0; l < width; l++)
@@ -42,8 +40,23 @@ static float quant_dot(const struct matrix *w, int row, const unsigned char *x)
     return s;
 }
 
+static void store_output(float *y, float s, enum epilogue epilogue)
+{
+    switch (epilogue) {
+    case EPILOGUE_ADD:
+        *y += s;
+        break;
+    case EPILOGUE_GELU:
+        *y = math_gelu(s);
+        break;
+    default:
+        *y = s;
+    }
+}
+
 static void scalar_matmul(const struct matmul *m, int panel_begin, int panel_end)
 {
+    matmul_check(m, panel_begin, panel_end);
     const struct matrix *w = m->w;
     int row_end = panel_end * KERNEL_LANES;
     if (row_end > w->n_out)
@@ -58,23 +71,14 @@ static void scalar_matmul(const struct matmul *m, int panel_begin, int panel_end
                           : float_dot(w, r, m->x + (size_t)t * m->x_stride);
             if (w->bias)
                 s += w->bias[r];
-            switch (m->epilogue) {
-            case EPILOGUE_STORE:
-                y[r] = s;
-                break;
-            case EPILOGUE_ADD:
-                y[r] += s;
-                break;
-            case EPILOGUE_GELU:
-                y[r] = math_gelu(s);
-                break;
-            }
+            store_output(&y[r], s, m->epilogue);
         }
     }
 }
 
 static void scalar_quantize(void *rows, const float *x, size_t x_stride, int n_tokens, int n)
 {
+    quantize_check(rows, x, x_stride, n_tokens, n);
     const int n_blocks = n / QUANT_BLOCK;
     for (int t = 0; t < n_tokens; t++, x += x_stride) {
         unsigned char *row = (unsigned char *)rows + (size_t)t * quant_row_bytes(n);
@@ -89,24 +93,25 @@ static void scalar_quantize(void *rows, const float *x, size_t x_stride, int n_t
 static void scalar_layer_norm(float *out, const float *x, const float *gain, const float *bias,
                               int n, float eps)
 {
+    norm_check(out, x, gain, n, eps);
     float lanes[KERNEL_LANES] = {0};
     for (int i = 0; i < n; i++)
         lanes[i % KERNEL_LANES] += x[i];
-    const float mean = fold(lanes) / (float)n;
+    const float mean = fold_lanes(lanes) / (float)n;
 
     float squares[KERNEL_LANES] = {0};
     for (int i = 0; i < n; i++) {
         const float d = x[i] - mean;
         squares[i % KERNEL_LANES] = fmaf(d, d, squares[i % KERNEL_LANES]);
     }
-    const float scale = 1.0f / sqrtf(fold(squares) / (float)n + eps);
+    const float scale = 1.0f / sqrtf(fold_lanes(squares) / (float)n + eps);
 
     for (int i = 0; i < n; i++)
         out[i] = fmaf((x[i] - mean) * scale, gain[i], bias ? bias[i] : 0.0f);
 }
 
 /* q.k of one position of the chunk. */
-static float score(const struct kv_chunk *kv, const float *q, int t)
+static float chunk_score(const struct kv_chunk *kv, const float *q, int t)
 {
     const int dim = kv->head_dim, n_blocks = quant_blocks(dim);
     const size_t panel = (size_t)(t / KERNEL_LANES), lane = (size_t)(t % KERNEL_LANES);
@@ -127,7 +132,7 @@ static float score(const struct kv_chunk *kv, const float *q, int t)
     return s;
 }
 
-static float value(const struct kv_chunk *kv, int t, int i)
+static float chunk_value(const struct kv_chunk *kv, int t, int i)
 {
     const size_t row = (size_t)t * (size_t)kernel_padded(kv->head_dim);
     const float v = math_load(kv->v, kv->storage, row + (size_t)i);
@@ -138,15 +143,15 @@ static float value(const struct kv_chunk *kv, int t, int i)
 
 static void scalar_attend(const struct attend *a)
 {
+    attend_check(a);
     const struct kv_chunk *kv = &a->kv;
     const int dim = kv->head_dim;
-    assert(kv->n_positions >= 1 && kv->n_positions <= KERNEL_CHUNK);
     for (int h = 0; h < a->n_heads; h++) {
         const float *q = a->q + (size_t)h * (size_t)dim;
         float *p = a->scores + (size_t)h * KERNEL_CHUNK;
         float max = -INFINITY;
         for (int t = 0; t < kv->n_positions; t++) {
-            p[t] = score(kv, q, t);
+            p[t] = chunk_score(kv, q, t);
             max = max > p[t] ? max : p[t];
         }
         float lanes[KERNEL_LANES] = {0};
@@ -155,11 +160,11 @@ static void scalar_attend(const struct attend *a)
             lanes[t % KERNEL_LANES] += p[t];
         }
         a->max[h] = max;
-        a->sum[h] = fold(lanes);
+        a->sum[h] = fold_lanes(lanes);
         for (int i = 0; i < dim; i++) {
             float o = 0;
             for (int t = 0; t < kv->n_positions; t++)
-                o = fmaf(p[t], value(kv, t, i), o);
+                o = fmaf(p[t], chunk_value(kv, t, i), o);
             a->out[(size_t)h * (size_t)dim + (size_t)i] = o;
         }
     }
@@ -168,6 +173,7 @@ static void scalar_attend(const struct attend *a)
 static void scalar_merge(float *out, const float *parts, const float *max, const float *sum,
                          int n_chunks, size_t stride, int n)
 {
+    merge_check(out, parts, max, sum, n_chunks, stride, n);
     float largest = max[0];
     for (int c = 1; c < n_chunks; c++)
         largest = largest > max[(size_t)c * stride] ? largest : max[(size_t)c * stride];
@@ -210,14 +216,14 @@ static float scalar_fma(long rounds)
     for (long r = 0; r < rounds; r++)
         for (int i = 0; i < KERNEL_FMA_CHAINS * KERNEL_LANES; i++)
             acc[i] = fmaf(acc[i], 0.5f, 1.0f);
-    return fold(acc);
+    return fold_lanes(acc);
 }
 
 const struct kernels kernels_scalar = {
     .name = "scalar",
     .matmul = scalar_matmul,
     .quantize = scalar_quantize,
-    .layer_norm = scalar_layer_norm,
+    .norm = {[NORM_LAYER] = scalar_layer_norm},
     .attend = scalar_attend,
     .merge = scalar_merge,
     .to_f16 = scalar_to_f16,

@@ -11,12 +11,9 @@
  * The order of operations on every output is that of kernels_scalar.c; tiles only choose how
  * many outputs are in flight.
  */
-#include <assert.h>
-
-#include "compute/kernels.h"
-#include "compute/lanes.h"
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#include "compute/kernels_check.h"
+#include "compute/kernels_quant.h"
+#include "compute/kernels_tile.h"
 
 /* Of Q8_0 the bare integers, as a cache stores them. */
 ALWAYS_INLINE lanes load_element(const void *base, enum storage storage, size_t i)
@@ -34,23 +31,6 @@ ALWAYS_INLINE lanes load_element(const void *base, enum storage storage, size_t 
 
 /* Panels that one token streams at once: enough chains to cover the latency of an FMA. */
 #define STEP_PANELS 4
-#define MAX_PANELS  4
-#define MAX_TOKENS  12
-
-ALWAYS_INLINE void finish(const struct matmul *m, int panel, int t, lanes s)
-{
-    const struct matrix *w = m->w;
-    const int row = panel * KERNEL_LANES;
-    const int n = w->n_out - row;
-    float *y = m->y + (size_t)t * m->y_stride + row;
-    if (w->bias)
-        s = lanes_add(s, lanes_load_upto(w->bias + row, n));
-    if (m->epilogue == EPILOGUE_ADD)
-        s = lanes_add(lanes_load_upto(y, n), s);
-    else if (m->epilogue == EPILOGUE_GELU)
-        s = lanes_gelu(s);
-    lanes_store_upto(y, s, n);
-}
 
 /*
  * Columns of F16 and BF16 panels to ask for ahead, then those of the next panels: one thread reads
@@ -118,51 +98,43 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage, int
     for (int p = 0; p < n_panels; p++)
 #pragma GCC unroll 12
         for (int j = 0; j < n_tokens; j++)
-            finish(m, panel + p, t + j, acc[p][j]);
+            tile_finish(m, panel + p, t + j, acc[p][j]);
 }
 
-#include "compute/kernels_quant.h"
-
-/* storage_is_quantised, for the compiler. */
-ALWAYS_INLINE bool storage_is_quant(enum storage storage)
+ALWAYS_INLINE void product_tile(const struct matmul *m, enum storage storage, int panel, int t,
+                                const int n_panels, const int n_tokens)
 {
-    return storage == STORAGE_Q8_0 || storage == STORAGE_Q4_0;
-}
-
-ALWAYS_INLINE void tile(const struct matmul *m, enum storage storage, int panel, int t,
-                        const int n_panels, const int n_tokens)
-{
-    if (storage_is_quant(storage))
+    if (storage_is_quantised(storage))
         quant_tile(m, storage, panel, t, n_panels, n_tokens);
     else
         matmul_tile(m, storage, panel, t, n_panels, n_tokens);
 }
 
-/* A few tokens: weights are read once from memory, and several panels stream side by side. */
+/* A few tokens: weights are read once from memory, and several panels stream at once. */
 ALWAYS_INLINE void matmul_few(const struct matmul *m, enum storage storage, int begin, int end)
 {
     int panel = begin;
     for (; panel + STEP_PANELS <= end; panel += STEP_PANELS)
         for (int t = 0; t < m->n_tokens; t++)
-            tile(m, storage, panel, t, STEP_PANELS, 1);
+            product_tile(m, storage, panel, t, STEP_PANELS, 1);
     for (; panel < end; panel++)
         for (int t = 0; t < m->n_tokens; t++)
-            tile(m, storage, panel, t, 1, 1);
+            product_tile(m, storage, panel, t, 1, 1);
 }
 
 /* Many tokens: n_panels panels stay in the cache while all tokens pass them. */
 ALWAYS_INLINE void matmul_panels(const struct matmul *m, enum storage storage, int panel,
                                  const int n_panels)
 {
-    const int wide = storage_is_quant(storage) ? QUANT_TOKENS : TILE_TOKENS;
+    const int wide = storage_is_quantised(storage) ? QUANT_TOKENS : TILE_TOKENS;
     int t = 0;
     for (; t + wide <= m->n_tokens; t += wide)
-        tile(m, storage, panel, t, n_panels, wide);
+        product_tile(m, storage, panel, t, n_panels, wide);
     if (wide > 4)
         for (; t + 4 <= m->n_tokens; t += 4)
-            tile(m, storage, panel, t, n_panels, 4);
+            product_tile(m, storage, panel, t, n_panels, 4);
     for (; t < m->n_tokens; t++)
-        tile(m, storage, panel, t, n_panels, 1);
+        product_tile(m, storage, panel, t, n_panels, 1);
 }
 
 ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, int begin, int end)
@@ -171,7 +143,7 @@ ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, 
         matmul_few(m, storage, begin, end);
         return;
     }
-    const int n_panels = storage_is_quant(storage) ? QUANT_PANELS : TILE_PANELS;
+    const int n_panels = storage_is_quantised(storage) ? QUANT_PANELS : TILE_PANELS;
     int panel = begin;
     for (; panel + n_panels <= end; panel += n_panels)
         matmul_panels(m, storage, panel, n_panels);
@@ -181,6 +153,7 @@ ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, 
 
 static void vector_matmul(const struct matmul *m, int panel_begin, int panel_end)
 {
+    matmul_check(m, panel_begin, panel_end);
     switch (m->w->storage) {
     case STORAGE_F16:
         matmul_storage(m, STORAGE_F16, panel_begin, panel_end);
@@ -204,6 +177,7 @@ static void vector_matmul(const struct matmul *m, int panel_begin, int panel_end
 static void vector_layer_norm(float *out, const float *x, const float *gain, const float *bias,
                               int n, float eps)
 {
+    norm_check(out, x, gain, n, eps);
     const int whole = n / KERNEL_LANES * KERNEL_LANES;
     const int rest = n - whole;
     lanes sum = lanes_zero();
@@ -225,14 +199,15 @@ static void vector_layer_norm(float *out, const float *x, const float *gain, con
     const lanes scale = lanes_all(1.0f / sqrtf(lanes_sum(squares) / (float)n + eps));
 
     for (int i = 0; i < whole; i += KERNEL_LANES) {
-        const lanes unit = lanes_mul(lanes_sub(lanes_load(x + i), mean), scale);
+        const lanes normed = lanes_mul(lanes_sub(lanes_load(x + i), mean), scale);
         const lanes shift = bias ? lanes_load(bias + i) : lanes_zero();
-        lanes_store(out + i, lanes_fma(unit, lanes_load(gain + i), shift));
+        lanes_store(out + i, lanes_fma(normed, lanes_load(gain + i), shift));
     }
     if (rest) {
-        const lanes unit = lanes_mul(lanes_sub(lanes_load_n(x + whole, rest), mean), scale);
+        const lanes normed = lanes_mul(lanes_sub(lanes_load_n(x + whole, rest), mean), scale);
         const lanes shift = bias ? lanes_load_n(bias + whole, rest) : lanes_zero();
-        lanes_store_n(out + whole, lanes_fma(unit, lanes_load_n(gain + whole, rest), shift), rest);
+        lanes_store_n(out + whole, lanes_fma(normed, lanes_load_n(gain + whole, rest), shift),
+                      rest);
     }
 }
 
@@ -295,8 +270,8 @@ ALWAYS_INLINE void clear_tile(lanes acc[4][4], const int n, const int m)
 }
 
 /* The same over quantised keys: block by block, then times the block's scales. */
-ALWAYS_INLINE void score_blocks(const struct attend *a, int panel, const float *q,
-                                const int n_panels, const int n_heads, lanes acc[4][4])
+ALWAYS_INLINE void score_quant_dims(const struct attend *a, int panel, const float *q,
+                                    const int n_panels, const int n_heads, lanes acc[4][4])
 {
     const size_t dim = (size_t)a->kv.head_dim;
     const size_t n_blocks = (size_t)quant_blocks(a->kv.head_dim);
@@ -326,7 +301,7 @@ ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage, int 
     lanes acc[4][4];
     clear_tile(acc, n_panels, n_heads);
     if (storage == STORAGE_Q8_0)
-        score_blocks(a, panel, q, n_panels, n_heads, acc);
+        score_quant_dims(a, panel, q, n_panels, n_heads, acc);
     else
         score_dims(a, storage, panel, q, 0, dim, n_panels, n_heads, acc);
 #pragma GCC unroll 4
@@ -350,7 +325,7 @@ ALWAYS_INLINE void score_panels(const struct attend *a, enum storage storage, in
         score_tile(a, storage, panel, h, n_panels, 1);
 }
 
-/* Turns one head's scores into exp(score - max); gives max and the sum. */
+/* Turns one head's scores into exp(score - max); sets max and the sum. */
 static void softmax_chunk(float *scores, int n, float *max_out, float *sum_out)
 {
     const int n_panels = (n + KERNEL_LANES - 1) / KERNEL_LANES;
@@ -448,7 +423,7 @@ ALWAYS_INLINE void attend_storage(const struct attend *a, enum storage storage)
 
 static void vector_attend(const struct attend *a)
 {
-    assert(a->kv.n_positions >= 1 && a->kv.n_positions <= KERNEL_CHUNK);
+    attend_check(a);
     if (a->kv.storage == STORAGE_Q8_0)
         attend_storage(a, STORAGE_Q8_0);
     else if (a->kv.storage == STORAGE_F16)
@@ -460,6 +435,7 @@ static void vector_attend(const struct attend *a)
 static void vector_merge(float *out, const float *parts, const float *max, const float *sum,
                          int n_chunks, size_t stride, int n)
 {
+    merge_check(out, parts, max, sum, n_chunks, stride, n);
     float largest = max[0];
     for (int c = 1; c < n_chunks; c++)
         largest = largest > max[(size_t)c * stride] ? largest : max[(size_t)c * stride];
@@ -535,7 +511,7 @@ const struct kernels VECTOR_TABLE = {
     .name = VECTOR_NAME,
     .matmul = vector_matmul,
     .quantize = vector_quantize,
-    .layer_norm = vector_layer_norm,
+    .norm = {[NORM_LAYER] = vector_layer_norm},
     .attend = vector_attend,
     .merge = vector_merge,
     .to_f16 = vector_to_f16,

@@ -13,6 +13,9 @@
 
 #include "compute/kernels_math.h"
 
+/* For functions whose constant arguments (numbers of registers, a storage) must be constants. */
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
 #if defined(LANES_SCALAR)
 #include "compute/lanes_scalar.h"
 #elif defined(__aarch64__)

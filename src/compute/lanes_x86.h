@@ -124,8 +124,8 @@ static inline lanes lanes_power_of_two(lanes z)
 /* 0 where x < limit, else a. */
 static inline lanes lanes_zero_below(lanes a, lanes x, float limit)
 {
-    const __mmask16 keep = _mm512_cmp_ps_mask(x, _mm512_set1_ps(limit), _CMP_NLT_UQ);
-    return _mm512_maskz_mov_ps(keep, a);
+    const __mmask16 above = _mm512_cmp_ps_mask(x, _mm512_set1_ps(limit), _CMP_NLT_UQ);
+    return _mm512_maskz_mov_ps(above, a);
 }
 
 static inline lanes lanes_load_i8(const int8_t *p)
@@ -184,7 +184,7 @@ static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
 
 #else
 
-static inline ints add_pairs(ints acc, __m512i pairs)
+static inline ints ints_add_pairs(ints acc, __m512i pairs)
 {
     return _mm512_add_epi32(acc, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
 }
@@ -192,7 +192,7 @@ static inline ints add_pairs(ints acc, __m512i pairs)
 /* acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`. */
 static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
 {
-    return add_pairs(acc, _mm512_maddubs_epi16(w, _mm512_set1_epi32(quad)));
+    return ints_add_pairs(acc, _mm512_maddubs_epi16(w, _mm512_set1_epi32(quad)));
 }
 
 /* Where sums of ints_dot_offset over a block begin, when the x of the block add up to sum_x. */
@@ -210,7 +210,7 @@ static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
     const __m512i is = _mm512_xor_si512(w, _mm512_set1_epi8(-128));
     const __m512i signed_x =
         _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(is), _mm512_setzero_si512(), x);
-    return add_pairs(acc, _mm512_maddubs_epi16(_mm512_abs_epi8(is), signed_x));
+    return ints_add_pairs(acc, _mm512_maddubs_epi16(_mm512_abs_epi8(is), signed_x));
 }
 
 #endif

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/contract.h"
+
 /* --- products -------------------------------------------------------------------------------- */
 
 /* c0 and c1 are two rows of the result; four rows of b a pass, to load and store c less often. */
@@ -49,8 +51,18 @@ static void add_row(const struct linalg_product *p, int i)
 /* Rows of b that stay in the cache while the rows of a pass. */
 #define INNER_BLOCK 64
 
+static bool matrices_disjoint(const double *a, int a_rows, int a_columns, const double *b,
+                              int b_rows, int b_columns)
+{
+    return are_disjoint(a, (size_t)a_rows * (size_t)a_columns * sizeof *a, b,
+                        (size_t)b_rows * (size_t)b_columns * sizeof *b);
+}
+
 void linalg_add_product(const struct linalg_product *p, int first, int end)
 {
+    assert(0 <= first && first <= end && p->inner >= 0 && p->columns >= 0);
+    assert(p->c && p->a && p->b && p->c != p->a && p->c != p->b);
+    assert(p->c_stride >= (size_t)p->columns && p->b_stride >= (size_t)p->columns);
     for (int done = 0; done < p->inner; done += INNER_BLOCK) {
         struct linalg_product part = *p;
         part.a += (size_t)done * p->a_inner;
@@ -66,6 +78,8 @@ void linalg_add_product(const struct linalg_product *p, int first, int end)
 
 void linalg_multiply(double *c, const double *a, const double *b, int m, int k, int n)
 {
+    assert(m >= 0 && k >= 0 && n >= 0);
+    assert_costly(matrices_disjoint(c, m, n, a, m, k) && matrices_disjoint(c, m, n, b, k, n));
     memset(c, 0, (size_t)m * (size_t)n * sizeof *c);
     const struct linalg_product p = {.c = c,
                                      .c_stride = (size_t)n,
@@ -81,6 +95,8 @@ void linalg_multiply(double *c, const double *a, const double *b, int m, int k, 
 
 void linalg_transpose(double *t, const double *a, int m, int n)
 {
+    assert(m >= 0 && n >= 0 && t && a);
+    assert_costly(matrices_disjoint(t, n, m, a, m, n));
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++)
             t[(size_t)j * (size_t)m + (size_t)i] = a[(size_t)i * (size_t)n + (size_t)j];
@@ -105,6 +121,7 @@ double linalg_dot(const double *a, const double *b, size_t n)
 
 double linalg_trace(const double *a, int n)
 {
+    assert(n >= 1 && a);
     double sum = 0;
     for (int i = 0; i < n; i++)
         sum += a[(size_t)i * (size_t)n + (size_t)i];
@@ -116,6 +133,8 @@ double linalg_trace(const double *a, int n)
 /* Works on the upper triangle, whose rows are contiguous, and turns it over at the end. */
 int linalg_cholesky(double *l, const double *a, int n, double ridge)
 {
+    assert(n >= 1 && l && a && !(ridge < 0));
+    assert_costly(l == a || matrices_disjoint(l, n, n, a, n, n));
     const size_t width = (size_t)n;
     double largest = 0;
     if (l != a)
@@ -159,7 +178,7 @@ static void subtract_row(double *restrict row, double x, const double *restrict 
         row[j] -= x * other[j];
 }
 
-/* What is left of the right side, divided by the diagonal. */
+/* What is left of a row of b, divided by the diagonal. */
 static void finish_row(double *row, double diagonal, int m)
 {
     for (int j = 0; j < m; j++)
@@ -168,6 +187,8 @@ static void finish_row(double *row, double diagonal, int m)
 
 void linalg_solve_lower(const double *l, int n, double *b, int m)
 {
+    assert(n >= 1 && m >= 1 && l && b);
+    assert_costly(matrices_disjoint(b, n, m, l, n, n));
     for (int i = 0; i < n; i++) {
         const double *row = l + (size_t)i * (size_t)n;
         double *x = b + (size_t)i * (size_t)m;
@@ -179,6 +200,8 @@ void linalg_solve_lower(const double *l, int n, double *b, int m)
 
 void linalg_solve_lower_transposed(const double *l, int n, double *b, int m)
 {
+    assert(n >= 1 && m >= 1 && l && b);
+    assert_costly(matrices_disjoint(b, n, m, l, n, n));
     for (int i = n - 1; i >= 0; i--) {
         double *x = b + (size_t)i * (size_t)m;
         for (int k = i + 1; k < n; k++)
@@ -213,7 +236,7 @@ static bool orthogonalize(double *w, double *r, size_t n, size_t i, size_t j)
     return true;
 }
 
-/* Replaces row k of w, whose other rows are orthonormal or zero, by a unit vector orthogonal to
+/* Replaces row k of w, whose other rows are orthonormal or zero, by one of length 1 orthogonal to
  * them: from the coordinate axis that they contain least of. */
 static void complete_row(double *w, size_t n, size_t k)
 {
@@ -258,10 +281,13 @@ static void make_orthonormal(double *w, size_t n)
             complete_row(w, n, i);
 }
 
-/* Rotations r make the rows of w = r m orthogonal: m = r^T S w' with w' of unit rows, and the
+/* Rotations r make the rows of w = r m orthogonal: m = r^T S w' with w' of rows of length 1; the
  * nearest orthogonal matrix is r^T w'. */
 void linalg_nearest_orthogonal(double *q, const double *m, int n, double *scratch)
 {
+    assert(n >= 1 && q && m && scratch);
+    assert_costly(matrices_disjoint(q, n, n, m, n, n));
+    assert_costly(matrices_disjoint(scratch, 2 * n, n, m, n, n));
     const size_t width = (size_t)n, all = width * width;
     double *w = scratch, *r = scratch + all;
     memcpy(w, m, all * sizeof *w);

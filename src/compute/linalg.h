@@ -2,9 +2,13 @@
  * linalg - the linear algebra of the converter, in double.
  *
  * Matrices are row-major. Every element of a result is one fixed chain of operations, so that
- * callers may cut work between rows; nothing is fused, so all processors give the same bits.
- * Nothing here allocates; outputs must not overlap inputs unless it says so. Any threads may run
- * these at once on different outputs.
+ * callers may cut work between rows; nothing is fused, so all processors compute the same bits.
+ *
+ * Nothing here allocates or fails on its arguments. Asserted: sizes are at least 1 (of products,
+ * transposition and dot products at least 0), pointers not NULL, strides at least the row they
+ * step over; and, in builds that check at a cost, that outputs do not overlap inputs, unless
+ * it says that they may. Numbers may be anything. Any threads may run these at once on different
+ * outputs.
  */
 #ifndef DECODE_COMPUTE_LINALG_H
 #define DECODE_COMPUTE_LINALG_H
@@ -18,12 +22,12 @@
  * A is A^T B.
  */
 struct linalg_product {
-    double *c;
+    double *c;       /* [end, columns]; rows before `first` stay as they are */
     size_t c_stride; /* elements from row to row; at least `columns` */
-    const double *a;
+    const double *a; /* [end, inner] as its strides say */
     size_t a_row, a_inner;
-    const double *b;
-    size_t b_stride;
+    const double *b; /* [inner, columns] */
+    size_t b_stride; /* at least `columns` */
     int inner, columns;
 };
 void linalg_add_product(const struct linalg_product *p, int first, int end);
@@ -34,33 +38,35 @@ void linalg_multiply(double *c, const double *a, const double *b, int m, int k, 
 /* t [n, m] = a [m, n] transposed. */
 void linalg_transpose(double *t, const double *a, int m, int n);
 
-/* sum_i a[i] b[i], in interleaved partial sums. */
+/* sum_i a[i] b[i] over n >= 0, in interleaved partial sums. */
 double linalg_dot(const double *a, const double *b, size_t n);
 
+/* sum_i a[i][i] of a [n, n]. */
 double linalg_trace(const double *a, int n);
 
 /*
- * The lower triangular l [n, n] with l l^T = a + ridge I for a symmetric positive semidefinite a
- * (only its upper triangle is read); l may be a. Where the matrix is singular, to rounding, the
- * column of l is zero; the rank is returned. Source: right-looking outer-product Cholesky (Golub
- * and Van Loan, Matrix Computations, section 4.2).
+ * The lower triangular l [n, n] with l l^T = a + ridge I, ridge >= 0 (asserted), for a symmetric
+ * positive semidefinite a [n, n] (only its upper triangle is read); l may be a. Where the matrix is
+ * singular, to rounding, the column of l is zero; the rank is returned. Source: right-looking
+ * outer-product Cholesky (Golub and Van Loan, Matrix Computations, section 4.2).
  */
 int linalg_cholesky(double *l, const double *a, int n, double ridge);
 
 /*
- * Replace b [n, m] by the solution of l x = b, or l^T x = b. A zero column of l, as
- * linalg_cholesky leaves for a singular matrix, gives a zero row of x.
+ * Replace b [n, m] by the solution x [n, m] of l x = b, or l^T x = b, for a lower triangular
+ * l [n, n]; what is above its diagonal is not read. A zero column of l, as
+ * linalg_cholesky leaves for a singular matrix, makes a zero row of x.
  */
 void linalg_solve_lower(const double *l, int n, double *b, int m);
 void linalg_solve_lower_transposed(const double *l, int n, double *b, int m);
 
-/* Doubles of scratch that linalg_eigen needs. */
+/* Doubles of scratch that linalg_eigen needs, with eigenvectors or without. */
 size_t linalg_eigen_scratch(int n, bool vectors);
 
 /*
  * Eigenvalues of a symmetric a [n, n], which is destroyed: all n of them to `values`, the largest
- * first, and the eigenvectors of the first n_vectors as rows of `vectors` [n_vectors, n] (NULL if
- * n_vectors is 0), of length 1, the component of largest magnitude positive. False if the
+ * first, and the eigenvectors of the first n_vectors <= n as rows of `vectors` [n_vectors, n] (NULL
+ * if n_vectors is 0), of length 1, the component of largest magnitude positive. False if the
  * iteration does not converge, as with numbers that are not finite. Householder tridiagonalization
  * and implicitly shifted QL (Golub and Van Loan, sections 8.3.1 and 8.3.3): of errors relative to
  * the largest eigenvalue, about n^3 * 4 multiply-adds with vectors, n^3 without.

@@ -2,6 +2,7 @@
  * The reflections of the tridiagonalization stay in the rows of `a`; QL's rotations act on rows
  * of the eigenvectors, which are contiguous; only the wanted rows are reflected back.
  */
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -43,7 +44,7 @@ static double make_reflection(double *x, size_t n)
     return s * largest;
 }
 
-/* Row k of a keeps reflection k (from element k + 1 on); `diagonal` and `beside` get the
+/* Row k of a becomes reflection k (from element k + 1 on); `diagonal` and `beside` get the
  * tridiagonal matrix, beside[k] between k and k + 1. w [n] is scratch. */
 static void tridiagonalize(double *a, size_t n, double *diagonal, double *beside, double *w)
 {
@@ -72,7 +73,7 @@ static void tridiagonalize(double *a, size_t n, double *diagonal, double *beside
     beside[n - 1] = 0;
 }
 
-static void rotate(double *restrict x, double *restrict y, size_t n, double c, double s)
+static void rotate_vectors(double *restrict x, double *restrict y, size_t n, double c, double s)
 {
     for (size_t i = 0; i < n; i++) {
         const double old = y[i];
@@ -105,7 +106,7 @@ static void ql_step(double *d, double *e, size_t first, size_t last, double *z, 
         d[i + 1] = g + p;
         g = c * r - b;
         if (z)
-            rotate(z + i * n, z + (i + 1) * n, n, c, s);
+            rotate_vectors(z + i * n, z + (i + 1) * n, n, c, s);
     }
     d[first] -= p;
     e[first] = g;
@@ -182,6 +183,8 @@ static void finish_vector(double *x, const double *a, size_t n)
 
 bool linalg_eigen(double *a, int n, double *values, double *vectors, int n_vectors, double *scratch)
 {
+    assert(n >= 1 && n_vectors >= 0 && n_vectors <= n && a && values && scratch);
+    assert(n_vectors == 0 || vectors);
     const size_t width = (size_t)n;
     double *beside = scratch, *row = scratch + width;
     double *z = n_vectors > 0 ? scratch + 4 * width : NULL;

@@ -51,7 +51,7 @@ struct member {
 
 struct pool {
     _Alignas(MEM_ALIGN) struct counter released;
-    pool_work *work; /* NULL: leave; read once a run, so it travels with the counter */
+    pool_work *work; /* NULL between runs, and for: leave. It travels with the counter */
     void *arg;
     _Alignas(MEM_ALIGN) int n_threads;
     int caller_cpu; /* when the pool was made */
@@ -62,25 +62,25 @@ struct pool {
     struct member members[]; /* [n_threads]; the caller's, [0], stays unused */
 };
 
-static uint32_t own_value(const struct counter *c)
+static uint32_t counter_value(const struct counter *c)
 {
     return atomic_load_explicit(&c->word, memory_order_relaxed) & ~SLEEPING;
 }
 
 /* Whether the counter has come to target or gone past it, modulo 2^32. */
-static bool reached(uint32_t word, uint32_t target)
+static bool has_reached(uint32_t word, uint32_t target)
 {
     return word - target < UINT32_MAX / 2;
 }
 
-static bool look(const struct counter *c, uint32_t target)
+static bool counter_has(const struct counter *c, uint32_t target)
 {
-    return reached(atomic_load_explicit(&c->word, memory_order_acquire), target);
+    return has_reached(atomic_load_explicit(&c->word, memory_order_acquire), target);
 }
 
-static void step(struct pool *p, struct counter *c)
+static void counter_step(struct pool *p, struct counter *c)
 {
-    const uint32_t next = own_value(c) + STEP;
+    const uint32_t next = counter_value(c) + STEP;
     if (atomic_exchange_explicit(&c->word, next, memory_order_acq_rel) & SLEEPING) {
         pthread_mutex_lock(&p->lock);
         pthread_cond_broadcast(c->stepped);
@@ -103,13 +103,13 @@ static bool wait_awake(const struct pool *p, const struct counter *c, uint32_t t
     for (uint64_t waited = 0; waited < AWAKE_NS; waited = clock_ns() - start) {
         if (waited >= p->pause_ns) {
             sched_yield();
-            if (look(c, target))
+            if (counter_has(c, target))
                 return true;
             continue;
         }
         for (int i = 0; i < CHECKS_PER_CLOCK; i++) {
             relax();
-            if (look(c, target))
+            if (counter_has(c, target))
                 return true;
         }
     }
@@ -121,26 +121,26 @@ static void wait_asleep(struct pool *p, struct counter *c, uint32_t target)
     pthread_mutex_lock(&p->lock);
     /* The owner's exchange either sees the bit set here, and then wakes us after we have given up
      * the lock in the wait, or came first, and then this sees its value. */
-    while (!reached(atomic_fetch_or_explicit(&c->word, SLEEPING, memory_order_acq_rel), target))
+    while (!has_reached(atomic_fetch_or_explicit(&c->word, SLEEPING, memory_order_acq_rel), target))
         pthread_cond_wait(c->stepped, &p->lock);
     pthread_mutex_unlock(&p->lock);
 }
 
-static void await(struct pool *p, struct counter *c, uint32_t target)
+static void counter_await(struct pool *p, struct counter *c, uint32_t target)
 {
-    if (!look(c, target) && !wait_awake(p, c, target))
+    if (!counter_has(c, target) && !wait_awake(p, c, target))
         wait_asleep(p, c, target);
 }
 
 static void await_release(struct pool *p, struct member *m)
 {
-    await(p, &p->released, own_value(&m->arrived) + STEP);
+    counter_await(p, &p->released, counter_value(&m->arrived) + STEP);
 }
 
 static void await_arrivals(struct pool *p, uint32_t target)
 {
     for (int thread = 1; thread < p->n_threads; thread++)
-        await(p, &p->members[thread].arrived, target);
+        counter_await(p, &p->members[thread].arrived, target);
 }
 
 static void *worker_main(void *arg)
@@ -153,7 +153,7 @@ static void *worker_main(void *arg)
         if (!p->work)
             return NULL;
         p->work(p->arg, m->thread);
-        step(p, &m->arrived);
+        counter_step(p, &m->arrived);
     }
 }
 
@@ -191,10 +191,9 @@ enum status pool_create(int n_threads, struct pool **out, struct err *e)
         return STATUS_OK;
 
     const size_t bytes = sizeof(struct pool) + (size_t)n_threads * sizeof(struct member);
-    struct mem_plan plan = {0};
-    mem_plan_add(&plan, 1, bytes);
-    struct arena arena;
-    const enum status s = arena_create(&arena, &plan, "the thread pool", e);
+    struct arena arena = {0};
+    arena_take(&arena, 1, bytes);
+    const enum status s = arena_allocate(&arena, "the thread pool", e);
     if (s != STATUS_OK)
         return s;
     struct pool *p = arena_take(&arena, 1, bytes);
@@ -219,8 +218,8 @@ void pool_free(struct pool *p)
 {
     if (!p)
         return;
-    p->work = NULL;
-    step(p, &p->released);
+    assert(!p->work);
+    counter_step(p, &p->released);
     for (int thread = 1; thread < p->n_threads; thread++)
         pthread_join(p->members[thread].handle, NULL);
     pthread_cond_destroy(&p->arrived_stepped);
@@ -241,36 +240,40 @@ void pool_run(struct pool *p, pool_work *work, void *arg)
         work(arg, 0);
         return;
     }
+    assert(!p->work);
     p->work = work;
     p->arg = arg;
-    step(p, &p->released);
+    counter_step(p, &p->released);
     work(arg, 0);
-    await_arrivals(p, own_value(&p->released));
+    await_arrivals(p, counter_value(&p->released));
+    p->work = NULL;
 }
 
 void pool_barrier(struct pool *p, int thread)
 {
+    assert(thread >= 0 && thread < pool_n_threads(p));
     if (!p)
         return;
     if (thread != 0) {
         struct member *m = &p->members[thread];
-        step(p, &m->arrived);
+        counter_step(p, &m->arrived);
         await_release(p, m);
         return;
     }
-    const uint32_t here = own_value(&p->released);
+    const uint32_t here = counter_value(&p->released);
     if (p->n_threads == 2) {
         /* Each of two may tell the other before it looks: half the latency. */
-        step(p, &p->released);
+        counter_step(p, &p->released);
         await_arrivals(p, here);
     } else {
         await_arrivals(p, here);
-        step(p, &p->released);
+        counter_step(p, &p->released);
     }
 }
 
 void pool_share(int n, int thread, int n_threads, int *begin, int *end)
 {
+    assert(n >= 0 && n_threads >= 1 && thread >= 0 && thread < n_threads);
     const int size = n / n_threads, larger = n % n_threads;
     *begin = thread * size + (thread < larger ? thread : larger);
     *end = *begin + size + (thread < larger);

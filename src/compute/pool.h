@@ -18,11 +18,11 @@ struct pool; /* NULL is legal everywhere and means one thread */
  * Starts n_threads - 1 threads (1 <= n_threads <= POOL_MAX_THREADS, asserted). Where the system
  * refuses one (a crowded machine, a limit on processes) the pool is made of those before it: that
  * is a slower run, not a failed one, because results do not depend on the number. pool_n_threads
- * tells; a caller to whom the number matters compares. One thread gives *out = NULL.
+ * tells; a caller to whom the number matters compares. *out is NULL for one thread.
  * STATUS_NO_MEMORY.
  */
 enum status pool_create(int n_threads, struct pool **out, struct err *e);
-void pool_free(struct pool *p); /* joins all; no run may be under way */
+void pool_free(struct pool *p); /* joins all; no run may be under way (asserted) */
 
 int pool_n_threads(const struct pool *p); /* 1 for NULL */
 
@@ -34,17 +34,17 @@ int pool_n_threads(const struct pool *p); /* 1 for NULL */
  *
  * except that all members run at once and may meet in pool_barrier. Returns when all have
  * returned; their writes are visible to the caller. Allocates nothing, cannot fail. Not
- * reentrant: `work` must not call pool_run on the same pool.
+ * reentrant: `work` must not call pool_run on the same pool (asserted).
  */
 typedef void pool_work(void *arg, int thread);
 void pool_run(struct pool *p, pool_work *work, void *arg);
 
 /* Inside work: returns when every member has called it as often as this one has. Writes before
- * it are visible to all after it. */
+ * it are visible to all after it. `thread` is the caller's own number. */
 void pool_barrier(struct pool *p, int thread);
 
-/* The part [*begin, *end) of n items that belongs to `thread` of n_threads: contiguous, in
- * order, sizes differing by at most one. */
+/* The part [*begin, *end) of n >= 0 items that belongs to `thread` of n_threads (0 <= thread <
+ * n_threads): contiguous, in order, sizes differing by at most one. */
 void pool_share(int n, int thread, int n_threads, int *begin, int *end);
 
 #endif

@@ -1,5 +1,6 @@
 #include "compute/roofline.h"
 
+#include <assert.h>
 #include <stdint.h>
 
 #include "base/clock.h"
@@ -42,14 +43,12 @@ static void read_part(void *arg, int thread)
 enum status roofline_read(const struct kernels *k, struct pool *pool, size_t bytes, double seconds,
                           double *bytes_per_s, struct err *e)
 {
+    assert(k && seconds >= 0);
     const size_t line = LINE_FLOATS * sizeof(float);
     const size_t n_lines = bytes / line + 1;
-    struct arena arena;
-    struct mem_plan plan = {0};
-    mem_plan_add(&plan, n_lines, line);
-    if (n_lines > INT32_MAX)
-        plan.overflow = true;
-    const enum status s = arena_create(&arena, &plan, "the bandwidth measurement", e);
+    struct arena arena = {.overflow = n_lines > INT32_MAX};
+    arena_take(&arena, n_lines, line);
+    const enum status s = arena_allocate(&arena, "the bandwidth measurement", e);
     if (s != STATUS_OK)
         return s;
     struct reading r = {.k = k,
@@ -89,6 +88,7 @@ static void multiply_part(void *arg, int thread)
 
 double roofline_fma(const struct kernels *k, struct pool *pool, double seconds)
 {
+    assert(k && seconds >= 0);
     struct multiplying m = {.k = k, .rounds = 16};
     double best = 0;
     const uint64_t start = clock_ns();

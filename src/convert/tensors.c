@@ -159,12 +159,6 @@ enum status convert_store_out(struct converter *c, int layer, struct convert_ten
 
 /* --- the new file ---------------------------------------------------------------------------- */
 
-static bool starts_with(struct text t, const char *prefix)
-{
-    const size_t len = strlen(prefix);
-    return t.len >= len && memcmp(t.data, prefix, len) == 0;
-}
-
 #define OWN_KEYS "decode.convert."
 
 static void add_pairs(const struct converter *c, struct gguf_writer *w)
@@ -174,7 +168,7 @@ static void add_pairs(const struct converter *c, struct gguf_writer *w)
     snprintf(heads, sizeof heads, "%s.attention.head_count_kv", c->config.arch->name);
     for (size_t i = 0; i < spec->gguf->n_pairs; i++) {
         const struct gguf_pair *p = &spec->gguf->pairs[i];
-        if (!text_is(p->key, heads) && !starts_with(p->key, OWN_KEYS))
+        if (!text_is(p->key, heads) && !text_starts_with(p->key, OWN_KEYS))
             gguf_add_value(w, p->key, &p->value);
     }
     gguf_add_u32(w, heads, (uint32_t)c->n_groups);
@@ -208,7 +202,7 @@ static const struct gguf_tensor *replacement(const struct convert_tensors *t, st
 static int layer_of(const struct converter *c, struct text name)
 {
     int layer = 0;
-    if (!starts_with(name, "blk."))
+    if (!text_starts_with(name, "blk."))
         return c->config.n_layers;
     for (size_t i = 4; i < name.len && name.data[i] >= '0' && name.data[i] <= '9'; i++) {
         layer = layer * 10 + (name.data[i] - '0');

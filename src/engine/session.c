@@ -235,8 +235,9 @@ static float *normed(const struct run *r, const struct norm *norm, int first, in
     const size_t d = (size_t)s->model->config.d_model;
     float *out = s->private_input + (size_t)thread * (size_t)s->block * d;
     for (int t = 0; t < n_tokens; t++)
-        s->kernels->layer_norm(out + (size_t)t * d, s->x + (size_t)(first + t) * d, norm->gain,
-                               norm->bias, (int)d, s->model->config.norm_eps);
+        s->kernels->norm[s->model->config.norm](out + (size_t)t * d, s->x + (size_t)(first + t) * d,
+                                                norm->gain, norm->bias, (int)d,
+                                                s->model->config.norm_eps);
     return out;
 }
 
@@ -316,8 +317,8 @@ static void feed_forward(const struct run *r, int l, int thread)
     struct session *s = r->s;
     const struct block *block = &s->model->blocks[l];
     const float *input = normed(r, &block->w[ROLE_FFN_NORM].norm, 0, r->n_tokens, thread);
-    multiply(r, &block->w[ROLE_FFN_UP].matrix, input, r->n_tokens, s->hidden, EPILOGUE_GELU,
-             thread);
+    multiply(r, &block->w[ROLE_FFN_UP].matrix, input, r->n_tokens, s->hidden,
+             ffn_epilogue(s->model->config.ffn), thread);
     pool_barrier(s->pool, thread);
     multiply(r, &block->w[ROLE_FFN_DOWN].matrix, s->hidden, r->n_tokens, s->x, EPILOGUE_ADD,
              thread);

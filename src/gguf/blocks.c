@@ -82,7 +82,7 @@ static float block_max(const float *x)
 
 /* x itself if it is near the numbers that are stored, else 0: what is too large to convert comes
  * from a d that is infinite, not a number, or so small that 1 / d overflows, and ggml's
- * conversion on x86 gives 0 then, too. */
+ * conversion on x86 is 0 then, too. */
 #define CONVERTIBLE 0x43000000 /* 128 as bits */
 
 static inline float convertible(float x)
@@ -172,6 +172,7 @@ static void decode_q4_0(float *out, const unsigned char *in, uint64_t n)
 void blocks_encode(uint32_t type, void *out, const float *x, uint64_t n)
 {
     assert(blocks_runs(type) && n % tensor_type_find(type)->block_elements == 0);
+    assert(n == 0 || (out && x));
     switch (type) {
     case TENSOR_F16:
         encode_f16(out, x, n);
@@ -194,6 +195,7 @@ void blocks_encode(uint32_t type, void *out, const float *x, uint64_t n)
 void blocks_decode(uint32_t type, float *out, const void *in, uint64_t n)
 {
     assert(blocks_runs(type) && n % tensor_type_find(type)->block_elements == 0);
+    assert(n == 0 || (out && in));
     switch (type) {
     case TENSOR_F16:
         decode_f16(out, in, n);

@@ -23,7 +23,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether `type` (an enum tensor_type) is one of the five; only those may be given below. */
+/* Whether `type` (an enum tensor_type) is one of the five; the functions below take no other
+ * (asserted). */
 bool blocks_runs(uint32_t type);
 
 /*

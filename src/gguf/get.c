@@ -37,7 +37,7 @@ static uint64_t bits_at(const struct gguf_value *v, uint64_t i)
 {
     const enum gguf_kind kind = v->kind == GGUF_ARRAY ? v->element_kind : v->kind;
     const size_t bytes = gguf_kind_bytes(kind);
-    assert(bytes && i < v->count);
+    assert(bytes && i < v->count && v->bytes.len / bytes > i);
     const uint64_t raw = gguf_load(v->bytes.data + i * bytes, bytes);
     const unsigned unused = 64 - 8 * (unsigned)bytes;
     if (!is_signed(kind) || !(raw >> (63 - unused) & 1))
@@ -103,6 +103,7 @@ bool gguf_next_text(const struct gguf_value *array, struct gguf_cursor *c, struc
     const struct text all = array->bytes;
     if (c->offset > all.len || all.len - c->offset < 8)
         return false;
+    assert(all.data);
     const uint64_t len = gguf_load(all.data + c->offset, 8);
     if (len > all.len - c->offset - 8)
         return false;
@@ -118,6 +119,7 @@ bool gguf_next_text(const struct gguf_value *array, struct gguf_cursor *c, struc
 static enum status look_up(const struct gguf *g, const char *key, const char *expected,
                            const struct gguf_value **v, bool *found, struct err *e)
 {
+    assert(g && key);
     *v = gguf_find(g, key);
     if (found)
         *found = *v != NULL;
@@ -140,6 +142,7 @@ static enum status wrong_kind(const char *key, const char *expected, const struc
 enum status gguf_get_u64(const struct gguf *g, const char *key, uint64_t min, uint64_t max,
                          uint64_t *out, bool *found, struct err *e)
 {
+    assert(min <= max);
     const struct gguf_value *v;
     const enum status s = look_up(g, key, "an integer", &v, found, e);
     if (s || !v)
@@ -202,6 +205,7 @@ enum status gguf_get_text(const struct gguf *g, const char *key, struct text *ou
 enum status gguf_get_array(const struct gguf *g, const char *key, enum gguf_kind element_kind,
                            const struct gguf_value **out, bool *found, struct err *e)
 {
+    assert((unsigned)element_kind <= GGUF_LAST_KIND && element_kind != GGUF_ARRAY);
     char expected[40];
     snprintf(expected, sizeof expected, "an array of %s", gguf_kind_name(element_kind));
     const struct gguf_value *v;

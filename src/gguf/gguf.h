@@ -7,7 +7,7 @@
  * Versions 2 and 3, little-endian. A parsed struct gguf is immutable: any threads may read it.
  *
  * Source: the GGUF specification of the ggml project; where llama.cpp's loader differs, see
- * gguf_read.c.
+ * read.c.
  */
 #ifndef DECODE_GGUF_GGUF_H
 #define DECODE_GGUF_GGUF_H
@@ -108,7 +108,7 @@ struct gguf {
  */
 enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct err *e);
 /* The same of a mapped file, which somebody may be writing to: the head is checked, and used, as it
- * is now (file_map_keep). Tensor data may still change. */
+ * is now (file_map_make_private). Tensor data may still change. */
 enum status gguf_parse_file(const struct file_map *f, struct gguf **out, struct err *e);
 void gguf_free(struct gguf *g); /* NULL is legal */
 
@@ -117,10 +117,10 @@ const struct gguf_value *gguf_find(const struct gguf *g, const char *key);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
 
 /*
- * Typed lookups. A missing key leaves *out alone and is STATUS_OK with *found = false when
- * `found` is given; with found == NULL it is an error that names the key. A value of another
- * kind or out of range is STATUS_BAD_FILE naming key, expected and found. Any integer kind is
- * accepted where the value fits; a bool is not an integer.
+ * Typed lookups, min <= max (asserted). A missing key leaves *out as it was and is STATUS_OK with
+ * *found = false when `found` is not NULL; with found == NULL it is an error that names the key. A
+ * value of another kind or out of range is STATUS_BAD_FILE naming key, expected and found. Any
+ * integer kind is accepted where the value fits; a bool is not an integer.
  */
 enum status gguf_get_u64(const struct gguf *g, const char *key, uint64_t min, uint64_t max,
                          uint64_t *out, bool *found, struct err *e);
@@ -131,11 +131,13 @@ enum status gguf_get_bool(const struct gguf *g, const char *key, bool *out, bool
                           struct err *e);
 enum status gguf_get_text(const struct gguf *g, const char *key, struct text *out, bool *found,
                           struct err *e);
-/* An array of the given element kind; *out stays NULL if it is missing and `found` was given. */
+/* An array of this element kind, never GGUF_ARRAY (asserted); *out is NULL if it is missing, and on
+ * failure. */
 enum status gguf_get_array(const struct gguf *g, const char *key, enum gguf_kind element_kind,
                            const struct gguf_value **out, bool *found, struct err *e);
 
-/* Walks an array of strings: starts at zero; each call gives the next one, false at the end. */
+/* Walks an array of strings, from a zeroed cursor on: each call sets *out to the next one, borrowed
+ * from the file. False at the end, and for values of another kind. */
 struct gguf_cursor {
     uint64_t i;
     size_t offset;
@@ -144,7 +146,8 @@ bool gguf_next_text(const struct gguf_value *array, struct gguf_cursor *c, struc
 
 /*
  * Element i < count (asserted) of an array of numbers or bools (or i = 0 of a scalar); not for
- * strings. What gguf_int_at cannot represent becomes the nearest value it can; NaN becomes 0.
+ * strings (asserted). What gguf_int_at cannot represent becomes the nearest value it can; NaN
+ * becomes 0.
  */
 int64_t gguf_int_at(const struct gguf_value *v, uint64_t i);
 double gguf_float_at(const struct gguf_value *v, uint64_t i);
@@ -164,6 +167,8 @@ double gguf_float_at(const struct gguf_value *v, uint64_t i);
  * the first failure. Duplicate names are found by gguf_write. What is refused is STATUS_USAGE,
  * but STATUS_BAD_FILE for a tensor name, which comes from a file that was read; what the system
  * refuses is STATUS_FAILED.
+ *
+ * Keys are null-terminated; arrays may be NULL if their count is 0 (asserted).
  */
 struct gguf_writer;
 enum status gguf_writer_create(struct gguf_writer **out, struct err *e);
@@ -185,10 +190,10 @@ void gguf_add_tensor(struct gguf_writer *w, struct text name, uint32_t type, int
                      const uint64_t *dims, const void *data);
 /*
  * Where a tensor's bytes come from while they are written, for those that are not in memory:
- * gives the bytes from `offset` on, *len of them (from 1 to what is left of the tensor, asserted),
- * borrowed until the next call. Each write asks for a tensor from offset 0 to its end without a
- * gap, one tensor after the other, in the order added. A failure, also STATUS_INTERRUPTED, ends
- * the write with that status.
+ * sets *data to the bytes from `offset` on, *len of them (from 1 to what is left of the tensor,
+ * asserted), borrowed until the next call. Each write asks for a tensor from offset 0 to its end
+ * without a gap, one tensor after the other, in the order added. A failure, also
+ * STATUS_INTERRUPTED, ends the write with that status.
  */
 struct gguf_source {
     enum status (*piece)(void *arg, uint64_t offset, const void **data, size_t *len, struct err *e);

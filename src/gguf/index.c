@@ -2,8 +2,9 @@
  * Names to positions by a sorted array. The names come from files that may be hostile: in a
  * hash table a few hundred thousand colliding names would take quadratic time, and a secret key
  * would make runs differ. Sorting by hash, then name, costs n log n comparisons whatever the
- * names are; almost all of them compare two integers that lie side by side.
+ * names are; almost all of them compare two adjacent integers.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,9 +42,10 @@ static bool out_of_order(const struct name_index *ix, struct index_entry a, stru
 }
 
 /* Merges the sorted from[0, half) and from[half, n) into to. */
-static void merge(const struct name_index *ix, const struct index_entry *from, size_t half,
-                  size_t n, struct index_entry *to)
+static void merge_sorted(const struct name_index *ix, const struct index_entry *from, size_t half,
+                         size_t n, struct index_entry *to)
 {
+    assert(half <= n && from != to);
     size_t a = 0, b = half;
     for (size_t i = 0; i < n; i++) {
         const bool second = a == half || (b < n && out_of_order(ix, from[a], from[b]));
@@ -63,7 +65,7 @@ static void sort_entries(const struct name_index *ix, struct index_entry *entrie
     struct index_entry *from = entries, *to = scratch;
     for (size_t width = 1; width < n; width *= 2) {
         for (size_t i = 0; i < n; i += at_most(2 * width, n - i))
-            merge(ix, from + i, at_most(width, n - i), at_most(2 * width, n - i), to + i);
+            merge_sorted(ix, from + i, at_most(width, n - i), at_most(2 * width, n - i), to + i);
         struct index_entry *swap = from;
         from = to;
         to = swap;
@@ -93,6 +95,7 @@ static void find_duplicate(const struct name_index *ix, size_t *first, size_t *s
 enum status name_index_build(struct name_index *ix, const void *records, size_t stride, size_t n,
                              size_t *first, size_t *second, struct err *e)
 {
+    assert(stride >= sizeof(struct text) && (records || n == 0));
     *ix = (struct name_index){.records = records, .stride = stride, .n = n};
     *first = *second = n;
     if (n == 0)

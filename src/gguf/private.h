@@ -31,12 +31,13 @@ bool gguf_alignment_legal(uint64_t alignment);
 /* Bytes of one value; 0 for strings, arrays and unknown kinds, which have no fixed size. */
 size_t gguf_kind_bytes(enum gguf_kind kind);
 
-/* Little-endian integers of 1 to 8 bytes at any address. */
+/* Little-endian integers of 1 to 8 bytes (asserted) at any address. */
 uint64_t gguf_load(const void *from, size_t bytes);
 void gguf_store(void *to, uint64_t value, size_t bytes);
 
 /*
- * Sets t->type, n_elements and n_bytes from `type`, t->n_dims and t->dims (unused ones 1).
+ * Sets t->type, n_elements and n_bytes from `type`, t->n_dims (1 to GGUF_MAX_DIMS, asserted) and
+ * t->dims (unused ones 1).
  * A type that is unknown, a dimension of zero, a product that overflows and a row that is no
  * multiple of the type's block return `bad` with a message that does not name the tensor.
  */
@@ -50,7 +51,8 @@ struct index_entry {
     size_t position;
 };
 
-/* Sorts by key, equal ones by position (if they were so before). `scratch` has n entries too. */
+/* Sorts by key; equal ones stay in their order. `scratch` has n entries too and overlaps nothing.
+ */
 void index_sort_by_key(struct index_entry *entries, struct index_entry *scratch, size_t n);
 
 struct name_index {
@@ -60,9 +62,9 @@ struct name_index {
 };
 
 /*
- * Indexes n records of `stride` bytes, which must outlive ix. Two of one name: *first < *second
- * are set to such a pair, else both are n. Fails with STATUS_NO_MEMORY only. To be freed in any
- * case.
+ * Indexes n records of `stride` bytes (at least sizeof(struct text)), which must outlive ix. Two of
+ * one name: *first < *second are set to such a pair, else both are n. Fails with STATUS_NO_MEMORY
+ * only. To be freed in any case.
  */
 enum status name_index_build(struct name_index *ix, const void *records, size_t stride, size_t n,
                              size_t *first, size_t *second, struct err *e);

@@ -36,7 +36,7 @@ struct reader {
 /* --- primitives: each takes its bytes or says which field lacked them ----------------------- */
 
 /* The next n bytes, or NULL with the message of a STATUS_BAD_FILE. */
-static const unsigned char *take(struct reader *r, uint64_t n, const char *what)
+static const unsigned char *reader_take(struct reader *r, uint64_t n, const char *what)
 {
     const size_t left = r->len - r->at;
     if (n > left) {
@@ -52,7 +52,7 @@ static const unsigned char *take(struct reader *r, uint64_t n, const char *what)
 
 static enum status take_u32(struct reader *r, const char *what, uint32_t *out)
 {
-    const unsigned char *p = take(r, 4, what);
+    const unsigned char *p = reader_take(r, 4, what);
     if (!p)
         return STATUS_BAD_FILE;
     *out = (uint32_t)gguf_load(p, 4);
@@ -61,7 +61,7 @@ static enum status take_u32(struct reader *r, const char *what, uint32_t *out)
 
 static enum status take_u64(struct reader *r, const char *what, uint64_t *out)
 {
-    const unsigned char *p = take(r, 8, what);
+    const unsigned char *p = reader_take(r, 8, what);
     if (!p)
         return STATUS_BAD_FILE;
     *out = gguf_load(p, 8);
@@ -70,7 +70,7 @@ static enum status take_u64(struct reader *r, const char *what, uint64_t *out)
 
 static enum status take_payload(struct reader *r, uint64_t n, const char *what, struct text *out)
 {
-    const unsigned char *p = take(r, n, what);
+    const unsigned char *p = reader_take(r, n, what);
     if (!p)
         return STATUS_BAD_FILE;
     *out = (struct text){(const char *)p, (size_t)n};
@@ -155,7 +155,7 @@ static enum status check_magic(struct reader *r)
 {
     if (r->len == 0)
         return err_set(r->e, STATUS_BAD_FILE, "expected a GGUF file, found an empty one");
-    if (!take(r, 4, "magic"))
+    if (!reader_take(r, 4, "magic"))
         return STATUS_BAD_FILE;
     if (memcmp(r->bytes, GGUF_MAGIC, 4) != 0)
         return err_set(r->e, STATUS_BAD_FILE,
@@ -498,13 +498,13 @@ enum status gguf_parse_file(const struct file_map *f, struct gguf **out, struct 
     enum status s = gguf_parse(f->data, f->len, out, e);
     if (s != STATUS_OK)
         return s;
-    const size_t kept = (*out)->head_bytes;
+    const size_t head = (*out)->head_bytes;
     gguf_free(*out);
     *out = NULL;
-    s = file_map_keep(f, kept, e);
+    s = file_map_make_private(f, head, e);
     if (s == STATUS_OK)
         s = gguf_parse(f->data, f->len, out, e);
-    if (s == STATUS_OK && (*out)->head_bytes > kept) {
+    if (s == STATUS_OK && (*out)->head_bytes > head) {
         gguf_free(*out);
         *out = NULL;
         s = err_set(e, STATUS_BAD_FILE, "the file was changed while it was read: try again");

@@ -1,6 +1,7 @@
 /*
  * Kinds of values and types of tensors: names, sizes, and what a shape takes.
  */
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/checked.h"
@@ -37,6 +38,7 @@ bool gguf_alignment_legal(uint64_t alignment)
 
 uint64_t gguf_load(const void *from, size_t bytes)
 {
+    assert(bytes >= 1 && bytes <= 8);
     unsigned char raw[8];
     memcpy(raw, from, bytes);
     uint64_t value = 0;
@@ -47,6 +49,7 @@ uint64_t gguf_load(const void *from, size_t bytes)
 
 void gguf_store(void *to, uint64_t value, size_t bytes)
 {
+    assert(bytes >= 1 && bytes <= 8);
     unsigned char raw[8];
     for (size_t i = 0; i < bytes; i++)
         raw[i] = (unsigned char)(value >> (8 * i));
@@ -130,6 +133,7 @@ static enum status count_elements(struct gguf_tensor *t, enum status bad, struct
 enum status gguf_tensor_measure(struct gguf_tensor *t, uint32_t type, enum status bad,
                                 struct err *e)
 {
+    assert(t->n_dims >= 1 && t->n_dims <= GGUF_MAX_DIMS);
     t->type = tensor_type_find(type);
     if (!t->type && type_was_removed(type))
         return err_set(e, bad,

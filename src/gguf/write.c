@@ -1,5 +1,5 @@
 /*
- * Writing GGUF. Pairs are kept as the bytes they become; tensors as records, because their
+ * Writing GGUF. Pairs are stored as the bytes they become; tensors as records, because their
  * offsets depend on the alignment, which a pair added later may still change.
  */
 #include <assert.h>
@@ -54,7 +54,7 @@ void gguf_writer_free(struct gguf_writer *w)
 }
 
 /* Room for `more` bytes at the end, or NULL with w failed. */
-static unsigned char *extend(struct gguf_writer *w, struct bytes *b, uint64_t more)
+static unsigned char *writer_extend(struct gguf_writer *w, struct bytes *b, uint64_t more)
 {
     if (w->status)
         return NULL;
@@ -79,16 +79,16 @@ static unsigned char *extend(struct gguf_writer *w, struct bytes *b, uint64_t mo
     return room;
 }
 
-static void append(struct gguf_writer *w, struct bytes *b, const void *data, size_t len)
+static void append_bytes(struct gguf_writer *w, struct bytes *b, const void *data, size_t len)
 {
-    unsigned char *room = extend(w, b, len);
+    unsigned char *room = writer_extend(w, b, len);
     if (room && len)
         memcpy(room, data, len);
 }
 
 static void append_int(struct gguf_writer *w, struct bytes *b, uint64_t value, size_t len)
 {
-    unsigned char *room = extend(w, b, len);
+    unsigned char *room = writer_extend(w, b, len);
     if (room)
         gguf_store(room, value, len);
 }
@@ -96,7 +96,7 @@ static void append_int(struct gguf_writer *w, struct bytes *b, uint64_t value, s
 static void append_text(struct gguf_writer *w, struct bytes *b, struct text text)
 {
     append_int(w, b, text.len, 8);
-    append(w, b, text.data, text.len);
+    append_bytes(w, b, text.data, text.len);
 }
 
 /* --- pairs --------------------------------------------------------------------------------- */
@@ -141,7 +141,7 @@ static void append_key(struct gguf_writer *w, struct text key, enum gguf_kind ki
         return;
     }
     const size_t at = w->pairs.len;
-    append(w, &w->keys, &at, sizeof at);
+    append_bytes(w, &w->keys, &at, sizeof at);
     append_text(w, &w->pairs, key);
     append_int(w, &w->pairs, kind, 4);
 }
@@ -193,6 +193,7 @@ void gguf_add_text(struct gguf_writer *w, const char *key, struct text value)
 void gguf_add_texts(struct gguf_writer *w, const char *key, const struct text *elements,
                     uint64_t count)
 {
+    assert(elements || count == 0);
     append_array(w, key, GGUF_STRING, count);
     for (uint64_t i = 0; i < count && !w->status; i++)
         append_text(w, &w->pairs, elements[i]);
@@ -200,6 +201,7 @@ void gguf_add_texts(struct gguf_writer *w, const char *key, const struct text *e
 
 void gguf_add_i32s(struct gguf_writer *w, const char *key, const int32_t *elements, uint64_t count)
 {
+    assert(elements || count == 0);
     append_array(w, key, GGUF_I32, count);
     for (uint64_t i = 0; i < count && !w->status; i++)
         append_int(w, &w->pairs, (uint32_t)elements[i], 4);
@@ -227,7 +229,7 @@ static bool value_is_whole(const struct gguf_value *v)
 static void append_payload(struct gguf_writer *w, const struct gguf_value *v, enum gguf_kind kind)
 {
     const size_t at = w->pairs.len;
-    append(w, &w->pairs, v->bytes.data, v->bytes.len);
+    append_bytes(w, &w->pairs, v->bytes.data, v->bytes.len);
     if (w->status || kind != GGUF_BOOL)
         return;
     for (size_t i = at; i < w->pairs.len; i++)
@@ -263,6 +265,7 @@ static size_t n_tensors(const struct gguf_writer *w)
 
 static struct write_tensor *tensor_at(const struct gguf_writer *w, size_t i)
 {
+    assert(i < n_tensors(w));
     return (struct write_tensor *)(void *)w->tensors.data + i;
 }
 
@@ -287,7 +290,7 @@ static enum status check_tensor(struct gguf_tensor *t, uint32_t type, const uint
 }
 
 /* Adds the record, whose name, n_dims and data or source are set. */
-static void add_tensor(struct gguf_writer *w, struct write_tensor *record, uint32_t type,
+static void add_record(struct gguf_writer *w, struct write_tensor *record, uint32_t type,
                        const uint64_t *dims)
 {
     if (w->status)
@@ -302,21 +305,21 @@ static void add_tensor(struct gguf_writer *w, struct write_tensor *record, uint3
         return;
     }
     memcpy(record->name, name.data, name.len);
-    append(w, &w->tensors, record, sizeof *record);
+    append_bytes(w, &w->tensors, record, sizeof *record);
 }
 
 void gguf_add_tensor(struct gguf_writer *w, struct text name, uint32_t type, int n_dims,
                      const uint64_t *dims, const void *data)
 {
     struct write_tensor record = {.t = {.name = name, .n_dims = n_dims, .data = data}};
-    add_tensor(w, &record, type, dims);
+    add_record(w, &record, type, dims);
 }
 
 void gguf_add_tensor_source(struct gguf_writer *w, struct text name, uint32_t type, int n_dims,
                             const uint64_t *dims, struct gguf_source source)
 {
     struct write_tensor record = {.t = {.name = name, .n_dims = n_dims}, .source = source};
-    add_tensor(w, &record, type, dims);
+    add_record(w, &record, type, dims);
 }
 
 /* --- output -------------------------------------------------------------------------------- */
@@ -357,7 +360,7 @@ static enum status check_keys(const struct gguf_writer *w, struct err *e)
 }
 
 /* Sets names and offsets; *data_bytes is what all tensors take, padded. */
-static enum status lay_out(struct gguf_writer *w, uint64_t *data_bytes, struct err *e)
+static enum status place_tensors(struct gguf_writer *w, uint64_t *data_bytes, struct err *e)
 {
     uint64_t at = 0;
     for (size_t i = 0; i < n_tensors(w); i++) {
@@ -384,11 +387,11 @@ static size_t padding_after(const struct gguf_writer *w, uint64_t bytes)
 static enum status make_header(struct gguf_writer *w, struct bytes *out, struct err *e)
 {
     struct bytes b = {0};
-    append(w, &b, GGUF_MAGIC, 4);
+    append_bytes(w, &b, GGUF_MAGIC, 4);
     append_int(w, &b, GGUF_VERSION_WRITTEN, 4);
     append_int(w, &b, n_tensors(w), 8);
     append_int(w, &b, n_pairs(w), 8);
-    append(w, &b, w->pairs.data, w->pairs.len);
+    append_bytes(w, &b, w->pairs.data, w->pairs.len);
     for (size_t i = 0; i < n_tensors(w); i++) {
         const struct write_tensor *record = tensor_at(w, i);
         append_text(w, &b, record->t.name);
@@ -399,7 +402,7 @@ static enum status make_header(struct gguf_writer *w, struct bytes *out, struct 
         append_int(w, &b, record->offset, 8);
     }
     const size_t padding = padding_after(w, b.len);
-    unsigned char *room = extend(w, &b, padding);
+    unsigned char *room = writer_extend(w, &b, padding);
     if (room)
         memset(room, 0, padding);
     *out = b;
@@ -411,8 +414,8 @@ static enum status make_header(struct gguf_writer *w, struct bytes *out, struct 
 }
 
 /* Everything that can be refused before a byte goes out. */
-static enum status prepare(struct gguf_writer *w, struct bytes *header, uint64_t *data_bytes,
-                           struct err *e)
+static enum status prepare_write(struct gguf_writer *w, struct bytes *header, uint64_t *data_bytes,
+                                 struct err *e)
 {
     *header = (struct bytes){0};
     if (w->status) {
@@ -420,7 +423,7 @@ static enum status prepare(struct gguf_writer *w, struct bytes *header, uint64_t
             *e = w->err;
         return w->status;
     }
-    enum status s = lay_out(w, data_bytes, e);
+    enum status s = place_tensors(w, data_bytes, e);
     if (!s)
         s = check_keys(w, e);
     if (!s)
@@ -434,22 +437,26 @@ static enum status prepare(struct gguf_writer *w, struct bytes *header, uint64_t
 struct sink {
     struct file_writer *file; /* or, if NULL, memory: */
     unsigned char *at;
+    size_t left; /* bytes at `at` */
 };
 
-static void put(struct sink *sink, const void *data, size_t len)
+static void sink_put(struct sink *sink, const void *data, size_t len)
 {
     if (sink->file) {
         file_writer_put(sink->file, data, len);
     } else if (len) {
+        assert(len <= sink->left);
         memcpy(sink->at, data, len);
+        sink->left -= len;
         sink->at += len;
     }
 }
 
-static enum status put_data(const struct write_tensor *record, struct sink *sink, struct err *e)
+static enum status sink_put_tensor(const struct write_tensor *record, struct sink *sink,
+                                   struct err *e)
 {
     if (record->t.data) {
-        put(sink, record->t.data, (size_t)record->t.n_bytes);
+        sink_put(sink, record->t.data, (size_t)record->t.n_bytes);
         return STATUS_OK;
     }
     for (uint64_t offset = 0; offset < record->t.n_bytes;) {
@@ -459,25 +466,25 @@ static enum status put_data(const struct write_tensor *record, struct sink *sink
         if (s)
             return s;
         assert(len > 0 && len <= record->t.n_bytes - offset);
-        put(sink, data, len);
+        sink_put(sink, data, len);
         offset += len;
     }
     return STATUS_OK;
 }
 
 /* The whole file. */
-static enum status put_all(const struct gguf_writer *w, const struct bytes *header,
-                           struct sink *sink, struct err *e)
+static enum status sink_put_file(const struct gguf_writer *w, const struct bytes *header,
+                                 struct sink *sink, struct err *e)
 {
     static const unsigned char zeros[4096];
     enum status s = STATUS_OK;
-    put(sink, header->data, header->len);
+    sink_put(sink, header->data, header->len);
     for (size_t i = 0; i < n_tensors(w) && !s; i++) {
         const struct write_tensor *record = tensor_at(w, i);
-        s = put_data(record, sink, e);
+        s = sink_put_tensor(record, sink, e);
         for (size_t left = padding_after(w, record->t.n_bytes); left;) {
             const size_t n = left < sizeof zeros ? left : sizeof zeros;
-            put(sink, zeros, n);
+            sink_put(sink, zeros, n);
             left -= n;
         }
     }
@@ -489,11 +496,11 @@ enum status gguf_write(struct gguf_writer *w, const char *path, struct err *e)
     struct bytes header;
     uint64_t data_bytes;
     struct sink sink = {0};
-    enum status s = prepare(w, &header, &data_bytes, e);
+    enum status s = prepare_write(w, &header, &data_bytes, e);
     if (!s)
         s = file_writer_open(&sink.file, path, e);
     if (!s) {
-        s = put_all(w, &header, &sink, e);
+        s = sink_put_file(w, &header, &sink, e);
         if (s)
             file_writer_abandon(sink.file);
         else
@@ -510,13 +517,14 @@ enum status gguf_write_memory(struct gguf_writer *w, unsigned char **out, size_t
     *len = 0;
     struct bytes header;
     uint64_t bytes = 0;
-    enum status s = prepare(w, &header, &bytes, e);
+    enum status s = prepare_write(w, &header, &bytes, e);
     if (!s && (!u64_add(bytes, header.len, &bytes) || bytes > PTRDIFF_MAX ||
                !(*out = malloc((size_t)bytes))))
         s = err_no_memory(e, "the GGUF file", (size_t)bytes);
     if (!s) {
-        struct sink sink = {.at = *out};
-        s = put_all(w, &header, &sink, e);
+        struct sink sink = {.at = *out, .left = (size_t)bytes};
+        s = sink_put_file(w, &header, &sink, e);
+        assert(s || sink.left == 0);
         *len = (size_t)bytes;
     }
     if (s) {

@@ -12,16 +12,10 @@ const char *inspect_part_name(enum inspect_part part)
     return names[part];
 }
 
-static bool starts_with(struct text s, const char *prefix)
-{
-    const size_t n = strlen(prefix);
-    return s.len >= n && memcmp(s.data, prefix, n) == 0;
-}
-
 /* "blk.12.attn_q.weight" becomes "attn_q.weight"; false for other names. */
 static bool cut_block(struct text *name)
 {
-    if (!starts_with(*name, "blk."))
+    if (!text_starts_with(*name, "blk."))
         return false;
     size_t i = 4;
     while (i < name->len && name->data[i] >= '0' && name->data[i] <= '9')
@@ -46,13 +40,13 @@ enum inspect_part inspect_part_of(struct text name)
     const bool in_block = cut_block(&name);
     const char *dot = memchr(name.data, '.', name.len);
     const struct text stem = {name.data, dot ? (size_t)(dot - name.data) : name.len};
-    if (stem.len >= 5 && memcmp(stem.data + stem.len - 5, "_norm", 5) == 0)
+    if (text_ends_with(stem, "_norm"))
         return INSPECT_NORMS;
     for (size_t i = 0; i < sizeof inside / sizeof inside[0] && in_block; i++)
-        if (starts_with(name, inside[i].prefix))
+        if (text_starts_with(name, inside[i].prefix))
             return inside[i].part;
     for (size_t i = 0; i < sizeof outside / sizeof outside[0] && !in_block; i++)
-        if (starts_with(name, outside[i].prefix))
+        if (text_starts_with(name, outside[i].prefix))
             return outside[i].part;
     return INSPECT_OTHER;
 }

@@ -1,9 +1,9 @@
 #include "text/bpe.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/contract.h"
 #include "text/byte_alphabet.h"
 
 #define MERGES_KEY "tokenizer.ggml.merges"
@@ -219,7 +219,7 @@ static size_t padded(size_t n)
     return (n + FAN - 1) / FAN * FAN;
 }
 
-/* Sets the levels' places from `ranks` on and gives how many entries they take. */
+/* Sets the levels' places from `ranks` on and returns how many entries they take. */
 static size_t piece_layout(struct piece *p, int32_t *ranks, size_t n)
 {
     size_t used = 0;
@@ -236,7 +236,7 @@ static size_t piece_layout(struct piece *p, int32_t *ranks, size_t n)
     return used;
 }
 
-static int32_t least(const int32_t *r)
+static int32_t least_rank(const int32_t *r)
 {
     int32_t m = r[0];
     for (int i = 1; i < FAN; i++)
@@ -246,6 +246,7 @@ static int32_t least(const int32_t *r)
 
 static int32_t rank_of(const struct bpe *b, int32_t left, int32_t right)
 {
+    assert(left >= 0 && right >= 0);
     const struct bpe_pair *p = b->pairs + b->first[left];
     uint32_t n = b->first[left + 1] - b->first[left];
     if (n == 0)
@@ -273,16 +274,17 @@ static void piece_start(struct piece *p, struct text text)
         if (l == p->top)
             return;
         for (size_t i = 0; i < p->count[l + 1]; i++)
-            p->level[l + 1][i] = least(p->level[l] + i * FAN);
+            p->level[l + 1][i] = least_rank(p->level[l] + i * FAN);
     }
 }
 
 static void set_rank(struct piece *p, size_t i, int32_t rank)
 {
+    assert(i < p->n);
     p->level[0][i] = rank;
     for (int l = 0; l < p->top; l++) {
         i /= FAN;
-        const int32_t now = least(p->level[l] + i * FAN);
+        const int32_t now = least_rank(p->level[l] + i * FAN);
         if (p->level[l + 1][i] == now)
             return;
         p->level[l + 1][i] = now;
@@ -292,7 +294,7 @@ static void set_rank(struct piece *p, size_t i, int32_t rank)
 /* The leftmost pair of the least rank; false if nothing is left to merge. */
 static bool next_pair(const struct piece *p, size_t *at)
 {
-    const int32_t rank = least(p->level[p->top]);
+    const int32_t rank = least_rank(p->level[p->top]);
     if (rank == NO_RANK)
         return false;
     size_t i = 0;
@@ -317,9 +319,10 @@ static size_t span_start(const struct piece *p, size_t i)
     return p->spans[i - 1] >= 0 ? i - 1 : i - (size_t)-p->spans[i - 1];
 }
 
-static void merge_at(struct piece *p, size_t at)
+static void merge_span(struct piece *p, size_t at)
 {
     const size_t right = span_end(p, at);
+    assert(right < p->n && p->level[0][at] != NO_RANK);
     const size_t end = span_end(p, right);
     const int32_t id = p->bpe->result[p->level[0][at]];
     p->spans[at] = id;
@@ -357,10 +360,19 @@ void bpe_scratch_free(struct bpe_scratch *s)
     *s = (struct bpe_scratch){0};
 }
 
+static bool has_all_tokens(const struct bpe *b, struct text text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (b->byte_id[(unsigned char)text.data[i]] < 0)
+            return false;
+    return true;
+}
+
 enum status bpe_encode(const struct bpe *b, struct bpe_scratch *scratch, struct text text,
                        struct id_list *out, struct err *e)
 {
     assert(text.len > 0);
+    assert_costly(has_all_tokens(b, text));
     if (text.len == 1)
         return id_list_add(out, b->byte_id[(unsigned char)text.data[0]], e);
     if (text.len > INT32_MAX)
@@ -374,7 +386,7 @@ enum status bpe_encode(const struct bpe *b, struct bpe_scratch *scratch, struct 
     piece_layout(&p, scratch->ranks, text.len);
     piece_start(&p, text);
     for (size_t at; next_pair(&p, &at);)
-        merge_at(&p, at);
+        merge_span(&p, at);
     for (size_t i = 0; s == STATUS_OK && i < p.n; i = span_end(&p, i))
         s = id_list_add(out, p.spans[i], e);
     return s;
@@ -382,6 +394,7 @@ enum status bpe_encode(const struct bpe *b, struct bpe_scratch *scratch, struct 
 
 enum status id_list_add(struct id_list *list, int32_t id, struct err *e)
 {
+    assert(id >= 0 && list->len <= list->cap);
     if (list->len == list->cap) {
         const size_t cap = list->cap + list->cap / 2 + 64;
         size_t bytes = SIZE_MAX;

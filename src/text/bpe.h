@@ -44,6 +44,7 @@ struct id_list {
     size_t len, cap;
 };
 
+/* id >= 0 (asserted). STATUS_NO_MEMORY; the list is as it was then. */
 enum status id_list_add(struct id_list *list, int32_t id, struct err *e);
 
 /* Working memory of bpe_encode, which grows to 8.3 bytes a byte of the longest piece; zeroed at
@@ -57,7 +58,8 @@ struct bpe_scratch {
 void bpe_scratch_free(struct bpe_scratch *s);
 
 /*
- * Appends the tokens of one piece, which is not empty and has a token for every byte. Time O(n log
+ * Appends the tokens of one piece, which is not empty and has a token for every byte (asserted,
+ * the bytes at a cost). Time O(n log
  * n) in its length. Fails with STATUS_NO_MEMORY, also for pieces of 2 GiB and more.
  */
 enum status bpe_encode(const struct bpe *b, struct bpe_scratch *s, struct text piece,

@@ -1,5 +1,6 @@
 #include "text/bpe_learn.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -68,8 +69,8 @@ struct learner {
     size_t n_queued, queue_cap;
 };
 
-static enum status stopped(const struct bpe_learn_spec *spec, enum bpe_learn_phase phase,
-                           uint64_t done, uint64_t all, struct err *e)
+static enum status report_progress(const struct bpe_learn_spec *spec, enum bpe_learn_phase phase,
+                                   uint64_t done, uint64_t all, struct err *e)
 {
     if (spec->progress)
         spec->progress(spec->arg, phase, done, all);
@@ -85,26 +86,26 @@ struct reading {
     uint64_t next;      /* progress is due */
 };
 
-static enum status read_document(struct learner *l, struct text text, struct reading *r,
-                                 struct err *e)
+static enum status count_document(struct learner *l, struct text text, struct reading *r,
+                                  struct err *e)
 {
     enum status s = STATUS_OK;
     while (s == STATUS_OK && text.len > 0) {
         const struct text word = {text.data, pretokenize_next(PRETOKENIZE_GPT2, text)};
-        if (word.len > 1) /* a byte alone has no pair */
+        if (word.len > 1) /* a single byte has no pair */
             s = word_count_add(&l->words, word, e);
         text.data += word.len;
         text.len -= word.len;
         r->done += word.len;
         if (s == STATUS_OK && r->done >= r->next) {
-            s = stopped(l->spec, BPE_LEARN_READING, r->done, r->all, e);
+            s = report_progress(l->spec, BPE_LEARN_READING, r->done, r->all, e);
             r->next = r->done + READ_STEP;
         }
     }
     return s;
 }
 
-static enum status read_text(struct learner *l, struct text text, struct reading *r, struct err *e)
+static enum status count_text(struct learner *l, struct text text, struct reading *r, struct err *e)
 {
     const size_t mark = sizeof END_OF_TEXT - 1;
     while (l->spec->end_of_text && text.len > 0) {
@@ -112,24 +113,24 @@ static enum status read_text(struct learner *l, struct text text, struct reading
         if (!end)
             break;
         const struct text document = {text.data, (size_t)(end - text.data)};
-        const enum status s = read_document(l, document, r, e);
+        const enum status s = count_document(l, document, r, e);
         if (s != STATUS_OK)
             return s;
         r->done += mark;
         text.data = end + mark;
         text.len -= document.len + mark;
     }
-    return read_document(l, text, r, e);
+    return count_document(l, text, r, e);
 }
 
-static enum status read_texts(struct learner *l, const struct text *texts, size_t n, struct err *e)
+static enum status count_texts(struct learner *l, const struct text *texts, size_t n, struct err *e)
 {
     struct reading r = {0};
     for (size_t i = 0; i < n; i++)
         r.all += texts[i].len;
-    enum status s = stopped(l->spec, BPE_LEARN_READING, 0, r.all, e);
+    enum status s = report_progress(l->spec, BPE_LEARN_READING, 0, r.all, e);
     for (size_t i = 0; s == STATUS_OK && i < n; i++)
-        s = read_text(l, texts[i], &r, e);
+        s = count_text(l, texts[i], &r, e);
     for (size_t i = 0; i < l->words.n; i++)
         l->bytes += l->words.words[i].text.len;
     if (s == STATUS_OK && l->bytes > INT32_MAX - 2)
@@ -149,29 +150,25 @@ static void bound_merges(struct learner *l)
         l->max_merges = (int)l->bytes;
 }
 
-static enum status allocate(struct learner *l, struct err *e)
+static void learner_take(struct learner *l)
 {
-    const uint64_t n_nodes = l->bytes + 2;
-    const uint64_t n_words = (uint64_t)l->words.n + 1;
     const uint64_t n_merges = (uint64_t)l->max_merges;
     const uint64_t n_tokens = N_BYTES + n_merges;
-    struct mem_plan plan = {0};
-    mem_plan_add(&plan, n_nodes, sizeof *l->nodes);
-    mem_plan_add(&plan, n_words, sizeof *l->weight);
-    mem_plan_add(&plan, n_merges, sizeof *l->merges);
-    mem_plan_add(&plan, n_tokens, sizeof *l->with_left);
-    mem_plan_add(&plan, n_tokens, sizeof *l->with_right);
-    mem_plan_add(&plan, 2 * n_tokens, sizeof *l->fresh);
-    const enum status s = arena_create(&l->arena, &plan, "learning a vocabulary", e);
-    if (s != STATUS_OK)
-        return s;
-    l->nodes = arena_take(&l->arena, n_nodes, sizeof *l->nodes);
-    l->weight = arena_take(&l->arena, n_words, sizeof *l->weight);
+    l->nodes = arena_take(&l->arena, l->bytes + 2, sizeof *l->nodes);
+    l->weight = arena_take(&l->arena, (uint64_t)l->words.n + 1, sizeof *l->weight);
     l->merges = arena_take(&l->arena, n_merges, sizeof *l->merges);
     l->with_left = arena_take(&l->arena, n_tokens, sizeof *l->with_left);
     l->with_right = arena_take(&l->arena, n_tokens, sizeof *l->with_right);
     l->fresh = arena_take(&l->arena, 2 * n_tokens, sizeof *l->fresh);
-    return STATUS_OK;
+}
+
+static enum status learner_allocate(struct learner *l, struct err *e)
+{
+    learner_take(l);
+    const enum status s = arena_allocate(&l->arena, "learning a vocabulary", e);
+    if (s == STATUS_OK)
+        learner_take(l);
+    return s;
 }
 
 /* Makes room for n elements of an array. */
@@ -223,6 +220,7 @@ static bool comes_before(const struct learner *l, struct queued a, struct queued
 
 static void queue_push(struct learner *l, struct queued new)
 {
+    assert(l->n_queued < l->queue_cap);
     size_t i = l->n_queued++;
     while (i > 0 && comes_before(l, new, l->queue[(i - 1) / 2])) {
         l->queue[i] = l->queue[(i - 1) / 2];
@@ -289,6 +287,7 @@ static void link_node(struct learner *l, uint32_t i, uint32_t pair)
 {
     struct pair *p = &l->pairs[pair];
     struct node *n = &l->nodes[i];
+    assert(pair > 0 && pair < l->n_pairs && n->pair == 0 && n->word > 0);
     n->pair = pair;
     n->prev = 0;
     n->next = p->head;
@@ -302,6 +301,7 @@ static void unlink_node(struct learner *l, uint32_t i)
 {
     struct node *n = &l->nodes[i];
     struct pair *p = &l->pairs[n->pair];
+    assert(n->pair > 0 && p->count >= l->weight[n->word]);
     if (n->prev)
         l->nodes[n->prev].next = n->next;
     else
@@ -325,8 +325,10 @@ static uint32_t fresh_pair(struct learner *l, int32_t left, int32_t right)
         *slot = l->free_pair;
         l->free_pair = l->pairs[*slot].head;
     } else {
+        assert(l->n_pairs < l->pairs_cap);
         *slot = (uint32_t)l->n_pairs++;
     }
+    assert(left == N_BYTES + l->n_merges || right == N_BYTES + l->n_merges);
     l->pairs[*slot] = (struct pair){.left = left, .right = right, .held = true};
     l->fresh[l->n_fresh++] = *slot;
     return *slot;
@@ -392,7 +394,7 @@ static uint32_t token_before(const struct learner *l, uint32_t i)
 }
 
 /* Makes the pair at node i the new token. */
-static void merge_at(struct learner *l, uint32_t i)
+static void merge_node(struct learner *l, uint32_t i)
 {
     const int32_t new = N_BYTES + l->n_merges;
     const uint32_t right = token_end(l, i);
@@ -420,19 +422,19 @@ static void merge_run(struct learner *l, uint32_t i, uint32_t pair)
     for (uint32_t before; (before = token_before(l, i)) && l->nodes[before].pair == pair;)
         i = before;
     while (l->nodes[i].pair == pair) {
-        merge_at(l, i);
+        merge_node(l, i);
         i = token_end(l, i);
     }
 }
 
-static void merge(struct learner *l, uint32_t pair)
+static void merge_pair(struct learner *l, uint32_t pair)
 {
     const struct bpe_merge m = {l->pairs[pair].left, l->pairs[pair].right};
     for (uint32_t i; (i = l->pairs[pair].head) != 0;) {
         if (m.left == m.right)
             merge_run(l, i, pair);
         else
-            merge_at(l, i);
+            merge_node(l, i);
     }
     free_pair(l, pair);
     settle_fresh(l);
@@ -445,8 +447,8 @@ static enum status merge_all(struct learner *l, struct err *e)
     uint64_t next = 0; /* progress is due */
     while (s == STATUS_OK && l->n_merges < l->max_merges) {
         if (l->places >= next) {
-            s = stopped(l->spec, BPE_LEARN_MERGING, (uint64_t)l->n_merges, (uint64_t)l->max_merges,
-                        e);
+            s = report_progress(l->spec, BPE_LEARN_MERGING, (uint64_t)l->n_merges,
+                                (uint64_t)l->max_merges, e);
             next = l->places + PLACE_STEP;
         }
         if (s == STATUS_OK)
@@ -456,7 +458,7 @@ static enum status merge_all(struct learner *l, struct err *e)
         const uint32_t pair = queue_pop(l);
         if (!pair)
             return STATUS_OK;
-        merge(l, pair);
+        merge_pair(l, pair);
     }
     return s;
 }
@@ -464,7 +466,7 @@ static enum status merge_all(struct learner *l, struct err *e)
 /* --- the result ------------------------------------------------------------------------------ */
 
 /* The bytes of all tokens together, and the length of each. */
-static bool measure(const struct learner *l, size_t *lengths, uint64_t *total)
+static bool measure_tokens(const struct learner *l, size_t *lengths, uint64_t *total)
 {
     for (int i = 0; i < N_BYTES; i++)
         lengths[i] = 1;
@@ -497,28 +499,32 @@ static void spell(const struct learner *l, const size_t *lengths, char *bytes, s
         tokens[N_BYTES + l->n_merges] = (struct text){bytes, sizeof END_OF_TEXT - 1};
 }
 
-static enum status finish(const struct learner *l, struct bpe_learned *out, struct err *e)
+/* The arrays of *out, whose numbers are set, and room for the tokens' bytes. */
+static char *result_take(struct bpe_learned *out, uint64_t n_bytes)
 {
-    const size_t n_merges = (size_t)l->n_merges;
-    const size_t n_tokens = N_BYTES + n_merges + l->spec->end_of_text;
-    size_t *lengths = calloc(n_tokens, sizeof *lengths);
+    out->tokens = arena_take(&out->arena, (uint64_t)out->n_tokens, sizeof *out->tokens);
+    out->merges = arena_take(&out->arena, (uint64_t)out->n_merges, sizeof *out->merges);
+    return arena_take(&out->arena, n_bytes, 1);
+}
+
+static enum status write_result(const struct learner *l, struct bpe_learned *out, struct err *e)
+{
+    const int n_tokens = N_BYTES + l->n_merges + l->spec->end_of_text;
+    size_t *lengths = calloc((size_t)n_tokens, sizeof *lengths);
     if (!lengths)
-        return err_no_memory(e, "the learned vocabulary", n_tokens * sizeof *lengths);
-    uint64_t total;
-    struct mem_plan plan = {.overflow = !measure(l, lengths, &total)};
-    mem_plan_add(&plan, n_tokens, sizeof *out->tokens);
-    mem_plan_add(&plan, n_merges, sizeof *out->merges);
-    mem_plan_add(&plan, total, 1);
-    const enum status s = arena_create(&out->arena, &plan, "the learned vocabulary", e);
+        return err_no_memory(e, "the learned vocabulary", (size_t)n_tokens * sizeof *lengths);
+    out->n_tokens = n_tokens;
+    out->n_merges = l->n_merges;
+    out->end_of_text = l->spec->end_of_text ? n_tokens - 1 : -1;
+    uint64_t total = 0;
+    out->arena.overflow = !measure_tokens(l, lengths, &total);
+    result_take(out, total);
+    const enum status s = arena_allocate(&out->arena, "the learned vocabulary", e);
     if (s == STATUS_OK) {
-        out->n_tokens = (int)n_tokens;
-        out->n_merges = (int)n_merges;
-        out->end_of_text = l->spec->end_of_text ? (int)n_tokens - 1 : -1;
-        out->tokens = arena_take(&out->arena, n_tokens, sizeof *out->tokens);
-        out->merges = arena_take(&out->arena, n_merges, sizeof *out->merges);
-        if (n_merges > 0)
-            memcpy(out->merges, l->merges, n_merges * sizeof *out->merges);
-        spell(l, lengths, arena_take(&out->arena, total, 1), out->tokens);
+        char *bytes = result_take(out, total);
+        if (l->n_merges > 0)
+            memcpy(out->merges, l->merges, (size_t)l->n_merges * sizeof *out->merges);
+        spell(l, lengths, bytes, out->tokens);
     }
     free(lengths);
     return s;
@@ -527,6 +533,7 @@ static enum status finish(const struct learner *l, struct bpe_learned *out, stru
 enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *texts, size_t n,
                       struct bpe_learned *out, struct err *e)
 {
+    assert(texts || n == 0);
     *out = (struct bpe_learned){0};
     const int least = N_BYTES + spec->end_of_text;
     if (spec->n_tokens < least)
@@ -537,15 +544,17 @@ enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *text
     struct learner l = {.spec = spec, .max_merges = spec->n_tokens - least};
     enum status s = STATUS_OK;
     if (l.max_merges > 0) {
-        s = read_texts(&l, texts, n, e);
+        s = count_texts(&l, texts, n, e);
         bound_merges(&l);
         if (s == STATUS_OK)
-            s = allocate(&l, e);
+            s = learner_allocate(&l, e);
         if (s == STATUS_OK)
             s = merge_all(&l, e);
     }
     if (s == STATUS_OK)
-        s = finish(&l, out, e);
+        s = write_result(&l, out, e);
     free_learner(&l);
+    if (s != STATUS_OK)
+        *out = (struct bpe_learned){0};
     return s;
 }

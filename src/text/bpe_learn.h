@@ -6,7 +6,7 @@
  * becomes a token, merged from left to right in each word. Occurrences are counted before
  * merging, overlapping ones too ("aaa" has the pair a a twice). Of equally frequent pairs the one
  * with the lowest left id comes first, then the lowest right id; so the result is a function of
- * the texts alone. That is the order of Hugging Face's tokenizers, given equal ids for the bytes.
+ * the texts alone. That is the order of Hugging Face's tokenizers, if the bytes have equal ids.
  *
  * Ids: a byte's token is the byte itself, 0 to 255, as in plain-byte checkpoints, so that 256
  * tokens are those; then the merges in the order learned; then the special token, if wanted.
@@ -80,7 +80,7 @@ void bpe_learned_free(struct bpe_learned *v); /* legal on a zeroed struct and tw
  * add_bos_token} to w, as tokenizer_create and llama.cpp read them: "gpt2", "gpt-2", tokens and
  * "left right" in GPT-2's byte alphabet. No BOS is put before texts. BOS and EOS are the special
  * token; without one, newline and byte 0 stand in, because llama.cpp takes id 11 for both when
- * they are not given. Fails with STATUS_NO_MEMORY; what w itself refuses is found by gguf_write.
+ * they are absent. Fails with STATUS_NO_MEMORY; what w itself refuses is found by gguf_write.
  */
 enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w, struct err *e);
 

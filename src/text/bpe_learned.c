@@ -26,27 +26,25 @@ struct names {
     char *bytes;
 };
 
-static enum status allocate_names(const struct bpe_learned *v, struct names *n, struct err *e)
+static void names_take(struct names *n, const struct bpe_learned *v, uint64_t n_bytes)
+{
+    n->tokens = arena_take(&n->arena, (uint64_t)v->n_tokens, sizeof *n->tokens);
+    n->merges = arena_take(&n->arena, (uint64_t)v->n_merges, sizeof *n->merges);
+    n->types = arena_take(&n->arena, (uint64_t)v->n_tokens, sizeof *n->types);
+    n->bytes = arena_take(&n->arena, n_bytes, 1);
+}
+
+static enum status names_allocate(struct names *n, const struct bpe_learned *v, struct err *e)
 {
     uint64_t total = 0; /* the tokens' bytes are in memory, so this fits */
     for (int i = 0; i < v->n_tokens; i++)
         total += v->tokens[i].len;
-    const uint64_t n_tokens = (uint64_t)v->n_tokens;
-    const uint64_t n_merges = (uint64_t)v->n_merges;
-    const uint64_t n_bytes = 4 * total + n_merges;
-    struct mem_plan plan = {0};
-    mem_plan_add(&plan, n_tokens, sizeof *n->tokens);
-    mem_plan_add(&plan, n_merges, sizeof *n->merges);
-    mem_plan_add(&plan, n_tokens, sizeof *n->types);
-    mem_plan_add(&plan, n_bytes, 1);
-    const enum status s = arena_create(&n->arena, &plan, "writing the vocabulary", e);
-    if (s != STATUS_OK)
-        return s;
-    n->tokens = arena_take(&n->arena, n_tokens, sizeof *n->tokens);
-    n->merges = arena_take(&n->arena, n_merges, sizeof *n->merges);
-    n->types = arena_take(&n->arena, n_tokens, sizeof *n->types);
-    n->bytes = arena_take(&n->arena, n_bytes, 1);
-    return STATUS_OK;
+    const uint64_t n_bytes = 4 * total + (uint64_t)v->n_merges;
+    names_take(n, v, n_bytes);
+    const enum status s = arena_allocate(&n->arena, "writing the vocabulary", e);
+    if (s == STATUS_OK)
+        names_take(n, v, n_bytes);
+    return s;
 }
 
 static void fill_names(const struct bpe_learned *v, struct names *n)
@@ -69,7 +67,7 @@ static void fill_names(const struct bpe_learned *v, struct names *n)
 enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w, struct err *e)
 {
     struct names n = {0};
-    const enum status s = allocate_names(v, &n, e);
+    const enum status s = names_allocate(&n, v, e);
     if (s != STATUS_OK)
         return s;
     fill_names(v, &n);

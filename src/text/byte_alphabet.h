@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 
-/* Writes the UTF-8 of the character for `byte`; gives its length, 1 or 2. */
+/* Writes the UTF-8 of the character for `byte`; returns its length, 1 or 2. */
 size_t byte_alphabet_write(unsigned char byte, char out[2]);
 
 /*

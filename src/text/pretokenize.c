@@ -1,5 +1,7 @@
 #include "text/pretokenize.h"
 
+#include <assert.h>
+
 #include "text/unicode.h"
 
 /* The class of the character at s[at] and its length; CHAR_END and 0 at the end of the text,
@@ -55,6 +57,7 @@ static size_t contraction(struct text s)
 
 size_t pretokenize_next(enum pretokenize_rule rule, struct text s)
 {
+    assert(s.len > 0 && (rule == PRETOKENIZE_GPT2 || rule == PRETOKENIZE_STARCODER));
     size_t last = contraction(s);
     if (last > 0)
         return last;

@@ -16,13 +16,13 @@
 enum pretokenize_rule {
     PRETOKENIZE_GPT2,
     /* StarCoder: every \p{N} character is a piece of its own, and the text between two of them
-     * is cut by the pattern as if it stood alone (a space before a digit stays apart). */
+     * is cut by the pattern as if it were all (a space before a digit stays apart). */
     PRETOKENIZE_STARCODER,
 };
 
 /*
- * The length in bytes, at least 1, of the first piece of a nonempty text. Calling it again for
- * what follows gives all pieces; together that takes time linear in the text.
+ * The length in bytes, at least 1, of the first piece of a nonempty text (asserted). Calling it
+ * again for what follows finds all pieces; together that takes time linear in the text.
  */
 size_t pretokenize_next(enum pretokenize_rule rule, struct text s);
 

@@ -1,5 +1,6 @@
 #include "text/specials.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -43,12 +44,14 @@ struct range {
 struct builder {
     struct special *list;
     uint32_t n;
-    struct range *range; /* [n_states] */
+    struct range *range; /* [max_states] */
+    size_t max_states;
 };
 
 /* The child of a state by byte, or 0. */
 static uint32_t child_of(const struct specials *s, uint32_t state, unsigned char byte)
 {
+    assert(state < s->n_states);
     uint32_t low = s->child[state];
     uint32_t high = s->child[state + 1];
     while (low < high) {
@@ -62,7 +65,7 @@ static uint32_t child_of(const struct specials *s, uint32_t state, unsigned char
 }
 
 /* The state after reading one more byte backwards. */
-static uint32_t step(const struct specials *s, uint32_t state, unsigned char byte)
+static uint32_t next_state(const struct specials *s, uint32_t state, unsigned char byte)
 {
     while (state != 0) {
         const uint32_t next = child_of(s, state, byte);
@@ -86,12 +89,13 @@ static void expand(struct specials *s, struct builder *b, uint32_t state, size_t
     while (r.from < r.to) {
         const unsigned char byte = byte_back(b->list[r.from].bytes, depth);
         const uint32_t made = s->n_states++;
+        assert(made < b->max_states);
         b->range[made].from = r.from;
         while (r.from < r.to && byte_back(b->list[r.from].bytes, depth) == byte)
             r.from++;
         b->range[made].to = r.from;
         s->byte[made] = byte;
-        s->shorter[made] = state ? step(s, s->shorter[state], byte) : 0;
+        s->shorter[made] = state ? next_state(s, s->shorter[state], byte) : 0;
         if (state == 0)
             s->after[byte] = made;
     }
@@ -113,8 +117,9 @@ static void expand_all(struct specials *s, struct builder *b)
     }
 }
 
-static enum status build(struct specials *s, struct builder *b, size_t max_states, struct err *e)
+static enum status build_automaton(struct specials *s, struct builder *b, struct err *e)
 {
+    const size_t max_states = b->max_states;
     s->child = calloc(max_states + 1, sizeof *s->child);
     s->byte = calloc(max_states, 1);
     s->shorter = calloc(max_states, sizeof *s->shorter);
@@ -147,13 +152,13 @@ enum status specials_init(struct specials *s, const struct vocab *v, struct err 
                        "user-defined tokens, found %zu",
                        UINT32_MAX - 1, bytes);
 
-    struct builder b = {.list = calloc(n, sizeof *b.list)};
+    struct builder b = {.list = calloc(n, sizeof *b.list), .max_states = bytes + 1};
     if (!b.list)
         return err_no_memory(e, "special tokens", n * sizeof *b.list);
     for (int id = 0; id < v->n; id++)
         if (is_special(v, id))
             b.list[b.n++] = (struct special){vocab_bytes(v, id), id};
-    const enum status status = build(s, &b, bytes + 1, e);
+    const enum status status = build_automaton(s, &b, e);
     free(b.list);
     free(b.range);
     return status;
@@ -180,7 +185,7 @@ enum status specials_find(const struct specials *s, struct text text, struct spe
     size_t cap = 0;
     uint32_t state = 0;
     for (size_t i = text.len; i-- > 0;) {
-        state = step(s, state, (unsigned char)text.data[i]);
+        state = next_state(s, state, (unsigned char)text.data[i]);
         if (s->token[state] < 0)
             continue;
         if (*n == cap) {

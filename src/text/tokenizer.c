@@ -1,5 +1,6 @@
 #include "text/tokenizer.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "text/bpe.h"
@@ -136,6 +137,7 @@ bool tokenizer_adds_bos(const struct tokenizer *t)
 
 bool tokenizer_is_special(const struct tokenizer *t, int id)
 {
+    assert(id >= 0 && id < t->vocab.n);
     return t->vocab.type[id] == TOKEN_CONTROL || t->vocab.type[id] == TOKEN_UNKNOWN;
 }
 
@@ -199,7 +201,7 @@ static enum status encode_all(struct encoding *c, const struct special_match *ma
     return encode_plain(c, at, c->text.len, e);
 }
 
-/* Gives back what the list has grown too large by, and makes an empty list memory too. */
+/* Shrinks the list to what it has; an empty one has memory too. */
 static enum status finish_list(struct id_list *list, struct err *e)
 {
     const size_t bytes = (list->len > 0 ? list->len : 1) * sizeof *list->ids;
@@ -214,6 +216,7 @@ static enum status finish_list(struct id_list *list, struct err *e)
 enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_t **ids, size_t *n,
                              struct err *e)
 {
+    assert(text.data || text.len == 0);
     *ids = NULL;
     *n = 0;
     struct encoding c = {.t = t, .text = text};

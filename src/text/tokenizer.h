@@ -24,7 +24,7 @@ struct tokenizer;
 
 /*
  * Builds a tokenizer from tokenizer.ggml.{model,pre,tokens,token_type,merges,bos_token_id,
- * eos_token_id,add_bos_token}; copies what it keeps, so g may be freed after. The messages name
+ * eos_token_id,add_bos_token}; copies what it needs, so g may be freed after. The messages name
  * the key. STATUS_BAD_FILE:
  *
  * - a model other than "gpt2"; a pre other than "gpt-2" or "default" (or none), which are GPT-2's
@@ -50,7 +50,7 @@ int tokenizer_n_tokens(const struct tokenizer *t);
 int tokenizer_bos(const struct tokenizer *t);       /* -1: none */
 int tokenizer_eos(const struct tokenizer *t);       /* -1: none */
 bool tokenizer_adds_bos(const struct tokenizer *t); /* add_bos_token; false when absent */
-/* Control and unknown tokens: not text. */
+/* Control and unknown tokens: not text. 0 <= id < n_tokens (asserted). */
 bool tokenizer_is_special(const struct tokenizer *t, int id);
 
 /*
@@ -65,7 +65,7 @@ bool tokenizer_is_special(const struct tokenizer *t, int id);
 enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_t **ids, size_t *n,
                              struct err *e);
 
-/* The bytes that token id (0 <= id < n_tokens) stands for; of a control token, its name.
+/* The bytes that token id (0 <= id < n_tokens, asserted) stands for; of a control token, its name.
  * Borrowed from t. */
 struct text tokenizer_bytes(const struct tokenizer *t, int id);
 

@@ -1,5 +1,6 @@
 #include "text/vocab.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
 
@@ -24,6 +25,7 @@ struct vocab_entry {
 
 struct text vocab_bytes(const struct vocab *v, int id)
 {
+    assert(id >= 0 && id < v->n);
     return (struct text){v->bytes + v->start[id], v->start[id + 1] - v->start[id]};
 }
 
@@ -70,7 +72,8 @@ static uint64_t head_of(struct text bytes)
     return head;
 }
 
-static enum status read_type(const struct gguf_value *types, int id, struct vocab *v, struct err *e)
+static enum status read_token_type(const struct gguf_value *types, int id, struct vocab *v,
+                                   struct err *e)
 {
     const int64_t type = types ? gguf_int_at(types, (uint64_t)id) : TOKEN_NORMAL;
     if (type < TOKEN_UNDEFINED || type > TOKEN_BYTE)
@@ -87,7 +90,7 @@ static enum status read_tokens(struct vocab *v, const struct gguf_value *names,
     struct text name;
     size_t used = 0;
     for (int id = 0; gguf_next_text(names, &cursor, &name); id++) {
-        const enum status s = read_type(types, id, v, e);
+        const enum status s = read_token_type(types, id, v, e);
         if (s != STATUS_OK)
             return s;
         if (name.len == 0 && v->type[id] != TOKEN_UNUSED)
@@ -126,7 +129,7 @@ static enum status get_arrays(const struct gguf *g, const struct gguf_value **na
     return STATUS_OK;
 }
 
-static enum status allocate(struct vocab *v, const struct gguf_value *names, struct err *e)
+static enum status vocab_allocate(struct vocab *v, const struct gguf_value *names, struct err *e)
 {
     size_t total = 0; /* the strings lie in the file, so their sum fits */
     struct gguf_cursor cursor = {0};
@@ -168,6 +171,7 @@ static int compare_entries(const void *left, const void *right)
 
 int vocab_find(const struct vocab *v, struct text bytes, int *twin)
 {
+    assert(v->sorted && bytes.len > 0);
     const struct vocab_entry wanted = {.head = head_of(bytes), .bytes = bytes};
     int low = 0;
     int high = v->n_sorted;
@@ -205,7 +209,7 @@ enum status vocab_init(struct vocab *v, const struct gguf *g, struct err *e)
     if (s != STATUS_OK)
         return s;
     v->n = (int)names->count;
-    s = allocate(v, names, e);
+    s = vocab_allocate(v, names, e);
     if (s == STATUS_OK)
         s = read_tokens(v, names, types, e);
     if (s == STATUS_OK)

@@ -46,10 +46,12 @@ struct vocab {
 enum status vocab_init(struct vocab *v, const struct gguf *g, struct err *e);
 void vocab_free(struct vocab *v); /* legal on a zeroed struct and twice */
 
+/* Of token 0 <= id < n (asserted); borrowed. */
 struct text vocab_bytes(const struct vocab *v, int id);
 
 /*
- * The token that merging may use for these bytes, or -1. Normal tokens come before byte tokens,
+ * The token that merging may use for these bytes, of which there are some, or -1; not after
+ * vocab_end_finding (both asserted). Normal tokens come before byte tokens,
  * those before control and user-defined ones, then lower ids before higher; raw normal, unknown
  * and unused tokens are never found. *twin is -1, or a second normal token with the same bytes:
  * which of the two is meant cannot be told. Time O(log n) comparisons.

@@ -1,5 +1,6 @@
 #include "text/word_count.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -15,7 +16,7 @@ struct word_slot {
 /* Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012; with one round a word
  * of input and three at the end, as hash tables use it. */
 
-static inline uint64_t rotate(uint64_t x, int by)
+static inline uint64_t sip_rotate(uint64_t x, int by)
 {
     return x << by | x >> (64 - by);
 }
@@ -24,14 +25,14 @@ static inline void sip_round(uint64_t v[4])
 {
     v[0] += v[1];
     v[2] += v[3];
-    v[1] = rotate(v[1], 13) ^ v[0];
-    v[3] = rotate(v[3], 16) ^ v[2];
-    v[0] = rotate(v[0], 32);
+    v[1] = sip_rotate(v[1], 13) ^ v[0];
+    v[3] = sip_rotate(v[3], 16) ^ v[2];
+    v[0] = sip_rotate(v[0], 32);
     v[2] += v[1];
     v[0] += v[3];
-    v[1] = rotate(v[1], 17) ^ v[2];
-    v[3] = rotate(v[3], 21) ^ v[0];
-    v[2] = rotate(v[2], 32);
+    v[1] = sip_rotate(v[1], 17) ^ v[2];
+    v[3] = sip_rotate(v[3], 21) ^ v[0];
+    v[2] = sip_rotate(v[2], 32);
 }
 
 static inline void sip_absorb(uint64_t v[4], uint64_t m)
@@ -41,7 +42,7 @@ static inline void sip_absorb(uint64_t v[4], uint64_t m)
     v[0] ^= m;
 }
 
-static uint64_t hash(const uint64_t key[2], struct text s)
+static uint64_t sip_hash(const uint64_t key[2], struct text s)
 {
     uint64_t v[4] = {key[0] ^ 0x736f6d6570736575u, key[1] ^ 0x646f72616e646f6du,
                      key[0] ^ 0x6c7967656e657261u, key[1] ^ 0x7465646279746573u};
@@ -63,8 +64,9 @@ static uint64_t hash(const uint64_t key[2], struct text s)
 /* --- the table ------------------------------------------------------------------------------- */
 
 /* The word's slot, or the empty one where it belongs. At most half of the slots are taken. */
-static struct word_slot *find(const struct word_count *c, struct text word, uint64_t h)
+static struct word_slot *find_slot(const struct word_count *c, struct text word, uint64_t h)
 {
+    assert(2 * c->n <= c->n_slots && (c->n_slots & (c->n_slots - 1)) == 0);
     const size_t mask = c->n_slots - 1;
     for (size_t i = (size_t)h & mask;; i = (i + 1) & mask) {
         struct word_slot *slot = &c->slots[i];
@@ -92,8 +94,9 @@ static enum status grow_slots(struct word_count *c, struct err *e)
         c->key[1] = (uintptr_t)&bytes; /* of the stack */
     }
     for (size_t i = 0; i < c->n; i++) {
-        const uint64_t h = hash(c->key, c->words[i].text);
-        *find(c, c->words[i].text, h) = (struct word_slot){(uint32_t)(h >> 32), (uint32_t)i + 1};
+        const uint64_t h = sip_hash(c->key, c->words[i].text);
+        *find_slot(c, c->words[i].text, h) =
+            (struct word_slot){(uint32_t)(h >> 32), (uint32_t)i + 1};
     }
     return STATUS_OK;
 }
@@ -114,6 +117,7 @@ static enum status grow_words(struct word_count *c, struct err *e)
 
 enum status word_count_add(struct word_count *c, struct text word, struct err *e)
 {
+    assert(word.data && c->n <= c->cap);
     enum status s = STATUS_OK;
     if (2 * (c->n + 1) > c->n_slots)
         s = grow_slots(c, e);
@@ -121,8 +125,8 @@ enum status word_count_add(struct word_count *c, struct text word, struct err *e
         s = grow_words(c, e);
     if (s != STATUS_OK)
         return s;
-    const uint64_t h = hash(c->key, word);
-    struct word_slot *slot = find(c, word, h);
+    const uint64_t h = sip_hash(c->key, word);
+    struct word_slot *slot = find_slot(c, word, h);
     if (slot->word == 0) {
         c->words[c->n++].text = word;
         c->words[c->n - 1].count = 0;

@@ -30,9 +30,9 @@ struct word_count {
 };
 
 /*
- * Counts one occurrence. The word's bytes must outlive c. Memory is 40 to 80 bytes a distinct
- * word, and half as much again while it grows. Fails with STATUS_NO_MEMORY, also beyond 2^31
- * distinct words; then c has the words it had.
+ * Counts one occurrence of a word that is not NULL (asserted). Its bytes must outlive c. Memory is
+ * 40 to 80 bytes a distinct word, and half as much again while it grows. Fails with
+ * STATUS_NO_MEMORY, also beyond 2^31 distinct words; then c has the words it had.
  */
 enum status word_count_add(struct word_count *c, struct text word, struct err *e);
 void word_count_free(struct word_count *c); /* legal on a zeroed struct and twice */

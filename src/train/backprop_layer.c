@@ -64,7 +64,7 @@ static void feed_forward(const struct pass *p, int l, int thread)
                    rows_at(kept->heads, r, d), d, rows_at(kept->x, r, d), mid, norm, r);
         backprop_norm(b, &w->w[ROLE_FFN_NORM], mid, norm, n);
         backprop_multiply(b, b->packed.up, w->w[ROLE_FFN_UP].bias, norm, n, d, NULL, pre, ff);
-        b->grad->gelu(act, pre, (size_t)n * (size_t)ff);
+        b->grad->ffn[b->config.ffn](act, pre, (size_t)n * (size_t)ff);
         add_branch(p, 2 * l + 2, b->packed.down, w->w[ROLE_FFN_DOWN].bias, act, ff, mid, out, norm,
                    r);
     }
@@ -122,10 +122,10 @@ static void feed_forward_backward(const struct pass *p, int l, int thread)
         const float *pre = rows_at(kept->pre, r, ff), *mid = rows_at(kept->mid, r, d);
         float *dpre = rows_at(b->dpre, r, ff);
         backprop_norm(b, &w->w[ROLE_FFN_NORM], mid, rows_at(b->norm, r, d), n);
-        b->grad->gelu(rows_at(b->act, r, ff), pre, (size_t)n * (size_t)ff);
+        b->grad->ffn[b->config.ffn](rows_at(b->act, r, ff), pre, (size_t)n * (size_t)ff);
         keep(p, 2 * l + 2, b->dx, b->dx_kept, r);
         backprop_multiply(b, b->packed.down, NULL, rows_at(b->dx_kept, r, d), n, d, NULL, dpre, ff);
-        b->grad->gelu_backward(dpre, dpre, pre, (size_t)n * (size_t)ff);
+        b->grad->ffn_backward[b->config.ffn](dpre, dpre, pre, (size_t)n * (size_t)ff);
         backprop_multiply(b, b->packed.up, NULL, dpre, n, ff, NULL, rows_at(b->dnorm, r, d), d);
         backprop_norm_backward(b, &w->w[ROLE_FFN_NORM], kept->mid, b->dx, b->dmid, r);
         keep(p, 2 * l + 1, b->dmid, b->dmid_kept, r);

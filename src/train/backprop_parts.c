@@ -104,8 +104,8 @@ void backprop_norm(const struct backprop *b, const struct param_pair *norm, cons
 {
     const int d = b->config.d_model;
     for (int t = 0; t < n_rows; t++)
-        b->kernels->layer_norm(out + (size_t)t * (size_t)d, x + (size_t)t * (size_t)d, norm->weight,
-                               norm->bias, d, b->config.norm_eps);
+        b->kernels->norm[b->config.norm](out + (size_t)t * (size_t)d, x + (size_t)t * (size_t)d,
+                                         norm->weight, norm->bias, d, b->config.norm_eps);
 }
 
 void backprop_norm_backward(const struct backprop *b, const struct param_pair *norm, const float *x,
@@ -113,7 +113,7 @@ void backprop_norm_backward(const struct backprop *b, const struct param_pair *n
 {
     const size_t d = (size_t)b->config.d_model;
     for (int t = r.begin; t < r.end; t++)
-        b->grad->norm_backward(dx + (size_t)t * d, residual + (size_t)t * d,
-                               b->dnorm + (size_t)t * d, x + (size_t)t * d, norm->weight, (int)d,
-                               b->config.norm_eps, b->stats + 2 * t);
+        b->grad->norm_backward[b->config.norm](
+            dx + (size_t)t * d, residual + (size_t)t * d, b->dnorm + (size_t)t * d,
+            x + (size_t)t * d, norm->weight, (int)d, b->config.norm_eps, b->stats + 2 * t);
 }

@@ -1,0 +1,79 @@
+/*
+ * kernels_check - the contracts of kernels.h, asserted (private to the kernel objects).
+ *
+ * Each kernel calls its check first; all are static, for the reason in kernels_math.h. They are
+ * calls, not inlined, so that what they say to a compiler does not change how it makes the loops.
+ */
+#ifndef DECODE_COMPUTE_KERNELS_CHECK_H
+#define DECODE_COMPUTE_KERNELS_CHECK_H
+
+#include "base/contract.h"
+#include "compute/kernels.h"
+
+#define KERNEL_CHECK static __attribute__((noinline)) void
+
+/* From the first to the last element of n_rows rows of n floats. */
+static inline size_t span_bytes(int n_rows, size_t stride, int n)
+{
+    return ((size_t)(n_rows - 1) * stride + (size_t)n) * sizeof(float);
+}
+
+static inline bool rows_are_sound(const void *rows, int n_rows, size_t stride, int n)
+{
+    return is_aligned(rows, sizeof(float)) && n_rows >= 1 && n >= 1 &&
+           (n_rows == 1 || stride >= (size_t)n);
+}
+
+KERNEL_CHECK matmul_check(const struct matmul *m, int panel_begin, int panel_end)
+{
+    const struct matrix *w = m->w;
+    assert(w->n_out >= 1 && w->n_in >= 1);
+    assert((unsigned)w->storage < STORAGE_COUNT && (unsigned)m->epilogue < EPILOGUES);
+    assert(0 <= panel_begin && panel_begin <= panel_end && panel_end <= matrix_panels(w->n_out));
+    assert(rows_are_sound(m->y, m->n_tokens, m->y_stride, w->n_out));
+    if (storage_is_quantised(w->storage)) {
+        assert(w->n_in % QUANT_BLOCK == 0 && is_aligned(w->panels, sizeof(uint16_t)));
+        assert(is_aligned(m->quants, sizeof(float)));
+        return;
+    }
+    assert(is_aligned(w->panels, w->storage == STORAGE_F32 ? sizeof(float) : sizeof(uint16_t)));
+    assert(rows_are_sound(m->x, m->n_tokens, m->x_stride, w->n_in));
+    assert_costly(are_disjoint(m->y, span_bytes(m->n_tokens, m->y_stride, w->n_out), m->x,
+                               span_bytes(m->n_tokens, m->x_stride, w->n_in)));
+}
+
+KERNEL_CHECK quantize_check(const void *rows, const float *x, size_t x_stride, int n_tokens, int n)
+{
+    assert(n % QUANT_BLOCK == 0 && is_aligned(rows, sizeof(float)));
+    assert(rows_are_sound(x, n_tokens, x_stride, n));
+    assert_costly(are_disjoint(rows, (size_t)n_tokens * quant_row_bytes(n), x,
+                               span_bytes(n_tokens, x_stride, n)));
+}
+
+KERNEL_CHECK norm_check(const float *out, const float *x, const float *gain, int n, float eps)
+{
+    assert(n >= 1 && out && x && gain && !(eps < 0));
+    assert_costly(out == x || are_disjoint(out, span_bytes(1, 0, n), x, span_bytes(1, 0, n)));
+    assert_costly(are_disjoint(out, span_bytes(1, 0, n), gain, span_bytes(1, 0, n)));
+}
+
+KERNEL_CHECK attend_check(const struct attend *a)
+{
+    const struct kv_chunk *kv = &a->kv;
+    assert(kv->n_positions >= 1 && kv->n_positions <= KERNEL_CHUNK);
+    assert(kv->head_dim >= 1 && a->n_heads >= 1 && kv->k && kv->v);
+    assert(kv->storage == STORAGE_F32 || kv->storage == STORAGE_F16 || kv->storage == STORAGE_Q8_0);
+    assert(kv->storage != STORAGE_Q8_0 || (kv->k_scales && kv->v_scales));
+    assert(a->q && a->scores && a->max && a->sum && a->out);
+    assert_costly(are_disjoint(a->out, span_bytes(a->n_heads, (size_t)kv->head_dim, kv->head_dim),
+                               a->q, span_bytes(a->n_heads, (size_t)kv->head_dim, kv->head_dim)));
+}
+
+KERNEL_CHECK merge_check(const float *out, const float *parts, const float *max, const float *sum,
+                         int n_chunks, size_t stride, int n)
+{
+    assert(out && max && sum && rows_are_sound(parts, n_chunks, stride, n));
+    assert_costly(are_disjoint(out, span_bytes(1, 0, n), parts, span_bytes(n_chunks, stride, n)));
+}
+
+#endif
