@@ -202,7 +202,7 @@ valgrind-quick: $(BIN) ## only the run of every command
 	@scripts/valgrind.sh $(BIN)
 
 # Only what starts threads.
-THREADED := pool session bench eval quantize convert backprop train
+THREADED := pool session batch bench eval quantize convert backprop train
 tsan: ## the suites that use threads under ThreadSanitizer
 	$(MAKE) MODE=tsan tsan-run
 

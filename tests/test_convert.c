@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "checkpoints.h"
 #include "convert/convert.h"
+#include "engine/probe.h"
 #include "engine/session.h"
 #include "support.h"
 
@@ -135,7 +136,7 @@ static double logits_apart(const struct opened *a, const struct opened *b, doubl
         struct err e = {""};
         logits[i] = calloc(n, sizeof(float));
         ck_assert_int_eq(session_create(both[i]->model, &params, NULL, &s, &e), STATUS_OK);
-        ck_assert_int_eq(session_feed(s, tokens, N_TOKENS, logits[i], &e), STATUS_OK);
+        ck_assert_int_eq(session_feed(s, 0, tokens, N_TOKENS, logits[i], &e), STATUS_OK);
         session_free(s);
     }
     double square = 0, own = 0, mean = 0;
@@ -423,17 +424,15 @@ static double direct_score_loss(const struct opened *a, const struct opened *b, 
     return lost / all;
 }
 
-static void run_layer_0(const struct opened *o, const float *in, float *normed, float *middle,
+static void run_block_0(const struct opened *o, const float *in, float *normed, float *middle,
                         int n)
 {
-    const struct session_params params = {.block = 7};
-    struct session *s;
+    struct probe *p;
     struct err e = {""};
-    ck_assert_int_eq(session_create(o->model, &params, NULL, &s, &e), STATUS_OK);
-    const struct session_layer l = {.n = n, .in = in, .normed = normed, .middle = middle};
-    session_run_layer(s, &l);
-    ck_assert_int_eq(session_len(s), 0);
-    session_free(s);
+    const struct block_taps taps = {.at = {[TAP_NORMED] = normed, [TAP_MIDDLE] = middle}};
+    ck_assert_int_eq(probe_create(&o->model->config, n, NULL, NULL, &p, &e), STATUS_OK);
+    probe_run(p, &o->model->blocks[0], in, n, &taps);
+    probe_free(p);
 }
 
 START_TEST(losses_are_those_of_plain_loops)
@@ -452,8 +451,8 @@ START_TEST(losses_are_those_of_plain_loops)
     struct opened b = convert_to(&spec, lost);
     for (int t = 0; t < N; t++)
         model_embed(a.model, calib[t], t, in + t * d);
-    run_layer_0(&a, in, normed, middle[0], N);
-    run_layer_0(&b, in, NULL, middle[1], N);
+    run_block_0(&a, in, normed, middle[0], N);
+    run_block_0(&b, in, NULL, middle[1], N);
     ck_assert_double_eq_tol(lost[0].score, direct_score_loss(&a, &b, normed, N), 1e-5);
     double difference = 0, all = 0;
     for (int i = 0; i < d; i++) {

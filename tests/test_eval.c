@@ -134,8 +134,8 @@ static double step_nll(struct session *s, const int32_t *tokens, int from, int a
 {
     struct err e = {""};
     double log_sum;
-    session_rewind(s, 0);
-    ck_assert_int_eq(session_feed(s, tokens + from, at - from, NULL, &e), STATUS_OK);
+    session_rewind(s, 0, 0);
+    ck_assert_int_eq(session_feed(s, 0, tokens + from, at - from, NULL, &e), STATUS_OK);
     const float *logits = session_logits(s);
     ck_assert_int_eq(logits_log_sum(logits, shape.n_vocab, &log_sum, &e), STATUS_OK);
     return log_sum - (double)logits[tokens[at]];

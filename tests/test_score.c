@@ -85,8 +85,8 @@ static enum status score_in_blocks(int block, struct record *r, int top, struct 
     /* The same from the logits themselves. */
     for (int i = 1; s == STATUS_OK && i < N_TOKENS; i++) {
         double log_sum;
-        session_rewind(session, 0);
-        ck_assert_int_eq(session_feed(session, tokens, i, NULL, e), STATUS_OK);
+        session_rewind(session, 0, 0);
+        ck_assert_int_eq(session_feed(session, 0, tokens, i, NULL, e), STATUS_OK);
         const float *logits = session_logits(session);
         ck_assert_int_eq(logits_log_sum(logits, c.model->config.n_vocab, &log_sum, e), STATUS_OK);
         ck_assert_double_eq(r->logprobs[i], (double)logits[tokens[i]] - log_sum);

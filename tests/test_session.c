@@ -47,10 +47,10 @@ static float *all_logits(const struct golden *g, struct setting set, int feed)
     for (int t = 0; t < g->n_tokens; t += feed) {
         const int n = g->n_tokens - t < feed ? g->n_tokens - t : feed;
         const enum status s =
-            session_feed(session, g->tokens + t, n, out + (size_t)t * n_vocab, &e);
+            session_feed(session, 0, g->tokens + t, n, out + (size_t)t * n_vocab, &e);
         ck_assert_msg(s == STATUS_OK, "%s", e.text);
     }
-    ck_assert_int_eq(session_len(session), g->n_tokens);
+    ck_assert_int_eq(session_len(session, 0), g->n_tokens);
     session_free(session);
     pool_free(pool);
     return out;
@@ -168,7 +168,7 @@ static float *feed_all(const struct model *m, int n_threads, int block, int n)
         tokens[t] = t * 37 % m->config.n_vocab;
     ck_assert_int_eq(pool_create(n_threads, &pool, &e), STATUS_OK);
     ck_assert_int_eq(session_create(m, &p, pool, &s, &e), STATUS_OK);
-    ck_assert_int_eq(session_feed(s, tokens, n, logits, &e), STATUS_OK);
+    ck_assert_int_eq(session_feed(s, 0, tokens, n, logits, &e), STATUS_OK);
     free(tokens);
     session_free(s);
     pool_free(pool);
@@ -318,7 +318,7 @@ START_TEST(quantisation_costs_little)
         logits[i] = malloc(n * (size_t)n_vocab * sizeof **logits);
         ck_assert_int_eq(model_create(c.gguf, &o, NULL, &m, &e), STATUS_OK);
         ck_assert_int_eq(session_create(m, &p, NULL, &session, &e), STATUS_OK);
-        ck_assert_int_eq(session_feed(session, tokens, (int)n, logits[i], &e), STATUS_OK);
+        ck_assert_int_eq(session_feed(session, 0, tokens, (int)n, logits[i], &e), STATUS_OK);
         const double kl = mean_kl(logits[0], logits[i], (int)n, n_vocab);
         ck_assert_msg(i == 0 || (kl > 0 && kl < cases[i].limit),
                       "weights %s, cache %s: a divergence of %g, expected less than %g",
@@ -347,10 +347,10 @@ START_TEST(pools_may_change)
     ck_assert_int_eq(session_create(g.checkpoint.model, &(struct session_params){0}, pool, &s, &e),
                      STATUS_OK);
     calibrate_prefers_one_thread(s, pool);
-    ck_assert_int_eq(session_len(s), 0);
+    ck_assert_int_eq(session_len(s, 0), 0);
     for (int t = 0; t < g.n_tokens; t++) {
         session_set_pool(s, t % 2 ? pool : NULL);
-        ck_assert_int_eq(session_feed(s, g.tokens + t, 1, NULL, &e), STATUS_OK);
+        ck_assert_int_eq(session_feed(s, 0, g.tokens + t, 1, NULL, &e), STATUS_OK);
         ck_assert_int_eq(
             memcmp(session_logits(s), expected + (size_t)t * n_vocab, n_vocab * sizeof *expected),
             0);
@@ -442,16 +442,16 @@ START_TEST(rewind_replays)
     struct session *s = NULL;
     const struct session_params p = {.n_ctx = 0};
     ck_assert_int_eq(session_create(g.checkpoint.model, &p, NULL, &s, &e), STATUS_OK);
-    ck_assert_int_eq(session_feed(s, g.tokens, 20, NULL, &e), STATUS_OK);
+    ck_assert_int_eq(session_feed(s, 0, g.tokens, 20, NULL, &e), STATUS_OK);
     float *first = malloc(n_vocab * sizeof *first);
     memcpy(first, session_logits(s), n_vocab * sizeof *first);
     const int32_t other[12] = {0};
-    session_rewind(s, 10);
-    ck_assert_int_eq(session_len(s), 10);
-    ck_assert_int_eq(session_feed(s, other, 12, NULL, &e), STATUS_OK);
+    session_rewind(s, 0, 10);
+    ck_assert_int_eq(session_len(s, 0), 10);
+    ck_assert_int_eq(session_feed(s, 0, other, 12, NULL, &e), STATUS_OK);
     ck_assert_int_ne(memcmp(first, session_logits(s), n_vocab * sizeof *first), 0);
-    session_rewind(s, 10);
-    ck_assert_int_eq(session_feed(s, g.tokens + 10, 10, NULL, &e), STATUS_OK);
+    session_rewind(s, 0, 10);
+    ck_assert_int_eq(session_feed(s, 0, g.tokens + 10, 10, NULL, &e), STATUS_OK);
     ck_assert_int_eq(memcmp(first, session_logits(s), n_vocab * sizeof *first), 0);
     free(first);
     session_free(s);
@@ -476,16 +476,16 @@ START_TEST(refusals_change_nothing)
     const struct session_params p = {.n_ctx = 12};
     ck_assert_int_eq(session_create(m, &p, NULL, &s, &e), STATUS_OK);
     ck_assert_int_eq(session_cap(s), 12);
-    ck_assert_int_eq(session_feed(s, g.tokens, 13, NULL, &e), STATUS_USAGE);
-    ck_assert_int_eq(session_feed(s, g.tokens, 0, NULL, &e), STATUS_USAGE);
+    ck_assert_int_eq(session_feed(s, 0, g.tokens, 13, NULL, &e), STATUS_USAGE);
+    ck_assert_int_eq(session_feed(s, 0, g.tokens, 0, NULL, &e), STATUS_USAGE);
     const int32_t bad[3] = {1, m->config.n_vocab, 2};
-    ck_assert_int_eq(session_feed(s, bad, 3, NULL, &e), STATUS_USAGE);
+    ck_assert_int_eq(session_feed(s, 0, bad, 3, NULL, &e), STATUS_USAGE);
     ck_assert_ptr_nonnull(strstr(e.text, "token 1"));
     const int32_t negative = -1;
-    ck_assert_int_eq(session_feed(s, &negative, 1, NULL, &e), STATUS_USAGE);
-    ck_assert_int_eq(session_len(s), 0);
-    ck_assert_int_eq(session_feed(s, g.tokens, 12, NULL, &e), STATUS_OK);
-    ck_assert_int_eq(session_feed(s, g.tokens, 1, NULL, &e), STATUS_USAGE);
+    ck_assert_int_eq(session_feed(s, 0, &negative, 1, NULL, &e), STATUS_USAGE);
+    ck_assert_int_eq(session_len(s, 0), 0);
+    ck_assert_int_eq(session_feed(s, 0, g.tokens, 12, NULL, &e), STATUS_OK);
+    ck_assert_int_eq(session_feed(s, 0, g.tokens, 1, NULL, &e), STATUS_USAGE);
     ck_assert_ptr_nonnull(strstr(e.text, "12"));
     session_free(s);
     close_golden(&g);

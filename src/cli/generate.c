@@ -53,7 +53,7 @@ static enum status prefill(struct generation *g, struct err *e)
     while (g->n_prefilled < g->n_tokens && s == STATUS_OK && !signals_interrupted()) {
         const int left = g->n_tokens - g->n_prefilled;
         const int n = left < block ? left : block;
-        s = session_feed(g->session, g->tokens + g->n_prefilled, n, NULL, e);
+        s = session_feed(g->session, 0, g->tokens + g->n_prefilled, n, NULL, e);
         g->n_prefilled += s == STATUS_OK ? n : 0;
     }
     g->prefill_ns = clock_ns() - start;
@@ -149,7 +149,7 @@ static enum status make_tokens(struct generation *g, int sample, struct err *e)
         before = now;
         sampler_accept(g->sampler, token);
         const int32_t next = token;
-        s = session_feed(g->session, &next, 1, NULL, e);
+        s = session_feed(g->session, 0, &next, 1, NULL, e);
         if (s != STATUS_OK)
             return s;
         logits = session_logits(g->session);
@@ -159,7 +159,7 @@ static enum status make_tokens(struct generation *g, int sample, struct err *e)
 
 static enum status make_sample(struct generation *g, int sample, struct err *e)
 {
-    session_rewind(g->session, g->n_tokens);
+    session_rewind(g->session, 0, g->n_tokens);
     sampler_reset(g->sampler, (uint64_t)sample);
     for (int i = 0; i < g->n_tokens; i++)
         sampler_accept(g->sampler, g->tokens[i]);

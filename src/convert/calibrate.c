@@ -7,7 +7,7 @@
 
 #include "compute/linalg.h"
 #include "convert/private.h"
-#include "engine/session.h"
+#include "engine/probe.h"
 #include "model/pack.h"
 
 /* Pulls the refit towards the output matrix there was, relative to the features' mean square. */
@@ -21,9 +21,9 @@ static size_t panel_elements(const struct matrix *w)
 }
 
 /* Matrices of `layer` like the checkpoint's first layer's, converted. */
-static void shape_layer(const struct converter *c, struct block *layer)
+static void shape_layer(const struct converter *c, struct block *block)
 {
-    *layer = (struct block){
+    *block = (struct block){
         .w[ROLE_ATTN_QKV].matrix = {.n_out = c->d + 2 * c->n_groups * c->dim, .n_in = c->d},
         .w[ROLE_ATTN_OUTPUT].matrix = {.n_out = c->d, .n_in = c->d},
     };
@@ -36,14 +36,14 @@ void convert_carve_calibration(struct converter *c, struct convert_carver *carve
     if ((uint64_t)own.window > n)
         own.window = (int)n;
     const uint64_t rows = (uint64_t)own.window * d;
-    shape_layer(c, &own.layer);
+    shape_layer(c, &own.block);
     struct convert_calibration *all = convert_carve(carver, 1, sizeof *all);
     own.qkv_panels =
-        convert_carve(carver, panel_elements(&own.layer.w[ROLE_ATTN_QKV].matrix), sizeof(float));
+        convert_carve(carver, panel_elements(&own.block.w[ROLE_ATTN_QKV].matrix), sizeof(float));
     own.out_panels =
-        convert_carve(carver, panel_elements(&own.layer.w[ROLE_ATTN_OUTPUT].matrix), sizeof(float));
+        convert_carve(carver, panel_elements(&own.block.w[ROLE_ATTN_OUTPUT].matrix), sizeof(float));
     own.qkv_bias =
-        convert_carve(carver, (uint64_t)own.layer.w[ROLE_ATTN_QKV].matrix.n_out, sizeof(float));
+        convert_carve(carver, (uint64_t)own.block.w[ROLE_ATTN_QKV].matrix.n_out, sizeof(float));
     own.out_bias = convert_carve(carver, d, sizeof(float));
     own.stream = convert_carve(carver, n * d, sizeof(float));
     own.stream2 = convert_carve(carver, n * d, sizeof(float));
@@ -59,15 +59,6 @@ void convert_carve_calibration(struct converter *c, struct convert_carver *carve
         return;
     *all = own;
     c->calibration = all;
-}
-
-/* A model of one layer, which its session runs as layer 0. */
-static struct model one_layer(const struct converter *c, int n_kv_heads)
-{
-    struct model m = {.config = c->config};
-    m.config.n_layers = 1;
-    m.config.n_kv_heads = n_kv_heads;
-    return m;
 }
 
 static bool stopped(const struct convert_spec *spec)
@@ -93,17 +84,15 @@ static enum status embed_tokens(struct converter *c)
 enum status convert_calibration_start(struct converter *c, struct err *e)
 {
     struct convert_calibration *k = c->calibration;
-    const struct session_params params = {.n_ctx = k->window, .kernels = c->spec->kernels};
+    struct config converted = c->config;
+    converted.n_kv_heads = c->n_groups;
     const size_t window = (size_t)k->window, n_windows = (c->spec->n_tokens + window - 1) / window;
-    k->model = one_layer(c, c->n_units);
-    k->converted = one_layer(c, c->n_groups);
-    k->converted.blocks = &k->layer;
     c->windows_all = (int)n_windows * c->config.n_layers * (c->spec->refit ? 3 : 2);
     enum status s = embed_tokens(c);
     if (s == STATUS_OK)
-        s = session_create(&k->model, &params, c->spec->pool, &k->session, e);
+        s = probe_create(&c->config, k->window, c->spec->kernels, c->spec->pool, &k->probe, e);
     if (s == STATUS_OK)
-        s = session_create(&k->converted, &params, c->spec->pool, &k->session2, e);
+        s = probe_create(&converted, k->window, c->spec->kernels, c->spec->pool, &k->probe2, e);
     return s;
 }
 
@@ -111,8 +100,8 @@ void convert_calibration_end(struct converter *c)
 {
     if (!c->calibration)
         return;
-    session_free(c->calibration->session);
-    session_free(c->calibration->session2);
+    probe_free(c->calibration->probe);
+    probe_free(c->calibration->probe2);
 }
 
 /* --- windows --------------------------------------------------------------------------------- */
@@ -214,17 +203,14 @@ enum status convert_calibrate(struct converter *c, int layer)
     clear(c->moments.mean, d);
     clear(k->energy_sum, d);
     k->energy = 0;
-    k->model.blocks = &c->model->blocks[layer];
     int n;
     for (size_t first = 0; (n = next_window(c, first)) > 0; first += (size_t)n) {
         float *stream = k->stream + first * d;
-        const struct session_layer run = {.n = n,
-                                          .in = stream,
-                                          .normed = k->rows,
-                                          .middle = k->middle + first * d,
-                                          .out = k->rows2};
-        session_run_layer(k->session, &run);
-        add_energy(c, run.middle, stream, n);
+        float *middle = k->middle + first * d;
+        const struct block_taps taps = {
+            .at = {[TAP_NORMED] = k->rows, [TAP_MIDDLE] = middle, [TAP_OUT] = k->rows2}};
+        probe_run(k->probe, &c->model->blocks[layer], stream, n, &taps);
+        add_energy(c, middle, stream, n);
         memcpy(stream, k->rows2, (size_t)n * d * sizeof *stream);
         widen(k->x, k->rows, (size_t)n * d);
         add_moments(c, n);
@@ -262,20 +248,20 @@ static void use_tensors(struct converter *c, int layer, const struct convert_ten
 {
     struct convert_calibration *k = c->calibration;
     const struct block *old = &c->model->blocks[layer];
-    k->layer = *old;
-    k->layer.w[ROLE_ATTN_QKV].matrix =
+    k->block = *old;
+    k->block.w[ROLE_ATTN_QKV].matrix =
         (struct matrix){.n_out = c->d + 2 * c->n_groups * c->dim,
                         .n_in = c->d,
                         .storage = old->w[ROLE_ATTN_QKV].matrix.storage,
                         .panels = k->qkv_panels,
                         .bias = k->qkv_bias};
-    pack_matrix(k->qkv_panels, &k->layer.w[ROLE_ATTN_QKV].matrix, &t->qkv.tensor, NULL);
+    pack_matrix(k->qkv_panels, &k->block.w[ROLE_ATTN_QKV].matrix, &t->qkv.tensor, NULL);
     pack_floats(k->qkv_bias, &t->qkv_bias.tensor);
     if (!out_too)
         return;
-    k->layer.w[ROLE_ATTN_OUTPUT].matrix.panels = k->out_panels;
-    k->layer.w[ROLE_ATTN_OUTPUT].matrix.bias = k->out_bias;
-    pack_matrix(k->out_panels, &k->layer.w[ROLE_ATTN_OUTPUT].matrix, &t->out.tensor, NULL);
+    k->block.w[ROLE_ATTN_OUTPUT].matrix.panels = k->out_panels;
+    k->block.w[ROLE_ATTN_OUTPUT].matrix.bias = k->out_bias;
+    pack_matrix(k->out_panels, &k->block.w[ROLE_ATTN_OUTPUT].matrix, &t->out.tensor, NULL);
     pack_floats(k->out_bias, &t->out_bias.tensor);
 }
 
@@ -322,10 +308,11 @@ enum status convert_refit(struct converter *c, int layer, const struct convert_t
     use_tensors(c, layer, t, false);
     int n;
     for (size_t first = 0; (n = next_window(c, first)) > 0; first += (size_t)n) {
-        const struct session_layer run = {.n = n, .in = k->stream2 + first * d, .heads = k->rows};
-        session_run_layer(k->session2, &run);
+        const float *stream = k->stream2 + first * d;
+        const struct block_taps taps = {.at = {[TAP_HEADS] = k->rows}};
+        probe_run(k->probe2, &k->block, stream, n, &taps);
         widen(k->x, k->rows, (size_t)n * d);
-        widen_difference(k->y, k->middle + first * d, run.in, (size_t)n * d);
+        widen_difference(k->y, k->middle + first * d, stream, (size_t)n * d);
         convert_add_outer(c->spec->pool, features, k->x, k->x, n, c->d);
         convert_add_outer(c->spec->pool, targets, k->x, k->y, n, c->d);
         add_columns(k->x_sum, k->x, n, d);
@@ -348,8 +335,8 @@ enum status convert_advance(struct converter *c, int layer, const struct convert
     int n;
     for (size_t first = 0; (n = next_window(c, first)) > 0; first += (size_t)n) {
         float *stream = k->stream2 + first * d;
-        const struct session_layer run = {.n = n, .in = stream, .middle = k->rows, .out = stream};
-        session_run_layer(k->session2, &run);
+        const struct block_taps taps = {.at = {[TAP_MIDDLE] = k->rows, [TAP_OUT] = stream}};
+        probe_run(k->probe2, &k->block, stream, n, &taps);
         widen_difference(k->x, k->middle + first * d, k->rows, (size_t)n * d);
         sum += linalg_dot(k->x, k->x, (size_t)n * d);
         const enum status s = tell(c);

@@ -12,7 +12,7 @@
 #include "convert/convert.h"
 #include "model/model.h"
 
-struct session;
+struct probe;
 
 /* Rows are outputs of a product with the normed input, but those of `o` are its inputs: row
  * h * dim + i is what element i of head h adds to the residual stream. So both partners have
@@ -144,21 +144,19 @@ bool convert_group(struct converter *c);
 /* --- convert_calibrate.c --------------------------------------------------------------------- */
 
 struct convert_calibration {
-    struct model model;     /* of one layer: the checkpoint's */
-    struct model converted; /* the same, converted */
-    struct block layer;     /* of `converted` */
+    struct block block; /* the layer in work, converted */
     void *qkv_panels, *out_panels;
     float *qkv_bias, *out_bias;
-    struct session *session, *session2;
-    int window;            /* tokens */
-    float *stream;         /* [n_tokens, d] the residual stream before the layer */
-    float *stream2;        /* the converted model's */
-    float *middle;         /* the checkpoint's, after attention */
-    float *rows, *rows2;   /* [window, d] */
-    double *x, *y;         /* [window, d] */
-    double *x_sum, *y_sum; /* [d] */
-    double *energy_sum;    /* [d] */
-    double energy;         /* of what attention adds, centred */
+    struct probe *probe, *probe2; /* of the checkpoint, of the conversion */
+    int window;                   /* tokens */
+    float *stream;                /* [n_tokens, d] the residual stream before the layer */
+    float *stream2;               /* the converted model's */
+    float *middle;                /* the checkpoint's, after attention */
+    float *rows, *rows2;          /* [window, d] */
+    double *x, *y;                /* [window, d] */
+    double *x_sum, *y_sum;        /* [d] */
+    double *energy_sum;           /* [d] */
+    double energy;                /* of what attention adds, centred */
 };
 void convert_carve_calibration(struct converter *c, struct convert_carver *carver);
 enum status convert_calibration_start(struct converter *c, struct err *e);

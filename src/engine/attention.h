@@ -1,10 +1,11 @@
 /*
- * attention - causal self-attention of a block of tokens over one layer's cache.
+ * attention - one layer's attention of a batch of rows to the cache, for any number of K/V heads.
  *
- * MHA, GQA and MQA are one path: query head h uses K/V head h / group, and the group's query
- * heads go through the cache together, so each K and V row is read once for all of them. The
- * context is cut into chunks of KERNEL_CHUNK positions whose results are merged in order; the
- * cut does not depend on the number of threads, nor does any bit.
+ * Query head h uses K/V head h / (n_heads / n_kv_heads): one K/V head is MQA, n_heads of them are
+ * MHA. The query heads of a group are one work item, so each K and V row is read once for all of
+ * them. A sequence's positions are cut into chunks of KERNEL_CHUNK whose results are merged in
+ * order; the cut depends on nothing but the position, so no bit depends on the threads or on what
+ * else is in the batch.
  */
 #ifndef DECODE_ENGINE_ATTENTION_H
 #define DECODE_ENGINE_ATTENTION_H
@@ -12,41 +13,37 @@
 #include <stddef.h>
 
 #include "compute/kernels.h"
+#include "engine/batch.h"
 #include "model/config.h"
 #include "model/kv_cache.h"
 
-/* One layer, n_tokens tokens at positions first .. first + n_tokens - 1. */
 struct attention {
     const struct kernels *kernels;
+    const struct batch *batch;
     struct kv_cache *kv;
     int layer;
-    int n_heads;
-    int first;
-    int n_tokens;
-    const float *qkv; /* [n_tokens, qkv_stride], rows Q then K then V */
-    size_t qkv_stride;
-    float *parts; /* [n_tokens, n_heads, max_chunks, head_dim + 2]: out, max, sum */
-    int max_chunks;
+    const float *qkv; /* [n_rows, config_qkv_dim], a row's Q, then K, then V */
+    float *parts;     /* [n_rows, n_heads, max_chunks, head_dim + 2]: out, max, sum */
+    int max_chunks;   /* kv_cache_chunks of the cache's positions */
 };
 
-/* Floats of `parts` for n_tokens tokens in a cache of `cap` positions. */
-size_t attention_parts(const struct config *c, int n_tokens, int cap);
-int attention_chunks(int n_positions);
+/* Floats of `parts` for n_rows rows in a cache of `cap` positions. */
+uint64_t attention_parts(const struct config *c, int n_rows, int cap);
 
 /* Floats that one thread of attention_run needs as scratch. */
-size_t attention_scratch(const struct config *c);
+uint64_t attention_scratch(const struct config *c);
 
 /*
- * Stores this thread's share of the new keys and values. For a block of more than one token it
- * must be complete on all threads (a barrier) before attention_run; one token's are stored by
- * attention_run itself.
+ * Stores this thread's share of the new keys and values. It must be complete on all threads (a
+ * barrier) before attention_run, and is not needed if batch->one_row_each: then attention_run
+ * stores them itself.
  */
 void attention_store(const struct attention *a, int thread, int n_threads);
 
-/* This thread's share of the work items (K/V head, chunk, token); fills `parts`. */
+/* This thread's share of the work items (K/V head, chunk, row); fills `parts`. */
 void attention_run(const struct attention *a, float *scratch, int thread, int n_threads);
 
-/* Joins the chunks of one token's heads into out [n_heads * head_dim]; after a barrier. */
-void attention_merge(const struct attention *a, int token, float *out);
+/* Joins the chunks of one row's heads into out [n_heads * head_dim]; after a barrier. */
+void attention_merge(const struct attention *a, int row, float *out);
 
 #endif

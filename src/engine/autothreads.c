@@ -18,15 +18,15 @@ static uint64_t step_ns(struct session *s, struct pool *pool)
     struct err e;
     session_set_pool(s, pool);
     const uint64_t before = clock_ns();
-    const enum status status = session_feed(s, &token, 1, NULL, &e);
+    const enum status status = session_feed(s, 0, &token, 1, NULL, &e);
     const uint64_t took = clock_ns() - before;
-    session_rewind(s, 0);
+    session_rewind(s, 0, 0);
     return status == STATUS_OK ? took : UINT64_MAX;
 }
 
 bool calibrate_prefers_one_thread(struct session *s, struct pool *pool)
 {
-    if (!pool || session_len(s) > 0)
+    if (!pool || session_len(s, 0) > 0)
         return false;
     uint64_t one = UINT64_MAX, all = UINT64_MAX;
     step_ns(s, NULL); /* fetches the weights into the caches */

@@ -1,10 +1,3 @@
-/*
- * A block of tokens goes through the layers in one run of the pool. Per layer the threads meet
- * after attention, the output projection, the up projection and the down projection; and where
- * K/V heads cannot be dealt out whole also after the QKV rows and (a block's) new keys and values.
- * The rest - norms, quantising activations, merging chunks - every thread does for itself, which
- * is cheaper than waiting for somebody else to.
- */
 #include "engine/session.h"
 
 #include <assert.h>
@@ -12,12 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/rng.h"
-#include "engine/attention.h"
-#include "model/kv_cache.h"
+#include "engine/block.h"
 
-/* Enough tokens to reuse each weight well; more would only take memory. */
+/* Enough rows to reuse each weight well; more would only take memory. */
 #define DEFAULT_BLOCK 96
 
 struct session {
@@ -25,129 +16,98 @@ struct session {
     const struct kernels *kernels;
     struct pool *pool;
     struct kv_cache kv;
-    int len, cap, block;
-    int max_threads; /* there is scratch for */
-    struct arena scratch;
-    float *x;              /* [block, d_model] the residual stream */
-    float *qkv;            /* [block, d_model + 2 * kv_dim] */
-    float *parts;          /* attention_parts(block) */
-    float *hidden;         /* [block, d_ff] */
-    float *logits;         /* [n_vocab] */
-    float *private_input;  /* [n_threads, block, d_model] what a thread's next product reads */
-    float *private_attend; /* [n_threads, attention_scratch] */
-    unsigned char *private_quants; /* [n_threads, block, quants_bytes] the same, quantised */
-    size_t quants_bytes;           /* of the longest row */
+    struct workspace work;
+    struct arena arena;     /* of all below, and of the workspace */
+    int *len;               /* [kv.n_sequences] */
+    float *logits;          /* [n_vocab] of session_feed */
+    struct batch_row *rows; /* [work.max_rows] of session_feed */
 };
 
-/* One call of pool_run. */
-struct run {
-    struct session *s;
-    int n_tokens;
-    float *logits; /* of all n_tokens or only the last; NULL: of none */
-    bool all;
-    const struct session_layer *alone; /* NULL: the whole model */
+/* --- memory ---------------------------------------------------------------------------------- */
+
+/* The sizes that the parameters ask for. */
+struct session_sizes {
+    int n_sequences, cap, block;
 };
-
-struct sizes {
-    uint64_t x, qkv, parts, hidden, logits, private_input, private_attend; /* floats */
-    uint64_t private_quants, quants_bytes;                                 /* bytes */
-};
-
-static struct sizes scratch_sizes(const struct config *c, int block, int cap, int n_threads)
-{
-    const uint64_t b = (uint64_t)block, d = (uint64_t)c->d_model, n = (uint64_t)n_threads;
-    const uint64_t quants = quant_row_bytes(c->d_model > c->d_ff ? c->d_model : c->d_ff);
-    return (struct sizes){
-        .x = b * d,
-        .qkv = b * (d + 2 * (uint64_t)config_kv_dim(c, 0)),
-        .parts = attention_parts(c, block, cap),
-        .hidden = b * (uint64_t)c->d_ff,
-        .logits = (uint64_t)c->n_vocab,
-        .private_input = n * b * d,
-        .private_attend = n * attention_scratch(c),
-        .private_quants = n * b * quants,
-        .quants_bytes = quants,
-    };
-}
-
-static struct mem_plan scratch_plan(const struct sizes *z)
-{
-    struct mem_plan p = {0};
-    const uint64_t floats[] = {z->x,      z->qkv,           z->parts,         z->hidden,
-                               z->logits, z->private_input, z->private_attend};
-    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
-        mem_plan_add(&p, floats[i], sizeof(float));
-    mem_plan_add(&p, z->private_quants, 1);
-    return p;
-}
 
 /* Fills in the defaults of p and checks them against the model. */
-static enum status resolve(const struct model *m, const struct session_params *p, int *cap,
-                           int *block, struct err *e)
+static enum status resolve_params(const struct model *m, const struct session_params *p,
+                                  struct session_sizes *z, struct err *e)
 {
-    const int n_ctx = m->config.n_ctx;
-    *cap = p->n_ctx ? p->n_ctx : n_ctx;
-    *block = p->block > 0 ? p->block : DEFAULT_BLOCK;
-    if (*cap < 1 || *cap > n_ctx)
+    const struct config *c = &m->config;
+    *z = (struct session_sizes){.n_sequences = p->n_sequences ? p->n_sequences : 1,
+                                .cap = p->n_ctx ? p->n_ctx : c->n_ctx,
+                                .block = p->block > 0 ? p->block : DEFAULT_BLOCK};
+    assert(z->n_sequences >= 1);
+    if (z->cap < 1 || z->cap > c->n_ctx)
         return err_set(e, STATUS_USAGE,
                        "context of %d tokens: expected 1 to %d, the context of the checkpoint",
-                       *cap, n_ctx);
-    if (*block > *cap)
-        *block = *cap;
+                       z->cap, c->n_ctx);
     if (!kv_cache_can_store(p->kv_storage))
         return err_set(e, STATUS_USAGE, "cache type %s: expected f32, f16 or q8_0",
                        storage_name(p->kv_storage));
-    /* The work items of a block are counted in an int. */
-    const int items = m->config.n_kv_heads * attention_chunks(*cap);
-    if (*block > INT_MAX / items)
-        *block = INT_MAX / items;
+    /* No more rows than there can be; and the work items of a block are counted in an int. */
+    const int64_t positions = (int64_t)z->cap * z->n_sequences;
+    const int items = c->n_heads * kv_cache_chunks(z->cap);
+    if (z->block > positions)
+        z->block = (int)positions;
+    if (z->block > INT_MAX / items)
+        z->block = INT_MAX / items;
     return STATUS_OK;
+}
+
+/* All of a session but its cache; or its count. */
+static void take_scratch(struct session *s, const struct config *c, const struct session_sizes *z,
+                         int n_threads, struct arena *a)
+{
+    s->work.max_rows = z->block;
+    s->work.max_threads = n_threads;
+    workspace_take(&s->work, a, c, z->cap);
+    s->logits = arena_take(a, (uint64_t)c->n_vocab, sizeof *s->logits);
+    s->len = arena_take(a, (uint64_t)z->n_sequences, sizeof *s->len);
+    s->rows = arena_take(a, (uint64_t)z->block, sizeof *s->rows);
 }
 
 enum status session_plan(const struct model *m, const struct session_params *p, int n_threads,
                          struct session_memory *out, struct err *e)
 {
-    int cap, block;
-    const enum status s = resolve(m, p, &cap, &block, e);
+    struct session_sizes z;
+    const enum status s = resolve_params(m, p, &z, e);
     if (s != STATUS_OK)
         return s;
-    const struct sizes z = scratch_sizes(&m->config, block, cap, n_threads);
-    const struct mem_plan plan = scratch_plan(&z);
-    if (plan.overflow || !kv_cache_bytes(&m->config, cap, p->kv_storage, &out->kv_bytes))
+    struct session counted = {.model = m};
+    take_scratch(&counted, &m->config, &z, n_threads, &counted.arena);
+    if (counted.arena.overflow ||
+        !kv_cache_bytes(&m->config, z.n_sequences, z.cap, p->kv_storage, &out->kv_bytes))
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: a context of %d tokens needs more bytes than can be "
                        "addressed",
-                       cap);
-    out->scratch_bytes = plan.bytes;
+                       z.cap);
+    out->scratch_bytes = counted.arena.used;
     return STATUS_OK;
 }
 
-static enum status create_scratch(struct session *s, struct err *e)
+static enum status create_memory(struct session *s, const struct session_params *p,
+                                 const struct session_sizes *z, struct err *e)
 {
-    const struct sizes z =
-        scratch_sizes(&s->model->config, s->block, s->cap, pool_n_threads(s->pool));
-    const struct mem_plan plan = scratch_plan(&z);
-    const enum status status = arena_create(&s->scratch, &plan, "the session's scratch memory", e);
+    const struct config *c = &s->model->config;
+    const int n_threads = pool_n_threads(s->pool);
+    enum status status = kv_cache_create(&s->kv, c, z->n_sequences, z->cap, p->kv_storage, e);
     if (status != STATUS_OK)
         return status;
-    s->x = arena_take(&s->scratch, z.x, sizeof(float));
-    s->qkv = arena_take(&s->scratch, z.qkv, sizeof(float));
-    s->parts = arena_take(&s->scratch, z.parts, sizeof(float));
-    s->hidden = arena_take(&s->scratch, z.hidden, sizeof(float));
-    s->logits = arena_take(&s->scratch, z.logits, sizeof(float));
-    s->private_input = arena_take(&s->scratch, z.private_input, sizeof(float));
-    s->private_attend = arena_take(&s->scratch, z.private_attend, sizeof(float));
-    s->private_quants = arena_take(&s->scratch, z.private_quants, 1);
-    s->quants_bytes = z.quants_bytes;
-    return STATUS_OK;
+    take_scratch(s, c, z, n_threads, &s->arena);
+    status = arena_allocate(&s->arena, "the session's scratch memory", e);
+    if (status == STATUS_OK)
+        take_scratch(s, c, z, n_threads, &s->arena);
+    return status;
 }
 
 enum status session_create(const struct model *m, const struct session_params *p, struct pool *pool,
                            struct session **out, struct err *e)
 {
     *out = NULL;
-    int cap, block;
-    enum status status = resolve(m, p, &cap, &block, e);
+    struct session_sizes z;
+    enum status status = resolve_params(m, p, &z, e);
     if (status != STATUS_OK)
         return status;
     struct session *s = calloc(1, sizeof *s);
@@ -156,15 +116,10 @@ enum status session_create(const struct model *m, const struct session_params *p
     s->model = m;
     s->kernels = p->kernels;
     s->pool = pool;
-    s->max_threads = pool_n_threads(pool);
-    s->cap = cap;
-    s->block = block;
     if (!s->kernels)
         status = kernels_choose(NULL, &s->kernels, e);
     if (status == STATUS_OK)
-        status = kv_cache_create(&s->kv, &m->config, cap, p->kv_storage, e);
-    if (status == STATUS_OK)
-        status = create_scratch(s, e);
+        status = create_memory(s, p, &z, e);
     if (status != STATUS_OK) {
         session_free(s);
         return status;
@@ -178,215 +133,144 @@ void session_free(struct session *s)
     if (!s)
         return;
     kv_cache_free(&s->kv);
-    arena_free(&s->scratch);
+    arena_free(&s->arena);
     free(s);
 }
 
-/* --- one block of tokens, on every thread ---------------------------------------------------- */
+/* --- through the model ----------------------------------------------------------------------- */
 
-/* w times n_tokens rows of x, which are first quantised if w is. */
-static struct matmul product(const struct run *r, const struct matrix *w, const float *x,
-                             int n_tokens, float *y, enum epilogue epilogue, int thread)
+/* One call of pool_run. */
+struct model_pass {
+    struct forward forward;
+    const struct model *model;
+    float *logits; /* [batch->n_logits, n_vocab] */
+};
+
+/* The last norm and the output matrix, for the rows that want logits. */
+static void compute_logits(const struct model_pass *p, int thread)
 {
-    const struct session *s = r->s;
-    const size_t n_in = (size_t)w->n_in;
-    struct matmul m = {
-        .w = w,
-        .x = x,
-        .x_stride = n_in,
-        .n_tokens = n_tokens,
-        .y = y,
-        .y_stride = (size_t)w->n_out,
-        .epilogue = epilogue,
-    };
-    if (storage_is_quantised(w->storage)) {
-        void *quants = s->private_quants + (size_t)thread * (size_t)s->block * s->quants_bytes;
-        s->kernels->quantize(quants, x, n_in, n_tokens, w->n_in);
-        m.quants = quants;
+    const struct forward *f = &p->forward;
+    int n = 0;
+    for (int r = 0; r < f->batch->n_rows; r++)
+        if (f->batch->rows[r].wants_logits)
+            forward_norm_row(f, &p->model->w[ROLE_OUTPUT_NORM].norm, r, n++, thread);
+    forward_multiply(f, &p->model->w[ROLE_OUTPUT].matrix, workspace_input(f->work, thread), n,
+                     p->logits, EPILOGUE_STORE, thread);
+}
+
+static void run_model(void *arg, int thread)
+{
+    const struct model_pass *p = arg;
+    for (int l = 0; l < p->model->config.n_layers; l++) {
+        block_attention(&p->forward, &p->model->blocks[l], l, thread);
+        block_feed_forward(&p->forward, &p->model->blocks[l], thread);
     }
-    return m;
+    if (p->forward.batch->n_logits > 0)
+        compute_logits(p, thread);
 }
 
-/* This thread's panels of a product. */
-static void multiply(const struct run *r, const struct matrix *w, const float *x, int n_tokens,
-                     float *y, enum epilogue epilogue, int thread)
+/* At most work.max_rows rows, which have been checked; gives how many want logits. */
+static int pass_rows(struct session *s, const struct batch_row *rows, int n, float *logits)
 {
-    int begin, end;
-    pool_share(matrix_panels(w->n_out), thread, pool_n_threads(r->s->pool), &begin, &end);
-    if (begin == end)
-        return;
-    const struct matmul m = product(r, w, x, n_tokens, y, epilogue, thread);
-    r->s->kernels->matmul(&m, begin, end);
-}
-
-/* The block's rows to a place for all rows that a lone layer gives away; NULL: nothing. */
-static void give(const struct run *r, float *all_rows, const float *rows, int thread)
-{
-    const size_t d = (size_t)r->s->model->config.d_model;
-    if (all_rows && thread == 0)
-        memcpy(all_rows + (size_t)r->s->len * d, rows, (size_t)r->n_tokens * d * sizeof *rows);
-}
-
-/* Norms n_tokens rows of the residual stream, from row `first`, into the thread's own input. */
-static float *normed(const struct run *r, const struct norm *norm, int first, int n_tokens,
-                     int thread)
-{
-    const struct session *s = r->s;
     const size_t d = (size_t)s->model->config.d_model;
-    float *out = s->private_input + (size_t)thread * (size_t)s->block * d;
-    for (int t = 0; t < n_tokens; t++)
-        s->kernels->norm[s->model->config.norm](out + (size_t)t * d, s->x + (size_t)(first + t) * d,
-                                                norm->gain, norm->bias, (int)d,
-                                                s->model->config.norm_eps);
-    return out;
-}
-
-/* Whether every thread gets as many K/V heads as the others, whole, and their rows of Q, K and V
- * are whole panels: then it can go from those rows through attention without waiting. */
-static bool heads_are_dealt(const struct config *c, int n_threads)
-{
-    return c->n_kv_heads % n_threads == 0 && c->head_dim % KERNEL_LANES == 0;
-}
-
-/* The rows of Q, K and V that belong to this thread's K/V heads. */
-static void multiply_heads(const struct run *r, const struct matrix *qkv, const float *input,
-                           int thread)
-{
-    const struct session *s = r->s;
-    const struct config *c = &s->model->config;
-    const struct matmul m = product(r, qkv, input, r->n_tokens, s->qkv, EPILOGUE_STORE, thread);
-    const int n_heads = c->n_kv_heads / pool_n_threads(s->pool);
-    const int panels = c->head_dim / KERNEL_LANES; /* of a head */
-    const int group = config_group(c, 0), first = thread * n_heads;
-    const int k = c->n_heads * panels, v = k + c->n_kv_heads * panels;
-    s->kernels->matmul(&m, first * group * panels, (first + n_heads) * group * panels);
-    s->kernels->matmul(&m, k + first * panels, k + (first + n_heads) * panels);
-    s->kernels->matmul(&m, v + first * panels, v + (first + n_heads) * panels);
-}
-
-static void attend_block(const struct run *r, int l, int thread)
-{
-    struct session *s = r->s;
-    const struct config *c = &s->model->config;
-    const struct block *block = &s->model->blocks[l];
-    const int n_threads = pool_n_threads(s->pool);
-    const size_t d = (size_t)c->d_model;
-    const bool dealt = heads_are_dealt(c, n_threads);
-
-    float *input = normed(r, &block->w[ROLE_ATTN_NORM].norm, 0, r->n_tokens, thread);
-    if (r->alone)
-        give(r, r->alone->normed, input, thread);
-    if (dealt) {
-        multiply_heads(r, &block->w[ROLE_ATTN_QKV].matrix, input, thread);
-    } else {
-        multiply(r, &block->w[ROLE_ATTN_QKV].matrix, input, r->n_tokens, s->qkv, EPILOGUE_STORE,
-                 thread);
-        pool_barrier(s->pool, thread);
-    }
-
-    const struct attention a = {
-        .kernels = s->kernels,
-        .kv = &s->kv,
-        .layer = l,
-        .n_heads = c->n_heads,
-        .first = s->len,
-        .n_tokens = r->n_tokens,
-        .qkv = s->qkv,
-        .qkv_stride = (size_t)block->w[ROLE_ATTN_QKV].matrix.n_out,
-        .parts = s->parts,
-        .max_chunks = attention_chunks(s->cap),
+    struct batch batch;
+    batch_cut(&batch, rows, n, s->work.spans);
+    for (int r = 0; r < n; r++)
+        model_embed(s->model, rows[r].token, rows[r].position, s->work.x + (size_t)r * d);
+    struct model_pass pass = {
+        .forward = {.config = &s->model->config,
+                    .kernels = s->kernels,
+                    .pool = s->pool,
+                    .kv = &s->kv,
+                    .work = &s->work,
+                    .batch = &batch},
+        .model = s->model,
+        .logits = logits,
     };
-    if (r->n_tokens > 1) {
-        attention_store(&a, thread, n_threads);
-        if (!dealt)
-            pool_barrier(s->pool, thread);
-    }
-    attention_run(&a, s->private_attend + (size_t)thread * attention_scratch(c), thread, n_threads);
-    pool_barrier(s->pool, thread);
-
-    for (int t = 0; t < r->n_tokens; t++)
-        attention_merge(&a, t, input + (size_t)t * d);
-    if (r->alone)
-        give(r, r->alone->heads, input, thread);
-    multiply(r, &block->w[ROLE_ATTN_OUTPUT].matrix, input, r->n_tokens, s->x, EPILOGUE_ADD, thread);
-    pool_barrier(s->pool, thread);
+    pool_run(s->pool, run_model, &pass);
+    for (int r = 0; r < n; r++)
+        s->len[rows[r].sequence]++;
+    return batch.n_logits;
 }
 
-static void feed_forward(const struct run *r, int l, int thread)
-{
-    struct session *s = r->s;
-    const struct block *block = &s->model->blocks[l];
-    const float *input = normed(r, &block->w[ROLE_FFN_NORM].norm, 0, r->n_tokens, thread);
-    multiply(r, &block->w[ROLE_FFN_UP].matrix, input, r->n_tokens, s->hidden,
-             ffn_epilogue(s->model->config.ffn), thread);
-    pool_barrier(s->pool, thread);
-    multiply(r, &block->w[ROLE_FFN_DOWN].matrix, s->hidden, r->n_tokens, s->x, EPILOGUE_ADD,
-             thread);
-    pool_barrier(s->pool, thread);
-}
+/* --- steps ----------------------------------------------------------------------------------- */
 
-static void run_block(void *arg, int thread)
-{
-    const struct run *r = arg;
-    const struct model *m = r->s->model;
-    for (int l = 0; l < m->config.n_layers; l++) {
-        attend_block(r, l, thread);
-        feed_forward(r, l, thread);
-    }
-    if (!r->logits)
-        return;
-    const int n = r->all ? r->n_tokens : 1;
-    const float *input = normed(r, &m->w[ROLE_OUTPUT_NORM].norm, r->n_tokens - n, n, thread);
-    multiply(r, &m->w[ROLE_OUTPUT].matrix, input, n, r->logits, EPILOGUE_STORE, thread);
-}
-
-/* On every thread. The residual stream is read by all and written by none while it is given. */
-static void run_alone(void *arg, int thread)
-{
-    const struct run *r = arg;
-    attend_block(r, r->alone->layer, thread);
-    give(r, r->alone->middle, r->s->x, thread);
-    if (r->alone->out)
-        feed_forward(r, r->alone->layer, thread);
-    give(r, r->alone->out, r->s->x, thread);
-}
-
-/* --- feeding --------------------------------------------------------------------------------- */
-
-static enum status check_tokens(const struct session *s, const int32_t *tokens, int n,
-                                struct err *e)
+static enum status check_token(const struct session *s, int i, int32_t token, struct err *e)
 {
     const int n_vocab = s->model->config.n_vocab;
-    if (n < 1 || n > s->cap - s->len)
-        return err_set(e, STATUS_USAGE,
-                       "%d more tokens do not fit: %d of the context's %d positions are taken", n,
-                       s->len, s->cap);
-    for (int i = 0; i < n; i++)
-        if (tokens[i] < 0 || tokens[i] >= n_vocab)
-            return err_set(e, STATUS_USAGE, "token %d: expected an id from 0 to %d, found %d", i,
-                           n_vocab - 1, (int)tokens[i]);
+    if (token < 0 || token >= n_vocab)
+        return err_set(e, STATUS_USAGE, "token %d: expected an id from 0 to %d, found %d", i,
+                       n_vocab - 1, (int)token);
     return STATUS_OK;
 }
 
-enum status session_feed(struct session *s, const int32_t *tokens, int n, float *all, struct err *e)
+/* Row i, of which `before` rows of its sequence stand right before it. */
+static enum status check_row(const struct session *s, int i, const struct batch_row *row,
+                             int before, struct err *e)
 {
-    const enum status status = check_tokens(s, tokens, n, e);
+    if (row->sequence < 0 || row->sequence >= s->kv.n_sequences)
+        return err_set(e, STATUS_USAGE, "row %d: expected a sequence from 0 to %d, found %d", i,
+                       s->kv.n_sequences - 1, row->sequence);
+    const int expected = s->len[row->sequence] + before;
+    if (row->position != expected || row->position >= s->kv.cap)
+        return err_set(e, STATUS_USAGE,
+                       "row %d: expected position %d of sequence %d, below its %d; found %d", i,
+                       expected, row->sequence, s->kv.cap, row->position);
+    return check_token(s, i, row->token, e);
+}
+
+enum status session_step(struct session *s, const struct batch_row *rows, int n, float *logits,
+                         struct err *e)
+{
+    assert(n >= 1);
+    int before = 0;
+    for (int r = 0; r < n; r++) {
+        before = r > 0 && rows[r].sequence == rows[r - 1].sequence ? before + 1 : 0;
+        const enum status status = check_row(s, r, &rows[r], before, e);
+        if (status != STATUS_OK)
+            return status;
+        assert(logits || !rows[r].wants_logits);
+    }
+    for (int done = 0; done < n;) {
+        const int now = n - done < s->work.max_rows ? n - done : s->work.max_rows;
+        const int wanted = pass_rows(s, rows + done, now, logits);
+        if (wanted > 0)
+            logits += (size_t)wanted * (size_t)s->model->config.n_vocab;
+        done += now;
+    }
+    return STATUS_OK;
+}
+
+static enum status check_tokens(const struct session *s, int sequence, const int32_t *tokens, int n,
+                                struct err *e)
+{
+    if (n < 1 || n > s->kv.cap - s->len[sequence])
+        return err_set(e, STATUS_USAGE,
+                       "%d more tokens do not fit: %d of the context's %d positions are taken", n,
+                       s->len[sequence], s->kv.cap);
+    for (int i = 0; i < n; i++) {
+        const enum status status = check_token(s, i, tokens[i], e);
+        if (status != STATUS_OK)
+            return status;
+    }
+    return STATUS_OK;
+}
+
+enum status session_feed(struct session *s, int sequence, const int32_t *tokens, int n, float *all,
+                         struct err *e)
+{
+    const size_t n_vocab = (size_t)s->model->config.n_vocab;
+    const enum status status = check_tokens(s, sequence, tokens, n, e);
     if (status != STATUS_OK)
         return status;
-    const size_t d = (size_t)s->model->config.d_model;
-    const size_t n_vocab = (size_t)s->model->config.n_vocab;
     for (int done = 0; done < n;) {
-        const int left = n - done;
-        const int now = left < s->block ? left : s->block;
-        for (int t = 0; t < now; t++)
-            model_embed(s->model, tokens[done + t], s->len + t, s->x + (size_t)t * d);
-        struct run r = {.s = s, .n_tokens = now, .all = all != NULL};
-        if (all)
-            r.logits = all + (size_t)done * n_vocab;
-        else if (now == left)
-            r.logits = s->logits;
-        pool_run(s->pool, run_block, &r);
-        s->len += now;
+        const int now = n - done < s->work.max_rows ? n - done : s->work.max_rows;
+        for (int r = 0; r < now; r++)
+            s->rows[r] = (struct batch_row){.token = tokens[done + r],
+                                            .sequence = sequence,
+                                            .position = s->len[sequence] + r,
+                                            .wants_logits = all || done + r == n - 1};
+        pass_rows(s, s->rows, now, all ? all + (size_t)done * n_vocab : s->logits);
         done += now;
     }
     if (all)
@@ -394,58 +278,47 @@ enum status session_feed(struct session *s, const int32_t *tokens, int n, float 
     return STATUS_OK;
 }
 
-void session_run_layer(struct session *s, const struct session_layer *l)
-{
-    const size_t d = (size_t)s->model->config.d_model;
-    assert(s->len == 0 && l->n >= 1 && l->n <= s->cap);
-    while (s->len < l->n) {
-        const int left = l->n - s->len;
-        struct run r = {.s = s, .n_tokens = left < s->block ? left : s->block, .alone = l};
-        memcpy(s->x, l->in + (size_t)s->len * d, (size_t)r.n_tokens * d * sizeof *s->x);
-        pool_run(s->pool, run_alone, &r);
-        s->len += r.n_tokens;
-    }
-    s->len = 0;
-}
-
-void session_fill(struct session *s, int n, uint64_t seed)
+void session_fill(struct session *s, int sequence, int n, uint64_t seed)
 {
     const struct config *c = &s->model->config;
     const int dim = c->head_dim;
-    float *k = s->x, *v = s->qkv; /* free between feeds */
-    for (; s->len < n; s->len++) {
+    float *k = s->work.qkv, *v = k + dim; /* free between steps */
+    assert(n <= s->kv.cap);
+    for (; s->len[sequence] < n; s->len[sequence]++) {
         struct rng r;
-        rng_seed(&r, seed, (uint64_t)s->len);
+        rng_seed(&r, seed, (uint64_t)s->len[sequence]);
         for (int l = 0; l < c->n_layers; l++) {
-            for (int g = 0; g < c->n_kv_heads; g++) {
+            for (int g = 0; g < config_kv_heads(c, l); g++) {
                 for (int i = 0; i < dim; i++) {
                     k[i] = (float)(int32_t)rng_u32(&r) * 0x1p-31f;
                     v[i] = (float)(int32_t)rng_u32(&r) * 0x1p-31f;
                 }
-                kv_cache_put(&s->kv, s->kernels, l, g, s->len, k, v);
+                kv_cache_put(&s->kv, s->kernels, (struct kv_place){sequence, l, g},
+                             s->len[sequence], k, v);
             }
         }
     }
 }
 
-int session_len(const struct session *s)
+int session_len(const struct session *s, int sequence)
 {
-    return s->len;
+    assert(sequence >= 0 && sequence < s->kv.n_sequences);
+    return s->len[sequence];
 }
 
 int session_cap(const struct session *s)
 {
-    return s->cap;
+    return s->kv.cap;
 }
 
 int session_block(const struct session *s)
 {
-    return s->block;
+    return s->work.max_rows;
 }
 
 void session_set_pool(struct session *s, struct pool *pool)
 {
-    assert(pool_n_threads(pool) <= s->max_threads);
+    assert(pool_n_threads(pool) <= s->work.max_threads);
     s->pool = pool;
 }
 
@@ -454,8 +327,9 @@ const float *session_logits(const struct session *s)
     return s->logits;
 }
 
-void session_rewind(struct session *s, int len)
+void session_rewind(struct session *s, int sequence, int len)
 {
-    if (len >= 0 && len < s->len)
-        s->len = len;
+    assert(sequence >= 0 && sequence < s->kv.n_sequences && len >= 0);
+    if (len < s->len[sequence])
+        s->len[sequence] = len;
 }

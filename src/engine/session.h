@@ -1,9 +1,10 @@
 /*
- * session - one sequence being decoded: a model, its KV cache, scratch memory and a pool.
+ * session - sequences being decoded: a model, their KV cache, scratch memory and a pool.
  *
- * All memory is taken at creation; feeding tokens allocates nothing. Feeding n tokens at once
- * (prefill) and one by one (step) gives the same bits, as does any number of threads. Sessions
- * may share a model; a session belongs to one caller at a time.
+ * All memory is taken at creation; a step allocates nothing. What a sequence's rows give does not
+ * depend on how they are cut into steps (prefill or one by one), on the other rows of a step, or on
+ * the number of threads: the same bits. Sessions may share a model; a session belongs to one caller
+ * at a time.
  */
 #ifndef DECODE_ENGINE_SESSION_H
 #define DECODE_ENGINE_SESSION_H
@@ -14,12 +15,14 @@
 #include "base/status.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"
+#include "engine/batch.h"
 #include "model/model.h"
 
 struct session_params {
-    int n_ctx;                     /* positions to preallocate; 0: the model's context */
+    int n_sequences;               /* 0: one */
+    int n_ctx;                     /* positions of each to preallocate; 0: the model's context */
     enum storage kv_storage;       /* of the cache: F32, F16 or Q8_0 */
-    int block;                     /* tokens that prefill takes at once; 0: the default */
+    int block;                     /* rows that go through the model at once; 0: the default */
     const struct kernels *kernels; /* NULL: the fastest */
 };
 
@@ -40,48 +43,43 @@ enum status session_create(const struct model *m, const struct session_params *p
                            struct session **out, struct err *e);
 void session_free(struct session *s); /* NULL is legal */
 
-/* Lets another pool (NULL: one thread) do the work from the next feed on; it may have no more
+/* Lets another pool (NULL: one thread) do the work from the next step on; it may have no more
  * threads than the one at creation. No result changes. */
 void session_set_pool(struct session *s, struct pool *pool);
 
-int session_len(const struct session *s);   /* positions in the cache */
-int session_cap(const struct session *s);   /* positions there is room for */
-int session_block(const struct session *s); /* tokens taken at once */
+int session_cap(const struct session *s);   /* positions of a sequence there is room for */
+int session_block(const struct session *s); /* rows taken at once */
+
+/* Positions of a sequence, 0 <= sequence < n_sequences (asserted everywhere), in the cache. */
+int session_len(const struct session *s, int sequence);
 
 /*
- * Appends n >= 1 tokens. `all` (may be NULL) receives the logits after each of them
+ * Appends n >= 1 rows. Those of one sequence stand together, at the positions that follow
+ * session_len. `logits` receives those of the rows that want them, in order [wanted, n_vocab]; NULL
+ * if none does. STATUS_USAGE, with nothing changed, when a row's sequence, position or token is
+ * not possible.
+ */
+enum status session_step(struct session *s, const struct batch_row *rows, int n, float *logits,
+                         struct err *e);
+
+/*
+ * Appends n >= 1 tokens to one sequence. `all` (may be NULL) receives the logits after each of them
  * [n, n_vocab]; session_logits then gives those after the last. STATUS_USAGE, with nothing
  * changed, when there is no room or an id is not in the vocabulary.
  */
-enum status session_feed(struct session *s, const int32_t *tokens, int n, float *all,
+enum status session_feed(struct session *s, int sequence, const int32_t *tokens, int n, float *all,
                          struct err *e);
 
-/* [n_vocab], valid until the next feed. */
+/* [n_vocab] after the last session_feed, valid until the next. */
 const float *session_logits(const struct session *s);
 
-/* Appends positions with synthetic keys and values until there are n (session_len <= n <=
- * session_cap), a function of the seed alone: to measure at a depth without the cost of getting
- * there. The logits stay what they were. */
-void session_fill(struct session *s, int n, uint64_t seed);
+/* Appends positions with synthetic keys and values to a sequence until there are n (session_len <=
+ * n
+ * <= session_cap, asserted), a function of the seed alone: to measure at a depth without the cost
+ * of getting there. The logits stay what they were. */
+void session_fill(struct session *s, int sequence, int n, uint64_t seed);
 
-/*
- * One layer on its own, and what goes on in it: for tools that take a model apart. `in` holds the
- * residual stream of n tokens [n, d_model] at the positions from 0 on. The others are [n, d_model]
- * and may be NULL; `out` may be `in`, and without it the layer ends after attention. The session
- * holds no positions before and after.
- */
-struct session_layer {
-    int layer;
-    int n; /* 1 <= n <= session_cap, asserted */
-    const float *in;
-    float *normed; /* what Q, K and V are products of */
-    float *heads;  /* the heads' results, which the output matrix takes */
-    float *middle; /* the residual stream after attention */
-    float *out;    /* and after the layer */
-};
-void session_run_layer(struct session *s, const struct session_layer *l);
-
-/* Forgets the positions from len on (0 <= len <= session_len). */
-void session_rewind(struct session *s, int len);
+/* Forgets a sequence's positions from len on; without effect if there are not that many. */
+void session_rewind(struct session *s, int sequence, int len);
 
 #endif

@@ -264,9 +264,9 @@ static enum status step(const struct bench_spec *spec, const struct bench_row *r
 {
     const int32_t token = token_at(spec, i);
     const uint64_t before = clock_ns();
-    const enum status status = session_feed(s, &token, 1, NULL, e);
+    const enum status status = session_feed(s, 0, &token, 1, NULL, e);
     *took = clock_ns() - before;
-    session_rewind(s, row->depth);
+    session_rewind(s, 0, row->depth);
     return status;
 }
 
@@ -292,7 +292,7 @@ enum status bench_run_alone(const struct bench_spec *spec, struct bench_row *row
     if (status == STATUS_OK)
         status = build_session(spec, row, m, pool, &s, e);
     if (status == STATUS_OK)
-        session_fill(s, row->depth, spec->seed);
+        session_fill(s, 0, row->depth, spec->seed);
     uint64_t took;
     for (int i = 0; i < 2 && status == STATUS_OK; i++)
         status = step(spec, row, s, i, &took, e);
@@ -394,9 +394,9 @@ static enum status measure_prefill(const struct bench_spec *spec, struct bench_r
     double best = (double)INFINITY;
     for (int pass = 0; pass < 2; pass++) { /* the first one also warms up */
         const uint64_t before = clock_ns();
-        const enum status status = session_feed(s, tokens, spec->prompt, NULL, e);
+        const enum status status = session_feed(s, 0, tokens, spec->prompt, NULL, e);
         const double took = (double)(clock_ns() - before);
-        session_rewind(s, 0);
+        session_rewind(s, 0, 0);
         if (status != STATUS_OK)
             return status;
         best = took < best ? took : best;
@@ -427,7 +427,7 @@ static enum status set_up(const struct bench_spec *spec, struct bench *b, struct
             s = measure_prefill(spec, row, stations[i].session, tokens, e);
         if (s != STATUS_OK)
             return s;
-        session_fill(stations[i].session, row->depth, spec->seed);
+        session_fill(stations[i].session, 0, row->depth, spec->seed);
     }
     return STATUS_OK;
 }

@@ -324,7 +324,7 @@ static enum status run_window(struct run *r, struct worker *w, size_t window, st
     const int n = left < (size_t)r->plan.ctx ? (int)left : r->plan.ctx;
     const int first = window ? r->plan.ctx - r->plan.stride : 0; /* that is scored here */
     for (int m = 0; m < r->n_models; m++)
-        session_rewind(w->sessions[m], 0);
+        session_rewind(w->sessions[m], 0, 0);
     for (int at = 0; at < n;) {
         if (!goes_on(r, w))
             return STATUS_INTERRUPTED;
@@ -332,7 +332,7 @@ static enum status run_window(struct run *r, struct worker *w, size_t window, st
         const int end = scored ? n : first;
         const int now = end - at < r->block ? end - at : r->block;
         for (int m = 0; m < r->n_models; m++) {
-            const enum status s = session_feed(w->sessions[m], spec->tokens + begin + (size_t)at,
+            const enum status s = session_feed(w->sessions[m], 0, spec->tokens + begin + (size_t)at,
                                                now, scored ? w->logits[m] : NULL, e);
             if (s != STATUS_OK)
                 return s;

@@ -96,7 +96,7 @@ static enum status score_blocks(struct scorer *c, struct session *session, float
     enum status s = STATUS_OK;
     for (int at = 0; at < c->n && s == STATUS_OK; at += block) {
         const int n = c->n - at < block ? c->n - at : block;
-        s = session_feed(session, c->tokens + at, n, logits, e);
+        s = session_feed(session, 0, c->tokens + at, n, logits, e);
         for (int i = 0; i < n && s == STATUS_OK; i++)
             s = score_one(c, at + i, logits + (size_t)i * (size_t)c->n_vocab, e);
     }
@@ -106,9 +106,9 @@ static enum status score_blocks(struct scorer *c, struct session *session, float
 enum status score_tokens(struct session *s, int n_vocab, const int32_t *tokens, int n, int top,
                          score_visit *visit, void *arg, struct err *e)
 {
-    if (n > session_cap(s) - session_len(s))
+    if (n > session_cap(s) - session_len(s, 0))
         return err_set(e, STATUS_USAGE, "%d tokens; the context has room for %d", n,
-                       session_cap(s) - session_len(s));
+                       session_cap(s) - session_len(s, 0));
     for (int i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= n_vocab)
             return err_set(e, STATUS_USAGE, "token %d is %d; expected ids from 0 to %d", i,

@@ -58,6 +58,12 @@ static inline int config_kv_heads(const struct config *c, int layer)
     return c->n_kv_heads;
 }
 
+/* K/V heads of all layers before this one; of all layers, for n_layers. */
+static inline int config_kv_heads_before(const struct config *c, int layer)
+{
+    return layer * c->n_kv_heads;
+}
+
 static inline int config_kv_dim(const struct config *c, int layer)
 {
     return config_kv_heads(c, layer) * c->head_dim;

@@ -8,29 +8,6 @@ bool kv_cache_can_store(enum storage storage)
     return storage == STORAGE_F32 || storage == STORAGE_F16 || storage == STORAGE_Q8_0;
 }
 
-/* Elements, and scales of Q8_0, of one head's K and V region for `cap` positions. */
-
-static size_t k_region(int head_dim, int cap)
-{
-    return (size_t)kernel_padded(cap) * (size_t)head_dim;
-}
-
-static size_t v_region(int head_dim, int cap)
-{
-    return (size_t)cap * (size_t)kernel_padded(head_dim);
-}
-
-static size_t k_scale_region(int head_dim, int cap, enum storage storage)
-{
-    return storage == STORAGE_Q8_0 ? (size_t)kernel_padded(cap) * (size_t)quant_blocks(head_dim)
-                                   : 0;
-}
-
-static size_t v_scale_region(int head_dim, int cap, enum storage storage)
-{
-    return storage == STORAGE_Q8_0 ? (size_t)cap * (size_t)quant_blocks(head_dim) : 0;
-}
-
 static size_t element_bytes(enum storage storage)
 {
     return storage == STORAGE_F32   ? sizeof(float)
@@ -38,23 +15,42 @@ static size_t element_bytes(enum storage storage)
                                     : sizeof(int8_t);
 }
 
-static struct mem_plan plan(const struct config *c, int cap, enum storage storage)
+/* Sizes and strides; of one head's K and V region for `cap` positions elements, and scales of
+ * Q8_0. */
+static struct kv_cache describe_cache(const struct config *c, int n_sequences, int cap,
+                                      enum storage storage)
 {
-    struct mem_plan p = {0};
-    const uint64_t regions = (uint64_t)c->n_layers * (uint64_t)c->n_kv_heads;
-    const int dim = c->head_dim;
-    mem_plan_add(&p, regions, k_region(dim, cap) * element_bytes(storage));
-    mem_plan_add(&p, regions, v_region(dim, cap) * element_bytes(storage));
-    mem_plan_add(&p, regions, k_scale_region(dim, cap, storage) * sizeof(uint16_t));
-    mem_plan_add(&p, regions, v_scale_region(dim, cap, storage) * sizeof(uint16_t));
-    return p;
+    const size_t padded = (size_t)kernel_padded(cap), dim = (size_t)c->head_dim;
+    const size_t blocks = storage == STORAGE_Q8_0 ? (size_t)quant_blocks(c->head_dim) : 0;
+    return (struct kv_cache){
+        .config = *c,
+        .n_sequences = n_sequences,
+        .cap = cap,
+        .storage = storage,
+        .k_stride = padded * dim,
+        .v_stride = (size_t)cap * (size_t)kernel_padded(c->head_dim),
+        .k_scale_stride = padded * blocks,
+        .v_scale_stride = (size_t)cap * blocks,
+    };
 }
 
-int kv_cache_bytes(const struct config *c, int cap, enum storage storage, size_t *bytes)
+static void take_cache(struct kv_cache *kv, struct arena *a)
 {
-    const struct mem_plan p = plan(c, cap, storage);
-    *bytes = p.bytes;
-    return !p.overflow;
+    const uint64_t regions = (uint64_t)kv->n_sequences *
+                             (uint64_t)config_kv_heads_before(&kv->config, kv->config.n_layers);
+    kv->k = arena_take(a, regions, kv->k_stride * element_bytes(kv->storage));
+    kv->v = arena_take(a, regions, kv->v_stride * element_bytes(kv->storage));
+    kv->k_scales = arena_take(a, regions, kv->k_scale_stride * sizeof(uint16_t));
+    kv->v_scales = arena_take(a, regions, kv->v_scale_stride * sizeof(uint16_t));
+}
+
+bool kv_cache_bytes(const struct config *c, int n_sequences, int cap, enum storage storage,
+                    size_t *bytes)
+{
+    struct kv_cache kv = describe_cache(c, n_sequences, cap, storage);
+    take_cache(&kv, &kv.arena);
+    *bytes = kv.arena.used;
+    return !kv.arena.overflow;
 }
 
 size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage)
@@ -63,32 +59,16 @@ size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum sto
            (size_t)storage_bytes(storage, (uint64_t)c->head_dim);
 }
 
-enum status kv_cache_create(struct kv_cache *kv, const struct config *c, int cap,
+enum status kv_cache_create(struct kv_cache *kv, const struct config *c, int n_sequences, int cap,
                             enum storage storage, struct err *e)
 {
-    const struct mem_plan p = plan(c, cap, storage);
-    *kv = (struct kv_cache){
-        .n_layers = c->n_layers,
-        .n_kv_heads = c->n_kv_heads,
-        .head_dim = c->head_dim,
-        .cap = cap,
-        .storage = storage,
-        .k_stride = k_region(c->head_dim, cap),
-        .v_stride = v_region(c->head_dim, cap),
-        .k_scale_stride = k_scale_region(c->head_dim, cap, storage),
-        .v_scale_stride = v_scale_region(c->head_dim, cap, storage),
-    };
-    const enum status s = arena_create(&kv->arena, &p, "the KV cache", e);
-    if (s != STATUS_OK)
-        return s;
-    const uint64_t regions = (uint64_t)c->n_layers * (uint64_t)c->n_kv_heads;
-    kv->k = arena_take(&kv->arena, regions, kv->k_stride * element_bytes(storage));
-    kv->v = arena_take(&kv->arena, regions, kv->v_stride * element_bytes(storage));
-    if (storage == STORAGE_Q8_0) {
-        kv->k_scales = arena_take(&kv->arena, regions, kv->k_scale_stride * sizeof(uint16_t));
-        kv->v_scales = arena_take(&kv->arena, regions, kv->v_scale_stride * sizeof(uint16_t));
-    }
-    return STATUS_OK;
+    assert(n_sequences >= 1 && cap >= 1 && kv_cache_can_store(storage));
+    *kv = describe_cache(c, n_sequences, cap, storage);
+    take_cache(kv, &kv->arena);
+    const enum status s = arena_allocate(&kv->arena, "the KV cache", e);
+    if (s == STATUS_OK)
+        take_cache(kv, &kv->arena);
+    return s;
 }
 
 void kv_cache_free(struct kv_cache *kv)
@@ -96,10 +76,13 @@ void kv_cache_free(struct kv_cache *kv)
     arena_free(&kv->arena);
 }
 
-static size_t region_of(const struct kv_cache *kv, int layer, int kv_head)
+static size_t region_of(const struct kv_cache *kv, struct kv_place p)
 {
-    assert(layer >= 0 && layer < kv->n_layers && kv_head >= 0 && kv_head < kv->n_kv_heads);
-    return (size_t)layer * (size_t)kv->n_kv_heads + (size_t)kv_head;
+    assert(p.sequence >= 0 && p.sequence < kv->n_sequences);
+    assert(p.layer >= 0 && p.layer < kv->config.n_layers);
+    assert(p.kv_head >= 0 && p.kv_head < config_kv_heads(&kv->config, p.layer));
+    return (size_t)p.sequence * (size_t)config_kv_heads_before(&kv->config, kv->config.n_layers) +
+           (size_t)(config_kv_heads_before(&kv->config, p.layer) + p.kv_head);
 }
 
 /* Quantises up to QUANT_BLOCK floats. */
@@ -121,8 +104,8 @@ static void put_quantised(struct kv_cache *kv, const struct kernels *kernels, si
                           size_t position, const float *k, const float *v, int8_t *k_out,
                           int8_t *v_out)
 {
-    const size_t dim = (size_t)kv->head_dim;
-    const size_t n_blocks = (size_t)quant_blocks(kv->head_dim);
+    const size_t dim = (size_t)kv->config.head_dim;
+    const size_t n_blocks = (size_t)quant_blocks(kv->config.head_dim);
     uint16_t *k_scales = kv->k_scales + region * kv->k_scale_stride +
                          position / KERNEL_LANES * n_blocks * KERNEL_LANES +
                          position % KERNEL_LANES;
@@ -136,17 +119,17 @@ static void put_quantised(struct kv_cache *kv, const struct kernels *kernels, si
     }
 }
 
-void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, int layer, int kv_head,
+void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_place place,
                   int position, const float *k, const float *v)
 {
     assert(position >= 0 && position < kv->cap);
-    const size_t region = region_of(kv, layer, kv_head);
-    const size_t dim = (size_t)kv->head_dim;
+    const size_t region = region_of(kv, place);
+    const size_t dim = (size_t)kv->config.head_dim;
     const size_t k_at = region * kv->k_stride +
                         (size_t)(position / KERNEL_LANES) * dim * KERNEL_LANES +
                         (size_t)(position % KERNEL_LANES);
     const size_t v_at =
-        region * kv->v_stride + (size_t)position * (size_t)kernel_padded(kv->head_dim);
+        region * kv->v_stride + (size_t)position * (size_t)kernel_padded(kv->config.head_dim);
     if (kv->storage == STORAGE_Q8_0) {
         put_quantised(kv, kernels, region, (size_t)position, k, v, (int8_t *)kv->k + k_at,
                       (int8_t *)kv->v + v_at);
@@ -165,22 +148,23 @@ void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, int layer,
     }
 }
 
-struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, int layer, int kv_head, int first, int n)
+struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place, int first, int n)
 {
     assert(first % KERNEL_CHUNK == 0 && n >= 1 && n <= KERNEL_CHUNK && first + n <= kv->cap);
-    const size_t region = region_of(kv, layer, kv_head);
+    const size_t region = region_of(kv, place);
     const size_t bytes = element_bytes(kv->storage);
-    const size_t k_at = region * kv->k_stride + (size_t)first * (size_t)kv->head_dim;
-    const size_t v_at = region * kv->v_stride + (size_t)first * (size_t)kernel_padded(kv->head_dim);
+    const size_t k_at = region * kv->k_stride + (size_t)first * (size_t)kv->config.head_dim;
+    const size_t v_at =
+        region * kv->v_stride + (size_t)first * (size_t)kernel_padded(kv->config.head_dim);
     struct kv_chunk chunk = {
         .k = kv->k + k_at * bytes,
         .v = kv->v + v_at * bytes,
         .n_positions = n,
-        .head_dim = kv->head_dim,
+        .head_dim = kv->config.head_dim,
         .storage = kv->storage,
     };
     if (kv->storage == STORAGE_Q8_0) {
-        const size_t scales = (size_t)first * (size_t)quant_blocks(kv->head_dim);
+        const size_t scales = (size_t)first * (size_t)quant_blocks(kv->config.head_dim);
         chunk.k_scales = kv->k_scales + region * kv->k_scale_stride + scales;
         chunk.v_scales = kv->v_scales + region * kv->v_scale_stride + scales;
     }

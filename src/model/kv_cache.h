@@ -1,10 +1,11 @@
 /*
- * kv_cache - keys and values of every position so far, preallocated.
+ * kv_cache - keys and values of every position so far of some sequences, preallocated.
  *
- * Each layer and K/V head has two regions, contiguous along the positions: K in panels of
- * KERNEL_LANES positions, dimension-major, so that scores come out vectorised; V row by row.
- * A group's query heads read each of them once. Q8_0 keeps its scales in regions of their own
- * (see struct kv_chunk).
+ * Sequences are the outermost dimension, then layers, then K/V heads: each of these has two
+ * regions, contiguous along the positions: K in panels of KERNEL_LANES positions, dimension-major,
+ * so that scores come out vectorised; V row by row. A group's query heads read each of them once.
+ * Q8_0 keeps its scales in regions of their own (see struct kv_chunk). Which positions are filled
+ * is the owner's to know.
  */
 #ifndef DECODE_MODEL_KV_CACHE_H
 #define DECODE_MODEL_KV_CACHE_H
@@ -18,8 +19,9 @@
 #include "model/config.h"
 
 struct kv_cache {
-    int n_layers, n_kv_heads, head_dim;
-    int cap; /* positions */
+    struct config config; /* of the model: layers, K/V heads, head_dim */
+    int n_sequences;
+    int cap; /* positions of a sequence */
     enum storage storage;
     size_t k_stride, v_stride; /* elements from one head's region to the next */
     unsigned char *k, *v;
@@ -28,8 +30,10 @@ struct kv_cache {
     struct arena arena;
 };
 
-/* Bytes that a cache of `cap` positions takes: false when they do not fit a size_t. */
-int kv_cache_bytes(const struct config *c, int cap, enum storage storage, size_t *bytes);
+/* Bytes that a cache takes for n_sequences of `cap` positions each: false when they do not fit a
+ * size_t. */
+bool kv_cache_bytes(const struct config *c, int n_sequences, int cap, enum storage storage,
+                    size_t *bytes);
 
 /* Bytes that one position adds, over all layers: 2 * n_layers * n_kv_heads rows of head_dim. */
 size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage);
@@ -37,16 +41,30 @@ size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum sto
 /* Whether a cache can be stored so: as F32, F16 or Q8_0. */
 bool kv_cache_can_store(enum storage storage);
 
-enum status kv_cache_create(struct kv_cache *kv, const struct config *c, int cap,
+/* n_sequences and cap at least 1, and a storage that kv_cache_can_store, are asserted.
+ * STATUS_NO_MEMORY. */
+enum status kv_cache_create(struct kv_cache *kv, const struct config *c, int n_sequences, int cap,
                             enum storage storage, struct err *e);
 void kv_cache_free(struct kv_cache *kv); /* legal on a zeroed struct and twice */
 
+/* One head's place in the cache. */
+struct kv_place {
+    int sequence, layer, kv_head;
+};
+
 /* Stores the key and value rows [head_dim] of one position of one head. Different positions of
- * different panels, and different heads, may be written at once. */
-void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, int layer, int kv_head,
+ * different panels, and different places, may be written at once. */
+void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_place place,
                   int position, const float *k, const float *v);
 
-/* The view of positions [first, first + n) of one head; first is a multiple of KERNEL_CHUNK. */
-struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, int layer, int kv_head, int first, int n);
+/* Chunks that n positions are cut into. */
+static inline int kv_cache_chunks(int n_positions)
+{
+    return (n_positions + KERNEL_CHUNK - 1) / KERNEL_CHUNK;
+}
+
+/* The view of positions [first, first + n) of one head; first is a multiple of KERNEL_CHUNK, n at
+ * most one (asserted). */
+struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place, int first, int n);
 
 #endif

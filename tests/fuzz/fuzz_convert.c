@@ -71,7 +71,7 @@ static void run(const struct gguf *g, int n_kv_heads)
     require(model_create(g, NULL, NULL, &m, &e) == STATUS_OK);
     require(m->config.n_kv_heads == n_kv_heads);
     require(session_create(m, &p, NULL, &s, &e) == STATUS_OK);
-    require(session_feed(s, &token, 1, NULL, &e) == STATUS_OK);
+    require(session_feed(s, 0, &token, 1, NULL, &e) == STATUS_OK);
     session_free(s);
     model_free(m);
 }

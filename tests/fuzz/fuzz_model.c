@@ -59,7 +59,7 @@ static int run_steps(const struct model *m, struct session *s, const struct way 
     require(sampler_create(&w->sampling, m->config.n_vocab, n, &sampler, &e) == STATUS_OK);
     while (done < n) {
         tokens[done] = token;
-        require(session_feed(s, &tokens[done++], 1, NULL, &e) == STATUS_OK);
+        require(session_feed(s, 0, &tokens[done++], 1, NULL, &e) == STATUS_OK);
         sampler_accept(sampler, token);
         /* The weights may be anything, NaN too. */
         const enum status picked = sampler_pick(sampler, session_logits(s), &token, &e);
@@ -85,13 +85,13 @@ static void run_model(const struct model *m, const struct way *w)
     require(session_create(m, &p, NULL, &steps, &e) == STATUS_OK);
     require(session_create(m, &p, NULL, &prefill, &e) == STATUS_OK);
     const int done = run_steps(m, steps, w, n, tokens);
-    require(session_feed(prefill, tokens, done, NULL, &e) == STATUS_OK);
+    require(session_feed(prefill, 0, tokens, done, NULL, &e) == STATUS_OK);
     const size_t bytes = (size_t)m->config.n_vocab * sizeof(float);
     const float *a = session_logits(steps), *b = session_logits(prefill);
     for (size_t i = 0; i < bytes / sizeof(float); i++)
         require(memcmp(&a[i], &b[i], sizeof a[i]) == 0 || (a[i] != a[i] && b[i] != b[i]));
     if (done == n)
-        require_refusal(session_feed(steps, tokens, 1, NULL, &e), STATUS_USAGE, &e);
+        require_refusal(session_feed(steps, 0, tokens, 1, NULL, &e), STATUS_USAGE, &e);
     session_free(steps);
     session_free(prefill);
 }

@@ -1,0 +1,114 @@
+#include "engine/block.h"
+
+#include <string.h>
+
+#include "engine/attention.h"
+
+/* By enum ffn_kind: what becomes of the up projection's sums. */
+static const enum epilogue activations[FFN_KINDS] = {[FFN_GELU] = EPILOGUE_GELU};
+
+/* Rows are written by no thread while one copies them. */
+static void tap_rows(const struct forward *f, enum block_tap tap, const float *rows, int n,
+                     int thread)
+{
+    if (f->taps && f->taps->at[tap] && thread == 0)
+        memcpy(f->taps->at[tap], rows, (size_t)f->batch->n_rows * (size_t)n * sizeof *rows);
+}
+
+/* --- attention ------------------------------------------------------------------------------- */
+
+/* Whether every thread has as many K/V heads as the others, whole, and their rows of Q, K and V are
+ * whole panels: then it can go from those rows through attention without waiting. */
+static bool heads_divide(const struct forward *f, int layer)
+{
+    return config_kv_heads(f->config, layer) % pool_n_threads(f->pool) == 0 &&
+           f->config->head_dim % KERNEL_LANES == 0;
+}
+
+/* The rows of Q, K and V that belong to this thread's K/V heads. */
+static void multiply_heads(const struct forward *f, const struct matrix *qkv, const float *input,
+                           int layer, int thread)
+{
+    const struct config *c = f->config;
+    const struct matmul m =
+        forward_product(f, qkv, input, f->batch->n_rows, f->work->qkv, EPILOGUE_STORE, thread);
+    const int n_heads = config_kv_heads(c, layer) / pool_n_threads(f->pool);
+    const int panels = c->head_dim / KERNEL_LANES; /* of a head */
+    const int group = config_group(c, layer), first = thread * n_heads;
+    const int k = c->n_heads * panels, v = k + config_kv_heads(c, layer) * panels;
+    f->kernels->matmul(&m, first * group * panels, (first + n_heads) * group * panels);
+    f->kernels->matmul(&m, k + first * panels, k + (first + n_heads) * panels);
+    f->kernels->matmul(&m, v + first * panels, v + (first + n_heads) * panels);
+}
+
+void block_attention(const struct forward *f, const struct block *b, int layer, int thread)
+{
+    const struct config *c = f->config;
+    const struct workspace *w = f->work;
+    const int n_rows = f->batch->n_rows, n_threads = pool_n_threads(f->pool);
+    const struct attention a = {
+        .kernels = f->kernels,
+        .batch = f->batch,
+        .kv = f->kv,
+        .layer = layer,
+        .qkv = w->qkv,
+        .parts = w->parts,
+        .max_chunks = kv_cache_chunks(f->kv->cap),
+    };
+    const bool whole_heads = heads_divide(f, layer);
+
+    /* Norm before attention. */
+    float *input = forward_norm(f, &b->w[ROLE_ATTN_NORM].norm, thread);
+    tap_rows(f, TAP_NORMED, input, c->d_model, thread);
+
+    /* Queries, keys and values. */
+    const struct matrix *qkv = &b->w[ROLE_ATTN_QKV].matrix;
+    if (whole_heads) {
+        multiply_heads(f, qkv, input, layer, thread);
+    } else {
+        forward_multiply(f, qkv, input, n_rows, w->qkv, EPILOGUE_STORE, thread);
+        pool_barrier(f->pool, thread);
+    }
+
+    /* Keys and values into the cache. */
+    if (!f->batch->one_row_each) {
+        attention_store(&a, thread, n_threads);
+        if (!whole_heads)
+            pool_barrier(f->pool, thread);
+    }
+
+    /* Scores, softmax and weighted values, chunk by chunk. */
+    attention_run(&a, workspace_attend(w, thread), thread, n_threads);
+    pool_barrier(f->pool, thread);
+
+    /* Chunks joined, heads side by side. */
+    for (int r = 0; r < n_rows; r++)
+        attention_merge(&a, r, input + (size_t)r * (size_t)config_q_dim(c));
+    tap_rows(f, TAP_HEADS, input, config_q_dim(c), thread);
+
+    /* Output projection, added to the residual stream. */
+    forward_multiply(f, &b->w[ROLE_ATTN_OUTPUT].matrix, input, n_rows, w->x, EPILOGUE_ADD, thread);
+    pool_barrier(f->pool, thread);
+    tap_rows(f, TAP_MIDDLE, w->x, c->d_model, thread);
+}
+
+/* --- feed-forward ---------------------------------------------------------------------------- */
+
+void block_feed_forward(const struct forward *f, const struct block *b, int thread)
+{
+    const struct workspace *w = f->work;
+    const int n_rows = f->batch->n_rows;
+
+    /* Norm before the feed-forward layer. */
+    const float *input = forward_norm(f, &b->w[ROLE_FFN_NORM].norm, thread);
+
+    /* Up projection and activation. */
+    forward_multiply(f, &b->w[ROLE_FFN_UP].matrix, input, n_rows, w->hidden,
+                     activations[f->config->ffn], thread);
+    pool_barrier(f->pool, thread);
+
+    /* Down projection, added to the residual stream. */
+    forward_multiply(f, &b->w[ROLE_FFN_DOWN].matrix, w->hidden, n_rows, w->x, EPILOGUE_ADD, thread);
+    pool_barrier(f->pool, thread);
+    tap_rows(f, TAP_OUT, w->x, f->config->d_model, thread);
+}

@@ -1,0 +1,36 @@
+/*
+ * block - one layer of a transformer over the rows of a batch.
+ *
+ * Threads meet after attention, the output projection, the up projection and the down projection;
+ * and where K/V heads cannot be divided whole among them also after the QKV rows and (if a sequence
+ * has several rows) its new keys and values.
+ */
+#ifndef DECODE_ENGINE_BLOCK_H
+#define DECODE_ENGINE_BLOCK_H
+
+#include "engine/forward.h"
+#include "model/model.h"
+
+/* Where a block's numbers can be had on their way: for tools that take a model apart. */
+enum block_tap {
+    TAP_NORMED, /* [n_rows, d_model] what Q, K and V are products of */
+    TAP_HEADS,  /* [n_rows, q_dim] the heads' results, which the output matrix takes */
+    TAP_MIDDLE, /* [n_rows, d_model] the residual stream after attention */
+    TAP_OUT,    /* [n_rows, d_model] and after the block */
+    BLOCK_TAPS,
+};
+
+/* Buffers of the caller, which get a copy each; NULL: not wanted. */
+struct block_taps {
+    float *at[BLOCK_TAPS];
+};
+
+/*
+ * Every thread of f->pool calls these. work->x holds the residual stream [n_rows, d_model] and is
+ * changed in place; `layer` is whose cache it is. Attention adds the batch's keys and values to the
+ * cache.
+ */
+void block_attention(const struct forward *f, const struct block *b, int layer, int thread);
+void block_feed_forward(const struct forward *f, const struct block *b, int thread);
+
+#endif

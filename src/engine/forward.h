@@ -1,0 +1,43 @@
+/*
+ * forward - the rows of a batch on their way through a model, shared by the threads of a pool.
+ *
+ * What every stage is made of: a norm, which each thread computes for itself because that is
+ * cheaper than waiting for another to, and a matrix product, whose panels the threads share.
+ */
+#ifndef DECODE_ENGINE_FORWARD_H
+#define DECODE_ENGINE_FORWARD_H
+
+#include "compute/kernels.h"
+#include "compute/pool.h"
+#include "engine/batch.h"
+#include "engine/workspace.h"
+#include "model/kv_cache.h"
+#include "model/model.h"
+
+/* One pass, borrowed by the threads. config's sizes are those of the cache and the workspace. */
+struct forward {
+    const struct config *config;
+    const struct kernels *kernels;
+    struct pool *pool;
+    struct kv_cache *kv;
+    const struct workspace *work;
+    const struct batch *batch;     /* at most work->max_rows rows */
+    const struct block_taps *taps; /* NULL: none (see engine/block.h) */
+};
+
+/* The norm of row r of work->x as row i of the thread's own input [.., d_model]. */
+void forward_norm_row(const struct forward *f, const struct norm *norm, int r, int i, int thread);
+
+/* The norms of all rows in the thread's own input [n_rows, d_model], which it gives. */
+float *forward_norm(const struct forward *f, const struct norm *norm, int thread);
+
+/* y = epilogue(w x): n_rows rows of x [n_rows, w->n_in], quantised before if w is, ready for the
+ * kernel; no row is computed yet. The quantised rows are the thread's own. */
+struct matmul forward_product(const struct forward *f, const struct matrix *w, const float *x,
+                              int n_rows, float *y, enum epilogue epilogue, int thread);
+
+/* This thread's share of the panels of a product y [n_rows, w->n_out]. */
+void forward_multiply(const struct forward *f, const struct matrix *w, const float *x, int n_rows,
+                      float *y, enum epilogue epilogue, int thread);
+
+#endif

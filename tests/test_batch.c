@@ -1,0 +1,314 @@
+/* Rows of many sequences in one step against each sequence alone: the same bits, whatever the
+ * schedule, the threads, the cache's type and the number of rows that go through at once. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "checkpoints.h"
+#include "engine/batch.h"
+#include "engine/probe.h"
+#include "engine/session.h"
+#include "golden.h"
+#include "support.h"
+
+#define MAX_SEQUENCES 17
+
+/* Tokens of a sequence: another text for each, of `n` tokens. */
+static int32_t token_of(const struct model *m, int sequence, int position)
+{
+    return (int32_t)((sequence * 31 + position * 7 + position * position) % m->config.n_vocab);
+}
+
+static struct session *open_session(const struct model *m, int n_sequences, enum storage kv,
+                                    int block, struct pool *pool)
+{
+    struct session *s = NULL;
+    struct err e = {""};
+    const struct session_params p = {.n_sequences = n_sequences, .kv_storage = kv, .block = block};
+    ck_assert_msg(session_create(m, &p, pool, &s, &e) == STATUS_OK, "%s", e.text);
+    return s;
+}
+
+/* Logits after every token of a sequence that is alone, stepped. */
+static float *alone(const struct model *m, int sequence, int n, enum storage kv)
+{
+    struct session *s = open_session(m, 1, kv, 1, NULL);
+    struct err e = {""};
+    float *out = malloc((size_t)n * (size_t)m->config.n_vocab * sizeof *out);
+    for (int t = 0; t < n; t++) {
+        const int32_t token = token_of(m, sequence, t);
+        float *at = out + (size_t)t * (size_t)m->config.n_vocab;
+        ck_assert_int_eq(session_feed(s, 0, &token, 1, at, &e), STATUS_OK);
+    }
+    session_free(s);
+    return out;
+}
+
+struct schedule {
+    const struct model *m;
+    struct session *session;
+    int n_sequences;
+    int lengths[MAX_SEQUENCES]; /* to reach */
+    float *expected[MAX_SEQUENCES];
+    struct rng rng;
+};
+
+/* Some rows of some sequences, in any order of the sequences; gives their number. */
+static int next_rows(struct schedule *c, struct batch_row *rows, int max)
+{
+    int order[MAX_SEQUENCES], n = 0;
+    for (int i = 0; i < c->n_sequences; i++)
+        order[i] = i;
+    for (int i = c->n_sequences - 1; i > 0; i--) {
+        const int j = (int)(rng_u32(&c->rng) % (uint32_t)(i + 1)), swap = order[i];
+        order[i] = order[j];
+        order[j] = swap;
+    }
+    for (int i = 0; i < c->n_sequences; i++) {
+        const int sequence = order[i], len = session_len(c->session, sequence);
+        const int left = c->lengths[sequence] - len;
+        int count = rng_u32(&c->rng) % 3 ? 1 : (int)(rng_u32(&c->rng) % 12);
+        count = count < left ? count : left;
+        for (int r = 0; r < count && n < max; r++)
+            rows[n++] = (struct batch_row){.token = token_of(c->m, sequence, len + r),
+                                           .sequence = sequence,
+                                           .position = len + r,
+                                           .wants_logits = rng_u32(&c->rng) % 4 != 0};
+    }
+    return n;
+}
+
+static bool is_done(const struct schedule *c)
+{
+    for (int i = 0; i < c->n_sequences; i++)
+        if (session_len(c->session, i) < c->lengths[i])
+            return false;
+    return true;
+}
+
+static void run_schedule(struct schedule *c)
+{
+    enum { MAX_ROWS = 40 };
+    struct batch_row rows[MAX_ROWS];
+    struct err e = {""};
+    const size_t n_vocab = (size_t)c->m->config.n_vocab;
+    float *logits = malloc(MAX_ROWS * n_vocab * sizeof *logits);
+    while (!is_done(c)) {
+        const int n = next_rows(c, rows, MAX_ROWS);
+        if (n == 0)
+            continue;
+        ck_assert_msg(session_step(c->session, rows, n, logits, &e) == STATUS_OK, "%s", e.text);
+        const float *found = logits;
+        for (int r = 0; r < n; r++) {
+            if (!rows[r].wants_logits)
+                continue;
+            const float *expected =
+                c->expected[rows[r].sequence] + (size_t)rows[r].position * n_vocab;
+            ck_assert_msg(memcmp(found, expected, n_vocab * sizeof *found) == 0,
+                          "sequence %d of %d, position %d: other bits than alone", rows[r].sequence,
+                          c->n_sequences, rows[r].position);
+            found += n_vocab;
+        }
+    }
+    free(logits);
+}
+
+/* A golden checkpoint, or (the last) one whose context is several chunks of the cache. */
+static struct golden open_any(int i)
+{
+    if (i < N_GOLDEN)
+        return open_golden(golden_names[i]);
+    const struct checkpoint_shape shape = {.n_layers = 2,
+                                           .n_heads = 4,
+                                           .n_kv_heads = 2,
+                                           .head_dim = 8,
+                                           .d_ff = 32,
+                                           .n_ctx = 2 * KERNEL_CHUNK + 40,
+                                           .n_vocab = 256,
+                                           .seed = 3};
+    struct golden g = {.n_tokens = 0};
+    struct err e = {""};
+    const char *path = scratch_path("long.gguf");
+    write_checkpoint(path, &shape);
+    ck_assert_int_eq(checkpoint_open(path, CHECKPOINT_MODEL, &g.checkpoint, &e), STATUS_OK);
+    scratch_remove();
+    return g;
+}
+
+START_TEST(each_sequence_as_if_alone)
+{
+    static const int counts[] = {1, 2, 3, 5, 8, 17}, threads[] = {1, 2, 3};
+    static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+    struct golden g = open_any(_i);
+    const struct model *m = g.checkpoint.model;
+    const enum storage kv = caches[_i % 3];
+    struct schedule c = {.m = m};
+    rng_seed(&c.rng, 1, (uint64_t)_i);
+    for (int i = 0; i < MAX_SEQUENCES; i++) {
+        c.lengths[i] = 1 + (int)(rng_u32(&c.rng) % (uint32_t)(m->config.n_ctx));
+        c.expected[i] = alone(m, i, c.lengths[i], kv);
+    }
+    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+        struct pool *pool = NULL;
+        struct err e = {""};
+        ck_assert_int_eq(pool_create(threads[t], &pool, &e), STATUS_OK);
+        for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) {
+            c.n_sequences = counts[n];
+            c.session = open_session(m, counts[n], kv, n % 2 ? 0 : 3, pool);
+            run_schedule(&c);
+            session_free(c.session);
+        }
+        pool_free(pool);
+    }
+    for (int i = 0; i < MAX_SEQUENCES; i++)
+        free(c.expected[i]);
+    close_golden(&g);
+}
+END_TEST
+
+/* A sequence that ended gives its place to another, while its neighbours go on. */
+START_TEST(places_are_taken_again)
+{
+    struct golden g = open_golden("gqa");
+    const struct model *m = g.checkpoint.model;
+    const size_t n_vocab = (size_t)m->config.n_vocab;
+    struct session *s = open_session(m, 2, STORAGE_F32, 0, NULL);
+    struct err e = {""};
+    float *expected[3], *logits = malloc(2 * n_vocab * sizeof *logits);
+    int text[2] = {0, 1};
+    for (int i = 0; i < 3; i++)
+        expected[i] = alone(m, i, 8, STORAGE_F32);
+    for (int step = 0; step < 8; step++) {
+        struct batch_row rows[2];
+        if (step == 4) {
+            session_rewind(s, 0, 0);
+            text[0] = 2;
+        }
+        for (int i = 0; i < 2; i++)
+            rows[i] = (struct batch_row){.token = token_of(m, text[i], session_len(s, i)),
+                                         .sequence = i,
+                                         .position = session_len(s, i),
+                                         .wants_logits = true};
+        ck_assert_int_eq(session_step(s, rows, 2, logits, &e), STATUS_OK);
+        for (int i = 0; i < 2; i++)
+            ck_assert_mem_eq(logits + (size_t)i * n_vocab,
+                             expected[text[i]] + (size_t)rows[i].position * n_vocab,
+                             n_vocab * sizeof *logits);
+    }
+    for (int i = 0; i < 3; i++)
+        free(expected[i]);
+    free(logits);
+    session_free(s);
+    close_golden(&g);
+}
+END_TEST
+
+START_TEST(impossible_rows_are_refused)
+{
+    struct golden g = open_golden("mha");
+    const struct model *m = g.checkpoint.model;
+    struct session *s = open_session(m, 2, STORAGE_F32, 0, NULL);
+    const struct {
+        struct batch_row rows[3];
+        int n;
+        const char *message;
+    } cases[] = {
+        {{{.sequence = 2}}, 1, "row 0: expected a sequence from 0 to 1, found 2"},
+        {{{.sequence = -1}}, 1, "row 0: expected a sequence from 0 to 1, found -1"},
+        {{{.position = 1}}, 1, "row 0: expected position 0 of sequence 0"},
+        {{{.position = 0}, {.position = 0}}, 2, "row 1: expected position 1 of sequence 0"},
+        {{{.position = 0}, {.sequence = 1}, {.position = 1}}, 3, "row 2: expected position 0"},
+        {{{.token = -1}}, 1, "token 0: expected an id from 0 to"},
+        {{{.position = 0}, {.sequence = 1, .token = 1 << 24}}, 2, "token 1: expected an id"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct err e = {""};
+        ck_assert_int_eq(session_step(s, cases[i].rows, cases[i].n, NULL, &e), STATUS_USAGE);
+        ck_assert_msg(strstr(e.text, cases[i].message) != NULL, "%s", e.text);
+        ck_assert_int_eq(session_len(s, 0), 0);
+        ck_assert_int_eq(session_len(s, 1), 0);
+    }
+    session_free(s);
+    close_golden(&g);
+}
+END_TEST
+
+START_TEST(rows_are_cut_into_spans)
+{
+    const struct batch_row rows[] = {
+        {.sequence = 4, .position = 300}, {.sequence = 1, .position = 0},
+        {.sequence = 1, .position = 1},   {.sequence = 1, .position = 2, .wants_logits = true},
+        {.sequence = 0, .position = 255},
+    };
+    struct batch_span spans[5];
+    struct batch b;
+    batch_cut(&b, rows, 5, spans);
+    ck_assert_int_eq(b.n_spans, 3);
+    ck_assert_int_eq(b.n_logits, 1);
+    ck_assert(!b.one_row_each);
+    /* 2 chunks for one row, 1 for three, 1 for one. */
+    ck_assert_int_eq(b.items_per_head, 2 + 3 + 1);
+    static const int span_of[] = {0, 0, 1, 1, 1, 2};
+    for (int item = 0; item < b.items_per_head; item++)
+        ck_assert_ptr_eq(batch_span_of_item(&b, item), &spans[span_of[item]]);
+    batch_cut(&b, rows, 2, spans);
+    ck_assert(b.one_row_each);
+}
+END_TEST
+
+/* Block after block on their own are the model. */
+START_TEST(probes_run_what_sessions_run)
+{
+    struct golden g = open_golden(golden_names[_i]);
+    const struct model *m = g.checkpoint.model;
+    const int n = g.n_tokens, d = m->config.d_model;
+    struct err e = {""};
+    struct probe *p = NULL;
+    float *x = malloc((size_t)n * (size_t)d * sizeof *x), *out = malloc((size_t)d * sizeof *out);
+    float *logits = malloc((size_t)m->config.n_vocab * sizeof *logits);
+    ck_assert_int_eq(probe_create(&m->config, n, NULL, NULL, &p, &e), STATUS_OK);
+    for (int t = 0; t < n; t++)
+        model_embed(m, g.tokens[t], t, x + (size_t)t * (size_t)d);
+    for (int l = 0; l < m->config.n_layers; l++) {
+        const struct block_taps taps = {.at = {[TAP_OUT] = x}};
+        probe_run(p, &m->blocks[l], x, n, &taps);
+    }
+    const struct kernels *k;
+    ck_assert_int_eq(kernels_choose(NULL, &k, &e), STATUS_OK);
+    const struct norm *norm = &m->w[ROLE_OUTPUT_NORM].norm;
+    k->norm[m->config.norm](out, x + (size_t)(n - 1) * (size_t)d, norm->gain, norm->bias, d,
+                            m->config.norm_eps);
+    struct session *s = open_session(m, 1, STORAGE_F32, 0, NULL);
+    ck_assert_int_eq(session_feed(s, 0, g.tokens, n, NULL, &e), STATUS_OK);
+    const struct matrix *w = &m->w[ROLE_OUTPUT].matrix;
+    if (!storage_is_quantised(w->storage)) {
+        const struct matmul product = {.w = w,
+                                       .x = out,
+                                       .x_stride = (size_t)d,
+                                       .n_tokens = 1,
+                                       .y = logits,
+                                       .y_stride = (size_t)w->n_out};
+        k->matmul(&product, 0, matrix_panels(w->n_out));
+        ck_assert_mem_eq(logits, session_logits(s), (size_t)w->n_out * sizeof *logits);
+    }
+    session_free(s);
+    probe_free(p);
+    free(x), free(out), free(logits);
+    close_golden(&g);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("batch");
+    TCase *t = tcase_create("batch");
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, each_sequence_as_if_alone, 0, N_GOLDEN + 1);
+    tcase_add_test(t, places_are_taken_again);
+    tcase_add_test(t, impossible_rows_are_refused);
+    tcase_add_test(t, rows_are_cut_into_spans);
+    tcase_add_loop_test(t, probes_run_what_sessions_run, 0, N_GOLDEN);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
