@@ -61,6 +61,19 @@ static int window_size(const struct sampler_params *p, int n_ctx)
     return p->repeat_last_n < 0 || p->repeat_last_n > n_ctx ? n_ctx : p->repeat_last_n;
 }
 
+/* The sampler's place and its buffers, which go to *s; or their count. */
+static struct sampler *take_sampler(struct sampler *s, struct arena *a)
+{
+    const uint64_t n = (uint64_t)s->n_vocab;
+    struct sampler *place = arena_take(a, 1, sizeof *place);
+    s->tokens = arena_take(a, n, sizeof *s->tokens);
+    s->weights = arena_take(a, n, sizeof *s->weights);
+    s->logits = arena_take(a, n, sizeof *s->logits);
+    s->keys = arena_take(a, n, sizeof *s->keys);
+    s->window = arena_take(a, (uint64_t)s->window_cap, sizeof *s->window);
+    return place;
+}
+
 enum status sampler_create(const struct sampler_params *params, int n_vocab, int n_ctx,
                            struct sampler **out, struct err *e)
 {
@@ -70,28 +83,14 @@ enum status sampler_create(const struct sampler_params *params, int n_vocab, int
     if (status != STATUS_OK)
         return status;
 
-    const uint64_t n = (uint64_t)n_vocab, window = (uint64_t)window_size(params, n_ctx);
-    struct mem_plan plan = {0};
-    mem_plan_add(&plan, 1, sizeof(struct sampler));
-    mem_plan_add(&plan, n, sizeof(int));
-    mem_plan_add(&plan, n, sizeof(double));
-    mem_plan_add(&plan, n, sizeof(float));
-    mem_plan_add(&plan, n, sizeof(uint64_t));
-    mem_plan_add(&plan, window, sizeof(int));
-    struct arena arena;
-    status = arena_create(&arena, &plan, "the sampler", e);
+    struct sampler sized = {
+        .params = *params, .n_vocab = n_vocab, .window_cap = window_size(params, n_ctx)};
+    take_sampler(&sized, &sized.arena);
+    status = arena_allocate(&sized.arena, "the sampler", e);
     if (status != STATUS_OK)
         return status;
-    struct sampler *s = arena_take(&arena, 1, sizeof *s);
-    s->params = *params;
-    s->n_vocab = n_vocab;
-    s->window_cap = (int)window;
-    s->tokens = arena_take(&arena, n, sizeof *s->tokens);
-    s->weights = arena_take(&arena, n, sizeof *s->weights);
-    s->logits = arena_take(&arena, n, sizeof *s->logits);
-    s->keys = arena_take(&arena, n, sizeof *s->keys);
-    s->window = arena_take(&arena, window, sizeof *s->window);
-    s->arena = arena;
+    struct sampler *s = take_sampler(&sized, &sized.arena);
+    *s = sized;
     sampler_reset(s, params->stream);
     *out = s;
     return STATUS_OK;

@@ -25,7 +25,7 @@
 /* The model and the other. */
 #define MAX_MODELS 2
 
-struct worker {
+struct eval_worker {
     struct session *sessions[MAX_MODELS];
     float *logits[MAX_MODELS]; /* [block, n_vocab] */
     struct pool *pool;         /* that shares its work */
@@ -34,13 +34,13 @@ struct worker {
     struct err err;
 };
 
-struct run {
+struct eval_run {
     const struct eval_spec *spec;
     struct eval_plan plan;
     int n_models, n_vocab, block;
     struct arena arena;
-    struct worker *workers;  /* [plan.n_workers] */
-    struct eval_tokens each; /* [plan.n_scored] */
+    struct eval_worker *workers; /* [plan.n_workers] */
+    struct eval_tokens each;     /* [plan.n_scored] */
     atomic_size_t next_window;
     atomic_uint_fast64_t done; /* tokens scored */
     atomic_bool halt;          /* somebody failed, or stop said so: take no further window */
@@ -69,7 +69,7 @@ enum status eval_check_length(size_t n_tokens, struct err *e)
     return STATUS_OK;
 }
 
-static enum status check_tokens(const struct eval_spec *spec, struct err *e)
+static enum status check_eval_tokens(const struct eval_spec *spec, struct err *e)
 {
     const int n_vocab = spec->model->config.n_vocab;
     if (spec->other && spec->other->config.n_vocab != n_vocab)
@@ -112,7 +112,8 @@ static enum status choose_windows(const struct eval_spec *spec, struct eval_plan
 }
 
 /* A window's cache need not be longer than the text. */
-static struct session_params params_of(const struct eval_spec *spec, const struct eval_plan *plan)
+static struct session_params session_params_of(const struct eval_spec *spec,
+                                               const struct eval_plan *plan)
 {
     struct session_params p = spec->params;
     p.n_ctx = plan->n_scored < (uint64_t)plan->ctx ? (int)plan->n_scored : plan->ctx;
@@ -127,8 +128,8 @@ static struct session_params params_of(const struct eval_spec *spec, const struc
 static enum status worker_bytes(const struct eval_spec *spec, const struct eval_plan *plan,
                                 int n_threads, uint64_t *kv, uint64_t *scratch, struct err *e)
 {
-    const struct session_params params = params_of(spec, plan);
-    struct mem_plan logits = {0};
+    const struct session_params params = session_params_of(spec, plan);
+    struct arena logits = {0};
     *kv = *scratch = 0;
     for (int m = 0; m < n_models(spec); m++) {
         struct session_memory memory;
@@ -137,31 +138,30 @@ static enum status worker_bytes(const struct eval_spec *spec, const struct eval_
             return s;
         *kv += memory.kv_bytes;
         *scratch += memory.scratch_bytes;
-        mem_plan_add(&logits, (uint64_t)params.block * (uint64_t)spec->model->config.n_vocab,
-                     sizeof(float));
+        arena_take(&logits, (uint64_t)params.block * (uint64_t)spec->model->config.n_vocab,
+                   sizeof(float));
     }
-    *scratch += logits.bytes;
+    *scratch += logits.used;
     return STATUS_OK;
 }
 
-/* The results by token, and the workers. */
-static struct mem_plan results_plan(const struct eval_spec *spec, const struct eval_plan *plan)
+/* The results by token, and the workers; or their count. */
+static void take_results(struct eval_run *r, struct arena *a)
 {
-    struct mem_plan p = {0};
-    mem_plan_add(&p, (uint64_t)plan->n_workers, sizeof(struct worker));
-    mem_plan_add(&p, plan->n_scored, sizeof(double));
-    if (spec->other) {
-        mem_plan_add(&p, plan->n_scored, sizeof(double));
-        mem_plan_add(&p, plan->n_scored, sizeof(double));
-        mem_plan_add(&p, plan->n_scored, sizeof(unsigned char));
+    const uint64_t n = r->plan.n_scored;
+    r->workers = arena_take(a, (uint64_t)r->plan.n_workers, sizeof *r->workers);
+    r->each.nll = arena_take(a, n, sizeof *r->each.nll);
+    if (r->spec->other) {
+        r->each.other_nll = arena_take(a, n, sizeof *r->each.other_nll);
+        r->each.kl = arena_take(a, n, sizeof *r->each.kl);
+        r->each.same_top = arena_take(a, n, sizeof *r->each.same_top);
     }
-    return p;
 }
 
 enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan, struct err *e)
 {
     *plan = (struct eval_plan){.n_workers = 1};
-    enum status s = check_tokens(spec, e);
+    enum status s = check_eval_tokens(spec, e);
     if (s == STATUS_OK)
         s = choose_windows(spec, plan, e);
     if (s != STATUS_OK)
@@ -179,17 +179,18 @@ enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan,
     else
         s = worker_bytes(spec, plan, n_threads, &kv, &scratch, e);
     plan->kv_bytes = kv * (uint64_t)plan->n_workers;
-    const struct mem_plan results = results_plan(spec, plan);
-    plan->scratch_bytes = scratch * (uint64_t)plan->n_workers + results.bytes;
+    struct eval_run counted = {.spec = spec, .plan = *plan};
+    take_results(&counted, &counted.arena);
+    plan->scratch_bytes = scratch * (uint64_t)plan->n_workers + counted.arena.used;
     return s;
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-static enum status create_worker(struct run *r, struct worker *w, struct err *e)
+static enum status create_worker(struct eval_run *r, struct eval_worker *w, struct err *e)
 {
     const struct eval_spec *spec = r->spec;
-    const struct session_params params = params_of(spec, &r->plan);
+    const struct session_params params = session_params_of(spec, &r->plan);
     w->pool = r->plan.n_workers > 1 ? NULL : spec->pool;
     w->status = STATUS_OK;
     for (int m = 0; m < r->n_models; m++) {
@@ -209,7 +210,7 @@ static enum status create_worker(struct run *r, struct worker *w, struct err *e)
     return STATUS_OK;
 }
 
-static void run_free(struct run *r)
+static void free_eval(struct eval_run *r)
 {
     for (int i = 0; r->workers && i < r->plan.n_workers; i++) {
         for (int m = 0; m < r->n_models; m++) {
@@ -220,20 +221,13 @@ static void run_free(struct run *r)
     arena_free(&r->arena);
 }
 
-static enum status run_create(struct run *r, struct err *e)
+static enum status create_eval(struct eval_run *r, struct err *e)
 {
-    const struct mem_plan plan = results_plan(r->spec, &r->plan);
-    enum status s = arena_create(&r->arena, &plan, "the results of all tokens", e);
+    take_results(r, &r->arena);
+    enum status s = arena_allocate(&r->arena, "the results of all tokens", e);
     if (s != STATUS_OK)
         return s;
-    const uint64_t n = r->plan.n_scored;
-    r->workers = arena_take(&r->arena, (uint64_t)r->plan.n_workers, sizeof *r->workers);
-    r->each.nll = arena_take(&r->arena, n, sizeof *r->each.nll);
-    if (r->spec->other) {
-        r->each.other_nll = arena_take(&r->arena, n, sizeof *r->each.other_nll);
-        r->each.kl = arena_take(&r->arena, n, sizeof *r->each.kl);
-        r->each.same_top = arena_take(&r->arena, n, sizeof *r->each.same_top);
-    }
+    take_results(r, &r->arena);
     for (int i = 0; i < r->plan.n_workers && s == STATUS_OK; i++)
         s = create_worker(r, &r->workers[i], e);
     return s;
@@ -243,13 +237,13 @@ static enum status run_create(struct run *r, struct err *e)
 
 /* Rows of logits and the tokens they predict. */
 struct rows {
-    struct run *run;
-    struct worker *worker;
+    struct eval_run *run;
+    struct eval_worker *worker;
     size_t first; /* scored token that row 0 predicts: tokens[first + 1] */
     int n;
 };
 
-/* NaN for logits that are not finite: see check_rows. */
+/* NaN for logits that are not finite: see check_scored_rows. */
 static double score_row(const float *logits, int n_vocab, int32_t token, double *log_sum)
 {
     if (logits_log_sum(logits, n_vocab, log_sum, NULL) != STATUS_OK)
@@ -261,8 +255,8 @@ static double score_row(const float *logits, int n_vocab, int32_t token, double 
 static void score_rows(void *arg, int thread)
 {
     const struct rows *rows = arg;
-    const struct run *r = rows->run;
-    const struct worker *w = rows->worker;
+    const struct eval_run *r = rows->run;
+    const struct eval_worker *w = rows->worker;
     const size_t n_vocab = (size_t)r->n_vocab;
     int begin, end;
     pool_share(rows->n, thread, pool_n_threads(w->pool), &begin, &end);
@@ -285,9 +279,9 @@ static void score_rows(void *arg, int thread)
 }
 
 /* The message about the first row that is not finite. */
-static enum status check_rows(const struct rows *rows, struct err *e)
+static enum status check_scored_rows(const struct rows *rows, struct err *e)
 {
-    const struct run *r = rows->run;
+    const struct eval_run *r = rows->run;
     for (int i = 0; i < rows->n; i++) {
         const size_t at = rows->first + (size_t)i;
         for (int m = 0; m < r->n_models; m++) {
@@ -306,7 +300,7 @@ static enum status check_rows(const struct rows *rows, struct err *e)
 }
 
 /* Between blocks: the caller's thread asks whether to go on. */
-static bool goes_on(struct run *r, const struct worker *w)
+static bool goes_on(struct eval_run *r, const struct eval_worker *w)
 {
     const struct eval_spec *spec = r->spec;
     if (w == r->workers && spec->stop && spec->stop(spec->arg)) {
@@ -316,7 +310,8 @@ static bool goes_on(struct run *r, const struct worker *w)
     return !atomic_load(&r->stopped);
 }
 
-static enum status run_window(struct run *r, struct worker *w, size_t window, struct err *e)
+static enum status run_window(struct eval_run *r, struct eval_worker *w, size_t window,
+                              struct err *e)
 {
     const struct eval_spec *spec = r->spec;
     const size_t begin = window * (size_t)r->plan.stride;
@@ -340,7 +335,7 @@ static enum status run_window(struct run *r, struct worker *w, size_t window, st
         if (scored) {
             struct rows rows = {r, w, begin + (size_t)at, now};
             pool_run(w->pool, score_rows, &rows);
-            const enum status s = check_rows(&rows, e);
+            const enum status s = check_scored_rows(&rows, e);
             if (s != STATUS_OK)
                 return s;
             const uint64_t done = atomic_fetch_add(&r->done, (uint64_t)now) + (uint64_t)now;
@@ -358,8 +353,8 @@ static enum status run_window(struct run *r, struct worker *w, size_t window, st
  * left half done by another's failure, so the first that fails is always found. */
 static void run_windows(void *arg, int thread)
 {
-    struct run *r = arg;
-    struct worker *w = &r->workers[thread];
+    struct eval_run *r = arg;
+    struct eval_worker *w = &r->workers[thread];
     while (!atomic_load(&r->halt)) {
         const size_t window = atomic_fetch_add(&r->next_window, 1);
         if (window >= r->plan.n_windows)
@@ -374,11 +369,11 @@ static void run_windows(void *arg, int thread)
 }
 
 /* What the workers say together: the earliest failure, else an interruption. */
-static enum status joint_status(const struct run *r, struct err *e)
+static enum status joint_status(const struct eval_run *r, struct err *e)
 {
-    const struct worker *failed = NULL;
+    const struct eval_worker *failed = NULL;
     for (int i = 0; i < r->plan.n_workers; i++) {
-        const struct worker *w = &r->workers[i];
+        const struct eval_worker *w = &r->workers[i];
         if (w->status != STATUS_OK && w->status != STATUS_INTERRUPTED &&
             (!failed || w->window < failed->window))
             failed = w;
@@ -391,7 +386,7 @@ static enum status joint_status(const struct run *r, struct err *e)
     return atomic_load(&r->stopped) ? STATUS_INTERRUPTED : STATUS_OK;
 }
 
-static uint64_t bytes_of(const struct eval_spec *spec)
+static uint64_t text_bytes(const struct eval_spec *spec)
 {
     uint64_t bytes = 0;
     for (size_t i = 1; spec->tokenizer && i < spec->n_tokens; i++)
@@ -401,12 +396,12 @@ static uint64_t bytes_of(const struct eval_spec *spec)
 
 enum status eval_run(const struct eval_spec *spec, struct eval_result *result, struct err *e)
 {
-    struct run r = {
+    struct eval_run r = {
         .spec = spec, .n_models = n_models(spec), .n_vocab = spec->model->config.n_vocab};
     enum status s = eval_make_plan(spec, &r.plan, e);
     if (s != STATUS_OK)
         return s;
-    s = run_create(&r, e);
+    s = create_eval(&r, e);
     if (s == STATUS_OK) {
         const uint64_t start = clock_ns();
         if (r.plan.n_workers > 1)
@@ -414,12 +409,12 @@ enum status eval_run(const struct eval_spec *spec, struct eval_result *result, s
         else
             run_windows(&r, 0);
         *result = (struct eval_result){.tokens = r.plan.n_scored,
-                                       .bytes = bytes_of(spec),
+                                       .bytes = text_bytes(spec),
                                        .seconds = (double)(clock_ns() - start) / 1e9};
         s = joint_status(&r, e);
     }
     if (s == STATUS_OK)
         eval_summarise(&r.each, result);
-    run_free(&r);
+    free_eval(&r);
     return s;
 }
