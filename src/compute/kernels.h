@@ -16,8 +16,9 @@
  *   - pointers are not NULL and aligned to their elements; more alignment is faster, not needed;
  *   - no output overlaps an input or another output, the gaps between strided rows included;
  *   - memory past the last element is neither read nor written;
- *   - numbers may be anything, infinities and NaNs included: they come out as arithmetic makes
- * them. Any threads may run kernels at once on outputs that do not overlap.
+ *   - numbers may be anything, infinities and NaNs too: they come out as arithmetic makes them.
+ *
+ * Any threads may run kernels at once on outputs that do not overlap.
  *
  * Shapes are written [rows, columns], the last index adjacent in memory.
  */
