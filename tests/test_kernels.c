@@ -1,6 +1,7 @@
 /* Every vector table against the scalar definition, bit for bit, and the definition against
  * double precision. */
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -303,6 +304,41 @@ START_TEST(layer_norm_is_its_formula)
     free(x);
     free(gain);
     free(bias);
+}
+END_TEST
+
+/* Each of these breaks a contract of kernels.h, which every table asserts. */
+START_TEST(broken_contracts_abort)
+{
+    static float weights[64 * 16], x[64], y[64];
+    const struct kernels *k = kernels_at(0);
+    for (int i = 0; kernels_at(i); i++)
+        if (kernels_supported(kernels_at(i)) && (_i & 1))
+            k = kernels_at(i);
+    const struct matrix w = {16, 16, STORAGE_F32, weights, NULL};
+    struct matmul m = {&w, x, 16, NULL, 2, y, 16, EPILOGUE_STORE};
+    ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr)); /* the assertion's message */
+    switch (_i / 2) {
+    case 0: /* a panel too many */
+        k->matmul(&m, 0, 2);
+        break;
+    case 1: /* rows of y that overlap */
+        m.y_stride = 15;
+        k->matmul(&m, 0, 1);
+        break;
+    case 2: /* no tokens */
+        m.n_tokens = 0;
+        k->matmul(&m, 0, 1);
+        break;
+    case 3: /* no whole blocks */
+        k->quantize(y, x, 64, 1, 33);
+        break;
+    case 4: /* an empty row */
+        k->norm[NORM_LAYER](y, x, x, NULL, 0, 1e-5f);
+        break;
+    default: /* no chunks */
+        k->merge(y, x, x, x, 0, 16, 16);
+    }
 }
 END_TEST
 
@@ -618,6 +654,7 @@ int main(void)
     tcase_add_test(t, quantize_equals_scalar);
     tcase_add_test(t, layer_norm_equals_scalar);
     tcase_add_test(t, layer_norm_is_its_formula);
+    tcase_add_loop_test_raise_signal(t, broken_contracts_abort, SIGABRT, 0, 12);
     tcase_add_test(t, attend_equals_scalar);
     tcase_add_test(t, attend_and_merge_are_softmax);
     tcase_add_test(t, quantised_attend_is_softmax);

@@ -1,7 +1,6 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/info.h"
 #include "show/figures.h"

@@ -77,10 +77,11 @@ const struct kernels *kernels_at(int i)
     return NULL;
 }
 
-#if defined(__x86_64__) || defined(__i386__)
-
-static bool supported_here(const struct kernels *k)
+bool kernels_supported(const struct kernels *k)
 {
+    if (k == &kernels_scalar || !k->name)
+        return k == &kernels_scalar;
+#if defined(__x86_64__) || defined(__i386__)
     /* These ask the operating system too (xgetbv), not only the processor. */
     __builtin_cpu_init();
     /* Every processor with AVX2 and FMA has F16C, which not every compiler can ask for. */
@@ -92,34 +93,11 @@ static bool supported_here(const struct kernels *k)
         !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
         return false;
     return k == &kernels_avx512_base || __builtin_cpu_supports("avx512vnni");
-}
-
-#elif defined(__aarch64__)
-
-static bool supported_here(const struct kernels *k)
-{
-    if (k == &kernels_neon_base) /* part of the baseline */
-        return true;
-#if defined(__linux__)
-    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#elif defined(__aarch64__) && defined(__linux__)
+    return k == &kernels_neon_base || (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
 #else
-    return false;
+    return k == &kernels_neon_base; /* part of AArch64's baseline */
 #endif
-}
-
-#else
-
-static bool supported_here(const struct kernels *k)
-{
-    (void)k;
-    return false;
-}
-
-#endif
-
-bool kernels_supported(const struct kernels *k)
-{
-    return k == &kernels_scalar || (k->name && supported_here(k));
 }
 
 static void name_choices(char *out, size_t size)

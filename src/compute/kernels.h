@@ -9,15 +9,16 @@
  *
  * Contracts. Kernels allocate nothing and cannot fail: what they are called with is the caller's
  * promise. It is stated once, here, and asserted at the entry of every kernel (kernels_check.h),
- * whatever takes constant time in all builds, the rest with assert_costly. Unless a function says
+ * most of it in all builds, the rest with assert_costly (base/contract.h). Unless a function says
  * otherwise
  *   - sizes and counts are at least 1; strides are in elements, not bytes, and are at least the
  *     length of what they step over (with one row a stride is not looked at);
  *   - pointers are not NULL and aligned to their elements; more alignment is faster, not needed;
  *   - no output overlaps an input or another output, the gaps between strided rows included;
  *   - memory past the last element is neither read nor written;
- *   - numbers may be anything, infinities and NaNs included: they come out as arithmetic makes
- * them. Any threads may run kernels at once on outputs that do not overlap.
+ *   - numbers may be anything, infinities and NaNs too: they come out as arithmetic makes them.
+ *
+ * Any threads may run kernels at once on outputs that do not overlap.
  *
  * Shapes are written [rows, columns], the last index adjacent in memory.
  */

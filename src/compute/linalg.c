@@ -128,6 +128,15 @@ double linalg_trace(const double *a, int n)
     return sum;
 }
 
+void linalg_rotate(double *restrict x, double *restrict y, size_t n, double c, double s)
+{
+    for (size_t i = 0; i < n; i++) {
+        const double old = x[i];
+        x[i] = c * old - s * y[i];
+        y[i] = s * old + c * y[i];
+    }
+}
+
 /* --- Cholesky -------------------------------------------------------------------------------- */
 
 /* Works on the upper triangle, whose rows are contiguous, and turns it over at the end. */
@@ -212,15 +221,6 @@ void linalg_solve_lower_transposed(const double *l, int n, double *b, int m)
 
 /* --- the nearest orthogonal matrix ----------------------------------------------------------- */
 
-static void rotate_rows(double *restrict x, double *restrict y, size_t n, double c, double s)
-{
-    for (size_t i = 0; i < n; i++) {
-        const double old = x[i];
-        x[i] = c * old - s * y[i];
-        y[i] = s * old + c * y[i];
-    }
-}
-
 /* Makes rows i and j of w orthogonal and does the same to those of r. False if they were. */
 static bool orthogonalize(double *w, double *r, size_t n, size_t i, size_t j)
 {
@@ -231,8 +231,8 @@ static bool orthogonalize(double *w, double *r, size_t n, size_t i, size_t j)
     const double zeta = (yy - xx) / (2 * xy);
     const double t = (zeta < 0 ? -1 : 1) / (fabs(zeta) + sqrt(1 + zeta * zeta));
     const double c = 1 / sqrt(1 + t * t);
-    rotate_rows(x, y, n, c, c * t);
-    rotate_rows(r + i * n, r + j * n, n, c, c * t);
+    linalg_rotate(x, y, n, c, c * t);
+    linalg_rotate(r + i * n, r + j * n, n, c, c * t);
     return true;
 }
 

@@ -41,6 +41,9 @@ void linalg_transpose(double *t, const double *a, int m, int n);
 /* sum_i a[i] b[i] over n >= 0, in interleaved partial sums. */
 double linalg_dot(const double *a, const double *b, size_t n);
 
+/* Rotates the plane of two rows [n] in place: x, y = c x - s y, s x + c y. */
+void linalg_rotate(double *restrict x, double *restrict y, size_t n, double c, double s);
+
 /* sum_i a[i][i] of a [n, n]. */
 double linalg_trace(const double *a, int n);
 

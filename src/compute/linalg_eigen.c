@@ -73,15 +73,6 @@ static void tridiagonalize(double *a, size_t n, double *diagonal, double *beside
     beside[n - 1] = 0;
 }
 
-static void rotate_vectors(double *restrict x, double *restrict y, size_t n, double c, double s)
-{
-    for (size_t i = 0; i < n; i++) {
-        const double old = y[i];
-        y[i] = s * x[i] + c * old;
-        x[i] = c * x[i] - s * old;
-    }
-}
-
 /* One implicitly shifted QL step on rows first .. last of the tridiagonal matrix. */
 static void ql_step(double *d, double *e, size_t first, size_t last, double *z, size_t n)
 {
@@ -106,7 +97,7 @@ static void ql_step(double *d, double *e, size_t first, size_t last, double *z, 
         d[i + 1] = g + p;
         g = c * r - b;
         if (z)
-            rotate_vectors(z + i * n, z + (i + 1) * n, n, c, s);
+            linalg_rotate(z + i * n, z + (i + 1) * n, n, c, s);
     }
     d[first] -= p;
     e[first] = g;
