@@ -85,8 +85,7 @@ static struct backprop_batch batch_of(const struct fixture *f)
     return (struct backprop_batch){.inputs = f->inputs,
                                    .targets = f->targets,
                                    .n_sequences = f->n_sequences,
-                                   .dropout = f->dropout,
-                                   .dropout_key = 77};
+                                   .dropout = {.share = f->dropout, .key = 77}};
 }
 
 static double gradient_by(struct fixture *f, const struct kernels *k, int n_threads)
@@ -180,7 +179,7 @@ static void add(const struct fixture *f, int site, int t, const double *y, doubl
     const struct backprop_batch batch = batch_of(f);
     const int d = f->config.d_model, row = f->window * f->length + t;
     for (int i = 0; i < d; i++)
-        x[i] += y[i] * (double)backprop_dropout(&batch, site, row, d, i);
+        x[i] += y[i] * (double)dropout_factor(&batch.dropout, site, (uint64_t)(row * d + i));
 }
 
 static void layer(const struct fixture *f, const double *w, int l, double x[][MAX_WIDTH])
@@ -392,12 +391,12 @@ END_TEST
 
 START_TEST(dropout_keeps_its_share)
 {
-    const struct backprop_batch batch = {.dropout = 0.25, .dropout_key = 1};
+    const struct dropout dropout = {.share = 0.25, .key = 1};
     double sum = 0;
     int kept = 0;
     for (int row = 0; row < 100; row++)
         for (int i = 0; i < 101; i++) {
-            const float factor = backprop_dropout(&batch, row % 5, row, 101, i);
+            const float factor = dropout_factor(&dropout, row % 5, (uint64_t)(row * 101 + i));
             kept += factor > 0;
             sum += (double)factor;
         }

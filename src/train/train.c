@@ -430,8 +430,7 @@ static enum status step(struct trainer *t, struct err *e)
     const struct backprop_batch batch = {.inputs = t->inputs,
                                          .targets = t->targets,
                                          .n_sequences = t->spec->batch,
-                                         .dropout = t->spec->dropout,
-                                         .dropout_key = dropout_key(t)};
+                                         .dropout = {t->spec->dropout, dropout_key(t)}};
     const struct backprop_teacher teacher = {t->teacher, &t->teacher_weights,
                                              (float)t->spec->teacher_share};
     struct optimizer *o = &t->optimizer;
