@@ -35,14 +35,24 @@ static void fill_row(const struct builder *b, uint64_t row, float scale, float s
         out[i] = shift + scale * (float)(rng_unit(&r) + rng_unit(&r) - 1.0);
 }
 
+static int q_dim_of(const struct checkpoint_shape *s)
+{
+    return s->n_heads * s->head_dim;
+}
+
+static int d_model_of(const struct checkpoint_shape *s)
+{
+    return s->d_model ? s->d_model : q_dim_of(s);
+}
+
 /* In the QKV matrix, the row whose numbers row r shares. */
 static uint64_t source_row(const struct checkpoint_shape *s, int r)
 {
     const int base = s->base_kv_heads ? s->base_kv_heads : s->n_kv_heads;
-    const int d = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
-    if (r < d)
+    const int q = q_dim_of(s), kv = s->n_kv_heads * s->head_dim;
+    if (r < q)
         return (uint64_t)r;
-    const int part = (r - d) / kv, in_part = (r - d) % kv;
+    const int part = (r - q) / kv, in_part = (r - q) % kv;
     const int head = in_part / s->head_dim / (s->n_kv_heads / base);
     return (uint64_t)(1000000 * (part + 1) + head * s->head_dim + in_part % s->head_dim);
 }
@@ -101,7 +111,7 @@ static void add_norm(struct builder *b, const char *prefix, int n)
 static void add_tensors(struct builder *b)
 {
     const struct checkpoint_shape *s = b->shape;
-    const int d = s->n_heads * s->head_dim;
+    const int d = d_model_of(s), q = q_dim_of(s);
     char prefix[64];
     add(b, "token_embd.weight", 2, d, s->n_vocab, 0.5f, 0, 0);
     add(b, "position_embd.weight", 2, d, s->n_ctx, 0.2f, 0, 0);
@@ -109,9 +119,9 @@ static void add_tensors(struct builder *b)
         snprintf(prefix, sizeof prefix, "blk.%d.attn_norm", l);
         add_norm(b, prefix, d);
         snprintf(prefix, sizeof prefix, "blk.%d.attn_qkv", l);
-        add_linear(b, prefix, d + 2 * s->n_kv_heads * s->head_dim, d, 1);
+        add_linear(b, prefix, q + 2 * s->n_kv_heads * s->head_dim, d, 1);
         snprintf(prefix, sizeof prefix, "blk.%d.attn_output", l);
-        add_linear(b, prefix, d, d, 0);
+        add_linear(b, prefix, d, q, 0);
         snprintf(prefix, sizeof prefix, "blk.%d.ffn_norm", l);
         add_norm(b, prefix, d);
         snprintf(prefix, sizeof prefix, "blk.%d.ffn_up", l);
@@ -168,13 +178,15 @@ static void add_config(struct builder *b)
         const char *suffix;
         int value;
     } sizes[] = {
-        {"context_length", s->n_ctx},         {"embedding_length", s->n_heads * s->head_dim},
-        {"feed_forward_length", s->d_ff},     {"block_count", s->n_layers},
-        {"attention.head_count", s->n_heads}, {"attention.head_count_kv", s->n_kv_heads},
+        {"context_length", s->n_ctx},          {"embedding_length", d_model_of(s)},
+        {"feed_forward_length", s->d_ff},      {"block_count", s->n_layers},
+        {"attention.head_count", s->n_heads},  {"attention.head_count_kv", s->n_kv_heads},
+        {"attention.key_length", s->head_dim}, /* the last: only with d_model */
     };
     char key[96];
     gguf_add_text(b->writer, "general.architecture", text_of(arch));
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    const size_t n_sizes = sizeof sizes / sizeof *sizes - (s->d_model ? 0 : 1);
+    for (size_t i = 0; i < n_sizes; i++) {
         snprintf(key, sizeof key, "%s.%s", arch, sizes[i].suffix);
         gguf_add_u32(b->writer, key, (uint32_t)sizes[i].value);
     }

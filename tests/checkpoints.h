@@ -9,6 +9,7 @@
 struct checkpoint_shape {
     const char *architecture; /* NULL: gpt2 */
     int n_layers, n_heads, n_kv_heads, head_dim, d_ff, n_ctx, n_vocab;
+    int d_model; /* 0: n_heads * head_dim; else head_dim stands in attention.key_length */
     /* K/V heads that the weights are drawn for; 0: n_kv_heads. With fewer, each drawn head is
      * copied to the n_kv_heads / base_kv_heads neighbours that share its values. */
     int base_kv_heads;

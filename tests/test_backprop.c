@@ -85,8 +85,7 @@ static struct backprop_batch batch_of(const struct fixture *f)
     return (struct backprop_batch){.inputs = f->inputs,
                                    .targets = f->targets,
                                    .n_sequences = f->n_sequences,
-                                   .dropout = f->dropout,
-                                   .dropout_key = 77};
+                                   .dropout = {.share = f->dropout, .key = 77}};
 }
 
 static double gradient_by(struct fixture *f, const struct kernels *k, int n_threads)
@@ -162,7 +161,7 @@ static void attend(const struct config *c, double qkv[][MAX_WIDTH], int t, int h
     for (int s = 0; s <= t; s++) {
         p[s] = 0;
         for (int i = 0; i < dim; i++)
-            p[s] += qkv[t][h * dim + i] * qkv[s][c->d_model + g * dim + i] / sqrt(dim);
+            p[s] += qkv[t][h * dim + i] * qkv[s][config_q_dim(c) + g * dim + i] / sqrt(dim);
         max = p[s] > max ? p[s] : max;
     }
     for (int s = 0; s <= t; s++)
@@ -170,7 +169,7 @@ static void attend(const struct config *c, double qkv[][MAX_WIDTH], int t, int h
     for (int i = 0; i < dim; i++) {
         out[i] = 0;
         for (int s = 0; s <= t; s++)
-            out[i] += p[s] / sum * qkv[s][c->d_model + (c->n_kv_heads + g) * dim + i];
+            out[i] += p[s] / sum * qkv[s][config_q_dim(c) + (c->n_kv_heads + g) * dim + i];
     }
 }
 
@@ -180,7 +179,7 @@ static void add(const struct fixture *f, int site, int t, const double *y, doubl
     const struct backprop_batch batch = batch_of(f);
     const int d = f->config.d_model, row = f->window * f->length + t;
     for (int i = 0; i < d; i++)
-        x[i] += y[i] * (double)backprop_dropout(&batch, site, row, d, i);
+        x[i] += y[i] * (double)dropout_factor(&batch.dropout, site, (uint64_t)(row * d + i));
 }
 
 static void layer(const struct fixture *f, const double *w, int l, double x[][MAX_WIDTH])
@@ -193,13 +192,13 @@ static void layer(const struct fixture *f, const double *w, int l, double x[][MA
         norm(in_layer(f, w, l, "attn_norm.weight"), in_layer(f, w, l, "attn_norm.bias"), x[t],
              c->d_model, eps, normed);
         affine(in_layer(f, w, l, "attn_qkv.weight"), in_layer(f, w, l, "attn_qkv.bias"), normed,
-               c->d_model + 2 * config_kv_dim(c, 0), c->d_model, qkv[t]);
+               config_qkv_dim(c, l), c->d_model, qkv[t]);
     }
     for (int t = 0; t < f->length; t++) {
         for (int h = 0; h < c->n_heads; h++)
             attend(c, qkv, t, h, normed + h * c->head_dim);
         affine(in_layer(f, w, l, "attn_output.weight"), in_layer(f, w, l, "attn_output.bias"),
-               normed, c->d_model, c->d_model, out);
+               normed, c->d_model, config_q_dim(c), out);
         add(f, 2 * l + 1, t, out, x[t]);
         norm(in_layer(f, w, l, "ffn_norm.weight"), in_layer(f, w, l, "ffn_norm.bias"), x[t],
              c->d_model, eps, normed);
@@ -352,7 +351,30 @@ static const struct checkpoint_shape shapes[] = {
      .tied = 1,
      .no_tokenizer = 1,
      .seed = 4},
+    /* All heads together wider, and narrower, than the residual stream. */
+    {.n_layers = 2,
+     .n_heads = 4,
+     .n_kv_heads = 2,
+     .head_dim = 9,
+     .d_model = 13,
+     .d_ff = 18,
+     .n_ctx = 8,
+     .n_vocab = 14,
+     .no_tokenizer = 1,
+     .seed = 5},
+    {.n_layers = 2,
+     .n_heads = 3,
+     .n_kv_heads = 1,
+     .head_dim = 4,
+     .d_model = 35,
+     .d_ff = 17,
+     .n_ctx = 8,
+     .n_vocab = 14,
+     .tied = 1,
+     .no_tokenizer = 1,
+     .seed = 6},
 };
+#define N_SHAPES ((int)(sizeof shapes / sizeof *shapes))
 
 START_TEST(gradient_is_that_of_differences)
 {
@@ -392,12 +414,12 @@ END_TEST
 
 START_TEST(dropout_keeps_its_share)
 {
-    const struct backprop_batch batch = {.dropout = 0.25, .dropout_key = 1};
+    const struct dropout dropout = {.share = 0.25, .key = 1};
     double sum = 0;
     int kept = 0;
     for (int row = 0; row < 100; row++)
         for (int i = 0; i < 101; i++) {
-            const float factor = backprop_dropout(&batch, row % 5, row, 101, i);
+            const float factor = dropout_factor(&dropout, row % 5, (uint64_t)(row * 101 + i));
             kept += factor > 0;
             sum += (double)factor;
         }
@@ -569,15 +591,15 @@ static Suite *suite(void)
     Suite *s = suite_create("backprop");
     TCase *tc = tcase_create("gradients");
     tcase_set_timeout(tc, 100);
-    tcase_add_loop_test(tc, gradient_is_that_of_differences, 0, 4);
-    tcase_add_loop_test(tc, long_windows, 0, 4);
+    tcase_add_loop_test(tc, gradient_is_that_of_differences, 0, N_SHAPES);
+    tcase_add_loop_test(tc, long_windows, 0, N_SHAPES);
     tcase_add_test(tc, dropout_keeps_its_share);
     tcase_add_test(tc, teacher_gradient);
     tcase_set_tags(tc, ONE_THREAD);
     suite_add_tcase(s, tc);
     TCase *threads = tcase_create("threads");
     tcase_set_timeout(threads, 400); /* the thread sanitizer is slow */
-    tcase_add_loop_test(threads, gradient_with_dropout, 0, 4);
+    tcase_add_loop_test(threads, gradient_with_dropout, 0, N_SHAPES);
     tcase_add_loop_test(threads, gradient_is_that_of_numpy, 0, 4);
     tcase_add_test(threads, same_bits_for_any_threads_and_instruction_set);
     suite_add_tcase(s, threads);

@@ -16,7 +16,6 @@
 #include "cli/signals.h"
 #include "cli/variant.h"
 #include "measure/eval.h"
-#include "measure/inspect.h"
 #include "model/checkpoint.h"
 #include "model/cost.h"
 #include "model/kv_cache.h"
@@ -223,18 +222,13 @@ static enum status bits_per_byte(const struct conversion *c, const char *path, d
 
 /* --- after ----------------------------------------------------------------------------------- */
 
-static void fill_figures(const struct conversion *c, const struct config *config, int n_kv_heads,
+static void fill_figures(const struct config *config, int n_kv_heads, uint64_t n_params,
                          struct convert_figures *f)
 {
     config_variant_name(config, n_kv_heads, f->variant);
     f->kv_bytes_per_token_f32 = kv_cache_bytes_per_token(config, n_kv_heads, STORAGE_F32);
     f->kv_bytes_per_token_f16 = kv_cache_bytes_per_token(config, n_kv_heads, STORAGE_F16);
-    struct inspect_sum parts[INSPECT_PARTS], total;
-    inspect_parts(c->checkpoint.gguf, parts, &total);
-    const uint64_t fewer = (uint64_t)(config->n_kv_heads - n_kv_heads);
-    f->parameters = total.parameters - 2 * fewer * (uint64_t)config->n_layers *
-                                           (uint64_t)config->head_dim *
-                                           ((uint64_t)config->d_model + 1);
+    f->parameters = n_params;
 }
 
 static enum status write_and_report(struct conversion *c, struct convert *converted,
@@ -260,8 +254,8 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
     s = config_read(c->checkpoint.gguf, &config, e);
     if (s != STATUS_OK)
         return s;
-    fill_figures(c, &config, config.n_kv_heads, &r->before);
-    fill_figures(c, &config, c->spec.n_kv_heads, &r->after);
+    fill_figures(&config, config.n_kv_heads, converted->n_params_before, &r->before);
+    fill_figures(&config, c->spec.n_kv_heads, converted->n_params_after, &r->after);
     struct stat st;
     r->before.file_bytes = c->checkpoint.file.len;
     if (stat(o->out, &st) == 0)

@@ -1,69 +1,72 @@
 /*
- * The calibration text goes through the checkpoint and through its conversion side by side, layer
- * by layer: the residual streams of all windows are kept, so that each layer runs once as it was
- * and twice converted, for its refit and then for the layers behind it.
+ * The residual streams of all windows are stored, so that each layer runs once as it was and twice
+ * converted, for its refit and then for the layers behind it.
  */
+#include "convert/calibrate.h"
+
 #include <string.h>
 
 #include "compute/linalg.h"
-#include "convert/private.h"
+#include "convert/products.h"
+#include "convert/tensors.h"
 #include "engine/probe.h"
 #include "model/pack.h"
 
 /* Pulls the refit towards the output matrix there was, relative to the features' mean square. */
 #define REFIT_RIDGE 1e-4
 
+struct convert_calibration {
+    struct block block; /* the layer in work, converted */
+    void *qkv_panels, *out_panels;
+    float *qkv_bias, *out_bias;
+    struct probe *probe, *probe2; /* of the checkpoint, of the conversion */
+    int window;                   /* tokens */
+    float *stream;                /* [n_tokens, d] the residual stream before the layer */
+    float *stream2;               /* the converted model's */
+    float *middle;                /* the checkpoint's, after attention */
+    float *rows, *rows2;          /* [window, d or q_dim], [window, d] */
+    double *x, *y;                /* the same in double */
+    double *x_sum, *y_sum;        /* [d or q_dim], [d] */
+    double *energy_sum;           /* [d] */
+    double energy;                /* of what attention adds, centred */
+};
+
 /* --- starting -------------------------------------------------------------------------------- */
 
-static size_t panel_elements(const struct matrix *w)
+/* Room for a converted matrix in panels of floats, the widest storage. */
+static void *take_converted_panels(const struct converter *c, struct arena *arena,
+                                   enum tensor_role role)
 {
-    return (size_t)matrix_panels(w->n_out) * (size_t)w->n_in * KERNEL_LANES;
+    const struct tensor_spec spec = layout_weight(&c->converted, role, 0);
+    const uint64_t rows = (uint64_t)matrix_panels(spec.rows) * KERNEL_LANES;
+    return arena_take(arena, rows * (uint64_t)spec.cols, sizeof(float));
 }
 
-/* Matrices of `layer` like the checkpoint's first layer's, converted. */
-static void shape_layer(const struct converter *c, struct block *block)
+void convert_calibration_take(struct converter *c, struct arena *arena)
 {
-    *block = (struct block){
-        .w[ROLE_ATTN_QKV].matrix = {.n_out = c->d + 2 * c->n_groups * c->dim, .n_in = c->d},
-        .w[ROLE_ATTN_OUTPUT].matrix = {.n_out = c->d, .n_in = c->d},
-    };
-}
-
-void convert_carve_calibration(struct converter *c, struct convert_carver *carver)
-{
-    struct convert_calibration own = {.window = c->config.n_ctx};
     const uint64_t d = (uint64_t)c->d, n = c->spec->n_tokens;
-    if ((uint64_t)own.window > n)
-        own.window = (int)n;
-    const uint64_t rows = (uint64_t)own.window * d;
-    shape_layer(c, &own.block);
-    struct convert_calibration *all = convert_carve(carver, 1, sizeof *all);
-    own.qkv_panels =
-        convert_carve(carver, panel_elements(&own.block.w[ROLE_ATTN_QKV].matrix), sizeof(float));
-    own.out_panels =
-        convert_carve(carver, panel_elements(&own.block.w[ROLE_ATTN_OUTPUT].matrix), sizeof(float));
-    own.qkv_bias =
-        convert_carve(carver, (uint64_t)own.block.w[ROLE_ATTN_QKV].matrix.n_out, sizeof(float));
-    own.out_bias = convert_carve(carver, d, sizeof(float));
-    own.stream = convert_carve(carver, n * d, sizeof(float));
-    own.stream2 = convert_carve(carver, n * d, sizeof(float));
-    own.middle = convert_carve(carver, n * d, sizeof(float));
-    own.rows = convert_carve(carver, rows, sizeof(float));
-    own.rows2 = convert_carve(carver, rows, sizeof(float));
-    own.x = convert_carve(carver, rows, sizeof(double));
-    own.y = convert_carve(carver, rows, sizeof(double));
-    own.x_sum = convert_carve(carver, d, sizeof(double));
-    own.y_sum = convert_carve(carver, d, sizeof(double));
-    own.energy_sum = convert_carve(carver, d, sizeof(double));
-    if (!carver->arena)
-        return;
-    *all = own;
-    c->calibration = all;
-}
-
-static bool stopped(const struct convert_spec *spec)
-{
-    return spec->stop && spec->stop(spec->arg);
+    const uint64_t window = (uint64_t)c->config.n_ctx < n ? (uint64_t)c->config.n_ctx : n;
+    const uint64_t most = (uint64_t)(c->q_dim > c->d ? c->q_dim : c->d);
+    struct convert_calibration *k = c->calibration = arena_take(arena, 1, sizeof *k);
+    const struct convert_calibration pieces = {
+        .window = (int)window,
+        .qkv_panels = take_converted_panels(c, arena, ROLE_ATTN_QKV),
+        .out_panels = take_converted_panels(c, arena, ROLE_ATTN_OUTPUT),
+        .qkv_bias = arena_take(arena, (uint64_t)config_qkv_dim(&c->converted, 0), sizeof(float)),
+        .out_bias = arena_take(arena, d, sizeof(float)),
+        .stream = arena_take(arena, n * d, sizeof(float)),
+        .stream2 = arena_take(arena, n * d, sizeof(float)),
+        .middle = arena_take(arena, n * d, sizeof(float)),
+        .rows = arena_take(arena, window * most, sizeof(float)),
+        .rows2 = arena_take(arena, window * d, sizeof(float)),
+        .x = arena_take(arena, window * most, sizeof(double)),
+        .y = arena_take(arena, window * d, sizeof(double)),
+        .x_sum = arena_take(arena, most, sizeof(double)),
+        .y_sum = arena_take(arena, d, sizeof(double)),
+        .energy_sum = arena_take(arena, d, sizeof(double)),
+    };
+    if (k)
+        *k = pieces;
 }
 
 /* Both streams begin as the embeddings. The first touch of so much memory may take long. */
@@ -73,7 +76,7 @@ static enum status embed_tokens(struct converter *c)
     const size_t d = (size_t)c->d;
     for (size_t t = 0; t < c->spec->n_tokens; t++) {
         const int at = (int)(t % (size_t)k->window);
-        if (at == 0 && stopped(c->spec))
+        if (at == 0 && convert_is_stopped(c->spec))
             return STATUS_INTERRUPTED;
         model_embed(c->model, c->spec->tokens[t], at, k->stream + t * d);
         memcpy(k->stream2 + t * d, k->stream + t * d, d * sizeof *k->stream);
@@ -84,15 +87,13 @@ static enum status embed_tokens(struct converter *c)
 enum status convert_calibration_start(struct converter *c, struct err *e)
 {
     struct convert_calibration *k = c->calibration;
-    struct config converted = c->config;
-    converted.n_kv_heads = c->n_groups;
     const size_t window = (size_t)k->window, n_windows = (c->spec->n_tokens + window - 1) / window;
     c->windows_all = (int)n_windows * c->config.n_layers * (c->spec->refit ? 3 : 2);
     enum status s = embed_tokens(c);
     if (s == STATUS_OK)
         s = probe_create(&c->config, k->window, c->spec->kernels, c->spec->pool, &k->probe, e);
     if (s == STATUS_OK)
-        s = probe_create(&converted, k->window, c->spec->kernels, c->spec->pool, &k->probe2, e);
+        s = probe_create(&c->converted, k->window, c->spec->kernels, c->spec->pool, &k->probe2, e);
     return s;
 }
 
@@ -114,13 +115,13 @@ static int next_window(const struct converter *c, size_t first)
 }
 
 /* After each window. */
-static enum status tell(struct converter *c)
+static enum status window_done(struct converter *c)
 {
     const struct convert_spec *spec = c->spec;
     c->windows_done++;
     if (spec->progress)
         spec->progress(spec->arg, c->windows_done, c->windows_all);
-    return stopped(spec) ? STATUS_INTERRUPTED : STATUS_OK;
+    return convert_is_stopped(spec) ? STATUS_INTERRUPTED : STATUS_OK;
 }
 
 static void widen(double *out, const float *x, size_t n)
@@ -142,7 +143,7 @@ static void add_columns(double *sum, const double *x, int n, size_t d)
             sum[i] += x[(size_t)t * d + i];
 }
 
-static void clear(double *x, size_t n)
+static void clear_numbers(double *x, size_t n)
 {
     memset(x, 0, n * sizeof *x);
 }
@@ -155,14 +156,14 @@ static void add_moments(struct converter *c, int n)
     struct convert_calibration *k = c->calibration;
     const struct convert_moments *m = &c->moments;
     const size_t d = (size_t)c->d;
-    convert_add_outer(c->spec->pool, m->second, k->x, k->x, n, c->d);
-    clear(k->x_sum, d);
+    convert_add_outer(c->spec->pool, m->second, k->x, k->x, n, c->d, c->d);
+    clear_numbers(k->x_sum, d);
     add_columns(k->x_sum, k->x, n, d);
     for (size_t i = 0; i < d; i++) {
         m->mean[i] += k->x_sum[i];
         k->y_sum[i] = k->x_sum[i] / n;
     }
-    convert_add_outer(c->spec->pool, m->keys, k->x_sum, k->y_sum, 1, c->d);
+    convert_add_outer(c->spec->pool, m->keys, k->x_sum, k->y_sum, 1, c->d, c->d);
 }
 
 /* What attention adds to one window's rows, to the sums of its energy. */
@@ -198,10 +199,10 @@ enum status convert_calibrate(struct converter *c, int layer)
 {
     struct convert_calibration *k = c->calibration;
     const size_t d = (size_t)c->d;
-    clear(c->moments.second, d * d);
-    clear(c->moments.keys, d * d);
-    clear(c->moments.mean, d);
-    clear(k->energy_sum, d);
+    clear_numbers(c->moments.second, d * d);
+    clear_numbers(c->moments.keys, d * d);
+    clear_numbers(c->moments.mean, d);
+    clear_numbers(k->energy_sum, d);
     k->energy = 0;
     int n;
     for (size_t first = 0; (n = next_window(c, first)) > 0; first += (size_t)n) {
@@ -214,7 +215,7 @@ enum status convert_calibrate(struct converter *c, int layer)
         memcpy(stream, k->rows2, (size_t)n * d * sizeof *stream);
         widen(k->x, k->rows, (size_t)n * d);
         add_moments(c, n);
-        const enum status s = tell(c);
+        const enum status s = window_done(c);
         if (s != STATUS_OK)
             return s;
     }
@@ -233,8 +234,8 @@ void convert_assume(struct converter *c, int layer)
         m->mean[i] = norm->bias ? (double)norm->bias[i] : 0;
     for (size_t i = 0; i < d; i++)
         for (size_t j = 0; j < d; j++) {
-            const double unit = i == j ? 1 : d > 1 ? -1 / (double)(d - 1) : 0;
-            const double covariance = unit * (double)norm->gain[i] * (double)norm->gain[j];
+            const double identity = i == j ? 1 : d > 1 ? -1 / (double)(d - 1) : 0;
+            const double covariance = identity * (double)norm->gain[i] * (double)norm->gain[j];
             m->keys[i * d + j] = m->values[i * d + j] = covariance;
             m->second[i * d + j] = covariance + m->mean[i] * m->mean[j];
         }
@@ -243,81 +244,89 @@ void convert_assume(struct converter *c, int layer)
 /* --- the converted layer --------------------------------------------------------------------- */
 
 /* Panels of the tensors' bytes, so that what is measured is what will run. */
-static void use_tensors(struct converter *c, int layer, const struct convert_tensors *t,
-                        bool out_too)
+static void use_tensors(struct converter *c, int layer, bool out_too)
 {
     struct convert_calibration *k = c->calibration;
+    const struct convert_tensors *t = &c->tensors[layer];
     const struct block *old = &c->model->blocks[layer];
     k->block = *old;
     k->block.w[ROLE_ATTN_QKV].matrix =
-        (struct matrix){.n_out = c->d + 2 * c->n_groups * c->dim,
+        (struct matrix){.n_out = config_qkv_dim(&c->converted, layer),
                         .n_in = c->d,
                         .storage = old->w[ROLE_ATTN_QKV].matrix.storage,
                         .panels = k->qkv_panels,
                         .bias = k->qkv_bias};
-    pack_matrix(k->qkv_panels, &k->block.w[ROLE_ATTN_QKV].matrix, &t->qkv.tensor, NULL);
-    pack_floats(k->qkv_bias, &t->qkv_bias.tensor);
+    pack_matrix(k->qkv_panels, &k->block.w[ROLE_ATTN_QKV].matrix, &t->qkv.weight.tensor, NULL);
+    pack_floats(k->qkv_bias, &t->qkv.bias.tensor);
     if (!out_too)
         return;
     k->block.w[ROLE_ATTN_OUTPUT].matrix.panels = k->out_panels;
     k->block.w[ROLE_ATTN_OUTPUT].matrix.bias = k->out_bias;
-    pack_matrix(k->out_panels, &k->block.w[ROLE_ATTN_OUTPUT].matrix, &t->out.tensor, NULL);
-    pack_floats(k->out_bias, &t->out_bias.tensor);
+    pack_matrix(k->out_panels, &k->block.w[ROLE_ATTN_OUTPUT].matrix, &t->out.weight.tensor, NULL);
+    pack_floats(k->out_bias, &t->out.bias.tensor);
 }
 
-/* to.o = (F^T F + r I)^-1 (F^T Y + r o) for centred features F and targets Y, which are sums in
- * `features` and `targets`. Both are destroyed. */
+/* From sums of products a^T b over the text, with a [n, m] and b [n, columns], to their covariance.
+ */
+static void centre_products(double *sums, const double *a_sum, int m, const double *b_sum,
+                            int columns, double n)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < columns; j++) {
+            double *at = sums + (size_t)i * (size_t)columns + j;
+            *at = *at / n - a_sum[i] / n * (b_sum[j] / n);
+        }
+}
+
+/* to.o = (F^T F + r I)^-1 (F^T Y + r o) for centred features F [n, q_dim] and targets Y [n, d]:
+ * `features` [q_dim, q_dim] and `targets` [q_dim, d] are sums of products. Both are destroyed. */
 static void solve_refit(struct converter *c, double *features, double *targets)
 {
     const struct convert_calibration *k = c->calibration;
-    const size_t d = (size_t)c->d;
+    const size_t d = (size_t)c->d, q = (size_t)c->q_dim;
     const double n = (double)c->spec->n_tokens;
-    for (size_t i = 0; i < d; i++)
-        for (size_t j = 0; j < d; j++) {
-            const double mean = k->x_sum[i] / n;
-            features[i * d + j] = features[i * d + j] / n - mean * (k->x_sum[j] / n);
-            targets[i * d + j] = targets[i * d + j] / n - mean * (k->y_sum[j] / n);
-        }
-    const double ridge = REFIT_RIDGE * linalg_trace(features, c->d) / c->d;
-    if (!(ridge > 0)) /* attention gives nothing but constants */
+    centre_products(features, k->x_sum, c->q_dim, k->x_sum, c->q_dim, n);
+    centre_products(targets, k->x_sum, c->q_dim, k->y_sum, c->d, n);
+    const double ridge = REFIT_RIDGE * linalg_trace(features, c->q_dim) / c->q_dim;
+    if (!(ridge > 0)) /* attention adds nothing but constants */
         return;
-    for (size_t i = 0; i < d * d; i++)
+    for (size_t i = 0; i < q * d; i++)
         targets[i] += ridge * c->to.o[i];
-    linalg_cholesky(features, features, c->d, ridge);
-    linalg_solve_lower(features, c->d, targets, c->d);
-    linalg_solve_lower_transposed(features, c->d, targets, c->d);
-    memcpy(c->to.o, targets, d * d * sizeof *targets);
+    linalg_cholesky(features, features, c->q_dim, ridge);
+    linalg_solve_lower(features, c->q_dim, targets, c->d);
+    linalg_solve_lower_transposed(features, c->q_dim, targets, c->d);
+    memcpy(c->to.o, targets, q * d * sizeof *targets);
     for (size_t j = 0; j < d; j++)
         c->to.bo[j] = k->y_sum[j] / n;
-    for (size_t i = 0; i < d; i++)
+    for (size_t i = 0; i < q; i++)
         for (size_t j = 0; j < d; j++)
             c->to.bo[j] -= k->x_sum[i] / n * c->to.o[i * d + j];
 }
 
 /* The target is where the checkpoint's residual stream is after attention, from where the
  * converted one's is before it. */
-enum status convert_refit(struct converter *c, int layer, const struct convert_tensors *t)
+enum status convert_refit(struct converter *c, int layer)
 {
     struct convert_calibration *k = c->calibration;
-    const size_t d = (size_t)c->d;
+    const size_t d = (size_t)c->d, q = (size_t)c->q_dim;
     double *features = c->moments.second, *targets = c->moments.keys; /* no longer needed */
-    clear(features, d * d);
-    clear(targets, d * d);
-    clear(k->x_sum, d);
-    clear(k->y_sum, d);
-    use_tensors(c, layer, t, false);
+    clear_numbers(features, q * q);
+    clear_numbers(targets, q * d);
+    clear_numbers(k->x_sum, q);
+    clear_numbers(k->y_sum, d);
+    use_tensors(c, layer, false);
     int n;
     for (size_t first = 0; (n = next_window(c, first)) > 0; first += (size_t)n) {
         const float *stream = k->stream2 + first * d;
         const struct block_taps taps = {.at = {[TAP_HEADS] = k->rows}};
         probe_run(k->probe2, &k->block, stream, n, &taps);
-        widen(k->x, k->rows, (size_t)n * d);
+        widen(k->x, k->rows, (size_t)n * q);
         widen_difference(k->y, k->middle + first * d, stream, (size_t)n * d);
-        convert_add_outer(c->spec->pool, features, k->x, k->x, n, c->d);
-        convert_add_outer(c->spec->pool, targets, k->x, k->y, n, c->d);
-        add_columns(k->x_sum, k->x, n, d);
+        convert_add_outer(c->spec->pool, features, k->x, k->x, n, c->q_dim, c->q_dim);
+        convert_add_outer(c->spec->pool, targets, k->x, k->y, n, c->q_dim, c->d);
+        add_columns(k->x_sum, k->x, n, q);
         add_columns(k->y_sum, k->y, n, d);
-        const enum status s = tell(c);
+        const enum status s = window_done(c);
         if (s != STATUS_OK)
             return s;
     }
@@ -325,13 +334,12 @@ enum status convert_refit(struct converter *c, int layer, const struct convert_t
     return STATUS_OK;
 }
 
-enum status convert_advance(struct converter *c, int layer, const struct convert_tensors *t,
-                            double *lost)
+enum status convert_advance(struct converter *c, int layer, double *lost)
 {
     struct convert_calibration *k = c->calibration;
     const size_t d = (size_t)c->d;
     double sum = 0;
-    use_tensors(c, layer, t, true);
+    use_tensors(c, layer, true);
     int n;
     for (size_t first = 0; (n = next_window(c, first)) > 0; first += (size_t)n) {
         float *stream = k->stream2 + first * d;
@@ -339,7 +347,7 @@ enum status convert_advance(struct converter *c, int layer, const struct convert
         probe_run(k->probe2, &k->block, stream, n, &taps);
         widen_difference(k->x, k->middle + first * d, k->rows, (size_t)n * d);
         sum += linalg_dot(k->x, k->x, (size_t)n * d);
-        const enum status s = tell(c);
+        const enum status s = window_done(c);
         if (s != STATUS_OK)
             return s;
     }

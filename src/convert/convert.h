@@ -17,7 +17,7 @@
  *
  * Errors are measured over the normed inputs of calibration text, or, without text, over those that
  * the layer norm's gain and bias allow, all directions alike. With text, the output matrix can be
- * refitted (ridge regression) to what the converted attention really gives; layers go in order,
+ * refitted (ridge regression) to what the converted attention really computes; layers go in order,
  * so that each makes good for what the ones before it lost.
  *
  * A checkpoint with fewer K/V heads than query heads is taken as one in which neighbours have equal
@@ -27,47 +27,8 @@
 #ifndef DECODE_CONVERT_CONVERT_H
 #define DECODE_CONVERT_CONVERT_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/file.h"
 #include "base/mem.h"
-#include "base/status.h"
-#include "compute/kernels.h"
-#include "compute/pool.h"
-#include "gguf/gguf.h"
-
-enum convert_method {
-    CONVERT_MEAN,
-    CONVERT_FIRST,
-    CONVERT_RANDOM,
-    CONVERT_PROCRUSTES,
-    CONVERT_FIT,
-};
-
-/* "mean", "first", "random", "procrustes", "fit", NULL: in the order of the enum. */
-extern const char *const convert_methods[];
-
-struct convert_spec {
-    const struct gguf *gguf;       /* the checkpoint */
-    const struct file_map *source; /* of gguf, may be NULL; its pages are released once read */
-    const char *source_name;       /* for the metadata */
-    const char *version;           /* of the program, for the metadata */
-    int n_kv_heads;                /* a divisor of n_heads, at most the checkpoint's own */
-    enum convert_method method;
-    bool cluster;          /* group by likeness, not by neighbourhood */
-    bool refit;            /* the output matrix; needs tokens */
-    uint64_t seed;         /* of CONVERT_RANDOM */
-    const int32_t *tokens; /* calibration text, taken in windows of the checkpoint's context */
-    size_t n_tokens;       /* 0: none */
-    const struct kernels *kernels; /* NULL: the fastest */
-    struct pool *pool;             /* NULL: one thread */
-    /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
-    bool (*stop)(void *arg);                        /* true: end with STATUS_INTERRUPTED */
-    void (*progress)(void *arg, int done, int all); /* windows, through every layer */
-    void *arg;
-};
+#include "convert/spec.h"
 
 /* Shares of energy lost on the calibration text (or what stands in for it). */
 struct convert_layer {
@@ -81,6 +42,7 @@ struct convert_layer {
 struct convert {
     int n_layers;
     struct convert_layer *layers;
+    uint64_t n_params_before, n_params_after; /* elements of all tensors, new biases included */
     struct gguf_writer *writer; /* holds everything: gguf_write or gguf_write_memory is left */
     struct arena arena;
 };

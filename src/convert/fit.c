@@ -1,35 +1,37 @@
+#include "convert/fit.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/rng.h"
 #include "compute/linalg.h"
-#include "convert/private.h"
+#include "convert/products.h"
 
 /* Added to the metric's diagonal, relative to its mean: it only has to make it invertible. */
 #define METRIC_RIDGE 1e-6
 /* Rounds of alignment to the mean of the aligned heads. */
 #define ALIGN_ROUNDS 20
 
-static int unit_of(const struct converter *c, int head)
+static int kv_head_of(const struct converter *c, int head)
 {
-    return head / (c->n_heads / c->n_units);
+    return head / (c->n_heads / c->n_kv_heads);
 }
 
-static double *block(const struct converter *c, double *of_heads, int head)
+static double *head_map(const struct converter *c, double *of_heads, int head)
 {
     return of_heads + (size_t)head * (size_t)c->dim * (size_t)c->dim;
 }
 
-/* Element (i, j) of the gram between the copies of heads g and h. */
-static const double *gram_row(const struct converter *c, const struct convert_side *s, int g, int i,
-                              int h)
+/* Row i of the gram between the cached factors of heads g and h. */
+static const double *gram_row(const struct converter *c, const struct convert_circuit *s, int g,
+                              int i, int h)
 {
-    const size_t width = (size_t)c->n_units * (size_t)c->dim;
-    return s->gram + ((size_t)unit_of(c, g) * (size_t)c->dim + (size_t)i) * width +
-           (size_t)unit_of(c, h) * (size_t)c->dim;
+    const size_t width = (size_t)c->n_kv_heads * (size_t)c->dim;
+    return s->gram + ((size_t)kv_head_of(c, g) * (size_t)c->dim + (size_t)i) * width +
+           (size_t)kv_head_of(c, h) * (size_t)c->dim;
 }
 
-static void copy_gram(const struct converter *c, const struct convert_side *s, int g, int h,
+static void copy_gram(const struct converter *c, const struct convert_circuit *s, int g, int h,
                       double *out)
 {
     for (int i = 0; i < c->dim; i++)
@@ -38,11 +40,11 @@ static void copy_gram(const struct converter *c, const struct convert_side *s, i
 
 /* --- measuring ------------------------------------------------------------------------------- */
 
-/* x second x^T of the copies. */
-static void measure_gram(struct converter *c, struct convert_side *s, const double *x,
+/* x second x^T of the cached factor x. */
+static void measure_gram(struct converter *c, struct convert_circuit *s, const double *x,
                          const double *second)
 {
-    const int n = c->n_units * c->dim;
+    const int n = c->n_kv_heads * c->dim;
     convert_multiply(c->spec->pool, c->square, x, second, n, c->d, c->d);
     convert_multiply_transposed(c->spec->pool, s->gram, c->square, x, n, c->d, n, c->square2);
 }
@@ -52,15 +54,15 @@ static void measure_queries(struct converter *c)
 {
     const struct convert_weights *w = &c->from;
     const size_t d = (size_t)c->d;
-    convert_multiply(c->spec->pool, c->square, w->q, c->moments.second, c->d, c->d, c->d);
+    convert_multiply(c->spec->pool, c->square, w->q, c->moments.second, c->q_dim, c->d, c->d);
     double *mean = c->square2; /* of q without its bias */
-    for (int i = 0; i < c->d; i++)
+    for (int i = 0; i < c->q_dim; i++)
         mean[i] = linalg_dot(w->q + (size_t)i * d, c->moments.mean, d);
     for (int h = 0; h < c->n_heads; h++)
         for (int i = 0; i < c->dim; i++)
             for (int j = 0; j < c->dim; j++) {
                 const size_t a = (size_t)(h * c->dim + i), b = (size_t)(h * c->dim + j);
-                block(c, c->keys.metric, h)[i * c->dim + j] =
+                head_map(c, c->qk.metric, h)[i * c->dim + j] =
                     linalg_dot(c->square + a * d, w->q + b * d, d) + mean[a] * w->bq[b] +
                     w->bq[a] * mean[b] + w->bq[a] * w->bq[b];
             }
@@ -72,31 +74,31 @@ static void measure_outputs(struct converter *c)
     for (int h = 0; h < c->n_heads; h++)
         for (int i = 0; i < c->dim; i++)
             for (int j = 0; j < c->dim; j++)
-                block(c, c->values.metric, h)[i * c->dim + j] =
+                head_map(c, c->ov.metric, h)[i * c->dim + j] =
                     linalg_dot(c->from.o + (size_t)(h * c->dim + i) * d,
                                c->from.o + (size_t)(h * c->dim + j) * d, d);
 }
 
 /* out = root_g^T gram[g, h] root_h into `white`. */
-static void whiten_pair(struct converter *c, struct convert_side *s, int g, int h)
+static void whiten_pair(struct converter *c, struct convert_circuit *s, int g, int h)
 {
     const int dim = c->dim, size = dim * dim;
     double *copy = c->blocks, *product = copy + size, *transposed = product + size;
     double *result = transposed + size;
     copy_gram(c, s, g, h, copy);
-    linalg_multiply(product, copy, block(c, s->root, h), dim, dim, dim);
-    linalg_transpose(transposed, block(c, s->root, g), dim, dim);
+    linalg_multiply(product, copy, head_map(c, s->root, h), dim, dim, dim);
+    linalg_transpose(transposed, head_map(c, s->root, g), dim, dim);
     linalg_multiply(result, transposed, product, dim, dim, dim);
     for (int i = 0; i < dim; i++)
-        memcpy(s->white + (size_t)(g * dim + i) * (size_t)c->d + (size_t)(h * dim),
+        memcpy(s->white + (size_t)(g * dim + i) * (size_t)c->q_dim + (size_t)(h * dim),
                result + i * dim, (size_t)dim * sizeof *result);
 }
 
-static void whiten(struct converter *c, struct convert_side *s)
+static void whiten(struct converter *c, struct convert_circuit *s)
 {
     for (int h = 0; h < c->n_heads; h++) {
-        const double *metric = block(c, s->metric, h);
-        linalg_cholesky(block(c, s->root, h), metric, c->dim,
+        const double *metric = head_map(c, s->metric, h);
+        linalg_cholesky(head_map(c, s->root, h), metric, c->dim,
                         METRIC_RIDGE * linalg_trace(metric, c->dim) / c->dim);
     }
     for (int g = 0; g < c->n_heads; g++)
@@ -106,18 +108,18 @@ static void whiten(struct converter *c, struct convert_side *s)
 
 void convert_measure(struct converter *c)
 {
-    measure_gram(c, &c->keys, c->from.k, c->moments.keys);
-    measure_gram(c, &c->values, c->from.v, c->moments.values);
+    measure_gram(c, &c->qk, c->from.k, c->moments.keys);
+    measure_gram(c, &c->ov, c->from.v, c->moments.values);
     measure_queries(c);
     measure_outputs(c);
-    whiten(c, &c->keys);
-    whiten(c, &c->values);
+    whiten(c, &c->qk);
+    whiten(c, &c->ov);
 }
 
 /* --- fit ------------------------------------------------------------------------------------- */
 
 /* The part of `white` between the given heads, to scratch->matrix; returns its size. */
-static int copy_white(const struct converter *c, const struct convert_side *s, const int *heads,
+static int copy_white(const struct converter *c, const struct convert_circuit *s, const int *heads,
                       int n, struct convert_eigen *scratch)
 {
     const size_t dim = (size_t)c->dim, width = (size_t)n * dim;
@@ -125,7 +127,7 @@ static int copy_white(const struct converter *c, const struct convert_side *s, c
         for (size_t i = 0; i < dim; i++)
             for (size_t h = 0; h < (size_t)n; h++)
                 memcpy(scratch->matrix + (g * dim + i) * width + h * dim,
-                       s->white + ((size_t)heads[g] * dim + i) * (size_t)c->d +
+                       s->white + ((size_t)heads[g] * dim + i) * (size_t)c->q_dim +
                            (size_t)heads[h] * dim,
                        dim * sizeof(double));
     return (int)width;
@@ -133,8 +135,8 @@ static int copy_white(const struct converter *c, const struct convert_side *s, c
 
 /* The share of the layer's squared error that one shared head leaves: the eigenvalues beyond
  * the first dim. */
-static double tail(const struct converter *c, const struct convert_side *s, const int *heads, int n,
-                   struct convert_eigen *scratch, bool *diverged)
+static double share_beyond(const struct converter *c, const struct convert_circuit *s,
+                           const int *heads, int n, struct convert_eigen *scratch, bool *diverged)
 {
     const int width = copy_white(c, s, heads, n, scratch);
     if (!linalg_eigen(scratch->matrix, width, scratch->values, NULL, 0, scratch->scratch))
@@ -142,23 +144,23 @@ static double tail(const struct converter *c, const struct convert_side *s, cons
     double sum = 0;
     for (int i = width - 1; i >= c->dim; i--)
         sum += fmax(scratch->values[i], 0);
-    const double all = linalg_trace(s->white, c->d);
+    const double all = linalg_trace(s->white, c->q_dim);
     return all > 0 ? sum / all : 0;
 }
 
 double convert_group_cost(const struct converter *c, const int *heads, int n,
                           struct convert_eigen *scratch, bool *diverged)
 {
-    return tail(c, &c->keys, heads, n, scratch, diverged) +
-           tail(c, &c->values, heads, n, scratch, diverged);
+    return share_beyond(c, &c->qk, heads, n, scratch, diverged) +
+           share_beyond(c, &c->ov, heads, n, scratch, diverged);
 }
 
 /*
  * With E_h head h's columns of the leading eigenvectors (rows of `vectors`): in_h = E_h^T root_h^T,
  * out_h = E_h^T root_h^-1. Of an eigenvalue w the shared element has the variance w and the
- * partners have 1; a factor w^-1/4 here and w^1/4 there makes them equal.
+ * heads' own have 1; a factor w^-1/4 here and w^1/4 there makes them equal.
  */
-static bool fit_group(const struct converter *c, const struct convert_side *s, const int *heads,
+static bool fit_group(const struct converter *c, const struct convert_circuit *s, const int *heads,
                       struct convert_eigen *scratch)
 {
     const int dim = c->dim, width = copy_white(c, s, heads, c->group, scratch);
@@ -168,8 +170,8 @@ static bool fit_group(const struct converter *c, const struct convert_side *s, c
     double *e = scratch->scratch; /* E_h */
     const double least = 1e-12 * scratch->values[0];
     for (int g = 0; g < c->group; g++) {
-        double *in = block(c, s->in, heads[g]), *out = block(c, s->out, heads[g]);
-        const double *root = block(c, s->root, heads[g]);
+        double *in = head_map(c, s->in, heads[g]), *out = head_map(c, s->out, heads[g]);
+        const double *root = head_map(c, s->root, heads[g]);
         for (int i = 0; i < dim; i++)
             for (int k = 0; k < dim; k++)
                 e[i * dim + k] = scratch->vectors[k * width + g * dim + i];
@@ -192,13 +194,13 @@ static bool fit_group(const struct converter *c, const struct convert_side *s, c
 
 static void set_diagonal(const struct converter *c, double *of_heads, int head, double x)
 {
-    double *m = block(c, of_heads, head);
+    double *m = head_map(c, of_heads, head);
     memset(m, 0, (size_t)c->dim * (size_t)c->dim * sizeof *m);
     for (int i = 0; i < c->dim; i++)
         m[i * c->dim + i] = x;
 }
 
-static void pool_group(const struct converter *c, const struct convert_side *s, const int *heads)
+static void pool_group(const struct converter *c, const struct convert_circuit *s, const int *heads)
 {
     const bool mean = c->spec->method == CONVERT_MEAN;
     for (int g = 0; g < c->group; g++) {
@@ -207,10 +209,10 @@ static void pool_group(const struct converter *c, const struct convert_side *s, 
     }
 }
 
-/* Turns each copy so that it comes nearest to the mean of the turned ones, again and again
+/* Turns each cached factor so that it comes nearest to the mean of the turned ones, again and again
  * (generalized Procrustes, Gower 1975), starting from the first. */
-static void align_group(const struct converter *c, const struct convert_side *s, const int *heads,
-                        struct convert_eigen *scratch)
+static void align_group(const struct converter *c, const struct convert_circuit *s,
+                        const int *heads, struct convert_eigen *scratch)
 {
     const int dim = c->dim, size = dim * dim;
     double *gram = scratch->matrix, *turned = gram + size, *sum = turned + size;
@@ -219,27 +221,27 @@ static void align_group(const struct converter *c, const struct convert_side *s,
         set_diagonal(c, s->out, heads[g], 1);
     for (int round = 0; round <= ALIGN_ROUNDS; round++)
         for (int g = 0; g < c->group; g++) {
-            /* E (sum_o turn_o x_o) x_g^T; in the first round of the first head alone. */
+            /* E (sum_o turn_o x_o) x_g^T; in the first round of the first head only. */
             memset(sum, 0, (size_t)size * sizeof *sum);
             for (int o = 0; o < (round ? c->group : 1); o++) {
                 copy_gram(c, s, heads[o], heads[g], gram);
-                linalg_multiply(turned, block(c, s->out, heads[o]), gram, dim, dim, dim);
+                linalg_multiply(turned, head_map(c, s->out, heads[o]), gram, dim, dim, dim);
                 for (int i = 0; i < size; i++)
                     sum[i] += turned[i];
             }
             if (round || g > 0)
-                linalg_nearest_orthogonal(block(c, s->out, heads[g]), sum, dim, work);
+                linalg_nearest_orthogonal(head_map(c, s->out, heads[g]), sum, dim, work);
         }
     for (int g = 0; g < c->group; g++)
         for (int i = 0; i < size; i++)
-            block(c, s->in, heads[g])[i] = block(c, s->out, heads[g])[i] / c->group;
+            head_map(c, s->in, heads[g])[i] = head_map(c, s->out, heads[g])[i] / c->group;
 }
 
 /* --- all groups ------------------------------------------------------------------------------ */
 
 static void map_group(struct converter *c, int item, int thread)
 {
-    const struct convert_side *s = item % 2 ? &c->values : &c->keys;
+    const struct convert_circuit *s = item % 2 ? &c->ov : &c->qk;
     const int *heads = c->order + item / 2 * c->group;
     switch (c->spec->method) {
     case CONVERT_FIT:
@@ -263,18 +265,10 @@ static void map_groups(void *arg, int thread)
         map_group(c, item, thread);
 }
 
-static bool any_diverged(const struct converter *c)
-{
-    bool any = false;
-    for (int thread = 0; thread < pool_n_threads(c->spec->pool); thread++)
-        any |= c->diverged[thread];
-    return any;
-}
-
 bool convert_map(struct converter *c)
 {
     pool_run(c->spec->pool, map_groups, c);
-    return !any_diverged(c);
+    return !convert_any_diverged(c);
 }
 
 /* --- applying -------------------------------------------------------------------------------- */
@@ -294,7 +288,7 @@ static void add_mapped(double *to, const double *map, const double *from, int di
     linalg_add_product(&p, 0, dim);
 }
 
-/* Copies [unit, dim, n] to groups, and partners [head, dim, n] to partners. */
+/* Cached factors [kv_head, dim, n] to those of groups, and heads' own [head, dim, n] to such. */
 static void apply_in(const struct converter *c, const double *maps, double *to, const double *from,
                      int n)
 {
@@ -302,7 +296,7 @@ static void apply_in(const struct converter *c, const double *maps, double *to, 
     memset(to, 0, (size_t)c->n_groups * rows * sizeof *to);
     for (int h = 0; h < c->n_heads; h++)
         add_mapped(to + (size_t)c->group_of[h] * rows, maps + h * c->dim * c->dim,
-                   from + (size_t)unit_of(c, h) * rows, c->dim, n);
+                   from + (size_t)kv_head_of(c, h) * rows, c->dim, n);
 }
 
 static void apply_out(const struct converter *c, const double *maps, double *to, const double *from,
@@ -335,7 +329,7 @@ static void move_means(struct converter *c)
     centre(c, c->to.bv, c->to.v);
     for (int h = 0; h < c->n_heads; h++)
         for (int i = 0; i < c->dim; i++) {
-            const size_t row = (size_t)(unit_of(c, h) * c->dim + i);
+            const size_t row = (size_t)(kv_head_of(c, h) * c->dim + i);
             const double mean = linalg_dot(w->v + row * d, c->moments.mean, d) + w->bv[row];
             for (size_t j = 0; j < d; j++)
                 c->to.bo[j] += mean * w->o[(size_t)(h * c->dim + i) * d + j];
@@ -345,7 +339,7 @@ static void move_means(struct converter *c)
 /* Numbers as large as those they replace. */
 static void randomize(const struct converter *c, double *to, const double *from, struct rng *r)
 {
-    const size_t n_from = (size_t)(c->n_units * c->dim * c->d);
+    const size_t n_from = (size_t)(c->n_kv_heads * c->dim * c->d);
     const size_t n_to = (size_t)(c->n_groups * c->dim * c->d);
     const double spread = sqrt(3 * linalg_dot(from, from, n_from) / (double)n_from);
     for (size_t i = 0; i < n_to; i++)
@@ -355,14 +349,14 @@ static void randomize(const struct converter *c, double *to, const double *from,
 void convert_apply(struct converter *c, int layer)
 {
     const struct convert_weights *from = &c->from, *to = &c->to;
-    apply_out(c, c->keys.out, to->q, from->q, c->d);
-    apply_out(c, c->keys.out, to->bq, from->bq, 1);
-    apply_out(c, c->values.out, to->o, from->o, c->d);
+    apply_out(c, c->qk.out, to->q, from->q, c->d);
+    apply_out(c, c->qk.out, to->bq, from->bq, 1);
+    apply_out(c, c->ov.out, to->o, from->o, c->d);
     memcpy(to->bo, from->bo, (size_t)c->d * sizeof *to->bo);
-    apply_in(c, c->keys.in, to->k, from->k, c->d);
-    apply_in(c, c->values.in, to->v, from->v, c->d);
-    apply_in(c, c->keys.in, to->bk, from->bk, 1);
-    apply_in(c, c->values.in, to->bv, from->bv, 1);
+    apply_in(c, c->qk.in, to->k, from->k, c->d);
+    apply_in(c, c->ov.in, to->v, from->v, c->d);
+    apply_in(c, c->qk.in, to->bk, from->bk, 1);
+    apply_in(c, c->ov.in, to->bv, from->bv, 1);
     if (c->spec->method == CONVERT_FIT)
         move_means(c);
     if (c->spec->method == CONVERT_RANDOM) {
@@ -393,7 +387,8 @@ void convert_permute(struct converter *c)
 
 /* --- what is lost ---------------------------------------------------------------------------- */
 
-/* Second moments between the new copy of group g and x's rows of one head, from t = to second. */
+/* Second moments between the new cached factor of group g and x's rows of one head, from t = to
+ * second. */
 static void cross(const struct converter *c, const double *t, int g, const double *x, double *out)
 {
     const size_t d = (size_t)c->d;
@@ -404,11 +399,11 @@ static void cross(const struct converter *c, const double *t, int g, const doubl
 }
 
 /*
- * E over independent positions of (y.x - y'.x')^2 for the partners y and copies x of all heads,
+ * E over independent positions of (y.x - y'.x')^2 for the own factors y and cached x of all heads,
  * over E (y.x)^2: sums of products of second moments.
  */
-static double loss(struct converter *c, const struct convert_side *s, const double *from,
-                   const double *to, const double *second)
+static double circuit_loss(struct converter *c, const struct convert_circuit *s, const double *from,
+                           const double *to, const double *second)
 {
     const int dim = c->dim;
     const size_t size = (size_t)dim * (size_t)dim, rows = (size_t)dim * (size_t)c->d;
@@ -418,9 +413,9 @@ static double loss(struct converter *c, const struct convert_side *s, const doub
     double lost = 0, all = 0;
     for (int h = 0; h < c->n_heads; h++) {
         const int g = c->group_of[h];
-        const double *out = block(c, s->out, h), *metric = block(c, s->metric, h);
+        const double *out = head_map(c, s->out, h), *metric = head_map(c, s->metric, h);
         copy_gram(c, s, h, h, xx);
-        cross(c, c->square, g, from + (size_t)unit_of(c, h) * rows, new_old);
+        cross(c, c->square, g, from + (size_t)kv_head_of(c, h) * rows, new_old);
         cross(c, c->square, g, to + (size_t)g * rows, new_new);
         const double own = linalg_dot(metric, xx, size);
         linalg_multiply(yy, out, metric, dim, dim, dim); /* E y' y^T */
@@ -435,10 +430,10 @@ static double loss(struct converter *c, const struct convert_side *s, const doub
 
 double convert_score_loss(struct converter *c)
 {
-    return loss(c, &c->keys, c->from.k, c->to.k, c->moments.keys);
+    return circuit_loss(c, &c->qk, c->from.k, c->to.k, c->moments.keys);
 }
 
 double convert_output_loss(struct converter *c)
 {
-    return loss(c, &c->values, c->from.v, c->to.v, c->moments.values);
+    return circuit_loss(c, &c->ov, c->from.v, c->to.v, c->moments.values);
 }

@@ -1,12 +1,15 @@
 /*
- * Which heads share. Up to EXACT_HEADS heads the best grouping is found exactly: the cost of every
+ * Up to EXACT_HEADS heads the best grouping is found exactly: the cost of every
  * set of a group's size, then dynamic programming over the sets of heads that are placed. Beyond,
  * swaps between groups lower the sum of the costs of all pairs that share.
  */
+#include "convert/group.h"
+
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
-#include "convert/private.h"
+#include "convert/fit.h"
 
 #define EXACT_HEADS 12
 
@@ -15,7 +18,7 @@ static bool is_exact(int n_heads)
     return n_heads <= EXACT_HEADS;
 }
 
-static size_t choose(int n, int k)
+static size_t binomial(int n, int k)
 {
     size_t result = 1;
     for (int i = 1; i <= k; i++)
@@ -29,10 +32,15 @@ static int set_size(int n_heads, int group)
     return is_exact(n_heads) ? group : 2;
 }
 
-/* One more for the two groupings that are compared at the end, group by group. */
-size_t convert_group_costs(int n_heads, int group)
+void convert_group_take(struct converter *c, struct arena *arena)
 {
-    return choose(n_heads, set_size(n_heads, group)) + 2 * (size_t)(n_heads / group);
+    if (!c->spec->cluster)
+        return;
+    /* And for the two groupings that are compared at the end, group by group. */
+    const uint64_t n = binomial(c->n_heads, set_size(c->n_heads, c->group)) +
+                       2 * (uint64_t)(c->n_heads / c->group);
+    c->costs = arena_take(arena, n, sizeof *c->costs);
+    c->sets = arena_take(arena, n * (uint64_t)(c->group > 2 ? c->group : 2), sizeof *c->sets);
 }
 
 /* --- costs, on all threads ------------------------------------------------------------------- */
@@ -216,6 +224,7 @@ static void group_by_swaps(struct converter *c)
 
 bool convert_group(struct converter *c)
 {
+    assert(c->group * c->n_groups == c->n_heads);
     for (int i = 0; i < c->n_heads; i++)
         c->order[i] = i;
     const bool choice = c->spec->cluster && c->group > 1 && c->n_groups > 1;
@@ -225,8 +234,5 @@ bool convert_group(struct converter *c)
         group_by_swaps(c);
     for (int i = 0; i < c->n_heads; i++)
         c->group_of[c->order[i]] = i / c->group;
-    for (int thread = 0; thread < pool_n_threads(c->spec->pool); thread++)
-        if (c->diverged[thread])
-            return false;
-    return true;
+    return !convert_any_diverged(c);
 }

@@ -1,7 +1,7 @@
 /*
- * Tensors go through in pieces, each the work of all threads, cut into units of a fixed size.
- * A unit is decoded to floats, encoded, and decoded again to see what was lost. Sums of errors
- * are kept by unit and added in order, so they are the same for any number of threads.
+ * Tensors go through in pieces, each the work of all threads, cut into chunks of a fixed size.
+ * A chunk is decoded to floats, encoded, and decoded again to see what was lost. Sums of errors
+ * are stored by chunk and added in order, so they are the same for any number of threads.
  */
 #include "convert/quantize.h"
 
@@ -16,11 +16,11 @@
 #include "gguf/blocks.h"
 #include "model/layout.h"
 
-/* A unit's floats, before and after, fit a core's own cache. A multiple of every block. */
-#define UNIT_ELEMENTS 8192
-#define PIECE_UNITS   128
-#define PIECE         ((uint64_t)UNIT_ELEMENTS * PIECE_UNITS)
-/* Interleaved partial sums of a unit. */
+/* A chunk's floats, before and after, fit a core's own cache. A multiple of every block. */
+#define CHUNK_ELEMENTS 8192
+#define PIECE_CHUNKS   128
+#define PIECE          ((uint64_t)CHUNK_ELEMENTS * PIECE_CHUNKS)
+/* Interleaved partial sums of a chunk. */
 #define SUM_LANES 8
 
 /* ggml's version of the block layouts (GGML_QNT_VERSION); it changed last in 2023. */
@@ -108,9 +108,9 @@ void quantize_free(struct quantize *q)
     *q = (struct quantize){.tensors = NULL};
 }
 
-/* --- one unit -------------------------------------------------------------------------------- */
+/* --- one chunk ------------------------------------------------------------------------------- */
 
-struct unit_result {
+struct chunk_result {
     double error, size; /* sums of squares: of differences, of values */
     double max;
     uint64_t bad; /* the first element that is not finite, or UINT64_MAX */
@@ -132,7 +132,7 @@ static uint64_t first_bad(const float *x, uint64_t n)
 }
 
 /* Adds up how far y is from x, in SUM_LANES sums that are then folded in order. */
-static void measure(const float *x, const float *y, uint64_t n, struct unit_result *r)
+static void add_differences(const float *x, const float *y, uint64_t n, struct chunk_result *r)
 {
     double error[SUM_LANES] = {0}, size[SUM_LANES] = {0}, max[SUM_LANES] = {0};
     uint64_t i = 0;
@@ -163,12 +163,12 @@ static void measure(const float *x, const float *y, uint64_t n, struct unit_resu
 struct writing {
     struct quantize *q;
     struct arena arena;
-    unsigned char *out;        /* [a piece, as F32] */
-    float *scratch;            /* [threads][2][UNIT_ELEMENTS] */
-    struct unit_result *units; /* [PIECE_UNITS] */
-    struct source *sources;    /* [n_tensors] */
+    unsigned char *out;          /* [a piece, as F32] */
+    float *scratch;              /* [threads][2][CHUNK_ELEMENTS] */
+    struct chunk_result *chunks; /* [PIECE_CHUNKS] */
+    struct source *sources;      /* [n_tensors] */
     uint64_t bytes_read;
-    struct unit_result total;
+    struct chunk_result total;
     uint64_t n_changed; /* elements of tensors that change type */
     /* The piece under work. */
     const struct quantize_tensor *tensor;
@@ -179,50 +179,50 @@ struct writing {
 struct source {
     struct writing *w;
     struct quantize_tensor *tensor;
-    struct unit_result sum; /* of its pieces so far */
+    struct chunk_result sum; /* of its pieces so far */
 };
 
-static uint64_t bytes_of(const struct tensor_type_info *type, uint64_t elements)
+static uint64_t type_bytes(const struct tensor_type_info *type, uint64_t elements)
 {
     return elements / type->block_elements * type->block_bytes;
 }
 
 /* Elements [begin, begin + n) of the piece. */
-static void convert_unit(const struct writing *w, uint64_t begin, uint64_t n, float *before,
-                         float *after, struct unit_result *r)
+static void convert_chunk(const struct writing *w, uint64_t begin, uint64_t n, float *before,
+                          float *after, struct chunk_result *r)
 {
     const struct tensor_type_info *from = w->tensor->from->type, *to = w->tensor->to;
-    const unsigned char *in = w->tensor->from->data + bytes_of(from, w->first + begin);
-    unsigned char *out = w->out + bytes_of(to, begin);
-    *r = (struct unit_result){.bad = UINT64_MAX};
+    const unsigned char *in = w->tensor->from->data + type_bytes(from, w->first + begin);
+    unsigned char *out = w->out + type_bytes(to, begin);
+    *r = (struct chunk_result){.bad = UINT64_MAX};
     blocks_decode(from->type, before, in, n);
     uint64_t bad = first_bad(before, n);
     if (from == to) {
-        memcpy(out, in, bytes_of(to, n));
+        memcpy(out, in, type_bytes(to, n));
     } else if (bad == n) {
         blocks_encode(to->type, out, before, n);
         blocks_decode(to->type, after, out, n);
         bad = first_bad(after, n);
-        measure(before, after, n, r);
+        add_differences(before, after, n, r);
     }
     if (bad < n)
         r->bad = w->first + begin + bad;
 }
 
-static int n_units(const struct writing *w)
+static int n_chunks(const struct writing *w)
 {
-    return (int)((w->n + UNIT_ELEMENTS - 1) / UNIT_ELEMENTS);
+    return (int)((w->n + CHUNK_ELEMENTS - 1) / CHUNK_ELEMENTS);
 }
 
 static void convert_share(struct writing *w, int thread, int n_threads)
 {
-    float *before = w->scratch + (size_t)thread * 2 * UNIT_ELEMENTS;
-    int unit, end;
-    pool_share(n_units(w), thread, n_threads, &unit, &end);
-    for (; unit < end; unit++) {
-        const uint64_t begin = (uint64_t)unit * UNIT_ELEMENTS, left = w->n - begin;
-        convert_unit(w, begin, left < UNIT_ELEMENTS ? left : UNIT_ELEMENTS, before,
-                     before + UNIT_ELEMENTS, &w->units[unit]);
+    float *before = w->scratch + (size_t)thread * 2 * CHUNK_ELEMENTS;
+    int chunk, end;
+    pool_share(n_chunks(w), thread, n_threads, &chunk, &end);
+    for (; chunk < end; chunk++) {
+        const uint64_t begin = (uint64_t)chunk * CHUNK_ELEMENTS, left = w->n - begin;
+        convert_chunk(w, begin, left < CHUNK_ELEMENTS ? left : CHUNK_ELEMENTS, before,
+                      before + CHUNK_ELEMENTS, &w->chunks[chunk]);
     }
 }
 
@@ -252,7 +252,7 @@ static enum status refuse_value(const struct quantize_tensor *t, uint64_t elemen
                    t->to->type == TENSOR_BF16 ? "f32" : "bf16 or f32");
 }
 
-static void add_result(struct unit_result *sum, const struct unit_result *r)
+static void add_result(struct chunk_result *sum, const struct chunk_result *r)
 {
     sum->error += r->error;
     sum->size += r->size;
@@ -261,20 +261,20 @@ static void add_result(struct unit_result *sum, const struct unit_result *r)
 
 static enum status convert_piece(struct writing *w, struct source *source, struct err *e)
 {
-    const int n = n_units(w);
+    const int n = n_chunks(w);
     if (n > 1)
         pool_run(w->q->params.pool, convert_work, w);
     else
         convert_share(w, 0, 1);
     for (int i = 0; i < n; i++) {
-        if (w->units[i].bad != UINT64_MAX)
-            return refuse_value(w->tensor, w->units[i].bad, e);
-        add_result(&source->sum, &w->units[i]);
+        if (w->chunks[i].bad != UINT64_MAX)
+            return refuse_value(w->tensor, w->chunks[i].bad, e);
+        add_result(&source->sum, &w->chunks[i]);
     }
     return STATUS_OK;
 }
 
-static struct quantize_error error_of(const struct unit_result *sum, uint64_t n)
+static struct quantize_error error_of(const struct chunk_result *sum, uint64_t n)
 {
     return (struct quantize_error){
         .rms = n > 0 ? sqrt(sum->error / (double)n) : 0,
@@ -310,16 +310,16 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
     const enum status s = convert_piece(w, source, e);
     if (s != STATUS_OK)
         return s;
-    const uint64_t read = bytes_of(from->type, w->n);
+    const uint64_t read = type_bytes(from->type, w->n);
     if (p->source)
-        file_map_release(p->source, from->data + bytes_of(from->type, w->first), (size_t)read);
+        file_map_release(p->source, from->data + type_bytes(from->type, w->first), (size_t)read);
     w->bytes_read += read;
     if (p->progress)
         p->progress(p->arg, w->bytes_read, w->q->bytes_before);
     if (w->first + w->n == from->n_elements)
         end_tensor(w, source);
     *data = w->out;
-    *len = (size_t)bytes_of(t->to, w->n);
+    *len = (size_t)type_bytes(t->to, w->n);
     return STATUS_OK;
 }
 
@@ -349,32 +349,32 @@ static void add_metadata(const struct quantize *q, struct gguf_writer *w)
             gguf_add_u32(w, replaced[r].key, replaced[r].value);
 }
 
-/* The buffers of a write, and a writer that draws from them. */
-static enum status begin(struct quantize *q, struct writing *w, struct gguf_writer **writer,
-                         struct err *e)
+static void take_buffers(struct writing *w, struct arena *arena)
 {
-    const struct gguf *g = q->params.gguf;
-    const uint64_t n_threads = (uint64_t)pool_n_threads(q->params.pool);
+    const struct gguf *g = w->q->params.gguf;
+    const uint64_t n_threads = (uint64_t)pool_n_threads(w->q->params.pool);
     uint64_t largest = 0;
     for (size_t i = 0; i < g->n_tensors; i++)
         largest = g->tensors[i].n_elements > largest ? g->tensors[i].n_elements : largest;
-    largest = largest < PIECE ? largest : PIECE;
+    w->out = arena_take(arena, largest < PIECE ? largest : PIECE, sizeof(float));
+    w->scratch = arena_take(arena, n_threads * 2 * CHUNK_ELEMENTS, sizeof(float));
+    w->chunks = arena_take(arena, PIECE_CHUNKS, sizeof *w->chunks);
+    w->sources = arena_take(arena, g->n_tensors, sizeof *w->sources);
+}
 
-    struct mem_plan plan = {0};
+/* The buffers of a write, and a writer that draws from them. */
+static enum status start_writing(struct quantize *q, struct writing *w, struct gguf_writer **writer,
+                                 struct err *e)
+{
+    const struct gguf *g = q->params.gguf;
     *w = (struct writing){.q = q};
-    mem_plan_add(&plan, largest, sizeof(float));
-    mem_plan_add(&plan, n_threads * 2 * UNIT_ELEMENTS, sizeof(float));
-    mem_plan_add(&plan, PIECE_UNITS, sizeof *w->units);
-    mem_plan_add(&plan, g->n_tensors, sizeof *w->sources);
+    take_buffers(w, &w->arena);
     enum status s = gguf_writer_create(writer, e);
     if (s == STATUS_OK)
-        s = arena_create(&w->arena, &plan, "the conversion", e);
+        s = arena_allocate(&w->arena, "the conversion", e);
     if (s != STATUS_OK)
         return s;
-    w->out = arena_take(&w->arena, largest, sizeof(float));
-    w->scratch = arena_take(&w->arena, n_threads * 2 * UNIT_ELEMENTS, sizeof(float));
-    w->units = arena_take(&w->arena, PIECE_UNITS, sizeof *w->units);
-    w->sources = arena_take(&w->arena, g->n_tensors, sizeof *w->sources);
+    take_buffers(w, &w->arena);
 
     add_metadata(q, *writer);
     for (size_t i = 0; i < g->n_tensors; i++) {
@@ -392,7 +392,7 @@ static enum status write_to(struct quantize *q, const char *path, unsigned char 
 {
     struct writing w;
     struct gguf_writer *writer;
-    enum status s = begin(q, &w, &writer, e);
+    enum status s = start_writing(q, &w, &writer, e);
     if (s == STATUS_OK)
         s = path ? gguf_write(writer, path, e) : gguf_write_memory(writer, out, len, e);
     if (s == STATUS_OK)

@@ -1,15 +1,15 @@
+#include "convert/tensors.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "convert/private.h"
 #include "gguf/blocks.h"
 
-static const struct gguf_tensor *find(const struct converter *c, int layer, const char *part)
+static const struct gguf_tensor *find_old(const struct converter *c, enum tensor_role role,
+                                          int layer, bool is_bias)
 {
-    char name[64];
-    snprintf(name, sizeof name, "blk.%d.%s", layer, part);
-    return gguf_find_tensor(c->spec->gguf, name);
+    return gguf_find_tensor(c->spec->gguf, arch_tensor_name(role, layer, is_bias).text);
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
@@ -36,67 +36,74 @@ static void read_numbers(const struct gguf_tensor *t, uint64_t first, uint64_t n
     }
 }
 
-/* The output matrix, turned over. */
+/* The output matrix [d, q_dim], turned over. */
 static void read_out(struct converter *c, const struct gguf_tensor *t)
 {
-    const size_t d = (size_t)c->d;
+    const size_t d = (size_t)c->d, q = (size_t)c->q_dim;
     for (size_t r = 0; r < d; r++) {
         double *row = c->square;
-        read_numbers(t, r * d, d, row);
-        for (size_t i = 0; i < d; i++)
+        read_numbers(t, r * q, q, row);
+        for (size_t i = 0; i < q; i++)
             c->from.o[i * d + r] = row[i];
     }
 }
 
 void convert_load(struct converter *c, int layer)
 {
-    const struct gguf_tensor *weight = find(c, layer, "attn_qkv.weight");
-    const struct gguf_tensor *bias = find(c, layer, "attn_qkv.bias");
-    const uint64_t d = (uint64_t)c->d, kv = (uint64_t)(c->n_units * c->dim);
+    const struct gguf_tensor *weight = find_old(c, ROLE_ATTN_QKV, layer, false);
+    const struct gguf_tensor *bias = find_old(c, ROLE_ATTN_QKV, layer, true);
+    const uint64_t d = (uint64_t)c->d, q = (uint64_t)c->q_dim;
+    const uint64_t kv = (uint64_t)(c->n_kv_heads * c->dim);
     const struct convert_weights *w = &c->from;
-    read_numbers(weight, 0, d * d, w->q);
-    read_numbers(weight, d * d, kv * d, w->k);
-    read_numbers(weight, (d + kv) * d, kv * d, w->v);
-    read_numbers(bias, 0, d, w->bq);
-    read_numbers(bias, d, kv, w->bk);
-    read_numbers(bias, d + kv, kv, w->bv);
-    read_out(c, find(c, layer, "attn_output.weight"));
-    read_numbers(find(c, layer, "attn_output.bias"), 0, d, w->bo);
+    read_numbers(weight, 0, q * d, w->q);
+    read_numbers(weight, q * d, kv * d, w->k);
+    read_numbers(weight, (q + kv) * d, kv * d, w->v);
+    read_numbers(bias, 0, q, w->bq);
+    read_numbers(bias, q, kv, w->bk);
+    read_numbers(bias, q + kv, kv, w->bv);
+    read_out(c, find_old(c, ROLE_ATTN_OUTPUT, layer, false));
+    read_numbers(find_old(c, ROLE_ATTN_OUTPUT, layer, true), 0, d, w->bo);
 }
 
 /* --- the new tensors ------------------------------------------------------------------------- */
 
-static void carve_tensor(struct converter *c, struct convert_carver *carver,
-                         struct convert_tensor *t, int layer, const char *part, int n_dims,
-                         uint64_t columns, uint64_t rows)
+/* Of the old tensor's type, F32 where there is none. `t` is NULL while counting. */
+static void take_tensor(struct converter *c, struct arena *arena, const struct tensor_spec *spec,
+                        struct convert_tensor *t)
 {
-    const struct gguf_tensor *old = find(c, layer, part);
+    const struct gguf_tensor *old = gguf_find_tensor(c->spec->gguf, spec->name.text);
     const struct tensor_type_info *type = old ? old->type : tensor_type_find(TENSOR_F32);
-    const uint64_t n_bytes = columns * rows / type->block_elements * type->block_bytes;
-    unsigned char *bytes = convert_carve(carver, n_bytes, 1);
-    if (!carver->arena)
+    const uint64_t n = spec_elements(spec);
+    const uint64_t n_bytes = n / type->block_elements * type->block_bytes;
+    unsigned char *bytes = arena_take(arena, n_bytes, 1);
+    if (!t)
         return;
-    snprintf(t->name, sizeof t->name, "blk.%d.%s", layer, part);
-    t->bytes = bytes;
-    t->tensor = (struct gguf_tensor){.name = text_of(t->name),
-                                     .n_dims = n_dims,
-                                     .dims = {columns, rows, 1, 1},
+    *t = (struct convert_tensor){.name = spec->name, .bytes = bytes, .added = !old};
+    t->tensor = (struct gguf_tensor){.name = text_of(t->name.text),
+                                     .n_dims = spec->n_dims,
+                                     .dims = {(uint64_t)spec->cols, (uint64_t)spec->rows, 1, 1},
                                      .type = type,
-                                     .n_elements = columns * rows,
+                                     .n_elements = n,
                                      .n_bytes = n_bytes,
                                      .data = bytes};
 }
 
-void convert_carve_tensors(struct converter *c, struct convert_carver *carver,
-                           struct convert_tensors *tensors)
+static void take_pair(struct converter *c, struct arena *arena, enum tensor_role role, int layer,
+                      struct convert_pair *p)
 {
-    const uint64_t d = (uint64_t)c->d, rows = d + 2 * (uint64_t)(c->n_groups * c->dim);
+    const struct tensor_spec weight = layout_weight(&c->converted, role, layer);
+    const struct tensor_spec bias = layout_bias(&c->converted, role, layer);
+    take_tensor(c, arena, &weight, p ? &p->weight : NULL);
+    take_tensor(c, arena, &bias, p ? &p->bias : NULL);
+}
+
+void convert_tensors_take(struct converter *c, struct arena *arena)
+{
+    c->tensors = arena_take(arena, (uint64_t)c->config.n_layers, sizeof *c->tensors);
     for (int l = 0; l < c->config.n_layers; l++) {
-        struct convert_tensors *t = carver->arena ? &tensors[l] : NULL;
-        carve_tensor(c, carver, t ? &t->qkv : NULL, l, "attn_qkv.weight", 2, d, rows);
-        carve_tensor(c, carver, t ? &t->qkv_bias : NULL, l, "attn_qkv.bias", 1, rows, 1);
-        carve_tensor(c, carver, t ? &t->out : NULL, l, "attn_output.weight", 2, d, d);
-        carve_tensor(c, carver, t ? &t->out_bias : NULL, l, "attn_output.bias", 1, d, 1);
+        struct convert_tensors *t = c->tensors ? &c->tensors[l] : NULL;
+        take_pair(c, arena, ROLE_ATTN_QKV, l, t ? &t->qkv : NULL);
+        take_pair(c, arena, ROLE_ATTN_OUTPUT, l, t ? &t->out : NULL);
     }
 }
 
@@ -119,42 +126,41 @@ static enum status write_numbers(struct convert_tensor *t, uint64_t first, uint6
             if (!isfinite(back[i]))
                 return err_set(e, STATUS_FAILED,
                                "tensor %s: the new element %llu, %g, is no finite number as %s",
-                               t->name, (unsigned long long)(first + done + i), x[done + i],
+                               t->name.text, (unsigned long long)(first + done + i), x[done + i],
                                type->name);
     }
     return STATUS_OK;
 }
 
-enum status convert_store_qkv(struct converter *c, int layer, struct convert_tensors *tensors,
-                              struct err *e)
+enum status convert_store_qkv(struct converter *c, int layer, struct err *e)
 {
-    struct convert_tensors *t = &tensors[layer];
-    const uint64_t d = (uint64_t)c->d, kv = (uint64_t)(c->n_groups * c->dim);
+    struct convert_pair *t = &c->tensors[layer].qkv;
+    const uint64_t d = (uint64_t)c->d, q = (uint64_t)c->q_dim;
+    const uint64_t kv = (uint64_t)(c->n_groups * c->dim);
     const struct convert_weights *w = &c->to;
     const double *rows[] = {w->q, w->k, w->v}, *biases[] = {w->bq, w->bk, w->bv};
-    const uint64_t starts[] = {0, d, d + kv}, counts[] = {d, kv, kv};
+    const uint64_t starts[] = {0, q, q + kv}, counts[] = {q, kv, kv};
     enum status s = STATUS_OK;
     for (int i = 0; i < 3 && s == STATUS_OK; i++) {
-        s = write_numbers(&t->qkv, starts[i] * d, counts[i] * d, rows[i], e);
+        s = write_numbers(&t->weight, starts[i] * d, counts[i] * d, rows[i], e);
         if (s == STATUS_OK)
-            s = write_numbers(&t->qkv_bias, starts[i], counts[i], biases[i], e);
+            s = write_numbers(&t->bias, starts[i], counts[i], biases[i], e);
     }
     return s;
 }
 
-enum status convert_store_out(struct converter *c, int layer, struct convert_tensors *tensors,
-                              struct err *e)
+enum status convert_store_out(struct converter *c, int layer, struct err *e)
 {
-    struct convert_tensors *t = &tensors[layer];
-    const size_t d = (size_t)c->d;
+    struct convert_pair *t = &c->tensors[layer].out;
+    const size_t d = (size_t)c->d, q = (size_t)c->q_dim;
     enum status s = STATUS_OK;
     for (size_t r = 0; r < d && s == STATUS_OK; r++) {
         double *row = c->square;
-        for (size_t i = 0; i < d; i++)
+        for (size_t i = 0; i < q; i++)
             row[i] = c->to.o[i * d + r];
-        s = write_numbers(&t->out, r * d, d, row, e);
+        s = write_numbers(&t->weight, r * q, q, row, e);
     }
-    return s == STATUS_OK ? write_numbers(&t->out_bias, 0, d, c->to.bo, e) : s;
+    return s == STATUS_OK ? write_numbers(&t->bias, 0, d, c->to.bo, e) : s;
 }
 
 /* --- the new file ---------------------------------------------------------------------------- */
@@ -173,7 +179,7 @@ static void add_pairs(const struct converter *c, struct gguf_writer *w)
     }
     gguf_add_u32(w, heads, (uint32_t)c->n_groups);
     gguf_add_text(w, OWN_KEYS "source", text_of(spec->source_name));
-    gguf_add_u32(w, OWN_KEYS "source_kv_heads", (uint32_t)c->n_units);
+    gguf_add_u32(w, OWN_KEYS "source_kv_heads", (uint32_t)c->config.n_kv_heads);
     gguf_add_text(w, OWN_KEYS "method", text_of(convert_methods[spec->method]));
     gguf_add_text(w, OWN_KEYS "grouping", text_of(spec->cluster ? "cluster" : "adjacent"));
     gguf_add_bool(w, OWN_KEYS "refit", spec->refit);
@@ -183,62 +189,51 @@ static void add_pairs(const struct converter *c, struct gguf_writer *w)
     gguf_add_text(w, OWN_KEYS "version", text_of(spec->version));
 }
 
-static void add_tensor(struct gguf_writer *w, const struct gguf_tensor *t)
+static uint64_t write_tensor(struct gguf_writer *w, const struct gguf_tensor *t)
 {
     gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
+    return t->n_elements;
 }
 
-/* The new tensor that takes the place of an old one; NULL if it stays. */
-static const struct gguf_tensor *replacement(const struct convert_tensors *t, struct text name)
+/* The new pair that an old tensor belongs to; NULL if it stays. */
+static const struct convert_pair *replacement(const struct converter *c, struct text name,
+                                              bool *is_bias)
 {
-    const struct convert_tensor *const all[] = {&t->qkv, &t->qkv_bias, &t->out, &t->out_bias};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (text_is(name, all[i]->name))
-            return &all[i]->tensor;
-    return NULL;
+    struct tensor_spec spec;
+    if (!layout_named(&c->config, name, &spec))
+        return NULL;
+    *is_bias = spec.is_bias;
+    return spec.role == ROLE_ATTN_QKV      ? &c->tensors[spec.layer].qkv
+           : spec.role == ROLE_ATTN_OUTPUT ? &c->tensors[spec.layer].out
+                                           : NULL;
 }
 
-/* The layer of "blk.N.", or n_layers. */
-static int layer_of(const struct converter *c, struct text name)
+/* Tensors in the old order; biases that were not there follow their matrices. Returns the number of
+ * elements. */
+static uint64_t write_tensors(const struct converter *c, struct gguf_writer *w)
 {
-    int layer = 0;
-    if (!text_starts_with(name, "blk."))
-        return c->config.n_layers;
-    for (size_t i = 4; i < name.len && name.data[i] >= '0' && name.data[i] <= '9'; i++) {
-        layer = layer * 10 + (name.data[i] - '0');
-        if (layer >= c->config.n_layers)
-            return c->config.n_layers;
-    }
-    return layer;
-}
-
-/* Tensors in the old order; biases that were not there follow their matrices. */
-static void add_tensors(const struct converter *c, const struct convert_tensors *tensors,
-                        struct gguf_writer *w)
-{
+    uint64_t n = 0;
     for (size_t i = 0; i < c->spec->gguf->n_tensors; i++) {
         const struct gguf_tensor *old = &c->spec->gguf->tensors[i];
-        const int layer = layer_of(c, old->name);
-        const struct gguf_tensor *new =
-            layer < c->config.n_layers ? replacement(&tensors[layer], old->name) : NULL;
-        add_tensor(w, new ? new : old);
+        bool is_bias;
+        const struct convert_pair *new = replacement(c, old->name, &is_bias);
         if (!new)
-            continue;
-        const struct convert_tensors *t = &tensors[layer];
-        if (new == &t->qkv.tensor && !find(c, layer, "attn_qkv.bias"))
-            add_tensor(w, &t->qkv_bias.tensor);
-        if (new == &t->out.tensor && !find(c, layer, "attn_output.bias"))
-            add_tensor(w, &t->out_bias.tensor);
+            n += write_tensor(w, old);
+        else
+            n += write_tensor(w, is_bias ? &new->bias.tensor : &new->weight.tensor);
+        if (new && !is_bias &&new->bias.added)
+            n += write_tensor(w, &new->bias.tensor);
     }
+    return n;
 }
 
-enum status convert_write(const struct converter *c, const struct convert_tensors *tensors,
-                          struct gguf_writer **out, struct err *e)
+enum status convert_write(const struct converter *c, struct gguf_writer **out, uint64_t *n_params,
+                          struct err *e)
 {
     const enum status s = gguf_writer_create(out, e);
     if (s != STATUS_OK)
         return s;
     add_pairs(c, *out);
-    add_tensors(c, tensors, *out);
+    *n_params = write_tensors(c, *out);
     return STATUS_OK;
 }

@@ -4,109 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "train/backprop_private.h"
+#include "train/affine.h"
+#include "train/attention.h"
+#include "train/block.h"
+#include "train/loss.h"
+#include "train/norm.h"
 
 /* Floats of logits that exist at once. */
 #define LOGITS_FLOATS ((size_t)4 << 20)
 
 /* --- memory ---------------------------------------------------------------------------------- */
-
-/* Runs twice over the same pieces: with an arena it takes them, without it adds them up. */
-struct taker {
-    struct mem_plan plan;
-    struct arena *arena;
-};
-
-static void *take(struct taker *t, uint64_t count, uint64_t size)
-{
-    if (t->arena)
-        return arena_take(t->arena, count, size);
-    mem_plan_add(&t->plan, count, size);
-    return NULL;
-}
-
-/* rows x n floats; sizes are bounded by the config, and rows by an int. */
-static float *take_rows(struct taker *t, uint64_t rows, uint64_t n)
-{
-    return take(t, rows, n * sizeof(float));
-}
-
-static float *take_panels(struct taker *t, int n_out, int n_in)
-{
-    /* In panels along either dimension. */
-    const uint64_t forward = (uint64_t)kernel_padded(n_out) * (uint64_t)n_in;
-    const uint64_t backward = (uint64_t)kernel_padded(n_in) * (uint64_t)n_out;
-    return take(t, forward > backward ? forward : backward, sizeof(float));
-}
-
-static void take_layer(struct taker *t, const struct backprop *b, uint64_t rows, struct kept *kept)
-{
-    const uint64_t d = (uint64_t)b->config.d_model;
-    kept->x = take_rows(t, rows, d);
-    kept->qkv = take_rows(t, rows, (uint64_t)backprop_qkv(b));
-    kept->heads = take_rows(t, rows, d);
-    kept->mid = take_rows(t, rows, d);
-    kept->pre = take_rows(t, rows, (uint64_t)b->config.d_ff);
-    kept->softmax = take_rows(t, (uint64_t)b->n_sequences * (uint64_t)b->config.n_heads,
-                              2 * (uint64_t)backprop_padded_length(b->length));
-}
-
-static void take_layers(struct taker *t, struct backprop *b, uint64_t rows)
-{
-    const int n = b->config.n_layers;
-    b->layers = take(t, (uint64_t)n, sizeof *b->layers);
-    struct kept kept = {0};
-    for (int l = 0; l < n; l++) {
-        if (l == 0 || !b->forward_only)
-            take_layer(t, b, rows, &kept);
-        if (b->layers)
-            b->layers[l] = kept;
-    }
-    b->out = take_rows(t, rows, (uint64_t)b->config.d_model);
-}
-
-static void take_gradients(struct taker *t, struct backprop *b, uint64_t rows)
-{
-    const uint64_t d = (uint64_t)b->config.d_model, ff = (uint64_t)b->config.d_ff;
-    b->act = take_rows(t, rows, ff);
-    b->dx = take_rows(t, rows, d);
-    b->dmid = take_rows(t, rows, d);
-    b->dx_kept = b->dropping ? take_rows(t, rows, d) : b->dx;
-    b->dmid_kept = b->dropping ? take_rows(t, rows, d) : b->dmid;
-    b->dnorm = take_rows(t, rows, d);
-    b->dpre = take_rows(t, rows, ff);
-    b->dheads = take_rows(t, rows, d);
-    b->dqkv = take_rows(t, rows, (uint64_t)backprop_qkv(b));
-    b->stats = take_rows(t, rows, 2);
-    b->output_backward = take_panels(t, b->config.n_vocab, b->config.d_model);
-    if (b->taught)
-        b->teacher_logits = take_rows(t, (uint64_t)b->head_rows, (uint64_t)b->config.n_vocab);
-}
-
-static void take_all(struct taker *t, struct backprop *b, int n_threads)
-{
-    const struct config *c = &b->config;
-    const uint64_t rows = (uint64_t)b->n_sequences * (uint64_t)b->length;
-    const uint64_t d = (uint64_t)c->d_model, ff = (uint64_t)c->d_ff;
-    take_layers(t, b, rows);
-    b->packed.qkv = take_panels(t, backprop_qkv(b), c->d_model);
-    b->packed.attn_out = take_panels(t, c->d_model, c->d_model);
-    b->packed.up = take_panels(t, c->d_ff, c->d_model);
-    b->packed.down = take_panels(t, c->d_model, c->d_ff);
-    b->output_forward = take_panels(t, c->n_vocab, c->d_model);
-    b->norm = take_rows(t, rows, d);
-    b->logits = take_rows(t, (uint64_t)b->head_rows, (uint64_t)c->n_vocab);
-    b->losses = take_rows(t, rows, 1);
-    if (!b->forward_only)
-        take_gradients(t, b, rows);
-    const size_t row_block = ROW_BLOCK * (size_t)(d + ff);
-    const size_t item = backprop_attention_scratch(c, b->length);
-    b->scratch_floats = row_block > item ? row_block : item;
-    /* Whole cache lines for each thread. */
-    b->scratch_floats = (b->scratch_floats + KERNEL_LANES - 1) / KERNEL_LANES * KERNEL_LANES;
-    b->scratch = take(t, (uint64_t)n_threads * b->scratch_floats, sizeof(float));
-}
 
 static int head_rows_of(uint64_t rows, int n_vocab)
 {
@@ -115,7 +22,17 @@ static int head_rows_of(uint64_t rows, int n_vocab)
     return (int)(rows < wanted ? rows : wanted);
 }
 
-static enum status describe(const struct backprop_params *p, struct backprop *b, struct err *e)
+/* For a row block's norm and activations, or for an item of attention. */
+static size_t scratch_floats_of(const struct config *c, int length)
+{
+    const size_t row_block = ROW_BLOCK * (size_t)(c->d_model + c->d_ff);
+    const size_t item = backprop_attention_scratch(c, length);
+    const size_t most = row_block > item ? row_block : item;
+    return (most + KERNEL_LANES - 1) / KERNEL_LANES * KERNEL_LANES;
+}
+
+static enum status describe_backprop(const struct backprop_params *p, int n_threads,
+                                     struct backprop *b, struct err *e)
 {
     assert(p->n_sequences >= 1 && p->length >= 1 && p->length <= p->config->n_ctx);
     const uint64_t rows = (uint64_t)p->n_sequences * (uint64_t)p->length;
@@ -130,7 +47,9 @@ static enum status describe(const struct backprop_params *p, struct backprop *b,
                            .dropping = p->dropping,
                            .kernels = p->kernels,
                            .grad = grad_kernels_for(p->kernels),
-                           .head_rows = head_rows_of(rows, p->config->n_vocab)};
+                           .n_threads = n_threads,
+                           .head_rows = head_rows_of(rows, p->config->n_vocab),
+                           .scratch_floats = scratch_floats_of(p->config, p->length)};
     return STATUS_OK;
 }
 
@@ -138,14 +57,13 @@ enum status backprop_plan(const struct backprop_params *p, int n_threads, size_t
                           struct err *e)
 {
     struct backprop b;
-    const enum status s = describe(p, &b, e);
+    const enum status s = describe_backprop(p, n_threads, &b, e);
     if (s != STATUS_OK)
         return s;
-    struct taker t = {.arena = NULL};
-    take_all(&t, &b, n_threads);
-    if (t.plan.overflow)
+    activations_take(&b, &b.arena);
+    if (b.arena.overflow)
         return err_set(e, STATUS_NO_MEMORY, "out of memory: the size of a batch's activations");
-    *bytes = t.plan.bytes;
+    *bytes = b.arena.used;
     return STATUS_OK;
 }
 
@@ -154,7 +72,7 @@ enum status backprop_create(const struct backprop_params *p, struct pool *pool,
 {
     *out = NULL;
     struct backprop described;
-    enum status s = describe(p, &described, e);
+    enum status s = describe_backprop(p, pool_n_threads(pool), &described, e);
     if (s != STATUS_OK)
         return s;
     struct backprop *b = malloc(sizeof *b);
@@ -162,16 +80,13 @@ enum status backprop_create(const struct backprop_params *p, struct pool *pool,
         return err_no_memory(e, "a training engine", sizeof *b);
     *b = described;
     b->pool = pool;
-    const int n_threads = pool_n_threads(pool);
-    struct taker t = {.arena = NULL};
-    take_all(&t, b, n_threads);
-    s = arena_create(&b->arena, &t.plan, "the activations of a batch", e);
+    activations_take(b, &b->arena);
+    s = arena_allocate(&b->arena, "the activations of a batch", e);
     if (s != STATUS_OK) {
         free(b);
         return s;
     }
-    t.arena = &b->arena;
-    take_all(&t, b, n_threads);
+    activations_take(b, &b->arena);
     *out = b;
     return STATUS_OK;
 }
@@ -186,39 +101,36 @@ void backprop_free(struct backprop *b)
 
 /* --- embedding ------------------------------------------------------------------------------- */
 
-static void embed(const struct pass *p, int thread)
+static void embed_batch(const struct pass *p, int thread)
 {
     const struct backprop *b = p->b;
     const size_t d = (size_t)b->config.d_model;
-    int begin, end;
-    rows_share(p, thread, &begin, &end);
-    for (int row = begin; row < end; row++) {
-        const float *token = p->w->w[ROLE_TOKEN_EMBD].weight + (size_t)p->batch->inputs[row] * d;
+    const struct rows share = rows_share(p, thread);
+    for (int row = share.begin; row < share.end; row++) {
+        const float *token = p->w->w[ROLE_TOKEN_EMBD].weight + (size_t)p->inputs[row] * d;
         const float *position = p->w->w[ROLE_POSITION_EMBD].weight + (size_t)(row % b->length) * d;
-        float *x = b->layers[0].x + (size_t)row * d;
+        float *x = b->blocks[0].x + (size_t)row * d;
         for (size_t i = 0; i < d; i++)
             x[i] = token[i] + position[i];
     }
-    const struct rows share = {begin, end};
-    float *x = rows_at(b->layers[0].x, share, b->config.d_model);
-    if (backprop_drops(p))
-        backprop_drop(p, 0, x, NULL, x, share);
+    float *x = rows_at(b->blocks[0].x, share, b->config.d_model);
+    if (pass_drops(p))
+        pass_drop(p, 0, x, NULL, x, share);
 }
 
 /* Each thread adds some columns of all rows, in order. */
-static void embed_backward(const struct pass *p, int thread)
+static void embed_batch_backward(const struct pass *p, int thread)
 {
     const struct backprop *b = p->b;
     const size_t d = (size_t)b->config.d_model;
-    struct rows share;
-    rows_share(p, thread, &share.begin, &share.end);
-    if (backprop_drops(p)) {
+    const struct rows share = rows_share(p, thread);
+    if (pass_drops(p)) {
         float *dx = rows_at(b->dx, share, b->config.d_model);
-        backprop_drop(p, 0, dx, NULL, dx, share);
+        pass_drop(p, 0, dx, NULL, dx, share);
         pool_barrier(b->pool, thread);
     }
     int begin, end;
-    pool_share(b->config.d_model, thread, pool_n_threads(b->pool), &begin, &end);
+    pool_share(b->config.d_model, thread, b->n_threads, &begin, &end);
     struct param_view *g = p->gradient;
     const bool tied = g->w[ROLE_OUTPUT].weight == g->w[ROLE_TOKEN_EMBD].weight;
     for (int v = 0; v < b->config.n_vocab && !tied; v++)
@@ -227,8 +139,8 @@ static void embed_backward(const struct pass *p, int thread)
     for (int t = 0; t < b->config.n_ctx; t++)
         for (int i = begin; i < end; i++)
             g->w[ROLE_POSITION_EMBD].weight[(size_t)t * d + (size_t)i] = 0;
-    for (int row = 0; row < backprop_rows(p); row++) {
-        float *token = g->w[ROLE_TOKEN_EMBD].weight + (size_t)p->batch->inputs[row] * d;
+    for (int row = 0; row < pass_rows(p); row++) {
+        float *token = g->w[ROLE_TOKEN_EMBD].weight + (size_t)p->inputs[row] * d;
         float *position = g->w[ROLE_POSITION_EMBD].weight + (size_t)(row % b->length) * d;
         const float *dx = b->dx + (size_t)row * d;
         for (int i = begin; i < end; i++) {
@@ -244,46 +156,53 @@ static void run_pass(void *arg, int thread)
 {
     const struct pass *p = arg;
     struct backprop *b = p->b;
-    const int d = b->config.d_model, n_vocab = b->config.n_vocab;
-    const int n_threads = pool_n_threads(b->pool);
-    backprop_pack_forward(b->output_forward, p->w->w[ROLE_OUTPUT].weight, n_vocab, d, thread,
-                          n_threads);
+    backprop_pack(p, ROLE_OUTPUT, 0, false, b->panels[ROLE_OUTPUT], thread);
     if (p->gradient)
-        backprop_pack_backward(b->output_backward, p->w->w[ROLE_OUTPUT].weight, n_vocab, d, thread,
-                               n_threads);
-    embed(p, thread);
+        backprop_pack(p, ROLE_OUTPUT, 0, true, b->output_backward, thread);
+    embed_batch(p, thread);
     pool_barrier(b->pool, thread);
     for (int l = 0; l < b->config.n_layers; l++)
-        backprop_layer(p, l, thread);
+        backprop_block(p, l, thread);
     if (p->hidden_only) {
-        int begin, end;
-        rows_share(p, thread, &begin, &end);
-        backprop_norm(b, &p->w->w[ROLE_OUTPUT_NORM], b->out + (size_t)begin * (size_t)d,
-                      b->norm + (size_t)begin * (size_t)d, end - begin);
+        const struct rows share = rows_share(p, thread);
+        const int d = b->config.d_model;
+        backprop_norm(b, &p->w->w[ROLE_OUTPUT_NORM], rows_at(b->out, share, d),
+                      rows_at(b->norm, share, d), rows_n(share));
         return;
     }
-    backprop_head(p, thread);
+    backprop_losses(p, thread);
     if (!p->gradient)
         return;
     for (int l = b->config.n_layers - 1; l >= 0; l--)
-        backprop_layer_backward(p, l, thread);
-    embed_backward(p, thread);
+        backprop_block_backward(p, l, thread);
+    embed_batch_backward(p, thread);
 }
 
 static double mean_loss(const struct pass *p)
 {
-    const int n = backprop_rows(p);
+    const int n = pass_rows(p);
     double sum = 0;
     for (int row = 0; row < n; row++)
         sum += (double)p->b->losses[row];
     return sum / n;
 }
 
+/* A forward pass without dropout. */
+static struct pass pass_over(struct backprop *b, const struct param_view *weights,
+                             const struct backprop_batch *batch)
+{
+    assert(batch->n_sequences >= 1 && batch->n_sequences <= b->n_sequences);
+    return (struct pass){.b = b,
+                         .w = weights,
+                         .inputs = batch->inputs,
+                         .targets = batch->targets,
+                         .n_sequences = batch->n_sequences};
+}
+
 double backprop_loss(struct backprop *b, const struct param_view *weights,
                      const struct backprop_batch *batch)
 {
-    assert(batch->n_sequences >= 1 && batch->n_sequences <= b->n_sequences);
-    struct pass p = {.b = b, .w = weights, .batch = batch};
+    struct pass p = pass_over(b, weights, batch);
     pool_run(b->pool, run_pass, &p);
     return mean_loss(&p);
 }
@@ -292,15 +211,20 @@ double backprop_gradient(struct backprop *b, const struct param_view *weights,
                          const struct backprop_batch *batch, const struct backprop_teacher *teacher,
                          struct param_view *gradient)
 {
-    assert(batch->n_sequences >= 1 && batch->n_sequences <= b->n_sequences && !b->forward_only &&
-           (batch->dropout <= 0 || b->dropping));
+    assert(!b->forward_only && (batch->dropout.share <= 0 || b->dropping));
+    struct pass p = pass_over(b, weights, batch);
+    p.dropout = batch->dropout;
+    p.gradient = gradient;
     if (teacher) {
-        struct pass taught = {
-            .b = teacher->engine, .w = teacher->weights, .batch = batch, .hidden_only = true};
+        assert(b->taught && teacher->engine->length == b->length &&
+               teacher->engine->n_threads == b->n_threads &&
+               teacher->engine->config.n_vocab == b->config.n_vocab);
+        p.teacher = teacher->engine;
+        p.teacher_share = teacher->share;
+        struct pass taught = pass_over(teacher->engine, teacher->weights, batch);
+        taught.hidden_only = true;
         pool_run(teacher->engine->pool, run_pass, &taught);
     }
-    struct pass p = {
-        .b = b, .w = weights, .batch = batch, .teacher = teacher, .gradient = gradient};
     pool_run(b->pool, run_pass, &p);
     return mean_loss(&p);
 }

@@ -1,8 +1,8 @@
 /*
  * backprop - loss and gradient of a checkpoint on batches of token windows.
  *
- * The forward pass is the block of session.c over whole windows; the backward pass computes the
- * gradient of the mean cross-entropy by every parameter. Kept for it are each layer's inputs,
+ * The forward pass is the engine's block over whole windows; the backward pass computes the
+ * gradient of the mean cross-entropy by every parameter. Saved for it are each layer's inputs,
  * queries, keys, values, attention outputs and the sums before GELU; norms, GELU and attention
  * probabilities are computed again. Everything else is shared by the layers, and logits exist
  * for some rows at a time only.
@@ -22,6 +22,7 @@
 #include "compute/kernels.h"
 #include "compute/pool.h"
 #include "model/params.h"
+#include "train/dropout.h"
 
 struct backprop_params {
     const struct config *config; /* borrowed */
@@ -49,16 +50,9 @@ void backprop_free(struct backprop *b); /* NULL is legal */
 struct backprop_batch {
     const int32_t *inputs, *targets;
     int n_sequences;
-    /* In backprop_gradient, this share (0 to below 1) of the embeddings and of what each layer adds
-     * to the residual is left out, the rest scaled up (Srivastava et al. 2014); which ones is a
-     * function of the key. */
-    double dropout;
-    uint64_t dropout_key;
+    struct dropout dropout; /* of the embeddings and of what each block adds to the residual, in
+                               backprop_gradient */
 };
-
-/* What element i of row `row` of [rows, n] is multiplied by: 0 or 1 / (1 - dropout). Sites are 0
- * for the embedding, 2 l + 1 for layer l's attention, 2 l + 2 for its feed-forward part. */
-float backprop_dropout(const struct backprop_batch *batch, int site, int row, int n, int i);
 
 /* A model whose predictions are learned besides the text's tokens: the gradient becomes that of
  *     (1 - share) * cross-entropy + share * KL(teacher || model).

@@ -1,17 +1,11 @@
-/* The texts as tokens. */
+#include "train/data.h"
+
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/private.h"
-
-uint64_t train_hash(uint64_t hash, const void *data, size_t len)
-{
-    const unsigned char *bytes = data;
-    for (size_t i = 0; i < len; i++)
-        hash = (hash ^ bytes[i]) * 0x100000001b3u;
-    return hash;
-}
+#include "train/hash.h"
 
 size_t train_part(double val_fraction, size_t len)
 {
@@ -19,8 +13,8 @@ size_t train_part(double val_fraction, size_t len)
 }
 
 /* Appends the ids of a text. */
-static enum status append(struct tokens *tokens, const struct tokenizer *t, struct text text,
-                          struct err *e)
+static enum status append_tokens(struct tokens *tokens, const struct tokenizer *t, struct text text,
+                                 struct err *e)
 {
     int32_t *ids;
     size_t n;
@@ -53,9 +47,9 @@ enum status train_data_read(struct train_data *d, const struct train_spec *spec,
     for (int i = 0; i < spec->n_texts && s == STATUS_OK; i++) {
         const struct text text = spec->texts[i];
         const size_t cut = train_part(spec->val_fraction, text.len);
-        s = append(&d->train, t, (struct text){text.data, cut}, e);
+        s = append_tokens(&d->train, t, (struct text){text.data, cut}, e);
         if (s == STATUS_OK)
-            s = append(&d->val, t, (struct text){text.data + cut, text.len - cut}, e);
+            s = append_tokens(&d->val, t, (struct text){text.data + cut, text.len - cut}, e);
     }
     d->hash = train_hash(d->hash, d->train.ids, d->train.n * sizeof *d->train.ids);
     d->hash = train_hash(d->hash, d->val.ids, d->val.n * sizeof *d->val.ids);
@@ -104,6 +98,7 @@ void train_data_window(const struct tokens *t, size_t start, int row, int length
                        int32_t *targets)
 {
     const size_t n = (size_t)length;
+    assert(t->n > n && start < t->n - n);
     memcpy(inputs + (size_t)row * n, t->ids + start, n * sizeof *inputs);
     memcpy(targets + (size_t)row * n, t->ids + start + 1, n * sizeof *targets);
 }

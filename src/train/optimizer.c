@@ -1,7 +1,6 @@
-/* Initialisation, schedule, clipping and AdamW. */
-#include <math.h>
+#include "train/optimizer.h"
 
-#include "train/private.h"
+#include <math.h>
 
 #define BETA1          0.9
 #define ADAM_EPS       1e-8f

@@ -1,5 +1,5 @@
 /*
- * OUT.state: everything that the next step depends on. Little-endian:
+ * OUT.state, little-endian:
  *
  *     magic [8], u64 version
  *     u64 identity [STATE_FIELDS]     what must be the same to go on; doubles as their bits
@@ -8,6 +8,8 @@
  *     f32 weights [n_floats], m [n_floats], v [n_floats]
  *     u64 hash of all before
  */
+#include "train/state.h"
+
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -15,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "train/private.h"
+#include "train/hash.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states are written as they are");
 
@@ -61,7 +63,7 @@ static const struct {
 #define FIELD_STEPS 2
 #define FIELD_SEED  5
 
-static uint64_t bits_of(double x)
+static uint64_t double_bits(double x)
 {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -97,17 +99,17 @@ struct identity state_identity(const struct train_spec *spec, const struct param
         (uint64_t)spec->batch,
         (uint64_t)spec->length,
         spec->seed,
-        bits_of(spec->lr),
+        double_bits(spec->lr),
         (uint64_t)spec->warmup,
-        bits_of(spec->beta2),
-        bits_of(spec->weight_decay),
-        bits_of(spec->clip),
-        bits_of(spec->val_fraction),
+        double_bits(spec->beta2),
+        double_bits(spec->weight_decay),
+        double_bits(spec->clip),
+        double_bits(spec->val_fraction),
         (uint64_t)spec->eval_every,
         spec->keep_last,
         teacher_hash,
-        bits_of(spec->teacher_share),
-        bits_of(spec->dropout),
+        double_bits(spec->teacher_share),
+        double_bits(spec->dropout),
     }};
 }
 
@@ -255,7 +257,7 @@ enum status state_write(const char *path, const struct identity *identity,
 {
     struct header h = {.version = STATE_VERSION,
                        .progress = {(uint64_t)progress->step, (uint64_t)progress->best_step,
-                                    bits_of(progress->best), progress->rng.state,
+                                    double_bits(progress->best), progress->rng.state,
                                     progress->rng.increment, o->list->n_floats, progress->out_len,
                                     progress->out_hash}};
     memcpy(h.magic, magic, sizeof magic);

@@ -8,7 +8,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "train/private.h"
+#include "train/backprop.h"
+#include "train/data.h"
+#include "train/hash.h"
+#include "train/state.h"
+#include "train/template.h"
 
 /* An evaluation predicts at most about so many tokens, evenly spread over the held-out part. */
 #define VAL_TOKENS 131072
@@ -43,7 +47,7 @@ struct trainer {
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-static enum status check_spec(const struct train_spec *s, const struct config *c, struct err *e)
+static enum status check_lengths(const struct train_spec *s, const struct config *c, struct err *e)
 {
     if (s->length > c->n_ctx)
         return err_set(e, STATUS_USAGE, "--ctx %d: the checkpoint's context has %d tokens",
@@ -202,7 +206,7 @@ static enum status open_models(struct trainer *t, struct err *e)
     const struct train_spec *spec = t->spec;
     enum status s = in_file(train_template_make(&t->template, spec, e), spec->from_path, e);
     if (s == STATUS_OK)
-        s = check_spec(spec, &t->template.config, e);
+        s = check_lengths(spec, &t->template.config, e);
     if (s == STATUS_OK)
         s = in_file(param_list_create(&t->list, &t->template.config, spec->from, e),
                     spec->from_path, e);
@@ -214,7 +218,7 @@ static enum status open_models(struct trainer *t, struct err *e)
     return in_file(s, spec->teacher_path, e);
 }
 
-static enum status open_all(struct trainer *t, struct err *e)
+static enum status open_run(struct trainer *t, struct err *e)
 {
     enum status s = open_state(t, e);
     const int replaced = t->plan.replaced_step;
@@ -251,7 +255,7 @@ enum status trainer_open(const struct train_spec *spec, struct trainer **out, st
     t->copy.keep_last = spec->keep_last || spec->val_fraction <= 0;
     t->spec = &t->copy;
     t->progress.best = HUGE_VAL;
-    const enum status s = open_all(t, e);
+    const enum status s = open_run(t, e);
     t->copy.texts = NULL;
     if (s == STATUS_OK)
         *out = t;
@@ -284,7 +288,7 @@ void trainer_free(struct trainer *t)
 /* --- starting -------------------------------------------------------------------------------- */
 
 /* The weights and the random generator as the first step finds them. */
-static enum status begin(struct trainer *t, struct err *e)
+static enum status set_starting_point(struct trainer *t, struct err *e)
 {
     if (t->spec->resume) {
         const enum status s = state_read(&t->state, &t->optimizer, t->state_path, e);
@@ -304,7 +308,7 @@ static enum status begin(struct trainer *t, struct err *e)
     return STATUS_OK;
 }
 
-static enum status start(struct trainer *t, struct err *e)
+static enum status start_run(struct trainer *t, struct err *e)
 {
     take_arena(t, &t->arena);
     enum status s = arena_allocate(&t->arena, "parameters and moments", e);
@@ -319,12 +323,12 @@ static enum status start(struct trainer *t, struct err *e)
         const struct backprop_params taught = teacher_params(t);
         s = backprop_create(&taught, t->spec->pool, &t->teacher, e);
     }
-    return s == STATUS_OK ? begin(t, e) : s;
+    return s == STATUS_OK ? set_starting_point(t, e) : s;
 }
 
 /* --- saving ---------------------------------------------------------------------------------- */
 
-static void tell(const struct trainer *t, struct train_event ev)
+static void report_event(const struct trainer *t, struct train_event ev)
 {
     ev.step = t->progress.step;
     if (t->spec->event)
@@ -344,7 +348,7 @@ static enum status identify_out(const struct trainer *t, uint64_t *len, uint64_t
     return STATUS_OK;
 }
 
-static enum status write_out(struct trainer *t, struct err *e)
+static enum status write_out_file(struct trainer *t, struct err *e)
 {
     enum status s =
         train_model_write(&t->template, &t->list, t->optimizer.weights.flat, t->spec->out, e);
@@ -380,12 +384,12 @@ static enum status save(struct trainer *t, struct err *e)
         return STATUS_OK;
     enum status s = STATUS_OK;
     if (t->spec->keep_last || !t->out_written)
-        s = write_out(t, e);
+        s = write_out_file(t, e);
     if (s == STATUS_OK)
         s = state_write(t->state_path, &t->identity, &t->progress, &t->optimizer, e);
     if (s == STATUS_OK) {
         t->saved_step = t->progress.step;
-        tell(t, (struct train_event){.kind = TRAIN_SAVED});
+        report_event(t, (struct train_event){.kind = TRAIN_SAVED});
     }
     return s;
 }
@@ -423,15 +427,14 @@ static uint64_t dropout_key(const struct trainer *t)
     return high << 32 | rng_u32(&r);
 }
 
-static enum status step(struct trainer *t, struct err *e)
+static enum status make_step(struct trainer *t, struct err *e)
 {
     const uint64_t before = clock_ns();
     draw_batch(t);
     const struct backprop_batch batch = {.inputs = t->inputs,
                                          .targets = t->targets,
                                          .n_sequences = t->spec->batch,
-                                         .dropout = t->spec->dropout,
-                                         .dropout_key = dropout_key(t)};
+                                         .dropout = {t->spec->dropout, dropout_key(t)}};
     const struct backprop_teacher teacher = {t->teacher, &t->teacher_weights,
                                              (float)t->spec->teacher_share};
     struct optimizer *o = &t->optimizer;
@@ -447,9 +450,10 @@ static enum status step(struct trainer *t, struct err *e)
     t->progress.step = o->step;
     t->loss_sum += loss;
     t->loss_steps++;
-    tell(t,
-         (struct train_event){
-             .kind = TRAIN_STEP, .loss = loss, .lr = lr, .norm = norm, .ns = clock_ns() - before});
+    report_event(
+        t,
+        (struct train_event){
+            .kind = TRAIN_STEP, .loss = loss, .lr = lr, .norm = norm, .ns = clock_ns() - before});
     return STATUS_OK;
 }
 
@@ -478,30 +482,30 @@ static double validate(struct trainer *t)
 }
 
 /* *best: whether the loss is the lowest so far. */
-static enum status evaluate(struct trainer *t, double *loss, bool *best, struct err *e)
+static enum status evaluate_held_out(struct trainer *t, double *loss, bool *best, struct err *e)
 {
     const uint64_t before = clock_ns();
     *loss = validate(t);
     *best = *loss < t->progress.best;
     if (!isfinite(*loss))
         return not_finite(t, "held-out loss", *loss, e);
-    tell(t, (struct train_event){
-                .kind = TRAIN_EVALUATED,
-                .loss = t->loss_steps ? t->loss_sum / t->loss_steps : (double)NAN,
-                .val_loss = *loss,
-                .val_bits = *loss * t->plan.bits_per_nat,
-                .best = *best,
-                .ns = clock_ns() - before,
-            });
+    report_event(t, (struct train_event){
+                        .kind = TRAIN_EVALUATED,
+                        .loss = t->loss_steps ? t->loss_sum / t->loss_steps : (double)NAN,
+                        .val_loss = *loss,
+                        .val_bits = *loss * t->plan.bits_per_nat,
+                        .best = *best,
+                        .ns = clock_ns() - before,
+                    });
     t->loss_sum = 0;
     t->loss_steps = 0;
     return STATUS_OK;
 }
 
 /* If OUT cannot be written, the old best stays to be beaten. */
-static enum status keep_best(struct trainer *t, double loss, struct err *e)
+static enum status replace_best(struct trainer *t, double loss, struct err *e)
 {
-    const enum status s = t->spec->keep_last ? STATUS_OK : write_out(t, e);
+    const enum status s = t->spec->keep_last ? STATUS_OK : write_out_file(t, e);
     if (s == STATUS_OK) {
         t->progress.best = loss;
         t->progress.best_step = t->progress.step;
@@ -509,7 +513,7 @@ static enum status keep_best(struct trainer *t, double loss, struct err *e)
     return s;
 }
 
-static bool is_due(const struct trainer *t, int every)
+static bool step_is_due(const struct trainer *t, int every)
 {
     return t->progress.step == t->spec->n_steps || t->progress.step % every == 0;
 }
@@ -520,16 +524,16 @@ static enum status after_step(struct trainer *t, struct err *e)
 {
     struct err failure = {""};
     enum status saved = STATUS_OK;
-    if (t->spec->val_fraction > 0 && is_due(t, t->spec->eval_every)) {
+    if (t->spec->val_fraction > 0 && step_is_due(t, t->spec->eval_every)) {
         double loss;
         bool best;
-        const enum status s = evaluate(t, &loss, &best, e);
+        const enum status s = evaluate_held_out(t, &loss, &best, e);
         if (s != STATUS_OK)
             return s;
         if (best)
-            saved = keep_best(t, loss, &failure);
+            saved = replace_best(t, loss, &failure);
     }
-    if (saved == STATUS_OK && t->progress.step > 0 && is_due(t, t->spec->save_every))
+    if (saved == STATUS_OK && t->progress.step > 0 && step_is_due(t, t->spec->save_every))
         saved = save(t, &failure);
     if (saved == STATUS_OK)
         return STATUS_OK;
@@ -537,7 +541,7 @@ static enum status after_step(struct trainer *t, struct err *e)
         *e = failure;
         return saved;
     }
-    tell(t, (struct train_event){.kind = TRAIN_NOT_SAVED, .message = failure.text});
+    report_event(t, (struct train_event){.kind = TRAIN_NOT_SAVED, .message = failure.text});
     return STATUS_OK;
 }
 
@@ -557,7 +561,7 @@ static enum status restore_out(struct trainer *t, struct err *e)
 
 enum status trainer_run(struct trainer *t, struct err *e)
 {
-    enum status s = start(t, e);
+    enum status s = start_run(t, e);
     if (s == STATUS_OK)
         s = restore_out(t, e);
     /* What a checkpoint that is trained further had to begin with. */
@@ -568,7 +572,7 @@ enum status trainer_run(struct trainer *t, struct err *e)
             s = save(t, e);
             return s == STATUS_OK ? STATUS_INTERRUPTED : s;
         }
-        s = step(t, e);
+        s = make_step(t, e);
         if (s == STATUS_OK)
             s = after_step(t, e);
     }

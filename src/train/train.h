@@ -22,70 +22,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "base/text.h"
-#include "compute/kernels.h"
-#include "compute/pool.h"
-#include "gguf/gguf.h"
-#include "model/config.h"
-
-enum train_event_kind {
-    TRAIN_LEARNING,  /* the vocabulary: done of all (0: unknown) */
-    TRAIN_STEP,      /* a step was made */
-    TRAIN_EVALUATED, /* the held-out loss was measured after `step` steps */
-    TRAIN_SAVED,     /* OUT.state was written after `step` steps */
-    TRAIN_NOT_SAVED, /* `message` says why; the run goes on and tries again at the next save */
-};
-
-struct train_event {
-    enum train_event_kind kind;
-    uint64_t done, all;  /* of TRAIN_LEARNING */
-    int step;            /* steps made so far */
-    double loss;         /* of this step's batch before it; of TRAIN_EVALUATED, mean of the steps
-                            since the last evaluation */
-    double lr, norm;     /* of the step: learning rate; the gradient's norm before clipping */
-    double val_loss;     /* nats a token */
-    double val_bits;     /* bits a byte */
-    bool best;           /* the lowest val_loss so far */
-    uint64_t ns;         /* that the step or evaluation took */
-    const char *message; /* of TRAIN_NOT_SAVED */
-};
-
-struct train_spec {
-    const struct text *texts; /* needed by trainer_open only */
-    int n_texts;
-    const char *out; /* path of the checkpoint; OUT.state stands beside it */
-
-    /* Where the model comes from: a checkpoint, or (from NULL) a new one of this shape, whose
-     * vocabulary of n_vocab tokens is learned from the texts (256: their bytes). */
-    const struct gguf *from;
-    const char *from_path; /* for messages; NULL: not named */
-    struct config shape;
-
-    /* A checkpoint whose predictions are learned, besides the text, with this share of the loss;
-     * NULL: none. */
-    const struct gguf *teacher;
-    const char *teacher_path; /* for messages; NULL: not named */
-    double teacher_share;
-
-    int n_steps, batch, length; /* windows a step, tokens a window */
-    int warmup;                 /* steps */
-    double lr, beta2, weight_decay;
-    double dropout;      /* 0 to below 1 */
-    double clip;         /* of the gradient's norm; 0: no limit */
-    double val_fraction; /* of each text, held out; 0: none */
-    int eval_every, save_every;
-    bool keep_last; /* OUT is the last state, not the best on the held-out part */
-    bool resume;
-    bool seed_given; /* else a resumed run has the state's seed */
-    uint64_t seed;
-
-    const struct kernels *kernels;
-    struct pool *pool;
-    /* Called from the calling thread; `arg` goes to both. May be NULL. */
-    bool (*stop)(void *arg); /* true: save and end */
-    void (*event)(void *arg, const struct train_event *ev);
-    void *arg;
-};
+#include "train/spec.h"
 
 /* What a run will do and take, known before it takes it. */
 struct train_plan {
@@ -126,8 +63,5 @@ const struct train_plan *trainer_plan(const struct trainer *t);
 enum status trainer_run(struct trainer *t, struct err *e);
 
 void trainer_free(struct trainer *t); /* NULL is legal */
-
-/* The learning rate of the step that follows `step` made ones. */
-double train_rate(const struct train_spec *spec, int step);
 
 #endif

@@ -14,7 +14,9 @@
 
 #include "model/checkpoint.h"
 #include "target.h"
-#include "train/private.h"
+#include "train/hash.h"
+#include "train/state.h"
+#include "train/train.h"
 
 /* A refusal says something, on one line. */
 static void require_refusal(enum status s, const struct err *e)
@@ -29,7 +31,8 @@ static void require_refusal(enum status s, const struct err *e)
 
 static void parse(const uint8_t *data, size_t size)
 {
-    static struct param item = {.name = "token_embd.weight", .n_dims = 2, .rows = 4, .cols = 4};
+    static struct param item = {
+        .spec = {.name = {"token_embd.weight"}, .n_dims = 2, .rows = 4, .cols = 4}};
     static const struct param_list list = {
         .items = &item, .n = 1, .n_floats = N_FLOATS, .n_params = 16};
     static const struct train_spec spec = {.n_steps = 3, .batch = 1, .length = 2};

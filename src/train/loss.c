@@ -1,31 +1,32 @@
-/*
- * From the last layer's output to the loss, and back. Logits are made for head_rows rows at a
- * time and become their own gradient in place.
- */
+/* Logits are made for head_rows rows at a time and become their own gradient in place. */
+#include "train/loss.h"
+
+#include <assert.h>
 #include <string.h>
 
-#include "train/backprop_private.h"
+#include "train/affine.h"
+#include "train/norm.h"
 
 /* The logits of rows r, from b->norm; logits is the chunk's first row, which is row `chunk`. */
 static float *make_logits(const struct backprop *b, struct rows r, int chunk, float *logits)
 {
     const int d = b->config.d_model, n_vocab = b->config.n_vocab;
     float *out = logits + (size_t)(r.begin - chunk) * (size_t)n_vocab;
-    backprop_multiply(b, b->output_forward, NULL, rows_at(b->norm, r, d), rows_n(r), d, NULL, out,
-                      n_vocab);
+    backprop_multiply(b, b->panels[ROLE_OUTPUT], NULL, rows_at(b->norm, r, d), rows_n(r), d, NULL,
+                      out, n_vocab);
     return out;
 }
 
 /* Losses of the rows r; logits become the gradient of the mean loss over all rows. */
-static void lose(const struct pass *p, struct rows r, float *logits, float *teacher_logits)
+static void lose_rows(const struct pass *p, struct rows r, float *logits, float *teacher_logits)
 {
     const struct backprop *b = p->b;
     const int n_vocab = b->config.n_vocab;
-    const float scale = 1.0f / (float)backprop_rows(p);
-    const float share = p->teacher ? p->teacher->share : 0;
+    const float scale = 1.0f / (float)pass_rows(p);
+    const float share = p->teacher ? p->teacher_share : 0;
     for (int t = r.begin; t < r.end; t++) {
         float *row = logits + (size_t)(t - r.begin) * (size_t)n_vocab;
-        const int target = p->batch->targets[t];
+        const int target = p->targets[t];
         const float logit = row[target];
         b->losses[t] = b->grad->softmax(row, n_vocab, scale) - logit;
         row[target] -= (1 - share) * scale;
@@ -38,7 +39,7 @@ static void lose(const struct pass *p, struct rows r, float *logits, float *teac
     }
 }
 
-static void head_rows(const struct pass *p, struct rows r, int chunk)
+static void chunk_rows(const struct pass *p, struct rows r, int chunk)
 {
     struct backprop *b = p->b;
     const int d = b->config.d_model;
@@ -47,8 +48,8 @@ static void head_rows(const struct pass *p, struct rows r, int chunk)
     float *logits = make_logits(b, r, chunk, b->logits);
     float *taught = NULL;
     if (p->teacher)
-        taught = make_logits(p->teacher->engine, r, chunk, b->teacher_logits);
-    lose(p, r, logits, taught);
+        taught = make_logits(p->teacher, r, chunk, b->teacher_logits);
+    lose_rows(p, r, logits, taught);
     if (!p->gradient)
         return;
     backprop_multiply(b, b->output_backward, NULL, logits, rows_n(r), b->config.n_vocab, NULL,
@@ -57,25 +58,25 @@ static void head_rows(const struct pass *p, struct rows r, int chunk)
     backprop_norm_backward(b, &p->w->w[ROLE_OUTPUT_NORM], b->out, b->dx, b->dx, r);
 }
 
-void backprop_head(const struct pass *p, int thread)
+void backprop_losses(const struct pass *p, int thread)
 {
     struct backprop *b = p->b;
-    const int n_rows = backprop_rows(p), n_threads = pool_n_threads(b->pool);
+    const int n_rows = pass_rows(p);
+    assert(b->head_rows >= 1 && (!p->teacher || b->teacher_logits));
     for (int chunk = 0; chunk < n_rows; chunk += b->head_rows) {
         const int n = n_rows - chunk < b->head_rows ? n_rows - chunk : b->head_rows;
         int begin, end;
-        pool_share(n, thread, n_threads, &begin, &end);
+        pool_share(n, thread, b->n_threads, &begin, &end);
         begin += chunk;
         end += chunk;
         for (struct rows r = rows_first(begin, end); rows_n(r) > 0; r = rows_next(r, end))
-            head_rows(p, r, chunk);
+            chunk_rows(p, r, chunk);
         pool_barrier(b->pool, thread);
         if (!p->gradient)
             continue;
         const struct param_pair output = {.weight = p->gradient->w[ROLE_OUTPUT].weight};
         const struct weight_sums sums = {.gradient = &output,
                                          .dy = b->logits,
-                                         .dy_stride = (size_t)b->config.n_vocab,
                                          .x = b->norm + (size_t)chunk * (size_t)b->config.d_model,
                                          .n_rows = n,
                                          .n_out = b->config.n_vocab,

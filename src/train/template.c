@@ -1,10 +1,11 @@
-/* What OUT holds besides tensors, and OUT itself. */
+#include "train/template.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "text/bpe_learn.h"
-#include "train/private.h"
+#include "train/data.h"
 
 /* --- a new model ----------------------------------------------------------------------------- */
 
@@ -18,7 +19,7 @@ static bool stop_learning(void *arg)
     return l->spec->stop && l->spec->stop(l->spec->arg);
 }
 
-static void show_learning(void *arg, enum bpe_learn_phase phase, uint64_t done, uint64_t all)
+static void report_learning(void *arg, enum bpe_learn_phase phase, uint64_t done, uint64_t all)
 {
     (void)phase;
     const struct learning *l = arg;
@@ -39,7 +40,7 @@ static enum status learn(const struct train_spec *spec, struct bpe_learned *v, s
     struct learning l = {spec};
     const struct bpe_learn_spec learn_spec = {.n_tokens = spec->shape.n_vocab,
                                               .stop = stop_learning,
-                                              .progress = show_learning,
+                                              .progress = report_learning,
                                               .arg = &l};
     const enum status s = bpe_learn(&learn_spec, parts, (size_t)spec->n_texts, v, e);
     free(parts);

@@ -1,12 +1,14 @@
-/* What layers and the head share: matrices in panels, products, norms, and sums over rows. */
+#include "train/affine.h"
+
+#include <assert.h>
 #include <string.h>
 
-#include "train/backprop_private.h"
+/* Tokens summed at once for a weight's gradient: two operands' blocks stay in the cache. */
+#define SUM_BLOCK 256
 
-/* --- matrices -------------------------------------------------------------------------------- */
-
-void backprop_pack_forward(float *panels, const float *w, int n_out, int n_in, int thread,
-                           int n_threads)
+/* [n_out / 16][n_in][16], the last panel filled up with zeros. */
+static void pack_forward(float *panels, const float *w, int n_out, int n_in, int thread,
+                         int n_threads)
 {
     int begin, end;
     pool_share(matrix_panels(n_out), thread, n_threads, &begin, &end);
@@ -21,8 +23,9 @@ void backprop_pack_forward(float *panels, const float *w, int n_out, int n_in, i
     }
 }
 
-void backprop_pack_backward(float *panels, const float *w, int n_out, int n_in, int thread,
-                            int n_threads)
+/* [n_in / 16][n_out][16] */
+static void pack_backward(float *panels, const float *w, int n_out, int n_in, int thread,
+                          int n_threads)
 {
     int begin, end;
     pool_share(matrix_panels(n_in), thread, n_threads, &begin, &end);
@@ -34,6 +37,18 @@ void backprop_pack_backward(float *panels, const float *w, int n_out, int n_in, 
             memcpy(out + (size_t)r * KERNEL_LANES,
                    w + (size_t)r * (size_t)n_in + (size_t)p * KERNEL_LANES, width * sizeof *out);
     }
+}
+
+void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool backward, float *panels,
+                   int thread)
+{
+    const struct tensor_spec spec = layout_weight(&p->b->config, role, l);
+    const struct param_pair *of_role = role_in_block(role) ? p->w->blocks[l].w : p->w->w;
+    assert(spec.form == FORM_MATRIX);
+    if (backward)
+        pack_backward(panels, of_role[role].weight, spec.rows, spec.cols, thread, p->b->n_threads);
+    else
+        pack_forward(panels, of_role[role].weight, spec.rows, spec.cols, thread, p->b->n_threads);
 }
 
 void backprop_multiply(const struct backprop *b, const float *panels, const float *bias,
@@ -59,17 +74,17 @@ void backprop_multiply(const struct backprop *b, const float *panels, const floa
 void backprop_weight_sums(const struct backprop *b, const struct weight_sums *s, int thread)
 {
     int begin, end;
-    pool_share(s->n_out, thread, pool_n_threads(b->pool), &begin, &end);
-    const size_t n_in = (size_t)s->n_in;
+    pool_share(s->n_out, thread, b->n_threads, &begin, &end);
+    const size_t n_in = (size_t)s->n_in, n_out = (size_t)s->n_out;
     for (int row = 0; row < s->n_rows; row += SUM_BLOCK) {
         const int left = s->n_rows - row;
         float *out = s->gradient->weight + (size_t)begin * n_in;
         const struct product p = {.m = end - begin,
                                   .n = s->n_in,
                                   .k = left < SUM_BLOCK ? left : SUM_BLOCK,
-                                  .a = s->dy + (size_t)row * s->dy_stride + begin,
+                                  .a = s->dy + (size_t)row * n_out + begin,
                                   .a_row = 1,
-                                  .a_col = s->dy_stride,
+                                  .a_col = n_out,
                                   .b = s->x + (size_t)row * n_in,
                                   .b_row = n_in,
                                   .b_panel = KERNEL_LANES,
@@ -79,41 +94,6 @@ void backprop_weight_sums(const struct backprop *b, const struct weight_sums *s,
         b->grad->product(&p);
     }
     if (s->gradient->bias)
-        b->grad->column_sums(s->gradient->bias + begin, s->dy + begin, s->dy_stride, s->n_rows,
+        b->grad->column_sums(s->gradient->bias + begin, s->dy + begin, n_out, s->n_rows,
                              end - begin);
-}
-
-void backprop_norm_sums(const struct pass *p, const struct param_pair *gradient, const float *x,
-                        int thread)
-{
-    const struct backprop *b = p->b;
-    const int d = b->config.d_model, rows = backprop_rows(p);
-    int begin, end;
-    pool_share(d, thread, pool_n_threads(b->pool), &begin, &end);
-    b->grad->gain_sums(gradient->weight + begin, b->dnorm + begin, x + begin, b->stats, (size_t)d,
-                       rows, end - begin);
-    if (gradient->bias)
-        b->grad->column_sums(gradient->bias + begin, b->dnorm + begin, (size_t)d, rows,
-                             end - begin);
-}
-
-/* --- norms ----------------------------------------------------------------------------------- */
-
-void backprop_norm(const struct backprop *b, const struct param_pair *norm, const float *x,
-                   float *out, int n_rows)
-{
-    const int d = b->config.d_model;
-    for (int t = 0; t < n_rows; t++)
-        b->kernels->norm[b->config.norm](out + (size_t)t * (size_t)d, x + (size_t)t * (size_t)d,
-                                         norm->weight, norm->bias, d, b->config.norm_eps);
-}
-
-void backprop_norm_backward(const struct backprop *b, const struct param_pair *norm, const float *x,
-                            const float *residual, float *dx, struct rows r)
-{
-    const size_t d = (size_t)b->config.d_model;
-    for (int t = r.begin; t < r.end; t++)
-        b->grad->norm_backward[b->config.norm](
-            dx + (size_t)t * d, residual + (size_t)t * d, b->dnorm + (size_t)t * d,
-            x + (size_t)t * d, norm->weight, (int)d, b->config.norm_eps, b->stats + 2 * t);
 }

@@ -1,0 +1,62 @@
+#include "convert/products.h"
+
+#include <string.h>
+
+#include "compute/linalg.h"
+
+struct product_rows {
+    struct linalg_product product;
+    int rows, n_threads;
+};
+
+static void add_product_rows(void *arg, int thread)
+{
+    const struct product_rows *job = arg;
+    int begin, end;
+    pool_share(job->rows, thread, job->n_threads, &begin, &end);
+    linalg_add_product(&job->product, begin, end);
+}
+
+static void add_product(struct pool *pool, const struct linalg_product *p, int rows)
+{
+    struct product_rows job = {.product = *p, .rows = rows, .n_threads = pool_n_threads(pool)};
+    pool_run(pool, add_product_rows, &job);
+}
+
+void convert_multiply(struct pool *pool, double *c, const double *a, const double *b, int m, int k,
+                      int n)
+{
+    const struct linalg_product p = {.c = c,
+                                     .c_stride = (size_t)n,
+                                     .a = a,
+                                     .a_row = (size_t)k,
+                                     .a_inner = 1,
+                                     .b = b,
+                                     .b_stride = (size_t)n,
+                                     .inner = k,
+                                     .columns = n};
+    memset(c, 0, (size_t)m * (size_t)n * sizeof *c);
+    add_product(pool, &p, m);
+}
+
+void convert_multiply_transposed(struct pool *pool, double *c, const double *a, const double *b,
+                                 int m, int k, int n, double *scratch)
+{
+    linalg_transpose(scratch, b, n, k);
+    convert_multiply(pool, c, a, scratch, m, k, n);
+}
+
+void convert_add_outer(struct pool *pool, double *c, const double *a, const double *b, int n, int m,
+                       int columns)
+{
+    const struct linalg_product p = {.c = c,
+                                     .c_stride = (size_t)columns,
+                                     .a = a,
+                                     .a_row = 1,
+                                     .a_inner = (size_t)m,
+                                     .b = b,
+                                     .b_stride = (size_t)columns,
+                                     .inner = n,
+                                     .columns = columns};
+    add_product(pool, &p, m);
+}

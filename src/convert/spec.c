@@ -1,0 +1,35 @@
+#include "convert/spec.h"
+
+#include "gguf/blocks.h"
+
+const char *const convert_methods[] = {"mean", "first", "random", "procrustes", "fit", NULL};
+
+static enum status check_tensor_types(const struct gguf *g, struct err *e)
+{
+    for (size_t i = 0; i < g->n_tensors; i++)
+        if (!blocks_runs(g->tensors[i].type->type))
+            return err_set(e, STATUS_BAD_FILE,
+                           "tensor %.*s: expected type F32, F16, BF16, Q8_0 or Q4_0, found %s",
+                           text_width(g->tensors[i].name), g->tensors[i].name.data,
+                           g->tensors[i].type->name);
+    return STATUS_OK;
+}
+
+enum status convert_spec_check(const struct convert_spec *spec, const struct config *config,
+                               struct err *e)
+{
+    const int g = spec->n_kv_heads;
+    if (g < 1 || config->n_heads % g != 0)
+        return err_set(e, STATUS_USAGE, "%d K/V heads: expected a divisor of the %d query heads", g,
+                       config->n_heads);
+    if (g > config->n_kv_heads)
+        return err_set(e, STATUS_USAGE, "%d K/V heads: the checkpoint has only %d", g,
+                       config->n_kv_heads);
+    if (spec->refit && spec->n_tokens == 0)
+        return err_set(e, STATUS_USAGE, "the output matrix can only be refitted on text");
+    for (size_t i = 0; i < spec->n_tokens; i++)
+        if (spec->tokens[i] < 0 || spec->tokens[i] >= config->n_vocab)
+            return err_set(e, STATUS_USAGE, "token %zu: expected an id from 0 to %d, found %d", i,
+                           config->n_vocab - 1, (int)spec->tokens[i]);
+    return check_tensor_types(spec->gguf, e);
+}

@@ -1,0 +1,58 @@
+/*
+ * spec - which conversion is wanted.
+ */
+#ifndef DECODE_CONVERT_SPEC_H
+#define DECODE_CONVERT_SPEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/file.h"
+#include "compute/kernels.h"
+#include "compute/pool.h"
+#include "gguf/gguf.h"
+#include "model/config.h"
+
+enum convert_method {
+    CONVERT_MEAN,
+    CONVERT_FIRST,
+    CONVERT_RANDOM,
+    CONVERT_PROCRUSTES,
+    CONVERT_FIT,
+};
+
+/* "mean", "first", "random", "procrustes", "fit", NULL: in the order of the enum. */
+extern const char *const convert_methods[];
+
+struct convert_spec {
+    const struct gguf *gguf;       /* the checkpoint */
+    const struct file_map *source; /* of gguf, may be NULL; its pages are released once read */
+    const char *source_name;       /* for the metadata */
+    const char *version;           /* of the program, for the metadata */
+    int n_kv_heads;                /* a divisor of n_heads, at most the checkpoint's own */
+    enum convert_method method;
+    bool cluster;          /* group by likeness, not by neighbourhood */
+    bool refit;            /* the output matrix; needs tokens */
+    uint64_t seed;         /* of CONVERT_RANDOM */
+    const int32_t *tokens; /* calibration text, taken in windows of the checkpoint's context */
+    size_t n_tokens;       /* 0: none */
+    const struct kernels *kernels; /* NULL: the fastest */
+    struct pool *pool;             /* NULL: one thread */
+    /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
+    bool (*stop)(void *arg);                        /* true: end with STATUS_INTERRUPTED */
+    void (*progress)(void *arg, int done, int all); /* windows, through every layer */
+    void *arg;
+};
+
+/* STATUS_USAGE if a checkpoint of this config cannot be converted so; STATUS_BAD_FILE for a tensor
+ * of a type that does not run here. */
+enum status convert_spec_check(const struct convert_spec *spec, const struct config *config,
+                               struct err *e);
+
+static inline bool convert_is_stopped(const struct convert_spec *spec)
+{
+    return spec->stop && spec->stop(spec->arg);
+}
+
+#endif

@@ -1,0 +1,99 @@
+#include "train/activations.h"
+
+#include <assert.h>
+
+static float *take_rows(struct arena *arena, uint64_t rows, int n)
+{
+    return arena_take(arena, rows, (uint64_t)n * sizeof(float));
+}
+
+/* The layer whose tensors and activations are the largest. */
+static int widest_layer(const struct config *c)
+{
+    int widest = 0;
+    for (int l = 1; l < c->n_layers; l++)
+        if (config_kv_heads(c, l) > config_kv_heads(c, widest))
+            widest = l;
+    return widest;
+}
+
+/* Room for a matrix in panels along either dimension. */
+static float *take_panels(struct arena *arena, const struct tensor_spec *spec)
+{
+    const uint64_t forward = (uint64_t)kernel_padded(spec->rows) * (uint64_t)spec->cols;
+    const uint64_t backward = (uint64_t)kernel_padded(spec->cols) * (uint64_t)spec->rows;
+    return arena_take(arena, forward > backward ? forward : backward, sizeof(float));
+}
+
+static struct saved take_saved(struct arena *arena, const struct backprop *b, int l, uint64_t rows)
+{
+    const struct config *c = &b->config;
+    return (struct saved){
+        .x = take_rows(arena, rows, c->d_model),
+        .qkv = take_rows(arena, rows, config_qkv_dim(c, l)),
+        .heads = take_rows(arena, rows, config_q_dim(c)),
+        .mid = take_rows(arena, rows, c->d_model),
+        .pre = take_rows(arena, rows, c->d_ff),
+        .softmax = take_rows(arena, (uint64_t)b->n_sequences * (uint64_t)c->n_heads,
+                             2 * activations_padded_length(b->length)),
+    };
+}
+
+static void take_blocks(struct backprop *b, struct arena *arena, int widest, uint64_t rows)
+{
+    b->blocks = arena_take(arena, (uint64_t)b->config.n_layers, sizeof *b->blocks);
+    struct saved saved = {0};
+    for (int l = 0; l < b->config.n_layers; l++) {
+        if (l == 0 || !b->forward_only)
+            saved = take_saved(arena, b, b->forward_only ? widest : l, rows);
+        if (b->blocks)
+            b->blocks[l] = saved;
+    }
+    b->out = take_rows(arena, rows, b->config.d_model);
+}
+
+static void take_matrices(struct backprop *b, struct arena *arena, int widest)
+{
+    for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++) {
+        const struct tensor_spec spec = layout_weight(&b->config, role, widest);
+        if (spec.form == FORM_MATRIX)
+            b->panels[role] = take_panels(arena, &spec);
+    }
+    const struct tensor_spec output = layout_weight(&b->config, ROLE_OUTPUT, 0);
+    b->panels[ROLE_OUTPUT] = take_panels(arena, &output);
+    if (!b->forward_only)
+        b->output_backward = take_panels(arena, &output);
+}
+
+static void take_gradients(struct backprop *b, struct arena *arena, int widest, uint64_t rows)
+{
+    const struct config *c = &b->config;
+    const int d = c->d_model;
+    b->act = take_rows(arena, rows, c->d_ff);
+    b->dx = take_rows(arena, rows, d);
+    b->dmid = take_rows(arena, rows, d);
+    b->dx_dropped = b->dropping ? take_rows(arena, rows, d) : b->dx;
+    b->dmid_dropped = b->dropping ? take_rows(arena, rows, d) : b->dmid;
+    b->dnorm = take_rows(arena, rows, d);
+    b->dpre = take_rows(arena, rows, c->d_ff);
+    b->dheads = take_rows(arena, rows, config_q_dim(c));
+    b->dqkv = take_rows(arena, rows, config_qkv_dim(c, widest));
+    b->stats = take_rows(arena, rows, 2);
+    if (b->taught)
+        b->teacher_logits = take_rows(arena, (uint64_t)b->head_rows, c->n_vocab);
+}
+
+void activations_take(struct backprop *b, struct arena *arena)
+{
+    const uint64_t rows = (uint64_t)b->n_sequences * (uint64_t)b->length;
+    const int widest = widest_layer(&b->config);
+    assert(rows <= INT32_MAX && b->n_threads >= 1 && b->scratch_floats % KERNEL_LANES == 0);
+    take_blocks(b, arena, widest, rows);
+    take_matrices(b, arena, widest);
+    b->norm = take_rows(arena, rows, b->config.d_model);
+    b->logits = take_rows(arena, (uint64_t)b->head_rows, b->config.n_vocab);
+    b->losses = take_rows(arena, rows, 1);
+    if (!b->forward_only)
+        take_gradients(b, arena, widest, rows);
+    b->scratch = arena_take(arena, (uint64_t)b->n_threads * b->scratch_floats, sizeof(float));
+}

@@ -1,0 +1,83 @@
+/*
+ * activations - the memory of a backprop: what the forward pass saves for the backward pass, and
+ * the buffers that the layers share.
+ *
+ * Rows are tokens: row = window * length + position. Letters: d = d_model, q = config_q_dim,
+ * qkv = config_qkv_dim of the layer, ff = d_ff.
+ */
+#ifndef DECODE_TRAIN_ACTIVATIONS_H
+#define DECODE_TRAIN_ACTIVATIONS_H
+
+#include "base/mem.h"
+#include "compute/grad_kernels.h"
+#include "compute/pool.h"
+#include "model/layout.h"
+
+/* Rows that pass one matrix after the other while they are in the nearer caches. */
+#define ROW_BLOCK 96
+
+/* What the forward pass saves of a block. */
+struct saved {
+    float *x;       /* [rows, d] its input */
+    float *qkv;     /* [rows, qkv] */
+    float *heads;   /* [rows, q] outputs of the heads */
+    float *mid;     /* [rows, d] after attention's residual */
+    float *pre;     /* [rows, ff] before GELU */
+    float *softmax; /* [windows, n_heads, 2, padded length] each query's max and 1 / sum */
+};
+
+struct backprop {
+    /* Filled in by whoever takes the rest. */
+    struct config config;
+    int n_sequences, length;
+    bool forward_only, taught, dropping;
+    const struct kernels *kernels;
+    const struct grad_kernels *grad;
+    struct pool *pool;
+    int n_threads;
+    int head_rows;         /* rows whose logits exist at once */
+    size_t scratch_floats; /* of a thread: whole cache lines */
+    struct arena arena;
+
+    struct saved *blocks; /* [n_layers]; forward only: all share their memory */
+    float *out;           /* [rows, d] output of the last block */
+    /* By role, matrices in panels: forward [n_out / 16][n_in][16], backward [n_in / 16][n_out][16].
+     * Those of the blocks are of one block, in one direction, at a time. */
+    float *panels[TENSOR_ROLES];
+    float *output_backward; /* panels[ROLE_OUTPUT] is its forward form */
+
+    /* One block's at a time. */
+    float *norm;  /* [rows, d] output of a norm */
+    float *act;   /* [rows, ff] GELU's output */
+    float *dx;    /* [rows, d] gradient of the block's output, then of its input */
+    float *dmid;  /* [rows, d] of mid */
+    float *dnorm; /* [rows, d] of norm */
+    /* dx and dmid as they reach the matrices: without what was dropped; else dx and dmid. */
+    float *dx_dropped, *dmid_dropped;
+    float *dpre;   /* [rows, ff] */
+    float *dheads; /* [rows, q] */
+    float *dqkv;   /* [rows, qkv] */
+    float *stats;  /* [rows, 2] of a norm */
+
+    float *logits;         /* [head_rows, n_vocab], then their gradient */
+    float *losses;         /* [rows] */
+    float *teacher_logits; /* [head_rows, n_vocab]; NULL if not taught */
+    float *scratch;        /* [n_threads, scratch_floats]: of a row block or of an attention item */
+};
+
+/* Takes all buffers, or counts them (see base/mem.h): sizes are bounded by the config, and rows by
+ * an int. */
+void activations_take(struct backprop *b, struct arena *arena);
+
+/* Whole blocks of queries. */
+static inline int activations_padded_length(int length)
+{
+    return (length + CAUSAL_WIDTH - 1) / CAUSAL_WIDTH * CAUSAL_WIDTH;
+}
+
+static inline float *activations_scratch(const struct backprop *b, int thread)
+{
+    return b->scratch + (size_t)thread * b->scratch_floats;
+}
+
+#endif

@@ -1,0 +1,16 @@
+/*
+ * attention - causal attention over whole windows, forwards and backwards.
+ */
+#ifndef DECODE_TRAIN_ATTENTION_H
+#define DECODE_TRAIN_ATTENTION_H
+
+#include "train/pass.h"
+
+/* Floats of scratch that a thread needs. */
+size_t backprop_attention_scratch(const struct config *c, int length);
+
+/* This thread's share of the windows and K/V heads of block l: qkv -> heads, dheads -> dqkv. */
+void backprop_attention(const struct pass *p, int l, int thread);
+void backprop_attention_backward(const struct pass *p, int l, int thread);
+
+#endif
