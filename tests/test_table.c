@@ -5,7 +5,7 @@
 #include "show/table.h"
 
 static const struct table_column columns[] = {
-    {.name = "name", .left = true}, {.name = "n"}, {.name = "x", .decimals = 2}};
+    {.name = "name", .left = true}, {.name = "n"}, {.name = "x"}};
 
 static void print(enum table_format format, const char *expected)
 {
@@ -16,10 +16,10 @@ static void print(enum table_format format, const char *expected)
     table_begin(&t, format, columns, 3, &o.out);
     table_string(&t, "a,\"|\n");
     table_u64(&t, 1234);
-    table_double(&t, 1.0 / 3);
+    table_double(&t, 1.0 / 3, "%.2f");
     table_string(&t, "é");
     table_null(&t);
-    table_double(&t, (double)NAN);
+    table_double(&t, (double)NAN, "%.2f");
     ck_assert_int_eq(table_end(&t, &e), STATUS_OK);
     output_is(&o, expected);
 }
@@ -84,7 +84,7 @@ START_TEST(no_form_has_control_characters)
     table_begin(&t, (enum table_format)_i, columns, 3, &o.out);
     table_text(&t, (struct text){"\x1b[31m\0\x7f\xc2\x9b", 9});
     table_u64(&t, 1);
-    table_double(&t, 0.5);
+    table_double(&t, 0.5, "%.2f");
     ck_assert_int_eq(table_end(&t, &e), STATUS_OK);
     output_is(&o, expected[_i]);
 }

@@ -119,7 +119,7 @@ static void put_top_cells(struct scoring *s, const struct score_row *row, int i)
     if (i < row->n_top) {
         table_u64(&s->table, (uint64_t)row->top[i].id);
         put_token_text(s, row->top[i].id);
-        table_double(&s->table, row->top[i].logprob);
+        table_double(&s->table, row->top[i].logprob, "%.4f");
     } else {
         for (int cell = 0; cell < 3; cell++)
             table_null(&s->table);
@@ -132,7 +132,7 @@ static void put_table_row(struct scoring *s, const struct score_row *row)
     table_u64(&s->table, (uint64_t)row->id);
     put_token_text(s, row->id);
     if (row->predicted)
-        table_double(&s->table, row->logprob);
+        table_double(&s->table, row->logprob, "%.4f");
     else
         table_null(&s->table);
     if (s->format == TABLE_CSV)
@@ -178,10 +178,8 @@ struct score_columns {
 
 static enum status name_columns(const struct scoring *s, struct score_columns *c, struct err *e)
 {
-    static const struct table_column fixed[FIXED_COLUMNS] = {{.name = "position"},
-                                                             {.name = "id"},
-                                                             {.name = "text", .left = true},
-                                                             {.name = "logprob", .decimals = 4}};
+    static const struct table_column fixed[FIXED_COLUMNS] = {
+        {.name = "position"}, {.name = "id"}, {.name = "text", .left = true}, {.name = "logprob"}};
     static const char *const kinds[] = {"id", "text", "logprob"};
     const int top = s->format == TABLE_CSV ? 3 * s->n_top : s->n_top > 0;
     c->n = FIXED_COLUMNS + top;

@@ -1,13 +1,138 @@
 #include "cli/info.h"
 
-int info_types(const struct gguf *g, struct info_type *types, int cap)
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "show/figures.h"
+#include "show/report.h"
+
+/* Begins a table that for people stands below another one. */
+static void begin_below(struct report *r, enum table_format format,
+                        const struct report_field *fields, int n_fields, struct output *out)
+{
+    if (table_is_for_people(format))
+        output_puts(out, "\n");
+    report_begin(r, format, fields, n_fields, out);
+}
+
+/* --- the file and its hyperparameters -------------------------------------------------------- */
+
+struct info_properties {
+    const char *path;
+    uint64_t file_bytes, gguf_version, n_keys, n_tensors;
+    char size[64], format[96];
+    struct text architecture, name;
+    char variant[16];
+    struct config config;
+    double norm_eps;
+    bool tied;
+    const char *output;
+    struct text tokenizer;
+    int n_tokens;
+    int64_t bos, eos; /* -1: none */
+    bool adds_bos;
+    char bos_note[48];
+};
+
+#define FIELD(member) REPORT_MEMBER(info_properties, member)
+static const struct report_field file_fields[] = {
+    {"file", "file", FIELD(path)},
+    {"file_bytes", NULL, FIELD(file_bytes)},
+    {NULL, "size", FIELD(size)},
+    {"gguf_version", NULL, FIELD(gguf_version)},
+    {"n_keys", NULL, FIELD(n_keys)},
+    {"n_tensors", NULL, FIELD(n_tensors)},
+    {NULL, "format", FIELD(format)},
+    {"architecture", "architecture", FIELD(architecture), .none = "not stated"},
+    {"name", "name", FIELD(name), .none = "none"},
+};
+static const struct report_field config_fields[] = {
+    {"variant", "variant", FIELD(variant)},
+    {"n_layers", "n_layers", FIELD(config.n_layers)},
+    {"n_heads", "n_heads", FIELD(config.n_heads)},
+    {"n_kv_heads", "n_kv_heads", FIELD(config.n_kv_heads)},
+    {"head_dim", "head_dim", FIELD(config.head_dim)},
+    {"d_model", "d_model", FIELD(config.d_model)},
+    {"d_ff", "d_ff", FIELD(config.d_ff)},
+    {"n_ctx", "n_ctx", FIELD(config.n_ctx)},
+    {"n_vocab", "n_vocab", FIELD(config.n_vocab)},
+    {"norm_eps", "norm_eps", FIELD(norm_eps), "%g"},
+    {"tied_output", NULL, FIELD(tied)},
+    {NULL, "output", FIELD(output)},
+};
+/* All but the first only of a tokenizer that is read here. */
+static const struct report_field tokenizer_fields[] = {
+    {"model", "tokenizer", FIELD(tokenizer), .none = "none"},
+    {"n_tokens", "n_tokens", FIELD(n_tokens)},
+    {"bos", NULL, FIELD(bos)},
+    {NULL, "bos", FIELD(bos_note)},
+    {"eos", "eos", FIELD(eos)},
+    {"adds_bos", NULL, FIELD(adds_bos)},
+};
+#undef FIELD
+
+static int n_tokenizer_fields(const struct info *info)
+{
+    return info->tokenizer ? REPORT_LENGTH(tokenizer_fields) : 1;
+}
+
+static void fill_tokenizer(const struct tokenizer *t, struct info_properties *p)
+{
+    p->n_tokens = tokenizer_n_tokens(t);
+    p->bos = tokenizer_bos(t);
+    p->eos = tokenizer_eos(t);
+    p->adds_bos = tokenizer_adds_bos(t);
+    if (p->bos >= 0)
+        snprintf(p->bos_note, sizeof p->bos_note, "%d%s", (int)p->bos,
+                 p->adds_bos ? ", before every text" : "");
+}
+
+static struct info_properties properties_of(const struct info *info)
+{
+    const struct gguf *g = info->gguf;
+    const bool tied = !gguf_find_tensor(g, "output.weight");
+    struct info_properties p = {info->path,
+                                info->file.len,
+                                g->version,
+                                g->n_pairs,
+                                g->n_tensors,
+                                .architecture = info->architecture,
+                                .name = info->name,
+                                .config = info->config,
+                                .norm_eps = (double)info->config.norm_eps,
+                                .tied = tied,
+                                .output = tied ? "tied to the embedding" : "its own matrix",
+                                .tokenizer = info->tokenizer_model};
+    snprintf(p.size, sizeof p.size, "%s (%zu bytes)", figure_bytes((double)info->file.len).text,
+             info->file.len);
+    snprintf(p.format, sizeof p.format, "GGUF version %u, %zu keys, %zu tensors", g->version,
+             g->n_pairs, g->n_tensors);
+    if (info->has_config)
+        config_variant_name(&p.config, p.config.n_kv_heads, p.variant);
+    if (info->tokenizer)
+        fill_tokenizer(info->tokenizer, &p);
+    return p;
+}
+
+/* --- types ----------------------------------------------------------------------------------- */
+
+/* One type's share of the tensors. */
+struct info_type {
+    const char *name;
+    uint64_t n_tensors;
+};
+#define INFO_MAX_TYPES 64
+
+/* The types in order of first use; gives their number. */
+static int list_types(const struct gguf *g, struct info_type types[INFO_MAX_TYPES])
 {
     int n = 0;
     for (size_t i = 0; i < g->n_tensors; i++) {
         int at = 0;
         while (at < n && types[at].name != g->tensors[i].type->name)
             at++;
-        if (at == n && n < cap)
+        if (at == n && n < INFO_MAX_TYPES)
             types[n++] = (struct info_type){g->tensors[i].type->name, 0};
         if (at < n)
             types[at].n_tensors++;
@@ -15,7 +140,427 @@ int info_types(const struct gguf *g, struct info_type *types, int cap)
     return n;
 }
 
-uint64_t info_offset(const struct info *info, const struct gguf_tensor *t)
+static void print_types(struct table *t, const struct gguf *g)
 {
-    return (uint64_t)(t->data - info->file.data);
+    struct info_type types[INFO_MAX_TYPES];
+    const int n = list_types(g, types);
+    char list[512] = "none: there are no tensors";
+    size_t used = 0;
+    for (int i = 0; i < n && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%" PRIu64 " tensor%s)",
+                                 i ? ", " : "", types[i].name, types[i].n_tensors,
+                                 types[i].n_tensors == 1 ? "" : "s");
+    table_string(t, "types");
+    table_string(t, list);
+}
+
+static void json_types(struct json *j, const struct gguf *g)
+{
+    struct info_type types[INFO_MAX_TYPES];
+    const int n = list_types(g, types);
+    json_key(j, "types");
+    json_begin_object(j);
+    for (int i = 0; i < n; i++) {
+        json_key(j, types[i].name);
+        json_u64(j, types[i].n_tensors);
+    }
+    json_end(j);
+}
+
+/* --- keys ------------------------------------------------------------------------------------ */
+
+static void print_scalar(struct table *t, const struct gguf_value *v)
+{
+    char digits[32];
+    if (v->kind == GGUF_STRING) {
+        table_text(t, (struct text){v->bytes.data, (size_t)text_width(v->bytes)});
+    } else if (v->kind == GGUF_BOOL) {
+        table_string(t, gguf_int_at(v, 0) ? "true" : "false");
+    } else if (v->kind == GGUF_F32 || v->kind == GGUF_F64) {
+        table_string(t, figure_exact(gguf_float_at(v, 0)).text);
+    } else if (v->kind == GGUF_U64) {
+        uint64_t x = 0;
+        for (size_t i = v->bytes.len; i > 0; i--)
+            x = x << 8 | (unsigned char)v->bytes.data[i - 1];
+        table_u64(t, x);
+    } else {
+        snprintf(digits, sizeof digits, "%" PRId64, gguf_int_at(v, 0));
+        table_string(t, digits);
+    }
+}
+
+static bool starts_with(struct text s, const char *prefix)
+{
+    const size_t n = strlen(prefix);
+    return s.len >= n && memcmp(s.data, prefix, n) == 0;
+}
+
+/* The scalar keys of an architecture that does not run here: its own and the general ones. */
+static void print_keys(struct table *t, const struct gguf *g)
+{
+    for (size_t i = 0; i < g->n_pairs; i++) {
+        const struct gguf_pair *p = &g->pairs[i];
+        if (p->value.kind == GGUF_ARRAY || text_is(p->key, "general.architecture") ||
+            text_is(p->key, "general.name") || starts_with(p->key, "tokenizer."))
+            continue;
+        table_text(t, p->key);
+        print_scalar(t, &p->value);
+    }
+}
+
+static enum status print_properties(const struct info *info, enum table_format format,
+                                    struct output *out, struct err *e)
+{
+    static const struct table_column columns[] = {{.name = "property", .left = true},
+                                                  {.name = "value", .left = true}};
+    const struct info_properties p = properties_of(info);
+    struct table t;
+    table_begin(&t, format, columns, 2, out);
+    report_properties(&t, file_fields, REPORT_LENGTH(file_fields), &p);
+    if (info->has_config)
+        report_properties(&t, config_fields, REPORT_LENGTH(config_fields), &p);
+    report_properties(&t, tokenizer_fields, n_tokenizer_fields(info), &p);
+    print_types(&t, info->gguf);
+    if (!info->has_config)
+        print_keys(&t, info->gguf);
+    return table_end(&t, e);
+}
+
+/* --- parts ----------------------------------------------------------------------------------- */
+
+struct info_part {
+    const char *name;
+    struct inspect_sum sum;
+    double percent;
+};
+
+#define FIELD(member) REPORT_MEMBER(info_part, member)
+static const struct report_field part_fields[] = {
+    {"part", "part", FIELD(name)},
+    {"parameters", "parameters", FIELD(sum.parameters), .grouped = true},
+    {NULL, "share", FIELD(percent), "%.1f%%"},
+    {"bytes", "bytes", FIELD(sum.bytes), .grouped = true},
+};
+#undef FIELD
+
+/* INSPECT_PARTS is the total. */
+static struct info_part part_of(const struct info *info, int part)
+{
+    const uint64_t all = info->total.parameters;
+    struct info_part p = {"total", info->total, 0};
+    if (part < INSPECT_PARTS)
+        p = (struct info_part){inspect_part_name((enum inspect_part)part), info->parts[part], 0};
+    p.percent = all ? 100.0 * (double)p.sum.parameters / (double)all : 0;
+    return p;
+}
+
+static enum status print_parts(const struct info *info, enum table_format format,
+                               struct output *out, struct err *e)
+{
+    struct report r;
+    begin_below(&r, format, part_fields, REPORT_LENGTH(part_fields), out);
+    for (int part = 0; part <= INSPECT_PARTS; part++) {
+        const struct info_part p = part_of(info, part);
+        if (format == TABLE_CSV || part == INSPECT_PARTS || p.sum.parameters > 0)
+            report_row(&r, &p);
+    }
+    return report_end(&r, e);
+}
+
+/* An object of one field of all parts, the total first. */
+static void json_parts(struct json *j, const struct info *info, const struct report_field *field)
+{
+    json_key(j, field->key);
+    json_begin_object(j);
+    for (int i = 0; i <= INSPECT_PARTS; i++) {
+        const struct info_part p = part_of(info, i == 0 ? INSPECT_PARTS : i - 1);
+        json_key(j, p.name);
+        report_json(j, field, &p);
+    }
+    json_end(j);
+}
+
+/* --- variants -------------------------------------------------------------------------------- */
+
+struct info_variant {
+    struct inspect_variant v;
+    double us_empty, us_full_f32, us_full_f16; /* predicted */
+};
+
+/* A %d in a heading is for the context. */
+#define FIELD(member) REPORT_MEMBER(info_variant, member)
+static const struct report_field cache_fields[] = {
+    {"variant", "KV cache of", FIELD(v.name)},
+    {"n_kv_heads", "K/V heads", FIELD(v.n_kv_heads)},
+    {"parameters", "parameters", FIELD(v.parameters), .grouped = true},
+    {"bytes_per_token_f32", "bytes/token f32", FIELD(v.token_f32), .grouped = true},
+    {"bytes_per_token_f16", "bytes/token f16", FIELD(v.token_f16), .grouped = true},
+    {"bytes_per_token_q8_0", "bytes/token q8_0", FIELD(v.token_q8_0), .grouped = true},
+    {"bytes_full_context_f32", "%d tokens f32", FIELD(v.full_f32), .figure = figure_bytes},
+    {"bytes_full_context_f16", "%d tokens f16", FIELD(v.full_f16), .figure = figure_bytes},
+    {"bytes_full_context_q8_0", "%d tokens q8_0", FIELD(v.full_q8_0), .figure = figure_bytes},
+};
+static const struct report_field prediction_fields[] = {
+    {NULL, "at the bandwidth", FIELD(v.name)},
+    {"weight_bytes_per_token", "weights read", FIELD(v.weight_bytes), .figure = figure_bytes},
+    {"predicted_us_depth_0", "µs at depth 0", FIELD(us_empty), "%.1f"},
+    {"predicted_us_full_context_f32", "depth %d, f32 KV", FIELD(us_full_f32), "%.1f"},
+    {"predicted_us_full_context_f16", "depth %d, f16 KV", FIELD(us_full_f16), "%.1f"},
+};
+#undef FIELD
+
+static bool has_predictions(const struct info *info)
+{
+    return info->runs && info->bytes_per_s > 0;
+}
+
+/* The next variant after one that is zeroed at first; false when there is none. */
+static bool next_variant(const struct info *info, struct info_variant *n)
+{
+    const struct cost_shape *shape = &info->shape;
+    const int above = n->v.n_kv_heads ? n->v.n_kv_heads : info->config.n_heads + 1;
+    const int n_ctx = info->config.n_ctx;
+    const double rate = info->bytes_per_s;
+    if (!inspect_next_variant(shape, above, &n->v))
+        return false;
+    if (has_predictions(info)) {
+        n->us_empty = inspect_predict_us(shape, &n->v, STORAGE_F32, 0, rate);
+        n->us_full_f32 = inspect_predict_us(shape, &n->v, STORAGE_F32, n_ctx, rate);
+        n->us_full_f16 = inspect_predict_us(shape, &n->v, STORAGE_F16, n_ctx, rate);
+    }
+    return true;
+}
+
+/* One of the two tables; `first` heads its first column. */
+static enum status print_variants(const struct info *info, enum table_format format,
+                                  const struct report_field *fields, int n_fields,
+                                  const char *first, struct output *out, struct err *e)
+{
+    struct report r;
+    char names[REPORT_MAX_FIELDS][48];
+    struct info_variant v = {.v = {.n_kv_heads = 0}};
+    begin_below(&r, format, fields, n_fields, out);
+    for (int i = 1; i < n_fields; i++) {
+        snprintf(names[i], sizeof names[i], fields[i].heading, info->config.n_ctx);
+        r.columns[i].name = names[i];
+    }
+    r.columns[0].name = first;
+    while (next_variant(info, &v))
+        report_row(&r, &v);
+    return report_end(&r, e);
+}
+
+static void json_variants(struct json *j, const struct info *info)
+{
+    struct info_variant v = {.v = {.n_kv_heads = 0}};
+    json_key(j, "kv_cache");
+    json_begin_array(j);
+    while (next_variant(info, &v)) {
+        json_begin_object(j);
+        report_members(j, cache_fields, REPORT_LENGTH(cache_fields), &v);
+        if (has_predictions(info))
+            report_members(j, prediction_fields, REPORT_LENGTH(prediction_fields), &v);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+/* --- tensors --------------------------------------------------------------------------------- */
+
+struct info_tensor {
+    struct gguf_tensor tensor;
+    char shape[GGUF_MAX_DIMS * 24];
+    const char *type;
+    uint64_t offset; /* of the data, from the start of the file */
+    int64_t nan, inf;
+};
+
+#define FIELD(member) REPORT_MEMBER(info_tensor, member)
+/* The last two with --check. JSON has the first two as a name and an array. */
+static const struct report_field tensor_fields[] = {
+    {"tensor", "tensor", FIELD(tensor.name)},
+    {"shape", "shape", FIELD(shape), .right = true},
+    {"type", "type", FIELD(type)},
+    {"bytes", "bytes", FIELD(tensor.n_bytes)},
+    {"offset", "offset", FIELD(offset)},
+    {"nan", "nan", FIELD(nan), .none = "not checked"},
+    {"inf", "inf", FIELD(inf), .none = "not checked"},
+};
+#undef FIELD
+
+static int n_tensor_fields(const struct info *info)
+{
+    return REPORT_LENGTH(tensor_fields) - (info->checks ? 0 : 2);
+}
+
+static struct info_tensor tensor_of(const struct info *info, size_t i)
+{
+    const struct gguf_tensor *from = &info->gguf->tensors[i];
+    struct info_tensor t = {.tensor = *from,
+                            .type = from->type->name,
+                            .offset = (uint64_t)(from->data - info->file.data),
+                            .nan = -1,
+                            .inf = -1};
+    size_t used = 0;
+    for (int d = 0; d < from->n_dims && used < sizeof t.shape; d++)
+        used += (size_t)snprintf(t.shape + used, sizeof t.shape - used, "%s%" PRIu64,
+                                 d ? " x " : "", from->dims[d]);
+    if (info->checks && info->checks[i].checked) {
+        t.nan = (int64_t)info->checks[i].nan;
+        t.inf = (int64_t)info->checks[i].inf;
+    }
+    return t;
+}
+
+/* Every tensor, or those with values that are not finite. */
+static enum status print_tensors(const struct info *info, bool bad_only, enum table_format format,
+                                 struct output *out, struct err *e)
+{
+    struct report r;
+    report_begin(&r, format, tensor_fields, n_tensor_fields(info), out);
+    for (size_t i = 0; i < info->gguf->n_tensors; i++) {
+        const struct info_tensor t = tensor_of(info, i);
+        if (!bad_only || info->checks[i].nan + info->checks[i].inf > 0)
+            report_row(&r, &t);
+    }
+    return report_end(&r, e);
+}
+
+static void json_tensors(struct json *j, const struct info *info)
+{
+    json_key(j, "tensors");
+    json_begin_array(j);
+    for (size_t i = 0; i < info->gguf->n_tensors; i++) {
+        const struct info_tensor t = tensor_of(info, i);
+        json_begin_object(j);
+        json_key(j, "name");
+        json_text(j, t.tensor.name);
+        json_key(j, "shape");
+        json_begin_array(j);
+        for (int d = 0; d < t.tensor.n_dims; d++)
+            json_u64(j, t.tensor.dims[d]);
+        json_end(j);
+        report_members(j, tensor_fields + 2, n_tensor_fields(info) - 2, &t);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+/* --- the check ------------------------------------------------------------------------------- */
+
+struct info_check {
+    uint64_t checked, unchecked, scales, bad; /* tensors */
+    uint64_t nan, inf;                        /* values */
+};
+
+#define FIELD(member) REPORT_MEMBER(info_check, member)
+static const struct report_field check_fields[] = {
+    {"tensors_checked", NULL, FIELD(checked)},
+    {"tensors_not_checked", NULL, FIELD(unchecked)},
+    {"nan", NULL, FIELD(nan)},
+    {"inf", NULL, FIELD(inf)},
+};
+#undef FIELD
+
+static struct info_check sum_of_checks(const struct info *info)
+{
+    struct info_check sum = {0};
+    for (size_t i = 0; i < info->gguf->n_tensors; i++) {
+        const struct inspect_check *c = &info->checks[i];
+        sum.checked += c->checked;
+        sum.unchecked += !c->checked;
+        sum.scales += c->scales_only;
+        sum.bad += c->nan + c->inf > 0;
+        sum.nan += c->nan;
+        sum.inf += c->inf;
+    }
+    return sum;
+}
+
+static enum status print_check(const struct info *info, enum table_format format,
+                               struct output *out, struct err *e)
+{
+    const struct info_check sum = sum_of_checks(info);
+    output_printf(out,
+                  "\ncheck: %" PRIu64 " tensors read, %" PRIu64 " with values that are not finite",
+                  sum.checked, sum.bad);
+    if (sum.scales > 0)
+        output_printf(out, "; of %" PRIu64 " the scales only", sum.scales);
+    if (sum.unchecked > 0)
+        output_printf(out, "; %" PRIu64 " of other types not checked", sum.unchecked);
+    output_puts(out, "\n");
+    const bool listed = sum.bad == 0 || info->list_tensors;
+    return listed ? STATUS_OK : print_tensors(info, true, format, out, e);
+}
+
+/* --- the forms ------------------------------------------------------------------------------- */
+
+static void print_json(const struct info *info, bool one_line, struct output *out)
+{
+    struct json json, *j = &json;
+    const struct info_properties p = properties_of(info);
+    json_init(j, out, one_line ? 0 : 2);
+    json_begin_object(j);
+    report_members(j, file_fields, REPORT_LENGTH(file_fields), &p);
+    if (info->has_config)
+        report_members(j, config_fields, REPORT_LENGTH(config_fields), &p);
+    json_key(j, "tokenizer");
+    if (p.tokenizer.len > 0) {
+        json_begin_object(j);
+        report_members(j, tokenizer_fields, n_tokenizer_fields(info), &p);
+        json_end(j);
+    } else {
+        json_null(j);
+    }
+    json_types(j, info->gguf);
+    json_parts(j, info, &part_fields[1]);
+    json_parts(j, info, &part_fields[3]);
+    if (info->has_config)
+        json_variants(j, info);
+    if (info->checks) {
+        const struct info_check sum = sum_of_checks(info);
+        json_key(j, "check");
+        json_begin_object(j);
+        report_members(j, check_fields, REPORT_LENGTH(check_fields), &sum);
+        json_end(j);
+    }
+    if (info->list_tensors)
+        json_tensors(j, info);
+    json_end(j);
+    output_puts(out, "\n");
+}
+
+static enum status print_for_people(const struct info *info, enum table_format format,
+                                    struct output *out, struct err *e)
+{
+    enum status s = print_properties(info, format, out, e);
+    if (s == STATUS_OK && info->gguf->n_tensors > 0)
+        s = print_parts(info, format, out, e);
+    if (s == STATUS_OK && info->has_config)
+        s = print_variants(info, format, cache_fields, REPORT_LENGTH(cache_fields), "KV cache of",
+                           out, e);
+    if (s == STATUS_OK && has_predictions(info)) {
+        char rate[48];
+        snprintf(rate, sizeof rate, "at %s GB/s", figure_exact(info->bytes_per_s / 1e9).text);
+        s = print_variants(info, format, prediction_fields, REPORT_LENGTH(prediction_fields), rate,
+                           out, e);
+    }
+    if (s == STATUS_OK && info->list_tensors) {
+        output_puts(out, "\n");
+        s = print_tensors(info, false, format, out, e);
+    }
+    return s == STATUS_OK && info->checks ? print_check(info, format, out, e) : s;
+}
+
+enum status info_print(const struct info *info, enum table_format format, struct output *out,
+                       struct err *e)
+{
+    if (table_is_for_people(format))
+        return print_for_people(info, format, out, e);
+    if (format == TABLE_CSV && (info->list_tensors || info->checks))
+        return print_tensors(info, false, format, out, e);
+    if (format == TABLE_CSV)
+        return print_parts(info, format, out, e);
+    print_json(info, format == TABLE_JSONL, out);
+    return STATUS_OK;
 }

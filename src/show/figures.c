@@ -1,5 +1,6 @@
 #include "show/figures.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +40,21 @@ struct figure figure_rate(double per_second)
     struct figure f;
     const int decimals = per_second >= 99.95 ? 0 : per_second >= 9.995 ? 1 : 2;
     snprintf(f.text, sizeof f.text, "%.*f", decimals, per_second);
+    return f;
+}
+
+struct figure figure_grouped(uint64_t x)
+{
+    struct figure f;
+    char digits[24];
+    const int n = snprintf(digits, sizeof digits, "%" PRIu64, x);
+    char *c = f.text;
+    for (int i = 0; i < n; i++) {
+        if (i > 0 && (n - i) % 3 == 0)
+            *c++ = ',';
+        *c++ = digits[i];
+    }
+    *c = 0;
     return f;
 }
 
