@@ -102,7 +102,7 @@ static void json_figures(struct json *j, const char *key, const struct convert_f
     json_end(j);
 }
 
-static void print_json(const struct convert_report *r, bool one_line, struct output *out)
+static void convert_report_json(const struct convert_report *r, bool one_line, struct output *out)
 {
     struct json j;
     json_init(&j, out, one_line ? 0 : 1);
@@ -135,7 +135,7 @@ enum status convert_report_print(const struct convert_report *r, enum table_form
                                  struct output *out, struct err *e)
 {
     if (table_is_json(format)) {
-        print_json(r, format == TABLE_JSONL, out);
+        convert_report_json(r, format == TABLE_JSONL, out);
         return STATUS_OK;
     }
     const enum status s = print_layers(r, format, out, e);

@@ -189,7 +189,7 @@ static void print_scalar(struct table *t, const struct gguf_value *v)
     }
 }
 
-static bool starts_with(struct text s, const char *prefix)
+static bool key_starts_with(struct text s, const char *prefix)
 {
     const size_t n = strlen(prefix);
     return s.len >= n && memcmp(s.data, prefix, n) == 0;
@@ -201,7 +201,7 @@ static void print_keys(struct table *t, const struct gguf *g)
     for (size_t i = 0; i < g->n_pairs; i++) {
         const struct gguf_pair *p = &g->pairs[i];
         if (p->value.kind == GGUF_ARRAY || text_is(p->key, "general.architecture") ||
-            text_is(p->key, "general.name") || starts_with(p->key, "tokenizer."))
+            text_is(p->key, "general.name") || key_starts_with(p->key, "tokenizer."))
             continue;
         table_text(t, p->key);
         print_scalar(t, &p->value);
@@ -244,7 +244,7 @@ static const struct report_field part_fields[] = {
 #undef FIELD
 
 /* INSPECT_PARTS is the total. */
-static struct info_part part_of(const struct info *info, int part)
+static struct info_part info_part_of(const struct info *info, int part)
 {
     const uint64_t all = info->total.parameters;
     struct info_part p = {"total", info->total, 0};
@@ -260,7 +260,7 @@ static enum status print_parts(const struct info *info, enum table_format format
     struct report r;
     begin_below(&r, format, part_fields, REPORT_LENGTH(part_fields), out);
     for (int part = 0; part <= INSPECT_PARTS; part++) {
-        const struct info_part p = part_of(info, part);
+        const struct info_part p = info_part_of(info, part);
         if (format == TABLE_CSV || part == INSPECT_PARTS || p.sum.parameters > 0)
             report_row(&r, &p);
     }
@@ -273,7 +273,7 @@ static void json_parts(struct json *j, const struct info *info, const struct rep
     json_key(j, field->key);
     json_begin_object(j);
     for (int i = 0; i <= INSPECT_PARTS; i++) {
-        const struct info_part p = part_of(info, i == 0 ? INSPECT_PARTS : i - 1);
+        const struct info_part p = info_part_of(info, i == 0 ? INSPECT_PARTS : i - 1);
         json_key(j, p.name);
         report_json(j, field, &p);
     }
@@ -495,7 +495,7 @@ static enum status print_check(const struct info *info, enum table_format format
 
 /* --- the forms ------------------------------------------------------------------------------- */
 
-static void print_json(const struct info *info, bool one_line, struct output *out)
+static void info_print_json(const struct info *info, bool one_line, struct output *out)
 {
     struct json json, *j = &json;
     const struct info_properties p = properties_of(info);
@@ -561,6 +561,6 @@ enum status info_print(const struct info *info, enum table_format format, struct
         return print_tensors(info, false, format, out, e);
     if (format == TABLE_CSV)
         return print_parts(info, format, out, e);
-    print_json(info, format == TABLE_JSONL, out);
+    info_print_json(info, format == TABLE_JSONL, out);
     return STATUS_OK;
 }

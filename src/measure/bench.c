@@ -104,7 +104,7 @@ static void plan_rows(const struct bench_spec *spec, const struct cost_shape *ba
                     }
 }
 
-static void take_rows(const struct bench_spec *spec, struct bench *b)
+static void bench_take_rows(const struct bench_spec *spec, struct bench *b)
 {
     const uint64_t n_rows = (uint64_t)b->n_rows,
                    n_times = (uint64_t)spec->n * (uint64_t)spec->repeats;
@@ -133,11 +133,11 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
                        n_rows, spec->repeats, spec->n, MAX_SAMPLES);
     b->n_rows = (int)n_rows;
     b->n_models = spec->types.n * spec->kv_heads.n;
-    take_rows(spec, b);
+    bench_take_rows(spec, b);
     s = arena_allocate(&b->arena, "the samples", e);
     if (s != STATUS_OK)
         return s;
-    take_rows(spec, b);
+    bench_take_rows(spec, b);
     plan_rows(spec, &shape, b);
     return STATUS_OK;
 }
@@ -227,8 +227,8 @@ static int32_t token_at(const struct bench_spec *spec, int i)
 }
 
 /* One token at the row's depth, and back. */
-static enum status step(const struct bench_spec *spec, const struct bench_row *row,
-                        struct session *s, int i, uint64_t *took, struct err *e)
+static enum status bench_step(const struct bench_spec *spec, const struct bench_row *row,
+                              struct session *s, int i, uint64_t *took, struct err *e)
 {
     const int32_t token = token_at(spec, i);
     const uint64_t before = clock_ns();
@@ -263,7 +263,7 @@ enum status bench_run_alone(const struct bench_spec *spec, struct bench_row *row
         session_fill(s, row->depth, spec->seed);
     uint64_t took;
     for (int i = 0; i < 2 && status == STATUS_OK; i++)
-        status = step(spec, row, s, i, &took, e);
+        status = bench_step(spec, row, s, i, &took, e);
     session_free(s);
     pool_free(pool);
     model_free(m);
@@ -272,7 +272,7 @@ enum status bench_run_alone(const struct bench_spec *spec, struct bench_row *row
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-static bool stopped(const struct bench_spec *spec)
+static bool bench_stopped(const struct bench_spec *spec)
 {
     return spec->stop && spec->stop(spec->arg);
 }
@@ -399,8 +399,8 @@ static enum status set_up(const struct bench_spec *spec, struct bench *b,
     for (int i = 0; i < spec->prompt; i++)
         st->tokens[i] = token_at(spec, i);
     for (int i = 0; i < b->n_rows && s == STATUS_OK; i++)
-        s = stopped(spec) ? STATUS_INTERRUPTED
-                          : set_up_row(spec, &b->rows[i], w, &st->sessions[i], e);
+        s = bench_stopped(spec) ? STATUS_INTERRUPTED
+                                : set_up_row(spec, &b->rows[i], st, &st->sessions[i], e);
     return s;
 }
 
@@ -409,15 +409,15 @@ static enum status measure_repeat(const struct bench_spec *spec, struct bench_ro
 {
     uint64_t took;
     for (int i = 0; i < spec->warmup; i++) {
-        const enum status status = step(spec, row, s, i, &took, e);
+        const enum status status = bench_step(spec, row, s, i, &took, e);
         if (status != STATUS_OK)
             return status;
     }
     uint64_t *times = row->times_ns + row->samples;
     for (int i = 0; i < spec->n; i++) {
-        if (stopped(spec))
+        if (bench_stopped(spec))
             return STATUS_INTERRUPTED;
-        const enum status status = step(spec, row, s, i, &times[i], e);
+        const enum status status = bench_step(spec, row, s, i, &times[i], e);
         if (status != STATUS_OK)
             return status;
         row->samples++;
@@ -442,7 +442,8 @@ static enum status measure_all(const struct bench_spec *spec, struct bench *b,
     return STATUS_OK;
 }
 
-static void take_state(const struct bench_spec *spec, const struct bench *b, struct bench_state *st)
+static void bench_take_state(const struct bench_spec *spec, const struct bench *b,
+                             struct bench_state *st)
 {
     struct arena *a = &st->arena;
     const uint64_t n_rows = (uint64_t)b->n_rows,
@@ -455,7 +456,8 @@ static void take_state(const struct bench_spec *spec, const struct bench *b, str
     st->tokens = arena_take(a, (uint64_t)spec->prompt, sizeof *st->tokens);
 }
 
-static void free_state(const struct bench_spec *spec, const struct bench *b, struct bench_state *st)
+static void bench_free_state(const struct bench_spec *spec, const struct bench *b,
+                             struct bench_state *st)
 {
     for (int i = 0; i < b->n_rows; i++)
         session_free(st->sessions[i]);
@@ -469,11 +471,11 @@ static void free_state(const struct bench_spec *spec, const struct bench *b, str
 enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err *e)
 {
     struct bench_state st = {0};
-    take_state(spec, b, &st);
+    bench_take_state(spec, b, &st);
     enum status s = arena_allocate(&st.arena, "the benchmark", e);
     if (s != STATUS_OK)
         return s;
-    take_state(spec, b, &st);
+    bench_take_state(spec, b, &st);
     for (int i = 0; i < spec->threads.n && s == STATUS_OK; i++)
         s = start_pool(spec, spec->threads.items[i], &st.pools[i], e);
     if (s == STATUS_OK)
@@ -488,6 +490,6 @@ enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err
         bench_compare(b, spec->config.n_heads);
         apply_limits(spec, b, st.limits);
     }
-    free_state(spec, b, &st);
+    bench_free_state(spec, b, &st);
     return s;
 }

@@ -27,7 +27,7 @@ static double tick_width(const struct scale_ticks *t, int i)
     return svg_text_width(text_of(scale_label(t, i).text), SVG_TICK_SIZE);
 }
 
-static void lay_out(struct plot_chart *c)
+static void plot_lay_out(struct plot_chart *c)
 {
     double widest = 0, last = 0;
     for (int i = 0; i < c->y_ticks.n; i++)
@@ -39,8 +39,8 @@ static void lay_out(struct plot_chart *c)
     c->direct = direct > 0;
     c->left = PLOT_MARGIN + widest + TICK_GAP;
     c->right = PLOT_WIDTH - PLOT_MARGIN - fmax(direct, fmax(last / 2 - PLOT_INNER_MARGIN, 0));
-    c->top = plot_headings(c, false);
-    c->top += plot_legend(c, c->top, false) + Y_LABEL_HEIGHT;
+    c->top = plot_headings(c);
+    c->top += plot_legend(c, c->top) + Y_LABEL_HEIGHT;
     c->height = fmax(MIN_HEIGHT, c->top + MIN_AREA + AXIS_HEIGHT);
     c->bottom = c->height - AXIS_HEIGHT;
 }
@@ -251,7 +251,7 @@ static void draw_chart(const struct plot_chart *c)
     put_description(c);
     svg_style_sheet(c->out);
     output_puts(c->out, "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n");
-    plot_legend(c, plot_headings(c, true), true);
+    plot_legend(c, plot_headings(c));
     draw_x_axis(c);
     draw_y_axis(c);
     draw_lines(c, draw_spread);
@@ -263,7 +263,7 @@ static void draw_chart(const struct plot_chart *c)
     output_puts(c->out, "</svg>\n");
 }
 
-/* An output that ends in a file. */
+/* An output that ends in a file; while there is none, nowhere. */
 struct plot_file {
     struct output out;
     struct file_writer *writer;
@@ -272,30 +272,28 @@ struct plot_file {
 /* The writer remembers failures until it commits. */
 static bool send_to_writer(struct output *out, const char *bytes, size_t len)
 {
-    file_writer_put(((struct plot_file *)out)->writer, bytes, len);
+    struct file_writer *writer = ((struct plot_file *)out)->writer;
+    if (writer)
+        file_writer_put(writer, bytes, len);
     return true;
-}
-
-static enum status write_chart(struct plot_chart *c, const char *path, struct err *e)
-{
-    struct plot_file file;
-    const enum status s = file_writer_open(&file.writer, path, e);
-    if (s != STATUS_OK)
-        return s;
-    output_init(&file.out, send_to_writer);
-    c->out = &file.out;
-    draw_chart(c);
-    output_flush(c->out);
-    return file_writer_commit(file.writer, e);
 }
 
 enum status plot_write(const struct plot *p, const char *path, struct err *e)
 {
     struct plot_chart c;
+    struct plot_file file = {.writer = NULL};
     enum status s = plot_chart_create(&c, p, path, e);
+    output_init(&file.out, send_to_writer);
+    c.out = &file.out;
     if (s == STATUS_OK) {
-        lay_out(&c);
-        s = write_chart(&c, path, e);
+        plot_lay_out(&c);
+        output_flush(c.out);
+        s = file_writer_open(&file.writer, path, e);
+    }
+    if (s == STATUS_OK) {
+        draw_chart(&c);
+        output_flush(c.out);
+        s = file_writer_commit(file.writer, e);
     }
     plot_chart_free(&c);
     return s;

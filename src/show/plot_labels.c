@@ -24,25 +24,24 @@
 
 /* Wraps a text from `top` down; gives where it ends. */
 static double put_heading(const struct plot_chart *c, struct text rest, double size, double height,
-                          int max_lines, const char *attributes, double top, bool draw)
+                          int max_lines, const char *attributes, double top)
 {
     for (int i = 1; rest.len > 0; i++) {
         const struct svg_piece line =
             svg_text_line(&rest, size, PLOT_WIDTH - 2 * PLOT_MARGIN, i == max_lines);
         top += height;
-        if (draw)
-            svg_label(c->out, attributes, PLOT_MARGIN, top - height / 4, line);
+        svg_label(c->out, attributes, PLOT_MARGIN, top - height / 4, line);
     }
     return top;
 }
 
-double plot_headings(const struct plot_chart *c, bool draw)
+double plot_headings(const struct plot_chart *c)
 {
     double y = PLOT_MARGIN * 0.6;
     y = put_heading(c, c->title, SVG_TITLE_SIZE * BOLD, TITLE_HEIGHT, MAX_TITLE, "class=\"title\"",
-                    y, draw);
+                    y);
     y = put_heading(c, c->subtitle, SVG_FONT_SIZE, SUBTITLE_HEIGHT, MAX_SUBTITLE, "class=\"muted\"",
-                    y, draw);
+                    y);
     return y + 8;
 }
 
@@ -50,7 +49,6 @@ double plot_headings(const struct plot_chart *c, bool draw)
 
 struct legend {
     const struct plot_chart *c;
-    bool draw;
     double column; /* width of an entry with its gap; 0 for each its own */
     double x, y;   /* left end of the next entry, middle of its row */
 };
@@ -61,7 +59,7 @@ static double entry_width(struct text text)
     return SAMPLE + SAMPLE_GAP + svg_piece_width(piece, SVG_FONT_SIZE);
 }
 
-static void begin_row(struct legend *l)
+static void legend_begin_row(struct legend *l)
 {
     l->x = PLOT_MARGIN;
     l->y += ROW_HEIGHT;
@@ -72,20 +70,17 @@ static double place_entry(struct legend *l, struct text text)
 {
     const double width = entry_width(text);
     if (l->x + width > PLOT_WIDTH - PLOT_MARGIN)
-        begin_row(l);
+        legend_begin_row(l);
     const double x = l->x;
     l->x += l->column > 0 ? l->column : width + ENTRY_GAP;
-    if (l->draw)
-        svg_label(l->c->out, "", x + SAMPLE + SAMPLE_GAP, l->y + 4.5,
-                  svg_text_fit(text, SVG_FONT_SIZE, MAX_ENTRY));
+    svg_label(l->c->out, "", x + SAMPLE + SAMPLE_GAP, l->y + 4.5,
+              svg_text_fit(text, SVG_FONT_SIZE, MAX_ENTRY));
     return x;
 }
 
 static void line_entry(struct legend *l, const struct plot_line *line)
 {
     const double x = place_entry(l, line->name);
-    if (!l->draw)
-        return;
     struct output *out = l->c->out;
     svg_begin_group(out, line->style);
     if (l->c->has_lines)
@@ -104,7 +99,7 @@ static void line_entries(struct legend *l)
         total += width;
     }
     l->column = total - ENTRY_GAP > PLOT_WIDTH - 2 * PLOT_MARGIN ? widest : 0;
-    begin_row(l);
+    legend_begin_row(l);
     for (int i = 0; i < l->c->n_lines; i++)
         line_entry(l, &l->c->lines[i]);
     l->column = 0;
@@ -117,8 +112,6 @@ static void note_entry(struct legend *l, struct text text, const char *shape,
     if (text.len == 0)
         return;
     const double x = place_entry(l, text);
-    if (!l->draw)
-        return;
     double at[14];
     for (int i = 0; i < 14; i++)
         at[i] = offsets[i] + (i % 2 ? l->y : x);
@@ -149,12 +142,12 @@ static void note_entries(struct legend *l)
                    (double[14]){0, 0, SAMPLE, 0});
 }
 
-double plot_legend(const struct plot_chart *c, double top, bool draw)
+double plot_legend(const struct plot_chart *c, double top)
 {
-    struct legend l = {.c = c, .draw = draw, .y = top - ROW_HEIGHT / 2.0};
+    struct legend l = {.c = c, .y = top - ROW_HEIGHT / 2.0};
     if (!c->direct)
         line_entries(&l);
-    begin_row(&l);
+    legend_begin_row(&l);
     note_entries(&l);
     return l.y + ROW_HEIGHT / 2.0 - top;
 }

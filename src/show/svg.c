@@ -134,22 +134,16 @@ struct svg_piece svg_text_line(struct text *rest, double size, double width, boo
 
 void svg_put_text(struct output *out, struct text t)
 {
+    static const char special[] = "&<>\"'";
+    static const char *const names[] = {"amp", "lt", "gt", "quot", "#39"};
     while (t.len > 0) {
         const char *bytes = t.data;
         uint32_t code;
         const size_t len = next_char(&t, &code);
         if (code == UNICODE_INVALID)
             output_puts(out, REPLACEMENT);
-        else if (code == '&')
-            output_puts(out, "&amp;");
-        else if (code == '<')
-            output_puts(out, "&lt;");
-        else if (code == '>')
-            output_puts(out, "&gt;");
-        else if (code == '"')
-            output_puts(out, "&quot;");
-        else if (code == '\'')
-            output_puts(out, "&#39;");
+        else if (code && code < 0x80 && strchr(special, (int)code))
+            output_printf(out, "&%s;", names[strchr(special, (int)code) - special]);
         else if (code == ' ')
             output_puts(out, " ");
         else if (code != 0)
