@@ -206,20 +206,20 @@ struct eval_row {
     double tokens_per_s;
 };
 
-#define FIELD(member) REPORT_MEMBER(eval_row, member)
 static const struct report_field fields[] = {
-    {"tokens", "tokens", FIELD(result.tokens)},
-    {"bytes", "bytes", FIELD(result.bytes)},
-    {"nll", "nll", FIELD(result.nll), "%.4f"},
-    {"nll_stderr", "nll_stderr", FIELD(result.nll_stderr), "%.4f"},
-    {"perplexity", "perplexity", FIELD(result.perplexity), "%.3f"},
-    {"bits_per_byte", "bits_per_byte", FIELD(result.bits_per_byte), "%.4f"},
-    {"tokens_per_s", "tokens_per_s", FIELD(tokens_per_s), "%.0f"},
+    {"tokens", "tokens", MEMBER(eval_row, result.tokens)},
+    {"bytes", "bytes", MEMBER(eval_row, result.bytes)},
+    {"nll", "nll", MEMBER(eval_row, result.nll), "%.4f"},
+    {"nll_stderr", "nll_stderr", MEMBER(eval_row, result.nll_stderr), "%.4f"},
+    {"perplexity", "perplexity", MEMBER(eval_row, result.perplexity), "%.3f"},
+    {"bits_per_byte", "bits_per_byte", MEMBER(eval_row, result.bits_per_byte), "%.4f"},
+    {"tokens_per_s", "tokens_per_s", MEMBER(eval_row, tokens_per_s), "%.0f"},
     /* With --against. */
-    {"kl_mean", "kl_mean", FIELD(result.kl_mean), "%.6f"},
-    {"kl_p99", "kl_p99", FIELD(result.kl_p99), "%.6f"},
-    {"top1_agreement", "top1_agreement", FIELD(result.top1_agreement), "%.4f"},
-    {"bits_per_byte_other", "bits_per_byte_other", FIELD(result.bits_per_byte_other), "%.4f"},
+    {"kl_mean", "kl_mean", MEMBER(eval_row, result.kl_mean), "%.6f"},
+    {"kl_p99", "kl_p99", MEMBER(eval_row, result.kl_p99), "%.6f"},
+    {"top1_agreement", "top1_agreement", MEMBER(eval_row, result.top1_agreement), "%.4f"},
+    {"bits_per_byte_other", "bits_per_byte_other", MEMBER(eval_row, result.bits_per_byte_other),
+     "%.4f"},
 };
 #define N_AGAINST 4
 

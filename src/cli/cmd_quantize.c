@@ -93,16 +93,15 @@ struct quantize_row {
     struct quantize_error error;
 };
 
-#define FIELD(member) REPORT_MEMBER(quantize_row, member)
 static const struct report_field fields[] = {
-    {"name", "name", FIELD(name)},
-    {"from", "from", FIELD(from)},
-    {"to", "to", FIELD(to)},
-    {"bytes_before", "bytes_before", FIELD(bytes_before)},
-    {"bytes_after", "bytes_after", FIELD(bytes_after)},
-    {"rms_error", "rms_error", FIELD(error.rms), "%.7f"},
-    {"relative_error", "relative_error", FIELD(error.relative), "%.7f"},
-    {"max_error", "max_error", FIELD(error.max), "%.7f"},
+    {"name", "name", MEMBER(quantize_row, name)},
+    {"from", "from", MEMBER(quantize_row, from)},
+    {"to", "to", MEMBER(quantize_row, to)},
+    {"bytes_before", "bytes_before", MEMBER(quantize_row, bytes_before)},
+    {"bytes_after", "bytes_after", MEMBER(quantize_row, bytes_after)},
+    {"rms_error", "rms_error", MEMBER(quantize_row, error.rms), "%.7f"},
+    {"relative_error", "relative_error", MEMBER(quantize_row, error.relative), "%.7f"},
+    {"max_error", "max_error", MEMBER(quantize_row, error.max), "%.7f"},
 };
 
 static const struct quantize_error no_error = {(double)NAN, (double)NAN, (double)NAN};

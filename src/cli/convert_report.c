@@ -12,34 +12,30 @@ static struct figure figure_of_seconds(double seconds)
     return figure_duration((uint64_t)(seconds * 1e9));
 }
 
-#define FIELD(member) REPORT_MEMBER(convert_figures, member)
 /* Of the checkpoint before, and after. */
 static const struct report_field figure_fields[] = {
-    {"variant", "variant", FIELD(variant)},
-    {"kv_bytes_per_token_f32", "cache a token, f32", FIELD(kv_bytes_per_token_f32),
-     .figure = figure_bytes},
-    {"kv_bytes_per_token_f16", "cache a token, f16", FIELD(kv_bytes_per_token_f16),
-     .figure = figure_bytes},
-    {"parameters", "parameters", FIELD(parameters)},
-    {"file_bytes", "file", FIELD(file_bytes), .figure = figure_bytes},
-    {"bits_per_byte", "bits per byte", FIELD(bits_per_byte), "%.4f"},
+    {"variant", "variant", MEMBER(convert_figures, variant)},
+    {"kv_bytes_per_token_f32", "cache a token, f32",
+     MEMBER(convert_figures, kv_bytes_per_token_f32), .figure = figure_bytes},
+    {"kv_bytes_per_token_f16", "cache a token, f16",
+     MEMBER(convert_figures, kv_bytes_per_token_f16), .figure = figure_bytes},
+    {"parameters", "parameters", MEMBER(convert_figures, parameters)},
+    {"file_bytes", "file", MEMBER(convert_figures, file_bytes), .figure = figure_bytes},
+    {"bits_per_byte", "bits per byte", MEMBER(convert_figures, bits_per_byte), "%.4f"},
 };
-static const struct report_field seconds_field = {"seconds", "seconds", FIELD(seconds),
-                                                  .figure = figure_of_seconds};
-#undef FIELD
+static const struct report_field seconds_field = {
+    "seconds", "seconds", MEMBER(convert_figures, seconds), .figure = figure_of_seconds};
 
 struct layer_row {
     int layer;
     double score_lost, output_lost;
 };
 
-#define FIELD(member) REPORT_MEMBER(layer_row, member)
 static const struct report_field layer_fields[] = {
-    {"layer", "layer", FIELD(layer)},
-    {"score_lost", "score_lost", FIELD(score_lost), "%.5f"},
-    {"output_lost", "output_lost", FIELD(output_lost), "%.5f"},
+    {"layer", "layer", MEMBER(layer_row, layer)},
+    {"score_lost", "score_lost", MEMBER(layer_row, score_lost), "%.5f"},
+    {"output_lost", "output_lost", MEMBER(layer_row, output_lost), "%.5f"},
 };
-#undef FIELD
 
 static struct layer_row layer_row(const struct convert_report *r, int l)
 {
@@ -96,8 +92,7 @@ static enum status print_figures(const struct convert_report *r, enum table_form
 
 static void json_figures(struct json *j, const char *key, const struct convert_figures *f)
 {
-    json_key(j, key);
-    json_begin_object(j);
+    json_key_object(j, key);
     report_members(j, figure_fields, REPORT_LENGTH(figure_fields), f);
     json_end(j);
 }
@@ -115,8 +110,7 @@ static void convert_report_json(const struct convert_report *r, bool one_line, s
     json_bool(&j, r->spec->refit);
     json_key(&j, "calibration_tokens");
     json_u64(&j, r->spec->n_tokens);
-    json_key(&j, "layers");
-    json_begin_array(&j);
+    json_key_array(&j, "layers");
     for (int l = 0; l < r->converted->n_layers; l++) {
         const struct layer_row row = layer_row(r, l);
         json_begin_object(&j);

@@ -35,42 +35,40 @@ struct info_properties {
     char bos_note[48];
 };
 
-#define FIELD(member) REPORT_MEMBER(info_properties, member)
 static const struct report_field file_fields[] = {
-    {"file", "file", FIELD(path)},
-    {"file_bytes", NULL, FIELD(file_bytes)},
-    {NULL, "size", FIELD(size)},
-    {"gguf_version", NULL, FIELD(gguf_version)},
-    {"n_keys", NULL, FIELD(n_keys)},
-    {"n_tensors", NULL, FIELD(n_tensors)},
-    {NULL, "format", FIELD(format)},
-    {"architecture", "architecture", FIELD(architecture), .none = "not stated"},
-    {"name", "name", FIELD(name), .none = "none"},
+    {"file", "file", MEMBER(info_properties, path)},
+    {"file_bytes", NULL, MEMBER(info_properties, file_bytes)},
+    {NULL, "size", MEMBER(info_properties, size)},
+    {"gguf_version", NULL, MEMBER(info_properties, gguf_version)},
+    {"n_keys", NULL, MEMBER(info_properties, n_keys)},
+    {"n_tensors", NULL, MEMBER(info_properties, n_tensors)},
+    {NULL, "format", MEMBER(info_properties, format)},
+    {"architecture", "architecture", MEMBER(info_properties, architecture), .none = "not stated"},
+    {"name", "name", MEMBER(info_properties, name), .none = "none"},
 };
 static const struct report_field config_fields[] = {
-    {"variant", "variant", FIELD(variant)},
-    {"n_layers", "n_layers", FIELD(config.n_layers)},
-    {"n_heads", "n_heads", FIELD(config.n_heads)},
-    {"n_kv_heads", "n_kv_heads", FIELD(config.n_kv_heads)},
-    {"head_dim", "head_dim", FIELD(config.head_dim)},
-    {"d_model", "d_model", FIELD(config.d_model)},
-    {"d_ff", "d_ff", FIELD(config.d_ff)},
-    {"n_ctx", "n_ctx", FIELD(config.n_ctx)},
-    {"n_vocab", "n_vocab", FIELD(config.n_vocab)},
-    {"norm_eps", "norm_eps", FIELD(norm_eps), "%g"},
-    {"tied_output", NULL, FIELD(tied)},
-    {NULL, "output", FIELD(output)},
+    {"variant", "variant", MEMBER(info_properties, variant)},
+    {"n_layers", "n_layers", MEMBER(info_properties, config.n_layers)},
+    {"n_heads", "n_heads", MEMBER(info_properties, config.n_heads)},
+    {"n_kv_heads", "n_kv_heads", MEMBER(info_properties, config.n_kv_heads)},
+    {"head_dim", "head_dim", MEMBER(info_properties, config.head_dim)},
+    {"d_model", "d_model", MEMBER(info_properties, config.d_model)},
+    {"d_ff", "d_ff", MEMBER(info_properties, config.d_ff)},
+    {"n_ctx", "n_ctx", MEMBER(info_properties, config.n_ctx)},
+    {"n_vocab", "n_vocab", MEMBER(info_properties, config.n_vocab)},
+    {"norm_eps", "norm_eps", MEMBER(info_properties, norm_eps), "%g"},
+    {"tied_output", NULL, MEMBER(info_properties, tied)},
+    {NULL, "output", MEMBER(info_properties, output)},
 };
 /* All but the first only of a tokenizer that is read here. */
 static const struct report_field tokenizer_fields[] = {
-    {"model", "tokenizer", FIELD(tokenizer), .none = "none"},
-    {"n_tokens", "n_tokens", FIELD(n_tokens)},
-    {"bos", NULL, FIELD(bos)},
-    {NULL, "bos", FIELD(bos_note)},
-    {"eos", "eos", FIELD(eos)},
-    {"adds_bos", NULL, FIELD(adds_bos)},
+    {"model", "tokenizer", MEMBER(info_properties, tokenizer), .none = "none"},
+    {"n_tokens", "n_tokens", MEMBER(info_properties, n_tokens)},
+    {"bos", NULL, MEMBER(info_properties, bos)},
+    {NULL, "bos", MEMBER(info_properties, bos_note)},
+    {"eos", "eos", MEMBER(info_properties, eos)},
+    {"adds_bos", NULL, MEMBER(info_properties, adds_bos)},
 };
-#undef FIELD
 
 static int n_tokenizer_fields(const struct info *info)
 {
@@ -158,8 +156,7 @@ static void json_types(struct json *j, const struct gguf *g)
 {
     struct info_type types[INFO_MAX_TYPES];
     const int n = list_types(g, types);
-    json_key(j, "types");
-    json_begin_object(j);
+    json_key_object(j, "types");
     for (int i = 0; i < n; i++) {
         json_key(j, types[i].name);
         json_u64(j, types[i].n_tensors);
@@ -234,14 +231,12 @@ struct info_part {
     double percent;
 };
 
-#define FIELD(member) REPORT_MEMBER(info_part, member)
 static const struct report_field part_fields[] = {
-    {"part", "part", FIELD(name)},
-    {"parameters", "parameters", FIELD(sum.parameters), .grouped = true},
-    {NULL, "share", FIELD(percent), "%.1f%%"},
-    {"bytes", "bytes", FIELD(sum.bytes), .grouped = true},
+    {"part", "part", MEMBER(info_part, name)},
+    {"parameters", "parameters", MEMBER(info_part, sum.parameters), .grouped = true},
+    {NULL, "share", MEMBER(info_part, percent), "%.1f%%"},
+    {"bytes", "bytes", MEMBER(info_part, sum.bytes), .grouped = true},
 };
-#undef FIELD
 
 /* INSPECT_PARTS is the total. */
 static struct info_part info_part_of(const struct info *info, int part)
@@ -270,8 +265,7 @@ static enum status print_parts(const struct info *info, enum table_format format
 /* An object of one field of all parts, the total first. */
 static void json_parts(struct json *j, const struct info *info, const struct report_field *field)
 {
-    json_key(j, field->key);
-    json_begin_object(j);
+    json_key_object(j, field->key);
     for (int i = 0; i <= INSPECT_PARTS; i++) {
         const struct info_part p = info_part_of(info, i == 0 ? INSPECT_PARTS : i - 1);
         json_key(j, p.name);
@@ -288,26 +282,31 @@ struct info_variant {
 };
 
 /* A %d in a heading is for the context. */
-#define FIELD(member) REPORT_MEMBER(info_variant, member)
 static const struct report_field cache_fields[] = {
-    {"variant", "KV cache of", FIELD(v.name)},
-    {"n_kv_heads", "K/V heads", FIELD(v.n_kv_heads)},
-    {"parameters", "parameters", FIELD(v.parameters), .grouped = true},
-    {"bytes_per_token_f32", "bytes/token f32", FIELD(v.token_f32), .grouped = true},
-    {"bytes_per_token_f16", "bytes/token f16", FIELD(v.token_f16), .grouped = true},
-    {"bytes_per_token_q8_0", "bytes/token q8_0", FIELD(v.token_q8_0), .grouped = true},
-    {"bytes_full_context_f32", "%d tokens f32", FIELD(v.full_f32), .figure = figure_bytes},
-    {"bytes_full_context_f16", "%d tokens f16", FIELD(v.full_f16), .figure = figure_bytes},
-    {"bytes_full_context_q8_0", "%d tokens q8_0", FIELD(v.full_q8_0), .figure = figure_bytes},
+    {"variant", "KV cache of", MEMBER(info_variant, v.name)},
+    {"n_kv_heads", "K/V heads", MEMBER(info_variant, v.n_kv_heads)},
+    {"parameters", "parameters", MEMBER(info_variant, v.parameters), .grouped = true},
+    {"bytes_per_token_f32", "bytes/token f32", MEMBER(info_variant, v.token_f32), .grouped = true},
+    {"bytes_per_token_f16", "bytes/token f16", MEMBER(info_variant, v.token_f16), .grouped = true},
+    {"bytes_per_token_q8_0", "bytes/token q8_0", MEMBER(info_variant, v.token_q8_0),
+     .grouped = true},
+    {"bytes_full_context_f32", "%d tokens f32", MEMBER(info_variant, v.full_f32),
+     .figure = figure_bytes},
+    {"bytes_full_context_f16", "%d tokens f16", MEMBER(info_variant, v.full_f16),
+     .figure = figure_bytes},
+    {"bytes_full_context_q8_0", "%d tokens q8_0", MEMBER(info_variant, v.full_q8_0),
+     .figure = figure_bytes},
 };
 static const struct report_field prediction_fields[] = {
-    {NULL, "at the bandwidth", FIELD(v.name)},
-    {"weight_bytes_per_token", "weights read", FIELD(v.weight_bytes), .figure = figure_bytes},
-    {"predicted_us_depth_0", "µs at depth 0", FIELD(us_empty), "%.1f"},
-    {"predicted_us_full_context_f32", "depth %d, f32 KV", FIELD(us_full_f32), "%.1f"},
-    {"predicted_us_full_context_f16", "depth %d, f16 KV", FIELD(us_full_f16), "%.1f"},
+    {NULL, "at the bandwidth", MEMBER(info_variant, v.name)},
+    {"weight_bytes_per_token", "weights read", MEMBER(info_variant, v.weight_bytes),
+     .figure = figure_bytes},
+    {"predicted_us_depth_0", "µs at depth 0", MEMBER(info_variant, us_empty), "%.1f"},
+    {"predicted_us_full_context_f32", "depth %d, f32 KV", MEMBER(info_variant, us_full_f32),
+     "%.1f"},
+    {"predicted_us_full_context_f16", "depth %d, f16 KV", MEMBER(info_variant, us_full_f16),
+     "%.1f"},
 };
-#undef FIELD
 
 static bool has_predictions(const struct info *info)
 {
@@ -353,8 +352,7 @@ static enum status print_variants(const struct info *info, enum table_format for
 static void json_variants(struct json *j, const struct info *info)
 {
     struct info_variant v = {.v = {.n_kv_heads = 0}};
-    json_key(j, "kv_cache");
-    json_begin_array(j);
+    json_key_array(j, "kv_cache");
     while (next_variant(info, &v)) {
         json_begin_object(j);
         report_members(j, cache_fields, REPORT_LENGTH(cache_fields), &v);
@@ -375,18 +373,16 @@ struct info_tensor {
     int64_t nan, inf;
 };
 
-#define FIELD(member) REPORT_MEMBER(info_tensor, member)
 /* The last two with --check. JSON has the first two as a name and an array. */
 static const struct report_field tensor_fields[] = {
-    {"tensor", "tensor", FIELD(tensor.name)},
-    {"shape", "shape", FIELD(shape), .right = true},
-    {"type", "type", FIELD(type)},
-    {"bytes", "bytes", FIELD(tensor.n_bytes)},
-    {"offset", "offset", FIELD(offset)},
-    {"nan", "nan", FIELD(nan), .none = "not checked"},
-    {"inf", "inf", FIELD(inf), .none = "not checked"},
+    {"tensor", "tensor", MEMBER(info_tensor, tensor.name)},
+    {"shape", "shape", MEMBER(info_tensor, shape), .right = true},
+    {"type", "type", MEMBER(info_tensor, type)},
+    {"bytes", "bytes", MEMBER(info_tensor, tensor.n_bytes)},
+    {"offset", "offset", MEMBER(info_tensor, offset)},
+    {"nan", "nan", MEMBER(info_tensor, nan), .none = "not checked"},
+    {"inf", "inf", MEMBER(info_tensor, inf), .none = "not checked"},
 };
-#undef FIELD
 
 static int n_tensor_fields(const struct info *info)
 {
@@ -428,15 +424,13 @@ static enum status print_tensors(const struct info *info, bool bad_only, enum ta
 
 static void json_tensors(struct json *j, const struct info *info)
 {
-    json_key(j, "tensors");
-    json_begin_array(j);
+    json_key_array(j, "tensors");
     for (size_t i = 0; i < info->gguf->n_tensors; i++) {
         const struct info_tensor t = tensor_of(info, i);
         json_begin_object(j);
         json_key(j, "name");
         json_text(j, t.tensor.name);
-        json_key(j, "shape");
-        json_begin_array(j);
+        json_key_array(j, "shape");
         for (int d = 0; d < t.tensor.n_dims; d++)
             json_u64(j, t.tensor.dims[d]);
         json_end(j);
@@ -453,14 +447,12 @@ struct info_check {
     uint64_t nan, inf;                        /* values */
 };
 
-#define FIELD(member) REPORT_MEMBER(info_check, member)
 static const struct report_field check_fields[] = {
-    {"tensors_checked", NULL, FIELD(checked)},
-    {"tensors_not_checked", NULL, FIELD(unchecked)},
-    {"nan", NULL, FIELD(nan)},
-    {"inf", NULL, FIELD(inf)},
+    {"tensors_checked", NULL, MEMBER(info_check, checked)},
+    {"tensors_not_checked", NULL, MEMBER(info_check, unchecked)},
+    {"nan", NULL, MEMBER(info_check, nan)},
+    {"inf", NULL, MEMBER(info_check, inf)},
 };
-#undef FIELD
 
 static struct info_check sum_of_checks(const struct info *info)
 {
@@ -519,8 +511,7 @@ static void info_print_json(const struct info *info, bool one_line, struct outpu
         json_variants(j, info);
     if (info->checks) {
         const struct info_check sum = sum_of_checks(info);
-        json_key(j, "check");
-        json_begin_object(j);
+        json_key_object(j, "check");
         report_members(j, check_fields, REPORT_LENGTH(check_fields), &sum);
         json_end(j);
     }

@@ -98,6 +98,18 @@ void json_key(struct json *j, const char *key)
     j->after_key = true;
 }
 
+void json_key_object(struct json *j, const char *key)
+{
+    json_key(j, key);
+    json_begin_object(j);
+}
+
+void json_key_array(struct json *j, const char *key)
+{
+    json_key(j, key);
+    json_begin_array(j);
+}
+
 void json_text(struct json *j, struct text bytes)
 {
     begin_item(j);

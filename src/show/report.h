@@ -38,8 +38,8 @@ struct report_field {
     bool right;       /* a text that is aligned right, as numbers are */
 };
 
-/* The type and the offset of a member of struct `tag`. */
-#define REPORT_MEMBER(tag, member)                                                                 \
+/* A field's type and offset: those of a member of struct `tag`. */
+#define MEMBER(tag, member)                                                                        \
     .type = _Generic(((struct tag *)0)->member,                                                    \
         int: REPORT_INT,                                                                           \
         int64_t: REPORT_COUNT,                                                                     \
