@@ -97,7 +97,6 @@ static void begin_cell(struct table *t)
 
 static void end_cell(struct table *t)
 {
-    t->any_row = true;
     if (++t->at < t->n_columns)
         return;
     t->at = 0;
@@ -124,22 +123,30 @@ void table_string(struct table *t, const char *s)
     table_text(t, text_of(s));
 }
 
+/* A cell that is the same in a table for people and in CSV, and needs no escapes. */
+static void put_plain(struct table *t, const char *s)
+{
+    if (t->format == TABLE_CSV)
+        output_puts(t->out, s);
+    else
+        store_bytes(t, s, strlen(s) + 1);
+}
+
 void table_u64(struct table *t, uint64_t x)
 {
     begin_cell(t);
     char digits[24];
-    const int n = snprintf(digits, sizeof digits, "%" PRIu64, x);
+    snprintf(digits, sizeof digits, "%" PRIu64, x);
     if (table_is_json(t->format))
         json_u64(&t->json, x);
-    else if (t->format == TABLE_CSV)
-        output_puts(t->out, digits);
     else
-        store_bytes(t, digits, (size_t)n + 1);
+        put_plain(t, digits);
     end_cell(t);
 }
 
 void table_double(struct table *t, double x, const char *format)
 {
+    char digits[512];
     if (!isfinite(x)) {
         table_null(t);
         return;
@@ -150,9 +157,8 @@ void table_double(struct table *t, double x, const char *format)
     } else if (t->format == TABLE_CSV) {
         output_puts(t->out, figure_exact(x).text);
     } else {
-        char digits[512];
-        const int n = snprintf(digits, sizeof digits, format, x);
-        store_bytes(t, digits, (size_t)n + 1);
+        snprintf(digits, sizeof digits, format, x);
+        put_plain(t, digits);
     }
     end_cell(t);
 }
@@ -162,8 +168,8 @@ void table_null(struct table *t)
     begin_cell(t);
     if (table_is_json(t->format))
         json_null(&t->json);
-    else if (table_is_for_people(t->format))
-        store_bytes(t, "", 1);
+    else
+        put_plain(t, "");
     end_cell(t);
 }
 

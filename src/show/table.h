@@ -43,8 +43,7 @@ struct table {
     int n_columns;
     enum table_format format;
     struct output *out;
-    int at; /* the next cell's column */
-    bool any_row;
+    int at;           /* the next cell's column */
     bool no_memory;   /* sticky */
     struct json json; /* of TABLE_JSON and TABLE_JSONL */
     /* Of TABLE_ALIGNED and TABLE_MD: cells as zero-terminated texts one after another. */
