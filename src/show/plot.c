@@ -2,10 +2,12 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "base/file.h"
 #include "show/plot_labels.h"
 
+#define MAX_MAGNITUDE  1e100
 #define MIN_HEIGHT     480
 #define MIN_AREA       270
 #define AXIS_HEIGHT    58 /* tick labels and the label below the data area */
@@ -19,6 +21,130 @@
 #define VALUE_GAP      25 /* from a marker to its value */
 #define VALUE_SPACING  80 /* between lines, that values fit beside them */
 #define MAX_SPOKEN     80 /* characters of a name where only one of many figures is told */
+
+/* --- the data ------------------------------------------------------------------------------- */
+
+static double drawable(double v)
+{
+    return isfinite(v) && fabs(v) <= MAX_MAGNITUDE ? v : (double)NAN;
+}
+
+/* False if nothing of the point is left. */
+static bool clean_point(const struct plot_point *from, struct plot_point *to)
+{
+    *to = (struct plot_point){drawable(from->x), drawable(from->low), drawable(from->mid),
+                              drawable(from->high), drawable(from->predicted)};
+    if (isnan(to->low) || isnan(to->mid) || isnan(to->high))
+        to->low = to->high = (double)NAN;
+    return !isnan(to->x) && !(isnan(to->mid) && isnan(to->predicted));
+}
+
+/* NaN after all numbers, so that the order is total. */
+static int compare_doubles(double a, double b)
+{
+    if (isnan(a) || isnan(b))
+        return isnan(a) - isnan(b);
+    return (a > b) - (a < b);
+}
+
+static int compare_points(const void *left, const void *right)
+{
+    const struct plot_point *a = left, *b = right;
+    const double of_a[] = {a->x, a->mid, a->low, a->high, a->predicted};
+    const double of_b[] = {b->x, b->mid, b->low, b->high, b->predicted};
+    int order = 0;
+    for (int i = 0; i < 5 && order == 0; i++)
+        order = compare_doubles(of_a[i], of_b[i]);
+    return order;
+}
+
+static struct plot_line make_line(const struct plot_series *s, int style, struct plot_point *points)
+{
+    struct plot_line line = {.name = plot_text(s->name), .points = points, .style = style};
+    for (int i = 0; i < s->n_points; i++) {
+        struct plot_point *p = &points[line.n_points];
+        if (!clean_point(&s->points[i], p))
+            continue;
+        line.n_points++;
+        line.n_mid += !isnan(p->mid);
+        line.n_band += !isnan(p->low);
+        line.n_predicted += !isnan(p->predicted);
+    }
+    qsort(points, (size_t)line.n_points, sizeof *points, compare_points);
+    return line;
+}
+
+static enum status take_lines(struct plot_chart *c, const char *path, struct err *e)
+{
+    const struct plot *p = c->plot;
+    size_t n_points = 0;
+    for (int i = 0; i < p->n_series; i++)
+        n_points += (size_t)p->series[i].n_points;
+    /* One more of each: a request for nothing may give NULL. */
+    c->points = calloc(n_points + 1, sizeof *c->points);
+    c->lines = calloc((size_t)p->n_series + 1, sizeof *c->lines);
+    if (!c->points || !c->lines)
+        return err_no_memory(e, "the plot", n_points * sizeof *c->points);
+
+    struct plot_point *points = c->points;
+    bool measured = false;
+    for (int i = 0; i < p->n_series; i++) {
+        const struct plot_line line = make_line(&p->series[i], i, points);
+        if (line.n_points == 0)
+            continue;
+        c->lines[c->n_lines++] = line;
+        points += line.n_points;
+        measured = measured || line.n_mid > 0;
+    }
+    if (!measured)
+        return err_set(e, STATUS_USAGE, "%s: nothing to plot: none of the %d series has a value",
+                       path, p->n_series);
+    return STATUS_OK;
+}
+
+/* --- axes ----------------------------------------------------------------------------------- */
+
+/* fmin and fmax pass over what is left out. */
+static void find_ends(struct plot_chart *c)
+{
+    c->x_lo = c->x_hi = (double)NAN;
+    c->y_lo = c->y_hi = 0;
+    for (int i = 0; i < c->n_lines; i++) {
+        const struct plot_line *line = &c->lines[i];
+        for (int k = 0; k < line->n_points; k++) {
+            const struct plot_point *p = &line->points[k];
+            c->x_lo = fmin(c->x_lo, p->x);
+            c->x_hi = fmax(c->x_hi, p->x);
+            c->y_lo = fmin(fmin(c->y_lo, p->predicted), fmin(p->mid, p->low));
+            c->y_hi = fmax(fmax(c->y_hi, p->predicted), fmax(p->mid, p->high));
+        }
+    }
+    c->one_x = c->x_lo == c->x_hi;
+    for (int i = 0; i < c->n_lines; i++) {
+        const struct plot_line *line = &c->lines[i];
+        const bool bars = plot_has_bars(c, line);
+        c->has_bars = c->has_bars || (bars && line->n_band > 0);
+        c->has_bands = c->has_bands || (!bars && line->n_band > 1);
+        c->has_lines = c->has_lines || line->n_mid > 1;
+        c->has_predicted = c->has_predicted || line->n_predicted > 0;
+    }
+}
+
+static void choose_axes(struct plot_chart *c)
+{
+    find_ends(c);
+    scale_widen(c->y_lo, &c->y_hi);
+    c->y_ticks = scale_ticks(c->y_lo, c->y_hi, 8, true);
+    c->y_lo = scale_tick(&c->y_ticks, 0);
+    c->y_hi = scale_tick(&c->y_ticks, c->y_ticks.n - 1);
+    if (c->one_x)
+        return;
+    /* Zero belongs to a depth axis unless it would take half of it. */
+    if (c->x_lo > 0 && c->x_lo <= c->x_hi / 2)
+        c->x_lo = 0;
+    scale_widen(c->x_lo, &c->x_hi);
+    c->x_ticks = scale_ticks(c->x_lo, c->x_hi, 8, false);
+}
 
 /* --- layout --------------------------------------------------------------------------------- */
 
@@ -59,7 +185,7 @@ static void draw_y_axis(const struct plot_chart *c)
                   svg_whole(label.text));
     }
     const struct svg_piece label =
-        svg_text_fit(c->y_label, SVG_FONT_SIZE, PLOT_WIDTH - 2 * PLOT_MARGIN);
+        svg_text_fit(plot_text(c->plot->y_label), SVG_FONT_SIZE, PLOT_WIDTH - 2 * PLOT_MARGIN);
     svg_label(c->out, "", PLOT_MARGIN, c->top - Y_LABEL_RISE, label);
 }
 
@@ -82,7 +208,7 @@ static void draw_x_axis(const struct plot_chart *c)
     }
     const double room = 2 * fmin(middle, PLOT_WIDTH - middle) - 2 * PLOT_MARGIN;
     svg_label(c->out, "text-anchor=\"middle\"", middle, c->bottom + X_LABEL_DROP,
-              svg_text_fit(c->x_label, SVG_FONT_SIZE, room));
+              svg_text_fit(plot_text(c->plot->x_label), SVG_FONT_SIZE, room));
 }
 
 /* --- lines ---------------------------------------------------------------------------------- */
@@ -217,9 +343,9 @@ static void draw_values(const struct plot_chart *c)
 static void put_description(const struct plot_chart *c)
 {
     output_puts(c->out, "<desc>");
-    svg_put_text(c->out, c->y_label);
+    svg_put_text(c->out, plot_text(c->plot->y_label));
     output_puts(c->out, " against ");
-    svg_put_text(c->out, c->x_label);
+    svg_put_text(c->out, plot_text(c->plot->x_label));
     output_puts(c->out, ".");
     for (int i = 0; i < c->n_lines; i++) {
         const struct plot_line *line = &c->lines[i];
@@ -246,7 +372,7 @@ static void draw_chart(const struct plot_chart *c)
               "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"decode-plot\" role=\"img\" "
               "viewBox=\"0 0 @ @\" width=\"@\" height=\"@\">\n<title>",
               (double[]){PLOT_WIDTH, c->height, PLOT_WIDTH, c->height});
-    svg_put_text(c->out, c->title);
+    svg_put_text(c->out, plot_text(c->plot->title));
     output_puts(c->out, "</title>\n");
     put_description(c);
     svg_style_sheet(c->out);
@@ -280,12 +406,12 @@ static bool send_to_writer(struct output *out, const char *bytes, size_t len)
 
 enum status plot_write(const struct plot *p, const char *path, struct err *e)
 {
-    struct plot_chart c;
     struct plot_file file = {.writer = NULL};
-    enum status s = plot_chart_create(&c, p, path, e);
+    struct plot_chart c = {.out = &file.out, .plot = p};
     output_init(&file.out, send_to_writer);
-    c.out = &file.out;
+    enum status s = take_lines(&c, path, e);
     if (s == STATUS_OK) {
+        choose_axes(&c);
         plot_lay_out(&c);
         output_flush(c.out);
         s = file_writer_open(&file.writer, path, e);
@@ -295,6 +421,7 @@ enum status plot_write(const struct plot *p, const char *path, struct err *e)
         output_flush(c.out);
         s = file_writer_commit(file.writer, e);
     }
-    plot_chart_free(&c);
+    free(c.points);
+    free(c.lines);
     return s;
 }

@@ -1,9 +1,12 @@
 /*
- * plot_chart - a plot's data made fit to draw, its axes, and where on the page a value is.
+ * plot_chart - a plot made fit to draw: its lines, its axes, and where on the page a value is.
+ *
+ * Private to the files of plot.
  */
 #ifndef DECODE_SHOW_PLOT_CHART_H
 #define DECODE_SHOW_PLOT_CHART_H
 
+#include <math.h>
 #include <stdbool.h>
 
 #include "show/plot.h"
@@ -13,7 +16,8 @@
 /* Pixels of the viewBox; it grows higher where legends need it. */
 #define PLOT_WIDTH        860
 #define PLOT_MARGIN       22
-#define PLOT_INNER_MARGIN 14 /* keeps markers off the data area's left and right */
+#define PLOT_INNER_MARGIN 14    /* keeps markers off the data area's left and right */
+#define PLOT_MAX_ONE_X    130.0 /* between lines that share one x */
 
 /* One series without what cannot be drawn. */
 struct plot_line {
@@ -26,7 +30,7 @@ struct plot_line {
 
 struct plot_chart {
     struct output *out;
-    struct text title, subtitle, x_label, y_label, mid_label, band_label, predicted_label;
+    const struct plot *plot; /* texts and series as they were given */
     struct plot_line *lines; /* at least one point each */
     int n_lines;
     struct plot_point *points; /* the lines' own; one allocation */
@@ -42,19 +46,35 @@ struct plot_chart {
     double left, right, top, bottom; /* of the data area */
 };
 
-/* Everything up to the layout; `path` is for the message. STATUS_USAGE if there is nothing to
- * draw, STATUS_NO_MEMORY. plot_chart_free is due in any case. */
-enum status plot_chart_create(struct plot_chart *c, const struct plot *p, const char *path,
-                              struct err *e);
-void plot_chart_free(struct plot_chart *c);
+static inline struct text plot_text(const char *s)
+{
+    return text_of(s ? s : "");
+}
 
 /* Whether a line shows spreads as bars, not as a band. */
-bool plot_has_bars(const struct plot_chart *c, const struct plot_line *line);
+static inline bool plot_has_bars(const struct plot_chart *c, const struct plot_line *line)
+{
+    return c->one_x || line->n_mid == 1;
+}
+
+/* Pixels between neighbouring lines that share one x. */
+static inline double plot_one_x_spacing(const struct plot_chart *c)
+{
+    return fmin(PLOT_MAX_ONE_X, (c->right - c->left) / c->n_lines);
+}
 
 /* Pixels of a point of line i. */
-double plot_x(const struct plot_chart *c, int i, double x);
-double plot_y(const struct plot_chart *c, double y);
-/* Between neighbouring lines that share one x. */
-double plot_one_x_spacing(const struct plot_chart *c);
+static inline double plot_x(const struct plot_chart *c, int i, double x)
+{
+    if (c->one_x)
+        return (c->left + c->right) / 2 + (i - (c->n_lines - 1) / 2.0) * plot_one_x_spacing(c);
+    const double from = c->left + PLOT_INNER_MARGIN, to = c->right - PLOT_INNER_MARGIN;
+    return from + (x - c->x_lo) / (c->x_hi - c->x_lo) * (to - from);
+}
+
+static inline double plot_y(const struct plot_chart *c, double y)
+{
+    return c->bottom - (y - c->y_lo) / (c->y_hi - c->y_lo) * (c->bottom - c->top);
+}
 
 #endif

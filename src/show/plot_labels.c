@@ -1,7 +1,5 @@
 #include "show/plot_labels.h"
 
-#include <math.h>
-
 #define TITLE_HEIGHT    25
 #define SUBTITLE_HEIGHT 18
 #define MAX_TITLE       2 /* lines */
@@ -38,10 +36,10 @@ static double put_heading(const struct plot_chart *c, struct text rest, double s
 double plot_headings(const struct plot_chart *c)
 {
     double y = PLOT_MARGIN * 0.6;
-    y = put_heading(c, c->title, SVG_TITLE_SIZE * BOLD, TITLE_HEIGHT, MAX_TITLE, "class=\"title\"",
-                    y);
-    y = put_heading(c, c->subtitle, SVG_FONT_SIZE, SUBTITLE_HEIGHT, MAX_SUBTITLE, "class=\"muted\"",
-                    y);
+    y = put_heading(c, plot_text(c->plot->title), SVG_TITLE_SIZE * BOLD, TITLE_HEIGHT, MAX_TITLE,
+                    "class=\"title\"", y);
+    y = put_heading(c, plot_text(c->plot->subtitle), SVG_FONT_SIZE, SUBTITLE_HEIGHT, MAX_SUBTITLE,
+                    "class=\"muted\"", y);
     return y + 8;
 }
 
@@ -127,19 +125,22 @@ static void note_entries(struct legend *l)
     const struct plot_chart *c = l->c;
     const double mid = SAMPLE / 2.0;
     if (c->has_lines)
-        note_entry(l, c->mid_label, "<path class=\"line\" d=\"M@ @L@ @\"/>" MARKER_SHAPE,
+        note_entry(l, plot_text(c->plot->mid_label),
+                   "<path class=\"line\" d=\"M@ @L@ @\"/>" MARKER_SHAPE,
                    (double[14]){0, 0, SAMPLE, 0, mid, 0});
     else
-        note_entry(l, c->mid_label, MARKER_SHAPE, (double[14]){mid, 0});
+        note_entry(l, plot_text(c->plot->mid_label), MARKER_SHAPE, (double[14]){mid, 0});
     if (c->has_bands)
-        note_entry(l, c->band_label, "<path class=\"band\" d=\"M@ @L@ @L@ @L@ @Z\"/>",
+        note_entry(l, plot_text(c->plot->band_label),
+                   "<path class=\"band\" d=\"M@ @L@ @L@ @L@ @Z\"/>",
                    (double[14]){0, -7, SAMPLE, -7, SAMPLE, 7, 0, 7});
     else if (c->has_bars)
-        note_entry(l, c->band_label, "<path class=\"bar\" d=\"M@ @L@ @M@ @L@ @M@ @L@ @\"/>",
+        note_entry(l, plot_text(c->plot->band_label),
+                   "<path class=\"bar\" d=\"M@ @L@ @M@ @L@ @M@ @L@ @\"/>",
                    (double[14]){mid - 5, -7, mid + 5, -7, mid, -7, mid, 7, mid - 5, 7, mid + 5, 7});
     if (c->has_predicted)
-        note_entry(l, c->predicted_label, "<path class=\"predicted\" d=\"M@ @L@ @\"/>",
-                   (double[14]){0, 0, SAMPLE, 0});
+        note_entry(l, plot_text(c->plot->predicted_label),
+                   "<path class=\"predicted\" d=\"M@ @L@ @\"/>", (double[14]){0, 0, SAMPLE, 0});
 }
 
 double plot_legend(const struct plot_chart *c, double top)
