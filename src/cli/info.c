@@ -122,7 +122,7 @@ struct info_type {
 };
 #define INFO_MAX_TYPES 64
 
-/* The types in order of first use; gives their number. */
+/* The types in order of first use; returns their number. */
 static int list_types(const struct gguf *g, struct info_type types[INFO_MAX_TYPES])
 {
     int n = 0;

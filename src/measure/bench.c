@@ -247,7 +247,7 @@ static uint64_t hash_logits(const float *logits, int n)
     return hash;
 }
 
-enum status bench_run_alone(const struct bench_spec *spec, struct bench_row *row, struct err *e)
+enum status bench_load_row(const struct bench_spec *spec, struct bench_row *row, struct err *e)
 {
     struct model *m = NULL;
     struct pool *pool = NULL;

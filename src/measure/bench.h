@@ -105,7 +105,7 @@ uint64_t bench_memory(const struct bench_spec *spec, const struct bench *b);
  * Fills in the row's load_ms by doing what the row needs once: model, session, cache, two steps.
  * Meant for a process of its own, whose peak memory is then the row's.
  */
-enum status bench_run_alone(const struct bench_spec *spec, struct bench_row *row, struct err *e);
+enum status bench_load_row(const struct bench_spec *spec, struct bench_row *row, struct err *e);
 
 /* Measures the planned rows, but for load_ms and peak_rss_bytes. STATUS_FAILED if a row's threads
  * cannot all be started: its figures would be another row's. STATUS_INTERRUPTED if `stop` ended it:

@@ -5,34 +5,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct figure figure_bytes(double bytes)
+/* In the largest of the n units, each `step` of the one before, that leaves the number at least 1;
+ * three digits, or the whole number. */
+static struct figure figure_in_units(double value, double step, const char *const *units, size_t n)
 {
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     struct figure f;
     size_t unit = 0;
-    /* 1023.5 and above would be shown as 1024. */
-    while (bytes >= 1023.5 && unit + 1 < sizeof units / sizeof units[0]) {
-        bytes /= 1024;
-        unit++;
-    }
-    const int decimals = unit == 0 || bytes >= 99.95 ? 0 : bytes >= 9.995 ? 1 : 2;
-    snprintf(f.text, sizeof f.text, "%.*f %s", decimals, bytes, units[unit]);
-    return f;
-}
-
-struct figure figure_duration(uint64_t ns)
-{
-    static const char *const units[] = {"ns", "µs", "ms", "s"};
-    struct figure f;
-    double value = (double)ns;
-    size_t unit = 0;
-    while (value >= 999.5 && unit + 1 < sizeof units / sizeof units[0]) {
-        value /= 1000;
+    /* A number above would be shown as `step`. */
+    while (value >= step - 0.5 && unit + 1 < n) {
+        value /= step;
         unit++;
     }
     const int decimals = unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
     snprintf(f.text, sizeof f.text, "%.*f %s", decimals, value, units[unit]);
     return f;
+}
+
+struct figure figure_bytes(double bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    return figure_in_units(bytes, 1024, units, sizeof units / sizeof units[0]);
+}
+
+struct figure figure_duration(uint64_t ns)
+{
+    static const char *const units[] = {"ns", "µs", "ms", "s"};
+    return figure_in_units((double)ns, 1000, units, sizeof units / sizeof units[0]);
 }
 
 struct figure figure_rate(double per_second)

@@ -20,7 +20,7 @@
 
 /* --- headings ------------------------------------------------------------------------------- */
 
-/* Wraps a text from `top` down; gives where it ends. */
+/* Wraps a text from `top` down; returns where it ends. */
 static double put_heading(const struct plot_chart *c, struct text rest, double size, double height,
                           int max_lines, const char *attributes, double top)
 {
@@ -63,7 +63,7 @@ static void legend_begin_row(struct legend *l)
     l->y += ROW_HEIGHT;
 }
 
-/* Makes room for an entry and draws its text; gives its sample's left end. */
+/* Makes room for an entry and draws its text; returns its sample's left end. */
 static double place_entry(struct legend *l, struct text text)
 {
     const double width = entry_width(text);

@@ -8,7 +8,7 @@
 
 #include "show/plot_chart.h"
 
-/* Lines of the title and the subtitle; gives the height they take. */
+/* Lines of the title and the subtitle; returns the height they take. */
 double plot_headings(const struct plot_chart *c);
 /* The rows of the legend from `top` down; likewise. */
 double plot_legend(const struct plot_chart *c, double top);
