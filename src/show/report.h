@@ -84,7 +84,7 @@ void report_properties(struct table *t, const struct report_field *fields, int n
 /* The fields with keys, as members of the innermost object. */
 void report_members(struct json *j, const struct report_field *fields, int n_fields,
                     const void *row);
-/* The value alone. */
+/* One value, without its key. */
 void report_json(struct json *j, const struct report_field *f, const void *row);
 
 #endif

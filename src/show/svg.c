@@ -135,7 +135,7 @@ struct svg_piece svg_text_line(struct text *rest, double size, double width, boo
 void svg_put_text(struct output *out, struct text t)
 {
     static const char special[] = "&<>\"'";
-    static const char *const names[] = {"amp", "lt", "gt", "quot", "#39"};
+    static const char *const escapes[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
     while (t.len > 0) {
         const char *bytes = t.data;
         uint32_t code;
@@ -143,7 +143,7 @@ void svg_put_text(struct output *out, struct text t)
         if (code == UNICODE_INVALID)
             output_puts(out, REPLACEMENT);
         else if (code && code < 0x80 && strchr(special, (int)code))
-            output_printf(out, "&%s;", names[strchr(special, (int)code) - special]);
+            output_puts(out, escapes[strchr(special, (int)code) - special]);
         else if (code == ' ')
             output_puts(out, " ");
         else if (code != 0)
