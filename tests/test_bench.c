@@ -125,7 +125,7 @@ START_TEST(a_checkpoint_and_its_variants)
     ck_assert_uint_gt(b.rows[1].weight_bytes, b.rows[2].weight_bytes);
 
     struct bench_row row = b.rows[0];
-    ck_assert_msg(bench_run_alone(&spec, &row, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_msg(bench_load_row(&spec, &row, &e) == STATUS_OK, "%s", e.text);
     ck_assert(row.load_ms > 0);
     bench_free(&b);
     checkpoint_close(&c);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "show/plot.h"
-#include "show/plot_text.h"
+#include "show/svg.h"
 #include "support.h"
 #include "text/unicode.h"
 
@@ -142,7 +142,7 @@ static void check_chart(const char *text)
         const char *begin = strchr(at, '>') + 1;
         const struct text shown = {begin, strcspn(begin, "<")};
         const double size = strstr(at, "class=\"title\"") == strchr(at, 'c') ? 18 : 12;
-        const double width = plot_text_width(shown, size);
+        const double width = svg_text_width(shown, size);
         const bool end = strncmp(begin - 5, "\"end\"", 5) == 0;
         const bool middle = strncmp(begin - 8, "\"middle\"", 8) == 0;
         const double left = end ? x - width : middle ? x - width / 2 : x;

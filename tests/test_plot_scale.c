@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "show/plot_scale.h"
-#include "show/plot_text.h"
+#include "show/scale.h"
+#include "show/svg.h"
 #include "support.h"
 
 /* --- ticks and figures ---------------------------------------------------------------------- */
@@ -40,13 +40,12 @@ START_TEST(tick_choice)
         {1e6, 1e6 + 2, 2, false, "1.000000M 1.000001M 1.000002M"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const struct plot_ticks t =
-            cases[i].around ? plot_ticks_around(cases[i].lo, cases[i].hi, cases[i].max_steps)
-                            : plot_ticks_inside(cases[i].lo, cases[i].hi, cases[i].max_steps);
+        const struct scale_ticks t =
+            scale_ticks(cases[i].lo, cases[i].hi, cases[i].max_steps, cases[i].around);
         char labels[256] = "";
         for (int k = 0; k < t.n; k++) {
             strcat(labels, k ? " " : "");
-            strcat(labels, plot_tick_label(&t, k).text);
+            strcat(labels, scale_label(&t, k).text);
         }
         ck_assert_str_eq(labels, cases[i].labels);
     }
@@ -58,17 +57,17 @@ START_TEST(ticks_hold_at_any_scale)
     for (int e = -100; e <= 99; e++) {
         for (int n = 1; n <= 10; n++) {
             const double hi = n * pow(10, e) * 1.000001;
-            const struct plot_ticks around = plot_ticks_around(0, hi, 8);
+            const struct scale_ticks around = scale_ticks(0, hi, 8, true);
             ck_assert_int_ge(around.n, 3);
             ck_assert_int_le(around.n, 9);
-            ck_assert(plot_tick(&around, 0) == 0);
-            ck_assert(plot_tick(&around, around.n - 1) >= hi * (1 - 1e-8));
-            ck_assert(plot_tick(&around, around.n - 2) < hi);
-            const struct plot_ticks inside = plot_ticks_inside(hi / 3, hi, 8);
+            ck_assert(scale_tick(&around, 0) == 0);
+            ck_assert(scale_tick(&around, around.n - 1) >= hi * (1 - 1e-8));
+            ck_assert(scale_tick(&around, around.n - 2) < hi);
+            const struct scale_ticks inside = scale_ticks(hi / 3, hi, 8, false);
             ck_assert_int_ge(inside.n, 2);
             ck_assert_int_le(inside.n, 9);
-            ck_assert(plot_tick(&inside, 0) >= hi / 3 * (1 - 1e-8));
-            ck_assert(plot_tick(&inside, inside.n - 1) <= hi * (1 + 1e-8));
+            ck_assert(scale_tick(&inside, 0) >= hi / 3 * (1 - 1e-8));
+            ck_assert(scale_tick(&inside, inside.n - 1) <= hi * (1 + 1e-8));
         }
     }
 }
@@ -77,16 +76,16 @@ END_TEST
 START_TEST(widening)
 {
     double hi = 0;
-    plot_widen(0, &hi);
+    scale_widen(0, &hi);
     ck_assert(hi == 1);
     hi = 5;
-    plot_widen(0, &hi);
+    scale_widen(0, &hi);
     ck_assert(hi == 5);
     hi = nextafter(1e15, 2e15);
-    plot_widen(1e15, &hi);
+    scale_widen(1e15, &hi);
     ck_assert(hi >= 1.9e15);
     hi = 1e-310;
-    plot_widen(0, &hi);
+    scale_widen(0, &hi);
     ck_assert(hi == 1);
 }
 END_TEST
@@ -114,14 +113,14 @@ START_TEST(figures)
         {999999999999999, "999,999,999,999,999"},
     };
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
-        ck_assert_str_eq(plot_value(values[i].x).text, values[i].value);
+        ck_assert_str_eq(scale_value(values[i].x).text, values[i].value);
     static const struct {
         double x;
         const char *length;
     } lengths[] = {{0, "0"},         {860, "860"},       {12.345, "12.35"}, {0.1, "0.1"},
                    {-0.05, "-0.05"}, {1234.5, "1234.5"}, {-0.001, "0"},     {99.999, "100"}};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
-        ck_assert_str_eq(plot_length(lengths[i].x).text, lengths[i].length);
+        ck_assert_str_eq(scale_length(lengths[i].x).text, lengths[i].length);
 }
 END_TEST
 
@@ -130,16 +129,16 @@ END_TEST
 START_TEST(texts_are_measured_and_cut)
 {
     const struct text t = text_of("one two three");
-    const double all = plot_text_width(t, 10);
+    const double all = svg_text_width(t, 10);
     ck_assert(all > 50 && all < 100);
-    ck_assert(fabs(plot_text_width(t, 20) - 2 * all) < 1e-9);
-    ck_assert(plot_text_width(text_of("\x01\x7f\n"), 10) < 5); /* the line break is a space */
-    struct plot_piece p = plot_text_fit(t, 10, all);
+    ck_assert(fabs(svg_text_width(t, 20) - 2 * all) < 1e-9);
+    ck_assert(svg_text_width(text_of("\x01\x7f\n"), 10) < 5); /* the line break is a space */
+    struct svg_piece p = svg_text_fit(t, 10, all);
     ck_assert(!p.cut && p.text.len == t.len);
-    p = plot_text_fit(t, 10, all - 1);
+    p = svg_text_fit(t, 10, all - 1);
     ck_assert(p.cut && p.text.len < t.len && p.text.len > 6);
-    ck_assert(plot_piece_width(p, 10) < all);
-    p = plot_text_fit(t, 10, 0);
+    ck_assert(svg_piece_width(p, 10) < all);
+    p = svg_text_fit(t, 10, 0);
     ck_assert(p.cut && p.text.len == 0);
 }
 END_TEST
@@ -147,18 +146,18 @@ END_TEST
 START_TEST(texts_are_wrapped)
 {
     struct text rest = text_of("one two  three unbreakableword");
-    const double width = plot_text_width(text_of("one two"), 10) + 1;
+    const double width = svg_text_width(text_of("one two"), 10) + 1;
     static const char *const lines[] = {"one two", "three"};
     for (int i = 0; i < 2; i++) {
-        const struct plot_piece line = plot_text_line(&rest, 10, width, false);
+        const struct svg_piece line = svg_text_line(&rest, 10, width, false);
         ck_assert_msg(text_is(line.text, lines[i]), "%.*s", text_width(line.text), line.text.data);
     }
-    const struct plot_piece broken = plot_text_line(&rest, 10, width, false);
+    const struct svg_piece broken = svg_text_line(&rest, 10, width, false);
     ck_assert(broken.text.len > 3 && !broken.cut && rest.len > 0);
-    const struct plot_piece last = plot_text_line(&rest, 10, width, true);
+    const struct svg_piece last = svg_text_line(&rest, 10, width, true);
     ck_assert(rest.len == 0 && last.text.len > 0);
     rest = text_of("\xe2\x82\xac\xe2\x82\xac");
-    ck_assert_uint_eq(plot_text_line(&rest, 10, 0, false).text.len, 3); /* never stands still */
+    ck_assert_uint_eq(svg_text_line(&rest, 10, 0, false).text.len, 3); /* never stands still */
 }
 END_TEST
 

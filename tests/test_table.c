@@ -1,11 +1,12 @@
-/* The five forms of one table. */
+/* The five forms of a table, and of a report on structs. */
 #include <math.h>
 
 #include "outputs.h"
+#include "show/report.h"
 #include "show/table.h"
 
 static const struct table_column columns[] = {
-    {.name = "name", .left = true}, {.name = "n"}, {.name = "x", .decimals = 2}};
+    {.name = "name", .left = true}, {.name = "n"}, {.name = "x"}};
 
 static void print(enum table_format format, const char *expected)
 {
@@ -16,10 +17,10 @@ static void print(enum table_format format, const char *expected)
     table_begin(&t, format, columns, 3, &o.out);
     table_string(&t, "a,\"|\n");
     table_u64(&t, 1234);
-    table_double(&t, 1.0 / 3);
+    table_double(&t, 1.0 / 3, "%.2f");
     table_string(&t, "é");
     table_null(&t);
-    table_double(&t, (double)NAN);
+    table_double(&t, (double)NAN, "%.2f");
     ck_assert_int_eq(table_end(&t, &e), STATUS_OK);
     output_is(&o, expected);
 }
@@ -84,7 +85,7 @@ START_TEST(no_form_has_control_characters)
     table_begin(&t, (enum table_format)_i, columns, 3, &o.out);
     table_text(&t, (struct text){"\x1b[31m\0\x7f\xc2\x9b", 9});
     table_u64(&t, 1);
-    table_double(&t, 0.5);
+    table_double(&t, 0.5, "%.2f");
     ck_assert_int_eq(table_end(&t, &e), STATUS_OK);
     output_is(&o, expected[_i]);
 }
@@ -123,6 +124,101 @@ START_TEST(hostile_cells)
 }
 END_TEST
 
+/* --- reports: the same from a list of a struct's members ------------------------------------- */
+
+struct sample {
+    struct text name;
+    const char *kind; /* NULL: none */
+    char note[8];
+    int n;
+    int64_t count; /* -1: none */
+    uint64_t bytes;
+    double x;
+    bool flag;
+};
+
+static const struct report_field fields[] = {
+    {"name", "name", MEMBER(sample, name), .none = "unnamed"},
+    {"kind", NULL, MEMBER(sample, kind)},
+    {NULL, "note", MEMBER(sample, note), .right = true},
+    {"n", "n", MEMBER(sample, n)},
+    {"count", "counted", MEMBER(sample, count), .none = "no"},
+    {"bytes", "size", MEMBER(sample, bytes), .figure = figure_bytes},
+    {NULL, "bytes", MEMBER(sample, bytes), .grouped = true},
+    {"x", "x %", MEMBER(sample, x), "%.1f%%"},
+};
+
+static const struct sample samples[] = {
+    {{"a", 1}, "k", "left", 3, 7, 2048, 1.25, true},
+    {{"", 0}, NULL, "", 0, -1, UINT64_MAX, (double)NAN, false},
+};
+
+START_TEST(reports)
+{
+    static const char *const expected[] = {
+        "name     note  n  counted      size                       bytes   x %\n"
+        "a        left  3        7  2.00 KiB                       2,048  1.2%\n"
+        "unnamed        0       no  16.0 EiB  18,446,744,073,709,551,615\n",
+        "| name    | note | n | counted |     size |                      bytes |  x % |\n"
+        "|:--------|-----:|--:|--------:|---------:|---------------------------:|-----:|\n"
+        "| a       | left | 3 |       7 | 2.00 KiB |                      2,048 | 1.2% |\n"
+        "| unnamed |      | 0 |      no | 16.0 EiB | 18,446,744,073,709,551,615 |      |\n",
+        "name,kind,n,count,bytes,x\n"
+        "a,k,3,7,2048,1.25\n"
+        "unnamed,,0,no,18446744073709551615,\n",
+        "[\n"
+        "  {\"name\": \"a\", \"kind\": \"k\", \"n\": 3, \"count\": 7, \"bytes\": 2048, "
+        "\"x\": 1.25},\n"
+        "  {\"name\": null, \"kind\": null, \"n\": 0, \"count\": null, "
+        "\"bytes\": 18446744073709551615, \"x\": null}\n"
+        "]\n",
+        "{\"name\": \"a\", \"kind\": \"k\", \"n\": 3, \"count\": 7, \"bytes\": 2048, "
+        "\"x\": 1.25}\n"
+        "{\"name\": null, \"kind\": null, \"n\": 0, \"count\": null, "
+        "\"bytes\": 18446744073709551615, \"x\": null}\n",
+    };
+    struct descriptor o;
+    struct report r;
+    struct err e = {""};
+    output_begin(&o);
+    report_begin(&r, (enum table_format)_i, fields, REPORT_LENGTH(fields), &o.out);
+    for (int i = 0; i < 2; i++)
+        report_row(&r, &samples[i]);
+    ck_assert_int_eq(report_end(&r, &e), STATUS_OK);
+    output_is(&o, expected[_i]);
+}
+END_TEST
+
+START_TEST(one_struct)
+{
+    static const struct table_column two[] = {{.name = "what", .left = true}, {.name = "value"}};
+    static const struct report_field flag = {"flag", NULL, MEMBER(sample, flag)};
+    struct descriptor o;
+    struct table t;
+    struct json j;
+    struct err e = {""};
+    output_begin(&o);
+    table_begin(&t, TABLE_ALIGNED, two, 2, &o.out);
+    report_properties(&t, fields, REPORT_LENGTH(fields), &samples[1]);
+    ck_assert_int_eq(table_end(&t, &e), STATUS_OK);
+    output_is(&o, "what                          value\n"
+                  "name                        unnamed\n"
+                  "n                                 0\n"
+                  "counted                          no\n"
+                  "size                       16.0 EiB\n"
+                  "bytes    18,446,744,073,709,551,615\n");
+    output_begin(&o);
+    json_init(&j, &o.out, 0);
+    json_begin_object(&j);
+    report_members(&j, fields, 2, &samples[0]);
+    report_members(&j, &flag, 1, &samples[0]);
+    json_key(&j, "alone");
+    report_json(&j, &flag, &samples[1]);
+    json_end(&j);
+    output_is(&o, "{\"name\": \"a\", \"kind\": \"k\", \"flag\": true, \"alone\": false}");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("table");
@@ -135,6 +231,8 @@ int main(void)
     tcase_add_loop_test(t, no_form_has_control_characters, 0, 5);
     tcase_add_loop_test(t, no_rows, 0, 5);
     tcase_add_test(t, hostile_cells);
+    tcase_add_loop_test(t, reports, 0, 5);
+    tcase_add_test(t, one_struct);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -1,15 +1,8 @@
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/bench_report.h"
 #include "show/plot.h"
-
-static bool same_line(const struct bench_row *a, const struct bench_row *b)
-{
-    return a->n_kv_heads == b->n_kv_heads && a->type == b->type && a->kv_type == b->kv_type &&
-           a->threads == b->threads;
-}
 
 /* "MHA", and what else tells the lines of this run apart. */
 static void name_line(const struct bench_report *r, const struct bench_row *row, char name[64])
@@ -25,50 +18,53 @@ static void name_line(const struct bench_report *r, const struct bench_row *row,
     snprintf(name, 64, "%s%s%s%s", variant, type, kv_type, threads);
 }
 
-static struct plot_series collect(const struct bench_report *r, const struct bench_row *first,
-                                  struct plot_point *points, char name[64])
+/* Room for any plot of the report. */
+struct bench_lines {
+    struct plot_series *series; /* [n] */
+    int n;
+    struct plot_point *points;
+    char (*names)[64];
+};
+
+static enum status allocate_lines(const struct bench *b, struct bench_lines *l, struct err *e)
 {
-    int n = 0;
-    for (int i = 0; i < r->bench->n_rows; i++) {
-        const struct bench_row *row = &r->bench->rows[i];
-        if (row->samples && same_line(row, first))
-            points[n++] = (struct plot_point){.x = row->depth,
-                                              .low = row->p10_us,
-                                              .mid = row->p50_us,
-                                              .high = row->p90_us,
-                                              .predicted = 1e6 / row->limit_tokens_per_s};
-    }
-    name_line(r, first, name);
-    return (struct plot_series){.name = name, .points = points, .n_points = n};
+    /* One more of each: a request for nothing may give NULL. */
+    const size_t n_lines = (size_t)b->n_lines + 1, n_rows = (size_t)b->n_rows + 1;
+    l->series = calloc(n_lines, sizeof *l->series);
+    l->points = calloc(n_rows, sizeof *l->points);
+    l->names = calloc(n_lines, sizeof *l->names);
+    return l->series && l->points && l->names
+               ? STATUS_OK
+               : err_no_memory(e, "the plot", n_rows * sizeof *l->points);
 }
 
-static bool is_first_of_line(const struct bench *b, int i)
+/* A series for each line of which something was measured. */
+static void fill_lines(const struct bench_report *r, struct bench_lines *l)
 {
-    for (int k = 0; k < i; k++)
-        if (b->rows[k].samples && same_line(&b->rows[k], &b->rows[i]))
-            return false;
-    return b->rows[i].samples > 0;
+    struct plot_point *p = l->points;
+    for (int line = 0; line < r->bench->n_lines; line++) {
+        struct plot_series *series = &l->series[l->n];
+        *series = (struct plot_series){.name = l->names[l->n], .points = p};
+        for (int i = 0; i < r->bench->n_rows; i++) {
+            const struct bench_row *row = &r->bench->rows[i];
+            if (!row->samples || row->line != line)
+                continue;
+            name_line(r, row, l->names[l->n]);
+            *p++ = (struct plot_point){row->depth, row->p10_us, row->p50_us, row->p90_us,
+                                       1e6 / row->limit_tokens_per_s};
+            series->n_points++;
+        }
+        l->n += series->n_points > 0;
+    }
 }
 
 enum status bench_write_plot(const struct bench_report *r, const char *path, struct err *e)
 {
-    const struct bench *b = r->bench;
-    const size_t n_rows = (size_t)b->n_rows;
-    struct plot_series *series = calloc(n_rows + 1, sizeof *series);
-    struct plot_point *points = calloc(n_rows * n_rows + 1, sizeof *points);
-    char(*names)[64] = calloc(n_rows + 1, sizeof *names);
-    enum status s = STATUS_OK;
-    if (!series || !points || !names) {
-        s = err_no_memory(e, "the plot", n_rows * n_rows * sizeof *points);
-    } else {
-        int n = 0;
-        for (int i = 0; i < b->n_rows; i++) {
-            if (!is_first_of_line(b, i))
-                continue;
-            series[n] = collect(r, &b->rows[i], points + (size_t)n * n_rows, names[n]);
-            n++;
-        }
+    struct bench_lines l = {.n = 0};
+    enum status s = allocate_lines(r->bench, &l, e);
+    if (s == STATUS_OK) {
         char machine[512];
+        fill_lines(r, &l);
         bench_machine(r, machine, sizeof machine);
         const struct plot plot = {
             .title = r->subject,
@@ -78,13 +74,13 @@ enum status bench_write_plot(const struct bench_report *r, const char *path, str
             .mid_label = "median",
             .band_label = "p10 to p90",
             .predicted_label = "bytes read, at the measured bandwidth",
-            .series = series,
-            .n_series = n,
+            .series = l.series,
+            .n_series = l.n,
         };
         s = plot_write(&plot, path, e);
     }
-    free(series);
-    free(points);
-    free(names);
+    free(l.series);
+    free(l.points);
+    free(l.names);
     return s;
 }

@@ -1,24 +1,16 @@
 #include "cli/bench_report.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/utf8.h"
 #include "cli/version.h"
-#include "show/figures.h"
+#include "show/report.h"
 
 /* Repeats whose medians differ by more than this say that the machine was busy. */
 #define NOISY 0.15
-
-static struct figure variant_of(const struct bench_report *r, const struct bench_row *row)
-{
-    struct figure name;
-    config_variant_name(&r->spec->config, row->n_kv_heads, name.text);
-    return name;
-}
 
 /* --- the machine ----------------------------------------------------------------------------- */
 
@@ -82,9 +74,57 @@ static void print_header(const struct bench_report *r, struct output *out)
                   r->spec->repeats, r->spec->n, r->spec->warmup);
 }
 
-/* --- for people ------------------------------------------------------------------------------ */
+/* --- rows ------------------------------------------------------------------------------------ */
 
-/* Whether no other variant at the same setting has a lower median. */
+struct shown_row {
+    struct bench_row row;
+    char variant[16];
+    const char *type, *kv_type, *isa;
+    int n, warmup;
+    char hash[20];
+    const char *best; /* "*" or "" */
+    double percent_of_limit;
+    char note[64];
+};
+
+/* What people read in another place is in the list twice. */
+static const struct report_field fields[] = {
+    {NULL, "", MEMBER(shown_row, best)},
+    {"variant", "variant", MEMBER(shown_row, variant)},
+    {"n_kv_heads", NULL, MEMBER(shown_row, row.n_kv_heads)},
+    {"type", "type", MEMBER(shown_row, type)},
+    {"kv_type", "KV", MEMBER(shown_row, kv_type)},
+    {"threads", "threads", MEMBER(shown_row, row.threads)},
+    {"depth", "depth", MEMBER(shown_row, row.depth)},
+    {"n", NULL, MEMBER(shown_row, n)},
+    {"repeats", NULL, MEMBER(shown_row, row.repeats)},
+    {"warmup", NULL, MEMBER(shown_row, warmup)},
+    {"p50_us", "p50 µs", MEMBER(shown_row, row.p50_us), "%.1f"},
+    {"p90_us", NULL, MEMBER(shown_row, row.p90_us)},
+    {"p99_us", "p99 µs", MEMBER(shown_row, row.p99_us), "%.1f"},
+    {"max_us", NULL, MEMBER(shown_row, row.max_us)},
+    {"mean_us", NULL, MEMBER(shown_row, row.mean_us)},
+    {"tokens_per_s", "tokens/s", MEMBER(shown_row, row.tokens_per_s), .figure = figure_rate},
+    {NULL, "speed-up", MEMBER(shown_row, row.speedup), "%.2fx"},
+    {NULL, "by bytes", MEMBER(shown_row, row.predicted_speedup), "%.2fx"},
+    {"weight_bytes", "weights read", MEMBER(shown_row, row.weight_bytes), .figure = figure_bytes},
+    {"kv_bytes", "KV read", MEMBER(shown_row, row.kv_bytes), .figure = figure_bytes},
+    {"gb_per_s", "GB/s", MEMBER(shown_row, row.gb_per_s), "%.1f"},
+    {"speedup", NULL, MEMBER(shown_row, row.speedup)},
+    {"predicted_speedup", NULL, MEMBER(shown_row, row.predicted_speedup)},
+    {NULL, "of limit", MEMBER(shown_row, percent_of_limit), "%.0f%%"},
+    {"prefill_tokens_per_s", "prefill tok/s", MEMBER(shown_row, row.prefill_tokens_per_s),
+     .figure = figure_rate},
+    {"load_ms", NULL, MEMBER(shown_row, row.load_ms)},
+    {"peak_rss_bytes", "peak RSS", MEMBER(shown_row, row.peak_rss_bytes), .figure = figure_bytes},
+    {"logits_hash", NULL, MEMBER(shown_row, hash)},
+    {"isa", NULL, MEMBER(shown_row, isa)},
+    {"limit_tokens_per_s", NULL, MEMBER(shown_row, row.limit_tokens_per_s)},
+    {"share_of_limit", NULL, MEMBER(shown_row, row.share_of_limit)},
+    {NULL, "note", MEMBER(shown_row, note)},
+};
+
+/* Whether no other row at the same depth has a lower median. */
 static bool is_best(const struct bench_report *r, const struct bench_row *row)
 {
     for (int i = 0; i < r->bench->n_rows; i++) {
@@ -95,165 +135,43 @@ static bool is_best(const struct bench_report *r, const struct bench_row *row)
     return true;
 }
 
-static void put_ratio(struct table *t, double x)
+static struct shown_row shown_row(const struct bench_report *r, const struct bench_row *row)
 {
-    char text[32] = "";
-    if (!isnan(x))
-        snprintf(text, sizeof text, "%.2fx", x);
-    table_string(t, text);
-}
-
-static void put_note(struct table *t, const struct bench_report *r, const struct bench_row *row)
-{
-    char note[64] = "";
+    struct shown_row s = {.row = *row,
+                          .type = storage_name(row->type),
+                          .kv_type = storage_name(row->kv_type),
+                          .isa = r->spec->kernels->name,
+                          .n = r->spec->n,
+                          .warmup = r->spec->warmup,
+                          .best = is_best(r, row) ? "*" : "",
+                          .percent_of_limit = row->share_of_limit * 100};
+    config_variant_name(&r->spec->config, row->n_kv_heads, s.variant);
+    snprintf(s.hash, sizeof s.hash, "%016" PRIx64, row->logits_hash);
     if (row->repeats < r->spec->repeats)
-        snprintf(note, sizeof note, "%d of %d repeats", row->repeats, r->spec->repeats);
+        snprintf(s.note, sizeof s.note, "%d of %d repeats", row->repeats, r->spec->repeats);
     else if (row->spread > NOISY)
-        snprintf(note, sizeof note, "noisy: repeats differ by %.0f%%", row->spread * 100);
-    table_string(t, note);
-}
-
-static void put_row(struct table *t, const struct bench_report *r, const struct bench_row *row)
-{
-    table_string(t, is_best(r, row) ? "*" : "");
-    table_string(t, variant_of(r, row).text);
-    table_string(t, storage_name(row->type));
-    table_string(t, storage_name(row->kv_type));
-    table_u64(t, (uint64_t)row->threads);
-    table_u64(t, (uint64_t)row->depth);
-    table_double(t, row->p50_us);
-    table_double(t, row->p99_us);
-    table_string(t, figure_rate(row->tokens_per_s).text);
-    put_ratio(t, row->speedup);
-    put_ratio(t, row->predicted_speedup);
-    table_string(t, figure_bytes((double)row->weight_bytes).text);
-    table_string(t, figure_bytes((double)row->kv_bytes).text);
-    table_double(t, row->gb_per_s);
-    char share[16];
-    snprintf(share, sizeof share, "%.0f%%", row->share_of_limit * 100);
-    table_string(t, share);
-    table_string(t, isnan(row->prefill_tokens_per_s) ? ""
-                                                     : figure_rate(row->prefill_tokens_per_s).text);
-    table_string(t, figure_bytes((double)row->peak_rss_bytes).text);
-    put_note(t, r, row);
-}
-
-static enum status print_for_people(const struct bench_report *r, enum table_format format,
-                                    struct output *out, struct err *e)
-{
-    static const struct table_column columns[] = {
-        {.name = "", .left = true},
-        {.name = "variant", .left = true},
-        {.name = "type", .left = true},
-        {.name = "KV", .left = true},
-        {.name = "threads"},
-        {.name = "depth"},
-        {.name = "p50 µs", .decimals = 1},
-        {.name = "p99 µs", .decimals = 1},
-        {.name = "tokens/s"},
-        {.name = "speed-up"},
-        {.name = "by bytes"},
-        {.name = "weights read"},
-        {.name = "KV read"},
-        {.name = "GB/s", .decimals = 1},
-        {.name = "of limit"},
-        {.name = "prefill tok/s"},
-        {.name = "peak RSS"},
-        {.name = "note", .left = true},
-    };
-    struct table t;
-    print_header(r, out);
-    table_begin(&t, format, columns, sizeof columns / sizeof *columns, out);
-    for (int i = 0; i < r->bench->n_rows; i++)
-        if (r->bench->rows[i].samples)
-            put_row(&t, r, &r->bench->rows[i]);
-    const enum status s = table_end(&t, e);
-    output_puts(out, "\n* fastest at its depth; speed-up over MHA, measured and by bytes read\n");
+        snprintf(s.note, sizeof s.note, "noisy: repeats differ by %.0f%%", row->spread * 100);
     return s;
-}
-
-/* --- for programs ---------------------------------------------------------------------------- */
-
-static const struct table_column keys[] = {
-    {.name = "variant", .left = true},
-    {.name = "n_kv_heads"},
-    {.name = "type", .left = true},
-    {.name = "kv_type", .left = true},
-    {.name = "threads"},
-    {.name = "depth"},
-    {.name = "n"},
-    {.name = "repeats"},
-    {.name = "warmup"},
-    {.name = "p50_us"},
-    {.name = "p90_us"},
-    {.name = "p99_us"},
-    {.name = "max_us"},
-    {.name = "mean_us"},
-    {.name = "tokens_per_s"},
-    {.name = "weight_bytes"},
-    {.name = "kv_bytes"},
-    {.name = "gb_per_s"},
-    {.name = "speedup"},
-    {.name = "predicted_speedup"},
-    {.name = "prefill_tokens_per_s"},
-    {.name = "load_ms"},
-    {.name = "peak_rss_bytes"},
-    {.name = "logits_hash", .left = true},
-    {.name = "isa", .left = true},
-    {.name = "limit_tokens_per_s"},
-    {.name = "share_of_limit"},
-};
-
-static void put_keys(struct table *t, const struct bench_report *r, const struct bench_row *row)
-{
-    char hash[20];
-    snprintf(hash, sizeof hash, "%016" PRIx64, row->logits_hash);
-    table_string(t, variant_of(r, row).text);
-    table_u64(t, (uint64_t)row->n_kv_heads);
-    table_string(t, storage_name(row->type));
-    table_string(t, storage_name(row->kv_type));
-    table_u64(t, (uint64_t)row->threads);
-    table_u64(t, (uint64_t)row->depth);
-    table_u64(t, (uint64_t)r->spec->n);
-    table_u64(t, (uint64_t)row->repeats);
-    table_u64(t, (uint64_t)r->spec->warmup);
-    table_double(t, row->p50_us);
-    table_double(t, row->p90_us);
-    table_double(t, row->p99_us);
-    table_double(t, row->max_us);
-    table_double(t, row->mean_us);
-    table_double(t, row->tokens_per_s);
-    table_u64(t, row->weight_bytes);
-    table_u64(t, row->kv_bytes);
-    table_double(t, row->gb_per_s);
-    table_double(t, row->speedup);
-    table_double(t, row->predicted_speedup);
-    table_double(t, row->prefill_tokens_per_s);
-    table_double(t, row->load_ms);
-    table_u64(t, row->peak_rss_bytes);
-    table_string(t, hash);
-    table_string(t, r->spec->kernels->name);
-    table_double(t, row->limit_tokens_per_s);
-    table_double(t, row->share_of_limit);
-}
-
-static enum status print_for_programs(const struct bench_report *r, enum table_format format,
-                                      struct output *out, struct err *e)
-{
-    struct table t;
-    table_begin(&t, format, keys, sizeof keys / sizeof *keys, out);
-    for (int i = 0; i < r->bench->n_rows; i++)
-        if (r->bench->rows[i].samples)
-            put_keys(&t, r, &r->bench->rows[i]);
-    return table_end(&t, e);
 }
 
 enum status bench_print(const struct bench_report *r, enum table_format format, struct output *out,
                         struct err *e)
 {
-    if (format == TABLE_ALIGNED || format == TABLE_MD)
-        return print_for_people(r, format, out, e);
-    return print_for_programs(r, format, out, e);
+    const bool people = table_is_for_people(format);
+    struct report report;
+    if (people)
+        print_header(r, out);
+    report_begin(&report, format, fields, REPORT_LENGTH(fields), out);
+    for (int i = 0; i < r->bench->n_rows; i++) {
+        const struct shown_row row = shown_row(r, &r->bench->rows[i]);
+        if (row.row.samples)
+            report_row(&report, &row);
+    }
+    const enum status s = report_end(&report, e);
+    if (people)
+        output_puts(out,
+                    "\n* fastest at its depth; speed-up over MHA, measured and by bytes read\n");
+    return s;
 }
 
 /* --- every sample ---------------------------------------------------------------------------- */
@@ -261,19 +179,18 @@ enum status bench_print(const struct bench_report *r, enum table_format format, 
 enum status bench_write_trace(const struct bench_report *r, const char *path, struct err *e)
 {
     struct file_writer *w;
-    const enum status s = file_writer_open(&w, path, e);
-    if (s != STATUS_OK)
-        return s;
+    const enum status opened = file_writer_open(&w, path, e);
+    if (opened != STATUS_OK)
+        return opened;
     static const char header[] = "variant,type,kv_type,threads,depth,repeat,index,ns\n";
     file_writer_put(w, header, sizeof header - 1);
     for (int i = 0; i < r->bench->n_rows; i++) {
-        const struct bench_row *row = &r->bench->rows[i];
-        for (int k = 0; k < row->samples; k++) {
+        const struct shown_row s = shown_row(r, &r->bench->rows[i]);
+        for (int k = 0; k < s.row.samples; k++) {
             char line[160];
             const int len = snprintf(line, sizeof line, "%s,%s,%s,%d,%d,%d,%d,%" PRIu64 "\n",
-                                     variant_of(r, row).text, storage_name(row->type),
-                                     storage_name(row->kv_type), row->threads, row->depth,
-                                     k / r->spec->n, k % r->spec->n, row->times_ns[k]);
+                                     s.variant, s.type, s.kv_type, s.row.threads, s.row.depth,
+                                     k / s.n, k % s.n, s.row.times_ns[k]);
             file_writer_put(w, line, (size_t)len);
         }
     }

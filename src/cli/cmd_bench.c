@@ -293,7 +293,7 @@ static enum status convert_variants(const struct bench_options *o, struct bench_
 
 static enum status row_alone(const void *arg, void *result, struct err *e)
 {
-    return bench_run_alone(arg, result, e);
+    return bench_load_row(arg, result, e);
 }
 
 /* Load time and peak memory of every row, each in a process of its own. */
@@ -318,7 +318,7 @@ static enum status report(const struct bench_options *o, const struct bench_repo
                           struct output *out, struct err *e)
 {
     char machine[512];
-    if (o->format != TABLE_ALIGNED && o->format != TABLE_MD) {
+    if (!table_is_for_people((enum table_format)o->format)) {
         bench_machine(r, machine, sizeof machine);
         say(&o->common, "%s: %s", r->subject, machine);
     }

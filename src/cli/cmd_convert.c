@@ -249,7 +249,8 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
         return s;
     *r = (struct convert_report){.spec = &c->spec,
                                  .converted = converted,
-                                 .seconds = (double)(clock_ns() - started_ns) * 1e-9};
+                                 .before = {.seconds = (double)NAN},
+                                 .after = {.seconds = (double)(clock_ns() - started_ns) * 1e-9}};
     struct config config;
     s = config_read(c->checkpoint.gguf, &config, e);
     if (s != STATUS_OK)

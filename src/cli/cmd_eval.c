@@ -16,7 +16,7 @@
 #include "measure/eval.h"
 #include "model/checkpoint.h"
 #include "show/figures.h"
-#include "show/table.h"
+#include "show/report.h"
 
 /* Memory beyond this is announced even without -v. */
 #define LARGE_MEMORY ((uint64_t)1 << 30)
@@ -202,41 +202,37 @@ static void say_plan(const struct eval_options *o, const struct eval_spec *spec,
             type ? " and " : "", type ? type : "");
 }
 
-#define SHARED_COLUMNS 7
-static const struct table_column columns[] = {
-    {.name = "tokens"},
-    {.name = "bytes"},
-    {.name = "nll", .decimals = 4},
-    {.name = "nll_stderr", .decimals = 4},
-    {.name = "perplexity", .decimals = 3},
-    {.name = "bits_per_byte", .decimals = 4},
-    {.name = "tokens_per_s", .decimals = 0},
-    {.name = "kl_mean", .decimals = 6},
-    {.name = "kl_p99", .decimals = 6},
-    {.name = "top1_agreement", .decimals = 4},
-    {.name = "bits_per_byte_other", .decimals = 4},
+struct eval_row {
+    struct eval_result result;
+    double tokens_per_s;
 };
 
-static enum status print_result(const struct eval_options *o, const struct eval_result *r,
+static const struct report_field fields[] = {
+    {"tokens", "tokens", MEMBER(eval_row, result.tokens)},
+    {"bytes", "bytes", MEMBER(eval_row, result.bytes)},
+    {"nll", "nll", MEMBER(eval_row, result.nll), "%.4f"},
+    {"nll_stderr", "nll_stderr", MEMBER(eval_row, result.nll_stderr), "%.4f"},
+    {"perplexity", "perplexity", MEMBER(eval_row, result.perplexity), "%.3f"},
+    {"bits_per_byte", "bits_per_byte", MEMBER(eval_row, result.bits_per_byte), "%.4f"},
+    {"tokens_per_s", "tokens_per_s", MEMBER(eval_row, tokens_per_s), "%.0f"},
+    /* With --against. */
+    {"kl_mean", "kl_mean", MEMBER(eval_row, result.kl_mean), "%.6f"},
+    {"kl_p99", "kl_p99", MEMBER(eval_row, result.kl_p99), "%.6f"},
+    {"top1_agreement", "top1_agreement", MEMBER(eval_row, result.top1_agreement), "%.4f"},
+    {"bits_per_byte_other", "bits_per_byte_other", MEMBER(eval_row, result.bits_per_byte_other),
+     "%.4f"},
+};
+#define N_AGAINST 4
+
+static enum status print_result(const struct eval_options *o, const struct eval_result *result,
                                 struct output *out, struct err *e)
 {
-    const int n = o->against ? (int)(sizeof columns / sizeof columns[0]) : SHARED_COLUMNS;
-    struct table t;
-    table_begin(&t, (enum table_format)o->format, columns, n, out);
-    table_u64(&t, r->tokens);
-    table_u64(&t, r->bytes);
-    table_double(&t, r->nll);
-    table_double(&t, r->nll_stderr);
-    table_double(&t, r->perplexity);
-    table_double(&t, r->bits_per_byte);
-    table_double(&t, (double)r->tokens / r->seconds);
-    if (o->against) {
-        table_double(&t, r->kl_mean);
-        table_double(&t, r->kl_p99);
-        table_double(&t, r->top1_agreement);
-        table_double(&t, r->bits_per_byte_other);
-    }
-    return table_end(&t, e);
+    const struct eval_row row = {*result, (double)result->tokens / result->seconds};
+    struct report r;
+    report_begin(&r, (enum table_format)o->format, fields,
+                 REPORT_LENGTH(fields) - (o->against ? 0 : N_AGAINST), out);
+    report_row(&r, &row);
+    return report_end(&r, e);
 }
 
 static enum status measure(const struct eval_options *o, struct eval_spec *spec, struct output *out,

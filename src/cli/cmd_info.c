@@ -79,7 +79,6 @@ static enum status read_parts(struct info *info, struct err *e)
             return s;
         info->has_config = true;
         info->runs = cost_shape_of_file(info->gguf, &info->config, &info->shape);
-        config_variant_name(&info->config, info->config.n_kv_heads, info->variant);
     }
     return info->tokenizer_model.len ? tokenizer_create(info->gguf, &info->tokenizer, e)
                                      : STATUS_OK;
@@ -112,17 +111,8 @@ static enum status judge(const struct info *info, struct err *e)
     return STATUS_OK;
 }
 
-static enum status print(const struct info *info, enum table_format format, struct output *out,
-                         struct err *e)
-{
-    if (format != TABLE_JSON && format != TABLE_JSONL)
-        return info_print_tables(info, format, out, e);
-    info_print_json(info, format == TABLE_JSONL, out);
-    return STATUS_OK;
-}
-
-static enum status show(const struct info_options *o, struct info *info, struct output *out,
-                        struct err *e)
+static enum status show_info(const struct info_options *o, struct info *info, struct output *out,
+                             struct err *e)
 {
     enum status s = read_parts(info, e);
     if (s != STATUS_OK) {
@@ -134,7 +124,7 @@ static enum status show(const struct info_options *o, struct info *info, struct 
     if (o->check)
         s = check_tensors(info, e);
     if (s == STATUS_OK)
-        s = print(info, (enum table_format)o->format, out, e);
+        s = info_print(info, (enum table_format)o->format, out, e);
     return s == STATUS_OK ? judge(info, e) : s;
 }
 
@@ -148,7 +138,7 @@ static enum status run(const struct invocation *inv, const void *values, struct 
     signals_mapping(info.path);
     s = file_map_open(&info.file, info.path, e);
     if (s == STATUS_OK)
-        s = show(o, &info, inv->out, e);
+        s = show_info(o, &info, inv->out, e);
     free(info.checks);
     tokenizer_free(info.tokenizer);
     gguf_free(info.gguf);

@@ -13,7 +13,7 @@
 #include "compute/pool.h"
 #include "convert/quantize.h"
 #include "gguf/blocks.h"
-#include "show/table.h"
+#include "show/report.h"
 
 struct quantize_options {
     struct common_options common;
@@ -85,68 +85,56 @@ static void show(void *arg, uint64_t done, uint64_t all)
 
 /* --- after ----------------------------------------------------------------------------------- */
 
-static const struct table_column columns[] = {
-    {.name = "name", .left = true},
-    {.name = "from", .left = true},
-    {.name = "to", .left = true},
-    {.name = "bytes_before"},
-    {.name = "bytes_after"},
-    {.name = "rms_error", .decimals = 7},
-    {.name = "relative_error", .decimals = 7},
-    {.name = "max_error", .decimals = 7},
+/* A tensor, or all of them, or the files. */
+struct quantize_row {
+    struct text name;
+    const char *from, *to; /* NULL: of several */
+    uint64_t bytes_before, bytes_after;
+    struct quantize_error error;
 };
 
-static void put_error(struct table *t, bool changed, const struct quantize_error *error)
+static const struct report_field fields[] = {
+    {"name", "name", MEMBER(quantize_row, name)},
+    {"from", "from", MEMBER(quantize_row, from)},
+    {"to", "to", MEMBER(quantize_row, to)},
+    {"bytes_before", "bytes_before", MEMBER(quantize_row, bytes_before)},
+    {"bytes_after", "bytes_after", MEMBER(quantize_row, bytes_after)},
+    {"rms_error", "rms_error", MEMBER(quantize_row, error.rms), "%.7f"},
+    {"relative_error", "relative_error", MEMBER(quantize_row, error.relative), "%.7f"},
+    {"max_error", "max_error", MEMBER(quantize_row, error.max), "%.7f"},
+};
+
+static const struct quantize_error no_error = {(double)NAN, (double)NAN, (double)NAN};
+
+static struct quantize_row row_of_tensor(const struct quantize_tensor *t)
 {
-    const double values[] = {error->rms, error->relative, error->max};
-    for (int i = 0; i < 3; i++) {
-        if (changed)
-            table_double(t, values[i]);
-        else
-            table_null(t);
-    }
+    const struct gguf_tensor *from = t->from;
+    return (struct quantize_row){from->name,  from->type->name,
+                                 t->to->name, from->n_bytes,
+                                 t->bytes,    t->to == from->type ? no_error : t->error};
 }
 
-static void put_tensor(struct table *t, const struct quantize_tensor *tensor)
+static enum status print_sizes(const struct quantize_options *o, const struct quantize *q,
+                               uint64_t file_before, uint64_t file_after, struct output *out,
+                               struct err *e)
 {
-    const struct gguf_tensor *from = tensor->from;
-    table_text(t, from->name);
-    table_string(t, from->type->name);
-    table_string(t, tensor->to->name);
-    table_u64(t, from->n_bytes);
-    table_u64(t, tensor->bytes);
-    put_error(t, tensor->to != from->type, &tensor->error);
-}
-
-/* A row over all tensors: of their data, or, without an error, of the files. */
-static void put_total(struct table *t, const char *name, uint64_t before, uint64_t after,
-                      const struct quantize_error *error)
-{
-    static const struct quantize_error none;
-    table_string(t, name);
-    table_null(t);
-    table_null(t);
-    table_u64(t, before);
-    table_u64(t, after);
-    put_error(t, error != NULL, error ? error : &none);
-}
-
-static enum status print(const struct quantize_options *o, const struct quantize *q,
-                         uint64_t file_before, uint64_t file_after, struct output *out,
-                         struct err *e)
-{
-    struct table t;
-    const size_t n = q->params.gguf->n_tensors;
+    struct report r;
     bool changed = false;
-    table_begin(&t, (enum table_format)o->format, columns, sizeof columns / sizeof *columns, out);
-    for (size_t i = 0; i < n; i++) {
+    report_begin(&r, (enum table_format)o->format, fields, REPORT_LENGTH(fields), out);
+    for (size_t i = 0; i < q->params.gguf->n_tensors; i++) {
+        const struct quantize_row row = row_of_tensor(&q->tensors[i]);
         changed |= q->tensors[i].to != q->tensors[i].from->type;
         if (o->common.verbose)
-            put_tensor(&t, &q->tensors[i]);
+            report_row(&r, &row);
     }
-    put_total(&t, "tensor data", q->bytes_before, q->bytes_after, changed ? &q->error : NULL);
-    put_total(&t, "file", file_before, file_after, NULL);
-    return table_end(&t, e);
+    const struct quantize_row data = {
+        text_of("tensor data"), NULL,           NULL,
+        q->bytes_before,        q->bytes_after, changed ? q->error : no_error};
+    const struct quantize_row file = {text_of("file"), NULL,       NULL,
+                                      file_before,     file_after, no_error};
+    report_row(&r, &data);
+    report_row(&r, &file);
+    return report_end(&r, e);
 }
 
 /* What a user may not expect of the plan. */
@@ -182,7 +170,7 @@ static enum status write_out(const struct quantize_options *o, struct quantize *
     struct stat st;
     if (stat(o->out, &st) != 0)
         return err_set(e, STATUS_FAILED, "%.200s: it is not there any more", o->out);
-    return print(o, q, file_before, (uint64_t)st.st_size, out, e);
+    return print_sizes(o, q, file_before, (uint64_t)st.st_size, out, e);
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */

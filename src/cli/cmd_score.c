@@ -2,6 +2,7 @@
  * cmd_score - decode score: the log-probability of each token of a text.
  */
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,11 +84,6 @@ struct scoring {
     size_t cell_cap;
 };
 
-static bool is_json(const struct scoring *s)
-{
-    return s->format == TABLE_JSON || s->format == TABLE_JSONL;
-}
-
 /* 'e' -0.52, 't' -1.20: the alternatives in one cell, for people. */
 static void put_joined_top(struct scoring *s, const struct score_row *row)
 {
@@ -119,7 +115,7 @@ static void put_top_cells(struct scoring *s, const struct score_row *row, int i)
     if (i < row->n_top) {
         table_u64(&s->table, (uint64_t)row->top[i].id);
         put_token_text(s, row->top[i].id);
-        table_double(&s->table, row->top[i].logprob);
+        table_double(&s->table, row->top[i].logprob, "%.4f");
     } else {
         for (int cell = 0; cell < 3; cell++)
             table_null(&s->table);
@@ -131,10 +127,7 @@ static void put_table_row(struct scoring *s, const struct score_row *row)
     table_u64(&s->table, (uint64_t)row->position);
     table_u64(&s->table, (uint64_t)row->id);
     put_token_text(s, row->id);
-    if (row->predicted)
-        table_double(&s->table, row->logprob);
-    else
-        table_null(&s->table);
+    table_double(&s->table, row->predicted ? row->logprob : (double)NAN, "%.4f");
     if (s->format == TABLE_CSV)
         for (int i = 0; i < s->n_top; i++)
             put_top_cells(s, row, i);
@@ -150,7 +143,7 @@ static enum status visit(void *arg, const struct score_row *row, struct err *e)
         return STATUS_INTERRUPTED;
     if (s->npy)
         npy_put(s->npy, row->logits, (size_t)s->n_vocab);
-    if (is_json(s)) {
+    if (table_is_json(s->format)) {
         const struct token_record record = {.sample = -1,
                                             .position = row->position,
                                             .id = row->id,
@@ -178,10 +171,8 @@ struct score_columns {
 
 static enum status name_columns(const struct scoring *s, struct score_columns *c, struct err *e)
 {
-    static const struct table_column fixed[FIXED_COLUMNS] = {{.name = "position"},
-                                                             {.name = "id"},
-                                                             {.name = "text", .left = true},
-                                                             {.name = "logprob", .decimals = 4}};
+    static const struct table_column fixed[FIXED_COLUMNS] = {
+        {.name = "position"}, {.name = "id"}, {.name = "text", .left = true}, {.name = "logprob"}};
     static const char *const kinds[] = {"id", "text", "logprob"};
     const int top = s->format == TABLE_CSV ? 3 * s->n_top : s->n_top > 0;
     c->n = FIXED_COLUMNS + top;
@@ -222,7 +213,7 @@ static enum status reserve_cell(struct scoring *s, struct err *e)
 static enum status print_scores(struct scoring *s, struct session *session, const int32_t *tokens,
                                 int n, struct err *e)
 {
-    if (is_json(s)) {
+    if (table_is_json(s->format)) {
         json_init(&s->json, s->out, s->format == TABLE_JSON ? 1 : 0);
         if (s->format == TABLE_JSON)
             json_begin_array(&s->json);

@@ -16,16 +16,16 @@ struct convert_figures {
     uint64_t parameters;
     uint64_t file_bytes;
     double bits_per_byte; /* NaN: not measured */
+    double seconds;       /* that the conversion took, `after`; NaN before */
 };
 
 struct convert_report {
     const struct convert_spec *spec;
     const struct convert *converted;
     struct convert_figures before, after;
-    double seconds; /* of the conversion alone */
 };
 
-/* A table of the layers and one of the figures; CSV has the layers only; JSON is one object, over
+/* A table of the layers and one of the figures; JSON is one object, over
  * several lines or (JSON lines) on one. STATUS_NO_MEMORY. */
 enum status convert_report_print(const struct convert_report *r, enum table_format format,
                                  struct output *out, struct err *e);

@@ -35,16 +35,15 @@ static const char *plural(uint64_t n)
 
 static void say_end(const struct generation *g, const struct common_options *common)
 {
+    const char *what = g->end == END_EOS           ? "end of text"
+                       : g->end == END_STOP        ? "stop text found"
+                       : g->end == END_INTERRUPTED ? "interrupted"
+                                                   : NULL;
     if (g->end == END_CONTEXT)
         say(common, "context full (%d tokens): stopped after %d of %d", session_cap(g->session),
             g->last_made, g->n);
-    else if (g->end == END_EOS)
-        say(common, "end of text after %d token%s", g->last_made, plural((uint64_t)g->last_made));
-    else if (g->end == END_STOP)
-        say(common, "stop text found after %d token%s", g->last_made,
-            plural((uint64_t)g->last_made));
-    else if (g->end == END_INTERRUPTED)
-        say(common, "interrupted after %d token%s", g->last_made, plural((uint64_t)g->last_made));
+    else if (what)
+        say(common, "%s after %d token%s", what, g->last_made, plural((uint64_t)g->last_made));
 }
 
 void generate_report(struct generation *g, const struct runtime *r, uint64_t seed)

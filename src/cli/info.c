@@ -1,13 +1,136 @@
 #include "cli/info.h"
 
-int info_types(const struct gguf *g, struct info_type *types, int cap)
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "show/figures.h"
+#include "show/report.h"
+
+/* Begins a table that for people stands below another one. */
+static void begin_below(struct report *r, enum table_format format,
+                        const struct report_field *fields, int n_fields, struct output *out)
+{
+    if (table_is_for_people(format))
+        output_puts(out, "\n");
+    report_begin(r, format, fields, n_fields, out);
+}
+
+/* --- the file and its hyperparameters -------------------------------------------------------- */
+
+struct info_properties {
+    const char *path;
+    uint64_t file_bytes, gguf_version, n_keys, n_tensors;
+    char size[64], format[96];
+    struct text architecture, name;
+    char variant[16];
+    struct config config;
+    double norm_eps;
+    bool tied;
+    const char *output;
+    struct text tokenizer;
+    int n_tokens;
+    int64_t bos, eos; /* -1: none */
+    bool adds_bos;
+    char bos_note[48];
+};
+
+static const struct report_field file_fields[] = {
+    {"file", "file", MEMBER(info_properties, path)},
+    {"file_bytes", NULL, MEMBER(info_properties, file_bytes)},
+    {NULL, "size", MEMBER(info_properties, size)},
+    {"gguf_version", NULL, MEMBER(info_properties, gguf_version)},
+    {"n_keys", NULL, MEMBER(info_properties, n_keys)},
+    {"n_tensors", NULL, MEMBER(info_properties, n_tensors)},
+    {NULL, "format", MEMBER(info_properties, format)},
+    {"architecture", "architecture", MEMBER(info_properties, architecture), .none = "not stated"},
+    {"name", "name", MEMBER(info_properties, name), .none = "none"},
+};
+static const struct report_field config_fields[] = {
+    {"variant", "variant", MEMBER(info_properties, variant)},
+    {"n_layers", "n_layers", MEMBER(info_properties, config.n_layers)},
+    {"n_heads", "n_heads", MEMBER(info_properties, config.n_heads)},
+    {"n_kv_heads", "n_kv_heads", MEMBER(info_properties, config.n_kv_heads)},
+    {"head_dim", "head_dim", MEMBER(info_properties, config.head_dim)},
+    {"d_model", "d_model", MEMBER(info_properties, config.d_model)},
+    {"d_ff", "d_ff", MEMBER(info_properties, config.d_ff)},
+    {"n_ctx", "n_ctx", MEMBER(info_properties, config.n_ctx)},
+    {"n_vocab", "n_vocab", MEMBER(info_properties, config.n_vocab)},
+    {"norm_eps", "norm_eps", MEMBER(info_properties, norm_eps), "%g"},
+    {"tied_output", NULL, MEMBER(info_properties, tied)},
+    {NULL, "output", MEMBER(info_properties, output)},
+};
+/* All but the first only of a tokenizer that is read here. */
+static const struct report_field tokenizer_fields[] = {
+    {"model", "tokenizer", MEMBER(info_properties, tokenizer), .none = "none"},
+    {"n_tokens", "n_tokens", MEMBER(info_properties, n_tokens)},
+    {"bos", NULL, MEMBER(info_properties, bos)},
+    {NULL, "bos", MEMBER(info_properties, bos_note)},
+    {"eos", "eos", MEMBER(info_properties, eos)},
+    {"adds_bos", NULL, MEMBER(info_properties, adds_bos)},
+};
+
+static int n_tokenizer_fields(const struct info *info)
+{
+    return info->tokenizer ? REPORT_LENGTH(tokenizer_fields) : 1;
+}
+
+static void fill_tokenizer(const struct tokenizer *t, struct info_properties *p)
+{
+    p->n_tokens = tokenizer_n_tokens(t);
+    p->bos = tokenizer_bos(t);
+    p->eos = tokenizer_eos(t);
+    p->adds_bos = tokenizer_adds_bos(t);
+    if (p->bos >= 0)
+        snprintf(p->bos_note, sizeof p->bos_note, "%d%s", (int)p->bos,
+                 p->adds_bos ? ", before every text" : "");
+}
+
+static struct info_properties properties_of(const struct info *info)
+{
+    const struct gguf *g = info->gguf;
+    const bool tied = !gguf_find_tensor(g, "output.weight");
+    struct info_properties p = {info->path,
+                                info->file.len,
+                                g->version,
+                                g->n_pairs,
+                                g->n_tensors,
+                                .architecture = info->architecture,
+                                .name = info->name,
+                                .config = info->config,
+                                .norm_eps = (double)info->config.norm_eps,
+                                .tied = tied,
+                                .output = tied ? "tied to the embedding" : "its own matrix",
+                                .tokenizer = info->tokenizer_model};
+    snprintf(p.size, sizeof p.size, "%s (%zu bytes)", figure_bytes((double)info->file.len).text,
+             info->file.len);
+    snprintf(p.format, sizeof p.format, "GGUF version %u, %zu keys, %zu tensors", g->version,
+             g->n_pairs, g->n_tensors);
+    if (info->has_config)
+        config_variant_name(&p.config, p.config.n_kv_heads, p.variant);
+    if (info->tokenizer)
+        fill_tokenizer(info->tokenizer, &p);
+    return p;
+}
+
+/* --- types ----------------------------------------------------------------------------------- */
+
+/* One type's share of the tensors. */
+struct info_type {
+    const char *name;
+    uint64_t n_tensors;
+};
+#define INFO_MAX_TYPES 64
+
+/* The types in order of first use; returns their number. */
+static int list_types(const struct gguf *g, struct info_type types[INFO_MAX_TYPES])
 {
     int n = 0;
     for (size_t i = 0; i < g->n_tensors; i++) {
         int at = 0;
         while (at < n && types[at].name != g->tensors[i].type->name)
             at++;
-        if (at == n && n < cap)
+        if (at == n && n < INFO_MAX_TYPES)
             types[n++] = (struct info_type){g->tensors[i].type->name, 0};
         if (at < n)
             types[at].n_tensors++;
@@ -15,7 +138,414 @@ int info_types(const struct gguf *g, struct info_type *types, int cap)
     return n;
 }
 
-uint64_t info_offset(const struct info *info, const struct gguf_tensor *t)
+static void print_types(struct table *t, const struct gguf *g)
 {
-    return (uint64_t)(t->data - info->file.data);
+    struct info_type types[INFO_MAX_TYPES];
+    const int n = list_types(g, types);
+    char list[512] = "none: there are no tensors";
+    size_t used = 0;
+    for (int i = 0; i < n && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%" PRIu64 " tensor%s)",
+                                 i ? ", " : "", types[i].name, types[i].n_tensors,
+                                 types[i].n_tensors == 1 ? "" : "s");
+    table_string(t, "types");
+    table_string(t, list);
+}
+
+static void json_types(struct json *j, const struct gguf *g)
+{
+    struct info_type types[INFO_MAX_TYPES];
+    const int n = list_types(g, types);
+    json_key_object(j, "types");
+    for (int i = 0; i < n; i++) {
+        json_key(j, types[i].name);
+        json_u64(j, types[i].n_tensors);
+    }
+    json_end(j);
+}
+
+/* --- keys ------------------------------------------------------------------------------------ */
+
+static void print_scalar(struct table *t, const struct gguf_value *v)
+{
+    char digits[32];
+    if (v->kind == GGUF_STRING) {
+        table_text(t, (struct text){v->bytes.data, (size_t)text_width(v->bytes)});
+    } else if (v->kind == GGUF_BOOL) {
+        table_string(t, gguf_int_at(v, 0) ? "true" : "false");
+    } else if (v->kind == GGUF_F32 || v->kind == GGUF_F64) {
+        table_string(t, figure_exact(gguf_float_at(v, 0)).text);
+    } else if (v->kind == GGUF_U64) {
+        uint64_t x = 0;
+        for (size_t i = v->bytes.len; i > 0; i--)
+            x = x << 8 | (unsigned char)v->bytes.data[i - 1];
+        table_u64(t, x);
+    } else {
+        snprintf(digits, sizeof digits, "%" PRId64, gguf_int_at(v, 0));
+        table_string(t, digits);
+    }
+}
+
+/* The scalar keys of an architecture that does not run here: its own and the general ones. */
+static void print_keys(struct table *t, const struct gguf *g)
+{
+    for (size_t i = 0; i < g->n_pairs; i++) {
+        const struct gguf_pair *p = &g->pairs[i];
+        if (p->value.kind == GGUF_ARRAY || text_is(p->key, "general.architecture") ||
+            text_is(p->key, "general.name") || text_starts_with(p->key, "tokenizer."))
+            continue;
+        table_text(t, p->key);
+        print_scalar(t, &p->value);
+    }
+}
+
+static enum status print_properties(const struct info *info, enum table_format format,
+                                    struct output *out, struct err *e)
+{
+    static const struct table_column columns[] = {{.name = "property", .left = true},
+                                                  {.name = "value", .left = true}};
+    const struct info_properties p = properties_of(info);
+    struct table t;
+    table_begin(&t, format, columns, 2, out);
+    report_properties(&t, file_fields, REPORT_LENGTH(file_fields), &p);
+    if (info->has_config)
+        report_properties(&t, config_fields, REPORT_LENGTH(config_fields), &p);
+    report_properties(&t, tokenizer_fields, n_tokenizer_fields(info), &p);
+    print_types(&t, info->gguf);
+    if (!info->has_config)
+        print_keys(&t, info->gguf);
+    return table_end(&t, e);
+}
+
+/* --- parts ----------------------------------------------------------------------------------- */
+
+struct info_part {
+    const char *name;
+    struct inspect_sum sum;
+    double percent;
+};
+
+static const struct report_field part_fields[] = {
+    {"part", "part", MEMBER(info_part, name)},
+    {"parameters", "parameters", MEMBER(info_part, sum.parameters), .grouped = true},
+    {NULL, "share", MEMBER(info_part, percent), "%.1f%%"},
+    {"bytes", "bytes", MEMBER(info_part, sum.bytes), .grouped = true},
+};
+
+/* INSPECT_PARTS is the total. */
+static struct info_part info_part_of(const struct info *info, int part)
+{
+    const uint64_t all = info->total.parameters;
+    struct info_part p = {"total", info->total, 0};
+    if (part < INSPECT_PARTS)
+        p = (struct info_part){inspect_part_name((enum inspect_part)part), info->parts[part], 0};
+    p.percent = all ? 100.0 * (double)p.sum.parameters / (double)all : 0;
+    return p;
+}
+
+static enum status print_parts(const struct info *info, enum table_format format,
+                               struct output *out, struct err *e)
+{
+    struct report r;
+    begin_below(&r, format, part_fields, REPORT_LENGTH(part_fields), out);
+    for (int part = 0; part <= INSPECT_PARTS; part++) {
+        const struct info_part p = info_part_of(info, part);
+        if (format == TABLE_CSV || part == INSPECT_PARTS || p.sum.parameters > 0)
+            report_row(&r, &p);
+    }
+    return report_end(&r, e);
+}
+
+/* An object of one field of all parts, the total first. */
+static void json_parts(struct json *j, const struct info *info, const struct report_field *field)
+{
+    json_key_object(j, field->key);
+    for (int i = 0; i <= INSPECT_PARTS; i++) {
+        const struct info_part p = info_part_of(info, i == 0 ? INSPECT_PARTS : i - 1);
+        json_key(j, p.name);
+        report_json(j, field, &p);
+    }
+    json_end(j);
+}
+
+/* --- variants -------------------------------------------------------------------------------- */
+
+struct info_variant {
+    struct inspect_variant v;
+    double us_empty, us_full_f32, us_full_f16; /* predicted */
+};
+
+/* A %d in a heading is for the context. */
+static const struct report_field cache_fields[] = {
+    {"variant", "KV cache of", MEMBER(info_variant, v.name)},
+    {"n_kv_heads", "K/V heads", MEMBER(info_variant, v.n_kv_heads)},
+    {"parameters", "parameters", MEMBER(info_variant, v.parameters), .grouped = true},
+    {"bytes_per_token_f32", "bytes/token f32", MEMBER(info_variant, v.token_f32), .grouped = true},
+    {"bytes_per_token_f16", "bytes/token f16", MEMBER(info_variant, v.token_f16), .grouped = true},
+    {"bytes_per_token_q8_0", "bytes/token q8_0", MEMBER(info_variant, v.token_q8_0),
+     .grouped = true},
+    {"bytes_full_context_f32", "%d tokens f32", MEMBER(info_variant, v.full_f32),
+     .figure = figure_bytes},
+    {"bytes_full_context_f16", "%d tokens f16", MEMBER(info_variant, v.full_f16),
+     .figure = figure_bytes},
+    {"bytes_full_context_q8_0", "%d tokens q8_0", MEMBER(info_variant, v.full_q8_0),
+     .figure = figure_bytes},
+};
+static const struct report_field prediction_fields[] = {
+    {NULL, "at the bandwidth", MEMBER(info_variant, v.name)},
+    {"weight_bytes_per_token", "weights read", MEMBER(info_variant, v.weight_bytes),
+     .figure = figure_bytes},
+    {"predicted_us_depth_0", "µs at depth 0", MEMBER(info_variant, us_empty), "%.1f"},
+    {"predicted_us_full_context_f32", "depth %d, f32 KV", MEMBER(info_variant, us_full_f32),
+     "%.1f"},
+    {"predicted_us_full_context_f16", "depth %d, f16 KV", MEMBER(info_variant, us_full_f16),
+     "%.1f"},
+};
+
+static bool has_predictions(const struct info *info)
+{
+    return info->runs && info->bytes_per_s > 0;
+}
+
+/* The next variant after one that is zeroed at first; false when there is none. */
+static bool next_variant(const struct info *info, struct info_variant *n)
+{
+    const struct cost_shape *shape = &info->shape;
+    const int above = n->v.n_kv_heads ? n->v.n_kv_heads : info->config.n_heads + 1;
+    const int n_ctx = info->config.n_ctx;
+    const double rate = info->bytes_per_s;
+    if (!inspect_next_variant(shape, above, &n->v))
+        return false;
+    if (has_predictions(info)) {
+        n->us_empty = inspect_predict_us(shape, &n->v, STORAGE_F32, 0, rate);
+        n->us_full_f32 = inspect_predict_us(shape, &n->v, STORAGE_F32, n_ctx, rate);
+        n->us_full_f16 = inspect_predict_us(shape, &n->v, STORAGE_F16, n_ctx, rate);
+    }
+    return true;
+}
+
+/* One of the two tables; `first` heads its first column. */
+static enum status print_variants(const struct info *info, enum table_format format,
+                                  const struct report_field *fields, int n_fields,
+                                  const char *first, struct output *out, struct err *e)
+{
+    struct report r;
+    char names[REPORT_MAX_FIELDS][48];
+    struct info_variant v = {.v = {.n_kv_heads = 0}};
+    begin_below(&r, format, fields, n_fields, out);
+    for (int i = 1; i < n_fields; i++) {
+        snprintf(names[i], sizeof names[i], fields[i].heading, info->config.n_ctx);
+        r.columns[i].name = names[i];
+    }
+    r.columns[0].name = first;
+    while (next_variant(info, &v))
+        report_row(&r, &v);
+    return report_end(&r, e);
+}
+
+static void json_variants(struct json *j, const struct info *info)
+{
+    struct info_variant v = {.v = {.n_kv_heads = 0}};
+    json_key_array(j, "kv_cache");
+    while (next_variant(info, &v)) {
+        json_begin_object(j);
+        report_members(j, cache_fields, REPORT_LENGTH(cache_fields), &v);
+        if (has_predictions(info))
+            report_members(j, prediction_fields, REPORT_LENGTH(prediction_fields), &v);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+/* --- tensors --------------------------------------------------------------------------------- */
+
+struct info_tensor {
+    struct gguf_tensor tensor;
+    char shape[GGUF_MAX_DIMS * 24];
+    const char *type;
+    uint64_t offset; /* of the data, from the start of the file */
+    int64_t nan, inf;
+};
+
+/* The last two with --check. JSON has the first two as a name and an array. */
+static const struct report_field tensor_fields[] = {
+    {"tensor", "tensor", MEMBER(info_tensor, tensor.name)},
+    {"shape", "shape", MEMBER(info_tensor, shape), .right = true},
+    {"type", "type", MEMBER(info_tensor, type)},
+    {"bytes", "bytes", MEMBER(info_tensor, tensor.n_bytes)},
+    {"offset", "offset", MEMBER(info_tensor, offset)},
+    {"nan", "nan", MEMBER(info_tensor, nan), .none = "not checked"},
+    {"inf", "inf", MEMBER(info_tensor, inf), .none = "not checked"},
+};
+
+static int n_tensor_fields(const struct info *info)
+{
+    return REPORT_LENGTH(tensor_fields) - (info->checks ? 0 : 2);
+}
+
+static struct info_tensor tensor_of(const struct info *info, size_t i)
+{
+    const struct gguf_tensor *from = &info->gguf->tensors[i];
+    struct info_tensor t = {.tensor = *from,
+                            .type = from->type->name,
+                            .offset = (uint64_t)(from->data - info->file.data),
+                            .nan = -1,
+                            .inf = -1};
+    size_t used = 0;
+    for (int d = 0; d < from->n_dims && used < sizeof t.shape; d++)
+        used += (size_t)snprintf(t.shape + used, sizeof t.shape - used, "%s%" PRIu64,
+                                 d ? " x " : "", from->dims[d]);
+    if (info->checks && info->checks[i].checked) {
+        t.nan = (int64_t)info->checks[i].nan;
+        t.inf = (int64_t)info->checks[i].inf;
+    }
+    return t;
+}
+
+/* Every tensor, or those with values that are not finite. */
+static enum status print_tensors(const struct info *info, bool bad_only, enum table_format format,
+                                 struct output *out, struct err *e)
+{
+    struct report r;
+    report_begin(&r, format, tensor_fields, n_tensor_fields(info), out);
+    for (size_t i = 0; i < info->gguf->n_tensors; i++) {
+        const struct info_tensor t = tensor_of(info, i);
+        if (!bad_only || info->checks[i].nan + info->checks[i].inf > 0)
+            report_row(&r, &t);
+    }
+    return report_end(&r, e);
+}
+
+static void json_tensors(struct json *j, const struct info *info)
+{
+    json_key_array(j, "tensors");
+    for (size_t i = 0; i < info->gguf->n_tensors; i++) {
+        const struct info_tensor t = tensor_of(info, i);
+        json_begin_object(j);
+        json_key(j, "name");
+        json_text(j, t.tensor.name);
+        json_key_array(j, "shape");
+        for (int d = 0; d < t.tensor.n_dims; d++)
+            json_u64(j, t.tensor.dims[d]);
+        json_end(j);
+        report_members(j, tensor_fields + 2, n_tensor_fields(info) - 2, &t);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+/* --- the check ------------------------------------------------------------------------------- */
+
+struct info_check {
+    uint64_t checked, unchecked, scales, bad; /* tensors */
+    uint64_t nan, inf;                        /* values */
+};
+
+static const struct report_field check_fields[] = {
+    {"tensors_checked", NULL, MEMBER(info_check, checked)},
+    {"tensors_not_checked", NULL, MEMBER(info_check, unchecked)},
+    {"nan", NULL, MEMBER(info_check, nan)},
+    {"inf", NULL, MEMBER(info_check, inf)},
+};
+
+static struct info_check sum_of_checks(const struct info *info)
+{
+    struct info_check sum = {0};
+    for (size_t i = 0; i < info->gguf->n_tensors; i++) {
+        const struct inspect_check *c = &info->checks[i];
+        sum.checked += c->checked;
+        sum.unchecked += !c->checked;
+        sum.scales += c->scales_only;
+        sum.bad += c->nan + c->inf > 0;
+        sum.nan += c->nan;
+        sum.inf += c->inf;
+    }
+    return sum;
+}
+
+static enum status print_check(const struct info *info, enum table_format format,
+                               struct output *out, struct err *e)
+{
+    const struct info_check sum = sum_of_checks(info);
+    output_printf(out,
+                  "\ncheck: %" PRIu64 " tensors read, %" PRIu64 " with values that are not finite",
+                  sum.checked, sum.bad);
+    if (sum.scales > 0)
+        output_printf(out, "; of %" PRIu64 " the scales only", sum.scales);
+    if (sum.unchecked > 0)
+        output_printf(out, "; %" PRIu64 " of other types not checked", sum.unchecked);
+    output_puts(out, "\n");
+    const bool listed = sum.bad == 0 || info->list_tensors;
+    return listed ? STATUS_OK : print_tensors(info, true, format, out, e);
+}
+
+/* --- the forms ------------------------------------------------------------------------------- */
+
+static void info_print_json(const struct info *info, bool one_line, struct output *out)
+{
+    struct json json, *j = &json;
+    const struct info_properties p = properties_of(info);
+    json_init(j, out, one_line ? 0 : 2);
+    json_begin_object(j);
+    report_members(j, file_fields, REPORT_LENGTH(file_fields), &p);
+    if (info->has_config)
+        report_members(j, config_fields, REPORT_LENGTH(config_fields), &p);
+    json_key(j, "tokenizer");
+    if (p.tokenizer.len > 0) {
+        json_begin_object(j);
+        report_members(j, tokenizer_fields, n_tokenizer_fields(info), &p);
+        json_end(j);
+    } else {
+        json_null(j);
+    }
+    json_types(j, info->gguf);
+    json_parts(j, info, &part_fields[1]);
+    json_parts(j, info, &part_fields[3]);
+    if (info->has_config)
+        json_variants(j, info);
+    if (info->checks) {
+        const struct info_check sum = sum_of_checks(info);
+        json_key_object(j, "check");
+        report_members(j, check_fields, REPORT_LENGTH(check_fields), &sum);
+        json_end(j);
+    }
+    if (info->list_tensors)
+        json_tensors(j, info);
+    json_end(j);
+    output_puts(out, "\n");
+}
+
+static enum status print_for_people(const struct info *info, enum table_format format,
+                                    struct output *out, struct err *e)
+{
+    enum status s = print_properties(info, format, out, e);
+    if (s == STATUS_OK && info->gguf->n_tensors > 0)
+        s = print_parts(info, format, out, e);
+    if (s == STATUS_OK && info->has_config)
+        s = print_variants(info, format, cache_fields, REPORT_LENGTH(cache_fields), "KV cache of",
+                           out, e);
+    if (s == STATUS_OK && has_predictions(info)) {
+        char rate[48];
+        snprintf(rate, sizeof rate, "at %s GB/s", figure_exact(info->bytes_per_s / 1e9).text);
+        s = print_variants(info, format, prediction_fields, REPORT_LENGTH(prediction_fields), rate,
+                           out, e);
+    }
+    if (s == STATUS_OK && info->list_tensors) {
+        output_puts(out, "\n");
+        s = print_tensors(info, false, format, out, e);
+    }
+    return s == STATUS_OK && info->checks ? print_check(info, format, out, e) : s;
+}
+
+enum status info_print(const struct info *info, enum table_format format, struct output *out,
+                       struct err *e)
+{
+    if (table_is_for_people(format))
+        return print_for_people(info, format, out, e);
+    if (format == TABLE_CSV && (info->list_tensors || info->checks))
+        return print_tensors(info, false, format, out, e);
+    if (format == TABLE_CSV)
+        return print_parts(info, format, out, e);
+    info_print_json(info, format == TABLE_JSONL, out);
+    return STATUS_OK;
 }

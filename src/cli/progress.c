@@ -19,7 +19,7 @@ struct progress progress_start(const struct common_options *c)
 }
 
 /* Whether it is time for another line; then it counts as shown. */
-static bool is_due(struct progress *p)
+static bool progress_is_due(struct progress *p)
 {
     const uint64_t now = clock_ns();
     if (!p->terminal || now - p->shown_ns < PROGRESS_NS)
@@ -40,7 +40,7 @@ static struct figure time_left(double left, double rate)
 
 void progress_show(struct progress *p, const char *unit, double done, double all)
 {
-    if (!is_due(p))
+    if (!progress_is_due(p))
         return;
     const double rate = rate_of(p, done);
     fprintf(stderr, "\r%.0f of %.0f %s, %s %s/s, %s left\033[K", done, all, unit,
@@ -49,7 +49,7 @@ void progress_show(struct progress *p, const char *unit, double done, double all
 
 void progress_show_bytes(struct progress *p, double done, double all)
 {
-    if (!is_due(p))
+    if (!progress_is_due(p))
         return;
     const double rate = rate_of(p, done);
     fprintf(stderr, "\r%.0f%% of %s, %s/s, %s left\033[K", 100 * done / all, figure_bytes(all).text,

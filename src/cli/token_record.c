@@ -1,5 +1,7 @@
 #include "cli/token_record.h"
 
+#include <math.h>
+
 #include "show/printable.h"
 
 static void put_token(struct json *j, const struct tokenizer *t, int32_t id)
@@ -15,8 +17,7 @@ static void put_token(struct json *j, const struct tokenizer *t, int32_t id)
     json_text(j, bytes);
     if (text_is_utf8(bytes))
         return;
-    json_key(j, "bytes");
-    json_begin_array(j);
+    json_key_array(j, "bytes");
     for (size_t i = 0; i < bytes.len; i++)
         json_int(j, (unsigned char)bytes.data[i]);
     json_end(j);
@@ -33,13 +34,9 @@ void token_record_json(struct json *j, const struct tokenizer *t, const struct t
     json_int(j, r->position);
     put_token(j, t, r->id);
     json_key(j, "logprob");
-    if (r->predicted)
-        json_double(j, r->logprob);
-    else
-        json_null(j);
+    json_double(j, r->predicted ? r->logprob : (double)NAN);
     if (r->with_top) {
-        json_key(j, "top");
-        json_begin_array(j);
+        json_key_array(j, "top");
         for (int i = 0; i < r->n_top; i++) {
             json_begin_object(j);
             put_token(j, t, r->top[i].id);

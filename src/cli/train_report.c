@@ -131,7 +131,7 @@ static void show_progress(const struct train_report *r)
             r->loss, val, figure_rate(train_report_rate(r)).text, left);
 }
 
-static void show_learning(const struct train_report *r, const struct train_event *ev)
+static void show_vocabulary_learning(const struct train_report *r, const struct train_event *ev)
 {
     if (r->terminal && ev->all)
         fprintf(stderr, "\rlearning the vocabulary: %.0f%%\033[K",
@@ -176,7 +176,7 @@ void train_report_event(void *arg, const struct train_event *ev)
     struct train_report *r = arg;
     switch (ev->kind) {
     case TRAIN_LEARNING:
-        show_learning(r, ev);
+        show_vocabulary_learning(r, ev);
         break;
     case TRAIN_STEP:
         take_step(r, ev);

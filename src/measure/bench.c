@@ -1,7 +1,6 @@
 #include "measure/bench.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/rng.h"
@@ -83,12 +82,13 @@ static void plan_row(const struct bench_spec *spec, struct cost_shape shape, str
 
 static void plan_rows(const struct bench_spec *spec, const struct cost_shape *base, struct bench *b)
 {
+    const int n_variants = spec->kv_heads.n;
     struct bench_row *row = b->rows;
     for (int type = 0; type < spec->types.n; type++)
         for (int kv = 0; kv < spec->kv_types.n; kv++)
-            for (int t = 0; t < spec->threads.n; t++)
+            for (int t = 0; t < spec->threads.n; t++, b->n_lines += n_variants)
                 for (int d = 0; d < spec->depths.n; d++)
-                    for (int g = 0; g < spec->kv_heads.n; g++, row++) {
+                    for (int g = 0; g < n_variants; g++, row++) {
                         const int wanted = spec->types.items[type];
                         row->type = wanted == BENCH_AS_FILE ? base->storage : (enum storage)wanted;
                         row->as_file = wanted == BENCH_AS_FILE;
@@ -96,8 +96,22 @@ static void plan_rows(const struct bench_spec *spec, const struct cost_shape *ba
                         row->threads = spec->threads.items[t];
                         row->depth = spec->depths.items[d];
                         row->n_kv_heads = spec->kv_heads.items[g];
+                        row->model = type * n_variants + g;
+                        row->variant = g;
+                        row->pool = t;
+                        row->line = b->n_lines + g;
                         plan_row(spec, *base, row);
                     }
+}
+
+static void bench_take_rows(const struct bench_spec *spec, struct bench *b)
+{
+    const uint64_t n_rows = (uint64_t)b->n_rows,
+                   n_times = (uint64_t)spec->n * (uint64_t)spec->repeats;
+    b->rows = arena_take(&b->arena, n_rows, sizeof *b->rows);
+    uint64_t *times = arena_take(&b->arena, n_rows * n_times, sizeof *times);
+    for (uint64_t i = 0; b->rows && i < n_rows; i++)
+        b->rows[i].times_ns = times + i * n_times;
 }
 
 enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct err *e)
@@ -118,17 +132,12 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
         return err_set(e, STATUS_USAGE, "%.0f rows of %d x %d samples: expected at most %d in all",
                        n_rows, spec->repeats, spec->n, MAX_SAMPLES);
     b->n_rows = (int)n_rows;
-    const uint64_t per_row = (uint64_t)spec->n * (uint64_t)spec->repeats;
-    struct mem_plan plan = {0};
-    mem_plan_add(&plan, (uint64_t)b->n_rows, sizeof *b->rows);
-    mem_plan_add(&plan, per_row * (uint64_t)b->n_rows, sizeof(uint64_t));
-    s = arena_create(&b->arena, &plan, "the samples", e);
+    b->n_models = spec->types.n * spec->kv_heads.n;
+    bench_take_rows(spec, b);
+    s = arena_allocate(&b->arena, "the samples", e);
     if (s != STATUS_OK)
         return s;
-    b->rows = arena_take(&b->arena, (uint64_t)b->n_rows, sizeof *b->rows);
-    uint64_t *times = arena_take(&b->arena, per_row * (uint64_t)b->n_rows, sizeof *times);
-    for (int i = 0; i < b->n_rows; i++)
-        b->rows[i].times_ns = times + (size_t)i * per_row;
+    bench_take_rows(spec, b);
     plan_rows(spec, &shape, b);
     return STATUS_OK;
 }
@@ -139,47 +148,18 @@ void bench_free(struct bench *b)
     *b = (struct bench){0};
 }
 
-/* Rows that need the same model. */
-static bool same_model(const struct bench_row *a, const struct bench_row *b)
-{
-    return a->n_kv_heads == b->n_kv_heads && a->type == b->type && a->as_file == b->as_file;
-}
-
-/* The first row that has row i's model: that row owns it. */
-static int model_owner(const struct bench *b, int i)
-{
-    int owner = 0;
-    while (!same_model(&b->rows[owner], &b->rows[i]))
-        owner++;
-    return owner;
-}
-
-static int pool_owner(const struct bench *b, int i)
-{
-    int owner = 0;
-    while (b->rows[owner].threads != b->rows[i].threads)
-        owner++;
-    return owner;
-}
-
-/* Threads that a row runs with. */
-static int pool_threads(const struct bench_spec *spec, const struct bench_row *row)
+/* With fewer threads than can be started a row would be measured as what it is not. */
+static enum status start_pool(const struct bench_spec *spec, int threads, struct pool **out,
+                              struct err *e)
 {
     const int most = spec->most_threads;
-    return most && row->threads > most ? most : row->threads;
-}
-
-/* With fewer threads than can be started a row would be measured as what it is not. */
-static enum status start_pool(const struct bench_spec *spec, const struct bench_row *row,
-                              struct pool **out, struct err *e)
-{
-    const int n = pool_threads(spec, row);
+    const int n = most && threads > most ? most : threads;
     const enum status s = pool_create(n, out, e);
     if (s == STATUS_OK && pool_n_threads(*out) < n)
         return err_set(e, STATUS_FAILED,
                        "only %d of %d threads could be started: a row of %d would be measured "
                        "with fewer; a smaller -t needs fewer",
-                       pool_n_threads(*out), n, row->threads);
+                       pool_n_threads(*out), n, threads);
     return s;
 }
 
@@ -194,10 +174,13 @@ uint64_t bench_memory(const struct bench_spec *spec, const struct bench *b)
 {
     const struct config *c = &spec->config;
     uint64_t bytes = 0;
+    int n_models = 0; /* counted: they first appear in their order */
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *row = &b->rows[i];
-        if (model_owner(b, i) == i)
+        if (row->model == n_models) {
+            n_models++;
             bytes += row->weight_bytes + matrix_bytes(c->n_vocab, c->d_model, row->type);
+        }
         bytes += cost_kv_bytes(c, row->n_kv_heads, row->kv_type, row_context(spec, row));
     }
     return bytes;
@@ -205,25 +188,10 @@ uint64_t bench_memory(const struct bench_spec *spec, const struct bench *b)
 
 /* --- one row at work ------------------------------------------------------------------------- */
 
-struct station {
-    struct model *model; /* of the owning row, else NULL */
-    struct pool *pool;   /* of the owning row, else NULL */
-    struct session *session;
-};
-
-/* The row's checkpoint, if it was converted beforehand. */
-static const struct gguf *converted(const struct bench_spec *spec, const struct bench_row *row)
-{
-    for (int i = 0; spec->converted && i < spec->kv_heads.n; i++)
-        if (spec->kv_heads.items[i] == row->n_kv_heads)
-            return spec->converted[i];
-    return NULL;
-}
-
 static enum status build_model(const struct bench_spec *spec, const struct bench_row *row,
                                struct model **out, struct err *e)
 {
-    const struct gguf *own = converted(spec, row);
+    const struct gguf *own = spec->converted ? spec->converted[row->variant] : NULL;
     if (own) {
         const struct model_options o = {.convert = !row->as_file, .storage = row->type};
         return model_create(own, &o, NULL, out, e);
@@ -259,8 +227,8 @@ static int32_t token_at(const struct bench_spec *spec, int i)
 }
 
 /* One token at the row's depth, and back. */
-static enum status step(const struct bench_spec *spec, const struct bench_row *row,
-                        struct session *s, int i, uint64_t *took, struct err *e)
+static enum status bench_step(const struct bench_spec *spec, const struct bench_row *row,
+                              struct session *s, int i, uint64_t *took, struct err *e)
 {
     const int32_t token = token_at(spec, i);
     const uint64_t before = clock_ns();
@@ -279,7 +247,7 @@ static uint64_t hash_logits(const float *logits, int n)
     return hash;
 }
 
-enum status bench_run_alone(const struct bench_spec *spec, struct bench_row *row, struct err *e)
+enum status bench_load_row(const struct bench_spec *spec, struct bench_row *row, struct err *e)
 {
     struct model *m = NULL;
     struct pool *pool = NULL;
@@ -288,14 +256,14 @@ enum status bench_run_alone(const struct bench_spec *spec, struct bench_row *row
     enum status status = build_model(spec, row, &m, e);
     row->load_ms = (double)(clock_ns() - start) / 1e6;
     if (status == STATUS_OK)
-        status = start_pool(spec, row, &pool, e);
+        status = start_pool(spec, row->threads, &pool, e);
     if (status == STATUS_OK)
         status = build_session(spec, row, m, pool, &s, e);
     if (status == STATUS_OK)
         session_fill(s, 0, row->depth, spec->seed);
     uint64_t took;
     for (int i = 0; i < 2 && status == STATUS_OK; i++)
-        status = step(spec, row, s, i, &took, e);
+        status = bench_step(spec, row, s, i, &took, e);
     session_free(s);
     pool_free(pool);
     model_free(m);
@@ -304,7 +272,7 @@ enum status bench_run_alone(const struct bench_spec *spec, struct bench_row *row
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-static bool stopped(const struct bench_spec *spec)
+static bool bench_stopped(const struct bench_spec *spec)
 {
     return spec->stop && spec->stop(spec->arg);
 }
@@ -313,27 +281,30 @@ struct limits {
     double bytes_per_s, flops_per_s;
 };
 
-static enum status measure_row_limits(const struct bench_spec *spec, const struct bench *b, int i,
-                                      struct pool *pool, struct limits *l, struct err *e)
-{
-    const struct bench_row *row = &b->rows[i];
-    const double seconds = spec->roofline_seconds / b->n_rows;
-    l->flops_per_s = roofline_fma(spec->kernels, pool, seconds * FMA_SHARE);
-    return roofline_read(spec->kernels, pool, (size_t)(row->weight_bytes + row->kv_bytes),
-                         seconds * (1 - FMA_SHARE), &l->bytes_per_s, e);
-}
+/* What a run works with. */
+struct bench_state {
+    struct model **models;     /* [n_models] */
+    struct pool **pools;       /* [spec.threads.n] */
+    struct session **sessions; /* [n_rows] */
+    struct limits *limits;     /* [n_rows], as measured */
+    uint64_t *sorted;          /* scratch, a row's samples */
+    int32_t *tokens;           /* of the prefill measurement */
+    struct arena arena;
+};
 
 static enum status measure_limits(const struct bench_spec *spec, const struct bench *b,
-                                  const struct station *stations, struct limits *measured,
-                                  struct err *e)
+                                  const struct bench_state *st, struct err *e)
 {
-    for (int i = 0; i < b->n_rows; i++) {
-        struct pool *pool = stations[pool_owner(b, i)].pool;
-        const enum status s = measure_row_limits(spec, b, i, pool, &measured[i], e);
-        if (s != STATUS_OK)
-            return s;
+    const double seconds = spec->roofline_seconds / b->n_rows;
+    enum status s = STATUS_OK;
+    for (int i = 0; i < b->n_rows && s == STATUS_OK; i++) {
+        const struct bench_row *row = &b->rows[i];
+        struct pool *pool = st->pools[row->pool];
+        st->limits[i].flops_per_s = roofline_fma(spec->kernels, pool, seconds * FMA_SHARE);
+        s = roofline_read(spec->kernels, pool, (size_t)(row->weight_bytes + row->kv_bytes),
+                          seconds * (1 - FMA_SHARE), &st->limits[i].bytes_per_s, e);
     }
-    return STATUS_OK;
+    return s;
 }
 
 static double larger(double a, double b)
@@ -405,31 +376,32 @@ static enum status measure_prefill(const struct bench_spec *spec, struct bench_r
     return STATUS_OK;
 }
 
-static enum status set_up(const struct bench_spec *spec, struct bench *b, struct station *stations,
-                          int32_t *tokens, struct err *e)
+static enum status set_up_row(const struct bench_spec *spec, struct bench_row *row,
+                              const struct bench_state *st, struct session **session, struct err *e)
 {
+    struct model **model = &st->models[row->model];
+    enum status s = *model ? STATUS_OK : build_model(spec, row, model, e);
+    if (s != STATUS_OK)
+        return s;
+    row->weight_bytes = cost_model_bytes(*model);
+    s = build_session(spec, row, *model, st->pools[row->pool], session, e);
+    if (s == STATUS_OK && spec->prompt)
+        s = measure_prefill(spec, row, *session, st->tokens, e);
+    if (s == STATUS_OK)
+        session_fill(*session, 0, row->depth, spec->seed);
+    return s;
+}
+
+static enum status set_up(const struct bench_spec *spec, struct bench *b,
+                          const struct bench_state *st, struct err *e)
+{
+    enum status s = STATUS_OK;
     for (int i = 0; i < spec->prompt; i++)
-        tokens[i] = token_at(spec, i);
-    for (int i = 0; i < b->n_rows; i++) {
-        struct bench_row *row = &b->rows[i];
-        if (stopped(spec))
-            return STATUS_INTERRUPTED;
-        enum status s = STATUS_OK;
-        if (model_owner(b, i) == i) {
-            s = build_model(spec, row, &stations[i].model, e);
-            if (s != STATUS_OK)
-                return s;
-        }
-        const struct model *m = stations[model_owner(b, i)].model;
-        row->weight_bytes = cost_model_bytes(m);
-        s = build_session(spec, row, m, stations[pool_owner(b, i)].pool, &stations[i].session, e);
-        if (s == STATUS_OK && spec->prompt)
-            s = measure_prefill(spec, row, stations[i].session, tokens, e);
-        if (s != STATUS_OK)
-            return s;
-        session_fill(stations[i].session, 0, row->depth, spec->seed);
-    }
-    return STATUS_OK;
+        st->tokens[i] = token_at(spec, i);
+    for (int i = 0; i < b->n_rows && s == STATUS_OK; i++)
+        s = bench_stopped(spec) ? STATUS_INTERRUPTED
+                                : set_up_row(spec, &b->rows[i], st, &st->sessions[i], e);
+    return s;
 }
 
 static enum status measure_repeat(const struct bench_spec *spec, struct bench_row *row,
@@ -437,15 +409,15 @@ static enum status measure_repeat(const struct bench_spec *spec, struct bench_ro
 {
     uint64_t took;
     for (int i = 0; i < spec->warmup; i++) {
-        const enum status status = step(spec, row, s, i, &took, e);
+        const enum status status = bench_step(spec, row, s, i, &took, e);
         if (status != STATUS_OK)
             return status;
     }
     uint64_t *times = row->times_ns + row->samples;
     for (int i = 0; i < spec->n; i++) {
-        if (stopped(spec))
+        if (bench_stopped(spec))
             return STATUS_INTERRUPTED;
-        const enum status status = step(spec, row, s, i, &times[i], e);
+        const enum status status = bench_step(spec, row, s, i, &times[i], e);
         if (status != STATUS_OK)
             return status;
         row->samples++;
@@ -456,13 +428,13 @@ static enum status measure_repeat(const struct bench_spec *spec, struct bench_ro
 }
 
 static enum status measure_all(const struct bench_spec *spec, struct bench *b,
-                               struct station *stations, struct err *e)
+                               const struct bench_state *st, struct err *e)
 {
     for (int r = 0; r < spec->repeats; r++) {
         for (int i = 0; i < b->n_rows; i++) {
             if (spec->progress)
                 spec->progress(spec->arg, r * b->n_rows + i, spec->repeats * b->n_rows);
-            const enum status s = measure_repeat(spec, &b->rows[i], stations[i].session, e);
+            const enum status s = measure_repeat(spec, &b->rows[i], st->sessions[i], e);
             if (s != STATUS_OK)
                 return s;
         }
@@ -470,58 +442,54 @@ static enum status measure_all(const struct bench_spec *spec, struct bench *b,
     return STATUS_OK;
 }
 
-static enum status start_pools(const struct bench_spec *spec, const struct bench *b,
-                               struct station *stations, struct err *e)
+static void bench_take_state(const struct bench_spec *spec, const struct bench *b,
+                             struct bench_state *st)
 {
-    for (int i = 0; i < b->n_rows; i++) {
-        if (pool_owner(b, i) != i)
-            continue;
-        const enum status s = start_pool(spec, &b->rows[i], &stations[i].pool, e);
-        if (s != STATUS_OK)
-            return s;
-    }
-    return STATUS_OK;
+    struct arena *a = &st->arena;
+    const uint64_t n_rows = (uint64_t)b->n_rows,
+                   n_times = (uint64_t)spec->n * (uint64_t)spec->repeats;
+    st->models = arena_take(a, (uint64_t)b->n_models, sizeof *st->models);
+    st->pools = arena_take(a, (uint64_t)spec->threads.n, sizeof *st->pools);
+    st->sessions = arena_take(a, n_rows, sizeof *st->sessions);
+    st->limits = arena_take(a, n_rows, sizeof *st->limits);
+    st->sorted = arena_take(a, n_times, sizeof *st->sorted);
+    st->tokens = arena_take(a, (uint64_t)spec->prompt, sizeof *st->tokens);
 }
 
-static void tear_down(const struct bench *b, struct station *stations)
+static void bench_free_state(const struct bench_spec *spec, const struct bench *b,
+                             struct bench_state *st)
 {
     for (int i = 0; i < b->n_rows; i++)
-        session_free(stations[i].session);
-    for (int i = 0; i < b->n_rows; i++) {
-        pool_free(stations[i].pool);
-        model_free(stations[i].model);
-    }
-    free(stations);
+        session_free(st->sessions[i]);
+    for (int i = 0; i < spec->threads.n; i++)
+        pool_free(st->pools[i]);
+    for (int i = 0; i < b->n_models; i++)
+        model_free(st->models[i]);
+    arena_free(&st->arena);
 }
 
 enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err *e)
 {
-    const size_t n_times = (size_t)spec->n * (size_t)spec->repeats;
-    struct station *stations = calloc((size_t)b->n_rows, sizeof *stations);
-    uint64_t *sorted = malloc(n_times * sizeof *sorted);
-    int32_t *tokens = malloc(((size_t)spec->prompt + 1) * sizeof *tokens);
-    struct limits *limits = calloc((size_t)b->n_rows, sizeof *limits);
-    enum status s = STATUS_OK;
-    if (!stations || !sorted || !tokens || !limits)
-        s = err_no_memory(e, "the benchmark", n_times * sizeof *sorted);
+    struct bench_state st = {0};
+    bench_take_state(spec, b, &st);
+    enum status s = arena_allocate(&st.arena, "the benchmark", e);
+    if (s != STATUS_OK)
+        return s;
+    bench_take_state(spec, b, &st);
+    for (int i = 0; i < spec->threads.n && s == STATUS_OK; i++)
+        s = start_pool(spec, spec->threads.items[i], &st.pools[i], e);
     if (s == STATUS_OK)
-        s = start_pools(spec, b, stations, e);
+        s = measure_limits(spec, b, &st, e);
     if (s == STATUS_OK)
-        s = measure_limits(spec, b, stations, limits, e);
+        s = set_up(spec, b, &st, e);
     if (s == STATUS_OK)
-        s = set_up(spec, b, stations, tokens, e);
-    if (s == STATUS_OK)
-        s = measure_all(spec, b, stations, e);
-    if (limits && (s == STATUS_OK || s == STATUS_INTERRUPTED)) {
+        s = measure_all(spec, b, &st, e);
+    if (s == STATUS_OK || s == STATUS_INTERRUPTED) {
         for (int i = 0; i < b->n_rows; i++)
-            bench_summarise(&b->rows[i], spec->n, sorted);
+            bench_summarise(&b->rows[i], spec->n, st.sorted);
         bench_compare(b, spec->config.n_heads);
-        apply_limits(spec, b, limits);
+        apply_limits(spec, b, st.limits);
     }
-    if (stations)
-        tear_down(b, stations);
-    free(sorted);
-    free(tokens);
-    free(limits);
+    bench_free_state(spec, b, &st);
     return s;
 }

@@ -62,6 +62,9 @@ struct bench_row {
     enum storage type, kv_type; /* type: of the output matrix, where the file mixes several */
     bool as_file;               /* the matrices are as in the file, not converted to `type` */
     int threads, depth;
+    /* Its places: among the models (n_kv_heads x type), in spec.kv_heads and spec.threads, and
+     * among the lines, which are of rows that differ in depth only. */
+    int model, variant, pool, line;
     /* What it moves, by the byte model (model/cost.h). */
     uint64_t weight_bytes, kv_bytes;
     /* What was measured; all of it only if samples > 0. */
@@ -83,7 +86,7 @@ struct bench_row {
 
 struct bench {
     struct bench_row *rows;
-    int n_rows;
+    int n_rows, n_models, n_lines;
     /* Measured before the rows, by the first of spec.threads at the largest row's bytes. */
     double read_bytes_per_s;
     double flops_per_s;
@@ -102,7 +105,7 @@ uint64_t bench_memory(const struct bench_spec *spec, const struct bench *b);
  * Fills in the row's load_ms by doing what the row needs once: model, session, cache, two steps.
  * Meant for a process of its own, whose peak memory is then the row's.
  */
-enum status bench_run_alone(const struct bench_spec *spec, struct bench_row *row, struct err *e);
+enum status bench_load_row(const struct bench_spec *spec, struct bench_row *row, struct err *e);
 
 /* Measures the planned rows, but for load_ms and peak_rss_bytes. STATUS_FAILED if a row's threads
  * cannot all be started: its figures would be another row's. STATUS_INTERRUPTED if `stop` ended it:

@@ -16,6 +16,7 @@ struct figure {
 struct figure figure_bytes(double bytes);     /* "3.41 MiB" */
 struct figure figure_duration(uint64_t ns);   /* "412 µs", "3.41 s" */
 struct figure figure_rate(double per_second); /* "2510", "8.31": three digits or the integer */
+struct figure figure_grouped(uint64_t x);     /* "1,234,567" */
 
 /* The shortest decimal text that reads back as exactly x; "NaN" or "Infinity" for such. */
 struct figure figure_exact(double x);

@@ -12,7 +12,7 @@ void json_init(struct json *j, struct output *out, int broken_depth)
     *j = (struct json){.out = out, .broken_depth = broken_depth};
 }
 
-static void break_line(struct json *j)
+static void json_break_line(struct json *j)
 {
     output_puts(j->out, "\n");
     output_repeat(j->out, ' ', 2 * (size_t)j->depth);
@@ -31,11 +31,11 @@ static void begin_item(struct json *j)
     if (j->open[j->depth - 1].used)
         output_puts(j->out, broken ? "," : ", ");
     if (broken)
-        break_line(j);
+        json_break_line(j);
     j->open[j->depth - 1].used = true;
 }
 
-static void begin(struct json *j, const char *opening, char closing)
+static void json_open(struct json *j, const char *opening, char closing)
 {
     begin_item(j);
     assert(j->depth < JSON_MAX_DEPTH);
@@ -47,12 +47,12 @@ static void begin(struct json *j, const char *opening, char closing)
 
 void json_begin_object(struct json *j)
 {
-    begin(j, "{", '}');
+    json_open(j, "{", '}');
 }
 
 void json_begin_array(struct json *j)
 {
-    begin(j, "[", ']');
+    json_open(j, "[", ']');
 }
 
 void json_end(struct json *j)
@@ -60,11 +60,11 @@ void json_end(struct json *j)
     assert(j->depth > 0);
     j->depth--;
     if (j->open[j->depth].used && j->depth < j->broken_depth)
-        break_line(j);
+        json_break_line(j);
     output_put(j->out, (struct text){&j->open[j->depth].closing, 1});
 }
 
-static void put_string(struct output *out, struct text s)
+static void json_put_escaped(struct output *out, struct text s)
 {
     output_puts(out, "\"");
     while (s.len > 0) {
@@ -93,15 +93,27 @@ static void put_string(struct output *out, struct text s)
 void json_key(struct json *j, const char *key)
 {
     begin_item(j);
-    put_string(j->out, text_of(key));
+    json_put_escaped(j->out, text_of(key));
     output_puts(j->out, ": ");
     j->after_key = true;
+}
+
+void json_key_object(struct json *j, const char *key)
+{
+    json_key(j, key);
+    json_begin_object(j);
+}
+
+void json_key_array(struct json *j, const char *key)
+{
+    json_key(j, key);
+    json_begin_array(j);
 }
 
 void json_text(struct json *j, struct text bytes)
 {
     begin_item(j);
-    put_string(j->out, bytes);
+    json_put_escaped(j->out, bytes);
 }
 
 void json_string(struct json *j, const char *s)

@@ -36,6 +36,8 @@ void json_begin_array(struct json *j);
 void json_end(struct json *j); /* of the innermost container */
 
 void json_key(struct json *j, const char *key);
+void json_key_object(struct json *j, const char *key); /* begins an object below the key */
+void json_key_array(struct json *j, const char *key);  /* likewise */
 
 void json_text(struct json *j, struct text bytes);
 void json_string(struct json *j, const char *s);

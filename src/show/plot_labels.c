@@ -1,11 +1,6 @@
-/* Headings, legend and the names at the lines' ends. */
-#include <math.h>
+#include "show/plot_labels.h"
 
-#include "show/plot_private.h"
-
-#define TITLE_SIZE      18
 #define TITLE_HEIGHT    25
-#define SUBTITLE_SIZE   13
 #define SUBTITLE_HEIGHT 18
 #define MAX_TITLE       2 /* lines */
 #define MAX_SUBTITLE    3
@@ -16,45 +11,35 @@
 #define ENTRY_GAP  22
 #define MAX_ENTRY  380.0 /* of its text */
 
-#define DIRECT_HEIGHT 18
-#define DIRECT_MARKER 30 /* right of the data area's markers */
-#define DIRECT_TEXT   40
-#define MAX_DIRECT    190.0
-#define BOLD          1.1 /* wider than the regular face */
+#define DIRECT_HEIGHT    18
+#define DIRECT_MARKER    30 /* right of the data area's markers */
+#define DIRECT_TEXT      40
+#define MAX_DIRECT       190.0
+#define MAX_DIRECT_NAMES 12  /* more lines have their names in the legend */
+#define BOLD             1.1 /* wider than the regular face */
 
 /* --- headings ------------------------------------------------------------------------------- */
 
-struct heading {
-    struct text text;
-    const char *attributes;
-    double size, height;
-    int max_lines;
-};
-
-static double put_heading(const struct plot_chart *c, const struct heading *h, double top,
-                          bool draw)
+/* Wraps a text from `top` down; returns where it ends. */
+static double put_heading(const struct plot_chart *c, struct text rest, double size, double height,
+                          int max_lines, const char *attributes, double top)
 {
-    struct text rest = h->text;
-    double y = top;
     for (int i = 1; rest.len > 0; i++) {
-        const struct plot_piece line =
-            plot_text_line(&rest, h->size, PLOT_WIDTH - 2 * PLOT_MARGIN, i == h->max_lines);
-        y += h->height;
-        if (draw)
-            plot_text_at(c->out, h->attributes, PLOT_MARGIN, y - h->height / 4, line);
+        const struct svg_piece line =
+            svg_text_line(&rest, size, PLOT_WIDTH - 2 * PLOT_MARGIN, i == max_lines);
+        top += height;
+        svg_label(c->out, attributes, PLOT_MARGIN, top - height / 4, line);
     }
-    return y - top;
+    return top;
 }
 
-double plot_headings(const struct plot_chart *c, bool draw)
+double plot_headings(const struct plot_chart *c)
 {
-    const struct heading title = {c->title, "class=\"title\"", TITLE_SIZE * BOLD, TITLE_HEIGHT,
-                                  MAX_TITLE};
-    const struct heading subtitle = {c->subtitle, "class=\"muted\"", SUBTITLE_SIZE, SUBTITLE_HEIGHT,
-                                     MAX_SUBTITLE};
     double y = PLOT_MARGIN * 0.6;
-    y += put_heading(c, &title, y, draw);
-    y += put_heading(c, &subtitle, y, draw);
+    y = put_heading(c, plot_text(c->plot->title), SVG_TITLE_SIZE * BOLD, TITLE_HEIGHT, MAX_TITLE,
+                    "class=\"title\"", y);
+    y = put_heading(c, plot_text(c->plot->subtitle), SVG_FONT_SIZE, SUBTITLE_HEIGHT, MAX_SUBTITLE,
+                    "class=\"muted\"", y);
     return y + 8;
 }
 
@@ -62,48 +47,44 @@ double plot_headings(const struct plot_chart *c, bool draw)
 
 struct legend {
     const struct plot_chart *c;
-    bool draw;
     double column; /* width of an entry with its gap; 0 for each its own */
     double x, y;   /* left end of the next entry, middle of its row */
 };
 
 static double entry_width(struct text text)
 {
-    const struct plot_piece piece = plot_text_fit(text, PLOT_FONT_SIZE, MAX_ENTRY);
-    return SAMPLE + SAMPLE_GAP + plot_piece_width(piece, PLOT_FONT_SIZE);
+    const struct svg_piece piece = svg_text_fit(text, SVG_FONT_SIZE, MAX_ENTRY);
+    return SAMPLE + SAMPLE_GAP + svg_piece_width(piece, SVG_FONT_SIZE);
 }
 
-static void begin_row(struct legend *l)
+static void legend_begin_row(struct legend *l)
 {
     l->x = PLOT_MARGIN;
     l->y += ROW_HEIGHT;
 }
 
-/* Makes room for an entry and draws its text; gives its sample's left end. */
+/* Makes room for an entry and draws its text; returns its sample's left end. */
 static double place_entry(struct legend *l, struct text text)
 {
     const double width = entry_width(text);
     if (l->x + width > PLOT_WIDTH - PLOT_MARGIN)
-        begin_row(l);
+        legend_begin_row(l);
     const double x = l->x;
     l->x += l->column > 0 ? l->column : width + ENTRY_GAP;
-    if (l->draw)
-        plot_text_at(l->c->out, "", x + SAMPLE + SAMPLE_GAP, l->y + 4.5,
-                     plot_text_fit(text, PLOT_FONT_SIZE, MAX_ENTRY));
+    svg_label(l->c->out, "", x + SAMPLE + SAMPLE_GAP, l->y + 4.5,
+              svg_text_fit(text, SVG_FONT_SIZE, MAX_ENTRY));
     return x;
 }
 
 static void line_entry(struct legend *l, const struct plot_line *line)
 {
     const double x = place_entry(l, line->name);
-    if (!l->draw)
-        return;
-    struct file_writer *out = l->c->out;
-    plot_begin_group(out, line->style);
+    struct output *out = l->c->out;
+    svg_begin_group(out, line->style);
     if (l->c->has_lines)
-        plot_shape(out, "<path class=\"line\" d=\"M@ @H@\"/>", (double[]){x, l->y, x + SAMPLE});
-    plot_marker(out, line->style, x + SAMPLE / 2.0, l->y);
-    plot_puts(out, "</g>\n");
+        svg_shape(out, "<path class=\"line\" d=\"M@ @H@\"/>", (double[]){x, l->y, x + SAMPLE});
+    svg_marker(out, line->style, x + SAMPLE / 2.0, l->y);
+    output_puts(out, "</g>\n");
 }
 
 /* In columns where they need more than one row. */
@@ -116,70 +97,58 @@ static void line_entries(struct legend *l)
         total += width;
     }
     l->column = total - ENTRY_GAP > PLOT_WIDTH - 2 * PLOT_MARGIN ? widest : 0;
-    begin_row(l);
+    legend_begin_row(l);
     for (int i = 0; i < l->c->n_lines; i++)
         line_entry(l, &l->c->lines[i]);
     l->column = 0;
 }
 
-/* What a grey sample shows. `offsets` are n / 2 pairs from the sample's left end and middle. */
-struct note {
-    struct text text;
-    const char *shape;
-    int n;
-    double offsets[14];
-};
-
-static void note_entry(struct legend *l, const struct note *note)
+/* A grey sample: the '@' of `shape` are x and y in turn, from the sample's left end and middle. */
+static void note_entry(struct legend *l, struct text text, const char *shape,
+                       const double offsets[14])
 {
-    if (note->text.len == 0)
+    if (text.len == 0)
         return;
-    const double x = place_entry(l, note->text);
-    if (!l->draw)
-        return;
+    const double x = place_entry(l, text);
     double at[14];
-    for (int i = 0; i < note->n; i++)
-        at[i] = note->offsets[i] + (i % 2 ? l->y : x);
-    plot_puts(l->c->out, "<g class=\"note\">");
-    plot_shape(l->c->out, note->shape, at);
-    plot_puts(l->c->out, "</g>\n");
+    for (int i = 0; i < 14; i++)
+        at[i] = offsets[i] + (i % 2 ? l->y : x);
+    output_puts(l->c->out, "<g class=\"note\">");
+    svg_shape(l->c->out, shape, at);
+    output_puts(l->c->out, "</g>\n");
 }
+
+#define MARKER_SHAPE "<circle class=\"marker\" cx=\"@\" cy=\"@\" r=\"4.3\"/>"
 
 static void note_entries(struct legend *l)
 {
     const struct plot_chart *c = l->c;
-    const double middle = SAMPLE / 2.0;
-    const struct note line = {c->mid_label,
-                              "<path class=\"line\" d=\"M@ @L@ @\"/>"
-                              "<circle class=\"marker\" cx=\"@\" cy=\"@\" r=\"4.3\"/>",
-                              6,
-                              {0, 0, SAMPLE, 0, middle, 0}};
-    const struct note marker = {
-        c->mid_label, "<circle class=\"marker\" cx=\"@\" cy=\"@\" r=\"4.3\"/>", 2, {middle, 0}};
-    const struct note band = {c->band_label,
-                              "<path class=\"band\" d=\"M@ @L@ @L@ @L@ @Z\"/>",
-                              8,
-                              {0, -7, SAMPLE, -7, SAMPLE, 7, 0, 7}};
-    const struct note bar = {
-        c->band_label,
-        "<path class=\"bar\" d=\"M@ @L@ @M@ @L@ @M@ @L@ @\"/>",
-        12,
-        {middle - 5, -7, middle + 5, -7, middle, -7, middle, 7, middle - 5, 7, middle + 5, 7}};
-    const struct note predicted = {
-        c->predicted_label, "<path class=\"predicted\" d=\"M@ @L@ @\"/>", 4, {0, 0, SAMPLE, 0}};
-    note_entry(l, c->has_lines ? &line : &marker);
-    if (c->has_bands || c->has_bars)
-        note_entry(l, c->has_bands ? &band : &bar);
+    const double mid = SAMPLE / 2.0;
+    if (c->has_lines)
+        note_entry(l, plot_text(c->plot->mid_label),
+                   "<path class=\"line\" d=\"M@ @L@ @\"/>" MARKER_SHAPE,
+                   (double[14]){0, 0, SAMPLE, 0, mid, 0});
+    else
+        note_entry(l, plot_text(c->plot->mid_label), MARKER_SHAPE, (double[14]){mid, 0});
+    if (c->has_bands)
+        note_entry(l, plot_text(c->plot->band_label),
+                   "<path class=\"band\" d=\"M@ @L@ @L@ @L@ @Z\"/>",
+                   (double[14]){0, -7, SAMPLE, -7, SAMPLE, 7, 0, 7});
+    else if (c->has_bars)
+        note_entry(l, plot_text(c->plot->band_label),
+                   "<path class=\"bar\" d=\"M@ @L@ @M@ @L@ @M@ @L@ @\"/>",
+                   (double[14]){mid - 5, -7, mid + 5, -7, mid, -7, mid, 7, mid - 5, 7, mid + 5, 7});
     if (c->has_predicted)
-        note_entry(l, &predicted);
+        note_entry(l, plot_text(c->plot->predicted_label),
+                   "<path class=\"predicted\" d=\"M@ @L@ @\"/>", (double[14]){0, 0, SAMPLE, 0});
 }
 
-double plot_legend(const struct plot_chart *c, double top, bool draw)
+double plot_legend(const struct plot_chart *c, double top)
 {
-    struct legend l = {.c = c, .draw = draw, .y = top - ROW_HEIGHT / 2.0};
+    struct legend l = {.c = c, .y = top - ROW_HEIGHT / 2.0};
     if (!c->direct)
         line_entries(&l);
-    begin_row(&l);
+    legend_begin_row(&l);
     note_entries(&l);
     return l.y + ROW_HEIGHT / 2.0 - top;
 }
@@ -197,13 +166,13 @@ static const struct plot_point *last_measured(const struct plot_line *line)
 double plot_direct_width(const struct plot_chart *c)
 {
     double widest = 0;
-    if (c->one_x || c->n_lines > PLOT_MAX_DIRECT)
+    if (c->one_x || c->n_lines > MAX_DIRECT_NAMES)
         return 0;
     for (int i = 0; i < c->n_lines; i++) {
         const struct plot_point *last = last_measured(&c->lines[i]);
         if (!last || last->x < c->x_hi)
             return 0;
-        widest = fmax(widest, plot_text_width(c->lines[i].name, PLOT_FONT_SIZE));
+        widest = fmax(widest, svg_text_width(c->lines[i].name, SVG_FONT_SIZE));
     }
     return widest <= MAX_DIRECT ? DIRECT_TEXT + widest : 0;
 }
@@ -223,7 +192,7 @@ static double cluster_top(const struct plot_chart *c, const struct cluster *k)
 /* Spreads wanted[n], rising, into places at least DIRECT_HEIGHT apart. */
 static void spread(const struct plot_chart *c, const double *wanted, double *places, int n)
 {
-    struct cluster clusters[PLOT_MAX_DIRECT];
+    struct cluster clusters[MAX_DIRECT_NAMES];
     int n_clusters = 0;
     for (int i = 0; i < n; i++) {
         clusters[n_clusters++] = (struct cluster){wanted[i], i, 1};
@@ -245,18 +214,18 @@ static void direct_label(const struct plot_chart *c, int i, double y_end, double
 {
     const struct plot_line *line = &c->lines[i];
     const double x = plot_x(c, i, c->x_hi);
-    plot_begin_group(c->out, line->style);
-    plot_shape(c->out, "<path class=\"leader\" d=\"M@ @L@ @\"/>",
-               (double[]){x + 8, y_end, x + DIRECT_MARKER - 8, y});
-    plot_marker(c->out, line->style, x + DIRECT_MARKER, y);
-    plot_puts(c->out, "</g>");
-    plot_text_at(c->out, "", x + DIRECT_TEXT, y + 4.5, (struct plot_piece){line->name, false});
+    svg_begin_group(c->out, line->style);
+    svg_shape(c->out, "<path class=\"leader\" d=\"M@ @L@ @\"/>",
+              (double[]){x + 8, y_end, x + DIRECT_MARKER - 8, y});
+    svg_marker(c->out, line->style, x + DIRECT_MARKER, y);
+    output_puts(c->out, "</g>");
+    svg_label(c->out, "", x + DIRECT_TEXT, y + 4.5, (struct svg_piece){line->name, false});
 }
 
 void plot_direct_labels(const struct plot_chart *c)
 {
-    int order[PLOT_MAX_DIRECT];
-    double wanted[PLOT_MAX_DIRECT], places[PLOT_MAX_DIRECT];
+    int order[MAX_DIRECT_NAMES];
+    double wanted[MAX_DIRECT_NAMES], places[MAX_DIRECT_NAMES];
     for (int i = 0; i < c->n_lines; i++) {
         const double y = plot_y(c, last_measured(&c->lines[i])->mid);
         int at = i;

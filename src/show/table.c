@@ -13,17 +13,7 @@
 
 const char *const table_formats[] = {"table", "md", "csv", "json", "jsonl", NULL};
 
-static bool is_json(const struct table *t)
-{
-    return t->format == TABLE_JSON || t->format == TABLE_JSONL;
-}
-
-static bool is_kept(const struct table *t)
-{
-    return t->format == TABLE_ALIGNED || t->format == TABLE_MD;
-}
-
-static void keep(struct table *t, const char *bytes, size_t len)
+static void store_bytes(struct table *t, const char *bytes, size_t len)
 {
     if (t->no_memory)
         return;
@@ -41,20 +31,20 @@ static void keep(struct table *t, const char *bytes, size_t len)
     t->cells_len += len;
 }
 
-static void keep_escaped(struct table *t, struct text bytes)
+static void store_escaped(struct table *t, struct text bytes)
 {
     while (bytes.len > 0) {
         const struct printable p = printable_next(&bytes);
         if (t->format == TABLE_MD && p.text[0] == '|')
-            keep(t, "\\", 1);
-        keep(t, p.text, strlen(p.text));
+            store_bytes(t, "\\", 1);
+        store_bytes(t, p.text, strlen(p.text));
     }
-    keep(t, "", 1);
+    store_bytes(t, "", 1);
 }
 
 /* RFC 4180; bytes that are not UTF-8 become U+FFFD, as in JSON, and so do control characters, for
  * which CSV has no escapes; but line feed and tab stay. */
-static void put_csv(struct output *out, struct text s)
+static void csv_put_text(struct output *out, struct text s)
 {
     bool quoted = s.len > 0 && (s.data[0] == ' ' || s.data[s.len - 1] == ' ');
     for (size_t i = 0; i < s.len; i++)
@@ -84,10 +74,10 @@ void table_begin(struct table *t, enum table_format format, const struct table_c
     if (format == TABLE_CSV) {
         for (int i = 0; i < n_columns; i++) {
             output_puts(out, i ? "," : "");
-            put_csv(out, text_of(columns[i].name));
+            csv_put_text(out, text_of(columns[i].name));
         }
         output_puts(out, "\n");
-    } else if (is_json(t)) {
+    } else if (table_is_json(t->format)) {
         json_init(&t->json, out, format == TABLE_JSON ? 1 : 0);
         if (format == TABLE_JSON)
             json_begin_array(&t->json);
@@ -96,7 +86,7 @@ void table_begin(struct table *t, enum table_format format, const struct table_c
 
 static void begin_cell(struct table *t)
 {
-    if (is_json(t)) {
+    if (table_is_json(t->format)) {
         if (t->at == 0)
             json_begin_object(&t->json);
         json_key(&t->json, t->columns[t->at].name);
@@ -107,11 +97,10 @@ static void begin_cell(struct table *t)
 
 static void end_cell(struct table *t)
 {
-    t->any_row = true;
     if (++t->at < t->n_columns)
         return;
     t->at = 0;
-    if (is_json(t))
+    if (table_is_json(t->format))
         json_end(&t->json);
     if (t->format == TABLE_CSV || t->format == TABLE_JSONL)
         output_puts(t->out, "\n");
@@ -120,12 +109,12 @@ static void end_cell(struct table *t)
 void table_text(struct table *t, struct text bytes)
 {
     begin_cell(t);
-    if (is_json(t))
+    if (table_is_json(t->format))
         json_text(&t->json, bytes);
     else if (t->format == TABLE_CSV)
-        put_csv(t->out, bytes);
+        csv_put_text(t->out, bytes);
     else
-        keep_escaped(t, bytes);
+        store_escaped(t, bytes);
     end_cell(t);
 }
 
@@ -134,35 +123,42 @@ void table_string(struct table *t, const char *s)
     table_text(t, text_of(s));
 }
 
+/* A cell that is the same in a table for people and in CSV, and needs no escapes. */
+static void put_plain(struct table *t, const char *s)
+{
+    if (t->format == TABLE_CSV)
+        output_puts(t->out, s);
+    else
+        store_bytes(t, s, strlen(s) + 1);
+}
+
 void table_u64(struct table *t, uint64_t x)
 {
     begin_cell(t);
     char digits[24];
-    const int n = snprintf(digits, sizeof digits, "%" PRIu64, x);
-    if (is_json(t))
+    snprintf(digits, sizeof digits, "%" PRIu64, x);
+    if (table_is_json(t->format))
         json_u64(&t->json, x);
-    else if (t->format == TABLE_CSV)
-        output_puts(t->out, digits);
     else
-        keep(t, digits, (size_t)n + 1);
+        put_plain(t, digits);
     end_cell(t);
 }
 
-void table_double(struct table *t, double x)
+void table_double(struct table *t, double x, const char *format)
 {
+    char digits[512];
     if (!isfinite(x)) {
         table_null(t);
         return;
     }
     begin_cell(t);
-    if (is_json(t)) {
+    if (table_is_json(t->format)) {
         json_double(&t->json, x);
     } else if (t->format == TABLE_CSV) {
         output_puts(t->out, figure_exact(x).text);
     } else {
-        char digits[512];
-        const int n = snprintf(digits, sizeof digits, "%.*f", t->columns[t->at].decimals, x);
-        keep(t, digits, (size_t)n + 1);
+        snprintf(digits, sizeof digits, format, x);
+        put_plain(t, digits);
     }
     end_cell(t);
 }
@@ -170,15 +166,15 @@ void table_double(struct table *t, double x)
 void table_null(struct table *t)
 {
     begin_cell(t);
-    if (is_json(t))
+    if (table_is_json(t->format))
         json_null(&t->json);
-    else if (is_kept(t))
-        keep(t, "", 1);
+    else
+        put_plain(t, "");
     end_cell(t);
 }
 
-/* Column widths of the headings and all kept cells. */
-static void measure(const struct table *t, size_t *widths)
+/* Column widths of the headings and all stored cells. */
+static void measure_columns(const struct table *t, size_t *widths)
 {
     for (int i = 0; i < t->n_columns; i++)
         widths[i] = text_columns(text_of(t->columns[i].name));
@@ -193,7 +189,7 @@ static void measure(const struct table *t, size_t *widths)
 }
 
 /* `pad` counts spaces that are owed: at a line's end they are not paid. */
-static void put_cell(const struct table *t, int at, const char *cell, size_t width, size_t *pad)
+static void print_cell(const struct table *t, int at, const char *cell, size_t width, size_t *pad)
 {
     const size_t blank = width - text_columns(text_of(cell));
     const bool left = t->columns[at].left;
@@ -219,7 +215,7 @@ static void put_cell(const struct table *t, int at, const char *cell, size_t wid
     }
 }
 
-static void put_rule(const struct table *t, const size_t *widths)
+static void print_rule(const struct table *t, const size_t *widths)
 {
     for (int i = 0; i < t->n_columns; i++) {
         output_puts(t->out, t->columns[i].left ? "|:" : "|-");
@@ -229,22 +225,22 @@ static void put_rule(const struct table *t, const size_t *widths)
     output_puts(t->out, "|\n");
 }
 
-static void put_kept(struct table *t)
+static void print_stored(struct table *t)
 {
     size_t *widths = calloc((size_t)t->n_columns, sizeof *widths);
     if (!widths) {
         t->no_memory = true;
         return;
     }
-    measure(t, widths);
+    measure_columns(t, widths);
     size_t pad = 0;
     for (int i = 0; i < t->n_columns; i++)
-        put_cell(t, i, t->columns[i].name, widths[i], &pad);
+        print_cell(t, i, t->columns[i].name, widths[i], &pad);
     if (t->format == TABLE_MD)
-        put_rule(t, widths);
+        print_rule(t, widths);
     int at = 0;
     for (size_t i = 0; i < t->cells_len; i += strlen(t->cells + i) + 1) {
-        put_cell(t, at, t->cells + i, widths[at], &pad);
+        print_cell(t, at, t->cells + i, widths[at], &pad);
         at = (at + 1) % t->n_columns;
     }
     free(widths);
@@ -253,8 +249,8 @@ static void put_kept(struct table *t)
 enum status table_end(struct table *t, struct err *e)
 {
     assert(t->at == 0 || t->no_memory);
-    if (is_kept(t) && !t->no_memory)
-        put_kept(t);
+    if (table_is_for_people(t->format) && !t->no_memory)
+        print_stored(t);
     if (t->format == TABLE_JSON) {
         json_end(&t->json);
         output_puts(t->out, "\n");

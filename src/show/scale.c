@@ -1,8 +1,7 @@
-#include "show/plot_scale.h"
+#include "show/scale.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -91,14 +90,14 @@ static bool is_written_out(int n_places)
 
 /* --- ticks ---------------------------------------------------------------------------------- */
 
-void plot_widen(double lo, double *hi)
+void scale_widen(double lo, double *hi)
 {
     const double size = fmax(fabs(lo), fabs(*hi));
     if (*hi - lo < MIN_SPAN || *hi - lo < size * MIN_REL_SPAN)
         *hi = size < MIN_SPAN ? lo + 1 : lo + size;
 }
 
-static struct plot_ticks choose(double lo, double hi, int max_steps, bool around)
+struct scale_ticks scale_ticks(double lo, double hi, int max_steps, bool around)
 {
     static const int mantissas[] = {1, 2, 5};
     /* One decade finer than could do, so that the first fit is the finest. */
@@ -109,39 +108,26 @@ static struct plot_ticks choose(double lo, double hi, int max_steps, bool around
             const double first = around ? floor(from + SLACK) : ceil(from - SLACK);
             const double last = around ? ceil(to - SLACK) : floor(to + SLACK);
             if (last - first <= max_steps)
-                return (struct plot_ticks){(int64_t)first, (int)(last - first) + 1, mantissas[i],
-                                           exponent};
+                return (struct scale_ticks){(int64_t)first, (int)(last - first) + 1, mantissas[i],
+                                            exponent};
         }
     }
 }
 
-struct plot_ticks plot_ticks_inside(double lo, double hi, int max_steps)
-{
-    return choose(lo, hi, max_steps, false);
-}
-
-struct plot_ticks plot_ticks_around(double lo, double hi, int max_steps)
-{
-    return choose(lo, hi, max_steps, true);
-}
-
-static struct decimal tick_decimal(const struct plot_ticks *t, int i)
+static struct decimal tick_decimal(const struct scale_ticks *t, int i)
 {
     return (struct decimal){(t->first + i) * t->mantissa, t->exponent};
 }
 
-double plot_tick(const struct plot_ticks *t, int i)
+double scale_tick(const struct scale_ticks *t, int i)
 {
     const struct decimal d = tick_decimal(t, i);
     return scaled((double)d.digits, d.exponent);
 }
 
-struct figure plot_tick_label(const struct plot_ticks *t, int i)
+struct figure scale_label(const struct scale_ticks *t, int i)
 {
-    static const struct {
-        int above, power;
-        const char *suffix;
-    } units[] = {{12, 12, "T"}, {9, 9, "G"}, {6, 6, "M"}};
+    static const char *const suffixes[] = {"M", "G", "T"}; /* from 10^6 */
     const int n_first = places(tick_decimal(t, 0)), n_last = places(tick_decimal(t, t->n - 1));
     const int largest = n_first > n_last ? n_first : n_last;
     struct decimal d = tick_decimal(t, i);
@@ -149,10 +135,10 @@ struct figure plot_tick_label(const struct plot_ticks *t, int i)
         return (struct figure){"0"};
     if (!is_written_out(largest))
         return with_exponent(d);
-    for (size_t u = 0; u < sizeof units / sizeof units[0]; u++) {
-        if (largest > units[u].above) {
-            d.exponent -= units[u].power;
-            return written_out(d, ",", units[u].suffix);
+    for (int power = 12; power >= 6; power -= 3) {
+        if (largest > power) {
+            d.exponent -= power;
+            return written_out(d, ",", suffixes[power / 3 - 2]);
         }
     }
     return written_out(d, ",", "");
@@ -160,7 +146,7 @@ struct figure plot_tick_label(const struct plot_ticks *t, int i)
 
 /* --- values --------------------------------------------------------------------------------- */
 
-struct figure plot_value(double x)
+struct figure scale_value(double x)
 {
     if (x == floor(x) && fabs(x) < 1e15)
         return written_out((struct decimal){(int64_t)x, 0}, ",", "");
@@ -172,7 +158,7 @@ struct figure plot_value(double x)
     return is_written_out(places(d)) ? written_out(d, ",", "") : with_exponent(d);
 }
 
-struct figure plot_length(double x)
+struct figure scale_length(double x)
 {
     const struct decimal d = {llround(x * 100), -2};
     return written_out(without_trailing_zeros(d), "", "");

@@ -1,0 +1,80 @@
+/*
+ * plot_chart - a plot made fit to draw: its lines, its axes, and where on the page a value is.
+ *
+ * Private to the files of plot.
+ */
+#ifndef DECODE_SHOW_PLOT_CHART_H
+#define DECODE_SHOW_PLOT_CHART_H
+
+#include <math.h>
+#include <stdbool.h>
+
+#include "show/plot.h"
+#include "show/scale.h"
+#include "show/svg.h"
+
+/* Pixels of the viewBox; it grows higher where legends need it. */
+#define PLOT_WIDTH        860
+#define PLOT_MARGIN       22
+#define PLOT_INNER_MARGIN 14    /* keeps markers off the data area's left and right */
+#define PLOT_MAX_ONE_X    130.0 /* between lines that share one x */
+
+/* One series without what cannot be drawn. */
+struct plot_line {
+    struct text name;
+    struct plot_point *points; /* by rising x; NaN for what is left out */
+    int n_points;
+    int n_mid, n_band, n_predicted; /* points that have one */
+    int style;                      /* the series' place among all that were given */
+};
+
+struct plot_chart {
+    struct output *out;
+    const struct plot *plot; /* texts and series as they were given */
+    struct plot_line *lines; /* at least one point each */
+    int n_lines;
+    struct plot_point *points; /* the lines' own; one allocation */
+
+    double x_lo, x_hi, y_lo, y_hi; /* the data's ends at those of the axes; y includes 0 */
+    bool one_x;                    /* all points share x: lines stand side by side */
+    bool has_lines, has_bars, has_bands, has_predicted;
+    struct scale_ticks x_ticks, y_ticks; /* x: none if one_x */
+
+    /* The layout, which the drawing decides. */
+    bool direct; /* names stand at the lines' right ends, not in the legend */
+    double height;
+    double left, right, top, bottom; /* of the data area */
+};
+
+static inline struct text plot_text(const char *s)
+{
+    return text_of(s ? s : "");
+}
+
+/* Whether a line shows spreads as bars, not as a band. */
+static inline bool plot_has_bars(const struct plot_chart *c, const struct plot_line *line)
+{
+    return c->one_x || line->n_mid == 1;
+}
+
+/* Pixels between neighbouring lines that share one x. */
+static inline double plot_one_x_spacing(const struct plot_chart *c)
+{
+    return fmin(PLOT_MAX_ONE_X, (c->right - c->left) / c->n_lines);
+}
+
+/* Pixels of a point of line i. */
+static inline double plot_x(const struct plot_chart *c, int i, double x)
+{
+    if (c->one_x)
+        return (c->left + c->right) / 2 + (i - (c->n_lines - 1) / 2.0) * plot_one_x_spacing(c);
+    const double from = c->left + PLOT_INNER_MARGIN, to = c->right - PLOT_INNER_MARGIN;
+    return from + (x - c->x_lo) / (c->x_hi - c->x_lo) * (to - from);
+}
+
+static inline double plot_y(const struct plot_chart *c, double y)
+{
+    return c->bottom - (y - c->y_lo) / (c->y_hi - c->y_lo) * (c->bottom - c->top);
+}
+
+#endif
