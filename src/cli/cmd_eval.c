@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/input.h"
 #include "cli/numbers.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
@@ -16,9 +17,6 @@
 #include "measure/eval.h"
 #include "show/figures.h"
 #include "show/table.h"
-
-/* Memory beyond this is announced even without -v. */
-#define LARGE_MEMORY ((uint64_t)1 << 30)
 
 struct eval_options {
     struct common_options common;
@@ -28,61 +26,25 @@ struct eval_options {
     int format;
 };
 
-#define AT(member) .offset = offsetof(struct eval_options, member)
+#define VALUES struct eval_options
 
 static const struct option text_options[] = {
-    {.kind = OPTION_STRING,
-     .name = "text",
-     AT(text),
-     .value = "FILE",
-     .help = "the text to predict; - is standard input"},
-    {.kind = OPTION_STRING,
-     .name = "range",
-     AT(range),
-     .value = "A:B",
-     .otherwise = "0:1, all",
-     .help = "a share of its bytes, fractions from 0 to 1: 0.9:1 is the last tenth"},
-    {.kind = OPTION_INT,
-     .name = "ctx",
-     AT(ctx),
-     .value = "C",
-     .min = 1,
-     .max = INT_MAX,
-     .otherwise = "the checkpoint's context, or that of --against if smaller",
-     .help = "input tokens of a window"},
-    {.kind = OPTION_INT,
-     .name = "stride",
-     AT(stride),
-     .value = "S",
-     .min = 1,
-     .max = INT_MAX,
-     .otherwise = "C",
-     .help = "tokens from one window's start to the next, at most C"},
-    {.kind = OPTION_END},
+    OPT_STRING("text", text, "FILE", "the text to predict; - is standard input"),
+    OPT_STRING("range", range, "A:B",
+               "a share of its bytes, fractions from 0 to 1: 0.9:1 is the last tenth",
+               .otherwise = "0:1, all"),
+    OPT_INT("ctx", ctx, "C", 1, INT_MAX, "input tokens of a window",
+            .otherwise = "the checkpoint's context, or that of --against if smaller"),
+    OPT_INT("stride", stride, "S", 1, INT_MAX,
+            "tokens from one window's start to the next, at most C", .otherwise = "C"),
+    OPT_END,
 };
 
 static const struct option result_options[] = {
-    {.kind = OPTION_STRING,
-     .name = "against",
-     AT(against),
-     .value = "MODEL2",
-     .help = "also the distance from this checkpoint, which must have the same vocabulary"},
-    FORMAT_OPTION(struct eval_options, format),
-    {.kind = OPTION_END},
-};
-
-static const struct option_group groups[] = {
-    {"Text", text_options, 0},
-    {"Results", result_options, 0},
-    {"Engine", engine_options, offsetof(struct eval_options, engine)},
-    {"Variant", variant_options, offsetof(struct eval_options, engine.variant)},
-    {"General", common_options, offsetof(struct eval_options, common)},
-    {NULL, NULL, 0},
-};
-
-static const struct option_positional positionals[] = {
-    {"MODEL", offsetof(struct eval_options, common.positional)},
-    {NULL, 0},
+    OPT_STRING("against", against, "MODEL2",
+               "also the distance from this checkpoint, which must have the same vocabulary"),
+    OPT_FORMAT,
+    OPT_END,
 };
 
 /* --- options --------------------------------------------------------------------------------- */
@@ -118,7 +80,7 @@ static enum status cut_range(const char *range, struct text *text, struct err *e
     return STATUS_OK;
 }
 
-static enum status check_options(const struct eval_options *o, struct err *e)
+static enum status check_eval_options(const struct eval_options *o, struct err *e)
 {
     const char *model;
     struct text nothing = {"", 0};
@@ -153,8 +115,7 @@ static enum status check_same_tokens(const struct tokenizer *mine, const struct 
 static enum status open_other(const char *path, const struct runtime *r, struct checkpoint *other,
                               struct err *e)
 {
-    signals_mapping(path);
-    const enum status s = checkpoint_open(path, CHECKPOINT_MODEL, other, e);
+    const enum status s = common_open(path, CHECKPOINT_MODEL, other, e);
     if (s != STATUS_OK)
         return s;
     const int n_vocab = r->checkpoint.model->config.n_vocab;
@@ -175,15 +136,15 @@ struct shown {
     uint64_t done;
 };
 
-static void show(void *arg, uint64_t done, uint64_t all)
+static void show_tokens(void *arg, uint64_t done, uint64_t all)
 {
     struct shown *shown = arg;
     shown->done = done;
     progress_show(&shown->line, "tokens", (double)done, (double)all);
 }
 
-static void say_plan(const struct eval_options *o, const struct eval_spec *spec,
-                     const struct eval_plan *plan)
+static void say_eval_plan(const struct eval_options *o, const struct eval_spec *spec,
+                          const struct eval_plan *plan)
 {
     say_verbose(&o->common,
                 "windows: %" PRIu64 " of %d tokens, stride %d, to score %" PRIu64
@@ -192,13 +153,13 @@ static void say_plan(const struct eval_options *o, const struct eval_spec *spec,
     uint64_t weights = spec->model->weights.cap;
     if (spec->other)
         weights += spec->other->weights.cap;
-    const char *type = kv_type_smaller(o->engine.kv_type);
-    if (o->common.verbose || plan->kv_bytes + plan->scratch_bytes > LARGE_MEMORY)
+    const struct advice type = kv_type_advice(o->engine.kv_type);
+    if (says_memory(&o->common, plan->kv_bytes + plan->scratch_bytes))
         say(&o->common,
             "memory: weights %s, KV cache %s, scratch %s; --ctx, --block%s -t%s%s lower it",
             figure_bytes((double)weights).text, figure_bytes((double)plan->kv_bytes).text,
-            figure_bytes((double)plan->scratch_bytes).text, type ? "," : " and",
-            type ? " and " : "", type ? type : "");
+            figure_bytes((double)plan->scratch_bytes).text, type.text[0] ? "," : " and",
+            type.text[0] ? " and " : "", type.text);
 }
 
 #define SHARED_COLUMNS 7
@@ -238,17 +199,17 @@ static enum status print_result(const struct eval_options *o, const struct eval_
     return table_end(&t, e);
 }
 
-static enum status measure(const struct eval_options *o, struct eval_spec *spec, struct output *out,
-                           struct err *e)
+static enum status measure_text(const struct eval_options *o, struct eval_spec *spec,
+                                struct output *out, struct err *e)
 {
     struct eval_plan plan;
     enum status s = eval_make_plan(spec, &plan, e);
     if (s != STATUS_OK)
         return s;
-    say_plan(o, spec, &plan);
+    say_eval_plan(o, spec, &plan);
     struct shown shown = {.line = progress_start(&o->common)};
     spec->stop = progress_stop;
-    spec->progress = show;
+    spec->progress = show_tokens;
     spec->arg = &shown;
     struct eval_result result;
     s = eval_run(spec, &result, e);
@@ -302,15 +263,15 @@ static enum status evaluate(const struct eval_options *o, struct runtime *r,
         s = runtime_pool(&o->common, r->n_threads, &r->pool, e);
     spec.pool = r->pool;
     if (s == STATUS_OK)
-        s = measure(o, &spec, r->inv->out, e);
+        s = measure_text(o, &spec, r->inv->out, e);
     free(tokens);
     return s;
 }
 
-static enum status run(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_eval(const struct invocation *inv, const void *values, struct err *e)
 {
     const struct eval_options *o = values;
-    enum status s = check_options(o, e);
+    enum status s = check_eval_options(o, e);
     if (s != STATUS_OK)
         return s;
     const struct input_options input = {.file = o->text};
@@ -367,7 +328,12 @@ const struct command command_eval = {
         "\n"
         "All but tokens_per_s is the same for any number of threads and any block. Ctrl-C prints\n"
         "no figures, because those of a part of the text would be another text's.\n",
-    .spec = {groups, positionals},
-    .values_size = sizeof(struct eval_options),
-    .run = run,
+    .spec = {.groups = {{"Text", text_options, 0},
+                        {"Results", result_options, 0},
+                        {"Engine", engine_options, offsetof(VALUES, engine)},
+                        {"Variant", variant_options, offsetof(VALUES, engine.variant)},
+                        COMMON_GROUP},
+             .positionals = {MODEL_POSITIONAL}},
+    .values_size = sizeof(VALUES),
+    .run = run_eval,
 };

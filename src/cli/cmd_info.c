@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "cli/command.h"
+#include "cli/common.h"
 #include "cli/info.h"
-#include "cli/runtime.h"
 #include "cli/signals.h"
 
 struct info_options {
@@ -17,36 +17,18 @@ struct info_options {
     int format;
 };
 
+#define VALUES struct info_options
+
 static const struct option own_options[] = {
-    {.kind = OPTION_FLAG,
-     .name = "tensors",
-     .offset = offsetof(struct info_options, tensors),
-     .help = "list every tensor: name, shape (row length first), type, bytes, offset in the file"},
-    {.kind = OPTION_FLAG,
-     .name = "check",
-     .offset = offsetof(struct info_options, check),
-     .help = "read every tensor and count values that are not finite; exit code 3 if there are"},
-    {.kind = OPTION_DOUBLE,
-     .name = "bandwidth",
-     .offset = offsetof(struct info_options, bandwidth),
-     .value = "GB/s",
-     .otherwise = "no prediction",
-     .above_min = true,
-     .max = HUGE_VAL,
-     .help = "predict every variant's time per token on a machine that reads so fast"},
-    FORMAT_OPTION(struct info_options, format),
-    {.kind = OPTION_END},
-};
-
-static const struct option_group groups[] = {
-    {"Contents", own_options, 0},
-    {"General", common_options, offsetof(struct info_options, common)},
-    {NULL, NULL, 0},
-};
-
-static const struct option_positional positionals[] = {
-    {"MODEL", offsetof(struct info_options, common.positional)},
-    {NULL, 0},
+    OPT_FLAG("tensors", tensors,
+             "list every tensor: name, shape (row length first), type, bytes, offset in the file"),
+    OPT_FLAG("check", check,
+             "read every tensor and count values that are not finite; exit code 3 if there are"),
+    OPT_DOUBLE("bandwidth", bandwidth, "GB/s", 0, HUGE_VAL,
+               "predict every variant's time per token on a machine that reads so fast",
+               .otherwise = "no prediction", .above_min = true),
+    OPT_FORMAT,
+    OPT_END,
 };
 
 /* The architectures whose hyperparameters must be readable; of others the keys are shown. */
@@ -142,7 +124,7 @@ static enum status show(const struct info_options *o, struct info *info, struct 
     return s == STATUS_OK ? judge(info, e) : s;
 }
 
-static enum status run(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_info(const struct invocation *inv, const void *values, struct err *e)
 {
     const struct info_options *o = values;
     struct info info = {.architecture = {"", 0}, .name = {"", 0}, .tokenizer_model = {"", 0}};
@@ -169,7 +151,8 @@ const struct command command_info = {
              "With --bandwidth the time per token that follows if reading the weights and the\n"
              "cache is all that takes time: what `decode bench` measures, without measuring.\n"
              "CSV holds the parts, or with --tensors or --check the tensors.\n",
-    .spec = {groups, positionals},
-    .values_size = sizeof(struct info_options),
-    .run = run,
+    .spec = {.groups = {{"Contents", own_options, 0}, COMMON_GROUP},
+             .positionals = {MODEL_POSITIONAL}},
+    .values_size = sizeof(VALUES),
+    .run = run_info,
 };

@@ -8,7 +8,9 @@
 
 #include "base/checked.h"
 #include "cli/command.h"
+#include "cli/input.h"
 #include "cli/numbers.h"
+#include "cli/paths.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/token_record.h"
@@ -27,47 +29,22 @@ struct score_options {
     int format;
 };
 
-#define AT(member) .offset = offsetof(struct score_options, member)
+#define VALUES struct score_options
 
 static const struct option text_options[] = {
-    {.kind = OPTION_STRING,
-     .name = "tokens",
-     AT(tokens),
-     .value = "IDS",
-     .help = "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text token"},
-    {.kind = OPTION_END},
+    OPT_STRING(
+        "tokens", tokens, "IDS",
+        "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text token"),
+    OPT_END,
 };
 
 static const struct option result_options[] = {
-    {.kind = OPTION_INT,
-     .name = "top",
-     AT(top),
-     .value = "K",
-     .fallback = "0",
-     .max = INT_MAX,
-     .help = "also the K likeliest tokens for each position"},
-    {.kind = OPTION_STRING,
-     .name = "logits",
-     AT(logits),
-     .value = "OUT.npy",
-     .help = "write the logits after each token, float32 [tokens, n_vocab]"},
-    FORMAT_OPTION(struct score_options, format),
-    {.kind = OPTION_END},
-};
-
-static const struct option_group groups[] = {
-    {"Text", input_options, offsetof(struct score_options, input)},
-    {"Text as ids", text_options, 0},
-    {"Results", result_options, 0},
-    {"Engine", engine_options, offsetof(struct score_options, engine)},
-    {"Variant", variant_options, offsetof(struct score_options, engine.variant)},
-    {"General", common_options, offsetof(struct score_options, common)},
-    {NULL, NULL, 0},
-};
-
-static const struct option_positional positionals[] = {
-    {"MODEL", offsetof(struct score_options, common.positional)},
-    {NULL, 0},
+    OPT_INT("top", top, "K", 0, INT_MAX, "also the K likeliest tokens for each position",
+            .fallback = "0"),
+    OPT_STRING("logits", logits, "OUT.npy",
+               "write the logits after each token, float32 [tokens, n_vocab]"),
+    OPT_FORMAT,
+    OPT_END,
 };
 
 /* What a visit needs. */
@@ -293,7 +270,7 @@ static enum status score(const struct score_options *o, struct runtime *r, const
     return s;
 }
 
-static enum status check_options(const struct score_options *o, struct err *e)
+static enum status check_score_options(const struct score_options *o, struct err *e)
 {
     const bool text = o->input.prompt || o->input.file;
     if (o->tokens && text)
@@ -305,19 +282,19 @@ static enum status check_options(const struct score_options *o, struct err *e)
     enum status s = common_model_path(&o->common, &model, e);
     if (s != STATUS_OK || !o->logits)
         return s;
-    s = output_path_check("--logits", o->logits, model, e);
+    s = path_spares("--logits", o->logits, model, "the checkpoint", e);
     if (s == STATUS_OK)
-        s = output_path_spares("--logits", o->logits, o->input.file, "the text", e);
+        s = path_spares("--logits", o->logits, o->input.file, "the text", e);
     return s;
 }
 
-static enum status run(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_score(const struct invocation *inv, const void *values, struct err *e)
 {
     const struct score_options *o = values;
     char *text;
     size_t len;
     bool given;
-    enum status s = check_options(o, e);
+    enum status s = check_score_options(o, e);
     if (s != STATUS_OK)
         return s;
     s = input_read(&o->input, &text, &len, &given, e);
@@ -348,7 +325,13 @@ const struct command command_score = {
         "One row a token: position, id, text, natural log-probability given the tokens before\n"
         "it. Nothing predicts the first token. The output is the same for any number of\n"
         "threads and any block.\n",
-    .spec = {groups, positionals},
-    .values_size = sizeof(struct score_options),
-    .run = run,
+    .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
+                        {"Text as ids", text_options, 0},
+                        {"Results", result_options, 0},
+                        {"Engine", engine_options, offsetof(VALUES, engine)},
+                        {"Variant", variant_options, offsetof(VALUES, engine.variant)},
+                        COMMON_GROUP},
+             .positionals = {MODEL_POSITIONAL}},
+    .values_size = sizeof(VALUES),
+    .run = run_score,
 };

@@ -1,6 +1,5 @@
 #include "cli/lists.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,24 +16,23 @@ enum status list_add(const char *option, int item, struct int_list *list, struct
     return STATUS_OK;
 }
 
-/* The next item of a list, as a string of its own; *rest becomes NULL after the last. An item
- * that does not fit is cut, and then is no number and no name. */
-static void next_item(const char **rest, char item[32])
+char list_next(const char **rest, const char *ends, char *item, size_t size)
 {
-    const char *comma = strchr(*rest, ',');
-    const size_t len = comma ? (size_t)(comma - *rest) : strlen(*rest);
-    snprintf(item, 32, "%.*s", len < 31 ? (int)len : 31, *rest);
-    *rest = comma ? comma + 1 : NULL;
+    const size_t len = strcspn(*rest, ends);
+    const char end = (*rest)[len];
+    snprintf(item, size, "%.*s", len < size ? (int)len : (int)size - 1, *rest);
+    *rest += len + (end != 0);
+    return end;
 }
 
 enum status list_ints(const char *option, const char *text, int min, int max, struct int_list *list,
                       struct err *e)
 {
     enum status s = STATUS_OK;
-    for (const char *rest = text; rest && s == STATUS_OK;) {
+    for (char end = ','; end && s == STATUS_OK;) {
         char item[32];
         int value;
-        next_item(&rest, item);
+        end = list_next(&text, ",", item, sizeof item);
         if (parse_int(item, min, max, &value))
             s = list_add(option, value, list, e);
         else
@@ -58,10 +56,10 @@ enum status list_names(const char *option, const char *text, const char *const *
                        struct int_list *list, struct err *e)
 {
     enum status s = STATUS_OK;
-    for (const char *rest = text; rest && s == STATUS_OK;) {
+    for (char end = ','; end && s == STATUS_OK;) {
         char item[32];
-        next_item(&rest, item);
         int at = 0;
+        end = list_next(&text, ",", item, sizeof item);
         while (names[at] && strcmp(names[at], item) != 0)
             at++;
         s = names[at] ? list_add(option, at, list, e) : unknown_name(option, item, names, e);

@@ -4,6 +4,8 @@
 #ifndef DECODE_CLI_LISTS_H
 #define DECODE_CLI_LISTS_H
 
+#include <stddef.h>
+
 #include "base/status.h"
 
 #define LIST_MAX 64
@@ -12,6 +14,11 @@ struct int_list {
     int items[LIST_MAX];
     int n;
 };
+
+/* Puts the text up to one of the bytes in `ends` into item [size], as a string of its own; *rest
+ * moves behind it. Returns that byte, 0 at the end of the text. An item that does not fit is cut,
+ * and then is no number and no name. */
+char list_next(const char **rest, const char *ends, char *item, size_t size);
 
 /* Appends the integers of `text`, each from min to max. STATUS_USAGE names `option`, what was
  * expected and the item found; so does more than LIST_MAX items, an empty one, or one twice. */

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/runtime.h"
+#include "cli/common.h"
 #include "cli/signals.h"
 #include "show/figures.h"
 
