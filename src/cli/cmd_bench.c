@@ -158,12 +158,6 @@ static enum status read_subject(const struct bench_options *o, struct bench_inpu
     return s;
 }
 
-static void show_turns(void *arg, int done, int all)
-{
-    if (done > 0)
-        progress_show(arg, "turns", done, all);
-}
-
 static enum status specify_bench(const struct bench_options *o, struct bench_inputs *in,
                                  struct bench_spec *spec, struct err *e)
 {
@@ -189,7 +183,7 @@ static enum status specify_bench(const struct bench_options *o, struct bench_inp
     spec->roofline_seconds = ROOFLINE_SECONDS;
     spec->seed = 1;
     spec->stop = progress_stop;
-    spec->progress = show_turns;
+    spec->progress = progress_show;
     spec->arg = &in->progress;
     return STATUS_OK;
 }
@@ -280,7 +274,7 @@ static enum status measure_rows(const struct bench_options *o, struct bench_inpu
             "memory: %d rows take %s together; fewer --kv-heads, --type or --depth take less",
             b.n_rows, figure_bytes((double)memory).text);
     s = measure_in_children(spec, &b, e);
-    in->progress = progress_start(&o->common);
+    in->progress = progress_start(&o->common, "turns");
     if (s == STATUS_OK)
         s = bench_run(spec, &b, e);
     progress_end(&in->progress);

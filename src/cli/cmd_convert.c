@@ -135,11 +135,6 @@ static enum status read_eval_tokens(struct conversion *c, struct err *e)
 
 /* --- bits per byte --------------------------------------------------------------------------- */
 
-static void show_eval(void *arg, uint64_t done, uint64_t all)
-{
-    progress_show(arg, "tokens", (double)done, (double)all);
-}
-
 /* Bits per byte of the checkpoint at `path` on --eval's text; NaN without one. */
 static enum status bits_per_byte(const struct conversion *c, const char *path, double *out,
                                  struct err *e)
@@ -153,7 +148,7 @@ static enum status bits_per_byte(const struct conversion *c, const char *path, d
         return STATUS_FAILED;
     if (s != STATUS_OK)
         return s;
-    struct progress line = progress_start(&c->options->common);
+    struct progress line = progress_start(&c->options->common, "tokens");
     const struct eval_spec spec = {
         .model = k.model,
         .params = {.kernels = c->kernels},
@@ -162,7 +157,7 @@ static enum status bits_per_byte(const struct conversion *c, const char *path, d
         .n_tokens = c->n_eval_tokens,
         .tokenizer = k.tokenizer,
         .stop = progress_stop,
-        .progress = show_eval,
+        .progress = progress_show,
         .arg = &line,
     };
     struct eval_result result;

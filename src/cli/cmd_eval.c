@@ -131,18 +131,6 @@ static enum status open_other(const char *path, const struct runtime *r, struct 
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-struct shown {
-    struct progress line;
-    uint64_t done;
-};
-
-static void show_tokens(void *arg, uint64_t done, uint64_t all)
-{
-    struct shown *shown = arg;
-    shown->done = done;
-    progress_show(&shown->line, "tokens", (double)done, (double)all);
-}
-
 static void say_eval_plan(const struct eval_options *o, const struct eval_spec *spec,
                           const struct eval_plan *plan)
 {
@@ -207,13 +195,13 @@ static enum status measure_text(const struct eval_options *o, struct eval_spec *
     if (s != STATUS_OK)
         return s;
     say_eval_plan(o, spec, &plan);
-    struct shown shown = {.line = progress_start(&o->common)};
+    struct progress shown = progress_start(&o->common, "tokens");
     spec->stop = progress_stop;
-    spec->progress = show_tokens;
+    spec->progress = progress_show;
     spec->arg = &shown;
     struct eval_result result;
     s = eval_run(spec, &result, e);
-    progress_end(&shown.line);
+    progress_end(&shown);
     if (s == STATUS_INTERRUPTED)
         say(&o->common, "interrupted after %" PRIu64 " of %" PRIu64 " tokens", shown.done,
             plan.n_scored);
@@ -249,54 +237,45 @@ static enum status evaluate(const struct eval_options *o, struct runtime *r,
     s = tokens_of_text(c->tokenizer, text, tokenizer_adds_bos(c->tokenizer), &tokens, &n, e);
     if (s != STATUS_OK)
         return s;
+    if (!r->pool)
+        s = runtime_pool(&o->common, r->n_threads, &r->pool, e);
     struct eval_spec spec = {.model = c->model,
                              .other = other->model,
                              .params = {.kv_storage = kv_type_storage(o->engine.kv_type),
                                         .block = o->engine.block,
                                         .kernels = r->kernels},
+                             .pool = r->pool,
                              .tokens = tokens,
                              .n_tokens = n,
                              .tokenizer = c->tokenizer,
                              .ctx = o->ctx,
                              .stride = o->stride};
-    if (!r->pool)
-        s = runtime_pool(&o->common, r->n_threads, &r->pool, e);
-    spec.pool = r->pool;
     if (s == STATUS_OK)
         s = measure_text(o, &spec, r->inv->out, e);
     free(tokens);
     return s;
 }
 
+static enum status eval_text(const void *values, struct runtime *r, struct text text, struct err *e)
+{
+    const struct eval_options *o = values;
+    struct checkpoint other = {.model = NULL};
+    enum status s = cut_range(o->range, &text, e);
+    if (s == STATUS_OK && o->against)
+        s = open_other(o->against, r, &other, e);
+    if (s == STATUS_OK)
+        s = evaluate(o, r, &other, text, e);
+    checkpoint_close(&other);
+    return s;
+}
+
 static enum status run_eval(const struct invocation *inv, const void *values, struct err *e)
 {
     const struct eval_options *o = values;
-    enum status s = check_eval_options(o, e);
-    if (s != STATUS_OK)
-        return s;
     const struct input_options input = {.file = o->text};
-    char *bytes;
-    size_t len;
-    bool given;
-    s = input_read(&input, &bytes, &len, &given, e);
-    if (s != STATUS_OK)
-        return s;
-    struct text text = {bytes, len};
-    s = cut_range(o->range, &text, e);
-    signals_defer();
-    struct runtime r = {0};
-    struct checkpoint other = {0};
-    if (s == STATUS_OK)
-        s = runtime_open(&r, inv, &o->common, &o->engine, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER,
-                         e);
-    if (s == STATUS_OK && o->against)
-        s = open_other(o->against, &r, &other, e);
-    if (s == STATUS_OK)
-        s = evaluate(o, &r, &other, text, e);
-    runtime_close(&r);
-    checkpoint_close(&other);
-    free(bytes);
-    return s;
+    struct runtime r = {.inv = inv, .common = &o->common, .engine = &o->engine};
+    const enum status s = check_eval_options(o, e);
+    return s == STATUS_OK ? runtime_run(&r, &input, eval_text, o, e) : s;
 }
 
 const struct command command_eval = {

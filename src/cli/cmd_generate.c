@@ -124,15 +124,16 @@ static enum status create_sampler(const struct generate_options *o, const struct
 }
 
 /* The run itself, with the seed chosen; the prompt's tokens are the caller's. */
-static enum status generate(const struct generate_options *o, struct runtime *r, struct text prompt,
-                            const int32_t *tokens, int n_tokens, int n_ctx, struct err *e)
+static enum status generate_samples(const struct generate_options *o, struct runtime *r,
+                                    struct text prompt, const int32_t *tokens, int n_tokens,
+                                    int n_ctx, struct err *e)
 {
     const uint64_t seed = o->seed.value;
     const int n_vocab = r->checkpoint.model->config.n_vocab;
     struct sampler *sampler = NULL;
     enum status s = create_sampler(o, r, n_ctx, seed, &sampler, e);
     if (s == STATUS_OK)
-        s = runtime_start(r, &o->engine, n_ctx, "-c N", e);
+        s = runtime_start(r, n_ctx, "-c N", e);
     if (s != STATUS_OK) {
         sampler_free(sampler);
         return s;
@@ -165,10 +166,10 @@ static enum status generate(const struct generate_options *o, struct runtime *r,
     return s;
 }
 
-/* From the prompt's text on; the checkpoint is open. */
-static enum status run_prompt(const struct generate_options *o, struct runtime *r,
-                              struct text prompt, struct err *e)
+static enum status generate_from(const void *values, struct runtime *r, struct text prompt,
+                                 struct err *e)
 {
+    const struct generate_options *o = values;
     int32_t *tokens;
     size_t n_tokens;
     enum status s = text_may_fit("the prompt", r->checkpoint.tokenizer, prompt.len,
@@ -181,7 +182,7 @@ static enum status run_prompt(const struct generate_options *o, struct runtime *
     int n_ctx;
     s = choose_context(o, &r->checkpoint.model->config, n_tokens, &n_ctx, e);
     if (s == STATUS_OK)
-        s = generate(o, r, prompt, tokens, (int)n_tokens, n_ctx, e);
+        s = generate_samples(o, r, prompt, tokens, (int)n_tokens, n_ctx, e);
     free(tokens);
     return s;
 }
@@ -200,20 +201,8 @@ static enum status run_generate(const struct invocation *inv, const void *values
     chosen.engine.variant.seed = (struct option_u64){chosen.seed.value, true};
     if (s != STATUS_OK)
         return s;
-    char *text;
-    size_t len;
-    bool given;
-    s = input_read(&o->input, &text, &len, &given, e);
-    if (s != STATUS_OK)
-        return s;
-    signals_defer();
-    struct runtime r;
-    s = runtime_open(&r, inv, &o->common, &o->engine, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, e);
-    if (s == STATUS_OK)
-        s = run_prompt(o, &r, (struct text){text, len}, e);
-    runtime_close(&r);
-    free(text);
-    return s;
+    struct runtime r = {.inv = inv, .common = &o->common, .engine = &o->engine};
+    return runtime_run(&r, &o->input, generate_from, o, e);
 }
 
 const struct command command_generate = {

@@ -68,13 +68,6 @@ static enum status read_type(const char *name, uint32_t *out, struct err *e)
     return STATUS_OK;
 }
 
-/* --- during ---------------------------------------------------------------------------------- */
-
-static void show_bytes(void *arg, uint64_t done, uint64_t all)
-{
-    progress_show_bytes(arg, (double)done, (double)all);
-}
-
 /* --- after ----------------------------------------------------------------------------------- */
 
 static const struct table_column columns[] = {
@@ -164,7 +157,7 @@ static enum status write_out(const struct quantize_options *o, struct quantize *
 {
     struct progress *p = q->params.arg;
     say_quantize_plan(o, q);
-    *p = progress_start(&o->common);
+    *p = progress_start(&o->common, NULL);
     const enum status s = quantize_write(q, o->out, e);
     progress_end(p);
     if (s == STATUS_INTERRUPTED)
@@ -205,7 +198,7 @@ static enum status run_quantize(const struct invocation *inv, const void *values
     struct quantize_params params = {.pure = o->pure,
                                      .requantize = o->requantize,
                                      .stop = progress_stop,
-                                     .progress = show_bytes,
+                                     .progress = progress_show,
                                      .arg = &shown};
     const char *model = NULL;
     enum status s = common_model_path(&o->common, &model, e);

@@ -240,8 +240,8 @@ static enum status input_tokens(const struct score_options *o, const struct runt
     return s == STATUS_OK ? tokens_of_text(t, text, tokenizer_adds_bos(t), ids, n, e) : s;
 }
 
-static enum status score(const struct score_options *o, struct runtime *r, const int32_t *tokens,
-                         size_t n, struct err *e)
+static enum status score_ids(const struct score_options *o, struct runtime *r,
+                             const int32_t *tokens, size_t n, struct err *e)
 {
     const struct config *config = &r->checkpoint.model->config;
     if (n == 0)
@@ -249,7 +249,7 @@ static enum status score(const struct score_options *o, struct runtime *r, const
     if (n > (size_t)config->n_ctx)
         return err_set(e, STATUS_USAGE, "the text has %zu tokens, the checkpoint's context only %d",
                        n, config->n_ctx);
-    enum status s = runtime_start(r, &o->engine, (int)n, NULL, e);
+    enum status s = runtime_start(r, (int)n, NULL, e);
     if (s != STATUS_OK)
         return s;
     struct scoring scoring = {.tokenizer = r->checkpoint.tokenizer,
@@ -267,6 +267,19 @@ static enum status score(const struct score_options *o, struct runtime *r, const
         npy_abandon(scoring.npy);
     else if (scoring.npy)
         s = npy_commit(scoring.npy, e);
+    return s;
+}
+
+static enum status score_text(const void *values, struct runtime *r, struct text text,
+                              struct err *e)
+{
+    int32_t *tokens;
+    size_t n;
+    enum status s = input_tokens(values, r, text, &tokens, &n, e);
+    if (s == STATUS_OK) {
+        s = score_ids(values, r, tokens, n, e);
+        free(tokens);
+    }
     return s;
 }
 
@@ -291,30 +304,12 @@ static enum status check_score_options(const struct score_options *o, struct err
 static enum status run_score(const struct invocation *inv, const void *values, struct err *e)
 {
     const struct score_options *o = values;
-    char *text;
-    size_t len;
-    bool given;
-    enum status s = check_score_options(o, e);
-    if (s != STATUS_OK)
-        return s;
-    s = input_read(&o->input, &text, &len, &given, e);
-    if (s != STATUS_OK)
-        return s;
-    signals_defer();
-    const unsigned parts = CHECKPOINT_MODEL | (given ? CHECKPOINT_TOKENIZER : 0);
-    struct runtime r;
-    int32_t *tokens = NULL;
-    size_t n = 0;
-    s = runtime_open(&r, inv, &o->common, &o->engine, parts, e);
-    if (s == STATUS_OK)
-        s = input_tokens(o, &r, (struct text){text, len}, &tokens, &n, e);
-    if (s == STATUS_OK) {
-        s = score(o, &r, tokens, n, e);
-        free(tokens);
-    }
-    runtime_close(&r);
-    free(text);
-    return s;
+    struct runtime r = {.inv = inv,
+                        .common = &o->common,
+                        .engine = &o->engine,
+                        .without_tokenizer = o->tokens != NULL};
+    const enum status s = check_score_options(o, e);
+    return s == STATUS_OK ? runtime_run(&r, &o->input, score_text, o, e) : s;
 }
 
 const struct command command_score = {

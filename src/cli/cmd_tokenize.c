@@ -51,8 +51,7 @@ static enum status print_encoded(const struct tokenize_options *o, const struct 
 {
     char *text;
     size_t len;
-    bool given;
-    enum status s = input_read(&o->input, &text, &len, &given, e);
+    enum status s = input_read(&o->input, &text, &len, e);
     if (s != STATUS_OK)
         return s;
     int32_t *ids;

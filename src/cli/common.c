@@ -47,32 +47,17 @@ enum status common_config(const char *path, const struct checkpoint *c, struct c
     return s;
 }
 
-static void say_line(const char *format, va_list args)
-{
-    char line[SAY_MAX];
-    vsnprintf(line, sizeof line, format, args);
-    utf8_strip(line);
-    fprintf(stderr, "decode: %s\n", line);
-}
-
 void say(const struct common_options *c, const char *format, ...)
 {
+    char line[SAY_MAX];
+    va_list args;
     if (c->quiet)
         return;
-    va_list args;
     va_start(args, format);
-    say_line(format, args);
+    vsnprintf(line, sizeof line, format, args);
     va_end(args);
-}
-
-void say_verbose(const struct common_options *c, const char *format, ...)
-{
-    if (c->quiet || !c->verbose)
-        return;
-    va_list args;
-    va_start(args, format);
-    say_line(format, args);
-    va_end(args);
+    utf8_strip(line);
+    fprintf(stderr, "decode: %s\n", line);
 }
 
 bool says_memory(const struct common_options *c, uint64_t bytes)

@@ -57,8 +57,7 @@ void say(const struct common_options *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* The same, with -v only. */
-void say_verbose(const struct common_options *c, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+#define say_verbose(c, ...) ((c)->verbose ? say((c), __VA_ARGS__) : (void)0)
 
 /* Whether to say that so many bytes will be taken: with -v, and always beyond 1 GiB. */
 bool says_memory(const struct common_options *c, uint64_t bytes);

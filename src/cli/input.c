@@ -19,11 +19,9 @@ const struct option input_options[] = {
     OPT_END,
 };
 
-enum status input_read(const struct input_options *in, char **text, size_t *len, bool *given,
-                       struct err *e)
+enum status input_read(const struct input_options *in, char **text, size_t *len, struct err *e)
 {
     *text = NULL;
-    *given = in->prompt || in->file;
     if (in->prompt && in->file)
         return err_set(e, STATUS_USAGE, "-p and -f both give the text; expected one of them");
     if (in->file)

@@ -19,10 +19,9 @@ struct input_options {
 };
 extern const struct option input_options[];
 
-/* The text of -p or -f as malloc'd memory of the caller, *given false and *text empty if there is
- * neither. STATUS_USAGE for both; the failures of file_read_all. */
-enum status input_read(const struct input_options *in, char **text, size_t *len, bool *given,
-                       struct err *e);
+/* The text of -p or -f as malloc'd memory of the caller, empty if there is neither. STATUS_USAGE
+ * for both; the failures of file_read_all. */
+enum status input_read(const struct input_options *in, char **text, size_t *len, struct err *e);
 
 /* file_read_all while signals are deferred: a text from standard input or a pipe may be long in
  * coming, and Ctrl-C still ends the wait. STATUS_INTERRUPTED: it came before. */

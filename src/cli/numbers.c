@@ -6,29 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static const char *skip_digits(const char *c)
-{
-    while (is_digit(*c))
-        c++;
-    return c;
-}
+#define DIGITS "0123456789"
 
 /* Digits from *text up to `end`, which must be where they stop. */
 static bool read_digits(const char *text, const char *end, uint64_t *out)
 {
     uint64_t value = 0;
-    if (text == end)
+    if (text == end || text + strspn(text, DIGITS) < end)
         return false;
-    for (const char *c = text; c < end; c++) {
-        if (!is_digit(*c) || __builtin_mul_overflow(value, (uint64_t)10, &value) ||
+    for (const char *c = text; c < end; c++)
+        if (__builtin_mul_overflow(value, (uint64_t)10, &value) ||
             __builtin_add_overflow(value, (uint64_t)(*c - '0'), &value))
             return false;
-    }
     *out = value;
     return true;
 }
@@ -55,23 +44,18 @@ bool parse_double(const char *text, double *out)
 {
     /* The grammar is checked here, because strtod takes spaces, hex, inf and nan as well. */
     const char *c = text + (text[0] == '-');
-    const char *fraction = skip_digits(c);
-    const bool whole = fraction > c;
-    c = fraction;
-    if (*c == '.') {
-        fraction = skip_digits(c + 1);
-        if (!whole && fraction == c + 1)
-            return false;
-        c = fraction;
-    } else if (!whole) {
+    const size_t whole = strspn(c, DIGITS);
+    c += whole;
+    const size_t fraction = *c == '.' ? strspn(c + 1, DIGITS) : 0;
+    c += fraction + (*c == '.');
+    if (whole + fraction == 0)
         return false;
-    }
     if (*c == 'e' || *c == 'E') {
         c += 1 + (c[1] == '-' || c[1] == '+');
-        const char *end = skip_digits(c);
-        if (end == c)
+        const size_t exponent = strspn(c, DIGITS);
+        if (exponent == 0)
             return false;
-        c = end;
+        c += exponent;
     }
     if (*c)
         return false;

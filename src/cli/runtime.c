@@ -7,6 +7,7 @@
 
 #include "base/cpus.h"
 #include "cli/numbers.h"
+#include "cli/signals.h"
 #include "engine/autothreads.h"
 #include "model/kv_cache.h"
 #include "show/figures.h"
@@ -112,9 +113,9 @@ static enum status start_threads(struct runtime *r, struct err *e)
 }
 
 /* The model with other K/V heads than the file's. */
-static enum status open_variant(struct runtime *r, const struct variant_options *v,
-                                const char *path, unsigned parts, struct err *e)
+static enum status open_variant(struct runtime *r, const char *path, unsigned parts, struct err *e)
 {
+    const struct variant_options *v = &r->engine->variant;
     enum status s = common_open(path, parts & ~(unsigned)CHECKPOINT_MODEL, &r->checkpoint, e);
     if (s == STATUS_OK)
         s = start_threads(r, e);
@@ -134,23 +135,20 @@ static enum status open_variant(struct runtime *r, const struct variant_options 
     return variant_load(v, &source, &r->checkpoint.model, e);
 }
 
-enum status runtime_open(struct runtime *r, const struct invocation *inv,
-                         const struct common_options *common, const struct engine_options *engine,
-                         unsigned parts, struct err *e)
+/* -t, DECODE_THREADS and DECODE_ISA are checked before the checkpoint is opened. */
+static enum status open_runtime(struct runtime *r, struct err *e)
 {
-    *r = (struct runtime){.inv = inv, .common = common};
+    const unsigned parts = CHECKPOINT_MODEL | (r->without_tokenizer ? 0 : CHECKPOINT_TOKENIZER);
     const char *path = NULL;
-    enum status s = common_model_path(common, &path, e);
+    enum status s = common_model_path(r->common, &path, e);
     if (s == STATUS_OK)
-        s = runtime_threads(common, engine->threads, &r->n_threads, &r->threads_are_auto, e);
+        s = runtime_threads(r->common, r->engine->threads, &r->n_threads, &r->threads_are_auto, e);
     if (s == STATUS_OK)
-        s = runtime_kernels(common, &r->kernels, e);
+        s = runtime_kernels(r->common, &r->kernels, e);
     if (s != STATUS_OK)
         return s;
-    const struct variant_options *v = &engine->variant;
-    if (v->kv_heads > 0 && parts & CHECKPOINT_MODEL)
-        return open_variant(r, v, path, parts, e);
-    return common_open(path, parts, &r->checkpoint, e);
+    return r->engine->variant.kv_heads > 0 ? open_variant(r, path, parts, e)
+                                           : common_open(path, parts, &r->checkpoint, e);
 }
 
 struct advice kv_type_advice(int kv_type)
@@ -171,9 +169,10 @@ static void describe_advice(char *out, size_t size, const char *option, const ch
         snprintf(out, size, "; %s lowers the cache", option ? option : type);
 }
 
-static void print_plan(const struct runtime *r, const struct engine_options *engine, int n_ctx,
-                       const struct session_memory *plan, const char *option)
+static void print_plan(const struct runtime *r, int n_ctx, const struct session_memory *plan,
+                       const char *option)
 {
+    const struct engine_options *engine = r->engine;
     char advice[96];
     describe_advice(advice, sizeof advice, option, kv_type_advice(engine->kv_type).text);
     const struct config *c = &r->checkpoint.model->config;
@@ -197,19 +196,18 @@ static void lower_threads(struct runtime *r)
     r->n_threads = 1;
 }
 
-enum status runtime_start(struct runtime *r, const struct engine_options *engine, int n_ctx,
-                          const char *option, struct err *e)
+enum status runtime_start(struct runtime *r, int n_ctx, const char *option, struct err *e)
 {
     const struct session_params params = {.n_ctx = n_ctx,
-                                          .kv_storage = kv_type_storage(engine->kv_type),
-                                          .block = engine->block,
+                                          .kv_storage = kv_type_storage(r->engine->kv_type),
+                                          .block = r->engine->block,
                                           .kernels = r->kernels};
     struct session_memory plan;
     enum status s = session_plan(r->checkpoint.model, &params, r->n_threads, &plan, e);
     if (s != STATUS_OK)
         return s;
     if (says_memory(r->common, plan.kv_bytes))
-        print_plan(r, engine, n_ctx, &plan, option);
+        print_plan(r, n_ctx, &plan, option);
     if (!r->pool)
         s = start_threads(r, e);
     if (s == STATUS_OK)
@@ -219,11 +217,21 @@ enum status runtime_start(struct runtime *r, const struct engine_options *engine
     return s;
 }
 
-void runtime_close(struct runtime *r)
+enum status runtime_run(struct runtime *r, const struct input_options *input, runtime_work *work,
+                        const void *values, struct err *e)
 {
+    char *text;
+    size_t len;
+    enum status s = input_read(input, &text, &len, e);
+    if (s != STATUS_OK)
+        return s;
+    signals_defer();
+    s = open_runtime(r, e);
+    if (s == STATUS_OK)
+        s = work(values, r, (struct text){text, len}, e);
     session_free(r->session);
     pool_free(r->pool);
     checkpoint_close(&r->checkpoint);
-    r->session = NULL;
-    r->pool = NULL;
+    free(text);
+    return s;
 }

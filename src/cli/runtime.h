@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "cli/command.h"
 #include "cli/common.h"
+#include "cli/input.h"
 #include "cli/options.h"
 #include "cli/variant.h"
 #include "compute/kernels.h"
@@ -44,17 +45,6 @@ const char *environment(const char *name);
 /* The seed that the option gives, or a random one. STATUS_FAILED if the system has none. */
 enum status runtime_seed(const struct option_u64 *given, uint64_t *seed, struct err *e);
 
-struct runtime {
-    const struct invocation *inv;
-    const struct common_options *common;
-    struct checkpoint checkpoint;
-    const struct kernels *kernels;
-    int n_threads;         /* wanted; once they are started, those there are */
-    bool threads_are_auto; /* may be lowered where fewer are faster */
-    struct pool *pool;
-    struct session *session;
-};
-
 /* The number of threads: `flag` is the value of -t (NULL: not given; then DECODE_THREADS, then
  * auto). Never more than the process has processors, which would only wait for each other; any
  * number gives the same results. *is_auto (may be NULL): nobody named a number. STATUS_USAGE. */
@@ -74,19 +64,31 @@ enum status runtime_kernels(const struct common_options *c, const struct kernels
 enum status runtime_workers(const struct common_options *c, const char *flag,
                             const struct kernels **kernels, struct pool **pool, struct err *e);
 
-/* Checks -t, DECODE_THREADS and DECODE_ISA, then opens the checkpoint with `parts` (see
- * checkpoint_open), its model converted if the options ask for another variant. runtime_close is
- * due in every case. */
-enum status runtime_open(struct runtime *r, const struct invocation *inv,
-                         const struct common_options *common, const struct engine_options *engine,
-                         unsigned parts, struct err *e);
+/* What runs a model: what the command fills in, and what runtime_run adds. */
+struct runtime {
+    const struct invocation *inv;
+    const struct common_options *common;
+    const struct engine_options *engine;
+    bool without_tokenizer; /* the checkpoint need not have one */
+
+    struct checkpoint checkpoint; /* its model converted if the options ask for another variant */
+    const struct kernels *kernels;
+    int n_threads;         /* wanted; once they are started, those there are */
+    bool threads_are_auto; /* may be lowered where fewer are faster */
+    struct pool *pool;
+    struct session *session;
+};
+
+/* Reads the text, defers signals, checks threads and kernels, opens the checkpoint, then calls
+ * work(values, r, text, e), and releases everything. */
+typedef enum status runtime_work(const void *values, struct runtime *r, struct text text,
+                                 struct err *e);
+enum status runtime_run(struct runtime *r, const struct input_options *input, runtime_work *work,
+                        const void *values, struct err *e);
 
 /* Starts the threads and creates the session for n_ctx positions. The memory plan is printed
  * before it is taken: with -v, and when the cache exceeds 1 GiB; with it the options that lower
  * the cache, of which `option` is the command's own (NULL: none). */
-enum status runtime_start(struct runtime *r, const struct engine_options *engine, int n_ctx,
-                          const char *option, struct err *e);
-
-void runtime_close(struct runtime *r);
+enum status runtime_start(struct runtime *r, int n_ctx, const char *option, struct err *e);
 
 #endif

@@ -140,17 +140,12 @@ static enum status read_calibration(const struct variant_options *o,
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-static void show_windows(void *arg, int done, int all)
-{
-    progress_show(arg, "windows", done, all);
-}
-
 static enum status run_conversion(const struct variant_source *source, struct convert_spec *spec,
                                   struct convert *out, struct err *e)
 {
-    struct progress p = progress_start(source->common);
+    struct progress p = progress_start(source->common, "windows");
     spec->stop = progress_stop;
-    spec->progress = show_windows;
+    spec->progress = progress_show;
     spec->arg = &p;
     size_t bytes;
     enum status s = convert_plan(spec, &bytes, e);
@@ -216,32 +211,24 @@ void variant_file_free(struct variant_file *f)
     *f = (struct variant_file){NULL, NULL};
 }
 
-/* Converts in memory. */
-static enum status load_converted(const struct variant_options *o,
-                                  const struct variant_source *source, struct model **out,
-                                  struct err *e)
-{
-    struct variant_file f;
-    enum status s = variant_file_create(o, source, &f, e);
-    if (s != STATUS_OK)
-        return s;
-    s = model_create(f.gguf, NULL, NULL, out, e);
-    variant_file_free(&f);
-    return s;
-}
-
 enum status variant_load(const struct variant_options *o, const struct variant_source *source,
                          struct model **out, struct err *e)
 {
     struct config config;
+    struct variant_file f = {NULL, NULL};
     *out = NULL;
     enum status s = common_config(source->path, source->checkpoint, &config, e);
     if (s != STATUS_OK)
         return s;
-    if (config.n_kv_heads != o->kv_heads)
-        return load_converted(o, source, out, e);
-    s = model_create(source->checkpoint->gguf, NULL, &source->checkpoint->file, out, e);
-    if (s != STATUS_OK)
-        err_prefix(e, source->path);
+    if (config.n_kv_heads == o->kv_heads) {
+        s = model_create(source->checkpoint->gguf, NULL, &source->checkpoint->file, out, e);
+        if (s != STATUS_OK)
+            err_prefix(e, source->path);
+        return s;
+    }
+    s = variant_file_create(o, source, &f, e);
+    if (s == STATUS_OK)
+        s = model_create(f.gguf, NULL, NULL, out, e);
+    variant_file_free(&f);
     return s;
 }
