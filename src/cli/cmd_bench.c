@@ -9,7 +9,7 @@
 #include "cli/bench_report.h"
 #include "cli/child.h"
 #include "cli/command.h"
-#include "cli/lists.h"
+#include "cli/numbers.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
@@ -237,8 +237,8 @@ static enum status measure_in_children(const struct bench_spec *spec, struct ben
     return STATUS_OK;
 }
 
-static enum status report_bench(const struct bench_options *o, const struct bench_report *r,
-                                struct output *out, struct err *e)
+static enum status report_rows(const struct bench_options *o, const struct bench_report *r,
+                               struct output *out, struct err *e)
 {
     char machine[512];
     if (o->format != TABLE_ALIGNED && o->format != TABLE_MD) {
@@ -280,7 +280,7 @@ static enum status measure_rows(const struct bench_options *o, struct bench_inpu
     progress_end(&in->progress);
     if (s == STATUS_OK || (s == STATUS_INTERRUPTED && has_samples(&b))) {
         const struct bench_report r = {spec, &b, in->subject};
-        const enum status reported = report_bench(o, &r, out, e);
+        const enum status reported = report_rows(o, &r, out, e);
         s = reported == STATUS_OK ? s : reported;
     }
     bench_free(&b);

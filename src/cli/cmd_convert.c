@@ -136,8 +136,8 @@ static enum status read_eval_tokens(struct conversion *c, struct err *e)
 /* --- bits per byte --------------------------------------------------------------------------- */
 
 /* Bits per byte of the checkpoint at `path` on --eval's text; NaN without one. */
-static enum status bits_per_byte(const struct conversion *c, const char *path, double *out,
-                                 struct err *e)
+static enum status measure_bits(const struct conversion *c, const char *path, double *out,
+                                struct err *e)
 {
     struct checkpoint k;
     *out = (double)NAN;
@@ -195,7 +195,7 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
     double before;
     const uint64_t measured_ns = clock_ns();
     /* First, because logits may not be finite, and OUT is still as it was. */
-    enum status s = bits_per_byte(c, c->path, &before, e);
+    enum status s = measure_bits(c, c->path, &before, e);
     started_ns += clock_ns() - measured_ns;
     if (s == STATUS_OK)
         s = gguf_write(converted->writer, o->out, e);
@@ -217,7 +217,7 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
     if (stat(o->out, &st) == 0)
         r->after.file_bytes = (uint64_t)st.st_size;
     r->before.bits_per_byte = before;
-    const enum status measured = bits_per_byte(c, o->out, &r->after.bits_per_byte, e);
+    const enum status measured = measure_bits(c, o->out, &r->after.bits_per_byte, e);
     if (measured != STATUS_OK && measured != STATUS_INTERRUPTED)
         return measured;
     s = convert_report_print(r, (enum table_format)o->format, out, e);

@@ -225,8 +225,8 @@ static enum status check_windows(const struct eval_options *o, const struct mode
 }
 
 /* With the checkpoints open. */
-static enum status evaluate(const struct eval_options *o, struct runtime *r,
-                            const struct checkpoint *other, struct text text, struct err *e)
+static enum status evaluate_models(const struct eval_options *o, struct runtime *r,
+                                   const struct checkpoint *other, struct text text, struct err *e)
 {
     const struct checkpoint *c = &r->checkpoint;
     int32_t *tokens;
@@ -264,7 +264,7 @@ static enum status eval_text(const void *values, struct runtime *r, struct text 
     if (s == STATUS_OK && o->against)
         s = open_other(o->against, r, &other, e);
     if (s == STATUS_OK)
-        s = evaluate(o, r, &other, text, e);
+        s = evaluate_models(o, r, &other, text, e);
     checkpoint_close(&other);
     return s;
 }

@@ -79,16 +79,6 @@ static enum status check_generate_options(const struct generate_options *o, stru
     return STATUS_OK;
 }
 
-/* What the model is given for the prompt: an empty one starts from BOS, or else from a newline. */
-static enum status prompt_tokens(const struct tokenizer *t, struct text prompt, int32_t **ids,
-                                 size_t *n, struct err *e)
-{
-    const bool has_bos = tokenizer_bos(t) >= 0;
-    if (prompt.len > 0)
-        return tokens_of_text(t, prompt, tokenizer_adds_bos(t), ids, n, e);
-    return tokens_of_text(t, text_of(has_bos ? "" : "\n"), has_bos, ids, n, e);
-}
-
 /* Checks -c and the prompt's length against the checkpoint; *ctx is what is preallocated. */
 static enum status choose_context(const struct generate_options *o, const struct config *c,
                                   size_t n_tokens, int *ctx, struct err *e)
@@ -170,17 +160,19 @@ static enum status generate_from(const void *values, struct runtime *r, struct t
                                  struct err *e)
 {
     const struct generate_options *o = values;
+    const struct tokenizer *t = r->checkpoint.tokenizer;
+    const struct config *config = &r->checkpoint.model->config;
     int32_t *tokens;
     size_t n_tokens;
-    enum status s = text_may_fit("the prompt", r->checkpoint.tokenizer, prompt.len,
-                                 r->checkpoint.model->config.n_ctx, e);
-    if (s != STATUS_OK)
-        return s;
-    s = prompt_tokens(r->checkpoint.tokenizer, prompt, &tokens, &n_tokens, e);
+    /* An empty prompt starts from BOS, or else from a newline. */
+    const bool empty = prompt.len == 0, has_bos = tokenizer_bos(t) >= 0;
+    enum status s = tokens_that_fit("the prompt", t, empty && !has_bos ? text_of("\n") : prompt,
+                                    empty ? has_bos : tokenizer_adds_bos(t), config->n_ctx, &tokens,
+                                    &n_tokens, e);
     if (s != STATUS_OK)
         return s;
     int n_ctx;
-    s = choose_context(o, &r->checkpoint.model->config, n_tokens, &n_ctx, e);
+    s = choose_context(o, config, n_tokens, &n_ctx, e);
     if (s == STATUS_OK)
         s = generate_samples(o, r, prompt, tokens, (int)n_tokens, n_ctx, e);
     free(tokens);

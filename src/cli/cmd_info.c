@@ -37,7 +37,7 @@ static bool runs_here(struct text architecture)
     return text_is(architecture, "gpt2") || text_is(architecture, "starcoder");
 }
 
-static enum status read_texts(struct info *info, struct err *e)
+static enum status read_names(struct info *info, struct err *e)
 {
     bool found;
     enum status s =
@@ -53,7 +53,7 @@ static enum status read_parts(struct info *info, struct err *e)
 {
     enum status s = gguf_parse_file(&info->file, &info->gguf, e);
     if (s == STATUS_OK)
-        s = read_texts(info, e);
+        s = read_names(info, e);
     if (s != STATUS_OK)
         return s;
     inspect_parts(info->gguf, info->parts, &info->total);
@@ -71,7 +71,7 @@ static enum status read_parts(struct info *info, struct err *e)
                                      : STATUS_OK;
 }
 
-static enum status check_tensors(struct info *info, struct err *e)
+static enum status count_nonfinite(struct info *info, struct err *e)
 {
     const size_t n = info->gguf->n_tensors;
     info->checks = calloc(n + 1, sizeof *info->checks);
@@ -83,7 +83,7 @@ static enum status check_tensors(struct info *info, struct err *e)
 }
 
 /* STATUS_BAD_FILE naming the first tensor with values that are not finite, if one has. */
-static enum status judge(const struct info *info, struct err *e)
+static enum status refuse_nonfinite(const struct info *info, struct err *e)
 {
     for (size_t i = 0; info->checks && i < info->gguf->n_tensors; i++) {
         const struct gguf_tensor *t = &info->gguf->tensors[i];
@@ -98,8 +98,8 @@ static enum status judge(const struct info *info, struct err *e)
     return STATUS_OK;
 }
 
-static enum status print(const struct info *info, enum table_format format, struct output *out,
-                         struct err *e)
+static enum status print_info(const struct info *info, enum table_format format, struct output *out,
+                              struct err *e)
 {
     if (format != TABLE_JSON && format != TABLE_JSONL)
         return info_print_tables(info, format, out, e);
@@ -107,8 +107,8 @@ static enum status print(const struct info *info, enum table_format format, stru
     return STATUS_OK;
 }
 
-static enum status show(const struct info_options *o, struct info *info, struct output *out,
-                        struct err *e)
+static enum status show_info(const struct info_options *o, struct info *info, struct output *out,
+                             struct err *e)
 {
     enum status s = read_parts(info, e);
     if (s != STATUS_OK) {
@@ -118,10 +118,10 @@ static enum status show(const struct info_options *o, struct info *info, struct 
     info->list_tensors = o->tensors;
     info->bytes_per_s = o->bandwidth * 1e9;
     if (o->check)
-        s = check_tensors(info, e);
+        s = count_nonfinite(info, e);
     if (s == STATUS_OK)
-        s = print(info, (enum table_format)o->format, out, e);
-    return s == STATUS_OK ? judge(info, e) : s;
+        s = print_info(info, (enum table_format)o->format, out, e);
+    return s == STATUS_OK ? refuse_nonfinite(info, e) : s;
 }
 
 static enum status run_info(const struct invocation *inv, const void *values, struct err *e)
@@ -134,7 +134,7 @@ static enum status run_info(const struct invocation *inv, const void *values, st
     signals_mapping(info.path);
     s = file_map_open(&info.file, info.path, e);
     if (s == STATUS_OK)
-        s = show(o, &info, inv->out, e);
+        s = show_info(o, &info, inv->out, e);
     free(info.checks);
     tokenizer_free(info.tokenizer);
     gguf_free(info.gguf);

@@ -55,7 +55,7 @@ static struct expected type_list(const char *last)
     return x;
 }
 
-static enum status read_type(const char *name, uint32_t *out, struct err *e)
+static enum status read_weight_type(const char *name, uint32_t *out, struct err *e)
 {
     if (!name)
         return err_set(e, STATUS_USAGE, "no weight type is named; expected --type %s",
@@ -152,8 +152,8 @@ static void say_quantize_plan(const struct quantize_options *o, const struct qua
     say_verbose(&o->common, "%zu of %zu tensors change their type", changed, n);
 }
 
-static enum status write_out(const struct quantize_options *o, struct quantize *q,
-                             uint64_t file_before, struct output *out, struct err *e)
+static enum status write_quantized(const struct quantize_options *o, struct quantize *q,
+                                   uint64_t file_before, struct output *out, struct err *e)
 {
     struct progress *p = q->params.arg;
     say_quantize_plan(o, q);
@@ -184,7 +184,7 @@ static enum status quantize_file(const struct quantize_options *o, const struct 
     params->source = file;
     s = quantize_plan(params, &q, e);
     if (s == STATUS_OK) {
-        s = write_out(o, &q, file->len, out, e);
+        s = write_quantized(o, &q, file->len, out, e);
         quantize_free(&q);
     }
     gguf_free(g);
@@ -203,7 +203,7 @@ static enum status run_quantize(const struct invocation *inv, const void *values
     const char *model = NULL;
     enum status s = common_model_path(&o->common, &model, e);
     if (s == STATUS_OK)
-        s = read_type(o->type, &params.type, e);
+        s = read_weight_type(o->type, &params.type, e);
     if (s == STATUS_OK)
         s = path_new(o->out, model, o->force, e);
     if (s == STATUS_OK)

@@ -60,7 +60,7 @@ struct scoring {
     size_t cell_cap;
 };
 
-static bool is_json(const struct scoring *s)
+static bool scores_as_json(const struct scoring *s)
 {
     return s->format == TABLE_JSON || s->format == TABLE_JSONL;
 }
@@ -119,7 +119,7 @@ static void put_table_row(struct scoring *s, const struct score_row *row)
         put_joined_top(s, row);
 }
 
-static enum status visit(void *arg, const struct score_row *row, struct err *e)
+static enum status visit_token(void *arg, const struct score_row *row, struct err *e)
 {
     (void)e;
     struct scoring *s = arg;
@@ -127,7 +127,7 @@ static enum status visit(void *arg, const struct score_row *row, struct err *e)
         return STATUS_INTERRUPTED;
     if (s->npy)
         npy_put(s->npy, row->logits, (size_t)s->n_vocab);
-    if (is_json(s)) {
+    if (scores_as_json(s)) {
         const struct token_record record = {.sample = -1,
                                             .position = row->position,
                                             .id = row->id,
@@ -199,12 +199,12 @@ static enum status reserve_cell(struct scoring *s, struct err *e)
 static enum status print_scores(struct scoring *s, struct session *session, const int32_t *tokens,
                                 int n, struct err *e)
 {
-    if (is_json(s)) {
+    if (scores_as_json(s)) {
         json_init(&s->json, s->out, s->format == TABLE_JSON ? 1 : 0);
         if (s->format == TABLE_JSON)
             json_begin_array(&s->json);
         const enum status status =
-            score_tokens(session, s->n_vocab, tokens, n, s->n_top, visit, s, e);
+            score_tokens(session, s->n_vocab, tokens, n, s->n_top, visit_token, s, e);
         if (s->format == TABLE_JSON) {
             json_end(&s->json);
             output_puts(s->out, "\n");
@@ -217,7 +217,7 @@ static enum status print_scores(struct scoring *s, struct session *session, cons
         status = reserve_cell(s, e);
     if (status == STATUS_OK) {
         table_begin(&s->table, s->format, c.columns, c.n, s->out);
-        status = score_tokens(session, s->n_vocab, tokens, n, s->n_top, visit, s, e);
+        status = score_tokens(session, s->n_vocab, tokens, n, s->n_top, visit_token, s, e);
         const enum status printed = table_end(&s->table, status == STATUS_OK ? e : NULL);
         status = status == STATUS_OK ? printed : status;
     }
@@ -235,9 +235,8 @@ static enum status input_tokens(const struct score_options *o, const struct runt
     const struct tokenizer *t = r->checkpoint.tokenizer;
     if (o->tokens)
         return parse_ids("--tokens", o->tokens, r->checkpoint.model->config.n_vocab, ids, n, e);
-    const enum status s =
-        text_may_fit("the text", t, text.len, r->checkpoint.model->config.n_ctx, e);
-    return s == STATUS_OK ? tokens_of_text(t, text, tokenizer_adds_bos(t), ids, n, e) : s;
+    return tokens_that_fit("the text", t, text, tokenizer_adds_bos(t),
+                           r->checkpoint.model->config.n_ctx, ids, n, e);
 }
 
 static enum status score_ids(const struct score_options *o, struct runtime *r,

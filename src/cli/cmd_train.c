@@ -227,7 +227,7 @@ static enum status read_teacher(const struct train_options *o, struct train_inpu
  * Texts are read, not mapped: a file that changes in the meantime must not be one text when the
  * vocabulary is learned and another when it is cut into tokens; and a pipe is a text too.
  */
-static enum status read_text(const char *path, struct text *out, struct err *e)
+static enum status read_training_text(const char *path, struct text *out, struct err *e)
 {
     struct stat st;
     const bool is_file = strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
@@ -237,7 +237,8 @@ static enum status read_text(const char *path, struct text *out, struct err *e)
     return s;
 }
 
-static enum status read_texts(const struct train_options *o, struct train_inputs *in, struct err *e)
+static enum status read_training_texts(const struct train_options *o, struct train_inputs *in,
+                                       struct err *e)
 {
     const int n = o->texts.n;
     if (n == 0)
@@ -247,7 +248,7 @@ static enum status read_texts(const struct train_options *o, struct train_inputs
         return err_no_memory(e, "the list of texts", (size_t)n * sizeof *in->texts);
     enum status s = STATUS_OK;
     for (; in->n_texts < n && s == STATUS_OK; in->n_texts++)
-        s = read_text(o->texts.items[in->n_texts], &in->texts[in->n_texts], e);
+        s = read_training_text(o->texts.items[in->n_texts], &in->texts[in->n_texts], e);
     return s;
 }
 
@@ -437,7 +438,7 @@ static enum status run_train(const struct invocation *inv, const void *values, s
     signals_defer();
     enum status s = check_train_outputs(o, e);
     if (s == STATUS_OK)
-        s = read_texts(o, &in, e);
+        s = read_training_texts(o, &in, e);
     if (s == STATUS_OK)
         s = specify_training(o, &in, &spec, e);
     if (s == STATUS_OK)

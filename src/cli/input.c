@@ -87,13 +87,13 @@ size_t longest_token(const struct tokenizer *t)
     return longest;
 }
 
-enum status text_may_fit(const char *what, const struct tokenizer *t, size_t len, int n_ctx,
-                         struct err *e)
+enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct text text, bool bos,
+                            int n_ctx, int32_t **ids, size_t *n, struct err *e)
 {
-    const size_t longest = longest_token(t), least = len / longest + (len % longest != 0);
-    if (len >= LONG_TEXT && least > (size_t)n_ctx)
+    const size_t longest = longest_token(t), least = text.len / longest + (text.len % longest != 0);
+    if (text.len >= LONG_TEXT && least > (size_t)n_ctx)
         return err_set(e, STATUS_USAGE,
                        "%s has at least %zu tokens (%zu bytes), the context only %d", what, least,
-                       len, n_ctx);
-    return STATUS_OK;
+                       text.len, n_ctx);
+    return tokens_of_text(t, text, bos, ids, n, e);
 }

@@ -38,10 +38,10 @@ enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos
 /* Bytes of the longest token. */
 size_t longest_token(const struct tokenizer *t);
 
-/* STATUS_USAGE for a long text of so many bytes that no tokens of this vocabulary could make it fit
- * into n_ctx positions: found out without making them. `what` it is in the message, "the prompt".
- */
-enum status text_may_fit(const char *what, const struct tokenizer *t, size_t len, int n_ctx,
-                         struct err *e);
+/* The same of a text that is to fit into n_ctx positions: STATUS_USAGE for a long one that no
+ * tokens of this vocabulary could make fit, found out without making them. `what` it is in the
+ * message, "the prompt". Others may be too long yet. */
+enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct text text, bool bos,
+                            int n_ctx, int32_t **ids, size_t *n, struct err *e);
 
 #endif

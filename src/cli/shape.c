@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "cli/lists.h"
 #include "cli/numbers.h"
 
 #define FORM "LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C]"

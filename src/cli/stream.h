@@ -18,7 +18,8 @@
 struct stream {
     const char *const *stops; /* borrowed */
     int n_stops;
-    bool stopped; /* a stop string was completed: nothing more comes out */
+    size_t longest_stop; /* bytes */
+    bool stopped;        /* a stop string was completed: nothing more comes out */
     char *bytes;
     size_t taken; /* at the start of bytes: given out by the last call */
     size_t len, cap;
