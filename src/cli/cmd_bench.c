@@ -109,9 +109,8 @@ static enum status read_thread_list(const struct bench_options *o, struct int_li
 
 static enum status read_types(const struct bench_options *o, struct bench_inputs *in, struct err *e)
 {
-    const char *names[STORAGE_COUNT + 1] = {NULL};
-    for (int i = 0; i < STORAGE_COUNT; i++)
-        names[i] = storage_name((enum storage)i);
+    const char *names[STORAGE_COUNT + 1];
+    storage_names(names);
     enum status s = o->types
                         ? list_names("--type", o->types, names, &in->types, e)
                         : list_add("--type", o->shape ? STORAGE_F32 : BENCH_AS_FILE, &in->types, e);

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
@@ -18,7 +17,6 @@
 #include "cli/variant.h"
 #include "measure/eval.h"
 #include "measure/inspect.h"
-#include "model/cost.h"
 #include "model/kv_cache.h"
 
 /* A rise of bits per byte from here on is worth a warning. */

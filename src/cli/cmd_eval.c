@@ -13,7 +13,6 @@
 #include "cli/numbers.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
-#include "cli/signals.h"
 #include "measure/eval.h"
 #include "show/figures.h"
 #include "show/table.h"

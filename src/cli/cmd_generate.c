@@ -1,7 +1,6 @@
 /*
  * cmd_generate - decode generate: continue a text from a checkpoint.
  */
-#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +12,6 @@
 #include "cli/generate_report.h"
 #include "cli/input.h"
 #include "cli/runtime.h"
-#include "cli/signals.h"
 
 struct generate_options {
     struct common_options common;

@@ -1,12 +1,12 @@
 /*
  * cmd_quantize - decode quantize: a checkpoint in another weight type.
  */
-#include <math.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/numbers.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
@@ -41,29 +41,17 @@ static const struct option own_options[] = {
 
 /* --- before ---------------------------------------------------------------------------------- */
 
-/* "f32, f16, bf16, q8_0, q4_0", with `last` before the last of them. */
-static struct expected type_list(const char *last)
-{
-    struct expected x = {""};
-    size_t used = 0;
-    for (int i = 0; i < STORAGE_COUNT; i++)
-        used += (size_t)snprintf(x.text + used, sizeof x.text - used, "%s%s",
-                                 i == 0                   ? ""
-                                 : i == STORAGE_COUNT - 1 ? last
-                                                          : ", ",
-                                 storage_name((enum storage)i));
-    return x;
-}
-
 static enum status read_weight_type(const char *name, uint32_t *out, struct err *e)
 {
+    const char *names[STORAGE_COUNT + 1];
+    storage_names(names);
     if (!name)
         return err_set(e, STATUS_USAGE, "no weight type is named; expected --type %s",
-                       type_list(" or ").text);
+                       names_joined(names, " or ").text);
     const struct tensor_type_info *type = tensor_type_named(text_of(name));
     if (!type || !blocks_runs(type->type))
         return err_set(e, STATUS_USAGE, "--type: expected one of %s, found '%.60s'",
-                       type_list(", ").text, name);
+                       names_joined(names, ", ").text, name);
     *out = type->type;
     return STATUS_OK;
 }

@@ -16,7 +16,6 @@
 #include "cli/token_record.h"
 #include "measure/npy.h"
 #include "measure/score.h"
-#include "show/printable.h"
 #include "show/table.h"
 
 struct score_options {

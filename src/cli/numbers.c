@@ -1,6 +1,5 @@
 #include "cli/numbers.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -104,14 +103,17 @@ enum status list_ints(const char *option, const char *text, int min, int max, st
     return s;
 }
 
-static enum status unknown_name(const char *option, const char *item, const char *const *names,
-                                struct err *e)
+struct joined names_joined(const char *const *names, const char *last)
 {
-    char all[128] = "";
+    struct joined all = {""};
     size_t used = 0;
-    for (int i = 0; names[i] && used < sizeof all; i++)
-        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", names[i]);
-    return err_set(e, STATUS_USAGE, "%s: expected some of %s, found '%s'", option, all, item);
+    for (int i = 0; names[i] && used < sizeof all.text; i++)
+        used += (size_t)snprintf(all.text + used, sizeof all.text - used, "%s%s",
+                                 i == 0         ? ""
+                                 : names[i + 1] ? ", "
+                                                : last,
+                                 names[i]);
+    return all;
 }
 
 enum status list_names(const char *option, const char *text, const char *const *names,
@@ -124,7 +126,9 @@ enum status list_names(const char *option, const char *text, const char *const *
         end = list_next(&text, ",", item, sizeof item);
         while (names[at] && strcmp(names[at], item) != 0)
             at++;
-        s = names[at] ? list_add(option, at, list, e) : unknown_name(option, item, names, e);
+        s = names[at] ? list_add(option, at, list, e)
+                      : err_set(e, STATUS_USAGE, "%s: expected some of %s, found '%s'", option,
+                                names_joined(names, ", ").text, item);
     }
     return s;
 }

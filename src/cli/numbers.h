@@ -40,6 +40,12 @@ enum status list_ints(const char *option, const char *text, int min, int max, st
 enum status list_names(const char *option, const char *text, const char *const *names,
                        struct int_list *list, struct err *e);
 
+/* "a, b or c": names that end with NULL, `last` before the last of several. */
+struct joined {
+    char text[128];
+};
+struct joined names_joined(const char *const *names, const char *last);
+
 /* Appends one number. STATUS_USAGE as above. */
 enum status list_add(const char *option, int item, struct int_list *list, struct err *e);
 

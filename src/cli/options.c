@@ -47,10 +47,7 @@ struct expected option_expected(const struct option *o)
     if (o->kind == OPTION_U64) {
         snprintf(x.text, sizeof x.text, "0 to %llu", (unsigned long long)UINT64_MAX);
     } else if (o->kind == OPTION_CHOICE) {
-        size_t used = (size_t)snprintf(x.text, sizeof x.text, "one of");
-        for (int i = 0; o->choices[i] && used < sizeof x.text; i++)
-            used += (size_t)snprintf(x.text + used, sizeof x.text - used, "%s %s", i ? "," : "",
-                                     o->choices[i]);
+        snprintf(x.text, sizeof x.text, "one of %s", names_joined(o->choices, ", ").text);
     } else if (o->kind == OPTION_INT || o->kind == OPTION_DOUBLE) {
         if (o->max < limit)
             snprintf(x.text, sizeof x.text, "%s%.9g to %.9g", o->above_min ? "above " : "", o->min,

@@ -1,11 +1,11 @@
 /*
  * options - a command line parsed from a table, and the help text made from the same table.
  *
- * A command keeps its option values in one struct; each table row says where in it the value
+ * A command has its option values in one struct; each table row says where in it the value
  * goes. `--name value`, `--name=value`, `-n value` and `-n=value` all work, options and
  * positionals mix, `--` ends the options. A value is taken as it stands, even if it begins with
- * '-'. Of an option given more than once the last one counts, except OPTION_STRINGS, which
- * keeps all. Nothing here prints.
+ * '-'. Of an option given more than once the last one counts, but OPTION_STRINGS takes
+ * all. Nothing here prints.
  */
 #ifndef DECODE_CLI_OPTIONS_H
 #define DECODE_CLI_OPTIONS_H

@@ -23,6 +23,13 @@ enum storage kv_type_storage(int kv_type)
     return s;
 }
 
+void storage_names(const char *names[STORAGE_COUNT + 1])
+{
+    for (int i = 0; i < STORAGE_COUNT; i++)
+        names[i] = storage_name((enum storage)i);
+    names[STORAGE_COUNT] = NULL;
+}
+
 #define VALUES struct engine_options
 const struct option engine_options[] = {
     OPT_THREADS(THREADS_HELP),

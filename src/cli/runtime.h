@@ -33,6 +33,9 @@ extern const struct option engine_options[];
 extern const char *const kv_type_names[];
 enum storage kv_type_storage(int kv_type);
 
+/* What weights can be stored as: the names in the order of the enum, then NULL. */
+void storage_names(const char *names[STORAGE_COUNT + 1]);
+
 /* The option that makes a cache of this type smaller; "" for the smallest. */
 struct advice {
     char text[24];
