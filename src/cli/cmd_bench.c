@@ -25,8 +25,8 @@ struct bench_options {
     struct common_options common;
     const char *shape;
     const char *kv_heads, *depths, *types, *kv_types, *threads;
-    int n, repeats, warmup, prompt;
-    int method; /* an enum convert_method */
+    struct bench_spec spec; /* its numbers; specify_bench adds the rest */
+    int method;             /* an enum convert_method */
     int format;
     const char *plot, *trace;
 };
@@ -57,12 +57,12 @@ static const struct option matrix_options[] = {
 };
 
 static const struct option measuring_options[] = {
-    OPT_INT("n", n, "N", 1, 1000000, "timed tokens a repeat", .letter = 'n', .fallback = "64"),
-    OPT_INT("repeat", repeats, "R", 1, 10000, "repeats; in each, all rows take their turn",
+    OPT_INT("n", spec.n, "N", 1, 1000000, "timed tokens a repeat", .letter = 'n', .fallback = "64"),
+    OPT_INT("repeat", spec.repeats, "R", 1, 10000, "repeats; in each, all rows take their turn",
             .fallback = "5"),
-    OPT_INT("warmup", warmup, "N", 0, 1000000,
+    OPT_INT("warmup", spec.warmup, "N", 0, 1000000,
             "steps before the timed ones of a row, in every repeat", .fallback = "8"),
-    OPT_INT("prompt", prompt, "P", -1, INT_MAX,
+    OPT_INT("prompt", spec.prompt, "P", -1, INT_MAX,
             "tokens of the prefill measurement; 0: none; -1: 128, or the context if less",
             .fallback = "-1"),
     OPT_END,
@@ -172,12 +172,8 @@ static enum status specify_bench(const struct bench_options *o, struct bench_inp
     spec->kv_types = (struct bench_list){in->kv_types.items, in->kv_types.n};
     spec->threads = (struct bench_list){in->threads.items, in->threads.n};
     spec->depths = (struct bench_list){in->depths.items, in->depths.n};
-    spec->n = o->n;
     spec->most_threads = cpus_usable();
-    spec->repeats = o->repeats;
-    spec->warmup = o->warmup;
-    spec->prompt = o->prompt;
-    if (o->prompt < 0)
+    if (spec->prompt < 0)
         spec->prompt = spec->config.n_ctx < DEFAULT_PROMPT ? spec->config.n_ctx : DEFAULT_PROMPT;
     spec->roofline_seconds = ROOFLINE_SECONDS;
     spec->seed = 1;
@@ -306,7 +302,7 @@ static enum status run_bench(const struct invocation *inv, const void *values, s
 {
     const struct bench_options *o = values;
     struct bench_inputs in = {.subject = NULL};
-    struct bench_spec spec = {.gguf = NULL};
+    struct bench_spec spec = o->spec;
     enum status s = specify_bench(o, &in, &spec, e);
     signals_defer(); /* before there is a temporary file, which would stay */
     if (s == STATUS_OK)

@@ -22,8 +22,7 @@ struct generate_options {
     struct option_strings stops;
     int samples;
     bool greedy;
-    double temperature, top_p, min_p, repeat_penalty;
-    int top_k, repeat_last_n;
+    struct sampler_params sampler; /* but for the seed and what --greedy is */
     struct option_u64 seed;
     int logprobs; /* 0: none */
     const char *format;
@@ -49,17 +48,17 @@ static const struct option text_options[] = {
 
 static const struct option sampler_options[] = {
     OPT_FLAG("greedy", greedy, "--temp 0: always the likeliest"),
-    OPT_DOUBLE("temp", temperature, "X", 0, HUGE_VAL, "temperature", .fallback = "0.8"),
-    OPT_INT("top-k", top_k, "K", 0, INT_MAX, "draw from the K likeliest tokens; 0: from all",
-            .fallback = "40"),
-    OPT_DOUBLE("top-p", top_p, "P", 0, 1, "draw from the likeliest tokens that together reach P",
-               .fallback = "0.95"),
-    OPT_DOUBLE("min-p", min_p, "P", 0, 1, "drop tokens less likely than P times the likeliest",
-               .fallback = "0"),
-    OPT_DOUBLE("repeat-penalty", repeat_penalty, "X", 0, HUGE_VAL,
+    OPT_DOUBLE("temp", sampler.temperature, "X", 0, HUGE_VAL, "temperature", .fallback = "0.8"),
+    OPT_INT("top-k", sampler.top_k, "K", 0, INT_MAX,
+            "draw from the K likeliest tokens; 0: from all", .fallback = "40"),
+    OPT_DOUBLE("top-p", sampler.top_p, "P", 0, 1,
+               "draw from the likeliest tokens that together reach P", .fallback = "0.95"),
+    OPT_DOUBLE("min-p", sampler.min_p, "P", 0, 1,
+               "drop tokens less likely than P times the likeliest", .fallback = "0"),
+    OPT_DOUBLE("repeat-penalty", sampler.repeat_penalty, "X", 0, HUGE_VAL,
                "make recent tokens less likely; 1: off", .fallback = "1", .above_min = true),
-    OPT_INT("repeat-last-n", repeat_last_n, "N", -1, INT_MAX, "how many tokens are recent; -1: all",
-            .fallback = "64"),
+    OPT_INT("repeat-last-n", sampler.repeat_last_n, "N", -1, INT_MAX,
+            "how many tokens are recent; -1: all", .fallback = "64"),
     OPT_U64("seed", seed, "S", "replay the run of this seed",
             .otherwise = "a random one, which is shown"),
     OPT_END,
@@ -96,13 +95,10 @@ static enum status choose_context(const struct generate_options *o, const struct
 static enum status create_sampler(const struct generate_options *o, const struct runtime *r,
                                   int n_ctx, uint64_t seed, struct sampler **out, struct err *e)
 {
-    const struct sampler_params params = {.temperature = o->greedy ? 0 : o->temperature,
-                                          .top_k = o->top_k,
-                                          .top_p = o->top_p,
-                                          .min_p = o->min_p,
-                                          .repeat_penalty = o->repeat_penalty,
-                                          .repeat_last_n = o->repeat_last_n,
-                                          .seed = seed};
+    struct sampler_params params = o->sampler;
+    params.seed = seed;
+    if (o->greedy)
+        params.temperature = 0;
     say_verbose(r->common,
                 "sampler: repetition penalty %g over %d, temperature %g, top-k %d, top-p %g, "
                 "min-p %g, draw",

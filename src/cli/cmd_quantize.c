@@ -19,7 +19,8 @@
 struct quantize_options {
     struct common_options common;
     const char *out, *type, *threads;
-    bool force, pure, requantize;
+    bool force;
+    struct quantize_params params; /* pure, requantize */
     int format;
 };
 
@@ -30,9 +31,9 @@ static const struct option own_options[] = {
     OPT_STRING("type", type, "TYPE",
                "type of the weight matrices: f32, f16, bf16, q8_0, q4_0; required"),
     OPT_FORCE,
-    OPT_FLAG("pure", pure,
+    OPT_FLAG("pure", params.pure,
              "with q4_0: the token embedding too, which is else q8_0, as its error costs most"),
-    OPT_FLAG("requantize", requantize,
+    OPT_FLAG("requantize", params.requantize,
              "take a MODEL that is quantized already; the errors of both types add up"),
     OPT_THREADS(THREADS_HELP),
     OPT_FORMAT,
@@ -183,11 +184,10 @@ static enum status run_quantize(const struct invocation *inv, const void *values
 {
     const struct quantize_options *o = values;
     struct progress shown;
-    struct quantize_params params = {.pure = o->pure,
-                                     .requantize = o->requantize,
-                                     .stop = progress_stop,
-                                     .progress = progress_show,
-                                     .arg = &shown};
+    struct quantize_params params = o->params;
+    params.stop = progress_stop;
+    params.progress = progress_show;
+    params.arg = &shown;
     const char *model = NULL;
     enum status s = common_model_path(&o->common, &model, e);
     if (s == STATUS_OK)

@@ -38,16 +38,10 @@
 struct train_options {
     struct common_options common; /* its positional and model stay NULL */
     struct option_strings texts;
-    const char *threads;
-    const char *out, *log;
+    struct train_spec spec; /* what options say as it is wanted; specify_training adds the rest */
+    const char *threads, *log;
     int keep;
-    bool resume;
-    int save_every, eval_every;
-    const char *from, *teacher;
-    double teacher_weight;
     int layers, embd, heads, kv_heads, ff, ctx, vocab;
-    int steps, batch, warmup;
-    double lr, beta2, weight_decay, dropout, clip, val_fraction;
     struct option_u64 seed;
 };
 
@@ -57,15 +51,16 @@ enum { KEEP_BEST, KEEP_LAST };
 static const char *const keeps[] = {"best", "last", NULL};
 
 static const struct option output_options[] = {
-    OPT_STRING("output", out, "OUT",
+    OPT_STRING("output", spec.out, "OUT",
                "the checkpoint to write; OUT.state beside it has what --resume needs",
                .letter = 'o'),
     OPT_CHOICE("keep", keep, "WHICH", keeps,
                "which checkpoint is OUT: the best on the held-out text, or the last",
                .fallback = "best"),
-    OPT_INT("save-every", save_every, "N", 1, INT_MAX, "steps between saves",
+    OPT_INT("save-every", spec.save_every, "N", 1, INT_MAX, "steps between saves",
             .otherwise = "as --eval-every"),
-    OPT_FLAG("resume", resume, "go on from OUT.state, with the same texts and options as before"),
+    OPT_FLAG("resume", spec.resume,
+             "go on from OUT.state, with the same texts and options as before"),
     OPT_STRING("log", log, "FILE.csv", "write loss, learning rate and gradient norm of every step"),
     OPT_END,
 };
@@ -89,39 +84,40 @@ static const struct option shape_options[] = {
 };
 
 static const struct option further_options[] = {
-    OPT_STRING("from", from, "MODEL",
+    OPT_STRING("from", spec.from_path, "MODEL",
                "train this checkpoint further, with its shape and tokenizer"),
-    OPT_STRING("teacher", teacher, "MODEL",
+    OPT_STRING("teacher", spec.teacher_path, "MODEL",
                "learn this checkpoint's predictions too (distillation); same vocabulary"),
-    OPT_DOUBLE("teacher-weight", teacher_weight, "X", 0, 1, "share of the teacher in the loss",
+    OPT_DOUBLE("teacher-weight", spec.teacher_share, "X", 0, 1, "share of the teacher in the loss",
                .otherwise = "0.5", .above_min = true),
     OPT_END,
 };
 
 static const struct option step_options[] = {
-    OPT_INT("steps", steps, "N", 1, 100000000, "steps", .fallback = "2000"),
-    OPT_INT("batch", batch, "B", 1, 65536, "windows a step", .fallback = "8"),
-    OPT_DOUBLE("lr", lr, "X", 0, 10,
+    OPT_INT("steps", spec.n_steps, "N", 1, 100000000, "steps", .fallback = "2000"),
+    OPT_INT("batch", spec.batch, "B", 1, 65536, "windows a step", .fallback = "8"),
+    OPT_DOUBLE("lr", spec.lr, "X", 0, 10,
                "learning rate after the warm-up; it ends at a tenth, by a cosine",
                .otherwise = "0.001; with --from 0.0003", .above_min = true),
-    OPT_INT("warmup", warmup, "N", -1, INT_MAX,
+    OPT_INT("warmup", spec.warmup, "N", -1, INT_MAX,
             "steps of linear warm-up; -1: a tenth of all, at most 100", .fallback = "-1"),
-    OPT_DOUBLE("beta2", beta2, "X", 0, 0.999999, "AdamW's decay of the second moment",
+    OPT_DOUBLE("beta2", spec.beta2, "X", 0, 0.999999, "AdamW's decay of the second moment",
                .fallback = "0.99"),
-    OPT_DOUBLE("weight-decay", weight_decay, "X", 0, 10, "AdamW's, of matrices only",
+    OPT_DOUBLE("weight-decay", spec.weight_decay, "X", 0, 10, "AdamW's, of matrices only",
                .fallback = "0.1"),
-    OPT_DOUBLE("dropout", dropout, "X", 0, 0.9,
+    OPT_DOUBLE("dropout", spec.dropout, "X", 0, 0.9,
                "share of embeddings and of what layers add that is left out in each step",
                .fallback = "0"),
-    OPT_DOUBLE("clip", clip, "X", 0, 1e6, "limit of the gradient's norm; 0: none", .fallback = "1"),
+    OPT_DOUBLE("clip", spec.clip, "X", 0, 1e6, "limit of the gradient's norm; 0: none",
+               .fallback = "1"),
     OPT_U64("seed", seed, "S", "of the first weights and of the windows", .otherwise = "random"),
     OPT_END,
 };
 
 static const struct option held_out_options[] = {
-    OPT_DOUBLE("val-fraction", val_fraction, "X", 0, 0.9,
+    OPT_DOUBLE("val-fraction", spec.val_fraction, "X", 0, 0.9,
                "the last part of each text, held out; 0: none", .fallback = "0.1"),
-    OPT_INT("eval-every", eval_every, "N", 1, INT_MAX,
+    OPT_INT("eval-every", spec.eval_every, "N", 1, INT_MAX,
             "steps between evaluations on the held-out text",
             .otherwise = "a twentieth of --steps, from 25 to 250"),
     OPT_END,
@@ -192,34 +188,32 @@ static enum status read_origin(const struct train_options *o, struct train_input
                                struct train_spec *spec, struct err *e)
 {
     spec->length = or_else(o->ctx, DEFAULT_CTX);
-    if (!o->from)
+    if (!o->spec.from_path)
         return read_shape(o, &spec->shape, e);
     if (given_shape(o))
         return err_set(e, STATUS_USAGE,
                        "--%s and --from are both given: the checkpoint has its own shape and "
                        "vocabulary (decode convert changes its K/V heads)",
                        given_shape(o));
-    enum status s = common_open(o->from, CHECKPOINT_TOKENIZER, &in->from, e);
+    enum status s = common_open(o->spec.from_path, CHECKPOINT_TOKENIZER, &in->from, e);
     if (s == STATUS_OK)
-        s = common_config(o->from, &in->from, &spec->shape, e);
+        s = common_config(o->spec.from_path, &in->from, &spec->shape, e);
     spec->from = in->from.gguf;
-    spec->from_path = o->from;
     if (!o->ctx && spec->shape.n_ctx < spec->length)
         spec->length = spec->shape.n_ctx;
     return s;
 }
 
-static enum status read_teacher(const struct train_options *o, struct train_inputs *in,
-                                struct train_spec *spec, struct err *e)
+static enum status read_teacher(struct train_inputs *in, struct train_spec *spec, struct err *e)
 {
-    if (!o->teacher && o->teacher_weight > 0)
+    if (!spec->teacher_path && spec->teacher_share > 0)
         return err_set(e, STATUS_USAGE, "--teacher-weight is for --teacher, which is not given");
-    if (!o->teacher)
+    if (!spec->teacher_path)
         return STATUS_OK;
-    spec->teacher_share = o->teacher_weight > 0 ? o->teacher_weight : DEFAULT_SHARE;
-    const enum status s = common_open(o->teacher, CHECKPOINT_TOKENIZER, &in->teacher, e);
+    if (spec->teacher_share == 0)
+        spec->teacher_share = DEFAULT_SHARE;
+    const enum status s = common_open(spec->teacher_path, CHECKPOINT_TOKENIZER, &in->teacher, e);
     spec->teacher = in->teacher.gguf;
-    spec->teacher_path = o->teacher;
     return s;
 }
 
@@ -264,39 +258,29 @@ static void close_texts(struct train_inputs *in)
 static enum status specify_training(const struct train_options *o, struct train_inputs *in,
                                     struct train_spec *spec, struct err *e)
 {
-    const int interval = between(o->steps / 20, LEAST_INTERVAL, LARGEST_INTERVAL);
-    *spec = (struct train_spec){.texts = in->texts,
-                                .n_texts = in->n_texts,
-                                .out = o->out,
-                                .n_steps = o->steps,
-                                .batch = o->batch,
-                                .warmup = o->warmup < 0 ? between(o->steps / 10, 0, LONGEST_WARMUP)
-                                                        : o->warmup,
-                                .lr = o->lr > 0 ? o->lr
-                                      : o->from ? DEFAULT_LR_FROM
-                                                : DEFAULT_LR,
-                                .beta2 = o->beta2,
-                                .weight_decay = o->weight_decay,
-                                .dropout = o->dropout,
-                                .clip = o->clip,
-                                .val_fraction = o->val_fraction,
-                                .eval_every = or_else(o->eval_every, interval),
-                                .keep_last = o->keep == KEEP_LAST,
-                                .resume = o->resume,
-                                .seed_given = o->seed.given,
-                                .stop = progress_stop,
-                                .event = train_report_event,
-                                .arg = &in->report};
-    spec->save_every = or_else(o->save_every, spec->eval_every);
+    const int interval = between(spec->n_steps / 20, LEAST_INTERVAL, LARGEST_INTERVAL);
+    spec->texts = in->texts;
+    spec->n_texts = in->n_texts;
+    if (spec->warmup < 0)
+        spec->warmup = between(spec->n_steps / 10, 0, LONGEST_WARMUP);
+    if (spec->lr == 0)
+        spec->lr = spec->from_path ? DEFAULT_LR_FROM : DEFAULT_LR;
+    spec->eval_every = or_else(spec->eval_every, interval);
+    spec->save_every = or_else(spec->save_every, spec->eval_every);
+    spec->keep_last = o->keep == KEEP_LAST;
+    spec->seed_given = o->seed.given;
+    spec->stop = progress_stop;
+    spec->event = train_report_event;
+    spec->arg = &in->report;
     enum status s = runtime_seed(&o->seed, &spec->seed, e);
     if (s == STATUS_OK)
         s = read_origin(o, in, spec, e);
     if (s == STATUS_OK)
-        s = read_teacher(o, in, spec, e);
+        s = read_teacher(in, spec, e);
     if (s == STATUS_OK)
         s = runtime_workers(&o->common, o->threads, &spec->kernels, &in->pool, e);
     spec->pool = in->pool;
-    if (o->from && o->teacher) /* from here on it may be either */
+    if (o->spec.from_path && o->spec.teacher_path) /* from here on it may be either */
         signals_mapping(NULL);
     return s;
 }
@@ -305,9 +289,9 @@ static enum status specify_training(const struct train_options *o, struct train_
 static enum status check_train_output(const struct train_options *o, const char *option,
                                       const char *path, struct err *e)
 {
-    enum status s = path_spares(option, path, o->from, "the checkpoint", e);
+    enum status s = path_spares(option, path, o->spec.from_path, "the checkpoint", e);
     if (s == STATUS_OK)
-        s = path_spares(option, path, o->teacher, "the checkpoint", e);
+        s = path_spares(option, path, o->spec.teacher_path, "the checkpoint", e);
     for (int i = 0; i < o->texts.n && s == STATUS_OK; i++)
         s = path_spares(option, path, o->texts.items[i], "the text", e);
     return s;
@@ -317,7 +301,7 @@ static enum status check_log(const struct train_options *o, const char *state, s
 {
     if (!o->log)
         return STATUS_OK;
-    if (path_same(o->log, o->out) || path_same(o->log, state))
+    if (path_same(o->log, o->spec.out) || path_same(o->log, state))
         return err_set(e, STATUS_USAGE,
                        "--log: '%.200s' is OUT or OUT.state; expected a file of its own", o->log);
     return check_train_output(o, "--log", o->log, e);
@@ -325,20 +309,20 @@ static enum status check_log(const struct train_options *o, const char *state, s
 
 static enum status check_train_outputs(const struct train_options *o, struct err *e)
 {
-    if (!o->out)
+    if (!o->spec.out)
         return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
-    const size_t size = strlen(o->out) + sizeof ".state";
+    const size_t size = strlen(o->spec.out) + sizeof ".state";
     char *state = malloc(size);
     if (!state)
         return err_no_memory(e, "a path", size);
-    snprintf(state, size, "%s.state", o->out);
-    enum status s = check_train_output(o, "--output", o->out, e);
+    snprintf(state, size, "%s.state", o->spec.out);
+    enum status s = check_train_output(o, "--output", o->spec.out, e);
     if (s == STATUS_OK)
         s = check_train_output(o, "--output", state, e);
     if (s == STATUS_OK)
         s = check_log(o, state, e);
     if (s == STATUS_OK)
-        s = path_writable(o->out, e);
+        s = path_writable(o->spec.out, e);
     if (s == STATUS_OK)
         s = path_writable(state, e);
     free(state);
@@ -356,24 +340,24 @@ static void announce_training(const struct train_options *o, const struct train_
     say(&o->common,
         "%s: %d layers, d_model %d, %d heads (%s), d_ff %d, context %d, vocabulary %d: %llu "
         "parameters",
-        o->from ? o->from : "new model", c->n_layers, c->d_model, c->n_heads, variant, c->d_ff,
-        c->n_ctx, c->n_vocab, (unsigned long long)p->n_params);
+        o->spec.from_path ? o->spec.from_path : "new model", c->n_layers, c->d_model, c->n_heads,
+        variant, c->d_ff, c->n_ctx, c->n_vocab, (unsigned long long)p->n_params);
     const double tokens = (double)spec->n_steps * spec->batch * spec->length;
     say(&o->common,
         "text: %zu tokens to train on, %zu held out (%zu scored), %.2f bytes a token; %d steps of "
         "%d windows of %d tokens read it %.1f times; seed %llu",
         p->train_tokens, p->val_tokens, p->val_scored, p->bytes_per_token, spec->n_steps,
         spec->batch, spec->length, tokens / (double)p->train_tokens, (unsigned long long)p->seed);
-    if (!o->from && o->vocab && c->n_vocab < o->vocab)
+    if (!o->spec.from_path && o->vocab && c->n_vocab < o->vocab)
         say(&o->common, "the text has pairs that occur twice for only %d of --vocab %d tokens",
             c->n_vocab, o->vocab);
     if (p->widened)
-        say(&o->common, "%s is not all F32: it is trained, and written, in F32", o->from);
+        say(&o->common, "%s is not all F32: it is trained, and written, in F32", o->spec.from_path);
     if (p->replaced_step > 0)
         say(&o->common,
             "%s.state has an unfinished run at step %d, which the first save replaces (--resume "
             "goes on with it)",
-            o->out, p->replaced_step);
+            o->spec.out, p->replaced_step);
     if (p->resumed_step > 0)
         say(&o->common, "going on after step %d", p->resumed_step);
     const size_t all = p->parameter_bytes + p->activation_bytes + p->teacher_bytes;
@@ -393,7 +377,7 @@ static void conclude_training(const struct train_options *o, const struct train_
         say(&o->common,
             "interrupted after step %d; the same command with --resume goes on from "
             "%s.state",
-            r->step, o->out);
+            r->step, o->spec.out);
         return;
     }
     char best[128] = "";
@@ -401,7 +385,7 @@ static void conclude_training(const struct train_options *o, const struct train_
         snprintf(best, sizeof best,
                  "best of step %d, held out %.4f nats a token, %.4f bits a byte; ", r->best_step,
                  r->best_loss, r->best_bits);
-    say(&o->common, "%s: %s%d steps in %s, %s tokens/s", o->out, best, r->step - r->first_step,
+    say(&o->common, "%s: %s%d steps in %s, %s tokens/s", o->spec.out, best, r->step - r->first_step,
         figure_duration(r->step_ns).text, figure_rate(train_report_rate(r)).text);
 }
 
@@ -430,7 +414,7 @@ static enum status run_train(const struct invocation *inv, const void *values, s
     (void)inv;
     const struct train_options *o = values;
     struct train_inputs in = {.n_texts = 0};
-    struct train_spec spec;
+    struct train_spec spec = o->spec;
     in.report = (struct train_report){.common = &o->common,
                                       .spec = &spec,
                                       .log = o->log,
