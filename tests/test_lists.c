@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/lists.h"
+#include "cli/numbers.h"
 #include "cli/shape.h"
 #include "support.h"
 

@@ -24,50 +24,31 @@ struct values {
     struct inner inner;
 };
 
-#define AT(member) .offset = offsetof(struct values, member)
-
 static const char *const forms[] = {"table", "json", NULL};
 
+#define VALUES struct values
 static const struct option rows[] = {
-    {.kind = OPTION_FLAG, .name = "flag", .letter = 'F', AT(flag), .help = "a flag"},
-    {.kind = OPTION_U64, .name = "seed", AT(seed), .value = "S", .help = "a seed"},
-    {.kind = OPTION_INT,
-     .name = "n",
-     .letter = 'n',
-     AT(n),
-     .value = "N",
-     .fallback = "256",
-     .max = INT_MAX,
-     .help = "a count"},
-    {.kind = OPTION_INT, .name = "signed", AT(signed_n), .min = -1, .max = 9, .help = "an int"},
-    {.kind = OPTION_DOUBLE,
-     .name = "temp",
-     AT(temp),
-     .value = "X",
-     .fallback = "0.8",
-     .max = HUGE_VAL,
-     .help = "a number"},
-    {.kind = OPTION_DOUBLE, .name = "above", AT(above), .max = 1, .above_min = true, .help = "p"},
-    {.kind = OPTION_STRING, .name = "text", .letter = 'p', AT(text), .value = "T", .help = "text"},
-    {.kind = OPTION_STRINGS, .name = "stop", AT(many), .value = "T", .help = "texts"},
-    {.kind = OPTION_CHOICE,
-     .name = "format",
-     AT(form),
-     .fallback = "table",
-     .choices = forms,
-     .help = "a form"},
-    {.kind = OPTION_END},
+    OPT_FLAG("flag", flag, "a flag", .letter = 'F'),
+    OPT_U64("seed", seed, "S", "a seed"),
+    OPT_INT("n", n, "N", 0, INT_MAX, "a count", .letter = 'n', .fallback = "256"),
+    OPT_INT("signed", signed_n, NULL, -1, 9, "an int"),
+    OPT_DOUBLE("temp", temp, "X", 0, HUGE_VAL, "a number", .fallback = "0.8"),
+    OPT_DOUBLE("above", above, NULL, 0, 1, "p", .above_min = true),
+    OPT_STRING("text", text, "T", "text", .letter = 'p'),
+    OPT_STRINGS("stop", many, "T", "texts"),
+    OPT_CHOICE("format", form, NULL, forms, "a form", .fallback = "table"),
+    OPT_END,
 };
+#undef VALUES
+#define VALUES struct inner
 static const struct option inner_rows[] = {
-    {.kind = OPTION_FLAG, .name = "loud", .offset = offsetof(struct inner, loud), .help = "loud"},
-    {.kind = OPTION_END},
+    OPT_FLAG("loud", loud, "loud"),
+    OPT_END,
 };
-static const struct option_group groups[] = {
-    {"All", rows, 0}, {"Inner", inner_rows, offsetof(struct values, inner)}, {NULL, NULL, 0}};
-static const struct option_positional positionals[] = {{"FIRST", offsetof(struct values, first)},
-                                                       {"SECOND", offsetof(struct values, second)},
-                                                       {NULL, 0}};
-static const struct option_spec spec = {groups, positionals};
+static const struct option_spec spec = {
+    .groups = {{"All", rows, 0}, {"Inner", inner_rows, offsetof(struct values, inner)}},
+    .positionals = {{"FIRST", offsetof(struct values, first)},
+                    {"SECOND", offsetof(struct values, second)}}};
 
 #define MAX_WORDS 12
 
@@ -157,12 +138,10 @@ END_TEST
 
 START_TEST(the_last_positional_takes_many)
 {
-    static const struct option_positional some[] = {
-        {"FIRST", offsetof(struct values, first)},
-        {"REST...", offsetof(struct values, many)},
-        {NULL, 0},
-    };
-    static const struct option_spec many = {groups, some};
+    static const struct option_spec many = {
+        .groups = {{"All", rows, 0}},
+        .positionals = {{"FIRST", offsetof(struct values, first)},
+                        {"REST...", offsetof(struct values, many)}}};
     const char *const words[] = {"one", "two", "-n", "3", "three", "--", "-four"};
     char *argv[7];
     memcpy(argv, words, sizeof words);

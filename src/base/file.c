@@ -315,21 +315,15 @@ static bool is_descriptor(const struct stat *link)
     return stat("/proc/self", &process) == 0 && link->st_dev == process.st_dev;
 }
 
-/*
- * Sets w->target to `path` with links at its end followed (links to files that do not exist
- * yet too, which realpath refuses), and *mode to the mode of what is there, 0 for nothing.
- */
-static enum status find_target(struct file_writer *w, const char *path, mode_t *mode, struct err *e)
+enum status file_follow_links(const char *path, char **target, struct err *e)
 {
-    w->target = strdup(path);
-    if (!w->target)
+    *target = strdup(path);
+    if (!*target)
         return err_no_memory(e, path, strlen(path) + 1);
     for (int links = 0; links <= MAX_LINKS; links++) {
         struct stat st;
-        *mode = 0;
-        if (lstat(w->target, &st) != 0)
+        if (lstat(*target, &st) != 0)
             return errno == ENOENT ? STATUS_OK : fail_errno(e, STATUS_FAILED, path, "write", errno);
-        *mode = st.st_mode;
         if (!S_ISLNK(st.st_mode))
             return STATUS_OK;
         if (is_descriptor(&st))
@@ -338,24 +332,27 @@ static enum status find_target(struct file_writer *w, const char *path, mode_t *
                            "descriptor's",
                            path);
         char to[4096];
-        const ssize_t n = readlink(w->target, to, sizeof to - 1);
+        const ssize_t n = readlink(*target, to, sizeof to - 1);
         if (n < 0)
             return fail_errno(e, STATUS_FAILED, path, "follow the link", errno);
         to[n] = 0;
-        if (!follow_link(&w->target, to))
+        if (!follow_link(target, to))
             return err_no_memory(e, path, sizeof to);
     }
     return fail_errno(e, STATUS_FAILED, path, "follow the link", ELOOP);
 }
 
-/* Renaming over a device or a FIFO would destroy it; a read-only file is meant to stay. */
-static enum status check_target(const struct file_writer *w, mode_t mode, const char *path,
+/* Sets *mode to the mode of what is there, 0 for nothing. Renaming over a device or a FIFO would
+ * destroy it; a read-only file is meant to stay. */
+static enum status check_target(const struct file_writer *w, mode_t *mode, const char *path,
                                 struct err *e)
 {
-    if (mode && !S_ISREG(mode))
+    struct stat st;
+    *mode = lstat(w->target, &st) == 0 ? st.st_mode : 0;
+    if (*mode && !S_ISREG(*mode))
         return err_set(e, STATUS_FAILED, "%s: cannot replace it: expected a regular file, found %s",
-                       path, kind_of_file(mode));
-    if (mode && faccessat(AT_FDCWD, w->target, W_OK, AT_EACCESS) != 0)
+                       path, kind_of_file(*mode));
+    if (*mode && faccessat(AT_FDCWD, w->target, W_OK, AT_EACCESS) != 0)
         return fail_errno(e, STATUS_FAILED, path, "replace it", errno);
     return STATUS_OK;
 }
@@ -395,9 +392,9 @@ enum status file_writer_open(struct file_writer **out, const char *path, struct 
         return err_no_memory(e, path, sizeof *w);
     w->fd = -1;
     mode_t mode = 0;
-    enum status s = find_target(w, path, &mode, e);
+    enum status s = file_follow_links(path, &w->target, e);
     if (!s)
-        s = check_target(w, mode, path, e);
+        s = check_target(w, &mode, path, e);
     if (!s)
         s = create_temp(w, mode, path, e);
     if (s) {

@@ -42,6 +42,14 @@ void file_map_release(const struct file_map *f, const void *data, size_t len);
 enum status file_read_all(const char *path, size_t max, char **out, size_t *len, struct err *e);
 
 /*
+ * The file that writing to `path` makes or replaces: symbolic links at its end followed, those to
+ * files that do not exist yet too (which realpath refuses). *target is the caller's to free,
+ * whatever is returned. STATUS_FAILED, also for an open descriptor's name (/dev/stdout);
+ * STATUS_NO_MEMORY.
+ */
+enum status file_follow_links(const char *path, char **target, struct err *e);
+
+/*
  * An atomic replacement: bytes go to a temporary file beside `path` (same folder, mode as the
  * old file's or 0666 less umask); commit syncs it, renames it over `path` and syncs the folder.
  * A symbolic link at `path` is followed, so that the link stays and its target is replaced.

@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "base/cpus.h"
-#include "base/file.h"
-#include "cli/alone.h"
 #include "cli/bench_report.h"
+#include "cli/child.h"
 #include "cli/command.h"
-#include "cli/lists.h"
+#include "cli/numbers.h"
+#include "cli/paths.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/shape.h"
@@ -19,8 +19,6 @@
 #include "model/checkpoint.h"
 #include "show/figures.h"
 
-/* Memory beyond this is announced even without -v. */
-#define LARGE_MEMORY     ((uint64_t)1 << 30)
 #define DEFAULT_PROMPT   128
 #define ROOFLINE_SECONDS 1.0
 
@@ -28,123 +26,54 @@ struct bench_options {
     struct common_options common;
     const char *shape;
     const char *kv_heads, *depths, *types, *kv_types, *threads;
-    int n, repeats, warmup, prompt;
-    int method; /* an enum convert_method */
+    struct bench_spec spec; /* its numbers; specify_bench adds the rest */
+    int method;             /* an enum convert_method */
     int format;
     const char *plot, *trace;
 };
 
-#define AT(member) .offset = offsetof(struct bench_options, member)
+#define VALUES struct bench_options
 
 static const struct option matrix_options[] = {
-    {.kind = OPTION_STRING,
-     .name = "shape",
-     AT(shape),
-     .value = "SHAPE",
-     .help = "random weights instead of a checkpoint: LAYERSxD_MODELxHEADS[,ff=F][,vocab=V]"
-             "[,ctx=C], by default ff 4 * D_MODEL, vocab 50257, ctx 1024"},
-    {.kind = OPTION_STRING,
-     .name = "kv-heads",
-     AT(kv_heads),
-     .value = "all|G,G,...",
-     .fallback = "all",
-     .help = "numbers of K/V heads: as many as query heads is MHA, 1 is MQA; all: every divisor"},
-    {.kind = OPTION_CHOICE,
-     .name = "method",
-     AT(method),
-     .fallback = "mean",
-     .choices = convert_methods,
-     .help = "how a checkpoint's variants are made, see decode convert; as fast, whichever it is"},
-    {.kind = OPTION_STRING,
-     .name = "depth",
-     AT(depths),
-     .value = "D,D,...",
-     .fallback = "0",
-     .help = "positions in the KV cache before the timed token"},
-    {.kind = OPTION_STRING,
-     .name = "type",
-     AT(types),
-     .value = "TYPE,...",
-     .otherwise = "as in the checkpoint; f32 with --shape",
-     .help = "types of the weight matrices: f32, f16, bf16, q8_0, q4_0"},
-    {.kind = OPTION_STRING,
-     .name = "kv-type",
-     AT(kv_types),
-     .value = "KV,...",
-     .fallback = "f32",
-     .help = "types of the cache: f32, f16, q8_0"},
-    {.kind = OPTION_STRING,
-     .name = "threads",
-     .letter = 't',
-     AT(threads),
-     .value = "T,T,...",
-     .otherwise = "DECODE_THREADS, else auto",
-     .help = "numbers of threads; auto: as many processors as this process may use"},
-    {.kind = OPTION_END},
+    OPT_STRING("shape", shape, "SHAPE",
+               "random weights instead of a checkpoint: LAYERSxD_MODELxHEADS[,ff=F][,vocab=V]"
+               "[,ctx=C], by default ff 4 * D_MODEL, vocab 50257, ctx 1024"),
+    OPT_STRING("kv-heads", kv_heads, "all|G,G,...",
+               "numbers of K/V heads: as many as query heads is MHA, 1 is MQA; all: every divisor",
+               .fallback = "all"),
+    OPT_CHOICE("method", method, NULL, convert_methods,
+               "how a checkpoint's variants are made, see decode convert; as fast, whichever it is",
+               .fallback = "mean"),
+    OPT_STRING("depth", depths, "D,D,...", "positions in the KV cache before the timed token",
+               .fallback = "0"),
+    OPT_STRING("type", types, "TYPE,...",
+               "types of the weight matrices: f32, f16, bf16, q8_0, q4_0",
+               .otherwise = "as in the checkpoint; f32 with --shape"),
+    OPT_STRING("kv-type", kv_types, "KV,...", "types of the cache: f32, f16, q8_0",
+               .fallback = "f32"),
+    OPT_STRING("threads", threads, "T,T,...",
+               "numbers of threads; auto: as many processors as this process may use",
+               .letter = 't', .otherwise = "DECODE_THREADS, else auto"),
+    OPT_END,
 };
 
 static const struct option measuring_options[] = {
-    {.kind = OPTION_INT,
-     .name = "n",
-     .letter = 'n',
-     AT(n),
-     .value = "N",
-     .fallback = "64",
-     .min = 1,
-     .max = 1000000,
-     .help = "timed tokens a repeat"},
-    {.kind = OPTION_INT,
-     .name = "repeat",
-     AT(repeats),
-     .value = "R",
-     .fallback = "5",
-     .min = 1,
-     .max = 10000,
-     .help = "repeats; in each, all rows take their turn"},
-    {.kind = OPTION_INT,
-     .name = "warmup",
-     AT(warmup),
-     .value = "N",
-     .fallback = "8",
-     .max = 1000000,
-     .help = "steps before the timed ones of a row, in every repeat"},
-    {.kind = OPTION_INT,
-     .name = "prompt",
-     AT(prompt),
-     .value = "P",
-     .fallback = "-1",
-     .min = -1,
-     .max = INT_MAX,
-     .help = "tokens of the prefill measurement; 0: none; -1: 128, or the context if less"},
-    {.kind = OPTION_END},
+    OPT_INT("n", spec.n, "N", 1, 1000000, "timed tokens a repeat", .letter = 'n', .fallback = "64"),
+    OPT_INT("repeat", spec.repeats, "R", 1, 10000, "repeats; in each, all rows take their turn",
+            .fallback = "5"),
+    OPT_INT("warmup", spec.warmup, "N", 0, 1000000,
+            "steps before the timed ones of a row, in every repeat", .fallback = "8"),
+    OPT_INT("prompt", spec.prompt, "P", -1, INT_MAX,
+            "tokens of the prefill measurement; 0: none; -1: 128, or the context if less",
+            .fallback = "-1"),
+    OPT_END,
 };
 
 static const struct option result_options[] = {
-    FORMAT_OPTION(struct bench_options, format),
-    {.kind = OPTION_STRING,
-     .name = "plot",
-     AT(plot),
-     .value = "FILE.svg",
-     .help = "draw latency against depth, a line for each variant"},
-    {.kind = OPTION_STRING,
-     .name = "trace",
-     AT(trace),
-     .value = "FILE.csv",
-     .help = "write every single token's time"},
-    {.kind = OPTION_END},
-};
-
-static const struct option_group groups[] = {
-    {"What is compared (one row for every combination)", matrix_options, 0},
-    {"Measuring", measuring_options, 0},
-    {"Results", result_options, 0},
-    {"General", common_options, offsetof(struct bench_options, common)},
-    {NULL, NULL, 0},
-};
-
-static const struct option_positional positionals[] = {
-    {"MODEL", offsetof(struct bench_options, common.positional)},
-    {NULL, 0},
+    OPT_FORMAT,
+    OPT_STRING("plot", plot, "FILE.svg", "draw latency against depth, a line for each variant"),
+    OPT_STRING("trace", trace, "FILE.csv", "write every single token's time"),
+    OPT_END,
 };
 
 /* --- from options to a specification --------------------------------------------------------- */
@@ -159,9 +88,6 @@ struct bench_inputs {
     struct progress progress;
 };
 
-/* In the order of enum storage. */
-static const char *const type_names[] = {"f32", "f16", "bf16", "q8_0", "q4_0", NULL};
-
 static enum status all_divisors(int n, struct int_list *list, struct err *e)
 {
     enum status s = STATUS_OK;
@@ -171,7 +97,8 @@ static enum status all_divisors(int n, struct int_list *list, struct err *e)
     return s;
 }
 
-static enum status read_threads(const struct bench_options *o, struct int_list *list, struct err *e)
+static enum status read_thread_list(const struct bench_options *o, struct int_list *list,
+                                    struct err *e)
 {
     const char *text = o->threads ? o->threads : environment("DECODE_THREADS");
     if (!text || strcmp(text, "auto") == 0) {
@@ -181,25 +108,31 @@ static enum status read_threads(const struct bench_options *o, struct int_list *
     return list_ints(o->threads ? "-t" : "DECODE_THREADS", text, 1, POOL_MAX_THREADS, list, e);
 }
 
-static enum status read_lists(const struct bench_options *o, const struct config *c,
-                              struct bench_inputs *in, struct err *e)
+static enum status read_types(const struct bench_options *o, struct bench_inputs *in, struct err *e)
 {
-    enum status s;
-    if (strcmp(o->kv_heads, "all") == 0)
-        s = all_divisors(c->n_kv_heads, &in->kv_heads, e);
-    else
-        s = list_ints("--kv-heads", o->kv_heads, 1, INT_MAX, &in->kv_heads, e);
-    if (s == STATUS_OK)
-        s = list_ints("--depth", o->depths, 0, INT_MAX, &in->depths, e);
-    if (s == STATUS_OK && o->types)
-        s = list_names("--type", o->types, type_names, &in->types, e);
-    else if (s == STATUS_OK)
-        s = list_add("--type", o->shape ? STORAGE_F32 : BENCH_AS_FILE, &in->types, e);
+    const char *names[STORAGE_COUNT + 1];
+    storage_names(names);
+    enum status s = o->types
+                        ? list_names("--type", o->types, names, &in->types, e)
+                        : list_add("--type", o->shape ? STORAGE_F32 : BENCH_AS_FILE, &in->types, e);
     if (s == STATUS_OK)
         s = list_names("--kv-type", o->kv_types, kv_type_names, &in->kv_types, e);
     for (int i = 0; s == STATUS_OK && i < in->kv_types.n; i++)
         in->kv_types.items[i] = (int)kv_type_storage(in->kv_types.items[i]);
-    return s == STATUS_OK ? read_threads(o, &in->threads, e) : s;
+    return s;
+}
+
+static enum status read_lists(const struct bench_options *o, const struct config *c,
+                              struct bench_inputs *in, struct err *e)
+{
+    enum status s = strcmp(o->kv_heads, "all") == 0
+                        ? all_divisors(c->n_kv_heads, &in->kv_heads, e)
+                        : list_ints("--kv-heads", o->kv_heads, 1, INT_MAX, &in->kv_heads, e);
+    if (s == STATUS_OK)
+        s = list_ints("--depth", o->depths, 0, INT_MAX, &in->depths, e);
+    if (s == STATUS_OK)
+        s = read_types(o, in, e);
+    return s == STATUS_OK ? read_thread_list(o, &in->threads, e) : s;
 }
 
 static enum status read_subject(const struct bench_options *o, struct bench_inputs *in,
@@ -216,28 +149,17 @@ static enum status read_subject(const struct bench_options *o, struct bench_inpu
         return shape_parse(o->shape, &spec->config, e);
     }
     enum status s = common_model_path(&o->common, &in->subject, e);
-    if (s != STATUS_OK)
-        return s;
-    signals_mapping(in->subject);
-    s = checkpoint_open(in->subject, 0, &in->checkpoint, e);
-    if (s != STATUS_OK)
-        return s;
+    if (s == STATUS_OK)
+        s = common_open(in->subject, 0, &in->checkpoint, e);
+    if (s == STATUS_OK)
+        s = common_config(in->subject, &in->checkpoint, &spec->config, e);
     spec->gguf = in->checkpoint.gguf;
     spec->source = &in->checkpoint.file;
-    s = config_read(spec->gguf, &spec->config, e);
-    if (s != STATUS_OK)
-        err_prefix(e, in->subject);
     return s;
 }
 
-static void show(void *arg, int done, int all)
-{
-    if (done > 0)
-        progress_show(arg, "turns", done, all);
-}
-
-static enum status make_spec(const struct bench_options *o, struct bench_inputs *in,
-                             struct bench_spec *spec, struct err *e)
+static enum status specify_bench(const struct bench_options *o, struct bench_inputs *in,
+                                 struct bench_spec *spec, struct err *e)
 {
     enum status s = read_subject(o, in, spec, e);
     if (s == STATUS_OK)
@@ -251,17 +173,13 @@ static enum status make_spec(const struct bench_options *o, struct bench_inputs 
     spec->kv_types = (struct bench_list){in->kv_types.items, in->kv_types.n};
     spec->threads = (struct bench_list){in->threads.items, in->threads.n};
     spec->depths = (struct bench_list){in->depths.items, in->depths.n};
-    spec->n = o->n;
     spec->most_threads = cpus_usable();
-    spec->repeats = o->repeats;
-    spec->warmup = o->warmup;
-    spec->prompt = o->prompt;
-    if (o->prompt < 0)
+    if (spec->prompt < 0)
         spec->prompt = spec->config.n_ctx < DEFAULT_PROMPT ? spec->config.n_ctx : DEFAULT_PROMPT;
     spec->roofline_seconds = ROOFLINE_SECONDS;
     spec->seed = 1;
     spec->stop = progress_stop;
-    spec->progress = show;
+    spec->progress = progress_show;
     spec->arg = &in->progress;
     return STATUS_OK;
 }
@@ -291,13 +209,14 @@ static enum status convert_variants(const struct bench_options *o, struct bench_
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-static enum status row_alone(const void *arg, void *result, struct err *e)
+static enum status row_in_child(const void *arg, void *result, struct err *e)
 {
     return bench_load_row(arg, result, e);
 }
 
 /* Load time and peak memory of every row, each in a process of its own. */
-static enum status measure_alone(const struct bench_spec *spec, struct bench *b, struct err *e)
+static enum status measure_in_children(const struct bench_spec *spec, struct bench *b,
+                                       struct err *e)
 {
     for (int i = 0; i < b->n_rows; i++) {
         if (signals_interrupted())
@@ -305,7 +224,7 @@ static enum status measure_alone(const struct bench_spec *spec, struct bench *b,
         struct bench_row *row = &b->rows[i];
         struct bench_row measured = *row;
         uint64_t peak;
-        const enum status s = alone_run(row_alone, spec, &measured, sizeof measured, &peak, e);
+        const enum status s = child_run(row_in_child, spec, &measured, sizeof measured, &peak, e);
         if (s != STATUS_OK)
             return s;
         row->load_ms = measured.load_ms;
@@ -314,8 +233,8 @@ static enum status measure_alone(const struct bench_spec *spec, struct bench *b,
     return STATUS_OK;
 }
 
-static enum status report(const struct bench_options *o, const struct bench_report *r,
-                          struct output *out, struct err *e)
+static enum status report_rows(const struct bench_options *o, const struct bench_report *r,
+                               struct output *out, struct err *e)
 {
     char machine[512];
     if (!table_is_for_people((enum table_format)o->format)) {
@@ -338,69 +257,61 @@ static bool has_samples(const struct bench *b)
     return false;
 }
 
-static enum status measure(const struct bench_options *o, struct bench_inputs *in,
-                           const struct bench_spec *spec, struct output *out, struct err *e)
+static enum status measure_rows(const struct bench_options *o, struct bench_inputs *in,
+                                const struct bench_spec *spec, struct output *out, struct err *e)
 {
     struct bench b;
     enum status s = bench_plan(spec, &b, e);
     if (s != STATUS_OK)
         return s;
     const uint64_t memory = bench_memory(spec, &b);
-    if (o->common.verbose || memory > LARGE_MEMORY)
+    if (says_memory(&o->common, memory))
         say(&o->common,
             "memory: %d rows take %s together; fewer --kv-heads, --type or --depth take less",
             b.n_rows, figure_bytes((double)memory).text);
-    s = measure_alone(spec, &b, e);
-    in->progress = progress_start(&o->common);
+    s = measure_in_children(spec, &b, e);
+    in->progress = progress_start(&o->common, "turns");
     if (s == STATUS_OK)
         s = bench_run(spec, &b, e);
     progress_end(&in->progress);
     if (s == STATUS_OK || (s == STATUS_INTERRUPTED && has_samples(&b))) {
         const struct bench_report r = {spec, &b, in->subject};
-        const enum status reported = report(o, &r, out, e);
+        const enum status reported = report_rows(o, &r, out, e);
         s = reported == STATUS_OK ? s : reported;
     }
     bench_free(&b);
     return s;
 }
 
-/* Whether a file can be written there, found out before anything is measured. */
-static enum status check_output(const char *option, const char *path, const char *model,
-                                struct err *e)
+static enum status check_bench_output(const char *option, const char *path, const char *model,
+                                      struct err *e)
 {
-    if (!path)
-        return STATUS_OK;
-    enum status s = output_path_check(option, path, model, e);
-    if (s != STATUS_OK)
-        return s;
-    struct file_writer *probe;
-    s = file_writer_open(&probe, path, e);
-    if (s == STATUS_OK)
-        file_writer_abandon(probe);
-    return s;
+    const enum status s = path ? path_spares(option, path, model, "the checkpoint", e) : STATUS_OK;
+    return s == STATUS_OK && path ? path_writable(path, e) : s;
 }
 
-static enum status check_outputs(const struct bench_options *o, const char *model, struct err *e)
+static enum status check_bench_outputs(const struct bench_options *o, const char *model,
+                                       struct err *e)
 {
-    if (o->plot && o->trace && output_path_same(o->plot, o->trace))
+    if (o->plot && o->trace && path_same(o->plot, o->trace))
         return err_set(e, STATUS_USAGE, "--plot and --trace both name '%.200s'", o->plot);
-    const enum status s = check_output("--plot", o->plot, model, e);
-    return s == STATUS_OK ? check_output("--trace", o->trace, model, e) : s;
+    const enum status s = check_bench_output("--plot", o->plot, model, e);
+    return s == STATUS_OK ? check_bench_output("--trace", o->trace, model, e) : s;
 }
 
-static enum status run(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_bench(const struct invocation *inv, const void *values, struct err *e)
 {
     const struct bench_options *o = values;
     struct bench_inputs in = {.subject = NULL};
-    struct bench_spec spec = {.gguf = NULL};
-    enum status s = make_spec(o, &in, &spec, e);
+    struct bench_spec spec = o->spec;
+    enum status s = specify_bench(o, &in, &spec, e);
     signals_defer(); /* before there is a temporary file, which would stay */
     if (s == STATUS_OK)
-        s = check_outputs(o, in.subject, e);
+        s = check_bench_outputs(o, in.subject, e);
     if (s == STATUS_OK)
         s = convert_variants(o, &in, &spec, e);
     if (s == STATUS_OK) {
-        s = measure(o, &in, &spec, inv->out, e);
+        s = measure_rows(o, &in, &spec, inv->out, e);
         if (s == STATUS_BAD_FILE)
             err_prefix(e, in.subject);
     }
@@ -420,7 +331,11 @@ const struct command command_bench = {
              "and does not change how long a step takes. Variants of a checkpoint average its K/V\n"
              "heads, or are converted by --method (then peak RSS counts the converted file, too).\n"
              "Ctrl-C prints what was measured so far.\n",
-    .spec = {groups, positionals},
-    .values_size = sizeof(struct bench_options),
-    .run = run,
+    .spec = {.groups = {{"What is compared (one row for every combination)", matrix_options, 0},
+                        {"Measuring", measuring_options, 0},
+                        {"Results", result_options, 0},
+                        COMMON_GROUP},
+             .positionals = {MODEL_POSITIONAL}},
+    .values_size = sizeof(VALUES),
+    .run = run_bench,
 };

@@ -4,20 +4,19 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "cli/command.h"
 #include "cli/convert_report.h"
+#include "cli/input.h"
+#include "cli/paths.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/variant.h"
 #include "measure/eval.h"
 #include "model/checkpoint.h"
-#include "model/cost.h"
 #include "model/kv_cache.h"
 
 /* A rise of bits per byte from here on is worth a warning. */
@@ -34,46 +33,19 @@ struct convert_options {
     int format;
 };
 
-#define AT(member) .offset = offsetof(struct convert_options, member)
+#define VALUES struct convert_options
 
 static const struct option own_options[] = {
-    {.kind = OPTION_STRING,
-     .name = "output",
-     .letter = 'o',
-     AT(out),
-     .value = "OUT",
-     .help = "the new checkpoint; required"},
-    {.kind = OPTION_FLAG, .name = "force", AT(force), .help = "replace OUT if it exists"},
-    {.kind = OPTION_FLAG,
-     .name = "requantize",
-     AT(requantize),
-     .help = "take a MODEL that is quantized; its new tensors are rounded once more"},
-    {.kind = OPTION_U64,
-     .name = "seed",
-     AT(seed),
-     .value = "S",
-     .otherwise = "a random one, printed",
-     .help = "of the method random"},
-    {.kind = OPTION_STRING,
-     .name = "eval",
-     AT(eval),
-     .value = "TEXT",
-     .help = "a file of text on which bits per byte are measured before and after"},
-    THREADS_OPTION(struct convert_options, threads),
-    FORMAT_OPTION(struct convert_options, format),
-    {.kind = OPTION_END},
-};
-
-static const struct option_group groups[] = {
-    {"Conversion", variant_options, offsetof(struct convert_options, variant)},
-    {"Output", own_options, 0},
-    {"General", common_options, offsetof(struct convert_options, common)},
-    {NULL, NULL, 0},
-};
-
-static const struct option_positional positionals[] = {
-    {"MODEL", offsetof(struct convert_options, common.positional)},
-    {NULL, 0},
+    OPT_OUT,
+    OPT_FORCE,
+    OPT_FLAG("requantize", requantize,
+             "take a MODEL that is quantized; its new tensors are rounded once more"),
+    OPT_U64("seed", seed, "S", "of the method random", .otherwise = "a random one, printed"),
+    OPT_STRING("eval", eval, "TEXT",
+               "a file of text on which bits per byte are measured before and after"),
+    OPT_THREADS(THREADS_HELP),
+    OPT_FORMAT,
+    OPT_END,
 };
 
 /* What a run holds. */
@@ -82,7 +54,6 @@ struct conversion {
     const char *path;
     struct checkpoint checkpoint; /* without a model */
     const struct kernels *kernels;
-    int n_threads;
     struct pool *pool;
     struct convert_spec spec;
     char *eval_text; /* --eval's, malloc'd */
@@ -94,21 +65,15 @@ struct conversion {
 
 /* --- before ---------------------------------------------------------------------------------- */
 
-static enum status check_out(const struct convert_options *o, const char *model, struct err *e)
+static enum status check_converted_path(const struct convert_options *o, const char *model,
+                                        struct err *e)
 {
-    enum status s = output_path_new(o->out, model, o->force, e);
+    enum status s = path_new(o->out, model, o->force, e);
     if (s == STATUS_OK)
-        s = output_path_spares("-o", o->out, o->variant.calib, "the text of --calib", e);
+        s = path_spares("-o", o->out, o->variant.calib, "the text of --calib", e);
     if (s == STATUS_OK)
-        s = output_path_spares("-o", o->out, o->eval, "the text of --eval", e);
-    if (s != STATUS_OK)
-        return s;
-    /* Whether it can be written is better found out before the work. */
-    struct file_writer *probe;
-    s = file_writer_open(&probe, o->out, e);
-    if (s == STATUS_OK)
-        file_writer_abandon(probe);
-    return s;
+        s = path_spares("-o", o->out, o->eval, "the text of --eval", e);
+    return s == STATUS_OK ? path_writable(o->out, e) : s;
 }
 
 static enum status check_types(const struct gguf *g, const char *path, struct err *e)
@@ -123,38 +88,28 @@ static enum status check_types(const struct gguf *g, const char *path, struct er
     return STATUS_OK;
 }
 
-/* What is found out without the checkpoint. A text from standard input may be long in coming, and
- * Ctrl-C still ends the wait. */
-static enum status prepare(struct conversion *c, struct err *e)
+/* What is found out without the checkpoint. */
+static enum status prepare_conversion(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
     enum status s = common_model_path(&o->common, &c->path, e);
     if (s == STATUS_OK && o->variant.kv_heads == 0)
         s = err_set(e, STATUS_USAGE, "no number of K/V heads is named; expected --kv-heads G");
-    signals_defer(); /* or the probe's temporary file would stay */
     if (s == STATUS_OK)
-        s = check_out(o, c->path, e);
-    if (signals_end_at_once())
-        return STATUS_INTERRUPTED;
+        s = check_converted_path(o, c->path, e);
     if (s == STATUS_OK && o->eval)
-        s = file_read_all(o->eval, EVAL_MAX, &c->eval_text, &c->eval_len, e);
+        s = input_await(o->eval, EVAL_MAX, &c->eval_text, &c->eval_len, e);
     return s;
 }
 
-static enum status open_all(struct conversion *c, struct err *e)
+static enum status open_source(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
-    enum status s = runtime_threads(&o->common, o->threads, &c->n_threads, NULL, e);
+    enum status s = runtime_workers(&o->common, o->threads, &c->kernels, &c->pool, e);
     if (s == STATUS_OK)
-        s = runtime_kernels(&o->common, &c->kernels, e);
-    if (s != STATUS_OK)
-        return s;
-    signals_mapping(c->path);
-    s = checkpoint_open(c->path, 0, &c->checkpoint, e);
+        s = common_open(c->path, 0, &c->checkpoint, e);
     if (s == STATUS_OK && !o->requantize)
         s = check_types(c->checkpoint.gguf, c->path, e);
-    if (s == STATUS_OK)
-        s = runtime_pool(&o->common, c->n_threads, &c->pool, e);
     return s;
 }
 
@@ -164,12 +119,11 @@ static enum status read_eval_tokens(struct conversion *c, struct err *e)
     const struct tokenizer *t = c->checkpoint.tokenizer;
     if (!c->options->eval)
         return STATUS_OK;
-    if (!t)
-        return err_set(e, STATUS_BAD_FILE,
-                       "%.200s: it has no tokenizer, which --eval needs for its text", c->path);
+    enum status s = input_needs_tokenizer(t, c->path, "--eval", e);
+    if (s != STATUS_OK)
+        return s;
     const struct text text = {c->eval_text, c->eval_len};
-    enum status s =
-        tokens_of_text(t, text, tokenizer_adds_bos(t), &c->eval_tokens, &c->n_eval_tokens, e);
+    s = tokens_of_text(t, text, tokenizer_adds_bos(t), &c->eval_tokens, &c->n_eval_tokens, e);
     if (s == STATUS_OK)
         s = eval_check_length(c->n_eval_tokens, e);
     if (s != STATUS_OK)
@@ -179,14 +133,9 @@ static enum status read_eval_tokens(struct conversion *c, struct err *e)
 
 /* --- bits per byte --------------------------------------------------------------------------- */
 
-static void show(void *arg, uint64_t done, uint64_t all)
-{
-    progress_show(arg, "tokens", (double)done, (double)all);
-}
-
 /* Bits per byte of the checkpoint at `path` on --eval's text; NaN without one. */
-static enum status bits_per_byte(const struct conversion *c, const char *path, double *out,
-                                 struct err *e)
+static enum status measure_bits(const struct conversion *c, const char *path, double *out,
+                                struct err *e)
 {
     struct checkpoint k;
     *out = (double)NAN;
@@ -197,7 +146,7 @@ static enum status bits_per_byte(const struct conversion *c, const char *path, d
         return STATUS_FAILED;
     if (s != STATUS_OK)
         return s;
-    struct progress line = progress_start(&c->options->common);
+    struct progress line = progress_start(&c->options->common, "tokens");
     const struct eval_spec spec = {
         .model = k.model,
         .params = {.kernels = c->kernels},
@@ -206,7 +155,7 @@ static enum status bits_per_byte(const struct conversion *c, const char *path, d
         .n_tokens = c->n_eval_tokens,
         .tokenizer = k.tokenizer,
         .stop = progress_stop,
-        .progress = show,
+        .progress = progress_show,
         .arg = &line,
     };
     struct eval_result result;
@@ -239,7 +188,7 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
     double before;
     const uint64_t measured_ns = clock_ns();
     /* First, because logits may not be finite, and OUT is still as it was. */
-    enum status s = bits_per_byte(c, c->path, &before, e);
+    enum status s = measure_bits(c, c->path, &before, e);
     started_ns += clock_ns() - measured_ns;
     if (s == STATUS_OK)
         s = gguf_write(converted->writer, o->out, e);
@@ -262,7 +211,7 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
     if (stat(o->out, &st) == 0)
         r->after.file_bytes = (uint64_t)st.st_size;
     r->before.bits_per_byte = before;
-    const enum status measured = bits_per_byte(c, o->out, &r->after.bits_per_byte, e);
+    const enum status measured = measure_bits(c, o->out, &r->after.bits_per_byte, e);
     if (measured != STATUS_OK && measured != STATUS_INTERRUPTED)
         return measured;
     s = convert_report_print(r, (enum table_format)o->format, out, e);
@@ -275,7 +224,7 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
     return s == STATUS_OK ? measured : s;
 }
 
-static enum status convert(struct conversion *c, struct output *out, struct err *e)
+static enum status convert_and_tell(struct conversion *c, struct output *out, struct err *e)
 {
     const struct convert_options *o = c->options;
     uint64_t seed;
@@ -308,17 +257,17 @@ static enum status convert(struct conversion *c, struct output *out, struct err 
     return s;
 }
 
-static enum status run(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_convert(const struct invocation *inv, const void *values, struct err *e)
 {
     struct conversion c = {.options = values};
-    enum status s = prepare(&c, e);
-    signals_defer();
+    signals_defer(); /* or a probe's temporary file would stay */
+    enum status s = prepare_conversion(&c, e);
     if (s == STATUS_OK)
-        s = open_all(&c, e);
+        s = open_source(&c, e);
     if (s == STATUS_OK)
         s = read_eval_tokens(&c, e);
     if (s == STATUS_OK)
-        s = convert(&c, inv->out, e);
+        s = convert_and_tell(&c, inv->out, e);
     pool_free(c.pool);
     checkpoint_close(&c.checkpoint);
     free(c.eval_text);
@@ -341,7 +290,10 @@ const struct command command_convert = {
         "With --format csv the layers come first, then, after an empty line, the other figures "
         "under a\n"
         "header of their own: exact, in bytes and seconds, with the names they have in JSON.\n",
-    .spec = {groups, positionals},
-    .values_size = sizeof(struct convert_options),
-    .run = run,
+    .spec = {.groups = {{"Conversion", variant_options, offsetof(VALUES, variant)},
+                        {"Output", own_options, 0},
+                        COMMON_GROUP},
+             .positionals = {MODEL_POSITIONAL}},
+    .values_size = sizeof(VALUES),
+    .run = run_convert,
 };

@@ -9,17 +9,14 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/input.h"
 #include "cli/numbers.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
-#include "cli/signals.h"
 #include "measure/eval.h"
 #include "model/checkpoint.h"
 #include "show/figures.h"
 #include "show/report.h"
-
-/* Memory beyond this is announced even without -v. */
-#define LARGE_MEMORY ((uint64_t)1 << 30)
 
 struct eval_options {
     struct common_options common;
@@ -29,61 +26,25 @@ struct eval_options {
     int format;
 };
 
-#define AT(member) .offset = offsetof(struct eval_options, member)
+#define VALUES struct eval_options
 
 static const struct option text_options[] = {
-    {.kind = OPTION_STRING,
-     .name = "text",
-     AT(text),
-     .value = "FILE",
-     .help = "the text to predict; - is standard input"},
-    {.kind = OPTION_STRING,
-     .name = "range",
-     AT(range),
-     .value = "A:B",
-     .otherwise = "0:1, all",
-     .help = "a share of its bytes, fractions from 0 to 1: 0.9:1 is the last tenth"},
-    {.kind = OPTION_INT,
-     .name = "ctx",
-     AT(ctx),
-     .value = "C",
-     .min = 1,
-     .max = INT_MAX,
-     .otherwise = "the checkpoint's context, or that of --against if smaller",
-     .help = "input tokens of a window"},
-    {.kind = OPTION_INT,
-     .name = "stride",
-     AT(stride),
-     .value = "S",
-     .min = 1,
-     .max = INT_MAX,
-     .otherwise = "C",
-     .help = "tokens from one window's start to the next, at most C"},
-    {.kind = OPTION_END},
+    OPT_STRING("text", text, "FILE", "the text to predict; - is standard input"),
+    OPT_STRING("range", range, "A:B",
+               "a share of its bytes, fractions from 0 to 1: 0.9:1 is the last tenth",
+               .otherwise = "0:1, all"),
+    OPT_INT("ctx", ctx, "C", 1, INT_MAX, "input tokens of a window",
+            .otherwise = "the checkpoint's context, or that of --against if smaller"),
+    OPT_INT("stride", stride, "S", 1, INT_MAX,
+            "tokens from one window's start to the next, at most C", .otherwise = "C"),
+    OPT_END,
 };
 
 static const struct option result_options[] = {
-    {.kind = OPTION_STRING,
-     .name = "against",
-     AT(against),
-     .value = "MODEL2",
-     .help = "also the distance from this checkpoint, which must have the same vocabulary"},
-    FORMAT_OPTION(struct eval_options, format),
-    {.kind = OPTION_END},
-};
-
-static const struct option_group groups[] = {
-    {"Text", text_options, 0},
-    {"Results", result_options, 0},
-    {"Engine", engine_options, offsetof(struct eval_options, engine)},
-    {"Variant", variant_options, offsetof(struct eval_options, engine.variant)},
-    {"General", common_options, offsetof(struct eval_options, common)},
-    {NULL, NULL, 0},
-};
-
-static const struct option_positional positionals[] = {
-    {"MODEL", offsetof(struct eval_options, common.positional)},
-    {NULL, 0},
+    OPT_STRING("against", against, "MODEL2",
+               "also the distance from this checkpoint, which must have the same vocabulary"),
+    OPT_FORMAT,
+    OPT_END,
 };
 
 /* --- options --------------------------------------------------------------------------------- */
@@ -119,7 +80,7 @@ static enum status cut_range(const char *range, struct text *text, struct err *e
     return STATUS_OK;
 }
 
-static enum status check_options(const struct eval_options *o, struct err *e)
+static enum status check_eval_options(const struct eval_options *o, struct err *e)
 {
     const char *model;
     struct text nothing = {"", 0};
@@ -154,8 +115,7 @@ static enum status check_same_tokens(const struct tokenizer *mine, const struct 
 static enum status open_other(const char *path, const struct runtime *r, struct checkpoint *other,
                               struct err *e)
 {
-    signals_mapping(path);
-    const enum status s = checkpoint_open(path, CHECKPOINT_MODEL, other, e);
+    const enum status s = common_open(path, CHECKPOINT_MODEL, other, e);
     if (s != STATUS_OK)
         return s;
     const int n_vocab = r->checkpoint.model->config.n_vocab;
@@ -171,20 +131,8 @@ static enum status open_other(const char *path, const struct runtime *r, struct 
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-struct shown {
-    struct progress line;
-    uint64_t done;
-};
-
-static void show(void *arg, uint64_t done, uint64_t all)
-{
-    struct shown *shown = arg;
-    shown->done = done;
-    progress_show(&shown->line, "tokens", (double)done, (double)all);
-}
-
-static void say_plan(const struct eval_options *o, const struct eval_spec *spec,
-                     const struct eval_plan *plan)
+static void say_eval_plan(const struct eval_options *o, const struct eval_spec *spec,
+                          const struct eval_plan *plan)
 {
     say_verbose(&o->common,
                 "windows: %" PRIu64 " of %d tokens, stride %d, to score %" PRIu64
@@ -193,13 +141,13 @@ static void say_plan(const struct eval_options *o, const struct eval_spec *spec,
     uint64_t weights = spec->model->weights.cap;
     if (spec->other)
         weights += spec->other->weights.cap;
-    const char *type = kv_type_smaller(o->engine.kv_type);
-    if (o->common.verbose || plan->kv_bytes + plan->scratch_bytes > LARGE_MEMORY)
+    const struct advice type = kv_type_advice(o->engine.kv_type);
+    if (says_memory(&o->common, plan->kv_bytes + plan->scratch_bytes))
         say(&o->common,
             "memory: weights %s, KV cache %s, scratch %s; --ctx, --block%s -t%s%s lower it",
             figure_bytes((double)weights).text, figure_bytes((double)plan->kv_bytes).text,
-            figure_bytes((double)plan->scratch_bytes).text, type ? "," : " and",
-            type ? " and " : "", type ? type : "");
+            figure_bytes((double)plan->scratch_bytes).text, type.text[0] ? "," : " and",
+            type.text[0] ? " and " : "", type.text);
 }
 
 struct eval_row {
@@ -235,21 +183,21 @@ static enum status print_result(const struct eval_options *o, const struct eval_
     return report_end(&r, e);
 }
 
-static enum status measure(const struct eval_options *o, struct eval_spec *spec, struct output *out,
-                           struct err *e)
+static enum status measure_text(const struct eval_options *o, struct eval_spec *spec,
+                                struct output *out, struct err *e)
 {
     struct eval_plan plan;
     enum status s = eval_make_plan(spec, &plan, e);
     if (s != STATUS_OK)
         return s;
-    say_plan(o, spec, &plan);
-    struct shown shown = {.line = progress_start(&o->common)};
+    say_eval_plan(o, spec, &plan);
+    struct progress shown = progress_start(&o->common, "tokens");
     spec->stop = progress_stop;
-    spec->progress = show;
+    spec->progress = progress_show;
     spec->arg = &shown;
     struct eval_result result;
     s = eval_run(spec, &result, e);
-    progress_end(&shown.line);
+    progress_end(&shown);
     if (s == STATUS_INTERRUPTED)
         say(&o->common, "interrupted after %" PRIu64 " of %" PRIu64 " tokens", shown.done,
             plan.n_scored);
@@ -273,8 +221,8 @@ static enum status check_windows(const struct eval_options *o, const struct mode
 }
 
 /* With the checkpoints open. */
-static enum status evaluate(const struct eval_options *o, struct runtime *r,
-                            const struct checkpoint *other, struct text text, struct err *e)
+static enum status evaluate_models(const struct eval_options *o, struct runtime *r,
+                                   const struct checkpoint *other, struct text text, struct err *e)
 {
     const struct checkpoint *c = &r->checkpoint;
     int32_t *tokens;
@@ -285,54 +233,45 @@ static enum status evaluate(const struct eval_options *o, struct runtime *r,
     s = tokens_of_text(c->tokenizer, text, tokenizer_adds_bos(c->tokenizer), &tokens, &n, e);
     if (s != STATUS_OK)
         return s;
+    if (!r->pool)
+        s = runtime_pool(&o->common, r->n_threads, &r->pool, e);
     struct eval_spec spec = {.model = c->model,
                              .other = other->model,
                              .params = {.kv_storage = kv_type_storage(o->engine.kv_type),
                                         .block = o->engine.block,
                                         .kernels = r->kernels},
+                             .pool = r->pool,
                              .tokens = tokens,
                              .n_tokens = n,
                              .tokenizer = c->tokenizer,
                              .ctx = o->ctx,
                              .stride = o->stride};
-    if (!r->pool)
-        s = runtime_pool(&o->common, r->n_threads, &r->pool, e);
-    spec.pool = r->pool;
     if (s == STATUS_OK)
-        s = measure(o, &spec, r->inv->out, e);
+        s = measure_text(o, &spec, r->inv->out, e);
     free(tokens);
     return s;
 }
 
-static enum status run(const struct invocation *inv, const void *values, struct err *e)
+static enum status eval_text(const void *values, struct runtime *r, struct text text, struct err *e)
 {
     const struct eval_options *o = values;
-    enum status s = check_options(o, e);
-    if (s != STATUS_OK)
-        return s;
-    const struct input_options input = {.file = o->text};
-    char *bytes;
-    size_t len;
-    bool given;
-    s = input_read(&input, &bytes, &len, &given, e);
-    if (s != STATUS_OK)
-        return s;
-    struct text text = {bytes, len};
-    s = cut_range(o->range, &text, e);
-    signals_defer();
-    struct runtime r = {0};
-    struct checkpoint other = {0};
-    if (s == STATUS_OK)
-        s = runtime_open(&r, inv, &o->common, &o->engine, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER,
-                         e);
+    struct checkpoint other = {.model = NULL};
+    enum status s = cut_range(o->range, &text, e);
     if (s == STATUS_OK && o->against)
-        s = open_other(o->against, &r, &other, e);
+        s = open_other(o->against, r, &other, e);
     if (s == STATUS_OK)
-        s = evaluate(o, &r, &other, text, e);
-    runtime_close(&r);
+        s = evaluate_models(o, r, &other, text, e);
     checkpoint_close(&other);
-    free(bytes);
     return s;
+}
+
+static enum status run_eval(const struct invocation *inv, const void *values, struct err *e)
+{
+    const struct eval_options *o = values;
+    const struct input_options input = {.file = o->text};
+    struct runtime r = {.inv = inv, .common = &o->common, .engine = &o->engine};
+    const enum status s = check_eval_options(o, e);
+    return s == STATUS_OK ? runtime_run(&r, &input, eval_text, o, e) : s;
 }
 
 const struct command command_eval = {
@@ -364,7 +303,12 @@ const struct command command_eval = {
         "\n"
         "All but tokens_per_s is the same for any number of threads and any block. Ctrl-C prints\n"
         "no figures, because those of a part of the text would be another text's.\n",
-    .spec = {groups, positionals},
-    .values_size = sizeof(struct eval_options),
-    .run = run,
+    .spec = {.groups = {{"Text", text_options, 0},
+                        {"Results", result_options, 0},
+                        {"Engine", engine_options, offsetof(VALUES, engine)},
+                        {"Variant", variant_options, offsetof(VALUES, engine.variant)},
+                        COMMON_GROUP},
+             .positionals = {MODEL_POSITIONAL}},
+    .values_size = sizeof(VALUES),
+    .run = run_eval,
 };

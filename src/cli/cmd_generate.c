@@ -1,7 +1,6 @@
 /*
  * cmd_generate - decode generate: continue a text from a checkpoint.
  */
-#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,8 +10,8 @@
 #include "cli/command.h"
 #include "cli/generate.h"
 #include "cli/generate_report.h"
+#include "cli/input.h"
 #include "cli/runtime.h"
-#include "cli/signals.h"
 
 struct generate_options {
     struct common_options common;
@@ -23,137 +22,49 @@ struct generate_options {
     struct option_strings stops;
     int samples;
     bool greedy;
-    double temperature, top_p, min_p, repeat_penalty;
-    int top_k, repeat_last_n;
+    struct sampler_params sampler; /* but for the seed and what --greedy is */
     struct option_u64 seed;
     int logprobs; /* 0: none */
     const char *format;
 };
 
-#define AT(member) .offset = offsetof(struct generate_options, member)
+#define VALUES struct generate_options
 
 static const struct option text_options[] = {
-    {.kind = OPTION_INT,
-     .name = "n",
-     .letter = 'n',
-     AT(n),
-     .value = "N",
-     .fallback = "256",
-     .max = INT_MAX,
-     .help = "tokens to make"},
-    {.kind = OPTION_INT,
-     .name = "ctx",
-     .letter = 'c',
-     AT(ctx),
-     .value = "CTX",
-     .min = 1,
-     .max = INT_MAX,
-     .otherwise = "the checkpoint's context",
-     .help = "positions to preallocate in the KV cache"},
-    {.kind = OPTION_STRINGS,
-     .name = "stop",
-     AT(stops),
-     .value = "TEXT",
-     .help = "end where the continuation has this text, which is not printed"},
-    {.kind = OPTION_FLAG,
-     .name = "ignore-eos",
-     AT(ignore_eos),
-     .help = "go on after an end-of-text token"},
-    {.kind = OPTION_INT,
-     .name = "samples",
-     AT(samples),
-     .value = "N",
-     .fallback = "1",
-     .min = 1,
-     .max = 1000000,
-     .help = "continuations, separated by lines of ---; the prompt is taken once"},
-    {.kind = OPTION_FLAG, .name = "no-echo", AT(no_echo), .help = "do not print the prompt"},
-    {.kind = OPTION_INT,
-     .name = "logprobs",
-     AT(logprobs),
-     .value = "K",
-     .min = 1,
-     .max = INT_MAX,
-     .help = "JSON lines instead of text: each token's log-probability and the K likeliest"},
-    {.kind = OPTION_STRING,
-     .name = "format",
-     AT(format),
-     .value = "jsonl",
-     .help = "the form of --logprobs; there is no other"},
-    {.kind = OPTION_END},
+    OPT_INT("n", n, "N", 0, INT_MAX, "tokens to make", .letter = 'n', .fallback = "256"),
+    OPT_INT("ctx", ctx, "CTX", 1, INT_MAX, "positions to preallocate in the KV cache",
+            .letter = 'c', .otherwise = "the checkpoint's context"),
+    OPT_STRINGS("stop", stops, "TEXT",
+                "end where the continuation has this text, which is not printed"),
+    OPT_FLAG("ignore-eos", ignore_eos, "go on after an end-of-text token"),
+    OPT_INT("samples", samples, "N", 1, 1000000,
+            "continuations, separated by lines of ---; the prompt is taken once", .fallback = "1"),
+    OPT_FLAG("no-echo", no_echo, "do not print the prompt"),
+    OPT_INT("logprobs", logprobs, "K", 1, INT_MAX,
+            "JSON lines instead of text: each token's log-probability and the K likeliest"),
+    OPT_STRING("format", format, "jsonl", "the form of --logprobs; there is no other"),
+    OPT_END,
 };
 
 static const struct option sampler_options[] = {
-    {.kind = OPTION_FLAG, .name = "greedy", AT(greedy), .help = "--temp 0: always the likeliest"},
-    {.kind = OPTION_DOUBLE,
-     .name = "temp",
-     AT(temperature),
-     .value = "X",
-     .fallback = "0.8",
-     .max = HUGE_VAL,
-     .help = "temperature"},
-    {.kind = OPTION_INT,
-     .name = "top-k",
-     AT(top_k),
-     .value = "K",
-     .fallback = "40",
-     .max = INT_MAX,
-     .help = "draw from the K likeliest tokens; 0: from all"},
-    {.kind = OPTION_DOUBLE,
-     .name = "top-p",
-     AT(top_p),
-     .value = "P",
-     .fallback = "0.95",
-     .max = 1,
-     .help = "draw from the likeliest tokens that together reach P"},
-    {.kind = OPTION_DOUBLE,
-     .name = "min-p",
-     AT(min_p),
-     .value = "P",
-     .fallback = "0",
-     .max = 1,
-     .help = "drop tokens less likely than P times the likeliest"},
-    {.kind = OPTION_DOUBLE,
-     .name = "repeat-penalty",
-     AT(repeat_penalty),
-     .value = "X",
-     .fallback = "1",
-     .above_min = true,
-     .max = HUGE_VAL,
-     .help = "make recent tokens less likely; 1: off"},
-    {.kind = OPTION_INT,
-     .name = "repeat-last-n",
-     AT(repeat_last_n),
-     .value = "N",
-     .fallback = "64",
-     .min = -1,
-     .max = INT_MAX,
-     .help = "how many tokens are recent; -1: all"},
-    {.kind = OPTION_U64,
-     .name = "seed",
-     AT(seed),
-     .value = "S",
-     .otherwise = "a random one, which is shown",
-     .help = "replay the run of this seed"},
-    {.kind = OPTION_END},
+    OPT_FLAG("greedy", greedy, "--temp 0: always the likeliest"),
+    OPT_DOUBLE("temp", sampler.temperature, "X", 0, HUGE_VAL, "temperature", .fallback = "0.8"),
+    OPT_INT("top-k", sampler.top_k, "K", 0, INT_MAX,
+            "draw from the K likeliest tokens; 0: from all", .fallback = "40"),
+    OPT_DOUBLE("top-p", sampler.top_p, "P", 0, 1,
+               "draw from the likeliest tokens that together reach P", .fallback = "0.95"),
+    OPT_DOUBLE("min-p", sampler.min_p, "P", 0, 1,
+               "drop tokens less likely than P times the likeliest", .fallback = "0"),
+    OPT_DOUBLE("repeat-penalty", sampler.repeat_penalty, "X", 0, HUGE_VAL,
+               "make recent tokens less likely; 1: off", .fallback = "1", .above_min = true),
+    OPT_INT("repeat-last-n", sampler.repeat_last_n, "N", -1, INT_MAX,
+            "how many tokens are recent; -1: all", .fallback = "64"),
+    OPT_U64("seed", seed, "S", "replay the run of this seed",
+            .otherwise = "a random one, which is shown"),
+    OPT_END,
 };
 
-static const struct option_group groups[] = {
-    {"Text", input_options, offsetof(struct generate_options, input)},
-    {"Continuation", text_options, 0},
-    {"Sampling", sampler_options, 0},
-    {"Engine", engine_options, offsetof(struct generate_options, engine)},
-    {"Variant", variant_options, offsetof(struct generate_options, engine.variant)},
-    {"General", common_options, offsetof(struct generate_options, common)},
-    {NULL, NULL, 0},
-};
-
-static const struct option_positional positionals[] = {
-    {"MODEL", offsetof(struct generate_options, common.positional)},
-    {NULL, 0},
-};
-
-static enum status check_options(const struct generate_options *o, struct err *e)
+static enum status check_generate_options(const struct generate_options *o, struct err *e)
 {
     for (int i = 0; i < o->stops.n; i++)
         if (!o->stops.items[i][0])
@@ -163,16 +74,6 @@ static enum status check_options(const struct generate_options *o, struct err *e
     if (o->format && !o->logprobs)
         return err_set(e, STATUS_USAGE, "--format jsonl needs --logprobs K");
     return STATUS_OK;
-}
-
-/* What the model is given for the prompt: an empty one starts from BOS, or else from a newline. */
-static enum status prompt_tokens(const struct tokenizer *t, struct text prompt, int32_t **ids,
-                                 size_t *n, struct err *e)
-{
-    const bool has_bos = tokenizer_bos(t) >= 0;
-    if (prompt.len > 0)
-        return tokens_of_text(t, prompt, tokenizer_adds_bos(t), ids, n, e);
-    return tokens_of_text(t, text_of(has_bos ? "" : "\n"), has_bos, ids, n, e);
 }
 
 /* Checks -c and the prompt's length against the checkpoint; *ctx is what is preallocated. */
@@ -194,13 +95,10 @@ static enum status choose_context(const struct generate_options *o, const struct
 static enum status create_sampler(const struct generate_options *o, const struct runtime *r,
                                   int n_ctx, uint64_t seed, struct sampler **out, struct err *e)
 {
-    const struct sampler_params params = {.temperature = o->greedy ? 0 : o->temperature,
-                                          .top_k = o->top_k,
-                                          .top_p = o->top_p,
-                                          .min_p = o->min_p,
-                                          .repeat_penalty = o->repeat_penalty,
-                                          .repeat_last_n = o->repeat_last_n,
-                                          .seed = seed};
+    struct sampler_params params = o->sampler;
+    params.seed = seed;
+    if (o->greedy)
+        params.temperature = 0;
     say_verbose(r->common,
                 "sampler: repetition penalty %g over %d, temperature %g, top-k %d, top-p %g, "
                 "min-p %g, draw",
@@ -210,15 +108,16 @@ static enum status create_sampler(const struct generate_options *o, const struct
 }
 
 /* The run itself, with the seed chosen; the prompt's tokens are the caller's. */
-static enum status generate(const struct generate_options *o, struct runtime *r, struct text prompt,
-                            const int32_t *tokens, int n_tokens, int n_ctx, struct err *e)
+static enum status generate_samples(const struct generate_options *o, struct runtime *r,
+                                    struct text prompt, const int32_t *tokens, int n_tokens,
+                                    int n_ctx, struct err *e)
 {
     const uint64_t seed = o->seed.value;
     const int n_vocab = r->checkpoint.model->config.n_vocab;
     struct sampler *sampler = NULL;
     enum status s = create_sampler(o, r, n_ctx, seed, &sampler, e);
     if (s == STATUS_OK)
-        s = runtime_start(r, &o->engine, n_ctx, "-c N", e);
+        s = runtime_start(r, n_ctx, "-c N", e);
     if (s != STATUS_OK) {
         sampler_free(sampler);
         return s;
@@ -251,33 +150,35 @@ static enum status generate(const struct generate_options *o, struct runtime *r,
     return s;
 }
 
-/* From the prompt's text on; the checkpoint is open. */
-static enum status run_prompt(const struct generate_options *o, struct runtime *r,
-                              struct text prompt, struct err *e)
+static enum status generate_from(const void *values, struct runtime *r, struct text prompt,
+                                 struct err *e)
 {
+    const struct generate_options *o = values;
+    const struct tokenizer *t = r->checkpoint.tokenizer;
+    const struct config *config = &r->checkpoint.model->config;
     int32_t *tokens;
     size_t n_tokens;
-    enum status s = text_may_fit("the prompt", r->checkpoint.tokenizer, prompt.len,
-                                 r->checkpoint.model->config.n_ctx, e);
-    if (s != STATUS_OK)
-        return s;
-    s = prompt_tokens(r->checkpoint.tokenizer, prompt, &tokens, &n_tokens, e);
+    /* An empty prompt starts from BOS, or else from a newline. */
+    const bool empty = prompt.len == 0, has_bos = tokenizer_bos(t) >= 0;
+    enum status s = tokens_that_fit("the prompt", t, empty && !has_bos ? text_of("\n") : prompt,
+                                    empty ? has_bos : tokenizer_adds_bos(t), config->n_ctx, &tokens,
+                                    &n_tokens, e);
     if (s != STATUS_OK)
         return s;
     int n_ctx;
-    s = choose_context(o, &r->checkpoint.model->config, n_tokens, &n_ctx, e);
+    s = choose_context(o, config, n_tokens, &n_ctx, e);
     if (s == STATUS_OK)
-        s = generate(o, r, prompt, tokens, (int)n_tokens, n_ctx, e);
+        s = generate_samples(o, r, prompt, tokens, (int)n_tokens, n_ctx, e);
     free(tokens);
     return s;
 }
 
-static enum status run(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_generate(const struct invocation *inv, const void *values, struct err *e)
 {
     struct generate_options chosen = *(const struct generate_options *)values;
     const struct generate_options *o = &chosen;
     const char *path;
-    enum status s = check_options(o, e);
+    enum status s = check_generate_options(o, e);
     if (s == STATUS_OK)
         s = common_model_path(&o->common, &path, e);
     /* One seed for the text and for random heads, so that it replays both. */
@@ -286,20 +187,8 @@ static enum status run(const struct invocation *inv, const void *values, struct 
     chosen.engine.variant.seed = (struct option_u64){chosen.seed.value, true};
     if (s != STATUS_OK)
         return s;
-    char *text;
-    size_t len;
-    bool given;
-    s = input_read(&o->input, &text, &len, &given, e);
-    if (s != STATUS_OK)
-        return s;
-    signals_defer();
-    struct runtime r;
-    s = runtime_open(&r, inv, &o->common, &o->engine, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, e);
-    if (s == STATUS_OK)
-        s = run_prompt(o, &r, (struct text){text, len}, e);
-    runtime_close(&r);
-    free(text);
-    return s;
+    struct runtime r = {.inv = inv, .common = &o->common, .engine = &o->engine};
+    return runtime_run(&r, &o->input, generate_from, o, e);
 }
 
 const struct command command_generate = {
@@ -310,7 +199,13 @@ const struct command command_generate = {
              "checkpoint's begin-of-text token, or else from a newline. The same checkpoint,\n"
              "prompt, options and seed give the same text for any number of threads.\n"
              "The sampler's order: repetition penalty, temperature, top-k, top-p, min-p, draw.\n",
-    .spec = {groups, positionals},
-    .values_size = sizeof(struct generate_options),
-    .run = run,
+    .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
+                        {"Continuation", text_options, 0},
+                        {"Sampling", sampler_options, 0},
+                        {"Engine", engine_options, offsetof(VALUES, engine)},
+                        {"Variant", variant_options, offsetof(VALUES, engine.variant)},
+                        COMMON_GROUP},
+             .positionals = {MODEL_POSITIONAL}},
+    .values_size = sizeof(VALUES),
+    .run = run_generate,
 };

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "cli/command.h"
+#include "cli/common.h"
 #include "cli/info.h"
-#include "cli/runtime.h"
 #include "cli/signals.h"
 
 struct info_options {
@@ -17,39 +17,21 @@ struct info_options {
     int format;
 };
 
+#define VALUES struct info_options
+
 static const struct option own_options[] = {
-    {.kind = OPTION_FLAG,
-     .name = "tensors",
-     .offset = offsetof(struct info_options, tensors),
-     .help = "list every tensor: name, shape (row length first), type, bytes, offset in the file"},
-    {.kind = OPTION_FLAG,
-     .name = "check",
-     .offset = offsetof(struct info_options, check),
-     .help = "read every tensor and count values that are not finite; exit code 3 if there are"},
-    {.kind = OPTION_DOUBLE,
-     .name = "bandwidth",
-     .offset = offsetof(struct info_options, bandwidth),
-     .value = "GB/s",
-     .otherwise = "no prediction",
-     .above_min = true,
-     .max = HUGE_VAL,
-     .help = "predict every variant's time per token on a machine that reads so fast"},
-    FORMAT_OPTION(struct info_options, format),
-    {.kind = OPTION_END},
+    OPT_FLAG("tensors", tensors,
+             "list every tensor: name, shape (row length first), type, bytes, offset in the file"),
+    OPT_FLAG("check", check,
+             "read every tensor and count values that are not finite; exit code 3 if there are"),
+    OPT_DOUBLE("bandwidth", bandwidth, "GB/s", 0, HUGE_VAL,
+               "predict every variant's time per token on a machine that reads so fast",
+               .otherwise = "no prediction", .above_min = true),
+    OPT_FORMAT,
+    OPT_END,
 };
 
-static const struct option_group groups[] = {
-    {"Contents", own_options, 0},
-    {"General", common_options, offsetof(struct info_options, common)},
-    {NULL, NULL, 0},
-};
-
-static const struct option_positional positionals[] = {
-    {"MODEL", offsetof(struct info_options, common.positional)},
-    {NULL, 0},
-};
-
-static enum status read_texts(struct info *info, struct err *e)
+static enum status read_names(struct info *info, struct err *e)
 {
     bool found;
     enum status s =
@@ -65,7 +47,7 @@ static enum status read_parts(struct info *info, struct err *e)
 {
     enum status s = gguf_parse_file(&info->file, &info->gguf, e);
     if (s == STATUS_OK)
-        s = read_texts(info, e);
+        s = read_names(info, e);
     if (s != STATUS_OK)
         return s;
     inspect_parts(info->gguf, info->parts, &info->total);
@@ -84,7 +66,7 @@ static enum status read_parts(struct info *info, struct err *e)
                                      : STATUS_OK;
 }
 
-static enum status check_tensors(struct info *info, struct err *e)
+static enum status count_nonfinite(struct info *info, struct err *e)
 {
     const size_t n = info->gguf->n_tensors;
     info->checks = calloc(n + 1, sizeof *info->checks);
@@ -96,7 +78,7 @@ static enum status check_tensors(struct info *info, struct err *e)
 }
 
 /* STATUS_BAD_FILE naming the first tensor with values that are not finite, if one has. */
-static enum status judge(const struct info *info, struct err *e)
+static enum status refuse_nonfinite(const struct info *info, struct err *e)
 {
     for (size_t i = 0; info->checks && i < info->gguf->n_tensors; i++) {
         const struct gguf_tensor *t = &info->gguf->tensors[i];
@@ -122,13 +104,13 @@ static enum status show_info(const struct info_options *o, struct info *info, st
     info->list_tensors = o->tensors;
     info->bytes_per_s = o->bandwidth * 1e9;
     if (o->check)
-        s = check_tensors(info, e);
+        s = count_nonfinite(info, e);
     if (s == STATUS_OK)
         s = info_print(info, (enum table_format)o->format, out, e);
-    return s == STATUS_OK ? judge(info, e) : s;
+    return s == STATUS_OK ? refuse_nonfinite(info, e) : s;
 }
 
-static enum status run(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_info(const struct invocation *inv, const void *values, struct err *e)
 {
     const struct info_options *o = values;
     struct info info = {.architecture = {"", 0}, .name = {"", 0}, .tokenizer_model = {"", 0}};
@@ -155,7 +137,8 @@ const struct command command_info = {
              "With --bandwidth the time per token that follows if reading the weights and the\n"
              "cache is all that takes time: what `decode bench` measures, without measuring.\n"
              "CSV holds the parts, or with --tensors or --check the tensors.\n",
-    .spec = {groups, positionals},
-    .values_size = sizeof(struct info_options),
-    .run = run,
+    .spec = {.groups = {{"Contents", own_options, 0}, COMMON_GROUP},
+             .positionals = {MODEL_POSITIONAL}},
+    .values_size = sizeof(VALUES),
+    .run = run_info,
 };

@@ -7,6 +7,8 @@
 
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/numbers.h"
+#include "cli/paths.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
@@ -18,69 +20,42 @@
 struct quantize_options {
     struct common_options common;
     const char *out, *type, *threads;
-    bool force, pure, requantize;
+    bool force;
+    struct quantize_params params; /* pure, requantize */
     int format;
 };
 
-#define AT(member) .offset = offsetof(struct quantize_options, member)
+#define VALUES struct quantize_options
 
 static const struct option own_options[] = {
-    {.kind = OPTION_STRING,
-     .name = "output",
-     .letter = 'o',
-     AT(out),
-     .value = "OUT",
-     .help = "the new checkpoint; required"},
-    {.kind = OPTION_STRING,
-     .name = "type",
-     AT(type),
-     .value = "TYPE",
-     .help = "type of the weight matrices: f32, f16, bf16, q8_0, q4_0; required"},
-    {.kind = OPTION_FLAG, .name = "force", AT(force), .help = "replace OUT if it exists"},
-    {.kind = OPTION_FLAG,
-     .name = "pure",
-     AT(pure),
-     .help = "with q4_0: the token embedding too, which is else q8_0, as its error costs most"},
-    {.kind = OPTION_FLAG,
-     .name = "requantize",
-     AT(requantize),
-     .help = "take a MODEL that is quantized already; the errors of both types add up"},
-    THREADS_OPTION(struct quantize_options, threads),
-    FORMAT_OPTION(struct quantize_options, format),
-    {.kind = OPTION_END},
-};
-
-static const struct option_group groups[] = {
-    {"Conversion", own_options, 0},
-    {"General", common_options, offsetof(struct quantize_options, common)},
-    {NULL, NULL, 0},
-};
-
-static const struct option_positional positionals[] = {
-    {"MODEL", offsetof(struct quantize_options, common.positional)},
-    {NULL, 0},
+    OPT_OUT,
+    OPT_STRING("type", type, "TYPE",
+               "type of the weight matrices: f32, f16, bf16, q8_0, q4_0; required"),
+    OPT_FORCE,
+    OPT_FLAG("pure", params.pure,
+             "with q4_0: the token embedding too, which is else q8_0, as its error costs most"),
+    OPT_FLAG("requantize", params.requantize,
+             "take a MODEL that is quantized already; the errors of both types add up"),
+    OPT_THREADS(THREADS_HELP),
+    OPT_FORMAT,
+    OPT_END,
 };
 
 /* --- before ---------------------------------------------------------------------------------- */
 
-static enum status read_type(const char *name, uint32_t *out, struct err *e)
+static enum status read_weight_type(const char *name, uint32_t *out, struct err *e)
 {
+    const char *names[STORAGE_COUNT + 1];
+    storage_names(names);
     if (!name)
-        return err_set(e, STATUS_USAGE,
-                       "no weight type is named; expected --type f32, f16, bf16, q8_0 or q4_0");
+        return err_set(e, STATUS_USAGE, "no weight type is named; expected --type %s",
+                       names_joined(names, " or ").text);
     const struct tensor_type_info *type = tensor_type_named(text_of(name));
     if (!type || !blocks_runs(type->type))
-        return err_set(e, STATUS_USAGE,
-                       "--type: expected one of f32, f16, bf16, q8_0, q4_0, found '%.60s'", name);
+        return err_set(e, STATUS_USAGE, "--type: expected one of %s, found '%.60s'",
+                       names_joined(names, ", ").text, name);
     *out = type->type;
     return STATUS_OK;
-}
-
-/* --- during ---------------------------------------------------------------------------------- */
-
-static void show(void *arg, uint64_t done, uint64_t all)
-{
-    progress_show_bytes(arg, (double)done, (double)all);
 }
 
 /* --- after ----------------------------------------------------------------------------------- */
@@ -114,9 +89,9 @@ static struct quantize_row row_of_tensor(const struct quantize_tensor *t)
                                  t->bytes,    t->to == from->type ? no_error : t->error};
 }
 
-static enum status print_sizes(const struct quantize_options *o, const struct quantize *q,
-                               uint64_t file_before, uint64_t file_after, struct output *out,
-                               struct err *e)
+static enum status print_quantized(const struct quantize_options *o, const struct quantize *q,
+                                   uint64_t file_before, uint64_t file_after, struct output *out,
+                                   struct err *e)
 {
     struct report r;
     bool changed = false;
@@ -138,7 +113,7 @@ static enum status print_sizes(const struct quantize_options *o, const struct qu
 }
 
 /* What a user may not expect of the plan. */
-static void say_plan(const struct quantize_options *o, const struct quantize *q)
+static void say_quantize_plan(const struct quantize_options *o, const struct quantize *q)
 {
     const size_t n = q->params.gguf->n_tensors;
     size_t changed = 0;
@@ -155,12 +130,12 @@ static void say_plan(const struct quantize_options *o, const struct quantize *q)
     say_verbose(&o->common, "%zu of %zu tensors change their type", changed, n);
 }
 
-static enum status write_out(const struct quantize_options *o, struct quantize *q,
-                             uint64_t file_before, struct output *out, struct err *e)
+static enum status write_quantized(const struct quantize_options *o, struct quantize *q,
+                                   uint64_t file_before, struct output *out, struct err *e)
 {
     struct progress *p = q->params.arg;
-    say_plan(o, q);
-    *p = progress_start(&o->common);
+    say_quantize_plan(o, q);
+    *p = progress_start(&o->common, NULL);
     const enum status s = quantize_write(q, o->out, e);
     progress_end(p);
     if (s == STATUS_INTERRUPTED)
@@ -170,13 +145,13 @@ static enum status write_out(const struct quantize_options *o, struct quantize *
     struct stat st;
     if (stat(o->out, &st) != 0)
         return err_set(e, STATUS_FAILED, "%.200s: it is not there any more", o->out);
-    return print_sizes(o, q, file_before, (uint64_t)st.st_size, out, e);
+    return print_quantized(o, q, file_before, (uint64_t)st.st_size, out, e);
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-static enum status convert(const struct quantize_options *o, const struct file_map *file,
-                           struct quantize_params *params, struct output *out, struct err *e)
+static enum status quantize_file(const struct quantize_options *o, const struct file_map *file,
+                                 struct quantize_params *params, struct output *out, struct err *e)
 {
     struct gguf *g;
     struct quantize q;
@@ -187,53 +162,41 @@ static enum status convert(const struct quantize_options *o, const struct file_m
     params->source = file;
     s = quantize_plan(params, &q, e);
     if (s == STATUS_OK) {
-        s = write_out(o, &q, file->len, out, e);
+        s = write_quantized(o, &q, file->len, out, e);
         quantize_free(&q);
     }
     gguf_free(g);
     return s;
 }
 
-static enum status open_and_convert(const struct quantize_options *o, const char *model,
-                                    struct quantize_params *params, struct output *out,
-                                    struct err *e)
-{
-    struct file_map file;
-    enum status s = file_map_open(&file, model, e);
-    if (s != STATUS_OK)
-        return s;
-    s = convert(o, &file, params, out, e);
-    if (s == STATUS_BAD_FILE)
-        err_prefix(e, model);
-    file_map_close(&file);
-    return s;
-}
-
-static enum status run(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_quantize(const struct invocation *inv, const void *values, struct err *e)
 {
     const struct quantize_options *o = values;
     struct progress shown;
-    struct quantize_params params = {.pure = o->pure,
-                                     .requantize = o->requantize,
-                                     .stop = progress_stop,
-                                     .progress = show,
-                                     .arg = &shown};
+    struct quantize_params params = o->params;
+    params.stop = progress_stop;
+    params.progress = progress_show;
+    params.arg = &shown;
     const char *model = NULL;
-    int n_threads = 1;
     enum status s = common_model_path(&o->common, &model, e);
     if (s == STATUS_OK)
-        s = read_type(o->type, &params.type, e);
+        s = read_weight_type(o->type, &params.type, e);
     if (s == STATUS_OK)
-        s = output_path_new(o->out, model, o->force, e);
+        s = path_new(o->out, model, o->force, e);
     if (s == STATUS_OK)
-        s = runtime_threads(&o->common, o->threads, &n_threads, NULL, e);
-    if (s == STATUS_OK)
-        s = runtime_pool(&o->common, n_threads, &params.pool, e);
+        s = runtime_workers(&o->common, o->threads, NULL, &params.pool, e);
     if (s != STATUS_OK)
         return s;
     signals_defer();
     signals_mapping(model);
-    s = open_and_convert(o, model, &params, inv->out, e);
+    struct file_map file;
+    s = file_map_open(&file, model, e);
+    if (s == STATUS_OK) {
+        s = quantize_file(o, &file, &params, inv->out, e);
+        if (s == STATUS_BAD_FILE)
+            err_prefix(e, model);
+        file_map_close(&file);
+    }
     pool_free(params.pool);
     return s;
 }
@@ -248,7 +211,8 @@ const struct command command_quantize = {
         "block of q8_0 and q4_0, become F16. Printed are the bytes before and after and, for what\n"
         "changed its type, how far numbers are from what they were: the root of the mean square\n"
         "(also relative to the numbers' own) and the largest; with -v for every tensor.\n",
-    .spec = {groups, positionals},
-    .values_size = sizeof(struct quantize_options),
-    .run = run,
+    .spec = {.groups = {{"Conversion", own_options, 0}, COMMON_GROUP},
+             .positionals = {MODEL_POSITIONAL}},
+    .values_size = sizeof(VALUES),
+    .run = run_quantize,
 };

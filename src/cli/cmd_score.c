@@ -9,13 +9,14 @@
 
 #include "base/checked.h"
 #include "cli/command.h"
+#include "cli/input.h"
 #include "cli/numbers.h"
+#include "cli/paths.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/token_record.h"
 #include "measure/npy.h"
 #include "measure/score.h"
-#include "show/printable.h"
 #include "show/table.h"
 
 struct score_options {
@@ -28,47 +29,22 @@ struct score_options {
     int format;
 };
 
-#define AT(member) .offset = offsetof(struct score_options, member)
+#define VALUES struct score_options
 
 static const struct option text_options[] = {
-    {.kind = OPTION_STRING,
-     .name = "tokens",
-     AT(tokens),
-     .value = "IDS",
-     .help = "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text token"},
-    {.kind = OPTION_END},
+    OPT_STRING(
+        "tokens", tokens, "IDS",
+        "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text token"),
+    OPT_END,
 };
 
 static const struct option result_options[] = {
-    {.kind = OPTION_INT,
-     .name = "top",
-     AT(top),
-     .value = "K",
-     .fallback = "0",
-     .max = INT_MAX,
-     .help = "also the K likeliest tokens for each position"},
-    {.kind = OPTION_STRING,
-     .name = "logits",
-     AT(logits),
-     .value = "OUT.npy",
-     .help = "write the logits after each token, float32 [tokens, n_vocab]"},
-    FORMAT_OPTION(struct score_options, format),
-    {.kind = OPTION_END},
-};
-
-static const struct option_group groups[] = {
-    {"Text", input_options, offsetof(struct score_options, input)},
-    {"Text as ids", text_options, 0},
-    {"Results", result_options, 0},
-    {"Engine", engine_options, offsetof(struct score_options, engine)},
-    {"Variant", variant_options, offsetof(struct score_options, engine.variant)},
-    {"General", common_options, offsetof(struct score_options, common)},
-    {NULL, NULL, 0},
-};
-
-static const struct option_positional positionals[] = {
-    {"MODEL", offsetof(struct score_options, common.positional)},
-    {NULL, 0},
+    OPT_INT("top", top, "K", 0, INT_MAX, "also the K likeliest tokens for each position",
+            .fallback = "0"),
+    OPT_STRING("logits", logits, "OUT.npy",
+               "write the logits after each token, float32 [tokens, n_vocab]"),
+    OPT_FORMAT,
+    OPT_END,
 };
 
 /* What a visit needs. */
@@ -135,7 +111,7 @@ static void put_table_row(struct scoring *s, const struct score_row *row)
         put_joined_top(s, row);
 }
 
-static enum status visit(void *arg, const struct score_row *row, struct err *e)
+static enum status visit_token(void *arg, const struct score_row *row, struct err *e)
 {
     (void)e;
     struct scoring *s = arg;
@@ -218,7 +194,7 @@ static enum status print_scores(struct scoring *s, struct session *session, cons
         if (s->format == TABLE_JSON)
             json_begin_array(&s->json);
         const enum status status =
-            score_tokens(session, s->n_vocab, tokens, n, s->n_top, visit, s, e);
+            score_tokens(session, s->n_vocab, tokens, n, s->n_top, visit_token, s, e);
         if (s->format == TABLE_JSON) {
             json_end(&s->json);
             output_puts(s->out, "\n");
@@ -231,7 +207,7 @@ static enum status print_scores(struct scoring *s, struct session *session, cons
         status = reserve_cell(s, e);
     if (status == STATUS_OK) {
         table_begin(&s->table, s->format, c.columns, c.n, s->out);
-        status = score_tokens(session, s->n_vocab, tokens, n, s->n_top, visit, s, e);
+        status = score_tokens(session, s->n_vocab, tokens, n, s->n_top, visit_token, s, e);
         const enum status printed = table_end(&s->table, status == STATUS_OK ? e : NULL);
         status = status == STATUS_OK ? printed : status;
     }
@@ -249,13 +225,12 @@ static enum status input_tokens(const struct score_options *o, const struct runt
     const struct tokenizer *t = r->checkpoint.tokenizer;
     if (o->tokens)
         return parse_ids("--tokens", o->tokens, r->checkpoint.model->config.n_vocab, ids, n, e);
-    const enum status s =
-        text_may_fit("the text", t, text.len, r->checkpoint.model->config.n_ctx, e);
-    return s == STATUS_OK ? tokens_of_text(t, text, tokenizer_adds_bos(t), ids, n, e) : s;
+    return tokens_that_fit("the text", t, text, tokenizer_adds_bos(t),
+                           r->checkpoint.model->config.n_ctx, ids, n, e);
 }
 
-static enum status score(const struct score_options *o, struct runtime *r, const int32_t *tokens,
-                         size_t n, struct err *e)
+static enum status score_ids(const struct score_options *o, struct runtime *r,
+                             const int32_t *tokens, size_t n, struct err *e)
 {
     const struct config *config = &r->checkpoint.model->config;
     if (n == 0)
@@ -263,7 +238,7 @@ static enum status score(const struct score_options *o, struct runtime *r, const
     if (n > (size_t)config->n_ctx)
         return err_set(e, STATUS_USAGE, "the text has %zu tokens, the checkpoint's context only %d",
                        n, config->n_ctx);
-    enum status s = runtime_start(r, &o->engine, (int)n, NULL, e);
+    enum status s = runtime_start(r, (int)n, NULL, e);
     if (s != STATUS_OK)
         return s;
     struct scoring scoring = {.tokenizer = r->checkpoint.tokenizer,
@@ -284,7 +259,20 @@ static enum status score(const struct score_options *o, struct runtime *r, const
     return s;
 }
 
-static enum status check_options(const struct score_options *o, struct err *e)
+static enum status score_text(const void *values, struct runtime *r, struct text text,
+                              struct err *e)
+{
+    int32_t *tokens;
+    size_t n;
+    enum status s = input_tokens(values, r, text, &tokens, &n, e);
+    if (s == STATUS_OK) {
+        s = score_ids(values, r, tokens, n, e);
+        free(tokens);
+    }
+    return s;
+}
+
+static enum status check_score_options(const struct score_options *o, struct err *e)
 {
     const bool text = o->input.prompt || o->input.file;
     if (o->tokens && text)
@@ -296,39 +284,21 @@ static enum status check_options(const struct score_options *o, struct err *e)
     enum status s = common_model_path(&o->common, &model, e);
     if (s != STATUS_OK || !o->logits)
         return s;
-    s = output_path_check("--logits", o->logits, model, e);
+    s = path_spares("--logits", o->logits, model, "the checkpoint", e);
     if (s == STATUS_OK)
-        s = output_path_spares("--logits", o->logits, o->input.file, "the text", e);
+        s = path_spares("--logits", o->logits, o->input.file, "the text", e);
     return s;
 }
 
-static enum status run(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_score(const struct invocation *inv, const void *values, struct err *e)
 {
     const struct score_options *o = values;
-    char *text;
-    size_t len;
-    bool given;
-    enum status s = check_options(o, e);
-    if (s != STATUS_OK)
-        return s;
-    s = input_read(&o->input, &text, &len, &given, e);
-    if (s != STATUS_OK)
-        return s;
-    signals_defer();
-    const unsigned parts = CHECKPOINT_MODEL | (given ? CHECKPOINT_TOKENIZER : 0);
-    struct runtime r;
-    int32_t *tokens = NULL;
-    size_t n = 0;
-    s = runtime_open(&r, inv, &o->common, &o->engine, parts, e);
-    if (s == STATUS_OK)
-        s = input_tokens(o, &r, (struct text){text, len}, &tokens, &n, e);
-    if (s == STATUS_OK) {
-        s = score(o, &r, tokens, n, e);
-        free(tokens);
-    }
-    runtime_close(&r);
-    free(text);
-    return s;
+    struct runtime r = {.inv = inv,
+                        .common = &o->common,
+                        .engine = &o->engine,
+                        .without_tokenizer = o->tokens != NULL};
+    const enum status s = check_score_options(o, e);
+    return s == STATUS_OK ? runtime_run(&r, &o->input, score_text, o, e) : s;
 }
 
 const struct command command_score = {
@@ -339,7 +309,13 @@ const struct command command_score = {
         "One row a token: position, id, text, natural log-probability given the tokens before\n"
         "it. Nothing predicts the first token. The output is the same for any number of\n"
         "threads and any block.\n",
-    .spec = {groups, positionals},
-    .values_size = sizeof(struct score_options),
-    .run = run,
+    .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
+                        {"Text as ids", text_options, 0},
+                        {"Results", result_options, 0},
+                        {"Engine", engine_options, offsetof(VALUES, engine)},
+                        {"Variant", variant_options, offsetof(VALUES, engine.variant)},
+                        COMMON_GROUP},
+             .positionals = {MODEL_POSITIONAL}},
+    .values_size = sizeof(VALUES),
+    .run = run_score,
 };

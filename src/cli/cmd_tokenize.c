@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "cli/command.h"
+#include "cli/common.h"
+#include "cli/input.h"
 #include "cli/numbers.h"
-#include "cli/runtime.h"
-#include "cli/signals.h"
 #include "model/checkpoint.h"
 #include "show/json.h"
 
@@ -20,32 +20,14 @@ struct tokenize_options {
 static const char *const formats[] = {"table", "json", NULL};
 enum { FORMAT_LINE, FORMAT_JSON };
 
+#define VALUES struct tokenize_options
+
 static const struct option own_options[] = {
-    {.kind = OPTION_STRING,
-     .name = "decode",
-     .offset = offsetof(struct tokenize_options, decode),
-     .value = "IDS",
-     .help = "print the bytes of token ids 1,2,3 instead, and nothing else"},
-    {.kind = OPTION_CHOICE,
-     .name = "format",
-     .offset = offsetof(struct tokenize_options, format),
-     .value = "FORM",
-     .fallback = "table",
-     .choices = formats,
-     .help = "table: ids on one line; json: an array"},
-    {.kind = OPTION_END},
-};
-
-static const struct option_group groups[] = {
-    {"Text", input_options, offsetof(struct tokenize_options, input)},
-    {"Result", own_options, 0},
-    {"General", common_options, offsetof(struct tokenize_options, common)},
-    {NULL, NULL, 0},
-};
-
-static const struct option_positional positionals[] = {
-    {"MODEL", offsetof(struct tokenize_options, common.positional)},
-    {NULL, 0},
+    OPT_STRING("decode", decode, "IDS",
+               "print the bytes of token ids 1,2,3 instead, and nothing else"),
+    OPT_CHOICE("format", format, "FORM", formats, "table: ids on one line; json: an array",
+               .fallback = "table"),
+    OPT_END,
 };
 
 static void print_ids(struct output *out, int format, const int32_t *ids, size_t n)
@@ -65,13 +47,12 @@ static void print_ids(struct output *out, int format, const int32_t *ids, size_t
     output_puts(out, "\n");
 }
 
-static enum status encode(const struct tokenize_options *o, const struct tokenizer *t,
-                          struct output *out, struct err *e)
+static enum status print_encoded(const struct tokenize_options *o, const struct tokenizer *t,
+                                 struct output *out, struct err *e)
 {
     char *text;
     size_t len;
-    bool given;
-    enum status s = input_read(&o->input, &text, &len, &given, e);
+    enum status s = input_read(&o->input, &text, &len, e);
     if (s != STATUS_OK)
         return s;
     int32_t *ids;
@@ -85,8 +66,8 @@ static enum status encode(const struct tokenize_options *o, const struct tokeniz
     return STATUS_OK;
 }
 
-static enum status decode(const struct tokenize_options *o, const struct tokenizer *t,
-                          struct output *out, struct err *e)
+static enum status print_decoded(const struct tokenize_options *o, const struct tokenizer *t,
+                                 struct output *out, struct err *e)
 {
     int32_t *ids;
     size_t n;
@@ -99,7 +80,7 @@ static enum status decode(const struct tokenize_options *o, const struct tokeniz
     return STATUS_OK;
 }
 
-static enum status run(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_tokenize(const struct invocation *inv, const void *values, struct err *e)
 {
     const struct tokenize_options *o = values;
     const bool text = o->input.prompt || o->input.file;
@@ -111,12 +92,12 @@ static enum status run(const struct invocation *inv, const void *values, struct 
     enum status s = common_model_path(&o->common, &path, e);
     if (s != STATUS_OK)
         return s;
-    signals_mapping(path);
     struct checkpoint c;
-    s = checkpoint_open(path, CHECKPOINT_TOKENIZER, &c, e);
+    s = common_open(path, CHECKPOINT_TOKENIZER, &c, e);
     if (s != STATUS_OK)
         return s;
-    s = text ? encode(o, c.tokenizer, inv->out, e) : decode(o, c.tokenizer, inv->out, e);
+    s = text ? print_encoded(o, c.tokenizer, inv->out, e)
+             : print_decoded(o, c.tokenizer, inv->out, e);
     checkpoint_close(&c);
     return s;
 }
@@ -126,7 +107,10 @@ const struct command command_tokenize = {
     .summary = "token ids of a text",
     .usage = "MODEL (-p TEXT | -f FILE | --decode 1,2,3) [options]",
     .notes = "The ids of the text alone, without a begin-of-text token.\n",
-    .spec = {groups, positionals},
-    .values_size = sizeof(struct tokenize_options),
-    .run = run,
+    .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
+                        {"Result", own_options, 0},
+                        COMMON_GROUP},
+             .positionals = {MODEL_POSITIONAL}},
+    .values_size = sizeof(VALUES),
+    .run = run_tokenize,
 };

@@ -3,9 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/clock.h"
-#include "cli/runtime.h"
+#include "cli/input.h"
 #include "cli/signals.h"
 #include "cli/token_record.h"
 #include "engine/logits.h"
@@ -45,7 +44,7 @@ void generate_free(struct generation *g)
 }
 
 /* Feeds the prompt block by block, so that an interrupt is noticed between blocks. */
-static enum status prefill(struct generation *g, struct err *e)
+static enum status feed_prompt(struct generation *g, struct err *e)
 {
     const uint64_t start = clock_ns();
     const int block = session_block(g->session);
@@ -188,7 +187,7 @@ static void begin_sample(struct generation *g, int sample)
 enum status generate_run(struct generation *g, struct err *e)
 {
     begin_sample(g, 0);
-    enum status s = prefill(g, e);
+    enum status s = feed_prompt(g, e);
     if (s != STATUS_OK)
         return s;
     if (g->n_prefilled < g->n_tokens) {

@@ -1,34 +1,23 @@
 #include "cli/numbers.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static const char *skip_digits(const char *c)
-{
-    while (is_digit(*c))
-        c++;
-    return c;
-}
+#define DIGITS "0123456789"
 
 /* Digits from *text up to `end`, which must be where they stop. */
 static bool read_digits(const char *text, const char *end, uint64_t *out)
 {
     uint64_t value = 0;
-    if (text == end)
+    if (text == end || text + strspn(text, DIGITS) < end)
         return false;
-    for (const char *c = text; c < end; c++) {
-        if (!is_digit(*c) || __builtin_mul_overflow(value, (uint64_t)10, &value) ||
+    for (const char *c = text; c < end; c++)
+        if (__builtin_mul_overflow(value, (uint64_t)10, &value) ||
             __builtin_add_overflow(value, (uint64_t)(*c - '0'), &value))
             return false;
-    }
     *out = value;
     return true;
 }
@@ -55,23 +44,18 @@ bool parse_double(const char *text, double *out)
 {
     /* The grammar is checked here, because strtod takes spaces, hex, inf and nan as well. */
     const char *c = text + (text[0] == '-');
-    const char *fraction = skip_digits(c);
-    const bool whole = fraction > c;
-    c = fraction;
-    if (*c == '.') {
-        fraction = skip_digits(c + 1);
-        if (!whole && fraction == c + 1)
-            return false;
-        c = fraction;
-    } else if (!whole) {
+    const size_t whole = strspn(c, DIGITS);
+    c += whole;
+    const size_t fraction = *c == '.' ? strspn(c + 1, DIGITS) : 0;
+    c += fraction + (*c == '.');
+    if (whole + fraction == 0)
         return false;
-    }
     if (*c == 'e' || *c == 'E') {
         c += 1 + (c[1] == '-' || c[1] == '+');
-        const char *end = skip_digits(c);
-        if (end == c)
+        const size_t exponent = strspn(c, DIGITS);
+        if (exponent == 0)
             return false;
-        c = end;
+        c += exponent;
     }
     if (*c)
         return false;
@@ -80,6 +64,73 @@ bool parse_double(const char *text, double *out)
         return false;
     *out = value;
     return true;
+}
+
+enum status list_add(const char *option, int item, struct int_list *list, struct err *e)
+{
+    if (list->n == LIST_MAX)
+        return err_set(e, STATUS_USAGE, "%s: expected at most %d items", option, LIST_MAX);
+    for (int i = 0; i < list->n; i++)
+        if (list->items[i] == item)
+            return err_set(e, STATUS_USAGE, "%s: an item is given twice", option);
+    list->items[list->n++] = item;
+    return STATUS_OK;
+}
+
+char list_next(const char **rest, const char *ends, char *item, size_t size)
+{
+    const size_t len = strcspn(*rest, ends);
+    const char end = (*rest)[len];
+    snprintf(item, size, "%.*s", len < size ? (int)len : (int)size - 1, *rest);
+    *rest += len + (end != 0);
+    return end;
+}
+
+enum status list_ints(const char *option, const char *text, int min, int max, struct int_list *list,
+                      struct err *e)
+{
+    enum status s = STATUS_OK;
+    for (char end = ','; end && s == STATUS_OK;) {
+        char item[32];
+        int value;
+        end = list_next(&text, ",", item, sizeof item);
+        if (parse_int(item, min, max, &value))
+            s = list_add(option, value, list, e);
+        else
+            s = err_set(e, STATUS_USAGE, "%s: expected integers from %d to %d, found '%s'", option,
+                        min, max, item);
+    }
+    return s;
+}
+
+struct joined names_joined(const char *const *names, const char *last)
+{
+    struct joined all = {""};
+    size_t used = 0;
+    for (int i = 0; names[i] && used < sizeof all.text; i++)
+        used += (size_t)snprintf(all.text + used, sizeof all.text - used, "%s%s",
+                                 i == 0         ? ""
+                                 : names[i + 1] ? ", "
+                                                : last,
+                                 names[i]);
+    return all;
+}
+
+enum status list_names(const char *option, const char *text, const char *const *names,
+                       struct int_list *list, struct err *e)
+{
+    enum status s = STATUS_OK;
+    for (char end = ','; end && s == STATUS_OK;) {
+        char item[32];
+        int at = 0;
+        end = list_next(&text, ",", item, sizeof item);
+        while (names[at] && strcmp(names[at], item) != 0)
+            at++;
+        s = names[at] ? list_add(option, at, list, e)
+                      : err_set(e, STATUS_USAGE, "%s: expected some of %s, found '%s'", option,
+                                names_joined(names, ", ").text, item);
+    }
+    return s;
 }
 
 enum status parse_ids(const char *option, const char *text, int n_ids, int32_t **ids, size_t *n,

@@ -1,5 +1,5 @@
 /*
- * numbers - strict numbers from text.
+ * numbers - strict numbers from text, and comma-separated lists: "1,2,8", "f32,f16".
  *
  * A number is the whole string: decimal digits, '-' only where negative values are allowed; no
  * '+', space, hexadecimal, infinity or NaN.
@@ -18,6 +18,36 @@ bool parse_u64(const char *text, uint64_t *out);
 bool parse_int(const char *text, int min, int max, int *out);
 /* Digits with optional '-', '.' and exponent; the result is finite. */
 bool parse_double(const char *text, double *out);
+
+#define LIST_MAX 64
+
+struct int_list {
+    int items[LIST_MAX];
+    int n;
+};
+
+/* Puts the text up to one of the bytes in `ends` into item [size], as a string of its own; *rest
+ * moves behind it. Returns that byte, 0 at the end of the text. An item that does not fit is cut,
+ * and then is no number and no name. */
+char list_next(const char **rest, const char *ends, char *item, size_t size);
+
+/* Appends the integers of `text`, each from min to max. STATUS_USAGE names `option`, what was
+ * expected and the item found; so does more than LIST_MAX items, an empty one, or one twice. */
+enum status list_ints(const char *option, const char *text, int min, int max, struct int_list *list,
+                      struct err *e);
+
+/* Appends the indices of the items in `names` (ends with NULL). */
+enum status list_names(const char *option, const char *text, const char *const *names,
+                       struct int_list *list, struct err *e);
+
+/* "a, b or c": names that end with NULL, `last` before the last of several. */
+struct joined {
+    char text[128];
+};
+struct joined names_joined(const char *const *names, const char *last);
+
+/* Appends one number. STATUS_USAGE as above. */
+enum status list_add(const char *option, int item, struct int_list *list, struct err *e);
 
 /*
  * A list "1,2,3" of ids in [0, n_ids) as malloc'd memory of the caller; an empty text is an empty

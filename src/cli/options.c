@@ -12,15 +12,33 @@
 
 #define MAX_ROWS 128 /* of a command */
 
-/* An option as found on the command line: the row, its place among the rows of all groups, its
- * value's address, and how it was spelt. */
-struct found {
-    const struct option *option;
-    int row;
-    void *value;
-    int width; /* of the spelling, without "=value" */
-    const char *spelling;
+/* The rows of all groups, each with its value's address and whether the command line has it. */
+struct rows {
+    struct row {
+        const struct option *option;
+        void *value;
+        bool given;
+    } items[MAX_ROWS];
+    int n;
 };
+
+/* An option as it was spelt, without "=value". */
+struct spelling {
+    const char *text;
+    int width;
+};
+
+static void collect_rows(const struct option_spec *spec, void *values, struct rows *rows)
+{
+    rows->n = 0;
+    for (const struct option_group *g = spec->groups; g->title; g++) {
+        for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
+            assert(rows->n < MAX_ROWS);
+            rows->items[rows->n++] =
+                (struct row){.option = o, .value = (char *)values + g->base + o->offset};
+        }
+    }
+}
 
 struct expected option_expected(const struct option *o)
 {
@@ -29,10 +47,7 @@ struct expected option_expected(const struct option *o)
     if (o->kind == OPTION_U64) {
         snprintf(x.text, sizeof x.text, "0 to %llu", (unsigned long long)UINT64_MAX);
     } else if (o->kind == OPTION_CHOICE) {
-        size_t used = (size_t)snprintf(x.text, sizeof x.text, "one of");
-        for (int i = 0; o->choices[i] && used < sizeof x.text; i++)
-            used += (size_t)snprintf(x.text + used, sizeof x.text - used, "%s %s", i ? "," : "",
-                                     o->choices[i]);
+        snprintf(x.text, sizeof x.text, "one of %s", names_joined(o->choices, ", ").text);
     } else if (o->kind == OPTION_INT || o->kind == OPTION_DOUBLE) {
         if (o->max < limit)
             snprintf(x.text, sizeof x.text, "%s%.9g to %.9g", o->above_min ? "above " : "", o->min,
@@ -76,32 +91,33 @@ static enum status append_string(struct option_strings *list, const char *text, 
     return STATUS_OK;
 }
 
-static enum status store(const struct found *f, const char *text, struct err *e)
+static enum status store_value(const struct row *row, struct spelling as, const char *text,
+                               struct err *e)
 {
-    const struct option *o = f->option;
+    const struct option *o = row->option;
     bool ok = true;
     switch (o->kind) {
     case OPTION_FLAG:
-        *(bool *)f->value = true;
+        *(bool *)row->value = true;
         break;
     case OPTION_U64: {
-        struct option_u64 *u = f->value;
+        struct option_u64 *u = row->value;
         ok = u->given = parse_u64(text, &u->value);
         break;
     }
     case OPTION_INT:
-        ok = parse_int(text, (int)o->min, (int)o->max, f->value);
+        ok = parse_int(text, (int)o->min, (int)o->max, row->value);
         break;
     case OPTION_DOUBLE:
-        ok = store_double(o, text, f->value);
+        ok = store_double(o, text, row->value);
         break;
     case OPTION_STRING:
-        *(const char **)f->value = text;
+        *(const char **)row->value = text;
         break;
     case OPTION_STRINGS:
-        return append_string(f->value, text, e);
+        return append_string(row->value, text, e);
     case OPTION_CHOICE:
-        ok = store_choice(o, text, f->value);
+        ok = store_choice(o, text, row->value);
         break;
     case OPTION_END:
         break;
@@ -111,78 +127,62 @@ static enum status store(const struct found *f, const char *text, struct err *e)
     const char *what = o->kind == OPTION_CHOICE   ? ""
                        : o->kind == OPTION_DOUBLE ? "a number, "
                                                   : "an integer, ";
-    return err_set(e, STATUS_USAGE, "%.*s: expected %s%s, found '%.60s'", f->width, f->spelling,
-                   what, option_expected(o).text, text);
+    return err_set(e, STATUS_USAGE, "%.*s: expected %s%s, found '%.60s'", as.width, as.text, what,
+                   option_expected(o).text, text);
 }
 
-/* Whether `word` of `width` bytes, dashes included, names the option. */
-static bool is_spelling_of(const struct option *o, const char *word, int width)
+static bool is_spelling_of(const struct option *o, struct spelling as)
 {
-    const size_t len = (size_t)width;
-    if (len == 2 && o->letter && word[1] == o->letter)
+    const size_t len = (size_t)as.width;
+    if (len == 2 && o->letter && as.text[1] == o->letter)
         return true;
-    return len > 2 && word[1] == '-' && strlen(o->name) == len - 2 &&
-           memcmp(o->name, word + 2, len - 2) == 0;
+    return len > 2 && as.text[1] == '-' && strlen(o->name) == len - 2 &&
+           memcmp(o->name, as.text + 2, len - 2) == 0;
 }
 
-static bool find(const struct option_spec *spec, void *values, struct found *f)
+static struct row *find_row(struct rows *rows, struct spelling as)
 {
-    int row = 0;
-    for (const struct option_group *g = spec->groups; g->title; g++) {
-        for (const struct option *o = g->options; o->kind != OPTION_END; o++, row++) {
-            if (is_spelling_of(o, f->spelling, f->width)) {
-                f->option = o;
-                f->row = row;
-                f->value = (char *)values + g->base + o->offset;
-                return true;
-            }
-        }
-    }
-    return false;
+    for (int i = 0; i < rows->n; i++)
+        if (is_spelling_of(rows->items[i].option, as))
+            return &rows->items[i];
+    return NULL;
 }
 
-static enum status unknown_option(const struct option_spec *spec, const struct found *f,
-                                  struct err *e)
+static enum status unknown_option(const struct rows *rows, struct spelling as, struct err *e)
 {
     char word[64];
-    const char *bare = f->spelling + strspn(f->spelling, "-");
-    const int n = f->width - (int)(bare - f->spelling);
-    snprintf(word, sizeof word, "%.*s", n, bare);
+    const int dashes = (int)strspn(as.text, "-");
+    snprintf(word, sizeof word, "%.*s", as.width - dashes, as.text + dashes);
     struct nearest near = {.word = word};
-    for (const struct option_group *g = spec->groups; g->title; g++)
-        for (const struct option *o = g->options; o->kind != OPTION_END; o++)
-            if (word[0])
-                nearest_offer(&near, o->name);
+    for (int i = 0; i < rows->n && word[0]; i++)
+        nearest_offer(&near, rows->items[i].option->name);
     if (near.best)
-        return err_set(e, STATUS_USAGE, "unknown option '%.*s'; did you mean '--%s'?", f->width,
-                       f->spelling, near.best);
-    return err_set(e, STATUS_USAGE, "unknown option '%.*s'", f->width, f->spelling);
+        return err_set(e, STATUS_USAGE, "unknown option '%.*s'; did you mean '--%s'?", as.width,
+                       as.text, near.best);
+    return err_set(e, STATUS_USAGE, "unknown option '%.*s'", as.width, as.text);
 }
 
 /* Takes the option at argv[*i], and its value; leaves *i at the last argument used. */
-static enum status take_option(const struct option_spec *spec, int argc, char **argv, int *i,
-                               void *values, bool given[MAX_ROWS], struct err *e)
+static enum status take_option(struct rows *rows, int argc, char **argv, int *i, struct err *e)
 {
     const char *word = argv[*i];
-    struct found f = {.spelling = word, .width = (int)strcspn(word, "=")};
-    const char *attached = word[f.width] ? word + f.width + 1 : NULL;
-    if (!find(spec, values, &f))
-        return unknown_option(spec, &f, e);
-    assert(f.row < MAX_ROWS);
-    given[f.row] = true;
-    if (f.option->kind == OPTION_FLAG) {
-        if (attached)
-            return err_set(e, STATUS_USAGE, "%.*s takes no value, found '%.60s'", f.width, word,
-                           attached);
-        return store(&f, NULL, e);
-    }
-    if (attached)
-        return store(&f, attached, e);
+    const struct spelling as = {word, (int)strcspn(word, "=")};
+    const char *attached = word[as.width] ? word + as.width + 1 : NULL;
+    struct row *row = find_row(rows, as);
+    if (!row)
+        return unknown_option(rows, as, e);
+    row->given = true;
+    const bool is_flag = row->option->kind == OPTION_FLAG;
+    if (is_flag && attached)
+        return err_set(e, STATUS_USAGE, "%.*s takes no value, found '%.60s'", as.width, word,
+                       attached);
+    if (is_flag || attached)
+        return store_value(row, as, attached, e);
+    const struct expected expected = option_expected(row->option);
     if (*i + 1 == argc)
-        return err_set(e, STATUS_USAGE, "%s needs a value%s%s", word,
-                       option_expected(f.option).text[0] ? ": " : "",
-                       option_expected(f.option).text);
-    return store(&f, argv[++*i], e);
+        return err_set(e, STATUS_USAGE, "%s needs a value%s%s", word, expected.text[0] ? ": " : "",
+                       expected.text);
+    return store_value(row, as, argv[++*i], e);
 }
 
 static bool takes_many(const struct option_positional *p)
@@ -204,53 +204,46 @@ static enum status take_positional(const struct option_spec *spec, int *n, const
     return STATUS_OK;
 }
 
-static bool is_given(const struct option_spec *spec, const char *name, const bool given[MAX_ROWS])
+static bool is_given(const struct rows *rows, const char *name)
 {
-    int row = 0;
-    for (const struct option_group *g = spec->groups; g->title; g++)
-        for (const struct option *o = g->options; o->kind != OPTION_END; o++, row++)
-            if (given[row] && strcmp(o->name, name) == 0)
-                return true;
+    for (int i = 0; i < rows->n; i++)
+        if (rows->items[i].given && strcmp(rows->items[i].option->name, name) == 0)
+            return true;
     return false;
 }
 
 /* What has no effect was meant to have one. */
-static enum status check_needs(const struct option_spec *spec, const bool given[MAX_ROWS],
-                               struct err *e)
+static enum status check_needs(const struct rows *rows, struct err *e)
 {
-    int row = 0;
-    for (const struct option_group *g = spec->groups; g->title; g++)
-        for (const struct option *o = g->options; o->kind != OPTION_END; o++, row++)
-            if (given[row] && o->needs && !is_given(spec, o->needs, given))
-                return err_set(e, STATUS_USAGE, "--%s is for --%s, which is not given", o->name,
-                               o->needs);
+    for (int i = 0; i < rows->n; i++) {
+        const struct option *o = rows->items[i].option;
+        if (rows->items[i].given && o->needs && !is_given(rows, o->needs))
+            return err_set(e, STATUS_USAGE, "--%s is for --%s, which is not given", o->name,
+                           o->needs);
+    }
     return STATUS_OK;
 }
 
-static enum status store_fallbacks(const struct option_spec *spec, void *values, struct err *e)
+static enum status store_fallbacks(const struct rows *rows, struct err *e)
 {
-    for (const struct option_group *g = spec->groups; g->title; g++) {
-        for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
-            const struct found f = {.option = o,
-                                    .value = (char *)values + g->base + o->offset,
-                                    .spelling = o->name,
-                                    .width = (int)strlen(o->name)};
-            if (o->fallback) {
-                const enum status s = store(&f, o->fallback, e);
-                if (s != STATUS_OK)
-                    return s;
-            }
-        }
+    enum status s = STATUS_OK;
+    for (int i = 0; i < rows->n && s == STATUS_OK; i++) {
+        const struct option *o = rows->items[i].option;
+        const struct spelling as = {o->name, (int)strlen(o->name)};
+        if (o->fallback)
+            s = store_value(&rows->items[i], as, o->fallback, e);
     }
-    return STATUS_OK;
+    return s;
 }
 
 enum status options_parse(const struct option_spec *spec, int argc, char **argv, void *values,
                           bool *help, struct err *e)
 {
     *help = false;
-    enum status s = store_fallbacks(spec, values, e);
-    bool options_ended = false, given[MAX_ROWS] = {false};
+    struct rows rows;
+    collect_rows(spec, values, &rows);
+    enum status s = store_fallbacks(&rows, e);
+    bool options_ended = false;
     int n_positionals = 0;
     for (int i = 0; i < argc && s == STATUS_OK; i++) {
         const char *word = argv[i];
@@ -260,12 +253,12 @@ enum status options_parse(const struct option_spec *spec, int argc, char **argv,
             options_ended = true;
         } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
             *help = true;
-            break;
+            return STATUS_OK;
         } else {
-            s = take_option(spec, argc, argv, &i, values, given, e);
+            s = take_option(&rows, argc, argv, &i, e);
         }
     }
-    return s == STATUS_OK && !*help ? check_needs(spec, given, e) : s;
+    return s == STATUS_OK ? check_needs(&rows, e) : s;
 }
 
 static void free_strings(struct option_strings *list)
@@ -279,10 +272,9 @@ void options_free(const struct option_spec *spec, void *values)
     for (const struct option_positional *p = spec->positionals; p->name; p++)
         if (takes_many(p))
             free_strings((struct option_strings *)((char *)values + p->offset));
-    for (const struct option_group *g = spec->groups; g->title; g++) {
-        for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
-            if (o->kind == OPTION_STRINGS)
-                free_strings((struct option_strings *)((char *)values + g->base + o->offset));
-        }
-    }
+    struct rows rows;
+    collect_rows(spec, values, &rows);
+    for (int i = 0; i < rows.n; i++)
+        if (rows.items[i].option->kind == OPTION_STRINGS)
+            free_strings(rows.items[i].value);
 }

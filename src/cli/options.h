@@ -1,11 +1,11 @@
 /*
  * options - a command line parsed from a table, and the help text made from the same table.
  *
- * A command keeps its option values in one struct; each table row says where in it the value
+ * A command has its option values in one struct; each table row says where in it the value
  * goes. `--name value`, `--name=value`, `-n value` and `-n=value` all work, options and
  * positionals mix, `--` ends the options. A value is taken as it stands, even if it begins with
- * '-'. Of an option given more than once the last one counts, except OPTION_STRINGS, which
- * keeps all. Nothing here prints.
+ * '-'. Of an option given more than once the last one counts, but OPTION_STRINGS takes
+ * all. Nothing here prints.
  */
 #ifndef DECODE_CLI_OPTIONS_H
 #define DECODE_CLI_OPTIONS_H
@@ -52,10 +52,37 @@ struct option {
     const char *needs;          /* long name of the option without which this one says nothing */
 };
 
+/*
+ * A row is written with one of these, after `#define VALUES struct NAME`, the struct that `member`
+ * is of: the long name, the member, what the help calls the value, limits or choices; then the help
+ * and, if need be, other members: OPT_INT("n", n, "N", 0, INT_MAX, "tokens", .fallback = "256").
+ */
+#define OPT_ROW(type, option, member, ...)                                                         \
+    {                                                                                              \
+        .kind = type, .name = option, .offset = offsetof(VALUES, member), .help = __VA_ARGS__      \
+    }
+#define OPT_FLAG(option, member, ...) OPT_ROW(OPTION_FLAG, option, member, __VA_ARGS__)
+#define OPT_U64(option, member, called, ...)                                                       \
+    OPT_ROW(OPTION_U64, option, member, __VA_ARGS__, .value = called)
+#define OPT_STRING(option, member, called, ...)                                                    \
+    OPT_ROW(OPTION_STRING, option, member, __VA_ARGS__, .value = called)
+#define OPT_STRINGS(option, member, called, ...)                                                   \
+    OPT_ROW(OPTION_STRINGS, option, member, __VA_ARGS__, .value = called)
+#define OPT_CHOICE(option, member, called, names, ...)                                             \
+    OPT_ROW(OPTION_CHOICE, option, member, __VA_ARGS__, .value = called, .choices = names)
+#define OPT_INT(option, member, called, least, most, ...)                                          \
+    OPT_ROW(OPTION_INT, option, member, __VA_ARGS__, .value = called, .min = least, .max = most)
+#define OPT_DOUBLE(option, member, called, least, most, ...)                                       \
+    OPT_ROW(OPTION_DOUBLE, option, member, __VA_ARGS__, .value = called, .min = least, .max = most)
+#define OPT_END                                                                                    \
+    {                                                                                              \
+        .kind = OPTION_END                                                                         \
+    }
+
 /* One heading of the help. */
 struct option_group {
     const char *title;            /* NULL ends the list of groups */
-    const struct option *options; /* ends with OPTION_END */
+    const struct option *options; /* ends with OPT_END */
     size_t base;                  /* where in the values struct the rows' offsets count from */
 };
 
@@ -66,9 +93,10 @@ struct option_positional {
     size_t offset;
 };
 
+/* A command's options; what is not filled in ends the lists, so the last of each stays empty. */
 struct option_spec {
-    const struct option_group *groups;
-    const struct option_positional *positionals;
+    struct option_group groups[8];
+    struct option_positional positionals[3];
 };
 
 /*

@@ -6,7 +6,7 @@
 
 #define LINE_WIDTH 96
 
-/* "-n, --name VALUE"; gives its width. */
+/* "-n, --name VALUE"; returns its width. */
 static int usage_of(const struct option *o, char *out, size_t size)
 {
     char letter[8] = "    ";

@@ -101,11 +101,10 @@ static enum status print_command_help(const struct command *c, struct output *ou
 static enum status print_version(struct output *out, struct err *e)
 {
     const struct kernels *chosen;
-    const enum status s = kernels_choose(environment("DECODE_ISA"), &chosen, e);
-    if (s != STATUS_OK) {
-        err_prefix(e, "DECODE_ISA");
+    const struct common_options quiet = {.quiet = true};
+    const enum status s = runtime_kernels(&quiet, &chosen, e);
+    if (s != STATUS_OK)
         return s;
-    }
     output_printf(out, "decode %s\ncompiler           %s\n", DECODE_VERSION, compiler_name());
     output_puts(out, "compiled in       ");
     for (int i = 0; kernels_at(i); i++)
@@ -147,7 +146,7 @@ static enum status run_help(int argc, char **argv, struct output *out, struct er
     return c ? print_command_help(c, out, e) : unknown_command(argv[0], e);
 }
 
-static enum status dispatch(int argc, char **argv, struct invocation *inv, struct err *e)
+static enum status run_named(int argc, char **argv, struct invocation *inv, struct err *e)
 {
     const char *name = argv[0];
     if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
@@ -184,7 +183,7 @@ int program_run(int argc, char **argv)
         return STATUS_USAGE;
     }
     descriptor_init(&out, STDOUT_FILENO);
-    enum status s = dispatch(argc - 1, argv + 1, &inv, &e);
+    enum status s = run_named(argc - 1, argv + 1, &inv, &e);
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         print_error(&inv, s, &e);
     struct err lost = {""};

@@ -1,7 +1,5 @@
 /*
  * progress - one line about long work on standard error, if that is a terminal.
- *
- * The callbacks of the tools take a struct progress, or a struct that begins with one, as `arg`.
  */
 #ifndef DECODE_CLI_PROGRESS_H
 #define DECODE_CLI_PROGRESS_H
@@ -9,21 +7,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct common_options;
+#include "cli/common.h"
 
 struct progress {
-    bool terminal; /* something is shown: it is one, and -q is not given */
+    const char *unit; /* of what is counted; NULL: bytes */
+    uint64_t done;    /* as last told */
+    bool terminal;    /* something is shown: it is one, and -q is not given */
     uint64_t started_ns, shown_ns;
 };
 
-struct progress progress_start(const struct common_options *c);
+struct progress progress_start(const struct common_options *c, const char *unit);
 
-/* Rewrites the line: "<done> of <all> <unit>, <rate> <unit>/s, <time> left"; at most ten times a
- * second. done > 0. */
-void progress_show(struct progress *p, const char *unit, double done, double all);
-
-/* The same with numbers of bytes. */
-void progress_show_bytes(struct progress *p, double done, double all);
+/* For the tools' `progress`, with a struct progress as `arg`: rewrites the line, "<done> of <all>
+ * <unit>, <rate> <unit>/s, <time> left", at most ten times a second. */
+void progress_show(void *arg, uint64_t done, uint64_t all);
 
 /* Takes the line away. */
 void progress_end(const struct progress *p);

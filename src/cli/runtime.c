@@ -1,264 +1,51 @@
 #include "cli/runtime.h"
 #include "model/checkpoint.h"
 
-#include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cpus.h"
-#include "base/file.h"
-#include "base/utf8.h"
 #include "cli/numbers.h"
 #include "cli/signals.h"
 #include "engine/autothreads.h"
 #include "model/kv_cache.h"
 #include "show/figures.h"
 
-/* More text than this is refused before it is read: no context holds it. */
-#define INPUT_MAX ((size_t)256 << 20)
-/* The tokens of a shorter text are made, to say how many they are. */
-#define LONG_TEXT ((size_t)1 << 20)
-/* A larger cache is announced even without -v. */
-#define LARGE_CACHE ((size_t)1 << 30)
-/* Bytes of a line said on standard error: a path as long as they can be, and a sentence. */
-#define SAY_MAX 5120
-
+/* The largest first. */
 const char *const kv_type_names[] = {"f32", "f16", "q8_0", NULL};
 
 enum storage kv_type_storage(int kv_type)
 {
-    static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
-    return storages[kv_type];
-}
-
-const struct option common_options[] = {
-    {.kind = OPTION_STRING,
-     .name = "model",
-     .letter = 'm',
-     .offset = offsetof(struct common_options, model),
-     .value = "FILE",
-     .help = "the checkpoint, instead of the first argument"},
-    {.kind = OPTION_FLAG,
-     .name = "quiet",
-     .letter = 'q',
-     .offset = offsetof(struct common_options, quiet),
-     .help = "nothing on standard error but errors"},
-    {.kind = OPTION_FLAG,
-     .name = "verbose",
-     .letter = 'v',
-     .offset = offsetof(struct common_options, verbose),
-     .help = "also memory plan, threads, instruction set"},
-    {.kind = OPTION_END},
-};
-
-const struct option engine_options[] = {
-    THREADS_OPTION(struct engine_options, threads),
-    {.kind = OPTION_CHOICE,
-     .name = "kv-type",
-     .offset = offsetof(struct engine_options, kv_type),
-     .value = "TYPE",
-     .fallback = "f32",
-     .choices = kv_type_names,
-     .help = "how keys and values are cached"},
-    {.kind = OPTION_INT,
-     .name = "block",
-     .offset = offsetof(struct engine_options, block),
-     .value = "N",
-     .min = 1,
-     .max = 4096,
-     .otherwise = "chosen",
-     .help = "tokens taken at once in prefill; all give the same result"},
-    {.kind = OPTION_END},
-};
-
-const struct option input_options[] = {
-    {.kind = OPTION_STRING,
-     .name = "prompt",
-     .letter = 'p',
-     .offset = offsetof(struct input_options, prompt),
-     .value = "TEXT",
-     .help = "the text"},
-    {.kind = OPTION_STRING,
-     .name = "file",
-     .letter = 'f',
-     .offset = offsetof(struct input_options, file),
-     .value = "FILE",
-     .help = "read the text from a file; - is standard input"},
-    {.kind = OPTION_END},
-};
-
-enum status common_model_path(const struct common_options *c, const char **path, struct err *e)
-{
-    if (c->positional && c->model)
-        return err_set(e, STATUS_USAGE,
-                       "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
-                       c->positional, c->model);
-    *path = c->positional ? c->positional : c->model;
-    if (!*path)
-        return err_set(e, STATUS_USAGE, "no checkpoint is named; expected MODEL or -m FILE");
-    return STATUS_OK;
-}
-
-/* Of the first len bytes of path, or the working directory. No system has longer paths. */
-static bool stat_folder(const char *path, size_t len, struct stat *st)
-{
-    char folder[PATH_MAX] = ".";
-    if (len >= sizeof folder)
-        return false;
-    if (len > 0) {
-        memcpy(folder, path, len);
-        folder[len] = 0;
-    }
-    return stat(folder, st) == 0;
-}
-
-static bool same_folder(const char *a, size_t a_len, const char *b, size_t b_len)
-{
-    struct stat x, y;
-    return stat_folder(a, a_len, &x) && stat_folder(b, b_len, &y) && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
-}
-
-#define MAX_LINKS 40 /* what Linux follows */
-
-/* What the links at the path's end lead to, though nothing may be there; false: too far. */
-static bool follow_links(const char *path, char out[PATH_MAX])
-{
-    if (strlen(path) >= PATH_MAX)
-        return false;
-    strcpy(out, path);
-    for (int links = 0; links <= MAX_LINKS; links++) {
-        char to[PATH_MAX];
-        const ssize_t n = readlink(out, to, sizeof to - 1);
-        if (n < 0)
-            return true; /* no link, or nothing */
-        to[n] = 0;
-        const char *slash = strrchr(out, '/');
-        const size_t folder = to[0] == '/' || !slash ? 0 : (size_t)(slash - out) + 1;
-        if (folder + (size_t)n >= PATH_MAX)
-            return false;
-        memcpy(out + folder, to, (size_t)n + 1);
-    }
-    return false;
-}
-
-bool output_path_same(const char *a, const char *b)
-{
-    struct stat x, y;
-    const bool a_is = stat(a, &x) == 0, b_is = stat(b, &y) == 0;
-    if (a_is && b_is)
-        return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-    if (a_is || b_is)
-        return false;
-    char a_end[PATH_MAX], b_end[PATH_MAX];
-    if (!follow_links(a, a_end) || !follow_links(b, b_end))
-        return false;
-    a = a_end;
-    b = b_end;
-    const char *a_slash = strrchr(a, '/'), *b_slash = strrchr(b, '/');
-    const char *a_name = a_slash ? a_slash + 1 : a, *b_name = b_slash ? b_slash + 1 : b;
-    return strcmp(a_name, b_name) == 0 &&
-           same_folder(a, (size_t)(a_name - a), b, (size_t)(b_name - b));
-}
-
-enum status output_path_spares(const char *option, const char *path, const char *input,
-                               const char *what, struct err *e)
-{
-    if (input && output_path_same(path, input))
-        return err_set(e, STATUS_USAGE, "%s: '%.200s' is %s itself, which would be overwritten",
-                       option, path, what);
-    return STATUS_OK;
-}
-
-enum status output_path_check(const char *option, const char *path, const char *model,
-                              struct err *e)
-{
-    return output_path_spares(option, path, model, "the checkpoint", e);
-}
-
-enum status output_path_new(const char *path, const char *model, bool force, struct err *e)
-{
-    struct stat st;
-    if (!path || !path[0])
-        return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
-    const enum status s = output_path_check("-o", path, model, e);
-    if (s == STATUS_OK && !force && lstat(path, &st) == 0)
-        return err_set(e, STATUS_USAGE, "-o: '%.200s' exists; --force replaces it", path);
+    enum storage s = STORAGE_F32;
+    while (strcmp(storage_name(s), kv_type_names[kv_type]) != 0)
+        s++;
     return s;
 }
+
+void storage_names(const char *names[STORAGE_COUNT + 1])
+{
+    for (int i = 0; i < STORAGE_COUNT; i++)
+        names[i] = storage_name((enum storage)i);
+    names[STORAGE_COUNT] = NULL;
+}
+
+#define VALUES struct engine_options
+const struct option engine_options[] = {
+    OPT_THREADS(THREADS_HELP),
+    OPT_CHOICE("kv-type", kv_type, "TYPE", kv_type_names, "how keys and values are cached",
+               .fallback = "f32"),
+    OPT_INT("block", block, "N", 1, 4096,
+            "tokens taken at once in prefill; all give the same result", .otherwise = "chosen"),
+    OPT_END,
+};
 
 enum status runtime_seed(const struct option_u64 *given, uint64_t *seed, struct err *e)
 {
     *seed = given->value;
     if (!given->given && getentropy(seed, sizeof *seed) != 0)
         return err_set(e, STATUS_FAILED, "the system gives no random seed; give one with --seed");
-    return STATUS_OK;
-}
-
-enum status input_read(const struct input_options *in, char **text, size_t *len, bool *given,
-                       struct err *e)
-{
-    *text = NULL;
-    *given = in->prompt || in->file;
-    if (in->prompt && in->file)
-        return err_set(e, STATUS_USAGE, "-p and -f both give the text; expected one of them");
-    if (in->file)
-        return file_read_all(in->file, INPUT_MAX, text, len, e);
-    *len = in->prompt ? strlen(in->prompt) : 0;
-    *text = malloc(*len + 1);
-    if (!*text)
-        return err_no_memory(e, "the text", *len + 1);
-    memcpy(*text, in->prompt ? in->prompt : "", *len + 1);
-    return STATUS_OK;
-}
-
-enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,
-                           size_t *n, struct err *e)
-{
-    *ids = NULL;
-    int32_t *list;
-    size_t len;
-    const enum status s = tokenizer_encode(t, text, &list, &len, e);
-    if (s != STATUS_OK)
-        return s;
-    if (bos) {
-        int32_t *longer = realloc(list, (len + 1) * sizeof *list);
-        if (!longer) {
-            free(list);
-            return err_no_memory(e, "the text's tokens", (len + 1) * sizeof *list);
-        }
-        memmove(longer + 1, longer, len * sizeof *longer);
-        longer[0] = tokenizer_bos(t);
-        list = longer;
-        len++;
-    }
-    *ids = list;
-    *n = len;
-    return STATUS_OK;
-}
-
-size_t longest_token(const struct tokenizer *t)
-{
-    size_t longest = 0;
-    for (int id = 0; id < tokenizer_n_tokens(t); id++) {
-        const size_t len = tokenizer_bytes(t, id).len;
-        longest = len > longest ? len : longest;
-    }
-    return longest;
-}
-
-enum status text_may_fit(const char *what, const struct tokenizer *t, size_t len, int n_ctx,
-                         struct err *e)
-{
-    const size_t longest = longest_token(t), least = len / longest + (len % longest != 0);
-    if (len >= LONG_TEXT && least > (size_t)n_ctx)
-        return err_set(e, STATUS_USAGE,
-                       "%s has at least %zu tokens (%zu bytes), the context only %d", what, least,
-                       len, n_ctx);
     return STATUS_OK;
 }
 
@@ -316,6 +103,16 @@ enum status runtime_kernels(const struct common_options *c, const struct kernels
     return STATUS_OK;
 }
 
+enum status runtime_workers(const struct common_options *c, const char *flag,
+                            const struct kernels **kernels, struct pool **pool, struct err *e)
+{
+    int n_threads = 1;
+    enum status s = runtime_threads(c, flag, &n_threads, NULL, e);
+    if (s == STATUS_OK && kernels)
+        s = runtime_kernels(c, kernels, e);
+    return s == STATUS_OK ? runtime_pool(c, n_threads, pool, e) : s;
+}
+
 static enum status start_threads(struct runtime *r, struct err *e)
 {
     const enum status s = runtime_pool(r->common, r->n_threads, &r->pool, e);
@@ -324,10 +121,10 @@ static enum status start_threads(struct runtime *r, struct err *e)
 }
 
 /* The model with other K/V heads than the file's. */
-static enum status open_variant(struct runtime *r, const struct variant_options *v,
-                                const char *path, unsigned parts, struct err *e)
+static enum status open_variant(struct runtime *r, const char *path, unsigned parts, struct err *e)
 {
-    enum status s = checkpoint_open(path, parts & ~(unsigned)CHECKPOINT_MODEL, &r->checkpoint, e);
+    const struct variant_options *v = &r->engine->variant;
+    enum status s = common_open(path, parts & ~(unsigned)CHECKPOINT_MODEL, &r->checkpoint, e);
     if (s == STATUS_OK)
         s = start_threads(r, e);
     uint64_t seed = 0;
@@ -346,47 +143,46 @@ static enum status open_variant(struct runtime *r, const struct variant_options 
     return variant_load(v, &source, &r->checkpoint.model, e);
 }
 
-enum status runtime_open(struct runtime *r, const struct invocation *inv,
-                         const struct common_options *common, const struct engine_options *engine,
-                         unsigned parts, struct err *e)
+/* -t, DECODE_THREADS and DECODE_ISA are checked before the checkpoint is opened. */
+static enum status open_runtime(struct runtime *r, struct err *e)
 {
-    *r = (struct runtime){.inv = inv, .common = common};
+    const unsigned parts = CHECKPOINT_MODEL | (r->without_tokenizer ? 0 : CHECKPOINT_TOKENIZER);
     const char *path = NULL;
-    enum status s = common_model_path(common, &path, e);
+    enum status s = common_model_path(r->common, &path, e);
     if (s == STATUS_OK)
-        s = runtime_threads(common, engine->threads, &r->n_threads, &r->threads_are_auto, e);
+        s = runtime_threads(r->common, r->engine->threads, &r->n_threads, &r->threads_are_auto, e);
     if (s == STATUS_OK)
-        s = runtime_kernels(common, &r->kernels, e);
+        s = runtime_kernels(r->common, &r->kernels, e);
     if (s != STATUS_OK)
         return s;
-    signals_mapping(path);
-    const struct variant_options *v = &engine->variant;
-    if (v->kv_heads > 0 && parts & CHECKPOINT_MODEL)
-        return open_variant(r, v, path, parts, e);
-    return checkpoint_open(path, parts, &r->checkpoint, e);
+    return r->engine->variant.kv_heads > 0 ? open_variant(r, path, parts, e)
+                                           : common_open(path, parts, &r->checkpoint, e);
 }
 
-const char *kv_type_smaller(int kv_type)
+struct advice kv_type_advice(int kv_type)
 {
-    static const char *const advice[] = {"--kv-type f16", "--kv-type q8_0", NULL};
-    return advice[kv_type];
+    struct advice a = {""};
+    if (kv_type_names[kv_type + 1])
+        snprintf(a.text, sizeof a.text, "--kv-type %s", kv_type_names[kv_type + 1]);
+    return a;
 }
 
 /* "; -c N and --kv-type f16 lower the cache": what still can. */
 static void describe_advice(char *out, size_t size, const char *option, const char *type)
 {
     out[0] = 0;
-    if (option && type)
+    if (option && type[0])
         snprintf(out, size, "; %s and %s lower the cache", option, type);
-    else if (option || type)
+    else if (option || type[0])
         snprintf(out, size, "; %s lowers the cache", option ? option : type);
 }
 
-static void print_plan(const struct runtime *r, const struct engine_options *engine, int n_ctx,
-                       const struct session_memory *plan, const char *option)
+static void print_plan(const struct runtime *r, int n_ctx, const struct session_memory *plan,
+                       const char *option)
 {
+    const struct engine_options *engine = r->engine;
     char advice[96];
-    describe_advice(advice, sizeof advice, option, kv_type_smaller(engine->kv_type));
+    describe_advice(advice, sizeof advice, option, kv_type_advice(engine->kv_type).text);
     const struct config *c = &r->checkpoint.model->config;
     const double per_token =
         (double)kv_cache_bytes_per_token(c, c->n_kv_heads, kv_type_storage(engine->kv_type));
@@ -408,19 +204,18 @@ static void lower_threads(struct runtime *r)
     r->n_threads = 1;
 }
 
-enum status runtime_start(struct runtime *r, const struct engine_options *engine, int n_ctx,
-                          const char *option, struct err *e)
+enum status runtime_start(struct runtime *r, int n_ctx, const char *option, struct err *e)
 {
     const struct session_params params = {.n_ctx = n_ctx,
-                                          .kv_storage = kv_type_storage(engine->kv_type),
-                                          .block = engine->block,
+                                          .kv_storage = kv_type_storage(r->engine->kv_type),
+                                          .block = r->engine->block,
                                           .kernels = r->kernels};
     struct session_memory plan;
     enum status s = session_plan(r->checkpoint.model, &params, r->n_threads, &plan, e);
     if (s != STATUS_OK)
         return s;
-    if (r->common->verbose || plan.kv_bytes > LARGE_CACHE)
-        print_plan(r, engine, n_ctx, &plan, option);
+    if (says_memory(r->common, plan.kv_bytes))
+        print_plan(r, n_ctx, &plan, option);
     if (!r->pool)
         s = start_threads(r, e);
     if (s == STATUS_OK)
@@ -430,39 +225,21 @@ enum status runtime_start(struct runtime *r, const struct engine_options *engine
     return s;
 }
 
-void runtime_close(struct runtime *r)
+enum status runtime_run(struct runtime *r, const struct input_options *input, runtime_work *work,
+                        const void *values, struct err *e)
 {
+    char *text;
+    size_t len;
+    enum status s = input_read(input, &text, &len, e);
+    if (s != STATUS_OK)
+        return s;
+    signals_defer();
+    s = open_runtime(r, e);
+    if (s == STATUS_OK)
+        s = work(values, r, (struct text){text, len}, e);
     session_free(r->session);
     pool_free(r->pool);
     checkpoint_close(&r->checkpoint);
-    r->session = NULL;
-    r->pool = NULL;
-}
-
-static void say_line(const char *format, va_list args)
-{
-    char line[SAY_MAX];
-    vsnprintf(line, sizeof line, format, args);
-    utf8_strip(line);
-    fprintf(stderr, "decode: %s\n", line);
-}
-
-void say(const struct common_options *c, const char *format, ...)
-{
-    if (c->quiet)
-        return;
-    va_list args;
-    va_start(args, format);
-    say_line(format, args);
-    va_end(args);
-}
-
-void say_verbose(const struct common_options *c, const char *format, ...)
-{
-    if (c->quiet || !c->verbose)
-        return;
-    va_list args;
-    va_start(args, format);
-    say_line(format, args);
-    va_end(args);
+    free(text);
+    return s;
 }

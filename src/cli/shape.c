@@ -1,20 +1,16 @@
 #include "cli/shape.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "cli/numbers.h"
 
 #define FORM "LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C]"
 
-/* The text up to one of the bytes in `ends`, as a string of its own; *rest is moved behind it,
- * *end tells which byte it was, 0 at the end. */
-static void next_part(const char **rest, const char *ends, char part[48], char *end)
+struct config shape_gpt2(void)
 {
-    const size_t len = strcspn(*rest, ends);
-    snprintf(part, 48, "%.*s", len < 47 ? (int)len : 47, *rest);
-    *end = (*rest)[len];
-    *rest += len + (*end != 0);
+    struct config c = {.n_vocab = 50257, .n_ctx = 1024, .norm_eps = 1e-5f};
+    config_set_arch(&c, arch_find(text_of("gpt2")));
+    return c;
 }
 
 static enum status parse_size(const char *name, const char *text, int max, int *out, struct err *e)
@@ -47,7 +43,7 @@ static enum status parse_core(const char **rest, struct config *c, char *end, st
                  {"heads", CONFIG_MAX_WIDTH, &c->n_heads}};
     for (int i = 0; i < 3; i++) {
         char part[48];
-        next_part(rest, "x,", part, end);
+        *end = list_next(rest, "x,", part, sizeof part);
         if (*end != (i < 2 ? 'x' : ',') && !(i == 2 && *end == 0))
             return err_set(e, STATUS_USAGE, "--shape: expected " FORM);
         const enum status s = parse_size(sizes[i].name, part, sizes[i].max, sizes[i].out, e);
@@ -59,13 +55,12 @@ static enum status parse_core(const char **rest, struct config *c, char *end, st
 
 enum status shape_parse(const char *text, struct config *c, struct err *e)
 {
-    *c = (struct config){.n_vocab = 50257, .n_ctx = 1024, .norm_eps = 1e-5f};
-    config_set_arch(c, arch_find(text_of("gpt2")));
+    *c = shape_gpt2();
     char end;
     enum status s = parse_core(&text, c, &end, e);
     while (s == STATUS_OK && end == ',') {
         char part[48];
-        next_part(&text, ",", part, &end);
+        end = list_next(&text, ",", part, sizeof part);
         s = parse_setting(part, c, e);
     }
     if (s != STATUS_OK)

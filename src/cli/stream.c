@@ -14,7 +14,11 @@ enum status stream_create(struct stream *s, const char *const *stops, int n_stop
     }
     /* Held back at most: a stop string short of one byte, and three bytes of a character. */
     const size_t cap = longest + 3 + max_piece;
-    *s = (struct stream){.stops = stops, .n_stops = n_stops, .cap = cap, .bytes = malloc(cap)};
+    *s = (struct stream){.stops = stops,
+                         .n_stops = n_stops,
+                         .longest_stop = longest,
+                         .cap = cap,
+                         .bytes = malloc(cap)};
     return s->bytes ? STATUS_OK : err_no_memory(e, "the output stream", cap);
 }
 
@@ -68,12 +72,7 @@ static bool may_become_stop(const struct stream *s, size_t n)
 
 static size_t held_for_stop(const struct stream *s)
 {
-    size_t longest = 0;
-    for (int i = 0; i < s->n_stops; i++) {
-        const size_t len = strlen(s->stops[i]);
-        longest = len > longest ? len : longest;
-    }
-    for (size_t n = longest < s->len ? longest : s->len; n > 0; n--)
+    for (size_t n = s->longest_stop < s->len ? s->longest_stop : s->len; n > 0; n--)
         if (may_become_stop(s, n))
             return n;
     return 0;

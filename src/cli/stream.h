@@ -18,9 +18,10 @@
 struct stream {
     const char *const *stops; /* borrowed */
     int n_stops;
-    bool stopped; /* a stop string was completed: nothing more comes out */
+    size_t longest_stop; /* bytes */
+    bool stopped;        /* a stop string was completed: nothing more comes out */
     char *bytes;
-    size_t taken; /* at the start of bytes: given out by the last call */
+    size_t taken; /* at the start of bytes: returned by the last call */
     size_t len, cap;
 };
 
@@ -30,7 +31,7 @@ enum status stream_create(struct stream *s, const char *const *stops, int n_stop
                           struct err *e);
 void stream_free(struct stream *s); /* legal on a zeroed struct and twice */
 
-/* Adds a piece of at most max_piece bytes and gives those that may be printed now. They stay
+/* Adds a piece of at most max_piece bytes and returns those that may be printed now. They stay
  * valid until the next call. */
 struct text stream_push(struct stream *s, struct text piece);
 

@@ -5,10 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "cli/input.h"
 #include "cli/progress.h"
-#include "cli/runtime.h"
-#include "cli/signals.h"
 #include "show/figures.h"
 
 /* Fewer tokens say nothing about the model's inputs. */
@@ -16,65 +14,38 @@
 /* More text than this is refused before it is read. */
 #define CALIB_MAX ((size_t)1 << 30)
 
-#define AT(member) .offset = offsetof(struct variant_options, member)
+#define VALUES struct variant_options
 
 static const char *const groupings[] = {"auto", "adjacent", "cluster", NULL};
 
 const struct option variant_options[] = {
-    {.kind = OPTION_INT,
-     .name = "kv-heads",
-     AT(kv_heads),
-     .value = "G",
-     .min = 1,
-     .max = INT_MAX,
-     .help = "convert to G K/V heads, a divisor of the query heads and fewer than there are"},
-    {.kind = OPTION_CHOICE,
-     .name = "method",
-     AT(method),
-     .fallback = "fit",
-     .choices = convert_methods,
-     .needs = "kv-heads",
-     .help = "what the heads of a group come to share: their mean, the first, random numbers (the "
-             "GQA paper's), the mean after alignment, or the best fit"},
-    {.kind = OPTION_STRING,
-     .name = "calib",
-     AT(calib),
-     .value = "TEXT",
-     .needs = "kv-heads",
-     .help = "a file of text to calibrate on; without it the weights alone decide"},
-    {.kind = OPTION_INT,
-     .name = "calib-tokens",
-     AT(calib_tokens),
-     .value = "N",
-     .fallback = "65536",
-     .min = CALIB_MIN_TOKENS,
-     .max = INT_MAX,
-     .needs = "calib",
-     .help = "how many of its tokens are used, in windows of the context spread over the text"},
-    {.kind = OPTION_CHOICE,
-     .name = "group",
-     AT(grouping),
-     .fallback = "auto",
-     .choices = groupings,
-     .needs = "kv-heads",
-     .help = "which heads share: neighbours, or those that lose least; auto: cluster for fit and "
-             "procrustes"},
-    {.kind = OPTION_FLAG,
-     .name = "no-refit",
-     AT(no_refit),
-     .needs = "calib",
-     .help = "fit: leave the output matrix as the closed form has it"},
-    {.kind = OPTION_FLAG,
-     .name = "refit",
-     AT(refit),
-     .needs = "kv-heads",
-     .help = "other methods: refit the output matrix to the calibration text, too"},
-    {.kind = OPTION_END},
+    OPT_INT("kv-heads", kv_heads, "G", 1, INT_MAX,
+            "convert to G K/V heads, a divisor of the query heads and fewer than there are"),
+    OPT_CHOICE(
+        "method", method, NULL, convert_methods,
+        "what the heads of a group come to share: their mean, the first, random numbers (the "
+        "GQA paper's), the mean after alignment, or the best fit",
+        .fallback = "fit", .needs = "kv-heads"),
+    OPT_STRING("calib", calib, "TEXT",
+               "a file of text to calibrate on; without it the weights alone decide",
+               .needs = "kv-heads"),
+    OPT_INT("calib-tokens", calib_tokens, "N", CALIB_MIN_TOKENS, INT_MAX,
+            "how many of its tokens are used, in windows of the context spread over the text",
+            .fallback = "65536", .needs = "calib"),
+    OPT_CHOICE("group", grouping, NULL, groupings,
+               "which heads share: neighbours, or those that lose least; auto: cluster for fit and "
+               "procrustes",
+               .fallback = "auto", .needs = "kv-heads"),
+    OPT_FLAG("no-refit", no_refit, "fit: leave the output matrix as the closed form has it",
+             .needs = "calib"),
+    OPT_FLAG("refit", refit, "other methods: refit the output matrix to the calibration text, too",
+             .needs = "kv-heads"),
+    OPT_END,
 };
 
 /* --- the specification ----------------------------------------------------------------------- */
 
-static enum status check_options(const struct variant_options *o, const struct config *c,
+static enum status check_variant(const struct variant_options *o, const struct config *c,
                                  struct err *e)
 {
     if (o->kv_heads < 1 || c->n_heads % o->kv_heads != 0)
@@ -99,8 +70,8 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static struct convert_spec make_spec(const struct variant_options *o,
-                                     const struct variant_source *source)
+static struct convert_spec conversion_of(const struct variant_options *o,
+                                         const struct variant_source *source)
 {
     const bool fits = o->method == CONVERT_FIT;
     return (struct convert_spec){
@@ -142,18 +113,12 @@ static enum status read_calibration(const struct variant_options *o,
                                     int32_t **tokens, size_t *n, struct err *e)
 {
     const struct tokenizer *t = source->checkpoint->tokenizer;
-    char *text;
+    char *text = NULL;
     size_t len;
     *tokens = NULL;
-    if (!t)
-        return err_set(e, STATUS_BAD_FILE,
-                       "%.200s: it has no tokenizer, which --calib needs for its text",
-                       source->path);
-    /* Standard input may be long in coming, and Ctrl-C still ends the wait. */
-    if (signals_end_at_once())
-        return STATUS_INTERRUPTED;
-    enum status s = file_read_all(o->calib, CALIB_MAX, &text, &len, e);
-    signals_defer();
+    enum status s = input_needs_tokenizer(t, source->path, "--calib", e);
+    if (s == STATUS_OK)
+        s = input_await(o->calib, CALIB_MAX, &text, &len, e);
     if (s == STATUS_OK)
         s = tokenizer_encode(t, (struct text){text, len}, tokens, n, e);
     free(text);
@@ -175,24 +140,20 @@ static enum status read_calibration(const struct variant_options *o,
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-static void show(void *arg, int done, int all)
+static enum status run_conversion(const struct variant_source *source, struct convert_spec *spec,
+                                  struct convert *out, struct err *e)
 {
-    progress_show(arg, "windows", done, all);
-}
-
-static enum status run(const struct variant_source *source, struct convert_spec *spec,
-                       struct convert *out, struct err *e)
-{
-    struct progress p = progress_start(source->common);
+    struct progress p = progress_start(source->common, "windows");
     spec->stop = progress_stop;
-    spec->progress = show;
+    spec->progress = progress_show;
     spec->arg = &p;
     size_t bytes;
     enum status s = convert_plan(spec, &bytes, e);
     if (s != STATUS_OK)
         return s;
-    say_verbose(source->common, "memory: the conversion takes %s beside the model; fewer %s",
-                figure_bytes((double)bytes).text, "--calib-tokens take less");
+    say_verbose(source->common,
+                "memory: the conversion takes %s beside the model; fewer --calib-tokens take less",
+                figure_bytes((double)bytes).text);
     s = convert_run(spec, out, e);
     progress_end(&p);
     return s;
@@ -205,19 +166,16 @@ enum status variant_convert(const struct variant_options *o, const struct varian
     int32_t *tokens = NULL;
     size_t n = 0;
     *out = (struct convert){.n_layers = 0};
-    enum status s = config_read(source->checkpoint->gguf, &config, e);
-    if (s != STATUS_OK) {
-        err_prefix(e, source->path);
-        return s;
-    }
-    s = check_options(o, &config, e);
+    enum status s = common_config(source->path, source->checkpoint, &config, e);
+    if (s == STATUS_OK)
+        s = check_variant(o, &config, e);
     if (s == STATUS_OK && o->calib)
         s = read_calibration(o, source, &config, &tokens, &n, e);
     if (s == STATUS_OK) {
-        *spec = make_spec(o, source);
+        *spec = conversion_of(o, source);
         spec->tokens = tokens;
         spec->n_tokens = n;
-        s = run(source, spec, out, e);
+        s = run_conversion(source, spec, out, e);
         spec->tokens = NULL;
         if (s == STATUS_BAD_FILE)
             err_prefix(e, source->path);
@@ -253,31 +211,24 @@ void variant_file_free(struct variant_file *f)
     *f = (struct variant_file){NULL, NULL};
 }
 
-/* Converts in memory. */
-static enum status load_converted(const struct variant_options *o,
-                                  const struct variant_source *source, struct model **out,
-                                  struct err *e)
-{
-    struct variant_file f;
-    enum status s = variant_file_create(o, source, &f, e);
-    if (s != STATUS_OK)
-        return s;
-    s = model_create(f.gguf, NULL, NULL, out, e);
-    variant_file_free(&f);
-    return s;
-}
-
 enum status variant_load(const struct variant_options *o, const struct variant_source *source,
                          struct model **out, struct err *e)
 {
     struct config config;
+    struct variant_file f = {NULL, NULL};
     *out = NULL;
-    enum status s = config_read(source->checkpoint->gguf, &config, e);
-    if (s == STATUS_OK && config.n_kv_heads != o->kv_heads)
-        return load_converted(o, source, out, e);
-    if (s == STATUS_OK)
-        s = model_create(source->checkpoint->gguf, NULL, &source->checkpoint->file, out, e);
+    enum status s = common_config(source->path, source->checkpoint, &config, e);
     if (s != STATUS_OK)
-        err_prefix(e, source->path);
+        return s;
+    if (config.n_kv_heads == o->kv_heads) {
+        s = model_create(source->checkpoint->gguf, NULL, &source->checkpoint->file, out, e);
+        if (s != STATUS_OK)
+            err_prefix(e, source->path);
+        return s;
+    }
+    s = variant_file_create(o, source, &f, e);
+    if (s == STATUS_OK)
+        s = model_create(f.gguf, NULL, NULL, out, e);
+    variant_file_free(&f);
     return s;
 }

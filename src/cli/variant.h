@@ -9,13 +9,12 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "cli/common.h"
 #include "cli/options.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"
 #include "convert/convert.h"
 #include "model/checkpoint.h"
-
-struct common_options;
 
 struct variant_options {
     int kv_heads;      /* 0: as in the checkpoint */

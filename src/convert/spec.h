@@ -40,8 +40,8 @@ struct convert_spec {
     const struct kernels *kernels; /* NULL: the fastest */
     struct pool *pool;             /* NULL: one thread */
     /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
-    bool (*stop)(void *arg);                        /* true: end with STATUS_INTERRUPTED */
-    void (*progress)(void *arg, int done, int all); /* windows, through every layer */
+    bool (*stop)(void *arg); /* true: end with STATUS_INTERRUPTED */
+    void (*progress)(void *arg, uint64_t done, uint64_t all); /* windows, through every layer */
     void *arg;
 };
 

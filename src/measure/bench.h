@@ -48,8 +48,8 @@ struct bench_spec {
     uint64_t seed;
     const struct kernels *kernels;
     /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
-    bool (*stop)(void *arg);                        /* true: finish with what there is */
-    void (*progress)(void *arg, int done, int all); /* rows x repeats */
+    bool (*stop)(void *arg);                                  /* true: finish with what there is */
+    void (*progress)(void *arg, uint64_t done, uint64_t all); /* rows x repeats */
     void *arg;
 };
 

@@ -1,0 +1,66 @@
+#include "cli/common.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/utf8.h"
+#include "cli/signals.h"
+
+/* Memory beyond this is announced even without -v. */
+#define LARGE_MEMORY ((uint64_t)1 << 30)
+/* Bytes of a line said on standard error: a path as long as they can be, and a sentence. */
+#define SAY_MAX 5120
+
+#define VALUES struct common_options
+const struct option common_options[] = {
+    OPT_STRING("model", model, "FILE", "the checkpoint, instead of the first argument",
+               .letter = 'm'),
+    OPT_FLAG("quiet", quiet, "nothing on standard error but errors", .letter = 'q'),
+    OPT_FLAG("verbose", verbose, "also memory plan, threads, instruction set", .letter = 'v'),
+    OPT_END,
+};
+
+enum status common_model_path(const struct common_options *c, const char **path, struct err *e)
+{
+    if (c->positional && c->model)
+        return err_set(e, STATUS_USAGE,
+                       "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
+                       c->positional, c->model);
+    *path = c->positional ? c->positional : c->model;
+    if (!*path)
+        return err_set(e, STATUS_USAGE, "no checkpoint is named; expected MODEL or -m FILE");
+    return STATUS_OK;
+}
+
+enum status common_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e)
+{
+    signals_mapping(path);
+    return checkpoint_open(path, parts, c, e);
+}
+
+enum status common_config(const char *path, const struct checkpoint *c, struct config *config,
+                          struct err *e)
+{
+    const enum status s = config_read(c->gguf, config, e);
+    if (s != STATUS_OK)
+        err_prefix(e, path);
+    return s;
+}
+
+void say(const struct common_options *c, const char *format, ...)
+{
+    char line[SAY_MAX];
+    va_list args;
+    if (c->quiet)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    utf8_strip(line);
+    fprintf(stderr, "decode: %s\n", line);
+}
+
+bool says_memory(const struct common_options *c, uint64_t bytes)
+{
+    return c->verbose || bytes > LARGE_MEMORY;
+}

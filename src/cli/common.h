@@ -1,0 +1,65 @@
+/*
+ * common - what the commands have in common: the checkpoint they are given, -q and -v, and the
+ * lines on standard error that these two ask for or forbid.
+ */
+#ifndef DECODE_CLI_COMMON_H
+#define DECODE_CLI_COMMON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "cli/options.h"
+#include "model/checkpoint.h"
+
+struct common_options {
+    const char *positional; /* MODEL */
+    const char *model;      /* -m */
+    bool quiet, verbose;
+};
+extern const struct option common_options[];
+
+/* What the list of positionals holds, and the group of the options above, of a command whose VALUES
+ * have them as `common`. */
+#define MODEL_POSITIONAL                                                                           \
+    {                                                                                              \
+        "MODEL", offsetof(VALUES, common.positional)                                               \
+    }
+#define COMMON_GROUP                                                                               \
+    {                                                                                              \
+        "General", common_options, offsetof(VALUES, common)                                        \
+    }
+
+/* Rows that several commands have. VALUES has their value as `threads`, `format`, `out`, `force`.
+ */
+#define OPT_THREADS(...)                                                                           \
+    OPT_STRING("threads", threads, "N|auto", __VA_ARGS__, .letter = 't',                           \
+               .otherwise = "DECODE_THREADS, else auto")
+#define THREADS_HELP "threads; auto: as many processors as this process may use"
+#define OPT_FORMAT                                                                                 \
+    OPT_CHOICE("format", format, "FORM", table_formats, "form of the output", .fallback = "table")
+#define OPT_OUT   OPT_STRING("output", out, "OUT", "the new checkpoint; required", .letter = 'o')
+#define OPT_FORCE OPT_FLAG("force", force, "replace OUT if it exists")
+
+/* The checkpoint's path: the positional or -m. STATUS_USAGE if there is none, or both. */
+enum status common_model_path(const struct common_options *c, const char **path, struct err *e);
+
+/* checkpoint_open of a path that, should the file be cut short while in use, the message names. */
+enum status common_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e);
+
+/* The shape of the checkpoint at `path`, which its messages name. */
+enum status common_config(const char *path, const struct checkpoint *c, struct config *config,
+                          struct err *e);
+
+/* One line about the run on standard error, "decode: " before it; nothing with -q. Names from files
+ * may be in it: control characters become '?'. */
+void say(const struct common_options *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The same, with -v only. */
+#define say_verbose(c, ...) ((c)->verbose ? say((c), __VA_ARGS__) : (void)0)
+
+/* Whether to say that so many bytes will be taken: with -v, and always beyond 1 GiB. */
+bool says_memory(const struct common_options *c, uint64_t bytes);
+
+#endif

@@ -1,0 +1,99 @@
+#include "cli/input.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/signals.h"
+
+/* More text than this is refused before it is read: no context holds it. */
+#define INPUT_MAX ((size_t)256 << 20)
+/* The tokens of a shorter text are made, to say how many they are. */
+#define LONG_TEXT ((size_t)1 << 20)
+
+#define VALUES struct input_options
+const struct option input_options[] = {
+    OPT_STRING("prompt", prompt, "TEXT", "the text", .letter = 'p'),
+    OPT_STRING("file", file, "FILE", "read the text from a file; - is standard input",
+               .letter = 'f'),
+    OPT_END,
+};
+
+enum status input_read(const struct input_options *in, char **text, size_t *len, struct err *e)
+{
+    *text = NULL;
+    if (in->prompt && in->file)
+        return err_set(e, STATUS_USAGE, "-p and -f both give the text; expected one of them");
+    if (in->file)
+        return file_read_all(in->file, INPUT_MAX, text, len, e);
+    *len = in->prompt ? strlen(in->prompt) : 0;
+    *text = malloc(*len + 1);
+    if (!*text)
+        return err_no_memory(e, "the text", *len + 1);
+    memcpy(*text, in->prompt ? in->prompt : "", *len + 1);
+    return STATUS_OK;
+}
+
+enum status input_await(const char *path, size_t max, char **text, size_t *len, struct err *e)
+{
+    if (signals_end_at_once())
+        return STATUS_INTERRUPTED;
+    const enum status s = file_read_all(path, max, text, len, e);
+    signals_defer();
+    return s;
+}
+
+enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, const char *option,
+                                  struct err *e)
+{
+    if (t)
+        return STATUS_OK;
+    return err_set(e, STATUS_BAD_FILE, "%.200s: it has no tokenizer, which %s needs for its text",
+                   path, option);
+}
+
+enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,
+                           size_t *n, struct err *e)
+{
+    *ids = NULL;
+    int32_t *list;
+    size_t len;
+    const enum status s = tokenizer_encode(t, text, &list, &len, e);
+    if (s != STATUS_OK)
+        return s;
+    if (bos) {
+        int32_t *longer = realloc(list, (len + 1) * sizeof *list);
+        if (!longer) {
+            free(list);
+            return err_no_memory(e, "the text's tokens", (len + 1) * sizeof *list);
+        }
+        memmove(longer + 1, longer, len * sizeof *longer);
+        longer[0] = tokenizer_bos(t);
+        list = longer;
+        len++;
+    }
+    *ids = list;
+    *n = len;
+    return STATUS_OK;
+}
+
+size_t longest_token(const struct tokenizer *t)
+{
+    size_t longest = 0;
+    for (int id = 0; id < tokenizer_n_tokens(t); id++) {
+        const size_t len = tokenizer_bytes(t, id).len;
+        longest = len > longest ? len : longest;
+    }
+    return longest;
+}
+
+enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct text text, bool bos,
+                            int n_ctx, int32_t **ids, size_t *n, struct err *e)
+{
+    const size_t longest = longest_token(t), least = text.len / longest + (text.len % longest != 0);
+    if (text.len >= LONG_TEXT && least > (size_t)n_ctx)
+        return err_set(e, STATUS_USAGE,
+                       "%s has at least %zu tokens (%zu bytes), the context only %d", what, least,
+                       text.len, n_ctx);
+    return tokens_of_text(t, text, bos, ids, n, e);
+}

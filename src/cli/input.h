@@ -1,0 +1,47 @@
+/*
+ * input - the texts that commands read, and their tokens.
+ */
+#ifndef DECODE_CLI_INPUT_H
+#define DECODE_CLI_INPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "cli/options.h"
+#include "text/tokenizer.h"
+
+/* Where the text comes from. */
+struct input_options {
+    const char *prompt; /* -p */
+    const char *file;   /* -f */
+};
+extern const struct option input_options[];
+
+/* The text of -p or -f as malloc'd memory of the caller, empty if there is neither. STATUS_USAGE
+ * for both; the failures of file_read_all. */
+enum status input_read(const struct input_options *in, char **text, size_t *len, struct err *e);
+
+/* file_read_all while signals are deferred: a text from standard input or a pipe may be long in
+ * coming, and Ctrl-C still ends the wait. STATUS_INTERRUPTED: it came before. */
+enum status input_await(const char *path, size_t max, char **text, size_t *len, struct err *e);
+
+/* STATUS_BAD_FILE if the checkpoint at `path` has no tokenizer, which `option` needs. */
+enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, const char *option,
+                                  struct err *e);
+
+/* The ids of a text, after BOS if `bos`; *ids is malloc'd memory of the caller, NULL on failure. */
+enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,
+                           size_t *n, struct err *e);
+
+/* Bytes of the longest token. */
+size_t longest_token(const struct tokenizer *t);
+
+/* The same of a text that is to fit into n_ctx positions: STATUS_USAGE for a long one that no
+ * tokens of this vocabulary could make fit, found out without making them. `what` it is in the
+ * message, "the prompt". Others may be too long yet. */
+enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct text text, bool bos,
+                            int n_ctx, int32_t **ids, size_t *n, struct err *e);
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * paths - which files may be written.
+ */
+#ifndef DECODE_CLI_PATHS_H
+#define DECODE_CLI_PATHS_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+/* Whether two paths name one file, or would once it is made: that of a link counts as its target,
+ * and where there is none yet, the folder and the name decide. */
+bool path_same(const char *a, const char *b);
+
+/* STATUS_USAGE, naming the option, if the file to be written is one that is read: `what` it is in
+ * the message, "the checkpoint". NULL is no such file. */
+enum status path_spares(const char *option, const char *path, const char *input, const char *what,
+                        struct err *e);
+
+/* The file that -o names: STATUS_USAGE if none is, if it is the checkpoint, or if it exists and
+ * `force` is not given. */
+enum status path_new(const char *path, const char *model, bool force, struct err *e);
+
+/* Whether a file can be written there, found out before the work. While it is found out there is
+ * a temporary file: signals should be deferred. The failures of file_writer_open. */
+enum status path_writable(const char *path, struct err *e);
+
+#endif
