@@ -49,4 +49,13 @@ static inline enum status err_no_memory(struct err *e, const char *what, size_t 
     return err_set(e, STATUS_NO_MEMORY, "out of memory: %s needs %zu bytes", what, bytes);
 }
 
+/* Returns from a function of this kind with the status of `call` unless it is STATUS_OK: for calls
+ * after which there is nothing to free. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        const enum status try_status = (call);                                                     \
+        if (try_status != STATUS_OK)                                                               \
+            return try_status;                                                                     \
+    } while (0)
+
 #endif

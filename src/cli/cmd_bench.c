@@ -224,9 +224,7 @@ static enum status measure_in_children(const struct bench_spec *spec, struct ben
         struct bench_row *row = &b->rows[i];
         struct bench_row measured = *row;
         uint64_t peak;
-        const enum status s = child_run(row_in_child, spec, &measured, sizeof measured, &peak, e);
-        if (s != STATUS_OK)
-            return s;
+        TRY(child_run(row_in_child, spec, &measured, sizeof measured, &peak, e));
         row->load_ms = measured.load_ms;
         row->peak_rss_bytes = peak;
     }
@@ -241,12 +239,12 @@ static enum status report_rows(const struct bench_options *o, const struct bench
         bench_machine(r, machine, sizeof machine);
         say(&o->common, "%s: %s", r->subject, machine);
     }
-    enum status s = bench_print(r, (enum table_format)o->format, out, e);
-    if (s == STATUS_OK && o->trace)
-        s = bench_write_trace(r, o->trace, e);
-    if (s == STATUS_OK && o->plot)
-        s = bench_write_plot(r, o->plot, e);
-    return s;
+    TRY(bench_print(r, (enum table_format)o->format, out, e));
+    if (o->trace)
+        TRY(bench_write_trace(r, o->trace, e));
+    if (o->plot)
+        TRY(bench_write_plot(r, o->plot, e));
+    return STATUS_OK;
 }
 
 static bool has_samples(const struct bench *b)

@@ -92,25 +92,23 @@ static enum status check_types(const struct gguf *g, const char *path, struct er
 static enum status prepare_conversion(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
-    enum status s = common_model_path(&o->common, &c->path, e);
-    if (s == STATUS_OK && o->variant.kv_heads == 0)
-        s = err_set(e, STATUS_USAGE, "no number of K/V heads is named; expected --kv-heads G");
-    if (s == STATUS_OK)
-        s = check_converted_path(o, c->path, e);
-    if (s == STATUS_OK && o->eval)
-        s = input_await(o->eval, EVAL_MAX, &c->eval_text, &c->eval_len, e);
-    return s;
+    TRY(common_model_path(&o->common, &c->path, e));
+    if (o->variant.kv_heads == 0)
+        TRY(err_set(e, STATUS_USAGE, "no number of K/V heads is named; expected --kv-heads G"));
+    TRY(check_converted_path(o, c->path, e));
+    if (o->eval)
+        TRY(input_await(o->eval, EVAL_MAX, &c->eval_text, &c->eval_len, e));
+    return STATUS_OK;
 }
 
 static enum status open_source(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
-    enum status s = runtime_workers(&o->common, o->threads, &c->kernels, &c->pool, e);
-    if (s == STATUS_OK)
-        s = common_open(c->path, 0, &c->checkpoint, e);
-    if (s == STATUS_OK && !o->requantize)
-        s = check_types(c->checkpoint.gguf, c->path, e);
-    return s;
+    TRY(runtime_workers(&o->common, o->threads, &c->kernels, &c->pool, e));
+    TRY(common_open(c->path, 0, &c->checkpoint, e));
+    if (!o->requantize)
+        TRY(check_types(c->checkpoint.gguf, c->path, e));
+    return STATUS_OK;
 }
 
 /* Found out before the work, too: whether the text of --eval can be measured at all. */
@@ -119,11 +117,10 @@ static enum status read_eval_tokens(struct conversion *c, struct err *e)
     const struct tokenizer *t = c->checkpoint.tokenizer;
     if (!c->options->eval)
         return STATUS_OK;
-    enum status s = input_needs_tokenizer(t, c->path, "--eval", e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(input_needs_tokenizer(t, c->path, "--eval", e));
     const struct text text = {c->eval_text, c->eval_len};
-    s = tokens_of_text(t, text, tokenizer_adds_bos(t), &c->eval_tokens, &c->n_eval_tokens, e);
+    enum status s =
+        tokens_of_text(t, text, tokenizer_adds_bos(t), &c->eval_tokens, &c->n_eval_tokens, e);
     if (s == STATUS_OK)
         s = eval_check_length(c->n_eval_tokens, e);
     if (s != STATUS_OK)
@@ -228,9 +225,7 @@ static enum status convert_and_tell(struct conversion *c, struct output *out, st
 {
     const struct convert_options *o = c->options;
     uint64_t seed;
-    enum status s = runtime_seed(&o->seed, &seed, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(runtime_seed(&o->seed, &seed, e));
     const uint64_t started_ns = clock_ns();
     const struct variant_source source = {
         .common = &o->common,
@@ -241,7 +236,7 @@ static enum status convert_and_tell(struct conversion *c, struct output *out, st
         .seed = seed,
     };
     struct convert converted;
-    s = variant_convert(&o->variant, &source, &c->spec, &converted, e);
+    enum status s = variant_convert(&o->variant, &source, &c->spec, &converted, e);
     if (s == STATUS_OK) {
         if (o->variant.method == CONVERT_RANDOM)
             say(&o->common, "seed %llu", (unsigned long long)source.seed);

@@ -84,9 +84,7 @@ static enum status check_eval_options(const struct eval_options *o, struct err *
 {
     const char *model;
     struct text nothing = {"", 0};
-    const enum status s = common_model_path(&o->common, &model, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(common_model_path(&o->common, &model, e));
     if (!o->text)
         return err_set(e, STATUS_USAGE, "there is no text to predict; expected --text FILE");
     if (o->ctx && o->stride > o->ctx)
@@ -187,16 +185,14 @@ static enum status measure_text(const struct eval_options *o, struct eval_spec *
                                 struct output *out, struct err *e)
 {
     struct eval_plan plan;
-    enum status s = eval_make_plan(spec, &plan, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(eval_make_plan(spec, &plan, e));
     say_eval_plan(o, spec, &plan);
     struct progress shown = progress_start(&o->common, "tokens");
     spec->stop = progress_stop;
     spec->progress = progress_show;
     spec->arg = &shown;
     struct eval_result result;
-    s = eval_run(spec, &result, e);
+    enum status s = eval_run(spec, &result, e);
     progress_end(&shown);
     if (s == STATUS_INTERRUPTED)
         say(&o->common, "interrupted after %" PRIu64 " of %" PRIu64 " tokens", shown.done,
@@ -227,10 +223,9 @@ static enum status evaluate_models(const struct eval_options *o, struct runtime 
     const struct checkpoint *c = &r->checkpoint;
     int32_t *tokens;
     size_t n;
-    enum status s = check_windows(o, c->model, other->model, e);
-    if (s != STATUS_OK)
-        return s;
-    s = tokens_of_text(c->tokenizer, text, tokenizer_adds_bos(c->tokenizer), &tokens, &n, e);
+    TRY(check_windows(o, c->model, other->model, e));
+    enum status s =
+        tokens_of_text(c->tokenizer, text, tokenizer_adds_bos(c->tokenizer), &tokens, &n, e);
     if (s != STATUS_OK)
         return s;
     if (!r->pool)

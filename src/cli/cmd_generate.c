@@ -160,13 +160,11 @@ static enum status generate_from(const void *values, struct runtime *r, struct t
     size_t n_tokens;
     /* An empty prompt starts from BOS, or else from a newline. */
     const bool empty = prompt.len == 0, has_bos = tokenizer_bos(t) >= 0;
-    enum status s = tokens_that_fit("the prompt", t, empty && !has_bos ? text_of("\n") : prompt,
-                                    empty ? has_bos : tokenizer_adds_bos(t), config->n_ctx, &tokens,
-                                    &n_tokens, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(tokens_that_fit("the prompt", t, empty && !has_bos ? text_of("\n") : prompt,
+                        empty ? has_bos : tokenizer_adds_bos(t), config->n_ctx, &tokens, &n_tokens,
+                        e));
     int n_ctx;
-    s = choose_context(o, config, n_tokens, &n_ctx, e);
+    enum status s = choose_context(o, config, n_tokens, &n_ctx, e);
     if (s == STATUS_OK)
         s = generate_samples(o, r, prompt, tokens, (int)n_tokens, n_ctx, e);
     free(tokens);

@@ -114,11 +114,9 @@ static enum status run_info(const struct invocation *inv, const void *values, st
 {
     const struct info_options *o = values;
     struct info info = {.architecture = {"", 0}, .name = {"", 0}, .tokenizer_model = {"", 0}};
-    enum status s = common_model_path(&o->common, &info.path, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(common_model_path(&o->common, &info.path, e));
     signals_mapping(info.path);
-    s = file_map_open(&info.file, info.path, e);
+    enum status s = file_map_open(&info.file, info.path, e);
     if (s == STATUS_OK)
         s = show_info(o, &info, inv->out, e);
     free(info.checks);

@@ -155,12 +155,10 @@ static enum status quantize_file(const struct quantize_options *o, const struct 
 {
     struct gguf *g;
     struct quantize q;
-    enum status s = gguf_parse_file(file, &g, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(gguf_parse_file(file, &g, e));
     params->gguf = g;
     params->source = file;
-    s = quantize_plan(params, &q, e);
+    enum status s = quantize_plan(params, &q, e);
     if (s == STATUS_OK) {
         s = write_quantized(o, &q, file->len, out, e);
         quantize_free(&q);

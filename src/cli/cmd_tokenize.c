@@ -52,12 +52,10 @@ static enum status print_encoded(const struct tokenize_options *o, const struct 
 {
     char *text;
     size_t len;
-    enum status s = input_read(&o->input, &text, &len, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(input_read(&o->input, &text, &len, e));
     int32_t *ids;
     size_t n;
-    s = tokenizer_encode(t, (struct text){text, len}, &ids, &n, e);
+    enum status s = tokenizer_encode(t, (struct text){text, len}, &ids, &n, e);
     free(text);
     if (s != STATUS_OK)
         return s;
@@ -71,9 +69,7 @@ static enum status print_decoded(const struct tokenize_options *o, const struct 
 {
     int32_t *ids;
     size_t n;
-    const enum status s = parse_ids("--decode", o->decode, tokenizer_n_tokens(t), &ids, &n, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(parse_ids("--decode", o->decode, tokenizer_n_tokens(t), &ids, &n, e));
     for (size_t i = 0; i < n; i++)
         output_put(out, tokenizer_bytes(t, ids[i]));
     free(ids);
@@ -89,15 +85,11 @@ static enum status run_tokenize(const struct invocation *inv, const void *values
                        text ? "--decode takes no text; expected it or -p or -f"
                             : "there is no text; expected -p, -f or --decode");
     const char *path;
-    enum status s = common_model_path(&o->common, &path, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(common_model_path(&o->common, &path, e));
     struct checkpoint c;
-    s = common_open(path, CHECKPOINT_TOKENIZER, &c, e);
-    if (s != STATUS_OK)
-        return s;
-    s = text ? print_encoded(o, c.tokenizer, inv->out, e)
-             : print_decoded(o, c.tokenizer, inv->out, e);
+    TRY(common_open(path, CHECKPOINT_TOKENIZER, &c, e));
+    enum status s = text ? print_encoded(o, c.tokenizer, inv->out, e)
+                         : print_decoded(o, c.tokenizer, inv->out, e);
     checkpoint_close(&c);
     return s;
 }

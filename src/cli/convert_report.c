@@ -132,9 +132,7 @@ enum status convert_report_print(const struct convert_report *r, enum table_form
         convert_report_json(r, format == TABLE_JSONL, out);
         return STATUS_OK;
     }
-    const enum status s = print_layers(r, format, out, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(print_layers(r, format, out, e));
     output_puts(out, "\n");
     return print_figures(r, format, out, e);
 }

@@ -66,9 +66,7 @@ static enum status print_record(struct generation *g, int sample, int token, con
                                 struct err *e)
 {
     double log_sum = 0;
-    const enum status s = logits_log_sum(logits, g->n_vocab, &log_sum, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(logits_log_sum(logits, g->n_vocab, &log_sum, e));
     score_top(logits, g->n_vocab, log_sum, g->n_top, g->top);
     struct json j;
     json_init(&j, g->out, 0);
@@ -128,14 +126,12 @@ static enum status make_tokens(struct generation *g, int sample, struct err *e)
             break;
         }
         int token;
-        enum status s = sampler_pick(g->sampler, logits, &token, e);
-        if (s != STATUS_OK)
-            return s;
+        TRY(sampler_pick(g->sampler, logits, &token, e));
         if (token == eos) {
             g->end = END_EOS;
             break;
         }
-        s = emit(g, sample, token, logits, e);
+        enum status s = emit(g, sample, token, logits, e);
         const uint64_t now = clock_ns();
         if (!g->first_token_at)
             g->first_token_at = now;

@@ -230,11 +230,9 @@ enum status runtime_run(struct runtime *r, const struct input_options *input, ru
 {
     char *text;
     size_t len;
-    enum status s = input_read(input, &text, &len, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(input_read(input, &text, &len, e));
     signals_defer();
-    s = open_runtime(r, e);
+    enum status s = open_runtime(r, e);
     if (s == STATUS_OK)
         s = work(values, r, (struct text){text, len}, e);
     session_free(r->session);

@@ -46,9 +46,7 @@ static enum status parse_core(const char **rest, struct config *c, char *end, st
         *end = list_next(rest, "x,", part, sizeof part);
         if (*end != (i < 2 ? 'x' : ',') && !(i == 2 && *end == 0))
             return err_set(e, STATUS_USAGE, "--shape: expected " FORM);
-        const enum status s = parse_size(sizes[i].name, part, sizes[i].max, sizes[i].out, e);
-        if (s != STATUS_OK)
-            return s;
+        TRY(parse_size(sizes[i].name, part, sizes[i].max, sizes[i].out, e));
     }
     return STATUS_OK;
 }

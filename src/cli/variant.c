@@ -192,10 +192,8 @@ enum status variant_file_create(const struct variant_options *o,
     struct convert converted;
     size_t len = 0;
     *out = (struct variant_file){NULL, NULL};
-    enum status s = variant_convert(o, source, &spec, &converted, e);
-    if (s != STATUS_OK)
-        return s;
-    s = gguf_write_memory(converted.writer, &out->bytes, &len, e);
+    TRY(variant_convert(o, source, &spec, &converted, e));
+    enum status s = gguf_write_memory(converted.writer, &out->bytes, &len, e);
     convert_free(&converted);
     if (s == STATUS_OK)
         s = gguf_parse(out->bytes, len, &out->gguf, e);

@@ -193,9 +193,7 @@ enum status pool_create(int n_threads, struct pool **out, struct err *e)
     const size_t bytes = sizeof(struct pool) + (size_t)n_threads * sizeof(struct member);
     struct arena arena = {0};
     arena_take(&arena, 1, bytes);
-    const enum status s = arena_allocate(&arena, "the thread pool", e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(arena_allocate(&arena, "the thread pool", e));
     struct pool *p = arena_take(&arena, 1, bytes);
     p->arena = arena;
     p->caller_cpu = cpus_current();

@@ -71,9 +71,7 @@ enum status roofline_read(const struct kernels *k, struct pool *pool, size_t byt
     const size_t n_lines = bytes / line + 1;
     struct arena arena = {.overflow = n_lines > INT32_MAX};
     arena_take(&arena, n_lines, line);
-    const enum status s = arena_allocate(&arena, "the bandwidth measurement", e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(arena_allocate(&arena, "the bandwidth measurement", e));
     struct measuring m = {.k = k,
                           .pool = pool,
                           .data = arena_take(&arena, n_lines, line),

@@ -112,9 +112,7 @@ static double add_lanes(const double *lanes)
 
 enum status logits_log_sum(const float *logits, int n, double *log_sum, struct err *e)
 {
-    const enum status s = logits_check(logits, n, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(logits_check(logits, n, e));
     const double max = (double)logits[logits_argmax(logits, n)];
     double lanes[LANES] = {0}, chunk[CHUNK];
     for (int begin = 0; begin < n; begin += CHUNK) {

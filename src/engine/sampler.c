@@ -79,16 +79,12 @@ enum status sampler_create(const struct sampler_params *params, int n_vocab, int
 {
     assert(n_vocab > 0 && n_ctx > 0);
     *out = NULL;
-    enum status status = check_params(params, e);
-    if (status != STATUS_OK)
-        return status;
+    TRY(check_params(params, e));
 
     struct sampler sized = {
         .params = *params, .n_vocab = n_vocab, .window_cap = window_size(params, n_ctx)};
     take_sampler(&sized, &sized.arena);
-    status = arena_allocate(&sized.arena, "the sampler", e);
-    if (status != STATUS_OK)
-        return status;
+    TRY(arena_allocate(&sized.arena, "the sampler", e));
     struct sampler *s = take_sampler(&sized, &sized.arena);
     *s = sized;
     sampler_reset(s, params->stream);
@@ -338,9 +334,7 @@ static int draw(struct sampler *s)
 
 enum status sampler_pick(struct sampler *s, const float *logits, int *token, struct err *e)
 {
-    const enum status status = logits_check(logits, s->n_vocab, e);
-    if (status != STATUS_OK)
-        return status;
+    TRY(logits_check(logits, s->n_vocab, e));
     load_logits(s, logits);
     const int best = logits_argmax(s->logits, s->n_vocab);
     s->n_choices = 0;

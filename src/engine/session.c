@@ -72,9 +72,7 @@ enum status session_plan(const struct model *m, const struct session_params *p, 
                          struct session_memory *out, struct err *e)
 {
     struct session_sizes z;
-    const enum status s = resolve_params(m, p, &z, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(resolve_params(m, p, &z, e));
     struct session counted = {.model = m};
     take_scratch(&counted, &m->config, &z, n_threads, &counted.arena);
     if (counted.arena.overflow ||
@@ -92,11 +90,9 @@ static enum status create_memory(struct session *s, const struct session_params 
 {
     const struct config *c = &s->model->config;
     const int n_threads = pool_n_threads(s->pool);
-    enum status status = kv_cache_create(&s->kv, c, z->n_sequences, z->cap, p->kv_storage, e);
-    if (status != STATUS_OK)
-        return status;
+    TRY(kv_cache_create(&s->kv, c, z->n_sequences, z->cap, p->kv_storage, e));
     take_scratch(s, c, z, n_threads, &s->arena);
-    status = arena_allocate(&s->arena, "the session's scratch memory", e);
+    enum status status = arena_allocate(&s->arena, "the session's scratch memory", e);
     if (status == STATUS_OK)
         take_scratch(s, c, z, n_threads, &s->arena);
     return status;
@@ -226,9 +222,7 @@ enum status session_step(struct session *s, const struct batch_row *rows, int n,
     int before = 0;
     for (int r = 0; r < n; r++) {
         before = r > 0 && rows[r].sequence == rows[r - 1].sequence ? before + 1 : 0;
-        const enum status status = check_row(s, r, &rows[r], before, e);
-        if (status != STATUS_OK)
-            return status;
+        TRY(check_row(s, r, &rows[r], before, e));
         assert(logits || !rows[r].wants_logits);
     }
     for (int done = 0; done < n;) {
@@ -249,9 +243,7 @@ static enum status check_tokens(const struct session *s, int sequence, const int
                        "%d more tokens do not fit: %d of the context's %d positions are taken", n,
                        s->len[sequence], s->kv.cap);
     for (int i = 0; i < n; i++) {
-        const enum status status = check_token(s, i, tokens[i], e);
-        if (status != STATUS_OK)
-            return status;
+        TRY(check_token(s, i, tokens[i], e));
     }
     return STATUS_OK;
 }
@@ -260,9 +252,7 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
                          struct err *e)
 {
     const size_t n_vocab = (size_t)s->model->config.n_vocab;
-    const enum status status = check_tokens(s, sequence, tokens, n, e);
-    if (status != STATUS_OK)
-        return status;
+    TRY(check_tokens(s, sequence, tokens, n, e));
     for (int done = 0; done < n;) {
         const int now = n - done < s->work.max_rows ? n - done : s->work.max_rows;
         for (int r = 0; r < now; r++)

@@ -495,13 +495,11 @@ enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct 
 enum status gguf_parse_file(const struct file_map *f, struct gguf **out, struct err *e)
 {
     /* Where the head ends is known when it was read. */
-    enum status s = gguf_parse(f->data, f->len, out, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(gguf_parse(f->data, f->len, out, e));
     const size_t head = (*out)->head_bytes;
     gguf_free(*out);
     *out = NULL;
-    s = file_map_make_private(f, head, e);
+    enum status s = file_map_make_private(f, head, e);
     if (s == STATUS_OK)
         s = gguf_parse(f->data, f->len, out, e);
     if (s == STATUS_OK && (*out)->head_bytes > head) {

@@ -380,11 +380,9 @@ static enum status set_up_row(const struct bench_spec *spec, struct bench_row *r
                               const struct bench_state *st, struct session **session, struct err *e)
 {
     struct model **model = &st->models[row->model];
-    enum status s = *model ? STATUS_OK : build_model(spec, row, model, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(*model ? STATUS_OK : build_model(spec, row, model, e));
     row->weight_bytes = cost_model_bytes(*model);
-    s = build_session(spec, row, *model, st->pools[row->pool], session, e);
+    enum status s = build_session(spec, row, *model, st->pools[row->pool], session, e);
     if (s == STATUS_OK && spec->prompt)
         s = measure_prefill(spec, row, *session, st->tokens, e);
     if (s == STATUS_OK)
@@ -409,17 +407,13 @@ static enum status measure_repeat(const struct bench_spec *spec, struct bench_ro
 {
     uint64_t took;
     for (int i = 0; i < spec->warmup; i++) {
-        const enum status status = bench_step(spec, row, s, i, &took, e);
-        if (status != STATUS_OK)
-            return status;
+        TRY(bench_step(spec, row, s, i, &took, e));
     }
     uint64_t *times = row->times_ns + row->samples;
     for (int i = 0; i < spec->n; i++) {
         if (bench_stopped(spec))
             return STATUS_INTERRUPTED;
-        const enum status status = bench_step(spec, row, s, i, &times[i], e);
-        if (status != STATUS_OK)
-            return status;
+        TRY(bench_step(spec, row, s, i, &times[i], e));
         row->samples++;
     }
     row->repeats++;
@@ -434,9 +428,7 @@ static enum status measure_all(const struct bench_spec *spec, struct bench *b,
         for (int i = 0; i < b->n_rows; i++) {
             if (spec->progress)
                 spec->progress(spec->arg, r * b->n_rows + i, spec->repeats * b->n_rows);
-            const enum status s = measure_repeat(spec, &b->rows[i], st->sessions[i], e);
-            if (s != STATUS_OK)
-                return s;
+            TRY(measure_repeat(spec, &b->rows[i], st->sessions[i], e));
         }
     }
     return STATUS_OK;

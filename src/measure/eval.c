@@ -77,9 +77,7 @@ static enum status check_eval_tokens(const struct eval_spec *spec, struct err *e
                        "the other checkpoint has a vocabulary of %d tokens; expected %d, as in the "
                        "checkpoint",
                        spec->other->config.n_vocab, n_vocab);
-    const enum status s = eval_check_length(spec->n_tokens, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(eval_check_length(spec->n_tokens, e));
     for (size_t i = 0; i < spec->n_tokens; i++)
         if (spec->tokens[i] < 0 || spec->tokens[i] >= n_vocab)
             return err_set(e, STATUS_USAGE, "token %zu is %d; expected ids from 0 to %d", i,
@@ -133,9 +131,7 @@ static enum status worker_bytes(const struct eval_spec *spec, const struct eval_
     *kv = *scratch = 0;
     for (int m = 0; m < n_models(spec); m++) {
         struct session_memory memory;
-        const enum status s = session_plan(model_at(spec, m), &params, n_threads, &memory, e);
-        if (s != STATUS_OK)
-            return s;
+        TRY(session_plan(model_at(spec, m), &params, n_threads, &memory, e));
         *kv += memory.kv_bytes;
         *scratch += memory.scratch_bytes;
         arena_take(&logits, (uint64_t)params.block * (uint64_t)spec->model->config.n_vocab,
@@ -327,17 +323,13 @@ static enum status run_window(struct eval_run *r, struct eval_worker *w, size_t 
         const int end = scored ? n : first;
         const int now = end - at < r->block ? end - at : r->block;
         for (int m = 0; m < r->n_models; m++) {
-            const enum status s = session_feed(w->sessions[m], 0, spec->tokens + begin + (size_t)at,
-                                               now, scored ? w->logits[m] : NULL, e);
-            if (s != STATUS_OK)
-                return s;
+            TRY(session_feed(w->sessions[m], 0, spec->tokens + begin + (size_t)at, now,
+                             scored ? w->logits[m] : NULL, e));
         }
         if (scored) {
             struct rows rows = {r, w, begin + (size_t)at, now};
             pool_run(w->pool, score_rows, &rows);
-            const enum status s = check_scored_rows(&rows, e);
-            if (s != STATUS_OK)
-                return s;
+            TRY(check_scored_rows(&rows, e));
             const uint64_t done = atomic_fetch_add(&r->done, (uint64_t)now) + (uint64_t)now;
             if (w == r->workers && spec->progress)
                 spec->progress(spec->arg, done, r->plan.n_scored);
@@ -398,10 +390,8 @@ enum status eval_run(const struct eval_spec *spec, struct eval_result *result, s
 {
     struct eval_run r = {
         .spec = spec, .n_models = n_models(spec), .n_vocab = spec->model->config.n_vocab};
-    enum status s = eval_make_plan(spec, &r.plan, e);
-    if (s != STATUS_OK)
-        return s;
-    s = create_eval(&r, e);
+    TRY(eval_make_plan(spec, &r.plan, e));
+    enum status s = create_eval(&r, e);
     if (s == STATUS_OK) {
         const uint64_t start = clock_ns();
         if (r.plan.n_workers > 1)

@@ -22,10 +22,8 @@ static enum status open_parts(unsigned parts, struct checkpoint *c, struct err *
 enum status checkpoint_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e)
 {
     *c = (struct checkpoint){0};
-    enum status s = file_map_open(&c->file, path, e);
-    if (s != STATUS_OK)
-        return s;
-    s = open_parts(parts, c, e);
+    TRY(file_map_open(&c->file, path, e));
+    enum status s = open_parts(parts, c, e);
     if (s != STATUS_OK) {
         err_prefix(e, path);
         checkpoint_close(c);

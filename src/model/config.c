@@ -53,10 +53,8 @@ static enum status read_sizes(const struct gguf *g, struct config *c, struct err
         const struct size_key *k = &size_keys[i];
         uint64_t value = 0;
         bool found = true;
-        const enum status s = gguf_get_u64(g, arch_key(c, k->suffix).text, 1, (uint64_t)k->max,
-                                           &value, k->required ? NULL : &found, e);
-        if (s != STATUS_OK)
-            return s;
+        TRY(gguf_get_u64(g, arch_key(c, k->suffix).text, 1, (uint64_t)k->max, &value,
+                         k->required ? NULL : &found, e));
         *size_of_key(c, k) = found ? (int)value : 0;
     }
     return STATUS_OK;
@@ -117,9 +115,7 @@ static enum status read_eps(const struct gguf *g, struct config *c, struct err *
 
 static enum status read_vocab(const struct gguf *g, struct config *c, struct err *e)
 {
-    const enum status s = rows_of(g, ROLE_TOKEN_EMBD, CONFIG_MAX_VOCAB, &c->n_vocab, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(rows_of(g, ROLE_TOKEN_EMBD, CONFIG_MAX_VOCAB, &c->n_vocab, e));
     const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
     if (tokens && tokens->kind == GGUF_ARRAY && tokens->count != (uint64_t)c->n_vocab)
         return err_set(e, STATUS_BAD_FILE,
@@ -164,18 +160,13 @@ static enum status read_arch(const struct gguf *g, struct config *c, struct err 
 enum status config_read(const struct gguf *g, struct config *c, struct err *e)
 {
     *c = (struct config){.arch = NULL};
-    enum status s = read_arch(g, c, e);
-    if (s == STATUS_OK)
-        s = read_sizes(g, c, e);
-    if (s == STATUS_OK)
-        s = complete_heads(c, e);
-    if (s == STATUS_OK && !c->d_ff)
-        s = rows_of(g, ROLE_FFN_UP, CONFIG_MAX_FF, &c->d_ff, e);
-    if (s == STATUS_OK)
-        s = read_eps(g, c, e);
-    if (s == STATUS_OK)
-        s = read_vocab(g, c, e);
-    return s;
+    TRY(read_arch(g, c, e));
+    TRY(read_sizes(g, c, e));
+    TRY(complete_heads(c, e));
+    if (!c->d_ff)
+        TRY(rows_of(g, ROLE_FFN_UP, CONFIG_MAX_FF, &c->d_ff, e));
+    TRY(read_eps(g, c, e));
+    return read_vocab(g, c, e);
 }
 
 void config_write(const struct config *c, struct gguf_writer *w)

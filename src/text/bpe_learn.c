@@ -113,9 +113,7 @@ static enum status count_text(struct learner *l, struct text text, struct readin
         if (!end)
             break;
         const struct text document = {text.data, (size_t)(end - text.data)};
-        const enum status s = count_document(l, document, r, e);
-        if (s != STATUS_OK)
-            return s;
+        TRY(count_document(l, document, r, e));
         r->done += mark;
         text.data = end + mark;
         text.len -= document.len + mark;
@@ -349,9 +347,7 @@ static void settle_fresh(struct learner *l)
 static enum status start_merging(struct learner *l, struct err *e)
 {
     const uint32_t n_pairs = N_BYTES * N_BYTES;
-    const enum status s = reserve_pairs(l, 1 + n_pairs, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(reserve_pairs(l, 1 + n_pairs, e));
     l->n_pairs = 1 + n_pairs;
     for (uint32_t i = 0; i < n_pairs; i++)
         l->pairs[1 + i] =

@@ -67,9 +67,7 @@ static void fill_names(const struct bpe_learned *v, struct names *n)
 enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w, struct err *e)
 {
     struct names n = {0};
-    const enum status s = names_allocate(&n, v, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(names_allocate(&n, v, e));
     fill_names(v, &n);
     const bool has_special = v->end_of_text >= 0;
     gguf_add_text(w, "tokenizer.ggml.model", text_of("gpt2"));

@@ -222,10 +222,8 @@ enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_
     struct encoding c = {.t = t, .text = text};
     struct special_match *matches;
     size_t n_matches;
-    enum status s = specials_find(&t->specials, text, &matches, &n_matches, e);
-    if (s != STATUS_OK)
-        return s;
-    s = encode_all(&c, matches, n_matches, e);
+    TRY(specials_find(&t->specials, text, &matches, &n_matches, e));
+    enum status s = encode_all(&c, matches, n_matches, e);
     free(matches);
     bpe_scratch_free(&c.scratch);
     if (s == STATUS_OK)

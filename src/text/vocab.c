@@ -205,11 +205,9 @@ enum status vocab_init(struct vocab *v, const struct gguf *g, struct err *e)
     *v = (struct vocab){0};
     const struct gguf_value *names = NULL;
     const struct gguf_value *types = NULL;
-    enum status s = get_arrays(g, &names, &types, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(get_arrays(g, &names, &types, e));
     v->n = (int)names->count;
-    s = vocab_allocate(v, names, e);
+    enum status s = vocab_allocate(v, names, e);
     if (s == STATUS_OK)
         s = read_tokens(v, names, types, e);
     if (s == STATUS_OK)
