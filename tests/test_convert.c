@@ -10,6 +10,8 @@
 #include "convert/convert.h"
 #include "engine/session.h"
 #include "support.h"
+#include "train/activations.h"
+#include "train/backprop.h"
 
 #define N_TOKENS 40
 #define CTX      64
@@ -106,6 +108,14 @@ static struct convert_spec with_text(struct convert_spec spec, int n)
     return spec;
 }
 
+static uint64_t elements_of(const struct gguf *g)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < g->n_tensors; i++)
+        n += g->tensors[i].n_elements;
+    return n;
+}
+
 /* The losses of up to 8 layers go to `lost`, which may be NULL. */
 static struct opened convert_to(const struct convert_spec *spec, struct convert_layer *lost)
 {
@@ -116,6 +126,8 @@ static struct opened convert_to(const struct convert_spec *spec, struct convert_
     if (lost)
         memcpy(lost, c.layers, (size_t)c.n_layers * sizeof *lost);
     const struct opened o = open_writer(c.writer);
+    ck_assert_uint_eq(c.n_params_before, elements_of(spec->gguf));
+    ck_assert_uint_eq(c.n_params_after, elements_of(o.gguf));
     convert_free(&c);
     return o;
 }
@@ -148,6 +160,46 @@ static double logits_apart(const struct opened *a, const struct opened *b, doubl
         *spread = sqrt(own / (double)n - pow(mean / (double)n, 2));
     free(logits[0]), free(logits[1]);
     return sqrt(square / (double)n);
+}
+
+/* The loss of each of some tokens. */
+static void token_losses(const struct opened *o, float *out)
+{
+    struct param_list list;
+    struct arena arena = {0};
+    struct err e = {""};
+    int32_t tokens[N_TOKENS + 1];
+    text_tokens(tokens, N_TOKENS + 1, 3);
+    ck_assert_int_eq(param_list_create(&list, &o->model->config, o->gguf, &e), STATUS_OK);
+    param_view_take(&arena, &list, &o->model->config);
+    ck_assert_int_eq(arena_allocate(&arena, "test", &e), STATUS_OK);
+    const struct param_view weights = param_view_take(&arena, &list, &o->model->config);
+    param_list_read(&list, o->gguf, weights.flat);
+    const struct backprop_params params = {.config = &o->model->config,
+                                           .n_sequences = 1,
+                                           .length = N_TOKENS,
+                                           .forward_only = true,
+                                           .kernels = &kernels_scalar};
+    const struct backprop_batch batch = {.inputs = tokens, .targets = tokens + 1, .n_sequences = 1};
+    struct backprop *b;
+    ck_assert_int_eq(backprop_create(&params, NULL, &b, &e), STATUS_OK);
+    backprop_loss(b, &weights, &batch);
+    memcpy(out, b->losses, N_TOKENS * sizeof *out);
+    backprop_free(b);
+    arena_free(&arena);
+    param_list_free(&list);
+}
+
+/* The largest difference of a token's loss. */
+static double losses_apart(const struct opened *a, const struct opened *b)
+{
+    float losses[2][N_TOKENS];
+    double most = 0;
+    token_losses(a, losses[0]);
+    token_losses(b, losses[1]);
+    for (int t = 0; t < N_TOKENS; t++)
+        most = fmax(most, fabs((double)losses[0][t] - (double)losses[1][t]));
+    return most;
 }
 
 /* --- changing a checkpoint without changing its function ------------------------------------- */
@@ -219,10 +271,12 @@ struct layer_floats {
 };
 
 /* k -> A k and q -> A^-T q, v -> M v and its columns of the output matrix -> columns M^-1. */
-static void gauge_head(struct layer_floats *w, int h, int d, int dim, double scale, struct rng *r)
+static void gauge_head(struct layer_floats *w, int h, const struct config *c, double scale,
+                       struct rng *r)
 {
     double a[256], inverse[256];
-    const size_t width = (size_t)d, first = (size_t)(h * dim);
+    const int d = c->d_model, dim = c->head_dim;
+    const size_t width = (size_t)d, q = (size_t)config_q_dim(c), first = (size_t)(h * dim);
     invertible(a, inverse, dim, r);
     for (int i = 0; i < dim * dim; i++) {
         a[i] *= scale;
@@ -230,25 +284,25 @@ static void gauge_head(struct layer_floats *w, int h, int d, int dim, double sca
     }
     turn(w->qkv + first * width, inverse, true, dim, d, width, 1);
     turn(w->bias + first, inverse, true, dim, 1, 1, 1);
-    turn(w->qkv + (width + first) * width, a, false, dim, d, width, 1);
-    turn(w->bias + width + first, a, false, dim, 1, 1, 1);
+    turn(w->qkv + (q + first) * width, a, false, dim, d, width, 1);
+    turn(w->bias + q + first, a, false, dim, 1, 1, 1);
     invertible(a, inverse, dim, r);
-    turn(w->qkv + (2 * width + first) * width, a, false, dim, d, width, 1);
-    turn(w->bias + 2 * width + first, a, false, dim, 1, 1, 1);
-    turn(w->out + first, inverse, true, dim, d, 1, width);
+    turn(w->qkv + (2 * q + first) * width, a, false, dim, d, width, 1);
+    turn(w->bias + 2 * q + first, a, false, dim, 1, 1, 1);
+    turn(w->out + first, inverse, true, dim, d, 1, q);
 }
 
-static void swap_heads(struct layer_floats *w, int g, int h, int d, int dim)
+static void swap_heads(struct layer_floats *w, int g, int h, const struct config *c)
 {
-    const size_t width = (size_t)d, rows = (size_t)dim;
+    const size_t width = (size_t)c->d_model, q = (size_t)config_q_dim(c);
+    const size_t rows = (size_t)c->head_dim;
     for (size_t part = 0; part < 3; part++) {
-        const size_t a = part * width + (size_t)g * rows, b = part * width + (size_t)h * rows;
+        const size_t a = part * q + (size_t)g * rows, b = part * q + (size_t)h * rows;
         swap_floats(w->qkv + a * width, w->qkv + b * width, rows * width, 1);
         swap_floats(w->bias + a, w->bias + b, rows, 1);
     }
     for (size_t i = 0; i < width; i++)
-        swap_floats(w->out + i * width + (size_t)g * rows, w->out + i * width + (size_t)h * rows,
-                    rows, 1);
+        swap_floats(w->out + i * q + (size_t)g * rows, w->out + i * q + (size_t)h * rows, rows, 1);
 }
 
 /* The same function in other weights: each head in a random gauge, and its place if `permute`. */
@@ -265,9 +319,9 @@ static struct opened regauge(const struct opened *o, bool permute, uint64_t seed
                                      floats_of(o->gguf, l, "attn_qkv.bias"),
                                      floats_of(o->gguf, l, "attn_output.weight")};
         for (int h = 0; h < c->n_heads; h++)
-            gauge_head(&w[l], h, c->d_model, c->head_dim, 0.3 + 3 * rng_unit(&r), &r);
+            gauge_head(&w[l], h, c, 0.3 + 3 * rng_unit(&r), &r);
         for (int h = c->n_heads - 1; permute && h > 0; h--)
-            swap_heads(&w[l], h, (int)(rng_u32(&r) % (uint32_t)(h + 1)), c->d_model, c->head_dim);
+            swap_heads(&w[l], h, (int)(rng_u32(&r) % (uint32_t)(h + 1)), c);
     }
     ck_assert_int_eq(gguf_writer_create(&writer, &e), STATUS_OK);
     for (size_t i = 0; i < o->gguf->n_pairs; i++)
@@ -338,6 +392,35 @@ START_TEST(planted_groups_are_recovered)
     ck_assert_int_eq(c.model->config.n_kv_heads, 4);
     ck_assert_double_lt(logits_apart(&a, &c, NULL), 1e-3);
     close_opened(&a), close_opened(&b), close_opened(&c), close_opened(&adjacent);
+}
+END_TEST
+
+/* All heads together wider, and narrower, than the residual stream. */
+START_TEST(heads_of_their_own_width)
+{
+    struct checkpoint_shape shape = mha(8);
+    shape.d_model = _i ? 80 : 40;
+    shape.base_kv_heads = 4;
+    struct opened a = open_shape(&shape), b = regauge(&a, true, 5);
+    ck_assert_int_eq(a.model->config.head_dim, 8);
+    ck_assert_double_lt(losses_apart(&a, &b), 1e-4);
+    for (int method = CONVERT_MEAN; method <= CONVERT_FIT; method++) {
+        struct convert_spec spec = spec_of(&b, 8, (enum convert_method)method);
+        struct opened same = convert_to(&spec, NULL);
+        if (method != CONVERT_RANDOM)
+            ck_assert_double_lt(losses_apart(&a, &same), 1e-4);
+        spec.n_kv_heads = 4;
+        spec.cluster = true;
+        struct opened fewer = convert_to(&spec, NULL);
+        ck_assert_int_eq(fewer.model->config.n_kv_heads, 4);
+        ck_assert_int_eq(fewer.model->config.head_dim, 8);
+        if (method == CONVERT_FIT)
+            ck_assert_double_lt(losses_apart(&a, &fewer), 1e-3);
+        else
+            ck_assert_double_gt(losses_apart(&a, &fewer), 1e-2);
+        close_opened(&same), close_opened(&fewer);
+    }
+    close_opened(&a), close_opened(&b);
 }
 END_TEST
 
@@ -696,6 +779,7 @@ int main(void)
     tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, as_many_heads_change_nothing, 0, 3);
     tcase_add_loop_test(t, planted_groups_are_recovered, 0, 4);
+    tcase_add_loop_test(t, heads_of_their_own_width, 0, 2);
     tcase_add_test(t, fit_does_not_see_the_gauge_but_mean_does);
     tcase_add_loop_test(t, losses_are_those_of_plain_loops, 0, 8);
     tcase_add_loop_test(t, fit_loses_least, 0, 4);
