@@ -4,6 +4,7 @@
  */
 #include "convert/calibrate.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "compute/linalg.h"
@@ -309,6 +310,7 @@ enum status convert_refit(struct converter *c, int layer)
 {
     struct convert_calibration *k = c->calibration;
     const size_t d = (size_t)c->d, q = (size_t)c->q_dim;
+    assert(k && c->spec->refit);
     double *features = c->moments.second, *targets = c->moments.keys; /* no longer needed */
     clear_numbers(features, q * q);
     clear_numbers(targets, q * d);

@@ -5,6 +5,7 @@
  */
 #include "convert/quantize.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -304,6 +305,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
     const struct gguf_tensor *from = t->from;
     if (p->stop && p->stop(p->arg))
         return STATUS_INTERRUPTED;
+    assert(offset % t->to->block_bytes == 0);
     w->tensor = t;
     w->first = offset / t->to->block_bytes * t->to->block_elements;
     w->n = from->n_elements - w->first < PIECE ? from->n_elements - w->first : PIECE;

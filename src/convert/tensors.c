@@ -1,5 +1,6 @@
 #include "convert/tensors.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +26,7 @@ static void read_numbers(const struct gguf_tensor *t, uint64_t first, uint64_t n
         memset(out, 0, n * sizeof *out);
         return;
     }
+    assert(first % t->type->block_elements == 0 && first + n <= t->n_elements);
     const unsigned char *at = t->data + first / t->type->block_elements * t->type->block_bytes;
     for (uint64_t done = 0; done < n; done += PIECE) {
         float piece[PIECE];
@@ -113,6 +115,7 @@ static enum status write_numbers(struct convert_tensor *t, uint64_t first, uint6
                                  const double *x, struct err *e)
 {
     const struct tensor_type_info *type = t->tensor.type;
+    assert(first % type->block_elements == 0 && first + n <= t->tensor.n_elements);
     unsigned char *at = t->bytes + first / type->block_elements * type->block_bytes;
     for (uint64_t done = 0; done < n; done += PIECE) {
         float piece[PIECE], back[PIECE];

@@ -1,5 +1,6 @@
 #include "train/block.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "train/affine.h"
@@ -75,6 +76,7 @@ static void attn_output_and_ffn(const struct pass *p, int l, int thread)
 void backprop_block(const struct pass *p, int l, int thread)
 {
     struct pool *pool = p->b->pool;
+    assert(l >= 0 && l < p->b->config.n_layers);
     pack_block(p, l, false, thread);
     pool_barrier(pool, thread);
     project_qkv(p, l, thread);
@@ -179,6 +181,7 @@ static void attention_sums(const struct pass *p, int l, int thread)
 void backprop_block_backward(const struct pass *p, int l, int thread)
 {
     struct pool *pool = p->b->pool;
+    assert(p->gradient && !p->b->forward_only && l >= 0 && l < p->b->config.n_layers);
     pack_block(p, l, true, thread);
     pool_barrier(pool, thread);
     attn_output_and_ffn_backward(p, l, thread);

@@ -1,5 +1,6 @@
 #include "train/optimizer.h"
 
+#include <assert.h>
 #include <math.h>
 
 #define BETA1          0.9
@@ -112,6 +113,7 @@ void optimizer_step(struct optimizer *o, double norm)
 {
     const struct train_spec *spec = o->spec;
     const double lr = train_rate(spec, o->step);
+    assert(isfinite(norm) && o->step < spec->n_steps);
     o->step++;
     const bool clipped = spec->clip > 0 && norm > spec->clip;
     struct update u = {

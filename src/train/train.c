@@ -399,13 +399,13 @@ static enum status save(struct trainer *t, struct err *e)
 static enum status not_finite(const struct trainer *t, const char *what, double value,
                               struct err *e)
 {
-    char kept[600] = "nothing has been saved yet";
+    char saved[600] = "nothing has been saved yet";
     if (t->saved_step >= 0)
-        snprintf(kept, sizeof kept, "%.400s.state has step %d", t->spec->out, t->saved_step);
+        snprintf(saved, sizeof saved, "%.400s.state has step %d", t->spec->out, t->saved_step);
     return err_set(e, STATUS_FAILED,
                    "the %s of step %d is %f, not a finite number; %s; a lower --lr, a longer "
                    "--warmup or a smaller --clip may help",
-                   what, t->progress.step + 1, value, kept);
+                   what, t->progress.step + 1, value, saved);
 }
 
 static void draw_batch(struct trainer *t)
