@@ -90,12 +90,9 @@ enum status convert_calibration_start(struct converter *c, struct err *e)
     struct convert_calibration *k = c->calibration;
     const size_t window = (size_t)k->window, n_windows = (c->spec->n_tokens + window - 1) / window;
     c->windows_all = (int)n_windows * c->config.n_layers * (c->spec->refit ? 3 : 2);
-    enum status s = embed_tokens(c);
-    if (s == STATUS_OK)
-        s = probe_create(&c->config, k->window, c->spec->kernels, c->spec->pool, &k->probe, e);
-    if (s == STATUS_OK)
-        s = probe_create(&c->converted, k->window, c->spec->kernels, c->spec->pool, &k->probe2, e);
-    return s;
+    TRY(embed_tokens(c));
+    TRY(probe_create(&c->config, k->window, c->spec->kernels, c->spec->pool, &k->probe, e));
+    return probe_create(&c->converted, k->window, c->spec->kernels, c->spec->pool, &k->probe2, e);
 }
 
 void convert_calibration_end(struct converter *c)
@@ -216,9 +213,7 @@ enum status convert_calibrate(struct converter *c, int layer)
         memcpy(stream, k->rows2, (size_t)n * d * sizeof *stream);
         widen(k->x, k->rows, (size_t)n * d);
         add_moments(c, n);
-        const enum status s = window_done(c);
-        if (s != STATUS_OK)
-            return s;
+        TRY(window_done(c));
     }
     finish_moments(c);
     return STATUS_OK;
@@ -328,9 +323,7 @@ enum status convert_refit(struct converter *c, int layer)
         convert_add_outer(c->spec->pool, targets, k->x, k->y, n, c->q_dim, c->d);
         add_columns(k->x_sum, k->x, n, q);
         add_columns(k->y_sum, k->y, n, d);
-        const enum status s = window_done(c);
-        if (s != STATUS_OK)
-            return s;
+        TRY(window_done(c));
     }
     solve_refit(c, features, targets);
     return STATUS_OK;
@@ -349,9 +342,7 @@ enum status convert_advance(struct converter *c, int layer, double *lost)
         probe_run(k->probe2, &k->block, stream, n, &taps);
         widen_difference(k->x, k->middle + first * d, k->rows, (size_t)n * d);
         sum += linalg_dot(k->x, k->x, (size_t)n * d);
-        const enum status s = window_done(c);
-        if (s != STATUS_OK)
-            return s;
+        TRY(window_done(c));
     }
     *lost = k->energy > 0 ? sum / k->energy : 0;
     return STATUS_OK;

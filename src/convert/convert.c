@@ -26,9 +26,7 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
     struct converter c;
     struct convert out;
     struct arena arena = {0};
-    const enum status s = convert_work_describe(&c, spec, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(convert_work_describe(&c, spec, e));
     take_work(&c, &arena);
     take_result(&c, &arena, &out);
     if (arena.overflow)

@@ -309,9 +309,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
     w->tensor = t;
     w->first = offset / t->to->block_bytes * t->to->block_elements;
     w->n = from->n_elements - w->first < PIECE ? from->n_elements - w->first : PIECE;
-    const enum status s = convert_piece(w, source, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(convert_piece(w, source, e));
     const uint64_t read = type_bytes(from->type, w->n);
     if (p->source)
         file_map_release(p->source, from->data + type_bytes(from->type, w->first), (size_t)read);

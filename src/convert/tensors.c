@@ -233,9 +233,7 @@ static uint64_t write_tensors(const struct converter *c, struct gguf_writer *w)
 enum status convert_write(const struct converter *c, struct gguf_writer **out, uint64_t *n_params,
                           struct err *e)
 {
-    const enum status s = gguf_writer_create(out, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(gguf_writer_create(out, e));
     add_pairs(c, *out);
     *n_params = write_tensors(c, *out);
     return STATUS_OK;

@@ -72,16 +72,14 @@ enum status backprop_create(const struct backprop_params *p, struct pool *pool,
 {
     *out = NULL;
     struct backprop described;
-    enum status s = describe_backprop(p, pool_n_threads(pool), &described, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(describe_backprop(p, pool_n_threads(pool), &described, e));
     struct backprop *b = malloc(sizeof *b);
     if (!b)
         return err_no_memory(e, "a training engine", sizeof *b);
     *b = described;
     b->pool = pool;
     activations_take(b, &b->arena);
-    s = arena_allocate(&b->arena, "the activations of a batch", e);
+    enum status s = arena_allocate(&b->arena, "the activations of a batch", e);
     if (s != STATUS_OK) {
         free(b);
         return s;

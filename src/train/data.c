@@ -18,9 +18,7 @@ static enum status append_tokens(struct tokens *tokens, const struct tokenizer *
 {
     int32_t *ids;
     size_t n;
-    const enum status s = tokenizer_encode(t, text, &ids, &n, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(tokenizer_encode(t, text, &ids, &n, e));
     tokens->n_bytes += text.len;
     if (tokens->n == 0) {
         free(tokens->ids);

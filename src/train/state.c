@@ -263,9 +263,7 @@ enum status state_write(const char *path, const struct identity *identity,
     memcpy(h.magic, magic, sizeof magic);
     memcpy(h.identity, identity->fields, sizeof h.identity);
     struct file_writer *w;
-    const enum status s = file_writer_open(&w, path, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(file_writer_open(&w, path, e));
     const float *const arrays[] = {o->weights.flat, o->m, o->v};
     const size_t bytes = o->list->n_floats * sizeof(float);
     uint64_t hash = hash_words(TRAIN_HASH_START, &h, sizeof h);

@@ -57,12 +57,10 @@ static enum status make_new(struct train_template *t, const struct train_spec *s
     char name[64];
     snprintf(name, sizeof name, "%dx%dx%d-kv%d", spec->shape.n_layers, spec->shape.d_model,
              spec->shape.n_heads, spec->shape.n_kv_heads);
-    enum status s = learn(spec, &vocabulary, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(learn(spec, &vocabulary, e));
     t->config = spec->shape;
     t->config.n_vocab = vocabulary.n_tokens;
-    s = gguf_writer_create(&w, e);
+    enum status s = gguf_writer_create(&w, e);
     if (s == STATUS_OK) {
         gguf_add_text(w, "general.architecture", text_of(t->config.arch->name));
         gguf_add_text(w, "general.name", text_of(name));
@@ -115,9 +113,7 @@ enum status train_model_write(const struct train_template *t, const struct param
                               const float *weights, const char *path, struct err *e)
 {
     struct gguf_writer *w;
-    enum status s = gguf_writer_create(&w, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(gguf_writer_create(&w, e));
     for (size_t i = 0; i < t->gguf->n_pairs; i++) {
         const struct gguf_pair *pair = &t->gguf->pairs[i];
         /* All tensors are F32, whatever they were. */
@@ -127,7 +123,7 @@ enum status train_model_write(const struct train_template *t, const struct param
             gguf_add_value(w, pair->key, &pair->value);
     }
     param_list_write(list, weights, w);
-    s = gguf_write(w, path, e);
+    enum status s = gguf_write(w, path, e);
     gguf_writer_free(w);
     return s;
 }
@@ -145,9 +141,7 @@ static bool same_array(const struct gguf *a, const struct gguf *b, const char *k
 enum status train_teacher_check(const struct train_template *t, const struct gguf *teacher,
                                 struct config *config, int length, struct err *e)
 {
-    const enum status s = config_read(teacher, config, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(config_read(teacher, config, e));
     if (config->n_vocab != t->config.n_vocab)
         return err_set(e, STATUS_USAGE,
                        "--teacher: expected the same vocabulary, of %d tokens; found %d",

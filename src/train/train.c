@@ -311,14 +311,12 @@ static enum status set_starting_point(struct trainer *t, struct err *e)
 static enum status start_run(struct trainer *t, struct err *e)
 {
     take_arena(t, &t->arena);
-    enum status s = arena_allocate(&t->arena, "parameters and moments", e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(arena_allocate(&t->arena, "parameters and moments", e));
     take_arena(t, &t->arena);
     if (t->spec->teacher)
         param_list_read(&t->teacher_list, t->spec->teacher, t->teacher_weights.flat);
     const struct backprop_params params = engine_params(t);
-    s = backprop_create(&params, t->spec->pool, &t->engine, e);
+    enum status s = backprop_create(&params, t->spec->pool, &t->engine, e);
     if (s == STATUS_OK && t->spec->teacher) {
         const struct backprop_params taught = teacher_params(t);
         s = backprop_create(&taught, t->spec->pool, &t->teacher, e);
@@ -527,9 +525,7 @@ static enum status after_step(struct trainer *t, struct err *e)
     if (t->spec->val_fraction > 0 && step_is_due(t, t->spec->eval_every)) {
         double loss;
         bool best;
-        const enum status s = evaluate_held_out(t, &loss, &best, e);
-        if (s != STATUS_OK)
-            return s;
+        TRY(evaluate_held_out(t, &loss, &best, e));
         if (best)
             saved = replace_best(t, loss, &failure);
     }
