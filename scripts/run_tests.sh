@@ -18,7 +18,8 @@ shift
 out=$dir/$$.out
 start=$(date +%s)
 "$@" >"$out" 2>&1 || echo "$*" >>"$dir/failed"
-worked=$(times | awk 'NR == 2 { gsub(/[ms]/, " "); print int($1 * 60 + $2 + $3 * 60 + $4 + .5) }')
+times >"$out.times" # of this shell, then of its children
+worked=$(awk -F '[ms ]+' 'NR == 2 { print int($1 * 60 + $2 + $3 * 60 + $4 + .5) }' "$out.times")
 echo "$(($(date +%s) - start)) s ($worked s of processors): $*" >>"$out"
 cat "$out"
 ONE

@@ -250,7 +250,7 @@ types() {
 }
 
 evals() {
-    for model in $small models/shakespeare-mqa.gguf; do
+    for model in $small; do
         same eval "$model" --text $text --range 0.2:0.3 --against "$model" -v
         for format in md csv json jsonl; do
             same eval "$model" --text $text --range 0:0.1 --format $format
@@ -258,17 +258,19 @@ evals() {
         done
         same eval "$model" --text $text --range 0:0.1 --kv-type q8_0 --block 5
     done
-    same eval models/shakespeare-gqa2.gguf --text $text --range 0:0.1 \
+    same eval models/shakespeare-gqa2.gguf --text $text --range 0:0.03 \
         --against models/shakespeare-mha.gguf --format json
 }
 
 benches() {
     few="-n 2 --repeat 1 --warmup 0 --prompt 3"
-    for format in json jsonl csv md; do
-        for of in "$1" "--shape 2x64x4,ff=96,vocab=300,ctx=32"; do
+    for of in "$1" "--shape 2x64x4,ff=96,vocab=300,ctx=32"; do
+        # shellcheck disable=SC2086 # words
+        same bench $of $few --depth 0,7 --type f32,f16,bf16,q8_0,q4_0 --kv-type f32,f16,q8_0 \
+            --format json -q
+        for format in jsonl csv md; do
             # shellcheck disable=SC2086 # words
-            same bench $of $few --depth 0,7 --type f32,f16,bf16,q8_0,q4_0 --kv-type f32,f16,q8_0 \
-                --format $format -q
+            same bench $of $few --format $format -q
         done
     done
     for method in first procrustes fit; do
@@ -278,21 +280,24 @@ benches() {
 }
 
 conversions() {
-    for model in tests/data/golden/mha.gguf tests/data/shakespeare-bytes.gguf; do
-        for method in mean first random procrustes fit; do
-            for group in adjacent cluster; do
-                same convert "$model" -o out.gguf --force --kv-heads 2 --method $method \
-                    --group $group --seed 1 -v
-                same convert "$model" -o out.gguf --force --kv-heads 1 --method $method \
-                    --group $group --seed 1 --calib $text --calib-tokens 300 --format json -q
-            done
-            same convert "$model" -o out.gguf --force --kv-heads 1 --method $method --refit \
-                --seed 1 --calib $text --calib-tokens 300 --format csv -q
+    calibrated="--calib $text --calib-tokens 300 --seed 1"
+    for method in mean first random procrustes fit; do
+        for group in adjacent cluster; do
+            same convert "$1" -o out.gguf --force --kv-heads 2 --method $method --group $group \
+                --seed 1 -v
+            # shellcheck disable=SC2086 # words
+            same convert "$1" -o out.gguf --force --kv-heads 1 --method $method --group $group \
+                $calibrated --format json -q
         done
-        same convert "$model" -o out.gguf --force --kv-heads 2 --no-refit --calib $text \
-            --calib-tokens 300 --eval tests/data/train/mha.txt --format md
-        same_forget
+        # shellcheck disable=SC2086 # words
+        same convert "$1" -o out.gguf --force --kv-heads 1 --method $method --refit $calibrated \
+            --format csv -q
     done
+    # shellcheck disable=SC2086 # words
+    same convert "$1" -o out.gguf --force --kv-heads 2 --no-refit $calibrated --format md \
+        --eval tests/data/train/mha.txt
+    # shellcheck disable=SC2086 # words
+    same convert tests/data/shakespeare-bytes.gguf -o out.gguf --kv-heads 2 $calibrated
 }
 
 # train_new OUT OPTION... - a small new model
@@ -360,7 +365,7 @@ for DECODE_ISA in scalar "$best"; do
         section "quantize" types
         section "eval" evals
         section "bench" benches tests/data/golden/mha.gguf
-        section "convert" conversions
+        section "convert" conversions tests/data/golden/mha.gguf
         section "train" trainings
         section "train --resume" interrupted
     done
