@@ -7,15 +7,6 @@
 #include "show/figures.h"
 #include "show/report.h"
 
-/* Begins a table that for people stands below another one. */
-static void begin_below(struct report *r, enum table_format format,
-                        const struct report_field *fields, int n_fields, struct output *out)
-{
-    if (table_is_for_people(format))
-        output_puts(out, "\n");
-    report_begin(r, format, fields, n_fields, out);
-}
-
 /* --- the file and its hyperparameters -------------------------------------------------------- */
 
 struct info_properties {
@@ -70,20 +61,14 @@ static const struct report_field tokenizer_fields[] = {
     {"adds_bos", NULL, MEMBER(info_properties, adds_bos)},
 };
 
+static int n_config_fields(const struct info *info)
+{
+    return info->has_config ? REPORT_LENGTH(config_fields) : 0;
+}
+
 static int n_tokenizer_fields(const struct info *info)
 {
     return info->tokenizer ? REPORT_LENGTH(tokenizer_fields) : 1;
-}
-
-static void fill_tokenizer(const struct tokenizer *t, struct info_properties *p)
-{
-    p->n_tokens = tokenizer_n_tokens(t);
-    p->bos = tokenizer_bos(t);
-    p->eos = tokenizer_eos(t);
-    p->adds_bos = tokenizer_adds_bos(t);
-    if (p->bos >= 0)
-        snprintf(p->bos_note, sizeof p->bos_note, "%d%s", (int)p->bos,
-                 p->adds_bos ? ", before every text" : "");
 }
 
 static struct info_properties properties_of(const struct info *info)
@@ -108,8 +93,15 @@ static struct info_properties properties_of(const struct info *info)
              g->n_pairs, g->n_tensors);
     if (info->has_config)
         config_variant_name(&p.config, p.config.n_kv_heads, p.variant);
-    if (info->tokenizer)
-        fill_tokenizer(info->tokenizer, &p);
+    if (!info->tokenizer)
+        return p;
+    p.n_tokens = tokenizer_n_tokens(info->tokenizer);
+    p.bos = tokenizer_bos(info->tokenizer);
+    p.eos = tokenizer_eos(info->tokenizer);
+    p.adds_bos = tokenizer_adds_bos(info->tokenizer);
+    if (p.bos >= 0)
+        snprintf(p.bos_note, sizeof p.bos_note, "%d%s", (int)p.bos,
+                 p.adds_bos ? ", before every text" : "");
     return p;
 }
 
@@ -199,17 +191,15 @@ static void print_keys(struct table *t, const struct gguf *g)
     }
 }
 
-static enum status print_properties(const struct info *info, enum table_format format,
-                                    struct output *out, struct err *e)
+static enum status print_properties(const struct info *info, struct err *e)
 {
     static const struct table_column columns[] = {{.name = "property", .left = true},
                                                   {.name = "value", .left = true}};
     const struct info_properties p = properties_of(info);
     struct table t;
-    table_begin(&t, format, columns, 2, out);
+    table_begin(&t, info->format, columns, 2, info->out);
     report_properties(&t, file_fields, REPORT_LENGTH(file_fields), &p);
-    if (info->has_config)
-        report_properties(&t, config_fields, REPORT_LENGTH(config_fields), &p);
+    report_properties(&t, config_fields, n_config_fields(info), &p);
     report_properties(&t, tokenizer_fields, n_tokenizer_fields(info), &p);
     print_types(&t, info->gguf);
     if (!info->has_config)
@@ -243,14 +233,13 @@ static struct info_part info_part_of(const struct info *info, int part)
     return p;
 }
 
-static enum status print_parts(const struct info *info, enum table_format format,
-                               struct output *out, struct err *e)
+static enum status print_parts(const struct info *info, struct err *e)
 {
     struct report r;
-    begin_below(&r, format, part_fields, REPORT_LENGTH(part_fields), out);
+    report_begin(&r, info->format, part_fields, REPORT_LENGTH(part_fields), info->out);
     for (int part = 0; part <= INSPECT_PARTS; part++) {
         const struct info_part p = info_part_of(info, part);
-        if (format == TABLE_CSV || part == INSPECT_PARTS || p.sum.parameters > 0)
+        if (info->format == TABLE_CSV || part == INSPECT_PARTS || p.sum.parameters > 0)
             report_row(&r, &p);
     }
     return report_end(&r, e);
@@ -325,22 +314,35 @@ static bool next_variant(const struct info *info, struct info_variant *n)
 }
 
 /* One of the two tables; `first` heads its first column. */
-static enum status print_variants(const struct info *info, enum table_format format,
-                                  const struct report_field *fields, int n_fields,
-                                  const char *first, struct output *out, struct err *e)
+static enum status print_variants(const struct info *info, const struct report_field *fields,
+                                  int n_fields, const char *first, struct err *e)
 {
     struct report r;
     char names[REPORT_MAX_FIELDS][48];
+    struct report_field named[REPORT_MAX_FIELDS];
     struct info_variant v = {.v = {.n_kv_heads = 0}};
-    begin_below(&r, format, fields, n_fields, out);
-    for (int i = 1; i < n_fields; i++) {
-        snprintf(names[i], sizeof names[i], fields[i].heading, info->config.n_ctx);
-        r.columns[i].name = names[i];
+    for (int i = 0; i < n_fields; i++) {
+        snprintf(names[i], sizeof names[i], i ? fields[i].heading : first, info->config.n_ctx);
+        named[i] = fields[i];
+        named[i].heading = names[i];
     }
-    r.columns[0].name = first;
+    output_puts(info->out, "\n");
+    report_begin(&r, info->format, named, n_fields, info->out);
     while (next_variant(info, &v))
         report_row(&r, &v);
     return report_end(&r, e);
+}
+
+static enum status print_cache(const struct info *info, struct err *e)
+{
+    return print_variants(info, cache_fields, REPORT_LENGTH(cache_fields), "KV cache of", e);
+}
+
+static enum status print_predictions(const struct info *info, struct err *e)
+{
+    char rate[48];
+    snprintf(rate, sizeof rate, "at %s GB/s", figure_exact(info->bytes_per_s / 1e9).text);
+    return print_variants(info, prediction_fields, REPORT_LENGTH(prediction_fields), rate, e);
 }
 
 static void json_variants(struct json *j, const struct info *info)
@@ -403,11 +405,10 @@ static struct info_tensor tensor_of(const struct info *info, size_t i)
 }
 
 /* Every tensor, or those with values that are not finite. */
-static enum status print_tensors(const struct info *info, bool bad_only, enum table_format format,
-                                 struct output *out, struct err *e)
+static enum status print_tensors(const struct info *info, bool bad_only, struct err *e)
 {
     struct report r;
-    report_begin(&r, format, tensor_fields, n_tensor_fields(info), out);
+    report_begin(&r, info->format, tensor_fields, n_tensor_fields(info), info->out);
     for (size_t i = 0; i < info->gguf->n_tensors; i++) {
         const struct info_tensor t = tensor_of(info, i);
         if (!bad_only || info->checks[i].nan + info->checks[i].inf > 0)
@@ -451,7 +452,7 @@ static const struct report_field check_fields[] = {
 static struct info_check sum_of_checks(const struct info *info)
 {
     struct info_check sum = {0};
-    for (size_t i = 0; i < info->gguf->n_tensors; i++) {
+    for (size_t i = 0; info->checks && i < info->gguf->n_tensors; i++) {
         const struct inspect_check *c = &info->checks[i];
         sum.checked += c->checked;
         sum.unchecked += !c->checked;
@@ -463,9 +464,9 @@ static struct info_check sum_of_checks(const struct info *info)
     return sum;
 }
 
-static enum status print_check(const struct info *info, enum table_format format,
-                               struct output *out, struct err *e)
+static enum status print_check(const struct info *info, struct err *e)
 {
+    struct output *out = info->out;
     const struct info_check sum = sum_of_checks(info);
     output_printf(out,
                   "\ncheck: %" PRIu64 " tensors read, %" PRIu64 " with values that are not finite",
@@ -476,26 +477,32 @@ static enum status print_check(const struct info *info, enum table_format format
         output_printf(out, "; %" PRIu64 " of other types not checked", sum.unchecked);
     output_puts(out, "\n");
     const bool listed = sum.bad == 0 || info->list_tensors;
-    return listed ? STATUS_OK : print_tensors(info, true, format, out, e);
+    return listed ? STATUS_OK : print_tensors(info, true, e);
 }
 
 /* --- the forms ------------------------------------------------------------------------------- */
 
-static void info_print_json(const struct info *info, bool one_line, struct output *out)
+static void json_section(struct json *j, const char *key, const struct report_field *fields,
+                         int n_fields, const void *row)
+{
+    json_key_object(j, key);
+    report_members(j, fields, n_fields, row);
+    json_end(j);
+}
+
+static void info_print_json(const struct info *info)
 {
     struct json json, *j = &json;
     const struct info_properties p = properties_of(info);
-    json_init(j, out, one_line ? 0 : 2);
+    const struct info_check sum = sum_of_checks(info);
+    json_init(j, info->out, info->format == TABLE_JSONL ? 0 : 2);
     json_begin_object(j);
     report_members(j, file_fields, REPORT_LENGTH(file_fields), &p);
-    if (info->has_config)
-        report_members(j, config_fields, REPORT_LENGTH(config_fields), &p);
-    json_key(j, "tokenizer");
+    report_members(j, config_fields, n_config_fields(info), &p);
     if (p.tokenizer.len > 0) {
-        json_begin_object(j);
-        report_members(j, tokenizer_fields, n_tokenizer_fields(info), &p);
-        json_end(j);
+        json_section(j, "tokenizer", tokenizer_fields, n_tokenizer_fields(info), &p);
     } else {
+        json_key(j, "tokenizer");
         json_null(j);
     }
     json_types(j, info->gguf);
@@ -503,49 +510,40 @@ static void info_print_json(const struct info *info, bool one_line, struct outpu
     json_parts(j, info, &part_fields[3]);
     if (info->has_config)
         json_variants(j, info);
-    if (info->checks) {
-        const struct info_check sum = sum_of_checks(info);
-        json_key_object(j, "check");
-        report_members(j, check_fields, REPORT_LENGTH(check_fields), &sum);
-        json_end(j);
-    }
+    if (info->checks)
+        json_section(j, "check", check_fields, REPORT_LENGTH(check_fields), &sum);
     if (info->list_tensors)
         json_tensors(j, info);
     json_end(j);
-    output_puts(out, "\n");
+    output_puts(info->out, "\n");
 }
 
-static enum status print_for_people(const struct info *info, enum table_format format,
-                                    struct output *out, struct err *e)
+static enum status print_for_people(const struct info *info, struct err *e)
 {
-    enum status s = print_properties(info, format, out, e);
-    if (s == STATUS_OK && info->gguf->n_tensors > 0)
-        s = print_parts(info, format, out, e);
-    if (s == STATUS_OK && info->has_config)
-        s = print_variants(info, format, cache_fields, REPORT_LENGTH(cache_fields), "KV cache of",
-                           out, e);
-    if (s == STATUS_OK && has_predictions(info)) {
-        char rate[48];
-        snprintf(rate, sizeof rate, "at %s GB/s", figure_exact(info->bytes_per_s / 1e9).text);
-        s = print_variants(info, format, prediction_fields, REPORT_LENGTH(prediction_fields), rate,
-                           out, e);
+    TRY(print_properties(info, e));
+    if (info->gguf->n_tensors > 0) {
+        output_puts(info->out, "\n");
+        TRY(print_parts(info, e));
     }
-    if (s == STATUS_OK && info->list_tensors) {
-        output_puts(out, "\n");
-        s = print_tensors(info, false, format, out, e);
+    if (info->has_config)
+        TRY(print_cache(info, e));
+    if (has_predictions(info))
+        TRY(print_predictions(info, e));
+    if (info->list_tensors) {
+        output_puts(info->out, "\n");
+        TRY(print_tensors(info, false, e));
     }
-    return s == STATUS_OK && info->checks ? print_check(info, format, out, e) : s;
+    return info->checks ? print_check(info, e) : STATUS_OK;
 }
 
-enum status info_print(const struct info *info, enum table_format format, struct output *out,
-                       struct err *e)
+enum status info_print(const struct info *info, struct err *e)
 {
-    if (table_is_for_people(format))
-        return print_for_people(info, format, out, e);
-    if (format == TABLE_CSV && (info->list_tensors || info->checks))
-        return print_tensors(info, false, format, out, e);
-    if (format == TABLE_CSV)
-        return print_parts(info, format, out, e);
-    info_print_json(info, format == TABLE_JSONL, out);
+    if (table_is_for_people(info->format))
+        return print_for_people(info, e);
+    if (info->format == TABLE_CSV && (info->list_tensors || info->checks))
+        return print_tensors(info, false, e);
+    if (info->format == TABLE_CSV)
+        return print_parts(info, e);
+    info_print_json(info);
     return STATUS_OK;
 }

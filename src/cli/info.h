@@ -33,11 +33,11 @@ struct info {
     struct inspect_sum total;
     bool list_tensors;
     struct inspect_check *checks; /* [gguf->n_tensors] with --check, or NULL */
+    enum table_format format;
+    struct output *out;
 };
 
-/* Prints it in one of table_formats: several tables for people, one CSV table, one JSON object.
- * STATUS_NO_MEMORY. */
-enum status info_print(const struct info *info, enum table_format format, struct output *out,
-                       struct err *e);
+/* Several tables for people, one CSV table, or one JSON object. STATUS_NO_MEMORY. */
+enum status info_print(const struct info *info, struct err *e);
 
 #endif

@@ -69,7 +69,7 @@ static void json_put_escaped(struct output *out, struct text s)
     output_puts(out, "\"");
     while (s.len > 0) {
         uint32_t code;
-        const size_t len = utf8_decode(s, &code);
+        const struct text bytes = utf8_next(&s, &code);
         if (code == UNICODE_INVALID)
             output_puts(out, "\xef\xbf\xbd");
         else if (code == '"' || code == '\\')
@@ -83,9 +83,7 @@ static void json_put_escaped(struct output *out, struct text s)
         else if (utf8_is_control(code))
             output_printf(out, "\\u%04x", (unsigned)code);
         else
-            output_put(out, (struct text){s.data, len});
-        s.data += len;
-        s.len -= len;
+            output_put(out, bytes);
     }
     output_puts(out, "\"");
 }
@@ -121,6 +119,12 @@ void json_string(struct json *j, const char *s)
     json_text(j, text_of(s));
 }
 
+void json_literal(struct json *j, struct text literal)
+{
+    begin_item(j);
+    output_put(j->out, literal);
+}
+
 void json_int(struct json *j, int64_t x)
 {
     begin_item(j);
@@ -135,18 +139,15 @@ void json_u64(struct json *j, uint64_t x)
 
 void json_double(struct json *j, double x)
 {
-    begin_item(j);
-    output_puts(j->out, isfinite(x) ? figure_exact(x).text : "null");
+    json_literal(j, text_of(isfinite(x) ? figure_exact(x).text : "null"));
 }
 
 void json_bool(struct json *j, bool x)
 {
-    begin_item(j);
-    output_puts(j->out, x ? "true" : "false");
+    json_literal(j, text_of(x ? "true" : "false"));
 }
 
 void json_null(struct json *j)
 {
-    begin_item(j);
-    output_puts(j->out, "null");
+    json_literal(j, text_of("null"));
 }

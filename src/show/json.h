@@ -41,6 +41,7 @@ void json_key_array(struct json *j, const char *key);  /* likewise */
 
 void json_text(struct json *j, struct text bytes);
 void json_string(struct json *j, const char *s);
+void json_literal(struct json *j, struct text literal); /* a number, or null, as it is */
 void json_int(struct json *j, int64_t x);
 void json_u64(struct json *j, uint64_t x);
 void json_double(struct json *j, double x);

@@ -58,9 +58,7 @@ struct report {
     struct table table;
     const struct report_field *fields;
     int n_fields;
-    /* Of the fields that the form shows. The names may be replaced before the end of a table for
-     * people. */
-    struct table_column columns[REPORT_MAX_FIELDS];
+    struct table_column columns[REPORT_MAX_FIELDS]; /* of the fields that the form shows */
 };
 
 /* A table of structs; `fields` [n_fields] is borrowed until report_end. */

@@ -53,69 +53,58 @@ static void csv_put_text(struct output *out, struct text s)
         output_puts(out, "\"");
     while (s.len > 0) {
         uint32_t code;
-        const size_t len = utf8_decode(s, &code);
+        const struct text bytes = utf8_next(&s, &code);
         if (code == UNICODE_INVALID || (utf8_is_control(code) && code != '\n' && code != '\t'))
             output_puts(out, "\xef\xbf\xbd");
         else
-            output_put(out, (struct text){s.data, len});
+            output_put(out, bytes);
         if (code == '"')
             output_puts(out, "\"");
-        s.data += len;
-        s.len -= len;
     }
     if (quoted)
         output_puts(out, "\"");
+}
+
+/* One cell. What is not text is a number, or empty: null in JSON. */
+static void put_cell(struct table *t, struct text bytes, bool is_text)
+{
+    const bool json = table_is_json(t->format);
+    if (json && t->at == 0)
+        json_begin_object(&t->json);
+    if (json)
+        json_key(&t->json, t->columns[t->at].name);
+    if (json && is_text)
+        json_text(&t->json, bytes);
+    else if (json)
+        json_literal(&t->json, bytes.len ? bytes : text_of("null"));
+    else if (t->format != TABLE_CSV)
+        store_escaped(t, bytes);
+    else
+        csv_put_text(t->out, bytes);
+
+    t->at = (t->at + 1) % t->n_columns;
+    if (json && t->at == 0)
+        json_end(&t->json);
+    if (t->format == TABLE_CSV && t->at > 0)
+        output_puts(t->out, ",");
+    else if (t->at == 0 && (t->format == TABLE_CSV || t->format == TABLE_JSONL))
+        output_puts(t->out, "\n");
 }
 
 void table_begin(struct table *t, enum table_format format, const struct table_column *columns,
                  int n_columns, struct output *out)
 {
     *t = (struct table){.columns = columns, .n_columns = n_columns, .format = format, .out = out};
-    if (format == TABLE_CSV) {
-        for (int i = 0; i < n_columns; i++) {
-            output_puts(out, i ? "," : "");
-            csv_put_text(out, text_of(columns[i].name));
-        }
-        output_puts(out, "\n");
-    } else if (table_is_json(t->format)) {
-        json_init(&t->json, out, format == TABLE_JSON ? 1 : 0);
-        if (format == TABLE_JSON)
-            json_begin_array(&t->json);
-    }
-}
-
-static void begin_cell(struct table *t)
-{
-    if (table_is_json(t->format)) {
-        if (t->at == 0)
-            json_begin_object(&t->json);
-        json_key(&t->json, t->columns[t->at].name);
-    } else if (t->format == TABLE_CSV && t->at > 0) {
-        output_puts(t->out, ",");
-    }
-}
-
-static void end_cell(struct table *t)
-{
-    if (++t->at < t->n_columns)
-        return;
-    t->at = 0;
-    if (table_is_json(t->format))
-        json_end(&t->json);
-    if (t->format == TABLE_CSV || t->format == TABLE_JSONL)
-        output_puts(t->out, "\n");
+    json_init(&t->json, out, format == TABLE_JSON ? 1 : 0);
+    if (format == TABLE_JSON)
+        json_begin_array(&t->json);
+    for (int i = 0; i < n_columns && !table_is_json(format); i++)
+        table_string(t, columns[i].name);
 }
 
 void table_text(struct table *t, struct text bytes)
 {
-    begin_cell(t);
-    if (table_is_json(t->format))
-        json_text(&t->json, bytes);
-    else if (t->format == TABLE_CSV)
-        csv_put_text(t->out, bytes);
-    else
-        store_escaped(t, bytes);
-    end_cell(t);
+    put_cell(t, bytes, true);
 }
 
 void table_string(struct table *t, const char *s)
@@ -123,96 +112,67 @@ void table_string(struct table *t, const char *s)
     table_text(t, text_of(s));
 }
 
-/* A cell that is the same in a table for people and in CSV, and needs no escapes. */
-static void put_plain(struct table *t, const char *s)
-{
-    if (t->format == TABLE_CSV)
-        output_puts(t->out, s);
-    else
-        store_bytes(t, s, strlen(s) + 1);
-}
-
 void table_u64(struct table *t, uint64_t x)
 {
-    begin_cell(t);
     char digits[24];
     snprintf(digits, sizeof digits, "%" PRIu64, x);
-    if (table_is_json(t->format))
-        json_u64(&t->json, x);
-    else
-        put_plain(t, digits);
-    end_cell(t);
+    put_cell(t, text_of(digits), false);
 }
 
 void table_double(struct table *t, double x, const char *format)
 {
-    char digits[512];
-    if (!isfinite(x)) {
-        table_null(t);
-        return;
-    }
-    begin_cell(t);
-    if (table_is_json(t->format)) {
-        json_double(&t->json, x);
-    } else if (t->format == TABLE_CSV) {
-        output_puts(t->out, figure_exact(x).text);
-    } else {
+    char digits[512] = "";
+    if (isfinite(x) && table_is_for_people(t->format))
         snprintf(digits, sizeof digits, format, x);
-        put_plain(t, digits);
-    }
-    end_cell(t);
+    else if (isfinite(x))
+        snprintf(digits, sizeof digits, "%s", figure_exact(x).text);
+    put_cell(t, text_of(digits), false);
 }
 
 void table_null(struct table *t)
 {
-    begin_cell(t);
-    if (table_is_json(t->format))
-        json_null(&t->json);
-    else
-        put_plain(t, "");
-    end_cell(t);
+    put_cell(t, text_of(""), false);
 }
 
-/* Column widths of the headings and all stored cells. */
+/* --- tables for people ----------------------------------------------------------------------- */
+
 static void measure_columns(const struct table *t, size_t *widths)
 {
-    for (int i = 0; i < t->n_columns; i++)
-        widths[i] = text_columns(text_of(t->columns[i].name));
     int at = 0;
     for (size_t i = 0; i < t->cells_len; i += strlen(t->cells + i) + 1) {
-        const char *cell = t->cells + i;
-        const size_t width = text_columns(text_of(cell));
+        const size_t width = text_columns(text_of(t->cells + i));
         if (width > widths[at])
             widths[at] = width;
         at = (at + 1) % t->n_columns;
     }
 }
 
-/* `pad` counts spaces that are owed: at a line's end they are not paid. */
+/* After the spaces that are owed: at a line's end they are not paid. */
+static void put_padded(struct output *out, const char *s, size_t *pad)
+{
+    if (!*s)
+        return;
+    output_repeat(out, ' ', *pad);
+    output_puts(out, s);
+    *pad = 0;
+}
+
 static void print_cell(const struct table *t, int at, const char *cell, size_t width, size_t *pad)
 {
     const size_t blank = width - text_columns(text_of(cell));
-    const bool left = t->columns[at].left;
-    if (t->format == TABLE_MD)
-        output_puts(t->out, "| ");
+    const bool left = t->columns[at].left, md = t->format == TABLE_MD;
+    if (md)
+        put_padded(t->out, "| ", pad);
     else if (at > 0)
         *pad += 2;
-    if (!left)
-        *pad += blank;
-    if (cell[0] || t->format == TABLE_MD) {
-        output_repeat(t->out, ' ', *pad);
-        *pad = 0;
-    }
-    output_puts(t->out, cell);
-    *pad += left ? blank : 0;
-    if (t->format == TABLE_MD) {
-        output_repeat(t->out, ' ', *pad + 1);
-        *pad = 0;
-    }
-    if (at + 1 == t->n_columns) {
-        output_puts(t->out, t->format == TABLE_MD ? "|\n" : "\n");
-        *pad = 0;
-    }
+    *pad += left ? 0 : blank;
+    put_padded(t->out, cell, pad);
+    *pad += (left ? blank : 0) + md;
+    if (at + 1 < t->n_columns)
+        return;
+    put_padded(t->out, md ? "|" : "", pad);
+    output_puts(t->out, "\n");
+    *pad = 0;
 }
 
 static void print_rule(const struct table *t, const size_t *widths)
@@ -228,28 +188,26 @@ static void print_rule(const struct table *t, const size_t *widths)
 static void print_stored(struct table *t)
 {
     size_t *widths = calloc((size_t)t->n_columns, sizeof *widths);
-    if (!widths) {
-        t->no_memory = true;
-        return;
-    }
-    measure_columns(t, widths);
+    t->no_memory = t->no_memory || !widths;
+    if (!t->no_memory)
+        measure_columns(t, widths);
     size_t pad = 0;
-    for (int i = 0; i < t->n_columns; i++)
-        print_cell(t, i, t->columns[i].name, widths[i], &pad);
-    if (t->format == TABLE_MD)
-        print_rule(t, widths);
     int at = 0;
-    for (size_t i = 0; i < t->cells_len; i += strlen(t->cells + i) + 1) {
+    bool heading = true;
+    for (size_t i = 0; i < t->cells_len && !t->no_memory; i += strlen(t->cells + i) + 1) {
         print_cell(t, at, t->cells + i, widths[at], &pad);
         at = (at + 1) % t->n_columns;
+        if (at == 0 && heading && t->format == TABLE_MD)
+            print_rule(t, widths);
+        heading = heading && at > 0;
     }
     free(widths);
 }
 
 enum status table_end(struct table *t, struct err *e)
 {
-    assert(t->at == 0 || t->no_memory);
-    if (table_is_for_people(t->format) && !t->no_memory)
+    assert(t->at == 0);
+    if (table_is_for_people(t->format))
         print_stored(t);
     if (t->format == TABLE_JSON) {
         json_end(&t->json);

@@ -46,7 +46,8 @@ struct table {
     int at;           /* the next cell's column */
     bool no_memory;   /* sticky */
     struct json json; /* of TABLE_JSON and TABLE_JSONL */
-    /* Of TABLE_ALIGNED and TABLE_MD: cells as zero-terminated texts one after another. */
+    /* Of TABLE_ALIGNED and TABLE_MD: headings and cells as zero-terminated texts, one after
+     * another. */
     char *cells;
     size_t cells_len, cells_cap;
 };
