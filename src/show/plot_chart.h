@@ -24,8 +24,9 @@ struct plot_line {
     struct text name;
     struct plot_point *points; /* by rising x; NaN for what is left out */
     int n_points;
-    int n_mid, n_band, n_predicted; /* points that have one */
-    int style;                      /* the series' place among all that were given */
+    int n_mid, n_band, n_predicted;        /* points that have one */
+    const struct plot_point *first, *last; /* of those with a mid; NULL: none */
+    int style;                             /* the series' place among all that were given */
 };
 
 struct plot_chart {
