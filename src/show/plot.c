@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "show/plot_labels.h"
+#include "show/plot_chart.h"
 
 #define MAX_MAGNITUDE  1e100
 #define MIN_HEIGHT     480
@@ -179,11 +179,10 @@ static void draw_y_axis(const struct plot_chart *c)
     const struct scale_ticks *t = &c->y_ticks;
     for (int i = 0; i < t->n; i++) {
         const double y = plot_y(c, scale_tick(t, i));
-        const struct figure label = scale_label(t, i);
         output_puts(c->out, t->first + i == 0 ? "<path class=\"axis\"" : "<path class=\"grid\"");
         svg_shape(c->out, " d=\"M@ @H@\"/>", (double[]){c->left, y, c->right});
         svg_label(c->out, "class=\"tick muted\" text-anchor=\"end\"", c->left - TICK_GAP, y + 4,
-                  svg_whole(label.text));
+                  svg_whole(scale_label(t, i).text));
     }
     const struct svg_piece label =
         svg_text_fit(plot_text(c->plot->y_label), SVG_FONT_SIZE, PLOT_WIDTH - 2 * PLOT_MARGIN);

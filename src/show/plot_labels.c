@@ -1,4 +1,4 @@
-#include "show/plot_labels.h"
+#include "show/plot_chart.h"
 
 #define TITLE_HEIGHT    25
 #define SUBTITLE_HEIGHT 18
