@@ -209,11 +209,10 @@ START_TEST(one_struct)
                   "bytes    18,446,744,073,709,551,615\n");
     output_begin(&o);
     json_init(&j, &o.out, 0);
-    json_begin_object(&j);
+    json_begin_object(&j, NULL);
     report_members(&j, fields, 2, &samples[0]);
     report_members(&j, &flag, 1, &samples[0]);
-    json_key(&j, "alone");
-    report_json(&j, &flag, &samples[1]);
+    report_member(&j, "alone", &flag, &samples[1]);
     json_end(&j);
     output_is(&o, "{\"name\": \"a\", \"kind\": \"k\", \"flag\": true, \"alone\": false}");
 }

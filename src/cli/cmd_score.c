@@ -192,7 +192,7 @@ static enum status print_scores(struct scoring *s, struct session *session, cons
     if (table_is_json(s->format)) {
         json_init(&s->json, s->out, s->format == TABLE_JSON ? 1 : 0);
         if (s->format == TABLE_JSON)
-            json_begin_array(&s->json);
+            json_begin_array(&s->json, NULL);
         const enum status status =
             score_tokens(session, s->n_vocab, tokens, n, s->n_top, visit_token, s, e);
         if (s->format == TABLE_JSON) {

@@ -92,7 +92,7 @@ static enum status print_figures(const struct convert_report *r, enum table_form
 
 static void json_figures(struct json *j, const char *key, const struct convert_figures *f)
 {
-    json_key_object(j, key);
+    json_begin_object(j, key);
     report_members(j, figure_fields, REPORT_LENGTH(figure_fields), f);
     json_end(j);
 }
@@ -101,19 +101,15 @@ static void convert_report_json(const struct convert_report *r, bool one_line, s
 {
     struct json j;
     json_init(&j, out, one_line ? 0 : 1);
-    json_begin_object(&j);
-    json_key(&j, "method");
-    json_string(&j, convert_methods[r->spec->method]);
-    json_key(&j, "grouping");
-    json_string(&j, r->spec->cluster ? "cluster" : "adjacent");
-    json_key(&j, "refit");
-    json_bool(&j, r->spec->refit);
-    json_key(&j, "calibration_tokens");
-    json_u64(&j, r->spec->n_tokens);
-    json_key_array(&j, "layers");
+    json_begin_object(&j, NULL);
+    json_string(&j, "method", convert_methods[r->spec->method]);
+    json_string(&j, "grouping", r->spec->cluster ? "cluster" : "adjacent");
+    json_bool(&j, "refit", r->spec->refit);
+    json_u64(&j, "calibration_tokens", r->spec->n_tokens);
+    json_begin_array(&j, "layers");
     for (int l = 0; l < r->converted->n_layers; l++) {
         const struct layer_row row = layer_row(r, l);
-        json_begin_object(&j);
+        json_begin_object(&j, NULL);
         report_members(&j, layer_fields + 1, REPORT_LENGTH(layer_fields) - 1, &row);
         json_end(&j);
     }

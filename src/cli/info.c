@@ -148,10 +148,9 @@ static void json_types(struct json *j, const struct gguf *g)
 {
     struct info_type types[INFO_MAX_TYPES];
     const int n = list_types(g, types);
-    json_key_object(j, "types");
+    json_begin_object(j, "types");
     for (int i = 0; i < n; i++) {
-        json_key(j, types[i].name);
-        json_u64(j, types[i].n_tensors);
+        json_u64(j, types[i].name, types[i].n_tensors);
     }
     json_end(j);
 }
@@ -248,11 +247,10 @@ static enum status print_parts(const struct info *info, struct err *e)
 /* An object of one field of all parts, the total first. */
 static void json_parts(struct json *j, const struct info *info, const struct report_field *field)
 {
-    json_key_object(j, field->key);
+    json_begin_object(j, field->key);
     for (int i = 0; i <= INSPECT_PARTS; i++) {
         const struct info_part p = info_part_of(info, i == 0 ? INSPECT_PARTS : i - 1);
-        json_key(j, p.name);
-        report_json(j, field, &p);
+        report_member(j, p.name, field, &p);
     }
     json_end(j);
 }
@@ -348,9 +346,9 @@ static enum status print_predictions(const struct info *info, struct err *e)
 static void json_variants(struct json *j, const struct info *info)
 {
     struct info_variant v = {.v = {.n_kv_heads = 0}};
-    json_key_array(j, "kv_cache");
+    json_begin_array(j, "kv_cache");
     while (next_variant(info, &v)) {
-        json_begin_object(j);
+        json_begin_object(j, NULL);
         report_members(j, cache_fields, REPORT_LENGTH(cache_fields), &v);
         if (has_predictions(info))
             report_members(j, prediction_fields, REPORT_LENGTH(prediction_fields), &v);
@@ -419,15 +417,14 @@ static enum status print_tensors(const struct info *info, bool bad_only, struct 
 
 static void json_tensors(struct json *j, const struct info *info)
 {
-    json_key_array(j, "tensors");
+    json_begin_array(j, "tensors");
     for (size_t i = 0; i < info->gguf->n_tensors; i++) {
         const struct info_tensor t = tensor_of(info, i);
-        json_begin_object(j);
-        json_key(j, "name");
-        json_text(j, t.tensor.name);
-        json_key_array(j, "shape");
+        json_begin_object(j, NULL);
+        json_text(j, "name", t.tensor.name);
+        json_begin_array(j, "shape");
         for (int d = 0; d < t.tensor.n_dims; d++)
-            json_u64(j, t.tensor.dims[d]);
+            json_u64(j, NULL, t.tensor.dims[d]);
         json_end(j);
         report_members(j, tensor_fields + 2, n_tensor_fields(info) - 2, &t);
         json_end(j);
@@ -485,7 +482,7 @@ static enum status print_check(const struct info *info, struct err *e)
 static void json_section(struct json *j, const char *key, const struct report_field *fields,
                          int n_fields, const void *row)
 {
-    json_key_object(j, key);
+    json_begin_object(j, key);
     report_members(j, fields, n_fields, row);
     json_end(j);
 }
@@ -496,14 +493,13 @@ static void info_print_json(const struct info *info)
     const struct info_properties p = properties_of(info);
     const struct info_check sum = sum_of_checks(info);
     json_init(j, info->out, info->format == TABLE_JSONL ? 0 : 2);
-    json_begin_object(j);
+    json_begin_object(j, NULL);
     report_members(j, file_fields, REPORT_LENGTH(file_fields), &p);
     report_members(j, config_fields, n_config_fields(info), &p);
     if (p.tokenizer.len > 0) {
         json_section(j, "tokenizer", tokenizer_fields, n_tokenizer_fields(info), &p);
     } else {
-        json_key(j, "tokenizer");
-        json_null(j);
+        json_null(j, "tokenizer");
     }
     json_types(j, info->gguf);
     json_parts(j, info, &part_fields[1]);

@@ -90,30 +90,27 @@ void report_properties(struct table *t, const struct report_field *fields, int n
     }
 }
 
-void report_json(struct json *j, const struct report_field *f, const void *row)
+void report_member(struct json *j, const char *key, const struct report_field *f, const void *row)
 {
     const struct report_value v = report_value(f, row);
     if (v.type == VALUE_NONE)
-        json_null(j);
+        json_null(j, key);
     else if (v.type == VALUE_TEXT)
-        json_text(j, v.text);
+        json_text(j, key, v.text);
     else if (v.type == VALUE_DOUBLE)
-        json_double(j, v.number);
+        json_double(j, key, v.number);
     else if (v.type == VALUE_BOOL)
-        json_bool(j, v.integer != 0);
+        json_bool(j, key, v.integer != 0);
     else
-        json_u64(j, v.integer);
+        json_u64(j, key, v.integer);
 }
 
 void report_members(struct json *j, const struct report_field *fields, int n_fields,
                     const void *row)
 {
-    for (int i = 0; i < n_fields; i++) {
-        if (!fields[i].key)
-            continue;
-        json_key(j, fields[i].key);
-        report_json(j, &fields[i], row);
-    }
+    for (int i = 0; i < n_fields; i++)
+        if (fields[i].key)
+            report_member(j, fields[i].key, &fields[i], row);
 }
 
 /* --- reports --------------------------------------------------------------------------------- */

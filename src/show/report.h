@@ -82,7 +82,7 @@ void report_properties(struct table *t, const struct report_field *fields, int n
 /* The fields with keys, as members of the innermost object. */
 void report_members(struct json *j, const struct report_field *fields, int n_fields,
                     const void *row);
-/* One value, without its key. */
-void report_json(struct json *j, const struct report_field *f, const void *row);
+/* One field as a member of any name. */
+void report_member(struct json *j, const char *key, const struct report_field *f, const void *row);
 
 #endif

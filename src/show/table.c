@@ -69,14 +69,13 @@ static void csv_put_text(struct output *out, struct text s)
 static void put_cell(struct table *t, struct text bytes, bool is_text)
 {
     const bool json = table_is_json(t->format);
+    const char *name = t->columns[t->at].name;
     if (json && t->at == 0)
-        json_begin_object(&t->json);
-    if (json)
-        json_key(&t->json, t->columns[t->at].name);
+        json_begin_object(&t->json, NULL);
     if (json && is_text)
-        json_text(&t->json, bytes);
+        json_text(&t->json, name, bytes);
     else if (json)
-        json_literal(&t->json, bytes.len ? bytes : text_of("null"));
+        json_literal(&t->json, name, bytes.len ? bytes.data : "null");
     else if (t->format != TABLE_CSV)
         store_escaped(t, bytes);
     else
@@ -97,7 +96,7 @@ void table_begin(struct table *t, enum table_format format, const struct table_c
     *t = (struct table){.columns = columns, .n_columns = n_columns, .format = format, .out = out};
     json_init(&t->json, out, format == TABLE_JSON ? 1 : 0);
     if (format == TABLE_JSON)
-        json_begin_array(&t->json);
+        json_begin_array(&t->json, NULL);
     for (int i = 0; i < n_columns && !table_is_json(format); i++)
         table_string(t, columns[i].name);
 }
