@@ -90,13 +90,6 @@ static enum status print_figures(const struct convert_report *r, enum table_form
 
 /* --- JSON ------------------------------------------------------------------------------------ */
 
-static void json_figures(struct json *j, const char *key, const struct convert_figures *f)
-{
-    json_begin_object(j, key);
-    report_members(j, figure_fields, REPORT_LENGTH(figure_fields), f);
-    json_end(j);
-}
-
 static void convert_report_json(const struct convert_report *r, bool one_line, struct output *out)
 {
     struct json j;
@@ -109,13 +102,11 @@ static void convert_report_json(const struct convert_report *r, bool one_line, s
     json_begin_array(&j, "layers");
     for (int l = 0; l < r->converted->n_layers; l++) {
         const struct layer_row row = layer_row(r, l);
-        json_begin_object(&j, NULL);
-        report_members(&j, layer_fields + 1, REPORT_LENGTH(layer_fields) - 1, &row);
-        json_end(&j);
+        report_object(&j, NULL, layer_fields + 1, REPORT_LENGTH(layer_fields) - 1, &row);
     }
     json_end(&j);
-    json_figures(&j, "before", &r->before);
-    json_figures(&j, "after", &r->after);
+    report_object(&j, "before", figure_fields, REPORT_LENGTH(figure_fields), &r->before);
+    report_object(&j, "after", figure_fields, REPORT_LENGTH(figure_fields), &r->after);
     report_members(&j, &seconds_field, 1, &r->after);
     json_end(&j);
     output_puts(out, "\n");

@@ -263,7 +263,8 @@ struct info_variant {
 };
 
 /* A %d in a heading is for the context. */
-static const struct report_field cache_fields[] = {
+#define CACHE_FIELDS 9
+static const struct report_field variant_fields[] = {
     {"variant", "KV cache of", MEMBER(info_variant, v.name)},
     {"n_kv_heads", "K/V heads", MEMBER(info_variant, v.n_kv_heads)},
     {"parameters", "parameters", MEMBER(info_variant, v.parameters), .grouped = true},
@@ -277,8 +278,7 @@ static const struct report_field cache_fields[] = {
      .figure = figure_bytes},
     {"bytes_full_context_q8_0", "%d tokens q8_0", MEMBER(info_variant, v.full_q8_0),
      .figure = figure_bytes},
-};
-static const struct report_field prediction_fields[] = {
+    /* With predictions. */
     {NULL, "at the bandwidth", MEMBER(info_variant, v.name)},
     {"weight_bytes_per_token", "weights read", MEMBER(info_variant, v.weight_bytes),
      .figure = figure_bytes},
@@ -331,16 +331,12 @@ static enum status print_variants(const struct info *info, const struct report_f
     return report_end(&r, e);
 }
 
-static enum status print_cache(const struct info *info, struct err *e)
-{
-    return print_variants(info, cache_fields, REPORT_LENGTH(cache_fields), "KV cache of", e);
-}
-
 static enum status print_predictions(const struct info *info, struct err *e)
 {
     char rate[48];
     snprintf(rate, sizeof rate, "at %s GB/s", figure_exact(info->bytes_per_s / 1e9).text);
-    return print_variants(info, prediction_fields, REPORT_LENGTH(prediction_fields), rate, e);
+    return print_variants(info, variant_fields + CACHE_FIELDS,
+                          REPORT_LENGTH(variant_fields) - CACHE_FIELDS, rate, e);
 }
 
 static void json_variants(struct json *j, const struct info *info)
@@ -348,11 +344,8 @@ static void json_variants(struct json *j, const struct info *info)
     struct info_variant v = {.v = {.n_kv_heads = 0}};
     json_begin_array(j, "kv_cache");
     while (next_variant(info, &v)) {
-        json_begin_object(j, NULL);
-        report_members(j, cache_fields, REPORT_LENGTH(cache_fields), &v);
-        if (has_predictions(info))
-            report_members(j, prediction_fields, REPORT_LENGTH(prediction_fields), &v);
-        json_end(j);
+        report_object(j, NULL, variant_fields,
+                      has_predictions(info) ? REPORT_LENGTH(variant_fields) : CACHE_FIELDS, &v);
     }
     json_end(j);
 }
@@ -479,14 +472,6 @@ static enum status print_check(const struct info *info, struct err *e)
 
 /* --- the forms ------------------------------------------------------------------------------- */
 
-static void json_section(struct json *j, const char *key, const struct report_field *fields,
-                         int n_fields, const void *row)
-{
-    json_begin_object(j, key);
-    report_members(j, fields, n_fields, row);
-    json_end(j);
-}
-
 static void info_print_json(const struct info *info)
 {
     struct json json, *j = &json;
@@ -497,7 +482,7 @@ static void info_print_json(const struct info *info)
     report_members(j, file_fields, REPORT_LENGTH(file_fields), &p);
     report_members(j, config_fields, n_config_fields(info), &p);
     if (p.tokenizer.len > 0) {
-        json_section(j, "tokenizer", tokenizer_fields, n_tokenizer_fields(info), &p);
+        report_object(j, "tokenizer", tokenizer_fields, n_tokenizer_fields(info), &p);
     } else {
         json_null(j, "tokenizer");
     }
@@ -507,7 +492,7 @@ static void info_print_json(const struct info *info)
     if (info->has_config)
         json_variants(j, info);
     if (info->checks)
-        json_section(j, "check", check_fields, REPORT_LENGTH(check_fields), &sum);
+        report_object(j, "check", check_fields, REPORT_LENGTH(check_fields), &sum);
     if (info->list_tensors)
         json_tensors(j, info);
     json_end(j);
@@ -522,7 +507,7 @@ static enum status print_for_people(const struct info *info, struct err *e)
         TRY(print_parts(info, e));
     }
     if (info->has_config)
-        TRY(print_cache(info, e));
+        TRY(print_variants(info, variant_fields, CACHE_FIELDS, "KV cache of", e));
     if (has_predictions(info))
         TRY(print_predictions(info, e));
     if (info->list_tensors) {

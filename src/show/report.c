@@ -113,6 +113,14 @@ void report_members(struct json *j, const struct report_field *fields, int n_fie
             report_member(j, fields[i].key, &fields[i], row);
 }
 
+void report_object(struct json *j, const char *key, const struct report_field *fields, int n_fields,
+                   const void *row)
+{
+    json_begin_object(j, key);
+    report_members(j, fields, n_fields, row);
+    json_end(j);
+}
+
 /* --- reports --------------------------------------------------------------------------------- */
 
 const char *report_name(enum table_format format, const struct report_field *f)

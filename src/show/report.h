@@ -82,6 +82,9 @@ void report_properties(struct table *t, const struct report_field *fields, int n
 /* The fields with keys, as members of the innermost object. */
 void report_members(struct json *j, const struct report_field *fields, int n_fields,
                     const void *row);
+/* The same in an object of their own. */
+void report_object(struct json *j, const char *key, const struct report_field *fields, int n_fields,
+                   const void *row);
 /* One field as a member of any name. */
 void report_member(struct json *j, const char *key, const struct report_field *f, const void *row);
 
