@@ -58,34 +58,34 @@ static enum status print_layers(const struct convert_report *r, enum table_forma
 }
 
 /* The change only of bits per byte, and only for people. */
-static void print_figure(struct table *t, const struct convert_report *r,
+static void print_figure(struct report *t, const struct convert_report *r,
                          const struct report_field *f)
 {
     const bool people = table_is_for_people(t->format);
-    table_string(t, report_name(t->format, f));
+    report_string(t, report_name(t->format, f));
     report_cell(t, f, &r->before);
     report_cell(t, f, &r->after);
     if (people && f->format)
-        table_double(t, r->after.bits_per_byte - r->before.bits_per_byte, "%+.4f");
+        report_double(t, r->after.bits_per_byte - r->before.bits_per_byte, "%+.4f");
     else if (people)
-        table_null(t);
+        report_null(t);
 }
 
 static enum status print_figures(const struct convert_report *r, enum table_format format,
                                  struct output *out, struct err *e)
 {
-    static const struct table_column columns[] = {{.name = "figure", .left = true},
-                                                  {.name = "before"},
-                                                  {.name = "after"},
-                                                  {.name = "change"}};
+    static const struct report_field columns[] = {{"figure", "figure", .type = REPORT_TEXT},
+                                                  {"before", "before", .type = REPORT_DOUBLE},
+                                                  {"after", "after", .type = REPORT_DOUBLE},
+                                                  {NULL, "change", .type = REPORT_DOUBLE}};
     const bool people = table_is_for_people(format);
-    struct table t;
-    table_begin(&t, format, columns, people ? 4 : 3, out);
+    struct report t;
+    report_begin(&t, format, columns, REPORT_LENGTH(columns), out);
     for (int i = 0; i < REPORT_LENGTH(figure_fields); i++)
         if (!people || !figure_fields[i].format || !isnan(r->after.bits_per_byte))
             print_figure(&t, r, &figure_fields[i]);
     print_figure(&t, r, &seconds_field);
-    return table_end(&t, e);
+    return report_end(&t, e);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------ */

@@ -130,7 +130,7 @@ static int list_types(const struct gguf *g, struct info_type types[INFO_MAX_TYPE
     return n;
 }
 
-static void print_types(struct table *t, const struct gguf *g)
+static void print_types(struct report *r, const struct gguf *g)
 {
     struct info_type types[INFO_MAX_TYPES];
     const int n = list_types(g, types);
@@ -140,8 +140,8 @@ static void print_types(struct table *t, const struct gguf *g)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%" PRIu64 " tensor%s)",
                                  i ? ", " : "", types[i].name, types[i].n_tensors,
                                  types[i].n_tensors == 1 ? "" : "s");
-    table_string(t, "types");
-    table_string(t, list);
+    report_string(r, "types");
+    report_string(r, list);
 }
 
 static void json_types(struct json *j, const struct gguf *g)
@@ -149,61 +149,60 @@ static void json_types(struct json *j, const struct gguf *g)
     struct info_type types[INFO_MAX_TYPES];
     const int n = list_types(g, types);
     json_begin_object(j, "types");
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         json_u64(j, types[i].name, types[i].n_tensors);
-    }
     json_end(j);
 }
 
 /* --- keys ------------------------------------------------------------------------------------ */
 
-static void print_scalar(struct table *t, const struct gguf_value *v)
+static void print_scalar(struct report *r, const struct gguf_value *v)
 {
     char digits[32];
     if (v->kind == GGUF_STRING) {
-        table_text(t, (struct text){v->bytes.data, (size_t)text_width(v->bytes)});
+        report_text(r, (struct text){v->bytes.data, (size_t)text_width(v->bytes)});
     } else if (v->kind == GGUF_BOOL) {
-        table_string(t, gguf_int_at(v, 0) ? "true" : "false");
+        report_string(r, gguf_int_at(v, 0) ? "true" : "false");
     } else if (v->kind == GGUF_F32 || v->kind == GGUF_F64) {
-        table_string(t, figure_exact(gguf_float_at(v, 0)).text);
+        report_string(r, figure_exact(gguf_float_at(v, 0)).text);
     } else if (v->kind == GGUF_U64) {
         uint64_t x = 0;
         for (size_t i = v->bytes.len; i > 0; i--)
             x = x << 8 | (unsigned char)v->bytes.data[i - 1];
-        table_u64(t, x);
+        report_u64(r, x);
     } else {
         snprintf(digits, sizeof digits, "%" PRId64, gguf_int_at(v, 0));
-        table_string(t, digits);
+        report_string(r, digits);
     }
 }
 
 /* The scalar keys of an architecture that does not run here: its own and the general ones. */
-static void print_keys(struct table *t, const struct gguf *g)
+static void print_keys(struct report *r, const struct gguf *g)
 {
     for (size_t i = 0; i < g->n_pairs; i++) {
         const struct gguf_pair *p = &g->pairs[i];
         if (p->value.kind == GGUF_ARRAY || text_is(p->key, "general.architecture") ||
             text_is(p->key, "general.name") || text_starts_with(p->key, "tokenizer."))
             continue;
-        table_text(t, p->key);
-        print_scalar(t, &p->value);
+        report_text(r, p->key);
+        print_scalar(r, &p->value);
     }
 }
 
 static enum status print_properties(const struct info *info, struct err *e)
 {
-    static const struct table_column columns[] = {{.name = "property", .left = true},
-                                                  {.name = "value", .left = true}};
+    static const struct report_field columns[] = {{NULL, "property", .type = REPORT_TEXT},
+                                                  {NULL, "value", .type = REPORT_TEXT}};
     const struct info_properties p = properties_of(info);
-    struct table t;
-    table_begin(&t, info->format, columns, 2, info->out);
-    report_properties(&t, file_fields, REPORT_LENGTH(file_fields), &p);
-    report_properties(&t, config_fields, n_config_fields(info), &p);
-    report_properties(&t, tokenizer_fields, n_tokenizer_fields(info), &p);
-    print_types(&t, info->gguf);
+    struct report r;
+    report_begin(&r, info->format, columns, 2, info->out);
+    report_properties(&r, file_fields, REPORT_LENGTH(file_fields), &p);
+    report_properties(&r, config_fields, n_config_fields(info), &p);
+    report_properties(&r, tokenizer_fields, n_tokenizer_fields(info), &p);
+    print_types(&r, info->gguf);
     if (!info->has_config)
-        print_keys(&t, info->gguf);
-    return table_end(&t, e);
+        print_keys(&r, info->gguf);
+    return report_end(&r, e);
 }
 
 /* --- parts ----------------------------------------------------------------------------------- */
@@ -316,8 +315,8 @@ static enum status print_variants(const struct info *info, const struct report_f
                                   int n_fields, const char *first, struct err *e)
 {
     struct report r;
-    char names[REPORT_MAX_FIELDS][48];
-    struct report_field named[REPORT_MAX_FIELDS];
+    char names[REPORT_LENGTH(variant_fields)][48];
+    struct report_field named[REPORT_LENGTH(variant_fields)];
     struct info_variant v = {.v = {.n_kv_heads = 0}};
     for (int i = 0; i < n_fields; i++) {
         snprintf(names[i], sizeof names[i], i ? fields[i].heading : first, info->config.n_ctx);

@@ -13,7 +13,7 @@
 #include "measure/inspect.h"
 #include "model/config.h"
 #include "show/output.h"
-#include "show/table.h"
+#include "show/report.h"
 #include "text/tokenizer.h"
 
 struct info {
