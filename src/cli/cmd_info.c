@@ -44,7 +44,7 @@ static enum status read_parts(struct info *info, struct err *e)
 {
     TRY(gguf_parse_file(&info->file, &info->gguf, e));
     TRY(read_names(info, e));
-    inspect_parts(info->gguf, info->parts, &info->total);
+    inspect_parts(info->gguf, info->parts, &info->parts[INSPECT_PARTS]);
     /* Of the architectures that run here the hyperparameters must be readable; of others the keys
      * are shown. */
     if (!arch_find(info->architecture))

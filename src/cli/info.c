@@ -223,11 +223,12 @@ static const struct report_field part_fields[] = {
 /* INSPECT_PARTS is the total. */
 static struct info_part info_part_of(const struct info *info, int part)
 {
-    const uint64_t all = info->total.parameters;
-    struct info_part p = {"total", info->total, 0};
+    const uint64_t all = info->parts[INSPECT_PARTS].parameters;
+    struct info_part p = {"total", info->parts[part], 0};
     if (part < INSPECT_PARTS)
-        p = (struct info_part){inspect_part_name((enum inspect_part)part), info->parts[part], 0};
-    p.percent = all ? 100.0 * (double)p.sum.parameters / (double)all : 0;
+        p.name = inspect_part_name((enum inspect_part)part);
+    if (all > 0)
+        p.percent = 100.0 * (double)p.sum.parameters / (double)all;
     return p;
 }
 

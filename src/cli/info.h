@@ -29,8 +29,7 @@ struct info {
     double bytes_per_s;          /* --bandwidth; 0: not given */
     struct tokenizer *tokenizer; /* NULL: none, or of a kind that is not read here */
     struct text tokenizer_model; /* "" if there is none */
-    struct inspect_sum parts[INSPECT_PARTS];
-    struct inspect_sum total;
+    struct inspect_sum parts[INSPECT_PARTS + 1]; /* the last one is the total */
     bool list_tensors;
     struct inspect_check *checks; /* [gguf->n_tensors] with --check, or NULL */
     enum table_format format;

@@ -47,7 +47,7 @@ static FILE *open_log(const struct train_report *r, const char *mode)
 enum status train_report_begin(struct train_report *r, const struct train_plan *p, struct err *e)
 {
     r->first_step = r->step = p->resumed_step;
-    r->loss = r->val_loss = r->val_bits = (double)NAN;
+    r->loss = r->val_loss = (double)NAN;
     r->best_loss = p->best_loss;
     r->best_bits = p->best_loss * p->bits_per_nat;
     r->best_step = p->best_step;
@@ -140,7 +140,6 @@ static void show_evaluation(struct train_report *r, const struct train_event *ev
 {
     char left[64], loss[48] = "";
     r->val_loss = ev->val_loss;
-    r->val_bits = ev->val_bits;
     if (ev->best) {
         r->best_loss = ev->val_loss;
         r->best_bits = ev->val_bits;
