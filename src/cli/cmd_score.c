@@ -17,7 +17,7 @@
 #include "cli/token_record.h"
 #include "measure/npy.h"
 #include "measure/score.h"
-#include "show/table.h"
+#include "show/report.h"
 
 struct score_options {
     struct common_options common;
@@ -53,8 +53,8 @@ struct scoring {
     struct npy_writer *npy;            /* NULL: not asked for */
     int n_vocab, n_top;
     enum table_format format;
-    struct json json;   /* of the JSON forms */
-    struct table table; /* of the others */
+    struct json json;     /* of the JSON forms */
+    struct report report; /* of the others */
     struct output *out;
     char *cell; /* [cell_cap] where one row's alternatives are joined */
     size_t cell_cap;
@@ -74,36 +74,36 @@ static void put_joined_top(struct scoring *s, const struct score_row *row)
         used += name.len;
         used += (size_t)snprintf(s->cell + used, s->cell_cap - used, "' %.3f", row->top[i].logprob);
     }
-    table_text(&s->table, (struct text){s->cell, used});
+    report_text(&s->report, (struct text){s->cell, used});
 }
 
 static void put_token_text(struct scoring *s, int id)
 {
     if (s->tokenizer)
-        table_text(&s->table, tokenizer_bytes(s->tokenizer, id));
+        report_text(&s->report, tokenizer_bytes(s->tokenizer, id));
     else
-        table_null(&s->table);
+        report_null(&s->report);
 }
 
 /* One alternative's three CSV cells. */
 static void put_top_cells(struct scoring *s, const struct score_row *row, int i)
 {
     if (i < row->n_top) {
-        table_u64(&s->table, (uint64_t)row->top[i].id);
+        report_u64(&s->report, (uint64_t)row->top[i].id);
         put_token_text(s, row->top[i].id);
-        table_double(&s->table, row->top[i].logprob, "%.4f");
+        report_double(&s->report, row->top[i].logprob, "%.4f");
     } else {
         for (int cell = 0; cell < 3; cell++)
-            table_null(&s->table);
+            report_null(&s->report);
     }
 }
 
 static void put_table_row(struct scoring *s, const struct score_row *row)
 {
-    table_u64(&s->table, (uint64_t)row->position);
-    table_u64(&s->table, (uint64_t)row->id);
+    report_u64(&s->report, (uint64_t)row->position);
+    report_u64(&s->report, (uint64_t)row->id);
     put_token_text(s, row->id);
-    table_double(&s->table, row->predicted ? row->logprob : (double)NAN, "%.4f");
+    report_double(&s->report, row->predicted ? row->logprob : (double)NAN, "%.4f");
     if (s->format == TABLE_CSV)
         for (int i = 0; i < s->n_top; i++)
             put_top_cells(s, row, i);
@@ -140,15 +140,18 @@ static enum status visit_token(void *arg, const struct score_row *row, struct er
 /* Columns, with their names in `names`: three more an alternative in CSV, one for all else. */
 #define FIXED_COLUMNS 4
 struct score_columns {
-    struct table_column *columns;
+    struct report_field *columns;
     char (*names)[32];
     int n;
 };
 
 static enum status name_columns(const struct scoring *s, struct score_columns *c, struct err *e)
 {
-    static const struct table_column fixed[FIXED_COLUMNS] = {
-        {.name = "position"}, {.name = "id"}, {.name = "text", .left = true}, {.name = "logprob"}};
+    static const struct report_field fixed[FIXED_COLUMNS] = {
+        {"position", "position", .type = REPORT_INT},
+        {"id", "id", .type = REPORT_INT},
+        {"text", "text", .type = REPORT_TEXT},
+        {"logprob", "logprob", .type = REPORT_DOUBLE}};
     static const char *const kinds[] = {"id", "text", "logprob"};
     const int top = s->format == TABLE_CSV ? 3 * s->n_top : s->n_top > 0;
     c->n = FIXED_COLUMNS + top;
@@ -163,7 +166,7 @@ static enum status name_columns(const struct scoring *s, struct score_columns *c
         else
             snprintf(c->names[i], sizeof c->names[i], "top");
         c->columns[FIXED_COLUMNS + i] =
-            (struct table_column){.name = c->names[i], .left = s->format != TABLE_CSV};
+            (struct report_field){c->names[i], c->names[i], .type = REPORT_TEXT};
     }
     return STATUS_OK;
 }
@@ -192,7 +195,7 @@ static enum status print_scores(struct scoring *s, struct session *session, cons
     if (table_is_json(s->format)) {
         json_init(&s->json, s->out, s->format == TABLE_JSON ? 1 : 0);
         if (s->format == TABLE_JSON)
-            json_begin_array(&s->json);
+            json_begin_array(&s->json, NULL);
         const enum status status =
             score_tokens(session, s->n_vocab, tokens, n, s->n_top, visit_token, s, e);
         if (s->format == TABLE_JSON) {
@@ -206,9 +209,9 @@ static enum status print_scores(struct scoring *s, struct session *session, cons
     if (status == STATUS_OK)
         status = reserve_cell(s, e);
     if (status == STATUS_OK) {
-        table_begin(&s->table, s->format, c.columns, c.n, s->out);
+        report_begin(&s->report, s->format, c.columns, c.n, s->out);
         status = score_tokens(session, s->n_vocab, tokens, n, s->n_top, visit_token, s, e);
-        const enum status printed = table_end(&s->table, status == STATUS_OK ? e : NULL);
+        const enum status printed = report_end(&s->report, status == STATUS_OK ? e : NULL);
         status = status == STATUS_OK ? printed : status;
     }
     free(c.columns);
