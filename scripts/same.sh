@@ -31,7 +31,7 @@ in_folder() {
     echo $h_code >code
     for h_file in out err *.csv; do
         [ -s "$h_file" ] || continue
-        awk -f "$untime" "$h_file" >untimed
+        awk -v memory="${MEMORY:-}" -f "$untime" "$h_file" >untimed
         mv untimed "$h_file"
     done
 }

@@ -5,6 +5,7 @@
 # C and the best instruction set. What OLD refuses NEW must refuse with the same message. Prints what
 # was compared, how often, and how many differ; takes two minutes on 2 processors.
 #
+# MEMORY=own: the memory that -v announces may be another.
 # STATE=own: the trainer's state may have another format: each goes on with its own only.
 set -eu
 . scripts/same.sh

@@ -17,6 +17,9 @@ BEGIN {
 
 /^peak memory/ { next }
 
+# What a plan takes, where it may be another.
+memory == "own" && /^decode: memory: / { $0 = "decode: memory" }
+
 # A row of convert's figures.
 /^[ |]*seconds/ { $0 = "seconds" }
 

@@ -51,12 +51,23 @@ static bool is_block_type(const struct tensor_type_info *type)
     return type->block_elements > 1;
 }
 
+/* Whether it takes the type asked for. A tensor that is not in the layout is judged by its name. */
+static bool is_matrix(const struct config *c, const struct gguf_tensor *t, struct tensor_spec *spec)
+{
+    if (t->n_elements == t->dims[0]) /* one row */
+        return false;
+    if (layout_named(c, t->name, spec))
+        return spec->flags & SPEC_QUANTISES;
+    *spec = (struct tensor_spec){.flags = 0};
+    return text_ends_with(t->name, ".weight") && !text_ends_with(t->name, "_norm.weight");
+}
+
 static enum status plan_tensor(const struct quantize_params *p, const struct config *c,
                                const struct gguf_tensor *from, struct quantize_tensor *t,
                                struct err *e)
 {
     struct tensor_spec spec;
-    const bool changes = layout_named(c, from->name, &spec) && (spec.flags & SPEC_QUANTISES);
+    const bool changes = is_matrix(c, from, &spec);
     const struct tensor_type_info *wanted =
         tensor_type_find(changes && !p->pure ? layout_type(&spec, p->type) : p->type);
     *t = (struct quantize_tensor){.from = from, .to = from->type};

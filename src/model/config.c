@@ -24,39 +24,39 @@ void config_set_arch(struct config *c, const struct arch *arch)
 
 /* --- sizes ----------------------------------------------------------------------------------- */
 
-/* Keys of one size each, in the order of a file. */
+/* Keys of one size each, in the order of a file that is written. */
+enum { CONTEXT, WIDTH, FEED_FORWARD, LAYERS, HEADS, KV_HEADS, HEAD_DIM, SIZE_KEYS };
 static const struct size_key {
     const char *suffix;
     size_t offset; /* of an int in struct config */
     int max;
     bool required;
-} size_keys[] = {
-    {"context_length", offsetof(struct config, n_ctx), CONFIG_MAX_CTX, true},
-    {"embedding_length", offsetof(struct config, d_model), CONFIG_MAX_WIDTH, true},
-    {"feed_forward_length", offsetof(struct config, d_ff), CONFIG_MAX_FF, false},
-    {"block_count", offsetof(struct config, n_layers), CONFIG_MAX_LAYERS, true},
-    {"attention.head_count", offsetof(struct config, n_heads), CONFIG_MAX_WIDTH, true},
-    {"attention.head_count_kv", offsetof(struct config, n_kv_heads), CONFIG_MAX_WIDTH, false},
-    {"attention.key_length", offsetof(struct config, head_dim), CONFIG_MAX_WIDTH, false},
+} size_keys[SIZE_KEYS] = {
+    [CONTEXT] = {"context_length", offsetof(struct config, n_ctx), CONFIG_MAX_CTX, true},
+    [WIDTH] = {"embedding_length", offsetof(struct config, d_model), CONFIG_MAX_WIDTH, true},
+    [FEED_FORWARD] = {"feed_forward_length", offsetof(struct config, d_ff), CONFIG_MAX_FF, false},
+    [LAYERS] = {"block_count", offsetof(struct config, n_layers), CONFIG_MAX_LAYERS, true},
+    [HEADS] = {"attention.head_count", offsetof(struct config, n_heads), CONFIG_MAX_WIDTH, true},
+    [KV_HEADS] = {"attention.head_count_kv", offsetof(struct config, n_kv_heads), CONFIG_MAX_WIDTH,
+                  false},
+    [HEAD_DIM] = {"attention.key_length", offsetof(struct config, head_dim), CONFIG_MAX_WIDTH,
+                  false},
 };
-#define N_SIZE_KEYS (sizeof size_keys / sizeof *size_keys)
 
 static int *size_of_key(struct config *c, const struct size_key *k)
 {
     return (int *)(void *)((char *)c + k->offset);
 }
 
-/* Sizes that a file need not state stay 0. */
-static enum status read_sizes(const struct gguf *g, struct config *c, struct err *e)
+/* A size that a file need not state stays 0. */
+static enum status read_size(const struct gguf *g, struct config *c, int key, struct err *e)
 {
-    for (size_t i = 0; i < N_SIZE_KEYS; i++) {
-        const struct size_key *k = &size_keys[i];
-        uint64_t value = 0;
-        bool found = true;
-        TRY(gguf_get_u64(g, arch_key(c, k->suffix).text, 1, (uint64_t)k->max, &value,
-                         k->required ? NULL : &found, e));
-        *size_of_key(c, k) = found ? (int)value : 0;
-    }
+    const struct size_key *k = &size_keys[key];
+    uint64_t value = 0;
+    bool found = true;
+    TRY(gguf_get_u64(g, arch_key(c, k->suffix).text, 1, (uint64_t)k->max, &value,
+                     k->required ? NULL : &found, e));
+    *size_of_key(c, k) = found ? (int)value : 0;
     return STATUS_OK;
 }
 
@@ -161,8 +161,14 @@ enum status config_read(const struct gguf *g, struct config *c, struct err *e)
 {
     *c = (struct config){.arch = NULL};
     TRY(read_arch(g, c, e));
-    TRY(read_sizes(g, c, e));
+    TRY(read_size(g, c, LAYERS, e));
+    TRY(read_size(g, c, WIDTH, e));
+    TRY(read_size(g, c, CONTEXT, e));
+    TRY(read_size(g, c, HEADS, e));
+    TRY(read_size(g, c, KV_HEADS, e));
+    TRY(read_size(g, c, HEAD_DIM, e));
     TRY(complete_heads(c, e));
+    TRY(read_size(g, c, FEED_FORWARD, e));
     if (!c->d_ff)
         TRY(rows_of(g, ROLE_FFN_UP, CONFIG_MAX_FF, &c->d_ff, e));
     TRY(read_eps(g, c, e));
@@ -172,11 +178,11 @@ enum status config_read(const struct gguf *g, struct config *c, struct err *e)
 void config_write(const struct config *c, struct gguf_writer *w)
 {
     struct config copy = *c;
-    for (size_t i = 0; i < N_SIZE_KEYS; i++) {
-        const struct size_key *k = &size_keys[i];
+    for (int key = 0; key < SIZE_KEYS; key++) {
         /* The one that follows from others is for those who chose it. */
-        if (k->offset != offsetof(struct config, head_dim) || config_q_dim(c) != c->d_model)
-            gguf_add_u32(w, arch_key(c, k->suffix).text, (uint32_t)*size_of_key(&copy, k));
+        if (key != HEAD_DIM || config_q_dim(c) != c->d_model)
+            gguf_add_u32(w, arch_key(c, size_keys[key].suffix).text,
+                         (uint32_t)*size_of_key(&copy, &size_keys[key]));
     }
     gguf_add_f32(w, arch_key(c, arch_norm_eps_key(c->norm)).text, c->norm_eps);
 }
