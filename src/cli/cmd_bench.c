@@ -118,7 +118,7 @@ static enum status read_types(const struct bench_options *o, struct bench_inputs
     if (s == STATUS_OK)
         s = list_names("--kv-type", o->kv_types, kv_type_names, &in->kv_types, e);
     for (int i = 0; s == STATUS_OK && i < in->kv_types.n; i++)
-        in->kv_types.items[i] = (int)kv_type_storage(in->kv_types.items[i]);
+        in->kv_types.items[i] = (int)kv_type_storage[in->kv_types.items[i]];
     return s;
 }
 

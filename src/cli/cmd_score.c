@@ -77,38 +77,29 @@ static void put_joined_top(struct scoring *s, const struct score_row *row)
     table_text(&s->table, (struct text){s->cell, used});
 }
 
-static void put_token_text(struct scoring *s, int id)
+/* Three cells. */
+static void put_token(struct scoring *s, int id, double logprob)
 {
+    table_u64(&s->table, (uint64_t)id);
     if (s->tokenizer)
         table_text(&s->table, tokenizer_bytes(s->tokenizer, id));
     else
         table_null(&s->table);
-}
-
-/* One alternative's three CSV cells. */
-static void put_top_cells(struct scoring *s, const struct score_row *row, int i)
-{
-    if (i < row->n_top) {
-        table_u64(&s->table, (uint64_t)row->top[i].id);
-        put_token_text(s, row->top[i].id);
-        table_double(&s->table, row->top[i].logprob, "%.4f");
-    } else {
-        for (int cell = 0; cell < 3; cell++)
-            table_null(&s->table);
-    }
+    table_double(&s->table, logprob, "%.4f");
 }
 
 static void put_table_row(struct scoring *s, const struct score_row *row)
 {
     table_u64(&s->table, (uint64_t)row->position);
-    table_u64(&s->table, (uint64_t)row->id);
-    put_token_text(s, row->id);
-    table_double(&s->table, row->predicted ? row->logprob : (double)NAN, "%.4f");
-    if (s->format == TABLE_CSV)
-        for (int i = 0; i < s->n_top; i++)
-            put_top_cells(s, row, i);
-    else if (s->n_top > 0)
+    put_token(s, row->id, row->predicted ? row->logprob : (double)NAN);
+    if (s->format != TABLE_CSV && s->n_top > 0)
         put_joined_top(s, row);
+    if (s->format != TABLE_CSV)
+        return;
+    for (int i = 0; i < row->n_top; i++)
+        put_token(s, row->top[i].id, row->top[i].logprob);
+    for (int cell = 3 * row->n_top; cell < 3 * s->n_top; cell++)
+        table_null(&s->table);
 }
 
 static enum status visit_token(void *arg, const struct score_row *row, struct err *e)
@@ -162,8 +153,7 @@ static enum status name_columns(const struct scoring *s, struct score_columns *c
             snprintf(c->names[i], sizeof c->names[i], "top%d_%s", i / 3 + 1, kinds[i % 3]);
         else
             snprintf(c->names[i], sizeof c->names[i], "top");
-        c->columns[FIXED_COLUMNS + i] =
-            (struct table_column){.name = c->names[i], .left = s->format != TABLE_CSV};
+        c->columns[FIXED_COLUMNS + i] = (struct table_column){c->names[i], s->format != TABLE_CSV};
     }
     return STATUS_OK;
 }
@@ -185,31 +175,35 @@ static enum status reserve_cell(struct scoring *s, struct err *e)
     return s->cell ? STATUS_OK : err_no_memory(e, "a row's alternatives", s->cell_cap);
 }
 
-/* Prints all rows in the chosen form. */
-static enum status print_scores(struct scoring *s, struct session *session, const int32_t *tokens,
-                                int n, struct err *e)
+static enum status visit_tokens(struct scoring *s, const struct runtime *r, struct err *e)
 {
-    if (table_is_json(s->format)) {
-        json_init(&s->json, s->out, s->format == TABLE_JSON ? 1 : 0);
-        if (s->format == TABLE_JSON)
-            json_begin_array(&s->json);
-        const enum status status =
-            score_tokens(session, s->n_vocab, tokens, n, s->n_top, visit_token, s, e);
-        if (s->format == TABLE_JSON) {
-            json_end(&s->json);
-            output_puts(s->out, "\n");
-        }
-        return status;
-    }
+    return score_tokens(r->session, s->n_vocab, r->tokens, (int)r->n_tokens, s->n_top, visit_token,
+                        s, e);
+}
+
+static enum status print_table(struct scoring *s, const struct runtime *r, struct score_columns *c,
+                               struct err *e)
+{
+    TRY(name_columns(s, c, e));
+    TRY(reserve_cell(s, e));
+    table_begin(&s->table, s->format, c->columns, c->n, s->out);
+    const enum status visited = visit_tokens(s, r, e);
+    const enum status printed = table_end(&s->table, visited == STATUS_OK ? e : NULL);
+    return visited == STATUS_OK ? printed : visited;
+}
+
+/* Prints all rows in the chosen form. */
+static enum status print_scores(struct scoring *s, const struct runtime *r, struct err *e)
+{
     struct score_columns c = {NULL, NULL, 0};
-    enum status status = name_columns(s, &c, e);
-    if (status == STATUS_OK)
-        status = reserve_cell(s, e);
-    if (status == STATUS_OK) {
-        table_begin(&s->table, s->format, c.columns, c.n, s->out);
-        status = score_tokens(session, s->n_vocab, tokens, n, s->n_top, visit_token, s, e);
-        const enum status printed = table_end(&s->table, status == STATUS_OK ? e : NULL);
-        status = status == STATUS_OK ? printed : status;
+    enum status status;
+    json_init(&s->json, s->out, s->format == TABLE_JSON);
+    if (s->format == TABLE_JSON)
+        json_begin_array(&s->json);
+    status = table_is_json(s->format) ? visit_tokens(s, r, e) : print_table(s, r, &c, e);
+    if (s->format == TABLE_JSON) {
+        json_end(&s->json);
+        output_puts(s->out, "\n");
     }
     free(c.columns);
     free(c.names);
@@ -218,57 +212,44 @@ static enum status print_scores(struct scoring *s, struct session *session, cons
 }
 
 /* The tokens to score: --tokens as they are, or the text's with BOS where the checkpoint wants it.
- * *ids is malloc'd. */
-static enum status input_tokens(const struct score_options *o, const struct runtime *r,
-                                struct text text, int32_t **ids, size_t *n, struct err *e)
+ */
+static enum status read_score_tokens(const struct score_options *o, struct runtime *r,
+                                     struct text text, struct err *e)
 {
     const struct tokenizer *t = r->checkpoint.tokenizer;
+    const struct config *c = &r->checkpoint.model->config;
     if (o->tokens)
-        return parse_ids("--tokens", o->tokens, r->checkpoint.model->config.n_vocab, ids, n, e);
-    return tokens_that_fit("the text", t, text, tokenizer_adds_bos(t),
-                           r->checkpoint.model->config.n_ctx, ids, n, e);
-}
-
-static enum status score_ids(const struct score_options *o, struct runtime *r,
-                             const int32_t *tokens, size_t n, struct err *e)
-{
-    const struct config *config = &r->checkpoint.model->config;
-    if (n == 0)
+        TRY(parse_ids("--tokens", o->tokens, c->n_vocab, &r->tokens, &r->n_tokens, e));
+    else
+        TRY(tokens_that_fit("the text", t, text, tokenizer_adds_bos(t), c->n_ctx, &r->tokens,
+                            &r->n_tokens, e));
+    if (r->n_tokens == 0)
         return err_set(e, STATUS_USAGE, "there is no token to score: the text is empty");
-    if (n > (size_t)config->n_ctx)
+    if (r->n_tokens > (size_t)c->n_ctx)
         return err_set(e, STATUS_USAGE, "the text has %zu tokens, the checkpoint's context only %d",
-                       n, config->n_ctx);
-    enum status s = runtime_start(r, (int)n, NULL, e);
-    if (s != STATUS_OK)
-        return s;
-    struct scoring scoring = {.tokenizer = r->checkpoint.tokenizer,
-                              .n_vocab = config->n_vocab,
-                              .n_top = o->top < config->n_vocab ? o->top : config->n_vocab,
-                              .format = (enum table_format)o->format,
-                              .out = r->inv->out};
-    if (o->logits) {
-        s = npy_open(&scoring.npy, o->logits, n, (uint64_t)config->n_vocab, e);
-        if (s != STATUS_OK)
-            return s;
-    }
-    s = print_scores(&scoring, r->session, tokens, (int)n, e);
-    if (s != STATUS_OK)
-        npy_abandon(scoring.npy);
-    else if (scoring.npy)
-        s = npy_commit(scoring.npy, e);
-    return s;
+                       r->n_tokens, c->n_ctx);
+    return STATUS_OK;
 }
 
 static enum status score_text(const void *values, struct runtime *r, struct text text,
                               struct err *e)
 {
-    int32_t *tokens;
-    size_t n;
-    enum status s = input_tokens(values, r, text, &tokens, &n, e);
-    if (s == STATUS_OK) {
-        s = score_ids(values, r, tokens, n, e);
-        free(tokens);
-    }
+    const struct score_options *o = values;
+    const struct config *config = &r->checkpoint.model->config;
+    TRY(read_score_tokens(o, r, text, e));
+    TRY(runtime_start(r, (int)r->n_tokens, NULL, e));
+    struct scoring scoring = {.tokenizer = r->checkpoint.tokenizer,
+                              .n_vocab = config->n_vocab,
+                              .n_top = o->top < config->n_vocab ? o->top : config->n_vocab,
+                              .format = (enum table_format)o->format,
+                              .out = r->inv->out};
+    if (o->logits)
+        TRY(npy_open(&scoring.npy, o->logits, r->n_tokens, (uint64_t)config->n_vocab, e));
+    const enum status s = print_scores(&scoring, r, e);
+    if (s != STATUS_OK)
+        npy_abandon(scoring.npy);
+    else if (scoring.npy)
+        return npy_commit(scoring.npy, e);
     return s;
 }
 
@@ -281,13 +262,11 @@ static enum status check_score_options(const struct score_options *o, struct err
     if (!o->tokens && !text)
         return err_set(e, STATUS_USAGE, "there is nothing to score; expected -p, -f or --tokens");
     const char *model;
-    enum status s = common_model_path(&o->common, &model, e);
-    if (s != STATUS_OK || !o->logits)
-        return s;
-    s = path_spares("--logits", o->logits, model, "the checkpoint", e);
-    if (s == STATUS_OK)
-        s = path_spares("--logits", o->logits, o->input.file, "the text", e);
-    return s;
+    TRY(common_model_path(&o->common, &model, e));
+    if (!o->logits)
+        return STATUS_OK;
+    TRY(path_spares("--logits", o->logits, model, "the checkpoint", e));
+    return path_spares("--logits", o->logits, o->input.file, "the text", e);
 }
 
 static enum status run_score(const struct invocation *inv, const void *values, struct err *e)
@@ -297,8 +276,8 @@ static enum status run_score(const struct invocation *inv, const void *values, s
                         .common = &o->common,
                         .engine = &o->engine,
                         .without_tokenizer = o->tokens != NULL};
-    const enum status s = check_score_options(o, e);
-    return s == STATUS_OK ? runtime_run(&r, &o->input, score_text, o, e) : s;
+    TRY(check_score_options(o, e));
+    return runtime_run(&r, &o->input, score_text, o, e);
 }
 
 const struct command command_score = {

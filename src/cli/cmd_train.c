@@ -450,7 +450,7 @@ const struct command command_train = {
                         {"Steps", step_options, 0},
                         {"Held-out text", held_out_options, 0},
                         {"General", general_options, 0}},
-             .positionals = {{"TEXT...", offsetof(VALUES, texts)}}},
+             .positionals = {OPT_STRINGS("TEXT...", texts, NULL, NULL)}},
     .values_size = sizeof(VALUES),
     .run = run_train,
 };

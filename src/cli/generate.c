@@ -35,12 +35,10 @@ enum status generate_create(struct generation *g, struct err *e)
 void generate_free(struct generation *g)
 {
     stream_free(&g->stream);
+    sampler_free(g->sampler);
     free(g->prompt_logits);
     free(g->top);
     free(g->times);
-    g->prompt_logits = NULL;
-    g->top = NULL;
-    g->times = NULL;
 }
 
 /* Feeds the prompt block by block, so that an interrupt is noticed between blocks. */

@@ -34,7 +34,7 @@ struct generation {
     /* Borrowed, filled in before generate_create. */
     struct output *out;
     struct session *session; /* empty; with room for the prompt */
-    struct sampler *sampler;
+    struct sampler *sampler; /* generate_free frees it */
     const struct tokenizer *tokenizer;
     struct text prompt;    /* echoed as it is */
     const int32_t *tokens; /* [n_tokens >= 1] what the prompt became */
