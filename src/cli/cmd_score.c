@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/numbers.h"
@@ -46,6 +45,10 @@ static const struct option result_options[] = {
     OPT_FORMAT,
     OPT_END,
 };
+
+/* Bytes of an alternative in a cell beside its text, or with its id for one: quotes and up to 45
+ * digits, as logits may be as far apart as numbers can. */
+#define MAX_TOP_MARKS ((size_t)64)
 
 /* What a visit needs. */
 struct scoring {
@@ -162,15 +165,9 @@ static enum status name_columns(const struct scoring *s, struct score_columns *c
  * no more bytes than the vocabulary, however long one of them is. */
 static enum status reserve_cell(struct scoring *s, struct err *e)
 {
-    const size_t longest = s->tokenizer ? longest_token(s->tokenizer) : 16;
-    size_t all = 0, texts;
+    s->cell_cap = ((size_t)s->n_top + 1) * MAX_TOP_MARKS;
     for (int id = 0; s->tokenizer && id < tokenizer_n_tokens(s->tokenizer); id++)
-        all += tokenizer_bytes(s->tokenizer, id).len;
-    if (!size_of_array((uint64_t)s->n_top, longest, &texts) || (s->tokenizer && texts > all))
-        texts = all;
-    if (!size_of_array((uint64_t)s->n_top + 1, 32, &s->cell_cap))
-        return err_set(e, STATUS_NO_MEMORY, "out of memory: a row of %d alternatives", s->n_top);
-    s->cell_cap += texts;
+        s->cell_cap += tokenizer_bytes(s->tokenizer, id).len;
     s->cell = malloc(s->cell_cap);
     return s->cell ? STATUS_OK : err_no_memory(e, "a row's alternatives", s->cell_cap);
 }

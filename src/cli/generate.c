@@ -129,7 +129,7 @@ static enum status make_tokens(struct generation *g, int sample, struct err *e)
             g->end = END_EOS;
             break;
         }
-        enum status s = emit(g, sample, token, logits, e);
+        const enum status s = emit(g, sample, token, logits, e);
         const uint64_t now = clock_ns();
         if (!g->first_token_at)
             g->first_token_at = now;
@@ -142,9 +142,7 @@ static enum status make_tokens(struct generation *g, int sample, struct err *e)
         before = now;
         sampler_accept(g->sampler, token);
         const int32_t next = token;
-        s = session_feed(g->session, 0, &next, 1, NULL, e);
-        if (s != STATUS_OK)
-            return s;
+        TRY(session_feed(g->session, 0, &next, 1, NULL, e));
         logits = session_logits(g->session);
     }
     return STATUS_OK;
@@ -181,9 +179,7 @@ static void begin_sample(struct generation *g, int sample)
 enum status generate_run(struct generation *g, struct err *e)
 {
     begin_sample(g, 0);
-    enum status s = feed_prompt(g, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(feed_prompt(g, e));
     if (g->n_prefilled < g->n_tokens) {
         g->end = END_INTERRUPTED;
         if (!g->records)
@@ -193,9 +189,9 @@ enum status generate_run(struct generation *g, struct err *e)
     for (int sample = 0; sample < g->n_samples; sample++) {
         if (sample > 0)
             begin_sample(g, sample);
-        s = make_sample(g, sample, e);
-        if (s != STATUS_OK || g->end == END_INTERRUPTED || g->end == END_OUTPUT)
+        TRY(make_sample(g, sample, e));
+        if (g->end == END_INTERRUPTED || g->end == END_OUTPUT)
             break;
     }
-    return s;
+    return STATUS_OK;
 }

@@ -58,9 +58,7 @@ enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos
     *ids = NULL;
     int32_t *list;
     size_t len;
-    const enum status s = tokenizer_encode(t, text, &list, &len, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(tokenizer_encode(t, text, &list, &len, e));
     if (bos) {
         int32_t *longer = realloc(list, (len + 1) * sizeof *list);
         if (!longer) {

@@ -42,25 +42,12 @@ bool parse_int(const char *text, int min, int max, int *out)
 
 bool parse_double(const char *text, double *out)
 {
-    /* The grammar is checked here, because strtod takes spaces, hex, inf and nan as well. */
-    const char *c = text + (text[0] == '-');
-    const size_t whole = strspn(c, DIGITS);
-    c += whole;
-    const size_t fraction = *c == '.' ? strspn(c + 1, DIGITS) : 0;
-    c += fraction + (*c == '.');
-    if (whole + fraction == 0)
+    /* strtod takes a plus sign, spaces, hexadecimal, inf and nan as well. */
+    if (text[0] == '+' || text[strspn(text, DIGITS "+-.eE")] != 0)
         return false;
-    if (*c == 'e' || *c == 'E') {
-        c += 1 + (c[1] == '-' || c[1] == '+');
-        const size_t exponent = strspn(c, DIGITS);
-        if (exponent == 0)
-            return false;
-        c += exponent;
-    }
-    if (*c)
-        return false;
-    const double value = strtod(text, NULL);
-    if (!isfinite(value))
+    char *end;
+    const double value = strtod(text, &end);
+    if (end == text || *end || !isfinite(value))
         return false;
     *out = value;
     return true;
