@@ -154,9 +154,7 @@ static enum status run_generate(const struct invocation *inv, const void *values
 {
     struct generate_options chosen = *(const struct generate_options *)values;
     const struct generate_options *o = &chosen;
-    const char *path;
     TRY(check_generate_options(o, e));
-    TRY(common_model_path(&o->common, &path, e));
     /* One seed for the text and for random heads, so that it replays both. */
     TRY(runtime_seed(&o->seed, &chosen.seed.value, e));
     chosen.engine.variant.seed = (struct option_u64){chosen.seed.value, true};

@@ -130,11 +130,9 @@ static enum status open_variant(struct runtime *r, const char *path, unsigned pa
 }
 
 /* -t, DECODE_THREADS and DECODE_ISA are checked before the checkpoint is opened. */
-static enum status open_runtime(struct runtime *r, struct err *e)
+static enum status open_runtime(struct runtime *r, const char *path, struct err *e)
 {
     const unsigned parts = CHECKPOINT_MODEL | (r->without_tokenizer ? 0 : CHECKPOINT_TOKENIZER);
-    const char *path;
-    TRY(common_model_path(r->common, &path, e));
     TRY(choose_threads(r->common, r->engine->threads, &r->n_threads, &r->threads_are_auto, e));
     TRY(runtime_kernels(r->common, &r->kernels, e));
     return r->engine->variant.kv_heads > 0 ? open_variant(r, path, parts, e)
@@ -192,9 +190,11 @@ enum status runtime_run(struct runtime *r, const struct input_options *input, ru
 {
     char *text;
     size_t len;
+    const char *path;
+    TRY(common_model_path(r->common, &path, e));
     TRY(input_read(input, &text, &len, e));
     signals_defer();
-    enum status s = open_runtime(r, e);
+    enum status s = open_runtime(r, path, e);
     if (s == STATUS_OK)
         s = work(values, r, (struct text){text, len}, e);
     session_free(r->session);
