@@ -51,11 +51,11 @@ static bool parse_fraction(const char *begin, const char *end, double *out)
 {
     char digits[64];
     const size_t len = (size_t)(end - begin);
-    if (len >= sizeof digits || (len > 0 && (begin[0] == '-' || begin[0] == '+')))
+    if (len >= sizeof digits)
         return false;
     memcpy(digits, begin, len);
     digits[len] = 0;
-    return parse_double(digits, out) && *out >= 0 && *out <= 1;
+    return digits[0] != '-' && parse_double(digits, out) && *out <= 1;
 }
 
 /* The share A:B of `text`: its bytes from floor(A * len) up to floor(B * len), so that ranges that

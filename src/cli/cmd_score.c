@@ -58,9 +58,11 @@ struct scoring {
     enum table_format format;
     struct json json;   /* of the JSON forms */
     struct table table; /* of the others */
-    struct output *out;
-    char *cell; /* [cell_cap] where one row's alternatives are joined */
+    struct table_column *columns;
+    char (*names)[32]; /* of columns */
+    char *cell;        /* [cell_cap] where one row's alternatives are joined */
     size_t cell_cap;
+    struct output *out;
 };
 
 /* 'e' -0.52, 't' -1.20: the alternatives in one cell, for people. */
@@ -131,32 +133,23 @@ static enum status visit_token(void *arg, const struct score_row *row, struct er
     return STATUS_OK;
 }
 
-/* Columns, with their names in `names`: three more an alternative in CSV, one for all else. */
-#define FIXED_COLUMNS 4
-struct score_columns {
-    struct table_column *columns;
-    char (*names)[32];
-    int n;
-};
-
-static enum status name_columns(const struct scoring *s, struct score_columns *c, struct err *e)
+/* Names *n columns: three more an alternative in CSV, one for all else. */
+static enum status name_columns(struct scoring *s, int *n, struct err *e)
 {
-    static const struct table_column fixed[FIXED_COLUMNS] = {
+    static const struct table_column fixed[] = {
         {.name = "position"}, {.name = "id"}, {.name = "text", .left = true}, {.name = "logprob"}};
     static const char *const kinds[] = {"id", "text", "logprob"};
-    const int top = s->format == TABLE_CSV ? 3 * s->n_top : s->n_top > 0;
-    c->n = FIXED_COLUMNS + top;
-    c->columns = calloc((size_t)c->n, sizeof *c->columns);
-    c->names = calloc((size_t)top + 1, sizeof *c->names);
-    if (!c->columns || !c->names)
-        return err_no_memory(e, "the table's columns", (size_t)c->n * sizeof *c->columns);
-    memcpy(c->columns, fixed, sizeof fixed);
-    for (int i = 0; i < top; i++) {
-        if (s->format == TABLE_CSV)
-            snprintf(c->names[i], sizeof c->names[i], "top%d_%s", i / 3 + 1, kinds[i % 3]);
-        else
-            snprintf(c->names[i], sizeof c->names[i], "top");
-        c->columns[FIXED_COLUMNS + i] = (struct table_column){c->names[i], s->format != TABLE_CSV};
+    const int n_fixed = (int)(sizeof fixed / sizeof fixed[0]);
+    const bool csv = s->format == TABLE_CSV;
+    *n = n_fixed + (csv ? 3 * s->n_top : s->n_top > 0);
+    s->columns = calloc((size_t)*n, sizeof *s->columns);
+    s->names = calloc((size_t)*n, sizeof *s->names);
+    if (!s->columns || !s->names)
+        return err_no_memory(e, "the table's columns", (size_t)*n * sizeof *s->columns);
+    memcpy(s->columns, fixed, sizeof fixed);
+    for (int i = 0; i < *n - n_fixed; i++) {
+        snprintf(s->names[i], sizeof s->names[i], "top%d_%s", i / 3 + 1, kinds[i % 3]);
+        s->columns[n_fixed + i] = (struct table_column){csv ? s->names[i] : "top", !csv};
     }
     return STATUS_OK;
 }
@@ -178,12 +171,12 @@ static enum status visit_tokens(struct scoring *s, const struct runtime *r, stru
                         s, e);
 }
 
-static enum status print_table(struct scoring *s, const struct runtime *r, struct score_columns *c,
-                               struct err *e)
+static enum status print_table(struct scoring *s, const struct runtime *r, struct err *e)
 {
-    TRY(name_columns(s, c, e));
+    int n_columns;
+    TRY(name_columns(s, &n_columns, e));
     TRY(reserve_cell(s, e));
-    table_begin(&s->table, s->format, c->columns, c->n, s->out);
+    table_begin(&s->table, s->format, s->columns, n_columns, s->out);
     const enum status visited = visit_tokens(s, r, e);
     const enum status printed = table_end(&s->table, visited == STATUS_OK ? e : NULL);
     return visited == STATUS_OK ? printed : visited;
@@ -192,24 +185,22 @@ static enum status print_table(struct scoring *s, const struct runtime *r, struc
 /* Prints all rows in the chosen form. */
 static enum status print_scores(struct scoring *s, const struct runtime *r, struct err *e)
 {
-    struct score_columns c = {NULL, NULL, 0};
-    enum status status;
     json_init(&s->json, s->out, s->format == TABLE_JSON);
     if (s->format == TABLE_JSON)
         json_begin_array(&s->json);
-    status = table_is_json(s->format) ? visit_tokens(s, r, e) : print_table(s, r, &c, e);
+    const enum status status =
+        table_is_json(s->format) ? visit_tokens(s, r, e) : print_table(s, r, e);
     if (s->format == TABLE_JSON) {
         json_end(&s->json);
         output_puts(s->out, "\n");
     }
-    free(c.columns);
-    free(c.names);
+    free(s->columns);
+    free(s->names);
     free(s->cell);
     return status;
 }
 
-/* The tokens to score: --tokens as they are, or the text's with BOS where the checkpoint wants it.
- */
+/* --tokens as they are, or the text's with BOS where the checkpoint wants it. */
 static enum status read_score_tokens(const struct score_options *o, struct runtime *r,
                                      struct text text, struct err *e)
 {
