@@ -21,8 +21,10 @@ endif
 CFLAGS_COMMON := -std=c11 -D_GNU_SOURCE -Isrc -g -ffp-contract=off -fno-math-errno \
                  -DDECODE_VERSION='"$(VERSION)"' $(WARN)
 
-SAN_ASAN := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-SAN_TSAN := -fsanitize=thread -fno-omit-frame-pointer
+# Without variables' places, which gcc needs minutes to follow through instrumented kernels.
+SAN_COMMON := -fno-omit-frame-pointer -fno-var-tracking
+SAN_ASAN   := -fsanitize=address,undefined -fno-sanitize-recover=all $(SAN_COMMON)
+SAN_TSAN   := -fsanitize=thread $(SAN_COMMON)
 
 # Builds that look for mistakes check contracts at any cost, see base/contract.h.
 COSTLY := -DDECODE_COSTLY_ASSERTS
@@ -180,8 +182,17 @@ FAULT_TESTS := $(BUILD)/tests/test_faults $(BUILD)/tests/test_interrupts
 $(FAULT_TESTS): TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
 $(FAULT_TESTS): $(BUILD)/tests/faults.o $(BUILD)/tests/scenarios.o
 
-test: $(BIN) $(TEST_BIN) ## run the Check suites and the command-line tests
-	@scripts/run_tests.sh $(BIN) $(TEST_BIN)
+# The longest first, so that nothing is waited for at the end. $(1): build/MODE
+suites = 'sh tests/cli.sh $(1)/decode' 'sh tests/world.sh $(1)/decode' $(TEST_SRC:%.c=$(1)/%)
+
+.PHONY: test-all test-binaries
+test-binaries: $(BIN) $(TEST_BIN)
+
+test: test-binaries ## run the Check suites and the command-line tests
+	@scripts/run_tests.sh $(call suites,$(BUILD))
+
+test-all: ## the same with every fault and signal, not a share of them (DECODE_FAULT_SHARE)
+	DECODE_FAULT_SHARE=100 $(MAKE) test
 
 asan: ## the same suites under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer
 	$(MAKE) MODE=asan test
@@ -190,9 +201,9 @@ asan: ## the same suites under AddressSanitizer, LeakSanitizer and UndefinedBeha
 cov: ## line and branch coverage of src by the suites (gcov), by file and layer
 	$(MAKE) MODE=cov cov-run
 
-cov-run: $(BIN) $(TEST_BIN)
+cov-run: test-binaries
 	@find $(BUILD) -name '*.gcda' -delete
-	@scripts/run_tests.sh $(BIN) $(TEST_BIN) >$(BUILD)/tests.log || { cat $(BUILD)/tests.log; exit 1; }
+	@scripts/run_tests.sh $(call suites,$(BUILD)) >$(BUILD)/tests.log || { cat $(BUILD)/tests.log; exit 1; }
 	@scripts/coverage.sh $(BUILD)
 
 valgrind: $(BIN) $(TEST_BIN) ## the suites and a run of every command under valgrind (long)
@@ -201,14 +212,16 @@ valgrind: $(BIN) $(TEST_BIN) ## the suites and a run of every command under valg
 valgrind-quick: $(BIN) ## only the run of every command
 	@scripts/valgrind.sh $(BIN)
 
-# Only what starts threads.
+# Only what starts threads. $(1): build/MODE
 THREADED := pool session batch bench eval quantize convert backprop train
+threaded = $(THREADED:%=$(1)/tests/test_%)
 tsan: ## the suites that use threads under ThreadSanitizer
 	$(MAKE) MODE=tsan tsan-run
 
-.PHONY: tsan-run
-tsan-run: $(THREADED:%=$(BUILD)/tests/test_%)
-	@scripts/run_tests.sh "" $^
+.PHONY: tsan-run tsan-binaries
+tsan-binaries: $(call threaded,$(BUILD))
+tsan-run: tsan-binaries
+	@scripts/run_tests.sh $(call threaded,$(BUILD))
 
 fuzz: ## build the libFuzzer targets (clang): build/fuzz/fuzz_*
 	$(MAKE) MODE=fuzz CC=clang fuzz-binaries
@@ -240,13 +253,24 @@ fuzz-run: fuzz ## run every fuzz target for FUZZ_SECONDS (1800), JOBS (2) at a t
 fuzz-replay: ## replay the fuzz corpora under ASan and UBSan
 	$(MAKE) MODE=asan fuzz-replay-run
 
-.PHONY: fuzz-replay-run
-fuzz-replay-run: $(FUZZERS:%=$(BUILD)/replay_%)
-	$(foreach f,$(FUZZERS),$(BUILD)/replay_$(f) $(CORPUS_$(f)) &&) true
+# $(1): build/MODE
+replays = $(foreach f,$(FUZZERS),'$(1)/replay_$(f) $(CORPUS_$(f))')
+.PHONY: fuzz-replay-run replay-binaries
+replay-binaries: $(FUZZERS:%=$(BUILD)/replay_%)
+fuzz-replay-run: replay-binaries
+	@scripts/run_tests.sh $(call replays,$(BUILD))
 
 $(BUILD)/replay_fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(CLI_LIB) $(LIB)
 	$(call say,LINK)
 	$(Q)$(LINK) -o $@ $^ $(LDLIBS)
+
+# All that runs suites, in one queue: no processor waits for the last of one kind before the next.
+.PHONY: test-everywhere
+test-everywhere: test-binaries ## test, asan, tsan, valgrind-quick and fuzz-replay side by side
+	$(MAKE) MODE=asan test-binaries replay-binaries
+	$(MAKE) MODE=tsan tsan-binaries
+	@scripts/run_tests.sh $(call suites,build/asan) $(call threaded,build/tsan) \
+	    'scripts/valgrind.sh $(BIN)' $(call suites,$(BUILD)) $(call replays,build/asan)
 
 # --- checks ----------------------------------------------------------------------------------
 

@@ -1,11 +1,9 @@
 #!/bin/sh
-# run_tests.sh DECODE SUITE... - runs every Check suite and, unless DECODE is empty, the command line
-# end to end and in a hostile world: as many at once as there are processors, each one's output in
-# one piece. Goes on after a failure, and fails at the end if anything did.
+# run_tests.sh COMMAND... - runs each of these command lines: as many at once as there are processors,
+# each one's output in one piece, with the time that it took and that processors worked for it. Goes
+# on after a failure, and at the end names what failed, and fails.
 set -u
 
-decode=$1
-shift
 dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-tests-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 
@@ -13,21 +11,21 @@ trap 'rm -rf "$dir"' EXIT
 CK_TIMEOUT_MULTIPLIER=5
 export CK_TIMEOUT_MULTIPLIER
 
-# one DIR COMMAND... - its output and its time when it is done; a mark if it failed.
+# one DIR COMMAND... - its output and its times when it is done; its name in DIR/failed if it failed.
 cat >"$dir/one" <<'ONE'
 dir=$1
 shift
 out=$dir/$$.out
 start=$(date +%s)
-"$@" >"$out" 2>&1 || : >"$dir/failed"
-echo "$(($(date +%s) - start)) s: $*" >>"$out"
+"$@" >"$out" 2>&1 || echo "$*" >>"$dir/failed"
+times >"$out.times" # of this shell, then of its children
+worked=$(awk -F '[ms ]+' 'NR == 2 { print int($1 * 60 + $2 + $3 * 60 + $4 + .5) }' "$out.times")
+echo "$(($(date +%s) - start)) s ($worked s of processors): $*" >>"$out"
 cat "$out"
 ONE
 
-# The longest first, so that nothing is waited for alone.
-{
-    [ -z "$decode" ] || echo "sh tests/cli.sh $decode"
-    [ -z "$decode" ] || echo "sh tests/world.sh $decode"
-    printf '%s\n' "$@"
-} | xargs -P "$(nproc)" -I COMMAND sh -c "sh '$dir/one' '$dir' COMMAND"
-[ ! -e "$dir/failed" ]
+printf '%s\n' "$@" | xargs -P "$(nproc)" -I COMMAND sh -c "sh '$dir/one' '$dir' COMMAND"
+[ ! -e "$dir/failed" ] && exit
+echo "failed:"
+cat "$dir/failed"
+exit 1

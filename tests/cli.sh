@@ -784,16 +784,21 @@ note "a file-size limit leaves nothing" [ -z "$(ls -A "$dir/limited")" ]
 
 # Interrupted and resumed is the same as in one piece.
 long="--layers 1 --embd 16 --heads 2 --ctx 32 --batch 4 --steps 3000 --eval-every 500 --seed 7"
-"$decode" train "$dir/lines.txt" -o "$dir/parts.gguf" $long --log "$dir/parts.csv" 2>"$err" &
-pid=$!
-tries=0
-while is_empty "$dir/parts.csv" && [ $tries -lt 200 ]; do
-    sleep 0.05
-    tries=$((tries + 1))
-done
-kill -TERM $pid
-wait $pid
-code=$?
+# stop_training NAME SIGNAL: sends it to a training whose log has a row already.
+stop_training() {
+    "$decode" train "$dir/lines.txt" -o "$dir/$1.gguf" $long --log "$dir/$1.csv" 2>"$err" &
+    h_pid=$!
+    h_tries=0
+    while is_empty "$dir/$1.csv" && [ $h_tries -lt 200 ]; do
+        sleep 0.05
+        h_tries=$((h_tries + 1))
+    done
+    kill "-$2" $h_pid
+    wait $h_pid
+    code=$?
+}
+
+stop_training parts TERM
 note "train interrupted: exit 130" is_code 130
 note "train interrupted is said" has "$err" "goes on from $dir/parts.gguf.state"
 note "train interrupted: there is a checkpoint" [ -s "$dir/parts.gguf" ]
@@ -803,16 +808,7 @@ note "train resumed: the same file" cmp -s "$dir/parts.gguf" "$dir/whole.gguf"
 note "train resumed: the same state" cmp -s "$dir/parts.gguf.state" "$dir/whole.gguf.state"
 note "train resumed: one log" has_lines "$dir/parts.csv" 3007
 
-"$decode" train "$dir/lines.txt" -o "$dir/hung.gguf" $long --log "$dir/hung.csv" 2>"$err" &
-pid=$!
-tries=0
-while is_empty "$dir/hung.csv" && [ $tries -lt 200 ]; do
-    sleep 0.05
-    tries=$((tries + 1))
-done
-kill -HUP $pid
-wait $pid
-code=$?
+stop_training hung HUP
 h_code=130 # under nohup the signal is ignored, and the run ends well
 sh -c 'kill -HUP $$; exit 0' && h_code=0
 note "train hung up: exit $h_code" is_code $h_code

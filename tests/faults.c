@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/rng.h"
 #include "cli/program.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -42,7 +43,8 @@ struct shared {
 static struct shared *shared;
 static bool armed;
 static struct fault_plan plan;
-static pid_t program; /* the process of the whole run */
+static pid_t program;    /* the process of the whole run */
+static long seed, share; /* which faults are made: see faults_next */
 
 /* Of this process alone: a child has its parent's blocks, too. */
 static atomic_long blocks, mapped_bytes, threads, clock_ns;
@@ -363,19 +365,38 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 
 /* --- a run ----------------------------------------------------------------------------------- */
 
-long faults_step(long calls, long few)
+static long of_environment(const char *name, long otherwise)
+{
+    const char *value = getenv(name);
+    return value ? atol(value) : otherwise;
+}
+
+/* One call of how many is to fail. */
+static long thinning(long calls, long few)
 {
 #ifdef SLOW_PROCESSES
-    return calls / few + 1;
+    const long wanted = share == 100 ? calls : few;
 #else
-    (void)calls;
-    (void)few;
-    return 1;
+    const long wanted = calls * share / 100;
 #endif
+    const long made = wanted > few ? wanted : few;
+    return calls > made ? calls / made : 1;
+}
+
+long faults_next(long n, long calls, long few)
+{
+    const long step = thinning(calls, few);
+    struct rng random;
+    rng_seed(&random, (uint64_t)seed, (uint64_t)(n + 1));
+    return n + 1 + (long)(rng_u32(&random) % (unsigned)(2 * step - 1));
 }
 
 void faults_create(void)
 {
+    seed = of_environment("DECODE_FAULT_SEED", time(NULL));
+    share = of_environment("DECODE_FAULT_SHARE", 25);
+    printf("DECODE_FAULT_SEED=%ld DECODE_FAULT_SHARE=%ld\n", seed, share);
+    fflush(stdout); /* or the processes of the tests print it too */
     shared = __real_mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                          -1, 0);
     if (shared == MAP_FAILED)

@@ -49,13 +49,15 @@ struct fault_report {
 };
 
 /*
- * How far n advances from run to run where `calls` calls are to fail in their turn. 1: every one
- * does. Under the address sanitizer, where a process takes ten times as long to come and go, about
- * `few` of them, evenly spread.
+ * Where `calls` calls are to fail in their turn: the one to fail after call n; after -1 the first.
+ * Some of the calls are left out, drawn by DECODE_FAULT_SEED (default another one each time; the
+ * suite prints it): DECODE_FAULT_SHARE percent of them are made (default 25; 100: every one), but
+ * no fewer than about `few`. Under the address sanitizer, where a process takes ten times as long
+ * to come and go, about `few`.
  */
-long faults_step(long calls, long few);
+long faults_next(long n, long calls, long few);
 
-/* Once a process, before the runs. */
+/* Once a process, before the runs: says which faults are left out. */
 void faults_create(void);
 
 /* A program_setup: from here on the child's calls follow the plan. */

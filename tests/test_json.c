@@ -15,17 +15,15 @@ START_TEST(structure)
     struct json j;
     output_begin(&o);
     json_init(&j, &o.out, 0);
-    json_begin_object(&j);
-    json_key(&j, "empty");
-    json_begin_array(&j);
+    json_begin_object(&j, NULL);
+    json_begin_array(&j, "empty");
     json_end(&j);
-    json_key(&j, "list");
-    json_begin_array(&j);
-    json_int(&j, -3);
-    json_u64(&j, UINT64_MAX);
-    json_bool(&j, true);
-    json_null(&j);
-    json_begin_object(&j);
+    json_begin_array(&j, "list");
+    json_int(&j, NULL, -3);
+    json_u64(&j, NULL, UINT64_MAX);
+    json_bool(&j, NULL, true);
+    json_null(&j, NULL);
+    json_begin_object(&j, NULL);
     json_end(&j);
     json_end(&j);
     json_end(&j);
@@ -39,13 +37,11 @@ START_TEST(lines)
     struct json j;
     output_begin(&o);
     json_init(&j, &o.out, 1);
-    json_begin_array(&j);
+    json_begin_array(&j, NULL);
     for (int i = 0; i < 2; i++) {
-        json_begin_object(&j);
-        json_key(&j, "i");
-        json_int(&j, i);
-        json_key(&j, "j");
-        json_int(&j, i);
+        json_begin_object(&j, NULL);
+        json_int(&j, "i", i);
+        json_int(&j, "j", i);
         json_end(&j);
     }
     json_end(&j);
@@ -59,11 +55,11 @@ START_TEST(strings)
     struct json j;
     output_begin(&o);
     json_init(&j, &o.out, 0);
-    json_begin_array(&j);
-    json_string(&j, "\"\\\n\r\t\x01\x7f");
-    json_string(&j, "é €\xf0\x9f\x98\x80");
-    json_string(&j, "a\xc3z\xff\xed\xa0\x80"); /* cut short; no UTF-8; a surrogate */
-    json_text(&j, (struct text){"a\0b", 3});
+    json_begin_array(&j, NULL);
+    json_string(&j, NULL, "\"\\\n\r\t\x01\x7f");
+    json_string(&j, NULL, "é €\xf0\x9f\x98\x80");
+    json_string(&j, NULL, "a\xc3z\xff\xed\xa0\x80"); /* cut short; no UTF-8; a surrogate */
+    json_text(&j, NULL, (struct text){"a\0b", 3});
     json_end(&j);
     output_is(&o, "[\"\\\"\\\\\\n\\r\\t\\u0001\\u007f\", \"é €\xf0\x9f\x98\x80\", "
                   "\"a\xef\xbf\xbdz\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\", "
@@ -77,13 +73,13 @@ START_TEST(doubles)
     struct json j;
     output_begin(&o);
     json_init(&j, &o.out, 0);
-    json_begin_array(&j);
-    json_double(&j, 0.1);
-    json_double(&j, -2);
-    json_double(&j, 1.0 / 3);
-    json_double(&j, 5e-324);
-    json_double(&j, (double)NAN);
-    json_double(&j, HUGE_VAL);
+    json_begin_array(&j, NULL);
+    json_double(&j, NULL, 0.1);
+    json_double(&j, NULL, -2);
+    json_double(&j, NULL, 1.0 / 3);
+    json_double(&j, NULL, 5e-324);
+    json_double(&j, NULL, (double)NAN);
+    json_double(&j, NULL, HUGE_VAL);
     json_end(&j);
     output_is(&o, "[0.1, -2, 0.3333333333333333, 4.94065645841247e-324, null, null]");
 }

@@ -1,27 +1,27 @@
-/* The five forms of a table, and of a report on structs. */
+/* The five forms of a report: of cells, and of structs. */
 #include <math.h>
 
 #include "outputs.h"
 #include "show/report.h"
-#include "show/table.h"
 
-static const struct table_column columns[] = {
-    {.name = "name", .left = true}, {.name = "n"}, {.name = "x"}};
+static const struct report_field columns[] = {{"name", "name", .type = REPORT_TEXT},
+                                              {"n", "n", .type = REPORT_INT},
+                                              {"x", "x", .type = REPORT_DOUBLE}};
 
 static void print(enum table_format format, const char *expected)
 {
     struct descriptor o;
-    struct table t;
+    struct report t;
     struct err e = {""};
     output_begin(&o);
-    table_begin(&t, format, columns, 3, &o.out);
-    table_string(&t, "a,\"|\n");
-    table_u64(&t, 1234);
-    table_double(&t, 1.0 / 3, "%.2f");
-    table_string(&t, "é");
-    table_null(&t);
-    table_double(&t, (double)NAN, "%.2f");
-    ck_assert_int_eq(table_end(&t, &e), STATUS_OK);
+    report_begin(&t, format, columns, 3, &o.out);
+    report_string(&t, "a,\"|\n");
+    report_u64(&t, 1234);
+    report_double(&t, 1.0 / 3, "%.2f");
+    report_string(&t, "é");
+    report_null(&t);
+    report_double(&t, (double)NAN, "%.2f");
+    ck_assert_int_eq(report_end(&t, &e), STATUS_OK);
     output_is(&o, expected);
 }
 
@@ -79,14 +79,14 @@ START_TEST(no_form_has_control_characters)
         "{\"name\": \"\\u001b[31m\\u0000\\u007f\\u009b\", \"n\": 1, \"x\": 0.5}\n",
     };
     struct descriptor o;
-    struct table t;
+    struct report t;
     struct err e = {""};
     output_begin(&o);
-    table_begin(&t, (enum table_format)_i, columns, 3, &o.out);
-    table_text(&t, (struct text){"\x1b[31m\0\x7f\xc2\x9b", 9});
-    table_u64(&t, 1);
-    table_double(&t, 0.5, "%.2f");
-    ck_assert_int_eq(table_end(&t, &e), STATUS_OK);
+    report_begin(&t, (enum table_format)_i, columns, 3, &o.out);
+    report_text(&t, (struct text){"\x1b[31m\0\x7f\xc2\x9b", 9});
+    report_u64(&t, 1);
+    report_double(&t, 0.5, "%.2f");
+    ck_assert_int_eq(report_end(&t, &e), STATUS_OK);
     output_is(&o, expected[_i]);
 }
 END_TEST
@@ -96,11 +96,11 @@ START_TEST(no_rows)
     static const char *const expected[] = {"name  n  x\n", "| name | n | x |\n|:-----|--:|--:|\n",
                                            "name,n,x\n", "[]\n", ""};
     struct descriptor o;
-    struct table t;
+    struct report t;
     struct err e = {""};
     output_begin(&o);
-    table_begin(&t, (enum table_format)_i, columns, 3, &o.out);
-    ck_assert_int_eq(table_end(&t, &e), STATUS_OK);
+    report_begin(&t, (enum table_format)_i, columns, 3, &o.out);
+    ck_assert_int_eq(report_end(&t, &e), STATUS_OK);
     output_is(&o, expected[_i]);
 }
 END_TEST
@@ -108,18 +108,18 @@ END_TEST
 START_TEST(hostile_cells)
 {
     struct descriptor o;
-    struct table t;
+    struct report t;
     struct err e = {""};
     output_begin(&o);
-    table_begin(&t, TABLE_ALIGNED, columns, 1, &o.out);
-    table_text(&t, (struct text){"\x1b]0;x\0\xff", 7});
-    ck_assert_int_eq(table_end(&t, &e), STATUS_OK);
+    report_begin(&t, TABLE_ALIGNED, columns, 1, &o.out);
+    report_text(&t, (struct text){"\x1b]0;x\0\xff", 7});
+    ck_assert_int_eq(report_end(&t, &e), STATUS_OK);
     output_is(&o, "name\n\\x1b]0;x\\x00\\xff\n");
     output_begin(&o);
-    table_begin(&t, TABLE_CSV, columns, 2, &o.out);
-    table_text(&t, (struct text){"\xff", 1});
-    table_string(&t, " lead");
-    ck_assert_int_eq(table_end(&t, &e), STATUS_OK);
+    report_begin(&t, TABLE_CSV, columns, 2, &o.out);
+    report_text(&t, (struct text){"\xff", 1});
+    report_string(&t, " lead");
+    ck_assert_int_eq(report_end(&t, &e), STATUS_OK);
     output_is(&o, "name,n\n\xef\xbf\xbd,\" lead\"\n");
 }
 END_TEST
@@ -191,16 +191,17 @@ END_TEST
 
 START_TEST(one_struct)
 {
-    static const struct table_column two[] = {{.name = "what", .left = true}, {.name = "value"}};
+    static const struct report_field two[] = {{NULL, "what", .type = REPORT_TEXT},
+                                              {NULL, "value", .type = REPORT_INT}};
     static const struct report_field flag = {"flag", NULL, MEMBER(sample, flag)};
     struct descriptor o;
-    struct table t;
+    struct report t;
     struct json j;
     struct err e = {""};
     output_begin(&o);
-    table_begin(&t, TABLE_ALIGNED, two, 2, &o.out);
+    report_begin(&t, TABLE_ALIGNED, two, 2, &o.out);
     report_properties(&t, fields, REPORT_LENGTH(fields), &samples[1]);
-    ck_assert_int_eq(table_end(&t, &e), STATUS_OK);
+    ck_assert_int_eq(report_end(&t, &e), STATUS_OK);
     output_is(&o, "what                          value\n"
                   "name                        unnamed\n"
                   "n                                 0\n"
@@ -209,11 +210,10 @@ START_TEST(one_struct)
                   "bytes    18,446,744,073,709,551,615\n");
     output_begin(&o);
     json_init(&j, &o.out, 0);
-    json_begin_object(&j);
+    json_begin_object(&j, NULL);
     report_members(&j, fields, 2, &samples[0]);
     report_members(&j, &flag, 1, &samples[0]);
-    json_key(&j, "alone");
-    report_json(&j, &flag, &samples[1]);
+    report_member(&j, "alone", &flag, &samples[1]);
     json_end(&j);
     output_is(&o, "{\"name\": \"a\", \"kind\": \"k\", \"flag\": true, \"alone\": false}");
 }

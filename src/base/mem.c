@@ -10,15 +10,15 @@
 /* At and above this size a block is mapped, on a 2 MiB boundary that huge pages can fill. */
 #define HUGE_PAGE ((size_t)2 << 20)
 
-void mem_plan_add(struct mem_plan *p, uint64_t count, uint64_t size)
+/* `used` after another piece; false if that does not fit. */
+static bool next_used(size_t used, uint64_t count, uint64_t size, size_t *out)
 {
     uint64_t bytes, total;
     if (!u64_mul(count, size, &bytes) || !u64_align_up(bytes, MEM_ALIGN, &bytes) ||
-        !u64_add(p->bytes, bytes, &total) || total > PTRDIFF_MAX - HUGE_PAGE) {
-        p->overflow = true;
-        return;
-    }
-    p->bytes = (size_t)total;
+        !u64_add(used, bytes, &total) || total > PTRDIFF_MAX - HUGE_PAGE)
+        return false;
+    *out = (size_t)total;
+    return true;
 }
 
 static void *map_huge(size_t bytes)
@@ -47,15 +47,17 @@ static size_t mapped_bytes(size_t bytes)
     return (bytes + 65535) & ~(size_t)65535;
 }
 
-enum status arena_create(struct arena *a, const struct mem_plan *p, const char *what, struct err *e)
+enum status arena_allocate(struct arena *a, const char *what, struct err *e)
 {
+    const struct arena counted = *a;
+    assert(arena_is_counting(a));
     *a = (struct arena){0};
-    if (p->overflow)
+    if (counted.overflow)
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: %s needs more bytes than can be "
                        "addressed",
                        what);
-    const size_t bytes = p->bytes ? p->bytes : MEM_ALIGN;
+    const size_t bytes = counted.used ? counted.used : MEM_ALIGN;
     void *base = NULL;
     if (bytes >= HUGE_PAGE) {
         base = map_huge(mapped_bytes(bytes));
@@ -70,25 +72,16 @@ enum status arena_create(struct arena *a, const struct mem_plan *p, const char *
     return STATUS_OK;
 }
 
-enum status arena_allocate(struct arena *a, const char *what, struct err *e)
-{
-    const struct mem_plan p = {.bytes = a->used, .overflow = a->overflow};
-    return arena_create(a, &p, what, e);
-}
-
 void *arena_take(struct arena *a, uint64_t count, uint64_t size)
 {
-    struct mem_plan piece = {.bytes = a->used, .overflow = a->overflow};
-    mem_plan_add(&piece, count, size);
+    const size_t at = a->used;
+    const bool fits = next_used(at, count, size, &a->used);
     if (arena_is_counting(a)) {
-        a->used = piece.bytes;
-        a->overflow = piece.overflow;
+        a->overflow |= !fits;
         return NULL;
     }
-    assert(!piece.overflow && piece.bytes <= a->cap);
-    void *p = a->base + a->used;
-    a->used = piece.bytes;
-    return p;
+    assert(fits && a->used <= a->cap);
+    return a->base + at;
 }
 
 void arena_free(struct arena *a)

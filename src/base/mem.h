@@ -22,14 +22,6 @@
 /* Pieces start on cache-line (and AVX-512 vector) boundaries. */
 #define MEM_ALIGN 64
 
-struct mem_plan {
-    size_t bytes;  /* rounded up to MEM_ALIGN after every piece */
-    bool overflow; /* sticky: some size did not fit */
-};
-
-/* Adds a piece of count * size bytes. */
-void mem_plan_add(struct mem_plan *p, uint64_t count, uint64_t size);
-
 struct arena {
     unsigned char *base; /* NULL while counting */
     size_t cap;          /* bytes at base; 0 while counting */
@@ -49,15 +41,6 @@ static inline bool arena_is_counting(const struct arena *a)
  * arena is zeroed. Large blocks ask for huge pages (a hint).
  */
 enum status arena_allocate(struct arena *a, const char *what, struct err *e);
-
-/*
- * Allocates one zeroed, MEM_ALIGN-aligned block for the plan; `what` names it in the message.
- * Zero pages are not touched, so memory counts as used only when written. Fails with
- * STATUS_NO_MEMORY when the plan overflowed or the system refuses. Large blocks ask for huge
- * pages (a hint).
- */
-enum status arena_create(struct arena *a, const struct mem_plan *p, const char *what,
-                         struct err *e);
 
 /* The next count * size bytes, zeroed; while counting NULL. Only pieces that were counted may be
  * taken (asserted). */

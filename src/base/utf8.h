@@ -23,6 +23,15 @@
  */
 size_t utf8_decode(struct text s, uint32_t *code);
 
+/* Cuts that character off *rest, nonempty: returns its bytes. */
+static inline struct text utf8_next(struct text *rest, uint32_t *code)
+{
+    const struct text first = {rest->data, utf8_decode(*rest, code)};
+    rest->data += first.len;
+    rest->len -= first.len;
+    return first;
+}
+
 /* Whether it is a control character (general category Cc): C0, delete and C1. */
 bool utf8_is_control(uint32_t code);
 

@@ -33,19 +33,14 @@ static void processor_name(char *name, size_t size)
     fclose(f);
 }
 
-static void list_threads(const struct bench_report *r, char *text, size_t size)
-{
-    size_t used = 0;
-    for (int i = 0; i < r->spec->threads.n && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%d", i ? ", " : "",
-                                 r->spec->threads.items[i]);
-}
-
 void bench_machine(const struct bench_report *r, char *line, size_t size)
 {
     char processor[128], threads[256];
+    size_t used = 0;
+    for (int i = 0; i < r->spec->threads.n && used < sizeof threads; i++)
+        used += (size_t)snprintf(threads + used, sizeof threads - used, "%s%d", i ? ", " : "",
+                                 r->spec->threads.items[i]);
     processor_name(processor, sizeof processor);
-    list_threads(r, threads, sizeof threads);
     snprintf(line, size, "%s, %s, threads %s; decode %s, %s", processor, r->spec->kernels->name,
              threads, DECODE_VERSION, compiler_name());
 }
@@ -179,9 +174,7 @@ enum status bench_print(const struct bench_report *r, enum table_format format, 
 enum status bench_write_trace(const struct bench_report *r, const char *path, struct err *e)
 {
     struct file_writer *w;
-    const enum status opened = file_writer_open(&w, path, e);
-    if (opened != STATUS_OK)
-        return opened;
+    TRY(file_writer_open(&w, path, e));
     static const char header[] = "variant,type,kv_type,threads,depth,repeat,index,ns\n";
     file_writer_put(w, header, sizeof header - 1);
     for (int i = 0; i < r->bench->n_rows; i++) {

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "measure/bench.h"
 #include "show/output.h"
-#include "show/table.h"
+#include "show/report.h"
 
 /* What the rows were measured on. */
 struct bench_report {

@@ -34,31 +34,23 @@ static const struct option own_options[] = {
 static enum status read_names(struct info *info, struct err *e)
 {
     bool found;
-    enum status s =
-        gguf_get_text(info->gguf, "general.architecture", &info->architecture, &found, e);
-    if (s == STATUS_OK)
-        s = gguf_get_text(info->gguf, "general.name", &info->name, &found, e);
-    if (s == STATUS_OK)
-        s = gguf_get_text(info->gguf, "tokenizer.ggml.model", &info->tokenizer_model, &found, e);
-    return s;
+    const struct gguf *g = info->gguf;
+    TRY(gguf_get_text(g, "general.architecture", &info->architecture, &found, e));
+    TRY(gguf_get_text(g, "general.name", &info->name, &found, e));
+    return gguf_get_text(g, "tokenizer.ggml.model", &info->tokenizer_model, &found, e);
 }
 
 static enum status read_parts(struct info *info, struct err *e)
 {
-    enum status s = gguf_parse_file(&info->file, &info->gguf, e);
-    if (s == STATUS_OK)
-        s = read_names(info, e);
-    if (s != STATUS_OK)
-        return s;
-    inspect_parts(info->gguf, info->parts, &info->total);
+    TRY(gguf_parse_file(&info->file, &info->gguf, e));
+    TRY(read_names(info, e));
+    inspect_parts(info->gguf, info->parts, &info->parts[INSPECT_PARTS]);
     /* Of the architectures that run here the hyperparameters must be readable; of others the keys
      * are shown. */
     if (!arch_find(info->architecture))
         return STATUS_OK;
     if (info->gguf->n_tensors > 0) {
-        s = config_read(info->gguf, &info->config, e);
-        if (s != STATUS_OK)
-            return s;
+        TRY(config_read(info->gguf, &info->config, e));
         info->has_config = true;
         info->runs = cost_shape_of_file(info->gguf, &info->config, &info->shape);
     }
@@ -93,32 +85,34 @@ static enum status refuse_nonfinite(const struct info *info, struct err *e)
     return STATUS_OK;
 }
 
-static enum status show_info(const struct info_options *o, struct info *info, struct output *out,
-                             struct err *e)
+static enum status show_info(struct info *info, bool check, struct err *e)
 {
-    enum status s = read_parts(info, e);
+    const enum status s = read_parts(info, e);
     if (s != STATUS_OK) {
         err_prefix(e, info->path);
         return s;
     }
-    info->list_tensors = o->tensors;
-    info->bytes_per_s = o->bandwidth * 1e9;
-    if (o->check)
-        s = count_nonfinite(info, e);
-    if (s == STATUS_OK)
-        s = info_print(info, (enum table_format)o->format, out, e);
-    return s == STATUS_OK ? refuse_nonfinite(info, e) : s;
+    if (check)
+        TRY(count_nonfinite(info, e));
+    TRY(info_print(info, e));
+    return refuse_nonfinite(info, e);
 }
 
 static enum status run_info(const struct invocation *inv, const void *values, struct err *e)
 {
     const struct info_options *o = values;
-    struct info info = {.architecture = {"", 0}, .name = {"", 0}, .tokenizer_model = {"", 0}};
+    struct info info = {.architecture = {"", 0},
+                        .name = {"", 0},
+                        .tokenizer_model = {"", 0},
+                        .bytes_per_s = o->bandwidth * 1e9,
+                        .list_tensors = o->tensors,
+                        .format = (enum table_format)o->format,
+                        .out = inv->out};
     TRY(common_model_path(&o->common, &info.path, e));
     signals_mapping(info.path);
     enum status s = file_map_open(&info.file, info.path, e);
     if (s == STATUS_OK)
-        s = show_info(o, &info, inv->out, e);
+        s = show_info(&info, o->check, e);
     free(info.checks);
     tokenizer_free(info.tokenizer);
     gguf_free(info.gguf);

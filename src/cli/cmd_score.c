@@ -16,7 +16,7 @@
 #include "cli/token_record.h"
 #include "measure/npy.h"
 #include "measure/score.h"
-#include "show/table.h"
+#include "show/report.h"
 
 struct score_options {
     struct common_options common;
@@ -56,9 +56,9 @@ struct scoring {
     struct npy_writer *npy;            /* NULL: not asked for */
     int n_vocab, n_top;
     enum table_format format;
-    struct json json;   /* of the JSON forms */
-    struct table table; /* of the others */
-    struct table_column *columns;
+    struct json json;     /* of the JSON forms */
+    struct report report; /* of the others */
+    struct report_field *columns;
     char (*names)[32]; /* of columns */
     char *cell;        /* [cell_cap] where one row's alternatives are joined */
     size_t cell_cap;
@@ -79,23 +79,23 @@ static void put_joined_top(struct scoring *s, const struct score_row *row)
         used += name.len;
         used += (size_t)snprintf(s->cell + used, s->cell_cap - used, "' %.3f", row->top[i].logprob);
     }
-    table_text(&s->table, (struct text){s->cell, used});
+    report_text(&s->report, (struct text){s->cell, used});
 }
 
 /* Three cells. */
 static void put_token(struct scoring *s, int id, double logprob)
 {
-    table_u64(&s->table, (uint64_t)id);
+    report_u64(&s->report, (uint64_t)id);
     if (s->tokenizer)
-        table_text(&s->table, tokenizer_bytes(s->tokenizer, id));
+        report_text(&s->report, tokenizer_bytes(s->tokenizer, id));
     else
-        table_null(&s->table);
-    table_double(&s->table, logprob, "%.4f");
+        report_null(&s->report);
+    report_double(&s->report, logprob, "%.4f");
 }
 
 static void put_table_row(struct scoring *s, const struct score_row *row)
 {
-    table_u64(&s->table, (uint64_t)row->position);
+    report_u64(&s->report, (uint64_t)row->position);
     put_token(s, row->id, row->predicted ? row->logprob : (double)NAN);
     if (s->format != TABLE_CSV && s->n_top > 0)
         put_joined_top(s, row);
@@ -104,7 +104,7 @@ static void put_table_row(struct scoring *s, const struct score_row *row)
     for (int i = 0; i < row->n_top; i++)
         put_token(s, row->top[i].id, row->top[i].logprob);
     for (int cell = 3 * row->n_top; cell < 3 * s->n_top; cell++)
-        table_null(&s->table);
+        report_null(&s->report);
 }
 
 static enum status visit_token(void *arg, const struct score_row *row, struct err *e)
@@ -136,8 +136,10 @@ static enum status visit_token(void *arg, const struct score_row *row, struct er
 /* Names *n columns: three more an alternative in CSV, one for all else. */
 static enum status name_columns(struct scoring *s, int *n, struct err *e)
 {
-    static const struct table_column fixed[] = {
-        {.name = "position"}, {.name = "id"}, {.name = "text", .left = true}, {.name = "logprob"}};
+    static const struct report_field fixed[] = {{"position", "position", .type = REPORT_INT},
+                                                {"id", "id", .type = REPORT_INT},
+                                                {"text", "text", .type = REPORT_TEXT},
+                                                {"logprob", "logprob", .type = REPORT_DOUBLE}};
     static const char *const kinds[] = {"id", "text", "logprob"};
     const int n_fixed = (int)(sizeof fixed / sizeof fixed[0]);
     const bool csv = s->format == TABLE_CSV;
@@ -149,7 +151,8 @@ static enum status name_columns(struct scoring *s, int *n, struct err *e)
     memcpy(s->columns, fixed, sizeof fixed);
     for (int i = 0; i < *n - n_fixed; i++) {
         snprintf(s->names[i], sizeof s->names[i], "top%d_%s", i / 3 + 1, kinds[i % 3]);
-        s->columns[n_fixed + i] = (struct table_column){csv ? s->names[i] : "top", !csv};
+        const char *name = csv ? s->names[i] : "top";
+        s->columns[n_fixed + i] = (struct report_field){name, name, .type = REPORT_TEXT};
     }
     return STATUS_OK;
 }
@@ -176,9 +179,9 @@ static enum status print_table(struct scoring *s, const struct runtime *r, struc
     int n_columns;
     TRY(name_columns(s, &n_columns, e));
     TRY(reserve_cell(s, e));
-    table_begin(&s->table, s->format, s->columns, n_columns, s->out);
+    report_begin(&s->report, s->format, s->columns, n_columns, s->out);
     const enum status visited = visit_tokens(s, r, e);
-    const enum status printed = table_end(&s->table, visited == STATUS_OK ? e : NULL);
+    const enum status printed = report_end(&s->report, visited == STATUS_OK ? e : NULL);
     return visited == STATUS_OK ? printed : visited;
 }
 
@@ -187,7 +190,7 @@ static enum status print_scores(struct scoring *s, const struct runtime *r, stru
 {
     json_init(&s->json, s->out, s->format == TABLE_JSON);
     if (s->format == TABLE_JSON)
-        json_begin_array(&s->json);
+        json_begin_array(&s->json, NULL);
     const enum status status =
         table_is_json(s->format) ? visit_tokens(s, r, e) : print_table(s, r, e);
     if (s->format == TABLE_JSON) {

@@ -35,10 +35,10 @@ static void print_ids(struct output *out, int format, const int32_t *ids, size_t
     struct json j;
     json_init(&j, out, 0);
     if (format == FORMAT_JSON)
-        json_begin_array(&j);
+        json_begin_array(&j, NULL);
     for (size_t i = 0; i < n; i++) {
         if (format == FORMAT_JSON)
-            json_int(&j, ids[i]);
+            json_int(&j, NULL, ids[i]);
         else
             output_printf(out, "%s%d", i ? " " : "", (int)ids[i]);
     }

@@ -58,68 +58,55 @@ static enum status print_layers(const struct convert_report *r, enum table_forma
 }
 
 /* The change only of bits per byte, and only for people. */
-static void print_figure(struct table *t, const struct convert_report *r,
+static void print_figure(struct report *t, const struct convert_report *r,
                          const struct report_field *f)
 {
     const bool people = table_is_for_people(t->format);
-    table_string(t, report_name(t->format, f));
+    report_string(t, report_name(t->format, f));
     report_cell(t, f, &r->before);
     report_cell(t, f, &r->after);
     if (people && f->format)
-        table_double(t, r->after.bits_per_byte - r->before.bits_per_byte, "%+.4f");
+        report_double(t, r->after.bits_per_byte - r->before.bits_per_byte, "%+.4f");
     else if (people)
-        table_null(t);
+        report_null(t);
 }
 
 static enum status print_figures(const struct convert_report *r, enum table_format format,
                                  struct output *out, struct err *e)
 {
-    static const struct table_column columns[] = {{.name = "figure", .left = true},
-                                                  {.name = "before"},
-                                                  {.name = "after"},
-                                                  {.name = "change"}};
+    static const struct report_field columns[] = {{"figure", "figure", .type = REPORT_TEXT},
+                                                  {"before", "before", .type = REPORT_DOUBLE},
+                                                  {"after", "after", .type = REPORT_DOUBLE},
+                                                  {NULL, "change", .type = REPORT_DOUBLE}};
     const bool people = table_is_for_people(format);
-    struct table t;
-    table_begin(&t, format, columns, people ? 4 : 3, out);
+    struct report t;
+    report_begin(&t, format, columns, REPORT_LENGTH(columns), out);
     for (int i = 0; i < REPORT_LENGTH(figure_fields); i++)
         if (!people || !figure_fields[i].format || !isnan(r->after.bits_per_byte))
             print_figure(&t, r, &figure_fields[i]);
     print_figure(&t, r, &seconds_field);
-    return table_end(&t, e);
+    return report_end(&t, e);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------ */
-
-static void json_figures(struct json *j, const char *key, const struct convert_figures *f)
-{
-    json_key_object(j, key);
-    report_members(j, figure_fields, REPORT_LENGTH(figure_fields), f);
-    json_end(j);
-}
 
 static void convert_report_json(const struct convert_report *r, bool one_line, struct output *out)
 {
     struct json j;
     json_init(&j, out, one_line ? 0 : 1);
-    json_begin_object(&j);
-    json_key(&j, "method");
-    json_string(&j, convert_methods[r->spec->method]);
-    json_key(&j, "grouping");
-    json_string(&j, r->spec->cluster ? "cluster" : "adjacent");
-    json_key(&j, "refit");
-    json_bool(&j, r->spec->refit);
-    json_key(&j, "calibration_tokens");
-    json_u64(&j, r->spec->n_tokens);
-    json_key_array(&j, "layers");
+    json_begin_object(&j, NULL);
+    json_string(&j, "method", convert_methods[r->spec->method]);
+    json_string(&j, "grouping", r->spec->cluster ? "cluster" : "adjacent");
+    json_bool(&j, "refit", r->spec->refit);
+    json_u64(&j, "calibration_tokens", r->spec->n_tokens);
+    json_begin_array(&j, "layers");
     for (int l = 0; l < r->converted->n_layers; l++) {
         const struct layer_row row = layer_row(r, l);
-        json_begin_object(&j);
-        report_members(&j, layer_fields + 1, REPORT_LENGTH(layer_fields) - 1, &row);
-        json_end(&j);
+        report_object(&j, NULL, layer_fields + 1, REPORT_LENGTH(layer_fields) - 1, &row);
     }
     json_end(&j);
-    json_figures(&j, "before", &r->before);
-    json_figures(&j, "after", &r->after);
+    report_object(&j, "before", figure_fields, REPORT_LENGTH(figure_fields), &r->before);
+    report_object(&j, "after", figure_fields, REPORT_LENGTH(figure_fields), &r->after);
     report_members(&j, &seconds_field, 1, &r->after);
     json_end(&j);
     output_puts(out, "\n");

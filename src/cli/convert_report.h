@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "convert/convert.h"
 #include "show/output.h"
-#include "show/table.h"
+#include "show/report.h"
 
 /* Of the checkpoint before, or after. */
 struct convert_figures {

@@ -7,15 +7,6 @@
 #include "show/figures.h"
 #include "show/report.h"
 
-/* Begins a table that for people stands below another one. */
-static void begin_below(struct report *r, enum table_format format,
-                        const struct report_field *fields, int n_fields, struct output *out)
-{
-    if (table_is_for_people(format))
-        output_puts(out, "\n");
-    report_begin(r, format, fields, n_fields, out);
-}
-
 /* --- the file and its hyperparameters -------------------------------------------------------- */
 
 struct info_properties {
@@ -70,20 +61,14 @@ static const struct report_field tokenizer_fields[] = {
     {"adds_bos", NULL, MEMBER(info_properties, adds_bos)},
 };
 
+static int n_config_fields(const struct info *info)
+{
+    return info->has_config ? REPORT_LENGTH(config_fields) : 0;
+}
+
 static int n_tokenizer_fields(const struct info *info)
 {
     return info->tokenizer ? REPORT_LENGTH(tokenizer_fields) : 1;
-}
-
-static void fill_tokenizer(const struct tokenizer *t, struct info_properties *p)
-{
-    p->n_tokens = tokenizer_n_tokens(t);
-    p->bos = tokenizer_bos(t);
-    p->eos = tokenizer_eos(t);
-    p->adds_bos = tokenizer_adds_bos(t);
-    if (p->bos >= 0)
-        snprintf(p->bos_note, sizeof p->bos_note, "%d%s", (int)p->bos,
-                 p->adds_bos ? ", before every text" : "");
 }
 
 static struct info_properties properties_of(const struct info *info)
@@ -108,8 +93,15 @@ static struct info_properties properties_of(const struct info *info)
              g->n_pairs, g->n_tensors);
     if (info->has_config)
         config_variant_name(&p.config, p.config.n_kv_heads, p.variant);
-    if (info->tokenizer)
-        fill_tokenizer(info->tokenizer, &p);
+    if (!info->tokenizer)
+        return p;
+    p.n_tokens = tokenizer_n_tokens(info->tokenizer);
+    p.bos = tokenizer_bos(info->tokenizer);
+    p.eos = tokenizer_eos(info->tokenizer);
+    p.adds_bos = tokenizer_adds_bos(info->tokenizer);
+    if (p.bos >= 0)
+        snprintf(p.bos_note, sizeof p.bos_note, "%d%s", (int)p.bos,
+                 p.adds_bos ? ", before every text" : "");
     return p;
 }
 
@@ -138,7 +130,7 @@ static int list_types(const struct gguf *g, struct info_type types[INFO_MAX_TYPE
     return n;
 }
 
-static void print_types(struct table *t, const struct gguf *g)
+static void print_types(struct report *r, const struct gguf *g)
 {
     struct info_type types[INFO_MAX_TYPES];
     const int n = list_types(g, types);
@@ -148,73 +140,69 @@ static void print_types(struct table *t, const struct gguf *g)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%" PRIu64 " tensor%s)",
                                  i ? ", " : "", types[i].name, types[i].n_tensors,
                                  types[i].n_tensors == 1 ? "" : "s");
-    table_string(t, "types");
-    table_string(t, list);
+    report_string(r, "types");
+    report_string(r, list);
 }
 
 static void json_types(struct json *j, const struct gguf *g)
 {
     struct info_type types[INFO_MAX_TYPES];
     const int n = list_types(g, types);
-    json_key_object(j, "types");
-    for (int i = 0; i < n; i++) {
-        json_key(j, types[i].name);
-        json_u64(j, types[i].n_tensors);
-    }
+    json_begin_object(j, "types");
+    for (int i = 0; i < n; i++)
+        json_u64(j, types[i].name, types[i].n_tensors);
     json_end(j);
 }
 
 /* --- keys ------------------------------------------------------------------------------------ */
 
-static void print_scalar(struct table *t, const struct gguf_value *v)
+static void print_scalar(struct report *r, const struct gguf_value *v)
 {
     char digits[32];
     if (v->kind == GGUF_STRING) {
-        table_text(t, (struct text){v->bytes.data, (size_t)text_width(v->bytes)});
+        report_text(r, (struct text){v->bytes.data, (size_t)text_width(v->bytes)});
     } else if (v->kind == GGUF_BOOL) {
-        table_string(t, gguf_int_at(v, 0) ? "true" : "false");
+        report_string(r, gguf_int_at(v, 0) ? "true" : "false");
     } else if (v->kind == GGUF_F32 || v->kind == GGUF_F64) {
-        table_string(t, figure_exact(gguf_float_at(v, 0)).text);
+        report_string(r, figure_exact(gguf_float_at(v, 0)).text);
     } else if (v->kind == GGUF_U64) {
         uint64_t x = 0;
         for (size_t i = v->bytes.len; i > 0; i--)
             x = x << 8 | (unsigned char)v->bytes.data[i - 1];
-        table_u64(t, x);
+        report_u64(r, x);
     } else {
         snprintf(digits, sizeof digits, "%" PRId64, gguf_int_at(v, 0));
-        table_string(t, digits);
+        report_string(r, digits);
     }
 }
 
 /* The scalar keys of an architecture that does not run here: its own and the general ones. */
-static void print_keys(struct table *t, const struct gguf *g)
+static void print_keys(struct report *r, const struct gguf *g)
 {
     for (size_t i = 0; i < g->n_pairs; i++) {
         const struct gguf_pair *p = &g->pairs[i];
         if (p->value.kind == GGUF_ARRAY || text_is(p->key, "general.architecture") ||
             text_is(p->key, "general.name") || text_starts_with(p->key, "tokenizer."))
             continue;
-        table_text(t, p->key);
-        print_scalar(t, &p->value);
+        report_text(r, p->key);
+        print_scalar(r, &p->value);
     }
 }
 
-static enum status print_properties(const struct info *info, enum table_format format,
-                                    struct output *out, struct err *e)
+static enum status print_properties(const struct info *info, struct err *e)
 {
-    static const struct table_column columns[] = {{.name = "property", .left = true},
-                                                  {.name = "value", .left = true}};
+    static const struct report_field columns[] = {{NULL, "property", .type = REPORT_TEXT},
+                                                  {NULL, "value", .type = REPORT_TEXT}};
     const struct info_properties p = properties_of(info);
-    struct table t;
-    table_begin(&t, format, columns, 2, out);
-    report_properties(&t, file_fields, REPORT_LENGTH(file_fields), &p);
-    if (info->has_config)
-        report_properties(&t, config_fields, REPORT_LENGTH(config_fields), &p);
-    report_properties(&t, tokenizer_fields, n_tokenizer_fields(info), &p);
-    print_types(&t, info->gguf);
+    struct report r;
+    report_begin(&r, info->format, columns, 2, info->out);
+    report_properties(&r, file_fields, REPORT_LENGTH(file_fields), &p);
+    report_properties(&r, config_fields, n_config_fields(info), &p);
+    report_properties(&r, tokenizer_fields, n_tokenizer_fields(info), &p);
+    print_types(&r, info->gguf);
     if (!info->has_config)
-        print_keys(&t, info->gguf);
-    return table_end(&t, e);
+        print_keys(&r, info->gguf);
+    return report_end(&r, e);
 }
 
 /* --- parts ----------------------------------------------------------------------------------- */
@@ -235,22 +223,22 @@ static const struct report_field part_fields[] = {
 /* INSPECT_PARTS is the total. */
 static struct info_part info_part_of(const struct info *info, int part)
 {
-    const uint64_t all = info->total.parameters;
-    struct info_part p = {"total", info->total, 0};
+    const uint64_t all = info->parts[INSPECT_PARTS].parameters;
+    struct info_part p = {"total", info->parts[part], 0};
     if (part < INSPECT_PARTS)
-        p = (struct info_part){inspect_part_name((enum inspect_part)part), info->parts[part], 0};
-    p.percent = all ? 100.0 * (double)p.sum.parameters / (double)all : 0;
+        p.name = inspect_part_name((enum inspect_part)part);
+    if (all > 0)
+        p.percent = 100.0 * (double)p.sum.parameters / (double)all;
     return p;
 }
 
-static enum status print_parts(const struct info *info, enum table_format format,
-                               struct output *out, struct err *e)
+static enum status print_parts(const struct info *info, struct err *e)
 {
     struct report r;
-    begin_below(&r, format, part_fields, REPORT_LENGTH(part_fields), out);
+    report_begin(&r, info->format, part_fields, REPORT_LENGTH(part_fields), info->out);
     for (int part = 0; part <= INSPECT_PARTS; part++) {
         const struct info_part p = info_part_of(info, part);
-        if (format == TABLE_CSV || part == INSPECT_PARTS || p.sum.parameters > 0)
+        if (info->format == TABLE_CSV || part == INSPECT_PARTS || p.sum.parameters > 0)
             report_row(&r, &p);
     }
     return report_end(&r, e);
@@ -259,11 +247,10 @@ static enum status print_parts(const struct info *info, enum table_format format
 /* An object of one field of all parts, the total first. */
 static void json_parts(struct json *j, const struct info *info, const struct report_field *field)
 {
-    json_key_object(j, field->key);
+    json_begin_object(j, field->key);
     for (int i = 0; i <= INSPECT_PARTS; i++) {
         const struct info_part p = info_part_of(info, i == 0 ? INSPECT_PARTS : i - 1);
-        json_key(j, p.name);
-        report_json(j, field, &p);
+        report_member(j, p.name, field, &p);
     }
     json_end(j);
 }
@@ -276,7 +263,8 @@ struct info_variant {
 };
 
 /* A %d in a heading is for the context. */
-static const struct report_field cache_fields[] = {
+#define CACHE_FIELDS 9
+static const struct report_field variant_fields[] = {
     {"variant", "KV cache of", MEMBER(info_variant, v.name)},
     {"n_kv_heads", "K/V heads", MEMBER(info_variant, v.n_kv_heads)},
     {"parameters", "parameters", MEMBER(info_variant, v.parameters), .grouped = true},
@@ -290,8 +278,7 @@ static const struct report_field cache_fields[] = {
      .figure = figure_bytes},
     {"bytes_full_context_q8_0", "%d tokens q8_0", MEMBER(info_variant, v.full_q8_0),
      .figure = figure_bytes},
-};
-static const struct report_field prediction_fields[] = {
+    /* With predictions. */
     {NULL, "at the bandwidth", MEMBER(info_variant, v.name)},
     {"weight_bytes_per_token", "weights read", MEMBER(info_variant, v.weight_bytes),
      .figure = figure_bytes},
@@ -325,34 +312,40 @@ static bool next_variant(const struct info *info, struct info_variant *n)
 }
 
 /* One of the two tables; `first` heads its first column. */
-static enum status print_variants(const struct info *info, enum table_format format,
-                                  const struct report_field *fields, int n_fields,
-                                  const char *first, struct output *out, struct err *e)
+static enum status print_variants(const struct info *info, const struct report_field *fields,
+                                  int n_fields, const char *first, struct err *e)
 {
     struct report r;
-    char names[REPORT_MAX_FIELDS][48];
+    char names[REPORT_LENGTH(variant_fields)][48];
+    struct report_field named[REPORT_LENGTH(variant_fields)];
     struct info_variant v = {.v = {.n_kv_heads = 0}};
-    begin_below(&r, format, fields, n_fields, out);
-    for (int i = 1; i < n_fields; i++) {
-        snprintf(names[i], sizeof names[i], fields[i].heading, info->config.n_ctx);
-        r.columns[i].name = names[i];
+    for (int i = 0; i < n_fields; i++) {
+        snprintf(names[i], sizeof names[i], i ? fields[i].heading : first, info->config.n_ctx);
+        named[i] = fields[i];
+        named[i].heading = names[i];
     }
-    r.columns[0].name = first;
+    output_puts(info->out, "\n");
+    report_begin(&r, info->format, named, n_fields, info->out);
     while (next_variant(info, &v))
         report_row(&r, &v);
     return report_end(&r, e);
 }
 
+static enum status print_predictions(const struct info *info, struct err *e)
+{
+    char rate[48];
+    snprintf(rate, sizeof rate, "at %s GB/s", figure_exact(info->bytes_per_s / 1e9).text);
+    return print_variants(info, variant_fields + CACHE_FIELDS,
+                          REPORT_LENGTH(variant_fields) - CACHE_FIELDS, rate, e);
+}
+
 static void json_variants(struct json *j, const struct info *info)
 {
     struct info_variant v = {.v = {.n_kv_heads = 0}};
-    json_key_array(j, "kv_cache");
+    json_begin_array(j, "kv_cache");
     while (next_variant(info, &v)) {
-        json_begin_object(j);
-        report_members(j, cache_fields, REPORT_LENGTH(cache_fields), &v);
-        if (has_predictions(info))
-            report_members(j, prediction_fields, REPORT_LENGTH(prediction_fields), &v);
-        json_end(j);
+        report_object(j, NULL, variant_fields,
+                      has_predictions(info) ? REPORT_LENGTH(variant_fields) : CACHE_FIELDS, &v);
     }
     json_end(j);
 }
@@ -403,11 +396,10 @@ static struct info_tensor tensor_of(const struct info *info, size_t i)
 }
 
 /* Every tensor, or those with values that are not finite. */
-static enum status print_tensors(const struct info *info, bool bad_only, enum table_format format,
-                                 struct output *out, struct err *e)
+static enum status print_tensors(const struct info *info, bool bad_only, struct err *e)
 {
     struct report r;
-    report_begin(&r, format, tensor_fields, n_tensor_fields(info), out);
+    report_begin(&r, info->format, tensor_fields, n_tensor_fields(info), info->out);
     for (size_t i = 0; i < info->gguf->n_tensors; i++) {
         const struct info_tensor t = tensor_of(info, i);
         if (!bad_only || info->checks[i].nan + info->checks[i].inf > 0)
@@ -418,15 +410,14 @@ static enum status print_tensors(const struct info *info, bool bad_only, enum ta
 
 static void json_tensors(struct json *j, const struct info *info)
 {
-    json_key_array(j, "tensors");
+    json_begin_array(j, "tensors");
     for (size_t i = 0; i < info->gguf->n_tensors; i++) {
         const struct info_tensor t = tensor_of(info, i);
-        json_begin_object(j);
-        json_key(j, "name");
-        json_text(j, t.tensor.name);
-        json_key_array(j, "shape");
+        json_begin_object(j, NULL);
+        json_text(j, "name", t.tensor.name);
+        json_begin_array(j, "shape");
         for (int d = 0; d < t.tensor.n_dims; d++)
-            json_u64(j, t.tensor.dims[d]);
+            json_u64(j, NULL, t.tensor.dims[d]);
         json_end(j);
         report_members(j, tensor_fields + 2, n_tensor_fields(info) - 2, &t);
         json_end(j);
@@ -451,7 +442,7 @@ static const struct report_field check_fields[] = {
 static struct info_check sum_of_checks(const struct info *info)
 {
     struct info_check sum = {0};
-    for (size_t i = 0; i < info->gguf->n_tensors; i++) {
+    for (size_t i = 0; info->checks && i < info->gguf->n_tensors; i++) {
         const struct inspect_check *c = &info->checks[i];
         sum.checked += c->checked;
         sum.unchecked += !c->checked;
@@ -463,9 +454,9 @@ static struct info_check sum_of_checks(const struct info *info)
     return sum;
 }
 
-static enum status print_check(const struct info *info, enum table_format format,
-                               struct output *out, struct err *e)
+static enum status print_check(const struct info *info, struct err *e)
 {
+    struct output *out = info->out;
     const struct info_check sum = sum_of_checks(info);
     output_printf(out,
                   "\ncheck: %" PRIu64 " tensors read, %" PRIu64 " with values that are not finite",
@@ -476,76 +467,64 @@ static enum status print_check(const struct info *info, enum table_format format
         output_printf(out, "; %" PRIu64 " of other types not checked", sum.unchecked);
     output_puts(out, "\n");
     const bool listed = sum.bad == 0 || info->list_tensors;
-    return listed ? STATUS_OK : print_tensors(info, true, format, out, e);
+    return listed ? STATUS_OK : print_tensors(info, true, e);
 }
 
 /* --- the forms ------------------------------------------------------------------------------- */
 
-static void info_print_json(const struct info *info, bool one_line, struct output *out)
+static void info_print_json(const struct info *info)
 {
     struct json json, *j = &json;
     const struct info_properties p = properties_of(info);
-    json_init(j, out, one_line ? 0 : 2);
-    json_begin_object(j);
+    const struct info_check sum = sum_of_checks(info);
+    json_init(j, info->out, info->format == TABLE_JSONL ? 0 : 2);
+    json_begin_object(j, NULL);
     report_members(j, file_fields, REPORT_LENGTH(file_fields), &p);
-    if (info->has_config)
-        report_members(j, config_fields, REPORT_LENGTH(config_fields), &p);
-    json_key(j, "tokenizer");
+    report_members(j, config_fields, n_config_fields(info), &p);
     if (p.tokenizer.len > 0) {
-        json_begin_object(j);
-        report_members(j, tokenizer_fields, n_tokenizer_fields(info), &p);
-        json_end(j);
+        report_object(j, "tokenizer", tokenizer_fields, n_tokenizer_fields(info), &p);
     } else {
-        json_null(j);
+        json_null(j, "tokenizer");
     }
     json_types(j, info->gguf);
     json_parts(j, info, &part_fields[1]);
     json_parts(j, info, &part_fields[3]);
     if (info->has_config)
         json_variants(j, info);
-    if (info->checks) {
-        const struct info_check sum = sum_of_checks(info);
-        json_key_object(j, "check");
-        report_members(j, check_fields, REPORT_LENGTH(check_fields), &sum);
-        json_end(j);
-    }
+    if (info->checks)
+        report_object(j, "check", check_fields, REPORT_LENGTH(check_fields), &sum);
     if (info->list_tensors)
         json_tensors(j, info);
     json_end(j);
-    output_puts(out, "\n");
+    output_puts(info->out, "\n");
 }
 
-static enum status print_for_people(const struct info *info, enum table_format format,
-                                    struct output *out, struct err *e)
+static enum status print_for_people(const struct info *info, struct err *e)
 {
-    enum status s = print_properties(info, format, out, e);
-    if (s == STATUS_OK && info->gguf->n_tensors > 0)
-        s = print_parts(info, format, out, e);
-    if (s == STATUS_OK && info->has_config)
-        s = print_variants(info, format, cache_fields, REPORT_LENGTH(cache_fields), "KV cache of",
-                           out, e);
-    if (s == STATUS_OK && has_predictions(info)) {
-        char rate[48];
-        snprintf(rate, sizeof rate, "at %s GB/s", figure_exact(info->bytes_per_s / 1e9).text);
-        s = print_variants(info, format, prediction_fields, REPORT_LENGTH(prediction_fields), rate,
-                           out, e);
+    TRY(print_properties(info, e));
+    if (info->gguf->n_tensors > 0) {
+        output_puts(info->out, "\n");
+        TRY(print_parts(info, e));
     }
-    if (s == STATUS_OK && info->list_tensors) {
-        output_puts(out, "\n");
-        s = print_tensors(info, false, format, out, e);
+    if (info->has_config)
+        TRY(print_variants(info, variant_fields, CACHE_FIELDS, "KV cache of", e));
+    if (has_predictions(info))
+        TRY(print_predictions(info, e));
+    if (info->list_tensors) {
+        output_puts(info->out, "\n");
+        TRY(print_tensors(info, false, e));
     }
-    return s == STATUS_OK && info->checks ? print_check(info, format, out, e) : s;
+    return info->checks ? print_check(info, e) : STATUS_OK;
 }
 
-enum status info_print(const struct info *info, enum table_format format, struct output *out,
-                       struct err *e)
+enum status info_print(const struct info *info, struct err *e)
 {
-    if (table_is_for_people(format))
-        return print_for_people(info, format, out, e);
-    if (format == TABLE_CSV && (info->list_tensors || info->checks))
-        return print_tensors(info, false, format, out, e);
-    if (format == TABLE_CSV)
-        return print_parts(info, format, out, e);
-    info_print_json(info, format == TABLE_JSONL, out);
+    if (table_is_for_people(info->format))
+        return print_for_people(info, e);
+    if (info->format == TABLE_CSV && (info->list_tensors || info->checks))
+        return print_tensors(info, false, e);
+    if (info->format == TABLE_CSV)
+        return print_parts(info, e);
+    info_print_json(info);
     return STATUS_OK;
 }

@@ -13,7 +13,7 @@
 #include "measure/inspect.h"
 #include "model/config.h"
 #include "show/output.h"
-#include "show/table.h"
+#include "show/report.h"
 #include "text/tokenizer.h"
 
 struct info {
@@ -29,15 +29,14 @@ struct info {
     double bytes_per_s;          /* --bandwidth; 0: not given */
     struct tokenizer *tokenizer; /* NULL: none, or of a kind that is not read here */
     struct text tokenizer_model; /* "" if there is none */
-    struct inspect_sum parts[INSPECT_PARTS];
-    struct inspect_sum total;
+    struct inspect_sum parts[INSPECT_PARTS + 1]; /* the last one is the total */
     bool list_tensors;
     struct inspect_check *checks; /* [gguf->n_tensors] with --check, or NULL */
+    enum table_format format;
+    struct output *out;
 };
 
-/* Prints it in one of table_formats: several tables for people, one CSV table, one JSON object.
- * STATUS_NO_MEMORY. */
-enum status info_print(const struct info *info, enum table_format format, struct output *out,
-                       struct err *e);
+/* Several tables for people, one CSV table, or one JSON object. STATUS_NO_MEMORY. */
+enum status info_print(const struct info *info, struct err *e);
 
 #endif

@@ -23,16 +23,16 @@ static enum status log_failed(const struct train_report *r, struct err *e)
 }
 
 /* The offset after the head and the rows of steps up to `step`. */
-static long log_kept(FILE *f, int step)
+static long log_rows_end(FILE *f, int step)
 {
     char line[256];
-    long kept = 0;
+    long end = 0;
     while (fgets(line, sizeof line, f)) {
-        if (kept > 0 && strtol(line, NULL, 10) > step)
+        if (end > 0 && strtol(line, NULL, 10) > step)
             break;
-        kept = ftell(f);
+        end = ftell(f);
     }
-    return kept;
+    return end;
 }
 
 static FILE *open_log(const struct train_report *r, const char *mode)
@@ -47,28 +47,28 @@ static FILE *open_log(const struct train_report *r, const char *mode)
 enum status train_report_begin(struct train_report *r, const struct train_plan *p, struct err *e)
 {
     r->first_step = r->step = p->resumed_step;
-    r->loss = r->val_loss = r->val_bits = (double)NAN;
+    r->loss = r->val_loss = (double)NAN;
     r->best_loss = p->best_loss;
     r->best_bits = p->best_loss * p->bits_per_nat;
     r->best_step = p->best_step;
     if (!r->log)
         return STATUS_OK;
-    long kept = 0;
+    long end = 0;
     if (p->resumed_step > 0)
         r->log_file = open_log(r, "r+");
     /* Only what is not there is made: a log that cannot be opened just now must not be lost. */
     if (p->resumed_step > 0 && !r->log_file && errno != ENOENT)
         return log_failed(r, e);
     if (r->log_file) {
-        kept = log_kept(r->log_file, p->resumed_step);
-        if (fseek(r->log_file, kept, SEEK_SET) != 0 || ftruncate(fileno(r->log_file), kept) != 0)
+        end = log_rows_end(r->log_file, p->resumed_step);
+        if (fseek(r->log_file, end, SEEK_SET) != 0 || ftruncate(fileno(r->log_file), end) != 0)
             return log_failed(r, e);
     } else {
         r->log_file = open_log(r, "w");
     }
     if (!r->log_file)
         return log_failed(r, e);
-    if (kept == 0)
+    if (end == 0)
         fputs(log_head, r->log_file);
     return STATUS_OK;
 }
@@ -77,18 +77,16 @@ static void log_row(struct train_report *r, const struct train_event *ev)
 {
     if (!r->log_file)
         return;
-    const bool evaluated = ev->kind == TRAIN_EVALUATED;
     const double seconds = r->started_ns ? (double)(clock_ns() - r->started_ns) * 1e-9 : 0;
     const double tokens = (double)r->spec->batch * r->spec->length;
-    if (evaluated)
+    if (ev->kind == TRAIN_EVALUATED) {
         fprintf(r->log_file, "%d,,%.6f,%.6f,,,,%.3f\n", ev->step, ev->val_loss, ev->val_bits,
                 seconds);
-    else
+        fflush(r->log_file); /* so that the curve is there whatever becomes of the run */
+    } else {
         fprintf(r->log_file, "%d,%.6f,,,%.6g,%.6g,%.0f,%.3f\n", ev->step, ev->loss, ev->lr,
                 ev->norm, tokens / ((double)ev->ns * 1e-9), seconds);
-    /* So that the curve is there whatever becomes of the run. */
-    if (evaluated)
-        fflush(r->log_file);
+    }
 }
 
 /* --- lines ----------------------------------------------------------------------------------- */
@@ -142,7 +140,6 @@ static void show_evaluation(struct train_report *r, const struct train_event *ev
 {
     char left[64], loss[48] = "";
     r->val_loss = ev->val_loss;
-    r->val_bits = ev->val_bits;
     if (ev->best) {
         r->best_loss = ev->val_loss;
         r->best_bits = ev->val_bits;

@@ -22,7 +22,7 @@ struct train_report {
     uint64_t started_ns;         /* of the first step */
     uint64_t step_ns;            /* spent in steps */
     double loss;                 /* smoothed */
-    double val_loss, val_bits;   /* the last ones; NaN before */
+    double val_loss;             /* the last one; NaN before */
     double best_loss, best_bits; /* the lowest so far; not finite before */
     int best_step;
 };

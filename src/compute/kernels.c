@@ -39,7 +39,6 @@ uint64_t storage_bytes(enum storage s, uint64_t n)
 size_t matrix_panel_bytes(int n_in, enum storage s)
 {
     assert((unsigned)s < STORAGE_COUNT && n_in >= 1);
-    assert(!storage_is_quantised(s) || n_in % QUANT_BLOCK == 0);
     const size_t elements = (size_t)n_in * KERNEL_LANES;
     if (!storage_is_quantised(s))
         return elements * storages[s].bytes;

@@ -99,7 +99,8 @@ static inline int matrix_panels(int n_out)
     return (n_out + KERNEL_LANES - 1) / KERNEL_LANES;
 }
 
-/* Bytes of a panel, and of all; n_in is a multiple of QUANT_BLOCK if s is quantised. */
+/* Bytes of a panel, and of all. (Of a quantised matrix that cannot be, because n_in is no multiple
+ * of QUANT_BLOCK, an estimate: info shows what a shape would cost.) */
 size_t matrix_panel_bytes(int n_in, enum storage s);
 uint64_t matrix_bytes(int n_out, int n_in, enum storage s);
 

@@ -200,7 +200,7 @@ static void weigh(const struct sampler *s, const int *tokens, int n, float maxim
     logits_exp(weights, n);
 }
 
-static double sum_of(const double *x, int n)
+static double sum_in_order(const double *x, int n)
 {
     double sum = 0;
     for (int i = 0; i < n; i++)
@@ -248,7 +248,7 @@ static void choose_top_k(struct sampler *s, int k, float maximum)
 
 static void keep_top_p_sorted(struct sampler *s)
 {
-    const double wanted = s->params.top_p * sum_of(s->weights, s->n_choices);
+    const double wanted = s->params.top_p * sum_in_order(s->weights, s->n_choices);
     double sum = 0;
     int n = 0;
     do
@@ -263,7 +263,7 @@ static void keep_top_p_sorted(struct sampler *s)
  */
 static void keep_top_p_of_all(struct sampler *s, float maximum)
 {
-    const double total = sum_of(s->weights, s->n_vocab);
+    const double total = sum_in_order(s->weights, s->n_vocab);
     const double wanted = s->params.top_p * total;
     const double bound = (1 - s->params.top_p) * (total / s->n_vocab);
     uint64_t *keys = s->keys;
@@ -312,7 +312,7 @@ static void filter(struct sampler *s, float maximum)
 
 static void normalise(struct sampler *s)
 {
-    const double total = sum_of(s->weights, s->n_choices);
+    const double total = sum_in_order(s->weights, s->n_choices);
     for (int i = 0; i < s->n_choices; i++)
         s->weights[i] /= total;
 }

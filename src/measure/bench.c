@@ -188,8 +188,8 @@ uint64_t bench_memory(const struct bench_spec *spec, const struct bench *b)
 
 /* --- one row at work ------------------------------------------------------------------------- */
 
-static enum status build_model(const struct bench_spec *spec, const struct bench_row *row,
-                               struct model **out, struct err *e)
+static enum status build_row_model(const struct bench_spec *spec, const struct bench_row *row,
+                                   struct model **out, struct err *e)
 {
     const struct gguf *own = spec->converted ? spec->converted[row->variant] : NULL;
     if (own) {
@@ -253,7 +253,7 @@ enum status bench_load_row(const struct bench_spec *spec, struct bench_row *row,
     struct pool *pool = NULL;
     struct session *s = NULL;
     const uint64_t start = clock_ns();
-    enum status status = build_model(spec, row, &m, e);
+    enum status status = build_row_model(spec, row, &m, e);
     row->load_ms = (double)(clock_ns() - start) / 1e6;
     if (status == STATUS_OK)
         status = start_pool(spec, row->threads, &pool, e);
@@ -380,7 +380,7 @@ static enum status set_up_row(const struct bench_spec *spec, struct bench_row *r
                               const struct bench_state *st, struct session **session, struct err *e)
 {
     struct model **model = &st->models[row->model];
-    TRY(*model ? STATUS_OK : build_model(spec, row, model, e));
+    TRY(*model ? STATUS_OK : build_row_model(spec, row, model, e));
     row->weight_bytes = cost_model_bytes(*model);
     enum status s = build_session(spec, row, *model, st->pools[row->pool], session, e);
     if (s == STATUS_OK && spec->prompt)

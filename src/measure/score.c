@@ -13,7 +13,7 @@ static bool is_after(struct token_score a, struct token_score b)
 }
 
 /* Restores the heap of n whose root is the last of the list, when item i may belong deeper. */
-static void sift_down(struct token_score *heap, int n, int i)
+static void sift_score_down(struct token_score *heap, int n, int i)
 {
     for (;;) {
         int last = i;
@@ -36,12 +36,12 @@ void score_top(const float *logits, int n, double log_sum, int k, struct token_s
     for (int i = 0; i < k; i++)
         out[i] = (struct token_score){i, (double)logits[i] - log_sum};
     for (int i = k / 2 - 1; i >= 0; i--)
-        sift_down(out, k, i);
+        sift_score_down(out, k, i);
     for (int i = k; i < n; i++) {
         const struct token_score t = {i, (double)logits[i] - log_sum};
         if (is_after(out[0], t)) {
             out[0] = t;
-            sift_down(out, k, 0);
+            sift_score_down(out, k, 0);
         }
     }
     /* The root is the last of those that remain: it goes to the end. */
@@ -49,7 +49,7 @@ void score_top(const float *logits, int n, double log_sum, int k, struct token_s
         const struct token_score root = out[0];
         out[0] = out[end];
         out[end] = root;
-        sift_down(out, end, 0);
+        sift_score_down(out, end, 0);
     }
 }
 

@@ -2,7 +2,7 @@
  * json - writes JSON as it goes, to an output.
  *
  * The writer puts commas, colons and line breaks; the caller begins and ends containers in a
- * matching order, and inside an object gives a key before every value. Strings are valid UTF-8
+ * matching order, and names every value inside an object. Strings are valid UTF-8
  * whatever the bytes: those that are not become U+FFFD. Doubles read back exactly; NaN and
  * infinities are null.
  */
@@ -21,7 +21,6 @@ struct json {
     struct output *out;
     int depth;        /* open containers */
     int broken_depth; /* containers at depths below this have one member a line */
-    bool after_key;
     struct {
         char closing;
         bool used;
@@ -31,20 +30,18 @@ struct json {
 /* broken_depth 0 writes everything on one line. */
 void json_init(struct json *j, struct output *out, int broken_depth);
 
-void json_begin_object(struct json *j);
-void json_begin_array(struct json *j);
+/* The key is NULL in arrays and outside of all containers. */
+void json_begin_object(struct json *j, const char *key);
+void json_begin_array(struct json *j, const char *key);
 void json_end(struct json *j); /* of the innermost container */
 
-void json_key(struct json *j, const char *key);
-void json_key_object(struct json *j, const char *key); /* begins an object below the key */
-void json_key_array(struct json *j, const char *key);  /* likewise */
-
-void json_text(struct json *j, struct text bytes);
-void json_string(struct json *j, const char *s);
-void json_int(struct json *j, int64_t x);
-void json_u64(struct json *j, uint64_t x);
-void json_double(struct json *j, double x);
-void json_bool(struct json *j, bool x);
-void json_null(struct json *j);
+void json_text(struct json *j, const char *key, struct text bytes);
+void json_string(struct json *j, const char *key, const char *s);
+void json_literal(struct json *j, const char *key, const char *literal); /* written as it is */
+void json_int(struct json *j, const char *key, int64_t x);
+void json_u64(struct json *j, const char *key, uint64_t x);
+void json_double(struct json *j, const char *key, double x);
+void json_bool(struct json *j, const char *key, bool x);
+void json_null(struct json *j, const char *key);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "show/plot_labels.h"
+#include "show/plot_chart.h"
 
 #define MAX_MAGNITUDE  1e100
 #define MIN_HEIGHT     480
@@ -39,22 +39,17 @@ static bool clean_point(const struct plot_point *from, struct plot_point *to)
     return !isnan(to->x) && !(isnan(to->mid) && isnan(to->predicted));
 }
 
-/* NaN after all numbers, so that the order is total. */
-static int compare_doubles(double a, double b)
-{
-    if (isnan(a) || isnan(b))
-        return isnan(a) - isnan(b);
-    return (a > b) - (a < b);
-}
-
+/* NaN comes after all numbers, so that the order is total. */
 static int compare_points(const void *left, const void *right)
 {
     const struct plot_point *a = left, *b = right;
     const double of_a[] = {a->x, a->mid, a->low, a->high, a->predicted};
     const double of_b[] = {b->x, b->mid, b->low, b->high, b->predicted};
     int order = 0;
-    for (int i = 0; i < 5 && order == 0; i++)
-        order = compare_doubles(of_a[i], of_b[i]);
+    for (int i = 0; i < 5 && order == 0; i++) {
+        order = isnan(of_a[i]) - isnan(of_b[i]);
+        order += (of_a[i] > of_b[i]) - (of_a[i] < of_b[i]);
+    }
     return order;
 }
 
@@ -71,6 +66,12 @@ static struct plot_line make_line(const struct plot_series *s, int style, struct
         line.n_predicted += !isnan(p->predicted);
     }
     qsort(points, (size_t)line.n_points, sizeof *points, compare_points);
+    for (int i = 0; i < line.n_points; i++) {
+        if (isnan(points[i].mid))
+            continue;
+        line.first = line.first ? line.first : &points[i];
+        line.last = &points[i];
+    }
     return line;
 }
 
@@ -178,11 +179,10 @@ static void draw_y_axis(const struct plot_chart *c)
     const struct scale_ticks *t = &c->y_ticks;
     for (int i = 0; i < t->n; i++) {
         const double y = plot_y(c, scale_tick(t, i));
-        const struct figure label = scale_label(t, i);
         output_puts(c->out, t->first + i == 0 ? "<path class=\"axis\"" : "<path class=\"grid\"");
         svg_shape(c->out, " d=\"M@ @H@\"/>", (double[]){c->left, y, c->right});
         svg_label(c->out, "class=\"tick muted\" text-anchor=\"end\"", c->left - TICK_GAP, y + 4,
-                  svg_whole(label.text));
+                  svg_whole(scale_label(t, i).text));
     }
     const struct svg_piece label =
         svg_text_fit(plot_text(c->plot->y_label), SVG_FONT_SIZE, PLOT_WIDTH - 2 * PLOT_MARGIN);
@@ -279,13 +279,18 @@ static void draw_predicted(const struct plot_chart *c, int i)
     output_puts(c->out, "\"/>");
 }
 
+static void put_spoken(struct output *out, const char *before, const struct plot_point *p)
+{
+    output_printf(out, "%s%s at %s", before, scale_value(p->mid).text, scale_value(p->x).text);
+}
+
 /* "GQA-4: 31.26 at 1,024 (30.1 to 33, predicted 29.8)", which the reader's pointer brings up. */
 static void put_tooltip(const struct plot_chart *c, const struct plot_line *line,
                         const struct plot_point *p)
 {
     output_puts(c->out, "<title>");
     svg_put_piece(c->out, svg_text_fit(line->name, 1, MAX_SPOKEN));
-    output_printf(c->out, ": %s at %s", scale_value(p->mid).text, scale_value(p->x).text);
+    put_spoken(c->out, ": ", p);
     if (!isnan(p->low))
         output_printf(c->out, " (%s to %s)", scale_value(p->low).text, scale_value(p->high).text);
     if (!isnan(p->predicted))
@@ -327,13 +332,11 @@ static void draw_values(const struct plot_chart *c)
     if (!c->one_x || plot_one_x_spacing(c) < VALUE_SPACING)
         return;
     for (int i = 0; i < c->n_lines; i++) {
-        const struct plot_line *line = &c->lines[i];
-        if (line->n_mid != 1)
+        const struct plot_point *p = c->lines[i].first;
+        if (c->lines[i].n_mid != 1)
             continue;
-        const struct plot_point *p = &line->points[0]; /* one without mid sorts after it */
-        const struct figure label = scale_value(p->mid);
         svg_label(c->out, "", plot_x(c, i, p->x) + VALUE_GAP, plot_y(c, p->mid) + 4.5,
-                  svg_whole(label.text));
+                  svg_whole(scale_value(p->mid).text));
     }
 }
 
@@ -349,18 +352,12 @@ static void put_description(const struct plot_chart *c)
     output_puts(c->out, ".");
     for (int i = 0; i < c->n_lines; i++) {
         const struct plot_line *line = &c->lines[i];
-        int seen = 0;
         output_puts(c->out, "\n");
         svg_put_piece(c->out, svg_text_fit(line->name, 1, MAX_SPOKEN));
-        for (int k = 0; k < line->n_points; k++) {
-            const struct plot_point *p = &line->points[k];
-            if (isnan(p->mid))
-                continue;
-            seen++;
-            if (seen == 1 || seen == line->n_mid)
-                output_printf(c->out, "%s%s at %s", seen == 1 ? ": " : " to ",
-                              scale_value(p->mid).text, scale_value(p->x).text);
-        }
+        if (line->n_mid > 0)
+            put_spoken(c->out, ": ", line->first);
+        if (line->n_mid > 1)
+            put_spoken(c->out, " to ", line->last);
         output_puts(c->out, ".");
     }
     output_puts(c->out, "</desc>\n");

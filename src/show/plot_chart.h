@@ -24,8 +24,9 @@ struct plot_line {
     struct text name;
     struct plot_point *points; /* by rising x; NaN for what is left out */
     int n_points;
-    int n_mid, n_band, n_predicted; /* points that have one */
-    int style;                      /* the series' place among all that were given */
+    int n_mid, n_band, n_predicted;        /* points that have one */
+    const struct plot_point *first, *last; /* of those with a mid; NULL: none */
+    int style;                             /* the series' place among all that were given */
 };
 
 struct plot_chart {
@@ -76,5 +77,16 @@ static inline double plot_y(const struct plot_chart *c, double y)
 {
     return c->bottom - (y - c->y_lo) / (c->y_hi - c->y_lo) * (c->bottom - c->top);
 }
+
+/* --- labels, which take room that the layout must know: it draws them to nowhere first ------ */
+
+/* Lines of the title and the subtitle; returns the height they take. */
+double plot_headings(const struct plot_chart *c);
+/* The rows of the legend from `top` down; likewise. */
+double plot_legend(const struct plot_chart *c, double top);
+
+/* The width right of the data area that the names at the lines' ends take; 0: they do not fit. */
+double plot_direct_width(const struct plot_chart *c);
+void plot_direct_labels(const struct plot_chart *c);
 
 #endif

@@ -1,4 +1,4 @@
-#include "show/plot_labels.h"
+#include "show/plot_chart.h"
 
 #define TITLE_HEIGHT    25
 #define SUBTITLE_HEIGHT 18
@@ -155,21 +155,13 @@ double plot_legend(const struct plot_chart *c, double top)
 
 /* --- names at the lines' ends --------------------------------------------------------------- */
 
-static const struct plot_point *last_measured(const struct plot_line *line)
-{
-    for (int i = line->n_points - 1; i >= 0; i--)
-        if (!isnan(line->points[i].mid))
-            return &line->points[i];
-    return NULL;
-}
-
 double plot_direct_width(const struct plot_chart *c)
 {
     double widest = 0;
     if (c->one_x || c->n_lines > MAX_DIRECT_NAMES)
         return 0;
     for (int i = 0; i < c->n_lines; i++) {
-        const struct plot_point *last = last_measured(&c->lines[i]);
+        const struct plot_point *last = c->lines[i].last;
         if (!last || last->x < c->x_hi)
             return 0;
         widest = fmax(widest, svg_text_width(c->lines[i].name, SVG_FONT_SIZE));
@@ -227,7 +219,7 @@ void plot_direct_labels(const struct plot_chart *c)
     int order[MAX_DIRECT_NAMES];
     double wanted[MAX_DIRECT_NAMES], places[MAX_DIRECT_NAMES];
     for (int i = 0; i < c->n_lines; i++) {
-        const double y = plot_y(c, last_measured(&c->lines[i])->mid);
+        const double y = plot_y(c, c->lines[i].last->mid);
         int at = i;
         for (; at > 0 && wanted[at - 1] > y; at--) {
             wanted[at] = wanted[at - 1];

@@ -22,16 +22,14 @@ static struct printable escape(unsigned char byte)
 struct printable printable_next(struct text *rest)
 {
     uint32_t code;
-    size_t len = utf8_decode(*rest, &code);
+    const struct text all = *rest, first = utf8_next(rest, &code);
     struct printable p = {""};
     if (code == '\\' || utf8_is_control(code) || code == UNICODE_INVALID) {
-        p = escape((unsigned char)rest->data[0]);
-        len = 1;
+        p = escape((unsigned char)first.data[0]);
+        *rest = (struct text){all.data + 1, all.len - 1};
     } else {
-        memcpy(p.text, rest->data, len);
+        memcpy(p.text, first.data, first.len);
     }
-    rest->data += len;
-    rest->len -= len;
     return p;
 }
 
@@ -39,11 +37,9 @@ bool text_is_utf8(struct text bytes)
 {
     while (bytes.len > 0) {
         uint32_t code;
-        const size_t len = utf8_decode(bytes, &code);
+        utf8_next(&bytes, &code);
         if (code == UNICODE_INVALID)
             return false;
-        bytes.data += len;
-        bytes.len -= len;
     }
     return true;
 }

@@ -1,7 +1,220 @@
 #include "show/report.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "show/printable.h"
+#include "text/unicode.h"
+
+const char *const table_formats[] = {"table", "md", "csv", "json", "jsonl", NULL};
+
+static void store_bytes(struct report *r, const char *bytes, size_t len)
+{
+    if (r->no_memory)
+        return;
+    if (len > r->cells_cap - r->cells_len) {
+        const size_t cap = 2 * r->cells_cap + len + 256;
+        char *cells = realloc(r->cells, cap);
+        if (!cells) {
+            r->no_memory = true;
+            return;
+        }
+        r->cells = cells;
+        r->cells_cap = cap;
+    }
+    memcpy(r->cells + r->cells_len, bytes, len);
+    r->cells_len += len;
+}
+
+static void store_escaped(struct report *r, struct text bytes)
+{
+    while (bytes.len > 0) {
+        const struct printable p = printable_next(&bytes);
+        if (r->format == TABLE_MD && p.text[0] == '|')
+            store_bytes(r, "\\", 1);
+        store_bytes(r, p.text, strlen(p.text));
+    }
+    store_bytes(r, "", 1);
+}
+
+/* RFC 4180; bytes that are not UTF-8 become U+FFFD, as in JSON, and so do control characters, for
+ * which CSV has no escapes; but line feed and tab stay. */
+static void csv_put_text(struct output *out, struct text s)
+{
+    bool quoted = s.len > 0 && (s.data[0] == ' ' || s.data[s.len - 1] == ' ');
+    for (size_t i = 0; i < s.len; i++)
+        quoted |= s.data[i] && strchr(",\"\n", s.data[i]);
+    if (quoted)
+        output_puts(out, "\"");
+    while (s.len > 0) {
+        uint32_t code;
+        const struct text bytes = utf8_next(&s, &code);
+        if (code == UNICODE_INVALID || (utf8_is_control(code) && code != '\n' && code != '\t'))
+            output_puts(out, "\xef\xbf\xbd");
+        else
+            output_put(out, bytes);
+        if (code == '"')
+            output_puts(out, "\"");
+    }
+    if (quoted)
+        output_puts(out, "\"");
+}
+
+/* --- columns --------------------------------------------------------------------------------- */
+
+static const char *column_name(const struct report *r, int at)
+{
+    return report_name(r->format, &r->fields[at]);
+}
+
+static bool column_is_left(const struct report *r, int at)
+{
+    return r->fields[at].type >= REPORT_TEXT && !r->fields[at].right;
+}
+
+/* The next field that the form shows, after the last one the first; -1 comes before the first. */
+static int next_column(const struct report *r, int at)
+{
+    do
+        at = (at + 1) % r->n_fields;
+    while (!column_name(r, at));
+    return at;
+}
+
+/* --- cells ----------------------------------------------------------------------------------- */
+
+/* One cell. What is not text is a number, or empty: null in JSON. */
+static void put_cell(struct report *r, struct text bytes, bool is_text)
+{
+    const bool json = table_is_json(r->format);
+    const char *name = column_name(r, r->at);
+    if (json && r->at == r->first)
+        json_begin_object(&r->json, NULL);
+    if (json && is_text)
+        json_text(&r->json, name, bytes);
+    else if (json)
+        json_literal(&r->json, name, bytes.len ? bytes.data : "null");
+    else if (r->format != TABLE_CSV)
+        store_escaped(r, bytes);
+    else
+        csv_put_text(r->out, bytes);
+
+    r->at = next_column(r, r->at);
+    if (json && r->at == r->first)
+        json_end(&r->json);
+    if (r->format == TABLE_CSV && r->at != r->first)
+        output_puts(r->out, ",");
+    else if (r->at == r->first && (r->format == TABLE_CSV || r->format == TABLE_JSONL))
+        output_puts(r->out, "\n");
+}
+
+void report_text(struct report *r, struct text bytes)
+{
+    put_cell(r, bytes, true);
+}
+
+void report_string(struct report *r, const char *s)
+{
+    report_text(r, text_of(s));
+}
+
+void report_u64(struct report *r, uint64_t x)
+{
+    char digits[24];
+    snprintf(digits, sizeof digits, "%" PRIu64, x);
+    put_cell(r, text_of(digits), false);
+}
+
+void report_double(struct report *r, double x, const char *format)
+{
+    char digits[512] = "";
+    if (isfinite(x) && table_is_for_people(r->format))
+        snprintf(digits, sizeof digits, format, x);
+    else if (isfinite(x))
+        snprintf(digits, sizeof digits, "%s", figure_exact(x).text);
+    put_cell(r, text_of(digits), false);
+}
+
+void report_null(struct report *r)
+{
+    put_cell(r, text_of(""), false);
+}
+
+/* --- tables for people ----------------------------------------------------------------------- */
+
+static void measure_columns(const struct report *r, size_t *widths)
+{
+    int at = r->first;
+    for (size_t i = 0; i < r->cells_len; i += strlen(r->cells + i) + 1) {
+        const size_t width = text_columns(text_of(r->cells + i));
+        if (width > widths[at])
+            widths[at] = width;
+        at = next_column(r, at);
+    }
+}
+
+/* After the spaces that are owed: at a line's end they are not paid. */
+static void put_padded(struct output *out, const char *s, size_t *pad)
+{
+    if (!*s)
+        return;
+    output_repeat(out, ' ', *pad);
+    output_puts(out, s);
+    *pad = 0;
+}
+
+static void print_cell(const struct report *r, int at, const char *cell, size_t width, size_t *pad)
+{
+    const size_t blank = width - text_columns(text_of(cell));
+    const bool left = column_is_left(r, at), md = r->format == TABLE_MD;
+    if (md)
+        put_padded(r->out, "| ", pad);
+    else if (at != r->first)
+        *pad += 2;
+    *pad += left ? 0 : blank;
+    put_padded(r->out, cell, pad);
+    *pad += (left ? blank : 0) + md;
+    if (next_column(r, at) != r->first)
+        return;
+    put_padded(r->out, md ? "|" : "", pad);
+    output_puts(r->out, "\n");
+    *pad = 0;
+}
+
+static void print_rule(const struct report *r, const size_t *widths)
+{
+    for (int i = 0; i < r->n_fields; i++) {
+        if (!column_name(r, i))
+            continue;
+        output_puts(r->out, column_is_left(r, i) ? "|:" : "|-");
+        output_repeat(r->out, '-', widths[i]);
+        output_puts(r->out, column_is_left(r, i) ? "-" : ":");
+    }
+    output_puts(r->out, "|\n");
+}
+
+static void print_stored(struct report *r)
+{
+    size_t *widths = calloc((size_t)r->n_fields, sizeof *widths);
+    r->no_memory = r->no_memory || !widths;
+    if (!r->no_memory)
+        measure_columns(r, widths);
+    size_t pad = 0;
+    int at = r->first;
+    bool heading = true;
+    for (size_t i = 0; i < r->cells_len && !r->no_memory; i += strlen(r->cells + i) + 1) {
+        print_cell(r, at, r->cells + i, widths[at], &pad);
+        at = next_column(r, at);
+        if (at == r->first && heading && r->format == TABLE_MD)
+            print_rule(r, widths);
+        heading = heading && at != r->first;
+    }
+    free(widths);
+}
 
 /* --- values ---------------------------------------------------------------------------------- */
 
@@ -54,29 +267,29 @@ static struct report_value report_value(const struct report_field *f, const void
     return v;
 }
 
-/* --- cells and members ----------------------------------------------------------------------- */
+/* --- fields ---------------------------------------------------------------------------------- */
 
-void report_cell(struct table *t, const struct report_field *f, const void *row)
+void report_cell(struct report *r, const struct report_field *f, const void *row)
 {
     const struct report_value v = report_value(f, row);
-    const bool people = table_is_for_people(t->format);
-    if (v.type == VALUE_NONE && f->none && !table_is_json(t->format))
-        table_string(t, f->none);
+    const bool people = table_is_for_people(r->format);
+    if (v.type == VALUE_NONE && f->none && !table_is_json(r->format))
+        report_string(r, f->none);
     else if (v.type == VALUE_NONE)
-        table_null(t);
+        report_null(r);
     else if (v.type == VALUE_TEXT)
-        table_text(t, v.text);
+        report_text(r, v.text);
     else if (people && f->figure)
-        table_string(t, f->figure(v.number).text);
+        report_string(r, f->figure(v.number).text);
     else if (people && f->grouped)
-        table_string(t, figure_grouped(v.integer).text);
+        report_string(r, figure_grouped(v.integer).text);
     else if (v.type == VALUE_DOUBLE)
-        table_double(t, v.number, f->format);
+        report_double(r, v.number, f->format);
     else
-        table_u64(t, v.integer);
+        report_u64(r, v.integer);
 }
 
-void report_properties(struct table *t, const struct report_field *fields, int n_fields,
+void report_properties(struct report *r, const struct report_field *fields, int n_fields,
                        const void *row)
 {
     for (int i = 0; i < n_fields; i++) {
@@ -85,35 +298,40 @@ void report_properties(struct table *t, const struct report_field *fields, int n
         const bool empty = v.type == VALUE_NONE || (v.type == VALUE_TEXT && v.text.len == 0);
         if (!f->heading || (empty && !f->none))
             continue;
-        table_string(t, f->heading);
-        report_cell(t, f, row);
+        report_string(r, f->heading);
+        report_cell(r, f, row);
     }
 }
 
-void report_json(struct json *j, const struct report_field *f, const void *row)
+void report_member(struct json *j, const char *key, const struct report_field *f, const void *row)
 {
     const struct report_value v = report_value(f, row);
     if (v.type == VALUE_NONE)
-        json_null(j);
+        json_null(j, key);
     else if (v.type == VALUE_TEXT)
-        json_text(j, v.text);
+        json_text(j, key, v.text);
     else if (v.type == VALUE_DOUBLE)
-        json_double(j, v.number);
+        json_double(j, key, v.number);
     else if (v.type == VALUE_BOOL)
-        json_bool(j, v.integer != 0);
+        json_bool(j, key, v.integer != 0);
     else
-        json_u64(j, v.integer);
+        json_u64(j, key, v.integer);
 }
 
 void report_members(struct json *j, const struct report_field *fields, int n_fields,
                     const void *row)
 {
-    for (int i = 0; i < n_fields; i++) {
-        if (!fields[i].key)
-            continue;
-        json_key(j, fields[i].key);
-        report_json(j, &fields[i], row);
-    }
+    for (int i = 0; i < n_fields; i++)
+        if (fields[i].key)
+            report_member(j, fields[i].key, &fields[i], row);
+}
+
+void report_object(struct json *j, const char *key, const struct report_field *fields, int n_fields,
+                   const void *row)
+{
+    json_begin_object(j, key);
+    report_members(j, fields, n_fields, row);
+    json_end(j);
 }
 
 /* --- reports --------------------------------------------------------------------------------- */
@@ -126,27 +344,35 @@ const char *report_name(enum table_format format, const struct report_field *f)
 void report_begin(struct report *r, enum table_format format, const struct report_field *fields,
                   int n_fields, struct output *out)
 {
-    assert(n_fields <= REPORT_MAX_FIELDS);
-    r->fields = fields;
-    r->n_fields = n_fields;
-    int n = 0;
-    for (int i = 0; i < n_fields; i++) {
-        const char *name = report_name(format, &fields[i]);
-        const bool text = fields[i].type >= REPORT_TEXT;
-        if (name)
-            r->columns[n++] = (struct table_column){name, text && !fields[i].right};
-    }
-    table_begin(&r->table, format, r->columns, n, out);
+    *r = (struct report){.fields = fields, .n_fields = n_fields, .format = format, .out = out};
+    r->at = r->first = next_column(r, -1);
+    json_init(&r->json, out, format == TABLE_JSON ? 1 : 0);
+    if (format == TABLE_JSON)
+        json_begin_array(&r->json, NULL);
+    for (int i = 0; i < n_fields && !table_is_json(format); i++)
+        if (column_name(r, i))
+            report_string(r, column_name(r, i));
 }
 
 void report_row(struct report *r, const void *row)
 {
     for (int i = 0; i < r->n_fields; i++)
-        if (report_name(r->table.format, &r->fields[i]))
-            report_cell(&r->table, &r->fields[i], row);
+        if (column_name(r, i))
+            report_cell(r, &r->fields[i], row);
 }
 
 enum status report_end(struct report *r, struct err *e)
 {
-    return table_end(&r->table, e);
+    assert(r->at == r->first);
+    if (table_is_for_people(r->format))
+        print_stored(r);
+    if (r->format == TABLE_JSON) {
+        json_end(&r->json);
+        output_puts(r->out, "\n");
+    }
+    free(r->cells);
+    r->cells = NULL;
+    if (r->no_memory)
+        return err_set(e, STATUS_NO_MEMORY, "out of memory: the table's cells");
+    return STATUS_OK;
 }

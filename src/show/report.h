@@ -1,16 +1,39 @@
 /*
- * report - structs printed in every form from one list of their fields.
+ * report - rows of figures in every form: aligned or Markdown for people, CSV or JSON for programs.
  *
- * A field says which member of a struct it is, what programs call it, and how people read it; the
- * aligned table, Markdown, CSV, JSON and JSON lines all come from that list. Programs get the
- * member itself, people its rounded form. Rows are borrowed for the call only.
+ * The columns are fields. A field says which member of a struct it is, what programs call it, and
+ * how people read it: a row is a struct, or cells one by one. Programs get numbers exactly, people
+ * rounded. Rows are borrowed for the call only. CSV, JSON and JSON lines are sent out as each row
+ * ends; a table for people is stored until report_end.
  */
 #ifndef DECODE_SHOW_REPORT_H
 #define DECODE_SHOW_REPORT_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/text.h"
 #include "show/figures.h"
 #include "show/json.h"
-#include "show/table.h"
+#include "show/output.h"
+
+/* In the order of table_formats. */
+enum table_format { TABLE_ALIGNED, TABLE_MD, TABLE_CSV, TABLE_JSON, TABLE_JSONL };
+
+/* "table", "md", "csv", "json", "jsonl", NULL: the choices of --format. */
+extern const char *const table_formats[];
+
+static inline bool table_is_json(enum table_format format)
+{
+    return format == TABLE_JSON || format == TABLE_JSONL;
+}
+
+static inline bool table_is_for_people(enum table_format format)
+{
+    return format == TABLE_ALIGNED || format == TABLE_MD;
+}
 
 /* The types of members. */
 enum report_type {
@@ -51,40 +74,56 @@ struct report_field {
         char *: REPORT_CHARS),                                                                     \
         .offset = offsetof(struct tag, member)
 
-#define REPORT_MAX_FIELDS     32
 #define REPORT_LENGTH(fields) ((int)(sizeof(fields) / sizeof *(fields)))
 
 struct report {
-    struct table table;
-    const struct report_field *fields;
+    const struct report_field *fields; /* borrowed */
     int n_fields;
-    /* Of the fields that the form shows. The names may be replaced before the end of a table for
-     * people. */
-    struct table_column columns[REPORT_MAX_FIELDS];
+    enum table_format format;
+    struct output *out;
+    int first, at;    /* columns: the first one that the form shows, and the next cell's */
+    bool no_memory;   /* sticky */
+    struct json json; /* of TABLE_JSON and TABLE_JSONL */
+    /* Of TABLE_ALIGNED and TABLE_MD: headings and cells as zero-terminated texts, one after
+     * another. */
+    char *cells;
+    size_t cells_len, cells_cap;
 };
 
-/* A table of structs; `fields` [n_fields] is borrowed until report_end. */
+/* `fields` [n_fields] is borrowed until report_end; the form shows at least one. */
 void report_begin(struct report *r, enum table_format format, const struct report_field *fields,
                   int n_fields, struct output *out);
 void report_row(struct report *r, const void *row);
-/* As table_end. */
+
+/* One cell each, left to right; the row ends with the last column. */
+void report_text(struct report *r, struct text bytes);
+void report_string(struct report *r, const char *s);
+void report_u64(struct report *r, uint64_t x);
+/* For people as printf's `format` has it; NaN and infinities are as report_null. */
+void report_double(struct report *r, double x, const char *format);
+void report_null(struct report *r); /* an empty cell, or null */
+/* A member of a struct, whatever the column. */
+void report_cell(struct report *r, const struct report_field *f, const void *row);
+
+/* Prints what is left and frees everything, after whole rows. STATUS_NO_MEMORY if some
+ * cell could not be stored. */
 enum status report_end(struct report *r, struct err *e);
 
 /* What the form calls the field; NULL: it does not show it. */
 const char *report_name(enum table_format format, const struct report_field *f);
 
-/* The one field as a cell of some other table. */
-void report_cell(struct table *t, const struct report_field *f, const void *row);
-
 /* Rows "heading, value" of one struct in a two-column table for people, without the fields that
  * have neither a value nor a `none`. */
-void report_properties(struct table *t, const struct report_field *fields, int n_fields,
+void report_properties(struct report *r, const struct report_field *fields, int n_fields,
                        const void *row);
 
 /* The fields with keys, as members of the innermost object. */
 void report_members(struct json *j, const struct report_field *fields, int n_fields,
                     const void *row);
-/* One value, without its key. */
-void report_json(struct json *j, const struct report_field *f, const void *row);
+/* The same in an object of their own. */
+void report_object(struct json *j, const char *key, const struct report_field *fields, int n_fields,
+                   const void *row);
+/* One field as a member of any name. */
+void report_member(struct json *j, const char *key, const struct report_field *f, const void *row);
 
 #endif

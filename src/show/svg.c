@@ -11,23 +11,16 @@
 
 /* --- characters ----------------------------------------------------------------------------- */
 
-/* White space of any kind is a space; 0 is for what must not be shown or XML forbids. */
-static uint32_t shown(uint32_t code)
+/* Cuts off the next character. White space of any kind is a space; 0 is for what must not be shown
+ * or XML forbids. */
+static struct text next_char(struct text *rest, uint32_t *code)
 {
-    if (code == '\t' || code == '\n' || code == '\r')
-        return ' ';
-    if (code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0xfffe || code == 0xffff)
-        return 0;
-    return code;
-}
-
-static size_t next_char(struct text *rest, uint32_t *code)
-{
-    const size_t len = utf8_decode(*rest, code);
-    *code = shown(*code);
-    rest->data += len;
-    rest->len -= len;
-    return len;
+    const struct text bytes = utf8_next(rest, code);
+    if (*code == '\t' || *code == '\n' || *code == '\r')
+        *code = ' ';
+    else if (utf8_is_control(*code) || *code == 0xfffe || *code == 0xffff)
+        *code = 0;
+    return bytes;
 }
 
 /* Of the font size. */
@@ -109,25 +102,18 @@ static struct text without_spaces(struct text t)
 
 struct svg_piece svg_text_line(struct text *rest, double size, double width, bool last)
 {
-    struct svg_piece line = {*rest, false};
-    if (last) {
-        line = svg_text_fit(*rest, size, width);
-        *rest = (struct text){rest->data + rest->len, 0};
-        return line;
-    }
-    size_t space;
-    line.text.len = bytes_in(*rest, size, width, &space);
-    if (line.text.len < rest->len && space > 0) {
-        line.text.len = space;
-    } else if (line.text.len == 0 && rest->len > 0) {
-        uint32_t code;
-        line.text.len = utf8_decode(*rest, &code);
-    }
-    rest->data += line.text.len;
-    rest->len -= line.text.len;
-    *rest = without_spaces(*rest);
-    line.text = without_spaces(line.text);
-    return line;
+    const struct text t = *rest;
+    *rest = (struct text){t.data + t.len, 0};
+    if (last)
+        return svg_text_fit(t, size, width);
+    uint32_t code;
+    size_t space, len = bytes_in(t, size, width, &space);
+    if (len < t.len && space > 0)
+        len = space;
+    else if (len == 0 && t.len > 0)
+        len = utf8_decode(t, &code);
+    *rest = without_spaces((struct text){t.data + len, t.len - len});
+    return (struct svg_piece){without_spaces((struct text){t.data, len}), false};
 }
 
 /* --- writing -------------------------------------------------------------------------------- */
@@ -137,17 +123,15 @@ void svg_put_text(struct output *out, struct text t)
     static const char special[] = "&<>\"'";
     static const char *const escapes[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
     while (t.len > 0) {
-        const char *bytes = t.data;
         uint32_t code;
-        const size_t len = next_char(&t, &code);
-        if (code == UNICODE_INVALID)
-            output_puts(out, REPLACEMENT);
-        else if (code && code < 0x80 && strchr(special, (int)code))
-            output_puts(out, escapes[strchr(special, (int)code) - special]);
-        else if (code == ' ')
-            output_puts(out, " ");
+        const struct text bytes = next_char(&t, &code);
+        const char *at = code && code < 0x80 ? strchr(special, (int)code) : NULL;
+        if (at)
+            output_puts(out, escapes[at - special]);
+        else if (code == UNICODE_INVALID || code == ' ')
+            output_puts(out, code == ' ' ? " " : REPLACEMENT);
         else if (code != 0)
-            output_put(out, (struct text){bytes, len});
+            output_put(out, bytes);
     }
 }
 

@@ -12,6 +12,7 @@
 #include "engine/session.h"
 #include "model/params.h"
 #include "target.h"
+#include "text/tokenizer.h"
 
 /* A refusal says something, on one line. */
 static void require_refusal(enum status s, enum status expected, const struct err *e)

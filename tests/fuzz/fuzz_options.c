@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "cli/command.h"
-#include "cli/lists.h"
 #include "cli/nearest.h"
 #include "cli/numbers.h"
 #include "cli/shape.h"

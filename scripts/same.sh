@@ -1,0 +1,79 @@
+# same.sh - runs two builds of the program on the same command lines and compares all that comes of
+# them, byte for byte, but for times; same_bits.sh and same_results.sh source it. Helpers' own
+# variables begin with h_, so that they spare the loops'.
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+untime=$PWD/scripts/untime.awk
+runs=0
+differing=0
+
+# same_begin NAME FIRST SECOND - what messages begin with; the programs, in words: what starts one may
+# stand before it. Each runs in a folder of its own, where tests and models are what they are here.
+same_begin() {
+    h_name=$1 h_first=$2 h_second=$3
+    mkdir -p "$work/first" "$work/second"
+    for h_folder in tests models; do
+        ln -sfn "$PWD/$h_folder" "$work/first/$h_folder"
+        ln -sfn "$PWD/$h_folder" "$work/second/$h_folder"
+    done
+}
+
+# in_folder FOLDER PROGRAM ARGUMENT... - its exit code, standard output and standard error are left
+# beside the files that it writes
+in_folder() {
+    cd "$work/$1"
+    h_program=$2
+    shift 2
+    h_code=0
+    # shellcheck disable=SC2086 # words
+    $h_program "$@" >out 2>err </dev/null || h_code=$?
+    echo $h_code >code
+    for h_file in out err *.csv; do
+        [ -s "$h_file" ] || continue
+        awk -f "$untime" "$h_file" >untimed
+        mv untimed "$h_file"
+    done
+}
+
+# same ARGUMENT... - runs both with these
+same() {
+    (in_folder first "$h_first" "$@") &
+    (in_folder second "$h_second" "$@")
+    wait
+    runs=$((runs + 1))
+    if ! diff -rq --no-dereference "$work/first" "$work/second" >"$work/differ"; then
+        echo "$h_name: decode $*: not the same:"
+        sed "s#$work/##g; s/^/    /" "$work/differ"
+        differing=$((differing + 1))
+        same_forget
+    fi
+}
+
+# same_forget - removes the files that were written
+same_forget() {
+    find "$work/first" "$work/second" -type f -exec rm {} +
+}
+
+# same_logits MODEL OPTION... - logits and rows, for every type of cache and in other blocks
+same_logits() {
+    for h_kv in f32 f16 q8_0; do
+        same score "$@" --logits logits.npy --kv-type $h_kv -q
+    done
+    for h_block in 1 7; do
+        same score "$@" --logits logits.npy --block $h_block -q
+    done
+}
+
+# same_types MODEL TYPE... - the model in each of the types: files, logits, texts
+same_types() {
+    h_model=$1
+    shift
+    for h_type in "$@"; do
+        same quantize "$h_model" -o quantized.gguf --type "$h_type" --force --requantize -q
+        same score quantized.gguf --logits logits.npy -q \
+            -p "ROMEO: What light through yonder window breaks?"
+        same generate quantized.gguf -p "ROMEO:" -n 10 --greedy -q
+    done
+    same_forget
+}

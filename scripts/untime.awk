@@ -1,0 +1,52 @@
+# untime.awk - takes out of the program's output what depends on time: rates and times in prose,
+# members of these names in JSON, columns and rows of these names in tables, Markdown and CSV.
+
+BEGIN {
+    split("tokens_per_s p50_us p90_us p99_us max_us mean_us gb_per_s speedup " \
+          "prefill_tokens_per_s load_ms peak_rss_bytes limit_tokens_per_s share_of_limit " \
+          "seconds", names, " ")
+    split("p50 µs|p99 µs|tokens/s|speed-up|GB/s|of limit|prefill tok/s|peak RSS|note", shown, "|")
+    for (i in names) {
+        timed[names[i]] = 1
+        members = members "|" names[i]
+    }
+    for (i in shown)
+        timed[shown[i]] = 1
+    member = "\"(" substr(members, 2) ")\": [^,}]*"
+}
+
+/^peak memory/ { next }
+
+# A row of convert's figures.
+/^[ |]*seconds/ { $0 = "seconds" }
+
+# bench marks its fastest rows.
+/^(\| )?\*/ { sub(/\*/, " ") }
+
+{
+    gsub(member, "\"time\"")
+    gsub(/ [0-9.]+ (tokens\/s|GB\/s|GFLOP\/s|ns|µs|ms|s)([ ,;]|$)/, " time ")
+    line = $0
+    sub(/^ *\|? */, "", line)
+    n = split(line, cell, / *[|,] *|   */) # columns of a table have two spaces between them
+}
+
+n != columns { columns = 0 }
+
+# A head with such columns, which holds for the lines with as many cells.
+!columns {
+    split("", blank)
+    for (i = 1; i <= n; i++)
+        if (cell[i] in timed) {
+            blank[i] = 1
+            columns = n
+        }
+}
+
+!columns { print }
+
+columns {
+    for (i = 1; i <= n; i++)
+        printf "%s ", i in blank ? "time" : cell[i] ~ /^:?-+:?$/ ? "-" : cell[i]
+    print ""
+}
