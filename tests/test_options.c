@@ -45,10 +45,12 @@ static const struct option inner_rows[] = {
     OPT_FLAG("loud", loud, "loud"),
     OPT_END,
 };
+#undef VALUES
+#define VALUES struct values
 static const struct option_spec spec = {
     .groups = {{"All", rows, 0}, {"Inner", inner_rows, offsetof(struct values, inner)}},
-    .positionals = {{"FIRST", offsetof(struct values, first)},
-                    {"SECOND", offsetof(struct values, second)}}};
+    .positionals = {OPT_STRING("FIRST", first, NULL, NULL),
+                    OPT_STRING("SECOND", second, NULL, NULL)}};
 
 #define MAX_WORDS 12
 
@@ -140,8 +142,8 @@ START_TEST(the_last_positional_takes_many)
 {
     static const struct option_spec many = {
         .groups = {{"All", rows, 0}},
-        .positionals = {{"FIRST", offsetof(struct values, first)},
-                        {"REST...", offsetof(struct values, many)}}};
+        .positionals = {OPT_STRING("FIRST", first, NULL, NULL),
+                        OPT_STRINGS("REST...", many, NULL, NULL)}};
     const char *const words[] = {"one", "two", "-n", "3", "three", "--", "-four"};
     char *argv[7];
     memcpy(argv, words, sizeof words);

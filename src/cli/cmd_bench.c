@@ -1,13 +1,16 @@
 /*
  * cmd_bench - decode bench: per-token latency across attention variants.
  */
+#include <errno.h>
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/cpus.h"
 #include "cli/bench_report.h"
-#include "cli/child.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
@@ -90,11 +93,10 @@ struct bench_inputs {
 
 static enum status all_divisors(int n, struct int_list *list, struct err *e)
 {
-    enum status s = STATUS_OK;
-    for (int g = n; g >= 1 && s == STATUS_OK; g--)
+    for (int g = n; g >= 1; g--)
         if (n % g == 0)
-            s = list_add("--kv-heads", g, list, e);
-    return s;
+            TRY(list_add("--kv-heads", g, list, e));
+    return STATUS_OK;
 }
 
 static enum status read_thread_list(const struct bench_options *o, struct int_list *list,
@@ -112,27 +114,26 @@ static enum status read_types(const struct bench_options *o, struct bench_inputs
 {
     const char *names[STORAGE_COUNT + 1];
     storage_names(names);
-    enum status s = o->types
-                        ? list_names("--type", o->types, names, &in->types, e)
-                        : list_add("--type", o->shape ? STORAGE_F32 : BENCH_AS_FILE, &in->types, e);
-    if (s == STATUS_OK)
-        s = list_names("--kv-type", o->kv_types, kv_type_names, &in->kv_types, e);
-    for (int i = 0; s == STATUS_OK && i < in->kv_types.n; i++)
-        in->kv_types.items[i] = (int)kv_type_storage(in->kv_types.items[i]);
-    return s;
+    if (o->types)
+        TRY(list_names("--type", o->types, names, &in->types, e));
+    else
+        TRY(list_add("--type", o->shape ? STORAGE_F32 : BENCH_AS_FILE, &in->types, e));
+    TRY(list_names("--kv-type", o->kv_types, kv_type_names, &in->kv_types, e));
+    for (int i = 0; i < in->kv_types.n; i++)
+        in->kv_types.items[i] = (int)kv_type_storage[in->kv_types.items[i]];
+    return STATUS_OK;
 }
 
 static enum status read_lists(const struct bench_options *o, const struct config *c,
                               struct bench_inputs *in, struct err *e)
 {
-    enum status s = strcmp(o->kv_heads, "all") == 0
-                        ? all_divisors(c->n_kv_heads, &in->kv_heads, e)
-                        : list_ints("--kv-heads", o->kv_heads, 1, INT_MAX, &in->kv_heads, e);
-    if (s == STATUS_OK)
-        s = list_ints("--depth", o->depths, 0, INT_MAX, &in->depths, e);
-    if (s == STATUS_OK)
-        s = read_types(o, in, e);
-    return s == STATUS_OK ? read_thread_list(o, &in->threads, e) : s;
+    if (strcmp(o->kv_heads, "all") == 0)
+        TRY(all_divisors(c->n_kv_heads, &in->kv_heads, e));
+    else
+        TRY(list_ints("--kv-heads", o->kv_heads, 1, INT_MAX, &in->kv_heads, e));
+    TRY(list_ints("--depth", o->depths, 0, INT_MAX, &in->depths, e));
+    TRY(read_types(o, in, e));
+    return read_thread_list(o, &in->threads, e);
 }
 
 static enum status read_subject(const struct bench_options *o, struct bench_inputs *in,
@@ -148,26 +149,19 @@ static enum status read_subject(const struct bench_options *o, struct bench_inpu
         in->subject = o->shape;
         return shape_parse(o->shape, &spec->config, e);
     }
-    enum status s = common_model_path(&o->common, &in->subject, e);
-    if (s == STATUS_OK)
-        s = common_open(in->subject, 0, &in->checkpoint, e);
-    if (s == STATUS_OK)
-        s = common_config(in->subject, &in->checkpoint, &spec->config, e);
+    TRY(common_model_path(&o->common, &in->subject, e));
+    TRY(common_open(in->subject, 0, &in->checkpoint, e));
     spec->gguf = in->checkpoint.gguf;
     spec->source = &in->checkpoint.file;
-    return s;
+    return common_config(in->subject, &in->checkpoint, &spec->config, e);
 }
 
 static enum status specify_bench(const struct bench_options *o, struct bench_inputs *in,
                                  struct bench_spec *spec, struct err *e)
 {
-    enum status s = read_subject(o, in, spec, e);
-    if (s == STATUS_OK)
-        s = read_lists(o, &spec->config, in, e);
-    if (s == STATUS_OK)
-        s = runtime_kernels(&o->common, &spec->kernels, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(read_subject(o, in, spec, e));
+    TRY(read_lists(o, &spec->config, in, e));
+    TRY(runtime_kernels(&o->common, &spec->kernels, e));
     spec->kv_heads = (struct bench_list){in->kv_heads.items, in->kv_heads.n};
     spec->types = (struct bench_list){in->types.items, in->types.n};
     spec->kv_types = (struct bench_list){in->kv_types.items, in->kv_types.n};
@@ -196,40 +190,80 @@ static enum status convert_variants(const struct bench_options *o, struct bench_
                                           .kernels = spec->kernels,
                                           .seed = spec->seed};
     spec->converted = in->variants;
-    enum status s = STATUS_OK;
-    for (int i = 0; i < in->kv_heads.n && s == STATUS_OK; i++) {
-        struct variant_options v = {.kv_heads = in->kv_heads.items[i], .method = o->method};
-        if (v.kv_heads == spec->config.n_kv_heads)
-            continue;
-        s = variant_file_create(&v, &source, &in->converted[i], e);
+    for (int i = 0; i < in->kv_heads.n; i++) {
+        const struct variant_options v = {.kv_heads = in->kv_heads.items[i], .method = o->method};
+        if (v.kv_heads != spec->config.n_kv_heads)
+            TRY(variant_file_create(&v, &source, &in->converted[i], e));
         in->variants[i] = in->converted[i].gguf;
     }
+    return STATUS_OK;
+}
+
+/* --- load time and peak memory of a row, in a process of its own ----------------------------- */
+
+/* What the process leaves in memory that both see. */
+struct child_answer {
+    bool complete;
+    enum status status;
+    struct err err;
+    struct bench_row row;
+};
+
+static enum status take_answer(pid_t pid, const struct child_answer *a, struct bench_row *row,
+                               struct err *e)
+{
+    struct rusage usage = {0};
+    int ended = 0;
+    while (wait4(pid, &ended, 0, &usage) < 0 && errno == EINTR)
+        continue;
+    /* A mapped file was cut short: the child has said which. */
+    if (!a->complete && WIFEXITED(ended) && WEXITSTATUS(ended) == STATUS_BAD_FILE)
+        _exit(STATUS_BAD_FILE);
+    if (!a->complete)
+        return err_set(e, STATUS_FAILED,
+                       "the process that measures memory was ended; was it out of memory?");
+    row->load_ms = a->row.load_ms;
+    row->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    if (a->status != STATUS_OK)
+        *e = a->err;
+    return a->status;
+}
+
+/* Before threads are started. What the caller has resident counts, too. */
+static enum status measure_in_child(const struct bench_spec *spec, struct bench_row *row,
+                                    struct err *e)
+{
+    struct child_answer *a =
+        mmap(NULL, sizeof *a, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (a == MAP_FAILED)
+        return err_no_memory(e, "the answer of the process that measures memory", sizeof *a);
+    a->row = *row;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        a->status = bench_load_row(spec, &a->row, &a->err);
+        a->complete = true;
+        _exit(STATUS_OK); /* nothing of the parent's is closed or flushed on the way out */
+    }
+    const enum status s =
+        pid > 0 ? take_answer(pid, a, row, e)
+                : err_set(e, STATUS_FAILED, "cannot start a process to measure memory: %s",
+                          strerror(errno));
+    munmap(a, sizeof *a);
     return s;
 }
 
-/* --- the run --------------------------------------------------------------------------------- */
-
-static enum status row_in_child(const void *arg, void *result, struct err *e)
-{
-    return bench_load_row(arg, result, e);
-}
-
-/* Load time and peak memory of every row, each in a process of its own. */
 static enum status measure_in_children(const struct bench_spec *spec, struct bench *b,
                                        struct err *e)
 {
     for (int i = 0; i < b->n_rows; i++) {
         if (signals_interrupted())
             return STATUS_INTERRUPTED;
-        struct bench_row *row = &b->rows[i];
-        struct bench_row measured = *row;
-        uint64_t peak;
-        TRY(child_run(row_in_child, spec, &measured, sizeof measured, &peak, e));
-        row->load_ms = measured.load_ms;
-        row->peak_rss_bytes = peak;
+        TRY(measure_in_child(spec, &b->rows[i], e));
     }
     return STATUS_OK;
 }
+
+/* --- the run --------------------------------------------------------------------------------- */
 
 static enum status report_rows(const struct bench_options *o, const struct bench_report *r,
                                struct output *out, struct err *e)
@@ -259,15 +293,13 @@ static enum status measure_rows(const struct bench_options *o, struct bench_inpu
                                 const struct bench_spec *spec, struct output *out, struct err *e)
 {
     struct bench b;
-    enum status s = bench_plan(spec, &b, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(bench_plan(spec, &b, e));
     const uint64_t memory = bench_memory(spec, &b);
     if (says_memory(&o->common, memory))
         say(&o->common,
             "memory: %d rows take %s together; fewer --kv-heads, --type or --depth take less",
             b.n_rows, figure_bytes((double)memory).text);
-    s = measure_in_children(spec, &b, e);
+    enum status s = measure_in_children(spec, &b, e);
     in->progress = progress_start(&o->common, "turns");
     if (s == STATUS_OK)
         s = bench_run(spec, &b, e);
@@ -284,8 +316,10 @@ static enum status measure_rows(const struct bench_options *o, struct bench_inpu
 static enum status check_bench_output(const char *option, const char *path, const char *model,
                                       struct err *e)
 {
-    const enum status s = path ? path_spares(option, path, model, "the checkpoint", e) : STATUS_OK;
-    return s == STATUS_OK && path ? path_writable(path, e) : s;
+    if (!path)
+        return STATUS_OK;
+    TRY(path_spares(option, path, model, "the checkpoint", e));
+    return path_writable(path, e);
 }
 
 static enum status check_bench_outputs(const struct bench_options *o, const char *model,
@@ -293,26 +327,28 @@ static enum status check_bench_outputs(const struct bench_options *o, const char
 {
     if (o->plot && o->trace && path_same(o->plot, o->trace))
         return err_set(e, STATUS_USAGE, "--plot and --trace both name '%.200s'", o->plot);
-    const enum status s = check_bench_output("--plot", o->plot, model, e);
-    return s == STATUS_OK ? check_bench_output("--trace", o->trace, model, e) : s;
+    TRY(check_bench_output("--plot", o->plot, model, e));
+    return check_bench_output("--trace", o->trace, model, e);
+}
+
+static enum status prepare_and_bench(const struct bench_options *o, struct bench_inputs *in,
+                                     struct output *out, struct err *e)
+{
+    struct bench_spec spec = o->spec;
+    TRY(specify_bench(o, in, &spec, e));
+    signals_defer(); /* before there is a temporary file, which would stay */
+    TRY(check_bench_outputs(o, in->subject, e));
+    TRY(convert_variants(o, in, &spec, e));
+    const enum status s = measure_rows(o, in, &spec, out, e);
+    if (s == STATUS_BAD_FILE)
+        err_prefix(e, in->subject);
+    return s;
 }
 
 static enum status run_bench(const struct invocation *inv, const void *values, struct err *e)
 {
-    const struct bench_options *o = values;
     struct bench_inputs in = {.subject = NULL};
-    struct bench_spec spec = o->spec;
-    enum status s = specify_bench(o, &in, &spec, e);
-    signals_defer(); /* before there is a temporary file, which would stay */
-    if (s == STATUS_OK)
-        s = check_bench_outputs(o, in.subject, e);
-    if (s == STATUS_OK)
-        s = convert_variants(o, &in, &spec, e);
-    if (s == STATUS_OK) {
-        s = measure_rows(o, &in, &spec, inv->out, e);
-        if (s == STATUS_BAD_FILE)
-            err_prefix(e, in.subject);
-    }
+    const enum status s = prepare_and_bench(values, &in, inv->out, e);
     for (int i = 0; i < in.kv_heads.n; i++)
         variant_file_free(&in.converted[i]);
     checkpoint_close(&in.checkpoint);

@@ -2,7 +2,6 @@
  * cmd_convert - decode convert: an MHA checkpoint to GQA or MQA.
  */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -68,12 +67,10 @@ struct conversion {
 static enum status check_converted_path(const struct convert_options *o, const char *model,
                                         struct err *e)
 {
-    enum status s = path_new(o->out, model, o->force, e);
-    if (s == STATUS_OK)
-        s = path_spares("-o", o->out, o->variant.calib, "the text of --calib", e);
-    if (s == STATUS_OK)
-        s = path_spares("-o", o->out, o->eval, "the text of --eval", e);
-    return s == STATUS_OK ? path_writable(o->out, e) : s;
+    TRY(path_new(o->out, model, o->force, e));
+    TRY(path_spares("-o", o->out, o->variant.calib, "the text of --calib", e));
+    TRY(path_spares("-o", o->out, o->eval, "the text of --eval", e));
+    return path_writable(o->out, e);
 }
 
 static enum status check_types(const struct gguf *g, const char *path, struct err *e)
@@ -88,22 +85,16 @@ static enum status check_types(const struct gguf *g, const char *path, struct er
     return STATUS_OK;
 }
 
-/* What is found out without the checkpoint. */
+/* First what is found out without the checkpoint. */
 static enum status prepare_conversion(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
     TRY(common_model_path(&o->common, &c->path, e));
     if (o->variant.kv_heads == 0)
-        TRY(err_set(e, STATUS_USAGE, "no number of K/V heads is named; expected --kv-heads G"));
+        return err_set(e, STATUS_USAGE, "no number of K/V heads is named; expected --kv-heads G");
     TRY(check_converted_path(o, c->path, e));
     if (o->eval)
         TRY(input_await(o->eval, EVAL_MAX, &c->eval_text, &c->eval_len, e));
-    return STATUS_OK;
-}
-
-static enum status open_source(struct conversion *c, struct err *e)
-{
-    const struct convert_options *o = c->options;
     TRY(runtime_workers(&o->common, o->threads, &c->kernels, &c->pool, e));
     TRY(common_open(c->path, 0, &c->checkpoint, e));
     if (!o->requantize)
@@ -139,10 +130,8 @@ static enum status measure_bits(const struct conversion *c, const char *path, do
     if (!c->options->eval)
         return STATUS_OK;
     enum status s = checkpoint_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &k, e);
-    if (s == STATUS_BAD_FILE && path != c->path) /* what was just written: no bad input */
-        return STATUS_FAILED;
-    if (s != STATUS_OK)
-        return s;
+    if (s != STATUS_OK) /* what was just written is no bad input */
+        return s == STATUS_BAD_FILE && path != c->path ? STATUS_FAILED : s;
     struct progress line = progress_start(&c->options->common, "tokens");
     const struct eval_spec spec = {
         .model = k.model,
@@ -157,11 +146,11 @@ static enum status measure_bits(const struct conversion *c, const char *path, do
     };
     struct eval_result result;
     s = eval_run(&spec, &result, e);
-    if (s != STATUS_OK)
-        err_prefix(e, "--eval");
     progress_end(&line);
     if (s == STATUS_OK)
         *out = result.bits_per_byte;
+    else
+        err_prefix(e, "--eval");
     checkpoint_close(&k);
     return s;
 }
@@ -182,10 +171,9 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
 {
     const struct convert_options *o = c->options;
     struct convert_report *r = &c->report;
-    double before;
     const uint64_t measured_ns = clock_ns();
     /* First, because logits may not be finite, and OUT is still as it was. */
-    enum status s = measure_bits(c, c->path, &before, e);
+    enum status s = measure_bits(c, c->path, &r->before.bits_per_byte, e);
     started_ns += clock_ns() - measured_ns;
     if (s == STATUS_OK)
         s = gguf_write(converted->writer, o->out, e);
@@ -193,48 +181,43 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
         err_prefix(e, c->path);
     if (s != STATUS_OK)
         return s;
-    *r = (struct convert_report){.spec = &c->spec,
-                                 .converted = converted,
-                                 .before = {.seconds = (double)NAN},
-                                 .after = {.seconds = (double)(clock_ns() - started_ns) * 1e-9}};
+    r->spec = &c->spec;
+    r->converted = converted;
+    r->before.seconds = (double)NAN;
+    r->after.seconds = (double)(clock_ns() - started_ns) * 1e-9;
     struct config config;
-    s = config_read(c->checkpoint.gguf, &config, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(config_read(c->checkpoint.gguf, &config, e));
     fill_figures(&config, config.n_kv_heads, converted->n_params_before, &r->before);
     fill_figures(&config, c->spec.n_kv_heads, converted->n_params_after, &r->after);
     struct stat st;
     r->before.file_bytes = c->checkpoint.file.len;
     if (stat(o->out, &st) == 0)
         r->after.file_bytes = (uint64_t)st.st_size;
-    r->before.bits_per_byte = before;
     const enum status measured = measure_bits(c, o->out, &r->after.bits_per_byte, e);
     if (measured != STATUS_OK && measured != STATUS_INTERRUPTED)
         return measured;
-    s = convert_report_print(r, (enum table_format)o->format, out, e);
+    TRY(convert_report_print(r, (enum table_format)o->format, out, e));
     const double rise = r->after.bits_per_byte - r->before.bits_per_byte;
-    if (s == STATUS_OK && rise > NOTICEABLE_BITS)
+    if (rise > NOTICEABLE_BITS)
         say(&o->common,
             "warning: bits per byte rise by %.3f; uptraining makes good for it: decode train TEXT "
             "--from %s",
             rise, o->out);
-    return s == STATUS_OK ? measured : s;
+    return measured;
 }
 
 static enum status convert_and_tell(struct conversion *c, struct output *out, struct err *e)
 {
     const struct convert_options *o = c->options;
-    uint64_t seed;
-    TRY(runtime_seed(&o->seed, &seed, e));
-    const uint64_t started_ns = clock_ns();
-    const struct variant_source source = {
+    struct variant_source source = {
         .common = &o->common,
         .path = c->path,
         .checkpoint = &c->checkpoint,
         .kernels = c->kernels,
         .pool = c->pool,
-        .seed = seed,
     };
+    TRY(runtime_seed(&o->seed, &source.seed, e));
+    const uint64_t started_ns = clock_ns();
     struct convert converted;
     enum status s = variant_convert(&o->variant, &source, &c->spec, &converted, e);
     if (s == STATUS_OK) {
@@ -244,11 +227,7 @@ static enum status convert_and_tell(struct conversion *c, struct output *out, st
         convert_free(&converted);
     }
     if (s == STATUS_INTERRUPTED)
-        say(&o->common,
-            c->report.spec ? "interrupted; %s is written"
-                           : "interrupted; %s is not "
-                             "written",
-            o->out);
+        say(&o->common, "interrupted; %s is %swritten", o->out, c->report.spec ? "" : "not ");
     return s;
 }
 
@@ -257,8 +236,6 @@ static enum status run_convert(const struct invocation *inv, const void *values,
     struct conversion c = {.options = values};
     signals_defer(); /* or a probe's temporary file would stay */
     enum status s = prepare_conversion(&c, e);
-    if (s == STATUS_OK)
-        s = open_source(&c, e);
     if (s == STATUS_OK)
         s = read_eval_tokens(&c, e);
     if (s == STATUS_OK)

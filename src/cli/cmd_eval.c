@@ -3,9 +3,6 @@
  */
 #include <inttypes.h>
 #include <limits.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/command.h"
@@ -54,11 +51,11 @@ static bool parse_fraction(const char *begin, const char *end, double *out)
 {
     char digits[64];
     const size_t len = (size_t)(end - begin);
-    if (len >= sizeof digits || (len > 0 && (begin[0] == '-' || begin[0] == '+')))
+    if (len >= sizeof digits)
         return false;
     memcpy(digits, begin, len);
     digits[len] = 0;
-    return parse_double(digits, out) && *out >= 0 && *out <= 1;
+    return digits[0] != '-' && parse_double(digits, out) && *out <= 1;
 }
 
 /* The share A:B of `text`: its bytes from floor(A * len) up to floor(B * len), so that ranges that
@@ -110,12 +107,10 @@ static enum status check_same_tokens(const struct tokenizer *mine, const struct 
     return STATUS_OK;
 }
 
-static enum status open_other(const char *path, const struct runtime *r, struct checkpoint *other,
-                              struct err *e)
+static enum status open_other(const char *path, struct runtime *r, struct err *e)
 {
-    const enum status s = common_open(path, CHECKPOINT_MODEL, other, e);
-    if (s != STATUS_OK)
-        return s;
+    struct checkpoint *other = &r->other;
+    TRY(common_open(path, CHECKPOINT_MODEL, other, e));
     const int n_vocab = r->checkpoint.model->config.n_vocab;
     if (other->model->config.n_vocab != n_vocab)
         return err_set(e, STATUS_BAD_FILE,
@@ -136,16 +131,15 @@ static void say_eval_plan(const struct eval_options *o, const struct eval_spec *
                 "windows: %" PRIu64 " of %d tokens, stride %d, to score %" PRIu64
                 " tokens; %d at once",
                 plan->n_windows, plan->ctx, plan->stride, plan->n_scored, plan->n_workers);
-    uint64_t weights = spec->model->weights.cap;
-    if (spec->other)
-        weights += spec->other->weights.cap;
-    const struct advice type = kv_type_advice(o->engine.kv_type);
+    const uint64_t weights =
+        spec->model->weights.cap + (spec->other ? spec->other->weights.cap : 0);
+    const char *type = kv_type_advice[o->engine.kv_type];
     if (says_memory(&o->common, plan->kv_bytes + plan->scratch_bytes))
         say(&o->common,
             "memory: weights %s, KV cache %s, scratch %s; --ctx, --block%s -t%s%s lower it",
             figure_bytes((double)weights).text, figure_bytes((double)plan->kv_bytes).text,
-            figure_bytes((double)plan->scratch_bytes).text, type.text[0] ? "," : " and",
-            type.text[0] ? " and " : "", type.text);
+            figure_bytes((double)plan->scratch_bytes).text, type[0] ? "," : " and",
+            type[0] ? " and " : "", type);
 }
 
 struct eval_row {
@@ -216,48 +210,29 @@ static enum status check_windows(const struct eval_options *o, const struct mode
     return STATUS_OK;
 }
 
-/* With the checkpoints open. */
-static enum status evaluate_models(const struct eval_options *o, struct runtime *r,
-                                   const struct checkpoint *other, struct text text, struct err *e)
-{
-    const struct checkpoint *c = &r->checkpoint;
-    int32_t *tokens;
-    size_t n;
-    TRY(check_windows(o, c->model, other->model, e));
-    enum status s =
-        tokens_of_text(c->tokenizer, text, tokenizer_adds_bos(c->tokenizer), &tokens, &n, e);
-    if (s != STATUS_OK)
-        return s;
-    if (!r->pool)
-        s = runtime_pool(&o->common, r->n_threads, &r->pool, e);
-    struct eval_spec spec = {.model = c->model,
-                             .other = other->model,
-                             .params = {.kv_storage = kv_type_storage(o->engine.kv_type),
-                                        .block = o->engine.block,
-                                        .kernels = r->kernels},
-                             .pool = r->pool,
-                             .tokens = tokens,
-                             .n_tokens = n,
-                             .tokenizer = c->tokenizer,
-                             .ctx = o->ctx,
-                             .stride = o->stride};
-    if (s == STATUS_OK)
-        s = measure_text(o, &spec, r->inv->out, e);
-    free(tokens);
-    return s;
-}
-
 static enum status eval_text(const void *values, struct runtime *r, struct text text, struct err *e)
 {
     const struct eval_options *o = values;
-    struct checkpoint other = {.model = NULL};
-    enum status s = cut_range(o->range, &text, e);
-    if (s == STATUS_OK && o->against)
-        s = open_other(o->against, r, &other, e);
-    if (s == STATUS_OK)
-        s = evaluate_models(o, r, &other, text, e);
-    checkpoint_close(&other);
-    return s;
+    const struct checkpoint *c = &r->checkpoint;
+    TRY(cut_range(o->range, &text, e));
+    if (o->against)
+        TRY(open_other(o->against, r, e));
+    TRY(check_windows(o, c->model, r->other.model, e));
+    TRY(tokens_of_text(c->tokenizer, text, tokenizer_adds_bos(c->tokenizer), &r->tokens,
+                       &r->n_tokens, e));
+    TRY(runtime_start_threads(r, e));
+    struct eval_spec spec = {.model = c->model,
+                             .other = r->other.model,
+                             .params = {.kv_storage = kv_type_storage[o->engine.kv_type],
+                                        .block = o->engine.block,
+                                        .kernels = r->kernels},
+                             .pool = r->pool,
+                             .tokens = r->tokens,
+                             .n_tokens = r->n_tokens,
+                             .tokenizer = c->tokenizer,
+                             .ctx = o->ctx,
+                             .stride = o->stride};
+    return measure_text(o, &spec, r->inv->out, e);
 }
 
 static enum status run_eval(const struct invocation *inv, const void *values, struct err *e)
@@ -265,8 +240,8 @@ static enum status run_eval(const struct invocation *inv, const void *values, st
     const struct eval_options *o = values;
     const struct input_options input = {.file = o->text};
     struct runtime r = {.inv = inv, .common = &o->common, .engine = &o->engine};
-    const enum status s = check_eval_options(o, e);
-    return s == STATUS_OK ? runtime_run(&r, &input, eval_text, o, e) : s;
+    TRY(check_eval_options(o, e));
+    return runtime_run(&r, &input, eval_text, o, e);
 }
 
 const struct command command_eval = {

@@ -3,8 +3,6 @@
  */
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/command.h"
@@ -93,10 +91,10 @@ static enum status choose_context(const struct generate_options *o, const struct
 }
 
 static enum status create_sampler(const struct generate_options *o, const struct runtime *r,
-                                  int n_ctx, uint64_t seed, struct sampler **out, struct err *e)
+                                  int n_ctx, struct sampler **out, struct err *e)
 {
     struct sampler_params params = o->sampler;
-    params.seed = seed;
+    params.seed = o->seed.value;
     if (o->greedy)
         params.temperature = 0;
     say_verbose(r->common,
@@ -107,28 +105,37 @@ static enum status create_sampler(const struct generate_options *o, const struct
     return sampler_create(&params, r->checkpoint.model->config.n_vocab, n_ctx, out, e);
 }
 
-/* The run itself, with the seed chosen; the prompt's tokens are the caller's. */
-static enum status generate_samples(const struct generate_options *o, struct runtime *r,
-                                    struct text prompt, const int32_t *tokens, int n_tokens,
-                                    int n_ctx, struct err *e)
+static enum status generate_samples(const struct generate_options *o, struct runtime *r, int n_ctx,
+                                    struct generation *g, struct err *e)
 {
-    const uint64_t seed = o->seed.value;
-    const int n_vocab = r->checkpoint.model->config.n_vocab;
-    struct sampler *sampler = NULL;
-    enum status s = create_sampler(o, r, n_ctx, seed, &sampler, e);
-    if (s == STATUS_OK)
-        s = runtime_start(r, n_ctx, "-c N", e);
-    if (s != STATUS_OK) {
-        sampler_free(sampler);
-        return s;
-    }
+    TRY(create_sampler(o, r, n_ctx, &g->sampler, e));
+    TRY(runtime_start(r, n_ctx, "-c N", e));
+    g->session = r->session;
+    TRY(generate_create(g, e));
+    TRY(generate_run(g, e));
+    generate_report(g, r, o->seed.value);
+    return g->end == END_INTERRUPTED ? STATUS_INTERRUPTED : STATUS_OK;
+}
+
+static enum status generate_from(const void *values, struct runtime *r, struct text prompt,
+                                 struct err *e)
+{
+    const struct generate_options *o = values;
+    const struct tokenizer *t = r->checkpoint.tokenizer;
+    const struct config *config = &r->checkpoint.model->config;
+    const int n_vocab = config->n_vocab;
+    /* An empty prompt starts from BOS, or else from a newline. */
+    const bool empty = prompt.len == 0, has_bos = tokenizer_bos(t) >= 0;
+    TRY(tokens_that_fit("the prompt", t, empty && !has_bos ? text_of("\n") : prompt,
+                        empty ? has_bos : tokenizer_adds_bos(t), config->n_ctx, &r->tokens,
+                        &r->n_tokens, e));
+    int n_ctx;
+    TRY(choose_context(o, config, r->n_tokens, &n_ctx, e));
     struct generation g = {.out = r->inv->out,
-                           .session = r->session,
-                           .sampler = sampler,
-                           .tokenizer = r->checkpoint.tokenizer,
+                           .tokenizer = t,
                            .prompt = prompt,
-                           .tokens = tokens,
-                           .n_tokens = n_tokens,
+                           .tokens = r->tokens,
+                           .n_tokens = (int)r->n_tokens,
                            .n_vocab = n_vocab,
                            .n = o->n,
                            .n_samples = o->samples,
@@ -138,36 +145,8 @@ static enum status generate_samples(const struct generate_options *o, struct run
                            .n_top = o->logprobs < n_vocab ? o->logprobs : n_vocab,
                            .stops = o->stops.items,
                            .n_stops = o->stops.n};
-    s = generate_create(&g, e);
-    if (s == STATUS_OK)
-        s = generate_run(&g, e);
-    if (s == STATUS_OK) {
-        generate_report(&g, r, seed);
-        s = g.end == END_INTERRUPTED ? STATUS_INTERRUPTED : STATUS_OK;
-    }
+    const enum status s = generate_samples(o, r, n_ctx, &g, e);
     generate_free(&g);
-    sampler_free(sampler);
-    return s;
-}
-
-static enum status generate_from(const void *values, struct runtime *r, struct text prompt,
-                                 struct err *e)
-{
-    const struct generate_options *o = values;
-    const struct tokenizer *t = r->checkpoint.tokenizer;
-    const struct config *config = &r->checkpoint.model->config;
-    int32_t *tokens;
-    size_t n_tokens;
-    /* An empty prompt starts from BOS, or else from a newline. */
-    const bool empty = prompt.len == 0, has_bos = tokenizer_bos(t) >= 0;
-    TRY(tokens_that_fit("the prompt", t, empty && !has_bos ? text_of("\n") : prompt,
-                        empty ? has_bos : tokenizer_adds_bos(t), config->n_ctx, &tokens, &n_tokens,
-                        e));
-    int n_ctx;
-    enum status s = choose_context(o, config, n_tokens, &n_ctx, e);
-    if (s == STATUS_OK)
-        s = generate_samples(o, r, prompt, tokens, (int)n_tokens, n_ctx, e);
-    free(tokens);
     return s;
 }
 
@@ -175,16 +154,10 @@ static enum status run_generate(const struct invocation *inv, const void *values
 {
     struct generate_options chosen = *(const struct generate_options *)values;
     const struct generate_options *o = &chosen;
-    const char *path;
-    enum status s = check_generate_options(o, e);
-    if (s == STATUS_OK)
-        s = common_model_path(&o->common, &path, e);
+    TRY(check_generate_options(o, e));
     /* One seed for the text and for random heads, so that it replays both. */
-    if (s == STATUS_OK)
-        s = runtime_seed(&o->seed, &chosen.seed.value, e);
+    TRY(runtime_seed(&o->seed, &chosen.seed.value, e));
     chosen.engine.variant.seed = (struct option_u64){chosen.seed.value, true};
-    if (s != STATUS_OK)
-        return s;
     struct runtime r = {.inv = inv, .common = &o->common, .engine = &o->engine};
     return runtime_run(&r, &o->input, generate_from, o, e);
 }

@@ -2,7 +2,6 @@
  * cmd_quantize - decode quantize: a checkpoint in another weight type.
  */
 #include <math.h>
-#include <stdio.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
@@ -175,20 +174,15 @@ static enum status run_quantize(const struct invocation *inv, const void *values
     params.stop = progress_stop;
     params.progress = progress_show;
     params.arg = &shown;
-    const char *model = NULL;
-    enum status s = common_model_path(&o->common, &model, e);
-    if (s == STATUS_OK)
-        s = read_weight_type(o->type, &params.type, e);
-    if (s == STATUS_OK)
-        s = path_new(o->out, model, o->force, e);
-    if (s == STATUS_OK)
-        s = runtime_workers(&o->common, o->threads, NULL, &params.pool, e);
-    if (s != STATUS_OK)
-        return s;
+    const char *model;
+    TRY(common_model_path(&o->common, &model, e));
+    TRY(read_weight_type(o->type, &params.type, e));
+    TRY(path_new(o->out, model, o->force, e));
+    TRY(runtime_workers(&o->common, o->threads, NULL, &params.pool, e));
     signals_defer();
     signals_mapping(model);
     struct file_map file;
-    s = file_map_open(&file, model, e);
+    enum status s = file_map_open(&file, model, e);
     if (s == STATUS_OK) {
         s = quantize_file(o, &file, &params, inv->out, e);
         if (s == STATUS_BAD_FILE)

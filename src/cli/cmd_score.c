@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/numbers.h"
@@ -47,6 +46,10 @@ static const struct option result_options[] = {
     OPT_END,
 };
 
+/* Bytes of an alternative in a cell beside its text, or with its id for one: quotes and up to 45
+ * digits, as logits may be as far apart as numbers can. */
+#define MAX_TOP_MARKS ((size_t)64)
+
 /* What a visit needs. */
 struct scoring {
     const struct tokenizer *tokenizer; /* NULL: none */
@@ -55,9 +58,11 @@ struct scoring {
     enum table_format format;
     struct json json;     /* of the JSON forms */
     struct report report; /* of the others */
-    struct output *out;
-    char *cell; /* [cell_cap] where one row's alternatives are joined */
+    struct report_field *columns;
+    char (*names)[32]; /* of columns */
+    char *cell;        /* [cell_cap] where one row's alternatives are joined */
     size_t cell_cap;
+    struct output *out;
 };
 
 /* 'e' -0.52, 't' -1.20: the alternatives in one cell, for people. */
@@ -77,38 +82,29 @@ static void put_joined_top(struct scoring *s, const struct score_row *row)
     report_text(&s->report, (struct text){s->cell, used});
 }
 
-static void put_token_text(struct scoring *s, int id)
+/* Three cells. */
+static void put_token(struct scoring *s, int id, double logprob)
 {
+    report_u64(&s->report, (uint64_t)id);
     if (s->tokenizer)
         report_text(&s->report, tokenizer_bytes(s->tokenizer, id));
     else
         report_null(&s->report);
-}
-
-/* One alternative's three CSV cells. */
-static void put_top_cells(struct scoring *s, const struct score_row *row, int i)
-{
-    if (i < row->n_top) {
-        report_u64(&s->report, (uint64_t)row->top[i].id);
-        put_token_text(s, row->top[i].id);
-        report_double(&s->report, row->top[i].logprob, "%.4f");
-    } else {
-        for (int cell = 0; cell < 3; cell++)
-            report_null(&s->report);
-    }
+    report_double(&s->report, logprob, "%.4f");
 }
 
 static void put_table_row(struct scoring *s, const struct score_row *row)
 {
     report_u64(&s->report, (uint64_t)row->position);
-    report_u64(&s->report, (uint64_t)row->id);
-    put_token_text(s, row->id);
-    report_double(&s->report, row->predicted ? row->logprob : (double)NAN, "%.4f");
-    if (s->format == TABLE_CSV)
-        for (int i = 0; i < s->n_top; i++)
-            put_top_cells(s, row, i);
-    else if (s->n_top > 0)
+    put_token(s, row->id, row->predicted ? row->logprob : (double)NAN);
+    if (s->format != TABLE_CSV && s->n_top > 0)
         put_joined_top(s, row);
+    if (s->format != TABLE_CSV)
+        return;
+    for (int i = 0; i < row->n_top; i++)
+        put_token(s, row->top[i].id, row->top[i].logprob);
+    for (int cell = 3 * row->n_top; cell < 3 * s->n_top; cell++)
+        report_null(&s->report);
 }
 
 static enum status visit_token(void *arg, const struct score_row *row, struct err *e)
@@ -137,36 +133,26 @@ static enum status visit_token(void *arg, const struct score_row *row, struct er
     return STATUS_OK;
 }
 
-/* Columns, with their names in `names`: three more an alternative in CSV, one for all else. */
-#define FIXED_COLUMNS 4
-struct score_columns {
-    struct report_field *columns;
-    char (*names)[32];
-    int n;
-};
-
-static enum status name_columns(const struct scoring *s, struct score_columns *c, struct err *e)
+/* Names *n columns: three more an alternative in CSV, one for all else. */
+static enum status name_columns(struct scoring *s, int *n, struct err *e)
 {
-    static const struct report_field fixed[FIXED_COLUMNS] = {
-        {"position", "position", .type = REPORT_INT},
-        {"id", "id", .type = REPORT_INT},
-        {"text", "text", .type = REPORT_TEXT},
-        {"logprob", "logprob", .type = REPORT_DOUBLE}};
+    static const struct report_field fixed[] = {{"position", "position", .type = REPORT_INT},
+                                                {"id", "id", .type = REPORT_INT},
+                                                {"text", "text", .type = REPORT_TEXT},
+                                                {"logprob", "logprob", .type = REPORT_DOUBLE}};
     static const char *const kinds[] = {"id", "text", "logprob"};
-    const int top = s->format == TABLE_CSV ? 3 * s->n_top : s->n_top > 0;
-    c->n = FIXED_COLUMNS + top;
-    c->columns = calloc((size_t)c->n, sizeof *c->columns);
-    c->names = calloc((size_t)top + 1, sizeof *c->names);
-    if (!c->columns || !c->names)
-        return err_no_memory(e, "the table's columns", (size_t)c->n * sizeof *c->columns);
-    memcpy(c->columns, fixed, sizeof fixed);
-    for (int i = 0; i < top; i++) {
-        if (s->format == TABLE_CSV)
-            snprintf(c->names[i], sizeof c->names[i], "top%d_%s", i / 3 + 1, kinds[i % 3]);
-        else
-            snprintf(c->names[i], sizeof c->names[i], "top");
-        c->columns[FIXED_COLUMNS + i] =
-            (struct report_field){c->names[i], c->names[i], .type = REPORT_TEXT};
+    const int n_fixed = (int)(sizeof fixed / sizeof fixed[0]);
+    const bool csv = s->format == TABLE_CSV;
+    *n = n_fixed + (csv ? 3 * s->n_top : s->n_top > 0);
+    s->columns = calloc((size_t)*n, sizeof *s->columns);
+    s->names = calloc((size_t)*n, sizeof *s->names);
+    if (!s->columns || !s->names)
+        return err_no_memory(e, "the table's columns", (size_t)*n * sizeof *s->columns);
+    memcpy(s->columns, fixed, sizeof fixed);
+    for (int i = 0; i < *n - n_fixed; i++) {
+        snprintf(s->names[i], sizeof s->names[i], "top%d_%s", i / 3 + 1, kinds[i % 3]);
+        const char *name = csv ? s->names[i] : "top";
+        s->columns[n_fixed + i] = (struct report_field){name, name, .type = REPORT_TEXT};
     }
     return STATUS_OK;
 }
@@ -175,103 +161,86 @@ static enum status name_columns(const struct scoring *s, struct score_columns *c
  * no more bytes than the vocabulary, however long one of them is. */
 static enum status reserve_cell(struct scoring *s, struct err *e)
 {
-    const size_t longest = s->tokenizer ? longest_token(s->tokenizer) : 16;
-    size_t all = 0, texts;
+    s->cell_cap = ((size_t)s->n_top + 1) * MAX_TOP_MARKS;
     for (int id = 0; s->tokenizer && id < tokenizer_n_tokens(s->tokenizer); id++)
-        all += tokenizer_bytes(s->tokenizer, id).len;
-    if (!size_of_array((uint64_t)s->n_top, longest, &texts) || (s->tokenizer && texts > all))
-        texts = all;
-    if (!size_of_array((uint64_t)s->n_top + 1, 32, &s->cell_cap))
-        return err_set(e, STATUS_NO_MEMORY, "out of memory: a row of %d alternatives", s->n_top);
-    s->cell_cap += texts;
+        s->cell_cap += tokenizer_bytes(s->tokenizer, id).len;
     s->cell = malloc(s->cell_cap);
     return s->cell ? STATUS_OK : err_no_memory(e, "a row's alternatives", s->cell_cap);
 }
 
-/* Prints all rows in the chosen form. */
-static enum status print_scores(struct scoring *s, struct session *session, const int32_t *tokens,
-                                int n, struct err *e)
+static enum status visit_tokens(struct scoring *s, const struct runtime *r, struct err *e)
 {
-    if (table_is_json(s->format)) {
-        json_init(&s->json, s->out, s->format == TABLE_JSON ? 1 : 0);
-        if (s->format == TABLE_JSON)
-            json_begin_array(&s->json, NULL);
-        const enum status status =
-            score_tokens(session, s->n_vocab, tokens, n, s->n_top, visit_token, s, e);
-        if (s->format == TABLE_JSON) {
-            json_end(&s->json);
-            output_puts(s->out, "\n");
-        }
-        return status;
+    return score_tokens(r->session, s->n_vocab, r->tokens, (int)r->n_tokens, s->n_top, visit_token,
+                        s, e);
+}
+
+static enum status print_table(struct scoring *s, const struct runtime *r, struct err *e)
+{
+    int n_columns;
+    TRY(name_columns(s, &n_columns, e));
+    TRY(reserve_cell(s, e));
+    report_begin(&s->report, s->format, s->columns, n_columns, s->out);
+    const enum status visited = visit_tokens(s, r, e);
+    const enum status printed = report_end(&s->report, visited == STATUS_OK ? e : NULL);
+    return visited == STATUS_OK ? printed : visited;
+}
+
+/* Prints all rows in the chosen form. */
+static enum status print_scores(struct scoring *s, const struct runtime *r, struct err *e)
+{
+    json_init(&s->json, s->out, s->format == TABLE_JSON);
+    if (s->format == TABLE_JSON)
+        json_begin_array(&s->json, NULL);
+    const enum status status =
+        table_is_json(s->format) ? visit_tokens(s, r, e) : print_table(s, r, e);
+    if (s->format == TABLE_JSON) {
+        json_end(&s->json);
+        output_puts(s->out, "\n");
     }
-    struct score_columns c = {NULL, NULL, 0};
-    enum status status = name_columns(s, &c, e);
-    if (status == STATUS_OK)
-        status = reserve_cell(s, e);
-    if (status == STATUS_OK) {
-        report_begin(&s->report, s->format, c.columns, c.n, s->out);
-        status = score_tokens(session, s->n_vocab, tokens, n, s->n_top, visit_token, s, e);
-        const enum status printed = report_end(&s->report, status == STATUS_OK ? e : NULL);
-        status = status == STATUS_OK ? printed : status;
-    }
-    free(c.columns);
-    free(c.names);
+    free(s->columns);
+    free(s->names);
     free(s->cell);
     return status;
 }
 
-/* The tokens to score: --tokens as they are, or the text's with BOS where the checkpoint wants it.
- * *ids is malloc'd. */
-static enum status input_tokens(const struct score_options *o, const struct runtime *r,
-                                struct text text, int32_t **ids, size_t *n, struct err *e)
+/* --tokens as they are, or the text's with BOS where the checkpoint wants it. */
+static enum status read_score_tokens(const struct score_options *o, struct runtime *r,
+                                     struct text text, struct err *e)
 {
     const struct tokenizer *t = r->checkpoint.tokenizer;
+    const struct config *c = &r->checkpoint.model->config;
     if (o->tokens)
-        return parse_ids("--tokens", o->tokens, r->checkpoint.model->config.n_vocab, ids, n, e);
-    return tokens_that_fit("the text", t, text, tokenizer_adds_bos(t),
-                           r->checkpoint.model->config.n_ctx, ids, n, e);
-}
-
-static enum status score_ids(const struct score_options *o, struct runtime *r,
-                             const int32_t *tokens, size_t n, struct err *e)
-{
-    const struct config *config = &r->checkpoint.model->config;
-    if (n == 0)
+        TRY(parse_ids("--tokens", o->tokens, c->n_vocab, &r->tokens, &r->n_tokens, e));
+    else
+        TRY(tokens_that_fit("the text", t, text, tokenizer_adds_bos(t), c->n_ctx, &r->tokens,
+                            &r->n_tokens, e));
+    if (r->n_tokens == 0)
         return err_set(e, STATUS_USAGE, "there is no token to score: the text is empty");
-    if (n > (size_t)config->n_ctx)
+    if (r->n_tokens > (size_t)c->n_ctx)
         return err_set(e, STATUS_USAGE, "the text has %zu tokens, the checkpoint's context only %d",
-                       n, config->n_ctx);
-    enum status s = runtime_start(r, (int)n, NULL, e);
-    if (s != STATUS_OK)
-        return s;
-    struct scoring scoring = {.tokenizer = r->checkpoint.tokenizer,
-                              .n_vocab = config->n_vocab,
-                              .n_top = o->top < config->n_vocab ? o->top : config->n_vocab,
-                              .format = (enum table_format)o->format,
-                              .out = r->inv->out};
-    if (o->logits) {
-        s = npy_open(&scoring.npy, o->logits, n, (uint64_t)config->n_vocab, e);
-        if (s != STATUS_OK)
-            return s;
-    }
-    s = print_scores(&scoring, r->session, tokens, (int)n, e);
-    if (s != STATUS_OK)
-        npy_abandon(scoring.npy);
-    else if (scoring.npy)
-        s = npy_commit(scoring.npy, e);
-    return s;
+                       r->n_tokens, c->n_ctx);
+    return STATUS_OK;
 }
 
 static enum status score_text(const void *values, struct runtime *r, struct text text,
                               struct err *e)
 {
-    int32_t *tokens;
-    size_t n;
-    enum status s = input_tokens(values, r, text, &tokens, &n, e);
-    if (s == STATUS_OK) {
-        s = score_ids(values, r, tokens, n, e);
-        free(tokens);
-    }
+    const struct score_options *o = values;
+    const struct config *config = &r->checkpoint.model->config;
+    TRY(read_score_tokens(o, r, text, e));
+    TRY(runtime_start(r, (int)r->n_tokens, NULL, e));
+    struct scoring scoring = {.tokenizer = r->checkpoint.tokenizer,
+                              .n_vocab = config->n_vocab,
+                              .n_top = o->top < config->n_vocab ? o->top : config->n_vocab,
+                              .format = (enum table_format)o->format,
+                              .out = r->inv->out};
+    if (o->logits)
+        TRY(npy_open(&scoring.npy, o->logits, r->n_tokens, (uint64_t)config->n_vocab, e));
+    const enum status s = print_scores(&scoring, r, e);
+    if (s != STATUS_OK)
+        npy_abandon(scoring.npy);
+    else if (scoring.npy)
+        return npy_commit(scoring.npy, e);
     return s;
 }
 
@@ -284,13 +253,11 @@ static enum status check_score_options(const struct score_options *o, struct err
     if (!o->tokens && !text)
         return err_set(e, STATUS_USAGE, "there is nothing to score; expected -p, -f or --tokens");
     const char *model;
-    enum status s = common_model_path(&o->common, &model, e);
-    if (s != STATUS_OK || !o->logits)
-        return s;
-    s = path_spares("--logits", o->logits, model, "the checkpoint", e);
-    if (s == STATUS_OK)
-        s = path_spares("--logits", o->logits, o->input.file, "the text", e);
-    return s;
+    TRY(common_model_path(&o->common, &model, e));
+    if (!o->logits)
+        return STATUS_OK;
+    TRY(path_spares("--logits", o->logits, model, "the checkpoint", e));
+    return path_spares("--logits", o->logits, o->input.file, "the text", e);
 }
 
 static enum status run_score(const struct invocation *inv, const void *values, struct err *e)
@@ -300,8 +267,8 @@ static enum status run_score(const struct invocation *inv, const void *values, s
                         .common = &o->common,
                         .engine = &o->engine,
                         .without_tokenizer = o->tokens != NULL};
-    const enum status s = check_score_options(o, e);
-    return s == STATUS_OK ? runtime_run(&r, &o->input, score_text, o, e) : s;
+    TRY(check_score_options(o, e));
+    return runtime_run(&r, &o->input, score_text, o, e);
 }
 
 const struct command command_score = {

@@ -42,7 +42,6 @@ struct train_options {
     struct train_spec spec; /* what options say as it is wanted; specify_training adds the rest */
     const char *threads, *log;
     int keep;
-    int layers, embd, heads, kv_heads, ff, ctx, vocab;
     struct option_u64 seed;
 };
 
@@ -67,18 +66,19 @@ static const struct option output_options[] = {
 };
 
 static const struct option shape_options[] = {
-    OPT_INT("layers", layers, "L", 1, 1024, "layers", .otherwise = "4"),
-    OPT_INT("embd", embd, "E", 1, CONFIG_MAX_WIDTH, "width of the model", .otherwise = "128"),
-    OPT_INT("heads", heads, "H", 1, CONFIG_MAX_WIDTH, "query heads, a divisor of --embd",
-            .otherwise = "8"),
-    OPT_INT("kv-heads", kv_heads, "G", 1, CONFIG_MAX_WIDTH,
+    OPT_INT("layers", spec.shape.n_layers, "L", 1, 1024, "layers", .otherwise = "4"),
+    OPT_INT("embd", spec.shape.d_model, "E", 1, CONFIG_MAX_WIDTH, "width of the model",
+            .otherwise = "128"),
+    OPT_INT("heads", spec.shape.n_heads, "H", 1, CONFIG_MAX_WIDTH,
+            "query heads, a divisor of --embd", .otherwise = "8"),
+    OPT_INT("kv-heads", spec.shape.n_kv_heads, "G", 1, CONFIG_MAX_WIDTH,
             "K/V heads, a divisor of --heads: fewer are GQA, 1 is MQA", .otherwise = "as --heads"),
-    OPT_INT("ff", ff, "F", 1, CONFIG_MAX_FF, "width of the feed-forward layer",
+    OPT_INT("ff", spec.shape.d_ff, "F", 1, CONFIG_MAX_FF, "width of the feed-forward layer",
             .otherwise = "4 * E"),
-    OPT_INT("ctx", ctx, "C", 1, CONFIG_MAX_CTX,
+    OPT_INT("ctx", spec.shape.n_ctx, "C", 1, CONFIG_MAX_CTX,
             "context, and tokens of a window; with --from the windows only",
             .otherwise = "256; with --from its context if less"),
-    OPT_INT("vocab", vocab, "V", 256, CONFIG_MAX_VOCAB,
+    OPT_INT("vocab", spec.shape.n_vocab, "V", 256, CONFIG_MAX_VOCAB,
             "tokens of the byte-level BPE that is learned from the text",
             .otherwise = "256, plain bytes"),
     OPT_END,
@@ -125,8 +125,7 @@ static const struct option held_out_options[] = {
 };
 
 static const struct option general_options[] = {
-    OPT_STRING("threads", threads, "N|auto", "threads; any number gives the same checkpoint",
-               .letter = 't', .otherwise = "DECODE_THREADS, else auto"),
+    OPT_THREADS("threads; any number gives the same checkpoint"),
     OPT_FLAG("quiet", common.quiet, "nothing on standard error but errors", .letter = 'q'),
     OPT_FLAG("verbose", common.verbose, "also memory plan, threads, instruction set, saves",
              .letter = 'v'),
@@ -154,16 +153,17 @@ static int or_else(int given, int otherwise)
     return given ? given : otherwise;
 }
 
-static enum status read_shape(const struct train_options *o, struct config *c, struct err *e)
+/* The shape that `given` names, in which 0 is the default. */
+static enum status complete_shape(const struct config *given, struct config *c, struct err *e)
 {
     *c = shape_gpt2();
-    c->n_layers = or_else(o->layers, DEFAULT_LAYERS);
-    c->n_heads = or_else(o->heads, DEFAULT_HEADS);
-    c->d_model = or_else(o->embd, DEFAULT_EMBD);
-    c->n_ctx = or_else(o->ctx, DEFAULT_CTX);
-    c->n_vocab = or_else(o->vocab, DEFAULT_VOCAB);
-    c->n_kv_heads = or_else(o->kv_heads, c->n_heads);
-    c->d_ff = or_else(o->ff, 4 * c->d_model);
+    c->n_layers = or_else(given->n_layers, DEFAULT_LAYERS);
+    c->n_heads = or_else(given->n_heads, DEFAULT_HEADS);
+    c->d_model = or_else(given->d_model, DEFAULT_EMBD);
+    c->n_ctx = or_else(given->n_ctx, DEFAULT_CTX);
+    c->n_vocab = or_else(given->n_vocab, DEFAULT_VOCAB);
+    c->n_kv_heads = or_else(given->n_kv_heads, c->n_heads);
+    c->d_ff = or_else(given->d_ff, 4 * c->d_model);
     c->head_dim = c->d_model / c->n_heads;
     if (c->d_model % c->n_heads != 0)
         return err_set(e, STATUS_USAGE, "--heads %d: expected a divisor of --embd %d", c->n_heads,
@@ -179,7 +179,7 @@ static const char *given_shape(const struct train_options *o)
 {
     for (const struct option *row = shape_options; row->kind != OPTION_END; row++) {
         const int *value = (const void *)((const char *)o + row->offset);
-        if (*value && value != &o->ctx)
+        if (*value && value != &o->spec.shape.n_ctx)
             return row->name;
     }
     return NULL;
@@ -188,21 +188,21 @@ static const char *given_shape(const struct train_options *o)
 static enum status read_origin(const struct train_options *o, struct train_inputs *in,
                                struct train_spec *spec, struct err *e)
 {
-    spec->length = or_else(o->ctx, DEFAULT_CTX);
+    const int ctx = o->spec.shape.n_ctx;
+    spec->length = or_else(ctx, DEFAULT_CTX);
     if (!o->spec.from_path)
-        return read_shape(o, &spec->shape, e);
+        return complete_shape(&o->spec.shape, &spec->shape, e);
     if (given_shape(o))
         return err_set(e, STATUS_USAGE,
                        "--%s and --from are both given: the checkpoint has its own shape and "
                        "vocabulary (decode convert changes its K/V heads)",
                        given_shape(o));
-    enum status s = common_open(o->spec.from_path, CHECKPOINT_TOKENIZER, &in->from, e);
-    if (s == STATUS_OK)
-        s = common_config(o->spec.from_path, &in->from, &spec->shape, e);
+    TRY(common_open(o->spec.from_path, CHECKPOINT_TOKENIZER, &in->from, e));
+    TRY(common_config(o->spec.from_path, &in->from, &spec->shape, e));
     spec->from = in->from.gguf;
-    if (!o->ctx && spec->shape.n_ctx < spec->length)
+    if (!ctx && spec->shape.n_ctx < spec->length)
         spec->length = spec->shape.n_ctx;
-    return s;
+    return STATUS_OK;
 }
 
 static enum status read_teacher(struct train_inputs *in, struct train_spec *spec, struct err *e)
@@ -213,9 +213,9 @@ static enum status read_teacher(struct train_inputs *in, struct train_spec *spec
         return STATUS_OK;
     if (spec->teacher_share == 0)
         spec->teacher_share = DEFAULT_SHARE;
-    const enum status s = common_open(spec->teacher_path, CHECKPOINT_TOKENIZER, &in->teacher, e);
+    TRY(common_open(spec->teacher_path, CHECKPOINT_TOKENIZER, &in->teacher, e));
     spec->teacher = in->teacher.gguf;
-    return s;
+    return STATUS_OK;
 }
 
 /*
@@ -241,10 +241,9 @@ static enum status read_training_texts(const struct train_options *o, struct tra
     in->texts = calloc((size_t)n, sizeof *in->texts);
     if (!in->texts)
         return err_no_memory(e, "the list of texts", (size_t)n * sizeof *in->texts);
-    enum status s = STATUS_OK;
-    for (; in->n_texts < n && s == STATUS_OK; in->n_texts++)
-        s = read_training_text(o->texts.items[in->n_texts], &in->texts[in->n_texts], e);
-    return s;
+    for (; in->n_texts < n; in->n_texts++)
+        TRY(read_training_text(o->texts.items[in->n_texts], &in->texts[in->n_texts], e));
+    return STATUS_OK;
 }
 
 static void close_texts(struct train_inputs *in)
@@ -259,56 +258,56 @@ static void close_texts(struct train_inputs *in)
 static enum status specify_training(const struct train_options *o, struct train_inputs *in,
                                     struct train_spec *spec, struct err *e)
 {
-    const int interval = between(spec->n_steps / 20, LEAST_INTERVAL, LARGEST_INTERVAL);
     spec->texts = in->texts;
     spec->n_texts = in->n_texts;
     if (spec->warmup < 0)
         spec->warmup = between(spec->n_steps / 10, 0, LONGEST_WARMUP);
     if (spec->lr == 0)
         spec->lr = spec->from_path ? DEFAULT_LR_FROM : DEFAULT_LR;
-    spec->eval_every = or_else(spec->eval_every, interval);
+    if (spec->eval_every == 0)
+        spec->eval_every = between(spec->n_steps / 20, LEAST_INTERVAL, LARGEST_INTERVAL);
     spec->save_every = or_else(spec->save_every, spec->eval_every);
     spec->keep_last = o->keep == KEEP_LAST;
     spec->seed_given = o->seed.given;
     spec->stop = progress_stop;
     spec->event = train_report_event;
     spec->arg = &in->report;
-    enum status s = runtime_seed(&o->seed, &spec->seed, e);
-    if (s == STATUS_OK)
-        s = read_origin(o, in, spec, e);
-    if (s == STATUS_OK)
-        s = read_teacher(in, spec, e);
-    if (s == STATUS_OK)
-        s = runtime_workers(&o->common, o->threads, &spec->kernels, &in->pool, e);
+    TRY(runtime_seed(&o->seed, &spec->seed, e));
+    TRY(read_origin(o, in, spec, e));
+    TRY(read_teacher(in, spec, e));
+    TRY(runtime_workers(&o->common, o->threads, &spec->kernels, &in->pool, e));
     spec->pool = in->pool;
-    if (o->spec.from_path && o->spec.teacher_path) /* from here on it may be either */
+    if (spec->from && spec->teacher) /* from here on it may be either */
         signals_mapping(NULL);
-    return s;
+    return STATUS_OK;
 }
 
 /* What is written is nothing that is read. */
 static enum status check_train_output(const struct train_options *o, const char *option,
                                       const char *path, struct err *e)
 {
-    enum status s = path_spares(option, path, o->spec.from_path, "the checkpoint", e);
-    if (s == STATUS_OK)
-        s = path_spares(option, path, o->spec.teacher_path, "the checkpoint", e);
-    for (int i = 0; i < o->texts.n && s == STATUS_OK; i++)
-        s = path_spares(option, path, o->texts.items[i], "the text", e);
-    return s;
+    TRY(path_spares(option, path, o->spec.from_path, "the checkpoint", e));
+    TRY(path_spares(option, path, o->spec.teacher_path, "the checkpoint", e));
+    for (int i = 0; i < o->texts.n; i++)
+        TRY(path_spares(option, path, o->texts.items[i], "the text", e));
+    return STATUS_OK;
 }
 
-static enum status check_log(const struct train_options *o, const char *state, struct err *e)
+static enum status check_train_outputs(const struct train_options *o, const char *state,
+                                       struct err *e)
 {
-    if (!o->log)
-        return STATUS_OK;
-    if (path_same(o->log, o->spec.out) || path_same(o->log, state))
+    TRY(check_train_output(o, "--output", o->spec.out, e));
+    TRY(check_train_output(o, "--output", state, e));
+    if (o->log && (path_same(o->log, o->spec.out) || path_same(o->log, state)))
         return err_set(e, STATUS_USAGE,
                        "--log: '%.200s' is OUT or OUT.state; expected a file of its own", o->log);
-    return check_train_output(o, "--log", o->log, e);
+    if (o->log)
+        TRY(check_train_output(o, "--log", o->log, e));
+    TRY(path_writable(o->spec.out, e));
+    return path_writable(state, e);
 }
 
-static enum status check_train_outputs(const struct train_options *o, struct err *e)
+static enum status check_train_options(const struct train_options *o, struct err *e)
 {
     if (!o->spec.out)
         return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
@@ -317,15 +316,7 @@ static enum status check_train_outputs(const struct train_options *o, struct err
     if (!state)
         return err_no_memory(e, "a path", size);
     snprintf(state, size, "%s.state", o->spec.out);
-    enum status s = check_train_output(o, "--output", o->spec.out, e);
-    if (s == STATUS_OK)
-        s = check_train_output(o, "--output", state, e);
-    if (s == STATUS_OK)
-        s = check_log(o, state, e);
-    if (s == STATUS_OK)
-        s = path_writable(o->spec.out, e);
-    if (s == STATUS_OK)
-        s = path_writable(state, e);
+    const enum status s = check_train_outputs(o, state, e);
     free(state);
     return s;
 }
@@ -349,9 +340,9 @@ static void announce_training(const struct train_options *o, const struct train_
         "%d windows of %d tokens read it %.1f times; seed %llu",
         p->train_tokens, p->val_tokens, p->val_scored, p->bytes_per_token, spec->n_steps,
         spec->batch, spec->length, tokens / (double)p->train_tokens, (unsigned long long)p->seed);
-    if (!o->spec.from_path && o->vocab && c->n_vocab < o->vocab)
+    if (c->n_vocab < o->spec.shape.n_vocab)
         say(&o->common, "the text has pairs that occur twice for only %d of --vocab %d tokens",
-            c->n_vocab, o->vocab);
+            c->n_vocab, o->spec.shape.n_vocab);
     if (p->widened)
         say(&o->common, "%s is not all F32: it is trained, and written, in F32", o->spec.from_path);
     if (p->replaced_step > 0)
@@ -395,7 +386,7 @@ static enum status run_trainer(const struct train_options *o, struct train_input
 {
     struct trainer *t;
     enum status s = trainer_open(spec, &t, e);
-    close_texts(in);
+    close_texts(in); /* training takes their tokens */
     if (s != STATUS_OK)
         return s;
     announce_training(o, spec, trainer_plan(t));
@@ -410,6 +401,15 @@ static enum status run_trainer(const struct train_options *o, struct train_input
     return done && reported != STATUS_OK ? reported : s;
 }
 
+static enum status prepare_and_train(const struct train_options *o, struct train_inputs *in,
+                                     struct train_spec *spec, struct err *e)
+{
+    TRY(check_train_options(o, e));
+    TRY(read_training_texts(o, in, e));
+    TRY(specify_training(o, in, spec, e));
+    return run_trainer(o, in, spec, e);
+}
+
 static enum status run_train(const struct invocation *inv, const void *values, struct err *e)
 {
     (void)inv;
@@ -421,13 +421,7 @@ static enum status run_train(const struct invocation *inv, const void *values, s
                                       .log = o->log,
                                       .terminal = isatty(STDERR_FILENO) && !o->common.quiet};
     signals_defer();
-    enum status s = check_train_outputs(o, e);
-    if (s == STATUS_OK)
-        s = read_training_texts(o, &in, e);
-    if (s == STATUS_OK)
-        s = specify_training(o, &in, &spec, e);
-    if (s == STATUS_OK)
-        s = run_trainer(o, &in, &spec, e);
+    const enum status s = prepare_and_train(o, &in, &spec, e);
     close_texts(&in);
     pool_free(in.pool);
     checkpoint_close(&in.from);
@@ -450,7 +444,7 @@ const struct command command_train = {
                         {"Steps", step_options, 0},
                         {"Held-out text", held_out_options, 0},
                         {"General", general_options, 0}},
-             .positionals = {{"TEXT...", offsetof(VALUES, texts)}}},
+             .positionals = {OPT_STRINGS("TEXT...", texts, NULL, NULL)}},
     .values_size = sizeof(VALUES),
     .run = run_train,
 };

@@ -21,10 +21,7 @@ extern const struct option common_options[];
 
 /* What the list of positionals holds, and the group of the options above, of a command whose VALUES
  * have them as `common`. */
-#define MODEL_POSITIONAL                                                                           \
-    {                                                                                              \
-        "MODEL", offsetof(VALUES, common.positional)                                               \
-    }
+#define MODEL_POSITIONAL OPT_STRING("MODEL", common.positional, NULL, NULL)
 #define COMMON_GROUP                                                                               \
     {                                                                                              \
         "General", common_options, offsetof(VALUES, common)                                        \

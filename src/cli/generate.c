@@ -10,7 +10,8 @@
 #include "engine/logits.h"
 #include "show/json.h"
 
-int generate_room(const struct generation *g)
+/* Tokens that one sample can have at most: the last one need not be fed. */
+static int sample_room(const struct generation *g)
 {
     const int room = session_cap(g->session) - g->n_tokens + 1;
     return g->n < room ? g->n : room;
@@ -18,7 +19,7 @@ int generate_room(const struct generation *g)
 
 enum status generate_create(struct generation *g, struct err *e)
 {
-    const int room = generate_room(g);
+    const int room = sample_room(g);
     const uint64_t steps = (uint64_t)(room > 1 ? room - 1 : 0) * (uint64_t)g->n_samples;
     g->cap_times = steps < GENERATE_MAX_TIMES ? (size_t)steps : GENERATE_MAX_TIMES;
     const size_t logits_bytes = (size_t)g->n_vocab * sizeof *g->prompt_logits;
@@ -35,12 +36,10 @@ enum status generate_create(struct generation *g, struct err *e)
 void generate_free(struct generation *g)
 {
     stream_free(&g->stream);
+    sampler_free(g->sampler);
     free(g->prompt_logits);
     free(g->top);
     free(g->times);
-    g->prompt_logits = NULL;
-    g->top = NULL;
-    g->times = NULL;
 }
 
 /* Feeds the prompt block by block, so that an interrupt is noticed between blocks. */
@@ -48,18 +47,17 @@ static enum status feed_prompt(struct generation *g, struct err *e)
 {
     const uint64_t start = clock_ns();
     const int block = session_block(g->session);
-    enum status s = STATUS_OK;
-    while (g->n_prefilled < g->n_tokens && s == STATUS_OK && !signals_interrupted()) {
+    while (g->n_prefilled < g->n_tokens && !signals_interrupted()) {
         const int left = g->n_tokens - g->n_prefilled;
         const int n = left < block ? left : block;
-        s = session_feed(g->session, 0, g->tokens + g->n_prefilled, n, NULL, e);
-        g->n_prefilled += s == STATUS_OK ? n : 0;
+        TRY(session_feed(g->session, 0, g->tokens + g->n_prefilled, n, NULL, e));
+        g->n_prefilled += n;
     }
     g->prefill_ns = clock_ns() - start;
-    if (s == STATUS_OK && g->n_prefilled == g->n_tokens)
+    if (g->n_prefilled == g->n_tokens)
         memcpy(g->prompt_logits, session_logits(g->session),
                (size_t)g->n_vocab * sizeof *g->prompt_logits);
-    return s;
+    return STATUS_OK;
 }
 
 static enum status print_record(struct generation *g, int sample, int token, const float *logits,
@@ -115,7 +113,7 @@ static void note_time(struct generation *g, uint64_t ns)
 /* One sample's tokens; the session holds the prompt. g->end says why it ended. */
 static enum status make_tokens(struct generation *g, int sample, struct err *e)
 {
-    const int room = generate_room(g);
+    const int room = sample_room(g);
     const int eos = g->ignore_eos ? -1 : tokenizer_eos(g->tokenizer);
     const float *logits = g->prompt_logits;
     uint64_t before = 0;
@@ -131,7 +129,7 @@ static enum status make_tokens(struct generation *g, int sample, struct err *e)
             g->end = END_EOS;
             break;
         }
-        enum status s = emit(g, sample, token, logits, e);
+        const enum status s = emit(g, sample, token, logits, e);
         const uint64_t now = clock_ns();
         if (!g->first_token_at)
             g->first_token_at = now;
@@ -144,9 +142,7 @@ static enum status make_tokens(struct generation *g, int sample, struct err *e)
         before = now;
         sampler_accept(g->sampler, token);
         const int32_t next = token;
-        s = session_feed(g->session, 0, &next, 1, NULL, e);
-        if (s != STATUS_OK)
-            return s;
+        TRY(session_feed(g->session, 0, &next, 1, NULL, e));
         logits = session_logits(g->session);
     }
     return STATUS_OK;
@@ -183,9 +179,7 @@ static void begin_sample(struct generation *g, int sample)
 enum status generate_run(struct generation *g, struct err *e)
 {
     begin_sample(g, 0);
-    enum status s = feed_prompt(g, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(feed_prompt(g, e));
     if (g->n_prefilled < g->n_tokens) {
         g->end = END_INTERRUPTED;
         if (!g->records)
@@ -195,9 +189,9 @@ enum status generate_run(struct generation *g, struct err *e)
     for (int sample = 0; sample < g->n_samples; sample++) {
         if (sample > 0)
             begin_sample(g, sample);
-        s = make_sample(g, sample, e);
-        if (s != STATUS_OK || g->end == END_INTERRUPTED || g->end == END_OUTPUT)
+        TRY(make_sample(g, sample, e));
+        if (g->end == END_INTERRUPTED || g->end == END_OUTPUT)
             break;
     }
-    return s;
+    return STATUS_OK;
 }

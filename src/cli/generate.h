@@ -34,7 +34,7 @@ struct generation {
     /* Borrowed, filled in before generate_create. */
     struct output *out;
     struct session *session; /* empty; with room for the prompt */
-    struct sampler *sampler;
+    struct sampler *sampler; /* generate_free frees it */
     const struct tokenizer *tokenizer;
     struct text prompt;    /* echoed as it is */
     const int32_t *tokens; /* [n_tokens >= 1] what the prompt became */
@@ -69,14 +69,9 @@ struct generation {
 enum status generate_create(struct generation *g, struct err *e);
 void generate_free(struct generation *g);
 
-/* Tokens that one sample can have at most: the last one need not be fed. */
-int generate_room(const struct generation *g);
-
-/*
- * Prints everything. STATUS_OK whatever the end, also when interrupted or when the output fails
+/* Prints everything. STATUS_OK whatever the end, also when interrupted or when the output fails
  * (which the output itself knows); STATUS_FAILED for logits that are not finite, after ending the
- * line.
- */
+ * line. */
 enum status generate_run(struct generation *g, struct err *e);
 
 #endif

@@ -55,25 +55,17 @@ enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, c
 enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,
                            size_t *n, struct err *e)
 {
-    *ids = NULL;
-    int32_t *list;
-    size_t len;
-    const enum status s = tokenizer_encode(t, text, &list, &len, e);
-    if (s != STATUS_OK)
-        return s;
-    if (bos) {
-        int32_t *longer = realloc(list, (len + 1) * sizeof *list);
-        if (!longer) {
-            free(list);
-            return err_no_memory(e, "the text's tokens", (len + 1) * sizeof *list);
-        }
-        memmove(longer + 1, longer, len * sizeof *longer);
-        longer[0] = tokenizer_bos(t);
-        list = longer;
-        len++;
-    }
-    *ids = list;
-    *n = len;
+    TRY(tokenizer_encode(t, text, ids, n, e));
+    if (!bos)
+        return STATUS_OK;
+    const size_t bytes = (*n + 1) * sizeof **ids;
+    int32_t *longer = realloc(*ids, bytes);
+    if (!longer)
+        return err_no_memory(e, "the text's tokens", bytes);
+    memmove(longer + 1, longer, *n * sizeof *longer);
+    longer[0] = tokenizer_bos(t);
+    *ids = longer;
+    ++*n;
     return STATUS_OK;
 }
 

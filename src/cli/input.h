@@ -31,7 +31,8 @@ enum status input_await(const char *path, size_t max, char **text, size_t *len, 
 enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, const char *option,
                                   struct err *e);
 
-/* The ids of a text, after BOS if `bos`; *ids is malloc'd memory of the caller, NULL on failure. */
+/* The ids of a text, after BOS if `bos`; *ids, NULL before, is malloc'd memory of the caller, also
+ * on failure. */
 enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,
                            size_t *n, struct err *e);
 

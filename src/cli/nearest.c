@@ -4,7 +4,7 @@
 
 #define LONGEST 63
 
-static int lesser(int a, int b)
+static int shorter(int a, int b)
 {
     return a < b ? a : b;
 }
@@ -23,10 +23,10 @@ int edit_distance(const char *a, const char *b)
         const int *above = rows[(i - 1) % 3];
         now[0] = (int)i;
         for (size_t j = 1; j <= b_len; j++) {
-            now[j] = lesser(above[j], now[j - 1]) + 1;
-            now[j] = lesser(now[j], above[j - 1] + (a[i - 1] != b[j - 1]));
+            now[j] = shorter(above[j], now[j - 1]) + 1;
+            now[j] = shorter(now[j], above[j - 1] + (a[i - 1] != b[j - 1]));
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                now[j] = lesser(now[j], rows[(i - 2) % 3][j - 2] + 1);
+                now[j] = shorter(now[j], rows[(i - 2) % 3][j - 2] + 1);
         }
     }
     return rows[a_len % 3][b_len];
@@ -39,7 +39,7 @@ void nearest_offer(struct nearest *n, const char *candidate)
     const int allowed = longer < 3 ? 1 : (int)(longer + 2) / 3;
     int distance = edit_distance(n->word, candidate);
     if (word_len >= 2 && strncmp(n->word, candidate, word_len) == 0)
-        distance = lesser(distance, 1); /* cut short rather than mistyped */
+        distance = shorter(distance, 1); /* cut short rather than mistyped */
     /* Of words too long to be compared no distance is known. */
     if (distance <= LONGEST && distance <= allowed && (!n->best || distance < n->distance)) {
         n->best = candidate;

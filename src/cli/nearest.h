@@ -4,8 +4,6 @@
 #ifndef DECODE_CLI_NEAREST_H
 #define DECODE_CLI_NEAREST_H
 
-#include <stddef.h>
-
 /* Insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string
  * alignment). Words longer than 63 bytes count as 64 apart from everything. */
 int edit_distance(const char *a, const char *b);

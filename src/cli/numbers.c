@@ -42,25 +42,12 @@ bool parse_int(const char *text, int min, int max, int *out)
 
 bool parse_double(const char *text, double *out)
 {
-    /* The grammar is checked here, because strtod takes spaces, hex, inf and nan as well. */
-    const char *c = text + (text[0] == '-');
-    const size_t whole = strspn(c, DIGITS);
-    c += whole;
-    const size_t fraction = *c == '.' ? strspn(c + 1, DIGITS) : 0;
-    c += fraction + (*c == '.');
-    if (whole + fraction == 0)
+    /* strtod takes a plus sign, spaces, hexadecimal, inf and nan as well. */
+    if (text[0] == '+' || text[strspn(text, DIGITS "+-.eE")] != 0)
         return false;
-    if (*c == 'e' || *c == 'E') {
-        c += 1 + (c[1] == '-' || c[1] == '+');
-        const size_t exponent = strspn(c, DIGITS);
-        if (exponent == 0)
-            return false;
-        c += exponent;
-    }
-    if (*c)
-        return false;
-    const double value = strtod(text, NULL);
-    if (!isfinite(value))
+    char *end;
+    const double value = strtod(text, &end);
+    if (end == text || *end || !isfinite(value))
         return false;
     *out = value;
     return true;
@@ -89,18 +76,16 @@ char list_next(const char **rest, const char *ends, char *item, size_t size)
 enum status list_ints(const char *option, const char *text, int min, int max, struct int_list *list,
                       struct err *e)
 {
-    enum status s = STATUS_OK;
-    for (char end = ','; end && s == STATUS_OK;) {
+    for (char end = ','; end;) {
         char item[32];
         int value;
         end = list_next(&text, ",", item, sizeof item);
-        if (parse_int(item, min, max, &value))
-            s = list_add(option, value, list, e);
-        else
-            s = err_set(e, STATUS_USAGE, "%s: expected integers from %d to %d, found '%s'", option,
-                        min, max, item);
+        if (!parse_int(item, min, max, &value))
+            return err_set(e, STATUS_USAGE, "%s: expected integers from %d to %d, found '%s'",
+                           option, min, max, item);
+        TRY(list_add(option, value, list, e));
     }
-    return s;
+    return STATUS_OK;
 }
 
 struct joined names_joined(const char *const *names, const char *last)
@@ -116,21 +101,27 @@ struct joined names_joined(const char *const *names, const char *last)
     return all;
 }
 
+int names_find(const char *const *names, const char *text)
+{
+    int at = 0;
+    while (names[at] && strcmp(names[at], text) != 0)
+        at++;
+    return names[at] ? at : -1;
+}
+
 enum status list_names(const char *option, const char *text, const char *const *names,
                        struct int_list *list, struct err *e)
 {
-    enum status s = STATUS_OK;
-    for (char end = ','; end && s == STATUS_OK;) {
+    for (char end = ','; end;) {
         char item[32];
-        int at = 0;
         end = list_next(&text, ",", item, sizeof item);
-        while (names[at] && strcmp(names[at], item) != 0)
-            at++;
-        s = names[at] ? list_add(option, at, list, e)
-                      : err_set(e, STATUS_USAGE, "%s: expected some of %s, found '%s'", option,
-                                names_joined(names, ", ").text, item);
+        const int at = names_find(names, item);
+        if (at < 0)
+            return err_set(e, STATUS_USAGE, "%s: expected some of %s, found '%s'", option,
+                           names_joined(names, ", ").text, item);
+        TRY(list_add(option, at, list, e));
     }
-    return s;
+    return STATUS_OK;
 }
 
 enum status parse_ids(const char *option, const char *text, int n_ids, int32_t **ids, size_t *n,

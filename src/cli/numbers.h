@@ -40,6 +40,9 @@ enum status list_ints(const char *option, const char *text, int min, int max, st
 enum status list_names(const char *option, const char *text, const char *const *names,
                        struct int_list *list, struct err *e);
 
+/* The index of `text` among names that end with NULL, or -1. */
+int names_find(const char *const *names, const char *text);
+
 /* "a, b or c": names that end with NULL, `last` before the last of several. */
 struct joined {
     char text[128];

@@ -60,17 +60,6 @@ struct expected option_expected(const struct option *o)
     return x;
 }
 
-static bool store_choice(const struct option *o, const char *text, int *value)
-{
-    for (int i = 0; o->choices[i]; i++) {
-        if (strcmp(o->choices[i], text) == 0) {
-            *value = i;
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool store_double(const struct option *o, const char *text, double *value)
 {
     double x;
@@ -117,7 +106,7 @@ static enum status store_value(const struct row *row, struct spelling as, const 
     case OPTION_STRINGS:
         return append_string(row->value, text, e);
     case OPTION_CHOICE:
-        ok = store_choice(o, text, row->value);
+        ok = (*(int *)row->value = names_find(o->choices, text)) >= 0;
         break;
     case OPTION_END:
         break;
@@ -134,8 +123,8 @@ static enum status store_value(const struct row *row, struct spelling as, const 
 static bool is_spelling_of(const struct option *o, struct spelling as)
 {
     const size_t len = (size_t)as.width;
-    if (len == 2 && o->letter && as.text[1] == o->letter)
-        return true;
+    if (len == 2)
+        return o->letter && as.text[1] == o->letter;
     return len > 2 && as.text[1] == '-' && strlen(o->name) == len - 2 &&
            memcmp(o->name, as.text + 2, len - 2) == 0;
 }
@@ -185,23 +174,14 @@ static enum status take_option(struct rows *rows, int argc, char **argv, int *i,
     return store_value(row, as, argv[++*i], e);
 }
 
-static bool takes_many(const struct option_positional *p)
+static enum status take_positional(const struct option **next, const char *word, void *values,
+                                   struct err *e)
 {
-    const size_t len = strlen(p->name);
-    return len > 3 && strcmp(p->name + len - 3, "...") == 0;
-}
-
-static enum status take_positional(const struct option_spec *spec, int *n, const char *word,
-                                   void *values, struct err *e)
-{
-    const struct option_positional *p = &spec->positionals[*n];
-    if (!p->name)
+    const struct row row = {.option = *next, .value = (char *)values + (*next)->offset};
+    if (row.option->kind == OPTION_END)
         return err_set(e, STATUS_USAGE, "unexpected argument '%.60s'", word);
-    if (takes_many(p))
-        return append_string((struct option_strings *)((char *)values + p->offset), word, e);
-    *(const char **)((char *)values + p->offset) = word;
-    ++*n;
-    return STATUS_OK;
+    *next += row.option->kind == OPTION_STRING;
+    return store_value(&row, (struct spelling){word, 0}, word, e);
 }
 
 static bool is_given(const struct rows *rows, const char *name)
@@ -226,14 +206,13 @@ static enum status check_needs(const struct rows *rows, struct err *e)
 
 static enum status store_fallbacks(const struct rows *rows, struct err *e)
 {
-    enum status s = STATUS_OK;
-    for (int i = 0; i < rows->n && s == STATUS_OK; i++) {
+    for (int i = 0; i < rows->n; i++) {
         const struct option *o = rows->items[i].option;
         const struct spelling as = {o->name, (int)strlen(o->name)};
         if (o->fallback)
-            s = store_value(&rows->items[i], as, o->fallback, e);
+            TRY(store_value(&rows->items[i], as, o->fallback, e));
     }
-    return s;
+    return STATUS_OK;
 }
 
 enum status options_parse(const struct option_spec *spec, int argc, char **argv, void *values,
@@ -242,39 +221,40 @@ enum status options_parse(const struct option_spec *spec, int argc, char **argv,
     *help = false;
     struct rows rows;
     collect_rows(spec, values, &rows);
-    enum status s = store_fallbacks(&rows, e);
+    TRY(store_fallbacks(&rows, e));
+    const struct option *positional = spec->positionals;
     bool options_ended = false;
-    int n_positionals = 0;
-    for (int i = 0; i < argc && s == STATUS_OK; i++) {
+    for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
         if (options_ended || word[0] != '-' || word[1] == 0) {
-            s = take_positional(spec, &n_positionals, word, values, e);
+            TRY(take_positional(&positional, word, values, e));
         } else if (strcmp(word, "--") == 0) {
             options_ended = true;
         } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
             *help = true;
             return STATUS_OK;
         } else {
-            s = take_option(&rows, argc, argv, &i, e);
+            TRY(take_option(&rows, argc, argv, &i, e));
         }
     }
-    return s == STATUS_OK ? check_needs(&rows, e) : s;
+    return check_needs(&rows, e);
 }
 
-static void free_strings(struct option_strings *list)
+static void free_strings(const struct option *o, void *value)
 {
+    struct option_strings *list = value;
+    if (o->kind != OPTION_STRINGS)
+        return;
     free(list->items);
     *list = (struct option_strings){NULL, 0};
 }
 
 void options_free(const struct option_spec *spec, void *values)
 {
-    for (const struct option_positional *p = spec->positionals; p->name; p++)
-        if (takes_many(p))
-            free_strings((struct option_strings *)((char *)values + p->offset));
     struct rows rows;
     collect_rows(spec, values, &rows);
     for (int i = 0; i < rows.n; i++)
-        if (rows.items[i].option->kind == OPTION_STRINGS)
-            free_strings(rows.items[i].value);
+        free_strings(rows.items[i].option, rows.items[i].value);
+    for (const struct option *o = spec->positionals; o->kind != OPTION_END; o++)
+        free_strings(o, (char *)values + o->offset);
 }

@@ -86,17 +86,12 @@ struct option_group {
     size_t base;                  /* where in the values struct the rows' offsets count from */
 };
 
-/* Arguments without a dash go to const char * members of the values struct, in order. All that are
- * left go to one whose name ends in "...", whose member is a struct option_strings. */
-struct option_positional {
-    const char *name; /* "MODEL", "TEXT..."; NULL ends the list */
-    size_t offset;
-};
-
-/* A command's options; what is not filled in ends the lists, so the last of each stays empty. */
+/* A command's options; what is not filled in ends the lists, so the last of each stays empty.
+ * Arguments without a dash go to the positionals in order: each OPTION_STRING takes one, an
+ * OPTION_STRINGS all that are left. */
 struct option_spec {
     struct option_group groups[8];
-    struct option_positional positionals[3];
+    struct option positionals[3];
 };
 
 /*

@@ -9,29 +9,24 @@
 /* "-n, --name VALUE"; returns its width. */
 static int usage_of(const struct option *o, char *out, size_t size)
 {
-    char letter[8] = "    ";
-    if (o->letter)
-        snprintf(letter, sizeof letter, "-%c, ", o->letter);
-    return snprintf(out, size, "%s--%s%s%s", letter, o->name, o->value ? " " : "",
-                    o->value ? o->value : "");
+    const char letter[] = {'-', o->letter, ',', ' ', 0};
+    return snprintf(out, size, "%s--%s%s%s", o->letter ? letter : "    ", o->name,
+                    o->value ? " " : "", o->value ? o->value : "");
 }
 
 /* The sentence and, in parentheses, default, choices or range, and whether it may be repeated. */
 static void description_of(const struct option *o, char *out, size_t size)
 {
     const char *standard = o->fallback ? o->fallback : o->otherwise;
-    const bool ranged =
-        o->kind == OPTION_INT || o->kind == OPTION_DOUBLE || o->kind == OPTION_CHOICE;
-    const char *range = o->kind == OPTION_STRINGS ? "may be repeated" : "";
     const struct expected expected = option_expected(o);
-    if (ranged)
-        range = expected.text;
-    const bool both = standard && range[0];
+    const char *range = o->kind == OPTION_STRINGS ? "may be repeated"
+                        : o->kind == OPTION_U64   ? ""
+                                                  : expected.text;
     if (!standard && !range[0])
         snprintf(out, size, "%s", o->help);
     else
         snprintf(out, size, "%s (%s%s%s%s)", o->help, standard ? "default " : "",
-                 standard ? standard : "", both ? "; " : "", range);
+                 standard ? standard : "", standard && range[0] ? "; " : "", range);
 }
 
 /* Words of `text` from column `indent` on, broken before LINE_WIDTH. */

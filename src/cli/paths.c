@@ -11,27 +11,16 @@ static bool same_file(const struct stat *a, const struct stat *b)
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* Cuts the path of a file that is not there into its name, which is returned, and its folder. */
-static const char *cut_name(char *path, const char **folder)
-{
-    char *slash = strrchr(path, '/');
-    if (!slash || slash == path) {
-        *folder = slash ? "/" : ".";
-        return slash ? slash + 1 : path;
-    }
-    *slash = 0;
-    *folder = path;
-    return slash + 1;
-}
-
-/* Whether two paths, of which neither is there, would name one file. */
+/* Whether two paths, of which neither is there, would name one file. Cuts their names off. */
 static bool same_place(char *a, char *b)
 {
     struct stat x, y;
-    const char *a_folder, *b_folder;
-    const char *a_name = cut_name(a, &a_folder), *b_name = cut_name(b, &b_folder);
-    return strcmp(a_name, b_name) == 0 && stat(a_folder, &x) == 0 && stat(b_folder, &y) == 0 &&
-           same_file(&x, &y);
+    char *a_slash = strrchr(a, '/'), *b_slash = strrchr(b, '/');
+    char *a_name = a_slash ? a_slash + 1 : a, *b_name = b_slash ? b_slash + 1 : b;
+    if (strcmp(a_name, b_name) != 0)
+        return false;
+    *a_name = *b_name = 0;
+    return stat(*a ? a : ".", &x) == 0 && stat(*b ? b : ".", &y) == 0 && same_file(&x, &y);
 }
 
 bool path_same(const char *a, const char *b)
@@ -65,17 +54,16 @@ enum status path_new(const char *path, const char *model, bool force, struct err
     struct stat st;
     if (!path || !path[0])
         return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
-    const enum status s = path_spares("-o", path, model, "the checkpoint", e);
-    if (s == STATUS_OK && !force && lstat(path, &st) == 0)
+    TRY(path_spares("-o", path, model, "the checkpoint", e));
+    if (!force && lstat(path, &st) == 0)
         return err_set(e, STATUS_USAGE, "-o: '%.200s' exists; --force replaces it", path);
-    return s;
+    return STATUS_OK;
 }
 
 enum status path_writable(const char *path, struct err *e)
 {
     struct file_writer *probe;
-    const enum status s = file_writer_open(&probe, path, e);
-    if (s == STATUS_OK)
-        file_writer_abandon(probe);
-    return s;
+    TRY(file_writer_open(&probe, path, e));
+    file_writer_abandon(probe);
+    return STATUS_OK;
 }

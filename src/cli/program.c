@@ -68,11 +68,6 @@ static enum status unknown_command(const char *name, struct err *e)
     return err_set(e, STATUS_USAGE, "unknown %s '%.60s'", what, name);
 }
 
-static enum status unexpected_argument(const char *word, struct err *e)
-{
-    return err_set(e, STATUS_USAGE, "unexpected argument '%.60s'", word);
-}
-
 /* The general help: on standard output when asked for, on standard error when not. */
 static void print_commands(struct output *out)
 {
@@ -102,9 +97,7 @@ static enum status print_version(struct output *out, struct err *e)
 {
     const struct kernels *chosen;
     const struct common_options quiet = {.quiet = true};
-    const enum status s = runtime_kernels(&quiet, &chosen, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(runtime_kernels(&quiet, &chosen, e));
     output_printf(out, "decode %s\ncompiler           %s\n", DECODE_VERSION, compiler_name());
     output_puts(out, "compiled in       ");
     for (int i = 0; kernels_at(i); i++)
@@ -134,25 +127,29 @@ static enum status run_command(const struct command *c, int argc, char **argv,
 }
 
 /* decode help [COMMAND] */
-static enum status run_help(int argc, char **argv, struct output *out, struct err *e)
+static enum status run_help(const char *command, struct output *out, struct err *e)
 {
-    if (argc > 1)
-        return unexpected_argument(argv[1], e);
-    if (argc == 0 || strcmp(argv[0], "help") == 0) {
+    if (!command || strcmp(command, "help") == 0) {
         print_commands(out);
         return STATUS_OK;
     }
-    const struct command *c = find_command(argv[0]);
-    return c ? print_command_help(c, out, e) : unknown_command(argv[0], e);
+    const struct command *c = find_command(command);
+    return c ? print_command_help(c, out, e) : unknown_command(command, e);
 }
 
 static enum status run_named(int argc, char **argv, struct invocation *inv, struct err *e)
 {
     const char *name = argv[0];
-    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-        return run_help(argc - 1, argv + 1, inv->out, e);
-    if (strcmp(name, "--version") == 0)
-        return argc > 1 ? unexpected_argument(argv[1], e) : print_version(inv->out, e);
+    const bool help =
+        strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
+    const bool version = strcmp(name, "--version") == 0;
+    const int most = 1 + help; /* of arguments */
+    if ((help || version) && argc > most)
+        return err_set(e, STATUS_USAGE, "unexpected argument '%.60s'", argv[most]);
+    if (help)
+        return run_help(argv[1], inv->out, e);
+    if (version)
+        return print_version(inv->out, e);
     const struct command *c = find_command(name);
     if (!c)
         return unknown_command(name, e);

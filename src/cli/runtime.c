@@ -1,5 +1,4 @@
 #include "cli/runtime.h"
-#include "model/checkpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,13 +15,8 @@
 /* The largest first. */
 const char *const kv_type_names[] = {"f32", "f16", "q8_0", NULL};
 
-enum storage kv_type_storage(int kv_type)
-{
-    enum storage s = STORAGE_F32;
-    while (strcmp(storage_name(s), kv_type_names[kv_type]) != 0)
-        s++;
-    return s;
-}
+const enum storage kv_type_storage[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+const char *const kv_type_advice[] = {"--kv-type f16", "--kv-type q8_0", ""};
 
 void storage_names(const char *names[STORAGE_COUNT + 1])
 {
@@ -55,17 +49,16 @@ const char *environment(const char *name)
     return value && value[0] ? value : NULL;
 }
 
-enum status runtime_threads(const struct common_options *c, const char *flag, int *out,
-                            bool *is_auto, struct err *e)
+/* The number of threads; *is_auto: nobody named a number. */
+static enum status choose_threads(const struct common_options *c, const char *flag, int *out,
+                                  bool *is_auto, struct err *e)
 {
     const char *source = flag ? "-t" : "DECODE_THREADS";
     const char *text = flag ? flag : environment("DECODE_THREADS");
     const int usable = cpus_usable();
     int wanted = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
-    const bool chosen = text && strcmp(text, "auto") != 0;
-    if (is_auto)
-        *is_auto = !chosen;
-    if (chosen && !parse_int(text, 1, POOL_MAX_THREADS, &wanted))
+    *is_auto = !text || strcmp(text, "auto") == 0;
+    if (!*is_auto && !parse_int(text, 1, POOL_MAX_THREADS, &wanted))
         return err_set(e, STATUS_USAGE,
                        "%s: expected auto or an integer from 1 to %d, found '%.60s'", source,
                        POOL_MAX_THREADS, text);
@@ -74,18 +67,18 @@ enum status runtime_threads(const struct common_options *c, const char *flag, in
         say_verbose(c, "threads: %d, not %d (%s): this process has %d processors", *out, wanted,
                     source, usable);
     else
-        say_verbose(c, "threads: %d (%s)", *out, chosen ? source : "auto");
+        say_verbose(c, "threads: %d (%s)", *out, *is_auto ? "auto" : source);
     return STATUS_OK;
 }
 
-enum status runtime_pool(const struct common_options *c, int n_threads, struct pool **out,
-                         struct err *e)
+static enum status start_pool(const struct common_options *c, int n_threads, struct pool **out,
+                              struct err *e)
 {
-    const enum status s = pool_create(n_threads, out, e);
-    if (s == STATUS_OK && pool_n_threads(*out) < n_threads)
+    TRY(pool_create(n_threads, out, e));
+    if (pool_n_threads(*out) < n_threads)
         say(c, "only %d of %d threads could be started; results are the same, but later",
             pool_n_threads(*out), n_threads);
-    return s;
+    return STATUS_OK;
 }
 
 enum status runtime_kernels(const struct common_options *c, const struct kernels **out,
@@ -93,110 +86,81 @@ enum status runtime_kernels(const struct common_options *c, const struct kernels
 {
     const char *name = environment("DECODE_ISA");
     const enum status s = kernels_choose(name, out, e);
-    if (s != STATUS_OK) {
-        if (name)
-            err_prefix(e, "DECODE_ISA");
-        return s;
-    }
-    say_verbose(c, "instruction set: %s (%s)", (*out)->name,
-                name ? "DECODE_ISA" : "the fastest here");
-    return STATUS_OK;
+    if (s == STATUS_OK)
+        say_verbose(c, "instruction set: %s (%s)", (*out)->name,
+                    name ? "DECODE_ISA" : "the fastest here");
+    else if (name)
+        err_prefix(e, "DECODE_ISA");
+    return s;
 }
 
 enum status runtime_workers(const struct common_options *c, const char *flag,
                             const struct kernels **kernels, struct pool **pool, struct err *e)
 {
-    int n_threads = 1;
-    enum status s = runtime_threads(c, flag, &n_threads, NULL, e);
-    if (s == STATUS_OK && kernels)
-        s = runtime_kernels(c, kernels, e);
-    return s == STATUS_OK ? runtime_pool(c, n_threads, pool, e) : s;
+    int n_threads;
+    bool is_auto;
+    TRY(choose_threads(c, flag, &n_threads, &is_auto, e));
+    if (kernels)
+        TRY(runtime_kernels(c, kernels, e));
+    return start_pool(c, n_threads, pool, e);
 }
 
-static enum status start_threads(struct runtime *r, struct err *e)
+enum status runtime_start_threads(struct runtime *r, struct err *e)
 {
-    const enum status s = runtime_pool(r->common, r->n_threads, &r->pool, e);
+    if (!r->pool)
+        TRY(start_pool(r->common, r->n_threads, &r->pool, e));
     r->n_threads = pool_n_threads(r->pool);
-    return s;
+    return STATUS_OK;
 }
 
 /* The model with other K/V heads than the file's. */
 static enum status open_variant(struct runtime *r, const char *path, unsigned parts, struct err *e)
 {
     const struct variant_options *v = &r->engine->variant;
-    enum status s = common_open(path, parts & ~(unsigned)CHECKPOINT_MODEL, &r->checkpoint, e);
-    if (s == STATUS_OK)
-        s = start_threads(r, e);
-    uint64_t seed = 0;
-    if (s == STATUS_OK && v->method == CONVERT_RANDOM) {
-        s = runtime_seed(&v->seed, &seed, e);
-        say(r->common, "seed %llu", (unsigned long long)seed);
+    struct variant_source source = {
+        .common = r->common, .path = path, .checkpoint = &r->checkpoint, .kernels = r->kernels};
+    TRY(common_open(path, parts & ~(unsigned)CHECKPOINT_MODEL, &r->checkpoint, e));
+    TRY(runtime_start_threads(r, e));
+    source.pool = r->pool;
+    if (v->method == CONVERT_RANDOM) {
+        TRY(runtime_seed(&v->seed, &source.seed, e));
+        say(r->common, "seed %llu", (unsigned long long)source.seed);
     }
-    if (s != STATUS_OK)
-        return s;
-    const struct variant_source source = {.common = r->common,
-                                          .path = path,
-                                          .checkpoint = &r->checkpoint,
-                                          .kernels = r->kernels,
-                                          .pool = r->pool,
-                                          .seed = seed};
     return variant_load(v, &source, &r->checkpoint.model, e);
 }
 
 /* -t, DECODE_THREADS and DECODE_ISA are checked before the checkpoint is opened. */
-static enum status open_runtime(struct runtime *r, struct err *e)
+static enum status open_runtime(struct runtime *r, const char *path, struct err *e)
 {
     const unsigned parts = CHECKPOINT_MODEL | (r->without_tokenizer ? 0 : CHECKPOINT_TOKENIZER);
-    const char *path = NULL;
-    enum status s = common_model_path(r->common, &path, e);
-    if (s == STATUS_OK)
-        s = runtime_threads(r->common, r->engine->threads, &r->n_threads, &r->threads_are_auto, e);
-    if (s == STATUS_OK)
-        s = runtime_kernels(r->common, &r->kernels, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(choose_threads(r->common, r->engine->threads, &r->n_threads, &r->threads_are_auto, e));
+    TRY(runtime_kernels(r->common, &r->kernels, e));
     return r->engine->variant.kv_heads > 0 ? open_variant(r, path, parts, e)
                                            : common_open(path, parts, &r->checkpoint, e);
-}
-
-struct advice kv_type_advice(int kv_type)
-{
-    struct advice a = {""};
-    if (kv_type_names[kv_type + 1])
-        snprintf(a.text, sizeof a.text, "--kv-type %s", kv_type_names[kv_type + 1]);
-    return a;
-}
-
-/* "; -c N and --kv-type f16 lower the cache": what still can. */
-static void describe_advice(char *out, size_t size, const char *option, const char *type)
-{
-    out[0] = 0;
-    if (option && type[0])
-        snprintf(out, size, "; %s and %s lower the cache", option, type);
-    else if (option || type[0])
-        snprintf(out, size, "; %s lowers the cache", option ? option : type);
 }
 
 static void print_plan(const struct runtime *r, int n_ctx, const struct session_memory *plan,
                        const char *option)
 {
-    const struct engine_options *engine = r->engine;
-    char advice[96];
-    describe_advice(advice, sizeof advice, option, kv_type_advice(engine->kv_type).text);
+    const int kv_type = r->engine->kv_type;
+    const char *type = kv_type_advice[kv_type];
     const struct config *c = &r->checkpoint.model->config;
     const double per_token =
-        (double)kv_cache_bytes_per_token(c, c->n_kv_heads, kv_type_storage(engine->kv_type));
+        (double)kv_cache_bytes_per_token(c, c->n_kv_heads, kv_type_storage[kv_type]);
+    char advice[96] = ""; /* what lowers the cache */
+    if (option && type[0])
+        snprintf(advice, sizeof advice, "; %s and %s lower the cache", option, type);
+    else if (option || type[0])
+        snprintf(advice, sizeof advice, "; %s lowers the cache", option ? option : type);
     say(r->common, "memory: weights %s, KV cache %s (%d tokens of %s, %s), scratch %s%s",
         figure_bytes((double)r->checkpoint.model->weights.cap).text,
         figure_bytes((double)plan->kv_bytes).text, n_ctx, figure_bytes(per_token).text,
-        kv_type_names[engine->kv_type], figure_bytes((double)plan->scratch_bytes).text, advice);
+        kv_type_names[kv_type], figure_bytes((double)plan->scratch_bytes).text, advice);
 }
 
 /* Goes on with one thread where more do not pay. */
 static void lower_threads(struct runtime *r)
 {
-    if (!calibrate_prefers_one_thread(r->session, r->pool))
-        return;
     session_set_pool(r->session, NULL);
     pool_free(r->pool);
     r->pool = NULL;
@@ -207,22 +171,18 @@ static void lower_threads(struct runtime *r)
 enum status runtime_start(struct runtime *r, int n_ctx, const char *option, struct err *e)
 {
     const struct session_params params = {.n_ctx = n_ctx,
-                                          .kv_storage = kv_type_storage(r->engine->kv_type),
+                                          .kv_storage = kv_type_storage[r->engine->kv_type],
                                           .block = r->engine->block,
                                           .kernels = r->kernels};
     struct session_memory plan;
-    enum status s = session_plan(r->checkpoint.model, &params, r->n_threads, &plan, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(session_plan(r->checkpoint.model, &params, r->n_threads, &plan, e));
     if (says_memory(r->common, plan.kv_bytes))
         print_plan(r, n_ctx, &plan, option);
-    if (!r->pool)
-        s = start_threads(r, e);
-    if (s == STATUS_OK)
-        s = session_create(r->checkpoint.model, &params, r->pool, &r->session, e);
-    if (s == STATUS_OK && r->threads_are_auto)
+    TRY(runtime_start_threads(r, e));
+    TRY(session_create(r->checkpoint.model, &params, r->pool, &r->session, e));
+    if (r->threads_are_auto && calibrate_prefers_one_thread(r->session, r->pool))
         lower_threads(r);
-    return s;
+    return STATUS_OK;
 }
 
 enum status runtime_run(struct runtime *r, const struct input_options *input, runtime_work *work,
@@ -230,14 +190,18 @@ enum status runtime_run(struct runtime *r, const struct input_options *input, ru
 {
     char *text;
     size_t len;
+    const char *path;
+    TRY(common_model_path(r->common, &path, e));
     TRY(input_read(input, &text, &len, e));
     signals_defer();
-    enum status s = open_runtime(r, e);
+    enum status s = open_runtime(r, path, e);
     if (s == STATUS_OK)
         s = work(values, r, (struct text){text, len}, e);
     session_free(r->session);
     pool_free(r->pool);
     checkpoint_close(&r->checkpoint);
+    checkpoint_close(&r->other);
+    free(r->tokens);
     free(text);
     return s;
 }

@@ -29,18 +29,14 @@ struct engine_options {
 };
 extern const struct option engine_options[];
 
-/* What a cache can be stored as, NULL after the last; and as an enum storage. */
+/* What a cache can be stored as, NULL after the last; as an enum storage; and the option that makes
+ * a cache of this type smaller, "" for the smallest. */
 extern const char *const kv_type_names[];
-enum storage kv_type_storage(int kv_type);
+extern const enum storage kv_type_storage[];
+extern const char *const kv_type_advice[];
 
 /* What weights can be stored as: the names in the order of the enum, then NULL. */
 void storage_names(const char *names[STORAGE_COUNT + 1]);
-
-/* The option that makes a cache of this type smaller; "" for the smallest. */
-struct advice {
-    char text[24];
-};
-struct advice kv_type_advice(int kv_type);
 
 /* An environment variable; NULL if unset or empty. */
 const char *environment(const char *name);
@@ -48,22 +44,14 @@ const char *environment(const char *name);
 /* The seed that the option gives, or a random one. STATUS_FAILED if the system has none. */
 enum status runtime_seed(const struct option_u64 *given, uint64_t *seed, struct err *e);
 
-/* The number of threads: `flag` is the value of -t (NULL: not given; then DECODE_THREADS, then
- * auto). Never more than the process has processors, which would only wait for each other; any
- * number gives the same results. *is_auto (may be NULL): nobody named a number. STATUS_USAGE. */
-enum status runtime_threads(const struct common_options *c, const char *flag, int *out,
-                            bool *is_auto, struct err *e);
-
-/* A pool of n_threads, or of as many as can be started: then one line says so. Results are the same
- * with any number. STATUS_NO_MEMORY. */
-enum status runtime_pool(const struct common_options *c, int n_threads, struct pool **out,
-                         struct err *e);
-
 /* The table that DECODE_ISA names, or the fastest. STATUS_USAGE. */
 enum status runtime_kernels(const struct common_options *c, const struct kernels **out,
                             struct err *e);
 
-/* All three: threads as `flag` has them, kernels (NULL: none are wanted) and a pool. */
+/* Kernels (NULL: none are wanted) and a pool: `flag` is the value of -t (NULL: not given; then
+ * DECODE_THREADS, then auto). Never more threads than the process has processors, which would only
+ * wait for each other, and only as many as can be started; any number gives the same results.
+ * STATUS_USAGE, STATUS_NO_MEMORY. */
 enum status runtime_workers(const struct common_options *c, const char *flag,
                             const struct kernels **kernels, struct pool **pool, struct err *e);
 
@@ -80,6 +68,11 @@ struct runtime {
     bool threads_are_auto; /* may be lowered where fewer are faster */
     struct pool *pool;
     struct session *session;
+
+    /* Of the command, released like the rest. */
+    int32_t *tokens; /* [n_tokens] of the text; malloc'd */
+    size_t n_tokens;
+    struct checkpoint other; /* another one to compare with */
 };
 
 /* Reads the text, defers signals, checks threads and kernels, opens the checkpoint, then calls
@@ -88,6 +81,9 @@ typedef enum status runtime_work(const void *values, struct runtime *r, struct t
                                  struct err *e);
 enum status runtime_run(struct runtime *r, const struct input_options *input, runtime_work *work,
                         const void *values, struct err *e);
+
+/* Starts r->pool, unless it is. STATUS_NO_MEMORY. */
+enum status runtime_start_threads(struct runtime *r, struct err *e);
 
 /* Starts the threads and creates the session for n_ctx positions. The memory plan is printed
  * before it is taken: with -v, and when the cache exceeds 1 GiB; with it the options that lower

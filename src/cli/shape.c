@@ -55,14 +55,12 @@ enum status shape_parse(const char *text, struct config *c, struct err *e)
 {
     *c = shape_gpt2();
     char end;
-    enum status s = parse_core(&text, c, &end, e);
-    while (s == STATUS_OK && end == ',') {
+    TRY(parse_core(&text, c, &end, e));
+    while (end == ',') {
         char part[48];
         end = list_next(&text, ",", part, sizeof part);
-        s = parse_setting(part, c, e);
+        TRY(parse_setting(part, c, e));
     }
-    if (s != STATUS_OK)
-        return s;
     if (c->d_model % c->n_heads != 0)
         return err_set(e, STATUS_USAGE,
                        "--shape: heads: expected a divisor of d_model %d, found %d", c->d_model,

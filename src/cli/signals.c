@@ -72,6 +72,8 @@ static void remove_temporaries(void)
 
 static void on_interrupt(int number)
 {
+    if (interrupted && number == SIGXCPU)
+        return; /* time runs out once a second, and the work is to be ended well within that time */
     if (!deferred) {
         remove_temporaries();
         _exit(STATUS_INTERRUPTED);
@@ -80,16 +82,8 @@ static void on_interrupt(int number)
         remove_temporaries();
         signal(number, SIG_DFL);
         raise(number); /* on return from here, for it is blocked until then */
-        return;
     }
     interrupted = 1;
-}
-
-/* Processor time runs out once a second, and the work is to be ended well within that time. */
-static void on_cpu_limit(int number)
-{
-    if (!interrupted)
-        on_interrupt(number);
 }
 
 /* --- a mapped file that was cut short ------------------------------------------------------ */
@@ -103,16 +97,11 @@ static void write_error(const char *s, size_t len)
 /* A hexadecimal number at *at, which moves behind it. */
 static uintptr_t take_address(const char **at)
 {
+    static const char digits[] = "0123456789abcdef";
     uintptr_t n = 0;
-    for (;; (*at)++) {
-        const char c = **at;
-        if (c >= '0' && c <= '9')
-            n = n * 16 + (uintptr_t)(c - '0');
-        else if (c >= 'a' && c <= 'f')
-            n = n * 16 + (uintptr_t)(c - 'a') + 10;
-        else
-            return n;
-    }
+    for (const char *d; **at && (d = strchr(digits, **at)); (*at)++)
+        n = n * 16 + (uintptr_t)(d - digits);
+    return n;
 }
 
 /* The path in a line of /proc/self/maps, "FROM-TO perms offset dev inode   path", if the address
@@ -135,14 +124,13 @@ static const char *mapped_file(uintptr_t address, char line[MAPS_LINE_CAP])
     size_t len = 0;
     char c;
     while (fd >= 0 && !path && read(fd, &c, 1) == 1) {
-        if (c != '\n') {
-            if (len < MAPS_LINE_CAP - 1)
-                line[len++] = c;
-            continue;
+        if (c == '\n') {
+            line[len] = 0;
+            len = 0;
+            path = path_at(line, address);
+        } else if (len < MAPS_LINE_CAP - 1) {
+            line[len++] = c;
         }
-        line[len] = 0;
-        len = 0;
-        path = path_at(line, address);
     }
     if (fd >= 0)
         close(fd);
@@ -193,7 +181,7 @@ void signals_install(void)
     handle(SIGXFSZ, SIG_IGN);
     handle(SIGINT, on_interrupt);
     handle(SIGTERM, on_interrupt);
-    handle(SIGXCPU, on_cpu_limit);
+    handle(SIGXCPU, on_interrupt);
     struct sigaction hangup;
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
         handle(SIGHUP, on_interrupt);

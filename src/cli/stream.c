@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 enum status stream_create(struct stream *s, const char *const *stops, int n_stops, size_t max_piece,
                           struct err *e)
 {
@@ -14,11 +16,7 @@ enum status stream_create(struct stream *s, const char *const *stops, int n_stop
     }
     /* Held back at most: a stop string short of one byte, and three bytes of a character. */
     const size_t cap = longest + 3 + max_piece;
-    *s = (struct stream){.stops = stops,
-                         .n_stops = n_stops,
-                         .longest_stop = longest,
-                         .cap = cap,
-                         .bytes = malloc(cap)};
+    *s = (struct stream){.stops = stops, .n_stops = n_stops, .cap = cap, .bytes = malloc(cap)};
     return s->bytes ? STATUS_OK : err_no_memory(e, "the output stream", cap);
 }
 
@@ -30,21 +28,16 @@ void stream_free(struct stream *s)
 
 size_t utf8_cut_short(struct text bytes)
 {
-    const unsigned char *end = (const unsigned char *)bytes.data + bytes.len;
     for (size_t back = 1; back <= 3 && back <= bytes.len; back++) {
-        const unsigned char lead = end[-(ptrdiff_t)back];
-        if ((lead & 0xc0) == 0x80)
-            continue;
-        const size_t full = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-        if (lead < 0xc2 || lead > 0xf4 || back >= full)
-            return 0;
-        if (back == 1)
-            return 1;
-        /* The first continuation byte rules out overlong forms, surrogates and > U+10FFFF. */
-        const unsigned char next = end[1 - (ptrdiff_t)back];
-        const unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-        const unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-        return next >= low && next <= high ? back : 0;
+        /* What some continuation makes a character, the least or the greatest does. */
+        for (int rest = 0x80; rest <= 0xbf; rest += 0x3f) {
+            char whole[4];
+            uint32_t code;
+            memset(whole, rest, sizeof whole);
+            memcpy(whole, bytes.data + bytes.len - back, back);
+            if (utf8_decode((struct text){whole, sizeof whole}, &code) > back)
+                return back;
+        }
     }
     return 0;
 }
@@ -61,21 +54,18 @@ static size_t stop_ending_at(const struct stream *s, size_t end)
     return longest;
 }
 
-/* Whether the last n bytes begin some stop string that is longer. */
-static bool may_become_stop(const struct stream *s, size_t n)
-{
-    for (int i = 0; i < s->n_stops; i++)
-        if (strlen(s->stops[i]) > n && memcmp(s->bytes + s->len - n, s->stops[i], n) == 0)
-            return true;
-    return false;
-}
-
+/* How many of the last bytes begin some stop string that is longer. */
 static size_t held_for_stop(const struct stream *s)
 {
-    for (size_t n = s->longest_stop < s->len ? s->longest_stop : s->len; n > 0; n--)
-        if (may_become_stop(s, n))
-            return n;
-    return 0;
+    size_t held = 0;
+    for (int i = 0; i < s->n_stops; i++) {
+        size_t n = strlen(s->stops[i]) - 1;
+        n = n < s->len ? n : s->len;
+        while (n > held && memcmp(s->bytes + s->len - n, s->stops[i], n) != 0)
+            n--;
+        held = n > held ? n : held;
+    }
+    return held;
 }
 
 static void drop_taken(struct stream *s)

@@ -18,8 +18,7 @@
 struct stream {
     const char *const *stops; /* borrowed */
     int n_stops;
-    size_t longest_stop; /* bytes */
-    bool stopped;        /* a stop string was completed: nothing more comes out */
+    bool stopped; /* a stop string was completed: nothing more comes out */
     char *bytes;
     size_t taken; /* at the start of bytes: returned by the last call */
     size_t len, cap;

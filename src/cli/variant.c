@@ -1,7 +1,6 @@
 #include "cli/variant.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,20 +63,15 @@ static enum status check_variant(const struct variant_options *o, const struct c
     return STATUS_OK;
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static struct convert_spec conversion_of(const struct variant_options *o,
                                          const struct variant_source *source)
 {
     const bool fits = o->method == CONVERT_FIT;
+    const char *slash = strrchr(source->path, '/');
     return (struct convert_spec){
         .gguf = source->checkpoint->gguf,
         .source = &source->checkpoint->file,
-        .source_name = base_name(source->path),
+        .source_name = slash ? slash + 1 : source->path,
         .version = DECODE_VERSION,
         .n_kv_heads = o->kv_heads,
         .method = (enum convert_method)o->method,
@@ -107,35 +101,33 @@ static size_t spread_windows(int32_t *tokens, size_t n, size_t wanted, size_t wi
     return n_windows * window;
 }
 
-/* *tokens is malloc'd. */
+/* *tokens is malloc'd, also on failure. */
 static enum status read_calibration(const struct variant_options *o,
                                     const struct variant_source *source, const struct config *c,
                                     int32_t **tokens, size_t *n, struct err *e)
 {
     const struct tokenizer *t = source->checkpoint->tokenizer;
-    char *text = NULL;
+    char *text;
     size_t len;
-    *tokens = NULL;
-    enum status s = input_needs_tokenizer(t, source->path, "--calib", e);
-    if (s == STATUS_OK)
-        s = input_await(o->calib, CALIB_MAX, &text, &len, e);
-    if (s == STATUS_OK)
-        s = tokenizer_encode(t, (struct text){text, len}, tokens, n, e);
+    TRY(input_needs_tokenizer(t, source->path, "--calib", e));
+    TRY(input_await(o->calib, CALIB_MAX, &text, &len, e));
+    const enum status s = tokenizer_encode(t, (struct text){text, len}, tokens, n, e);
     free(text);
-    if (s == STATUS_OK && *n == 0)
-        s = err_set(e, STATUS_USAGE, "--calib: there is no text in '%.200s'", o->calib);
-    if (s == STATUS_OK && *n < CALIB_MIN_TOKENS)
-        s = err_set(e, STATUS_USAGE, "--calib: expected at least %d tokens in '%.200s', found %zu",
-                    CALIB_MIN_TOKENS, o->calib, *n);
     if (s != STATUS_OK)
         return s;
+    if (*n == 0)
+        return err_set(e, STATUS_USAGE, "--calib: there is no text in '%.200s'", o->calib);
+    if (*n < CALIB_MIN_TOKENS)
+        return err_set(e, STATUS_USAGE,
+                       "--calib: expected at least %d tokens in '%.200s', found %zu",
+                       CALIB_MIN_TOKENS, o->calib, *n);
     *n = spread_windows(*tokens, *n, (size_t)o->calib_tokens, (size_t)c->n_ctx);
     if (*n < (size_t)c->d_model)
         say(source->common,
             "warning: --calib: %zu tokens are too few for a model of width %d, and may make it "
             "worse; expected thousands",
             *n, c->d_model);
-    return s;
+    return STATUS_OK;
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
@@ -148,38 +140,40 @@ static enum status run_conversion(const struct variant_source *source, struct co
     spec->progress = progress_show;
     spec->arg = &p;
     size_t bytes;
-    enum status s = convert_plan(spec, &bytes, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(convert_plan(spec, &bytes, e));
     say_verbose(source->common,
                 "memory: the conversion takes %s beside the model; fewer --calib-tokens take less",
                 figure_bytes((double)bytes).text);
-    s = convert_run(spec, out, e);
+    const enum status s = convert_run(spec, out, e);
     progress_end(&p);
+    return s;
+}
+
+static enum status prepare_and_convert(const struct variant_options *o,
+                                       const struct variant_source *source,
+                                       struct convert_spec *spec, int32_t **tokens,
+                                       struct convert *out, struct err *e)
+{
+    struct config config;
+    TRY(common_config(source->path, source->checkpoint, &config, e));
+    TRY(check_variant(o, &config, e));
+    *spec = conversion_of(o, source);
+    if (o->calib)
+        TRY(read_calibration(o, source, &config, tokens, &spec->n_tokens, e));
+    spec->tokens = *tokens;
+    const enum status s = run_conversion(source, spec, out, e);
+    if (s == STATUS_BAD_FILE)
+        err_prefix(e, source->path);
     return s;
 }
 
 enum status variant_convert(const struct variant_options *o, const struct variant_source *source,
                             struct convert_spec *spec, struct convert *out, struct err *e)
 {
-    struct config config;
     int32_t *tokens = NULL;
-    size_t n = 0;
     *out = (struct convert){.n_layers = 0};
-    enum status s = common_config(source->path, source->checkpoint, &config, e);
-    if (s == STATUS_OK)
-        s = check_variant(o, &config, e);
-    if (s == STATUS_OK && o->calib)
-        s = read_calibration(o, source, &config, &tokens, &n, e);
-    if (s == STATUS_OK) {
-        *spec = conversion_of(o, source);
-        spec->tokens = tokens;
-        spec->n_tokens = n;
-        s = run_conversion(source, spec, out, e);
-        spec->tokens = NULL;
-        if (s == STATUS_BAD_FILE)
-            err_prefix(e, source->path);
-    }
+    const enum status s = prepare_and_convert(o, source, spec, &tokens, out, e);
+    spec->tokens = NULL;
     free(tokens);
     return s;
 }
@@ -213,20 +207,17 @@ enum status variant_load(const struct variant_options *o, const struct variant_s
                          struct model **out, struct err *e)
 {
     struct config config;
-    struct variant_file f = {NULL, NULL};
-    *out = NULL;
-    enum status s = common_config(source->path, source->checkpoint, &config, e);
-    if (s != STATUS_OK)
-        return s;
+    struct variant_file f;
+    TRY(common_config(source->path, source->checkpoint, &config, e));
     if (config.n_kv_heads == o->kv_heads) {
-        s = model_create(source->checkpoint->gguf, NULL, &source->checkpoint->file, out, e);
+        const enum status s =
+            model_create(source->checkpoint->gguf, NULL, &source->checkpoint->file, out, e);
         if (s != STATUS_OK)
             err_prefix(e, source->path);
         return s;
     }
-    s = variant_file_create(o, source, &f, e);
-    if (s == STATUS_OK)
-        s = model_create(f.gguf, NULL, NULL, out, e);
+    TRY(variant_file_create(o, source, &f, e));
+    const enum status s = model_create(f.gguf, NULL, NULL, out, e);
     variant_file_free(&f);
     return s;
 }

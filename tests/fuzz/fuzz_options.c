@@ -125,14 +125,8 @@ static void check_values(const struct command *c, const unsigned char *values,
     for (const struct option_group *g = c->spec.groups; g->title; g++)
         for (const struct option *o = g->options; o->kind != OPTION_END; o++)
             check_value(o, values + g->base + o->offset, a);
-    for (const struct option_positional *p = c->spec.positionals; p->name; p++) {
-        const void *value = values + p->offset;
-        const size_t len = strlen(p->name);
-        if (len > 3 && strcmp(p->name + len - 3, "...") == 0)
-            check_strings(value, a);
-        else
-            check_text(*(const char *const *)value, NULL, a);
-    }
+    for (const struct option *o = c->spec.positionals; o->kind != OPTION_END; o++)
+        check_value(o, values + o->offset, a);
 }
 
 static void parse_options(const struct command *c, struct arguments *a)
