@@ -4,15 +4,14 @@
 # times. On the checkpoints of tests/ and models/ and of the FOLDERs, with 1 and 2 threads, with plain
 # C and the best instruction set. What OLD refuses NEW must refuse with the same message. Prints what
 # was compared, how often, and how many differ; takes two minutes on 2 processors.
-#
-# MEMORY=own: the memory that -v announces may be another.
-# STATE=own: the trainer's state may have another format: each goes on with its own only.
+# A trainer's state counts: each must go on with the other's. MEMORY=own: the memory plan that -v
+# prints may be another.
 set -eu
 . scripts/same.sh
 
-old=$(realpath "$1") new=$(realpath "$2")
+old=$(realpath "$1") new_program=$(realpath "$2")
 shift 2
-same_begin same-results "$old" "$new"
+same_begin same-results "$old" "$new_program"
 text=tests/data/bpe-small.txt
 
 # Of the FOLDERs only what the tests have not got.
@@ -24,7 +23,7 @@ for folder in "$@"; do
             checkpoints="$checkpoints $(realpath "$file")"
     done
 done
-work_models= refused=
+work_models="" refused=""
 for model in $checkpoints; do
     if "$old" score "$model" --tokens 1,2 -q >/dev/null 2>&1; then
         work_models="$work_models $model"
@@ -234,7 +233,7 @@ variants() {
         for method in mean first procrustes fit; do
             same generate "$model" -n 10 --kv-heads 1 --method $method --seed 1 -q
             same score "$model" --tokens 1,2,3 --kv-heads 1 --method $method --logits l.npy
-            same eval "$model" --text $text --range 0:0.1 --kv-heads 1 --method $method
+            same eval "$model" --text $text --range 0:0.02 --kv-heads 1 --method $method
         done
         same generate "$model" -n 10 --kv-heads 1 --calib $text --calib-tokens 500 --seed 1 -q
     done
@@ -252,14 +251,14 @@ types() {
 
 evals() {
     for model in $small; do
-        same eval "$model" --text $text --range 0.2:0.3 --against "$model" -v
+        same eval "$model" --text $text --range 0.2:0.22 --against "$model" -v
         for format in md csv json jsonl; do
-            same eval "$model" --text $text --range 0:0.1 --format $format
-            same eval "$model" --text $text --range 0:0.1 --ctx 20 --stride 7 --format $format
+            same eval "$model" --text $text --range 0:0.02 --format $format
+            same eval "$model" --text $text --range 0:0.02 --ctx 20 --stride 7 --format $format
         done
-        same eval "$model" --text $text --range 0:0.1 --kv-type q8_0 --block 5
+        same eval "$model" --text $text --range 0:0.02 --kv-type q8_0 --block 5
     done
-    same eval models/shakespeare-gqa2.gguf --text $text --range 0:0.03 \
+    same eval models/shakespeare-gqa2.gguf --text $text --range 0:0.01 \
         --against models/shakespeare-mha.gguf --format json
 }
 
@@ -298,51 +297,44 @@ conversions() {
     same convert "$1" -o out.gguf --force --kv-heads 2 --no-refit $calibrated --format md \
         --eval tests/data/train/mha.txt
     # shellcheck disable=SC2086 # words
-    same convert tests/data/shakespeare-bytes.gguf -o out.gguf --kv-heads 2 $calibrated
+    same convert tests/data/shakespeare-bytes.gguf -o out.gguf --force --kv-heads 2 $calibrated
 }
 
-# train_new OUT OPTION... - a small new model
-train_new() {
-    h_out=$1
-    shift
-    same train $text -o "$h_out" --layers 2 --embd 16 --heads 4 --ff 24 --ctx 16 --batch 3 \
-        --seed 1 --save-every 3 --eval-every 3 "$@"
-}
+# A small new model.
+new="$text --layers 2 --embd 16 --heads 4 --ff 24 --ctx 16 --batch 3 --seed 1 --save-every 3
+--eval-every 3 --val-fraction 0.02"
 
 trainings() {
     short="--steps 6 --log log.csv -v"
-    [ "${STATE:-}" != own ] || states=out.gguf.state
     # shellcheck disable=SC2086 # words
     {
-        train_new new.gguf $short
-        train_new bpe.gguf $short --vocab 300 --kv-heads 2 --dropout 0.1 --keep last
-        train_new mqa.gguf $short --kv-heads 1 --clip 0.1 --weight-decay 0.5 --val-fraction 0
+        same train $new -o new.gguf $short
+        same train $new -o bpe.gguf $short --vocab 300 --kv-heads 2 --dropout 0.1 --keep last
+        same train $new -o mqa.gguf $short --kv-heads 1 --clip 0.1 --weight-decay 0.5 --val-fraction 0
         same train $text -o from.gguf --from new.gguf --teacher new.gguf --batch 2 --seed 1 $short
         same train tests/data/train/mha.txt $text -o golden.gguf --batch 2 --seed 1 --ctx 32 \
-            --from tests/data/golden/gqa.gguf --dropout 0.2 $short
+            --from tests/data/golden/gqa.gguf --dropout 0.2 --val-fraction 0.02 $short
     }
 }
 
-# A run that is interrupted somewhere, and goes on: with OLD's state, and with NEW's.
+# OLD is interrupted somewhere, and both go on from there; then NEW is.
 interrupted() {
     long="--steps 400 -q"
     # shellcheck disable=SC2086 # words
-    train_new whole.gguf $long
+    same train $new -o whole.gguf $long
     for folder in first second; do
-        program=$old other=second
-        [ $folder = first ] || program=$new other=first
-        code=0
+        program=$old other=second code=0
+        [ $folder = first ] || program=$new_program other=first
         # shellcheck disable=SC2086 # words
-        (cd "$work/$folder" && timeout -s INT 0.2 "$program" train $text -o part.gguf --layers 2 \
-            --embd 16 --heads 4 --ff 24 --ctx 16 --batch 3 --seed 1 --save-every 3 --eval-every 3 \
-            $long) || code=$?
+        (cd "$work/$folder" && timeout -s INT 0.2 "$program" train $new -o part.gguf $long) || code=$?
         [ $code -eq 124 ] || echo "same-results: the training was not interrupted: exit $code"
         cp "$work/$folder"/part.gguf* "$work/$other"
         # shellcheck disable=SC2086 # words
-        train_new part.gguf $long --resume
+        same train $new -o part.gguf $long --resume
         for end in gguf gguf.state; do
             cmp "$work/first/part.$end" "$work/first/whole.$end" || differing=$((differing + 1))
         done
+        rm "$work"/*/part.gguf*
     done
 }
 

@@ -371,7 +371,7 @@ static long of_environment(const char *name, long otherwise)
     return value ? atol(value) : otherwise;
 }
 
-/* One call of how many is to fail. */
+/* Of how many calls one is to fail. */
 static long thinning(long calls, long few)
 {
 #ifdef SLOW_PROCESSES
@@ -383,12 +383,13 @@ static long thinning(long calls, long few)
     return calls > made ? calls / made : 1;
 }
 
+/* One call of each `step`. */
 long faults_next(long n, long calls, long few)
 {
-    const long step = thinning(calls, few);
+    const long step = thinning(calls, few), next = n < 0 ? 0 : n / step + 1;
     struct rng random;
-    rng_seed(&random, (uint64_t)seed, (uint64_t)(n + 1));
-    return n + 1 + (long)(rng_u32(&random) % (unsigned)(2 * step - 1));
+    rng_seed(&random, (uint64_t)seed, (uint64_t)next);
+    return next * step + (long)(rng_u32(&random) % (unsigned)step);
 }
 
 void faults_create(void)

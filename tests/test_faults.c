@@ -146,7 +146,7 @@ static long fail_each(struct way w)
 {
     long done = 0;
     const long calls = scenario_calls(w.kind);
-    for (long n = faults_next(-1, calls, 16);; n = faults_next(n, calls, 16), done++) {
+    for (long n = faults_next(-1, calls, 10);; n = faults_next(n, calls, 10), done++) {
         const struct fault_plan plan = {
             .kind = w.kind, .at = n, .from_then_on = w.from_then_on, .error = w.error};
         struct ran r;
