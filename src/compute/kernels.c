@@ -9,44 +9,28 @@
 #include <sys/auxv.h>
 #endif
 
-/* An element, or the elements of a block without their scale, take `bytes`. */
-static const struct {
-    const char *name;
-    unsigned bytes;
-} storages[STORAGE_COUNT] = {
-    [STORAGE_F32] = {"f32", 4},
-    [STORAGE_F16] = {"f16", 2},
-    [STORAGE_BF16] = {"bf16", 2},
-    [STORAGE_Q8_0] = {"q8_0", QUANT_BLOCK},
-    [STORAGE_Q4_0] = {"q4_0", QUANT_BLOCK / 2},
+static const char *const storage_names[STORAGE_COUNT] = {
+    [STORAGE_F32] = "f32",   [STORAGE_F16] = "f16",   [STORAGE_BF16] = "bf16",
+    [STORAGE_Q8_0] = "q8_0", [STORAGE_Q4_0] = "q4_0",
 };
 
 const char *storage_name(enum storage s)
 {
     assert((unsigned)s < STORAGE_COUNT);
-    return storages[s].name;
+    return storage_names[s];
 }
 
 uint64_t storage_bytes(enum storage s, uint64_t n)
 {
-    assert((unsigned)s < STORAGE_COUNT);
-    if (!storage_is_quantised(s))
-        return n * storages[s].bytes;
     const uint64_t blocks = (n + QUANT_BLOCK - 1) / QUANT_BLOCK;
-    return n * storages[s].bytes / QUANT_BLOCK + blocks * sizeof(uint16_t);
-}
-
-size_t matrix_panel_bytes(int n_in, enum storage s)
-{
-    assert((unsigned)s < STORAGE_COUNT && n_in >= 1);
-    const size_t elements = (size_t)n_in * KERNEL_LANES;
-    if (!storage_is_quantised(s))
-        return elements * storages[s].bytes;
-    return matrix_scales_bytes(n_in) + elements / QUANT_BLOCK * storages[s].bytes;
+    assert((unsigned)s < STORAGE_COUNT);
+    return n * storage_block_bytes(s) / QUANT_BLOCK +
+           (storage_is_quantised(s) ? blocks * sizeof(uint16_t) : 0);
 }
 
 uint64_t matrix_bytes(int n_out, int n_in, enum storage s)
 {
+    assert((unsigned)s < STORAGE_COUNT && n_in >= 1);
     return (uint64_t)matrix_panels(n_out) * matrix_panel_bytes(n_in, s);
 }
 

@@ -65,6 +65,21 @@ static inline bool storage_is_quantised(enum storage s)
     return s == STORAGE_Q8_0 || s == STORAGE_Q4_0;
 }
 
+/* Of QUANT_BLOCK elements, without the scale that a block has. */
+static inline size_t storage_block_bytes(enum storage s)
+{
+    switch (s) {
+    case STORAGE_F32:
+        return QUANT_BLOCK * sizeof(float);
+    case STORAGE_Q8_0:
+        return QUANT_BLOCK;
+    case STORAGE_Q4_0:
+        return QUANT_BLOCK / 2;
+    default:
+        return QUANT_BLOCK * sizeof(uint16_t);
+    }
+}
+
 /* Of a row of n elements, the scales of its blocks (the last may be shorter) included. */
 uint64_t storage_bytes(enum storage s, uint64_t n);
 
@@ -99,17 +114,23 @@ static inline int matrix_panels(int n_out)
     return (n_out + KERNEL_LANES - 1) / KERNEL_LANES;
 }
 
-/* Bytes of a panel, and of all. (Of a quantised matrix that cannot be, because n_in is no multiple
- * of QUANT_BLOCK, an estimate: info shows what a shape would cost.) */
-size_t matrix_panel_bytes(int n_in, enum storage s);
-uint64_t matrix_bytes(int n_out, int n_in, enum storage s);
-
 /* From the start of a quantised panel to its elements. */
 static inline size_t matrix_scales_bytes(int n_in)
 {
     const size_t bytes = (size_t)quant_blocks(n_in) * KERNEL_LANES * sizeof(uint16_t);
     return (bytes + 63) / 64 * 64;
 }
+
+/* Bytes of a panel, and of all. (Of a quantised matrix that cannot be, because n_in is no multiple
+ * of QUANT_BLOCK, an estimate: info shows what a shape would cost.) */
+static inline size_t matrix_panel_bytes(int n_in, enum storage s)
+{
+    const size_t elements = (size_t)n_in * KERNEL_LANES, block = storage_block_bytes(s);
+    if (storage_is_quantised(s))
+        return matrix_scales_bytes(n_in) + elements / QUANT_BLOCK * block;
+    return elements * (block / QUANT_BLOCK);
+}
+uint64_t matrix_bytes(int n_out, int n_in, enum storage s);
 
 /* n rounded up to whole lanes. */
 static inline int kernel_padded(int n)

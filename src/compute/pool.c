@@ -51,7 +51,7 @@ struct member {
 
 struct pool {
     _Alignas(MEM_ALIGN) struct counter released;
-    pool_work *work; /* NULL between runs, and for: leave. It travels with the counter */
+    pool_work *work; /* NULL: leave; read once a run, so it travels with the counter */
     void *arg;
     _Alignas(MEM_ALIGN) int n_threads;
     int caller_cpu; /* when the pool was made */
@@ -59,7 +59,8 @@ struct pool {
     struct arena arena; /* holds this struct */
     pthread_mutex_t lock;
     pthread_cond_t released_stepped, arrived_stepped;
-    struct member members[]; /* [n_threads]; the caller's, [0], stays unused */
+    _Alignas(MEM_ALIGN) bool running; /* the caller's own: on a line that no other thread reads */
+    struct member members[];          /* [n_threads]; the caller's, [0], stays unused */
 };
 
 static uint32_t counter_value(const struct counter *c)
@@ -216,7 +217,8 @@ void pool_free(struct pool *p)
 {
     if (!p)
         return;
-    assert(!p->work);
+    assert(!p->running);
+    p->work = NULL;
     counter_step(p, &p->released);
     for (int thread = 1; thread < p->n_threads; thread++)
         pthread_join(p->members[thread].handle, NULL);
@@ -238,13 +240,14 @@ void pool_run(struct pool *p, pool_work *work, void *arg)
         work(arg, 0);
         return;
     }
-    assert(!p->work);
+    assert(!p->running);
+    p->running = true;
     p->work = work;
     p->arg = arg;
     counter_step(p, &p->released);
     work(arg, 0);
     await_arrivals(p, counter_value(&p->released));
-    p->work = NULL;
+    p->running = false;
 }
 
 void pool_barrier(struct pool *p, int thread)
