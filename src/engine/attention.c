@@ -1,7 +1,5 @@
 #include "engine/attention.h"
 
-#include <math.h>
-
 #include "compute/pool.h"
 
 /* A part: out [head_dim], max, sum. */
@@ -28,7 +26,7 @@ uint64_t attention_scratch(const struct config *c)
 
 static const float *row_qkv(const struct attention *a, int row)
 {
-    return a->qkv + (size_t)row * (size_t)config_qkv_dim(&a->kv->config, a->layer);
+    return a->qkv + (size_t)row * a->qkv_dim;
 }
 
 static float *part_of(const struct attention *a, int row, int head, int chunk)
@@ -46,7 +44,7 @@ static void store_row(const struct attention *a, int kv_head, int row)
     const struct config *c = &a->kv->config;
     const struct batch_row *r = &a->batch->rows[row];
     const float *k = row_qkv(a, row) + config_q_dim(c) + (size_t)kv_head * (size_t)c->head_dim;
-    const float *v = k + config_kv_dim(c, a->layer);
+    const float *v = k + (size_t)a->n_kv_heads * (size_t)c->head_dim;
     kv_cache_put(a->kv, a->kernels, (struct kv_place){r->sequence, a->layer, kv_head}, r->position,
                  k, v);
 }
@@ -55,7 +53,7 @@ void attention_store(const struct attention *a, int thread, int n_threads)
 {
     const int n_rows = a->batch->n_rows;
     int begin, end;
-    pool_share(config_kv_heads(&a->kv->config, a->layer) * n_rows, thread, n_threads, &begin, &end);
+    pool_share(a->n_kv_heads * n_rows, thread, n_threads, &begin, &end);
     for (int item = begin; item < end; item++)
         store_row(a, item / n_rows, item % n_rows);
 }
@@ -78,12 +76,11 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
 
     int n = position + 1 - chunk_first;
     n = n < KERNEL_CHUNK ? n : KERNEL_CHUNK;
-    const size_t dim = (size_t)c->head_dim, group = (size_t)config_group(c, a->layer);
+    const size_t dim = (size_t)c->head_dim, group = (size_t)a->group;
     const float *q = row_qkv(a, row) + (size_t)kv_head * group * dim;
     float *scaled = scratch;
-    const float scale = 1.0f / sqrtf((float)dim);
     for (size_t i = 0; i < group * dim; i++)
-        scaled[i] = q[i] * scale;
+        scaled[i] = q[i] * a->scale;
 
     const struct kv_place place = {span->sequence, a->layer, kv_head};
     const struct attend args = {
@@ -122,8 +119,7 @@ void attention_run(const struct attention *a, float *scratch, int thread, int n_
 {
     const int per_head = a->batch->items_per_head;
     int begin, end;
-    pool_share(config_kv_heads(&a->kv->config, a->layer) * per_head, thread, n_threads, &begin,
-               &end);
+    pool_share(a->n_kv_heads * per_head, thread, n_threads, &begin, &end);
     while (begin < end) {
         const int kv_head = begin / per_head, first = kv_head * per_head;
         const int stop = end < first + per_head ? end : first + per_head;

@@ -22,9 +22,12 @@ struct attention {
     const struct batch *batch;
     struct kv_cache *kv;
     int layer;
-    const float *qkv; /* [n_rows, config_qkv_dim], a row's Q, then K, then V */
-    float *parts;     /* [n_rows, n_heads, max_chunks, head_dim + 2]: out, max, sum */
-    int max_chunks;   /* kv_cache_chunks of the cache's positions */
+    int n_kv_heads, group; /* the layer's, see model/config.h */
+    size_t qkv_dim;        /* likewise */
+    float scale;           /* of scores: 1 / sqrt(head_dim) */
+    const float *qkv;      /* [n_rows, qkv_dim], a row's Q, then K, then V */
+    float *parts;          /* [n_rows, n_heads, max_chunks, head_dim + 2]: out, max, sum */
+    int max_chunks;        /* kv_cache_chunks of the cache's positions */
 };
 
 /* Floats of `parts` for n_rows rows in a cache of `cap` positions. */

@@ -1,5 +1,6 @@
 #include "engine/block.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "engine/attention.h"
@@ -51,6 +52,10 @@ void block_attention(const struct forward *f, const struct block *b, int layer, 
         .batch = f->batch,
         .kv = f->kv,
         .layer = layer,
+        .n_kv_heads = config_kv_heads(c, layer),
+        .group = config_group(c, layer),
+        .qkv_dim = (size_t)config_qkv_dim(c, layer),
+        .scale = 1.0f / sqrtf((float)c->head_dim),
         .qkv = w->qkv,
         .parts = w->parts,
         .max_chunks = kv_cache_chunks(f->kv->cap),
