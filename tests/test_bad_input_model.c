@@ -567,6 +567,22 @@ START_TEST(no_control_characters_from_a_file_reach_the_terminal)
 }
 END_TEST
 
+/* Once room for 32 bytes an alternative was reserved, and logits so far apart take twice as many.
+ */
+START_TEST(all_alternatives_fit_their_cell)
+{
+    struct ran r;
+    int n = 0;
+    fill("output_norm.weight", 1e34f);
+    hostile_write(&h);
+    run_on_bad(&r, "score %B --tokens 1,2 --top 40 -t 1 -q");
+    expect_success(&r);
+    for (const char *at = r.out; (at = strstr(at, ".000")); at++)
+        n++;
+    ck_assert_int_ge(n, 40);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("bad_input_model");
@@ -577,6 +593,7 @@ int main(void)
     tcase_add_test(t, class_07_hyperparameters);
     tcase_add_test(t, class_10_data);
     tcase_add_test(t, class_10_data_quantized);
+    tcase_add_test(t, all_alternatives_fit_their_cell);
     tcase_add_test(t, class_11_tokenizer);
     tcase_add_test(t, no_control_characters_from_a_file_reach_the_terminal);
     suite_add_tcase(s, t);
