@@ -42,12 +42,10 @@ static void multiply_heads(const struct forward *f, const struct matrix *qkv, co
     f->kernels->matmul(&m, v + first * panels, v + (first + n_heads) * panels);
 }
 
-void block_attention(const struct forward *f, const struct block *b, int layer, int thread)
+static struct attention layer_attention(const struct forward *f, int layer)
 {
     const struct config *c = f->config;
-    const struct workspace *w = f->work;
-    const int n_rows = f->batch->n_rows, n_threads = pool_n_threads(f->pool);
-    const struct attention a = {
+    return (struct attention){
         .kernels = f->kernels,
         .batch = f->batch,
         .kv = f->kv,
@@ -56,10 +54,18 @@ void block_attention(const struct forward *f, const struct block *b, int layer, 
         .group = config_group(c, layer),
         .qkv_dim = (size_t)config_qkv_dim(c, layer),
         .scale = 1.0f / sqrtf((float)c->head_dim),
-        .qkv = w->qkv,
-        .parts = w->parts,
+        .qkv = f->work->qkv,
+        .parts = f->work->parts,
         .max_chunks = kv_cache_chunks(f->kv->cap),
     };
+}
+
+void block_attention(const struct forward *f, const struct block *b, int layer, int thread)
+{
+    const struct config *c = f->config;
+    const struct workspace *w = f->work;
+    const int n_rows = f->batch->n_rows, n_threads = pool_n_threads(f->pool);
+    const struct attention a = layer_attention(f, layer);
     const bool whole_heads = heads_divide(f, layer);
 
     /* Norm before attention. */
