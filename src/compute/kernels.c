@@ -28,9 +28,17 @@ uint64_t storage_bytes(enum storage s, uint64_t n)
            (storage_is_quantised(s) ? blocks * sizeof(uint16_t) : 0);
 }
 
+size_t matrix_panel_bytes(int n_in, enum storage s)
+{
+    const size_t elements = (size_t)n_in * KERNEL_LANES, block = storage_block_bytes(s);
+    assert((unsigned)s < STORAGE_COUNT && n_in >= 1);
+    if (storage_is_quantised(s))
+        return matrix_scales_bytes(n_in) + elements / QUANT_BLOCK * block;
+    return elements * (block / QUANT_BLOCK);
+}
+
 uint64_t matrix_bytes(int n_out, int n_in, enum storage s)
 {
-    assert((unsigned)s < STORAGE_COUNT && n_in >= 1);
     return (uint64_t)matrix_panels(n_out) * matrix_panel_bytes(n_in, s);
 }
 

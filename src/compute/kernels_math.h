@@ -104,28 +104,29 @@ static inline void math_quantize(int8_t *q, float *scale, int32_t *sum, const fl
     }
 }
 
-/* The integer of a quantised matrix at [row][i], its offset taken off. */
-static inline int math_quant(const struct matrix *w, int row, int i)
+/* The panel of a quantised matrix that a row is in. */
+static inline const unsigned char *math_panel(const struct matrix *w, int row)
 {
-    const unsigned char *panel =
-        (const unsigned char *)w->panels +
-        (size_t)(row / KERNEL_LANES) * matrix_panel_bytes(w->n_in, w->storage) +
-        matrix_scales_bytes(w->n_in);
+    return (const unsigned char *)w->panels +
+           (size_t)(row / KERNEL_LANES) * matrix_panel_bytes(w->n_in, w->storage);
+}
+
+/* Element i of a row of a panel of w, without its scale; and the scale of one of the row's blocks.
+ */
+static inline int math_quant(const struct matrix *w, const unsigned char *panel, int row, int i)
+{
+    const unsigned char *elements = panel + matrix_scales_bytes(w->n_in);
     const size_t lane = (size_t)(row % KERNEL_LANES);
     if (w->storage == STORAGE_Q8_0)
-        return panel[((size_t)(i / 4) * KERNEL_LANES + lane) * 4 + (size_t)(i % 4)] - 128;
+        return elements[((size_t)(i / 4) * KERNEL_LANES + lane) * 4 + (size_t)(i % 4)] - 128;
     const size_t block = (size_t)(i / QUANT_BLOCK), in_block = (size_t)(i % QUANT_BLOCK);
     const size_t quad = block * 4 + in_block % 16 / 4;
-    const int both = panel[(quad * KERNEL_LANES + lane) * 4 + in_block % 4];
+    const int both = elements[(quad * KERNEL_LANES + lane) * 4 + in_block % 4];
     return (in_block < 16 ? both & 15 : both >> 4) - 8;
 }
 
-/* The scale of block `block` of a row. */
-static inline float math_quant_scale(const struct matrix *w, int row, int block)
+static inline float math_quant_scale(const unsigned char *panel, int row, int block)
 {
-    const unsigned char *panel =
-        (const unsigned char *)w->panels +
-        (size_t)(row / KERNEL_LANES) * matrix_panel_bytes(w->n_in, w->storage);
     const uint16_t *scales = (const uint16_t *)(const void *)panel;
     return f16_widen(scales[block * KERNEL_LANES + row % KERNEL_LANES]);
 }

@@ -27,6 +27,7 @@ static float float_dot(const struct matrix *w, int row, const float *x)
 
 static float quant_dot(const struct matrix *w, int row, const unsigned char *x)
 {
+    const unsigned char *panel = math_panel(w, row);
     const int n_blocks = w->n_in / QUANT_BLOCK;
     const int8_t *q = (const int8_t *)x;
     const float *x_scales = (const float *)(const void *)(x + w->n_in);
@@ -34,8 +35,8 @@ static float quant_dot(const struct matrix *w, int row, const unsigned char *x)
     for (int block = 0; block < n_blocks; block++) {
         int32_t sum = 0;
         for (int i = block * QUANT_BLOCK; i < (block + 1) * QUANT_BLOCK; i++)
-            sum += math_quant(w, row, i) * q[i];
-        s = fmaf((float)sum, math_quant_scale(w, row, block) * x_scales[block], s);
+            sum += math_quant(w, panel, row, i) * q[i];
+        s = fmaf((float)sum, math_quant_scale(panel, row, block) * x_scales[block], s);
     }
     return s;
 }

@@ -209,8 +209,10 @@ void pack_random(void *panels, const struct matrix *w, float spread, struct rng 
 void pack_read_row(const struct matrix *w, int row, float *out)
 {
     if (storage_is_quantised(w->storage)) {
+        const unsigned char *panel = math_panel(w, row);
         for (int i = 0; i < w->n_in; i++)
-            out[i] = (float)math_quant(w, row, i) * math_quant_scale(w, row, i / QUANT_BLOCK);
+            out[i] =
+                (float)math_quant(w, panel, row, i) * math_quant_scale(panel, row, i / QUANT_BLOCK);
         return;
     }
     const size_t first = (size_t)(row / KERNEL_LANES) * (size_t)w->n_in * KERNEL_LANES +
