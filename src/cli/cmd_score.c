@@ -83,7 +83,7 @@ static void put_joined_top(struct scoring *s, const struct score_row *row)
 }
 
 /* Three cells. */
-static void put_token(struct scoring *s, int id, double logprob)
+static void put_scored_token(struct scoring *s, int id, double logprob)
 {
     report_u64(&s->report, (uint64_t)id);
     if (s->tokenizer)
@@ -96,13 +96,13 @@ static void put_token(struct scoring *s, int id, double logprob)
 static void put_table_row(struct scoring *s, const struct score_row *row)
 {
     report_u64(&s->report, (uint64_t)row->position);
-    put_token(s, row->id, row->predicted ? row->logprob : (double)NAN);
+    put_scored_token(s, row->id, row->predicted ? row->logprob : (double)NAN);
     if (s->format != TABLE_CSV && s->n_top > 0)
         put_joined_top(s, row);
     if (s->format != TABLE_CSV)
         return;
     for (int i = 0; i < row->n_top; i++)
-        put_token(s, row->top[i].id, row->top[i].logprob);
+        put_scored_token(s, row->top[i].id, row->top[i].logprob);
     for (int cell = 3 * row->n_top; cell < 3 * s->n_top; cell++)
         report_null(&s->report);
 }

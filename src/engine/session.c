@@ -166,7 +166,7 @@ static void run_model(void *arg, int thread)
 }
 
 /* At most work.max_rows rows, which have been checked; gives how many want logits. */
-static int run_pass(struct session *s, const struct batch_row *rows, int n, float *logits)
+static int step_rows(struct session *s, const struct batch_row *rows, int n, float *logits)
 {
     const size_t d = (size_t)s->model->config.d_model;
     struct batch batch;
@@ -227,7 +227,7 @@ enum status session_step(struct session *s, const struct batch_row *rows, int n,
     }
     for (int done = 0; done < n;) {
         const int now = n - done < s->work.max_rows ? n - done : s->work.max_rows;
-        const int wanted = run_pass(s, rows + done, now, logits);
+        const int wanted = step_rows(s, rows + done, now, logits);
         if (wanted > 0)
             logits += (size_t)wanted * (size_t)s->model->config.n_vocab;
         done += now;
@@ -260,7 +260,7 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
                                             .sequence = sequence,
                                             .position = s->len[sequence] + r,
                                             .wants_logits = all || done + r == n - 1};
-        run_pass(s, s->rows, now, all ? all + (size_t)done * n_vocab : s->logits);
+        step_rows(s, s->rows, now, all ? all + (size_t)done * n_vocab : s->logits);
         done += now;
     }
     if (all)

@@ -149,8 +149,8 @@ void bench_free(struct bench *b)
 }
 
 /* With fewer threads than can be started a row would be measured as what it is not. */
-static enum status start_pool(const struct bench_spec *spec, int threads, struct pool **out,
-                              struct err *e)
+static enum status start_row_pool(const struct bench_spec *spec, int threads, struct pool **out,
+                                  struct err *e)
 {
     const int most = spec->most_threads;
     const int n = most && threads > most ? most : threads;
@@ -256,7 +256,7 @@ enum status bench_load_row(const struct bench_spec *spec, struct bench_row *row,
     enum status status = build_row_model(spec, row, &m, e);
     row->load_ms = (double)(clock_ns() - start) / 1e6;
     if (status == STATUS_OK)
-        status = start_pool(spec, row->threads, &pool, e);
+        status = start_row_pool(spec, row->threads, &pool, e);
     if (status == STATUS_OK)
         status = build_session(spec, row, m, pool, &s, e);
     if (status == STATUS_OK)
@@ -469,7 +469,7 @@ enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err
         return s;
     bench_take_state(spec, b, &st);
     for (int i = 0; i < spec->threads.n && s == STATUS_OK; i++)
-        s = start_pool(spec, spec->threads.items[i], &st.pools[i], e);
+        s = start_row_pool(spec, spec->threads.items[i], &st.pools[i], e);
     if (s == STATUS_OK)
         s = measure_limits(spec, b, &st, e);
     if (s == STATUS_OK)
