@@ -238,6 +238,18 @@ static void expect_not_finite(const char *tensor)
     reset();
 }
 
+/* Once all heads' elements were multiplied out before their bound was checked. */
+START_TEST(class_07_heads_too_wide)
+{
+    hostile_set_u32(&h, "gpt2.attention.key_length", 65536);
+    hostile_set_u32(&h, "gpt2.attention.head_count", 65536);
+    hostile_set_u32(&h, "gpt2.attention.head_count_kv", 65536);
+    hostile_write(&h);
+    expect_refused(GENERATE | INFO,
+                   "gpt2.attention.key_length: expected at most 1 for 65536 heads");
+}
+END_TEST
+
 START_TEST(class_10_data)
 {
     static const float values[] = {NAN, INFINITY, -INFINITY};
@@ -591,6 +603,7 @@ int main(void)
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, class_06_required_keys);
     tcase_add_test(t, class_07_hyperparameters);
+    tcase_add_test(t, class_07_heads_too_wide);
     tcase_add_test(t, class_10_data);
     tcase_add_test(t, class_10_data_quantized);
     tcase_add_test(t, all_alternatives_fit_their_cell);

@@ -92,7 +92,7 @@ static enum status complete_heads(struct config *c, struct err *e)
                        arch_key(c, "attention.head_count_kv").text, c->n_heads, c->n_kv_heads);
     if (!c->head_dim)
         c->head_dim = c->d_model / c->n_heads;
-    if (config_q_dim(c) > CONFIG_MAX_WIDTH || c->head_dim > CONFIG_MAX_WIDTH / c->n_heads)
+    if (c->head_dim > CONFIG_MAX_WIDTH / c->n_heads)
         return err_set(e, STATUS_BAD_FILE, "%s: expected at most %d for %d heads, found %d",
                        arch_key(c, "attention.key_length").text, CONFIG_MAX_WIDTH / c->n_heads,
                        c->n_heads, c->head_dim);
