@@ -6,10 +6,10 @@
 #define VECTOR_NAME  "avx512"
 #define VECTOR_TABLE kernels_avx512
 #define TILE_ACC     16
-#define TILE_PANELS  2
-#define TILE_TOKENS  12
-#define QUANT_PANELS 2
+#define TILE_TOKENS  6
+#define TILE_SUMS    24
 #define QUANT_TOKENS 6
+#define QUANT_SUMS   12
 #include "compute/kernels_vector.h"
 
 #else
