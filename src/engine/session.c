@@ -59,13 +59,12 @@ static enum status resolve_params(const struct model *m, const struct session_pa
     if (!kv_cache_can_store(p->kv_storage))
         return err_set(e, STATUS_USAGE, "cache type %s: expected f32, f16 or q8_0",
                        storage_name(p->kv_storage));
-    /* No more rows than there can be; and the work items of a block are counted in an int. */
+    /* No more rows than there can be; and heads times rows of a block are counted in an int. */
     const int64_t positions = (int64_t)cap * z->kv.n_sequences;
-    const int items = c->n_heads * kv_cache_chunks(cap);
     if (z->block > positions)
         z->block = (int)positions;
-    if (z->block > INT_MAX / items)
-        z->block = INT_MAX / items;
+    if (z->block > INT_MAX / c->n_heads)
+        z->block = INT_MAX / c->n_heads;
     return STATUS_OK;
 }
 
