@@ -159,12 +159,20 @@ struct model_pass {
 static void compute_logits(const struct model_pass *p, int thread)
 {
     const struct forward *f = &p->forward;
-    int n = 0;
-    for (int r = 0; r < f->batch->n_rows; r++)
-        if (f->batch->rows[r].wants_logits)
-            forward_norm_row(f, &p->model->w[ROLE_OUTPUT_NORM].norm, r, n++, thread);
-    forward_multiply(f, &p->model->w[ROLE_OUTPUT].matrix, workspace_input(f->work, thread), n,
-                     p->logits, EPILOGUE_STORE, thread);
+    const int n_logits = f->batch->n_logits;
+    float *input = workspace_input(f->work, n_logits, thread);
+    int begin, end, n = 0;
+    forward_rows(f, n_logits, thread, &begin, &end);
+    for (int r = 0; r < f->batch->n_rows; r++) {
+        if (!f->batch->rows[r].wants_logits)
+            continue;
+        if (n >= begin && n < end)
+            forward_norm_row(f, &p->model->w[ROLE_OUTPUT_NORM].norm, r,
+                             input + (size_t)n * (size_t)f->config->d_model);
+        n++;
+    }
+    forward_multiply(f, &p->model->w[ROLE_OUTPUT].matrix, input, n_logits, p->logits,
+                     EPILOGUE_STORE, thread);
 }
 
 static void run_model(void *arg, int thread)
