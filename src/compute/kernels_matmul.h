@@ -177,7 +177,7 @@ ALWAYS_INLINE int product_panels(const struct matmul *m, enum storage storage, i
 ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, int panel, int end)
 {
     const int most = storage_is_quantised(storage) ? QUANT_TOKENS : TILE_TOKENS;
-    const int sums = storage_is_quantised(storage) ? QUANT_SUMS : TILE_SUMS;
+    const int sums = storage_is_quantised(storage) ? QUANT_ACC : TILE_ACC;
     const int n_passes = (m->n_tokens + most - 1) / most;
     const int widest = (m->n_tokens + n_passes - 1) / n_passes;
     if (widest == 1 || 4 * widest <= sums)

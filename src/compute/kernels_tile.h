@@ -1,6 +1,6 @@
 /*
- * kernels_tile - register tiles of a matrix product: their size, and the epilogue on the way to
- * memory (private to the vector kernel objects).
+ * kernels_tile - register tiles of a matrix product: their size, the way from memory and, with the
+ * epilogue, to it (private to the vector kernel objects).
  *
  * A tile is n_panels x n_tokens outputs of KERNEL_LANES rows each. Tile functions take both numbers
  * as constants and are inlined where they are used, so that the accumulators become registers.
