@@ -76,7 +76,7 @@ static enum status reserve_strings(struct json_parse *p)
     return STATUS_OK;
 }
 
-static void append_string(struct json_reader *r, const char *bytes, size_t n)
+static void copy_bytes(struct json_reader *r, const char *bytes, size_t n)
 {
     assert(n <= r->strings_cap - r->strings_len);
     memcpy(r->strings + r->strings_len, bytes, n);
@@ -168,13 +168,13 @@ static enum status copy_string(struct json_parse *p, size_t plain, struct text *
     while (peek(p) == '\\') {
         uint32_t code = 0;
         char bytes[4];
-        append_string(r, p->source.data + plain, p->at - plain);
+        copy_bytes(r, p->source.data + plain, p->at - plain);
         TRY(parse_escape(p, &code));
-        append_string(r, bytes, utf8_encode(code, bytes));
+        copy_bytes(r, bytes, utf8_encode(code, bytes));
         plain = p->at;
         TRY(skip_plain(p));
     }
-    append_string(r, p->source.data + plain, p->at++ - plain);
+    copy_bytes(r, p->source.data + plain, p->at++ - plain);
     *out = (struct text){r->strings + start, r->strings_len - start};
     return STATUS_OK;
 }
@@ -318,7 +318,7 @@ static enum status sort_members(struct json_parse *p, const struct json_node *ob
 }
 
 /* No key twice; else the first that has been there before is named. */
-static enum status check_keys(struct json_parse *p, const struct json_node *object)
+static enum status check_members(struct json_parse *p, const struct json_node *object)
 {
     const struct json_node *again = NULL;
     if (object->n < 2)
@@ -344,7 +344,7 @@ static enum status close_container(struct json_parse *p)
     p->open = node->span;
     node->span = (uint32_t)(p->r->nodes + p->r->n_nodes - node);
     node->text.len = (size_t)(p->source.data + p->at - node->text.data);
-    return node->kind == JSON_OBJECT ? check_keys(p, node) : STATUS_OK;
+    return node->kind == JSON_OBJECT ? check_members(p, node) : STATUS_OK;
 }
 
 /* --- values ---------------------------------------------------------------------------------- */
