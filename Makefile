@@ -173,6 +173,8 @@ $(BUILD)/tests/%.o: ALL_CFLAGS += -Itests $(CHECK_CFLAGS)
 
 # test_pool makes thread creation fail and counts the threads that are not joined.
 $(BUILD)/tests/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create,--wrap=pthread_join
+# test_json_read makes allocations fail and counts them.
+$(BUILD)/tests/test_json_read: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=realloc
 
 # These run the whole program with its calls into the system failing on demand.
 FAULT_WRAPS := program_run malloc calloc realloc aligned_alloc strdup strndup free mmap mmap64 \
@@ -239,6 +241,7 @@ CORPUS_fuzz_convert   := tests/fuzz/corpus/gguf
 CORPUS_fuzz_state     := tests/fuzz/corpus/state
 CORPUS_fuzz_tokenizer := tests/fuzz/corpus/tokenizer
 CORPUS_fuzz_options   := tests/fuzz/corpus/options
+CORPUS_fuzz_json      := tests/fuzz/corpus/json
 
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(CLI_LIB) $(LIB)
 	$(call say,LINK)

@@ -232,24 +232,30 @@ ALWAYS_INLINE void prefetch_cache(const void *base, enum storage storage, size_t
         __builtin_prefetch(from + line);
 }
 
-/* acc[panel][head] += q.k over the dimensions [begin, end). */
-ALWAYS_INLINE void score_dims(const struct attend *a, enum storage storage, int panel,
-                              const float *q, size_t begin, size_t end, const int n_panels,
-                              const int n_heads, lanes acc[4][4])
+/* Panels of one piece of a chunk that are to be scored. */
+struct panel_run {
+    const struct kv_piece *piece;
+    int first; /* the piece's first panel, in the chunk */
+    int end;   /* scores from this position on are the other piece's */
+};
+
+/* acc[panel][head] += q.k over the dimensions [begin, end); `panel` is the piece's. */
+ALWAYS_INLINE void score_dims(const struct kv_piece *piece, enum storage storage, int panel,
+                              size_t dim, const float *q, size_t begin, size_t end,
+                              const int n_panels, const int n_heads, lanes acc[4][4])
 {
-    const size_t dim = (size_t)a->kv.head_dim;
     for (size_t i = begin; i < end; i++) {
         lanes k[4];
         if (i % 4 == 0) { /* whole lines, in each storage */
 #pragma GCC unroll 4
             for (int p = 0; p < n_panels; p++)
-                prefetch_cache(a->kv.k, storage,
+                prefetch_cache(piece->k, storage,
                                ((size_t)(panel + p + AHEAD_PANELS) * dim + i) * KERNEL_LANES,
                                4 * KERNEL_LANES);
         }
 #pragma GCC unroll 4
         for (int p = 0; p < n_panels; p++)
-            k[p] = load_element(a->kv.k, storage, ((size_t)(panel + p) * dim + i) * KERNEL_LANES);
+            k[p] = load_element(piece->k, storage, ((size_t)(panel + p) * dim + i) * KERNEL_LANES);
 #pragma GCC unroll 4
         for (int h = 0; h < n_heads; h++) {
             const lanes qh = lanes_all(q[(size_t)h * dim + i]);
@@ -270,20 +276,20 @@ ALWAYS_INLINE void clear_tile(lanes acc[4][4], const int n, const int m)
 }
 
 /* The same over quantised keys: block by block, then times the block's scales. */
-ALWAYS_INLINE void score_quant_dims(const struct attend *a, int panel, const float *q,
-                                    const int n_panels, const int n_heads, lanes acc[4][4])
+ALWAYS_INLINE void score_quant_dims(const struct kv_piece *piece, int panel, size_t dim,
+                                    const float *q, const int n_panels, const int n_heads,
+                                    lanes acc[4][4])
 {
-    const size_t dim = (size_t)a->kv.head_dim;
-    const size_t n_blocks = (size_t)quant_blocks(a->kv.head_dim);
+    const size_t n_blocks = (size_t)quant_blocks((int)dim);
     for (size_t b = 0; b < n_blocks; b++) {
         const size_t begin = b * QUANT_BLOCK;
         const size_t end = begin + QUANT_BLOCK < dim ? begin + QUANT_BLOCK : dim;
         lanes part[4][4];
         clear_tile(part, n_panels, n_heads);
-        score_dims(a, STORAGE_Q8_0, panel, q, begin, end, n_panels, n_heads, part);
+        score_dims(piece, STORAGE_Q8_0, panel, dim, q, begin, end, n_panels, n_heads, part);
 #pragma GCC unroll 4
         for (int p = 0; p < n_panels; p++) {
-            const lanes scale = lanes_load_f16(a->kv.k_scales +
+            const lanes scale = lanes_load_f16(piece->k_scales +
                                                ((size_t)(panel + p) * n_blocks + b) * KERNEL_LANES);
 #pragma GCC unroll 4
             for (int h = 0; h < n_heads; h++)
@@ -293,36 +299,57 @@ ALWAYS_INLINE void score_quant_dims(const struct attend *a, int panel, const flo
 }
 
 /* Scores of n_panels * KERNEL_LANES positions for n_heads heads. */
-ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage, int panel, int head,
-                              const int n_panels, const int n_heads)
+ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage,
+                              const struct panel_run *run, int panel, int head, const int n_panels,
+                              const int n_heads)
 {
     const size_t dim = (size_t)a->kv.head_dim;
     const float *q = a->q + (size_t)head * dim;
     lanes acc[4][4];
     clear_tile(acc, n_panels, n_heads);
     if (storage == STORAGE_Q8_0)
-        score_quant_dims(a, panel, q, n_panels, n_heads, acc);
+        score_quant_dims(run->piece, panel - run->first, dim, q, n_panels, n_heads, acc);
     else
-        score_dims(a, storage, panel, q, 0, dim, n_panels, n_heads, acc);
+        score_dims(run->piece, storage, panel - run->first, dim, q, 0, dim, n_panels, n_heads, acc);
+    float *scores = a->scores + (size_t)head * KERNEL_CHUNK;
 #pragma GCC unroll 4
     for (int h = 0; h < n_heads; h++)
 #pragma GCC unroll 4
         for (int p = 0; p < n_panels; p++)
-            lanes_store(a->scores + (size_t)(head + h) * KERNEL_CHUNK +
-                            (size_t)(panel + p) * KERNEL_LANES,
-                        acc[p][h]);
+            lanes_store_upto(scores + h * KERNEL_CHUNK + (panel + p) * KERNEL_LANES, acc[p][h],
+                             run->end - (panel + p) * KERNEL_LANES);
 }
 
 /* All heads against n_panels panels (1 or 4), which stay in the nearest cache meanwhile. */
-ALWAYS_INLINE void score_panels(const struct attend *a, enum storage storage, int panel,
-                                const int n_panels)
+ALWAYS_INLINE void score_panels(const struct attend *a, enum storage storage,
+                                const struct panel_run *run, int panel, const int n_panels)
 {
     int h = 0;
     for (; h + 4 <= a->n_heads; h += 4)
         for (int p = 0; p < n_panels; p++)
-            score_tile(a, storage, panel + p, h, 1, 4);
+            score_tile(a, storage, run, panel + p, h, 1, 4);
     for (; h < a->n_heads; h++)
-        score_tile(a, storage, panel, h, n_panels, 1);
+        score_tile(a, storage, run, panel, h, n_panels, 1);
+}
+
+/*
+ * The second piece first: the panel that has the split is in both, and of the second piece's its
+ * first lanes are rubbish until the first piece's are stored over them.
+ */
+ALWAYS_INLINE void score_chunk(const struct attend *a, enum storage storage)
+{
+    const int split = a->kv.split, last = split < a->kv.n_positions;
+    for (int i = last; i >= 0; i--) {
+        const struct panel_run run = {.piece = &a->kv.piece[i],
+                                      .first = i ? split / KERNEL_LANES : 0,
+                                      .end = i < last ? split : kernel_padded(a->kv.n_positions)};
+        const int n_panels = matrix_panels(run.end);
+        int panel = run.first;
+        for (; panel + 4 <= n_panels; panel += 4)
+            score_panels(a, storage, &run, panel, 4);
+        for (; panel < n_panels; panel++)
+            score_panels(a, storage, &run, panel, 1);
+    }
 }
 
 /* Turns one head's scores into exp(score - max); sets max and the sum. */
@@ -345,28 +372,27 @@ static void softmax_chunk(float *scores, int n, float *max_out, float *sum_out)
     *sum_out = lanes_sum(sum);
 }
 
-/* out for n_vecs * KERNEL_LANES dimensions of n_heads heads: one pass over the V rows. */
-ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, int head, int first,
-                              const int n_heads, const int n_vecs)
+/* Adds a piece's rows of values for positions [t, end), of which row_0 would be its first; p is
+ * their weights. */
+ALWAYS_INLINE void value_rows(const struct attend *a, enum storage storage,
+                              const struct kv_piece *piece, int row_0, int t, int end,
+                              const float *p, int first, const int n_heads, const int n_vecs,
+                              lanes acc[4][4])
 {
-    const size_t dim = (size_t)a->kv.head_dim;
     const size_t v_stride = (size_t)kernel_padded(a->kv.head_dim);
-    const float *p = a->scores + (size_t)head * KERNEL_CHUNK;
     const size_t n_blocks = (size_t)quant_blocks(a->kv.head_dim);
-    lanes acc[4][4];
-    clear_tile(acc, n_heads, n_vecs);
-    for (int t = 0; t < a->kv.n_positions; t++) {
+    for (; t < end; t++) {
+        const size_t row = (size_t)(t - row_0);
         lanes v[4];
-        prefetch_cache(a->kv.v, storage, (size_t)(t + AHEAD_ROWS) * v_stride + (size_t)first,
+        prefetch_cache(piece->v, storage, (row + AHEAD_ROWS) * v_stride + (size_t)first,
                        (size_t)n_vecs * KERNEL_LANES);
 #pragma GCC unroll 4
         for (int j = 0; j < n_vecs; j++) {
-            const int i = first + j * KERNEL_LANES;
-            v[j] = load_element(a->kv.v, storage, (size_t)t * v_stride + (size_t)i);
+            const size_t i = (size_t)(first + j * KERNEL_LANES);
+            v[j] = load_element(piece->v, storage, row * v_stride + i);
             if (storage == STORAGE_Q8_0)
-                v[j] = lanes_mul(
-                    v[j], lanes_all_f16(
-                              a->kv.v_scales[(size_t)t * n_blocks + (size_t)(i / QUANT_BLOCK)]));
+                v[j] = lanes_mul(v[j],
+                                 lanes_all_f16(piece->v_scales[row * n_blocks + i / QUANT_BLOCK]));
         }
 #pragma GCC unroll 4
         for (int h = 0; h < n_heads; h++) {
@@ -376,6 +402,20 @@ ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, int 
                 acc[h][j] = lanes_fma(ph, v[j], acc[h][j]);
         }
     }
+}
+
+/* out for n_vecs * KERNEL_LANES dimensions of n_heads heads: one pass over the V rows. */
+ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, int head, int first,
+                              const int n_heads, const int n_vecs)
+{
+    const size_t dim = (size_t)a->kv.head_dim;
+    const float *p = a->scores + (size_t)head * KERNEL_CHUNK;
+    const int split = a->kv.split, n = a->kv.n_positions;
+    lanes acc[4][4];
+    clear_tile(acc, n_heads, n_vecs);
+    for (int i = 0; i <= (split < n); i++)
+        value_rows(a, storage, &a->kv.piece[i], i ? split / KERNEL_LANES * KERNEL_LANES : 0,
+                   i ? split : 0, i ? n : split, p, first, n_heads, n_vecs, acc);
 #pragma GCC unroll 4
     for (int h = 0; h < n_heads; h++) {
         float *out = a->out + (size_t)(head + h) * dim + first;
@@ -401,12 +441,7 @@ ALWAYS_INLINE void value_heads(const struct attend *a, enum storage storage, int
 
 ALWAYS_INLINE void attend_storage(const struct attend *a, enum storage storage)
 {
-    const int n_panels = (a->kv.n_positions + KERNEL_LANES - 1) / KERNEL_LANES;
-    int panel = 0;
-    for (; panel + 4 <= n_panels; panel += 4)
-        score_panels(a, storage, panel, 4);
-    for (; panel < n_panels; panel++)
-        score_panels(a, storage, panel, 1);
+    score_chunk(a, storage);
 
     for (int h = 0; h < a->n_heads; h++)
         softmax_chunk(a->scores + (size_t)h * KERNEL_CHUNK, a->kv.n_positions, &a->max[h],

@@ -71,7 +71,7 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     if (chunk_first > position)
         return;
     /* Only this item reads the newest position, so nobody has to be waited for. */
-    if (a->batch->one_row_each && chunk == position / KERNEL_CHUNK)
+    if (!a->batch->stores_first && chunk == position / KERNEL_CHUNK)
         store_row(a, kv_head, row);
 
     int n = position + 1 - chunk_first;

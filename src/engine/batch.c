@@ -9,10 +9,17 @@ static bool continues(const struct batch_span *span, const struct batch_row *row
     return row->sequence == span->sequence && row->position == span->first_position + span->n_rows;
 }
 
-void batch_cut(struct batch *b, const struct batch_row *rows, int n, struct batch_span *spans)
+/* Whether others read a panel that a row of sequence 0 goes to. */
+static bool is_in_shared_panel(const struct batch_span *span, int n_shared)
+{
+    return span->sequence == 0 && span->first_position < kernel_padded(n_shared);
+}
+
+void batch_cut(struct batch *b, const struct batch_row *rows, int n, int n_shared,
+               struct batch_span *spans)
 {
     assert(n >= 1);
-    *b = (struct batch){.rows = rows, .n_rows = n, .spans = spans, .one_row_each = true};
+    *b = (struct batch){.rows = rows, .n_rows = n, .spans = spans};
     for (int r = 0; r < n; r++) {
         if (r == 0 || !continues(&spans[b->n_spans - 1], &rows[r]))
             spans[b->n_spans++] = (struct batch_span){
@@ -25,7 +32,7 @@ void batch_cut(struct batch *b, const struct batch_row *rows, int n, struct batc
         span->n_chunks = kv_cache_chunks(span->first_position + span->n_rows);
         span->first_item = b->items_per_head;
         b->items_per_head += span->n_chunks * span->n_rows;
-        b->one_row_each &= span->n_rows == 1;
+        b->stores_first |= span->n_rows > 1 || is_in_shared_panel(span, n_shared);
     }
 }
 

@@ -35,12 +35,15 @@ struct batch {
     int n_spans;
     int items_per_head; /* work items of attention for one K/V head: chunk times row, span by span
                          */
-    bool one_row_each;  /* no sequence has more than one row */
     int n_logits;       /* rows that want logits */
+    /* Its keys and values must be in the cache before attention reads any: a sequence has several
+     * rows, or the row of sequence 0 is in a panel that others read for the prefix they share. */
+    bool stores_first;
 };
 
-/* Cuts n >= 1 rows; `spans` has room for n of them. */
-void batch_cut(struct batch *b, const struct batch_row *rows, int n, struct batch_span *spans);
+/* Cuts n >= 1 rows of sequences that share n_shared positions; `spans` has room for n of them. */
+void batch_cut(struct batch *b, const struct batch_row *rows, int n, int n_shared,
+               struct batch_span *spans);
 
 /* The span that has a work item 0 <= item < items_per_head. */
 const struct batch_span *batch_span_of_item(const struct batch *b, int item);

@@ -56,7 +56,7 @@ static struct attention layer_attention(const struct forward *f, int layer)
         .scale = 1.0f / sqrtf((float)c->head_dim),
         .qkv = f->work->qkv,
         .parts = f->work->parts,
-        .max_chunks = kv_cache_chunks(f->kv->cap),
+        .max_chunks = kv_cache_chunks(f->kv->shape.cap),
     };
 }
 
@@ -82,7 +82,7 @@ void block_attention(const struct forward *f, const struct block *b, int layer, 
     }
 
     /* Keys and values into the cache. */
-    if (!f->batch->one_row_each) {
+    if (f->batch->stores_first) {
         attention_store(&a, thread, n_threads);
         if (!whole_heads)
             pool_barrier(f->pool, thread);
