@@ -120,7 +120,7 @@ START_TEST(objects_say_more)
     ck_assert(text_equal(prompt.stops[0], (struct text){"\0", 1}));
 
     ck_assert(next(&p, &prompt) && !prompt.refused);
-    ck_assert(prompt.id_kind == PROMPT_ID_NUMBER && text_is(prompt.id, "-5"));
+    ck_assert(prompt.id_kind == PROMPT_ID_NUMBER && prompt.id_number == -5);
     ck_assert(prompt.has_text && prompt.text.len == 0 && prompt.n == 7 && prompt.n_stops == 2);
     ck_assert(text_is(prompt.stops[0], "s") && text_is(prompt.stops[1], "tt"));
     ck_assert_uint_eq(prompt.seed, rng_derive(42, 1));

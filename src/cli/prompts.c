@@ -77,13 +77,12 @@ static enum status take_prompt(struct prompt *prompt, const struct json_node *va
 
 static enum status take_id(struct prompt *prompt, const struct json_node *value, struct err *e)
 {
-    int64_t whole;
     if (value->kind != JSON_STRING && value->kind != JSON_NUMBER)
         return err_set(e, STATUS_BAD_FILE,
                        "\"id\" at byte %zu: expected a string or a whole number, found %.*s",
                        value->at, text_width(value->text), value->text.data);
     if (value->kind == JSON_NUMBER)
-        TRY(json_node_i64(value, INT64_MIN, INT64_MAX, &whole, e));
+        TRY(json_node_i64(value, INT64_MIN, INT64_MAX, &prompt->id_number, e));
     prompt->id = keep(prompt, value->text);
     prompt->id_kind = value->kind == JSON_STRING ? PROMPT_ID_STRING : PROMPT_ID_NUMBER;
     return STATUS_OK;
