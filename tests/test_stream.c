@@ -136,7 +136,7 @@ START_TEST(the_first_completed_wins_then_the_longest)
     bool stopped;
     size_t len = run(stops, 3, text_of("xxabcd"), NULL, 0, out, &stopped);
     ck_assert(stopped && len == 3 && memcmp(out, "xxa", 3) == 0);
-    const char *const halves[] = {"\x82\xac"}; /* begins inside a character */
+    const struct text halves[] = {{"\x82\xac", 2}}; /* begins inside a character */
     len = run(halves, 1, text_of("a€b"), NULL, 0, out, &stopped);
     ck_assert(stopped && len == 2 && memcmp(out, "a\xe2", 2) == 0);
 }
@@ -192,6 +192,28 @@ START_TEST(cuts_do_not_matter)
 }
 END_TEST
 
+/* Memory that served one text serves the next, with other stop strings, zero bytes in them. */
+START_TEST(a_stream_starts_again)
+{
+    const struct text zeros[] = {{"a\0b", 3}}, longer[] = {{"a long stop string", 18}};
+    struct stream s = {.bytes = NULL};
+    struct err e;
+    ck_assert_int_eq(stream_start(&s, zeros, 1, 4, &e), STATUS_OK);
+    const struct text ready = stream_push(&s, (struct text){"xa\0", 3});
+    ck_assert(text_is(ready, "x"));
+    ck_assert_uint_eq(stream_push(&s, text_of("bc")).len, 0);
+    ck_assert(s.stopped);
+    ck_assert_int_eq(stream_start(&s, longer, 1, 4, &e), STATUS_OK);
+    ck_assert(!s.stopped);
+    lets_through(&s, "a lo", "");
+    lets_through(&s, "ts", "a lots");
+    ck_assert_int_eq(stream_start(&s, NULL, 0, 4, &e), STATUS_OK);
+    lets_through(&s, "a lo", "a lo");
+    stream_free(&s);
+    stream_free(&s);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("stream");
@@ -202,6 +224,7 @@ int main(void)
     tcase_add_test(t, held_text_comes_out_at_the_end);
     tcase_add_test(t, the_first_completed_wins_then_the_longest);
     tcase_add_loop_test(t, cuts_do_not_matter, 0, 4);
+    tcase_add_test(t, a_stream_starts_again);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

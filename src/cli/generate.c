@@ -84,23 +84,14 @@ static enum status print_made(void *arg, const struct place *p, const struct mad
     return STATUS_OK;
 }
 
-/* Of those that are abandoned only the one that was being printed leaves what it has. */
-static bool is_lost(struct generation *g, uint64_t number, enum text_end end)
-{
-    if (end != END_ABANDONED)
-        return false;
-    const bool lost = g->cut || number != g->turns.front;
-    g->cut |= !lost;
-    return lost;
-}
-
+/* Of those that are abandoned only the one that was being printed, the last, leaves what it has. */
 static enum status end_sample(void *arg, const struct place *p, enum text_end end, struct text rest,
                               struct err *e)
 {
     struct generation *g = arg;
     const uint64_t number = p->request.number;
     (void)e;
-    if (is_lost(g, number, end)) {
+    if (end == END_ABANDONED && number != g->turns.front) {
         turns_drop(&g->turns, number);
         return STATUS_OK;
     }
@@ -110,7 +101,7 @@ static enum status end_sample(void *arg, const struct place *p, enum text_end en
         output_puts(out, "\n");
     }
     turns_close(&g->turns, number);
-    if (g->cut || number >= g->last) {
+    if (end == END_ABANDONED || number >= g->last) {
         g->last = number;
         g->end = end;
         g->last_made = p->n_made;

@@ -105,13 +105,24 @@ static enum text_end end_of_room(const struct place *p)
     return p->room < p->request.n ? END_CONTEXT : END_LENGTH;
 }
 
-/* Of those that have not ended; what fails now is behind what ended them. */
+/* The one that has the highest number; NULL: none. */
+static struct place *last_busy(const struct schedule *s)
+{
+    struct place *last = NULL;
+    for (int i = 0; i < s->n_places; i++) {
+        struct place *p = &s->places[i];
+        if (p->busy && (!last || p->request.number > last->request.number))
+            last = p;
+    }
+    return last;
+}
+
+/* What fails now is behind what ended them. */
 static void abandon_texts(struct schedule *s)
 {
     s->n_prefills = 0;
-    for (int i = 0; i < s->n_places; i++)
-        if (s->places[i].busy)
-            (void)end_text(s, &s->places[i], END_ABANDONED, NULL);
+    for (struct place *p; (p = last_busy(s));)
+        (void)end_text(s, p, END_ABANDONED, NULL);
 }
 
 /* --- a step ---------------------------------------------------------------------------------- */

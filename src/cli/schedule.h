@@ -137,7 +137,7 @@ enum status schedule_create(struct schedule *s, struct err *e);
 void schedule_free(struct schedule *s);
 
 /* Until the client has no more texts, or an interrupt, or `stop`: STATUS_OK. Fails as the client
- * does. Texts that have not ended by then end as END_ABANDONED, in no promised order. */
+ * does. Texts that have not ended by then end as END_ABANDONED, the highest number first. */
 enum status schedule_run(struct schedule *s, struct err *e);
 
 #endif
