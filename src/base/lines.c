@@ -34,7 +34,7 @@ void lines_close(struct lines *l)
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-static void drop_taken(struct lines *l)
+static void drop_given(struct lines *l)
 {
     if (l->taken == 0)
         return;
@@ -54,7 +54,7 @@ static bool is_ready(const struct lines *l, int wait_ms)
 static enum status read_piece(struct lines *l, int wait_ms, bool *came, struct err *e)
 {
     *came = false;
-    drop_taken(l);
+    drop_given(l);
     if (!bytes_reserve(&l->read, PIECE))
         return err_no_memory(e, "a line", l->read.len + PIECE);
     if (!is_ready(l, wait_ms))
@@ -73,7 +73,7 @@ static enum status read_piece(struct lines *l, int wait_ms, bool *came, struct e
 /* --- lines ----------------------------------------------------------------------------------- */
 
 /* Gives the bytes up to `end` of those read, and moves behind `next`. */
-static void take_line(struct lines *l, size_t end, size_t next, enum lines_state *state,
+static void give_line(struct lines *l, size_t end, size_t next, enum lines_state *state,
                       struct text *line)
 {
     *line = (struct text){l->read.data + l->taken, end - l->taken};
@@ -93,19 +93,19 @@ static bool take_read(struct lines *l, enum lines_state *state, struct text *lin
     if (newline) {
         const size_t at = (size_t)(newline - start);
         const bool has_return = at > l->taken && newline[-1] == '\r';
-        take_line(l, at - has_return, at + 1, state, line);
+        give_line(l, at - has_return, at + 1, state, line);
         return true;
     }
     l->searched = l->read.len;
     if (l->ended && (l->passing || l->taken < l->read.len)) {
-        take_line(l, l->read.len, l->read.len, state, line);
+        give_line(l, l->read.len, l->read.len, state, line);
         return true;
     }
     return false;
 }
 
 /* Forgets the start of a line that is too long already; a byte more may be its carriage return. */
-static void pass_over(struct lines *l)
+static void pass_long_line(struct lines *l)
 {
     if (!l->passing && l->read.len - l->taken <= l->max + 1)
         return;
@@ -122,7 +122,7 @@ enum status lines_next(struct lines *l, int wait_ms, enum lines_state *state, st
         *state = l->ended ? LINES_END : LINES_LATER;
         if (l->ended)
             return STATUS_OK;
-        pass_over(l);
+        pass_long_line(l);
         TRY(read_piece(l, wait_ms, &came, e));
         if (!came)
             return STATUS_OK;

@@ -112,13 +112,13 @@ static enum status parse_batch(const struct generate_options *o, int *batch, str
     *batch = 0;
     if (!o->batch || strcmp(o->batch, "auto") == 0)
         return STATUS_OK;
-    if (!o->prompts && o->samples == 1)
-        return err_set(e, STATUS_USAGE,
-                       "--batch is for many sequences; expected --prompts or --samples with it");
     if (!parse_int(o->batch, 1, BATCH_MAX, batch))
         return err_set(e, STATUS_USAGE,
                        "--batch: expected auto or an integer from 1 to %d, found '%.60s'",
                        BATCH_MAX, o->batch);
+    if (!o->prompts && o->samples == 1)
+        return err_set(e, STATUS_USAGE,
+                       "--batch is for many sequences; expected --prompts or --samples with it");
     return STATUS_OK;
 }
 

@@ -44,7 +44,7 @@ static void end_line(struct generation_many *g, struct json *j, uint64_t number)
     turns_close(&g->turns, number);
 }
 
-static void print_error(struct generation_many *g, uint64_t number, const struct prompt *prompt)
+static void print_refused(struct generation_many *g, uint64_t number, const struct prompt *prompt)
 {
     struct json j;
     begin_line(&j, turns_output(&g->turns, number), prompt);
@@ -111,7 +111,7 @@ static enum status begin_prompt_text(struct generation_many *g, struct place *p,
     }
     *good = !m->prompt.refused;
     if (!*good)
-        print_error(g, m->prompt.index, &m->prompt);
+        print_refused(g, m->prompt.index, &m->prompt);
     if (m->text.cap > MOST_TEXT_KEPT)
         bytes_free(&m->text);
     m->text.len = 0;
@@ -178,7 +178,7 @@ static enum status fail_prompt(void *arg, const struct place *p, const struct er
     struct prompt *prompt = &g->places[p->sequence].prompt;
     (void)e;
     prompt_refuse(prompt, why);
-    print_error(g, p->request.number, prompt);
+    print_refused(g, p->request.number, prompt);
     return STATUS_OK;
 }
 

@@ -13,7 +13,7 @@ struct id_place {
 };
 
 /* FNV-1a (Fowler, Noll, Vo), whose low bits are then mixed: they choose the place. */
-static uint64_t hash_of(int kind, struct text id)
+static uint64_t id_hash(int kind, struct text id)
 {
     uint64_t hash = 0xcbf29ce484222325u;
     for (size_t i = 0; i < id.len; i++)
@@ -54,7 +54,7 @@ enum status id_set_add(struct id_set *s, int kind, struct text id, uint64_t inde
                        struct err *e)
 {
     TRY(make_room(s, e));
-    const uint64_t hash = hash_of(kind, id);
+    const uint64_t hash = id_hash(kind, id);
     struct id_place *place = find_place(s, hash);
     if (!place->hash) {
         *place = (struct id_place){hash, index};

@@ -12,7 +12,7 @@
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-static void take_memory(struct schedule *s, struct arena *a)
+static void take_schedule(struct schedule *s, struct arena *a)
 {
     const uint64_t n = (uint64_t)s->n_places;
     s->places = arena_take(a, n, sizeof *s->places);
@@ -27,9 +27,9 @@ enum status schedule_create(struct schedule *s, struct err *e)
 {
     s->longest_token = longest_token(s->tokenizer);
     s->times.cap_rounds = s->cap_rounds;
-    take_memory(s, &s->arena);
+    take_schedule(s, &s->arena);
     TRY(arena_allocate(&s->arena, "the schedule", e));
-    take_memory(s, &s->arena);
+    take_schedule(s, &s->arena);
     for (int i = 0; i < s->n_places; i++)
         s->places[i].sequence = i;
     return STATUS_OK;
