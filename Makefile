@@ -185,7 +185,8 @@ $(FAULT_TESTS): TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
 $(FAULT_TESTS): $(BUILD)/tests/faults.o $(BUILD)/tests/scenarios.o
 
 # The longest first, so that nothing is waited for at the end. $(1): build/MODE
-suites = 'sh tests/cli.sh $(1)/decode' 'sh tests/world.sh $(1)/decode' $(TEST_SRC:%.c=$(1)/%)
+suites = 'sh tests/cli.sh $(1)/decode' 'sh tests/world.sh $(1)/decode' \
+         'sh tests/many.sh $(1)/decode' $(TEST_SRC:%.c=$(1)/%)
 
 .PHONY: test-all test-binaries
 test-binaries: $(BIN) $(TEST_BIN)
@@ -215,7 +216,7 @@ valgrind-quick: $(BIN) ## only the run of every command
 	@scripts/valgrind.sh $(BIN)
 
 # Only what starts threads. $(1): build/MODE
-THREADED := pool session batch bench eval quantize convert backprop train
+THREADED := pool sampler many session batch bench eval quantize convert backprop train
 threaded = $(THREADED:%=$(1)/tests/test_%)
 tsan: ## the suites that use threads under ThreadSanitizer
 	$(MAKE) MODE=tsan tsan-run
@@ -241,6 +242,7 @@ CORPUS_fuzz_convert   := tests/fuzz/corpus/gguf
 CORPUS_fuzz_state     := tests/fuzz/corpus/state
 CORPUS_fuzz_tokenizer := tests/fuzz/corpus/tokenizer
 CORPUS_fuzz_options   := tests/fuzz/corpus/options
+CORPUS_fuzz_prompts   := tests/fuzz/corpus/prompts
 CORPUS_fuzz_json      := tests/fuzz/corpus/json
 
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(CLI_LIB) $(LIB)
