@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "checkpoints.h"
+#include "engine/attention.h"
 #include "engine/batch.h"
 #include "engine/probe.h"
 #include "engine/session.h"
@@ -352,11 +353,17 @@ START_TEST(rows_are_cut_into_spans)
     ck_assert_int_eq(b.n_spans, 3);
     ck_assert_int_eq(b.n_logits, 1);
     ck_assert(b.stores_first);
-    /* 2 chunks for one row, 1 for three, 1 for one. */
-    ck_assert_int_eq(b.items_per_head, 2 + 3 + 1);
-    static const int span_of[] = {0, 0, 1, 1, 1, 2};
-    for (int item = 0; item < b.items_per_head; item++)
-        ck_assert_ptr_eq(batch_span_of_item(&b, item), &spans[span_of[item]]);
+    /* The calls have a cost, and each position that is read has. */
+    const int call = batch_item_cost(&spans[1], 0, 0) - 1;
+    ck_assert_int_ge(call, 0);
+    ck_assert_int_eq(batch_item_cost(&spans[0], 0, 0), call + 256);
+    ck_assert_int_eq(batch_item_cost(&spans[0], 1, 0), call + 45);
+    ck_assert_int_eq(batch_item_cost(&spans[0], 2, 0), 0);
+    ck_assert_int_eq(batch_item_cost(&spans[1], 0, 2), call + 3);
+    ck_assert_int_eq(spans[0].cost, 2 * call + 301);
+    ck_assert_int_eq(spans[1].cost, spans[0].cost + 3 * call + 1 + 2 + 3);
+    ck_assert_int_eq(spans[2].cost, spans[1].cost + call + 256);
+    ck_assert_int_eq(b.cost_per_head, spans[2].cost);
     batch_cut(&b, rows, 2, 300, spans);
     ck_assert(!b.stores_first);
     /* Others read the panel of position 240 to 255 if they share one of them. */
@@ -364,6 +371,64 @@ START_TEST(rows_are_cut_into_spans)
     ck_assert(!b.stores_first);
     batch_cut(&b, rows + 4, 1, 241, spans);
     ck_assert(b.stores_first);
+}
+END_TEST
+
+static int positions_read, calls;
+
+static void count_attend(const struct attend *a)
+{
+    positions_read += a->kv.n_positions;
+    calls++;
+}
+
+/* One long sequence beside short ones does not make the others wait, whatever the heads. */
+START_TEST(work_is_dealt_by_cost)
+{
+    enum { LONG = 15 * KERNEL_CHUNK, SHORT = 10, N = 16 };
+    static const int threads[] = {1, 2, 3, 7}, kv_heads[] = {1, 2, 4};
+    const int n_kv_heads = kv_heads[_i];
+    const struct config c = {.n_layers = 1, .n_heads = 4, .n_kv_heads = n_kv_heads, .head_dim = 8};
+    struct kernels counting = kernels_scalar;
+    struct kv_cache kv;
+    struct err e = {""};
+    struct batch_row rows[N];
+    struct batch_span spans[N];
+    struct batch b;
+    counting.attend = count_attend;
+    ck_assert_int_eq(
+        kv_cache_create(&kv, &c, &(struct kv_shape){.n_sequences = N, .cap = LONG}, &e), STATUS_OK);
+    for (int i = 0; i < N; i++)
+        rows[i] = (struct batch_row){.sequence = i, .position = (i == 9 ? LONG : SHORT) - 1};
+    batch_cut(&b, rows, N, 0, spans);
+    float *qkv = calloc((size_t)(N * config_qkv_dim(&c, 0)), sizeof *qkv);
+    float *parts = calloc((size_t)attention_parts(&c, N, LONG), sizeof *parts);
+    float *scratch = calloc((size_t)attention_scratch(&c), sizeof *scratch);
+    const struct attention a = {.kernels = &counting,
+                                .batch = &b,
+                                .kv = &kv,
+                                .n_kv_heads = n_kv_heads,
+                                .group = 4 / n_kv_heads,
+                                .qkv_dim = (size_t)config_qkv_dim(&c, 0),
+                                .qkv = qkv,
+                                .parts = parts,
+                                .max_chunks = LONG / KERNEL_CHUNK};
+    const int all = n_kv_heads * (LONG + (N - 1) * SHORT);
+    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+        int sum = 0;
+        calls = 0;
+        for (int thread = 0; thread < threads[t]; thread++) {
+            positions_read = 0;
+            attention_run(&a, scratch, thread, threads[t]);
+            sum += positions_read;
+            /* An item more than its share, and what the short ones' calls cost. */
+            ck_assert_int_le(positions_read, all / threads[t] + 3 * KERNEL_CHUNK);
+        }
+        ck_assert_int_eq(sum, all);
+        ck_assert_int_eq(calls, n_kv_heads * (LONG / KERNEL_CHUNK + N - 1));
+    }
+    free(qkv), free(parts), free(scratch);
+    kv_cache_free(&kv);
 }
 END_TEST
 
@@ -420,6 +485,7 @@ int main(void)
     tcase_add_test(t, places_are_taken_again);
     tcase_add_test(t, impossible_rows_are_refused);
     tcase_add_test(t, rows_are_cut_into_spans);
+    tcase_add_loop_test(t, work_is_dealt_by_cost, 0, 3);
     tcase_add_loop_test(t, probes_run_what_sessions_run, 0, N_GOLDEN);
     suite_add_tcase(s, t);
     return run_suite(s);

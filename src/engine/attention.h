@@ -42,7 +42,8 @@ uint64_t attention_scratch(const struct config *c);
  */
 void attention_store(const struct attention *a, int thread, int n_threads);
 
-/* This thread's share of the work items (K/V head, chunk, row); fills `parts`. */
+/* This thread's share of the work items (K/V head, chunk, row), by what they cost; fills `parts`.
+ * Where threads have whole heads it has the work of K/V heads [thread * n, (thread + 1) * n). */
 void attention_run(const struct attention *a, float *scratch, int thread, int n_threads);
 
 /* Joins the chunks of one row's heads into out [n_heads * head_dim]; after a barrier. */

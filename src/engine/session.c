@@ -59,13 +59,12 @@ static enum status resolve_params(const struct model *m, const struct session_pa
     if (!kv_cache_can_store(p->kv_storage))
         return err_set(e, STATUS_USAGE, "cache type %s: expected f32, f16 or q8_0",
                        storage_name(p->kv_storage));
-    /* No more rows than there can be; and the work items of a block are counted in an int. */
+    /* No more rows than there can be; and heads times rows of a block are counted in an int. */
     const int64_t positions = (int64_t)cap * z->kv.n_sequences;
-    const int items = c->n_heads * kv_cache_chunks(cap);
     if (z->block > positions)
         z->block = (int)positions;
-    if (z->block > INT_MAX / items)
-        z->block = INT_MAX / items;
+    if (z->block > INT_MAX / c->n_heads)
+        z->block = INT_MAX / c->n_heads;
     return STATUS_OK;
 }
 
@@ -160,12 +159,20 @@ struct model_pass {
 static void compute_logits(const struct model_pass *p, int thread)
 {
     const struct forward *f = &p->forward;
-    int n = 0;
-    for (int r = 0; r < f->batch->n_rows; r++)
-        if (f->batch->rows[r].wants_logits)
-            forward_norm_row(f, &p->model->w[ROLE_OUTPUT_NORM].norm, r, n++, thread);
-    forward_multiply(f, &p->model->w[ROLE_OUTPUT].matrix, workspace_input(f->work, thread), n,
-                     p->logits, EPILOGUE_STORE, thread);
+    const int n_logits = f->batch->n_logits;
+    float *input = workspace_input(f->work, n_logits, thread);
+    int begin, end, n = 0;
+    forward_rows(f, n_logits, thread, &begin, &end);
+    for (int r = 0; r < f->batch->n_rows; r++) {
+        if (!f->batch->rows[r].wants_logits)
+            continue;
+        if (n >= begin && n < end)
+            forward_norm_row(f, &p->model->w[ROLE_OUTPUT_NORM].norm, r,
+                             input + (size_t)n * (size_t)f->config->d_model);
+        n++;
+    }
+    forward_multiply(f, &p->model->w[ROLE_OUTPUT].matrix, input, n_logits, p->logits,
+                     EPILOGUE_STORE, thread);
 }
 
 static void run_model(void *arg, int thread)
