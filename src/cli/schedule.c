@@ -26,7 +26,6 @@ static void take_schedule(struct schedule *s, struct arena *a)
 enum status schedule_create(struct schedule *s, struct err *e)
 {
     s->longest_token = longest_token(s->tokenizer);
-    s->times.cap_rounds = s->cap_rounds;
     take_schedule(s, &s->arena);
     TRY(arena_allocate(&s->arena, "the schedule", e));
     take_schedule(s, &s->arena);
@@ -286,7 +285,7 @@ static void note_round(struct schedule *s, int n_decoding, uint64_t ns)
         return;
     t->n_decoded += (uint64_t)n_decoding;
     t->decode_ns += ns;
-    if (t->n_rounds < t->cap_rounds)
+    if (t->n_rounds < s->cap_rounds)
         t->rounds[t->n_rounds++] = ns;
 }
 

@@ -101,7 +101,7 @@ struct schedule_times {
     uint64_t n_decoded, decode_ns;    /* those that came out of rows of decoding */
     uint64_t first_token_at;          /* clock_ns; 0 before it */
     uint64_t *rounds;                 /* [n_rounds] ns of those that decoded, the first ones */
-    size_t n_rounds, cap_rounds;
+    size_t n_rounds;
 };
 
 struct schedule {
