@@ -17,7 +17,9 @@
 enum status roofline_read(const struct kernels *k, struct pool *pool, size_t bytes, double seconds,
                           double *bytes_per_s, struct err *e);
 
-/* The best rate of floating-point operations per second (two a multiply-add) in registers. */
+/* The best rate of operations per second (two a multiply-add) in registers: of floating-point
+ * numbers, and of bytes in the integer dot products of quantised weights. */
 double roofline_fma(const struct kernels *k, struct pool *pool, double seconds);
+double roofline_dot(const struct kernels *k, struct pool *pool, double seconds);
 
 #endif
