@@ -213,7 +213,7 @@ valgrind-quick: $(BIN) ## only the run of every command
 	@scripts/valgrind.sh $(BIN)
 
 # Only what starts threads. $(1): build/MODE
-THREADED := pool session batch bench eval quantize convert backprop train
+THREADED := pool sampler session batch bench eval quantize convert backprop train
 threaded = $(THREADED:%=$(1)/tests/test_%)
 tsan: ## the suites that use threads under ThreadSanitizer
 	$(MAKE) MODE=tsan tsan-run

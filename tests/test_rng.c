@@ -79,6 +79,31 @@ START_TEST(unit_is_uniform_in_its_range)
 }
 END_TEST
 
+/* SplitMix64 started with seed 0 gives mix(i * 0x9e3779b97f4a7c15): its published first numbers;
+ * and mix(0) is 0. */
+START_TEST(derived_seeds_are_splitmix)
+{
+    ck_assert_uint_eq(rng_derive(0, 1), 0xe220a8397b1dcdafu);
+    ck_assert_uint_eq(rng_derive(0, 2), 0x6e789e6aa1b965f4u);
+    ck_assert_uint_eq(rng_derive(0, 3), 0x06c45d188009454fu);
+}
+END_TEST
+
+START_TEST(derived_seeds_differ)
+{
+    static const uint64_t seeds[] = {0, 1, 42, UINT64_MAX};
+    for (size_t s = 0; s < sizeof seeds / sizeof seeds[0]; s++) {
+        uint64_t derived[300];
+        ck_assert_uint_eq(rng_derive(seeds[s], 0), seeds[s]);
+        for (uint64_t i = 0; i < 300; i++) {
+            derived[i] = rng_derive(seeds[s], i);
+            for (uint64_t j = 0; j < i; j++)
+                ck_assert_uint_ne(derived[i], derived[j]);
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("rng");
@@ -88,6 +113,8 @@ int main(void)
     tcase_add_test(c, seeding_again_replays);
     tcase_add_test(c, seeds_and_streams_differ);
     tcase_add_test(c, unit_is_uniform_in_its_range);
+    tcase_add_test(c, derived_seeds_are_splitmix);
+    tcase_add_test(c, derived_seeds_differ);
     suite_add_tcase(s, c);
     return run_suite(s);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "compute/pool.h"
 #include "engine/sampler.h"
 #include "support.h"
 
@@ -14,22 +15,29 @@
 /* No filter, no penalty. */
 static struct sampler_params plain(double temperature)
 {
-    return (struct sampler_params){
-        .temperature = temperature, .top_p = 1, .repeat_penalty = 1, .seed = 42, .stream = 54};
+    return (struct sampler_params){.temperature = temperature, .top_p = 1, .repeat_penalty = 1};
+}
+
+static struct sampler *new_seeded(struct sampler_params p, int n_vocab, uint64_t seed,
+                                  uint64_t stream)
+{
+    const struct sampler_sizes sizes = {n_vocab, N_CTX, 1, 1};
+    struct sampler *s;
+    struct err e = {""};
+    ck_assert_msg(sampler_create(&p, &sizes, &s, &e) == STATUS_OK, "%s", e.text);
+    sampler_reset(s, 0, seed, stream);
+    return s;
 }
 
 static struct sampler *new_sampler(struct sampler_params p, int n_vocab)
 {
-    struct sampler *s;
-    struct err e = {""};
-    ck_assert_msg(sampler_create(&p, n_vocab, N_CTX, &s, &e) == STATUS_OK, "%s", e.text);
-    return s;
+    return new_seeded(p, n_vocab, 42, 54);
 }
 
 static int pick(struct sampler *s, const float *logits)
 {
     int token = -1;
-    ck_assert_int_eq(sampler_pick(s, logits, &token, NULL), STATUS_OK);
+    ck_assert_int_eq(sampler_pick(s, 0, 0, logits, &token, NULL), STATUS_OK);
     return token;
 }
 
@@ -163,7 +171,7 @@ static void expect_choices(const struct sampler *s, const struct reference *r)
 {
     const int *tokens;
     const double *probabilities;
-    const int n = sampler_choices(s, &tokens, &probabilities);
+    const int n = sampler_choices(s, 0, &tokens, &probabilities);
     int kept = 0;
     for (int i = 0; i < r->n_vocab; i++)
         kept += r->kept[i];
@@ -181,7 +189,6 @@ enum rule { TOP_K = 1, TOP_P = 2, MIN_P = 4, PENALTY = 8, ALL_RULES = 16 };
 static struct sampler_params random_params(struct rng *r, int rules, int n_vocab)
 {
     struct sampler_params p = plain(exp(uniform(r, -2, 2)));
-    p.seed = rng_u32(r);
     if (rules & TOP_K)
         p.top_k = 1 + below(r, n_vocab + 3);
     if (rules & TOP_P)
@@ -214,11 +221,11 @@ START_TEST(choices_equal_the_reference)
     for (int round = 0; round < 60; round++) {
         ref.n_vocab = 1 + below(&r, below(&r, 2) ? 12 : REF_MAX);
         const struct sampler_params p = random_params(&r, _i, ref.n_vocab);
-        struct sampler *s = new_sampler(p, ref.n_vocab);
+        struct sampler *s = new_seeded(p, ref.n_vocab, rng_u32(&r), 54);
         int history[200];
         const int n_history = below(&r, 3) * below(&r, 100);
         for (int i = 0; i < n_history; i++)
-            sampler_accept(s, history[i] = below(&r, ref.n_vocab));
+            sampler_accept(s, 0, history[i] = below(&r, ref.n_vocab));
         random_logits(&r, logits, ref.n_vocab);
         ref_apply(&ref, &p, logits, history, n_history);
         const int token = pick(s, logits);
@@ -260,13 +267,12 @@ START_TEST(draws_follow_the_probabilities)
     static const float logits[V] = {0.5f,  2.0f,  -1.0f, 1.0f, 1.5f,  0.25f,
                                     -0.5f, 1.25f, 0.75f, 0.0f, -2.0f, 1.75f};
     static const int history[] = {1, 11, 6, 4};
-    struct sampler_params p = settings[_i];
-    p.seed = 99;
+    const struct sampler_params p = settings[_i];
     struct reference ref = {.n_vocab = V};
     ref_apply(&ref, &p, logits, history, 4);
-    struct sampler *s = new_sampler(p, V);
+    struct sampler *s = new_seeded(p, V, 99, 54);
     for (int i = 0; i < 4; i++)
-        sampler_accept(s, history[i]);
+        sampler_accept(s, 0, history[i]);
     int counts[V] = {0};
     for (int i = 0; i < DRAWS; i++)
         counts[pick(s, logits)]++;
@@ -313,7 +319,7 @@ START_TEST(golden_streams)
     for (int i = 0; i < PICKS; i++) {
         const int token = pick(a, logits);
         ck_assert_int_eq(token, filtered[i]);
-        sampler_accept(a, token);
+        sampler_accept(a, 0, token);
         ck_assert_int_eq(pick(b, logits), unfiltered[i]);
     }
     sampler_free(a);
@@ -324,7 +330,7 @@ END_TEST
 static void take_picks(struct sampler *s, const float *logits, int *tokens, int n)
 {
     for (int i = 0; i < n; i++)
-        sampler_accept(s, tokens[i] = pick(s, logits));
+        sampler_accept(s, 0, tokens[i] = pick(s, logits));
 }
 
 START_TEST(reset_replays_and_streams_differ)
@@ -340,23 +346,75 @@ START_TEST(reset_replays_and_streams_differ)
     struct sampler *s = new_sampler(p, V);
     int first[PICKS], again[PICKS], other[PICKS], fresh[PICKS];
     take_picks(s, logits, first, PICKS);
-    sampler_reset(s, p.stream);
+    sampler_reset(s, 0, 42, 54);
     take_picks(s, logits, again, PICKS);
     ck_assert_mem_eq(first, again, sizeof first);
-    sampler_reset(s, 1);
+    sampler_reset(s, 0, 42, 1);
     take_picks(s, logits, other, PICKS);
     ck_assert_mem_ne(first, other, sizeof first);
-    p.stream = 1;
-    struct sampler *t = new_sampler(p, V);
+    struct sampler *t = new_seeded(p, V, 42, 1);
     take_picks(t, logits, fresh, PICKS);
     ck_assert_mem_eq(other, fresh, sizeof other);
     sampler_free(t);
-    p.seed++;
-    t = new_sampler(p, V);
+    t = new_seeded(p, V, 43, 1);
     take_picks(t, logits, fresh, PICKS);
     ck_assert_mem_ne(other, fresh, sizeof other);
     sampler_free(t);
     sampler_free(s);
+}
+END_TEST
+
+/* --- many sequences, many threads ------------------------------------------------------------- */
+
+/* Each has its own stream and history; which thread picks, and when, is all the same. */
+enum { SEQUENCES = 7, THREADS = 3, ROUNDS = 60, MANY_V = 90 };
+
+struct many {
+    struct sampler *s;
+    const float *logits; /* [SEQUENCES, MANY_V] */
+    int shift;           /* of the sequences over the threads */
+    int tokens[SEQUENCES];
+};
+
+static void pick_some(void *arg, int thread)
+{
+    struct many *m = arg;
+    for (int i = 0; i < SEQUENCES; i++)
+        if ((i + m->shift) % THREADS == thread)
+            ck_assert_int_eq(
+                sampler_pick(m->s, i, thread, m->logits + (size_t)i * MANY_V, &m->tokens[i], NULL),
+                STATUS_OK);
+}
+
+START_TEST(sequences_are_picked_for_at_once)
+{
+    float logits[SEQUENCES * MANY_V];
+    struct rng r;
+    rng_seed(&r, 11, 11);
+    random_logits(&r, logits, SEQUENCES * MANY_V);
+    const struct sampler_params p = random_params(&r, _i, MANY_V);
+    const struct sampler_sizes sizes = {MANY_V, N_CTX, SEQUENCES, THREADS};
+    struct many m = {.logits = logits};
+    struct sampler *alone[SEQUENCES];
+    struct pool *pool;
+    ck_assert_int_eq(pool_create(THREADS, &pool, NULL), STATUS_OK);
+    ck_assert_int_eq(sampler_create(&p, &sizes, &m.s, NULL), STATUS_OK);
+    for (int i = 0; i < SEQUENCES; i++) {
+        alone[i] = new_seeded(p, MANY_V, 5, (uint64_t)i);
+        sampler_reset(m.s, i, 5, (uint64_t)i);
+    }
+    for (m.shift = 0; m.shift < ROUNDS; m.shift++) {
+        pool_run(pool, pick_some, &m);
+        for (int i = 0; i < SEQUENCES; i++) {
+            ck_assert_int_eq(m.tokens[i], pick(alone[i], logits + (size_t)i * MANY_V));
+            sampler_accept(m.s, i, m.tokens[i]);
+            sampler_accept(alone[i], 0, m.tokens[i]);
+        }
+    }
+    for (int i = 0; i < SEQUENCES; i++)
+        sampler_free(alone[i]);
+    sampler_free(m.s);
+    pool_free(pool);
 }
 END_TEST
 
@@ -378,7 +436,7 @@ START_TEST(greedy_takes_the_first_maximum)
     const int *tokens;
     const double *probabilities;
     pick(s, zeros);
-    ck_assert_int_eq(sampler_choices(s, &tokens, &probabilities), 1);
+    ck_assert_int_eq(sampler_choices(s, 0, &tokens, &probabilities), 1);
     ck_assert(tokens[0] == 1 && probabilities[0] == 1);
     sampler_free(s);
 }
@@ -400,7 +458,7 @@ START_TEST(filters_keep_the_lower_of_equal_ids)
             const int *tokens;
             const double *probabilities;
             pick(s, logits);
-            ck_assert_int_eq(sampler_choices(s, &tokens, &probabilities), n);
+            ck_assert_int_eq(sampler_choices(s, 0, &tokens, &probabilities), n);
             for (int i = 0; i < n; i++) {
                 bool found = false;
                 for (int j = 0; j < n; j++)
@@ -427,12 +485,12 @@ START_TEST(penalty_reaches_back_exactly_its_window)
         struct sampler *s = new_sampler(p, 5);
         static const int history[] = {1, 0, 2, 3};
         for (int h = 0; h < 4; h++)
-            sampler_accept(s, history[h]);
+            sampler_accept(s, 0, history[h]);
         ck_assert_int_eq(pick(s, logits), cases[i].picked);
         for (int h = 0; h < 4; h++) /* the ring goes round */
-            sampler_accept(s, history[h]);
+            sampler_accept(s, 0, history[h]);
         ck_assert_int_eq(pick(s, logits), cases[i].picked);
-        sampler_reset(s, 0);
+        sampler_reset(s, 0, 42, 54);
         ck_assert_int_eq(pick(s, logits), 0);
         sampler_free(s);
     }
@@ -449,11 +507,11 @@ START_TEST(window_is_at_most_the_context)
         p.repeat_penalty = 10;
         p.repeat_last_n = sizes[size];
         struct sampler *s = new_sampler(p, V);
-        sampler_accept(s, 0);
+        sampler_accept(s, 0, 0);
         for (int i = 0; i < N_CTX - 1; i++)
-            sampler_accept(s, 2);
+            sampler_accept(s, 0, 2);
         ck_assert_int_eq(pick(s, logits), 1);
-        sampler_accept(s, 2);
+        sampler_accept(s, 0, 2);
         ck_assert_int_eq(pick(s, logits), 0);
         sampler_free(s);
     }
@@ -472,7 +530,7 @@ START_TEST(penalty_counts_once_and_pushes_negative_logits_down)
     ck_assert(ref.logit[0] == 2 && ref.logit[1] == -2);
     struct sampler *s = new_sampler(p, 4);
     for (int i = 0; i < 5; i++)
-        sampler_accept(s, history[i]);
+        sampler_accept(s, 0, history[i]);
     pick(s, logits);
     expect_choices(s, &ref);
     sampler_free(s);
@@ -490,13 +548,13 @@ START_TEST(penalty_saturates)
             p.repeat_last_n = -1;
             struct sampler *s = new_sampler(p, 4);
             for (int token = 0; token < 4; token++)
-                sampler_accept(s, token);
+                sampler_accept(s, 0, token);
             const int token = pick(s, logits);
             ck_assert(token >= 0 && token < 4);
             const int *tokens;
             const double *probabilities;
             double sum = 0;
-            for (int n = sampler_choices(s, &tokens, &probabilities); n > 0; n--)
+            for (int n = sampler_choices(s, 0, &tokens, &probabilities); n > 0; n--)
                 sum += probabilities[n - 1];
             ck_assert_double_eq_tol(sum, 1, 1e-12);
             sampler_free(s);
@@ -518,7 +576,7 @@ START_TEST(extreme_temperatures)
     const int *tokens;
     const double *probabilities;
     pick(s, logits);
-    ck_assert_int_eq(sampler_choices(s, &tokens, &probabilities), 6);
+    ck_assert_int_eq(sampler_choices(s, 0, &tokens, &probabilities), 6);
     for (int i = 0; i < 6; i++)
         ck_assert_double_eq_tol(probabilities[i], 1.0 / 6, 1e-15);
     sampler_free(s);
@@ -570,7 +628,7 @@ START_TEST(equal_logits_are_filtered_exactly)
         ck_assert_int_lt(pick(s, logits), cases[i].kept);
         const int *tokens;
         const double *probabilities;
-        ck_assert_int_eq(sampler_choices(s, &tokens, &probabilities), cases[i].kept);
+        ck_assert_int_eq(sampler_choices(s, 0, &tokens, &probabilities), cases[i].kept);
         for (int j = 0; j < cases[i].kept; j++) {
             ck_assert_int_lt(tokens[j], cases[i].kept);
             ck_assert_double_eq_tol(probabilities[j], 1.0 / cases[i].kept, 1e-15);
@@ -604,7 +662,7 @@ START_TEST(weights_are_exponentials)
         const int *tokens;
         const double *probabilities;
         pick(s, logits);
-        sampler_choices(s, &tokens, &probabilities);
+        sampler_choices(s, 0, &tokens, &probabilities);
         const double ratio = probabilities[1] / probabilities[0];
         if (logits[1] > -708)
             ck_assert_double_eq_tol(ratio, exact, 1e-15 * exact);
@@ -650,7 +708,7 @@ START_TEST(large_vocabulary)
         ck_assert(picked >= sorted[sizes[which] - 1]);
         const int *tokens;
         const double *probabilities;
-        ck_assert_int_eq(sampler_choices(s, &tokens, &probabilities), sizes[which]);
+        ck_assert_int_eq(sampler_choices(s, 0, &tokens, &probabilities), sizes[which]);
         for (int i = 0; i < sizes[which]; i++)
             ck_assert(logits[tokens[i]] == sorted[i]);
         sampler_free(s);
@@ -662,12 +720,13 @@ END_TEST
 
 static void expect_refused(struct sampler_params p, const char *name)
 {
+    const struct sampler_sizes sizes = {10, N_CTX, 1, 1};
     struct sampler *s = (struct sampler *)&s;
     struct err e;
-    ck_assert_int_eq(sampler_create(&p, 10, N_CTX, &s, &e), STATUS_USAGE);
+    ck_assert_int_eq(sampler_create(&p, &sizes, &s, &e), STATUS_USAGE);
     ck_assert_ptr_null(s);
     ck_assert_msg(strncmp(e.text, name, strlen(name)) == 0, "%s", e.text);
-    ck_assert_int_eq(sampler_create(&p, 10, N_CTX, &s, NULL), STATUS_USAGE);
+    ck_assert_int_eq(sampler_create(&p, &sizes, &s, NULL), STATUS_USAGE);
 }
 
 START_TEST(ranges_are_refused_by_name)
@@ -714,13 +773,13 @@ START_TEST(non_finite_logits_are_named)
                 struct sampler *s = new_sampler(plain(temperatures[t]), V);
                 struct err e;
                 int token = -5;
-                ck_assert_int_eq(sampler_pick(s, logits, &token, &e), STATUS_FAILED);
+                ck_assert_int_eq(sampler_pick(s, 0, 0, logits, &token, &e), STATUS_FAILED);
                 ck_assert_int_eq(token, -5);
                 char expected[32];
                 snprintf(expected, sizeof expected, "token %d is ", at);
                 ck_assert_msg(strstr(e.text, expected) != NULL, "%s", e.text);
                 ck_assert_msg(strstr(e.text, shown[which]) != NULL, "%s", e.text);
-                ck_assert_int_eq(sampler_pick(s, logits, &token, NULL), STATUS_FAILED);
+                ck_assert_int_eq(sampler_pick(s, 0, 0, logits, &token, NULL), STATUS_FAILED);
                 sampler_free(s);
             }
 }
@@ -733,7 +792,7 @@ START_TEST(failed_pick_changes_nothing)
     struct sampler *a = new_sampler(plain(3), 5), *b = new_sampler(plain(3), 5);
     for (int i = 0; i < 100; i++) {
         int token;
-        ck_assert_int_eq(sampler_pick(a, bad, &token, NULL), STATUS_FAILED);
+        ck_assert_int_eq(sampler_pick(a, 0, 0, bad, &token, NULL), STATUS_FAILED);
         ck_assert_int_eq(pick(a, good), pick(b, good));
     }
     sampler_free(a);
@@ -751,7 +810,7 @@ START_TEST(logits_stay_as_they_are)
     struct sampler_params p = random_params(&r, ALL_RULES - 1, REF_MAX);
     struct sampler *s = new_sampler(p, REF_MAX);
     for (int i = 0; i < 50; i++)
-        sampler_accept(s, pick(s, logits));
+        sampler_accept(s, 0, pick(s, logits));
     ck_assert_mem_eq(before, logits, sizeof logits);
     sampler_free(s);
     sampler_free(NULL);
@@ -770,12 +829,14 @@ int main(void)
     tcase_add_test(rules, window_is_at_most_the_context);
     tcase_add_test(rules, penalty_counts_once_and_pushes_negative_logits_down);
     tcase_add_test(rules, penalty_saturates);
+    tcase_set_tags(rules, ONE_THREAD);
     suite_add_tcase(s, rules);
     TCase *draws = tcase_create("draws");
     tcase_set_timeout(draws, 120);
     tcase_add_loop_test(draws, draws_follow_the_probabilities, 0, 8);
     tcase_add_test(draws, golden_streams);
     tcase_add_test(draws, reset_replays_and_streams_differ);
+    tcase_add_loop_test(draws, sequences_are_picked_for_at_once, 0, ALL_RULES);
     suite_add_tcase(s, draws);
     TCase *extremes = tcase_create("extremes");
     tcase_set_timeout(extremes, 120);
@@ -785,12 +846,14 @@ int main(void)
     tcase_add_test(extremes, one_token_vocabulary);
     tcase_add_test(extremes, weights_are_exponentials);
     tcase_add_test(extremes, large_vocabulary);
+    tcase_set_tags(extremes, ONE_THREAD);
     suite_add_tcase(s, extremes);
     TCase *refusals = tcase_create("refusals");
     tcase_add_test(refusals, ranges_are_refused_by_name);
     tcase_add_test(refusals, non_finite_logits_are_named);
     tcase_add_test(refusals, failed_pick_changes_nothing);
     tcase_add_test(refusals, logits_stay_as_they_are);
+    tcase_set_tags(refusals, ONE_THREAD);
     suite_add_tcase(s, refusals);
     return run_suite(s);
 }

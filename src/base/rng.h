@@ -3,7 +3,8 @@
  *
  * Source: M. O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good
  * Algorithms for Random Number Generation", 2014. All state is explicit; one generator belongs
- * to one thread at a time.
+ * to one thread at a time. Seeds are mixed by SplitMix64's finalizer (G. Steele, D. Lea, C. Flood,
+ * "Fast Splittable Pseudorandom Number Generators", 2014).
  */
 #ifndef DECODE_BASE_RNG_H
 #define DECODE_BASE_RNG_H
@@ -18,6 +19,10 @@ struct rng {
 /* Starts the stream: equal (seed, stream) pairs give equal numbers for ever; streams of one seed
  * are independent. */
 void rng_seed(struct rng *r, uint64_t seed, uint64_t stream);
+
+/* The seed of the i-th of many things that each need one of their own: the seed itself for 0, and
+ * different ones for different i, without a pattern between neighbours. */
+uint64_t rng_derive(uint64_t seed, uint64_t i);
 
 /* Uniform over all 32-bit values. */
 uint32_t rng_u32(struct rng *r);

@@ -94,7 +94,6 @@ static enum status create_sampler(const struct generate_options *o, const struct
                                   int n_ctx, struct sampler **out, struct err *e)
 {
     struct sampler_params params = o->sampler;
-    params.seed = o->seed.value;
     if (o->greedy)
         params.temperature = 0;
     say_verbose(r->common,
@@ -102,7 +101,8 @@ static enum status create_sampler(const struct generate_options *o, const struct
                 "min-p %g, draw",
                 params.repeat_penalty, params.repeat_last_n, params.temperature, params.top_k,
                 params.top_p, params.min_p);
-    return sampler_create(&params, r->checkpoint.model->config.n_vocab, n_ctx, out, e);
+    const struct sampler_sizes sizes = {r->checkpoint.model->config.n_vocab, n_ctx, 1, 1};
+    return sampler_create(&params, &sizes, out, e);
 }
 
 static enum status generate_samples(const struct generate_options *o, struct runtime *r, int n_ctx,
@@ -139,6 +139,7 @@ static enum status generate_from(const void *values, struct runtime *r, struct t
                            .n_vocab = n_vocab,
                            .n = o->n,
                            .n_samples = o->samples,
+                           .seed = o->seed.value,
                            .echo = !o->no_echo,
                            .ignore_eos = o->ignore_eos,
                            .records = o->logprobs > 0,

@@ -124,7 +124,7 @@ static enum status make_tokens(struct generation *g, int sample, struct err *e)
             break;
         }
         int token;
-        TRY(sampler_pick(g->sampler, logits, &token, e));
+        TRY(sampler_pick(g->sampler, 0, 0, logits, &token, e));
         if (token == eos) {
             g->end = END_EOS;
             break;
@@ -140,7 +140,7 @@ static enum status make_tokens(struct generation *g, int sample, struct err *e)
         if (g->last_made == room)
             break;
         before = now;
-        sampler_accept(g->sampler, token);
+        sampler_accept(g->sampler, 0, token);
         const int32_t next = token;
         TRY(session_feed(g->session, 0, &next, 1, NULL, e));
         logits = session_logits(g->session);
@@ -151,9 +151,9 @@ static enum status make_tokens(struct generation *g, int sample, struct err *e)
 static enum status make_sample(struct generation *g, int sample, struct err *e)
 {
     session_rewind(g->session, 0, g->n_tokens);
-    sampler_reset(g->sampler, (uint64_t)sample);
+    sampler_reset(g->sampler, 0, g->seed, (uint64_t)sample);
     for (int i = 0; i < g->n_tokens; i++)
-        sampler_accept(g->sampler, g->tokens[i]);
+        sampler_accept(g->sampler, 0, g->tokens[i]);
     g->last_made = 0;
     const enum status s = make_tokens(g, sample, e);
     const struct text rest = stream_finish(&g->stream);

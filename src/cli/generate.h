@@ -39,8 +39,9 @@ struct generation {
     struct text prompt;    /* echoed as it is */
     const int32_t *tokens; /* [n_tokens >= 1] what the prompt became */
     int n_tokens, n_vocab;
-    int n; /* tokens wanted in each sample */
-    int n_samples;
+    int n;         /* tokens wanted in each sample */
+    int n_samples; /* streams of the seed */
+    uint64_t seed;
     bool echo, ignore_eos;
     bool records; /* JSON lines with n_top alternatives instead of text */
     int n_top;

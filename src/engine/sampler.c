@@ -17,18 +17,31 @@
 #include "base/rng.h"
 #include "engine/logits.h"
 
+/* Of a sequence. */
+struct history {
+    struct rng rng;
+    int window_len, window_next; /* the window is a ring */
+    int *window;                 /* [window_cap] */
+};
+
+/* What a pick works with, of a thread; threads write to theirs all the time. */
+struct draft {
+    _Alignas(MEM_ALIGN) const struct sampler_params *params;
+    int n_vocab;
+    int n_choices;   /* what is still in the draw, sorted by rank after top-k or top-p: */
+    int *tokens;     /* [n_vocab] */
+    double *weights; /* [n_vocab] */
+    float *logits;   /* [n_vocab] penalised */
+    uint64_t *keys;  /* [n_vocab] scratch for sorting, see key_of */
+};
+
 struct sampler {
     struct sampler_params params;
-    struct rng rng;
-    int n_vocab;
-    int window_cap, window_len, window_next; /* the window is a ring */
-    int n_choices;      /* what is still in the draw, sorted by rank after top-k or top-p: */
-    int *tokens;        /* [n_vocab] */
-    double *weights;    /* [n_vocab] */
-    float *logits;      /* [n_vocab] penalised */
-    uint64_t *keys;     /* [n_vocab] scratch for sorting, see key_of */
-    int *window;        /* [window_cap] */
-    struct arena arena; /* holds all of these and this struct */
+    struct sampler_sizes sizes;
+    int window_cap;
+    struct history *histories; /* [n_sequences] */
+    struct draft *drafts;      /* [n_threads] */
+    struct arena arena;        /* holds all of these and this struct */
 };
 
 /* --- create ----------------------------------------------------------------------------------- */
@@ -61,33 +74,52 @@ static int window_size(const struct sampler_params *p, int n_ctx)
     return p->repeat_last_n < 0 || p->repeat_last_n > n_ctx ? n_ctx : p->repeat_last_n;
 }
 
+static void take_draft(struct draft *d, struct arena *a, uint64_t n_vocab)
+{
+    d->tokens = arena_take(a, n_vocab, sizeof *d->tokens);
+    d->weights = arena_take(a, n_vocab, sizeof *d->weights);
+    d->logits = arena_take(a, n_vocab, sizeof *d->logits);
+    d->keys = arena_take(a, n_vocab, sizeof *d->keys);
+}
+
 /* The sampler's place and its buffers, which go to *s; or their count. */
 static struct sampler *take_sampler(struct sampler *s, struct arena *a)
 {
-    const uint64_t n = (uint64_t)s->n_vocab;
+    const struct sampler_sizes *z = &s->sizes;
     struct sampler *place = arena_take(a, 1, sizeof *place);
-    s->tokens = arena_take(a, n, sizeof *s->tokens);
-    s->weights = arena_take(a, n, sizeof *s->weights);
-    s->logits = arena_take(a, n, sizeof *s->logits);
-    s->keys = arena_take(a, n, sizeof *s->keys);
-    s->window = arena_take(a, (uint64_t)s->window_cap, sizeof *s->window);
+    s->histories = arena_take(a, (uint64_t)z->n_sequences, sizeof *s->histories);
+    s->drafts = arena_take(a, (uint64_t)z->n_threads, sizeof *s->drafts);
+    struct history counted_history;
+    struct draft counted_draft;
+    for (int i = 0; i < z->n_sequences; i++) {
+        struct history *h = s->histories ? &s->histories[i] : &counted_history;
+        h->window = arena_take(a, (uint64_t)s->window_cap, sizeof *h->window);
+    }
+    for (int i = 0; i < z->n_threads; i++)
+        take_draft(s->drafts ? &s->drafts[i] : &counted_draft, a, (uint64_t)z->n_vocab);
     return place;
 }
 
-enum status sampler_create(const struct sampler_params *params, int n_vocab, int n_ctx,
+enum status sampler_create(const struct sampler_params *params, const struct sampler_sizes *sizes,
                            struct sampler **out, struct err *e)
 {
-    assert(n_vocab > 0 && n_ctx > 0);
+    assert(sizes->n_vocab > 0 && sizes->n_ctx > 0);
+    assert(sizes->n_sequences > 0 && sizes->n_threads > 0);
     *out = NULL;
     TRY(check_params(params, e));
 
     struct sampler sized = {
-        .params = *params, .n_vocab = n_vocab, .window_cap = window_size(params, n_ctx)};
+        .params = *params, .sizes = *sizes, .window_cap = window_size(params, sizes->n_ctx)};
     take_sampler(&sized, &sized.arena);
     TRY(arena_allocate(&sized.arena, "the sampler", e));
     struct sampler *s = take_sampler(&sized, &sized.arena);
     *s = sized;
-    sampler_reset(s, params->stream);
+    for (int i = 0; i < sizes->n_threads; i++) {
+        s->drafts[i].params = &s->params;
+        s->drafts[i].n_vocab = sizes->n_vocab;
+    }
+    for (int i = 0; i < sizes->n_sequences; i++)
+        sampler_reset(s, i, 0, 0);
     *out = s;
     return STATUS_OK;
 }
@@ -100,23 +132,30 @@ void sampler_free(struct sampler *s)
     arena_free(&arena);
 }
 
-void sampler_reset(struct sampler *s, uint64_t stream)
+static struct history *history_of(struct sampler *s, int sequence)
 {
-    rng_seed(&s->rng, s->params.seed, stream);
-    s->window_len = 0;
-    s->window_next = 0;
-    s->n_choices = 0;
+    assert(sequence >= 0 && sequence < s->sizes.n_sequences);
+    return &s->histories[sequence];
 }
 
-void sampler_accept(struct sampler *s, int token)
+void sampler_reset(struct sampler *s, int sequence, uint64_t seed, uint64_t stream)
 {
-    assert(token >= 0 && token < s->n_vocab);
+    struct history *h = history_of(s, sequence);
+    rng_seed(&h->rng, seed, stream);
+    h->window_len = 0;
+    h->window_next = 0;
+}
+
+void sampler_accept(struct sampler *s, int sequence, int token)
+{
+    struct history *h = history_of(s, sequence);
+    assert(token >= 0 && token < s->sizes.n_vocab);
     if (s->window_cap == 0)
         return;
-    s->window[s->window_next] = token;
-    s->window_next = (s->window_next + 1) % s->window_cap;
-    if (s->window_len < s->window_cap)
-        s->window_len++;
+    h->window[h->window_next] = token;
+    h->window_next = (h->window_next + 1) % s->window_cap;
+    if (h->window_len < s->window_cap)
+        h->window_len++;
 }
 
 /* --- the penalised logits --------------------------------------------------------------------- */
@@ -129,12 +168,12 @@ static float penalised(float logit, double penalty)
     return (float)fmin(fmax(result, -(double)FLT_MAX), (double)FLT_MAX);
 }
 
-static void load_logits(struct sampler *s, const float *logits)
+static void load_logits(struct draft *d, const struct history *h, const float *logits)
 {
-    memcpy(s->logits, logits, (size_t)s->n_vocab * sizeof *logits);
-    for (int i = 0; i < s->window_len; i++) {
-        const int token = s->window[i]; /* from the input: a token is penalised once */
-        s->logits[token] = penalised(logits[token], s->params.repeat_penalty);
+    memcpy(d->logits, logits, (size_t)d->n_vocab * sizeof *logits);
+    for (int i = 0; i < h->window_len; i++) {
+        const int token = h->window[i]; /* from the input: a token is penalised once */
+        d->logits[token] = penalised(logits[token], d->params->repeat_penalty);
     }
 }
 
@@ -190,11 +229,11 @@ static void pop(uint64_t *keys, int n)
 
 /* The probabilities of n tokens over the most likely one's. The difference comes first: it is at
  * most 0, so that a tiny temperature can only give e^-infinity. tokens NULL: all from 0. */
-static void weigh(const struct sampler *s, const int *tokens, int n, float maximum, double *weights)
+static void weigh(const struct draft *d, const int *tokens, int n, float maximum, double *weights)
 {
-    const double temperature = s->params.temperature;
+    const double temperature = d->params->temperature;
     for (int i = 0; i < n; i++) {
-        const float logit = s->logits[tokens ? tokens[i] : i];
+        const float logit = d->logits[tokens ? tokens[i] : i];
         weights[i] = ((double)logit - (double)maximum) / temperature;
     }
     logits_exp(weights, n);
@@ -208,150 +247,157 @@ static double sum_in_order(const double *x, int n)
     return sum;
 }
 
-static void choose(struct sampler *s, int token, double weight)
+static void choose(struct draft *d, int token, double weight)
 {
-    s->tokens[s->n_choices] = token;
-    s->weights[s->n_choices++] = weight;
+    d->tokens[d->n_choices] = token;
+    d->weights[d->n_choices++] = weight;
 }
 
-static void choose_all(struct sampler *s, float maximum)
+static void choose_all(struct draft *d, float maximum)
 {
-    const int n = s->n_vocab;
-    weigh(s, NULL, n, maximum, s->weights);
+    const int n = d->n_vocab;
+    weigh(d, NULL, n, maximum, d->weights);
     for (int i = 0; i < n; i++)
-        s->tokens[i] = i;
-    s->n_choices = n;
+        d->tokens[i] = i;
+    d->n_choices = n;
 }
 
 /* Keeps the best so far in a heap, the least of them on top; sorts them at the end. */
-static void choose_top_k(struct sampler *s, int k, float maximum)
+static void choose_top_k(struct draft *d, int k, float maximum)
 {
-    uint64_t *keys = s->keys;
+    uint64_t *keys = d->keys;
     for (int i = 0; i < k; i++)
-        keys[i] = key_of(s->logits[i], i);
+        keys[i] = key_of(d->logits[i], i);
     make_heap(keys, k);
-    float least = s->logits[token_of(keys[0])];
-    for (int i = k; i < s->n_vocab; i++) {
-        if (s->logits[i] <= least) /* an equal has the higher id, so it loses as well */
+    float least = d->logits[token_of(keys[0])];
+    for (int i = k; i < d->n_vocab; i++) {
+        if (d->logits[i] <= least) /* an equal has the higher id, so it loses as well */
             continue;
-        keys[0] = key_of(s->logits[i], i);
+        keys[0] = key_of(d->logits[i], i);
         sift_down(keys, k, 0);
-        least = s->logits[token_of(keys[0])];
+        least = d->logits[token_of(keys[0])];
     }
     for (int n = k; n > 0; n--) {
-        s->tokens[n - 1] = token_of(keys[0]);
+        d->tokens[n - 1] = token_of(keys[0]);
         pop(keys, n);
     }
-    weigh(s, s->tokens, k, maximum, s->weights);
-    s->n_choices = k;
+    weigh(d, d->tokens, k, maximum, d->weights);
+    d->n_choices = k;
 }
 
-static void keep_top_p_sorted(struct sampler *s)
+static void keep_top_p_sorted(struct draft *d)
 {
-    const double wanted = s->params.top_p * sum_in_order(s->weights, s->n_choices);
+    const double wanted = d->params->top_p * sum_in_order(d->weights, d->n_choices);
     double sum = 0;
     int n = 0;
     do
-        sum += s->weights[n++];
-    while (n < s->n_choices && sum < wanted);
-    s->n_choices = n;
+        sum += d->weights[n++];
+    while (n < d->n_choices && sum < wanted);
+    d->n_choices = n;
 }
 
 /*
  * The same after choose_all, sorting no further than needed. A token below the bound is not in the
  * set: those from it on would have to make up more than 1 - top_p, and n_vocab of them could not.
  */
-static void keep_top_p_of_all(struct sampler *s, float maximum)
+static void keep_top_p_of_all(struct draft *d, float maximum)
 {
-    const double total = sum_in_order(s->weights, s->n_vocab);
-    const double wanted = s->params.top_p * total;
-    const double bound = (1 - s->params.top_p) * (total / s->n_vocab);
-    uint64_t *keys = s->keys;
+    const double total = sum_in_order(d->weights, d->n_vocab);
+    const double wanted = d->params->top_p * total;
+    const double bound = (1 - d->params->top_p) * (total / d->n_vocab);
+    uint64_t *keys = d->keys;
     int n = 0;
-    for (int i = 0; i < s->n_vocab; i++)
-        if (s->weights[i] >= bound)
-            keys[n++] = ~key_of(s->logits[i], i);
+    for (int i = 0; i < d->n_vocab; i++)
+        if (d->weights[i] >= bound)
+            keys[n++] = ~key_of(d->logits[i], i);
     make_heap(keys, n);
     double sum = 0;
-    s->n_choices = 0;
+    d->n_choices = 0;
     do {
         const int token = token_of(~keys[0]);
         double weight;
-        weigh(s, &token, 1, maximum, &weight);
-        choose(s, token, weight);
+        weigh(d, &token, 1, maximum, &weight);
+        choose(d, token, weight);
         sum += weight;
         pop(keys, n--);
     } while (n > 0 && sum < wanted);
 }
 
 /* The greatest weight is 1, so min_p is the bound itself. */
-static void keep_min_p(struct sampler *s)
+static void keep_min_p(struct draft *d)
 {
-    const int n = s->n_choices;
-    s->n_choices = 0;
+    const int n = d->n_choices;
+    d->n_choices = 0;
     for (int i = 0; i < n; i++)
-        if (s->weights[i] >= s->params.min_p)
-            choose(s, s->tokens[i], s->weights[i]);
+        if (d->weights[i] >= d->params->min_p)
+            choose(d, d->tokens[i], d->weights[i]);
 }
 
-static void filter(struct sampler *s, float maximum)
+static void filter(struct draft *d, float maximum)
 {
-    const struct sampler_params *p = &s->params;
-    const bool by_k = p->top_k > 0 && p->top_k < s->n_vocab;
+    const struct sampler_params *p = d->params;
+    const bool by_k = p->top_k > 0 && p->top_k < d->n_vocab;
     if (by_k)
-        choose_top_k(s, p->top_k, maximum);
+        choose_top_k(d, p->top_k, maximum);
     else
-        choose_all(s, maximum);
+        choose_all(d, maximum);
     if (p->top_p < 1 && by_k)
-        keep_top_p_sorted(s);
+        keep_top_p_sorted(d);
     else if (p->top_p < 1)
-        keep_top_p_of_all(s, maximum);
+        keep_top_p_of_all(d, maximum);
     if (p->min_p > 0)
-        keep_min_p(s);
+        keep_min_p(d);
 }
 
-static void normalise(struct sampler *s)
+static void normalise(struct draft *d)
 {
-    const double total = sum_in_order(s->weights, s->n_choices);
-    for (int i = 0; i < s->n_choices; i++)
-        s->weights[i] /= total;
+    const double total = sum_in_order(d->weights, d->n_choices);
+    for (int i = 0; i < d->n_choices; i++)
+        d->weights[i] /= total;
 }
 
-static int draw(struct sampler *s)
+static int draw(const struct draft *d, struct rng *rng)
 {
-    const double u = rng_unit(&s->rng);
+    const double u = rng_unit(rng);
     double sum = 0;
     int chosen = 0;
-    for (int i = 0; i < s->n_choices; i++) {
-        if (s->weights[i] > 0) /* rounding may leave the whole sum below u */
+    for (int i = 0; i < d->n_choices; i++) {
+        if (d->weights[i] > 0) /* rounding may leave the whole sum below u */
             chosen = i;
-        sum += s->weights[i];
+        sum += d->weights[i];
         if (u < sum)
             break;
     }
-    return s->tokens[chosen];
+    return d->tokens[chosen];
 }
 
-enum status sampler_pick(struct sampler *s, const float *logits, int *token, struct err *e)
+enum status sampler_pick(struct sampler *s, int sequence, int thread, const float *logits,
+                         int *token, struct err *e)
 {
-    TRY(logits_check(logits, s->n_vocab, e));
-    load_logits(s, logits);
-    const int best = logits_argmax(s->logits, s->n_vocab);
-    s->n_choices = 0;
-    if (s->params.temperature == 0) {
-        choose(s, best, 1);
+    assert(thread >= 0 && thread < s->sizes.n_threads);
+    struct history *h = history_of(s, sequence);
+    struct draft *d = &s->drafts[thread];
+    TRY(logits_check(logits, d->n_vocab, e));
+    load_logits(d, h, logits);
+    const int best = logits_argmax(d->logits, d->n_vocab);
+    d->n_choices = 0;
+    if (d->params->temperature == 0) {
+        choose(d, best, 1);
         *token = best;
         return STATUS_OK;
     }
-    filter(s, s->logits[best]);
-    normalise(s);
-    *token = draw(s);
+    filter(d, d->logits[best]);
+    normalise(d);
+    *token = draw(d, &h->rng);
     return STATUS_OK;
 }
 
-int sampler_choices(const struct sampler *s, const int **tokens, const double **probabilities)
+int sampler_choices(const struct sampler *s, int thread, const int **tokens,
+                    const double **probabilities)
 {
-    *tokens = s->tokens;
-    *probabilities = s->weights;
-    return s->n_choices;
+    assert(thread >= 0 && thread < s->sizes.n_threads);
+    const struct draft *d = &s->drafts[thread];
+    *tokens = d->tokens;
+    *probabilities = d->weights;
+    return d->n_choices;
 }

@@ -5,8 +5,10 @@
  * what is left, renormalised. (Hugging Face's and llama2.c's order; llama.cpp by default applies
  * the temperature last.) Each filter sees the probabilities that the one before left, so top_p is a
  * share of what top_k kept. temperature 0 is greedy: the penalised logits' first maximum. Equal
- * parameters, logits and history give equal picks on every machine. A sampler belongs to one
- * sequence and one thread at a time; picking allocates nothing.
+ * parameters, logits and history give equal picks on every machine. One sampler serves many
+ * sequences, each with its own random stream and recent tokens, which are small; what a pick works
+ * with is large and belongs to a thread. So different sequences may be picked for at once on
+ * different threads. Picking allocates nothing.
  */
 #ifndef DECODE_ENGINE_SAMPLER_H
 #define DECODE_ENGINE_SAMPLER_H
@@ -24,34 +26,44 @@ struct sampler_params {
                               negative ones multiplied (Keskar et al. 2019, CTRL), once however
                               often the token occurs */
     int repeat_last_n;     /* how many recent tokens are penalised; 0 is none, -1 is all */
-    uint64_t seed;
-    uint64_t stream; /* independent continuations of one seed: --samples uses 0, 1, ... */
+};
+
+/* Each at least 1 (asserted). */
+struct sampler_sizes {
+    int n_vocab, n_ctx;
+    int n_sequences; /* numbered from 0 */
+    int n_threads;   /* that pick at once */
 };
 
 struct sampler;
 
 /* Checks the ranges above (STATUS_USAGE naming the parameter and its range) and plans all
- * memory: 24 bytes for each of n_vocab entries and a window of at most n_ctx tokens. */
-enum status sampler_create(const struct sampler_params *params, int n_vocab, int n_ctx,
+ * memory: 24 bytes for each of n_vocab entries for each thread, and a window of at most n_ctx
+ * tokens for each sequence. Every sequence is as after sampler_reset(s, sequence, 0, 0). */
+enum status sampler_create(const struct sampler_params *params, const struct sampler_sizes *sizes,
                            struct sampler **out, struct err *e);
 void sampler_free(struct sampler *s); /* NULL is legal */
 
-/* Forgets the window and restarts the random stream: as if newly created with this stream. */
-void sampler_reset(struct sampler *s, uint64_t stream);
+/* Starts a new text as this sequence: forgets its recent tokens and starts the random stream.
+ * Streams of one seed are independent: --samples uses 0, 1, ... */
+void sampler_reset(struct sampler *s, int sequence, uint64_t seed, uint64_t stream);
 
 /* Tells the sampler that `token` is in the sequence (prompt tokens and picked ones alike); it is
  * in [0, n_vocab) (asserted). */
-void sampler_accept(struct sampler *s, int token);
+void sampler_accept(struct sampler *s, int sequence, int token);
 
 /*
- * Picks from logits [n_vocab], which are left as they are. At least one token always survives
- * the filters. Of equal logits the lower id ranks higher. STATUS_FAILED naming the first bad entry
- * when a logit is NaN or infinite; the state is then as it was.
+ * Picks the sequence's next token from logits [n_vocab], which are left as they are, with the
+ * memory of `thread`; the result does not depend on which that is. At least one token always
+ * survives the filters. Of equal logits the lower id ranks higher. STATUS_FAILED naming the first
+ * bad entry when a logit is NaN or infinite; the sequence is then as it was.
  */
-enum status sampler_pick(struct sampler *s, const float *logits, int *token, struct err *e);
+enum status sampler_pick(struct sampler *s, int sequence, int thread, const float *logits,
+                         int *token, struct err *e);
 
-/* How many tokens the last successful pick drew from, and which: in no promised order, their
- * probabilities adding up to 1. Valid until the next call that changes the sampler. */
-int sampler_choices(const struct sampler *s, const int **tokens, const double **probabilities);
+/* How many tokens the thread's last successful pick drew from, and which: in no promised order,
+ * their probabilities adding up to 1. Valid until its next pick. */
+int sampler_choices(const struct sampler *s, int thread, const int **tokens,
+                    const double **probabilities);
 
 #endif

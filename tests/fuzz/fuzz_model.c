@@ -30,6 +30,7 @@ struct way {
     enum storage cache;
     const struct kernels *kernels;
     struct sampler_params sampling;
+    uint64_t seed;
 };
 
 static struct way choose_way(uint64_t hash)
@@ -41,8 +42,8 @@ static struct way choose_way(uint64_t hash)
                                  .top_p = hash >> 10 & 1 ? 0.9 : 1,
                                  .min_p = hash >> 11 & 1 ? 0.05 : 0,
                                  .repeat_penalty = hash >> 12 & 1 ? 1.1 : 1,
-                                 .repeat_last_n = hash >> 13 & 1 ? -1 : 2,
-                                 .seed = hash}};
+                                 .repeat_last_n = hash >> 13 & 1 ? -1 : 2},
+                    .seed = hash};
     /* Half of them with kernels that the sanitizers watch: the scalar ones. */
     for (int i = 0; hash >> 14 & 1 && kernels_at(i); i++)
         if (strcmp(kernels_at(i)->name, "scalar") == 0)
@@ -57,13 +58,15 @@ static int run_steps(const struct model *m, struct session *s, const struct way 
     struct sampler *sampler;
     struct err e = {{0}};
     int token = m->config.n_vocab - 1, done = 0;
-    require(sampler_create(&w->sampling, m->config.n_vocab, n, &sampler, &e) == STATUS_OK);
+    const struct sampler_sizes sizes = {m->config.n_vocab, n, 1, 1};
+    require(sampler_create(&w->sampling, &sizes, &sampler, &e) == STATUS_OK);
+    sampler_reset(sampler, 0, w->seed, 0);
     while (done < n) {
         tokens[done] = token;
         require(session_feed(s, 0, &tokens[done++], 1, NULL, &e) == STATUS_OK);
-        sampler_accept(sampler, token);
+        sampler_accept(sampler, 0, token);
         /* The weights may be anything, NaN too. */
-        const enum status picked = sampler_pick(sampler, session_logits(s), &token, &e);
+        const enum status picked = sampler_pick(sampler, 0, 0, session_logits(s), &token, &e);
         if (picked != STATUS_OK) {
             require_refusal(picked, STATUS_FAILED, &e);
             break;
