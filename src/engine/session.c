@@ -46,6 +46,9 @@ static enum status resolve_params(const struct model *m, const struct session_pa
     if (!kv_cache_can_store(p->kv_storage))
         return err_set(e, STATUS_USAGE, "cache type %s: expected f32, f16 or q8_0",
                        storage_name(p->kv_storage));
+    /* A row of each sequence at once, so that such a step reads every weight once. */
+    if (p->block <= 0 && z->block < z->n_sequences)
+        z->block = z->n_sequences;
     /* No more rows than there can be; and the work items of a block are counted in an int. */
     const int64_t positions = (int64_t)z->cap * z->n_sequences;
     const int items = c->n_heads * kv_cache_chunks(z->cap);

@@ -22,7 +22,8 @@ struct session_params {
     int n_sequences;               /* 0: one */
     int n_ctx;                     /* positions of each to preallocate; 0: the model's context */
     enum storage kv_storage;       /* of the cache: F32, F16 or Q8_0 */
-    int block;                     /* rows that go through the model at once; 0: the default */
+    int block;                     /* rows that go through the model at once; 0: the default, at
+                                      least one of each sequence */
     const struct kernels *kernels; /* NULL: the fastest */
 };
 
