@@ -375,8 +375,8 @@ expect_exit 1 score "$dir/copy.gguf" -p xyz
 
 keys="variant,n_kv_heads,type,kv_type,threads,depth,batch,n,repeats,warmup,p10_us,p50_us,p90_us"
 keys="$keys,p99_us,max_us,mean_us,us_per_token,tokens_per_s,weight_bytes,kv_bytes,flops,gb_per_s"
-keys="$keys,predicted_us,speedup,predicted_speedup,prefill_tokens_per_s,load_ms,peak_rss_bytes"
-keys="$keys,logits_hash,isa,limit_tokens_per_s,share_of_limit,noisy,attention_flops"
+keys="$keys,predicted_us,speedup,predicted_speedup,limited_by,prefill_tokens_per_s,load_ms"
+keys="$keys,peak_rss_bytes,logits_hash,isa,limit_tokens_per_s,share_of_limit,noisy,attention_flops"
 keys="$keys,bandwidth_gb_per_s,flops_per_s,dot_flops_per_s,model,shape,architecture,cpu,version"
 keys="$keys,compiler,date"
 shape=2x32x4,ff=64,vocab=50,ctx=40
@@ -426,7 +426,8 @@ note "bench: trace of 3 rows x 2 x 2" has_lines "$dir/t.csv" 13
 note "bench: one sequence" has "$out" "by bytes"
 note "bench: no column that says 1" lacks "$out" "batch"
 expect_exit 0 bench --shape $shape --batch 1,2,16 $quick --plot "$dir/p.svg" --trace "$dir/t.csv" -q
-note "bench: batches" has "$out" "batch  p50 µs  p99 µs  µs/token"
+note "bench: what limits batches" has "$out" "limited by"
+note "bench: batches" has "$out" "µs/token"
 note "bench: plot over batches" has "$dir/p.svg" "batch (sequences in a step, each at depth 0)"
 note "bench: trace of batches" has "$dir/t.csv" ",0,16,1,1,"
 expect_exit 0 bench --shape $shape --batch 1,2 --depth 0,30 $quick --plot "$dir/p.svg" -q

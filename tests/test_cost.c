@@ -99,6 +99,11 @@ START_TEST(a_step_of_a_batch)
     const struct roofline near = {
         .bytes_per_s = 8e9, .fma_flops_per_s = 1e9, .dot_flops_per_s = 4e9};
     ck_assert_double_eq_tol(cost_step_us(&c, 10, &near), 14, 1e-9);
+    ck_assert_int_eq(cost_step_longest(&c, 1, &limits), COST_WEIGHT_BYTES);
+    ck_assert_int_eq(cost_step_longest(&c, 10, &limits), COST_CACHE_BYTES);
+    ck_assert_int_eq(cost_step_longest(&c, 10, &near), COST_PRODUCT_FLOPS);
+    const struct cost deep = {4000, 1000, {.floats = 100, .quants = 3200, .attention = 50000}};
+    ck_assert_int_eq(cost_step_longest(&deep, 10, &near), COST_ATTENTION_FLOPS);
 }
 END_TEST
 

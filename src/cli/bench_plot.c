@@ -4,8 +4,12 @@
 #include "cli/bench_report.h"
 #include "show/plot.h"
 
+/* Room for a line's name. */
+#define LINE_NAME 96
+
 /* "MHA", and what else tells the lines of this run apart. */
-static void name_line(const struct bench_report *r, const struct bench_row *row, char name[80])
+static void name_line(const struct bench_report *r, const struct bench_row *row,
+                      char name[LINE_NAME])
 {
     char variant[16], type[8] = "", kv_type[16] = "", threads[24] = "", batch[24] = "";
     config_variant_name(&r->spec->config, row->n_kv_heads, variant);
@@ -17,7 +21,7 @@ static void name_line(const struct bench_report *r, const struct bench_row *row,
         snprintf(threads, sizeof threads, ", %d threads", row->threads);
     if (r->spec->batches.n > 1 && !bench_is_over_batch(r->spec))
         snprintf(batch, sizeof batch, ", batch %d", row->batch);
-    snprintf(name, 80, "%s%s%s%s%s", variant, type, kv_type, threads, batch);
+    snprintf(name, LINE_NAME, "%s%s%s%s%s", variant, type, kv_type, threads, batch);
 }
 
 /* Room for any plot of the report. */
@@ -25,7 +29,7 @@ struct bench_lines {
     struct plot_series *series; /* [n] */
     int n;
     struct plot_point *points;
-    char (*names)[80];
+    char (*names)[LINE_NAME];
 };
 
 static enum status allocate_lines(const struct bench *b, struct bench_lines *l, struct err *e)

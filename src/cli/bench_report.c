@@ -99,7 +99,7 @@ static struct run_facts run_facts(const struct bench_report *r)
 struct shown_row {
     struct bench_row row;
     char variant[16];
-    const char *type, *kv_type, *isa;
+    const char *type, *kv_type, *isa, *limited_by;
     int n, warmup;
     uint64_t flops, attention_flops; /* of a step */
     double bandwidth_gb_per_s;
@@ -109,6 +109,13 @@ struct shown_row {
     bool noisy;
     char note[64];
     struct run_facts run;
+};
+
+static const char *const part_names[COST_PARTS] = {
+    [COST_WEIGHT_BYTES] = "weight bytes",
+    [COST_PRODUCT_FLOPS] = "product flops",
+    [COST_CACHE_BYTES] = "cache bytes",
+    [COST_ATTENTION_FLOPS] = "attention flops",
 };
 
 /* What people read in another place is in the list twice. */
@@ -144,6 +151,7 @@ static const struct report_field fields[] = {
     {"speedup", NULL, MEMBER(shown_row, row.speedup)},
     {"predicted_speedup", NULL, MEMBER(shown_row, row.predicted_speedup)},
     {NULL, "of limit", MEMBER(shown_row, percent_of_limit), "%.0f%%"},
+    {"limited_by", "limited by", MEMBER(shown_row, limited_by)},
     {"prefill_tokens_per_s", "prefill tok/s", MEMBER(shown_row, row.prefill_tokens_per_s),
      .figure = figure_rate},
     {"load_ms", NULL, MEMBER(shown_row, row.load_ms)},
@@ -172,7 +180,8 @@ static const struct report_field fields[] = {
 
 /* Columns for people that say something only of one sequence, or only of several. */
 static const char *const headings_of_one[] = {"by bytes", NULL};
-static const char *const headings_of_batches[] = {"batch", "µs/token", "predicted", NULL};
+static const char *const headings_of_batches[] = {"batch", "µs/token", "predicted", "limited by",
+                                                  NULL};
 
 static const char footer_of_one[] =
     "\n* fastest at its depth; speed-up over MHA, measured and by bytes read\n";
@@ -213,6 +222,7 @@ static struct shown_row shown_row(const struct bench_report *r, const struct ben
                           .type = storage_name(row->type),
                           .kv_type = storage_name(row->kv_type),
                           .isa = r->spec->kernels->name,
+                          .limited_by = part_names[row->limited_by],
                           .n = r->spec->n,
                           .warmup = r->spec->warmup,
                           .flops = cost_step_flops(&row->cost, row->batch),

@@ -88,6 +88,7 @@ struct bench_row {
     uint64_t logits_hash;
     struct roofline limits;    /* measured, as used for this row */
     double predicted_us;       /* of a step by the limits, see cost_step_us */
+    enum cost_part limited_by; /* what takes longest of it */
     double limit_tokens_per_s; /* batch / predicted_us */
     double share_of_limit;     /* predicted_us over the median */
 };

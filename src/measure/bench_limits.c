@@ -71,6 +71,7 @@ void bench_predict(struct bench *b)
         struct bench_row *row = &b->rows[i];
         raise_to_others(b, row);
         row->predicted_us = cost_step_us(&row->cost, row->batch, &row->limits);
+        row->limited_by = cost_step_longest(&row->cost, row->batch, &row->limits);
         row->limit_tokens_per_s = row->batch * 1e6 / row->predicted_us;
         if (row->samples)
             row->share_of_limit = row->predicted_us / row->p50_us;

@@ -168,13 +168,33 @@ uint64_t cost_step_flops(const struct cost *c, int batch)
     return (uint64_t)batch * (c->flops.floats + c->flops.quants + c->flops.attention);
 }
 
-double cost_step_us(const struct cost *c, int batch, const struct roofline *limits)
+static void step_seconds(const struct cost *c, int batch, const struct roofline *limits,
+                         double seconds[COST_PARTS])
 {
     assert(batch >= 1);
-    const double multiply = batch * ((double)c->flops.floats / limits->fma_flops_per_s +
-                                     (double)c->flops.quants / limits->dot_flops_per_s);
-    const double read_weights = (double)c->weight_bytes / limits->bytes_per_s;
-    const double attend = batch * (double)c->flops.attention / limits->fma_flops_per_s;
-    const double read_cache = batch * (double)c->kv_bytes / limits->bytes_per_s;
-    return (fmax(multiply, read_weights) + fmax(attend, read_cache)) * 1e6;
+    seconds[COST_WEIGHT_BYTES] = (double)c->weight_bytes / limits->bytes_per_s;
+    seconds[COST_PRODUCT_FLOPS] = batch * ((double)c->flops.floats / limits->fma_flops_per_s +
+                                           (double)c->flops.quants / limits->dot_flops_per_s);
+    seconds[COST_CACHE_BYTES] = batch * (double)c->kv_bytes / limits->bytes_per_s;
+    seconds[COST_ATTENTION_FLOPS] = batch * (double)c->flops.attention / limits->fma_flops_per_s;
+}
+
+double cost_step_us(const struct cost *c, int batch, const struct roofline *limits)
+{
+    double s[COST_PARTS];
+    step_seconds(c, batch, limits, s);
+    return (fmax(s[COST_WEIGHT_BYTES], s[COST_PRODUCT_FLOPS]) +
+            fmax(s[COST_CACHE_BYTES], s[COST_ATTENTION_FLOPS])) *
+           1e6;
+}
+
+enum cost_part cost_step_longest(const struct cost *c, int batch, const struct roofline *limits)
+{
+    double s[COST_PARTS];
+    enum cost_part longest = 0;
+    step_seconds(c, batch, limits, s);
+    for (enum cost_part part = 1; part < COST_PARTS; part++)
+        if (s[part] > s[longest])
+            longest = part;
+    return longest;
 }

@@ -72,4 +72,16 @@ uint64_t cost_step_flops(const struct cost *c, int batch);
  * bytes and what the operations take, added, because one waits for the other. */
 double cost_step_us(const struct cost *c, int batch, const struct roofline *limits);
 
+/* What a step may wait for. */
+enum cost_part {
+    COST_WEIGHT_BYTES,
+    COST_PRODUCT_FLOPS,
+    COST_CACHE_BYTES,
+    COST_ATTENTION_FLOPS,
+    COST_PARTS
+};
+
+/* The part that takes longest. */
+enum cost_part cost_step_longest(const struct cost *c, int batch, const struct roofline *limits);
+
 #endif
