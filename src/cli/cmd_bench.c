@@ -265,15 +265,17 @@ static enum status measure_in_child(const struct bench_spec *spec, struct bench_
     return s;
 }
 
-static enum status measure_in_children(const struct bench_spec *spec, struct bench *b,
-                                       struct err *e)
+static enum status measure_in_children(const struct bench_options *o, const struct bench_spec *spec,
+                                       struct bench *b, struct err *e)
 {
-    for (int i = 0; i < b->n_rows; i++) {
-        if (signals_interrupted())
-            return STATUS_INTERRUPTED;
-        TRY(measure_in_child(spec, &b->rows[i], e));
+    struct progress p = progress_start(&o->common, "rows");
+    enum status s = STATUS_OK;
+    for (int i = 0; i < b->n_rows && s == STATUS_OK; i++) {
+        progress_show(&p, (uint64_t)i, (uint64_t)b->n_rows);
+        s = signals_interrupted() ? STATUS_INTERRUPTED : measure_in_child(spec, &b->rows[i], e);
     }
-    return STATUS_OK;
+    progress_end(&p);
+    return s;
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
@@ -329,7 +331,7 @@ static enum status measure_rows(const struct bench_options *o, struct bench_inpu
     TRY(bench_plan(spec, &b, e));
     enum status s = check_bench_memory(o, spec, &b, e);
     if (s == STATUS_OK)
-        s = measure_in_children(spec, &b, e);
+        s = measure_in_children(o, spec, &b, e);
     in->progress = progress_start(&o->common, "turns");
     if (s == STATUS_OK)
         s = bench_run(spec, &b, e);

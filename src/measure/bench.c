@@ -211,15 +211,26 @@ static enum status set_up_row(const struct bench_spec *spec, struct bench_row *r
     return s == STATUS_OK ? fill_caches(spec, row, *session) : s;
 }
 
+/* Setting up is a turn of every row, too. */
+static void tell_turn(const struct bench_spec *spec, const struct bench *b, int turn, int row)
+{
+    const uint64_t n_rows = (uint64_t)b->n_rows;
+    if (spec->progress)
+        spec->progress(spec->arg, (uint64_t)turn * n_rows + (uint64_t)row,
+                       ((uint64_t)spec->repeats + 1) * n_rows);
+}
+
 static enum status set_up(const struct bench_spec *spec, struct bench *b,
                           const struct bench_state *st, struct err *e)
 {
     enum status s = STATUS_OK;
     for (int i = 0; i < spec->prompt; i++)
         st->tokens[i] = token_at(spec, 0, i);
-    for (int i = 0; i < b->n_rows && s == STATUS_OK; i++)
+    for (int i = 0; i < b->n_rows && s == STATUS_OK; i++) {
+        tell_turn(spec, b, 0, i);
         s = bench_stopped(spec) ? STATUS_INTERRUPTED
                                 : set_up_row(spec, &b->rows[i], st, &st->sessions[i], e);
+    }
     return s;
 }
 
@@ -249,8 +260,7 @@ static enum status measure_all(const struct bench_spec *spec, struct bench *b,
 {
     for (int r = 0; r < spec->repeats; r++) {
         for (int i = 0; i < b->n_rows; i++) {
-            if (spec->progress)
-                spec->progress(spec->arg, r * b->n_rows + i, spec->repeats * b->n_rows);
+            tell_turn(spec, b, r + 1, i);
             TRY(measure_repeat(spec, &b->rows[i], &st->room, st->sessions[i], e));
         }
     }

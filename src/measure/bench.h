@@ -52,7 +52,7 @@ struct bench_spec {
     const struct kernels *kernels;
     /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
     bool (*stop)(void *arg);                                  /* true: finish with what there is */
-    void (*progress)(void *arg, uint64_t done, uint64_t all); /* rows x repeats */
+    void (*progress)(void *arg, uint64_t done, uint64_t all); /* rows x (1 + repeats) */
     void *arg;
 };
 
