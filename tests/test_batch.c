@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "checkpoints.h"
+#include "engine/attention.h"
 #include "engine/batch.h"
 #include "engine/probe.h"
 #include "engine/session.h"
@@ -20,24 +21,38 @@ static int32_t token_of(const struct model *m, int sequence, int position)
     return (int32_t)((sequence * 31 + position * 7 + position * position) % m->config.n_vocab);
 }
 
-static struct session *open_session(const struct model *m, int n_sequences, enum storage kv,
-                                    int block, struct pool *pool)
+/* With the first n_shared tokens those of sequence 0. */
+static int32_t shared_token(const struct model *m, int n_shared, int sequence, int position)
+{
+    return token_of(m, position < n_shared ? 0 : sequence, position);
+}
+
+static struct session *open_params(const struct model *m, struct session_params p,
+                                   struct pool *pool)
 {
     struct session *s = NULL;
     struct err e = {""};
-    const struct session_params p = {.n_sequences = n_sequences, .kv_storage = kv, .block = block};
     ck_assert_msg(session_create(m, &p, pool, &s, &e) == STATUS_OK, "%s", e.text);
     return s;
 }
 
-/* Logits after every token of a sequence that is alone, stepped. */
-static float *alone(const struct model *m, int sequence, int n, enum storage kv)
+static struct session *open_session(const struct model *m, int n_sequences, enum storage kv,
+                                    int block, struct pool *pool)
+{
+    return open_params(
+        m, (struct session_params){.n_sequences = n_sequences, .kv_storage = kv, .block = block},
+        pool);
+}
+
+/* Logits after every token of a sequence that is alone, stepped; its first n_shared tokens are
+ * those of sequence 0. */
+static float *alone(const struct model *m, int n_shared, int sequence, int n, enum storage kv)
 {
     struct session *s = open_session(m, 1, kv, 1, NULL);
     struct err e = {""};
     float *out = malloc((size_t)n * (size_t)m->config.n_vocab * sizeof *out);
     for (int t = 0; t < n; t++) {
-        const int32_t token = token_of(m, sequence, t);
+        const int32_t token = shared_token(m, n_shared, sequence, t);
         float *at = out + (size_t)t * (size_t)m->config.n_vocab;
         ck_assert_int_eq(session_feed(s, 0, &token, 1, at, &e), STATUS_OK);
     }
@@ -49,6 +64,7 @@ struct schedule {
     const struct model *m;
     struct session *session;
     int n_sequences;
+    int n_shared;
     int lengths[MAX_SEQUENCES]; /* to reach */
     float *expected[MAX_SEQUENCES];
     struct rng rng;
@@ -71,10 +87,11 @@ static int next_rows(struct schedule *c, struct batch_row *rows, int max)
         int count = rng_u32(&c->rng) % 3 ? 1 : (int)(rng_u32(&c->rng) % 12);
         count = count < left ? count : left;
         for (int r = 0; r < count && n < max; r++)
-            rows[n++] = (struct batch_row){.token = token_of(c->m, sequence, len + r),
-                                           .sequence = sequence,
-                                           .position = len + r,
-                                           .wants_logits = rng_u32(&c->rng) % 4 != 0};
+            rows[n++] =
+                (struct batch_row){.token = shared_token(c->m, c->n_shared, sequence, len + r),
+                                   .sequence = sequence,
+                                   .position = len + r,
+                                   .wants_logits = rng_u32(&c->rng) % 4 != 0};
     }
     return n;
 }
@@ -114,14 +131,12 @@ static void run_schedule(struct schedule *c)
     free(logits);
 }
 
-/* A golden checkpoint, or (the last) one whose context is several chunks of the cache. */
-static struct golden open_any(int i)
+/* One whose context is several chunks of the cache. */
+static struct golden open_long(int n_kv_heads)
 {
-    if (i < N_GOLDEN)
-        return open_golden(golden_names[i]);
     const struct checkpoint_shape shape = {.n_layers = 2,
                                            .n_heads = 4,
-                                           .n_kv_heads = 2,
+                                           .n_kv_heads = n_kv_heads,
                                            .head_dim = 8,
                                            .d_ff = 32,
                                            .n_ctx = 2 * KERNEL_CHUNK + 40,
@@ -136,6 +151,12 @@ static struct golden open_any(int i)
     return g;
 }
 
+/* A golden checkpoint, or (the last) a long one. */
+static struct golden open_any(int i)
+{
+    return i < N_GOLDEN ? open_golden(golden_names[i]) : open_long(2);
+}
+
 START_TEST(each_sequence_as_if_alone)
 {
     static const int counts[] = {1, 2, 3, 5, 8, 17}, threads[] = {1, 2, 3};
@@ -147,7 +168,7 @@ START_TEST(each_sequence_as_if_alone)
     rng_seed(&c.rng, 1, (uint64_t)_i);
     for (int i = 0; i < MAX_SEQUENCES; i++) {
         c.lengths[i] = 1 + (int)(rng_u32(&c.rng) % (uint32_t)(m->config.n_ctx));
-        c.expected[i] = alone(m, i, c.lengths[i], kv);
+        c.expected[i] = alone(m, 0, i, c.lengths[i], kv);
     }
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
         struct pool *pool = NULL;
@@ -167,6 +188,91 @@ START_TEST(each_sequence_as_if_alone)
 }
 END_TEST
 
+/* --- a shared prefix ------------------------------------------------------------------------- */
+
+#define SHARING 4
+
+/* Sequence 0 reads the prefix, all go on from it; then the others do once more. */
+static void run_shared(struct schedule *c, enum storage kv, int n_threads)
+{
+    struct pool *pool = NULL;
+    struct err e = {""};
+    int32_t prefix[KERNEL_CHUNK * 2];
+    ck_assert_int_eq(pool_create(n_threads, &pool, &e), STATUS_OK);
+    c->session = open_params(c->m,
+                             (struct session_params){.n_sequences = SHARING,
+                                                     .n_shared = c->n_shared,
+                                                     .kv_storage = kv,
+                                                     .block = n_threads == 2 ? 7 : 0},
+                             pool);
+    for (int t = 0; t < c->n_shared; t++)
+        prefix[t] = token_of(c->m, 0, t);
+    if (c->n_shared > 0)
+        ck_assert_int_eq(session_feed(c->session, 0, prefix, c->n_shared, NULL, &e), STATUS_OK);
+    run_schedule(c);
+    for (int i = 0; i < SHARING; i++) {
+        session_rewind(c->session, i, i == 0 ? c->n_shared : 0);
+        ck_assert_int_eq(session_len(c->session, i), c->n_shared);
+    }
+    run_schedule(c);
+    session_free(c->session);
+    pool_free(pool);
+}
+
+START_TEST(a_prefix_is_shared)
+{
+    static const int shared[] = {0, 1, 15, 16, 17, 255, 256, 300};
+    static const int kv_heads[] = {2, 1, 4};
+    static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+    struct golden g = open_long(kv_heads[_i % 3]);
+    struct schedule c = {.m = g.checkpoint.model, .n_sequences = SHARING};
+    rng_seed(&c.rng, 2, (uint64_t)_i);
+    for (size_t s = 0; s < sizeof shared / sizeof *shared; s++) {
+        c.n_shared = shared[s];
+        for (int i = 0; i < SHARING; i++) {
+            c.lengths[i] = c.n_shared + 1 + (int)(rng_u32(&c.rng) % 30);
+            c.expected[i] = alone(c.m, c.n_shared, i, c.lengths[i], caches[_i / 3]);
+        }
+        for (int n_threads = 1; n_threads <= 3; n_threads++)
+            run_shared(&c, caches[_i / 3], n_threads);
+        for (int i = 0; i < SHARING; i++)
+            free(c.expected[i]);
+    }
+    close_golden(&g);
+}
+END_TEST
+
+/* The others cannot go on before sequence 0 has what they share, nor after it forgot it. */
+START_TEST(shared_positions_must_be_there)
+{
+    struct golden g = open_golden("gqa");
+    const int32_t token = 1;
+    const struct batch_row rows[] = {{.position = 1}, {.sequence = 1, .position = 2}};
+    const char *message = "sequence 1: expected its 2 shared positions in sequence 0, found 1";
+    struct err e = {""};
+    struct session *s = open_params(g.checkpoint.model,
+                                    (struct session_params){.n_sequences = 2, .n_shared = 2}, NULL);
+    ck_assert_int_eq(session_len(s, 0), 0);
+    ck_assert_int_eq(session_len(s, 1), 2);
+    ck_assert_int_eq(session_feed(s, 0, &token, 1, NULL, &e), STATUS_OK);
+    ck_assert_int_eq(session_feed(s, 1, &token, 1, NULL, &e), STATUS_USAGE);
+    ck_assert_str_eq(e.text, message);
+    ck_assert_int_eq(session_step(s, rows, 2, NULL, &e), STATUS_USAGE); /* not in one step */
+    ck_assert_str_eq(e.text, message);
+    ck_assert_int_eq(session_len(s, 0), 1);
+    ck_assert_int_eq(session_feed(s, 0, &token, 1, NULL, &e), STATUS_OK);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(session_feed(s, 1, &token, 1, NULL, &e), STATUS_OK);
+    session_rewind(s, 0, 2);
+    ck_assert_int_eq(session_len(s, 1), 5);
+    session_rewind(s, 0, 1);
+    ck_assert_int_eq(session_len(s, 1), 2);
+    ck_assert_int_eq(session_feed(s, 1, &token, 1, NULL, &e), STATUS_USAGE);
+    session_free(s);
+    close_golden(&g);
+}
+END_TEST
+
 /* A sequence that ended gives its place to another, while its neighbours go on. */
 START_TEST(places_are_taken_again)
 {
@@ -178,7 +284,7 @@ START_TEST(places_are_taken_again)
     float *expected[3], *logits = malloc(2 * n_vocab * sizeof *logits);
     int text[2] = {0, 1};
     for (int i = 0; i < 3; i++)
-        expected[i] = alone(m, i, 8, STORAGE_F32);
+        expected[i] = alone(m, 0, i, 8, STORAGE_F32);
     for (int step = 0; step < 8; step++) {
         struct batch_row rows[2];
         if (step == 4) {
@@ -263,17 +369,86 @@ START_TEST(rows_are_cut_into_spans)
     };
     struct batch_span spans[5];
     struct batch b;
-    batch_cut(&b, rows, 5, spans);
+    batch_cut(&b, rows, 5, 0, spans);
     ck_assert_int_eq(b.n_spans, 3);
     ck_assert_int_eq(b.n_logits, 1);
-    ck_assert(!b.one_row_each);
-    /* 2 chunks for one row, 1 for three, 1 for one. */
-    ck_assert_int_eq(b.items_per_head, 2 + 3 + 1);
-    static const int span_of[] = {0, 0, 1, 1, 1, 2};
-    for (int item = 0; item < b.items_per_head; item++)
-        ck_assert_ptr_eq(batch_span_of_item(&b, item), &spans[span_of[item]]);
-    batch_cut(&b, rows, 2, spans);
-    ck_assert(b.one_row_each);
+    ck_assert(b.stores_first);
+    /* The calls have a cost, and each position that is read has. */
+    const int call = batch_item_cost(&spans[1], 0, 0) - 1;
+    ck_assert_int_ge(call, 0);
+    ck_assert_int_eq(batch_item_cost(&spans[0], 0, 0), call + 256);
+    ck_assert_int_eq(batch_item_cost(&spans[0], 1, 0), call + 45);
+    ck_assert_int_eq(batch_item_cost(&spans[0], 2, 0), 0);
+    ck_assert_int_eq(batch_item_cost(&spans[1], 0, 2), call + 3);
+    ck_assert_int_eq(spans[0].cost, 2 * call + 301);
+    ck_assert_int_eq(spans[1].cost, spans[0].cost + 3 * call + 1 + 2 + 3);
+    ck_assert_int_eq(spans[2].cost, spans[1].cost + call + 256);
+    ck_assert_int_eq(b.cost_per_head, spans[2].cost);
+    batch_cut(&b, rows, 2, 300, spans);
+    ck_assert(!b.stores_first);
+    /* Others read the panel of position 240 to 255 if they share one of them. */
+    batch_cut(&b, rows + 4, 1, 240, spans);
+    ck_assert(!b.stores_first);
+    batch_cut(&b, rows + 4, 1, 241, spans);
+    ck_assert(b.stores_first);
+}
+END_TEST
+
+static int positions_read, calls;
+
+static void count_attend(const struct attend *a)
+{
+    positions_read += a->kv.n_positions;
+    calls++;
+}
+
+/* One long sequence beside short ones does not make the others wait, whatever the heads. */
+START_TEST(work_is_dealt_by_cost)
+{
+    enum { LONG = 15 * KERNEL_CHUNK, SHORT = 10, N = 16 };
+    static const int threads[] = {1, 2, 3, 7}, kv_heads[] = {1, 2, 4};
+    const int n_kv_heads = kv_heads[_i];
+    const struct config c = {.n_layers = 1, .n_heads = 4, .n_kv_heads = n_kv_heads, .head_dim = 8};
+    struct kernels counting = kernels_scalar;
+    struct kv_cache kv;
+    struct err e = {""};
+    struct batch_row rows[N];
+    struct batch_span spans[N];
+    struct batch b;
+    counting.attend = count_attend;
+    ck_assert_int_eq(
+        kv_cache_create(&kv, &c, &(struct kv_shape){.n_sequences = N, .cap = LONG}, &e), STATUS_OK);
+    for (int i = 0; i < N; i++)
+        rows[i] = (struct batch_row){.sequence = i, .position = (i == 9 ? LONG : SHORT) - 1};
+    batch_cut(&b, rows, N, 0, spans);
+    float *qkv = calloc((size_t)(N * config_qkv_dim(&c, 0)), sizeof *qkv);
+    float *parts = calloc((size_t)attention_parts(&c, N, LONG), sizeof *parts);
+    float *scratch = calloc((size_t)attention_scratch(&c), sizeof *scratch);
+    const struct attention a = {.kernels = &counting,
+                                .batch = &b,
+                                .kv = &kv,
+                                .n_kv_heads = n_kv_heads,
+                                .group = 4 / n_kv_heads,
+                                .qkv_dim = (size_t)config_qkv_dim(&c, 0),
+                                .qkv = qkv,
+                                .parts = parts,
+                                .max_chunks = LONG / KERNEL_CHUNK};
+    const int all = n_kv_heads * (LONG + (N - 1) * SHORT);
+    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+        int sum = 0;
+        calls = 0;
+        for (int thread = 0; thread < threads[t]; thread++) {
+            positions_read = 0;
+            attention_run(&a, scratch, thread, threads[t]);
+            sum += positions_read;
+            /* An item more than its share, and what the short ones' calls cost. */
+            ck_assert_int_le(positions_read, all / threads[t] + 3 * KERNEL_CHUNK);
+        }
+        ck_assert_int_eq(sum, all);
+        ck_assert_int_eq(calls, n_kv_heads * (LONG / KERNEL_CHUNK + N - 1));
+    }
+    free(qkv), free(parts), free(scratch);
+    kv_cache_free(&kv);
 }
 END_TEST
 
@@ -325,10 +500,13 @@ int main(void)
     TCase *t = tcase_create("batch");
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, each_sequence_as_if_alone, 0, N_GOLDEN + 1);
+    tcase_add_loop_test(t, a_prefix_is_shared, 0, 9);
+    tcase_add_test(t, shared_positions_must_be_there);
     tcase_add_test(t, places_are_taken_again);
     tcase_add_test(t, impossible_rows_are_refused);
     tcase_add_test(t, blocks_hold_a_row_of_each);
     tcase_add_test(t, rows_are_cut_into_spans);
+    tcase_add_loop_test(t, work_is_dealt_by_cost, 0, 3);
     tcase_add_loop_test(t, probes_run_what_sessions_run, 0, N_GOLDEN);
     suite_add_tcase(s, t);
     return run_suite(s);

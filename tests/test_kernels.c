@@ -386,7 +386,7 @@ static struct attention make_attention(int n_heads, int dim, int n, enum storage
     at.v = as_storage(at.v_values, n_v, storage);
     at.k_scales = random_scales(n_panels * (size_t)quant_blocks(dim) * KERNEL_LANES);
     at.v_scales = random_scales((size_t)n * (size_t)quant_blocks(dim));
-    const struct kv_chunk kv = {at.k, at.v, at.k_scales, at.v_scales, n, dim, storage};
+    const struct kv_chunk kv = {{{at.k, at.v, at.k_scales, at.v_scales}}, n, n, dim, storage};
     at.args = (struct attend){kv, n_heads, at.q, at.scores, at.max, at.sum, at.out};
     return at;
 }
@@ -443,6 +443,102 @@ START_TEST(attend_equals_scalar)
                     for (int s = 0; s < 3; s++)
                         compare_attend(kernels_at(i), heads[h], dims[d], positions[p], storages[s]);
     }
+}
+END_TEST
+
+/* Rows [begin, end), exactly. */
+static void *copy_rows(const void *from, size_t row_bytes, int begin, int end)
+{
+    unsigned char *rows = malloc((size_t)(end - begin) * row_bytes);
+    ck_assert_ptr_nonnull(rows);
+    memcpy(rows, (const unsigned char *)from + (size_t)begin * row_bytes,
+           (size_t)(end - begin) * row_bytes);
+    return rows;
+}
+
+/* Overwrites what a piece from position `first` on holds at position t: all bits set are NaN. */
+static void spoil_position(const struct kv_piece *piece, int first, int t, int dim, size_t element)
+{
+    const size_t panel = (size_t)((t - first) / KERNEL_LANES) * (size_t)dim;
+    const size_t lane = (size_t)(t % KERNEL_LANES);
+    for (size_t i = 0; i < (size_t)dim; i++)
+        memset((unsigned char *)(uintptr_t)piece->k + ((panel + i) * KERNEL_LANES + lane) * element,
+               0xff, element);
+}
+
+/* The positions [begin, end) of a chunk that is in one piece. */
+static struct kv_piece copy_piece(const struct kv_chunk *kv, int begin, int end)
+{
+    static const size_t elements[] = {
+        [STORAGE_F32] = 4, [STORAGE_F16] = 2, [STORAGE_Q8_0] = sizeof(int8_t)};
+    const struct kv_piece *whole = &kv->piece[0];
+    const size_t element = elements[kv->storage], dim = (size_t)kv->head_dim;
+    const size_t scales = (size_t)quant_blocks(kv->head_dim) * sizeof(uint16_t);
+    const int panel = begin / KERNEL_LANES, panels = matrix_panels(end);
+    const int first = panel * KERNEL_LANES;
+    const struct kv_piece piece = {
+        copy_rows(whole->k, dim * KERNEL_LANES * element, panel, panels),
+        copy_rows(whole->v, (size_t)kernel_padded(kv->head_dim) * element, first, end),
+        copy_rows(whole->k_scales, scales * KERNEL_LANES, panel, panels),
+        copy_rows(whole->v_scales, scales, first, end),
+    };
+    for (int t = first; t < begin; t++)
+        spoil_position(&piece, first, t, kv->head_dim, element);
+    for (int t = end; t < panels * KERNEL_LANES; t++)
+        spoil_position(&piece, first, t, kv->head_dim, element);
+    return piece;
+}
+
+static void free_piece(struct kv_piece *piece)
+{
+    free((void *)(uintptr_t)piece->k);
+    free((void *)(uintptr_t)piece->v);
+    free((void *)(uintptr_t)piece->k_scales);
+    free((void *)(uintptr_t)piece->v_scales);
+}
+
+/* A chunk in two pieces is the chunk in one, on every table. */
+static void compare_pieces(int n_heads, int dim, int n, int split, enum storage storage)
+{
+    struct attention at = make_attention(n_heads, dim, n, storage);
+    const size_t n_out = (size_t)n_heads * (size_t)dim;
+    float *expected = malloc(n_out * sizeof *expected);
+    struct attend whole = at.args, pieces = at.args;
+    whole.out = expected;
+    kernels_scalar.attend(&whole);
+    const float max = at.max[0], sum = at.sum[0];
+    pieces.kv.split = split;
+    pieces.kv.piece[0] = split > 0 ? copy_piece(&at.args.kv, 0, split) : (struct kv_piece){NULL};
+    pieces.kv.piece[1] = split < n ? copy_piece(&at.args.kv, split, n) : (struct kv_piece){NULL};
+    for (int i = 0; kernels_at(i); i++) {
+        char what[96];
+        if (!kernels_supported(kernels_at(i)))
+            continue;
+        snprintf(what, sizeof what, "%s attend, %d heads of %d, %d and %d positions, %s",
+                 kernels_at(i)->name, n_heads, dim, split, n - split, storage_name(storage));
+        kernels_at(i)->attend(&pieces);
+        assert_same_bits(expected, at.out, n_out, what);
+        assert_same_bits(&max, at.max, 1, what);
+        assert_same_bits(&sum, at.sum, 1, what);
+    }
+    free_piece(&pieces.kv.piece[0]);
+    free_piece(&pieces.kv.piece[1]);
+    free(expected);
+    free_attention(&at);
+}
+
+START_TEST(pieces_equal_the_whole)
+{
+    static const int heads[] = {1, 3, 4, 12}, dims[] = {8, 20, 64};
+    static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+    static const int positions[] = {1, 16, 17, 100, 256};
+    static const int splits[] = {0, 1, 15, 16, 17, 31, 64, 100, 255, 256};
+    for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
+        for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
+            for (size_t p = 0; p < sizeof positions / sizeof *positions; p++)
+                for (size_t s = 0; s < sizeof splits / sizeof *splits; s++)
+                    for (int kind = 0; kind < 3 && splits[s] <= positions[p]; kind++)
+                        compare_pieces(heads[h], dims[d], positions[p], splits[s], storages[kind]);
 }
 END_TEST
 
@@ -686,6 +782,7 @@ int main(void)
     tcase_add_test(t, layer_norm_is_its_formula);
     tcase_add_loop_test_raise_signal(t, broken_contracts_abort, SIGABRT, 0, 12);
     tcase_add_test(t, attend_equals_scalar);
+    tcase_add_test(t, pieces_equal_the_whole);
     tcase_add_test(t, attend_and_merge_are_softmax);
     tcase_add_test(t, quantised_attend_is_softmax);
     tcase_add_test(t, exp_is_accurate);

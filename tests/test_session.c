@@ -508,6 +508,18 @@ START_TEST(plan_is_what_is_taken)
     const struct session_params q8_0 = {.kv_storage = STORAGE_Q8_0};
     ck_assert_int_eq(session_plan(m, &q8_0, 1, &memory, &e), STATUS_OK);
     ck_assert_uint_eq(memory.kv_bytes, 3 * 3 * 48 * (24 + 32) + 2 * 896); /* 864, whole lines */
+    /* Four more sequences that hold what follows position 17, from the panel that has it on. */
+    struct session_params shared = {.n_sequences = 5, .n_shared = 17};
+    ck_assert_int_eq(session_plan(m, &shared, 1, &memory, &e), STATUS_OK);
+    ck_assert_uint_eq(memory.kv_bytes, 3 * 3 * (48 + 4 * 32) * (24 + 32) * 4);
+    shared.n_shared = 48;
+    ck_assert_int_eq(session_plan(m, &shared, 1, &memory, &e), STATUS_OK);
+    ck_assert_uint_eq(memory.kv_bytes, 3 * 3 * 48 * (24 + 32) * 4);
+    shared.n_shared = 49;
+    ck_assert_int_eq(session_plan(m, &shared, 1, &memory, &e), STATUS_USAGE);
+    ck_assert_str_eq(e.text, "49 shared positions: expected 0 to 48, the context");
+    shared.n_shared = -1;
+    ck_assert_int_eq(session_plan(m, &shared, 1, &memory, &e), STATUS_USAGE);
     ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 3, STORAGE_F32), 2 * 3 * 3 * 24 * 4);
     ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 6, STORAGE_F16), 2 * 3 * 6 * 24 * 2);
     close_golden(&g);

@@ -54,7 +54,7 @@ START_TEST(json)
 {
     print(TABLE_JSON, "[\n"
                       "  {\"name\": \"a,\\\"|\\n\", \"n\": 1234, \"x\": 0.3333333333333333},\n"
-                      "  {\"name\": \"é\", \"n\": null, \"x\": null, \"flag\": false}\n"
+                      "  {\"name\": \"é\", \"n\": null, \"x\": null}\n"
                       "]\n");
 }
 END_TEST
@@ -62,7 +62,7 @@ END_TEST
 START_TEST(json_lines)
 {
     print(TABLE_JSONL, "{\"name\": \"a,\\\"|\\n\", \"n\": 1234, \"x\": 0.3333333333333333}\n"
-                       "{\"name\": \"é\", \"n\": null, \"x\": null, \"flag\": false}\n");
+                       "{\"name\": \"é\", \"n\": null, \"x\": null}\n");
 }
 END_TEST
 

@@ -179,23 +179,32 @@ struct matmul {
 /* --- attention ------------------------------------------------------------------------------- */
 
 /*
- * One K/V head's view of the cache: n_positions of it from a multiple of KERNEL_CHUNK on, stored as
- * F32, F16 or Q8_0. (Keys and values are read a little ahead of use by prefetch, which may go past
- * the end.)
- *   k  [panel of KERNEL_LANES positions][head_dim][KERNEL_LANES], from the chunk's first panel
- *      on, whole: what stands at positions from n_positions on does not matter
- *   v  [position][kernel_padded(head_dim)], from the chunk's first position; what the padding
- *      holds does not matter
+ * Keys and values of one K/V head that lie one position after the other. (They are read a little
+ * ahead of use by prefetch, which may go past the end.)
+ *   k  [panel of KERNEL_LANES positions][head_dim][KERNEL_LANES], whole panels
+ *   v  [position][kernel_padded(head_dim)]; what the padding holds does not matter
  * Q8_0 elements are int8, and QUANT_BLOCK dimensions of a position (the last block may be
  * shorter) share a binary16 scale:
  *   k_scales  [panel][quant_blocks(head_dim)][KERNEL_LANES]
  *   v_scales  [position][quant_blocks(head_dim)]
  */
-struct kv_chunk {
+struct kv_piece {
     const void *k;
     const void *v;
     const uint16_t *k_scales; /* NULL but for Q8_0 */
     const uint16_t *v_scales;
+};
+
+/*
+ * One K/V head's view of the cache: n_positions of it from a multiple of KERNEL_CHUNK on, stored as
+ * F32, F16 or Q8_0, in two pieces: a prefix that sequences share, and what follows it in one of
+ * them. piece[0] starts at the chunk's first position and piece[1] at the panel that has position
+ * `split`; what stands in a piece at the other's positions, or from n_positions on, does not
+ * matter. A piece without positions is not looked at.
+ */
+struct kv_chunk {
+    struct kv_piece piece[2];
+    int split;       /* 0..n_positions: positions before it are in piece[0] */
     int n_positions; /* 1..KERNEL_CHUNK */
     int head_dim;
     enum storage storage;

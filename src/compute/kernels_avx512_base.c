@@ -5,11 +5,11 @@
 
 #define VECTOR_NAME  "avx512-base"
 #define VECTOR_TABLE kernels_avx512_base
-#define TILE_ACC     16
-#define TILE_PANELS  2
-#define TILE_TOKENS  12
-#define QUANT_PANELS 1
+#define TILE_ACC     24
+#define TILE_HEADS   12
+#define TILE_TOKENS  6
 #define QUANT_TOKENS 6
+#define QUANT_ACC    6
 #include "compute/kernels_vector.h"
 
 #else

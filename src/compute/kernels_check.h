@@ -60,14 +60,23 @@ KERNEL_CHECK norm_check(const float *out, const float *x, const float *gain, int
     assert_costly(are_disjoint(out, span_bytes(1, 0, n), gain, span_bytes(1, 0, n)));
 }
 
+/* A piece that has positions. */
+static inline bool piece_is_sound(const struct kv_piece *piece, enum storage storage)
+{
+    return piece->k && piece->v &&
+           (storage != STORAGE_Q8_0 || (piece->k_scales && piece->v_scales));
+}
+
 KERNEL_CHECK attend_check(const struct attend *a)
 {
     const struct kv_chunk *kv = &a->kv;
     assert(kv->n_positions >= 1 && kv->n_positions <= KERNEL_CHUNK);
     assert(kv->head_dim >= 1 && a->n_heads >= 1);
     assert(kv->storage == STORAGE_F32 || kv->storage == STORAGE_F16 || kv->storage == STORAGE_Q8_0);
-    assert(kv->storage != STORAGE_Q8_0 || (kv->k_scales && kv->v_scales));
-    assert_costly(kv->k && kv->v && a->q && a->scores && a->max && a->sum && a->out);
+    assert(kv->split >= 0 && kv->split <= kv->n_positions);
+    assert_costly(kv->split == 0 || piece_is_sound(&kv->piece[0], kv->storage));
+    assert_costly(kv->split == kv->n_positions || piece_is_sound(&kv->piece[1], kv->storage));
+    assert_costly(a->q && a->scores && a->max && a->sum && a->out);
     assert_costly(are_disjoint(a->out, span_bytes(a->n_heads, (size_t)kv->head_dim, kv->head_dim),
                                a->q, span_bytes(a->n_heads, (size_t)kv->head_dim, kv->head_dim)));
 }

@@ -1,11 +1,15 @@
 /*
  * kernels_machine - loops that do nothing but load the machine, to measure it, in vector form
- * (private to the vector kernel objects; they define TILE_TOKENS, see kernels_vector.h).
+ * (private to the vector kernel objects; they define TILE_ACC, see kernels_vector.h).
  */
 #ifndef DECODE_COMPUTE_KERNELS_MACHINE_H
 #define DECODE_COMPUTE_KERNELS_MACHINE_H
 
 #include "compute/kernels_quant.h"
+
+/* As many as the registers hold: 6 or all 12, which cover the latency. */
+#define CHAINS_AT_ONCE (TILE_ACC < KERNEL_CHAINS ? TILE_ACC : KERNEL_CHAINS)
+_Static_assert(KERNEL_CHAINS % CHAINS_AT_ONCE == 0 && CHAINS_AT_ONCE % 3 == 0, "whole tiles");
 
 static float vector_read(const float *x, size_t n)
 {
@@ -25,8 +29,7 @@ static float vector_read(const float *x, size_t n)
     return lanes_sum(acc[0]) + rest;
 }
 
-/* As many chains at once as the registers hold: those of a prefill tile's tokens. Lanes differ, or
- * a compiler would multiply one half for both. */
+/* Lanes differ, or a compiler would multiply one half for both. */
 static float vector_fma(long rounds)
 {
     float start[KERNEL_LANES];
@@ -34,15 +37,15 @@ static float vector_fma(long rounds)
         start[l] = (float)l;
     lanes total = lanes_zero();
     const lanes half = lanes_all(0.5f), one = lanes_all(1.0f);
-    for (int first = 0; first < KERNEL_CHAINS; first += TILE_TOKENS) {
-        lanes acc[TILE_TOKENS];
-        for (int a = 0; a < TILE_TOKENS; a++)
+    for (int first = 0; first < KERNEL_CHAINS; first += CHAINS_AT_ONCE) {
+        lanes acc[CHAINS_AT_ONCE];
+        for (int a = 0; a < CHAINS_AT_ONCE; a++)
             acc[a] = lanes_add(lanes_load(start), lanes_all((float)(first + a)));
         for (long r = 0; r < rounds; r++)
 #pragma GCC unroll 12
-            for (int a = 0; a < TILE_TOKENS; a++)
+            for (int a = 0; a < CHAINS_AT_ONCE; a++)
                 acc[a] = lanes_fma(acc[a], half, one);
-        for (int a = 0; a < TILE_TOKENS; a++)
+        for (int a = 0; a < CHAINS_AT_ONCE; a++)
             total = lanes_add(total, acc[a]);
     }
     return lanes_sum(total);
@@ -56,15 +59,15 @@ static float vector_fma(long rounds)
 static float vector_dot(long rounds)
 {
     uint8_t weights[12 * QUAD_BYTES];
-    int32_t quads[TILE_TOKENS / 3];
+    int32_t quads[CHAINS_AT_ONCE / 3];
     for (int i = 0; i < 12 * QUAD_BYTES; i++)
         weights[i] = (uint8_t)(i % 15);
-    for (int j = 0; j < TILE_TOKENS / 3; j++)
+    for (int j = 0; j < CHAINS_AT_ONCE / 3; j++)
         quads[j] = 0x01020304 + j;
     lanes total = lanes_zero();
-    for (int first = 0; first < KERNEL_CHAINS; first += TILE_TOKENS) {
-        ints acc[TILE_TOKENS];
-        for (int a = 0; a < TILE_TOKENS; a++)
+    for (int first = 0; first < KERNEL_CHAINS; first += CHAINS_AT_ONCE) {
+        ints acc[CHAINS_AT_ONCE];
+        for (int a = 0; a < CHAINS_AT_ONCE; a++)
             acc[a] = ints_all(first + a);
 #pragma GCC unroll 2 /* copies of registers between rounds cost gcc's loop a sixth */
         for (long r = 0; r < rounds; r++) {
@@ -73,10 +76,10 @@ static float vector_dot(long rounds)
             for (int p = 0; p < 3; p++)
                 w[p] = bytes_load(weights + (r % 4 * 3 + p) * QUAD_BYTES);
 #pragma GCC unroll 12
-            for (int a = 0; a < TILE_TOKENS; a++)
+            for (int a = 0; a < CHAINS_AT_ONCE; a++)
                 acc[a] = ints_dot_halves(acc[a], w[a % 3], quads[a / 3]);
         }
-        for (int a = 0; a < TILE_TOKENS; a++)
+        for (int a = 0; a < CHAINS_AT_ONCE; a++)
             total = lanes_add(total, ints_to_lanes(acc[a]));
     }
     return lanes_sum(total);

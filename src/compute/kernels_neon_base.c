@@ -5,11 +5,11 @@
 
 #define VECTOR_NAME  "neon-base"
 #define VECTOR_TABLE kernels_neon_base
-#define TILE_ACC     4
-#define TILE_PANELS  1
+#define TILE_ACC     6
+#define TILE_HEADS   6
 #define TILE_TOKENS  6
-#define QUANT_PANELS 1
 #define QUANT_TOKENS 2
+#define QUANT_ACC    2
 #include "compute/kernels_vector.h"
 
 #else

@@ -88,47 +88,31 @@ ALWAYS_INLINE void quant_block(const struct quant_rows *x, enum storage storage,
     }
 }
 
-/*
- * Q4_0 panels are short (6 KB at n_in 768), and read at once each is a stream of its own that the
- * processor's prefetcher has hardly noticed when it ends: asking for blocks ahead, then for those
- * of the next panels, gains 5 to 10% where weights come from memory. For Q8_0 it loses.
- */
-#define AHEAD_BLOCKS 8
-
-ALWAYS_INLINE void quant_prefetch(const uint8_t *elements, size_t panel_bytes, int n_in, int block,
-                                  const int n_panels)
-{
-    const uint8_t *ahead = elements + AHEAD_BLOCKS * Q4_BLOCK_BYTES;
-    if (block + AHEAD_BLOCKS >= n_in / QUANT_BLOCK)
-        ahead += (size_t)(n_panels - 1) * panel_bytes + matrix_scales_bytes(n_in);
-#pragma GCC unroll 12
-    for (int p = 0; p < n_panels; p++)
-#pragma GCC unroll 12
-        for (int line = 0; line < Q4_BLOCK_BYTES; line += 64)
-            __builtin_prefetch(ahead + (size_t)p * panel_bytes + line);
-}
-
-/* n_panels x n_tokens outputs, all constants where it is inlined. */
-ALWAYS_INLINE void quant_tile(const struct matmul *m, enum storage storage, int panel, int t,
-                              const int n_panels, const int n_tokens)
+/* A tile of quantised weights. */
+ALWAYS_INLINE void quant_tile(const struct matmul *m, enum storage storage,
+                              const struct matmul_part *part, const int n_panels,
+                              const int n_tokens)
 {
     const int n_in = m->w->n_in;
     const size_t panel_bytes = matrix_panel_bytes(n_in, storage);
     const size_t block_bytes = storage == STORAGE_Q8_0 ? Q8_BLOCK_BYTES : Q4_BLOCK_BYTES;
-    const unsigned char *base = (const unsigned char *)m->w->panels + (size_t)panel * panel_bytes;
+    const unsigned char *base =
+        (const unsigned char *)m->w->panels + (size_t)part->panel * panel_bytes;
     const uint8_t *elements = base + matrix_scales_bytes(n_in);
     const struct quant_rows x = {m->quants, quant_row_bytes(n_in), n_in};
+    const int t = part->token, end = part->end / QUANT_BLOCK;
     lanes acc[MAX_PANELS][MAX_TOKENS];
-#pragma GCC unroll 12
-    for (int p = 0; p < n_panels; p++)
-#pragma GCC unroll 12
-        for (int j = 0; j < n_tokens; j++)
-            acc[p][j] = lanes_zero();
-    for (int block = 0; block < n_in / QUANT_BLOCK; block++, elements += block_bytes) {
+    tile_begin(part, n_panels, n_tokens, acc);
+    for (int block = part->begin / QUANT_BLOCK; block < end; block++) {
+        const uint8_t *elements_of = elements + (size_t)block * block_bytes;
         ints sums[MAX_PANELS][MAX_TOKENS];
-        if (storage == STORAGE_Q4_0 && n_tokens == 1)
-            quant_prefetch(elements, panel_bytes, n_in, block, n_panels);
-        quant_block(&x, storage, elements, panel_bytes, block, t, n_panels, n_tokens, sums);
+        if (n_tokens > 1 || storage == STORAGE_Q4_0) { /* one of Q8_0 loses by it */
+            const size_t left = (size_t)(end - block) * block_bytes;
+#pragma GCC unroll 8
+            for (size_t line = 0; line < block_bytes; line += 64)
+                tile_prefetch(part, elements_of + line, panel_bytes, left, n_panels, n_tokens);
+        }
+        quant_block(&x, storage, elements_of, panel_bytes, block, t, n_panels, n_tokens, sums);
 #pragma GCC unroll 12
         for (int p = 0; p < n_panels; p++) {
             const lanes scales =
@@ -141,11 +125,7 @@ ALWAYS_INLINE void quant_tile(const struct matmul *m, enum storage storage, int 
             }
         }
     }
-#pragma GCC unroll 12
-    for (int p = 0; p < n_panels; p++)
-#pragma GCC unroll 12
-        for (int j = 0; j < n_tokens; j++)
-            tile_finish(m, panel + p, t + j, acc[p][j]);
+    tile_end(part, n_panels, n_tokens, acc);
 }
 
 static void vector_quantize(void *rows, const float *x, size_t x_stride, int n_tokens, int n)

@@ -111,10 +111,20 @@ static void scalar_layer_norm(float *out, const float *x, const float *gain, con
         out[i] = fmaf((x[i] - mean) * scale, gain[i], bias ? bias[i] : 0.0f);
 }
 
+/* The piece that has position *t of a chunk, which becomes the piece's. */
+static const struct kv_piece *piece_of(const struct kv_chunk *kv, int *t)
+{
+    if (*t < kv->split)
+        return &kv->piece[0];
+    *t -= kv->split / KERNEL_LANES * KERNEL_LANES;
+    return &kv->piece[1];
+}
+
 /* q.k of one position of the chunk. */
 static float chunk_score(const struct kv_chunk *kv, const float *q, int t)
 {
     const int dim = kv->head_dim, n_blocks = quant_blocks(dim);
+    const struct kv_piece *piece = piece_of(kv, &t);
     const size_t panel = (size_t)(t / KERNEL_LANES), lane = (size_t)(t % KERNEL_LANES);
     const bool quantised = kv->storage == STORAGE_Q8_0;
     float s = 0;
@@ -122,24 +132,25 @@ static float chunk_score(const struct kv_chunk *kv, const float *q, int t)
         const int end = quantised && begin + QUANT_BLOCK < dim ? begin + QUANT_BLOCK : dim;
         float part = 0;
         for (int i = begin; i < end; i++)
-            part = fmaf(math_load(kv->k, kv->storage,
+            part = fmaf(math_load(piece->k, kv->storage,
                                   (panel * (size_t)dim + (size_t)i) * KERNEL_LANES + lane),
                         q[i], part);
         if (!quantised)
             return part;
         const size_t block = panel * (size_t)n_blocks + (size_t)(begin / QUANT_BLOCK);
-        s = fmaf(part, f16_widen(kv->k_scales[block * KERNEL_LANES + lane]), s);
+        s = fmaf(part, f16_widen(piece->k_scales[block * KERNEL_LANES + lane]), s);
     }
     return s;
 }
 
 static float chunk_value(const struct kv_chunk *kv, int t, int i)
 {
+    const struct kv_piece *piece = piece_of(kv, &t);
     const size_t row = (size_t)t * (size_t)kernel_padded(kv->head_dim);
-    const float v = math_load(kv->v, kv->storage, row + (size_t)i);
+    const float v = math_load(piece->v, kv->storage, row + (size_t)i);
     if (kv->storage != STORAGE_Q8_0)
         return v;
-    return v * f16_widen(kv->v_scales[t * quant_blocks(kv->head_dim) + i / QUANT_BLOCK]);
+    return v * f16_widen(piece->v_scales[t * quant_blocks(kv->head_dim) + i / QUANT_BLOCK]);
 }
 
 static void scalar_attend(const struct attend *a)

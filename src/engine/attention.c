@@ -1,5 +1,7 @@
 #include "engine/attention.h"
 
+#include <string.h>
+
 #include "compute/pool.h"
 
 /* A part: out [head_dim], max, sum. */
@@ -68,10 +70,8 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     const int row = span->first_row + row_of_span;
     const int position = span->first_position + row_of_span;
     const int chunk_first = chunk * KERNEL_CHUNK;
-    if (chunk_first > position)
-        return;
     /* Only this item reads the newest position, so nobody has to be waited for. */
-    if (a->batch->one_row_each && chunk == position / KERNEL_CHUNK)
+    if (!a->batch->stores_first && chunk == position / KERNEL_CHUNK)
         store_row(a, kv_head, row);
 
     int n = position + 1 - chunk_first;
@@ -95,37 +95,47 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     a->kernels->attend(&args);
     for (size_t h = 0; h < group; h++) {
         float *part = part_of(a, row, (int)((size_t)kv_head * group + h), chunk);
-        for (size_t i = 0; i < dim; i++)
-            part[i] = args.out[h * dim + i];
+        memcpy(part, args.out + h * dim, dim * sizeof *part);
         part[dim] = args.max[h];
         part[dim + 1] = args.sum[h];
     }
 }
 
-/* The items [begin, end) of one K/V head. Rows vary fastest: a chunk of the cache stays near while
- * the span's rows pass it. */
-static void attend_items(const struct attention *a, int kv_head, int begin, int end, float *scratch)
+/* Of the items of one K/V head, one after the other on a line as long as they cost, those of a span
+ * that start in [begin, end). Rows vary fastest: a chunk of the cache stays near while they pass.
+ */
+static void attend_span(const struct attention *a, const struct batch_span *span, int64_t at,
+                        int kv_head, int64_t begin, int64_t end, float *scratch)
 {
-    while (begin < end) {
-        const struct batch_span *span = batch_span_of_item(a->batch, begin);
-        const int first = span->first_item, after = first + span->n_chunks * span->n_rows;
-        for (; begin < end && begin < after; begin++)
-            attend_chunk(a, span, kv_head, (begin - first) / span->n_rows,
-                         (begin - first) % span->n_rows, scratch);
+    for (int chunk = 0; chunk < span->n_chunks; chunk++) {
+        for (int row = 0; row < span->n_rows && at < end; row++) {
+            const int cost = batch_item_cost(span, chunk, row);
+            if (cost > 0 && at >= begin)
+                attend_chunk(a, span, kv_head, chunk, row, scratch);
+            at += cost;
+        }
     }
 }
 
+static void attend_head(const struct attention *a, int kv_head, int64_t begin, int64_t end,
+                        float *scratch)
+{
+    int64_t at = 0;
+    for (int i = 0; i < a->batch->n_spans; i++) {
+        const struct batch_span *span = &a->batch->spans[i];
+        if (at < end && span->cost > begin)
+            attend_span(a, span, at, kv_head, begin, end, scratch);
+        at = span->cost;
+    }
+}
+
+/* Threads with as many heads as the others get just these: their costs are equal. */
 void attention_run(const struct attention *a, float *scratch, int thread, int n_threads)
 {
-    const int per_head = a->batch->items_per_head;
-    int begin, end;
-    pool_share(a->n_kv_heads * per_head, thread, n_threads, &begin, &end);
-    while (begin < end) {
-        const int kv_head = begin / per_head, first = kv_head * per_head;
-        const int stop = end < first + per_head ? end : first + per_head;
-        attend_items(a, kv_head, begin - first, stop - first, scratch);
-        begin = stop;
-    }
+    const int64_t per_head = a->batch->cost_per_head, all = a->n_kv_heads * per_head;
+    const int64_t begin = all * thread / n_threads, end = all * (thread + 1) / n_threads;
+    for (int h = (int)(begin / per_head); h * per_head < end; h++)
+        attend_head(a, h, begin - h * per_head, end - h * per_head, scratch);
 }
 
 void attention_merge(const struct attention *a, int row, float *out)

@@ -37,13 +37,13 @@ uint64_t attention_parts(const struct config *c, int n_rows, int cap);
 uint64_t attention_scratch(const struct config *c);
 
 /*
- * Stores this thread's share of the new keys and values. It must be complete on all threads (a
- * barrier) before attention_run, and is not needed if batch->one_row_each: then attention_run
- * stores them itself.
+ * Stores this thread's share of the new keys and values, if batch->stores_first: then it must be
+ * complete on all threads (a barrier) before attention_run, which otherwise stores them itself.
  */
 void attention_store(const struct attention *a, int thread, int n_threads);
 
-/* This thread's share of the work items (K/V head, chunk, row); fills `parts`. */
+/* This thread's share of the work items (K/V head, chunk, row), by what they cost; fills `parts`.
+ * Where threads have whole heads it has the work of K/V heads [thread * n, (thread + 1) * n). */
 void attention_run(const struct attention *a, float *scratch, int thread, int n_threads);
 
 /* Joins the chunks of one row's heads into out [n_heads * head_dim]; after a barrier. */

@@ -23,8 +23,8 @@ struct batch_span {
     int first_row, n_rows;
     int sequence;
     int first_position;
-    int n_chunks;   /* of the cache, up to the last row's position */
-    int first_item; /* work items of attention in the spans before, for one K/V head */
+    int n_chunks; /* of the cache, up to the last row's position */
+    int64_t cost; /* of attention of this and the spans before, for one K/V head */
 };
 
 /* A batch cut into spans; the rows are borrowed. */
@@ -33,16 +33,22 @@ struct batch {
     int n_rows;
     struct batch_span *spans;
     int n_spans;
-    int items_per_head; /* work items of attention for one K/V head: chunk times row, span by span
-                         */
-    bool one_row_each;  /* no sequence has more than one row */
-    int n_logits;       /* rows that want logits */
+    int64_t cost_per_head; /* of attention, for one K/V head: all spans */
+    int n_logits;          /* rows that want logits */
+    /* Its keys and values must be in the cache before attention reads any: a sequence has several
+     * rows, or the row of sequence 0 is in a panel that others read for the prefix they share. */
+    bool stores_first;
 };
 
-/* Cuts n >= 1 rows; `spans` has room for n of them. */
-void batch_cut(struct batch *b, const struct batch_row *rows, int n, struct batch_span *spans);
+/* Cuts n >= 1 rows of sequences that share n_shared positions; `spans` has room for n of them. */
+void batch_cut(struct batch *b, const struct batch_row *rows, int n, int n_shared,
+               struct batch_span *spans);
 
-/* The span that has a work item 0 <= item < items_per_head. */
-const struct batch_span *batch_span_of_item(const struct batch *b, int item);
+/*
+ * What attention of one K/V head costs for row 0 <= row < n_rows of a span against a chunk of its
+ * sequence: the positions that it reads and a constant for the call. 0 if the row stands before the
+ * chunk: then there is nothing to do.
+ */
+int batch_item_cost(const struct batch_span *span, int chunk, int row);
 
 #endif

@@ -56,7 +56,7 @@ static struct attention layer_attention(const struct forward *f, int layer)
         .scale = 1.0f / sqrtf((float)c->head_dim),
         .qkv = f->work->qkv,
         .parts = f->work->parts,
-        .max_chunks = kv_cache_chunks(f->kv->cap),
+        .max_chunks = kv_cache_chunks(f->kv->shape.cap),
     };
 }
 
@@ -70,7 +70,6 @@ void block_attention(const struct forward *f, const struct block *b, int layer, 
 
     /* Norm before attention. */
     float *input = forward_norm(f, &b->w[ROLE_ATTN_NORM].norm, thread);
-    tap_rows(f, TAP_NORMED, input, c->d_model, thread);
 
     /* Queries, keys and values. */
     const struct matrix *qkv = &b->w[ROLE_ATTN_QKV].matrix;
@@ -81,8 +80,10 @@ void block_attention(const struct forward *f, const struct block *b, int layer, 
         pool_barrier(f->pool, thread);
     }
 
+    tap_rows(f, TAP_NORMED, input, c->d_model, thread);
+
     /* Keys and values into the cache. */
-    if (!f->batch->one_row_each) {
+    if (f->batch->stores_first) {
         attention_store(&a, thread, n_threads);
         if (!whole_heads)
             pool_barrier(f->pool, thread);
@@ -93,12 +94,14 @@ void block_attention(const struct forward *f, const struct block *b, int layer, 
     pool_barrier(f->pool, thread);
 
     /* Chunks joined, heads side by side. */
-    for (int r = 0; r < n_rows; r++)
+    int begin, end;
+    forward_rows(f, n_rows, thread, &begin, &end);
+    for (int r = begin; r < end; r++)
         attention_merge(&a, r, input + (size_t)r * (size_t)config_q_dim(c));
-    tap_rows(f, TAP_HEADS, input, config_q_dim(c), thread);
 
     /* Output projection, added to the residual stream. */
     forward_multiply(f, &b->w[ROLE_ATTN_OUTPUT].matrix, input, n_rows, w->x, EPILOGUE_ADD, thread);
+    tap_rows(f, TAP_HEADS, input, config_q_dim(c), thread);
     pool_barrier(f->pool, thread);
     tap_rows(f, TAP_MIDDLE, w->x, c->d_model, thread);
 }

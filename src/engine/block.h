@@ -2,8 +2,9 @@
  * block - one layer of a transformer over the rows of a batch.
  *
  * Threads meet after attention, the output projection, the up projection and the down projection;
- * and where K/V heads cannot be divided whole among them also after the QKV rows and (if a sequence
- * has several rows) its new keys and values.
+ * and where K/V heads cannot be divided whole among them also after the QKV rows and (if
+ * batch->stores_first) the new keys and values. Before each of these they meet over rows that they
+ * share (see engine/forward.h).
  */
 #ifndef DECODE_ENGINE_BLOCK_H
 #define DECODE_ENGINE_BLOCK_H

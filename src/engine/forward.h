@@ -1,8 +1,9 @@
 /*
  * forward - the rows of a batch on their way through a model, shared by the threads of a pool.
  *
- * What every stage is made of: a norm, which each thread computes for itself because that is
- * cheaper than waiting for another to, and a matrix product, whose panels the threads share.
+ * What every stage is made of: rows for a matrix product to read, of which each thread makes all
+ * for itself or, if they are many, its share (workspace_shares), and the product, whose panels the
+ * threads share. Rows that are shared are complete when forward_product has returned.
  */
 #ifndef DECODE_ENGINE_FORWARD_H
 #define DECODE_ENGINE_FORWARD_H
@@ -25,14 +26,17 @@ struct forward {
     const struct block_taps *taps; /* NULL: none (see engine/block.h) */
 };
 
-/* The norm of row r of work->x as row i of the thread's own input [.., d_model]. */
-void forward_norm_row(const struct forward *f, const struct norm *norm, int r, int i, int thread);
+/* Which of n_rows rows this thread makes. */
+void forward_rows(const struct forward *f, int n_rows, int thread, int *begin, int *end);
 
-/* The norms of all rows in the thread's own input [n_rows, d_model], which it gives. */
+/* The norm of row r of work->x, [d_model]. */
+void forward_norm_row(const struct forward *f, const struct norm *norm, int r, float *out);
+
+/* The norms of the thread's rows of the batch, in the input [n_rows, d_model], which it gives. */
 float *forward_norm(const struct forward *f, const struct norm *norm, int thread);
 
-/* y = epilogue(w x): n_rows rows of x [n_rows, w->n_in], quantised before if w is, ready for the
- * kernel; no row is computed yet. The quantised rows are the thread's own. */
+/* y = epilogue(w x): n_rows rows of x [n_rows, w->n_in], of which this thread's are made, quantised
+ * before if w is, ready for the kernel; no row is computed yet. Threads meet if rows are shared. */
 struct matmul forward_product(const struct forward *f, const struct matrix *w, const float *x,
                               int n_rows, float *y, enum epilogue epilogue, int thread);
 

@@ -32,7 +32,8 @@ enum status probe_create(const struct config *c, int n_ctx, const struct kernels
                                  .max_threads = pool_n_threads(pool)};
     enum status s = kernels ? STATUS_OK : kernels_choose(NULL, &p->kernels, e);
     if (s == STATUS_OK)
-        s = kv_cache_create(&p->kv, &p->config, 1, n_ctx, STORAGE_F32, e);
+        s = kv_cache_create(&p->kv, &p->config, &(struct kv_shape){.n_sequences = 1, .cap = n_ctx},
+                            e);
     workspace_take(&p->work, &p->arena, &p->config, n_ctx);
     if (s == STATUS_OK)
         s = arena_allocate(&p->arena, "a block's scratch memory", e);
@@ -84,14 +85,14 @@ void probe_run(struct probe *p, const struct block *b, const float *in, int n,
                const struct block_taps *taps)
 {
     const size_t d = (size_t)p->config.d_model;
-    assert(n >= 1 && n <= p->kv.cap);
+    assert(n >= 1 && n <= p->kv.shape.cap);
     for (int first = 0; first < n; first += p->work.max_rows) {
         const int left = n - first, now = left < p->work.max_rows ? left : p->work.max_rows;
         const struct block_taps here = taps_from(p, taps, first);
         struct batch batch;
         for (int r = 0; r < now; r++)
             p->rows[r] = (struct batch_row){.position = first + r};
-        batch_cut(&batch, p->rows, now, p->work.spans);
+        batch_cut(&batch, p->rows, now, 0, p->work.spans);
         memcpy(p->work.x, in + (size_t)first * d, (size_t)now * d * sizeof *in);
         struct probe_pass pass = {.forward = {.config = &p->config,
                                               .kernels = p->kernels,

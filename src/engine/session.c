@@ -18,16 +18,23 @@ struct session {
     struct kv_cache kv;
     struct workspace work;
     struct arena arena;     /* of all below, and of the workspace */
-    int *len;               /* [kv.n_sequences] */
+    int *len;               /* [kv.shape.n_sequences] */
     float *logits;          /* [n_vocab] of session_feed */
     struct batch_row *rows; /* [work.max_rows] of session_feed */
 };
+
+/* The positions that a sequence always has: those of sequence 0. */
+static int least_len(const struct session *s, int sequence)
+{
+    return sequence == 0 ? 0 : s->kv.shape.n_shared;
+}
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
 /* The sizes that the parameters ask for. */
 struct session_sizes {
-    int n_sequences, cap, block;
+    struct kv_shape kv;
+    int block;
 };
 
 /* Fills in the defaults of p and checks them against the model. */
@@ -35,27 +42,32 @@ static enum status resolve_params(const struct model *m, const struct session_pa
                                   struct session_sizes *z, struct err *e)
 {
     const struct config *c = &m->config;
-    *z = (struct session_sizes){.n_sequences = p->n_sequences ? p->n_sequences : 1,
-                                .cap = p->n_ctx ? p->n_ctx : c->n_ctx,
+    const int cap = p->n_ctx ? p->n_ctx : c->n_ctx;
+    *z = (struct session_sizes){.kv = {.n_sequences = p->n_sequences ? p->n_sequences : 1,
+                                       .cap = cap,
+                                       .n_shared = p->n_shared,
+                                       .storage = p->kv_storage},
                                 .block = p->block > 0 ? p->block : DEFAULT_BLOCK};
-    assert(z->n_sequences >= 1);
-    if (z->cap < 1 || z->cap > c->n_ctx)
+    assert(z->kv.n_sequences >= 1);
+    if (cap < 1 || cap > c->n_ctx)
         return err_set(e, STATUS_USAGE,
-                       "context of %d tokens: expected 1 to %d, the context of the checkpoint",
-                       z->cap, c->n_ctx);
+                       "context of %d tokens: expected 1 to %d, the context of the checkpoint", cap,
+                       c->n_ctx);
+    if (p->n_shared < 0 || p->n_shared > cap)
+        return err_set(e, STATUS_USAGE, "%d shared positions: expected 0 to %d, the context",
+                       p->n_shared, cap);
     if (!kv_cache_can_store(p->kv_storage))
         return err_set(e, STATUS_USAGE, "cache type %s: expected f32, f16 or q8_0",
                        storage_name(p->kv_storage));
     /* A row of each sequence at once, so that such a step reads every weight once. */
-    if (p->block <= 0 && z->block < z->n_sequences)
-        z->block = z->n_sequences;
-    /* No more rows than there can be; and the work items of a block are counted in an int. */
-    const int64_t positions = (int64_t)z->cap * z->n_sequences;
-    const int items = c->n_heads * kv_cache_chunks(z->cap);
+    if (p->block <= 0 && z->block < z->kv.n_sequences)
+        z->block = z->kv.n_sequences;
+    /* No more rows than there can be; and heads times rows of a block are counted in an int. */
+    const int64_t positions = (int64_t)cap * z->kv.n_sequences;
     if (z->block > positions)
         z->block = (int)positions;
-    if (z->block > INT_MAX / items)
-        z->block = INT_MAX / items;
+    if (z->block > INT_MAX / c->n_heads)
+        z->block = INT_MAX / c->n_heads;
     return STATUS_OK;
 }
 
@@ -65,9 +77,9 @@ static void take_scratch(struct session *s, const struct config *c, const struct
 {
     s->work.max_rows = z->block;
     s->work.max_threads = n_threads;
-    workspace_take(&s->work, a, c, z->cap);
+    workspace_take(&s->work, a, c, z->kv.cap);
     s->logits = arena_take(a, (uint64_t)c->n_vocab, sizeof *s->logits);
-    s->len = arena_take(a, (uint64_t)z->n_sequences, sizeof *s->len);
+    s->len = arena_take(a, (uint64_t)z->kv.n_sequences, sizeof *s->len);
     s->rows = arena_take(a, (uint64_t)z->block, sizeof *s->rows);
 }
 
@@ -78,27 +90,28 @@ enum status session_plan(const struct model *m, const struct session_params *p, 
     TRY(resolve_params(m, p, &z, e));
     struct session counted = {.model = m};
     take_scratch(&counted, &m->config, &z, n_threads, &counted.arena);
-    if (counted.arena.overflow ||
-        !kv_cache_bytes(&m->config, z.n_sequences, z.cap, p->kv_storage, &out->kv_bytes))
+    if (counted.arena.overflow || !kv_cache_bytes(&m->config, &z.kv, &out->kv_bytes))
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: a context of %d tokens needs more bytes than can be "
                        "addressed",
-                       z.cap);
+                       z.kv.cap);
     out->scratch_bytes = counted.arena.used;
     return STATUS_OK;
 }
 
-static enum status create_memory(struct session *s, const struct session_params *p,
-                                 const struct session_sizes *z, struct err *e)
+static enum status create_memory(struct session *s, const struct session_sizes *z, struct err *e)
 {
     const struct config *c = &s->model->config;
     const int n_threads = pool_n_threads(s->pool);
-    TRY(kv_cache_create(&s->kv, c, z->n_sequences, z->cap, p->kv_storage, e));
+    TRY(kv_cache_create(&s->kv, c, &z->kv, e));
     take_scratch(s, c, z, n_threads, &s->arena);
     enum status status = arena_allocate(&s->arena, "the session's scratch memory", e);
-    if (status == STATUS_OK)
-        take_scratch(s, c, z, n_threads, &s->arena);
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    take_scratch(s, c, z, n_threads, &s->arena);
+    for (int i = 0; i < z->kv.n_sequences; i++)
+        s->len[i] = least_len(s, i);
+    return STATUS_OK;
 }
 
 enum status session_create(const struct model *m, const struct session_params *p, struct pool *pool,
@@ -118,7 +131,7 @@ enum status session_create(const struct model *m, const struct session_params *p
     if (!s->kernels)
         status = kernels_choose(NULL, &s->kernels, e);
     if (status == STATUS_OK)
-        status = create_memory(s, p, &z, e);
+        status = create_memory(s, &z, e);
     if (status != STATUS_OK) {
         session_free(s);
         return status;
@@ -149,12 +162,20 @@ struct model_pass {
 static void compute_logits(const struct model_pass *p, int thread)
 {
     const struct forward *f = &p->forward;
-    int n = 0;
-    for (int r = 0; r < f->batch->n_rows; r++)
-        if (f->batch->rows[r].wants_logits)
-            forward_norm_row(f, &p->model->w[ROLE_OUTPUT_NORM].norm, r, n++, thread);
-    forward_multiply(f, &p->model->w[ROLE_OUTPUT].matrix, workspace_input(f->work, thread), n,
-                     p->logits, EPILOGUE_STORE, thread);
+    const int n_logits = f->batch->n_logits;
+    float *input = workspace_input(f->work, n_logits, thread);
+    int begin, end, n = 0;
+    forward_rows(f, n_logits, thread, &begin, &end);
+    for (int r = 0; r < f->batch->n_rows; r++) {
+        if (!f->batch->rows[r].wants_logits)
+            continue;
+        if (n >= begin && n < end)
+            forward_norm_row(f, &p->model->w[ROLE_OUTPUT_NORM].norm, r,
+                             input + (size_t)n * (size_t)f->config->d_model);
+        n++;
+    }
+    forward_multiply(f, &p->model->w[ROLE_OUTPUT].matrix, input, n_logits, p->logits,
+                     EPILOGUE_STORE, thread);
 }
 
 static void run_model(void *arg, int thread)
@@ -173,7 +194,7 @@ static int step_rows(struct session *s, const struct batch_row *rows, int n, flo
 {
     const size_t d = (size_t)s->model->config.d_model;
     struct batch batch;
-    batch_cut(&batch, rows, n, s->work.spans);
+    batch_cut(&batch, rows, n, s->kv.shape.n_shared, s->work.spans);
     for (int r = 0; r < n; r++)
         model_embed(s->model, rows[r].token, rows[r].position, s->work.x + (size_t)r * d);
     struct model_pass pass = {
@@ -203,18 +224,29 @@ static enum status check_token(const struct session *s, int i, int32_t token, st
     return STATUS_OK;
 }
 
+/* Whether what a sequence shares with sequence 0 is there. */
+static enum status check_shared(const struct session *s, int sequence, struct err *e)
+{
+    if (least_len(s, sequence) > s->len[0])
+        return err_set(e, STATUS_USAGE,
+                       "sequence %d: expected its %d shared positions in sequence 0, found %d",
+                       sequence, s->kv.shape.n_shared, s->len[0]);
+    return STATUS_OK;
+}
+
 /* Row i, of which `before` rows of its sequence stand right before it. */
 static enum status check_row(const struct session *s, int i, const struct batch_row *row,
                              int before, struct err *e)
 {
-    if (row->sequence < 0 || row->sequence >= s->kv.n_sequences)
+    if (row->sequence < 0 || row->sequence >= s->kv.shape.n_sequences)
         return err_set(e, STATUS_USAGE, "row %d: expected a sequence from 0 to %d, found %d", i,
-                       s->kv.n_sequences - 1, row->sequence);
+                       s->kv.shape.n_sequences - 1, row->sequence);
+    TRY(check_shared(s, row->sequence, e));
     const int expected = s->len[row->sequence] + before;
-    if (row->position != expected || row->position >= s->kv.cap)
+    if (row->position != expected || row->position >= s->kv.shape.cap)
         return err_set(e, STATUS_USAGE,
                        "row %d: expected position %d of sequence %d, below its %d; found %d", i,
-                       expected, row->sequence, s->kv.cap, row->position);
+                       expected, row->sequence, s->kv.shape.cap, row->position);
     return check_token(s, i, row->token, e);
 }
 
@@ -241,10 +273,11 @@ enum status session_step(struct session *s, const struct batch_row *rows, int n,
 static enum status check_tokens(const struct session *s, int sequence, const int32_t *tokens, int n,
                                 struct err *e)
 {
-    if (n < 1 || n > s->kv.cap - s->len[sequence])
+    TRY(check_shared(s, sequence, e));
+    if (n < 1 || n > s->kv.shape.cap - s->len[sequence])
         return err_set(e, STATUS_USAGE,
                        "%d more tokens do not fit: %d of the context's %d positions are taken", n,
-                       s->len[sequence], s->kv.cap);
+                       s->len[sequence], s->kv.shape.cap);
     for (int i = 0; i < n; i++) {
         TRY(check_token(s, i, tokens[i], e));
     }
@@ -276,7 +309,7 @@ void session_fill(struct session *s, int sequence, int n, uint64_t seed)
     const struct config *c = &s->model->config;
     const int dim = c->head_dim;
     float *k = s->work.qkv, *v = k + dim; /* free between steps */
-    assert(n <= s->kv.cap);
+    assert(n <= s->kv.shape.cap);
     for (; s->len[sequence] < n; s->len[sequence]++) {
         struct rng r;
         rng_seed(&r, seed, (uint64_t)s->len[sequence]);
@@ -295,13 +328,13 @@ void session_fill(struct session *s, int sequence, int n, uint64_t seed)
 
 int session_len(const struct session *s, int sequence)
 {
-    assert(sequence >= 0 && sequence < s->kv.n_sequences);
+    assert(sequence >= 0 && sequence < s->kv.shape.n_sequences);
     return s->len[sequence];
 }
 
 int session_cap(const struct session *s)
 {
-    return s->kv.cap;
+    return s->kv.shape.cap;
 }
 
 int session_block(const struct session *s)
@@ -322,7 +355,11 @@ const float *session_logits(const struct session *s)
 
 void session_rewind(struct session *s, int sequence, int len)
 {
-    assert(sequence >= 0 && sequence < s->kv.n_sequences && len >= 0);
+    assert(sequence >= 0 && sequence < s->kv.shape.n_sequences && len >= 0);
+    const bool forgets_shared = sequence == 0 && len < s->kv.shape.n_shared;
+    for (int i = 1; forgets_shared && i < s->kv.shape.n_sequences; i++)
+        s->len[i] = least_len(s, i);
+    len = len > least_len(s, sequence) ? len : least_len(s, sequence);
     if (len < s->len[sequence])
         s->len[sequence] = len;
 }

@@ -21,6 +21,8 @@
 struct session_params {
     int n_sequences;               /* 0: one */
     int n_ctx;                     /* positions of each to preallocate; 0: the model's context */
+    int n_shared;                  /* positions, the first ones, that all sequences have in common:
+                                      sequence 0 holds them, the others read them there */
     enum storage kv_storage;       /* of the cache: F32, F16 or Q8_0 */
     int block;                     /* rows that go through the model at once; 0: the default, at
                                       least one of each sequence */
@@ -35,7 +37,8 @@ struct session_memory {
 
 struct session;
 
-/* STATUS_USAGE when n_ctx exceeds the model's context, STATUS_NO_MEMORY when it does not fit. */
+/* STATUS_USAGE when n_ctx exceeds the model's context or n_shared n_ctx, STATUS_NO_MEMORY when it
+ * does not fit. */
 enum status session_plan(const struct model *m, const struct session_params *p, int n_threads,
                          struct session_memory *out, struct err *e);
 
@@ -51,14 +54,15 @@ void session_set_pool(struct session *s, struct pool *pool);
 int session_cap(const struct session *s);   /* positions of a sequence there is room for */
 int session_block(const struct session *s); /* rows taken at once */
 
-/* Positions of a sequence, 0 <= sequence < n_sequences (asserted everywhere), in the cache. */
+/* Positions of a sequence, 0 <= sequence < n_sequences (asserted everywhere), in the cache; of all
+ * but sequence 0 at least n_shared, whether sequence 0 has them yet or not. */
 int session_len(const struct session *s, int sequence);
 
 /*
  * Appends n >= 1 rows. Those of one sequence stand together, at the positions that follow
  * session_len. `logits` receives those of the rows that want them, in order [wanted, n_vocab]; NULL
  * if none does. STATUS_USAGE, with nothing changed, when a row's sequence, position or token is
- * not possible.
+ * not possible, or when a sequence's shared positions were not in the cache before the step.
  */
 enum status session_step(struct session *s, const struct batch_row *rows, int n, float *logits,
                          struct err *e);
@@ -66,7 +70,7 @@ enum status session_step(struct session *s, const struct batch_row *rows, int n,
 /*
  * Appends n >= 1 tokens to one sequence. `all` (may be NULL) receives the logits after each of them
  * [n, n_vocab]; session_logits then gives those after the last. STATUS_USAGE, with nothing
- * changed, when there is no room or an id is not in the vocabulary.
+ * changed, when there is no room, an id is not in the vocabulary or shared positions are missing.
  */
 enum status session_feed(struct session *s, int sequence, const int32_t *tokens, int n, float *all,
                          struct err *e);
@@ -74,13 +78,13 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
 /* [n_vocab] after the last session_feed, valid until the next. */
 const float *session_logits(const struct session *s);
 
-/* Appends positions with synthetic keys and values to a sequence until there are n (session_len <=
- * n
- * <= session_cap, asserted), a function of the seed alone: to measure at a depth without the cost
- * of getting there. The logits stay what they were. */
+/* Appends positions with synthetic keys and values to a sequence until there are n <= session_cap
+ * (asserted), a function of the seed alone: to measure at a depth without the cost of getting
+ * there. The logits stay what they were. */
 void session_fill(struct session *s, int sequence, int n, uint64_t seed);
 
-/* Forgets a sequence's positions from len on; without effect if there are not that many. */
+/* Forgets a sequence's positions from len on; without effect if there are not that many. Shared
+ * positions are sequence 0's to forget, and what the others have after them goes with them. */
 void session_rewind(struct session *s, int sequence, int len);
 
 #endif

@@ -12,6 +12,7 @@ static int largest(int a, int b)
 void workspace_take(struct workspace *w, struct arena *a, const struct config *c, int cap)
 {
     const uint64_t rows = (uint64_t)w->max_rows, threads = (uint64_t)w->max_threads;
+    const uint64_t own = threads * WORKSPACE_OWN_ROWS, read = rows > own ? rows : own;
     int qkv = 0;
     for (int l = 0; l < c->n_layers; l++)
         qkv = largest(qkv, config_qkv_dim(c, l));
@@ -22,8 +23,8 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
     w->qkv = arena_take(a, rows * (uint64_t)qkv, sizeof(float));
     w->parts = arena_take(a, attention_parts(c, w->max_rows, cap), sizeof(float));
     w->hidden = arena_take(a, rows * (uint64_t)c->d_ff, sizeof(float));
-    w->input = arena_take(a, threads * rows * (uint64_t)w->input_dim, sizeof(float));
+    w->input = arena_take(a, read * (uint64_t)w->input_dim, sizeof(float));
     w->attend = arena_take(a, threads * w->attend_floats, sizeof(float));
-    w->quants = arena_take(a, threads * rows, w->quants_bytes);
+    w->quants = arena_take(a, read, w->quants_bytes);
     w->spans = arena_take(a, rows, sizeof *w->spans);
 }

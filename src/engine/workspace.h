@@ -16,28 +16,45 @@ struct workspace {
     float *qkv;               /* [max_rows, the largest config_qkv_dim] */
     float *parts;             /* attention_parts(max_rows) */
     float *hidden;            /* [max_rows, d_ff] */
-    /* Of each thread: what its next product reads, the same quantised, and attention's. */
-    float *input; /* [max_threads, max_rows, input_dim] */
+    /* What the next product reads, and the same quantised: rows of each thread's own, or of all. */
+    float *input; /* [max_rows or threads times their own, input_dim] */
     int input_dim;
-    unsigned char *quants; /* [max_threads, max_rows, quants_bytes] */
+    unsigned char *quants; /* [as many, quants_bytes] */
     size_t quants_bytes;   /* of the longest row */
-    float *attend;         /* [max_threads, attend_floats] */
+    float *attend;         /* [max_threads, attend_floats] attention's, of each thread */
     size_t attend_floats;
 };
+
+/*
+ * Up to so many rows each thread makes what a product reads for itself, which takes less time than
+ * waiting for another to; more they share. (A row takes a few hundred nanoseconds, a barrier that
+ * and more with every thread.)
+ */
+#define WORKSPACE_OWN_ROWS 4
+
+static inline bool workspace_shares(int n_rows)
+{
+    return n_rows > WORKSPACE_OWN_ROWS;
+}
 
 /* Takes the memory of a workspace whose max_rows and max_threads are set from an arena, or counts
  * it (see base/mem.h), for caches of up to `cap` positions a sequence. */
 void workspace_take(struct workspace *w, struct arena *a, const struct config *c, int cap);
 
-/* A thread's own rows. */
-static inline float *workspace_input(const struct workspace *w, int thread)
+/* The first of n_rows rows that a thread reads: of its own, or of all. */
+static inline size_t workspace_first_row(int n_rows, int thread)
 {
-    return w->input + (size_t)thread * (size_t)w->max_rows * (size_t)w->input_dim;
+    return workspace_shares(n_rows) ? 0 : (size_t)thread * WORKSPACE_OWN_ROWS;
 }
 
-static inline void *workspace_quants(const struct workspace *w, int thread)
+static inline float *workspace_input(const struct workspace *w, int n_rows, int thread)
 {
-    return w->quants + (size_t)thread * (size_t)w->max_rows * w->quants_bytes;
+    return w->input + workspace_first_row(n_rows, thread) * (size_t)w->input_dim;
+}
+
+static inline unsigned char *workspace_quants(const struct workspace *w, int n_rows, int thread)
+{
+    return w->quants + workspace_first_row(n_rows, thread) * w->quants_bytes;
 }
 
 static inline float *workspace_attend(const struct workspace *w, int thread)

@@ -179,10 +179,10 @@ static uint64_t row_cache_bytes(const struct bench_spec *spec, const struct benc
 {
     struct config c = spec->config;
     c.n_kv_heads = row->n_kv_heads;
+    const struct kv_shape shape = {
+        .n_sequences = row->batch, .cap = bench_row_context(spec, row), .storage = row->kv_type};
     size_t bytes;
-    if (!kv_cache_bytes(&c, row->batch, bench_row_context(spec, row), row->kv_type, &bytes))
-        return UINT64_MAX;
-    return bytes;
+    return kv_cache_bytes(&c, &shape, &bytes) ? bytes : UINT64_MAX;
 }
 
 uint64_t bench_memory(const struct bench_spec *spec, const struct bench *b)

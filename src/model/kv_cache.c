@@ -15,39 +15,58 @@ static size_t element_bytes(enum storage storage)
                                     : sizeof(int8_t);
 }
 
-/* Sizes and strides; of one head's K and V region for `cap` positions elements, and scales of
- * Q8_0. */
-static struct kv_cache describe_cache(const struct config *c, int n_sequences, int cap,
-                                      enum storage storage)
+/* Of heads that hold the positions from `first` up to the shape's cap. */
+static struct kv_regions describe_regions(const struct config *c, const struct kv_shape *shape,
+                                          int first)
 {
-    const size_t padded = (size_t)kernel_padded(cap), dim = (size_t)c->head_dim;
-    const size_t blocks = storage == STORAGE_Q8_0 ? (size_t)quant_blocks(c->head_dim) : 0;
+    const size_t n = (size_t)(shape->cap - first),
+                 padded = (size_t)kernel_padded(shape->cap - first);
+    const size_t dim = (size_t)c->head_dim;
+    const size_t blocks = shape->storage == STORAGE_Q8_0 ? (size_t)quant_blocks(c->head_dim) : 0;
+    return (struct kv_regions){
+        .first = first,
+        .k_stride = padded * dim,
+        .v_stride = n * (size_t)kernel_padded(c->head_dim),
+        .k_scale_stride = padded * blocks,
+        .v_scale_stride = n * blocks,
+    };
+}
+
+static struct kv_cache describe_cache(const struct config *c, const struct kv_shape *shape)
+{
     return (struct kv_cache){
         .config = *c,
-        .n_sequences = n_sequences,
-        .cap = cap,
-        .storage = storage,
-        .k_stride = padded * dim,
-        .v_stride = (size_t)cap * (size_t)kernel_padded(c->head_dim),
-        .k_scale_stride = padded * blocks,
-        .v_scale_stride = (size_t)cap * blocks,
+        .shape = *shape,
+        .whole = describe_regions(c, shape, 0),
+        .own = describe_regions(c, shape, shape->n_shared / KERNEL_LANES * KERNEL_LANES),
     };
+}
+
+/* K/V heads of a sequence, over all layers. */
+static int heads_of_sequence(const struct kv_cache *kv)
+{
+    return config_kv_heads_before(&kv->config, kv->config.n_layers);
+}
+
+static void take_regions(struct kv_regions *r, const struct kv_cache *kv, int n_sequences,
+                         struct arena *a)
+{
+    const uint64_t n = (uint64_t)n_sequences * (uint64_t)heads_of_sequence(kv);
+    r->k = arena_take(a, n, r->k_stride * element_bytes(kv->shape.storage));
+    r->v = arena_take(a, n, r->v_stride * element_bytes(kv->shape.storage));
+    r->k_scales = arena_take(a, n, r->k_scale_stride * sizeof(uint16_t));
+    r->v_scales = arena_take(a, n, r->v_scale_stride * sizeof(uint16_t));
 }
 
 static void take_cache(struct kv_cache *kv, struct arena *a)
 {
-    const uint64_t regions = (uint64_t)kv->n_sequences *
-                             (uint64_t)config_kv_heads_before(&kv->config, kv->config.n_layers);
-    kv->k = arena_take(a, regions, kv->k_stride * element_bytes(kv->storage));
-    kv->v = arena_take(a, regions, kv->v_stride * element_bytes(kv->storage));
-    kv->k_scales = arena_take(a, regions, kv->k_scale_stride * sizeof(uint16_t));
-    kv->v_scales = arena_take(a, regions, kv->v_scale_stride * sizeof(uint16_t));
+    take_regions(&kv->whole, kv, 1, a);
+    take_regions(&kv->own, kv, kv->shape.n_sequences - 1, a);
 }
 
-bool kv_cache_bytes(const struct config *c, int n_sequences, int cap, enum storage storage,
-                    size_t *bytes)
+bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t *bytes)
 {
-    struct kv_cache kv = describe_cache(c, n_sequences, cap, storage);
+    struct kv_cache kv = describe_cache(c, shape);
     take_cache(&kv, &kv.arena);
     *bytes = kv.arena.used;
     return !kv.arena.overflow;
@@ -59,11 +78,12 @@ size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum sto
            (size_t)storage_bytes(storage, (uint64_t)c->head_dim);
 }
 
-enum status kv_cache_create(struct kv_cache *kv, const struct config *c, int n_sequences, int cap,
-                            enum storage storage, struct err *e)
+enum status kv_cache_create(struct kv_cache *kv, const struct config *c,
+                            const struct kv_shape *shape, struct err *e)
 {
-    assert(n_sequences >= 1 && cap >= 1 && kv_cache_can_store(storage));
-    *kv = describe_cache(c, n_sequences, cap, storage);
+    assert(shape->n_sequences >= 1 && shape->cap >= 1 && kv_cache_can_store(shape->storage));
+    assert(shape->n_shared >= 0 && shape->n_shared <= shape->cap);
+    *kv = describe_cache(c, shape);
     take_cache(kv, &kv->arena);
     const enum status s = arena_allocate(&kv->arena, "the KV cache", e);
     if (s == STATUS_OK)
@@ -76,13 +96,37 @@ void kv_cache_free(struct kv_cache *kv)
     arena_free(&kv->arena);
 }
 
-static size_t region_of(const struct kv_cache *kv, struct kv_place p)
+/* Which of a sequence's heads a place is. */
+static size_t head_of_place(const struct kv_cache *kv, struct kv_place p)
 {
-    assert(p.sequence >= 0 && p.sequence < kv->n_sequences);
+    assert(p.sequence >= 0 && p.sequence < kv->shape.n_sequences);
     assert(p.layer >= 0 && p.layer < kv->config.n_layers);
     assert(p.kv_head >= 0 && p.kv_head < config_kv_heads(&kv->config, p.layer));
-    return (size_t)p.sequence * (size_t)config_kv_heads_before(&kv->config, kv->config.n_layers) +
-           (size_t)(config_kv_heads_before(&kv->config, p.layer) + p.kv_head);
+    return (size_t)(config_kv_heads_before(&kv->config, p.layer) + p.kv_head);
+}
+
+/* Where a position of a head is in the arrays of its regions: elements and scales. */
+struct kv_at {
+    const struct kv_regions *regions;
+    size_t k, v, k_scales, v_scales;
+};
+
+static struct kv_at locate_position(const struct kv_cache *kv, struct kv_place place, int position)
+{
+    const struct kv_regions *r = place.sequence == 0 ? &kv->whole : &kv->own;
+    size_t head = head_of_place(kv, place);
+    if (place.sequence > 0)
+        head += (size_t)(place.sequence - 1) * (size_t)heads_of_sequence(kv);
+    assert(position >= r->first);
+    const size_t i = (size_t)(position - r->first), lane = i % KERNEL_LANES;
+    const size_t n_blocks = (size_t)quant_blocks(kv->config.head_dim);
+    return (struct kv_at){
+        .regions = r,
+        .k = head * r->k_stride + (i - lane) * (size_t)kv->config.head_dim + lane,
+        .v = head * r->v_stride + i * (size_t)kernel_padded(kv->config.head_dim),
+        .k_scales = head * r->k_scale_stride + (i - lane) * n_blocks + lane,
+        .v_scales = head * r->v_scale_stride + i * n_blocks,
+    };
 }
 
 /* Quantises up to QUANT_BLOCK floats. */
@@ -100,18 +144,14 @@ static void put_block(const struct kernels *kernels, const float *x, size_t n, i
     kernels->to_f16(scale, &d, 1);
 }
 
-static void put_quantised(struct kv_cache *kv, const struct kernels *kernels, size_t region,
-                          size_t position, const float *k, const float *v, int8_t *k_out,
-                          int8_t *v_out)
+static void put_q8_0(const struct kv_at *at, const struct kernels *kernels, const float *k,
+                     const float *v, size_t dim)
 {
-    const size_t dim = (size_t)kv->config.head_dim;
-    const size_t n_blocks = (size_t)quant_blocks(kv->config.head_dim);
-    uint16_t *k_scales = kv->k_scales + region * kv->k_scale_stride +
-                         position / KERNEL_LANES * n_blocks * KERNEL_LANES +
-                         position % KERNEL_LANES;
-    uint16_t *v_scales = kv->v_scales + region * kv->v_scale_stride + position * n_blocks;
-    for (size_t b = 0; b < n_blocks; b++) {
-        const size_t first = b * QUANT_BLOCK;
+    int8_t *k_out = (int8_t *)at->regions->k + at->k, *v_out = (int8_t *)at->regions->v + at->v;
+    uint16_t *k_scales = at->regions->k_scales + at->k_scales;
+    uint16_t *v_scales = at->regions->v_scales + at->v_scales;
+    for (size_t first = 0; first < dim; first += QUANT_BLOCK) {
+        const size_t b = first / QUANT_BLOCK;
         const size_t n = dim - first < QUANT_BLOCK ? dim - first : QUANT_BLOCK;
         put_block(kernels, k + first, n, k_out + first * KERNEL_LANES, KERNEL_LANES,
                   k_scales + b * KERNEL_LANES);
@@ -119,54 +159,70 @@ static void put_quantised(struct kv_cache *kv, const struct kernels *kernels, si
     }
 }
 
+static void put_f16(const struct kv_at *at, const struct kernels *kernels, const float *k,
+                    const float *v, size_t dim)
+{
+    uint16_t *k_out = (uint16_t *)(void *)at->regions->k + at->k;
+    uint16_t *v_out = (uint16_t *)(void *)at->regions->v + at->v;
+    uint16_t halves[64]; /* one call for so many: a step puts every head of every row */
+    for (size_t first = 0; first < dim; first += 64) {
+        const size_t n = dim - first < 64 ? dim - first : 64;
+        kernels->to_f16(halves, k + first, n);
+        for (size_t i = 0; i < n; i++)
+            k_out[(first + i) * KERNEL_LANES] = halves[i];
+    }
+    kernels->to_f16(v_out, v, dim);
+}
+
+static void put_f32(const struct kv_at *at, const float *k, const float *v, size_t dim)
+{
+    float *k_out = (float *)(void *)at->regions->k + at->k;
+    for (size_t i = 0; i < dim; i++)
+        k_out[i * KERNEL_LANES] = k[i];
+    memcpy((float *)(void *)at->regions->v + at->v, v, dim * sizeof *v);
+}
+
 void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_place place,
                   int position, const float *k, const float *v)
 {
-    assert(position >= 0 && position < kv->cap);
-    const size_t region = region_of(kv, place);
+    assert(position >= (place.sequence == 0 ? 0 : kv->shape.n_shared) && position < kv->shape.cap);
+    const struct kv_at at = locate_position(kv, place, position);
     const size_t dim = (size_t)kv->config.head_dim;
-    const size_t k_at = region * kv->k_stride +
-                        (size_t)(position / KERNEL_LANES) * dim * KERNEL_LANES +
-                        (size_t)(position % KERNEL_LANES);
-    const size_t v_at =
-        region * kv->v_stride + (size_t)position * (size_t)kernel_padded(kv->config.head_dim);
-    if (kv->storage == STORAGE_Q8_0) {
-        put_quantised(kv, kernels, region, (size_t)position, k, v, (int8_t *)kv->k + k_at,
-                      (int8_t *)kv->v + v_at);
-    } else if (kv->storage == STORAGE_F16) {
-        uint16_t *k_out = (uint16_t *)(void *)kv->k + k_at;
-        for (size_t i = 0; i < dim; i++)
-            kernels->to_f16(k_out + i * KERNEL_LANES, k + i, 1);
-        kernels->to_f16((uint16_t *)(void *)kv->v + v_at, v, dim);
-    } else {
-        float *k_out = (float *)(void *)kv->k + k_at;
-        float *v_out = (float *)(void *)kv->v + v_at;
-        for (size_t i = 0; i < dim; i++) {
-            k_out[i * KERNEL_LANES] = k[i];
-            v_out[i] = v[i];
-        }
-    }
+    if (kv->shape.storage == STORAGE_Q8_0)
+        put_q8_0(&at, kernels, k, v, dim);
+    else if (kv->shape.storage == STORAGE_F16)
+        put_f16(&at, kernels, k, v, dim);
+    else
+        put_f32(&at, k, v, dim);
+}
+
+/* What a place has from the panel of a position on. */
+static struct kv_piece piece_from(const struct kv_cache *kv, struct kv_place place, int position)
+{
+    const struct kv_at at = locate_position(kv, place, position / KERNEL_LANES * KERNEL_LANES);
+    const size_t element = element_bytes(kv->shape.storage);
+    const bool has_scales = kv->shape.storage == STORAGE_Q8_0;
+    return (struct kv_piece){
+        .k = at.regions->k + at.k * element,
+        .v = at.regions->v + at.v * element,
+        .k_scales = has_scales ? at.regions->k_scales + at.k_scales : NULL,
+        .v_scales = has_scales ? at.regions->v_scales + at.v_scales : NULL,
+    };
 }
 
 struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place, int first, int n)
 {
-    assert(first % KERNEL_CHUNK == 0 && n >= 1 && n <= KERNEL_CHUNK && first + n <= kv->cap);
-    const size_t region = region_of(kv, place);
-    const size_t bytes = element_bytes(kv->storage);
-    const size_t k_at = region * kv->k_stride + (size_t)first * (size_t)kv->config.head_dim;
-    const size_t v_at =
-        region * kv->v_stride + (size_t)first * (size_t)kernel_padded(kv->config.head_dim);
-    struct kv_chunk chunk = {
-        .k = kv->k + k_at * bytes,
-        .v = kv->v + v_at * bytes,
-        .n_positions = n,
-        .head_dim = kv->config.head_dim,
-        .storage = kv->storage,
-    };
-    if (kv->storage == STORAGE_Q8_0) {
-        const size_t scales = (size_t)first * (size_t)quant_blocks(kv->config.head_dim);
-        chunk.k_scales = kv->k_scales + region * kv->k_scale_stride + scales;
-        chunk.v_scales = kv->v_scales + region * kv->v_scale_stride + scales;
-    }
+    assert(first % KERNEL_CHUNK == 0 && n >= 1 && n <= KERNEL_CHUNK && first + n <= kv->shape.cap);
+    const struct kv_place holder = {0, place.layer, place.kv_head};
+    int split = (place.sequence == 0 ? kv->shape.cap : kv->shape.n_shared) - first;
+    split = split < 0 ? 0 : split < n ? split : n;
+    struct kv_chunk chunk = {.split = split,
+                             .n_positions = n,
+                             .head_dim = kv->config.head_dim,
+                             .storage = kv->shape.storage};
+    if (split > 0)
+        chunk.piece[0] = piece_from(kv, holder, first);
+    if (split < n)
+        chunk.piece[1] = piece_from(kv, place, first + split);
     return chunk;
 }

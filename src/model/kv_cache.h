@@ -4,8 +4,12 @@
  * Sequences are the outermost dimension, then layers, then K/V heads: each of these has two
  * regions, contiguous along the positions: K in panels of KERNEL_LANES positions, dimension-major,
  * so that scores come out vectorised; V row by row. A group's query heads read each of them once.
- * Q8_0 keeps its scales in regions of their own (see struct kv_chunk). Which positions are filled
+ * Q8_0 keeps its scales in regions of their own (see struct kv_piece). Which positions are filled
  * is the owner's to know.
+ *
+ * All sequences may have a prefix in common, the same positions in each: sequence 0 holds it, the
+ * others read it there, and their regions start at the panel that has the first position of their
+ * own. It is copied by none.
  */
 #ifndef DECODE_MODEL_KV_CACHE_H
 #define DECODE_MODEL_KV_CACHE_H
@@ -18,22 +22,33 @@
 #include "compute/kernels.h"
 #include "model/config.h"
 
-struct kv_cache {
-    struct config config; /* of the model: layers, K/V heads, head_dim */
-    int n_sequences;
-    int cap; /* positions of a sequence */
+/* What a cache has room for. */
+struct kv_shape {
+    int n_sequences; /* at least 1 */
+    int cap;         /* positions of a sequence, at least 1 */
+    int n_shared;    /* of them those that all have in common, from the first on: 0..cap */
     enum storage storage;
+};
+
+/* The regions of some sequences' heads, all of a size. */
+struct kv_regions {
+    int first;                 /* the position where each starts, a multiple of KERNEL_LANES */
     size_t k_stride, v_stride; /* elements from one head's region to the next */
     unsigned char *k, *v;
     size_t k_scale_stride, v_scale_stride; /* scales; of Q8_0 only */
     uint16_t *k_scales, *v_scales;
+};
+
+struct kv_cache {
+    struct config config; /* of the model: layers, K/V heads, head_dim */
+    struct kv_shape shape;
+    struct kv_regions whole; /* sequence 0's */
+    struct kv_regions own;   /* the others': what follows the prefix */
     struct arena arena;
 };
 
-/* Bytes that a cache takes for n_sequences of `cap` positions each: false when they do not fit a
- * size_t. */
-bool kv_cache_bytes(const struct config *c, int n_sequences, int cap, enum storage storage,
-                    size_t *bytes);
+/* Bytes that a cache takes: false when they do not fit a size_t. */
+bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t *bytes);
 
 /* Bytes that one position adds, over all layers: 2 * n_layers * n_kv_heads rows of head_dim. */
 size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage);
@@ -41,10 +56,9 @@ size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum sto
 /* Whether a cache can be stored so: as F32, F16 or Q8_0. */
 bool kv_cache_can_store(enum storage storage);
 
-/* n_sequences and cap at least 1, and a storage that kv_cache_can_store, are asserted.
- * STATUS_NO_MEMORY. */
-enum status kv_cache_create(struct kv_cache *kv, const struct config *c, int n_sequences, int cap,
-                            enum storage storage, struct err *e);
+/* The shape's bounds, and a storage that kv_cache_can_store, are asserted. STATUS_NO_MEMORY. */
+enum status kv_cache_create(struct kv_cache *kv, const struct config *c,
+                            const struct kv_shape *shape, struct err *e);
 void kv_cache_free(struct kv_cache *kv); /* legal on a zeroed struct and twice */
 
 /* One head's place in the cache. */
@@ -52,8 +66,9 @@ struct kv_place {
     int sequence, layer, kv_head;
 };
 
-/* Stores the key and value rows [head_dim] of one position of one head. Different positions of
- * different panels, and different places, may be written at once. */
+/* Stores the key and value rows [head_dim] of one position that the sequence holds itself
+ * (asserted), of one head. Different positions of different panels, and different places, may be
+ * written at once. */
 void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_place place,
                   int position, const float *k, const float *v);
 
@@ -63,8 +78,8 @@ static inline int kv_cache_chunks(int n_positions)
     return (n_positions + KERNEL_CHUNK - 1) / KERNEL_CHUNK;
 }
 
-/* The view of positions [first, first + n) of one head; first is a multiple of KERNEL_CHUNK, n at
- * most one (asserted). */
+/* The view of positions [first, first + n) of one head, shared ones included; first is a multiple
+ * of KERNEL_CHUNK, n at most one (asserted). */
 struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place, int first, int n);
 
 #endif

@@ -1,0 +1,211 @@
+/*
+ * kernels_matmul - the matrix product in vector form (private to the vector kernel objects).
+ *
+ * Four panels are read at once, or as many as the registers allow. Tokens are cut into passes as
+ * equal as can be, each as wide as the registers are, so that no number of tokens costs much more
+ * than the one before it. With several passes the columns are cut, too: into parts that stay in
+ * the cache until all passes are over them. So each weight comes from memory once.
+ */
+#ifndef DECODE_COMPUTE_KERNELS_MATMUL_H
+#define DECODE_COMPUTE_KERNELS_MATMUL_H
+
+#include "compute/kernels_check.h"
+#include "compute/kernels_quant.h"
+#include "compute/kernels_tile.h"
+
+/* Adds column i of the panels times element i of the tokens. */
+ALWAYS_INLINE void matmul_column(const struct matmul *m, enum storage storage, size_t base,
+                                 const float *x, int i, const int n_panels, const int n_tokens,
+                                 lanes acc[MAX_PANELS][MAX_TOKENS])
+{
+    const size_t panel_size = (size_t)m->w->n_in * KERNEL_LANES;
+    lanes w[MAX_PANELS];
+#pragma GCC unroll 12
+    for (int p = 0; p < n_panels; p++)
+        w[p] = load_element(m->w->panels, storage,
+                            base + (size_t)p * panel_size + (size_t)i * KERNEL_LANES);
+#pragma GCC unroll 12
+    for (int j = 0; j < n_tokens; j++) {
+        const lanes xj = lanes_all(x[(size_t)j * m->x_stride + (size_t)i]);
+#pragma GCC unroll 12
+        for (int p = 0; p < n_panels; p++)
+            acc[p][j] = lanes_fma(w[p], xj, acc[p][j]);
+    }
+}
+
+/* F32 panels are long streams that the processor finds by itself: up to so many tokens lose up to a
+ * tenth by asking for them, more gain as much. */
+#define F32_ALONE 4
+
+/* A tile of weights that are not quantised. */
+ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage,
+                               const struct matmul_part *part, const int n_panels,
+                               const int n_tokens)
+{
+    const size_t panel_size = (size_t)m->w->n_in * KERNEL_LANES;
+    const size_t base = (size_t)part->panel * panel_size;
+    const float *x = m->x + (size_t)part->token * m->x_stride;
+    const size_t element = storage == STORAGE_F32 ? sizeof(float) : sizeof(uint16_t);
+    const int columns = storage == STORAGE_F32 ? 1 : 2; /* to a line of the cache */
+    const int end = part->end;
+    lanes acc[MAX_PANELS][MAX_TOKENS];
+    tile_begin(part, n_panels, n_tokens, acc);
+    int i = part->begin;
+    if (n_tokens > F32_ALONE || storage != STORAGE_F32) {
+        for (; i + columns <= end; i += columns) {
+            const size_t at = base + (size_t)i * KERNEL_LANES;
+            tile_prefetch(part, (const unsigned char *)m->w->panels + at * element,
+                          panel_size * element, (size_t)(end - i) * KERNEL_LANES * element,
+                          n_panels, n_tokens);
+#pragma GCC unroll 2
+            for (int c = 0; c < columns; c++)
+                matmul_column(m, storage, base, x, i + c, n_panels, n_tokens, acc);
+        }
+    }
+    for (; i < end; i++)
+        matmul_column(m, storage, base, x, i, n_panels, n_tokens, acc);
+    tile_end(part, n_panels, n_tokens, acc);
+}
+
+/* --- passes ---------------------------------------------------------------------------------- */
+
+/* Tokens whose sums wait between the parts of the columns: the prefill's usual block of rows. */
+#define WAITING_TOKENS 96
+/* Of a part of the columns: it and the next one stay in a core's second cache, with the tokens. */
+#define PART_BYTES 131072
+
+/* Some tokens against n_panels panels. */
+struct product {
+    const struct matmul *m;
+    int panel, token, n_tokens;
+    int n_passes, n_parts;
+    lanes *sums; /* [n_tokens, n_panels] */
+};
+
+/* The tile of n_tokens, which is not constant, of at most `most`, which is. */
+#define TILE_CASE(n)                                                                               \
+    case n:                                                                                        \
+        if ((n) > most)                                                                            \
+            break;                                                                                 \
+        if (storage_is_quantised(storage))                                                         \
+            quant_tile(m, storage, part, n_panels, n);                                             \
+        else                                                                                       \
+            matmul_tile(m, storage, part, n_panels, n);                                            \
+        break
+
+ALWAYS_INLINE void product_tile(const struct matmul *m, enum storage storage,
+                                const struct matmul_part *part, int n_tokens, const int n_panels,
+                                const int most)
+{
+    switch (n_tokens) {
+        TILE_CASE(1);
+        TILE_CASE(2);
+        TILE_CASE(3);
+        TILE_CASE(4);
+        TILE_CASE(5);
+        TILE_CASE(6);
+    default:
+        break;
+    }
+}
+
+/* The first column of part i: a multiple of what any storage has in one piece. */
+ALWAYS_INLINE int part_begin(const struct product *p, int i)
+{
+    const int n_in = p->m->w->n_in;
+    return i == p->n_parts ? n_in
+                           : (int)((int64_t)n_in * i / p->n_parts) / QUANT_BLOCK * QUANT_BLOCK;
+}
+
+/* Bytes from the elements of part i to those of the next one, which may be of the next panels. */
+ALWAYS_INLINE size_t next_part(const struct product *p, enum storage storage, int i,
+                               const int n_panels)
+{
+    const int n_in = p->m->w->n_in;
+    const size_t block_bytes = storage_block_bytes(storage) * KERNEL_LANES;
+    const size_t begin = (size_t)(part_begin(p, i) / QUANT_BLOCK) * block_bytes;
+    if (i + 1 == p->n_parts)
+        return (size_t)n_panels * matrix_panel_bytes(n_in, storage) - begin;
+    return (size_t)(part_begin(p, i + 1) / QUANT_BLOCK) * block_bytes - begin;
+}
+
+/* Pass by pass over part i of the columns. While they do so they ask for the next one, each for
+ * some of its panels. */
+ALWAYS_INLINE void product_part(const struct product *p, enum storage storage, int i,
+                                const int n_panels, const int most)
+{
+    const size_t next = next_part(p, storage, i, n_panels);
+    struct matmul_part part = {
+        .panel = p->panel, .begin = part_begin(p, i), .end = part_begin(p, i + 1)};
+    for (int pass = 0, t = 0; pass < p->n_passes; pass++) {
+        const int n = (p->n_tokens - t) / (p->n_passes - pass);
+        part.token = p->token + t;
+        part.sums = p->sums + t * n_panels;
+        for (int q = 0; q < n_panels; q++)
+            part.ahead[q] = q % p->n_passes == pass ? next : 0;
+        product_tile(p->m, storage, &part, n, n_panels, most);
+        if (i + 1 == p->n_parts)
+            tile_finish_all(p->m, p->panel, part.token, n_panels, n, part.sums);
+        t += n;
+    }
+}
+
+/* All tokens against the panels from `panel` on, n_panels at a time in passes of at most `most`
+ * tokens; gives the first panel left over. */
+ALWAYS_INLINE int product_panels(const struct matmul *m, enum storage storage, int panel, int end,
+                                 const int n_panels, const int most)
+{
+    const size_t group = (size_t)n_panels * matrix_panel_bytes(m->w->n_in, storage);
+    lanes sums[WAITING_TOKENS * MAX_PANELS];
+    for (; panel + n_panels <= end; panel += n_panels) {
+        for (int t = 0; t < m->n_tokens; t += WAITING_TOKENS) {
+            const int left = m->n_tokens - t;
+            struct product p = {.m = m, .panel = panel, .token = t, .n_parts = 1, .sums = sums};
+            p.n_tokens = left < WAITING_TOKENS ? left : WAITING_TOKENS;
+            p.n_passes = (p.n_tokens + most - 1) / most;
+            if (p.n_tokens > 1)
+                p.n_parts += (int)(group / PART_BYTES);
+            for (int i = 0; i < p.n_parts; i++)
+                product_part(&p, storage, i, n_panels, most);
+        }
+    }
+    return panel;
+}
+
+/* As many panels at once as leave the registers room for the widest pass: the more, the more chains
+ * of sums are in flight and the fewer times the tokens are read. */
+ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, int panel, int end)
+{
+    const int most = storage_is_quantised(storage) ? QUANT_TOKENS : TILE_TOKENS;
+    const int sums = storage_is_quantised(storage) ? QUANT_ACC : TILE_ACC;
+    const int n_passes = (m->n_tokens + most - 1) / most;
+    const int widest = (m->n_tokens + n_passes - 1) / n_passes;
+    if (widest == 1 || 4 * widest <= sums)
+        panel = product_panels(m, storage, panel, end, 4, sums / 4 > 1 ? sums / 4 : 1);
+    else if (2 * widest <= sums)
+        panel = product_panels(m, storage, panel, end, 2, sums / 2);
+    product_panels(m, storage, panel, end, 1, most);
+}
+
+static void vector_matmul(const struct matmul *m, int panel_begin, int panel_end)
+{
+    matmul_check(m, panel_begin, panel_end);
+    switch (m->w->storage) {
+    case STORAGE_F16:
+        matmul_storage(m, STORAGE_F16, panel_begin, panel_end);
+        break;
+    case STORAGE_BF16:
+        matmul_storage(m, STORAGE_BF16, panel_begin, panel_end);
+        break;
+    case STORAGE_Q8_0:
+        matmul_storage(m, STORAGE_Q8_0, panel_begin, panel_end);
+        break;
+    case STORAGE_Q4_0:
+        matmul_storage(m, STORAGE_Q4_0, panel_begin, panel_end);
+        break;
+    default:
+        matmul_storage(m, STORAGE_F32, panel_begin, panel_end);
+    }
+}
+
+#endif
