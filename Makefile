@@ -173,6 +173,8 @@ $(BUILD)/tests/%.o: ALL_CFLAGS += -Itests $(CHECK_CFLAGS)
 
 # test_pool makes thread creation fail and counts the threads that are not joined.
 $(BUILD)/tests/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create,--wrap=pthread_join
+# test_json_read makes allocations fail and counts them.
+$(BUILD)/tests/test_json_read: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=realloc
 
 # These run the whole program with its calls into the system failing on demand.
 FAULT_WRAPS := program_run malloc calloc realloc aligned_alloc strdup strndup free mmap mmap64 \
@@ -183,7 +185,8 @@ $(FAULT_TESTS): TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
 $(FAULT_TESTS): $(BUILD)/tests/faults.o $(BUILD)/tests/scenarios.o
 
 # The longest first, so that nothing is waited for at the end. $(1): build/MODE
-suites = 'sh tests/cli.sh $(1)/decode' 'sh tests/world.sh $(1)/decode' $(TEST_SRC:%.c=$(1)/%)
+suites = 'sh tests/cli.sh $(1)/decode' 'sh tests/world.sh $(1)/decode' \
+         'sh tests/many.sh $(1)/decode' $(TEST_SRC:%.c=$(1)/%)
 
 .PHONY: test-all test-binaries
 test-binaries: $(BIN) $(TEST_BIN)
@@ -213,7 +216,7 @@ valgrind-quick: $(BIN) ## only the run of every command
 	@scripts/valgrind.sh $(BIN)
 
 # Only what starts threads. $(1): build/MODE
-THREADED := pool sampler session batch bench eval quantize convert backprop train
+THREADED := pool sampler many session batch bench eval quantize convert backprop train
 threaded = $(THREADED:%=$(1)/tests/test_%)
 tsan: ## the suites that use threads under ThreadSanitizer
 	$(MAKE) MODE=tsan tsan-run
@@ -239,6 +242,8 @@ CORPUS_fuzz_convert   := tests/fuzz/corpus/gguf
 CORPUS_fuzz_state     := tests/fuzz/corpus/state
 CORPUS_fuzz_tokenizer := tests/fuzz/corpus/tokenizer
 CORPUS_fuzz_options   := tests/fuzz/corpus/options
+CORPUS_fuzz_prompts   := tests/fuzz/corpus/prompts
+CORPUS_fuzz_json      := tests/fuzz/corpus/json
 
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(CLI_LIB) $(LIB)
 	$(call say,LINK)

@@ -26,6 +26,15 @@ const struct scenario scenarios[] = {
              "--logprobs 2 --format jsonl",
      .inputs = {"model.gguf", "calib.txt"},
      .steady_stdout = true},
+    {.name = "generate --samples",
+     .line = "generate model.gguf -p abc -t 2 -n 3 --seed 1 --samples 5 --batch 3 -q",
+     .inputs = {"model.gguf"},
+     .steady_stdout = true},
+    {.name = "generate --prompts",
+     .line =
+         "generate model.gguf --prompts prompts.jsonl -t 2 -n 4 --seed 1 --stop zzz --batch 3 -q",
+     .inputs = {"model.gguf", "prompts.jsonl"},
+     .steady_stdout = true},
     {.name = "score",
      .line = "score model.gguf -f prompt.txt -t 2 --top 2 --logits out.npy -q",
      .inputs = {"model.gguf", "prompt.txt"},
@@ -167,6 +176,11 @@ static void make_inputs(void)
     write_checkpoint("model.gguf", &shape);
     write_checkpoint("other.gguf", &other);
     write_text("prompt.txt", "To be, or not", 1);
+    write_text(
+        "prompts.jsonl",
+        "{\"prompt\": \"To be\", \"id\": 1}\n{\"prompt\": \"\", \"stop\": [\"x\"]}\n"
+        "{\"prompt\": \"or not\\n\", \"n\": 2, \"id\": \"two\"}\n{\"prompt\": \"that is\"}\n",
+        1);
     write_text("text.txt", "a text of some words, and of other words; ", 2);
     write_text("calib.txt", "whether 'tis nobler in the mind to suffer ", 2);
 }

@@ -19,7 +19,7 @@ static const struct {
 } numbers[] = {
     {"generate %G",
      {"-n", "-c", "--top-k", "--logprobs", "--samples", "--block", "--seed", "-t", "--kv-heads",
-      "--repeat-last-n", NULL},
+      "--repeat-last-n", "--batch", NULL},
      {"--temp", "--top-p", "--min-p", "--repeat-penalty", NULL}},
     {"score %G -p a", {"--top", "--tokens", "--block", "-t", NULL}, {NULL}},
     {"tokenize %G", {"--decode", NULL}, {NULL}},

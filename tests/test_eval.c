@@ -238,7 +238,8 @@ START_TEST(threads_and_blocks_change_nothing)
         int n_tokens, ctx, stride;
         bool windows_at_once; /* on up to 8 threads */
     } settings[] = {{N_TOKENS, 7, 7, true}, {N_TOKENS, 24, 3, true}, {N_TOKENS, 8, 8, true},
-                    {60, 20, 20, false},    {101, 24, 11, false},    {2, 24, 24, false}};
+                    {N_TOKENS, 5, 2, true}, {N_TOKENS, 1, 1, true},  {60, 20, 20, false},
+                    {101, 24, 11, false},   {2, 24, 24, false}};
     static const int n_threads[] = {1, 2, 3, 5, 8}, blocks[] = {0, 1, 5, 4096};
     int32_t tokens[N_TOKENS];
     struct err e = {""};
@@ -270,6 +271,40 @@ START_TEST(threads_and_blocks_change_nothing)
         pool_free(pool);
     }
     model_free(other);
+}
+END_TEST
+
+/* As many windows go together as a block has room for, but no more than there are, nor so many that
+ * workers would have fewer than 8 turns. */
+START_TEST(short_windows_go_together)
+{
+    static const struct {
+        int n_tokens, ctx, stride, block, n_threads, n_together;
+    } settings[] = {
+        {N_TOKENS, 16, 16, 0, 1, 6},  {N_TOKENS, 16, 4, 0, 1, 6},     {N_TOKENS, 24, 24, 0, 1, 4},
+        {N_TOKENS, 16, 16, 15, 1, 1}, {N_TOKENS, 16, 16, 16, 1, 1},   {N_TOKENS, 16, 16, 33, 1, 2},
+        {N_TOKENS, 1, 1, 0, 1, 96},   {N_TOKENS, 1, 1, 4096, 1, 699}, {N_TOKENS, 1, 1, 0, 2, 43},
+        {N_TOKENS, 8, 8, 0, 2, 5},    {N_TOKENS, 24, 24, 0, 2, 1},    {34, 16, 16, 0, 1, 3},
+        {33, 16, 16, 0, 1, 2},        {33, 16, 16, 0, 2, 2},          {10, 16, 16, 0, 1, 1},
+    };
+    int32_t tokens[N_TOKENS] = {0};
+    struct err e = {""};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        struct pool *pool;
+        struct eval_plan plan;
+        ck_assert_int_eq(pool_create(settings[i].n_threads, &pool, &e), STATUS_OK);
+        const struct eval_spec spec = {.model = small.model,
+                                       .pool = pool,
+                                       .tokens = tokens,
+                                       .n_tokens = (size_t)settings[i].n_tokens,
+                                       .params.block = settings[i].block,
+                                       .ctx = settings[i].ctx,
+                                       .stride = settings[i].stride};
+        ck_assert_int_eq(eval_make_plan(&spec, &plan, &e), STATUS_OK);
+        ck_assert_msg(plan.n_together == settings[i].n_together, "row %zu: %d windows", i,
+                      plan.n_together);
+        pool_free(pool);
+    }
 }
 END_TEST
 
@@ -349,7 +384,7 @@ START_TEST(it_can_be_stopped)
     if (_i == 0)
         ck_assert_uint_eq(w.done, w.all);
     else if (_i == 1)
-        ck_assert_uint_eq(w.done, 5 * 20);
+        ck_assert_uint_eq(w.done, 5 * 4 * 20); /* windows of a turn, tokens of a window */
     pool_free(pool);
 }
 END_TEST
@@ -383,6 +418,62 @@ START_TEST(logits_that_are_not_finite_are_named)
         pool_free(pool);
     }
     model_free(broken);
+}
+END_TEST
+
+/* The small model with NaN as the embedding of its last token; its file is *bytes. */
+static struct model *open_broken(unsigned char **bytes, struct gguf **file)
+{
+    struct err e = {""};
+    struct model *broken;
+    size_t len;
+    *bytes = read_file(scratch_path("small.gguf"), &len);
+    ck_assert_int_eq(gguf_parse(*bytes, len, file, &e), STATUS_OK);
+    const struct gguf_tensor *t = gguf_find_tensor(*file, "token_embd.weight");
+    const float nan = NAN;
+    memcpy(*bytes + (t->data - *bytes) + t->n_bytes - sizeof nan, &nan, sizeof nan);
+    ck_assert_msg(model_create(*file, NULL, NULL, &broken, &e) == STATUS_OK, "%s", e.text);
+    return broken;
+}
+
+/* Token 333 is the first after which logits are not finite, wherever in a window or a turn it is
+ * and whoever comes to it, or to one behind it, first. */
+START_TEST(the_first_of_all_windows_is_named)
+{
+    enum { FIRST = 333 };
+    static const int windows[][2] = {{1, 1}, {7, 7}, {16, 16}, {16, 5}, {24, 24}, {24, 1}};
+    static const int blocks[] = {0, 1, 10, 4096};
+    unsigned char *bytes;
+    struct gguf *file;
+    struct model *broken = open_broken(&bytes, &file);
+    int32_t tokens[N_TOKENS];
+    struct err e = {""};
+    random_tokens(tokens, N_TOKENS);
+    for (int i = 0; i < N_TOKENS; i++)
+        if (i == FIRST || i > FIRST + 40)
+            tokens[i] = shape.n_vocab - 1;
+        else if (tokens[i] == shape.n_vocab - 1)
+            tokens[i] = 0;
+    for (int n_threads = 1; n_threads <= 3; n_threads++) {
+        struct pool *pool;
+        ck_assert_int_eq(pool_create(n_threads, &pool, &e), STATUS_OK);
+        for (size_t i = 0; i < 4 * sizeof windows / sizeof *windows; i++) {
+            const struct eval_spec spec = {.model = broken,
+                                           .pool = pool,
+                                           .tokens = tokens,
+                                           .n_tokens = N_TOKENS,
+                                           .params.block = blocks[i % 4],
+                                           .ctx = windows[i / 4][0],
+                                           .stride = windows[i / 4][1]};
+            struct eval_result r;
+            ck_assert_int_eq(eval_run(&spec, &r, &e), STATUS_FAILED);
+            ck_assert_msg(strncmp(e.text, "after token 333: ", 17) == 0, "%s", e.text);
+        }
+        pool_free(pool);
+    }
+    model_free(broken);
+    gguf_free(file);
+    free(bytes);
 }
 END_TEST
 
@@ -508,11 +599,13 @@ int main(void)
     tcase_add_checked_fixture(t, open_small, close_small);
     tcase_add_test(t, windows_score_each_token_once);
     tcase_add_test(t, windows_counted_by_hand);
-    tcase_add_loop_test(t, threads_and_blocks_change_nothing, 0, 6);
+    tcase_add_loop_test(t, threads_and_blocks_change_nothing, 0, 8);
+    tcase_add_test(t, short_windows_go_together);
     tcase_add_test(t, against_itself);
     tcase_add_test(t, bytes_are_those_of_the_scored_tokens);
     tcase_add_loop_test(t, it_can_be_stopped, 0, 3);
     tcase_add_test(t, logits_that_are_not_finite_are_named);
+    tcase_add_test(t, the_first_of_all_windows_is_named);
     tcase_add_test(t, impossible_specs_are_refused);
     tcase_add_test(t, the_smaller_context_counts);
     suite_add_tcase(s, t);

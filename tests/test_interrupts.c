@@ -91,6 +91,8 @@ START_TEST(while_standard_input_is_waited_for)
     static const char *const lines[] = {
         "generate model.gguf -f -",
         "generate model.gguf -p abc -t 2 --kv-heads 1 --calib -",
+        "generate model.gguf --prompts -",
+        "generate model.gguf --prompts - --batch 2 -t 2",
         "score model.gguf -f -",
         "eval model.gguf --text -",
         "eval model.gguf --text text.txt -t 2 --kv-heads 1 --calib -",
@@ -98,7 +100,7 @@ START_TEST(while_standard_input_is_waited_for)
         "convert model.gguf -o out.gguf --force --kv-heads 1 --eval -",
         "tokenize model.gguf -f -",
     };
-    scenario_begin(4); /* whatever it is: for its files */
+    scenario_begin(6); /* convert; for its files */
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         struct ran r;
         const struct fault_plan none = {.at = 0};

@@ -387,7 +387,7 @@ static struct attention make_attention(int n_heads, int dim, int n, enum storage
     at.k_scales = random_scales(n_panels * (size_t)quant_blocks(dim) * KERNEL_LANES);
     at.v_scales = random_scales((size_t)n * (size_t)quant_blocks(dim));
     const struct kv_chunk kv = {{{at.k, at.v, at.k_scales, at.v_scales}}, n, n, dim, storage};
-    at.args = (struct attend){kv, n_heads, at.q, at.scores, at.max, at.sum, at.out};
+    at.args = (struct attend){kv, n_heads, at.q, at.scores, at.max, at.sum, at.out, NULL};
     return at;
 }
 

@@ -346,7 +346,8 @@ START_TEST(pools_may_change)
     ck_assert_int_eq(pool_create(3, &pool, &e), STATUS_OK);
     ck_assert_int_eq(session_create(g.checkpoint.model, &(struct session_params){0}, pool, &s, &e),
                      STATUS_OK);
-    calibrate_prefers_one_thread(s, pool);
+    calibrate_prefers_one_thread(s, pool, 1);
+    calibrate_prefers_one_thread(s, pool, 1000);
     ck_assert_int_eq(session_len(s, 0), 0);
     for (int t = 0; t < g.n_tokens; t++) {
         session_set_pool(s, t % 2 ? pool : NULL);
@@ -355,7 +356,7 @@ START_TEST(pools_may_change)
             memcmp(session_logits(s), expected + (size_t)t * n_vocab, n_vocab * sizeof *expected),
             0);
     }
-    ck_assert(!calibrate_prefers_one_thread(s, pool)); /* no longer empty */
+    ck_assert(!calibrate_prefers_one_thread(s, pool, 1)); /* no longer empty */
     free(expected);
     session_free(s);
     pool_free(pool);

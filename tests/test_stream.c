@@ -10,13 +10,13 @@
 #define LONGEST 64
 
 /* Pushes `bytes` in the given pieces; collects what comes out, the rest too. */
-static size_t run(const char *const *stops, int n_stops, struct text bytes, const size_t *cuts,
+static size_t run(const struct text *stops, int n_stops, struct text bytes, const size_t *cuts,
                   size_t n_cuts, char *out, bool *stopped)
 {
-    struct stream s;
+    struct stream s = {.bytes = NULL};
     struct err e;
     size_t len = 0, at = 0;
-    ck_assert_int_eq(stream_create(&s, stops, n_stops, LONGEST, &e), STATUS_OK);
+    ck_assert_int_eq(stream_start(&s, stops, n_stops, LONGEST, &e), STATUS_OK);
     for (size_t i = 0; i <= n_cuts; i++) {
         const size_t end = i < n_cuts ? cuts[i] : bytes.len;
         const struct text ready = stream_push(&s, (struct text){bytes.data + at, end - at});
@@ -42,9 +42,9 @@ static void lets_through(struct stream *s, const char *piece, const char *expect
 
 START_TEST(characters_are_whole)
 {
-    struct stream s;
+    struct stream s = {.bytes = NULL};
     struct err e;
-    ck_assert_int_eq(stream_create(&s, NULL, 0, 8, &e), STATUS_OK);
+    ck_assert_int_eq(stream_start(&s, NULL, 0, 8, &e), STATUS_OK);
     lets_through(&s, "a", "a");
     lets_through(&s, "\xe2", "");
     lets_through(&s, "\x82", "");
@@ -99,10 +99,10 @@ END_TEST
 
 START_TEST(stop_across_pieces)
 {
-    const char *const stops[] = {"\n\n"};
-    struct stream s;
+    const struct text stops[] = {{"\n\n", 2}};
+    struct stream s = {.bytes = NULL};
     struct err e;
-    ck_assert_int_eq(stream_create(&s, stops, 1, 8, &e), STATUS_OK);
+    ck_assert_int_eq(stream_start(&s, stops, 1, 8, &e), STATUS_OK);
     lets_through(&s, "a\n", "a");
     lets_through(&s, "b\n", "\nb");
     ck_assert(!s.stopped);
@@ -118,10 +118,10 @@ END_TEST
 
 START_TEST(held_text_comes_out_at_the_end)
 {
-    const char *const stops[] = {"STOP"};
-    struct stream s;
+    const struct text stops[] = {{"STOP", 4}};
+    struct stream s = {.bytes = NULL};
     struct err e;
-    ck_assert_int_eq(stream_create(&s, stops, 1, 8, &e), STATUS_OK);
+    ck_assert_int_eq(stream_start(&s, stops, 1, 8, &e), STATUS_OK);
     lets_through(&s, "xSTO", "x");
     ck_assert(text_is(stream_finish(&s), "STO"));
     lets_through(&s, "P", "P"); /* nothing of the stream before is left */
@@ -131,27 +131,28 @@ END_TEST
 
 START_TEST(the_first_completed_wins_then_the_longest)
 {
-    const char *const stops[] = {"bc", "abcd", "c"};
+    const struct text stops[] = {{"bc", 2}, {"abcd", 4}, {"c", 1}};
     char out[LONGEST];
     bool stopped;
     size_t len = run(stops, 3, text_of("xxabcd"), NULL, 0, out, &stopped);
     ck_assert(stopped && len == 3 && memcmp(out, "xxa", 3) == 0);
-    const char *const halves[] = {"\x82\xac"}; /* begins inside a character */
+    const struct text halves[] = {{"\x82\xac", 2}}; /* begins inside a character */
     len = run(halves, 1, text_of("a€b"), NULL, 0, out, &stopped);
     ck_assert(stopped && len == 2 && memcmp(out, "a\xe2", 2) == 0);
 }
 END_TEST
 
 /* Where the text must end, found the slow way. */
-static size_t expected_length(const char *const *stops, int n_stops, struct text bytes,
+static size_t expected_length(const struct text *stops, int n_stops, struct text bytes,
                               bool *stopped)
 {
     *stopped = true;
     for (size_t end = 1; end <= bytes.len; end++) {
         size_t longest = 0;
         for (int i = 0; i < n_stops; i++) {
-            const size_t len = strlen(stops[i]);
-            if (len <= end && len > longest && memcmp(bytes.data + end - len, stops[i], len) == 0)
+            const size_t len = stops[i].len;
+            if (len <= end && len > longest &&
+                memcmp(bytes.data + end - len, stops[i].data, len) == 0)
                 longest = len;
         }
         if (longest > 0)
@@ -169,10 +170,10 @@ START_TEST(cuts_do_not_matter)
     struct rng r;
     rng_seed(&r, 11, (uint64_t)_i);
     for (int round = 0; round < 2000; round++) {
-        const char *stops[3];
+        struct text stops[3];
         const int n_stops = (int)(rng_u32(&r) % 4);
         for (int i = 0; i < n_stops; i++)
-            stops[i] = pool[rng_u32(&r) % 9];
+            stops[i] = text_of(pool[rng_u32(&r) % 9]);
         char bytes[LONGEST + 1] = "", out[LONGEST];
         for (int i = 0; i < 16; i++)
             strcat(bytes, letters[rng_u32(&r) % 5]);
@@ -191,6 +192,28 @@ START_TEST(cuts_do_not_matter)
 }
 END_TEST
 
+/* Memory that served one text serves the next, with other stop strings, zero bytes in them. */
+START_TEST(a_stream_starts_again)
+{
+    const struct text zeros[] = {{"a\0b", 3}}, longer[] = {{"a long stop string", 18}};
+    struct stream s = {.bytes = NULL};
+    struct err e;
+    ck_assert_int_eq(stream_start(&s, zeros, 1, 4, &e), STATUS_OK);
+    const struct text ready = stream_push(&s, (struct text){"xa\0", 3});
+    ck_assert(text_is(ready, "x"));
+    ck_assert_uint_eq(stream_push(&s, text_of("bc")).len, 0);
+    ck_assert(s.stopped);
+    ck_assert_int_eq(stream_start(&s, longer, 1, 4, &e), STATUS_OK);
+    ck_assert(!s.stopped);
+    lets_through(&s, "a lo", "");
+    lets_through(&s, "ts", "a lots");
+    ck_assert_int_eq(stream_start(&s, NULL, 0, 4, &e), STATUS_OK);
+    lets_through(&s, "a lo", "a lo");
+    stream_free(&s);
+    stream_free(&s);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("stream");
@@ -201,6 +224,7 @@ int main(void)
     tcase_add_test(t, held_text_comes_out_at_the_end);
     tcase_add_test(t, the_first_completed_wins_then_the_longest);
     tcase_add_loop_test(t, cuts_do_not_matter, 0, 4);
+    tcase_add_test(t, a_stream_starts_again);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -98,6 +98,9 @@ START_TEST(test_every_code_point_decodes)
         const bool surrogate = code >= 0xd800 && code < 0xe000;
         bool right =
             surrogate ? decodes_to(s, len, 1, UNICODE_INVALID) : decodes_to(s, len, len, code);
+        char encoded[4];
+        if (!surrogate)
+            right = right && utf8_encode(code, encoded) == len && memcmp(encoded, s, len) == 0;
         for (size_t cut = 1; cut < len; cut++)
             right = right && decodes_to(s, cut, 1, UNICODE_INVALID);
         if (!right) /* an assertion costs too much to be made for each */

@@ -100,6 +100,27 @@ static enum status open_input(const char *path, int flags, int *fd, struct err *
     return STATUS_OK;
 }
 
+static bool is_standard(const char *path)
+{
+    return strcmp(path, "-") == 0;
+}
+
+static const char *input_name(const char *path)
+{
+    return is_standard(path) ? "standard input" : path;
+}
+
+enum status file_open_input(const char *path, int *fd, struct err *e)
+{
+    *fd = STDIN_FILENO;
+    return is_standard(path) ? STATUS_OK : open_input(path, 0, fd, e);
+}
+
+enum status file_read_failure(const char *path, int error, struct err *e)
+{
+    return fail_errno(e, STATUS_BAD_FILE, input_name(path), "read", error);
+}
+
 static enum status map_open_file(struct file_map *f, int fd, const char *path, struct err *e)
 {
     struct stat st;
@@ -255,15 +276,12 @@ enum status file_read_all(const char *path, size_t max, char **out, size_t *len,
 {
     *out = NULL;
     *len = 0;
-    const bool standard = strcmp(path, "-") == 0;
-    int fd = STDIN_FILENO;
-    enum status s = standard ? STATUS_OK : open_input(path, 0, &fd, e);
-    if (s)
-        return s;
-    if (!standard && is_longer(fd, max))
-        s = refuse_long(path, max, e);
-    else
-        s = read_to_end(fd, standard ? "standard input" : path, max, out, len, e);
+    const bool standard = is_standard(path);
+    int fd;
+    TRY(file_open_input(path, &fd, e));
+    enum status s = !standard && is_longer(fd, max)
+                        ? refuse_long(path, max, e)
+                        : read_to_end(fd, input_name(path), max, out, len, e);
     if (!standard)
         close(fd);
     if (s) {

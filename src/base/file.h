@@ -41,6 +41,13 @@ void file_map_release(const struct file_map *f, const void *data, size_t len);
  */
 enum status file_read_all(const char *path, size_t max, char **out, size_t *len, struct err *e);
 
+/* Opens a file of any kind for reading, or standard input for "-": *fd, which the caller closes
+ * unless it is that. STATUS_BAD_FILE, or STATUS_FAILED where no more files can be open. */
+enum status file_open_input(const char *path, int *fd, struct err *e);
+
+/* The message of a read from it that failed with this errno: STATUS_BAD_FILE. */
+enum status file_read_failure(const char *path, int error, struct err *e);
+
 /*
  * The file that writing to `path` makes or replaces: symbolic links at its end followed, those to
  * files that do not exist yet too (which realpath refuses). *target is the caller's to free,

@@ -130,7 +130,8 @@ static void say_eval_plan(const struct eval_options *o, const struct eval_spec *
     say_verbose(&o->common,
                 "windows: %" PRIu64 " of %d tokens, stride %d, to score %" PRIu64
                 " tokens; %d at once",
-                plan->n_windows, plan->ctx, plan->stride, plan->n_scored, plan->n_workers);
+                plan->n_windows, plan->ctx, plan->stride, plan->n_scored,
+                plan->n_workers * plan->n_together);
     const uint64_t weights =
         spec->model->weights.cap + (spec->other ? spec->other->weights.cap : 0);
     const char *type = kv_type_advice[o->engine.kv_type];

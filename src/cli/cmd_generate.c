@@ -3,13 +3,20 @@
  */
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/command.h"
 #include "cli/generate.h"
+#include "cli/generate_many.h"
 #include "cli/generate_report.h"
 #include "cli/input.h"
+#include "cli/numbers.h"
+#include "cli/progress.h"
+#include "cli/prompts.h"
 #include "cli/runtime.h"
+#include "cli/signals.h"
 
 struct generate_options {
     struct common_options common;
@@ -24,7 +31,16 @@ struct generate_options {
     struct option_u64 seed;
     int logprobs; /* 0: none */
     const char *format;
+    const char *prompts; /* NULL: one prompt, the input's */
+    int prompts_format;
+    const char *batch; /* NULL, a number or "auto" */
 };
+
+static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};
+
+/* Sequences that share a step: at most, and at most if nobody says how many. */
+#define BATCH_MAX  4096
+#define BATCH_AUTO 16
 
 #define VALUES struct generate_options
 
@@ -41,6 +57,19 @@ static const struct option text_options[] = {
     OPT_INT("logprobs", logprobs, "K", 1, INT_MAX,
             "JSON lines instead of text: each token's log-probability and the K likeliest"),
     OPT_STRING("format", format, "jsonl", "the form of --logprobs; there is no other"),
+    OPT_END,
+};
+
+static const struct option many_options[] = {
+    OPT_STRING("prompts", prompts, "FILE",
+               "many prompts, one a line, to JSON lines; - is standard input"),
+    OPT_CHOICE("prompts-format", prompts_format, "FORM", prompts_formats,
+               "of the lines: text, or objects with prompt and id, n, seed, stop; auto: by the "
+               "file's name",
+               .fallback = "auto", .needs = "prompts"),
+    OPT_STRING("batch", batch, "N|auto", "sequences that share a step; no text depends on it",
+               .otherwise = "as many as there are prompts or samples, at most 16 and what memory "
+                            "allows"),
     OPT_END,
 };
 
@@ -62,8 +91,40 @@ static const struct option sampler_options[] = {
     OPT_END,
 };
 
+/* What says something about one prompt says nothing about many. */
+static enum status check_many_options(const struct generate_options *o, struct err *e)
+{
+    const char *option = o->input.prompt   ? "-p"
+                         : o->input.file   ? "-f"
+                         : o->no_echo      ? "--no-echo"
+                         : o->logprobs     ? "--logprobs"
+                         : o->samples != 1 ? "--samples"
+                                           : NULL;
+    if (option)
+        return err_set(e, STATUS_USAGE, "%s is for one prompt; expected none with --prompts",
+                       option);
+    return STATUS_OK;
+}
+
+/* *batch is 0 for auto. */
+static enum status parse_batch(const struct generate_options *o, int *batch, struct err *e)
+{
+    *batch = 0;
+    if (!o->batch || strcmp(o->batch, "auto") == 0)
+        return STATUS_OK;
+    if (!parse_int(o->batch, 1, BATCH_MAX, batch))
+        return err_set(e, STATUS_USAGE,
+                       "--batch: expected auto or an integer from 1 to %d, found '%.60s'",
+                       BATCH_MAX, o->batch);
+    if (!o->prompts && o->samples == 1)
+        return err_set(e, STATUS_USAGE,
+                       "--batch is for many sequences; expected --prompts or --samples with it");
+    return STATUS_OK;
+}
+
 static enum status check_generate_options(const struct generate_options *o, struct err *e)
 {
+    int batch;
     for (int i = 0; i < o->stops.n; i++)
         if (!o->stops.items[i][0])
             return err_set(e, STATUS_USAGE, "--stop: the text is empty");
@@ -71,29 +132,64 @@ static enum status check_generate_options(const struct generate_options *o, stru
         return err_set(e, STATUS_USAGE, "--format: expected jsonl, found '%.60s'", o->format);
     if (o->format && !o->logprobs)
         return err_set(e, STATUS_USAGE, "--format jsonl needs --logprobs K");
-    return STATUS_OK;
+    TRY(parse_batch(o, &batch, e));
+    return o->prompts ? check_many_options(o, e) : STATUS_OK;
 }
 
-/* Checks -c and the prompt's length against the checkpoint; *ctx is what is preallocated. */
+/* Checks -c against the checkpoint; *ctx is what is preallocated for each sequence. */
 static enum status choose_context(const struct generate_options *o, const struct config *c,
-                                  size_t n_tokens, int *ctx, struct err *e)
+                                  int *ctx, struct err *e)
 {
     *ctx = o->ctx ? o->ctx : c->n_ctx;
     if (*ctx > c->n_ctx)
         return err_set(e, STATUS_USAGE,
                        "-c: expected at most %d, the checkpoint's context, found %d", c->n_ctx,
                        o->ctx);
-    if (n_tokens > (size_t)*ctx)
-        return err_set(e, STATUS_USAGE,
-                       "the prompt has %zu tokens, the context only %d: shorten the prompt%s",
-                       n_tokens, *ctx, *ctx < c->n_ctx ? " or raise -c" : "");
+    return STATUS_OK;
+}
+
+/* What a prompt that is too long can do about it. */
+static const char *context_advice(const struct config *c, int ctx)
+{
+    return ctx < c->n_ctx ? " or raise -c" : "";
+}
+
+/* --- what both ways share -------------------------------------------------------------------- */
+
+/* Sequences that share a step, of n_texts there are to make at most. */
+static enum status choose_batch(const struct generate_options *o, const struct runtime *r,
+                                struct session_wanted *w, int n_texts, struct err *e)
+{
+    const char *const option = "--batch N";
+    int batch;
+    w->option = n_texts > 1 ? "--batch N, -c N" : "-c N";
+    w->more_bytes = (size_t)r->checkpoint.model->config.n_vocab * sizeof(float);
+    TRY(parse_batch(o, &batch, e));
+    if (batch > 0) {
+        w->n_sequences = batch < n_texts ? batch : n_texts;
+        return w->n_sequences > 1 ? runtime_check_memory(r, w, option, e) : STATUS_OK;
+    }
+    const int most = n_texts < BATCH_AUTO ? n_texts : BATCH_AUTO;
+    w->n_sequences = 1;
+    if (most > 1)
+        TRY(runtime_fitting(r, w, most, &w->n_sequences, e));
+    if (w->n_sequences < 1)
+        w->n_sequences = 1;
+    if (most > 1)
+        say_verbose(r->common, "batch: %d sequences%s; %s changes it", w->n_sequences,
+                    w->n_sequences < most ? ", as memory has no room for more" : "", option);
     return STATUS_OK;
 }
 
 static enum status create_sampler(const struct generate_options *o, const struct runtime *r,
-                                  int n_ctx, struct sampler **out, struct err *e)
+                                  const struct session_wanted *w, struct sampler **out,
+                                  struct err *e)
 {
     struct sampler_params params = o->sampler;
+    const struct sampler_sizes sizes = {.n_vocab = r->checkpoint.model->config.n_vocab,
+                                        .n_ctx = w->n_ctx,
+                                        .n_sequences = w->n_sequences,
+                                        .n_threads = r->n_threads};
     if (o->greedy)
         params.temperature = 0;
     say_verbose(r->common,
@@ -101,53 +197,152 @@ static enum status create_sampler(const struct generate_options *o, const struct
                 "min-p %g, draw",
                 params.repeat_penalty, params.repeat_last_n, params.temperature, params.top_k,
                 params.top_p, params.min_p);
-    const struct sampler_sizes sizes = {r->checkpoint.model->config.n_vocab, n_ctx, 1, 1};
     return sampler_create(&params, &sizes, out, e);
 }
 
-static enum status generate_samples(const struct generate_options *o, struct runtime *r, int n_ctx,
+/* Starts the session, with n_texts at most in it, and fills in what the schedule borrows; its
+ * sampler is the caller's to free, whatever is returned. */
+static enum status start_schedule(const struct generate_options *o, struct runtime *r,
+                                  struct session_wanted *w, int n_texts, struct schedule *s,
+                                  struct err *e)
+{
+    TRY(choose_batch(o, r, w, n_texts, e));
+    TRY(runtime_start(r, w, e));
+    TRY(create_sampler(o, r, w, &s->sampler, e));
+    s->session = r->session;
+    s->pool = r->pool;
+    s->tokenizer = r->checkpoint.tokenizer;
+    s->n_places = w->n_sequences;
+    s->n_vocab = r->checkpoint.model->config.n_vocab;
+    s->ignore_eos = o->ignore_eos;
+    return STATUS_OK;
+}
+
+/* --stop as texts, which the caller frees. */
+static enum status stop_texts(const struct generate_options *o, struct text **out, struct err *e)
+{
+    const size_t bytes = (size_t)o->stops.n * sizeof **out;
+    *out = malloc(bytes + 1);
+    if (!*out)
+        return err_no_memory(e, "the stop texts", bytes);
+    for (int i = 0; i < o->stops.n; i++)
+        (*out)[i] = text_of(o->stops.items[i]);
+    return STATUS_OK;
+}
+
+/* --- one prompt ------------------------------------------------------------------------------ */
+
+static enum status generate_samples(const struct generate_options *o, struct runtime *r,
                                     struct generation *g, struct err *e)
 {
-    TRY(create_sampler(o, r, n_ctx, &g->sampler, e));
-    TRY(runtime_start(r, n_ctx, "-c N", e));
-    g->session = r->session;
+    struct session_wanted wanted = {.n_shared = o->samples > 1 ? g->n_tokens : 0};
+    const struct config *config = &r->checkpoint.model->config;
+    TRY(choose_context(o, config, &wanted.n_ctx, e));
+    TRY(check_prompt_length(r->n_tokens, wanted.n_ctx, context_advice(config, wanted.n_ctx), e));
+    TRY(start_schedule(o, r, &wanted, o->samples, &g->schedule, e));
     TRY(generate_create(g, e));
     TRY(generate_run(g, e));
     generate_report(g, r, o->seed.value);
-    return g->end == END_INTERRUPTED ? STATUS_INTERRUPTED : STATUS_OK;
+    return g->schedule.interrupted ? STATUS_INTERRUPTED : STATUS_OK;
 }
 
 static enum status generate_from(const void *values, struct runtime *r, struct text prompt,
                                  struct err *e)
 {
     const struct generate_options *o = values;
-    const struct tokenizer *t = r->checkpoint.tokenizer;
     const struct config *config = &r->checkpoint.model->config;
-    const int n_vocab = config->n_vocab;
-    /* An empty prompt starts from BOS, or else from a newline. */
-    const bool empty = prompt.len == 0, has_bos = tokenizer_bos(t) >= 0;
-    TRY(tokens_that_fit("the prompt", t, empty && !has_bos ? text_of("\n") : prompt,
-                        empty ? has_bos : tokenizer_adds_bos(t), config->n_ctx, &r->tokens,
-                        &r->n_tokens, e));
-    int n_ctx;
-    TRY(choose_context(o, config, r->n_tokens, &n_ctx, e));
+    struct text *stops;
+    TRY(tokens_of_prompt(r->checkpoint.tokenizer, prompt, config->n_ctx, &r->tokens, &r->n_tokens,
+                         e));
+    TRY(stop_texts(o, &stops, e));
     struct generation g = {.out = r->inv->out,
-                           .tokenizer = t,
                            .prompt = prompt,
                            .tokens = r->tokens,
                            .n_tokens = (int)r->n_tokens,
-                           .n_vocab = n_vocab,
                            .n = o->n,
                            .n_samples = o->samples,
                            .seed = o->seed.value,
                            .echo = !o->no_echo,
-                           .ignore_eos = o->ignore_eos,
                            .records = o->logprobs > 0,
-                           .n_top = o->logprobs < n_vocab ? o->logprobs : n_vocab,
-                           .stops = o->stops.items,
+                           .n_top = o->logprobs < config->n_vocab ? o->logprobs : config->n_vocab,
+                           .stops = stops,
                            .n_stops = o->stops.n};
-    const enum status s = generate_samples(o, r, n_ctx, &g, e);
+    const enum status s = generate_samples(o, r, &g, e);
     generate_free(&g);
+    sampler_free(g.schedule.sampler);
+    free(stops);
+    return s;
+}
+
+/* --- many prompts ---------------------------------------------------------------------------- */
+
+/* How many prompts there are, as far as can be told by now; at least one, at most BATCH_MAX. */
+static enum status count_prompts(struct prompts *p, int *n, struct err *e)
+{
+    TRY(lines_left(&p->lines, BATCH_AUTO, n, e));
+    if (*n >= BATCH_AUTO)
+        *n = BATCH_MAX;
+    if (*n == 0)
+        *n = 1;
+    return STATUS_OK;
+}
+
+static enum status generate_prompts(const struct generate_options *o, struct runtime *r,
+                                    struct generation_many *g, struct err *e)
+{
+    struct session_wanted wanted = {.n_shared = 0};
+    const struct config *config = &r->checkpoint.model->config;
+    int n_texts;
+    TRY(choose_context(o, config, &wanted.n_ctx, e));
+    TRY(count_prompts(g->prompts, &n_texts, e));
+    TRY(start_schedule(o, r, &wanted, n_texts, &g->schedule, e));
+    g->room_advice = context_advice(config, wanted.n_ctx);
+    TRY(generate_many_create(g, e));
+    TRY(generate_many_run(g, e));
+    generate_many_report(g, r, o->seed.value);
+    if (g->schedule.interrupted)
+        return STATUS_INTERRUPTED;
+    if (g->n_errors > 0)
+        return err_set(
+            e, STATUS_FAILED, "%llu of %llu prompts could not be run; their lines say why",
+            (unsigned long long)g->n_errors, (unsigned long long)(g->n_errors + g->n_done));
+    return STATUS_OK;
+}
+
+/* Opening a pipe waits for its other end, and Ctrl-C ends the wait. */
+static enum status await_prompts(struct prompts *p, const char *path, struct err *e)
+{
+    if (signals_end_at_once())
+        return STATUS_INTERRUPTED;
+    const enum status s = prompts_open(p, path, e);
+    signals_defer();
+    return s;
+}
+
+static enum status generate_many_from(const void *values, struct runtime *r, struct text none,
+                                      struct err *e)
+{
+    const struct generate_options *o = values;
+    struct progress progress = progress_start(r->common, "prompts");
+    progress.terminal &= !isatty(STDOUT_FILENO); /* where the lines themselves show it */
+    struct text *stops;
+    (void)none;
+    TRY(stop_texts(o, &stops, e));
+    struct prompts prompts = {
+        .n = o->n,
+        .seed = o->seed.value,
+        .stops = stops,
+        .n_stops = o->stops.n,
+        .jsonl = o->prompts_format ? strcmp(prompts_formats[o->prompts_format], "jsonl") == 0
+                                   : text_ends_with(text_of(o->prompts), ".jsonl")};
+    struct generation_many g = {.out = r->inv->out, .prompts = &prompts, .progress = &progress};
+    enum status s = await_prompts(&prompts, o->prompts, e);
+    if (s == STATUS_OK)
+        s = generate_prompts(o, r, &g, e);
+    generate_many_free(&g);
+    sampler_free(g.schedule.sampler);
+    prompts_close(&prompts);
+    free(stops);
     return s;
 }
 
@@ -160,19 +355,23 @@ static enum status run_generate(const struct invocation *inv, const void *values
     TRY(runtime_seed(&o->seed, &chosen.seed.value, e));
     chosen.engine.variant.seed = (struct option_u64){chosen.seed.value, true};
     struct runtime r = {.inv = inv, .common = &o->common, .engine = &o->engine};
-    return runtime_run(&r, &o->input, generate_from, o, e);
+    return runtime_run(&r, &o->input, o->prompts ? generate_many_from : generate_from, o, e);
 }
 
 const struct command command_generate = {
     .name = "generate",
     .summary = "continue a text from a checkpoint",
-    .usage = "MODEL [-p TEXT | -f FILE | -f -] [options]",
+    .usage = "MODEL [-p TEXT | -f FILE | -f - | --prompts FILE] [options]",
     .notes = "Prints the prompt and its continuation. Without a prompt it starts from the\n"
              "checkpoint's begin-of-text token, or else from a newline. The same checkpoint,\n"
              "prompt, options and seed give the same text for any number of threads.\n"
+             "With --prompts a line a prompt: index, id, prompt, text, tokens, n, finish (length,\n"
+             "stop, eos, context), seed, logprob; or error. Each text is that of the prompt alone\n"
+             "with its seed. An object's n, seed and stop take the place of the command's.\n"
              "The sampler's order: repetition penalty, temperature, top-k, top-p, min-p, draw.\n",
     .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
                         {"Continuation", text_options, 0},
+                        {"Many prompts", many_options, 0},
                         {"Sampling", sampler_options, 0},
                         {"Engine", engine_options, offsetof(VALUES, engine)},
                         {"Variant", variant_options, offsetof(VALUES, engine.variant)},

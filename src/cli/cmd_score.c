@@ -228,7 +228,8 @@ static enum status score_text(const void *values, struct runtime *r, struct text
     const struct score_options *o = values;
     const struct config *config = &r->checkpoint.model->config;
     TRY(read_score_tokens(o, r, text, e));
-    TRY(runtime_start(r, (int)r->n_tokens, NULL, e));
+    const struct session_wanted wanted = {.n_ctx = (int)r->n_tokens};
+    TRY(runtime_start(r, &wanted, e));
     struct scoring scoring = {.tokenizer = r->checkpoint.tokenizer,
                               .n_vocab = config->n_vocab,
                               .n_top = o->top < config->n_vocab ? o->top : config->n_vocab,

@@ -1,197 +1,176 @@
 #include "cli/generate.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "cli/input.h"
-#include "cli/signals.h"
 #include "cli/token_record.h"
-#include "engine/logits.h"
 #include "show/json.h"
 
-/* Tokens that one sample can have at most: the last one need not be fed. */
-static int sample_room(const struct generation *g)
+/* --- the schedule's client ------------------------------------------------------------------- */
+
+/* What stands before a sample's text. */
+static void begin_sample(struct generation *g, int sample)
 {
-    const int room = session_cap(g->session) - g->n_tokens + 1;
-    return g->n < room ? g->n : room;
+    struct output *out = turns_output(&g->turns, (uint64_t)sample);
+    if (g->records)
+        return;
+    if (sample > 0)
+        output_puts(out, "---\n");
+    if (g->echo)
+        output_put(out, g->prompt);
+    output_flush(g->out);
+}
+
+/* The first sample takes the prompt, for which the others wait. */
+static enum status next_sample(void *arg, struct place *p, int wait_ms, enum supply *supply,
+                               struct err *e)
+{
+    struct generation *g = arg;
+    (void)wait_ms;
+    (void)e;
+    *supply = g->n_begun == g->n_samples ? SUPPLY_END : SUPPLY_LATER;
+    if (*supply == SUPPLY_END || (g->n_begun > 0 && !g->has_prompt) ||
+        !turns_has_room(&g->turns, (uint64_t)g->n_begun))
+        return STATUS_OK;
+    *supply = SUPPLY_TEXT;
+    begin_sample(g, g->n_begun);
+    p->request = (struct request){.number = (uint64_t)g->n_begun,
+                                  .tokens = g->tokens,
+                                  .n_tokens = g->n_tokens,
+                                  .logits = g->has_prompt ? g->prompt_logits : NULL,
+                                  .n = g->n,
+                                  .seed = g->seed,
+                                  .stream = (uint64_t)g->n_begun,
+                                  .stops = g->stops,
+                                  .n_stops = g->n_stops};
+    g->n_begun++;
+    return STATUS_OK;
+}
+
+static void keep_prompt(void *arg, const struct place *p, const float *logits)
+{
+    struct generation *g = arg;
+    (void)p;
+    memcpy(g->prompt_logits, logits, (size_t)g->schedule.n_vocab * sizeof *logits);
+    g->has_prompt = true;
+}
+
+static void print_record(struct generation *g, const struct place *p, const struct made *m)
+{
+    struct output *out = turns_output(&g->turns, p->request.number);
+    score_top(m->logits, g->schedule.n_vocab, m->log_sum, g->n_top, g->top);
+    struct json j;
+    json_init(&j, out, 0);
+    const struct token_record record = {.sample = (int)p->request.number,
+                                        .position = g->n_tokens + p->n_made,
+                                        .id = m->token,
+                                        .predicted = true,
+                                        .logprob = (double)m->logits[m->token] - m->log_sum,
+                                        .top = g->top,
+                                        .n_top = g->n_top,
+                                        .with_top = true};
+    token_record_json(&j, g->schedule.tokenizer, &record);
+    output_puts(out, "\n");
+}
+
+/* Sends a token on its way: as a record, or as text if it is text. */
+static enum status print_made(void *arg, const struct place *p, const struct made *m, struct err *e)
+{
+    struct generation *g = arg;
+    (void)e;
+    if (g->records)
+        print_record(g, p, m);
+    else if (m->ready.len > 0)
+        output_put(turns_output(&g->turns, p->request.number), m->ready);
+    return STATUS_OK;
+}
+
+/* Of those that are abandoned only the one that was being printed, the last, leaves what it has. */
+static enum status end_sample(void *arg, const struct place *p, enum text_end end, struct text rest,
+                              struct err *e)
+{
+    struct generation *g = arg;
+    const uint64_t number = p->request.number;
+    (void)e;
+    if (end == END_ABANDONED && number != g->turns.front) {
+        turns_drop(&g->turns, number);
+        return STATUS_OK;
+    }
+    if (!g->records) {
+        struct output *out = turns_output(&g->turns, number);
+        output_put(out, rest);
+        output_puts(out, "\n");
+    }
+    turns_close(&g->turns, number);
+    if (end == END_ABANDONED || number >= g->last) {
+        g->last = number;
+        g->end = end;
+        g->last_made = p->n_made;
+    }
+    return STATUS_OK;
+}
+
+static enum status fail_sample(void *arg, const struct place *p, const struct err *why,
+                               struct err *e)
+{
+    (void)arg;
+    (void)p;
+    *e = *why;
+    return STATUS_FAILED;
+}
+
+static enum status end_round(void *arg, bool *stop, struct err *e)
+{
+    struct generation *g = arg;
+    *stop = !output_flush(g->out);
+    return turns_check(&g->turns, e);
+}
+
+static const struct schedule_client client = {.next = next_sample,
+                                              .prefilled = keep_prompt,
+                                              .made = print_made,
+                                              .ended = end_sample,
+                                              .failed = fail_sample,
+                                              .round = end_round};
+
+/* --- from outside ---------------------------------------------------------------------------- */
+
+static void take_generation(struct generation *g, struct arena *a)
+{
+    g->prompt_logits = arena_take(a, (uint64_t)g->schedule.n_vocab, sizeof *g->prompt_logits);
+    g->top = arena_take(a, (uint64_t)g->n_top, sizeof *g->top);
+}
+
+/* Rounds there can be at most. */
+static size_t count_rounds(const struct generation *g)
+{
+    const int room = session_cap(g->schedule.session) - g->n_tokens;
+    const uint64_t n = (uint64_t)(g->n < room ? g->n : room) * (uint64_t)g->n_samples;
+    return n < SCHEDULE_MAX_ROUNDS ? (size_t)n : SCHEDULE_MAX_ROUNDS;
 }
 
 enum status generate_create(struct generation *g, struct err *e)
 {
-    const int room = sample_room(g);
-    const uint64_t steps = (uint64_t)(room > 1 ? room - 1 : 0) * (uint64_t)g->n_samples;
-    g->cap_times = steps < GENERATE_MAX_TIMES ? (size_t)steps : GENERATE_MAX_TIMES;
-    const size_t logits_bytes = (size_t)g->n_vocab * sizeof *g->prompt_logits;
-    const size_t top_bytes = (size_t)g->n_top * sizeof *g->top;
-    const size_t times_bytes = g->cap_times * sizeof *g->times;
-    g->prompt_logits = malloc(logits_bytes);
-    g->top = malloc(top_bytes + 1);
-    g->times = malloc(times_bytes + 1);
-    if (!g->prompt_logits || !g->top || !g->times)
-        return err_no_memory(e, "the generation's buffers", logits_bytes + top_bytes + times_bytes);
-    return stream_create(&g->stream, g->stops, g->n_stops, longest_token(g->tokenizer), e);
+    take_generation(g, &g->arena);
+    TRY(arena_allocate(&g->arena, "the generation's buffers", e));
+    take_generation(g, &g->arena);
+    TRY(turns_create(&g->turns, g->out, e));
+    g->schedule.client = &client;
+    g->schedule.arg = g;
+    g->schedule.wants_logprobs = g->records;
+    g->schedule.cap_rounds = count_rounds(g);
+    return schedule_create(&g->schedule, e);
 }
 
 void generate_free(struct generation *g)
 {
-    stream_free(&g->stream);
-    sampler_free(g->sampler);
-    free(g->prompt_logits);
-    free(g->top);
-    free(g->times);
-}
-
-/* Feeds the prompt block by block, so that an interrupt is noticed between blocks. */
-static enum status feed_prompt(struct generation *g, struct err *e)
-{
-    const uint64_t start = clock_ns();
-    const int block = session_block(g->session);
-    while (g->n_prefilled < g->n_tokens && !signals_interrupted()) {
-        const int left = g->n_tokens - g->n_prefilled;
-        const int n = left < block ? left : block;
-        TRY(session_feed(g->session, 0, g->tokens + g->n_prefilled, n, NULL, e));
-        g->n_prefilled += n;
-    }
-    g->prefill_ns = clock_ns() - start;
-    if (g->n_prefilled == g->n_tokens)
-        memcpy(g->prompt_logits, session_logits(g->session),
-               (size_t)g->n_vocab * sizeof *g->prompt_logits);
-    return STATUS_OK;
-}
-
-static enum status print_record(struct generation *g, int sample, int token, const float *logits,
-                                struct err *e)
-{
-    double log_sum = 0;
-    TRY(logits_log_sum(logits, g->n_vocab, &log_sum, e));
-    score_top(logits, g->n_vocab, log_sum, g->n_top, g->top);
-    struct json j;
-    json_init(&j, g->out, 0);
-    const struct token_record record = {.sample = sample,
-                                        .position = g->n_tokens + g->last_made,
-                                        .id = token,
-                                        .predicted = true,
-                                        .logprob = (double)logits[token] - log_sum,
-                                        .top = g->top,
-                                        .n_top = g->n_top,
-                                        .with_top = true};
-    token_record_json(&j, g->tokenizer, &record);
-    output_puts(g->out, "\n");
-    return STATUS_OK;
-}
-
-/* Sends a token on its way: as a record, or as text if it is text. */
-static enum status emit(struct generation *g, int sample, int token, const float *logits,
-                        struct err *e)
-{
-    enum status s = STATUS_OK;
-    struct text ready = {NULL, 0};
-    if (!tokenizer_is_special(g->tokenizer, token))
-        ready = stream_push(&g->stream, tokenizer_bytes(g->tokenizer, token));
-    if (g->records)
-        s = print_record(g, sample, token, logits, e);
-    else
-        output_put(g->out, ready);
-    if (!output_flush(g->out))
-        g->end = END_OUTPUT;
-    else if (g->stream.stopped)
-        g->end = END_STOP;
-    g->last_made++;
-    g->n_made++;
-    return s;
-}
-
-static void note_time(struct generation *g, uint64_t ns)
-{
-    g->step_ns += ns;
-    g->n_steps++;
-    if (g->n_times < g->cap_times)
-        g->times[g->n_times++] = ns;
-}
-
-/* One sample's tokens; the session holds the prompt. g->end says why it ended. */
-static enum status make_tokens(struct generation *g, int sample, struct err *e)
-{
-    const int room = sample_room(g);
-    const int eos = g->ignore_eos ? -1 : tokenizer_eos(g->tokenizer);
-    const float *logits = g->prompt_logits;
-    uint64_t before = 0;
-    g->end = room < g->n ? END_CONTEXT : END_COUNT;
-    while (g->last_made < room) {
-        if (signals_interrupted()) {
-            g->end = END_INTERRUPTED;
-            break;
-        }
-        int token;
-        TRY(sampler_pick(g->sampler, 0, 0, logits, &token, e));
-        if (token == eos) {
-            g->end = END_EOS;
-            break;
-        }
-        const enum status s = emit(g, sample, token, logits, e);
-        const uint64_t now = clock_ns();
-        if (!g->first_token_at)
-            g->first_token_at = now;
-        if (before)
-            note_time(g, now - before);
-        if (s != STATUS_OK || g->end == END_OUTPUT || g->end == END_STOP)
-            return s;
-        if (g->last_made == room)
-            break;
-        before = now;
-        sampler_accept(g->sampler, 0, token);
-        const int32_t next = token;
-        TRY(session_feed(g->session, 0, &next, 1, NULL, e));
-        logits = session_logits(g->session);
-    }
-    return STATUS_OK;
-}
-
-static enum status make_sample(struct generation *g, int sample, struct err *e)
-{
-    session_rewind(g->session, 0, g->n_tokens);
-    sampler_reset(g->sampler, 0, g->seed, (uint64_t)sample);
-    for (int i = 0; i < g->n_tokens; i++)
-        sampler_accept(g->sampler, 0, g->tokens[i]);
-    g->last_made = 0;
-    const enum status s = make_tokens(g, sample, e);
-    const struct text rest = stream_finish(&g->stream);
-    if (!g->records) {
-        output_put(g->out, rest);
-        output_puts(g->out, "\n");
-        output_flush(g->out);
-    }
-    return s;
-}
-
-static void begin_sample(struct generation *g, int sample)
-{
-    if (g->records)
-        return;
-    if (sample > 0)
-        output_puts(g->out, "---\n");
-    if (g->echo)
-        output_put(g->out, g->prompt);
-    output_flush(g->out);
+    schedule_free(&g->schedule);
+    turns_free(&g->turns);
+    arena_free(&g->arena);
 }
 
 enum status generate_run(struct generation *g, struct err *e)
 {
-    begin_sample(g, 0);
-    TRY(feed_prompt(g, e));
-    if (g->n_prefilled < g->n_tokens) {
-        g->end = END_INTERRUPTED;
-        if (!g->records)
-            output_puts(g->out, "\n");
-        return STATUS_OK;
-    }
-    for (int sample = 0; sample < g->n_samples; sample++) {
-        if (sample > 0)
-            begin_sample(g, sample);
-        TRY(make_sample(g, sample, e));
-        if (g->end == END_INTERRUPTED || g->end == END_OUTPUT)
-            break;
-    }
-    return STATUS_OK;
+    const enum status s = schedule_run(&g->schedule, e);
+    output_flush(g->out);
+    return s;
 }

@@ -1,6 +1,9 @@
 /*
- * generate - the loop behind the command generate: prefill, then one token after another to
- * standard output, with what was counted and timed on the way.
+ * generate - one prompt continued, once or as several samples, as text or as records of its tokens
+ * on standard output.
+ *
+ * The prompt is taken once; all samples read its positions in the cache. They are made side by side
+ * and printed in order, the one whose turn it is as it is made.
  */
 #ifndef DECODE_CLI_GENERATE_H
 #define DECODE_CLI_GENERATE_H
@@ -10,60 +13,43 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "cli/stream.h"
-#include "engine/sampler.h"
-#include "engine/session.h"
+#include "cli/schedule.h"
+#include "cli/turns.h"
 #include "measure/score.h"
 #include "show/output.h"
-#include "text/tokenizer.h"
-
-/* Why the last sample ended. */
-enum generate_end {
-    END_COUNT,       /* n tokens are made */
-    END_EOS,         /* the model ended the text */
-    END_STOP,        /* a stop string is complete */
-    END_CONTEXT,     /* there is no room for another token */
-    END_INTERRUPTED, /* Ctrl-C */
-    END_OUTPUT,      /* standard output takes no more */
-};
-
-/* Times kept for the percentiles; a longer run keeps its first ones. */
-#define GENERATE_MAX_TIMES ((size_t)1 << 20)
 
 struct generation {
     /* Borrowed, filled in before generate_create. */
     struct output *out;
-    struct session *session; /* empty; with room for the prompt */
-    struct sampler *sampler; /* generate_free frees it */
-    const struct tokenizer *tokenizer;
     struct text prompt;    /* echoed as it is */
     const int32_t *tokens; /* [n_tokens >= 1] what the prompt became */
-    int n_tokens, n_vocab;
+    int n_tokens;
     int n;         /* tokens wanted in each sample */
     int n_samples; /* streams of the seed */
     uint64_t seed;
-    bool echo, ignore_eos;
+    bool echo;
     bool records; /* JSON lines with n_top alternatives instead of text */
     int n_top;
-    const char *const *stops;
+    const struct text *stops;
     int n_stops;
+    /* What generate_create leaves to the caller: session (all sequences empty, if several with the
+     * prompt as their shared positions), sampler, pool, tokenizer, n_places, n_vocab, ignore_eos.
+     */
+    struct schedule schedule;
 
-    /* Results. */
-    enum generate_end end;
-    int last_made;   /* tokens of the last sample */
-    uint64_t n_made; /* tokens of all samples */
-    int n_prefilled; /* prompt tokens fed */
-    uint64_t prefill_ns;
-    uint64_t first_token_at; /* clock_ns; 0 before it */
-    uint64_t step_ns;        /* the sum of all times */
-    uint64_t n_steps;
-    uint64_t *times; /* [n_times] ns from one token to the next, n_times <= n_steps */
-    size_t n_times, cap_times;
+    /* Results, beside the schedule's. */
+    enum text_end end; /* of the last sample; of the one that was cut short, if one was */
+    int last_made;     /* its tokens */
 
     /* Private. */
-    struct stream stream;
+    struct turns turns;
+    int n_begun;
+    uint64_t last;           /* the sample that `end` is about */
+    bool cut;                /* it was abandoned while it was being printed */
     float *prompt_logits;    /* [n_vocab] */
+    bool has_prompt;         /* they are there */
     struct token_score *top; /* [n_top] */
+    struct arena arena;      /* of these two */
 };
 
 /* Takes all memory: STATUS_NO_MEMORY. generate_free is due in every case. */
@@ -72,7 +58,7 @@ void generate_free(struct generation *g);
 
 /* Prints everything. STATUS_OK whatever the end, also when interrupted or when the output fails
  * (which the output itself knows); STATUS_FAILED for logits that are not finite, after ending the
- * line. */
+ * line. Samples that are complete then are printed, too. */
 enum status generate_run(struct generation *g, struct err *e);
 
 #endif

@@ -7,9 +7,9 @@
 #include "base/stats.h"
 #include "show/figures.h"
 
-static double percentile_us(const struct generation *g, double p)
+static double percentile_us(const struct schedule_times *t, double p)
 {
-    return (double)stats_percentile(g->times, g->n_times, p) / 1000;
+    return (double)stats_percentile(t->rounds, t->n_rounds, p) / 1000;
 }
 
 static double rate(uint64_t n, uint64_t ns)
@@ -35,15 +35,41 @@ static const char *plural(uint64_t n)
 
 static void say_end(const struct generation *g, const struct common_options *common)
 {
-    const char *what = g->end == END_EOS           ? "end of text"
-                       : g->end == END_STOP        ? "stop text found"
-                       : g->end == END_INTERRUPTED ? "interrupted"
-                                                   : NULL;
+    const char *what = g->end == END_EOS         ? "end of text"
+                       : g->end == END_STOP      ? "stop text found"
+                       : g->schedule.interrupted ? "interrupted"
+                                                 : NULL;
     if (g->end == END_CONTEXT)
-        say(common, "context full (%d tokens): stopped after %d of %d", session_cap(g->session),
-            g->last_made, g->n);
+        say(common, "context full (%d tokens): stopped after %d of %d",
+            session_cap(g->schedule.session), g->last_made, g->n);
     else if (what)
         say(common, "%s after %d token%s", what, g->last_made, plural((uint64_t)g->last_made));
+}
+
+static void print_prompt_tokens(const struct schedule_times *t)
+{
+    fprintf(stderr, "%" PRIu64 " token%s, %s tokens/s\n", t->n_prefilled, plural(t->n_prefilled),
+            figure_rate(rate(t->n_prefilled, t->prefill_ns)).text);
+}
+
+/* All that is the same for one text and many. A step makes a token for each of its texts. */
+static void report_schedule(struct schedule *s, const struct runtime *r, uint64_t seed)
+{
+    struct schedule_times *t = &s->times;
+    if (t->first_token_at)
+        fprintf(stderr, "first token  %s after start\n",
+                figure_duration(t->first_token_at - r->inv->start_ns).text);
+    fprintf(stderr, "decoded      %" PRIu64 " token%s", t->n_made, plural(t->n_made));
+    if (t->n_rounds > 0) {
+        stats_sort(t->rounds, t->n_rounds);
+        fprintf(stderr, ", %s tokens/s; p50 %.0f µs, p99 %.0f µs per %s",
+                figure_rate(rate(t->n_decoded, t->decode_ns)).text, percentile_us(t, 0.5),
+                percentile_us(t, 0.99), s->n_places > 1 ? "step" : "token");
+    }
+    if (s->n_places > 1)
+        fprintf(stderr, "\nbatch        %d sequences", s->n_places);
+    fprintf(stderr, "\nseed         %" PRIu64 "\npeak memory  %s\n", seed,
+            figure_bytes(peak_bytes()).text);
 }
 
 void generate_report(struct generation *g, const struct runtime *r, uint64_t seed)
@@ -51,19 +77,19 @@ void generate_report(struct generation *g, const struct runtime *r, uint64_t see
     say_end(g, r->common);
     if (r->common->quiet)
         return;
-    fprintf(stderr, "prompt       %d token%s, %s tokens/s\n", g->n_prefilled,
-            plural((uint64_t)g->n_prefilled),
-            figure_rate(rate((uint64_t)g->n_prefilled, g->prefill_ns)).text);
-    if (g->first_token_at)
-        fprintf(stderr, "first token  %s after start\n",
-                figure_duration(g->first_token_at - r->inv->start_ns).text);
-    fprintf(stderr, "decoded      %" PRIu64 " token%s", g->n_made, plural(g->n_made));
-    if (g->n_times > 0) {
-        stats_sort(g->times, g->n_times);
-        fprintf(stderr, ", %s tokens/s; p50 %.0f µs, p99 %.0f µs per token",
-                figure_rate(rate(g->n_steps, g->step_ns)).text, percentile_us(g, 0.5),
-                percentile_us(g, 0.99));
-    }
-    fprintf(stderr, "\nseed         %" PRIu64 "\npeak memory  %s\n", seed,
-            figure_bytes(peak_bytes()).text);
+    fputs("prompt       ", stderr);
+    print_prompt_tokens(&g->schedule.times);
+    report_schedule(&g->schedule, r, seed);
+}
+
+void generate_many_report(struct generation_many *g, const struct runtime *r, uint64_t seed)
+{
+    if (g->schedule.interrupted)
+        say(r->common, "interrupted after %" PRIu64 " prompt%s", g->n_done, plural(g->n_done));
+    if (r->common->quiet)
+        return;
+    fprintf(stderr, "prompts      %" PRIu64 " done, %" PRIu64 " error%s; ", g->n_done, g->n_errors,
+            plural(g->n_errors));
+    print_prompt_tokens(&g->schedule.times);
+    report_schedule(&g->schedule, r, seed);
 }

@@ -7,10 +7,12 @@
 #include <stdint.h>
 
 #include "cli/generate.h"
+#include "cli/generate_many.h"
 #include "cli/runtime.h"
 
 /* Prompt and decode rates, time to first token, percentiles, seed and peak memory; nothing with
- * -q. Sorts g->times. */
+ * -q. Sorts the schedule's times. */
 void generate_report(struct generation *g, const struct runtime *r, uint64_t seed);
+void generate_many_report(struct generation_many *g, const struct runtime *r, uint64_t seed);
 
 #endif

@@ -79,13 +79,32 @@ size_t longest_token(const struct tokenizer *t)
     return longest;
 }
 
+/* Of a long text the fewest tokens that it could have are counted first. */
 enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct text text, bool bos,
                             int n_ctx, int32_t **ids, size_t *n, struct err *e)
 {
-    const size_t longest = longest_token(t), least = text.len / longest + (text.len % longest != 0);
-    if (text.len >= LONG_TEXT && least > (size_t)n_ctx)
+    const size_t longest = text.len < LONG_TEXT ? SIZE_MAX : longest_token(t);
+    const size_t least = text.len / longest + (text.len % longest != 0);
+    if (least > (size_t)n_ctx)
         return err_set(e, STATUS_USAGE,
                        "%s has at least %zu tokens (%zu bytes), the context only %d", what, least,
                        text.len, n_ctx);
     return tokens_of_text(t, text, bos, ids, n, e);
+}
+
+enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int n_ctx,
+                             int32_t **ids, size_t *n, struct err *e)
+{
+    const bool empty = prompt.len == 0, has_bos = tokenizer_bos(t) >= 0;
+    return tokens_that_fit("the prompt", t, empty && !has_bos ? text_of("\n") : prompt,
+                           empty ? has_bos : tokenizer_adds_bos(t), n_ctx, ids, n, e);
+}
+
+enum status check_prompt_length(size_t n_tokens, int n_ctx, const char *advice, struct err *e)
+{
+    if (n_tokens > (size_t)n_ctx)
+        return err_set(e, STATUS_USAGE,
+                       "the prompt has %zu tokens, the context only %d: shorten the prompt%s",
+                       n_tokens, n_ctx, advice);
+    return STATUS_OK;
 }

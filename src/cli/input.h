@@ -45,4 +45,12 @@ size_t longest_token(const struct tokenizer *t);
 enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct text text, bool bos,
                             int n_ctx, int32_t **ids, size_t *n, struct err *e);
 
+/* The ids of a prompt to be continued in n_ctx positions: an empty one is BOS, or else a newline.
+ * As tokens_that_fit. */
+enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int n_ctx,
+                             int32_t **ids, size_t *n, struct err *e);
+
+/* STATUS_USAGE if a prompt has more than n_ctx tokens; `advice` ends the message. */
+enum status check_prompt_length(size_t n_tokens, int n_ctx, const char *advice, struct err *e);
+
 #endif

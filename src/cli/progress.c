@@ -20,14 +20,22 @@ struct progress progress_start(const struct common_options *c, const char *unit)
                              .shown_ns = now};
 }
 
+/* Whether a line is to be shown now; then none is for some time. */
+static bool is_due(struct progress *p, uint64_t now)
+{
+    if (!p->terminal || now - p->shown_ns < PROGRESS_NS)
+        return false;
+    p->shown_ns = now;
+    return true;
+}
+
 void progress_show(void *arg, uint64_t done, uint64_t all)
 {
     struct progress *p = arg;
     const uint64_t now = clock_ns();
     p->done = done;
-    if (!p->terminal || done == 0 || now - p->shown_ns < PROGRESS_NS)
+    if (done == 0 || !is_due(p, now))
         return;
-    p->shown_ns = now;
     const double rate = (double)done / (double)(now - p->started_ns) * 1e9;
     const struct figure left = figure_duration((uint64_t)((double)(all - done) / rate * 1e9));
     if (p->unit)
@@ -36,6 +44,22 @@ void progress_show(void *arg, uint64_t done, uint64_t all)
     else
         fprintf(stderr, "\r%.0f%% of %s, %s/s, %s left\033[K", 100 * (double)done / (double)all,
                 figure_bytes((double)all).text, figure_bytes(rate).text, left.text);
+}
+
+void progress_show_texts(struct progress *p, uint64_t done, uint64_t begun, uint64_t tokens,
+                         double share)
+{
+    const uint64_t now = clock_ns();
+    p->done = done;
+    if (!is_due(p, now))
+        return;
+    const double elapsed = (double)(now - p->started_ns);
+    const double part = share < 0 || begun == 0 ? 0 : share * (double)done / (double)begun;
+    fprintf(stderr, "\r%" PRIu64 " %s done, %s tokens/s", done, p->unit,
+            figure_rate((double)tokens / elapsed * 1e9).text);
+    if (part > 0)
+        fprintf(stderr, ", %s left", figure_duration((uint64_t)(elapsed * (1 - part) / part)).text);
+    fputs("\033[K", stderr);
 }
 
 void progress_end(const struct progress *p)

@@ -22,6 +22,11 @@ struct progress progress_start(const struct common_options *c, const char *unit)
  * <unit>, <rate> <unit>/s, <time> left", at most ten times a second. */
 void progress_show(void *arg, uint64_t done, uint64_t all);
 
+/* The same for texts made side by side: "<done> done, <rate> tokens/s, <time> left", the time only
+ * where it is known how much of all the `begun` ones are: share, from 0 to 1, else negative. */
+void progress_show_texts(struct progress *p, uint64_t done, uint64_t begun, uint64_t tokens,
+                         double share);
+
 /* Takes the line away. */
 void progress_end(const struct progress *p);
 

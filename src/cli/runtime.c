@@ -5,12 +5,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/available.h"
 #include "base/cpus.h"
 #include "cli/numbers.h"
 #include "cli/signals.h"
 #include "engine/autothreads.h"
 #include "model/kv_cache.h"
 #include "show/figures.h"
+
+/* Of what is available, how much sequences may take: it is an estimate, and others want some. */
+#define AVAILABLE_SHARE 0.9
 
 /* The largest first. */
 const char *const kv_type_names[] = {"f32", "f16", "q8_0", NULL};
@@ -139,23 +143,95 @@ static enum status open_runtime(struct runtime *r, const char *path, struct err 
                                            : common_open(path, parts, &r->checkpoint, e);
 }
 
-static void print_plan(const struct runtime *r, int n_ctx, const struct session_memory *plan,
-                       const char *option)
+static struct session_params params_of(const struct runtime *r, const struct session_wanted *w)
+{
+    return (struct session_params){.n_sequences = w->n_sequences,
+                                   .n_ctx = w->n_ctx,
+                                   .n_shared = w->n_shared,
+                                   .kv_storage = kv_type_storage[r->engine->kv_type],
+                                   .block = r->engine->block,
+                                   .kernels = r->kernels};
+}
+
+/* What lowers the cache, "; A and B lower the cache"; "" if nothing does. */
+struct cache_advice {
+    char text[96];
+};
+
+static struct cache_advice advise(const struct runtime *r, const char *option)
+{
+    struct cache_advice advice = {""};
+    const char *type = kv_type_advice[r->engine->kv_type];
+    if (option && type[0])
+        snprintf(advice.text, sizeof advice.text, "; %s and %s lower the cache", option, type);
+    else if (option || type[0])
+        snprintf(advice.text, sizeof advice.text, "; %s lowers the cache", option ? option : type);
+    return advice;
+}
+
+static void print_plan(const struct runtime *r, const struct session_wanted *w,
+                       const struct session_memory *plan)
 {
     const int kv_type = r->engine->kv_type;
-    const char *type = kv_type_advice[kv_type];
     const struct config *c = &r->checkpoint.model->config;
     const double per_token =
         (double)kv_cache_bytes_per_token(c, c->n_kv_heads, kv_type_storage[kv_type]);
-    char advice[96] = ""; /* what lowers the cache */
-    if (option && type[0])
-        snprintf(advice, sizeof advice, "; %s and %s lower the cache", option, type);
-    else if (option || type[0])
-        snprintf(advice, sizeof advice, "; %s lowers the cache", option ? option : type);
-    say(r->common, "memory: weights %s, KV cache %s (%d tokens of %s, %s), scratch %s%s",
+    char sequences[40] = "";
+    if (w->n_sequences > 1)
+        snprintf(sequences, sizeof sequences, "%d sequences of ", w->n_sequences);
+    say(r->common, "memory: weights %s, KV cache %s (%s%d tokens of %s, %s), scratch %s%s",
         figure_bytes((double)r->checkpoint.model->weights.cap).text,
-        figure_bytes((double)plan->kv_bytes).text, n_ctx, figure_bytes(per_token).text,
-        kv_type_names[kv_type], figure_bytes((double)plan->scratch_bytes).text, advice);
+        figure_bytes((double)plan->kv_bytes).text, sequences, w->n_ctx,
+        figure_bytes(per_token).text, kv_type_names[kv_type],
+        figure_bytes((double)plan->scratch_bytes).text, advise(r, w->option).text);
+}
+
+/* All that the session and the command take. */
+static enum status bytes_wanted(const struct runtime *r, const struct session_wanted *w,
+                                double *bytes, struct err *e)
+{
+    const struct session_params params = params_of(r, w);
+    struct session_memory plan;
+    TRY(session_plan(r->checkpoint.model, &params, r->n_threads, &plan, e));
+    *bytes = (double)plan.kv_bytes + (double)plan.scratch_bytes +
+             (double)w->more_bytes * (w->n_sequences > 0 ? w->n_sequences : 1);
+    return STATUS_OK;
+}
+
+enum status runtime_fitting(const struct runtime *r, const struct session_wanted *w, int most,
+                            int *fitting, struct err *e)
+{
+    const double available = (double)available_memory() * AVAILABLE_SHARE;
+    struct session_wanted try = *w;
+    double bytes;
+    int low = 0, high = most;
+    try.n_sequences = 1;
+    TRY(bytes_wanted(r, &try, &bytes, e));
+    while (low < high) {
+        try.n_sequences = low + (high - low + 1) / 2;
+        if (bytes_wanted(r, &try, &bytes, NULL) == STATUS_OK && bytes <= available)
+            low = try.n_sequences;
+        else
+            high = try.n_sequences - 1;
+    }
+    *fitting = low;
+    return STATUS_OK;
+}
+
+enum status runtime_check_memory(const struct runtime *r, const struct session_wanted *w,
+                                 const char *option, struct err *e)
+{
+    int fitting;
+    double bytes;
+    TRY(bytes_wanted(r, w, &bytes, e));
+    TRY(runtime_fitting(r, w, w->n_sequences, &fitting, e));
+    if (fitting == w->n_sequences)
+        return STATUS_OK;
+    return err_set(
+        e, STATUS_NO_MEMORY,
+        "out of memory: %d sequences need %s, %s are available, %d would fit: lower %s%s",
+        w->n_sequences, figure_bytes(bytes).text, figure_bytes((double)available_memory()).text,
+        fitting, option, advise(r, w->option).text);
 }
 
 /* Goes on with one thread where more do not pay. */
@@ -168,19 +244,17 @@ static void lower_threads(struct runtime *r)
     r->n_threads = 1;
 }
 
-enum status runtime_start(struct runtime *r, int n_ctx, const char *option, struct err *e)
+enum status runtime_start(struct runtime *r, const struct session_wanted *w, struct err *e)
 {
-    const struct session_params params = {.n_ctx = n_ctx,
-                                          .kv_storage = kv_type_storage[r->engine->kv_type],
-                                          .block = r->engine->block,
-                                          .kernels = r->kernels};
+    const struct session_params params = params_of(r, w);
     struct session_memory plan;
     TRY(session_plan(r->checkpoint.model, &params, r->n_threads, &plan, e));
     if (says_memory(r->common, plan.kv_bytes))
-        print_plan(r, n_ctx, &plan, option);
+        print_plan(r, w, &plan);
     TRY(runtime_start_threads(r, e));
     TRY(session_create(r->checkpoint.model, &params, r->pool, &r->session, e));
-    if (r->threads_are_auto && calibrate_prefers_one_thread(r->session, r->pool))
+    const int rows = w->n_sequences > 0 ? w->n_sequences : 1;
+    if (r->threads_are_auto && calibrate_prefers_one_thread(r->session, r->pool, rows))
         lower_threads(r);
     return STATUS_OK;
 }

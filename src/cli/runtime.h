@@ -85,9 +85,26 @@ enum status runtime_run(struct runtime *r, const struct input_options *input, ru
 /* Starts r->pool, unless it is. STATUS_NO_MEMORY. */
 enum status runtime_start_threads(struct runtime *r, struct err *e);
 
-/* Starts the threads and creates the session for n_ctx positions. The memory plan is printed
- * before it is taken: with -v, and when the cache exceeds 1 GiB; with it the options that lower
- * the cache, of which `option` is the command's own (NULL: none). */
-enum status runtime_start(struct runtime *r, int n_ctx, const char *option, struct err *e);
+/* The session that a command wants. */
+struct session_wanted {
+    int n_ctx;
+    int n_sequences; /* 0: one */
+    int n_shared;
+    size_t more_bytes;  /* that the command itself takes for each sequence */
+    const char *option; /* its own ones that lower the cache; NULL: none */
+};
+
+/* How many such sequences, at most `most`, the memory that is available now has room for, beside
+ * some that is left for others. Fails as session_plan does for one. */
+enum status runtime_fitting(const struct runtime *r, const struct session_wanted *w, int most,
+                            int *fitting, struct err *e);
+
+/* STATUS_NO_MEMORY, with the figures and what `option` to lower, if so many are not available. */
+enum status runtime_check_memory(const struct runtime *r, const struct session_wanted *w,
+                                 const char *option, struct err *e);
+
+/* Starts the threads and creates the session. The memory plan is printed before it is taken: with
+ * -v, and when the cache exceeds 1 GiB; with it the options that lower the cache. */
+enum status runtime_start(struct runtime *r, const struct session_wanted *w, struct err *e);
 
 #endif

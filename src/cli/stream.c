@@ -6,18 +6,23 @@
 
 #include "base/utf8.h"
 
-enum status stream_create(struct stream *s, const char *const *stops, int n_stops, size_t max_piece,
-                          struct err *e)
+enum status stream_start(struct stream *s, const struct text *stops, int n_stops, size_t max_piece,
+                         struct err *e)
 {
     size_t longest = 0;
-    for (int i = 0; i < n_stops; i++) {
-        const size_t len = strlen(stops[i]);
-        longest = len > longest ? len : longest;
-    }
+    for (int i = 0; i < n_stops; i++)
+        longest = stops[i].len > longest ? stops[i].len : longest;
     /* Held back at most: a stop string short of one byte, and three bytes of a character. */
     const size_t cap = longest + 3 + max_piece;
-    *s = (struct stream){.stops = stops, .n_stops = n_stops, .cap = cap, .bytes = malloc(cap)};
-    return s->bytes ? STATUS_OK : err_no_memory(e, "the output stream", cap);
+    char *bytes = s->bytes;
+    if (!bytes || cap > s->cap) {
+        bytes = realloc(s->bytes, cap);
+        if (!bytes)
+            return err_no_memory(e, "the output stream", cap);
+        s->cap = cap;
+    }
+    *s = (struct stream){.stops = stops, .n_stops = n_stops, .cap = s->cap, .bytes = bytes};
+    return STATUS_OK;
 }
 
 void stream_free(struct stream *s)
@@ -47,9 +52,10 @@ static size_t stop_ending_at(const struct stream *s, size_t end)
 {
     size_t longest = 0;
     for (int i = 0; i < s->n_stops; i++) {
-        const size_t len = strlen(s->stops[i]);
-        if (len > longest && len <= end && memcmp(s->bytes + end - len, s->stops[i], len) == 0)
-            longest = len;
+        const struct text stop = s->stops[i];
+        if (stop.len > longest && stop.len <= end &&
+            memcmp(s->bytes + end - stop.len, stop.data, stop.len) == 0)
+            longest = stop.len;
     }
     return longest;
 }
@@ -59,9 +65,9 @@ static size_t held_for_stop(const struct stream *s)
 {
     size_t held = 0;
     for (int i = 0; i < s->n_stops; i++) {
-        size_t n = strlen(s->stops[i]) - 1;
+        size_t n = s->stops[i].len - 1;
         n = n < s->len ? n : s->len;
-        while (n > held && memcmp(s->bytes + s->len - n, s->stops[i], n) != 0)
+        while (n > held && memcmp(s->bytes + s->len - n, s->stops[i].data, n) != 0)
             n--;
         held = n > held ? n : held;
     }

@@ -16,7 +16,7 @@
 #include "base/text.h"
 
 struct stream {
-    const char *const *stops; /* borrowed */
+    const struct text *stops; /* borrowed */
     int n_stops;
     bool stopped; /* a stop string was completed: nothing more comes out */
     char *bytes;
@@ -24,17 +24,18 @@ struct stream {
     size_t len, cap;
 };
 
-/* For pieces of at most max_piece bytes. No stop string is empty. Takes all memory here:
- * STATUS_NO_MEMORY. */
-enum status stream_create(struct stream *s, const char *const *stops, int n_stops, size_t max_piece,
-                          struct err *e);
+/* Starts a text of pieces of at most max_piece bytes, with what memory the last one had; the struct
+ * is zeroed before the first. No stop string is empty; they are borrowed until the next start.
+ * Takes all memory here: STATUS_NO_MEMORY. */
+enum status stream_start(struct stream *s, const struct text *stops, int n_stops, size_t max_piece,
+                         struct err *e);
 void stream_free(struct stream *s); /* legal on a zeroed struct and twice */
 
 /* Adds a piece of at most max_piece bytes and returns those that may be printed now. They stay
  * valid until the next call. */
 struct text stream_push(struct stream *s, struct text piece);
 
-/* What was held back; the stream is then as newly created. */
+/* What was held back, valid until the next call; the stream is then as newly started. */
 struct text stream_finish(struct stream *s);
 
 /* How many bytes at the end of `bytes` are a UTF-8 character cut short: 0 to 3. */

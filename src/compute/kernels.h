@@ -179,8 +179,8 @@ struct matmul {
 /* --- attention ------------------------------------------------------------------------------- */
 
 /*
- * Keys and values of one K/V head that lie one position after the other. (They are read a little
- * ahead of use by prefetch, which may go past the end.)
+ * Keys and values of one K/V head that lie one position after the other. (Prefetch
+ * asks for them a little ahead of use, and for what is past the end.)
  *   k  [panel of KERNEL_LANES positions][head_dim][KERNEL_LANES], whole panels
  *   v  [position][kernel_padded(head_dim)]; what the padding holds does not matter
  * Q8_0 elements are int8, and QUANT_BLOCK dimensions of a position (the last block may be
@@ -227,6 +227,8 @@ struct attend {
     float *max;
     float *sum;
     float *out;
+    const void *next; /* keys that the next call will read, asked for ahead; NULL: those that follow
+                         in memory, or not known */
 };
 
 /* --- the table ------------------------------------------------------------------------------- */

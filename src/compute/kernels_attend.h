@@ -41,27 +41,41 @@ ALWAYS_INLINE void prefetch_cache(const void *base, enum storage storage, size_t
 /* Panels of one piece of a chunk that are to be scored. */
 struct panel_run {
     const struct kv_piece *piece;
-    int first; /* the piece's first panel, in the chunk */
-    int end;   /* scores from this position on are the other piece's */
+    int first;        /* the piece's first panel, in the chunk */
+    int end;          /* scores from this position on are the other piece's */
+    const void *next; /* what is read after its keys; NULL: what follows in memory */
 };
 
-/* acc[head][panel] += q.k over the dimensions [begin, end); `panel` is the piece's. */
-ALWAYS_INLINE void score_dims(const struct kv_piece *piece, enum storage storage, int panel,
-                              size_t dim, const float *q, size_t begin, size_t end,
-                              const int n_panels, const int n_heads, lanes acc[TILE_HEADS][4])
+/* The panel to ask for when one of a piece is read: one further on, or of what is next. */
+ALWAYS_INLINE const void *panel_ahead(const struct panel_run *run, enum storage storage, int panel,
+                                      size_t dim)
+{
+    const int n = matrix_panels(run->end) - run->first;
+    const int last = n > AHEAD_PANELS ? n - AHEAD_PANELS : 0;
+    const bool is_next = run->next && panel >= last;
+    const size_t element = storage == STORAGE_F16 ? sizeof(uint16_t) : sizeof(int8_t);
+    const size_t i = (size_t)(is_next ? panel - last : panel + AHEAD_PANELS);
+    return (const unsigned char *)(is_next ? run->next : run->piece->k) +
+           i * dim * KERNEL_LANES * element;
+}
+
+/* acc[head][panel] += q.k over the dimensions [begin, end); `panel` is the piece's, and the panels
+ * `ahead` are asked for meanwhile. */
+ALWAYS_INLINE void score_dims(const void *keys, enum storage storage, int panel,
+                              const void *ahead[4], size_t dim, const float *q, size_t begin,
+                              size_t end, const int n_panels, const int n_heads,
+                              lanes acc[TILE_HEADS][4])
 {
     for (size_t i = begin; i < end; i++) {
         lanes k[4];
         if (i % 4 == 0) { /* whole lines, in each storage */
 #pragma GCC unroll 4
             for (int p = 0; p < n_panels; p++)
-                prefetch_cache(piece->k, storage,
-                               ((size_t)(panel + p + AHEAD_PANELS) * dim + i) * KERNEL_LANES,
-                               4 * KERNEL_LANES);
+                prefetch_cache(ahead[p], storage, i * KERNEL_LANES, 4 * KERNEL_LANES);
         }
 #pragma GCC unroll 4
         for (int p = 0; p < n_panels; p++)
-            k[p] = load_element(piece->k, storage, ((size_t)(panel + p) * dim + i) * KERNEL_LANES);
+            k[p] = load_element(keys, storage, ((size_t)(panel + p) * dim + i) * KERNEL_LANES);
 #pragma GCC unroll 12
         for (int h = 0; h < n_heads; h++) {
             const lanes qh = lanes_all(q[(size_t)h * dim + i]);
@@ -82,9 +96,9 @@ ALWAYS_INLINE void clear_tile(lanes acc[TILE_HEADS][4], const int n, const int m
 }
 
 /* The same over quantised keys: block by block, then times the block's scales. */
-ALWAYS_INLINE void score_quant_dims(const struct kv_piece *piece, int panel, size_t dim,
-                                    const float *q, const int n_panels, const int n_heads,
-                                    lanes acc[TILE_HEADS][4])
+ALWAYS_INLINE void score_quant_dims(const struct kv_piece *piece, int panel, const void *ahead[4],
+                                    size_t dim, const float *q, const int n_panels,
+                                    const int n_heads, lanes acc[TILE_HEADS][4])
 {
     const size_t n_blocks = (size_t)quant_blocks((int)dim);
     for (size_t b = 0; b < n_blocks; b++) {
@@ -92,7 +106,8 @@ ALWAYS_INLINE void score_quant_dims(const struct kv_piece *piece, int panel, siz
         const size_t end = begin + QUANT_BLOCK < dim ? begin + QUANT_BLOCK : dim;
         lanes part[TILE_HEADS][4];
         clear_tile(part, n_heads, n_panels);
-        score_dims(piece, STORAGE_Q8_0, panel, dim, q, begin, end, n_panels, n_heads, part);
+        score_dims(piece->k, STORAGE_Q8_0, panel, ahead, dim, q, begin, end, n_panels, n_heads,
+                   part);
 #pragma GCC unroll 4
         for (int p = 0; p < n_panels; p++) {
             const lanes scale = lanes_load_f16(piece->k_scales +
@@ -112,11 +127,17 @@ ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage,
     const size_t dim = (size_t)a->kv.head_dim;
     const float *q = a->q + (size_t)head * dim;
     lanes acc[TILE_HEADS][4];
+    const struct kv_piece *piece = run->piece;
+    const int own = panel - run->first; /* the panel in its piece */
+    const void *ahead[4];
+#pragma GCC unroll 4
+    for (int p = 0; p < n_panels; p++)
+        ahead[p] = panel_ahead(run, storage, own + p, dim);
     clear_tile(acc, n_heads, n_panels);
     if (storage == STORAGE_Q8_0)
-        score_quant_dims(run->piece, panel - run->first, dim, q, n_panels, n_heads, acc);
+        score_quant_dims(piece, own, ahead, dim, q, n_panels, n_heads, acc);
     else
-        score_dims(run->piece, storage, panel - run->first, dim, q, 0, dim, n_panels, n_heads, acc);
+        score_dims(piece->k, storage, own, ahead, dim, q, 0, dim, n_panels, n_heads, acc);
     float *scores = a->scores + (size_t)head * KERNEL_CHUNK;
 #pragma GCC unroll 12
     for (int h = 0; h < n_heads; h++)
@@ -165,9 +186,13 @@ ALWAYS_INLINE void score_chunk(const struct attend *a, enum storage storage)
 {
     const int split = a->kv.split, last = split < a->kv.n_positions;
     for (int i = last; i >= 0; i--) {
+        const void *next = i > 0 && split > 0 ? a->kv.piece[0].k
+                           : a->next          ? a->kv.piece[split == 0].v
+                                              : NULL;
         const struct panel_run run = {.piece = &a->kv.piece[i],
                                       .first = i ? split / KERNEL_LANES : 0,
-                                      .end = i < last ? split : kernel_padded(a->kv.n_positions)};
+                                      .end = i < last ? split : kernel_padded(a->kv.n_positions),
+                                      .next = next};
         const int n_panels = matrix_panels(run.end);
         int panel = run.first;
         for (; panel + 4 <= n_panels; panel += 4)
@@ -199,19 +224,18 @@ static void softmax_chunk(float *scores, int n, float *max_out, float *sum_out)
     *sum_out = lanes_sum(sum);
 }
 
-/* Adds a piece's rows of values for positions [t, end), of which row_0 would be its first; p is
- * their weights. */
+/* Adds n rows of values from a piece's `row` on, p [n] being their weights; as many rows from
+ * `ahead` on are asked for meanwhile. */
 ALWAYS_INLINE void value_rows(const struct attend *a, enum storage storage,
-                              const struct kv_piece *piece, int row_0, int t, int end,
-                              const float *p, int first, const int n_heads, const int n_vecs,
-                              lanes acc[TILE_HEADS][4])
+                              const struct kv_piece *piece, size_t row, int n, const void *ahead,
+                              size_t row_ahead, const float *p, int first, const int n_heads,
+                              const int n_vecs, lanes acc[TILE_HEADS][4])
 {
     const size_t v_stride = (size_t)kernel_padded(a->kv.head_dim);
     const size_t n_blocks = (size_t)quant_blocks(a->kv.head_dim);
-    for (; t < end; t++) {
-        const size_t row = (size_t)(t - row_0);
+    for (int t = 0; t < n; t++, row++, row_ahead++) {
         lanes v[4];
-        prefetch_cache(piece->v, storage, (row + AHEAD_ROWS) * v_stride + (size_t)first,
+        prefetch_cache(ahead, storage, row_ahead * v_stride + (size_t)first,
                        (size_t)n_vecs * KERNEL_LANES);
 #pragma GCC unroll 4
         for (int j = 0; j < n_vecs; j++) {
@@ -231,6 +255,24 @@ ALWAYS_INLINE void value_rows(const struct attend *a, enum storage storage,
     }
 }
 
+/* All rows of a piece: those ahead are its own, then those that are `next` (NULL: that follow in
+ * memory). */
+ALWAYS_INLINE void value_piece(const struct attend *a, enum storage storage, int i,
+                               const void *next, const float *p, int first, const int n_heads,
+                               const int n_vecs, lanes acc[TILE_HEADS][4])
+{
+    const int split = a->kv.split, begin = i ? split : 0,
+              n = (i ? a->kv.n_positions : split) - begin;
+    const int last = n > AHEAD_ROWS ? n - AHEAD_ROWS : 0;
+    const size_t row = (size_t)(begin % KERNEL_LANES); /* the piece starts with a panel */
+    const struct kv_piece *piece = &a->kv.piece[i];
+    value_rows(a, storage, piece, row, last, piece->v, row + AHEAD_ROWS, p + begin, first, n_heads,
+               n_vecs, acc);
+    value_rows(a, storage, piece, row + (size_t)last, n - last, next ? next : piece->v,
+               next ? 0 : row + (size_t)last + AHEAD_ROWS, p + begin + last, first, n_heads, n_vecs,
+               acc);
+}
+
 /* out for n_vecs * KERNEL_LANES dimensions (the last vector may have fewer) of n_heads heads: one
  * pass over the V rows. */
 ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, int head, int first,
@@ -238,20 +280,20 @@ ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, int 
 {
     const size_t dim = (size_t)a->kv.head_dim;
     const float *p = a->scores + (size_t)head * KERNEL_CHUNK;
-    const int split = a->kv.split, n = a->kv.n_positions, left = (int)dim - first;
+    const int last = a->kv.split < a->kv.n_positions, left = (int)dim - first;
     lanes acc[TILE_HEADS][4];
     clear_tile(acc, n_heads, n_vecs);
-    for (int i = 0; i <= (split < n); i++)
-        value_rows(a, storage, &a->kv.piece[i], i ? split / KERNEL_LANES * KERNEL_LANES : 0,
-                   i ? split : 0, i ? n : split, p, first, n_heads, n_vecs, acc);
+    for (int i = 0; i <= last; i++)
+        value_piece(a, storage, i, i < last ? a->kv.piece[1].v : a->next, p, first, n_heads, n_vecs,
+                    acc);
 #pragma GCC unroll 12
     for (int h = 0; h < n_heads; h++) {
         float *out = a->out + (size_t)(head + h) * dim + first;
 #pragma GCC unroll 4
         for (int j = 0; j < n_vecs - 1; j++)
             lanes_store(out + j * KERNEL_LANES, acc[h][j]);
-        const int last = (n_vecs - 1) * KERNEL_LANES;
-        lanes_store_upto(out + last, acc[h][n_vecs - 1], left - last);
+        const int tail = (n_vecs - 1) * KERNEL_LANES;
+        lanes_store_upto(out + tail, acc[h][n_vecs - 1], left - tail);
     }
 }
 

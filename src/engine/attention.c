@@ -62,6 +62,24 @@ void attention_store(const struct attention *a, int thread, int n_threads)
 
 /* --- work items ------------------------------------------------------------------------------ */
 
+/* The keys that are read after a span's last chunk: of the next sequence, or head; NULL where they
+ * follow in memory. (With many rows they are those of the chunk itself, which are near.) */
+static const void *keys_after(const struct attention *a, const struct batch_span *span, int kv_head,
+                              int chunk)
+{
+    const struct batch *b = a->batch;
+    if (span->n_rows > 1 || chunk + 1 < span->n_chunks)
+        return NULL;
+    if (++span == b->spans + b->n_spans) {
+        span = b->spans;
+        if (++kv_head == a->n_kv_heads)
+            return NULL;
+    }
+    const struct kv_place place = {span->sequence, a->layer, kv_head};
+    const struct kv_chunk next = kv_cache_chunk(a->kv, place, 0, 1);
+    return next.piece[next.split == 0].k;
+}
+
 /* One group of query heads of one row against one chunk of its sequence. */
 static void attend_chunk(const struct attention *a, const struct batch_span *span, int kv_head,
                          int chunk, int row_of_span, float *scratch)
@@ -91,6 +109,7 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
         .max = scaled + 2 * group * dim,
         .sum = scaled + 2 * group * dim + group,
         .scores = scaled + 2 * group * dim + 2 * group,
+        .next = keys_after(a, span, kv_head, chunk),
     };
     a->kernels->attend(&args);
     for (size_t h = 0; h < group; h++) {

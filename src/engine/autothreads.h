@@ -13,10 +13,11 @@
 #include "engine/session.h"
 
 /*
- * Times steps of an empty session that was created with `pool`, with it and without, and says
- * whether one thread is clearly faster. A model whose step takes longer than any hand-over is not
- * timed further. The session is left empty and with `pool`; its logits are lost.
+ * Times steps of n_rows >= 1 rows, or somewhat fewer, of an empty session that was created with
+ * `pool`, with it and without, and says whether one thread is clearly faster. A model whose step
+ * takes longer than any hand-over is not timed further. The session is left empty and with `pool`;
+ * its logits are lost.
  */
-bool calibrate_prefers_one_thread(struct session *s, struct pool *pool);
+bool calibrate_prefers_one_thread(struct session *s, struct pool *pool, int n_rows);
 
 #endif

@@ -1,7 +1,9 @@
 /*
- * Windows do not depend on each other. Where there are many and the model is small, each thread
- * takes whole windows, with sessions of its own: nobody waits at the barriers of a layer. Else
- * one worker takes them in turn, and all threads share its matrix products and its softmax rows.
+ * Windows do not depend on each other. Short ones go through the model together, each a sequence of
+ * its own, as many as fit in a block: a turn. Where there are many windows and the model is small,
+ * each thread takes whole turns, with sessions of its own: nobody waits at the barriers of a layer.
+ * Else one worker takes them one after another, and all threads share its matrix products and its
+ * softmax rows.
  */
 #include "measure/eval.h"
 
@@ -18,8 +20,8 @@
 
 /* Tokens that a session takes at once, and rows of logits that are held, unless it is said. */
 #define DEFAULT_BLOCK 96
-/* With fewer windows a thread, too many threads would wait for the last ones. */
-#define WINDOWS_A_WORKER 8
+/* With fewer turns a thread, too many threads would wait for the last ones. */
+#define TURNS_A_WORKER 8
 /* Sessions for all threads may take as much as the weights, and this. */
 #define WORKERS_BYTES ((uint64_t)64 << 20)
 /* The model and the other. */
@@ -28,9 +30,10 @@
 struct eval_worker {
     struct session *sessions[MAX_MODELS];
     float *logits[MAX_MODELS]; /* [block, n_vocab] */
+    struct batch_row *rows;    /* [block] */
     struct pool *pool;         /* that shares its work */
     enum status status;
-    size_t window; /* the one that failed */
+    size_t window; /* the first of the turn that failed */
     struct err err;
 };
 
@@ -43,7 +46,7 @@ struct eval_run {
     struct eval_tokens each;     /* [plan.n_scored] */
     atomic_size_t next_window;
     atomic_uint_fast64_t done; /* tokens scored */
-    atomic_bool halt;          /* somebody failed, or stop said so: take no further window */
+    atomic_bool halt;          /* somebody failed, or stop said so: take no further turn */
     atomic_bool stopped;
 };
 
@@ -109,16 +112,35 @@ static enum status choose_windows(const struct eval_spec *spec, struct eval_plan
     return STATUS_OK;
 }
 
-/* A window's cache need not be longer than the text. */
+/* Input tokens of every window but the last. A cache need not be longer than the text. */
+static int window_rows(const struct eval_plan *plan)
+{
+    return plan->n_scored < (uint64_t)plan->ctx ? (int)plan->n_scored : plan->ctx;
+}
+
+static int block_rows(const struct eval_spec *spec)
+{
+    return spec->params.block > 0 ? spec->params.block : DEFAULT_BLOCK;
+}
+
+/* Windows of a turn: those that fit in a block, up to `most`, but at least one. */
+static int windows_together(const struct eval_spec *spec, const struct eval_plan *plan,
+                            uint64_t most)
+{
+    const int fit = block_rows(spec) / window_rows(plan);
+    const int together = most < (uint64_t)fit ? (int)most : fit;
+    return together > 1 ? together : 1;
+}
+
 static struct session_params session_params_of(const struct eval_spec *spec,
                                                const struct eval_plan *plan)
 {
     struct session_params p = spec->params;
-    p.n_ctx = plan->n_scored < (uint64_t)plan->ctx ? (int)plan->n_scored : plan->ctx;
-    if (p.block <= 0)
-        p.block = DEFAULT_BLOCK;
-    if (p.block > p.n_ctx)
-        p.block = p.n_ctx;
+    p.n_ctx = window_rows(plan);
+    p.n_sequences = plan->n_together;
+    p.block = block_rows(spec);
+    if (p.block / p.n_sequences > p.n_ctx)
+        p.block = p.n_ctx * p.n_sequences;
     return p;
 }
 
@@ -141,11 +163,17 @@ static enum status worker_bytes(const struct eval_spec *spec, const struct eval_
     return STATUS_OK;
 }
 
-/* The results by token, and the workers; or their count. */
+/* The results by token, and the workers with their rows; or their count. */
 static void take_results(struct eval_run *r, struct arena *a)
 {
-    const uint64_t n = r->plan.n_scored;
-    r->workers = arena_take(a, (uint64_t)r->plan.n_workers, sizeof *r->workers);
+    const uint64_t n = r->plan.n_scored, n_workers = (uint64_t)r->plan.n_workers;
+    const uint64_t block = (uint64_t)session_params_of(r->spec, &r->plan).block;
+    r->workers = arena_take(a, n_workers, sizeof *r->workers);
+    for (uint64_t i = 0; i < n_workers; i++) {
+        struct batch_row *rows = arena_take(a, block, sizeof *rows);
+        if (r->workers)
+            r->workers[i].rows = rows;
+    }
     r->each.nll = arena_take(a, n, sizeof *r->each.nll);
     if (r->spec->other) {
         r->each.other_nll = arena_take(a, n, sizeof *r->each.other_nll);
@@ -154,31 +182,39 @@ static void take_results(struct eval_run *r, struct arena *a)
     }
 }
 
-enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan, struct err *e)
+/* How many workers, of how many windows a turn, and a worker's bytes. */
+static enum status choose_workers(const struct eval_spec *spec, struct eval_plan *plan,
+                                  uint64_t *kv, uint64_t *scratch, struct err *e)
 {
-    *plan = (struct eval_plan){.n_workers = 1};
-    enum status s = check_eval_tokens(spec, e);
-    if (s == STATUS_OK)
-        s = choose_windows(spec, plan, e);
-    if (s != STATUS_OK)
-        return s;
-    const int n_threads = pool_n_threads(spec->pool);
-    uint64_t kv, scratch, weights = 0;
-    s = worker_bytes(spec, plan, 1, &kv, &scratch, e);
-    if (s != STATUS_OK)
-        return s;
+    const uint64_t n_threads = (uint64_t)pool_n_threads(spec->pool);
+    const uint64_t turns = plan->n_windows / n_threads / TURNS_A_WORKER;
+    uint64_t weights = 0;
     for (int m = 0; m < n_models(spec); m++)
         weights += model_at(spec, m)->weights.cap;
-    if (plan->n_windows / WINDOWS_A_WORKER >= (uint64_t)n_threads &&
-        kv + scratch <= (weights + WORKERS_BYTES) / (uint64_t)n_threads)
-        plan->n_workers = n_threads;
-    else
-        s = worker_bytes(spec, plan, n_threads, &kv, &scratch, e);
+    if (n_threads > 1 && turns > 0) {
+        plan->n_together = windows_together(spec, plan, turns);
+        TRY(worker_bytes(spec, plan, 1, kv, scratch, e));
+        plan->n_workers = (int)n_threads;
+        if (*kv + *scratch <= (weights + WORKERS_BYTES) / n_threads)
+            return STATUS_OK;
+    }
+    plan->n_workers = 1;
+    plan->n_together = windows_together(spec, plan, plan->n_windows);
+    return worker_bytes(spec, plan, (int)n_threads, kv, scratch, e);
+}
+
+enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan, struct err *e)
+{
+    uint64_t kv, scratch;
+    *plan = (struct eval_plan){0};
+    TRY(check_eval_tokens(spec, e));
+    TRY(choose_windows(spec, plan, e));
+    TRY(choose_workers(spec, plan, &kv, &scratch, e));
     plan->kv_bytes = kv * (uint64_t)plan->n_workers;
     struct eval_run counted = {.spec = spec, .plan = *plan};
     take_results(&counted, &counted.arena);
     plan->scratch_bytes = scratch * (uint64_t)plan->n_workers + counted.arena.used;
-    return s;
+    return STATUS_OK;
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -229,7 +265,7 @@ static enum status create_eval(struct eval_run *r, struct err *e)
     return s;
 }
 
-/* --- one window ------------------------------------------------------------------------------ */
+/* --- one turn -------------------------------------------------------------------------------- */
 
 /* Rows of logits and the tokens they predict. */
 struct rows {
@@ -306,52 +342,96 @@ static bool goes_on(struct eval_run *r, const struct eval_worker *w)
     return !atomic_load(&r->stopped);
 }
 
-static enum status run_window(struct eval_run *r, struct eval_worker *w, size_t window,
+/* Where a turn is. */
+struct turn {
+    size_t first, end; /* its windows; window first + i is sequence i */
+    size_t window;     /* of the next row */
+    int at;            /* the row's position in it */
+    size_t scored;     /* token that the next row to be scored predicts, less one */
+};
+
+/* The next rows of a turn, at most a block; *n_scored of them are scored. Those are of tokens that
+ * follow one another, because a window scores on where the one before it ends. */
+static int next_rows(const struct eval_run *r, struct turn *t, struct batch_row *rows,
+                     int *n_scored)
+{
+    const struct eval_plan *plan = &r->plan;
+    int n = 0;
+    *n_scored = 0;
+    while (n < r->block && t->window < t->end) {
+        const size_t token = t->window * (size_t)plan->stride + (size_t)t->at;
+        const bool scored = t->window == 0 || t->at >= plan->ctx - plan->stride;
+        rows[n++] = (struct batch_row){.token = r->spec->tokens[token],
+                                       .sequence = (int)(t->window - t->first),
+                                       .position = t->at,
+                                       .wants_logits = scored};
+        *n_scored += scored;
+        t->at++;
+        if (t->at == plan->ctx || token + 1 == (size_t)plan->n_scored) {
+            t->window++;
+            t->at = 0;
+        }
+    }
+    return n;
+}
+
+/* Windows from `first` on that a worker has sequences for. */
+static struct turn begin_turn(const struct eval_run *r, const struct eval_worker *w, size_t first)
+{
+    const struct eval_plan *plan = &r->plan;
+    const size_t left = (size_t)plan->n_windows - first, together = (size_t)plan->n_together;
+    for (int m = 0; m < r->n_models; m++)
+        for (int i = 0; i < plan->n_together; i++)
+            session_rewind(w->sessions[m], i, 0);
+    return (struct turn){.first = first,
+                         .end = first + (left < together ? left : together),
+                         .window = first,
+                         .scored = first * (size_t)plan->stride +
+                                   (first ? (size_t)(plan->ctx - plan->stride) : 0)};
+}
+
+static enum status score_step(struct eval_run *r, struct eval_worker *w, size_t first, int n,
                               struct err *e)
 {
-    const struct eval_spec *spec = r->spec;
-    const size_t begin = window * (size_t)r->plan.stride;
-    const size_t left = (size_t)r->plan.n_scored - begin;
-    const int n = left < (size_t)r->plan.ctx ? (int)left : r->plan.ctx;
-    const int first = window ? r->plan.ctx - r->plan.stride : 0; /* that is scored here */
-    for (int m = 0; m < r->n_models; m++)
-        session_rewind(w->sessions[m], 0, 0);
-    for (int at = 0; at < n;) {
+    struct rows rows = {r, w, first, n};
+    pool_run(w->pool, score_rows, &rows);
+    TRY(check_scored_rows(&rows, e));
+    const uint64_t done = atomic_fetch_add(&r->done, (uint64_t)n) + (uint64_t)n;
+    if (w == r->workers && r->spec->progress)
+        r->spec->progress(r->spec->arg, done, r->plan.n_scored);
+    return STATUS_OK;
+}
+
+static enum status run_turn(struct eval_run *r, struct eval_worker *w, size_t first, struct err *e)
+{
+    struct turn turn = begin_turn(r, w, first);
+    while (turn.window < turn.end) {
         if (!goes_on(r, w))
             return STATUS_INTERRUPTED;
-        const bool scored = at >= first;
-        const int end = scored ? n : first;
-        const int now = end - at < r->block ? end - at : r->block;
-        for (int m = 0; m < r->n_models; m++) {
-            TRY(session_feed(w->sessions[m], 0, spec->tokens + begin + (size_t)at, now,
-                             scored ? w->logits[m] : NULL, e));
-        }
-        if (scored) {
-            struct rows rows = {r, w, begin + (size_t)at, now};
-            pool_run(w->pool, score_rows, &rows);
-            TRY(check_scored_rows(&rows, e));
-            const uint64_t done = atomic_fetch_add(&r->done, (uint64_t)now) + (uint64_t)now;
-            if (w == r->workers && spec->progress)
-                spec->progress(spec->arg, done, r->plan.n_scored);
-        }
-        at += now;
+        int n_scored;
+        const int n = next_rows(r, &turn, w->rows, &n_scored);
+        for (int m = 0; m < r->n_models; m++)
+            TRY(session_step(w->sessions[m], w->rows, n, w->logits[m], e));
+        if (n_scored > 0)
+            TRY(score_step(r, w, turn.scored, n_scored, e));
+        turn.scored += (size_t)n_scored;
     }
     return STATUS_OK;
 }
 
-/* --- all windows ----------------------------------------------------------------------------- */
+/* --- all turns ------------------------------------------------------------------------------- */
 
-/* One worker: the next window, until there is none. Windows are handed out in order and none is
+/* One worker: the next turn, until there is none. Turns are handed out in order and none is
  * left half done by another's failure, so the first that fails is always found. */
-static void run_windows(void *arg, int thread)
+static void run_turns(void *arg, int thread)
 {
     struct eval_run *r = arg;
     struct eval_worker *w = &r->workers[thread];
     while (!atomic_load(&r->halt)) {
-        const size_t window = atomic_fetch_add(&r->next_window, 1);
+        const size_t window = atomic_fetch_add(&r->next_window, (size_t)r->plan.n_together);
         if (window >= r->plan.n_windows)
             return;
-        w->status = run_window(r, w, window, &w->err);
+        w->status = run_turn(r, w, window, &w->err);
         if (w->status != STATUS_OK) {
             w->window = window;
             atomic_store(&r->halt, true);
@@ -395,9 +475,9 @@ enum status eval_run(const struct eval_spec *spec, struct eval_result *result, s
     if (s == STATUS_OK) {
         const uint64_t start = clock_ns();
         if (r.plan.n_workers > 1)
-            pool_run(spec->pool, run_windows, &r);
+            pool_run(spec->pool, run_turns, &r);
         else
-            run_windows(&r, 0);
+            run_turns(&r, 0);
         *result = (struct eval_result){.tokens = r.plan.n_scored,
                                        .bytes = text_bytes(spec),
                                        .seconds = (double)(clock_ns() - start) / 1e9};

@@ -46,7 +46,8 @@ struct eval_spec {
 struct eval_plan {
     int ctx, stride;
     uint64_t n_scored, n_windows;
-    /* Windows run at once, each on a thread of its own; 1: one after another, each on all. */
+    int n_together; /* windows that go through the model together, as many as fit in a block */
+    /* That do so at once, each on a thread of its own; 1: one after another, each on all. */
     int n_workers;
     uint64_t kv_bytes;      /* of all sessions' caches */
     uint64_t scratch_bytes; /* of the rest: sessions, blocks of logits, results by token */

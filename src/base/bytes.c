@@ -1,0 +1,40 @@
+#include "base/bytes.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_CAP 64
+
+bool bytes_reserve(struct bytes *b, size_t more)
+{
+    if (more <= b->cap - b->len)
+        return true;
+    if (more > PTRDIFF_MAX / 2 - b->len)
+        return false;
+    size_t cap = b->cap ? b->cap : FIRST_CAP;
+    while (cap - b->len < more)
+        cap *= 2;
+    char *data = realloc(b->data, cap);
+    if (!data)
+        return false;
+    b->data = data;
+    b->cap = cap;
+    return true;
+}
+
+bool bytes_put(struct bytes *b, struct text more)
+{
+    if (!bytes_reserve(b, more.len))
+        return false;
+    if (more.len > 0)
+        memcpy(b->data + b->len, more.data, more.len);
+    b->len += more.len;
+    return true;
+}
+
+void bytes_free(struct bytes *b)
+{
+    free(b->data);
+    *b = (struct bytes){NULL, 0, 0};
+}

@@ -1,0 +1,157 @@
+/* Files larger than 2 GiB on 32-bit systems too; must precede every include. */
+#define _FILE_OFFSET_BITS 64
+
+#include "base/lines.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+#define PIECE      ((size_t)64 << 10)
+#define MOST_AHEAD ((size_t)1 << 20)
+
+enum status lines_open(struct lines *l, const char *path, size_t max, struct err *e)
+{
+    struct stat st;
+    *l = (struct lines){.path = path, .fd = -1, .max = max};
+    TRY(file_open_input(path, &l->fd, e));
+    if (fstat(l->fd, &st) == 0 && S_ISREG(st.st_mode))
+        l->file_bytes = (uint64_t)st.st_size;
+    return STATUS_OK;
+}
+
+void lines_close(struct lines *l)
+{
+    if (l->fd > STDIN_FILENO)
+        close(l->fd);
+    l->fd = -1;
+    bytes_free(&l->read);
+}
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+static void drop_given(struct lines *l)
+{
+    if (l->taken == 0)
+        return;
+    memmove(l->read.data, l->read.data + l->taken, l->read.len - l->taken);
+    l->read.len -= l->taken;
+    l->searched -= l->taken;
+    l->taken = 0;
+}
+
+static bool is_ready(const struct lines *l, int wait_ms)
+{
+    struct pollfd p = {.fd = l->fd, .events = POLLIN};
+    return poll(&p, 1, wait_ms) > 0;
+}
+
+/* Reads another piece, or finds the end; *came: either. */
+static enum status read_piece(struct lines *l, int wait_ms, bool *came, struct err *e)
+{
+    *came = false;
+    drop_given(l);
+    if (!bytes_reserve(&l->read, PIECE))
+        return err_no_memory(e, "a line", l->read.len + PIECE);
+    if (!is_ready(l, wait_ms))
+        return STATUS_OK;
+    const ssize_t n = read(l->fd, l->read.data + l->read.len, PIECE);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) /* another process may have emptied it */
+        return STATUS_OK;
+    if (n < 0)
+        return file_read_failure(l->path, errno, e);
+    l->ended = n == 0;
+    l->read.len += (size_t)n;
+    *came = true;
+    return STATUS_OK;
+}
+
+/* --- lines ----------------------------------------------------------------------------------- */
+
+/* Gives the bytes up to `end` of those read, and moves behind `next`. */
+static void give_line(struct lines *l, size_t end, size_t next, enum lines_state *state,
+                      struct text *line)
+{
+    *line = (struct text){l->read.data + l->taken, end - l->taken};
+    *state = l->passing || line->len > l->max ? LINES_LONG : LINES_LINE;
+    l->passing = false;
+    l->n_bytes += next - l->taken;
+    l->taken = l->searched = next;
+}
+
+/* Takes a line out of what has been read. */
+static bool take_read(struct lines *l, enum lines_state *state, struct text *line)
+{
+    const char *start = l->read.data;
+    const char *newline = l->searched < l->read.len
+                              ? memchr(start + l->searched, '\n', l->read.len - l->searched)
+                              : NULL;
+    if (newline) {
+        const size_t at = (size_t)(newline - start);
+        const bool has_return = at > l->taken && newline[-1] == '\r';
+        give_line(l, at - has_return, at + 1, state, line);
+        return true;
+    }
+    l->searched = l->read.len;
+    if (l->ended && (l->passing || l->taken < l->read.len)) {
+        give_line(l, l->read.len, l->read.len, state, line);
+        return true;
+    }
+    return false;
+}
+
+/* Forgets the start of a line that is too long already; a byte more may be its carriage return. */
+static void pass_long_line(struct lines *l)
+{
+    if (!l->passing && l->read.len - l->taken <= l->max + 1)
+        return;
+    l->passing = true;
+    l->n_bytes += l->read.len - l->taken;
+    l->taken = l->searched = l->read.len;
+}
+
+enum status lines_next(struct lines *l, int wait_ms, enum lines_state *state, struct text *line,
+                       struct err *e)
+{
+    while (!take_read(l, state, line)) {
+        bool came;
+        *state = l->ended ? LINES_END : LINES_LATER;
+        if (l->ended)
+            return STATUS_OK;
+        pass_long_line(l);
+        TRY(read_piece(l, wait_ms, &came, e));
+        if (!came)
+            return STATUS_OK;
+    }
+    return STATUS_OK;
+}
+
+static int count_read(const struct lines *l, int most)
+{
+    const char *at = l->read.data + l->taken, *end = l->read.data + l->read.len;
+    int n = 0;
+    while (n < most && at < end) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        at = newline ? newline + 1 : end;
+        n++;
+    }
+    return n;
+}
+
+enum status lines_left(struct lines *l, int most, int *n, struct err *e)
+{
+    bool came = true;
+    while (came && !l->ended && l->read.len < MOST_AHEAD && count_read(l, most) < most)
+        TRY(read_piece(l, 0, &came, e));
+    *n = l->ended ? count_read(l, most) : most;
+    return STATUS_OK;
+}
+
+double lines_share(const struct lines *l)
+{
+    return l->file_bytes ? (double)l->n_bytes / (double)l->file_bytes : -1;
+}

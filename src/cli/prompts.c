@@ -1,0 +1,240 @@
+#include "cli/prompts.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+
+#include "base/rng.h"
+#include "base/utf8.h"
+
+/* Memory that a long prompt may leave to those after it. */
+#define MOST_KEPT ((size_t)1 << 20)
+
+static const struct json_limits limits = {
+    .bytes = PROMPTS_MAX_LINE, .values = PROMPTS_MAX_STOPS + 64, .depth = 4};
+
+enum status prompts_open(struct prompts *p, const char *path, struct err *e)
+{
+    p->n_lines = 0;
+    return lines_open(&p->lines, path, PROMPTS_MAX_LINE, e);
+}
+
+void prompts_close(struct prompts *p)
+{
+    lines_close(&p->lines);
+    json_reader_free(&p->json);
+    id_set_free(&p->ids);
+}
+
+void prompt_free(struct prompt *prompt)
+{
+    bytes_free(&prompt->memory);
+}
+
+void prompt_refuse(struct prompt *prompt, const struct err *why)
+{
+    char line[40];
+    snprintf(line, sizeof line, "line %" PRIu64, prompt->index + 1);
+    prompt->refused = true;
+    prompt->error = *why;
+    err_prefix(&prompt->error, line);
+}
+
+/* A copy in the prompt's memory, which has room for all of the line. */
+static struct text keep(struct prompt *prompt, struct text t)
+{
+    const size_t at = prompt->memory.len;
+    bytes_put(&prompt->memory, t);
+    return (struct text){prompt->memory.data + at, t.len};
+}
+
+/* --- a plain line ---------------------------------------------------------------------------- */
+
+static enum status take_plain(struct prompt *prompt, struct text line, struct err *e)
+{
+    for (struct text rest = line; rest.len > 0;) {
+        uint32_t code;
+        const struct text bytes = utf8_next(&rest, &code);
+        if (code == UNICODE_INVALID)
+            return err_set(e, STATUS_BAD_FILE, "byte %zu: expected UTF-8, found 0x%02x",
+                           (size_t)(bytes.data - line.data), (unsigned char)bytes.data[0]);
+    }
+    prompt->text = keep(prompt, line);
+    prompt->has_text = true;
+    return STATUS_OK;
+}
+
+/* --- a JSON line ----------------------------------------------------------------------------- */
+
+static enum status take_prompt(struct prompt *prompt, const struct json_node *value, struct err *e)
+{
+    struct text text;
+    TRY(json_node_text(value, &text, e));
+    prompt->text = keep(prompt, text);
+    prompt->has_text = true;
+    return STATUS_OK;
+}
+
+static enum status take_id(struct prompt *prompt, const struct json_node *value, struct err *e)
+{
+    if (value->kind != JSON_STRING && value->kind != JSON_NUMBER)
+        return err_set(e, STATUS_BAD_FILE,
+                       "\"id\" at byte %zu: expected a string or a whole number, found %.*s",
+                       value->at, text_width(value->text), value->text.data);
+    if (value->kind == JSON_NUMBER)
+        TRY(json_node_i64(value, INT64_MIN, INT64_MAX, &prompt->id_number, e));
+    prompt->id = keep(prompt, value->text);
+    prompt->id_kind = value->kind == JSON_STRING ? PROMPT_ID_STRING : PROMPT_ID_NUMBER;
+    return STATUS_OK;
+}
+
+static enum status take_n(struct prompt *prompt, const struct json_node *value, struct err *e)
+{
+    int64_t n;
+    TRY(json_node_i64(value, 0, INT_MAX, &n, e));
+    prompt->n = (int)n;
+    return STATUS_OK;
+}
+
+static enum status take_seed(struct prompt *prompt, const struct json_node *value, struct err *e)
+{
+    return json_node_u64(value, &prompt->seed, e);
+}
+
+static enum status add_stop(struct prompt *prompt, const struct json_node *value, struct err *e)
+{
+    struct text text;
+    TRY(json_node_text(value, &text, e));
+    if (text.len == 0)
+        return err_set(e, STATUS_BAD_FILE,
+                       "\"stop\": expected texts, found an empty one at byte %zu", value->at);
+    if (prompt->n_stops == PROMPTS_MAX_STOPS)
+        return err_set(e, STATUS_BAD_FILE, "\"stop\": expected at most %d texts, found more",
+                       PROMPTS_MAX_STOPS);
+    prompt->own_stops[prompt->n_stops++] = keep(prompt, text);
+    return STATUS_OK;
+}
+
+static enum status take_stop(struct prompt *prompt, const struct json_node *value, struct err *e)
+{
+    prompt->stops = prompt->own_stops;
+    prompt->n_stops = 0;
+    if (value->kind == JSON_STRING)
+        return add_stop(prompt, value, e);
+    if (value->kind != JSON_ARRAY)
+        return err_set(e, STATUS_BAD_FILE,
+                       "\"stop\" at byte %zu: expected a string or an array of strings, found %.*s",
+                       value->at, text_width(value->text), value->text.data);
+    for (const struct json_node *c = NULL; (c = json_child(value, c));)
+        TRY(add_stop(prompt, c, e));
+    return STATUS_OK;
+}
+
+static const struct prompt_key {
+    const char *name;
+    enum status (*take)(struct prompt *prompt, const struct json_node *value, struct err *e);
+} keys[] = {
+    {"id", take_id},     {"prompt", take_prompt}, {"n", take_n},
+    {"seed", take_seed}, {"stop", take_stop},
+};
+#define N_KEYS (sizeof keys / sizeof keys[0])
+
+static enum status refuse_unknown_keys(const struct json_node *object, struct err *e)
+{
+    for (const struct json_node *c = NULL; (c = json_child(object, c));) {
+        size_t i = 0;
+        while (i < N_KEYS && !text_is(c->key, keys[i].name))
+            i++;
+        if (i == N_KEYS)
+            return err_set(
+                e, STATUS_BAD_FILE,
+                "\"%.*s\" at byte %zu: expected one of the keys id, prompt, n, seed, stop",
+                text_width(c->key), c->key.data, c->at);
+    }
+    return STATUS_OK;
+}
+
+/* All that can be taken is, so that a line that is refused still shows its id and prompt. */
+static enum status take_object(struct prompts *p, struct prompt *prompt, struct text line,
+                               struct err *e)
+{
+    const struct json_node *root, *member;
+    TRY(json_read(&p->json, line, &limits, &root, e));
+    TRY(json_expect(root, JSON_OBJECT, e));
+    enum status s = STATUS_OK;
+    for (size_t i = 0; i < N_KEYS; i++) {
+        member = json_member(root, keys[i].name);
+        const bool failed = s != STATUS_OK;
+        const enum status taken = member ? keys[i].take(prompt, member, failed ? NULL : e) : s;
+        s = failed ? s : taken;
+    }
+    TRY(s);
+    TRY(refuse_unknown_keys(root, e));
+    return json_require(root, "prompt", JSON_STRING, &member, e);
+}
+
+static enum status take_line(struct prompts *p, struct prompt *prompt, struct text line,
+                             struct err *e)
+{
+    if (!bytes_reserve(&prompt->memory, line.len + 1))
+        return err_no_memory(e, "a prompt", line.len + 1);
+    return p->jsonl ? take_object(p, prompt, line, e) : take_plain(prompt, line, e);
+}
+
+/* --- the next one ---------------------------------------------------------------------------- */
+
+/* An id that an earlier line has is refused. */
+static enum status note_id(struct prompts *p, struct prompt *prompt, struct err *e)
+{
+    uint64_t first;
+    if (prompt->id_kind == PROMPT_ID_NONE)
+        return STATUS_OK;
+    TRY(id_set_add(&p->ids, (int)prompt->id_kind, prompt->id, prompt->index, &first, e));
+    if (first != prompt->index && !prompt->refused) {
+        struct err why;
+        err_format(&why, "\"id\": expected another one for each line, found that of line %" PRIu64,
+                   first + 1);
+        prompt_refuse(prompt, &why);
+    }
+    return STATUS_OK;
+}
+
+static void begin_prompt(struct prompts *p, struct prompt *prompt)
+{
+    if (prompt->memory.cap > MOST_KEPT)
+        bytes_free(&prompt->memory);
+    prompt->memory.len = 0;
+    prompt->index = p->n_lines++;
+    prompt->id_kind = PROMPT_ID_NONE;
+    prompt->text = (struct text){NULL, 0};
+    prompt->has_text = prompt->refused = false;
+    prompt->n = p->n;
+    prompt->seed = rng_derive(p->seed, prompt->index);
+    prompt->stops = p->stops;
+    prompt->n_stops = p->n_stops;
+}
+
+enum status prompts_next(struct prompts *p, int wait_ms, enum lines_state *state,
+                         struct prompt *prompt, struct err *e)
+{
+    struct text line;
+    struct err why;
+    TRY(lines_next(&p->lines, wait_ms, state, &line, e));
+    if (*state == LINES_LATER || *state == LINES_END)
+        return STATUS_OK;
+    begin_prompt(p, prompt);
+    enum status s;
+    if (*state == LINES_LONG)
+        s = err_set(&why, STATUS_BAD_FILE, "expected at most %zu bytes, found more",
+                    PROMPTS_MAX_LINE);
+    else
+        s = take_line(p, prompt, line, &why);
+    *state = LINES_LINE;
+    if (s == STATUS_BAD_FILE) {
+        prompt_refuse(prompt, &why);
+    } else if (s != STATUS_OK) {
+        *e = why;
+        return s;
+    }
+    return note_id(p, prompt, e);
+}

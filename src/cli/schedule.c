@@ -1,0 +1,329 @@
+#include "cli/schedule.h"
+
+#include <assert.h>
+
+#include "base/clock.h"
+#include "cli/input.h"
+#include "cli/signals.h"
+#include "engine/logits.h"
+
+/* How long to wait for a text when there is nothing else to do, before looking for an interrupt. */
+#define WAIT_MS 100
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+static void take_schedule(struct schedule *s, struct arena *a)
+{
+    const uint64_t n = (uint64_t)s->n_places;
+    s->places = arena_take(a, n, sizeof *s->places);
+    s->prefills = arena_take(a, n, sizeof(struct place *));
+    s->picks = arena_take(a, n, sizeof(struct place *));
+    s->rows = arena_take(a, n + (uint64_t)session_block(s->session), sizeof *s->rows);
+    s->logits = arena_take(a, n * (uint64_t)s->n_vocab, sizeof *s->logits);
+    s->times.rounds = arena_take(a, s->cap_rounds, sizeof *s->times.rounds);
+}
+
+enum status schedule_create(struct schedule *s, struct err *e)
+{
+    s->longest_token = longest_token(s->tokenizer);
+    s->times.cap_rounds = s->cap_rounds;
+    take_schedule(s, &s->arena);
+    TRY(arena_allocate(&s->arena, "the schedule", e));
+    take_schedule(s, &s->arena);
+    for (int i = 0; i < s->n_places; i++)
+        s->places[i].sequence = i;
+    return STATUS_OK;
+}
+
+void schedule_free(struct schedule *s)
+{
+    for (int i = 0; s->places && i < s->n_places; i++)
+        stream_free(&s->places[i].stream);
+    arena_free(&s->arena);
+    s->places = NULL;
+}
+
+/* --- texts begin ----------------------------------------------------------------------------- */
+
+static enum status begin_text(struct schedule *s, struct place *p, struct err *e)
+{
+    const struct request *r = &p->request;
+    const int room = session_cap(s->session) - r->n_tokens + 1; /* the last one need not be fed */
+    assert(r->n_tokens >= 1 && room >= 1);
+    TRY(stream_start(&p->stream, r->stops, r->n_stops, s->longest_token, e));
+    session_rewind(s->session, p->sequence, r->logits ? r->n_tokens : 0);
+    sampler_reset(s->sampler, p->sequence, r->seed, r->stream);
+    for (int i = 0; i < r->n_tokens; i++)
+        sampler_accept(s->sampler, p->sequence, r->tokens[i]);
+    p->room = r->n < room ? r->n : room;
+    p->n_made = 0;
+    p->logprob = 0;
+    p->logits = r->logits;
+    p->n_fed = r->logits ? r->n_tokens : 0;
+    if (!r->logits)
+        s->prefills[s->n_prefills++] = p;
+    p->busy = true;
+    s->n_busy++;
+    return STATUS_OK;
+}
+
+static enum status fill_places(struct schedule *s, struct err *e)
+{
+    for (int i = 0; i < s->n_places && s->n_busy < s->n_places && !s->supply_ended; i++) {
+        struct place *p = &s->places[i];
+        enum supply supply;
+        if (p->busy)
+            continue;
+        TRY(s->client->next(s->arg, p, s->n_busy ? 0 : WAIT_MS, &supply, e));
+        if (supply == SUPPLY_LATER)
+            break;
+        s->supply_ended = supply == SUPPLY_END;
+        if (supply == SUPPLY_TEXT)
+            TRY(begin_text(s, p, e));
+    }
+    return STATUS_OK;
+}
+
+/* --- texts end ------------------------------------------------------------------------------- */
+
+static void free_place(struct schedule *s, struct place *p)
+{
+    p->busy = false;
+    p->logits = NULL;
+    s->n_busy--;
+}
+
+static enum status end_text(struct schedule *s, struct place *p, enum text_end end, struct err *e)
+{
+    free_place(s, p);
+    return s->client->ended(s->arg, p, end, stream_finish(&p->stream), e);
+}
+
+/* Why it ends when it has all the tokens it can have. */
+static enum text_end end_of_room(const struct place *p)
+{
+    return p->room < p->request.n ? END_CONTEXT : END_LENGTH;
+}
+
+/* The one that has the highest number; NULL: none. */
+static struct place *last_busy(const struct schedule *s)
+{
+    struct place *last = NULL;
+    for (int i = 0; i < s->n_places; i++) {
+        struct place *p = &s->places[i];
+        if (p->busy && (!last || p->request.number > last->request.number))
+            last = p;
+    }
+    return last;
+}
+
+/* What fails now is behind what ended them. */
+static void abandon_texts(struct schedule *s)
+{
+    s->n_prefills = 0;
+    for (struct place *p; (p = last_busy(s));)
+        (void)end_text(s, p, END_ABANDONED, NULL);
+}
+
+/* --- a step ---------------------------------------------------------------------------------- */
+
+/* A row for every place that has a token to feed. */
+static int put_decoding_rows(struct schedule *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_places; i++) {
+        struct place *p = &s->places[i];
+        if (!p->busy || p->n_made == 0 || p->logits)
+            continue;
+        p->logits = s->logits + (size_t)n * (size_t)s->n_vocab;
+        s->rows[n++] = (struct batch_row){.token = p->token,
+                                          .sequence = p->sequence,
+                                          .position = p->request.n_tokens + p->n_made - 1,
+                                          .wants_logits = true};
+    }
+    return n;
+}
+
+/* Rows of a prompt from row n on, up to `end`; returns the row behind them. */
+static int put_prompt_rows(struct schedule *s, struct place *p, int n, int end)
+{
+    for (; n < end && p->n_fed < p->request.n_tokens; n++, p->n_fed++)
+        s->rows[n] = (struct batch_row){.token = p->request.tokens[p->n_fed],
+                                        .sequence = p->sequence,
+                                        .position = p->n_fed,
+                                        .wants_logits = p->n_fed == p->request.n_tokens - 1};
+    return n;
+}
+
+/* Rows of prompts behind the n_decoding others, until the last of the step's blocks is full. Those
+ * that come to an end get the logits behind the others'. */
+static int put_prefill_rows(struct schedule *s, int n_decoding)
+{
+    const int block = session_block(s->session);
+    const int end = n_decoding + block - n_decoding % block;
+    int n = n_decoding, done = 0;
+    while (done < s->n_prefills && n < end) {
+        struct place *p = s->prefills[done];
+        n = put_prompt_rows(s, p, n, end);
+        if (p->n_fed < p->request.n_tokens)
+            break;
+        p->logits = s->logits + (size_t)(n_decoding + done++) * (size_t)s->n_vocab;
+    }
+    return n;
+}
+
+/* Takes the places off the queue whose prompts are fed. */
+static void end_prefills(struct schedule *s)
+{
+    int left = 0;
+    for (int i = 0; i < s->n_prefills; i++) {
+        struct place *p = s->prefills[i];
+        if (!p->logits)
+            s->prefills[left++] = p;
+        else if (s->client->prefilled)
+            s->client->prefilled(s->arg, p, p->logits);
+    }
+    s->n_prefills = left;
+}
+
+/* Gives how many rows were decoding, and the time that went to the prompts. */
+static enum status step(struct schedule *s, int *n_decoding, uint64_t *prefill_ns, struct err *e)
+{
+    *prefill_ns = 0;
+    *n_decoding = put_decoding_rows(s);
+    const int n = put_prefill_rows(s, *n_decoding), n_prefill = n - *n_decoding;
+    if (n == 0)
+        return STATUS_OK;
+    const uint64_t start = clock_ns();
+    TRY(session_step(s->session, s->rows, n, s->logits, e));
+    const uint64_t ns = clock_ns() - start;
+    *prefill_ns = (uint64_t)((double)ns * n_prefill / n);
+    s->times.prefill_ns += *prefill_ns;
+    s->times.n_prefilled += (uint64_t)n_prefill;
+    end_prefills(s);
+    return STATUS_OK;
+}
+
+/* --- picks ----------------------------------------------------------------------------------- */
+
+static void pick(struct schedule *s, struct place *p, int thread)
+{
+    p->picked = sampler_pick(s->sampler, p->sequence, thread, p->logits, &p->token, NULL);
+    if (p->picked == STATUS_OK && s->wants_logprobs)
+        p->picked = logits_log_sum(p->logits, s->n_vocab, &p->log_sum, NULL);
+}
+
+static void pick_share(void *arg, int thread)
+{
+    struct schedule *s = arg;
+    int begin, end;
+    pool_share(s->n_picks, thread, pool_n_threads(s->pool), &begin, &end);
+    for (int i = begin; i < end; i++)
+        pick(s, s->picks[i], thread);
+}
+
+/* One by one, each thread has the others to wait for. */
+static void pick_all(struct schedule *s)
+{
+    if (s->n_picks > 1)
+        pool_run(s->pool, pick_share, s);
+    else if (s->n_picks == 1)
+        pick(s, s->picks[0], 0);
+}
+
+static enum status fail_text(struct schedule *s, struct place *p, struct err *e)
+{
+    struct err why;
+    (void)logits_check(p->logits, s->n_vocab, &why);
+    TRY(s->client->failed(s->arg, p, &why, e));
+    free_place(s, p);
+    return STATUS_OK;
+}
+
+static enum status take_pick(struct schedule *s, struct place *p, struct err *e)
+{
+    if (p->picked != STATUS_OK)
+        return fail_text(s, p, e);
+    if (!s->ignore_eos && p->token == tokenizer_eos(s->tokenizer))
+        return end_text(s, p, END_EOS, e);
+    struct made m = {.token = p->token, .logits = p->logits, .log_sum = p->log_sum};
+    if (!tokenizer_is_special(s->tokenizer, p->token))
+        m.ready = stream_push(&p->stream, tokenizer_bytes(s->tokenizer, p->token));
+    TRY(s->client->made(s->arg, p, &m, e));
+    sampler_accept(s->sampler, p->sequence, p->token);
+    p->logprob += (double)p->logits[p->token] - p->log_sum;
+    p->logits = NULL;
+    p->n_made++;
+    s->times.n_made++;
+    if (p->stream.stopped)
+        return end_text(s, p, END_STOP, e);
+    return p->n_made < p->room ? STATUS_OK : end_text(s, p, end_of_room(p), e);
+}
+
+/* Of all that have logits; those that want no token end without one. */
+static enum status take_tokens(struct schedule *s, struct err *e)
+{
+    s->n_picks = 0;
+    for (int i = 0; i < s->n_places; i++) {
+        struct place *p = &s->places[i];
+        if (p->logits && p->room > 0)
+            s->picks[s->n_picks++] = p;
+        else if (p->logits)
+            TRY(end_text(s, p, END_LENGTH, e));
+    }
+    pick_all(s);
+    for (int i = 0; i < s->n_picks; i++)
+        TRY(take_pick(s, s->picks[i], e));
+    return STATUS_OK;
+}
+
+/* --- rounds ---------------------------------------------------------------------------------- */
+
+static void note_round(struct schedule *s, int n_decoding, uint64_t ns)
+{
+    struct schedule_times *t = &s->times;
+    if (n_decoding == 0)
+        return;
+    t->n_decoded += (uint64_t)n_decoding;
+    t->decode_ns += ns;
+    if (t->n_rounds < t->cap_rounds)
+        t->rounds[t->n_rounds++] = ns;
+}
+
+static enum status run_round(struct schedule *s, uint64_t *before, bool *stop, struct err *e)
+{
+    int n_decoding;
+    uint64_t prefill_ns;
+    TRY(step(s, &n_decoding, &prefill_ns, e));
+    TRY(take_tokens(s, e));
+    TRY(s->client->round(s->arg, stop, e));
+    const uint64_t now = clock_ns();
+    if (s->times.n_made > 0 && !s->times.first_token_at)
+        s->times.first_token_at = now;
+    note_round(s, n_decoding, now - *before - prefill_ns);
+    *before = now;
+    return STATUS_OK;
+}
+
+static enum status run_rounds(struct schedule *s, struct err *e)
+{
+    bool stop = false;
+    uint64_t before = clock_ns();
+    while (!stop) {
+        s->interrupted = signals_interrupted();
+        if (s->interrupted)
+            break;
+        TRY(fill_places(s, e));
+        if (s->n_busy == 0 && s->supply_ended)
+            break;
+        TRY(run_round(s, &before, &stop, e));
+    }
+    return STATUS_OK;
+}
+
+enum status schedule_run(struct schedule *s, struct err *e)
+{
+    const enum status status = run_rounds(s, e);
+    abandon_texts(s);
+    return status;
+}

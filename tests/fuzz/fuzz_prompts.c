@@ -1,0 +1,94 @@
+/*
+ * fuzz_prompts - the file of generate --prompts. The first byte chooses plain lines or objects, and
+ * in what pieces the rest comes through a pipe; whatever the pieces, the prompts are the same.
+ */
+#include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "cli/prompts.h"
+#include "show/printable.h"
+#include "target.h"
+
+/* What fits into a pipe. */
+#define MOST_BYTES 60000
+
+static const struct text stop = {"stop", 4};
+
+static void check_prompt(const struct prompt *p, uint64_t index)
+{
+    require(p->index == index);
+    require(!p->has_text || text_is_utf8(p->text));
+    require(p->id_kind == PROMPT_ID_NONE || text_is_utf8(p->id));
+    if (p->refused) {
+        require_message(&p->error);
+        return;
+    }
+    require(p->has_text && p->n >= 0);
+    for (int i = 0; i < p->n_stops; i++)
+        require(p->stops[i].len > 0);
+}
+
+static uint64_t add_text(uint64_t sum, struct text t)
+{
+    for (size_t i = 0; i < t.len; i++)
+        sum = rng_derive(sum, (unsigned char)t.data[i]);
+    return rng_derive(sum, t.len);
+}
+
+/* All that a prompt says in one number. */
+static uint64_t add_prompt(uint64_t sum, const struct prompt *p)
+{
+    sum = add_text(sum, p->text);
+    sum = add_text(sum, text_of(p->refused ? p->error.text : ""));
+    sum = rng_derive(sum, p->seed);
+    if (p->id_kind != PROMPT_ID_NONE)
+        sum = add_text(sum, p->id);
+    for (int i = 0; i < p->n_stops && !p->refused; i++)
+        sum = add_text(sum, p->stops[i]);
+    return rng_derive(sum, (uint64_t)p->n);
+}
+
+/* Reads what comes through a pipe in pieces of `piece` bytes. */
+static uint64_t read_prompts(const uint8_t *data, size_t size, bool jsonl, size_t piece)
+{
+    int ends[2];
+    uint64_t n = 0, sum = 0;
+    size_t sent = 0;
+    struct err e = {""};
+    struct prompts p = {.n = 7, .seed = 1, .stops = &stop, .n_stops = 1, .jsonl = jsonl};
+    struct prompt prompt = {.index = 0};
+    enum lines_state state;
+    require(pipe(ends) == 0 && dup2(ends[0], STDIN_FILENO) == STDIN_FILENO);
+    close(ends[0]);
+    require(prompts_open(&p, "-", &e) == STATUS_OK);
+    do {
+        require(prompts_next(&p, 0, &state, &prompt, &e) == STATUS_OK);
+        if (state == LINES_LINE) {
+            check_prompt(&prompt, n++);
+            sum = add_prompt(sum, &prompt);
+        } else if (state == LINES_LATER) {
+            const size_t now = piece < size - sent ? piece : size - sent;
+            require(now == 0 || write(ends[1], data + sent, now) == (ssize_t)now);
+            sent += now;
+            if (now == 0)
+                close(ends[1]);
+        }
+    } while (state != LINES_END);
+    prompt_free(&prompt);
+    prompts_close(&p);
+    return rng_derive(sum, n);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0 || size > MOST_BYTES)
+        return 0;
+    const bool jsonl = data[0] & 1;
+    const size_t piece = 1 + (data[0] >> 1);
+    require(read_prompts(data + 1, size - 1, jsonl, piece) ==
+            read_prompts(data + 1, size - 1, jsonl, MOST_BYTES));
+    return 0;
+}

@@ -1,0 +1,273 @@
+/*
+ * generate with many prompts or samples, the whole program: what many.sh cannot see well. Texts
+ * made on several threads (for the thread sanitizer), memory, models whose logits are not finite,
+ * and prompts that come slowly.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "checkpoints.h"
+#include "cli/program.h"
+#include "hostile.h"
+#include "support.h"
+
+#ifdef SHADOW_MEMORY
+enum { MANY_LINES = 3000, SANITIZED = 1 };
+#else
+enum { MANY_LINES = 100000, SANITIZED = 0 };
+#endif
+
+static char home[4096];
+
+static void set_up(void)
+{
+    static const struct checkpoint_shape shape = {.n_layers = 1,
+                                                  .n_heads = 2,
+                                                  .n_kv_heads = 1,
+                                                  .head_dim = 4,
+                                                  .d_ff = 8,
+                                                  .n_ctx = 48,
+                                                  .n_vocab = 257,
+                                                  .seed = 3};
+    ck_assert_ptr_nonnull(getcwd(home, sizeof home));
+    ck_assert_int_eq(chdir(scratch_path("")), 0);
+    write_checkpoint("model.gguf", &shape);
+}
+
+static void tear_down(void)
+{
+    ck_assert_int_eq(chdir(home), 0);
+    scratch_remove();
+}
+
+static FILE *create(const char *name)
+{
+    FILE *f = fopen(name, "wb");
+    ck_assert_ptr_nonnull(f);
+    return f;
+}
+
+/* --- threads ---------------------------------------------------------------------------------- */
+
+START_TEST(threads_pick_the_same)
+{
+    static const char *const lines[] = {
+        "generate model.gguf --prompts prompts -q -n 6 --seed 4 --top-k 0 --repeat-penalty 1.2",
+        "generate model.gguf -p ab --samples 9 -q -n 9 --seed 4",
+    };
+    FILE *f = create("prompts");
+    for (int i = 0; i < 24; i++)
+        fprintf(f, "%.*s\n", i, "a text to be cut where it is");
+    fclose(f);
+    char line[200];
+    struct ran one, many;
+    snprintf(line, sizeof line, "%s -t 1 --batch 1", lines[_i]);
+    run_program(&one, line, NULL, NULL);
+    expect_success(&one);
+    snprintf(line, sizeof line, "%s -t 2 --batch 7", lines[_i]);
+    run_program(&many, line, NULL, NULL);
+    expect_success(&many);
+    ck_assert_uint_eq(one.out_len, many.out_len);
+    ck_assert_str_eq(one.out, many.out);
+}
+END_TEST
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+/* Lines that can be run and lines that cannot. */
+static void write_prompts(int n, bool jsonl)
+{
+    FILE *f = create(jsonl ? "prompts.jsonl" : "prompts");
+    for (int i = 0; i < n; i++)
+        fprintf(f,
+                jsonl   ? "{\"prompt\": \"%d\", \"id\": %d}\n"
+                : i % 5 ? "%d\n"
+                        : "\xff%d\n",
+                i % 10, i);
+    fclose(f);
+}
+
+static long peak_of(int n, bool jsonl)
+{
+    char line[200];
+    struct ran r;
+    write_prompts(n, jsonl);
+    snprintf(line, sizeof line, "generate model.gguf --prompts %s -q -n 2 -t 1 --batch 16",
+             jsonl ? "prompts.jsonl" : "prompts");
+    run_program(&r, line, NULL, NULL);
+    ck_assert_msg(r.code == !jsonl, "exit %d, signal %d: %s", r.code, r.signal, r.err);
+    return r.max_rss_kib;
+}
+
+/* 10^5 lines, and ids at 16 to 64 bytes each. */
+START_TEST(memory_is_bounded)
+{
+    const long few = peak_of(300, _i), many = peak_of(MANY_LINES, _i);
+    const long allowed = _i ? 2048 + MANY_LINES * 96L / 1024 : 2048;
+    if (!SANITIZED)
+        ck_assert_msg(many - few < allowed, "%ld KiB for few, %ld for many", few, many);
+}
+END_TEST
+
+static void limit_memory(void *bytes)
+{
+    const struct rlimit limit = {*(rlim_t *)bytes, *(rlim_t *)bytes};
+    if (setrlimit(RLIMIT_AS, &limit) != 0)
+        _exit(77);
+}
+
+/* Auto takes as many as fit, at least one. */
+START_TEST(batches_that_do_not_fit_are_refused)
+{
+    rlim_t limit = (rlim_t)300 << 20;
+    struct ran r;
+    const struct checkpoint_shape wide = {.n_layers = 1,
+                                          .n_heads = 16,
+                                          .n_kv_heads = 16,
+                                          .head_dim = 32,
+                                          .d_ff = 16,
+                                          .n_ctx = 8192,
+                                          .n_vocab = 257,
+                                          .seed = 3};
+    write_checkpoint("wide.gguf", &wide); /* 32 MiB a sequence */
+    if (SANITIZED)
+        return;
+    run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 --batch 40", limit_memory,
+                &limit);
+    expect_refusal(&r, 4, "40 sequences need 1.2");
+    ck_assert_ptr_nonnull(strstr(r.err, "would fit: lower --batch N"));
+    ck_assert_ptr_nonnull(strstr(r.err, "--kv-type f16"));
+    run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 -v", limit_memory, &limit);
+    expect_success(&r);
+    ck_assert_ptr_nonnull(strstr(r.err, "as memory has no room for more; --batch N changes it"));
+    run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 --batch 2", limit_memory,
+                &limit);
+    expect_success(&r);
+}
+END_TEST
+
+/* --- logits that are not finite --------------------------------------------------------------- */
+
+/* Makes the embedding of token X NaN: a text that has it has no logits. */
+static void spoil_model(void)
+{
+    size_t len;
+    unsigned char *bytes = read_file("model.gguf", &len);
+    struct gguf *g;
+    struct err e;
+    ck_assert_msg(gguf_parse(bytes, len, &g, &e) == STATUS_OK, "%s", e.text);
+    const struct gguf_tensor *t = gguf_find_tensor(g, "token_embd.weight");
+    ck_assert_ptr_nonnull(t);
+    const size_t row = (size_t)t->dims[0] * sizeof(float);
+    memset(bytes + (t->data - bytes) + 'X' * row, 0xff, row);
+    gguf_free(g);
+    FILE *f = create("model.gguf");
+    ck_assert_uint_eq(fwrite(bytes, 1, len, f), len);
+    fclose(f);
+    free(bytes);
+}
+
+/* Such a prompt is a line with an error, and the others are as they were. */
+START_TEST(logits_that_are_not_finite_end_one_text)
+{
+    struct ran good, bad;
+    FILE *f = create("prompts");
+    fputs("ab\ncd\nX\nef\n", f);
+    fclose(f);
+    run_program(&good, "generate model.gguf --prompts prompts -q -n 3 --greedy --batch 3 --seed 1",
+                NULL, NULL);
+    expect_success(&good);
+    spoil_model();
+    run_program(&bad, "generate model.gguf --prompts prompts -q -n 3 --greedy --batch 3 --seed 1",
+                NULL, NULL);
+    ck_assert_int_eq(bad.code, 1);
+    ck_assert_ptr_nonnull(strstr(
+        bad.out, "{\"index\": 2, \"id\": null, \"prompt\": \"X\", \"error\": \"line 3: the logit "
+                 "of token 0 is"));
+    const char *third = strstr(bad.out, "{\"index\": 2");
+    ck_assert_uint_eq(strncmp(bad.out, good.out, (size_t)(third - bad.out)), 0);
+    ck_assert_str_eq(strstr(bad.out, "{\"index\": 3"), strstr(good.out, "{\"index\": 3"));
+}
+END_TEST
+
+/* Samples all have the same prompt; the line is ended. */
+START_TEST(logits_that_are_not_finite_end_all_samples)
+{
+    struct ran r;
+    spoil_model();
+    run_program(&r, "generate model.gguf -p aX --samples 4 -q -n 3 --seed 1", NULL, NULL);
+    ck_assert_int_eq(r.code, 1);
+    ck_assert_str_eq(r.out, "aX\n");
+    ck_assert_ptr_nonnull(strstr(r.err, "the logit of token 0 is"));
+}
+END_TEST
+
+/* --- prompts that come slowly ----------------------------------------------------------------- */
+
+static _Noreturn void be_program_between(int in, int out)
+{
+    static char line[] = "decode generate model.gguf --prompts - -q -n 5 -t 1 --seed 1";
+    char *args[16];
+    int n = 0;
+    for (char *word = strtok(line, " "); word; word = strtok(NULL, " "))
+        args[n++] = word;
+    dup2(in, STDIN_FILENO);
+    dup2(out, STDOUT_FILENO);
+    alarm(60);
+    exit(program_run(n, args));
+}
+
+/* Each answer comes although the next prompt does not. */
+START_TEST(an_answer_does_not_wait_for_the_next_prompt)
+{
+    int in[2], out[2], status;
+    ck_assert(pipe(in) == 0 && pipe(out) == 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        close(in[1]);
+        be_program_between(in[0], out[1]);
+    }
+    close(in[0]);
+    close(out[1]);
+    FILE *answers = fdopen(out[0], "r");
+    for (int i = 0; i < 3; i++) {
+        char line[4096], wanted[40];
+        ck_assert_int_eq(write(in[1], "abc\nde", 4 + 2 * (i == 1)), 4 + 2 * (i == 1));
+        ck_assert_ptr_nonnull(fgets(line, sizeof line, answers));
+        snprintf(wanted, sizeof wanted, "{\"index\": %d, ", i);
+        ck_assert_msg(strncmp(line, wanted, strlen(wanted)) == 0, "%s", line);
+        ck_assert_ptr_nonnull(strstr(line, i == 2 ? "deabc" : "abc"));
+    }
+    close(in[1]);
+    ck_assert_int_eq(fgetc(answers), EOF);
+    fclose(answers);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("many");
+    TCase *threads = tcase_create("threads");
+    tcase_set_timeout(threads, 120);
+    tcase_add_checked_fixture(threads, set_up, tear_down);
+    tcase_add_loop_test(threads, threads_pick_the_same, 0, 2);
+    suite_add_tcase(s, threads);
+    TCase *t = tcase_create("many");
+    tcase_set_timeout(t, 120);
+    tcase_set_tags(t, ONE_THREAD);
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_loop_test(t, memory_is_bounded, 0, 2);
+    tcase_add_test(t, batches_that_do_not_fit_are_refused);
+    tcase_add_test(t, logits_that_are_not_finite_end_one_text);
+    tcase_add_test(t, logits_that_are_not_finite_end_all_samples);
+    tcase_add_test(t, an_answer_does_not_wait_for_the_next_prompt);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,268 @@
+/* Prompts out of lines, as they are and as JSON objects; the ids there were. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "cli/id_set.h"
+#include "cli/prompts.h"
+#include "support.h"
+
+static const struct text stop = {"stop", 4};
+
+static void open_prompts(struct prompts *p, bool jsonl, const char *content, size_t len)
+{
+    const char *path = scratch_path("prompts");
+    struct err e;
+    FILE *f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(fwrite(content, 1, len, f), len);
+    fclose(f);
+    *p = (struct prompts){.n = 7, .seed = 42, .stops = &stop, .n_stops = 1, .jsonl = jsonl};
+    ck_assert_msg(prompts_open(p, path, &e) == STATUS_OK, "%s", e.text);
+}
+
+static void close_prompts(struct prompts *p, struct prompt *prompt)
+{
+    prompt_free(prompt);
+    prompts_close(p);
+    scratch_remove();
+}
+
+static bool next(struct prompts *p, struct prompt *prompt)
+{
+    enum lines_state state;
+    struct err e;
+    ck_assert_msg(prompts_next(p, 0, &state, prompt, &e) == STATUS_OK, "%s", e.text);
+    ck_assert(state == LINES_LINE || state == LINES_END);
+    return state == LINES_LINE;
+}
+
+START_TEST(plain_lines_are_prompts)
+{
+    static const char *const texts[] = {"", "one", "  two {\"prompt\": 3}", "\xc3\xa9\r", "end"};
+    struct prompts p;
+    struct prompt prompt = {.index = 0};
+    const char content[] = "\none\r\n  two {\"prompt\": 3}\n\xc3\xa9\r\r\nend";
+    open_prompts(&p, false, content, sizeof content - 1);
+    for (uint64_t i = 0; i < 5; i++) {
+        ck_assert(next(&p, &prompt));
+        ck_assert(!prompt.refused && prompt.has_text && prompt.id_kind == PROMPT_ID_NONE);
+        ck_assert(text_is(prompt.text, texts[i]));
+        ck_assert_uint_eq(prompt.index, i);
+        ck_assert_uint_eq(prompt.seed, rng_derive(42, i));
+        ck_assert_int_eq(prompt.n, 7);
+        ck_assert_int_eq(prompt.n_stops, 1);
+        ck_assert(text_is(prompt.stops[0], "stop"));
+    }
+    ck_assert(!next(&p, &prompt));
+    close_prompts(&p, &prompt);
+}
+END_TEST
+
+/* One line after which a good one follows. */
+static void expect_refused(bool jsonl, const char *line, size_t len, const char *why)
+{
+    struct prompts p;
+    struct prompt prompt = {.index = 0};
+    struct bytes content = {NULL, 0, 0};
+    ck_assert(bytes_put(&content, (struct text){line, len}));
+    ck_assert(bytes_put(&content, text_of("\n{\"prompt\": \"good\"}\n")));
+    open_prompts(&p, jsonl, content.data, content.len);
+    ck_assert(next(&p, &prompt));
+    ck_assert_msg(prompt.refused, "%.60s", line);
+    ck_assert_msg(strncmp(prompt.error.text, "line 1: ", 8) == 0 && strstr(prompt.error.text, why),
+                  "%s instead of %s", prompt.error.text, why);
+    ck_assert(next(&p, &prompt));
+    ck_assert_msg(!prompt.refused && prompt.index == 1, "%s", prompt.error.text);
+    ck_assert(text_is(prompt.text, jsonl ? "good" : "{\"prompt\": \"good\"}"));
+    ck_assert(!next(&p, &prompt));
+    bytes_free(&content);
+    close_prompts(&p, &prompt);
+}
+
+START_TEST(what_is_not_utf8_is_refused)
+{
+    expect_refused(false, "ab\xff", 3, "byte 2: expected UTF-8, found 0xff");
+    expect_refused(false, "\xc3", 1, "byte 0: expected UTF-8, found 0xc3");
+    expect_refused(true, "{\"prompt\": \"\xff\"}", 15, "byte 12");
+}
+END_TEST
+
+START_TEST(long_lines_are_refused)
+{
+    const size_t len = PROMPTS_MAX_LINE + 1;
+    char *line = malloc(len);
+    ck_assert_ptr_nonnull(line);
+    memset(line, 'a', len);
+    expect_refused(false, line, len, "expected at most 16777216 bytes");
+    expect_refused(true, line, len, "expected at most 16777216 bytes");
+    free(line);
+}
+END_TEST
+
+START_TEST(objects_say_more)
+{
+    static const char content[] = "{\"prompt\": \"a\\n\\u00e9\\u0000b\", \"id\": \"x\", \"n\": 0, "
+                                  "\"seed\": 18446744073709551615, "
+                                  "\"stop\": \"\\u0000\"}\n"
+                                  " { \"stop\" : [\"s\", \"tt\"], \"id\": -5, \"prompt\": \"\" } \n"
+                                  "{\"id\": \"-5\", \"prompt\": \"p\", \"stop\": []}\n"
+                                  "{\"prompt\": \"q\"}";
+    struct prompts p;
+    struct prompt prompt = {.index = 0};
+    open_prompts(&p, true, content, sizeof content - 1);
+    ck_assert(next(&p, &prompt) && !prompt.refused);
+    ck_assert(text_equal(prompt.text, (struct text){"a\n\xc3\xa9\0b", 6}));
+    ck_assert(prompt.id_kind == PROMPT_ID_STRING && text_is(prompt.id, "x"));
+    ck_assert(prompt.n == 0 && prompt.seed == UINT64_MAX && prompt.n_stops == 1);
+    ck_assert(text_equal(prompt.stops[0], (struct text){"\0", 1}));
+
+    ck_assert(next(&p, &prompt) && !prompt.refused);
+    ck_assert(prompt.id_kind == PROMPT_ID_NUMBER && prompt.id_number == -5);
+    ck_assert(prompt.has_text && prompt.text.len == 0 && prompt.n == 7 && prompt.n_stops == 2);
+    ck_assert(text_is(prompt.stops[0], "s") && text_is(prompt.stops[1], "tt"));
+    ck_assert_uint_eq(prompt.seed, rng_derive(42, 1));
+
+    ck_assert(next(&p, &prompt) && !prompt.refused); /* a string is another id than a number */
+    ck_assert(prompt.id_kind == PROMPT_ID_STRING && prompt.n_stops == 0);
+
+    ck_assert(next(&p, &prompt) && !prompt.refused);
+    ck_assert(prompt.id_kind == PROMPT_ID_NONE && prompt.n_stops == 1);
+    ck_assert(text_is(prompt.stops[0], "stop"));
+    ck_assert(!next(&p, &prompt));
+    close_prompts(&p, &prompt);
+}
+END_TEST
+
+START_TEST(bad_objects_are_refused)
+{
+    static const struct {
+        const char *line, *why;
+    } cases[] = {
+        {"", "JSON at byte 0"},
+        {"a", "JSON at byte 0"},
+        {"{", "JSON at byte 1"},
+        {"{\"prompt\": \"a\"} x", "JSON at byte 16"},
+        {"\xef\xbb\xbf{\"prompt\": \"a\"}", "JSON at byte 0"},
+        {"[\"a\"]", "expected an object"},
+        {"\"a\"", "expected an object"},
+        {"{}", "expected \"prompt\", a string"},
+        {"{\"id\": 1}", "expected \"prompt\", a string"},
+        {"{\"prompt\": 1}", "\"prompt\" at byte 1: expected a string, found 1"},
+        {"{\"prompt\": null}", "expected a string, found null"},
+        {"{\"prompt\": \"a\", \"prompt\": \"b\"}", "again"},
+        {"{\"prompt\": \"a\", \"Prompt\": \"b\"}",
+         "\"Prompt\" at byte 16: expected one of the keys"},
+        {"{\"prompt\": \"a\", \"id\": null}", "expected a string or a whole number, found null"},
+        {"{\"prompt\": \"a\", \"id\": [1]}", "expected a string or a whole number, found [1]"},
+        {"{\"prompt\": \"a\", \"id\": 1.5}", "\"id\" at byte 16"},
+        {"{\"prompt\": \"a\", \"n\": \"5\"}", "\"n\" at byte 16"},
+        {"{\"prompt\": \"a\", \"n\": -1}", "\"n\" at byte 16"},
+        {"{\"prompt\": \"a\", \"n\": 2147483648}", "from 0 to 2147483647"},
+        {"{\"prompt\": \"a\", \"seed\": -1}", "\"seed\" at byte 16"},
+        {"{\"prompt\": \"a\", \"seed\": 18446744073709551616}", "\"seed\" at byte 16"},
+        {"{\"prompt\": \"a\", \"stop\": 1}", "expected a string or an array of strings, found 1"},
+        {"{\"prompt\": \"a\", \"stop\": \"\"}", "found an empty one"},
+        {"{\"prompt\": \"a\", \"stop\": [\"x\", \"\"]}", "found an empty one"},
+        {"{\"prompt\": \"a\", \"stop\": [1]}", "expected a string, found 1"},
+        {"{\"prompt\": \"a\", \"stop\": [[[[1]]]]}", "at most 4 containers"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        expect_refused(true, cases[i].line, strlen(cases[i].line), cases[i].why);
+}
+END_TEST
+
+START_TEST(stops_are_not_too_many)
+{
+    char line[8 * (PROMPTS_MAX_STOPS + 3)] = "{\"prompt\": \"a\", \"stop\": [\"x\"";
+    struct prompts p;
+    struct prompt prompt = {.index = 0};
+    for (int i = 1; i < PROMPTS_MAX_STOPS; i++)
+        strcat(line, ",\"x\"");
+    const size_t len = strlen(line);
+    strcat(line, "]}");
+    open_prompts(&p, true, line, strlen(line));
+    ck_assert(next(&p, &prompt) && !prompt.refused);
+    ck_assert_int_eq(prompt.n_stops, PROMPTS_MAX_STOPS);
+    close_prompts(&p, &prompt);
+    strcpy(line + len, ",\"x\"]}");
+    expect_refused(true, line, strlen(line), "\"stop\": expected at most 256 texts");
+}
+END_TEST
+
+START_TEST(refused_lines_show_what_they_have)
+{
+    static const char content[] =
+        "{\"n\": [], \"id\": 3, \"prompt\": \"abc\"}\n{\"id\": 4, \"n\": 1}";
+    struct prompts p;
+    struct prompt prompt = {.index = 0};
+    open_prompts(&p, true, content, sizeof content - 1);
+    ck_assert(next(&p, &prompt) && prompt.refused);
+    ck_assert(text_is(prompt.id, "3") && prompt.has_text && text_is(prompt.text, "abc"));
+    ck_assert(next(&p, &prompt) && prompt.refused);
+    ck_assert(text_is(prompt.id, "4") && !prompt.has_text);
+    close_prompts(&p, &prompt);
+}
+END_TEST
+
+START_TEST(an_id_stands_once)
+{
+    static const char content[] = "{\"id\": \"a\", \"prompt\": \"1\"}\n"
+                                  "{\"id\": \"b\", \"prompt\": 2}\n"
+                                  "{\"id\": \"a\", \"prompt\": \"3\"}\n"
+                                  "{\"id\": \"b\", \"prompt\": \"4\"}\n"
+                                  "{\"id\": \"a\", \"prompt\": \"5\"}\n";
+    static const char *const errors[] = {"", "line 2: \"prompt\"", "found that of line 1",
+                                         "found that of line 2", "found that of line 1"};
+    struct prompts p;
+    struct prompt prompt = {.index = 0};
+    open_prompts(&p, true, content, sizeof content - 1);
+    for (int i = 0; i < 5; i++) {
+        ck_assert(next(&p, &prompt));
+        ck_assert(prompt.refused == (i > 0));
+        if (i > 0)
+            ck_assert_msg(strstr(prompt.error.text, errors[i]) != NULL, "%s", prompt.error.text);
+    }
+    close_prompts(&p, &prompt);
+}
+END_TEST
+
+START_TEST(set_of_ids_grows)
+{
+    enum { N = 100000 };
+    struct id_set s = {NULL, 0, 0};
+    char id[32];
+    uint64_t first;
+    for (uint64_t i = 0; i < 2 * N; i++) {
+        snprintf(id, sizeof id, "id %" PRIu64, i % N);
+        ck_assert_int_eq(id_set_add(&s, 1, text_of(id), i, &first, NULL), STATUS_OK);
+        ck_assert_uint_eq(first, i % N);
+    }
+    ck_assert_int_eq(id_set_add(&s, 2, text_of("id 5"), 9, &first, NULL), STATUS_OK);
+    ck_assert_uint_eq(first, 9);
+    ck_assert_uint_eq(s.n, N + 1);
+    ck_assert_uint_le(s.n_places, 4 * s.n);
+    id_set_free(&s);
+    id_set_free(&s);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("prompts");
+    TCase *t = tcase_create("prompts");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, plain_lines_are_prompts);
+    tcase_add_test(t, what_is_not_utf8_is_refused);
+    tcase_add_test(t, long_lines_are_refused);
+    tcase_add_test(t, objects_say_more);
+    tcase_add_test(t, bad_objects_are_refused);
+    tcase_add_test(t, stops_are_not_too_many);
+    tcase_add_test(t, refused_lines_show_what_they_have);
+    tcase_add_test(t, an_id_stands_once);
+    tcase_add_test(t, set_of_ids_grows);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,158 @@
+/* Texts written side by side come out in order, each as soon as it can. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "cli/turns.h"
+#include "support.h"
+
+static char written[1 << 20];
+static size_t n_written;
+
+static bool collect(struct output *o, const char *bytes, size_t len)
+{
+    (void)o;
+    ck_assert_uint_le(n_written + len, sizeof written);
+    memcpy(written + n_written, bytes, len);
+    n_written += len;
+    return true;
+}
+
+static void begin(struct turns *t, struct output *out)
+{
+    n_written = 0;
+    output_init(out, collect);
+    ck_assert_int_eq(turns_create(t, out, NULL), STATUS_OK);
+}
+
+static void put(struct turns *t, uint64_t number, const char *text)
+{
+    output_puts(turns_output(t, number), text);
+}
+
+static void expect(struct turns *t, const char *all)
+{
+    ck_assert(output_flush(t->out));
+    ck_assert_msg(n_written == strlen(all) && memcmp(written, all, n_written) == 0,
+                  "'%.*s' instead of '%s'", (int)n_written, written, all);
+    ck_assert_int_eq(turns_check(t, NULL), STATUS_OK);
+}
+
+START_TEST(the_front_goes_straight_out)
+{
+    struct output out;
+    struct turns t;
+    begin(&t, &out);
+    put(&t, 0, "a");
+    put(&t, 1, "x");
+    put(&t, 2, "p");
+    put(&t, 0, "b");
+    expect(&t, "ab");
+    put(&t, 2, "q");
+    turns_close(&t, 2);
+    put(&t, 1, "y");
+    expect(&t, "ab");
+    turns_close(&t, 0);
+    expect(&t, "abxy");
+    put(&t, 1, "z");
+    expect(&t, "abxyz");
+    turns_close(&t, 1);
+    expect(&t, "abxyzpq");
+    ck_assert_uint_eq(t.front, 3);
+    put(&t, 3, "!");
+    expect(&t, "abxyzpq!");
+    turns_free(&t);
+    turns_free(&t);
+}
+END_TEST
+
+START_TEST(dropped_ones_leave_nothing)
+{
+    struct output out;
+    struct turns t;
+    begin(&t, &out);
+    put(&t, 0, "a");
+    put(&t, 1, "x");
+    put(&t, 2, "p");
+    turns_drop(&t, 1);
+    turns_close(&t, 0);
+    expect(&t, "ap");
+    turns_drop(&t, 2);
+    expect(&t, "ap");
+    ck_assert_uint_eq(t.front, 3);
+    ck_assert_uint_eq(t.keeper.n_held, 0);
+    turns_free(&t);
+}
+END_TEST
+
+START_TEST(room_is_bounded)
+{
+    struct output out;
+    struct turns t;
+    begin(&t, &out);
+    ck_assert(turns_has_room(&t, TURNS_AHEAD - 1));
+    ck_assert(!turns_has_room(&t, TURNS_AHEAD));
+    char *big = malloc(TURNS_BYTES + 1);
+    memset(big, 'x', TURNS_BYTES);
+    big[TURNS_BYTES] = 0;
+    put(&t, 1, big);
+    free(big);
+    ck_assert(!turns_has_room(&t, 2));
+    ck_assert(turns_has_room(&t, 0));
+    turns_drop(&t, 1);
+    ck_assert(turns_has_room(&t, 2));
+    turns_close(&t, 0);
+    ck_assert(turns_has_room(&t, TURNS_AHEAD + 1));
+    turns_free(&t);
+}
+END_TEST
+
+/* Many, over the ring's end, closed in random order. */
+START_TEST(order_does_not_matter)
+{
+    enum { N = 5000, OPEN = 40 };
+    struct output out;
+    struct turns t;
+    struct rng r;
+    uint64_t open[OPEN], next = 0;
+    int n_open = 0;
+    char line[32];
+    rng_seed(&r, 1, (uint64_t)_i);
+    begin(&t, &out);
+    while (next < N || n_open > 0) {
+        if (n_open < OPEN && next < N && turns_has_room(&t, next) && rng_u32(&r) % 3) {
+            snprintf(line, sizeof line, "%d", (int)next);
+            put(&t, next, line);
+            open[n_open++] = next++;
+        } else if (n_open > 0) {
+            const int which = (int)(rng_u32(&r) % (unsigned)n_open);
+            put(&t, open[which], "\n");
+            turns_close(&t, open[which]);
+            open[which] = open[--n_open];
+        }
+    }
+    output_flush(&out);
+    size_t at = 0;
+    for (int i = 0; i < N; i++) {
+        snprintf(line, sizeof line, "%d\n", i);
+        ck_assert(strncmp(written + at, line, strlen(line)) == 0);
+        at += strlen(line);
+    }
+    ck_assert_uint_eq(at, n_written);
+    ck_assert_uint_eq(t.keeper.n_held, 0);
+    turns_free(&t);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("turns");
+    TCase *t = tcase_create("turns");
+    tcase_add_test(t, the_front_goes_straight_out);
+    tcase_add_test(t, dropped_ones_leave_nothing);
+    tcase_add_test(t, room_is_bounded);
+    tcase_add_loop_test(t, order_does_not_matter, 0, 5);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
