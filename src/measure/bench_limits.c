@@ -22,7 +22,7 @@ enum status bench_measure_limits(const struct bench_spec *spec, struct bench *b,
     return STATUS_OK;
 }
 
-static void raise(double *limit, double to)
+static void raise_limit(double *limit, double to)
 {
     *limit = to > *limit ? to : *limit;
 }
@@ -34,9 +34,9 @@ static void raise_to_reached(struct bench_row *row)
     struct roofline *l = &row->limits;
     const struct cost_flops *f = &row->cost.flops;
     const double steps_per_s = 1e6 / row->p50_us, rows_per_s = row->batch * steps_per_s;
-    raise(&l->bytes_per_s, (double)cost_step_bytes(&row->cost, row->batch) * steps_per_s);
-    raise(&l->fma_flops_per_s, (double)(f->floats + f->attention) * rows_per_s);
-    raise(&l->dot_flops_per_s, (double)f->quants * rows_per_s);
+    raise_limit(&l->bytes_per_s, (double)cost_step_bytes(&row->cost, row->batch) * steps_per_s);
+    raise_limit(&l->fma_flops_per_s, (double)(f->floats + f->attention) * rows_per_s);
+    raise_limit(&l->dot_flops_per_s, (double)f->quants * rows_per_s);
     /* Products and attention may still take longer, one after the other. */
     const double over = cost_step_us(&row->cost, row->batch, l) / row->p50_us;
     if (over > 1) {
@@ -54,10 +54,10 @@ static void raise_to_others(const struct bench *b, struct bench_row *row)
         const struct bench_row *other = &b->rows[i];
         if (other->threads != row->threads)
             continue;
-        raise(&row->limits.fma_flops_per_s, other->limits.fma_flops_per_s);
-        raise(&row->limits.dot_flops_per_s, other->limits.dot_flops_per_s);
+        raise_limit(&row->limits.fma_flops_per_s, other->limits.fma_flops_per_s);
+        raise_limit(&row->limits.dot_flops_per_s, other->limits.dot_flops_per_s);
         if (cost_step_bytes(&other->cost, other->batch) >= cost_step_bytes(&row->cost, row->batch))
-            raise(&row->limits.bytes_per_s, other->limits.bytes_per_s);
+            raise_limit(&row->limits.bytes_per_s, other->limits.bytes_per_s);
     }
 }
 
