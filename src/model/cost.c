@@ -128,7 +128,8 @@ static uint64_t attention_flops(const struct config *c, int depth)
 }
 
 /* Adds what the product with a tensor in this storage takes, if there is one. */
-static void add_product(struct cost_flops *f, const struct tensor_spec *t, enum storage storage)
+static void add_product_flops(struct cost_flops *f, const struct tensor_spec *t,
+                              enum storage storage)
 {
     if (t->form != FORM_MATRIX || t->is_bias || is_looked_up(t->role))
         return;
@@ -141,7 +142,7 @@ struct cost_flops cost_flops(const struct cost_shape *s, int depth)
     struct cost_flops f = {.attention = attention_flops(&c, depth)};
     for (int64_t i = 0; i < layout_count(&c); i++) {
         const struct tensor_spec t = layout_at(&c, i);
-        add_product(&f, &t, s->storage);
+        add_product_flops(&f, &t, s->storage);
     }
     return f;
 }
@@ -151,7 +152,7 @@ struct cost_flops cost_model_flops(const struct model *m, int depth)
     struct cost_flops f = {.attention = attention_flops(&m->config, depth)};
     for (int64_t i = 0; i < layout_count(&m->config); i++) {
         const struct tensor_spec t = layout_at(&m->config, i);
-        add_product(&f, &t, loaded_weight(m, t.role, t.layer)->matrix.storage);
+        add_product_flops(&f, &t, loaded_weight(m, t.role, t.layer)->matrix.storage);
     }
     return f;
 }
