@@ -4,12 +4,12 @@
 # should have nothing else to do.
 #
 #   --llama-bench PATH          llama.cpp's llama-bench: decode near depth 0, and prefill
-#   --llama-batched-bench PATH  llama.cpp's llama-batched-bench: decode at depth
+#   --llama-batched-bench PATH  llama.cpp's llama-batched-bench: decode at depth, and of batches
 #   --llama2c PATH              `run` of karpathy/llama2.c, built from its run.c:
 #                               gcc -Ofast -fopenmp -march=native run.c -lm -o run
 #   --llama-quantize PATH       makes the F16, Q8_0 and Q4_0 files, instead of `decode quantize`
 #   --decode PATH               our program; by default ./decode, which is built
-#   --rows LIST                 of toy,small,124m,depth,prefill; by default all
+#   --rows LIST                 of toy,small,124m,depth,batch,prefill; by default all
 #   --threads T                 for all programs; by default as many as there are processors
 #   --rounds R                  by default 5
 #   --quick                     one short round, to try the script: no measurement
@@ -28,17 +28,20 @@
 #   divided by the time that N tokens took. A short run is repeated within a round: llama2.c counts
 #   milliseconds.
 # - Decode at depth 3840: llama-batched-bench times 64 tokens after 3840, ours are at 3840 + 32.
+# - Batches: 32 steps of 1, 4 and 16 sequences after 1024 tokens of each (no prompt is shared), ours
+#   at 1024 + 16. The rate counts all sequences.
 # - Prefill of 128 tokens: the better of two passes for both; llama-bench has warmed up before.
 # - Caches are each program's default (decode F32, llama.cpp F16, llama2.c F32), at depth F16.
 # - A step of llama2.c includes its greedy sampling and printing; the others only make logits.
 #
-# Needs bash, awk and python3; up to 2.5 GB in TMPDIR (/tmp); with all peers some ten minutes.
+# Needs bash, awk and python3; up to 2.5 GB in TMPDIR (/tmp); with all peers some twenty minutes,
+# half of which are llama.cpp's prompts of the batches.
 set -euo pipefail
 export LC_ALL=C
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 decode='' llama_bench='' llama_batched='' llama_quantize='' llama2c=''
-selected=toy,small,124m,depth,prefill
+selected=toy,small,124m,depth,batch,prefill
 threads='' rounds=5 quick=no keep=no
 work='' failed=no
 
@@ -111,12 +114,12 @@ read_options() {
         esac
         case $option in --quick | --keep) ;; *) shift ;; esac
     done
-    [ -n "$selected" ] || die "--rows: expected some of toy,small,124m,depth,prefill, found none"
+    [ -n "$selected" ] || die "--rows: expected some of toy,small,124m,depth,batch,prefill, found none"
     local row
     for row in ${selected//,/ }; do
         case $row in
-        toy | small | 124m | depth | prefill) ;;
-        *) die "--rows: expected some of toy,small,124m,depth,prefill, found '$row'" ;;
+        toy | small | 124m | depth | batch | prefill) ;;
+        *) die "--rows: expected some of toy,small,124m,depth,batch,prefill, found '$row'" ;;
         esac
     done
 }
@@ -125,7 +128,7 @@ wanted() { case ,$selected, in *,"$1",*) return 0 ;; *) return 1 ;; esac }
 
 # --- programs ------------------------------------------------------------------------------------
 # Each measure prints one rate in tokens a second, of the globals model, kv_heads, kv_type, n,
-# depth, repeats and prompt; what its program printed is left in $work/out and $work/err.
+# depth, batch, repeats and prompt; what its program printed is left in $work/out and $work/err.
 
 # value KEY FILE... - the first value of a key in JSON, without its quotes.
 value() {
@@ -141,7 +144,7 @@ decode_bench() {
 }
 
 decode_steps() {
-    decode_bench --depth "$depth" -n "$n" --repeat "$repeats" --prompt 0 || return
+    decode_bench --depth "$depth" --batch "$batch" -n "$n" --repeat "$repeats" --prompt 0 || return
     value tokens_per_s "$work/out"
 }
 
@@ -168,8 +171,8 @@ llama_prefill() {
 }
 
 llama_at_depth() {
-    "$llama_batched" -m "$model" -t "$threads" -c $((prefix + n)) -b 2048 -ub 512 \
-        -npp "$prefix" -ntg "$n" -npl 1 -ctk "$kv_type" -ctv "$kv_type" \
+    "$llama_batched" -m "$model" -t "$threads" -c $((batch * (prefix + n))) -b 2048 -ub 512 \
+        -npp "$prefix" -ntg "$n" -npl "$batch" -ctk "$kv_type" -ctv "$kv_type" \
         --output-format jsonl >"$work/out" 2>"$work/err" || return
     value speed_tg "$work/out" "$work/err"
 }
@@ -362,6 +365,23 @@ depth_rows() {
     done
 }
 
+batch_rows() {
+    local variant name prefix=$prefix_of_batch batch
+    kv_type=f16 n=$steps_of_batch depth=$((prefix + n / 2)) repeats=1
+    for variant in MHA=12 MQA=1; do
+        IFS='=' read -r name kv_heads <<<"$variant"
+        make_f32 "batch-$name" "$shape_124m,ctx=2048,kv=$kv_heads"
+        make_type "batch-$name" q8_0 || continue
+        discard "$work/batch-$name-f32.gguf"
+        model=$work/batch-$name-q8_0.gguf
+        for batch in 1 4 16; do
+            row "124M Q8_0, depth $prefix, F16 cache, batch $batch, $name" 2.00 decode_steps \
+                "${llama_batched:+llama_at_depth}" ""
+        done
+        discard "$model"
+    done
+}
+
 prefill_rows() {
     local type required
     kv_heads=12 kv_type=f32
@@ -401,10 +421,12 @@ notes() {
     local versions
     cat <<END
 
-Tokens a second, one sequence, random weights: the median of $rounds rounds (lowest..highest),
-in which the programs take turns. Decode: the rate of $steps tokens from an empty cache, ours at
-their mean depth, $((steps / 2)); each program's default cache. At depth: $steps_at_depth tokens
-after $prefix, ours at depth $depth_middle. Prefill: the better of two passes.
+Tokens a second, random weights, one sequence but where a batch is named: the median of $rounds
+rounds (lowest..highest), in which the programs take turns. Decode: the rate of $steps tokens from an
+empty cache, ours at their mean depth, $((steps / 2)); each program's default cache. At depth:
+$steps_at_depth tokens after $prefix, ours at depth $depth_middle. Batches: $steps_of_batch steps after
+$prefix_of_batch tokens of each sequence, ours at depth $((prefix_of_batch + steps_of_batch / 2)); all sequences are counted. Prefill: the better
+of two passes.
 END
     if [ -n "$llama_bench$llama_batched$llama2c" ]; then
         cat <<END
@@ -435,8 +457,8 @@ if [ -z "$decode" ]; then
 fi
 processors=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 threads=${threads:-$processors}
-steps=128 steps_at_depth=64 prefix=3840 prompt=128
-[ "$quick" = no ] || rounds=1 steps=32 steps_at_depth=8 prefix=256
+steps=128 steps_at_depth=64 prefix=3840 prompt=128 batch=1 steps_of_batch=32 prefix_of_batch=1024
+[ "$quick" = no ] || rounds=1 steps=32 steps_at_depth=8 prefix=256 steps_of_batch=4 prefix_of_batch=64
 depth_middle=$((prefix + steps_at_depth / 2))
 if [ "$quick" = no ] && [ -r /proc/loadavg ] && ! awk '{ exit $1 > 0.5 }' /proc/loadavg; then
     say "the load average is $(cut -d ' ' -f 1 /proc/loadavg): if others use this machine, the" \
@@ -453,6 +475,7 @@ if wanted toy; then toy_rows; fi
 if wanted small; then small_rows; fi
 if wanted 124m; then rows_124m; fi
 if wanted depth; then depth_rows; fi
+if wanted batch; then batch_rows; fi
 if wanted prefill; then prefill_rows; fi
 notes
 [ "$failed" = no ]

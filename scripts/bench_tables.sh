@@ -1,13 +1,36 @@
 #!/bin/sh
-# bench_tables.sh [FOLDER] - the benchmark tables and plots of README.md: the shipped checkpoint at
-# depths up to its context, and the shape of GPT-2 small (124M). Writes NAME.md (every column),
-# NAME.svg and NAME.csv to FOLDER (build/bench) and prints the tables with the columns README.md
-# shows. Takes about two minutes and 6 GiB; the machine should have nothing else to do.
+# bench_tables.sh [FOLDER [TABLE...]] - the benchmark tables and plots of README.md; without names
+# all of
+#   shakespeare  the shipped checkpoint at depths up to its context
+#   gpt2-124m    the shape of GPT-2 small (124M) at depths up to 3840
+#   batches      that shape, batch x K/V heads: Q8_0 and Q4_0 weights, F16 cache, depths 1024 and
+#                3840, batches 1, 4, 16, 64; a plot over the batch for each type and depth
+# Writes NAME.md (every column), NAME.svg and NAME.csv to FOLDER (build/bench) and prints the tables
+# with the columns README.md shows. The machine should have nothing else to do. The first two take
+# about two minutes and 6 GiB, the batches some twenty minutes and 18 GiB: MHA's caches of 64
+# sequences at depth 3840 are 9 GB. Where the memory that is available is less, the largest batches
+# are left out, which is said.
 set -eu
 
-out=${1:-build/bench}
+out=build/bench
+if [ $# -gt 0 ]; then
+    out=$1
+    shift
+fi
+[ $# -gt 0 ] || set -- shakespeare gpt2-124m batches
+for table; do
+    case $table in
+    shakespeare | gpt2-124m | batches) ;;
+    *)
+        echo "bench_tables.sh: '$table' is none of shakespeare, gpt2-124m, batches" >&2
+        exit 2
+        ;;
+    esac
+done
 mkdir -p "$out"
 make -s decode
+
+shape=12x768x12,ff=3072,vocab=50257,ctx=4096
 
 # Keeps some columns of a Markdown table, by their headings; other lines pass.
 columns() {
@@ -25,17 +48,110 @@ columns() {
           print line }' "$2"
 }
 
-# tables NAME ARGS... - one benchmark in all its forms, from one run's trace to its plot.
-tables() {
+# bench NAME ARGS... - one benchmark in all its forms, from one run's trace to its plot.
+bench() {
     name=$1
     shift
     ./decode bench "$@" --format md --plot "$out/$name.svg" --trace "$out/$name.csv" \
         >"$out/$name.md"
+}
+
+# tables NAME ARGS... - and prints it.
+tables() {
+    bench "$@"
     columns "variant,type,KV,depth,p50 µs,p99 µs,tokens/s,speed-up,by bytes,weights read,KV read,GB/s,of limit" \
-        "$out/$name.md"
+        "$out/$1.md"
     echo
 }
 
-tables shakespeare models/shakespeare-mha.gguf --kv-heads all --depth 0,128,255 -n 500 --repeat 9
-tables gpt2-124m --shape 12x768x12,ff=3072,vocab=50257,ctx=4096 --kv-heads 12,4,1 \
-    --depth 0,1024,3840 --kv-type f16 --type f32,f16 -n 24 --repeat 9
+# fitting NAME BATCHES ARGS... - a benchmark of as many of the batches as there is memory for.
+fitting() {
+    base=$1
+    batches=$2
+    shift 2
+    while :; do
+        code=0
+        bench "$base" --batch "$batches" "$@" 2>"$out/$base.err" || code=$?
+        cat "$out/$base.err" >&2
+        case $code:$batches in
+        0:*) break ;;
+        4:*,*)
+            echo "bench_tables.sh: $base: left out for want of memory: batch ${batches##*,}" >&2
+            batches=${batches%,*}
+            ;;
+        *) exit $code ;;
+        esac
+    done
+    rm -f "$out/$base.err"
+}
+
+# A row a batch from tables with a row a variant: tokens a second of MHA, GQA-4 and MQA, each with
+# its share of the limit and what that is, and the speed-ups over MHA as measured and as predicted.
+across_variants() {
+    awk -F '|' '
+        function cell(name,   x) {
+            x = $at[name]
+            gsub(/^ +| +$/, "", x)
+            return x
+        }
+        function rate(key) { return speed[key] " (" share[key] ", " bound[key] ")" }
+        !/^\|/ { header = 0; next }
+        !header { header = 1
+            for (i = 2; i < NF; i++) {
+                name = $i
+                gsub(/^ +| +$/, "", name)
+                at[name] = i
+            }
+            next }
+        /^\|[:-]/ { next }
+        { row = cell("type") " | " cell("depth") " | " cell("batch")
+          if (!(row in seen)) rows[++n] = row
+          seen[row] = 1
+          key = row cell("variant")
+          speed[key] = cell("tokens/s")
+          share[key] = cell("of limit")
+          bound[key] = cell("limited by")
+          times[key] = cell("speed-up") " | " cell("predicted") }
+        END {
+            print "| weights | depth | batch | MHA tokens/s (of limit, which is) |" \
+                " GQA-4 tokens/s | over MHA | predicted | MQA tokens/s | over MHA | predicted |"
+            print "|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+            for (i = 1; i <= n; i++) {
+                line = "| " rows[i] " | " rate(rows[i] "MHA")
+                line = line " | " rate(rows[i] "GQA-4") " | " times[rows[i] "GQA-4"]
+                print line " | " rate(rows[i] "MQA") " | " times[rows[i] "MQA"] " |"
+            }
+        }' "$@"
+}
+
+# Few steps, for those of large batches are long: most of a second each.
+batch_tables() {
+    done_tables=
+    for type in q8_0 q4_0; do
+        for depth in 1024 3840; do
+            name=batch-$type-$depth
+            fitting "$name" 1,4,16,64 --shape $shape --kv-heads 12,4,1 --depth $depth \
+                --kv-type f16 --type $type -n 6 --repeat 5 --warmup 2 --prompt 0
+            [ -n "$done_tables" ] || sed -n '1,2p;4p' "$out/$name.md"
+            echo "$type at depth $depth: $(sed -n 3p "$out/$name.md")"
+            done_tables="$done_tables $name.md"
+        done
+    done
+    echo
+    # shellcheck disable=SC2086 # a list of names
+    (cd "$out" && across_variants $done_tables)
+}
+
+for table; do
+    case $table in
+    shakespeare)
+        tables shakespeare models/shakespeare-mha.gguf --kv-heads all --depth 0,128,255 -n 500 \
+            --repeat 9
+        ;;
+    gpt2-124m)
+        tables gpt2-124m --shape $shape --kv-heads 12,4,1 --depth 0,1024,3840 --kv-type f16 \
+            --type f32,f16 -n 24 --repeat 9
+        ;;
+    batches) batch_tables ;;
+    esac
+done

@@ -373,10 +373,12 @@ expect_exit 1 score "$dir/copy.gguf" -p xyz
 
 # --- bench --------------------------------------------------------------------------------------
 
-keys="variant,n_kv_heads,type,kv_type,threads,depth,n,repeats,warmup,p50_us,p90_us,p99_us,max_us"
-keys="$keys,mean_us,tokens_per_s,weight_bytes,kv_bytes,gb_per_s,speedup,predicted_speedup"
-keys="$keys,prefill_tokens_per_s,load_ms,peak_rss_bytes,logits_hash,isa,limit_tokens_per_s"
-keys="$keys,share_of_limit"
+keys="variant,n_kv_heads,type,kv_type,threads,depth,batch,n,repeats,warmup,p10_us,p50_us,p90_us"
+keys="$keys,p99_us,max_us,mean_us,us_per_token,tokens_per_s,weight_bytes,kv_bytes,flops,gb_per_s"
+keys="$keys,predicted_us,speedup,predicted_speedup,limited_by,prefill_tokens_per_s,load_ms"
+keys="$keys,peak_rss_bytes,logits_hash,isa,limit_tokens_per_s,share_of_limit,noisy,attention_flops"
+keys="$keys,bandwidth_gb_per_s,flops_per_s,dot_flops_per_s,model,shape,architecture,cpu,version"
+keys="$keys,compiler,date"
 shape=2x32x4,ff=64,vocab=50,ctx=40
 quick="-n 2 --repeat 2 --warmup 1"
 
@@ -395,11 +397,23 @@ note "bench: the machine on stderr" has "$err" "decode 0"
 bench_rows 3 --shape $shape
 bench_rows 16 --shape $shape --kv-heads 4,1 --depth 0,39 --kv-type f32,f16 --type f32,f16 -t 2
 bench_rows 4 "$golden/mqa-f16.gguf" --depth 0,5 --type f16,f32
-note "bench: one hash a depth for any threads" [ "$("$decode" bench "$model" --kv-heads 8,1 \
-    --depth 0,100 -t 1,2,3 $quick -q --format csv | tail -n +2 | cut -d , -f 24 | sort -u | wc -l)" = 4 ]
+bench_rows 8 --shape $shape --kv-heads 4,1 --depth 0,39 --batch 1,5
+# hashes ARGS...: how many logits' hashes the rows have.
+hashes() {
+    "$decode" bench "$@" $quick -q --format jsonl | sed 's/.*"logits_hash": "//; s/".*//' |
+        sort -u | wc -l
+}
+note "bench: one hash a depth for any threads" \
+    [ "$(hashes "$model" --kv-heads 8,1 --depth 0,100 -t 1,2,3)" = 4 ]
+note "bench: one hash a depth for any batch" \
+    [ "$(hashes "$model" --kv-heads 8,1 --depth 0,100 --batch 1,2,7 --type f32)" = 4 ]
 expect_exit 0 bench --shape $shape --kv-heads 4,1 $quick --format json
 note "bench: JSON is an array" [ "$(head -c 1 "$out")" = "[" ]
 note "bench: a key in JSON" has "$out" '"n_kv_heads": 4'
+note "bench: a shape is no model" has "$out" "\"model\": null, \"shape\": \"$shape\", \"architecture\": \"gpt2\""
+note "bench: noisy or not" grep -q '"noisy": \(true\|false\), "attention_flops"' "$out"
+expect_exit 0 bench "$model" --kv-heads 1 $quick --format jsonl
+note "bench: a model is no shape" has "$out" "\"model\": \"$model\", \"shape\": null"
 expect_exit 0 bench --shape $shape --kv-heads 2,1 $quick --format jsonl
 note "bench: no MHA row, no speed-up" has "$out" '"speedup": null, "predicted_speedup": null'
 expect_exit 0 bench --shape $shape --prompt 0 $quick --format jsonl
@@ -409,12 +423,27 @@ note "bench: quiet" is_empty "$err"
 note "bench: the table's header" has "$out" "roofline: reads"
 note "bench: plot" has "$dir/p.svg" "</svg>"
 note "bench: trace of 3 rows x 2 x 2" has_lines "$dir/t.csv" 13
+note "bench: one sequence" has "$out" "by bytes"
+note "bench: no column that says 1" lacks "$out" "batch"
+expect_exit 0 bench --shape $shape --batch 1,2,16 $quick --plot "$dir/p.svg" --trace "$dir/t.csv" -q
+note "bench: what limits batches" has "$out" "limited by"
+note "bench: batches" has "$out" "µs/token"
+note "bench: plot over batches" has "$dir/p.svg" "batch (sequences in a step, each at depth 0)"
+note "bench: trace of batches" has "$dir/t.csv" ",0,16,1,1,"
+expect_exit 0 bench --shape $shape --batch 1,2 --depth 0,30 $quick --plot "$dir/p.svg" -q
+note "bench: plot over depths" has "$dir/p.svg" "latency (µs per token) against depth"
+note "bench: lines of batches" has "$dir/p.svg" "MQA, batch 2"
 expect_exit 0 bench --shape $shape $quick -v
 note "bench: memory plan" has "$err" "memory: 3 rows"
 
 expect_error 2 "expected a divisor of 8" bench "$model" --kv-heads 3
 expect_error 2 "depth 256" bench "$model" --depth 0,256
 expect_error 2 "--depth: expected integers" bench "$model" --depth 1,,2
+for batch in 0 -1 1,,2 2147483648 x; do
+    expect_error 2 "--batch: expected integers from 1 to 2147483647" bench "$model" --batch=$batch
+done
+expect_error 2 "--batch: an item is given twice" bench "$model" --batch 4,4
+expect_error 4 "fewer or smaller --batch" bench "$model" --batch 1,2147483647 --depth 200
 expect_error 2 "--kv-heads: an item is given twice" bench "$model" --kv-heads 4,4
 expect_error 2 "--type: expected some of f32, f16, bf16, q8_0, q4_0" bench "$model" --type q9
 expect_error 2 "--kv-type: expected some of f32, f16, q8_0" bench "$model" --kv-type f64

@@ -358,6 +358,7 @@ START_TEST(class_15_huge_requests)
         {2, "generate %G -p ab -c 2147483647", "-c: expected at most 16"},
         {2, "bench %G --depth 2147483647", "2147483647"},
         {2, "bench %G --prompt 2147483647", "2147483647"},
+        {4, "bench %G --batch 2147483647 -t 1 -q", "fewer or smaller --batch"},
         {2, "bench %G -n 2147483647", "-n: expected an integer, 1 to"},
         {2, "bench %G -n 1000000 --repeat 10000 -q -t 1", "expected at most 100000000 in all"},
         {4, "bench --shape 1000x65536x1,ff=16777216,vocab=16777216,ctx=4194304 -t 1 -q",

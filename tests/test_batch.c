@@ -340,6 +340,26 @@ START_TEST(impossible_rows_are_refused)
 }
 END_TEST
 
+/* One row of each sequence passes the weights at once, however many they are. */
+START_TEST(blocks_hold_a_row_of_each)
+{
+    struct golden g = open_golden("mha");
+    static const struct {
+        int n_sequences, block, expected;
+    } cases[] = {{1, 0, 96}, {97, 0, 97}, {300, 0, 300}, {300, 7, 7}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct session_params p = {.n_sequences = cases[i].n_sequences,
+                                         .block = cases[i].block};
+        struct session *s = NULL;
+        ck_assert_int_eq(session_create(g.checkpoint.model, &p, NULL, &s, NULL), STATUS_OK);
+        const int most = cases[i].n_sequences * session_cap(s);
+        ck_assert_int_eq(session_block(s), cases[i].expected < most ? cases[i].expected : most);
+        session_free(s);
+    }
+    close_golden(&g);
+}
+END_TEST
+
 START_TEST(rows_are_cut_into_spans)
 {
     const struct batch_row rows[] = {
@@ -484,6 +504,7 @@ int main(void)
     tcase_add_test(t, shared_positions_must_be_there);
     tcase_add_test(t, places_are_taken_again);
     tcase_add_test(t, impossible_rows_are_refused);
+    tcase_add_test(t, blocks_hold_a_row_of_each);
     tcase_add_test(t, rows_are_cut_into_spans);
     tcase_add_loop_test(t, work_is_dealt_by_cost, 0, 3);
     tcase_add_loop_test(t, probes_run_what_sessions_run, 0, N_GOLDEN);

@@ -5,11 +5,13 @@
 
 #include "checkpoints.h"
 #include "measure/bench.h"
+#include "measure/bench_rows.h"
 #include "measure/bench_stats.h"
 #include "model/checkpoint.h"
 #include "support.h"
 
 static const int kv_heads[] = {4, 2, 1}, depths[] = {0, 17}, threads[] = {1, 2, 3, 8};
+static const int one[] = {1}, batches[] = {1, 3, 17};
 static const int f32[] = {STORAGE_F32}, both[] = {STORAGE_F32, STORAGE_F16};
 
 static struct bench_spec spec_of(const struct kernels *k)
@@ -30,6 +32,7 @@ static struct bench_spec spec_of(const struct kernels *k)
         .kv_types = {f32, 1},
         .threads = {threads, 1},
         .depths = {depths, 2},
+        .batches = {one, 1},
         .n = 3,
         .repeats = 2,
         .warmup = 1,
@@ -56,34 +59,128 @@ static struct bench run(const struct bench_spec *spec)
     return b;
 }
 
+static bool stop_at_once(void *arg)
+{
+    return --*(int *)arg < 0;
+}
+
 START_TEST(every_combination_once)
 {
     struct bench_spec spec = spec_of(fastest());
     spec.types = spec.kv_types = (struct bench_list){both, 2};
     spec.threads.n = 2;
+    spec.batches = (struct bench_list){batches, 2};
     struct bench b = run(&spec);
-    ck_assert_int_eq(b.n_rows, 3 * 2 * 2 * 2 * 2);
+    ck_assert_int_eq(b.n_rows, 3 * 2 * 2 * 2 * 2 * 2);
+    ck_assert_int_eq(b.n_lines, b.n_rows / 2);
     for (int i = 0; i < b.n_rows; i++) {
         const struct bench_row *r = &b.rows[i];
         for (int k = 0; k < i; k++) {
             const struct bench_row *o = &b.rows[k];
             ck_assert(o->n_kv_heads != r->n_kv_heads || o->type != r->type ||
-                      o->kv_type != r->kv_type || o->threads != r->threads || o->depth != r->depth);
+                      o->kv_type != r->kv_type || o->threads != r->threads ||
+                      o->depth != r->depth || o->batch != r->batch);
+            /* A line is of rows that differ in depth only. */
+            ck_assert((o->line == r->line) == (o->n_kv_heads == r->n_kv_heads &&
+                                               o->type == r->type && o->kv_type == r->kv_type &&
+                                               o->threads == r->threads && o->batch == r->batch));
         }
+        ck_assert(r->line >= 0 && r->line < b.n_lines && r->model >= 0 && r->model < b.n_models);
         ck_assert_int_eq(r->samples, 6);
         ck_assert_int_eq(r->repeats, 2);
         ck_assert(r->p10_us > 0 && r->p10_us <= r->p50_us && r->p50_us <= r->p90_us &&
                   r->p90_us <= r->p99_us && r->p99_us <= r->max_us);
         ck_assert(r->prefill_tokens_per_s > 0 && r->limit_tokens_per_s > 0);
         ck_assert(r->share_of_limit > 0 && r->share_of_limit <= 1.0 + 1e-9);
-        ck_assert(!isnan(r->speedup) && r->predicted_speedup >= 1);
+        ck_assert(!isnan(r->speedup) && r->predicted_speedup >= 1 - 1e-9);
+        ck_assert_double_eq_tol(r->us_per_token * r->batch, r->p50_us, 1e-9 * r->p50_us);
+        ck_assert_double_eq_tol(r->tokens_per_s * r->mean_us, r->batch * 1e6, 1);
+        ck_assert_double_eq_tol(r->limit_tokens_per_s * r->predicted_us, r->batch * 1e6, 1);
+        ck_assert_double_eq_tol(r->share_of_limit * r->p50_us, r->predicted_us,
+                                1e-9 * r->predicted_us);
+        ck_assert_double_eq_tol(r->predicted_us, cost_step_us(&r->cost, r->batch, &r->limits),
+                                1e-9 * r->predicted_us);
     }
-    ck_assert(b.read_bytes_per_s > 0 && b.flops_per_s > 0);
+    ck_assert(b.limits.bytes_per_s > 0 && b.limits.fma_flops_per_s > 0);
     bench_free(&b);
 }
 END_TEST
 
-/* The hash proves that a speed-up changed nothing: any number of threads gives the same. */
+/* Over batches a line is of rows that differ in batch only. */
+START_TEST(lines_over_batches)
+{
+    struct bench_spec spec = spec_of(fastest());
+    struct bench b;
+    spec.batches = (struct bench_list){batches, 3};
+    ck_assert(!bench_is_over_batch(&spec));
+    spec.depths.n = 1;
+    ck_assert(bench_is_over_batch(&spec));
+    spec.kv_types = (struct bench_list){both, 2};
+    ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
+    ck_assert_int_eq(b.n_rows, 18);
+    ck_assert_int_eq(b.n_lines, 6);
+    for (int i = 0; i < b.n_rows; i++)
+        for (int k = 0; k < b.n_rows; k++)
+            ck_assert((b.rows[i].line == b.rows[k].line) ==
+                      (b.rows[i].n_kv_heads == b.rows[k].n_kv_heads &&
+                       b.rows[i].kv_type == b.rows[k].kv_type));
+    bench_free(&b);
+}
+END_TEST
+
+/* 2 layers, context of 18 positions in two panels of 16 keys, 4 heads of 8, which values pad to 16:
+ * 2 x 4 x (32 x 8 + 18 x 16) floats a sequence. */
+START_TEST(memory_counts_every_sequence)
+{
+    struct bench_spec spec = spec_of(fastest());
+    struct bench b, c;
+    static const int four[] = {4}, two[] = {2}, deep[] = {17}, all[] = {2147483647};
+    spec.kv_heads = (struct bench_list){four, 1};
+    spec.depths = (struct bench_list){deep, 1};
+    ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
+    spec.batches = (struct bench_list){two, 1};
+    ck_assert_int_eq(bench_plan(&spec, &c, NULL), STATUS_OK);
+    spec.batches.items = one;
+    const uint64_t of_one = bench_memory(&spec, &b);
+    spec.batches.items = two;
+    const uint64_t sequence = 2 * 4 * (32 * 8 + 18 * 16) * 4, logits = 50 * 4;
+    ck_assert_uint_eq(bench_memory(&spec, &c), of_one + sequence + logits);
+    bench_free(&b);
+    bench_free(&c);
+
+    /* More than can be counted. */
+    spec.config.n_layers = 1 << 20;
+    spec.config.n_ctx = 1 << 30;
+    spec.depths.items = all;
+    spec.batches.items = all;
+    static const int deepest[] = {(1 << 30) - 1};
+    spec.depths.items = deepest;
+    ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
+    ck_assert_uint_eq(bench_memory(&spec, &b), UINT64_MAX);
+    bench_free(&b);
+}
+END_TEST
+
+/* The hash proves that a speed-up changed nothing: any number of threads gives the same, and any
+ * batch, because sequence 0 is the same in all. */
+START_TEST(hash_does_not_depend_on_batch)
+{
+    struct bench_spec spec = spec_of(fastest());
+    static const int quantised[] = {STORAGE_F32, STORAGE_Q8_0, STORAGE_Q4_0};
+    spec.types = (struct bench_list){quantised, 3};
+    spec.batches = (struct bench_list){batches, 3};
+    spec.threads.n = 3;
+    struct bench b = run(&spec);
+    for (int i = 0; i < b.n_rows; i++)
+        for (int k = 0; k < i; k++) {
+            const struct bench_row *r = &b.rows[i], *o = &b.rows[k];
+            if (r->n_kv_heads == o->n_kv_heads && r->depth == o->depth && r->type == o->type)
+                ck_assert_uint_eq(r->logits_hash, o->logits_hash);
+        }
+    bench_free(&b);
+}
+END_TEST
+
 START_TEST(hash_does_not_depend_on_threads)
 {
     struct bench_spec spec = spec_of(fastest());
@@ -121,12 +218,18 @@ START_TEST(a_checkpoint_and_its_variants)
     spec.types = (struct bench_list){as_file, 1};
     struct bench b = run(&spec);
     ck_assert_int_eq(b.n_rows, 6);
-    ck_assert_uint_gt(b.rows[0].weight_bytes, b.rows[1].weight_bytes);
-    ck_assert_uint_gt(b.rows[1].weight_bytes, b.rows[2].weight_bytes);
+    ck_assert_uint_gt(b.rows[0].cost.weight_bytes, b.rows[1].cost.weight_bytes);
+    ck_assert_uint_gt(b.rows[1].cost.weight_bytes, b.rows[2].cost.weight_bytes);
 
     struct bench_row row = b.rows[0];
     ck_assert_msg(bench_load_row(&spec, &row, &e) == STATUS_OK, "%s", e.text);
     ck_assert(row.load_ms > 0);
+    row.batch = 5;
+    ck_assert_msg(bench_load_row(&spec, &row, &e) == STATUS_OK, "%s", e.text);
+    int left = 3; /* it stops before the fifth cache */
+    spec.stop = stop_at_once;
+    spec.arg = &left;
+    ck_assert_int_eq(bench_load_row(&spec, &row, &e), STATUS_INTERRUPTED);
     bench_free(&b);
     checkpoint_close(&c);
 }
@@ -161,6 +264,11 @@ START_TEST(refusals)
     s.threads = (struct bench_list){many, 1};
     assert_refused(&s, "100000 threads");
     s = good;
+    s.batches = (struct bench_list){zero, 1};
+    assert_refused(&s, "batch of 0");
+    s.batches.items = minus;
+    assert_refused(&s, "batch of -1");
+    s = good;
     s.prompt = 33;
     assert_refused(&s, "33");
     s = good;
@@ -173,30 +281,39 @@ START_TEST(refusals)
 }
 END_TEST
 
-static bool stop_at_once(void *arg)
+/* Samples that are taken where the run stops after `budget` steps that ask whether to: setting up
+ * 2 rows of 3 sequences asks 1 + 2 times each, then 2 x 2 turns 1 + 3 times. */
+static int samples_before(int budget)
 {
-    return --*(int *)arg < 0;
+    int samples = 0;
+    budget -= 2 * 3;
+    for (int turn = 0; turn < 4; turn++)
+        for (int i = 0; i < 1 + 3; i++)
+            samples += --budget >= 0 && i > 0;
+    return samples;
 }
 
 START_TEST(stopping_keeps_what_was_measured)
 {
-    for (int budget = 0; budget < 60; budget++) {
+    static const int three[] = {3};
+    for (int budget = 0; budget < 30; budget++) {
         int left = budget;
         struct bench_spec spec = spec_of(fastest());
+        spec.kv_heads.n = 2;
+        spec.depths.n = 1;
+        spec.batches = (struct bench_list){three, 1};
         spec.stop = stop_at_once;
         spec.arg = &left;
         struct bench b;
         ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
         const enum status s = bench_run(&spec, &b, NULL);
-        /* 6 rows are set up, then 2 x 6 x 3 samples taken. */
-        ck_assert_int_eq(s, budget < 6 + 36 ? STATUS_INTERRUPTED : STATUS_OK);
+        ck_assert_int_eq(s, budget < 6 + 16 ? STATUS_INTERRUPTED : STATUS_OK);
         int samples = 0;
         for (int i = 0; i < b.n_rows; i++) {
             samples += b.rows[i].samples;
             ck_assert(b.rows[i].samples == 0 || b.rows[i].p50_us > 0);
         }
-        const int expected = budget < 6 ? 0 : budget < 42 ? budget - 6 : 36;
-        ck_assert_int_eq(samples, expected);
+        ck_assert_int_eq(samples, samples_before(budget));
         bench_free(&b);
     }
 }
@@ -206,8 +323,8 @@ START_TEST(summary_of_known_samples)
 {
     uint64_t times[] = {1000, 3000, 2000, 2000, 6000, 4000}, sorted[6];
     struct bench_row rows[2] = {{.n_kv_heads = 4,
-                                 .weight_bytes = 900,
-                                 .kv_bytes = 100,
+                                 .batch = 1,
+                                 .cost = {.weight_bytes = 900, .kv_bytes = 100},
                                  .times_ns = times,
                                  .samples = 6,
                                  .repeats = 2}};
@@ -221,8 +338,10 @@ START_TEST(summary_of_known_samples)
 
     rows[1] = rows[0];
     rows[1].n_kv_heads = 1;
-    rows[1].weight_bytes = 400;
+    rows[1].cost.weight_bytes = 400;
     rows[1].p50_us = 1;
+    rows[0].predicted_us = 0.75;
+    rows[1].predicted_us = 0.5;
     struct bench b = {.rows = rows, .n_rows = 2};
     bench_compare(&b, 4);
     ck_assert_double_eq_tol(rows[0].speedup, 1, 1e-12);
@@ -230,6 +349,83 @@ START_TEST(summary_of_known_samples)
     ck_assert_double_eq_tol(rows[1].predicted_speedup, 2, 1e-12);
     bench_compare(&b, 8); /* no MHA row */
     ck_assert(isnan(rows[1].speedup) && isnan(rows[1].predicted_speedup));
+
+    /* A batch of 5: 900 + 5 x 100 bytes in 2 us; what is predicted is no ratio of bytes. */
+    rows[0].batch = rows[1].batch = 5;
+    bench_summarise(&rows[0], 3, sorted);
+    ck_assert_double_eq_tol(rows[0].us_per_token, 0.4, 1e-12);
+    ck_assert_double_eq_tol(rows[0].tokens_per_s, 5e6 / 3, 1e-6);
+    ck_assert_double_eq_tol(rows[0].gb_per_s, 0.7, 1e-12);
+    bench_compare(&b, 4);
+    ck_assert_double_eq_tol(rows[1].predicted_speedup, 1.5, 1e-12);
+    rows[0].batch = 4; /* not the same setting */
+    bench_compare(&b, 4);
+    ck_assert(isnan(rows[1].speedup) && isnan(rows[1].predicted_speedup));
+}
+END_TEST
+
+/* Limits as measured: 1 GB/s, 10 and 40 GFLOP/s. */
+static struct bench_row predicted_row(int batch)
+{
+    return (struct bench_row){
+        .threads = 1,
+        .batch = batch,
+        .samples = 1,
+        .cost = {.weight_bytes = 4000,
+                 .kv_bytes = 1000,
+                 .flops = {.floats = 1000, .quants = 32000, .attention = 2000}},
+        .limits = {1e9, 10e9, 40e9},
+    };
+}
+
+START_TEST(predictions_by_hand)
+{
+    /* One sequence: weights 4 us against 0.1 + 0.8 of arithmetic, cache 1 us against 0.2. */
+    struct bench_row rows[2] = {predicted_row(1), predicted_row(10)};
+    rows[0].p50_us = 10;
+    /* Ten: weights 4 against 1 + 8, caches 10 against 2. */
+    rows[1].p50_us = 38;
+    struct bench b = {.rows = rows, .n_rows = 2};
+    bench_predict(&b);
+    ck_assert_double_eq_tol(rows[0].predicted_us, 5, 1e-9);
+    ck_assert_double_eq_tol(rows[0].limit_tokens_per_s, 2e5, 1e-6);
+    ck_assert_double_eq_tol(rows[0].share_of_limit, 0.5, 1e-9);
+    ck_assert_double_eq_tol(rows[1].predicted_us, 19, 1e-9);
+    ck_assert_double_eq_tol(rows[1].limit_tokens_per_s, 10 / 19e-6, 1e-3);
+    ck_assert_double_eq_tol(rows[1].share_of_limit, 0.5, 1e-9);
+    ck_assert_double_eq_tol(b.limits.bytes_per_s, 1e9, 1);
+}
+END_TEST
+
+/* A row that is faster than the limits raises its own, and those of all that can do no worse. */
+START_TEST(limits_are_never_exceeded)
+{
+    struct bench_row rows[3] = {predicted_row(1), predicted_row(10), predicted_row(1)};
+    rows[0].p50_us = 2; /* 5,000 bytes: 2.5 GB/s */
+    rows[1].p50_us = 38;
+    rows[2].p50_us = 10;
+    rows[2].threads = 2;
+    struct bench b = {.rows = rows, .n_rows = 3};
+    bench_predict(&b);
+    ck_assert_double_eq_tol(rows[0].share_of_limit, 1, 1e-9);
+    ck_assert_double_eq_tol(rows[0].limits.bytes_per_s, 2.5e9, 1);
+    ck_assert_double_eq_tol(rows[1].limits.bytes_per_s, 1e9, 1); /* more bytes */
+    ck_assert_double_eq_tol(rows[1].predicted_us, 19, 1e-9);
+    ck_assert_double_eq_tol(rows[2].limits.bytes_per_s, 1e9, 1); /* other threads */
+
+    /* Ten sequences in 10 us: 14,000 bytes are 1.4 GB/s, 30,000 operations 3 and 320,000 32
+     * GFLOP/s. Of the products that is 1 + 8 us, of the caches 7.14: 1.614 times too much, so all
+     * limits are so much higher. */
+    struct bench_row fast[2] = {predicted_row(10), predicted_row(1)};
+    fast[0].p50_us = 10;
+    fast[1].p50_us = 20;
+    b = (struct bench){.rows = fast, .n_rows = 2};
+    bench_predict(&b);
+    const double over = (9 + 10 / 1.4) / 10;
+    ck_assert_double_eq_tol(fast[0].predicted_us, 10, 1e-9);
+    ck_assert_double_eq_tol(fast[0].limits.bytes_per_s, 1.4e9 * over, 1);
+    ck_assert_double_eq_tol(fast[0].limits.fma_flops_per_s, 10e9 * over, 1);
+    ck_assert_double_eq_tol(fast[1].limits.dot_flops_per_s, 40e9 * over, 1);
 }
 END_TEST
 
@@ -239,11 +435,16 @@ int main(void)
     TCase *t = tcase_create("bench");
     tcase_set_timeout(t, 240);
     tcase_add_test(t, every_combination_once);
+    tcase_add_test(t, lines_over_batches);
+    tcase_add_test(t, memory_counts_every_sequence);
+    tcase_add_test(t, hash_does_not_depend_on_batch);
     tcase_add_test(t, hash_does_not_depend_on_threads);
     tcase_add_test(t, a_checkpoint_and_its_variants);
     tcase_add_test(t, refusals);
     tcase_add_test(t, stopping_keeps_what_was_measured);
     tcase_add_test(t, summary_of_known_samples);
+    tcase_add_test(t, predictions_by_hand);
+    tcase_add_test(t, limits_are_never_exceeded);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

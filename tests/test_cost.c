@@ -1,4 +1,4 @@
-/* The byte model against figures worked out by hand. */
+/* What a step costs against figures worked out by hand. */
 #include <stdio.h>
 
 #include "checkpoints.h"
@@ -65,13 +65,50 @@ START_TEST(flops)
 {
     /* Two for each weight of the products, and for scores and values 2 x d_model a position and
      * layer, the token's own included. */
-    ck_assert_uint_eq(cost_flops(&shape, 4, 0), 2 * (2 * (49152 + 128) + 300 * 64));
-    ck_assert_uint_eq(cost_flops(&shape, 4, 9), 2 * (2 * (49152 + 1280) + 300 * 64));
+    const struct cost_shape f32 = {&shape, 4, STORAGE_F32, true, false};
+    struct cost_flops f = cost_flops(&f32, 0);
+    ck_assert_uint_eq(f.floats, 2 * (2 * 49152 + 300 * 64));
+    ck_assert_uint_eq(f.quants, 0);
+    ck_assert_uint_eq(f.attention, 2 * 2 * 128);
+    ck_assert_uint_eq(cost_flops(&f32, 9).attention, 2 * 2 * 1280);
+    /* MQA drops 96 rows of 64 a layer, and none of the query heads. */
+    const struct cost_shape mqa = {&shape, 1, STORAGE_F32, true, true};
+    f = cost_flops(&mqa, 9);
+    ck_assert_uint_eq(f.floats, 2 * (2 * (49152 - 96 * 64) + 300 * 64));
+    ck_assert_uint_eq(f.attention, 2 * 2 * 1280);
+    const struct cost_shape q8_0 = {&shape, 4, STORAGE_Q8_0, true, false};
+    f = cost_flops(&q8_0, 9);
+    ck_assert_uint_eq(f.quants, 2 * (2 * 49152 + 300 * 64));
+    ck_assert_uint_eq(f.floats, 0);
 }
 END_TEST
 
-/* The shape's figure equals what a loaded model adds up to. */
-START_TEST(model_bytes_agree)
+START_TEST(a_step_of_a_batch)
+{
+    const struct cost c = {4000, 1000, {.floats = 100, .quants = 3200, .attention = 500}};
+    ck_assert_uint_eq(cost_step_bytes(&c, 1), 5000);
+    ck_assert_uint_eq(cost_step_bytes(&c, 64), 68000);
+    ck_assert_uint_eq(cost_step_flops(&c, 64), 64 * 3800);
+    const struct roofline limits = {
+        .bytes_per_s = 1e9, .fma_flops_per_s = 1e9, .dot_flops_per_s = 4e9};
+    /* One sequence waits for bytes: 4 us against 0.1 + 0.8, 1 against 0.5. */
+    ck_assert_double_eq_tol(cost_step_us(&c, 1, &limits), 5, 1e-9);
+    /* Of ten the products wait for arithmetic, 9 us, the caches still for bytes, 10. */
+    ck_assert_double_eq_tol(cost_step_us(&c, 10, &limits), 19, 1e-9);
+    /* And where memory is fast both do: 9 + 5. */
+    const struct roofline near = {
+        .bytes_per_s = 8e9, .fma_flops_per_s = 1e9, .dot_flops_per_s = 4e9};
+    ck_assert_double_eq_tol(cost_step_us(&c, 10, &near), 14, 1e-9);
+    ck_assert_int_eq(cost_step_longest(&c, 1, &limits), COST_WEIGHT_BYTES);
+    ck_assert_int_eq(cost_step_longest(&c, 10, &limits), COST_CACHE_BYTES);
+    ck_assert_int_eq(cost_step_longest(&c, 10, &near), COST_PRODUCT_FLOPS);
+    const struct cost deep = {4000, 1000, {.floats = 100, .quants = 3200, .attention = 50000}};
+    ck_assert_int_eq(cost_step_longest(&deep, 10, &near), COST_ATTENTION_FLOPS);
+}
+END_TEST
+
+/* The shape's figures equal what a loaded model adds up to. */
+START_TEST(models_agree)
 {
     static const char *const names[] = {"mha", "gqa", "mqa", "mqa-f16"};
     for (int i = 0; i < 4; i++) {
@@ -84,6 +121,8 @@ START_TEST(model_bytes_agree)
         const struct cost_shape s = {config, config->n_kv_heads, i == 3 ? STORAGE_F16 : STORAGE_F32,
                                      true, c.model->tied};
         ck_assert_uint_eq(cost_model_bytes(c.model), cost_weight_bytes(&s));
+        const struct cost_flops loaded = cost_model_flops(c.model, 7), expected = cost_flops(&s, 7);
+        ck_assert_mem_eq(&loaded, &expected, sizeof loaded);
         checkpoint_close(&c);
     }
 }
@@ -97,7 +136,8 @@ int main(void)
     tcase_add_test(t, weight_bytes);
     tcase_add_test(t, kv_bytes);
     tcase_add_test(t, flops);
-    tcase_add_test(t, model_bytes_agree);
+    tcase_add_test(t, a_step_of_a_batch);
+    tcase_add_test(t, models_agree);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "compute/kernels.h"
 #include "compute/kernels_math.h"
+#include "compute/roofline.h"
 #include "support.h"
 
 static struct rng rng;
@@ -715,6 +716,35 @@ START_TEST(bf16_round_trip)
 }
 END_TEST
 
+/* What they compute does not matter but for that it is computed: a sum is exact in any order where
+ * all are small integers, and chains that start apart end as what their fixed point says. */
+START_TEST(measuring_loops)
+{
+    static float x[300];
+    for (int i = 0; i < 300; i++)
+        x[i] = (float)(i % 7);
+    for (int i = 0; kernels_at(i); i++) {
+        const struct kernels *k = kernels_at(i);
+        if (!kernels_supported(k))
+            continue;
+        float sum = 0;
+        for (size_t n = 1; n <= 300; n++) {
+            sum += x[n - 1];
+            ck_assert_double_eq((double)k->read(x, n), (double)sum);
+        }
+        /* Every chain tends to x / 2 + 1 = x. */
+        ck_assert_double_eq_tol((double)k->fma(200), 2.0 * KERNEL_CHAINS * KERNEL_LANES, 1e-2);
+        /* All products are at least 0, not all are 0, and each round adds its own. */
+        const float few = k->dot(4), many = k->dot(400);
+        ck_assert(few > 0 && many > 50 * few);
+        ck_assert(roofline_fma(k, NULL, 0) > 0 && roofline_dot(k, NULL, 0) > 0);
+        double bytes_per_s = 0;
+        ck_assert_int_eq(roofline_read(k, NULL, 10000, 0, &bytes_per_s, NULL), STATUS_OK);
+        ck_assert(bytes_per_s > 0);
+    }
+}
+END_TEST
+
 START_TEST(choosing_tables)
 {
     const struct kernels *k = NULL;
@@ -760,6 +790,7 @@ int main(void)
     tcase_add_test(t, f16_round_trip);
     tcase_add_test(t, f16_rounding);
     tcase_add_test(t, bf16_round_trip);
+    tcase_add_test(t, measuring_loops);
     tcase_add_test(t, choosing_tables);
     suite_add_tcase(s, t);
     return run_suite(s);

@@ -230,6 +230,75 @@ START_TEST(points_stand_where_the_ticks_say)
 }
 END_TEST
 
+/* With equal ratios as equal steps, what is not positive left out. */
+START_TEST(doublings)
+{
+    static const struct plot_point points[] = {
+        {1, NOTHING, 10, NOTHING, NOTHING},  {4, NOTHING, 20, NOTHING, NOTHING},
+        {12, NOTHING, 30, NOTHING, NOTHING}, {16, NOTHING, 40, NOTHING, NOTHING},
+        {0, NOTHING, 15, NOTHING, NOTHING},  {-2, NOTHING, 15, NOTHING, NOTHING}};
+    const struct plot_series series = {"MHA", points, 6};
+    struct plot p = plot_of(&series, 1);
+    p.x_doubles = true;
+    char *text = draw(&p);
+    check_chart(text);
+    ck_assert_int_eq(count(text, "class=\"marker full\""), 4 + 1); /* and the name's */
+    const double x1 = tick_at(text, "middle", "1", false);
+    const double x16 = tick_at(text, "middle", "16", false);
+    static const struct {
+        const char *label;
+        double power;
+    } ticks[] = {{"2", 1}, {"4", 2}, {"8", 3}};
+    for (int i = 0; i < 3; i++)
+        ck_assert(fabs(tick_at(text, "middle", ticks[i].label, false) -
+                       (x1 + (x16 - x1) * ticks[i].power / 4)) < 0.02);
+    const char *at = strstr(text, "<g><title>");
+    for (int i = 0; i < 4; i++) {
+        double x, y;
+        at = strstr(at, "<circle");
+        ck_assert_int_eq(sscanf(at, "<circle class=\"marker full\" cx=\"%lf\" cy=\"%lf\"", &x, &y),
+                         2);
+        ck_assert(fabs(x - (x1 + (x16 - x1) * log2(points[i].x) / 4)) < 0.02);
+        at++;
+    }
+    free(text);
+}
+END_TEST
+
+/* Ticks there are always, two where no power of two lies inside, never too many. */
+START_TEST(doublings_of_any_range)
+{
+    static const struct {
+        double from, to;
+        const char *first, *last;
+        int n;
+    } cases[] = {
+        {5, 7, "5", "7", 2},        {5, 9, "5", "9", 2},
+        {3, 9, "4", "8", 2},        {1, 1048576, "1", "262,144", 7},
+        {1, 256, "1", "256", 9},    {1, 512, "1", "256", 5},
+        {0.5, 2, "0.5000", "2", 3}, {6, 6 + 1e-11, "6", "6", 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct plot_point points[] = {{cases[i].from, NOTHING, 10, NOTHING, NOTHING},
+                                            {cases[i].to, NOTHING, 20, NOTHING, NOTHING}};
+        const struct plot_series series = {"MHA", points, 2};
+        struct plot p = plot_of(&series, 1);
+        p.x_doubles = true;
+        char *text = draw(&p);
+        check_chart(text);
+        ck_assert_int_eq(count(text, "class=\"tick muted\" text-anchor=\"middle\""), cases[i].n);
+        tick_at(text, "middle", cases[i].first, false);
+        tick_at(text, "middle", cases[i].last, false);
+        free(text);
+    }
+    static const struct plot_point nowhere[] = {{0, NOTHING, 10, NOTHING, NOTHING}};
+    const struct plot_series series = {"MHA", nowhere, 1};
+    struct plot p = plot_of(&series, 1);
+    p.x_doubles = true;
+    ck_assert_int_eq(plot_write(&p, "nowhere.svg", NULL), STATUS_USAGE);
+}
+END_TEST
+
 START_TEST(the_reader_is_told_what_is_what)
 {
     const struct plot_series series[] = {{"MHA", simple_points, 3}, {"MQA", simple_points, 2}};
@@ -534,6 +603,8 @@ int main(void)
     TCase *charts = tcase_create("charts");
     tcase_add_test(charts, points_stand_where_the_ticks_say);
     tcase_add_test(charts, the_reader_is_told_what_is_what);
+    tcase_add_test(charts, doublings);
+    tcase_add_test(charts, doublings_of_any_range);
     tcase_add_test(charts, one_point);
     tcase_add_test(charts, one_point_among_lines);
     tcase_add_test(charts, many_series);

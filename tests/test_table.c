@@ -146,6 +146,7 @@ static const struct report_field fields[] = {
     {"bytes", "size", MEMBER(sample, bytes), .figure = figure_bytes},
     {NULL, "bytes", MEMBER(sample, bytes), .grouped = true},
     {"x", "x %", MEMBER(sample, x), "%.1f%%"},
+    {"flag", NULL, MEMBER(sample, flag)},
 };
 
 static const struct sample samples[] = {
@@ -163,19 +164,19 @@ START_TEST(reports)
         "|:--------|-----:|--:|--------:|---------:|---------------------------:|-----:|\n"
         "| a       | left | 3 |       7 | 2.00 KiB |                      2,048 | 1.2% |\n"
         "| unnamed |      | 0 |      no | 16.0 EiB | 18,446,744,073,709,551,615 |      |\n",
-        "name,kind,n,count,bytes,x\n"
-        "a,k,3,7,2048,1.25\n"
-        "unnamed,,0,no,18446744073709551615,\n",
+        "name,kind,n,count,bytes,x,flag\n"
+        "a,k,3,7,2048,1.25,true\n"
+        "unnamed,,0,no,18446744073709551615,,false\n",
         "[\n"
         "  {\"name\": \"a\", \"kind\": \"k\", \"n\": 3, \"count\": 7, \"bytes\": 2048, "
-        "\"x\": 1.25},\n"
+        "\"x\": 1.25, \"flag\": true},\n"
         "  {\"name\": null, \"kind\": null, \"n\": 0, \"count\": null, "
-        "\"bytes\": 18446744073709551615, \"x\": null}\n"
+        "\"bytes\": 18446744073709551615, \"x\": null, \"flag\": false}\n"
         "]\n",
         "{\"name\": \"a\", \"kind\": \"k\", \"n\": 3, \"count\": 7, \"bytes\": 2048, "
-        "\"x\": 1.25}\n"
+        "\"x\": 1.25, \"flag\": true}\n"
         "{\"name\": null, \"kind\": null, \"n\": 0, \"count\": null, "
-        "\"bytes\": 18446744073709551615, \"x\": null}\n",
+        "\"bytes\": 18446744073709551615, \"x\": null, \"flag\": false}\n",
     };
     struct descriptor o;
     struct report r;

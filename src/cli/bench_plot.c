@@ -4,10 +4,14 @@
 #include "cli/bench_report.h"
 #include "show/plot.h"
 
+/* Room for a line's name. */
+#define LINE_NAME 96
+
 /* "MHA", and what else tells the lines of this run apart. */
-static void name_line(const struct bench_report *r, const struct bench_row *row, char name[64])
+static void name_line(const struct bench_report *r, const struct bench_row *row,
+                      char name[LINE_NAME])
 {
-    char variant[16], type[8] = "", kv_type[16] = "", threads[24] = "";
+    char variant[16], type[8] = "", kv_type[16] = "", threads[24] = "", batch[24] = "";
     config_variant_name(&r->spec->config, row->n_kv_heads, variant);
     if (r->spec->types.n > 1)
         snprintf(type, sizeof type, " %s", storage_name(row->type));
@@ -15,7 +19,9 @@ static void name_line(const struct bench_report *r, const struct bench_row *row,
         snprintf(kv_type, sizeof kv_type, ", %s KV", storage_name(row->kv_type));
     if (r->spec->threads.n > 1)
         snprintf(threads, sizeof threads, ", %d threads", row->threads);
-    snprintf(name, 64, "%s%s%s%s", variant, type, kv_type, threads);
+    if (r->spec->batches.n > 1 && !bench_is_over_batch(r->spec))
+        snprintf(batch, sizeof batch, ", batch %d", row->batch);
+    snprintf(name, LINE_NAME, "%s%s%s%s%s", variant, type, kv_type, threads, batch);
 }
 
 /* Room for any plot of the report. */
@@ -23,7 +29,7 @@ struct bench_lines {
     struct plot_series *series; /* [n] */
     int n;
     struct plot_point *points;
-    char (*names)[64];
+    char (*names)[LINE_NAME];
 };
 
 static enum status allocate_lines(const struct bench *b, struct bench_lines *l, struct err *e)
@@ -38,6 +44,17 @@ static enum status allocate_lines(const struct bench *b, struct bench_lines *l, 
                : err_no_memory(e, "the plot", n_rows * sizeof *l->points);
 }
 
+/* Microseconds a token against depth, or tokens a second against batch. */
+static struct plot_point make_point(const struct bench_report *r, const struct bench_row *row)
+{
+    const double b = row->batch, a_second = 1e6 * b;
+    if (bench_is_over_batch(r->spec))
+        return (struct plot_point){b, a_second / row->p90_us, a_second / row->p50_us,
+                                   a_second / row->p10_us, row->limit_tokens_per_s};
+    return (struct plot_point){row->depth, row->p10_us / b, row->us_per_token, row->p90_us / b,
+                               row->predicted_us / b};
+}
+
 /* A series for each line of which something was measured. */
 static void fill_lines(const struct bench_report *r, struct bench_lines *l)
 {
@@ -50,12 +67,24 @@ static void fill_lines(const struct bench_report *r, struct bench_lines *l)
             if (!row->samples || row->line != line)
                 continue;
             name_line(r, row, l->names[l->n]);
-            *p++ = (struct plot_point){row->depth, row->p10_us, row->p50_us, row->p90_us,
-                                       1e6 / row->limit_tokens_per_s};
+            *p++ = make_point(r, row);
             series->n_points++;
         }
         l->n += series->n_points > 0;
     }
+}
+
+/* Texts that depend on the axis; label [64] is room for one. */
+static void name_axes(const struct bench_report *r, struct plot *plot, char *label)
+{
+    plot->x_doubles = bench_is_over_batch(r->spec);
+    plot->x_label = "depth (tokens in the KV cache)";
+    plot->y_label = "latency (µs per token)";
+    if (!plot->x_doubles)
+        return;
+    snprintf(label, 64, "batch (sequences in a step, each at depth %d)", r->spec->depths.items[0]);
+    plot->x_label = label;
+    plot->y_label = "tokens per second, of all sequences";
 }
 
 enum status bench_write_plot(const struct bench_report *r, const char *path, struct err *e)
@@ -63,20 +92,19 @@ enum status bench_write_plot(const struct bench_report *r, const char *path, str
     struct bench_lines l = {.n = 0};
     enum status s = allocate_lines(r->bench, &l, e);
     if (s == STATUS_OK) {
-        char machine[512];
+        char machine[512], label[64];
         fill_lines(r, &l);
         bench_machine(r, machine, sizeof machine);
-        const struct plot plot = {
+        struct plot plot = {
             .title = r->subject,
             .subtitle = machine,
-            .x_label = "depth (tokens in the KV cache)",
-            .y_label = "latency (µs per token)",
             .mid_label = "median",
             .band_label = "p10 to p90",
-            .predicted_label = "bytes read, at the measured bandwidth",
+            .predicted_label = "limit by measured bandwidth and arithmetic",
             .series = l.series,
             .n_series = l.n,
         };
+        name_axes(r, &plot, label);
         s = plot_write(&plot, path, e);
     }
     free(l.series);

@@ -3,9 +3,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/file.h"
 #include "base/utf8.h"
+#include "cli/numbers.h"
 #include "cli/version.h"
 #include "show/report.h"
 
@@ -60,26 +62,60 @@ static void print_header(const struct bench_report *r, struct output *out)
                   c->n_ctx);
     output_printf(out, "%s\n", machine);
     output_printf(out,
-                  "roofline: reads %.1f GB/s at the largest row's bytes, multiplies %.0f "
-                  "GFLOP/s\n",
-                  r->bench->read_bytes_per_s / 1e9, r->bench->flops_per_s / 1e9);
+                  "roofline: reads %.1f GB/s at the largest step's bytes, multiplies %.0f "
+                  "GFLOP/s, with quantised weights %.0f\n",
+                  r->bench->limits.bytes_per_s / 1e9, r->bench->limits.fma_flops_per_s / 1e9,
+                  r->bench->limits.dot_flops_per_s / 1e9);
     output_printf(out,
-                  "%d repeats of %d tokens, each at exactly its depth, after %d warm-up "
+                  "%d repeats of %d steps, each at exactly its depth, after %d warm-up "
                   "steps; the rows take turns\n\n",
                   r->spec->repeats, r->spec->n, r->spec->warmup);
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
+/* The same for all rows. */
+struct run_facts {
+    const char *model, *shape; /* NULL: the other one */
+    const char *architecture, *version, *compiler;
+    char cpu[128], date[24];
+};
+
+static struct run_facts run_facts(const struct bench_report *r)
+{
+    struct run_facts f = {.model = r->spec->gguf ? r->subject : NULL,
+                          .shape = r->spec->gguf ? NULL : r->subject,
+                          .architecture = r->spec->config.arch->name,
+                          .version = DECODE_VERSION,
+                          .compiler = compiler_name()};
+    processor_name(f.cpu, sizeof f.cpu);
+    const time_t now = time(NULL);
+    struct tm utc;
+    if (gmtime_r(&now, &utc))
+        strftime(f.date, sizeof f.date, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    return f;
+}
+
 struct shown_row {
     struct bench_row row;
     char variant[16];
-    const char *type, *kv_type, *isa;
+    const char *type, *kv_type, *isa, *limited_by;
     int n, warmup;
+    uint64_t flops, attention_flops; /* of a step */
+    double bandwidth_gb_per_s;
     char hash[20];
     const char *best; /* "*" or "" */
     double percent_of_limit;
+    bool noisy;
     char note[64];
+    struct run_facts run;
+};
+
+static const char *const part_names[COST_PARTS] = {
+    [COST_WEIGHT_BYTES] = "weight bytes",
+    [COST_PRODUCT_FLOPS] = "product flops",
+    [COST_CACHE_BYTES] = "cache bytes",
+    [COST_ATTENTION_FLOPS] = "attention flops",
 };
 
 /* What people read in another place is in the list twice. */
@@ -91,23 +127,31 @@ static const struct report_field fields[] = {
     {"kv_type", "KV", MEMBER(shown_row, kv_type)},
     {"threads", "threads", MEMBER(shown_row, row.threads)},
     {"depth", "depth", MEMBER(shown_row, row.depth)},
+    {"batch", "batch", MEMBER(shown_row, row.batch)},
     {"n", NULL, MEMBER(shown_row, n)},
     {"repeats", NULL, MEMBER(shown_row, row.repeats)},
     {"warmup", NULL, MEMBER(shown_row, warmup)},
+    {"p10_us", NULL, MEMBER(shown_row, row.p10_us)},
     {"p50_us", "p50 µs", MEMBER(shown_row, row.p50_us), "%.1f"},
     {"p90_us", NULL, MEMBER(shown_row, row.p90_us)},
     {"p99_us", "p99 µs", MEMBER(shown_row, row.p99_us), "%.1f"},
     {"max_us", NULL, MEMBER(shown_row, row.max_us)},
     {"mean_us", NULL, MEMBER(shown_row, row.mean_us)},
+    {"us_per_token", "µs/token", MEMBER(shown_row, row.us_per_token), "%.1f"},
     {"tokens_per_s", "tokens/s", MEMBER(shown_row, row.tokens_per_s), .figure = figure_rate},
     {NULL, "speed-up", MEMBER(shown_row, row.speedup), "%.2fx"},
     {NULL, "by bytes", MEMBER(shown_row, row.predicted_speedup), "%.2fx"},
-    {"weight_bytes", "weights read", MEMBER(shown_row, row.weight_bytes), .figure = figure_bytes},
-    {"kv_bytes", "KV read", MEMBER(shown_row, row.kv_bytes), .figure = figure_bytes},
+    {NULL, "predicted", MEMBER(shown_row, row.predicted_speedup), "%.2fx"},
+    {"weight_bytes", "weights read", MEMBER(shown_row, row.cost.weight_bytes),
+     .figure = figure_bytes},
+    {"kv_bytes", "KV read", MEMBER(shown_row, row.cost.kv_bytes), .figure = figure_bytes},
+    {"flops", NULL, MEMBER(shown_row, flops)},
     {"gb_per_s", "GB/s", MEMBER(shown_row, row.gb_per_s), "%.1f"},
+    {"predicted_us", NULL, MEMBER(shown_row, row.predicted_us)},
     {"speedup", NULL, MEMBER(shown_row, row.speedup)},
     {"predicted_speedup", NULL, MEMBER(shown_row, row.predicted_speedup)},
     {NULL, "of limit", MEMBER(shown_row, percent_of_limit), "%.0f%%"},
+    {"limited_by", "limited by", MEMBER(shown_row, limited_by)},
     {"prefill_tokens_per_s", "prefill tok/s", MEMBER(shown_row, row.prefill_tokens_per_s),
      .figure = figure_rate},
     {"load_ms", NULL, MEMBER(shown_row, row.load_ms)},
@@ -116,35 +160,83 @@ static const struct report_field fields[] = {
     {"isa", NULL, MEMBER(shown_row, isa)},
     {"limit_tokens_per_s", NULL, MEMBER(shown_row, row.limit_tokens_per_s)},
     {"share_of_limit", NULL, MEMBER(shown_row, row.share_of_limit)},
+    {"noisy", NULL, MEMBER(shown_row, noisy)},
+    /* What predicted_us was made of. */
+    {"attention_flops", NULL, MEMBER(shown_row, attention_flops)},
+    {"bandwidth_gb_per_s", NULL, MEMBER(shown_row, bandwidth_gb_per_s)},
+    {"flops_per_s", NULL, MEMBER(shown_row, row.limits.fma_flops_per_s)},
+    {"dot_flops_per_s", NULL, MEMBER(shown_row, row.limits.dot_flops_per_s)},
+    /* What joins two runs. */
+    {"model", NULL, MEMBER(shown_row, run.model)},
+    {"shape", NULL, MEMBER(shown_row, run.shape)},
+    {"architecture", NULL, MEMBER(shown_row, run.architecture)},
+    {"cpu", NULL, MEMBER(shown_row, run.cpu)},
+    {"version", NULL, MEMBER(shown_row, run.version)},
+    {"compiler", NULL, MEMBER(shown_row, run.compiler)},
+    {"date", NULL, MEMBER(shown_row, run.date)},
     {NULL, "note", MEMBER(shown_row, note)},
 };
+#define N_FIELDS REPORT_LENGTH(fields)
 
-/* Whether no other row at the same depth has a lower median. */
+/* Columns for people that say something only of one sequence, or only of several. */
+static const char *const headings_of_one[] = {"by bytes", NULL};
+static const char *const headings_of_batches[] = {"batch", "µs/token", "predicted", "limited by",
+                                                  NULL};
+
+static const char footer_of_one[] =
+    "\n* fastest at its depth; speed-up over MHA, measured and by bytes read\n";
+static const char footer_of_batches[] =
+    "\n* fastest at its depth and batch; p50 and p99 of a step, KV read of each sequence;\n"
+    "  speed-up over MHA at the same batch, measured and predicted\n";
+
+static bool is_batched(const struct bench_report *r)
+{
+    return r->spec->batches.n > 1 || r->spec->batches.items[0] > 1;
+}
+
+static void choose_columns(const struct bench_report *r, struct report_field chosen[N_FIELDS])
+{
+    const char *const *hidden = is_batched(r) ? headings_of_one : headings_of_batches;
+    memcpy(chosen, fields, sizeof fields);
+    for (int i = 0; i < N_FIELDS; i++)
+        if (chosen[i].heading && names_find(hidden, chosen[i].heading) >= 0)
+            chosen[i].heading = NULL;
+}
+
+/* Whether no other row at the same depth and batch has a lower median. */
 static bool is_best(const struct bench_report *r, const struct bench_row *row)
 {
     for (int i = 0; i < r->bench->n_rows; i++) {
         const struct bench_row *other = &r->bench->rows[i];
-        if (other->samples && other->depth == row->depth && other->p50_us < row->p50_us)
+        if (other->samples && other->depth == row->depth && other->batch == row->batch &&
+            other->p50_us < row->p50_us)
             return false;
     }
     return true;
 }
 
-static struct shown_row shown_row(const struct bench_report *r, const struct bench_row *row)
+static struct shown_row shown_row(const struct bench_report *r, const struct bench_row *row,
+                                  const struct run_facts *run)
 {
     struct shown_row s = {.row = *row,
                           .type = storage_name(row->type),
                           .kv_type = storage_name(row->kv_type),
                           .isa = r->spec->kernels->name,
+                          .limited_by = part_names[row->limited_by],
                           .n = r->spec->n,
                           .warmup = r->spec->warmup,
+                          .flops = cost_step_flops(&row->cost, row->batch),
+                          .attention_flops = (uint64_t)row->batch * row->cost.flops.attention,
+                          .bandwidth_gb_per_s = row->limits.bytes_per_s / 1e9,
+                          .noisy = row->spread > NOISY,
+                          .run = *run,
                           .best = is_best(r, row) ? "*" : "",
                           .percent_of_limit = row->share_of_limit * 100};
     config_variant_name(&r->spec->config, row->n_kv_heads, s.variant);
     snprintf(s.hash, sizeof s.hash, "%016" PRIx64, row->logits_hash);
     if (row->repeats < r->spec->repeats)
         snprintf(s.note, sizeof s.note, "%d of %d repeats", row->repeats, r->spec->repeats);
-    else if (row->spread > NOISY)
+    else if (s.noisy)
         snprintf(s.note, sizeof s.note, "noisy: repeats differ by %.0f%%", row->spread * 100);
     return s;
 }
@@ -154,18 +246,20 @@ enum status bench_print(const struct bench_report *r, enum table_format format, 
 {
     const bool people = table_is_for_people(format);
     struct report report;
+    struct report_field chosen[N_FIELDS];
+    const struct run_facts run = run_facts(r);
+    choose_columns(r, chosen);
     if (people)
         print_header(r, out);
-    report_begin(&report, format, fields, REPORT_LENGTH(fields), out);
+    report_begin(&report, format, chosen, N_FIELDS, out);
     for (int i = 0; i < r->bench->n_rows; i++) {
-        const struct shown_row row = shown_row(r, &r->bench->rows[i]);
+        const struct shown_row row = shown_row(r, &r->bench->rows[i], &run);
         if (row.row.samples)
             report_row(&report, &row);
     }
     const enum status s = report_end(&report, e);
     if (people)
-        output_puts(out,
-                    "\n* fastest at its depth; speed-up over MHA, measured and by bytes read\n");
+        output_puts(out, is_batched(r) ? footer_of_batches : footer_of_one);
     return s;
 }
 
@@ -175,15 +269,16 @@ enum status bench_write_trace(const struct bench_report *r, const char *path, st
 {
     struct file_writer *w;
     TRY(file_writer_open(&w, path, e));
-    static const char header[] = "variant,type,kv_type,threads,depth,repeat,index,ns\n";
+    static const char header[] = "variant,type,kv_type,threads,depth,batch,repeat,index,ns\n";
+    const struct run_facts run = {.model = NULL};
     file_writer_put(w, header, sizeof header - 1);
     for (int i = 0; i < r->bench->n_rows; i++) {
-        const struct shown_row s = shown_row(r, &r->bench->rows[i]);
+        const struct shown_row s = shown_row(r, &r->bench->rows[i], &run);
         for (int k = 0; k < s.row.samples; k++) {
             char line[160];
-            const int len = snprintf(line, sizeof line, "%s,%s,%s,%d,%d,%d,%d,%" PRIu64 "\n",
+            const int len = snprintf(line, sizeof line, "%s,%s,%s,%d,%d,%d,%d,%d,%" PRIu64 "\n",
                                      s.variant, s.type, s.kv_type, s.row.threads, s.row.depth,
-                                     k / s.n, k % s.n, s.row.times_ns[k]);
+                                     s.row.batch, k / s.n, k % s.n, s.row.times_ns[k]);
             file_writer_put(w, line, (size_t)len);
         }
     }

@@ -26,7 +26,8 @@ enum status bench_print(const struct bench_report *r, enum table_format format, 
 /* Every sample, one CSV line each: the row's setting, repeat, index in it, nanoseconds. */
 enum status bench_write_trace(const struct bench_report *r, const char *path, struct err *e);
 
-/* Median latency against depth as SVG, a line for each variant. */
+/* Median latency against depth as SVG, a line for each variant; over batches (bench_is_over_batch)
+ * tokens a second against the batch. */
 enum status bench_write_plot(const struct bench_report *r, const char *path, struct err *e);
 
 /* The line about the machine: processor, instruction set, threads, compiler, version. */

@@ -3,12 +3,14 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/available.h"
 #include "base/cpus.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
@@ -28,7 +30,7 @@
 struct bench_options {
     struct common_options common;
     const char *shape;
-    const char *kv_heads, *depths, *types, *kv_types, *threads;
+    const char *kv_heads, *depths, *batches, *types, *kv_types, *threads;
     struct bench_spec spec; /* its numbers; specify_bench adds the rest */
     int method;             /* an enum convert_method */
     int format;
@@ -49,6 +51,9 @@ static const struct option matrix_options[] = {
                .fallback = "mean"),
     OPT_STRING("depth", depths, "D,D,...", "positions in the KV cache before the timed token",
                .fallback = "0"),
+    OPT_STRING("batch", batches, "B,B,...",
+               "sequences that a step serves, each with its own cache of that depth",
+               .fallback = "1"),
     OPT_STRING("type", types, "TYPE,...",
                "types of the weight matrices: f32, f16, bf16, q8_0, q4_0",
                .otherwise = "as in the checkpoint; f32 with --shape"),
@@ -74,7 +79,10 @@ static const struct option measuring_options[] = {
 
 static const struct option result_options[] = {
     OPT_FORMAT,
-    OPT_STRING("plot", plot, "FILE.svg", "draw latency against depth, a line for each variant"),
+    OPT_STRING(
+        "plot", plot, "FILE.svg",
+        "draw latency against depth, a line for each variant; with several batches at one depth "
+        "tokens a second against the batch"),
     OPT_STRING("trace", trace, "FILE.csv", "write every single token's time"),
     OPT_END,
 };
@@ -84,7 +92,7 @@ static const struct option result_options[] = {
 /* What the specification borrows. */
 struct bench_inputs {
     struct checkpoint checkpoint;
-    struct int_list kv_heads, depths, types, kv_types, threads;
+    struct int_list kv_heads, depths, batches, types, kv_types, threads;
     const char *subject;
     struct variant_file converted[LIST_MAX]; /* by kv_heads, of --method; [0, kv_heads.n) */
     const struct gguf *variants[LIST_MAX];
@@ -132,6 +140,7 @@ static enum status read_lists(const struct bench_options *o, const struct config
     else
         TRY(list_ints("--kv-heads", o->kv_heads, 1, INT_MAX, &in->kv_heads, e));
     TRY(list_ints("--depth", o->depths, 0, INT_MAX, &in->depths, e));
+    TRY(list_ints("--batch", o->batches, 1, INT_MAX, &in->batches, e));
     TRY(read_types(o, in, e));
     return read_thread_list(o, &in->threads, e);
 }
@@ -167,6 +176,7 @@ static enum status specify_bench(const struct bench_options *o, struct bench_inp
     spec->kv_types = (struct bench_list){in->kv_types.items, in->kv_types.n};
     spec->threads = (struct bench_list){in->threads.items, in->threads.n};
     spec->depths = (struct bench_list){in->depths.items, in->depths.n};
+    spec->batches = (struct bench_list){in->batches.items, in->batches.n};
     spec->most_threads = cpus_usable();
     if (spec->prompt < 0)
         spec->prompt = spec->config.n_ctx < DEFAULT_PROMPT ? spec->config.n_ctx : DEFAULT_PROMPT;
@@ -215,7 +225,10 @@ static enum status take_answer(pid_t pid, const struct child_answer *a, struct b
     struct rusage usage = {0};
     int ended = 0;
     while (wait4(pid, &ended, 0, &usage) < 0 && errno == EINTR)
-        continue;
+        if (signals_interrupted())
+            kill(pid, SIGKILL); /* it has nothing to leave behind */
+    if (!a->complete && signals_interrupted())
+        return STATUS_INTERRUPTED;
     /* A mapped file was cut short: the child has said which. */
     if (!a->complete && WIFEXITED(ended) && WEXITSTATUS(ended) == STATUS_BAD_FILE)
         _exit(STATUS_BAD_FILE);
@@ -252,15 +265,17 @@ static enum status measure_in_child(const struct bench_spec *spec, struct bench_
     return s;
 }
 
-static enum status measure_in_children(const struct bench_spec *spec, struct bench *b,
-                                       struct err *e)
+static enum status measure_in_children(const struct bench_options *o, const struct bench_spec *spec,
+                                       struct bench *b, struct err *e)
 {
-    for (int i = 0; i < b->n_rows; i++) {
-        if (signals_interrupted())
-            return STATUS_INTERRUPTED;
-        TRY(measure_in_child(spec, &b->rows[i], e));
+    struct progress p = progress_start(&o->common, "rows");
+    enum status s = STATUS_OK;
+    for (int i = 0; i < b->n_rows && s == STATUS_OK; i++) {
+        progress_show(&p, (uint64_t)i, (uint64_t)b->n_rows);
+        s = signals_interrupted() ? STATUS_INTERRUPTED : measure_in_child(spec, &b->rows[i], e);
     }
-    return STATUS_OK;
+    progress_end(&p);
+    return s;
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
@@ -289,17 +304,34 @@ static bool has_samples(const struct bench *b)
     return false;
 }
 
+/* Before anything is taken: a cache that goes to swap measures a disk, and one that no memory backs
+ * ends the process. */
+static enum status check_bench_memory(const struct bench_options *o, const struct bench_spec *spec,
+                                      const struct bench *b, struct err *e)
+{
+    const uint64_t needed = bench_memory(spec, b), left = available_memory();
+    if (needed > left)
+        return err_set(e, STATUS_NO_MEMORY,
+                       "out of memory: %d rows need %s together, and %s are free; fewer or smaller "
+                       "--batch, --depth, --kv-heads, --type need less",
+                       b->n_rows, figure_bytes((double)needed).text,
+                       figure_bytes((double)left).text);
+    if (says_memory(&o->common, needed))
+        say(&o->common,
+            "memory: %d rows take %s together; fewer or smaller --batch, --depth, --kv-heads, "
+            "--type take less",
+            b->n_rows, figure_bytes((double)needed).text);
+    return STATUS_OK;
+}
+
 static enum status measure_rows(const struct bench_options *o, struct bench_inputs *in,
                                 const struct bench_spec *spec, struct output *out, struct err *e)
 {
     struct bench b;
     TRY(bench_plan(spec, &b, e));
-    const uint64_t memory = bench_memory(spec, &b);
-    if (says_memory(&o->common, memory))
-        say(&o->common,
-            "memory: %d rows take %s together; fewer --kv-heads, --type or --depth take less",
-            b.n_rows, figure_bytes((double)memory).text);
-    enum status s = measure_in_children(spec, &b, e);
+    enum status s = check_bench_memory(o, spec, &b, e);
+    if (s == STATUS_OK)
+        s = measure_in_children(o, spec, &b, e);
     in->progress = progress_start(&o->common, "turns");
     if (s == STATUS_OK)
         s = bench_run(spec, &b, e);
@@ -359,12 +391,16 @@ const struct command command_bench = {
     .name = "bench",
     .summary = "per-token latency across attention variants",
     .usage = "(MODEL | --shape SHAPE) [options]",
-    .notes = "A timed step takes one token in and gives its logits; sampling and tokenization are\n"
-             "left out. Every timed token is taken at exactly its row's depth: the position goes\n"
-             "back after it. The cache below has synthetic content, which takes no time to make\n"
-             "and does not change how long a step takes. Variants of a checkpoint average its K/V\n"
-             "heads, or are converted by --method (then peak RSS counts the converted file, too).\n"
-             "Ctrl-C prints what was measured so far.\n",
+    .notes =
+        "A timed step takes one token of each of the batch's sequences in and gives their\n"
+        "logits; sampling and tokenization are left out. Every timed token is taken at exactly\n"
+        "its row's depth: the position goes back after it. The caches below have synthetic\n"
+        "content, which does not change how long a step takes. A step reads the weights once\n"
+        "and every sequence's cache. Its prediction adds, for the products and for attention,\n"
+        "the larger of bytes over bandwidth and operations over peak, all measured. Variants\n"
+        "of a checkpoint average its K/V heads, or are converted by --method (then peak RSS\n"
+        "counts the converted file, too).\n"
+        "Ctrl-C prints what was measured so far.\n",
     .spec = {.groups = {{"What is compared (one row for every combination)", matrix_options, 0},
                         {"Measuring", measuring_options, 0},
                         {"Results", result_options, 0},

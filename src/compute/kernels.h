@@ -259,13 +259,15 @@ struct kernels {
     void (*to_f16)(uint16_t *out, const float *x, size_t n);
     void (*from_f16)(float *out, const uint16_t *x, size_t n);
 
-    /* For measuring the machine: reads n floats (their sum, in some order), and runs `rounds`
-     * times KERNEL_FMA_CHAINS independent multiply-adds on KERNEL_LANES lanes (some number). */
+    /* For measuring the machine: reads n floats (their sum, in some order); runs `rounds` times
+     * KERNEL_CHAINS independent multiply-adds on KERNEL_LANES lanes (some number); and as many
+     * integer dot products of four bytes, as the products with quantised weights do. */
     float (*read)(const float *x, size_t n);
     float (*fma)(long rounds);
+    float (*dot)(long rounds);
 };
 
-#define KERNEL_FMA_CHAINS 12
+#define KERNEL_CHAINS 12
 
 /*
  * The fastest table this processor can run, or the named one; "avx512" and "neon" stand for the

@@ -222,13 +222,32 @@ static float scalar_read(const float *x, size_t n)
     return sum;
 }
 
+#define N_CHAIN_LANES (KERNEL_CHAINS * KERNEL_LANES)
+
+/* All chains are asked for, or a compiler would leave some out. */
 static float scalar_fma(long rounds)
 {
-    float acc[KERNEL_FMA_CHAINS * KERNEL_LANES] = {0};
+    float acc[N_CHAIN_LANES] = {0}, total = 0;
     for (long r = 0; r < rounds; r++)
-        for (int i = 0; i < KERNEL_FMA_CHAINS * KERNEL_LANES; i++)
+        for (int i = 0; i < N_CHAIN_LANES; i++)
             acc[i] = fmaf(acc[i], 0.5f, 1.0f);
-    return fold_lanes(acc);
+    for (int i = 0; i < N_CHAIN_LANES; i++)
+        total += acc[i];
+    return total;
+}
+
+/* Unsigned, because long sums wrap. */
+static float scalar_dot(long rounds)
+{
+    uint32_t acc[N_CHAIN_LANES] = {0};
+    float total = 0;
+    for (long r = 0; r < rounds; r++)
+        for (uint32_t i = 0; i < N_CHAIN_LANES; i++)
+            for (uint32_t j = 0; j < 4; j++)
+                acc[i] += ((uint32_t)r + j) % 16 * (i + j);
+    for (int i = 0; i < N_CHAIN_LANES; i++)
+        total += (float)acc[i];
+    return total;
 }
 
 const struct kernels kernels_scalar = {
@@ -242,4 +261,5 @@ const struct kernels kernels_scalar = {
     .from_f16 = scalar_from_f16,
     .read = scalar_read,
     .fma = scalar_fma,
+    .dot = scalar_dot,
 };

@@ -13,6 +13,7 @@
  */
 #include "compute/kernels_attend.h"
 #include "compute/kernels_check.h"
+#include "compute/kernels_machine.h"
 #include "compute/kernels_matmul.h"
 #include "compute/kernels_tile.h"
 
@@ -97,41 +98,6 @@ static void vector_from_f16(float *out, const uint16_t *x, size_t n)
         out[i] = f16_widen(x[i]);
 }
 
-/* --- the machine ----------------------------------------------------------------------------- */
-
-static float vector_read(const float *x, size_t n)
-{
-    lanes acc[8];
-    for (int a = 0; a < 8; a++)
-        acc[a] = lanes_zero();
-    size_t i = 0;
-    for (; i + 8 * KERNEL_LANES <= n; i += 8 * KERNEL_LANES)
-#pragma GCC unroll 8
-        for (int a = 0; a < 8; a++)
-            acc[a] = lanes_add(acc[a], lanes_load(x + i + (size_t)a * KERNEL_LANES));
-    float rest = 0;
-    for (; i < n; i++)
-        rest += x[i];
-    for (int a = 1; a < 8; a++)
-        acc[0] = lanes_add(acc[0], acc[a]);
-    return lanes_sum(acc[0]) + rest;
-}
-
-static float vector_fma(long rounds)
-{
-    lanes acc[KERNEL_FMA_CHAINS];
-    for (int a = 0; a < KERNEL_FMA_CHAINS; a++)
-        acc[a] = lanes_all((float)a);
-    const lanes half = lanes_all(0.5f), one = lanes_all(1.0f);
-    for (long r = 0; r < rounds; r++)
-#pragma GCC unroll 12
-        for (int a = 0; a < KERNEL_FMA_CHAINS; a++)
-            acc[a] = lanes_fma(acc[a], half, one);
-    for (int a = 1; a < KERNEL_FMA_CHAINS; a++)
-        acc[0] = lanes_add(acc[0], acc[a]);
-    return lanes_sum(acc[0]);
-}
-
 const struct kernels VECTOR_TABLE = {
     .name = VECTOR_NAME,
     .matmul = vector_matmul,
@@ -143,4 +109,5 @@ const struct kernels VECTOR_TABLE = {
     .from_f16 = vector_from_f16,
     .read = vector_read,
     .fma = vector_fma,
+    .dot = vector_dot,
 };

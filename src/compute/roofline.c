@@ -40,10 +40,16 @@ static void read_part(void *arg, int thread)
             m->k->read(m->data + (size_t)begin * LINE_FLOATS, (size_t)(end - begin) * LINE_FLOATS);
 }
 
-static void multiply_part(void *arg, int thread)
+static void fma_part(void *arg, int thread)
 {
     struct measuring *m = arg;
     m->sink[thread] += m->k->fma(m->rounds);
+}
+
+static void dot_part(void *arg, int thread)
+{
+    struct measuring *m = arg;
+    m->sink[thread] += m->k->dot(m->rounds);
 }
 
 /* The best rate per second of samples that do `amount` a round, for about so many seconds. */
@@ -83,10 +89,22 @@ enum status roofline_read(const struct kernels *k, struct pool *pool, size_t byt
     return STATUS_OK;
 }
 
-double roofline_fma(const struct kernels *k, struct pool *pool, double seconds)
+/* `flops` are those of a lane in a round. */
+static double multiply_rate(const struct kernels *k, struct pool *pool, pool_work *work,
+                            double flops, double seconds)
 {
     assert(k && seconds >= 0);
     struct measuring m = {.k = k, .pool = pool, .rounds = 16};
-    const double flops = 2.0 * KERNEL_FMA_CHAINS * KERNEL_LANES * pool_n_threads(pool);
-    return best_rate(&m, multiply_part, flops, seconds);
+    return best_rate(&m, work, flops * KERNEL_CHAINS * KERNEL_LANES * pool_n_threads(pool),
+                     seconds);
+}
+
+double roofline_fma(const struct kernels *k, struct pool *pool, double seconds)
+{
+    return multiply_rate(k, pool, fma_part, 2, seconds);
+}
+
+double roofline_dot(const struct kernels *k, struct pool *pool, double seconds)
+{
+    return multiply_rate(k, pool, dot_part, 2 * 4, seconds);
 }

@@ -59,6 +59,9 @@ static enum status resolve_params(const struct model *m, const struct session_pa
     if (!kv_cache_can_store(p->kv_storage))
         return err_set(e, STATUS_USAGE, "cache type %s: expected f32, f16 or q8_0",
                        storage_name(p->kv_storage));
+    /* A row of each sequence at once, so that such a step reads every weight once. */
+    if (p->block <= 0 && z->block < z->kv.n_sequences)
+        z->block = z->kv.n_sequences;
     /* No more rows than there can be; and heads times rows of a block are counted in an int. */
     const int64_t positions = (int64_t)cap * z->kv.n_sequences;
     if (z->block > positions)

@@ -24,7 +24,8 @@ struct session_params {
     int n_shared;                  /* positions, the first ones, that all sequences have in common:
                                       sequence 0 holds them, the others read them there */
     enum storage kv_storage;       /* of the cache: F32, F16 or Q8_0 */
-    int block;                     /* rows that go through the model at once; 0: the default */
+    int block;                     /* rows that go through the model at once; 0: the default, at
+                                      least one of each sequence */
     const struct kernels *kernels; /* NULL: the fastest */
 };
 

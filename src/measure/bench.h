@@ -1,12 +1,12 @@
 /*
  * bench - per-token latency across attention variants.
  *
- * One row for every combination of variant, weight type, cache type, threads and depth. A sample
- * is the time of one session_feed of one token, logits included, sampling and tokenization left
- * out; after each the position goes back, so that every sample is taken at exactly the row's
- * depth. The cache below it has synthetic content, which takes no time to get and does not
- * change how long a step takes. Rows take turns, repeat by repeat, so that a drift of the
- * machine hits all alike.
+ * One row for every combination of variant, weight type, cache type, threads, depth and batch. A
+ * sample is the time of one session_step of one token of each of the batch's sequences, all their
+ * logits included, sampling and tokenization left out; after each the positions go back, so that
+ * every sample is taken at exactly the row's depth. Each sequence has its own cache below it, with
+ * synthetic content of its own, which takes little time to get and does not change how long a step
+ * takes. Rows take turns, repeat by repeat, so that a drift of the machine hits all alike.
  */
 #ifndef DECODE_MEASURE_BENCH_H
 #define DECODE_MEASURE_BENCH_H
@@ -19,8 +19,10 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "compute/kernels.h"
+#include "compute/roofline.h"
 #include "gguf/gguf.h"
 #include "model/config.h"
+#include "model/cost.h"
 
 struct bench_list {
     const int *items;
@@ -38,9 +40,10 @@ struct bench_spec {
     struct bench_list types;    /* enum storage of the matrices; BENCH_AS_FILE */
     struct bench_list kv_types; /* enum storage of the cache: F32, F16, Q8_0 */
     struct bench_list threads;
-    int most_threads;         /* rows of more run with so many, as any command does; 0: any */
-    struct bench_list depths; /* positions in the cache before the timed token */
-    int n;                    /* samples a repeat */
+    int most_threads;          /* rows of more run with so many, as any command does; 0: any */
+    struct bench_list depths;  /* positions in each cache before the timed token */
+    struct bench_list batches; /* sequences that a step serves */
+    int n;                     /* samples a repeat */
     int repeats;
     int warmup;              /* steps before a row's samples in every repeat, not timed */
     int prompt;              /* tokens of the prefill measurement; 0: none */
@@ -49,7 +52,7 @@ struct bench_spec {
     const struct kernels *kernels;
     /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
     bool (*stop)(void *arg);                                  /* true: finish with what there is */
-    void (*progress)(void *arg, uint64_t done, uint64_t all); /* rows x repeats */
+    void (*progress)(void *arg, uint64_t done, uint64_t all); /* rows x (1 + repeats) */
     void *arg;
 };
 
@@ -61,35 +64,39 @@ struct bench_row {
     int n_kv_heads;
     enum storage type, kv_type; /* type: of the output matrix, where the file mixes several */
     bool as_file;               /* the matrices are as in the file, not converted to `type` */
-    int threads, depth;
+    int threads, depth, batch;
     /* Its places: among the models (n_kv_heads x type), in spec.kv_heads and spec.threads, and
-     * among the lines, which are of rows that differ in depth only. */
+     * among the lines: of rows that differ in depth only, or, over batches, in batch only. */
     int model, variant, pool, line;
-    /* What it moves, by the byte model (model/cost.h). */
-    uint64_t weight_bytes, kv_bytes;
+    struct cost cost; /* of a step, by model/cost.h */
     /* What was measured; all of it only if samples > 0. */
     uint64_t *times_ns;   /* [samples], in the order taken; owned by the bench */
     int samples, repeats; /* repeats: whole ones */
     double p10_us, p50_us, p90_us, p99_us, max_us, mean_us;
-    double tokens_per_s;               /* 1 / mean */
-    double gb_per_s;                   /* bytes over the median */
-    double speedup, predicted_speedup; /* over MHA at the same setting, by median and by bytes;
-                                          NaN where MHA is not among the rows */
+    double us_per_token;               /* median over batch */
+    double tokens_per_s;               /* of all sequences: batch / mean */
+    double gb_per_s;                   /* bytes of a step over the median */
+    double speedup, predicted_speedup; /* over MHA at the same setting, by median and as predicted:
+                                          at batch 1 by bytes, else by predicted_us. NaN where MHA
+                                          is not among the rows */
     double spread;                     /* of the repeats' medians: (largest - least) / least */
-    double prefill_tokens_per_s;       /* NaN: not measured */
+    double prefill_tokens_per_s;       /* of one sequence; NaN: not measured */
     double load_ms;                    /* building the model, in a process of its own */
-    uint64_t peak_rss_bytes;   /* of that process: model, cache at this depth, a few steps */
-    uint64_t logits_hash;      /* FNV-1a of the logits' bytes; equal for any threads */
-    double limit_tokens_per_s; /* by measured bandwidth and FMA peak, the lower */
-    double share_of_limit;     /* of the median step */
+    uint64_t peak_rss_bytes; /* of that process: model, caches at this depth, a few steps */
+    /* FNV-1a of the bytes of sequence 0's logits, whose cache and tokens do not depend on the
+     * batch: equal for any threads and any batch. */
+    uint64_t logits_hash;
+    struct roofline limits;    /* measured, as used for this row */
+    double predicted_us;       /* of a step by the limits, see cost_step_us */
+    enum cost_part limited_by; /* what takes longest of it */
+    double limit_tokens_per_s; /* batch / predicted_us */
+    double share_of_limit;     /* predicted_us over the median */
 };
 
 struct bench {
     struct bench_row *rows;
     int n_rows, n_models, n_lines;
-    /* Measured before the rows, by the first of spec.threads at the largest row's bytes. */
-    double read_bytes_per_s;
-    double flops_per_s;
+    struct roofline limits; /* of the first of spec.threads at the largest step's bytes */
     struct arena arena;
 };
 
@@ -98,12 +105,20 @@ struct bench {
  * on success. */
 enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct err *e);
 
-/* Bytes of all models and caches, which are in memory together while rows take turns. */
+/* Whether the rows are to be seen over their batch: several batches at one depth. */
+static inline bool bench_is_over_batch(const struct bench_spec *spec)
+{
+    return spec->batches.n > 1 && spec->depths.n == 1;
+}
+
+/* Bytes of all models and caches, which are in memory together while rows take turns, and of the
+ * largest step's logits; UINT64_MAX for more. */
 uint64_t bench_memory(const struct bench_spec *spec, const struct bench *b);
 
 /*
- * Fills in the row's load_ms by doing what the row needs once: model, session, cache, two steps.
- * Meant for a process of its own, whose peak memory is then the row's.
+ * Fills in the row's load_ms by doing what the row needs once: model, session, caches, two steps.
+ * Meant for a process of its own, whose peak memory is then the row's. STATUS_INTERRUPTED if `stop`
+ * ended it.
  */
 enum status bench_load_row(const struct bench_spec *spec, struct bench_row *row, struct err *e);
 

@@ -40,8 +40,9 @@ void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
     row->p99_us = (double)stats_percentile(sorted, n_samples, 0.99) / 1e3;
     row->max_us = (double)sorted[samples - 1] / 1e3;
     row->mean_us = sum / samples / 1e3;
-    row->tokens_per_s = 1e6 / row->mean_us;
-    row->gb_per_s = (double)(row->weight_bytes + row->kv_bytes) / row->p50_us / 1e3;
+    row->us_per_token = row->p50_us / row->batch;
+    row->tokens_per_s = row->batch * 1e6 / row->mean_us;
+    row->gb_per_s = (double)cost_step_bytes(&row->cost, row->batch) / row->p50_us / 1e3;
 }
 
 static const struct bench_row *find_mha(const struct bench *b, const struct bench_row *row,
@@ -50,7 +51,7 @@ static const struct bench_row *find_mha(const struct bench *b, const struct benc
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *m = &b->rows[i];
         if (m->n_kv_heads == n_heads && m->type == row->type && m->kv_type == row->kv_type &&
-            m->threads == row->threads && m->depth == row->depth)
+            m->threads == row->threads && m->depth == row->depth && m->batch == row->batch)
             return m;
     }
     return NULL;
@@ -64,8 +65,10 @@ void bench_compare(struct bench *b, int n_heads)
         row->speedup = row->predicted_speedup = (double)NAN;
         if (!mha)
             continue;
-        row->predicted_speedup = (double)(mha->weight_bytes + mha->kv_bytes) /
-                                 (double)(row->weight_bytes + row->kv_bytes);
+        /* Of one sequence bytes are the limit, and need no measurement. */
+        row->predicted_speedup = row->batch == 1 ? (double)cost_step_bytes(&mha->cost, 1) /
+                                                       (double)cost_step_bytes(&row->cost, 1)
+                                                 : mha->predicted_us / row->predicted_us;
         if (mha->samples && row->samples)
             row->speedup = mha->p50_us / row->p50_us;
     }

@@ -10,7 +10,8 @@
  * [samples] is scratch. */
 void bench_summarise(struct bench_row *row, int n, uint64_t *sorted);
 
-/* Fills in the speed-ups of all rows over MHA, which has n_heads K/V heads. */
+/* Fills in the speed-ups of all rows, which have their predictions, over MHA, which has n_heads K/V
+ * heads. */
 void bench_compare(struct bench *b, int n_heads);
 
 #endif

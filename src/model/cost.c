@@ -1,5 +1,8 @@
 #include "model/cost.h"
 
+#include <assert.h>
+#include <math.h>
+
 #include "model/pack.h"
 
 /* --- a shape --------------------------------------------------------------------------------- */
@@ -77,6 +80,11 @@ uint64_t cost_weight_bytes(const struct cost_shape *s)
 
 /* --- a loaded model -------------------------------------------------------------------------- */
 
+static const struct weight *loaded_weight(const struct model *m, enum tensor_role role, int layer)
+{
+    return role_in_block(role) ? &m->blocks[layer].w[role] : &m->w[role];
+}
+
 /* Bytes of a role's tensors that a step reads. */
 static uint64_t loaded_bytes(const struct config *c, const struct weight *w, enum tensor_role role,
                              int layer)
@@ -97,8 +105,7 @@ uint64_t cost_model_bytes(const struct model *m)
     uint64_t bytes = 0;
     for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
         for (int l = 0; l < (role_in_block(role) ? c->n_layers : 1); l++)
-            bytes +=
-                loaded_bytes(c, role_in_block(role) ? &m->blocks[l].w[role] : &m->w[role], role, l);
+            bytes += loaded_bytes(c, loaded_weight(m, role, l), role, l);
     return bytes;
 }
 
@@ -115,16 +122,80 @@ uint64_t cost_kv_bytes(const struct config *c, int n_kv_heads, enum storage kv, 
     return heads * k_and_v * (uint64_t)depth;
 }
 
-uint64_t cost_flops(const struct config *c, int n_kv_heads, int depth)
+static uint64_t attention_flops(const struct config *c, int depth)
 {
-    const struct config variant = variant_config(c, n_kv_heads);
-    /* Scores and values. */
-    uint64_t products =
-        2 * (uint64_t)config_q_dim(c) * ((uint64_t)depth + 1) * (uint64_t)c->n_layers;
-    for (int64_t i = 0; i < layout_count(&variant); i++) {
-        const struct tensor_spec t = layout_at(&variant, i);
-        if (t.form == FORM_MATRIX && !t.is_bias && !is_looked_up(t.role))
-            products += spec_elements(&t);
+    return 2 * 2 * (uint64_t)config_q_dim(c) * ((uint64_t)depth + 1) * (uint64_t)c->n_layers;
+}
+
+/* Adds what the product with a tensor in this storage takes, if there is one. */
+static void add_product_flops(struct cost_flops *f, const struct tensor_spec *t,
+                              enum storage storage)
+{
+    if (t->form != FORM_MATRIX || t->is_bias || is_looked_up(t->role))
+        return;
+    *(storage_is_quantised(storage) ? &f->quants : &f->floats) += 2 * spec_elements(t);
+}
+
+struct cost_flops cost_flops(const struct cost_shape *s, int depth)
+{
+    const struct config c = variant_config(s->config, s->n_kv_heads);
+    struct cost_flops f = {.attention = attention_flops(&c, depth)};
+    for (int64_t i = 0; i < layout_count(&c); i++) {
+        const struct tensor_spec t = layout_at(&c, i);
+        add_product_flops(&f, &t, s->storage);
     }
-    return 2 * products;
+    return f;
+}
+
+struct cost_flops cost_model_flops(const struct model *m, int depth)
+{
+    struct cost_flops f = {.attention = attention_flops(&m->config, depth)};
+    for (int64_t i = 0; i < layout_count(&m->config); i++) {
+        const struct tensor_spec t = layout_at(&m->config, i);
+        add_product_flops(&f, &t, loaded_weight(m, t.role, t.layer)->matrix.storage);
+    }
+    return f;
+}
+
+/* --- a step ---------------------------------------------------------------------------------- */
+
+uint64_t cost_step_bytes(const struct cost *c, int batch)
+{
+    return c->weight_bytes + (uint64_t)batch * c->kv_bytes;
+}
+
+uint64_t cost_step_flops(const struct cost *c, int batch)
+{
+    return (uint64_t)batch * (c->flops.floats + c->flops.quants + c->flops.attention);
+}
+
+static void step_seconds(const struct cost *c, int batch, const struct roofline *limits,
+                         double seconds[COST_PARTS])
+{
+    assert(batch >= 1);
+    seconds[COST_WEIGHT_BYTES] = (double)c->weight_bytes / limits->bytes_per_s;
+    seconds[COST_PRODUCT_FLOPS] = batch * ((double)c->flops.floats / limits->fma_flops_per_s +
+                                           (double)c->flops.quants / limits->dot_flops_per_s);
+    seconds[COST_CACHE_BYTES] = batch * (double)c->kv_bytes / limits->bytes_per_s;
+    seconds[COST_ATTENTION_FLOPS] = batch * (double)c->flops.attention / limits->fma_flops_per_s;
+}
+
+double cost_step_us(const struct cost *c, int batch, const struct roofline *limits)
+{
+    double s[COST_PARTS];
+    step_seconds(c, batch, limits, s);
+    return (fmax(s[COST_WEIGHT_BYTES], s[COST_PRODUCT_FLOPS]) +
+            fmax(s[COST_CACHE_BYTES], s[COST_ATTENTION_FLOPS])) *
+           1e6;
+}
+
+enum cost_part cost_step_longest(const struct cost *c, int batch, const struct roofline *limits)
+{
+    double s[COST_PARTS];
+    enum cost_part longest = 0;
+    step_seconds(c, batch, limits, s);
+    for (enum cost_part part = 1; part < COST_PARTS; part++)
+        if (s[part] > s[longest])
+            longest = part;
+    return longest;
 }

@@ -1,9 +1,11 @@
 /*
- * cost - the byte model: what one decoded token must read.
+ * cost - what a step must read and compute, and how long that takes at least.
  *
- * Decoding one token at a time reads every weight once, and of the cache every position before
- * it; on one core or two that, not arithmetic, sets the pace. Counted as the kernels lay it out:
- * weight matrices in whole panels, V rows padded to whole lanes.
+ * A step takes a token each of `batch` sequences. It reads every weight once for all of them, and
+ * of each sequence's own cache every position before its token. With one sequence those bytes, not
+ * arithmetic, set the pace on one core or two; with more of them the products' arithmetic may.
+ * Bytes are counted as the kernels lay them out: weight matrices in whole panels, V rows padded to
+ * whole lanes.
  */
 #ifndef DECODE_MODEL_COST_H
 #define DECODE_MODEL_COST_H
@@ -12,6 +14,7 @@
 #include <stdint.h>
 
 #include "compute/kernels.h"
+#include "compute/roofline.h"
 #include "model/config.h"
 #include "model/model.h"
 
@@ -42,8 +45,43 @@ uint64_t cost_model_bytes(const struct model *m);
  * token's own key and value, just written, are not counted. */
 uint64_t cost_kv_bytes(const struct config *c, int n_kv_heads, enum storage kv, int depth);
 
-/* Floating-point operations of a step at `depth`: two for every multiply-add of the products
- * and of attention. */
-uint64_t cost_flops(const struct config *c, int n_kv_heads, int depth);
+/* Operations of a step for each of its sequences, two for every multiply-add. */
+struct cost_flops {
+    uint64_t floats;    /* of products with F32, F16 and BF16 weights, which are FMAs */
+    uint64_t quants;    /* of products with quantised weights: integer dot products */
+    uint64_t attention; /* of scores and values, which are FMAs */
+};
+
+/* At `depth`, the token itself included; of a shape, or of a loaded model, whose matrices may be of
+ * several types. */
+struct cost_flops cost_flops(const struct cost_shape *s, int depth);
+struct cost_flops cost_model_flops(const struct model *m, int depth);
+
+/* What a step at one depth costs. */
+struct cost {
+    uint64_t weight_bytes;   /* read once a step (a few rows of the embeddings aside) */
+    uint64_t kv_bytes;       /* read for each sequence */
+    struct cost_flops flops; /* for each sequence */
+};
+
+/* Of a whole step of `batch` >= 1 sequences. */
+uint64_t cost_step_bytes(const struct cost *c, int batch);
+uint64_t cost_step_flops(const struct cost *c, int batch);
+
+/* Microseconds of a step at least: for the products and for attention apart the larger of what the
+ * bytes and what the operations take, added, because one waits for the other. */
+double cost_step_us(const struct cost *c, int batch, const struct roofline *limits);
+
+/* What a step may wait for. */
+enum cost_part {
+    COST_WEIGHT_BYTES,
+    COST_PRODUCT_FLOPS,
+    COST_CACHE_BYTES,
+    COST_ATTENTION_FLOPS,
+    COST_PARTS
+};
+
+/* The part that takes longest. */
+enum cost_part cost_step_longest(const struct cost *c, int batch, const struct roofline *limits);
 
 #endif

@@ -30,12 +30,14 @@ static double drawable(double v)
 }
 
 /* False if nothing of the point is left. */
-static bool clean_point(const struct plot_point *from, struct plot_point *to)
+static bool clean_point(const struct plot *p, const struct plot_point *from, struct plot_point *to)
 {
     *to = (struct plot_point){drawable(from->x), drawable(from->low), drawable(from->mid),
                               drawable(from->high), drawable(from->predicted)};
     if (isnan(to->low) || isnan(to->mid) || isnan(to->high))
         to->low = to->high = (double)NAN;
+    if (p->x_doubles && !(to->x > 0))
+        return false;
     return !isnan(to->x) && !(isnan(to->mid) && isnan(to->predicted));
 }
 
@@ -53,12 +55,13 @@ static int compare_points(const void *left, const void *right)
     return order;
 }
 
-static struct plot_line make_line(const struct plot_series *s, int style, struct plot_point *points)
+static struct plot_line make_line(const struct plot *plot, int style, struct plot_point *points)
 {
+    const struct plot_series *s = &plot->series[style];
     struct plot_line line = {.name = plot_text(s->name), .points = points, .style = style};
     for (int i = 0; i < s->n_points; i++) {
         struct plot_point *p = &points[line.n_points];
-        if (!clean_point(&s->points[i], p))
+        if (!clean_point(plot, &s->points[i], p))
             continue;
         line.n_points++;
         line.n_mid += !isnan(p->mid);
@@ -90,7 +93,7 @@ static enum status take_lines(struct plot_chart *c, const char *path, struct err
     struct plot_point *points = c->points;
     bool measured = false;
     for (int i = 0; i < p->n_series; i++) {
-        const struct plot_line line = make_line(&p->series[i], i, points);
+        const struct plot_line line = make_line(p, i, points);
         if (line.n_points == 0)
             continue;
         c->lines[c->n_lines++] = line;
@@ -131,6 +134,38 @@ static void find_ends(struct plot_chart *c)
     }
 }
 
+static void add_x_tick(struct plot_chart *c, double at, struct figure label)
+{
+    c->x_ticks[c->n_x_ticks].at = at;
+    c->x_ticks[c->n_x_ticks++].label = label;
+}
+
+static void choose_x_ticks(struct plot_chart *c)
+{
+    /* Zero belongs to a depth axis unless it would take half of it. */
+    if (c->x_lo > 0 && c->x_lo <= c->x_hi / 2)
+        c->x_lo = 0;
+    scale_widen(c->x_lo, &c->x_hi);
+    const struct scale_ticks t = scale_ticks(c->x_lo, c->x_hi, PLOT_X_TICKS - 1, false);
+    for (int i = 0; i < t.n; i++)
+        add_x_tick(c, scale_tick(&t, i), scale_label(&t, i));
+}
+
+/* Ends so near to each other that no power of two lies between are ticks themselves. */
+static void choose_x_doubles(struct plot_chart *c)
+{
+    scale_widen(c->x_lo, &c->x_hi);
+    const double first = ceil(log2(c->x_lo)), last = floor(log2(c->x_hi));
+    const double step = ceil(fmax(last - first, 1) / (PLOT_X_TICKS - 1));
+    if (last <= first) {
+        add_x_tick(c, c->x_lo, scale_value(c->x_lo));
+        add_x_tick(c, c->x_hi, scale_value(c->x_hi));
+        return;
+    }
+    for (double power = first; power <= last; power += step)
+        add_x_tick(c, exp2(power), scale_value(exp2(power)));
+}
+
 static void choose_axes(struct plot_chart *c)
 {
     find_ends(c);
@@ -140,11 +175,10 @@ static void choose_axes(struct plot_chart *c)
     c->y_hi = scale_tick(&c->y_ticks, c->y_ticks.n - 1);
     if (c->one_x)
         return;
-    /* Zero belongs to a depth axis unless it would take half of it. */
-    if (c->x_lo > 0 && c->x_lo <= c->x_hi / 2)
-        c->x_lo = 0;
-    scale_widen(c->x_lo, &c->x_hi);
-    c->x_ticks = scale_ticks(c->x_lo, c->x_hi, 8, false);
+    if (c->plot->x_doubles)
+        choose_x_doubles(c);
+    else
+        choose_x_ticks(c);
 }
 
 /* --- layout --------------------------------------------------------------------------------- */
@@ -159,8 +193,8 @@ static void plot_lay_out(struct plot_chart *c)
     double widest = 0, last = 0;
     for (int i = 0; i < c->y_ticks.n; i++)
         widest = fmax(widest, tick_width(&c->y_ticks, i));
-    if (c->x_ticks.n > 0)
-        last = tick_width(&c->x_ticks, c->x_ticks.n - 1);
+    if (c->n_x_ticks > 0)
+        last = svg_text_width(text_of(c->x_ticks[c->n_x_ticks - 1].label.text), SVG_TICK_SIZE);
 
     const double direct = plot_direct_width(c);
     c->direct = direct > 0;
@@ -200,11 +234,11 @@ static void draw_x_axis(const struct plot_chart *c)
     const double middle = (c->left + c->right) / 2;
     if (c->one_x)
         put_x_tick(c, middle, scale_value(c->x_lo));
-    for (int i = 0; i < c->x_ticks.n; i++) {
-        const double x = plot_x(c, 0, scale_tick(&c->x_ticks, i));
+    for (int i = 0; i < c->n_x_ticks; i++) {
+        const double x = plot_x(c, 0, c->x_ticks[i].at);
         svg_shape(c->out, "<path class=\"grid\" d=\"M@ @V@\"/>",
                   (double[]){x, c->top, c->bottom + 5});
-        put_x_tick(c, x, scale_label(&c->x_ticks, i));
+        put_x_tick(c, x, c->x_ticks[i].label);
     }
     const double room = 2 * fmin(middle, PLOT_WIDTH - middle) - 2 * PLOT_MARGIN;
     svg_label(c->out, "text-anchor=\"middle\"", middle, c->bottom + X_LABEL_DROP,

@@ -10,6 +10,8 @@
 #ifndef DECODE_SHOW_PLOT_H
 #define DECODE_SHOW_PLOT_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 
 /*
@@ -36,6 +38,8 @@ struct plot_series {
 struct plot {
     const char *title, *subtitle;
     const char *x_label, *y_label; /* with units */
+    bool x_doubles; /* equal steps of the x axis are equal ratios, its ticks powers of two; points
+                       whose x is not positive are left out */
     /* What the legend calls a line, its band and its dashed line; "" for no such entry. One that
      * nothing drawn needs is left out too. */
     const char *mid_label, *band_label, *predicted_label;

@@ -29,6 +29,9 @@ struct plot_line {
     int style;                             /* the series' place among all that were given */
 };
 
+/* The most ticks of the x axis. */
+#define PLOT_X_TICKS 9
+
 struct plot_chart {
     struct output *out;
     const struct plot *plot; /* texts and series as they were given */
@@ -39,7 +42,12 @@ struct plot_chart {
     double x_lo, x_hi, y_lo, y_hi; /* the data's ends at those of the axes; y includes 0 */
     bool one_x;                    /* all points share x: lines stand side by side */
     bool has_lines, has_bars, has_bands, has_predicted;
-    struct scale_ticks x_ticks, y_ticks; /* x: none if one_x */
+    struct scale_ticks y_ticks;
+    struct {
+        double at;
+        struct figure label;
+    } x_ticks[PLOT_X_TICKS];
+    int n_x_ticks; /* 0 if one_x */
 
     /* The layout, which the drawing decides. */
     bool direct; /* names stand at the lines' right ends, not in the legend */
@@ -70,7 +78,13 @@ static inline double plot_x(const struct plot_chart *c, int i, double x)
     if (c->one_x)
         return (c->left + c->right) / 2 + (i - (c->n_lines - 1) / 2.0) * plot_one_x_spacing(c);
     const double from = c->left + PLOT_INNER_MARGIN, to = c->right - PLOT_INNER_MARGIN;
-    return from + (x - c->x_lo) / (c->x_hi - c->x_lo) * (to - from);
+    double lo = c->x_lo, hi = c->x_hi;
+    if (c->plot->x_doubles) {
+        x = log2(x);
+        lo = log2(lo);
+        hi = log2(hi);
+    }
+    return from + (x - lo) / (hi - lo) * (to - from);
 }
 
 static inline double plot_y(const struct plot_chart *c, double y)

@@ -285,6 +285,8 @@ void report_cell(struct report *r, const struct report_field *f, const void *row
         report_string(r, figure_grouped(v.integer).text);
     else if (v.type == VALUE_DOUBLE)
         report_double(r, v.number, f->format);
+    else if (v.type == VALUE_BOOL)
+        put_cell(r, text_of(v.integer ? "true" : "false"), false);
     else
         report_u64(r, v.integer);
 }

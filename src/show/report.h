@@ -41,7 +41,7 @@ enum report_type {
     REPORT_COUNT,  /* int64_t; negative: no value */
     REPORT_U64,    /* uint64_t */
     REPORT_DOUBLE, /* double; NaN and infinities: no value */
-    REPORT_BOOL,   /* bool; in JSON only */
+    REPORT_BOOL,   /* bool: true or false */
     REPORT_TEXT,   /* struct text; empty: no value if the field has a `none` */
     REPORT_STRING, /* const char *; NULL: no value */
     REPORT_CHARS,  /* char[], zero-terminated */
