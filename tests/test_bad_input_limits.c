@@ -269,7 +269,7 @@ static const char *const limited[] = {
     "generate %G -p ab -n 3 -t 2 --seed 1 -q",
     "score %G -p ab -t 1 --logits %O",
     "tokenize %G -p ab",
-    "eval %G --text %T -t 2",
+    "eval %G --text %T -t 2 -q",
     "quantize %G -o %O --type f16 -t 1 -q",
     "convert %G -o %O --kv-heads 1 --calib %T -t 1 -q",
     "train %T -o %O --from %G --steps 1 --batch 1 --seed 1 -t 1 -q --keep last",
