@@ -5,8 +5,8 @@
 
 #define VECTOR_NAME  "neon"
 #define VECTOR_TABLE kernels_neon
-#define TILE_ACC     6
-#define TILE_HEADS   6
+#define TILE_ACC     4
+#define TILE_HEADS   4
 #define TILE_PANELS  1
 #define TILE_TOKENS  6
 #define QUANT_PANELS 1
