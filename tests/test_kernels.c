@@ -430,7 +430,7 @@ static void compare_attend(const struct kernels *k, int n_heads, int dim, int n,
 
 START_TEST(attend_equals_scalar)
 {
-    static const int heads[] = {1, 2, 3, 4, 5, 7, 12};
+    static const int heads[] = {1, 2, 3, 4, 7, 12, 22};
     static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
     static const int dims[] = {1, 8, 16, 20, 24, 48, 64, 80};
     static const int positions[] = {1, 15, 16, 17, 63, 64, 100, 256};
@@ -529,9 +529,9 @@ static void compare_pieces(int n_heads, int dim, int n, int split, enum storage 
 
 START_TEST(pieces_equal_the_whole)
 {
-    static const int heads[] = {1, 3, 4, 12}, dims[] = {8, 20, 64};
+    static const int heads[] = {1, 3, 12}, dims[] = {20, 64};
     static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
-    static const int positions[] = {1, 16, 17, 100, 256};
+    static const int positions[] = {1, 17, 100, 256};
     static const int splits[] = {0, 1, 15, 16, 17, 31, 64, 100, 255, 256};
     for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
         for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)

@@ -6,7 +6,7 @@
 #define VECTOR_NAME  "neon-base"
 #define VECTOR_TABLE kernels_neon_base
 #define TILE_ACC     6
-#define TILE_HEADS   6
+#define TILE_HEADS   4
 #define TILE_TOKENS  6
 #define QUANT_TOKENS 2
 #define QUANT_ACC    2

@@ -102,7 +102,7 @@ static size_t head_of_place(const struct kv_cache *kv, struct kv_place p)
     assert(p.sequence >= 0 && p.sequence < kv->shape.n_sequences);
     assert(p.layer >= 0 && p.layer < kv->config.n_layers);
     assert(p.kv_head >= 0 && p.kv_head < config_kv_heads(&kv->config, p.layer));
-    return (size_t)(config_kv_heads_before(&kv->config, p.layer) + p.kv_head);
+    return (size_t)config_kv_heads_before(&kv->config, p.layer) + (size_t)p.kv_head;
 }
 
 /* Where a position of a head is in the arrays of its regions: elements and scales. */
