@@ -70,7 +70,17 @@ START_TEST(lines_end_with_newlines)
         {"a\n", "[a]"},
         {"a\nb", "[a][b]"},
         {"\n\na\n\n", "[][][a][]"},
-        {"a\r\nb\r\r\n\r\nc\r", "[a][b\r][][c\r]"},
+        {"a\r\nb\r\r\n\r\nc\r", "[a][b\r][][c]"},
+        {"a\n\r", "[a][]"},
+        {"12345678\r", "[12345678]"},
+        {"123456789\r", "(long)"},
+        {"\xef\xbb\xbf", ""},
+        {"\xef\xbb\xbf\n", "[]"},
+        {"\xef\xbb\xbf\r\na", "[][a]"},
+        {"\xef\xbb\xbfxyzxyzxy\nx", "[xyzxyzxy][x]"},
+        {"\xef\xbb\xbf\xef\xbb\xbf\nx", "[\xef\xbb\xbf][x]"},
+        {"\n\xef\xbb\xbf\n", "[][\xef\xbb\xbf]"},
+        {"\xef\xbb\nx", "[\xef\xbb][x]"},
         {"12345678\n12345678", "[12345678][12345678]"},
         {"12345678\r\nx", "[12345678][x]"},
         {"123456789\nx", "(long)[x]"},
@@ -182,7 +192,7 @@ END_TEST
 /* The line that is left after any other is the same, in whatever pieces all came. */
 START_TEST(pieces_do_not_matter)
 {
-    static const char text[] = "a\r\nbcdefghijklm\n\n12345678\r\nx\ny";
+    static const char text[] = "\xef\xbb\xbfx\r\nbcdefghijklm\n\n12345678\r\nx\ny";
     struct rng r;
     rng_seed(&r, 1, (uint64_t)_i);
     const int to = pipe_to_input();
@@ -206,7 +216,7 @@ START_TEST(pieces_do_not_matter)
                      (int)line.len, line.data);
         }
     }
-    ck_assert_str_eq(found, "[a](long)[][12345678][x][y]");
+    ck_assert_str_eq(found, "[x](long)[][12345678][x][y]");
     lines_close(&l);
 }
 END_TEST

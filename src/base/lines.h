@@ -4,7 +4,8 @@
  * Only what has been read and not yet been taken is in memory, at most a line of the greatest
  * length and a little more; a longer one is passed over. A line ends with a newline, which does not
  * belong to it, and neither does one carriage return before it. The last one may lack its newline;
- * nothing after the last newline is no line.
+ * nothing after the last newline is no line. A byte-order mark (UTF-8) at the start of the file
+ * belongs to no line.
  */
 #ifndef DECODE_BASE_LINES_H
 #define DECODE_BASE_LINES_H
