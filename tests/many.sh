@@ -254,6 +254,27 @@ for signal in INT TERM; do
     note "SIG$signal: only whole lines" [ ! -s "$dir/other" ]
     note "SIG$signal: in order" [ "$(sed 's/.*"index": \([0-9]*\),.*/\1/' "$out" | sort -n -c 2>&1)" = "" ]
 done
+# A line that never ends: the one before it comes out, and a signal is obeyed.
+: >"$out"
+{ echo one && exec tr '\0' a </dev/zero; } |
+    "$decode" generate "$model" --prompts - --seed 5 -n 20 >"$out" 2>"$err" &
+pid=$!
+tries=0
+while [ ! -s "$out" ] && [ $tries -lt 500 ]; do
+    sleep 0.02
+    tries=$((tries + 1))
+done
+kill -INT $pid
+while kill -0 $pid 2>/dev/null && [ $tries -lt 1000 ]; do
+    sleep 0.02
+    tries=$((tries + 1))
+done
+kill -KILL $pid 2>/dev/null
+wait $pid
+code=$?
+note "endless line: exit 130" is_code 130
+note "endless line: summary" has "$err" "interrupted after 1 prompt"
+note "endless line: the one before" [ "$(lines "$out")" -eq 1 ]
 if [ -c /dev/full ]; then
     "$decode" generate "$model" --prompts "$dir/lines" -n 5 >/dev/full 2>"$err"
     note "full disk: exit 1" [ $? -eq 1 ]

@@ -12,7 +12,7 @@
 #include "base/file.h"
 
 #define PIECE           ((size_t)64 << 10)
-#define MOST_AHEAD      ((size_t)1 << 20)
+#define MOST_AT_ONCE    ((size_t)1 << 20)
 #define BYTE_ORDER_MARK "\xef\xbb\xbf"
 
 enum status lines_open(struct lines *l, const char *path, size_t max, struct err *e)
@@ -127,10 +127,10 @@ static void pass_long_line(struct lines *l)
 enum status lines_next(struct lines *l, int wait_ms, enum lines_state *state, struct text *line,
                        struct err *e)
 {
-    while (!take_read(l, state, line)) {
+    for (size_t asked = 0; !take_read(l, state, line); asked += PIECE) {
         bool came;
         *state = l->ended ? LINES_END : LINES_LATER;
-        if (l->ended)
+        if (l->ended || asked >= MOST_AT_ONCE)
             return STATUS_OK;
         pass_long_line(l);
         TRY(read_piece(l, wait_ms, &came, e));
@@ -155,7 +155,7 @@ static int count_read(const struct lines *l, int most)
 enum status lines_left(struct lines *l, int most, int *n, struct err *e)
 {
     bool came = true;
-    while (came && !l->ended && l->read.len < MOST_AHEAD && count_read(l, most) < most)
+    while (came && !l->ended && l->read.len < MOST_AT_ONCE && count_read(l, most) < most)
         TRY(read_piece(l, 0, &came, e));
     *n = l->ended ? count_read(l, most) : most;
     return STATUS_OK;
