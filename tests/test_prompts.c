@@ -233,7 +233,7 @@ END_TEST
 START_TEST(set_of_ids_grows)
 {
     enum { N = 100000 };
-    struct id_set s = {NULL, 0, 0};
+    struct id_set s = {.places = NULL};
     char id[32];
     uint64_t first;
     for (uint64_t i = 0; i < 2 * N; i++) {
@@ -247,6 +247,21 @@ START_TEST(set_of_ids_grows)
     ck_assert_uint_le(s.n_places, 4 * s.n);
     id_set_free(&s);
     id_set_free(&s);
+}
+END_TEST
+
+/* These two collide in the hash without a key that was once taken. */
+START_TEST(ids_are_told_apart)
+{
+    struct id_set s = {.places = NULL}, other = {.places = NULL};
+    uint64_t first;
+    ck_assert_int_eq(id_set_add(&s, 1, text_of("7mohtcOFVz"), 0, &first, NULL), STATUS_OK);
+    ck_assert_int_eq(id_set_add(&s, 1, text_of("c1E51sSEyx"), 1, &first, NULL), STATUS_OK);
+    ck_assert_uint_eq(first, 1);
+    ck_assert_int_eq(id_set_add(&other, 1, text_of("a"), 0, &first, NULL), STATUS_OK);
+    ck_assert(s.key[0] != other.key[0] && s.key[1] != other.key[1]);
+    id_set_free(&s);
+    id_set_free(&other);
 }
 END_TEST
 
@@ -264,6 +279,7 @@ int main(void)
     tcase_add_test(t, refused_lines_show_what_they_have);
     tcase_add_test(t, an_id_stands_once);
     tcase_add_test(t, set_of_ids_grows);
+    tcase_add_test(t, ids_are_told_apart);
     suite_add_tcase(s, t);
     return run_suite(s);
 }
