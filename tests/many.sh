@@ -187,6 +187,13 @@ note "an empty line" has "$out" '{"index": 2, "id": null, "error": "line 3: JSON
 note "a wrong type" has "$out" '{"index": 3, "id": "b", "error": "line 4: \"prompt\" at byte'
 note "an unknown key" has "$out" 'expected one of the keys id, prompt, n, seed, stop'
 note "the last one runs" has "$out" '{"index": 5, "id": "d", "prompt": "z", "text"'
+printf '{"prompt": "x", "id": 12345678901234567890123, "n": null, "seed": null}\n' |
+    "$decode" generate "$model" --prompts - --prompts-format jsonl -n 1 >"$out" 2>"$err"
+note "a large id comes back as it is" has "$out" '{"index": 0, "id": 12345678901234567890123, "prompt": "x", "text"'
+"$decode" generate "$model" --prompts - --prompts-format jsonl -n 1 >"$out" 2>"$err" <<'END'
+{"prompt": "x", "id": null, "stop": null}
+END
+note "a null id is none" has "$out" '{"index": 0, "id": null, "prompt": "x", "text"'
 run generate "$model" --prompts "$dir/missing" -n 3
 note "no file: exit 3" is_code 3
 note "no file is named" has "$err" "$dir/missing: cannot open"

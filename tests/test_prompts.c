@@ -122,7 +122,7 @@ START_TEST(objects_say_more)
     ck_assert(text_equal(prompt.stops[0], (struct text){"\0", 1}));
 
     ck_assert(next(&p, &prompt) && !prompt.refused);
-    ck_assert(prompt.id_kind == PROMPT_ID_NUMBER && prompt.id_number == -5);
+    ck_assert(prompt.id_kind == PROMPT_ID_NUMBER && text_is(prompt.id, "-5"));
     ck_assert(prompt.has_text && prompt.text.len == 0 && prompt.n == 7 && prompt.n_stops == 2);
     ck_assert(text_is(prompt.stops[0], "s") && text_is(prompt.stops[1], "tt"));
     ck_assert_uint_eq(prompt.seed, rng_derive(42, 1));
@@ -134,6 +134,44 @@ START_TEST(objects_say_more)
     ck_assert(prompt.id_kind == PROMPT_ID_NONE && prompt.n_stops == 1);
     ck_assert(text_is(prompt.stops[0], "stop"));
     ck_assert(!next(&p, &prompt));
+    close_prompts(&p, &prompt);
+}
+END_TEST
+
+START_TEST(null_is_not_given)
+{
+    static const char content[] =
+        "{\"prompt\": \"a\", \"id\": null, \"n\": null, \"seed\": null, \"stop\": null}\n"
+        "{\"prompt\": \"b\", \"id\": null}";
+    struct prompts p;
+    struct prompt prompt = {.index = 0};
+    open_prompts(&p, true, content, sizeof content - 1);
+    for (uint64_t i = 0; i < 2; i++) {
+        ck_assert(next(&p, &prompt) && !prompt.refused);
+        ck_assert(prompt.id_kind == PROMPT_ID_NONE && prompt.n == 7 && prompt.n_stops == 1);
+        ck_assert(text_is(prompt.stops[0], "stop"));
+        ck_assert_uint_eq(prompt.seed, rng_derive(42, i));
+    }
+    ck_assert(!next(&p, &prompt));
+    close_prompts(&p, &prompt);
+}
+END_TEST
+
+START_TEST(whole_ids_may_be_large)
+{
+    static const char *const ids[] = {"0", "-0", "9223372036854775808",
+                                      "-123456789012345678901234567890"};
+    struct prompts p;
+    struct prompt prompt = {.index = 0};
+    char content[512] = "";
+    for (int i = 0; i < 4; i++)
+        snprintf(content + strlen(content), sizeof content - strlen(content),
+                 "{\"id\": %s, \"prompt\": \"a\"}\n", ids[i]);
+    open_prompts(&p, true, content, strlen(content));
+    for (int i = 0; i < 4; i++) {
+        ck_assert(next(&p, &prompt) && !prompt.refused);
+        ck_assert(prompt.id_kind == PROMPT_ID_NUMBER && text_is(prompt.id, ids[i]));
+    }
     close_prompts(&p, &prompt);
 }
 END_TEST
@@ -156,7 +194,10 @@ START_TEST(bad_objects_are_refused)
         {"{\"prompt\": \"a\", \"prompt\": \"b\"}", "again"},
         {"{\"prompt\": \"a\", \"Prompt\": \"b\"}",
          "\"Prompt\" at byte 16: expected one of the keys"},
-        {"{\"prompt\": \"a\", \"id\": null}", "expected a string or a whole number, found null"},
+        {"{\"prompt\": \"a\", \"id\": true}", "expected a string or a whole number, found true"},
+        {"{\"prompt\": \"a\", \"id\": 1e3}", "expected a string or a whole number, found 1e3"},
+        {"{\"prompt\": \"a\", \"stop\": [null]}", "expected a string, found null"},
+        {"{\"prompt\": \"a\", \"temp\": null}", "expected one of the keys"},
         {"{\"prompt\": \"a\", \"id\": [1]}", "expected a string or a whole number, found [1]"},
         {"{\"prompt\": \"a\", \"id\": 1.5}", "\"id\" at byte 16"},
         {"{\"prompt\": \"a\", \"n\": \"5\"}", "\"n\" at byte 16"},
@@ -274,6 +315,8 @@ int main(void)
     tcase_add_test(t, what_is_not_utf8_is_refused);
     tcase_add_test(t, long_lines_are_refused);
     tcase_add_test(t, objects_say_more);
+    tcase_add_test(t, null_is_not_given);
+    tcase_add_test(t, whole_ids_may_be_large);
     tcase_add_test(t, bad_objects_are_refused);
     tcase_add_test(t, stops_are_not_too_many);
     tcase_add_test(t, refused_lines_show_what_they_have);
