@@ -187,6 +187,13 @@ note "an empty line" has "$out" '{"index": 2, "id": null, "error": "line 3: JSON
 note "a wrong type" has "$out" '{"index": 3, "id": "b", "error": "line 4: \"prompt\" at byte'
 note "an unknown key" has "$out" 'expected one of the keys id, prompt, n, seed, stop'
 note "the last one runs" has "$out" '{"index": 5, "id": "d", "prompt": "z", "text"'
+printf '{"prompt": "x", "id": 12345678901234567890123, "n": null, "seed": null}\n' |
+    "$decode" generate "$model" --prompts - --prompts-format jsonl -n 1 >"$out" 2>"$err"
+note "a large id comes back as it is" has "$out" '{"index": 0, "id": 12345678901234567890123, "prompt": "x", "text"'
+"$decode" generate "$model" --prompts - --prompts-format jsonl -n 1 >"$out" 2>"$err" <<'END'
+{"prompt": "x", "id": null, "stop": null}
+END
+note "a null id is none" has "$out" '{"index": 0, "id": null, "prompt": "x", "text"'
 run generate "$model" --prompts "$dir/missing" -n 3
 note "no file: exit 3" is_code 3
 note "no file is named" has "$err" "$dir/missing: cannot open"
@@ -254,6 +261,27 @@ for signal in INT TERM; do
     note "SIG$signal: only whole lines" [ ! -s "$dir/other" ]
     note "SIG$signal: in order" [ "$(sed 's/.*"index": \([0-9]*\),.*/\1/' "$out" | sort -n -c 2>&1)" = "" ]
 done
+# A line that never ends: the one before it comes out, and a signal is obeyed.
+: >"$out"
+{ echo one && exec tr '\0' a </dev/zero; } |
+    "$decode" generate "$model" --prompts - --seed 5 -n 20 >"$out" 2>"$err" &
+pid=$!
+tries=0
+while [ ! -s "$out" ] && [ $tries -lt 500 ]; do
+    sleep 0.02
+    tries=$((tries + 1))
+done
+kill -INT $pid
+while kill -0 $pid 2>/dev/null && [ $tries -lt 1000 ]; do
+    sleep 0.02
+    tries=$((tries + 1))
+done
+kill -KILL $pid 2>/dev/null
+wait $pid
+code=$?
+note "endless line: exit 130" is_code 130
+note "endless line: summary" has "$err" "interrupted after 1 prompt"
+note "endless line: the one before" [ "$(lines "$out")" -eq 1 ]
 if [ -c /dev/full ]; then
     "$decode" generate "$model" --prompts "$dir/lines" -n 5 >/dev/full 2>"$err"
     note "full disk: exit 1" [ $? -eq 1 ]

@@ -11,8 +11,9 @@
 
 #include "base/file.h"
 
-#define PIECE      ((size_t)64 << 10)
-#define MOST_AHEAD ((size_t)1 << 20)
+#define PIECE           ((size_t)64 << 10)
+#define MOST_AT_ONCE    ((size_t)1 << 20)
+#define BYTE_ORDER_MARK "\xef\xbb\xbf"
 
 enum status lines_open(struct lines *l, const char *path, size_t max, struct err *e)
 {
@@ -50,6 +51,14 @@ static bool is_ready(const struct lines *l, int wait_ms)
     return poll(&p, 1, wait_ms) > 0;
 }
 
+/* Passes over a byte-order mark that is the first thing in the file. */
+static void pass_mark(struct lines *l)
+{
+    const size_t len = strlen(BYTE_ORDER_MARK);
+    if (l->n_bytes == 0 && text_starts_with(bytes_text(&l->read), BYTE_ORDER_MARK))
+        l->n_bytes = l->taken = l->searched = len;
+}
+
 /* Reads another piece, or finds the end; *came: either. */
 static enum status read_piece(struct lines *l, int wait_ms, bool *came, struct err *e)
 {
@@ -66,17 +75,19 @@ static enum status read_piece(struct lines *l, int wait_ms, bool *came, struct e
         return file_read_failure(l->path, errno, e);
     l->ended = n == 0;
     l->read.len += (size_t)n;
+    pass_mark(l);
     *came = true;
     return STATUS_OK;
 }
 
 /* --- lines ----------------------------------------------------------------------------------- */
 
-/* Gives the bytes up to `end` of those read, and moves behind `next`. */
+/* Gives the bytes read up to `end`, but for a carriage return there, and moves behind `next`. */
 static void give_line(struct lines *l, size_t end, size_t next, enum lines_state *state,
                       struct text *line)
 {
-    *line = (struct text){l->read.data + l->taken, end - l->taken};
+    const bool has_return = end > l->taken && l->read.data[end - 1] == '\r';
+    *line = (struct text){l->read.data + l->taken, end - has_return - l->taken};
     *state = l->passing || line->len > l->max ? LINES_LONG : LINES_LINE;
     l->passing = false;
     l->n_bytes += next - l->taken;
@@ -92,8 +103,7 @@ static bool take_read(struct lines *l, enum lines_state *state, struct text *lin
                               : NULL;
     if (newline) {
         const size_t at = (size_t)(newline - start);
-        const bool has_return = at > l->taken && newline[-1] == '\r';
-        give_line(l, at - has_return, at + 1, state, line);
+        give_line(l, at, at + 1, state, line);
         return true;
     }
     l->searched = l->read.len;
@@ -117,10 +127,10 @@ static void pass_long_line(struct lines *l)
 enum status lines_next(struct lines *l, int wait_ms, enum lines_state *state, struct text *line,
                        struct err *e)
 {
-    while (!take_read(l, state, line)) {
+    for (size_t asked = 0; !take_read(l, state, line); asked += PIECE) {
         bool came;
         *state = l->ended ? LINES_END : LINES_LATER;
-        if (l->ended)
+        if (l->ended || asked >= MOST_AT_ONCE)
             return STATUS_OK;
         pass_long_line(l);
         TRY(read_piece(l, wait_ms, &came, e));
@@ -145,7 +155,7 @@ static int count_read(const struct lines *l, int most)
 enum status lines_left(struct lines *l, int most, int *n, struct err *e)
 {
     bool came = true;
-    while (came && !l->ended && l->read.len < MOST_AHEAD && count_read(l, most) < most)
+    while (came && !l->ended && l->read.len < MOST_AT_ONCE && count_read(l, most) < most)
         TRY(read_piece(l, 0, &came, e));
     *n = l->ended ? count_read(l, most) : most;
     return STATUS_OK;

@@ -4,7 +4,8 @@
  * Only what has been read and not yet been taken is in memory, at most a line of the greatest
  * length and a little more; a longer one is passed over. A line ends with a newline, which does not
  * belong to it, and neither does one carriage return before it. The last one may lack its newline;
- * nothing after the last newline is no line.
+ * nothing after the last newline is no line. A byte-order mark (UTF-8) at the start of the file
+ * belongs to no line.
  */
 #ifndef DECODE_BASE_LINES_H
 #define DECODE_BASE_LINES_H
@@ -19,7 +20,7 @@
 enum lines_state {
     LINES_LINE,
     LINES_LONG,  /* a line of more than the greatest length, passed over */
-    LINES_LATER, /* not yet: it is still to come */
+    LINES_LATER, /* not yet: it, or more of it, is still to come */
     LINES_END,   /* there is none */
 };
 
@@ -43,8 +44,9 @@ void lines_close(struct lines *l);
 
 /*
  * The next line, valid until the next call. Waits no longer than wait_ms (0: not at all) for each
- * piece of it, and not at all after a signal: then it is LINES_LATER. STATUS_BAD_FILE when it
- * cannot be read, STATUS_NO_MEMORY.
+ * piece of it, not at all after a signal, and reads no more than about a MiB of it: if it is not
+ * whole then it is LINES_LATER, and the next call goes on. STATUS_BAD_FILE when it cannot be read,
+ * STATUS_NO_MEMORY.
  */
 enum status lines_next(struct lines *l, int wait_ms, enum lines_state *state, struct text *line,
                        struct err *e);

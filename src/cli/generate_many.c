@@ -30,7 +30,7 @@ static void begin_line(struct json *j, struct output *out, const struct prompt *
     if (prompt->id_kind == PROMPT_ID_STRING)
         json_text(j, "id", prompt->id);
     else if (prompt->id_kind == PROMPT_ID_NUMBER)
-        json_int(j, "id", prompt->id_number);
+        json_literal(j, "id", prompt->id);
     else
         json_null(j, "id");
     if (prompt->has_text)

@@ -1,9 +1,11 @@
 #include "cli/id_set.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/rng.h"
+#include "base/siphash.h"
 
 #define FIRST_PLACES 64
 
@@ -12,13 +14,9 @@ struct id_place {
     uint64_t index;
 };
 
-/* FNV-1a (Fowler, Noll, Vo), whose low bits are then mixed: they choose the place. */
-static uint64_t id_hash(int kind, struct text id)
+static uint64_t id_hash(const struct id_set *s, int kind, struct text id)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < id.len; i++)
-        hash = (hash ^ (unsigned char)id.data[i]) * 0x100000001b3u;
-    hash = rng_derive((uint64_t)kind, hash);
+    const uint64_t hash = rng_derive((uint64_t)kind, siphash(s->key, id));
     return hash ? hash : 1;
 }
 
@@ -31,12 +29,25 @@ static struct id_place *find_place(const struct id_set *s, uint64_t hash)
     return &s->places[at];
 }
 
+static enum status choose_key(struct id_set *s, struct err *e)
+{
+    if (getentropy(s->key, sizeof s->key) != 0)
+        return err_set(e, STATUS_FAILED,
+                       "the system gives no random numbers, which telling ids apart takes; give "
+                       "prompts without ids");
+    return STATUS_OK;
+}
+
 /* Keeps half of the places free. */
 static enum status make_room(struct id_set *s, struct err *e)
 {
     if (s->n < s->n_places / 2)
         return STATUS_OK;
-    struct id_set larger = {.n_places = s->n_places ? 2 * s->n_places : FIRST_PLACES, .n = s->n};
+    if (s->n_places == 0)
+        TRY(choose_key(s, e));
+    struct id_set larger = *s;
+    larger.n_places = s->n_places ? 2 * s->n_places : FIRST_PLACES;
+    larger.places = NULL;
     size_t bytes = SIZE_MAX;
     if (size_of_array(larger.n_places, sizeof *larger.places, &bytes))
         larger.places = calloc(larger.n_places, sizeof *larger.places);
@@ -54,7 +65,7 @@ enum status id_set_add(struct id_set *s, int kind, struct text id, uint64_t inde
                        struct err *e)
 {
     TRY(make_room(s, e));
-    const uint64_t hash = id_hash(kind, id);
+    const uint64_t hash = id_hash(s, kind, id);
     struct id_place *place = find_place(s, hash);
     if (!place->hash) {
         *place = (struct id_place){hash, index};
@@ -67,5 +78,5 @@ enum status id_set_add(struct id_set *s, int kind, struct text id, uint64_t inde
 void id_set_free(struct id_set *s)
 {
     free(s->places);
-    *s = (struct id_set){NULL, 0, 0};
+    *s = (struct id_set){.places = NULL};
 }

@@ -75,16 +75,23 @@ static enum status take_prompt(struct prompt *prompt, const struct json_node *va
     return STATUS_OK;
 }
 
+static bool is_whole(struct text number)
+{
+    size_t i = 0;
+    while (i < number.len && !strchr(".eE", number.data[i]))
+        i++;
+    return i == number.len;
+}
+
 static enum status take_id(struct prompt *prompt, const struct json_node *value, struct err *e)
 {
-    if (value->kind != JSON_STRING && value->kind != JSON_NUMBER)
+    const bool is_number = value->kind == JSON_NUMBER && is_whole(value->text);
+    if (value->kind != JSON_STRING && !is_number)
         return err_set(e, STATUS_BAD_FILE,
                        "\"id\" at byte %zu: expected a string or a whole number, found %.*s",
                        value->at, text_width(value->text), value->text.data);
-    if (value->kind == JSON_NUMBER)
-        TRY(json_node_i64(value, INT64_MIN, INT64_MAX, &prompt->id_number, e));
     prompt->id = keep(prompt, value->text);
-    prompt->id_kind = value->kind == JSON_STRING ? PROMPT_ID_STRING : PROMPT_ID_NUMBER;
+    prompt->id_kind = is_number ? PROMPT_ID_NUMBER : PROMPT_ID_STRING;
     return STATUS_OK;
 }
 
@@ -154,7 +161,8 @@ static enum status refuse_unknown_keys(const struct json_node *object, struct er
     return STATUS_OK;
 }
 
-/* All that can be taken is, so that a line that is refused still shows its id and prompt. */
+/* All that can be taken is, so that a line that is refused still shows its id and prompt. What is
+ * null is as if it were not there, as we write it. */
 static enum status take_object(struct prompts *p, struct prompt *prompt, struct text line,
                                struct err *e)
 {
@@ -164,8 +172,10 @@ static enum status take_object(struct prompts *p, struct prompt *prompt, struct 
     enum status s = STATUS_OK;
     for (size_t i = 0; i < N_KEYS; i++) {
         member = json_member(root, keys[i].name);
+        if (!member || member->kind == JSON_NULL)
+            continue;
         const bool failed = s != STATUS_OK;
-        const enum status taken = member ? keys[i].take(prompt, member, failed ? NULL : e) : s;
+        const enum status taken = keys[i].take(prompt, member, failed ? NULL : e);
         s = failed ? s : taken;
     }
     TRY(s);

@@ -27,8 +27,7 @@ enum prompt_id { PROMPT_ID_NONE, PROMPT_ID_STRING, PROMPT_ID_NUMBER };
 struct prompt {
     uint64_t index; /* of the line, from 0 */
     enum prompt_id id_kind;
-    struct text id;
-    int64_t id_number;
+    struct text id; /* a number as it was written, of any size */
     bool has_text;
     struct text text; /* valid UTF-8 */
     int n;            /* tokens wanted */

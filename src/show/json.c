@@ -61,7 +61,7 @@ static void begin_item(struct json *j, const char *key)
 
 static void json_open(struct json *j, const char *key, const char *opening, char closing)
 {
-    json_literal(j, key, opening);
+    json_literal(j, key, text_of(opening));
     assert(j->depth < JSON_MAX_DEPTH);
     j->open[j->depth].closing = closing;
     j->open[j->depth].used = false;
@@ -98,10 +98,10 @@ void json_string(struct json *j, const char *key, const char *s)
     json_text(j, key, text_of(s));
 }
 
-void json_literal(struct json *j, const char *key, const char *literal)
+void json_literal(struct json *j, const char *key, struct text literal)
 {
     begin_item(j, key);
-    output_puts(j->out, literal);
+    output_put(j->out, literal);
 }
 
 void json_int(struct json *j, const char *key, int64_t x)
@@ -118,15 +118,15 @@ void json_u64(struct json *j, const char *key, uint64_t x)
 
 void json_double(struct json *j, const char *key, double x)
 {
-    json_literal(j, key, isfinite(x) ? figure_exact(x).text : "null");
+    json_literal(j, key, text_of(isfinite(x) ? figure_exact(x).text : "null"));
 }
 
 void json_bool(struct json *j, const char *key, bool x)
 {
-    json_literal(j, key, x ? "true" : "false");
+    json_literal(j, key, text_of(x ? "true" : "false"));
 }
 
 void json_null(struct json *j, const char *key)
 {
-    json_literal(j, key, "null");
+    json_literal(j, key, text_of("null"));
 }

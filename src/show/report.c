@@ -97,7 +97,7 @@ static void put_cell(struct report *r, struct text bytes, bool is_text)
     if (json && is_text)
         json_text(&r->json, name, bytes);
     else if (json)
-        json_literal(&r->json, name, bytes.len ? bytes.data : "null");
+        json_literal(&r->json, name, bytes.len ? bytes : text_of("null"));
     else if (r->format != TABLE_CSV)
         store_escaped(r, bytes);
     else

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/siphash.h"
 
 struct word_slot {
     uint32_t tag;  /* the other half of the hash: most strangers are told without a look */
@@ -11,57 +12,6 @@ struct word_slot {
 };
 
 #define FIRST_SLOTS 1024
-
-/* --- SipHash-1-3 ----------------------------------------------------------------------------- */
-/* Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012; with one round a word
- * of input and three at the end, as hash tables use it. */
-
-static inline uint64_t sip_rotate(uint64_t x, int by)
-{
-    return x << by | x >> (64 - by);
-}
-
-static inline void sip_round(uint64_t v[4])
-{
-    v[0] += v[1];
-    v[2] += v[3];
-    v[1] = sip_rotate(v[1], 13) ^ v[0];
-    v[3] = sip_rotate(v[3], 16) ^ v[2];
-    v[0] = sip_rotate(v[0], 32);
-    v[2] += v[1];
-    v[0] += v[3];
-    v[1] = sip_rotate(v[1], 17) ^ v[2];
-    v[3] = sip_rotate(v[3], 21) ^ v[0];
-    v[2] = sip_rotate(v[2], 32);
-}
-
-static inline void sip_absorb(uint64_t v[4], uint64_t m)
-{
-    v[3] ^= m;
-    sip_round(v);
-    v[0] ^= m;
-}
-
-static uint64_t sip_hash(const uint64_t key[2], struct text s)
-{
-    uint64_t v[4] = {key[0] ^ 0x736f6d6570736575u, key[1] ^ 0x646f72616e646f6du,
-                     key[0] ^ 0x6c7967656e657261u, key[1] ^ 0x7465646279746573u};
-    uint64_t m;
-    uint64_t last = (uint64_t)s.len << 56;
-    for (; s.len >= 8; s.data += 8, s.len -= 8) {
-        memcpy(&m, s.data, 8);
-        sip_absorb(v, m);
-    }
-    for (size_t i = 0; i < s.len; i++)
-        last |= (uint64_t)(unsigned char)s.data[i] << (8 * i);
-    sip_absorb(v, last);
-    v[2] ^= 0xff;
-    for (int i = 0; i < 3; i++)
-        sip_round(v);
-    return v[0] ^ v[1] ^ v[2] ^ v[3];
-}
-
-/* --- the table ------------------------------------------------------------------------------- */
 
 /* The word's slot, or the empty one where it belongs. At most half of the slots are taken. */
 static struct word_slot *find_slot(const struct word_count *c, struct text word, uint64_t h)
@@ -94,7 +44,7 @@ static enum status grow_slots(struct word_count *c, struct err *e)
         c->key[1] = (uintptr_t)&bytes; /* of the stack */
     }
     for (size_t i = 0; i < c->n; i++) {
-        const uint64_t h = sip_hash(c->key, c->words[i].text);
+        const uint64_t h = siphash(c->key, c->words[i].text);
         *find_slot(c, c->words[i].text, h) =
             (struct word_slot){(uint32_t)(h >> 32), (uint32_t)i + 1};
     }
@@ -125,7 +75,7 @@ enum status word_count_add(struct word_count *c, struct text word, struct err *e
         s = grow_words(c, e);
     if (s != STATUS_OK)
         return s;
-    const uint64_t h = sip_hash(c->key, word);
+    const uint64_t h = siphash(c->key, word);
     struct word_slot *slot = find_slot(c, word, h);
     if (slot->word == 0) {
         c->words[c->n++].text = word;

@@ -112,10 +112,10 @@ static bool keep(struct output *o, const char *bytes, size_t len)
     return true;
 }
 
-/* The writer's keys and literals end at a zero byte: see writable_keys. */
+/* The writer's keys end at a zero byte: see writable_keys. */
 static void write_node(struct json *j, const struct json_node *node)
 {
-    char key[KEY_MAX] = "", literal[JSON_NUMBER_MAX + 1] = "";
+    char key[KEY_MAX] = "";
     if (node->key.data)
         memcpy(key, node->key.data, node->key.len);
     key[node->key.len] = 0;
@@ -123,8 +123,7 @@ static void write_node(struct json *j, const struct json_node *node)
     if (node->kind == JSON_STRING) {
         json_text(j, name, node->text);
     } else if (node->kind <= JSON_NUMBER) {
-        memcpy(literal, node->text.data, node->text.len);
-        json_literal(j, name, literal);
+        json_literal(j, name, node->text);
     } else {
         (node->kind == JSON_ARRAY ? json_begin_array : json_begin_object)(j, name);
         for (const struct json_node *c = NULL; (c = json_child(node, c));)
