@@ -13,23 +13,22 @@
 #include "compute/kernels_quant.h"
 #include "compute/kernels_tile.h"
 
-/* Adds column i of the panels times element i of the tokens. */
-ALWAYS_INLINE void matmul_column(const struct matmul *m, enum storage storage, size_t base,
-                                 const float *x, int i, const int n_panels, const int n_tokens,
-                                 lanes acc[MAX_PANELS][MAX_TOKENS])
+/* Adds a column of the panels, of which `w` is the first panel's, times an element of the tokens,
+ * of which *x is the first token's. */
+ALWAYS_INLINE void matmul_column(const unsigned char *w, enum storage storage, size_t panel_bytes,
+                                 const float *x, size_t x_stride, const int n_panels,
+                                 const int n_tokens, lanes acc[MAX_PANELS][MAX_TOKENS])
 {
-    const size_t panel_size = (size_t)m->w->n_in * KERNEL_LANES;
-    lanes w[MAX_PANELS];
+    lanes wp[MAX_PANELS];
 #pragma GCC unroll 12
     for (int p = 0; p < n_panels; p++)
-        w[p] = load_element(m->w->panels, storage,
-                            base + (size_t)p * panel_size + (size_t)i * KERNEL_LANES);
+        wp[p] = load_element(w + (size_t)p * panel_bytes, storage, 0);
 #pragma GCC unroll 12
     for (int j = 0; j < n_tokens; j++) {
-        const lanes xj = lanes_all(x[(size_t)j * m->x_stride + (size_t)i]);
+        const lanes xj = lanes_all(x[(size_t)j * x_stride]);
 #pragma GCC unroll 12
         for (int p = 0; p < n_panels; p++)
-            acc[p][j] = lanes_fma(w[p], xj, acc[p][j]);
+            acc[p][j] = lanes_fma(wp[p], xj, acc[p][j]);
     }
 }
 
@@ -42,28 +41,26 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage,
                                const struct matmul_part *part, const int n_panels,
                                const int n_tokens)
 {
-    const size_t panel_size = (size_t)m->w->n_in * KERNEL_LANES;
-    const size_t base = (size_t)part->panel * panel_size;
-    const float *x = m->x + (size_t)part->token * m->x_stride;
     const size_t element = storage == STORAGE_F32 ? sizeof(float) : sizeof(uint16_t);
+    const size_t column_bytes = KERNEL_LANES * element, stride = m->x_stride;
+    const size_t panel_bytes = (size_t)m->w->n_in * column_bytes;
     const int columns = storage == STORAGE_F32 ? 1 : 2; /* to a line of the cache */
-    const int end = part->end;
+    const unsigned char *w = (const unsigned char *)m->w->panels +
+                             (size_t)part->panel * panel_bytes + (size_t)part->begin * column_bytes;
+    const float *x = m->x + (size_t)part->token * stride + part->begin;
     lanes acc[MAX_PANELS][MAX_TOKENS];
     tile_begin(part, n_panels, n_tokens, acc);
-    int i = part->begin;
+    int left = part->end - part->begin;
     if (n_tokens > F32_ALONE || storage != STORAGE_F32) {
-        for (; i + columns <= end; i += columns) {
-            const size_t at = base + (size_t)i * KERNEL_LANES;
-            tile_prefetch(part, (const unsigned char *)m->w->panels + at * element,
-                          panel_size * element, (size_t)(end - i) * KERNEL_LANES * element,
-                          n_panels, n_tokens);
+        for (; left >= columns; left -= columns) {
+            tile_prefetch(part, w, panel_bytes, (size_t)left * column_bytes, n_panels, n_tokens);
 #pragma GCC unroll 2
-            for (int c = 0; c < columns; c++)
-                matmul_column(m, storage, base, x, i + c, n_panels, n_tokens, acc);
+            for (int c = 0; c < columns; c++, w += column_bytes, x++)
+                matmul_column(w, storage, panel_bytes, x, stride, n_panels, n_tokens, acc);
         }
     }
-    for (; i < end; i++)
-        matmul_column(m, storage, base, x, i, n_panels, n_tokens, acc);
+    for (; left > 0; left--, w += column_bytes, x++)
+        matmul_column(w, storage, panel_bytes, x, stride, n_panels, n_tokens, acc);
     tile_end(part, n_panels, n_tokens, acc);
 }
 
@@ -163,11 +160,25 @@ ALWAYS_INLINE int product_panels(const struct matmul *m, enum storage storage, i
             struct product p = {.m = m, .panel = panel, .token = t, .n_parts = 1, .sums = sums};
             p.n_tokens = left < WAITING_TOKENS ? left : WAITING_TOKENS;
             p.n_passes = (p.n_tokens + most - 1) / most;
-            if (p.n_tokens > 1)
-                p.n_parts += (int)(group / PART_BYTES);
+            p.n_parts += (int)(group / PART_BYTES);
             for (int i = 0; i < p.n_parts; i++)
                 product_part(&p, storage, i, n_panels, most);
         }
+    }
+    return panel;
+}
+
+/* One token: there is nothing to cut. */
+ALWAYS_INLINE int token_panels(const struct matmul *m, enum storage storage, int panel, int end,
+                               const int n_panels)
+{
+    for (; panel + n_panels <= end; panel += n_panels) {
+        lanes sums[MAX_PANELS];
+        const struct matmul_part part = {.panel = panel, .end = m->w->n_in, .sums = sums};
+        product_tile(m, storage, &part, 1, n_panels, 1);
+#pragma GCC unroll 4
+        for (int p = 0; p < n_panels; p++)
+            tile_finish(m, panel + p, 0, sums[p]);
     }
     return panel;
 }
@@ -178,10 +189,15 @@ ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, 
 {
     const int most = storage_is_quantised(storage) ? QUANT_TOKENS : TILE_TOKENS;
     const int sums = storage_is_quantised(storage) ? QUANT_ACC : TILE_ACC;
+    if (m->n_tokens == 1) {
+        panel = token_panels(m, storage, panel, end, 4);
+        token_panels(m, storage, panel, end, 1);
+        return;
+    }
     const int n_passes = (m->n_tokens + most - 1) / most;
     const int widest = (m->n_tokens + n_passes - 1) / n_passes;
-    if (widest == 1 || 4 * widest <= sums)
-        panel = product_panels(m, storage, panel, end, 4, sums / 4 > 1 ? sums / 4 : 1);
+    if (4 * widest <= sums)
+        panel = product_panels(m, storage, panel, end, 4, sums / 4);
     else if (2 * widest <= sums)
         panel = product_panels(m, storage, panel, end, 2, sums / 2);
     product_panels(m, storage, panel, end, 1, most);
