@@ -176,6 +176,9 @@ $(BUILD)/tests/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create,--wrap=pthre
 # test_json_read makes allocations fail and counts them.
 $(BUILD)/tests/test_json_read: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=realloc
 
+# test_turns makes text that waits find no memory.
+$(BUILD)/tests/test_turns: TEST_LDFLAGS := -Wl,--wrap=realloc
+
 # These run the whole program with its calls into the system failing on demand.
 FAULT_WRAPS := program_run malloc calloc realloc aligned_alloc strdup strndup free mmap mmap64 \
                munmap open open64 fopen fopen64 fclose read write fsync rename close pipe fork \

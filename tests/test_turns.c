@@ -7,6 +7,16 @@
 #include "cli/turns.h"
 #include "support.h"
 
+/* Linked in place of the library's (see the Makefile): it fails for blocks larger than this. */
+static size_t largest = SIZE_MAX;
+void *__real_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n);
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    return n > largest ? NULL : __real_realloc(p, n);
+}
+
 static char written[1 << 20];
 static size_t n_written;
 
@@ -108,6 +118,53 @@ START_TEST(room_is_bounded)
 }
 END_TEST
 
+static void expect_lost(const struct turns *t, const char *message)
+{
+    struct err e;
+    ck_assert_int_eq(turns_check(t, &e), STATUS_NO_MEMORY);
+    ck_assert_str_eq(e.text, message);
+}
+
+/* A text that could be held in part is not written at all, whether it ends before its turn (_i 0),
+ * in it, or is dropped; the others are. */
+START_TEST(without_memory_a_text_is_lost_whole)
+{
+    struct output out;
+    struct turns t;
+    char part[9001];
+    memset(part, 'x', sizeof part - 1);
+    part[sizeof part - 1] = 0;
+    begin(&t, &out);
+    put(&t, 1, "held, ");
+    put(&t, 2, part);
+    turns_output(&t, 3);
+    ck_assert_uint_eq(t.keeper.n_held, 9006);
+    largest = 16 << 10;
+    put(&t, 2, part);
+    put(&t, 3, "later");
+    put(&t, 2, "the end");
+    expect_lost(&t, "out of memory: a text that waits for its turn needs 18000 bytes");
+    if (_i == 0)
+        turns_close(&t, 2);
+    put(&t, 0, "first, ");
+    turns_close(&t, 0);
+    turns_close(&t, 1);
+    if (_i == 1)
+        put(&t, 2, "more");
+    if (_i > 0)
+        (_i == 1 ? turns_close : turns_drop)(&t, 2);
+    ck_assert_uint_eq(t.front, 3);
+    turns_close(&t, 3);
+    put(&t, 4, "!");
+    ck_assert(output_flush(&out));
+    ck_assert_msg(n_written == 19 && memcmp(written, "first, held, later!", 19) == 0, "%.*s",
+                  (int)n_written, written);
+    ck_assert_uint_eq(t.keeper.n_held, 0);
+    turns_free(&t);
+    largest = SIZE_MAX;
+}
+END_TEST
+
 /* Many, over the ring's end, closed in random order. */
 START_TEST(order_does_not_matter)
 {
@@ -152,6 +209,7 @@ int main(void)
     tcase_add_test(t, the_front_goes_straight_out);
     tcase_add_test(t, dropped_ones_leave_nothing);
     tcase_add_test(t, room_is_bounded);
+    tcase_add_loop_test(t, without_memory_a_text_is_lost_whole, 0, 3);
     tcase_add_loop_test(t, order_does_not_matter, 0, 5);
     suite_add_tcase(s, t);
     return run_suite(s);

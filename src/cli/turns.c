@@ -6,11 +6,29 @@
 /* Memory that a text may leave to a later one in its place. */
 #define MOST_LEFT ((size_t)16 << 10)
 
+static void forget_held(struct turns_keeper *k, struct bytes *held)
+{
+    k->n_held -= held->len;
+    held->len = 0;
+    if (held->cap > MOST_LEFT)
+        bytes_free(held);
+}
+
+/* A text of which something is lost is lost as a whole; the others go on. */
 static bool keep_bytes(struct output *o, const char *bytes, size_t len)
 {
     struct turns_keeper *k = (struct turns_keeper *)o;
-    k->n_held += len;
-    return bytes_put(k->to, (struct text){bytes, len});
+    struct turn *to = k->to;
+    if (to->lost)
+        return true;
+    to->lost = !bytes_put(&to->held, (struct text){bytes, len});
+    if (to->lost) {
+        k->n_lost = to->held.len + len;
+        forget_held(k, &to->held);
+    } else {
+        k->n_held += len;
+    }
+    return true;
 }
 
 enum status turns_create(struct turns *t, struct output *out, struct err *e)
@@ -46,8 +64,8 @@ struct output *turns_output(struct turns *t, uint64_t number)
     struct turn *turn = turn_of(t, number);
     assert(!turn->closed);
     output_flush(&t->keeper.out);
-    t->keeper.to = &turn->held;
-    return number == t->front ? t->out : &t->keeper.out;
+    t->keeper.to = turn;
+    return number == t->front && !turn->lost ? t->out : &t->keeper.out;
 }
 
 /* Writes what the one whose turn it is now held so far. */
@@ -55,10 +73,7 @@ static void write_held(struct turns *t)
 {
     struct bytes *held = &turn_of(t, t->front)->held;
     output_put(t->out, bytes_text(held));
-    t->keeper.n_held -= held->len;
-    held->len = 0;
-    if (held->cap > MOST_LEFT)
-        bytes_free(held);
+    forget_held(&t->keeper, held);
 }
 
 void turns_close(struct turns *t, uint64_t number)
@@ -66,7 +81,8 @@ void turns_close(struct turns *t, uint64_t number)
     output_flush(&t->keeper.out);
     turn_of(t, number)->closed = true;
     while (turn_of(t, t->front)->closed) {
-        turn_of(t, t->front)->closed = false;
+        struct turn *done = turn_of(t, t->front);
+        done->closed = done->lost = false;
         t->front++;
         write_held(t);
     }
@@ -75,15 +91,13 @@ void turns_close(struct turns *t, uint64_t number)
 void turns_drop(struct turns *t, uint64_t number)
 {
     output_flush(&t->keeper.out);
-    struct bytes *held = &turn_of(t, number)->held;
-    t->keeper.n_held -= held->len;
-    held->len = 0;
+    forget_held(&t->keeper, &turn_of(t, number)->held);
     turns_close(t, number);
 }
 
 enum status turns_check(const struct turns *t, struct err *e)
 {
-    if (!t->keeper.out.failed)
+    if (t->keeper.n_lost == 0)
         return STATUS_OK;
-    return err_no_memory(e, "the texts in turn, with another one,", t->keeper.n_held);
+    return err_no_memory(e, "a text that waits for its turn", t->keeper.n_lost);
 }

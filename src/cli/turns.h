@@ -3,8 +3,9 @@
  * numbers.
  *
  * The text whose turn it is goes straight to the output; what others write meanwhile is held in
- * memory until it is theirs. So many may be begun ahead of it as TURNS_AHEAD, and no more once
- * TURNS_BYTES are held: memory is bounded however many texts there are.
+ * memory until it is theirs; where there is no memory, a text is lost, but never a part of one. So
+ * many may be begun ahead of it as TURNS_AHEAD, and no more once TURNS_BYTES are held: memory is
+ * bounded however many texts there are.
  */
 #ifndef DECODE_CLI_TURNS_H
 #define DECODE_CLI_TURNS_H
@@ -24,12 +25,14 @@
 struct turn {
     struct bytes held;
     bool closed;
+    bool lost; /* it could not be held: nothing of it is written any more */
 };
 
 struct turns_keeper {
     struct output out; /* first */
-    struct bytes *to;
+    struct turn *to;
     size_t n_held; /* bytes, of all */
+    size_t n_lost; /* bytes that the last text that was lost would have needed; 0: none was */
 };
 
 struct turns {
@@ -57,7 +60,7 @@ void turns_close(struct turns *t, uint64_t number);
 /* It is not to be written: what is held of it is forgotten, and it is closed. */
 void turns_drop(struct turns *t, uint64_t number);
 
-/* STATUS_NO_MEMORY if something could not be held, and is lost. */
+/* STATUS_NO_MEMORY if a text could not be held, and is lost. */
 enum status turns_check(const struct turns *t, struct err *e);
 
 #endif
