@@ -66,8 +66,9 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage,
 
 /* --- passes ---------------------------------------------------------------------------------- */
 
-/* Tokens whose sums wait between the parts of the columns: the prefill's usual block of rows. */
-#define WAITING_TOKENS 96
+/* Tokens whose sums wait between the parts of the columns: as many as a small stack has room for.
+ */
+#define WAITING_TOKENS 48
 /* Of a part of the columns: it and the next one stay in a core's second cache, with the tokens. */
 #define PART_BYTES 131072
 
@@ -150,10 +151,9 @@ ALWAYS_INLINE void product_part(const struct product *p, enum storage storage, i
 /* All tokens against the panels from `panel` on, n_panels at a time in passes of at most `most`
  * tokens; gives the first panel left over. */
 ALWAYS_INLINE int product_panels(const struct matmul *m, enum storage storage, int panel, int end,
-                                 const int n_panels, const int most)
+                                 lanes *sums, const int n_panels, const int most)
 {
     const size_t group = (size_t)n_panels * matrix_panel_bytes(m->w->n_in, storage);
-    lanes sums[WAITING_TOKENS * MAX_PANELS];
     for (; panel + n_panels <= end; panel += n_panels) {
         for (int t = 0; t < m->n_tokens; t += WAITING_TOKENS) {
             const int left = m->n_tokens - t;
@@ -185,7 +185,8 @@ ALWAYS_INLINE int token_panels(const struct matmul *m, enum storage storage, int
 
 /* As many panels at once as leave the registers room for the widest pass: the more, the more chains
  * of sums are in flight and the fewer times the tokens are read. */
-ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, int panel, int end)
+ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, int panel, int end,
+                                  lanes *waiting)
 {
     const int most = storage_is_quantised(storage) ? QUANT_TOKENS : TILE_TOKENS;
     const int sums = storage_is_quantised(storage) ? QUANT_ACC : TILE_ACC;
@@ -197,30 +198,31 @@ ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, 
     const int n_passes = (m->n_tokens + most - 1) / most;
     const int widest = (m->n_tokens + n_passes - 1) / n_passes;
     if (4 * widest <= sums)
-        panel = product_panels(m, storage, panel, end, 4, sums / 4);
+        panel = product_panels(m, storage, panel, end, waiting, 4, sums / 4);
     else if (2 * widest <= sums)
-        panel = product_panels(m, storage, panel, end, 2, sums / 2);
-    product_panels(m, storage, panel, end, 1, most);
+        panel = product_panels(m, storage, panel, end, waiting, 2, sums / 2);
+    product_panels(m, storage, panel, end, waiting, 1, most);
 }
 
 static void vector_matmul(const struct matmul *m, int panel_begin, int panel_end)
 {
+    lanes waiting[WAITING_TOKENS * MAX_PANELS]; /* here, because each of the calls would have one */
     matmul_check(m, panel_begin, panel_end);
     switch (m->w->storage) {
     case STORAGE_F16:
-        matmul_storage(m, STORAGE_F16, panel_begin, panel_end);
+        matmul_storage(m, STORAGE_F16, panel_begin, panel_end, waiting);
         break;
     case STORAGE_BF16:
-        matmul_storage(m, STORAGE_BF16, panel_begin, panel_end);
+        matmul_storage(m, STORAGE_BF16, panel_begin, panel_end, waiting);
         break;
     case STORAGE_Q8_0:
-        matmul_storage(m, STORAGE_Q8_0, panel_begin, panel_end);
+        matmul_storage(m, STORAGE_Q8_0, panel_begin, panel_end, waiting);
         break;
     case STORAGE_Q4_0:
-        matmul_storage(m, STORAGE_Q4_0, panel_begin, panel_end);
+        matmul_storage(m, STORAGE_Q4_0, panel_begin, panel_end, waiting);
         break;
     default:
-        matmul_storage(m, STORAGE_F32, panel_begin, panel_end);
+        matmul_storage(m, STORAGE_F32, panel_begin, panel_end, waiting);
     }
 }
 

@@ -69,7 +69,7 @@ static enum status base_shape(const struct bench_spec *spec, struct cost_shape *
     if (spec->gguf && !cost_shape_of_file(spec->gguf, &spec->config, shape))
         return err_set(e, STATUS_BAD_FILE,
                        "the output matrix: expected type F32, F16, BF16, Q8_0 or Q4_0");
-    return STATUS_OK;
+    return spec->gguf ? model_check(spec->gguf, e) : STATUS_OK;
 }
 
 /* The item of an axis that a row number has, the number then being one among the other axes. */

@@ -289,6 +289,17 @@ static enum status resolve_options(struct loader *ld, const struct model_options
     return STATUS_OK;
 }
 
+enum status model_check(const struct gguf *g, struct err *e)
+{
+    struct model counted = {.tied = false};
+    struct loader ld = {.g = g, .err = e};
+    TRY(config_read(g, &ld.file, e));
+    TRY(resolve_options(&ld, NULL));
+    counted.config = ld.file;
+    load_all(&ld, &counted);
+    return ld.status;
+}
+
 enum status model_create(const struct gguf *g, const struct model_options *o,
                          const struct file_map *source, struct model **out, struct err *e)
 {

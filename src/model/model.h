@@ -63,6 +63,10 @@ struct model_options {
 enum status model_create(const struct gguf *g, const struct model_options *o,
                          const struct file_map *source, struct model **out, struct err *e);
 
+/* What model_create would refuse of the file itself, found without taking memory: STATUS_BAD_FILE.
+ */
+enum status model_check(const struct gguf *g, struct err *e);
+
 /* Whether matrices of this shape can be stored so; quantised rows are whole blocks. STATUS_USAGE.
  */
 enum status model_check_storage(const struct config *c, enum storage s, struct err *e);
