@@ -58,7 +58,7 @@ struct matmul_part {
 };
 
 /* How far ahead one token asks, which gains nothing by asking farther. */
-#define AHEAD_BYTES 1024
+#define AHEAD_BYTES 2048
 
 /* Asks for the lines ahead of the panels', of which `line` is the first panel's, `left` bytes
  * before the end. */
