@@ -345,6 +345,7 @@ END_TEST
 
 struct attention {
     struct attend args;
+    size_t n_out; /* floats of each of max, sum, out */
     float *q, *scores, *max, *sum, *out;
     void *k, *v;
     uint16_t *k_scales, *v_scales;
@@ -360,18 +361,27 @@ static uint16_t *random_scales(size_t n)
     return scales;
 }
 
+static float *copy_floats(const float *x, size_t n)
+{
+    float *copy = malloc(n * sizeof *copy);
+    ck_assert_ptr_nonnull(copy);
+    return memcpy(copy, x, n * sizeof *copy);
+}
+
 static struct attention make_attention(int n_heads, int dim, int n, enum storage storage)
 {
     const size_t n_panels = (size_t)(n + KERNEL_LANES - 1) / KERNEL_LANES;
     const size_t n_k = n_panels * (size_t)dim * KERNEL_LANES;
     const size_t v_stride = (size_t)kernel_padded(dim);
     const size_t n_v = (size_t)n * v_stride;
+    const size_t stride = (size_t)dim + 3; /* the gaps stay as they are */
     struct attention at = {
         .q = random_floats((size_t)n_heads * (size_t)dim),
         .scores = random_floats((size_t)n_heads * KERNEL_CHUNK),
-        .max = random_floats((size_t)n_heads),
-        .sum = random_floats((size_t)n_heads),
-        .out = random_floats((size_t)n_heads * (size_t)dim),
+        .n_out = (size_t)n_heads * stride,
+        .max = random_floats((size_t)n_heads * stride),
+        .sum = random_floats((size_t)n_heads * stride),
+        .out = random_floats((size_t)n_heads * stride),
         .k_values = random_floats(n_k),
         .v_values = random_floats(n_v),
     };
@@ -387,7 +397,7 @@ static struct attention make_attention(int n_heads, int dim, int n, enum storage
     at.k_scales = random_scales(n_panels * (size_t)quant_blocks(dim) * KERNEL_LANES);
     at.v_scales = random_scales((size_t)n * (size_t)quant_blocks(dim));
     const struct kv_chunk kv = {{{at.k, at.v, at.k_scales, at.v_scales}}, n, n, dim, storage};
-    at.args = (struct attend){kv, n_heads, at.q, at.scores, at.max, at.sum, at.out, NULL};
+    at.args = (struct attend){kv, n_heads, at.q, at.scores, at.max, at.sum, at.out, stride, NULL};
     return at;
 }
 
@@ -410,21 +420,22 @@ static void compare_attend(const struct kernels *k, int n_heads, int dim, int n,
                            enum storage storage)
 {
     struct attention at = make_attention(n_heads, dim, n, storage);
-    const size_t n_out = (size_t)n_heads * (size_t)dim;
-    float *expected = malloc((n_out + 2 * (size_t)n_heads) * sizeof *expected);
+    const size_t n_out = at.n_out;
     struct attend reference = at.args;
-    reference.out = expected;
-    reference.max = expected + n_out;
-    reference.sum = expected + n_out + n_heads;
+    reference.out = copy_floats(at.out, n_out);
+    reference.max = copy_floats(at.max, n_out);
+    reference.sum = copy_floats(at.sum, n_out);
     kernels_scalar.attend(&reference);
     k->attend(&at.args);
     char what[96];
     snprintf(what, sizeof what, "%s attend, %d heads of %d, %d positions, %s", k->name, n_heads,
              dim, n, storage_name(storage));
-    assert_same_bits(reference.max, at.max, (size_t)n_heads, what);
-    assert_same_bits(reference.sum, at.sum, (size_t)n_heads, what);
-    assert_same_bits(expected, at.out, n_out, what);
-    free(expected);
+    assert_same_bits(reference.max, at.max, n_out, what);
+    assert_same_bits(reference.sum, at.sum, n_out, what);
+    assert_same_bits(reference.out, at.out, n_out, what);
+    free(reference.max);
+    free(reference.sum);
+    free(reference.out);
     free_attention(&at);
 }
 
@@ -501,8 +512,8 @@ static void free_piece(struct kv_piece *piece)
 static void compare_pieces(int n_heads, int dim, int n, int split, enum storage storage)
 {
     struct attention at = make_attention(n_heads, dim, n, storage);
-    const size_t n_out = (size_t)n_heads * (size_t)dim;
-    float *expected = malloc(n_out * sizeof *expected);
+    const size_t n_out = at.n_out;
+    float *expected = copy_floats(at.out, n_out);
     struct attend whole = at.args, pieces = at.args;
     whole.out = expected;
     kernels_scalar.attend(&whole);

@@ -218,6 +218,7 @@ struct kv_chunk {
  *   max      [n_heads]  m = max_t q.k_t
  *   sum      [n_heads]  l = sum_t exp(q.k_t - m)
  *   out      [n_heads, head_dim]  o = sum_t exp(q.k_t - m) v_t, not yet divided by l
+ * From one head's out, max and sum to the next's it is `stride` floats.
  */
 struct attend {
     struct kv_chunk kv;
@@ -227,6 +228,7 @@ struct attend {
     float *max;
     float *sum;
     float *out;
+    size_t stride;    /* floats, >= head_dim */
     const void *next; /* keys that the next call will read, asked for ahead; NULL: those that follow
                          in memory, or not known */
 };

@@ -288,7 +288,7 @@ ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, int 
                     acc);
 #pragma GCC unroll 12
     for (int h = 0; h < n_heads; h++) {
-        float *out = a->out + (size_t)(head + h) * dim + first;
+        float *out = a->out + (size_t)(head + h) * a->stride + first;
 #pragma GCC unroll 4
         for (int j = 0; j < n_vecs - 1; j++)
             lanes_store(out + j * KERNEL_LANES, acc[h][j]);
@@ -332,8 +332,8 @@ ALWAYS_INLINE void attend_storage(const struct attend *a, enum storage storage)
 {
     score_chunk(a, storage);
     for (int h = 0; h < a->n_heads; h++)
-        softmax_chunk(a->scores + (size_t)h * KERNEL_CHUNK, a->kv.n_positions, &a->max[h],
-                      &a->sum[h]);
+        softmax_chunk(a->scores + (size_t)h * KERNEL_CHUNK, a->kv.n_positions,
+                      &a->max[(size_t)h * a->stride], &a->sum[(size_t)h * a->stride]);
     value_chunk(a, storage);
 }
 

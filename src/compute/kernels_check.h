@@ -76,9 +76,10 @@ KERNEL_CHECK attend_check(const struct attend *a)
     assert(kv->split >= 0 && kv->split <= kv->n_positions);
     assert_costly(kv->split == 0 || piece_is_sound(&kv->piece[0], kv->storage));
     assert_costly(kv->split == kv->n_positions || piece_is_sound(&kv->piece[1], kv->storage));
+    assert(a->n_heads == 1 || a->stride >= (size_t)kv->head_dim);
     assert_costly(a->q && a->scores && a->max && a->sum && a->out);
-    assert_costly(are_disjoint(a->out, span_bytes(a->n_heads, (size_t)kv->head_dim, kv->head_dim),
-                               a->q, span_bytes(a->n_heads, (size_t)kv->head_dim, kv->head_dim)));
+    assert_costly(are_disjoint(a->out, span_bytes(a->n_heads, a->stride, kv->head_dim), a->q,
+                               span_bytes(a->n_heads, (size_t)kv->head_dim, kv->head_dim)));
 }
 
 KERNEL_CHECK merge_check(const float *out, const float *parts, const float *max, const float *sum,

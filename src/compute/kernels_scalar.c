@@ -171,13 +171,13 @@ static void scalar_attend(const struct attend *a)
             p[t] = math_exp(p[t] - max);
             lanes[t % KERNEL_LANES] += p[t];
         }
-        a->max[h] = max;
-        a->sum[h] = fold_lanes(lanes);
+        a->max[(size_t)h * a->stride] = max;
+        a->sum[(size_t)h * a->stride] = fold_lanes(lanes);
         for (int i = 0; i < dim; i++) {
             float o = 0;
             for (int t = 0; t < kv->n_positions; t++)
                 o = fmaf(p[t], chunk_value(kv, t, i), o);
-            a->out[(size_t)h * (size_t)dim + (size_t)i] = o;
+            a->out[(size_t)h * a->stride + (size_t)i] = o;
         }
     }
 }

@@ -58,6 +58,33 @@ static void vector_layer_norm(float *out, const float *x, const float *gain, con
 
 /* --- joining chunks -------------------------------------------------------------------------- */
 
+/* So that a chunk's weight, an exponential, is found once for the usual 64 dimensions. */
+#define MERGE_VECTORS 4
+
+/* n_vecs vectors of a merged head from element i on, of n; the last may be shorter. */
+ALWAYS_INLINE void merge_vectors(float *out, const float *parts, const float *max, float largest,
+                                 float total, int n_chunks, size_t stride, int i, int n,
+                                 const int n_vecs)
+{
+    lanes acc[MERGE_VECTORS];
+#pragma GCC unroll 4
+    for (int j = 0; j < n_vecs; j++)
+        acc[j] = lanes_zero();
+    for (int c = 0; c < n_chunks; c++, parts += stride) {
+        const lanes weight = lanes_all(math_exp(max[(size_t)c * stride] - largest));
+#pragma GCC unroll 4
+        for (int j = 0; j < n_vecs; j++) {
+            const int at = i + j * KERNEL_LANES;
+            acc[j] = lanes_fma(weight, lanes_load_upto(parts + at, n - at), acc[j]);
+        }
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < n_vecs; j++) {
+        const int at = i + j * KERNEL_LANES;
+        lanes_store_upto(out + at, lanes_div(acc[j], lanes_all(total)), n - at);
+    }
+}
+
 static void vector_merge(float *out, const float *parts, const float *max, const float *sum,
                          int n_chunks, size_t stride, int n)
 {
@@ -68,14 +95,11 @@ static void vector_merge(float *out, const float *parts, const float *max, const
     float total = 0;
     for (int c = 0; c < n_chunks; c++)
         total = fmaf(math_exp(max[(size_t)c * stride] - largest), sum[(size_t)c * stride], total);
-    for (int i = 0; i < n; i += KERNEL_LANES) {
-        lanes acc = lanes_zero();
-        for (int c = 0; c < n_chunks; c++) {
-            const lanes weight = lanes_all(math_exp(max[(size_t)c * stride] - largest));
-            acc = lanes_fma(weight, lanes_load_upto(parts + (size_t)c * stride + i, n - i), acc);
-        }
-        lanes_store_upto(out + i, lanes_div(acc, lanes_all(total)), n - i);
-    }
+    int i = 0;
+    for (; i + MERGE_VECTORS * KERNEL_LANES <= n; i += MERGE_VECTORS * KERNEL_LANES)
+        merge_vectors(out, parts, max, largest, total, n_chunks, stride, i, n, MERGE_VECTORS);
+    for (; i < n; i += KERNEL_LANES)
+        merge_vectors(out, parts, max, largest, total, n_chunks, stride, i, n, 1);
 }
 
 /* --- conversion ------------------------------------------------------------------------------ */

@@ -1,7 +1,5 @@
 #include "engine/attention.h"
 
-#include <string.h>
-
 #include "compute/pool.h"
 
 /* A part: out [head_dim], max, sum. */
@@ -22,8 +20,7 @@ uint64_t attention_scratch(const struct config *c)
     for (int l = 0; l < c->n_layers; l++)
         if ((uint64_t)config_group(c, l) > group)
             group = (uint64_t)config_group(c, l);
-    /* scaled queries, out, max, sum, scores */
-    return group * (2 * (uint64_t)c->head_dim + 2 + KERNEL_CHUNK);
+    return group * ((uint64_t)c->head_dim + KERNEL_CHUNK); /* scaled queries, scores */
 }
 
 static const float *row_qkv(const struct attention *a, int row)
@@ -100,24 +97,20 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     for (size_t i = 0; i < group * dim; i++)
         scaled[i] = q[i] * a->scale;
 
+    float *part = part_of(a, row, kv_head * a->group, chunk);
     const struct kv_place place = {span->sequence, a->layer, kv_head};
     const struct attend args = {
         .kv = kv_cache_chunk(a->kv, place, chunk_first, n),
         .n_heads = (int)group,
         .q = scaled,
-        .out = scaled + group * dim,
-        .max = scaled + 2 * group * dim,
-        .sum = scaled + 2 * group * dim + group,
-        .scores = scaled + 2 * group * dim + 2 * group,
+        .scores = scaled + group * dim,
+        .out = part,
+        .max = part + dim,
+        .sum = part + dim + 1,
+        .stride = (size_t)a->max_chunks * part_size(c->head_dim),
         .next = keys_after(a, span, kv_head, chunk),
     };
     a->kernels->attend(&args);
-    for (size_t h = 0; h < group; h++) {
-        float *part = part_of(a, row, (int)((size_t)kv_head * group + h), chunk);
-        memcpy(part, args.out + h * dim, dim * sizeof *part);
-        part[dim] = args.max[h];
-        part[dim + 1] = args.sum[h];
-    }
 }
 
 /* Of the items of one K/V head, one after the other on a line as long as they cost, those of a span
