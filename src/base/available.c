@@ -20,9 +20,10 @@ uint64_t available_in_system(const char *meminfo)
 static uint64_t memory_left(const char *folder, uint64_t limit, uint64_t used,
                             const char *file_pages)
 {
-    char stat[CGROUP_VALUE_CAP];
+    char stat[4096];
     uint64_t idle;
-    if (cgroup_read(folder, "memory.stat", stat) && cgroup_field(stat, file_pages, &idle))
+    if (cgroup_read(folder, "memory.stat", stat, sizeof stat) &&
+        cgroup_field(stat, file_pages, &idle))
         used -= idle < used ? idle : used;
     return used < limit ? limit - used : 0;
 }
@@ -69,7 +70,7 @@ static uint64_t available_in_address_space(void)
 
 uint64_t available_memory(void)
 {
-    char meminfo[CGROUP_VALUE_CAP], self_cgroup[CGROUP_SELF_CAP];
+    char meminfo[1024], self_cgroup[CGROUP_SELF_CAP];
     uint64_t least = available_in_address_space();
     if (cgroup_file_start("/proc/meminfo", meminfo, sizeof meminfo)) {
         const uint64_t free_bytes = available_in_system(meminfo);

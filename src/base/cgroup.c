@@ -53,18 +53,18 @@ bool cgroup_take_number(const char **at, uint64_t *out)
     return true;
 }
 
-bool cgroup_read(const char *folder, const char *name, char text[CGROUP_VALUE_CAP])
+bool cgroup_read(const char *folder, const char *name, char *text, size_t cap)
 {
     char path[PATH_MAX];
     return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
-           cgroup_file_start(path, text, CGROUP_VALUE_CAP);
+           cgroup_file_start(path, text, cap);
 }
 
 bool cgroup_number(const char *folder, const char *name, uint64_t *out)
 {
     char text[CGROUP_VALUE_CAP];
     const char *at = text;
-    return cgroup_read(folder, name, text) && cgroup_take_number(&at, out);
+    return cgroup_read(folder, name, text, sizeof text) && cgroup_take_number(&at, out);
 }
 
 bool cgroup_field(const char *text, const char *name, uint64_t *out)

@@ -12,7 +12,7 @@
 #define CGROUP_NO_LIMIT  UINT64_MAX
 #define CGROUP_MOUNT     "/sys/fs/cgroup"
 #define CGROUP_SELF_CAP  16384 /* room for /proc/self/cgroup */
-#define CGROUP_VALUE_CAP 8192  /* room for a group's file */
+#define CGROUP_VALUE_CAP 64    /* room for a file of a number or two */
 #define CGROUP_MOUNTS    2
 
 /* What the group of this folder allows, in the controller's own unit. */
@@ -32,8 +32,9 @@ uint64_t cgroup_tightest(const struct cgroup_controller *c, const char *mount,
 /* The text of /proc/self/cgroup. False when there is none. */
 bool cgroup_self(char self_cgroup[CGROUP_SELF_CAP]);
 
-/* A group's file, terminated, its end cut; the number at its start. False when there is none. */
-bool cgroup_read(const char *folder, const char *name, char text[CGROUP_VALUE_CAP]);
+/* A group's file in text[cap], terminated, its end cut; the number at its start. False when there
+ * is none. */
+bool cgroup_read(const char *folder, const char *name, char *text, size_t cap);
 bool cgroup_number(const char *folder, const char *name, uint64_t *out);
 
 /* Reads any file's start into text[cap], terminated. False when there is no such file. */

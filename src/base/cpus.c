@@ -51,7 +51,7 @@ static uint64_t cpus_v2(const char *folder)
     char text[CGROUP_VALUE_CAP];
     const char *at = text;
     uint64_t quota, period = DEFAULT_PERIOD_US;
-    if (!cgroup_read(folder, "cpu.max", text) || !cgroup_take_number(&at, &quota))
+    if (!cgroup_read(folder, "cpu.max", text, sizeof text) || !cgroup_take_number(&at, &quota))
         return CGROUP_NO_LIMIT;
     cgroup_take_number(&at, &period);
     return whole_cpus(quota, period);

@@ -186,7 +186,8 @@ static void end_prefills(struct schedule *s)
 }
 
 /* Gives how many rows were decoding, and the time that went to the prompts. */
-static enum status step(struct schedule *s, int *n_decoding, uint64_t *prefill_ns, struct err *e)
+static enum status feed_rows(struct schedule *s, int *n_decoding, uint64_t *prefill_ns,
+                             struct err *e)
 {
     *prefill_ns = 0;
     *n_decoding = put_decoding_rows(s);
@@ -205,7 +206,7 @@ static enum status step(struct schedule *s, int *n_decoding, uint64_t *prefill_n
 
 /* --- picks ----------------------------------------------------------------------------------- */
 
-static void pick(struct schedule *s, struct place *p, int thread)
+static void pick_token(struct schedule *s, struct place *p, int thread)
 {
     p->picked = sampler_pick(s->sampler, p->sequence, thread, p->logits, &p->token, NULL);
     if (p->picked == STATUS_OK && s->wants_logprobs)
@@ -218,7 +219,7 @@ static void pick_share(void *arg, int thread)
     int begin, end;
     pool_share(s->n_picks, thread, pool_n_threads(s->pool), &begin, &end);
     for (int i = begin; i < end; i++)
-        pick(s, s->picks[i], thread);
+        pick_token(s, s->picks[i], thread);
 }
 
 /* One by one, each thread has the others to wait for. */
@@ -227,7 +228,7 @@ static void pick_all(struct schedule *s)
     if (s->n_picks > 1)
         pool_run(s->pool, pick_share, s);
     else if (s->n_picks == 1)
-        pick(s, s->picks[0], 0);
+        pick_token(s, s->picks[0], 0);
 }
 
 static enum status fail_text(struct schedule *s, struct place *p, struct err *e)
@@ -293,7 +294,7 @@ static enum status run_round(struct schedule *s, uint64_t *before, bool *stop, s
 {
     int n_decoding;
     uint64_t prefill_ns;
-    TRY(step(s, &n_decoding, &prefill_ns, e));
+    TRY(feed_rows(s, &n_decoding, &prefill_ns, e));
     TRY(take_tokens(s, e));
     TRY(s->client->round(s->arg, stop, e));
     const uint64_t now = clock_ns();

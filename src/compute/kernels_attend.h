@@ -337,15 +337,25 @@ ALWAYS_INLINE void attend_storage(const struct attend *a, enum storage storage)
     value_chunk(a, storage);
 }
 
+/* A function for each storage, for the reason in kernels_matmul.h. */
+#define ATTEND_OF(name, storage)                                                                   \
+    static __attribute__((noinline)) void name(const struct attend *a)                             \
+    {                                                                                              \
+        attend_storage(a, storage);                                                                \
+    }
+ATTEND_OF(attend_f32, STORAGE_F32)
+ATTEND_OF(attend_f16, STORAGE_F16)
+ATTEND_OF(attend_q8_0, STORAGE_Q8_0)
+
 static void vector_attend(const struct attend *a)
 {
     attend_check(a);
     if (a->kv.storage == STORAGE_Q8_0)
-        attend_storage(a, STORAGE_Q8_0);
+        attend_q8_0(a);
     else if (a->kv.storage == STORAGE_F16)
-        attend_storage(a, STORAGE_F16);
+        attend_f16(a);
     else
-        attend_storage(a, STORAGE_F32);
+        attend_f32(a);
 }
 
 #endif

@@ -68,7 +68,7 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage,
 
 /* Tokens whose sums wait between the parts of the columns: as many as a small stack has room for.
  */
-#define WAITING_TOKENS 48
+#define WAITING_TOKENS 24
 /* Of a part of the columns: it and the next one stay in a core's second cache, with the tokens. */
 #define PART_BYTES 131072
 
@@ -185,9 +185,9 @@ ALWAYS_INLINE int token_panels(const struct matmul *m, enum storage storage, int
 
 /* As many panels at once as leave the registers room for the widest pass: the more, the more chains
  * of sums are in flight and the fewer times the tokens are read. */
-ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, int panel, int end,
-                                  lanes *waiting)
+ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, int panel, int end)
 {
+    lanes waiting[WAITING_TOKENS * MAX_PANELS];
     const int most = storage_is_quantised(storage) ? QUANT_TOKENS : TILE_TOKENS;
     const int sums = storage_is_quantised(storage) ? QUANT_ACC : TILE_ACC;
     if (m->n_tokens == 1) {
@@ -204,26 +204,27 @@ ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, 
     product_panels(m, storage, panel, end, waiting, 1, most);
 }
 
+/* A function for each storage: together they would have a frame that no thread's stack has room for
+ * where nothing is optimised. */
+#define MATMUL_OF(name, storage)                                                                   \
+    static __attribute__((noinline)) void name(const struct matmul *m, int begin, int end)         \
+    {                                                                                              \
+        matmul_storage(m, storage, begin, end);                                                    \
+    }
+MATMUL_OF(matmul_f32, STORAGE_F32)
+MATMUL_OF(matmul_f16, STORAGE_F16)
+MATMUL_OF(matmul_bf16, STORAGE_BF16)
+MATMUL_OF(matmul_q8_0, STORAGE_Q8_0)
+MATMUL_OF(matmul_q4_0, STORAGE_Q4_0)
+
 static void vector_matmul(const struct matmul *m, int panel_begin, int panel_end)
 {
-    lanes waiting[WAITING_TOKENS * MAX_PANELS]; /* here, because each of the calls would have one */
+    static void (*const by_storage[STORAGE_COUNT])(const struct matmul *, int, int) = {
+        [STORAGE_F32] = matmul_f32,   [STORAGE_F16] = matmul_f16,   [STORAGE_BF16] = matmul_bf16,
+        [STORAGE_Q8_0] = matmul_q8_0, [STORAGE_Q4_0] = matmul_q4_0,
+    };
     matmul_check(m, panel_begin, panel_end);
-    switch (m->w->storage) {
-    case STORAGE_F16:
-        matmul_storage(m, STORAGE_F16, panel_begin, panel_end, waiting);
-        break;
-    case STORAGE_BF16:
-        matmul_storage(m, STORAGE_BF16, panel_begin, panel_end, waiting);
-        break;
-    case STORAGE_Q8_0:
-        matmul_storage(m, STORAGE_Q8_0, panel_begin, panel_end, waiting);
-        break;
-    case STORAGE_Q4_0:
-        matmul_storage(m, STORAGE_Q4_0, panel_begin, panel_end, waiting);
-        break;
-    default:
-        matmul_storage(m, STORAGE_F32, panel_begin, panel_end, waiting);
-    }
+    by_storage[m->w->storage](m, panel_begin, panel_end);
 }
 
 #endif
