@@ -47,7 +47,7 @@ static uint64_t memory_v1(const char *folder)
 }
 
 static const struct cgroup_controller memory_controller = {
-    .name = "memory", .mounts = {"memory"}, .limit_v1 = memory_v1, .limit_v2 = memory_v2};
+    .name = "memory", .mounts = {"/memory"}, .limit_v1 = memory_v1, .limit_v2 = memory_v2};
 
 uint64_t available_in_cgroups(const char *cgroup_mount, const char *self_cgroup)
 {

@@ -94,17 +94,20 @@ static bool climbs(struct text group)
 }
 
 /*
- * The tightest limit from the group up to the mount itself. Inside a container the group may not
- * exist below the mount, because the mount is the group: the walk then finds files only there.
+ * The tightest limit from the group up to the mount itself, or what is `below` it. Inside a
+ * container the group may not exist below the mount, because the mount is the group: the walk then
+ * finds files only there.
  */
-static uint64_t tightest(const char *mount, struct text group, cgroup_limit *limit_of)
+static uint64_t tightest(const char *mount, const char *below, struct text group,
+                         cgroup_limit *limit_of)
 {
     if (climbs(group)) /* it lies outside what this mount shows */
         group.len = 0;
     uint64_t limit = CGROUP_NO_LIMIT;
     for (;;) {
         char folder[PATH_MAX];
-        const int n = snprintf(folder, sizeof folder, "%s%.*s", mount, (int)group.len, group.data);
+        const int n =
+            snprintf(folder, sizeof folder, "%s%s%.*s", mount, below, (int)group.len, group.data);
         if (n < (int)sizeof folder)
             limit = lesser(limit, limit_of(folder));
         if (group.len == 0)
@@ -140,17 +143,13 @@ static uint64_t line_limit(const struct cgroup_controller *c, const char *mount,
         return CGROUP_NO_LIMIT;
     const struct text group = {second + 1, (size_t)(end - second - 1)};
     if (second == controllers)
-        return tightest(mount, group, c->limit_v2);
+        return tightest(mount, "", group, c->limit_v2);
     if (!lists_controller((struct text){controllers, (size_t)(second - controllers)}, c->name))
         return CGROUP_NO_LIMIT;
 
     uint64_t limit = CGROUP_NO_LIMIT;
-    for (size_t i = 0; i < CGROUP_MOUNTS && c->mounts[i]; i++) {
-        char v1_mount[PATH_MAX];
-        if (snprintf(v1_mount, sizeof v1_mount, "%s/%s", mount, c->mounts[i]) <
-            (int)sizeof v1_mount)
-            limit = lesser(limit, tightest(v1_mount, group, c->limit_v1));
-    }
+    for (size_t i = 0; i < CGROUP_MOUNTS && c->mounts[i]; i++)
+        limit = lesser(limit, tightest(mount, c->mounts[i], group, c->limit_v1));
     return limit;
 }
 

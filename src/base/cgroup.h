@@ -11,16 +11,17 @@
 
 #define CGROUP_NO_LIMIT  UINT64_MAX
 #define CGROUP_MOUNT     "/sys/fs/cgroup"
-#define CGROUP_SELF_CAP  16384 /* room for /proc/self/cgroup */
-#define CGROUP_VALUE_CAP 64    /* room for a file of a number or two */
+#define CGROUP_SELF_CAP  8192 /* room for /proc/self/cgroup */
+#define CGROUP_VALUE_CAP 64   /* room for a file of a number or two */
 #define CGROUP_MOUNTS    2
 
 /* What the group of this folder allows, in the controller's own unit. */
 typedef uint64_t cgroup_limit(const char *folder);
 
 struct cgroup_controller {
-    const char *name;                  /* in the lists of version 1 */
-    const char *mounts[CGROUP_MOUNTS]; /* where version 1 may have it; NULL after the last */
+    const char *name; /* in the lists of version 1 */
+    const char
+        *mounts[CGROUP_MOUNTS]; /* below it, where version 1 may have it; NULL after the last */
     cgroup_limit *limit_v1, *limit_v2;
 };
 

@@ -69,7 +69,7 @@ static uint64_t cpus_v1(const char *folder)
 
 static const struct cgroup_controller cpu_controller = {
     .name = "cpu",
-    .mounts = {"cpu", "cpu,cpuacct"},
+    .mounts = {"/cpu", "/cpu,cpuacct"},
     .limit_v1 = cpus_v1,
     .limit_v2 = cpus_v2,
 };
