@@ -84,7 +84,7 @@ struct product {
 #define TILE_CASE(n)                                                                               \
     case n:                                                                                        \
         if ((n) > most)                                                                            \
-            break;                                                                                 \
+            __builtin_unreachable();                                                               \
         if (storage_is_quantised(storage))                                                         \
             quant_tile(m, storage, part, n_panels, n);                                             \
         else                                                                                       \
@@ -103,7 +103,7 @@ ALWAYS_INLINE void product_tile(const struct matmul *m, enum storage storage,
         TILE_CASE(5);
         TILE_CASE(6);
     default:
-        break;
+        __builtin_unreachable();
     }
 }
 
