@@ -44,15 +44,12 @@ static enum status allocate_lines(const struct bench *b, struct bench_lines *l, 
                : err_no_memory(e, "the plot", n_rows * sizeof *l->points);
 }
 
-/* Microseconds a token against depth, or tokens a second against batch. */
+/* Microseconds a token, a step's divided by its tokens, against depth or batch. */
 static struct plot_point make_point(const struct bench_report *r, const struct bench_row *row)
 {
-    const double b = row->batch, a_second = 1e6 * b;
-    if (bench_is_over_batch(r->spec))
-        return (struct plot_point){b, a_second / row->p90_us, a_second / row->p50_us,
-                                   a_second / row->p10_us, row->limit_tokens_per_s};
-    return (struct plot_point){row->depth, row->p10_us / b, row->us_per_token, row->p90_us / b,
-                               row->predicted_us / b};
+    const double b = row->batch;
+    return (struct plot_point){bench_is_over_batch(r->spec) ? b : row->depth, row->p10_us / b,
+                               row->us_per_token, row->p90_us / b, row->predicted_us / b};
 }
 
 /* A series for each line of which something was measured. */
@@ -74,17 +71,12 @@ static void fill_lines(const struct bench_report *r, struct bench_lines *l)
     }
 }
 
-/* Texts that depend on the axis; label [64] is room for one. */
-static void name_axes(const struct bench_report *r, struct plot *plot, char *label)
+/* label [64] is room for what depends on the depth. */
+static void name_x_axis(const struct bench_report *r, struct plot *plot, char *label)
 {
     plot->x_doubles = bench_is_over_batch(r->spec);
-    plot->x_label = "depth (tokens in the KV cache)";
-    plot->y_label = "latency (µs per token)";
-    if (!plot->x_doubles)
-        return;
+    plot->x_label = plot->x_doubles ? label : "depth (tokens in the KV cache)";
     snprintf(label, 64, "batch (sequences in a step, each at depth %d)", r->spec->depths.items[0]);
-    plot->x_label = label;
-    plot->y_label = "tokens per second, of all sequences";
 }
 
 enum status bench_write_plot(const struct bench_report *r, const char *path, struct err *e)
@@ -98,13 +90,14 @@ enum status bench_write_plot(const struct bench_report *r, const char *path, str
         struct plot plot = {
             .title = r->subject,
             .subtitle = machine,
+            .y_label = "latency (µs per token)",
             .mid_label = "median",
             .band_label = "p10 to p90",
             .predicted_label = "limit by measured bandwidth and arithmetic",
             .series = l.series,
             .n_series = l.n,
         };
-        name_axes(r, &plot, label);
+        name_x_axis(r, &plot, label);
         s = plot_write(&plot, path, e);
     }
     free(l.series);

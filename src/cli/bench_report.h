@@ -26,8 +26,8 @@ enum status bench_print(const struct bench_report *r, enum table_format format, 
 /* Every sample, one CSV line each: the row's setting, repeat, index in it, nanoseconds. */
 enum status bench_write_trace(const struct bench_report *r, const char *path, struct err *e);
 
-/* Median latency against depth as SVG, a line for each variant; over batches (bench_is_over_batch)
- * tokens a second against the batch. */
+/* Median latency a token as SVG against depth, or against batch (bench_is_over_batch): a line for
+ * each variant. STATUS_FAILED, STATUS_NO_MEMORY. */
 enum status bench_write_plot(const struct bench_report *r, const char *path, struct err *e);
 
 /* The line about the machine: processor, instruction set, threads, compiler, version. */

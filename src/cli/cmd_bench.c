@@ -79,10 +79,10 @@ static const struct option measuring_options[] = {
 
 static const struct option result_options[] = {
     OPT_FORMAT,
-    OPT_STRING(
-        "plot", plot, "FILE.svg",
-        "draw latency against depth, a line for each variant; with several batches at one depth "
-        "tokens a second against the batch"),
+    OPT_STRING("plot", plot, "FILE.svg",
+               "draw latency against depth, or, of several batches at one depth, against batch: a "
+               "line for "
+               "each variant"),
     OPT_STRING("trace", trace, "FILE.csv", "write every single token's time"),
     OPT_END,
 };

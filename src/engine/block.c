@@ -5,9 +5,6 @@
 
 #include "engine/attention.h"
 
-/* By enum ffn_kind: what becomes of the up projection's sums. */
-static const enum epilogue activations[FFN_KINDS] = {[FFN_GELU] = EPILOGUE_GELU};
-
 /* Rows are written by no thread while one copies them. */
 static void tap_rows(const struct forward *f, enum block_tap tap, const float *rows, int n,
                      int thread)
@@ -118,7 +115,7 @@ void block_feed_forward(const struct forward *f, const struct block *b, int thre
 
     /* Up projection and activation. */
     forward_multiply(f, &b->w[ROLE_FFN_UP].matrix, input, n_rows, w->hidden,
-                     activations[f->config->ffn], thread);
+                     ffn_epilogue(f->config->ffn), thread);
     pool_barrier(f->pool, thread);
 
     /* Down projection, added to the residual stream. */

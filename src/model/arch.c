@@ -39,11 +39,6 @@ const char *arch_norm_eps_key(enum norm_kind norm)
     return norm_eps_keys[norm];
 }
 
-const char *arch_role_name(enum tensor_role role)
-{
-    return role_names[role];
-}
-
 struct tensor_name arch_tensor_name(enum tensor_role role, int layer, bool is_bias)
 {
     struct tensor_name name;

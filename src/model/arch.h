@@ -55,9 +55,6 @@ static inline bool role_in_block(enum tensor_role role)
     return role >= ROLE_BLOCK_FIRST && role < ROLE_BLOCK_END;
 }
 
-/* "attn_qkv" */
-const char *arch_role_name(enum tensor_role role);
-
 /* Room for a tensor's name: GGUF's longest, 63 bytes, and the zero. */
 struct tensor_name {
     char text[64];
