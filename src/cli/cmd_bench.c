@@ -80,9 +80,8 @@ static const struct option measuring_options[] = {
 static const struct option result_options[] = {
     OPT_FORMAT,
     OPT_STRING("plot", plot, "FILE.svg",
-               "draw latency against depth, or, of several batches at one depth, against batch: a "
-               "line for "
-               "each variant"),
+               "draw latency against depth, or, of several batches at one depth, against batch; a "
+               "line for each variant"),
     OPT_STRING("trace", trace, "FILE.csv", "write every single token's time"),
     OPT_END,
 };
