@@ -6,40 +6,12 @@
 #include <sys/stat.h>
 
 #include "base/available.h"
+#include "cgroups.h"
 #include "support.h"
-
-static char mount[512];
-
-static void set_up(void)
-{
-    snprintf(mount, sizeof mount, "%s", scratch_path("cgroup"));
-    ck_assert_int_eq(mkdir(mount, 0755), 0);
-}
-
-static void tear_down(void)
-{
-    scratch_remove();
-}
-
-/* Writes a file below the mount, with the folders on its way. */
-static void put(const char *name, const char *contents)
-{
-    char path[8192];
-    snprintf(path, sizeof path, "%s/%s", mount, name);
-    for (char *slash = path + strlen(mount) + 1; (slash = strchr(slash, '/')); slash++) {
-        *slash = 0;
-        mkdir(path, 0755);
-        *slash = '/';
-    }
-    FILE *f = fopen(path, "w");
-    ck_assert_ptr_nonnull(f);
-    fputs(contents, f);
-    fclose(f);
-}
 
 static void expect(uint64_t bytes, const char *self_cgroup)
 {
-    ck_assert_uint_eq(available_in_cgroups(mount, self_cgroup), bytes);
+    ck_assert_uint_eq(available_in_cgroups(cgroups_mount, self_cgroup), bytes);
 }
 
 START_TEST(system_says_it_in_kib)
@@ -57,20 +29,20 @@ END_TEST
 
 START_TEST(version_2_leaves_the_least_of_all_ancestors)
 {
-    put("a/b/memory.max", "1000\n");
-    put("a/b/memory.current", "400\n");
+    cgroups_put("a/b/memory.max", "1000\n");
+    cgroups_put("a/b/memory.current", "400\n");
     expect(600, "0::/a/b\n");
-    put("a/memory.max", "2000\n");
-    put("a/memory.current", "1700\n");
+    cgroups_put("a/memory.max", "2000\n");
+    cgroups_put("a/memory.current", "1700\n");
     expect(300, "0::/a/b\n");
-    put("a/memory.max", "max\n");
+    cgroups_put("a/memory.max", "max\n");
     expect(600, "0::/a/b\n");
-    put("a/b/memory.stat", "anon 5\ninactive_file 150\nactive_file 70\n");
+    cgroups_put("a/b/memory.stat", "anon 5\ninactive_file 150\nactive_file 70\n");
     expect(750, "0::/a/b\n");
-    put("a/b/memory.stat", "inactive_file 500\n");
+    cgroups_put("a/b/memory.stat", "inactive_file 500\n");
     expect(1000, "0::/a/b\n");
-    put("a/b/memory.current", "1800\n");
-    put("a/b/memory.stat", "anon 1800\n");
+    cgroups_put("a/b/memory.current", "1800\n");
+    cgroups_put("a/b/memory.stat", "anon 1800\n");
     expect(0, "0::/a/b\n");
     expect(AVAILABLE_UNKNOWN, "0::/c\n");
     expect(AVAILABLE_UNKNOWN, "");
@@ -79,12 +51,12 @@ END_TEST
 
 START_TEST(version_1_has_a_mount_of_its_own)
 {
-    put("memory/job/memory.limit_in_bytes", "5000\n");
-    put("memory/job/memory.usage_in_bytes", "4500\n");
-    put("memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 100\n");
+    cgroups_put("memory/job/memory.limit_in_bytes", "5000\n");
+    cgroups_put("memory/job/memory.usage_in_bytes", "4500\n");
+    cgroups_put("memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 100\n");
     expect(600, "3:cpu,cpuacct:/job\n5:memory:/job\n");
     expect(AVAILABLE_UNKNOWN, "3:cpu,cpuacct:/job\n");
-    put("memory/job/memory.limit_in_bytes", "9223372036854771712\n");
+    cgroups_put("memory/job/memory.limit_in_bytes", "9223372036854771712\n");
     expect(AVAILABLE_UNKNOWN, "5:memory:/job\n");
 }
 END_TEST
@@ -109,7 +81,7 @@ int main(void)
 {
     Suite *s = suite_create("available");
     TCase *t = tcase_create("available");
-    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_checked_fixture(t, cgroups_make, scratch_remove);
     tcase_add_test(t, system_says_it_in_kib);
     tcase_add_test(t, version_2_leaves_the_least_of_all_ancestors);
     tcase_add_test(t, version_1_has_a_mount_of_its_own);

@@ -6,42 +6,13 @@
 #include <unistd.h>
 
 #include "base/cpus.h"
+#include "cgroups.h"
 #include "support.h"
-
-/* A made-up cgroup mount; each test has its own. */
-static char mount[512];
-
-static void set_up(void)
-{
-    snprintf(mount, sizeof mount, "%s", scratch_path("cgroup"));
-    ck_assert_int_eq(mkdir(mount, 0755), 0);
-}
-
-static void tear_down(void)
-{
-    scratch_remove();
-}
-
-/* Writes a file below the mount, with the folders on its way. */
-static void put(const char *name, const char *contents)
-{
-    char path[8192];
-    snprintf(path, sizeof path, "%s/%s", mount, name);
-    for (char *slash = path + strlen(mount) + 1; (slash = strchr(slash, '/')); slash++) {
-        *slash = 0;
-        mkdir(path, 0755);
-        *slash = '/';
-    }
-    FILE *f = fopen(path, "w");
-    ck_assert_ptr_nonnull(f);
-    fputs(contents, f);
-    fclose(f);
-}
 
 static void expect(int quota, const char *self_cgroup)
 {
-    ck_assert_msg(cpus_quota(mount, self_cgroup) == quota, "%d instead of %d for \"%s\"",
-                  cpus_quota(mount, self_cgroup), quota, self_cgroup);
+    ck_assert_msg(cpus_quota(cgroups_mount, self_cgroup) == quota, "%d instead of %d for \"%s\"",
+                  cpus_quota(cgroups_mount, self_cgroup), quota, self_cgroup);
 }
 
 START_TEST(version_2_quota_is_rounded_down_to_at_least_one)
@@ -58,7 +29,7 @@ START_TEST(version_2_quota_is_rounded_down_to_at_least_one)
         {"  200000\t100000 ", 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        put("job/cpu.max", cases[i].cpu_max);
+        cgroups_put("job/cpu.max", cases[i].cpu_max);
         expect(cases[i].quota, "0::/job\n");
     }
 }
@@ -66,12 +37,12 @@ END_TEST
 
 START_TEST(version_2_takes_the_tightest_ancestor)
 {
-    put("a/b/c/cpu.max", "max 100000\n");
-    put("a/b/cpu.max", "300000 100000\n");
-    put("a/cpu.max", "800000 100000\n");
+    cgroups_put("a/b/c/cpu.max", "max 100000\n");
+    cgroups_put("a/b/cpu.max", "300000 100000\n");
+    cgroups_put("a/cpu.max", "800000 100000\n");
     expect(3, "0::/a/b/c\n");
     expect(8, "0::/a\n");
-    put("cpu.max", "200000 100000\n");
+    cgroups_put("cpu.max", "200000 100000\n");
     expect(2, "0::/a/b/c\n");
     expect(2, "0::/\n");
 }
@@ -79,7 +50,7 @@ END_TEST
 
 START_TEST(group_that_is_not_below_the_mount_means_the_mount)
 {
-    put("cpu.max", "250000 100000\n");
+    cgroups_put("cpu.max", "250000 100000\n");
     expect(2, "0::/docker/0123456789abcdef\n");
     expect(2, "0::/system.slice/x.service (deleted)\n");
 }
@@ -87,35 +58,35 @@ END_TEST
 
 START_TEST(group_outside_the_namespace_does_not_leave_the_mount)
 {
-    put("cpu.max", "500000 100000\n");
-    put("inner/cpu.max", "300000 100000\n");
+    cgroups_put("cpu.max", "500000 100000\n");
+    cgroups_put("inner/cpu.max", "300000 100000\n");
     char inner[600];
-    snprintf(inner, sizeof inner, "%s/inner", mount);
+    snprintf(inner, sizeof inner, "%s/inner", cgroups_mount);
     ck_assert_int_eq(cpus_quota(inner, "0::/..\n"), 3);
     ck_assert_int_eq(cpus_quota(inner, "0::/../other\n"), 3);
     ck_assert_int_eq(cpus_quota(inner, "0::/a/../..\n"), 3);
-    put("..data/cpu.max", "100000 100000\n"); /* a name, not a way up */
+    cgroups_put("..data/cpu.max", "100000 100000\n"); /* a name, not a way up */
     expect(1, "0::/..data\n");
 }
 END_TEST
 
 START_TEST(version_1_quota_over_period)
 {
-    put("cpu/job/cpu.cfs_quota_us", "350000\n");
-    put("cpu/job/cpu.cfs_period_us", "100000\n");
+    cgroups_put("cpu/job/cpu.cfs_quota_us", "350000\n");
+    cgroups_put("cpu/job/cpu.cfs_period_us", "100000\n");
     expect(3, "4:memory:/job\n3:cpu:/job\n1:name=systemd:/job\n");
-    put("cpu/job/cpu.cfs_quota_us", "-1\n");
+    cgroups_put("cpu/job/cpu.cfs_quota_us", "-1\n");
     expect(0, "3:cpu:/job\n");
-    put("cpu/cpu.cfs_quota_us", "20000\n");
-    put("cpu/cpu.cfs_period_us", "10000\n");
+    cgroups_put("cpu/cpu.cfs_quota_us", "20000\n");
+    cgroups_put("cpu/cpu.cfs_period_us", "10000\n");
     expect(2, "3:cpu:/job\n");
 }
 END_TEST
 
 START_TEST(version_1_is_found_under_its_joint_name)
 {
-    put("cpu,cpuacct/job/cpu.cfs_quota_us", "350000\n");
-    put("cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
+    cgroups_put("cpu,cpuacct/job/cpu.cfs_quota_us", "350000\n");
+    cgroups_put("cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
     expect(3, "5:cpu,cpuacct:/job\n");
     expect(3, "5:cpuacct,cpu:/job\n");
 }
@@ -123,8 +94,8 @@ END_TEST
 
 START_TEST(only_the_cpu_controller_counts)
 {
-    put("cpu/job/cpu.cfs_quota_us", "100000\n");
-    put("cpu/job/cpu.cfs_period_us", "100000\n");
+    cgroups_put("cpu/job/cpu.cfs_quota_us", "100000\n");
+    cgroups_put("cpu/job/cpu.cfs_period_us", "100000\n");
     expect(0, "3:cpuset:/job\n2:cpuacct:/job\n1:name=cpu:/job\n");
     expect(1, "1:name=systemd:/\n2:cpu:/job\n");
 }
@@ -132,11 +103,11 @@ END_TEST
 
 START_TEST(both_versions_together_give_the_tighter)
 {
-    put("cpu/job/cpu.cfs_quota_us", "600000\n");
-    put("cpu/job/cpu.cfs_period_us", "100000\n");
-    put("job/cpu.max", "400000 100000\n");
+    cgroups_put("cpu/job/cpu.cfs_quota_us", "600000\n");
+    cgroups_put("cpu/job/cpu.cfs_period_us", "100000\n");
+    cgroups_put("job/cpu.max", "400000 100000\n");
     expect(4, "3:cpu:/job\n0::/job\n");
-    put("job/cpu.max", "700000 100000\n");
+    cgroups_put("job/cpu.max", "700000 100000\n");
     expect(6, "0::/job\n3:cpu:/job\n");
 }
 END_TEST
@@ -176,7 +147,7 @@ START_TEST(odd_contents_are_read_as_far_as_they_make_sense)
         {"0x10 10\n", 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        put("job/cpu.max", cases[i].cpu_max);
+        cgroups_put("job/cpu.max", cases[i].cpu_max);
         expect(cases[i].quota, "0::/job\n");
     }
 }
@@ -184,16 +155,16 @@ END_TEST
 
 START_TEST(folders_in_place_of_files_are_no_limit)
 {
-    put("job/cpu.max/x", "");
-    put("cpu/job/cpu.cfs_quota_us/x", "");
-    put("cpu/job/cpu.cfs_period_us", "100000\n");
+    cgroups_put("job/cpu.max/x", "");
+    cgroups_put("cpu/job/cpu.cfs_quota_us/x", "");
+    cgroups_put("cpu/job/cpu.cfs_period_us", "100000\n");
     expect(0, "0::/job\n3:cpu:/job\n");
 }
 END_TEST
 
 START_TEST(odd_lines_are_passed_over)
 {
-    put("job/cpu.max", "300000 100000\n");
+    cgroups_put("job/cpu.max", "300000 100000\n");
     static const char *const lines[] = {
         "rubbish\n0::/job\n",
         ":\n0::/job\n",
@@ -214,7 +185,7 @@ END_TEST
 
 START_TEST(long_groups_are_no_trouble)
 {
-    put("cpu.max", "300000 100000\n");
+    cgroups_put("cpu.max", "300000 100000\n");
     char *text = malloc(100000);
     for (int length = 4000; length < 90000; length += length < 4200 ? 1 : 10000) {
         const int start = sprintf(text, "0::");
@@ -222,7 +193,7 @@ START_TEST(long_groups_are_no_trouble)
             text[start + i] = i % 100 ? 'x' : '/';
         text[start + length] = 0;
         /* Beyond PATH_MAX no such group exists, and the line is passed over. */
-        const int quota = cpus_quota(mount, text);
+        const int quota = cpus_quota(cgroups_mount, text);
         ck_assert(quota == 3 || (quota == 0 && length >= 4096));
     }
     free(text);
@@ -270,7 +241,7 @@ int main(void)
 {
     Suite *s = suite_create("cpus");
     TCase *c = tcase_create("quota");
-    tcase_add_checked_fixture(c, set_up, tear_down);
+    tcase_add_checked_fixture(c, cgroups_make, scratch_remove);
     tcase_add_test(c, version_2_quota_is_rounded_down_to_at_least_one);
     tcase_add_test(c, version_2_takes_the_tightest_ancestor);
     tcase_add_test(c, group_that_is_not_below_the_mount_means_the_mount);

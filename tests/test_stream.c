@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "cli/stream.h"
 #include "support.h"
+#include "text/stream.h"
 #include "text/unicode.h"
 
 #define LONGEST 64

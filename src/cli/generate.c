@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "cli/progress.h"
 #include "cli/token_record.h"
 #include "show/json.h"
 
@@ -130,7 +131,8 @@ static const struct schedule_client client = {.next = next_sample,
                                               .made = print_made,
                                               .ended = end_sample,
                                               .failed = fail_sample,
-                                              .round = end_round};
+                                              .round = end_round,
+                                              .stop = progress_stop};
 
 /* --- from outside ---------------------------------------------------------------------------- */
 

@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "cli/schedule.h"
 #include "cli/turns.h"
+#include "engine/schedule.h"
 #include "measure/score.h"
 #include "show/output.h"
 

@@ -195,7 +195,8 @@ static const struct schedule_client many_client = {.next = next_prompt,
                                                    .made = keep_made,
                                                    .ended = end_prompt,
                                                    .failed = fail_prompt,
-                                                   .round = end_many_round};
+                                                   .round = end_many_round,
+                                                   .stop = progress_stop};
 
 /* --- from outside ---------------------------------------------------------------------------- */
 

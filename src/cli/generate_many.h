@@ -11,8 +11,8 @@
 #include "base/status.h"
 #include "cli/progress.h"
 #include "cli/prompts.h"
-#include "cli/schedule.h"
 #include "cli/turns.h"
+#include "engine/schedule.h"
 #include "show/output.h"
 
 struct generation_many {

@@ -69,21 +69,11 @@ enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos
     return STATUS_OK;
 }
 
-size_t longest_token(const struct tokenizer *t)
-{
-    size_t longest = 0;
-    for (int id = 0; id < tokenizer_n_tokens(t); id++) {
-        const size_t len = tokenizer_bytes(t, id).len;
-        longest = len > longest ? len : longest;
-    }
-    return longest;
-}
-
 /* Of a long text the fewest tokens that it could have are counted first. */
 enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct text text, bool bos,
                             int n_ctx, int32_t **ids, size_t *n, struct err *e)
 {
-    const size_t longest = text.len < LONG_TEXT ? SIZE_MAX : longest_token(t);
+    const size_t longest = text.len < LONG_TEXT ? SIZE_MAX : tokenizer_longest(t);
     const size_t least = text.len / longest + (text.len % longest != 0);
     if (least > (size_t)n_ctx)
         return err_set(e, STATUS_USAGE,

@@ -36,9 +36,6 @@ enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, c
 enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,
                            size_t *n, struct err *e);
 
-/* Bytes of the longest token. */
-size_t longest_token(const struct tokenizer *t);
-
 /* The same of a text that is to fit into n_ctx positions: STATUS_USAGE for a long one that no
  * tokens of this vocabulary could make fit, found out without making them. `what` it is in the
  * message, "the prompt". Others may be too long yet. */

@@ -146,6 +146,16 @@ struct text tokenizer_bytes(const struct tokenizer *t, int id)
     return vocab_bytes(&t->vocab, id);
 }
 
+size_t tokenizer_longest(const struct tokenizer *t)
+{
+    size_t longest = 0;
+    for (int id = 0; id < tokenizer_n_tokens(t); id++) {
+        const size_t len = tokenizer_bytes(t, id).len;
+        longest = len > longest ? len : longest;
+    }
+    return longest;
+}
+
 /* --- encoding -------------------------------------------------------------------------------- */
 
 struct encoding {

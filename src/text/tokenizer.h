@@ -69,4 +69,7 @@ enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_
  * Borrowed from t. */
 struct text tokenizer_bytes(const struct tokenizer *t, int id);
 
+/* Bytes of the longest token. Time by the vocabulary. */
+size_t tokenizer_longest(const struct tokenizer *t);
+
 #endif

@@ -6,8 +6,8 @@
  * end at the same byte the longest): what comes before it is printed, it and what follows are
  * not. So the result does not depend on how the bytes were cut into tokens.
  */
-#ifndef DECODE_CLI_STREAM_H
-#define DECODE_CLI_STREAM_H
+#ifndef DECODE_TEXT_STREAM_H
+#define DECODE_TEXT_STREAM_H
 
 #include <stdbool.h>
 #include <stddef.h>

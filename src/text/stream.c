@@ -1,4 +1,4 @@
-#include "cli/stream.h"
+#include "text/stream.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -6,9 +6,10 @@
  * then it picks the next token of each place that has logits, side by side on the threads. A text
  * that ends gives its place to the next one. No text depends on any of this. One text alone is a
  * batch of one. Who asks for the texts, and gets them, is the client.
+ * A schedule belongs to one caller at a time, whose thread calls the client.
  */
-#ifndef DECODE_CLI_SCHEDULE_H
-#define DECODE_CLI_SCHEDULE_H
+#ifndef DECODE_ENGINE_SCHEDULE_H
+#define DECODE_ENGINE_SCHEDULE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,10 +18,10 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "cli/stream.h"
 #include "compute/pool.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
+#include "text/stream.h"
 #include "text/tokenizer.h"
 
 /* Rounds whose times are worth keeping for percentiles; a longer run keeps its first ones. */
@@ -31,7 +32,7 @@ enum text_end {
     END_STOP,      /* a stop string is complete */
     END_EOS,       /* the model ended the text */
     END_CONTEXT,   /* there is no room for another token */
-    END_ABANDONED, /* Ctrl-C, or a failure, here or elsewhere */
+    END_ABANDONED, /* it was stopped, or something failed, here or elsewhere */
 };
 
 /* What is to be continued, and how. All is borrowed until the text ends. */
@@ -91,6 +92,8 @@ struct schedule_client {
     enum status (*failed)(void *arg, const struct place *p, const struct err *why, struct err *e);
     /* After each round: *stop, if there is no use in going on. */
     enum status (*round)(void *arg, bool *stop, struct err *e);
+    /* Before each round: true to give up. */
+    bool (*stop)(void *arg);
 };
 
 /* What was done, and how long it took. Of a step that has rows of both kinds the time goes to
@@ -117,7 +120,7 @@ struct schedule {
     void *arg; /* of the client's functions */
 
     struct schedule_times times;
-    bool interrupted; /* Ctrl-C ended it */
+    bool interrupted; /* the client's stop ended it */
 
     /* Private. */
     struct place *places;    /* [n_places] */
@@ -136,7 +139,7 @@ struct schedule {
 enum status schedule_create(struct schedule *s, struct err *e);
 void schedule_free(struct schedule *s);
 
-/* Until the client has no more texts, or an interrupt, or `stop`: STATUS_OK. Fails as the client
+/* Until the client has no more texts, or stops it: STATUS_OK. Fails as the client
  * does. Texts that have not ended by then end as END_ABANDONED, the highest number first. */
 enum status schedule_run(struct schedule *s, struct err *e);
 

@@ -1,13 +1,11 @@
-#include "cli/schedule.h"
+#include "engine/schedule.h"
 
 #include <assert.h>
 
 #include "base/clock.h"
-#include "cli/input.h"
-#include "cli/signals.h"
 #include "engine/logits.h"
 
-/* How long to wait for a text when there is nothing else to do, before looking for an interrupt. */
+/* How long to wait for a text when there is nothing else to do, before the client may stop. */
 #define WAIT_MS 100
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -25,7 +23,7 @@ static void take_schedule(struct schedule *s, struct arena *a)
 
 enum status schedule_create(struct schedule *s, struct err *e)
 {
-    s->longest_token = longest_token(s->tokenizer);
+    s->longest_token = tokenizer_longest(s->tokenizer);
     take_schedule(s, &s->arena);
     TRY(arena_allocate(&s->arena, "the schedule", e));
     take_schedule(s, &s->arena);
@@ -310,7 +308,7 @@ static enum status run_rounds(struct schedule *s, struct err *e)
     bool stop = false;
     uint64_t before = clock_ns();
     while (!stop) {
-        s->interrupted = signals_interrupted();
+        s->interrupted = s->client->stop(s->arg);
         if (s->interrupted)
             break;
         TRY(fill_places(s, e));
