@@ -1,0 +1,107 @@
+#include "compute/angles.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LN_2 0x1.62e42fefa39efp-1
+
+/* log x, x finite and above 0, in units of log 2: *whole and what is given. With x = 2^whole m it
+ * is log m = 2 (z + z^3 / 3 + z^5 / 5 + ...), z = (m - 1) / (m + 1), |z| < 0.172. */
+static double log_2(double x, int *whole)
+{
+    double m = frexp(x, whole);
+    if (m < 0x1.6a09e667f3bcdp-1) { /* sqrt(1/2) */
+        m *= 2;
+        --*whole;
+    }
+    const double z = (m - 1) / (m + 1), square = z * z;
+    double s = 0;
+    for (int k = 23; k >= 1; k -= 2)
+        s = s * square + 1.0 / k;
+    return 2 * z * s / LN_2;
+}
+
+double angles_power(double base, double exponent)
+{
+    if (!(base > 0) || isinf(base) || !isfinite(exponent))
+        return NAN;
+    int whole;
+    const double part = log_2(base, &whole);
+    const double log = exponent * whole + exponent * part;
+    if (!(fabs(log) < 2000))
+        return log > 0 ? INFINITY : 0;
+    const double n = floor(log + 0.5), x = (log - n) * LN_2;
+    double s = 1;
+    for (int k = 15; k >= 1; k--) /* the exponential series, |x| < 0.35 */
+        s = 1 + s * x / k;
+    return ldexp(s, (int)n);
+}
+
+/* The halves of x, of 26 bits each, so that their products are exact (Dekker 1971). */
+static void halve(double x, double *high, double *low)
+{
+    const double c = 0x1.0000002p27 * x; /* 2^27 + 1 */
+    *high = c - (c - x);
+    *low = x - *high;
+}
+
+/* a * b = product + error, exactly. */
+static double product(double a, double b, double *error)
+{
+    double a_high, a_low, b_high, b_low;
+    const double p = a * b;
+    halve(a, &a_high, &a_low);
+    halve(b, &b_high, &b_low);
+    *error = ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low;
+    return p;
+}
+
+/* The Taylor series of sin x / x and cos x in x^2; |x| <= pi / 4 leaves less than 1e-19. */
+#define N_TERMS 9
+static const double sine_terms[N_TERMS] = {1.0 / 355687428096000,
+                                           -1.0 / 1307674368000,
+                                           1.0 / 6227020800,
+                                           -1.0 / 39916800,
+                                           1.0 / 362880,
+                                           -1.0 / 5040,
+                                           1.0 / 120,
+                                           -1.0 / 6,
+                                           1};
+static const double cosine_terms[N_TERMS] = {1.0 / 20922789888000,
+                                             -1.0 / 87178291200,
+                                             1.0 / 479001600,
+                                             -1.0 / 3628800,
+                                             1.0 / 40320,
+                                             -1.0 / 720,
+                                             1.0 / 24,
+                                             -1.0 / 2,
+                                             1};
+
+static double series(const double *terms, double square)
+{
+    double s = terms[0];
+    for (int i = 1; i < N_TERMS; i++)
+        s = s * square + terms[i];
+    return s;
+}
+
+/* What is left of an angle after quarter turns: pi / 2 in two doubles, the first of which is taken
+ * away exactly. */
+void angles_sine(double angle, double *sine, double *cosine)
+{
+    if (!(fabs(angle) <= ANGLES_MOST)) {
+        *sine = *cosine = NAN;
+        return;
+    }
+    const double half_pi = 0x1.921fb54442d18p0, half_pi_rest = 0x1.1a62633145c07p-54;
+    const double quarters = floor(angle * 0x1.45f306dc9c883p-1 + 0.5); /* 2 / pi */
+    double error;
+    const double first = product(quarters, half_pi, &error);
+    const double x = (angle - first) - (error + quarters * half_pi_rest);
+    const double s = x * series(sine_terms, x * x), c = series(cosine_terms, x * x);
+    const bool swapped = (int64_t)quarters & 1;
+    const double a = swapped ? c : s, b = swapped ? s : c;
+    *sine = (int64_t)quarters & 2 ? -a : a;
+    *cosine = ((int64_t)quarters + 1) & 2 ? -b : b;
+}

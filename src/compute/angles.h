@@ -1,0 +1,22 @@
+/*
+ * angles - powers, sines and cosines for tables of positions, in double precision.
+ *
+ * Each is one fixed chain of additions, multiplications and divisions, so that tables have the same
+ * bits whatever the compiler, the instruction set and the C library.
+ */
+#ifndef DECODE_COMPUTE_ANGLES_H
+#define DECODE_COMPUTE_ANGLES_H
+
+/* base^exponent, to a few units of 1e-16 times 1 + |exponent log base|, relative; 0 where it would
+ * be below the smallest normal number, infinity where above the largest. NaN unless base > 0 and
+ * both are finite. */
+double angles_power(double base, double exponent);
+
+/* Of magnitudes up to this angles_sine knows what they are. */
+#define ANGLES_MOST 0x1p40
+
+/* Sine and cosine of an angle in radians, each to 1e-15. Both NaN if |angle| > ANGLES_MOST, or
+ * angle is NaN. */
+void angles_sine(double angle, double *sine, double *cosine);
+
+#endif
