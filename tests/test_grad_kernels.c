@@ -130,8 +130,8 @@ START_TEST(gelu_and_its_slope)
         x[i] = (float)(i - 1000) * 0.02f;
         dy[i] = 2;
     }
-    g->ffn[FFN_GELU](y, x, N);
-    g->ffn_backward[FFN_GELU](dx, dy, x, N);
+    g->ffn[FFN_GELU](y, x, NULL, N);
+    g->ffn_backward[FFN_GELU](dx, NULL, dy, x, NULL, N);
     for (int i = 0; i < N; i++) {
         const double at = (double)x[i], h = 1e-5;
         ck_assert_double_eq_tol((double)y[i], gelu(at), 1e-6 * (1 + fabs(at)));

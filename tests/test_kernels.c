@@ -144,11 +144,11 @@ START_TEST(matmul_equals_scalar)
             for (size_t n = 0; n < sizeof ins / sizeof *ins; n++)
                 for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++)
                     for (int s = 0; s < STORAGE_COUNT; s++)
-                        compare_matmul(kernels_at(i), outs[o],
-                                       storage_is_quantised((enum storage)s) ? whole_blocks[n]
-                                                                             : ins[n],
-                                       tokens[t], (enum storage)s, (enum epilogue)((o + n + t) % 3),
-                                       (int)((o + t) % 2));
+                        compare_matmul(
+                            kernels_at(i), outs[o],
+                            storage_is_quantised((enum storage)s) ? whole_blocks[n] : ins[n],
+                            tokens[t], (enum storage)s, (enum epilogue)((o + n + t) % EPILOGUES),
+                            (int)((o + t) % 2));
     }
 }
 END_TEST
@@ -396,8 +396,9 @@ static struct attention make_attention(int n_heads, int dim, int n, enum storage
     at.v = as_storage(at.v_values, n_v, storage);
     at.k_scales = random_scales(n_panels * (size_t)quant_blocks(dim) * KERNEL_LANES);
     at.v_scales = random_scales((size_t)n * (size_t)quant_blocks(dim));
-    const struct kv_chunk kv = {{{at.k, at.v, at.k_scales, at.v_scales}}, n, n, dim, storage};
-    at.args = (struct attend){kv, n_heads, at.q, at.scores, at.max, at.sum, at.out, stride, NULL};
+    const struct kv_chunk kv = {{{at.k, at.v, at.k_scales, at.v_scales}}, n, n, dim, dim, storage};
+    at.args = (struct attend){kv,     n_heads, at.q, at.scores, at.max, at.sum,
+                              at.out, stride,  NULL, NULL,      0};
     return at;
 }
 
@@ -483,20 +484,20 @@ static struct kv_piece copy_piece(const struct kv_chunk *kv, int begin, int end)
     static const size_t elements[] = {
         [STORAGE_F32] = 4, [STORAGE_F16] = 2, [STORAGE_Q8_0] = sizeof(int8_t)};
     const struct kv_piece *whole = &kv->piece[0];
-    const size_t element = elements[kv->storage], dim = (size_t)kv->head_dim;
-    const size_t scales = (size_t)quant_blocks(kv->head_dim) * sizeof(uint16_t);
+    const size_t element = elements[kv->storage], dim = (size_t)kv->key_dim;
+    const size_t scales = (size_t)quant_blocks(kv->key_dim) * sizeof(uint16_t);
     const int panel = begin / KERNEL_LANES, panels = matrix_panels(end);
     const int first = panel * KERNEL_LANES;
     const struct kv_piece piece = {
         copy_rows(whole->k, dim * KERNEL_LANES * element, panel, panels),
-        copy_rows(whole->v, (size_t)kernel_padded(kv->head_dim) * element, first, end),
+        copy_rows(whole->v, (size_t)kernel_padded(kv->key_dim) * element, first, end),
         copy_rows(whole->k_scales, scales * KERNEL_LANES, panel, panels),
         copy_rows(whole->v_scales, scales, first, end),
     };
     for (int t = first; t < begin; t++)
-        spoil_position(&piece, first, t, kv->head_dim, element);
+        spoil_position(&piece, first, t, kv->key_dim, element);
     for (int t = end; t < panels * KERNEL_LANES; t++)
-        spoil_position(&piece, first, t, kv->head_dim, element);
+        spoil_position(&piece, first, t, kv->key_dim, element);
     return piece;
 }
 

@@ -57,10 +57,11 @@ struct product {
  *             gradient: dp -> scale * p * (dp - sum_t p dp)
  */
 struct causal {
-    int n_keys, first;        /* first >= 0; n_keys > first for columns that mean something */
-    float *scores, *gradient; /* [n_keys, CAUSAL_WIDTH]; gradient only backward */
-    float *max, *inverse;     /* [CAUSAL_WIDTH], written by softmax, read by backward */
-    float scale;              /* 1 / sqrt(head_dim); only backward */
+    int n_keys, first;              /* first >= 0; n_keys > first for columns that mean something */
+    float *scores, *gradient;       /* [n_keys, CAUSAL_WIDTH]; gradient only backward */
+    float *max, *inverse;           /* [CAUSAL_WIDTH], written by softmax, read by backward */
+    float scale;                    /* 1 / sqrt(head_dim); only backward */
+    const struct attend_bias *bias; /* of this head, added to the scores; NULL: none */
 };
 
 /* --- optimizer ------------------------------------------------------------------------------- */
@@ -81,14 +82,18 @@ struct grad_kernels {
 
     void (*product)(const struct product *p);
 
-    /* By ffn_kind, n elements: out = f(x), the function between the two products. */
-    void (*ffn[FFN_KINDS])(float *out, const float *x, size_t n);
-    /* dx = dy * f'(x); dx may be dy. */
-    void (*ffn_backward[FFN_KINDS])(float *dx, const float *dy, const float *x, size_t n);
+    /* By ffn_kind, n elements: out = f(up), or f(gate) * up; gate is NULL unless the kind is gated
+     * (ffn_is_gated). */
+    void (*ffn[FFN_KINDS])(float *out, const float *up, const float *gate, size_t n);
+    /* From dy, the gradient of out, those of up and gate; dup may be dy; dgate is NULL unless the
+     * kind is gated. */
+    void (*ffn_backward[FFN_KINDS])(float *dup, float *dgate, const float *dy, const float *up,
+                                    const float *gate, size_t n);
 
     /* By norm_kind: the norm of one row x [n], backwards: dx [n] = residual [n] + the gradient of
      * x, given that of the output, dy [n]; dx may be residual. stats[0] and [1] become what the
-     * norm took off (the mean) and multiplied by (1 / sqrt(variance + eps)). */
+     * norm took off (the mean; 0 for NORM_RMS) and multiplied by (1 / sqrt(variance + eps), with
+     * the mean of squares for the variance for NORM_RMS). */
     void (*norm_backward[NORM_KINDS])(float *dx, const float *residual, const float *dy,
                                       const float *x, const float *gain, int n, float eps,
                                       float *stats);

@@ -120,9 +120,9 @@ static void vector_product(const struct product *p)
 
 /* --- GELU ------------------------------------------------------------------------------------ */
 
-static void vector_gelu(float *out, const float *x, size_t n)
+static void vector_gelu(float *out, const float *x, const float *gate, size_t n)
 {
-    assert(n == 0 || (out && x));
+    assert((n == 0 || (out && x)) && !gate);
     size_t i = 0;
     for (; i + KERNEL_LANES <= n; i += KERNEL_LANES)
         lanes_store(out + i, lanes_gelu(lanes_load(x + i)));
@@ -143,9 +143,10 @@ ALWAYS_INLINE lanes gelu_slope(lanes x)
     return lanes_sub(s, lanes_mul(rest, slope));
 }
 
-static void vector_gelu_backward(float *dx, const float *dy, const float *x, size_t n)
+static void vector_gelu_backward(float *dx, float *dgate, const float *dy, const float *x,
+                                 const float *gate, size_t n)
 {
-    assert(n == 0 || (dx && dy && x && dx != x));
+    assert((n == 0 || (dx && dy && x && dx != x)) && !dgate && !gate);
     size_t i = 0;
     for (; i + KERNEL_LANES <= n; i += KERNEL_LANES)
         lanes_store(dx + i, lanes_mul(lanes_load(dy + i), gelu_slope(lanes_load(x + i))));

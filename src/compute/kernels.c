@@ -42,14 +42,26 @@ uint64_t matrix_bytes(int n_out, int n_in, enum storage s)
     return (uint64_t)matrix_panels(n_out) * matrix_panel_bytes(n_in, s);
 }
 
-static const enum epilogue ffn_epilogues[FFN_KINDS] = {
-    [FFN_GELU] = EPILOGUE_GELU,
+static const struct {
+    enum epilogue epilogue;
+    bool gated;
+} ffn_kinds[FFN_KINDS] = {
+    [FFN_GELU] = {EPILOGUE_GELU, false},
+    [FFN_GELU_ERF] = {EPILOGUE_GELU_ERF, false},
+    [FFN_RELU] = {EPILOGUE_RELU, false},
+    [FFN_SWIGLU] = {EPILOGUE_SILU, true},
 };
+
+bool ffn_is_gated(enum ffn_kind kind)
+{
+    assert((unsigned)kind < FFN_KINDS);
+    return ffn_kinds[kind].gated;
+}
 
 enum epilogue ffn_epilogue(enum ffn_kind kind)
 {
     assert((unsigned)kind < FFN_KINDS);
-    return ffn_epilogues[kind];
+    return ffn_kinds[kind].epilogue;
 }
 
 /* Slowest first. */

@@ -36,15 +36,23 @@
 /* Norms of a row. Each is one entry of kernels.norm and one of grad_kernels.norm_backward. */
 enum norm_kind {
     NORM_LAYER, /* (x - mean) / sqrt(variance + eps) * gain + bias (Ba et al. 2016) */
+    NORM_RMS,   /* x / sqrt(mean x^2 + eps) * gain + bias (Zhang and Sennrich 2019) */
     NORM_KINDS
 };
 
-/* What stands between the two products of a feed-forward network. Each is one entry of the table
- * behind ffn_epilogue, and one of grad_kernels.ffn and .ffn_backward. */
+/* What stands before the last product of a feed-forward network: f(up x), or, if the network is
+ * gated, f(gate x) * up x. Each is one entry of the table behind ffn_epilogue, and one of
+ * grad_kernels.ffn and .ffn_backward. */
 enum ffn_kind {
-    FFN_GELU, /* the tanh form (Hendrycks and Gimpel 2016) */
+    FFN_GELU,     /* f is GELU, the tanh form (Hendrycks and Gimpel 2016) */
+    FFN_GELU_ERF, /* GELU, exact */
+    FFN_RELU,     /* max(x, 0) */
+    FFN_SWIGLU,   /* gated, f is SiLU (Shazeer 2020) */
     FFN_KINDS
 };
+
+/* Whether such a network has a gate, a product beside that of up. */
+bool ffn_is_gated(enum ffn_kind kind);
 
 /* --- storage --------------------------------------------------------------------------------- */
 
@@ -149,13 +157,18 @@ static inline size_t quant_row_bytes(int n)
 
 /* What becomes of a finished sum s (bias included). */
 enum epilogue {
-    EPILOGUE_STORE, /* y = s */
-    EPILOGUE_ADD,   /* y = y + s, the residual */
-    EPILOGUE_GELU,  /* y = GELU(s), the tanh form */
+    EPILOGUE_STORE,    /* y = s */
+    EPILOGUE_ADD,      /* y = y + s, the residual */
+    EPILOGUE_MUL,      /* y = y * s */
+    EPILOGUE_GELU,     /* y = GELU(s), the tanh form */
+    EPILOGUE_GELU_ERF, /* y = GELU(s), exact: s / 2 (1 + erf(s / sqrt 2)) */
+    EPILOGUE_RELU,     /* y = max(s, 0) */
+    EPILOGUE_SILU,     /* y = s / (1 + e^-s) */
     EPILOGUES
 };
 
-/* Of the first product of such a feed-forward network. */
+/* Of the first product of such a feed-forward network; if it is gated, that is the gate's, and the
+ * product of up follows into the same rows with EPILOGUE_MUL. */
 enum epilogue ffn_epilogue(enum ffn_kind kind);
 
 /*
@@ -181,12 +194,12 @@ struct matmul {
 /*
  * Keys and values of one K/V head that lie one position after the other. (Prefetch
  * asks for them a little ahead of use, and for what is past the end.)
- *   k  [panel of KERNEL_LANES positions][head_dim][KERNEL_LANES], whole panels
- *   v  [position][kernel_padded(head_dim)]; what the padding holds does not matter
+ *   k  [panel of KERNEL_LANES positions][key_dim][KERNEL_LANES], whole panels
+ *   v  [position][kernel_padded(value_dim)]; what the padding holds does not matter
  * Q8_0 elements are int8, and QUANT_BLOCK dimensions of a position (the last block may be
  * shorter) share a binary16 scale:
- *   k_scales  [panel][quant_blocks(head_dim)][KERNEL_LANES]
- *   v_scales  [position][quant_blocks(head_dim)]
+ *   k_scales  [panel][quant_blocks(key_dim)][KERNEL_LANES]
+ *   v_scales  [position][quant_blocks(value_dim)]
  */
 struct kv_piece {
     const void *k;
@@ -206,18 +219,24 @@ struct kv_chunk {
     struct kv_piece piece[2];
     int split;       /* 0..n_positions: positions before it are in piece[0] */
     int n_positions; /* 1..KERNEL_CHUNK */
-    int head_dim;
+    int key_dim, value_dim;
     enum storage storage;
+};
+
+/* What one head adds to its score of a position at a distance d = position of the query - position
+ * of the key: x * (square * x + linear) with x = d - centre. ALiBi's is {.linear = -slope}. */
+struct attend_bias {
+    float centre, linear, square;
 };
 
 /*
  * Attention of n_heads query heads of one token to one chunk; the K and V rows are read once for
  * all of them.
- *   q        [n_heads, head_dim], already scaled by 1 / sqrt(head_dim)
+ *   q        [n_heads, key_dim], already scaled by 1 / sqrt(key_dim)
  *   scores   [n_heads, KERNEL_CHUNK] scratch; its contents mean nothing before and after
- *   max      [n_heads]  m = max_t q.k_t
- *   sum      [n_heads]  l = sum_t exp(q.k_t - m)
- *   out      [n_heads, head_dim]  o = sum_t exp(q.k_t - m) v_t, not yet divided by l
+ *   max      [n_heads]  m = max_t s_t, with s_t = q.k_t + the head's bias, if any
+ *   sum      [n_heads]  l = sum_t exp(s_t - m)
+ *   out      [n_heads, value_dim]  o = sum_t exp(s_t - m) v_t, not yet divided by l
  * From one head's out, max and sum to the next's it is `stride` floats.
  */
 struct attend {
@@ -228,9 +247,12 @@ struct attend {
     float *max;
     float *sum;
     float *out;
-    size_t stride;    /* floats, >= head_dim */
+    size_t stride;    /* floats, >= value_dim */
     const void *next; /* keys that the next call will read, asked for ahead; NULL: those that follow
                          in memory, or not known */
+    const struct attend_bias *bias; /* [n_heads]; NULL: none */
+    int distance;                   /* of the chunk's first position, >= n_positions - 1; only with
+                                       a bias */
 };
 
 /* --- the table ------------------------------------------------------------------------------- */
@@ -248,6 +270,14 @@ struct kernels {
      * (none); eps >= 0; out may be x. */
     void (*norm[NORM_KINDS])(float *out, const float *x, const float *gain, const float *bias,
                              int n, float eps);
+
+    /* Turns the first n_rot (even, 0..n) elements of a head's row x [n] by pairs of neighbours, and
+     * scales all: out[j] = s x[j] C[j] + s x[j ^ 1] S[j] for j < n_rot, the others s x[j].
+     * turn [2, n_rot] is C, the cosine of each pair's angle, twice, then S, its sine, first with
+     * the other sign. `back` turns by the negative angles, which undoes it, and is its transpose.
+     * turn is not looked at if n_rot is 0; out may be x. */
+    void (*rotate)(float *out, const float *x, const float *turn, int n_rot, int n, float scale,
+                   bool back);
 
     void (*attend)(const struct attend *a);
 

@@ -124,7 +124,7 @@ ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage,
                               const struct panel_run *run, int panel, int head, const int n_panels,
                               const int n_heads)
 {
-    const size_t dim = (size_t)a->kv.head_dim;
+    const size_t dim = (size_t)a->kv.key_dim;
     const float *q = a->q + (size_t)head * dim;
     lanes acc[TILE_HEADS][4];
     const struct kv_piece *piece = run->piece;
@@ -204,6 +204,22 @@ ALWAYS_INLINE void score_chunk(const struct attend *a, enum storage storage)
     }
 }
 
+/* Adds a head's bias to its scores of whole panels, the first position being at `distance`. */
+static __attribute__((noinline)) void bias_chunk(float *scores, int n_panels,
+                                                 const struct attend_bias *bias, int distance)
+{
+    static const float places[KERNEL_LANES] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                               8, 9, 10, 11, 12, 13, 14, 15};
+    const lanes centre = lanes_all(bias->centre), first = lanes_all((float)distance);
+    const lanes square = lanes_all(bias->square), linear = lanes_all(bias->linear);
+    for (int t = 0; t < n_panels * KERNEL_LANES; t += KERNEL_LANES) {
+        const lanes place = lanes_add(lanes_load(places), lanes_all((float)t));
+        const lanes x = lanes_sub(lanes_sub(first, place), centre);
+        const lanes slope = lanes_fma(x, square, linear);
+        lanes_store(scores + t, lanes_fma(x, slope, lanes_load(scores + t)));
+    }
+}
+
 /* Turns one head's scores into exp(score - max); sets max and the sum. */
 static void softmax_chunk(float *scores, int n, float *max_out, float *sum_out)
 {
@@ -231,8 +247,8 @@ ALWAYS_INLINE void value_rows(const struct attend *a, enum storage storage,
                               size_t row_ahead, const float *p, int first, const int n_heads,
                               const int n_vecs, lanes acc[TILE_HEADS][4])
 {
-    const size_t v_stride = (size_t)kernel_padded(a->kv.head_dim);
-    const size_t n_blocks = (size_t)quant_blocks(a->kv.head_dim);
+    const size_t v_stride = (size_t)kernel_padded(a->kv.value_dim);
+    const size_t n_blocks = (size_t)quant_blocks(a->kv.value_dim);
     for (int t = 0; t < n; t++, row++, row_ahead++) {
         lanes v[4];
         prefetch_cache(ahead, storage, row_ahead * v_stride + (size_t)first,
@@ -278,7 +294,7 @@ ALWAYS_INLINE void value_piece(const struct attend *a, enum storage storage, int
 ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, int head, int first,
                               const int n_heads, const int n_vecs)
 {
-    const size_t dim = (size_t)a->kv.head_dim;
+    const size_t dim = (size_t)a->kv.value_dim;
     const float *p = a->scores + (size_t)head * KERNEL_CHUNK;
     const int last = a->kv.split < a->kv.n_positions, left = (int)dim - first;
     lanes acc[TILE_HEADS][4];
@@ -301,7 +317,7 @@ ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, int 
 ALWAYS_INLINE void value_heads(const struct attend *a, enum storage storage, int head,
                                const int n_heads)
 {
-    const int dim = a->kv.head_dim, width = tile_width(n_heads);
+    const int dim = a->kv.value_dim, width = tile_width(n_heads);
     int i = 0;
     for (; i + width * KERNEL_LANES <= dim; i += width * KERNEL_LANES)
         value_tile(a, storage, head, i, n_heads, width);
@@ -331,6 +347,9 @@ ALWAYS_INLINE void value_chunk(const struct attend *a, enum storage storage)
 ALWAYS_INLINE void attend_storage(const struct attend *a, enum storage storage)
 {
     score_chunk(a, storage);
+    for (int h = 0; h < a->n_heads && a->bias; h++)
+        bias_chunk(a->scores + (size_t)h * KERNEL_CHUNK, matrix_panels(a->kv.n_positions),
+                   &a->bias[h], a->distance);
     for (int h = 0; h < a->n_heads; h++)
         softmax_chunk(a->scores + (size_t)h * KERNEL_CHUNK, a->kv.n_positions,
                       &a->max[(size_t)h * a->stride], &a->sum[(size_t)h * a->stride]);

@@ -47,8 +47,20 @@ static void store_output(float *y, float s, enum epilogue epilogue)
     case EPILOGUE_ADD:
         *y += s;
         break;
+    case EPILOGUE_MUL:
+        *y *= s;
+        break;
     case EPILOGUE_GELU:
         *y = math_gelu(s);
+        break;
+    case EPILOGUE_GELU_ERF:
+        *y = math_gelu_erf(s);
+        break;
+    case EPILOGUE_RELU:
+        *y = math_relu(s);
+        break;
+    case EPILOGUE_SILU:
+        *y = math_silu(s);
         break;
     default:
         *y = s;
@@ -111,6 +123,33 @@ static void scalar_layer_norm(float *out, const float *x, const float *gain, con
         out[i] = fmaf((x[i] - mean) * scale, gain[i], bias ? bias[i] : 0.0f);
 }
 
+static void scalar_rms_norm(float *out, const float *x, const float *gain, const float *bias, int n,
+                            float eps)
+{
+    norm_check(out, x, gain, n, eps);
+    float squares[KERNEL_LANES] = {0};
+    for (int i = 0; i < n; i++)
+        squares[i % KERNEL_LANES] = fmaf(x[i], x[i], squares[i % KERNEL_LANES]);
+    const float scale = 1.0f / sqrtf(fold_lanes(squares) / (float)n + eps);
+    for (int i = 0; i < n; i++)
+        out[i] = fmaf(x[i] * scale, gain[i], bias ? bias[i] : 0.0f);
+}
+
+static void scalar_rotate(float *out, const float *x, const float *turn, int n_rot, int n,
+                          float scale, bool back)
+{
+    rotate_check(out, x, turn, n_rot, n);
+    const float across = back ? -scale : scale;
+    for (int i = 0; i < n_rot; i += 2) {
+        const float even = x[i], odd = x[i + 1];
+        const float *c = turn + i, *s = turn + n_rot + i;
+        out[i] = fmaf(scale * even, c[0], across * odd * s[0]);
+        out[i + 1] = fmaf(scale * odd, c[1], across * even * s[1]);
+    }
+    for (int i = n_rot; i < n; i++)
+        out[i] = scale * x[i];
+}
+
 /* The piece that has position *t of a chunk, which becomes the piece's. */
 static const struct kv_piece *piece_of(const struct kv_chunk *kv, int *t)
 {
@@ -123,7 +162,7 @@ static const struct kv_piece *piece_of(const struct kv_chunk *kv, int *t)
 /* q.k of one position of the chunk. */
 static float chunk_score(const struct kv_chunk *kv, const float *q, int t)
 {
-    const int dim = kv->head_dim, n_blocks = quant_blocks(dim);
+    const int dim = kv->key_dim, n_blocks = quant_blocks(dim);
     const struct kv_piece *piece = piece_of(kv, &t);
     const size_t panel = (size_t)(t / KERNEL_LANES), lane = (size_t)(t % KERNEL_LANES);
     const bool quantised = kv->storage == STORAGE_Q8_0;
@@ -146,24 +185,32 @@ static float chunk_score(const struct kv_chunk *kv, const float *q, int t)
 static float chunk_value(const struct kv_chunk *kv, int t, int i)
 {
     const struct kv_piece *piece = piece_of(kv, &t);
-    const size_t row = (size_t)t * (size_t)kernel_padded(kv->head_dim);
+    const size_t row = (size_t)t * (size_t)kernel_padded(kv->value_dim);
     const float v = math_load(piece->v, kv->storage, row + (size_t)i);
     if (kv->storage != STORAGE_Q8_0)
         return v;
-    return v * f16_widen(piece->v_scales[t * quant_blocks(kv->head_dim) + i / QUANT_BLOCK]);
+    return v * f16_widen(piece->v_scales[t * quant_blocks(kv->value_dim) + i / QUANT_BLOCK]);
+}
+
+/* Score s of position t of a chunk, whose first position is at `distance`, with its bias. */
+static float biased_score(const struct attend_bias *bias, int distance, int t, float s)
+{
+    const float x = (float)distance - (float)t - bias->centre;
+    return fmaf(x, fmaf(x, bias->square, bias->linear), s);
 }
 
 static void scalar_attend(const struct attend *a)
 {
     attend_check(a);
     const struct kv_chunk *kv = &a->kv;
-    const int dim = kv->head_dim;
     for (int h = 0; h < a->n_heads; h++) {
-        const float *q = a->q + (size_t)h * (size_t)dim;
+        const float *q = a->q + (size_t)h * (size_t)kv->key_dim;
         float *p = a->scores + (size_t)h * KERNEL_CHUNK;
         float max = -INFINITY;
         for (int t = 0; t < kv->n_positions; t++) {
             p[t] = chunk_score(kv, q, t);
+            if (a->bias)
+                p[t] = biased_score(&a->bias[h], a->distance, t, p[t]);
             max = max > p[t] ? max : p[t];
         }
         float lanes[KERNEL_LANES] = {0};
@@ -173,7 +220,7 @@ static void scalar_attend(const struct attend *a)
         }
         a->max[(size_t)h * a->stride] = max;
         a->sum[(size_t)h * a->stride] = fold_lanes(lanes);
-        for (int i = 0; i < dim; i++) {
+        for (int i = 0; i < kv->value_dim; i++) {
             float o = 0;
             for (int t = 0; t < kv->n_positions; t++)
                 o = fmaf(p[t], chunk_value(kv, t, i), o);
@@ -254,7 +301,8 @@ const struct kernels kernels_scalar = {
     .name = "scalar",
     .matmul = scalar_matmul,
     .quantize = scalar_quantize,
-    .norm = {[NORM_LAYER] = scalar_layer_norm},
+    .norm = {[NORM_LAYER] = scalar_layer_norm, [NORM_RMS] = scalar_rms_norm},
+    .rotate = scalar_rotate,
     .attend = scalar_attend,
     .merge = scalar_merge,
     .to_f16 = scalar_to_f16,

@@ -26,6 +26,22 @@ ALWAYS_INLINE lanes load_element(const void *base, enum storage storage, size_t 
     return lanes_load((const float *)base + i);
 }
 
+/* f of the sums of a feed-forward network. A call, because of the code that it would be in every
+ * tile. */
+static __attribute__((noinline)) lanes tile_activate(enum epilogue epilogue, lanes s)
+{
+    switch (epilogue) {
+    case EPILOGUE_GELU:
+        return lanes_gelu(s);
+    case EPILOGUE_GELU_ERF:
+        return lanes_gelu_erf(s);
+    case EPILOGUE_RELU:
+        return lanes_relu(s);
+    default:
+        return lanes_silu(s);
+    }
+}
+
 /* Bias, epilogue and store of one vector of outputs: rows of `panel`, token t. */
 ALWAYS_INLINE void tile_finish(const struct matmul *m, int panel, int t, lanes s)
 {
@@ -37,8 +53,10 @@ ALWAYS_INLINE void tile_finish(const struct matmul *m, int panel, int t, lanes s
         s = lanes_add(s, lanes_load_upto(w->bias + row, n));
     if (m->epilogue == EPILOGUE_ADD)
         s = lanes_add(lanes_load_upto(y, n), s);
-    else if (m->epilogue == EPILOGUE_GELU)
-        s = lanes_gelu(s);
+    else if (m->epilogue == EPILOGUE_MUL)
+        s = lanes_mul(lanes_load_upto(y, n), s);
+    else if (m->epilogue != EPILOGUE_STORE)
+        s = tile_activate(m->epilogue, s);
     lanes_store_upto(y, s, n);
 }
 

@@ -17,7 +17,7 @@
 #include "compute/kernels_matmul.h"
 #include "compute/kernels_tile.h"
 
-/* --- layer norm ------------------------------------------------------------------------------ */
+/* --- norms ----------------------------------------------------------------------------------- */
 
 static void vector_layer_norm(float *out, const float *x, const float *gain, const float *bias,
                               int n, float eps)
@@ -53,6 +53,46 @@ static void vector_layer_norm(float *out, const float *x, const float *gain, con
         const lanes shift = bias ? lanes_load_n(bias + whole, rest) : lanes_zero();
         lanes_store_n(out + whole, lanes_fma(normed, lanes_load_n(gain + whole, rest), shift),
                       rest);
+    }
+}
+
+static void vector_rms_norm(float *out, const float *x, const float *gain, const float *bias, int n,
+                            float eps)
+{
+    norm_check(out, x, gain, n, eps);
+    lanes squares = lanes_zero();
+    for (int i = 0; i < n; i += KERNEL_LANES) {
+        const lanes a = lanes_load_upto(x + i, n - i); /* 0 past the end */
+        squares = lanes_fma(a, a, squares);
+    }
+    const lanes scale = lanes_all(1.0f / sqrtf(lanes_sum(squares) / (float)n + eps));
+    for (int i = 0; i < n; i += KERNEL_LANES) {
+        const lanes normed = lanes_mul(lanes_load_upto(x + i, n - i), scale);
+        const lanes shift = bias ? lanes_load_upto(bias + i, n - i) : lanes_zero();
+        lanes_store_upto(out + i, lanes_fma(normed, lanes_load_upto(gain + i, n - i), shift),
+                         n - i);
+    }
+}
+
+/* --- rotary positions ------------------------------------------------------------------------ */
+
+static void vector_rotate(float *out, const float *x, const float *turn, int n_rot, int n,
+                          float scale, bool back)
+{
+    rotate_check(out, x, turn, n_rot, n);
+    const lanes along = lanes_all(scale), across = lanes_all(back ? -scale : scale);
+    for (int i = 0; i < n; i += KERNEL_LANES) { /* no pair is in two vectors */
+        const lanes a = lanes_load_upto(x + i, n - i);
+        const int left = n_rot - i;
+        lanes turned = lanes_mul(along, a);
+        if (left > 0) {
+            const lanes c = lanes_load_upto(turn + i, left);
+            const lanes s = lanes_load_upto(turn + n_rot + i, left);
+            const lanes other = lanes_mul(lanes_mul(across, lanes_swap(a)), s);
+            const lanes both = lanes_fma(turned, c, other);
+            turned = left < KERNEL_LANES ? lanes_first(both, turned, left) : both;
+        }
+        lanes_store_upto(out + i, turned, n - i);
     }
 }
 
@@ -126,7 +166,8 @@ const struct kernels VECTOR_TABLE = {
     .name = VECTOR_NAME,
     .matmul = vector_matmul,
     .quantize = vector_quantize,
-    .norm = {[NORM_LAYER] = vector_layer_norm},
+    .norm = {[NORM_LAYER] = vector_layer_norm, [NORM_RMS] = vector_rms_norm},
+    .rotate = vector_rotate,
     .attend = vector_attend,
     .merge = vector_merge,
     .to_f16 = vector_to_f16,

@@ -90,4 +90,50 @@ static inline lanes lanes_gelu(lanes x)
     return lanes_div(x, lanes_add(lanes_all(1.0f), lanes_exp(lanes_mul(x, inner))));
 }
 
+/* Phi(-u) of math_gelu_erf, operation for operation; 0 <= u <= GELU_LAST. */
+static inline lanes lanes_gelu_tail(lanes u)
+{
+    const lanes square = lanes_mul(u, u), minus_half = lanes_all(-0.5f);
+    const lanes lost = lanes_fma(u, u, lanes_sub(lanes_zero(), square));
+    const lanes one = lanes_all(1.0f);
+    const lanes s = lanes_div(one, lanes_fma(lanes_all(GELU_TAIL), u, one));
+    lanes p = lanes_all(GELU_P0);
+    p = lanes_fma(p, s, lanes_all(GELU_P1));
+    p = lanes_fma(p, s, lanes_all(GELU_P2));
+    p = lanes_fma(p, s, lanes_all(GELU_P3));
+    p = lanes_fma(p, s, lanes_all(GELU_P4));
+    p = lanes_fma(p, s, lanes_all(GELU_P5));
+    p = lanes_fma(p, s, lanes_all(GELU_P6));
+    p = lanes_fma(p, s, lanes_all(GELU_P7));
+    p = lanes_fma(p, s, lanes_all(GELU_P8));
+    p = lanes_fma(p, s, lanes_all(GELU_P9));
+    p = lanes_fma(p, lanes_mul(minus_half, lost), p);
+    return lanes_mul(p, lanes_exp(lanes_mul(minus_half, square)));
+}
+
+/* min(|x|, GELU_LAST), of a NaN one. */
+static inline lanes lanes_gelu_distance(lanes x)
+{
+    return lanes_min(lanes_all(GELU_LAST), lanes_max(x, lanes_sub(lanes_zero(), x)));
+}
+
+/* math_gelu_erf, operation for operation. */
+static inline lanes lanes_gelu_erf(lanes x)
+{
+    const lanes u = lanes_gelu_distance(x);
+    return lanes_fma(lanes_sub(lanes_zero(), u), lanes_gelu_tail(u), lanes_max(x, lanes_zero()));
+}
+
+static inline lanes lanes_relu(lanes x)
+{
+    return lanes_max(lanes_zero(), x);
+}
+
+/* math_silu, operation for operation. */
+static inline lanes lanes_silu(lanes x)
+{
+    x = lanes_max(lanes_all(-EXP_MAX), x);
+    return lanes_div(x, lanes_add(lanes_all(1.0f), lanes_exp(lanes_sub(lanes_zero(), x))));
+}
+
 #endif

@@ -119,6 +119,12 @@ static inline lanes lanes_fma(lanes a, lanes b, lanes c)
                    vfmaq_f32(c.q2, a.q2, b.q2), vfmaq_f32(c.q3, a.q3, b.q3)};
 }
 
+/* Neighbours change places: lane l ^ 1. */
+static inline lanes lanes_swap(lanes a)
+{
+    return (lanes){vrev64q_f32(a.q0), vrev64q_f32(a.q1), vrev64q_f32(a.q2), vrev64q_f32(a.q3)};
+}
+
 static inline float32x4_t quarter_min(float32x4_t a, float32x4_t b)
 {
     return vbslq_f32(vcltq_f32(a, b), a, b);

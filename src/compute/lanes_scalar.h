@@ -83,6 +83,12 @@ static inline lanes lanes_fma(lanes a, lanes b, lanes c)
     EACH_LANE(fmaf(a.lane[l], b.lane[l], c.lane[l]));
 }
 
+/* Neighbours change places: lane l ^ 1. */
+static inline lanes lanes_swap(lanes a)
+{
+    EACH_LANE(a.lane[l ^ 1]);
+}
+
 static inline float power_of_two(float z)
 {
     uint32_t bits;

@@ -108,6 +108,12 @@ static inline lanes lanes_fma(lanes a, lanes b, lanes c)
     return _mm512_fmadd_ps(a, b, c);
 }
 
+/* Neighbours change places: lane l ^ 1. */
+static inline lanes lanes_swap(lanes a)
+{
+    return _mm512_permute_ps(a, 0xb1);
+}
+
 /* a < b ? a : b, which is b if either is NaN. */
 static inline lanes lanes_min(lanes a, lanes b)
 {
@@ -337,6 +343,12 @@ static inline lanes lanes_max(lanes a, lanes b)
 static inline lanes lanes_fma(lanes a, lanes b, lanes c)
 {
     return (lanes){_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+
+/* Neighbours change places: lane l ^ 1. */
+static inline lanes lanes_swap(lanes a)
+{
+    return (lanes){_mm256_permute_ps(a.low, 0xb1), _mm256_permute_ps(a.high, 0xb1)};
 }
 
 /* a < b ? a : b, which is b if either is NaN. */

@@ -218,7 +218,8 @@ struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place,
     split = split < 0 ? 0 : split < n ? split : n;
     struct kv_chunk chunk = {.split = split,
                              .n_positions = n,
-                             .head_dim = kv->config.head_dim,
+                             .key_dim = kv->config.head_dim,
+                             .value_dim = kv->config.head_dim,
                              .storage = kv->shape.storage};
     if (split > 0)
         chunk.piece[0] = piece_from(kv, holder, first);

@@ -67,7 +67,7 @@ static void attn_output_and_ffn(const struct pass *p, int l, int thread)
         backprop_norm(b, &block->w[ROLE_FFN_NORM], mid, norm, n);
         backprop_multiply(b, b->panels[ROLE_FFN_UP], block->w[ROLE_FFN_UP].bias, norm, n, d, NULL,
                           pre, ff);
-        b->grad->ffn[b->config.ffn](act, pre, (size_t)n * (size_t)ff);
+        b->grad->ffn[b->config.ffn](act, pre, NULL, (size_t)n * (size_t)ff);
         add_branch(p, 2 * l + 2, b->panels[ROLE_FFN_DOWN], block->w[ROLE_FFN_DOWN].bias, act, ff,
                    mid, out, norm, r);
     }
@@ -115,11 +115,11 @@ static void attn_output_and_ffn_backward(const struct pass *p, int l, int thread
         const float *pre = rows_at(saved->pre, r, ff), *mid = rows_at(saved->mid, r, d);
         float *dpre = rows_at(b->dpre, r, ff);
         backprop_norm(b, &block->w[ROLE_FFN_NORM], mid, rows_at(b->norm, r, d), n);
-        b->grad->ffn[b->config.ffn](rows_at(b->act, r, ff), pre, (size_t)n * (size_t)ff);
+        b->grad->ffn[b->config.ffn](rows_at(b->act, r, ff), pre, NULL, (size_t)n * (size_t)ff);
         drop_gradient(p, 2 * l + 2, b->dx, b->dx_dropped, r);
         backprop_multiply(b, b->panels[ROLE_FFN_DOWN], NULL, rows_at(b->dx_dropped, r, d), n, d,
                           NULL, dpre, ff);
-        b->grad->ffn_backward[b->config.ffn](dpre, dpre, pre, (size_t)n * (size_t)ff);
+        b->grad->ffn_backward[b->config.ffn](dpre, NULL, dpre, pre, NULL, (size_t)n * (size_t)ff);
         backprop_multiply(b, b->panels[ROLE_FFN_UP], NULL, dpre, n, ff, NULL,
                           rows_at(b->dnorm, r, d), d);
         backprop_norm_backward(b, &block->w[ROLE_FFN_NORM], saved->mid, b->dx, b->dmid, r);
