@@ -462,12 +462,12 @@ START_TEST(probes_run_what_sessions_run)
     struct probe *p = NULL;
     float *x = malloc((size_t)n * (size_t)d * sizeof *x), *out = malloc((size_t)d * sizeof *out);
     float *logits = malloc((size_t)m->config.n_vocab * sizeof *logits);
-    ck_assert_int_eq(probe_create(&m->config, n, NULL, NULL, &p, &e), STATUS_OK);
+    ck_assert_int_eq(probe_create(&m->config, NULL, n, NULL, NULL, &p, &e), STATUS_OK);
     for (int t = 0; t < n; t++)
-        model_embed(m, g.tokens[t], t, x + (size_t)t * (size_t)d);
+        model_embed(m, probe_positions(p), g.tokens[t], t, x + (size_t)t * (size_t)d);
     for (int l = 0; l < m->config.n_layers; l++) {
         const struct block_taps taps = {.at = {[TAP_OUT] = x}};
-        probe_run(p, &m->blocks[l], x, n, &taps);
+        probe_run(p, &m->blocks[l], l, x, n, &taps);
     }
     const struct kernels *k;
     ck_assert_int_eq(kernels_choose(NULL, &k, &e), STATUS_OK);

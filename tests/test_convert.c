@@ -519,8 +519,8 @@ static void run_block_0(const struct opened *o, const float *in, float *normed, 
     struct probe *p;
     struct err e = {""};
     const struct block_taps taps = {.at = {[TAP_NORMED] = normed, [TAP_MIDDLE] = middle}};
-    ck_assert_int_eq(probe_create(&o->model->config, n, NULL, NULL, &p, &e), STATUS_OK);
-    probe_run(p, &o->model->blocks[0], in, n, &taps);
+    ck_assert_int_eq(probe_create(&o->model->config, NULL, n, NULL, NULL, &p, &e), STATUS_OK);
+    probe_run(p, &o->model->blocks[0], 0, in, n, &taps);
     probe_free(p);
 }
 

@@ -278,7 +278,7 @@ START_TEST(embedding_rows)
         const struct gguf_tensor *positions = gguf_find_tensor(c.gguf, "position_embd.weight");
         for (int token = 0; token < 259; token++) {
             float out[16], x[16], p[16];
-            model_embed(c.model, token, token % 8, out);
+            model_embed(c.model, &(struct positions){0}, token, token % 8, out);
             memcpy(p, positions->data + (size_t)(token % 8) * sizeof p, sizeof p);
             if (f16)
                 kernels_scalar.from_f16(x, (const uint16_t *)(const void *)rows->data + token * 16,
@@ -304,7 +304,7 @@ START_TEST(variant_names)
     ck_assert_str_eq(name, "GQA-4");
     config_variant_name(&c, 1, name);
     ck_assert_str_eq(name, "MQA");
-    ck_assert_int_eq(config_kv_dim(&c, 0), 128);
+    ck_assert_int_eq(config_k_dim(&c, 0), 128);
 }
 END_TEST
 

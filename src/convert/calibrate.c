@@ -79,7 +79,7 @@ static enum status embed_tokens(struct converter *c)
         const int at = (int)(t % (size_t)k->window);
         if (at == 0 && convert_is_stopped(c->spec))
             return STATUS_INTERRUPTED;
-        model_embed(c->model, c->spec->tokens[t], at, k->stream + t * d);
+        model_embed(c->model, probe_positions(k->probe), c->spec->tokens[t], at, k->stream + t * d);
         memcpy(k->stream2 + t * d, k->stream + t * d, d * sizeof *k->stream);
     }
     return STATUS_OK;
@@ -90,9 +90,12 @@ enum status convert_calibration_start(struct converter *c, struct err *e)
     struct convert_calibration *k = c->calibration;
     const size_t window = (size_t)k->window, n_windows = (c->spec->n_tokens + window - 1) / window;
     c->windows_all = (int)n_windows * c->config.n_layers * (c->spec->refit ? 3 : 2);
-    TRY(embed_tokens(c));
-    TRY(probe_create(&c->config, k->window, c->spec->kernels, c->spec->pool, &k->probe, e));
-    return probe_create(&c->converted, k->window, c->spec->kernels, c->spec->pool, &k->probe2, e);
+    const float *factors = c->model->w[ROLE_ROPE_FREQS].table;
+    TRY(probe_create(&c->config, factors, k->window, c->spec->kernels, c->spec->pool, &k->probe,
+                     e));
+    TRY(probe_create(&c->converted, factors, k->window, c->spec->kernels, c->spec->pool, &k->probe2,
+                     e));
+    return embed_tokens(c);
 }
 
 void convert_calibration_end(struct converter *c)
@@ -208,7 +211,7 @@ enum status convert_calibrate(struct converter *c, int layer)
         float *middle = k->middle + first * d;
         const struct block_taps taps = {
             .at = {[TAP_NORMED] = k->rows, [TAP_MIDDLE] = middle, [TAP_OUT] = k->rows2}};
-        probe_run(k->probe, &c->model->blocks[layer], stream, n, &taps);
+        probe_run(k->probe, &c->model->blocks[layer], layer, stream, n, &taps);
         add_energy(c, middle, stream, n);
         memcpy(stream, k->rows2, (size_t)n * d * sizeof *stream);
         widen(k->x, k->rows, (size_t)n * d);
@@ -252,13 +255,14 @@ static void use_tensors(struct converter *c, int layer, bool out_too)
                         .storage = old->w[ROLE_ATTN_QKV].matrix.storage,
                         .panels = k->qkv_panels,
                         .bias = k->qkv_bias};
-    pack_matrix(k->qkv_panels, &k->block.w[ROLE_ATTN_QKV].matrix, &t->qkv.weight.tensor, NULL);
+    pack_matrix(k->qkv_panels, &k->block.w[ROLE_ATTN_QKV].matrix, 0, &t->qkv.weight.tensor, NULL);
     pack_floats(k->qkv_bias, &t->qkv.bias.tensor);
     if (!out_too)
         return;
     k->block.w[ROLE_ATTN_OUTPUT].matrix.panels = k->out_panels;
     k->block.w[ROLE_ATTN_OUTPUT].matrix.bias = k->out_bias;
-    pack_matrix(k->out_panels, &k->block.w[ROLE_ATTN_OUTPUT].matrix, &t->out.weight.tensor, NULL);
+    pack_matrix(k->out_panels, &k->block.w[ROLE_ATTN_OUTPUT].matrix, 0, &t->out.weight.tensor,
+                NULL);
     pack_floats(k->out_bias, &t->out.bias.tensor);
 }
 
@@ -316,7 +320,7 @@ enum status convert_refit(struct converter *c, int layer)
     for (size_t first = 0; (n = next_window(c, first)) > 0; first += (size_t)n) {
         const float *stream = k->stream2 + first * d;
         const struct block_taps taps = {.at = {[TAP_HEADS] = k->rows}};
-        probe_run(k->probe2, &k->block, stream, n, &taps);
+        probe_run(k->probe2, &k->block, layer, stream, n, &taps);
         widen(k->x, k->rows, (size_t)n * q);
         widen_difference(k->y, k->middle + first * d, stream, (size_t)n * d);
         convert_add_outer(c->spec->pool, features, k->x, k->x, n, c->q_dim, c->q_dim);
@@ -339,7 +343,7 @@ enum status convert_advance(struct converter *c, int layer, double *lost)
     for (size_t first = 0; (n = next_window(c, first)) > 0; first += (size_t)n) {
         float *stream = k->stream2 + first * d;
         const struct block_taps taps = {.at = {[TAP_MIDDLE] = k->rows, [TAP_OUT] = stream}};
-        probe_run(k->probe2, &k->block, stream, n, &taps);
+        probe_run(k->probe2, &k->block, layer, stream, n, &taps);
         widen_difference(k->x, k->middle + first * d, k->rows, (size_t)n * d);
         sum += linalg_dot(k->x, k->x, (size_t)n * d);
         TRY(window_done(c));

@@ -2,16 +2,15 @@
 
 #include "compute/pool.h"
 
-/* A part: out [head_dim], max, sum. */
-static size_t part_size(int head_dim)
+/* A part: out [value_dim], max, sum. */
+static size_t part_size(const struct config *c)
 {
-    return (size_t)head_dim + 2;
+    return (size_t)config_value_dim(c) + 2;
 }
 
 uint64_t attention_parts(const struct config *c, int n_rows, int cap)
 {
-    return (uint64_t)n_rows * (uint64_t)c->n_heads * (uint64_t)kv_cache_chunks(cap) *
-           part_size(c->head_dim);
+    return (uint64_t)n_rows * (uint64_t)c->n_heads * (uint64_t)kv_cache_chunks(cap) * part_size(c);
 }
 
 uint64_t attention_scratch(const struct config *c)
@@ -20,7 +19,8 @@ uint64_t attention_scratch(const struct config *c)
     for (int l = 0; l < c->n_layers; l++)
         if ((uint64_t)config_group(c, l) > group)
             group = (uint64_t)config_group(c, l);
-    return group * ((uint64_t)c->head_dim + KERNEL_CHUNK); /* scaled queries, scores */
+    /* Scaled queries, scores, a key. */
+    return group * ((uint64_t)c->head_dim + KERNEL_CHUNK) + (uint64_t)c->head_dim;
 }
 
 static const float *row_qkv(const struct attention *a, int row)
@@ -33,28 +33,44 @@ static float *part_of(const struct attention *a, int row, int head, int chunk)
     const struct config *c = &a->kv->config;
     const size_t index =
         ((size_t)row * (size_t)c->n_heads + (size_t)head) * (size_t)a->max_chunks + (size_t)chunk;
-    return a->parts + index * part_size(c->head_dim);
+    return a->parts + index * part_size(c);
 }
 
 /* --- new keys and values --------------------------------------------------------------------- */
 
-static void store_row(const struct attention *a, int kv_head, int row)
+/* A head's row of queries or keys as scores take it: turned to its position, times a scale. */
+static void place_row(const struct attention *a, int position, const float *x, float scale,
+                      float *out)
+{
+    const struct config *c = &a->kv->config;
+    const float *turn = positions_turn(a->positions, position);
+    a->kernels->rotate(out, x, turn, turn ? c->rope.n_dims : 0, c->head_dim, scale, false);
+}
+
+/* scratch is [head_dim]. */
+static void store_row(const struct attention *a, int kv_head, int row, float *scratch)
 {
     const struct config *c = &a->kv->config;
     const struct batch_row *r = &a->batch->rows[row];
-    const float *k = row_qkv(a, row) + config_q_dim(c) + (size_t)kv_head * (size_t)c->head_dim;
-    const float *v = k + (size_t)a->n_kv_heads * (size_t)c->head_dim;
+    const float *keys = row_qkv(a, row) + config_q_dim(c);
+    const float *k = keys + (size_t)kv_head * (size_t)c->head_dim;
+    const float *v = keys + (size_t)a->n_kv_heads * (size_t)c->head_dim +
+                     (size_t)kv_head * (size_t)config_value_dim(c);
+    if (positions_turn(a->positions, r->position)) {
+        place_row(a, r->position, k, 1, scratch);
+        k = scratch;
+    }
     kv_cache_put(a->kv, a->kernels, (struct kv_place){r->sequence, a->layer, kv_head}, r->position,
                  k, v);
 }
 
-void attention_store(const struct attention *a, int thread, int n_threads)
+void attention_store(const struct attention *a, float *scratch, int thread, int n_threads)
 {
     const int n_rows = a->batch->n_rows;
     int begin, end;
     pool_share(a->n_kv_heads * n_rows, thread, n_threads, &begin, &end);
     for (int item = begin; item < end; item++)
-        store_row(a, item / n_rows, item % n_rows);
+        store_row(a, item / n_rows, item % n_rows, scratch);
 }
 
 /* --- work items ------------------------------------------------------------------------------ */
@@ -87,15 +103,15 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     const int chunk_first = chunk * KERNEL_CHUNK;
     /* Only this item reads the newest position, so nobody has to be waited for. */
     if (!a->batch->stores_first && chunk == position / KERNEL_CHUNK)
-        store_row(a, kv_head, row);
+        store_row(a, kv_head, row, scratch);
 
     int n = position + 1 - chunk_first;
     n = n < KERNEL_CHUNK ? n : KERNEL_CHUNK;
     const size_t dim = (size_t)c->head_dim, group = (size_t)a->group;
     const float *q = row_qkv(a, row) + (size_t)kv_head * group * dim;
     float *scaled = scratch;
-    for (size_t i = 0; i < group * dim; i++)
-        scaled[i] = q[i] * a->scale;
+    for (size_t h = 0; h < group; h++)
+        place_row(a, position, q + h * dim, a->scale, scaled + h * dim);
 
     float *part = part_of(a, row, kv_head * a->group, chunk);
     const struct kv_place place = {span->sequence, a->layer, kv_head};
@@ -105,9 +121,11 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
         .q = scaled,
         .scores = scaled + group * dim,
         .out = part,
-        .max = part + dim,
-        .sum = part + dim + 1,
-        .stride = (size_t)a->max_chunks * part_size(c->head_dim),
+        .max = part + config_value_dim(c),
+        .sum = part + config_value_dim(c) + 1,
+        .stride = (size_t)a->max_chunks * part_size(c),
+        .bias = a->bias ? a->bias + (size_t)kv_head * group : NULL,
+        .distance = position - chunk_first,
         .next = keys_after(a, span, kv_head, chunk),
     };
     a->kernels->attend(&args);
@@ -153,11 +171,11 @@ void attention_run(const struct attention *a, float *scratch, int thread, int n_
 void attention_merge(const struct attention *a, int row, float *out)
 {
     const struct config *c = &a->kv->config;
-    const int dim = c->head_dim;
+    const int dim = config_value_dim(c);
     const int n_chunks = kv_cache_chunks(a->batch->rows[row].position + 1);
     for (int h = 0; h < c->n_heads; h++) {
         const float *part = part_of(a, row, h, 0);
         a->kernels->merge(out + (size_t)h * (size_t)dim, part, part + dim, part + dim + 1, n_chunks,
-                          part_size(dim), dim);
+                          part_size(c), dim);
     }
 }

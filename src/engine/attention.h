@@ -16,6 +16,7 @@
 #include "engine/batch.h"
 #include "model/config.h"
 #include "model/kv_cache.h"
+#include "model/positions.h"
 
 struct attention {
     const struct kernels *kernels;
@@ -25,28 +26,30 @@ struct attention {
     int n_kv_heads, group; /* the layer's, see model/config.h */
     size_t qkv_dim;        /* likewise */
     float scale;           /* of scores: 1 / sqrt(head_dim) */
-    const float *qkv;      /* [n_rows, qkv_dim], a row's Q, then K, then V */
-    float *parts;          /* [n_rows, n_heads, max_chunks, head_dim + 2]: out, max, sum */
-    int max_chunks;        /* kv_cache_chunks of the cache's positions */
+    const struct positions *positions;
+    const struct attend_bias *bias; /* [n_heads] of scores; NULL: none */
+    const float *qkv;               /* [n_rows, qkv_dim], a row's Q, then K, then V */
+    float *parts;   /* [n_rows, n_heads, max_chunks, value_dim + 2]: out, max, sum */
+    int max_chunks; /* kv_cache_chunks of the cache's positions */
 };
 
 /* Floats of `parts` for n_rows rows in a cache of `cap` positions. */
 uint64_t attention_parts(const struct config *c, int n_rows, int cap);
 
-/* Floats that one thread of attention_run needs as scratch. */
+/* Floats that one thread of attention_store or attention_run needs as scratch. */
 uint64_t attention_scratch(const struct config *c);
 
 /*
  * Stores this thread's share of the new keys and values, if batch->stores_first: then it must be
  * complete on all threads (a barrier) before attention_run, which otherwise stores them itself.
  */
-void attention_store(const struct attention *a, int thread, int n_threads);
+void attention_store(const struct attention *a, float *scratch, int thread, int n_threads);
 
 /* This thread's share of the work items (K/V head, chunk, row), by what they cost; fills `parts`.
  * Where threads have whole heads it has the work of K/V heads [thread * n, (thread + 1) * n). */
 void attention_run(const struct attention *a, float *scratch, int thread, int n_threads);
 
-/* Joins the chunks of one row's heads into out [n_heads * head_dim]; after a barrier. */
+/* Joins the chunks of one row's heads into out [n_heads * value_dim]; after a barrier. */
 void attention_merge(const struct attention *a, int row, float *out);
 
 #endif

@@ -20,7 +20,8 @@ static void tap_rows(const struct forward *f, enum block_tap tap, const float *r
 static bool heads_divide(const struct forward *f, int layer)
 {
     return config_kv_heads(f->config, layer) % pool_n_threads(f->pool) == 0 &&
-           f->config->head_dim % KERNEL_LANES == 0;
+           f->config->head_dim % KERNEL_LANES == 0 &&
+           config_value_dim(f->config) % KERNEL_LANES == 0;
 }
 
 /* The rows of Q, K and V that belong to this thread's K/V heads. */
@@ -31,15 +32,16 @@ static void multiply_heads(const struct forward *f, const struct matrix *qkv, co
     const struct matmul m =
         forward_product(f, qkv, input, f->batch->n_rows, f->work->qkv, EPILOGUE_STORE, thread);
     const int n_heads = config_kv_heads(c, layer) / pool_n_threads(f->pool);
-    const int panels = c->head_dim / KERNEL_LANES; /* of a head */
+    /* Panels of a head's query or key, and of its value. */
+    const int panels = c->head_dim / KERNEL_LANES, v_panels = config_value_dim(c) / KERNEL_LANES;
     const int group = config_group(c, layer), first = thread * n_heads;
     const int k = c->n_heads * panels, v = k + config_kv_heads(c, layer) * panels;
     f->kernels->matmul(&m, first * group * panels, (first + n_heads) * group * panels);
     f->kernels->matmul(&m, k + first * panels, k + (first + n_heads) * panels);
-    f->kernels->matmul(&m, v + first * panels, v + (first + n_heads) * panels);
+    f->kernels->matmul(&m, v + first * v_panels, v + (first + n_heads) * v_panels);
 }
 
-static struct attention layer_attention(const struct forward *f, int layer)
+static struct attention layer_attention(const struct forward *f, const struct block *b, int layer)
 {
     const struct config *c = f->config;
     return (struct attention){
@@ -51,6 +53,8 @@ static struct attention layer_attention(const struct forward *f, int layer)
         .group = config_group(c, layer),
         .qkv_dim = (size_t)config_qkv_dim(c, layer),
         .scale = 1.0f / sqrtf((float)c->head_dim),
+        .positions = &f->work->positions,
+        .bias = b->bias,
         .qkv = f->work->qkv,
         .parts = f->work->parts,
         .max_chunks = kv_cache_chunks(f->kv->shape.cap),
@@ -62,13 +66,11 @@ void block_attention(const struct forward *f, const struct block *b, int layer, 
     const struct config *c = f->config;
     const struct workspace *w = f->work;
     const int n_rows = f->batch->n_rows, n_threads = pool_n_threads(f->pool);
-    const struct attention a = layer_attention(f, layer);
+    const struct attention a = layer_attention(f, b, layer);
     const bool whole_heads = heads_divide(f, layer);
 
-    /* Norm before attention. */
-    float *input = forward_norm(f, &b->w[ROLE_ATTN_NORM].norm, thread);
-
     /* Queries, keys and values. */
+    const float *input = forward_input(f, &b->w[ROLE_ATTN_NORM].norm, thread);
     const struct matrix *qkv = &b->w[ROLE_ATTN_QKV].matrix;
     if (whole_heads) {
         multiply_heads(f, qkv, input, layer, thread);
@@ -81,7 +83,7 @@ void block_attention(const struct forward *f, const struct block *b, int layer, 
 
     /* Keys and values into the cache. */
     if (f->batch->stores_first) {
-        attention_store(&a, thread, n_threads);
+        attention_store(&a, workspace_attend(w, thread), thread, n_threads);
         if (!whole_heads)
             pool_barrier(f->pool, thread);
     }
@@ -91,15 +93,16 @@ void block_attention(const struct forward *f, const struct block *b, int layer, 
     pool_barrier(f->pool, thread);
 
     /* Chunks joined, heads side by side. */
+    float *heads = workspace_input(w, n_rows, thread);
     int begin, end;
     forward_rows(f, n_rows, thread, &begin, &end);
     for (int r = begin; r < end; r++)
-        attention_merge(&a, r, input + (size_t)r * (size_t)config_q_dim(c));
+        attention_merge(&a, r, heads + (size_t)r * (size_t)config_heads_dim(c));
 
     /* Output projection, added to the residual stream. */
-    forward_multiply(f, &b->w[ROLE_ATTN_OUTPUT].matrix, input, n_rows, w->x, EPILOGUE_ADD, thread);
-    tap_rows(f, TAP_HEADS, input, config_q_dim(c), thread);
-    pool_barrier(f->pool, thread);
+    forward_multiply(f, &b->w[ROLE_ATTN_OUTPUT].matrix, heads, n_rows, w->x, EPILOGUE_ADD, thread);
+    tap_rows(f, TAP_HEADS, heads, config_heads_dim(c), thread);
+    forward_end_residual(f, &b->w[ROLE_ATTN_OUTPUT_NORM].norm, thread);
     tap_rows(f, TAP_MIDDLE, w->x, c->d_model, thread);
 }
 
@@ -109,17 +112,20 @@ void block_feed_forward(const struct forward *f, const struct block *b, int thre
 {
     const struct workspace *w = f->work;
     const int n_rows = f->batch->n_rows;
-
-    /* Norm before the feed-forward layer. */
-    const float *input = forward_norm(f, &b->w[ROLE_FFN_NORM].norm, thread);
+    const enum ffn_kind kind = f->config->ffn;
+    const struct matrix *up = &b->w[ROLE_FFN_UP].matrix;
 
     /* Up projection and activation. */
-    forward_multiply(f, &b->w[ROLE_FFN_UP].matrix, input, n_rows, w->hidden,
-                     ffn_epilogue(f->config->ffn), thread);
+    const float *input = forward_input(f, &b->w[ROLE_FFN_NORM].norm, thread);
+    if (ffn_is_gated(kind))
+        forward_gate(f, &b->w[ROLE_FFN_GATE].matrix, up, input, n_rows, w->hidden,
+                     ffn_epilogue(kind), thread);
+    else
+        forward_multiply(f, up, input, n_rows, w->hidden, ffn_epilogue(kind), thread);
     pool_barrier(f->pool, thread);
 
     /* Down projection, added to the residual stream. */
     forward_multiply(f, &b->w[ROLE_FFN_DOWN].matrix, w->hidden, n_rows, w->x, EPILOGUE_ADD, thread);
-    pool_barrier(f->pool, thread);
+    forward_end_residual(f, &b->w[ROLE_LAYER_OUTPUT_NORM].norm, thread);
     tap_rows(f, TAP_OUT, w->x, f->config->d_model, thread);
 }

@@ -2,9 +2,9 @@
  * block - one layer of a transformer over the rows of a batch.
  *
  * Threads meet after attention, the output projection, the up projection and the down projection;
- * and where K/V heads cannot be divided whole among them also after the QKV rows and (if
- * batch->stores_first) the new keys and values. Before each of these they meet over rows that they
- * share (see engine/forward.h).
+ * where norms stand after the residuals, once more after each; and where K/V heads cannot be
+ * divided whole among them also after the QKV rows and (if batch->stores_first) the new keys and
+ * values. Before each of these they meet over rows that they share (see engine/forward.h).
  */
 #ifndef DECODE_ENGINE_BLOCK_H
 #define DECODE_ENGINE_BLOCK_H
@@ -15,7 +15,7 @@
 /* Where a block's numbers can be had on their way: for tools that take a model apart. */
 enum block_tap {
     TAP_NORMED, /* [n_rows, d_model] what Q, K and V are products of */
-    TAP_HEADS,  /* [n_rows, q_dim] the heads' results, which the output matrix takes */
+    TAP_HEADS,  /* [n_rows, heads_dim] the heads' results, which the output matrix takes */
     TAP_MIDDLE, /* [n_rows, d_model] the residual stream after attention */
     TAP_OUT,    /* [n_rows, d_model] and after the block */
     BLOCK_TAPS,

@@ -1,5 +1,7 @@
 #include "engine/forward.h"
 
+#include <string.h>
+
 void forward_rows(const struct forward *f, int n_rows, int thread, int *begin, int *end)
 {
     if (workspace_shares(n_rows))
@@ -8,21 +10,45 @@ void forward_rows(const struct forward *f, int n_rows, int thread, int *begin, i
         *begin = 0, *end = n_rows;
 }
 
-void forward_norm_row(const struct forward *f, const struct norm *norm, int r, float *out)
+static void norm_row(const struct forward *f, const struct norm *norm, const float *x, float *out)
 {
     const struct config *c = f->config;
-    f->kernels->norm[c->norm](out, f->work->x + (size_t)r * (size_t)c->d_model, norm->gain,
-                              norm->bias, c->d_model, c->norm_eps);
+    f->kernels->norm[c->norm](out, x, norm->gain, norm->bias, c->d_model, c->norm_eps);
 }
 
-float *forward_norm(const struct forward *f, const struct norm *norm, int thread)
+void forward_input_row(const struct forward *f, const struct norm *norm, int r, float *out)
 {
+    const size_t d = (size_t)f->config->d_model;
+    const float *x = f->work->x + (size_t)r * d;
+    if (f->config->placement == PLACEMENT_BEFORE)
+        norm_row(f, norm, x, out);
+    else
+        memcpy(out, x, d * sizeof *out);
+}
+
+const float *forward_input(const struct forward *f, const struct norm *norm, int thread)
+{
+    if (f->config->placement != PLACEMENT_BEFORE)
+        return f->work->x;
     float *input = workspace_input(f->work, f->batch->n_rows, thread);
     int begin, end;
     forward_rows(f, f->batch->n_rows, thread, &begin, &end);
     for (int r = begin; r < end; r++)
-        forward_norm_row(f, norm, r, input + (size_t)r * (size_t)f->config->d_model);
+        forward_input_row(f, norm, r, input + (size_t)r * (size_t)f->config->d_model);
     return input;
+}
+
+void forward_end_residual(const struct forward *f, const struct norm *norm, int thread)
+{
+    const size_t d = (size_t)f->config->d_model;
+    pool_barrier(f->pool, thread);
+    if (f->config->placement != PLACEMENT_AFTER)
+        return;
+    int begin, end;
+    pool_share(f->batch->n_rows, thread, pool_n_threads(f->pool), &begin, &end);
+    for (int r = begin; r < end; r++)
+        norm_row(f, norm, f->work->x + (size_t)r * d, f->work->x + (size_t)r * d);
+    pool_barrier(f->pool, thread);
 }
 
 /* Quantises the thread's rows. */
@@ -54,6 +80,21 @@ struct matmul forward_product(const struct forward *f, const struct matrix *w, c
     if (workspace_shares(n_rows))
         pool_barrier(f->pool, thread);
     return m;
+}
+
+void forward_gate(const struct forward *f, const struct matrix *gate, const struct matrix *up,
+                  const float *x, int n_rows, float *y, enum epilogue activation, int thread)
+{
+    struct matmul m = forward_product(f, gate, x, n_rows, y, activation, thread);
+    int begin, end;
+    pool_share(matrix_panels(gate->n_out), thread, pool_n_threads(f->pool), &begin, &end);
+    f->kernels->matmul(&m, begin, end);
+    /* Both read the same rows, unless only one of them wants these quantised. */
+    if (storage_is_quantised(up->storage) && !m.quants)
+        m = forward_product(f, up, x, n_rows, y, EPILOGUE_MUL, thread);
+    m.w = up;
+    m.epilogue = EPILOGUE_MUL;
+    f->kernels->matmul(&m, begin, end);
 }
 
 void forward_multiply(const struct forward *f, const struct matrix *w, const float *x, int n_rows,

@@ -29,16 +29,26 @@ struct forward {
 /* Which of n_rows rows this thread makes. */
 void forward_rows(const struct forward *f, int n_rows, int thread, int *begin, int *end);
 
-/* The norm of row r of work->x, [d_model]. */
-void forward_norm_row(const struct forward *f, const struct norm *norm, int r, float *out);
+/* What a product takes of row r of work->x, [d_model]: its norm, or, where norms stand after the
+ * residuals, the row as it is. */
+void forward_input_row(const struct forward *f, const struct norm *norm, int r, float *out);
 
-/* The norms of the thread's rows of the batch, in the input [n_rows, d_model], which it gives. */
-float *forward_norm(const struct forward *f, const struct norm *norm, int thread);
+/* The same of the thread's rows of the batch [n_rows, d_model]: work->x itself where norms stand
+ * after the residuals. */
+const float *forward_input(const struct forward *f, const struct norm *norm, int thread);
+
+/* Ends a residual, which is complete on this thread: threads meet, and where norms stand after the
+ * residuals work->x becomes its norm, complete on return. */
+void forward_end_residual(const struct forward *f, const struct norm *norm, int thread);
 
 /* y = epilogue(w x): n_rows rows of x [n_rows, w->n_in], of which this thread's are made, quantised
  * before if w is, ready for the kernel; no row is computed yet. Threads meet if rows are shared. */
 struct matmul forward_product(const struct forward *f, const struct matrix *w, const float *x,
                               int n_rows, float *y, enum epilogue epilogue, int thread);
+
+/* y = activation(gate x) * (up x), of this thread's share of the panels; both [n_out, n_in]. */
+void forward_gate(const struct forward *f, const struct matrix *gate, const struct matrix *up,
+                  const float *x, int n_rows, float *y, enum epilogue activation, int thread);
 
 /* This thread's share of the panels of a product y [n_rows, w->n_out]. */
 void forward_multiply(const struct forward *f, const struct matrix *w, const float *x, int n_rows,

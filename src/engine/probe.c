@@ -8,6 +8,7 @@
 #define PROBE_BLOCK 96
 
 struct probe {
+    struct config model;  /* of all layers */
     struct config config; /* of one layer */
     const struct kernels *kernels;
     struct pool *pool;
@@ -17,15 +18,17 @@ struct probe {
     struct batch_row rows[PROBE_BLOCK];
 };
 
-enum status probe_create(const struct config *c, int n_ctx, const struct kernels *kernels,
-                         struct pool *pool, struct probe **out, struct err *e)
+enum status probe_create(const struct config *c, const float *rope_factors, int n_ctx,
+                         const struct kernels *kernels, struct pool *pool, struct probe **out,
+                         struct err *e)
 {
     *out = NULL;
     struct probe *p = calloc(1, sizeof *p);
     if (!p)
         return err_no_memory(e, "a block's scratch memory", sizeof *p);
-    p->config = *c;
+    p->model = p->config = *c;
     p->config.n_layers = 1;
+    p->config.layer_kv_heads[0] = 0; /* room for the most of any */
     p->kernels = kernels;
     p->pool = pool;
     p->work = (struct workspace){.max_rows = n_ctx < PROBE_BLOCK ? n_ctx : PROBE_BLOCK,
@@ -34,7 +37,7 @@ enum status probe_create(const struct config *c, int n_ctx, const struct kernels
     if (s == STATUS_OK)
         s = kv_cache_create(&p->kv, &p->config, &(struct kv_shape){.n_sequences = 1, .cap = n_ctx},
                             e);
-    workspace_take(&p->work, &p->arena, &p->config, n_ctx);
+    workspace_take(&p->work, &p->arena, &p->config, rope_factors, n_ctx);
     if (s == STATUS_OK)
         s = arena_allocate(&p->arena, "a block's scratch memory", e);
     if (s != STATUS_OK) {
@@ -42,7 +45,7 @@ enum status probe_create(const struct config *c, int n_ctx, const struct kernels
         free(p);
         return s;
     }
-    workspace_take(&p->work, &p->arena, &p->config, n_ctx);
+    workspace_take(&p->work, &p->arena, &p->config, rope_factors, n_ctx);
     *out = p;
     return STATUS_OK;
 }
@@ -76,15 +79,22 @@ static struct block_taps taps_from(const struct probe *p, const struct block_tap
     struct block_taps from = *taps;
     for (int t = 0; t < BLOCK_TAPS; t++)
         if (from.at[t])
-            from.at[t] += (size_t)first *
-                          (size_t)(t == TAP_HEADS ? config_q_dim(&p->config) : p->config.d_model);
+            from.at[t] += (size_t)first * (size_t)(t == TAP_HEADS ? config_heads_dim(&p->config)
+                                                                  : p->config.d_model);
     return from;
 }
 
-void probe_run(struct probe *p, const struct block *b, const float *in, int n,
+const struct positions *probe_positions(const struct probe *p)
+{
+    return &p->work.positions;
+}
+
+void probe_run(struct probe *p, const struct block *b, int layer, const float *in, int n,
                const struct block_taps *taps)
 {
     const size_t d = (size_t)p->config.d_model;
+    p->config.layer_kv_heads[0] = p->kv.config.layer_kv_heads[0] =
+        config_kv_heads(&p->model, layer);
     assert(n >= 1 && n <= p->kv.shape.cap);
     for (int first = 0; first < n; first += p->work.max_rows) {
         const int left = n - first, now = left < p->work.max_rows ? left : p->work.max_rows;

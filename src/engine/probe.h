@@ -14,16 +14,21 @@
 
 struct probe;
 
-/* For blocks of the shape that `c` has in its first layer, and up to n_ctx rows; kernels may be
- * NULL (the fastest), as may pool (one thread), which is borrowed. STATUS_NO_MEMORY. */
-enum status probe_create(const struct config *c, int n_ctx, const struct kernels *kernels,
-                         struct pool *pool, struct probe **out, struct err *e);
+/* For blocks of a model of this shape, whose rope_factors are as in positions_take, and up to n_ctx
+ * rows; kernels may be NULL (the fastest), as may pool (one thread), which is borrowed.
+ * STATUS_NO_MEMORY. */
+enum status probe_create(const struct config *c, const float *rope_factors, int n_ctx,
+                         const struct kernels *kernels, struct pool *pool, struct probe **out,
+                         struct err *e);
 void probe_free(struct probe *p); /* NULL is legal */
 
-/* Runs a block over the residual streams `in` [n, d_model] of the tokens at the positions 0 to n -
- * 1, 1 <= n <= n_ctx (asserted). Buffers of `taps` have room for n rows; the one of TAP_OUT may be
- * `in`, and without it the block ends after attention. */
-void probe_run(struct probe *p, const struct block *b, const float *in, int n,
+/* The positions that it has, for model_embed. */
+const struct positions *probe_positions(const struct probe *p);
+
+/* Runs the block of a layer over the residual streams `in` [n, d_model] of the tokens at the
+ * positions 0 to n - 1, 1 <= n <= n_ctx (asserted). Buffers of `taps` have room for n rows; the one
+ * of TAP_OUT may be `in`, and without it the block ends after attention. */
+void probe_run(struct probe *p, const struct block *b, int layer, const float *in, int n,
                const struct block_taps *taps);
 
 #endif

@@ -77,7 +77,7 @@ static void take_scratch(struct session *s, const struct config *c, const struct
 {
     s->work.max_rows = z->block;
     s->work.max_threads = n_threads;
-    workspace_take(&s->work, a, c, z->kv.cap);
+    workspace_take(&s->work, a, c, s->model->w[ROLE_ROPE_FREQS].table, z->kv.cap);
     s->logits = arena_take(a, (uint64_t)c->n_vocab, sizeof *s->logits);
     s->len = arena_take(a, (uint64_t)z->kv.n_sequences, sizeof *s->len);
     s->rows = arena_take(a, (uint64_t)z->block, sizeof *s->rows);
@@ -170,8 +170,8 @@ static void compute_logits(const struct model_pass *p, int thread)
         if (!f->batch->rows[r].wants_logits)
             continue;
         if (n >= begin && n < end)
-            forward_norm_row(f, &p->model->w[ROLE_OUTPUT_NORM].norm, r,
-                             input + (size_t)n * (size_t)f->config->d_model);
+            forward_input_row(f, &p->model->w[ROLE_OUTPUT_NORM].norm, r,
+                              input + (size_t)n * (size_t)f->config->d_model);
         n++;
     }
     forward_multiply(f, &p->model->w[ROLE_OUTPUT].matrix, input, n_logits, p->logits,
@@ -196,7 +196,8 @@ static int step_rows(struct session *s, const struct batch_row *rows, int n, flo
     struct batch batch;
     batch_cut(&batch, rows, n, s->kv.shape.n_shared, s->work.spans);
     for (int r = 0; r < n; r++)
-        model_embed(s->model, rows[r].token, rows[r].position, s->work.x + (size_t)r * d);
+        model_embed(s->model, &s->work.positions, rows[r].token, rows[r].position,
+                    s->work.x + (size_t)r * d);
     struct model_pass pass = {
         .forward = {.config = &s->model->config,
                     .kernels = s->kernels,
@@ -307,17 +308,21 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
 void session_fill(struct session *s, int sequence, int n, uint64_t seed)
 {
     const struct config *c = &s->model->config;
-    const int dim = c->head_dim;
-    float *k = s->work.qkv, *v = k + dim; /* free between steps */
+    const int k_dim = c->head_dim, v_dim = config_value_dim(c);
+    float *k = s->work.qkv, *v = k + k_dim; /* free between steps */
     assert(n <= s->kv.shape.cap);
     for (; s->len[sequence] < n; s->len[sequence]++) {
         struct rng r;
         rng_seed(&r, seed, (uint64_t)s->len[sequence]);
         for (int l = 0; l < c->n_layers; l++) {
             for (int g = 0; g < config_kv_heads(c, l); g++) {
-                for (int i = 0; i < dim; i++) {
-                    k[i] = (float)(int32_t)rng_u32(&r) * 0x1p-31f;
-                    v[i] = (float)(int32_t)rng_u32(&r) * 0x1p-31f;
+                for (int i = 0; i < k_dim || i < v_dim; i++) {
+                    const float key = (float)(int32_t)rng_u32(&r) * 0x1p-31f;
+                    const float value = (float)(int32_t)rng_u32(&r) * 0x1p-31f;
+                    if (i < k_dim)
+                        k[i] = key;
+                    if (i < v_dim)
+                        v[i] = value;
                 }
                 kv_cache_put(&s->kv, s->kernels, (struct kv_place){sequence, l, g},
                              s->len[sequence], k, v);

@@ -6,16 +6,17 @@
 
 #include "base/mem.h"
 #include "engine/batch.h"
-#include "model/config.h"
+#include "model/positions.h"
 
 /* max_rows rows at once, on at most max_threads threads. */
 struct workspace {
     int max_rows, max_threads;
-    struct batch_span *spans; /* [max_rows] */
-    float *x;                 /* [max_rows, d_model] the residual stream */
-    float *qkv;               /* [max_rows, the largest config_qkv_dim] */
-    float *parts;             /* attention_parts(max_rows) */
-    float *hidden;            /* [max_rows, d_ff] */
+    struct batch_span *spans;   /* [max_rows] */
+    float *x;                   /* [max_rows, d_model] the residual stream */
+    float *qkv;                 /* [max_rows, the largest config_qkv_dim] */
+    struct positions positions; /* of a sequence */
+    float *parts;               /* attention_parts(max_rows) */
+    float *hidden;              /* [max_rows, d_ff] */
     /* What the next product reads, and the same quantised: rows of each thread's own, or of all. */
     float *input; /* [max_rows or threads times their own, input_dim] */
     int input_dim;
@@ -38,8 +39,10 @@ static inline bool workspace_shares(int n_rows)
 }
 
 /* Takes the memory of a workspace whose max_rows and max_threads are set from an arena, or counts
- * it (see base/mem.h), for caches of up to `cap` positions a sequence. */
-void workspace_take(struct workspace *w, struct arena *a, const struct config *c, int cap);
+ * it (see base/mem.h), for caches of up to `cap` positions a sequence; rope_factors as in
+ * positions_take. */
+void workspace_take(struct workspace *w, struct arena *a, const struct config *c,
+                    const float *rope_factors, int cap);
 
 /* The first of n_rows rows that a thread reads: of its own, or of all. */
 static inline size_t workspace_first_row(int n_rows, int thread)

@@ -10,7 +10,7 @@
 
 /* --- single values ------------------------------------------------------------------------- */
 
-static bool is_integer(enum gguf_kind kind)
+bool gguf_is_integer(enum gguf_kind kind)
 {
     switch (kind) {
     case GGUF_U8:
@@ -147,7 +147,7 @@ enum status gguf_get_u64(const struct gguf *g, const char *key, uint64_t min, ui
     const enum status s = look_up(g, key, "an integer", &v, found, e);
     if (s || !v)
         return s;
-    if (!is_integer(v->kind))
+    if (!gguf_is_integer(v->kind))
         return wrong_kind(key, "an integer", v, e);
     const uint64_t bits = bits_at(v, 0);
     const bool negative = is_signed(v->kind) && signed_of_bits(bits) < 0;

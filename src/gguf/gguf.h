@@ -113,6 +113,9 @@ enum status gguf_parse_file(const struct file_map *f, struct gguf **out, struct 
 void gguf_free(struct gguf *g); /* NULL is legal */
 
 /* NULL if there is none. Logarithmic time, whatever the names. */
+/* Whether numbers of a kind are integers, which a bool is not. */
+bool gguf_is_integer(enum gguf_kind kind);
+
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
 

@@ -3,22 +3,88 @@
 #include <assert.h>
 #include <stdio.h>
 
+const char *const arch_norm_names[NORM_KINDS + 1] = {
+    [NORM_LAYER] = "layer",
+    [NORM_RMS] = "rms",
+};
+
+const char *const arch_placement_names[PLACEMENTS + 1] = {
+    [PLACEMENT_BEFORE] = "before",
+    [PLACEMENT_AFTER] = "after",
+};
+
+const char *const arch_position_names[POSITION_KINDS + 1] = {
+    [POSITION_LEARNED] = "learned", [POSITION_SINUSOIDAL] = "sinusoidal", [POSITION_ROPE] = "rope",
+    [POSITION_ALIBI] = "alibi",     [POSITION_QUADRATIC] = "quadratic",   [POSITION_NONE] = "none",
+};
+
+const char *const arch_ffn_names[FFN_KINDS + 1] = {
+    [FFN_GELU] = "gelu",
+    [FFN_GELU_ERF] = "gelu_erf",
+    [FFN_RELU] = "relu",
+    [FFN_SWIGLU] = "swiglu",
+};
+
 static const struct arch archs[] = {
-    {"gpt2", NORM_LAYER, POSITION_LEARNED, FFN_GELU},
-    {"starcoder", NORM_LAYER, POSITION_LEARNED, FFN_GELU},
+    {
+        .name = "gpt2",
+        .preset = "gpt2",
+        .norm_eps_key = "attention.layer_norm_epsilon",
+        .writes_output = true,
+    },
+    {
+        .name = "starcoder",
+        .norm_eps_key = "attention.layer_norm_epsilon",
+        .writes_output = true,
+    },
+    {
+        .name = "llama",
+        .preset = "llama",
+        .norm_eps_key = "attention.layer_norm_rms_epsilon",
+        .norm = NORM_RMS,
+        .position = POSITION_ROPE,
+        .ffn = FFN_SWIGLU,
+        .no_biases = true,
+        .split_qkv = true,
+    },
+    {
+        .name = "decode",
+        .preset = "decode",
+        .norm_eps_key = "norm.epsilon",
+        .has_keys = true,
+    },
+    {
+        .name = "decode",
+        .preset = "transformer",
+        .norm_eps_key = "norm.epsilon",
+        .placement = PLACEMENT_AFTER,
+        .position = POSITION_SINUSOIDAL,
+        .ffn = FFN_RELU,
+        .scales_embedding = true,
+        .has_keys = true,
+    },
 };
 #define N_ARCHS ((int)(sizeof archs / sizeof *archs))
 
-static const char *const norm_eps_keys[NORM_KINDS] = {
-    [NORM_LAYER] = "attention.layer_norm_epsilon",
-};
-
 static const char *const role_names[TENSOR_ROLES] = {
-    [ROLE_ATTN_NORM] = "attn_norm",     [ROLE_ATTN_QKV] = "attn_qkv",
-    [ROLE_ATTN_OUTPUT] = "attn_output", [ROLE_FFN_NORM] = "ffn_norm",
-    [ROLE_FFN_UP] = "ffn_up",           [ROLE_FFN_DOWN] = "ffn_down",
-    [ROLE_TOKEN_EMBD] = "token_embd",   [ROLE_POSITION_EMBD] = "position_embd",
-    [ROLE_OUTPUT_NORM] = "output_norm", [ROLE_OUTPUT] = "output",
+    [ROLE_TOKEN_EMBD] = "token_embd",
+    [ROLE_POSITION_EMBD] = "position_embd",
+    [ROLE_ROPE_FREQS] = "rope_freqs",
+    [ROLE_ATTN_NORM] = "attn_norm",
+    [ROLE_ATTN_QKV] = "attn_qkv",
+    [ROLE_ATTN_Q] = "attn_q",
+    [ROLE_ATTN_K] = "attn_k",
+    [ROLE_ATTN_V] = "attn_v",
+    [ROLE_ATTN_REL] = "attn_rel",
+    [ROLE_ATTN_OUTPUT] = "attn_output",
+    [ROLE_ATTN_OUTPUT_NORM] = "attn_output_norm",
+    [ROLE_FFN_NORM] = "ffn_norm",
+    [ROLE_FFN_GATE] = "ffn_gate",
+    [ROLE_FFN_UP] = "ffn_up",
+    [ROLE_FFN_DOWN] = "ffn_down",
+    [ROLE_LAYER_OUTPUT_NORM] = "layer_output_norm",
+    [ROLE_OUTPUT_NORM] = "output_norm",
+    [ROLE_OUTPUT] = "output",
 };
 
 const struct arch *arch_at(int i)
@@ -34,9 +100,12 @@ const struct arch *arch_find(struct text name)
     return NULL;
 }
 
-const char *arch_norm_eps_key(enum norm_kind norm)
+const struct arch *arch_preset(struct text name)
 {
-    return norm_eps_keys[norm];
+    for (int i = 0; i < N_ARCHS; i++)
+        if (archs[i].preset && text_is(name, archs[i].preset))
+            return &archs[i];
+    return NULL;
 }
 
 struct tensor_name arch_tensor_name(enum tensor_role role, int layer, bool is_bias)

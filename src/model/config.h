@@ -10,74 +10,127 @@
 
 /* Bounds that no real checkpoint of these architectures reaches. They keep row counts (Q, K and V
  * together too) and the attention work items of one token within an int. */
-#define CONFIG_MAX_LAYERS (1 << 16)
+#define CONFIG_MAX_LAYERS 1024
 #define CONFIG_MAX_WIDTH  (1 << 16)
 #define CONFIG_MAX_FF     (1 << 24)
 #define CONFIG_MAX_CTX    (1 << 22)
 #define CONFIG_MAX_VOCAB  (1 << 24)
+/* What the frequencies of rotary positions may be divided by. */
+#define CONFIG_LEAST_ROPE_FACTOR 1e-2
 
+/* Of rotary positions: pair i of a head, of n_dims / 2, turns by position * scale / base^(2 i /
+ * n_dims), over the pair's factor where a file has such. Elements from n_dims on stay. */
+struct config_rope {
+    int n_dims;
+    double base, scale;
+};
+
+/* Zero of what is not a size is GPT-2. */
 struct config {
     const struct arch *arch; /* static storage */
-    int n_layers, n_heads, n_kv_heads, head_dim;
+    int n_layers, n_heads;
+    int n_kv_heads; /* the most of any layer; see config_kv_heads */
+    int head_dim;   /* of queries and keys */
+    int value_dim;  /* of values; 0: head_dim */
     int d_model, d_ff, n_ctx, n_vocab;
     float norm_eps;
+    float embedding_scale; /* of tokens, before positions are added; 0: 1 */
     /* The architecture's, or what its keys say instead. */
     enum norm_kind norm;
+    enum norm_placement placement;
     enum position_kind position;
     enum ffn_kind ffn;
+    bool no_biases; /* as in struct arch */
+    bool split_qkv;
+    bool shared; /* all layers use the tensors of block 0 */
+    struct config_rope rope;
+    int32_t layer_kv_heads[CONFIG_MAX_LAYERS]; /* 0: n_kv_heads */
 };
 
 /*
  * Reads and checks the keys. head_dim is the key attention.key_length or, without it,
  * d_model / n_heads. n_vocab is the row count of token_embd.weight, which must equal the length of
  * tokenizer.ggml.tokens where that is present. Every value is bounded so that no product of two
- * overflows an int64. STATUS_BAD_FILE names the key, what was expected and what was found.
+ * overflows an int64. STATUS_BAD_FILE names the key, what was expected and what was found; keys
+ * that ask for what does not run here (scaled rotary positions other than linearly, sliding
+ * windows, experts, soft caps) are such, too.
  */
 enum status config_read(const struct gguf *g, struct config *c, struct err *e);
 
-/* Adds the architecture and its keys to a file. */
+/* Adds the architecture's keys to a file. */
 void config_write(const struct config *c, struct gguf_writer *w);
 
-/* Sets the architecture with the kinds of its row. */
+/* Sets the architecture with the kinds of its row; d_model is known. */
 void config_set_arch(struct config *c, const struct arch *arch);
 
-/* "MHA", "MQA" or "GQA-n" for a number of K/V heads, written to name [16]. */
+/* Makes what follows from the sizes, where it is 0: n_kv_heads, head_dim, value_dim, rope. */
+void config_complete(struct config *c);
+
+/* "MHA", "MQA" or "GQA-n" for at most n_kv_heads K/V heads in every layer, "GQA-mixed" where they
+ * differ, written to name [16]. */
 void config_variant_name(const struct config *c, int n_kv_heads, char *name);
 
-/* Elements of all queries of a token. */
-static inline int config_q_dim(const struct config *c)
-{
-    return c->n_heads * c->head_dim;
-}
-
-/* K/V heads of a layer; elements of its keys, and of its values, of a token; the query heads that
- * share one of them. */
+/* K/V heads of a layer: its own, but no more than n_kv_heads, so that a smaller n_kv_heads is a
+ * variant. */
 static inline int config_kv_heads(const struct config *c, int layer)
 {
-    (void)layer;
-    return c->n_kv_heads;
+    const int own = c->layer_kv_heads[layer];
+    return own && own < c->n_kv_heads ? own : c->n_kv_heads;
 }
 
-/* K/V heads of all layers before this one; of all layers, for n_layers. */
-static inline int config_kv_heads_before(const struct config *c, int layer)
-{
-    return layer * c->n_kv_heads;
-}
+/* Over all layers. */
+int64_t config_all_kv_heads(const struct config *c);
 
-static inline int config_kv_dim(const struct config *c, int layer)
-{
-    return config_kv_heads(c, layer) * c->head_dim;
-}
+/* Whether all layers have n_kv_heads. */
+bool config_same_kv_heads(const struct config *c);
 
+/* The query heads that share one of a layer's K/V heads. */
 static inline int config_group(const struct config *c, int layer)
 {
     return c->n_heads / config_kv_heads(c, layer);
 }
 
-/* Elements of a token's Q, K and V together. */
+static inline int config_value_dim(const struct config *c)
+{
+    return c->value_dim ? c->value_dim : c->head_dim;
+}
+
+/* Elements of a token: of all queries, of all heads' results, of a layer's keys, of its values, of
+ * Q, K and V together. */
+static inline int config_q_dim(const struct config *c)
+{
+    return c->n_heads * c->head_dim;
+}
+
+static inline int config_heads_dim(const struct config *c)
+{
+    return c->n_heads * config_value_dim(c);
+}
+
+static inline int config_k_dim(const struct config *c, int layer)
+{
+    return config_kv_heads(c, layer) * c->head_dim;
+}
+
+static inline int config_v_dim(const struct config *c, int layer)
+{
+    return config_kv_heads(c, layer) * config_value_dim(c);
+}
+
 static inline int config_qkv_dim(const struct config *c, int layer)
 {
-    return config_q_dim(c) + 2 * config_kv_dim(c, layer);
+    return config_q_dim(c) + config_k_dim(c, layer) + config_v_dim(c, layer);
+}
+
+/* Blocks that have tensors, and whose a layer uses. */
+static inline int config_blocks(const struct config *c)
+{
+    return c->shared ? 1 : c->n_layers;
+}
+
+static inline int config_block(const struct config *c, int layer)
+{
+    return c->shared ? 0 : layer;
 }
 
 #endif

@@ -17,7 +17,7 @@ bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cos
     *out = (struct cost_shape){
         .config = c,
         .n_kv_heads = c->n_kv_heads,
-        .biases = gguf_find_tensor(g, arch_tensor_name(ROLE_ATTN_QKV, 0, true).text) != NULL,
+        .biases = gguf_find_tensor(g, arch_tensor_name(ROLE_FFN_UP, 0, true).text) != NULL,
         .tied = !output,
     };
     return matrix && pack_storage(matrix->type, &out->storage);
@@ -33,8 +33,9 @@ static struct config variant_config(const struct config *c, int n_kv_heads)
 /* Whether a checkpoint of this shape has the tensor. */
 static bool has_tensor(const struct cost_shape *s, const struct tensor_spec *t)
 {
-    return !(t->flags & SPEC_UNUSUAL) && (s->biases || !t->is_bias) &&
-           !(s->tied && t->role == ROLE_OUTPUT);
+    if (t->is_bias ? !s->biases : (t->flags & SPEC_NOT_NEW) != 0)
+        return false;
+    return !(t->flags & SPEC_UNUSUAL) && !(s->tied && t->role == ROLE_OUTPUT);
 }
 
 uint64_t cost_parameters(const struct cost_shape *s)
@@ -55,6 +56,12 @@ static bool is_looked_up(enum tensor_role role)
     return role == ROLE_TOKEN_EMBD || role == ROLE_POSITION_EMBD;
 }
 
+/* How often a step reads a tensor, and computes with it. */
+static uint64_t times_used(const struct config *c, enum tensor_role role)
+{
+    return c->shared && role_in_block(role) ? (uint64_t)c->n_layers : 1;
+}
+
 /* Bytes of a tensor that a step reads. */
 static uint64_t read_bytes(const struct tensor_spec *t, enum storage storage)
 {
@@ -73,7 +80,7 @@ uint64_t cost_weight_bytes(const struct cost_shape *s)
     for (int64_t i = 0; i < layout_count(&c); i++) {
         const struct tensor_spec t = layout_at(&c, i);
         if (has_tensor(s, &t))
-            bytes += read_bytes(&t, s->storage);
+            bytes += read_bytes(&t, s->storage) * times_used(&c, t.role);
     }
     return bytes;
 }
@@ -104,7 +111,7 @@ uint64_t cost_model_bytes(const struct model *m)
     const struct config *c = &m->config;
     uint64_t bytes = 0;
     for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
-        for (int l = 0; l < (role_in_block(role) ? c->n_layers : 1); l++)
+        for (int l = 0; model_has(c, role) && l < (role_in_block(role) ? c->n_layers : 1); l++)
             bytes += loaded_bytes(c, loaded_weight(m, role, l), role, l);
     return bytes;
 }
@@ -115,25 +122,24 @@ uint64_t cost_kv_bytes(const struct config *c, int n_kv_heads, enum storage kv, 
 {
     const struct config variant = variant_config(c, n_kv_heads);
     const uint64_t k_and_v = storage_bytes(kv, (uint64_t)c->head_dim) +
-                             storage_bytes(kv, (uint64_t)kernel_padded(c->head_dim));
-    uint64_t heads = 0;
-    for (int l = 0; l < c->n_layers; l++)
-        heads += (uint64_t)config_kv_heads(&variant, l);
-    return heads * k_and_v * (uint64_t)depth;
+                             storage_bytes(kv, (uint64_t)kernel_padded(config_value_dim(c)));
+    return (uint64_t)config_all_kv_heads(&variant) * k_and_v * (uint64_t)depth;
 }
 
 static uint64_t attention_flops(const struct config *c, int depth)
 {
-    return 2 * 2 * (uint64_t)config_q_dim(c) * ((uint64_t)depth + 1) * (uint64_t)c->n_layers;
+    return 2 * ((uint64_t)config_q_dim(c) + (uint64_t)config_heads_dim(c)) * ((uint64_t)depth + 1) *
+           (uint64_t)c->n_layers;
 }
 
-/* Adds what the product with a tensor in this storage takes, if there is one. */
-static void add_product_flops(struct cost_flops *f, const struct tensor_spec *t,
-                              enum storage storage)
+/* Adds what the products with a tensor in this storage take, if there are any. */
+static void add_product_flops(struct cost_flops *f, const struct config *c,
+                              const struct tensor_spec *t, enum storage storage)
 {
     if (t->form != FORM_MATRIX || t->is_bias || is_looked_up(t->role))
         return;
-    *(storage_is_quantised(storage) ? &f->quants : &f->floats) += 2 * spec_elements(t);
+    *(storage_is_quantised(storage) ? &f->quants : &f->floats) +=
+        2 * spec_elements(t) * times_used(c, t->role);
 }
 
 struct cost_flops cost_flops(const struct cost_shape *s, int depth)
@@ -142,17 +148,21 @@ struct cost_flops cost_flops(const struct cost_shape *s, int depth)
     struct cost_flops f = {.attention = attention_flops(&c, depth)};
     for (int64_t i = 0; i < layout_count(&c); i++) {
         const struct tensor_spec t = layout_at(&c, i);
-        add_product_flops(&f, &t, s->storage);
+        add_product_flops(&f, &c, &t, s->storage);
     }
     return f;
 }
 
 struct cost_flops cost_model_flops(const struct model *m, int depth)
 {
-    struct cost_flops f = {.attention = attention_flops(&m->config, depth)};
-    for (int64_t i = 0; i < layout_count(&m->config); i++) {
-        const struct tensor_spec t = layout_at(&m->config, i);
-        add_product_flops(&f, &t, loaded_weight(m, t.role, t.layer)->matrix.storage);
+    const struct config *c = &m->config;
+    struct cost_flops f = {.attention = attention_flops(c, depth)};
+    for (enum tensor_role role = 0; role < TENSOR_ROLES; role++) {
+        for (int l = 0; model_has(c, role) && l < (role_in_block(role) ? config_blocks(c) : 1);
+             l++) {
+            const struct tensor_spec t = layout_weight(c, role, l);
+            add_product_flops(&f, c, &t, loaded_weight(m, role, l)->matrix.storage);
+        }
     }
     return f;
 }

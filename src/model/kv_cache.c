@@ -21,31 +21,34 @@ static struct kv_regions describe_regions(const struct config *c, const struct k
 {
     const size_t n = (size_t)(shape->cap - first),
                  padded = (size_t)kernel_padded(shape->cap - first);
-    const size_t dim = (size_t)c->head_dim;
-    const size_t blocks = shape->storage == STORAGE_Q8_0 ? (size_t)quant_blocks(c->head_dim) : 0;
+    const int k_dim = c->head_dim, v_dim = config_value_dim(c);
+    const bool has_scales = shape->storage == STORAGE_Q8_0;
     return (struct kv_regions){
         .first = first,
-        .k_stride = padded * dim,
-        .v_stride = n * (size_t)kernel_padded(c->head_dim),
-        .k_scale_stride = padded * blocks,
-        .v_scale_stride = n * blocks,
+        .k_stride = padded * (size_t)k_dim,
+        .v_stride = n * (size_t)kernel_padded(v_dim),
+        .k_scale_stride = has_scales ? padded * (size_t)quant_blocks(k_dim) : 0,
+        .v_scale_stride = has_scales ? n * (size_t)quant_blocks(v_dim) : 0,
     };
 }
 
 static struct kv_cache describe_cache(const struct config *c, const struct kv_shape *shape)
 {
-    return (struct kv_cache){
+    struct kv_cache kv = {
         .config = *c,
         .shape = *shape,
         .whole = describe_regions(c, shape, 0),
         .own = describe_regions(c, shape, shape->n_shared / KERNEL_LANES * KERNEL_LANES),
     };
+    for (int l = 0; l < c->n_layers; l++)
+        kv.first_head[l + 1] = kv.first_head[l] + config_kv_heads(c, l);
+    return kv;
 }
 
 /* K/V heads of a sequence, over all layers. */
 static int heads_of_sequence(const struct kv_cache *kv)
 {
-    return config_kv_heads_before(&kv->config, kv->config.n_layers);
+    return kv->first_head[kv->config.n_layers];
 }
 
 static void take_regions(struct kv_regions *r, const struct kv_cache *kv, int n_sequences,
@@ -74,8 +77,11 @@ bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t
 
 size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage)
 {
-    return 2 * (size_t)c->n_layers * (size_t)n_kv_heads *
-           (size_t)storage_bytes(storage, (uint64_t)c->head_dim);
+    struct config variant = *c;
+    variant.n_kv_heads = n_kv_heads;
+    return (size_t)config_all_kv_heads(&variant) *
+           (size_t)(storage_bytes(storage, (uint64_t)c->head_dim) +
+                    storage_bytes(storage, (uint64_t)config_value_dim(c)));
 }
 
 enum status kv_cache_create(struct kv_cache *kv, const struct config *c,
@@ -102,7 +108,7 @@ static size_t head_of_place(const struct kv_cache *kv, struct kv_place p)
     assert(p.sequence >= 0 && p.sequence < kv->shape.n_sequences);
     assert(p.layer >= 0 && p.layer < kv->config.n_layers);
     assert(p.kv_head >= 0 && p.kv_head < config_kv_heads(&kv->config, p.layer));
-    return (size_t)config_kv_heads_before(&kv->config, p.layer) + (size_t)p.kv_head;
+    return (size_t)(kv->first_head[p.layer] + p.kv_head);
 }
 
 /* Where a position of a head is in the arrays of its regions: elements and scales. */
@@ -119,13 +125,16 @@ static struct kv_at locate_position(const struct kv_cache *kv, struct kv_place p
         head += (size_t)(place.sequence - 1) * (size_t)heads_of_sequence(kv);
     assert(position >= r->first);
     const size_t i = (size_t)(position - r->first), lane = i % KERNEL_LANES;
-    const size_t n_blocks = (size_t)quant_blocks(kv->config.head_dim);
+    const int k_dim = kv->config.head_dim, v_dim = config_value_dim(&kv->config);
+    const bool has_scales = kv->shape.storage == STORAGE_Q8_0;
+    const size_t k_blocks = has_scales ? (size_t)quant_blocks(k_dim) : 0;
+    const size_t v_blocks = has_scales ? (size_t)quant_blocks(v_dim) : 0;
     return (struct kv_at){
         .regions = r,
-        .k = head * r->k_stride + (i - lane) * (size_t)kv->config.head_dim + lane,
-        .v = head * r->v_stride + i * (size_t)kernel_padded(kv->config.head_dim),
-        .k_scales = head * r->k_scale_stride + (i - lane) * n_blocks + lane,
-        .v_scales = head * r->v_scale_stride + i * n_blocks,
+        .k = head * r->k_stride + (i - lane) * (size_t)k_dim + lane,
+        .v = head * r->v_stride + i * (size_t)kernel_padded(v_dim),
+        .k_scales = head * r->k_scale_stride + (i - lane) * k_blocks + (has_scales ? lane : 0),
+        .v_scales = head * r->v_scale_stride + i * v_blocks,
     };
 }
 
@@ -144,42 +153,29 @@ static void put_block(const struct kernels *kernels, const float *x, size_t n, i
     kernels->to_f16(scale, &d, 1);
 }
 
-static void put_q8_0(const struct kv_at *at, const struct kernels *kernels, const float *k,
-                     const float *v, size_t dim)
+/* Puts n numbers, `step` elements apart; of Q8_0 their scales, `scale_step` apart, too. */
+static void put_row(const struct kernels *kernels, enum storage storage, const float *x, size_t n,
+                    unsigned char *out, size_t at, size_t step, uint16_t *scales, size_t scale_step)
 {
-    int8_t *k_out = (int8_t *)at->regions->k + at->k, *v_out = (int8_t *)at->regions->v + at->v;
-    uint16_t *k_scales = at->regions->k_scales + at->k_scales;
-    uint16_t *v_scales = at->regions->v_scales + at->v_scales;
-    for (size_t first = 0; first < dim; first += QUANT_BLOCK) {
-        const size_t b = first / QUANT_BLOCK;
-        const size_t n = dim - first < QUANT_BLOCK ? dim - first : QUANT_BLOCK;
-        put_block(kernels, k + first, n, k_out + first * KERNEL_LANES, KERNEL_LANES,
-                  k_scales + b * KERNEL_LANES);
-        put_block(kernels, v + first, n, v_out + first, 1, v_scales + b);
-    }
-}
-
-static void put_f16(const struct kv_at *at, const struct kernels *kernels, const float *k,
-                    const float *v, size_t dim)
-{
-    uint16_t *k_out = (uint16_t *)(void *)at->regions->k + at->k;
-    uint16_t *v_out = (uint16_t *)(void *)at->regions->v + at->v;
-    uint16_t halves[64]; /* one call for so many: a step puts every head of every row */
-    for (size_t first = 0; first < dim; first += 64) {
-        const size_t n = dim - first < 64 ? dim - first : 64;
-        kernels->to_f16(halves, k + first, n);
+    if (storage == STORAGE_F32) {
+        float *floats = (float *)(void *)out + at;
         for (size_t i = 0; i < n; i++)
-            k_out[(first + i) * KERNEL_LANES] = halves[i];
+            floats[i * step] = x[i];
+        return;
     }
-    kernels->to_f16(v_out, v, dim);
-}
-
-static void put_f32(const struct kv_at *at, const float *k, const float *v, size_t dim)
-{
-    float *k_out = (float *)(void *)at->regions->k + at->k;
-    for (size_t i = 0; i < dim; i++)
-        k_out[i * KERNEL_LANES] = k[i];
-    memcpy((float *)(void *)at->regions->v + at->v, v, dim * sizeof *v);
+    uint16_t halves[64]; /* one call for so many: a step puts every head of every row */
+    const size_t at_once = storage == STORAGE_F16 ? 64 : QUANT_BLOCK;
+    for (size_t first = 0; first < n; first += at_once) {
+        const size_t now = n - first < at_once ? n - first : at_once;
+        if (storage == STORAGE_Q8_0) {
+            put_block(kernels, x + first, now, (int8_t *)out + at + first * step, step,
+                      scales + first / QUANT_BLOCK * scale_step);
+            continue;
+        }
+        kernels->to_f16(halves, x + first, now);
+        for (size_t i = 0; i < now; i++)
+            ((uint16_t *)(void *)out)[at + (first + i) * step] = halves[i];
+    }
 }
 
 void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_place place,
@@ -187,13 +183,11 @@ void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_
 {
     assert(position >= (place.sequence == 0 ? 0 : kv->shape.n_shared) && position < kv->shape.cap);
     const struct kv_at at = locate_position(kv, place, position);
-    const size_t dim = (size_t)kv->config.head_dim;
-    if (kv->shape.storage == STORAGE_Q8_0)
-        put_q8_0(&at, kernels, k, v, dim);
-    else if (kv->shape.storage == STORAGE_F16)
-        put_f16(&at, kernels, k, v, dim);
-    else
-        put_f32(&at, k, v, dim);
+    const struct kv_regions *r = at.regions;
+    put_row(kernels, kv->shape.storage, k, (size_t)kv->config.head_dim, r->k, at.k, KERNEL_LANES,
+            r->k_scales + at.k_scales, KERNEL_LANES);
+    put_row(kernels, kv->shape.storage, v, (size_t)config_value_dim(&kv->config), r->v, at.v, 1,
+            r->v_scales + at.v_scales, 1);
 }
 
 /* What a place has from the panel of a position on. */
@@ -219,7 +213,7 @@ struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place,
     struct kv_chunk chunk = {.split = split,
                              .n_positions = n,
                              .key_dim = kv->config.head_dim,
-                             .value_dim = kv->config.head_dim,
+                             .value_dim = config_value_dim(&kv->config),
                              .storage = kv->shape.storage};
     if (split > 0)
         chunk.piece[0] = piece_from(kv, holder, first);

@@ -40,17 +40,19 @@ struct kv_regions {
 };
 
 struct kv_cache {
-    struct config config; /* of the model: layers, K/V heads, head_dim */
+    struct config config; /* of the model: layers, K/V heads, their sizes */
     struct kv_shape shape;
-    struct kv_regions whole; /* sequence 0's */
-    struct kv_regions own;   /* the others': what follows the prefix */
+    int first_head[CONFIG_MAX_LAYERS + 1]; /* heads of a sequence before each layer, and all */
+    struct kv_regions whole;               /* sequence 0's */
+    struct kv_regions own;                 /* the others': what follows the prefix */
     struct arena arena;
 };
 
 /* Bytes that a cache takes: false when they do not fit a size_t. */
 bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t *bytes);
 
-/* Bytes that one position adds, over all layers: 2 * n_layers * n_kv_heads rows of head_dim. */
+/* Bytes that one position adds, over all layers: a key and a value of each K/V head, of which the
+ * layers have n_kv_heads (see config_kv_heads). */
 size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage);
 
 /* Whether a cache can be stored so: as F32, F16 or Q8_0. */
@@ -66,7 +68,7 @@ struct kv_place {
     int sequence, layer, kv_head;
 };
 
-/* Stores the key and value rows [head_dim] of one position that the sequence holds itself
+/* Stores the key [head_dim] and value [value_dim] of one position that the sequence holds itself
  * (asserted), of one head. Different positions of different panels, and different places, may be
  * written at once. */
 void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_place place,

@@ -4,7 +4,21 @@
 #include <string.h>
 
 /* Sizes that a shape is made of. */
-enum extent { ONE, D_MODEL, Q_DIM, QKV_DIM, D_FF, N_CTX, N_VOCAB };
+enum extent {
+    ONE,
+    TWO,
+    D_MODEL,
+    Q_DIM,
+    K_DIM,
+    V_DIM,
+    QKV_DIM,
+    HEADS_DIM,
+    N_HEADS,
+    D_FF,
+    N_CTX,
+    N_VOCAB,
+    ROPE_PAIRS
+};
 
 /* Which files have a bias. */
 enum bias { NO_BIAS, UNUSUAL_BIAS, USUAL_BIAS };
@@ -20,33 +34,82 @@ static const struct tensor_row {
 } tensor_rows[TENSOR_ROLES] = {
     [ROLE_TOKEN_EMBD] = {FORM_MATRIX, N_VOCAB, D_MODEL, UNUSUAL_BIAS, WEIGHT | SPEC_ROWS_ENTER},
     [ROLE_POSITION_EMBD] = {FORM_TABLE, N_CTX, D_MODEL, NO_BIAS, SPEC_REQUIRED | SPEC_DECAYS},
+    [ROLE_ROPE_FREQS] = {FORM_TABLE, ONE, ROPE_PAIRS, NO_BIAS, SPEC_NOT_NEW | SPEC_FIXED},
     [ROLE_ATTN_NORM] = {FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
     [ROLE_ATTN_QKV] = {FORM_MATRIX, QKV_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
-    [ROLE_ATTN_OUTPUT] = {FORM_MATRIX, D_MODEL, Q_DIM, USUAL_BIAS, WEIGHT | SPEC_RESIDUAL},
+    [ROLE_ATTN_Q] = {FORM_MATRIX, Q_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
+    [ROLE_ATTN_K] = {FORM_MATRIX, K_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
+    [ROLE_ATTN_V] = {FORM_MATRIX, V_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
+    [ROLE_ATTN_REL] = {FORM_TABLE, N_HEADS, TWO, NO_BIAS, SPEC_REQUIRED},
+    [ROLE_ATTN_OUTPUT] = {FORM_MATRIX, D_MODEL, HEADS_DIM, USUAL_BIAS, WEIGHT | SPEC_RESIDUAL},
+    [ROLE_ATTN_OUTPUT_NORM] = {FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
     [ROLE_FFN_NORM] = {FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
+    [ROLE_FFN_GATE] = {FORM_MATRIX, D_FF, D_MODEL, USUAL_BIAS, WEIGHT},
     [ROLE_FFN_UP] = {FORM_MATRIX, D_FF, D_MODEL, USUAL_BIAS, WEIGHT},
     [ROLE_FFN_DOWN] = {FORM_MATRIX, D_MODEL, D_FF, USUAL_BIAS, WEIGHT | SPEC_RESIDUAL},
+    [ROLE_LAYER_OUTPUT_NORM] = {FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
     [ROLE_OUTPUT_NORM] = {FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
     [ROLE_OUTPUT] = {FORM_MATRIX, N_VOCAB, D_MODEL, UNUSUAL_BIAS, SPEC_DECAYS | SPEC_QUANTISES},
 };
+
+bool layout_has(const struct config *c, enum tensor_role role)
+{
+    switch (role) {
+    case ROLE_POSITION_EMBD:
+        return c->position == POSITION_LEARNED;
+    case ROLE_ROPE_FREQS:
+        return c->position == POSITION_ROPE;
+    case ROLE_ATTN_REL:
+        return c->position == POSITION_QUADRATIC;
+    case ROLE_ATTN_QKV:
+        return !c->split_qkv;
+    case ROLE_ATTN_Q:
+    case ROLE_ATTN_K:
+    case ROLE_ATTN_V:
+        return c->split_qkv;
+    case ROLE_FFN_GATE:
+        return ffn_is_gated(c->ffn);
+    case ROLE_ATTN_NORM:
+    case ROLE_FFN_NORM:
+    case ROLE_OUTPUT_NORM:
+        return c->placement == PLACEMENT_BEFORE;
+    case ROLE_ATTN_OUTPUT_NORM:
+    case ROLE_LAYER_OUTPUT_NORM:
+        return c->placement == PLACEMENT_AFTER;
+    default:
+        return true;
+    }
+}
 
 /* --- one tensor ------------------------------------------------------------------------------ */
 
 static int extent_of(const struct config *c, enum extent extent, int layer)
 {
     switch (extent) {
+    case TWO:
+        return 2;
     case D_MODEL:
         return c->d_model;
     case Q_DIM:
         return config_q_dim(c);
+    case K_DIM:
+        return config_k_dim(c, layer);
+    case V_DIM:
+        return config_v_dim(c, layer);
     case QKV_DIM:
         return config_qkv_dim(c, layer);
+    case HEADS_DIM:
+        return config_heads_dim(c);
+    case N_HEADS:
+        return c->n_heads;
     case D_FF:
         return c->d_ff;
     case N_CTX:
         return c->n_ctx;
     case N_VOCAB:
         return c->n_vocab;
+    case ROPE_PAIRS:
+        return c->rope.n_dims / 2;
     default:
         return 1;
     }
@@ -58,48 +121,69 @@ struct tensor_spec layout_weight(const struct config *c, enum tensor_role role, 
     const struct tensor_row *row = &tensor_rows[role];
     return (struct tensor_spec){
         .role = role,
-        .layer = layer,
+        .layer = config_block(c, layer),
         .form = row->form,
-        .n_dims = row->form == FORM_NORM ? 1 : 2,
+        .n_dims = row->rows == ONE ? 1 : 2,
         .rows = extent_of(c, row->rows, layer),
         .cols = extent_of(c, row->cols, layer),
         .flags = row->flags,
-        .name = arch_tensor_name(role, layer, false),
+        .name = arch_tensor_name(role, config_block(c, layer), false),
     };
 }
 
-bool layout_has_bias(enum tensor_role role)
+/* RMS norms have none in any file. */
+static enum bias bias_of(const struct config *c, enum tensor_role role)
 {
-    return tensor_rows[role].bias != NO_BIAS;
+    const struct tensor_row *row = &tensor_rows[role];
+    return row->form == FORM_NORM && c->norm == NORM_RMS ? NO_BIAS : row->bias;
+}
+
+bool layout_has_bias(const struct config *c, enum tensor_role role)
+{
+    return bias_of(c, role) != NO_BIAS;
 }
 
 struct tensor_spec layout_bias(const struct config *c, enum tensor_role role, int layer)
 {
-    assert(layout_has_bias(role));
+    assert(layout_has_bias(c, role));
     struct tensor_spec s = layout_weight(c, role, layer);
     s.is_bias = true;
     s.n_dims = 1;
     s.cols = s.form == FORM_NORM ? s.cols : s.rows;
     s.rows = 1;
-    s.flags = tensor_rows[role].bias == UNUSUAL_BIAS ? SPEC_UNUSUAL : 0;
-    s.name = arch_tensor_name(role, layer, true);
+    s.flags = bias_of(c, role) == UNUSUAL_BIAS ? SPEC_UNUSUAL : c->no_biases ? SPEC_NOT_NEW : 0;
+    s.name = arch_tensor_name(role, s.layer, true);
     return s;
+}
+
+int layout_qkv(const struct config *c, int layer, struct qkv_part parts[QKV_PARTS])
+{
+    const int q = config_q_dim(c), k = config_k_dim(c, layer), v = config_v_dim(c, layer);
+    if (!c->split_qkv) {
+        parts[0] = (struct qkv_part){ROLE_ATTN_QKV, 0, q + k + v};
+        return 1;
+    }
+    parts[0] = (struct qkv_part){ROLE_ATTN_Q, 0, q};
+    parts[1] = (struct qkv_part){ROLE_ATTN_K, q, k};
+    parts[2] = (struct qkv_part){ROLE_ATTN_V, q + k, v};
+    return QKV_PARTS;
 }
 
 /* --- the list -------------------------------------------------------------------------------- */
 
 /* Tensors of a role, in one layer or outside of the blocks. */
-static int tensors_of_role(enum tensor_role role)
+static int tensors_of_role(const struct config *c, enum tensor_role role)
 {
-    return layout_has_bias(role) ? 2 : 1;
+    return !layout_has(c, role) ? 0 : layout_has_bias(c, role) ? 2 : 1;
 }
 
 /* Tensors of the roles [first, end), likewise. */
-static int64_t tensors_of_roles(enum tensor_role first, enum tensor_role end)
+static int64_t tensors_of_roles(const struct config *c, enum tensor_role first,
+                                enum tensor_role end)
 {
     int64_t n = 0;
     for (enum tensor_role role = first; role < end; role++)
-        n += tensors_of_role(role);
+        n += tensors_of_role(c, role);
     return n;
 }
 
@@ -110,10 +194,10 @@ struct sections {
 
 static struct sections sections_of(const struct config *c)
 {
-    struct sections s = {.blocks = tensors_of_roles(0, ROLE_BLOCK_FIRST),
-                         .block = tensors_of_roles(ROLE_BLOCK_FIRST, ROLE_BLOCK_END)};
-    s.after = s.blocks + c->n_layers * s.block;
-    s.all = s.after + tensors_of_roles(ROLE_BLOCK_END, TENSOR_ROLES);
+    struct sections s = {.blocks = tensors_of_roles(c, 0, ROLE_BLOCK_FIRST),
+                         .block = tensors_of_roles(c, ROLE_BLOCK_FIRST, ROLE_BLOCK_END)};
+    s.after = s.blocks + config_blocks(c) * s.block;
+    s.all = s.after + tensors_of_roles(c, ROLE_BLOCK_END, TENSOR_ROLES);
     return s;
 }
 
@@ -126,8 +210,8 @@ int64_t layout_count(const struct config *c)
 static struct tensor_spec nth_of_roles(const struct config *c, enum tensor_role role, int layer,
                                        int64_t i)
 {
-    for (; i >= tensors_of_role(role); role++)
-        i -= tensors_of_role(role);
+    for (; i >= tensors_of_role(c, role); role++)
+        i -= tensors_of_role(c, role);
     return i == 0 ? layout_weight(c, role, layer) : layout_bias(c, role, layer);
 }
 
@@ -164,7 +248,7 @@ static int layer_of_name(const struct config *c, struct text name)
         return -1;
     for (; i < name.len && name.data[i] >= '0' && name.data[i] <= '9'; i++) {
         layer = layer * 10 + (name.data[i] - '0');
-        if (layer >= c->n_layers)
+        if (layer >= config_blocks(c))
             return -1;
     }
     return layer;

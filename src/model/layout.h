@@ -26,7 +26,9 @@ enum {
     SPEC_QUANTISES = 4,  /* may be stored in another type */
     SPEC_ROWS_ENTER = 8, /* its rows enter the residual stream as they are: see layout_type */
     SPEC_RESIDUAL = 16, /* its product is added to the residual: starts smaller by sqrt(2 layers) */
-    SPEC_UNUSUAL = 32,  /* read where a file has it; we write and train none */
+    SPEC_NOT_NEW = 32,  /* only where a file has it: new checkpoints have none */
+    SPEC_UNUSUAL = 64,  /* the same, and we train none */
+    SPEC_FIXED = 128,   /* no training changes it */
 };
 
 struct tensor_spec {
@@ -40,17 +42,31 @@ struct tensor_spec {
     struct tensor_name name;
 };
 
+/* Whether a checkpoint of this config may have the tensors of a role. */
+bool layout_has(const struct config *c, enum tensor_role role);
+
 /* How many tensors a checkpoint of this config has at most, and tensor i of them, 0 <= i < count,
- * in the order of a file: token and position embedding, blocks, last norm, output. A weight's bias
- * follows it. */
+ * in the order of a file: embeddings, blocks (one if all layers share it), last norm, output. A
+ * weight's bias follows it. */
 int64_t layout_count(const struct config *c);
 struct tensor_spec layout_at(const struct config *c, int64_t i);
 
-/* The weight of a role; `layer` says nothing outside of the blocks. */
+/* The weight of a role; `layer` says nothing outside of the blocks, and is any that uses the
+ * tensor. Roles that layout_has denies have a spec too: the joined form of Q, K and V is what a
+ * model has in memory. */
 struct tensor_spec layout_weight(const struct config *c, enum tensor_role role, int layer);
 /* Whether some file has a bias for it, and that [rows], or [cols] for a norm. */
-bool layout_has_bias(enum tensor_role role);
+bool layout_has_bias(const struct config *c, enum tensor_role role);
 struct tensor_spec layout_bias(const struct config *c, enum tensor_role role, int layer);
+
+/* Q, K and V of a layer: the tensors they are in, in the order of their rows in the joined matrix
+ * [config_qkv_dim, d_model], and the first of these rows. Returns how many: 1 or 3. */
+struct qkv_part {
+    enum tensor_role role;
+    int first, rows;
+};
+#define QKV_PARTS 3
+int layout_qkv(const struct config *c, int layer, struct qkv_part parts[QKV_PARTS]);
 
 /* Elements of the longest row of any matrix: the most that a product takes in. */
 int layout_longest_row(const struct config *c);

@@ -4,6 +4,7 @@
  */
 #include "model/model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,45 +95,25 @@ static void release(const struct loader *ld, const struct gguf_tensor *t)
         file_map_release(ld->source, t->data, t->n_bytes);
 }
 
-/* The rows of the file that the wanted row r of Q, K and V comes from. */
-static struct pack_rows rows_of_qkv(const struct loader *ld, int layer, int r)
-{
-    const struct config *file = &ld->file;
-    const int wanted_heads = ld->options.n_kv_heads, heads = config_kv_heads(file, layer);
-    const int q = config_q_dim(file), dim = file->head_dim;
-    if (r < q || wanted_heads == heads)
-        return (struct pack_rows){.first = r, .step = dim, .n = 1};
-    const int part = (r - q) / (wanted_heads * dim), in_part = (r - q) % (wanted_heads * dim);
-    const int replaced = heads / wanted_heads;
-    return (struct pack_rows){
-        .first = q + part * heads * dim + in_part / dim * replaced * dim + in_part % dim,
-        .step = dim,
-        .n = replaced,
-    };
-}
-
-/* A tensor of floats in file order, as F32; NULL where the file has none. `wanted` may have fewer
- * rows than the file's, whose means they then are. */
-static const float *load_floats(struct loader *ld, const struct tensor_spec *wanted,
-                                const struct tensor_spec *file)
+/* A tensor of floats in file order, as F32; NULL where the file has none. */
+static const float *load_floats(struct loader *ld, const struct tensor_spec *spec)
 {
     const struct gguf_tensor *t = NULL;
-    const uint64_t n = spec_elements(wanted);
+    const uint64_t n = spec_elements(spec);
     if (ld->g) {
-        t = find_tensor(ld, file);
+        t = find_tensor(ld, spec);
         if (!t)
             return NULL;
+    } else if (spec->flags & SPEC_NOT_NEW) {
+        return NULL;
     }
     float *out = arena_take(&ld->arena, n, sizeof *out);
     if (!out)
         return NULL;
     if (!t)
         pack_random_floats(out, n, RANDOM_SPREAD, &ld->rng);
-    else if (n == t->n_elements)
-        pack_floats(out, t);
     else
-        for (int r = 0; r < (int)n; r++)
-            out[r] = pack_mean_of_vector(t, rows_of_qkv(ld, wanted->layer, r));
+        pack_floats(out, t);
     if (t)
         release(ld, t);
     return out;
@@ -141,47 +122,180 @@ static const float *load_floats(struct loader *ld, const struct tensor_spec *wan
 static const float *load_bias(struct loader *ld, const struct config *c, enum tensor_role role,
                               int layer)
 {
-    if (!layout_has_bias(role))
+    if (!layout_has_bias(c, role))
         return NULL;
-    const struct tensor_spec wanted = layout_bias(c, role, layer);
-    const struct tensor_spec file = layout_bias(&ld->file, role, layer);
-    return load_floats(ld, &wanted, &file);
-}
-
-static void fill_panels(struct loader *ld, void *panels, const struct matrix *w,
-                        const struct gguf_tensor *t, int layer)
-{
-    if (!t)
-        pack_random(panels, w, RANDOM_SPREAD, &ld->rng, &ld->scratch);
-    else if ((uint64_t)w->n_out == t->dims[1])
-        pack_matrix(panels, w, t, &ld->scratch);
-    else
-        for (int r = 0; r < w->n_out; r++)
-            pack_mean(panels, w, r, t, rows_of_qkv(ld, layer, r), &ld->scratch);
-    if (t)
-        release(ld, t);
+    const struct tensor_spec spec = layout_bias(c, role, layer);
+    return load_floats(ld, &spec);
 }
 
 /* A weight as panels; its bias is still NULL. */
-static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *wanted,
-                                 const struct tensor_spec *file)
+static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *spec)
 {
-    struct matrix w = {.n_out = wanted->rows, .n_in = wanted->cols};
-    const uint32_t type = layout_type(wanted, pack_type(ld->options.storage));
+    struct matrix w = {.n_out = spec->rows, .n_in = spec->cols};
+    const uint32_t type = layout_type(spec, pack_type(ld->options.storage));
     pack_storage(tensor_type_find(type), &w.storage);
     const struct gguf_tensor *t = NULL;
     if (ld->g) {
-        t = find_tensor(ld, file);
+        t = find_tensor(ld, spec);
         if (!t)
             return w;
         if (!ld->options.convert)
             pack_storage(t->type, &w.storage);
     }
     void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
-    if (panels)
-        fill_panels(ld, panels, &w, t, wanted->layer);
     w.panels = panels;
+    if (!panels)
+        return w;
+    if (!t)
+        pack_random(panels, &w, RANDOM_SPREAD, &ld->rng, &ld->scratch);
+    else
+        pack_matrix(panels, &w, 0, t, &ld->scratch);
+    if (t)
+        release(ld, t);
     return w;
+}
+
+/* --- queries, keys and values ---------------------------------------------------------------- */
+
+/* The file's tensors of Q, K and V of a layer. */
+struct qkv_source {
+    int n;
+    struct qkv_part parts[QKV_PARTS];
+    const struct gguf_tensor *weight[QKV_PARTS], *bias[QKV_PARTS]; /* a bias may be NULL */
+    bool has_bias;
+};
+
+/* The rows of the file, counted as if Q, K and V were one tensor, that row r of the model's comes
+ * from. */
+static struct pack_rows rows_of_qkv(const struct loader *ld, const struct config *c, int layer,
+                                    int r)
+{
+    const struct config *file = &ld->file;
+    const int own = config_kv_heads(file, layer), wanted = config_kv_heads(c, layer);
+    const int q = config_q_dim(file), k = config_k_dim(c, layer);
+    if (r < q)
+        return (struct pack_rows){.first = r, .step = 1, .n = 1};
+    const bool is_value = r >= q + k;
+    const int dim = is_value ? config_value_dim(file) : file->head_dim;
+    const int in_part = r - q - (is_value ? k : 0), replaced = own / wanted;
+    return (struct pack_rows){
+        .first = q + (is_value ? own * file->head_dim : 0) + in_part / dim * replaced * dim +
+                 in_part % dim,
+        .step = dim,
+        .n = replaced,
+    };
+}
+
+/* Which of the file's tensors has a row; the row becomes that tensor's. */
+static int part_of_row(const struct qkv_source *s, struct pack_rows *rows)
+{
+    int i = 0;
+    while (i + 1 < s->n && rows->first >= s->parts[i + 1].first)
+        i++;
+    rows->first -= s->parts[i].first;
+    return i;
+}
+
+static struct qkv_source find_qkv(struct loader *ld, int layer)
+{
+    struct qkv_source s = {.has_bias = !ld->g && !ld->file.no_biases};
+    s.n = layout_qkv(&ld->file, layer, s.parts);
+    for (int i = 0; i < s.n && ld->g; i++) {
+        const struct tensor_spec weight = layout_weight(&ld->file, s.parts[i].role, layer);
+        const struct tensor_spec bias = layout_bias(&ld->file, s.parts[i].role, layer);
+        s.weight[i] = find_tensor(ld, &weight);
+        s.bias[i] = find_tensor(ld, &bias);
+        s.has_bias |= s.bias[i] != NULL;
+    }
+    return s;
+}
+
+/* The type that all have, or F32, which holds any. */
+static enum storage storage_of_qkv(const struct loader *ld, const struct qkv_source *s)
+{
+    enum storage first, other;
+    if (!ld->g || ld->options.convert || !pack_storage(s->weight[0]->type, &first))
+        return ld->options.storage;
+    for (int i = 1; i < s->n; i++)
+        if (!pack_storage(s->weight[i]->type, &other) || other != first)
+            return STORAGE_F32;
+    return first;
+}
+
+static void fill_qkv(struct loader *ld, void *panels, const struct matrix *w,
+                     const struct config *c, const struct qkv_source *s, int layer)
+{
+    if (!ld->g) {
+        pack_random(panels, w, RANDOM_SPREAD, &ld->rng, &ld->scratch);
+        return;
+    }
+    const bool as_is = config_kv_heads(&ld->file, layer) == config_kv_heads(c, layer);
+    for (int i = 0; i < s->n && as_is; i++)
+        pack_matrix(panels, w, s->parts[i].first, s->weight[i], &ld->scratch);
+    for (int r = 0; r < w->n_out && !as_is; r++) {
+        struct pack_rows from = rows_of_qkv(ld, c, layer, r);
+        const int part = part_of_row(s, &from);
+        pack_mean(panels, w, r, s->weight[part], from, &ld->scratch);
+    }
+    for (int i = 0; i < s->n; i++)
+        release(ld, s->weight[i]);
+}
+
+/* NULL if no tensor has one; zero where some have. */
+static const float *load_qkv_bias(struct loader *ld, const struct config *c,
+                                  const struct qkv_source *s, int layer)
+{
+    const int n = config_qkv_dim(c, layer);
+    float *out = s->has_bias ? arena_take(&ld->arena, (uint64_t)n, sizeof *out) : NULL;
+    if (!out)
+        return NULL;
+    if (!ld->g)
+        pack_random_floats(out, (uint64_t)n, RANDOM_SPREAD, &ld->rng);
+    for (int r = 0; r < n && ld->g; r++) {
+        struct pack_rows from = rows_of_qkv(ld, c, layer, r);
+        const int part = part_of_row(s, &from);
+        out[r] = s->bias[part] ? pack_mean_of_vector(s->bias[part], from) : 0;
+    }
+    return out;
+}
+
+static struct matrix load_qkv(struct loader *ld, const struct config *c, int layer)
+{
+    struct matrix w = {.n_out = config_qkv_dim(c, layer), .n_in = c->d_model};
+    const struct qkv_source s = find_qkv(ld, layer);
+    if (ld->status != STATUS_OK)
+        return w;
+    w.storage = storage_of_qkv(ld, &s);
+    void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
+    if (panels)
+        fill_qkv(ld, panels, &w, c, &s, layer);
+    w.panels = panels;
+    w.bias = load_qkv_bias(ld, c, &s, layer);
+    return w;
+}
+
+/* --- biases of scores ------------------------------------------------------------------------ */
+
+/* [n_heads], from the head's slope, or its row of attn_rel: alpha and centre. */
+static const struct attend_bias *load_score_bias(struct loader *ld, const struct config *c,
+                                                 const struct weight *rel)
+{
+    if (c->position != POSITION_ALIBI && c->position != POSITION_QUADRATIC)
+        return NULL;
+    struct attend_bias *bias = arena_take(&ld->arena, (uint64_t)c->n_heads, sizeof *bias);
+    for (int h = 0; h < c->n_heads && bias; h++)
+        bias[h] = c->position == POSITION_ALIBI
+                      ? positions_alibi(h, c->n_heads)
+                      : positions_quadratic(rel->table[2 * h], rel->table[2 * h + 1]);
+    return bias;
+}
+
+/* --- roles ----------------------------------------------------------------------------------- */
+
+bool model_has(const struct config *c, enum tensor_role role)
+{
+    const bool is_part = role == ROLE_ATTN_Q || role == ROLE_ATTN_K || role == ROLE_ATTN_V;
+    return role == ROLE_ATTN_QKV || (layout_has(c, role) && !is_part);
 }
 
 /* The tensors of one role. */
@@ -189,19 +303,24 @@ static struct weight load_weight(struct loader *ld, const struct config *c, enum
                                  int layer)
 {
     struct weight w = {.table = NULL};
-    const struct tensor_spec wanted = layout_weight(c, role, layer);
-    const struct tensor_spec file = layout_weight(&ld->file, role, layer);
-    switch (wanted.form) {
+    const struct tensor_spec spec = layout_weight(c, role, layer);
+    if (!model_has(c, role))
+        return w;
+    switch (spec.form) {
     case FORM_MATRIX:
-        w.matrix = load_matrix(ld, &wanted, &file);
+        if (role == ROLE_ATTN_QKV) {
+            w.matrix = load_qkv(ld, c, layer);
+            break;
+        }
+        w.matrix = load_matrix(ld, &spec);
         w.matrix.bias = load_bias(ld, c, role, layer);
         break;
     case FORM_NORM:
-        w.norm.gain = load_floats(ld, &wanted, &file);
+        w.norm.gain = load_floats(ld, &spec);
         w.norm.bias = load_bias(ld, c, role, layer);
         break;
     case FORM_TABLE:
-        w.table = load_floats(ld, &wanted, &file);
+        w.table = load_floats(ld, &spec);
         break;
     }
     return w;
@@ -218,11 +337,12 @@ static void load_outside(struct loader *ld, struct model *m, enum tensor_role fi
 
 static void load_block(struct loader *ld, struct model *m, int layer)
 {
-    for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++) {
-        const struct weight w = load_weight(ld, &m->config, role, layer);
-        if (m->blocks)
-            m->blocks[layer].w[role] = w;
-    }
+    struct block b = {.bias = NULL};
+    for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
+        b.w[role] = load_weight(ld, &m->config, role, layer);
+    b.bias = load_score_bias(ld, &m->config, &b.w[ROLE_ATTN_REL]);
+    if (m->blocks)
+        m->blocks[layer] = b;
 }
 
 /* One pass over all tensors. */
@@ -232,8 +352,10 @@ static void load_all(struct loader *ld, struct model *m)
     m->blocks = arena_take(&ld->arena, (uint64_t)c->n_layers, sizeof *m->blocks);
     ld->scratch = pack_scratch_take(&ld->arena, layout_longest_row(c));
     load_outside(ld, m, 0, ROLE_BLOCK_FIRST);
-    for (int l = 0; l < c->n_layers && ld->status == STATUS_OK; l++)
+    for (int l = 0; l < config_blocks(c) && ld->status == STATUS_OK; l++)
         load_block(ld, m, l);
+    for (int l = config_blocks(c); l < c->n_layers && m->blocks; l++)
+        m->blocks[l] = m->blocks[0];
     m->tied = ld->g && !gguf_find_tensor(ld->g, arch_tensor_name(ROLE_OUTPUT, 0, false).text);
     load_outside(ld, m, ROLE_BLOCK_END, m->tied ? ROLE_OUTPUT : TENSOR_ROLES);
     if (m->tied)
@@ -263,7 +385,7 @@ enum status model_check_storage(const struct config *c, enum storage s, struct e
         const char *name;
         int n;
     } rows[] = {
-        {"d_model", c->d_model}, {"n_heads * head_dim", config_q_dim(c)}, {"d_ff", c->d_ff}};
+        {"d_model", c->d_model}, {"n_heads * value_dim", config_heads_dim(c)}, {"d_ff", c->d_ff}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows && storage_is_quantised(s); i++)
         if (rows[i].n % QUANT_BLOCK)
             return err_set(e, STATUS_USAGE,
@@ -280,21 +402,69 @@ static enum status resolve_options(struct loader *ld, const struct model_options
     if (ld->options.n_kv_heads == 0)
         ld->options.n_kv_heads = ld->file.n_kv_heads;
     const int wanted = ld->options.n_kv_heads;
-    if (wanted < 1 || ld->file.n_kv_heads % wanted != 0)
-        return err_set(ld->err, STATUS_USAGE,
-                       "%d K/V heads: expected a divisor of the checkpoint's %d", wanted,
-                       ld->file.n_kv_heads);
+    for (int l = 0; l < ld->file.n_layers; l++) {
+        const int own = config_kv_heads(&ld->file, l);
+        if (wanted < 1 || wanted > ld->file.n_kv_heads || (wanted < own && own % wanted != 0))
+            return err_set(ld->err, STATUS_USAGE,
+                           "%d K/V heads: expected a divisor of the checkpoint's %d", wanted, own);
+    }
     if (ld->options.convert)
         return model_check_storage(&ld->file, ld->options.storage, ld->err);
     return STATUS_OK;
+}
+
+/* Tensors of the blocks that no architecture here has would change the results: biases in unusual
+ * places, norms of queries, experts. Tables of frequencies that older files have follow from the
+ * keys. */
+static enum status refuse_foreign_tensors(const struct gguf *g, const struct config *c,
+                                          struct err *e)
+{
+    struct tensor_spec spec;
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        const struct text name = g->tensors[i].name;
+        if (!text_starts_with(name, "blk.") || layout_named(c, name, &spec) ||
+            text_ends_with(name, ".attn_rot_embd.weight") ||
+            text_ends_with(name, ".rope_freqs.weight"))
+            continue;
+        return err_set(e, STATUS_BAD_FILE,
+                       "tensor %.*s: expected none of this name in architecture %s of %d layers: "
+                       "what it stands for does not run here",
+                       text_width(name), name.data, c->arch->name, c->n_layers);
+    }
+    return STATUS_OK;
+}
+
+/* What divides must not be 0; see config_rope. */
+static enum status check_rope_factors(const struct gguf *g, const struct config *c, struct err *e)
+{
+    const struct tensor_name name = arch_tensor_name(ROLE_ROPE_FREQS, 0, false);
+    const struct gguf_tensor *t = gguf_find_tensor(g, name.text);
+    if (!t || !layout_has(c, ROLE_ROPE_FREQS) || t->type->block_elements > 1)
+        return STATUS_OK; /* what else is wrong with it is found when it is read */
+    for (int i = 0; i < (int)t->dims[0]; i++) {
+        const float x = pack_mean_of_vector(t, (struct pack_rows){.first = i, .n = 1});
+        if (!(x > (float)CONFIG_LEAST_ROPE_FACTOR && x < INFINITY))
+            return err_set(e, STATUS_BAD_FILE,
+                           "tensor %s: expected numbers above %g, found %g as element %d",
+                           name.text, CONFIG_LEAST_ROPE_FACTOR, (double)x, i);
+    }
+    return STATUS_OK;
+}
+
+/* What is wrong with the file before any tensor is looked at. */
+static enum status open_file(struct loader *ld, const struct model_options *o)
+{
+    TRY(config_read(ld->g, &ld->file, ld->err));
+    TRY(refuse_foreign_tensors(ld->g, &ld->file, ld->err));
+    TRY(check_rope_factors(ld->g, &ld->file, ld->err));
+    return resolve_options(ld, o);
 }
 
 enum status model_check(const struct gguf *g, struct err *e)
 {
     struct model counted = {.tied = false};
     struct loader ld = {.g = g, .err = e};
-    TRY(config_read(g, &ld.file, e));
-    TRY(resolve_options(&ld, NULL));
+    TRY(open_file(&ld, NULL));
     counted.config = ld.file;
     load_all(&ld, &counted);
     return ld.status;
@@ -308,9 +478,7 @@ enum status model_create(const struct gguf *g, const struct model_options *o,
     if (!m)
         return err_no_memory(e, "the model", sizeof *m);
     struct loader ld = {.g = g, .source = source, .err = e};
-    ld.status = config_read(g, &ld.file, e);
-    if (ld.status == STATUS_OK)
-        ld.status = resolve_options(&ld, o);
+    ld.status = open_file(&ld, o);
     m->config = ld.file;
     m->config.n_kv_heads = ld.options.n_kv_heads;
     return build_model(&ld, m, out);
@@ -340,16 +508,15 @@ void model_free(struct model *m)
     free(m);
 }
 
-void model_embed(const struct model *m, int token, int t, float *out)
+void model_embed(const struct model *m, const struct positions *p, int token, int t, float *out)
 {
     const int d = m->config.d_model;
+    const float scale = m->config.embedding_scale;
+    const float *position = m->w[ROLE_POSITION_EMBD].table;
     pack_read_row(&m->w[ROLE_TOKEN_EMBD].matrix, token, out);
-    switch (m->config.position) {
-    case POSITION_LEARNED: {
-        const float *position = m->w[ROLE_POSITION_EMBD].table + (size_t)t * (size_t)d;
-        for (int i = 0; i < d; i++)
-            out[i] += position[i];
-        break;
-    }
-    }
+    for (int i = 0; i < d && scale > 0 && scale != 1; i++)
+        out[i] *= scale;
+    position = position ? position + (size_t)t * (size_t)d : positions_vector(p, t);
+    for (int i = 0; i < d && position; i++)
+        out[i] += position[i];
 }

@@ -16,6 +16,7 @@
 #include "compute/kernels.h"
 #include "gguf/gguf.h"
 #include "model/layout.h"
+#include "model/positions.h"
 
 struct norm {
     const float *gain; /* [d_model] */
@@ -31,22 +32,29 @@ struct weight {
 };
 
 struct block {
-    struct weight w[TENSOR_ROLES]; /* by role; those outside of the blocks stay zero */
+    /* By role; those outside of the blocks stay zero. Q, K and V are one matrix, of ROLE_ATTN_QKV,
+     * whatever tensors they come from. */
+    struct weight w[TENSOR_ROLES];
+    const struct attend_bias *bias; /* [n_heads] what distances do to scores; NULL: nothing */
 };
 
 struct model {
     struct config config;
     struct weight w[TENSOR_ROLES]; /* outside of the blocks, by role; `output` shares the
                                       embedding's panels when tied */
-    struct block *blocks;          /* [n_layers] */
+    struct block *blocks;          /* [n_layers], of which all may be the same */
     bool tied;                     /* no output.weight in the file */
     struct arena weights;          /* all of the above; weights.cap is the bytes taken */
 };
 
+/* Whether a model of this config has a role's weight in memory. */
+bool model_has(const struct config *c, enum tensor_role role);
+
 /* How a model may differ from its file. */
 struct model_options {
-    /* K/V heads, a divisor of the file's: each new head is the mean of the heads it replaces
-     * (Ainslie et al. 2023, section 2.1), weights and biases. 0: as in the file. */
+    /* K/V heads at most, a divisor of what each layer of the file has if that is more: each new
+     * head is the mean of the heads it replaces (Ainslie et al. 2023, section 2.1), weights and
+     * biases. 0: as in the file. */
     int n_kv_heads;
     bool convert;         /* store the matrices as `storage`, not as in the file */
     enum storage storage; /* if convert; see layout_type */
@@ -78,7 +86,8 @@ enum status model_create_random(const struct config *c, enum storage storage, ui
 
 void model_free(struct model *m); /* NULL is legal */
 
-/* Writes row `token` of the embedding plus position `t`'s vector to out [d_model]. */
-void model_embed(const struct model *m, int token, int t, float *out);
+/* Writes row `token` of the embedding, scaled, plus position `t`'s vector if positions have such,
+ * to out [d_model]. */
+void model_embed(const struct model *m, const struct positions *p, int token, int t, float *out);
 
 #endif

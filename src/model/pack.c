@@ -137,21 +137,22 @@ static const unsigned char *row_data(const struct gguf_tensor *t, uint64_t row)
     return t->data + row * (t->n_bytes / (t->n_elements / t->dims[0]));
 }
 
-void pack_matrix(void *panels, const struct matrix *w, const struct gguf_tensor *t,
+void pack_matrix(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
                  const struct pack_scratch *scratch)
 {
     enum storage of_file;
+    const int n_rows = (int)t->dims[1];
     if (pack_storage(t->type, &of_file) && of_file == w->storage) {
-        for (int row = 0; row < w->n_out; row += KERNEL_LANES) {
-            const int left = w->n_out - row;
-            place(panels, w, row, left < KERNEL_LANES ? left : KERNEL_LANES,
-                  row_data(t, (uint64_t)row));
+        for (int row = 0, n; row < n_rows; row += n) {
+            const int left = n_rows - row, of_panel = KERNEL_LANES - (first + row) % KERNEL_LANES;
+            n = left < of_panel ? left : of_panel;
+            place(panels, w, first + row, n, row_data(t, (uint64_t)row));
         }
         return;
     }
-    for (int row = 0; row < w->n_out; row++) {
+    for (int row = 0; row < n_rows; row++) {
         blocks_decode(t->type->type, scratch->row, row_data(t, (uint64_t)row), (uint64_t)w->n_in);
-        place_floats(panels, w, row, scratch->row, scratch);
+        place_floats(panels, w, first + row, scratch->row, scratch);
     }
 }
 

@@ -36,8 +36,9 @@ struct pack_scratch pack_scratch_take(struct arena *a, int n);
 /* All elements in file order, widened. */
 void pack_floats(float *out, const struct gguf_tensor *t);
 
-/* The whole tensor [n_out, n_in]. scratch may be NULL where the tensor's type stays. */
-void pack_matrix(void *panels, const struct matrix *w, const struct gguf_tensor *t,
+/* All rows of a tensor [rows, n_in], from row `first` of the target on. scratch may be NULL where
+ * the tensor's type stays. */
+void pack_matrix(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
                  const struct pack_scratch *scratch);
 
 /* Row `row` of the target: the mean of some rows of the tensor, whose rows have n_in elements. */

@@ -47,7 +47,7 @@ static bool is_listed(struct lister *ls, const struct tensor_spec *spec)
     if (spec->flags & SPEC_UNUSUAL || (spec->role == ROLE_OUTPUT && ls->list->tied))
         return false;
     if (!ls->g)
-        return true;
+        return !(spec->flags & SPEC_NOT_NEW);
     const struct gguf_tensor *t = gguf_find_tensor(ls->g, spec->name.text);
     if (t)
         check_param(ls, spec, t);
@@ -94,6 +94,7 @@ enum status param_list_create(struct param_list *list, const struct config *c, c
     if (!list->items)
         return err_no_memory(e, "the list of parameters", max * sizeof *list->items);
     struct lister ls = {.list = list, .g = g, .err = e};
+    list->writes_output = c->arch->writes_output;
     list->tied = !g || same_numbers(find_weight(g, ROLE_TOKEN_EMBD), find_weight(g, ROLE_OUTPUT));
     for (int64_t i = 0; i < n && ls.status == STATUS_OK; i++) {
         const struct tensor_spec spec = layout_at(c, i);
@@ -128,7 +129,7 @@ void param_list_write(const struct param_list *list, const float *flat, struct g
 {
     for (int i = 0; i < list->n; i++)
         add_param(w, &list->items[i], list->items[i].spec.name.text, flat);
-    if (list->tied) /* the first is the embedding */
+    if (list->tied && list->writes_output) /* the first is the embedding */
         add_param(w, &list->items[0], arch_tensor_name(ROLE_OUTPUT, 0, false).text, flat);
 }
 
@@ -146,6 +147,8 @@ struct param_view param_view_take(struct arena *arena, const struct param_list *
         else
             of_role[spec->role].weight = at;
     }
+    for (int l = 1; l < c->n_layers && c->shared && v.blocks; l++)
+        v.blocks[l] = v.blocks[0];
     if (list->tied)
         v.w[ROLE_OUTPUT] = v.w[ROLE_TOKEN_EMBD];
     return v;

@@ -27,14 +27,16 @@ struct param {
 struct param_list {
     struct param *items;
     int n;
-    size_t n_floats;   /* of the flat run, gaps included */
-    uint64_t n_params; /* without the gaps */
-    bool tied;         /* output.weight is token_embd.weight and not listed */
+    size_t n_floats;    /* of the flat run, gaps included */
+    uint64_t n_params;  /* without the gaps */
+    bool tied;          /* output.weight is token_embd.weight and not listed */
+    bool writes_output; /* a tied one is written all the same */
 };
 
 /*
  * The tensors of a checkpoint of shape `c`. Biases are optional: they are listed if `g` has them,
- * all with g NULL. output.weight is listed if g has one with other numbers than
+ * the usual
+ * ones with g NULL. output.weight is listed if g has one with other numbers than
  * token_embd.weight; else the two are tied. STATUS_BAD_FILE names a tensor of g with another shape
  * or a type that cannot be read as F32, expected and found; STATUS_NO_MEMORY. Freed by
  * param_list_free.
@@ -46,8 +48,8 @@ void param_list_free(struct param_list *list); /* legal on a zeroed struct and t
 /* Reads all tensors of g, which the list was made from, into flat [n_floats], as F32. */
 void param_list_read(const struct param_list *list, const struct gguf *g, float *flat);
 
-/* Adds all tensors to a GGUF file as F32; flat is borrowed until it is written. Tied ones are
- * written twice, because llama.cpp asks for output.weight in this architecture. */
+/* Adds all tensors to a GGUF file as F32; flat is borrowed until it is written. A tied one
+ * is written twice where llama.cpp asks for output.weight. */
 void param_list_write(const struct param_list *list, const float *flat, struct gguf_writer *w);
 
 /* A role's part of a flat run; the bias is NULL where there is none. */
@@ -64,7 +66,7 @@ struct param_view {
     float *flat;
     struct param_pair w[TENSOR_ROLES]; /* outside of the blocks; output's is the embedding's where
                                           tied */
-    struct param_block *blocks;        /* [n_layers] */
+    struct param_block *blocks;        /* [n_layers], of which all may have the same parts */
 };
 
 /* Takes a flat run and its view from an arena, or counts them (see base/mem.h). */

@@ -70,7 +70,7 @@ static struct item make_item(const struct pass *p, int l, int index, float *scra
                       .window = index / config_kv_heads(c, l),
                       .kv_head = index % config_kv_heads(c, l),
                       .q_dim = config_q_dim(c),
-                      .kv_dim = config_kv_dim(c, l),
+                      .kv_dim = config_k_dim(c, l),
                       .qkv_dim = config_qkv_dim(c, l),
                       .scale = 1.0f / sqrtf((float)c->head_dim)};
     const size_t rows = (size_t)it.length * (size_t)it.padded;

@@ -1,0 +1,74 @@
+#include "model/positions.h"
+
+#include "compute/angles.h"
+
+#define SINUSOID_BASE 10000.0
+
+/* What kernels.rotate takes: the cosine of each pair's angle twice, then minus and plus its sine.
+ */
+static void fill_turns(struct positions *p, const struct config_rope *rope, const float *factors,
+                       int cap)
+{
+    const int n = rope->n_dims;
+    for (int i = 0; i < n; i += 2) {
+        double rate = rope->scale * angles_power(rope->base, -(double)i / n);
+        if (factors)
+            rate /= (double)factors[i / 2];
+        for (int t = 0; t < cap; t++) {
+            float *row = p->rows + (size_t)t * p->stride + i;
+            double sine, cosine;
+            angles_sine(t * rate, &sine, &cosine);
+            row[0] = row[1] = (float)cosine;
+            row[n] = (float)-sine;
+            row[n + 1] = (float)sine;
+        }
+    }
+}
+
+static void fill_sinusoids(struct positions *p, int d, int cap)
+{
+    for (int i = 0; i < d; i += 2) {
+        const double rate = angles_power(SINUSOID_BASE, -(double)i / d);
+        for (int t = 0; t < cap; t++) {
+            float *row = p->rows + (size_t)t * p->stride + i;
+            double sine, cosine;
+            angles_sine(t * rate, &sine, &cosine);
+            row[0] = (float)sine;
+            if (i + 1 < d)
+                row[1] = (float)cosine;
+        }
+    }
+}
+
+struct positions positions_take(struct arena *a, const struct config *c, const float *factors,
+                                int cap)
+{
+    struct positions p = {.kind = c->position};
+    if (c->position == POSITION_ROPE)
+        p.stride = 2 * (size_t)c->rope.n_dims;
+    else if (c->position == POSITION_SINUSOIDAL)
+        p.stride = (size_t)c->d_model;
+    else
+        return p;
+    p.rows = arena_take(a, (uint64_t)cap, p.stride * sizeof *p.rows);
+    if (p.rows && c->position == POSITION_ROPE)
+        fill_turns(&p, &c->rope, factors, cap);
+    else if (p.rows)
+        fill_sinusoids(&p, c->d_model, cap);
+    return p;
+}
+
+struct attend_bias positions_alibi(int head, int n_heads)
+{
+    int power = 1; /* of two, at most n_heads */
+    while (2 * power <= n_heads)
+        power *= 2;
+    const double exponent =
+        head < power ? -8.0 * (head + 1) / power : -8.0 * (2 * (head - power) + 1) / (2 * power);
+    return (struct attend_bias){.linear = (float)-angles_power(2, exponent)};
+}
+
+struct attend_bias positions_quadratic(float alpha, float centre)
+{
+    return (struct attend_bias){.centre = centre, .square = -alpha};
+}
