@@ -10,10 +10,12 @@
 
 static void check_angle(double angle)
 {
+    const long double exact = (long double)angle;
     double sine, cosine;
     angles_sine(angle, &sine, &cosine);
-    ck_assert_msg(fabsl(sine - sinl(angle)) < 1e-15L, "sin(%a) is %a", angle, sine);
-    ck_assert_msg(fabsl(cosine - cosl(angle)) < 1e-15L, "cos(%a) is %a", angle, cosine);
+    ck_assert_msg(fabsl((long double)sine - sinl(exact)) < 1e-15L, "sin(%a) is %a", angle, sine);
+    ck_assert_msg(fabsl((long double)cosine - cosl(exact)) < 1e-15L, "cos(%a) is %a", angle,
+                  cosine);
 }
 
 START_TEST(sines_of_all_magnitudes)
@@ -52,7 +54,8 @@ END_TEST
 
 START_TEST(sines_at_the_limits)
 {
-    static const double none[] = {0x1.0000000000001p40, -1e300, INFINITY, -INFINITY, NAN};
+    static const double none[] = {0x1.0000000000001p40, -1e300, (double)INFINITY, -(double)INFINITY,
+                                  (double)NAN};
     double sine, cosine;
     for (int i = 0; i < 5; i++) {
         angles_sine(none[i], &sine, &cosine);
@@ -65,11 +68,11 @@ END_TEST
 
 static void check_power(double base, double exponent)
 {
-    const long double exact = powl(base, exponent);
+    const long double x = (long double)base, y = (long double)exponent, exact = powl(x, y);
     const double found = angles_power(base, exponent);
-    const long double log = fabsl(exponent * logl(base));
-    ck_assert_msg(fabsl(found - exact) <= 4e-16L * (1 + log) * exact, "%g^%g is %.17g", base,
-                  exponent, found);
+    const long double log = fabsl(y * logl(x));
+    ck_assert_msg(fabsl((long double)found - exact) <= 4e-16L * (1 + log) * exact, "%g^%g is %.17g",
+                  base, exponent, found);
 }
 
 START_TEST(powers)
@@ -94,9 +97,10 @@ START_TEST(powers_at_the_limits)
     ck_assert(angles_power(2, -1100) == 0 && angles_power(10, -1e300) == 0);
     ck_assert(angles_power(2, -1074) == 0x1p-1074 && angles_power(0x1p-1074, 1) == 0x1p-1074);
     ck_assert(isnan(angles_power(0, 1)) && isnan(angles_power(-1, 1)) &&
-              isnan(angles_power(NAN, 1)));
-    ck_assert(isnan(angles_power(INFINITY, -1)) && isnan(angles_power(2, INFINITY)));
-    ck_assert(isnan(angles_power(2, NAN)));
+              isnan(angles_power((double)NAN, 1)));
+    ck_assert(isnan(angles_power((double)INFINITY, -1)) &&
+              isnan(angles_power(2, (double)INFINITY)));
+    ck_assert(isnan(angles_power(2, (double)NAN)));
 }
 END_TEST
 

@@ -229,9 +229,8 @@ static void compare_pieces(const struct shape *s, int split)
     kernels_scalar.attend(&whole);
     const float max = at.max[0], sum = at.sum[0];
     pieces.kv.split = split;
-    pieces.kv.piece[0] = split > 0 ? copy_piece(&at.args.kv, 0, split) : (struct kv_piece){NULL};
-    pieces.kv.piece[1] =
-        split < s->n ? copy_piece(&at.args.kv, split, s->n) : (struct kv_piece){NULL};
+    pieces.kv.piece[0] = split > 0 ? copy_piece(&at.args.kv, 0, split) : (struct kv_piece){0};
+    pieces.kv.piece[1] = split < s->n ? copy_piece(&at.args.kv, split, s->n) : (struct kv_piece){0};
     for (int i = 0; kernels_at(i); i++) {
         if (!kernels_supported(kernels_at(i)))
             continue;
