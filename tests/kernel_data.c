@@ -25,6 +25,13 @@ float random_float(void)
     return (float)(rng_unit(&rng) + rng_unit(&rng) + rng_unit(&rng) - 1.5);
 }
 
+float float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 float *random_floats(size_t n)
 {
     float *p = malloc(n * sizeof *p);

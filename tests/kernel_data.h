@@ -17,6 +17,9 @@ uint32_t random_u32(void);
 /* From -1.5 to 1.5, mostly near 0. */
 float random_float(void);
 
+/* The float that has these bits. */
+float float_of(uint32_t bits);
+
 /* Arrays on the heap of exactly n elements, so that a sanitizer sees one too many; the caller's. */
 float *random_floats(size_t n);
 float *copy_floats(const float *x, size_t n);
