@@ -197,7 +197,7 @@ static enum status read_origin(const struct train_options *o, struct train_input
                        "--%s and --from are both given: the checkpoint has its own shape and "
                        "vocabulary (decode convert changes its K/V heads)",
                        given_shape(o));
-    TRY(common_open(o->spec.from_path, CHECKPOINT_TOKENIZER, &in->from, e));
+    TRY(common_open(o->spec.from_path, COMMON_TEXTS, &in->from, e));
     TRY(common_config(o->spec.from_path, &in->from, &spec->shape, e));
     spec->from = in->from.gguf;
     if (!ctx && spec->shape.n_ctx < spec->length)

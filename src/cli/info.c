@@ -25,6 +25,7 @@ struct info_properties {
     const char *refusal; /* NULL: it runs */
     const char *output;
     struct text tokenizer;
+    const char *problem;
     int n_tokens;
     int64_t bos, eos; /* -1: none */
     bool adds_bos;
@@ -65,9 +66,11 @@ static const struct report_field config_fields[] = {
     {"tied_output", NULL, MEMBER(info_properties, tied)},
     {NULL, "output", MEMBER(info_properties, output)},
 };
-/* All but the first only of a tokenizer that is read here. */
+/* The first ones also of a tokenizer that cannot be read. */
+#define N_ANY_TOKENIZER_FIELDS 2
 static const struct report_field tokenizer_fields[] = {
     {"model", "tokenizer", MEMBER(info_properties, tokenizer), .none = "none"},
+    {"problem", "problem", MEMBER(info_properties, problem)},
     {"n_tokens", "n_tokens", MEMBER(info_properties, n_tokens)},
     {"bos", NULL, MEMBER(info_properties, bos)},
     {NULL, "bos", MEMBER(info_properties, bos_note)},
@@ -88,7 +91,7 @@ static bool shows_variants(const struct info *info)
 
 static int n_tokenizer_fields(const struct info *info)
 {
-    return info->tokenizer ? REPORT_LENGTH(tokenizer_fields) : 1;
+    return info->tokenizer ? REPORT_LENGTH(tokenizer_fields) : N_ANY_TOKENIZER_FIELDS;
 }
 
 /* What a config says in words. */
@@ -129,7 +132,8 @@ static struct info_properties properties_of(const struct info *info)
                                 .norm_eps = (double)info->config.norm_eps,
                                 .tied = tied,
                                 .output = tied ? "tied to the embedding" : "its own matrix",
-                                .tokenizer = info->tokenizer_model};
+                                .tokenizer = info->tokenizer_model,
+                                .problem = info->problem.text[0] ? info->problem.text : NULL};
     snprintf(p.size, sizeof p.size, "%s (%zu bytes)", figure_bytes((double)info->file.len).text,
              info->file.len);
     snprintf(p.format, sizeof p.format, "GGUF version %u, %zu keys, %zu tensors", g->version,
