@@ -539,7 +539,7 @@ START_TEST(losses_are_those_of_plain_loops)
     struct convert_layer lost[2];
     struct opened b = convert_to(&spec, lost);
     for (int t = 0; t < N; t++)
-        model_embed(a.model, calib[t], t, in + t * d);
+        model_embed(a.model, NULL, calib[t], t, in + t * d);
     run_block_0(&a, in, normed, middle[0], N);
     run_block_0(&b, in, NULL, middle[1], N);
     ck_assert_double_eq_tol(lost[0].score, direct_score_loss(&a, &b, normed, N), 1e-5);
