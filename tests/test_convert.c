@@ -683,7 +683,8 @@ START_TEST(types_and_metadata)
     ck_assert_uint_eq(qkv->type->type, types[_i]);
     ck_assert_uint_eq(qkv->dims[1], 32 + 2 * 16);
     ck_assert_uint_eq(gguf_find_tensor(b.gguf, "blk.0.attn_output.weight")->type->type, types[_i]);
-    ck_assert_ptr_nonnull(gguf_find_tensor(b.gguf, "blk.1.attn_output.bias"));
+    const bool has_biases = gguf_find_tensor(b.gguf, "blk.1.attn_output.bias") != NULL;
+    ck_assert_int_eq(has_biases, !shape.no_biases);
     ck_assert_ptr_eq(gguf_find_tensor(b.gguf, "output.weight")->type,
                      gguf_find_tensor(a.gguf, "output.weight")->type);
     uint64_t n;
