@@ -458,7 +458,12 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
     return read_vocab(g, c, e);
 }
 
-static void write_kv_heads(const struct config *c, struct gguf_writer *w)
+bool config_is_kv_heads_key(const struct config *c, struct text key)
+{
+    return text_is(key, arch_key(c, KV_HEADS_KEY).text);
+}
+
+void config_write_kv_heads(const struct config *c, struct gguf_writer *w)
 {
     const struct key_name key = arch_key(c, KV_HEADS_KEY);
     if (config_same_kv_heads(c)) {
@@ -493,7 +498,7 @@ void config_write(const struct config *c, struct gguf_writer *w)
         if ((key != HEAD_DIM && key != VALUE_DIM) || own_dims)
             gguf_add_u32(w, arch_key(c, size_keys[key].suffix).text,
                          (uint32_t)*size_of_key(&copy, &size_keys[key]));
-    write_kv_heads(c, w);
+    config_write_kv_heads(c, w);
     gguf_add_f32(w, arch_key(c, c->arch->norm_eps_key).text, c->norm_eps);
     write_rope(&copy, w);
     if (c->arch->has_keys)
