@@ -50,9 +50,11 @@ static enum status read_parts(struct info *info, struct err *e)
     if (!arch_find(info->architecture))
         return STATUS_OK;
     if (info->gguf->n_tensors > 0) {
-        TRY(config_read(info->gguf, &info->config, e));
+        struct config config;
+        TRY(config_parse(info->gguf, &info->config, e));
         info->has_config = true;
-        info->runs = cost_shape_of_file(info->gguf, &info->config, &info->shape);
+        info->runs = config_read(info->gguf, &config, NULL) == STATUS_OK &&
+                     cost_shape_of_file(info->gguf, &info->config, &info->shape);
     }
     return info->tokenizer_model.len ? tokenizer_create(info->gguf, &info->tokenizer, e)
                                      : STATUS_OK;

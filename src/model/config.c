@@ -222,22 +222,19 @@ static enum status read_vocab(const struct gguf *g, struct config *c, struct err
 #define ROPE_LEAST_FACTOR CONFIG_LEAST_ROPE_FACTOR
 #define ROPE_MOST_FACTOR  1e9
 
+#define SCALING_KEY "rope.scaling.type"
+
 /* "linear" divides positions by a factor; older files have that factor alone. */
 static enum status read_rope_scale(const struct gguf *g, struct config *c, struct err *e)
 {
-    const struct key_name key = arch_key(c, "rope.scaling.type");
     struct text type = text_of("linear");
     double factor = 1;
     bool found;
     TRY(read_number(g, c, "rope.scale_linear", ROPE_LEAST_FACTOR, ROPE_MOST_FACTOR, &factor, &found,
                     e));
-    TRY(gguf_get_text(g, key.text, &type, &found, e));
-    if (found && text_is(type, "none"))
-        return STATUS_OK;
+    TRY(gguf_get_text(g, arch_key(c, SCALING_KEY).text, &type, &found, e));
     if (!text_is(type, "linear"))
-        return err_set(e, STATUS_BAD_FILE,
-                       "%s: expected \"none\" or \"linear\", which run here; found \"%.*s\"",
-                       key.text, text_width(type), type.data);
+        return STATUS_OK;
     TRY(read_number(g, c, "rope.scaling.factor", ROPE_LEAST_FACTOR, ROPE_MOST_FACTOR, &factor,
                     &found, e));
     c->rope.scale = 1 / factor;
@@ -389,6 +386,20 @@ static enum status refuse_foreign_keys(const struct gguf *g, const struct config
     return STATUS_OK;
 }
 
+static enum status refuse_foreign_scaling(const struct gguf *g, const struct config *c,
+                                          struct err *e)
+{
+    const struct key_name key = arch_key(c, SCALING_KEY);
+    struct text type = text_of("none");
+    bool found;
+    TRY(gguf_get_text(g, key.text, &type, &found, e));
+    if (c->position == POSITION_ROPE && !text_is(type, "none") && !text_is(type, "linear"))
+        return err_set(e, STATUS_BAD_FILE,
+                       "%s: expected \"none\" or \"linear\", which run here; found \"%.*s\"",
+                       key.text, text_width(type), type.data);
+    return STATUS_OK;
+}
+
 /* --- the whole ------------------------------------------------------------------------------- */
 
 /* Names of architectures, each once. */
@@ -415,10 +426,17 @@ static enum status read_arch(const struct gguf *g, struct config *c, struct err 
                        known, text_width(name), name.data);
     }
     config_set_arch(c, arch);
-    return refuse_foreign_keys(g, c, e);
+    return STATUS_OK;
 }
 
 enum status config_read(const struct gguf *g, struct config *c, struct err *e)
+{
+    TRY(config_parse(g, c, e));
+    TRY(refuse_foreign_scaling(g, c, e));
+    return refuse_foreign_keys(g, c, e);
+}
+
+enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
 {
     *c = (struct config){.arch = NULL};
     TRY(read_arch(g, c, e));
@@ -487,7 +505,7 @@ void config_variant_name(const struct config *c, int n_kv_heads, char *name)
     struct config variant = *c;
     variant.n_kv_heads = n_kv_heads;
     if (!config_same_kv_heads(&variant))
-        snprintf(name, 16, "GQA-mixed");
+        snprintf(name, 16, "GQA-mixed-%d", n_kv_heads);
     else if (n_kv_heads == c->n_heads)
         snprintf(name, 16, "MHA");
     else if (n_kv_heads == 1)
