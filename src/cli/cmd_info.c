@@ -53,8 +53,8 @@ static enum status read_parts(struct info *info, struct err *e)
         struct config config;
         TRY(config_parse(info->gguf, &info->config, e));
         info->has_config = true;
-        info->runs = config_read(info->gguf, &config, NULL) == STATUS_OK &&
-                     cost_shape_of_file(info->gguf, &info->config, &info->shape);
+        info->runs = cost_shape_of_file(info->gguf, &info->config, &info->shape) &&
+                     config_read(info->gguf, &config, &info->refusal) == STATUS_OK;
     }
     return info->tokenizer_model.len ? tokenizer_create(info->gguf, &info->tokenizer, e)
                                      : STATUS_OK;
