@@ -26,7 +26,7 @@
 #define STRIDE 1
 #endif
 
-#define HOSTILE_MAX_RECORDS 64
+#define HOSTILE_MAX_RECORDS 128
 
 struct hostile_pair {
     struct text key;

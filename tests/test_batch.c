@@ -427,6 +427,7 @@ START_TEST(work_is_dealt_by_cost)
     const struct attention a = {.kernels = &counting,
                                 .batch = &b,
                                 .kv = &kv,
+                                .positions = &(struct positions){.kind = POSITION_NONE},
                                 .n_kv_heads = n_kv_heads,
                                 .group = 4 / n_kv_heads,
                                 .qkv_dim = (size_t)config_qkv_dim(&c, 0),
@@ -462,7 +463,8 @@ START_TEST(probes_run_what_sessions_run)
     struct probe *p = NULL;
     float *x = malloc((size_t)n * (size_t)d * sizeof *x), *out = malloc((size_t)d * sizeof *out);
     float *logits = malloc((size_t)m->config.n_vocab * sizeof *logits);
-    ck_assert_int_eq(probe_create(&m->config, NULL, n, NULL, NULL, &p, &e), STATUS_OK);
+    ck_assert_int_eq(probe_create(&m->config, m->w[ROLE_ROPE_FREQS].table, n, NULL, NULL, &p, &e),
+                     STATUS_OK);
     for (int t = 0; t < n; t++)
         model_embed(m, probe_positions(p), g.tokens[t], t, x + (size_t)t * (size_t)d);
     for (int l = 0; l < m->config.n_layers; l++) {
@@ -472,8 +474,11 @@ START_TEST(probes_run_what_sessions_run)
     const struct kernels *k;
     ck_assert_int_eq(kernels_choose(NULL, &k, &e), STATUS_OK);
     const struct norm *norm = &m->w[ROLE_OUTPUT_NORM].norm;
-    k->norm[m->config.norm](out, x + (size_t)(n - 1) * (size_t)d, norm->gain, norm->bias, d,
-                            m->config.norm_eps);
+    if (m->config.placement == PLACEMENT_BEFORE)
+        k->norm[m->config.norm](out, x + (size_t)(n - 1) * (size_t)d, norm->gain, norm->bias, d,
+                                m->config.norm_eps);
+    else
+        memcpy(out, x + (size_t)(n - 1) * (size_t)d, (size_t)d * sizeof *out);
     struct session *s = open_session(m, 1, STORAGE_F32, 0, NULL);
     ck_assert_int_eq(session_feed(s, 0, g.tokens, n, NULL, &e), STATUS_OK);
     const struct matrix *w = &m->w[ROLE_OUTPUT].matrix;

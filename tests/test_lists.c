@@ -69,7 +69,8 @@ START_TEST(shapes)
 {
     struct config c;
     struct err e = {{0}};
-    ck_assert_int_eq(shape_parse("12x768x12,ff=3072,vocab=50257,ctx=4096", &c, &e), STATUS_OK);
+    ck_assert_int_eq(shape_parse("12x768x12,ff=3072,vocab=50257,ctx=4096", arch_at(0), &c, &e),
+                     STATUS_OK);
     ck_assert_int_eq(c.n_layers, 12);
     ck_assert_int_eq(c.d_model, 768);
     ck_assert_int_eq(c.n_heads, 12);
@@ -78,11 +79,11 @@ START_TEST(shapes)
     ck_assert_int_eq(c.d_ff, 3072);
     ck_assert_int_eq(c.n_vocab, 50257);
     ck_assert_int_eq(c.n_ctx, 4096);
-    ck_assert_int_eq(shape_parse("4x128x8", &c, &e), STATUS_OK);
+    ck_assert_int_eq(shape_parse("4x128x8", arch_at(0), &c, &e), STATUS_OK);
     ck_assert_int_eq(c.d_ff, 512);
     ck_assert_int_eq(c.n_vocab, 50257);
     ck_assert_int_eq(c.n_ctx, 1024);
-    ck_assert_int_eq(shape_parse("4x128x8,ctx=9", &c, &e), STATUS_OK);
+    ck_assert_int_eq(shape_parse("4x128x8,ctx=9", arch_at(0), &c, &e), STATUS_OK);
     ck_assert_int_eq(c.n_ctx, 9);
 }
 END_TEST
@@ -111,7 +112,7 @@ START_TEST(bad_shape)
 {
     struct config c;
     struct err e = {{0}};
-    ck_assert_int_eq(shape_parse(bad_shapes[_i], &c, &e), STATUS_USAGE);
+    ck_assert_int_eq(shape_parse(bad_shapes[_i], arch_at(0), &c, &e), STATUS_USAGE);
     ck_assert_ptr_nonnull(strstr(e.text, "--shape"));
 }
 END_TEST

@@ -29,7 +29,7 @@
 
 struct bench_options {
     struct common_options common;
-    const char *shape;
+    const char *shape, *arch;
     const char *kv_heads, *depths, *batches, *types, *kv_types, *threads;
     struct bench_spec spec; /* its numbers; specify_bench adds the rest */
     int method;             /* an enum convert_method */
@@ -42,7 +42,9 @@ struct bench_options {
 static const struct option matrix_options[] = {
     OPT_STRING("shape", shape, "SHAPE",
                "random weights instead of a checkpoint: LAYERSxD_MODELxHEADS[,ff=F][,vocab=V]"
-               "[,ctx=C], by default ff 4 * D_MODEL, vocab 50257, ctx 1024"),
+               "[,ctx=C], by default ff 4 * D_MODEL (llama: 8/3), vocab 50257, ctx 1024"),
+    OPT_STRING("arch", arch, "ARCH", "what --shape is of: gpt2, llama, transformer (the original)",
+               .otherwise = "gpt2"),
     OPT_STRING("kv-heads", kv_heads, "all|G,G,...",
                "numbers of K/V heads: as many as query heads is MHA, 1 is MQA; all: every divisor",
                .fallback = "all"),
@@ -155,8 +157,15 @@ static enum status read_subject(const struct bench_options *o, struct bench_inpu
             return err_set(e, STATUS_USAGE,
                            "--method is for a checkpoint; the weights of --shape are random");
         in->subject = o->shape;
-        return shape_parse(o->shape, &spec->config, e);
+        const struct arch *arch = arch_preset(text_of(o->arch ? o->arch : "gpt2"));
+        if (!arch)
+            return err_set(e, STATUS_USAGE,
+                           "--arch: expected gpt2, llama, transformer or decode, found '%s'",
+                           o->arch);
+        return shape_parse(o->shape, arch, &spec->config, e);
     }
+    if (o->arch)
+        return err_set(e, STATUS_USAGE, "--arch is for --shape; a checkpoint has its own");
     TRY(common_model_path(&o->common, &in->subject, e));
     TRY(common_open(in->subject, 0, &in->checkpoint, e));
     spec->gguf = in->checkpoint.gguf;

@@ -156,15 +156,15 @@ static int or_else(int given, int otherwise)
 /* The shape that `given` names, in which 0 is the default. */
 static enum status complete_shape(const struct config *given, struct config *c, struct err *e)
 {
-    *c = shape_gpt2();
+    *c = (struct config){.arch = NULL};
     c->n_layers = or_else(given->n_layers, DEFAULT_LAYERS);
     c->n_heads = or_else(given->n_heads, DEFAULT_HEADS);
     c->d_model = or_else(given->d_model, DEFAULT_EMBD);
     c->n_ctx = or_else(given->n_ctx, DEFAULT_CTX);
     c->n_vocab = or_else(given->n_vocab, DEFAULT_VOCAB);
     c->n_kv_heads = or_else(given->n_kv_heads, c->n_heads);
-    c->d_ff = or_else(given->d_ff, 4 * c->d_model);
-    c->head_dim = c->d_model / c->n_heads;
+    c->d_ff = given->d_ff;
+    shape_complete(c, arch_preset(text_of("gpt2")));
     if (c->d_model % c->n_heads != 0)
         return err_set(e, STATUS_USAGE, "--heads %d: expected a divisor of --embd %d", c->n_heads,
                        c->d_model);
@@ -197,7 +197,7 @@ static enum status read_origin(const struct train_options *o, struct train_input
                        "--%s and --from are both given: the checkpoint has its own shape and "
                        "vocabulary (decode convert changes its K/V heads)",
                        given_shape(o));
-    TRY(common_open(o->spec.from_path, CHECKPOINT_TOKENIZER, &in->from, e));
+    TRY(common_open(o->spec.from_path, COMMON_TEXTS, &in->from, e));
     TRY(common_config(o->spec.from_path, &in->from, &spec->shape, e));
     spec->from = in->from.gguf;
     if (!ctx && spec->shape.n_ctx < spec->length)

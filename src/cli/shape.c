@@ -6,11 +6,26 @@
 
 #define FORM "LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C]"
 
-struct config shape_gpt2(void)
+static int or_else(int given, int otherwise)
 {
-    struct config c = {.n_vocab = 50257, .n_ctx = 1024, .norm_eps = 1e-5f};
-    config_set_arch(&c, arch_find(text_of("gpt2")));
-    return c;
+    return given ? given : otherwise;
+}
+
+/* Gated kinds have three matrices where the others have two. */
+static int usual_ff(const struct config *c)
+{
+    const int step = 32, gated = (8 * c->d_model / 3 + step - 1) / step * step;
+    return ffn_is_gated(c->ffn) ? gated : 4 * c->d_model;
+}
+
+void shape_complete(struct config *c, const struct arch *arch)
+{
+    config_set_arch(c, arch);
+    c->n_vocab = or_else(c->n_vocab, 50257);
+    c->n_ctx = or_else(c->n_ctx, 1024);
+    c->d_ff = or_else(c->d_ff, usual_ff(c));
+    c->norm_eps = 1e-5f;
+    config_complete(c);
 }
 
 static enum status parse_size(const char *name, const char *text, int max, int *out, struct err *e)
@@ -51,9 +66,9 @@ static enum status parse_core(const char **rest, struct config *c, char *end, st
     return STATUS_OK;
 }
 
-enum status shape_parse(const char *text, struct config *c, struct err *e)
+enum status shape_parse(const char *text, const struct arch *arch, struct config *c, struct err *e)
 {
-    *c = shape_gpt2();
+    *c = (struct config){.arch = NULL};
     char end;
     TRY(parse_core(&text, c, &end, e));
     while (end == ',') {
@@ -65,9 +80,10 @@ enum status shape_parse(const char *text, struct config *c, struct err *e)
         return err_set(e, STATUS_USAGE,
                        "--shape: heads: expected a divisor of d_model %d, found %d", c->d_model,
                        c->n_heads);
-    c->n_kv_heads = c->n_heads;
-    c->head_dim = c->d_model / c->n_heads;
-    if (c->d_ff == 0)
-        c->d_ff = 4 * c->d_model;
+    shape_complete(c, arch);
+    if (c->position == POSITION_ROPE && c->head_dim % 2 != 0)
+        return err_set(e, STATUS_USAGE,
+                       "--shape: expected heads of an even size, whose pairs turn, found %d",
+                       c->head_dim);
     return STATUS_OK;
 }

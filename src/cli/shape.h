@@ -7,14 +7,15 @@
 #include "base/status.h"
 #include "model/config.h"
 
-/* Of a GPT-2 small in all but layers, width and heads, which are 0. */
-struct config shape_gpt2(void);
+/* Fills in what a shape is without: of sizes that are 0 K/V heads as query heads, ff 4 * d_model,
+ * or 8/3 of it in steps of 32 for gated kinds, vocabulary and context as GPT-2's, 50257 and 1024;
+ * and the kinds of an architecture. Layers, width and heads are there. */
+void shape_complete(struct config *c, const struct arch *arch);
 
 /*
- * LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C]: an MHA gpt2 shape. F is 4 * D_MODEL unless given;
- * V and C are GPT-2's, 50257 and 1024. STATUS_USAGE says which number, its range and what was
- * found.
+ * LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C]: an MHA shape of an architecture, completed.
+ * STATUS_USAGE says which number, its range and what was found.
  */
-enum status shape_parse(const char *text, struct config *c, struct err *e);
+enum status shape_parse(const char *text, const struct arch *arch, struct config *c, struct err *e);
 
 #endif

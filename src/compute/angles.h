@@ -7,9 +7,8 @@
 #ifndef DECODE_COMPUTE_ANGLES_H
 #define DECODE_COMPUTE_ANGLES_H
 
-/* base^exponent, to a few units of 1e-16 times 1 + |exponent log base|, relative; 0 where it would
- * be below the smallest normal number, infinity where above the largest. NaN unless base > 0 and
- * both are finite. */
+/* base^exponent, off by at most 4e-16 (1 + |exponent log base|) of it; 0 or infinity where that is
+ * out of a double's range. NaN unless base > 0 and both are finite. */
 double angles_power(double base, double exponent);
 
 /* Of magnitudes up to this angles_sine knows what they are. */

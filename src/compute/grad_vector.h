@@ -6,6 +6,7 @@
  *   TILE_VECS x TILE_ROWS  vectors of columns by rows where there are that many columns
  *   1 x NARROW_ROWS        where a single vector is left
  */
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 
@@ -118,16 +119,20 @@ static void vector_product(const struct product *p)
         grad_product_form(p, true);
 }
 
-/* --- GELU ------------------------------------------------------------------------------------ */
+/* --- feed-forward ---------------------------------------------------------------------------- */
 
-static void vector_gelu(float *out, const float *x, const float *gate, size_t n)
+ALWAYS_INLINE lanes ffn_value(const enum ffn_kind kind, lanes x)
 {
-    assert((n == 0 || (out && x)) && !gate);
-    size_t i = 0;
-    for (; i + KERNEL_LANES <= n; i += KERNEL_LANES)
-        lanes_store(out + i, lanes_gelu(lanes_load(x + i)));
-    if (i < n)
-        lanes_store_n(out + i, lanes_gelu(lanes_load_n(x + i, (int)(n - i))), (int)(n - i));
+    switch (kind) {
+    case FFN_GELU:
+        return lanes_gelu(x);
+    case FFN_GELU_ERF:
+        return lanes_gelu_erf(x);
+    case FFN_RELU:
+        return lanes_relu(x);
+    default:
+        return lanes_silu(x);
+    }
 }
 
 /* GELU(x) = x s with s = 1 / (1 + e^w), w = -2u (see kernels_math.h), so
@@ -143,33 +148,109 @@ ALWAYS_INLINE lanes gelu_slope(lanes x)
     return lanes_sub(s, lanes_mul(rest, slope));
 }
 
-static void vector_gelu_backward(float *dx, float *dgate, const float *dy, const float *x,
-                                 const float *gate, size_t n)
+/* GELU'(x) = Phi(x) + x phi(x), which is d = Phi(-u) - u phi(u) for x = -u, and 1 - d for x = u. */
+ALWAYS_INLINE lanes gelu_erf_slope(lanes x)
 {
-    assert((n == 0 || (dx && dy && x && dx != x)) && !dgate && !gate);
-    size_t i = 0;
-    for (; i + KERNEL_LANES <= n; i += KERNEL_LANES)
-        lanes_store(dx + i, lanes_mul(lanes_load(dy + i), gelu_slope(lanes_load(x + i))));
-    if (i < n) {
-        const int rest = (int)(n - i);
-        const lanes slope = gelu_slope(lanes_load_n(x + i, rest));
-        lanes_store_n(dx + i, lanes_mul(lanes_load_n(dy + i, rest), slope), rest);
+    const lanes u = lanes_gelu_distance(x), one = lanes_all(1.0f);
+    const lanes minus_phi_0 = lanes_all(-0.398942280401432678f); /* -1 / sqrt(2 pi) */
+    const lanes d = lanes_mul(lanes_fma(u, minus_phi_0, lanes_gelu_ratio(u)), lanes_gelu_bell(u));
+    const lanes right = lanes_zero_below(one, x, 0); /* 1 or 0 */
+    return lanes_fma(lanes_sub(one, lanes_add(right, right)), d, right);
+}
+
+/* 0 at 0. */
+ALWAYS_INLINE lanes relu_slope(lanes x)
+{
+    return lanes_zero_below(lanes_all(1.0f), x, FLT_TRUE_MIN);
+}
+
+/* SiLU(x) = x s with s = 1 / (1 + e^-x), so SiLU'(x) = s + x s (1 - s). */
+ALWAYS_INLINE lanes silu_slope(lanes x)
+{
+    const lanes one = lanes_all(1.0f), least = lanes_max(lanes_all(-EXP_MAX), x);
+    const lanes s = lanes_div(one, lanes_add(one, lanes_exp(lanes_sub(lanes_zero(), least))));
+    return lanes_fma(lanes_mul(least, s), lanes_sub(one, s), s);
+}
+
+ALWAYS_INLINE lanes ffn_slope(const enum ffn_kind kind, lanes x)
+{
+    switch (kind) {
+    case FFN_GELU:
+        return gelu_slope(x);
+    case FFN_GELU_ERF:
+        return gelu_erf_slope(x);
+    case FFN_RELU:
+        return relu_slope(x);
+    default:
+        return silu_slope(x);
     }
 }
 
-/* --- layer norm ------------------------------------------------------------------------------ */
+ALWAYS_INLINE void ffn_forward(const enum ffn_kind kind, float *out, const float *up,
+                               const float *gate, size_t n)
+{
+    const float *x = gate ? gate : up;
+    assert(n == 0 || (out && up && ffn_is_gated(kind) == (gate != NULL)));
+    for (size_t i = 0; i < n; i += KERNEL_LANES) {
+        const int width = n - i < KERNEL_LANES ? (int)(n - i) : KERNEL_LANES;
+        lanes f = ffn_value(kind, lanes_load_upto(x + i, width));
+        if (gate)
+            f = lanes_mul(f, lanes_load_upto(up + i, width));
+        lanes_store_upto(out + i, f, width);
+    }
+}
+
+ALWAYS_INLINE void ffn_backward(const enum ffn_kind kind, float *dup, float *dgate, const float *dy,
+                                const float *up, const float *gate, size_t n)
+{
+    const float *x = gate ? gate : up;
+    assert(n == 0 || (dup && dy && up && dup != up && ffn_is_gated(kind) == (gate != NULL)));
+    assert(n == 0 || (!gate == !dgate && (!gate || (dgate != up && dgate != dy && dgate != dup))));
+    for (size_t i = 0; i < n; i += KERNEL_LANES) {
+        const int width = n - i < KERNEL_LANES ? (int)(n - i) : KERNEL_LANES;
+        const lanes d = lanes_load_upto(dy + i, width), at = lanes_load_upto(x + i, width);
+        if (gate) {
+            const lanes u = lanes_load_upto(up + i, width);
+            lanes_store_upto(dgate + i, lanes_mul(lanes_mul(d, u), ffn_slope(kind, at)), width);
+            lanes_store_upto(dup + i, lanes_mul(d, ffn_value(kind, at)), width);
+        } else {
+            lanes_store_upto(dup + i, lanes_mul(d, ffn_slope(kind, at)), width);
+        }
+    }
+}
+
+#define FFN_OF(name, kind)                                                                         \
+    static void name(float *out, const float *up, const float *gate, size_t n)                     \
+    {                                                                                              \
+        ffn_forward(kind, out, up, gate, n);                                                       \
+    }                                                                                              \
+    static void name##_backward(float *dup, float *dgate, const float *dy, const float *up,        \
+                                const float *gate, size_t n)                                       \
+    {                                                                                              \
+        ffn_backward(kind, dup, dgate, dy, up, gate, n);                                           \
+    }
+FFN_OF(vector_gelu, FFN_GELU)
+FFN_OF(vector_gelu_erf, FFN_GELU_ERF)
+FFN_OF(vector_relu, FFN_RELU)
+FFN_OF(vector_swiglu, FFN_SWIGLU)
+
+/* --- norms ----------------------------------------------------------------------------------- */
 
 /* Whole vectors first, then what is left of n as one partial vector. */
 #define EACH_VECTOR(i, width, n)                                                                   \
     for (int i = 0, width = (n) < KERNEL_LANES ? (n) : KERNEL_LANES; i < (n);                      \
          i += KERNEL_LANES, width = (n)-i < KERNEL_LANES ? (n)-i : KERNEL_LANES)
 
-ALWAYS_INLINE void layer_norm_stats(const float *x, int n, float eps, float *stats)
+/* What the norm of a row takes off, and what it multiplies by. */
+ALWAYS_INLINE void norm_stats(const bool centred, const float *x, int n, float eps, float *stats)
 {
-    lanes sum = lanes_zero();
-    EACH_VECTOR(i, width, n)
-    sum = lanes_add(sum, lanes_load_upto(x + i, width));
-    stats[0] = lanes_sum(sum) / (float)n;
+    stats[0] = 0;
+    if (centred) {
+        lanes sum = lanes_zero();
+        EACH_VECTOR(i, width, n)
+        sum = lanes_add(sum, lanes_load_upto(x + i, width));
+        stats[0] = lanes_sum(sum) / (float)n;
+    }
     const lanes mean = lanes_all(stats[0]);
     lanes squares = lanes_zero();
     EACH_VECTOR(i, width, n)
@@ -180,14 +261,15 @@ ALWAYS_INLINE void layer_norm_stats(const float *x, int n, float eps, float *sta
     stats[1] = 1.0f / sqrtf(lanes_sum(squares) / (float)n + eps);
 }
 
-/* With u = (x - mean) / sd and h = dy gain: dx = (h - mean(h) - u mean(h u)) / sd. */
-static void vector_layer_norm_backward(float *dx, const float *residual, const float *dy,
-                                       const float *x, const float *gain, int n, float eps,
-                                       float *stats)
+/* With u = (x - mean) / sd and h = dy gain: dx = (h - mean(h) - u mean(h u)) / sd; not centred,
+ * mean and mean(h) count as 0. */
+ALWAYS_INLINE void norm_backward(const bool centred, float *dx, const float *residual,
+                                 const float *dy, const float *x, const float *gain, int n,
+                                 float eps, float *stats)
 {
     assert(n >= 1 && !(eps < 0) && dx && residual && dy && x && gain && stats);
     assert(dx != x && dx != dy);
-    layer_norm_stats(x, n, eps, stats);
+    norm_stats(centred, x, n, eps, stats);
     const lanes mean = lanes_all(stats[0]), scale = lanes_all(stats[1]);
     lanes sum = lanes_zero(), product = lanes_zero();
     EACH_VECTOR(i, width, n)
@@ -197,7 +279,7 @@ static void vector_layer_norm_backward(float *dx, const float *residual, const f
         sum = lanes_add(sum, h);
         product = lanes_fma(h, u, product); /* h is 0 past the end */
     }
-    const lanes mean_h = lanes_all(lanes_sum(sum) / (float)n);
+    const lanes mean_h = lanes_all(centred ? lanes_sum(sum) / (float)n : 0.0f);
     const lanes mean_hu = lanes_all(lanes_sum(product) / (float)n);
     EACH_VECTOR(i, width, n)
     {
@@ -208,6 +290,15 @@ static void vector_layer_norm_backward(float *dx, const float *residual, const f
         lanes_store_upto(dx + i, out, width);
     }
 }
+
+#define NORM_BACKWARD_OF(name, centred)                                                            \
+    static void name(float *dx, const float *residual, const float *dy, const float *x,            \
+                     const float *gain, int n, float eps, float *stats)                            \
+    {                                                                                              \
+        norm_backward(centred, dx, residual, dy, x, gain, n, eps, stats);                          \
+    }
+NORM_BACKWARD_OF(vector_layer_norm_backward, true)
+NORM_BACKWARD_OF(vector_rms_norm_backward, false)
 
 /* --- sums over rows -------------------------------------------------------------------------- */
 
@@ -275,6 +366,17 @@ ALWAYS_INLINE int hidden_lanes(const struct causal *c, int t, int v)
     return hidden < 0 ? 0 : hidden > KERNEL_LANES ? KERNEL_LANES : hidden;
 }
 
+/* The scores of key t by the queries of vector v, with the head's bias. */
+ALWAYS_INLINE lanes causal_scores(const struct causal *c, int t, int v)
+{
+    const lanes scores = lanes_load(c->scores + (size_t)t * CAUSAL_WIDTH + v * KERNEL_LANES);
+    if (!c->bias)
+        return scores;
+    const lanes queries =
+        lanes_add(lanes_all((float)(c->first + v * KERNEL_LANES)), lanes_places());
+    return lanes_biased(c->bias, lanes_sub(queries, lanes_all((float)t)), scores);
+}
+
 static void vector_causal_softmax(const struct causal *c)
 {
     assert(c->n_keys >= 0 && c->first >= 0 && c->scores && c->max && c->inverse);
@@ -286,10 +388,11 @@ static void vector_causal_softmax(const struct causal *c)
     for (int t = 0; t < c->n_keys; t++)
         for (int v = 0; v < CAUSAL_VECS; v++) {
             float *at = c->scores + (size_t)t * CAUSAL_WIDTH + v * KERNEL_LANES;
+            lanes s = causal_scores(c, t, v);
             if (t > c->first)
-                lanes_store(
-                    at, lanes_first(lanes_all(-INFINITY), lanes_load(at), hidden_lanes(c, t, v)));
-            max[v] = lanes_max(lanes_load(at), max[v]);
+                s = lanes_first(lanes_all(-INFINITY), s, hidden_lanes(c, t, v));
+            lanes_store(at, s);
+            max[v] = lanes_max(s, max[v]);
         }
     for (int t = 0; t < c->n_keys; t++)
         for (int v = 0; v < CAUSAL_VECS; v++) {
@@ -315,7 +418,7 @@ static void vector_causal_backward(const struct causal *c)
         lanes dot = lanes_zero();
         for (int t = 0; t < c->n_keys; t++) {
             const size_t at = (size_t)t * CAUSAL_WIDTH + (size_t)v * KERNEL_LANES;
-            const lanes e = lanes_exp(lanes_sub(lanes_load(c->scores + at), max));
+            const lanes e = lanes_exp(lanes_sub(causal_scores(c, t, v), max));
             lanes p = lanes_mul(e, inverse);
             if (t > c->first)
                 p = lanes_first(lanes_zero(), p, hidden_lanes(c, t, v));
@@ -398,9 +501,16 @@ static void vector_adamw(const struct adamw *o, float *w, float *m, float *v, co
 const struct grad_kernels VECTOR_TABLE = {
     .name = VECTOR_NAME,
     .product = vector_product,
-    .ffn = {[FFN_GELU] = vector_gelu},
-    .ffn_backward = {[FFN_GELU] = vector_gelu_backward},
-    .norm_backward = {[NORM_LAYER] = vector_layer_norm_backward},
+    .ffn = {[FFN_GELU] = vector_gelu,
+            [FFN_GELU_ERF] = vector_gelu_erf,
+            [FFN_RELU] = vector_relu,
+            [FFN_SWIGLU] = vector_swiglu},
+    .ffn_backward = {[FFN_GELU] = vector_gelu_backward,
+                     [FFN_GELU_ERF] = vector_gelu_erf_backward,
+                     [FFN_RELU] = vector_relu_backward,
+                     [FFN_SWIGLU] = vector_swiglu_backward},
+    .norm_backward =
+        {[NORM_LAYER] = vector_layer_norm_backward, [NORM_RMS] = vector_rms_norm_backward},
     .column_sums = vector_column_sums,
     .gain_sums = vector_gain_sums,
     .causal_softmax = vector_causal_softmax,

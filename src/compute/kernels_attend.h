@@ -208,15 +208,11 @@ ALWAYS_INLINE void score_chunk(const struct attend *a, enum storage storage)
 static __attribute__((noinline)) void bias_chunk(float *scores, int n_panels,
                                                  const struct attend_bias *bias, int distance)
 {
-    static const float places[KERNEL_LANES] = {0, 1, 2,  3,  4,  5,  6,  7,
-                                               8, 9, 10, 11, 12, 13, 14, 15};
-    const lanes centre = lanes_all(bias->centre), first = lanes_all((float)distance);
-    const lanes square = lanes_all(bias->square), linear = lanes_all(bias->linear);
+    const lanes first = lanes_all((float)distance);
     for (int t = 0; t < n_panels * KERNEL_LANES; t += KERNEL_LANES) {
-        const lanes place = lanes_add(lanes_load(places), lanes_all((float)t));
-        const lanes x = lanes_sub(lanes_sub(first, place), centre);
-        const lanes slope = lanes_fma(x, square, linear);
-        lanes_store(scores + t, lanes_fma(x, slope, lanes_load(scores + t)));
+        const lanes place = lanes_add(lanes_places(), lanes_all((float)t));
+        lanes_store(scores + t,
+                    lanes_biased(bias, lanes_sub(first, place), lanes_load(scores + t)));
     }
 }
 

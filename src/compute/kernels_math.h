@@ -70,22 +70,17 @@ static inline float math_gelu(float x)
 /*
  * Exact GELU: x Phi(x), where Phi(-t) = e^(-t^2 / 2) P(1 / (1 + GELU_TAIL t)) for t >= 0: the form
  * of Hastings (1955; Abramowitz and Stegun 7.1.26), whose error is relative to the tail. P is a
- * minimax polynomial of degree 9 (Lawson's algorithm against 30 digits), off by at most 0.14 units
- * of 2^-24. What t^2 loses by rounding is given back after the exponential. From GELU_LAST on the
- * tail is 0. Error below 6 ulp while results are normal numbers.
+ * minimax polynomial of degree 9 (scripts/make_gelu.py), off by at most 0.14 units of 2^-24. What
+ * t^2 loses by rounding is given back to P. From GELU_LAST on the tail is 0. Error below 7 ulp
+ * while results are normal numbers.
  */
-#define GELU_TAIL 0.33f
-#define GELU_LAST 14.0f
-#define GELU_P0   -0.0265025006f
-#define GELU_P1   0.151830422f
-#define GELU_P2   -0.329549682f
-#define GELU_P3   0.300701264f
-#define GELU_P4   -0.113868785f
-#define GELU_P5   0.149445412f
-#define GELU_P6   0.102579165f
-#define GELU_P7   0.133902961f
-#define GELU_P8   0.131454282f
-#define GELU_P9   7.46770912e-06f
+#define GELU_TAIL  0.33f
+#define GELU_LAST  14.0f
+#define GELU_TERMS 10
+/* Of P, the highest power first. */
+static const float gelu_terms[GELU_TERMS] = {
+    -0.0265025006f, 0.151830422f, -0.329549682f, 0.300701264f, -0.113868785f,
+    0.149445412f,   0.102579165f, 0.133902961f,  0.131454282f, 7.46770912e-06f};
 
 static inline float math_gelu_erf(float x)
 {
@@ -93,16 +88,9 @@ static inline float math_gelu_erf(float x)
     const float u = GELU_LAST < t ? GELU_LAST : t;
     const float square = u * u, lost = fmaf(u, u, 0.0f - square);
     const float s = 1.0f / fmaf(GELU_TAIL, u, 1.0f);
-    float p = GELU_P0;
-    p = fmaf(p, s, GELU_P1);
-    p = fmaf(p, s, GELU_P2);
-    p = fmaf(p, s, GELU_P3);
-    p = fmaf(p, s, GELU_P4);
-    p = fmaf(p, s, GELU_P5);
-    p = fmaf(p, s, GELU_P6);
-    p = fmaf(p, s, GELU_P7);
-    p = fmaf(p, s, GELU_P8);
-    p = fmaf(p, s, GELU_P9);
+    float p = gelu_terms[0];
+    for (int i = 1; i < GELU_TERMS; i++)
+        p = fmaf(p, s, gelu_terms[i]);
     p = fmaf(p, -0.5f * lost, p) * math_exp(-0.5f * square);
     return fmaf(0.0f - u, p, x > 0.0f ? x : 0.0f);
 }
@@ -117,6 +105,13 @@ static inline float math_silu(float x)
 {
     x = -EXP_MAX > x ? -EXP_MAX : x;
     return x / (1.0f + math_exp(0.0f - x));
+}
+
+/* A score at a distance with a head's bias. */
+static inline float math_biased(const struct attend_bias *bias, float distance, float score)
+{
+    const float x = distance - bias->centre;
+    return fmaf(x, fmaf(x, bias->square, bias->linear), score);
 }
 
 /* x + ROUND_MAGIC - ROUND_MAGIC is x rounded to the nearest integer, ties to even, for

@@ -192,13 +192,6 @@ static float chunk_value(const struct kv_chunk *kv, int t, int i)
     return v * f16_widen(piece->v_scales[t * quant_blocks(kv->value_dim) + i / QUANT_BLOCK]);
 }
 
-/* Score s of position t of a chunk, whose first position is at `distance`, with its bias. */
-static float biased_score(const struct attend_bias *bias, int distance, int t, float s)
-{
-    const float x = (float)distance - (float)t - bias->centre;
-    return fmaf(x, fmaf(x, bias->square, bias->linear), s);
-}
-
 static void scalar_attend(const struct attend *a)
 {
     attend_check(a);
@@ -210,7 +203,7 @@ static void scalar_attend(const struct attend *a)
         for (int t = 0; t < kv->n_positions; t++) {
             p[t] = chunk_score(kv, q, t);
             if (a->bias)
-                p[t] = biased_score(&a->bias[h], a->distance, t, p[t]);
+                p[t] = math_biased(&a->bias[h], (float)a->distance - (float)t, p[t]);
             max = max > p[t] ? max : p[t];
         }
         float lanes[KERNEL_LANES] = {0};

@@ -65,6 +65,21 @@ static inline void lanes_store_upto(float *p, lanes a, int n)
         lanes_store_n(p, a, n);
 }
 
+/* 0, 1, 2, ... */
+static inline lanes lanes_places(void)
+{
+    static const float places[KERNEL_LANES] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                               8, 9, 10, 11, 12, 13, 14, 15};
+    return lanes_load(places);
+}
+
+/* math_biased, operation for operation. */
+static inline lanes lanes_biased(const struct attend_bias *bias, lanes distance, lanes score)
+{
+    const lanes x = lanes_sub(distance, lanes_all(bias->centre));
+    return lanes_fma(x, lanes_fma(x, lanes_all(bias->square), lanes_all(bias->linear)), score);
+}
+
 /* math_exp, operation for operation. */
 static inline lanes lanes_exp(lanes x)
 {
@@ -90,38 +105,35 @@ static inline lanes lanes_gelu(lanes x)
     return lanes_div(x, lanes_add(lanes_all(1.0f), lanes_exp(lanes_mul(x, inner))));
 }
 
-/* Phi(-u) of math_gelu_erf, operation for operation; 0 <= u <= GELU_LAST. */
-static inline lanes lanes_gelu_tail(lanes u)
-{
-    const lanes square = lanes_mul(u, u), minus_half = lanes_all(-0.5f);
-    const lanes lost = lanes_fma(u, u, lanes_sub(lanes_zero(), square));
-    const lanes one = lanes_all(1.0f);
-    const lanes s = lanes_div(one, lanes_fma(lanes_all(GELU_TAIL), u, one));
-    lanes p = lanes_all(GELU_P0);
-    p = lanes_fma(p, s, lanes_all(GELU_P1));
-    p = lanes_fma(p, s, lanes_all(GELU_P2));
-    p = lanes_fma(p, s, lanes_all(GELU_P3));
-    p = lanes_fma(p, s, lanes_all(GELU_P4));
-    p = lanes_fma(p, s, lanes_all(GELU_P5));
-    p = lanes_fma(p, s, lanes_all(GELU_P6));
-    p = lanes_fma(p, s, lanes_all(GELU_P7));
-    p = lanes_fma(p, s, lanes_all(GELU_P8));
-    p = lanes_fma(p, s, lanes_all(GELU_P9));
-    p = lanes_fma(p, lanes_mul(minus_half, lost), p);
-    return lanes_mul(p, lanes_exp(lanes_mul(minus_half, square)));
-}
-
-/* min(|x|, GELU_LAST), of a NaN one. */
+/* min(|x|, GELU_LAST); a NaN stays one. */
 static inline lanes lanes_gelu_distance(lanes x)
 {
     return lanes_min(lanes_all(GELU_LAST), lanes_max(x, lanes_sub(lanes_zero(), x)));
+}
+
+/* The two factors of Phi(-u) in math_gelu_erf, operation for operation; 0 <= u <= GELU_LAST. */
+static inline lanes lanes_gelu_ratio(lanes u)
+{
+    const lanes one = lanes_all(1.0f), minus_square = lanes_sub(lanes_zero(), lanes_mul(u, u));
+    const lanes lost = lanes_fma(u, u, minus_square);
+    const lanes s = lanes_div(one, lanes_fma(lanes_all(GELU_TAIL), u, one));
+    lanes p = lanes_all(gelu_terms[0]);
+    for (int i = 1; i < GELU_TERMS; i++)
+        p = lanes_fma(p, s, lanes_all(gelu_terms[i]));
+    return lanes_fma(p, lanes_mul(lanes_all(-0.5f), lost), p);
+}
+
+static inline lanes lanes_gelu_bell(lanes u)
+{
+    return lanes_exp(lanes_mul(lanes_all(-0.5f), lanes_mul(u, u)));
 }
 
 /* math_gelu_erf, operation for operation. */
 static inline lanes lanes_gelu_erf(lanes x)
 {
     const lanes u = lanes_gelu_distance(x);
-    return lanes_fma(lanes_sub(lanes_zero(), u), lanes_gelu_tail(u), lanes_max(x, lanes_zero()));
+    const lanes tail = lanes_mul(lanes_gelu_ratio(u), lanes_gelu_bell(u));
+    return lanes_fma(lanes_sub(lanes_zero(), u), tail, lanes_max(x, lanes_zero()));
 }
 
 static inline lanes lanes_relu(lanes x)

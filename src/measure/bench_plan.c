@@ -65,7 +65,7 @@ static enum status check_settings(const struct bench_spec *spec, struct err *e)
 static enum status base_shape(const struct bench_spec *spec, struct cost_shape *shape,
                               struct err *e)
 {
-    *shape = (struct cost_shape){.config = &spec->config, .biases = true};
+    *shape = (struct cost_shape){.config = &spec->config, .biases = !spec->config.no_biases};
     if (spec->gguf && !cost_shape_of_file(spec->gguf, &spec->config, shape))
         return err_set(e, STATUS_BAD_FILE,
                        "the output matrix: expected type F32, F16, BF16, Q8_0 or Q4_0");

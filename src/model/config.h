@@ -52,10 +52,11 @@ struct config {
  * d_model / n_heads. n_vocab is the row count of token_embd.weight, which must equal the length of
  * tokenizer.ggml.tokens where that is present. Every value is bounded so that no product of two
  * overflows an int64. STATUS_BAD_FILE names the key, what was expected and what was found; keys
- * that ask for what does not run here (scaled rotary positions other than linearly, sliding
- * windows, experts, soft caps) are such, too.
+ * that ask for what does not run here (rotary positions that are not scaled linearly, sliding
+ * windows, experts, soft caps) are such, too, but config_parse passes these over.
  */
 enum status config_read(const struct gguf *g, struct config *c, struct err *e);
+enum status config_parse(const struct gguf *g, struct config *c, struct err *e);
 
 /* Adds the architecture's keys to a file. */
 void config_write(const struct config *c, struct gguf_writer *w);
@@ -70,8 +71,8 @@ void config_set_arch(struct config *c, const struct arch *arch);
 /* Makes what follows from the sizes, where it is 0: n_kv_heads, head_dim, value_dim, rope. */
 void config_complete(struct config *c);
 
-/* "MHA", "MQA" or "GQA-n" for at most n_kv_heads K/V heads in every layer, "GQA-mixed" where they
- * differ, written to name [16]. */
+/* "MHA", "MQA" or "GQA-n" for at most n_kv_heads K/V heads in every layer, "GQA-mixed-n" where
+ * some have fewer, written to name [16]. */
 void config_variant_name(const struct config *c, int n_kv_heads, char *name);
 
 /* K/V heads of a layer: its own, but no more than n_kv_heads, so that a smaller n_kv_heads is a

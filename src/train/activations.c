@@ -31,9 +31,10 @@ static struct saved take_saved(struct arena *arena, const struct backprop *b, in
     return (struct saved){
         .x = take_rows(arena, rows, c->d_model),
         .qkv = take_rows(arena, rows, config_qkv_dim(c, l)),
-        .heads = take_rows(arena, rows, config_q_dim(c)),
+        .heads = take_rows(arena, rows, config_heads_dim(c)),
         .mid = take_rows(arena, rows, c->d_model),
-        .pre = take_rows(arena, rows, c->d_ff),
+        .up = take_rows(arena, rows, c->d_ff),
+        .gate = ffn_is_gated(c->ffn) ? take_rows(arena, rows, c->d_ff) : NULL,
         .softmax = take_rows(arena, (uint64_t)b->n_sequences * (uint64_t)c->n_heads,
                              2 * activations_padded_length(b->length)),
     };
@@ -56,7 +57,7 @@ static void take_matrices(struct backprop *b, struct arena *arena, int widest)
 {
     for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++) {
         const struct tensor_spec spec = layout_weight(&b->config, role, widest);
-        if (spec.form == FORM_MATRIX)
+        if (spec.form == FORM_MATRIX && layout_has(&b->config, role))
             b->panels[role] = take_panels(arena, &spec);
     }
     const struct tensor_spec output = layout_weight(&b->config, ROLE_OUTPUT, 0);
@@ -75,10 +76,14 @@ static void take_gradients(struct backprop *b, struct arena *arena, int widest, 
     b->dx_dropped = b->dropping ? take_rows(arena, rows, d) : b->dx;
     b->dmid_dropped = b->dropping ? take_rows(arena, rows, d) : b->dmid;
     b->dnorm = take_rows(arena, rows, d);
-    b->dpre = take_rows(arena, rows, c->d_ff);
-    b->dheads = take_rows(arena, rows, config_q_dim(c));
+    b->dup = take_rows(arena, rows, c->d_ff);
+    b->dgate = ffn_is_gated(c->ffn) ? take_rows(arena, rows, c->d_ff) : NULL;
+    b->dheads = take_rows(arena, rows, config_heads_dim(c));
     b->dqkv = take_rows(arena, rows, config_qkv_dim(c, widest));
     b->stats = take_rows(arena, rows, 2);
+    if (c->position == POSITION_QUADRATIC)
+        b->drel =
+            arena_take(arena, (uint64_t)b->n_sequences * (uint64_t)c->n_heads, 2 * sizeof *b->drel);
     if (b->taught)
         b->teacher_logits = take_rows(arena, (uint64_t)b->head_rows, c->n_vocab);
 }
@@ -88,6 +93,7 @@ void activations_take(struct backprop *b, struct arena *arena)
     const uint64_t rows = (uint64_t)b->n_sequences * (uint64_t)b->length;
     const int widest = widest_layer(&b->config);
     assert(rows <= INT32_MAX && b->n_threads >= 1 && b->scratch_floats % KERNEL_LANES == 0);
+    b->positions = positions_take(arena, &b->config, b->rope_factors, b->length);
     take_blocks(b, arena, widest, rows);
     take_matrices(b, arena, widest);
     b->norm = take_rows(arena, rows, b->config.d_model);

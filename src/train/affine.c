@@ -51,40 +51,63 @@ void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool back
         pack_forward(panels, of_role[role].weight, spec.rows, spec.cols, thread, p->b->n_threads);
 }
 
-void backprop_multiply(const struct backprop *b, const float *panels, const float *bias,
-                       const float *x, int n_rows, int n_in, const float *start, float *y,
-                       int n_out)
+void backprop_multiply(const struct backprop *b, const struct rows_product *m)
 {
-    const struct product p = {.m = n_rows,
-                              .n = n_out,
-                              .k = n_in,
-                              .a = x,
-                              .a_row = (size_t)n_in,
+    const struct product p = {.m = m->n_rows,
+                              .n = m->n_out,
+                              .k = m->n_in,
+                              .a = m->x,
+                              .a_row = m->x_stride ? m->x_stride : (size_t)m->n_in,
                               .a_col = 1,
-                              .b = panels,
+                              .b = m->panels,
                               .b_row = KERNEL_LANES,
-                              .b_panel = (size_t)n_in * KERNEL_LANES,
-                              .c = y,
-                              .c_row = (size_t)n_out,
-                              .bias = bias,
-                              .start = start};
+                              .b_panel = (size_t)m->n_in * KERNEL_LANES,
+                              .c = m->y,
+                              .c_row = m->y_stride ? m->y_stride : (size_t)m->n_out,
+                              .bias = m->bias,
+                              .start = m->start};
     b->grad->product(&p);
+}
+
+static void sum_rows(const struct grad_kernels *g, const struct row_sums *s, float *out, int first,
+                     int n)
+{
+    if (s->stats)
+        g->gain_sums(out, s->dy + first, s->x + first, s->stats, s->stride, s->n_rows, n);
+    else
+        g->column_sums(out, s->dy + first, s->stride, s->n_rows, n);
+}
+
+void backprop_row_sums(const struct backprop *b, const struct row_sums *s)
+{
+    float sums[128];
+    const int most = (int)(sizeof sums / sizeof *sums);
+    if (!s->add) {
+        sum_rows(b->grad, s, s->out, 0, s->n);
+        return;
+    }
+    for (int first = 0; first < s->n; first += most) {
+        const int n = s->n - first < most ? s->n - first : most;
+        sum_rows(b->grad, s, sums, first, n);
+        for (int i = 0; i < n; i++)
+            s->out[first + i] += sums[i];
+    }
 }
 
 void backprop_weight_sums(const struct backprop *b, const struct weight_sums *s, int thread)
 {
     int begin, end;
     pool_share(s->n_out, thread, b->n_threads, &begin, &end);
-    const size_t n_in = (size_t)s->n_in, n_out = (size_t)s->n_out;
+    const size_t n_in = (size_t)s->n_in, stride = s->dy_stride ? s->dy_stride : (size_t)s->n_out;
     for (int row = 0; row < s->n_rows; row += SUM_BLOCK) {
         const int left = s->n_rows - row;
         float *out = s->gradient->weight + (size_t)begin * n_in;
         const struct product p = {.m = end - begin,
                                   .n = s->n_in,
                                   .k = left < SUM_BLOCK ? left : SUM_BLOCK,
-                                  .a = s->dy + (size_t)row * n_out + begin,
+                                  .a = s->dy + (size_t)row * stride + begin,
                                   .a_row = 1,
-                                  .a_col = n_out,
+                                  .a_col = stride,
                                   .b = s->x + (size_t)row * n_in,
                                   .b_row = n_in,
                                   .b_panel = KERNEL_LANES,
@@ -93,7 +116,13 @@ void backprop_weight_sums(const struct backprop *b, const struct weight_sums *s,
                                   .start = s->add || row > 0 ? out : NULL};
         b->grad->product(&p);
     }
-    if (s->gradient->bias)
-        b->grad->column_sums(s->gradient->bias + begin, s->dy + begin, n_out, s->n_rows,
-                             end - begin);
+    if (!s->gradient->bias)
+        return;
+    const struct row_sums bias = {.out = s->gradient->bias + begin,
+                                  .dy = s->dy + begin,
+                                  .stride = stride,
+                                  .n_rows = s->n_rows,
+                                  .n = end - begin,
+                                  .add = s->add};
+    backprop_row_sums(b, &bias);
 }

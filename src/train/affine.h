@@ -11,16 +11,34 @@
 void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool backward, float *panels,
                    int thread);
 
-/* y [n_rows, n_out] = start + x [n_rows, n_in] * panels + bias; start and bias may be NULL. */
-void backprop_multiply(const struct backprop *b, const float *panels, const float *bias,
-                       const float *x, int n_rows, int n_in, const float *start, float *y,
-                       int n_out);
+/* y [n_rows, n_out] = start + x [n_rows, n_in] * panels + bias. */
+struct rows_product {
+    int n_rows, n_in, n_out;
+    const float *panels;       /* as backprop_pack makes them */
+    const float *bias, *start; /* [n_out], and as y; NULL: zero. start may be y */
+    const float *x;
+    float *y;
+    size_t x_stride, y_stride; /* floats between rows; 0: n_in, n_out */
+};
+void backprop_multiply(const struct backprop *b, const struct rows_product *m);
+
+/* out[i] = the sum over n_rows rows, `stride` floats apart, of dy[i] or, with stats, of a norm's
+ * dy[i] * (x[i] - stats[0]) * stats[1] (see grad_kernels); `add` adds to what is there. */
+struct row_sums {
+    float *out;
+    const float *dy, *x, *stats;
+    size_t stride;
+    int n_rows, n;
+    bool add;
+};
+void backprop_row_sums(const struct backprop *b, const struct row_sums *s);
 
 /* dW = dy^T x and, where there is a bias, db = the sum of dy, over n_rows rows of dy [n_rows,
  * n_out] and x [n_rows, n_in]; `add` adds to what is there. */
 struct weight_sums {
     const struct param_pair *gradient;
     const float *dy, *x;
+    size_t dy_stride; /* floats between rows; 0: n_out */
     int n_rows, n_out, n_in;
     bool add;
 };

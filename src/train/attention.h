@@ -9,8 +9,13 @@
 /* Floats of scratch that a thread needs. */
 size_t backprop_attention_scratch(const struct config *c, int length);
 
-/* This thread's share of the windows and K/V heads of block l: qkv -> heads, dheads -> dqkv. */
+/* This thread's share of the windows and K/V heads of block l: qkv -> heads, dheads -> dqkv and,
+ * of quadratic positions, drel. */
 void backprop_attention(const struct pass *p, int l, int thread);
 void backprop_attention_backward(const struct pass *p, int l, int thread);
+
+/* This thread's share of the gradient of block l's quadratic positions, if there are such, from
+ * drel. */
+void backprop_attention_sums(const struct pass *p, int l, int thread);
 
 #endif

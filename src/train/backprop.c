@@ -45,6 +45,7 @@ static enum status describe_backprop(const struct backprop_params *p, int n_thre
                            .forward_only = p->forward_only,
                            .taught = p->taught,
                            .dropping = p->dropping,
+                           .rope_factors = p->rope_factors,
                            .kernels = p->kernels,
                            .grad = grad_kernels_for(p->kernels),
                            .n_threads = n_threads,
@@ -85,6 +86,7 @@ enum status backprop_create(const struct backprop_params *p, struct pool *pool,
         return s;
     }
     activations_take(b, &b->arena);
+    b->rope_factors = NULL;
     *out = b;
     return STATUS_OK;
 }
@@ -99,28 +101,73 @@ void backprop_free(struct backprop *b)
 
 /* --- embedding ------------------------------------------------------------------------------- */
 
+static float embedding_scale(const struct config *c)
+{
+    return c->embedding_scale > 0 ? c->embedding_scale : 1;
+}
+
+/* What is added to a token at a position; NULL: nothing. */
+static const float *position_vector(const struct pass *p, int t)
+{
+    const float *learned = p->w->w[ROLE_POSITION_EMBD].weight;
+    return learned ? learned + (size_t)t * (size_t)p->b->config.d_model
+                   : positions_vector(&p->b->positions, t);
+}
+
 static void embed_batch(const struct pass *p, int thread)
 {
     const struct backprop *b = p->b;
     const size_t d = (size_t)b->config.d_model;
+    const float scale = embedding_scale(&b->config);
     const struct rows share = rows_share(p, thread);
     for (int row = share.begin; row < share.end; row++) {
         const float *token = p->w->w[ROLE_TOKEN_EMBD].weight + (size_t)p->inputs[row] * d;
-        const float *position = p->w->w[ROLE_POSITION_EMBD].weight + (size_t)(row % b->length) * d;
+        const float *position = position_vector(p, row % b->length);
         float *x = b->blocks[0].x + (size_t)row * d;
         for (size_t i = 0; i < d; i++)
-            x[i] = token[i] + position[i];
+            x[i] = scale * token[i];
+        for (size_t i = 0; i < d && position; i++)
+            x[i] += position[i];
     }
     float *x = rows_at(b->blocks[0].x, share, b->config.d_model);
     if (pass_drops(p))
         pass_drop(p, 0, x, NULL, x, share);
 }
 
+/* Columns [begin, end) of a table's rows become zero. */
+static void clear_columns(float *table, int rows, size_t d, int begin, int end)
+{
+    for (int r = 0; r < rows; r++)
+        for (int i = begin; i < end; i++)
+            table[(size_t)r * d + (size_t)i] = 0;
+}
+
 /* Each thread adds some columns of all rows, in order. */
-static void embed_batch_backward(const struct pass *p, int thread)
+static void add_embeddings(const struct pass *p, int begin, int end)
 {
     const struct backprop *b = p->b;
     const size_t d = (size_t)b->config.d_model;
+    const float scale = embedding_scale(&b->config);
+    struct param_view *g = p->gradient;
+    float *tokens = g->w[ROLE_TOKEN_EMBD].weight, *positions = g->w[ROLE_POSITION_EMBD].weight;
+    if (g->w[ROLE_OUTPUT].weight != tokens)
+        clear_columns(tokens, b->config.n_vocab, d, begin, end);
+    if (positions)
+        clear_columns(positions, b->config.n_ctx, d, begin, end);
+    for (int row = 0; row < pass_rows(p); row++) {
+        const float *dx = b->dx + (size_t)row * d;
+        float *token = tokens + (size_t)p->inputs[row] * d;
+        float *position = positions ? positions + (size_t)(row % b->length) * d : NULL;
+        for (int i = begin; i < end; i++)
+            token[i] += scale * dx[i];
+        for (int i = begin; i < end && position; i++)
+            position[i] += dx[i];
+    }
+}
+
+static void embed_batch_backward(const struct pass *p, int thread)
+{
+    const struct backprop *b = p->b;
     const struct rows share = rows_share(p, thread);
     if (pass_drops(p)) {
         float *dx = rows_at(b->dx, share, b->config.d_model);
@@ -129,23 +176,10 @@ static void embed_batch_backward(const struct pass *p, int thread)
     }
     int begin, end;
     pool_share(b->config.d_model, thread, b->n_threads, &begin, &end);
-    struct param_view *g = p->gradient;
-    const bool tied = g->w[ROLE_OUTPUT].weight == g->w[ROLE_TOKEN_EMBD].weight;
-    for (int v = 0; v < b->config.n_vocab && !tied; v++)
-        for (int i = begin; i < end; i++)
-            g->w[ROLE_TOKEN_EMBD].weight[(size_t)v * d + (size_t)i] = 0;
-    for (int t = 0; t < b->config.n_ctx; t++)
-        for (int i = begin; i < end; i++)
-            g->w[ROLE_POSITION_EMBD].weight[(size_t)t * d + (size_t)i] = 0;
-    for (int row = 0; row < pass_rows(p); row++) {
-        float *token = g->w[ROLE_TOKEN_EMBD].weight + (size_t)p->inputs[row] * d;
-        float *position = g->w[ROLE_POSITION_EMBD].weight + (size_t)(row % b->length) * d;
-        const float *dx = b->dx + (size_t)row * d;
-        for (int i = begin; i < end; i++) {
-            token[i] += dx[i];
-            position[i] += dx[i];
-        }
-    }
+    add_embeddings(p, begin, end);
+    float *factors = p->gradient->w[ROLE_ROPE_FREQS].weight;
+    for (int i = 0; i < b->config.rope.n_dims / 2 && factors && thread == 0; i++)
+        factors[i] = 0;
 }
 
 /* --- a pass ---------------------------------------------------------------------------------- */
@@ -163,9 +197,7 @@ static void run_pass(void *arg, int thread)
         backprop_block(p, l, thread);
     if (p->hidden_only) {
         const struct rows share = rows_share(p, thread);
-        const int d = b->config.d_model;
-        backprop_norm(b, &p->w->w[ROLE_OUTPUT_NORM], rows_at(b->out, share, d),
-                      rows_at(b->norm, share, d), rows_n(share));
+        backprop_norm(p, 2 * b->config.n_layers, share, rows_at(b->norm, share, b->config.d_model));
         return;
     }
     backprop_losses(p, thread);
@@ -211,7 +243,9 @@ double backprop_gradient(struct backprop *b, const struct param_view *weights,
 {
     assert(!b->forward_only && (batch->dropout.share <= 0 || b->dropping));
     struct pass p = pass_over(b, weights, batch);
-    p.dropout = batch->dropout;
+    p.dropout = p.attn_dropout = batch->dropout;
+    p.attn_dropout.share = batch->attn_dropout;
+    p.label_smoothing = batch->label_smoothing;
     p.gradient = gradient;
     if (teacher) {
         assert(b->taught && teacher->engine->length == b->length &&

@@ -1,11 +1,12 @@
 /*
  * backprop - loss and gradient of a checkpoint on batches of token windows.
  *
- * The forward pass is the engine's block over whole windows; the backward pass computes the
- * gradient of the mean cross-entropy by every parameter. Saved for it are each layer's inputs,
- * queries, keys, values, attention outputs and the sums before GELU; norms, GELU and attention
- * probabilities are computed again. Everything else is shared by the layers, and logits exist
- * for some rows at a time only.
+ * The forward pass is the engine's block over whole windows, of any architecture; the backward pass
+ * computes the gradient of the mean cross-entropy by every parameter that is trained (of others it
+ * is 0). Saved for it are each layer's inputs, queries, keys, values, attention outputs and the
+ * products before what makes the feed-forward part not linear; norms, that and attention
+ * probabilities are computed again. Everything else is shared by the layers, and logits exist for
+ * some rows at a time only.
  *
  * All memory is taken at creation. The results have the same bits for any number of threads: each
  * sum over the batch is one chain in the order of its tokens. A backprop belongs to one caller
@@ -31,6 +32,8 @@ struct backprop_params {
     bool forward_only;           /* no gradient will be asked for: takes less memory */
     bool dropping;               /* batches may have dropout: takes room for masked gradients */
     bool taught;                 /* a teacher may be given: takes room for its logits */
+    const float *rope_factors;   /* what divides the frequencies of rotary pairs; NULL: none. Needed
+                                    by backprop_create only */
     const struct kernels *kernels;
 };
 
@@ -50,8 +53,10 @@ void backprop_free(struct backprop *b); /* NULL is legal */
 struct backprop_batch {
     const int32_t *inputs, *targets;
     int n_sequences;
-    struct dropout dropout; /* of the embeddings and of what each block adds to the residual, in
-                               backprop_gradient */
+    /* Of backprop_gradient only. */
+    struct dropout dropout; /* of the embeddings and of what each block adds to the residual */
+    double attn_dropout; /* share of attention's probabilities that is left out, by the same key */
+    float label_smoothing; /* see below */
 };
 
 /* A model whose predictions are learned besides the text's tokens: the gradient becomes that of
@@ -62,6 +67,12 @@ struct backprop_teacher {
     const struct param_view *weights;
     float share;
 };
+
+/*
+ * With label smoothing s the gradient is that of (1 - s) times the cross-entropy plus s times the
+ * mean over the vocabulary of -log probability (Szegedy et al. 2016; Vaswani et al. 2017, 5.4); a
+ * teacher stands beside all of this. What is returned stays the cross-entropy.
+ */
 
 /* The mean cross-entropy in nats a token; not finite if some number on the way is not. */
 double backprop_loss(struct backprop *b, const struct param_view *weights,

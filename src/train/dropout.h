@@ -2,8 +2,8 @@
  * dropout - which numbers of a training step are left out (Srivastava et al. 2014).
  *
  * It is a hash of key, site and place, so that the backward pass finds them again, and threads
- * need not agree on an order. Sites are 0 for the embedding, 2 l + 1 for block l's attention,
- * 2 l + 2 for its feed-forward part.
+ * need not agree on an order. Sites are the points of the residual stream (train/activations.h) for
+ * what is added there, then one a layer for the probabilities of its attention.
  */
 #ifndef DECODE_TRAIN_DROPOUT_H
 #define DECODE_TRAIN_DROPOUT_H

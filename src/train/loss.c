@@ -2,7 +2,6 @@
 #include "train/loss.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "train/affine.h"
 #include "train/norm.h"
@@ -12,8 +11,13 @@ static float *make_logits(const struct backprop *b, struct rows r, int chunk, fl
 {
     const int d = b->config.d_model, n_vocab = b->config.n_vocab;
     float *out = logits + (size_t)(r.begin - chunk) * (size_t)n_vocab;
-    backprop_multiply(b, b->panels[ROLE_OUTPUT], NULL, rows_at(b->norm, r, d), rows_n(r), d, NULL,
-                      out, n_vocab);
+    const struct rows_product m = {.n_rows = rows_n(r),
+                                   .n_in = d,
+                                   .n_out = n_vocab,
+                                   .panels = b->panels[ROLE_OUTPUT],
+                                   .x = rows_at(b->norm, r, d),
+                                   .y = out};
+    backprop_multiply(b, &m);
     return out;
 }
 
@@ -23,13 +27,16 @@ static void lose_rows(const struct pass *p, struct rows r, float *logits, float 
     const struct backprop *b = p->b;
     const int n_vocab = b->config.n_vocab;
     const float scale = 1.0f / (float)pass_rows(p);
-    const float share = p->teacher ? p->teacher_share : 0;
+    const float share = p->teacher ? p->teacher_share : 0, rest = (1 - share) * scale;
+    const float smooth = rest * p->label_smoothing / (float)n_vocab;
     for (int t = r.begin; t < r.end; t++) {
         float *row = logits + (size_t)(t - r.begin) * (size_t)n_vocab;
         const int target = p->targets[t];
         const float logit = row[target];
         b->losses[t] = b->grad->softmax(row, n_vocab, scale) - logit;
-        row[target] -= (1 - share) * scale;
+        row[target] -= rest * (1 - p->label_smoothing);
+        for (int i = 0; i < n_vocab && smooth > 0; i++)
+            row[i] -= smooth;
         if (!teacher_logits)
             continue;
         float *taught = teacher_logits + (size_t)(t - r.begin) * (size_t)n_vocab;
@@ -42,9 +49,8 @@ static void lose_rows(const struct pass *p, struct rows r, float *logits, float 
 static void chunk_rows(const struct pass *p, struct rows r, int chunk)
 {
     struct backprop *b = p->b;
-    const int d = b->config.d_model;
-    backprop_norm(b, &p->w->w[ROLE_OUTPUT_NORM], rows_at(b->out, r, d), rows_at(b->norm, r, d),
-                  rows_n(r));
+    const int d = b->config.d_model, last = 2 * b->config.n_layers;
+    backprop_norm(p, last, r, rows_at(b->norm, r, d));
     float *logits = make_logits(b, r, chunk, b->logits);
     float *taught = NULL;
     if (p->teacher)
@@ -52,10 +58,14 @@ static void chunk_rows(const struct pass *p, struct rows r, int chunk)
     lose_rows(p, r, logits, taught);
     if (!p->gradient)
         return;
-    backprop_multiply(b, b->output_backward, NULL, logits, rows_n(r), b->config.n_vocab, NULL,
-                      rows_at(b->dnorm, r, d), d);
-    memset(rows_at(b->dx, r, d), 0, (size_t)rows_n(r) * (size_t)d * sizeof(float));
-    backprop_norm_backward(b, &p->w->w[ROLE_OUTPUT_NORM], b->out, b->dx, b->dx, r);
+    const struct rows_product m = {.n_rows = rows_n(r),
+                                   .n_in = b->config.n_vocab,
+                                   .n_out = d,
+                                   .panels = b->output_backward,
+                                   .x = logits,
+                                   .y = rows_at(b->dnorm, r, d)};
+    backprop_multiply(b, &m);
+    backprop_norm_backward(p, last, NULL, b->dx, r);
 }
 
 void backprop_losses(const struct pass *p, int thread)
@@ -86,5 +96,5 @@ void backprop_losses(const struct pass *p, int thread)
         pool_barrier(b->pool, thread);
     }
     if (p->gradient)
-        backprop_norm_sums(p, &p->gradient->w[ROLE_OUTPUT_NORM], b->out, thread);
+        backprop_norm_sums(p, 2 * b->config.n_layers, thread);
 }

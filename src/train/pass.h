@@ -16,7 +16,8 @@ struct pass {
     const struct param_view *w;
     const int32_t *inputs, *targets; /* [rows] */
     int n_sequences;
-    struct dropout dropout;
+    struct dropout dropout, attn_dropout;
+    float label_smoothing;
     const struct backprop *teacher; /* has passed the same batch, hidden only; NULL: none */
     float teacher_share;            /* of the loss */
     struct param_view *gradient;    /* NULL: loss only */

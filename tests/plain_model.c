@@ -1,0 +1,331 @@
+#include "plain_model.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+/* --- a checkpoint ---------------------------------------------------------------------------- */
+
+static void fill(float *out, size_t n, double middle, double spread, struct rng *r)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)(middle + spread * (rng_unit(r) + rng_unit(r) - 1));
+}
+
+static void fill_tensor(const struct tensor_spec *spec, float *out, struct rng *r)
+{
+    const size_t n = spec_elements(spec);
+    if (spec->is_bias)
+        fill(out, n, 0, 0.1, r);
+    else if (spec->form == FORM_NORM)
+        fill(out, n, 1, 0.2, r);
+    else if (spec->role == ROLE_ATTN_REL)
+        fill(out, n, 0.3, 0.6, r);
+    else
+        fill(out, n, 0, spec->role == ROLE_TOKEN_EMBD ? 0.5 : 0.2, r);
+}
+
+static float *add_extra(struct gguf_writer *w, const char *name, int n_dims, int rows, int cols,
+                        double middle, struct rng *r)
+{
+    const size_t n = (size_t)rows * (size_t)cols;
+    float *data = malloc(n * sizeof *data);
+    ck_assert_ptr_nonnull(data);
+    fill(data, n, middle, 0.5, r);
+    gguf_add_tensor(w, text_of(name), TENSOR_F32, n_dims,
+                    (const uint64_t[]){(uint64_t)cols, (uint64_t)rows}, data);
+    return data;
+}
+
+void write_any_checkpoint(const char *path, const struct config *c, unsigned extras, uint64_t seed)
+{
+    struct err e = {""};
+    struct param_list list;
+    struct gguf_writer *w;
+    struct rng r;
+    float *output = NULL, *factors = NULL;
+    rng_seed(&r, seed, 0);
+    ck_assert_int_eq(param_list_create(&list, c, NULL, &e), STATUS_OK);
+    float *flat = calloc(list.n_floats, sizeof *flat);
+    ck_assert_ptr_nonnull(flat);
+    for (int i = 0; i < list.n; i++)
+        fill_tensor(&list.items[i].spec, flat + list.items[i].offset, &r);
+    ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
+    gguf_add_text(w, "general.architecture", text_of(c->arch->name));
+    config_write(c, w);
+    if (extras & EXTRA_OUTPUT) {
+        output = add_extra(w, "output.weight", 2, c->n_vocab, c->d_model, 0, &r);
+        list.writes_output = false;
+    }
+    if (extras & EXTRA_ROPE_FACTORS)
+        factors = add_extra(w, "rope_freqs.weight", 1, 1, c->rope.n_dims / 2, 1, &r);
+    param_list_write(&list, flat, w);
+    const enum status s = gguf_write(w, path, &e);
+    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    gguf_writer_free(w);
+    param_list_free(&list);
+    free(flat);
+    free(output);
+    free(factors);
+}
+
+/* --- tensors --------------------------------------------------------------------------------- */
+
+/* NULL where there is none; of the first layer's where all share it. */
+static const double *tensor(const struct plain_model *m, int l, enum tensor_role role, bool is_bias)
+{
+    const int layer = role_in_block(role) && !m->config->shared ? l : 0;
+    for (int i = 0; i < m->list->n; i++) {
+        const struct tensor_spec *spec = &m->list->items[i].spec;
+        if (spec->role == role && spec->layer == layer && spec->is_bias == is_bias)
+            return m->flat + m->list->items[i].offset;
+    }
+    return NULL;
+}
+
+static void apply(const struct plain_model *m, int l, enum tensor_role role, const double *x,
+                  int n_out, int n_in, double *out)
+{
+    const double *w = tensor(m, l, role, false), *bias = tensor(m, l, role, true);
+    for (int r = 0; r < n_out; r++) {
+        out[r] = bias ? bias[r] : 0;
+        for (int i = 0; i < n_in; i++)
+            out[r] += w[r * n_in + i] * x[i];
+    }
+}
+
+static void norm(const struct config *c, const double *gain, const double *bias, const double *x,
+                 double *out)
+{
+    const int n = c->d_model;
+    double mean = 0, variance = 0;
+    for (int i = 0; i < n && c->norm == NORM_LAYER; i++)
+        mean += x[i] / n;
+    for (int i = 0; i < n; i++)
+        variance += (x[i] - mean) * (x[i] - mean) / n;
+    for (int i = 0; i < n; i++)
+        out[i] =
+            (x[i] - mean) / sqrt(variance + (double)c->norm_eps) * gain[i] + (bias ? bias[i] : 0);
+}
+
+static void norm_in_layer(const struct plain_model *m, int l, enum tensor_role role,
+                          const double *x, double *out)
+{
+    norm(m->config, tensor(m, l, role, false), tensor(m, l, role, true), x, out);
+}
+
+/* --- attention ------------------------------------------------------------------------------- */
+
+struct row {
+    double q[PLAIN_WIDTH], k[PLAIN_WIDTH], v[PLAIN_WIDTH];
+};
+
+static void project(const struct plain_model *m, int l, const double *x, struct row *out)
+{
+    const struct config *c = m->config;
+    const int q = config_q_dim(c), k = config_k_dim(c, l), v = config_v_dim(c, l);
+    if (tensor(m, l, ROLE_ATTN_Q, false)) {
+        apply(m, l, ROLE_ATTN_Q, x, q, c->d_model, out->q);
+        apply(m, l, ROLE_ATTN_K, x, k, c->d_model, out->k);
+        apply(m, l, ROLE_ATTN_V, x, v, c->d_model, out->v);
+        return;
+    }
+    double all[3 * PLAIN_WIDTH];
+    apply(m, l, ROLE_ATTN_QKV, x, q + k + v, c->d_model, all);
+    memcpy(out->q, all, (size_t)q * sizeof *all);
+    memcpy(out->k, all + q, (size_t)k * sizeof *all);
+    memcpy(out->v, all + q + k, (size_t)v * sizeof *all);
+}
+
+/* The pairs of n_heads heads turned to position t. */
+static void turn(const struct plain_model *m, double *x, int n_heads, int t)
+{
+    const struct config *c = m->config;
+    const double *factors = tensor(m, 0, ROLE_ROPE_FREQS, false);
+    for (int h = 0; h < n_heads && c->position == POSITION_ROPE; h++)
+        for (int i = 0; i < c->rope.n_dims; i += 2) {
+            double *pair = x + h * c->head_dim + i, first = pair[0];
+            const double angle = t * c->rope.scale / pow(c->rope.base, (double)i / c->rope.n_dims) /
+                                 (factors ? factors[i / 2] : 1);
+            pair[0] = first * cos(angle) - pair[1] * sin(angle);
+            pair[1] = first * sin(angle) + pair[1] * cos(angle);
+        }
+}
+
+/* As the authors' program has it. */
+static double slope(int head, int n_heads)
+{
+    const int closest = 1 << (int)floor(log2(n_heads));
+    if (head < closest)
+        return pow(pow(2, -pow(2, -(log2(closest) - 3))), head + 1);
+    return slope(2 * (head - closest), 2 * closest);
+}
+
+static double score_bias(const struct plain_model *m, int l, int head, int distance)
+{
+    const double *rel = tensor(m, l, ROLE_ATTN_REL, false);
+    if (m->config->position == POSITION_ALIBI)
+        return -slope(head, m->config->n_heads) * distance;
+    if (m->config->position == POSITION_QUADRATIC)
+        return -rel[2 * head] * pow(distance - rel[2 * head + 1], 2);
+    return 0;
+}
+
+/* Whether the probability of key s for query t stays, and how much larger it is. */
+static double kept(const struct plain_model *m, int l, int window, int head, int t, int s)
+{
+    const int padded = (m->length + 31) / 32 * 32;
+    const uint64_t row = (uint64_t)((window * m->config->n_heads + head) * m->length + s);
+    return (double)dropout_factor(&m->attn_dropout, 2 * m->config->n_layers + 1 + l,
+                                  row * (uint64_t)padded + (uint64_t)t);
+}
+
+/* One head of one token; rows has all tokens up to t. */
+static void attend(const struct plain_model *m, int l, int window, const struct row *rows, int t,
+                   int h, double *out)
+{
+    const struct config *c = m->config;
+    const int dim = c->head_dim, g = h / (c->n_heads / config_kv_heads(c, l));
+    double p[PLAIN_LENGTH], max = -1e300, sum = 0;
+    for (int s = 0; s <= t; s++) {
+        p[s] = score_bias(m, l, h, t - s);
+        for (int i = 0; i < dim; i++)
+            p[s] += rows[t].q[h * dim + i] * rows[s].k[g * dim + i] / sqrt(dim);
+        max = p[s] > max ? p[s] : max;
+    }
+    for (int s = 0; s <= t; s++)
+        sum += p[s] = exp(p[s] - max);
+    for (int i = 0; i < c->value_dim; i++) {
+        out[i] = 0;
+        for (int s = 0; s <= t; s++)
+            out[i] += p[s] / sum * kept(m, l, window, h, t, s) * rows[s].v[g * c->value_dim + i];
+    }
+}
+
+/* --- a model --------------------------------------------------------------------------------- */
+
+/* x += y of token t without what dropout leaves out. */
+static void add(const struct plain_model *m, int site, int window, int t, const double *y,
+                double *x)
+{
+    const int d = m->config->d_model, row = window * m->length + t;
+    for (int i = 0; i < d; i++)
+        x[i] += y[i] * (double)dropout_factor(&m->dropout, site, (uint64_t)(row * d + i));
+}
+
+static double activation(enum ffn_kind kind, double x)
+{
+    switch (kind) {
+    case FFN_GELU:
+        return x * 0.5 * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+    case FFN_GELU_ERF:
+        return x * 0.5 * (1 + erf(x / sqrt(2)));
+    case FFN_RELU:
+        return x > 0 ? x : 0;
+    default:
+        return x / (1 + exp(-x));
+    }
+}
+
+static void feed_forward(const struct plain_model *m, int l, const double *x, double *out)
+{
+    const struct config *c = m->config;
+    const bool gated = tensor(m, l, ROLE_FFN_GATE, false) != NULL;
+    double up[PLAIN_WIDTH], gate[PLAIN_WIDTH];
+    apply(m, l, ROLE_FFN_UP, x, c->d_ff, c->d_model, up);
+    if (gated)
+        apply(m, l, ROLE_FFN_GATE, x, c->d_ff, c->d_model, gate);
+    for (int i = 0; i < c->d_ff; i++)
+        up[i] = gated ? activation(c->ffn, gate[i]) * up[i] : activation(c->ffn, up[i]);
+    apply(m, l, ROLE_FFN_DOWN, up, c->d_model, c->d_ff, out);
+}
+
+static void layer(const struct plain_model *m, int l, int window, double x[][PLAIN_WIDTH])
+{
+    const struct config *c = m->config;
+    static struct row rows[PLAIN_LENGTH];
+    const bool after = c->placement == PLACEMENT_AFTER;
+    double normed[PLAIN_WIDTH], heads[PLAIN_WIDTH], out[PLAIN_WIDTH];
+    for (int t = 0; t < m->length; t++) {
+        if (!after)
+            norm_in_layer(m, l, ROLE_ATTN_NORM, x[t], normed);
+        project(m, l, after ? x[t] : normed, &rows[t]);
+        turn(m, rows[t].q, c->n_heads, t);
+        turn(m, rows[t].k, config_kv_heads(c, l), t);
+    }
+    for (int t = 0; t < m->length; t++) {
+        for (int h = 0; h < c->n_heads; h++)
+            attend(m, l, window, rows, t, h, heads + h * c->value_dim);
+        apply(m, l, ROLE_ATTN_OUTPUT, heads, c->d_model, config_heads_dim(c), out);
+        add(m, 2 * l + 1, window, t, out, x[t]);
+        norm_in_layer(m, l, after ? ROLE_ATTN_OUTPUT_NORM : ROLE_FFN_NORM, x[t], normed);
+        if (after)
+            memcpy(x[t], normed, sizeof normed);
+        feed_forward(m, l, normed, out);
+        add(m, 2 * l + 2, window, t, out, x[t]);
+        if (!after)
+            continue;
+        norm_in_layer(m, l, ROLE_LAYER_OUTPUT_NORM, x[t], normed);
+        memcpy(x[t], normed, sizeof normed);
+    }
+}
+
+static double position_element(const struct plain_model *m, int t, int i)
+{
+    const double *learned = tensor(m, 0, ROLE_POSITION_EMBD, false);
+    const int d = m->config->d_model;
+    if (m->config->position == POSITION_LEARNED)
+        return learned[t * d + i];
+    if (m->config->position != POSITION_SINUSOIDAL)
+        return 0;
+    const double angle = t / pow(10000, (double)(i - i % 2) / d);
+    return i % 2 ? cos(angle) : sin(angle);
+}
+
+static void log_softmax(double *logits, int n)
+{
+    double max = -1e300, sum = 0;
+    for (int i = 0; i < n; i++)
+        max = logits[i] > max ? logits[i] : max;
+    for (int i = 0; i < n; i++)
+        sum += exp(logits[i] - max);
+    for (int i = 0; i < n; i++)
+        logits[i] -= max + log(sum);
+}
+
+void plain_log_probabilities(const struct plain_model *m, int window, const int32_t *inputs,
+                             double *out)
+{
+    const struct config *c = m->config;
+    const int d = c->d_model;
+    const double *embed = tensor(m, 0, ROLE_TOKEN_EMBD, false);
+    const double *output = tensor(m, 0, ROLE_OUTPUT, false);
+    const double scale = c->embedding_scale > 0 ? (double)c->embedding_scale : 1;
+    static double x[PLAIN_LENGTH][PLAIN_WIDTH];
+    for (int t = 0; t < m->length; t++) {
+        double sum[PLAIN_WIDTH];
+        memset(x[t], 0, sizeof x[t]);
+        for (int i = 0; i < d; i++)
+            sum[i] = embed[inputs[t] * d + i] * scale + position_element(m, t, i);
+        add(m, 0, window, t, sum, x[t]);
+    }
+    for (int l = 0; l < c->n_layers; l++)
+        layer(m, l, window, x);
+    for (int t = 0; t < m->length; t++) {
+        double last[PLAIN_WIDTH], *logits = out + t * c->n_vocab;
+        memcpy(last, x[t], sizeof last);
+        if (c->placement == PLACEMENT_BEFORE)
+            norm(c, tensor(m, 0, ROLE_OUTPUT_NORM, false), tensor(m, 0, ROLE_OUTPUT_NORM, true),
+                 x[t], last);
+        for (int v = 0; v < c->n_vocab; v++) {
+            logits[v] = 0;
+            for (int i = 0; i < d; i++)
+                logits[v] += (output ? output : embed)[v * d + i] * last[i];
+        }
+        log_softmax(logits, c->n_vocab);
+    }
+}
