@@ -131,6 +131,18 @@ double logits_apart(const struct opened *a, const struct opened *b, double *spre
     return sqrt(square / (double)n);
 }
 
+double qkv_element(const struct opened *o, int layer, int row, const float *x)
+{
+    const struct matrix *w = &o->model->blocks[layer].w[ROLE_ATTN_QKV].matrix;
+    const float *panels = (const float *)w->panels +
+                          (size_t)(row / KERNEL_LANES) * (size_t)w->n_in * KERNEL_LANES +
+                          row % KERNEL_LANES;
+    double sum = w->bias ? (double)w->bias[row] : 0;
+    for (int i = 0; i < w->n_in; i++)
+        sum += (double)panels[i * KERNEL_LANES] * (double)x[i];
+    return sum;
+}
+
 /* --- one block in double --------------------------------------------------------------------- */
 
 #define MAX_DIM 32

@@ -39,6 +39,9 @@ struct opened convert_to(const struct convert_spec *spec, struct convert_layer *
  * the first model's own around their mean. */
 double logits_apart(const struct opened *a, const struct opened *b, double *spread);
 
+/* Row `row` of W x + b of a layer's Q, K and V together, x [d_model]; F32. */
+double qkv_element(const struct opened *o, int layer, int row, const float *x);
+
 /*
  * A checkpoint (of F32 matrices) in other weights. Head j of the layer's `kv_heads` new K/V heads
  * is head j * base / kv_heads of the old ones, of which the first `base` are in use; up to here,
