@@ -33,7 +33,7 @@ static void token_losses(const struct opened *o, float *out)
     struct arena arena = {0};
     struct err e = {""};
     int32_t tokens[N_TOKENS + 1];
-    text_tokens(tokens, N_TOKENS + 1, 3);
+    text_tokens(tokens, N_TOKENS + 1, o->model->config.n_vocab, 3);
     ck_assert_int_eq(param_list_create(&list, &o->model->config, o->gguf, &e), STATUS_OK);
     param_view_take(&arena, &list, &o->model->config);
     ck_assert_int_eq(arena_allocate(&arena, "test", &e), STATUS_OK);

@@ -12,8 +12,9 @@
 
 #define MAX_LAYERS 3
 
-static const char *const names[] = {"llama", "shared-block", "transformer",
-                                    "alibi", "quadratic",    "layerwise-kv"};
+static const char *const names[] = {"llama",      "shared-block",   "transformer", "alibi",
+                                    "quadratic",  "layerwise-kv",   "mixed-llama", "mixed-alibi",
+                                    "mixed-none", "mixed-quadratic"};
 #define N_NAMES ((int)(sizeof names / sizeof *names))
 
 static struct opened open_named(const char *name)
@@ -28,7 +29,7 @@ static struct opened open_as_mha(const char *name)
 {
     struct opened file = open_named(name);
     const struct config *c = &file.model->config;
-    struct planting p = planting_of(c->n_heads, c->n_kv_heads);
+    struct planting p = planting_of(c->n_heads, 0);
     for (int l = 0; l < c->n_layers; l++)
         p.base[l] = config_kv_heads(c, l);
     p.gauge = p.dense = true;
@@ -44,29 +45,35 @@ static struct opened open_as_mha(const char *name)
  * what may be folded into queries and output. */
 static const struct exact_case {
     const char *name;
-    int own[MAX_LAYERS]; /* different heads, by block */
+    int own[MAX_LAYERS];  /* different heads, by block */
+    int many[MAX_LAYERS]; /* that are made of them */
     int extra_values, n_turned;
 } exact_cases[] = {
-    {"llama", {2, 2}, 0, 0},       /* separate tensors, rotary, RMS norm */
-    {"llama", {2, 2}, 0, 4},       /* the second half of each head is not turned */
-    {"shared-block", {2}, 0, 0},   /* joined, one block for three layers */
-    {"shared-block", {2}, 3, 0},   /* values wider than keys */
-    {"transformer", {2, 2}, 0, 0}, /* norms after the residuals, sinusoids, a scaled embedding */
-    {"transformer", {2, 2}, 5, 0},
-    {"quadratic", {3, 3}, 0, 0},       /* trained biases of scores, which follow their heads */
-    {"alibi", {3, 3}, 0, 0},           /* slopes that stay where they are */
-    {"layerwise-kv", {2, 2, 1}, 0, 0}, /* K/V heads by layer */
-    {"mha", {2, 2}, 0, 0},
+    /* Separate tensors, rotary, RMS norm. */
+    {"llama", {2, 2}, {8, 8}, 0, 0},
+    /* The second half of each head is not turned. */
+    {"llama", {2, 2}, {8, 8}, 0, 4},
+    /* The same and biases, K/V heads by layer, factors of frequencies. */
+    {"mixed-llama", {2, 2, 1}, {6, 6, 1}, 0, 0},
+    /* Joined, one block for three layers. */
+    {"shared-block", {2}, {6}, 0, 0},
+    /* Values wider than keys. */
+    {"shared-block", {2}, {6}, 3, 0},
+    /* Norms after the residuals, sinusoids, a scaled embedding. */
+    {"transformer", {2, 2}, {6, 6}, 0, 0},
+    {"transformer", {2, 2}, {6, 6}, 5, 0},
+    {"mixed-sinusoidal", {1}, {5}, 0, 0},
+    /* Trained biases of scores, which follow their heads. */
+    {"quadratic", {3, 3}, {6, 6}, 0, 0},
+    {"mixed-quadratic", {2, 1, 2}, {4, 1, 4}, 0, 0},
+    /* Slopes that stay where they are. */
+    {"alibi", {3, 3}, {6, 6}, 0, 0},
+    {"mixed-alibi", {3, 3}, {6, 6}, 0, 0},
+    {"layerwise-kv", {2, 2, 1}, {6, 2, 1}, 0, 0},
+    {"mixed-none", {1, 1}, {3, 1}, 0, 0},
+    {"mha", {2, 2}, {4, 4}, 0, 0},
 };
 #define N_EXACT ((int)(sizeof exact_cases / sizeof *exact_cases))
-
-static struct planting planting_of_case(const struct exact_case *k)
-{
-    struct planting p = {.extra_values = k->extra_values, .n_turned = k->n_turned, .seed = 6};
-    for (int l = 0; l < MAX_LAYERS; l++)
-        p.kv_heads[l] = p.base[l] = k->own[l];
-    return p;
-}
 
 /* From weights alone and on text, without refit and with it. */
 START_TEST(planted_heads_are_found)
@@ -75,13 +82,14 @@ START_TEST(planted_heads_are_found)
     struct opened file = open_named(k->name);
     const struct config *c = &file.model->config;
     const bool may_move = c->position != POSITION_ALIBI;
-    struct planting p = planting_of_case(k);
+    struct planting p = {.extra_values = k->extra_values, .n_turned = k->n_turned, .seed = 6};
+    memcpy(p.base, k->own, sizeof k->own);
+    memcpy(p.kv_heads, k->own, sizeof k->own);
     struct opened a = plant(&file, &p);
-    for (int l = 0; l < MAX_LAYERS; l++)
-        p.kv_heads[l] = p.base[l] > 1 ? c->n_heads : 1;
+    memcpy(p.kv_heads, k->many, sizeof k->many);
     p.gauge = true;
     struct opened adjacent = plant(&file, &p);
-    p.permute = may_move && p.kv_heads[config_blocks(c) - 1] == c->n_heads;
+    p.permute = may_move;
     struct opened moved = plant(&file, &p);
     double spread;
     for (int way = 0; way < 6; way++) {
@@ -281,7 +289,8 @@ static void direct_output_losses(const struct opened *a, const struct opened *b,
     struct err e = {""};
     for (int i = 0; i < 2; i++) {
         const struct config *own = &both[i]->model->config;
-        ck_assert_int_eq(probe_create(own, NULL, N_ROWS, NULL, NULL, &p[i], &e), STATUS_OK);
+        const float *factors = both[i]->model->w[ROLE_ROPE_FREQS].table;
+        ck_assert_int_eq(probe_create(own, factors, N_ROWS, NULL, NULL, &p[i], &e), STATUS_OK);
         for (int t = 0; t < N_ROWS; t++)
             model_embed(both[i]->model, probe_positions(p[i]), calib[t], t, stream[i] + t * d);
     }
@@ -343,7 +352,7 @@ START_TEST(fit_loses_least)
 {
     struct opened a = open_as_mha(names[_i / 2]);
     const bool text = _i % 2;
-    for (int g = 1; g <= 2; g++) {
+    for (int g = 1; g <= 2 && a.model->config.n_heads % g == 0; g++) {
         struct convert_layer lost[CONVERT_FIT + 1][MAX_LAYERS];
         for (int method = CONVERT_MEAN; method <= CONVERT_FIT; method++) {
             struct convert_spec spec = spec_of(&a, g, (enum convert_method)method);
@@ -377,8 +386,9 @@ START_TEST(means_are_those_of_the_loader)
 {
     struct opened a = open_as_mha(names[_i]), b = {.bytes = NULL};
     struct err e = {""};
-    const struct model_options options = {.n_kv_heads = 2};
-    const struct convert_spec spec = spec_of(&a, 2, CONVERT_MEAN);
+    const int g = a.model->config.n_heads % 2 ? 1 : 2;
+    const struct model_options options = {.n_kv_heads = g};
+    const struct convert_spec spec = spec_of(&a, g, CONVERT_MEAN);
     struct opened c = convert_to(&spec, NULL);
     ck_assert_int_eq(model_create(a.gguf, &options, NULL, &b.model, &e), STATUS_OK);
     double spread;
@@ -452,6 +462,10 @@ START_TEST(what_cannot_be_converted)
     ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
     for (size_t i = 0; i < a.gguf->n_pairs; i++)
         gguf_add_value(w, a.gguf->pairs[i].key, &a.gguf->pairs[i].value);
+    for (size_t i = 0; i < a.gguf->n_tensors; i++) {
+        const struct gguf_tensor *t = &a.gguf->tensors[i];
+        gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
+    }
     gguf_add_u32(w, "decode.attention.latent", 24);
     ck_assert_int_eq(gguf_write_memory(w, &latent.bytes, &latent.len, &e), STATUS_OK);
     gguf_writer_free(w);
