@@ -27,7 +27,7 @@ static void bad_size(const char *key)
     expect_bent_refused(MODEL_READERS, key);
     hostile_set(&h, key, GGUF_BOOL, "\1", 1);
     expect_bent_refused(MODEL_READERS, key);
-    hostile_set_array(&h, key, GGUF_U32, 2, "\2\0\0\0\2\0\0\0", 8);
+    hostile_set_array(&h, key, GGUF_U32, 3, "\2\0\0\0\2\0\0\0\2\0\0\0", 12);
     expect_bent_refused(MODEL_READERS, key);
     hostile_set(&h, key, GGUF_I32, &(int32_t){-1}, 4);
     expect_bent_refused(MODEL_READERS, key);
