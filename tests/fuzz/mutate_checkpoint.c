@@ -65,6 +65,8 @@ static const char *const known_keys[] = {".context_length",
                                          "tokenizer.ggml.tokens",
                                          "tokenizer.ggml.token_type",
                                          "tokenizer.ggml.merges",
+                                         "tokenizer.ggml.scores",
+                                         "tokenizer.ggml.add_space_prefix",
                                          "tokenizer.ggml.bos_token_id",
                                          "tokenizer.ggml.eos_token_id",
                                          "tokenizer.ggml.add_bos_token",
@@ -528,10 +530,10 @@ static void add_types(struct parts *p, const char *key, size_t n)
 /* All bytes, a merge, three other tokens: special, a byte's, or normal. */
 static void add_tokenizer(struct parts *p)
 {
-    static const char *const rules[] = {"gpt-2", "starcoder", "default"};
+    static const char *const rules[] = {"gpt-2", "starcoder", "llama-bpe", "qwen2"};
     static const char *const others[] = {"<|a|>", "<|ab|>", "<0x41>", "<0xfg>", "a b", "th", "t"};
-    add_text(p, "tokenizer.ggml.model", "gpt2");
-    add_text(p, "tokenizer.ggml.pre", rules[pick(p, 3)]);
+    add_text(p, "tokenizer.ggml.model", pick(p, 4) ? "gpt2" : "llama");
+    add_text(p, "tokenizer.ggml.pre", rules[pick(p, 4)]);
     size_t from = p->used;
     for (int byte = 0; byte < 256; byte++) {
         char c[2];
