@@ -11,6 +11,7 @@
 #include "engine/sampler.h"
 #include "engine/session.h"
 #include "model/params.h"
+#include "round_trip.h"
 #include "target.h"
 #include "text/tokenizer.h"
 
@@ -77,6 +78,9 @@ static int run_steps(const struct model *m, struct session *s, const struct way 
     return done;
 }
 
+/* What a session may take: layers of a shared block cost a file nothing, but each has a cache. */
+#define MAX_BYTES (32 << 20)
+
 static void run_model(const struct model *m, const struct way *w)
 {
     struct session *steps, *prefill;
@@ -86,6 +90,10 @@ static void run_model(const struct model *m, const struct way *w)
     const struct session_params p = {
         .n_ctx = n, .kv_storage = w->cache, .block = 4, .kernels = w->kernels};
     int32_t tokens[N_TOKENS];
+    struct session_memory memory;
+    require(session_plan(m, &p, 1, &memory, &e) == STATUS_OK);
+    if (memory.kv_bytes + memory.scratch_bytes > MAX_BYTES)
+        return;
     require(session_create(m, &p, NULL, &steps, &e) == STATUS_OK);
     require(session_create(m, &p, NULL, &prefill, &e) == STATUS_OK);
     const int done = run_steps(m, steps, w, n, tokens);
@@ -166,28 +174,6 @@ static void load_model(const struct gguf *g, uint64_t hash)
 
 /* --- the tokenizer --------------------------------------------------------------------------- */
 
-/* Encoding may refuse a byte that the vocabulary lacks; else decoding gives the text back. */
-static void round_trip(const struct tokenizer *t, struct text text)
-{
-    int32_t *ids;
-    size_t n, len = 0;
-    struct err e = {{0}};
-    const enum status s = tokenizer_encode(t, text, &ids, &n, &e);
-    if (s != STATUS_OK) {
-        require_refusal(s, STATUS_USAGE, &e);
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        require(ids[i] >= 0 && ids[i] < tokenizer_n_tokens(t));
-        const struct text bytes = tokenizer_bytes(t, ids[i]);
-        require(bytes.len > 0 && bytes.len <= text.len - len);
-        require(memcmp(text.data + len, bytes.data, bytes.len) == 0);
-        len += bytes.len;
-    }
-    require(len == text.len);
-    free(ids);
-}
-
 static void load_tokenizer(const struct gguf *g)
 {
     struct tokenizer *t;
@@ -198,11 +184,12 @@ static void load_tokenizer(const struct gguf *g)
         require_refusal(s, STATUS_BAD_FILE, &e);
         return;
     }
-    round_trip(t,
-               text_of("To be, or\n  not to be? They'll 've 1234 \xc3\xa9\xe4\xb8\xad \xff\xc3"));
-    round_trip(t, text_of(""));
+    const bool exact = keeps_texts(g);
+    const char *text = "To be, or\n  not to be? They'll 've 1234 \xc3\xa9\xe4\xb8\xad \xff\xc3 x";
+    round_trip(t, text_of(text), exact);
+    round_trip(t, text_of(""), exact);
     for (int id = 0; id < tokenizer_n_tokens(t); id++)
-        round_trip(t, tokenizer_bytes(t, id));
+        round_trip(t, tokenizer_bytes(t, id), exact);
     tokenizer_free(t);
 }
 
