@@ -8,7 +8,7 @@ import os
 import struct
 import sys
 
-FIELDS, FLOATS = 17, 16
+FIELDS, FLOATS = 25, 16
 
 
 def hashed(data):
@@ -18,8 +18,8 @@ def hashed(data):
     return data + struct.pack("<Q", value)
 
 
-def state(step=2, best_step=1, best=1.5, version=2, floats=3 * FLOATS):
-    header = b"DECTRAIN" + struct.pack("<Q", version) + struct.pack("<17Q", *range(FIELDS))
+def state(step=2, best_step=1, best=1.5, version=3, floats=3 * FLOATS):
+    header = b"DECTRAIN" + struct.pack("<Q", version) + struct.pack(f"<{FIELDS}Q", *range(FIELDS))
     progress = struct.pack("<QQdQQQQQ", step, best_step, best, 7, 9, FLOATS, 1000, 11)
     return header + progress + struct.pack(f"<{floats}f", *(i / 8 for i in range(floats)))
 
@@ -31,7 +31,7 @@ def main():
         "whole": hashed(state()),
         "unmeasured": hashed(state(best=float("inf"), best_step=0)),
         "bad-hash": state() + bytes(8),
-        "bad-version": hashed(state(version=1)),
+        "bad-version": hashed(state(version=2)),
         "bad-steps": hashed(state(step=2**40)),
         "bad-best": hashed(state(best=float("nan"))),
         "bad-length": hashed(state(floats=2 * FLOATS)),

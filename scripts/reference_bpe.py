@@ -179,31 +179,42 @@ def load(path):
     return Tokenizer(tokens, types, merges, pairs.get("tokenizer.ggml.pre", "gpt-2"))
 
 
-def write_vocabulary(path, tokens, types, merges, bos, pre="gpt-2"):
-    def string(s):
-        return struct.pack("<Q", len(s.encode())) + s.encode()
+def pack_string(s):
+    return struct.pack("<Q", len(s.encode())) + s.encode()
 
-    def array(kind, values):
-        body = b"".join(string(v) if kind == STRING else struct.pack("<i", v) for v in values)
-        return struct.pack("<IIQ", ARRAY, kind, len(values)) + body
 
-    def text(s):
-        return struct.pack("<I", STRING) + string(s)
+def pack_text(s):
+    return struct.pack("<I", STRING) + pack_string(s)
 
-    pairs = {
-        "general.architecture": text("gpt2"),
-        "tokenizer.ggml.model": text("gpt2"),
-        "tokenizer.ggml.pre": text(pre),
-        "tokenizer.ggml.tokens": array(STRING, tokens),
-        "tokenizer.ggml.token_type": array(5, types),
-        "tokenizer.ggml.merges": array(STRING, merges),
-        "tokenizer.ggml.bos_token_id": struct.pack("<II", 4, bos),
-        "tokenizer.ggml.eos_token_id": struct.pack("<II", 4, bos),
-    }
+
+def pack_number(kind, value):
+    return struct.pack("<I" + FORMATS[kind], kind, value)
+
+
+def pack_array(kind, values):
+    pack = pack_string if kind == STRING else lambda v: struct.pack("<" + FORMATS[kind], v)
+    return struct.pack("<IIQ", ARRAY, kind, len(values)) + b"".join(map(pack, values))
+
+
+def write_metadata(path, pairs):
     with open(path, "wb") as out:
         out.write(b"GGUF" + struct.pack("<IQQ", 3, 0, len(pairs)))
         for key, value in pairs.items():
-            out.write(string(key) + value)
+            out.write(pack_string(key) + value)
+
+
+def write_vocabulary(path, tokens, types, merges, bos, pre="gpt-2"):
+    pairs = {
+        "general.architecture": pack_text("gpt2"),
+        "tokenizer.ggml.model": pack_text("gpt2"),
+        "tokenizer.ggml.pre": pack_text(pre),
+        "tokenizer.ggml.tokens": pack_array(STRING, tokens),
+        "tokenizer.ggml.token_type": pack_array(5, types),
+        "tokenizer.ggml.merges": pack_array(STRING, merges),
+        "tokenizer.ggml.bos_token_id": pack_number(4, bos),
+        "tokenizer.ggml.eos_token_id": pack_number(4, bos),
+    }
+    write_metadata(path, pairs)
 
 
 # --- test data ----------------------------------------------------------------------------------

@@ -847,6 +847,7 @@ note "train hung up: is saved" [ -s "$dir/hung.gguf.state" ]
 
 text=$dir/text
 head -c 20000 tests/cli.sh >"$text"
+head -c 200 tests/cli.sh >"$dir/short-text"
 gqa=$dir/gqa.gguf
 run convert "$model" -o "$gqa" --kv-heads 2 --calib "$text" --calib-tokens 2048 --eval "$text" -v
 note "convert: exit 0, found $code" is_code 0
@@ -882,6 +883,29 @@ run convert "$model" -o "$dir/random.gguf" --kv-heads 1 --method random
 seed=$(sed -n 's/^decode: seed //p' "$err")
 run convert "$model" -o "$dir/random2.gguf" --kv-heads 1 --method random --seed "$seed"
 note "convert: the seed repeats it" cmp -s "$dir/random.gguf" "$dir/random2.gguf"
+
+# Every architecture: the file gives the logits that the conversion in memory gives, to the bit, in
+# eval's and bench's hands too; quantized it still runs.
+for name in llama shared-block transformer alibi quadratic layerwise-kv; do
+    for method in mean procrustes fit; do
+        set -- --kv-heads 1 --method "$method"
+        [ "$method" = fit ] && set -- "$@" --calib "$text" --calib-tokens 160
+        from=$golden/$name.gguf
+        to=$dir/$name-$method.gguf
+        expect_exit 0 convert "$from" -o "$to" "$@" -q
+        tokens=$(cat "$golden/$name.tokens")
+        expect_exit 0 score "$to" --tokens "$tokens" --logits "$dir/first.npy" -q
+        expect_exit 0 score "$from" --tokens "$tokens" --logits "$dir/second.npy" -q "$@"
+        note "$name, $method: the file is what memory has" \
+            cmp -s "$dir/first.npy" "$dir/second.npy"
+        expect_exit 0 generate "$from" -p "x" -n 5 --greedy -q "$@"
+        expect_exit 0 eval "$from" --text "$dir/short-text" -q "$@"
+        expect_exit 0 quantize "$to" -o "$dir/small.gguf" --type q4_0 --force -q
+        expect_exit 0 score "$dir/small.gguf" --tokens "$tokens" -q
+    done
+    expect_exit 0 bench "$from" --kv-heads all --method fit --depth 4 -n 2 --repeat 1 -q
+done
+expect_error 2 "ALiBi" convert "$golden/alibi.gguf" -o "$dir/new.gguf" --kv-heads 1 --group cluster
 
 # Random weights, whose statistics are of low rank.
 expect_exit 0 convert "$golden/gqa.gguf" -o "$dir/low-rank.gguf" --kv-heads 1

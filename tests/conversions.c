@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "engine/session.h"
+#include "gguf/blocks.h"
 #include "support.h"
 
 /* --- checkpoints in memory ------------------------------------------------------------------- */
@@ -53,12 +54,12 @@ void close_opened(struct opened *o)
 
 /* --- converting ------------------------------------------------------------------------------ */
 
-void text_tokens(int32_t *tokens, int n, uint64_t seed)
+void text_tokens(int32_t *tokens, int n, int n_vocab, uint64_t seed)
 {
     struct rng r;
     rng_seed(&r, seed, 0);
     for (int i = 0; i < n; i++)
-        tokens[i] = (int32_t)(rng_u32(&r) % 256);
+        tokens[i] = (int32_t)(rng_u32(&r) % (uint32_t)(n_vocab < 256 ? n_vocab : 256));
 }
 
 int32_t calib[N_CALIB];
@@ -74,7 +75,10 @@ struct convert_spec spec_of(const struct opened *o, int g, enum convert_method m
 
 struct convert_spec with_text(struct convert_spec spec, int n)
 {
-    text_tokens(calib, N_CALIB, 99);
+    struct config c;
+    struct err e = {""};
+    ck_assert_msg(config_read(spec.gguf, &c, &e) == STATUS_OK, "%s", e.text);
+    text_tokens(calib, N_CALIB, c.n_vocab, 99);
     spec.tokens = calib;
     spec.n_tokens = (size_t)n;
     return spec;
@@ -109,7 +113,7 @@ double logits_apart(const struct opened *a, const struct opened *b, double *spre
     int32_t tokens[N_TOKENS];
     float *logits[2];
     const struct opened *both[] = {a, b};
-    text_tokens(tokens, N_TOKENS, 3);
+    text_tokens(tokens, N_TOKENS, (int)n_vocab, 3);
     for (int i = 0; i < 2; i++) {
         const struct session_params params = {.n_ctx = 0};
         struct session *s;
@@ -129,6 +133,18 @@ double logits_apart(const struct opened *a, const struct opened *b, double *spre
         *spread = sqrt(own / (double)n - pow(mean / (double)n, 2));
     free(logits[0]), free(logits[1]);
     return sqrt(square / (double)n);
+}
+
+double qkv_element(const struct opened *o, int layer, int row, const float *x)
+{
+    const struct matrix *w = &o->model->blocks[layer].w[ROLE_ATTN_QKV].matrix;
+    const float *panels = (const float *)w->panels +
+                          (size_t)(row / KERNEL_LANES) * (size_t)w->n_in * KERNEL_LANES +
+                          row % KERNEL_LANES;
+    double sum = w->bias ? (double)w->bias[row] : 0;
+    for (int i = 0; i < w->n_in; i++)
+        sum += (double)panels[i * KERNEL_LANES] * (double)x[i];
+    return sum;
 }
 
 /* --- one block in double --------------------------------------------------------------------- */
@@ -194,20 +210,16 @@ struct changed {
     float *x;
 };
 
-static const struct gguf_tensor *old_tensor(const struct gguf *g, const char *name)
-{
-    const struct gguf_tensor *t = gguf_find_tensor(g, name);
-    ck_assert_msg(!t || t->type->type == TENSOR_F32, "%s", name);
-    return t;
-}
-
+/* 0 where there is no such tensor. */
 static double old_element(const struct opened *o, struct element_place p)
 {
-    const struct gguf_tensor *t = old_tensor(o->gguf, p.name.text);
-    float x = 0;
-    if (t)
-        memcpy(&x, t->data + p.at * sizeof x, sizeof x);
-    return (double)x;
+    const struct gguf_tensor *t = gguf_find_tensor(o->gguf, p.name.text);
+    float block[32];
+    if (!t)
+        return 0;
+    const size_t n = t->type->block_elements, bytes = t->type->block_bytes;
+    blocks_decode(t->type->type, block, t->data + p.at / n * bytes, n);
+    return (double)block[p.at % n];
 }
 
 static struct heads read_heads(const struct opened *o, int block, int kind)
@@ -229,10 +241,11 @@ static struct heads read_heads(const struct opened *o, int block, int kind)
 static void invertible(double *a, double *inverse, int n, struct rng *r)
 {
     double work[MAX_DIM][2 * MAX_DIM] = {{0}};
+    const double spread = 0.8 * (n > 8 ? sqrt(8.0 / n) : 1);
     ck_assert_int_le(n, MAX_DIM);
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++)
-            a[i * n + j] = work[i][j] = (i == j) + 0.8 * (rng_unit(r) - 0.5);
+            a[i * n + j] = work[i][j] = (i == j) + spread * (rng_unit(r) - 0.5);
     for (int i = 0; i < n; i++)
         work[i][n + i] = 1;
     for (int k = 0; k < n; k++) {
@@ -415,7 +428,7 @@ static struct block_heads plant_block(const struct opened *o, const struct plant
     }
     if (p->gauge)
         gauge_heads(&b, c, p->dense, &r);
-    if (p->permute)
+    if (p->permute && b.h[IS_K].n == c->n_heads)
         permute_heads(&b, c->n_heads, &r);
     return b;
 }
@@ -447,7 +460,7 @@ static void add_changed(struct planted_file *f, const struct opened *o, const st
                 continue;
             const struct tensor_spec s =
                 bias ? layout_bias(c, roles[i], block) : layout_weight(c, roles[i], block);
-            if (!old_tensor(o->gguf, s.name.text))
+            if (!gguf_find_tensor(o->gguf, s.name.text))
                 continue;
             ck_assert_int_lt(f->n, MAX_CHANGED);
             f->changed[f->n++] = (struct changed){.name = s.name,
@@ -518,8 +531,10 @@ struct opened plant(const struct opened *o, const struct planting *p)
     for (size_t i = 0; i < o->gguf->n_tensors; i++) {
         const struct gguf_tensor *t = &o->gguf->tensors[i];
         const struct changed *new = find_changed(&f, t->name);
-        gguf_add_tensor(w, t->name, t->type->type, new ? new->n_dims : t->n_dims,
-                        new ? new->dims : t->dims, new ? (const void *)new->x : t->data);
+        if (new)
+            gguf_add_tensor(w, t->name, TENSOR_F32, new->n_dims, new->dims, new->x);
+        else
+            gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
     }
     const struct opened planted = open_writer(w);
     gguf_writer_free(w);

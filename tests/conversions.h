@@ -24,8 +24,8 @@ struct opened open_shape(const struct checkpoint_shape *shape);
 struct opened open_writer(struct gguf_writer *w);
 void close_opened(struct opened *o);
 
-/* tokens below 256 */
-void text_tokens(int32_t *tokens, int n, uint64_t seed);
+/* Tokens of a vocabulary, the first 256 at most. */
+void text_tokens(int32_t *tokens, int n, int n_vocab, uint64_t seed);
 
 struct convert_spec spec_of(const struct opened *o, int g, enum convert_method method);
 /* The same on n of the tokens `calib`, which it makes anew. */
@@ -39,8 +39,11 @@ struct opened convert_to(const struct convert_spec *spec, struct convert_layer *
  * the first model's own around their mean. */
 double logits_apart(const struct opened *a, const struct opened *b, double *spread);
 
+/* Row `row` of W x + b of a layer's Q, K and V together, x [d_model]; F32. */
+double qkv_element(const struct opened *o, int layer, int row, const float *x);
+
 /*
- * A checkpoint (of F32 matrices) in other weights. Head j of the layer's `kv_heads` new K/V heads
+ * A checkpoint in other weights, of F32. Head j of the layer's `kv_heads` new K/V heads
  * is head j * base / kv_heads of the old ones, of which the first `base` are in use; up to here,
  * the function is that of the checkpoint with `base` heads. A gauge then maps each new head's keys
  * and values and takes the map back in queries and output: any invertible map where positions do
@@ -50,7 +53,7 @@ struct planting {
     int kv_heads[8], base[8]; /* by layer */
     bool gauge;
     bool dense;       /* maps of turned keys are any invertible ones: another function */
-    bool permute;     /* query heads change places, with their K/V head (there are as many) */
+    bool permute;     /* query heads change places, with their K/V head, where there are as many */
     int extra_values; /* random elements more of each value, with random columns of the output */
     int n_turned;     /* rope.dimension_count; 0: the old one */
     uint64_t seed;

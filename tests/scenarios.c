@@ -87,6 +87,10 @@ const struct scenario scenarios[] = {
      .line = "tokenize bpe.gguf -f prompt.txt",
      .inputs = {"bpe.gguf", "prompt.txt"},
      .steady_stdout = true},
+    {.name = "tokenize by scores",
+     .line = "tokenize spm.gguf -f prompt.txt",
+     .inputs = {"spm.gguf", "prompt.txt"},
+     .steady_stdout = true},
     {.name = "info",
      .line = "info model.gguf --check --tensors",
      .inputs = {"model.gguf"},
@@ -233,16 +237,18 @@ static void run_reference(void)
 void scenario_begin(int index)
 {
     current = &scenarios[index];
-    size_t len;
-    unsigned char *bpe = read_file("tests/data/bpe-small.gguf", &len);
+    struct content bpe, spm;
+    bpe.bytes = read_file("tests/data/bpe-small.gguf", &bpe.len);
+    spm.bytes = read_file("tests/data/spm-small.gguf", &spm.len);
     ck_assert_ptr_nonnull(getcwd(home, sizeof home));
     char folder[512];
     snprintf(folder, sizeof folder, "%s", scratch_path(""));
     ck_assert_int_eq(chdir(folder), 0);
     make_inputs();
-    const struct content tokenizer = {bpe, len};
-    put_back("bpe.gguf", &tokenizer);
-    free(bpe);
+    put_back("bpe.gguf", &bpe);
+    put_back("spm.gguf", &spm);
+    free(bpe.bytes);
+    free(spm.bytes);
     for (int i = 0; i < SCENARIO_FILES && current->inputs[i]; i++)
         inputs[i] = content_of(current->inputs[i]);
     if (current->resumes)

@@ -33,7 +33,7 @@ static void token_losses(const struct opened *o, float *out)
     struct arena arena = {0};
     struct err e = {""};
     int32_t tokens[N_TOKENS + 1];
-    text_tokens(tokens, N_TOKENS + 1, 3);
+    text_tokens(tokens, N_TOKENS + 1, o->model->config.n_vocab, 3);
     ck_assert_int_eq(param_list_create(&list, &o->model->config, o->gguf, &e), STATUS_OK);
     param_view_take(&arena, &list, &o->model->config);
     ck_assert_int_eq(arena_allocate(&arena, "test", &e), STATUS_OK);
@@ -205,27 +205,14 @@ END_TEST
 
 /* --- what is lost ---------------------------------------------------------------------------- */
 
-/* Element `row` of W x + b. */
-static double element(const struct opened *o, int layer, int row, const float *x)
-{
-    const struct matrix *w = &o->model->blocks[layer].w[ROLE_ATTN_QKV].matrix;
-    const float *panels = (const float *)w->panels +
-                          (size_t)(row / KERNEL_LANES) * (size_t)w->n_in * KERNEL_LANES +
-                          row % KERNEL_LANES;
-    double sum = w->bias ? (double)w->bias[row] : 0;
-    for (int i = 0; i < w->n_in; i++)
-        sum += (double)panels[i * KERNEL_LANES] * (double)x[i];
-    return sum;
-}
-
 /* Query head `head` at x, and the key it meets at y. */
 static double score_of(const struct opened *o, int head, const float *x, const float *y)
 {
     const struct config *c = &o->model->config;
     double sum = 0;
     for (int i = 0; i < c->head_dim; i++)
-        sum += element(o, 0, head * c->head_dim + i, x) *
-               element(o, 0, c->d_model + head / config_group(c, 0) * c->head_dim + i, y);
+        sum += qkv_element(o, 0, head * c->head_dim + i, x) *
+               qkv_element(o, 0, c->d_model + head / config_group(c, 0) * c->head_dim + i, y);
     return sum;
 }
 

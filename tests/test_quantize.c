@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "checkpoints.h"
 #include "gguf/blocks.h"
+#include "model/model.h"
 #include "support.h"
 
 static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_0};
@@ -127,6 +128,9 @@ START_TEST(bytes_of_llama_quantize)
         {"tests/data/golden/mqa-f16.gguf",
          {0xe270667c54a604b6, 0x31ef2ccbfd7936ac, 0xeaf40ea1321f3436, 0x7b6b0a7981465260,
           0xc6b02f3c8e0dfec8}},
+        {"tests/data/golden/llama.gguf",
+         {0x747ac28fda358e76, 0x627787c983e1fe78, 0x4ee0a2aa875a6812, 0x945fa4be27f6e1a0,
+          0xfe86f3a05f96ba99}},
     };
     struct image m = image_read(cases[_i].path);
     for (int t = 0; t < N_TYPES; t++) {
@@ -145,12 +149,13 @@ END_TEST
 static bool is_matrix(struct text name)
 {
     static const char *const names[] = {"token_embd.weight", "output.weight"};
-    static const char *const parts[] = {"attn_qkv.weight", "attn_output.weight", "ffn_up.weight",
-                                        "ffn_down.weight"};
+    static const char *const parts[] = {"attn_qkv.weight", "attn_q.weight",      "attn_k.weight",
+                                        "attn_v.weight",   "attn_output.weight", "ffn_up.weight",
+                                        "ffn_gate.weight", "ffn_down.weight"};
     for (int i = 0; i < 2; i++)
         if (text_is(name, names[i]))
             return true;
-    for (int i = 0; i < 4; i++)
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (name.len > 6 && strncmp(name.data, "blk.", 4) == 0 &&
             text_is((struct text){name.data + 6, name.len - 6}, parts[i]))
             return true;
@@ -228,6 +233,46 @@ START_TEST(tensors)
     image_free(&f32);
     quantize_free(&q);
     quantize_free(&first);
+}
+END_TEST
+
+static const char *const archs[] = {"llama",        "llama-tied",      "shared-block",
+                                    "transformer",  "alibi",           "quadratic",
+                                    "layerwise-kv", "mixed-llama",     "mixed-alibi",
+                                    "mixed-none",   "mixed-quadratic", "mixed-sinusoidal"};
+#define N_ARCHS (int)(sizeof archs / sizeof *archs)
+
+/* Separate matrices, gates, tables that are not to be quantized, odd widths: the matrices change
+ * and nothing else, and the file is a model again. */
+START_TEST(architectures)
+{
+    char path[128];
+    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", archs[_i]);
+    struct image m = image_read(path);
+    for (int t = 0; t < N_TYPES; t++) {
+        struct quantize q;
+        struct model *model;
+        struct err e = {""};
+        const struct quantize_params p = {.type = types[t], .requantize = true, .gguf = m.g};
+        struct image out = convert(&p, &q);
+        ck_assert_uint_eq(out.g->n_tensors, m.g->n_tensors);
+        for (size_t i = 0; i < m.g->n_tensors; i++) {
+            const struct gguf_tensor *from = &m.g->tensors[i], *to = &out.g->tensors[i];
+            const bool embeds = text_is(from->name, "token_embd.weight");
+            const uint32_t type = embeds && types[t] == TENSOR_Q4_0 ? TENSOR_Q8_0 : types[t];
+            const bool fits = from->dims[0] % tensor_type_find(type)->block_elements == 0;
+            if (fits || !is_matrix(from->name))
+                expect_tensor(&q.tensors[i], to, type);
+            else
+                ck_assert_uint_eq(to->type->type,
+                                  from->type->type == TENSOR_F32 ? TENSOR_F16 : from->type->type);
+        }
+        ck_assert_msg(model_create(out.g, NULL, NULL, &model, &e) == STATUS_OK, "%s", e.text);
+        model_free(model);
+        image_free(&out);
+        quantize_free(&q);
+    }
+    image_free(&m);
 }
 END_TEST
 
@@ -563,7 +608,8 @@ int main(void)
     Suite *s = suite_create("quantize");
     TCase *t = tcase_create("quantize");
     tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, bytes_of_llama_quantize, 0, 3);
+    tcase_add_loop_test(t, bytes_of_llama_quantize, 0, 4);
+    tcase_add_loop_test(t, architectures, 0, N_ARCHS);
     tcase_add_loop_test(t, tensors, 0, N_TYPES * N_TYPES);
     tcase_add_test(t, embedding);
     tcase_add_loop_test(t, metadata, 0, 2 * N_TYPES);

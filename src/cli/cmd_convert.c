@@ -258,7 +258,8 @@ const struct command command_convert = {
         "the others are for comparison. Printed are, for each layer, the shares of score and "
         "output\n"
         "energy that are lost, then cache, parameters and, with --eval, bits per byte before and\n"
-        "after. Weights keep their types; metadata say how the file was made.\n"
+        "after. Weights keep their types; metadata say how the file was made. Layers that have no\n"
+        "more K/V heads than G keep theirs.\n"
         "With --format csv the layers come first, then, after an empty line, the other figures "
         "under a\n"
         "header of their own: exact, in bytes and seconds, with the names they have in JSON.\n",

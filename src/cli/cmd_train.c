@@ -14,9 +14,9 @@
 #include "cli/paths.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
-#include "cli/shape.h"
 #include "cli/signals.h"
 #include "cli/train_report.h"
+#include "cli/train_shape.h"
 #include "model/checkpoint.h"
 #include "show/figures.h"
 #include "train/train.h"
@@ -24,11 +24,6 @@
 /* More text than this is not taken from a pipe. */
 #define PIPE_MAX ((size_t)1 << 30)
 
-#define DEFAULT_LAYERS   4
-#define DEFAULT_EMBD     128
-#define DEFAULT_HEADS    8
-#define DEFAULT_CTX      256
-#define DEFAULT_VOCAB    256
 #define DEFAULT_LR       1e-3
 #define DEFAULT_LR_FROM  3e-4
 #define DEFAULT_SHARE    0.5
@@ -39,6 +34,7 @@
 struct train_options {
     struct common_options common; /* its positional and model stay NULL */
     struct option_strings texts;
+    struct train_shape shape;
     struct train_spec spec; /* what options say as it is wanted; specify_training adds the rest */
     const char *threads, *log;
     int keep;
@@ -62,25 +58,6 @@ static const struct option output_options[] = {
     OPT_FLAG("resume", spec.resume,
              "go on from OUT.state, with the same texts and options as before"),
     OPT_STRING("log", log, "FILE.csv", "write loss, learning rate and gradient norm of every step"),
-    OPT_END,
-};
-
-static const struct option shape_options[] = {
-    OPT_INT("layers", spec.shape.n_layers, "L", 1, 1024, "layers", .otherwise = "4"),
-    OPT_INT("embd", spec.shape.d_model, "E", 1, CONFIG_MAX_WIDTH, "width of the model",
-            .otherwise = "128"),
-    OPT_INT("heads", spec.shape.n_heads, "H", 1, CONFIG_MAX_WIDTH,
-            "query heads, a divisor of --embd", .otherwise = "8"),
-    OPT_INT("kv-heads", spec.shape.n_kv_heads, "G", 1, CONFIG_MAX_WIDTH,
-            "K/V heads, a divisor of --heads: fewer are GQA, 1 is MQA", .otherwise = "as --heads"),
-    OPT_INT("ff", spec.shape.d_ff, "F", 1, CONFIG_MAX_FF, "width of the feed-forward layer",
-            .otherwise = "4 * E"),
-    OPT_INT("ctx", spec.shape.n_ctx, "C", 1, CONFIG_MAX_CTX,
-            "context, and tokens of a window; with --from the windows only",
-            .otherwise = "256; with --from its context if less"),
-    OPT_INT("vocab", spec.shape.n_vocab, "V", 256, CONFIG_MAX_VOCAB,
-            "tokens of the byte-level BPE that is learned from the text",
-            .otherwise = "256, plain bytes"),
     OPT_END,
 };
 
@@ -108,6 +85,11 @@ static const struct option step_options[] = {
                .fallback = "0.1"),
     OPT_DOUBLE("dropout", spec.dropout, "X", 0, 0.9,
                "share of embeddings and of what layers add that is left out in each step",
+               .fallback = "0"),
+    OPT_DOUBLE("attn-dropout", spec.attn_dropout, "X", 0, 0.9,
+               "share of attention's probabilities that is left out in each step", .fallback = "0"),
+    OPT_DOUBLE("label-smoothing", spec.label_smoothing, "X", 0, 0.9,
+               "share of the loss that asks for all tokens alike; the original Transformer: 0.1",
                .fallback = "0"),
     OPT_DOUBLE("clip", spec.clip, "X", 0, 1e6, "limit of the gradient's norm; 0: none",
                .fallback = "1"),
@@ -153,50 +135,19 @@ static int or_else(int given, int otherwise)
     return given ? given : otherwise;
 }
 
-/* The shape that `given` names, in which 0 is the default. */
-static enum status complete_shape(const struct config *given, struct config *c, struct err *e)
-{
-    *c = (struct config){.arch = NULL};
-    c->n_layers = or_else(given->n_layers, DEFAULT_LAYERS);
-    c->n_heads = or_else(given->n_heads, DEFAULT_HEADS);
-    c->d_model = or_else(given->d_model, DEFAULT_EMBD);
-    c->n_ctx = or_else(given->n_ctx, DEFAULT_CTX);
-    c->n_vocab = or_else(given->n_vocab, DEFAULT_VOCAB);
-    c->n_kv_heads = or_else(given->n_kv_heads, c->n_heads);
-    c->d_ff = given->d_ff;
-    shape_complete(c, arch_preset(text_of("gpt2")));
-    if (c->d_model % c->n_heads != 0)
-        return err_set(e, STATUS_USAGE, "--heads %d: expected a divisor of --embd %d", c->n_heads,
-                       c->d_model);
-    if (c->n_heads % c->n_kv_heads != 0)
-        return err_set(e, STATUS_USAGE, "--kv-heads %d: expected a divisor of --heads %d",
-                       c->n_kv_heads, c->n_heads);
-    return STATUS_OK;
-}
-
-/* The first option given for a shape that the checkpoint has, or NULL. */
-static const char *given_shape(const struct train_options *o)
-{
-    for (const struct option *row = shape_options; row->kind != OPTION_END; row++) {
-        const int *value = (const void *)((const char *)o + row->offset);
-        if (*value && value != &o->spec.shape.n_ctx)
-            return row->name;
-    }
-    return NULL;
-}
-
 static enum status read_origin(const struct train_options *o, struct train_inputs *in,
                                struct train_spec *spec, struct err *e)
 {
-    const int ctx = o->spec.shape.n_ctx;
-    spec->length = or_else(ctx, DEFAULT_CTX);
+    const int ctx = o->shape.n_ctx;
+    const char *given = train_shape_given(&o->shape);
+    spec->length = or_else(ctx, TRAIN_SHAPE_CTX);
     if (!o->spec.from_path)
-        return complete_shape(&o->spec.shape, &spec->shape, e);
-    if (given_shape(o))
+        return train_shape_config(&o->shape, &spec->shape, e);
+    if (given)
         return err_set(e, STATUS_USAGE,
                        "--%s and --from are both given: the checkpoint has its own shape and "
                        "vocabulary (decode convert changes its K/V heads)",
-                       given_shape(o));
+                       given);
     TRY(common_open(o->spec.from_path, COMMON_TEXTS, &in->from, e));
     TRY(common_config(o->spec.from_path, &in->from, &spec->shape, e));
     spec->from = in->from.gguf;
@@ -213,7 +164,7 @@ static enum status read_teacher(struct train_inputs *in, struct train_spec *spec
         return STATUS_OK;
     if (spec->teacher_share == 0)
         spec->teacher_share = DEFAULT_SHARE;
-    TRY(common_open(spec->teacher_path, CHECKPOINT_TOKENIZER, &in->teacher, e));
+    TRY(common_open(spec->teacher_path, COMMON_TEXTS, &in->teacher, e));
     spec->teacher = in->teacher.gguf;
     return STATUS_OK;
 }
@@ -327,22 +278,23 @@ static void announce_training(const struct train_options *o, const struct train_
                               const struct train_plan *p)
 {
     const struct config *c = &p->config;
-    char variant[16];
+    char variant[16], what[128];
     config_variant_name(c, c->n_kv_heads, variant);
+    train_shape_describe(c, what, sizeof what);
     say(&o->common,
-        "%s: %d layers, d_model %d, %d heads (%s), d_ff %d, context %d, vocabulary %d: %llu "
+        "%s: %s%d layers, d_model %d, %d heads (%s), d_ff %d, context %d, vocabulary %d: %llu "
         "parameters",
-        o->spec.from_path ? o->spec.from_path : "new model", c->n_layers, c->d_model, c->n_heads,
-        variant, c->d_ff, c->n_ctx, c->n_vocab, (unsigned long long)p->n_params);
+        o->spec.from_path ? o->spec.from_path : "new model", what, c->n_layers, c->d_model,
+        c->n_heads, variant, c->d_ff, c->n_ctx, c->n_vocab, (unsigned long long)p->n_params);
     const double tokens = (double)spec->n_steps * spec->batch * spec->length;
     say(&o->common,
         "text: %zu tokens to train on, %zu held out (%zu scored), %.2f bytes a token; %d steps of "
         "%d windows of %d tokens read it %.1f times; seed %llu",
         p->train_tokens, p->val_tokens, p->val_scored, p->bytes_per_token, spec->n_steps,
         spec->batch, spec->length, tokens / (double)p->train_tokens, (unsigned long long)p->seed);
-    if (c->n_vocab < o->spec.shape.n_vocab)
+    if (c->n_vocab < o->shape.n_vocab)
         say(&o->common, "the text has pairs that occur twice for only %d of --vocab %d tokens",
-            c->n_vocab, o->spec.shape.n_vocab);
+            c->n_vocab, o->shape.n_vocab);
     if (p->widened)
         say(&o->common, "%s is not all F32: it is trained, and written, in F32", o->spec.from_path);
     if (p->replaced_step > 0)
@@ -439,7 +391,8 @@ const struct command command_train = {
         "file, for any number of threads and whether or not the run was interrupted (Ctrl-C\n"
         "saves first) and resumed.\n",
     .spec = {.groups = {{"Output", output_options, 0},
-                        {"A new model", shape_options, 0},
+                        {"A new model", train_size_options, offsetof(VALUES, shape)},
+                        {"What it is made of", train_kind_options, offsetof(VALUES, shape)},
                         {"Training further", further_options, 0},
                         {"Steps", step_options, 0},
                         {"Held-out text", held_out_options, 0},

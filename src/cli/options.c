@@ -105,9 +105,12 @@ static enum status store_value(const struct row *row, struct spelling as, const 
         break;
     case OPTION_STRINGS:
         return append_string(row->value, text, e);
-    case OPTION_CHOICE:
-        ok = (*(int *)row->value = names_find(o->choices, text)) >= 0;
+    case OPTION_CHOICE: {
+        const int index = names_find(o->choices, text);
+        ok = index >= 0;
+        *(int *)row->value = index + (o->fallback ? 0 : 1);
         break;
+    }
     case OPTION_END:
         break;
     }

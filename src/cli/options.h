@@ -24,7 +24,7 @@ enum option_kind {
     OPTION_DOUBLE,  /* double, within [min, max]; min itself excluded if `above_min` */
     OPTION_STRING,  /* const char *, borrowed from argv */
     OPTION_STRINGS, /* struct option_strings */
-    OPTION_CHOICE,  /* int: the index into `choices` */
+    OPTION_CHOICE,  /* int: the index into `choices`; without a fallback 1 more: 0 is none given */
 };
 
 struct option_u64 {

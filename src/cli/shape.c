@@ -18,9 +18,8 @@ static int usual_ff(const struct config *c)
     return ffn_is_gated(c->ffn) ? gated : 4 * c->d_model;
 }
 
-void shape_complete(struct config *c, const struct arch *arch)
+void shape_complete(struct config *c)
 {
-    config_set_arch(c, arch);
     c->n_vocab = or_else(c->n_vocab, 50257);
     c->n_ctx = or_else(c->n_ctx, 1024);
     c->d_ff = or_else(c->d_ff, usual_ff(c));
@@ -80,7 +79,8 @@ enum status shape_parse(const char *text, const struct arch *arch, struct config
         return err_set(e, STATUS_USAGE,
                        "--shape: heads: expected a divisor of d_model %d, found %d", c->d_model,
                        c->n_heads);
-    shape_complete(c, arch);
+    config_set_arch(c, arch);
+    shape_complete(c);
     if (c->position == POSITION_ROPE && c->head_dim % 2 != 0)
         return err_set(e, STATUS_USAGE,
                        "--shape: expected heads of an even size, whose pairs turn, found %d",

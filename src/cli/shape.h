@@ -8,9 +8,9 @@
 #include "model/config.h"
 
 /* Fills in what a shape is without: of sizes that are 0 K/V heads as query heads, ff 4 * d_model,
- * or 8/3 of it in steps of 32 for gated kinds, vocabulary and context as GPT-2's, 50257 and 1024;
- * and the kinds of an architecture. Layers, width and heads are there. */
-void shape_complete(struct config *c, const struct arch *arch);
+ * or 8/3 of it in steps of 32 for gated kinds, vocabulary and context as GPT-2's, 50257 and 1024.
+ * Layers, width, heads, architecture and kinds are there. */
+void shape_complete(struct config *c);
 
 /*
  * LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C]: an MHA shape of an architecture, completed.

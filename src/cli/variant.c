@@ -33,7 +33,7 @@ const struct option variant_options[] = {
             .fallback = "65536", .needs = "calib"),
     OPT_CHOICE("group", grouping, NULL, groupings,
                "which heads share: neighbours, or those that lose least; auto: cluster for fit and "
-               "procrustes",
+               "procrustes, but with ALiBi, whose slopes keep heads in their places",
                .fallback = "auto", .needs = "kv-heads"),
     OPT_FLAG("no-refit", no_refit, "fit: leave the output matrix as the closed form has it",
              .needs = "calib"),

@@ -2,9 +2,10 @@
  * quantize - writes a checkpoint in another weight type.
  *
  * All metadata stay as they are but general.file_type and general.quantization_version, which
- * follow the type; tensors keep their names, shapes and order. The matrices take the type: what
- * is named "*.weight", has more than one row, is not position_embd.weight and no norm. All other
- * tensors keep their own. The token embedding takes the type that goes with it (see
+ * follow the type; tensors keep their names, shapes and order. The matrices take the type: what the
+ * layout lets change; of tensors that it does not know, what is named "*.weight", has more than one
+ * row and is no norm. All other tensors (norms, biases, tables of positions and of factors) keep
+ * their own. The token embedding takes the type that goes with it (see
  * layout_type), or with `pure` the type itself: then these are the tensors that
  * `llama-quantize --pure` converts, and their bytes are the same.
  *

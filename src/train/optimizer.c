@@ -34,6 +34,15 @@ static double normal(struct rng *r)
     return radius * cos(2 * 3.14159265358979323846 * rng_unit(r));
 }
 
+/* alpha and centre of each head. */
+static void spread_heads(float *rel, int n_heads)
+{
+    for (int h = 0; h < n_heads; h++) {
+        rel[2 * h] = 0.5f / (float)((h + 1) * (h + 1));
+        rel[2 * h + 1] = (float)h;
+    }
+}
+
 void optimizer_initialise(struct optimizer *o, const struct config *c, struct rng *r)
 {
     for (int i = 0; i < o->list->n; i++) {
@@ -42,6 +51,10 @@ void optimizer_initialise(struct optimizer *o, const struct config *c, struct rn
         double deviation = INIT_DEVIATION;
         if (spec->flags & SPEC_RESIDUAL)
             deviation /= sqrt(2.0 * c->n_layers);
+        if (spec->role == ROLE_ATTN_REL) {
+            spread_heads(w, spec->rows);
+            continue;
+        }
         for (size_t j = 0; j < spec_elements(spec); j++) {
             if (spec->n_dims == 2)
                 w[j] = (float)(deviation * normal(r));
@@ -99,7 +112,7 @@ static void update_share(void *arg, int thread)
         const struct param *p = &o->list->items[i];
         int begin, end;
         pool_share(p->spec.rows, thread, pool_n_threads(o->spec->pool), &begin, &end);
-        if (begin == end)
+        if (begin == end || p->spec.flags & SPEC_FIXED)
             continue;
         struct adamw step = u->step;
         step.decay = p->spec.flags & SPEC_DECAYS ? u->decay : 0;

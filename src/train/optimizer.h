@@ -23,7 +23,8 @@ struct optimizer {
 void optimizer_take(struct optimizer *o, struct arena *arena, const struct config *c);
 
 /* GPT-2's: normal with deviation 0.02, matrices before a residual divided by sqrt(2 n_layers);
- * gains 1, biases 0. */
+ * gains 1, biases 0. Heads of quadratic positions look at distances 0, 1, 2 and so on, each as
+ * widely as it is far. */
 void optimizer_initialise(struct optimizer *o, const struct config *c, struct rng *r);
 
 /* The gradient's norm. */

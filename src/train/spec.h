@@ -56,9 +56,10 @@ struct train_spec {
     int n_steps, batch, length; /* windows a step, tokens a window */
     int warmup;                 /* steps */
     double lr, beta2, weight_decay;
-    double dropout;      /* 0 to below 1 */
-    double clip;         /* of the gradient's norm; 0: no limit */
-    double val_fraction; /* of each text, held out; 0: none */
+    double dropout, attn_dropout; /* 0 to below 1 */
+    double label_smoothing;       /* 0 to below 1 */
+    double clip;                  /* of the gradient's norm; 0: no limit */
+    double val_fraction;          /* of each text, held out; 0: none */
     int eval_every, save_every;
     bool keep_last; /* OUT is the last state, not the best on the held-out part */
     bool resume;

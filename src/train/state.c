@@ -21,7 +21,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states are written as they are");
 
-#define STATE_VERSION  2
+#define STATE_VERSION  3
 #define PROGRESS_WORDS 8
 
 struct header {
@@ -38,30 +38,39 @@ static const char magic[8] = {'D', 'E', 'C', 'T', 'R', 'A', 'I', 'N'};
 enum field_kind { FIELD_NUMBER, FIELD_REAL, FIELD_HASH };
 
 /* In the order of the fields. */
-static const struct {
+static const struct field {
     const char *name;
     enum field_kind kind;
+    const char *const *names; /* of the numbers from 0 on, NULL at the end; or NULL */
 } fields[STATE_FIELDS] = {
-    {"the model's shape", FIELD_HASH},
-    {"the text", FIELD_HASH},
-    {"--steps", FIELD_NUMBER},
-    {"--batch", FIELD_NUMBER},
-    {"--ctx", FIELD_NUMBER},
-    {"--seed", FIELD_NUMBER},
-    {"--lr", FIELD_REAL},
-    {"--warmup", FIELD_NUMBER},
-    {"--beta2", FIELD_REAL},
-    {"--weight-decay", FIELD_REAL},
-    {"--clip", FIELD_REAL},
-    {"--val-fraction", FIELD_REAL},
-    {"--eval-every", FIELD_NUMBER},
-    {"--keep", FIELD_HASH},
-    {"the teacher", FIELD_HASH},
-    {"--teacher-weight", FIELD_REAL},
-    {"--dropout", FIELD_REAL},
+    {"--norm", FIELD_NUMBER, arch_norm_names},
+    {"--placement", FIELD_NUMBER, arch_placement_names},
+    {"--position", FIELD_NUMBER, arch_position_names},
+    {"--ffn", FIELD_NUMBER, arch_ffn_names},
+    {"--no-bias", FIELD_HASH, NULL},
+    {"--share-layers", FIELD_HASH, NULL},
+    {"the model's shape", FIELD_HASH, NULL},
+    {"the text", FIELD_HASH, NULL},
+    {"--steps", FIELD_NUMBER, NULL},
+    {"--batch", FIELD_NUMBER, NULL},
+    {"--ctx", FIELD_NUMBER, NULL},
+    {"--seed", FIELD_NUMBER, NULL},
+    {"--lr", FIELD_REAL, NULL},
+    {"--warmup", FIELD_NUMBER, NULL},
+    {"--beta2", FIELD_REAL, NULL},
+    {"--weight-decay", FIELD_REAL, NULL},
+    {"--clip", FIELD_REAL, NULL},
+    {"--val-fraction", FIELD_REAL, NULL},
+    {"--eval-every", FIELD_NUMBER, NULL},
+    {"--keep", FIELD_HASH, NULL},
+    {"the teacher", FIELD_HASH, NULL},
+    {"--teacher-weight", FIELD_REAL, NULL},
+    {"--dropout", FIELD_REAL, NULL},
+    {"--attn-dropout", FIELD_REAL, NULL},
+    {"--label-smoothing", FIELD_REAL, NULL},
 };
-#define FIELD_STEPS 2
-#define FIELD_SEED  5
+#define FIELD_STEPS 8
+#define FIELD_SEED  11
 
 static uint64_t double_bits(double x)
 {
@@ -77,9 +86,25 @@ static double double_of(uint64_t bits)
     return x;
 }
 
-static uint64_t hash_of_shape(const struct param_list *list)
+uint64_t state_hash_config(uint64_t hash, const struct config *c)
 {
-    uint64_t hash = TRAIN_HASH_START;
+    const int sizes[] = {c->n_heads, c->head_dim, config_value_dim(c), c->rope.n_dims};
+    const double numbers[] = {(double)c->norm_eps, (double)c->embedding_scale, c->rope.base,
+                              c->rope.scale};
+    hash = train_hash(hash, c->arch->name, strlen(c->arch->name) + 1);
+    hash = train_hash(hash, sizes, sizeof sizes);
+    hash = train_hash(hash, numbers, sizeof numbers);
+    for (int l = 0; l < c->n_layers; l++) {
+        const int kv_heads = config_kv_heads(c, l);
+        hash = train_hash(hash, &kv_heads, sizeof kv_heads);
+    }
+    return hash;
+}
+
+/* The tensors' shapes do not tell all of a config. */
+static uint64_t hash_of_shape(const struct config *c, const struct param_list *list)
+{
+    uint64_t hash = state_hash_config(TRAIN_HASH_START, c);
     for (int i = 0; i < list->n; i++) {
         const struct tensor_spec *spec = &list->items[i].spec;
         const int shape[] = {spec->n_dims, spec->rows, spec->cols};
@@ -89,12 +114,18 @@ static uint64_t hash_of_shape(const struct param_list *list)
     return hash;
 }
 
-struct identity state_identity(const struct train_spec *spec, const struct param_list *list,
-                               uint64_t text_hash, uint64_t teacher_hash)
+struct identity state_identity(const struct train_spec *spec, const struct state_subject *subject)
 {
+    const struct config *c = subject->config;
     return (struct identity){{
-        hash_of_shape(list),
-        text_hash,
+        c->norm,
+        c->placement,
+        c->position,
+        c->ffn,
+        c->no_biases,
+        c->shared,
+        hash_of_shape(c, subject->list),
+        subject->text_hash,
         (uint64_t)spec->n_steps,
         (uint64_t)spec->batch,
         (uint64_t)spec->length,
@@ -107,15 +138,22 @@ struct identity state_identity(const struct train_spec *spec, const struct param
         double_bits(spec->val_fraction),
         (uint64_t)spec->eval_every,
         spec->keep_last,
-        teacher_hash,
+        subject->teacher_hash,
         double_bits(spec->teacher_share),
         double_bits(spec->dropout),
+        double_bits(spec->attn_dropout),
+        double_bits(spec->label_smoothing),
     }};
 }
 
-static void format_field(char *out, size_t size, enum field_kind kind, uint64_t value)
+static void format_field(char *out, size_t size, const struct field *f, uint64_t value)
 {
-    if (kind == FIELD_NUMBER)
+    uint64_t known = 0;
+    while (f->names && known < value && f->names[known])
+        known++;
+    if (f->names && f->names[known])
+        snprintf(out, size, "%s", f->names[known]);
+    else if (f->kind == FIELD_NUMBER)
         snprintf(out, size, "%" PRIu64, value);
     else
         snprintf(out, size, "%g", double_of(value));
@@ -134,8 +172,8 @@ enum status state_compare(const struct state *s, const struct identity *wanted, 
                            "same texts and options, without it the run begins anew",
                            path, fields[i].name);
         char before[32], now[32];
-        format_field(before, sizeof before, fields[i].kind, was);
-        format_field(now, sizeof now, fields[i].kind, is);
+        format_field(before, sizeof before, &fields[i], was);
+        format_field(now, sizeof now, &fields[i], is);
         return err_set(e, STATUS_USAGE,
                        "%s belongs to a run with %s %s, not %s; --resume needs the same options, "
                        "without it the run begins anew",

@@ -16,16 +16,23 @@ struct progress {
     uint64_t out_len, out_hash; /* of OUT as it was last written: bytes, train_hash */
 };
 
-#define STATE_FIELDS 17
-#define STATE_SHAPE  0 /* the field of the model's shape */
+#define STATE_FIELDS 25
 
 /* What must be the same for a state to be of this run. */
 struct identity {
     uint64_t fields[STATE_FIELDS];
 };
 
-struct identity state_identity(const struct train_spec *spec, const struct param_list *list,
-                               uint64_t text_hash, uint64_t teacher_hash);
+/* What a run is told by: its model, and the hashes of texts and teacher. */
+struct state_subject {
+    const struct config *config;
+    const struct param_list *list;
+    uint64_t text_hash, teacher_hash;
+};
+struct identity state_identity(const struct train_spec *spec, const struct state_subject *subject);
+
+/* The hash, continued over all of a config that tells models apart and is no tensor's shape. */
+uint64_t state_hash_config(uint64_t hash, const struct config *c);
 
 /* A state file, opened and checked as far as its header goes. */
 struct state {

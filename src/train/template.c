@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/model.h"
 #include "text/bpe_learn.h"
 #include "train/data.h"
 
@@ -55,8 +56,10 @@ static enum status make_new(struct train_template *t, const struct train_spec *s
     size_t len = 0;
     /* Of the shape alone: the same training gives the same file, whatever it is called. */
     char name[64];
-    snprintf(name, sizeof name, "%dx%dx%d-kv%d", spec->shape.n_layers, spec->shape.d_model,
-             spec->shape.n_heads, spec->shape.n_kv_heads);
+    const bool is_gpt2 = spec->shape.arch == arch_at(0);
+    snprintf(name, sizeof name, "%s%s%dx%dx%d-kv%d", is_gpt2 ? "" : spec->shape.arch->preset,
+             is_gpt2 ? "" : "-", spec->shape.n_layers, spec->shape.d_model, spec->shape.n_heads,
+             spec->shape.n_kv_heads);
     TRY(learn(spec, &vocabulary, e));
     t->config = spec->shape;
     t->config.n_vocab = vocabulary.n_tokens;
@@ -88,11 +91,26 @@ static bool holds_other_types(const struct gguf *g)
     return false;
 }
 
+/* The config of a checkpoint that runs here, all of which training knows. */
+static enum status read_trainable(const struct gguf *g, struct config *c, struct err *e)
+{
+    TRY(model_check(g, e));
+    TRY(config_read(g, c, e));
+    for (int64_t i = 0; i < layout_count(c); i++) {
+        const struct tensor_spec spec = layout_at(c, i);
+        if (spec.flags & SPEC_UNUSUAL && gguf_find_tensor(g, spec.name.text))
+            return err_set(e, STATUS_BAD_FILE,
+                           "tensor %s: expected none, because no training knows it; found one",
+                           spec.name.text);
+    }
+    return STATUS_OK;
+}
+
 enum status train_template_make(struct train_template *t, const struct train_spec *spec,
                                 struct err *e)
 {
     *t = (struct train_template){.gguf = spec->from};
-    enum status s = spec->from ? config_read(spec->from, &t->config, e) : make_new(t, spec, e);
+    enum status s = spec->from ? read_trainable(spec->from, &t->config, e) : make_new(t, spec, e);
     if (s == STATUS_OK)
         s = tokenizer_create(t->gguf, &t->tokenizer, e);
     t->widened = s == STATUS_OK && holds_other_types(t->gguf);
@@ -141,7 +159,7 @@ static bool same_array(const struct gguf *a, const struct gguf *b, const char *k
 enum status train_teacher_check(const struct train_template *t, const struct gguf *teacher,
                                 struct config *config, int length, struct err *e)
 {
-    TRY(config_read(teacher, config, e));
+    TRY(read_trainable(teacher, config, e));
     if (config->n_vocab != t->config.n_vocab)
         return err_set(e, STATUS_USAGE,
                        "--teacher: expected the same vocabulary, of %d tokens; found %d",

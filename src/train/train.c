@@ -74,6 +74,7 @@ static struct backprop_params engine_params(const struct trainer *t)
                                     .length = t->spec->length,
                                     .dropping = t->spec->dropout > 0,
                                     .taught = t->spec->teacher != NULL,
+                                    .rope_factors = t->optimizer.weights.w[ROLE_ROPE_FREQS].weight,
                                     .kernels = t->spec->kernels};
 }
 
@@ -83,6 +84,7 @@ static struct backprop_params teacher_params(const struct trainer *t)
     p.config = &t->teacher_config;
     p.forward_only = true;
     p.taught = p.dropping = false;
+    p.rope_factors = t->teacher_weights.w[ROLE_ROPE_FREQS].weight;
     return p;
 }
 
@@ -150,17 +152,12 @@ static enum status open_state(struct trainer *t, struct err *e)
     return STATUS_OK;
 }
 
-/* The tensors' shapes do not tell the numbers of heads. */
-static uint64_t hash_heads(uint64_t hash, const struct config *c)
-{
-    const int heads[] = {c->n_heads, c->n_kv_heads};
-    return train_hash(hash, heads, sizeof heads);
-}
-
 /* Of the tensors that teach: a file may have others, of any size. */
 static uint64_t hash_of_teacher(const struct trainer *t)
 {
-    uint64_t hash = hash_heads(0, &t->teacher_config);
+    const struct config *c = &t->teacher_config;
+    const unsigned kinds[] = {c->norm, c->placement, c->position, c->ffn};
+    uint64_t hash = state_hash_config(train_hash(TRAIN_HASH_START, kinds, sizeof kinds), c);
     for (int i = 0; i < t->teacher_list.n; i++) {
         const struct gguf_tensor *tensor =
             gguf_find_tensor(t->spec->teacher, t->teacher_list.items[i].spec.name.text);
@@ -172,9 +169,9 @@ static uint64_t hash_of_teacher(const struct trainer *t)
 static enum status check_state(struct trainer *t, struct err *e)
 {
     const uint64_t teacher_hash = t->spec->teacher ? hash_of_teacher(t) : 0;
-    t->identity = state_identity(t->spec, &t->list, t->data.hash, teacher_hash);
-    uint64_t *shape = &t->identity.fields[STATE_SHAPE];
-    *shape = hash_heads(*shape, &t->template.config);
+    const struct state_subject subject = {&t->template.config, &t->list, t->data.hash,
+                                          teacher_hash};
+    t->identity = state_identity(t->spec, &subject);
     if (!t->spec->resume)
         return STATUS_OK;
     const enum status s = state_compare(&t->state, &t->identity, t->state_path, e);
@@ -315,13 +312,13 @@ static enum status start_run(struct trainer *t, struct err *e)
     take_arena(t, &t->arena);
     if (t->spec->teacher)
         param_list_read(&t->teacher_list, t->spec->teacher, t->teacher_weights.flat);
+    TRY(set_starting_point(t, e));
     const struct backprop_params params = engine_params(t);
-    enum status s = backprop_create(&params, t->spec->pool, &t->engine, e);
-    if (s == STATUS_OK && t->spec->teacher) {
-        const struct backprop_params taught = teacher_params(t);
-        s = backprop_create(&taught, t->spec->pool, &t->teacher, e);
-    }
-    return s == STATUS_OK ? set_starting_point(t, e) : s;
+    TRY(backprop_create(&params, t->spec->pool, &t->engine, e));
+    if (!t->spec->teacher)
+        return STATUS_OK;
+    const struct backprop_params taught = teacher_params(t);
+    return backprop_create(&taught, t->spec->pool, &t->teacher, e);
 }
 
 /* --- saving ---------------------------------------------------------------------------------- */
@@ -432,7 +429,9 @@ static enum status make_step(struct trainer *t, struct err *e)
     const struct backprop_batch batch = {.inputs = t->inputs,
                                          .targets = t->targets,
                                          .n_sequences = t->spec->batch,
-                                         .dropout = {t->spec->dropout, dropout_key(t)}};
+                                         .dropout = {t->spec->dropout, dropout_key(t)},
+                                         .attn_dropout = t->spec->attn_dropout,
+                                         .label_smoothing = (float)t->spec->label_smoothing};
     const struct backprop_teacher teacher = {t->teacher, &t->teacher_weights,
                                              (float)t->spec->teacher_share};
     struct optimizer *o = &t->optimizer;

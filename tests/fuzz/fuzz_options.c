@@ -102,7 +102,8 @@ static void check_value(const struct option *o, const void *value, const struct 
         break;
     case OPTION_CHOICE:
         memcpy(&n, value, sizeof n);
-        require(n >= 0);
+        n -= o->fallback ? 0 : 1;
+        require(n >= -1);
         for (int i = 0; i <= n; i++)
             require(o->choices[i] != NULL);
         break;
