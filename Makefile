@@ -238,7 +238,7 @@ fuzz-binaries: $(FUZZERS:%=build/fuzz/%)
 
 # These read GGUF files, and share a mutator and a corpus.
 $(patsubst %,build/fuzz/fuzz_%,gguf model quantize convert): \
-    build/fuzz/tests/fuzz/mutate_gguf.o build/fuzz/tests/fuzz/mutate_checkpoint.o
+    $(patsubst %,build/fuzz/tests/fuzz/%.o,mutate_gguf mutate_checkpoint make_checkpoint)
 CORPUS_fuzz_batch     := tests/fuzz/corpus/batch
 CORPUS_fuzz_gguf      := tests/fuzz/corpus/gguf
 CORPUS_fuzz_model     := tests/fuzz/corpus/gguf

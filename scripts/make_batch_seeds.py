@@ -64,6 +64,11 @@ def main():
         + decode([2, 1], 5) + rewind(0, 4) + rows(0, 30) + decode([1, 2], 3),
         "impossible": head(7, 0, 0, 2, 1, 0) + rows(0, 3) + spoil(1, 0) + spoil(0, 1) + spoil(1, 2) + STEP,
         "chunks": head(4, 1, 0, 2, 2, 0, block=3) + prefix + rows(1, 100) + rows(0, 70) + decode([1, 0], 4),
+        "rotary": head(10, 1, 0, 3, 2, 20) + rows(0, 20) + STEP + rows(1, 30) + decode([2, 0, 1], 5),
+        "layerwise": head(11, 2, 3, 2, 2, 0) + rows(0, 33) + rows(1, 7) + decode([1, 0], 5),
+        "alibi-chunks": head(12, 0, 1, 2, 1, 250) + prefix + rows(0, 49) + STEP + rows(1, 40) + decode([0, 1], 9),
+        "quadratic": head(13, 1, 2, 2, 2, 0, block=3) + rows(0, 40) + rows(1, 9) + decode([0, 1], 5),
+        "sinusoidal": head(14, 0, 0, 2, 1, 0) + rows(1, 50) + one(0, 3) + STEP + rewind(1, 20) + rows(1, 9),
         "empty": b"",
     }
     for i in range(8):

@@ -64,15 +64,15 @@ def filler(dims, number, salt):
 
 
 def build(pairs=(), tensors=(), version=3, alignment=32, offsets=None, counts=None, tail=True):
-    """tensors: (name, dims, type). offsets, counts and tail replace what would be right."""
+    """tensors: (name, dims, type[, data]). offsets, counts and tail replace what would be right."""
     at, infos, data = 0, b"", b""
-    for i, (name, dims, number) in enumerate(tensors):
+    for i, (name, dims, number, *given) in enumerate(tensors):
         offset = offsets[i] if offsets else at
         infos += text(name) + struct.pack("<I", len(dims))
         infos += b"".join(struct.pack("<Q", dim) for dim in dims)
         infos += struct.pack("<IQ", number, offset)
         sane = number in TYPES and size_of(dims, number) < 1 << 16
-        raw = filler(dims, number, i) if sane else bytes(64)
+        raw = given[0] if given else filler(dims, number, i) if sane else bytes(64)
         last = i == len(tensors) - 1
         data += raw + bytes(up(len(raw), alignment) - len(raw) if tail or not last else 0)
         at = len(data)
@@ -125,6 +125,57 @@ def checkpoint(arch="gpt2", heads=2, kv_heads=2, number=F32_T, d=8, ff=16, conte
     tensors += [("output_norm.weight", (d,), F32_T), ("output_norm.bias", (d,), F32_T)]
     if not tied:
         tensors.append(("output.weight", (d, vocabulary), number))
+    return build(pairs, tensors)
+
+
+def other(arch, layers=1, heads=2, kv_heads=None, d=8, key=None, value=None, ff=12, context=8,
+          number=F32_T, kinds=(), split=False, biases=False, shared=False, extra=(), more=()):
+    """A model of another architecture than GPT-2's. kinds: norm, placement, positions, feed-forward
+    of `decode`; more: its other keys; extra: other tensors."""
+    kv_heads = kv_heads or [heads] * layers
+    key, value = key or d // heads, value or key or d // heads
+    norm, placement, position, ffn = kinds or ("rms", "before", "rope", "swiglu")
+    eps = "attention.layer_norm_rms_epsilon" if arch == "llama" else "norm.epsilon"
+    pairs = [pair("general.architecture", STRING, arch), pair(arch + ".context_length", U32, context),
+             pair(arch + ".embedding_length", U32, d), pair(arch + ".feed_forward_length", U32, ff),
+             pair(arch + ".block_count", U32, layers),
+             pair(arch + ".attention.head_count", U32, heads),
+             array(arch + ".attention.head_count_kv", U32, kv_heads),
+             pair(arch + ".attention.key_length", U32, key),
+             pair(arch + ".attention.value_length", U32, value), pair(f"{arch}.{eps}", F32, 1e-5)]
+    if kinds:
+        names = ("norm.type", "norm.placement", "position.type", "feed_forward.type")
+        pairs += [pair(f"{arch}.{name}", STRING, kind) for name, kind in zip(names, kinds)]
+        pairs += [pair(arch + ".block.shared", BOOL, shared),
+                  pair(arch + ".embedding_scale", F32, 2.5)]
+    pairs += [pair(f"{arch}.{name}", kind, x) for name, kind, x in more]
+    before = placement == "before"
+    has_bias = {"layer": biases, "rms": False}[norm]
+
+    def norms(name):
+        return [(name + ".weight", (d,), F32_T)] + [(name + ".bias", (d,), F32_T)] * has_bias
+
+    def affine(name, columns, rows):
+        return ([(name + ".weight", (columns, rows), number)] +
+                [(name + ".bias", (rows,), F32_T)] * biases)
+
+    tensors = [("token_embd.weight", (d, 16), number), *extra]
+    if position == "learned":
+        tensors.append(("position_embd.weight", (d, context), F32_T))
+    for i, kv in enumerate(kv_heads[:1] if shared else kv_heads):
+        b = f"blk.{i}."
+        rows = [("q", heads * key), ("k", kv * key), ("v", kv * value)]
+        tensors += norms(b + "attn_norm") if before else []
+        for part, n in rows if split else [("qkv", sum(n for _, n in rows))]:
+            tensors += affine(b + "attn_" + part, d, n)
+        if position == "quadratic":
+            tensors.append((b + "attn_rel.weight", (2, heads), F32_T))
+        tensors += affine(b + "attn_output", heads * value, d)
+        tensors += norms(b + ("ffn_norm" if before else "attn_output_norm"))
+        tensors += affine(b + "ffn_gate", d, ff) if ffn == "swiglu" else []
+        tensors += affine(b + "ffn_up", d, ff) + affine(b + "ffn_down", ff, d)
+        tensors += norms(b + "layer_output_norm") if not before else []
+    tensors += norms("output_norm") if before else []
     return build(pairs, tensors)
 
 
@@ -202,6 +253,22 @@ def models():
     yield "gpt2-gqa", checkpoint(heads=4, kv_heads=2, tied=False, tokenizer=False)
     yield "gpt2-bf16", checkpoint(d=4, number=BF16_T, tokenizer=False)
     yield "starcoder", checkpoint(arch="starcoder", kv_heads=1, d=4, tokenizer=False)
+    yield "llama", other("llama", kv_heads=[1], split=True)
+    yield "llama-q8_0", other("llama", d=32, ff=32, kv_heads=[1], split=True, number=Q8_0_T)
+    yield "llama-scaled", other(
+        "llama", layers=2, heads=4, key=6, kv_heads=[2, 1], split=True, biases=True,
+        extra=[("rope_freqs.weight", (2,), F16_T, struct.pack("<2e", 1, 8))],
+        more=[("rope.dimension_count", U32, 4), ("rope.freq_base", F32, 5e5),
+              ("rope.scaling.type", STRING, "linear"), ("rope.scaling.factor", F32, 4.0)])
+    yield "transformer", other("decode", biases=True, kinds=("layer", "after", "sinusoidal", "relu"))
+    yield "alibi", other("decode", heads=6, d=6, key=7, value=5, kv_heads=[3],
+                         kinds=("rms", "after", "alibi", "swiglu"))
+    yield "quadratic", other("decode", layers=2, kv_heads=[2, 1], number=F16_T, split=True,
+                             kinds=("layer", "before", "quadratic", "gelu_erf"))
+    yield "shared", other("decode", layers=3, kv_heads=[1, 1, 1], shared=True,
+                          kinds=("rms", "before", "learned", "gelu"))
+    yield "none", other("decode", number=BF16_T, biases=True,
+                        kinds=("layer", "before", "none", "swiglu"))
 
 
 def main():

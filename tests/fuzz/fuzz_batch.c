@@ -35,10 +35,29 @@ static int next_byte(struct bytes *b)
 
 /* --- what is run ----------------------------------------------------------------------------- */
 
-static const struct {
-    int n_heads, n_kv_heads, head_dim;
-} shapes[] = {{2, 1, 16}, {2, 2, 16},  {4, 2, 8},  {4, 1, 16}, {12, 1, 16},
-              {6, 3, 16}, {12, 4, 16}, {1, 1, 32}, {3, 1, 32}, {16, 2, 4}};
+/* Of two layers; the second has other K/V heads where that is not 0. */
+static const struct shape {
+    int n_heads, n_kv_heads, head_dim, value_dim, second_kv_heads;
+    enum position_kind position;
+    enum norm_placement placement;
+    enum ffn_kind ffn;
+} shapes[] = {
+    {2, 1, 16, .position = POSITION_LEARNED},
+    {2, 2, 16, .position = POSITION_LEARNED},
+    {4, 2, 8, .position = POSITION_LEARNED},
+    {4, 1, 16, .position = POSITION_LEARNED},
+    {12, 1, 16, .position = POSITION_LEARNED},
+    {6, 3, 16, .position = POSITION_LEARNED},
+    {12, 4, 16, .position = POSITION_LEARNED},
+    {1, 1, 32, .position = POSITION_LEARNED},
+    {3, 1, 32, .position = POSITION_LEARNED},
+    {16, 2, 4, .position = POSITION_LEARNED},
+    {4, 2, 8, .position = POSITION_ROPE, .ffn = FFN_SWIGLU},
+    {4, 4, 16, .second_kv_heads = 1, .position = POSITION_ROPE, .ffn = FFN_SWIGLU},
+    {6, 3, 16, .position = POSITION_ALIBI, .placement = PLACEMENT_AFTER},
+    {4, 2, 24, 8, .position = POSITION_QUADRATIC, .ffn = FFN_GELU_ERF},
+    {2, 1, 8, 32, .position = POSITION_SINUSOIDAL, .placement = PLACEMENT_AFTER, .ffn = FFN_RELU},
+};
 static const enum storage storages[] = {STORAGE_F32, STORAGE_Q8_0, STORAGE_F16, STORAGE_Q4_0};
 static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
 #define COUNT(table) (int)(sizeof(table) / sizeof *(table))
@@ -59,15 +78,24 @@ struct schedule {
 
 static void create_model(struct schedule *c, int shape, int storage)
 {
-    const struct config config = {.n_layers = 2,
-                                  .n_heads = shapes[shape].n_heads,
-                                  .n_kv_heads = shapes[shape].n_kv_heads,
-                                  .head_dim = shapes[shape].head_dim,
-                                  .d_model = 32,
-                                  .d_ff = 64,
-                                  .n_ctx = N_CTX,
-                                  .n_vocab = N_VOCAB,
-                                  .norm_eps = 1e-5f};
+    const struct shape *s = &shapes[shape];
+    struct config config = {.arch = arch_at(0),
+                            .n_layers = 2,
+                            .n_heads = s->n_heads,
+                            .n_kv_heads = s->n_kv_heads,
+                            .head_dim = s->head_dim,
+                            .value_dim = s->value_dim,
+                            .d_model = 32,
+                            .d_ff = 64,
+                            .n_ctx = N_CTX,
+                            .n_vocab = N_VOCAB,
+                            .norm_eps = 1e-5f,
+                            .norm = s->ffn == FFN_SWIGLU ? NORM_RMS : NORM_LAYER,
+                            .placement = s->placement,
+                            .position = s->position,
+                            .ffn = s->ffn,
+                            .layer_kv_heads = {0, s->second_kv_heads}};
+    config_complete(&config);
     struct err e;
     require(model_create_random(&config, storages[storage], 7, &c->model, &e) == STATUS_OK);
 }

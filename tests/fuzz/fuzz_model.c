@@ -78,6 +78,9 @@ static int run_steps(const struct model *m, struct session *s, const struct way 
     return done;
 }
 
+/* What a session may take: layers of a shared block cost a file nothing, but each has a cache. */
+#define MAX_BYTES (32 << 20)
+
 static void run_model(const struct model *m, const struct way *w)
 {
     struct session *steps, *prefill;
@@ -87,6 +90,10 @@ static void run_model(const struct model *m, const struct way *w)
     const struct session_params p = {
         .n_ctx = n, .kv_storage = w->cache, .block = 4, .kernels = w->kernels};
     int32_t tokens[N_TOKENS];
+    struct session_memory memory;
+    require(session_plan(m, &p, 1, &memory, &e) == STATUS_OK);
+    if (memory.kv_bytes + memory.scratch_bytes > MAX_BYTES)
+        return;
     require(session_create(m, &p, NULL, &steps, &e) == STATUS_OK);
     require(session_create(m, &p, NULL, &prefill, &e) == STATUS_OK);
     const int done = run_steps(m, steps, w, n, tokens);

@@ -3,50 +3,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "gguf/gguf.h"
-#include "text/byte_alphabet.h"
-
-#define MAX_PAIRS   64
-#define MAX_TENSORS 128
-#define POOL        (1 << 18) /* bytes of new values and tensor data */
-
-/* A file taken apart. Names and values point into the parsed bytes or into the pool. */
-struct parts {
-    struct gguf_pair pairs[MAX_PAIRS];
-    size_t n_pairs;
-    struct gguf_tensor tensors[MAX_TENSORS];
-    size_t n_tensors;
-    unsigned char pool[POOL];
-    size_t used;
-    bool broken; /* some tensor's data would not fit */
-    uint64_t *random;
-};
-
-static size_t pick(struct parts *p, size_t n)
-{
-    return (size_t)next_random(p->random) % n;
-}
-
-/* NULL when the pool is used up. */
-static void *take(struct parts *p, size_t n)
-{
-    if (n > POOL - p->used)
-        return NULL;
-    p->used += n;
-    return p->pool + p->used - n;
-}
-
-static struct text keep(struct parts *p, const char *text)
-{
-    const size_t len = strlen(text);
-    char *bytes = take(p, len);
-    if (!bytes)
-        return (struct text){"", 0};
-    memcpy(bytes, text, len);
-    return (struct text){bytes, len};
-}
+#include "checkpoint_parts.h"
+#include "model/arch.h"
 
 /* --- names that are known -------------------------------------------------------------------- */
 
@@ -56,8 +15,24 @@ static const char *const known_keys[] = {".context_length",
                                          ".block_count",
                                          ".attention.head_count",
                                          ".attention.head_count_kv",
+                                         ".attention.key_length",
+                                         ".attention.value_length",
                                          ".feed_forward_length",
                                          ".attention.layer_norm_epsilon",
+                                         ".attention.layer_norm_rms_epsilon",
+                                         ".norm.epsilon",
+                                         ".norm.type",
+                                         ".norm.placement",
+                                         ".position.type",
+                                         ".feed_forward.type",
+                                         ".block.shared",
+                                         ".embedding_scale",
+                                         ".rope.dimension_count",
+                                         ".rope.freq_base",
+                                         ".rope.scaling.type",
+                                         ".rope.scaling.factor",
+                                         ".rope.scale_linear",
+                                         ".expert_count",
                                          "general.architecture",
                                          "general.alignment",
                                          "tokenizer.ggml.model",
@@ -77,50 +52,35 @@ static const char *const known_keys[] = {".context_length",
                                          "fuzz.refit",
                                          "fuzz.tokens"};
 
-static const char *const known_parts[] = {
-    "attn_norm.weight",   "attn_norm.bias",   "attn_qkv.weight", "attn_qkv.bias",
-    "attn_output.weight", "attn_output.bias", "ffn_norm.weight", "ffn_norm.bias",
-    "ffn_up.weight",      "ffn_up.bias",      "ffn_down.weight", "ffn_down.bias",
-};
-#define N_PARTS (sizeof known_parts / sizeof *known_parts)
-
-static const char *const known_tensors[] = {
-    "token_embd.weight", "position_embd.weight", "output_norm.weight",
-    "output_norm.bias",  "output.weight",        "token_embd.bias",
-};
-
-static const char *architecture(const struct parts *p)
+/* The row that the file's keys are of, if they are of one. */
+static const struct arch *architecture(const struct parts *p)
 {
     for (size_t i = 0; i < p->n_pairs; i++)
-        if (text_is(p->pairs[i].key, "general.architecture") &&
-            text_is(p->pairs[i].value.bytes, "starcoder"))
-            return "starcoder";
-    return "gpt2";
+        if (text_is(p->pairs[i].key, "general.architecture") && arch_find(p->pairs[i].value.bytes))
+            return arch_find(p->pairs[i].value.bytes);
+    return arch_at(0);
 }
 
 static struct text known_key(struct parts *p)
 {
     char key[96];
     const char *name = known_keys[pick(p, sizeof known_keys / sizeof *known_keys)];
-    snprintf(key, sizeof key, "%s%s", name[0] == '.' ? architecture(p) : "", name);
+    snprintf(key, sizeof key, "%s%s", name[0] == '.' ? architecture(p)->name : "", name);
     return keep(p, key);
 }
 
 static struct text known_tensor(struct parts *p)
 {
-    char name[64];
-    if (pick(p, 3) == 0)
-        return keep(p, known_tensors[pick(p, sizeof known_tensors / sizeof *known_tensors)]);
-    snprintf(name, sizeof name, "blk.%d.%s", (int)pick(p, 3), known_parts[pick(p, N_PARTS)]);
-    return keep(p, name);
+    const enum tensor_role role = (enum tensor_role)pick(p, TENSOR_ROLES);
+    return keep(p, arch_tensor_name(role, (int)pick(p, 3), pick(p, 3) == 0).text);
 }
 
 /* --- values ---------------------------------------------------------------------------------- */
 
-static void put_number(unsigned char *out, enum gguf_kind kind, double x)
+void parts_put_number(unsigned char *out, enum gguf_kind kind, double x)
 {
     const float f = (float)x;
-    const uint64_t n = x < 0 ? (uint64_t)(int64_t)x : (uint64_t)x;
+    const uint64_t n = x < 0 ? (uint64_t)(int64_t)x : x < 0x1p63 ? (uint64_t)x : UINT64_MAX;
     if (kind == GGUF_F32)
         memcpy(out, &f, sizeof f);
     else if (kind == GGUF_F64)
@@ -129,7 +89,7 @@ static void put_number(unsigned char *out, enum gguf_kind kind, double x)
         memcpy(out, &n, sizeof n); /* little-endian: the first bytes are the smaller kinds */
 }
 
-static size_t kind_bytes(enum gguf_kind kind)
+size_t parts_kind_bytes(enum gguf_kind kind)
 {
     static const unsigned char bytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
     return bytes[kind];
@@ -137,26 +97,68 @@ static size_t kind_bytes(enum gguf_kind kind)
 
 static struct gguf_value some_number(struct parts *p)
 {
-    static const double numbers[] = {0, 1, 2, 3, 4,  8,  12,   16,      32,         64, 257,
-                                     5, 6, 7, 9, 10, -1, 1e-5, 65536.0, 4294967296, 0.5};
+    static const double numbers[] = {0,
+                                     1,
+                                     2,
+                                     3,
+                                     4,
+                                     8,
+                                     12,
+                                     16,
+                                     32,
+                                     64,
+                                     257,
+                                     5,
+                                     6,
+                                     7,
+                                     9,
+                                     10,
+                                     -1,
+                                     1e-5,
+                                     65536.0,
+                                     0.5,
+                                     1e30,
+                                     1e-9,
+                                     1e9,
+                                     10000,
+                                     1024,
+                                     4194304,
+                                     4294967296,
+                                     (double)NAN,
+                                     (double)INFINITY};
     static const enum gguf_kind kinds[] = {GGUF_U32, GGUF_U32, GGUF_U32, GGUF_U8,  GGUF_I16,
                                            GGUF_I32, GGUF_U64, GGUF_F32, GGUF_F64, GGUF_BOOL};
     struct gguf_value v = {.kind = kinds[pick(p, sizeof kinds / sizeof *kinds)], .count = 1};
     unsigned char *bytes = take(p, 8);
     if (bytes)
-        put_number(bytes, v.kind, numbers[pick(p, sizeof numbers / sizeof *numbers)]);
-    v.bytes = (struct text){bytes ? (char *)bytes : "", bytes ? kind_bytes(v.kind) : 0};
+        parts_put_number(bytes, v.kind, numbers[pick(p, sizeof numbers / sizeof *numbers)]);
+    v.bytes = (struct text){bytes ? (char *)bytes : "", bytes ? parts_kind_bytes(v.kind) : 0};
     return v;
 }
 
 static struct gguf_value some_text(struct parts *p)
 {
-    static const char *const texts[] = {"gpt2",  "starcoder", "gpt-2",      "default",
-                                        "llama", "smollm",    "spe\n",      "",
-                                        "mean",  "\xff",      "\x1b[31mred"};
+    static const char *const texts[] = {
+        "gpt2",  "starcoder",  "llama",  "decode", "gpt-2",     "default", "smollm",
+        "spe\n", "mean",       "layer",  "rms",    "before",    "after",   "learned",
+        "rope",  "sinusoidal", "alibi",  "none",   "quadratic", "gelu",    "gelu_erf",
+        "relu",  "swiglu",     "linear", "yarn",   "",          "\xff",    "\x1b[31mred"};
     return (struct gguf_value){.kind = GGUF_STRING,
                                .count = 1,
                                .bytes = text_of(texts[pick(p, sizeof texts / sizeof *texts)])};
+}
+
+/* An array of small integers, as K/V heads by layer are. */
+static struct gguf_value some_integers(struct parts *p)
+{
+    const size_t n = pick(p, 5);
+    unsigned char *bytes = take(p, n + 1);
+    for (size_t i = 0; i < n && bytes; i++)
+        bytes[i] = (unsigned char)(1 << pick(p, 4));
+    return (struct gguf_value){.kind = GGUF_ARRAY,
+                               .element_kind = pick(p, 6) ? GGUF_U8 : GGUF_BOOL,
+                               .count = bytes ? n : 0,
+                               .bytes = {bytes ? (const char *)bytes : "", bytes ? n : 0}};
 }
 
 /* --- changes of pairs ------------------------------------------------------------------------ */
@@ -164,7 +166,7 @@ static struct gguf_value some_text(struct parts *p)
 /* Another length of an array of numbers: cut short, or its beginning once more at its end. */
 static void resize_array(struct parts *p, struct gguf_value *v)
 {
-    const size_t bytes = v->element_kind == GGUF_STRING ? 0 : kind_bytes(v->element_kind);
+    const size_t bytes = v->element_kind == GGUF_STRING ? 0 : parts_kind_bytes(v->element_kind);
     if (!bytes || !v->count)
         return;
     const size_t old = v->bytes.len, new = pick(p, (size_t)v->count + 3) * bytes;
@@ -203,7 +205,7 @@ static void change_pair(struct parts *p)
         if (a->value.kind == GGUF_ARRAY)
             resize_array(p, &a->value);
         else
-            a->value = some_text(p);
+            a->value = pick(p, 4) ? some_text(p) : some_integers(p);
         break;
     default:
         if (p->n_pairs < MAX_PAIRS && pick(p, 3) == 0) {
@@ -217,7 +219,7 @@ static void change_pair(struct parts *p)
 /* --- changes of tensors ---------------------------------------------------------------------- */
 
 /* The bytes that type and shape ask for: those there are, again and again. */
-static void fit_data(struct parts *p, struct gguf_tensor *t)
+void parts_fit_data(struct parts *p, struct gguf_tensor *t)
 {
     uint64_t n = 1;
     for (int i = 0; i < t->n_dims; i++)
@@ -238,7 +240,7 @@ static void fit_data(struct parts *p, struct gguf_tensor *t)
     t->n_bytes = bytes;
 }
 
-static void change_type(struct parts *p, struct gguf_tensor *t)
+void parts_change_type(struct parts *p, struct gguf_tensor *t)
 {
     static const uint32_t types[] = {TENSOR_F32,  TENSOR_F16,  TENSOR_BF16, TENSOR_Q8_0,
                                      TENSOR_Q4_0, TENSOR_Q8_0, TENSOR_F16,  12 /* Q4_K */};
@@ -247,7 +249,7 @@ static void change_type(struct parts *p, struct gguf_tensor *t)
     if (t->dims[0] % type->block_elements)
         return;
     t->type = type;
-    fit_data(p, t);
+    parts_fit_data(p, t);
 }
 
 static void change_shape(struct parts *p, struct gguf_tensor *t)
@@ -259,11 +261,11 @@ static void change_shape(struct parts *p, struct gguf_tensor *t)
         t->n_dims++;
     if (t->dims[0] % t->type->block_elements)
         t->dims[0] = t->type->block_elements;
-    fit_data(p, t);
+    parts_fit_data(p, t);
 }
 
 /* Numbers that weights should not be, at one place or all over. */
-static void change_data(struct parts *p, struct gguf_tensor *t)
+void parts_change_data(struct parts *p, struct gguf_tensor *t)
 {
     static const unsigned char odd[] = {0x00, 0xff, 0x7f, 0x80, 0x7c, 0xfc, 0x3c, 0x01};
     unsigned char *data = take(p, t->n_bytes);
@@ -304,17 +306,17 @@ static void change_tensor(struct parts *p)
         change_shape(p, a);
         break;
     case 5:
-        change_data(p, a);
+        parts_change_data(p, a);
         break;
     default:
-        change_type(p, a);
+        parts_change_type(p, a);
     }
 }
 
 /* --- files ----------------------------------------------------------------------------------- */
 
 /* 0 if it is refused or does not fit. */
-static size_t write_parts(const struct parts *p, uint8_t *data, size_t max_size)
+size_t parts_write(const struct parts *p, uint8_t *data, size_t max_size)
 {
     struct gguf_writer *w;
     unsigned char *bytes = NULL;
@@ -339,7 +341,7 @@ static size_t write_parts(const struct parts *p, uint8_t *data, size_t max_size)
     return size;
 }
 
-static void add_parts(struct parts *p, const struct gguf *g, bool pairs, bool tensors)
+void parts_add(struct parts *p, const struct gguf *g, bool pairs, bool tensors)
 {
     for (size_t i = 0; pairs && i < g->n_pairs && p->n_pairs < MAX_PAIRS; i++)
         p->pairs[p->n_pairs++] = g->pairs[i];
@@ -347,7 +349,7 @@ static void add_parts(struct parts *p, const struct gguf *g, bool pairs, bool te
         p->tensors[p->n_tensors++] = g->tensors[i];
 }
 
-static struct parts *start(uint64_t *random)
+struct parts *parts_start(uint64_t *random)
 {
     static struct parts p; /* libFuzzer mutates in one thread */
     p.n_pairs = p.n_tensors = p.used = 0;
@@ -359,10 +361,10 @@ static struct parts *start(uint64_t *random)
 size_t mutate_checkpoint(uint8_t *data, size_t size, size_t max_size, uint64_t *random)
 {
     struct gguf *g;
-    struct parts *p = start(random);
+    struct parts *p = parts_start(random);
     if (gguf_parse(data, size, &g, NULL) != STATUS_OK)
         return 0;
-    add_parts(p, g, true, true);
+    parts_add(p, g, true, true);
     for (size_t n = 1 + pick(p, 3); n > 0; n--) {
         const bool tensor = pick(p, 2);
         if (tensor && p->n_tensors > 0)
@@ -370,7 +372,7 @@ size_t mutate_checkpoint(uint8_t *data, size_t size, size_t max_size, uint64_t *
         else if (!tensor && p->n_pairs > 0)
             change_pair(p);
     }
-    const size_t result = write_parts(p, data, max_size);
+    const size_t result = parts_write(p, data, max_size);
     gguf_free(g);
     return result;
 }
@@ -379,20 +381,21 @@ size_t cross_checkpoints(const uint8_t *a, size_t a_size, const uint8_t *b, size
                          uint8_t *data, size_t max_size, uint64_t *random)
 {
     struct gguf *g, *h;
-    struct parts *p = start(random);
+    struct parts *p = parts_start(random);
     size_t result = 0;
     if (gguf_parse(a, a_size, &g, NULL) != STATUS_OK)
         return 0;
     if (gguf_parse(b, b_size, &h, NULL) == STATUS_OK) {
         const bool turned = pick(p, 2);
-        add_parts(p, g, !turned, turned);
-        add_parts(p, h, turned, !turned);
-        result = write_parts(p, data, max_size);
+        parts_add(p, g, !turned, turned);
+        parts_add(p, h, turned, !turned);
+        result = parts_write(p, data, max_size);
         gguf_free(h);
     }
     gguf_free(g);
     return result;
 }
+<<<<<<< HEAD
 
 /* --- new checkpoints ------------------------------------------------------------------------- */
 
@@ -599,3 +602,5 @@ size_t make_checkpoint(uint8_t *data, size_t max_size, uint64_t *random)
         add_tensor(p, &s, "output.weight", s.d, s.vocab);
     return write_parts(p, data, max_size);
 }
+=======
+>>>>>>> hostile
