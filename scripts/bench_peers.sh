@@ -9,7 +9,7 @@
 #                               gcc -Ofast -fopenmp -march=native run.c -lm -o run
 #   --llama-quantize PATH       makes the F16, Q8_0 and Q4_0 files, instead of `decode quantize`
 #   --decode PATH               our program; by default ./decode, which is built
-#   --rows LIST                 of toy,small,124m,depth,batch,prefill; by default all
+#   --rows LIST                 of toy,small,124m,depth,batch,prefill,llama; by default all
 #   --threads T                 for all programs; by default as many as there are processors
 #   --rounds R                  by default 5
 #   --quick                     one short round, to try the script: no measurement
@@ -21,8 +21,8 @@
 #
 # What is compared with what:
 # - Checkpoints have random weights (make_random_checkpoint.py); decode and llama.cpp read the same
-#   file. llama2.c gets its own architecture in the same shape, with a feed-forward layer of as
-#   many weights. It has F32 only, and no benchmark of prefill or at a given depth.
+#   file. Beside a gpt2 llama2.c gets its own architecture in the same shape, with a feed-forward
+#   layer of as many weights; beside a llama the very same. It has F32 only, and no benchmark of prefill or at a given depth.
 # - Decode near depth 0: llama-bench times N = 128 tokens from an empty cache, llama2.c's run does
 #   the same, so their mean depth is N/2; ours are N tokens at depth N/2. All rates are means: N
 #   divided by the time that N tokens took. A short run is repeated within a round: llama2.c counts
@@ -40,8 +40,8 @@ set -euo pipefail
 export LC_ALL=C
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-decode='' llama_bench='' llama_batched='' llama_quantize='' llama2c=''
-selected=toy,small,124m,depth,batch,prefill
+arch=gpt2 decode='' llama_bench='' llama_batched='' llama_quantize='' llama2c=''
+selected=toy,small,124m,depth,batch,prefill,llama
 threads='' rounds=5 quick=no keep=no
 work='' failed=no
 
@@ -114,12 +114,12 @@ read_options() {
         esac
         case $option in --quick | --keep) ;; *) shift ;; esac
     done
-    [ -n "$selected" ] || die "--rows: expected some of toy,small,124m,depth,batch,prefill, found none"
+    [ -n "$selected" ] || die "--rows: expected some of toy,small,124m,depth,batch,prefill,llama, found none"
     local row
     for row in ${selected//,/ }; do
         case $row in
-        toy | small | 124m | depth | batch | prefill) ;;
-        *) die "--rows: expected some of toy,small,124m,depth,batch,prefill, found '$row'" ;;
+        toy | small | 124m | depth | batch | prefill | llama) ;;
+        *) die "--rows: expected some of toy,small,124m,depth,batch,prefill,llama, found '$row'" ;;
         esac
     done
 }
@@ -202,10 +202,10 @@ llama2c_steps() {
 # discard FILE - one that is not needed any more.
 discard() { [ "$keep" = yes ] || rm -f "$1"; }
 
-# make_f32 NAME SHAPE
+# make_f32 NAME SHAPE - of the architecture $arch
 make_f32() {
     [ -f "$work/$1-f32.gguf" ] ||
-        python3 "$here/make_random_checkpoint.py" "$2" --gguf "$work/$1-f32.gguf"
+        python3 "$here/make_random_checkpoint.py" "$2" --arch "$arch" --gguf "$work/$1-f32.gguf"
 }
 
 # make_llama2c NAME SHAPE - if llama2.c takes part; sets model_llama2c and tokenizer.
@@ -214,8 +214,8 @@ make_llama2c() {
     model_llama2c=$work/$1.bin
     tokenizer=$work/$1.tokenizer
     [ -f "$model_llama2c" ] ||
-        python3 "$here/make_random_checkpoint.py" "$2" --llama2c "$model_llama2c" \
-            --tokenizer "$tokenizer"
+        python3 "$here/make_random_checkpoint.py" "$2" --arch "$arch" \
+            --llama2c "$model_llama2c" --tokenizer "$tokenizer"
 }
 
 # make_type NAME TYPE - from the F32 file; fails with a message if nothing makes that type.
@@ -395,6 +395,30 @@ prefill_rows() {
     done
 }
 
+# A llama beside a llama: the feed-forward layer has the 8/3 of d_model that its kind is made with.
+llama_rows() {
+    local heads prompt_type required
+    arch=llama
+    near_zero llama-small "llama small" 6x256x8,ff=704,vocab=1024,ctx=1024 8 8 f32=1.80 q8_0=–
+    for heads in 12 4 1; do
+        near_zero "llama-110m-$heads" "llama 110M, kv $heads" \
+            "12x768x12,ff=2048,vocab=32000,ctx=1024,kv=$heads" "$heads" 1 f32=1.15 f16=1.30 \
+            q8_0=1.80 q4_0=2.00
+        kv_heads=$heads kv_type=f32
+        for prompt_type in f32=1.47 f16=1.34 q8_0=2.02 q4_0=1.67; do
+            required=${prompt_type#*=} prompt_type=${prompt_type%%=*}
+            [ "$heads" = 4 ] || continue
+            model=$work/llama-110m-$heads-$prompt_type.gguf
+            row "llama 110M $(upper "$prompt_type"), kv $heads, prefill of $prompt" "$required" \
+                decode_prefill "${llama_bench:+llama_prefill}" ""
+        done
+        for prompt_type in f32 f16 q8_0 q4_0; do
+            discard "$work/llama-110m-$heads-$prompt_type.gguf"
+        done
+    done
+    arch=gpt2
+}
+
 # --- notes ---------------------------------------------------------------------------------------
 
 processor() {
@@ -477,5 +501,6 @@ if wanted 124m; then rows_124m; fi
 if wanted depth; then depth_rows; fi
 if wanted batch; then batch_rows; fi
 if wanted prefill; then prefill_rows; fi
+if wanted llama; then llama_rows; fi
 notes
 [ "$failed" = no ]

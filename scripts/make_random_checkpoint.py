@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """make_random_checkpoint.py - checkpoints of a given shape with random weights, for benchmarks.
 
-    make_random_checkpoint.py SHAPE [--gguf OUT] [--llama2c OUT] [--tokenizer OUT]
+    make_random_checkpoint.py SHAPE [--arch ARCH] [--gguf OUT] [--llama2c OUT]
+                              [--tokenizer OUT]
 
 SHAPE is that of `decode bench --shape`, with the number of K/V heads besides:
 LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,kv=G], by default ff 4 * D_MODEL, vocab 50257,
 ctx 1024, kv HEADS. Python's standard library is enough.
 
---gguf writes architecture gpt2, all tensors F32. The output has a matrix of its own and the key
+--gguf writes architecture gpt2, or llama with --arch llama, all tensors F32. The output has a matrix of its own and the key
 tokenizer.ggml.merges is there, though empty, since llama.cpp refuses a gpt2 file without either;
 the bytes that a step reads are those of a tied output. The tokenizer knows the 256 bytes.
 
 --llama2c writes the .bin of karpathy/llama2.c ("legacy", version 0) with the output tied.
-Its feed-forward layer has three matrices where GPT-2's has two, so it gets a hidden size of 2/3 F,
-to the nearest multiple of 8: as many weights a layer, but for some 1% (and GPT-2's biases).
+Its feed-forward layer has three matrices where GPT-2's has two, so beside a gpt2 it gets a hidden
+size of 2/3 F, to the nearest multiple of 8: as many weights a layer, but for some 1% (and GPT-2's
+biases). Beside a llama it is the same architecture, with a hidden size of F.
 --tokenizer writes the tokenizer.bin for it: every token prints as one byte, so that a
 run's output has as many bytes as it made tokens, and the embedding of token 1 is zero, so
 that greedy sampling never takes it: it would end the run.
@@ -115,11 +117,19 @@ def byte_tokens():
     return [chr(b) for b in shown] + [chr(256 + i) for i in range(len(hidden))]
 
 
-def gguf_metadata(s):
+# What differs between the architectures in keys, and in tensors.
+ARCHITECTURES = {
+    "gpt2": {"attention.layer_norm_epsilon": (GGUF_F32, 1e-5)},
+    "llama": {"attention.layer_norm_rms_epsilon": (GGUF_F32, 1e-5),
+              "rope.freq_base": (GGUF_F32, 10000.0)},
+}
+
+
+def gguf_metadata(s, arch):
     tokens = byte_tokens() + [f"<unused{i}>" for i in range(s.vocab - 256)]
-    p = "gpt2."
+    p = arch + "."
     return [
-        gguf_pair("general.architecture", GGUF_STRING, "gpt2"),
+        gguf_pair("general.architecture", GGUF_STRING, arch),
         gguf_pair("general.name", GGUF_STRING, f"random {s.layers}x{s.d}x{s.heads}"),
         gguf_pair(p + "context_length", GGUF_U32, s.ctx),
         gguf_pair(p + "embedding_length", GGUF_U32, s.d),
@@ -127,7 +137,7 @@ def gguf_metadata(s):
         gguf_pair(p + "feed_forward_length", GGUF_U32, s.ff),
         gguf_pair(p + "attention.head_count", GGUF_U32, s.heads),
         gguf_pair(p + "attention.head_count_kv", GGUF_U32, s.kv),
-        gguf_pair(p + "attention.layer_norm_epsilon", GGUF_F32, 1e-5),
+        *(gguf_pair(p + key, *value) for key, value in ARCHITECTURES[arch].items()),
         gguf_pair("tokenizer.ggml.model", GGUF_STRING, "gpt2"),
         gguf_pair("tokenizer.ggml.pre", GGUF_STRING, "gpt-2"),
         gguf_list("tokenizer.ggml.tokens", GGUF_STRING, tokens),
@@ -136,22 +146,38 @@ def gguf_metadata(s):
     ]
 
 
-def gguf_tensors(s):
+def block_matrices(s, arch):
+    """(name, rows, columns)"""
+    if arch == "gpt2":
+        yield "attn_qkv", s.d + 2 * s.kv_dim, s.d
+    else:
+        yield "attn_q", s.d, s.d
+        yield "attn_k", s.kv_dim, s.d
+        yield "attn_v", s.kv_dim, s.d
+        yield "ffn_gate", s.ff, s.d
+    yield "attn_output", s.d, s.d
+    yield "ffn_up", s.ff, s.d
+    yield "ffn_down", s.d, s.ff
+
+
+def gguf_tensors(s, arch):
     """(name, (columns, rows), gain): gain 1 is a norm's, filled with ones."""
+    has_biases = arch == "gpt2"
+
+    def with_bias(name, dims, gain):
+        yield name + ".weight", dims, gain
+        if has_biases:
+            yield name + ".bias", dims[-1:], 0
+
     yield "token_embd.weight", (s.d, s.vocab), 0
-    yield "position_embd.weight", (s.d, s.ctx), 0
+    if arch == "gpt2":
+        yield "position_embd.weight", (s.d, s.ctx), 0
     for layer in range(s.layers):
-        for name, rows, columns in (("attn_qkv", s.d + 2 * s.kv_dim, s.d),
-                                    ("attn_output", s.d, s.d),
-                                    ("ffn_up", s.ff, s.d),
-                                    ("ffn_down", s.d, s.ff)):
-            yield f"blk.{layer}.{name}.weight", (columns, rows), 0
-            yield f"blk.{layer}.{name}.bias", (rows,), 0
+        for name, rows, columns in block_matrices(s, arch):
+            yield from with_bias(f"blk.{layer}.{name}", (columns, rows), 0)
         for name in ("attn_norm", "ffn_norm"):
-            yield f"blk.{layer}.{name}.weight", (s.d,), 1
-            yield f"blk.{layer}.{name}.bias", (s.d,), 0
-    yield "output_norm.weight", (s.d,), 1
-    yield "output_norm.bias", (s.d,), 0
+            yield from with_bias(f"blk.{layer}.{name}", (s.d,), 1)
+    yield from with_bias("output_norm", (s.d,), 1)
     yield "output.weight", (s.d, s.vocab), 0
 
 
@@ -159,9 +185,9 @@ def padding(size):
     return -size % ALIGNMENT
 
 
-def write_gguf(s, path):
-    metadata = gguf_metadata(s)
-    tensors = list(gguf_tensors(s))
+def write_gguf(s, arch, path):
+    metadata = gguf_metadata(s, arch)
+    tensors = list(gguf_tensors(s, arch))
     infos, offset, sizes = [], 0, []
     for name, dims, _ in tensors:
         count = dims[0] * (dims[1] if len(dims) == 2 else 1)
@@ -182,8 +208,8 @@ def write_gguf(s, path):
             out.write(bytes(padding(4 * count)))
 
 
-def write_llama2c(s, path):
-    hidden = max(8, round(s.ff * 2 / 3 / 8) * 8)
+def write_llama2c(s, arch, path):
+    hidden = s.ff if arch == "llama" else max(8, round(s.ff * 2 / 3 / 8) * 8)
     with open(path, "wb") as out:
         out.write(struct.pack("<7i", s.d, hidden, s.layers, s.heads, s.kv, s.vocab, s.ctx))
         weights = Weights(out)
@@ -208,6 +234,8 @@ def write_tokenizer(s, path):
 def main():
     parser = argparse.ArgumentParser(description="Checkpoints with random weights, for benchmarks.")
     parser.add_argument("shape", help="LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,kv=G]")
+    parser.add_argument("--arch", choices=sorted(ARCHITECTURES), default="gpt2",
+                        help="of the checkpoint, or beside which llama2.c's stands")
     parser.add_argument("--gguf", metavar="FILE", help="a checkpoint for decode and llama.cpp")
     parser.add_argument("--llama2c", metavar="FILE", help="a checkpoint for llama2.c")
     parser.add_argument("--tokenizer", metavar="FILE", help="llama2.c's tokenizer for it")
@@ -219,9 +247,9 @@ def main():
     except ValueError as error:
         parser.error(str(error))
     if args.gguf:
-        write_gguf(shape, args.gguf)
+        write_gguf(shape, args.arch, args.gguf)
     if args.llama2c:
-        write_llama2c(shape, args.llama2c)
+        write_llama2c(shape, args.arch, args.llama2c)
     if args.tokenizer:
         write_tokenizer(shape, args.tokenizer)
 

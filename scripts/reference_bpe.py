@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""GPT-2's tokenizer written as plainly as possible, to compare the C one with.
+"""Byte-level BPE written as plainly as possible, to compare the C one with.
 
     reference_bpe.py encode VOCAB.gguf FILE    ids of a file, space-separated
-    reference_bpe.py cut [--starcoder] FILE    lengths in bytes of the pre-tokenization's pieces
+    reference_bpe.py cut RULE FILE             lengths in bytes of the pre-tokenization's pieces;
+                                               gpt2, starcoder, llama3 or qwen2
     reference_bpe.py learn N_TOKENS FILE       merges learned from a file: two ids a line
     reference_bpe.py make-test-data            writes tests/data/{pretokenize,bpe-small,bpe-learn}*
+    reference_bpe.py make-llama3-data JSON     writes tests/data/bpe-llama3.* from a tokenizer.json
+                                               with Llama 3's pattern, ids by the package `tokenizers`
 
 Needs the package `regex`, with which GPT-2's pattern was published. Bytes that are not
 well-formed UTF-8 become lone surrogates, one each, which are no letter, number or space.
 """
+import json
 import random
 import struct
 import sys
@@ -16,11 +20,22 @@ from collections import Counter
 
 import regex
 
-PATTERN = regex.compile(
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+PATTERNS = {
+    "gpt2": regex.compile(GPT2),
+    "starcoder": regex.compile(GPT2),
+    "llama3": regex.compile(LLAMA3),
+    "qwen2": regex.compile(LLAMA3.replace("{1,3}", "")),
+}
 NUMBER = regex.compile(r"(\p{N})")
-STARCODER = {"starcoder", "refact", "command-r", "codeshell", "smollm"}
+RULES = {"llama-bpe": "llama3", "qwen2": "qwen2"}  # by tokenizer.ggml.pre; of others GPT-2's
+RULES.update(
+    dict.fromkeys(("starcoder", "refact", "command-r", "codeshell", "smollm"), "starcoder")
+)
 
 
 def make_alphabet():
@@ -37,10 +52,10 @@ ALPHABET = make_alphabet()
 # --- cutting and merging ------------------------------------------------------------------------
 
 
-def cut(data, starcoder=False):
+def cut(data, rule="gpt2"):
     text = data.decode("utf-8", "surrogateescape")
-    parts = NUMBER.split(text) if starcoder else [text]
-    pieces = [piece for part in parts for piece in PATTERN.findall(part)]
+    parts = NUMBER.split(text) if rule == "starcoder" else [text]
+    pieces = [piece for part in parts for piece in PATTERNS[rule].findall(part)]
     return [piece.encode("utf-8", "surrogateescape") for piece in pieces]
 
 
@@ -90,7 +105,7 @@ def merge_piece(symbols, ranks):
 class Tokenizer:
     def __init__(self, tokens, types, merges, pre):
         self.types = types
-        self.starcoder = pre in STARCODER
+        self.rule = RULES.get(pre, "gpt2")
         self.ids = {}
         self.specials = {}
         for i, (token, kind) in enumerate(zip(tokens, types)):
@@ -113,7 +128,7 @@ class Tokenizer:
             if i % 2:
                 ids.append(self.specials[part.decode()])
                 continue
-            for piece in cut(part, self.starcoder):
+            for piece in cut(part, self.rule):
                 if piece not in self.known:
                     symbols = merge_piece([ALPHABET[b] for b in piece], self.ranks)
                     self.known[piece] = [self.ids[symbol] for symbol in symbols]
@@ -164,31 +179,42 @@ def load(path):
     return Tokenizer(tokens, types, merges, pairs.get("tokenizer.ggml.pre", "gpt-2"))
 
 
-def write_vocabulary(path, tokens, types, merges, bos):
-    def string(s):
-        return struct.pack("<Q", len(s.encode())) + s.encode()
+def pack_string(s):
+    return struct.pack("<Q", len(s.encode())) + s.encode()
 
-    def array(kind, values):
-        body = b"".join(string(v) if kind == STRING else struct.pack("<i", v) for v in values)
-        return struct.pack("<IIQ", ARRAY, kind, len(values)) + body
 
-    def text(s):
-        return struct.pack("<I", STRING) + string(s)
+def pack_text(s):
+    return struct.pack("<I", STRING) + pack_string(s)
 
-    pairs = {
-        "general.architecture": text("gpt2"),
-        "tokenizer.ggml.model": text("gpt2"),
-        "tokenizer.ggml.pre": text("gpt-2"),
-        "tokenizer.ggml.tokens": array(STRING, tokens),
-        "tokenizer.ggml.token_type": array(5, types),
-        "tokenizer.ggml.merges": array(STRING, merges),
-        "tokenizer.ggml.bos_token_id": struct.pack("<II", 4, bos),
-        "tokenizer.ggml.eos_token_id": struct.pack("<II", 4, bos),
-    }
+
+def pack_number(kind, value):
+    return struct.pack("<I" + FORMATS[kind], kind, value)
+
+
+def pack_array(kind, values):
+    pack = pack_string if kind == STRING else lambda v: struct.pack("<" + FORMATS[kind], v)
+    return struct.pack("<IIQ", ARRAY, kind, len(values)) + b"".join(map(pack, values))
+
+
+def write_metadata(path, pairs):
     with open(path, "wb") as out:
         out.write(b"GGUF" + struct.pack("<IQQ", 3, 0, len(pairs)))
         for key, value in pairs.items():
-            out.write(string(key) + value)
+            out.write(pack_string(key) + value)
+
+
+def write_vocabulary(path, tokens, types, merges, bos, pre="gpt-2"):
+    pairs = {
+        "general.architecture": pack_text("gpt2"),
+        "tokenizer.ggml.model": pack_text("gpt2"),
+        "tokenizer.ggml.pre": pack_text(pre),
+        "tokenizer.ggml.tokens": pack_array(STRING, tokens),
+        "tokenizer.ggml.token_type": pack_array(5, types),
+        "tokenizer.ggml.merges": pack_array(STRING, merges),
+        "tokenizer.ggml.bos_token_id": pack_number(4, bos),
+        "tokenizer.ggml.eos_token_id": pack_number(4, bos),
+    }
+    write_metadata(path, pairs)
 
 
 # --- test data ----------------------------------------------------------------------------------
@@ -286,6 +312,11 @@ CASES = [
     "eeee eee ee e  eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee",
     "ofthewinteroftheriveroftheiceofthemillerofthechildren",
     "-" * 40 + "=" * 17 + "\n" * 19 + " " * 33 + "x",
+    "'\u017f '\u017ft '\u212a 'S'T'RE'Ve'M'lL'D",
+    "(a) .b \tc\n\td (\n\n) (\r\n)\r\n\r\nx",
+    "  \n  \n   x\n \u3000\n\u0085\n\u2028 y",
+    "1234567 12.3456 \u0661\u0662\u0663\u0664 \u2160\u2161\u2162\u2163",
+    "-x --x - x \u2013x \u00a0x \u0301x \n-x",
 ]
 RAW_CASES = [
     b"\x80",
@@ -341,9 +372,9 @@ def make_test_data():
 
     with open("tests/data/pretokenize.txt", "w") as out:
         out.write("# Made by scripts/reference_bpe.py: rule, text in hexadecimal, pieces' lengths.\n")
-        for rule in ("gpt2", "starcoder"):
+        for rule in PATTERNS:
             for case in cases:
-                lengths = [len(piece) for piece in cut(case, rule == "starcoder")]
+                lengths = [len(piece) for piece in cut(case, rule)]
                 out.write(" ".join([rule, case.hex() or "-", *map(str, lengths)]) + "\n")
 
     merges = learn(PROSE.encode(), 400)
@@ -380,6 +411,36 @@ def make_test_data():
             out.write(" ".join([str(wanted), text.hex() or "-", *map(str, ids)]) + "\n")
 
 
+def make_llama3_data(path):
+    import tokenizers
+
+    model = json.load(open(path))["model"]
+    special = "<|endoftext|>"
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
+    write_vocabulary(
+        "tests/data/bpe-llama3.gguf",
+        tokens,
+        [3 if token == special else 1 for token in tokens],
+        merges,
+        tokens.index(special),
+        "llama-bpe",
+    )
+    truth = tokenizers.Tokenizer.from_file(path)
+    mine = load("tests/data/bpe-llama3.gguf")
+    with open("tests/data/bpe-llama3.txt", "w") as out:
+        out.write("# Made by scripts/reference_bpe.py: text in hexadecimal, its ids in bpe-llama3.gguf.\n")
+        for case in [*CASES, PROSE, *random_cases(random.Random(2), 200)]:
+            case = case if isinstance(case, bytes) else case.encode()
+            try:
+                ids = truth.encode(case.decode(), add_special_tokens=False).ids
+            except UnicodeDecodeError:
+                continue
+            if ids != mine.encode(case):
+                sys.exit(f"{case!r} is {ids}, but {mine.encode(case)} here")
+            out.write(" ".join([case.hex() or "-", *map(str, ids)]) + "\n")
+
+
 def main():
     args = sys.argv[1:]
     if args == ["make-test-data"]:
@@ -389,11 +450,13 @@ def main():
     elif args[:1] == ["learn"] and len(args) == 3:
         for pair in learn_ids(open(args[2], "rb").read(), int(args[1])):
             print(*pair)
-    elif args[:1] == ["cut"] and len(args) in (2, 3):
-        pieces = cut(open(args[-1], "rb").read(), "--starcoder" in args)
-        print(*map(len, pieces))
+    elif args[:1] == ["cut"] and len(args) == 3:
+        print(*map(len, cut(open(args[2], "rb").read(), args[1])))
+    elif args[:1] == ["make-llama3-data"] and len(args) == 2:
+        make_llama3_data(args[1])
     else:
         sys.exit(__doc__)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "gguf/blocks.h"
+#include "model/layout.h"
 
 struct builder {
     const struct checkpoint_shape *shape;
@@ -194,6 +195,16 @@ static void add_config(struct builder *b)
     gguf_add_f32(b->writer, key, 1e-5f);
 }
 
+static void finish(struct builder *b, const char *path)
+{
+    struct err e = {{0}};
+    const enum status s = gguf_write(b->writer, path, &e);
+    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    gguf_writer_free(b->writer);
+    for (int i = 0; i < b->n_blocks; i++)
+        free(b->blocks[i]);
+}
+
 void write_checkpoint(const char *path, const struct checkpoint_shape *shape)
 {
     struct err e = {{0}};
@@ -203,9 +214,28 @@ void write_checkpoint(const char *path, const struct checkpoint_shape *shape)
     if (!shape->no_tokenizer)
         add_tokenizer(&b);
     add_tensors(&b);
-    const enum status s = gguf_write(b.writer, path, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
-    gguf_writer_free(b.writer);
-    for (int i = 0; i < b.n_blocks; i++)
-        free(b.blocks[i]);
+    finish(&b, path);
+}
+
+void write_config_checkpoint(const char *path, const struct config *c)
+{
+    struct err e = {{0}};
+    const struct checkpoint_shape shape = {.n_vocab = c->n_vocab, .seed = 1};
+    struct builder b = {.shape = &shape};
+    struct config whole = *c;
+    config_complete(&whole);
+    ck_assert_int_eq(gguf_writer_create(&b.writer, &e), STATUS_OK);
+    gguf_add_text(b.writer, "general.architecture", text_of(c->arch->name));
+    config_write(&whole, b.writer);
+    add_tokenizer(&b);
+    for (int64_t i = 0; i < layout_count(&whole); i++) {
+        const struct tensor_spec t = layout_at(&whole, i);
+        if (t.flags & (SPEC_NOT_NEW | SPEC_UNUSUAL))
+            continue;
+        if (t.n_dims == 2)
+            add(&b, t.name.text, 2, t.cols, t.rows, 0.2f, 0, 0);
+        else
+            add_vector(&b, t.name.text, t.cols, 0.2f, t.form == FORM_NORM && !t.is_bias, 0);
+    }
+    finish(&b, path);
 }

@@ -5,6 +5,7 @@
 #define TESTS_CHECKPOINTS_H
 
 #include "gguf/gguf.h"
+#include "model/config.h"
 
 struct checkpoint_shape {
     const char *architecture; /* NULL: gpt2 */
@@ -24,5 +25,9 @@ struct checkpoint_shape {
 /* Writes the checkpoint to `path`; fails the running test if it cannot. The vocabulary is the
  * 256 bytes, then "<x256>" and so on as normal tokens. */
 void write_checkpoint(const char *path, const struct checkpoint_shape *shape);
+
+/* The same of any architecture, all F32 and with an output of its own: the tensors that a new one
+ * of this config has. What follows from its sizes may be 0 (config_complete). */
+void write_config_checkpoint(const char *path, const struct config *c);
 
 #endif

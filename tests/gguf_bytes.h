@@ -101,4 +101,10 @@ static inline void gb_i32s(struct gguf_bytes *b, const char *key, const int32_t 
     gb_put(b, values, count * sizeof *values);
 }
 
+static inline void gb_f32s(struct gguf_bytes *b, const char *key, const float *values, size_t count)
+{
+    gb_array(b, key, GGUF_F32, count);
+    gb_put(b, values, count * sizeof *values);
+}
+
 #endif

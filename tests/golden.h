@@ -14,15 +14,18 @@
 
 struct golden {
     struct checkpoint checkpoint;
-    int32_t tokens[256];
+    int32_t tokens[KERNEL_CHUNK + 64];
     int n_tokens;
     float *logits; /* [n_tokens, n_vocab] */
     unsigned char *npy;
 };
 
+/* The mixed ones are made by scripts/make_golden.py. */
 static const char *const golden_names[] = {
-    "mha",         "gqa",   "mqa",       "mqa-f16",      "llama",       "llama-tied",
-    "transformer", "alibi", "quadratic", "shared-block", "layerwise-kv"};
+    "mha",          "gqa",         "mqa",         "mqa-f16",         "llama",
+    "llama-tied",   "transformer", "alibi",       "quadratic",       "shared-block",
+    "layerwise-kv", "mixed-llama", "mixed-alibi", "mixed-quadratic", "mixed-sinusoidal",
+    "mixed-none"};
 #define N_GOLDEN ((int)(sizeof golden_names / sizeof *golden_names))
 
 static inline struct golden open_golden(const char *name)
@@ -32,15 +35,16 @@ static inline struct golden open_golden(const char *name)
     char path[128];
     size_t len;
     snprintf(path, sizeof path, "tests/data/golden/%s.gguf", name);
-    const enum status s =
-        checkpoint_open(path, CHECKPOINT_MODEL, &g.checkpoint, &e);
+    const enum status s = checkpoint_open(path, CHECKPOINT_MODEL, &g.checkpoint, &e);
     ck_assert_msg(s == STATUS_OK, "%s", e.text);
 
     snprintf(path, sizeof path, "tests/data/golden/%s.tokens", name);
     char *list = (char *)read_file(path, &len);
     list[len] = 0;
-    for (char *item = strtok(list, ",\n"); item; item = strtok(NULL, ",\n"))
+    for (char *item = strtok(list, ",\n"); item; item = strtok(NULL, ",\n")) {
+        ck_assert_int_lt(g.n_tokens, (int)(sizeof g.tokens / sizeof *g.tokens));
         g.tokens[g.n_tokens++] = (int32_t)atoi(item);
+    }
     free(list);
 
     /* .npy 1.0: magic, version, u16 header length, header, data. */

@@ -26,7 +26,7 @@
 #define STRIDE 1
 #endif
 
-#define HOSTILE_MAX_RECORDS 64
+#define HOSTILE_MAX_RECORDS 128
 
 struct hostile_pair {
     struct text key;
@@ -126,9 +126,10 @@ enum command_bit {
     BENCH = 1 << 11,
     N_COMMANDS = 12,
     EVERY_COMMAND = (1 << N_COMMANDS) - 1,
-    /* What reads hyperparameters and tensors, and what reads the vocabulary. */
+    /* What reads hyperparameters and tensors, what the vocabulary, and what texts by it. */
     MODEL_READERS = EVERY_COMMAND & ~(TOKENIZE | QUANTIZE),
-    TOKENIZER_READERS = EVERY_COMMAND & ~QUANTIZE,
+    TOKENIZER_READERS = EVERY_COMMAND & ~(INFO | CHECK | QUANTIZE), /* info says what is wrong */
+    TEXT_READERS = GENERATE | SCORE | TOKENIZE | EVAL | TRAIN,
 };
 
 /* Each of the commands refuses the bad file: exit code 3, one line with its path and `text`,

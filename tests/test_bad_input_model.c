@@ -1,6 +1,6 @@
 /*
  * Hostile checkpoints against the whole program: a file that is whole, of a model that cannot be
- * (classes 6, 7, 10 and 11), and what of its texts reaches the terminal.
+ * (classes 6, 7 and 10), and what of its texts reaches the terminal.
  */
 #include <math.h>
 #include <stdio.h>
@@ -8,50 +8,8 @@
 #include <unistd.h>
 
 #include "base/utf8.h"
-#include "hostile.h"
+#include "bent.h"
 #include "support.h"
-
-static struct hostile h;
-
-static void reset(void)
-{
-    hostile_free(&h);
-    hostile_open(&h);
-}
-
-/* What `h` has become is refused by one of the commands, the next one each time. */
-static void expect_bent_refused(unsigned commands, const char *text)
-{
-    hostile_write(&h);
-    expect_refused_in_turn(commands, text);
-    reset();
-}
-
-static void expect_bent_refused_by_all(unsigned commands, const char *text)
-{
-    hostile_write(&h);
-    expect_refused(commands, text);
-    reset();
-}
-
-static void expect_bent_accepted(unsigned commands)
-{
-    hostile_write(&h);
-    expect_accepted(commands);
-    reset();
-}
-
-static void set_up(void)
-{
-    hostile_set_up();
-    hostile_open(&h);
-}
-
-static void tear_down(void)
-{
-    hostile_free(&h);
-    hostile_tear_down();
-}
 
 /* --- class 6: keys --------------------------------------------------------------------------- */
 
@@ -316,183 +274,6 @@ START_TEST(class_10_data_quantized)
 }
 END_TEST
 
-/* --- class 11: tokenizer --------------------------------------------------------------------- */
-
-#define TOKENS "tokenizer.ggml.tokens"
-
-/* The vocabulary with this instead of one of its tokens. */
-static void set_token(int id, struct text token)
-{
-    struct text value = hostile_pair(&h, TOKENS)->value;
-    struct gguf_bytes b = {0};
-    size_t at = 12;
-    for (int i = 0; at < value.len; i++) {
-        uint64_t len;
-        memcpy(&len, value.data + at, 8);
-        gb_put_text(&b, i == id ? token : (struct text){value.data + at + 8, (size_t)len});
-        at += 8 + (size_t)len;
-    }
-    hostile_set_array(&h, TOKENS, GGUF_STRING, 260, b.data, b.len);
-    free(b.data);
-}
-
-static void set_types(uint64_t count, int id, int32_t type)
-{
-    int32_t types[300];
-    for (int i = 0; i < 300; i++)
-        types[i] = i == id ? type : 1;
-    hostile_set_array(&h, "tokenizer.ggml.token_type", GGUF_I32, count, types, count * 4);
-}
-
-static void set_merges(const char *const *merges, size_t n)
-{
-    struct gguf_bytes b = {0};
-    for (size_t i = 0; i < n; i++)
-        gb_put_text(&b, text_of(merges[i]));
-    hostile_set_array(&h, "tokenizer.ggml.merges", GGUF_STRING, n, b.data, b.len);
-    free(b.data);
-}
-
-static void bad_merge(const char *merge, const char *text)
-{
-    set_merges(&merge, 1);
-    expect_bent_refused(TOKENIZER_READERS, text);
-}
-
-static void bad_tokens(void)
-{
-    set_token(100, (struct text){"", 0});
-    expect_bent_refused_by_all(TOKENIZER_READERS, "expected no empty token, found token 100 empty");
-    set_token('a', text_of("<x>"));
-    expect_bent_refused_by_all(TOKENIZER_READERS, "found none for byte 0x61");
-    set_token(257, text_of("a"));
-    expect_bent_refused_by_all(TOKENIZER_READERS, "one token for byte 0x61, found 97 and 257");
-    set_token(257, text_of("<x256>"));
-    expect_bent_accepted(TOKENIZER_READERS &
-                         ~(BENCH | AGAINST | TEACHER)); /* twins that no merge makes */
-    hostile_set_array(&h, TOKENS, GGUF_STRING, 0, NULL, 0);
-    expect_bent_refused_by_all(TOKENIZER_READERS, TOKENS);
-    hostile_set_u32(&h, TOKENS, 260);
-    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, TOKENS);
-    int32_t numbers[260] = {0};
-    hostile_set_array(&h, TOKENS, GGUF_I32, 260, numbers, sizeof numbers);
-    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, TOKENS);
-    hostile_drop(&h, TOKENS);
-    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, TOKENS);
-}
-
-/* A token of 1 MB, as each of the kinds: it costs what it has in bytes, however it is asked for. */
-static void long_tokens(void)
-{
-    const size_t len = 1 << 20;
-    char *longest = malloc(len);
-    struct ran r;
-    memset(longest, 'a', len);
-    for (int32_t type = 0; type <= 6; type++) {
-        set_token(259, (struct text){longest, len});
-        set_types(260, 259, type);
-        hostile_write(&h);
-        expect_accepted(INFO | GENERATE | TOKENIZE | TRAIN);
-        run_on_bad(&r, "score -p ab -t 1 --top 2147483647 %B --format csv");
-        expect_success(&r);
-        reset();
-    }
-    free(longest);
-}
-
-static void bad_merges(void)
-{
-    static const char *const cyclic[] = {"< x", "<x 2", "2 5", "<x 256>"};
-    static const char *const twice[] = {"a b", "a b"};
-    set_token(256, text_of("ab"));
-    set_token(257, text_of("abab"));
-    set_token(258, text_of("aba"));
-    set_token(259, text_of("bab"));
-    static const char *const ambiguous[] = {"ab ab", "ab a", "b ab", "aba b", "a bab", "a b"};
-    set_merges(ambiguous, 6);
-    expect_bent_accepted(TOKENIZER_READERS & ~(BENCH | AGAINST | TEACHER));
-    set_token(256, text_of("ab"));
-    set_merges(twice, 2);
-    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, "element 1: expected each pair once");
-    set_merges(cyclic, 4);
-    expect_bent_refused(TOKENIZER_READERS & ~BENCH, "element 0: expected its result");
-    bad_merge("ab", "element 0: expected two parts");
-    bad_merge("", "element 0: expected two parts");
-    bad_merge(" ", "element 0: expected two parts");
-    bad_merge("a ", "element 0: expected two parts");
-    bad_merge("a b", "element 0: expected its result to be one token");
-    bad_merge("aa b", "element 0: expected its left part to be one token");
-    bad_merge("a b c", "element 0: expected");
-    bad_merge("a \x1b[2J", "element 0: expected characters that stand for bytes, found \"a ?[2J\"");
-    char *longest = calloc(1, 1 << 20);
-    memset(longest, 'a', (1 << 20) - 1);
-    longest[1 << 19] = ' ';
-    bad_merge(longest, "element 0: expected its left part");
-    free(longest);
-    hostile_set_text(&h, "tokenizer.ggml.merges", text_of("a b"));
-    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, "tokenizer.ggml.merges");
-    hostile_set_array(&h, "tokenizer.ggml.merges", GGUF_U8, 3, "abc", 3);
-    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, "tokenizer.ggml.merges");
-    hostile_drop(&h, "tokenizer.ggml.merges");
-    expect_bent_accepted(INFO | GENERATE | TOKENIZE | TRAIN);
-}
-
-static void bad_ids(void)
-{
-    static const char *const keys[] = {"tokenizer.ggml.bos_token_id",
-                                       "tokenizer.ggml.eos_token_id"};
-    for (int i = 0; i < 2; i++) {
-        hostile_set_u32(&h, keys[i], 260);
-        expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, keys[i]);
-        hostile_set_u32(&h, keys[i], UINT32_MAX);
-        expect_bent_refused(TOKENIZER_READERS & ~BENCH, keys[i]);
-        hostile_set(&h, keys[i], GGUF_I32, &(int32_t){-1}, 4);
-        expect_bent_refused(TOKENIZER_READERS & ~BENCH, keys[i]);
-        hostile_set_text(&h, keys[i], text_of("10"));
-        expect_bent_refused(TOKENIZER_READERS & ~BENCH, keys[i]);
-        hostile_drop(&h, keys[i]);
-        expect_bent_accepted(INFO | GENERATE | SCORE);
-    }
-    hostile_drop(&h, keys[0]);
-    hostile_set(&h, "tokenizer.ggml.add_bos_token", GGUF_BOOL, "\1", 1);
-    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, keys[0]);
-    hostile_set_text(&h, "tokenizer.ggml.add_bos_token", text_of("true"));
-    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, "tokenizer.ggml.add_bos_token");
-}
-
-START_TEST(class_11_tokenizer)
-{
-    const unsigned readers = TOKENIZER_READERS & ~BENCH;
-    static const int32_t bad_types[] = {-1, 7, INT32_MAX, INT32_MIN};
-    bad_tokens();
-    for (size_t i = 0; i < 4; i++) {
-        set_types(260, 5, bad_types[i]);
-        expect_bent_refused(readers, "tokenizer.ggml.token_type of token 5: expected 0 to 6");
-    }
-    set_types(259, 5, 1);
-    expect_bent_refused_by_all(readers, "tokenizer.ggml.token_type: expected 260 elements");
-    set_types(0, 5, 1);
-    expect_bent_refused(readers, "tokenizer.ggml.token_type: expected 260 elements");
-    hostile_set_text(&h, "tokenizer.ggml.token_type", text_of("1"));
-    expect_bent_refused(readers, "tokenizer.ggml.token_type");
-    hostile_set_array(&h, "tokenizer.ggml.scores", GGUF_STRING, 1, "\0\0\0\0\0\0\0\0", 8);
-    expect_bent_accepted(readers); /* a byte-level vocabulary has none to read */
-    hostile_set_text(&h, "tokenizer.ggml.model", text_of("llama\x1b[2J"));
-    expect_bent_refused_by_all(readers, "expected \"gpt2\", found \"llama?[2J\"");
-    hostile_set_text(&h, "tokenizer.ggml.pre", text_of("qwen2"));
-    expect_bent_refused_by_all(readers, "tokenizer.ggml.pre: expected");
-    hostile_drop(&h, "tokenizer.ggml.model");
-    hostile_write(&h);
-    expect_refused(GENERATE | SCORE | TOKENIZE | EVAL | TRAIN,
-                   "\"tokenizer.ggml.model\" is missing");
-    expect_accepted(INFO | AGAINST | QUANTIZE | CONVERT);
-    reset();
-    bad_merges();
-    bad_ids();
-    long_tokens();
-}
-END_TEST
-
 /* --- what of a file's texts reaches the terminal --------------------------------------------- */
 
 #define NASTY                                                                                      \
@@ -600,14 +381,13 @@ int main(void)
     Suite *s = suite_create("bad_input_model");
     TCase *t = tcase_create("bad_input_model");
     tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_checked_fixture(t, bent_set_up, bent_tear_down);
     tcase_add_test(t, class_06_required_keys);
     tcase_add_test(t, class_07_hyperparameters);
     tcase_add_test(t, class_07_heads_too_wide);
     tcase_add_test(t, class_10_data);
     tcase_add_test(t, class_10_data_quantized);
     tcase_add_test(t, all_alternatives_fit_their_cell);
-    tcase_add_test(t, class_11_tokenizer);
     tcase_add_test(t, no_control_characters_from_a_file_reach_the_terminal);
     suite_add_tcase(s, t);
     return run_suite(s);

@@ -463,7 +463,8 @@ START_TEST(probes_run_what_sessions_run)
     struct probe *p = NULL;
     float *x = malloc((size_t)n * (size_t)d * sizeof *x), *out = malloc((size_t)d * sizeof *out);
     float *logits = malloc((size_t)m->config.n_vocab * sizeof *logits);
-    ck_assert_int_eq(probe_create(&m->config, NULL, n, NULL, NULL, &p, &e), STATUS_OK);
+    ck_assert_int_eq(probe_create(&m->config, m->w[ROLE_ROPE_FREQS].table, n, NULL, NULL, &p, &e),
+                     STATUS_OK);
     for (int t = 0; t < n; t++)
         model_embed(m, probe_positions(p), g.tokens[t], t, x + (size_t)t * (size_t)d);
     for (int l = 0; l < m->config.n_layers; l++) {
@@ -473,7 +474,7 @@ START_TEST(probes_run_what_sessions_run)
     const struct kernels *k;
     ck_assert_int_eq(kernels_choose(NULL, &k, &e), STATUS_OK);
     const struct norm *norm = &m->w[ROLE_OUTPUT_NORM].norm;
-if (m->config.placement == PLACEMENT_BEFORE)
+    if (m->config.placement == PLACEMENT_BEFORE)
         k->norm[m->config.norm](out, x + (size_t)(n - 1) * (size_t)d, norm->gain, norm->bias, d,
                                 m->config.norm_eps);
     else

@@ -5,66 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
-#include "checkpoints.h"
-#include "convert/convert.h"
+#include "conversions.h"
 #include "engine/probe.h"
-#include "engine/session.h"
 #include "support.h"
 #include "train/activations.h"
 #include "train/backprop.h"
 
-#define N_TOKENS 40
-#define CTX      64
-
-/* --- checkpoints in memory ------------------------------------------------------------------- */
-
-struct opened {
-    unsigned char *bytes;
-    size_t len;
-    struct gguf *gguf;
-    struct model *model;
-};
-
-static void open_bytes(struct opened *o)
-{
-    struct err e = {""};
-    ck_assert_msg(gguf_parse(o->bytes, o->len, &o->gguf, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(model_create(o->gguf, NULL, NULL, &o->model, &e) == STATUS_OK, "%s", e.text);
-}
-
-static struct opened open_path(const char *path)
-{
-    struct opened o = {.bytes = NULL};
-    o.bytes = read_file(path, &o.len);
-    open_bytes(&o);
-    return o;
-}
-
-static struct opened open_shape(const struct checkpoint_shape *shape)
-{
-    const char *path = scratch_path("model.gguf");
-    write_checkpoint(path, shape);
-    const struct opened o = open_path(path);
-    scratch_remove();
-    return o;
-}
-
-static struct opened open_writer(struct gguf_writer *w)
-{
-    struct opened o = {.bytes = NULL};
-    struct err e = {""};
-    ck_assert_msg(gguf_write_memory(w, &o.bytes, &o.len, &e) == STATUS_OK, "%s", e.text);
-    open_bytes(&o);
-    return o;
-}
-
-static void close_opened(struct opened *o)
-{
-    model_free(o->model);
-    gguf_free(o->gguf);
-    free(o->bytes);
-}
+#define CTX 64
 
 static struct checkpoint_shape mha(int n_heads)
 {
@@ -77,90 +24,6 @@ static struct checkpoint_shape mha(int n_heads)
                                      .n_vocab = 300,
                                      .type = TENSOR_F32,
                                      .seed = 7};
-}
-
-/* --- converting ------------------------------------------------------------------------------ */
-
-static void text_tokens(int32_t *tokens, int n, uint64_t seed)
-{
-    struct rng r;
-    rng_seed(&r, seed, 0);
-    for (int i = 0; i < n; i++)
-        tokens[i] = (int32_t)(rng_u32(&r) % 256);
-}
-
-#define N_CALIB 640
-static int32_t calib[N_CALIB];
-
-static struct convert_spec spec_of(const struct opened *o, int g, enum convert_method method)
-{
-    return (struct convert_spec){.gguf = o->gguf,
-                                 .source_name = "model.gguf",
-                                 .version = "test",
-                                 .n_kv_heads = g,
-                                 .method = method};
-}
-
-static struct convert_spec with_text(struct convert_spec spec, int n)
-{
-    text_tokens(calib, N_CALIB, 99);
-    spec.tokens = calib;
-    spec.n_tokens = (size_t)n;
-    return spec;
-}
-
-static uint64_t elements_of(const struct gguf *g)
-{
-    uint64_t n = 0;
-    for (size_t i = 0; i < g->n_tensors; i++)
-        n += g->tensors[i].n_elements;
-    return n;
-}
-
-/* The losses of up to 8 layers go to `lost`, which may be NULL. */
-static struct opened convert_to(const struct convert_spec *spec, struct convert_layer *lost)
-{
-    struct convert c;
-    struct err e = {""};
-    const enum status s = convert_run(spec, &c, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
-    if (lost)
-        memcpy(lost, c.layers, (size_t)c.n_layers * sizeof *lost);
-    const struct opened o = open_writer(c.writer);
-    ck_assert_uint_eq(c.n_params_before, elements_of(spec->gguf));
-    ck_assert_uint_eq(c.n_params_after, elements_of(o.gguf));
-    convert_free(&c);
-    return o;
-}
-
-/* Root mean square of the difference of the logits after each of some tokens, and (may be NULL) of
- * the first model's own around their mean. */
-static double logits_apart(const struct opened *a, const struct opened *b, double *spread)
-{
-    const size_t n_vocab = (size_t)a->model->config.n_vocab, n = N_TOKENS * n_vocab;
-    int32_t tokens[N_TOKENS];
-    float *logits[2];
-    const struct opened *both[] = {a, b};
-    text_tokens(tokens, N_TOKENS, 3);
-    for (int i = 0; i < 2; i++) {
-        const struct session_params params = {.n_ctx = 0};
-        struct session *s;
-        struct err e = {""};
-        logits[i] = calloc(n, sizeof(float));
-        ck_assert_int_eq(session_create(both[i]->model, &params, NULL, &s, &e), STATUS_OK);
-        ck_assert_int_eq(session_feed(s, 0, tokens, N_TOKENS, logits[i], &e), STATUS_OK);
-        session_free(s);
-    }
-    double square = 0, own = 0, mean = 0;
-    for (size_t i = 0; i < n; i++) {
-        square += pow((double)logits[0][i] - (double)logits[1][i], 2);
-        own += pow((double)logits[0][i], 2);
-        mean += (double)logits[0][i];
-    }
-    if (spread)
-        *spread = sqrt(own / (double)n - pow(mean / (double)n, 2));
-    free(logits[0]), free(logits[1]);
-    return sqrt(square / (double)n);
 }
 
 /* The loss of each of some tokens. */
@@ -203,8 +66,6 @@ static double losses_apart(const struct opened *a, const struct opened *b)
     return most;
 }
 
-/* --- changing a checkpoint without changing its function ------------------------------------- */
-
 static float *floats_of(const struct gguf *g, int layer, const char *part)
 {
     char name[64];
@@ -216,137 +77,15 @@ static float *floats_of(const struct gguf *g, int layer, const char *part)
     return x;
 }
 
-/* A random well-conditioned matrix and its inverse, by Gauss and Jordan. */
-static void invertible(double *a, double *inverse, int n, struct rng *r)
-{
-    double work[16][32] = {{0}};
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < n; j++)
-            a[i * n + j] = work[i][j] = (i == j) + 0.8 * (rng_unit(r) - 0.5);
-    for (int i = 0; i < n; i++)
-        work[i][n + i] = 1;
-    for (int k = 0; k < n; k++) {
-        const double pivot = work[k][k];
-        ck_assert_double_gt(fabs(pivot), 0.05);
-        for (int j = 0; j < 2 * n; j++)
-            work[k][j] /= pivot;
-        for (int i = 0; i < n; i++) {
-            const double factor = work[i][k];
-            for (int j = 0; j < 2 * n && i != k; j++)
-                work[i][j] -= factor * work[k][j];
-        }
-    }
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < n; j++)
-            inverse[i * n + j] = work[i][n + j];
-}
-
-/* rows [dim, n] := m rows, or m^T rows; row r is at rows + r * stride, elements `step` apart. */
-static void turn(float *rows, const double *m, bool transposed, int dim, int n, size_t stride,
-                 size_t step)
-{
-    for (int j = 0; j < n; j++) {
-        double column[16];
-        for (int i = 0; i < dim; i++)
-            column[i] = (double)rows[(size_t)i * stride + (size_t)j * step];
-        for (int i = 0; i < dim; i++) {
-            double sum = 0;
-            for (int k = 0; k < dim; k++)
-                sum += (transposed ? m[k * dim + i] : m[i * dim + k]) * column[k];
-            rows[(size_t)i * stride + (size_t)j * step] = (float)sum;
-        }
-    }
-}
-
-static void swap_floats(float *a, float *b, size_t n, size_t step)
-{
-    for (size_t i = 0; i < n; i++) {
-        const float x = a[i * step];
-        a[i * step] = b[i * step];
-        b[i * step] = x;
-    }
-}
-
-struct layer_floats {
-    float *qkv, *bias, *out;
-};
-
-/* k -> A k and q -> A^-T q, v -> M v and its columns of the output matrix -> columns M^-1. */
-static void gauge_head(struct layer_floats *w, int h, const struct config *c, double scale,
-                       struct rng *r)
-{
-    double a[256], inverse[256];
-    const int d = c->d_model, dim = c->head_dim;
-    const size_t width = (size_t)d, q = (size_t)config_q_dim(c), first = (size_t)(h * dim);
-    invertible(a, inverse, dim, r);
-    for (int i = 0; i < dim * dim; i++) {
-        a[i] *= scale;
-        inverse[i] /= scale;
-    }
-    turn(w->qkv + first * width, inverse, true, dim, d, width, 1);
-    turn(w->bias + first, inverse, true, dim, 1, 1, 1);
-    turn(w->qkv + (q + first) * width, a, false, dim, d, width, 1);
-    turn(w->bias + q + first, a, false, dim, 1, 1, 1);
-    invertible(a, inverse, dim, r);
-    turn(w->qkv + (2 * q + first) * width, a, false, dim, d, width, 1);
-    turn(w->bias + 2 * q + first, a, false, dim, 1, 1, 1);
-    turn(w->out + first, inverse, true, dim, d, 1, q);
-}
-
-static void swap_heads(struct layer_floats *w, int g, int h, const struct config *c)
-{
-    const size_t width = (size_t)c->d_model, q = (size_t)config_q_dim(c);
-    const size_t rows = (size_t)c->head_dim;
-    for (size_t part = 0; part < 3; part++) {
-        const size_t a = part * q + (size_t)g * rows, b = part * q + (size_t)h * rows;
-        swap_floats(w->qkv + a * width, w->qkv + b * width, rows * width, 1);
-        swap_floats(w->bias + a, w->bias + b, rows, 1);
-    }
-    for (size_t i = 0; i < width; i++)
-        swap_floats(w->out + i * q + (size_t)g * rows, w->out + i * q + (size_t)h * rows, rows, 1);
-}
-
 /* The same function in other weights: each head in a random gauge, and its place if `permute`. */
 static struct opened regauge(const struct opened *o, bool permute, uint64_t seed)
 {
-    const struct config *c = &o->model->config;
-    struct layer_floats w[8];
-    struct gguf_writer *writer;
-    struct err e = {""};
-    struct rng r;
-    rng_seed(&r, seed, 0);
-    for (int l = 0; l < c->n_layers; l++) {
-        w[l] = (struct layer_floats){floats_of(o->gguf, l, "attn_qkv.weight"),
-                                     floats_of(o->gguf, l, "attn_qkv.bias"),
-                                     floats_of(o->gguf, l, "attn_output.weight")};
-        for (int h = 0; h < c->n_heads; h++)
-            gauge_head(&w[l], h, c, 0.3 + 3 * rng_unit(&r), &r);
-        for (int h = c->n_heads - 1; permute && h > 0; h--)
-            swap_heads(&w[l], h, (int)(rng_u32(&r) % (uint32_t)(h + 1)), c);
-    }
-    ck_assert_int_eq(gguf_writer_create(&writer, &e), STATUS_OK);
-    for (size_t i = 0; i < o->gguf->n_pairs; i++)
-        gguf_add_value(writer, o->gguf->pairs[i].key, &o->gguf->pairs[i].value);
-    for (size_t i = 0; i < o->gguf->n_tensors; i++) {
-        const struct gguf_tensor *t = &o->gguf->tensors[i];
-        const void *data = t->data;
-        int layer;
-        char part[32];
-        if (sscanf(t->name.data, "blk.%d.%31[a-z_.]", &layer, part) == 2) {
-            if (strncmp(part, "attn_qkv.weight", 15) == 0)
-                data = w[layer].qkv;
-            else if (strncmp(part, "attn_qkv.bias", 13) == 0)
-                data = w[layer].bias;
-            else if (strncmp(part, "attn_output.weight", 18) == 0)
-                data = w[layer].out;
-        }
-        gguf_add_tensor(writer, t->name, t->type->type, t->n_dims, t->dims, data);
-    }
-    const struct opened changed = open_writer(writer);
-    gguf_writer_free(writer);
-    for (int l = 0; l < c->n_layers; l++)
-        free(w[l].qkv), free(w[l].bias), free(w[l].out);
-    return changed;
+    const int n_heads = o->model->config.n_heads;
+    struct planting p = planting_of(n_heads, n_heads);
+    p.gauge = true;
+    p.permute = permute;
+    p.seed = seed;
+    return plant(o, &p);
 }
 
 /* --- nothing has to be lost ------------------------------------------------------------------ */
@@ -466,27 +205,14 @@ END_TEST
 
 /* --- what is lost ---------------------------------------------------------------------------- */
 
-/* Element `row` of W x + b. */
-static double element(const struct opened *o, int layer, int row, const float *x)
-{
-    const struct matrix *w = &o->model->blocks[layer].w[ROLE_ATTN_QKV].matrix;
-    const float *panels = (const float *)w->panels +
-                          (size_t)(row / KERNEL_LANES) * (size_t)w->n_in * KERNEL_LANES +
-                          row % KERNEL_LANES;
-    double sum = w->bias ? (double)w->bias[row] : 0;
-    for (int i = 0; i < w->n_in; i++)
-        sum += (double)panels[i * KERNEL_LANES] * (double)x[i];
-    return sum;
-}
-
 /* Query head `head` at x, and the key it meets at y. */
 static double score_of(const struct opened *o, int head, const float *x, const float *y)
 {
     const struct config *c = &o->model->config;
     double sum = 0;
     for (int i = 0; i < c->head_dim; i++)
-        sum += element(o, 0, head * c->head_dim + i, x) *
-               element(o, 0, c->d_model + head / config_group(c, 0) * c->head_dim + i, y);
+        sum += qkv_element(o, 0, head * c->head_dim + i, x) *
+               qkv_element(o, 0, c->d_model + head / config_group(c, 0) * c->head_dim + i, y);
     return sum;
 }
 
@@ -539,7 +265,7 @@ START_TEST(losses_are_those_of_plain_loops)
     struct convert_layer lost[2];
     struct opened b = convert_to(&spec, lost);
     for (int t = 0; t < N; t++)
-        model_embed(a.model, calib[t], t, in + t * d);
+        model_embed(a.model, NULL, calib[t], t, in + t * d);
     run_block_0(&a, in, normed, middle[0], N);
     run_block_0(&b, in, NULL, middle[1], N);
     ck_assert_double_eq_tol(lost[0].score, direct_score_loss(&a, &b, normed, N), 1e-5);
@@ -683,7 +409,8 @@ START_TEST(types_and_metadata)
     ck_assert_uint_eq(qkv->type->type, types[_i]);
     ck_assert_uint_eq(qkv->dims[1], 32 + 2 * 16);
     ck_assert_uint_eq(gguf_find_tensor(b.gguf, "blk.0.attn_output.weight")->type->type, types[_i]);
-    ck_assert_ptr_nonnull(gguf_find_tensor(b.gguf, "blk.1.attn_output.bias"));
+    const bool has_biases = gguf_find_tensor(b.gguf, "blk.1.attn_output.bias") != NULL;
+    ck_assert_int_eq(has_biases, !shape.no_biases);
     ck_assert_ptr_eq(gguf_find_tensor(b.gguf, "output.weight")->type,
                      gguf_find_tensor(a.gguf, "output.weight")->type);
     uint64_t n;

@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "compute/grad_kernels.h"
+#include "kernel_data.h"
 #include "support.h"
 
 #define MAX 8192
@@ -62,9 +63,9 @@ static void try_product(const struct grad_kernels *g, int m, int n, int k)
                     sum += (double)bias[i];
                 if (i >= n)
                     sum = (double)kept[j * 64 + i];
-                ck_assert_msg(fabs((double)c[j * 64 + i] - sum) < 1e-5,
-                              "%s: %d x %d x %d form %d: [%d][%d] is %g, expected %g", g->name, m,
-                              n, k, form, j, i, (double)c[j * 64 + i], sum);
+                if (!(fabs((double)c[j * 64 + i] - sum) < 1e-5))
+                    ck_abort_msg("%s: %d x %d x %d form %d: [%d][%d] is %g, expected %g", g->name,
+                                 m, n, k, form, j, i, (double)c[j * 64 + i], sum);
             }
     }
 }
@@ -114,28 +115,315 @@ START_TEST(product_in_parts)
 }
 END_TEST
 
-static double gelu(double x)
+/* --- feed-forward ---------------------------------------------------------------------------- */
+
+/* The function of a kind, exactly. */
+static double activation(int kind, double x)
 {
-    return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+    switch (kind) {
+    case FFN_GELU:
+        return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+    case FFN_GELU_ERF:
+        return x / 2 * erfc(-x / sqrt(2));
+    case FFN_RELU:
+        return x > 0 ? x : 0;
+    default:
+        return x / (1 + exp(-x));
+    }
 }
 
-START_TEST(gelu_and_its_slope)
+static double slope(int kind, double x)
+{
+    const double h = 1e-5;
+    return (activation(kind, x + h) - activation(kind, x - h)) / (2 * h);
+}
+
+/* What the kernels give for up, against differences in double; gate is NULL unless gated. */
+static void check_ffn(const struct grad_kernels *g, int kind, const float *up, const float *gate,
+                      size_t n)
+{
+    float y[2001], dup[2001], dgate[2001];
+    g->ffn[kind](y, up, gate, n);
+    g->ffn_backward[kind](dup, gate ? dgate : NULL, numbers[2], up, gate, n);
+    for (size_t i = 0; i < n; i++) {
+        const double u = (double)up[i], x = gate ? (double)gate[i] : u;
+        const double times = gate ? u : 1, dy = (double)numbers[2][i];
+        const double tolerance = 1e-6 * (1 + fabs(x * times));
+        ck_assert_double_eq_tol((double)y[i], activation(kind, x) * times, tolerance);
+        const double dx = dy * times * slope(kind, x);
+        ck_assert_double_eq_tol((double)(gate ? dgate : dup)[i], dx, 1e-5 * (1 + fabs(times)));
+        if (gate)
+            ck_assert_double_eq_tol((double)dup[i], dy * activation(kind, x), tolerance);
+    }
+}
+
+START_TEST(feed_forward_and_its_slope)
 {
     const struct grad_kernels *g = table_at(_i);
     if (!g)
         return;
     enum { N = 2001 };
-    float x[N], y[N], dy[N], dx[N];
-    for (int i = 0; i < N; i++) {
-        x[i] = (float)(i - 1000) * 0.02f;
-        dy[i] = 2;
+    float x[N];
+    fill(4);
+    for (int i = 0; i < N; i++)
+        x[i] = ((float)(i - 1000) + 0.5f) * 0.02f; /* not 0, where ReLU has no slope */
+    for (int kind = 0; kind < FFN_KINDS; kind++) {
+        const bool gated = ffn_is_gated((enum ffn_kind)kind);
+        check_ffn(g, kind, gated ? numbers[0] : x, gated ? x : NULL, N);
     }
-    g->ffn[FFN_GELU](y, x, NULL, N);
-    g->ffn_backward[FFN_GELU](dx, NULL, dy, x, NULL, N);
-    for (int i = 0; i < N; i++) {
-        const double at = (double)x[i], h = 1e-5;
-        ck_assert_double_eq_tol((double)y[i], gelu(at), 1e-6 * (1 + fabs(at)));
-        ck_assert_double_eq_tol((double)dx[i], (gelu(at + h) - gelu(at - h)) / h, 2e-5);
+    /* At and near 0, and far away. */
+    static const float special[] = {0,   -0.0f, 1e-30f, -1e-30f, 1e-45f, 40,
+                                    -40, 90,    -90,    3e4f,    -3e4f};
+    static const float relu[] = {0, 0, 1, 0, 1, 1, 0, 1, 0, 1, 0};
+    static const float others[] = {0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 1, 0, 1, 0, 1, 0};
+    const float ones[11] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    for (int kind = 0; kind < FFN_KINDS; kind++) {
+        float dup[11], dgate[11];
+        const bool gated = ffn_is_gated((enum ffn_kind)kind);
+        g->ffn_backward[kind](dup, gated ? dgate : NULL, ones, gated ? ones : special,
+                              gated ? special : NULL, 11);
+        for (int i = 0; i < 11; i++)
+            ck_assert_double_eq_tol((double)(gated ? dgate : dup)[i],
+                                    (double)(kind == FFN_RELU ? relu : others)[i], 1e-6);
+    }
+}
+END_TEST
+
+/* Every length, in place where that is allowed, nothing past the end. */
+START_TEST(feed_forward_of_all_lengths)
+{
+    const struct grad_kernels *g = table_at(_i);
+    if (!g)
+        return;
+    fill(5);
+    const float *dy = numbers[0], *up = numbers[1];
+    for (int kind = 0; kind < FFN_KINDS; kind++)
+        for (size_t n = 0; n <= 70; n++) {
+            const float *gate = ffn_is_gated((enum ffn_kind)kind) ? numbers[2] : NULL;
+            float y[2][72] = {{0}}, dup[2][72], dgate[2][72] = {{0}};
+            memcpy(dup[0], dy, sizeof dup[0]);
+            memcpy(dup[1], dy, sizeof dup[1]);
+            grad_scalar.ffn[kind](y[0], up, gate, n);
+            grad_scalar.ffn_backward[kind](dup[0], gate ? dgate[0] : NULL, dy, up, gate, n);
+            g->ffn[kind](y[1], up, gate, n);
+            g->ffn_backward[kind](dup[1], gate ? dgate[1] : NULL, dup[1], up, gate, n);
+            assert_same_bits(y[0], y[1], 72, "feed-forward");
+            assert_same_bits(dup[0], dup[1], 72, "gradient of up");
+            assert_same_bits(dgate[0], dgate[1], 72, "gradient of gate");
+            ck_assert(y[1][n] == 0 && dup[1][n] == dy[n] && dgate[1][n] == 0);
+        }
+}
+END_TEST
+
+/* Training's function is inference's, to the bit: the epilogues of the products. */
+START_TEST(feed_forward_equals_epilogues)
+{
+    const struct grad_kernels *g = table_at(_i);
+    if (!g)
+        return;
+    enum { N = 2000 };
+    static float y[N], expected[N];
+    const float panel[KERNEL_LANES] = {1};
+    const struct matrix w = {1, 1, STORAGE_F32, panel, NULL};
+    fill(6);
+    for (int i = 0; i < N; i++)
+        numbers[1][i] *= 16;
+    for (int kind = 0; kind < FFN_KINDS; kind++) {
+        const bool gated = ffn_is_gated((enum ffn_kind)kind);
+        struct matmul m = {&w, numbers[1], 1, NULL,
+                           N,  expected,   1, ffn_epilogue((enum ffn_kind)kind)};
+        kernels_scalar.matmul(&m, 0, 1);
+        m.x = numbers[0];
+        m.epilogue = EPILOGUE_MUL;
+        if (gated)
+            kernels_scalar.matmul(&m, 0, 1);
+        g->ffn[kind](y, numbers[!gated], gated ? numbers[1] : NULL, N);
+        assert_same_bits(expected, y, N, "feed-forward");
+    }
+}
+END_TEST
+
+/* --- norms ----------------------------------------------------------------------------------- */
+
+/* sum_i dy[i] * norm(x)[i], what the gradient is of. */
+static double norm_loss(int kind, const double *x, const float *dy, const float *gain, int n,
+                        double eps)
+{
+    double mean = 0, variance = 0, loss = 0;
+    for (int i = 0; i < n && kind == NORM_LAYER; i++)
+        mean += x[i] / n;
+    for (int i = 0; i < n; i++)
+        variance += (x[i] - mean) * (x[i] - mean) / n;
+    for (int i = 0; i < n; i++)
+        loss += (double)dy[i] * (double)gain[i] * (x[i] - mean) / sqrt(variance + eps);
+    return loss;
+}
+
+static void check_norm(const struct grad_kernels *g, int kind, int n)
+{
+    const float *dy = numbers[0], *gain = numbers[1], *residual = numbers[2], *row = numbers[3];
+    const double h = 1e-5, eps = 1e-3;
+    float dx[2][101], stats[2][2];
+    double x[101];
+    dx[0][n] = dx[1][n] = 7;
+    for (int i = 0; i < n; i++)
+        x[i] = (double)row[i];
+    grad_scalar.norm_backward[kind](dx[0], residual, dy, row, gain, n, (float)eps, stats[0]);
+    memcpy(dx[1], residual, (size_t)n * sizeof *residual);
+    g->norm_backward[kind](dx[1], dx[1], dy, row, gain, n, (float)eps, stats[1]);
+    assert_same_bits(dx[0], dx[1], (size_t)n + 1, "gradient of a norm");
+    assert_same_bits(stats[0], stats[1], 2, "stats of a norm");
+    for (int i = 0; i < n; i++) {
+        x[i] += h;
+        const double above = norm_loss(kind, x, dy, gain, n, eps);
+        x[i] -= 2 * h;
+        const double below = norm_loss(kind, x, dy, gain, n, eps);
+        x[i] += h;
+        const double expected = (double)residual[i] + (above - below) / (2 * h);
+        ck_assert_double_eq_tol((double)dx[1][i], expected, 1e-5 * (1 + fabs(expected)));
+    }
+    /* The norm is (x - stats[0]) stats[1] gain. */
+    float out[101];
+    kernels_scalar.norm[kind](out, row, gain, NULL, n, (float)eps);
+    for (int i = 0; i < n; i++)
+        ck_assert_double_eq_tol(
+            (double)out[i], (x[i] - (double)stats[1][0]) * (double)stats[1][1] * (double)gain[i],
+            1e-6);
+    ck_assert(kind != NORM_RMS || stats[1][0] == 0);
+}
+
+START_TEST(norms_backward)
+{
+    const struct grad_kernels *g = table_at(_i);
+    if (!g)
+        return;
+    fill(7);
+    for (int i = 0; i < 100; i++)
+        numbers[3][i] += 0.7f; /* a mean that tells the kinds apart */
+    for (int kind = 0; kind < NORM_KINDS; kind++)
+        for (int n = 1; n <= 100; n += n < 34 ? 1 : 11)
+            check_norm(g, kind, n);
+}
+END_TEST
+
+/* --- attention ------------------------------------------------------------------------------- */
+
+static double biased(const struct attend_bias *b, int distance, double score)
+{
+    if (!b)
+        return score;
+    const double x = distance - (double)b->centre;
+    return score + (double)b->linear * x + (double)b->square * x * x;
+}
+
+/* Column q in double: probabilities p, and the gradient of the scores given that of p. */
+static void check_column(const struct causal *c, const float *scores, const float *dp, int q,
+                         const float *e, const float *found_p, const float *found_ds)
+{
+    double p[80], sum = 0, dot = 0, max = -(double)INFINITY;
+    for (int t = 0; t < c->n_keys && t <= c->first + q; t++)
+        max = fmax(max, biased(c->bias, c->first + q - t, (double)scores[t * CAUSAL_WIDTH + q]));
+    for (int t = 0; t < c->n_keys; t++) {
+        const double s = biased(c->bias, c->first + q - t, (double)scores[t * CAUSAL_WIDTH + q]);
+        p[t] = t <= c->first + q ? exp(s - max) : 0;
+        sum += p[t];
+        ck_assert_double_eq_tol((double)e[t * CAUSAL_WIDTH + q], p[t], 2e-5);
+    }
+    for (int t = 0; t < c->n_keys; t++)
+        dot += p[t] / sum * (double)dp[t * CAUSAL_WIDTH + q];
+    for (int t = 0; t < c->n_keys; t++) {
+        const int at = t * CAUSAL_WIDTH + q;
+        ck_assert_double_eq_tol((double)found_p[at], p[t] / sum, 2e-5);
+        const double ds = p[t] / sum * ((double)dp[at] - dot);
+        ck_assert_double_eq_tol((double)found_ds[at], (double)c->scale * ds, 2e-5);
+    }
+    ck_assert_double_eq_tol((double)c->max[q], max, 1e-4);
+    ck_assert_double_eq_tol((double)c->inverse[q], 1 / sum, 1e-5);
+}
+
+/* Scores and gradient [n_keys, CAUSAL_WIDTH] through both kernels of g and of the definition. */
+static void check_causal(const struct grad_kernels *g, int first, int n_keys,
+                         const struct attend_bias *bias)
+{
+    enum { SIZE = 80 * CAUSAL_WIDTH };
+    static float e[2][SIZE], p[2][SIZE], ds[2][SIZE];
+    float max[2][CAUSAL_WIDTH], inverse[2][CAUSAL_WIDTH];
+    const size_t n = (size_t)n_keys * CAUSAL_WIDTH;
+    const float *scores = numbers[0], *dp = numbers[1];
+    struct causal c;
+    for (int i = 0; i < 2; i++) {
+        memcpy(e[i], scores, sizeof e[i]);
+        memcpy(p[i], scores, sizeof p[i]);
+        memcpy(ds[i], dp, sizeof ds[i]);
+        c = (struct causal){.n_keys = n_keys,
+                            .first = first,
+                            .scores = e[i],
+                            .gradient = ds[i],
+                            .max = max[i],
+                            .inverse = inverse[i],
+                            .scale = 0.25f,
+                            .bias = bias};
+        (i ? g : &grad_scalar)->causal_softmax(&c);
+        c.scores = p[i];
+        (i ? g : &grad_scalar)->causal_backward(&c);
+    }
+    for (int q = 0; q < CAUSAL_WIDTH; q++)
+        check_column(&c, scores, dp, q, e[1], p[1], ds[1]);
+    assert_same_bits(max[0], max[1], CAUSAL_WIDTH, "largest score");
+    assert_same_bits(inverse[0], inverse[1], CAUSAL_WIDTH, "inverse sum");
+    assert_same_bits(e[0], e[1], SIZE, "exponentials");
+    assert_same_bits(p[0], p[1], SIZE, "probabilities");
+    assert_same_bits(ds[0], ds[1], SIZE, "gradient of scores");
+    ck_assert(memcmp(e[1] + n, scores + n, (SIZE - n) * sizeof(float)) == 0);
+}
+
+START_TEST(causal_attention)
+{
+    const struct grad_kernels *g = table_at(_i);
+    if (!g)
+        return;
+    static const struct attend_bias alibi = {0, -0.25f, 0}, quadratic = {3.5f, 0.125f, -0.0625f};
+    fill(8);
+    for (int first = 0; first <= 45; first += 9)
+        for (int n_keys = first + 1; n_keys <= first + CAUSAL_WIDTH; n_keys += 5) {
+            check_causal(g, first, n_keys, NULL);
+            check_causal(g, first, n_keys, &alibi);
+            check_causal(g, first, n_keys, &quadratic);
+        }
+}
+END_TEST
+
+/* A query has the score, biased, that it has at inference. */
+START_TEST(biases_equal_inference)
+{
+    const struct grad_kernels *g = table_at(_i);
+    if (!g)
+        return;
+    enum { KEYS = 70, FIRST = 38 };
+    const struct attend_bias bias = {2.3f, -0.07f, -0.013f};
+    fill(9);
+    for (int q = 0; q < CAUSAL_WIDTH; q++) {
+        static float block[KEYS * CAUSAL_WIDTH], v[KEYS * KERNEL_LANES], k[80];
+        float max[CAUSAL_WIDTH], inverse[CAUSAL_WIDTH], scratch[KERNEL_CHUNK], out[1], m, sum;
+        const float one = 1;
+        memcpy(block, numbers[0], sizeof block);
+        for (int t = 0; t < KEYS; t++)
+            k[t] = block[t * CAUSAL_WIDTH + q];
+        const struct causal c = {KEYS, FIRST, block, NULL, max, inverse, 1, &bias};
+        g->causal_softmax(&c);
+        const struct attend a = {
+            .kv = {{{k, v, NULL, NULL}}, FIRST + q + 1, FIRST + q + 1, 1, 1, STORAGE_F32},
+            .n_heads = 1,
+            .q = &one,
+            .scores = scratch,
+            .max = &m,
+            .sum = &sum,
+            .out = out,
+            .stride = 1,
+            .bias = &bias,
+            .distance = FIRST + q};
+        kernels_scalar.attend(&a);
+        assert_same_bits(&m, &max[q], 1, "largest score");
     }
 }
 END_TEST
@@ -200,12 +488,18 @@ static Suite *suite(void)
 {
     Suite *s = suite_create("training kernels");
     TCase *t = tcase_create("tables");
+    tcase_set_timeout(t, 120);
     int n = 0;
     while (kernels_at(n))
         n++;
     tcase_add_loop_test(t, products, 0, n);
     tcase_add_loop_test(t, product_in_parts, 0, n);
-    tcase_add_loop_test(t, gelu_and_its_slope, 0, n);
+    tcase_add_loop_test(t, feed_forward_and_its_slope, 0, n);
+    tcase_add_loop_test(t, feed_forward_of_all_lengths, 0, n);
+    tcase_add_loop_test(t, feed_forward_equals_epilogues, 0, n);
+    tcase_add_loop_test(t, norms_backward, 0, n);
+    tcase_add_loop_test(t, causal_attention, 0, n);
+    tcase_add_loop_test(t, biases_equal_inference, 0, n);
     tcase_add_loop_test(t, softmax_is_stable, 0, n);
     tcase_add_loop_test(t, sums_over_rows, 0, n);
     suite_add_tcase(s, t);

@@ -6,62 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
 #include "compute/kernels.h"
 #include "compute/kernels_math.h"
 #include "compute/roofline.h"
+#include "kernel_data.h"
 #include "support.h"
-
-static struct rng rng;
-
-static void setup(void)
-{
-    rng_seed(&rng, 20, 1);
-}
-
-static float gaussian_like(void)
-{
-    return (float)(rng_unit(&rng) + rng_unit(&rng) + rng_unit(&rng) - 1.5);
-}
-
-/* Exactly n floats on the heap, so that a sanitizer sees one too many. */
-static float *random_floats(size_t n)
-{
-    float *p = malloc(n * sizeof *p);
-    ck_assert_ptr_nonnull(p);
-    for (size_t i = 0; i < n; i++)
-        p[i] = gaussian_like();
-    return p;
-}
-
-/* Integers for Q8_0, as a cache stores them. */
-static void *as_storage(const float *x, size_t n, enum storage storage)
-{
-    if (storage == STORAGE_Q8_0) {
-        int8_t *bytes = malloc(n);
-        ck_assert_ptr_nonnull(bytes);
-        for (size_t i = 0; i < n; i++)
-            bytes[i] = isnan(x[i]) ? -128 : (int8_t)(x[i] * 80);
-        return bytes;
-    }
-    void *out = malloc((size_t)storage_bytes(storage, n));
-    ck_assert_ptr_nonnull(out);
-    for (size_t i = 0; i < n; i++)
-        math_store(out, storage, i, x[i]);
-    return out;
-}
-
-static void assert_same_bits(const float *a, const float *b, size_t n, const char *what)
-{
-    for (size_t i = 0; i < n; i++)
-        ck_assert_msg(memcmp(&a[i], &b[i], sizeof *a) == 0, "%s: element %zu is %.9g, not %.9g",
-                      what, i, (double)b[i], (double)a[i]);
-}
-
-static int is_testable(const struct kernels *k)
-{
-    return kernels_supported(k) && k != &kernels_scalar;
-}
 
 /* Panels of random weights, zero from row n_out on. */
 static void *random_panels(int n_out, int n_in, enum storage storage)
@@ -77,12 +26,12 @@ static void *random_panels(int n_out, int n_in, enum storage storage)
     unsigned char *panels = malloc(bytes);
     ck_assert_ptr_nonnull(panels);
     for (size_t i = 0; i < bytes; i++) /* any bytes are elements, the extremes too */
-        panels[i] = (unsigned char)(rng_u32(&rng) % 5 == 0 ? 0 : rng_u32(&rng));
+        panels[i] = (unsigned char)(random_u32() % 5 == 0 ? 0 : random_u32());
     for (int p = 0; p < matrix_panels(n_out); p++) {
         uint16_t *scales =
             (uint16_t *)(void *)(panels + (size_t)p * matrix_panel_bytes(n_in, storage));
         for (int i = 0; i < n_in / QUANT_BLOCK * KERNEL_LANES; i++)
-            scales[i] = f16_round(gaussian_like() * 0.1f);
+            scales[i] = f16_round(random_float() * 0.1f);
     }
     return panels;
 }
@@ -179,6 +128,59 @@ START_TEST(matmul_is_a_product)
 }
 END_TEST
 
+static double activated(enum epilogue epilogue, double s, double before)
+{
+    switch (epilogue) {
+    case EPILOGUE_ADD:
+        return before + s;
+    case EPILOGUE_MUL:
+        return before * s;
+    case EPILOGUE_GELU:
+        return s / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (s + 0.044715 * s * s * s)));
+    case EPILOGUE_GELU_ERF:
+        return s / 2 * (1 + erf(s / sqrt(2)));
+    case EPILOGUE_RELU:
+        return s > 0 ? s : 0;
+    case EPILOGUE_SILU:
+        return s / (1 + exp(-s));
+    default:
+        return s;
+    }
+}
+
+START_TEST(epilogues_are_their_formulas)
+{
+    enum { OUT = 19, IN = 40, TOKENS = 2 };
+    float *weights = random_floats((size_t)kernel_padded(OUT) * IN), *bias = random_floats(OUT);
+    float *x = random_floats(TOKENS * IN), *before = random_floats(TOKENS * OUT);
+    float sums[TOKENS * OUT], y[TOKENS * OUT];
+    const struct matrix w = {OUT, IN, STORAGE_F32, weights, bias};
+    struct matmul m = {&w, x, IN, NULL, TOKENS, sums, OUT, EPILOGUE_STORE};
+    kernels_scalar.matmul(&m, 0, matrix_panels(OUT));
+    m.y = y;
+    m.epilogue = (enum epilogue)_i;
+    memcpy(y, before, sizeof y);
+    kernels_scalar.matmul(&m, 0, matrix_panels(OUT));
+    for (int i = 0; i < TOKENS * OUT; i++)
+        ck_assert_double_eq_tol((double)y[i],
+                                activated(m.epilogue, (double)sums[i], (double)before[i]), 2e-6);
+    free(weights);
+    free(bias);
+    free(x);
+    free(before);
+}
+END_TEST
+
+/* A gated network is two products into the same rows. */
+START_TEST(feed_forward_kinds)
+{
+    ck_assert(!ffn_is_gated(FFN_GELU) && ffn_epilogue(FFN_GELU) == EPILOGUE_GELU);
+    ck_assert(!ffn_is_gated(FFN_GELU_ERF) && ffn_epilogue(FFN_GELU_ERF) == EPILOGUE_GELU_ERF);
+    ck_assert(!ffn_is_gated(FFN_RELU) && ffn_epilogue(FFN_RELU) == EPILOGUE_RELU);
+    ck_assert(ffn_is_gated(FFN_SWIGLU) && ffn_epilogue(FFN_SWIGLU) == EPILOGUE_SILU);
+}
+END_TEST
+
 /* A quantised product is that of the dequantised matrix and the dequantised activations. */
 START_TEST(quantised_matmul_is_a_product)
 {
@@ -262,22 +264,24 @@ START_TEST(quantize_equals_scalar)
 }
 END_TEST
 
-START_TEST(layer_norm_equals_scalar)
+START_TEST(norms_equal_scalar)
 {
     static const int sizes[] = {1, 2, 15, 16, 17, 31, 64, 100, 768};
     for (int i = 0; kernels_at(i); i++) {
-        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes && is_testable(kernels_at(i)); s++) {
             const size_t n = (size_t)sizes[s];
             float *x = random_floats(n), *gain = random_floats(n), *bias = random_floats(n);
             float *a = malloc(n * sizeof *a), *b = malloc(n * sizeof *b);
-            for (int with_bias = 0; with_bias < 2; with_bias++) {
-                const float *shift = with_bias ? bias : NULL;
-                kernels_scalar.norm[NORM_LAYER](a, x, gain, shift, (int)n, 1e-5f);
-                if (!is_testable(kernels_at(i)))
-                    continue;
-                kernels_at(i)->norm[NORM_LAYER](b, x, gain, shift, (int)n, 1e-5f);
-                assert_same_bits(a, b, n, kernels_at(i)->name);
-            }
+            for (int kind = 0; kind < NORM_KINDS; kind++)
+                for (int with_bias = 0; with_bias < 2; with_bias++) {
+                    const float *shift = with_bias ? bias : NULL;
+                    kernels_scalar.norm[kind](a, x, gain, shift, (int)n, 1e-5f);
+                    kernels_at(i)->norm[kind](b, x, gain, shift, (int)n, 1e-5f);
+                    assert_same_bits(a, b, n, kernels_at(i)->name);
+                }
+            kernels_scalar.norm[_i](a, x, gain, bias, (int)n, 1e-5f);
+            kernels_at(i)->norm[_i](x, x, gain, bias, (int)n, 1e-5f); /* in place */
+            assert_same_bits(a, x, n, kernels_at(i)->name);
             free(x);
             free(gain);
             free(bias);
@@ -288,23 +292,105 @@ START_TEST(layer_norm_equals_scalar)
 }
 END_TEST
 
-START_TEST(layer_norm_is_its_formula)
+/* A row whose mean is far from 0 tells the kinds apart. */
+START_TEST(norms_are_their_formulas)
 {
     enum { N = 100 };
     float *x = random_floats(N), *gain = random_floats(N), *bias = random_floats(N), out[N];
-    kernels_scalar.norm[NORM_LAYER](out, x, gain, bias, N, 1e-5f);
-    double mean = 0, variance = 0;
-    for (int i = 0; i < N; i++)
+    double mean = 0, variance = 0, squares = 0;
+    for (int i = 0; i < N; i++) {
+        x[i] += 2;
         mean += (double)x[i] / N;
+        squares += (double)x[i] * (double)x[i] / N;
+    }
     for (int i = 0; i < N; i++)
         variance += ((double)x[i] - mean) * ((double)x[i] - mean) / N;
+    kernels_scalar.norm[NORM_LAYER](out, x, gain, bias, N, 1e-5f);
     for (int i = 0; i < N; i++) {
         const double unit = ((double)x[i] - mean) / sqrt(variance + 1e-5);
         ck_assert_double_eq_tol((double)out[i], unit * (double)gain[i] + (double)bias[i], 1e-5);
     }
+    kernels_scalar.norm[NORM_RMS](out, x, gain, bias, N, 0.25f);
+    for (int i = 0; i < N; i++) {
+        const double unit = (double)x[i] / sqrt(squares + 0.25);
+        ck_assert_double_eq_tol((double)out[i], unit * (double)gain[i] + (double)bias[i], 1e-6);
+    }
     free(x);
     free(gain);
     free(bias);
+}
+END_TEST
+
+/* --- rotary positions ------------------------------------------------------------------------ */
+
+/* turn [2, n_rot] of random angles, which are given. */
+static float *random_turn(int n_rot, double *angles)
+{
+    float *turn = malloc(2 * (size_t)n_rot * sizeof *turn + 1);
+    ck_assert_ptr_nonnull(turn);
+    for (int i = 0; i < n_rot; i += 2) {
+        angles[i / 2] = 10 * (double)random_float();
+        turn[i] = turn[i + 1] = (float)cos(angles[i / 2]);
+        turn[n_rot + i + 1] = (float)sin(angles[i / 2]);
+        turn[n_rot + i] = -turn[n_rot + i + 1];
+    }
+    return turn;
+}
+
+/* A pair is a complex number, which is multiplied by e^(i angle); back undoes it. */
+static void check_rotation(const struct kernels *k, const float *x, int n_rot, int n)
+{
+    double angles[64];
+    float *turn = random_turn(n_rot, angles);
+    float *expected = malloc((size_t)n * sizeof *expected), *out = copy_floats(x, (size_t)n);
+    kernels_scalar.rotate(expected, x, turn, n_rot, n, 0.3f, false);
+    k->rotate(out, out, turn, n_rot, n, 0.3f, false); /* in place */
+    assert_same_bits(expected, out, (size_t)n, k->name);
+    for (int i = 0; i < n_rot; i += 2) {
+        const double c = 0.3 * cos(angles[i / 2]), s = 0.3 * sin(angles[i / 2]);
+        ck_assert_double_eq_tol((double)out[i], (double)x[i] * c - (double)x[i + 1] * s, 3e-7);
+        ck_assert_double_eq_tol((double)out[i + 1], (double)x[i] * s + (double)x[i + 1] * c, 3e-7);
+    }
+    for (int i = n_rot; i < n; i++)
+        ck_assert_double_eq_tol((double)out[i], 0.3 * (double)x[i], 1e-7);
+    kernels_scalar.rotate(expected, out, turn, n_rot, n, 2, true);
+    k->rotate(out, out, turn, n_rot, n, 2, true);
+    assert_same_bits(expected, out, (size_t)n, k->name);
+    for (int i = 0; i < n; i++)
+        ck_assert_double_eq_tol((double)out[i], 0.6 * (double)x[i], 1e-6);
+    free(turn);
+    free(expected);
+    free(out);
+}
+
+START_TEST(rotation)
+{
+    for (int k = 0; kernels_at(k); k++)
+        for (int n = 1; n <= 80 && kernels_supported(kernels_at(k)); n += n < 36 ? 1 : 11) {
+            float *x = random_floats((size_t)n);
+            for (int n_rot = 0; n_rot <= n; n_rot += 2)
+                check_rotation(kernels_at(k), x, n_rot, n);
+            free(x);
+        }
+}
+END_TEST
+
+/* Zeros keep the signs of the definition, too. */
+START_TEST(rotation_of_zeros)
+{
+    enum { N = 16 };
+    float x[N], turn[2 * N], a[N], b[N];
+    for (int i = 0; i < N; i++) {
+        x[i] = i % 3 ? 0.0f : -0.0f;
+        turn[i] = i & 4 ? -1.0f : 1.0f;
+        turn[N + i] = i % 2 ? 0.0f : -0.0f;
+    }
+    for (int k = 0; kernels_at(k); k++)
+        for (int back = 0; back < 2 && is_testable(kernels_at(k)); back++) {
+            kernels_scalar.rotate(a, x, turn, N, N, 0.5f, back);
+            kernels_at(k)->rotate(b, x, turn, N, N, 0.5f, back);
+            assert_same_bits(a, b, N, kernels_at(k)->name);
+        }
 }
 END_TEST
 
@@ -337,394 +423,51 @@ START_TEST(broken_contracts_abort)
     case 4: /* an empty row */
         k->norm[NORM_LAYER](y, x, x, NULL, 0, 1e-5f);
         break;
+    case 5: /* half a pair */
+        k->rotate(y, x, weights, 15, 16, 1, false);
+        break;
+    case 6: /* more to turn than there is */
+        k->rotate(y, x, weights, 18, 16, 1, false);
+        break;
+    case 7: /* an unknown epilogue */
+        m.epilogue = EPILOGUES;
+        k->matmul(&m, 0, 1);
+        break;
+    case 8:
+        k->norm[NORM_RMS](y, x, x, NULL, 16, -1e-5f);
+        break;
     default: /* no chunks */
         k->merge(y, x, x, x, 0, 16, 16);
     }
 }
 END_TEST
 
-struct attention {
-    struct attend args;
-    size_t n_out; /* floats of each of max, sum, out */
-    float *q, *scores, *max, *sum, *out;
-    void *k, *v;
-    uint16_t *k_scales, *v_scales;
-    float *k_values, *v_values;
-};
-
-static uint16_t *random_scales(size_t n)
+/* One product with a single weight of 1: every table's epilogue of sums of all magnitudes. */
+START_TEST(epilogues_equal_scalar)
 {
-    uint16_t *scales = malloc(n * sizeof *scales);
-    ck_assert_ptr_nonnull(scales);
-    for (size_t i = 0; i < n; i++)
-        scales[i] = f16_round(fabsf(gaussian_like()) * 0.01f);
-    return scales;
-}
-
-static float *copy_floats(const float *x, size_t n)
-{
-    float *copy = malloc(n * sizeof *copy);
-    ck_assert_ptr_nonnull(copy);
-    return memcpy(copy, x, n * sizeof *copy);
-}
-
-static struct attention make_attention(int n_heads, int dim, int n, enum storage storage)
-{
-    const size_t n_panels = (size_t)(n + KERNEL_LANES - 1) / KERNEL_LANES;
-    const size_t n_k = n_panels * (size_t)dim * KERNEL_LANES;
-    const size_t v_stride = (size_t)kernel_padded(dim);
-    const size_t n_v = (size_t)n * v_stride;
-    const size_t stride = (size_t)dim + 3; /* the gaps stay as they are */
-    struct attention at = {
-        .q = random_floats((size_t)n_heads * (size_t)dim),
-        .scores = random_floats((size_t)n_heads * KERNEL_CHUNK),
-        .n_out = (size_t)n_heads * stride,
-        .max = random_floats((size_t)n_heads * stride),
-        .sum = random_floats((size_t)n_heads * stride),
-        .out = random_floats((size_t)n_heads * stride),
-        .k_values = random_floats(n_k),
-        .v_values = random_floats(n_v),
-    };
-    /* Stale lanes beyond n must not matter, whatever they hold. */
-    for (int t = n; t < (int)n_panels * KERNEL_LANES; t++)
-        for (int i = 0; i < dim; i++)
-            at.k_values[(t / 16 * dim + i) * 16 + t % 16] = NAN;
-    for (size_t i = 0; i < n_v; i++)
-        if (i % v_stride >= (size_t)dim)
-            at.v_values[i] = NAN;
-    at.k = as_storage(at.k_values, n_k, storage);
-    at.v = as_storage(at.v_values, n_v, storage);
-    at.k_scales = random_scales(n_panels * (size_t)quant_blocks(dim) * KERNEL_LANES);
-    at.v_scales = random_scales((size_t)n * (size_t)quant_blocks(dim));
-    const struct kv_chunk kv = {{{at.k, at.v, at.k_scales, at.v_scales}}, n, n, dim, dim, storage};
-    at.args = (struct attend){kv,     n_heads, at.q, at.scores, at.max, at.sum,
-                              at.out, stride,  NULL, NULL,      0};
-    return at;
-}
-
-static void free_attention(struct attention *at)
-{
-    free(at->q);
-    free(at->scores);
-    free(at->max);
-    free(at->sum);
-    free(at->out);
-    free(at->k);
-    free(at->v);
-    free(at->k_scales);
-    free(at->v_scales);
-    free(at->k_values);
-    free(at->v_values);
-}
-
-static void compare_attend(const struct kernels *k, int n_heads, int dim, int n,
-                           enum storage storage)
-{
-    struct attention at = make_attention(n_heads, dim, n, storage);
-    const size_t n_out = at.n_out;
-    struct attend reference = at.args;
-    reference.out = copy_floats(at.out, n_out);
-    reference.max = copy_floats(at.max, n_out);
-    reference.sum = copy_floats(at.sum, n_out);
-    kernels_scalar.attend(&reference);
-    k->attend(&at.args);
-    char what[96];
-    snprintf(what, sizeof what, "%s attend, %d heads of %d, %d positions, %s", k->name, n_heads,
-             dim, n, storage_name(storage));
-    assert_same_bits(reference.max, at.max, n_out, what);
-    assert_same_bits(reference.sum, at.sum, n_out, what);
-    assert_same_bits(reference.out, at.out, n_out, what);
-    free(reference.max);
-    free(reference.sum);
-    free(reference.out);
-    free_attention(&at);
-}
-
-START_TEST(attend_equals_scalar)
-{
-    static const int heads[] = {1, 2, 3, 4, 7, 12, 22};
-    static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
-    static const int dims[] = {1, 8, 16, 20, 24, 48, 64, 80};
-    static const int positions[] = {1, 15, 16, 17, 63, 64, 100, 256};
-    for (int i = 0; kernels_at(i); i++) {
-        if (!is_testable(kernels_at(i)))
-            continue;
-        for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
-            for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
-                for (size_t p = 0; p < sizeof positions / sizeof *positions; p++)
-                    for (int s = 0; s < 3; s++)
-                        compare_attend(kernels_at(i), heads[h], dims[d], positions[p], storages[s]);
-    }
-}
-END_TEST
-
-/* Rows [begin, end), exactly. */
-static void *copy_rows(const void *from, size_t row_bytes, int begin, int end)
-{
-    unsigned char *rows = malloc((size_t)(end - begin) * row_bytes);
-    ck_assert_ptr_nonnull(rows);
-    memcpy(rows, (const unsigned char *)from + (size_t)begin * row_bytes,
-           (size_t)(end - begin) * row_bytes);
-    return rows;
-}
-
-/* Overwrites what a piece from position `first` on holds at position t: all bits set are NaN. */
-static void spoil_position(const struct kv_piece *piece, int first, int t, int dim, size_t element)
-{
-    const size_t panel = (size_t)((t - first) / KERNEL_LANES) * (size_t)dim;
-    const size_t lane = (size_t)(t % KERNEL_LANES);
-    for (size_t i = 0; i < (size_t)dim; i++)
-        memset((unsigned char *)(uintptr_t)piece->k + ((panel + i) * KERNEL_LANES + lane) * element,
-               0xff, element);
-}
-
-/* The positions [begin, end) of a chunk that is in one piece. */
-static struct kv_piece copy_piece(const struct kv_chunk *kv, int begin, int end)
-{
-    static const size_t elements[] = {
-        [STORAGE_F32] = 4, [STORAGE_F16] = 2, [STORAGE_Q8_0] = sizeof(int8_t)};
-    const struct kv_piece *whole = &kv->piece[0];
-    const size_t element = elements[kv->storage], dim = (size_t)kv->key_dim;
-    const size_t scales = (size_t)quant_blocks(kv->key_dim) * sizeof(uint16_t);
-    const int panel = begin / KERNEL_LANES, panels = matrix_panels(end);
-    const int first = panel * KERNEL_LANES;
-    const struct kv_piece piece = {
-        copy_rows(whole->k, dim * KERNEL_LANES * element, panel, panels),
-        copy_rows(whole->v, (size_t)kernel_padded(kv->key_dim) * element, first, end),
-        copy_rows(whole->k_scales, scales * KERNEL_LANES, panel, panels),
-        copy_rows(whole->v_scales, scales, first, end),
-    };
-    for (int t = first; t < begin; t++)
-        spoil_position(&piece, first, t, kv->key_dim, element);
-    for (int t = end; t < panels * KERNEL_LANES; t++)
-        spoil_position(&piece, first, t, kv->key_dim, element);
-    return piece;
-}
-
-static void free_piece(struct kv_piece *piece)
-{
-    free((void *)(uintptr_t)piece->k);
-    free((void *)(uintptr_t)piece->v);
-    free((void *)(uintptr_t)piece->k_scales);
-    free((void *)(uintptr_t)piece->v_scales);
-}
-
-/* A chunk in two pieces is the chunk in one, on every table. */
-static void compare_pieces(int n_heads, int dim, int n, int split, enum storage storage)
-{
-    struct attention at = make_attention(n_heads, dim, n, storage);
-    const size_t n_out = at.n_out;
-    float *expected = copy_floats(at.out, n_out);
-    struct attend whole = at.args, pieces = at.args;
-    whole.out = expected;
-    kernels_scalar.attend(&whole);
-    const float max = at.max[0], sum = at.sum[0];
-    pieces.kv.split = split;
-    pieces.kv.piece[0] = split > 0 ? copy_piece(&at.args.kv, 0, split) : (struct kv_piece){NULL};
-    pieces.kv.piece[1] = split < n ? copy_piece(&at.args.kv, split, n) : (struct kv_piece){NULL};
-    for (int i = 0; kernels_at(i); i++) {
-        char what[96];
-        if (!kernels_supported(kernels_at(i)))
-            continue;
-        snprintf(what, sizeof what, "%s attend, %d heads of %d, %d and %d positions, %s",
-                 kernels_at(i)->name, n_heads, dim, split, n - split, storage_name(storage));
-        kernels_at(i)->attend(&pieces);
-        assert_same_bits(expected, at.out, n_out, what);
-        assert_same_bits(&max, at.max, 1, what);
-        assert_same_bits(&sum, at.sum, 1, what);
-    }
-    free_piece(&pieces.kv.piece[0]);
-    free_piece(&pieces.kv.piece[1]);
-    free(expected);
-    free_attention(&at);
-}
-
-START_TEST(pieces_equal_the_whole)
-{
-    static const int heads[] = {1, 3, 12}, dims[] = {20, 64};
-    static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
-    static const int positions[] = {1, 17, 100, 256};
-    static const int splits[] = {0, 1, 15, 16, 17, 31, 64, 100, 255, 256};
-    for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
-        for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
-            for (size_t p = 0; p < sizeof positions / sizeof *positions; p++)
-                for (size_t s = 0; s < sizeof splits / sizeof *splits; s++)
-                    for (int kind = 0; kind < 3 && splits[s] <= positions[p]; kind++)
-                        compare_pieces(heads[h], dims[d], positions[p], splits[s], storages[kind]);
-}
-END_TEST
-
-/* Softmax attention in double over three chunks equals attend and merge. */
-START_TEST(attend_and_merge_are_softmax)
-{
-    enum { DIM = 20, CHUNKS = 3 };
-    static const int lengths[CHUNKS] = {256, 256, 40};
-    const size_t stride = DIM + 2;
-    float parts[CHUNKS * (DIM + 2)], merged[DIM];
-    float *q = random_floats(DIM);
-    double numerator[DIM] = {0}, denominator = 0;
-    for (int c = 0; c < CHUNKS; c++) {
-        struct attention at = make_attention(1, DIM, lengths[c], STORAGE_F32);
-        at.args.q = q;
-        at.args.out = parts + (size_t)c * stride;
-        at.args.max = parts + (size_t)c * stride + DIM;
-        at.args.sum = parts + (size_t)c * stride + DIM + 1;
-        kernels_scalar.attend(&at.args);
-        for (int t = 0; t < lengths[c]; t++) {
-            double s = 0;
-            for (int i = 0; i < DIM; i++)
-                s += (double)q[i] * (double)at.k_values[(t / 16 * DIM + i) * 16 + t % 16];
-            denominator += exp(s);
-            for (int i = 0; i < DIM; i++)
-                numerator[i] += exp(s) * (double)at.v_values[t * kernel_padded(DIM) + i];
-        }
-        free_attention(&at);
-    }
-    kernels_scalar.merge(merged, parts, parts + DIM, parts + DIM + 1, CHUNKS, stride, DIM);
-    for (int i = 0; i < DIM; i++)
-        ck_assert_double_eq_tol((double)merged[i], numerator[i] / denominator, 1e-5);
-    for (int k = 0; kernels_at(k); k++) {
-        float again[DIM];
-        if (!is_testable(kernels_at(k)))
-            continue;
-        kernels_at(k)->merge(again, parts, parts + DIM, parts + DIM + 1, CHUNKS, stride, DIM);
-        assert_same_bits(merged, again, DIM, kernels_at(k)->name);
-    }
-    free(q);
-}
-END_TEST
-
-/* Q8_0 keys and values are their integers times their scales. */
-START_TEST(quantised_attend_is_softmax)
-{
-    enum { DIM = 40, N = 100, BLOCKS = 2 };
-    struct attention at = make_attention(1, DIM, N, STORAGE_Q8_0);
-    kernels_scalar.attend(&at.args);
-    const int8_t *k = at.k, *v = at.v;
-    double numerator[DIM] = {0}, denominator = 0;
-    for (int t = 0; t < N; t++) {
-        double s = 0;
-        for (int i = 0; i < DIM; i++)
-            s += (double)at.q[i] * k[(t / 16 * DIM + i) * 16 + t % 16] *
-                 (double)f16_widen(at.k_scales[(t / 16 * BLOCKS + i / 32) * 16 + t % 16]);
-        denominator += exp(s);
-        for (int i = 0; i < DIM; i++)
-            numerator[i] += exp(s) * v[t * kernel_padded(DIM) + i] *
-                            (double)f16_widen(at.v_scales[t * BLOCKS + i / 32]);
-    }
-    for (int i = 0; i < DIM; i++)
-        ck_assert_double_eq_tol((double)(at.out[i] / at.sum[0]), numerator[i] / denominator, 1e-5);
-    free_attention(&at);
-}
-END_TEST
-
-START_TEST(exp_is_accurate)
-{
-    double worst = 0;
-    for (int i = -870000; i <= 880000; i += 7) {
-        const float x = (float)i * 1e-4f;
-        const double exact = exp((double)x);
-        const double error = fabs((double)math_exp(x) - exact) / exact;
-        worst = error > worst ? error : worst;
-    }
-    ck_assert_double_lt(worst, 2.0e-7);
-    ck_assert(math_exp(0.0f) == 1.0f);
-    ck_assert(math_exp(-INFINITY) == 0.0f);
-    ck_assert(isfinite(math_exp(INFINITY)));
-    ck_assert(isnan(math_exp(NAN)));
-}
-END_TEST
-
-START_TEST(gelu_is_the_tanh_form)
-{
-    for (int i = -12000; i <= 12000; i++) {
-        const float x = (float)i * 1e-3f;
-        const double d = (double)x;
-        const double u = sqrt(2 / 3.14159265358979323846) * (d + 0.044715 * d * d * d);
-        ck_assert_double_eq_tol((double)math_gelu(x), d / 2 * (1 + tanh(u)), 1e-6);
-    }
-    ck_assert(math_gelu(1e30f) == 1e30f);
-    ck_assert(fabsf(math_gelu(-1e10f)) < 1e-20f); /* the capped exponential leaves a crumb */
-    ck_assert(isnan(math_gelu(NAN)));
-}
-END_TEST
-
-/* All 65,536 halves go to float and back, and agree with every table. */
-START_TEST(f16_round_trip)
-{
-    static uint16_t all[65536], back[65536];
-    static float wide[65536], reference[65536];
-    for (int i = 0; i < 65536; i++)
-        all[i] = (uint16_t)i;
-    kernels_scalar.from_f16(reference, all, 65536);
-    for (int k = 0; kernels_at(k); k++) {
-        if (!kernels_supported(kernels_at(k)))
-            continue;
-        kernels_at(k)->from_f16(wide, all, 65536);
-        assert_same_bits(reference, wide, 65536, kernels_at(k)->name);
-        kernels_at(k)->to_f16(back, wide, 65536);
-        for (int i = 0; i < 65536; i++) {
-            const int is_nan = (i & 0x7c00) == 0x7c00 && (i & 0x3ff);
-            ck_assert_uint_eq(back[i], is_nan ? (unsigned)i | 0x200 : (unsigned)i);
-        }
-    }
-    ck_assert(reference[0x3c00] == 1.0f && reference[0x0001] == 0x1p-24f);
-    ck_assert(reference[0xfbff] == -65504.0f);
-}
-END_TEST
-
-/* Rounding to half: ties to even, overflow to infinity, subnormals. */
-START_TEST(f16_rounding)
-{
-    enum { N = 400000 };
-    float *x = malloc(N * sizeof *x);
-    uint16_t *a = malloc(N * sizeof *a), *b = malloc(N * sizeof *b);
-    for (int i = 0; i < N; i++) {
-        const uint32_t bits = rng_u32(&rng);
-        memcpy(&x[i], &bits, sizeof bits);
-        if (i % 2) /* the range where halves live */
-            x[i] = gaussian_like() * ldexpf(1.0f, (int)(rng_u32(&rng) % 44) - 27);
-    }
-    const float special[] = {65504.0f, 65519.996f,   65520.0f,       0x1p-25f,      0x1.8p-25f,
-                             -0.0f,    0x1.ffcp-15f, 1.00048828125f, 1.00146484375f};
-    memcpy(x, special, sizeof special);
-    kernels_scalar.to_f16(a, x, N);
-    ck_assert_uint_eq(a[0], 0x7bff);
-    ck_assert_uint_eq(a[1], 0x7bff);
-    ck_assert_uint_eq(a[2], 0x7c00);
-    ck_assert_uint_eq(a[3], 0);
-    ck_assert_uint_eq(a[4], 1);
-    ck_assert_uint_eq(a[5], 0x8000);
-    ck_assert_uint_eq(a[6], 0x0400); /* halfway between subnormal and normal: even */
-    ck_assert_uint_eq(a[7], 0x3c00);
-    ck_assert_uint_eq(a[8], 0x3c02);
+    enum { N = 4096 };
+    static float x[N], a[N], b[N];
+    static const float odd[] = {0, -0.0f, INFINITY, -INFINITY, 14, -14, 88, -88, -87, 1e-45f};
+    float panel[KERNEL_LANES] = {1};
+    const struct matrix w = {1, 1, STORAGE_F32, panel, NULL};
+    for (int i = 0; i < N; i++)
+        x[i] =
+            i % 2 ? float_of(random_u32() % 0x7f800000 | random_u32() << 31) : 8 * random_float();
+    memcpy(x, odd, sizeof odd);
+    struct matmul m = {&w, x, 1, NULL, N, a, 1, (enum epilogue)_i};
+    memset(a, 0x3f, sizeof a);
+    kernels_scalar.matmul(&m, 0, 1);
+    m.y = b;
     for (int k = 0; kernels_at(k); k++) {
         if (!is_testable(kernels_at(k)))
             continue;
-        kernels_at(k)->to_f16(b, x, N);
+        memset(b, 0x3f, sizeof b);
+        kernels_at(k)->matmul(&m, 0, 1);
         for (int i = 0; i < N; i++)
-            ck_assert_msg(a[i] == b[i], "%s: %.9g gives %04x, not %04x", kernels_at(k)->name,
-                          (double)x[i], b[i], a[i]);
+            ck_assert_msg(memcmp(&a[i], &b[i], sizeof *a) == 0 || (isnan(a[i]) && isnan(b[i])),
+                          "%s: epilogue %d of %a is %a, not %a", kernels_at(k)->name, _i,
+                          (double)x[i], (double)b[i], (double)a[i]);
     }
-    free(x);
-    free(a);
-    free(b);
-}
-END_TEST
-
-/* All 65,536 bfloat16 values survive the way there and back; rounding is to nearest even. */
-START_TEST(bf16_round_trip)
-{
-    for (uint32_t i = 0; i < 65536; i++) {
-        const int is_nan = (i & 0x7f80) == 0x7f80 && (i & 0x7f);
-        ck_assert_uint_eq(bf16_round(bf16_widen((uint16_t)i)), is_nan ? i | 0x40 : i);
-    }
-    ck_assert_uint_eq(bf16_round(1.0f), 0x3f80);
-    ck_assert_uint_eq(bf16_round(0x1.01p0f), 0x3f80);   /* halfway: even */
-    ck_assert_uint_eq(bf16_round(0x1.03p0f), 0x3f82);   /* halfway: even, upwards */
-    ck_assert_uint_eq(bf16_round(0x1.0101p0f), 0x3f81); /* above halfway */
-    ck_assert_uint_eq(bf16_round(3.4e38f), 0x7f80);
-    ck_assert_uint_eq(bf16_round(-INFINITY), 0xff80);
 }
 END_TEST
 
@@ -784,24 +527,20 @@ int main(void)
 {
     Suite *s = suite_create("kernels");
     TCase *t = tcase_create("kernels");
-    tcase_add_checked_fixture(t, setup, NULL);
+    tcase_add_checked_fixture(t, seed_numbers, NULL);
     tcase_set_timeout(t, 120);
     tcase_add_test(t, matmul_equals_scalar);
     tcase_add_test(t, matmul_is_a_product);
     tcase_add_test(t, quantised_matmul_is_a_product);
     tcase_add_test(t, quantize_equals_scalar);
-    tcase_add_test(t, layer_norm_equals_scalar);
-    tcase_add_test(t, layer_norm_is_its_formula);
-    tcase_add_loop_test_raise_signal(t, broken_contracts_abort, SIGABRT, 0, 12);
-    tcase_add_test(t, attend_equals_scalar);
-    tcase_add_test(t, pieces_equal_the_whole);
-    tcase_add_test(t, attend_and_merge_are_softmax);
-    tcase_add_test(t, quantised_attend_is_softmax);
-    tcase_add_test(t, exp_is_accurate);
-    tcase_add_test(t, gelu_is_the_tanh_form);
-    tcase_add_test(t, f16_round_trip);
-    tcase_add_test(t, f16_rounding);
-    tcase_add_test(t, bf16_round_trip);
+    tcase_add_loop_test(t, epilogues_are_their_formulas, 0, EPILOGUES);
+    tcase_add_loop_test(t, epilogues_equal_scalar, 0, EPILOGUES);
+    tcase_add_test(t, feed_forward_kinds);
+    tcase_add_loop_test(t, norms_equal_scalar, 0, NORM_KINDS);
+    tcase_add_test(t, norms_are_their_formulas);
+    tcase_add_test(t, rotation);
+    tcase_add_test(t, rotation_of_zeros);
+    tcase_add_loop_test_raise_signal(t, broken_contracts_abort, SIGABRT, 0, 20);
     tcase_add_test(t, measuring_loops);
     tcase_add_test(t, choosing_tables);
     suite_add_tcase(s, t);

@@ -16,7 +16,19 @@ static void check_pieces(enum pretokenize_rule rule, struct text s, const int *l
     ck_assert_msg(at == s.len, "%s line %d: pieces end at %zu of %zu", place, line, at, s.len);
 }
 
-/* What Python's `regex` makes of GPT-2's pattern. */
+static enum pretokenize_rule rule_of(const char *name)
+{
+    static const char *const names[] = {[PRETOKENIZE_GPT2] = "gpt2",
+                                        [PRETOKENIZE_STARCODER] = "starcoder",
+                                        [PRETOKENIZE_LLAMA3] = "llama3",
+                                        [PRETOKENIZE_QWEN2] = "qwen2"};
+    for (int rule = 0; rule < PRETOKENIZE_RULES; rule++)
+        if (strcmp(names[rule], name) == 0)
+            return (enum pretokenize_rule)rule;
+    ck_abort_msg("there is no rule %s", name);
+}
+
+/* What Python's `regex` makes of the patterns. */
 START_TEST(test_reference_cases)
 {
     static struct test_case t;
@@ -31,12 +43,11 @@ START_TEST(test_reference_cases)
         char *text = malloc(t.len ? t.len : 1);
         ck_assert_ptr_nonnull(text);
         memcpy(text, t.text, t.len);
-        const bool starcoder = strcmp(rule, "starcoder") == 0;
-        check_pieces(starcoder ? PRETOKENIZE_STARCODER : PRETOKENIZE_GPT2,
-                     (struct text){text, t.len}, t.numbers, t.n, "pretokenize.txt", c.line);
+        check_pieces(rule_of(rule), (struct text){text, t.len}, t.numbers, t.n, "pretokenize.txt",
+                     c.line);
         free(text);
     }
-    ck_assert_int_gt(n, 400);
+    ck_assert_int_gt(n, 800);
 }
 END_TEST
 
@@ -88,10 +99,49 @@ START_TEST(test_starcoder_digits_stand_alone)
 }
 END_TEST
 
+START_TEST(test_llama3_words_take_what_is_before_them)
+{
+    CHECK(PRETOKENIZE_LLAMA3, "(a) b", 2, 1, 2);
+    CHECK(PRETOKENIZE_LLAMA3, "\ta\na", 2, 1, 1); /* but no line break */
+    CHECK(PRETOKENIZE_LLAMA3, "  a1b", 1, 2, 1, 1);
+    CHECK(PRETOKENIZE_LLAMA3, "''a", 2, 1);
+    CHECK(PRETOKENIZE_LLAMA3,
+          "\xff\xff"
+          "a",
+          2, 1);
+}
+END_TEST
+
+START_TEST(test_llama3_lines_and_digits)
+{
+    CHECK(PRETOKENIZE_LLAMA3, " \n \n  a", 4, 1, 2);
+    CHECK(PRETOKENIZE_LLAMA3, "!\r\n\n a", 4, 2);
+    CHECK(PRETOKENIZE_LLAMA3, " !\na", 3, 1);
+    CHECK(PRETOKENIZE_LLAMA3, "1234567", 3, 3, 1);
+    CHECK(PRETOKENIZE_QWEN2, " 12", 1, 1, 1);
+    CHECK(PRETOKENIZE_LLAMA3, "I'LL 'Re", 1, 3, 2, 2);
+}
+END_TEST
+
+START_TEST(test_names)
+{
+    const struct pretokenizer *llama3 = pretokenizer_find(text_of("llama-bpe"));
+    char names[12];
+    ck_assert_ptr_nonnull(llama3);
+    ck_assert(llama3->rule == PRETOKENIZE_LLAMA3 && llama3->whole_pieces && llama3->adds_bos);
+    ck_assert_int_eq(pretokenizer_find(text_of("olmo"))->rule, PRETOKENIZE_GPT2);
+    ck_assert_int_eq(pretokenizer_find(text_of("stablelm2"))->rule, PRETOKENIZE_QWEN2);
+    ck_assert_ptr_null(pretokenizer_find(text_of("llama")));
+    pretokenizer_names(names, sizeof names);
+    ck_assert_str_eq(names, "gpt-2, defa");
+}
+END_TEST
+
 /* Every run is read once or twice, not once for every piece in it. */
 START_TEST(test_long_runs_take_linear_time)
 {
-    static const char *const units[] = {" ", "\n", "a", "'", "'s", "1", "\xe3\x80\x80", "\x80"};
+    static const char *const units[] = {" ",   "\n",           "a",    "'",        "'s", "1",
+                                        " \n", "\xe3\x80\x80", "\x80", "\n       "};
     const size_t size = 6 << 20;
     char *text = malloc(size);
     ck_assert_ptr_nonnull(text);
@@ -99,7 +149,7 @@ START_TEST(test_long_runs_take_linear_time)
         const size_t len = strlen(units[u]);
         for (size_t i = 0; i < size; i++)
             text[i] = units[u][i % len];
-        for (int rule = PRETOKENIZE_GPT2; rule <= PRETOKENIZE_STARCODER; rule++) {
+        for (int rule = 0; rule < PRETOKENIZE_RULES; rule++) {
             size_t at = 0;
             while (at < size)
                 at += pretokenize_next((enum pretokenize_rule)rule,
@@ -120,6 +170,9 @@ int main(void)
     tcase_add_test(t, test_contractions_are_lowercase_and_first);
     tcase_add_test(t, test_invalid_bytes_are_other_characters);
     tcase_add_test(t, test_starcoder_digits_stand_alone);
+    tcase_add_test(t, test_llama3_words_take_what_is_before_them);
+    tcase_add_test(t, test_llama3_lines_and_digits);
+    tcase_add_test(t, test_names);
     tcase_add_test(t, test_long_runs_take_linear_time);
     tcase_set_timeout(t, 60);
     suite_add_tcase(s, t);

@@ -117,7 +117,7 @@ static enum status open_other(const char *path, struct runtime *r, struct err *e
                        "%.200s: another vocabulary than the checkpoint's: expected %d tokens, "
                        "found %d",
                        path, n_vocab, other->model->config.n_vocab);
-    if (!other->tokenizer)
+    if (!other->tokenizer || tokenizer_n_tokens(other->tokenizer) == 0)
         return STATUS_OK;
     return check_same_tokens(r->checkpoint.tokenizer, other->tokenizer, path, e);
 }
@@ -240,7 +240,8 @@ static enum status run_eval(const struct invocation *inv, const void *values, st
 {
     const struct eval_options *o = values;
     const struct input_options input = {.file = o->text};
-    struct runtime r = {.inv = inv, .common = &o->common, .engine = &o->engine};
+    struct runtime r = {
+        .inv = inv, .common = &o->common, .engine = &o->engine, .parts = COMMON_TEXTS};
     TRY(check_eval_options(o, e));
     return runtime_run(&r, &input, eval_text, o, e);
 }

@@ -354,7 +354,11 @@ static enum status run_generate(const struct invocation *inv, const void *values
     /* One seed for the text and for random heads, so that it replays both. */
     TRY(runtime_seed(&o->seed, &chosen.seed.value, e));
     chosen.engine.variant.seed = (struct option_u64){chosen.seed.value, true};
-    struct runtime r = {.inv = inv, .common = &o->common, .engine = &o->engine};
+    const bool texts = o->prompts || o->input.file || (o->input.prompt && o->input.prompt[0]);
+    struct runtime r = {.inv = inv,
+                        .common = &o->common,
+                        .engine = &o->engine,
+                        .parts = texts ? COMMON_TEXTS : CHECKPOINT_TOKENIZER};
     return runtime_run(&r, &o->input, o->prompts ? generate_many_from : generate_from, o, e);
 }
 

@@ -40,6 +40,19 @@ static enum status read_names(struct info *info, struct err *e)
     return gguf_get_text(g, "tokenizer.ggml.model", &info->tokenizer_model, &found, e);
 }
 
+/* What is wrong with a tokenizer is one of its properties. */
+static enum status read_tokenizer(struct info *info, struct err *e)
+{
+    if (info->tokenizer_model.len == 0)
+        return STATUS_OK;
+    const enum status s = tokenizer_create(info->gguf, &info->tokenizer, &info->problem);
+    if (s == STATUS_NO_MEMORY)
+        return err_set(e, s, "%s", info->problem.text);
+    if (s == STATUS_OK)
+        (void)tokenizer_reads_text(info->tokenizer, &info->problem);
+    return STATUS_OK;
+}
+
 static enum status read_parts(struct info *info, struct err *e)
 {
     TRY(gguf_parse_file(&info->file, &info->gguf, e));
@@ -53,11 +66,10 @@ static enum status read_parts(struct info *info, struct err *e)
         struct config config;
         TRY(config_parse(info->gguf, &info->config, e));
         info->has_config = true;
-        info->runs = config_read(info->gguf, &config, NULL) == STATUS_OK &&
-                     cost_shape_of_file(info->gguf, &info->config, &info->shape);
+        info->runs = cost_shape_of_file(info->gguf, &info->config, &info->shape) &&
+                     config_read(info->gguf, &config, &info->refusal) == STATUS_OK;
     }
-    return info->tokenizer_model.len ? tokenizer_create(info->gguf, &info->tokenizer, e)
-                                     : STATUS_OK;
+    return read_tokenizer(info, e);
 }
 
 static enum status count_nonfinite(struct info *info, struct err *e)

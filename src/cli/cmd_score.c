@@ -267,7 +267,7 @@ static enum status run_score(const struct invocation *inv, const void *values, s
     struct runtime r = {.inv = inv,
                         .common = &o->common,
                         .engine = &o->engine,
-                        .without_tokenizer = o->tokens != NULL};
+                        .parts = o->tokens ? 0 : COMMON_TEXTS};
     TRY(check_score_options(o, e));
     return runtime_run(&r, &o->input, score_text, o, e);
 }

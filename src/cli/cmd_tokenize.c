@@ -69,9 +69,15 @@ static enum status print_decoded(const struct tokenize_options *o, const struct 
 {
     int32_t *ids;
     size_t n;
-    TRY(parse_ids("--decode", o->decode, tokenizer_n_tokens(t), &ids, &n, e));
-    for (size_t i = 0; i < n; i++)
-        output_put(out, tokenizer_bytes(t, ids[i]));
+    const int n_tokens = tokenizer_n_tokens(t);
+    if (n_tokens == 0)
+        return err_set(e, STATUS_BAD_FILE, "tokenizer.ggml.tokens: expected tokens, found none");
+    TRY(parse_ids("--decode", o->decode, n_tokens, &ids, &n, e));
+    for (size_t i = 0; i < n; i++) {
+        struct text bytes = tokenizer_bytes(t, ids[i]);
+        const size_t added = i == 0 ? tokenizer_added(t, bytes) : 0;
+        output_put(out, (struct text){bytes.data + added, bytes.len - added});
+    }
     free(ids);
     return STATUS_OK;
 }
@@ -87,7 +93,7 @@ static enum status run_tokenize(const struct invocation *inv, const void *values
     const char *path;
     TRY(common_model_path(&o->common, &path, e));
     struct checkpoint c;
-    TRY(common_open(path, CHECKPOINT_TOKENIZER, &c, e));
+    TRY(common_open(path, text ? COMMON_TEXTS : CHECKPOINT_TOKENIZER, &c, e));
     enum status s = text ? print_encoded(o, c.tokenizer, inv->out, e)
                          : print_decoded(o, c.tokenizer, inv->out, e);
     checkpoint_close(&c);

@@ -148,7 +148,7 @@ static enum status read_origin(const struct train_options *o, struct train_input
                        "--%s and --from are both given: the checkpoint has its own shape and "
                        "vocabulary (decode convert changes its K/V heads)",
                        given);
-    TRY(common_open(o->spec.from_path, CHECKPOINT_TOKENIZER, &in->from, e));
+    TRY(common_open(o->spec.from_path, COMMON_TEXTS, &in->from, e));
     TRY(common_config(o->spec.from_path, &in->from, &spec->shape, e));
     spec->from = in->from.gguf;
     if (!ctx && spec->shape.n_ctx < spec->length)
@@ -164,7 +164,7 @@ static enum status read_teacher(struct train_inputs *in, struct train_spec *spec
         return STATUS_OK;
     if (spec->teacher_share == 0)
         spec->teacher_share = DEFAULT_SHARE;
-    TRY(common_open(spec->teacher_path, CHECKPOINT_TOKENIZER, &in->teacher, e));
+    TRY(common_open(spec->teacher_path, COMMON_TEXTS, &in->teacher, e));
     spec->teacher = in->teacher.gguf;
     return STATUS_OK;
 }

@@ -34,8 +34,15 @@ enum status common_model_path(const struct common_options *c, const char **path,
 
 enum status common_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e)
 {
+    const unsigned texts = COMMON_TEXTS & ~(unsigned)CHECKPOINT_TOKENIZER;
     signals_mapping(path);
-    return checkpoint_open(path, parts, c, e);
+    TRY(checkpoint_open(path, parts & ~texts, c, e));
+    const enum status s = parts & texts ? tokenizer_reads_text(c->tokenizer, e) : STATUS_OK;
+    if (s != STATUS_OK) {
+        err_prefix(e, path);
+        checkpoint_close(c);
+    }
+    return s;
 }
 
 enum status common_config(const char *path, const struct checkpoint *c, struct config *config,

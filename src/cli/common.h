@@ -41,6 +41,9 @@ extern const struct option common_options[];
 /* The checkpoint's path: the positional or -m. STATUS_USAGE if there is none, or both. */
 enum status common_model_path(const struct common_options *c, const char **path, struct err *e);
 
+/* Of common_open's parts, beside those of checkpoint.h: a tokenizer that makes tokens of texts. */
+#define COMMON_TEXTS (CHECKPOINT_TOKENIZER | 1u << 8)
+
 /* checkpoint_open of a path that, should the file be cut short while in use, the message names. */
 enum status common_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e);
 

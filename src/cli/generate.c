@@ -33,6 +33,7 @@ static enum status next_sample(void *arg, struct place *p, int wait_ms, enum sup
         !turns_has_room(&g->turns, (uint64_t)g->n_begun))
         return STATUS_OK;
     *supply = SUPPLY_TEXT;
+    g->begun[p->sequence] = false;
     begin_sample(g, g->n_begun);
     p->request = (struct request){.number = (uint64_t)g->n_begun,
                                   .tokens = g->tokens,
@@ -73,6 +74,20 @@ static void print_record(struct generation *g, const struct place *p, const stru
     output_puts(out, "\n");
 }
 
+/* Text goes out; where it is the beginning of all, without the space that a tokenizer puts there.
+ */
+static void print_text(struct generation *g, const struct place *p, struct text ready)
+{
+    bool *begun = &g->begun[p->sequence];
+    if (ready.len == 0)
+        return;
+    const bool first = !*begun && g->prompt.len == 0;
+    const size_t added = first ? tokenizer_added(g->schedule.tokenizer, ready) : 0;
+    *begun = true;
+    output_put(turns_output(&g->turns, p->request.number),
+               (struct text){ready.data + added, ready.len - added});
+}
+
 /* Sends a token on its way: as a record, or as text if it is text. */
 static enum status print_made(void *arg, const struct place *p, const struct made *m, struct err *e)
 {
@@ -80,8 +95,8 @@ static enum status print_made(void *arg, const struct place *p, const struct mad
     (void)e;
     if (g->records)
         print_record(g, p, m);
-    else if (m->ready.len > 0)
-        output_put(turns_output(&g->turns, p->request.number), m->ready);
+    else
+        print_text(g, p, m->ready);
     return STATUS_OK;
 }
 
@@ -97,9 +112,8 @@ static enum status end_sample(void *arg, const struct place *p, enum text_end en
         return STATUS_OK;
     }
     if (!g->records) {
-        struct output *out = turns_output(&g->turns, number);
-        output_put(out, rest);
-        output_puts(out, "\n");
+        print_text(g, p, rest);
+        output_puts(turns_output(&g->turns, number), "\n");
     }
     turns_close(&g->turns, number);
     if (end == END_ABANDONED || number >= g->last) {
@@ -140,6 +154,7 @@ static void take_generation(struct generation *g, struct arena *a)
 {
     g->prompt_logits = arena_take(a, (uint64_t)g->schedule.n_vocab, sizeof *g->prompt_logits);
     g->top = arena_take(a, (uint64_t)g->n_top, sizeof *g->top);
+    g->begun = arena_take(a, (uint64_t)g->schedule.n_places, sizeof *g->begun);
 }
 
 /* Rounds there can be at most. */

@@ -48,6 +48,7 @@ struct generation {
     bool cut;                /* it was abandoned while it was being printed */
     float *prompt_logits;    /* [n_vocab] */
     bool has_prompt;         /* they are there */
+    bool *begun;             /* [n_places] something of the place's text was printed */
     struct token_score *top; /* [n_top] */
     struct arena arena;      /* of these two */
 };

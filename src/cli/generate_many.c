@@ -56,9 +56,12 @@ static void print_refused(struct generation_many *g, uint64_t number, const stru
 static void print_line(struct generation_many *g, const struct place *p, enum text_end end)
 {
     const struct many_place *m = &g->places[p->sequence];
+    const struct text text = bytes_text(&m->text);
+    const bool whole = m->prompt.text.len == 0;
+    const size_t added = whole ? tokenizer_added(g->schedule.tokenizer, text) : 0;
     struct json j;
     begin_line(&j, turns_output(&g->turns, p->request.number), &m->prompt);
-    json_text(&j, "text", bytes_text(&m->text));
+    json_text(&j, "text", (struct text){text.data + added, text.len - added});
     json_begin_array(&j, "tokens");
     for (int i = 0; i < p->n_made; i++)
         json_int(&j, NULL, m->made[i]);

@@ -16,10 +16,16 @@ struct info_properties {
     struct text architecture, name;
     char variant[16];
     struct config config;
+    const char *norm, *placement, *position, *ffn;
+    char block[96];    /* these in words */
+    char kv_heads[64]; /* layer by layer; empty: all have as many */
     double norm_eps;
+    int value_dim;
     bool tied;
+    const char *refusal; /* NULL: it runs */
     const char *output;
     struct text tokenizer;
+    const char *problem;
     int n_tokens;
     int64_t bos, eos; /* -1: none */
     bool adds_bos;
@@ -42,18 +48,29 @@ static const struct report_field config_fields[] = {
     {"n_layers", "n_layers", MEMBER(info_properties, config.n_layers)},
     {"n_heads", "n_heads", MEMBER(info_properties, config.n_heads)},
     {"n_kv_heads", "n_kv_heads", MEMBER(info_properties, config.n_kv_heads)},
+    {"kv_heads_by_layer", "by layer", MEMBER(info_properties, kv_heads)},
     {"head_dim", "head_dim", MEMBER(info_properties, config.head_dim)},
+    {"value_dim", NULL, MEMBER(info_properties, value_dim)},
     {"d_model", "d_model", MEMBER(info_properties, config.d_model)},
     {"d_ff", "d_ff", MEMBER(info_properties, config.d_ff)},
     {"n_ctx", "n_ctx", MEMBER(info_properties, config.n_ctx)},
     {"n_vocab", "n_vocab", MEMBER(info_properties, config.n_vocab)},
+    {NULL, "block", MEMBER(info_properties, block)},
+    {"norm", NULL, MEMBER(info_properties, norm)},
+    {"placement", NULL, MEMBER(info_properties, placement)},
+    {"position", NULL, MEMBER(info_properties, position)},
+    {"ffn", NULL, MEMBER(info_properties, ffn)},
+    {"shared_block", NULL, MEMBER(info_properties, config.shared)},
     {"norm_eps", "norm_eps", MEMBER(info_properties, norm_eps), "%g"},
+    {"does_not_run", "does not run", MEMBER(info_properties, refusal)},
     {"tied_output", NULL, MEMBER(info_properties, tied)},
     {NULL, "output", MEMBER(info_properties, output)},
 };
-/* All but the first only of a tokenizer that is read here. */
+/* The first ones also of a tokenizer that cannot be read. */
+#define N_ANY_TOKENIZER_FIELDS 2
 static const struct report_field tokenizer_fields[] = {
     {"model", "tokenizer", MEMBER(info_properties, tokenizer), .none = "none"},
+    {"problem", "problem", MEMBER(info_properties, problem)},
     {"n_tokens", "n_tokens", MEMBER(info_properties, n_tokens)},
     {"bos", NULL, MEMBER(info_properties, bos)},
     {NULL, "bos", MEMBER(info_properties, bos_note)},
@@ -66,9 +83,38 @@ static int n_config_fields(const struct info *info)
     return info->has_config ? REPORT_LENGTH(config_fields) : 0;
 }
 
+/* What does not run may have another cache. */
+static bool shows_variants(const struct info *info)
+{
+    return info->has_config && !info->refusal.text[0];
+}
+
 static int n_tokenizer_fields(const struct info *info)
 {
-    return info->tokenizer ? REPORT_LENGTH(tokenizer_fields) : 1;
+    return info->tokenizer ? REPORT_LENGTH(tokenizer_fields) : N_ANY_TOKENIZER_FIELDS;
+}
+
+/* What a config says in words. */
+static void describe_config(struct info_properties *p, const struct info *info)
+{
+    const struct config *c = &info->config;
+    config_variant_name(c, c->n_kv_heads, p->variant);
+    p->norm = arch_norm_names[c->norm];
+    p->placement = arch_placement_names[c->placement];
+    p->position = arch_position_names[c->position];
+    p->ffn = arch_ffn_names[c->ffn];
+    p->value_dim = config_value_dim(c);
+    p->refusal = info->refusal.text[0] ? info->refusal.text : NULL;
+    int used = snprintf(p->block, sizeof p->block, "%s norm %s, positions %s, %s%s", p->norm,
+                        p->placement, p->position, p->ffn,
+                        c->shared ? ", shared by all layers" : "");
+    if (p->value_dim != c->head_dim)
+        snprintf(p->block + used, sizeof p->block - (size_t)used, ", values of %d", p->value_dim);
+    used = 0;
+    for (int l = 0; l < c->n_layers && used < (int)sizeof p->kv_heads && !config_same_kv_heads(c);
+         l++)
+        used += snprintf(p->kv_heads + used, sizeof p->kv_heads - (size_t)used, "%s%d",
+                                 l ? ", " : "", config_kv_heads(c, l));
 }
 
 static struct info_properties properties_of(const struct info *info)
@@ -86,13 +132,14 @@ static struct info_properties properties_of(const struct info *info)
                                 .norm_eps = (double)info->config.norm_eps,
                                 .tied = tied,
                                 .output = tied ? "tied to the embedding" : "its own matrix",
-                                .tokenizer = info->tokenizer_model};
+                                .tokenizer = info->tokenizer_model,
+                                .problem = info->problem.text[0] ? info->problem.text : NULL};
     snprintf(p.size, sizeof p.size, "%s (%zu bytes)", figure_bytes((double)info->file.len).text,
              info->file.len);
     snprintf(p.format, sizeof p.format, "GGUF version %u, %zu keys, %zu tensors", g->version,
              g->n_pairs, g->n_tensors);
     if (info->has_config)
-        config_variant_name(&p.config, p.config.n_kv_heads, p.variant);
+        describe_config(&p, info);
     if (!info->tokenizer)
         return p;
     p.n_tokens = tokenizer_n_tokens(info->tokenizer);
@@ -489,7 +536,7 @@ static void info_print_json(const struct info *info)
     json_types(j, info->gguf);
     json_parts(j, info, &part_fields[1]);
     json_parts(j, info, &part_fields[3]);
-    if (info->has_config)
+    if (shows_variants(info))
         json_variants(j, info);
     if (info->checks)
         report_object(j, "check", check_fields, REPORT_LENGTH(check_fields), &sum);
@@ -506,7 +553,7 @@ static enum status print_for_people(const struct info *info, struct err *e)
         output_puts(info->out, "\n");
         TRY(print_parts(info, e));
     }
-    if (info->has_config)
+    if (shows_variants(info))
         TRY(print_variants(info, variant_fields, CACHE_FIELDS, "KV cache of", e));
     if (has_predictions(info))
         TRY(print_predictions(info, e));

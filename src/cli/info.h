@@ -24,10 +24,12 @@ struct info {
     struct text name;         /* "" likewise */
     bool has_config;          /* an architecture that runs here, with tensors */
     struct config config;
+    struct err refusal; /* why it does not run here, or empty */
     bool runs;                   /* the weights are of a type that runs here: shape is known */
     struct cost_shape shape;     /* of the config; its storage means nothing unless `runs` */
     double bytes_per_s;          /* --bandwidth; 0: not given */
-    struct tokenizer *tokenizer; /* NULL: none, or of a kind that is not read here */
+    struct tokenizer *tokenizer; /* NULL: none, or it cannot be read */
+    struct err problem;          /* why no text can be encoded; "" */
     struct text tokenizer_model; /* "" if there is none */
     struct inspect_sum parts[INSPECT_PARTS + 1]; /* the last one is the total */
     bool list_tensors;

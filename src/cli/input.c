@@ -46,10 +46,13 @@ enum status input_await(const char *path, size_t max, char **text, size_t *len, 
 enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, const char *option,
                                   struct err *e)
 {
-    if (t)
-        return STATUS_OK;
-    return err_set(e, STATUS_BAD_FILE, "%.200s: it has no tokenizer, which %s needs for its text",
-                   path, option);
+    if (!t)
+        return err_set(e, STATUS_BAD_FILE,
+                       "%.200s: it has no tokenizer, which %s needs for its text", path, option);
+    const enum status s = tokenizer_reads_text(t, e);
+    if (s != STATUS_OK)
+        err_prefix(e, path);
+    return s;
 }
 
 enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,
@@ -85,9 +88,15 @@ enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct 
 enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int n_ctx,
                              int32_t **ids, size_t *n, struct err *e)
 {
-    const bool empty = prompt.len == 0, has_bos = tokenizer_bos(t) >= 0;
-    return tokens_that_fit("the prompt", t, empty && !has_bos ? text_of("\n") : prompt,
-                           empty ? has_bos : tokenizer_adds_bos(t), n_ctx, ids, n, e);
+    if (prompt.len > 0)
+        return tokens_that_fit("the prompt", t, prompt, tokenizer_adds_bos(t), n_ctx, ids, n, e);
+    const bool bos = tokenizer_bos(t) >= 0;
+    const enum status s = tokens_of_text(t, text_of(bos ? "" : "\n"), bos, ids, n, e);
+    if (s != STATUS_USAGE && s != STATUS_BAD_FILE)
+        return s;
+    return err_set(e, STATUS_USAGE,
+                   "the prompt is empty, and the checkpoint has neither a begin-of-text token nor "
+                   "one for a newline to begin with");
 }
 
 enum status check_prompt_length(size_t n_tokens, int n_ctx, const char *advice, struct err *e)

@@ -27,7 +27,8 @@ enum status input_read(const struct input_options *in, char **text, size_t *len,
  * coming, and Ctrl-C still ends the wait. STATUS_INTERRUPTED: it came before. */
 enum status input_await(const char *path, size_t max, char **text, size_t *len, struct err *e);
 
-/* STATUS_BAD_FILE if the checkpoint at `path` has no tokenizer, which `option` needs. */
+/* STATUS_BAD_FILE if the checkpoint at `path` has no tokenizer, or none that makes tokens of texts,
+ * which `option` needs. */
 enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, const char *option,
                                   struct err *e);
 

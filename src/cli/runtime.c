@@ -136,7 +136,7 @@ static enum status open_variant(struct runtime *r, const char *path, unsigned pa
 /* -t, DECODE_THREADS and DECODE_ISA are checked before the checkpoint is opened. */
 static enum status open_runtime(struct runtime *r, const char *path, struct err *e)
 {
-    const unsigned parts = CHECKPOINT_MODEL | (r->without_tokenizer ? 0 : CHECKPOINT_TOKENIZER);
+    const unsigned parts = CHECKPOINT_MODEL | r->parts;
     TRY(choose_threads(r->common, r->engine->threads, &r->n_threads, &r->threads_are_auto, e));
     TRY(runtime_kernels(r->common, &r->kernels, e));
     return r->engine->variant.kv_heads > 0 ? open_variant(r, path, parts, e)

@@ -60,7 +60,7 @@ struct runtime {
     const struct invocation *inv;
     const struct common_options *common;
     const struct engine_options *engine;
-    bool without_tokenizer; /* the checkpoint need not have one */
+    unsigned parts; /* that the checkpoint must have beside the model, as common_open takes them */
 
     struct checkpoint checkpoint; /* its model converted if the options ask for another variant */
     const struct kernels *kernels;

@@ -64,7 +64,8 @@ static enum status check_variant(const struct variant_options *o, const struct c
 }
 
 static struct convert_spec conversion_of(const struct variant_options *o,
-                                         const struct variant_source *source)
+                                         const struct variant_source *source,
+                                         const struct config *c)
 {
     const bool fits = o->method == CONVERT_FIT;
     const char *slash = strrchr(source->path, '/');
@@ -75,8 +76,9 @@ static struct convert_spec conversion_of(const struct variant_options *o,
         .version = DECODE_VERSION,
         .n_kv_heads = o->kv_heads,
         .method = (enum convert_method)o->method,
-        .cluster = o->grouping == VARIANT_AUTO ? fits || o->method == CONVERT_PROCRUSTES
-                                               : o->grouping == VARIANT_CLUSTER,
+        .cluster = o->grouping == VARIANT_AUTO
+                       ? (fits || o->method == CONVERT_PROCRUSTES) && c->position != POSITION_ALIBI
+                       : o->grouping == VARIANT_CLUSTER,
         .refit = o->calib && (fits ? !o->no_refit : o->refit),
         .seed = source->seed,
         .kernels = source->kernels,
@@ -157,7 +159,7 @@ static enum status prepare_and_convert(const struct variant_options *o,
     struct config config;
     TRY(common_config(source->path, source->checkpoint, &config, e));
     TRY(check_variant(o, &config, e));
-    *spec = conversion_of(o, source);
+    *spec = conversion_of(o, source, &config);
     if (o->calib)
         TRY(read_calibration(o, source, &config, tokens, &spec->n_tokens, e));
     spec->tokens = *tokens;

@@ -25,12 +25,12 @@ static double log_2(double x, int *whole)
 double angles_power(double base, double exponent)
 {
     if (!(base > 0) || isinf(base) || !isfinite(exponent))
-        return NAN;
+        return (double)NAN;
     int whole;
     const double part = log_2(base, &whole);
     const double log = exponent * whole + exponent * part;
     if (!(fabs(log) < 2000))
-        return log > 0 ? INFINITY : 0;
+        return log > 0 ? (double)INFINITY : 0;
     const double n = floor(log + 0.5), x = (log - n) * LN_2;
     double s = 1;
     for (int k = 15; k >= 1; k--) /* the exponential series, |x| < 0.35 */
@@ -91,7 +91,7 @@ static double series(const double *terms, double square)
 void angles_sine(double angle, double *sine, double *cosine)
 {
     if (!(fabs(angle) <= ANGLES_MOST)) {
-        *sine = *cosine = NAN;
+        *sine = *cosine = (double)NAN;
         return;
     }
     const double half_pi = 0x1.921fb54442d18p0, half_pi_rest = 0x1.1a62633145c07p-54;

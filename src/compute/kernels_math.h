@@ -70,13 +70,14 @@ static inline float math_gelu(float x)
 /*
  * Exact GELU: x Phi(x), where Phi(-t) = e^(-t^2 / 2) P(1 / (1 + GELU_TAIL t)) for t >= 0: the form
  * of Hastings (1955; Abramowitz and Stegun 7.1.26), whose error is relative to the tail. P is a
- * minimax polynomial of degree 9 (Lawson's algorithm against 30 digits), off by at most 0.14 units
- * of 2^-24. What t^2 loses by rounding is given back after the exponential. From GELU_LAST on the
- * tail is 0. Error below 6 ulp while results are normal numbers.
+ * minimax polynomial of degree 9 (scripts/make_gelu.py), off by at most 0.14 units of 2^-24. What
+ * t^2 loses by rounding is given back to P. From GELU_LAST on the tail is 0. Error below 7 ulp
+ * while results are normal numbers.
  */
 #define GELU_TAIL  0.33f
 #define GELU_LAST  14.0f
 #define GELU_TERMS 10
+/* Of P, the highest power first. */
 static const float gelu_terms[GELU_TERMS] = {
     -0.0265025006f, 0.151830422f, -0.329549682f, 0.300701264f, -0.113868785f,
     0.149445412f,   0.102579165f, 0.133902961f,  0.131454282f, 7.46770912e-06f};

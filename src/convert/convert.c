@@ -1,8 +1,10 @@
 #include "convert/convert.h"
 
+#include "convert/apply.h"
 #include "convert/calibrate.h"
 #include "convert/fit.h"
 #include "convert/group.h"
+#include "convert/measure.h"
 #include "convert/tensors.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -61,55 +63,61 @@ static enum status not_computed(int layer, struct err *e)
         layer);
 }
 
-/* to.q, k, v and o with their heads in the new order. */
-static enum status convert_heads(struct converter *c, int layer, struct convert_layer *lost,
-                                 struct err *e)
+/* `to` with its heads in the new order. */
+static enum status convert_heads(struct converter *c, struct convert_layer *lost, struct err *e)
 {
+    c->qk.n_turned = c->config.position == POSITION_ROPE ? c->config.rope.n_dims : 0;
+    c->qk.centred = c->config.position != POSITION_ROPE;
+    c->qk.second = c->qk.centred ? c->moments.keys : c->moments.values;
+    c->ov.second = c->moments.values;
     convert_measure(c);
     if (!convert_group(c) || !convert_map(c))
-        return not_computed(layer, e);
-    convert_apply(c, layer);
+        return not_computed(c->block, e);
+    convert_apply(c);
     lost->score = convert_score_loss(c);
     lost->output = convert_output_loss(c);
     convert_permute(c);
+    return convert_store_qkv(c, e);
+}
+
+/* One block, and what the layers that use it lose. */
+static enum status convert_block(struct converter *c, struct convert_layer *layers, struct err *e)
+{
+    struct convert_layer lost = {.score = 0};
+    convert_load(c);
+    if (c->calibration)
+        TRY(convert_calibrate(c));
+    else
+        convert_assume(c);
+    if (convert_keeps_heads(c))
+        convert_keep(c);
+    else
+        TRY(convert_heads(c, &lost, e));
+    for (int l = c->first; l < c->end; l++)
+        layers[l] = lost;
+    if (c->spec->refit)
+        TRY(convert_refit(c));
+    if (c->spec->refit || !convert_keeps_heads(c))
+        TRY(convert_store_out(c, e));
+    if (!c->calibration)
+        return STATUS_OK;
+    TRY(convert_advance(c));
+    for (int l = c->first; l < c->end; l++)
+        layers[l].output = c->lost[l - c->first];
     return STATUS_OK;
 }
 
-static enum status convert_layer(struct converter *c, int layer, struct convert_layer *lost,
-                                 struct err *e)
+static enum status convert_blocks(struct converter *c, struct convert *out, struct err *e)
 {
-    enum status s = STATUS_OK;
-    c->n_kv_heads = config_kv_heads(&c->config, layer);
-    convert_load(c, layer);
     if (c->calibration)
-        s = convert_calibrate(c, layer);
-    else
-        convert_assume(c, layer);
-    if (s == STATUS_OK)
-        s = convert_heads(c, layer, lost, e);
-    if (s == STATUS_OK)
-        s = convert_store_qkv(c, layer, e);
-    if (s == STATUS_OK && c->spec->refit)
-        s = convert_refit(c, layer);
-    if (s == STATUS_OK)
-        s = convert_store_out(c, layer, e);
-    if (s == STATUS_OK && c->calibration)
-        s = convert_advance(c, layer, &lost->output);
-    return s;
-}
-
-static enum status convert_layers(struct converter *c, struct convert *out, struct err *e)
-{
-    enum status s = c->calibration ? convert_calibration_start(c, e) : STATUS_OK;
-    for (int l = 0; l < c->config.n_layers && s == STATUS_OK; l++) {
+        TRY(convert_calibration_start(c, e));
+    for (int b = 0; b < config_blocks(&c->config); b++) {
         if (convert_is_stopped(c->spec))
-            s = STATUS_INTERRUPTED;
-        else
-            s = convert_layer(c, l, &out->layers[l], e);
+            return STATUS_INTERRUPTED;
+        convert_work_begin(c, b);
+        TRY(convert_block(c, out->layers, e));
     }
-    if (s == STATUS_OK)
-        s = convert_write(c, &out->writer, &out->n_params_after, e);
-    return s;
+    return convert_write(c, &out->writer, &out->n_params_after, e);
 }
 
 static uint64_t elements_of(const struct gguf *g)
@@ -134,7 +142,7 @@ enum status convert_run(const struct convert_spec *spec, struct convert *out, st
     if (s == STATUS_OK)
         s = take_memory(&c, out, e);
     if (s == STATUS_OK)
-        s = convert_layers(&c, out, e);
+        s = convert_blocks(&c, out, e);
     convert_calibration_end(&c);
     model_free(c.model);
     arena_free(&c.arena);

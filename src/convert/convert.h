@@ -15,14 +15,29 @@
  *   white). Values: the mirror image, the least squared error of what each head adds to the
  *   output, position by position.
  *
- * Errors are measured over the normed inputs of calibration text, or, without text, over those that
- * the layer norm's gain and bias allow, all directions alike. With text, the output matrix can be
- * refitted (ridge regression) to what the converted attention really computes; layers go in order,
- * so that each makes good for what the ones before it lost.
+ * Rotary positions turn neighbouring pairs of queries and keys, each pair at its own frequency: a
+ * pair is a complex number, and what may be folded between a head's keys and queries is one complex
+ * factor a pair. So fit finds for each pair the shared complex key with the least squared error,
+ * averaged over all turns: the leading eigenvector of the heads' complex second moments, weighted
+ * by the queries' energy. Nothing moves from one frequency to another, and the keys' means count.
+ * procrustes turns pairs only. Elements that are not turned, and values, are as free as ever.
+ *
+ * Errors are measured over what Q, K and V take of calibration text, or, without text, over what
+ * the norm before them allows, all directions alike (of embeddings that no norm follows, over all
+ * directions). With text, the output matrix can be refitted (ridge regression) to what the
+ * converted attention really computes; layers go in order, so that each makes good for what the
+ * ones before it lost. Layers that share one block are calibrated together, and refitted together,
+ * each on the checkpoint's own stream.
  *
  * A checkpoint with fewer K/V heads than query heads is taken as one in which neighbours have equal
- * heads; so every divisor of n_heads is possible. Permuting query heads together with their rows
- * of the output matrix changes nothing: any grouping is written as neighbours.
+ * heads; so every divisor of n_heads is possible. Layers that have no more K/V heads than wanted
+ * keep theirs; only their output matrix may be refitted. Permuting query heads together with their
+ * rows of the output matrix, and with their biases of scores where these are trained, changes
+ * nothing: any grouping is written as neighbours. ALiBi's slopes stay where they are, so there only
+ * neighbours can share.
+ *
+ * The new file has the old one's tensors, joined or separate, and no bias that it had not. (Means
+ * of values moved into new biases brought 0.005 nats a token of 0.18 on a trained llama.)
  */
 #ifndef DECODE_CONVERT_CONVERT_H
 #define DECODE_CONVERT_CONVERT_H
@@ -32,7 +47,9 @@
 
 /* Shares of energy lost on the calibration text (or what stands in for it). */
 struct convert_layer {
-    double score; /* squared error of the heads' scores over their own centred squares */
+    /* Squared error of the heads' scores over their own squares, centred but for rotary positions;
+     * of layers that share a block, over all of them. */
+    double score;
     /* The same of what attention adds to the residual stream. With text as measured after it,
      * with what the layers before have lost; without text, head by head and before mixing. */
     double output;
@@ -42,7 +59,7 @@ struct convert_layer {
 struct convert {
     int n_layers;
     struct convert_layer *layers;
-    uint64_t n_params_before, n_params_after; /* elements of all tensors, new biases included */
+    uint64_t n_params_before, n_params_after; /* elements of all tensors */
     struct gguf_writer *writer; /* holds everything: gguf_write or gguf_write_memory is left */
     struct arena arena;
 };

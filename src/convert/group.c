@@ -37,10 +37,11 @@ void convert_group_take(struct converter *c, struct arena *arena)
     if (!c->spec->cluster)
         return;
     /* And for the two groupings that are compared at the end, group by group. */
-    const uint64_t n = binomial(c->n_heads, set_size(c->n_heads, c->group)) +
-                       2 * (uint64_t)(c->n_heads / c->group);
+    const int group = c->n_heads / c->n_groups; /* the largest */
+    const uint64_t n =
+        binomial(c->n_heads, set_size(c->n_heads, group)) + 2 * (uint64_t)c->n_groups;
     c->costs = arena_take(arena, n, sizeof *c->costs);
-    c->sets = arena_take(arena, n * (uint64_t)(c->group > 2 ? c->group : 2), sizeof *c->sets);
+    c->sets = arena_take(arena, n * (uint64_t)(group > 2 ? group : 2), sizeof *c->sets);
 }
 
 /* --- costs, on all threads ------------------------------------------------------------------- */

@@ -25,6 +25,10 @@ enum status convert_spec_check(const struct convert_spec *spec, const struct con
     if (g > config->n_kv_heads)
         return err_set(e, STATUS_USAGE, "%d K/V heads: the checkpoint has only %d", g,
                        config->n_kv_heads);
+    if (spec->cluster && config->position == POSITION_ALIBI)
+        return err_set(e, STATUS_USAGE,
+                       "heads cannot change places, because each has a slope of its own (ALiBi); "
+                       "expected neighbours to share");
     if (spec->refit && spec->n_tokens == 0)
         return err_set(e, STATUS_USAGE, "the output matrix can only be refitted on text");
     for (size_t i = 0; i < spec->n_tokens; i++)

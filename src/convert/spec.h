@@ -30,9 +30,10 @@ struct convert_spec {
     const struct file_map *source; /* of gguf, may be NULL; its pages are released once read */
     const char *source_name;       /* for the metadata */
     const char *version;           /* of the program, for the metadata */
-    int n_kv_heads;                /* a divisor of n_heads, at most the checkpoint's own */
+    int n_kv_heads;                /* of every layer at most: a divisor of n_heads, and no more than
+                                      the checkpoint has */
     enum convert_method method;
-    bool cluster;          /* group by likeness, not by neighbourhood */
+    bool cluster;          /* group by likeness, not by neighbourhood; not with ALiBi */
     bool refit;            /* the output matrix; needs tokens */
     uint64_t seed;         /* of CONVERT_RANDOM */
     const int32_t *tokens; /* calibration text, taken in windows of the checkpoint's context */

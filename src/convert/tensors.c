@@ -8,9 +8,29 @@
 #include "gguf/blocks.h"
 
 static const struct gguf_tensor *find_old(const struct converter *c, enum tensor_role role,
-                                          int layer, bool is_bias)
+                                          bool is_bias)
 {
-    return gguf_find_tensor(c->spec->gguf, arch_tensor_name(role, layer, is_bias).text);
+    return gguf_find_tensor(c->spec->gguf, arch_tensor_name(role, c->block, is_bias).text);
+}
+
+/* Q, K and V: in which of a checkpoint's tensors each is, from which row on. */
+enum { IS_Q, IS_K, IS_V };
+struct rows {
+    int part;
+    enum tensor_role role;
+    uint64_t first, n;
+};
+
+static struct rows rows_of(const struct config *c, int block, int which)
+{
+    const int n[] = {config_q_dim(c), config_k_dim(c, block), config_v_dim(c, block)};
+    struct qkv_part parts[QKV_PARTS];
+    struct rows r = {.n = (uint64_t)n[which]};
+    r.part = layout_qkv(c, block, parts) == 1 ? 0 : which;
+    r.role = parts[r.part].role;
+    for (int i = r.part; i < which; i++)
+        r.first += (uint64_t)n[i];
+    return r;
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
@@ -38,83 +58,102 @@ static void read_numbers(const struct gguf_tensor *t, uint64_t first, uint64_t n
     }
 }
 
-/* The output matrix [d, q_dim], turned over. */
+/* The output matrix [d, heads_dim], turned over. */
 static void read_out(struct converter *c, const struct gguf_tensor *t)
 {
-    const size_t d = (size_t)c->d, q = (size_t)c->q_dim;
+    const size_t d = (size_t)c->d, width = (size_t)c->ov.width;
     for (size_t r = 0; r < d; r++) {
         double *row = c->square;
-        read_numbers(t, r * q, q, row);
-        for (size_t i = 0; i < q; i++)
+        read_numbers(t, r * width, width, row);
+        for (size_t i = 0; i < width; i++)
             c->from.o[i * d + r] = row[i];
     }
 }
 
-void convert_load(struct converter *c, int layer)
+void convert_load(struct converter *c)
 {
-    const struct gguf_tensor *weight = find_old(c, ROLE_ATTN_QKV, layer, false);
-    const struct gguf_tensor *bias = find_old(c, ROLE_ATTN_QKV, layer, true);
-    const uint64_t d = (uint64_t)c->d, q = (uint64_t)c->q_dim;
-    const uint64_t kv = (uint64_t)(c->n_kv_heads * c->dim);
     const struct convert_weights *w = &c->from;
-    read_numbers(weight, 0, q * d, w->q);
-    read_numbers(weight, q * d, kv * d, w->k);
-    read_numbers(weight, (q + kv) * d, kv * d, w->v);
-    read_numbers(bias, 0, q, w->bq);
-    read_numbers(bias, q, kv, w->bk);
-    read_numbers(bias, q + kv, kv, w->bv);
-    read_out(c, find_old(c, ROLE_ATTN_OUTPUT, layer, false));
-    read_numbers(find_old(c, ROLE_ATTN_OUTPUT, layer, true), 0, d, w->bo);
+    double *weights[] = {w->q, w->k, w->v}, *biases[] = {w->bq, w->bk, w->bv};
+    const uint64_t d = (uint64_t)c->d;
+    const struct gguf_tensor *bias = NULL; /* at last that of V */
+    for (int i = IS_Q; i <= IS_V; i++) {
+        const struct rows r = rows_of(&c->config, c->block, i);
+        bias = find_old(c, r.role, true);
+        read_numbers(find_old(c, r.role, false), r.first * d, r.n * d, weights[i]);
+        read_numbers(bias, r.first, r.n, biases[i]);
+    }
+    const struct gguf_tensor *out_bias = find_old(c, ROLE_ATTN_OUTPUT, true);
+    read_out(c, find_old(c, ROLE_ATTN_OUTPUT, false));
+    read_numbers(out_bias, 0, d, w->bo);
+    c->ov.centred = bias && out_bias;
 }
 
 /* --- the new tensors ------------------------------------------------------------------------- */
 
-/* Of the old tensor's type, F32 where there is none. `t` is NULL while counting. */
+/* Of the old tensor's type, if there is one. `t` is NULL while counting. */
 static void take_tensor(struct converter *c, struct arena *arena, const struct tensor_spec *spec,
                         struct convert_tensor *t)
 {
     const struct gguf_tensor *old = gguf_find_tensor(c->spec->gguf, spec->name.text);
-    const struct tensor_type_info *type = old ? old->type : tensor_type_find(TENSOR_F32);
+    if (!old)
+        return;
     const uint64_t n = spec_elements(spec);
-    const uint64_t n_bytes = n / type->block_elements * type->block_bytes;
+    const uint64_t n_bytes = n / old->type->block_elements * old->type->block_bytes;
     unsigned char *bytes = arena_take(arena, n_bytes, 1);
     if (!t)
         return;
-    *t = (struct convert_tensor){.name = spec->name, .bytes = bytes, .added = !old};
+    *t = (struct convert_tensor){.name = spec->name, .bytes = bytes};
     t->tensor = (struct gguf_tensor){.name = text_of(t->name.text),
                                      .n_dims = spec->n_dims,
                                      .dims = {(uint64_t)spec->cols, (uint64_t)spec->rows, 1, 1},
-                                     .type = type,
+                                     .type = old->type,
                                      .n_elements = n,
                                      .n_bytes = n_bytes,
                                      .data = bytes};
 }
 
-static void take_pair(struct converter *c, struct arena *arena, enum tensor_role role, int layer,
-                      struct convert_pair *p)
+static void take_pair(struct converter *c, struct arena *arena, enum tensor_role role, int block,
+                      struct convert_tensors *t, int at)
 {
-    const struct tensor_spec weight = layout_weight(&c->converted, role, layer);
-    const struct tensor_spec bias = layout_bias(&c->converted, role, layer);
+    struct convert_pair *p = t ? &t->pairs[at] : NULL;
+    const struct tensor_spec weight = layout_weight(&c->converted, role, block);
+    if (!layout_has(&c->converted, role))
+        return;
+    if (p)
+        p->role = role;
     take_tensor(c, arena, &weight, p ? &p->weight : NULL);
+    if (!layout_has_bias(&c->converted, role))
+        return;
+    const struct tensor_spec bias = layout_bias(&c->converted, role, block);
     take_tensor(c, arena, &bias, p ? &p->bias : NULL);
 }
 
 void convert_tensors_take(struct converter *c, struct arena *arena)
 {
-    c->tensors = arena_take(arena, (uint64_t)c->config.n_layers, sizeof *c->tensors);
-    for (int l = 0; l < c->config.n_layers; l++) {
-        struct convert_tensors *t = c->tensors ? &c->tensors[l] : NULL;
-        take_pair(c, arena, ROLE_ATTN_QKV, l, t ? &t->qkv : NULL);
-        take_pair(c, arena, ROLE_ATTN_OUTPUT, l, t ? &t->out : NULL);
+    const int n_blocks = config_blocks(&c->config);
+    c->tensors = arena_take(arena, (uint64_t)n_blocks, sizeof *c->tensors);
+    for (int b = 0; b < n_blocks; b++) {
+        struct convert_tensors *t = c->tensors ? &c->tensors[b] : NULL;
+        struct qkv_part parts[QKV_PARTS];
+        const int n_parts = layout_qkv(&c->converted, b, parts);
+        for (int i = 0; i < n_parts; i++)
+            take_pair(c, arena, parts[i].role, b, t, i);
+        take_pair(c, arena, ROLE_ATTN_OUTPUT, b, t, PAIR_OUT);
+        take_pair(c, arena, ROLE_ATTN_REL, b, t, PAIR_REL);
+        if (t)
+            t->n_parts = n_parts;
     }
 }
 
-/* Rounds n numbers to elements from `first` on. STATUS_FAILED if one is not finite, or is not any
- * more. */
+/* Rounds n numbers to elements from `first` on, if there is such a tensor. STATUS_FAILED if one is
+ * not finite, or is not any more. */
 static enum status write_numbers(struct convert_tensor *t, uint64_t first, uint64_t n,
                                  const double *x, struct err *e)
 {
     const struct tensor_type_info *type = t->tensor.type;
+    if (!t->bytes)
+        return STATUS_OK;
+    t->changed = true;
     assert(first % type->block_elements == 0 && first + n <= t->tensor.n_elements);
     unsigned char *at = t->bytes + first / type->block_elements * type->block_bytes;
     for (uint64_t done = 0; done < n; done += PIECE) {
@@ -135,35 +174,44 @@ static enum status write_numbers(struct convert_tensor *t, uint64_t first, uint6
     return STATUS_OK;
 }
 
-enum status convert_store_qkv(struct converter *c, int layer, struct err *e)
+/* Rows of attn_rel, which are the heads', in their new order. */
+static void permute_rel(struct converter *c, struct convert_tensor *t)
 {
-    struct convert_pair *t = &c->tensors[layer].qkv;
-    const uint64_t d = (uint64_t)c->d, q = (uint64_t)c->q_dim;
-    const uint64_t kv = (uint64_t)(c->n_groups * c->dim);
-    const struct convert_weights *w = &c->to;
-    const double *rows[] = {w->q, w->k, w->v}, *biases[] = {w->bq, w->bk, w->bv};
-    const uint64_t starts[] = {0, q, q + kv}, counts[] = {q, kv, kv};
-    enum status s = STATUS_OK;
-    for (int i = 0; i < 3 && s == STATUS_OK; i++) {
-        s = write_numbers(&t->weight, starts[i] * d, counts[i] * d, rows[i], e);
-        if (s == STATUS_OK)
-            s = write_numbers(&t->bias, starts[i], counts[i], biases[i], e);
-    }
-    return s;
+    const struct gguf_tensor *old = find_old(c, ROLE_ATTN_REL, false);
+    if (!t->bytes)
+        return;
+    const size_t of_head = t->tensor.n_bytes / (size_t)c->n_heads;
+    for (int i = 0; i < c->n_heads; i++)
+        memcpy(t->bytes + (size_t)i * of_head, old->data + (size_t)c->order[i] * of_head, of_head);
+    t->changed = true;
 }
 
-enum status convert_store_out(struct converter *c, int layer, struct err *e)
+enum status convert_store_qkv(struct converter *c, struct err *e)
 {
-    struct convert_pair *t = &c->tensors[layer].out;
-    const size_t d = (size_t)c->d, q = (size_t)c->q_dim;
-    enum status s = STATUS_OK;
-    for (size_t r = 0; r < d && s == STATUS_OK; r++) {
-        double *row = c->square;
-        for (size_t i = 0; i < q; i++)
-            row[i] = c->to.o[i * d + r];
-        s = write_numbers(&t->weight, r * q, q, row, e);
+    const struct convert_weights *w = &c->to;
+    const double *weights[] = {w->q, w->k, w->v}, *biases[] = {w->bq, w->bk, w->bv};
+    const uint64_t d = (uint64_t)c->d;
+    struct convert_pair *pairs = c->tensors[c->block].pairs;
+    for (int i = IS_Q; i <= IS_V; i++) {
+        const struct rows r = rows_of(&c->converted, c->block, i);
+        TRY(write_numbers(&pairs[r.part].weight, r.first * d, r.n * d, weights[i], e));
+        TRY(write_numbers(&pairs[r.part].bias, r.first, r.n, biases[i], e));
     }
-    return s == STATUS_OK ? write_numbers(&t->bias, 0, d, c->to.bo, e) : s;
+    permute_rel(c, &pairs[PAIR_REL].weight);
+    return STATUS_OK;
+}
+
+enum status convert_store_out(struct converter *c, struct err *e)
+{
+    struct convert_pair *t = &c->tensors[c->block].pairs[PAIR_OUT];
+    const size_t d = (size_t)c->d, width = (size_t)c->ov.width;
+    for (size_t r = 0; r < d; r++) {
+        double *row = c->square;
+        for (size_t i = 0; i < width; i++)
+            row[i] = c->to.o[i * d + r];
+        TRY(write_numbers(&t->weight, r * width, width, row, e));
+    }
+    return write_numbers(&t->bias, 0, d, c->to.bo, e);
 }
 
 /* --- the new file ---------------------------------------------------------------------------- */
@@ -173,14 +221,12 @@ enum status convert_store_out(struct converter *c, int layer, struct err *e)
 static void add_pairs(const struct converter *c, struct gguf_writer *w)
 {
     const struct convert_spec *spec = c->spec;
-    char heads[96];
-    snprintf(heads, sizeof heads, "%s.attention.head_count_kv", c->config.arch->name);
     for (size_t i = 0; i < spec->gguf->n_pairs; i++) {
         const struct gguf_pair *p = &spec->gguf->pairs[i];
-        if (!text_is(p->key, heads) && !text_starts_with(p->key, OWN_KEYS))
+        if (!config_is_kv_heads_key(&c->config, p->key) && !text_starts_with(p->key, OWN_KEYS))
             gguf_add_value(w, p->key, &p->value);
     }
-    gguf_add_u32(w, heads, (uint32_t)c->n_groups);
+    config_write_kv_heads(&c->converted, w);
     gguf_add_text(w, OWN_KEYS "source", text_of(spec->source_name));
     gguf_add_u32(w, OWN_KEYS "source_kv_heads", (uint32_t)c->config.n_kv_heads);
     gguf_add_text(w, OWN_KEYS "method", text_of(convert_methods[spec->method]));
@@ -198,35 +244,29 @@ static uint64_t write_tensor(struct gguf_writer *w, const struct gguf_tensor *t)
     return t->n_elements;
 }
 
-/* The new pair that an old tensor belongs to; NULL if it stays. */
-static const struct convert_pair *replacement(const struct converter *c, struct text name,
-                                              bool *is_bias)
+/* What becomes of an old tensor; itself if it stays. */
+static const struct gguf_tensor *replacement(const struct converter *c,
+                                             const struct gguf_tensor *old)
 {
     struct tensor_spec spec;
-    if (!layout_named(&c->config, name, &spec))
-        return NULL;
-    *is_bias = spec.is_bias;
-    return spec.role == ROLE_ATTN_QKV      ? &c->tensors[spec.layer].qkv
-           : spec.role == ROLE_ATTN_OUTPUT ? &c->tensors[spec.layer].out
-                                           : NULL;
+    if (!layout_named(&c->config, old->name, &spec) || !role_in_block(spec.role))
+        return old;
+    const struct convert_tensors *t = &c->tensors[spec.layer];
+    for (int i = 0; i < CONVERT_PAIRS; i++) {
+        const struct convert_pair *p = &t->pairs[i];
+        const struct convert_tensor *new = spec.is_bias ? &p->bias : &p->weight;
+        if (p->role == spec.role && new->changed)
+            return &new->tensor;
+    }
+    return old;
 }
 
-/* Tensors in the old order; biases that were not there follow their matrices. Returns the number of
- * elements. */
+/* Tensors in the old order. Returns the number of elements. */
 static uint64_t write_tensors(const struct converter *c, struct gguf_writer *w)
 {
     uint64_t n = 0;
-    for (size_t i = 0; i < c->spec->gguf->n_tensors; i++) {
-        const struct gguf_tensor *old = &c->spec->gguf->tensors[i];
-        bool is_bias;
-        const struct convert_pair *new = replacement(c, old->name, &is_bias);
-        if (!new)
-            n += write_tensor(w, old);
-        else
-            n += write_tensor(w, is_bias ? &new->bias.tensor : &new->weight.tensor);
-        if (new && !is_bias &&new->bias.added)
-            n += write_tensor(w, &new->bias.tensor);
-    }
+    for (size_t i = 0; i < c->spec->gguf->n_tensors; i++)
+        n += write_tensor(w, replacement(c, &c->spec->gguf->tensors[i]));
     return n;
 }
 

@@ -6,31 +6,36 @@
 
 #include "convert/work.h"
 
+/* Where a block's new tensors are: Q, K and V, or all three, first. */
+enum { PAIR_OUT = QKV_PARTS, PAIR_REL, CONVERT_PAIRS };
+
 /* A new tensor, as bytes. */
 struct convert_tensor {
     struct gguf_tensor tensor; /* its name points into `name` */
     struct tensor_name name;
-    unsigned char *bytes;
-    bool added; /* the checkpoint has none of this name */
+    unsigned char *bytes; /* NULL: the checkpoint has none of this name */
+    bool changed;         /* once stored; else the checkpoint's own stays */
 };
 
-/* Those of a layer. */
+/* Those of a block, in the checkpoint's form: one tensor of Q, K and V, or three. */
 struct convert_tensors {
     struct convert_pair {
+        enum tensor_role role;
         struct convert_tensor weight, bias;
-    } qkv, out;
+    } pairs[CONVERT_PAIRS];
+    int n_parts; /* of Q, K and V */
 };
 
 /* Takes c->tensors, or counts them. */
 void convert_tensors_take(struct converter *c, struct arena *arena);
 
-/* `from` of a layer. */
-void convert_load(struct converter *c, int layer);
+/* `from` of the block in work, and what its tensors allow: whether values are centred. */
+void convert_load(struct converter *c);
 
-/* Rounds `to`, whose heads are in their new order, to the tensors' types. STATUS_FAILED if a number
- * is not finite, or is not any more. */
-enum status convert_store_qkv(struct converter *c, int layer, struct err *e);
-enum status convert_store_out(struct converter *c, int layer, struct err *e);
+/* Rounds `to`, whose heads are in their new order, to the tensors' types; without a tensor for it a
+ * bias is dropped. STATUS_FAILED if a number is not finite, or is not any more. */
+enum status convert_store_qkv(struct converter *c, struct err *e);
+enum status convert_store_out(struct converter *c, struct err *e);
 
 /* A writer that holds the new file, and its tensors' elements. */
 enum status convert_write(const struct converter *c, struct gguf_writer **out, uint64_t *n_params,

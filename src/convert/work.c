@@ -4,33 +4,42 @@
 
 /* --- sizes ----------------------------------------------------------------------------------- */
 
-static int most_kv_heads(const struct config *c)
+/* Heads a group, where heads come to share. */
+static int largest_group(const struct converter *c)
 {
-    int most = 0;
-    for (int l = 0; l < c->n_layers; l++)
-        most = config_kv_heads(c, l) > most ? config_kv_heads(c, l) : most;
-    return most;
+    return c->n_heads / c->spec->n_kv_heads;
 }
 
 enum status convert_work_describe(struct converter *c, const struct convert_spec *spec,
                                   struct err *e)
 {
     *c = (struct converter){.spec = spec};
-    enum status s = config_read(spec->gguf, &c->config, e);
-    if (s == STATUS_OK)
-        s = convert_spec_check(spec, &c->config, e);
-    if (s != STATUS_OK)
-        return s;
-    c->converted = c->config;
+    TRY(config_read(spec->gguf, &c->config, e));
+    TRY(convert_spec_check(spec, &c->config, e));
+    const struct config *f = &c->config;
+    c->converted = *f;
     c->converted.n_kv_heads = spec->n_kv_heads;
-    c->d = c->config.d_model;
-    c->dim = c->config.head_dim;
-    c->n_heads = c->config.n_heads;
-    c->q_dim = config_q_dim(&c->config);
-    c->n_kv_heads = most_kv_heads(&c->config);
+    c->d = f->d_model;
+    c->n_heads = f->n_heads;
+    c->n_kv_heads = f->n_kv_heads;
     c->n_groups = spec->n_kv_heads;
-    c->group = c->n_heads / c->n_groups;
+    c->qk.dim = f->head_dim;
+    c->qk.width = config_q_dim(f);
+    c->ov.dim = config_value_dim(f);
+    c->ov.width = config_heads_dim(f);
+    c->widest = c->qk.width > c->ov.width ? c->qk.width : c->ov.width;
+    c->widest = c->widest > c->d ? c->widest : c->d;
     return STATUS_OK;
+}
+
+void convert_work_begin(struct converter *c, int block)
+{
+    c->block = block;
+    c->first = block;
+    c->end = c->config.shared ? c->config.n_layers : block + 1;
+    c->n_kv_heads = config_kv_heads(&c->config, block);
+    c->n_groups = config_kv_heads(&c->converted, block);
+    c->group = c->n_heads / c->n_groups;
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -43,50 +52,48 @@ static double *take_numbers(struct arena *arena, int rows, int cols)
 static struct convert_weights take_weights(const struct converter *c, struct arena *arena,
                                            int n_kv_heads)
 {
-    const int kv = n_kv_heads * c->dim;
+    const int k = n_kv_heads * c->qk.dim, v = n_kv_heads * c->ov.dim;
     return (struct convert_weights){
-        .q = take_numbers(arena, c->q_dim, c->d),
-        .k = take_numbers(arena, kv, c->d),
-        .v = take_numbers(arena, kv, c->d),
-        .o = take_numbers(arena, c->q_dim, c->d),
-        .bq = take_numbers(arena, c->q_dim, 1),
-        .bk = take_numbers(arena, kv, 1),
-        .bv = take_numbers(arena, kv, 1),
+        .q = take_numbers(arena, c->qk.width, c->d),
+        .k = take_numbers(arena, k, c->d),
+        .v = take_numbers(arena, v, c->d),
+        .o = take_numbers(arena, c->ov.width, c->d),
+        .bq = take_numbers(arena, c->qk.width, 1),
+        .bk = take_numbers(arena, k, 1),
+        .bv = take_numbers(arena, v, 1),
         .bo = take_numbers(arena, c->d, 1),
     };
 }
 
 static struct convert_moments take_moments(const struct converter *c, struct arena *arena)
 {
-    const int most = c->q_dim > c->d ? c->q_dim : c->d;
     return (struct convert_moments){
-        .second = take_numbers(arena, most, most),
-        .keys = take_numbers(arena, most, c->d),
-        .values = take_numbers(arena, c->d, c->d),
+        .keys = take_numbers(arena, c->widest, c->d),
+        .values = take_numbers(arena, c->widest, c->widest),
         .mean = take_numbers(arena, c->d, 1),
     };
 }
 
-static struct convert_circuit take_circuit(const struct converter *c, struct arena *arena)
+static void take_circuit(const struct converter *c, struct arena *arena, struct convert_circuit *s)
 {
-    const int kv = c->n_kv_heads * c->dim;
-    return (struct convert_circuit){
-        .gram = take_numbers(arena, kv, kv),
-        .metric = take_numbers(arena, c->q_dim, c->dim),
-        .root = take_numbers(arena, c->q_dim, c->dim),
-        .white = take_numbers(arena, c->q_dim, c->q_dim),
-        .in = take_numbers(arena, c->q_dim, c->dim),
-        .out = take_numbers(arena, c->q_dim, c->dim),
-    };
+    const int kv = c->n_kv_heads * s->dim;
+    s->mean = take_numbers(arena, kv, 1);
+    s->new_mean = take_numbers(arena, kv, 1);
+    s->gram = take_numbers(arena, kv, kv);
+    s->metric = take_numbers(arena, s->width, s->dim);
+    s->root = take_numbers(arena, s->width, s->dim);
+    s->white = take_numbers(arena, s->width, s->width);
+    s->in = take_numbers(arena, s->width, s->dim);
+    s->out = take_numbers(arena, s->width, s->dim);
 }
 
 /* What a group's eigenproblem needs, or its alignment. */
-static struct convert_eigen take_eigen(const struct converter *c, struct arena *arena)
+static struct convert_eigen take_eigen(const struct converter *c, struct arena *arena, int dim)
 {
-    const int dim = c->dim, n = dim * c->group;
+    const int n = dim * largest_group(c);
     const uint64_t own = linalg_eigen_scratch(n, true), least = 2 * (uint64_t)dim * (uint64_t)dim;
     return (struct convert_eigen){
-        .matrix = c->group > 1 ? take_numbers(arena, n, n) : take_numbers(arena, 3 * dim, dim),
+        .matrix = take_numbers(arena, n, n),
         .values = take_numbers(arena, n, 1),
         .vectors = take_numbers(arena, dim, n),
         .scratch = arena_take(arena, own > least ? own : least, sizeof(double)),
@@ -97,20 +104,21 @@ void convert_work_take(struct converter *c, struct arena *arena)
 {
     const uint64_t n_heads = (uint64_t)c->n_heads;
     const uint64_t n_threads = (uint64_t)pool_n_threads(c->spec->pool);
+    const int dim = c->qk.dim > c->ov.dim ? c->qk.dim : c->ov.dim;
     c->from = take_weights(c, arena, c->n_kv_heads);
     c->to = take_weights(c, arena, c->n_groups);
     c->moments = take_moments(c, arena);
-    c->qk = take_circuit(c, arena);
-    c->ov = take_circuit(c, arena);
-    c->square = take_numbers(arena, c->q_dim, c->d);
-    c->square2 = take_numbers(arena, c->q_dim, c->d);
-    c->blocks = take_numbers(arena, CONVERT_BLOCKS * c->dim, c->dim);
+    take_circuit(c, arena, &c->qk);
+    take_circuit(c, arena, &c->ov);
+    c->square = take_numbers(arena, c->widest, c->d);
+    c->square2 = take_numbers(arena, c->widest, c->d);
+    c->blocks = take_numbers(arena, CONVERT_BLOCKS * dim, dim);
     c->order = arena_take(arena, n_heads, sizeof *c->order);
     c->group_of = arena_take(arena, n_heads, sizeof *c->group_of);
     c->diverged = arena_take(arena, n_threads, sizeof *c->diverged);
     c->eigen = arena_take(arena, n_threads, sizeof *c->eigen);
     for (uint64_t i = 0; i < n_threads; i++) {
-        const struct convert_eigen eigen = take_eigen(c, arena);
+        const struct convert_eigen eigen = take_eigen(c, arena, dim);
         if (c->eigen)
             c->eigen[i] = eigen;
     }

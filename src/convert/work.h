@@ -1,5 +1,5 @@
 /*
- * work - what a conversion works with, one layer at a time, in double.
+ * work - what a conversion works with, one block at a time, in double.
  *
  * Attention is two products: a head's scores are those of its queries and keys (the QK circuit of
  * Elhage et al. 2021), and what it adds to the residual stream is that of its rows of the output
@@ -14,31 +14,57 @@
 #include "convert/spec.h"
 #include "model/model.h"
 
-/* Rows are outputs of a product with the normed input, but those of `o` are its inputs: row
- * h * dim + i is what element i of head h adds to the residual stream. So both of a head's own
- * factors have dim rows [d]. */
+/* Rows are outputs of a product with the block's input, but those of `o` are its inputs: row
+ * h * value_dim + i is what element i of head h adds to the residual stream. So both of a head's
+ * own factors have rows [d]. */
 struct convert_weights {
-    double *q, *k, *v, *o;     /* [q_dim, d], [kv_dim, d] twice, [q_dim, d] */
-    double *bq, *bk, *bv, *bo; /* [q_dim], [kv_dim] twice, [d]; zero where there is none */
+    double *q, *k, *v, *o;     /* [q_dim, d], [k_dim, d], [v_dim, d], [heads_dim, d] */
+    double *bq, *bk, *bv, *bo; /* [q_dim], [k_dim], [v_dim], [d]; zero where there is none */
 };
 
-/* Of the normed input x. */
+/* Of the input x of Q, K and V. */
 struct convert_moments {
-    double *second; /* [d, d] E x x^T; room for [q_dim, q_dim] */
-    double *keys;   /* [d, d] the same, centred window by window; room for [q_dim, d] */
-    double *values; /* [d, d] the covariance */
+    double *keys;   /* [d, d] second moments, centred window by window; room for [widest, d] */
+    double *values; /* [d, d] the covariance; room for [widest, widest] */
     double *mean;   /* [d] */
 };
 
 struct convert_circuit {
+    int dim;      /* elements of a head's factors */
+    int width;    /* of all heads' own */
+    int n_turned; /* of a head, the first ones: neighbouring pairs, each turned by its position, so
+                     that a map may only turn and scale it; the others may be mixed at will */
+    bool centred; /* the cached factors' means are made good for, or do not matter */
+    const double *second; /* [d, d] moments of the input, centred, that cached factors are weighed
+                             by */
     /* Of the checkpoint. */
-    double *gram;   /* [kv_dim, kv_dim] centred second moments of the cached factors */
+    double *mean;   /* [kv_heads * dim] of the cached factors, biases included; if not centred */
+    double *gram;   /* [kv_heads * dim, the same] second moments of the cached factors */
     double *metric; /* [n_heads, dim, dim] second moments of the heads' own */
     double *root;   /* [n_heads, dim, dim] metric = root root^T, lower triangular */
-    double *white;  /* [q_dim, q_dim] root_g^T gram[g, h] root_h */
+    double *white;  /* [width, width] root_g^T gram[g, h] root_h */
     /* Of the conversion. */
     double *in, *out; /* [n_heads, dim, dim] */
+    double *new_mean; /* [groups * dim] */
 };
+
+/* Elements of a head that a map may mix. */
+struct convert_part {
+    int first, n;
+    bool is_pair; /* turned: maps are of the form ((a, -b), (b, a)) */
+};
+
+static inline int convert_n_parts(const struct convert_circuit *s)
+{
+    return s->n_turned / 2 + (s->n_turned < s->dim);
+}
+
+static inline struct convert_part convert_part_at(const struct convert_circuit *s, int i)
+{
+    if (i < s->n_turned / 2)
+        return (struct convert_part){2 * i, 2, true};
+    return (struct convert_part){s->n_turned, s->dim - s->n_turned, false};
+}
 
 #define CONVERT_BLOCKS 5
 
@@ -57,9 +83,12 @@ struct converter {
     const struct convert_spec *spec;
     struct config config;    /* of the checkpoint */
     struct config converted; /* of the result */
-    int d, dim, n_heads, q_dim;
-    int n_kv_heads; /* the checkpoint's, of the layer in work; before, the most of any layer */
-    int n_groups;   /* the new K/V heads */
+    int d, n_heads;
+    int widest; /* of d and the circuits' widths */
+    /* The block in work, and the layers that use it. */
+    int block, first, end;
+    int n_kv_heads; /* the checkpoint's; before the first block the most of any */
+    int n_groups;   /* the new K/V heads, likewise */
     int group;      /* heads a group */
     struct model *model;
     struct arena arena;
@@ -68,7 +97,7 @@ struct converter {
     struct convert_circuit qk, ov;
     int *order;                  /* [n_heads] heads in their new order, group by group */
     int *group_of;               /* [n_heads] */
-    double *square, *square2;    /* [q_dim, d] scratch */
+    double *square, *square2;    /* [widest, d] scratch */
     double *blocks;              /* [CONVERT_BLOCKS, dim, dim] scratch */
     struct convert_eigen *eigen; /* [threads] */
     bool *diverged;              /* [threads] */
@@ -76,8 +105,9 @@ struct converter {
     double *costs;                           /* of sets of heads */
     int *sets;                               /* [the same, heads] the sets that the costs are of */
     struct convert_calibration *calibration; /* NULL without text */
+    double *lost; /* [layers] of the block's, after it was calibrated and converted */
     int windows_done, windows_all;
-    struct convert_tensors *tensors; /* [n_layers] the result, in its own arena */
+    struct convert_tensors *tensors; /* [config_blocks] the result, in its own arena */
 };
 
 /* STATUS_USAGE or STATUS_BAD_FILE if the specification cannot be carried out. */
@@ -86,6 +116,27 @@ enum status convert_work_describe(struct converter *c, const struct convert_spec
 
 /* Takes all that every conversion needs, or counts it. */
 void convert_work_take(struct converter *c, struct arena *arena);
+
+/* The next block to be worked on. */
+void convert_work_begin(struct converter *c, int block);
+
+/* Whether the block in work has no more K/V heads than wanted, and keeps them as they are. */
+static inline bool convert_keeps_heads(const struct converter *c)
+{
+    return c->n_groups == c->n_kv_heads;
+}
+
+/* Whose K/V head a head of the checkpoint uses. */
+static inline int convert_kv_head(const struct converter *c, int head)
+{
+    return head / (c->n_heads / c->n_kv_heads);
+}
+
+/* A head's [dim, dim] of a circuit's maps or moments. */
+static inline double *convert_of_head(const struct convert_circuit *s, double *of_heads, int head)
+{
+    return of_heads + (size_t)head * (size_t)s->dim * (size_t)s->dim;
+}
 
 /* Whether an eigenproblem diverged, on any thread. */
 bool convert_any_diverged(const struct converter *c);

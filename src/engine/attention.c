@@ -44,7 +44,12 @@ static void place_row(const struct attention *a, int position, const float *x, f
 {
     const struct config *c = &a->kv->config;
     const float *turn = positions_turn(a->positions, position);
-    a->kernels->rotate(out, x, turn, turn ? c->rope.n_dims : 0, c->head_dim, scale, false);
+    if (turn) {
+        a->kernels->rotate(out, x, turn, c->rope.n_dims, c->head_dim, scale, false);
+        return;
+    }
+    for (int i = 0; i < c->head_dim; i++)
+        out[i] = x[i] * scale;
 }
 
 /* scratch is [head_dim]. */

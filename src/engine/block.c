@@ -102,8 +102,8 @@ void block_attention(const struct forward *f, const struct block *b, int layer, 
     /* Output projection, added to the residual stream. */
     forward_multiply(f, &b->w[ROLE_ATTN_OUTPUT].matrix, heads, n_rows, w->x, EPILOGUE_ADD, thread);
     tap_rows(f, TAP_HEADS, heads, config_heads_dim(c), thread);
-    forward_end_residual(f, &b->w[ROLE_ATTN_OUTPUT_NORM].norm, thread);
-    tap_rows(f, TAP_MIDDLE, w->x, c->d_model, thread);
+    float *middle = f->taps ? f->taps->at[TAP_MIDDLE] : NULL;
+    forward_end_residual(f, &b->w[ROLE_ATTN_OUTPUT_NORM].norm, middle, thread);
 }
 
 /* --- feed-forward ---------------------------------------------------------------------------- */
@@ -126,6 +126,6 @@ void block_feed_forward(const struct forward *f, const struct block *b, int thre
 
     /* Down projection, added to the residual stream. */
     forward_multiply(f, &b->w[ROLE_FFN_DOWN].matrix, w->hidden, n_rows, w->x, EPILOGUE_ADD, thread);
-    forward_end_residual(f, &b->w[ROLE_LAYER_OUTPUT_NORM].norm, thread);
+    forward_end_residual(f, &b->w[ROLE_LAYER_OUTPUT_NORM].norm, NULL, thread);
     tap_rows(f, TAP_OUT, w->x, f->config->d_model, thread);
 }

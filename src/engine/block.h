@@ -16,8 +16,9 @@
 enum block_tap {
     TAP_NORMED, /* [n_rows, d_model] what Q, K and V are products of */
     TAP_HEADS,  /* [n_rows, heads_dim] the heads' results, which the output matrix takes */
-    TAP_MIDDLE, /* [n_rows, d_model] the residual stream after attention */
-    TAP_OUT,    /* [n_rows, d_model] and after the block */
+    /* [n_rows, d_model] the residual stream after attention, before a norm that follows it */
+    TAP_MIDDLE,
+    TAP_OUT, /* [n_rows, d_model] and after the block */
     BLOCK_TAPS,
 };
 

@@ -38,14 +38,17 @@ const float *forward_input(const struct forward *f, const struct norm *norm, int
     return input;
 }
 
-void forward_end_residual(const struct forward *f, const struct norm *norm, int thread)
+void forward_end_residual(const struct forward *f, const struct norm *norm, float *sums, int thread)
 {
     const size_t d = (size_t)f->config->d_model;
+    int begin, end;
     pool_barrier(f->pool, thread);
+    pool_share(f->batch->n_rows, thread, pool_n_threads(f->pool), &begin, &end);
+    if (sums && begin < end)
+        memcpy(sums + (size_t)begin * d, f->work->x + (size_t)begin * d,
+               (size_t)(end - begin) * d * sizeof *sums);
     if (f->config->placement != PLACEMENT_AFTER)
         return;
-    int begin, end;
-    pool_share(f->batch->n_rows, thread, pool_n_threads(f->pool), &begin, &end);
     for (int r = begin; r < end; r++)
         norm_row(f, norm, f->work->x + (size_t)r * d, f->work->x + (size_t)r * d);
     pool_barrier(f->pool, thread);

@@ -38,8 +38,10 @@ void forward_input_row(const struct forward *f, const struct norm *norm, int r, 
 const float *forward_input(const struct forward *f, const struct norm *norm, int thread);
 
 /* Ends a residual, which is complete on this thread: threads meet, and where norms stand after the
- * residuals work->x becomes its norm, complete on return. */
-void forward_end_residual(const struct forward *f, const struct norm *norm, int thread);
+ * residuals work->x becomes its norm, complete on return. `sums` [n_rows, d_model] (NULL: not
+ * wanted) gets the thread's rows of work->x before that. */
+void forward_end_residual(const struct forward *f, const struct norm *norm, float *sums,
+                          int thread);
 
 /* y = epilogue(w x): n_rows rows of x [n_rows, w->n_in], of which this thread's are made, quantised
  * before if w is, ready for the kernel; no row is computed yet. Threads meet if rows are shared. */

@@ -37,7 +37,7 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
     if (s == STATUS_OK)
         s = kv_cache_create(&p->kv, &p->config, &(struct kv_shape){.n_sequences = 1, .cap = n_ctx},
                             e);
-    workspace_take(&p->work, &p->arena, &p->config, rope_factors, n_ctx);
+    workspace_take(&p->work, &p->arena, &p->model, rope_factors, n_ctx);
     if (s == STATUS_OK)
         s = arena_allocate(&p->arena, "a block's scratch memory", e);
     if (s != STATUS_OK) {
@@ -45,7 +45,7 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
         free(p);
         return s;
     }
-    workspace_take(&p->work, &p->arena, &p->config, rope_factors, n_ctx);
+    workspace_take(&p->work, &p->arena, &p->model, rope_factors, n_ctx);
     *out = p;
     return STATUS_OK;
 }

@@ -101,7 +101,8 @@ static enum status read_layer_kv_heads(const struct gguf_value *array, struct co
         return err_set(e, STATUS_BAD_FILE, "%s: expected one number a layer, %d, found %llu",
                        key.text, c->n_layers, (unsigned long long)array->count);
     if (!gguf_is_integer(array->element_kind))
-        return err_set(e, STATUS_BAD_FILE, "%s: expected integers, found other elements", key.text);
+        return err_set(e, STATUS_BAD_FILE, "%s: expected integers, found %s", key.text,
+                       gguf_kind_name(array->element_kind));
     for (int l = 0; l < c->n_layers; l++) {
         const int64_t n = gguf_int_at(array, (uint64_t)l);
         TRY(check_kv_heads(c, n, e));
@@ -182,13 +183,13 @@ void config_complete(struct config *c)
         c->rope.scale = 1;
 }
 
-/* A number strictly between two others; `found` may be NULL. */
+/* A number strictly between two others, as a float too; `found` may be NULL. */
 static enum status read_number(const struct gguf *g, const struct config *c, const char *suffix,
                                double above, double below, double *out, bool *found, struct err *e)
 {
     const struct key_name key = arch_key(c, suffix);
     TRY(gguf_get_f64(g, key.text, out, found, e));
-    if ((!found || *found) && !(*out > above && *out < below))
+    if ((!found || *found) && !(*out > above && *out < below && (float)*out > (float)above))
         return err_set(e, STATUS_BAD_FILE, "%s: expected a number between %g and %g, found %g",
                        key.text, above, below, *out);
     return STATUS_OK;
@@ -249,6 +250,10 @@ static enum status read_rope(const struct gguf *g, struct config *c, struct err 
     if (c->position != POSITION_ROPE)
         return STATUS_OK;
     TRY(gguf_get_u64(g, key.text, 2, (uint64_t)CONFIG_MAX_WIDTH, &n_dims, &found, e));
+    if (!found && n_dims % 2 != 0)
+        return err_set(e, STATUS_BAD_FILE,
+                       "%s: expected an even number, found %d, for rotary positions",
+                       arch_key(c, size_keys[HEAD_DIM].suffix).text, c->head_dim);
     if (n_dims % 2 != 0 || n_dims > (uint64_t)c->head_dim)
         return err_set(e, STATUS_BAD_FILE,
                        "%s: expected an even number of a head's %d elements, found %llu", key.text,
@@ -316,6 +321,10 @@ static bool has_tensor(const struct gguf *g, enum tensor_role role, bool is_bias
     return gguf_find_tensor(g, arch_tensor_name(role, 0, is_bias).text) != NULL;
 }
 
+/* Between them no square of an element overflows, or vanishes. */
+#define LEAST_EMBEDDING_SCALE 1e-9
+#define MOST_EMBEDDING_SCALE  1e9
+
 static enum status read_own_keys(const struct gguf *g, struct config *c, struct err *e)
 {
     bool found;
@@ -323,7 +332,8 @@ static enum status read_own_keys(const struct gguf *g, struct config *c, struct 
     for (size_t i = 0; i < N_KIND_KEYS; i++)
         TRY(read_kind(g, c, &kind_keys[i], e));
     TRY(gguf_get_bool(g, arch_key(c, "block.shared").text, &c->shared, &found, e));
-    TRY(read_number(g, c, "embedding_scale", 0, INFINITY, &scale, &found, e));
+    TRY(read_number(g, c, "embedding_scale", LEAST_EMBEDDING_SCALE, MOST_EMBEDDING_SCALE, &scale,
+                    &found, e));
     c->embedding_scale = (float)scale;
     c->split_qkv = has_tensor(g, ROLE_ATTN_Q, false) && !has_tensor(g, ROLE_ATTN_QKV, false);
     c->no_biases = !has_tensor(g, ROLE_FFN_UP, true);
@@ -343,23 +353,25 @@ static void write_own_keys(const struct config *c, struct gguf_writer *w)
 
 /* --- what does not run ----------------------------------------------------------------------- */
 
-/* Keys of other models that would change the results, and the value with which they do not. */
+/* Keys of other models that would change the results, and the values with which they do not. */
 static const struct foreign_key {
     const char *suffix;
-    double neutral;
+    double neutral, none; /* `none` says that there is no such thing */
 } foreign_keys[] = {
-    {"expert_count", 0},
-    {"attention.sliding_window", 0},
-    {"attention.clamp_kqv", 0},
-    {"attention.max_alibi_bias", 0},
-    {"attn_logit_softcapping", 0},
-    {"final_logit_softcapping", 0},
-    {"logit_scale", 1},
-    {"residual_scale", 1},
-    {"embedding_scale", 1},
-    {"attention.scale", 0},
-    {"use_parallel_residual", 0},
-    {"attention.latent", 0},
+    {"expert_count", 0, 0},
+    {"attention.causal", 1, 1},
+    {"attention.sliding_window", 0, 0},
+    {"attention.clamp_kqv", 0, 0},
+    {"attention.max_alibi_bias", 0, 0},
+    {"attn_logit_softcapping", 0, 0},
+    {"final_logit_softcapping", 0, 0},
+    {"logit_scale", 1, 0},
+    {"residual_scale", 1, 0},
+    {"embedding_scale", 1, 0},
+    {"attention.scale", 0, 0},
+    {"rope.scaling.attn_factor", 1, 0},
+    {"use_parallel_residual", 0, 0},
+    {"attention.latent", 0, 0},
 };
 
 static bool is_number(const struct gguf_value *v)
@@ -368,20 +380,30 @@ static bool is_number(const struct gguf_value *v)
            gguf_is_integer(v->kind);
 }
 
-/* 0 stands for "none" in all of them. */
+static enum status refuse_foreign_key(const struct key_name *key, const struct foreign_key *k,
+                                      const struct gguf_value *v, struct err *e)
+{
+    char found[32];
+    const double value = is_number(v) ? gguf_float_at(v, 0) : (double)NAN;
+    if (value == k->neutral || value == k->none)
+        return STATUS_OK;
+    if (is_number(v))
+        snprintf(found, sizeof found, "%g", value);
+    else
+        snprintf(found, sizeof found, "%s", gguf_kind_name(v->kind));
+    return err_set(e, STATUS_BAD_FILE,
+                   "%s: expected none or %g, because nothing else runs here; found %s", key->text,
+                   k->neutral, found);
+}
+
 static enum status refuse_foreign_keys(const struct gguf *g, const struct config *c, struct err *e)
 {
     for (size_t i = 0; i < sizeof foreign_keys / sizeof *foreign_keys; i++) {
         const struct foreign_key *k = &foreign_keys[i];
         const struct key_name key = arch_key(c, k->suffix);
         const struct gguf_value *v = gguf_find(g, key.text);
-        if (!v || (c->arch->has_keys && strcmp(k->suffix, "embedding_scale") == 0))
-            continue;
-        const double value = is_number(v) ? gguf_float_at(v, 0) : (double)NAN;
-        if (value != 0 && value != k->neutral)
-            return err_set(e, STATUS_BAD_FILE,
-                           "%s: expected none or %g, because nothing else runs here; found %g",
-                           key.text, k->neutral, value);
+        if (v && !(c->arch->has_keys && strcmp(k->suffix, "embedding_scale") == 0))
+            TRY(refuse_foreign_key(&key, k, v, e));
     }
     return STATUS_OK;
 }
@@ -458,7 +480,12 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
     return read_vocab(g, c, e);
 }
 
-static void write_kv_heads(const struct config *c, struct gguf_writer *w)
+bool config_is_kv_heads_key(const struct config *c, struct text key)
+{
+    return text_is(key, arch_key(c, KV_HEADS_KEY).text);
+}
+
+void config_write_kv_heads(const struct config *c, struct gguf_writer *w)
 {
     const struct key_name key = arch_key(c, KV_HEADS_KEY);
     if (config_same_kv_heads(c)) {
@@ -493,7 +520,7 @@ void config_write(const struct config *c, struct gguf_writer *w)
         if ((key != HEAD_DIM && key != VALUE_DIM) || own_dims)
             gguf_add_u32(w, arch_key(c, size_keys[key].suffix).text,
                          (uint32_t)*size_of_key(&copy, &size_keys[key]));
-    write_kv_heads(c, w);
+    config_write_kv_heads(c, w);
     gguf_add_f32(w, arch_key(c, c->arch->norm_eps_key).text, c->norm_eps);
     write_rope(&copy, w);
     if (c->arch->has_keys)

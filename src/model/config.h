@@ -61,6 +61,10 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e);
 /* Adds the architecture's keys to a file. */
 void config_write(const struct config *c, struct gguf_writer *w);
 
+/* Adds only that of the K/V heads, one number or one for each layer; and which key it is. */
+void config_write_kv_heads(const struct config *c, struct gguf_writer *w);
+bool config_is_kv_heads_key(const struct config *c, struct text key);
+
 /* Sets the architecture with the kinds of its row; d_model is known. */
 void config_set_arch(struct config *c, const struct arch *arch);
 

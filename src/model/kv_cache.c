@@ -159,6 +159,10 @@ static void put_row(const struct kernels *kernels, enum storage storage, const f
 {
     if (storage == STORAGE_F32) {
         float *floats = (float *)(void *)out + at;
+        if (step == 1) {
+            memcpy(floats, x, n * sizeof *x);
+            return;
+        }
         for (size_t i = 0; i < n; i++)
             floats[i * step] = x[i];
         return;

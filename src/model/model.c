@@ -413,18 +413,33 @@ static enum status resolve_options(struct loader *ld, const struct model_options
     return STATUS_OK;
 }
 
-/* Tensors of the blocks that no architecture here has would change the results: biases in unusual
- * places, norms of queries, experts. Tables of frequencies that older files have follow from the
- * keys. */
+/* Tensors outside of the blocks that change the results of models which have them. */
+static const char *const foreign_tensors[] = {"token_embd_norm.weight", "rope_factors_long.weight",
+                                              "rope_factors_short.weight"};
+
+/* Whether a tensor has a part in some model: names of its own stand for nothing known. */
+static bool has_meaning(struct text name)
+{
+    for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
+        if (text_is(name, arch_tensor_name(role, 0, false).text) ||
+            text_is(name, arch_tensor_name(role, 0, true).text))
+            return true;
+    for (size_t i = 0; i < sizeof foreign_tensors / sizeof *foreign_tensors; i++)
+        if (text_is(name, foreign_tensors[i]))
+            return true;
+    return text_starts_with(name, "blk.");
+}
+
+/* Tensors that this architecture has not would change the results: biases in unusual places, norms
+ * of queries, experts. Tables of frequencies that older files have follow from the keys. */
 static enum status refuse_foreign_tensors(const struct gguf *g, const struct config *c,
                                           struct err *e)
 {
     struct tensor_spec spec;
     for (size_t i = 0; i < g->n_tensors; i++) {
         const struct text name = g->tensors[i].name;
-        if (!text_starts_with(name, "blk.") || layout_named(c, name, &spec) ||
-            text_ends_with(name, ".attn_rot_embd.weight") ||
-            text_ends_with(name, ".rope_freqs.weight"))
+        if (!has_meaning(name) || layout_named(c, name, &spec) ||
+            text_ends_with(name, ".attn_rot_embd.weight"))
             continue;
         return err_set(e, STATUS_BAD_FILE,
                        "tensor %.*s: expected none of this name in architecture %s of %d layers: "
@@ -435,20 +450,19 @@ static enum status refuse_foreign_tensors(const struct gguf *g, const struct con
 }
 
 /* What divides must not be 0; see config_rope. */
-static enum status check_rope_factors(const struct gguf *g, const struct config *c, struct err *e)
+static enum status check_rope_factors(struct loader *ld)
 {
-    const struct tensor_name name = arch_tensor_name(ROLE_ROPE_FREQS, 0, false);
-    const struct gguf_tensor *t = gguf_find_tensor(g, name.text);
-    if (!t || !layout_has(c, ROLE_ROPE_FREQS) || t->type->block_elements > 1)
-        return STATUS_OK; /* what else is wrong with it is found when it is read */
-    for (int i = 0; i < (int)t->dims[0]; i++) {
+    const struct tensor_spec spec = layout_weight(&ld->file, ROLE_ROPE_FREQS, 0);
+    const bool has = layout_has(&ld->file, ROLE_ROPE_FREQS);
+    const struct gguf_tensor *t = has ? find_tensor(ld, &spec) : NULL;
+    for (int i = 0; i < spec.cols && t; i++) {
         const float x = pack_mean_of_vector(t, (struct pack_rows){.first = i, .n = 1});
         if (!(x > (float)CONFIG_LEAST_ROPE_FACTOR && x < INFINITY))
-            return err_set(e, STATUS_BAD_FILE,
+            return err_set(ld->err, STATUS_BAD_FILE,
                            "tensor %s: expected numbers above %g, found %g as element %d",
-                           name.text, CONFIG_LEAST_ROPE_FACTOR, (double)x, i);
+                           spec.name.text, CONFIG_LEAST_ROPE_FACTOR, (double)x, i);
     }
-    return STATUS_OK;
+    return ld->status;
 }
 
 /* What is wrong with the file before any tensor is looked at. */
@@ -456,7 +470,7 @@ static enum status open_file(struct loader *ld, const struct model_options *o)
 {
     TRY(config_read(ld->g, &ld->file, ld->err));
     TRY(refuse_foreign_tensors(ld->g, &ld->file, ld->err));
-    TRY(check_rope_factors(ld->g, &ld->file, ld->err));
+    TRY(check_rope_factors(ld));
     return resolve_options(ld, o);
 }
 

@@ -1,8 +1,71 @@
 #include "text/pretokenize.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 #include "text/unicode.h"
+
+/* --- names ----------------------------------------------------------------------------------- */
+
+static const struct pretokenizer pretokenizers[] = {
+    {"gpt-2", PRETOKENIZE_GPT2, false, false},
+    {"default", PRETOKENIZE_GPT2, false, false},
+    {"phi-2", PRETOKENIZE_GPT2, false, false},
+    {"mpt", PRETOKENIZE_GPT2, false, false},
+    {"olmo", PRETOKENIZE_GPT2, false, false},
+    {"jais", PRETOKENIZE_GPT2, false, false},
+    {"trillion", PRETOKENIZE_GPT2, false, false},
+    {"gigachat", PRETOKENIZE_GPT2, false, false},
+    {"a.x-4.0", PRETOKENIZE_GPT2, false, false},
+    {"mellum", PRETOKENIZE_GPT2, false, false},
+    {"exaone4", PRETOKENIZE_GPT2, false, false},
+    {"starcoder", PRETOKENIZE_STARCODER, false, false},
+    {"refact", PRETOKENIZE_STARCODER, false, false},
+    {"command-r", PRETOKENIZE_STARCODER, false, false},
+    {"codeshell", PRETOKENIZE_STARCODER, false, false},
+    {"smollm", PRETOKENIZE_STARCODER, false, false},
+    {"exaone", PRETOKENIZE_STARCODER, false, false},
+    {"minerva-7b", PRETOKENIZE_STARCODER, false, false},
+    {"llama-bpe", PRETOKENIZE_LLAMA3, true, true},
+    {"llama3", PRETOKENIZE_LLAMA3, true, true},
+    {"llama-v3", PRETOKENIZE_LLAMA3, true, true},
+    {"falcon3", PRETOKENIZE_LLAMA3, true, true},
+    {"falcon-h1", PRETOKENIZE_LLAMA3, true, true},
+    {"pixtral", PRETOKENIZE_LLAMA3, true, true},
+    {"midm-2.0", PRETOKENIZE_LLAMA3, true, true},
+    {"lfm2", PRETOKENIZE_LLAMA3, true, true},
+    {"dbrx", PRETOKENIZE_LLAMA3, false, false},
+    {"smaug-bpe", PRETOKENIZE_LLAMA3, false, false},
+    {"chatglm-bpe", PRETOKENIZE_LLAMA3, false, false},
+    {"glm4", PRETOKENIZE_LLAMA3, false, false},
+    {"qwen2", PRETOKENIZE_QWEN2, false, false},
+    {"deepseek-r1-qwen", PRETOKENIZE_QWEN2, false, false},
+    {"stablelm2", PRETOKENIZE_QWEN2, false, false},
+    {"hunyuan", PRETOKENIZE_QWEN2, false, false},
+    {"megrez", PRETOKENIZE_QWEN2, false, false},
+};
+
+#define N_PRETOKENIZERS (sizeof pretokenizers / sizeof pretokenizers[0])
+
+const struct pretokenizer *pretokenizer_find(struct text name)
+{
+    for (size_t i = 0; i < N_PRETOKENIZERS; i++)
+        if (text_is(name, pretokenizers[i].name))
+            return &pretokenizers[i];
+    return NULL;
+}
+
+void pretokenizer_names(char *out, size_t size)
+{
+    assert(size > 0);
+    size_t used = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < N_PRETOKENIZERS && used < size; i++)
+        used +=
+            (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", pretokenizers[i].name);
+}
+
+/* --- characters and runs --------------------------------------------------------------------- */
 
 /* The class of the character at s[at] and its length; CHAR_END and 0 at the end of the text,
  * which is also what StarCoder's rule makes of a number. */
@@ -34,12 +97,19 @@ static size_t run_end(enum pretokenize_rule rule, struct text s, size_t at, int 
     return at;
 }
 
-/* The length of 's, 't, 're, 've, 'm, 'll or 'd at the start of s, or 0. */
-static size_t contraction(struct text s)
+static bool is_newline(struct text s, size_t at)
+{
+    return s.data[at] == '\r' || s.data[at] == '\n';
+}
+
+/* The length of 's, 't, 're, 've, 'm, 'll or 'd at the start of s, or 0; `fold` is 0x20 where
+ * letters may be of either case, else 0. */
+static size_t contraction(struct text s, int fold)
 {
     if (s.len < 2 || s.data[0] != '\'')
         return 0;
-    switch (s.data[1]) {
+    const int third = s.len > 2 ? s.data[2] | fold : 0;
+    switch (s.data[1] | fold) {
     case 's':
     case 't':
     case 'm':
@@ -47,21 +117,30 @@ static size_t contraction(struct text s)
         return 2;
     case 'r':
     case 'v':
-        return s.len > 2 && s.data[2] == 'e' ? 3 : 0;
+        return third == 'e' ? 3 : 0;
     case 'l':
-        return s.len > 2 && s.data[2] == 'l' ? 3 : 0;
+        return third == 'l' ? 3 : 0;
     default:
         return 0;
     }
 }
 
-size_t pretokenize_next(enum pretokenize_rule rule, struct text s)
+/* A run of spaces that begins the text leaves its last one to what follows, unless it is the only
+ * one. */
+static size_t spaces_end(enum pretokenize_rule rule, struct text s)
 {
-    assert(s.len > 0 && (rule == PRETOKENIZE_GPT2 || rule == PRETOKENIZE_STARCODER));
-    size_t last = contraction(s);
+    size_t last = 0, len;
+    const size_t end = run_end(rule, s, 0, CHAR_SPACE, &last);
+    return class_at(rule, s, end, &len) == CHAR_END || end == last ? end : end - last;
+}
+
+/* --- the patterns ---------------------------------------------------------------------------- */
+
+static size_t next_of_gpt2(enum pretokenize_rule rule, struct text s)
+{
+    size_t last = contraction(s, 0);
     if (last > 0)
         return last;
-
     size_t len;
     const int first = class_at(rule, s, 0, &len);
     if (first == CHAR_END) {
@@ -75,8 +154,57 @@ size_t pretokenize_next(enum pretokenize_rule rule, struct text s)
         if (second != CHAR_END && second != CHAR_SPACE)
             return run_end(rule, s, 1, second, &last);
     }
+    return spaces_end(rule, s);
+}
 
-    /* A run of spaces leaves its last one to what follows, unless it is the only one. */
-    const size_t end = run_end(rule, s, 0, CHAR_SPACE, &last);
-    return class_at(rule, s, end, &len) == CHAR_END || end == last ? end : end - last;
+static size_t digits_end(enum pretokenize_rule rule, struct text s, int most)
+{
+    size_t at = 0, len;
+    for (int n = 0; n < most && class_at(rule, s, at, &len) == CHAR_NUMBER; n++)
+        at += len;
+    return at;
+}
+
+/* Spaces up to their last line break; those of a run without one. */
+static size_t lines_end(enum pretokenize_rule rule, struct text s)
+{
+    size_t last;
+    for (size_t end = run_end(rule, s, 0, CHAR_SPACE, &last); end > 0; end--)
+        if (is_newline(s, end - 1))
+            return end;
+    return spaces_end(rule, s);
+}
+
+static size_t next_of_llama3(enum pretokenize_rule rule, struct text s, int most_digits)
+{
+    size_t last = contraction(s, 0x20);
+    if (last > 0)
+        return last;
+    size_t len, after;
+    const int first = class_at(rule, s, 0, &len);
+    if (first == CHAR_NUMBER)
+        return digits_end(rule, s, most_digits);
+    if (first == CHAR_LETTER ||
+        (class_at(rule, s, len, &after) == CHAR_LETTER && !is_newline(s, 0)))
+        return run_end(rule, s, len, CHAR_LETTER, &last);
+    const size_t space = s.data[0] == ' ';
+    size_t end = run_end(rule, s, space, CHAR_OTHER, &last);
+    if (end == space)
+        return lines_end(rule, s);
+    while (end < s.len && is_newline(s, end))
+        end++;
+    return end;
+}
+
+size_t pretokenize_next(enum pretokenize_rule rule, struct text s)
+{
+    assert(s.len > 0 && rule < PRETOKENIZE_RULES);
+    switch (rule) {
+    case PRETOKENIZE_LLAMA3:
+        return next_of_llama3(rule, s, 3);
+    case PRETOKENIZE_QWEN2:
+        return next_of_llama3(rule, s, 1);
+    default:
+        return next_of_gpt2(rule, s);
+    }
 }

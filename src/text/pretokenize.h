@@ -1,24 +1,47 @@
 /*
  * pretokenize - cuts text into the pieces that byte-pair merging never crosses.
  *
- * GPT-2's pattern, matched from left to right, the first alternative that fits:
+ * Each rule is a pattern, matched from left to right, the first alternative that fits:
  *
- *   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+ *   GPT-2     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+ *   Llama 3   (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
+ *             ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+ *   Qwen 2    the same with \p{N} for \p{N}{1,3}
  *
- * \s is Unicode's White_Space. A byte that is not part of well-formed UTF-8 counts as one
- * character that is no letter, number or space; so pieces never cut a well-formed character.
+ * (the fourth alternative of Llama 3 starts with " ?", too). \s is Unicode's White_Space. A byte
+ * that is not part of well-formed UTF-8 counts as one character that is no letter, number or space;
+ * so pieces never cut a well-formed character.
  */
 #ifndef DECODE_TEXT_PRETOKENIZE_H
 #define DECODE_TEXT_PRETOKENIZE_H
+
+#include <stdbool.h>
 
 #include "base/text.h"
 
 enum pretokenize_rule {
     PRETOKENIZE_GPT2,
     /* StarCoder: every \p{N} character is a piece of its own, and the text between two of them
-     * is cut by the pattern as if it were all (a space before a digit stays apart). */
+     * is cut by GPT-2's pattern as if it were all (a space before a digit stays apart). */
     PRETOKENIZE_STARCODER,
+    PRETOKENIZE_LLAMA3,
+    PRETOKENIZE_QWEN2,
+    PRETOKENIZE_RULES,
 };
+
+/* What a value of tokenizer.ggml.pre says. */
+struct pretokenizer {
+    const char *name;
+    enum pretokenize_rule rule;
+    bool whole_pieces; /* a piece that is a token is that token, whatever the merges */
+    bool adds_bos;     /* unless add_bos_token says otherwise */
+};
+
+/* The one of this name; NULL if it is not known. */
+const struct pretokenizer *pretokenizer_find(struct text name);
+
+/* Writes all names, separated by ", ", to out (size > 0 bytes, always terminated; cut there). */
+void pretokenizer_names(char *out, size_t size);
 
 /*
  * The length in bytes, at least 1, of the first piece of a nonempty text (asserted). Calling it

@@ -4,34 +4,26 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "text/order.h"
 
 struct special {
     struct text bytes;
     int32_t id;
 };
 
-/* The i-th byte from the end. */
-static unsigned char byte_back(struct text s, size_t i)
-{
-    return (unsigned char)s.data[s.len - 1 - i];
-}
-
 /* By the bytes read backwards; of equal tokens the lowest id comes first. */
 static int compare_specials(const void *left, const void *right)
 {
     const struct special *a = left;
     const struct special *b = right;
-    for (size_t i = 0; i < a->bytes.len && i < b->bytes.len; i++)
-        if (byte_back(a->bytes, i) != byte_back(b->bytes, i))
-            return byte_back(a->bytes, i) < byte_back(b->bytes, i) ? -1 : 1;
-    if (a->bytes.len != b->bytes.len)
-        return a->bytes.len < b->bytes.len ? -1 : 1;
-    return a->id < b->id ? -1 : 1;
+    const int order = order_backwards(a->bytes, b->bytes);
+    return order ? order : (a->id > b->id) - (a->id < b->id);
 }
 
 static bool is_special(const struct vocab *v, int id)
 {
-    return v->type[id] == TOKEN_CONTROL || v->type[id] == TOKEN_USER_DEFINED;
+    return v->type[id] == TOKEN_CONTROL || v->type[id] == TOKEN_USER_DEFINED ||
+           v->type[id] == TOKEN_UNKNOWN;
 }
 
 /* --- building -------------------------------------------------------------------------------- */
@@ -87,11 +79,11 @@ static void expand(struct specials *s, struct builder *b, uint32_t state, size_t
     while (r.from < r.to && b->list[r.from].bytes.len == depth)
         r.from++;
     while (r.from < r.to) {
-        const unsigned char byte = byte_back(b->list[r.from].bytes, depth);
+        const unsigned char byte = order_byte_back(b->list[r.from].bytes, depth);
         const uint32_t made = s->n_states++;
         assert(made < b->max_states);
         b->range[made].from = r.from;
-        while (r.from < r.to && byte_back(b->list[r.from].bytes, depth) == byte)
+        while (r.from < r.to && order_byte_back(b->list[r.from].bytes, depth) == byte)
             r.from++;
         b->range[made].to = r.from;
         s->byte[made] = byte;

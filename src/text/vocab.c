@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "text/byte_alphabet.h"
+#include "text/order.h"
 
 #define TOKENS_KEY "tokenizer.ggml.tokens"
 #define TYPES_KEY  "tokenizer.ggml.token_type"
@@ -36,9 +37,10 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* The byte of "<0x41>", or -1. */
-static int hex_token(struct text s)
+int vocab_hex_byte(struct text s, enum token_type type)
 {
+    if (type != TOKEN_BYTE && type != TOKEN_NORMAL && type != TOKEN_UNDEFINED)
+        return -1;
     if (s.len != 6 || memcmp(s.data, "<0x", 3) != 0 || s.data[5] != '>')
         return -1;
     const int high = hex_digit(s.data[3]);
@@ -47,22 +49,59 @@ static int hex_token(struct text s)
 }
 
 /* Puts the bytes of a token written as `name` at `out` (name.len bytes of room). */
-static enum find_rank read_token(struct text name, enum token_type type, char *out, size_t *len)
+typedef enum find_rank read_token(struct text name, enum token_type type, char *out, size_t *len);
+
+static enum find_rank read_raw(struct text name, enum token_type type, char *out, size_t *len)
 {
-    const int byte = type == TOKEN_BYTE ? hex_token(name) : -1;
-    if (byte >= 0) {
-        *out = (char)byte;
-        *len = 1;
-        return FIND_BYTE;
-    }
-    const bool plain = type == TOKEN_UNDEFINED || type == TOKEN_NORMAL || type == TOKEN_BYTE;
-    if (plain && byte_alphabet_decode(name, out, len))
-        return FIND_NORMAL;
+    (void)type;
     if (name.len > 0)
         memcpy(out, name.data, name.len);
     *len = name.len;
+    return FIND_NEVER;
+}
+
+static bool read_hex(struct text name, enum token_type type, char *out, size_t *len)
+{
+    const int byte = vocab_hex_byte(name, type);
+    if (byte < 0)
+        return false;
+    *out = (char)byte;
+    *len = 1;
+    return true;
+}
+
+static enum find_rank read_byte_alphabet(struct text name, enum token_type type, char *out,
+                                         size_t *len)
+{
+    if (type == TOKEN_BYTE && read_hex(name, type, out, len))
+        return FIND_BYTE;
+    const bool plain = type == TOKEN_UNDEFINED || type == TOKEN_NORMAL || type == TOKEN_BYTE;
+    if (plain && byte_alphabet_decode(name, out, len))
+        return FIND_NORMAL;
+    read_raw(name, type, out, len);
     return type == TOKEN_CONTROL || type == TOKEN_USER_DEFINED ? FIND_SPECIAL : FIND_NEVER;
 }
+
+static enum find_rank read_space_marks(struct text name, enum token_type type, char *out,
+                                       size_t *len)
+{
+    if (read_hex(name, type, out, len))
+        return FIND_NEVER;
+    if (type != TOKEN_UNDEFINED && type != TOKEN_NORMAL && type != TOKEN_UNUSED)
+        return read_raw(name, type, out, len);
+    *len = 0;
+    while (name.len > 0) {
+        const bool space = text_starts_with(name, VOCAB_SPACE);
+        const size_t step = space ? sizeof VOCAB_SPACE - 1 : 1;
+        out[(*len)++] = space ? ' ' : *name.data;
+        name.data += step;
+        name.len -= step;
+    }
+    return FIND_NEVER;
+}
+
+static read_token *const readers[] = {
+    [VOCAB_BYTES] = read_byte_alphabet, [VOCAB_SPACES] = read_space_marks, [VOCAB_RAW] = read_raw};
 
 static uint64_t head_of(struct text bytes)
 {
@@ -83,22 +122,21 @@ static enum status read_token_type(const struct gguf_value *types, int id, struc
     return STATUS_OK;
 }
 
-static enum status read_tokens(struct vocab *v, const struct gguf_value *names,
-                               const struct gguf_value *types, struct err *e)
+static enum status read_tokens(struct vocab *v, enum vocab_notation notation,
+                               const struct gguf_value *names, const struct gguf_value *types,
+                               struct err *e)
 {
     struct gguf_cursor cursor = {0};
     struct text name;
     size_t used = 0;
     for (int id = 0; gguf_next_text(names, &cursor, &name); id++) {
-        const enum status s = read_token_type(types, id, v, e);
-        if (s != STATUS_OK)
-            return s;
-        if (name.len == 0 && v->type[id] != TOKEN_UNUSED)
+        TRY(read_token_type(types, id, v, e));
+        if (name.len == 0 && v->type[id] != TOKEN_UNUSED && notation != VOCAB_RAW)
             return err_set(e, STATUS_BAD_FILE, "%s: expected no empty token, found token %d empty",
                            TOKENS_KEY, id);
         char *out = v->bytes + used;
         size_t len;
-        const enum find_rank rank = read_token(name, v->type[id], out, &len);
+        const enum find_rank rank = readers[notation](name, v->type[id], out, &len);
         v->start[id] = used;
         used += len;
         const struct text bytes = {out, len};
@@ -112,17 +150,13 @@ static enum status read_tokens(struct vocab *v, const struct gguf_value *names,
 static enum status get_arrays(const struct gguf *g, const struct gguf_value **names,
                               const struct gguf_value **types, struct err *e)
 {
-    enum status s = gguf_get_array(g, TOKENS_KEY, GGUF_STRING, names, NULL, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(gguf_get_array(g, TOKENS_KEY, GGUF_STRING, names, NULL, e));
     const uint64_t n = (*names)->count;
     if (n == 0 || n > INT_MAX - 1)
         return err_set(e, STATUS_BAD_FILE, "%s: expected 1 to %d tokens, found %llu", TOKENS_KEY,
                        INT_MAX - 1, (unsigned long long)n);
     bool has_types;
-    s = gguf_get_array(g, TYPES_KEY, GGUF_I32, types, &has_types, e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(gguf_get_array(g, TYPES_KEY, GGUF_I32, types, &has_types, e));
     if (has_types && (*types)->count != n)
         return err_set(e, STATUS_BAD_FILE, "%s: expected %llu elements, one a token, found %llu",
                        TYPES_KEY, (unsigned long long)n, (unsigned long long)(*types)->count);
@@ -152,9 +186,7 @@ static int compare_bytes(const struct vocab_entry *a, const struct vocab_entry *
 {
     if (a->head != b->head)
         return a->head < b->head ? -1 : 1;
-    const size_t shorter = a->bytes.len < b->bytes.len ? a->bytes.len : b->bytes.len;
-    const int order = shorter > 0 ? memcmp(a->bytes.data, b->bytes.data, shorter) : 0;
-    return order ? order : (a->bytes.len > b->bytes.len) - (a->bytes.len < b->bytes.len);
+    return order_forwards(a->bytes, b->bytes);
 }
 
 static int compare_entries(const void *left, const void *right)
@@ -200,19 +232,20 @@ void vocab_end_finding(struct vocab *v)
 
 /* --- life ------------------------------------------------------------------------------------ */
 
-enum status vocab_init(struct vocab *v, const struct gguf *g, struct err *e)
+enum status vocab_init(struct vocab *v, enum vocab_notation notation, const struct gguf *g,
+                       struct err *e)
 {
     *v = (struct vocab){0};
     const struct gguf_value *names = NULL;
     const struct gguf_value *types = NULL;
+    if (notation == VOCAB_RAW && !gguf_find(g, TOKENS_KEY))
+        return STATUS_OK;
     TRY(get_arrays(g, &names, &types, e));
     v->n = (int)names->count;
-    enum status s = vocab_allocate(v, names, e);
-    if (s == STATUS_OK)
-        s = read_tokens(v, names, types, e);
-    if (s == STATUS_OK)
-        qsort(v->sorted, (size_t)v->n_sorted, sizeof *v->sorted, compare_entries);
-    return s;
+    TRY(vocab_allocate(v, names, e));
+    TRY(read_tokens(v, notation, names, types, e));
+    qsort(v->sorted, (size_t)v->n_sorted, sizeof *v->sorted, compare_entries);
+    return STATUS_OK;
 }
 
 void vocab_free(struct vocab *v)

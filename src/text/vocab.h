@@ -1,8 +1,8 @@
 /*
- * vocab - the tokens of a GPT-2 style vocabulary as bytes and types.
+ * vocab - the tokens of a vocabulary as bytes and types.
  *
- * Immutable after creation. What vocab_find needs takes more memory than the tokens and is only
- * of use while the merges are read; vocab_end_finding drops it.
+ * Immutable after creation. What vocab_find needs takes more memory than the tokens and is for most
+ * vocabularies only of use while the merges are read; vocab_end_finding drops it.
  */
 #ifndef DECODE_TEXT_VOCAB_H
 #define DECODE_TEXT_VOCAB_H
@@ -24,6 +24,16 @@ enum token_type {
     TOKEN_BYTE = 6,
 };
 
+/* What a space is written as where the notation has a mark for it: U+2581. */
+#define VOCAB_SPACE "\xe2\x96\x81"
+
+/* How tokens are written in a file. */
+enum vocab_notation {
+    VOCAB_BYTES,  /* in GPT-2's byte alphabet (see byte_alphabet.h) */
+    VOCAB_SPACES, /* in UTF-8 with U+2581 for a space */
+    VOCAB_RAW,    /* whatever it is, taken as it is */
+};
+
 struct vocab_entry;
 
 struct vocab {
@@ -36,22 +46,33 @@ struct vocab {
 };
 
 /*
- * Reads tokenizer.ggml.tokens and token_type (absent: all normal). What a token's bytes are:
- * normal and undefined ones are written in the byte alphabet (see byte_alphabet.h), or are
- * raw UTF-8 if some character is outside it; byte ones likewise, but "<0x41>" is one byte;
- * all others are raw UTF-8. Fails with STATUS_BAD_FILE (missing, of wrong type or length, an
- * unknown token type, an empty token that is not unused) or STATUS_NO_MEMORY; v may be freed
- * then too.
+ * Reads tokenizer.ggml.tokens and token_type (absent: all normal). What a token's bytes are, by the
+ * notation:
+ *
+ * - VOCAB_BYTES: normal and undefined ones are written in the byte alphabet, or are raw UTF-8 if
+ *   some character is outside it; byte ones likewise, but "<0x41>" is one byte;
+ * - VOCAB_SPACES: of normal, undefined and unused ones each U+2581 is a space; but a normal,
+ *   undefined or byte one "<0x41>" is one byte;
+ * - all others are raw.
+ *
+ * Fails with STATUS_BAD_FILE (missing, of wrong type or length, an unknown token type, an empty
+ * token that is not unused) or STATUS_NO_MEMORY; v may be freed then too. VOCAB_RAW may lack tokens
+ * or have empty ones: n is 0 then.
  */
-enum status vocab_init(struct vocab *v, const struct gguf *g, struct err *e);
+enum status vocab_init(struct vocab *v, enum vocab_notation notation, const struct gguf *g,
+                       struct err *e);
 void vocab_free(struct vocab *v); /* legal on a zeroed struct and twice */
 
 /* Of token 0 <= id < n (asserted); borrowed. */
 struct text vocab_bytes(const struct vocab *v, int id);
 
+/* The byte that a token written as "<0x41>" stands for, with two digits or letters A to F; -1 if it
+ * is written otherwise, or its type is neither byte, normal nor undefined. */
+int vocab_hex_byte(struct text name, enum token_type type);
+
 /*
- * The token that merging may use for these bytes, of which there are some, or -1; not after
- * vocab_end_finding (both asserted). Normal tokens come before byte tokens,
+ * The token that merging may use for these bytes, of which there are some, or -1; of VOCAB_BYTES
+ * alone, and not after vocab_end_finding (both asserted). Normal tokens come before byte tokens,
  * those before control and user-defined ones, then lower ids before higher; raw normal, unknown
  * and unused tokens are never found. *twin is -1, or a second normal token with the same bytes:
  * which of the two is meant cannot be told. Time O(log n) comparisons.

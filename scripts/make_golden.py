@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""make_golden.py [FOLDER] - small random checkpoints that mix what architectures differ in, with
+the logits that scripts/reference_model.py computes of them (tests/data/golden/mixed-*).
+
+Sizes are odd, keys and values of different widths, and no two files have the same kinds. Needs
+NumPy and gguf.
+"""
+
+import pathlib
+import sys
+
+import numpy as np
+from gguf import GGUFWriter, GGMLQuantizationType
+from gguf.quants import quantize
+
+from reference_model import EPSILON_KEYS, Model
+
+N_VOCAB = 61
+
+# Kinds (as in reference_model), sizes, K/V heads by layer, what is in the file beside the usual.
+CHECKPOINTS = {
+    # Everything a llama may have that others lack: a part of each head turned, positions scaled
+    # and factors, biases, K/V heads by layer.
+    "mixed-llama": dict(
+        arch="llama", kinds=("rms", "before", "rope", "swiglu"), layers=3, d=33, heads=6,
+        kv=[2, 6, 1], key=10, value=10, ff=38, ctx=48, tokens=40, split=True, tied=False,
+        biases=("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"),
+        rope=(6, 50000.0, 4.0, [1.0, 2.5, 8.0])),
+    # More positions than a chunk of the cache has, 6 heads.
+    "mixed-alibi": dict(
+        arch="decode", kinds=("rms", "after", "alibi", "swiglu"), layers=2, d=35, heads=6,
+        kv=[3, 3], key=7, value=5, ff=40, ctx=300, tokens=280, split=False, tied=True,
+        biases=("attn_qkv", "ffn_up"), scale=2.5),
+    "mixed-quadratic": dict(
+        arch="decode", kinds=("layer", "after", "quadratic", "relu"), layers=3, d=24, heads=4,
+        kv=[4, 1, 2], key=9, value=4, ff=50, ctx=48, tokens=40, split=True, tied=False,
+        biases=("attn_output_norm", "layer_output_norm", "attn_k", "ffn_up", "attn_output"),
+        types={"attn_q": "F16", "attn_k": "BF16", "ffn_up": "BF16", "token_embd": "F16"}),
+    "mixed-sinusoidal": dict(
+        arch="decode", kinds=("layer", "before", "sinusoidal", "gelu_erf"), layers=3, d=27, heads=5,
+        kv=[1, 1, 1], key=6, value=11, ff=31, ctx=48, tokens=40, split=True, tied=False,
+        biases=(), shared=True, scale=0.5),
+    "mixed-none": dict(
+        arch="decode", kinds=("rms", "before", "none", "gelu"), layers=2, d=20, heads=3,
+        kv=[3, 1], key=16, value=32, ff=64, ctx=48, tokens=40, split=False, tied=True,
+        biases=("attn_qkv", "ffn_down"), types={"ffn_down": "F16", "attn_output": "F16"}),
+}
+
+
+def tensors(c):
+    """(name, shape, kind of numbers) in the order of a file."""
+    norm_first = c["kinds"][1] == "before"
+    yield "token_embd", (N_VOCAB, c["d"]), "embedding"
+    if "rope" in c and c["rope"][3]:
+        yield "rope_freqs", c["rope"][3], "given"
+    for layer in range(1 if c.get("shared") else c["layers"]):
+        block = f"blk.{layer}."
+        heads, kv = c["heads"], c["kv"][layer]
+        rows = heads * c["key"], kv * c["key"], kv * c["value"]
+        if norm_first:
+            yield block + "attn_norm", (c["d"],), "norm"
+        if c["split"]:
+            for part, n in zip("qkv", rows):
+                yield block + "attn_" + part, (n, c["d"]), "matrix"
+        else:
+            yield block + "attn_qkv", (sum(rows), c["d"]), "matrix"
+        if c["kinds"][2] == "quadratic":
+            yield block + "attn_rel", (heads, 2), "rel"
+        yield block + "attn_output", (c["d"], heads * c["value"]), "matrix"
+        yield block + ("ffn_norm" if norm_first else "attn_output_norm"), (c["d"],), "norm"
+        if c["kinds"][3] == "swiglu":
+            yield block + "ffn_gate", (c["ff"], c["d"]), "matrix"
+        yield block + "ffn_up", (c["ff"], c["d"]), "matrix"
+        yield block + "ffn_down", (c["d"], c["ff"]), "matrix"
+        if not norm_first:
+            yield block + "layer_output_norm", (c["d"],), "norm"
+    if norm_first:
+        yield "output_norm", (c["d"],), "norm"
+    if not c["tied"]:
+        yield "output", (N_VOCAB, c["d"]), "matrix"
+
+
+def numbers(rng, shape, kind):
+    if kind == "given":
+        return np.array(shape)
+    if kind == "rel":  # from heads that see all alike to such that look at one place
+        return np.stack([10.0 ** rng.uniform(-4, 0, shape[0]), rng.uniform(0, 8, shape[0])], axis=1)
+    if kind == "norm":
+        return rng.normal(1, 0.2, shape)
+    return rng.normal(0, 1, shape) * (0.6 if kind == "embedding" else shape[1] ** -0.5)
+
+
+def add_keys(w, c):
+    p = c["arch"] + "."
+    for key, value in (("context_length", c["ctx"]), ("embedding_length", c["d"]),
+                       ("feed_forward_length", c["ff"]), ("block_count", c["layers"]),
+                       ("attention.head_count", c["heads"]), ("attention.key_length", c["key"]),
+                       ("attention.value_length", c["value"])):
+        w.add_uint32(p + key, value)
+    if len(set(c["kv"])) > 1:
+        w.add_array(p + "attention.head_count_kv", c["kv"])
+    else:
+        w.add_uint32(p + "attention.head_count_kv", c["kv"][0])
+    w.add_float32(p + EPSILON_KEYS[c["arch"]], 1e-5)
+    if c["arch"] == "decode":
+        for key, kind in zip(("norm.type", "norm.placement", "position.type", "feed_forward.type"),
+                             c["kinds"]):
+            w.add_string(p + key, kind)
+        w.add_bool(p + "block.shared", c.get("shared", False))
+        w.add_float32(p + "embedding_scale", c.get("scale", 1.0))
+    if "rope" in c:
+        n, base, factor, _ = c["rope"]
+        w.add_uint32(p + "rope.dimension_count", n)
+        w.add_float32(p + "rope.freq_base", base)
+        w.add_string(p + "rope.scaling.type", "linear")
+        w.add_float32(p + "rope.scaling.factor", factor)
+
+
+def write(path, c, seed):
+    rng = np.random.default_rng(seed)
+    w = GGUFWriter(path, c["arch"])
+    add_keys(w, c)
+    for name, shape, kind in tensors(c):
+        role = name.split(".")[-1]
+        x = numbers(rng, shape, kind).astype(np.float32)
+        type = GGMLQuantizationType[c.get("types", {}).get(role, "F32")]
+        w.add_tensor(name + ".weight", quantize(x, type), raw_dtype=type)
+        if role in c["biases"]:
+            bias = rng.normal(0, 0.2, x.shape[0]).astype(np.float32)
+            w.add_tensor(name + ".bias", bias)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "tests/data/golden")
+    for seed, (name, c) in enumerate(CHECKPOINTS.items()):
+        write(folder / f"{name}.gguf", c, seed)
+        tokens = np.random.default_rng(100 + seed).integers(0, N_VOCAB, c["tokens"]).tolist()
+        (folder / f"{name}.tokens").write_text(",".join(map(str, tokens)) + "\n")
+        logits = Model(folder / f"{name}.gguf").logits(tokens)
+        np.save(folder / f"{name}.npy", logits.astype(np.float32))
+        print(f"{name}: logits of standard deviation {logits.std():.2f}, "
+              f"{(folder / f'{name}.gguf').stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+/*
+ * measure - second moments of a block's circuits, and what a conversion loses of their products.
+ */
+#ifndef DECODE_CONVERT_MEASURE_H
+#define DECODE_CONVERT_MEASURE_H
+
+#include "convert/work.h"
+
+/* mean, gram, metric, root and white of both circuits, from weights and moments. */
+void convert_measure(struct converter *c);
+
+/* Row i of the gram between the cached factors of heads g and h. */
+const double *convert_gram_row(const struct converter *c, const struct convert_circuit *s, int g,
+                               int i, int h);
+
+/* means [rows] = x [rows, d] times the mean input, plus the bias. */
+void convert_means(const struct converter *c, double *means, const double *x, const double *bias,
+                   int rows);
+
+/* Share of the squared error of score or output that remains; before a refit. */
+double convert_score_loss(struct converter *c);
+double convert_output_loss(struct converter *c);
+
+#endif

@@ -1,0 +1,66 @@
+/*
+ * conversions - checkpoints in memory, and the same function in other weights: what the suites of
+ * the conversion share.
+ */
+#ifndef TESTS_CONVERSIONS_H
+#define TESTS_CONVERSIONS_H
+
+#include "checkpoints.h"
+#include "convert/convert.h"
+#include "model/model.h"
+
+#define N_TOKENS 40  /* that logits are compared on */
+#define N_CALIB  640 /* of calibration */
+
+struct opened {
+    unsigned char *bytes;
+    size_t len;
+    struct gguf *gguf;
+    struct model *model;
+};
+
+struct opened open_path(const char *path);
+struct opened open_shape(const struct checkpoint_shape *shape);
+struct opened open_writer(struct gguf_writer *w);
+void close_opened(struct opened *o);
+
+/* tokens below 256 */
+void text_tokens(int32_t *tokens, int n, uint64_t seed);
+
+struct convert_spec spec_of(const struct opened *o, int g, enum convert_method method);
+/* The same on n of the tokens `calib`, which it makes anew. */
+extern int32_t calib[N_CALIB];
+struct convert_spec with_text(struct convert_spec spec, int n);
+
+/* The losses of up to 8 layers go to `lost`, which may be NULL. */
+struct opened convert_to(const struct convert_spec *spec, struct convert_layer *lost);
+
+/* Root mean square of the difference of the logits after each of some tokens, and (may be NULL) of
+ * the first model's own around their mean. */
+double logits_apart(const struct opened *a, const struct opened *b, double *spread);
+
+/* Row `row` of W x + b of a layer's Q, K and V together, x [d_model]; F32. */
+double qkv_element(const struct opened *o, int layer, int row, const float *x);
+
+/*
+ * A checkpoint (of F32 matrices) in other weights. Head j of the layer's `kv_heads` new K/V heads
+ * is head j * base / kv_heads of the old ones, of which the first `base` are in use; up to here,
+ * the function is that of the checkpoint with `base` heads. A gauge then maps each new head's keys
+ * and values and takes the map back in queries and output: any invertible map where positions do
+ * not turn keys, a complex factor a pair where they do.
+ */
+struct planting {
+    int kv_heads[8], base[8]; /* by layer */
+    bool gauge;
+    bool dense;       /* maps of turned keys are any invertible ones: another function */
+    bool permute;     /* query heads change places, with their K/V head (there are as many) */
+    int extra_values; /* random elements more of each value, with random columns of the output */
+    int n_turned;     /* rope.dimension_count; 0: the old one */
+    uint64_t seed;
+};
+struct opened plant(const struct opened *o, const struct planting *p);
+
+/* The same number in all layers. */
+struct planting planting_of(int kv_heads, int base);
+
+#endif

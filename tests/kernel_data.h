@@ -1,0 +1,34 @@
+/*
+ * kernel_data - what the suites of the kernels share: numbers, storage and comparisons.
+ */
+#ifndef TESTS_KERNEL_DATA_H
+#define TESTS_KERNEL_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compute/kernels.h"
+
+/* A fixture: every test starts with the same random numbers. */
+void seed_numbers(void);
+
+uint32_t random_u32(void);
+/* From -1.5 to 1.5, mostly near 0. */
+float random_float(void);
+
+/* The float that has these bits. */
+float float_of(uint32_t bits);
+
+/* Arrays on the heap of exactly n elements, so that a sanitizer sees one too many; the caller's. */
+float *random_floats(size_t n);
+float *copy_floats(const float *x, size_t n);
+/* x stored; integers for Q8_0, as a cache stores them. */
+void *as_storage(const float *x, size_t n, enum storage storage);
+
+void assert_same_bits(const float *expected, const float *found, size_t n, const char *what);
+
+/* A table that runs here and is not the definition. */
+bool is_testable(const struct kernels *k);
+
+#endif

@@ -1,0 +1,147 @@
+/* Powers, sines and cosines against the C library's in long double, and their bits against a sum
+ * that every compiler has to give. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "compute/angles.h"
+#include "support.h"
+
+static void check_angle(double angle)
+{
+    const long double exact = (long double)angle;
+    double sine, cosine;
+    angles_sine(angle, &sine, &cosine);
+    ck_assert_msg(fabsl((long double)sine - sinl(exact)) < 1e-15L, "sin(%a) is %a", angle, sine);
+    ck_assert_msg(fabsl((long double)cosine - cosl(exact)) < 1e-15L, "cos(%a) is %a", angle,
+                  cosine);
+}
+
+START_TEST(sines_of_all_magnitudes)
+{
+    struct rng r;
+    rng_seed(&r, 1, 0);
+    for (int i = 0; i < 200000; i++)
+        check_angle(ldexp(rng_unit(&r) - 0.5, i % 80 - 38)); /* up to 2^40 */
+    check_angle(ANGLES_MOST);
+    check_angle(-ANGLES_MOST);
+    check_angle(DBL_MIN);
+}
+END_TEST
+
+/* Where a quarter turn ends, all digits of the reduced angle are those that pi / 2 has beyond the
+ * first double; and where rounding to whole quarters may go either way. */
+START_TEST(sines_near_quarter_turns)
+{
+    const double half_pi = 1.57079632679489662;
+    for (double n = 1; n < 0x1p39; n = floor(n * 1.1) + 1) {
+        check_angle(n * half_pi);
+        check_angle(nextafter(n * half_pi, 0));
+        check_angle((n + 0.5) * half_pi);
+        check_angle(-(n - 0.5) * half_pi);
+    }
+}
+END_TEST
+
+START_TEST(sines_of_positions)
+{
+    for (int position = 0; position < 2000000; position += 997)
+        for (int i = 0; i < 32; i++)
+            check_angle(position * angles_power(10000, -i / 32.0));
+}
+END_TEST
+
+START_TEST(sines_at_the_limits)
+{
+    static const double none[] = {0x1.0000000000001p40, -1e300, (double)INFINITY, -(double)INFINITY,
+                                  (double)NAN};
+    double sine, cosine;
+    for (int i = 0; i < 5; i++) {
+        angles_sine(none[i], &sine, &cosine);
+        ck_assert(isnan(sine) && isnan(cosine));
+    }
+    angles_sine(0, &sine, &cosine);
+    ck_assert(sine == 0 && cosine == 1);
+}
+END_TEST
+
+static void check_power(double base, double exponent)
+{
+    const long double x = (long double)base, y = (long double)exponent, exact = powl(x, y);
+    const double found = angles_power(base, exponent);
+    const long double log = fabsl(y * logl(x));
+    ck_assert_msg(fabsl((long double)found - exact) <= 4e-16L * (1 + log) * exact, "%g^%g is %.17g",
+                  base, exponent, found);
+}
+
+START_TEST(powers)
+{
+    struct rng r;
+    rng_seed(&r, 2, 0);
+    for (double base = 2; base <= 1e7; base *= 1.37)
+        for (int n = 2; n <= 256; n += 2)
+            for (int i = 0; i <= n; i += 2)
+                check_power(base, -(double)i / n);
+    for (int i = 0; i < 100000; i++) /* above and below 1, results of 2^-1000 to 2^1000 */
+        check_power(ldexp(0.5 + rng_unit(&r), i % 1000 - 500), 4 * rng_unit(&r) - 2);
+    for (int i = 0; i < 64; i++)
+        ck_assert(angles_power(ldexp(1, i), -1) == ldexp(1, -i) &&
+                  angles_power(3.7 * i + 1, 0) == 1);
+}
+END_TEST
+
+START_TEST(powers_at_the_limits)
+{
+    ck_assert(isinf(angles_power(2, 1024)) && isinf(angles_power(10, 1e300)));
+    ck_assert(angles_power(2, -1100) == 0 && angles_power(10, -1e300) == 0);
+    ck_assert(angles_power(2, -1074) == 0x1p-1074 && angles_power(0x1p-1074, 1) == 0x1p-1074);
+    ck_assert(isnan(angles_power(0, 1)) && isnan(angles_power(-1, 1)) &&
+              isnan(angles_power((double)NAN, 1)));
+    ck_assert(isnan(angles_power((double)INFINITY, -1)) &&
+              isnan(angles_power(2, (double)INFINITY)));
+    ck_assert(isnan(angles_power(2, (double)NAN)));
+}
+END_TEST
+
+/* FNV-1a over the bits. */
+static void add_bits(uint64_t *sum, double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    for (int i = 0; i < 64; i += 8)
+        *sum = (*sum ^ (bits >> i & 255)) * 0x100000001b3u;
+}
+
+START_TEST(the_same_bits)
+{
+    uint64_t sum = 0xcbf29ce484222325u;
+    for (int i = 0; i < 128; i++) {
+        const double frequency = angles_power(500000 - 3000 * i, -i / 128.0);
+        add_bits(&sum, frequency);
+        for (int position = 0; position < 5000000; position += 10007) {
+            double sine, cosine;
+            angles_sine(position * frequency, &sine, &cosine);
+            add_bits(&sum, sine);
+            add_bits(&sum, cosine);
+        }
+    }
+    ck_assert_msg(sum == 0x265a88d7daaaa89du, "the sum is %016llx", (unsigned long long)sum);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("angles");
+    TCase *t = tcase_create("angles");
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, sines_of_all_magnitudes);
+    tcase_add_test(t, sines_near_quarter_turns);
+    tcase_add_test(t, sines_of_positions);
+    tcase_add_test(t, sines_at_the_limits);
+    tcase_add_test(t, powers);
+    tcase_add_test(t, powers_at_the_limits);
+    tcase_add_test(t, the_same_bits);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,471 @@
+/*
+ * Architectures as values: every mixture of kinds survives a file, and one answer comes from
+ * prefill and steps; Q, K and V in one tensor or in three, all heads or their means, matrices in
+ * several types are the same model. (That the answer is right is for the golden files to say.)
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoints.h"
+#include "engine/session.h"
+#include "gguf/blocks.h"
+#include "golden.h"
+#include "model/checkpoint.h"
+#include "model/pack.h"
+#include "support.h"
+
+#define N_TOKENS 21
+
+/* Logits after each of some tokens. Freed by the caller. */
+static float *feed(const struct model *m, int n_threads, int block)
+{
+    struct err e = {""};
+    struct pool *pool = NULL;
+    struct session *s = NULL;
+    int32_t tokens[N_TOKENS];
+    const struct session_params p = {.block = block};
+    float *logits = malloc(N_TOKENS * (size_t)m->config.n_vocab * sizeof *logits);
+    for (int t = 0; t < N_TOKENS; t++)
+        tokens[t] = t * 37 % m->config.n_vocab;
+    ck_assert_int_eq(pool_create(n_threads, &pool, &e), STATUS_OK);
+    ck_assert_msg(session_create(m, &p, pool, &s, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_int_eq(session_feed(s, 0, tokens, N_TOKENS, logits, &e), STATUS_OK);
+    session_free(s);
+    pool_free(pool);
+    return logits;
+}
+
+/* The largest distance between the logits of two models. */
+static double distance(const struct model *a, const struct model *b)
+{
+    const size_t n = N_TOKENS * (size_t)a->config.n_vocab;
+    float *x = feed(a, 2, 0), *y = feed(b, 1, 1);
+    double most = 0;
+    for (size_t i = 0; i < n; i++) {
+        ck_assert(isfinite(x[i]) && isfinite(y[i]));
+        most = fmax(most, fabs((double)x[i] - (double)y[i]));
+    }
+    free(x);
+    free(y);
+    return most;
+}
+
+/* Any threads, prefill or steps: the same bits. */
+static void expect_one_answer(const struct model *m, const char *what)
+{
+    static const int settings[][2] = {{2, 0}, {3, 5}, {1, 13}};
+    const size_t n = N_TOKENS * (size_t)m->config.n_vocab;
+    float *steps = feed(m, 1, 1);
+    for (size_t i = 0; i < n; i++)
+        ck_assert_msg(isfinite(steps[i]), "%s: logit %zu", what, i);
+    for (size_t i = 0; i < 3; i++) {
+        float *found = feed(m, settings[i][0], settings[i][1]);
+        ck_assert_msg(memcmp(steps, found, n * sizeof *found) == 0, "%s: other bits", what);
+        free(found);
+    }
+    free(steps);
+}
+
+static struct checkpoint open_file(const char *path)
+{
+    struct checkpoint c;
+    struct err e = {""};
+    ck_assert_msg(checkpoint_open(path, CHECKPOINT_MODEL, &c, &e) == STATUS_OK, "%s", e.text);
+    return c;
+}
+
+static struct checkpoint made(const struct config *config)
+{
+    const char *path = scratch_path("made.gguf");
+    write_config_checkpoint(path, config);
+    const struct checkpoint c = open_file(path);
+    scratch_remove();
+    return c;
+}
+
+/* --- all mixtures ---------------------------------------------------------------------------- */
+
+/* Of kinds, and of what else a bit can say. */
+#define N_MIXTURES (NORM_KINDS * PLACEMENTS * POSITION_KINDS * FFN_KINDS)
+
+static struct config mixture(int i)
+{
+    struct config c = {.arch = arch_find(text_of("decode")),
+                       .n_layers = 3,
+                       .n_heads = 4,
+                       .n_kv_heads = 2,
+                       .d_model = 24,
+                       .d_ff = 24,
+                       .n_ctx = 24,
+                       .n_vocab = 256,
+                       .norm_eps = 1e-6f,
+                       .embedding_scale = i % 3 ? 1.0f : 1.75f,
+                       .no_biases = i % 2,
+                       .split_qkv = i / 2 % 2,
+                       .shared = i % 5 == 0};
+    c.norm = (unsigned)i % NORM_KINDS;
+    c.placement = (unsigned)(i / NORM_KINDS) % PLACEMENTS;
+    c.position = (unsigned)(i / (NORM_KINDS * PLACEMENTS)) % POSITION_KINDS;
+    c.ffn = (unsigned)(i / (NORM_KINDS * PLACEMENTS * POSITION_KINDS));
+    if (i % 3 == 1) { /* odd heads, and of each layer its own number */
+        c.head_dim = c.position == POSITION_ROPE ? 6 : 7;
+        c.value_dim = 3;
+        c.rope = (struct config_rope){.n_dims = 4, .base = 5e5, .scale = 0.25};
+        for (int l = 0; l < 3 && !c.shared; l++)
+            c.layer_kv_heads[l] = 1 << (l + i) % 3;
+        c.n_kv_heads = c.shared ? 2 : 4;
+    }
+    return c;
+}
+
+static void assert_same_config(const struct config *a, const struct config *b, int i)
+{
+    ck_assert_ptr_eq(a->arch, b->arch);
+    const struct {
+        const char *name;
+        double a, b;
+    } values[] = {
+        {"n_layers", a->n_layers, b->n_layers},
+        {"n_heads", a->n_heads, b->n_heads},
+        {"n_kv_heads", a->n_kv_heads, b->n_kv_heads},
+        {"head_dim", a->head_dim, b->head_dim},
+        {"value_dim", a->value_dim, b->value_dim},
+        {"d_model", a->d_model, b->d_model},
+        {"d_ff", a->d_ff, b->d_ff},
+        {"n_ctx", a->n_ctx, b->n_ctx},
+        {"n_vocab", a->n_vocab, b->n_vocab},
+        {"norm_eps", (double)a->norm_eps, (double)b->norm_eps},
+        {"embedding_scale", (double)a->embedding_scale, (double)b->embedding_scale},
+        {"norm", a->norm, b->norm},
+        {"placement", a->placement, b->placement},
+        {"position", a->position, b->position},
+        {"ffn", a->ffn, b->ffn},
+        {"no_biases", a->no_biases, b->no_biases},
+        {"split_qkv", a->split_qkv, b->split_qkv},
+        {"shared", a->shared, b->shared},
+        {"rope.n_dims", a->rope.n_dims, b->rope.n_dims},
+        {"rope.base", a->rope.base, b->rope.base},
+        {"rope.scale", a->rope.scale, b->rope.scale},
+    };
+    for (size_t v = 0; v < sizeof values / sizeof *values; v++)
+        ck_assert_msg(values[v].a == values[v].b, "mixture %d: %s is %g, not %g", i, values[v].name,
+                      values[v].b, values[v].a);
+    for (int l = 0; l < a->n_layers; l++)
+        ck_assert_int_eq(config_kv_heads(a, l), config_kv_heads(b, l));
+}
+
+START_TEST(mixtures_survive_a_file_and_run)
+{
+    struct config c = mixture(_i);
+    struct checkpoint file = made(&c);
+    char what[32];
+    config_complete(&c);
+    if (c.position != POSITION_ROPE) /* no key says these */
+        c.rope = (struct config_rope){0};
+    assert_same_config(&c, &file.model->config, _i);
+    snprintf(what, sizeof what, "mixture %d", _i);
+    expect_one_answer(file.model, what);
+    checkpoint_close(&file);
+}
+END_TEST
+
+/* --- the list of tensors --------------------------------------------------------------------- */
+
+START_TEST(tensors_are_found_by_their_names)
+{
+    for (int i = 0; i < N_MIXTURES; i++) {
+        struct config c = mixture(i);
+        struct tensor_spec found;
+        config_complete(&c);
+        for (int64_t t = 0; t < layout_count(&c); t++) {
+            const struct tensor_spec spec = layout_at(&c, t);
+            ck_assert(layout_has(&c, spec.role));
+            ck_assert(layout_named(&c, text_of(spec.name.text), &found));
+            ck_assert_str_eq(found.name.text, spec.name.text);
+            ck_assert(found.role == spec.role && found.layer == spec.layer &&
+                      found.is_bias == spec.is_bias && found.rows == spec.rows &&
+                      found.cols == spec.cols && found.flags == spec.flags);
+        }
+        ck_assert(!layout_named(&c, text_of("blk.3.ffn_up.weight"), &found));
+        ck_assert(!layout_named(&c, text_of("blk..ffn_up.weight"), &found));
+        ck_assert(!layout_named(&c, text_of("blk.0.attn_norm"), &found));
+        ck_assert(layout_named(&c, text_of("blk.1.ffn_up.weight"), &found) == !c.shared);
+    }
+}
+END_TEST
+
+/* --- a file with other tensors for the same numbers ------------------------------------------ */
+
+/* What is written instead of a golden file. */
+struct rewrite {
+    bool joins;    /* Q, K and V become one tensor of a `decode` */
+    int kv_heads;  /* of each layer at most, by means; 0: as in the file */
+    uint32_t gate; /* type of the matrices of these roles, if not F32 */
+    uint32_t up;
+    const struct config *c; /* the file's */
+    struct gguf_writer *w;
+    void *blocks[256];
+    int n_blocks;
+};
+
+static void *keep(struct rewrite *r, size_t bytes)
+{
+    ck_assert_int_lt(r->n_blocks, 256);
+    ck_assert_ptr_nonnull(r->blocks[r->n_blocks] = malloc(bytes));
+    return r->blocks[r->n_blocks++];
+}
+
+/* [rows, cols] of a tensor, widened; of a vector each element is a row. */
+static float *numbers(struct rewrite *r, const struct gguf_tensor *t)
+{
+    float *x = keep(r, (size_t)t->n_elements * sizeof *x);
+    blocks_decode(t->type->type, x, t->data, t->n_elements);
+    return x;
+}
+
+/* The mean of each run of neighbouring heads; returns the rows that are left. */
+static int pool_heads(float *x, int cols, int dim, int heads, int wanted)
+{
+    const int n = heads / wanted;
+    for (int g = 0; g < wanted; g++)
+        for (int i = 0; i < dim * cols; i++) {
+            double sum = 0;
+            for (int h = 0; h < n; h++)
+                sum += (double)x[(g * n + h) * dim * cols + i];
+            x[g * dim * cols + i] = (float)(sum / n);
+        }
+    return wanted * dim;
+}
+
+static void add(struct rewrite *r, const char *name, const float *x, int n_dims, int cols, int rows,
+                uint32_t type)
+{
+    const uint64_t dims[] = {(uint64_t)(n_dims == 1 ? rows : cols), (uint64_t)rows};
+    const uint64_t n = (uint64_t)cols * (uint64_t)rows;
+    void *encoded = keep(r, n * sizeof *x);
+    blocks_encode(type, encoded, x, n);
+    gguf_add_tensor(r->w, text_of(name), type, n_dims, dims, encoded);
+}
+
+/* Weights or biases of Q, K and V of a block; none if the file has none. */
+static void add_qkv(struct rewrite *r, const struct gguf *g, int layer, bool is_bias)
+{
+    static const enum tensor_role roles[] = {ROLE_ATTN_Q, ROLE_ATTN_K, ROLE_ATTN_V};
+    const struct config *c = r->c;
+    const int heads = config_kv_heads(c, layer);
+    const int wanted = r->kv_heads && r->kv_heads < heads ? r->kv_heads : heads;
+    const int dims[] = {c->head_dim, c->head_dim, config_value_dim(c)};
+    const int cols = is_bias ? 1 : c->d_model;
+    float *joined = keep(r, (size_t)config_qkv_dim(c, layer) * (size_t)cols * sizeof *joined);
+    int all = 0;
+    for (int i = 0; i < 3; i++) {
+        const struct tensor_name name = arch_tensor_name(roles[i], layer, is_bias);
+        const struct gguf_tensor *t = gguf_find_tensor(g, name.text);
+        if (!t)
+            return;
+        float *x = numbers(r, t);
+        const int rows =
+            i == 0 ? c->n_heads * dims[i] : pool_heads(x, cols, dims[i], heads, wanted);
+        memcpy(joined + (size_t)all * (size_t)cols, x, (size_t)rows * (size_t)cols * sizeof *x);
+        all += rows;
+        if (!r->joins)
+            add(r, name.text, x, is_bias ? 1 : 2, cols, rows, TENSOR_F32);
+    }
+    if (r->joins)
+        add(r, arch_tensor_name(ROLE_ATTN_QKV, layer, is_bias).text, joined, is_bias ? 1 : 2, cols,
+            all, TENSOR_F32);
+}
+
+static void add_others(struct rewrite *r, const struct gguf *g)
+{
+    struct tensor_spec spec;
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensors[i];
+        ck_assert(layout_named(r->c, t->name, &spec));
+        if (spec.role == ROLE_ATTN_Q || spec.role == ROLE_ATTN_K || spec.role == ROLE_ATTN_V)
+            continue;
+        const uint32_t type = spec.is_bias                 ? TENSOR_F32
+                              : spec.role == ROLE_FFN_GATE ? r->gate
+                              : spec.role == ROLE_FFN_UP   ? r->up
+                                                           : TENSOR_F32;
+        const int cols = spec.n_dims == 1 ? 1 : spec.cols;
+        add(r, spec.name.text, numbers(r, t), spec.n_dims, cols,
+            spec.n_dims == 1 ? spec.cols : spec.rows, type);
+    }
+}
+
+static struct checkpoint rewritten(struct rewrite *r, const struct checkpoint *from)
+{
+    struct err e = {""};
+    struct config config = from->model->config;
+    r->c = &from->model->config;
+    if (r->joins) {
+        config.arch = arch_find(text_of("decode"));
+        config.split_qkv = false;
+    }
+    if (r->kv_heads)
+        config.n_kv_heads = r->kv_heads;
+    ck_assert_int_eq(gguf_writer_create(&r->w, &e), STATUS_OK);
+    gguf_add_text(r->w, "general.architecture", text_of(config.arch->name));
+    config_write(&config, r->w);
+    add_others(r, from->gguf);
+    for (int l = 0; l < config_blocks(r->c); l++) {
+        add_qkv(r, from->gguf, l, false);
+        add_qkv(r, from->gguf, l, true);
+    }
+    const char *path = scratch_path("rewritten.gguf");
+    ck_assert_msg(gguf_write(r->w, path, &e) == STATUS_OK, "%s", e.text);
+    gguf_writer_free(r->w);
+    for (int i = 0; i < r->n_blocks; i++)
+        free(r->blocks[i]);
+    const struct checkpoint c = open_file(path);
+    scratch_remove();
+    return c;
+}
+
+/* --- Q, K and V ------------------------------------------------------------------------------ */
+
+START_TEST(three_tensors_are_one)
+{
+    struct golden g = open_golden("mixed-llama");
+    struct rewrite r = {.joins = true};
+    struct checkpoint joined = rewritten(&r, &g.checkpoint);
+    ck_assert(!joined.model->config.split_qkv && g.checkpoint.model->config.split_qkv);
+    ck_assert(distance(g.checkpoint.model, joined.model) == 0);
+    /* And the means of both. */
+    struct model *a = NULL, *b = NULL;
+    struct err e = {""};
+    const struct model_options o = {.n_kv_heads = 1};
+    ck_assert_int_eq(model_create(g.checkpoint.gguf, &o, NULL, &a, &e), STATUS_OK);
+    ck_assert_int_eq(model_create(joined.gguf, &o, NULL, &b, &e), STATUS_OK);
+    ck_assert(distance(a, b) == 0);
+    ck_assert(distance(a, joined.model) > 0.1);
+    model_free(a);
+    model_free(b);
+    checkpoint_close(&joined);
+    close_golden(&g);
+}
+END_TEST
+
+/* Layers that have more K/V heads than wanted get means, the others keep theirs. */
+START_TEST(fewer_heads_are_means)
+{
+    static const struct {
+        const char *file;
+        int kv_heads;
+    } cases[] = {
+        {"mixed-llama", 1}, {"mixed-llama", 2}, {"mixed-quadratic", 2}, {"mixed-quadratic", 1}};
+    struct golden g = open_golden(cases[_i].file);
+    struct rewrite r = {.kv_heads = cases[_i].kv_heads};
+    struct checkpoint pooled = rewritten(&r, &g.checkpoint);
+    struct model *m = NULL;
+    struct err e = {""};
+    const struct model_options o = {.n_kv_heads = cases[_i].kv_heads};
+    ck_assert_msg(model_create(g.checkpoint.gguf, &o, NULL, &m, &e) == STATUS_OK, "%s", e.text);
+    for (int l = 0; l < m->config.n_layers; l++)
+        ck_assert_int_eq(config_kv_heads(&m->config, l), config_kv_heads(&pooled.model->config, l));
+    ck_assert_double_lt(distance(m, pooled.model), 1e-4);
+    ck_assert(distance(g.checkpoint.model, pooled.model) > 0.1);
+    expect_one_answer(m, cases[_i].file);
+    model_free(m);
+    checkpoint_close(&pooled);
+    close_golden(&g);
+}
+END_TEST
+
+/* Layers have 2, 6 and 1: those that have more than wanted must be divisible. */
+START_TEST(heads_that_cannot_be_pooled)
+{
+    struct golden g = open_golden("mixed-llama");
+    struct model *m = NULL;
+    struct err e = {""};
+    static const int wanted[] = {3, 4, 5, 7, -1};
+    for (size_t i = 0; i < 5; i++) {
+        const struct model_options o = {.n_kv_heads = wanted[i]};
+        const bool possible = wanted[i] == 3;
+        ck_assert_int_eq(model_create(g.checkpoint.gguf, &o, NULL, &m, &e),
+                         possible ? STATUS_OK : STATUS_USAGE);
+        ck_assert(possible || strstr(e.text, "expected a divisor of the checkpoint's"));
+        model_free(m);
+    }
+    close_golden(&g);
+}
+END_TEST
+
+/* --- types ----------------------------------------------------------------------------------- */
+
+static const struct config wide = {.n_layers = 2,
+                                   .n_heads = 4,
+                                   .n_kv_heads = 2,
+                                   .d_model = 64,
+                                   .d_ff = 96,
+                                   .n_ctx = 32,
+                                   .n_vocab = 256,
+                                   .norm_eps = 1e-6f,
+                                   .norm = NORM_RMS,
+                                   .position = POSITION_ROPE,
+                                   .ffn = FFN_SWIGLU,
+                                   .no_biases = true,
+                                   .split_qkv = true};
+
+/* The two products of a gated network may want the same rows differently. */
+START_TEST(gates_of_another_type)
+{
+    static const uint32_t types[][2] = {{TENSOR_Q8_0, TENSOR_F32}, {TENSOR_F32, TENSOR_Q8_0},
+                                        {TENSOR_F16, TENSOR_Q4_0}, {TENSOR_Q4_0, TENSOR_Q8_0},
+                                        {TENSOR_BF16, TENSOR_F32}, {TENSOR_Q8_0, TENSOR_Q8_0}};
+    struct config c = wide;
+    c.arch = arch_find(text_of("llama"));
+    struct checkpoint file = made(&c);
+    struct rewrite r = {.gate = types[_i][0], .up = types[_i][1]};
+    struct checkpoint mixed = rewritten(&r, &file);
+    enum storage gate, up;
+    pack_storage(tensor_type_find(types[_i][0]), &gate);
+    pack_storage(tensor_type_find(types[_i][1]), &up);
+    ck_assert_int_eq(mixed.model->blocks[1].w[ROLE_FFN_GATE].matrix.storage, gate);
+    ck_assert_int_eq(mixed.model->blocks[1].w[ROLE_FFN_UP].matrix.storage, up);
+    expect_one_answer(mixed.model, "gates");
+    ck_assert_double_lt(distance(file.model, mixed.model), 0.5); /* logits of a spread of 5 */
+    checkpoint_close(&mixed);
+    checkpoint_close(&file);
+}
+END_TEST
+
+/* All matrices in each type, of a llama and of the original Transformer. */
+START_TEST(every_type)
+{
+    struct config c = wide;
+    c.arch = arch_find(text_of("llama"));
+    if (_i % 2) {
+        c.split_qkv = c.no_biases = false;
+        config_set_arch(&c, arch_preset(text_of("transformer")));
+    }
+    struct checkpoint file = made(&c);
+    struct model *m = NULL;
+    struct err e = {""};
+    const struct model_options o = {.convert = true, .storage = (enum storage)(_i / 2)};
+    ck_assert_msg(model_create(file.gguf, &o, NULL, &m, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_int_eq(m->blocks[0].w[ROLE_ATTN_QKV].matrix.storage, o.storage);
+    expect_one_answer(m, storage_name(o.storage));
+    model_free(m);
+    checkpoint_close(&file);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("arch");
+    TCase *t = tcase_create("arch");
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, mixtures_survive_a_file_and_run, 0, N_MIXTURES);
+    tcase_add_test(t, tensors_are_found_by_their_names);
+    tcase_add_test(t, three_tensors_are_one);
+    tcase_add_loop_test(t, fewer_heads_are_means, 0, 4);
+    tcase_add_test(t, heads_that_cannot_be_pooled);
+    tcase_add_loop_test(t, gates_of_another_type, 0, 6);
+    tcase_add_loop_test(t, every_type, 0, 2 * STORAGE_COUNT);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,293 @@
+/*
+ * Hostile checkpoints against the whole program: vocabularies (class 11). What needs no text runs
+ * whatever they are, as far as their tokens can be read; and info always.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bent.h"
+
+/* --- class 11: tokenizer --------------------------------------------------------------------- */
+
+static void set_merges(const char *const *merges, size_t n)
+{
+    struct gguf_bytes b = {0};
+    for (size_t i = 0; i < n; i++)
+        gb_put_text(&b, text_of(merges[i]));
+    hostile_set_array(&h, "tokenizer.ggml.merges", GGUF_STRING, n, b.data, b.len);
+    free(b.data);
+}
+
+/* What `h` has become is refused by all of these, and shown by info. */
+static void expect_bad(unsigned commands, const char *text)
+{
+    struct ran r;
+    hostile_write(&h);
+    expect_refused(commands, text);
+    expect_accepted(INFO | CHECK);
+    run_on_bad(&r, "info %B --format json");
+    ck_assert_ptr_nonnull(strstr(r.out, "\"problem\": \"")); /* and not null */
+    reset();
+}
+
+static void bad_merge(const char *merge, const char *text)
+{
+    set_merges(&merge, 1);
+    expect_bent_refused(TOKENIZER_READERS, text);
+}
+
+static void merge_passed_over(const char *merge)
+{
+    set_merges(&merge, 1);
+    expect_bent_accepted(INFO | GENERATE | TOKENIZE);
+}
+
+static void bad_tokens(void)
+{
+    set_token(100, (struct text){"", 0});
+    expect_bad(TOKENIZER_READERS, "expected no empty token, found token 100 empty");
+    set_token(257, text_of("a"));
+    expect_bad(TOKENIZER_READERS, "one token for byte 0x61, found 97 and 257");
+    set_token(257, text_of("<x256>"));
+    expect_bent_accepted(TOKENIZER_READERS &
+                         ~(BENCH | AGAINST | TEACHER)); /* twins that no merge makes */
+    hostile_set_array(&h, TOKENS, GGUF_STRING, 0, NULL, 0);
+    expect_bent_refused_by_all(TOKENIZER_READERS, TOKENS);
+    hostile_set_u32(&h, TOKENS, 260);
+    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, TOKENS);
+    int32_t numbers[260] = {0};
+    hostile_set_array(&h, TOKENS, GGUF_I32, 260, numbers, sizeof numbers);
+    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, TOKENS);
+    hostile_drop(&h, TOKENS);
+    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, TOKENS);
+}
+
+/* A token of 1 MB, as each of the kinds: it costs what it has in bytes, however it is asked for. */
+static void long_tokens(void)
+{
+    const size_t len = 1 << 20;
+    char *longest = malloc(len);
+    struct ran r;
+    memset(longest, 'a', len);
+    for (int32_t type = 0; type <= 6; type++) {
+        set_token(259, (struct text){longest, len});
+        set_types(260, 259, type);
+        hostile_write(&h);
+        expect_accepted(INFO | GENERATE | TOKENIZE | TRAIN);
+        run_on_bad(&r, "score -p ab -t 1 --top 2147483647 %B --format csv");
+        expect_success(&r);
+        reset();
+    }
+    free(longest);
+}
+
+static void bad_merges(void)
+{
+    static const char *const twice[] = {"a b", "a b"};
+    set_token(256, text_of("ab"));
+    set_token(257, text_of("abab"));
+    set_token(258, text_of("aba"));
+    set_token(259, text_of("bab"));
+    static const char *const ambiguous[] = {"ab ab", "ab a", "b ab", "aba b", "a bab", "a b"};
+    set_merges(ambiguous, 6);
+    expect_bent_accepted(TOKENIZER_READERS & ~(BENCH | AGAINST | TEACHER));
+    set_token(256, text_of("ab"));
+    set_merges(twice, 2);
+    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, "element 1: expected each pair once");
+    bad_merge("ab", "element 0: expected two parts");
+    bad_merge("", "element 0: expected two parts");
+    bad_merge(" ", "element 0: expected two parts");
+    bad_merge("a ", "element 0: expected two parts");
+    merge_passed_over("a b");
+    merge_passed_over("aa b");
+    merge_passed_over("b aa");
+    bad_merge("a b c", "element 0: expected");
+    bad_merge("a \x1b[2J", "element 0: expected characters that stand for bytes, found \"a ?[2J\"");
+    char *longest = calloc(1, 1 << 20);
+    memset(longest, 'a', (1 << 20) - 1);
+    longest[1 << 19] = ' ';
+    merge_passed_over(longest);
+    free(longest);
+    hostile_set_text(&h, "tokenizer.ggml.merges", text_of("a b"));
+    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, "tokenizer.ggml.merges");
+    hostile_set_array(&h, "tokenizer.ggml.merges", GGUF_U8, 3, "abc", 3);
+    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, "tokenizer.ggml.merges");
+    hostile_drop(&h, "tokenizer.ggml.merges");
+    expect_bent_accepted(INFO | GENERATE | TOKENIZE | TRAIN);
+}
+
+static void bad_ids(void)
+{
+    static const char *const keys[] = {"tokenizer.ggml.bos_token_id",
+                                       "tokenizer.ggml.eos_token_id"};
+    for (int i = 0; i < 2; i++) {
+        hostile_set_u32(&h, keys[i], 260);
+        expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, keys[i]);
+        hostile_set_u32(&h, keys[i], UINT32_MAX); /* none */
+        expect_bent_accepted(INFO | GENERATE | SCORE);
+        hostile_set(&h, keys[i], GGUF_I32, &(int32_t){-1}, 4);
+        expect_bent_refused(TOKENIZER_READERS & ~BENCH, keys[i]);
+        hostile_set_text(&h, keys[i], text_of("10"));
+        expect_bent_refused(TOKENIZER_READERS & ~BENCH, keys[i]);
+        hostile_drop(&h, keys[i]);
+        expect_bent_accepted(INFO | GENERATE | SCORE);
+    }
+    hostile_drop(&h, keys[0]);
+    hostile_set(&h, "tokenizer.ggml.add_bos_token", GGUF_BOOL, "\1", 1);
+    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, keys[0]);
+    hostile_set_text(&h, "tokenizer.ggml.add_bos_token", text_of("true"));
+    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, "tokenizer.ggml.add_bos_token");
+}
+
+/* Kinds that are not known: their tokens are shown, and no text is read. */
+START_TEST(class_11_unknown_kinds)
+{
+    static const char *const keys[] = {"tokenizer.ggml.model", "tokenizer.ggml.pre"};
+    static const char *const found[] = {
+        "tokenizer.ggml.model: expected \"gpt2\" or \"llama\", found \"no?[2J\"",
+        "tokenizer.ggml.pre: found \"no?[2J\", expected one of gpt-2, default, "};
+    struct ran r;
+    for (int i = 0; i < 2; i++) {
+        hostile_set_text(&h, keys[i], text_of("no\x1b[2J"));
+        hostile_write(&h);
+        expect_refused(TEXT_READERS, found[i]);
+        expect_accepted(INFO | CHECK | TEACHER | QUANTIZE | CONVERT | BENCH);
+        expect_line_refused("convert %B -o %O --kv-heads 1 --calib %T -t 1 -q", 3, keys[i]);
+        expect_line_refused("generate %B --prompts %T -n 1 -t 1 -q", 3, keys[i]);
+        run_on_bad(&r, "info %B --format json");
+        ck_assert_ptr_nonnull(strstr(r.out, "\"n_tokens\": 260"));
+        ck_assert_ptr_nonnull(strstr(r.out, "\"problem\": \"tokenizer.ggml."));
+        run_on_bad(&r, "score %B --tokens 97,98 -t 1 --format jsonl");
+        expect_success(&r);
+        ck_assert_ptr_nonnull(strstr(r.out, "\"text\": \"a\""));
+        run_on_bad(&r, "tokenize %B --decode 97,98");
+        expect_success(&r);
+        ck_assert_str_eq(r.out, "ab");
+        run_on_bad(&r, "generate %B -n 2 -t 1 --seed 1 -q"); /* from BOS */
+        expect_success(&r);
+        reset();
+    }
+    hostile_set_text(&h, "tokenizer.ggml.model", text_of("none"));
+    hostile_drop(&h, TOKENS);
+    hostile_drop(&h, "tokenizer.ggml.merges");
+    hostile_write(&h);
+    expect_refused(TEXT_READERS, "found \"none\"");
+    expect_accepted(INFO | CHECK | QUANTIZE | CONVERT | BENCH | AGAINST);
+    run_on_bad(&r, "score %B --tokens 97,98 -t 1");
+    expect_success(&r);
+    expect_line_refused("tokenize %B --decode 1", 3, "tokenizer.ggml.tokens: expected tokens");
+}
+END_TEST
+
+/* A vocabulary that lacks bytes loads; a text that it cannot write is a mistake in the use. */
+START_TEST(class_11_bytes_without_a_token)
+{
+    struct ran r;
+    set_token('a', text_of("<x>"));
+    set_token(10, text_of("<y>")); /* which is BOS, too */
+    hostile_write(&h);
+    expect_accepted(INFO | CHECK | QUANTIZE | CONVERT | BENCH);
+    expect_line_refused("tokenize %B -p bad", 2, "U+0061 'a' at offset 1,");
+    expect_line_refused("generate %B -p ab -n 1", 2, "U+0061 'a' at offset 0,");
+    expect_line_refused("score %B -p ab", 2, "U+0061 'a' at offset 0,");
+    expect_line_refused("eval %B --text %T", 2, "for which the vocabulary has no token");
+    run_on_bad(&r, "tokenize %B -p bc");
+    expect_success(&r);
+    ck_assert_str_eq(r.out, "98 99\n");
+    run_on_bad(&r, "tokenize %B --decode 98,97");
+    expect_success(&r);
+    ck_assert_str_eq(r.out, "b<x>");
+    hostile_drop(&h, "tokenizer.ggml.bos_token_id");
+    hostile_write(&h);
+    expect_line_refused("generate %B -n 1", 2, "the prompt is empty, and the checkpoint has");
+}
+END_TEST
+
+static void set_scores(uint64_t count, int id, float score)
+{
+    float scores[300] = {0};
+    scores[id] = score;
+    hostile_set_array(&h, "tokenizer.ggml.scores", GGUF_F32, count, scores, count * 4);
+    hostile_set_text(&h, "tokenizer.ggml.model", text_of("llama"));
+}
+
+START_TEST(class_11_scores)
+{
+    struct ran r;
+    const unsigned readers = TOKENIZER_READERS & ~BENCH;
+    set_scores(260, 7, NAN);
+    expect_bad(readers, "tokenizer.ggml.scores of token 7: expected a finite number, found NaN");
+    set_scores(260, 259, -INFINITY);
+    expect_bad(readers, "tokenizer.ggml.scores of token 259: expected a finite number, found "
+                        "-infinity");
+    set_scores(259, 0, 0);
+    expect_bad(readers, "tokenizer.ggml.scores: expected 260 elements, one a token, found 259");
+    set_scores(0, 0, 0);
+    expect_bad(readers, "tokenizer.ggml.scores: expected 260 elements");
+    set_scores(260, 0, 0);
+    hostile_set_array(&h, "tokenizer.ggml.scores", GGUF_U8, 4, "abcd", 4);
+    expect_bad(readers, "tokenizer.ggml.scores");
+    set_scores(260, 0, 0);
+    hostile_set_u32(&h, "tokenizer.ggml.add_space_prefix", 1);
+    expect_bad(readers, "tokenizer.ggml.add_space_prefix");
+    set_scores(260, 0, 0);
+    set_token(257, text_of("a"));
+    expect_bad(readers, "expected each token once, found tokens 97 and 257 to be 'a'");
+    set_scores(260, 0, 0);
+    set_token(256, text_of("ab"));
+    set_token(257, text_of("\xe2\x96\x81"));
+    hostile_set_u32(&h, "tokenizer.ggml.bos_token_id", 1);
+    hostile_write(&h);
+    expect_accepted(EVERY_COMMAND & ~(AGAINST | TEACHER | EVAL | TRAIN));
+    run_on_bad(&r, "tokenize %B -p ab");
+    ck_assert_str_eq(r.out, "257 256\n");
+    run_on_bad(&r, "tokenize %B --decode 257,256");
+    ck_assert_str_eq(r.out, "ab");
+    expect_line_refused("tokenize %B -p \xe6\xb0\xb4", 2, "U+6C34");
+}
+END_TEST
+
+START_TEST(class_11_tokenizer)
+{
+    const unsigned readers = TOKENIZER_READERS & ~BENCH;
+    static const int32_t bad_types[] = {-1, 7, INT32_MAX, INT32_MIN};
+    bad_tokens();
+    for (size_t i = 0; i < 4; i++) {
+        set_types(260, 5, bad_types[i]);
+        expect_bent_refused(readers, "tokenizer.ggml.token_type of token 5: expected 0 to 6");
+    }
+    set_types(259, 5, 1);
+    expect_bent_refused_by_all(readers, "tokenizer.ggml.token_type: expected 260 elements");
+    set_types(0, 5, 1);
+    expect_bent_refused(readers, "tokenizer.ggml.token_type: expected 260 elements");
+    hostile_set_text(&h, "tokenizer.ggml.token_type", text_of("1"));
+    expect_bent_refused(readers, "tokenizer.ggml.token_type");
+    hostile_set_array(&h, "tokenizer.ggml.scores", GGUF_STRING, 1, "\0\0\0\0\0\0\0\0", 8);
+    expect_bent_accepted(readers); /* a byte-level vocabulary has none to read */
+    hostile_drop(&h, "tokenizer.ggml.model");
+    hostile_write(&h);
+    expect_refused(GENERATE | SCORE | TOKENIZE | EVAL | TRAIN,
+                   "\"tokenizer.ggml.model\" is missing");
+    expect_accepted(INFO | AGAINST | QUANTIZE | CONVERT);
+    reset();
+    bad_merges();
+    bad_ids();
+    long_tokens();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("bad_input_tokenizer");
+    TCase *t = tcase_create("bad_input_tokenizer");
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, bent_set_up, bent_tear_down);
+    tcase_add_test(t, class_11_tokenizer);
+    tcase_add_test(t, class_11_unknown_kinds);
+    tcase_add_test(t, class_11_bytes_without_a_token);
+    tcase_add_test(t, class_11_scores);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

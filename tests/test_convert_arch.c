@@ -1,0 +1,510 @@
+/* The conversion of every architecture: exact where nothing has to be lost, its reported losses
+ * those of plain loops, and what a file's form and positions allow. */
+#include <complex.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conversions.h"
+#include "engine/probe.h"
+#include "support.h"
+
+#define MAX_LAYERS 3
+
+static const char *const names[] = {"llama", "shared-block", "transformer",
+                                    "alibi", "quadratic",    "layerwise-kv"};
+#define N_NAMES ((int)(sizeof names / sizeof *names))
+
+static struct opened open_named(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", name);
+    return open_path(path);
+}
+
+/* As many heads as there are query heads, all different: another function than the file's. */
+static struct opened open_as_mha(const char *name)
+{
+    struct opened file = open_named(name);
+    const struct config *c = &file.model->config;
+    struct planting p = planting_of(c->n_heads, c->n_kv_heads);
+    for (int l = 0; l < c->n_layers; l++)
+        p.base[l] = config_kv_heads(c, l);
+    p.gauge = p.dense = true;
+    p.seed = 3;
+    const struct opened o = plant(&file, &p);
+    close_opened(&file);
+    return o;
+}
+
+/* --- nothing has to be lost ------------------------------------------------------------------ */
+
+/* Checkpoints whose K/V heads are as many as their query heads, but equal, group by group, up to
+ * what may be folded into queries and output. */
+static const struct exact_case {
+    const char *name;
+    int own[MAX_LAYERS]; /* different heads, by block */
+    int extra_values, n_turned;
+} exact_cases[] = {
+    {"llama", {2, 2}, 0, 0},       /* separate tensors, rotary, RMS norm */
+    {"llama", {2, 2}, 0, 4},       /* the second half of each head is not turned */
+    {"shared-block", {2}, 0, 0},   /* joined, one block for three layers */
+    {"shared-block", {2}, 3, 0},   /* values wider than keys */
+    {"transformer", {2, 2}, 0, 0}, /* norms after the residuals, sinusoids, a scaled embedding */
+    {"transformer", {2, 2}, 5, 0},
+    {"quadratic", {3, 3}, 0, 0},       /* trained biases of scores, which follow their heads */
+    {"alibi", {3, 3}, 0, 0},           /* slopes that stay where they are */
+    {"layerwise-kv", {2, 2, 1}, 0, 0}, /* K/V heads by layer */
+    {"mha", {2, 2}, 0, 0},
+};
+#define N_EXACT ((int)(sizeof exact_cases / sizeof *exact_cases))
+
+static struct planting planting_of_case(const struct exact_case *k)
+{
+    struct planting p = {.extra_values = k->extra_values, .n_turned = k->n_turned, .seed = 6};
+    for (int l = 0; l < MAX_LAYERS; l++)
+        p.kv_heads[l] = p.base[l] = k->own[l];
+    return p;
+}
+
+/* From weights alone and on text, without refit and with it. */
+START_TEST(planted_heads_are_found)
+{
+    const struct exact_case *k = &exact_cases[_i];
+    struct opened file = open_named(k->name);
+    const struct config *c = &file.model->config;
+    const bool may_move = c->position != POSITION_ALIBI;
+    struct planting p = planting_of_case(k);
+    struct opened a = plant(&file, &p);
+    for (int l = 0; l < MAX_LAYERS; l++)
+        p.kv_heads[l] = p.base[l] > 1 ? c->n_heads : 1;
+    p.gauge = true;
+    struct opened adjacent = plant(&file, &p);
+    p.permute = may_move && p.kv_heads[config_blocks(c) - 1] == c->n_heads;
+    struct opened moved = plant(&file, &p);
+    double spread;
+    for (int way = 0; way < 6; way++) {
+        const bool cluster = way % 2;
+        struct convert_spec spec = spec_of(cluster ? &moved : &adjacent, k->own[0], CONVERT_FIT);
+        if (way >= 2)
+            spec = with_text(spec, N_CALIB);
+        spec.refit = way >= 4;
+        spec.cluster = cluster && may_move;
+        struct convert_layer lost[MAX_LAYERS];
+        struct opened b = convert_to(&spec, lost);
+        ck_assert_uint_eq(b.gguf->n_tensors, file.gguf->n_tensors);
+        ck_assert_double_lt(logits_apart(&a, &b, &spread), (spec.refit ? 3e-6 : 1e-6) * spread);
+        ck_assert_double_lt(lost[0].score + lost[1].output, 1e-9);
+        close_opened(&b);
+    }
+    close_opened(&file), close_opened(&a), close_opened(&adjacent), close_opened(&moved);
+}
+END_TEST
+
+/* A real map across pairs cannot be folded into queries under rotary positions: heads that differ
+ * by such have nothing in common, and it shows. */
+START_TEST(turned_pairs_are_not_mixed)
+{
+    struct opened a = open_as_mha("llama");
+    struct convert_spec spec = spec_of(&a, 2, CONVERT_FIT);
+    struct convert_layer lost[MAX_LAYERS];
+    struct opened b = convert_to(&spec, lost);
+    double spread;
+    ck_assert_double_gt(logits_apart(&a, &b, &spread), 0.02 * spread);
+    for (int l = 0; l < 2; l++) {
+        ck_assert_double_gt(lost[l].score, 0.02);
+        ck_assert_double_lt(lost[l].output, 1e-9); /* of values it can */
+    }
+    close_opened(&a), close_opened(&b);
+}
+END_TEST
+
+/* --- what scores lose ------------------------------------------------------------------------ */
+
+#define N_ROWS 24
+struct rows {
+    int n;
+    float x[MAX_LAYERS * N_ROWS * 64]; /* [n, d_model] what Q, K and V are products of */
+};
+
+/* Of the first layers that use block 0, on the first tokens of `calib`. */
+static struct rows input_rows(const struct opened *o)
+{
+    const struct config *c = &o->model->config;
+    const size_t d = (size_t)c->d_model;
+    static float stream[N_ROWS * 64];
+    struct rows r = {.n = 0};
+    struct probe *p;
+    struct err e = {""};
+    ck_assert_int_eq(probe_create(c, NULL, N_ROWS, NULL, NULL, &p, &e), STATUS_OK);
+    for (int t = 0; t < N_ROWS; t++)
+        model_embed(o->model, probe_positions(p), calib[t], t, stream + (size_t)t * d);
+    for (int l = 0; l < (c->shared ? c->n_layers : 1); l++, r.n += N_ROWS) {
+        const struct block_taps taps = {
+            .at = {[TAP_NORMED] = r.x + (size_t)r.n * d, [TAP_OUT] = stream}};
+        probe_run(p, &o->model->blocks[l], l, stream, N_ROWS, &taps);
+    }
+    probe_free(p);
+    return r;
+}
+
+/* A pair of a query, or of the key that it meets, as a complex number. */
+static double complex pair_of(const struct opened *o, bool is_key, int head, int pair,
+                              const float *x)
+{
+    const struct config *c = &o->model->config;
+    const int first =
+        is_key ? config_q_dim(c) + head / config_group(c, 0) * c->head_dim : head * c->head_dim;
+    const double complex i = (double complex)I;
+    return qkv_element(o, 0, first + 2 * pair, x) + i * qkv_element(o, 0, first + 2 * pair + 1, x);
+}
+
+/* [heads, pairs, rows] */
+static double complex *pairs_of(const struct opened *o, bool is_key, const struct rows *r)
+{
+    const struct config *c = &o->model->config;
+    const int n_pairs = c->head_dim / 2;
+    double complex *z = malloc((size_t)(c->n_heads * n_pairs * r->n) * sizeof *z);
+    for (int h = 0; h < c->n_heads; h++)
+        for (int f = 0; f < n_pairs; f++)
+            for (int i = 0; i < r->n; i++)
+                z[(h * n_pairs + f) * r->n + i] = pair_of(o, is_key, h, f, r->x + i * c->d_model);
+    return z;
+}
+
+static double square(double complex z)
+{
+    return creal(z) * creal(z) + cimag(z) * cimag(z);
+}
+
+/* Over all heads, pairs and two rows: the score's part turns with the distance at the pair's
+ * frequency, so over all turns its square is half that of the complex product. */
+static double direct_turned_loss(const struct opened *a, const struct opened *b,
+                                 const struct rows *r)
+{
+    const struct config *c = &a->model->config;
+    double complex *q = pairs_of(a, false, r), *k = pairs_of(a, true, r);
+    double complex *q2 = pairs_of(b, false, r), *k2 = pairs_of(b, true, r);
+    double lost = 0, all = 0;
+    for (int h = 0; h < c->n_heads * c->head_dim / 2; h++)
+        for (int i = h * r->n; i < (h + 1) * r->n; i++)
+            for (int j = h * r->n; j < (h + 1) * r->n; j++) {
+                const double complex own = conj(q[i]) * k[j];
+                lost += square(own - conj(q2[i]) * k2[j]);
+                all += square(own);
+            }
+    free(q), free(k), free(q2), free(k2);
+    return lost / all;
+}
+
+/* The largest eigenvalue of the Hermitian m [n, n], by powers. */
+static double largest_eigenvalue(const double complex *m, int n)
+{
+    double complex v[8], next[8];
+    double value = 0;
+    for (int i = 0; i < n; i++)
+        v[i] = 1 + 0.3 * i * (double complex)I;
+    for (int round = 0; round < 3000; round++) {
+        double size = 0;
+        for (int i = 0; i < n; i++) {
+            next[i] = 0;
+            for (int j = 0; j < n; j++)
+                next[i] += m[i * n + j] * v[j];
+            size += square(next[i]);
+        }
+        value = sqrt(size);
+        for (int i = 0; i < n; i++)
+            v[i] = next[i] / value;
+    }
+    return value;
+}
+
+/* The least that neighbours in groups can lose: of each pair all but the largest eigenvalue of
+ * s_g s_h E k_g conj(k_h), where s^2 is a head's E |q|^2. */
+static double least_turned_loss(const struct opened *a, int n_groups, const struct rows *r)
+{
+    const struct config *c = &a->model->config;
+    const int n_pairs = c->head_dim / 2, group = c->n_heads / n_groups;
+    double complex *q = pairs_of(a, false, r), *k = pairs_of(a, true, r);
+    double kept = 0, all = 0;
+    for (int item = 0; item < n_groups * n_pairs; item++) {
+        double complex m[64] = {0};
+        double size[8] = {0};
+        const int first = item / n_pairs * group, f = item % n_pairs;
+        for (int g = 0; g < group; g++)
+            for (int i = 0; i < r->n; i++)
+                size[g] += square(q[((first + g) * n_pairs + f) * r->n + i]);
+        for (int g = 0; g < group; g++)
+            for (int h = 0; h < group; h++)
+                for (int i = 0; i < r->n; i++)
+                    m[g * group + h] += sqrt(size[g] * size[h]) *
+                                        k[((first + g) * n_pairs + f) * r->n + i] *
+                                        conj(k[((first + h) * n_pairs + f) * r->n + i]);
+        kept += largest_eigenvalue(m, group);
+        for (int g = 0; g < group; g++)
+            all += creal(m[g * group + g]);
+    }
+    free(q), free(k);
+    return 1 - kept / all;
+}
+
+START_TEST(turned_scores_lose_what_plain_loops_find)
+{
+    struct opened a = open_as_mha(_i ? "shared-block" : "llama");
+    for (int method = CONVERT_MEAN; method <= CONVERT_FIT; method++) {
+        const struct convert_spec spec =
+            with_text(spec_of(&a, 2, (enum convert_method)method), N_ROWS);
+        struct convert_layer lost[MAX_LAYERS];
+        struct opened b = convert_to(&spec, lost);
+        const struct rows r = input_rows(&a);
+        ck_assert_double_eq_tol(lost[0].score, direct_turned_loss(&a, &b, &r), 1e-5);
+        if (method == CONVERT_FIT)
+            ck_assert_double_eq_tol(lost[0].score, least_turned_loss(&a, 2, &r), 1e-5);
+        close_opened(&b);
+    }
+    close_opened(&a);
+}
+END_TEST
+
+/* --- what the output loses ------------------------------------------------------------------- */
+
+/* Both models' streams go through their layers; `lost` [n_layers]: squared distance after attention
+ * over the energy that the first model's attention adds, centred. */
+static void direct_output_losses(const struct opened *a, const struct opened *b, double *lost)
+{
+    const struct config *c = &a->model->config;
+    const struct opened *both[] = {a, b};
+    const int d = c->d_model;
+    static float stream[2][N_ROWS * 64], middle[2][N_ROWS * 64];
+    struct probe *p[2];
+    struct err e = {""};
+    for (int i = 0; i < 2; i++) {
+        const struct config *own = &both[i]->model->config;
+        ck_assert_int_eq(probe_create(own, NULL, N_ROWS, NULL, NULL, &p[i], &e), STATUS_OK);
+        for (int t = 0; t < N_ROWS; t++)
+            model_embed(both[i]->model, probe_positions(p[i]), calib[t], t, stream[i] + t * d);
+    }
+    for (int l = 0; l < c->n_layers; l++) {
+        double energy = 0, distance = 0, sums[64] = {0};
+        static float before[N_ROWS * 64];
+        memcpy(before, stream[0], sizeof before);
+        for (int i = 0; i < 2; i++) {
+            const struct block_taps taps = {
+                .at = {[TAP_MIDDLE] = middle[i], [TAP_OUT] = stream[i]}};
+            probe_run(p[i], &both[i]->model->blocks[l], l, stream[i], N_ROWS, &taps);
+        }
+        for (int t = 0; t < N_ROWS * d; t++) {
+            const double added = (double)middle[0][t] - (double)before[t];
+            sums[t % d] += added;
+            energy += added * added;
+            distance += pow((double)middle[0][t] - (double)middle[1][t], 2);
+        }
+        for (int i = 0; i < d; i++)
+            energy -= sums[i] * sums[i] / N_ROWS;
+        lost[l] = distance / energy;
+    }
+    probe_free(p[0]), probe_free(p[1]);
+}
+
+START_TEST(output_loses_what_the_streams_do)
+{
+    struct opened a = open_named(names[_i / 2]);
+    struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_FIT), N_ROWS);
+    spec.refit = _i % 2;
+    struct convert_layer lost[MAX_LAYERS];
+    struct opened b = convert_to(&spec, lost);
+    double direct[MAX_LAYERS];
+    direct_output_losses(&a, &b, direct);
+    for (int l = 0; l < a.model->config.n_layers; l++)
+        ck_assert_double_eq_tol(lost[l].output, direct[l], 1e-4 * direct[l] + 1e-9);
+    close_opened(&a), close_opened(&b);
+}
+END_TEST
+
+/* The refit is for what attention adds, and the least squares are those of the text. Of a shared
+ * block they are of all layers together, on the checkpoint's own stream: the first has that. */
+START_TEST(refit_lowers_the_loss)
+{
+    struct opened a = open_named(names[_i]);
+    const bool shared = a.model->config.shared;
+    struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_FIT), N_CALIB);
+    struct convert_layer plain[MAX_LAYERS], refitted[MAX_LAYERS];
+    struct opened b = convert_to(&spec, plain);
+    spec.refit = true;
+    struct opened c = convert_to(&spec, refitted);
+    for (int l = 0; l < (shared ? 1 : a.model->config.n_layers); l++)
+        ck_assert_double_lt(refitted[l].output, plain[l].output);
+    close_opened(&a), close_opened(&b), close_opened(&c);
+}
+END_TEST
+
+START_TEST(fit_loses_least)
+{
+    struct opened a = open_as_mha(names[_i / 2]);
+    const bool text = _i % 2;
+    for (int g = 1; g <= 2; g++) {
+        struct convert_layer lost[CONVERT_FIT + 1][MAX_LAYERS];
+        for (int method = CONVERT_MEAN; method <= CONVERT_FIT; method++) {
+            struct convert_spec spec = spec_of(&a, g, (enum convert_method)method);
+            if (text)
+                spec = with_text(spec, N_CALIB);
+            struct opened b = convert_to(&spec, lost[method]);
+            ck_assert(isfinite(logits_apart(&a, &b, NULL)));
+            close_opened(&b);
+        }
+        for (int method = CONVERT_MEAN; method < CONVERT_FIT; method++)
+            for (int l = 0; l < a.model->config.n_layers; l++) {
+                ck_assert_double_le(lost[CONVERT_FIT][l].score, lost[method][l].score);
+                if (!text)
+                    ck_assert_double_le(lost[CONVERT_FIT][l].output, lost[method][l].output + 1e-9);
+            }
+    }
+    close_opened(&a);
+}
+END_TEST
+
+/* --- the file -------------------------------------------------------------------------------- */
+
+static const struct gguf_tensor *find_part(const struct opened *o, int layer, const char *part)
+{
+    char name[64];
+    snprintf(name, sizeof name, "blk.%d.%s", layer, part);
+    return gguf_find_tensor(o->gguf, name);
+}
+
+START_TEST(means_are_those_of_the_loader)
+{
+    struct opened a = open_as_mha(names[_i]), b = {.bytes = NULL};
+    struct err e = {""};
+    const struct model_options options = {.n_kv_heads = 2};
+    const struct convert_spec spec = spec_of(&a, 2, CONVERT_MEAN);
+    struct opened c = convert_to(&spec, NULL);
+    ck_assert_int_eq(model_create(a.gguf, &options, NULL, &b.model, &e), STATUS_OK);
+    double spread;
+    ck_assert_double_lt(logits_apart(&c, &b, &spread), 1e-6 * spread);
+    close_opened(&a), close_opened(&c);
+    model_free(b.model);
+}
+END_TEST
+
+START_TEST(tensors_stay_separate)
+{
+    struct opened a = open_named("llama");
+    const struct convert_spec spec = spec_of(&a, 1, CONVERT_FIT);
+    struct opened b = convert_to(&spec, NULL);
+    static const struct {
+        const char *part;
+        uint64_t rows;
+    } parts[] = {{"attn_q.weight", 64}, {"attn_k.weight", 8}, {"attn_v.weight", 8}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const struct gguf_tensor *t = find_part(&b, 1, parts[i].part);
+        ck_assert(t && t->dims[0] == 64 && t->dims[1] == parts[i].rows);
+    }
+    for (size_t i = 0; i < b.gguf->n_tensors; i++)
+        ck_assert(text_equal(a.gguf->tensors[i].name, b.gguf->tensors[i].name));
+    ck_assert_uint_eq(a.gguf->n_tensors, b.gguf->n_tensors);
+    ck_assert(!text_ends_with(b.gguf->tensors[0].name, ".bias"));
+    close_opened(&a), close_opened(&b);
+}
+END_TEST
+
+START_TEST(layers_with_few_heads_keep_them)
+{
+    struct opened a = open_named("layerwise-kv");
+    struct convert_spec spec = spec_of(&a, 2, CONVERT_FIT);
+    struct opened b = convert_to(&spec, NULL);
+    const struct gguf_value *heads = gguf_find(b.gguf, "decode.attention.head_count_kv");
+    static const int expected[] = {2, 2, 1};
+    ck_assert(heads && heads->kind == GGUF_ARRAY && heads->count == 3);
+    for (int l = 0; l < 3; l++)
+        ck_assert_int_eq(gguf_int_at(heads, (uint64_t)l), expected[l]);
+    for (size_t i = 0; i < a.gguf->n_tensors; i++) {
+        const struct gguf_tensor *from = &a.gguf->tensors[i], *to = &b.gguf->tensors[i];
+        ck_assert(text_equal(from->name, to->name));
+        if (!text_starts_with(from->name, "blk.0."))
+            ck_assert_mem_eq(from->data, to->data, from->n_bytes);
+    }
+    /* With fewer there is one number, and a random method leaves those alone that stay. */
+    spec = spec_of(&b, 1, CONVERT_RANDOM);
+    struct opened c = convert_to(&spec, NULL);
+    heads = gguf_find(c.gguf, "decode.attention.head_count_kv");
+    ck_assert(heads && heads->kind == GGUF_U32 && gguf_int_at(heads, 0) == 1);
+    ck_assert_mem_eq(find_part(&c, 2, "attn_qkv.weight")->data,
+                     find_part(&b, 2, "attn_qkv.weight")->data, 64 * 48 * sizeof(float));
+    close_opened(&a), close_opened(&b), close_opened(&c);
+}
+END_TEST
+
+START_TEST(what_cannot_be_converted)
+{
+    struct opened a = open_named("alibi");
+    struct err e = {""};
+    size_t bytes;
+    struct convert_spec spec = spec_of(&a, 1, CONVERT_FIT);
+    ck_assert_int_eq(convert_plan(&spec, &bytes, &e), STATUS_OK);
+    spec.cluster = true;
+    ck_assert_int_eq(convert_plan(&spec, &bytes, &e), STATUS_USAGE);
+    ck_assert_msg(strstr(e.text, "ALiBi") != NULL, "%s", e.text);
+    /* A cache that heads share already. */
+    struct gguf_writer *w;
+    struct opened latent = {.bytes = NULL};
+    ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
+    for (size_t i = 0; i < a.gguf->n_pairs; i++)
+        gguf_add_value(w, a.gguf->pairs[i].key, &a.gguf->pairs[i].value);
+    gguf_add_u32(w, "decode.attention.latent", 24);
+    ck_assert_int_eq(gguf_write_memory(w, &latent.bytes, &latent.len, &e), STATUS_OK);
+    gguf_writer_free(w);
+    ck_assert_int_eq(gguf_parse(latent.bytes, latent.len, &latent.gguf, &e), STATUS_OK);
+    spec = spec_of(&latent, 1, CONVERT_FIT);
+    ck_assert_int_eq(convert_plan(&spec, &bytes, &e), STATUS_BAD_FILE);
+    ck_assert_msg(strstr(e.text, "attention.latent") != NULL, "%s", e.text);
+    close_opened(&a), close_opened(&latent);
+}
+END_TEST
+
+/* --- threads --------------------------------------------------------------------------------- */
+
+START_TEST(any_number_of_threads_gives_the_same_bytes)
+{
+    struct opened a = open_named(names[_i]);
+    struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_FIT), 200);
+    spec.cluster = a.model->config.position != POSITION_ALIBI;
+    spec.refit = true;
+    struct opened alone = convert_to(&spec, NULL);
+    for (int threads = 2; threads <= 3; threads++) {
+        struct err e = {""};
+        ck_assert_int_eq(pool_create(threads, &spec.pool, &e), STATUS_OK);
+        struct opened b = convert_to(&spec, NULL);
+        ck_assert_uint_eq(alone.len, b.len);
+        ck_assert_mem_eq(alone.bytes, b.bytes, b.len);
+        close_opened(&b);
+        pool_free(spec.pool);
+    }
+    close_opened(&a), close_opened(&alone);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("convert_arch");
+    TCase *t = tcase_create("architectures");
+    tcase_set_timeout(t, 300);
+    tcase_add_loop_test(t, planted_heads_are_found, 0, N_EXACT);
+    tcase_add_test(t, turned_pairs_are_not_mixed);
+    tcase_add_loop_test(t, turned_scores_lose_what_plain_loops_find, 0, 2);
+    tcase_add_loop_test(t, output_loses_what_the_streams_do, 0, 2 * N_NAMES);
+    tcase_add_loop_test(t, refit_lowers_the_loss, 0, N_NAMES);
+    tcase_add_loop_test(t, fit_loses_least, 0, 2 * N_NAMES);
+    tcase_add_loop_test(t, means_are_those_of_the_loader, 0, N_NAMES);
+    tcase_add_test(t, tensors_stay_separate);
+    tcase_add_test(t, layers_with_few_heads_keep_them);
+    tcase_add_test(t, what_cannot_be_converted);
+    tcase_set_tags(t, ONE_THREAD);
+    suite_add_tcase(s, t);
+    TCase *threads = tcase_create("threads");
+    tcase_set_timeout(threads, 300);
+    tcase_add_loop_test(threads, any_number_of_threads_gives_the_same_bytes, 0, N_NAMES);
+    suite_add_tcase(s, threads);
+    return run_suite(s);
+}

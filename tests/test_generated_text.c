@@ -1,0 +1,98 @@
+/*
+ * What becomes of a SentencePiece vocabulary's spaces when text is generated: a prompt comes back
+ * as it was, and a text made from nothing begins without one.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bent.h"
+
+#define MARK "\xe2\x96\x81"
+
+/* The good checkpoint with 260 tokens "<mark>w0" and so on, but for BOS and what prompts need. */
+static void write_words(bool space)
+{
+    struct gguf_bytes b = {0};
+    for (int id = 0; id < 260; id++) {
+        char name[32];
+        snprintf(name, sizeof name, MARK "w%d", id);
+        gb_put_text(&b, text_of(id == 1 ? "<s>" : id == 2 ? MARK : id == 3 ? "a" : name));
+    }
+    hostile_set_array(&h, TOKENS, GGUF_STRING, 260, b.data, b.len);
+    free(b.data);
+    set_types(260, 1, 3);
+    hostile_set_text(&h, "tokenizer.ggml.model", text_of("llama"));
+    hostile_set_u32(&h, "tokenizer.ggml.bos_token_id", 1);
+    hostile_set_u32(&h, "tokenizer.ggml.eos_token_id", UINT32_MAX);
+    hostile_set(&h, "tokenizer.ggml.add_space_prefix", GGUF_BOOL, space ? "\1" : "\0", 1);
+    hostile_write(&h);
+}
+
+static void expect_output(const char *line, const char *start)
+{
+    struct ran r;
+    run_on_bad(&r, line);
+    expect_success(&r);
+    ck_assert_msg(strncmp(r.out, start, strlen(start)) == 0, "%s: '%s' does not begin with '%s'",
+                  line, r.out, start);
+}
+
+START_TEST(test_first_space)
+{
+    write_words(true);
+    expect_output("generate %B -n 3 --seed 3 -t 1 -q", "w");
+    expect_output("generate %B -n 3 --seed 3 -t 1 -q --stop w999", "w");
+    expect_output("generate %B -p a -n 3 --seed 3 -t 1 -q", "a w");
+    expect_output("generate %B -p a -n 3 --seed 3 -t 1 -q --no-echo", " w");
+    expect_output("tokenize %B --decode 4,5", "w4 w5");
+    expect_output("tokenize %B --decode 1,5", "<s> w5");
+    expect_output("tokenize %B -p a", "2 3\n");
+    write_words(false);
+    expect_output("generate %B -n 3 --seed 3 -t 1 -q", " w");
+    expect_output("tokenize %B --decode 4,5", " w4 w5");
+}
+END_TEST
+
+START_TEST(test_first_space_of_each_sample)
+{
+    struct ran r;
+    int n = 0;
+    write_words(true);
+    run_on_bad(&r, "generate %B -n 3 --seed 3 -t 1 -q --samples 5 --batch 2");
+    expect_success(&r);
+    char *rest;
+    for (const char *line = strtok_r(r.out, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        if (strcmp(line, "---") != 0) {
+            ck_assert_msg(line[0] == 'w', "'%s'", line);
+            n++;
+        }
+    ck_assert_int_eq(n, 5);
+}
+END_TEST
+
+START_TEST(test_first_space_of_many)
+{
+    static const char prompts[] = "{\"prompt\":\"\"}\n{\"prompt\":\"a\"}\n";
+    write_words(true);
+    struct ran r;
+    write_file(text_path, prompts, sizeof prompts - 1);
+    run_on_bad(&r, "generate --prompts %T --prompts-format jsonl %B -n 3 --seed 3 -t 1 -q");
+    expect_success(&r);
+    ck_assert_ptr_nonnull(strstr(r.out, "\"prompt\": \"\", \"text\": \"w"));
+    ck_assert_ptr_nonnull(strstr(r.out, "\"prompt\": \"a\", \"text\": \" w"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("generated_text");
+    TCase *t = tcase_create("spaces");
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, bent_set_up, bent_tear_down);
+    tcase_add_test(t, test_first_space);
+    tcase_add_test(t, test_first_space_of_each_sample);
+    tcase_add_test(t, test_first_space_of_many);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,194 @@
+/* The functions of single numbers that kernels share, against the C library's in double; the
+ * conversions to and from halves, on every table. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/kernels_math.h"
+#include "kernel_data.h"
+#include "support.h"
+
+START_TEST(exp_is_accurate)
+{
+    double worst = 0;
+    for (int i = -870000; i <= 880000; i += 7) {
+        const float x = (float)i * 1e-4f;
+        const double exact = exp((double)x);
+        const double error = fabs((double)math_exp(x) - exact) / exact;
+        worst = error > worst ? error : worst;
+    }
+    ck_assert_double_lt(worst, 2.0e-7);
+    ck_assert(math_exp(0.0f) == 1.0f);
+    ck_assert(math_exp(-INFINITY) == 0.0f);
+    ck_assert(isfinite(math_exp(INFINITY)));
+    ck_assert(isnan(math_exp(NAN)));
+}
+END_TEST
+
+START_TEST(gelu_is_the_tanh_form)
+{
+    for (int i = -12000; i <= 12000; i++) {
+        const float x = (float)i * 1e-3f;
+        const double d = (double)x;
+        const double u = sqrt(2 / 3.14159265358979323846) * (d + 0.044715 * d * d * d);
+        ck_assert_double_eq_tol((double)math_gelu(x), d / 2 * (1 + tanh(u)), 1e-6);
+    }
+    ck_assert(math_gelu(1e30f) == 1e30f);
+    ck_assert(fabsf(math_gelu(-1e10f)) < 1e-20f); /* the capped exponential leaves a crumb */
+    ck_assert(isnan(math_gelu(NAN)));
+}
+END_TEST
+
+/* Error of f(x) in units of the last place of the exact result. */
+static double error_in_ulps(float found, double exact)
+{
+    int exponent;
+    frexp(exact, &exponent);
+    return fabs((double)found - exact) / ldexp(1, exponent - 24);
+}
+
+/* Floats of all magnitudes, of either sign. (The worst of all whose results are normal numbers is
+ * off by 6.99 ulp, at -13.05; above -13 by 6.86.) */
+START_TEST(gelu_erf_is_exact_gelu)
+{
+    double worst = 0;
+    for (uint32_t bits = 0x01000000; bits < 0x7f000000; bits += 1009)
+        for (int sign = 0; sign < 2; sign++) {
+            const float x = float_of(bits | (uint32_t)sign << 31);
+            const double d = (double)x, exact = d / 2 * erfc(-d / sqrt(2));
+            if (fabs(exact) < 0x1p-125)
+                ck_assert_double_eq_tol((double)math_gelu_erf(x), exact, 0x1p-125);
+            else
+                worst = fmax(worst, error_in_ulps(math_gelu_erf(x), exact));
+        }
+    ck_assert_double_lt(worst, 7);
+    ck_assert(math_gelu_erf(0) == 0 && math_gelu_erf(-INFINITY) == 0);
+    ck_assert(math_gelu_erf(INFINITY) == INFINITY && math_gelu_erf(1e30f) == 1e30f);
+    ck_assert(isnan(math_gelu_erf(NAN)));
+}
+END_TEST
+
+/* (The worst of all floats from -88 on is off by 2.33 ulp.) */
+START_TEST(silu_is_its_formula)
+{
+    double worst = 0;
+    for (uint32_t bits = 0x01000000; bits < 0x7f000000; bits += 1009)
+        for (int sign = 0; sign < 2; sign++) {
+            const float x = float_of(bits | (uint32_t)sign << 31);
+            const double d = (double)x, exact = d / (1 + exp(-d));
+            if (x < -EXP_MAX)
+                ck_assert_double_eq_tol((double)math_silu(x), exact, 1e-36);
+            else
+                worst = fmax(worst, error_in_ulps(math_silu(x), exact));
+        }
+    ck_assert_double_lt(worst, 2.5);
+    ck_assert(math_silu(0) == 0 && math_silu(INFINITY) == INFINITY);
+    ck_assert(fabsf(math_silu(-INFINITY)) < 1e-35f);
+    ck_assert(isnan(math_silu(NAN)));
+}
+END_TEST
+
+START_TEST(relu_keeps_nans)
+{
+    ck_assert(math_relu(-2) == 0 && math_relu(3) == 3 && math_relu(0) == 0);
+    ck_assert(math_relu(INFINITY) == INFINITY && math_relu(-INFINITY) == 0);
+    ck_assert(isnan(math_relu(NAN)));
+}
+END_TEST
+
+/* All 65,536 halves go to float and back, and agree with every table. */
+START_TEST(f16_round_trip)
+{
+    static uint16_t all[65536], back[65536];
+    static float wide[65536], reference[65536];
+    for (int i = 0; i < 65536; i++)
+        all[i] = (uint16_t)i;
+    kernels_scalar.from_f16(reference, all, 65536);
+    for (int k = 0; kernels_at(k); k++) {
+        if (!kernels_supported(kernels_at(k)))
+            continue;
+        kernels_at(k)->from_f16(wide, all, 65536);
+        assert_same_bits(reference, wide, 65536, kernels_at(k)->name);
+        kernels_at(k)->to_f16(back, wide, 65536);
+        for (int i = 0; i < 65536; i++) {
+            const int is_nan = (i & 0x7c00) == 0x7c00 && (i & 0x3ff);
+            ck_assert_uint_eq(back[i], is_nan ? (unsigned)i | 0x200 : (unsigned)i);
+        }
+    }
+    ck_assert(reference[0x3c00] == 1.0f && reference[0x0001] == 0x1p-24f);
+    ck_assert(reference[0xfbff] == -65504.0f);
+}
+END_TEST
+
+/* Rounding to half: ties to even, overflow to infinity, subnormals. */
+START_TEST(f16_rounding)
+{
+    enum { N = 400000 };
+    float *x = malloc(N * sizeof *x);
+    uint16_t *a = malloc(N * sizeof *a), *b = malloc(N * sizeof *b);
+    for (int i = 0; i < N; i++) {
+        const uint32_t bits = random_u32();
+        memcpy(&x[i], &bits, sizeof bits);
+        if (i % 2) /* the range where halves live */
+            x[i] = random_float() * ldexpf(1.0f, (int)(random_u32() % 44) - 27);
+    }
+    const float special[] = {65504.0f, 65519.996f,   65520.0f,       0x1p-25f,      0x1.8p-25f,
+                             -0.0f,    0x1.ffcp-15f, 1.00048828125f, 1.00146484375f};
+    memcpy(x, special, sizeof special);
+    kernels_scalar.to_f16(a, x, N);
+    ck_assert_uint_eq(a[0], 0x7bff);
+    ck_assert_uint_eq(a[1], 0x7bff);
+    ck_assert_uint_eq(a[2], 0x7c00);
+    ck_assert_uint_eq(a[3], 0);
+    ck_assert_uint_eq(a[4], 1);
+    ck_assert_uint_eq(a[5], 0x8000);
+    ck_assert_uint_eq(a[6], 0x0400); /* halfway between subnormal and normal: even */
+    ck_assert_uint_eq(a[7], 0x3c00);
+    ck_assert_uint_eq(a[8], 0x3c02);
+    for (int k = 0; kernels_at(k); k++) {
+        if (!is_testable(kernels_at(k)))
+            continue;
+        kernels_at(k)->to_f16(b, x, N);
+        for (int i = 0; i < N; i++)
+            ck_assert_msg(a[i] == b[i], "%s: %.9g gives %04x, not %04x", kernels_at(k)->name,
+                          (double)x[i], b[i], a[i]);
+    }
+    free(x);
+    free(a);
+    free(b);
+}
+END_TEST
+
+/* All 65,536 bfloat16 values survive the way there and back; rounding is to nearest even. */
+START_TEST(bf16_round_trip)
+{
+    for (uint32_t i = 0; i < 65536; i++) {
+        const int is_nan = (i & 0x7f80) == 0x7f80 && (i & 0x7f);
+        ck_assert_uint_eq(bf16_round(bf16_widen((uint16_t)i)), is_nan ? i | 0x40 : i);
+    }
+    ck_assert_uint_eq(bf16_round(1.0f), 0x3f80);
+    ck_assert_uint_eq(bf16_round(0x1.01p0f), 0x3f80);   /* halfway: even */
+    ck_assert_uint_eq(bf16_round(0x1.03p0f), 0x3f82);   /* halfway: even, upwards */
+    ck_assert_uint_eq(bf16_round(0x1.0101p0f), 0x3f81); /* above halfway */
+    ck_assert_uint_eq(bf16_round(3.4e38f), 0x7f80);
+    ck_assert_uint_eq(bf16_round(-INFINITY), 0xff80);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("kernel functions");
+    TCase *t = tcase_create("kernel functions");
+    tcase_add_checked_fixture(t, seed_numbers, NULL);
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, exp_is_accurate);
+    tcase_add_test(t, gelu_is_the_tanh_form);
+    tcase_add_test(t, gelu_erf_is_exact_gelu);
+    tcase_add_test(t, silu_is_its_formula);
+    tcase_add_test(t, relu_keeps_nans);
+    tcase_add_test(t, f16_round_trip);
+    tcase_add_test(t, f16_rounding);
+    tcase_add_test(t, bf16_round_trip);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
