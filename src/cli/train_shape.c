@@ -20,7 +20,8 @@ const struct option train_size_options[] = {
     OPT_INT("heads", n_heads, "H", 1, CONFIG_MAX_WIDTH, "query heads, a divisor of --embd",
             .otherwise = "8"),
     OPT_STRING("kv-heads", kv_heads, "G[,G,...]",
-               "K/V heads, a divisor of --heads: fewer are GQA, 1 is MQA; several: one a layer",
+               "K/V heads, a divisor of --heads: fewer are GQA, 1 is MQA; several: one a layer, "
+               "which llama.cpp does not run",
                .otherwise = "as --heads"),
     OPT_INT("ff", d_ff, "F", 1, CONFIG_MAX_FF, "width of the feed-forward layer",
             .otherwise = "4 * E; swiglu: 8/3 * E, in steps of 32"),
