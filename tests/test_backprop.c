@@ -1,6 +1,7 @@
 /*
  * Gradients: every parameter's against central differences of a loss in double (plain_model), for
- * every kind alone and for mixtures; against NumPy's; bits across threads and instruction sets.
+ * every kind alone and for mixtures; against PyTorch's, and some steps of training with them; bits
+ * across threads and instruction sets.
  */
 #include <check.h>
 #include <math.h>
@@ -17,6 +18,7 @@
 #include "plain_model.h"
 #include "support.h"
 #include "train/backprop.h"
+#include "train/optimizer.h"
 
 /* --- a model and a batch --------------------------------------------------------------------- */
 
@@ -443,7 +445,19 @@ END_TEST
 
 /* --- another implementation ------------------------------------------------------------------- */
 
-static const char *const golden_names[] = {"mha", "gqa", "mqa", "mqa-f16"};
+static const char *const golden_names[] = {"mha",       "gqa",          "mqa",         "mqa-f16",
+                                           "llama",     "llama-tied",   "transformer", "alibi",
+                                           "quadratic", "shared-block", "layerwise-kv"};
+#define N_GOLDEN ((int)(sizeof golden_names / sizeof *golden_names))
+
+/* As in scripts/reference_train.py. */
+static const struct train_spec golden_steps = {.n_steps = 5,
+                                               .warmup = 2,
+                                               .lr = 0.004,
+                                               .beta2 = 0.99,
+                                               .weight_decay = 0.1,
+                                               .clip = 1,
+                                               .label_smoothing = 0.1};
 
 static int next_int(FILE *in)
 {
@@ -485,7 +499,51 @@ static void compare_tensor(const struct fixture *f, FILE *in, const char *name)
     }
 }
 
-START_TEST(gradient_is_that_of_numpy)
+/* The file's windows. */
+static void read_windows(struct fixture *f, FILE *in)
+{
+    f->n_sequences = next_int(in);
+    f->length = next_int(in);
+    const int n = f->n_sequences * f->length;
+    f->inputs = malloc((size_t)n * sizeof *f->inputs);
+    f->targets = malloc((size_t)n * sizeof *f->targets);
+    for (int s = 0; s < f->n_sequences; s++)
+        for (int t = 0, token = next_int(in); t < f->length; t++) {
+            f->inputs[s * f->length + t] = token;
+            token = next_int(in);
+            f->targets[s * f->length + t] = token;
+        }
+}
+
+/* The losses before each step, from the fixture's weights on. */
+static void compare_steps(struct fixture *f, FILE *in)
+{
+    struct err e = {""};
+    struct arena arena = {0};
+    struct optimizer o;
+    for (int pass = 0; pass < 2; pass++) {
+        o = (struct optimizer){.spec = &golden_steps, .kernels = &grad_scalar, .list = &f->list};
+        optimizer_take(&o, &arena, &f->config);
+        if (pass == 0)
+            ck_assert_int_eq(arena_allocate(&arena, "test", &e), STATUS_OK);
+    }
+    memcpy(o.weights.flat, f->weights.flat, f->list.n_floats * sizeof(float));
+    const struct param_view weights = f->weights, gradient = f->gradient;
+    f->weights = o.weights;
+    f->gradient = o.gradient;
+    f->smoothing = golden_steps.label_smoothing;
+    for (int step = 0; step < golden_steps.n_steps; step++) {
+        const double loss = gradient_by(f, &kernels_scalar, 1), expected = next_double(in);
+        ck_assert_msg(fabs(loss - expected) < 2e-5, "step %d: loss %.7f, expected %.7f", step, loss,
+                      expected);
+        optimizer_step(&o, optimizer_norm(&o));
+    }
+    f->weights = weights;
+    f->gradient = gradient;
+    arena_free(&arena);
+}
+
+START_TEST(gradient_and_steps_are_those_of_pytorch)
 {
     char path[128], name[64];
     snprintf(path, sizeof path, "tests/data/golden/%s.gguf", golden_names[_i]);
@@ -494,27 +552,18 @@ START_TEST(gradient_is_that_of_numpy)
     snprintf(path, sizeof path, "tests/data/train/%s.txt", golden_names[_i]);
     FILE *in = fopen(path, "r");
     ck_assert_ptr_nonnull(in);
-    f.n_sequences = next_int(in);
-    f.length = next_int(in);
-    const int n = f.n_sequences * f.length;
-    f.inputs = malloc((size_t)n * sizeof *f.inputs);
-    f.targets = malloc((size_t)n * sizeof *f.targets);
-    for (int s = 0; s < f.n_sequences; s++)
-        for (int t = 0, token = next_int(in); t < f.length; t++) {
-            f.inputs[s * f.length + t] = token;
-            token = next_int(in);
-            f.targets[s * f.length + t] = token;
-        }
+    read_windows(&f, in);
     const struct kernels *fastest;
     ck_assert_int_eq(kernels_choose(NULL, &fastest, NULL), STATUS_OK);
     const double loss = gradient_by(&f, fastest, 2);
     ck_assert_double_eq_tol(loss, next_double(in), 1e-5);
-    int tensors = 0;
-    while (fscanf(in, "%63s", name) == 1) {
+    const int n = next_int(in);
+    ck_assert_int_eq(n, f.list.n);
+    for (int i = 0; i < n; i++) {
+        ck_assert_int_eq(fscanf(in, "%63s", name), 1);
         compare_tensor(&f, in, name);
-        tensors++;
     }
-    ck_assert_int_eq(tensors, f.list.n);
+    compare_steps(&f, in);
     fclose(in);
     close_fixture(&f);
 }
@@ -598,7 +647,7 @@ static Suite *suite(void)
     TCase *threads = tcase_create("threads");
     tcase_set_timeout(threads, 400); /* the thread sanitizer is slow */
     tcase_add_loop_test(threads, gradient_with_dropout, 0, N_CASES);
-    tcase_add_loop_test(threads, gradient_is_that_of_numpy, 0, 4);
+    tcase_add_loop_test(threads, gradient_and_steps_are_those_of_pytorch, 0, N_GOLDEN);
     tcase_add_loop_test(threads, long_windows_with_attention_dropout, FIRST_MIXED, N_CASES);
     tcase_add_loop_test(threads, same_bits_for_any_threads_and_instruction_set, 0, N_SAME_BITS);
     suite_add_tcase(s, threads);
