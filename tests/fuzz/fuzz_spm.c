@@ -41,7 +41,7 @@ struct table {
     struct text name[MAX_TOKENS];
     int32_t type[MAX_TOKENS];
     float score[MAX_TOKENS];
-    int n;
+    int n_bytes, n; /* those of bytes come first */
     bool adds_space, has_scores;
 };
 
@@ -54,6 +54,7 @@ static void add_bytes(struct table *t)
         t->name[t->n] = text_of(t->hex[byte]);
         t->type[t->n++] = BYTE;
     }
+    t->n_bytes = t->n;
 }
 
 static void read_tokens(struct table *t, struct input *in)
@@ -112,7 +113,7 @@ static bool is_merged(const struct table *t, int id)
 
 static int find(const struct table *t, struct text s)
 {
-    for (int id = 0; id < t->n; id++)
+    for (int id = t->n_bytes; id < t->n; id++)
         if (is_merged(t, id) && text_equal(t->name[id], s))
             return id;
     return -1;
@@ -128,7 +129,7 @@ static int find_byte(const struct table *t, char c)
 
 static bool is_bad(const struct table *t)
 {
-    for (int id = 0; id < t->n; id++)
+    for (int id = t->n_bytes; id < t->n; id++)
         if ((t->has_scores && isnan(t->score[id])) ||
             (is_merged(t, id) && find(t, t->name[id]) != id))
             return true;
@@ -138,7 +139,7 @@ static bool is_bad(const struct table *t)
 static int longest_special(const struct table *t, struct text s)
 {
     int best = -1;
-    for (int id = 0; id < t->n; id++) {
+    for (int id = t->n_bytes; id < t->n; id++) {
         const struct text name = t->name[id];
         const bool special =
             t->type[id] == CONTROL || t->type[id] == USER_DEFINED || t->type[id] == UNKNOWN;
