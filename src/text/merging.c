@@ -45,10 +45,10 @@ void merging_free(struct merging *m)
 static const struct symbol_pair *find_pair(const struct merging *m, int32_t left, int32_t right)
 {
     assert(left >= 0 && left < m->n_symbols && right >= 0);
-    const struct symbol_pair *p = m->pairs + m->first[left];
     uint32_t n = m->first[left + 1] - m->first[left];
     if (n == 0)
         return NULL;
+    const struct symbol_pair *p = m->pairs + m->first[left];
     while (n > 1) { /* the last pair whose right symbol is not above the wanted one */
         const uint32_t half = n / 2;
         p = p[half].right <= right ? p + half : p;
