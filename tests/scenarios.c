@@ -95,6 +95,19 @@ const struct scenario scenarios[] = {
      .line = "info model.gguf --check --tensors",
      .inputs = {"model.gguf"},
      .steady_stdout = true},
+    {.name = "score, llama",
+     .line = "score llama.gguf -f prompt.txt -t 2 --top 2 -q",
+     .inputs = {"llama.gguf", "prompt.txt"},
+     .steady_stdout = true},
+    {.name = "generate, transformer",
+     .line = "generate transformer.gguf -p abc -t 2 -n 3 --seed 1 --samples 3 --batch 2 -q",
+     .inputs = {"transformer.gguf"},
+     .steady_stdout = true},
+    {.name = "convert, llama",
+     .line = "convert llama.gguf -o out.gguf --kv-heads 1 --calib calib.txt -t 2 -q --force",
+     .inputs = {"llama.gguf", "calib.txt"},
+     .outputs = {"out.gguf"},
+     .steady_files = true},
 };
 const int n_scenarios = sizeof scenarios / sizeof scenarios[0];
 
@@ -173,12 +186,29 @@ static void write_text(const char *path, const char *text, int times)
     ck_assert_int_eq(fclose(f), 0);
 }
 
+/* Of another architecture, as a new checkpoint of it is. */
+static void make_other(const char *path, const char *preset)
+{
+    struct config c = {.n_layers = 2,
+                       .n_heads = 4,
+                       .n_kv_heads = 2,
+                       .d_model = 32,
+                       .d_ff = 32,
+                       .n_ctx = 32,
+                       .n_vocab = 257,
+                       .norm_eps = 1e-5f};
+    config_set_arch(&c, arch_preset(text_of(preset)));
+    write_config_checkpoint(path, &c);
+}
+
 static void make_inputs(void)
 {
     struct checkpoint_shape other = shape;
     other.seed = 2;
     write_checkpoint("model.gguf", &shape);
     write_checkpoint("other.gguf", &other);
+    make_other("llama.gguf", "llama");
+    make_other("transformer.gguf", "transformer");
     write_text("prompt.txt", "To be, or not", 1);
     write_text(
         "prompts.jsonl",

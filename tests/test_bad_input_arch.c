@@ -14,8 +14,8 @@
 #include "support.h"
 
 /* What reads keys, and of it what reads tensors. */
-#define READERS (INFO | CHECK | LOADERS)
-#define LOADERS (GENERATE | SCORE | EVAL | AGAINST | BENCH)
+#define READERS MODEL_READERS
+#define LOADERS (MODEL_READERS & ~(INFO | CHECK))
 
 static struct hostile h;
 
