@@ -290,7 +290,8 @@ START_TEST(class_04_strings)
         hostile_pair(&h, "general.architecture")->value = (struct text){"", 0};
         hostile_set_text(&h, "general.architecture", nasty[i]);
         hostile_write(&h);
-        expect_refused(LOADERS, "general.architecture: expected gpt2, starcoder, llama or decode, found");
+        expect_refused(LOADERS,
+                       "general.architecture: expected gpt2, starcoder, llama or decode, found");
         expect_accepted(INFO | CHECK | TOKENIZE);
         hostile_free(&h);
         hostile_open(&h);
