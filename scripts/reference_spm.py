@@ -6,6 +6,9 @@
     reference_spm.py make-chars-data GGUF MODEL     writes tests/data/spm-chars.* from a checkpoint
                                                     without byte tokens and its SentencePiece model
     reference_spm.py check LLAMA_TOKENIZE           the ids of tests/data/spm-* by llama.cpp
+    reference_spm.py compare LLAMA_TOKENIZE DECODE VOCAB.gguf TEXT
+                                                    those of both programs, on pieces of a text and
+                                                    on random characters and bytes
 
 Needs the package `sentencepiece`, which trains the small vocabulary, and must agree on every text
 that is UTF-8, that it does not normalize, and that has no special token written out. What all
@@ -191,6 +194,15 @@ def make_chars_data(path, model):
     write_cases("spm-chars", truth)
 
 
+def llama_ids(program, vocabulary, data):
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        run = [program, "-m", vocabulary, "-f", file.name, "--ids", "--no-bos", "--log-disable"]
+        out = subprocess.run(run, capture_output=True).stdout.decode()
+    return re.findall(r"\d+", out)
+
+
 def check(program):
     for name in ("spm-small", "spm-chars"):
         checked = 0
@@ -200,16 +212,44 @@ def check(program):
             text, *ids = line.split()
             if text == "-":
                 continue
-            with tempfile.NamedTemporaryFile() as file:
-                file.write(bytes.fromhex(text))
-                file.flush()
-                run = [program, "-m", f"tests/data/{name}.gguf", "-f", file.name]
-                run += ["--ids", "--no-bos", "--log-disable"]
-                out = subprocess.run(run, capture_output=True, check=True).stdout.decode()
-            if re.findall(r"\d+", out) != ids:
-                sys.exit(f"{name}: {text} is {out}, expected {ids}")
+            found = llama_ids(program, f"tests/data/{name}.gguf", bytes.fromhex(text))
+            if found != ids:
+                sys.exit(f"{name}: {text} is {found}, expected {ids}")
             checked += 1
         print(f"{name}: {checked} texts have the same ids")
+
+
+def random_character(generator):
+    while True:
+        kind = generator.choice(("plain", "plain", "low", "any", "space", "name"))
+        if kind == "space":
+            return generator.choice(" \n\t\0\x7f\x85\xa0\u2581\u3000\u200b")
+        if kind == "name":
+            return generator.choice(("<s>", "</s>", "<unk>", "<0x41>"))
+        code = generator.randrange({"plain": 0x80, "low": 0x3000, "any": 0x110000}[kind])
+        if not 0xD800 <= code < 0xE000:
+            return chr(code)
+
+
+def random_texts(text, n):
+    generator = random.Random(4)
+    for _ in range(n):
+        at = generator.randrange(len(text))
+        yield text[at : at + generator.choice((10, 100, 5000))]
+        data = "".join(random_character(generator) for _ in range(generator.choice((1, 5, 40)))).encode()
+        yield data
+        at = generator.randrange(len(data))
+        yield data[:at] + bytes([generator.randrange(256)]) + data[at + 1 :]
+
+
+def compare(program, decode, vocabulary, path):
+    n = 0
+    for n, text in enumerate(random_texts(open(path, "rb").read(), 300), 1):
+        run = subprocess.run([decode, "tokenize", vocabulary, "-f", "-"], input=text, capture_output=True)
+        ids, found = run.stdout.decode().split(), llama_ids(program, vocabulary, text)
+        if ids != found:
+            sys.exit(f"{text!r} is {ids}, by llama.cpp {found}; {run.stderr.decode()}")
+    print(f"{n} texts have the same ids")
 
 
 def main():
@@ -220,6 +260,8 @@ def main():
         make_chars_data(*args[1:])
     elif args[:1] == ["check"] and len(args) == 2:
         check(args[1])
+    elif args[:1] == ["compare"] and len(args) == 5:
+        compare(*args[1:])
     elif args[:1] == ["encode"] and len(args) == 3:
         tokenizer = Tokenizer(bpe.read_metadata(args[1]))
         print(*tokenizer.encode(open(args[2], "rb").read()))
