@@ -38,6 +38,10 @@ def main():
         "bad-magic": hashed(b"GGUF" + state()[4:]),
         "short": state()[:40],
         "empty": b"",
+        # Of one byte, which chooses the run that is resumed: see the target.
+        "llama": b"\x10",
+        "transformer": b"\x21",
+        "quadratic": b"\x30",
     }
     for name, data in seeds.items():
         with open(os.path.join(folder, name), "wb") as f:

@@ -749,6 +749,41 @@ expect_exit 0 train "$dir/lines.txt" -o "$dir/further.gguf" --from "$dir/q8.gguf
 note "train --from a quantized checkpoint: a notice" has "$err" "trained, and written, in F32"
 note "train -v: memory" has "$err" "memory: parameters, gradient and moments"
 
+# Every architecture, and kinds that only `decode` has: what is written runs everywhere.
+while IFS='|' read -r h_arch h_options h_plan; do
+    expect_exit 0 train "$dir/lines.txt" -o "$dir/$h_arch.gguf" $toy --layers 2 --steps 6 $h_options
+    note "train $h_options: the plan names it" has "$err" "new model: $h_plan"
+    expect_exit 0 info "$dir/$h_arch.gguf" --check
+    expect_exit 0 generate "$dir/$h_arch.gguf" -p "line 1" -n 4 --greedy -q
+    note "train $h_options: continues a text" has "$out" "line 1"
+    expect_exit 0 score "$dir/$h_arch.gguf" -p "line 1"
+    expect_exit 0 eval "$dir/$h_arch.gguf" --text "$dir/lines.txt" --range 0.9:1
+    expect_exit 0 train "$dir/lines.txt" -o "$dir/further.gguf" --from "$dir/$h_arch.gguf" \
+        --teacher "$dir/toy.gguf" --steps 2 --batch 2 --seed 1
+done <<EOF
+llama|--arch llama --kv-heads 1|llama, 2 layers, d_model 16, 2 heads (MQA), d_ff 64,
+transformer|--arch transformer --label-smoothing 0.1|decode (norm layer after, position sinusoidal, ffn relu), 2 layers
+alibi|--arch decode --norm rms --position alibi --no-bias|decode (norm rms before, position alibi, ffn gelu, no biases), 2
+mixed|--placement after --position quadratic --ffn swiglu --attn-dropout 0.2|decode (norm layer after, position quadratic, ffn swiglu), 2
+shared|--position rope --ffn gelu_erf --share-layers|decode (norm layer before, position rope, ffn gelu_erf, one block for all layers), 2
+layers|--kv-heads 2,1 --position none|decode (norm layer before, position none, ffn gelu), 2
+EOF
+h_x="$dir/lines.txt -o $dir/x.gguf"
+expect_error 2 "--ffn relu: --arch llama has swiglu; --arch decode has what is asked for" \
+    train $h_x --arch llama --ffn relu
+expect_error 2 "--no-bias: --arch gpt2 has biases" train $h_x --arch gpt2 --no-bias
+expect_error 2 "--share-layers: --arch transformer" train $h_x --arch transformer --share-layers
+expect_error 2 "--heads 16: rotary positions turn pairs" train $h_x --arch llama --heads 16 --embd 48
+expect_error 2 "--kv-heads: expected one number, or one for each of the 2 layers; found 3" \
+    train $h_x --layers 2 --kv-heads 4,2,1
+expect_error 2 "--kv-heads 2x: expected a divisor" train $h_x --kv-heads 8,2x,1,1
+expect_error 2 "--kv-heads: layers that share" train $h_x --layers 2 --share-layers --kv-heads 4,2
+expect_error 2 "--norm: expected one of layer, rms, found 'batch'" train $h_x --norm batch
+expect_error 2 "--arch: expected one of gpt2, llama, transformer, decode" train $h_x --arch gpt3
+expect_error 2 "--arch and --from" train $h_x --from "$dir/toy.gguf" --arch llama
+expect_error 2 "--attn-dropout" train $h_x --attn-dropout 0.95
+expect_error 2 "--label-smoothing" train $h_x --label-smoothing -0.1
+
 expect_error 2 "no text is named" train -o "$dir/x.gguf"
 expect_error 2 "no output is named" train "$dir/lines.txt"
 expect_error 2 "--heads 3: expected a divisor of --embd 16" train "$dir/lines.txt" \

@@ -207,7 +207,7 @@ void train_shape_describe(const struct config *c, char *out, size_t size)
 {
     out[0] = 0;
     if (c->arch->has_keys)
-        snprintf(out, size, "%s (%s norm %s, %s positions, %s%s%s), ", c->arch->name,
+        snprintf(out, size, "%s (norm %s %s, position %s, ffn %s%s%s), ", c->arch->name,
                  arch_norm_names[c->norm], arch_placement_names[c->placement],
                  arch_position_names[c->position], arch_ffn_names[c->ffn],
                  c->no_biases ? ", no biases" : "", c->shared ? ", one block for all layers" : "");

@@ -113,22 +113,34 @@ static uint8_t *read_file(const char *path, size_t *size)
 static const char words[] = "to be or not to be, that is the question";
 static const struct text text = {words, sizeof words - 1};
 
+/* Bits 4 and 5 of a way: the architecture of its model. */
+static struct config make_shape(unsigned way)
+{
+    static const char *const archs[] = {"gpt2", "llama", "transformer", "decode"};
+    struct config c = {.n_layers = 1,
+                       .n_heads = 1,
+                       .d_model = 2,
+                       .d_ff = 1,
+                       .n_vocab = 256,
+                       .n_ctx = 4,
+                       .norm_eps = 1e-5f};
+    config_set_arch(&c, arch_preset(text_of(archs[way / 16 % 4])));
+    if (way / 16 % 4 == 3) {
+        c.position = POSITION_QUADRATIC;
+        c.shared = true;
+        c.n_layers = 2;
+    }
+    config_complete(&c);
+    return c;
+}
+
 static struct train_spec make_spec(unsigned way)
 {
     struct train_spec s = {
         .texts = &text,
         .n_texts = 1,
         .out = out_path,
-        .shape = {.arch = arch_at(0),
-                  .n_layers = 1,
-                  .n_heads = 1,
-                  .n_kv_heads = 1,
-                  .head_dim = 1,
-                  .d_model = 1,
-                  .d_ff = 1,
-                  .n_vocab = 256,
-                  .n_ctx = 4,
-                  .norm_eps = 1e-5f},
+        .shape = make_shape(way),
         .n_steps = 3,
         .batch = 1,
         .length = 4,
@@ -157,7 +169,7 @@ static enum status train(const struct train_spec *spec, struct err *e)
     return s;
 }
 
-/* The state and the checkpoint of a whole run, for both ways of keeping OUT. */
+/* The state and the checkpoint of a whole run, for both ways of keeping OUT and each model. */
 struct whole_run {
     uint8_t *state, *out;
     size_t state_size, out_size;
@@ -165,11 +177,11 @@ struct whole_run {
 
 static const struct whole_run *whole_run(unsigned way)
 {
-    static struct whole_run runs[2];
-    struct whole_run *r = &runs[way & 1];
+    static struct whole_run runs[4][2];
+    struct whole_run *r = &runs[way / 16 % 4][way & 1];
     if (r->state)
         return r;
-    const struct train_spec spec = make_spec(way & 1);
+    const struct train_spec spec = make_spec(way & 49);
     struct err e = {""};
     require(train(&spec, &e) == STATUS_OK);
     r->state = read_file(state_path, &r->state_size);

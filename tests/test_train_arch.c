@@ -1,0 +1,391 @@
+/* Training of every architecture: what it writes runs, resumes exactly, and is trained further. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoints.h"
+#include "engine/session.h"
+#include "model/checkpoint.h"
+#include "support.h"
+#include "train/optimizer.h"
+#include "train_run.h"
+
+/* --- architectures --------------------------------------------------------------------------- */
+
+/* The presets, and mixtures that have each kind. */
+static const struct {
+    const char *preset;
+    struct config kinds; /* of `decode` only */
+} archs[] = {
+    {"gpt2", {.arch = NULL}},
+    {"llama", {.arch = NULL}},
+    {"transformer", {.arch = NULL}},
+    {"decode", {.norm = NORM_RMS, .position = POSITION_ALIBI, .no_biases = true}},
+    {"decode", {.placement = PLACEMENT_AFTER, .position = POSITION_QUADRATIC, .ffn = FFN_GELU_ERF}},
+    {"decode", {.position = POSITION_NONE, .ffn = FFN_RELU, .layer_kv_heads = {2, 1}}},
+    {"decode", {.position = POSITION_ROPE, .ffn = FFN_SWIGLU, .shared = true}},
+    {"decode",
+     {.norm = NORM_RMS, .placement = PLACEMENT_AFTER, .position = POSITION_ALIBI, .shared = true}},
+};
+#define N_TRAINED ((int)(sizeof archs / sizeof *archs))
+
+static struct config config_of(int i)
+{
+    struct config c = archs[i].kinds;
+    const struct config sizes = make_run("out.gguf").spec.shape;
+    const struct arch *arch = arch_preset(text_of(archs[i].preset));
+    c.n_layers = sizes.n_layers;
+    c.n_heads = sizes.n_heads;
+    c.n_kv_heads = c.layer_kv_heads[0] ? 2 : 1;
+    c.d_model = sizes.d_model;
+    c.d_ff = sizes.d_ff;
+    c.n_ctx = sizes.n_ctx;
+    c.n_vocab = sizes.n_vocab;
+    c.norm_eps = sizes.norm_eps;
+    c.arch = arch;
+    if (strcmp(archs[i].preset, "decode") != 0)
+        config_set_arch(&c, arch);
+    config_complete(&c);
+    return c;
+}
+
+static struct run run_of(int i, const char *out)
+{
+    struct run r = make_run(out);
+    r.spec.shape = config_of(i);
+    r.spec.attn_dropout = 0.1;
+    r.spec.label_smoothing = 0.1;
+    return r;
+}
+
+static struct checkpoint open_checkpoint(const char *path, unsigned what)
+{
+    struct checkpoint c;
+    struct err e = {""};
+    const enum status s = checkpoint_open(path, what, &c, &e);
+    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    return c;
+}
+
+/* --- learning -------------------------------------------------------------------------------- */
+
+static void assert_kinds(const struct config *found, const struct config *c)
+{
+    ck_assert_str_eq(found->arch->name, c->arch->name);
+    ck_assert_int_eq(found->norm, c->norm);
+    ck_assert_int_eq(found->placement, c->placement);
+    ck_assert_int_eq(found->position, c->position);
+    ck_assert_int_eq(found->ffn, c->ffn);
+    ck_assert(found->shared == c->shared && found->no_biases == c->no_biases);
+    for (int l = 0; l < c->n_layers; l++)
+        ck_assert_int_eq(config_kv_heads(found, l), config_kv_heads(c, l));
+}
+
+/* Each token of the text makes the engine say the next. */
+static void assert_knows_by_heart(const struct checkpoint *c, struct text t)
+{
+    const int n = (int)t.len - 1, n_vocab = c->model->config.n_vocab;
+    struct err e = {""};
+    struct session *s;
+    int32_t tokens[64];
+    float *logits = malloc((size_t)(n * n_vocab) * sizeof *logits);
+    ck_assert_int_lt(n, 64);
+    ck_assert_ptr_nonnull(logits);
+    for (int i = 0; i < n; i++)
+        tokens[i] = (unsigned char)t.data[i]; /* plain bytes are their own ids */
+    const struct session_params params = {.block = 0};
+    ck_assert_int_eq(session_create(c->model, &params, NULL, &s, &e), STATUS_OK);
+    ck_assert_int_eq(session_feed(s, 0, tokens, n, logits, &e), STATUS_OK);
+    for (int i = 0; i < n; i++) {
+        const float *row = logits + (size_t)i * (size_t)n_vocab;
+        int best = 0;
+        for (int v = 1; v < n_vocab; v++)
+            best = row[v] > row[best] ? v : best;
+        ck_assert_msg(best == (unsigned char)t.data[i + 1], "after %d tokens: %d", i + 1, best);
+    }
+    session_free(s);
+    free(logits);
+}
+
+START_TEST(one_window_is_learned_and_the_engine_says_it)
+{
+    struct run r = run_of(_i, "out.gguf");
+    const struct text one = {"the quick brown fox jumps", 25};
+    r.spec.texts = &one;
+    r.spec.val_fraction = 0;
+    r.spec.weight_decay = 0;
+    r.spec.dropout = r.spec.attn_dropout = r.spec.label_smoothing = 0;
+    r.spec.n_steps = 150;
+    r.spec.lr = 0.02;
+    r.spec.batch = 1;
+    run_well(&r);
+    ck_assert_msg(r.first_loss > 5 && r.last_loss < 0.03, "%f", r.last_loss);
+    struct checkpoint c = open_checkpoint(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL);
+    assert_kinds(&c.model->config, &r.spec.shape);
+    assert_knows_by_heart(&c, one);
+    checkpoint_close(&c);
+    scratch_remove();
+}
+END_TEST
+
+/* A share of the loss that asks for all tokens alike keeps the others from becoming unlikely. */
+START_TEST(smoothed_labels_keep_their_share)
+{
+    struct run r = run_of(1, "out.gguf");
+    const struct text one = {"the quick brown fox jumps", 25};
+    r.spec.texts = &one;
+    r.spec.val_fraction = 0;
+    r.spec.weight_decay = 0;
+    r.spec.dropout = r.spec.attn_dropout = 0;
+    r.spec.label_smoothing = 0.2;
+    r.spec.n_steps = 400;
+    r.spec.lr = 0.02;
+    r.spec.batch = 1;
+    run_well(&r);
+    /* At the optimum the right one of 256 has 0.8 + 0.2 / 256. */
+    ck_assert_double_eq_tol(r.last_loss, -log(0.8 + 0.2 / 256), 0.03);
+    scratch_remove();
+}
+END_TEST
+
+/* --- the same bits --------------------------------------------------------------------------- */
+
+START_TEST(resumed_with_other_threads_is_uninterrupted)
+{
+    struct run whole = run_of(_i, "whole.gguf"), parts = run_of(_i, "parts.gguf");
+    struct err e = {""};
+    run_well(&whole);
+    parts.stop_at = 7;
+    ck_assert_int_eq(run(&parts, &e), STATUS_INTERRUPTED);
+    ck_assert_int_eq(pool_create(3, &parts.spec.pool, &e), STATUS_OK);
+    ck_assert_msg(resume(&parts, &e) == STATUS_OK, "%s", e.text);
+    pool_free(parts.spec.pool);
+    assert_same_run(&whole, &parts);
+    scratch_remove();
+}
+END_TEST
+
+static void change_kind(struct train_spec *s, int what)
+{
+    switch (what) {
+    case 0:
+        s->shape.norm = NORM_RMS;
+        break;
+    case 1:
+        s->shape.placement = PLACEMENT_AFTER;
+        break;
+    case 2:
+        s->shape.position = POSITION_NONE;
+        break;
+    case 3:
+        s->shape.ffn = FFN_SWIGLU;
+        break;
+    case 4:
+        s->shape.no_biases = true;
+        break;
+    case 5:
+        s->shape.shared = true;
+        break;
+    case 6:
+        s->shape.embedding_scale = 2;
+        break;
+    case 7:
+        s->attn_dropout = 0.2;
+        break;
+    case 8:
+        s->label_smoothing = 0;
+        break;
+    default:
+        s->shape.layer_kv_heads[1] = 1;
+        s->shape.n_kv_heads = 2;
+    }
+}
+
+START_TEST(state_of_another_kind_is_refused)
+{
+    static const char *const messages[] = {
+        "--norm layer, not rms",
+        "--placement before, not after",
+        "--position sinusoidal, not none",
+        "--ffn relu, not swiglu",
+        "--no-bias was not the same",
+        "--share-layers was not the same",
+        "the model's shape was not the same",
+        "--attn-dropout 0.1, not 0.2",
+        "--label-smoothing 0.1, not 0",
+        "the model's shape was not the same",
+    };
+    struct run r = run_of(2, "out.gguf");
+    struct err e = {""};
+    r.spec.shape.placement = PLACEMENT_BEFORE;
+    struct run other = r;
+    r.stop_at = 6;
+    ck_assert_int_eq(run(&r, &e), STATUS_INTERRUPTED);
+    other.spec.resume = true;
+    change_kind(&other.spec, _i);
+    refused(&other, STATUS_USAGE, messages[_i]);
+    scratch_remove();
+}
+END_TEST
+
+/* --- training further ------------------------------------------------------------------------ */
+
+static void assert_same_tensor(const struct gguf *a, const struct gguf *b, const char *name)
+{
+    const struct gguf_tensor *x = gguf_find_tensor(a, name), *y = gguf_find_tensor(b, name);
+    ck_assert(x && y && x->n_bytes == y->n_bytes);
+    ck_assert(memcmp(x->data, y->data, x->n_bytes) == 0);
+}
+
+/* From any architecture, with its own output and, if it has pairs, factors of their frequencies,
+ * which no step changes; the teacher is of another architecture. */
+START_TEST(any_checkpoint_is_trained_further)
+{
+    struct run r = make_run("out.gguf");
+    const struct config c = config_of(_i), other = config_of((_i + 1) % N_TRAINED);
+    char source[512], teacher[512];
+    snprintf(source, sizeof source, "%s", scratch_path("source.gguf"));
+    snprintf(teacher, sizeof teacher, "%s", scratch_path("teacher.gguf"));
+    write_config_checkpoint_as(source, &c, CONFIG_ROPE_FACTORS);
+    write_config_checkpoint(teacher, &other);
+    struct checkpoint from = open_checkpoint(source, CHECKPOINT_TOKENIZER);
+    struct checkpoint taught = open_checkpoint(teacher, CHECKPOINT_TOKENIZER);
+    r.spec.from = from.gguf;
+    r.spec.teacher = taught.gguf;
+    r.spec.teacher_share = 0.2;
+    run_well(&r);
+    ck_assert_msg(r.last_loss < r.first_loss, "%f, then %f", r.first_loss, r.last_loss);
+    struct checkpoint out = open_checkpoint(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL);
+    assert_kinds(&out.model->config, &c);
+    if (c.position == POSITION_ROPE)
+        assert_same_tensor(from.gguf, out.gguf, "rope_freqs.weight");
+    checkpoint_close(&out);
+    checkpoint_close(&taught);
+    checkpoint_close(&from);
+    scratch_remove();
+}
+END_TEST
+
+/* Writes a checkpoint of the llama preset with one tensor more, of 256 or 4 floats x. */
+static void write_with_tensor(const char *path, const char *name, int n, float x)
+{
+    const struct config c = config_of(1);
+    struct gguf_writer *w;
+    struct err e = {""};
+    float numbers[256];
+    write_config_checkpoint(path, &c);
+    struct checkpoint whole = open_checkpoint(path, CHECKPOINT_TOKENIZER);
+    for (int i = 0; i < 256; i++)
+        numbers[i] = x;
+    ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
+    for (size_t i = 0; i < whole.gguf->n_pairs; i++)
+        gguf_add_value(w, whole.gguf->pairs[i].key, &whole.gguf->pairs[i].value);
+    for (size_t i = 0; i < whole.gguf->n_tensors; i++) {
+        const struct gguf_tensor *t = &whole.gguf->tensors[i];
+        gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
+    }
+    gguf_add_tensor(w, text_of(name), TENSOR_F32, 1, (const uint64_t[]){(uint64_t)n}, numbers);
+    char more[600];
+    snprintf(more, sizeof more, "%s.more", path);
+    ck_assert_int_eq(gguf_write(w, more, &e), STATUS_OK);
+    gguf_writer_free(w);
+    checkpoint_close(&whole);
+    ck_assert_int_eq(rename(more, path), 0);
+}
+
+/* A bias that the engine adds and training does not know; a factor that divides by zero. */
+START_TEST(what_training_cannot_go_on_with_is_refused)
+{
+    static const struct {
+        const char *name;
+        int n;
+        float x;
+    } tensors[] = {{"output.bias", 256, 0.5f}, {"rope_freqs.weight", 4, 0}};
+    struct run r = make_run("out.gguf");
+    char source[512];
+    snprintf(source, sizeof source, "%s", scratch_path("source.gguf"));
+    write_with_tensor(source, tensors[_i % 2].name, tensors[_i % 2].n, tensors[_i % 2].x);
+    struct checkpoint file = open_checkpoint(source, CHECKPOINT_TOKENIZER);
+    if (_i < 2)
+        r.spec.from = file.gguf;
+    else
+        r.spec.teacher = file.gguf;
+    refused(&r, STATUS_BAD_FILE, tensors[_i % 2].name);
+    checkpoint_close(&file);
+    scratch_remove();
+}
+END_TEST
+
+/* --- first weights --------------------------------------------------------------------------- */
+
+/* The square root of the mean square of a role's first weights; *first, if asked for, is the first
+ * of them. */
+static double deviation_of(const struct config *c, enum tensor_role role, float *first)
+{
+    struct err e = {""};
+    struct param_list list;
+    struct arena arena = {0};
+    struct optimizer o;
+    ck_assert_int_eq(param_list_create(&list, c, NULL, &e), STATUS_OK);
+    for (int pass = 0; pass < 2; pass++) {
+        o = (struct optimizer){.list = &list};
+        optimizer_take(&o, &arena, c);
+        if (pass == 0)
+            ck_assert_int_eq(arena_allocate(&arena, "test", &e), STATUS_OK);
+    }
+    struct rng r;
+    rng_seed(&r, 1, 0);
+    optimizer_initialise(&o, c, &r);
+    const struct tensor_spec spec = layout_weight(c, role, 0);
+    const float *w = (role_in_block(role) ? o.weights.blocks[0].w : o.weights.w)[role].weight;
+    double sum = 0;
+    for (size_t i = 0; i < spec_elements(&spec); i++)
+        sum += (double)w[i] * (double)w[i];
+    if (first)
+        memcpy(first, w, 4 * sizeof *first);
+    arena_free(&arena);
+    param_list_free(&list);
+    return sqrt(sum / (double)spec_elements(&spec));
+}
+
+START_TEST(first_weights_are_as_their_models_began)
+{
+    const struct config llama = config_of(1), transformer = config_of(2), quadratic = config_of(4);
+    float rel[4];
+    /* GPT-2's deviation; before a residual over the root of two a layer. */
+    ck_assert_double_eq_tol(deviation_of(&llama, ROLE_TOKEN_EMBD, NULL), 0.02, 0.001);
+    ck_assert_double_eq_tol(deviation_of(&llama, ROLE_FFN_DOWN, NULL), 0.01, 0.001);
+    ck_assert_double_eq_tol(deviation_of(&llama, ROLE_FFN_GATE, NULL), 0.02, 0.002);
+    /* The original's, of width 16 and 32. */
+    ck_assert_double_eq_tol(deviation_of(&transformer, ROLE_TOKEN_EMBD, NULL), 0.25, 0.01);
+    ck_assert_double_eq_tol(deviation_of(&transformer, ROLE_FFN_DOWN, NULL), sqrt(2.0 / 48), 0.02);
+    ck_assert_double_eq_tol(deviation_of(&quadratic, ROLE_FFN_UP, NULL), sqrt(2.0 / 48), 0.02);
+    deviation_of(&quadratic, ROLE_ATTN_REL, rel);
+    ck_assert(rel[0] == 0.5f && rel[1] == 0 && rel[2] == 0.125f && rel[3] == 1);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("train_arch");
+    TCase *runs = tcase_create("runs");
+    tcase_set_timeout(runs, 120);
+    tcase_add_loop_test(runs, one_window_is_learned_and_the_engine_says_it, 0, N_TRAINED);
+    tcase_add_test(runs, smoothed_labels_keep_their_share);
+    tcase_add_loop_test(runs, resumed_with_other_threads_is_uninterrupted, 0, N_TRAINED);
+    tcase_add_loop_test(runs, any_checkpoint_is_trained_further, 0, N_TRAINED);
+    tcase_add_test(runs, first_weights_are_as_their_models_began);
+    suite_add_tcase(s, runs);
+    TCase *refusals = tcase_create("refusals");
+    tcase_set_timeout(refusals, 120);
+    tcase_add_loop_test(refusals, state_of_another_kind_is_refused, 0, 10);
+    tcase_add_loop_test(refusals, what_training_cannot_go_on_with_is_refused, 0, 4);
+    suite_add_tcase(s, refusals);
+    return s;
+}
+
+int main(void)
+{
+    return run_suite(suite());
+}
