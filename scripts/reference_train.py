@@ -1,150 +1,186 @@
 #!/usr/bin/env python3
-"""Loss and gradients of the golden checkpoints, in NumPy and float64, for tests/test_backprop.c.
+"""Losses, gradients and steps of the golden checkpoints, by PyTorch in float64, for
+tests/test_backprop.c.
 
-Writes tests/data/train/NAME.txt: the batch, the loss, and for every tensor the norm of its
-gradient and its dot products with two fixed vectors. Needs numpy and gguf.
+Writes tests/data/train/NAME.txt: the batch, its loss, for every tensor the norm of the loss's
+gradient and its dot products with two fixed vectors, and the losses before each of some steps of
+AdamW with label smoothing. Needs torch, numpy and gguf.
 
 usage: scripts/reference_train.py   (from the repository's top)
 """
 
+import math
 import os
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 from gguf import GGUFReader
 
-NAMES = ["mha", "gqa", "mqa", "mqa-f16"]
+NAMES = ["mha", "gqa", "mqa", "mqa-f16", "llama", "llama-tied", "transformer", "alibi", "quadratic",
+         "shared-block", "layerwise-kv"]
 WINDOWS, LENGTH = 3, 37
+# Of the steps; as in tests/test_backprop.c.
+STEPS, WARMUP, RATE, BETA2, DECAY, CLIP, SMOOTHING = 5, 2, 0.004, 0.99, 0.1, 1.0, 0.1
+FFN = {"gelu": lambda x: F.gelu(x, approximate="tanh"), "gelu_erf": F.gelu, "relu": F.relu,
+       "swiglu": F.silu}
 
 
 def read(name):
     reader = GGUFReader(f"tests/data/golden/{name}.gguf")
     arch = reader.fields["general.architecture"].contents()
-    config = {
-        key: reader.fields[f"{arch}.{field}"].contents()
-        for key, field in [
-            ("layers", "block_count"),
-            ("d", "embedding_length"),
-            ("heads", "attention.head_count"),
-            ("eps", "attention.layer_norm_epsilon"),
-        ]
+    llama = arch == "llama"
+
+    def key(suffix, otherwise=None):
+        field = reader.fields.get(f"{arch}.{suffix}")
+        return otherwise if field is None else field.contents()
+
+    eps = ["norm.epsilon", "attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon"]
+    c = {
+        "layers": key("block_count"),
+        "heads": key("attention.head_count"),
+        "eps": next(key(e) for e in eps if key(e)),
+        "norm": key("norm.type", "rms" if llama else "layer"),
+        "after": key("norm.placement") == "after",
+        "position": key("position.type", "rope" if llama else "learned"),
+        "ffn": key("feed_forward.type", "swiglu" if llama else "gelu"),
+        "shared": key("block.shared", False),
+        "scale": key("embedding_scale", 1.0),
+        "base": key("rope.freq_base", 10000.0),
     }
-    config["eps"] = float(np.float32(config["eps"]))
-    kv = reader.fields.get(f"{arch}.attention.head_count_kv")
-    config["kv"] = kv.contents() if kv else config["heads"]
+    kv = key("attention.head_count_kv", c["heads"])
+    c["kv"] = kv if isinstance(kv, list) else [kv] * c["layers"]
     tensors = {t.name: np.asarray(t.data, dtype=np.float64) for t in reader.tensors}
     # Written twice, but one matrix.
     if np.array_equal(tensors.get("output.weight"), tensors["token_embd.weight"]):
         del tensors["output.weight"]
-    return config, tensors
+    return c, {n: torch.tensor(t, requires_grad=True) for n, t in tensors.items()}
+
+
+def alibi_slopes(n):
+    """Press et al. 2022; for other numbers than powers of two as in the authors' program."""
+    if math.log2(n).is_integer():
+        return [2 ** (-8 * (i + 1) / n) for i in range(n)]
+    closest = 2 ** math.floor(math.log2(n))
+    return alibi_slopes(closest) + alibi_slopes(2 * closest)[0::2][: n - closest]
 
 
 class Model:
-    """Forward keeps what backward needs; gradients gather in self.g."""
-
     def __init__(self, config, tensors):
         self.c, self.w = config, tensors
-        self.g = {name: np.zeros_like(t) for name, t in tensors.items()}
 
     def affine(self, x, name):
-        bias = self.w.get(name + ".bias")
-        return x @ self.w[name + ".weight"].T + (0 if bias is None else bias)
-
-    def affine_back(self, dy, x, name):
-        self.g[name + ".weight"] += np.einsum("bto,bti->oi", dy, x)
-        if name + ".bias" in self.w:
-            self.g[name + ".bias"] += dy.sum((0, 1))
-        return dy @ self.w[name + ".weight"]
+        return F.linear(x, self.w[name + ".weight"], self.w.get(name + ".bias"))
 
     def norm(self, x, name):
-        centred = x - x.mean(-1, keepdims=True)
-        scale = 1 / np.sqrt((centred**2).mean(-1, keepdims=True) + self.c["eps"])
-        unit = centred * scale
-        bias = self.w.get(name + ".bias")
-        return unit * self.w[name + ".weight"] + (0 if bias is None else bias), (unit, scale)
+        gain, eps = self.w[name + ".weight"], self.c["eps"]
+        if self.c["norm"] == "rms":
+            return F.rms_norm(x, gain.shape, gain, eps)
+        return F.layer_norm(x, gain.shape, gain, self.w.get(name + ".bias"), eps)
 
-    def norm_back(self, dy, kept, name):
-        unit, scale = kept
-        self.g[name + ".weight"] += (dy * unit).sum((0, 1))
-        if name + ".bias" in self.w:
-            self.g[name + ".bias"] += dy.sum((0, 1))
-        du = dy * self.w[name + ".weight"]
-        mean = du.mean(-1, keepdims=True)
-        return scale * (du - mean - unit * (du * unit).mean(-1, keepdims=True))
+    def embed(self, inputs):
+        x = F.embedding(inputs, self.w["token_embd.weight"]) * self.c["scale"]
+        t = torch.arange(inputs.shape[1], dtype=torch.float64)[:, None]
+        if self.c["position"] == "learned":
+            return x + self.w["position_embd.weight"][: inputs.shape[1]]
+        if self.c["position"] == "sinusoidal":
+            d = x.shape[-1]
+            angle = t / 10000 ** (torch.arange(0, d, 2, dtype=torch.float64) / d)
+            return x + torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)
+        return x
 
-    def split(self, qkv):
-        c, (b, t, _) = self.c, qkv.shape
-        dim = c["d"] // c["heads"]
-        kv = c["kv"] * dim
-        q = qkv[..., : c["d"]].reshape(b, t, c["kv"], -1, dim)
-        k = qkv[..., c["d"] : c["d"] + kv].reshape(b, t, c["kv"], dim)
-        v = qkv[..., c["d"] + kv :].reshape(b, t, c["kv"], dim)
-        return q, k, v, dim
+    def turn(self, x):
+        """Neighbouring pairs as complex numbers; x is [batch, heads, positions, dim]."""
+        if self.c["position"] != "rope":
+            return x
+        dim = x.shape[-1]
+        t = torch.arange(x.shape[-2], dtype=torch.float64)[:, None]
+        angle = t / self.c["base"] ** (torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+        pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+        turned = pairs * torch.polar(torch.ones_like(angle), angle)
+        return torch.view_as_real(turned).flatten(-2)
 
-    def attention(self, qkv):
-        q, k, v, dim = self.split(qkv)
-        scores = np.einsum("btghi,bsgi->bghts", q, k) / np.sqrt(dim)
-        hidden = np.triu(np.ones(scores.shape[-2:], bool), 1)
-        scores = np.where(hidden, -np.inf, scores)
-        p = np.exp(scores - scores.max(-1, keepdims=True))
-        p /= p.sum(-1, keepdims=True)
-        out = np.einsum("bghts,bsgi->btghi", p, v)
-        return out.reshape(*qkv.shape[:2], -1), p
+    def score_bias(self, n, block):
+        """[heads, n, n], minus infinity for what comes later."""
+        distance = torch.arange(n)[:, None] - torch.arange(n)[None, :]
+        bias = torch.zeros(self.c["heads"], n, n, dtype=torch.float64)
+        if self.c["position"] == "alibi":
+            slopes = torch.tensor(alibi_slopes(self.c["heads"]), dtype=torch.float64)
+            bias = -slopes[:, None, None] * distance
+        elif self.c["position"] == "quadratic":
+            alpha, centre = self.w[block + "attn_rel.weight"].T[..., None, None]
+            bias = -alpha * (distance - centre) ** 2
+        return bias.masked_fill(distance < 0, -math.inf)
 
-    def attention_back(self, dout, qkv, p):
-        q, k, v, dim = self.split(qkv)
-        dout = dout.reshape(q.shape)
-        dp = np.einsum("btghi,bsgi->bghts", dout, v)
-        ds = p * (dp - (dp * p).sum(-1, keepdims=True)) / np.sqrt(dim)
-        parts = [
-            np.einsum("bghts,bsgi->btghi", ds, k),
-            np.einsum("bghts,btghi->bsgi", ds, q),
-            np.einsum("bghts,btghi->bsgi", p, dout),
-        ]
-        return np.concatenate([x.reshape(*qkv.shape[:2], -1) for x in parts], -1)
+    def attention(self, x, block, kv):
+        heads = self.c["heads"]
+        if block + "attn_q.weight" in self.w:
+            q, k, v = (self.affine(x, f"{block}attn_{part}") for part in "qkv")
+        else:
+            dim = self.w[block + "attn_output.weight"].shape[1] // heads
+            sizes = [heads * dim, kv * dim, kv * dim]
+            q, k, v = self.affine(x, block + "attn_qkv").split(sizes, -1)
+        q, k, v = (
+            y.unflatten(-1, (n, -1)).transpose(1, 2) for y, n in [(q, heads), (k, kv), (v, kv)]
+        )
+        bias = self.score_bias(x.shape[1], block)
+        out = F.scaled_dot_product_attention(
+            self.turn(q), self.turn(k), v, attn_mask=bias, enable_gqa=True
+        )
+        return self.affine(out.transpose(1, 2).flatten(-2), block + "attn_output")
 
-    def gradient(self, inputs, targets):
-        root = np.sqrt(2 / np.pi)
-        w, kept = self.w, []
-        x = w["token_embd.weight"][inputs] + w["position_embd.weight"][: inputs.shape[1]]
-        for l in range(self.c["layers"]):
-            n = f"blk.{l}."
-            n1, k1 = self.norm(x, n + "attn_norm")
-            qkv = self.affine(n1, n + "attn_qkv")
-            heads, p = self.attention(qkv)
-            x = x + self.affine(heads, n + "attn_output")
-            n2, k2 = self.norm(x, n + "ffn_norm")
-            pre = self.affine(n2, n + "ffn_up")
-            tanh = np.tanh(root * (pre + 0.044715 * pre**3))
-            act = 0.5 * pre * (1 + tanh)
-            x = x + self.affine(act, n + "ffn_down")
-            kept.append((n1, k1, qkv, heads, p, n2, k2, pre, tanh, act))
-        last, k = self.norm(x, "output_norm")
-        head = "output.weight" if "output.weight" in w else "token_embd.weight"
-        logits = last @ w[head].T
-        logits -= logits.max(-1, keepdims=True)
-        logits -= np.log(np.exp(logits).sum(-1, keepdims=True))
-        picked = np.take_along_axis(logits, targets[..., None], -1)
-        d = np.exp(logits)
-        np.put_along_axis(d, targets[..., None], np.exp(picked) - 1, -1)
-        d /= targets.size
-        self.g[head] += np.einsum("btv,bti->vi", d, last)
-        dx = self.norm_back(d @ w[head], k, "output_norm")
-        for l in reversed(range(self.c["layers"])):
-            n = f"blk.{l}."
-            n1, k1, qkv, heads, p, n2, k2, pre, tanh, act = kept[l]
-            slope = 0.5 * (1 + tanh) + 0.5 * pre * (1 - tanh**2) * root * (
-                1 + 3 * 0.044715 * pre**2
-            )
-            dpre = self.affine_back(dx, act, n + "ffn_down") * slope
-            dx = dx + self.norm_back(self.affine_back(dpre, n2, n + "ffn_up"), k2, n + "ffn_norm")
-            dheads = self.affine_back(dx, heads, n + "attn_output")
-            dqkv = self.attention_back(dheads, qkv, p)
-            dx = dx + self.norm_back(
-                self.affine_back(dqkv, n1, n + "attn_qkv"), k1, n + "attn_norm"
-            )
-        np.add.at(self.g["token_embd.weight"], inputs, dx)
-        self.g["position_embd.weight"][: inputs.shape[1]] += dx.sum(0)
-        return -picked.mean()
+    def feed_forward(self, x, block):
+        activation, up = FFN[self.c["ffn"]], self.affine(x, block + "ffn_up")
+        gated = self.c["ffn"] == "swiglu"
+        hidden = activation(self.affine(x, block + "ffn_gate")) * up if gated else activation(up)
+        return self.affine(hidden, block + "ffn_down")
+
+    def block(self, x, layer):
+        name, kv = f"blk.{0 if self.c['shared'] else layer}.", self.c["kv"][layer]
+        if self.c["after"]:
+            x = self.norm(x + self.attention(x, name, kv), name + "attn_output_norm")
+            return self.norm(x + self.feed_forward(x, name), name + "layer_output_norm")
+        x = x + self.attention(self.norm(x, name + "attn_norm"), name, kv)
+        return x + self.feed_forward(self.norm(x, name + "ffn_norm"), name)
+
+    def logits(self, inputs):
+        x = self.embed(inputs)
+        for layer in range(self.c["layers"]):
+            x = self.block(x, layer)
+        if not self.c["after"]:
+            x = self.norm(x, "output_norm")
+        return F.linear(x, self.w.get("output.weight", self.w["token_embd.weight"]))
+
+    def loss(self, inputs, targets, smoothing=0.0):
+        logits = self.logits(inputs).flatten(0, 1)
+        return F.cross_entropy(logits, targets.flatten(), label_smoothing=smoothing)
+
+
+def rate(step):
+    if step < WARMUP:
+        return RATE * (step + 1) / WARMUP
+    done = (step + 1 - WARMUP) / (STEPS - WARMUP)
+    return RATE * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * done)))
+
+
+def train(model, inputs, targets):
+    """The losses before each step; matrices decay, gains, biases and attn_rel do not."""
+    decays = [t for n, t in model.w.items() if t.ndim == 2 and "attn_rel" not in n]
+    others = [t for n, t in model.w.items() if t.ndim == 1 or "attn_rel" in n]
+    groups = [{"params": decays, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW([g for g in groups if g["params"]], betas=(0.9, BETA2), eps=1e-8)
+    losses = []
+    for step in range(STEPS):
+        losses.append(model.loss(inputs, targets).item())
+        optimizer.zero_grad()
+        model.loss(inputs, targets, SMOOTHING).backward()
+        norm = math.sqrt(sum((t.grad**2).sum().item() for t in model.w.values()))
+        for t in model.w.values():
+            t.grad *= min(1.0, CLIP / norm)
+        for group in optimizer.param_groups:
+            group["lr"] = rate(step)
+        optimizer.step()
+    return losses
 
 
 def main():
@@ -153,18 +189,22 @@ def main():
         config, tensors = read(name)
         rng = np.random.default_rng(11)
         batch = rng.integers(0, len(tensors["token_embd.weight"]), (WINDOWS, LENGTH + 1))
+        inputs, targets = torch.tensor(batch[:, :-1]), torch.tensor(batch[:, 1:])
         model = Model(config, tensors)
-        loss = model.gradient(batch[:, :-1], batch[:, 1:])
+        loss = model.loss(inputs, targets)
+        loss.backward()
         with open(f"tests/data/train/{name}.txt", "w", encoding="utf-8") as f:
             f.write(f"{WINDOWS} {LENGTH}\n")
             for row in batch:
                 f.write(" ".join(map(str, row)) + "\n")
-            f.write(f"{loss:.9f}\n")
-            for tensor, g in model.g.items():
-                g = g.ravel()
+            f.write(f"{loss.item():.9f}\n{len(tensors)}\n")
+            for tensor, weight in tensors.items():
+                g = weight.grad.numpy().ravel()
                 i = np.arange(len(g))
                 dots = np.cos(i) @ g, np.cos(0.3 * i + 1) @ g
                 f.write(f"{tensor} {np.linalg.norm(g):.7e} {dots[0]:.7e} {dots[1]:.7e}\n")
+            losses = train(model, inputs, targets)
+            f.write(" ".join(f"{x:.9f}" for x in losses) + "\n")
 
 
 main()

@@ -219,6 +219,20 @@ void write_checkpoint(const char *path, const struct checkpoint_shape *shape)
 
 void write_config_checkpoint(const char *path, const struct config *c)
 {
+    write_config_checkpoint_as(path, c, 0);
+}
+
+static bool is_asked_for(const struct tensor_spec *t, unsigned as)
+{
+    if (t->role == ROLE_OUTPUT && as & CONFIG_TIED)
+        return false;
+    if (t->role == ROLE_ROPE_FREQS && as & CONFIG_ROPE_FACTORS)
+        return true;
+    return !(t->flags & (SPEC_NOT_NEW | SPEC_UNUSUAL));
+}
+
+void write_config_checkpoint_as(const char *path, const struct config *c, unsigned as)
+{
     struct err e = {{0}};
     const struct checkpoint_shape shape = {.n_vocab = c->n_vocab, .seed = 1};
     struct builder b = {.shape = &shape};
@@ -227,15 +241,17 @@ void write_config_checkpoint(const char *path, const struct config *c)
     ck_assert_int_eq(gguf_writer_create(&b.writer, &e), STATUS_OK);
     gguf_add_text(b.writer, "general.architecture", text_of(c->arch->name));
     config_write(&whole, b.writer);
-    add_tokenizer(&b);
+    if (!(as & CONFIG_NO_TOKENIZER))
+        add_tokenizer(&b);
     for (int64_t i = 0; i < layout_count(&whole); i++) {
         const struct tensor_spec t = layout_at(&whole, i);
-        if (t.flags & (SPEC_NOT_NEW | SPEC_UNUSUAL))
+        if (!is_asked_for(&t, as))
             continue;
+        const bool is_factor = (t.form == FORM_NORM || t.role == ROLE_ROPE_FREQS) && !t.is_bias;
         if (t.n_dims == 2)
             add(&b, t.name.text, 2, t.cols, t.rows, 0.2f, 0, 0);
         else
-            add_vector(&b, t.name.text, t.cols, 0.2f, t.form == FORM_NORM && !t.is_bias, 0);
+            add_vector(&b, t.name.text, t.cols, 0.2f, is_factor, 0);
     }
     finish(&b, path);
 }

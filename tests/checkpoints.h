@@ -30,4 +30,8 @@ void write_checkpoint(const char *path, const struct checkpoint_shape *shape);
  * of this config has. What follows from its sizes may be 0 (config_complete). */
 void write_config_checkpoint(const char *path, const struct config *c);
 
+/* The same with what else is asked for. */
+enum { CONFIG_TIED = 1, CONFIG_NO_TOKENIZER = 2, CONFIG_ROPE_FACTORS = 4 };
+void write_config_checkpoint_as(const char *path, const struct config *c, unsigned as);
+
 #endif

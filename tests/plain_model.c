@@ -1,77 +1,7 @@
 #include "plain_model.h"
 
-#include <check.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include "base/rng.h"
-
-/* --- a checkpoint ---------------------------------------------------------------------------- */
-
-static void fill(float *out, size_t n, double middle, double spread, struct rng *r)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = (float)(middle + spread * (rng_unit(r) + rng_unit(r) - 1));
-}
-
-static void fill_tensor(const struct tensor_spec *spec, float *out, struct rng *r)
-{
-    const size_t n = spec_elements(spec);
-    if (spec->is_bias)
-        fill(out, n, 0, 0.1, r);
-    else if (spec->form == FORM_NORM)
-        fill(out, n, 1, 0.2, r);
-    else if (spec->role == ROLE_ATTN_REL)
-        fill(out, n, 0.3, 0.6, r);
-    else
-        fill(out, n, 0, spec->role == ROLE_TOKEN_EMBD ? 0.5 : 0.2, r);
-}
-
-static float *add_extra(struct gguf_writer *w, const char *name, int n_dims, int rows, int cols,
-                        double middle, struct rng *r)
-{
-    const size_t n = (size_t)rows * (size_t)cols;
-    float *data = malloc(n * sizeof *data);
-    ck_assert_ptr_nonnull(data);
-    fill(data, n, middle, 0.5, r);
-    gguf_add_tensor(w, text_of(name), TENSOR_F32, n_dims,
-                    (const uint64_t[]){(uint64_t)cols, (uint64_t)rows}, data);
-    return data;
-}
-
-void write_any_checkpoint(const char *path, const struct config *c, unsigned extras, uint64_t seed)
-{
-    struct err e = {""};
-    struct param_list list;
-    struct gguf_writer *w;
-    struct rng r;
-    float *output = NULL, *factors = NULL;
-    rng_seed(&r, seed, 0);
-    ck_assert_int_eq(param_list_create(&list, c, NULL, &e), STATUS_OK);
-    float *flat = calloc(list.n_floats, sizeof *flat);
-    ck_assert_ptr_nonnull(flat);
-    for (int i = 0; i < list.n; i++)
-        fill_tensor(&list.items[i].spec, flat + list.items[i].offset, &r);
-    ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
-    gguf_add_text(w, "general.architecture", text_of(c->arch->name));
-    config_write(c, w);
-    if (extras & EXTRA_OUTPUT) {
-        output = add_extra(w, "output.weight", 2, c->n_vocab, c->d_model, 0, &r);
-        list.writes_output = false;
-    }
-    if (extras & EXTRA_ROPE_FACTORS)
-        factors = add_extra(w, "rope_freqs.weight", 1, 1, c->rope.n_dims / 2, 1, &r);
-    param_list_write(&list, flat, w);
-    const enum status s = gguf_write(w, path, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
-    gguf_writer_free(w);
-    param_list_free(&list);
-    free(flat);
-    free(output);
-    free(factors);
-}
 
 /* --- tensors --------------------------------------------------------------------------------- */
 

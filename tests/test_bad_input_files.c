@@ -188,7 +188,7 @@ static void many_records(void)
     }
     expect_bent_accepted(INFO | GENERATE | TOKENIZE | QUANTIZE | CONVERT);
     for (int i = 0; i < 20000; i++) {
-        snprintf(name, sizeof name, "other.%d", i);
+        snprintf(name, sizeof name, "blk.%d.other", i);
         hostile_add_small_tensor(&h, name);
     }
     expect_bent_accepted(CHECK | SCORE | QUANTIZE | CONVERT | TRAIN);
@@ -384,7 +384,7 @@ static void bad_records(void)
 
 static void bad_names(void)
 {
-    static const char name[] = "other.a_name_of_sixty_four_bytes_and_no_zero_behind_it_xxxxxxxxx";
+    static const char name[] = "blk.0.a_name_of_sixty_four_bytes_and_no_zero_behind_it_xxxxxxxxxx";
     struct text longer = {name, 64};
     hostile_add_tensor(&h, name, 1, 8, TENSOR_F32, (struct text){name, 32})->name = longer;
     hostile_write(&h);
@@ -399,11 +399,7 @@ static void bad_names(void)
     expect_bent_refused("length of the tensor's name");
     free(most);
     hostile_add_tensor(&h, "blk.999999.attn_qkv.weight", 1, 8, TENSOR_F32, (struct text){name, 32});
-    hostile_write(&h);
-    expect_accepted(INFO | CHECK | QUANTIZE);
-    expect_refused(GENERATE | CONVERT | TRAIN, "blk.999999.attn_qkv.weight: expected none of this");
-    hostile_free(&h);
-    hostile_open(&h);
+    expect_bent_accepted(INFO | CHECK | GENERATE | QUANTIZE | CONVERT | TRAIN);
     hostile_add_tensor(&h, "output.weight", 1, 8, TENSOR_F32, (struct text){name, 32});
     hostile_write(&h);
     expect_refused(EVERY_COMMAND, "tensor \"output.weight\" at byte");

@@ -108,7 +108,6 @@ START_TEST(class_07_hyperparameters)
         {"gpt2.embedding_length", 31, "head_count: expected a divisor of embedding_length 31"},
         {"gpt2.embedding_length", 1u << 30, "gpt2.embedding_length"},
         {"gpt2.block_count", 0, "gpt2.block_count"},
-        {"gpt2.block_count", 1025, "block_count\": expected 1 to 1024"},
         {"gpt2.block_count", 1000000000, "gpt2.block_count"},
         {"gpt2.context_length", 0, "gpt2.context_length"},
         {"gpt2.context_length", UINT32_MAX, "gpt2.context_length"},
@@ -121,7 +120,7 @@ START_TEST(class_07_hyperparameters)
         const char *text;
     } loaded[] = {
         {"gpt2.embedding_length", 1u << 16, "token_embd.weight: expected shape 65536 x 260"},
-        {"gpt2.block_count", 1 << 10, "blk.2."},
+        {"gpt2.block_count", 1024, "blk.2."},
         {"gpt2.block_count", 3, "blk.2."},
         {"gpt2.context_length", 1, "position_embd.weight: expected shape 32 x 1, found 32 x 16"},
         {"gpt2.context_length", 1u << 22, "position_embd.weight: expected shape 32 x 4194304"},
@@ -149,9 +148,8 @@ START_TEST(class_07_hyperparameters)
     struct hostile_tensor *t = hostile_tensor(&h, "token_embd.weight");
     t->dims[1]--; /* against the vocabulary */
     expect_bent_refused_by_all(MODEL_READERS, "tokenizer.ggml.tokens: expected as many tokens");
-    hostile_set_u32(&h, "gpt2.block_count", 1); /* and tensors of two */
-    expect_bent_refused_by_all(loaders, "tensor blk.1.attn_norm.weight: expected none of this");
     hostile_set_u32(&h, "gpt2.rope.dimension_count", 7); /* nothing that this model has */
+    hostile_set_u32(&h, "gpt2.block_count", 1);          /* a model of the first layer */
     expect_bent_accepted(INFO | GENERATE | CONVERT | TRAIN | QUANTIZE);
 }
 END_TEST

@@ -149,7 +149,7 @@ START_TEST(memory_counts_every_sequence)
     bench_free(&c);
 
     /* More than can be counted. */
-    spec.config.n_layers = 1 << 20;
+    spec.config.n_layers = CONFIG_MAX_LAYERS;
     spec.config.n_ctx = 1 << 30;
     spec.depths.items = all;
     spec.batches.items = all;

@@ -164,7 +164,7 @@ static enum status read_teacher(struct train_inputs *in, struct train_spec *spec
         return STATUS_OK;
     if (spec->teacher_share == 0)
         spec->teacher_share = DEFAULT_SHARE;
-    TRY(common_open(spec->teacher_path, COMMON_TEXTS, &in->teacher, e));
+    TRY(common_open(spec->teacher_path, CHECKPOINT_TOKENIZER, &in->teacher, e));
     spec->teacher = in->teacher.gguf;
     return STATUS_OK;
 }

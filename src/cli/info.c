@@ -105,16 +105,16 @@ static void describe_config(struct info_properties *p, const struct info *info)
     p->ffn = arch_ffn_names[c->ffn];
     p->value_dim = config_value_dim(c);
     p->refusal = info->refusal.text[0] ? info->refusal.text : NULL;
-    int used = snprintf(p->block, sizeof p->block, "%s norm %s, positions %s, %s%s", p->norm,
-                        p->placement, p->position, p->ffn,
-                        c->shared ? ", shared by all layers" : "");
+    int used =
+        snprintf(p->block, sizeof p->block, "%s norm %s, positions %s, %s%s", p->norm, p->placement,
+                 p->position, p->ffn, c->shared ? ", shared by all layers" : "");
     if (p->value_dim != c->head_dim)
         snprintf(p->block + used, sizeof p->block - (size_t)used, ", values of %d", p->value_dim);
     used = 0;
     for (int l = 0; l < c->n_layers && used < (int)sizeof p->kv_heads && !config_same_kv_heads(c);
          l++)
         used += snprintf(p->kv_heads + used, sizeof p->kv_heads - (size_t)used, "%s%d",
-                                 l ? ", " : "", config_kv_heads(c, l));
+                         l ? ", " : "", config_kv_heads(c, l));
 }
 
 static struct info_properties properties_of(const struct info *info)

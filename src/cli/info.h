@@ -24,7 +24,7 @@ struct info {
     struct text name;         /* "" likewise */
     bool has_config;          /* an architecture that runs here, with tensors */
     struct config config;
-    struct err refusal; /* why it does not run here, or empty */
+    struct err refusal;          /* why it does not run here, or empty */
     bool runs;                   /* the weights are of a type that runs here: shape is known */
     struct cost_shape shape;     /* of the config; its storage means nothing unless `runs` */
     double bytes_per_s;          /* --bandwidth; 0: not given */

@@ -1,5 +1,6 @@
 #include "cli/train_shape.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +20,8 @@ const struct option train_size_options[] = {
     OPT_INT("heads", n_heads, "H", 1, CONFIG_MAX_WIDTH, "query heads, a divisor of --embd",
             .otherwise = "8"),
     OPT_STRING("kv-heads", kv_heads, "G[,G,...]",
-               "K/V heads, a divisor of --heads: fewer are GQA, 1 is MQA; several: one a layer",
+               "K/V heads, a divisor of --heads: fewer are GQA, 1 is MQA; several: one a layer, "
+               "which llama.cpp does not run",
                .otherwise = "as --heads"),
     OPT_INT("ff", d_ff, "F", 1, CONFIG_MAX_FF, "width of the feed-forward layer",
             .otherwise = "4 * E; swiglu: 8/3 * E, in steps of 32"),
@@ -123,6 +125,8 @@ static enum status set_kinds(const struct train_shape *s, const struct arch *arc
     c->ffn = ffn;
     c->no_biases |= s->no_bias;
     c->shared = s->share_layers;
+    if (c->position == POSITION_SINUSOIDAL) /* beside which tokens would be nothing otherwise */
+        c->embedding_scale = sqrtf((float)c->d_model);
     return STATUS_OK;
 }
 
@@ -203,10 +207,10 @@ void train_shape_describe(const struct config *c, char *out, size_t size)
 {
     out[0] = 0;
     if (c->arch->has_keys)
-        snprintf(out, size, "%s norms %s, positions %s, %s%s%s, ", arch_norm_names[c->norm],
-                 arch_placement_names[c->placement], arch_position_names[c->position],
-                 arch_ffn_names[c->ffn], c->no_biases ? ", no biases" : "",
-                 c->shared ? ", one block for all" : "");
+        snprintf(out, size, "%s (%s norm %s, %s positions, %s%s%s), ", c->arch->name,
+                 arch_norm_names[c->norm], arch_placement_names[c->placement],
+                 arch_position_names[c->position], arch_ffn_names[c->ffn],
+                 c->no_biases ? ", no biases" : "", c->shared ? ", one block for all layers" : "");
     else if (c->arch != arch_preset(text_of(arch_names[0])))
         snprintf(out, size, "%s, ", c->arch->name);
 }

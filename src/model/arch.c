@@ -46,12 +46,14 @@ static const struct arch archs[] = {
         .ffn = FFN_SWIGLU,
         .no_biases = true,
         .split_qkv = true,
+        .is_closed = true,
     },
     {
         .name = "decode",
         .preset = "decode",
         .norm_eps_key = "norm.epsilon",
         .has_keys = true,
+        .is_closed = true,
     },
     {
         .name = "decode",
@@ -62,6 +64,7 @@ static const struct arch archs[] = {
         .ffn = FFN_RELU,
         .scales_embedding = true,
         .has_keys = true,
+        .is_closed = true,
     },
 };
 #define N_ARCHS ((int)(sizeof archs / sizeof *archs))

@@ -103,6 +103,7 @@ static enum status read_layer_kv_heads(const struct gguf_value *array, struct co
     if (!gguf_is_integer(array->element_kind))
         return err_set(e, STATUS_BAD_FILE, "%s: expected integers, found %s", key.text,
                        gguf_kind_name(array->element_kind));
+    c->n_kv_heads = 0;
     for (int l = 0; l < c->n_layers; l++) {
         const int64_t n = gguf_int_at(array, (uint64_t)l);
         TRY(check_kv_heads(c, n, e));
@@ -146,21 +147,13 @@ bool config_same_kv_heads(const struct config *c)
 
 /* --- what the keys together must be ---------------------------------------------------------- */
 
-static enum status read_heads(const struct gguf *g, struct config *c, struct err *e)
+/* Sizes of heads, none of which may make the rows of a product too long. */
+static enum status complete_heads(struct config *c, struct err *e)
 {
-    TRY(read_size(g, c, HEADS, e));
-    TRY(read_size(g, c, HEAD_DIM, e));
-    TRY(read_size(g, c, VALUE_DIM, e));
     if (!c->head_dim && c->d_model % c->n_heads != 0)
         return err_set(e, STATUS_BAD_FILE,
                        "%s: expected a divisor of embedding_length %d, found %d",
                        arch_key(c, size_keys[HEADS].suffix).text, c->d_model, c->n_heads);
-    return STATUS_OK;
-}
-
-/* Sizes of heads, none of which may make the rows of a product too long. */
-static enum status complete_heads(struct config *c, struct err *e)
-{
     config_complete(c);
     const struct {
         int key, dim;
@@ -473,11 +466,13 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
     TRY(read_size(g, c, LAYERS, e));
     TRY(read_size(g, c, WIDTH, e));
     TRY(read_size(g, c, CONTEXT, e));
-    TRY(read_heads(g, c, e));
+    TRY(read_size(g, c, HEADS, e));
     if (c->arch->has_keys)
         TRY(read_own_keys(g, c, e));
-    TRY(read_kv_heads(g, c, e));
+    TRY(read_size(g, c, HEAD_DIM, e));
+    TRY(read_size(g, c, VALUE_DIM, e));
     TRY(complete_heads(c, e));
+    TRY(read_kv_heads(g, c, e));
     TRY(read_rope(g, c, e));
     TRY(read_size(g, c, FEED_FORWARD, e));
     if (!c->d_ff)

@@ -418,10 +418,10 @@ static const char *const foreign_tensors[] = {"token_embd_norm.weight", "rope_fa
                                               "rope_factors_short.weight"};
 
 /* Whether a tensor has a part in some model: names of its own stand for nothing known. */
-static bool has_meaning(struct text name)
+static bool has_meaning(const struct config *c, struct text name)
 {
     if (text_starts_with(name, "blk."))
-        return true;
+        return c->arch->is_closed;
     for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
         if (text_is(name, arch_tensor_name(role, 0, false).text) ||
             text_is(name, arch_tensor_name(role, 0, true).text))
@@ -440,7 +440,7 @@ static enum status refuse_foreign_tensors(const struct gguf *g, const struct con
     struct tensor_spec spec;
     for (size_t i = 0; i < g->n_tensors; i++) {
         const struct text name = g->tensors[i].name;
-        if (!has_meaning(name) || layout_named(c, name, &spec) ||
+        if (!has_meaning(c, name) || layout_named(c, name, &spec) ||
             text_ends_with(name, ".attn_rot_embd.weight"))
             continue;
         return err_set(e, STATUS_BAD_FILE,

@@ -46,14 +46,6 @@ static enum status mark_spaces(struct bytes *out, struct text text, bool adds_sp
     return STATUS_OK;
 }
 
-static struct text next_char(struct text *rest)
-{
-    const struct text c = spm_char_at(*rest);
-    rest->data += c.len;
-    rest->len -= c.len;
-    return c;
-}
-
 static int32_t symbol_of(const struct spm *s, struct text c)
 {
     const uint64_t key = spm_char_key(c);
@@ -70,17 +62,21 @@ static int32_t symbol_of(const struct spm *s, struct text c)
                                                                 : s->merging.n_symbols - 1;
 }
 
-/* Puts the symbols of the characters into the scratch: *n of them. */
-static enum status put_symbols(const struct spm *s, struct spm_scratch *k, size_t *n, struct err *e)
+/* Cuts off what merges by itself: all, or up to a space behind another character. *n are its
+ * characters. */
+static struct text next_run(const struct spm *s, struct text *rest, size_t *n)
 {
-    *n = 0;
-    for (struct text rest = bytes_text(&k->marked); rest.len > 0; (void)next_char(&rest))
-        ++*n;
-    TRY(merge_reserve(&k->merge, *n, e));
-    struct text rest = bytes_text(&k->marked);
-    for (size_t i = 0; i < *n; i++)
-        k->merge.spans[i] = symbol_of(s, next_char(&rest));
-    return STATUS_OK;
+    struct text run = *rest;
+    bool after_space = true;
+    for (*n = 0; rest->len > 0; ++*n) {
+        const bool space = text_is(spm_char_at(*rest), VOCAB_SPACE);
+        if (s->cuts && space && !after_space)
+            break;
+        (void)spm_next_char(rest);
+        after_space = space;
+    }
+    run.len -= rest->len;
+    return run;
 }
 
 /* --- from symbols to tokens ------------------------------------------------------------------ */
@@ -130,16 +126,21 @@ static enum status add_bytes(const struct spm *s, const struct piece *p, struct 
     return STATUS_OK;
 }
 
-static enum status add_tokens(const struct spm *s, const struct spm_scratch *k, size_t n,
+static enum status encode_run(const struct spm *s, struct spm_scratch *k, struct text run, size_t n,
                               const struct piece *p, struct id_list *out, struct err *e)
 {
-    const int32_t *spans = k->merge.spans;
-    struct text rest = bytes_text(&k->marked);
+    TRY(merge_reserve(&k->merge, n, e));
+    int32_t *spans = k->merge.spans;
+    struct text rest = run;
+    for (size_t i = 0; i < n; i++)
+        spans[i] = symbol_of(s, spm_next_char(&rest));
+    merge_run(&s->merging, &k->merge, n);
+    rest = run;
     for (size_t i = 0, end; i < n; i = end) {
-        const struct text c = next_char(&rest);
+        const struct text c = spm_next_char(&rest);
         end = merge_end(spans, n, i);
         for (size_t more = i + 1; more < end; more++)
-            (void)next_char(&rest);
+            (void)spm_next_char(&rest);
         if (spans[i] < s->n_tokens)
             TRY(id_list_add(out, spans[i], e));
         else
@@ -153,9 +154,12 @@ enum status spm_encode(const struct spm *s, struct spm_scratch *k, struct text t
 {
     assert(from < to && to <= text.len);
     const struct piece p = {text, from, adds_space};
-    size_t n;
     TRY(mark_spaces(&k->marked, (struct text){text.data + from, to - from}, adds_space, e));
-    TRY(put_symbols(s, k, &n, e));
-    merge_run(&s->merging, &k->merge, n);
-    return add_tokens(s, k, n, &p, out, e);
+    struct text rest = bytes_text(&k->marked);
+    while (rest.len > 0) {
+        size_t n;
+        const struct text run = next_run(s, &rest, &n);
+        TRY(encode_run(s, k, run, n, &p, out, e));
+    }
+    return STATUS_OK;
 }

@@ -33,6 +33,7 @@ struct spm {
     struct spm_char *chars; /* by their bytes */
     uint32_t first[257];    /* those that start with byte b are chars[first[b]] to [first[b + 1]] */
     struct merging merging;
+    bool cuts; /* no token has a space behind another character: no merge crosses there */
 };
 
 /*

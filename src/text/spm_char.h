@@ -30,6 +30,15 @@ static inline struct text spm_char_at(struct text s)
     return (struct text){s.data, len < s.len ? len : s.len};
 }
 
+/* Cuts it off. */
+static inline struct text spm_next_char(struct text *rest)
+{
+    const struct text c = spm_char_at(*rest);
+    rest->data += c.len;
+    rest->len -= c.len;
+    return c;
+}
+
 static inline uint64_t spm_char_key(struct text c)
 {
     assert(c.len > 0 && c.len <= SPM_CHAR_MAX);

@@ -120,12 +120,25 @@ static enum status add_char(struct builder *b, struct text c, struct err *e)
     return add_spelling(b, c, NOT_A_TOKEN, e);
 }
 
+static bool has_space_behind_another(struct text name)
+{
+    bool after_space = true;
+    while (name.len > 0) {
+        const bool space = text_is(spm_next_char(&name), VOCAB_SPACE);
+        if (space && !after_space)
+            return true;
+        after_space = space;
+    }
+    return false;
+}
+
 /* A token, and what of it may be a character of the text that it is merged from: its first one, and
  * what may be the last, be it one that the text ends within. */
 static enum status add_token(struct builder *b, struct text name, int32_t id, struct err *e)
 {
     TRY(add_spelling(b, name, id, e));
     TRY(add_char(b, spm_char_at(name), e));
+    b->spm->cuts = b->spm->cuts && !has_space_behind_another(name);
     for (size_t len = 1; len <= SPM_CHAR_MAX && len < name.len; len++) {
         const struct text tail = {name.data + name.len - len, len};
         if (spm_char_at(tail).len == len)
@@ -340,7 +353,7 @@ static enum status build(struct builder *b, const struct gguf *g, struct err *e)
 
 enum status spm_init(struct spm *s, const struct vocab *v, const struct gguf *g, struct err *e)
 {
-    *s = (struct spm){.n_tokens = v->n};
+    *s = (struct spm){.n_tokens = v->n, .cuts = true};
     struct builder b = {.spm = s, .vocab = v};
     const enum status status = build(&b, g, e);
     free(b.rank);

@@ -268,7 +268,8 @@ size_t tokenizer_longest(const struct tokenizer *t)
         const size_t len = tokenizer_bytes(t, id).len;
         longest = len > longest ? len : longest;
     }
-    return longest;
+    const bool marks = t->kind->notation == VOCAB_SPACES; /* a text may have them, too */
+    return marks ? longest * (sizeof VOCAB_SPACE - 1) : longest;
 }
 
 /* --- encoding -------------------------------------------------------------------------------- */

@@ -66,7 +66,7 @@ enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e);
  * 0); NULL on failure. Control, user-defined and unknown tokens written out in the text become
  * their ids: at each place the longest, from left to right, of equal ones the lowest id. Time O(n
  * log n), whatever the vocabulary; memory 4 bytes a token, and 8.3 bytes a byte of the longest
- * piece between cuts, for "llama" up to 12 bytes a byte of text.
+ * piece between cuts, for "llama" up to 3 bytes a byte of text more.
  *
  * Fails with STATUS_NO_MEMORY; as tokenizer_reads_text, unless the text is empty; and with
  * STATUS_USAGE, naming character and offset, where the vocabulary has no tokens for a character.
@@ -82,7 +82,7 @@ struct text tokenizer_bytes(const struct tokenizer *t, int id);
  * for the space of "llama", if they begin with it, else 0. */
 size_t tokenizer_added(const struct tokenizer *t, struct text text);
 
-/* Bytes of the longest token. Time by the vocabulary. */
+/* At most so many bytes come out of a token, or of a text become one. Time by the vocabulary. */
 size_t tokenizer_longest(const struct tokenizer *t);
 
 #endif

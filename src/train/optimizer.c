@@ -34,6 +34,17 @@ static double normal(struct rng *r)
     return radius * cos(2 * 3.14159265358979323846 * rng_unit(r));
 }
 
+/* Of a tensor with two dimensions. */
+static double deviation_of(const struct tensor_spec *spec, const struct config *c)
+{
+    const bool original = c->placement == PLACEMENT_AFTER || c->position == POSITION_SINUSOIDAL;
+    if (original && spec->role == ROLE_TOKEN_EMBD)
+        return 1 / sqrt(c->d_model);
+    if (original && spec->form == FORM_MATRIX)
+        return sqrt(2.0 / (spec->rows + spec->cols));
+    return spec->flags & SPEC_RESIDUAL ? INIT_DEVIATION / sqrt(2.0 * c->n_layers) : INIT_DEVIATION;
+}
+
 /* alpha and centre of each head. */
 static void spread_heads(float *rel, int n_heads)
 {
@@ -48,9 +59,7 @@ void optimizer_initialise(struct optimizer *o, const struct config *c, struct rn
     for (int i = 0; i < o->list->n; i++) {
         const struct tensor_spec *spec = &o->list->items[i].spec;
         float *w = o->weights.flat + o->list->items[i].offset;
-        double deviation = INIT_DEVIATION;
-        if (spec->flags & SPEC_RESIDUAL)
-            deviation /= sqrt(2.0 * c->n_layers);
+        const double deviation = deviation_of(spec, c);
         if (spec->role == ROLE_ATTN_REL) {
             spread_heads(w, spec->rows);
             continue;

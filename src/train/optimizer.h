@@ -22,9 +22,13 @@ struct optimizer {
 /* Adds to a plan, or takes, all that the optimizer points to. */
 void optimizer_take(struct optimizer *o, struct arena *arena, const struct config *c);
 
-/* GPT-2's: normal with deviation 0.02, matrices before a residual divided by sqrt(2 n_layers);
- * gains 1, biases 0. Heads of quadratic positions look at distances 0, 1, 2 and so on, each as
- * widely as it is far. */
+/*
+ * GPT-2's: normal with deviation 0.02, matrices before a residual divided by sqrt(2 n_layers);
+ * gains 1, biases 0. Where norms stand after the residuals, or positions are sinusoids, of which so
+ * small numbers learn next to nothing: the original Transformer's, 1 / sqrt(d_model) for tokens and
+ * Glorot's deviation (2010) for matrices. Heads of quadratic positions look at distances 0, 1, 2
+ * and so on, each as widely as it is far.
+ */
 void optimizer_initialise(struct optimizer *o, const struct config *c, struct rng *r);
 
 /* The gradient's norm. */
