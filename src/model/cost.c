@@ -17,7 +17,7 @@ bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cos
     *out = (struct cost_shape){
         .config = c,
         .n_kv_heads = c->n_kv_heads,
-        .biases = gguf_find_tensor(g, arch_tensor_name(ROLE_FFN_UP, 0, true).text) != NULL,
+        .gguf = g,
         .tied = !output,
     };
     return matrix && pack_storage(matrix->type, &out->storage);
@@ -33,6 +33,8 @@ static struct config variant_config(const struct config *c, int n_kv_heads)
 /* Whether a checkpoint of this shape has the tensor. */
 static bool has_tensor(const struct cost_shape *s, const struct tensor_spec *t)
 {
+    if (s->gguf)
+        return gguf_find_tensor(s->gguf, t->name.text) != NULL;
     if (t->is_bias ? !s->biases : (t->flags & SPEC_NOT_NEW) != 0)
         return false;
     return !(t->flags & SPEC_UNUSUAL) && !(s->tied && t->role == ROLE_OUTPUT);
@@ -56,6 +58,12 @@ static bool is_looked_up(enum tensor_role role)
     return role == ROLE_TOKEN_EMBD || role == ROLE_POSITION_EMBD;
 }
 
+/* Factors of rotary positions are in the turns. */
+static bool is_read(enum tensor_role role)
+{
+    return role != ROLE_ROPE_FREQS;
+}
+
 /* How often a step reads a tensor, and computes with it. */
 static uint64_t times_used(const struct config *c, enum tensor_role role)
 {
@@ -72,14 +80,26 @@ static uint64_t read_bytes(const struct tensor_spec *t, enum storage storage)
                                                  : spec_elements(t) * sizeof(float);
 }
 
+/* The tensor in memory that one of a checkpoint becomes: Q stands for K and V, too, which it is
+ * joined with. False: a step reads none. */
+static bool in_memory(const struct config *c, struct tensor_spec *t)
+{
+    const enum tensor_role joined = ROLE_ATTN_QKV;
+    if (t->role == ROLE_ATTN_K || t->role == ROLE_ATTN_V || !is_read(t->role))
+        return false;
+    if (t->role == ROLE_ATTN_Q)
+        *t = t->is_bias ? layout_bias(c, joined, t->layer) : layout_weight(c, joined, t->layer);
+    return true;
+}
+
 uint64_t cost_weight_bytes(const struct cost_shape *s)
 {
     const struct config c = variant_config(s->config, s->n_kv_heads);
     const struct tensor_spec output = layout_weight(&c, ROLE_OUTPUT, 0);
     uint64_t bytes = s->tied ? read_bytes(&output, s->storage) : 0;
     for (int64_t i = 0; i < layout_count(&c); i++) {
-        const struct tensor_spec t = layout_at(&c, i);
-        if (has_tensor(s, &t))
+        struct tensor_spec t = layout_at(&c, i);
+        if (has_tensor(s, &t) && in_memory(&c, &t))
             bytes += read_bytes(&t, s->storage) * times_used(&c, t.role);
     }
     return bytes;
@@ -112,7 +132,7 @@ uint64_t cost_model_bytes(const struct model *m)
     uint64_t bytes = 0;
     for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
         for (int l = 0; model_has(c, role) && l < (role_in_block(role) ? c->n_layers : 1); l++)
-            bytes += loaded_bytes(c, loaded_weight(m, role, l), role, l);
+            bytes += is_read(role) ? loaded_bytes(c, loaded_weight(m, role, l), role, l) : 0;
     return bytes;
 }
 

@@ -25,10 +25,11 @@ struct cost_shape {
     enum storage storage;
     bool biases;
     bool tied;
+    const struct gguf *gguf; /* the file that says which tensors there are; NULL: the others do */
 };
 
-/* The shape of a checkpoint's file, with its own K/V heads; the type is the output matrix's. False
- * if that is none that runs here: then all but `storage` holds. */
+/* The shape of a checkpoint's file, which is borrowed, with its own K/V heads; the type is the
+ * output matrix's. False if that is none that runs here: then all but `storage` holds. */
 bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cost_shape *out);
 
 /* All numbers in the checkpoint, each once. */

@@ -420,6 +420,8 @@ static const char *const foreign_tensors[] = {"token_embd_norm.weight", "rope_fa
 /* Whether a tensor has a part in some model: names of its own stand for nothing known. */
 static bool has_meaning(const struct config *c, struct text name)
 {
+    if (text_starts_with(name, "blk."))
+        return c->arch->is_closed;
     for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
         if (text_is(name, arch_tensor_name(role, 0, false).text) ||
             text_is(name, arch_tensor_name(role, 0, true).text))
@@ -427,7 +429,7 @@ static bool has_meaning(const struct config *c, struct text name)
     for (size_t i = 0; i < sizeof foreign_tensors / sizeof *foreign_tensors; i++)
         if (text_is(name, foreign_tensors[i]))
             return true;
-    return c->arch->is_closed && text_starts_with(name, "blk.");
+    return false;
 }
 
 /* Tensors that this architecture has not would change the results: biases in unusual places, norms
