@@ -11,6 +11,7 @@
 
 #include "convert/convert.h"
 #include "engine/session.h"
+#include "model/layout.h"
 #include "target.h"
 
 #define MAX_TOKENS 24
@@ -33,20 +34,15 @@ static uint64_t number(const struct gguf *g, const char *key, uint64_t max, uint
     return value;
 }
 
-/* Whether a tensor of this name may change: attention's. */
-static int may_change(struct text name)
+/* Whether a tensor of this name may change: attention's, but for norms. */
+static int may_change(const struct config *c, struct text name)
 {
-    static const char *const parts[] = {".attn_qkv.weight", ".attn_qkv.bias", ".attn_output.weight",
-                                        ".attn_output.bias"};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        const size_t len = strlen(parts[i]);
-        if (name.len > len && memcmp(name.data + name.len - len, parts[i], len) == 0)
-            return 1;
-    }
-    return 0;
+    struct tensor_spec spec;
+    return layout_named(c, name, &spec) && spec.form != FORM_NORM && spec.role >= ROLE_ATTN_QKV &&
+           spec.role <= ROLE_ATTN_OUTPUT;
 }
 
-static void compare(const struct gguf *old, const struct gguf *new)
+static void compare(const struct config *c, const struct gguf *old, const struct gguf *new)
 {
     require(new->n_tensors >= old->n_tensors);
     for (size_t i = 0; i < old->n_tensors; i++) {
@@ -56,7 +52,7 @@ static void compare(const struct gguf *old, const struct gguf *new)
         name[a->name.len] = 0;
         const struct gguf_tensor *b = gguf_find_tensor(new, name);
         require(b && b->type == a->type);
-        if (!may_change(a->name))
+        if (!may_change(c, a->name))
             require(b->n_bytes == a->n_bytes && memcmp(a->data, b->data, a->n_bytes) == 0);
     }
 }
@@ -83,13 +79,15 @@ static void check_result(const struct convert_spec *spec, const struct convert *
     struct gguf *out;
     struct err e = {{0}};
     struct text method;
+    struct config config;
     const enum status s = gguf_write_memory(c->writer, &bytes, &len, &e);
     require(s == STATUS_OK ? writable(spec->gguf)
                            : s == STATUS_USAGE && !writable(spec->gguf) && e.text[0]);
     if (s != STATUS_OK)
         return;
     require(gguf_parse(bytes, len, &out, &e) == STATUS_OK);
-    compare(spec->gguf, out);
+    require(config_read(spec->gguf, &config, &e) == STATUS_OK);
+    compare(&config, spec->gguf, out);
     run(out, spec->n_kv_heads);
     require(gguf_get_text(out, "decode.convert.method", &method, NULL, &e) == STATUS_OK);
     require(text_is(method, convert_methods[spec->method]));
