@@ -495,7 +495,7 @@ END_TEST
  * wrote OUT and ended as if it had. */
 START_TEST(impossible_best_loss_in_a_state_is_refused)
 {
-    static const double losses[] = {-1, -HUGE_VAL, NAN};
+    static const double losses[] = {-1, -HUGE_VAL, (double)NAN};
     struct run r = make_run("out.gguf");
     struct err e = {""};
     r.stop_at = 6;

@@ -6,6 +6,7 @@
  */
 #include "train/attention.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -281,6 +282,7 @@ static double *head_drel(const struct backprop *b, int window, int head)
 static void add_drel(const struct item *it, const struct query_block *at)
 {
     double squares[CAUSAL_WIDTH] = {0}, sums[CAUSAL_WIDTH] = {0};
+    assert(at->bias);
     const double centre = (double)at->bias->centre, alpha = -(double)at->bias->square;
     for (int t = 0; t < at->n_keys; t++) {
         const float *gradient = it->gradient + (size_t)t * CAUSAL_WIDTH;
