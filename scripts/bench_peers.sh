@@ -399,6 +399,7 @@ prefill_rows() {
 llama_rows() {
     local heads prompt_type required
     arch=llama
+    near_zero llama-toy "llama toy" 4x128x8,ff=352,vocab=256,ctx=1024 8 32 f32=2.00
     near_zero llama-small "llama small" 6x256x8,ff=704,vocab=1024,ctx=1024 8 8 f32=1.80 q8_0=–
     for heads in 12 4 1; do
         near_zero "llama-110m-$heads" "llama 110M, kv $heads" \

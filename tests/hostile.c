@@ -360,7 +360,7 @@ static void remove_outputs(void)
     unlink(state);
 }
 
-#ifdef SHADOW_MEMORY
+#if SANITIZED
 
 static void expect_little_memory(int command, const struct ran *r)
 {

@@ -9,18 +9,10 @@
 
 #include "gguf_bytes.h"
 #include "program.h"
-
-/* Sanitizers keep shadow memory, of which limits and peaks say nothing. */
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-#define SHADOW_MEMORY 1
-#elif defined __has_feature
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SHADOW_MEMORY 1
-#endif
-#endif
+#include "support.h"
 
 /* Under a sanitizer a run takes ten times as long, and one of so many cases has to do. */
-#ifdef SHADOW_MEMORY
+#if SANITIZED
 #define STRIDE 4
 #else
 #define STRIDE 1

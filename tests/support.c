@@ -5,8 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifdef __SANITIZE_THREAD__
-#define LEFT_OUT ONE_THREAD
+#if defined __SANITIZE_THREAD__
+#define LEFT_OUT ONE_THREAD " " TAKES_LONG
+#elif defined __SANITIZE_ADDRESS__
+#define LEFT_OUT TAKES_LONG
 #else
 #define LEFT_OUT NULL
 #endif

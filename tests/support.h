@@ -8,8 +8,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Whether a sanitizer is built in: all takes several times as long, and it keeps shadow memory, of
+ * which limits and peaks say nothing. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#define SANITIZED 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
 /* The tag of test cases that start no thread: the thread sanitizer has nothing to see there. */
 #define ONE_THREAD "one_thread"
+
+/* The tag of test cases that take long, most of it in references of their own or in code that others
+ * run, too: sanitizers, which make it longer still, leave them out. */
+#define TAKES_LONG "takes_long"
 
 /* Runs one suite, prints Check's summary line, and gives the exit code for main. */
 int run_suite(Suite *s);

@@ -614,7 +614,7 @@ END_TEST
 
 /* --- long contexts --------------------------------------------------------------------------- */
 
-#ifndef SHADOW_MEMORY
+#if !SANITIZED
 
 static void limit_memory(void *unused)
 {
@@ -690,7 +690,7 @@ int main(void)
     tcase_add_test(t, foreign_tensors);
     tcase_add_test(t, foreign_keys);
     tcase_add_test(t, class_10_data);
-#ifndef SHADOW_MEMORY
+#if !SANITIZED
     tcase_add_test(t, class_15_long_contexts);
 #endif
     suite_add_tcase(s, t);

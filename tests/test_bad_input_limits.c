@@ -318,7 +318,7 @@ START_TEST(class_15_file_size)
 }
 END_TEST
 
-#ifndef SHADOW_MEMORY
+#if !SANITIZED
 
 /* As the limit is raised by steps, each run fails cleanly until one does not. */
 START_TEST(class_15_address_space)
@@ -412,7 +412,7 @@ int main(void)
     tcase_add_test(t, class_14_command_line);
     tcase_add_test(t, class_15_open_files);
     tcase_add_test(t, class_15_file_size);
-#ifndef SHADOW_MEMORY
+#if !SANITIZED
     tcase_add_test(t, class_15_address_space);
     tcase_add_test(t, class_15_huge_requests);
 #endif

@@ -189,6 +189,7 @@ int main(void)
     tcase_add_test(t, f16_round_trip);
     tcase_add_test(t, f16_rounding);
     tcase_add_test(t, bf16_round_trip);
+    tcase_set_tags(t, TAKES_LONG);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

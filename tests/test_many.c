@@ -16,11 +16,7 @@
 #include "hostile.h"
 #include "support.h"
 
-#ifdef SHADOW_MEMORY
-enum { MANY_LINES = 3000, SANITIZED = 1 };
-#else
-enum { MANY_LINES = 100000, SANITIZED = 0 };
-#endif
+enum { MANY_LINES = SANITIZED ? 3000 : 100000 };
 
 static char home[4096];
 

@@ -371,12 +371,16 @@ static Suite *suite(void)
     Suite *s = suite_create("train_arch");
     TCase *runs = tcase_create("runs");
     tcase_set_timeout(runs, 120);
-    tcase_add_loop_test(runs, one_window_is_learned_and_the_engine_says_it, 0, N_TRAINED);
     tcase_add_test(runs, smoothed_labels_keep_their_share);
     tcase_add_loop_test(runs, resumed_with_other_threads_is_uninterrupted, 0, N_TRAINED);
     tcase_add_loop_test(runs, any_checkpoint_is_trained_further, 0, N_TRAINED);
     tcase_add_test(runs, first_weights_are_as_their_models_began);
     suite_add_tcase(s, runs);
+    TCase *learning = tcase_create("learning");
+    tcase_set_timeout(learning, 120);
+    tcase_add_loop_test(learning, one_window_is_learned_and_the_engine_says_it, 0, N_TRAINED);
+    tcase_set_tags(learning, TAKES_LONG);
+    suite_add_tcase(s, learning);
     TCase *refusals = tcase_create("refusals");
     tcase_set_timeout(refusals, 120);
     tcase_add_loop_test(refusals, state_of_another_kind_is_refused, 0, 10);
