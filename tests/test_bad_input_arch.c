@@ -419,7 +419,9 @@ START_TEST(class_06_keys_of_decode)
     hostile_drop(&h, "decode.block.shared");
     expect_bent_accepted(READERS);
     hostile_set(&h, "decode.block.shared", GGUF_BOOL, "\1", 1); /* block 1 is there, too */
-    expect_bent_refused(LOADERS, "tensor blk.1.attn_norm.weight: expected none of this name");
+    expect_bent_refused(LOADERS,
+                        "tensor blk.1.attn_norm.weight: expected none of this name in architecture "
+                        "decode of 2 layers that share a block");
     hostile_set(&h, "decode.block.shared", GGUF_BOOL, "\1", 1);
     hostile_set_array(&h, "decode.attention.head_count_kv", GGUF_U8, 2, "\2\4", 2);
     expect_bent_refused(READERS, "head_count_kv: expected the same number in all layers");

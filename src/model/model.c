@@ -444,9 +444,10 @@ static enum status refuse_foreign_tensors(const struct gguf *g, const struct con
             text_ends_with(name, ".attn_rot_embd.weight"))
             continue;
         return err_set(e, STATUS_BAD_FILE,
-                       "tensor %.*s: expected none of this name in architecture %s of %d layers: "
+                       "tensor %.*s: expected none of this name in architecture %s of %d layers%s: "
                        "what it stands for does not run here",
-                       text_width(name), name.data, c->arch->name, c->n_layers);
+                       text_width(name), name.data, c->arch->name, c->n_layers,
+                       c->shared ? " that share a block" : "");
     }
     return STATUS_OK;
 }
