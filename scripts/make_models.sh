@@ -2,8 +2,9 @@
 # make_models.sh TEXT [FOLDER] - the recipe of the checkpoints in models/: trains the MHA checkpoint
 # on the first nine tenths of TEXT (Tiny Shakespeare, 1,115,394 bytes), converts it to 2 K/V heads
 # and to MQA by `fit`, uptrains those for 5% of its steps with the MHA checkpoint as the teacher, and
-# stores all three in F16. Writes them, the training curve and the scores on the held-out last tenth
-# to FOLDER (build/models). Takes about half an hour on two cores.
+# trains a llama on the same text. Stores the trained ones in F16, the converted ones, from that, in
+# Q8_0. Writes them, the training curves and the scores on the held-out last tenth to FOLDER
+# (build/models). Takes about three quarters of an hour on two cores.
 set -eu
 
 text=$1
@@ -27,10 +28,17 @@ for g in 2 1; do
         --log "$out/$g.csv"
 done
 
+./decode train "$text" -o "$out/f32/llama.gguf" --arch llama --layers 4 --embd 192 --heads 6 \
+    --kv-heads 2 --vocab 512 --ctx 256 --batch 16 --steps $steps --lr 1.5e-3 --dropout 0.1 --seed 1 \
+    --eval-every 150 --save-every 300 --log "$out/llama.csv"
+
+# store NAME SHIPPED TYPE
 store() {
-    ./decode quantize "$out/f32/$1.gguf" -o "$out/shakespeare-$2.gguf" --type f16 --force
+    ./decode quantize "$out/f32/$1.gguf" -o "$out/f32/$2-f16.gguf" --type f16 --force
+    ./decode quantize "$out/f32/$2-f16.gguf" -o "$out/shakespeare-$2.gguf" --type "$3" --force
     ./decode eval "$out/shakespeare-$2.gguf" --text "$text" --range 0.9:1
 }
-store mha mha
-store 2 gqa2
-store 1 mqa
+store mha mha f16
+store 2 gqa2 q8_0
+store 1 mqa q8_0
+store llama llama f16

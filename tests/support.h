@@ -24,8 +24,8 @@
 /* The tag of test cases that start no thread: the thread sanitizer has nothing to see there. */
 #define ONE_THREAD "one_thread"
 
-/* The tag of test cases that take long, most of it in references of their own or in code that others
- * run, too: sanitizers, which make it longer still, leave them out. */
+/* The tag of test cases that take long, most of it in references of their own or in code that
+ * others run, too: sanitizers, which make it longer still, leave them out. */
 #define TAKES_LONG "takes_long"
 
 /* Runs one suite, prints Check's summary line, and gives the exit code for main. */
