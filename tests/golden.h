@@ -27,7 +27,7 @@ static const char *const golden_names[] = {
     "layerwise-kv", "mixed-llama", "mixed-alibi",     "mqa-f16",
     "mha",          "mqa",         "llama-tied",      "alibi",
     "quadratic",    "mixed-none",  "mixed-quadratic", "mixed-sinusoidal"};
-#define N_GOLDEN (SANITIZED ? 8 : (int)(sizeof golden_names / sizeof *golden_names))
+#define N_GOLDEN (SANITIZED ? 6 : (int)(sizeof golden_names / sizeof *golden_names))
 
 static inline struct golden open_golden(const char *name)
 {

@@ -11,7 +11,7 @@ trap 'rm -rf "$dir"' EXIT
 
 # Tokens of each text; fewer where a sanitizer makes each of them slow.
 case $decode in
-*/asan/* | */tsan/*) tokens=20 ;;
+*/asan/* | */tsan/*) tokens=10 ;;
 *) tokens=40 ;;
 esac
 

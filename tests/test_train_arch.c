@@ -28,7 +28,7 @@ static const struct {
     {"decode",
      {.norm = NORM_RMS, .placement = PLACEMENT_AFTER, .position = POSITION_ALIBI, .shared = true}},
 };
-#define N_TRAINED ((int)(sizeof archs / sizeof *archs))
+#define N_TRAINED (SANITIZED ? 3 : (int)(sizeof archs / sizeof *archs))
 
 static struct config config_of(int i)
 {

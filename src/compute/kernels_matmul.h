@@ -192,6 +192,7 @@ ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, 
     const int sums = storage_is_quantised(storage) ? QUANT_ACC : TILE_ACC;
     if (m->n_tokens == 1) {
         panel = token_panels(m, storage, panel, end, 4);
+        panel = token_panels(m, storage, panel, end, 2);
         token_panels(m, storage, panel, end, 1);
         return;
     }
