@@ -43,9 +43,10 @@ row 'gpt2, 2 K/V heads' --arch gpt2 --kv-heads 2
 row 'llama' --arch llama
 row 'llama, 2 K/V heads' --arch llama --kv-heads 2
 row 'transformer (2017)' --arch transformer
-for position in sinusoidal rope alibi quadratic none; do
+for position in sinusoidal rope alibi quadratic; do
     row "gpt2 with $position positions" --position "$position"
 done
+row 'gpt2 without positions' --position none
 row 'gpt2 with RMS norm' --norm rms
 row 'gpt2 with ReLU' --ffn relu
 row 'gpt2 with SwiGLU' --ffn swiglu
