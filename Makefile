@@ -70,7 +70,8 @@ endif
 
 # --- what is built ---------------------------------------------------------------------------
 
-LIB_ROOMS := base gguf text compute model engine train convert measure show
+LIB_ROOMS := base json gguf safetensors text compute model engine train convert exchange measure \
+             show
 LIB_SRC := $(wildcard $(LIB_ROOMS:%=src/%/*.c))
 CLI_SRC := $(wildcard src/cli/*.c)
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)

@@ -12,16 +12,19 @@ trap 'rm -f "$work"' EXIT
 # A room's name, and the rooms it may include beside its own.
 rooms='
 base
-gguf     base
-text     base gguf
-compute  base
-model    base gguf text compute
-engine   base gguf text compute model
-train    base gguf text compute model engine
-convert  base gguf text compute model engine
-measure  base gguf text compute model engine
-show     base text
-cli      base gguf text compute model engine train convert measure show
+json         base
+gguf         base
+safetensors  base json gguf
+text         base gguf
+compute      base
+model        base gguf text compute
+engine       base gguf text compute model
+train        base gguf text compute model engine
+convert      base gguf text compute model engine
+exchange     base json gguf safetensors text compute model
+measure      base gguf text compute model engine
+show         base json text
+cli          base json gguf text compute model engine train convert exchange measure show
 '
 
 includes() {

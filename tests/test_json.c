@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "outputs.h"
-#include "show/json.h"
 #include "show/printable.h"
+#include "json/write.h"
 
 START_TEST(structure)
 {

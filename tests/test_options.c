@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/figures.h"
 #include "cli/nearest.h"
 #include "cli/numbers.h"
 #include "cli/options.h"
-#include "show/figures.h"
 #include "support.h"
 
 struct inner {

@@ -4,9 +4,9 @@
 #ifndef DECODE_CLI_BENCH_REPORT_H
 #define DECODE_CLI_BENCH_REPORT_H
 
+#include "base/output.h"
 #include "base/status.h"
 #include "measure/bench.h"
-#include "show/output.h"
 #include "show/report.h"
 
 /* What the rows were measured on. */

@@ -12,6 +12,7 @@
 
 #include "base/available.h"
 #include "base/cpus.h"
+#include "base/figures.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
@@ -22,7 +23,6 @@
 #include "cli/signals.h"
 #include "compute/pool.h"
 #include "model/checkpoint.h"
-#include "show/figures.h"
 
 #define DEFAULT_PROMPT   128
 #define ROOFLINE_SECONDS 1.0

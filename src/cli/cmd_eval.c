@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/figures.h"
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/numbers.h"
@@ -12,7 +13,6 @@
 #include "cli/runtime.h"
 #include "measure/eval.h"
 #include "model/checkpoint.h"
-#include "show/figures.h"
 #include "show/report.h"
 
 struct eval_options {

@@ -8,7 +8,7 @@
 #include "cli/input.h"
 #include "cli/numbers.h"
 #include "model/checkpoint.h"
-#include "show/json.h"
+#include "json/write.h"
 
 struct tokenize_options {
     struct common_options common;

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/figures.h"
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/paths.h"
@@ -18,7 +19,6 @@
 #include "cli/train_report.h"
 #include "cli/train_shape.h"
 #include "model/checkpoint.h"
-#include "show/figures.h"
 #include "train/train.h"
 
 /* More text than this is not taken from a pipe. */

@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/output.h"
 #include "base/status.h"
 #include "cli/options.h"
-#include "show/output.h"
 
 /* In the order in which the help lists them. */
 #define COMMANDS(row)                                                                              \

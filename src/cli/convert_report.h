@@ -4,9 +4,9 @@
 #ifndef DECODE_CLI_CONVERT_REPORT_H
 #define DECODE_CLI_CONVERT_REPORT_H
 
+#include "base/output.h"
 #include "base/status.h"
 #include "convert/convert.h"
-#include "show/output.h"
 #include "show/report.h"
 
 /* Of the checkpoint before, or after. */

@@ -4,8 +4,8 @@
 #ifndef DECODE_CLI_DESCRIPTOR_H
 #define DECODE_CLI_DESCRIPTOR_H
 
+#include "base/output.h"
 #include "base/status.h"
-#include "show/output.h"
 
 struct descriptor {
     struct output out; /* first */

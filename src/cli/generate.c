@@ -4,7 +4,7 @@
 
 #include "cli/progress.h"
 #include "cli/token_record.h"
-#include "show/json.h"
+#include "json/write.h"
 
 /* --- the schedule's client ------------------------------------------------------------------- */
 

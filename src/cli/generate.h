@@ -12,11 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/output.h"
 #include "base/status.h"
 #include "cli/turns.h"
 #include "engine/schedule.h"
 #include "measure/score.h"
-#include "show/output.h"
 
 struct generation {
     /* Borrowed, filled in before generate_create. */

@@ -4,7 +4,7 @@
 
 #include "cli/input.h"
 #include "cli/signals.h"
-#include "show/json.h"
+#include "json/write.h"
 
 /* Memory that a long text may leave to those after it. */
 #define MOST_TEXT_KEPT ((size_t)1 << 20)

@@ -8,12 +8,12 @@
 #ifndef DECODE_CLI_GENERATE_MANY_H
 #define DECODE_CLI_GENERATE_MANY_H
 
+#include "base/output.h"
 #include "base/status.h"
 #include "cli/progress.h"
 #include "cli/prompts.h"
 #include "cli/turns.h"
 #include "engine/schedule.h"
-#include "show/output.h"
 
 struct generation_many {
     /* Borrowed, filled in before generate_many_create. */

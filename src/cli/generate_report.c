@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
+#include "base/figures.h"
 #include "base/stats.h"
-#include "show/figures.h"
 
 static double percentile_us(const struct schedule_times *t, double p)
 {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "show/figures.h"
+#include "base/figures.h"
 #include "show/report.h"
 
 /* --- the file and its hyperparameters -------------------------------------------------------- */

@@ -8,11 +8,11 @@
 #include <stdint.h>
 
 #include "base/file.h"
+#include "base/output.h"
 #include "base/status.h"
 #include "gguf/gguf.h"
 #include "measure/inspect.h"
 #include "model/config.h"
-#include "show/output.h"
 #include "show/report.h"
 #include "text/tokenizer.h"
 

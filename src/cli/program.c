@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/cpus.h"
+#include "base/output.h"
 #include "cli/command.h"
 #include "cli/descriptor.h"
 #include "cli/nearest.h"
@@ -15,7 +16,6 @@
 #include "cli/signals.h"
 #include "cli/version.h"
 #include "compute/kernels.h"
-#include "show/output.h"
 
 #define COMMAND_ROW(name) &command_##name,
 static const struct command *const commands[] = {COMMANDS(COMMAND_ROW) NULL};

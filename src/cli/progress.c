@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/figures.h"
 #include "cli/signals.h"
-#include "show/figures.h"
 
 /* Between two lines. */
 #define PROGRESS_NS 100000000u

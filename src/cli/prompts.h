@@ -15,7 +15,7 @@
 #include "base/lines.h"
 #include "base/status.h"
 #include "cli/id_set.h"
-#include "text/json_read.h"
+#include "json/read.h"
 
 /* Bytes of a line; a longer one is refused. */
 #define PROMPTS_MAX_LINE  ((size_t)16 << 20)

@@ -7,11 +7,11 @@
 
 #include "base/available.h"
 #include "base/cpus.h"
+#include "base/figures.h"
 #include "cli/numbers.h"
 #include "cli/signals.h"
 #include "engine/autothreads.h"
 #include "model/kv_cache.h"
-#include "show/figures.h"
 
 /* Of what is available, how much sequences may take: it is an estimate, and others want some. */
 #define AVAILABLE_SHARE 0.9

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #include "measure/score.h"
-#include "show/json.h"
 #include "text/tokenizer.h"
+#include "json/write.h"
 
 struct token_record {
     int sample; /* -1: without the key */

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "show/figures.h"
+#include "base/figures.h"
 
 /* Weight of a step in the smoothed loss. */
 #define SMOOTHING 0.05

@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "base/output.h"
 #include "base/status.h"
-#include "show/output.h"
 
 #define TURNS_AHEAD 1024
 #define TURNS_BYTES ((size_t)16 << 20)

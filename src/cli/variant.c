@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/figures.h"
 #include "cli/input.h"
 #include "cli/progress.h"
-#include "show/figures.h"
 
 /* Fewer tokens say nothing about the model's inputs. */
 #define CALIB_MIN_TOKENS 16

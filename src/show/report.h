@@ -13,11 +13,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/figures.h"
+#include "base/output.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "show/figures.h"
-#include "show/json.h"
-#include "show/output.h"
+#include "json/write.h"
 
 /* In the order of table_formats. */
 enum table_format { TABLE_ALIGNED, TABLE_MD, TABLE_CSV, TABLE_JSON, TABLE_JSONL };

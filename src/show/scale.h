@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "show/figures.h"
+#include "base/figures.h"
 
 /* Tick i is at (first + i) * mantissa * 10^exponent, so that its label is exact. */
 struct scale_ticks {

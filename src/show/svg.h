@@ -9,8 +9,8 @@
 
 #include <stdbool.h>
 
+#include "base/output.h"
 #include "base/text.h"
-#include "show/output.h"
 
 /* Of the style sheet, in pixels. */
 #define SVG_FONT_SIZE  13

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "show/json.h"
 #include "target.h"
-#include "text/json_read.h"
+#include "json/read.h"
+#include "json/write.h"
 
 static const struct json_limits limits = {
     .bytes = 1 << 18, .values = 1 << 14, .depth = JSON_MAX_DEPTH};

@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/figures.h"
 #include "cli/command.h"
 #include "cli/nearest.h"
 #include "cli/numbers.h"
 #include "cli/shape.h"
-#include "show/figures.h"
 #include "target.h"
 
 #define COMMAND_ROW(name) &command_##name,

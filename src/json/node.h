@@ -1,13 +1,13 @@
 /*
- * json_node - the values of a JSON text that json_read has read.
+ * node - the values of a JSON text that read.h has read.
  *
  * Values stand in one array in the order of the text: behind a container come its elements, or its
  * members, each with all below it. Keys and strings are decoded. What a getter refuses is
  * STATUS_BAD_FILE with a message that names the key, the byte, what was expected and what was
  * found; the output is left alone then. Everything is a pure function of its arguments.
  */
-#ifndef DECODE_TEXT_JSON_NODE_H
-#define DECODE_TEXT_JSON_NODE_H
+#ifndef DECODE_JSON_NODE_H
+#define DECODE_JSON_NODE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "text/json_node.h"
+#include "json/node.h"
 
 #include <assert.h>
 #include <inttypes.h>

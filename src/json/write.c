@@ -1,11 +1,11 @@
-#include "show/json.h"
+#include "json/write.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 
-#include "show/figures.h"
-#include "text/unicode.h"
+#include "base/figures.h"
+#include "base/utf8.h"
 
 void json_init(struct json *j, struct output *out, int broken_depth)
 {

@@ -1,19 +1,19 @@
 /*
- * json - writes JSON as it goes, to an output.
+ * write - writes JSON as it goes, to an output.
  *
  * The writer puts commas, colons and line breaks; the caller begins and ends containers in a
  * matching order, and names every value inside an object. Strings are valid UTF-8
  * whatever the bytes: those that are not become U+FFFD. Doubles read back exactly; NaN and
  * infinities are null.
  */
-#ifndef DECODE_SHOW_JSON_H
-#define DECODE_SHOW_JSON_H
+#ifndef DECODE_JSON_WRITE_H
+#define DECODE_JSON_WRITE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/output.h"
 #include "base/text.h"
-#include "show/output.h"
 
 #define JSON_MAX_DEPTH 16
 

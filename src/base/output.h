@@ -4,8 +4,8 @@
  * Everything that shows something writes here. The first failure is kept and later bytes are
  * dropped: output_flush tells, so a full disk or a closed pipe never passes for success.
  */
-#ifndef DECODE_SHOW_OUTPUT_H
-#define DECODE_SHOW_OUTPUT_H
+#ifndef DECODE_BASE_OUTPUT_H
+#define DECODE_BASE_OUTPUT_H
 
 #include <stdbool.h>
 #include <stddef.h>

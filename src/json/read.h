@@ -1,20 +1,20 @@
 /*
- * json_read - reads JSON, strictly.
+ * read - reads JSON, strictly.
  *
  * What RFC 8259 says, and nothing else: no comments, no trailing commas, no NaN, no byte-order
  * mark. Of what it leaves open, these are refused: keys that occur twice in an object, surrogates
  * that are not a pair, numbers of more than JSON_NUMBER_MAX bytes. A reader's memory serves one
  * text after another: once it has grown, reading allocates nothing.
  */
-#ifndef DECODE_TEXT_JSON_READ_H
-#define DECODE_TEXT_JSON_READ_H
+#ifndef DECODE_JSON_READ_H
+#define DECODE_JSON_READ_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
 #include "base/text.h"
-#include "text/json_node.h"
+#include "json/node.h"
 
 /* Zeroed at first; the members are private. */
 struct json_reader {

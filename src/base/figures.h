@@ -3,8 +3,8 @@
  *
  * Pure functions of their arguments.
  */
-#ifndef DECODE_SHOW_FIGURES_H
-#define DECODE_SHOW_FIGURES_H
+#ifndef DECODE_BASE_FIGURES_H
+#define DECODE_BASE_FIGURES_H
 
 #include <stdint.h>
 

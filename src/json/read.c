@@ -2,7 +2,7 @@
  * While a container is open its `span` is the index of the container around it: the stack is in the
  * nodes. They are indices, because the array may move as it grows.
  */
-#include "text/json_read.h"
+#include "json/read.h"
 
 #include <assert.h>
 #include <stdio.h>
