@@ -139,3 +139,19 @@ enum status gguf_tensor_measure(struct gguf_tensor *t, uint32_t type, enum statu
                        t->n_elements, t->type->name);
     return STATUS_OK;
 }
+
+uint32_t gguf_file_type(uint32_t type)
+{
+    switch (type) {
+    case TENSOR_F16:
+        return 1;
+    case TENSOR_Q4_0:
+        return 2;
+    case TENSOR_Q8_0:
+        return 7;
+    case TENSOR_BF16:
+        return 32;
+    default:
+        return 0;
+    }
+}
