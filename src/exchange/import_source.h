@@ -25,4 +25,10 @@ struct import_source {
                           struct view *out, bool *found, struct err *e);
 };
 
+/*
+ * Completes a config whose sizes are each within the bounds of model/config.h, and checks that they
+ * fit one another: STATUS_BAD_FILE names them. To be called before anything is made of it.
+ */
+enum status import_check_config(struct config *c, struct err *e);
+
 #endif

@@ -3,7 +3,7 @@
  * transposed, repeated, in another type.
  *
  * Nothing is rounded: a view is of the type of what it is made of, or F32. Sources may be larger
- * than memory and lie at any address; a view holds no more than some 100 KiB at a time.
+ * than memory and lie at any address; a view is made a few rows at a time.
  */
 #ifndef DECODE_EXCHANGE_VIEW_H
 #define DECODE_EXCHANGE_VIEW_H
@@ -40,28 +40,29 @@ struct view_part {
 
 #define VIEW_PARTS 3
 
+/* Memory in which one view after another is made; zeroed at first. */
+struct view_maker {
+    float *numbers, *span;
+    unsigned char *bytes;
+    size_t cap; /* elements of each */
+};
+void view_maker_free(struct view_maker *m); /* legal on a zeroed struct and twice */
+
 /* The rows of its parts, one part after another; zeroed at first. */
 struct view {
     struct view_part parts[VIEW_PARTS];
     int n_parts;
     int cols;
     bool transposes; /* what is made is [cols, rows] */
-    uint32_t type;   /* of what is made */
+    uint32_t type;   /* of what is made: that of its only source, or F32, F16 or BF16 */
+    struct view_maker *maker;
 };
 
 /* The rows of all parts. */
-int64_t view_rows(const struct view *v);
+int view_rows(const struct view *v);
 
-/* Memory that makes one view after another; zeroed at first. */
-struct view_maker {
-    const struct view *view;
-    float *numbers;
-    unsigned char *bytes;
-};
-void view_maker_free(struct view_maker *m); /* legal on a zeroed struct and twice */
-
-/* The bytes of what is made from `offset` on, for a struct gguf_source: `arg` is the struct
- * view_maker, its view set. STATUS_NO_MEMORY. */
-enum status view_piece(void *arg, uint64_t offset, const void **data, size_t *len, struct err *e);
+/* The bytes of what is made from `offset` on, as struct gguf_source wants them: `view` is a struct
+ * view. STATUS_NO_MEMORY. */
+enum status view_piece(void *view, uint64_t offset, const void **data, size_t *len, struct err *e);
 
 #endif

@@ -1,0 +1,185 @@
+#include "exchange/view.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "gguf/blocks.h"
+
+/* Elements made at a time, unless a row has more; and columns, so that no block is cut. */
+#define ELEMENTS_AT_A_TIME 16384
+#define COLUMNS_AT_A_TIME  32
+
+void view_maker_free(struct view_maker *m)
+{
+    free(m->numbers);
+    free(m->span);
+    free(m->bytes);
+    *m = (struct view_maker){0};
+}
+
+static int part_rows(const struct view_part *p)
+{
+    return p->copies > 1 ? p->rows * p->copies : p->rows;
+}
+
+int view_rows(const struct view *v)
+{
+    int rows = 0;
+    for (int i = 0; i < v->n_parts; i++)
+        rows += part_rows(&v->parts[i]);
+    return rows;
+}
+
+/* The part that has a row, whose number becomes that in the part. */
+static const struct view_part *part_of_row(const struct view *v, int *row)
+{
+    const struct view_part *p = v->parts;
+    while (*row >= part_rows(p))
+        *row -= part_rows(p++);
+    assert(p < v->parts + v->n_parts);
+    return p;
+}
+
+/* The row of the source that becomes row r of its part. */
+static int source_row(const struct view_part *p, int r)
+{
+    if (p->copies > 1)
+        r = r / (p->head_rows * p->copies) * p->head_rows + r % p->head_rows;
+    const struct row_swap *s = &p->swap;
+    if (s->p) {
+        const int inner = r % s->m, a = r / s->m % s->p, b = r / s->m / s->p % s->q;
+        const int n = r / s->m / s->p / s->q;
+        r = ((n * s->p + a) * s->q + b) * s->m + inner;
+    }
+    return p->first + r;
+}
+
+static uint64_t bytes_of(uint32_t type, uint64_t elements)
+{
+    const struct tensor_type_info *t = tensor_type_find(type);
+    return elements / t->block_elements * t->block_bytes;
+}
+
+/* Elements [from, from + n) of a flat source. */
+static void decode(const struct view_part *p, uint64_t from, int n, float *out)
+{
+    if (p->type != VIEW_INT8) {
+        blocks_decode(p->type, out, p->data + bytes_of(p->type, from), (uint64_t)n);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        const uint64_t at = from + (uint64_t)i;
+        float factor;
+        blocks_decode(TENSOR_F32, &factor, p->factors + at / (uint64_t)p->group * sizeof factor, 1);
+        out[i] = (float)(signed char)p->data[at] * factor;
+    }
+}
+
+/* Columns [from, from + n) of a row. */
+static void decode_row(const struct view *v, int row, int from, int n, float *out)
+{
+    const struct view_part *p = part_of_row(v, &row);
+    decode(p, (uint64_t)source_row(p, row) * (uint64_t)v->cols + (uint64_t)from, n, out);
+}
+
+/* Rows [row, row + n) of a transposed part: the source has them side by side. */
+static void decode_transposed(const struct view *v, const struct view_part *p, int row, int n)
+{
+    struct view_maker *m = v->maker;
+    for (int c = 0; c < v->cols; c++) {
+        decode(p, (uint64_t)c * (uint64_t)p->source_rows + (uint64_t)(p->first + row), n, m->span);
+        for (int i = 0; i < n; i++)
+            m->numbers[(size_t)i * (size_t)v->cols + (size_t)c] = m->span[i];
+    }
+}
+
+static void make_rows(const struct view *v, int row, int n)
+{
+    for (int i = 0; i < n;) {
+        int in_part = row + i;
+        const struct view_part *p = part_of_row(v, &in_part);
+        if (p->transposed) {
+            assert(v->n_parts == 1); /* so all n rows are in it */
+            decode_transposed(v, p, in_part, n);
+            return;
+        }
+        decode_row(v, row + i, 0, v->cols, v->maker->numbers + (size_t)i * (size_t)v->cols);
+        i++;
+    }
+}
+
+/* Columns [from, from + n), which become rows. */
+static void make_columns(const struct view *v, int from, int n)
+{
+    struct view_maker *m = v->maker;
+    const int rows = view_rows(v);
+    for (int r = 0; r < rows; r++) {
+        decode_row(v, r, from, n, m->span);
+        for (int i = 0; i < n; i++)
+            m->numbers[(size_t)i * (size_t)rows + (size_t)r] = m->span[i];
+    }
+}
+
+static enum status grow(struct view_maker *m, size_t elements, struct err *e)
+{
+    if (elements <= m->cap)
+        return STATUS_OK;
+    view_maker_free(m);
+    m->numbers = malloc(elements * sizeof *m->numbers);
+    m->span = malloc(elements * sizeof *m->span);
+    m->bytes = malloc(elements * sizeof(float));
+    if (!m->numbers || !m->span || !m->bytes) {
+        view_maker_free(m);
+        return err_no_memory(e, "rows of a tensor", elements * 3 * sizeof(float));
+    }
+    m->cap = elements;
+    return STATUS_OK;
+}
+
+/* Whether rows are in the source as they are wanted. */
+static bool is_plain(const struct view *v, const struct view_part *p)
+{
+    return p->type == v->type && !v->transposes && !p->transposed && !p->swap.p && p->copies <= 1;
+}
+
+/* What is left of a plain part from one of its rows on. */
+static void point_into(const struct view *v, const struct view_part *p, int row, uint64_t skip,
+                       const void **data, size_t *len)
+{
+    const uint64_t row_bytes = bytes_of(p->type, (uint64_t)v->cols);
+    *data = p->data + (uint64_t)(p->first + row) * row_bytes + skip;
+    *len = (size_t)((uint64_t)(p->rows - row) * row_bytes - skip);
+}
+
+enum status view_piece(void *view, uint64_t offset, const void **data, size_t *len, struct err *e)
+{
+    const struct view *v = view;
+    const int made_cols = v->transposes ? view_rows(v) : v->cols;
+    const int made_rows = v->transposes ? v->cols : view_rows(v);
+    const uint64_t row_bytes = bytes_of(v->type, (uint64_t)made_cols);
+    const int row = (int)(offset / row_bytes);
+    int in_part = row;
+    const struct view_part *p = v->transposes ? v->parts : part_of_row(v, &in_part);
+    if (is_plain(v, p)) {
+        point_into(v, p, in_part, offset % row_bytes, data, len);
+        return STATUS_OK;
+    }
+    assert(offset % row_bytes == 0);
+    int n = ELEMENTS_AT_A_TIME / made_cols / COLUMNS_AT_A_TIME * COLUMNS_AT_A_TIME;
+    if (n < COLUMNS_AT_A_TIME)
+        n = v->transposes ? COLUMNS_AT_A_TIME : 1;
+    if (n > made_rows - row)
+        n = made_rows - row;
+    const uint64_t elements = (uint64_t)n * (uint64_t)made_cols;
+    TRY(grow(v->maker, (size_t)elements, e));
+    if (v->transposes)
+        make_columns(v, row, n);
+    else
+        make_rows(v, row, n);
+    blocks_encode(v->type, v->maker->bytes, v->maker->numbers, elements);
+    *data = v->maker->bytes;
+    *len = (size_t)bytes_of(v->type, elements);
+    return STATUS_OK;
+}
