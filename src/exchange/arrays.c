@@ -3,13 +3,14 @@
 #include <assert.h>
 #include <string.h>
 
-/* Offsets cannot overflow: no array has more elements than all layers' widest matrices, and none
- * takes more than 5 bytes, an int8 and its own factor. */
-_Static_assert((uint64_t)CONFIG_MAX_LAYERS *CONFIG_MAX_FF *CONFIG_MAX_WIDTH <=
-                       UINT64_MAX / (5 * 2 * ARRAYS_MAX) &&
-                   CONFIG_MAX_FF >= CONFIG_MAX_VOCAB && CONFIG_MAX_FF >= CONFIG_MAX_CTX &&
+/* No array has more elements than the widest matrices of all layers would, and none takes more
+ * than 5 bytes, an int8 and a factor of its own: offsets do not overflow. */
+#define MOST_ELEMENTS (UINT64_MAX / (5 * 2 * ARRAYS_MAX))
+_Static_assert(CONFIG_MAX_FF >= CONFIG_MAX_VOCAB && CONFIG_MAX_FF >= CONFIG_MAX_CTX &&
                    CONFIG_MAX_FF >= 3 * CONFIG_MAX_WIDTH,
-               "the sum of all arrays fits 64 bits");
+               "the widest matrices are those of the feed-forward");
+_Static_assert(CONFIG_MAX_FF <= MOST_ELEMENTS / CONFIG_MAX_WIDTH / CONFIG_MAX_LAYERS,
+               "the bytes of all arrays fit 64 bits");
 
 /* --- headers --------------------------------------------------------------------------------- */
 
@@ -42,29 +43,9 @@ enum status arrays_numbers(const int32_t *values, size_t at, const struct header
     return STATUS_OK;
 }
 
-enum status arrays_complete(struct config *c, const char *architecture, struct err *e)
-{
-    if (c->d_model % c->n_heads != 0)
-        return err_set(e, STATUS_BAD_FILE,
-                       "number of heads: expected a divisor of the width %d, found %d", c->d_model,
-                       c->n_heads);
-    config_set_arch(c, arch_find(text_of(architecture)));
-    config_complete(c);
-    if (c->n_heads % c->n_kv_heads != 0)
-        return err_set(e, STATUS_BAD_FILE,
-                       "number of K/V heads: expected a divisor of the %d heads, found %d",
-                       c->n_heads, c->n_kv_heads);
-    if (c->position == POSITION_ROPE && c->head_dim % 2 != 0)
-        return err_set(e, STATUS_BAD_FILE,
-                       "width %d over %d heads: expected an even number for rotary positions, "
-                       "found %d",
-                       c->d_model, c->n_heads, c->head_dim);
-    return STATUS_OK;
-}
-
 /* --- arrays ---------------------------------------------------------------------------------- */
 
-/* The rows that were added last are the source's; a spec may ask for fewer. */
+/* A spec may ask for fewer rows than the file has. */
 static enum status view_tensor(const struct import_source *s, const struct tensor_spec *spec,
                                struct view *out, bool *found, struct err *e)
 {
@@ -73,7 +54,7 @@ static enum status view_tensor(const struct import_source *s, const struct tenso
     const struct array *const end = a->list + a->n;
     while (array < end && (array->role != spec->role || array->is_bias != spec->is_bias))
         array++;
-    (void)e;
+    (void)e; /* the header and the size were checked */
     *found = array < end;
     if (!*found)
         return STATUS_OK;
@@ -136,5 +117,5 @@ enum status arrays_end(const struct arrays *a, const char *format, struct err *e
     return err_set(e, STATUS_BAD_FILE,
                    "expected %llu bytes, as the header of %s says, found %zu: the file is %s",
                    (unsigned long long)a->end, format, a->file.len,
-                   a->file.len < a->end ? "truncated" : "another or damaged");
+                   a->file.len < a->end ? "truncated" : "not what its header says");
 }

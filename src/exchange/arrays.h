@@ -47,10 +47,6 @@ void arrays_ints(struct text file, size_t at, int n, int32_t *out);
 /* STATUS_BAD_FILE if the file is shorter than its header. */
 enum status arrays_header(struct text file, size_t bytes, struct err *e);
 
-/* Sets the architecture and what follows from the sizes, which are from 1 to CONFIG_MAX_...
- * (n_kv_heads: or 0); heads must divide the width. */
-enum status arrays_complete(struct config *c, const char *architecture, struct err *e);
-
 /* Begins with a complete config of uniform K/V heads behind a header of that many bytes. */
 void arrays_begin(struct arrays *a, struct text file, size_t header, const struct config *c);
 

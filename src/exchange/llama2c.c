@@ -107,7 +107,8 @@ static enum status read_header(struct text file, struct header *h, struct err *e
         values[VOCAB_SIZE] = -values[VOCAB_SIZE];
     }
     TRY(arrays_numbers(values, h->version->numbers_at, numbers, N_NUMBERS, &h->config, e));
-    TRY(arrays_complete(&h->config, "llama", e));
+    config_set_arch(&h->config, arch_find(text_of("llama")));
+    TRY(import_check_config(&h->config, e));
     return h->version == &versions[0] ? STATUS_OK : read_flags(file, h, e);
 }
 

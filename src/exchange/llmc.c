@@ -15,9 +15,10 @@ static const struct other_file {
     {20240327, "the activations and gradients of a test"},
     {20240328, "a vocabulary"},
     {20240520, "tokens to train on"},
+    {20240522, "questions to be tested with"},
     {20240527, "the state of an optimizer"},
     {20240801, "tokens to train on"},
-    {20240803, "a Llama 3"},
+    {20240803, "a Llama 3 (save it as a Hugging Face folder)"},
 };
 #define N_OTHER_FILES ((int)(sizeof other_files / sizeof *other_files))
 
@@ -104,7 +105,8 @@ static enum status read_config(struct text file, struct config *c, struct err *e
     arrays_ints(file, NUMBERS_AT, N_NUMBERS, values);
     TRY(arrays_numbers(values, NUMBERS_AT, numbers, N_NUMBERS, c, e));
     c->d_ff = FF_PER_WIDTH * c->d_model;
-    return arrays_complete(c, "gpt2", e);
+    config_set_arch(c, arch_find(text_of("gpt2")));
+    return import_check_config(c, e);
 }
 
 /* Rows of the embedding in the file. */
