@@ -190,14 +190,19 @@ static void add_view(struct import *im, const struct tensor_spec *spec, const ch
                            (struct gguf_source){view_piece, v});
 }
 
+/* Whether other programs want a tied output written: llama.cpp's converter of files without names
+ * does so, too. */
+static bool writes_output(const struct import *im)
+{
+    return im->source->config.arch->writes_output || im->source == &im->arrays.source;
+}
+
 static enum status add_tensor(struct import *im, const struct tensor_spec *spec, struct view *v,
                               bool for_others, struct err *e)
 {
     bool found;
-    const struct config *c = &im->source->config;
     TRY(im->source->tensor(im->source, spec, v, &found, e));
-    if (!found && spec->role == ROLE_OUTPUT && !spec->is_bias && c->arch->writes_output &&
-        for_others) {
+    if (!found && spec->role == ROLE_OUTPUT && !spec->is_bias && for_others && writes_output(im)) {
         *v = im->views[0]; /* the embedding is the first of all */
         found = true;
     }
