@@ -100,12 +100,24 @@ static enum status open_file(struct import *im, const struct file_format **forma
     return STATUS_OK;
 }
 
-static enum status open_folder(struct import *im, struct err *e)
+static void note_window(const struct import *im, const struct import_options *o)
+{
+    char text[160];
+    snprintf(text, sizeof text,
+             "the context is cut from %d to the %d positions of the sliding window: as far as all "
+             "are attended to",
+             im->folder.hf.uncut_ctx, im->source->config.n_ctx);
+    if (im->folder.hf.uncut_ctx && o->notes.note)
+        o->notes.note(o->notes.arg, text);
+}
+
+static enum status open_folder(struct import *im, const struct import_options *o, struct err *e)
 {
     TRY(hf_import_open(im->path, &im->folder, e));
     im->source = &im->folder.source;
     const char *model = im->folder.hf.family->model_class;
     snprintf(im->format, sizeof im->format, "%s", model ? model : "nanoGPT");
+    note_window(im, o);
     return STATUS_OK;
 }
 
@@ -272,7 +284,7 @@ static enum status set_context(struct config *c, int n_ctx, struct err *e)
 static enum status open_all(struct import *im, const struct import_options *o, struct err *e)
 {
     const struct file_format *format = NULL;
-    TRY(is_folder(im->path) ? open_folder(im, e) : open_file(im, &format, e));
+    TRY(is_folder(im->path) ? open_folder(im, o, e) : open_file(im, &format, e));
     TRY(set_context(&im->source->config, o->n_ctx, e));
     TRY(read_vocabulary(im, o, format, e));
     const enum status s = fill_writer(im, o, e);
