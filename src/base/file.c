@@ -121,6 +121,16 @@ enum status file_read_failure(const char *path, int error, struct err *e)
     return fail_errno(e, STATUS_BAD_FILE, input_name(path), "read", error);
 }
 
+enum status file_in_folder(const char *folder, const char *name, char **path, struct err *e)
+{
+    const size_t size = strlen(folder) + 1 + strlen(name) + 1;
+    *path = malloc(size);
+    if (!*path)
+        return err_no_memory(e, "a path", size);
+    snprintf(*path, size, "%s/%s", folder, name);
+    return STATUS_OK;
+}
+
 static enum status map_open_file(struct file_map *f, int fd, const char *path, struct err *e)
 {
     struct stat st;
@@ -158,6 +168,19 @@ enum status file_map_open(struct file_map *f, const char *path, struct err *e)
     s = map_open_file(f, fd, path, e);
     close(fd); /* the mapping stays */
     return s;
+}
+
+enum status file_map_own(struct file_map *f, size_t len, unsigned char **bytes, struct err *e)
+{
+    assert(len > 0);
+    *f = (struct file_map){0};
+    *bytes = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (*bytes == MAP_FAILED) {
+        *bytes = NULL;
+        return err_no_memory(e, "a file in memory", len);
+    }
+    *f = (struct file_map){*bytes, len};
+    return STATUS_OK;
 }
 
 /* munmap and madvise take what they do not write through as a plain pointer. */

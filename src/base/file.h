@@ -8,7 +8,8 @@
 
 #include "base/status.h"
 
-/* A whole file, mapped read-only. Immutable: any threads may read it. */
+/* A whole file, mapped read-only, or as much memory instead of one. Immutable: any threads may read
+ * it. */
 struct file_map {
     const unsigned char *data; /* NULL for an empty file */
     size_t len;                /* bytes */
@@ -21,6 +22,9 @@ struct file_map {
  * a message.
  */
 enum status file_map_open(struct file_map *f, const char *path, struct err *e);
+/* len > 0 bytes of zeros that belong to this process, instead of a file: *bytes may be written
+ * until others read the mapping. STATUS_NO_MEMORY. */
+enum status file_map_own(struct file_map *f, size_t len, unsigned char **bytes, struct err *e);
 void file_map_close(struct file_map *f); /* legal on a zeroed struct and twice */
 
 /*
@@ -40,6 +44,9 @@ void file_map_release(const struct file_map *f, const void *data, size_t len);
  * with STATUS_BAD_FILE, or STATUS_NO_MEMORY; more than `max` bytes is STATUS_USAGE.
  */
 enum status file_read_all(const char *path, size_t max, char **out, size_t *len, struct err *e);
+
+/* "folder/name", malloc'd: *path is NULL on failure. STATUS_NO_MEMORY. */
+enum status file_in_folder(const char *folder, const char *name, char **path, struct err *e);
 
 /* Opens a file of any kind for reading, or standard input for "-": *fd, which the caller closes
  * unless it is that. STATUS_BAD_FILE, or STATUS_FAILED where no more files can be open. */

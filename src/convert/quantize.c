@@ -29,23 +29,6 @@
 
 /* --- the plan -------------------------------------------------------------------------------- */
 
-/* llama.cpp's number for a file whose matrices have this type (enum llama_ftype). */
-static uint32_t file_type(uint32_t type)
-{
-    switch (type) {
-    case TENSOR_F16:
-        return 1;
-    case TENSOR_Q4_0:
-        return 2;
-    case TENSOR_Q8_0:
-        return 7;
-    case TENSOR_BF16:
-        return 32;
-    default:
-        return 0;
-    }
-}
-
 static bool is_block_type(const struct tensor_type_info *type)
 {
     return type->block_elements > 1;
@@ -342,7 +325,7 @@ static void add_metadata(const struct quantize *q, struct gguf_writer *w)
     const struct {
         const char *key;
         uint32_t value;
-    } replaced[] = {{"general.file_type", file_type(q->params.type)},
+    } replaced[] = {{"general.file_type", gguf_file_type(q->params.type)},
                     {"general.quantization_version", QUANTIZATION_VERSION}};
     bool done[2] = {false, false};
     for (size_t i = 0; i < g->n_pairs; i++) {

@@ -1,10 +1,12 @@
 #include "exchange/hf_config.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
+#include "compute/angles.h"
 #include "exchange/import_source.h"
+
+#define TWO_PI 6.283185307179586476925
 
 /* --- values ---------------------------------------------------------------------------------- */
 
@@ -218,8 +220,7 @@ static enum status read_rope(const struct json_node *object, struct config *c, s
 void hf_llama3_factors(const struct hf_llama3 *l, const struct config *c, float *out)
 {
     for (int i = 0; i < c->rope.n_dims / 2; i++) {
-        const double wavelength =
-            2 * 3.14159265358979323846 * pow(c->rope.base, 2.0 * i / c->rope.n_dims);
+        const double wavelength = TWO_PI * angles_power(c->rope.base, 2.0 * i / c->rope.n_dims);
         const double share = l->context / wavelength;
         const double smooth = (share - l->low) / (l->high - l->low);
         if (share > l->high)

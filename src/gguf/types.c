@@ -36,26 +36,6 @@ bool gguf_alignment_legal(uint64_t alignment)
            (alignment & (alignment - 1)) == 0;
 }
 
-uint64_t gguf_load(const void *from, size_t bytes)
-{
-    assert(bytes >= 1 && bytes <= 8);
-    unsigned char raw[8];
-    memcpy(raw, from, bytes);
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; i++)
-        value |= (uint64_t)raw[i] << (8 * i);
-    return value;
-}
-
-void gguf_store(void *to, uint64_t value, size_t bytes)
-{
-    assert(bytes >= 1 && bytes <= 8);
-    unsigned char raw[8];
-    for (size_t i = 0; i < bytes; i++)
-        raw[i] = (unsigned char)(value >> (8 * i));
-    memcpy(to, raw, bytes);
-}
-
 /* --- tensor types -------------------------------------------------------------------------- */
 
 /* Ordered by number. Blocks of 256 belong to the K, IQ and TQ families. */
@@ -158,4 +138,20 @@ enum status gguf_tensor_measure(struct gguf_tensor *t, uint32_t type, enum statu
                        "expected less than 2^63",
                        t->n_elements, t->type->name);
     return STATUS_OK;
+}
+
+uint32_t gguf_file_type(uint32_t type)
+{
+    switch (type) {
+    case TENSOR_F16:
+        return 1;
+    case TENSOR_Q4_0:
+        return 2;
+    case TENSOR_Q8_0:
+        return 7;
+    case TENSOR_BF16:
+        return 32;
+    default:
+        return 0;
+    }
 }

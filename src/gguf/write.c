@@ -90,7 +90,7 @@ static void append_int(struct gguf_writer *w, struct bytes *b, uint64_t value, s
 {
     unsigned char *room = writer_extend(w, b, len);
     if (room)
-        gguf_store(room, value, len);
+        little_store(room, value, len);
 }
 
 static void append_text(struct gguf_writer *w, struct bytes *b, struct text text)
@@ -244,7 +244,7 @@ void gguf_add_value(struct gguf_writer *w, struct text key, const struct gguf_va
             text_width(key), key.data, value->bytes.len, gguf_kind_name(value->kind), value->count);
     append_key(w, key, value->kind);
     if (text_is(key, GGUF_ALIGNMENT_KEY) && !w->status)
-        set_alignment(w, gguf_load(value->bytes.data, 4));
+        set_alignment(w, little_load(value->bytes.data, 4));
     if (value->kind == GGUF_STRING) {
         append_text(w, &w->pairs, value->bytes);
     } else if (value->kind == GGUF_ARRAY) {
@@ -352,7 +352,7 @@ static enum status check_keys(const struct gguf_writer *w, struct err *e)
         size_t at;
         memcpy(&at, w->keys.data + i * sizeof at, sizeof at);
         const unsigned char *pair = w->pairs.data + at;
-        keys[i] = (struct text){(const char *)pair + 8, (size_t)gguf_load(pair, 8)};
+        keys[i] = (struct text){(const char *)pair + 8, (size_t)little_load(pair, 8)};
     }
     const enum status s = check_unique(keys, sizeof *keys, n, "key", e);
     free(keys);
@@ -510,28 +510,64 @@ enum status gguf_write(struct gguf_writer *w, const char *path, struct err *e)
     return s;
 }
 
+/* Writes the file to memory that `take` gives. */
+static enum status write_to_memory(struct gguf_writer *w, void *memory,
+                                   enum status (*take)(void *memory, size_t len,
+                                                       unsigned char **out, struct err *e),
+                                   struct err *e)
+{
+    struct bytes header;
+    uint64_t bytes = 0;
+    struct sink sink = {0};
+    enum status s = prepare_write(w, &header, &bytes, e);
+    if (!s && (!u64_add(bytes, header.len, &bytes) || bytes > PTRDIFF_MAX))
+        s = err_no_memory(e, "the GGUF file", SIZE_MAX);
+    if (!s)
+        s = take(memory, sink.left = (size_t)bytes, &sink.at, e);
+    if (!s)
+        s = sink_put_file(w, &header, &sink, e);
+    assert(s || sink.left == 0);
+    free(header.data);
+    return s;
+}
+
+struct allocation {
+    unsigned char *data;
+    size_t len;
+};
+
+static enum status take_allocation(void *memory, size_t len, unsigned char **out, struct err *e)
+{
+    struct allocation *a = memory;
+    a->data = *out = malloc(len);
+    a->len = len;
+    return a->data ? STATUS_OK : err_no_memory(e, "the GGUF file", len);
+}
+
 enum status gguf_write_memory(struct gguf_writer *w, unsigned char **out, size_t *len,
                               struct err *e)
 {
-    *out = NULL;
-    *len = 0;
-    struct bytes header;
-    uint64_t bytes = 0;
-    enum status s = prepare_write(w, &header, &bytes, e);
-    if (!s && (!u64_add(bytes, header.len, &bytes) || bytes > PTRDIFF_MAX ||
-               !(*out = malloc((size_t)bytes))))
-        s = err_no_memory(e, "the GGUF file", (size_t)bytes);
-    if (!s) {
-        struct sink sink = {.at = *out, .left = (size_t)bytes};
-        s = sink_put_file(w, &header, &sink, e);
-        assert(s || sink.left == 0);
-        *len = (size_t)bytes;
-    }
+    struct allocation a = {0};
+    const enum status s = write_to_memory(w, &a, take_allocation, e);
     if (s) {
-        free(*out);
-        *out = NULL;
-        *len = 0;
+        free(a.data);
+        a = (struct allocation){0};
     }
-    free(header.data);
+    *out = a.data;
+    *len = a.len;
+    return s;
+}
+
+static enum status take_map(void *memory, size_t len, unsigned char **out, struct err *e)
+{
+    return file_map_own(memory, len, out, e);
+}
+
+enum status gguf_write_map(struct gguf_writer *w, struct file_map *out, struct err *e)
+{
+    *out = (struct file_map){0};
+    const enum status s = write_to_memory(w, out, take_map, e);
+    if (s)
+        file_map_close(out);
     return s;
 }

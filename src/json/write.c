@@ -45,17 +45,17 @@ static void json_put_escaped(struct output *out, struct text s)
 /* What stands before a value. */
 static void begin_item(struct json *j, const char *key)
 {
-    const bool broken = j->depth <= j->broken_depth;
+    const bool broken = j->depth <= j->broken_depth, compact = j->broken_depth == JSON_COMPACT;
     if (j->depth > 0) {
         if (j->open[j->depth - 1].used)
-            output_puts(j->out, broken ? "," : ", ");
+            output_puts(j->out, broken || compact ? "," : ", ");
         if (broken)
             json_break_line(j);
         j->open[j->depth - 1].used = true;
     }
     if (key) {
         json_put_escaped(j->out, text_of(key));
-        output_puts(j->out, ": ");
+        output_puts(j->out, compact ? ":" : ": ");
     }
 }
 
