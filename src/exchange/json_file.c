@@ -26,6 +26,15 @@ char *path_in(const char *dir, const char *name)
     return path;
 }
 
+enum status file_map_steady(struct file_map *f, const char *path, struct err *e)
+{
+    TRY(file_map_open(f, path, e));
+    const enum status s = file_map_make_private(f, f->len, e);
+    if (s != STATUS_OK)
+        file_map_close(f);
+    return s;
+}
+
 static enum status read_root(struct json_file *f, struct err *e)
 {
     const struct text source = {(const char *)f->map.data, f->map.len};
@@ -36,25 +45,15 @@ static enum status read_root(struct json_file *f, struct err *e)
     return STATUS_OK;
 }
 
-static enum status open_path(struct json_file *f, const char *path, struct err *e)
+enum status json_file_open(struct json_file *f, const char *path, struct err *e)
 {
+    *f = (struct json_file){.root = NULL};
     if (!file_is_there(path))
         return STATUS_OK;
-    TRY(file_map_open(&f->map, path, e)); /* names the path */
+    TRY(file_map_steady(&f->map, path, e)); /* names the path */
     const enum status s = read_root(f, e);
     if (s != STATUS_OK)
         err_prefix(e, path);
-    return s;
-}
-
-enum status json_file_open(struct json_file *f, const char *dir, const char *name, struct err *e)
-{
-    *f = (struct json_file){.root = NULL};
-    char *path = path_in(dir, name);
-    if (!path)
-        return err_no_memory(e, name, strlen(dir) + strlen(name));
-    const enum status s = open_path(f, path, e);
-    free(path);
     return s;
 }
 

@@ -18,12 +18,15 @@ struct json_file {
 /* Whether there is something of this name, be it a link that leads nowhere. */
 bool file_is_there(const char *path);
 
+/* As file_map_open, but what was read stays as it was: somebody may be writing to the file. */
+enum status file_map_steady(struct file_map *f, const char *path, struct err *e);
+
 /* "dir/name", malloc'd; NULL without memory. */
 char *path_in(const char *dir, const char *name);
 
-/* Reads dir/name, whose root must be an object; that there is none is no failure. STATUS_BAD_FILE,
- * the message with the path, or STATUS_NO_MEMORY; f may be closed then too. */
-enum status json_file_open(struct json_file *f, const char *dir, const char *name, struct err *e);
+/* Reads a file whose root must be an object; that there is none is no failure. STATUS_BAD_FILE, the
+ * message with the path, or STATUS_NO_MEMORY; f may be closed then too. */
+enum status json_file_open(struct json_file *f, const char *path, struct err *e);
 void json_file_close(struct json_file *f); /* legal on a zeroed struct and twice */
 
 /* The member of an object that is there and not null; else NULL. */

@@ -68,18 +68,30 @@ static enum status mark_others(const struct json_node *file, struct vocab_build 
     return STATUS_OK;
 }
 
+static enum status of_file(enum status s, const char *name, struct err *e)
+{
+    if (s != STATUS_OK && s != STATUS_NO_MEMORY)
+        err_prefix(e, name);
+    return s;
+}
+
+static enum status add_decoder(const struct json_node *decoder, struct vocab_build *b,
+                               struct err *e)
+{
+    TRY(json_expect(decoder, JSON_OBJECT, e));
+    TRY(vocab_build_index(b, e));
+    return added_tokens_read_decoder(decoder, b, e);
+}
+
 static enum status add_tokens(const struct special_sources *s, struct vocab_build *b, struct err *e)
 {
     const struct json_node *decoder =
         s->config ? json_present(s->config, "added_tokens_decoder") : NULL;
-    if (decoder) {
-        TRY(json_expect(decoder, JSON_OBJECT, e));
-        TRY(vocab_build_index(b, e));
-        TRY(added_tokens_read_decoder(decoder, b, e));
-    }
+    if (decoder)
+        TRY(of_file(add_decoder(decoder, b, e), "tokenizer_config.json", e));
     if (s->added) {
         TRY(vocab_build_index(b, e));
-        TRY(added_tokens_read_ids(s->added, b, e));
+        TRY(of_file(added_tokens_read_ids(s->added, b, e), "added_tokens.json", e));
     }
     return vocab_build_index(b, e);
 }
@@ -95,7 +107,7 @@ static enum status read_adds_bos(const struct special_sources *s, struct vocab_b
     if (s->config)
         TRY(json_optional_bool(s->config, "add_bos_token", &adds, e));
     if (s->tokenizer) {
-        TRY(tokenizer_template_read(s->tokenizer, b, &first, e));
+        TRY(of_file(tokenizer_template_read(s->tokenizer, b, &first, e), "tokenizer.json", e));
         adds = first >= 0;
     }
     if (first >= 0 && k->bos >= 0 && first != k->bos)

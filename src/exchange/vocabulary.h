@@ -56,9 +56,8 @@ enum status vocabulary_of_file(const char *path, const struct hf_ids *ids, int n
                                struct err *e);
 
 /* With 256 ids plain bytes, as our own byte-level checkpoints have them; with others none at all:
- * keys.model is NULL. */
-enum status vocabulary_plain(const struct hf_ids *ids, int n_vocab, struct vocabulary *out,
-                                struct err *e);
+ * keys.model is NULL. STATUS_NO_MEMORY. */
+enum status vocabulary_plain(int n_vocab, struct vocabulary *out, struct err *e);
 
 void vocabulary_free(struct vocabulary *v); /* legal on a zeroed struct and twice */
 
