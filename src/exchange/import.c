@@ -174,7 +174,7 @@ static enum status read_vocabulary(struct import *im, const struct import_option
     char *path;
     TRY(find_beside(im, format->tokenizer, &path, e));
     const enum status s = path ? vocabulary_of_file(path, &ids, n, &o->notes, &im->vocabulary, e)
-                               : vocabulary_of_bytes(&ids, n, &im->vocabulary, e);
+                               : vocabulary_plain(n, &im->vocabulary, e);
     free(path);
     return s;
 }
