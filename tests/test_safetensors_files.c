@@ -141,7 +141,7 @@ START_TEST(shards)
     opens();
     ck_assert_uint_eq(opened.n_tensors, 5);
     for (int i = 0; i < 5; i++)
-        ck_assert(text_equal(opened.tensors[i].name, (struct text){"cadbe" + i, 1}));
+        ck_assert(text_equal(opened.tensors[i].name, (struct text){&"cadbe"[i], 1}));
     has("ca", "model-00001-of-00002.safetensors");
     has("bed", "model-00002-of-00002.safetensors");
     ck_assert_ptr_null(safetensors_folder_find(&opened, text_of("x")));

@@ -12,10 +12,10 @@
 
 static void check_tensor(const struct safetensors *s, const struct safetensors_tensor *t)
 {
-    volatile unsigned char sum = 0;
-    uint64_t bytes = 77;
+    uint64_t bytes = 77, sum = 0;
     for (uint64_t i = 0; i < t->n_bytes; i++)
-        sum ^= t->data[i];
+        sum += t->data[i];
+    require(sum <= 255 * t->n_bytes);
     require(safetensors_find(s, t->name) == t);
     require(safetensors_dtype_named(text_of(t->dtype->name)) == t->dtype);
     require(t->n_dims >= 0 && t->n_dims <= SAFETENSORS_MAX_DIMS);
