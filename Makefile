@@ -84,7 +84,8 @@ TEST_SRC := $(wildcard tests/test_*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
 # What the suites share.
 TEST_SUPPORT := $(patsubst %,$(BUILD)/tests/%.o,support cgroups checkpoints conversions hostile \
-                                            kernel_data plain_model program vocabularies)
+                                            kernel_data plain_model program vocabularies \
+                                            vocab_import)
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZERS  := $(FUZZ_SRC:tests/fuzz/%.c=%)
 
