@@ -84,7 +84,8 @@ TEST_SRC := $(wildcard tests/test_*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
 # What the suites share.
 TEST_SUPPORT := $(patsubst %,$(BUILD)/tests/%.o,support cgroups checkpoints conversions hostile \
-                                            kernel_data plain_model program vocabularies)
+                                            kernel_data plain_model program vocabularies \
+                                            vocab_import)
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZERS  := $(FUZZ_SRC:tests/fuzz/%.c=%)
 
@@ -256,6 +257,8 @@ CORPUS_fuzz_prompts   := tests/fuzz/corpus/prompts
 CORPUS_fuzz_json      := tests/fuzz/corpus/json
 CORPUS_fuzz_safetensors := tests/fuzz/corpus/safetensors
 CORPUS_fuzz_bins      := tests/fuzz/corpus/bins
+CORPUS_fuzz_tokenizer_json := tests/fuzz/corpus/tokenizer_json
+CORPUS_fuzz_vocab_files    := tests/fuzz/corpus/vocab_files
 
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(CLI_LIB) $(LIB)
 	$(call say,LINK)
