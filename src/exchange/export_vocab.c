@@ -46,8 +46,9 @@ static enum status write_sentencepiece(const struct vocab_export *x, const char 
     struct file_writer *w;
     bool fits;
     if (!put_sentencepiece(x, &model, &fits)) {
+        const size_t had = model.cap;
         bytes_free(&model);
-        return err_no_memory(e, path, SIZE_MAX);
+        return err_no_memory(e, "tokenizer.model", 2 * had);
     }
     enum status s = fits ? file_writer_open(&w, path, e) : remove_file(path, e);
     if (fits && s == STATUS_OK) {

@@ -32,7 +32,7 @@ static size_t count_chars(struct text s)
 /* A merge while it is sorted. */
 struct ranked {
     struct symbol_pair pair;
-    size_t left_chars;
+    size_t left_chars, right_chars;
 };
 
 /* The ways to make one token, or tokens of one score, have one rank: those follow as transformers'
@@ -45,9 +45,9 @@ static int compare_ranked(const void *left, const void *right)
         return a->pair.rank < b->pair.rank ? -1 : 1;
     if (a->left_chars != b->left_chars)
         return a->left_chars > b->left_chars ? -1 : 1;
-    if (a->pair.result != b->pair.result)
-        return a->pair.result < b->pair.result ? -1 : 1;
-    return (a->pair.left > b->pair.left) - (a->pair.left < b->pair.left);
+    if (a->right_chars != b->right_chars)
+        return a->right_chars > b->right_chars ? -1 : 1;
+    return (a->pair.result > b->pair.result) - (a->pair.result < b->pair.result);
 }
 
 static bool is_token(const struct vocab_export *x, int32_t symbol)
@@ -100,7 +100,8 @@ static enum status read_merges(struct vocab_export *x, const struct vocabulary_n
     for (size_t i = 0; i < most; i++) {
         const struct symbol_pair *p = &m->pairs[i];
         if (is_merged(x, p->left) && is_merged(x, p->right) && is_merged(x, p->result))
-            list[x->n_merges++] = (struct ranked){*p, count_chars(x->names.name[p->left])};
+            list[x->n_merges++] = (struct ranked){*p, count_chars(x->names.name[p->left]),
+                                                  count_chars(x->names.name[p->right])};
         else if (!x->pre && is_token(x, p->result))
             lost = p;
     }
