@@ -189,9 +189,11 @@ FAULT_WRAPS := program_run malloc calloc realloc aligned_alloc strdup strndup fr
 FAULT_TESTS := $(BUILD)/tests/test_faults $(BUILD)/tests/test_interrupts
 $(FAULT_TESTS): TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
 $(FAULT_TESTS): $(BUILD)/tests/faults.o $(BUILD)/tests/scenarios.o
-# And this one the library's calls of its own.
-$(BUILD)/tests/test_safetensors_files: TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
-$(BUILD)/tests/test_safetensors_files: $(BUILD)/tests/faults.o
+# And these the library's calls of their own.
+FAULT_CALLS := $(BUILD)/tests/test_safetensors_files \
+               $(BUILD)/tests/test_export_vocab
+$(FAULT_CALLS): TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
+$(FAULT_CALLS): $(BUILD)/tests/faults.o
 
 # The longest first, so that nothing is waited for at the end. $(1): build/MODE
 suites = 'sh tests/cli.sh $(1)/decode' 'sh tests/world.sh $(1)/decode' \
