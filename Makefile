@@ -179,6 +179,9 @@ $(BUILD)/tests/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create,--wrap=pthre
 # test_json_read makes allocations fail and counts them.
 $(BUILD)/tests/test_json_read: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=realloc
 
+# test_view makes allocations fail.
+$(BUILD)/tests/test_view: TEST_LDFLAGS := -Wl,--wrap=malloc
+
 # test_turns makes text that waits find no memory.
 $(BUILD)/tests/test_turns: TEST_LDFLAGS := -Wl,--wrap=realloc
 
