@@ -251,6 +251,7 @@ CORPUS_fuzz_spm       := tests/fuzz/corpus/spm
 CORPUS_fuzz_options   := tests/fuzz/corpus/options
 CORPUS_fuzz_prompts   := tests/fuzz/corpus/prompts
 CORPUS_fuzz_json      := tests/fuzz/corpus/json
+CORPUS_fuzz_bins      := tests/fuzz/corpus/bins
 
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(CLI_LIB) $(LIB)
 	$(call say,LINK)

@@ -82,8 +82,7 @@ static const struct {
     {"use_bidirectional_attention", "false"}, {"quantization_config", "null"},
 };
 
-static enum status refuse_others(const struct json_node *object, const struct config *c,
-                                 struct err *e)
+static enum status refuse_others(const struct json_node *object, struct err *e)
 {
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
         const struct json_node *v = member_of(object, fixed[i].key);
@@ -94,13 +93,6 @@ static enum status refuse_others(const struct json_node *object, const struct co
                            v->kind == JSON_OBJECT ? 9 : text_width(v->text),
                            v->kind == JSON_OBJECT ? "an object" : v->text.data);
     }
-    int window = 0;
-    TRY(read_int(object, "sliding_window", INT32_MAX, &window, e));
-    if (window && window < c->n_ctx)
-        return err_set(e, STATUS_BAD_FILE,
-                       "\"sliding_window\": expected null or at least the context of %d, because "
-                       "every position is attended to here; found %d (--ctx %d cuts the context)",
-                       c->n_ctx, window, window);
     return STATUS_OK;
 }
 
@@ -232,6 +224,19 @@ void hf_llama3_factors(const struct hf_llama3 *l, const struct config *c, float 
     }
 }
 
+/* As long as no more positions are there than a window has, all are attended to, as here. */
+static enum status cut_to_window(const struct json_node *object, struct config *c,
+                                 struct hf_config *h, struct err *e)
+{
+    int window = 0;
+    TRY(read_int(object, "sliding_window", INT32_MAX, &window, e));
+    if (window && window < c->n_ctx) {
+        h->uncut_ctx = c->n_ctx;
+        c->n_ctx = window;
+    }
+    return STATUS_OK;
+}
+
 /* --- kinds ----------------------------------------------------------------------------------- */
 
 static enum status read_kinds(const struct json_node *object, const struct hf_family *f,
@@ -280,6 +285,7 @@ enum status hf_config_read(const struct json_node *object, struct config *c, str
     c->norm_eps = (float)eps;
     h->tied = f->tied;
     TRY(read_bool(object, "tie_word_embeddings", &h->tied, e));
-    TRY(refuse_others(object, c, e));
+    TRY(refuse_others(object, e));
+    TRY(cut_to_window(object, c, h, e));
     return import_check_config(c, e);
 }

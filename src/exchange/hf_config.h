@@ -21,6 +21,7 @@ struct hf_config {
     const struct hf_family *family;
     bool tied;
     struct hf_llama3 llama3;
+    int uncut_ctx; /* the context, if n_ctx is only as long as a sliding window; else 0 */
 };
 
 /*

@@ -100,12 +100,24 @@ static enum status open_file(struct import *im, const struct file_format **forma
     return STATUS_OK;
 }
 
-static enum status open_folder(struct import *im, struct err *e)
+static void note_window(const struct import *im, const struct import_options *o)
+{
+    char text[160];
+    snprintf(text, sizeof text,
+             "the context is cut from %d to the %d positions of the sliding window: as far as all "
+             "are attended to",
+             im->folder.hf.uncut_ctx, im->source->config.n_ctx);
+    if (im->folder.hf.uncut_ctx && o->notes.note)
+        o->notes.note(o->notes.arg, text);
+}
+
+static enum status open_folder(struct import *im, const struct import_options *o, struct err *e)
 {
     TRY(hf_import_open(im->path, &im->folder, e));
     im->source = &im->folder.source;
     const char *model = im->folder.hf.family->model_class;
     snprintf(im->format, sizeof im->format, "%s", model ? model : "nanoGPT");
+    note_window(im, o);
     return STATUS_OK;
 }
 
@@ -162,7 +174,7 @@ static enum status read_vocabulary(struct import *im, const struct import_option
     char *path;
     TRY(find_beside(im, format->tokenizer, &path, e));
     const enum status s = path ? vocabulary_of_file(path, &ids, n, &o->notes, &im->vocabulary, e)
-                               : vocabulary_of_bytes(&ids, n, &im->vocabulary, e);
+                               : vocabulary_plain(n, &im->vocabulary, e);
     free(path);
     return s;
 }
@@ -190,14 +202,19 @@ static void add_view(struct import *im, const struct tensor_spec *spec, const ch
                            (struct gguf_source){view_piece, v});
 }
 
+/* Whether other programs want a tied output written: llama.cpp's converter of files without names
+ * does so, too. */
+static bool writes_output(const struct import *im)
+{
+    return im->source->config.arch->writes_output || im->source == &im->arrays.source;
+}
+
 static enum status add_tensor(struct import *im, const struct tensor_spec *spec, struct view *v,
                               bool for_others, struct err *e)
 {
     bool found;
-    const struct config *c = &im->source->config;
     TRY(im->source->tensor(im->source, spec, v, &found, e));
-    if (!found && spec->role == ROLE_OUTPUT && !spec->is_bias && c->arch->writes_output &&
-        for_others) {
+    if (!found && spec->role == ROLE_OUTPUT && !spec->is_bias && for_others && writes_output(im)) {
         *v = im->views[0]; /* the embedding is the first of all */
         found = true;
     }
@@ -267,7 +284,7 @@ static enum status set_context(struct config *c, int n_ctx, struct err *e)
 static enum status open_all(struct import *im, const struct import_options *o, struct err *e)
 {
     const struct file_format *format = NULL;
-    TRY(is_folder(im->path) ? open_folder(im, e) : open_file(im, &format, e));
+    TRY(is_folder(im->path) ? open_folder(im, o, e) : open_file(im, &format, e));
     TRY(set_context(&im->source->config, o->n_ctx, e));
     TRY(read_vocabulary(im, o, format, e));
     const enum status s = fill_writer(im, o, e);

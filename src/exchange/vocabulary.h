@@ -40,7 +40,7 @@ struct hf_ids {
  * Of a Hugging Face folder: tokenizer.json, or vocab.json with merges.txt, or tokenizer.model, with
  * what tokenizer_config.json, special_tokens_map.json and added_tokens.json say of special tokens.
  * BOS and EOS are those that these name, else those of `ids`. A vocab.json of single characters
- * needs no merges.txt. Where there is none of them, as vocabulary_of_bytes. Messages name the file.
+ * needs no merges.txt. Where there is none of them, as vocabulary_plain. Messages name the file.
  *
  * `notes` may be NULL. *out is for vocabulary_free; zeroed on failure. STATUS_BAD_FILE or
  * STATUS_NO_MEMORY; memory is a small multiple of the files' and of n_vocab.
@@ -56,9 +56,8 @@ enum status vocabulary_of_file(const char *path, const struct hf_ids *ids, int n
                                struct err *e);
 
 /* With 256 ids plain bytes, as our own byte-level checkpoints have them; with others none at all:
- * keys.model is NULL. */
-enum status vocabulary_of_bytes(const struct hf_ids *ids, int n_vocab, struct vocabulary *out,
-                                struct err *e);
+ * keys.model is NULL. STATUS_NO_MEMORY. */
+enum status vocabulary_plain(int n_vocab, struct vocabulary *out, struct err *e);
 
 void vocabulary_free(struct vocabulary *v); /* legal on a zeroed struct and twice */
 

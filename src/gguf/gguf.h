@@ -186,6 +186,8 @@ void gguf_add_texts(struct gguf_writer *w, const char *key, const struct text *e
                     uint64_t count);
 /* An array of count i32, as tokenizer.ggml.token_type is. */
 void gguf_add_i32s(struct gguf_writer *w, const char *key, const int32_t *elements, uint64_t count);
+/* One of count f32, as tokenizer.ggml.scores is. */
+void gguf_add_f32s(struct gguf_writer *w, const char *key, const float *elements, uint64_t count);
 /* Any scalar or array value as it stands in a file, of every kind. */
 void gguf_add_value(struct gguf_writer *w, struct text key, const struct gguf_value *value);
 /* Borrows `data` (the type's row layout, n_bytes as the shape says) until gguf_write returns. */

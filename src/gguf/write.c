@@ -207,6 +207,17 @@ void gguf_add_i32s(struct gguf_writer *w, const char *key, const int32_t *elemen
         append_int(w, &w->pairs, (uint32_t)elements[i], 4);
 }
 
+void gguf_add_f32s(struct gguf_writer *w, const char *key, const float *elements, uint64_t count)
+{
+    assert(elements || count == 0);
+    append_array(w, key, GGUF_F32, count);
+    for (uint64_t i = 0; i < count && !w->status; i++) {
+        uint32_t bits;
+        memcpy(&bits, &elements[i], sizeof bits);
+        append_int(w, &w->pairs, bits, 4);
+    }
+}
+
 /* Whether the value's bytes are what its kind and count say. */
 static bool value_is_whole(const struct gguf_value *v)
 {

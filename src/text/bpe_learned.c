@@ -2,6 +2,7 @@
 
 #include "text/byte_alphabet.h"
 #include "text/vocab.h"
+#include "text/vocab_keys.h"
 
 void bpe_learned_free(struct bpe_learned *v)
 {
@@ -70,14 +71,21 @@ enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w
     TRY(names_allocate(&n, v, e));
     fill_names(v, &n);
     const bool has_special = v->end_of_text >= 0;
-    gguf_add_text(w, "tokenizer.ggml.model", text_of("gpt2"));
-    gguf_add_text(w, "tokenizer.ggml.pre", text_of("gpt-2"));
-    gguf_add_texts(w, "tokenizer.ggml.tokens", n.tokens, (uint64_t)v->n_tokens);
-    gguf_add_i32s(w, "tokenizer.ggml.token_type", n.types, (uint64_t)v->n_tokens);
-    gguf_add_texts(w, "tokenizer.ggml.merges", n.merges, (uint64_t)v->n_merges);
-    gguf_add_u32(w, "tokenizer.ggml.bos_token_id", has_special ? (uint32_t)v->end_of_text : '\n');
-    gguf_add_u32(w, "tokenizer.ggml.eos_token_id", has_special ? (uint32_t)v->end_of_text : 0);
-    gguf_add_bool(w, "tokenizer.ggml.add_bos_token", false);
+    const struct vocab_keys keys = {
+        .model = "gpt2",
+        .pre = "gpt-2",
+        .n = v->n_tokens,
+        .tokens = n.tokens,
+        .types = n.types,
+        .n_merges = (uint64_t)v->n_merges,
+        .merges = n.merges,
+        .bos = has_special ? v->end_of_text : '\n',
+        .eos = has_special ? v->end_of_text : 0,
+        .unk = -1,
+        .pad = -1,
+        .add_space_prefix = -1,
+    };
+    vocab_keys_write(&keys, w);
     arena_free(&n.arena);
     return STATUS_OK;
 }
