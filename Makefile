@@ -188,6 +188,9 @@ FAULT_WRAPS := program_run malloc calloc realloc aligned_alloc strdup strndup fr
 FAULT_TESTS := $(BUILD)/tests/test_faults $(BUILD)/tests/test_interrupts
 $(FAULT_TESTS): TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
 $(FAULT_TESTS): $(BUILD)/tests/faults.o $(BUILD)/tests/scenarios.o
+# And this one the library's calls of its own.
+$(BUILD)/tests/test_safetensors_files: TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
+$(BUILD)/tests/test_safetensors_files: $(BUILD)/tests/faults.o
 
 # The longest first, so that nothing is waited for at the end. $(1): build/MODE
 suites = 'sh tests/cli.sh $(1)/decode' 'sh tests/world.sh $(1)/decode' \
@@ -251,6 +254,7 @@ CORPUS_fuzz_spm       := tests/fuzz/corpus/spm
 CORPUS_fuzz_options   := tests/fuzz/corpus/options
 CORPUS_fuzz_prompts   := tests/fuzz/corpus/prompts
 CORPUS_fuzz_json      := tests/fuzz/corpus/json
+CORPUS_fuzz_safetensors := tests/fuzz/corpus/safetensors
 CORPUS_fuzz_bins      := tests/fuzz/corpus/bins
 
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(CLI_LIB) $(LIB)

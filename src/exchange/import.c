@@ -161,6 +161,7 @@ static enum status read_vocabulary(struct import *im, const struct import_option
 {
     const int n = im->source->config.n_vocab;
     const struct json_node *config = im->folder.config;
+    const struct vocabulary_notes *notes = o->notes.note ? &o->notes : NULL;
     struct hf_ids ids = {-1, -1, -1};
     if (config)
         ids = (struct hf_ids){id_of_key(config, "bos_token_id"), id_of_key(config, "eos_token_id"),
@@ -168,12 +169,12 @@ static enum status read_vocabulary(struct import *im, const struct import_option
     if (o->tokenizer && strcmp(o->tokenizer, "none") == 0)
         return STATUS_OK;
     if (o->tokenizer)
-        return vocabulary_of_file(o->tokenizer, &ids, n, &o->notes, &im->vocabulary, e);
+        return vocabulary_of_file(o->tokenizer, &ids, n, notes, &im->vocabulary, e);
     if (config)
-        return vocabulary_of_folder(im->path, &ids, n, &o->notes, &im->vocabulary, e);
+        return vocabulary_of_folder(im->path, &ids, n, notes, &im->vocabulary, e);
     char *path;
     TRY(find_beside(im, format->tokenizer, &path, e));
-    const enum status s = path ? vocabulary_of_file(path, &ids, n, &o->notes, &im->vocabulary, e)
+    const enum status s = path ? vocabulary_of_file(path, &ids, n, notes, &im->vocabulary, e)
                                : vocabulary_plain(n, &im->vocabulary, e);
     free(path);
     return s;

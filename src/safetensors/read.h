@@ -2,9 +2,10 @@
  * read - reads a safetensors file: names, shapes and places of tensors.
  *
  * Works on a span of bytes that stays the caller's (usually a mapped file) and must outlive the
- * struct safetensors. Taken is what version 0.8 of the library takes, but for names that occur
- * twice, more than SAFETENSORS_MAX_DIMS dimensions, and headers of more than a million JSON values.
- * A parsed struct safetensors is immutable: any threads may read it.
+ * struct safetensors. Taken is what version 0.8 of the library takes, but for keys that occur
+ * twice, null as metadata, more than SAFETENSORS_MAX_DIMS dimensions, and headers of more than 2^20
+ * JSON values or 16 containers in one another. (That refuses a -0 as a whole number.) A parsed
+ * struct safetensors is immutable: any threads may read it.
  */
 #ifndef DECODE_SAFETENSORS_READ_H
 #define DECODE_SAFETENSORS_READ_H
