@@ -65,10 +65,12 @@ static enum status check_shape(const struct safetensors_tensor *t, int n_dims,
 }
 
 /* Rows [rows, cols] of a tensor, or the elements of a vector as rows of one. */
-static struct view view_of(const struct safetensors_tensor *t, int rows, int cols)
+static struct view view_of(const struct hf_import *h, const struct safetensors_tensor *t, int rows,
+                           int cols)
 {
     return (struct view){
-        .parts = {{.data = t->data,
+        .parts = {{.file = safetensors_folder_map(&h->tensors, t),
+                   .data = t->data,
                    .type = (uint32_t)t->dtype->type,
                    .source_rows = rows,
                    .rows = rows}},
@@ -86,7 +88,7 @@ static enum status find_matrix(const struct hf_import *h, const struct tensor_sp
     const uint64_t dims[2] = {(uint64_t)(transposed ? spec->cols : rows),
                               (uint64_t)(transposed ? rows : spec->cols)};
     TRY(check_shape(t, 2, dims, e));
-    *out = view_of(t, rows, spec->cols);
+    *out = view_of(h, t, rows, spec->cols);
     out->parts[0].rows = spec->rows;
     out->parts[0].transposed = transposed;
     out->parts[0].swap = hf_row_swap(h->hf.family, &h->source.config, spec->role);
@@ -98,7 +100,7 @@ static enum status find_vector(const struct hf_import *h, const struct tensor_sp
 {
     const uint64_t n = spec_elements(spec);
     TRY(check_shape(t, 1, &n, e));
-    *out = view_of(t, (int)n, 1);
+    *out = view_of(h, t, (int)n, 1);
     out->parts[0].swap = hf_row_swap(h->hf.family, &h->source.config, spec->role);
     return STATUS_OK;
 }

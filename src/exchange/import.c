@@ -198,6 +198,8 @@ static void add_view(struct import *im, const struct tensor_spec *spec, const ch
 {
     const uint64_t dims[2] = {(uint64_t)spec->cols, (uint64_t)spec->rows};
     v->maker = &im->maker;
+    for (int i = 0; i < v->n_parts && im->file.data; i++)
+        v->parts[i].file = &im->file;
     v->type = type_of(spec, v);
     gguf_add_tensor_source(im->writer, text_of(name), v->type, spec->n_dims, dims,
                            (struct gguf_source){view_piece, v});

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/file.h"
 #include "base/status.h"
 #include "gguf/gguf.h"
 
@@ -26,6 +27,8 @@ struct row_swap {
 
 /* Rows that stand in one source. */
 struct view_part {
+    const struct file_map *file;  /* that it is in: its pages are released when the next view is
+                                     made;  NULL: they stay */
     const unsigned char *data;    /* of the source, a matrix [source_rows, cols] */
     uint32_t type;                /* enum tensor_type of the five that blocks_runs, or VIEW_INT8 */
     const unsigned char *factors; /* of VIEW_INT8 */
@@ -45,6 +48,7 @@ struct view_maker {
     float *numbers, *span;
     unsigned char *bytes;
     size_t cap; /* elements of each */
+    const struct view *last;
 };
 void view_maker_free(struct view_maker *m); /* legal on a zeroed struct and twice */
 

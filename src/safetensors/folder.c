@@ -332,7 +332,7 @@ const struct safetensors_tensor *safetensors_folder_find(const struct safetensor
     return i < f->n_tensors ? &f->tensors[i] : NULL;
 }
 
-const char *safetensors_folder_file(const struct safetensors_folder *f,
+static const struct shard *shard_of(const struct safetensors_folder *f,
                                     const struct safetensors_tensor *t)
 {
     const struct shard *shard = f->index->shards;
@@ -340,5 +340,17 @@ const char *safetensors_folder_file(const struct safetensors_folder *f,
     assert(at < f->n_tensors);
     while (at >= shard->first + shard->file->n_tensors)
         shard++;
-    return shard->path;
+    return shard;
+}
+
+const struct file_map *safetensors_folder_map(const struct safetensors_folder *f,
+                                              const struct safetensors_tensor *t)
+{
+    return &shard_of(f, t)->map;
+}
+
+const char *safetensors_folder_file(const struct safetensors_folder *f,
+                                    const struct safetensors_tensor *t)
+{
+    return shard_of(f, t)->path;
 }

@@ -32,6 +32,10 @@ void safetensors_folder_close(
 const struct safetensors_tensor *safetensors_folder_find(const struct safetensors_folder *f,
                                                          struct text name);
 
+/* The mapping that a tensor of the folder is in, whose pages may be released. */
+const struct file_map *safetensors_folder_map(const struct safetensors_folder *f,
+                                              const struct safetensors_tensor *t);
+
 /* The path of the file that a tensor of the folder is in, for messages. */
 const char *safetensors_folder_file(const struct safetensors_folder *f,
                                     const struct safetensors_tensor *t);
