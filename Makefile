@@ -141,7 +141,7 @@ VECTOR_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/compute/kernels_avx*.c 
 ifneq ($(findstring clang,$(shell $(CC) --version)),)
 $(VECTOR_OBJ): ISA_FLAGS += -fno-sanitize=all
 else ifeq ($(MODE),asan)
-$(VECTOR_OBJ): ISA_FLAGS += -fno-sanitize=null,alignment,object-size,pointer-overflow
+$(VECTOR_OBJ): ISA_FLAGS += -fno-sanitize=null,object-size,pointer-overflow
 endif
 
 # Loops over numbers: tracing their comparisons tells the fuzzer nothing and takes most of its time.
