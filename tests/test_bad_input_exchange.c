@@ -73,8 +73,11 @@ static char *bend(const char *source, const char *key, const char *value)
         char *end = at + strlen(quoted);
         end += *end == '{' ? strcspn(end, "}") + 1 : 0;
         end += strcspn(end, ",\n");
-        end += *end == ',';
         n += sprintf(out + n, "%.*s", (int)(at - rest), rest);
+        if (*end == ',')
+            end++;
+        else /* the last of all: the comma before it goes */
+            n = (int)(strrchr(out, ',') - out);
         rest = end;
     }
     sprintf(out + n, "%s", rest);
@@ -246,12 +249,16 @@ END_TEST
 
 static const char model_file[] = "model.safetensors";
 
+/* `bytes`: how many there are. */
 static enum status zeros(void *bytes, uint64_t offset, const void **data, size_t *len,
                          struct err *e)
 {
+    static const unsigned char none[1 << 20];
+    const uint64_t n = *(uint64_t *)bytes;
     (void)e;
-    *data = (const char *)bytes + offset;
-    *len = 1 << 20;
+    ck_assert_uint_le(n, sizeof none);
+    *data = none;
+    *len = (size_t)(n - offset);
     return STATUS_OK;
 }
 
@@ -268,9 +275,9 @@ struct change {
 
 static void write_changed(const struct weights *w, const struct change *c)
 {
-    static unsigned char none[1 << 20];
     struct safetensors_written list[64];
     char names[64][96];
+    uint64_t lengths[64];
     size_t n = 0;
     struct err e = {""};
     for (size_t i = 0; i < w->file->n_tensors; i++) {
@@ -281,8 +288,10 @@ static void write_changed(const struct weights *w, const struct change *c)
             if (changes && c->as && !*c->as)
                 continue;
             snprintf(names[n], sizeof names[n], "%.*s", (int)t->name.len, t->name.data);
-            list[n] = (struct safetensors_written){
-                .name = names[n], .dtype = t->dtype, .n_dims = t->n_dims, .source = {zeros, none}};
+            list[n] = (struct safetensors_written){.name = names[n],
+                                                   .dtype = t->dtype,
+                                                   .n_dims = t->n_dims,
+                                                   .source = {zeros, &lengths[n]}};
             memcpy(list[n].dims, t->dims, sizeof list[n].dims);
             if (changes && c->as)
                 snprintf(names[n], sizeof names[n], "%s", c->as);
@@ -294,6 +303,7 @@ static void write_changed(const struct weights *w, const struct change *c)
                 list[n].dims[0] *= list[n].dims[1];
                 list[n].n_dims = 1;
             }
+            safetensors_measure(list[n].dtype, list[n].n_dims, list[n].dims, &lengths[n]);
             n++;
         }
     }
