@@ -1077,6 +1077,13 @@ cp $hf/gpt2/tokenizer.json "$dir/bare"
 expect_error 2 "is the vocabulary itself" import "$dir/bare" -o "$dir/bare/tokenizer.json" \
     --tokenizer "$dir/bare/tokenizer.json" --force
 
+for f in model.safetensors config.json; do
+    expect_error 2 "one of the checkpoint's own files" import "$dir/bare" -o "$dir/bare/$f" --force
+done
+note "the folder is as it was" cmp -s "$dir/bare/model.safetensors" $hf/gpt2/model.safetensors
+expect_exit 0 import "$dir/bare" -o "$dir/bare/m.gguf" -q
+expect_exit 0 import "$dir/bare" -o "$dir/bare/m.gguf" -q --force
+
 # A folder in place of a checkpoint: what the file made of it gives. Weights that are read again
 # after others were made of them once had become zeros.
 same_as_imported() {
