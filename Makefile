@@ -267,6 +267,7 @@ CORPUS_fuzz_prompts   := tests/fuzz/corpus/prompts
 CORPUS_fuzz_json      := tests/fuzz/corpus/json
 CORPUS_fuzz_safetensors := tests/fuzz/corpus/safetensors
 CORPUS_fuzz_bins      := tests/fuzz/corpus/bins
+CORPUS_fuzz_config_json := tests/fuzz/corpus/config_json
 CORPUS_fuzz_tokenizer_json := tests/fuzz/corpus/tokenizer_json
 CORPUS_fuzz_vocab_files    := tests/fuzz/corpus/vocab_files
 
