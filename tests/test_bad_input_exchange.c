@@ -384,7 +384,7 @@ static const struct {
 } files[] = {
     {"ckpt.pt", "PK\3\4 and so on, for as long as a header", 40},
     {"m.safetensors", "\10\0\0\0\0\0\0\0{}      ", 16},
-    {"m.json", "{\"model_type\": \"gpt2\"}                ", 40},
+    {"m.json", "{\"model_type\": \"gpt2\"}                ", 38},
     {"m.png", "\211PNG\r\n\32\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\10\6\0\0\0\37\25\304\211", 33},
     {"empty", "", 0},
     {"three", "abc", 3},

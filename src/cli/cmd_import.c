@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/mem.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
@@ -161,21 +162,20 @@ static enum status refuse_input(const char *path, struct err *e)
 static enum status spare_folder(const char *in, const char *out, struct err *e)
 {
     char *target = NULL;
+    bool is_other = false;
     TRY(file_follow_links(out, &target, e));
-    bool is_other;
-    if (import_is_for(target, &is_other, NULL) != STATUS_OK)
-        is_other = false; /* there is nothing to lose */
-    char *slash = strrchr(target, '/');
-    if (slash)
-        slash[1] = 0;
-    const bool inside = path_same(slash ? target : ".", in);
+    const char *slash = strrchr(target, '/');
+    char *folder = slash ? strndup(target, (size_t)(slash - target) + 1) : strdup(".");
+    enum status s = folder ? STATUS_OK : err_no_memory(e, "a path", strlen(target));
+    /* What is not there, or no file, is not for import either. */
+    if (s == STATUS_OK && path_same(folder, in) &&
+        import_is_for(target, &is_other, NULL) == STATUS_OK && is_other)
+        s = err_set(e, STATUS_USAGE,
+                    "-o: '%.200s' is one of the checkpoint's own files, which would be overwritten",
+                    out);
+    free(folder);
     free(target);
-    if (is_other && inside)
-        return err_set(e, STATUS_USAGE,
-                       "-o: '%.200s' is one of the checkpoint's own files, which would be "
-                       "overwritten",
-                       out);
-    return STATUS_OK;
+    return s;
 }
 
 static enum status run_import(const struct invocation *inv, const void *values, struct err *e)
