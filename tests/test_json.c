@@ -9,12 +9,12 @@
 #include "show/printable.h"
 #include "json/write.h"
 
-START_TEST(structure)
+static void structure_is(int broken_depth, const char *expected)
 {
     struct descriptor o;
     struct json j;
     output_begin(&o);
-    json_init(&j, &o.out, 0);
+    json_init(&j, &o.out, broken_depth);
     json_begin_object(&j, NULL);
     json_begin_array(&j, "empty");
     json_end(&j);
@@ -27,7 +27,13 @@ START_TEST(structure)
     json_end(&j);
     json_end(&j);
     json_end(&j);
-    output_is(&o, "{\"empty\": [], \"list\": [-3, 18446744073709551615, true, null, {}]}");
+    output_is(&o, expected);
+}
+
+START_TEST(structure)
+{
+    structure_is(0, "{\"empty\": [], \"list\": [-3, 18446744073709551615, true, null, {}]}");
+    structure_is(JSON_COMPACT, "{\"empty\":[],\"list\":[-3,18446744073709551615,true,null,{}]}");
 }
 END_TEST
 

@@ -224,7 +224,7 @@ START_TEST(test_added_space)
     ck_assert_uint_eq(tokenizer_added(t, text_of(" a")), 0);
     check_unencodable(t, text_of(" a"), "U+0020 at offset 0,");
     tokenizer_free(t);
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     t = must_create(&v);
     ck_assert_uint_eq(tokenizer_added(t, text_of(" a")), 0);
     tokenizer_free(t);

@@ -43,7 +43,7 @@ END_TEST
 START_TEST(test_bytes_without_merges)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     struct gguf_bytes b = {0};
     static const enum gguf_kind kinds[] = {GGUF_STRING, GGUF_I32, GGUF_U8};
     for (size_t i = 0; i < 4; i++) {
@@ -69,7 +69,7 @@ END_TEST
 START_TEST(test_empty_text)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     struct tokenizer *t = must_create(&v);
     check_encoding(t, (struct text){NULL, 0}, NULL, 0, __FILE__, __LINE__);
     tokenizer_free(t);
@@ -80,7 +80,7 @@ END_TEST
 START_TEST(test_lowest_rank_then_leftmost)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     add_token(&v, "bc", 1); /* 256 */
     add_token(&v, "ab", 1); /* 257 */
     add_token(&v, "aa", 1); /* 258 */
@@ -103,7 +103,7 @@ END_TEST
 START_TEST(test_merge_that_wakes_an_earlier_one)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     add_token(&v, "aba", 1); /* 256 */
     add_token(&v, "ab", 1);  /* 257 */
     add_merge(&v, "ab a");
@@ -144,7 +144,7 @@ START_TEST(test_random_merges_match_plain_ones)
     rng_seed(&rng, 11, 0);
     for (int table = 0; table < 200; table++) {
         struct vocabulary v;
-        vocabulary_of_bytes(&v);
+        plain_bytes_vocabulary(&v);
         for (size_t i = 3; i < 8; i++)
             add_token(&v, names[i], 1);
         int ranks[8][8];
@@ -181,7 +181,7 @@ END_TEST
 START_TEST(test_long_word)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     add_token(&v, "aa", 1);
     add_token(&v, "aaaa", 1);
     add_merge(&v, "a a");
@@ -211,7 +211,7 @@ END_TEST
 START_TEST(test_special_tokens_in_text)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     add_token(&v, "<|end|>", 3);   /* 256 */
     add_token(&v, "<|end|>>", 4);  /* 257 */
     add_token(&v, "d|>x", 4);      /* 258: overlaps the end of 256 */
@@ -244,7 +244,7 @@ END_TEST
 START_TEST(test_names_that_only_look_special)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     add_token(&v, "<|x28|>", 1);
     struct tokenizer *t = must_create(&v);
     CHECK_IDS(t, "<|x28|>", '<', '|', 'x', '2', '8', '|', '>');
@@ -257,7 +257,7 @@ END_TEST
 START_TEST(test_pieces_end_at_special_tokens)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     add_token(&v, "\u0120\u0120", 1); /* two spaces */
     add_token(&v, "\u0120x", 1);
     add_token(&v, "<s>", 3);
@@ -279,7 +279,7 @@ START_TEST(test_hostile_special_tokens_take_linear_time)
     memset(name, 'a', n_letters);
     memcpy(name + n_letters, "b", 2);
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     add_token(&v, name, 4);     /* 256: a million letters a, then b */
     add_token(&v, name + 1, 4); /* 257: one letter fewer */
     add_token(&v, "aa", 4);     /* 258 */

@@ -10,7 +10,7 @@ START_TEST(test_starcoder_digits)
     static const char *const names[] = {"starcoder", "refact", "command-r", "codeshell", "smollm"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct vocabulary v;
-        vocabulary_of_bytes(&v);
+        plain_bytes_vocabulary(&v);
         v.pre = names[i];
         add_token(&v, "12", 1);
         add_token(&v, "\u01201", 1);
@@ -23,7 +23,7 @@ START_TEST(test_starcoder_digits)
     static const char *const gpt2[] = {"gpt-2", "default", NULL};
     for (size_t i = 0; i < 3; i++) {
         struct vocabulary v;
-        vocabulary_of_bytes(&v);
+        plain_bytes_vocabulary(&v);
         v.pre = gpt2[i];
         add_token(&v, "12", 1);
         add_merge(&v, "1 2");
@@ -38,7 +38,7 @@ END_TEST
 START_TEST(test_bytes_without_a_token)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     for (int byte = 0xf5; byte < 0x100; byte++)
         v.types[byte] = 5;
     v.types[0xa9] = v.types['\n'] = v.types['('] = 5;
@@ -62,7 +62,7 @@ END_TEST
 START_TEST(test_three_tokens)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     v.n_tokens = 0;
     add_token(&v, "A", 1);
     add_token(&v, "B", 1);
@@ -80,7 +80,7 @@ END_TEST
 START_TEST(test_merges_that_never_happen)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     add_token(&v, "ab", 1);  /* 256 */
     add_token(&v, "abc", 1); /* 257 */
     add_token(&v, "cd", 5);  /* 258: unused, so none that a text becomes */
@@ -103,7 +103,7 @@ START_TEST(test_whole_pieces)
                                        "falcon-h1", "pixtral", "midm-2.0", "lfm2"};
     static const char *const others[] = {"dbrx", "smaug-bpe", "qwen2", "glm4"};
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     add_token(&v, "ab", 1);                 /* 256 */
     add_token(&v, "\u0120abc", 1);          /* 257 */
     add_token(&v, "123", 1);                /* 258 */
@@ -132,7 +132,7 @@ END_TEST
 START_TEST(test_unknown_kinds)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     v.pre = "nobody's";
     v.bos = 1;
     add_token(&v, "\u0120x", 1);
@@ -183,7 +183,7 @@ END_TEST
 START_TEST(test_byte_tokens)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     v.tokens[0] = text_of("<0x00>");
     v.types[0] = 6;
     v.types['A'] = 6; /* written in the alphabet */
@@ -201,7 +201,7 @@ END_TEST
 START_TEST(test_tokens_outside_the_alphabet_are_raw)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     add_token(&v, "\u2581the", 1);
     add_token(&v, "a b", 1);
     add_token(&v, "\xff\xfe", 1);
@@ -217,7 +217,7 @@ END_TEST
 START_TEST(test_duplicates_that_nothing_needs)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     add_token(&v, "[PAD]", 1);
     add_token(&v, "[PAD]", 1);
     add_token(&v, "a", 5);
@@ -232,7 +232,7 @@ END_TEST
 START_TEST(test_special_ids)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     struct tokenizer *t = must_create(&v);
     ck_assert_int_eq(tokenizer_bos(t), -1);
     ck_assert_int_eq(tokenizer_eos(t), -1);
@@ -269,10 +269,10 @@ END_TEST
 START_TEST(test_refused_kinds)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     v.model = NULL;
     check_refused(&v, "tokenizer.ggml.model");
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     v.bos = 256;
     check_refused(&v, "tokenizer.ggml.bos_token_id");
     v.bos = -1;
@@ -287,19 +287,19 @@ END_TEST
 START_TEST(test_refused_tokens)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     add_token(&v, "", 1);
     check_refused(&v, "token 256 empty");
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     add_token(&v, "x", 1);
     check_refused(&v, "one token for byte 0x78, found 120 and 256");
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     add_token(&v, "new", 7);
     check_refused(&v, "token 256: expected 0 to 6, found 7");
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     add_token(&v, "new", -1);
     check_refused(&v, "found -1");
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     v.n_tokens = 0;
     check_refused(&v, "tokenizer.ggml.tokens: expected 1 to");
 }
@@ -322,7 +322,7 @@ START_TEST(test_refused_merges)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct vocabulary v;
-        vocabulary_of_bytes(&v);
+        plain_bytes_vocabulary(&v);
         add_token(&v, "ab", 1);
         add_token(&v, "bc", 1);
         add_token(&v, "bc", 1);
@@ -337,7 +337,7 @@ END_TEST
 START_TEST(test_refused_arrays)
 {
     struct vocabulary v;
-    vocabulary_of_bytes(&v);
+    plain_bytes_vocabulary(&v);
     static const char *const messages[] = {"token_type", "token_type", "merges",
                                            "merges",     "merges",     "add_bos_token"};
     for (int i = 0; i < 6; i++) {

@@ -5,7 +5,7 @@
 
 #include "text/byte_alphabet.h"
 
-void vocabulary_of_bytes(struct vocabulary *v)
+void plain_bytes_vocabulary(struct vocabulary *v)
 {
     memset(v, 0, sizeof *v);
     v->model = "gpt2";

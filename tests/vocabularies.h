@@ -31,7 +31,7 @@ struct vocabulary {
 };
 
 /* "gpt2" with 256 byte tokens, whose ids are the bytes. */
-void vocabulary_of_bytes(struct vocabulary *v);
+void plain_bytes_vocabulary(struct vocabulary *v);
 
 /* "llama" with <unk>, <s>, </s>, and then, with `bytes`, <0x00> to <0xFF>: ids 3 to 258. */
 void vocabulary_of_scores(struct vocabulary *v, bool bytes);

@@ -24,6 +24,14 @@ static inline bool text_equal(struct text a, struct text b)
     return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
+/* By bytes: a text follows right after all that it starts with. */
+static inline int text_order(struct text a, struct text b)
+{
+    const size_t shorter = a.len < b.len ? a.len : b.len;
+    const int order = shorter > 0 ? memcmp(a.data, b.data, shorter) : 0;
+    return order ? order : (a.len > b.len) - (a.len < b.len);
+}
+
 static inline bool text_is(struct text a, const char *s)
 {
     return text_equal(a, text_of(s));

@@ -129,7 +129,7 @@ static enum status measure_bits(const struct conversion *c, const char *path, do
     *out = (double)NAN;
     if (!c->options->eval)
         return STATUS_OK;
-    enum status s = checkpoint_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &k, e);
+    enum status s = common_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &k, e);
     if (s != STATUS_OK) /* what was just written is no bad input */
         return s == STATUS_BAD_FILE && path != c->path ? STATUS_FAILED : s;
     struct progress line = progress_start(&c->options->common, "tokens");

@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "cli/common.h"
 #include "cli/info.h"
-#include "cli/signals.h"
+#include "cli/source.h"
 
 struct info_options {
     struct common_options common;
@@ -123,8 +123,7 @@ static enum status run_info(const struct invocation *inv, const void *values, st
                         .format = (enum table_format)o->format,
                         .out = inv->out};
     TRY(common_model_path(&o->common, &info.path, e));
-    signals_mapping(info.path);
-    enum status s = file_map_open(&info.file, info.path, e);
+    enum status s = source_open(info.path, &info.file, e);
     if (s == STATUS_OK)
         s = show_info(&info, o->check, e);
     free(info.checks);

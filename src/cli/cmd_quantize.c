@@ -11,6 +11,7 @@
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
+#include "cli/source.h"
 #include "compute/pool.h"
 #include "convert/quantize.h"
 #include "gguf/blocks.h"
@@ -39,23 +40,6 @@ static const struct option own_options[] = {
     OPT_FORMAT,
     OPT_END,
 };
-
-/* --- before ---------------------------------------------------------------------------------- */
-
-static enum status read_weight_type(const char *name, uint32_t *out, struct err *e)
-{
-    const char *names[STORAGE_COUNT + 1];
-    storage_names(names);
-    if (!name)
-        return err_set(e, STATUS_USAGE, "no weight type is named; expected --type %s",
-                       names_joined(names, " or ").text);
-    const struct tensor_type_info *type = tensor_type_named(text_of(name));
-    if (!type || !blocks_runs(type->type))
-        return err_set(e, STATUS_USAGE, "--type: expected one of %s, found '%.60s'",
-                       names_joined(names, ", ").text, name);
-    *out = type->type;
-    return STATUS_OK;
-}
 
 /* --- after ----------------------------------------------------------------------------------- */
 
@@ -176,13 +160,12 @@ static enum status run_quantize(const struct invocation *inv, const void *values
     params.arg = &shown;
     const char *model;
     TRY(common_model_path(&o->common, &model, e));
-    TRY(read_weight_type(o->type, &params.type, e));
+    TRY(runtime_weight_type(o->type, &params.type, e));
     TRY(path_new(o->out, model, o->force, e));
     TRY(runtime_workers(&o->common, o->threads, NULL, &params.pool, e));
     signals_defer();
-    signals_mapping(model);
     struct file_map file;
-    enum status s = file_map_open(&file, model, e);
+    enum status s = source_open(model, &file, e);
     if (s == STATUS_OK) {
         s = quantize_file(o, &file, &params, inv->out, e);
         if (s == STATUS_BAD_FILE)

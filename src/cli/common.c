@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/utf8.h"
-#include "cli/signals.h"
+#include "cli/source.h"
 
 /* Memory beyond this is announced even without -v. */
 #define LARGE_MEMORY ((uint64_t)1 << 30)
@@ -35,8 +35,10 @@ enum status common_model_path(const struct common_options *c, const char **path,
 enum status common_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e)
 {
     const unsigned texts = COMMON_TEXTS & ~(unsigned)CHECKPOINT_TOKENIZER;
-    signals_mapping(path);
-    TRY(checkpoint_open(path, parts & ~texts, c, e));
+    struct file_map file;
+    *c = (struct checkpoint){0};
+    TRY(source_open(path, &file, e));
+    TRY(checkpoint_take(&file, path, parts & ~texts, c, e));
     const enum status s = parts & texts ? tokenizer_reads_text(c->tokenizer, e) : STATUS_OK;
     if (s != STATUS_OK) {
         err_prefix(e, path);

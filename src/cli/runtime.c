@@ -11,6 +11,7 @@
 #include "cli/numbers.h"
 #include "cli/signals.h"
 #include "engine/autothreads.h"
+#include "gguf/blocks.h"
 #include "model/kv_cache.h"
 
 /* Of what is available, how much sequences may take: it is an estimate, and others want some. */
@@ -44,6 +45,21 @@ enum status runtime_seed(const struct option_u64 *given, uint64_t *seed, struct 
     *seed = given->value;
     if (!given->given && getentropy(seed, sizeof *seed) != 0)
         return err_set(e, STATUS_FAILED, "the system gives no random seed; give one with --seed");
+    return STATUS_OK;
+}
+
+enum status runtime_weight_type(const char *name, uint32_t *out, struct err *e)
+{
+    const char *names[STORAGE_COUNT + 1];
+    storage_names(names);
+    if (!name)
+        return err_set(e, STATUS_USAGE, "no weight type is named; expected --type %s",
+                       names_joined(names, " or ").text);
+    const struct tensor_type_info *type = tensor_type_named(text_of(name));
+    if (!type || !blocks_runs(type->type))
+        return err_set(e, STATUS_USAGE, "--type: expected one of %s, found '%.60s'",
+                       names_joined(names, ", ").text, name);
+    *out = type->type;
     return STATUS_OK;
 }
 

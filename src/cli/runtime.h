@@ -38,6 +38,9 @@ extern const char *const kv_type_advice[];
 /* What weights can be stored as: the names in the order of the enum, then NULL. */
 void storage_names(const char *names[STORAGE_COUNT + 1]);
 
+/* The number of the type of --type (an enum tensor_type), which is required. STATUS_USAGE. */
+enum status runtime_weight_type(const char *name, uint32_t *out, struct err *e);
+
 /* An environment variable; NULL if unset or empty. */
 const char *environment(const char *name);
 

@@ -78,6 +78,7 @@ static const struct hf_family families[] = {
         .activation_key = "activation_function",
         .activation = "gelu_new",
         .conv1d = true,
+        .biases = true,
         .tied = true,
     },
     {
@@ -90,6 +91,7 @@ static const struct hf_family families[] = {
         .activation_key = "activation_function",
         .activation = "gelu_pytorch_tanh",
         .joins_by_head = true,
+        .biases = true,
         .tied = true,
     },
     {

@@ -42,6 +42,7 @@ struct hf_family {
     bool conv1d;            /* affine maps are stored as [n_in, n_out] */
     bool rotates_halves;    /* rows of Q and K: pair i is elements i and i + head_dim / 2 */
     bool joins_by_head;     /* with all K/V heads: each head's rows of Q, K and V stand together */
+    bool biases;            /* all norms and affine maps in blocks have one */
     bool tied;              /* unless tie_word_embeddings says otherwise */
 };
 

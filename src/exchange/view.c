@@ -62,6 +62,12 @@ static uint64_t bytes_of(uint32_t type, uint64_t elements)
     return elements / t->block_elements * t->block_bytes;
 }
 
+static uint64_t source_bytes(const struct view_part *p, int cols)
+{
+    const uint64_t elements = (uint64_t)p->source_rows * (uint64_t)cols;
+    return p->type == VIEW_INT8 ? elements : bytes_of(p->type, elements);
+}
+
 /* Elements [from, from + n) of a flat source. */
 static void decode(const struct view_part *p, uint64_t from, int n, float *out)
 {
@@ -81,6 +87,7 @@ static void decode(const struct view_part *p, uint64_t from, int n, float *out)
 static void decode_row(const struct view *v, int row, int from, int n, float *out)
 {
     const struct view_part *p = part_of_row(v, &row);
+    assert(!p->transposed);
     decode(p, (uint64_t)source_row(p, row) * (uint64_t)v->cols + (uint64_t)from, n, out);
 }
 
@@ -101,7 +108,7 @@ static void make_rows(const struct view *v, int row, int n)
         int in_part = row + i;
         const struct view_part *p = part_of_row(v, &in_part);
         if (p->transposed) {
-            assert(v->n_parts == 1); /* so all n rows are in it */
+            assert(v->n_parts == 1 && !p->swap.p && p->copies <= 1); /* all n rows are in it */
             decode_transposed(v, p, in_part, n);
             return;
         }
@@ -126,7 +133,9 @@ static enum status grow(struct view_maker *m, size_t elements, struct err *e)
 {
     if (elements <= m->cap)
         return STATUS_OK;
+    const struct view *last = m->last;
     view_maker_free(m);
+    m->last = last;
     m->numbers = malloc(elements * sizeof *m->numbers);
     m->span = malloc(elements * sizeof *m->span);
     m->bytes = malloc(elements * sizeof(float));
@@ -153,9 +162,22 @@ static void point_into(const struct view *v, const struct view_part *p, int row,
     *len = (size_t)((uint64_t)(p->rows - row) * row_bytes - skip);
 }
 
+/* Before another view is made than before: what that one was made of is not read again. */
+static void release_last(const struct view *v)
+{
+    const struct view *last = v->maker->last;
+    v->maker->last = v;
+    for (int i = 0; last && last != v && i < last->n_parts; i++) {
+        const struct view_part *p = &last->parts[i];
+        if (p->file)
+            file_map_release(p->file, p->data, (size_t)source_bytes(p, last->cols));
+    }
+}
+
 enum status view_piece(void *view, uint64_t offset, const void **data, size_t *len, struct err *e)
 {
     const struct view *v = view;
+    release_last(v);
     const int made_cols = v->transposes ? view_rows(v) : v->cols;
     const int made_rows = v->transposes ? v->cols : view_rows(v);
     const uint64_t row_bytes = bytes_of(v->type, (uint64_t)made_cols);

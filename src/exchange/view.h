@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/file.h"
 #include "base/status.h"
 #include "gguf/gguf.h"
 
@@ -26,13 +27,15 @@ struct row_swap {
 
 /* Rows that stand in one source. */
 struct view_part {
+    const struct file_map *file;  /* that it is in: its pages are released when the next view is
+                                     made;  NULL: they stay */
     const unsigned char *data;    /* of the source, a matrix [source_rows, cols] */
     uint32_t type;                /* enum tensor_type of the five that blocks_runs, or VIEW_INT8 */
     const unsigned char *factors; /* of VIEW_INT8 */
     int group;
     int source_rows;
-    bool transposed; /* the source is stored as [cols, source_rows]; then no swap, no copies, and no
-                        type in blocks */
+    bool transposed; /* the source is stored as [cols, source_rows]; then it is the only part, with
+                        no swap, no copies, no type in blocks, and `transposes` is not set */
     int first, rows; /* which of its rows are taken */
     struct row_swap swap;  /* of those */
     int head_rows, copies; /* then each head_rows of them stand `copies` times; 0: once */
@@ -45,6 +48,7 @@ struct view_maker {
     float *numbers, *span;
     unsigned char *bytes;
     size_t cap; /* elements of each */
+    const struct view *last;
 };
 void view_maker_free(struct view_maker *m); /* legal on a zeroed struct and twice */
 
@@ -61,8 +65,8 @@ struct view {
 /* The rows of all parts. */
 int view_rows(const struct view *v);
 
-/* The bytes of what is made from `offset` on, as struct gguf_source wants them: `view` is a struct
- * view. STATUS_NO_MEMORY. */
+/* The bytes of what is made from `offset` on, 0 or the end of a piece, as struct gguf_source wants
+ * them: `view` is a struct view. STATUS_NO_MEMORY. */
 enum status view_piece(void *view, uint64_t offset, const void **data, size_t *len, struct err *e);
 
 #endif

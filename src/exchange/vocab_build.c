@@ -149,7 +149,7 @@ static int compare_names(const void *left, const void *right)
 {
     const struct vocab_name *a = left;
     const struct vocab_name *b = right;
-    const int order = order_forwards(a->name, b->name);
+    const int order = text_order(a->name, b->name);
     return order ? order : (a->id > b->id) - (a->id < b->id);
 }
 
@@ -173,7 +173,7 @@ int vocab_build_find(const struct vocab_build *b, struct text name)
     int low = 0, high = b->n_names;
     while (low < high) { /* the first that is not before the name */
         const int middle = low + (high - low) / 2;
-        if (order_forwards(b->names[middle].name, name) < 0)
+        if (text_order(b->names[middle].name, name) < 0)
             low = middle + 1;
         else
             high = middle;

@@ -38,7 +38,7 @@ static uint64_t bits_at(const struct gguf_value *v, uint64_t i)
     const enum gguf_kind kind = v->kind == GGUF_ARRAY ? v->element_kind : v->kind;
     const size_t bytes = gguf_kind_bytes(kind);
     assert(bytes && i < v->count && v->bytes.len / bytes > i);
-    const uint64_t raw = gguf_load(v->bytes.data + i * bytes, bytes);
+    const uint64_t raw = little_load(v->bytes.data + i * bytes, bytes);
     const unsigned unused = 64 - 8 * (unsigned)bytes;
     if (!is_signed(kind) || !(raw >> (63 - unused) & 1))
         return raw;
@@ -104,7 +104,7 @@ bool gguf_next_text(const struct gguf_value *array, struct gguf_cursor *c, struc
     if (c->offset > all.len || all.len - c->offset < 8)
         return false;
     assert(all.data);
-    const uint64_t len = gguf_load(all.data + c->offset, 8);
+    const uint64_t len = little_load(all.data + c->offset, 8);
     if (len > all.len - c->offset - 8)
         return false;
     *out = (struct text){all.data + c->offset + 8, (size_t)len};

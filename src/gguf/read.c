@@ -55,7 +55,7 @@ static enum status take_u32(struct reader *r, const char *what, uint32_t *out)
     const unsigned char *p = reader_take(r, 4, what);
     if (!p)
         return STATUS_BAD_FILE;
-    *out = (uint32_t)gguf_load(p, 4);
+    *out = (uint32_t)little_load(p, 4);
     return STATUS_OK;
 }
 
@@ -64,7 +64,7 @@ static enum status take_u64(struct reader *r, const char *what, uint64_t *out)
     const unsigned char *p = reader_take(r, 8, what);
     if (!p)
         return STATUS_BAD_FILE;
-    *out = gguf_load(p, 8);
+    *out = little_load(p, 8);
     return STATUS_OK;
 }
 
@@ -313,7 +313,7 @@ static enum status read_alignment(struct reader *r, struct gguf *g)
     if (v->kind != GGUF_U32)
         return err_set(r->e, STATUS_BAD_FILE, "key \"%s\": expected a u32, found %s",
                        GGUF_ALIGNMENT_KEY, gguf_kind_name(v->kind));
-    const uint64_t alignment = gguf_load(v->bytes.data, 4);
+    const uint64_t alignment = little_load(v->bytes.data, 4);
     if (!gguf_alignment_legal(alignment))
         return err_set(r->e, STATUS_BAD_FILE,
                        "key \"%s\" at byte %zu: expected a power of two from %d to %d, found "

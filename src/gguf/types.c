@@ -36,26 +36,6 @@ bool gguf_alignment_legal(uint64_t alignment)
            (alignment & (alignment - 1)) == 0;
 }
 
-uint64_t gguf_load(const void *from, size_t bytes)
-{
-    assert(bytes >= 1 && bytes <= 8);
-    unsigned char raw[8];
-    memcpy(raw, from, bytes);
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; i++)
-        value |= (uint64_t)raw[i] << (8 * i);
-    return value;
-}
-
-void gguf_store(void *to, uint64_t value, size_t bytes)
-{
-    assert(bytes >= 1 && bytes <= 8);
-    unsigned char raw[8];
-    for (size_t i = 0; i < bytes; i++)
-        raw[i] = (unsigned char)(value >> (8 * i));
-    memcpy(to, raw, bytes);
-}
-
 /* --- tensor types -------------------------------------------------------------------------- */
 
 /* Ordered by number. Blocks of 256 belong to the K, IQ and TQ families. */

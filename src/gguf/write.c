@@ -90,7 +90,7 @@ static void append_int(struct gguf_writer *w, struct bytes *b, uint64_t value, s
 {
     unsigned char *room = writer_extend(w, b, len);
     if (room)
-        gguf_store(room, value, len);
+        little_store(room, value, len);
 }
 
 static void append_text(struct gguf_writer *w, struct bytes *b, struct text text)
@@ -255,7 +255,7 @@ void gguf_add_value(struct gguf_writer *w, struct text key, const struct gguf_va
             text_width(key), key.data, value->bytes.len, gguf_kind_name(value->kind), value->count);
     append_key(w, key, value->kind);
     if (text_is(key, GGUF_ALIGNMENT_KEY) && !w->status)
-        set_alignment(w, gguf_load(value->bytes.data, 4));
+        set_alignment(w, little_load(value->bytes.data, 4));
     if (value->kind == GGUF_STRING) {
         append_text(w, &w->pairs, value->bytes);
     } else if (value->kind == GGUF_ARRAY) {
@@ -363,7 +363,7 @@ static enum status check_keys(const struct gguf_writer *w, struct err *e)
         size_t at;
         memcpy(&at, w->keys.data + i * sizeof at, sizeof at);
         const unsigned char *pair = w->pairs.data + at;
-        keys[i] = (struct text){(const char *)pair + 8, (size_t)gguf_load(pair, 8)};
+        keys[i] = (struct text){(const char *)pair + 8, (size_t)little_load(pair, 8)};
     }
     const enum status s = check_unique(keys, sizeof *keys, n, "key", e);
     free(keys);

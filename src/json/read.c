@@ -278,13 +278,8 @@ static int compare_members(const void *a, const void *b)
 {
     const struct json_node *x = *(const struct json_node *const *)a;
     const struct json_node *y = *(const struct json_node *const *)b;
-    const size_t n = x->key.len < y->key.len ? x->key.len : y->key.len;
-    const int order = n ? memcmp(x->key.data, y->key.data, n) : 0;
-    if (order)
-        return order;
-    if (x->key.len != y->key.len)
-        return x->key.len < y->key.len ? -1 : 1;
-    return x < y ? -1 : x > y;
+    const int order = text_order(x->key, y->key);
+    return order ? order : (x > y) - (x < y);
 }
 
 static enum status reserve_members(struct json_parse *p, uint32_t n)

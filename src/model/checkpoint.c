@@ -19,16 +19,25 @@ static enum status open_parts(unsigned parts, struct checkpoint *c, struct err *
     return s;
 }
 
-enum status checkpoint_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e)
+enum status checkpoint_take(struct file_map *file, const char *path, unsigned parts,
+                            struct checkpoint *c, struct err *e)
 {
-    *c = (struct checkpoint){0};
-    TRY(file_map_open(&c->file, path, e));
-    enum status s = open_parts(parts, c, e);
+    *c = (struct checkpoint){.file = *file};
+    *file = (struct file_map){0};
+    const enum status s = open_parts(parts, c, e);
     if (s != STATUS_OK) {
         err_prefix(e, path);
         checkpoint_close(c);
     }
     return s;
+}
+
+enum status checkpoint_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e)
+{
+    struct file_map file;
+    *c = (struct checkpoint){0};
+    TRY(file_map_open(&file, path, e));
+    return checkpoint_take(&file, path, parts, c, e);
 }
 
 void checkpoint_close(struct checkpoint *c)

@@ -23,6 +23,10 @@ enum checkpoint_parts {
 /* Maps and parses `path` and builds the parts asked for (a tokenizer that is present is always
  * built). Messages begin with the path. On failure everything is released. */
 enum status checkpoint_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e);
+/* The same of a file that is open, or of memory instead; `file` is the checkpoint's from then on,
+ * whatever is returned, and zeroed. */
+enum status checkpoint_take(struct file_map *file, const char *path, unsigned parts,
+                            struct checkpoint *c, struct err *e);
 void checkpoint_close(struct checkpoint *c); /* legal on a zeroed struct and twice */
 
 #endif

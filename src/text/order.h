@@ -1,7 +1,7 @@
 /*
- * order - texts by their bytes, read forwards or backwards.
+ * order - texts by their bytes, read backwards.
  *
- * Both are orders in which a text follows right after all that it starts with (ends with).
+ * A text follows right after all that it ends with.
  */
 #ifndef DECODE_TEXT_ORDER_H
 #define DECODE_TEXT_ORDER_H
@@ -12,13 +12,6 @@
 static inline unsigned char order_byte_back(struct text s, size_t i)
 {
     return (unsigned char)s.data[s.len - 1 - i];
-}
-
-static inline int order_forwards(struct text a, struct text b)
-{
-    const size_t shorter = a.len < b.len ? a.len : b.len;
-    const int order = shorter > 0 ? memcmp(a.data, b.data, shorter) : 0;
-    return order ? order : (a.len > b.len) - (a.len < b.len);
 }
 
 static inline int order_backwards(struct text a, struct text b)

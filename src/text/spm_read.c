@@ -177,7 +177,7 @@ static int compare_spellings(const void *left, const void *right)
 {
     const struct spelling *a = left;
     const struct spelling *b = right;
-    const int order = order_forwards(a->text, b->text);
+    const int order = text_order(a->text, b->text);
     return order ? order : (a->symbol > b->symbol) - (a->symbol < b->symbol);
 }
 

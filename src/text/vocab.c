@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "text/byte_alphabet.h"
-#include "text/order.h"
 
 #define TOKENS_KEY "tokenizer.ggml.tokens"
 #define TYPES_KEY  "tokenizer.ggml.token_type"
@@ -186,7 +185,7 @@ static int compare_bytes(const struct vocab_entry *a, const struct vocab_entry *
 {
     if (a->head != b->head)
         return a->head < b->head ? -1 : 1;
-    return order_forwards(a->bytes, b->bytes);
+    return text_order(a->bytes, b->bytes);
 }
 
 static int compare_entries(const void *left, const void *right)

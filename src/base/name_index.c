@@ -4,12 +4,14 @@
  * would make runs differ. Sorting by hash, then name, costs n log n comparisons whatever the
  * names are; almost all of them compare two adjacent integers.
  */
+#include "base/name_index.h"
+
 #include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "gguf/private.h"
 
 static struct text name_at(const struct name_index *ix, size_t position)
 {

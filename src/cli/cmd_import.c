@@ -1,0 +1,205 @@
+/*
+ * cmd_import - decode import: a checkpoint of another format to GGUF.
+ */
+#include <sys/stat.h>
+
+#include "cli/command.h"
+#include "cli/numbers.h"
+#include "cli/paths.h"
+#include "cli/progress.h"
+#include "cli/runtime.h"
+#include "cli/signals.h"
+#include "convert/quantize.h"
+#include "exchange/import.h"
+#include "show/report.h"
+
+struct import_command {
+    struct common_options common;
+    const char *in, *out, *type, *tokenizer, *threads;
+    int n_ctx;
+    bool force;
+    int format;
+};
+
+#define VALUES struct import_command
+
+static const struct option own_options[] = {
+    OPT_OUT,
+    OPT_FORCE,
+    OPT_STRING("type", type, "TYPE", "type of the weight matrices: f32, f16, bf16, q8_0, q4_0",
+               .otherwise = "as they are; int8 becomes f32"),
+    OPT_INT("ctx", n_ctx, "C", 1, CONFIG_MAX_CTX, "context in tokens",
+            .otherwise = "the checkpoint's", .letter = 'c'),
+    OPT_STRING("tokenizer", tokenizer, "FILE|none",
+               "the vocabulary: tokenizer.json, tokenizer.model, a tokenizer.bin of llama2.c or "
+               "llm.c, or a vocab.json of single characters; none: tokens without text",
+               .otherwise = "the one beside IN"),
+    OPT_THREADS(THREADS_HELP),
+    OPT_FORMAT,
+    OPT_END,
+};
+
+/* No --type. */
+#define NO_TYPE UINT32_MAX
+
+/* What was imported. */
+struct import_row {
+    const char *format, *architecture, *variant;
+    int n_layers, n_heads, n_kv_heads, d_model, n_ctx, n_vocab;
+    uint64_t bytes;
+};
+
+static const struct report_field fields[] = {
+    {"format", "from", MEMBER(import_row, format)},
+    {"architecture", "architecture", MEMBER(import_row, architecture)},
+    {"variant", "variant", MEMBER(import_row, variant)},
+    {"n_layers", "layers", MEMBER(import_row, n_layers)},
+    {"d_model", "d_model", MEMBER(import_row, d_model)},
+    {"n_heads", "heads", MEMBER(import_row, n_heads)},
+    {"n_kv_heads", "kv_heads", MEMBER(import_row, n_kv_heads)},
+    {"n_ctx", "context", MEMBER(import_row, n_ctx)},
+    {"n_vocab", "vocab", MEMBER(import_row, n_vocab)},
+    {"bytes", "bytes", MEMBER(import_row, bytes)},
+};
+
+static void say_note(void *arg, const char *text)
+{
+    say(arg, "%s", text);
+}
+
+/* Writes what is in memory in another type. */
+static enum status write_as(const struct import_command *o, uint32_t type,
+                            const struct file_map *file, struct err *e)
+{
+    struct gguf *g;
+    struct quantize q;
+    struct progress shown = progress_start(&o->common, NULL);
+    struct quantize_params params = {.type = type,
+                                     .requantize = true,
+                                     .source = file,
+                                     .stop = progress_stop,
+                                     .progress = progress_show,
+                                     .arg = &shown};
+    enum status s = runtime_workers(&o->common, o->threads, NULL, &params.pool, e);
+    if (s == STATUS_OK)
+        s = gguf_parse(file->data, file->len, &g, e);
+    if (s == STATUS_OK) {
+        params.gguf = g;
+        s = quantize_plan(&params, &q, e);
+        if (s == STATUS_OK) {
+            s = quantize_write(&q, o->out, e);
+            quantize_free(&q);
+        }
+        gguf_free(g);
+    }
+    progress_end(&shown);
+    pool_free(params.pool);
+    return s;
+}
+
+static enum status write_import(const struct import_command *o, const struct import *im,
+                                uint32_t type, struct err *e)
+{
+    struct file_map file;
+    if (type == NO_TYPE)
+        return gguf_write(import_writer(im), o->out, e);
+    TRY(gguf_write_map(import_writer(im), &file, e));
+    const enum status s = write_as(o, type, &file, e);
+    file_map_close(&file);
+    return s;
+}
+
+static enum status report_import(const struct import_command *o, const struct import *im,
+                                 struct output *out, struct err *e)
+{
+    struct report r;
+    struct stat st = {.st_size = 0};
+    char variant[16];
+    const struct config *c = import_config(im);
+    if (stat(o->out, &st) != 0)
+        return err_set(e, STATUS_FAILED, "%.200s: it is not there any more", o->out);
+    config_variant_name(c, c->n_kv_heads, variant);
+    const struct import_row row = {
+        .format = import_format(im),
+        .architecture = c->arch->name,
+        .variant = variant,
+        .n_layers = c->n_layers,
+        .n_heads = c->n_heads,
+        .n_kv_heads = c->n_kv_heads,
+        .d_model = c->d_model,
+        .n_ctx = c->n_ctx,
+        .n_vocab = c->n_vocab,
+        .bytes = (uint64_t)st.st_size,
+    };
+    report_begin(&r, (enum table_format)o->format, fields, REPORT_LENGTH(fields), out);
+    report_row(&r, &row);
+    return report_end(&r, e);
+}
+
+/* What is not for import_open: a GGUF file, or nothing that can be read. */
+static enum status refuse_input(const char *path, struct err *e)
+{
+    struct file_map f;
+    TRY(file_map_open(&f, path, e));
+    const bool is_long = f.len >= 4;
+    file_map_close(&f);
+    if (!is_long)
+        return err_set(e, STATUS_BAD_FILE,
+                       "%.200s: expected a checkpoint, found a file of no more than 3 bytes", path);
+    return err_set(e, STATUS_USAGE,
+                   "'%.200s' is a GGUF file already; decode quantize changes the type of its "
+                   "weights",
+                   path);
+}
+
+static enum status run_import(const struct invocation *inv, const void *values, struct err *e)
+{
+    const struct import_command *o = values;
+    struct import *im;
+    uint32_t type = NO_TYPE;
+    struct common_options common = o->common;
+    const struct import_options options = {.tokenizer = o->tokenizer,
+                                           .n_ctx = o->n_ctx,
+                                           .for_others = true,
+                                           .notes = {say_note, &common}};
+    const char *in;
+    TRY(common_model_path(&o->common, &in, e));
+    if (o->type)
+        TRY(runtime_weight_type(o->type, &type, e));
+    TRY(path_new(o->out, in, o->force, e));
+    TRY(path_spares("-o", o->out, o->tokenizer, "the vocabulary", e));
+    signals_defer();
+    signals_mapping(in);
+    if (!import_is_for(in))
+        return refuse_input(in, e);
+    TRY(import_open(in, &options, &im, e));
+    enum status s = write_import(o, im, type, e);
+    if (s == STATUS_BAD_FILE)
+        err_prefix(e, in);
+    if (s == STATUS_INTERRUPTED)
+        say(&o->common, "interrupted; %s is not written", o->out);
+    if (s == STATUS_OK)
+        s = report_import(o, im, inv->out, e);
+    import_close(im);
+    return s;
+}
+
+const struct command command_import = {
+    .name = "import",
+    .summary = "a checkpoint of another format to GGUF",
+    .usage = "IN -o OUT.gguf [options]",
+    .notes =
+        "IN is a folder of Hugging Face's transformers (config.json, model.safetensors or its\n"
+        "shards; gpt2, gpt_bigcode, llama, mistral, or nanoGPT's model_args), or a .bin of\n"
+        "llama2.c (versions 0 to 2) or llm.c. The vocabulary is the one beside it: "
+        "tokenizer.json,\n"
+        "vocab.json with merges.txt, or tokenizer.model; llama2.c's tokenizer.bin, llm.c's\n"
+        "gpt2_tokenizer.bin. Where there is none, 256 tokens are bytes, and others have no text.\n"
+        "What cannot be computed here as it was there is refused. All other commands take IN for "
+        "a\n"
+        "MODEL, too, and import it in memory.\n",
+    .spec = {.groups = {{"Conversion", own_options, 0}, COMMON_GROUP},
+             .positionals = {OPT_STRING("IN", common.positional, NULL, NULL)}},
+    .values_size = sizeof(VALUES),
+    .run = run_import,
+};

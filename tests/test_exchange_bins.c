@@ -1,0 +1,588 @@
+/*
+ * The checkpoints of llama2.c and llm.c. Files are put together here from the tensors of golden
+ * checkpoints, by name, in the orders of export.py and train_gpt2.py; what the readers make of them
+ * must have the same bits.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "exchange/llama2c.h"
+#include "exchange/llmc.h"
+#include "gguf_bytes.h"
+#include "support.h"
+
+/* --- origins --------------------------------------------------------------------------------- */
+
+struct origin {
+    unsigned char *bytes;
+    struct gguf *g;
+};
+
+static struct origin open_origin(const char *path)
+{
+    struct origin o;
+    struct err e = {""};
+    size_t len;
+    o.bytes = read_file(path, &len);
+    ck_assert_msg(gguf_parse(o.bytes, len, &o.g, &e) == STATUS_OK, "%s", e.text);
+    return o;
+}
+
+static void close_origin(struct origin *o)
+{
+    gguf_free(o->g);
+    free(o->bytes);
+}
+
+/* All are F32. */
+static const float *floats_of(const struct gguf *g, const char *name, size_t *n)
+{
+    const struct gguf_tensor *t = gguf_find_tensor(g, name);
+    ck_assert_msg(t && t->type->type == TENSOR_F32, "%s", name);
+    *n = (size_t)t->n_elements;
+    return (const float *)(const void *)t->data;
+}
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+#define GROUP 64
+
+/* What export.py makes of a tensor: GROUP elements as int8 of a factor of their own, rounded to
+ * even. */
+static void quantize_group(const float *x, int8_t *q, float *factor)
+{
+    float most = 0;
+    for (int i = 0; i < GROUP; i++)
+        most = fmaxf(most, fabsf(x[i]));
+    *factor = most / 127.0f;
+    for (int i = 0; i < GROUP; i++)
+        q[i] = (int8_t)lrintf(x[i] / *factor);
+}
+
+typedef void put_floats(struct gguf_bytes *b, const float *x, size_t n);
+
+static void put_f32(struct gguf_bytes *b, const float *x, size_t n)
+{
+    gb_put(b, x, n * sizeof *x);
+}
+
+static void put_bf16(struct gguf_bytes *b, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const uint16_t half = bf16_round(x[i]);
+        gb_put(b, &half, sizeof half);
+    }
+}
+
+static void put_int8(struct gguf_bytes *b, const float *x, size_t n)
+{
+    float *factors = malloc(n / GROUP * sizeof *factors);
+    int8_t q[GROUP];
+    ck_assert_uint_eq(n % GROUP, 0);
+    for (size_t i = 0; i < n / GROUP; i++) {
+        quantize_group(x + i * GROUP, q, &factors[i]);
+        gb_put(b, q, GROUP);
+    }
+    gb_put(b, factors, n / GROUP * sizeof *factors);
+    free(factors);
+}
+
+/* Tensors of these names, up to a NULL; "*" stands for "blk.N.", one layer after another. */
+static void put_named(struct gguf_bytes *b, const struct gguf *g, const char *const *names,
+                      int n_layers, put_floats *put)
+{
+    for (; *names; names++) {
+        const bool in_block = **names == '*';
+        for (int l = 0; l < (in_block ? n_layers : 1); l++) {
+            char name[64];
+            size_t n;
+            if (in_block)
+                snprintf(name, sizeof name, "blk.%d.%s", l, *names + 1);
+            else
+                snprintf(name, sizeof name, "%s", *names);
+            const float *x = floats_of(g, name, &n);
+            put(b, x, n);
+        }
+    }
+}
+
+/* Two of architecture llama: one has its own output, and K/V heads for four; rows of feed-forward
+ * that groups of 64 do not divide. */
+static const struct llama {
+    const char *path;
+    int32_t numbers[7]; /* of the header */
+    bool own_output;
+} llamas[] = {
+    {"tests/data/golden/llama.gguf", {64, 160, 2, 8, 2, 400, 128}, true},
+    {"tests/data/golden/llama-tied.gguf", {64, 96, 2, 4, 4, 400, 128}, false},
+};
+#define N_LLAMAS 2
+
+static const char *const legacy_names[] = {
+    "token_embd.weight", "*attn_norm.weight",   "*attn_q.weight",     "*attn_k.weight",
+    "*attn_v.weight",    "*attn_output.weight", "*ffn_norm.weight",   "*ffn_gate.weight",
+    "*ffn_down.weight",  "*ffn_up.weight",      "output_norm.weight", NULL};
+static const char *const norm_names[] = {"*attn_norm.weight", "*ffn_norm.weight",
+                                         "output_norm.weight", NULL};
+static const char *const matrix_names[] = {
+    "token_embd.weight", "*attn_q.weight",      "*attn_k.weight",
+    "*attn_v.weight",    "*attn_output.weight", "*ffn_gate.weight",
+    "*ffn_down.weight",  "*ffn_up.weight",      NULL};
+static const char *const output_name[] = {"output.weight", NULL};
+
+static void put_legacy(struct gguf_bytes *b, const struct llama *l, const struct gguf *g)
+{
+    int32_t numbers[7];
+    memcpy(numbers, l->numbers, sizeof numbers);
+    if (l->own_output)
+        numbers[5] = -numbers[5];
+    gb_put(b, numbers, sizeof numbers);
+    put_named(b, g, legacy_names, numbers[2], put_f32);
+    const float cosine = 0.25f;
+    for (int i = 0; i < numbers[6] * (numbers[0] / numbers[3]); i++)
+        put_f32(b, &cosine, 1);
+}
+
+static void put_new(struct gguf_bytes *b, const struct llama *l, const struct gguf *g, int version)
+{
+    static const char zeros[256];
+    const int32_t head[] = {0x616b3432, version};
+    const int32_t group = version == 2 ? GROUP : 0;
+    gb_put(b, head, sizeof head);
+    gb_put(b, l->numbers, sizeof l->numbers);
+    gb_put(b, l->own_output ? "\0" : "\1", 1);
+    gb_put(b, &group, sizeof group);
+    gb_put(b, zeros, 256 - b->len);
+    put_named(b, g, norm_names, l->numbers[2], put_f32);
+    put_named(b, g, matrix_names, l->numbers[2], version == 2 ? put_int8 : put_f32);
+}
+
+static struct gguf_bytes llama_file(const struct llama *l, const struct gguf *g, int version)
+{
+    struct gguf_bytes b = {0};
+    if (version == 0)
+        put_legacy(&b, l, g);
+    else
+        put_new(&b, l, g, version);
+    if (l->own_output)
+        put_named(&b, g, output_name, 0, version == 2 ? put_int8 : put_f32);
+    return b;
+}
+
+#define GPT2_PATH "tests/data/golden/mha.gguf"
+
+static struct gguf_bytes gpt2_file(const struct gguf *g, int version)
+{
+    static const char *const embedding[] = {"token_embd.weight", NULL};
+    static const char *const rest[] = {
+        "position_embd.weight", "*attn_norm.weight",   "*attn_norm.bias",   "*attn_qkv.weight",
+        "*attn_qkv.bias",       "*attn_output.weight", "*attn_output.bias", "*ffn_norm.weight",
+        "*ffn_norm.bias",       "*ffn_up.weight",      "*ffn_up.bias",      "*ffn_down.weight",
+        "*ffn_down.bias",       "output_norm.weight",  "output_norm.bias",  NULL};
+    const int padded = 384, width = 64;
+    const int32_t header[256] = {20240326, version, 64, 300, 2, 4, width, version > 1 ? padded : 0};
+    const float padding = 77;
+    put_floats *put = version == 5 ? put_bf16 : put_f32;
+    struct gguf_bytes b = {0};
+    gb_put(&b, header, sizeof header);
+    put_named(&b, g, embedding, 0, put);
+    for (int i = 0; version > 1 && i < (padded - 300) * width; i++)
+        put(&b, &padding, 1);
+    put_named(&b, g, rest, 2, put);
+    return b;
+}
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+typedef enum status open_file(struct text file, struct arrays *out, struct err *e);
+
+/* In memory of its own, at an odd address and without a byte behind it; freed with free_copy. */
+static char *odd_copy(const void *bytes, size_t len)
+{
+    char *copy = malloc(len + 1);
+    if (len)
+        memcpy(copy + 1, bytes, len);
+    return copy + 1;
+}
+
+static void free_copy(char *copy)
+{
+    free(copy - 1);
+}
+
+/* All bytes of a view, as a writer asks for them. */
+static unsigned char *view_bytes(struct view *v, size_t bytes)
+{
+    struct view_maker maker = {0};
+    struct err e = {""};
+    unsigned char *out = malloc(bytes);
+    v->maker = &maker;
+    for (size_t at = 0; at < bytes;) {
+        const void *data;
+        size_t len;
+        ck_assert_msg(view_piece(v, at, &data, &len, &e) == STATUS_OK, "%s", e.text);
+        ck_assert(len > 0 && len <= bytes - at);
+        memcpy(out + at, data, len);
+        at += len;
+    }
+    view_maker_free(&maker);
+    return out;
+}
+
+/* What a file's tensor should become: the numbers, rounded as the file rounds them. */
+static void round_as(const char *stored, const float *x, float *out, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(stored, "bf16") == 0)
+            out[i] = bf16_widen(bf16_round(x[i]));
+        else if (strcmp(stored, "f32") == 0)
+            out[i] = x[i];
+        else if (i % GROUP == 0) {
+            int8_t q[GROUP];
+            float factor;
+            quantize_group(x + i, q, &factor);
+            for (size_t j = 0; j < GROUP; j++)
+                out[i + j] = (float)q[j] * factor;
+        }
+    }
+}
+
+/* `stored` as above; BF16 remains what it is where a checkpoint may have it. */
+static void expect_tensor(struct view *v, const struct tensor_spec *spec, const struct gguf *g,
+                          const char *stored)
+{
+    size_t n;
+    const float *x = floats_of(g, spec->name.text, &n);
+    const bool is_matrix = spec->n_dims == 2 && spec->role != ROLE_POSITION_EMBD;
+    const bool stays = strcmp(stored, "bf16") == 0 && is_matrix;
+    float *expected = malloc(n * sizeof *expected);
+    round_as(strcmp(stored, "int8") == 0 && !is_matrix ? "f32" : stored, x, expected, n);
+    ck_assert_int_eq(v->n_parts, 1);
+    ck_assert_int_eq(v->cols, spec->cols);
+    ck_assert_int_eq(view_rows(v), spec->rows);
+    ck_assert_uint_eq(v->type, stays ? TENSOR_BF16 : TENSOR_F32);
+    unsigned char *found = view_bytes(v, n * (stays ? 2 : sizeof(float)));
+    for (size_t i = 0; stays && i < n; i++) {
+        uint16_t half;
+        memcpy(&half, found + 2 * i, sizeof half);
+        ck_assert_msg(bf16_widen(half) == expected[i], "%s: element %zu", spec->name.text, i);
+    }
+    if (!stays)
+        ck_assert_msg(memcmp(found, expected, n * sizeof(float)) == 0, "%s", spec->name.text);
+    free(found);
+    free(expected);
+}
+
+/* Each tensor of the config is that of g; `lacks` is one that the file has not. */
+static void expect_tensors(const struct arrays *a, const struct gguf *g, const char *stored,
+                           enum tensor_role lacks, int expected)
+{
+    const struct config *c = &a->source.config;
+    for (int64_t i = 0; i < layout_count(c); i++) {
+        const struct tensor_spec spec = layout_at(c, i);
+        struct view v;
+        bool found;
+        struct err e = {""};
+        ck_assert_int_eq(a->source.tensor(&a->source, &spec, &v, &found, &e), STATUS_OK);
+        const bool there = gguf_find_tensor(g, spec.name.text) && spec.role != lacks;
+        ck_assert_msg(found == there, "%s", spec.name.text);
+        if (found)
+            expect_tensor(&v, &spec, g, stored);
+        expected -= found;
+    }
+    ck_assert_int_eq(expected, 0);
+}
+
+START_TEST(llama2c_tensors)
+{
+    static const char *const stored[] = {"f32", "f32", "int8"};
+    const struct llama *l = &llamas[_i % N_LLAMAS];
+    const int version = _i / N_LLAMAS;
+    struct origin o = open_origin(l->path);
+    struct gguf_bytes b = llama_file(l, o.g, version);
+    char *copy = odd_copy(b.data, b.len);
+    const struct text file = {copy, b.len};
+    struct arrays a;
+    struct err e = {""};
+    ck_assert(llama2c_is(file) && !llmc_is(file));
+    ck_assert_msg(llama2c_open(file, &a, &e) == STATUS_OK, "%s", e.text);
+
+    const struct config *c = &a.source.config;
+    ck_assert_str_eq(c->arch->name, "llama");
+    const int found[] = {c->d_model,    c->d_ff,    c->n_layers, c->n_heads,
+                         c->n_kv_heads, c->n_vocab, c->n_ctx};
+    for (int i = 0; i < 7; i++)
+        ck_assert_int_eq(found[i], l->numbers[i]);
+    ck_assert_int_eq(c->head_dim, l->numbers[0] / l->numbers[3]);
+    ck_assert_int_eq(c->rope.n_dims, c->head_dim);
+    ck_assert(c->rope.base == 10000 && c->rope.scale == 1 && c->norm_eps == 1e-5f);
+    expect_tensors(&a, o.g, stored[version], TENSOR_ROLES, l->own_output ? 21 : 20);
+    free_copy(copy);
+    free(b.data);
+    close_origin(&o);
+}
+END_TEST
+
+START_TEST(llmc_tensors)
+{
+    static const int versions[] = {1, 3, 5};
+    struct origin o = open_origin(GPT2_PATH);
+    struct gguf_bytes b = gpt2_file(o.g, versions[_i]);
+    char *copy = odd_copy(b.data, b.len);
+    const struct text file = {copy, b.len};
+    struct arrays a;
+    struct err e = {""};
+    ck_assert(llmc_is(file) && !llama2c_is(file));
+    ck_assert_msg(llmc_open(file, &a, &e) == STATUS_OK, "%s", e.text);
+
+    const struct config *c = &a.source.config;
+    ck_assert_str_eq(c->arch->name, "gpt2");
+    ck_assert_int_eq(c->n_ctx, 64);
+    ck_assert_int_eq(c->n_vocab, 300);
+    ck_assert_int_eq(c->n_layers, 2);
+    ck_assert_int_eq(c->n_heads, 4);
+    ck_assert_int_eq(c->n_kv_heads, 4);
+    ck_assert_int_eq(c->d_model, 64);
+    ck_assert_int_eq(c->head_dim, 16);
+    ck_assert_int_eq(c->d_ff, 256);
+    ck_assert(c->norm_eps == 1e-5f && c->ffn == FFN_GELU);
+    expect_tensors(&a, o.g, versions[_i] == 5 ? "bf16" : "f32", ROLE_OUTPUT, 28);
+    free_copy(copy);
+    free(b.data);
+    close_origin(&o);
+}
+END_TEST
+
+/* The importer may lower the context: the first rows of the positions. */
+START_TEST(llmc_lower_context)
+{
+    struct origin o = open_origin(GPT2_PATH);
+    struct gguf_bytes b = gpt2_file(o.g, 3);
+    struct arrays a;
+    struct err e = {""};
+    struct view v;
+    bool found;
+    size_t n;
+    ck_assert_int_eq(llmc_open((struct text){(char *)b.data, b.len}, &a, &e), STATUS_OK);
+    a.source.config.n_ctx = 10;
+    const struct tensor_spec spec = layout_weight(&a.source.config, ROLE_POSITION_EMBD, 0);
+    ck_assert_int_eq(a.source.tensor(&a.source, &spec, &v, &found, &e), STATUS_OK);
+    ck_assert(found);
+    ck_assert_int_eq(view_rows(&v), 10);
+    unsigned char *bytes = view_bytes(&v, 10 * 64 * sizeof(float));
+    ck_assert_mem_eq(bytes, floats_of(o.g, "position_embd.weight", &n), 10 * 64 * sizeof(float));
+    const struct tensor_spec norm = layout_weight(&a.source.config, ROLE_ATTN_NORM, 1);
+    ck_assert_int_eq(a.source.tensor(&a.source, &norm, &v, &found, &e), STATUS_OK);
+    expect_tensor(&v, &norm, o.g, "f32");
+    free(bytes);
+    free(b.data);
+    close_origin(&o);
+}
+END_TEST
+
+/* --- what is refused ------------------------------------------------------------------------- */
+
+static void refused(open_file *open, const void *bytes, size_t len, const char *message)
+{
+    char *copy = odd_copy(bytes, len);
+    struct arrays a;
+    struct err e = {""};
+    ck_assert_int_eq(open((struct text){copy, len}, &a, &e), STATUS_BAD_FILE);
+    if (message)
+        ck_assert_str_eq(e.text, message);
+    ck_assert(e.text[0] && !strchr(e.text, '\n'));
+    free_copy(copy);
+}
+
+/* A number of a good file's header that is another, and what is said to that. */
+struct bent {
+    size_t at;
+    int32_t value;
+    const char *message;
+};
+
+static void expect_bent(open_file *open, const struct gguf_bytes *good, const struct bent *bent,
+                        size_t n)
+{
+    unsigned char *bytes = malloc(good->len);
+    for (size_t i = 0; i < n; i++) {
+        memcpy(bytes, good->data, good->len);
+        memcpy(bytes + bent[i].at, &bent[i].value, sizeof bent[i].value);
+        refused(open, bytes, good->len, bent[i].message);
+    }
+    free(bytes);
+}
+#define EXPECT_BENT(open, good, bent) expect_bent(open, good, bent, sizeof(bent) / sizeof *(bent))
+
+/* No beginning of a file is one, nor is a file with a byte more. */
+static void expect_every_length_refused(open_file *open, const struct gguf_bytes *good)
+{
+    unsigned char *longer = malloc(good->len + 1);
+    memcpy(longer, good->data, good->len);
+    longer[good->len] = 0;
+    for (size_t len = 0; len < 1100; len++)
+        refused(open, longer, len, NULL);
+    refused(open, longer, good->len / 2, NULL);
+    refused(open, longer, good->len - 1, NULL);
+    refused(open, longer, good->len + 1, NULL);
+    free(longer);
+}
+
+static struct gguf_bytes good_llama(int which, int version)
+{
+    struct origin o = open_origin(llamas[which].path);
+    struct gguf_bytes b = llama_file(&llamas[which], o.g, version);
+    close_origin(&o);
+    return b;
+}
+
+START_TEST(llama2c_lengths)
+{
+    struct gguf_bytes b = good_llama(_i % N_LLAMAS, _i / N_LLAMAS);
+    expect_every_length_refused(llama2c_open, &b);
+    free(b.data);
+}
+END_TEST
+
+START_TEST(llama2c_legacy_numbers)
+{
+    static const struct bent bent[] = {
+        {0, 0, "dim at byte 0: expected 1 to 65536, found 0"},
+        {0, -64, "dim at byte 0: expected 1 to 65536, found -64"},
+        {4, 1 << 25, "hidden_dim at byte 4: expected 1 to 16777216, found 33554432"},
+        {8, 1025, "n_layers at byte 8: expected 1 to 1024, found 1025"},
+        {12, INT32_MAX, "n_heads at byte 12: expected 1 to 65536, found 2147483647"},
+        {12, 3, "3 heads: expected a divisor of the width, 64"},
+        {12, 64, "heads of 1 elements: expected an even number, for rotary positions"},
+        {16, 0, "n_kv_heads at byte 16: expected 1 to 65536, found 0"},
+        {16, 3, "3 K/V heads: expected a divisor of the heads, 8"},
+        {16, 16, "16 K/V heads: expected a divisor of the heads, 8"},
+        {20, 0, "vocab_size at byte 20: expected 1 to 16777216, found 0"},
+        {20, INT32_MIN, "vocab_size at byte 20: expected 1 to 16777216, found -2147483648"},
+        {24, 0, "seq_len at byte 24: expected 1 to 4194304, found 0"},
+        /* Tied: one matrix of 400 rows less. */
+        {20, 400,
+         "expected 435484 bytes, as the header of llama2.c's version 0 says, found 537884: the "
+         "file is not what its header says"},
+        {24, 129,
+         "expected 537916 bytes, as the header of llama2.c's version 0 says, found 537884: the "
+         "file is truncated"},
+    };
+    struct gguf_bytes b = good_llama(0, 0);
+    EXPECT_BENT(llama2c_open, &b, bent);
+    ck_assert(!llama2c_is((struct text){(char *)b.data, 27}));
+    b.data[0] = 0; /* no width */
+    ck_assert(!llama2c_is((struct text){(char *)b.data, b.len}));
+    free(b.data);
+}
+END_TEST
+
+START_TEST(llama2c_numbers)
+{
+    static const struct bent bent[] = {
+        {4, 0, "version at byte 4: expected 1 (float32) or 2 (int8), found 0"},
+        {4, 3, "version at byte 4: expected 1 (float32) or 2 (int8), found 3"},
+        {4, -1, "version at byte 4: expected 1 (float32) or 2 (int8), found -1"},
+        {8, 65537, "dim at byte 8: expected 1 to 65536, found 65537"},
+        {28, -400, "vocab_size at byte 28: expected 1 to 16777216, found -400"},
+        {36, 2, "shared_classifier at byte 36: expected 0 or 1, found 2"},
+        {37, 0, "group_size at byte 37: expected a divisor of dim 64, found 0"},
+        {37, -64, "group_size at byte 37: expected a divisor of dim 64, found -64"},
+        {37, 48, "group_size at byte 37: expected a divisor of dim 64, found 48"},
+        {37, INT32_MAX, "group_size at byte 37: expected a divisor of dim 64, found 2147483647"},
+    };
+    struct gguf_bytes b = good_llama(0, 2);
+    EXPECT_BENT(llama2c_open, &b, bent);
+    /* No magic, so its first: a width that no model has. */
+    b.data[0] = 0;
+    refused(llama2c_open, b.data, b.len, "dim at byte 0: expected 1 to 65536, found 1634415616");
+    free(b.data);
+}
+END_TEST
+
+/* The largest numbers that are taken: sizes beyond any file, computed without overflow (Python). */
+START_TEST(largest_numbers)
+{
+    const int32_t llama[64] = {0x616b3432, 2,       1 << 16, 1 << 24, 1024,
+                               1 << 15,    1 << 15, 1 << 24, 1 << 22, 0x100};
+    const int32_t gpt2[256] = {20240326, 3, 1 << 22, 1 << 24, 1024, 1 << 16, 1 << 16, 1 << 24};
+    unsigned char bytes[256];
+    memcpy(bytes, llama, sizeof bytes);
+    refused(llama2c_open, bytes, sizeof bytes,
+            "expected 16987455186272512 bytes, as the header of llama2.c's version 2 says, found "
+            "256: the file is truncated");
+    refused(llmc_open, gpt2, sizeof gpt2,
+            "expected 216607280858112 bytes, as the header of llm.c says, found 1024: the file is "
+            "truncated");
+}
+END_TEST
+
+START_TEST(llmc_lengths)
+{
+    struct origin o = open_origin(GPT2_PATH);
+    struct gguf_bytes b = gpt2_file(o.g, _i == 0 ? 3 : 5);
+    expect_every_length_refused(llmc_open, &b);
+    free(b.data);
+    close_origin(&o);
+}
+END_TEST
+
+START_TEST(llmc_numbers)
+{
+    static const struct bent bent[] = {
+        {0, 0, "magic at byte 0: expected 20240326, a GPT-2 of llm.c, found 0"},
+        {0, 20240328,
+         "magic at byte 0: expected 20240326, a GPT-2 of llm.c, found 20240328, a vocabulary"},
+        {4, 2,
+         "version at byte 4: expected 1, 3 (float32) or 5 (bfloat16), found 2; let llm.c's "
+         "train_gpt2.py write the model again"},
+        {8, 0, "max_seq_len at byte 8: expected 1 to 4194304, found 0"},
+        {12, -1, "vocab_size at byte 12: expected 1 to 16777216, found -1"},
+        {12, 385, "padded_vocab_size at byte 28: expected vocab_size, 385, to 16777216, found 384"},
+        {16, 1 << 30, "num_layers at byte 16: expected 1 to 1024, found 1073741824"},
+        {20, 5, "5 heads: expected a divisor of the width, 64"},
+        {20, 128, "128 heads: expected a divisor of the width, 64"},
+        {24, INT32_MIN, "channels at byte 24: expected 1 to 65536, found -2147483648"},
+        {28, 0, "padded_vocab_size at byte 28: expected vocab_size, 300, to 16777216, found 0"},
+        {28, 383,
+         "expected 515840 bytes, as the header of llm.c says, found 516096: the file is not what "
+         "its header says"},
+        {4, 5,
+         "expected 258560 bytes, as the header of llm.c says, found 516096: the file is not what "
+         "its header says"},
+    };
+    struct origin o = open_origin(GPT2_PATH);
+    struct gguf_bytes b = gpt2_file(o.g, 3);
+    EXPECT_BENT(llmc_open, &b, bent);
+    free(b.data);
+    close_origin(&o);
+    const int32_t magic = 20240803; /* a Llama 3 is recognised, so that it can be told so */
+    ck_assert(llmc_is((struct text){(const char *)&magic, sizeof magic}));
+    ck_assert(!llmc_is((struct text){(const char *)&magic, 3}));
+    ck_assert(!llmc_is((struct text){NULL, 0}) && !llama2c_is((struct text){NULL, 0}));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("exchange_bins");
+    TCase *t = tcase_create("tensors");
+    tcase_set_tags(t, ONE_THREAD);
+    tcase_add_loop_test(t, llama2c_tensors, 0, 3 * N_LLAMAS);
+    tcase_add_loop_test(t, llmc_tensors, 0, 3);
+    tcase_add_test(t, llmc_lower_context);
+    suite_add_tcase(s, t);
+    t = tcase_create("refused");
+    tcase_set_tags(t, ONE_THREAD);
+    tcase_add_loop_test(t, llama2c_lengths, 0, 3 * N_LLAMAS);
+    tcase_add_test(t, llama2c_legacy_numbers);
+    tcase_add_test(t, llama2c_numbers);
+    tcase_add_test(t, largest_numbers);
+    tcase_add_loop_test(t, llmc_lengths, 0, 2);
+    tcase_add_test(t, llmc_numbers);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,528 @@
+/* Safetensors files in folders, whole or in shards, and files written as the library writes them;
+ * with calls into the system that fail. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/little.h"
+#include "faults.h"
+#include "safetensors/folder.h"
+#include "safetensors/write.h"
+#include "support.h"
+
+#define GOLDEN "tests/data/safetensors/every-type.safetensors"
+#define INDEX  "model.safetensors.index.json"
+
+/* --- a folder -------------------------------------------------------------------------------- */
+
+static char folder[512];
+static struct safetensors_folder opened;
+
+static void set_up(void)
+{
+    snprintf(folder, sizeof folder, "%s", scratch_path("model"));
+    ck_assert_int_eq(mkdir(folder, 0700), 0);
+}
+
+static void tear_down(void)
+{
+    safetensors_folder_close(&opened);
+    safetensors_folder_close(&opened);
+    scratch_remove();
+}
+
+/* In one of a few buffers. */
+static const char *path_of(const char *name)
+{
+    static char paths[4][1024];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static void put(const char *name, const void *bytes, size_t len)
+{
+    FILE *f = fopen(path_of(name), "wb");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(fwrite(bytes, 1, len, f), len);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+static void put_text(const char *name, const char *text)
+{
+    put(name, text, strlen(text));
+}
+
+/* A file of F32 tensors of one element each, named by letters: 'a' is 97, and so on. */
+static void put_tensors(const char *name, const char *letters)
+{
+    unsigned char bytes[2048];
+    const size_t n = strlen(letters);
+    size_t len = 8;
+    len += (size_t)sprintf((char *)bytes + len, "{");
+    for (size_t i = 0; i < n; i++)
+        len +=
+            (size_t)sprintf((char *)bytes + len,
+                            "%s\"%c\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[%zu,%zu]}",
+                            i ? "," : "", letters[i], 4 * i, 4 * i + 4);
+    len += (size_t)sprintf((char *)bytes + len, "}");
+    little_store(bytes, len - 8, 8);
+    for (size_t i = 0; i < n; i++, len += 4) {
+        const float value = (float)letters[i];
+        memcpy(bytes + len, &value, 4);
+    }
+    put(name, bytes, len);
+}
+
+static void put_shards(void)
+{
+    put_tensors("model-00001-of-00002.safetensors", "ca");
+    put_tensors("model-00002-of-00002.safetensors", "dbe");
+    put_text(INDEX, "{\"metadata\": {\"total_size\": 20}, \"weight_map\": {"
+                    "\"a\": \"model-00001-of-00002.safetensors\", "
+                    "\"b\": \"model-00002-of-00002.safetensors\", "
+                    "\"c\": \"model-00001-of-00002.safetensors\", "
+                    "\"d\": \"model-00002-of-00002.safetensors\", "
+                    "\"e\": \"model-00002-of-00002.safetensors\"}}");
+}
+
+static void opens(void)
+{
+    struct err e = {""};
+    const enum status status = safetensors_folder_open(&opened, folder, &e);
+    ck_assert_msg(status == STATUS_OK, "%s", e.text);
+}
+
+/* The message begins with the path of `name`, or of the folder if that is NULL. */
+static void is_refused(const char *name, const char *message)
+{
+    struct err e = {""};
+    char expected[2048];
+    ck_assert_int_eq(safetensors_folder_open(&opened, folder, &e), STATUS_BAD_FILE);
+    snprintf(expected, sizeof expected, "%s: %s", name ? path_of(name) : folder, message);
+    ck_assert_str_eq(e.text, expected);
+    safetensors_folder_close(&opened);
+}
+
+/* Each tensor by its name, and where it is. */
+static void has(const char *letters, const char *file)
+{
+    for (; *letters; letters++) {
+        const char name[2] = {*letters};
+        const struct safetensors_tensor *t = safetensors_folder_find(&opened, text_of(name));
+        float value;
+        ck_assert_ptr_nonnull(t);
+        ck_assert(t >= opened.tensors && t < opened.tensors + opened.n_tensors);
+        ck_assert_uint_eq(t->n_bytes, sizeof value);
+        memcpy(&value, t->data, sizeof value);
+        ck_assert(value == (float)*letters);
+        ck_assert_str_eq(safetensors_folder_file(&opened, t), path_of(file));
+    }
+}
+
+START_TEST(one_file)
+{
+    put_tensors("model.safetensors", "xyz");
+    put_text(INDEX, "of an older save");
+    opens();
+    ck_assert_uint_eq(opened.n_tensors, 3);
+    has("zyx", "model.safetensors");
+    ck_assert_ptr_null(safetensors_folder_find(&opened, text_of("a")));
+}
+END_TEST
+
+START_TEST(shards)
+{
+    put_shards();
+    put_text("model-00003-of-00002.safetensors", "which nobody asks for");
+    opens();
+    ck_assert_uint_eq(opened.n_tensors, 5);
+    for (int i = 0; i < 5; i++)
+        ck_assert(text_equal(opened.tensors[i].name, (struct text){&"cadbe"[i], 1}));
+    has("ca", "model-00001-of-00002.safetensors");
+    has("bed", "model-00002-of-00002.safetensors");
+    ck_assert_ptr_null(safetensors_folder_find(&opened, text_of("x")));
+}
+END_TEST
+
+/* As in Hugging Face's cache, where all files are links out of the folder. */
+START_TEST(links_to_files)
+{
+    char blob[600];
+    put_shards();
+    snprintf(blob, sizeof blob, "%s", scratch_path("blob"));
+    ck_assert_int_eq(rename(path_of("model-00002-of-00002.safetensors"), blob), 0);
+    ck_assert_int_eq(symlink("../blob", path_of("model-00002-of-00002.safetensors")), 0);
+    ck_assert_int_eq(rename(path_of(INDEX), scratch_path("index")), 0);
+    ck_assert_int_eq(symlink(scratch_path("index"), path_of(INDEX)), 0);
+    opens();
+    has("bed", "model-00002-of-00002.safetensors");
+}
+END_TEST
+
+START_TEST(links_to_others)
+{
+    const struct {
+        const char *target, *message;
+    } links[] = {
+        {"/dev/zero", "expected a regular file, found a device"},
+        {"..", "expected a regular file, found a directory"},
+        {"nothing", "cannot open: No such file or directory"},
+        {"model.safetensors", "cannot open: Too many levels of symbolic links"},
+        {"pipe", "expected a regular file, found a pipe (FIFO)"},
+    };
+    ck_assert_int_eq(mkfifo(path_of("pipe"), 0600), 0);
+    for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
+        ck_assert_int_eq(symlink(links[i].target, path_of("model.safetensors")), 0);
+        is_refused("model.safetensors", links[i].message);
+        unlink(path_of("model.safetensors"));
+    }
+    put_shards();
+    unlink(path_of("model-00002-of-00002.safetensors"));
+    ck_assert_int_eq(symlink("/dev/full", path_of("model-00002-of-00002.safetensors")), 0);
+    is_refused("model-00002-of-00002.safetensors", "expected a regular file, found a device");
+    unlink(path_of(INDEX));
+    ck_assert_int_eq(symlink("/", path_of(INDEX)), 0);
+    is_refused(INDEX, "expected a regular file, found a directory");
+}
+END_TEST
+
+START_TEST(shards_against_their_index)
+{
+    put_shards();
+    put_tensors("model-00001-of-00002.safetensors", "c");
+    is_refused("model-00001-of-00002.safetensors",
+               "expected tensor \"a\", as " INDEX " says, found no such tensor");
+    put_tensors("model-00001-of-00002.safetensors", "cab");
+    is_refused("model-00001-of-00002.safetensors",
+               "tensor \"b\": expected it in model-00002-of-00002.safetensors, as " INDEX
+               " says, found it here");
+    put_tensors("model-00001-of-00002.safetensors", "cax");
+    is_refused("model-00001-of-00002.safetensors",
+               "tensor \"x\": expected it in " INDEX ", found it only here");
+    put_tensors("model-00001-of-00002.safetensors", "");
+    is_refused("model-00001-of-00002.safetensors",
+               "expected tensor \"a\", as " INDEX " says, found no such tensor");
+    unlink(path_of("model-00001-of-00002.safetensors"));
+    is_refused("model-00001-of-00002.safetensors", "cannot open: No such file or directory");
+    put_text("model-00001-of-00002.safetensors", "");
+    is_refused("model-00001-of-00002.safetensors",
+               "expected a safetensors file, 8 bytes or more, found 0 bytes");
+    put("model-00001-of-00002.safetensors", "\2\0\0\0\0\0\0\0[]", 10);
+    is_refused("model-00001-of-00002.safetensors",
+               "the header: the value at byte 0: expected an object, found an array");
+}
+END_TEST
+
+START_TEST(bad_indexes)
+{
+#define NAME(file) "{\"weight_map\":{\"a\":\"" file "\"}}"
+#define NO_NAME(file)                                                                              \
+    "\"a\" at byte 15: expected the name of a file in this folder, found \"" file "\""
+    static const struct {
+        const char *json, *message;
+    } bad[] = {
+        {"", "JSON at byte 0: expected a value, found the end"},
+        {"[]", "the value at byte 0: expected an object, found an array"},
+        {"{}", "the object at byte 0: expected \"weight_map\", an object, found no such key"},
+        {"{\"weight_map\":[]}", "\"weight_map\" at byte 1: expected an object, found an array"},
+        {"{\"weight_map\":{}}",
+         "\"weight_map\" at byte 1: expected a file for each tensor, found none"},
+        {"{\"weight_map\":{\"a\":1}}", "\"a\" at byte 15: expected a string, found 1"},
+        {"{\"weight_map\":{\"a\":\"x\",\"a\":\"x\"}}",
+         "JSON at byte 23: expected every key once in an object, found \"a\" again"},
+        {NAME(""), NO_NAME("")},
+        {NAME("."), NO_NAME(".")},
+        {NAME(".."), NO_NAME("..")},
+        {NAME("/dev/zero"), NO_NAME("/dev/zero")},
+        {NAME("../model.safetensors"), NO_NAME("../model.safetensors")},
+        {NAME("a/../../b"), NO_NAME("a/../../b")},
+        {NAME("a\\u002fb"), NO_NAME("a/b")},
+        {NAME("a\\u001b[1m/"), NO_NAME("a?[1m/")},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put_text(INDEX, bad[i].json);
+        is_refused(INDEX, bad[i].message);
+    }
+    struct err e = {""};
+    put_text(INDEX, NAME("x\\u0000y"));
+    ck_assert_int_eq(safetensors_folder_open(&opened, folder, &e), STATUS_BAD_FILE);
+    ck_assert(strstr(e.text, "expected the name of a file in this folder") != NULL);
+    safetensors_folder_close(&opened);
+    put_text(INDEX, NAME(INDEX));
+    is_refused(INDEX, "the header's length at byte 0: expected at most 43, found "
+                      "8388068008349082235; the file is truncated, or not a safetensors file");
+}
+END_TEST
+
+START_TEST(nothing_to_read)
+{
+    is_refused(NULL, "expected model.safetensors or " INDEX ", found neither");
+    put_text("ckpt.pt", "PK");
+    put_text("pytorch_model.bin", "PK");
+#define RUN(file)                                                                                  \
+    "expected model.safetensors, found " file "; in this folder run python3 -c \"import "          \
+    "torch,safetensors.torch as s;d=torch.load('" file "','cpu',weights_only=True);"               \
+    "s.save_file({k:v.clone() for k,v in d.get('model',d).items()},'model.safetensors',"           \
+    "{'format':'pt'})\""
+    is_refused(NULL, RUN("pytorch_model.bin"));
+    unlink(path_of("pytorch_model.bin"));
+    is_refused(NULL, RUN("ckpt.pt"));
+    unlink(path_of("ckpt.pt"));
+    ck_assert_int_eq(rmdir(folder), 0);
+    is_refused(NULL, "cannot read: No such file or directory");
+}
+END_TEST
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+/* A source of bytes in memory, `step` at a time. It has no assertions, which take memory. */
+struct memory_source {
+    const unsigned char *bytes;
+    uint64_t n, next;
+    size_t step;
+    enum status fails; /* at the second piece */
+};
+
+static enum status memory_piece(void *arg, uint64_t offset, const void **data, size_t *len,
+                                struct err *e)
+{
+    struct memory_source *m = arg;
+    if (offset != m->next || offset >= m->n)
+        return err_set(e, STATUS_USAGE, "the source was asked out of turn");
+    if (m->fails && offset > 0)
+        return err_set(e, m->fails, "the source ended");
+    *len = m->n - offset < m->step ? (size_t)(m->n - offset) : m->step;
+    *data = m->bytes + offset;
+    m->next = offset + *len;
+    return STATUS_OK;
+}
+
+#define MAX_WRITTEN 128
+
+/* The golden file's tensors, the last first, as they are to be written. */
+struct copy {
+    unsigned char *bytes;
+    size_t len, n;
+    struct safetensors *file;
+    struct safetensors_written written[MAX_WRITTEN];
+    struct memory_source sources[MAX_WRITTEN];
+};
+
+static void copy_open(struct copy *c, const char *path)
+{
+    struct err e = {""};
+    memset(c, 0, sizeof *c);
+    c->bytes = read_file(path, &c->len);
+    ck_assert_int_eq(safetensors_parse(c->bytes, c->len, &c->file, &e), STATUS_OK);
+    c->n = c->file->n_tensors;
+    ck_assert_uint_le(c->n, MAX_WRITTEN);
+    for (size_t i = 0; i < c->n; i++) {
+        const struct safetensors_tensor *t = &c->file->tensors[c->n - 1 - i];
+        struct safetensors_written *w = &c->written[i];
+        c->sources[i] = (struct memory_source){.bytes = t->data, .n = t->n_bytes, .step = 7};
+        *w = (struct safetensors_written){.name = strndup(t->name.data, t->name.len),
+                                          .dtype = t->dtype,
+                                          .n_dims = t->n_dims,
+                                          .source = {memory_piece, &c->sources[i]}};
+        memcpy(w->dims, t->dims, sizeof w->dims);
+    }
+}
+
+static void copy_rewind(struct copy *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        c->sources[i].next = 0;
+}
+
+static void copy_free(struct copy *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        free((void *)(uintptr_t)c->written[i].name);
+    safetensors_free(c->file);
+    free(c->bytes);
+}
+
+static void expect_bytes(const char *path, const unsigned char *bytes, size_t len)
+{
+    size_t n;
+    unsigned char *found = read_file(path, &n);
+    ck_assert_uint_eq(n, len);
+    ck_assert_int_eq(memcmp(found, bytes, len), 0);
+    free(found);
+}
+
+static struct copy copy;
+
+START_TEST(the_same_bytes)
+{
+    struct err e = {""};
+    struct bytes head = {NULL, 0, 0};
+    const char *path = path_of("model.safetensors");
+    copy_open(&copy, GOLDEN);
+    ck_assert_int_eq(safetensors_write(path, copy.written, copy.n, &e), STATUS_OK);
+    expect_bytes(path, copy.bytes, copy.len);
+    for (size_t i = 0; i < copy.n; i++)
+        ck_assert_uint_eq(copy.sources[i].next, copy.sources[i].n);
+    ck_assert_int_eq(safetensors_head(copy.written, copy.n, &head, &e), STATUS_OK);
+    ck_assert_uint_eq(head.len, copy.file->head_bytes);
+    ck_assert_int_eq(memcmp(head.data, copy.bytes, head.len), 0);
+    bytes_free(&head);
+    copy_free(&copy);
+    opens();
+    ck_assert_uint_eq(opened.n_tensors, copy.n);
+}
+END_TEST
+
+START_TEST(nothing_to_write)
+{
+    static const char expected[] = "\40\0\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"pt\"}}";
+    struct err e = {""};
+    const char *path = path_of("model.safetensors");
+    ck_assert_int_eq(safetensors_write(path, NULL, 0, &e), STATUS_OK);
+    expect_bytes(path, (const unsigned char *)expected, sizeof expected - 1);
+    opens();
+    ck_assert_uint_eq(opened.n_tensors, 0);
+}
+END_TEST
+
+START_TEST(writing_that_fails)
+{
+    struct safetensors_written w[] = {
+        {.name = "b", .dtype = safetensors_dtype_of(TENSOR_F32), .n_dims = 2, .dims = {4, 4}},
+        {.name = "a", .dtype = safetensors_dtype_of(TENSOR_F32), .n_dims = 1, .dims = {2}}};
+    static const unsigned char numbers[64];
+    struct memory_source sources[] = {{.bytes = numbers, .n = 64, .step = 32},
+                                      {.bytes = numbers, .n = 8, .step = 8}};
+    for (int i = 0; i < 2; i++)
+        w[i].source = (struct gguf_source){memory_piece, &sources[i]};
+    struct err e = {""};
+    sources[0].fails = STATUS_INTERRUPTED;
+    put_text("model.safetensors", "the old file");
+    ck_assert_int_eq(safetensors_write(path_of("model.safetensors"), w, 2, &e), STATUS_INTERRUPTED);
+    ck_assert_str_eq(e.text, "the source ended");
+    ck_assert_str_eq(w[0].name, "a"); /* first, and written */
+    ck_assert_uint_eq(sources[1].next, 8);
+    expect_bytes(path_of("model.safetensors"), (const unsigned char *)"the old file", 12);
+    ck_assert_int_eq(safetensors_write(path_of("no/folder"), w, 2, &e), STATUS_FAILED);
+    w[0].n_dims = 3;
+    w[0].dims[0] = w[0].dims[1] = w[0].dims[2] = UINT64_C(1) << 32;
+    ck_assert_int_eq(safetensors_write(path_of("model.safetensors"), w, 2, &e), STATUS_USAGE);
+    ck_assert_str_eq(e.text, "tensor \"a\": expected fewer bytes, they overflow");
+    unlink(path_of("model.safetensors"));
+    ck_assert_int_eq(rmdir(folder), 0); /* no temporary file */
+}
+END_TEST
+
+/* --- calls that fail ------------------------------------------------------------------------- */
+
+static enum status open_folder(struct err *e)
+{
+    const enum status status = safetensors_folder_open(&opened, folder, e);
+    safetensors_folder_close(&opened);
+    return status;
+}
+
+static enum status write_copy(struct err *e)
+{
+    copy_rewind(&copy);
+    return safetensors_write(path_of("out"), copy.written, copy.n, e);
+}
+
+/* Each call of the kind in its turn, until all succeed: at least so many. */
+static void fails_at_each(enum status (*run)(struct err *), struct fault_plan plan,
+                          enum status expected, int at_least)
+{
+    for (plan.at = 0;; plan.at++) {
+        struct err e = {""};
+        faults_arm(&plan);
+        const enum status status = run(&e);
+        faults_disarm();
+        const struct fault_report *f = faults_report();
+        ck_assert_msg(!f->blocks && !f->mapped_bytes && !f->descriptors,
+                      "%ld: %ld blocks, %ld mapped bytes, %d descriptors left", plan.at, f->blocks,
+                      f->mapped_bytes, f->descriptors);
+        if (!f->met) {
+            ck_assert_int_eq(status, STATUS_OK);
+            ck_assert_int_ge(plan.at, at_least);
+            return;
+        }
+        ck_assert_msg(status == expected, "%ld: %d: %s", plan.at, status, e.text);
+        ck_assert_ptr_nonnull(
+            strstr(e.text, expected == STATUS_NO_MEMORY ? "memory" : strerror(plan.error)));
+    }
+}
+
+static void reading_fails(int at_least)
+{
+    for (int from_then_on = 0; from_then_on < 2; from_then_on++) {
+        fails_at_each(open_folder, (struct fault_plan){FAULT_MEMORY, 0, from_then_on, ENOMEM, 0, 0},
+                      STATUS_NO_MEMORY, at_least);
+        fails_at_each(open_folder, (struct fault_plan){FAULT_MAP, 0, from_then_on, ENOMEM, 0, 0},
+                      STATUS_NO_MEMORY, 1);
+        fails_at_each(open_folder, (struct fault_plan){FAULT_OPEN, 0, from_then_on, EIO, 0, 0},
+                      STATUS_BAD_FILE, 1);
+        fails_at_each(open_folder, (struct fault_plan){FAULT_OPEN, 0, from_then_on, EMFILE, 0, 0},
+                      STATUS_FAILED, 1);
+    }
+}
+
+START_TEST(one_file_without_memory)
+{
+    size_t len;
+    unsigned char *bytes = read_file(GOLDEN, &len);
+    put("model.safetensors", bytes, len);
+    free(bytes);
+    reading_fails(10);
+}
+END_TEST
+
+START_TEST(shards_without_memory)
+{
+    put_shards();
+    reading_fails(25);
+}
+END_TEST
+
+START_TEST(writing_without_memory)
+{
+    copy_open(&copy, GOLDEN);
+    for (int from_then_on = 0; from_then_on < 2; from_then_on++) {
+        fails_at_each(write_copy, (struct fault_plan){FAULT_MEMORY, 0, from_then_on, ENOMEM, 0, 0},
+                      STATUS_NO_MEMORY, 4);
+        unlink(path_of("out"));
+        fails_at_each(write_copy, (struct fault_plan){FAULT_WRITE, 0, from_then_on, ENOSPC, 0, 0},
+                      STATUS_FAILED, 1);
+        expect_bytes(path_of("out"), copy.bytes, copy.len);
+        unlink(path_of("out"));
+    }
+    copy_free(&copy);
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("safetensors_files");
+    TCase *t = tcase_create("files");
+    faults_create();
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_test(t, one_file);
+    tcase_add_test(t, shards);
+    tcase_add_test(t, links_to_files);
+    tcase_add_test(t, links_to_others);
+    tcase_add_test(t, shards_against_their_index);
+    tcase_add_test(t, bad_indexes);
+    tcase_add_test(t, nothing_to_read);
+    tcase_add_test(t, the_same_bytes);
+    tcase_add_test(t, nothing_to_write);
+    tcase_add_test(t, writing_that_fails);
+    tcase_add_test(t, one_file_without_memory);
+    tcase_add_test(t, shards_without_memory);
+    tcase_add_test(t, writing_without_memory);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
