@@ -24,7 +24,8 @@ static const char *const names[N_FILES] = {
 struct folder {
     char *path[N_FILES];
     struct json_file json[N_JSON];
-    struct file_map model, merges; /* zero: there is none */
+    struct file_map model, merges;
+    bool has_model, has_merges;
 };
 
 static void folder_close(struct folder *f)
@@ -37,9 +38,10 @@ static void folder_close(struct folder *f)
     file_map_close(&f->merges);
 }
 
-static enum status open_other(struct file_map *map, const char *path, struct err *e)
+static enum status open_other(struct file_map *map, bool *has, const char *path, struct err *e)
 {
-    return file_is_there(path) ? file_map_steady(map, path, e) : STATUS_OK;
+    *has = file_is_there(path);
+    return *has ? file_map_steady(map, path, e) : STATUS_OK;
 }
 
 static enum status folder_open(struct folder *f, const char *dir, struct err *e)
@@ -51,11 +53,11 @@ static enum status folder_open(struct folder *f, const char *dir, struct err *e)
     }
     for (int i = 0; i <= TOKENIZER; i++)
         TRY(json_file_open(&f->json[i], f->path[i], e));
-    TRY(open_other(&f->model, f->path[MODEL], e));
+    TRY(open_other(&f->model, &f->has_model, f->path[MODEL], e));
     if (f->json[TOKENIZER].root)
         return STATUS_OK;
     TRY(json_file_open(&f->json[VOCAB], f->path[VOCAB], e));
-    return open_other(&f->merges, f->path[MERGES], e);
+    return open_other(&f->merges, &f->has_merges, f->path[MERGES], e);
 }
 
 static struct text text_of_map(const struct file_map *m)
@@ -71,7 +73,7 @@ static bool takes_model(const struct folder *f)
 {
     const struct text model = text_of_map(&f->model);
     return vocab_is_sentencepiece(model) ||
-           (f->model.data && !f->json[TOKENIZER].root && !f->json[VOCAB].root);
+           (f->has_model && !f->json[TOKENIZER].root && !f->json[VOCAB].root);
 }
 
 /* Reads the tokens; *source becomes the file that has them, or N_FILES: there is none. */
@@ -82,7 +84,7 @@ static enum status read_tokens(const struct folder *f, struct vocab_build *b, in
     *source = takes_model(f)            ? MODEL
               : f->json[TOKENIZER].root ? TOKENIZER
               : !vocab                  ? N_FILES
-              : f->merges.data          ? MERGES
+              : f->has_merges          ? MERGES
                                         : VOCAB;
     switch (*source) {
     case MODEL:
