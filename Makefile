@@ -85,6 +85,7 @@ TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
 # What the suites share.
 TEST_SUPPORT := $(patsubst %,$(BUILD)/tests/%.o,support cgroups checkpoints conversions hostile \
                                             kernel_data plain_model program vocabularies \
+                                            imports \
                                             vocab_import)
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZERS  := $(FUZZ_SRC:tests/fuzz/%.c=%)

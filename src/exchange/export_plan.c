@@ -139,14 +139,15 @@ static enum status plan_llama(struct export_plan *p, bool expand, struct err *e)
     static const enum tensor_role ffn[] = {ROLE_FFN_GATE, ROLE_FFN_UP, ROLE_FFN_DOWN};
     static const enum tensor_role others[] = {ROLE_ATTN_NORM, ROLE_FFN_NORM, ROLE_OUTPUT_NORM,
                                               ROLE_OUTPUT};
-    if (!expand && !config_same_kv_heads(&p->from))
-        return refuse_variant(&p->from, "Llama", e);
+    TRY(plan_rope(p, e));
     if (has_bias_of(p->gguf, others, sizeof others / sizeof *others))
         return refuse(e, "RMS norms and biases of norms or the output");
+    if (!expand && !config_same_kv_heads(&p->from))
+        return refuse_variant(&p->from, "Llama", e);
     p->hf.attention_biases = has_bias_of(p->gguf, attention, sizeof attention / sizeof *attention);
     p->hf.ffn_biases = has_bias_of(p->gguf, ffn, sizeof ffn / sizeof *ffn);
     p->hf.family = hf_family_find(text_of("llama"));
-    return plan_rope(p, e);
+    return STATUS_OK;
 }
 
 /* What is written, in our terms. */
