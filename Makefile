@@ -198,6 +198,7 @@ $(FAULT_TESTS): TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
 $(FAULT_TESTS): $(BUILD)/tests/faults.o $(BUILD)/tests/scenarios.o
 # And these the library's calls of their own.
 FAULT_CALLS := $(BUILD)/tests/test_safetensors_files \
+               $(BUILD)/tests/test_exchange_faults \
                $(BUILD)/tests/test_export_vocab
 $(FAULT_CALLS): TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
 $(FAULT_CALLS): $(BUILD)/tests/faults.o

@@ -1033,5 +1033,113 @@ for ended in INT:130 KILL:137; do
     note "convert: SIG$signal leaves the target" cmp -s "$gqa" "$dir/old.gguf"
 done
 
+# --- import, export -----------------------------------------------------------------------------
+
+hf=tests/data/hf
+g=$dir/import.gguf
+expect_exit 0 import $hf/gpt2 -o "$g" --format csv
+note "import: a header and a row" has_lines "$out" 2
+note "import: what it was" has "$out" "GPT2LMHeadModel,gpt2,MHA,2,48,4,4,64,400,"
+expect_exit 0 import $hf/gpt2 -o "$g" --force --format json -q
+note "import: JSON" has "$out" '"format": "GPT2LMHeadModel"'
+note "import -q: empty stderr" is_empty "$err"
+expect_error 2 "no output is named" import $hf/gpt2
+expect_error 2 "exists; --force replaces it" import $hf/gpt2 -o "$g"
+expect_error 2 "is a GGUF file already" import "$g" -o "$dir/again.gguf"
+expect_error 2 "--ctx: expected at most the 64 positions" import $hf/gpt2 -o "$g" --force --ctx 65
+expect_error 2 "--type" import $hf/gpt2 -o "$g" --force --type q3
+expect_error 3 "config.json: there is no such file" import $hf -o "$dir/again.gguf"
+expect_error 3 "nosuchfile" import "$dir/nosuchfile" -o "$dir/again.gguf"
+expect_error 2 "is the checkpoint itself" import $hf/gpt2 -o $hf/gpt2 --force
+expect_error 1 "found a directory" import $hf/gpt2 -o "$dir" --force
+
+# A type: as import and quantize give it.
+for type in f32 f16 bf16 q8_0 q4_0; do
+    expect_exit 0 import $hf/llama -o "$dir/typed.gguf" --type $type --force -q
+    expect_exit 0 import $hf/llama -o "$dir/plain.gguf" --force -q
+    expect_exit 0 quantize "$dir/plain.gguf" -o "$dir/quantized.gguf" --type $type --force -q
+    note "import --type $type: the same file" cmp -s "$dir/typed.gguf" "$dir/quantized.gguf"
+done
+expect_exit 0 import $hf/llama -o "$dir/plain.gguf" --ctx 9 --force --format csv
+note "import --ctx" has "$out" ",9,400,"
+
+# Vocabularies of another place, and none.
+expect_exit 0 import $hf/gpt2 -o "$dir/none.gguf" --tokenizer none --force
+expect_error 3 "tokenizer" tokenize "$dir/none.gguf" -p ROMEO
+mkdir "$dir/bare"
+cp $hf/gpt2/config.json $hf/gpt2/model.safetensors "$dir/bare"
+expect_exit 0 import "$dir/bare" -o "$dir/other.gguf" --tokenizer $hf/gpt2/tokenizer.json --force
+run tokenize "$g" -p "ROMEO: the king"
+cp "$out" "$dir/ids"
+expect_same "$dir/ids" tokenize "$dir/other.gguf" -p "ROMEO: the king"
+expect_error 3 "nosuchfile" import "$dir/bare" -o "$dir/other.gguf" --tokenizer "$dir/nosuchfile" --force
+cp $hf/gpt2/tokenizer.json "$dir/bare"
+expect_error 2 "is the vocabulary itself" import "$dir/bare" -o "$dir/bare/tokenizer.json" \
+    --tokenizer "$dir/bare/tokenizer.json" --force
+
+for f in model.safetensors config.json; do
+    expect_error 2 "one of the checkpoint's own files" import "$dir/bare" -o "$dir/bare/$f" --force
+done
+note "the folder is as it was" cmp -s "$dir/bare/model.safetensors" $hf/gpt2/model.safetensors
+expect_exit 0 import "$dir/bare" -o "$dir/bare/m.gguf" -q
+expect_exit 0 import "$dir/bare" -o "$dir/bare/m.gguf" -q --force
+
+# A folder in place of a checkpoint: what the file made of it gives. Weights that are read again
+# after others were made of them once had become zeros.
+same_as_imported() {
+    set -- $1
+    s_command=$1
+    shift
+    run "$s_command" "$g" "$@"
+    cp "$out" "$dir/expected"
+    expect_same "$dir/expected" "$s_command" $hf/gpt2 "$@"
+}
+same_as_imported "generate -p abc -n 12 --seed 1 -q"
+same_as_imported "generate -p abc -n 12 --greedy --kv-heads 2 -q"
+same_as_imported "score -p abcdefg --top 2"
+same_as_imported "score -p abcdefg --kv-heads 1"
+same_as_imported "tokenize -p ROMEO"
+expect_exit 0 eval $hf/gpt2 --text tests/checks.sh --range 0:.2 --against "$g" --format csv
+note "eval of a folder: no distance to the file" has "$out" ",0,"
+expect_exit 0 info $hf/gpt2 --check
+note "info of a folder: its path" has "$out" "$hf/gpt2"
+expect_exit 0 bench $hf/gpt2 --kv-heads all -n 2 --repeat 1 --warmup 0 --prompt 2 --format csv
+note "bench of a folder: a row each" has_lines "$out" 4
+expect_exit 0 quantize $hf/gpt2 -o "$dir/a.gguf" --type q8_0 --force -q
+expect_exit 0 convert $hf/gpt2 -o "$dir/b.gguf" --kv-heads 2 --method mean --force -q
+run convert "$g" -o "$dir/c.gguf" --kv-heads 2 --method mean --force -q
+for m in b c; do
+    run score "$dir/$m.gguf" -p abcdefg
+    cp "$out" "$dir/$m.score"
+done
+note "convert of a folder: the same logits" cmp -s "$dir/b.score" "$dir/c.score"
+head -c 3000 tests/checks.sh >"$dir/few"
+expect_exit 0 train "$dir/few" -o "$dir/d.gguf" --from $hf/gpt2 --steps 1 --batch 1 --ctx 8 --seed 1 -q
+
+# And out again.
+x=$dir/exported
+expect_exit 0 export "$g" -o "$x" --format csv
+note "export: what it is" has "$out" "GPT2LMHeadModel,MHA,float32,28,"
+note "export: the weights that came in" cmp -s "$x/model.safetensors" $hf/gpt2/model.safetensors
+expect_error 2 "exists; --force" export "$g" -o "$x"
+expect_exit 0 export "$g" -o "$x" --force -q --format json
+note "export: JSON" has "$out" '"class": "GPT2LMHeadModel"'
+expect_error 2 "is the checkpoint itself" export "$x" -o "$x" --force
+expect_error 1 "there is a file of this name" export "$g" -o "$dir/few" --force
+expect_error 2 "no output is named" export "$g"
+expect_error 2 "--type" export "$g" -o "$dir/y" --type q8_0
+expect_error 2 "--expand repeats" export "$dir/b.gguf" -o "$dir/y"
+note "export refused: no folder" [ ! -e "$dir/y" ]
+expect_exit 0 export "$dir/b.gguf" -o "$dir/y" --expand -q
+run score "$dir/y" -p abcdefg
+cut -c1-30 "$out" >"$dir/y.score"
+note "export --expand: the ids of before" [ "$(cut -c1-12 "$dir/y.score")" = "$(cut -c1-12 "$dir/b.score")" ]
+for type in f16 bf16; do
+    expect_exit 0 export "$dir/a.gguf" -o "$dir/half" --type $type --force --format csv
+    note "export --type $type" has "$out" "GPT2LMHeadModel,MHA,"
+done
+expect_exit 0 export "$dir/a.gguf" -o "$dir/half" --force --format csv
+note "export of blocks: float32" has "$out" "GPT2LMHeadModel,MHA,float32,"
+
 echo "cli: $passed passed, $failed failed"
 [ $failed -eq 0 ]

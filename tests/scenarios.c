@@ -108,6 +108,22 @@ const struct scenario scenarios[] = {
      .inputs = {"llama.gguf", "calib.txt"},
      .outputs = {"out.gguf"},
      .steady_files = true},
+    {.name = "import",
+     .line = "import llama2c.bin -o out.gguf --force -q",
+     .inputs = {"llama2c.bin"},
+     .outputs = {"out.gguf"},
+     .steady_stdout = true,
+     .steady_files = true},
+    {.name = "import --type",
+     .line = "import llama2c.bin -o out.gguf --type q8_0 --force -t 2 -q",
+     .inputs = {"llama2c.bin"},
+     .outputs = {"out.gguf"},
+     .steady_stdout = true,
+     .steady_files = true},
+    {.name = "score, imported in memory",
+     .line = "score llama2c.bin --tokens 1,2,3 -t 2 --top 2 -q",
+     .inputs = {"llama2c.bin"},
+     .steady_stdout = true},
 };
 const int n_scenarios = sizeof scenarios / sizeof scenarios[0];
 
@@ -201,6 +217,22 @@ static void make_other(const char *path, const char *preset)
     write_config_checkpoint(path, &c);
 }
 
+/* A checkpoint of llama2.c: seven numbers, then floats in its order. */
+static void make_llama2c(const char *path)
+{
+    enum { WIDTH = 32, FF = 64, VOCAB = 256, CTX = 8 };
+    static const int32_t numbers[7] = {WIDTH, FF, 1, 2, 1, VOCAB, CTX};
+    static float
+        weights[VOCAB * WIDTH + 3 * WIDTH + 3 * WIDTH * WIDTH + 3 * WIDTH * FF + CTX * WIDTH / 2];
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
+        weights[i] = (float)((int)(i * 37 % 101) - 50) / 64;
+    FILE *f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(fwrite(numbers, 1, sizeof numbers, f), sizeof numbers);
+    ck_assert_uint_eq(fwrite(weights, 1, sizeof weights, f), sizeof weights);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
 static void make_inputs(void)
 {
     struct checkpoint_shape other = shape;
@@ -209,6 +241,7 @@ static void make_inputs(void)
     write_checkpoint("other.gguf", &other);
     make_other("llama.gguf", "llama");
     make_other("transformer.gguf", "transformer");
+    make_llama2c("llama2c.bin");
     write_text("prompt.txt", "To be, or not", 1);
     write_text(
         "prompts.jsonl",

@@ -77,7 +77,8 @@ static void make_interleaved(const char *dir)
     struct err e = {""};
     struct export_result r;
     struct checkpoint c;
-    struct config whole = {.n_layers = 1, .n_heads = 4, .n_kv_heads = 4, .d_model = 64, .d_ff = 96};
+    struct config whole = {
+        .n_layers = 1, .n_heads = 4, .n_kv_heads = 4, .d_model = 64, .d_ff = 96, .norm_eps = 1e-5f};
     config_set_arch(&whole, arch_find(text_of("starcoder")));
     whole.n_ctx = 16;
     whole.n_vocab = 257;
@@ -222,7 +223,7 @@ static void expect_kind_refused(const struct config *c, unsigned as, const char 
 
 static struct config small(const char *arch)
 {
-    struct config c = {.n_layers = 1, .n_heads = 2, .n_kv_heads = 2, .d_ff = 64};
+    struct config c = {.n_layers = 1, .n_heads = 2, .n_kv_heads = 2, .d_ff = 64, .norm_eps = 1e-5f};
     config_set_arch(&c, arch_find(text_of(arch)));
     c.d_model = 32;
     c.n_ctx = 16;

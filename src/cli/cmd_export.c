@@ -6,7 +6,6 @@
 #include "cli/command.h"
 #include "cli/paths.h"
 #include "cli/runtime.h"
-#include "cli/signals.h"
 #include "convert/quantize.h"
 #include "exchange/export.h"
 #include "show/report.h"
@@ -94,7 +93,6 @@ static enum status run_export(const struct invocation *inv, const void *values, 
     const char *model;
     TRY(common_model_path(&o->common, &model, e));
     TRY(path_new(o->out, model, o->force, e));
-    signals_defer();
     TRY(common_open(model, 0, &c, e));
     const enum status s = o->type ? export_as(o, c.gguf, types[o->type], inv->out, e)
                                   : export_and_tell(o, c.gguf, inv->out, e);

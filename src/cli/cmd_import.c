@@ -1,8 +1,11 @@
 /*
  * cmd_import - decode import: a checkpoint of another format to GGUF.
  */
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
@@ -104,6 +107,7 @@ static enum status write_import(const struct import_command *o, const struct imp
     if (type == NO_TYPE)
         return gguf_write(import_writer(im), o->out, e);
     TRY(gguf_write_map(import_writer(im), &file, e));
+    signals_defer(); /* from here on the work is asked whether it should end */
     const enum status s = write_as(o, type, &file, e);
     file_map_close(&file);
     return s;
@@ -152,6 +156,28 @@ static enum status refuse_input(const char *path, struct err *e)
                    path);
 }
 
+/* --force is no leave to replace the weights, or the vocabulary, that are read: only a GGUF file
+ * may be replaced in the folder itself. */
+static enum status spare_folder(const char *in, const char *out, struct err *e)
+{
+    char *target = NULL;
+    TRY(file_follow_links(out, &target, e));
+    bool is_other;
+    if (import_is_for(target, &is_other, NULL) != STATUS_OK)
+        is_other = false; /* there is nothing to lose */
+    char *slash = strrchr(target, '/');
+    if (slash)
+        slash[1] = 0;
+    const bool inside = path_same(slash ? target : ".", in);
+    free(target);
+    if (is_other && inside)
+        return err_set(e, STATUS_USAGE,
+                       "-o: '%.200s' is one of the checkpoint's own files, which would be "
+                       "overwritten",
+                       out);
+    return STATUS_OK;
+}
+
 static enum status run_import(const struct invocation *inv, const void *values, struct err *e)
 {
     const struct import_command *o = values;
@@ -163,14 +189,16 @@ static enum status run_import(const struct invocation *inv, const void *values, 
                                            .for_others = true,
                                            .notes = {say_note, &common}};
     const char *in;
+    bool is_other;
     TRY(common_model_path(&o->common, &in, e));
     if (o->type)
         TRY(runtime_weight_type(o->type, &type, e));
     TRY(path_new(o->out, in, o->force, e));
     TRY(path_spares("-o", o->out, o->tokenizer, "the vocabulary", e));
-    signals_defer();
+    TRY(spare_folder(in, o->out, e));
     signals_mapping(in);
-    if (!import_is_for(in))
+    TRY(import_is_for(in, &is_other, e));
+    if (!is_other)
         return refuse_input(in, e);
     TRY(import_open(in, &options, &im, e));
     enum status s = write_import(o, im, type, e);

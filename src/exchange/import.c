@@ -39,16 +39,16 @@ static struct text bytes_of(const struct file_map *f)
     return (struct text){(const char *)f->data, f->len};
 }
 
-bool import_is_for(const char *path)
+enum status import_is_for(const char *path, bool *is, struct err *e)
 {
     struct file_map f;
-    if (is_folder(path))
-        return true;
-    if (file_map_open(&f, path, NULL) != STATUS_OK)
-        return false;
-    const bool is_gguf = text_starts_with(bytes_of(&f), "GGUF") || f.len < 4;
+    *is = is_folder(path);
+    if (*is)
+        return STATUS_OK;
+    TRY(file_map_open(&f, path, e));
+    *is = f.len >= 4 && !text_starts_with(bytes_of(&f), "GGUF");
     file_map_close(&f);
-    return !is_gguf;
+    return STATUS_OK;
 }
 
 /* Formats of one file, and the vocabulary that their programs take by default. */

@@ -17,8 +17,8 @@
 #include "model/config.h"
 
 /* Whether import_open, rather than gguf_parse, is for what is at `path`: a folder, or a file that
- * does not begin as GGUF files do. False if it cannot be opened. */
-bool import_is_for(const char *path);
+ * does not begin as GGUF files do. The failures of file_map_open. */
+enum status import_is_for(const char *path, bool *is, struct err *e);
 
 struct import_options {
     const char *tokenizer; /* a file; "none"; NULL: what is beside the checkpoint */
