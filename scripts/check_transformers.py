@@ -7,8 +7,8 @@ FOLDERS holds folders that transformers wrote, each with logits.npy (of expect.j
 expect.json (`tokens`, `greedy_from_first_8`, `texts` with their `ids`). The MODELs (by default those
 of models/) are exported and continued greedily by both. A line a check with its figure, then how
 many passed; fails if one did not. Run it from the repository's top; $DECODE is the program
-(./decode). Needs torch, transformers, safetensors and numpy; where they are missing, it says so and
-checks nothing. A few minutes on two cores.
+(./decode). Needs torch, transformers (no older than what wrote the folders), safetensors and numpy;
+where they are missing, it says so and checks nothing. About two minutes on two cores.
 """
 import functools
 import glob

@@ -210,7 +210,7 @@ START_TEST(what_transformers_wrote)
     static const char *const same[] = {"added_tokens", "normalizer", "pre_tokenizer", "model"};
     for (int i = 0; i < 2; i++) {
         char path[64];
-        struct json_reader original = {NULL};
+        struct json_reader original = {.nodes = NULL};
         char *text;
         take_folder(folders[i], 400); /* one more than there are: id 399 has no token */
         write_out();
@@ -239,7 +239,7 @@ static void expect_same_file(const char *name, const char *path)
 
 START_TEST(older_files)
 {
-    struct json_reader original = {NULL};
+    struct json_reader original = {.nodes = NULL};
     char *text;
     take_folder("tests/data/hf/gpt2", 399);
     write_out();

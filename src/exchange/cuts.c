@@ -21,7 +21,7 @@ const struct cut *cut_find(struct text regex, bool digits, bool bytes_regex)
 {
     for (size_t i = 0; i < N_CUTS; i++) {
         const struct cut *c = &cuts[i];
-        const bool same = c->regex ? text_is(regex, c->regex) : !regex.data;
+        const bool same = regex.data ? c->regex && text_is(regex, c->regex) : !c->regex;
         if (same && c->digits == digits && c->bytes_regex == bytes_regex)
             return c;
     }

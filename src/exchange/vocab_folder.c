@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "exchange/added_tokens.h"
 #include "exchange/json_file.h"
 #include "exchange/special_tokens.h"
 #include "exchange/tokenizer_json.h"
@@ -76,6 +77,19 @@ static bool takes_model(const struct folder *f)
            (f->has_model && !f->json[TOKENIZER].root && !f->json[VOCAB].root);
 }
 
+/* A tokenizer.json beside the model may have added tokens to it. */
+static enum status read_model(const struct folder *f, struct vocab_build *b, struct err *e)
+{
+    const struct json_node *root = f->json[TOKENIZER].root;
+    const struct json_node *added = root ? json_present(root, "added_tokens") : NULL;
+    TRY(vocab_sentencepiece_read(text_of_map(&f->model), b, e));
+    if (!added)
+        return STATUS_OK;
+    TRY(json_expect(added, JSON_ARRAY, e));
+    TRY(vocab_build_index(b, e));
+    return added_tokens_read_list(added, false, b, e);
+}
+
 /* Reads the tokens; *source becomes the file that has them, or N_FILES: there is none. */
 static enum status read_tokens(const struct folder *f, struct vocab_build *b, int *source,
                                struct err *e)
@@ -84,11 +98,11 @@ static enum status read_tokens(const struct folder *f, struct vocab_build *b, in
     *source = takes_model(f)            ? MODEL
               : f->json[TOKENIZER].root ? TOKENIZER
               : !vocab                  ? N_FILES
-              : f->has_merges          ? MERGES
+              : f->has_merges           ? MERGES
                                         : VOCAB;
     switch (*source) {
     case MODEL:
-        return vocab_sentencepiece_read(text_of_map(&f->model), b, e);
+        return read_model(f, b, e);
     case TOKENIZER:
         return tokenizer_json_read(f->json[TOKENIZER].root, b, e);
     case MERGES:
