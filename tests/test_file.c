@@ -109,7 +109,7 @@ END_TEST
 START_TEST(map_of_empty_file_is_empty)
 {
     make_file(in_folder("empty"), "");
-    struct file_map f = {(const unsigned char *)"x", 1};
+    struct file_map f = {.data = (const unsigned char *)"x", .len = 1};
     ck_assert_int_eq(file_map_open(&f, in_folder("empty"), NULL), STATUS_OK);
     ck_assert_ptr_null(f.data);
     ck_assert_uint_eq(f.len, 0);
@@ -120,7 +120,7 @@ END_TEST
 
 static void expect_no_map(const char *path, const char *reason)
 {
-    struct file_map f = {(const unsigned char *)"x", 1};
+    struct file_map f = {.data = (const unsigned char *)"x", .len = 1};
     struct err e = {0};
     ck_assert_int_eq(file_map_open(&f, path, &e), STATUS_BAD_FILE);
     ck_assert_ptr_null(f.data);
