@@ -1045,11 +1045,11 @@ note "import: JSON" has "$out" '"format": "GPT2LMHeadModel"'
 note "import -q: empty stderr" is_empty "$err"
 expect_error 2 "no output is named" import $hf/gpt2
 expect_error 2 "exists; --force replaces it" import $hf/gpt2 -o "$g"
-expect_error 2 "is a GGUF file already" import "$g" -o "$dir/again.gguf"
+expect_error 2 "is a GGUF file already" import "$g" -o "$dir/reimported.gguf"
 expect_error 2 "--ctx: expected at most the 64 positions" import $hf/gpt2 -o "$g" --force --ctx 65
 expect_error 2 "--type" import $hf/gpt2 -o "$g" --force --type q3
-expect_error 3 "config.json: there is no such file" import $hf -o "$dir/again.gguf"
-expect_error 3 "nosuchfile" import "$dir/nosuchfile" -o "$dir/again.gguf"
+expect_error 3 "config.json: there is no such file" import $hf -o "$dir/reimported.gguf"
+expect_error 3 "nosuchfile" import "$dir/nosuchfile" -o "$dir/reimported.gguf"
 expect_error 2 "is the checkpoint itself" import $hf/gpt2 -o $hf/gpt2 --force
 expect_error 1 "found a directory" import $hf/gpt2 -o "$dir" --force
 
@@ -1135,10 +1135,10 @@ run score "$dir/y" -p abcdefg
 cut -c1-30 "$out" >"$dir/y.score"
 note "export --expand: the ids of before" [ "$(cut -c1-12 "$dir/y.score")" = "$(cut -c1-12 "$dir/b.score")" ]
 for type in f16 bf16; do
-    expect_exit 0 export "$dir/a.gguf" -o "$dir/half" --type $type --force --format csv
+    expect_exit 0 export "$dir/a.gguf" -o "$dir/half-folder" --type $type --force --format csv
     note "export --type $type" has "$out" "GPT2LMHeadModel,MHA,"
 done
-expect_exit 0 export "$dir/a.gguf" -o "$dir/half" --force --format csv
+expect_exit 0 export "$dir/a.gguf" -o "$dir/half-folder" --force --format csv
 note "export of blocks: float32" has "$out" "GPT2LMHeadModel,MHA,float32,"
 
 echo "cli: $passed passed, $failed failed"
