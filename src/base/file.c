@@ -522,8 +522,9 @@ enum status file_writer_commit(struct file_writer *w, struct err *e)
     const char *action = "write";
     if (!w->error)
         w->error = sync_retry(w->fd);
+    /* As long as the temporary file is there it is open, so that who ends the program finds it. */
     const int fd = w->fd;
-    w->fd = -1;
+    w->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     /* Network file systems report a full disk here. After EINTR the descriptor is gone too. */
     if (close(fd) != 0 && !w->error && errno != EINTR)
         w->error = errno;

@@ -141,16 +141,24 @@ static enum status report_import(const struct import_command *o, const struct im
     return report_end(&r, e);
 }
 
-/* What is not for import_open: a GGUF file, or nothing that can be read. */
-static enum status refuse_input(const char *path, struct err *e)
+static enum status is_gguf_file(const char *path, bool *is, struct err *e)
 {
     struct file_map f;
     TRY(file_map_open(&f, path, e));
-    const bool is_long = f.len >= 4;
+    *is = text_starts_with((struct text){(const char *)f.data, f.len}, "GGUF");
     file_map_close(&f);
-    if (!is_long)
-        return err_set(e, STATUS_BAD_FILE,
-                       "%.200s: expected a checkpoint, found a file of no more than 3 bytes", path);
+    return STATUS_OK;
+}
+
+static enum status refuse_gguf(const char *path, struct err *e)
+{
+    struct stat st;
+    bool is_gguf;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return STATUS_OK;
+    TRY(is_gguf_file(path, &is_gguf, e));
+    if (!is_gguf)
+        return STATUS_OK;
     return err_set(e, STATUS_USAGE,
                    "'%.200s' is a GGUF file already; decode quantize changes the type of its "
                    "weights",
@@ -162,14 +170,14 @@ static enum status refuse_input(const char *path, struct err *e)
 static enum status spare_folder(const char *in, const char *out, struct err *e)
 {
     char *target = NULL;
-    bool is_other = false;
+    bool is_gguf = true;
     TRY(file_follow_links(out, &target, e));
     const char *slash = strrchr(target, '/');
     char *folder = slash ? strndup(target, (size_t)(slash - target) + 1) : strdup(".");
     enum status s = folder ? STATUS_OK : err_no_memory(e, "a path", strlen(target));
     /* What is not there, or no file, is not for import either. */
     if (s == STATUS_OK && path_same(folder, in) &&
-        import_is_for(target, &is_other, NULL) == STATUS_OK && is_other)
+        is_gguf_file(target, &is_gguf, NULL) == STATUS_OK && !is_gguf)
         s = err_set(e, STATUS_USAGE,
                     "-o: '%.200s' is one of the checkpoint's own files, which would be overwritten",
                     out);
@@ -189,7 +197,6 @@ static enum status run_import(const struct invocation *inv, const void *values, 
                                            .for_others = true,
                                            .notes = {say_note, &common}};
     const char *in;
-    bool is_other;
     TRY(common_model_path(&o->common, &in, e));
     if (o->type)
         TRY(runtime_weight_type(o->type, &type, e));
@@ -197,9 +204,7 @@ static enum status run_import(const struct invocation *inv, const void *values, 
     TRY(path_spares("-o", o->out, o->tokenizer, "the vocabulary", e));
     TRY(spare_folder(in, o->out, e));
     signals_mapping(in);
-    TRY(import_is_for(in, &is_other, e));
-    if (!is_other)
-        return refuse_input(in, e);
+    TRY(refuse_gguf(in, e));
     TRY(import_open(in, &options, &im, e));
     enum status s = write_import(o, im, type, e);
     if (s == STATUS_BAD_FILE)

@@ -17,8 +17,8 @@ static enum status read_config(struct hf_import *h, const char *path, struct err
     h->config = h->config_file.root;
     if (!h->config)
         return err_set(e, STATUS_BAD_FILE,
-                       "%.200s: there is no such file; expected a folder with config.json and "
-                       "model.safetensors, as transformers save a model",
+                       "%.200s: there is no such file; expected a checkpoint, or a folder with "
+                       "config.json and model.safetensors, found a directory without",
                        path);
     const enum status s = hf_config_read(h->config, &h->source.config, &h->hf, e);
     if (s == STATUS_BAD_FILE)

@@ -39,18 +39,6 @@ static struct text bytes_of(const struct file_map *f)
     return (struct text){(const char *)f->data, f->len};
 }
 
-enum status import_is_for(const char *path, bool *is, struct err *e)
-{
-    struct file_map f;
-    *is = is_folder(path);
-    if (*is)
-        return STATUS_OK;
-    TRY(file_map_open(&f, path, e));
-    *is = f.len >= 4 && !text_starts_with(bytes_of(&f), "GGUF");
-    file_map_close(&f);
-    return STATUS_OK;
-}
-
 /* Formats of one file, and the vocabulary that their programs take by default. */
 static const struct file_format {
     const char *name, *tokenizer;
@@ -62,10 +50,43 @@ static const struct file_format {
 };
 #define N_FILE_FORMATS (sizeof file_formats / sizeof *file_formats)
 
+/* The one of a file; NULL if there is none. */
+static const struct file_format *format_of(struct text file)
+{
+    for (size_t i = 0; i < N_FILE_FORMATS; i++)
+        if (file_formats[i].is(file))
+            return &file_formats[i];
+    return NULL;
+}
+
+static bool is_archive(struct text file)
+{
+    return text_starts_with(file, "PK\003\004");
+}
+
+/* The length of a header, then the header's first byte. */
+static bool is_safetensors(struct text file)
+{
+    return file.len > 8 && file.data[8] == '{' && file.data[7] == 0;
+}
+
+enum status import_is_for(const char *path, bool *is, struct err *e)
+{
+    struct file_map f;
+    *is = is_folder(path);
+    if (*is)
+        return STATUS_OK;
+    TRY(file_map_open(&f, path, e));
+    const struct text file = bytes_of(&f);
+    *is = format_of(file) || is_archive(file) || is_safetensors(file);
+    file_map_close(&f);
+    return STATUS_OK;
+}
+
 /* What a file that is none of these might be, and what to do with it. */
 static enum status refuse_format(struct text file, struct err *e)
 {
-    if (text_starts_with(file, "PK"))
+    if (is_archive(file))
         return err_set(
             e, STATUS_BAD_FILE,
             "expected a checkpoint, found a zip archive as torch.save writes them, which "
@@ -75,22 +96,21 @@ static enum status refuse_format(struct text file, struct err *e)
             "v.clone() for k, v in c['model'].items()}, 'model.safetensors'); "
             "json.dump(c['model_args'], open('config.json', 'w'))\", and import the "
             "folder that they are in");
+    if (is_safetensors(file))
+        return err_set(e, STATUS_BAD_FILE,
+                       "expected a checkpoint, found the weights of one (safetensors); name the "
+                       "folder that they are in, with its config.json");
     return err_set(e, STATUS_BAD_FILE,
                    "expected a GGUF file, a folder with config.json and model.safetensors, or a "
-                   ".bin of llama2.c or llm.c; found a file that is none of these (for "
-                   "safetensors, name the folder)");
+                   ".bin of llama2.c or llm.c; found a file that is none of these");
 }
 
 static enum status open_file(struct import *im, const struct file_format **format, struct err *e)
 {
     TRY(file_map_open(&im->file, im->path, e));
     const struct text file = bytes_of(&im->file);
-    enum status s = STATUS_OK;
-    *format = NULL;
-    for (size_t i = 0; i < N_FILE_FORMATS && !*format; i++)
-        if (file_formats[i].is(file))
-            *format = &file_formats[i];
-    s = *format ? (*format)->open(file, &im->arrays, e) : refuse_format(file, e);
+    *format = format_of(file);
+    const enum status s = *format ? (*format)->open(file, &im->arrays, e) : refuse_format(file, e);
     if (s != STATUS_OK) {
         err_prefix(e, im->path);
         return s;
