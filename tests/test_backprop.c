@@ -620,7 +620,7 @@ START_TEST(same_bits_for_any_threads_and_instruction_set)
         if (!kernels_supported(kernels_at(i)))
             continue;
         static const int threads[] = {1, 2, 3};
-        for (int t = 0; t < 3; t++) {
+        for (int t = SANITIZED ? 2 : 0; t < 3; t++) {
             for (size_t j = 0; j < f.list.n_floats; j++)
                 f.gradient.flat[j] = kept[j] == 0 ? 0 : 1;
             ck_assert(gradient_by(&f, kernels_at(i), threads[t]) == loss);

@@ -194,7 +194,7 @@ START_TEST(resumed_is_uninterrupted)
     struct run whole = make_run("whole.gguf");
     whole.spec.keep_last = _i;
     run_well(&whole);
-    for (int stop_at = 0; stop_at < 12; stop_at++) {
+    for (int stop_at = 0; stop_at < 12; stop_at += SANITIZED ? 4 : 1) {
         struct run parts = make_run("parts.gguf");
         struct err e = {""};
         parts.spec.keep_last = _i;
