@@ -82,7 +82,7 @@ START_TEST(exp_is_within_two_ulp)
                           round * 1000 + i, x[i]);
         }
     }
-    double special[] = {0, -0.0, -INFINITY, -1e300, -709.2, -5e-324};
+    double special[] = {0, -0.0, -(double)INFINITY, -1e300, -709.2, -5e-324};
     static const double expected[] = {1, 1, 0, 0, 0, 1};
     logits_exp(special, 6);
     for (int i = 0; i < 6; i++)

@@ -72,8 +72,8 @@ START_TEST(no_form_has_control_characters)
 {
     static const char *const expected[] = {
         "name                      n     x\n\\x1b[31m\\x00\\x7f\\xc2\\x9b  1  0.50\n",
-        "| name                     | n |    x |\n|:-------------------------|--:|-----:|\n"
-        "| \\x1b[31m\\x00\\x7f\\xc2\\x9b | 1 | 0.50 |\n",
+        ("| name                     | n |    x |\n|:-------------------------|--:|-----:|\n"
+         "| \\x1b[31m\\x00\\x7f\\xc2\\x9b | 1 | 0.50 |\n"),
         "name,n,x\n\xef\xbf\xbd[31m\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd,1,0.5\n",
         "[\n  {\"name\": \"\\u001b[31m\\u0000\\u007f\\u009b\", \"n\": 1, \"x\": 0.5}\n]\n",
         "{\"name\": \"\\u001b[31m\\u0000\\u007f\\u009b\", \"n\": 1, \"x\": 0.5}\n",
