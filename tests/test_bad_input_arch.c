@@ -106,7 +106,7 @@ struct bend {
 
 static void set_number(const char *key, uint32_t kind, double x)
 {
-    const uint64_t u = x >= 0 ? (uint64_t)x : 0;
+    const uint64_t u = x >= 0 && x < 1.8e19 ? (uint64_t)x : 0;
     const int64_t i = x < 0 || (x >= 0 && x < 9e18) ? (int64_t)x : 0;
     const float f = (float)x;
     switch (kind) {

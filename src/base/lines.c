@@ -142,6 +142,8 @@ enum status lines_next(struct lines *l, int wait_ms, enum lines_state *state, st
 
 static int count_read(const struct lines *l, int most)
 {
+    if (l->taken == l->read.len) /* perhaps without memory yet */
+        return 0;
     const char *at = l->read.data + l->taken, *end = l->read.data + l->read.len;
     int n = 0;
     while (n < most && at < end) {

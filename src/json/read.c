@@ -454,8 +454,11 @@ enum status json_read(struct json_reader *r, struct text source, const struct js
                       const struct json_node **root, struct err *e)
 {
     assert(limits->values < NO_CONTAINER && limits->depth >= 0);
-    struct json_parse p = {
-        .r = r, .source = source, .limits = limits, .open = NO_CONTAINER, .e = e};
+    struct json_parse p = {.r = r,
+                           .source = source.data ? source : text_of(""),
+                           .limits = limits,
+                           .open = NO_CONTAINER,
+                           .e = e};
     r->n_nodes = 0;
     r->strings_len = 0;
     if (source.len > limits->bytes)
