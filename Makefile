@@ -9,12 +9,6 @@ WERROR  ?=
 VERSION := 0.1.0
 BUILD   := build/$(MODE)
 
-# Where nobody chose a compiler: clang's AddressSanitizer runs a third faster than gcc's.
-ifeq ($(MODE) $(origin CC),asan default)
-CC := $(shell echo 'int main(void) { return 0; }' | \
-        clang -fsanitize=address,undefined -x c - -o /dev/null 2>/dev/null && echo clang || echo cc)
-endif
-
 # --- flags by mode: one build folder each ----------------------------------------------------
 
 WARN   := -Wall -Wextra -Wshadow -Wvla -Wdouble-promotion -Wstrict-prototypes \
