@@ -26,7 +26,7 @@ void bytes_free(struct bytes *b); /* and zeroes it; legal twice */
 /* Valid until the next change. */
 static inline struct text bytes_text(const struct bytes *b)
 {
-    return (struct text){b->data, b->len};
+    return (struct text){b->data ? b->data : "", b->len};
 }
 
 #endif
