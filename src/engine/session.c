@@ -15,6 +15,8 @@ struct session {
     const struct model *model;
     const struct kernels *kernels;
     struct pool *pool;
+    const struct attention_watch *watch;
+    const struct head_ablation *without;
     struct kv_cache kv;
     struct workspace work;
     struct arena arena;     /* of all below, and of the workspace */
@@ -35,6 +37,7 @@ static int least_len(const struct session *s, int sequence)
 struct session_sizes {
     struct kv_shape kv;
     int block;
+    bool watches;
 };
 
 /* Fills in the defaults of p and checks them against the model. */
@@ -47,7 +50,8 @@ static enum status resolve_params(const struct model *m, const struct session_pa
                                        .cap = cap,
                                        .n_shared = p->n_shared,
                                        .storage = p->kv_storage},
-                                .block = p->block > 0 ? p->block : DEFAULT_BLOCK};
+                                .block = p->block > 0 ? p->block : DEFAULT_BLOCK,
+                                .watches = p->watch != NULL};
     assert(z->kv.n_sequences >= 1);
     if (cap < 1 || cap > c->n_ctx)
         return err_set(e, STATUS_USAGE,
@@ -77,6 +81,7 @@ static void take_scratch(struct session *s, const struct config *c, const struct
 {
     s->work.max_rows = z->block;
     s->work.max_threads = n_threads;
+    s->work.watches = z->watches;
     workspace_take(&s->work, a, c, s->model->w[ROLE_ROPE_FREQS].table, z->kv.cap);
     s->logits = arena_take(a, (uint64_t)c->n_vocab, sizeof *s->logits);
     s->len = arena_take(a, (uint64_t)z->kv.n_sequences, sizeof *s->len);
@@ -128,6 +133,8 @@ enum status session_create(const struct model *m, const struct session_params *p
     s->model = m;
     s->kernels = p->kernels;
     s->pool = pool;
+    s->watch = p->watch;
+    s->without = p->without;
     if (!s->kernels)
         status = kernels_choose(NULL, &s->kernels, e);
     if (status == STATUS_OK)
@@ -204,7 +211,9 @@ static int step_rows(struct session *s, const struct batch_row *rows, int n, flo
                     .pool = s->pool,
                     .kv = &s->kv,
                     .work = &s->work,
-                    .batch = &batch},
+                    .batch = &batch,
+                    .watch = s->watch,
+                    .without = s->without},
         .model = s->model,
         .logits = logits,
     };

@@ -16,6 +16,7 @@
 #include "compute/kernels.h"
 #include "compute/pool.h"
 #include "engine/batch.h"
+#include "engine/heads.h"
 #include "model/model.h"
 
 struct session_params {
@@ -27,6 +28,8 @@ struct session_params {
     int block;                     /* rows that go through the model at once; 0: the default, at
                                       least one of each sequence */
     const struct kernels *kernels; /* NULL: the fastest */
+    const struct attention_watch *watch; /* borrowed, as is the next; NULL: none */
+    const struct head_ablation *without;
 };
 
 /* What a session will take, before it is taken. */
