@@ -588,7 +588,7 @@ note "no temporary is left" [ -z "$(ls -A "$dir" | grep '^\.decode')" ]
 
 # --- eval ---------------------------------------------------------------------------------------
 
-seq 1 60 | sed 's/.*/& The quick brown fox, and Caesar./' >"$dir/text"
+seq 1 20 | sed 's/.*/& The quick brown fox, and Caesar./' >"$dir/text"
 bytes=$(wc -c <"$dir/text")
 keys="tokens,bytes,nll,nll_stderr,perplexity,bits_per_byte,tokens_per_s"
 more="kl_mean,kl_p99,top1_agreement,bits_per_byte_other"
@@ -703,7 +703,7 @@ note "eval: they are named" has "$err" "after token 0: the logit of token"
 note "eval: no figures then" is_empty "$out"
 
 : >"$err"
-"$decode" eval "$model" --text "$dir/text" --stride 1 -t 2 -v >"$out" 2>"$err" &
+"$decode" eval "$model" --text tests/cli.sh --stride 1 -t 2 -v >"$out" 2>"$err" &
 pid=$!
 tries=0
 while lacks "$err" "windows: " && [ $tries -lt 100 ]; do
@@ -883,8 +883,10 @@ note "train hung up: is saved" [ -s "$dir/hung.gguf.state" ]
 text=$dir/text
 head -c 20000 tests/cli.sh >"$text"
 head -c 200 tests/cli.sh >"$dir/short-text"
+head -c 600 tests/cli.sh >"$dir/eval-text" # two windows and a half
 gqa=$dir/gqa.gguf
-run convert "$model" -o "$gqa" --kv-heads 2 --calib "$text" --calib-tokens 2048 --eval "$text" -v
+run convert "$model" -o "$gqa" --kv-heads 2 --calib "$text" --calib-tokens 2048 \
+    --eval "$dir/eval-text" -v
 note "convert: exit 0, found $code" is_code 0
 note "convert: layers" has "$out" "score_lost"
 note "convert: bits per byte" has "$out" "bits per byte"
@@ -912,7 +914,7 @@ run generate "$model" -p "ROMEO:" -n 40 --greedy -q
 cp "$out" "$dir/expected"
 expect_same "$dir/expected" generate "$model" -p "ROMEO:" -n 40 --greedy -q --kv-heads 8
 
-run convert "$model" -o "$dir/mean.gguf" --kv-heads 1 --method mean --eval "$text"
+run convert "$model" -o "$dir/mean.gguf" --kv-heads 1 --method mean --eval "$dir/eval-text"
 note "convert: mean warns" has "$err" "decode train TEXT --from"
 run convert "$model" -o "$dir/random.gguf" --kv-heads 1 --method random
 seed=$(sed -n 's/^decode: seed //p' "$err")
@@ -990,7 +992,7 @@ head -c 40 "$text" >"$dir/short"
 run convert "$model" -o "$dir/short.gguf" --kv-heads 2 --calib "$dir/short"
 note "convert: 40 tokens warn" has "$err" "40 tokens are too few"
 
-run convert "$model" -o "$dir/csv.gguf" --kv-heads 2 --method mean --eval "$text" --format csv
+run convert "$model" -o "$dir/csv.gguf" --kv-heads 2 --method mean --eval "$dir/eval-text" --format csv
 note "convert: CSV has the layers" has "$out" "layer,score_lost,output_lost"
 note "convert: CSV has the figures" has "$out" "figure,before,after"
 note "convert: CSV has parameters" grep -q '^parameters,[0-9]*,[0-9]*$' "$out"

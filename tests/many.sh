@@ -9,10 +9,14 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-many-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 . tests/checks.sh
 
-# Tokens of each text, and what they are made with: less where a sanitizer makes each of them slow.
+# Tokens of each text, what they are made with, how many lines a long run has: less where a sanitizer
+# makes each of them slow.
 tokens=40 batches='1 2 7 16' all_threads='1 2 3' first_sampler='--greedy --kv-type f16'
+sample_batches='2 7 16 auto' many_lines=1200
 case $decode in
-*/asan/* | */tsan/*) tokens=20 batches='2 16' all_threads=2 first_sampler= ;;
+*/asan/* | */tsan/*)
+    tokens=20 batches='2 16' all_threads=2 first_sampler= sample_batches='7 auto' many_lines=400
+    ;;
 esac
 
 run() {
@@ -228,7 +232,7 @@ for options in "-n 30" "-n 30 --stop the --no-echo" "-n 12 --logprobs 2" "-n 0" 
     run generate "$model" -p "What is" --seed 3 --samples 20 --batch 1 -q $options
     cp "$out" "$dir/samples"
     note "samples: exit 0: $options" is_code 0
-    for batch in 2 7 16 auto; do
+    for batch in $sample_batches; do
         run generate "$model" -p "What is" --seed 3 --samples 20 --batch $batch -t 2 -q $options
         note "samples, --batch $batch $options" cmp -s "$out" "$dir/samples"
     done
@@ -243,13 +247,13 @@ note "the prompt is taken once" has "$err" "prompt       7 tokens"
 # --- interrupts, full disks, closed pipes ---------------------------------------------------------
 
 i=0
-while [ $i -lt 1200 ]; do
+while [ $i -lt $many_lines ]; do
     echo "line $i of many"
     i=$((i + 1))
 done >"$dir/lines"
 run generate "$model" --prompts "$dir/lines" --seed 5 -n 20 --batch 16 -q
 cp "$out" "$dir/all"
-note "1200 lines" [ "$(lines "$out")" -eq 1200 ]
+note "$many_lines lines" [ "$(lines "$out")" -eq $many_lines ]
 for signal in INT TERM; do
     : >"$out"
     "$decode" generate "$model" --prompts "$dir/lines" --seed 5 -n 20 --batch 7 >"$out" 2>"$err" &

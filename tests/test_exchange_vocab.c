@@ -1,88 +1,9 @@
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
-#include "exchange/vocabulary.h"
-#include "support.h"
-#include "text/tokenizer.h"
-#include "json/read.h"
-
-/* --- what is read ---------------------------------------------------------------------------- */
-
-
-/* All notes, a line each. */
-struct noted {
-    char text[4096];
-};
-
-static void keep_note(void *arg, const char *text)
-{
-    struct noted *n = arg;
-    const size_t len = strlen(n->text);
-    snprintf(n->text + len, sizeof n->text - len, "%s\n", text);
-}
-
-static struct tokenizer *tokenizer_of(const struct vocabulary *v)
-{
-    struct gguf_writer *w;
-    struct gguf *g;
-    struct tokenizer *t;
-    unsigned char *bytes;
-    size_t len;
-    struct err e = {{0}};
-    ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
-    vocab_keys_write(&v->keys, w);
-    ck_assert_msg(gguf_write_memory(w, &bytes, &len, &e) == STATUS_OK, "%s", e.text);
-    gguf_writer_free(w);
-    ck_assert_msg(gguf_parse(bytes, len, &g, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(tokenizer_create(g, &t, &e) == STATUS_OK, "%s", e.text);
-    gguf_free(g);
-    free(bytes);
-    return t;
-}
-
-/* --- texts and their ids --------------------------------------------------------------------- */
-
-static void check_ids(const struct tokenizer *t, struct text text, const struct json_node *expected)
-{
-    int32_t *ids;
-    size_t n;
-    struct err e = {{0}};
-    ck_assert_msg(tokenizer_encode(t, text, &ids, &n, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_uint_eq(n, expected->n);
-    size_t i = 0;
-    for (const struct json_node *c = NULL; (c = json_child(expected, c)); i++) {
-        int64_t id = -1;
-        ck_assert_int_eq(json_node_i64(c, 0, INT32_MAX, &id, &e), STATUS_OK);
-        ck_assert_msg(ids[i] == id, "'%.*s': token %zu is %d, expected %d", text_width(text),
-                      text.data, i, (int)ids[i], (int)id);
-    }
-    free(ids);
-}
-
-/* The texts of an expect.json, with the ids that transformers gave them; returns how many. */
-static int check_expected(const struct tokenizer *t, const char *path)
-{
-    static const struct json_limits limits = {1 << 20, 1 << 16, 8};
-    struct json_reader r = {0};
-    const struct json_node *root, *texts, *text, *ids;
-    struct err e = {{0}};
-    size_t len;
-    int n = 0;
-    unsigned char *bytes = read_file(path, &len);
-    const struct text source = {(const char *)bytes, len};
-    ck_assert_msg(json_read(&r, source, &limits, &root, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_int_eq(json_require(root, "texts", JSON_ARRAY, &texts, &e), STATUS_OK);
-    for (const struct json_node *c = NULL; (c = json_child(texts, c)); n++) {
-        ck_assert_int_eq(json_require(c, "text", JSON_STRING, &text, &e), STATUS_OK);
-        ck_assert_int_eq(json_require(c, "ids", JSON_ARRAY, &ids, &e), STATUS_OK);
-        check_ids(t, text->text, ids);
-    }
-    json_reader_free(&r);
-    free(bytes);
-    return n;
-}
+#include "text/bpe_learn.h"
+#include "vocab_import.h"
 
 START_TEST(test_folders_of_transformers)
 {
@@ -90,25 +11,447 @@ START_TEST(test_folders_of_transformers)
     static const char *const pre[] = {"gpt-2", "dbrx"};
     for (int i = 0; i < 2; i++) {
         struct vocabulary v;
-        struct noted noted = {""};
-        const struct vocabulary_notes notes = {keep_note, &noted};
         const struct hf_ids ids = {50256, 50256, -1};
         struct err e = {{0}};
         char expect[64];
-        ck_assert_msg(vocabulary_of_folder(folders[i], &ids, 400, &notes, &v, &e) == STATUS_OK,
-                      "%s", e.text);
-        ck_assert_str_eq(noted.text, "");
+        ck_assert_msg(vocabulary_of_folder(folders[i], &ids, 400, NULL, &v, &e) == STATUS_OK, "%s",
+                      e.text);
         ck_assert_str_eq(v.keys.pre, pre[i]);
         ck_assert_int_eq(v.keys.n, 400);
         ck_assert_int_eq(v.keys.bos, 0);
         ck_assert_int_eq(v.keys.eos, 0);
         ck_assert(!v.keys.add_bos);
-        struct tokenizer *t = tokenizer_of(&v);
+        struct tokenizer *t = imported_tokenizer(&v);
         snprintf(expect, sizeof expect, "%s/expect.json", folders[i]);
-        ck_assert_int_eq(check_expected(t, expect), 5);
+        ck_assert_int_eq(check_expected_ids(t, expect), 5);
         tokenizer_free(t);
         vocabulary_free(&v);
     }
+}
+END_TEST
+
+/* The same of vocab.json and merges.txt, whose first line may be missing. */
+START_TEST(test_merges_in_a_text)
+{
+    scratch_copy("tests/data/hf/gpt2/vocab.json", "vocab.json");
+    scratch_copy("tests/data/hf/gpt2/merges.txt", "merges.txt");
+    for (int i = 0; i < 2; i++) {
+        struct vocabulary v = must_import(NULL, 400);
+        struct tokenizer *t = imported_tokenizer(&v);
+        ck_assert_str_eq(import_notes, "");
+        ck_assert_str_eq(v.keys.pre, "gpt-2");
+        ck_assert_int_eq(v.keys.bos, 0);
+        ck_assert_int_eq(v.keys.eos, 0);
+        ck_assert_int_eq(v.keys.pad, -1);
+        check_imported(&v, 0, "<|endoftext|>", TOKEN_CONTROL);
+        check_imported(&v, 399, "[PAD399]", TOKEN_UNUSED);
+        ck_assert_int_eq(check_expected_ids(t, "tests/data/hf/gpt2/expect.json"), 5);
+        tokenizer_free(t);
+        vocabulary_free(&v);
+
+        size_t len;
+        unsigned char *bytes = read_file("tests/data/hf/gpt2/merges.txt", &len);
+        const size_t first = strlen("#version: 0.2\n");
+        scratch_write("merges.txt", bytes + first, len - first);
+        free(bytes);
+    }
+    scratch_remove();
+}
+END_TEST
+
+/* --- vocab.json ------------------------------------------------------------------------------ */
+
+START_TEST(test_refused_merges)
+{
+    static const struct {
+        const char *merges, *message;
+    } cases[] = {
+        {"#version: 0.2\na b\nab\n", "merges.txt: merge 1: expected two tokens with a space"},
+        {"#version: 0.2\na b c\n", "merge 0: expected two tokens"},
+        {"a b\nab z", "merge 1: expected tokens of the vocabulary, found \"z\""},
+        {"a b\n#version: 0.2\n", "merge 1: expected tokens of the vocabulary, found \"#version:\""},
+        {"a b\na b\n", "merges element 1: expected each pair once"},
+    };
+    scratch_write_text("vocab.json", usual_parts.vocab);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        scratch_write_text("merges.txt", cases[i].merges);
+        check_not_imported(NULL, 8, cases[i].message);
+    }
+    scratch_write_text("merges.txt", "#version: 0.2\r\na b\r\n\r\nab c");
+    struct vocabulary v = must_import(NULL, 8);
+    ck_assert_uint_eq(v.keys.n_merges, 2);
+    ck_assert(text_is(v.keys.merges[1], "ab c"));
+    vocabulary_free(&v);
+    scratch_remove();
+}
+END_TEST
+
+/* nanoGPT's vocabularies: json.dump of its table of characters. */
+START_TEST(test_characters)
+{
+    scratch_write_text(
+        "vocab.json",
+        "{\"\\n\": 0, \" \": 1, \"!\": 2, \"\\u00e9\": 3, \"a\": 4, \"\\ud83d\\ude00\": 5}");
+    for (int i = 0; i < 2; i++) {
+        struct vocabulary v = must_import(i ? "vocab.json" : NULL, 7);
+        struct tokenizer *t = imported_tokenizer(&v);
+        static const int32_t expected[] = {1, 1, 4, 3, 0, 5, 2};
+        check_imported(&v, 1, VOCAB_SPACE, TOKEN_NORMAL);
+        check_imported(&v, 6, "[PAD6]", TOKEN_UNUSED);
+        ck_assert_int_eq(v.keys.add_space_prefix, 0);
+        ck_assert(!v.keys.add_bos);
+        ck_assert_int_eq(tokenizer_bos(t), -1);
+        ck_assert_int_eq(tokenizer_eos(t), -1);
+        check_text(t, "  a\u00e9\n\U0001f600!", expected, 7);
+        tokenizer_free(t);
+        vocabulary_free(&v);
+    }
+    scratch_write_text("vocab.json", "{\"a\": 0, \"bc\": 1}");
+    check_not_imported("vocab.json", 7,
+                       "expected single characters, as there is no merges.txt beside it, "
+                       "found \"bc\"; --tokenizer none");
+    scratch_write_text("vocab.json", "{\"\": 0}");
+    check_not_imported("vocab.json", 7, "expected single characters");
+    scratch_write_text("vocab.json", "{\"a\": 7}");
+    check_not_imported("vocab.json", 7, "from 0 to 6, found 7");
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(test_no_files)
+{
+    struct err e = {{0}};
+    struct vocabulary v = must_import(NULL, 100);
+    ck_assert_ptr_null(v.keys.model);
+    check_noted("there is no tokenizer");
+    vocabulary_free(&v);
+    for (int i = 0; i < 2; i++) {
+        if (i == 0)
+            v = must_import(NULL, 256);
+        else
+            ck_assert_int_eq(vocabulary_plain(256, &v, &e), STATUS_OK);
+        char all[256];
+        int32_t *ids;
+        size_t n;
+        struct tokenizer *t = imported_tokenizer(&v);
+        for (int byte = 0; byte < 256; byte++)
+            all[byte] = (char)byte;
+        ck_assert_int_eq(tokenizer_encode(t, (struct text){all, 256}, &ids, &n, &e), STATUS_OK);
+        ck_assert_uint_eq(n, 256);
+        for (int byte = 0; byte < 256; byte++)
+            ck_assert_int_eq(ids[byte], byte);
+        ck_assert_int_eq(tokenizer_bos(t), '\n');
+        ck_assert_int_eq(tokenizer_eos(t), 0);
+        free(ids);
+        tokenizer_free(t);
+        vocabulary_free(&v);
+    }
+    ck_assert_int_eq(vocabulary_plain(255, &v, &e), STATUS_OK);
+    ck_assert_ptr_null(v.keys.model);
+    scratch_remove();
+}
+END_TEST
+
+/* --- SentencePiece and llama2.c -------------------------------------------------------------- */
+
+/* Both hold babyllama's vocabulary, of which llama.cpp's converter made the other file. */
+START_TEST(test_babyllama)
+{
+    static const char *const files[] = {"tests/data/real/tok105.model",
+                                        "tests/data/real/tok105.bin"};
+    struct file_map map;
+    struct gguf *g;
+    const struct gguf_value *tokens, *types, *scores;
+    struct err e = {{0}};
+    ck_assert_int_eq(file_map_open(&map, "tests/data/spm-chars.gguf", &e), STATUS_OK);
+    ck_assert_int_eq(gguf_parse_file(&map, &g, &e), STATUS_OK);
+    tokens = gguf_find(g, "tokenizer.ggml.tokens");
+    types = gguf_find(g, "tokenizer.ggml.token_type");
+    scores = gguf_find(g, "tokenizer.ggml.scores");
+    for (int i = 0; i < 2; i++) {
+        struct vocabulary v;
+        struct gguf_cursor cursor = {0};
+        struct text name;
+        ck_assert_msg(vocabulary_of_file(files[i], &no_ids, 105, NULL, &v, &e) == STATUS_OK, "%s",
+                      e.text);
+        for (int id = 0; gguf_next_text(tokens, &cursor, &name); id++) {
+            ck_assert(text_equal(v.keys.tokens[id], name));
+            ck_assert_int_eq(v.keys.types[id], gguf_int_at(types, (uint64_t)id));
+            ck_assert((double)v.keys.scores[id] == gguf_float_at(scores, (uint64_t)id));
+        }
+        ck_assert_int_eq(v.keys.n, 105);
+        ck_assert_str_eq(v.keys.model, "llama");
+        ck_assert_int_eq(v.keys.unk, 0);
+        ck_assert_int_eq(v.keys.bos, 1);
+        ck_assert_int_eq(v.keys.eos, i == 1 ? 1 : 2); /* llama2.c ends texts at <s> */
+        ck_assert_int_eq(v.keys.pad, -1);
+        ck_assert(v.keys.add_bos);
+        ck_assert_int_eq(v.keys.add_space_prefix, 1);
+        vocabulary_free(&v);
+    }
+    gguf_free(g);
+    file_map_close(&map);
+}
+END_TEST
+
+/* A folder's tokenizer.model comes before its tokenizer.json, which was made from it. */
+START_TEST(test_model_and_json)
+{
+    const struct parts p = {
+        .vocab = "{\"x\": 0}",
+        .merges = "[]",
+        .added = "[{\"id\": 0, \"content\": \"<unk>\", \"special\": true}, "
+                 "{\"id\": 105, \"content\": \"<x>\", \"special\": true}]",
+        .post = "{\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"A\"}}]}",
+    };
+    scratch_copy("tests/data/real/tok105.model", "tokenizer.model");
+    struct vocabulary v = must_import(NULL, 106);
+    check_imported(&v, 2, "</s>", TOKEN_CONTROL);
+    check_imported(&v, 105, "[PAD105]", TOKEN_UNUSED);
+    check_noted("several in a row");
+    ck_assert(v.keys.add_bos);
+    vocabulary_free(&v);
+    write_parts(&p);
+    v = must_import(NULL, 106);
+    check_imported(&v, 0, "<unk>", TOKEN_UNKNOWN);
+    check_imported(&v, 105, "<x>", TOKEN_CONTROL);
+    ck_assert(!v.keys.add_bos);
+    vocabulary_free(&v);
+    check_not_imported(
+        NULL, 104,
+        "tokenizer.model: token \"\u200a\": expected an id from 0 to 103, as the model "
+        "has, found 104");
+    write_parts(&usual_parts);
+    scratch_write_text("tokenizer.model", "IQ== 0\n"); /* tiktoken's */
+    v = must_import(NULL, 8);
+    check_imported(&v, 3, "ab", TOKEN_NORMAL);
+    vocabulary_free(&v);
+    scratch_remove();
+}
+END_TEST
+
+#define BPE_SPEC "\x12\x02\x18\x02"
+
+START_TEST(test_hostile_sentencepiece)
+{
+#define CASE(bytes, message)                                                                       \
+    {                                                                                              \
+        bytes, sizeof bytes - 1, message                                                           \
+    }
+    static const struct {
+        const char *bytes;
+        size_t len;
+        const char *message;
+    } cases[] = {
+        CASE("\x0a\x03\x0a\x01x",
+             "model_type: expected BPE (2), found UNIGRAM (1); --tokenizer none"),
+        CASE("\x0a\x03\x0a\x01x\x12\x02\x18\x03", "found WORD (3)"),
+        CASE("\x0a\x03\x0a\x01x\x12\x0b\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+             "found another (-1)"),
+        CASE("\x0a\x03\x0a\x01", "field at byte 2: expected 3 bytes, found 2"),
+        CASE("\x0a\x03\x0a\x02x", "field at byte 4: expected 2 bytes, found 1"),
+        CASE("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x",
+             "expected 18446744073709551615 bytes, found 1"),
+        CASE("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+             "expected a number of at most 10 bytes"),
+        CASE("\x0a\x03\x0a\x01x\x0b", "field at byte 5: expected wire type 0, 1, 2 or 5"),
+        CASE("\x0a\x03\x0a\x01x\x0d\x01", "expected 4 bytes, found 1"),
+        CASE("\x0a\x05\x0a\x01x\x18\x07" BPE_SPEC, "piece 0, \"x\": expected a type from 1 to 6"),
+        CASE("\x0a\x05\x0a\x01x\x18\x00" BPE_SPEC, "expected a type from 1 to 6"),
+        CASE("\x0a\x08\x0a\x01x\x15\x00\x00\xc0\x7f" BPE_SPEC, "a finite score, found 1 and nan"),
+        CASE("\x0a\x03\x0a\x01x\x0a\x03\x0a\x01x" BPE_SPEC, "expected each token once"),
+        CASE("\x0a\x02\x0a\x00" BPE_SPEC, "found token 0 empty"),
+        CASE("\x0a\x03\x0a\x01x\x12\x05\x18\x02\xc0\x01\x01", "treat_whitespace_as_suffix"),
+        CASE("\x0a\x03\x0a\x01x" BPE_SPEC "\x1a\x02\x28\x00", "escape_whitespaces: expected true"),
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        scratch_write("tokenizer.model", cases[i].bytes, cases[i].len);
+        check_not_imported("tokenizer.model", 8, cases[i].message);
+    }
+    scratch_write_text("tokenizer.model", "");
+    check_not_imported(NULL, 8, "expected a SentencePiece model, found no pieces");
+    /* Fields of other numbers and wire types are passed over; ids beyond are none. */
+    const char fine[] = "\x0a\x03\x0a\x01x\x09"
+                        "12345678\x7d"
+                        "1234\x70\x01\x12\x04\x18\x02\x52\x00"
+                        "\x1a\x06\x18\x00\x20\x00\x12\x00\x0a\x08\x0a\x01y\x15\x00\x00\x80\x3f";
+    scratch_write("tokenizer.model", fine, sizeof fine - 1);
+    struct vocabulary v = must_import("tokenizer.model", 2);
+    ck_assert_str_eq(import_notes, "");
+    check_imported(&v, 1, "y", TOKEN_NORMAL);
+    ck_assert(v.keys.scores[1] == 1.0f);
+    ck_assert_int_eq(v.keys.add_space_prefix, 0);
+    ck_assert_int_eq(v.keys.bos, 1);
+    ck_assert_int_eq(v.keys.eos, -1);
+    vocabulary_free(&v);
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(test_hostile_llama2c)
+{
+    size_t len;
+    unsigned char *bytes = read_file("tests/data/real/tok105.bin", &len);
+    const struct {
+        size_t len;
+        int n;
+        const char *message;
+    } cases[] = {
+        {len, 104,
+         "expected a tokenizer.bin of llama2.c with 104 tokens, as the model has, found 105 and 0"},
+        {len, 106, "with 106 tokens, as the model has, found 105"},
+        {len - 1, 105, "found 104 and 10 bytes behind them"},
+        {len - 4, 105, "found 104 and 7 bytes behind them"},
+        {0, 105, "found 0 and 0 bytes behind them"},
+        {3, 105, "found 0 and 0 bytes behind them"},
+        {11, 105, "found 0 and 7 bytes behind them"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        scratch_write("tokenizer.bin", bytes, cases[i].len);
+        check_not_imported("tokenizer.bin", cases[i].n, cases[i].message);
+    }
+    bytes[17 + 8] = 'x'; /* of "<s>" */
+    scratch_write("tokenizer.bin", bytes, len);
+    check_not_imported("tokenizer.bin", 105, "token 1: expected <s>, as llama2.c has it, found");
+    bytes[17 + 8] = '\n';
+    memset(bytes + 4, 0xff, 4);
+    scratch_write("tokenizer.bin", bytes, len);
+    check_not_imported("tokenizer.bin", 105, "token 0: expected a finite score");
+    memset(bytes + 8, 0xff, 4);
+    scratch_write("tokenizer.bin", bytes, len);
+    check_not_imported("tokenizer.bin", 105, "found 0 and 982 bytes behind them");
+    free(bytes);
+    scratch_remove();
+}
+END_TEST
+
+/* --- llm.c ----------------------------------------------------------------------------------- */
+
+/* A file of llm.c with these tokens; returns its bytes. */
+static size_t write_llmc(unsigned char *out, const struct text *tokens, uint32_t n,
+                         uint32_t version, uint32_t eot)
+{
+    const uint32_t head[4] = {20240328, version, n, eot};
+    size_t len = 1024;
+    memset(out, 0, len);
+    memcpy(out, head, sizeof head);
+    for (uint32_t i = 0; i < n; i++) {
+        out[len++] = (unsigned char)tokens[i].len;
+        memcpy(out + len, tokens[i].data, tokens[i].len);
+        len += tokens[i].len;
+    }
+    scratch_write("gpt2_tokenizer.bin", out, len);
+    return len;
+}
+
+/* The merges of a vocabulary that was learned are found again from its tokens. */
+START_TEST(test_llmc)
+{
+    static unsigned char file[1 << 16];
+    size_t len;
+    unsigned char *text = read_file("tests/data/bpe-learn.txt", &len);
+    const struct text source = {(const char *)text, len};
+    const struct bpe_learn_spec spec = {.n_tokens = 700, .end_of_text = true};
+    struct bpe_learned learned;
+    struct gguf_writer *w;
+    struct gguf *g;
+    unsigned char *bytes;
+    struct err e = {{0}};
+    ck_assert_int_eq(bpe_learn(&spec, &source, 1, &learned, &e), STATUS_OK);
+    ck_assert_int_gt(learned.n_merges, 100);
+    write_llmc(file, learned.tokens, (uint32_t)learned.n_tokens, 2, (uint32_t)learned.end_of_text);
+    struct vocabulary v = must_import("gpt2_tokenizer.bin", learned.n_tokens);
+
+    ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
+    ck_assert_int_eq(bpe_learned_write(&learned, w, &e), STATUS_OK);
+    ck_assert_int_eq(gguf_write_memory(w, &bytes, &len, &e), STATUS_OK);
+    ck_assert_int_eq(gguf_parse(bytes, len, &g, &e), STATUS_OK);
+    const struct gguf_value *merges = gguf_find(g, "tokenizer.ggml.merges");
+    const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
+    struct gguf_cursor cursor = {0};
+    struct text name;
+    ck_assert_uint_eq(v.keys.n_merges, merges->count);
+    for (int i = 0; gguf_next_text(merges, &cursor, &name); i++)
+        ck_assert(text_equal(v.keys.merges[i], name));
+    cursor = (struct gguf_cursor){0};
+    for (int i = 0; gguf_next_text(tokens, &cursor, &name); i++)
+        ck_assert(text_equal(v.keys.tokens[i], name));
+    ck_assert_int_eq(v.keys.bos, learned.end_of_text);
+    ck_assert_int_eq(v.keys.eos, learned.end_of_text);
+    ck_assert_int_eq(v.keys.types[learned.end_of_text], TOKEN_CONTROL);
+    ck_assert_str_eq(v.keys.pre, "gpt-2");
+    gguf_free(g);
+    gguf_writer_free(w);
+    free(bytes);
+    vocabulary_free(&v);
+    bpe_learned_free(&learned);
+    free(text);
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(test_hostile_llmc)
+{
+    static unsigned char file[4096];
+    const struct text tokens[] = {
+        {"a", 1}, {"b", 1}, {"ab", 2}, {"abab", 4}, {"<|endoftext|>", 13}};
+    const struct text apart[] = {{"a", 1}, {"b", 1}, {"abb", 3}, {"ab", 2}, {"<|endoftext|>", 13}};
+    const struct text strange[] = {{"a", 1}, {"c", 1}, {"ab", 2}, {"ac", 2}, {"<|endoftext|>", 13}};
+    const struct text twice[] = {{"a", 1}, {"b", 1}, {"ab", 2}, {"ab", 2}, {"<|endoftext|>", 13}};
+    const char *const name = "gpt2_tokenizer.bin";
+    size_t len = write_llmc(file, tokens, 5, 2, 4);
+    struct vocabulary v = must_import(name, 5);
+    ck_assert(text_is(v.keys.merges[1], "ab ab"));
+    vocabulary_free(&v);
+    check_not_imported(name, 6, "tokens: expected 6, as the model has, found 5");
+    scratch_write(name, file, len - 1);
+    check_not_imported(
+        name, 5,
+        "token 4 of 5 at byte 1036: expected its length, 1 to 255, and as many bytes, "
+        "found 13 and 12 bytes");
+    file[1024] = 0;
+    scratch_write(name, file, len);
+    check_not_imported(name, 5, "token 0 of 5 at byte 1024: expected its length, 1 to 255");
+    scratch_write(name, file, 1023);
+    check_not_imported(name, 5, "1024 bytes of header with 20240328 first, found 1023 bytes");
+    len = write_llmc(file, tokens, 5, 2, 4);
+    scratch_write(name, file, len + 1);
+    check_not_imported(name, 5, "expected 5 tokens to end the file, found 1 bytes more");
+    write_llmc(file, tokens, 5, 2, 5);
+    check_not_imported(name, 5, "end of text: expected a token, 0 to 4, found 5");
+    write_llmc(file, tokens, 5, 3, 4);
+    check_not_imported(name, 5, "version: expected 1 or 2, found 3");
+    write_llmc(file, tokens, 5, 1, 4);
+    check_not_imported(name, 5, "tokens: expected 50257, as version 1 has, found 5");
+    write_llmc(file, apart, 5, 2, 4);
+    check_not_imported(
+        name, 5,
+        "token 2, \"abb\": expected two tokens of lower ids that it is made of, found 3 parts");
+    write_llmc(file, strange, 5, 2, 4);
+    check_not_imported(name, 5, "token 2, \"ab\": expected two tokens of lower ids");
+    write_llmc(file, twice, 5, 2, 4);
+    check_not_imported(name, 5, "expected");
+    scratch_remove();
+}
+END_TEST
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+START_TEST(test_links_and_folders)
+{
+    write_parts(&usual_parts);
+    char path[600];
+    snprintf(path, sizeof path, "%s", scratch_path("tokenizer.json"));
+    ck_assert_int_eq(symlink(path, scratch_path("vocab.json")), 0);
+    struct vocabulary v = must_import("vocab.json", 8); /* a link to a plain file is one */
+    vocabulary_free(&v);
+    ck_assert_int_eq(symlink("nowhere", scratch_path("tokenizer_config.json")), 0);
+    check_not_imported(NULL, 8, "tokenizer_config.json");
+    ck_assert_int_eq(unlink(scratch_path("tokenizer_config.json")), 0);
+    ck_assert_int_eq(symlink("/", scratch_path("tokenizer.model")), 0);
+    check_not_imported(NULL, 8, "tokenizer.model");
+    check_not_imported("not-there.json", 8, "not-there.json");
+    scratch_remove();
 }
 END_TEST
 
@@ -117,6 +460,19 @@ int main(void)
     Suite *s = suite_create("exchange_vocab");
     TCase *t = tcase_create("folders");
     tcase_add_test(t, test_folders_of_transformers);
+    tcase_add_test(t, test_merges_in_a_text);
+    tcase_add_test(t, test_model_and_json);
+    tcase_add_test(t, test_no_files);
+    tcase_add_test(t, test_links_and_folders);
+    suite_add_tcase(s, t);
+    t = tcase_create("files");
+    tcase_add_test(t, test_refused_merges);
+    tcase_add_test(t, test_characters);
+    tcase_add_test(t, test_babyllama);
+    tcase_add_test(t, test_hostile_sentencepiece);
+    tcase_add_test(t, test_hostile_llama2c);
+    tcase_add_test(t, test_llmc);
+    tcase_add_test(t, test_hostile_llmc);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -73,6 +73,26 @@ START_TEST(strings)
 }
 END_TEST
 
+START_TEST(keys_of_any_bytes)
+{
+    struct descriptor o;
+    struct json j;
+    output_begin(&o);
+    json_init(&j, &o.out, 1);
+    json_begin_object(&j, NULL);
+    json_key(&j, (struct text){"a\0b", 3});
+    json_int(&j, NULL, 1);
+    json_key(&j, text_of("\""));
+    json_begin_array(&j, NULL);
+    json_int(&j, NULL, 2);
+    json_int(&j, NULL, 3);
+    json_end(&j);
+    json_int(&j, "c", 4);
+    json_end(&j);
+    output_is(&o, "{\n  \"a\\u0000b\": 1,\n  \"\\\"\": [2, 3],\n  \"c\": 4\n}");
+}
+END_TEST
+
 START_TEST(doubles)
 {
     struct descriptor o;
@@ -200,6 +220,7 @@ int main(void)
     tcase_add_test(t, structure);
     tcase_add_test(t, lines);
     tcase_add_test(t, strings);
+    tcase_add_test(t, keys_of_any_bytes);
     tcase_add_test(t, doubles);
     tcase_add_test(t, long_outputs_arrive_whole);
     tcase_add_test(t, failures_are_kept);

@@ -179,7 +179,7 @@ enum status file_map_own(struct file_map *f, size_t len, unsigned char **bytes, 
         *bytes = NULL;
         return err_no_memory(e, "a file in memory", len);
     }
-    *f = (struct file_map){*bytes, len};
+    *f = (struct file_map){.data = *bytes, .len = len, .own = true};
     return STATUS_OK;
 }
 
@@ -216,7 +216,8 @@ void file_map_release(const struct file_map *f, const void *data, size_t len)
 {
     const unsigned char *from = data;
     const long page = sysconf(_SC_PAGESIZE);
-    if (!f->data || page <= 0 || from < f->data || (size_t)(from - f->data) > f->len)
+    if (!f->data || (f->own && !f->once) || page <= 0 || from < f->data ||
+        (size_t)(from - f->data) > f->len)
         return;
     const size_t begin = (size_t)(from - f->data);
     if (len > f->len - begin)

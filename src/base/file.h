@@ -4,6 +4,7 @@
 #ifndef DECODE_BASE_FILE_H
 #define DECODE_BASE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"
@@ -13,6 +14,9 @@
 struct file_map {
     const unsigned char *data; /* NULL for an empty file */
     size_t len;                /* bytes */
+    bool own;                  /* memory: there is no file to read it from again */
+    bool once; /* set by whoever knows that what is released is never read again: own memory is
+                  given back then, too */
 };
 
 /*
@@ -34,8 +38,9 @@ void file_map_close(struct file_map *f); /* legal on a zeroed struct and twice *
  */
 enum status file_map_make_private(const struct file_map *f, size_t len, struct err *e);
 
-/* Tells the system that [data, data + len) of the mapping will not be read again: whole pages
- * inside it leave the process's resident memory. A hint. */
+/* Tells the system that [data, data + len) of the mapping will not be read for a while: whole pages
+ * inside it leave the process's resident memory, unless they are own memory that is not `once`. A
+ * hint. */
 void file_map_release(const struct file_map *f, const void *data, size_t len);
 
 /*

@@ -141,7 +141,11 @@ static enum status refuse_input(const char *path, struct err *e)
 {
     struct file_map f;
     TRY(file_map_open(&f, path, e));
+    const bool is_long = f.len >= 4;
     file_map_close(&f);
+    if (!is_long)
+        return err_set(e, STATUS_BAD_FILE,
+                       "%.200s: expected a checkpoint, found a file of no more than 3 bytes", path);
     return err_set(e, STATUS_USAGE,
                    "'%.200s' is a GGUF file already; decode quantize changes the type of its "
                    "weights",

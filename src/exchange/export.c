@@ -80,8 +80,8 @@ static void put_rope(struct json *j, const struct export_plan *p)
     put_float(j, "rope_theta", (float)p->to.rope.base);
     put_rope_type(j, p, "rope_scaling", false);
     put_rope_type(j, p, "rope_parameters", true);
-    json_bool(j, "attention_bias", p->attention_biases);
-    json_bool(j, "mlp_bias", p->ffn_biases);
+    json_bool(j, "attention_bias", p->hf.attention_biases);
+    json_bool(j, "mlp_bias", p->hf.ffn_biases);
 }
 
 static void put_sizes(struct json *j, const struct export_plan *p)

@@ -128,6 +128,7 @@ static enum status plan_gpt2(struct export_plan *p, bool expand, struct err *e)
         return refuse_variant(c, "GPT-2", e);
     const bool bigcode = !expand && (mha ? is_starcoder : mqa);
     p->hf.family = hf_family_find(text_of(bigcode ? "gpt_bigcode" : "gpt2"));
+    p->hf.norm_biases = p->hf.attention_biases = p->hf.ffn_biases = true;
     return STATUS_OK;
 }
 
@@ -138,14 +139,15 @@ static enum status plan_llama(struct export_plan *p, bool expand, struct err *e)
     static const enum tensor_role ffn[] = {ROLE_FFN_GATE, ROLE_FFN_UP, ROLE_FFN_DOWN};
     static const enum tensor_role others[] = {ROLE_ATTN_NORM, ROLE_FFN_NORM, ROLE_OUTPUT_NORM,
                                               ROLE_OUTPUT};
-    if (!expand && !config_same_kv_heads(&p->from))
-        return refuse_variant(&p->from, "Llama", e);
+    TRY(plan_rope(p, e));
     if (has_bias_of(p->gguf, others, sizeof others / sizeof *others))
         return refuse(e, "RMS norms and biases of norms or the output");
-    p->attention_biases = has_bias_of(p->gguf, attention, sizeof attention / sizeof *attention);
-    p->ffn_biases = has_bias_of(p->gguf, ffn, sizeof ffn / sizeof *ffn);
+    if (!expand && !config_same_kv_heads(&p->from))
+        return refuse_variant(&p->from, "Llama", e);
+    p->hf.attention_biases = has_bias_of(p->gguf, attention, sizeof attention / sizeof *attention);
+    p->hf.ffn_biases = has_bias_of(p->gguf, ffn, sizeof ffn / sizeof *ffn);
     p->hf.family = hf_family_find(text_of("llama"));
-    return plan_rope(p, e);
+    return STATUS_OK;
 }
 
 /* What is written, in our terms. */
@@ -177,6 +179,8 @@ enum status export_plan_make(const struct gguf *g, bool expand, struct export_pl
     TRY(model_check(g, e));
     TRY(config_read(g, &out->from, e));
     TRY(refuse_kinds(&out->from, e));
+    if (has_tensor(g, ROLE_TOKEN_EMBD, true))
+        return refuse(e, "a bias of the embedding");
     TRY(is_gpt2_like(&out->from) ? plan_gpt2(out, expand, e) : plan_llama(out, expand, e));
     out->to = target_of(out, expand);
     out->hf.tied = is_tied(g);

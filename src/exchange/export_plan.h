@@ -15,8 +15,6 @@ struct export_plan {
     struct config from; /* the checkpoint's */
     struct config to;   /* the shape of what is written */
     struct hf_config hf;
-    bool attention_biases; /* of a llama; GPT-2 has all */
-    bool ffn_biases;
 };
 
 /*

@@ -85,18 +85,9 @@ static void add_attention_parts(const struct export_plan *p, const struct export
 /* Whether transformers' model has a tensor for it. */
 static bool is_wanted(const struct export_plan *p, const struct tensor_spec *spec)
 {
-    const bool is_norm = spec->form == FORM_NORM;
     if (spec->role == ROLE_ROPE_FREQS || (spec->role == ROLE_OUTPUT && p->hf.tied))
         return false;
-    if (!spec->is_bias)
-        return true;
-    if (!role_in_block(spec->role) && !is_norm)
-        return false;
-    if (p->hf.family->biases)
-        return true;
-    const bool is_ffn =
-        spec->role == ROLE_FFN_GATE || spec->role == ROLE_FFN_UP || spec->role == ROLE_FFN_DOWN;
-    return !is_norm && (is_ffn ? p->ffn_biases : p->attention_biases);
+    return !spec->is_bias || hf_has_bias(&p->hf, spec->role);
 }
 
 static bool is_attention(enum tensor_role role)

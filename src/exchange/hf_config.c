@@ -237,6 +237,44 @@ static enum status cut_to_window(const struct json_node *object, struct config *
     return STATUS_OK;
 }
 
+/* --- biases ---------------------------------------------------------------------------------- */
+
+static enum status read_biases(const struct json_node *object, struct config *c,
+                               struct hf_config *h, struct err *e)
+{
+    const struct hf_family *f = h->family;
+    bool all = f->biases;
+    if (!f->model_type) {
+        all = true;
+        TRY(read_bool(object, "bias", &all, e));
+        c->no_biases = !all;
+    }
+    h->norm_biases = h->attention_biases = h->ffn_biases = all;
+    if (!f->rotates_halves)
+        return STATUS_OK;
+    TRY(read_bool(object, "attention_bias", &h->attention_biases, e));
+    return read_bool(object, "mlp_bias", &h->ffn_biases, e);
+}
+
+bool hf_has_bias(const struct hf_config *h, enum tensor_role role)
+{
+    switch (role) {
+    case ROLE_TOKEN_EMBD:
+    case ROLE_OUTPUT:
+        return false;
+    case ROLE_ATTN_NORM:
+    case ROLE_FFN_NORM:
+    case ROLE_OUTPUT_NORM:
+        return h->norm_biases;
+    case ROLE_FFN_GATE:
+    case ROLE_FFN_UP:
+    case ROLE_FFN_DOWN:
+        return h->ffn_biases;
+    default:
+        return h->attention_biases;
+    }
+}
+
 /* --- kinds ----------------------------------------------------------------------------------- */
 
 static enum status read_kinds(const struct json_node *object, const struct hf_family *f,
@@ -245,7 +283,6 @@ static enum status read_kinds(const struct json_node *object, const struct hf_fa
     const struct json_node *v = member_of(object, f->activation_key);
     struct text name = text_of(f->activation);
     enum ffn_kind ffn;
-    bool biases = !arch_find(text_of(f->arch))->no_biases;
     const bool gated = arch_find(text_of(f->arch))->ffn == FFN_SWIGLU;
     if (v)
         TRY(json_node_text(v, &name, e));
@@ -254,15 +291,12 @@ static enum status read_kinds(const struct json_node *object, const struct hf_fa
                        f->activation_key,
                        gated ? "silu" : "gelu_new, gelu_pytorch_tanh, gelu_fast, gelu or relu",
                        text_width(name), name.data);
-    if (!f->model_type)
-        TRY(read_bool(object, "bias", &biases, e));
     const struct arch *arch = arch_find(text_of(f->arch));
     /* What GGUF's architecture of that name cannot say. */
     if (ffn != arch->ffn)
         arch = arch_find(text_of("decode"));
     config_set_arch(c, arch);
     c->ffn = ffn;
-    c->no_biases = !biases;
     return STATUS_OK;
 }
 
@@ -278,6 +312,7 @@ enum status hf_config_read(const struct json_node *object, struct config *c, str
     TRY(read_sizes(object, f, c, e));
     TRY(read_multi_query(object, f, c, e));
     TRY(read_kinds(object, f, c, e));
+    TRY(read_biases(object, c, h, e));
     TRY(read_rope(object, c, h, e));
     if (strcmp(f->arch, "llama") == 0)
         eps = 1e-6;

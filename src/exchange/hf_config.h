@@ -20,6 +20,7 @@ struct hf_llama3 {
 struct hf_config {
     const struct hf_family *family;
     bool tied;
+    bool norm_biases, attention_biases, ffn_biases;
     struct hf_llama3 llama3;
     int uncut_ctx; /* the context, if n_ctx is only as long as a sliding window; else 0 */
 };
@@ -31,6 +32,9 @@ struct hf_config {
  */
 enum status hf_config_read(const struct json_node *object, struct config *c, struct hf_config *h,
                            struct err *e);
+
+/* Whether transformers' model has a bias of this role. */
+bool hf_has_bias(const struct hf_config *h, enum tensor_role role);
 
 /*
  * What the frequency of each pair of a head is divided by, to out [c->rope.n_dims / 2]. Source:

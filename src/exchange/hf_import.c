@@ -9,22 +9,19 @@
 #include "base/file.h"
 #include "base/mem.h"
 
-/* Far more than any config.json has. */
-#define CONFIG_MAX_BYTES  ((size_t)1 << 24)
-#define CONFIG_MAX_VALUES ((uint32_t)1 << 20)
-#define CONFIG_MAX_DEPTH  32
-
 /* --- config.json ----------------------------------------------------------------------------- */
 
 static enum status read_config(struct hf_import *h, const char *path, struct err *e)
 {
-    const struct json_limits limits = {CONFIG_MAX_BYTES, CONFIG_MAX_VALUES, CONFIG_MAX_DEPTH};
-    size_t len = 0;
-    TRY(file_read_all(path, CONFIG_MAX_BYTES, &h->text, &len, e));
-    enum status s = json_read(&h->reader, (struct text){h->text, len}, &limits, &h->config, e);
-    if (s == STATUS_OK)
-        s = hf_config_read(h->config, &h->source.config, &h->hf, e);
-    if (s != STATUS_OK)
+    TRY(json_file_open(&h->config_file, path, e));
+    h->config = h->config_file.root;
+    if (!h->config)
+        return err_set(e, STATUS_BAD_FILE,
+                       "%.200s: there is no such file; expected a folder with config.json and "
+                       "model.safetensors, as transformers save a model",
+                       path);
+    const enum status s = hf_config_read(h->config, &h->source.config, &h->hf, e);
+    if (s == STATUS_BAD_FILE)
         err_prefix(e, path);
     return s;
 }
@@ -34,6 +31,8 @@ static enum status read_config(struct hf_import *h, const char *path, struct err
 static const struct safetensors_tensor *find(const struct hf_import *h, enum tensor_role role,
                                              int layer, bool is_bias)
 {
+    if (is_bias && !hf_has_bias(&h->hf, role))
+        return NULL;
     const struct hf_tensor_name name =
         hf_tensor_name(h->hf.family, h->prefixed, role, layer, is_bias);
     return name.text[0] ? safetensors_folder_find(&h->tensors, text_of(name.text)) : NULL;
@@ -161,12 +160,21 @@ static enum status refuse_unused(const struct hf_import *h, struct err *e)
     return s;
 }
 
-/* An output that config.json ties to the embedding may be there all the same, if it is equal. */
-static enum status check_tied(const struct hf_import *h, struct err *e)
+/* An output that config.json ties to the embedding may be there all the same, if it is equal; one
+ * that it does not tie must be. */
+static enum status check_output(const struct hf_import *h, struct err *e)
 {
     const struct safetensors_tensor *output = find(h, ROLE_OUTPUT, 0, false);
     const struct safetensors_tensor *embedding = find(h, ROLE_TOKEN_EMBD, 0, false);
-    if (!h->hf.tied || !output || !embedding)
+    if (!embedding)
+        return err_set(e, STATUS_BAD_FILE, "tensor %s, which holds the embedding, is missing",
+                       hf_tensor_name(h->hf.family, true, ROLE_TOKEN_EMBD, 0, false).text);
+    if (!h->hf.tied && !output)
+        return err_set(e, STATUS_BAD_FILE,
+                       "tensor %s is missing, and config.json does not tie it to the embedding; "
+                       "set \"tie_word_embeddings\" to true if the model does",
+                       hf_tensor_name(h->hf.family, true, ROLE_OUTPUT, 0, false).text);
+    if (!h->hf.tied || !output)
         return STATUS_OK;
     if (output->n_bytes == embedding->n_bytes && output->dtype == embedding->dtype &&
         memcmp(output->data, embedding->data, (size_t)output->n_bytes) == 0)
@@ -199,9 +207,9 @@ static enum status open_parts(struct hf_import *h, const char *config_path, stru
     h->n_positions = h->source.config.n_ctx;
     h->prefixed = true;
     h->prefixed = find(h, ROLE_TOKEN_EMBD, 0, false) != NULL;
-    enum status s = refuse_unused(h, e);
+    enum status s = check_output(h, e);
     if (s == STATUS_OK)
-        s = check_tied(h, e);
+        s = refuse_unused(h, e);
     if (s == STATUS_OK)
         s = make_factors(h, e);
     if (s == STATUS_BAD_FILE)
@@ -222,8 +230,7 @@ enum status hf_import_open(const char *path, struct hf_import *out, struct err *
 void hf_import_close(struct hf_import *h)
 {
     safetensors_folder_close(&h->tensors);
-    json_reader_free(&h->reader);
+    json_file_close(&h->config_file);
     free(h->factors);
-    free(h->text);
     *h = (struct hf_import){.path = NULL};
 }

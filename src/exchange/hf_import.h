@@ -6,8 +6,8 @@
 
 #include "exchange/hf_config.h"
 #include "exchange/import_source.h"
+#include "exchange/json_file.h"
 #include "safetensors/folder.h"
-#include "json/read.h"
 
 struct hf_import {
     struct import_source source;
@@ -16,8 +16,7 @@ struct hf_import {
     struct safetensors_folder tensors;
     /* private */
     const char *path; /* the folder's, borrowed */
-    char *text;
-    struct json_reader reader;
+    struct json_file config_file;
     bool prefixed;   /* tensors' names begin with the family's prefix */
     int n_positions; /* rows of the position embedding in the file */
     float *factors;  /* of rotary frequencies, or NULL */

@@ -272,13 +272,14 @@ static enum status fill_writer(struct import *im, const struct import_options *o
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-static enum status set_context(struct config *c, int n_ctx, struct err *e)
+static enum status set_context(const struct import *im, int n_ctx, struct err *e)
 {
-    if (n_ctx > c->n_ctx && c->position == POSITION_LEARNED)
-        return err_set(e, STATUS_USAGE,
-                       "--ctx: expected at most the %d positions that the checkpoint has learned, "
-                       "found %d",
-                       c->n_ctx, n_ctx);
+    struct config *c = &im->source->config;
+    const bool is_window = im->folder.hf.uncut_ctx != 0;
+    if (n_ctx > c->n_ctx && (c->position == POSITION_LEARNED || is_window))
+        return err_set(
+            e, STATUS_USAGE, "--ctx: expected at most the %d positions %s, found %d", c->n_ctx,
+            is_window ? "of the sliding window" : "that the checkpoint has learned", n_ctx);
     if (n_ctx)
         c->n_ctx = n_ctx;
     return STATUS_OK;
@@ -288,7 +289,7 @@ static enum status open_all(struct import *im, const struct import_options *o, s
 {
     const struct file_format *format = NULL;
     TRY(is_folder(im->path) ? open_folder(im, o, e) : open_file(im, &format, e));
-    TRY(set_context(&im->source->config, o->n_ctx, e));
+    TRY(set_context(im, o->n_ctx, e));
     TRY(read_vocabulary(im, o, format, e));
     const enum status s = fill_writer(im, o, e);
     if (s == STATUS_BAD_FILE)

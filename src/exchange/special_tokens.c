@@ -16,9 +16,9 @@ static enum status read_name(const struct json_node *node, struct text *name, st
     return STATUS_OK;
 }
 
-/* The token that a key names in one of the files; -1: none. */
+/* The token that a key names in one of the files, or `otherwise` if none has the key; -1: none. */
 static enum status find_named(const struct special_sources *s, const struct vocab_build *b,
-                              const char *key, int *id, struct err *e)
+                              const char *key, const char *otherwise, int *id, struct err *e)
 {
     const struct json_node *const files[] = {s->config, s->map};
     bool said = false;
@@ -32,17 +32,18 @@ static enum status find_named(const struct special_sources *s, const struct voca
         TRY(read_name(node, &name, e));
         *id = vocab_build_find(b, name);
     }
-    if (!said && s->otherwise)
-        *id = vocab_build_find(b, text_of(s->otherwise));
+    if (!said && otherwise)
+        *id = vocab_build_find(b, text_of(otherwise));
     return STATUS_OK;
 }
 
 /* *id: the named token, else what it was, else what the model's config says. */
 static enum status choose_id(const struct special_sources *s, struct vocab_build *b,
-                             const char *key, int64_t of_config, int *id, struct err *e)
+                             const char *key, const char *otherwise, int64_t of_config, int *id,
+                             struct err *e)
 {
     int named;
-    TRY(find_named(s, b, key, &named, e));
+    TRY(find_named(s, b, key, otherwise, &named, e));
     if (named >= 0) {
         added_token_mark(b, named);
         *id = named;
@@ -139,10 +140,10 @@ enum status special_tokens_read(const struct special_sources *s, const struct hf
     TRY(add_tokens(s, b, e));
     TRY(mark_others(s->config, b, e));
     TRY(mark_others(s->map, b, e));
-    TRY(choose_id(s, b, "bos_token", ids->bos, &b->keys.bos, e));
-    TRY(choose_id(s, b, "eos_token", ids->eos, &b->keys.eos, e));
-    TRY(choose_id(s, b, "pad_token", ids->pad, &b->keys.pad, e));
-    TRY(choose_id(s, b, "unk_token", -1, &unknown, e));
+    TRY(choose_id(s, b, "bos_token", s->otherwise, ids->bos, &b->keys.bos, e));
+    TRY(choose_id(s, b, "eos_token", s->otherwise, ids->eos, &b->keys.eos, e));
+    TRY(choose_id(s, b, "pad_token", NULL, ids->pad, &b->keys.pad, e));
+    TRY(choose_id(s, b, "unk_token", s->otherwise, -1, &unknown, e));
     if (b->keys.unk < 0)
         b->keys.unk = unknown;
     TRY(read_adds_bos(s, b, e));

@@ -1,5 +1,6 @@
 #include "exchange/tokenizer_pipeline.h"
 
+#include "exchange/cuts.h"
 #include "exchange/json_file.h"
 
 /* --- lists of steps -------------------------------------------------------------------------- */
@@ -198,37 +199,12 @@ static enum status read_pre_tokenizer(struct reading *r, const struct json_node 
     return refuse_step("pre_tokenizer", "ByteLevel, Split, Digits or Metaspace", type, e);
 }
 
-/* How texts are cut into pieces, by what stands before ByteLevel. */
-struct cut {
-    const char *regex; /* NULL: none */
-    bool digits, bytes_regex;
-    enum pretokenize_rule rule;
-};
-
-#define SPACES "\\s+(?!\\S)|\\s+"
-#define GPT2   "| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|" SPACES
-#define LLAMA3(digits)                                                                             \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                           \
-    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|" SPACES
-
-static const struct cut cuts[] = {
-    {NULL, false, true, PRETOKENIZE_GPT2},
-    {"'s|'t|'re|'ve|'m|'ll|'d" GPT2, false, false, PRETOKENIZE_GPT2},
-    {"'(?:[sdmt]|ll|ve|re)" GPT2, false, false, PRETOKENIZE_GPT2},
-    {NULL, true, true, PRETOKENIZE_STARCODER},
-    {LLAMA3("\\p{N}{1,3}"), false, false, PRETOKENIZE_LLAMA3},
-    {LLAMA3("\\p{N}"), false, false, PRETOKENIZE_QWEN2},
-};
-
 static enum status find_cut(struct reading *r, struct err *e)
 {
-    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
-        const struct cut *c = &cuts[i];
-        const bool same = c->regex ? text_is(r->regex, c->regex) : !r->regex.data;
-        if (same && c->digits == r->digits && c->bytes_regex == r->bytes_regex) {
-            r->out->rule = c->rule;
-            return STATUS_OK;
-        }
+    const struct cut *c = cut_find(r->regex, r->digits, r->bytes_regex);
+    if (c) {
+        r->out->rule = c->rule;
+        return STATUS_OK;
     }
     return err_set(e, STATUS_BAD_FILE,
                    "pre_tokenizer: expected the cuts of GPT-2, StarCoder, Llama 3 or Qwen 2, found "

@@ -87,6 +87,7 @@ static void decode(const struct view_part *p, uint64_t from, int n, float *out)
 static void decode_row(const struct view *v, int row, int from, int n, float *out)
 {
     const struct view_part *p = part_of_row(v, &row);
+    assert(!p->transposed);
     decode(p, (uint64_t)source_row(p, row) * (uint64_t)v->cols + (uint64_t)from, n, out);
 }
 
@@ -107,7 +108,7 @@ static void make_rows(const struct view *v, int row, int n)
         int in_part = row + i;
         const struct view_part *p = part_of_row(v, &in_part);
         if (p->transposed) {
-            assert(v->n_parts == 1); /* so all n rows are in it */
+            assert(v->n_parts == 1 && !p->swap.p && p->copies <= 1); /* all n rows are in it */
             decode_transposed(v, p, in_part, n);
             return;
         }

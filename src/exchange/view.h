@@ -34,8 +34,8 @@ struct view_part {
     const unsigned char *factors; /* of VIEW_INT8 */
     int group;
     int source_rows;
-    bool transposed; /* the source is stored as [cols, source_rows]; then no swap, no copies, and no
-                        type in blocks */
+    bool transposed; /* the source is stored as [cols, source_rows]; then it is the only part, with
+                        no swap, no copies, no type in blocks, and `transposes` is not set */
     int first, rows; /* which of its rows are taken */
     struct row_swap swap;  /* of those */
     int head_rows, copies; /* then each head_rows of them stand `copies` times; 0: once */
@@ -65,8 +65,8 @@ struct view {
 /* The rows of all parts. */
 int view_rows(const struct view *v);
 
-/* The bytes of what is made from `offset` on, as struct gguf_source wants them: `view` is a struct
- * view. STATUS_NO_MEMORY. */
+/* The bytes of what is made from `offset` on, 0 or the end of a piece, as struct gguf_source wants
+ * them: `view` is a struct view. STATUS_NO_MEMORY. */
 enum status view_piece(void *view, uint64_t offset, const void **data, size_t *len, struct err *e);
 
 #endif

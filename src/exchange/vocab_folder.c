@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "exchange/added_tokens.h"
 #include "exchange/json_file.h"
 #include "exchange/special_tokens.h"
 #include "exchange/tokenizer_json.h"
@@ -24,7 +25,8 @@ static const char *const names[N_FILES] = {
 struct folder {
     char *path[N_FILES];
     struct json_file json[N_JSON];
-    struct file_map model, merges; /* zero: there is none */
+    struct file_map model, merges;
+    bool has_model, has_merges;
 };
 
 static void folder_close(struct folder *f)
@@ -37,9 +39,10 @@ static void folder_close(struct folder *f)
     file_map_close(&f->merges);
 }
 
-static enum status open_other(struct file_map *map, const char *path, struct err *e)
+static enum status open_other(struct file_map *map, bool *has, const char *path, struct err *e)
 {
-    return file_is_there(path) ? file_map_steady(map, path, e) : STATUS_OK;
+    *has = file_is_there(path);
+    return *has ? file_map_steady(map, path, e) : STATUS_OK;
 }
 
 static enum status folder_open(struct folder *f, const char *dir, struct err *e)
@@ -51,11 +54,11 @@ static enum status folder_open(struct folder *f, const char *dir, struct err *e)
     }
     for (int i = 0; i <= TOKENIZER; i++)
         TRY(json_file_open(&f->json[i], f->path[i], e));
-    TRY(open_other(&f->model, f->path[MODEL], e));
+    TRY(open_other(&f->model, &f->has_model, f->path[MODEL], e));
     if (f->json[TOKENIZER].root)
         return STATUS_OK;
     TRY(json_file_open(&f->json[VOCAB], f->path[VOCAB], e));
-    return open_other(&f->merges, f->path[MERGES], e);
+    return open_other(&f->merges, &f->has_merges, f->path[MERGES], e);
 }
 
 static struct text text_of_map(const struct file_map *m)
@@ -71,7 +74,20 @@ static bool takes_model(const struct folder *f)
 {
     const struct text model = text_of_map(&f->model);
     return vocab_is_sentencepiece(model) ||
-           (f->model.data && !f->json[TOKENIZER].root && !f->json[VOCAB].root);
+           (f->has_model && !f->json[TOKENIZER].root && !f->json[VOCAB].root);
+}
+
+/* A tokenizer.json beside the model may have added tokens to it. */
+static enum status read_model(const struct folder *f, struct vocab_build *b, struct err *e)
+{
+    const struct json_node *root = f->json[TOKENIZER].root;
+    const struct json_node *added = root ? json_present(root, "added_tokens") : NULL;
+    TRY(vocab_sentencepiece_read(text_of_map(&f->model), b, e));
+    if (!added)
+        return STATUS_OK;
+    TRY(json_expect(added, JSON_ARRAY, e));
+    TRY(vocab_build_index(b, e));
+    return added_tokens_read_list(added, false, b, e);
 }
 
 /* Reads the tokens; *source becomes the file that has them, or N_FILES: there is none. */
@@ -82,11 +98,11 @@ static enum status read_tokens(const struct folder *f, struct vocab_build *b, in
     *source = takes_model(f)            ? MODEL
               : f->json[TOKENIZER].root ? TOKENIZER
               : !vocab                  ? N_FILES
-              : f->merges.data          ? MERGES
+              : f->has_merges           ? MERGES
                                         : VOCAB;
     switch (*source) {
     case MODEL:
-        return vocab_sentencepiece_read(text_of_map(&f->model), b, e);
+        return read_model(f, b, e);
     case TOKENIZER:
         return tokenizer_json_read(f->json[TOKENIZER].root, b, e);
     case MERGES:

@@ -106,7 +106,8 @@ enum status vocab_llama2c_read(struct text file, struct vocab_build *b, struct e
     b->keys.model = "llama";
     b->keys.unk = n > ID_UNKNOWN ? ID_UNKNOWN : -1;
     b->keys.bos = n > ID_BOS ? ID_BOS : -1;
-    b->keys.eos = n > ID_EOS ? ID_EOS : -1;
+    /* Where its program ends a text: <s> stands between those that its models learn from. */
+    b->keys.eos = b->keys.bos;
     b->keys.add_bos = n > ID_BOS;
     b->keys.add_space_prefix = 1;
     return s;

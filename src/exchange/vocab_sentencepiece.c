@@ -238,8 +238,8 @@ static void note_normalizing(const struct sentencepiece *s)
 {
     if (s->maps_chars)
         vocab_build_note(s->build,
-                         "the normalizer of the SentencePiece model is not applied: texts "
-                         "must be in its form already");
+                         "the normalizer of the SentencePiece model is not applied: line breaks, "
+                         "tabs and forms of characters that it would replace stay as they are");
     if (s->drops_spaces)
         vocab_build_note(s->build,
                          "spaces at the ends of a text, and several in a row, stay as they are, "

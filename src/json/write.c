@@ -42,21 +42,33 @@ static void json_put_escaped(struct output *out, struct text s)
     output_puts(out, "\"");
 }
 
-/* What stands before a value. */
-static void begin_item(struct json *j, const char *key)
+/* What stands before a value, or before its key. */
+static void begin_item(struct json *j)
 {
     const bool broken = j->depth <= j->broken_depth, compact = j->broken_depth == JSON_COMPACT;
-    if (j->depth > 0) {
+    if (j->depth > 0 && !j->named) {
         if (j->open[j->depth - 1].used)
             output_puts(j->out, broken || compact ? "," : ", ");
         if (broken)
             json_break_line(j);
         j->open[j->depth - 1].used = true;
     }
-    if (key) {
-        json_put_escaped(j->out, text_of(key));
-        output_puts(j->out, compact ? ":" : ": ");
-    }
+    j->named = false;
+}
+
+void json_key(struct json *j, struct text key)
+{
+    begin_item(j);
+    json_put_escaped(j->out, key);
+    output_puts(j->out, j->broken_depth == JSON_COMPACT ? ":" : ": ");
+    j->named = true;
+}
+
+static void begin_value(struct json *j, const char *key)
+{
+    if (key)
+        json_key(j, text_of(key));
+    begin_item(j);
 }
 
 static void json_open(struct json *j, const char *key, const char *opening, char closing)
@@ -89,7 +101,7 @@ void json_end(struct json *j)
 
 void json_text(struct json *j, const char *key, struct text bytes)
 {
-    begin_item(j, key);
+    begin_value(j, key);
     json_put_escaped(j->out, bytes);
 }
 
@@ -100,19 +112,19 @@ void json_string(struct json *j, const char *key, const char *s)
 
 void json_literal(struct json *j, const char *key, struct text literal)
 {
-    begin_item(j, key);
+    begin_value(j, key);
     output_put(j->out, literal);
 }
 
 void json_int(struct json *j, const char *key, int64_t x)
 {
-    begin_item(j, key);
+    begin_value(j, key);
     output_printf(j->out, "%" PRId64, x);
 }
 
 void json_u64(struct json *j, const char *key, uint64_t x)
 {
-    begin_item(j, key);
+    begin_value(j, key);
     output_printf(j->out, "%" PRIu64, x);
 }
 

@@ -21,6 +21,7 @@ struct json {
     struct output *out;
     int depth;        /* open containers */
     int broken_depth; /* containers at depths below this have one member a line */
+    bool named;       /* a key waits for its value */
     struct {
         char closing;
         bool used;
@@ -31,7 +32,9 @@ struct json {
 #define JSON_COMPACT (-1)
 void json_init(struct json *j, struct output *out, int broken_depth);
 
-/* The key is NULL in arrays and outside of all containers. */
+/* The key is NULL in arrays, outside of all containers, and after json_key, which writes one of any
+ * bytes for the value that comes next. */
+void json_key(struct json *j, struct text key);
 void json_begin_object(struct json *j, const char *key);
 void json_begin_array(struct json *j, const char *key);
 void json_end(struct json *j); /* of the innermost container */

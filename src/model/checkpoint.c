@@ -14,6 +14,7 @@ static enum status open_parts(unsigned parts, struct checkpoint *c, struct err *
     /* Without the key, asking for a tokenizer gives the message that names it. */
     if (gguf_find(c->gguf, "tokenizer.ggml.model") || parts & CHECKPOINT_TOKENIZER)
         s = tokenizer_create(c->gguf, &c->tokenizer, e);
+    c->file.once = parts & CHECKPOINT_MODEL; /* whoever has the model needs the tensors no more */
     if (s == STATUS_OK && parts & CHECKPOINT_MODEL)
         s = model_create(c->gguf, NULL, &c->file, &c->model, e);
     return s;

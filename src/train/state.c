@@ -245,7 +245,7 @@ enum status state_parse(struct state *s, const void *bytes, size_t len, const ch
 
 enum status state_open(struct state *s, const char *path, bool *found, struct err *e)
 {
-    *s = (struct state){.file = {NULL, 0}};
+    *s = (struct state){.file = {.data = NULL}};
     *found = access(path, F_OK) == 0;
     if (!*found)
         return STATUS_OK;

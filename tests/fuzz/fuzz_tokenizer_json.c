@@ -1,0 +1,54 @@
+/*
+ * fuzz_tokenizer_json - a tokenizer.json, through to the ids of texts. Behind a zero byte a
+ * tokenizer_config.json may follow, and behind another an added_tokens.json.
+ */
+#include "exchange/special_tokens.h"
+#include "exchange/tokenizer_json.h"
+#include "imported.h"
+#include "json/read.h"
+
+#define N_FILES 3
+#define N_VOCAB 300
+
+static const struct json_limits limits = {.bytes = 1 << 18, .values = 1 << 14, .depth = 32};
+
+/* The text up to the next zero byte; what is behind it is left in *rest. */
+static struct text next_file(struct text *rest)
+{
+    const char *end = rest->len > 0 ? memchr(rest->data, 0, rest->len) : NULL;
+    const struct text file = {rest->data, end ? (size_t)(end - rest->data) : rest->len};
+    rest->data += file.len + (end ? 1 : 0);
+    rest->len -= file.len + (end ? 1 : 0);
+    return file;
+}
+
+static void try_roots(const struct json_node *const roots[N_FILES])
+{
+    static const struct hf_ids ids = {1, 2, 400};
+    const struct special_sources specials = {
+        .tokenizer = roots[0], .config = roots[1], .map = roots[1], .added = roots[2]};
+    struct vocab_build b;
+    struct err e = {{0}};
+    require(vocab_build_start(&b, N_VOCAB, &imported_notes, &e) == STATUS_OK);
+    enum status s = tokenizer_json_read(roots[0], &b, &e);
+    if (s == STATUS_OK)
+        s = special_tokens_read(&specials, &ids, &b, &e);
+    finish_imported(&b, s, &e);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct text rest = {(const char *)data, size};
+    struct json_reader readers[N_FILES] = {{0}};
+    const struct json_node *roots[N_FILES] = {NULL};
+    bool good = true;
+    for (int i = 0; i < N_FILES && (i == 0 || rest.len > 0); i++)
+        good = good &&
+               json_read(&readers[i], next_file(&rest), &limits, &roots[i], NULL) == STATUS_OK &&
+               roots[i]->kind == JSON_OBJECT;
+    if (good)
+        try_roots(roots);
+    for (int i = 0; i < N_FILES; i++)
+        json_reader_free(&readers[i]);
+    return 0;
+}

@@ -1,0 +1,57 @@
+/*
+ * fuzz_vocab_files - the vocabularies that are no tokenizer.json. The first byte says which format,
+ * the next two how many ids the model has (fewer one, low byte first); vocab.json ends at a zero
+ * byte, behind which merges.txt is.
+ */
+#include "exchange/vocab_readers.h"
+#include "imported.h"
+#include "json/read.h"
+
+enum format { SENTENCEPIECE, LLAMA2C, LLMC, MERGES, CHARS, FORMATS };
+
+static const struct json_limits limits = {.bytes = 1 << 18, .values = 1 << 14, .depth = 32};
+
+static enum status read_json(enum format format, struct text file, struct vocab_build *b,
+                             struct err *e)
+{
+    const char *end = file.len > 0 ? memchr(file.data, 0, file.len) : NULL;
+    const struct text vocab = {file.data, end ? (size_t)(end - file.data) : file.len};
+    const struct text merges = {end ? end + 1 : "", end ? file.len - vocab.len - 1 : 0};
+    struct json_reader reader = {0};
+    const struct json_node *root;
+    enum status s = json_read(&reader, vocab, &limits, &root, e);
+    if (s == STATUS_OK)
+        s = json_expect(root, JSON_OBJECT, e);
+    if (s == STATUS_OK)
+        s = format == MERGES ? vocab_merges_read(root, merges, b, e) : vocab_chars_read(root, b, e);
+    json_reader_free(&reader);
+    return s;
+}
+
+static enum status read_format(enum format format, struct text file, struct vocab_build *b,
+                               struct err *e)
+{
+    switch (format) {
+    case SENTENCEPIECE:
+        return vocab_sentencepiece_read(file, b, e);
+    case LLAMA2C:
+        return vocab_llama2c_read(file, b, e);
+    case LLMC:
+        return vocab_llmc_read(file, b, e);
+    default:
+        return read_json(format, file, b, e);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct vocab_build b;
+    struct err e = {{0}};
+    if (size < 3)
+        return 0;
+    const int n_vocab = 1 + (data[1] | (data[2] & 0x0f) << 8);
+    const struct text file = {(const char *)data + 3, size - 3};
+    require(vocab_build_start(&b, n_vocab, &imported_notes, &e) == STATUS_OK);
+    finish_imported(&b, read_format((enum format)(data[0] % FORMATS), file, &b, &e), &e);
+    return 0;
+}

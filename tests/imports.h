@@ -1,0 +1,52 @@
+/*
+ * imports - checkpoints of other formats imported to memory, and folders of them made by tests.
+ */
+#ifndef TESTS_IMPORTS_H
+#define TESTS_IMPORTS_H
+
+#include "base/text.h"
+#include "exchange/import.h"
+#include "model/checkpoint.h"
+#include "safetensors/read.h"
+
+/* Imports and opens it, with a model; fails the running test if it cannot. */
+struct checkpoint open_import(const char *path, const struct import_options *o);
+
+/* The same, to the bytes of the GGUF file. */
+struct file_map import_bytes(const char *path, const struct import_options *o);
+
+/* Floats of an .npy 1.0 file, [n] of them; free() at last. */
+float *read_npy(const char *path, size_t *n);
+
+/* The logits of all tokens [n, n_vocab]; free() at last. */
+float *logits_of(const struct model *m, const int32_t *tokens, int n);
+
+/* None of n numbers is further from the expected ones. */
+void expect_close(const char *what, const float *found, const float *expected, size_t n,
+                  double tolerance);
+
+/* "folder/name"; valid until the eighth call after it. */
+const char *path_of(const char *folder, const char *name);
+
+/* A fresh folder of this name in the scratch folder; valid until the next
+ * call. */
+const char *make_folder(const char *name);
+void copy_to(const char *from_folder, const char *to_folder, const char *name);
+void write_text(const char *folder, const char *name, const char *text);
+
+/* The tensors of a folder's model.safetensors. */
+struct weights {
+    struct safetensors *file;
+    unsigned char *bytes;
+};
+struct weights read_weights(const char *folder);
+void free_weights(struct weights *w);
+
+/*
+ * Writes the tensors [first, first + n) of them to folder/name: names without `prefix` where they
+ * begin with it (NULL: as they are), elements as this type (NULL: as they are; else all are F32).
+ */
+void write_weights(const struct weights *w, size_t first, size_t n, const char *prefix,
+                   const struct safetensors_dtype *dtype, const char *folder, const char *name);
+
+#endif

@@ -1,0 +1,299 @@
+/*
+ * Checkpoints exported: what was imported goes out with the bytes it came with, and what comes back
+ * in has the logits that golden checkpoints have (tests/golden.h). What transformers has no model
+ * for is refused, naming why.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoints.h"
+#include "exchange/export.h"
+#include "exchange/hf_config.h"
+#include "gguf/blocks.h"
+#include "golden.h"
+#include "imports.h"
+#include "support.h"
+
+#define TOLERANCE 2e-4
+
+static void no_note(void *arg, const char *text)
+{
+    (void)arg;
+    (void)text;
+}
+
+static enum status try_export(const struct gguf *g, bool expand, const char *dir,
+                              struct export_result *r, struct err *e)
+{
+    const struct export_options o = {.expand = expand, .notes = {no_note, NULL}};
+    return export_folder(g, &o, dir, r, e);
+}
+
+/* The tensors' names, types, shapes and bytes, and their order. */
+static void expect_same_weights(const char *a, const char *b)
+{
+    size_t a_len, b_len;
+    unsigned char *x = read_file(path_of(a, "model.safetensors"), &a_len);
+    unsigned char *y = read_file(path_of(b, "model.safetensors"), &b_len);
+    ck_assert_uint_eq(a_len, b_len);
+    ck_assert_msg(memcmp(x, y, a_len) == 0, "%s and %s differ", a, b);
+    free(x);
+    free(y);
+}
+
+START_TEST(what_came_in_goes_out)
+{
+    static const struct {
+        const char *folder, *class, *variant, *dtype;
+    } cases[] = {
+        {"tests/data/hf/gpt2", "GPT2LMHeadModel", "MHA", "float32"},
+        {"tests/data/hf/gpt-bigcode", "GPTBigCodeForCausalLM", "MQA", "float32"},
+        {"tests/data/hf/llama", "LlamaForCausalLM", "GQA-2", "float32"},
+        {"tests/data/hf/llama-tied-bf16", "LlamaForCausalLM", "MHA", "bfloat16"},
+    };
+    struct export_result r;
+    struct err e = {""};
+    const char *dir = scratch_path("folder");
+    for (int for_others = 0; for_others <= 1; for_others++) {
+        const struct import_options o = {.for_others = for_others != 0};
+        struct checkpoint c = open_import(cases[_i].folder, &o);
+        ck_assert_msg(try_export(c.gguf, false, dir, &r, &e) == STATUS_OK, "%s", e.text);
+        expect_same_weights(dir, cases[_i].folder);
+        ck_assert_str_eq(r.model_class, cases[_i].class);
+        ck_assert_str_eq(r.variant, cases[_i].variant);
+        ck_assert_str_eq(r.dtype, cases[_i].dtype);
+        checkpoint_close(&c);
+    }
+    scratch_remove();
+}
+END_TEST
+
+/* An MHA of GPT-BigCode, whose rows of Q, K and V are interleaved head by head. */
+static void make_interleaved(const char *dir)
+{
+    struct err e = {""};
+    struct export_result r;
+    struct checkpoint c;
+    struct config whole = {.n_layers = 1, .n_heads = 4, .n_kv_heads = 4, .d_model = 64, .d_ff = 96};
+    config_set_arch(&whole, arch_find(text_of("starcoder")));
+    whole.n_ctx = 16;
+    whole.n_vocab = 257;
+    write_config_checkpoint(scratch_path("m.gguf"), &whole);
+    ck_assert_msg(checkpoint_open(scratch_path("m.gguf"), CHECKPOINT_MODEL, &c, &e) == STATUS_OK,
+                  "%s", e.text);
+    ck_assert_msg(try_export(c.gguf, false, dir, &r, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_str_eq(r.model_class, "GPTBigCodeForCausalLM");
+    checkpoint_close(&c);
+}
+
+START_TEST(interleaved_heads)
+{
+    enum { HEADS = 4, DIM = 16, WIDTH = 64 };
+    char dir[600];
+    struct err e = {""};
+    struct checkpoint c;
+    snprintf(dir, sizeof dir, "%s", scratch_path("folder"));
+    make_interleaved(dir);
+    ck_assert_int_eq(checkpoint_open(scratch_path("m.gguf"), 0, &c, &e), STATUS_OK);
+    struct weights w = read_weights(dir);
+    const struct gguf_tensor *ours = gguf_find_tensor(c.gguf, "blk.0.attn_qkv.weight");
+    const struct safetensors_tensor *theirs =
+        safetensors_find(w.file, text_of("transformer.h.0.attn.c_attn.weight"));
+    ck_assert(ours && theirs && theirs->n_bytes == ours->n_bytes);
+    const size_t row = WIDTH * sizeof(float);
+    for (int h = 0; h < HEADS; h++)
+        for (int part = 0; part < 3; part++)
+            for (int i = 0; i < DIM; i++)
+                ck_assert_mem_eq(theirs->data + (size_t)((h * 3 + part) * DIM + i) * row,
+                                 ours->data + (size_t)((part * HEADS + h) * DIM + i) * row, row);
+    struct checkpoint back = open_import(dir, NULL);
+    const struct gguf_tensor *again = gguf_find_tensor(back.gguf, "blk.0.attn_qkv.weight");
+    ck_assert_mem_eq(again->data, ours->data, (size_t)ours->n_bytes);
+    checkpoint_close(&back);
+    checkpoint_close(&c);
+    free_weights(&w);
+    scratch_remove();
+}
+END_TEST
+
+/* --- golden checkpoints there and back ------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    bool expand;
+    const char *class, *variant;
+} trips[] = {
+    {"mha", false, "GPT2LMHeadModel", "MHA"},
+    {"gqa", true, "GPT2LMHeadModel", "MHA"},
+    {"layerwise-kv", true, "GPT2LMHeadModel", "MHA"},
+    {"mqa", false, "GPTBigCodeForCausalLM", "MQA"},
+    {"mqa", true, "GPT2LMHeadModel", "MHA"},
+    {"mqa-f16", false, "GPTBigCodeForCausalLM", "MQA"},
+    {"mqa-f16", true, "GPT2LMHeadModel", "MHA"},
+    {"llama", false, "LlamaForCausalLM", "GQA-2"},
+    {"llama", true, "LlamaForCausalLM", "MHA"},
+    {"llama-tied", false, "LlamaForCausalLM", "MHA"},
+    {"shared-block", false, "LlamaForCausalLM", "GQA-2"},
+    {"shared-block", true, "LlamaForCausalLM", "MHA"},
+};
+#define N_TRIPS ((int)(sizeof trips / sizeof *trips))
+
+START_TEST(there_and_back)
+{
+    struct export_result r;
+    struct err e = {""};
+    char dir[600];
+    struct golden g = open_golden(trips[_i].name);
+    snprintf(dir, sizeof dir, "%s", scratch_path("folder"));
+    ck_assert_msg(try_export(g.checkpoint.gguf, trips[_i].expand, dir, &r, &e) == STATUS_OK, "%s",
+                  e.text);
+    ck_assert_str_eq(r.model_class, trips[_i].class);
+    ck_assert_str_eq(r.variant, trips[_i].variant);
+    struct checkpoint c = open_import(dir, NULL);
+    const struct config *was = &g.checkpoint.model->config, *is = &c.model->config;
+    ck_assert_int_eq(is->n_vocab, was->n_vocab);
+    ck_assert_int_eq(is->n_ctx, was->n_ctx);
+    ck_assert_double_eq((double)is->norm_eps, (double)was->norm_eps);
+    ck_assert_double_eq(is->rope.base, was->rope.base);
+    float *logits = logits_of(c.model, g.tokens, g.n_tokens);
+    expect_close(trips[_i].name, logits, g.logits, (size_t)g.n_tokens * (size_t)is->n_vocab,
+                 TOLERANCE);
+    free(logits);
+    checkpoint_close(&c);
+    close_golden(&g);
+    scratch_remove();
+}
+END_TEST
+
+/* --- refusals -------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    bool expand;
+    const char *message;
+} refusals[] = {
+    {"gqa", false, "variant GQA-3; --expand"},
+    {"layerwise-kv", false, "--expand"},
+    {"alibi", true, "positions alibi"},
+    {"quadratic", true, "positions quadratic"},
+    {"transformer", true, "post-LN"},
+    {"mixed-alibi", true, "post-LN"},
+    {"mixed-llama", false, "a part of each head turned"},
+    {"mixed-llama", true, "a part of each head turned"},
+    {"mixed-none", true, "values of another size than keys"},
+    {"mixed-sinusoidal", true, "scaled embedding"},
+};
+#define N_REFUSALS ((int)(sizeof refusals / sizeof *refusals))
+
+/* No folder is left of it. */
+static void expect_no_export(const struct gguf *g, bool expand, const char *message)
+{
+    struct export_result r;
+    struct err e = {""};
+    struct stat st;
+    const char *dir = scratch_path("folder");
+    ck_assert_int_eq(try_export(g, expand, dir, &r, &e), STATUS_USAGE);
+    ck_assert_msg(strstr(e.text, message) && strstr(e.text, "transformers"), "%s", e.text);
+    ck_assert_int_ne(stat(dir, &st), 0);
+}
+
+START_TEST(no_model_of_transformers)
+{
+    struct golden g = open_golden(refusals[_i].name);
+    expect_no_export(g.checkpoint.gguf, refusals[_i].expand, refusals[_i].message);
+    close_golden(&g);
+    scratch_remove();
+}
+END_TEST
+
+/* A small checkpoint of architecture decode that differs from GPT-2 in one thing. */
+static void expect_kind_refused(const struct config *c, unsigned as, const char *message)
+{
+    struct checkpoint k;
+    struct err e = {""};
+    write_config_checkpoint_as(scratch_path("m.gguf"), c, as);
+    ck_assert_msg(checkpoint_open(scratch_path("m.gguf"), 0, &k, &e) == STATUS_OK, "%s", e.text);
+    expect_no_export(k.gguf, true, message);
+    checkpoint_close(&k);
+}
+
+static struct config small(const char *arch)
+{
+    struct config c = {.n_layers = 1, .n_heads = 2, .n_kv_heads = 2, .d_ff = 64};
+    config_set_arch(&c, arch_find(text_of(arch)));
+    c.d_model = 32;
+    c.n_ctx = 16;
+    c.n_vocab = 257;
+    return c;
+}
+
+START_TEST(one_thing_is_different)
+{
+    struct config c = small("decode");
+    c.position = POSITION_SINUSOIDAL;
+    expect_kind_refused(&c, 0, "positions sinusoidal");
+    c.position = POSITION_NONE;
+    expect_kind_refused(&c, 0, "positions none");
+    c = small("decode");
+    c.norm = NORM_RMS;
+    expect_kind_refused(&c, 0, "norm rms");
+    c = small("decode");
+    c.ffn = FFN_SWIGLU;
+    expect_kind_refused(&c, 0, "feed-forward swiglu");
+    c = small("decode");
+    c.head_dim = 8;
+    expect_kind_refused(&c, 0, "heads of this size");
+    c = small("decode");
+    c.embedding_scale = 2;
+    expect_kind_refused(&c, 0, "scaled embedding");
+    c = small("llama");
+    c.rope = (struct config_rope){.n_dims = 16, .base = 10000, .scale = 1};
+    expect_kind_refused(&c, CONFIG_ROPE_FACTORS, "rope_freqs.weight");
+    scratch_remove();
+}
+END_TEST
+
+/* --- what is in the folder ------------------------------------------------------------------- */
+
+/* An old config.json is gone before anything else is written: a folder that was not finished is
+ * no checkpoint. */
+START_TEST(unfinished_folders_have_no_config)
+{
+    struct export_result r;
+    struct err e = {""};
+    char dir[600];
+    struct golden g = open_golden("mha");
+    snprintf(dir, sizeof dir, "%s", scratch_path("folder"));
+    ck_assert_int_eq(mkdir(dir, 0777), 0);
+    ck_assert_int_eq(mkdir(path_of(dir, "model.safetensors"), 0777), 0);
+    write_text(dir, "config.json", "{}");
+    write_text(dir, "other", "stays");
+    ck_assert_int_eq(try_export(g.checkpoint.gguf, false, dir, &r, &e), STATUS_FAILED);
+    ck_assert_msg(strstr(e.text, "model.safetensors"), "%s", e.text);
+    ck_assert_int_ne(access(path_of(dir, "config.json"), F_OK), 0);
+    ck_assert_int_eq(rmdir(path_of(dir, "model.safetensors")), 0);
+    ck_assert_msg(try_export(g.checkpoint.gguf, false, dir, &r, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_int_eq(access(path_of(dir, "config.json"), F_OK), 0);
+    ck_assert_int_eq(access(path_of(dir, "other"), F_OK), 0);
+    close_golden(&g);
+    scratch_remove();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("exchange, export");
+    TCase *t = tcase_create("export");
+    tcase_set_tags(t, ONE_THREAD);
+    tcase_add_loop_test(t, what_came_in_goes_out, 0, 4);
+    tcase_add_test(t, interleaved_heads);
+    tcase_add_loop_test(t, there_and_back, 0, N_TRIPS);
+    tcase_add_loop_test(t, no_model_of_transformers, 0, N_REFUSALS);
+    tcase_add_test(t, one_thing_is_different);
+    tcase_add_test(t, unfinished_folders_have_no_config);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,337 @@
+/*
+ * Folders of transformers and of nanoGPT imported: the logits, the greedy tokens and the ids of
+ * texts that transformers (or, for nanoGPT, PyTorch in double precision) had for them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/logits.h"
+#include "engine/session.h"
+#include "exchange/hf_config.h"
+#include "imports.h"
+#include "support.h"
+#include "json/read.h"
+
+#define TOLERANCE 2e-4
+
+static const char *const folders[] = {"tests/data/hf/gpt2", "tests/data/hf/gpt-bigcode",
+                                      "tests/data/hf/llama", "tests/data/hf/llama-tied-bf16"};
+#define N_FOLDERS  4
+#define MAX_TOKENS 64
+
+/* --- expect.json ----------------------------------------------------------------------------- */
+
+struct expected {
+    struct json_reader reader;
+    const struct json_node *root;
+    unsigned char *bytes;
+};
+
+static struct expected open_expected(const char *folder)
+{
+    static const struct json_limits limits = {1 << 20, 1 << 16, 8};
+    struct expected x = {.root = NULL};
+    struct err e = {""};
+    size_t len;
+    x.bytes = read_file(path_of(folder, "expect.json"), &len);
+    const struct text source = {(const char *)x.bytes, len};
+    ck_assert_msg(json_read(&x.reader, source, &limits, &x.root, &e) == STATUS_OK, "%s", e.text);
+    return x;
+}
+
+static void close_expected(struct expected *x)
+{
+    json_reader_free(&x->reader);
+    free(x->bytes);
+}
+
+static int ids_of(const struct json_node *object, const char *key, int32_t *ids)
+{
+    const struct json_node *array;
+    struct err e = {""};
+    int n = 0;
+    ck_assert_msg(json_require(object, key, JSON_ARRAY, &array, &e) == STATUS_OK, "%s", e.text);
+    for (const struct json_node *c = NULL; (c = json_child(array, c)); n++) {
+        int64_t id = -1;
+        ck_assert_int_lt(n, MAX_TOKENS);
+        ck_assert_int_eq(json_node_i64(c, 0, INT32_MAX, &id, &e), STATUS_OK);
+        ids[n] = (int32_t)id;
+    }
+    return n;
+}
+
+/* --- what is expected ------------------------------------------------------------------------ */
+
+static void expect_logits(const struct checkpoint *c, const char *folder, const int32_t *tokens,
+                          int n)
+{
+    size_t n_expected;
+    float *expected = read_npy(path_of(folder, "logits.npy"), &n_expected);
+    ck_assert_uint_eq(n_expected, (size_t)n * (size_t)c->model->config.n_vocab);
+    float *found = logits_of(c->model, tokens, n);
+    expect_close(folder, found, expected, n_expected, TOLERANCE);
+    free(found);
+    free(expected);
+}
+
+static void expect_greedy(const struct model *m, const int32_t *tokens, const int32_t *expected,
+                          int n)
+{
+    struct session *s;
+    struct err e = {""};
+    const struct session_params params = {.kv_storage = STORAGE_F32};
+    ck_assert_int_eq(session_create(m, &params, NULL, &s, &e), STATUS_OK);
+    ck_assert_int_eq(session_feed(s, 0, tokens, 8, NULL, &e), STATUS_OK);
+    for (int i = 0; i < n; i++) {
+        const int32_t next = logits_argmax(session_logits(s), m->config.n_vocab);
+        ck_assert_int_eq(next, expected[i]);
+        ck_assert_int_eq(session_feed(s, 0, &next, 1, NULL, &e), STATUS_OK);
+    }
+    session_free(s);
+}
+
+static int expect_texts(const struct tokenizer *t, const struct json_node *root)
+{
+    const struct json_node *texts, *text;
+    struct err e = {""};
+    int n_texts = 0;
+    ck_assert_int_eq(json_require(root, "texts", JSON_ARRAY, &texts, &e), STATUS_OK);
+    for (const struct json_node *c = NULL; (c = json_child(texts, c)); n_texts++) {
+        int32_t expected[MAX_TOKENS], *found;
+        size_t n;
+        ck_assert_int_eq(json_require(c, "text", JSON_STRING, &text, &e), STATUS_OK);
+        ck_assert_msg(tokenizer_encode(t, text->text, &found, &n, &e) == STATUS_OK, "%s", e.text);
+        ck_assert_uint_eq(n, (size_t)ids_of(c, "ids", expected));
+        ck_assert_mem_eq(found, expected, n * sizeof *found);
+        free(found);
+    }
+    return n_texts;
+}
+
+/* --- tests ----------------------------------------------------------------------------------- */
+
+START_TEST(folders_are_what_transformers_have)
+{
+    const char *folder = folders[_i];
+    int32_t tokens[MAX_TOKENS], greedy[MAX_TOKENS];
+    struct expected x = open_expected(folder);
+    struct checkpoint c = open_import(folder, NULL);
+    const int n = ids_of(x.root, "tokens", tokens);
+    ck_assert_int_ge(n, 8);
+    expect_logits(&c, folder, tokens, n);
+    const int n_greedy = ids_of(x.root, "greedy_from_first_8", greedy);
+    ck_assert_int_gt(n_greedy, 0);
+    expect_greedy(c.model, tokens, greedy, n_greedy);
+    ck_assert_int_gt(expect_texts(c.tokenizer, x.root), 0);
+    checkpoint_close(&c);
+    close_expected(&x);
+}
+END_TEST
+
+/* With an output of its own where llama.cpp wants one, and as the model is held without. */
+START_TEST(for_others_changes_no_logits)
+{
+    const char *folder = folders[_i];
+    int32_t tokens[MAX_TOKENS];
+    struct expected x = open_expected(folder);
+    struct checkpoint c = open_import(folder, &(struct import_options){.for_others = true});
+    expect_logits(&c, folder, tokens, ids_of(x.root, "tokens", tokens));
+    checkpoint_close(&c);
+    close_expected(&x);
+}
+END_TEST
+
+static struct checkpoint open_nanogpt(const char *folder, int32_t *tokens, int *n)
+{
+    size_t len;
+    char *list = (char *)read_file(path_of(folder, "tokens.txt"), &len);
+    list[len - 1] = 0;
+    *n = 0;
+    for (char *item = strtok(list, ","); item; item = strtok(NULL, ","))
+        tokens[(*n)++] = (int32_t)atoi(item);
+    free(list);
+    return open_import(folder, NULL);
+}
+
+/* Made by scripts/make_nanogpt.py. */
+START_TEST(folders_of_nanogpt)
+{
+    static const char *const nano[] = {"tests/data/nanogpt/bias", "tests/data/nanogpt/no-bias"};
+    int32_t tokens[MAX_TOKENS];
+    int n;
+    struct checkpoint c = open_nanogpt(nano[_i], tokens, &n);
+    ck_assert_str_eq(c.model->config.arch->name, "decode");
+    ck_assert_ptr_null(c.tokenizer);
+    expect_logits(&c, nano[_i], tokens, n);
+    checkpoint_close(&c);
+}
+END_TEST
+
+static void expect_same_import(const char *a, const char *b)
+{
+    struct file_map x = import_bytes(a, NULL), y = import_bytes(b, NULL);
+    ck_assert_uint_eq(x.len, y.len);
+    ck_assert_msg(memcmp(x.data, y.data, x.len) == 0, "%s and %s differ", a, b);
+    file_map_close(&x);
+    file_map_close(&y);
+}
+
+/* A copy, whose name is that of the original, without its weights. */
+static const char *copy_of(const char *folder)
+{
+    static const char *const all[] = {"config.json", "tokenizer.json", "tokenizer_config.json"};
+    const char *copy = make_folder(strrchr(folder, '/') + 1);
+    for (int i = 0; i < 3; i++)
+        copy_to(folder, copy, all[i]);
+    return copy;
+}
+
+START_TEST(without_the_prefix)
+{
+    struct weights w = read_weights(folders[_i]);
+    const char *copy = copy_of(folders[_i]);
+    write_weights(&w, 0, w.file->n_tensors, _i < 2 ? "transformer." : "model.", NULL, copy,
+                  "model.safetensors");
+    expect_same_import(folders[_i], copy);
+    free_weights(&w);
+    scratch_remove();
+}
+END_TEST
+
+/* Three shards and their index. */
+START_TEST(in_shards)
+{
+    struct weights w = read_weights(folders[_i]);
+    const char *copy = copy_of(folders[_i]);
+    const size_t n = w.file->n_tensors;
+    char *index = calloc(n + 1, 200), *end = index;
+    end += sprintf(end, "{\"metadata\": {\"total_size\": 1}, \"weight_map\": {");
+    for (size_t shard = 0; shard < 3; shard++) {
+        char name[64];
+        const size_t first = n * shard / 3, next = n * (shard + 1) / 3;
+        snprintf(name, sizeof name, "model-0000%zu-of-00003.safetensors", shard + 1);
+        write_weights(&w, first, next - first, NULL, NULL, copy, name);
+        for (size_t i = first; i < next; i++)
+            end += sprintf(end, "%s\"%.*s\": \"%s\"", i ? ", " : "",
+                           text_width(w.file->tensors[i].name), w.file->tensors[i].name.data, name);
+    }
+    sprintf(end, "}}");
+    write_text(copy, "model.safetensors.index.json", index);
+    expect_same_import(folders[_i], copy);
+    free(index);
+    free_weights(&w);
+    scratch_remove();
+}
+END_TEST
+
+/* Matrices stay what they are; the logits are those of the F32 folder up to what rounding does to
+ * weights of 11 and 8 bits. */
+START_TEST(in_half_precision)
+{
+    static const uint32_t types[] = {TENSOR_F16, TENSOR_BF16};
+    int32_t tokens[MAX_TOKENS];
+    struct expected x = open_expected(folders[0]);
+    const int n = ids_of(x.root, "tokens", tokens);
+    const struct safetensors_dtype *half = safetensors_dtype_of(types[_i]);
+    struct weights w = read_weights(folders[0]);
+    const char *copy = copy_of(folders[0]);
+    write_weights(&w, 0, w.file->n_tensors, NULL, half, copy, "model.safetensors");
+    free_weights(&w);
+    struct checkpoint halved = open_import(copy, NULL);
+    const struct gguf_tensor *t = gguf_find_tensor(halved.gguf, "blk.0.ffn_up.weight");
+    ck_assert_uint_eq(t->type->type, types[_i]);
+    t = gguf_find_tensor(halved.gguf, "blk.0.attn_norm.weight");
+    ck_assert_uint_eq(t->type->type, TENSOR_F32);
+    float *found = logits_of(halved.model, tokens, n);
+    size_t n_expected;
+    float *expected = read_npy(path_of(folders[0], "logits.npy"), &n_expected);
+    expect_close("half precision", found, expected, n_expected, _i ? 0.2 : 0.02);
+    free(found);
+    free(expected);
+    checkpoint_close(&halved);
+    close_expected(&x);
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(with_a_shorter_context)
+{
+    int32_t tokens[MAX_TOKENS];
+    struct expected x = open_expected(folders[_i]);
+    ids_of(x.root, "tokens", tokens);
+    struct checkpoint whole = open_import(folders[_i], NULL);
+    struct checkpoint c = open_import(folders[_i], &(struct import_options){.n_ctx = 16});
+    ck_assert_int_eq(c.model->config.n_ctx, 16);
+    float *a = logits_of(whole.model, tokens, 16), *b = logits_of(c.model, tokens, 16);
+    ck_assert_mem_eq(a, b, 16 * (size_t)c.model->config.n_vocab * sizeof *a);
+    free(a);
+    free(b);
+    checkpoint_close(&c);
+    checkpoint_close(&whole);
+    close_expected(&x);
+}
+END_TEST
+
+/* Learned positions end where they end; computed ones go on. */
+START_TEST(with_a_longer_context)
+{
+    struct import *im;
+    struct err e = {""};
+    const struct import_options o = {.n_ctx = 500};
+    const enum status s = import_open(folders[_i], &o, &im, &e);
+    if (_i < 2) {
+        ck_assert_int_eq(s, STATUS_USAGE);
+        ck_assert_msg(strstr(e.text, "64 positions"), "%s", e.text);
+    } else {
+        ck_assert_msg(s == STATUS_OK, "%s", e.text);
+        ck_assert_int_eq(import_config(im)->n_ctx, 500);
+        import_close(im);
+    }
+}
+END_TEST
+
+/*
+ * What frequencies are divided by, from transformers 5.23:
+ *     c = LlamaConfig(hidden_size=d, num_attention_heads=1, head_dim=d, rope_parameters=p)
+ *     base ** (-torch.arange(0, d, 2).double() / d) / ROPE_INIT_FUNCTIONS["llama3"](c, "cpu")[0]
+ */
+static const struct {
+    int head_dim;
+    double base;
+    struct hf_llama3 llama3;
+    double factors[16];
+} llama3_cases[] = {
+    {16, 500000, {8, 1, 4, 8192}, {1, 0.9999999, 1, 1, 2.69453, 8, 8, 8}},
+    {32, 10000, {4, 1, 4, 256}, {1, 1, 1, 1, 1, 1.745822, 3.104558, 4, 4, 4, 4, 4, 4, 4, 4, 4}},
+    {8, 10000, {32, 0.5, 8, 128}, {1, 4.351556, 32, 32}},
+};
+
+START_TEST(factors_of_llama_3)
+{
+    float factors[16];
+    struct config c = {.rope = {.base = llama3_cases[_i].base, .scale = 1}};
+    c.rope.n_dims = llama3_cases[_i].head_dim;
+    hf_llama3_factors(&llama3_cases[_i].llama3, &c, factors);
+    for (int i = 0; i < c.rope.n_dims / 2; i++)
+        ck_assert_double_eq_tol((double)factors[i] / llama3_cases[_i].factors[i], 1, 1e-6);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("exchange, import");
+    TCase *t = tcase_create("import");
+    tcase_set_tags(t, ONE_THREAD);
+    tcase_add_loop_test(t, folders_are_what_transformers_have, 0, N_FOLDERS);
+    tcase_add_loop_test(t, for_others_changes_no_logits, 0, N_FOLDERS);
+    tcase_add_loop_test(t, folders_of_nanogpt, 0, 2);
+    tcase_add_loop_test(t, without_the_prefix, 0, N_FOLDERS);
+    tcase_add_loop_test(t, in_shards, 0, N_FOLDERS);
+    tcase_add_loop_test(t, in_half_precision, 0, 2);
+    tcase_add_loop_test(t, with_a_shorter_context, 0, N_FOLDERS);
+    tcase_add_loop_test(t, with_a_longer_context, 0, N_FOLDERS);
+    tcase_add_loop_test(t, factors_of_llama_3, 0, 3);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

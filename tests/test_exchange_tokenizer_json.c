@@ -1,0 +1,332 @@
+#include "vocab_import.h"
+
+/* --- tokenizer.json -------------------------------------------------------------------------- */
+
+START_TEST(test_refused_models)
+{
+    static const struct {
+        struct parts parts;
+        const char *message;
+    } cases[] = {
+        {{.type = "\"WordPiece\""},
+         "expected \"type\" to be BPE, found WordPiece; --tokenizer none"},
+        {{.type = "3"}, "\"type\" at byte"},
+        {{.options = "\"dropout\": 0.1"}, "expected \"dropout\" to be null or 0, found 0.1"},
+        {{.options = "\"continuing_subword_prefix\": \"##\""}, "to be null, found ##"},
+        {{.options = "\"end_of_word_suffix\": \"</w>\""}, "to be null, found </w>"},
+        {{.options = "\"ignore_merges\": true"},
+         "expected \"ignore_merges\" to be false with these"},
+        {{.options = "\"byte_fallback\": 1"}, "\"byte_fallback\" at byte"},
+        {{.vocab = "[]"}, "\"vocab\" at byte"},
+        {{.vocab = "{\"a\": 0, \"b\": 0}"}, "token 0: expected one name, found \"a\" and \"b\""},
+        {{.vocab = "{\"a\": -1}"}, "\"a\" at byte 227: expected a whole number from 0 to 7"},
+        {{.vocab = "{\"a\": 8}"},
+         "expected a whole number from 0 to 7, found 8, which is out of range"},
+        {{.vocab = "{\"a\": 1.5}"}, "found 1.5, which is not whole"},
+        {{.vocab = "{\"a\": 1, \"a\": 2}"},
+         "expected every key once in an object, found \"a\" again"},
+        {{.vocab = "{\"\": 0}", .merges = "[]"}, "found token 0 empty"},
+        {{.merges = "{}"}, "\"merges\" at byte"},
+        {{.merges = "[\"ab\"]"}, "merge 0: expected two tokens with a space between, found \"ab\""},
+        {{.merges = "[\"a b\", \"a b c\"]"}, "merge 1: expected two tokens with a space between"},
+        {{.merges = "[\" b\"]"}, "merge 0: expected two tokens with a space"},
+        {{.merges = "[\"a \"]"}, "merge 0: expected two tokens with a space"},
+        {{.merges = "[\"\"]"}, "merge 0: expected two tokens with a space"},
+        {{.merges = "[[\"a\"]]"}, "merge 0: expected two tokens, found 1"},
+        {{.merges = "[[\"a\", 1]]"}, "expected a string, found 1"},
+        {{.merges = "[7]"}, "expected an array, found 7"},
+        {{.merges = "[\"a d\"]"}, "merge 0: expected tokens of the vocabulary, found \"d\""},
+        {{.merges = "[\"b a\"]"}, "merge 0: expected tokens of the vocabulary, found \"ba\""},
+        {{.vocab = "{\"a \": 0, \"b\": 1, \"a b\": 2}", .merges = "[[\"a \", \"b\"]]"},
+         "merge 0: expected tokens in GPT-2's byte alphabet, found a space in \"a \" or \"b\""},
+        {{.merges = "[\"a b\", \"ab c\", \"a b\"]"},
+         "merges element 2: expected each pair once, found that of element 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        write_parts(&cases[i].parts);
+        check_not_imported("tokenizer.json", 8, cases[i].message);
+        check_not_imported(NULL, 8, cases[i].message);
+    }
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(test_refused_pipelines)
+{
+    static const struct {
+        struct parts parts;
+        const char *message;
+    } cases[] = {
+        {{.normalizer = "{\"type\": \"Lowercase\"}"}, "found \"Lowercase\"; --tokenizer none"},
+        {{.normalizer = "{}"}, "expected \"type\""},
+        {{.normalizer = "[]"}, "expected an object, found an array"},
+        {{.normalizer = "{\"type\": \"Sequence\", \"normalizers\": [1]}"},
+         "expected an object, found 1"},
+        {{.normalizer = "{\"type\": \"Prepend\", \"prepend\": \"_\"}"}, "found \"_\""},
+        {{.normalizer =
+              "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"b\"}"},
+         "normalizer Replace: expected"},
+        {{.pre = "null"}, "expected either ByteLevel or \"\u2581\" for spaces, found neither"},
+        {{.pre = "{\"type\": \"Whitespace\"}"},
+         "pre_tokenizer: expected ByteLevel, Split, Digits or"},
+        {{.pre = "{\"type\": \"ByteLevel\", \"add_prefix_space\": true}"},
+         "expected add_prefix_space to be false, found true"},
+        {{.pre = "{\"type\": \"ByteLevel\", \"use_regex\": false}"},
+         "found ByteLevel without its regex"},
+        {{.pre = "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": "
+                 "{\"Regex\": "
+                 "\"\\\\w+\"}, \"behavior\": \"Isolated\", \"invert\": false}, " BYTE_LEVEL "]}"},
+         "found Split, ByteLevel with its regex, Split: \"\\w+\""},
+        {{.pre =
+              "{\"type\": \"Split\", \"pattern\": {\"Regex\": \" \"}, \"behavior\": \"Removed\"}"},
+         "expected one, by a Regex, Isolated and not inverted"},
+        {{.pre = "{\"type\": \"Digits\", \"individual_digits\": false}"}, "individual_digits"},
+        {{.pre = "{\"type\": \"Sequence\", \"pretokenizers\": [" BYTE_LEVEL ", " BYTE_LEVEL "]}"},
+         "expected nothing after ByteLevel, found \"ByteLevel\""},
+        {{.pre = METASPACE("sometimes", "false")}, "expected always, first or never, found"},
+        {{.pre = METASPACE("never", "true"), .vocab = "{\"a\u2581\": 0}", .merges = "[]"},
+         "expected \"split\" to be false, as token 0 is \"a\u2581\""},
+        {{.pre = METASPACE("never", "true"), .options = "\"ignore_merges\": true"},
+         "expected \"ignore_merges\" to be false where"},
+        {{.pre = METASPACE("never", "true"), .vocab = "{\"<0x41>\": 0}", .merges = "[]"},
+         "expected \"byte_fallback\" to be true, as token 0 is <0x41>"},
+        {{.pre = METASPACE("never", "true"), .merges = "[\"a b\", \"a b\"]"},
+         "merge 1: expected each pair once, found \"ab\" again"},
+        {{.post = "{\"type\": \"BertProcessing\"}"}, "post_processor: expected TemplateProcessing"},
+        {{.post = "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
+                  "\"a\"}}], "
+                  "\"special_tokens\": {}}"},
+         "\"special_tokens\" at byte"},
+        {{.post = "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
+                  "\"a\"}}], "
+                  "\"special_tokens\": {\"a\": {\"ids\": [8]}}}"},
+         "from 0 to 7, found 8"},
+        {{.post =
+              "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
+              "\"a\"}}, "
+              "{\"SpecialToken\": {\"id\": \"a\"}}], \"special_tokens\": {\"a\": {\"ids\": [0]}}}"},
+         "expected at most one special token before a text, found 2"},
+        {{.added = "{}"}, "\"added_tokens\" at byte"},
+        {{.added = "[{\"id\": 8, \"content\": \"x\"}]"}, "token \"x\": expected an id from 0 to 7"},
+        {{.added = "[{\"id\": -3, \"content\": \"x\"}]"}, "found -3"},
+        {{.added = "[{\"id\": 1, \"content\": \"x\"}]"},
+         "token 1: expected one name, found \"b\" and \"x\""},
+        {{.added = "[{\"id\": 5, \"content\": \"b\"}]"},
+         "added token \"b\": expected id 1, as in the vocabulary, found 5"},
+        {{.added = "[{\"id\": 5, \"content\": \"\"}]"}, "expected a name, found none"},
+        {{.added = "[{\"id\": 5, \"content\": \"x\", \"single_word\": true}]"},
+         "single_word to be false"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        write_parts(&cases[i].parts);
+        check_not_imported("tokenizer.json", 8, cases[i].message);
+    }
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(test_cut_rules)
+{
+#define SPLIT(regex, level)                                                                        \
+    "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": " \
+    "\"" regex "\"}, \"behavior\": \"Isolated\", \"invert\": false}, " level "]}"
+#define PLAIN  "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}"
+#define GPT2   "| ?\\\\p{L}+| ?\\\\p{N}+| ?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+"
+#define LLAMA3 "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}"
+#define ENDING                                                                                     \
+    "| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
+    static const struct {
+        struct parts parts;
+        const char *pre;
+    } cases[] = {
+        {{.pre = BYTE_LEVEL}, "gpt-2"},
+        {{.pre = SPLIT("'s|'t|'re|'ve|'m|'ll|'d" GPT2, PLAIN)}, "gpt-2"},
+        {{.pre = SPLIT("'(?:[sdmt]|ll|ve|re)" GPT2, PLAIN)}, "gpt-2"},
+        {{.pre = SPLIT(LLAMA3 "{1,3}" ENDING, PLAIN)}, "dbrx"},
+        {{.pre = SPLIT(LLAMA3 "{1,3}" ENDING, PLAIN), .options = "\"ignore_merges\": true"},
+         "llama-bpe"},
+        {{.pre = SPLIT(LLAMA3 ENDING, PLAIN), .normalizer = "{\"type\": \"NFC\"}"}, "qwen2"},
+        {{.pre = "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Digits\", "
+                 "\"individual_digits\": true}, " BYTE_LEVEL "]}"},
+         "starcoder"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        write_parts(&cases[i].parts);
+        struct vocabulary v = must_import("tokenizer.json", 8);
+        ck_assert_str_eq(v.keys.model, "gpt2");
+        ck_assert_str_eq(v.keys.pre, cases[i].pre);
+        ck_assert_uint_eq(v.keys.n_merges, 2);
+        ck_assert(text_is(v.keys.merges[0], "a b") && text_is(v.keys.merges[1], "ab c"));
+        ck_assert((strstr(import_notes, "the normalizer NFC is not applied") != NULL) ==
+                  (cases[i].parts.normalizer != NULL));
+        vocabulary_free(&v);
+    }
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(test_added_tokens)
+{
+    const struct parts p = {
+        .added = "[{\"id\": 5, \"content\": \"<s>\", \"special\": true, \"lstrip\": true}, "
+                 "{\"id\": 7, \"content\": \" you \", \"special\": false}, "
+                 "{\"id\": 2, \"content\": \"c\", \"special\": true}]",
+        .post = "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}, {\"type\": "
+                "\"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<s>\"}}, "
+                "{\"Sequence\": {\"id\": \"A\"}}, {\"SpecialToken\": {\"id\": \"c\"}}], "
+                "\"special_tokens\": {\"<s>\": {\"ids\": [5]}, \"c\": {\"ids\": [2]}}}]}",
+        .options = "\"unk_token\": \"b\"",
+    };
+    write_parts(&p);
+    struct vocabulary v = must_import(NULL, 9);
+    check_imported(&v, 0, "a", TOKEN_NORMAL);
+    check_imported(&v, 2, "c", TOKEN_CONTROL);
+    check_imported(&v, 5, "<s>", TOKEN_CONTROL);
+    check_imported(&v, 6, "[PAD6]", TOKEN_UNUSED);
+    check_imported(&v, 7, " you ", TOKEN_USER_DEFINED);
+    check_imported(&v, 8, "[PAD8]", TOKEN_UNUSED);
+    ck_assert_int_eq(v.keys.bos, 5);
+    ck_assert_int_eq(v.keys.unk, 1);
+    ck_assert(v.keys.add_bos);
+    check_noted("spaces beside added tokens, such as \"<s>\", stay");
+    check_noted("puts behind every text");
+    check_noted("no EOS token");
+    vocabulary_free(&v);
+
+    scratch_write_text("tokenizer_config.json",
+                       "{\"bos_token\": \"a\", \"add_prefix_space\": false}");
+    check_not_imported(NULL, 9, "expected BOS, token 0, before each text, found token 5, \"<s>\"");
+    scratch_write_text("tokenizer_config.json", "{\"add_prefix_space\": true}");
+    check_not_imported(NULL, 9, "expected \"add_prefix_space\" to be false");
+    scratch_write_text("tokenizer_config.json", "[]");
+    check_not_imported(NULL, 9, "tokenizer_config.json: the value at byte 0: expected an object");
+    scratch_remove();
+}
+END_TEST
+
+/* Names in a folder's files come before the ids of the model's config, if they are tokens. */
+START_TEST(test_special_ids)
+{
+    struct vocabulary v;
+    struct err e = {{0}};
+    const struct hf_ids ids = {3, 4, 50256};
+    write_parts(&usual_parts);
+    scratch_write_text(
+        "tokenizer_config.json",
+        "{\"bos_token\": {\"content\": \"b\"}, \"eos_token\": \"<|endoftext|>\", "
+        "\"added_tokens_decoder\": {\"6\": {\"content\": \"<x>\", \"special\": true}}}");
+    scratch_write_text(
+        "special_tokens_map.json",
+        "{\"bos_token\": \"a\", \"pad_token\": null, \"additional_special_tokens\": [\"c\"]}");
+    scratch_write_text("added_tokens.json", "{\"<y>\": 7, \"<x>\": 6}");
+    ck_assert_msg(vocabulary_of_folder(scratch_dir(), &ids, 8, NULL, &v, &e) == STATUS_OK, "%s",
+                  e.text);
+    ck_assert_int_eq(v.keys.bos, 1);
+    ck_assert_int_eq(v.keys.eos, 4);
+    ck_assert_int_eq(v.keys.pad, -1);
+    ck_assert(!v.keys.add_bos);
+    check_imported(&v, 1, "b", TOKEN_CONTROL);
+    check_imported(&v, 2, "c", TOKEN_CONTROL);
+    check_imported(&v, 4, "abc", TOKEN_NORMAL);
+    check_imported(&v, 6, "<x>", TOKEN_CONTROL);
+    check_imported(&v, 7, "<y>", TOKEN_USER_DEFINED);
+    vocabulary_free(&v);
+
+    scratch_write_text("added_tokens.json", "{\"<y>\": 8}");
+    check_not_imported(NULL, 8, "added_tokens.json: token \"<y>\": expected an id from 0 to 7");
+    scratch_write_text("added_tokens.json", "{}");
+    scratch_write_text("tokenizer_config.json",
+                       "{\"added_tokens_decoder\": {\"x\": {\"content\": \"<x>\"}}}");
+    check_not_imported(NULL, 8,
+                       "tokenizer_config.json: \"added_tokens_decoder\": expected ids as keys");
+    scratch_write_text("tokenizer_config.json", "{\"bos_token\": 1}");
+    check_not_imported(NULL, 8, "\"bos_token\" at byte 1: expected a string, found 1");
+    scratch_remove();
+}
+END_TEST
+
+/* --- spaces as U+2581 ------------------------------------------------------------------------ */
+
+#define BYTE_FALLBACK "\"byte_fallback\": true, \"unk_token\": \"<unk>\""
+
+START_TEST(test_merges_become_scores)
+{
+    const struct parts p = {
+        .normalizer =
+            "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": "
+            "\"\u2581\"}, {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": "
+            "\"\u2581\"}]}",
+        .pre = "null",
+        .options = BYTE_FALLBACK,
+        .added = "[{\"id\": 0, \"content\": \"<unk>\", \"special\": true, \"normalized\": true}]",
+        .vocab = "{\"<unk>\": 0, \"<0x0A>\": 1, \"\u2581\": 2, \"a\": 3, \"b\": 4, \"ab\": 5, "
+                 "\"\u2581a\": 6}",
+        .merges = "[\"a b\", \"\u2581 a\"]",
+    };
+    static const int types[] = {2, 6, 1, 1, 1, 1, 1};
+    write_parts(&p);
+    struct vocabulary v = must_import("tokenizer.json", 7);
+    check_noted("added tokens, such as \"<unk>\", are found wherever they stand");
+    ck_assert(!strstr(import_notes, "merges"));
+    ck_assert_str_eq(v.keys.model, "llama");
+    ck_assert_ptr_null(v.keys.pre);
+    ck_assert_int_eq(v.keys.unk, 0);
+    ck_assert_int_eq(v.keys.add_space_prefix, 1);
+    for (int id = 0; id < 7; id++)
+        ck_assert_int_eq(v.keys.types[id], types[id]);
+    ck_assert(v.keys.scores[5] > v.keys.scores[6] && v.keys.scores[6] > v.keys.scores[2]);
+    struct tokenizer *t = imported_tokenizer(&v);
+    static const int32_t expected[] = {2, 5, 6, 1};
+    check_text(t, "ab a\n", expected, 4);
+    tokenizer_free(t);
+    vocabulary_free(&v);
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(test_scores_that_differ_are_noted)
+{
+    static const struct {
+        const char *scheme, *vocab, *merges, *note;
+        int space;
+    } cases[] = {
+        /* "abc" is made in two ways, of which others stand between */
+        {METASPACE("never", "false"),
+         "{\"a\": 0, \"b\": 1, \"c\": 2, \"ab\": 3, \"bc\": 4, \"abc\": 5, \"d\": 6, \"dd\": 7}",
+         "[\"a b\", \"b c\", \"ab c\", \"d d\", \"a bc\"]",
+         "the merges of some tokens, such as \"abc\", do not follow one another", 0},
+        {METASPACE("never", "true"), "{\"a\": 0, \"b\": 1, \"ab\": 3, \"ba\": 4}", "[\"a b\"]",
+         "no merges make 1 of the tokens, such as \"ba\", of their characters", 0},
+        {METASPACE("always", "false"), "{\"a\": 0}", "[]",
+         "before every text, also one that begins with a space, which", 1},
+        {METASPACE("first", "false"), "{\"a\": 0}", "[]", "and behind special tokens", 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct parts p = {.pre = cases[i].scheme,
+                                .vocab = cases[i].vocab,
+                                .merges = cases[i].merges,
+                                .options = BYTE_FALLBACK};
+        write_parts(&p);
+        struct vocabulary v = must_import("tokenizer.json", 8);
+        check_noted(cases[i].note);
+        ck_assert_int_eq(v.keys.add_space_prefix, cases[i].space);
+        vocabulary_free(&v);
+    }
+    scratch_remove();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("exchange_tokenizer_json");
+    TCase *t = tcase_create("tokenizer.json");
+    tcase_add_test(t, test_refused_models);
+    tcase_add_test(t, test_refused_pipelines);
+    tcase_add_test(t, test_cut_rules);
+    tcase_add_test(t, test_added_tokens);
+    tcase_add_test(t, test_special_ids);
+    tcase_add_test(t, test_merges_become_scores);
+    tcase_add_test(t, test_scores_that_differ_are_noted);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,703 @@
+/*
+ * What transformers is given of a vocabulary. The folders in tests/data/hf were written by
+ * transformers: what they say of tokens, merges and cuts must come out as it went in. The merges of
+ * SentencePiece's vocabularies are those that transformers' generate_merges makes of them.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "exchange/export_vocab.h"
+#include "faults.h"
+#include "gguf_bytes.h"
+#include "support.h"
+#include "text/byte_alphabet.h"
+#include "text/tokenizer.h"
+#include "text/vocab.h"
+#include "json/read.h"
+
+/* --- a vocabulary and a folder --------------------------------------------------------------- */
+
+static char folder[512];
+static char noted[4096]; /* all notes, a line each */
+static unsigned char *bytes;
+static struct gguf *g;
+static struct json_reader reader;
+static char *source;
+
+static void keep_note(void *arg, const char *text)
+{
+    const size_t len = strlen(noted);
+    (void)arg;
+    snprintf(noted + len, sizeof noted - len, "%s\n", text);
+}
+static const struct vocabulary_notes notes = {keep_note, NULL};
+
+static void drop(void)
+{
+    gguf_free(g);
+    free(bytes);
+    g = NULL;
+    bytes = NULL;
+    noted[0] = 0;
+}
+
+static void set_up(void)
+{
+    snprintf(folder, sizeof folder, "%s", scratch_path("folder"));
+    ck_assert_int_eq(mkdir(folder, 0700), 0);
+}
+
+static void tear_down(void)
+{
+    drop();
+    json_reader_free(&reader);
+    free(source);
+    source = NULL;
+    scratch_remove();
+}
+
+static void parse(unsigned char *data, size_t len)
+{
+    struct err e = {""};
+    drop();
+    bytes = data;
+    ck_assert_msg(gguf_parse(bytes, len, &g, &e) == STATUS_OK, "%s", e.text);
+}
+
+static void take_keys(const struct vocab_keys *k)
+{
+    struct gguf_writer *w;
+    struct err e = {""};
+    unsigned char *data;
+    size_t len;
+    ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
+    vocab_keys_write(k, w);
+    gguf_add_text(w, "general.architecture", text_of("llama"));
+    gguf_add_u32(w, "llama.context_length", 77);
+    ck_assert_msg(gguf_write_memory(w, &data, &len, &e) == STATUS_OK, "%s", e.text);
+    gguf_writer_free(w);
+    parse(data, len);
+}
+
+static void take_file(const char *path)
+{
+    size_t len;
+    unsigned char *data = read_file(path, &len);
+    parse(data, len);
+}
+
+/* What `path` has as a folder. */
+static void take_folder(const char *path, int n_vocab)
+{
+    const struct hf_ids ids = {-1, -1, -1};
+    struct vocabulary v;
+    struct err e = {""};
+    ck_assert_msg(vocabulary_of_folder(path, &ids, n_vocab, NULL, &v, &e) == STATUS_OK, "%s",
+                  e.text);
+    take_keys(&v.keys);
+    vocabulary_free(&v);
+}
+
+static void write_out(void)
+{
+    struct err e = {""};
+    ck_assert_msg(export_vocab(g, folder, &notes, &e) == STATUS_OK, "%s", e.text);
+}
+
+static const char *path_of(const char *name)
+{
+    static char path[600];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static bool is_there(const char *name)
+{
+    return access(path_of(name), F_OK) == 0;
+}
+
+static const struct json_node *read_json(struct json_reader *r, const char *path, char **text)
+{
+    static const struct json_limits limits = {1 << 26, 1 << 20, 12};
+    const struct json_node *root = NULL;
+    struct err e = {""};
+    size_t len;
+    *text = (char *)read_file(path, &len);
+    ck_assert_msg(json_read(r, (struct text){*text, len}, &limits, &root, &e) == STATUS_OK,
+                  "%s: %s", path, e.text);
+    return root;
+}
+
+/* Valid until the next. */
+static const struct json_node *written(const char *name)
+{
+    free(source);
+    return read_json(&reader, path_of(name), &source);
+}
+
+static const struct json_node *member(const struct json_node *object, const char *key)
+{
+    const struct json_node *node = json_member(object, key);
+    ck_assert_msg(node, "no %s", key);
+    return node;
+}
+
+static bool is_literal(const struct json_node *object, const char *key, const char *expected)
+{
+    const struct json_node *node = member(object, key);
+    return text_is(node->text, expected);
+}
+
+/* --- what was expected ----------------------------------------------------------------------- */
+
+static void expect_same(const struct json_node *a, const struct json_node *b)
+{
+    ck_assert_int_eq(a->kind, b->kind);
+    ck_assert(text_equal(a->key, b->key));
+    if (a->kind != JSON_ARRAY && a->kind != JSON_OBJECT)
+        ck_assert(text_equal(a->text, b->text));
+    ck_assert_uint_eq(a->n, b->n);
+    for (const struct json_node *x = NULL, *y = NULL; (x = json_child(a, x));) {
+        y = json_child(b, y);
+        expect_same(x, y);
+    }
+}
+
+/* "left right" of each, joined by commas. */
+static void expect_merges(const char *expected)
+{
+    char found[4096] = "";
+    size_t len = 0;
+    const struct json_node *merges = member(member(written("tokenizer.json"), "model"), "merges");
+    for (const struct json_node *c = NULL; (c = json_child(merges, c));) {
+        ck_assert_uint_eq(c->n, 2);
+        const struct text left = json_child(c, NULL)->text;
+        const struct text right = json_child(c, json_child(c, NULL))->text;
+        len += (size_t)snprintf(found + len, sizeof found - len, "%s%.*s %.*s", len ? "," : "",
+                                (int)left.len, left.data, (int)right.len, right.data);
+    }
+    ck_assert_str_eq(found, expected);
+}
+
+/* The key of id `id` in tokenizer.json. */
+static struct text name_of(const struct json_node *root, int id)
+{
+    const struct json_node *vocab = member(member(root, "model"), "vocab");
+    for (const struct json_node *c = NULL; (c = json_child(vocab, c)); id--)
+        if (id == 0)
+            return c->key;
+    return text_of("");
+}
+
+static void expect_refused(const char *message)
+{
+    struct err e = {""};
+    ck_assert_int_eq(export_vocab(g, folder, &notes, &e), STATUS_BAD_FILE);
+    ck_assert_msg(strstr(e.text, message), "%s", e.text);
+    ck_assert_int_eq(rmdir(folder), 0); /* nothing is in it */
+    ck_assert_int_eq(mkdir(folder, 0700), 0);
+}
+
+/* --- folders of transformers ----------------------------------------------------------------- */
+
+START_TEST(what_transformers_wrote)
+{
+    static const char *const folders[] = {"tests/data/hf/gpt2", "tests/data/hf/llama"};
+    static const char *const same[] = {"added_tokens", "normalizer", "pre_tokenizer", "model"};
+    for (int i = 0; i < 2; i++) {
+        char path[64];
+        struct json_reader original = {.nodes = NULL};
+        char *text;
+        take_folder(folders[i], 400); /* one more than there are: id 399 has no token */
+        write_out();
+        snprintf(path, sizeof path, "%s/tokenizer.json", folders[i]);
+        const struct json_node *a = read_json(&original, path, &text);
+        const struct json_node *b = written("tokenizer.json");
+        for (size_t k = 0; k < sizeof same / sizeof same[0]; k++)
+            expect_same(member(a, same[k]), member(b, same[k]));
+        json_reader_free(&original);
+        free(text);
+        ck_assert_str_eq(noted, "");
+    }
+}
+END_TEST
+
+static void expect_same_file(const char *name, const char *path)
+{
+    size_t len, expected_len;
+    unsigned char *data = read_file(path_of(name), &len);
+    unsigned char *expected = read_file(path, &expected_len);
+    ck_assert_uint_eq(len, expected_len);
+    ck_assert_mem_eq(data, expected, len);
+    free(data);
+    free(expected);
+}
+
+START_TEST(older_files)
+{
+    struct json_reader original = {.nodes = NULL};
+    char *text;
+    take_folder("tests/data/hf/gpt2", 399);
+    write_out();
+    expect_same_file("merges.txt", "tests/data/hf/gpt2/merges.txt");
+    expect_same(read_json(&original, "tests/data/hf/gpt2/vocab.json", &text),
+                written("vocab.json"));
+    json_reader_free(&original);
+    free(text);
+}
+END_TEST
+
+START_TEST(settings)
+{
+    take_folder("tests/data/hf/gpt2", 399);
+    write_out();
+    const struct json_node *config = written("tokenizer_config.json");
+    ck_assert(is_literal(config, "tokenizer_class", "PreTrainedTokenizerFast"));
+    ck_assert(is_literal(config, "bos_token", "<|endoftext|>"));
+    ck_assert(is_literal(config, "eos_token", "<|endoftext|>"));
+    ck_assert(is_literal(config, "unk_token", "null"));
+    ck_assert(is_literal(config, "add_bos_token", "false"));
+    ck_assert(is_literal(config, "add_prefix_space", "false"));
+    ck_assert(is_literal(config, "model_max_length", "77"));
+    ck_assert(is_literal(config, "clean_up_tokenization_spaces", "false"));
+    ck_assert_uint_eq(member(config, "model_input_names")->n, 2);
+}
+END_TEST
+
+/* --- there and back -------------------------------------------------------------------------- */
+
+/* A key that the file has is the same in what was imported again. */
+static void expect_key(const struct gguf *other, const char *key)
+{
+    const struct gguf_value *a = gguf_find(g, key), *b = gguf_find(other, key);
+    if (!a)
+        return;
+    ck_assert_msg(b && a->kind == b->kind && text_equal(a->bytes, b->bytes), "%s", key);
+}
+
+static void expect_back(const char *path)
+{
+    static const char *const keys[] = {
+        "tokenizer.ggml.model",         "tokenizer.ggml.pre",
+        "tokenizer.ggml.tokens",        "tokenizer.ggml.token_type",
+        "tokenizer.ggml.scores",        "tokenizer.ggml.merges",
+        "tokenizer.ggml.bos_token_id",  "tokenizer.ggml.eos_token_id",
+        "tokenizer.ggml.add_bos_token", "tokenizer.ggml.unknown_token_id",
+    };
+    struct err e = {""};
+    struct tokenizer *t;
+    struct vocabulary v;
+    take_file(path);
+    write_out();
+    ck_assert_int_eq(tokenizer_create(g, &t, &e), STATUS_OK);
+    const struct hf_ids ids = {tokenizer_bos(t), tokenizer_eos(t), -1}; /* as config.json has */
+    ck_assert_msg(vocabulary_of_folder(folder, &ids, tokenizer_n_tokens(t), NULL, &v, &e) ==
+                      STATUS_OK,
+                  "%s", e.text);
+    ck_assert_int_eq(v.keys.add_bos, tokenizer_adds_bos(t));
+    tokenizer_free(t);
+    struct gguf *first = g;
+    unsigned char *first_bytes = bytes;
+    g = NULL;
+    bytes = NULL;
+    take_keys(&v.keys);
+    vocabulary_free(&v);
+    struct gguf *second = g;
+    g = first;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        expect_key(second, keys[i]);
+    g = second;
+    gguf_free(first);
+    free(first_bytes);
+}
+
+START_TEST(there_and_back)
+{
+    static const char *const paths[] = {
+        "models/shakespeare-mha.gguf", "tests/data/shakespeare-bytes.gguf",
+        "tests/data/bpe-llama3.gguf",  "tests/data/spm-small.gguf",
+        "tests/data/spm-chars.gguf",
+    };
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        expect_back(paths[i]);
+        ck_assert_str_eq(noted, "");
+    }
+}
+END_TEST
+
+/* BOS and EOS that are ordinary tokens stay that: texts with their names have other ids. */
+START_TEST(ordinary_bos)
+{
+    take_file("tests/data/shakespeare-bytes.gguf");
+    write_out();
+    const struct json_node *config = written("tokenizer_config.json");
+    ck_assert(is_literal(config, "bos_token", "null"));
+    ck_assert(is_literal(config, "eos_token", "null"));
+    ck_assert_uint_eq(member(written("tokenizer.json"), "added_tokens")->n, 0);
+}
+END_TEST
+
+/* --- vocabularies put together --------------------------------------------------------------- */
+
+#define MOST 300
+
+static char alphabet[256][3];
+static struct text tokens[MOST];
+static int32_t types[MOST];
+static float scores[MOST];
+static struct text merges[8];
+static struct vocab_keys keys;
+
+static void start(const char *model)
+{
+    keys = (struct vocab_keys){.model = model,
+                               .tokens = tokens,
+                               .types = types,
+                               .merges = merges,
+                               .bos = -1,
+                               .eos = -1,
+                               .unk = -1,
+                               .pad = -1,
+                               .add_space_prefix = -1};
+}
+
+static int add(struct text name, int32_t type, float score)
+{
+    ck_assert_int_lt(keys.n, MOST);
+    tokens[keys.n] = name;
+    types[keys.n] = type;
+    scores[keys.n] = score;
+    return keys.n++;
+}
+
+static int add_name(const char *name, int32_t type)
+{
+    return add(text_of(name), type, 0);
+}
+
+static void start_bytes(const char *pre)
+{
+    start("gpt2");
+    keys.pre = pre;
+    for (int byte = 0; byte < 256; byte++) {
+        const size_t len = byte_alphabet_write((unsigned char)byte, alphabet[byte]);
+        add((struct text){alphabet[byte], len}, TOKEN_NORMAL, 0);
+    }
+}
+
+static void start_scores(void)
+{
+    start("llama");
+    keys.scores = scores;
+    keys.unk = add_name("<unk>", TOKEN_UNKNOWN);
+    keys.bos = add_name("<s>", TOKEN_CONTROL);
+    keys.eos = add_name("</s>", TOKEN_CONTROL);
+}
+
+static void add_merge(const char *merge)
+{
+    merges[keys.n_merges++] = text_of(merge);
+}
+
+static void write_keys(void)
+{
+    take_keys(&keys);
+    write_out();
+}
+
+START_TEST(cuts)
+{
+    static const struct {
+        const char *pre, *type;
+        unsigned steps;
+        const char *ignores_merges;
+    } rows[] = {
+        {"gpt-2", "ByteLevel", 0, "false"},   {"starcoder", "Sequence", 2, "false"},
+        {"qwen2", "Sequence", 2, "false"},    {"dbrx", "Sequence", 2, "false"},
+        {"llama-bpe", "Sequence", 2, "true"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        start_bytes(rows[i].pre);
+        write_keys();
+        const struct json_node *root = written("tokenizer.json");
+        const struct json_node *pre = member(root, "pre_tokenizer");
+        ck_assert(is_literal(pre, "type", rows[i].type));
+        if (rows[i].steps)
+            ck_assert_uint_eq(member(pre, "pretokenizers")->n, rows[i].steps);
+        ck_assert(is_literal(member(root, "model"), "ignore_merges", rows[i].ignores_merges));
+    }
+}
+END_TEST
+
+START_TEST(merges_by_scores)
+{
+    static const struct {
+        const char *name;
+        float score;
+    } rows[] = {
+        {VOCAB_SPACE, -9},
+        {"a", -10},
+        {"b", -11},
+        {"aa", -1},
+        {"ab", -2},
+        {"aab", -2.5F},
+        {VOCAB_SPACE "a", -3},
+        {VOCAB_SPACE "ab", -4},
+        {"aaa", -5},
+        {"é", -12},
+        {"éa", -6},
+        {"aéa", -6.5F},
+        {"aé", -7},
+    };
+    start_scores();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        add(text_of(rows[i].name), TOKEN_NORMAL, rows[i].score);
+    write_keys();
+    expect_merges("a a,a b,aa b,a ab," VOCAB_SPACE " a," VOCAB_SPACE "a b," VOCAB_SPACE
+                  " ab,aa a,a aa,é a,aé a,a éa,a é");
+    ck_assert_str_eq(noted, "");
+    ck_assert(is_there("tokenizer.model") && !is_there("vocab.json") && !is_there("merges.txt"));
+}
+END_TEST
+
+START_TEST(scores_that_are_equal)
+{
+    start_scores();
+    add(text_of("a"), TOKEN_NORMAL, -1);
+    add(text_of("b"), TOKEN_NORMAL, -1);
+    add(text_of("ab"), TOKEN_NORMAL, 0);
+    add(text_of("ba"), TOKEN_NORMAL, 0);
+    add(text_of("xy"), TOKEN_NORMAL, 0);
+    write_keys();
+    expect_merges("a b,b a");
+    ck_assert_ptr_nonnull(strstr(noted, "one score, such as \"ab\" and \"ba\""));
+    ck_assert_ptr_nonnull(strstr(noted, "such as \"xy\", are merged from characters"));
+}
+END_TEST
+
+START_TEST(bos_before_texts)
+{
+    start_scores();
+    keys.add_bos = true;
+    keys.add_space_prefix = 0;
+    add(text_of("a"), TOKEN_NORMAL, -1);
+    write_keys();
+    const struct json_node *root = written("tokenizer.json");
+    const struct json_node *post = member(root, "post_processor");
+    ck_assert(is_literal(post, "type", "TemplateProcessing"));
+    const struct json_node *bos = member(member(post, "special_tokens"), "<s>");
+    ck_assert(text_is(json_child(member(bos, "ids"), NULL)->text, "1"));
+    ck_assert_uint_eq(member(member(root, "normalizer"), "normalizers")->n, 1);
+    ck_assert_uint_eq(member(member(root, "decoder"), "decoders")->n, 3);
+    ck_assert(is_literal(written("tokenizer_config.json"), "add_bos_token", "true"));
+}
+END_TEST
+
+/* --- names ----------------------------------------------------------------------------------- */
+
+START_TEST(names_of_every_kind)
+{
+    static const char odd[] = "\"\\\n\x01\x7f\0}";
+    static char huge[100000];
+    memset(huge, 'x', sizeof huge);
+    start_scores();
+    const int at = add((struct text){odd, sizeof odd - 1}, TOKEN_NORMAL, -1);
+    add((struct text){huge, sizeof huge}, TOKEN_USER_DEFINED, -2);
+    keys.add_bos = true;
+    keys.bos = at; /* none that texts have: it has no name in tokenizer_config.json */
+    write_keys();
+    const struct json_node *root = written("tokenizer.json");
+    const struct text name = name_of(root, at);
+    ck_assert(text_equal(name, (struct text){odd, sizeof odd - 1}));
+    ck_assert_uint_eq(name_of(root, at + 1).len, sizeof huge);
+    const struct json_node *config = written("tokenizer_config.json");
+    ck_assert(is_literal(config, "bos_token", "null"));
+    ck_assert_ptr_null(json_member(config, "add_bos_token"));
+}
+END_TEST
+
+START_TEST(names_that_occur_twice)
+{
+    start_bytes("llama-bpe");
+    const int first = add_name("<|x|>", TOKEN_CONTROL);
+    add_name("<|x|>", TOKEN_USER_DEFINED);
+    add_name("", TOKEN_UNUSED);
+    add_name("word", TOKEN_UNUSED); /* a piece of a text would be this */
+    add_name("th", TOKEN_NORMAL);
+    add_name("[PAD261]", TOKEN_UNUSED);
+    add_merge("t h");
+    add_merge("q u"); /* makes none */
+    write_keys();
+    const struct json_node *root = written("tokenizer.json");
+    ck_assert_uint_eq(member(member(root, "model"), "vocab")->n, 261);
+    ck_assert(text_is(name_of(root, first), "<|x|>"));
+    ck_assert(text_is(name_of(root, first + 1), "[PAD257]"));
+    ck_assert(text_is(name_of(root, first + 2), "[PAD258]"));
+    ck_assert(text_is(name_of(root, first + 3), "[PAD259]"));
+    ck_assert_uint_eq(member(root, "added_tokens")->n, 1);
+    ck_assert_ptr_nonnull(strstr(noted, "1 tokens, such as 257, have the name of another"));
+    expect_merges("t h");
+}
+END_TEST
+
+START_TEST(bytes_by_number)
+{
+    start_bytes("gpt-2");
+    tokens['A'] = text_of("<0x41>");
+    types['A'] = TOKEN_BYTE;
+    write_keys();
+    ck_assert(text_is(name_of(written("tokenizer.json"), 'A'), "A"));
+    start_bytes("gpt-2");
+    tokens['A'] = text_of("<|a|>");
+    write_keys();
+    ck_assert_ptr_nonnull(strstr(noted, "not a token for every byte"));
+}
+END_TEST
+
+START_TEST(names_that_are_refused)
+{
+    start_bytes("gpt-2");
+    add_name("\xc3(", TOKEN_CONTROL);
+    take_keys(&keys);
+    expect_refused("tokenizer.ggml.tokens element 256: expected UTF-8");
+
+    start_bytes("gpt-2");
+    add_name("\xc4\xa0", TOKEN_CONTROL); /* U+0120: a space is written so */
+    take_keys(&keys);
+    expect_refused("found tokens 256 and 32, for different texts, to be");
+
+    start_bytes("gpt-2");
+    add_name("<|x|>", TOKEN_CONTROL);
+    add_name("<|x|>", TOKEN_CONTROL);
+    add_name("[PAD257]", TOKEN_CONTROL);
+    take_keys(&keys);
+    expect_refused("no token to be called \"[PAD257]\"");
+
+    start_bytes("gpt-2");
+    keys.bos = 256;
+    take_keys(&keys);
+    expect_refused("bos_token_id");
+}
+END_TEST
+
+/* --- other files in the folder --------------------------------------------------------------- */
+
+static void put(const char *name)
+{
+    FILE *f = fopen(path_of(name), "w");
+    ck_assert_ptr_nonnull(f);
+    fputs("old", f);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+START_TEST(what_was_there)
+{
+    put("tokenizer.model");
+    put("added_tokens.json");
+    put("vocab.json");
+    put("README.md");
+    start_bytes("gpt-2");
+    write_keys();
+    ck_assert(!is_there("tokenizer.model") && !is_there("added_tokens.json"));
+    ck_assert(is_there("vocab.json") && is_there("README.md"));
+    start_scores();
+    types[0] = TOKEN_NORMAL; /* sentencepiece wants an unknown one */
+    put("tokenizer.model");
+    write_keys();
+    ck_assert(!is_there("tokenizer.model") && !is_there("vocab.json"));
+    ck_assert(is_there("tokenizer.json"));
+}
+END_TEST
+
+START_TEST(nothing_to_write)
+{
+    start(NULL);
+    write_keys();
+    ck_assert_ptr_nonnull(strstr(noted, "has no vocabulary"));
+    start_bytes("some-other");
+    write_keys();
+    ck_assert_ptr_nonnull(strstr(noted, "is not exported: tokenizer.ggml.pre"));
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
+/* --- calls that fail ------------------------------------------------------------------------- */
+
+/* Each call of the kind in its turn, until all succeed: at least so many. */
+static void fails_at_each(struct fault_plan plan, enum status expected, int at_least)
+{
+    for (plan.at = 0;; plan.at++) {
+        struct err e = {""};
+        faults_arm(&plan);
+        const enum status status = export_vocab(g, folder, &notes, &e);
+        faults_disarm();
+        const struct fault_report *f = faults_report();
+        ck_assert_msg(!f->blocks && !f->descriptors, "%ld: %ld blocks, %d descriptors left",
+                      plan.at, f->blocks, f->descriptors);
+        if (!f->met) {
+            ck_assert_int_eq(status, STATUS_OK);
+            ck_assert_int_ge(plan.at, at_least);
+            return;
+        }
+        ck_assert_msg(status == expected, "%ld: %d: %s", plan.at, status, e.text);
+    }
+}
+
+START_TEST(without_memory)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        if (kind == 0) {
+            start_scores();
+            add(text_of("a"), TOKEN_NORMAL, -1);
+            add(text_of("aa"), TOKEN_NORMAL, 0);
+        } else {
+            start_bytes("llama-bpe");
+        }
+        take_keys(&keys);
+        fails_at_each((struct fault_plan){FAULT_MEMORY, 0, false, ENOMEM, 0, 0}, STATUS_NO_MEMORY,
+                      30);
+        fails_at_each((struct fault_plan){FAULT_MEMORY, 0, true, ENOMEM, 0, 0}, STATUS_NO_MEMORY,
+                      30);
+    }
+}
+END_TEST
+
+START_TEST(a_disk_that_is_full)
+{
+    start_scores();
+    take_keys(&keys);
+    fails_at_each((struct fault_plan){FAULT_WRITE, 0, false, ENOSPC, 0, 0}, STATUS_FAILED, 3);
+    fails_at_each((struct fault_plan){FAULT_RENAME, 0, false, EACCES, 0, 0}, STATUS_FAILED, 3);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("export_vocab");
+    TCase *t = tcase_create("export_vocab");
+    faults_create();
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_test(t, what_transformers_wrote);
+    tcase_add_test(t, older_files);
+    tcase_add_test(t, settings);
+    tcase_add_test(t, there_and_back);
+    tcase_add_test(t, ordinary_bos);
+    tcase_add_test(t, cuts);
+    tcase_add_test(t, merges_by_scores);
+    tcase_add_test(t, scores_that_are_equal);
+    tcase_add_test(t, bos_before_texts);
+    tcase_add_test(t, names_of_every_kind);
+    tcase_add_test(t, names_that_occur_twice);
+    tcase_add_test(t, bytes_by_number);
+    tcase_add_test(t, names_that_are_refused);
+    tcase_add_test(t, what_was_there);
+    tcase_add_test(t, nothing_to_write);
+    tcase_add_test(t, without_memory);
+    tcase_add_test(t, a_disk_that_is_full);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

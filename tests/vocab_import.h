@@ -1,0 +1,57 @@
+/*
+ * vocab_import - what the suites of exchange/vocabulary share: files in a scratch folder, what is
+ * read of them, and a small tokenizer.json with any part changed.
+ */
+#ifndef TESTS_VOCAB_IMPORT_H
+#define TESTS_VOCAB_IMPORT_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "exchange/vocabulary.h"
+#include "support.h"
+#include "text/tokenizer.h"
+#include "text/vocab.h"
+
+/* The notes of the last reading, a line each. */
+extern char import_notes[4096];
+
+extern const struct hf_ids no_ids;
+
+struct tokenizer *imported_tokenizer(const struct vocabulary *v);
+
+/* Files of the scratch folder; the folder's path. */
+void scratch_write(const char *name, const void *bytes, size_t len);
+void scratch_write_text(const char *name, const char *text);
+void scratch_copy(const char *path, const char *name);
+const char *scratch_dir(void);
+
+/* Of the scratch folder (name is NULL), or of a file in it. */
+struct vocabulary must_import(const char *name, int n_vocab);
+
+/* STATUS_BAD_FILE with this in the message, which names the file. */
+void check_not_imported(const char *name, int n_vocab, const char *message);
+
+void check_noted(const char *part);
+void check_imported(const struct vocabulary *v, int id, const char *name, int type);
+void check_text(const struct tokenizer *t, const char *text, const int32_t *expected, size_t n);
+
+/* The texts of an expect.json, with the ids that transformers gave them; returns how many. */
+int check_expected_ids(const struct tokenizer *t, const char *path);
+
+/* What a small tokenizer.json has under each key; NULL: what usual_parts has. */
+struct parts {
+    const char *normalizer, *pre, *post, *added, *type, *options, *vocab, *merges;
+};
+
+#define BYTE_LEVEL "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": true}"
+#define METASPACE(scheme, split)                                                                   \
+    "{\"type\": \"Metaspace\", \"replacement\": \"\u2581\", \"prepend_scheme\": \"" scheme         \
+    "\", \"split\": " split "}"
+
+extern const struct parts usual_parts;
+
+/* As tokenizer.json. */
+void write_parts(const struct parts *p);
+
+#endif
