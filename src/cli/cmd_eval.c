@@ -224,9 +224,7 @@ static enum status eval_text(const void *values, struct runtime *r, struct text 
     TRY(runtime_start_threads(r, e));
     struct eval_spec spec = {.model = c->model,
                              .other = r->other.model,
-                             .params = {.kv_storage = kv_type_storage[o->engine.kv_type],
-                                        .block = o->engine.block,
-                                        .kernels = r->kernels},
+                             .params = runtime_session_params(r),
                              .pool = r->pool,
                              .tokens = r->tokens,
                              .n_tokens = r->n_tokens,

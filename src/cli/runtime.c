@@ -8,6 +8,7 @@
 #include "base/available.h"
 #include "base/cpus.h"
 #include "base/figures.h"
+#include "cli/heads_option.h"
 #include "cli/numbers.h"
 #include "cli/signals.h"
 #include "engine/autothreads.h"
@@ -37,6 +38,7 @@ const struct option engine_options[] = {
                .fallback = "f32"),
     OPT_INT("block", block, "N", 1, 4096,
             "tokens taken at once in prefill; all give the same result", .otherwise = "chosen"),
+    OPT_STRING("without", without, "L.H,...", WITHOUT_HELP),
     OPT_END,
 };
 
@@ -149,24 +151,47 @@ static enum status open_variant(struct runtime *r, const char *path, unsigned pa
     return variant_load(v, &source, &r->checkpoint.model, e);
 }
 
-/* -t, DECODE_THREADS and DECODE_ISA are checked before the checkpoint is opened. */
+/* The heads of --without, among those of the model that was opened. */
+static enum status find_without(struct runtime *r, struct err *e)
+{
+    if (!r->engine->without)
+        return STATUS_OK;
+    TRY(heads_of_option("--without", r->engine->without, &r->checkpoint.model->config, &r->off, e));
+    r->without.off = r->off;
+    return STATUS_OK;
+}
+
+/* -t, DECODE_THREADS, DECODE_ISA and the form of --without are checked before the checkpoint is
+ * opened. */
 static enum status open_runtime(struct runtime *r, const char *path, struct err *e)
 {
     const unsigned parts = CHECKPOINT_MODEL | r->parts;
+    if (r->engine->without)
+        TRY(heads_option_check("--without", r->engine->without, e));
     TRY(choose_threads(r->common, r->engine->threads, &r->n_threads, &r->threads_are_auto, e));
     TRY(runtime_kernels(r->common, &r->kernels, e));
-    return r->engine->variant.kv_heads > 0 ? open_variant(r, path, parts, e)
-                                           : common_open(path, parts, &r->checkpoint, e);
+    if (r->engine->variant.kv_heads > 0)
+        TRY(open_variant(r, path, parts, e));
+    else
+        TRY(common_open(path, parts, &r->checkpoint, e));
+    return find_without(r, e);
+}
+
+struct session_params runtime_session_params(const struct runtime *r)
+{
+    return (struct session_params){.kv_storage = kv_type_storage[r->engine->kv_type],
+                                   .block = r->engine->block,
+                                   .kernels = r->kernels,
+                                   .without = r->without.off ? &r->without : NULL};
 }
 
 static struct session_params params_of(const struct runtime *r, const struct session_wanted *w)
 {
-    return (struct session_params){.n_sequences = w->n_sequences,
-                                   .n_ctx = w->n_ctx,
-                                   .n_shared = w->n_shared,
-                                   .kv_storage = kv_type_storage[r->engine->kv_type],
-                                   .block = r->engine->block,
-                                   .kernels = r->kernels};
+    struct session_params p = runtime_session_params(r);
+    p.n_sequences = w->n_sequences;
+    p.n_ctx = w->n_ctx;
+    p.n_shared = w->n_shared;
+    return p;
 }
 
 /* What lowers the cache, "; A and B lower the cache"; "" if nothing does. */
@@ -292,6 +317,7 @@ enum status runtime_run(struct runtime *r, const struct input_options *input, ru
     checkpoint_close(&r->checkpoint);
     checkpoint_close(&r->other);
     free(r->tokens);
+    free(r->off);
     free(text);
     return s;
 }

@@ -222,10 +222,12 @@ enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan,
 static enum status create_worker(struct eval_run *r, struct eval_worker *w, struct err *e)
 {
     const struct eval_spec *spec = r->spec;
-    const struct session_params params = session_params_of(spec, &r->plan);
+    struct session_params params = session_params_of(spec, &r->plan);
     w->pool = r->plan.n_workers > 1 ? NULL : spec->pool;
     w->status = STATUS_OK;
     for (int m = 0; m < r->n_models; m++) {
+        if (m > 0) /* the other has all its heads */
+            params.without = NULL;
         const enum status s =
             session_create(model_at(spec, m), &params, w->pool, &w->sessions[m], e);
         if (s != STATUS_OK)

@@ -29,7 +29,8 @@
 struct eval_spec {
     const struct model *model;
     const struct model *other;    /* the reference, of the same vocabulary; NULL: none */
-    struct session_params params; /* of the sessions; n_ctx is not read, the windows decide */
+    struct session_params params; /* of the sessions; n_ctx is not read, the windows decide, and
+                                     `without` is for the model only */
     struct pool *pool;            /* NULL: one thread */
     const int32_t *tokens;
     size_t n_tokens;                   /* at least 2 */
