@@ -75,13 +75,12 @@ static void show_weights(const struct forward *f, const struct attention *a, int
 }
 
 /* Replaces the results [n_heads, value_dim] of a row's heads that are off. */
-static void replace_heads(const struct forward *f, int layer, int row, float *heads)
+static void replace_heads(const struct forward *f, int layer, float *heads)
 {
     const struct config *c = f->config;
     const struct head_ablation *w = f->without;
     const size_t n_heads = (size_t)c->n_heads, dim = (size_t)config_value_dim(c);
-    const size_t sequence = w->by_sequence ? (size_t)f->batch->rows[row].sequence : 0;
-    const unsigned char *off = w->off + (sequence * (size_t)c->n_layers + (size_t)layer) * n_heads;
+    const unsigned char *off = w->off + (size_t)layer * n_heads;
     for (size_t h = 0; h < n_heads; h++) {
         if (off[h] && w->mean)
             memcpy(heads + h * dim, w->mean + ((size_t)layer * n_heads + h) * dim,
@@ -132,7 +131,7 @@ void block_attention(const struct forward *f, const struct block *b, int layer, 
         float *row = heads + (size_t)r * (size_t)config_heads_dim(c);
         attention_merge(&a, r, row);
         if (f->without)
-            replace_heads(f, layer, r, row);
+            replace_heads(f, layer, row);
     }
 
     /* Output projection, added to the residual stream. */

@@ -5,7 +5,6 @@
 #ifndef DECODE_ENGINE_HEADS_H
 #define DECODE_ENGINE_HEADS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "engine/batch.h"
@@ -25,9 +24,8 @@ struct attention_watch {
 
 /* Heads whose results are replaced before the output matrix takes them. */
 struct head_ablation {
-    const unsigned char *off; /* [n_layers, n_heads] not 0: replaced; or that for each sequence */
-    bool by_sequence;
-    const float *mean; /* [n_layers, n_heads * value_dim] by these; NULL: by zeros */
+    const unsigned char *off; /* [n_layers, n_heads] not 0: replaced */
+    const float *mean;        /* [n_layers, n_heads * value_dim] by these; NULL: by zeros */
 };
 
 #endif

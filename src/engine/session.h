@@ -71,6 +71,14 @@ enum status session_step(struct session *s, const struct batch_row *rows, int n,
                          struct err *e);
 
 /*
+ * session_step for rows whose residual stream before layer 0 <= `layer` < n_layers (asserted) is
+ * known: x [n, d_model], in place of their tokens' embeddings. The layers before are left out, and
+ * nothing of the rows is in their cache, so a sequence enters at one layer from its first row on.
+ */
+enum status session_enter(struct session *s, int layer, const float *x,
+                          const struct batch_row *rows, int n, float *logits, struct err *e);
+
+/*
  * Appends n >= 1 tokens to one sequence. `all` (may be NULL) receives the logits after each of them
  * [n, n_vocab]; session_logits then gives those after the last. STATUS_USAGE, with nothing
  * changed, when there is no room, an id is not in the vocabulary or shared positions are missing.
