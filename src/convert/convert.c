@@ -66,10 +66,6 @@ static enum status not_computed(int layer, struct err *e)
 /* `to` with its heads in the new order. */
 static enum status convert_heads(struct converter *c, struct convert_layer *lost, struct err *e)
 {
-    c->qk.n_turned = c->config.position == POSITION_ROPE ? c->config.rope.n_dims : 0;
-    c->qk.centred = c->config.position != POSITION_ROPE;
-    c->qk.second = c->qk.centred ? c->moments.keys : c->moments.values;
-    c->ov.second = c->moments.values;
     convert_measure(c);
     if (!convert_group(c) || !convert_map(c))
         return not_computed(c->block, e);
@@ -132,19 +128,21 @@ enum status convert_run(const struct convert_spec *spec, struct convert *out, st
 {
     *out = (struct convert){.n_layers = 0};
     struct converter c;
+    struct model *model;
     enum status s = convert_work_describe(&c, spec, e);
     if (s != STATUS_OK)
         return s;
     out->n_layers = c.config.n_layers;
     out->n_params_before = elements_of(spec->gguf);
     /* Also checks every tensor's shape. */
-    s = model_create(spec->gguf, NULL, spec->source, &c.model, e);
+    s = model_create(spec->gguf, NULL, spec->source, &model, e);
+    c.model = model;
     if (s == STATUS_OK)
         s = take_memory(&c, out, e);
     if (s == STATUS_OK)
         s = convert_blocks(&c, out, e);
     convert_calibration_end(&c);
-    model_free(c.model);
+    model_free(model);
     arena_free(&c.arena);
     if (s != STATUS_OK)
         convert_free(out);
