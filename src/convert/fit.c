@@ -28,9 +28,10 @@ static int copy_white(const struct converter *c, const struct convert_circuit *s
     return (int)width;
 }
 
-/* The squared error that one shared head leaves: of each part the eigenvalues beyond its elements. */
+/* The squared error that one shared head leaves: of each part the eigenvalues beyond its elements.
+ */
 static double energy_beyond(const struct converter *c, const struct convert_circuit *s,
-                           const int *heads, int n, struct convert_eigen *scratch, bool *diverged)
+                            const int *heads, int n, struct convert_eigen *scratch, bool *diverged)
 {
     double sum = 0;
     for (int p = 0; p < convert_n_parts(s); p++) {

@@ -60,6 +60,7 @@ static void take_memory(struct converter *c)
 static enum status compare_blocks(struct converter *c, struct head_likeness *kept, struct err *e)
 {
     TRY(convert_calibration_start(c, e));
+    c->windows_all /= 2; /* nothing runs converted */
     for (int b = 0; b < config_blocks(&c->config); b++) {
         convert_work_begin(c, b);
         TRY(compare_block(c, kept, e));
@@ -74,7 +75,6 @@ enum status convert_likeness(const struct convert_spec *spec, const struct model
     struct converter c;
     all_share.n_kv_heads = 1; /* the largest groups have room for pairs */
     all_share.cluster = all_share.refit = false;
-    all_share.progress = NULL;
     if (spec->n_tokens == 0)
         return err_set(e, STATUS_USAGE, "heads can only be compared on text");
     TRY(convert_work_describe(&c, &all_share, e));
