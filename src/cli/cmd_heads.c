@@ -2,6 +2,7 @@
  * cmd_heads - decode heads: what each head is worth, and which it is like.
  */
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -103,8 +104,8 @@ static const struct report_field fields[] = {
     {"written", "written", MEMBER(head_row, worth.written), "%.3f"},
     {"stream", "stream", MEMBER(head_row, worth.stream), "%.3f"},
     {"like", "like", MEMBER(head_row, like)},
-    {"like_score_kept", "score", MEMBER(head_row, kept.score), "%.3f"},
-    {"like_output_kept", "output", MEMBER(head_row, kept.output), "%.3f"},
+    {"like_score_kept", "score", MEMBER(head_row, kept.score), "%.5f"},
+    {"like_output_kept", "output", MEMBER(head_row, kept.output), "%.5f"},
 };
 
 static struct head_row row_of(const struct heads_job *job, const struct head_worth *w)
@@ -131,31 +132,44 @@ static enum status print_heads(const struct heads_job *job, struct output *out, 
     return report_end(&r, e);
 }
 
-/* A head whose absence this text does not show. */
+/* Whether this text does not show that the head is gone, or is predicted better without it. */
 static bool costs_nothing(const struct head_worth *w)
 {
-    return w->delta_nll <= w->delta_nll_stderr;
+    return fabs(w->delta_nll) <= w->delta_nll_stderr;
 }
 
-static void say_result(const struct heads_job *job)
+static bool does_harm(const struct head_worth *w)
+{
+    return w->delta_nll < -w->delta_nll_stderr;
+}
+
+/* "N of M heads DO ...: 0.2,0.4", as --without takes them, as far as there is room. */
+static void say_heads(const struct heads_job *job, bool (*are)(const struct head_worth *),
+                      const char *what)
 {
     const struct heads_result *r = &job->result;
     char names[512] = "";
     size_t used = 0;
     int n = 0;
     for (int i = 0; i < r->n_done; i++) {
-        if (!costs_nothing(&r->heads[i]))
+        const struct head_worth *w = &r->heads[i];
+        if (!are(w))
             continue;
-        const int len = snprintf(names + used, sizeof names - used, "%s%d.%d", n++ ? "," : ": ",
-                                 r->heads[i].layer, r->heads[i].head);
-        used += (size_t)len < sizeof names - used ? (size_t)len : 0;
-        names[used] = 0;
+        if (used + 32 < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%d.%d", n ? "," : ": ",
+                                     w->layer, w->head);
+        n++;
     }
+    say(&job->options->common, "%d of %d heads %s%s", n, r->n_done, what, names);
+}
+
+static void say_result(const struct heads_job *job)
+{
+    const struct eval_result *whole = &job->result.whole;
     say(&job->options->common, "%.4f nats a token and %.4f bits per byte with all heads",
-        r->whole.nll, r->whole.bits_per_byte);
-    say(&job->options->common,
-        "%d of %d heads cost nothing on this text, or less than the standard error%s", n, r->n_done,
-        names);
+        whole->nll, whole->bits_per_byte);
+    say_heads(job, costs_nothing, "cost nothing on this text, within the standard error");
+    say_heads(job, does_harm, "do harm: it is predicted better without one of them");
 }
 
 /* What is left, for the next run. */
@@ -284,8 +298,8 @@ const struct command command_heads = {
         "like_output_kept  share of their output energy that one shared value keeps\n"
         "\n"
         "These shares are what decode convert --group cluster weighs, on this text. A head whose\n"
-        "delta_nll is no more than its standard error costs nothing. Ctrl-C prints the heads that\n"
-        "are done, and --layer goes on where it was.\n",
+        "delta_nll is no further from 0 than its standard error costs nothing. Ctrl-C prints the\n"
+        "heads that are done; --layer goes on where it was.\n",
     .spec = {.groups = {{"Text", text_options, 0},
                         {"Results", result_options, 0},
                         {"Engine", thread_options, offsetof(VALUES, engine)},

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "cli/numbers.h"
 #include "cli/signals.h"
 
 /* More text than this is refused before it is read: no context holds it. */
