@@ -133,9 +133,7 @@ static struct attend_spec spec_of(const struct attend_view *v, const struct atte
                                   const struct runtime *r)
 {
     return (struct attend_spec){.model = side->model,
-                                .params = {.kv_storage = kv_type_storage[r->engine->kv_type],
-                                           .block = r->engine->block,
-                                           .kernels = r->kernels},
+                                .params = runtime_session_params(r),
                                 .pool = r->pool,
                                 .tokens = v->tokens,
                                 .n_tokens = v->n_tokens,

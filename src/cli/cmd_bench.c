@@ -16,7 +16,7 @@
 #include "base/figures.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
-#include "cli/heads_option.h"
+#include "cli/head_choice.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
 #include "cli/progress.h"

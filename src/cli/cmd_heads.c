@@ -8,8 +8,10 @@
 
 #include "base/figures.h"
 #include "cli/command.h"
+#include "cli/head_choice.h"
+#include "cli/heads_picture.h"
 #include "cli/input.h"
-#include "cli/numbers.h"
+#include "cli/paths.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "convert/likeness.h"
@@ -19,7 +21,7 @@
 struct heads_options {
     struct common_options common;
     struct engine_options engine; /* its threads; the rest is as the model is */
-    const char *text, *range, *layers;
+    const char *text, *range, *layers, *svg;
     int tokens, ablation;
     int format;
 };
@@ -39,18 +41,21 @@ static const struct option text_options[] = {
             .fallback = "4096"),
     OPT_CHOICE("ablate", ablation, NULL, ablations,
                "what a head's result becomes: zero, or its mean over the text", .fallback = "zero"),
-    OPT_STRING("layer", layers, "L,...", "only the heads of these layers, from 0",
-               .otherwise = "all"),
+    OPT_LAYER(layers, "only the heads of these layers, from 0", .otherwise = "all"),
     OPT_END,
 };
 
-static const struct option result_options[] = {OPT_FORMAT, OPT_END};
+static const struct option result_options[] = {
+    OPT_FORMAT,
+    OPT_STRING("svg", svg, "FILE", "draw delta_nll, layers down and heads across"),
+    OPT_END,
+};
 
 /* What a run holds beside the runtime. */
 struct heads_job {
     const struct heads_options *options;
     const struct model *model;
-    unsigned char *layers;      /* [n_layers] of --layer, malloc'd; NULL: all */
+    unsigned char *layers;      /* [n_layers] 1 for those of --layer, malloc'd */
     struct head_likeness *kept; /* [n_layers, n_heads, n_heads], malloc'd */
     struct heads_result result;
     struct progress shown;
@@ -62,28 +67,40 @@ static enum status check_heads_options(const struct heads_options *o, struct err
 {
     const char *model;
     struct text nothing = {"", 0};
-    struct int_list layers = {.n = 0};
     TRY(common_model_path(&o->common, &model, e));
     if (!o->text)
         return err_set(e, STATUS_USAGE, "there is no text to predict; expected --text FILE");
-    if (o->layers)
-        TRY(list_ints("--layer", o->layers, 0, INT_MAX, &layers, e));
+    TRY(path_spares("--svg", o->svg, model, "the checkpoint", e));
+    TRY(path_spares("--svg", o->svg, o->text, "the text", e));
     return input_cut(o->range, &nothing, e);
 }
 
 static enum status find_layers(struct heads_job *job, struct err *e)
 {
     const int n = job->model->config.n_layers;
-    struct int_list list = {.n = 0};
-    if (!job->options->layers)
-        return STATUS_OK;
-    TRY(list_ints("--layer", job->options->layers, 0, n - 1, &list, e));
+    struct choice chosen;
     job->layers = calloc((size_t)n, 1);
     if (!job->layers)
         return err_no_memory(e, "the list of layers", (size_t)n);
-    for (int i = 0; i < list.n; i++)
-        job->layers[list.items[i]] = 1;
-    return STATUS_OK;
+    const enum status s = choice_of("--layer", job->options->layers, n, "layer", &chosen, e);
+    for (int i = 0; i < chosen.n && s == STATUS_OK; i++)
+        job->layers[chosen.items[i]] = 1;
+    choice_free(&chosen);
+    return s;
+}
+
+/* Found out before the work. */
+static enum status check_picture(const struct heads_job *job, struct err *e)
+{
+    const struct config *c = &job->model->config;
+    const int most = c->n_heads > c->n_layers ? c->n_heads : c->n_layers;
+    if (!job->options->svg)
+        return STATUS_OK;
+    if (most > HEADS_PICTURE_MOST)
+        return err_set(e, STATUS_USAGE,
+                       "--svg: expected at most %d layers, and heads in each, found %d",
+                       HEADS_PICTURE_MOST, most);
+    return path_writable(job->options->svg, e);
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
@@ -234,9 +251,22 @@ static enum status measure_heads(struct heads_job *job, const struct runtime *r,
     return s;
 }
 
+static enum status show_result(const struct heads_job *job, const struct runtime *r, struct err *e)
+{
+    const char *path;
+    TRY(common_model_path(r->common, &path, e));
+    TRY(print_heads(job, r->inv->out, e));
+    say_result(job);
+    if (!job->options->svg)
+        return STATUS_OK;
+    return heads_write_picture(&job->result, job->model->config.n_heads, path, job->options->svg,
+                               e);
+}
+
 static enum status run_job(struct heads_job *job, const struct runtime *r, struct err *e)
 {
     TRY(find_layers(job, e));
+    TRY(check_picture(job, e));
     TRY(compare_heads(job, r, e));
     enum status s = measure_heads(job, r, e);
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
@@ -245,9 +275,8 @@ static enum status run_job(struct heads_job *job, const struct runtime *r, struc
         say_interrupted(job);
     if (job->result.n_done == 0)
         return s;
-    const enum status printed = print_heads(job, r->inv->out, e);
-    say_result(job);
-    return printed == STATUS_OK ? s : printed;
+    const enum status shown = show_result(job, r, e);
+    return shown == STATUS_OK ? s : shown;
 }
 
 static enum status measure_text(const void *values, struct runtime *r, struct text text,

@@ -65,3 +65,34 @@ enum status head_of_option(const char *option, const char *text, const struct co
                    "%s: expected L.H, a layer from 0 to %d and a head from 0 to %d, found '%.40s'",
                    option, c->n_layers - 1, c->n_heads - 1, text);
 }
+
+static enum status mark_heads(const char *option, const char *text, const struct config *c,
+                              unsigned char *heads, struct err *e)
+{
+    for (char end = ','; end;) {
+        char item[32];
+        int layer, head;
+        end = list_next(&text, ",", item, sizeof item);
+        TRY(head_of_option(option, item, c, &layer, &head, e));
+        unsigned char *mark = heads + (size_t)layer * (size_t)c->n_heads + (size_t)head;
+        if (*mark)
+            return err_set(e, STATUS_USAGE, "%s: head %s is given twice", option, item);
+        *mark = 1;
+    }
+    return STATUS_OK;
+}
+
+enum status heads_of_option(const char *option, const char *text, const struct config *c,
+                            unsigned char **heads, struct err *e)
+{
+    const size_t n = (size_t)c->n_layers * (size_t)c->n_heads;
+    *heads = calloc(n, 1);
+    if (!*heads)
+        return err_no_memory(e, "the list of heads", n);
+    const enum status s = mark_heads(option, text, c, *heads, e);
+    if (s != STATUS_OK) {
+        free(*heads);
+        *heads = NULL;
+    }
+    return s;
+}

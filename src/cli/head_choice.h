@@ -28,4 +28,14 @@ void choice_free(struct choice *c); /* legal on a zeroed struct and twice */
 enum status head_of_option(const char *option, const char *text, const struct config *c, int *layer,
                            int *head, struct err *e);
 
+/* Of --without, which several commands have. */
+#define WITHOUT_HELP                                                                               \
+    "leave out what these heads add: layer and head, from 0, of the model as it runs"
+
+/* A byte for every head of the model, [n_layers, n_heads], 1 for those of a list "0.3,2.1", as
+ * malloc'd memory of the caller. The failures of head_of_option, for each; STATUS_USAGE for one
+ * that is there twice; STATUS_NO_MEMORY. */
+enum status heads_of_option(const char *option, const char *text, const struct config *c,
+                            unsigned char **heads, struct err *e);
+
 #endif

@@ -8,7 +8,7 @@
 #include "base/available.h"
 #include "base/cpus.h"
 #include "base/figures.h"
-#include "cli/heads_option.h"
+#include "cli/head_choice.h"
 #include "cli/numbers.h"
 #include "cli/signals.h"
 #include "engine/autothreads.h"
@@ -168,13 +168,10 @@ static enum status find_without(struct runtime *r, struct err *e)
     return STATUS_OK;
 }
 
-/* -t, DECODE_THREADS, DECODE_ISA and the form of --without are checked before the checkpoint is
- * opened. */
+/* -t, DECODE_THREADS and DECODE_ISA are checked before the checkpoint is opened. */
 static enum status open_runtime(struct runtime *r, const char *path, struct err *e)
 {
     const unsigned parts = CHECKPOINT_MODEL | r->parts;
-    if (r->engine->without)
-        TRY(heads_option_check("--without", r->engine->without, e));
     TRY(choose_threads(r->common, r->engine->threads, &r->n_threads, &r->threads_are_auto, e));
     TRY(runtime_kernels(r->common, &r->kernels, e));
     if (r->engine->variant.kv_heads > 0)
