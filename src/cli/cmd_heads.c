@@ -70,8 +70,10 @@ static enum status check_heads_options(const struct heads_options *o, struct err
     TRY(common_model_path(&o->common, &model, e));
     if (!o->text)
         return err_set(e, STATUS_USAGE, "there is no text to predict; expected --text FILE");
-    TRY(path_spares("--svg", o->svg, model, "the checkpoint", e));
-    TRY(path_spares("--svg", o->svg, o->text, "the text", e));
+    if (o->svg) {
+        TRY(path_spares("--svg", o->svg, model, "the checkpoint", e));
+        TRY(path_spares("--svg", o->svg, o->text, "the text", e));
+    }
     return input_cut(o->range, &nothing, e);
 }
 

@@ -29,7 +29,7 @@ struct heads_spec {
     enum heads_ablation ablation;
     const unsigned char *layers; /* [n_layers] not 0: whose heads are measured; NULL: all */
     /* Called between blocks from the calling thread; `arg` goes to both. May be NULL. */
-    bool (*stop)(void *arg); /* true: end with what there is */
+    bool (*stop)(void *arg);                                      /* true: end with what there is */
     void (*progress)(void *arg, int done, int all, double share); /* heads; of the work, 0 to 1 */
     void *arg;
 };
