@@ -716,6 +716,86 @@ code=$?
 note "eval interrupted: exit 130" is_code 130
 note "eval interrupted: no figures" is_empty "$out"
 note "eval interrupted: is said" has "$err" "interrupted after"
+# --- heads --------------------------------------------------------------------------------------
+
+keys="layer,head,delta_nll,delta_nll_stderr,delta_bits_per_byte,written,stream,like,like_score_kept,like_output_kept"
+set -- "$golden/gqa.gguf" --text "$dir/half"
+expect_exit 0 help heads
+note "help heads is whole" has "$out" "goes on where it was"
+expect_error 2 "no checkpoint is named" heads --text x
+expect_error 2 "there is no text to predict" heads "$model"
+expect_error 2 "--range: expected A:B" heads "$@" --range 1:0
+expect_error 2 "--ablate: expected one of zero, mean" heads "$@" --ablate random
+expect_error 2 "--tokens: expected" heads "$@" --tokens 0
+expect_error 2 "--layer: expected all or layers from 0 to" heads "$@" --layer 99
+expect_error 2 "the text has 1 token; expected at least 2" heads "$1" --text "$dir/one"
+expect_error 2 "--svg" heads "$@" --svg "$1"
+expect_error 2 "unknown option '--kv-type'" heads "$@" --kv-type f16
+expect_error 3 "nosuchfile" heads "$1" --text nosuchfile
+
+expect_exit 0 heads "$@" --tokens 100 --format csv
+note "heads: exactly the documented keys" [ "$(head -n 1 "$out")" = "$keys" ]
+note "heads: what costs nothing" has "$err" "heads cost nothing on this text"
+n_rows=$(($(wc -l <"$out") - 1))
+cp "$out" "$dir/expected"
+for same in "-t 3" "--layer all" "--svg $dir/heads.svg"; do
+    expect_same "$dir/expected" heads "$@" --tokens 100 --format csv $same
+done
+note "heads: a picture" has "$dir/heads.svg" "<svg"
+expect_exit 0 heads "$@" --tokens 100 --layer 0 --format csv -q
+note "heads: nothing on stderr with -q" is_empty "$err"
+note "heads: the layer's rows" [ "$(sed -n 2,4p "$out")" = "$(sed -n 2,4p "$dir/expected")" ]
+expect_exit 0 heads "$@" --tokens 100 --ablate mean --format json
+note "heads: JSON" has "$out" '"delta_nll": '
+note "heads: a row a head" [ "$(grep -c '"layer"' "$out")" = "$n_rows" ]
+
+# Ctrl-C: the heads that are done.
+: >"$err"
+"$decode" heads "$model" --text tests/cli.sh --tokens 200000 -v --format csv >"$out" 2>"$err" &
+pid=$!
+sleep 4
+kill -INT $pid
+wait $pid
+code=$?
+note "heads interrupted: exit 130" is_code 130
+note "heads interrupted: is said" has "$err" "interrupted after"
+
+# Without heads: the figures of the file that has no columns for them.
+tokens=$(cat "$golden/gqa.tokens")
+dropped=$dir/dropped.gguf
+expect_exit 0 convert "$1" -o "$dropped" --drop-heads 0.1,1.0
+note "drop-heads: said" has "$err" "the output columns of heads 0.1,1.0 are zero"
+note "drop-heads: in the metadata" has "$dropped" "0.1,1.0"
+eval_csv "$dropped" --text "$dir/half"
+cp "$dir/row" "$dir/expected"
+eval_csv "$@" --without 0.1,1.0
+note "eval --without: the figures of the file" cmp -s "$dir/row" "$dir/expected"
+eval_csv "$@" --without 0.1
+note "eval --without: other heads, other figures" [ "$(cat "$dir/row")" != "$(cat "$dir/expected")" ]
+run score "$dropped" --tokens "$tokens"
+cp "$out" "$dir/expected"
+expect_same "$dir/expected" score "$1" --tokens "$tokens" --without 1.0,0.1
+run generate "$dropped" -p x -n 20 --greedy -q
+cp "$out" "$dir/expected"
+expect_same "$dir/expected" generate "$1" -p x -n 20 --greedy -q --without 0.1,1.0
+expect_exit 0 eval "$@" --without 0.1 --against "$1" --format csv
+note "eval --without: the other has all heads" [ "$(tail -n 1 "$out" | cut -d , -f 8)" != 0 ]
+expect_exit 0 bench "$1" --kv-heads all --without 0.1 -n 2 --warmup 0 --repeat 1 --prompt 0 -q
+for heads in '' 0 0. .0 0.1. 0.1, ,0.1 -1.0 0.-1 99.0 0.99 0,1 x 0.1,1.x \
+    4294967296.0; do
+    expect_error 2 "--without: expected L.H, a layer from 0 to" eval "$@" --without "$heads"
+    expect_error 2 "--drop-heads: expected L.H" convert "$1" -o "$dir/new.gguf" --drop-heads "$heads"
+done
+expect_error 2 "--without: expected L.H" score "$1" --tokens 1,2 --without 9.9
+expect_error 2 "--without: expected L.H" generate "$1" -p x --without 9.9
+expect_error 2 "--without: expected L.H" bench "$1" --without 9.9
+expect_error 2 "--without: head 0.1 is given twice" eval "$@" --without 0.1,1.1,0.1
+expect_error 2 "expected one of them" convert "$1" -o "$dir/new.gguf" --drop-heads 0.1 --kv-heads 1
+expect_error 2 "decode eval measures OUT" convert "$1" -o "$dir/new.gguf" --drop-heads 0.1 --eval "$dir/half"
+expect_error 2 "share one block" convert "$golden/shared-block.gguf" -o "$dir/new.gguf" --drop-heads 0.1
+expect_error 2 "exists" convert "$1" -o "$dropped" --drop-heads 0.1
+note "drop-heads: nothing is written" [ ! -e "$dir/new.gguf" ]
+
 # --- train --------------------------------------------------------------------------------------
 
 # A text of lines, a model of seconds.

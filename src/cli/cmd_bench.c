@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -15,6 +16,7 @@
 #include "base/figures.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
+#include "cli/head_choice.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
@@ -34,7 +36,7 @@ struct bench_options {
     struct bench_spec spec; /* its numbers; specify_bench adds the rest */
     int method;             /* an enum convert_method */
     int format;
-    const char *plot, *trace;
+    const char *plot, *trace, *without;
 };
 
 #define VALUES struct bench_options
@@ -61,6 +63,7 @@ static const struct option matrix_options[] = {
                .otherwise = "as in the checkpoint; f32 with --shape"),
     OPT_STRING("kv-type", kv_types, "KV,...", "types of the cache: f32, f16, q8_0",
                .fallback = "f32"),
+    OPT_STRING("without", without, "L.H,...", WITHOUT_HELP),
     OPT_STRING("threads", threads, "T,T,...",
                "numbers of threads; auto: as many processors as this process may use",
                .letter = 't', .otherwise = "DECODE_THREADS, else auto"),
@@ -97,6 +100,8 @@ struct bench_inputs {
     const char *subject;
     struct variant_file converted[LIST_MAX]; /* by kv_heads, of --method; [0, kv_heads.n) */
     const struct gguf *variants[LIST_MAX];
+    unsigned char *off; /* malloc'd, of --without; NULL: not given */
+    struct head_ablation without;
     struct progress progress;
 };
 
@@ -178,6 +183,11 @@ static enum status specify_bench(const struct bench_options *o, struct bench_inp
 {
     TRY(read_subject(o, in, spec, e));
     TRY(read_lists(o, &spec->config, in, e));
+    if (o->without) {
+        TRY(heads_of_option("--without", o->without, &spec->config, &in->off, e));
+        in->without.off = in->off;
+        spec->without = &in->without;
+    }
     TRY(runtime_kernels(&o->common, &spec->kernels, e));
     spec->kv_heads = (struct bench_list){in->kv_heads.items, in->kv_heads.n};
     spec->types = (struct bench_list){in->types.items, in->types.n};
@@ -392,6 +402,7 @@ static enum status run_bench(const struct invocation *inv, const void *values, s
     for (int i = 0; i < in.kv_heads.n; i++)
         variant_file_free(&in.converted[i]);
     checkpoint_close(&in.checkpoint);
+    free(in.off);
     return s;
 }
 

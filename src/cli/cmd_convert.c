@@ -8,12 +8,14 @@
 #include "base/clock.h"
 #include "cli/command.h"
 #include "cli/convert_report.h"
+#include "cli/head_choice.h"
 #include "cli/input.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/variant.h"
+#include "convert/drop.h"
 #include "measure/eval.h"
 #include "model/checkpoint.h"
 #include "model/kv_cache.h"
@@ -26,13 +28,20 @@
 struct convert_options {
     struct common_options common;
     struct variant_options variant;
-    const char *out, *threads, *eval;
+    const char *out, *threads, *eval, *drop_heads;
     bool force, requantize;
     struct option_u64 seed;
     int format;
 };
 
 #define VALUES struct convert_options
+
+static const struct option drop_options[] = {
+    OPT_STRING("drop-heads", drop_heads, "L.H,...",
+               "instead: make these heads' columns of the output matrix zero; layer and head, "
+               "from 0"),
+    OPT_END,
+};
 
 static const struct option own_options[] = {
     OPT_OUT,
@@ -85,19 +94,34 @@ static enum status check_types(const struct gguf *g, const char *path, struct er
     return STATUS_OK;
 }
 
+/* What --drop-heads does is not a conversion of heads to other heads. */
+static enum status check_drop_options(const struct convert_options *o, struct err *e)
+{
+    if (o->variant.kv_heads > 0)
+        return err_set(e, STATUS_USAGE,
+                       "--drop-heads and --kv-heads are both given; expected one of them: the "
+                       "second run takes what the first wrote");
+    if (o->eval)
+        return err_set(e, STATUS_USAGE,
+                       "--drop-heads and --eval are both given; decode eval measures OUT");
+    return STATUS_OK;
+}
+
 /* First what is found out without the checkpoint. */
 static enum status prepare_conversion(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
     TRY(common_model_path(&o->common, &c->path, e));
-    if (o->variant.kv_heads == 0)
+    if (o->drop_heads)
+        TRY(check_drop_options(o, e));
+    else if (o->variant.kv_heads == 0)
         return err_set(e, STATUS_USAGE, "no number of K/V heads is named; expected --kv-heads G");
     TRY(check_converted_path(o, c->path, e));
     if (o->eval)
         TRY(input_await(o->eval, EVAL_MAX, &c->eval_text, &c->eval_len, e));
     TRY(runtime_workers(&o->common, o->threads, &c->kernels, &c->pool, e));
     TRY(common_open(c->path, 0, &c->checkpoint, e));
-    if (!o->requantize)
+    if (!o->requantize && !o->drop_heads)
         TRY(check_types(c->checkpoint.gguf, c->path, e));
     return STATUS_OK;
 }
@@ -231,6 +255,38 @@ static enum status convert_and_tell(struct conversion *c, struct output *out, st
     return s;
 }
 
+/* --- without heads --------------------------------------------------------------------------- */
+
+static enum status write_without(const struct conversion *c, const unsigned char *off,
+                                 struct err *e)
+{
+    const struct drop_spec spec = {.gguf = c->checkpoint.gguf,
+                                   .off = off,
+                                   .names = c->options->drop_heads,
+                                   .version = DECODE_VERSION};
+    struct drop dropped;
+    TRY(drop_heads(&spec, &dropped, e));
+    const enum status s = gguf_write(dropped.writer, c->options->out, e);
+    drop_free(&dropped);
+    return s;
+}
+
+static enum status drop_and_tell(const struct conversion *c, struct err *e)
+{
+    struct config config;
+    unsigned char *off;
+    TRY(common_config(c->path, &c->checkpoint, &config, e));
+    TRY(heads_of_option("--drop-heads", c->options->drop_heads, &config, &off, e));
+    const enum status s = write_without(c, off, e);
+    free(off);
+    if (s == STATUS_BAD_FILE)
+        err_prefix(e, c->path);
+    if (s == STATUS_OK)
+        say(&c->options->common, "%s: the output columns of heads %s are zero", c->options->out,
+            c->options->drop_heads);
+    return s;
+}
+
 static enum status run_convert(const struct invocation *inv, const void *values, struct err *e)
 {
     struct conversion c = {.options = values};
@@ -239,7 +295,7 @@ static enum status run_convert(const struct invocation *inv, const void *values,
     if (s == STATUS_OK)
         s = read_eval_tokens(&c, e);
     if (s == STATUS_OK)
-        s = convert_and_tell(&c, inv->out, e);
+        s = c.options->drop_heads ? drop_and_tell(&c, e) : convert_and_tell(&c, inv->out, e);
     pool_free(c.pool);
     checkpoint_close(&c.checkpoint);
     free(c.eval_text);
@@ -250,7 +306,7 @@ static enum status run_convert(const struct invocation *inv, const void *values,
 const struct command command_convert = {
     .name = "convert",
     .summary = "MHA checkpoint to GQA or MQA",
-    .usage = "MODEL -o OUT --kv-heads G [options]",
+    .usage = "MODEL -o OUT (--kv-heads G | --drop-heads L.H,...) [options]",
     .notes =
         "The heads of a group come to share one K and one V head, and the KV cache shrinks by as\n"
         "much. `fit` finds the shared heads that lose least of the attention scores and of what\n"
@@ -260,10 +316,13 @@ const struct command command_convert = {
         "energy that are lost, then cache, parameters and, with --eval, bits per byte before and\n"
         "after. Weights keep their types; metadata say how the file was made. Layers that have no\n"
         "more K/V heads than G keep theirs.\n"
+        "--drop-heads writes the checkpoint as it is but for the output matrix, where the columns\n"
+        "of the heads named become zero: what --without of eval and generate computes, as a file.\n"
         "With --format csv the layers come first, then, after an empty line, the other figures "
         "under a\n"
         "header of their own: exact, in bytes and seconds, with the names they have in JSON.\n",
     .spec = {.groups = {{"Conversion", variant_options, offsetof(VALUES, variant)},
+                        {"Heads", drop_options, 0},
                         {"Output", own_options, 0},
                         COMMON_GROUP},
              .positionals = {MODEL_POSITIONAL}},

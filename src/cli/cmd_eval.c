@@ -3,12 +3,10 @@
  */
 #include <inttypes.h>
 #include <limits.h>
-#include <string.h>
 
 #include "base/figures.h"
 #include "cli/command.h"
 #include "cli/input.h"
-#include "cli/numbers.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
 #include "measure/eval.h"
@@ -27,9 +25,7 @@ struct eval_options {
 
 static const struct option text_options[] = {
     OPT_STRING("text", text, "FILE", "the text to predict; - is standard input"),
-    OPT_STRING("range", range, "A:B",
-               "a share of its bytes, fractions from 0 to 1: 0.9:1 is the last tenth",
-               .otherwise = "0:1, all"),
+    OPT_RANGE,
     OPT_INT("ctx", ctx, "C", 1, INT_MAX, "input tokens of a window",
             .otherwise = "the checkpoint's context, or that of --against if smaller"),
     OPT_INT("stride", stride, "S", 1, INT_MAX,
@@ -46,37 +42,6 @@ static const struct option result_options[] = {
 
 /* --- options --------------------------------------------------------------------------------- */
 
-/* One fraction of A:B, [begin, end) of the option's text. */
-static bool parse_fraction(const char *begin, const char *end, double *out)
-{
-    char digits[64];
-    const size_t len = (size_t)(end - begin);
-    if (len >= sizeof digits)
-        return false;
-    memcpy(digits, begin, len);
-    digits[len] = 0;
-    return digits[0] != '-' && parse_double(digits, out) && *out <= 1;
-}
-
-/* The share A:B of `text`: its bytes from floor(A * len) up to floor(B * len), so that ranges that
- * meet leave nothing out and share nothing. */
-static enum status cut_range(const char *range, struct text *text, struct err *e)
-{
-    double from = 0, to = 1;
-    if (!range)
-        return STATUS_OK;
-    const char *colon = strchr(range, ':');
-    if (!colon || !parse_fraction(range, colon, &from) ||
-        !parse_fraction(colon + 1, colon + strlen(colon), &to) || from >= to)
-        return err_set(e, STATUS_USAGE,
-                       "--range: expected A:B, two fractions from 0 to 1, A below B, found '%.60s'",
-                       range);
-    const size_t begin = (size_t)(from * (double)text->len);
-    const size_t end = (size_t)(to * (double)text->len);
-    *text = (struct text){text->data + begin, end - begin};
-    return STATUS_OK;
-}
-
 static enum status check_eval_options(const struct eval_options *o, struct err *e)
 {
     const char *model;
@@ -87,7 +52,7 @@ static enum status check_eval_options(const struct eval_options *o, struct err *
     if (o->ctx && o->stride > o->ctx)
         return err_set(e, STATUS_USAGE, "--stride: expected 1 to %d, the tokens of --ctx, found %d",
                        o->ctx, o->stride);
-    return cut_range(o->range, &nothing, e);
+    return input_cut(o->range, &nothing, e);
 }
 
 /* --- the other checkpoint -------------------------------------------------------------------- */
@@ -215,7 +180,7 @@ static enum status eval_text(const void *values, struct runtime *r, struct text 
 {
     const struct eval_options *o = values;
     const struct checkpoint *c = &r->checkpoint;
-    TRY(cut_range(o->range, &text, e));
+    TRY(input_cut(o->range, &text, e));
     if (o->against)
         TRY(open_other(o->against, r, e));
     TRY(check_windows(o, c->model, r->other.model, e));
@@ -224,9 +189,7 @@ static enum status eval_text(const void *values, struct runtime *r, struct text 
     TRY(runtime_start_threads(r, e));
     struct eval_spec spec = {.model = c->model,
                              .other = r->other.model,
-                             .params = {.kv_storage = kv_type_storage[o->engine.kv_type],
-                                        .block = o->engine.block,
-                                        .kernels = r->kernels},
+                             .params = runtime_session_params(r),
                              .pool = r->pool,
                              .tokens = r->tokens,
                              .n_tokens = r->n_tokens,

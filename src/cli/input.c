@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "cli/numbers.h"
 #include "cli/signals.h"
 
 /* More text than this is refused before it is read: no context holds it. */
@@ -53,6 +54,35 @@ enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, c
     if (s != STATUS_OK)
         err_prefix(e, path);
     return s;
+}
+
+/* One fraction of A:B, [begin, end) of the option's text. */
+static bool parse_fraction(const char *begin, const char *end, double *out)
+{
+    char digits[64];
+    const size_t len = (size_t)(end - begin);
+    if (len >= sizeof digits)
+        return false;
+    memcpy(digits, begin, len);
+    digits[len] = 0;
+    return digits[0] != '-' && parse_double(digits, out) && *out <= 1;
+}
+
+enum status input_cut(const char *range, struct text *text, struct err *e)
+{
+    double from = 0, to = 1;
+    if (!range)
+        return STATUS_OK;
+    const char *colon = strchr(range, ':');
+    if (!colon || !parse_fraction(range, colon, &from) ||
+        !parse_fraction(colon + 1, colon + strlen(colon), &to) || from >= to)
+        return err_set(e, STATUS_USAGE,
+                       "--range: expected A:B, two fractions from 0 to 1, A below B, found '%.60s'",
+                       range);
+    const size_t begin = (size_t)(from * (double)text->len);
+    const size_t end = (size_t)(to * (double)text->len);
+    *text = (struct text){text->data + begin, end - begin};
+    return STATUS_OK;
 }
 
 enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,

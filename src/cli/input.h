@@ -27,6 +27,14 @@ enum status input_read(const struct input_options *in, char **text, size_t *len,
  * coming, and Ctrl-C still ends the wait. STATUS_INTERRUPTED: it came before. */
 enum status input_await(const char *path, size_t max, char **text, size_t *len, struct err *e);
 
+/* Of --range: the share A:B of `text`, its bytes from floor(A * len) up to floor(B * len), so that
+ * ranges that meet leave nothing out and share nothing. NULL is all. STATUS_USAGE. */
+enum status input_cut(const char *range, struct text *text, struct err *e);
+#define OPT_RANGE                                                                                  \
+    OPT_STRING("range", range, "A:B",                                                              \
+               "a share of its bytes, fractions from 0 to 1: 0.9:1 is the last tenth",             \
+               .otherwise = "0:1, all")
+
 /* STATUS_BAD_FILE if the checkpoint at `path` has no tokenizer, or none that makes tokens of texts,
  * which `option` needs. */
 enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, const char *option,

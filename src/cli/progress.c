@@ -62,6 +62,17 @@ void progress_show_texts(struct progress *p, uint64_t done, uint64_t begun, uint
     fputs("\033[K", stderr);
 }
 
+void progress_show_share(struct progress *p, uint64_t done, uint64_t all, double share)
+{
+    const uint64_t now = clock_ns();
+    p->done = done;
+    if (share <= 0 || !is_due(p, now))
+        return;
+    const double left = (double)(now - p->started_ns) * (1 - share) / share;
+    fprintf(stderr, "\r%" PRIu64 " of %" PRIu64 " %s, %s left\033[K", done, all, p->unit,
+            figure_duration((uint64_t)left).text);
+}
+
 void progress_end(const struct progress *p)
 {
     if (p->terminal)

@@ -8,6 +8,7 @@
 #include "base/available.h"
 #include "base/cpus.h"
 #include "base/figures.h"
+#include "cli/head_choice.h"
 #include "cli/numbers.h"
 #include "cli/signals.h"
 #include "engine/autothreads.h"
@@ -37,6 +38,7 @@ const struct option engine_options[] = {
                .fallback = "f32"),
     OPT_INT("block", block, "N", 1, 4096,
             "tokens taken at once in prefill; all give the same result", .otherwise = "chosen"),
+    OPT_STRING("without", without, "L.H,...", WITHOUT_HELP),
     OPT_END,
 };
 
@@ -146,7 +148,24 @@ static enum status open_variant(struct runtime *r, const char *path, unsigned pa
         TRY(runtime_seed(&v->seed, &source.seed, e));
         say(r->common, "seed %llu", (unsigned long long)source.seed);
     }
-    return variant_load(v, &source, &r->checkpoint.model, e);
+    if (!r->beside)
+        return variant_load(v, &source, &r->checkpoint.model, NULL, e);
+    TRY(variant_load(v, &source, &r->other.model, &r->head_order, e));
+    const enum status s =
+        model_create(r->checkpoint.gguf, NULL, &r->checkpoint.file, &r->checkpoint.model, e);
+    if (s != STATUS_OK)
+        err_prefix(e, path);
+    return s;
+}
+
+/* The heads of --without, among those of the model that was opened. */
+static enum status find_without(struct runtime *r, struct err *e)
+{
+    if (!r->engine->without)
+        return STATUS_OK;
+    TRY(heads_of_option("--without", r->engine->without, &r->checkpoint.model->config, &r->off, e));
+    r->without.off = r->off;
+    return STATUS_OK;
 }
 
 /* -t, DECODE_THREADS and DECODE_ISA are checked before the checkpoint is opened. */
@@ -155,18 +174,28 @@ static enum status open_runtime(struct runtime *r, const char *path, struct err 
     const unsigned parts = CHECKPOINT_MODEL | r->parts;
     TRY(choose_threads(r->common, r->engine->threads, &r->n_threads, &r->threads_are_auto, e));
     TRY(runtime_kernels(r->common, &r->kernels, e));
-    return r->engine->variant.kv_heads > 0 ? open_variant(r, path, parts, e)
-                                           : common_open(path, parts, &r->checkpoint, e);
+    if (r->engine->variant.kv_heads > 0)
+        TRY(open_variant(r, path, parts, e));
+    else
+        TRY(common_open(path, parts, &r->checkpoint, e));
+    return find_without(r, e);
+}
+
+struct session_params runtime_session_params(const struct runtime *r)
+{
+    return (struct session_params){.kv_storage = kv_type_storage[r->engine->kv_type],
+                                   .block = r->engine->block,
+                                   .kernels = r->kernels,
+                                   .without = r->without.off ? &r->without : NULL};
 }
 
 static struct session_params params_of(const struct runtime *r, const struct session_wanted *w)
 {
-    return (struct session_params){.n_sequences = w->n_sequences,
-                                   .n_ctx = w->n_ctx,
-                                   .n_shared = w->n_shared,
-                                   .kv_storage = kv_type_storage[r->engine->kv_type],
-                                   .block = r->engine->block,
-                                   .kernels = r->kernels};
+    struct session_params p = runtime_session_params(r);
+    p.n_sequences = w->n_sequences;
+    p.n_ctx = w->n_ctx;
+    p.n_shared = w->n_shared;
+    return p;
 }
 
 /* What lowers the cache, "; A and B lower the cache"; "" if nothing does. */
@@ -291,7 +320,9 @@ enum status runtime_run(struct runtime *r, const struct input_options *input, ru
     pool_free(r->pool);
     checkpoint_close(&r->checkpoint);
     checkpoint_close(&r->other);
+    free(r->head_order);
     free(r->tokens);
+    free(r->off);
     free(text);
     return s;
 }

@@ -25,6 +25,7 @@ struct engine_options {
     const char *threads;            /* -t: NULL, a number or "auto" */
     int kv_type;                    /* of kv_type_names */
     int block;                      /* 0: the default */
+    const char *without;            /* NULL: all heads are there */
     struct variant_options variant; /* its own table of options */
 };
 extern const struct option engine_options[];
@@ -64,6 +65,7 @@ struct runtime {
     const struct common_options *common;
     const struct engine_options *engine;
     unsigned parts; /* that the checkpoint must have beside the model, as common_open takes them */
+    bool beside;    /* of a variant: it is the other model, the checkpoint keeps its own */
 
     struct checkpoint checkpoint; /* its model converted if the options ask for another variant */
     const struct kernels *kernels;
@@ -71,11 +73,15 @@ struct runtime {
     bool threads_are_auto; /* may be lowered where fewer are faster */
     struct pool *pool;
     struct session *session;
+    unsigned char *off;           /* malloc'd, of --without; NULL: not given */
+    struct head_ablation without; /* the same */
 
     /* Of the command, released like the rest. */
     int32_t *tokens; /* [n_tokens] of the text; malloc'd */
     size_t n_tokens;
     struct checkpoint other; /* another one to compare with */
+    int *head_order; /* `beside`: [n_layers, n_heads] which of the checkpoint's heads each of
+                        the variant's is; malloc'd */
 };
 
 /* Reads the text, defers signals, checks threads and kernels, opens the checkpoint, then calls
@@ -84,6 +90,9 @@ typedef enum status runtime_work(const void *values, struct runtime *r, struct t
                                  struct err *e);
 enum status runtime_run(struct runtime *r, const struct input_options *input, runtime_work *work,
                         const void *values, struct err *e);
+
+/* What the options say of any session; what it borrows is the runtime's. */
+struct session_params runtime_session_params(const struct runtime *r);
 
 /* Starts r->pool, unless it is. STATUS_NO_MEMORY. */
 enum status runtime_start_threads(struct runtime *r, struct err *e);

@@ -233,7 +233,7 @@ struct attend_bias {
  * Attention of n_heads query heads of one token to one chunk; the K and V rows are read once for
  * all of them.
  *   q        [n_heads, key_dim], already scaled by 1 / sqrt(key_dim)
- *   scores   [n_heads, KERNEL_CHUNK] scratch; its contents mean nothing before and after
+ *   scores   [n_heads, KERNEL_CHUNK] scratch; afterwards exp(s_t - m) of the n_positions
  *   max      [n_heads]  m = max_t s_t, with s_t = q.k_t + the head's bias, if any
  *   sum      [n_heads]  l = sum_t exp(s_t - m)
  *   out      [n_heads, value_dim]  o = sum_t exp(s_t - m) v_t, not yet divided by l

@@ -19,7 +19,9 @@ static void take_work(struct converter *c, struct arena *arena)
 
 static void take_result(struct converter *c, struct arena *arena, struct convert *out)
 {
-    out->layers = arena_take(arena, (uint64_t)c->config.n_layers, sizeof *out->layers);
+    const uint64_t n_layers = (uint64_t)c->config.n_layers, n_heads = (uint64_t)c->config.n_heads;
+    out->layers = arena_take(arena, n_layers, sizeof *out->layers);
+    out->head_order = arena_take(arena, n_layers * n_heads, sizeof *out->head_order);
     convert_tensors_take(c, arena);
 }
 
@@ -66,10 +68,6 @@ static enum status not_computed(int layer, struct err *e)
 /* `to` with its heads in the new order. */
 static enum status convert_heads(struct converter *c, struct convert_layer *lost, struct err *e)
 {
-    c->qk.n_turned = c->config.position == POSITION_ROPE ? c->config.rope.n_dims : 0;
-    c->qk.centred = c->config.position != POSITION_ROPE;
-    c->qk.second = c->qk.centred ? c->moments.keys : c->moments.values;
-    c->ov.second = c->moments.values;
     convert_measure(c);
     if (!convert_group(c) || !convert_map(c))
         return not_computed(c->block, e);
@@ -80,10 +78,19 @@ static enum status convert_heads(struct converter *c, struct convert_layer *lost
     return convert_store_qkv(c, e);
 }
 
-/* One block, and what the layers that use it lose. */
-static enum status convert_block(struct converter *c, struct convert_layer *layers, struct err *e)
+/* Of the layers that use the block. */
+static void note_order(const struct converter *c, int *head_order)
 {
-    struct convert_layer lost = {.score = 0};
+    const int n = c->config.n_heads;
+    for (int l = c->first; l < c->end; l++)
+        for (int h = 0; h < n; h++)
+            head_order[l * n + h] = convert_keeps_heads(c) ? h : c->order[h];
+}
+
+/* One block, and what the layers that use it lose. */
+static enum status convert_block(struct converter *c, struct convert *out, struct err *e)
+{
+    struct convert_layer lost = {.score = 0}, *layers = out->layers;
     convert_load(c);
     if (c->calibration)
         TRY(convert_calibrate(c));
@@ -93,6 +100,7 @@ static enum status convert_block(struct converter *c, struct convert_layer *laye
         convert_keep(c);
     else
         TRY(convert_heads(c, &lost, e));
+    note_order(c, out->head_order);
     for (int l = c->first; l < c->end; l++)
         layers[l] = lost;
     if (c->spec->refit)
@@ -115,7 +123,7 @@ static enum status convert_blocks(struct converter *c, struct convert *out, stru
         if (convert_is_stopped(c->spec))
             return STATUS_INTERRUPTED;
         convert_work_begin(c, b);
-        TRY(convert_block(c, out->layers, e));
+        TRY(convert_block(c, out, e));
     }
     return convert_write(c, &out->writer, &out->n_params_after, e);
 }
@@ -132,19 +140,21 @@ enum status convert_run(const struct convert_spec *spec, struct convert *out, st
 {
     *out = (struct convert){.n_layers = 0};
     struct converter c;
+    struct model *model;
     enum status s = convert_work_describe(&c, spec, e);
     if (s != STATUS_OK)
         return s;
     out->n_layers = c.config.n_layers;
     out->n_params_before = elements_of(spec->gguf);
     /* Also checks every tensor's shape. */
-    s = model_create(spec->gguf, NULL, spec->source, &c.model, e);
+    s = model_create(spec->gguf, NULL, spec->source, &model, e);
+    c.model = model;
     if (s == STATUS_OK)
         s = take_memory(&c, out, e);
     if (s == STATUS_OK)
         s = convert_blocks(&c, out, e);
     convert_calibration_end(&c);
-    model_free(c.model);
+    model_free(model);
     arena_free(&c.arena);
     if (s != STATUS_OK)
         convert_free(out);

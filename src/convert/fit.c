@@ -28,10 +28,10 @@ static int copy_white(const struct converter *c, const struct convert_circuit *s
     return (int)width;
 }
 
-/* The share of the block's squared error that one shared head leaves: of each part the eigenvalues
- * beyond its elements. */
-static double share_beyond(const struct converter *c, const struct convert_circuit *s,
-                           const int *heads, int n, struct convert_eigen *scratch, bool *diverged)
+/* The squared error that one shared head leaves: of each part the eigenvalues beyond its elements.
+ */
+static double energy_beyond(const struct converter *c, const struct convert_circuit *s,
+                            const int *heads, int n, struct convert_eigen *scratch, bool *diverged)
 {
     double sum = 0;
     for (int p = 0; p < convert_n_parts(s); p++) {
@@ -42,8 +42,27 @@ static double share_beyond(const struct converter *c, const struct convert_circu
         for (int i = width - 1; i >= part.n; i--)
             sum += fmax(scratch->values[i], 0);
     }
+    return sum;
+}
+
+/* The same as a share of the block's. */
+static double share_beyond(const struct converter *c, const struct convert_circuit *s,
+                           const int *heads, int n, struct convert_eigen *scratch, bool *diverged)
+{
+    const double beyond = energy_beyond(c, s, heads, n, scratch, diverged);
     const double all = linalg_trace(s->white, s->width);
-    return all > 0 ? sum / all : 0;
+    return all > 0 ? beyond / all : 0;
+}
+
+double convert_kept(const struct converter *c, const struct convert_circuit *s, const int *heads,
+                    int n, struct convert_eigen *scratch, bool *diverged)
+{
+    const double beyond = energy_beyond(c, s, heads, n, scratch, diverged);
+    double all = 0;
+    for (int i = 0; i < n; i++)
+        for (int j = heads[i] * s->dim; j < (heads[i] + 1) * s->dim; j++)
+            all += s->white[(size_t)j * (size_t)s->width + (size_t)j];
+    return all > 0 ? fmax(1 - beyond / all, 0) : 1;
 }
 
 double convert_group_cost(const struct converter *c, const int *heads, int n,

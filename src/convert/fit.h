@@ -11,6 +11,10 @@
 double convert_group_cost(const struct converter *c, const int *heads, int n,
                           struct convert_eigen *scratch, bool *diverged);
 
+/* The share of these heads' own energy in a circuit that fit keeps with one head in their place. */
+double convert_kept(const struct converter *c, const struct convert_circuit *s, const int *heads,
+                    int n, struct convert_eigen *scratch, bool *diverged);
+
 /* in and out of both circuits, after convert_measure; the heads' groups are known. False if an
  * eigenproblem diverged. */
 bool convert_map(struct converter *c);

@@ -151,6 +151,10 @@ static void whiten(struct converter *c, struct convert_circuit *s)
 
 void convert_measure(struct converter *c)
 {
+    c->qk.n_turned = c->config.position == POSITION_ROPE ? c->config.rope.n_dims : 0;
+    c->qk.centred = c->config.position != POSITION_ROPE;
+    c->qk.second = c->qk.centred ? c->moments.keys : c->moments.values;
+    c->ov.second = c->moments.values;
     measure_gram(c, &c->qk, c->from.k, c->from.bk);
     measure_gram(c, &c->ov, c->from.v, c->from.bv);
     measure_queries(c);

@@ -6,7 +6,7 @@
 
 #include "convert/work.h"
 
-/* mean, gram, metric, root and white of both circuits, from weights and moments. */
+/* All of both circuits that follows from weights and moments. */
 void convert_measure(struct converter *c);
 
 /* Row i of the gram between the cached factors of heads g and h. */

@@ -90,7 +90,7 @@ struct converter {
     int n_kv_heads; /* the checkpoint's; before the first block the most of any */
     int n_groups;   /* the new K/V heads, likewise */
     int group;      /* heads a group */
-    struct model *model;
+    const struct model *model;
     struct arena arena;
     struct convert_weights from, to;
     struct convert_moments moments;

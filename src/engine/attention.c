@@ -1,5 +1,8 @@
 #include "engine/attention.h"
 
+#include <string.h>
+
+#include "compute/angles.h"
 #include "compute/pool.h"
 
 /* A part: out [value_dim], max, sum. */
@@ -78,6 +81,58 @@ void attention_store(const struct attention *a, float *scratch, int thread, int 
         store_row(a, item / n_rows, item % n_rows, scratch);
 }
 
+/* --- weights --------------------------------------------------------------------------------- */
+
+static float *weights_of(const struct attention *a, int row, int head)
+{
+    const size_t index = (size_t)row * (size_t)a->kv->config.n_heads + (size_t)head;
+    return a->weights + index * (size_t)a->kv->shape.cap;
+}
+
+/* What attend left in `scores` of a group's heads for n positions of a chunk. */
+static void keep_weights(const struct attention *a, int row, int first_head, int chunk, int n,
+                         const float *scores)
+{
+    for (int h = 0; h < a->group; h++)
+        memcpy(weights_of(a, row, first_head + h) + chunk * KERNEL_CHUNK,
+               scores + (size_t)h * KERNEL_CHUNK, (size_t)n * sizeof *scores);
+}
+
+/* exp of a number that is not positive; the same wherever it runs. */
+static double exp_of(double x)
+{
+    return angles_power(2.718281828459045235, x);
+}
+
+/* A chunk's exponentials are relative to its own largest score: the factors, one a chunk, bring
+ * them all to the largest of all and divide by the sum (as the merge of the values does). */
+static void finish_head(const struct attention *a, int row, int head)
+{
+    const size_t dim = (size_t)config_value_dim(&a->kv->config);
+    const int n = a->batch->rows[row].position + 1, n_chunks = kv_cache_chunks(n);
+    const float *part = part_of(a, row, head, 0) + dim; /* max, sum */
+    const size_t stride = part_size(&a->kv->config);
+    float *weights = weights_of(a, row, head);
+    float most = part[0];
+    double sum = 0;
+    for (int c = 1; c < n_chunks; c++)
+        most = part[(size_t)c * stride] > most ? part[(size_t)c * stride] : most;
+    for (int c = 0; c < n_chunks; c++)
+        sum += exp_of((double)part[(size_t)c * stride] - (double)most) *
+               (double)part[(size_t)c * stride + 1];
+    for (int c = 0; c < n_chunks; c++) {
+        const double factor = exp_of((double)part[(size_t)c * stride] - (double)most) / sum;
+        for (int i = c * KERNEL_CHUNK; i < n && i < (c + 1) * KERNEL_CHUNK; i++)
+            weights[i] = (float)((double)weights[i] * factor);
+    }
+}
+
+void attention_finish_weights(const struct attention *a, int row)
+{
+    for (int h = 0; h < a->kv->config.n_heads; h++)
+        finish_head(a, row, h);
+}
+
 /* --- work items ------------------------------------------------------------------------------ */
 
 /* The keys that are read after a span's last chunk: of the next sequence, or head; NULL where they
@@ -134,6 +189,8 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
         .next = keys_after(a, span, kv_head, chunk),
     };
     a->kernels->attend(&args);
+    if (a->weights)
+        keep_weights(a, row, kv_head * a->group, chunk, n, args.scores);
 }
 
 /* Of the items of one K/V head, one after the other on a line as long as they cost, those of a span

@@ -31,6 +31,7 @@ struct attention {
     const float *qkv;               /* [n_rows, qkv_dim], a row's Q, then K, then V */
     float *parts;   /* [n_rows, n_heads, max_chunks, value_dim + 2]: out, max, sum */
     int max_chunks; /* kv_cache_chunks of the cache's positions */
+    float *weights; /* [n_rows, n_heads, cap] of the cache: see engine/heads.h; NULL: not wanted */
 };
 
 /* Floats of `parts` for n_rows rows in a cache of `cap` positions. */
@@ -48,6 +49,9 @@ void attention_store(const struct attention *a, float *scratch, int thread, int 
 /* This thread's share of the work items (K/V head, chunk, row), by what they cost; fills `parts`.
  * Where threads have whole heads it has the work of K/V heads [thread * n, (thread + 1) * n). */
 void attention_run(const struct attention *a, float *scratch, int thread, int n_threads);
+
+/* Makes one row's weights of what attention_run left of them; after a barrier, once. */
+void attention_finish_weights(const struct attention *a, int row);
 
 /* Joins the chunks of one row's heads into out [n_heads * value_dim]; after a barrier. */
 void attention_merge(const struct attention *a, int row, float *out);

@@ -58,7 +58,36 @@ static struct attention layer_attention(const struct forward *f, const struct bl
         .qkv = f->work->qkv,
         .parts = f->work->parts,
         .max_chunks = kv_cache_chunks(f->kv->shape.cap),
+        .weights = f->watch ? f->work->weights : NULL,
     };
+}
+
+/* Nobody comes back to the weights before thread 0 has been to the end of the residual. */
+static void show_weights(const struct forward *f, const struct attention *a, int thread)
+{
+    int begin, end;
+    pool_share(f->batch->n_rows, thread, pool_n_threads(f->pool), &begin, &end);
+    for (int r = begin; r < end; r++)
+        attention_finish_weights(a, r);
+    pool_barrier(f->pool, thread);
+    if (thread == 0)
+        f->watch->take(f->watch->arg, a->layer, f->batch, a->weights, (size_t)f->kv->shape.cap);
+}
+
+/* Replaces the results [n_heads, value_dim] of a row's heads that are off. */
+static void replace_heads(const struct forward *f, int layer, float *heads)
+{
+    const struct config *c = f->config;
+    const struct head_ablation *w = f->without;
+    const size_t n_heads = (size_t)c->n_heads, dim = (size_t)config_value_dim(c);
+    const unsigned char *off = w->off + (size_t)layer * n_heads;
+    for (size_t h = 0; h < n_heads; h++) {
+        if (off[h] && w->mean)
+            memcpy(heads + h * dim, w->mean + ((size_t)layer * n_heads + h) * dim,
+                   dim * sizeof *heads);
+        else if (off[h])
+            memset(heads + h * dim, 0, dim * sizeof *heads);
+    }
 }
 
 void block_attention(const struct forward *f, const struct block *b, int layer, int thread)
@@ -91,13 +120,19 @@ void block_attention(const struct forward *f, const struct block *b, int layer, 
     /* Scores, softmax and weighted values, chunk by chunk. */
     attention_run(&a, workspace_attend(w, thread), thread, n_threads);
     pool_barrier(f->pool, thread);
+    if (f->watch)
+        show_weights(f, &a, thread);
 
     /* Chunks joined, heads side by side. */
     float *heads = workspace_input(w, n_rows, thread);
     int begin, end;
     forward_rows(f, n_rows, thread, &begin, &end);
-    for (int r = begin; r < end; r++)
-        attention_merge(&a, r, heads + (size_t)r * (size_t)config_heads_dim(c));
+    for (int r = begin; r < end; r++) {
+        float *row = heads + (size_t)r * (size_t)config_heads_dim(c);
+        attention_merge(&a, r, row);
+        if (f->without)
+            replace_heads(f, layer, row);
+    }
 
     /* Output projection, added to the residual stream. */
     forward_multiply(f, &b->w[ROLE_ATTN_OUTPUT].matrix, heads, n_rows, w->x, EPILOGUE_ADD, thread);

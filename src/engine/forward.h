@@ -11,6 +11,7 @@
 #include "compute/kernels.h"
 #include "compute/pool.h"
 #include "engine/batch.h"
+#include "engine/heads.h"
 #include "engine/workspace.h"
 #include "model/kv_cache.h"
 #include "model/model.h"
@@ -22,8 +23,10 @@ struct forward {
     struct pool *pool;
     struct kv_cache *kv;
     const struct workspace *work;
-    const struct batch *batch;     /* at most work->max_rows rows */
-    const struct block_taps *taps; /* NULL: none (see engine/block.h) */
+    const struct batch *batch;           /* at most work->max_rows rows */
+    const struct block_taps *taps;       /* NULL: none (see engine/block.h) */
+    const struct attention_watch *watch; /* NULL: none (see engine/heads.h), as of this: */
+    const struct head_ablation *without;
 };
 
 /* Which of n_rows rows this thread makes. */

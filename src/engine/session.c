@@ -15,6 +15,8 @@ struct session {
     const struct model *model;
     const struct kernels *kernels;
     struct pool *pool;
+    const struct attention_watch *watch;
+    const struct head_ablation *without;
     struct kv_cache kv;
     struct workspace work;
     struct arena arena;     /* of all below, and of the workspace */
@@ -35,6 +37,7 @@ static int least_len(const struct session *s, int sequence)
 struct session_sizes {
     struct kv_shape kv;
     int block;
+    bool watches;
 };
 
 /* Fills in the defaults of p and checks them against the model. */
@@ -47,7 +50,8 @@ static enum status resolve_params(const struct model *m, const struct session_pa
                                        .cap = cap,
                                        .n_shared = p->n_shared,
                                        .storage = p->kv_storage},
-                                .block = p->block > 0 ? p->block : DEFAULT_BLOCK};
+                                .block = p->block > 0 ? p->block : DEFAULT_BLOCK,
+                                .watches = p->watch != NULL};
     assert(z->kv.n_sequences >= 1);
     if (cap < 1 || cap > c->n_ctx)
         return err_set(e, STATUS_USAGE,
@@ -77,6 +81,7 @@ static void take_scratch(struct session *s, const struct config *c, const struct
 {
     s->work.max_rows = z->block;
     s->work.max_threads = n_threads;
+    s->work.watches = z->watches;
     workspace_take(&s->work, a, c, s->model->w[ROLE_ROPE_FREQS].table, z->kv.cap);
     s->logits = arena_take(a, (uint64_t)c->n_vocab, sizeof *s->logits);
     s->len = arena_take(a, (uint64_t)z->kv.n_sequences, sizeof *s->len);
@@ -128,6 +133,8 @@ enum status session_create(const struct model *m, const struct session_params *p
     s->model = m;
     s->kernels = p->kernels;
     s->pool = pool;
+    s->watch = p->watch;
+    s->without = p->without;
     if (!s->kernels)
         status = kernels_choose(NULL, &s->kernels, e);
     if (status == STATUS_OK)
@@ -155,6 +162,7 @@ void session_free(struct session *s)
 struct model_pass {
     struct forward forward;
     const struct model *model;
+    int first_layer;
     float *logits; /* [batch->n_logits, n_vocab] */
 };
 
@@ -181,7 +189,7 @@ static void compute_logits(const struct model_pass *p, int thread)
 static void run_model(void *arg, int thread)
 {
     const struct model_pass *p = arg;
-    for (int l = 0; l < p->model->config.n_layers; l++) {
+    for (int l = p->first_layer; l < p->model->config.n_layers; l++) {
         block_attention(&p->forward, &p->model->blocks[l], l, thread);
         block_feed_forward(&p->forward, &p->model->blocks[l], thread);
     }
@@ -189,23 +197,41 @@ static void run_model(void *arg, int thread)
         compute_logits(p, thread);
 }
 
-/* At most work.max_rows rows, which have been checked; gives how many want logits. */
-static int step_rows(struct session *s, const struct batch_row *rows, int n, float *logits)
+/* Where rows enter the model: before layer 0 as embeddings, or as what is known of them. */
+struct entry {
+    int layer;
+    const float *x; /* [rows, d_model]; NULL: embeddings */
+};
+
+static void fill_stream(struct session *s, const struct entry *entry, const struct batch_row *rows,
+                        int n)
 {
     const size_t d = (size_t)s->model->config.d_model;
-    struct batch batch;
-    batch_cut(&batch, rows, n, s->kv.shape.n_shared, s->work.spans);
-    for (int r = 0; r < n; r++)
+    if (entry->x)
+        memcpy(s->work.x, entry->x, (size_t)n * d * sizeof *entry->x);
+    for (int r = 0; r < n && !entry->x; r++)
         model_embed(s->model, &s->work.positions, rows[r].token, rows[r].position,
                     s->work.x + (size_t)r * d);
+}
+
+/* At most work.max_rows rows, which have been checked; gives how many want logits. */
+static int step_rows(struct session *s, const struct entry *entry, const struct batch_row *rows,
+                     int n, float *logits)
+{
+    struct batch batch;
+    batch_cut(&batch, rows, n, s->kv.shape.n_shared, s->work.spans);
+    fill_stream(s, entry, rows, n);
     struct model_pass pass = {
         .forward = {.config = &s->model->config,
                     .kernels = s->kernels,
                     .pool = s->pool,
                     .kv = &s->kv,
                     .work = &s->work,
-                    .batch = &batch},
+                    .batch = &batch,
+                    .watch = s->watch,
+                    .without = s->without},
         .model = s->model,
+        .first_layer = entry->layer,
         .logits = logits,
     };
     pool_run(s->pool, run_model, &pass);
@@ -251,8 +277,8 @@ static enum status check_row(const struct session *s, int i, const struct batch_
     return check_token(s, i, row->token, e);
 }
 
-enum status session_step(struct session *s, const struct batch_row *rows, int n, float *logits,
-                         struct err *e)
+static enum status step_all(struct session *s, struct entry entry, const struct batch_row *rows,
+                            int n, float *logits, struct err *e)
 {
     assert(n >= 1);
     int before = 0;
@@ -263,12 +289,29 @@ enum status session_step(struct session *s, const struct batch_row *rows, int n,
     }
     for (int done = 0; done < n;) {
         const int now = n - done < s->work.max_rows ? n - done : s->work.max_rows;
-        const int wanted = step_rows(s, rows + done, now, logits);
+        const int wanted = step_rows(s, &entry, rows + done, now, logits);
         if (wanted > 0)
             logits += (size_t)wanted * (size_t)s->model->config.n_vocab;
+        if (entry.x)
+            entry.x += (size_t)now * (size_t)s->model->config.d_model;
         done += now;
     }
     return STATUS_OK;
+}
+
+static const struct entry as_embeddings = {0, NULL};
+
+enum status session_step(struct session *s, const struct batch_row *rows, int n, float *logits,
+                         struct err *e)
+{
+    return step_all(s, as_embeddings, rows, n, logits, e);
+}
+
+enum status session_enter(struct session *s, int layer, const float *x,
+                          const struct batch_row *rows, int n, float *logits, struct err *e)
+{
+    assert(layer >= 0 && layer < s->model->config.n_layers && x);
+    return step_all(s, (struct entry){layer, x}, rows, n, logits, e);
 }
 
 static enum status check_tokens(const struct session *s, int sequence, const int32_t *tokens, int n,
@@ -297,7 +340,7 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
                                             .sequence = sequence,
                                             .position = s->len[sequence] + r,
                                             .wants_logits = all || done + r == n - 1};
-        step_rows(s, s->rows, now, all ? all + (size_t)done * n_vocab : s->logits);
+        step_rows(s, &as_embeddings, s->rows, now, all ? all + (size_t)done * n_vocab : s->logits);
         done += now;
     }
     if (all)

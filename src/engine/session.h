@@ -16,6 +16,7 @@
 #include "compute/kernels.h"
 #include "compute/pool.h"
 #include "engine/batch.h"
+#include "engine/heads.h"
 #include "model/model.h"
 
 struct session_params {
@@ -27,6 +28,8 @@ struct session_params {
     int block;                     /* rows that go through the model at once; 0: the default, at
                                       least one of each sequence */
     const struct kernels *kernels; /* NULL: the fastest */
+    const struct attention_watch *watch; /* borrowed, as is the next; NULL: none */
+    const struct head_ablation *without;
 };
 
 /* What a session will take, before it is taken. */
@@ -66,6 +69,14 @@ int session_len(const struct session *s, int sequence);
  */
 enum status session_step(struct session *s, const struct batch_row *rows, int n, float *logits,
                          struct err *e);
+
+/*
+ * session_step for rows whose residual stream before layer 0 <= `layer` < n_layers (asserted) is
+ * known: x [n, d_model], in place of their tokens' embeddings. The layers before are left out, and
+ * nothing of the rows is in their cache, so a sequence enters at one layer from its first row on.
+ */
+enum status session_enter(struct session *s, int layer, const float *x,
+                          const struct batch_row *rows, int n, float *logits, struct err *e);
 
 /*
  * Appends n >= 1 tokens to one sequence. `all` (may be NULL) receives the logits after each of them

@@ -24,6 +24,8 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
     w->qkv = arena_take(a, rows * (uint64_t)qkv, sizeof(float));
     w->positions = positions_take(a, c, rope_factors, cap);
     w->parts = arena_take(a, attention_parts(c, w->max_rows, cap), sizeof(float));
+    if (w->watches)
+        w->weights = arena_take(a, rows * (uint64_t)c->n_heads * (uint64_t)cap, sizeof(float));
     w->hidden = arena_take(a, rows * (uint64_t)c->d_ff, sizeof(float));
     w->input = arena_take(a, read * (uint64_t)w->input_dim, sizeof(float));
     w->attend = arena_take(a, threads * w->attend_floats, sizeof(float));

@@ -4,6 +4,8 @@
 #ifndef DECODE_ENGINE_WORKSPACE_H
 #define DECODE_ENGINE_WORKSPACE_H
 
+#include <stdbool.h>
+
 #include "base/mem.h"
 #include "engine/batch.h"
 #include "model/positions.h"
@@ -16,6 +18,8 @@ struct workspace {
     float *qkv;                 /* [max_rows, the largest config_qkv_dim] */
     struct positions positions; /* of a sequence */
     float *parts;               /* attention_parts(max_rows) */
+    bool watches;               /* set before workspace_take: whether there are */
+    float *weights;             /* [max_rows, n_heads, cap] of attention_watch */
     float *hidden;              /* [max_rows, d_ff] */
     /* What the next product reads, and the same quantised: rows of each thread's own, or of all. */
     float *input; /* [max_rows or threads times their own, input_dim] */

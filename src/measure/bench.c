@@ -58,7 +58,8 @@ static enum status build_session(const struct bench_spec *spec, const struct ben
     const struct session_params p = {.n_sequences = row->batch,
                                      .n_ctx = bench_row_context(spec, row),
                                      .kv_storage = row->kv_type,
-                                     .kernels = spec->kernels};
+                                     .kernels = spec->kernels,
+                                     .without = spec->without};
     return session_create(m, &p, pool, out, e);
 }
 

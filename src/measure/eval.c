@@ -7,10 +7,12 @@
  */
 #include "measure/eval.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -222,10 +224,12 @@ enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan,
 static enum status create_worker(struct eval_run *r, struct eval_worker *w, struct err *e)
 {
     const struct eval_spec *spec = r->spec;
-    const struct session_params params = session_params_of(spec, &r->plan);
+    struct session_params params = session_params_of(spec, &r->plan);
     w->pool = r->plan.n_workers > 1 ? NULL : spec->pool;
     w->status = STATUS_OK;
     for (int m = 0; m < r->n_models; m++) {
+        if (m > 0) /* the other has all its heads */
+            params.without = NULL;
         const enum status s =
             session_create(model_at(spec, m), &params, w->pool, &w->sessions[m], e);
         if (s != STATUS_OK)
@@ -402,6 +406,17 @@ static enum status score_step(struct eval_run *r, struct eval_worker *w, size_t 
     return STATUS_OK;
 }
 
+/* Where windows do not overlap, the rows are the tokens that they score, one on. */
+static enum status step_model(const struct eval_run *r, struct eval_worker *w,
+                              const struct turn *turn, int n, struct err *e)
+{
+    const struct eval_entry *entry = &r->spec->entry;
+    if (!entry->stream)
+        return session_step(w->sessions[0], w->rows, n, w->logits[0], e);
+    const float *x = entry->stream + turn->scored * (size_t)r->spec->model->config.d_model;
+    return session_enter(w->sessions[0], entry->layer, x, w->rows, n, w->logits[0], e);
+}
+
 static enum status run_turn(struct eval_run *r, struct eval_worker *w, size_t first, struct err *e)
 {
     struct turn turn = begin_turn(r, w, first);
@@ -410,8 +425,9 @@ static enum status run_turn(struct eval_run *r, struct eval_worker *w, size_t fi
             return STATUS_INTERRUPTED;
         int n_scored;
         const int n = next_rows(r, &turn, w->rows, &n_scored);
-        for (int m = 0; m < r->n_models; m++)
-            TRY(session_step(w->sessions[m], w->rows, n, w->logits[m], e));
+        TRY(step_model(r, w, &turn, n, e));
+        if (r->spec->other)
+            TRY(session_step(w->sessions[1], w->rows, n, w->logits[1], e));
         if (n_scored > 0)
             TRY(score_step(r, w, turn.scored, n_scored, e));
         turn.scored += (size_t)n_scored;
@@ -471,6 +487,7 @@ enum status eval_run(const struct eval_spec *spec, struct eval_result *result, s
     struct eval_run r = {
         .spec = spec, .n_models = n_models(spec), .n_vocab = spec->model->config.n_vocab};
     TRY(eval_make_plan(spec, &r.plan, e));
+    assert(!spec->entry.stream || r.plan.stride == r.plan.ctx);
     enum status s = create_eval(&r, e);
     if (s == STATUS_OK) {
         const uint64_t start = clock_ns();
@@ -483,8 +500,11 @@ enum status eval_run(const struct eval_spec *spec, struct eval_result *result, s
                                        .seconds = (double)(clock_ns() - start) / 1e9};
         s = joint_status(&r, e);
     }
-    if (s == STATUS_OK)
+    if (s == STATUS_OK) {
         eval_summarise(&r.each, result);
+        if (spec->nll)
+            memcpy(spec->nll, r.each.nll, (size_t)r.plan.n_scored * sizeof *spec->nll);
+    }
     free_eval(&r);
     return s;
 }

@@ -25,17 +25,27 @@
 #include "model/model.h"
 #include "text/tokenizer.h"
 
+/* Where windows enter the model, if not as embeddings. */
+struct eval_entry {
+    int layer;
+    const float *stream; /* [n_tokens - 1, d_model] of the tokens before it; NULL: embeddings */
+};
+
 /* Everything is borrowed. */
 struct eval_spec {
     const struct model *model;
     const struct model *other;    /* the reference, of the same vocabulary; NULL: none */
-    struct session_params params; /* of the sessions; n_ctx is not read, the windows decide */
+    struct session_params params; /* of the sessions; n_ctx is not read, the windows decide, and
+                                     `without` is for the model only */
     struct pool *pool;            /* NULL: one thread */
     const int32_t *tokens;
     size_t n_tokens;                   /* at least 2 */
     const struct tokenizer *tokenizer; /* of the model, for the bytes; NULL: none are counted */
     int ctx;    /* input tokens of a window; 0: the model's context, or the other's if smaller */
     int stride; /* 1 to ctx; 0: ctx */
+    /* Of the model. With one the stride is ctx (asserted), so that a token is in one window. */
+    struct eval_entry entry;
+    double *nll; /* [n_tokens - 1] gets each scored token's; may be NULL */
     /* Called between blocks from the calling thread; `arg` goes to both. May be NULL. */
     bool (*stop)(void *arg);                                  /* true: give up */
     void (*progress)(void *arg, uint64_t done, uint64_t all); /* tokens scored so far */

@@ -15,9 +15,8 @@ static double sum_of(const double *x, uint64_t n)
     return sum;
 }
 
-/* Of the mean of n values, by means of batches of floor(sqrt(n)) neighbours. A shorter last batch
- * counts by its length. */
-static double batch_means_error(const double *x, uint64_t n, double mean)
+/* By means of batches of floor(sqrt(n)) neighbours. A shorter last batch counts by its length. */
+double eval_mean_error(const double *x, uint64_t n, double mean)
 {
     const uint64_t batch = (uint64_t)sqrt((double)n);
     uint64_t batches = 0;
@@ -57,7 +56,7 @@ void eval_summarise(struct eval_tokens *t, struct eval_result *r)
     const uint64_t n = r->tokens;
     const double nll = sum_of(t->nll, n);
     r->nll = nll / (double)n;
-    r->nll_stderr = batch_means_error(t->nll, n, r->nll);
+    r->nll_stderr = eval_mean_error(t->nll, n, r->nll);
     r->perplexity = exp(r->nll);
     r->bits_per_byte = bits_per_byte(nll, r->bytes);
     r->kl_mean = r->kl_p99 = r->top1_agreement = r->bits_per_byte_other = (double)NAN;

@@ -15,6 +15,9 @@ struct eval_tokens {
     unsigned char *same_top; /* whether both models' most likely tokens are one */
 };
 
+/* The standard error of the mean of n values, those of neighbours: see nll_stderr. */
+double eval_mean_error(const double *x, uint64_t n, double mean);
+
 /* Fills in all of the result but tokens, bytes and seconds, of which it reads the first two. The
  * order of the divergences is lost. */
 void eval_summarise(struct eval_tokens *t, struct eval_result *r);

@@ -1,0 +1,341 @@
+/*
+ * cmd_heads - decode heads: what each head is worth, and which it is like.
+ */
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/figures.h"
+#include "cli/command.h"
+#include "cli/head_choice.h"
+#include "cli/heads_picture.h"
+#include "cli/input.h"
+#include "cli/paths.h"
+#include "cli/progress.h"
+#include "cli/runtime.h"
+#include "convert/likeness.h"
+#include "measure/heads.h"
+#include "show/report.h"
+
+struct heads_options {
+    struct common_options common;
+    struct engine_options engine; /* its threads; the rest is as the model is */
+    const char *text, *range, *layers, *svg;
+    int tokens, ablation;
+    int format;
+};
+
+/* In the order of enum heads_ablation. */
+static const char *const ablations[] = {"zero", "mean", NULL};
+
+#define VALUES struct engine_options
+static const struct option thread_options[] = {OPT_THREADS(THREADS_HELP), OPT_END};
+#undef VALUES
+#define VALUES struct heads_options
+
+static const struct option text_options[] = {
+    OPT_STRING("text", text, "FILE", "the text to predict; - is standard input"),
+    OPT_RANGE,
+    OPT_INT("tokens", tokens, "N", 1, INT_MAX - 1, "how many of its tokens are predicted, at most",
+            .fallback = "4096"),
+    OPT_CHOICE("ablate", ablation, NULL, ablations,
+               "what a head's result becomes: zero, or its mean over the text", .fallback = "zero"),
+    OPT_LAYER(layers, "only the heads of these layers, from 0", .otherwise = "all"),
+    OPT_END,
+};
+
+static const struct option result_options[] = {
+    OPT_FORMAT,
+    OPT_STRING("svg", svg, "FILE", "draw delta_nll, layers down and heads across"),
+    OPT_END,
+};
+
+/* What a run holds beside the runtime. */
+struct heads_job {
+    const struct heads_options *options;
+    const struct model *model;
+    unsigned char *layers;      /* [n_layers] 1 for those of --layer, malloc'd */
+    struct head_likeness *kept; /* [n_layers, n_heads, n_heads], malloc'd */
+    struct heads_result result;
+    struct progress shown;
+};
+
+/* --- options --------------------------------------------------------------------------------- */
+
+static enum status check_heads_options(const struct heads_options *o, struct err *e)
+{
+    const char *model;
+    struct text nothing = {"", 0};
+    TRY(common_model_path(&o->common, &model, e));
+    if (!o->text)
+        return err_set(e, STATUS_USAGE, "there is no text to predict; expected --text FILE");
+    if (o->svg) {
+        TRY(path_spares("--svg", o->svg, model, "the checkpoint", e));
+        TRY(path_spares("--svg", o->svg, o->text, "the text", e));
+    }
+    return input_cut(o->range, &nothing, e);
+}
+
+static enum status find_layers(struct heads_job *job, struct err *e)
+{
+    const int n = job->model->config.n_layers;
+    struct choice chosen;
+    job->layers = calloc((size_t)n, 1);
+    if (!job->layers)
+        return err_no_memory(e, "the list of layers", (size_t)n);
+    const enum status s = choice_of("--layer", job->options->layers, n, "layer", &chosen, e);
+    for (int i = 0; i < chosen.n && s == STATUS_OK; i++)
+        job->layers[chosen.items[i]] = 1;
+    choice_free(&chosen);
+    return s;
+}
+
+/* Found out before the work. */
+static enum status check_picture(const struct heads_job *job, struct err *e)
+{
+    const struct config *c = &job->model->config;
+    const int most = c->n_heads > c->n_layers ? c->n_heads : c->n_layers;
+    if (!job->options->svg)
+        return STATUS_OK;
+    if (most > HEADS_PICTURE_MOST)
+        return err_set(e, STATUS_USAGE,
+                       "--svg: expected at most %d layers, and heads in each, found %d",
+                       HEADS_PICTURE_MOST, most);
+    return path_writable(job->options->svg, e);
+}
+
+/* --- rows ------------------------------------------------------------------------------------ */
+
+struct head_row {
+    struct head_worth worth;
+    int64_t
+        like; /* the head of the layer whose scores lose least with one key; -1: there is none */
+    struct head_likeness kept; /* with it */
+};
+
+static const struct report_field fields[] = {
+    {"layer", "layer", MEMBER(head_row, worth.layer)},
+    {"head", "head", MEMBER(head_row, worth.head)},
+    {"delta_nll", "delta_nll", MEMBER(head_row, worth.delta_nll), "%.5f"},
+    {"delta_nll_stderr", "stderr", MEMBER(head_row, worth.delta_nll_stderr), "%.5f"},
+    {"delta_bits_per_byte", "bits/byte", MEMBER(head_row, worth.delta_bits_per_byte), "%.5f"},
+    {"written", "written", MEMBER(head_row, worth.written), "%.3f"},
+    {"stream", "stream", MEMBER(head_row, worth.stream), "%.3f"},
+    {"like", "like", MEMBER(head_row, like)},
+    {"like_score_kept", "score", MEMBER(head_row, kept.score), "%.5f"},
+    {"like_output_kept", "output", MEMBER(head_row, kept.output), "%.5f"},
+};
+
+static struct head_row row_of(const struct heads_job *job, const struct head_worth *w)
+{
+    const int n = job->model->config.n_heads;
+    const struct head_likeness *kept = job->kept + ((size_t)w->layer * n + w->head) * n;
+    struct head_row row = {.worth = *w, .like = -1, .kept = {(double)NAN, (double)NAN}};
+    for (int h = 0; h < n; h++)
+        if (h != w->head && (row.like < 0 || kept[h].score > row.kept.score)) {
+            row.like = h;
+            row.kept = kept[h];
+        }
+    return row;
+}
+
+static enum status print_heads(const struct heads_job *job, struct output *out, struct err *e)
+{
+    struct report r;
+    report_begin(&r, (enum table_format)job->options->format, fields, REPORT_LENGTH(fields), out);
+    for (int i = 0; i < job->result.n_done; i++) {
+        const struct head_row row = row_of(job, &job->result.heads[i]);
+        report_row(&r, &row);
+    }
+    return report_end(&r, e);
+}
+
+/* Whether this text does not show that the head is gone, or is predicted better without it. */
+static bool costs_nothing(const struct head_worth *w)
+{
+    return fabs(w->delta_nll) <= w->delta_nll_stderr;
+}
+
+static bool does_harm(const struct head_worth *w)
+{
+    return w->delta_nll < -w->delta_nll_stderr;
+}
+
+/* "N of M heads DO ...: 0.2,0.4", as --without takes them, as far as there is room. */
+static void say_heads(const struct heads_job *job, bool (*are)(const struct head_worth *),
+                      const char *what)
+{
+    const struct heads_result *r = &job->result;
+    char names[512] = "";
+    size_t used = 0;
+    int n = 0;
+    for (int i = 0; i < r->n_done; i++) {
+        const struct head_worth *w = &r->heads[i];
+        if (!are(w))
+            continue;
+        if (used + 32 < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%d.%d", n ? "," : ": ",
+                                     w->layer, w->head);
+        n++;
+    }
+    say(&job->options->common, "%d of %d heads %s%s", n, r->n_done, what, names);
+}
+
+static void say_result(const struct heads_job *job)
+{
+    const struct eval_result *whole = &job->result.whole;
+    say(&job->options->common, "%.4f nats a token and %.4f bits per byte with all heads",
+        whole->nll, whole->bits_per_byte);
+    say_heads(job, costs_nothing, "cost nothing on this text, within the standard error");
+    say_heads(job, does_harm, "do harm: it is predicted better without one of them");
+}
+
+/* What is left, for the next run. */
+static void say_interrupted(const struct heads_job *job)
+{
+    const struct heads_result *r = &job->result;
+    say(&job->options->common, "interrupted after %d of %d heads%s", r->n_done, r->n_heads,
+        r->n_done ? "; --layer L,... goes on with the layers that are not whole" : "");
+}
+
+/* --- the run --------------------------------------------------------------------------------- */
+
+static void show_heads(void *arg, int done, int all, double share)
+{
+    struct heads_job *job = arg;
+    progress_show_share(&job->shown, (uint64_t)done, (uint64_t)all, share);
+}
+
+static enum status compare_heads(struct heads_job *job, const struct runtime *r, struct err *e)
+{
+    const struct config *c = &job->model->config;
+    const size_t n = (size_t)c->n_layers * (size_t)c->n_heads * (size_t)c->n_heads;
+    struct convert_spec spec = {.gguf = r->checkpoint.gguf,
+                                .source = &r->checkpoint.file,
+                                .tokens = r->tokens,
+                                .n_tokens = r->n_tokens - 1, /* the last is only predicted */
+                                .kernels = r->kernels,
+                                .pool = r->pool,
+                                .stop = progress_stop,
+                                .progress = progress_show,
+                                .arg = &job->shown};
+    job->kept = calloc(n, sizeof *job->kept);
+    if (!job->kept)
+        return err_no_memory(e, "the likeness of heads", n * sizeof *job->kept);
+    job->shown = progress_start(r->common, "windows");
+    const enum status s = convert_likeness(&spec, job->model, job->kept, e);
+    progress_end(&job->shown);
+    return s;
+}
+
+static enum status measure_heads(struct heads_job *job, const struct runtime *r, struct err *e)
+{
+    const struct heads_spec spec = {.model = job->model,
+                                    .kernels = r->kernels,
+                                    .pool = r->pool,
+                                    .tokens = r->tokens,
+                                    .n_tokens = r->n_tokens,
+                                    .tokenizer = r->checkpoint.tokenizer,
+                                    .ablation = (enum heads_ablation)job->options->ablation,
+                                    .layers = job->layers,
+                                    .stop = progress_stop,
+                                    .progress = show_heads,
+                                    .arg = job};
+    uint64_t bytes;
+    TRY(heads_plan(&spec, &bytes, e));
+    if (says_memory(r->common, bytes))
+        say(r->common, "memory: weights %s, the rest %s; fewer --tokens and -t 1 take less",
+            figure_bytes((double)job->model->weights.cap).text, figure_bytes((double)bytes).text);
+    job->shown = progress_start(r->common, "heads");
+    const enum status s = heads_run(&spec, &job->result, e);
+    progress_end(&job->shown);
+    return s;
+}
+
+static enum status show_result(const struct heads_job *job, const struct runtime *r, struct err *e)
+{
+    const char *path;
+    TRY(common_model_path(r->common, &path, e));
+    TRY(print_heads(job, r->inv->out, e));
+    say_result(job);
+    if (!job->options->svg)
+        return STATUS_OK;
+    return heads_write_picture(&job->result, job->model->config.n_heads, path, job->options->svg,
+                               e);
+}
+
+static enum status run_job(struct heads_job *job, const struct runtime *r, struct err *e)
+{
+    TRY(find_layers(job, e));
+    TRY(check_picture(job, e));
+    TRY(compare_heads(job, r, e));
+    enum status s = measure_heads(job, r, e);
+    if (s != STATUS_OK && s != STATUS_INTERRUPTED)
+        return s;
+    if (s == STATUS_INTERRUPTED)
+        say_interrupted(job);
+    if (job->result.n_done == 0)
+        return s;
+    const enum status shown = show_result(job, r, e);
+    return shown == STATUS_OK ? s : shown;
+}
+
+static enum status measure_text(const void *values, struct runtime *r, struct text text,
+                                struct err *e)
+{
+    const struct heads_options *o = values;
+    const struct tokenizer *t = r->checkpoint.tokenizer;
+    struct heads_job job = {.options = o, .model = r->checkpoint.model};
+    TRY(input_cut(o->range, &text, e));
+    TRY(tokens_of_text(t, text, tokenizer_adds_bos(t), &r->tokens, &r->n_tokens, e));
+    TRY(eval_check_length(r->n_tokens, e));
+    if (r->n_tokens > (size_t)o->tokens + 1)
+        r->n_tokens = (size_t)o->tokens + 1;
+    TRY(runtime_start_threads(r, e));
+    const enum status s = run_job(&job, r, e);
+    heads_free(&job.result);
+    free(job.kept);
+    free(job.layers);
+    return s;
+}
+
+static enum status run_heads(const struct invocation *inv, const void *values, struct err *e)
+{
+    const struct heads_options *o = values;
+    const struct input_options input = {.file = o->text};
+    struct runtime r = {
+        .inv = inv, .common = &o->common, .engine = &o->engine, .parts = COMMON_TEXTS};
+    TRY(check_heads_options(o, e));
+    return runtime_run(&r, &input, measure_text, o, e);
+}
+
+const struct command command_heads = {
+    .name = "heads",
+    .summary = "what each head is worth: loss without it, likeness to others",
+    .usage = "MODEL --text FILE [options]",
+    .notes =
+        "Each head in turn is left out and the text predicted again, in windows of the context as\n"
+        "decode eval has them; --without of eval, score and generate leaves out several at once.\n"
+        "\n"
+        "delta_nll         nats a token lost without the head: eval's nll without it less nll\n"
+        "delta_nll_stderr  its standard error, from the tokens' paired differences\n"
+        "delta_bits_per_byte  the same in bits per byte\n"
+        "written           length of what the head adds to the residual stream, mean over "
+        "positions\n"
+        "stream            length of the stream before the head's layer\n"
+        "like              the head of the same layer whose scores lose least if both share a key\n"
+        "like_score_kept   share of both heads' score energy that one shared key keeps\n"
+        "like_output_kept  share of their output energy that one shared value keeps\n"
+        "\n"
+        "These shares are what decode convert --group cluster weighs, on this text. A head whose\n"
+        "delta_nll is no further from 0 than its standard error costs nothing. Ctrl-C prints the\n"
+        "heads that are done; --layer goes on where it was.\n",
+    .spec = {.groups = {{"Text", text_options, 0},
+                        {"Results", result_options, 0},
+                        {"Engine", thread_options, offsetof(VALUES, engine)},
+                        COMMON_GROUP},
+             .positionals = {MODEL_POSITIONAL}},
+    .values_size = sizeof(VALUES),
+    .run = run_heads,
+};

@@ -1,0 +1,352 @@
+#include "measure/heads.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/probe.h"
+#include "measure/eval_stats.h"
+#include "model/pack.h"
+
+struct heads_run {
+    const struct heads_spec *spec;
+    const struct config *config;
+    struct eval_plan plan;
+    struct heads_result *result;
+    struct probe *probe;
+    struct arena arena;
+    float *stream, *next;      /* [n_scored, d_model] before the layer in work, and after */
+    float *heads;              /* [ctx, heads_dim] a window's results of the layer's heads */
+    float *mean;               /* [n_layers, heads_dim] their means, of the layers so far */
+    double *sum;               /* [heads_dim] */
+    float *row;                /* [heads_dim] of the output matrix */
+    double *gram;              /* [n_heads, value_dim, value_dim] of its columns */
+    double *whole_nll, *nll;   /* [n_scored] of the model, and without a head */
+    unsigned char *off;        /* [n_layers, n_heads] */
+    struct head_ablation left; /* out: `off` and, by means, `mean` */
+    double work_done, work_all;
+    double work; /* of the evaluation that runs */
+};
+
+/* --- which layers ---------------------------------------------------------------------------- */
+
+static bool wants_layer(const struct heads_run *r, int layer)
+{
+    return !r->spec->layers || r->spec->layers[layer];
+}
+
+/* Layers behind the last one wanted need not run. */
+static int end_of_layers(const struct heads_run *r)
+{
+    int end = r->config->n_layers;
+    while (end > 0 && !wants_layer(r, end - 1))
+        end--;
+    return end;
+}
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+static void take_memory(struct heads_run *r, struct arena *a)
+{
+    const struct config *c = r->config;
+    const uint64_t n = r->plan.n_scored, d = (uint64_t)c->d_model;
+    const uint64_t width = (uint64_t)config_heads_dim(c), layers = (uint64_t)c->n_layers;
+    r->stream = arena_take(a, n, d * sizeof *r->stream);
+    r->next = arena_take(a, n, d * sizeof *r->next);
+    r->heads = arena_take(a, (uint64_t)r->plan.ctx, width * sizeof *r->heads);
+    r->mean = arena_take(a, layers, width * sizeof *r->mean);
+    r->sum = arena_take(a, width, sizeof *r->sum);
+    r->row = arena_take(a, width, sizeof *r->row);
+    r->gram = arena_take(a, width, (uint64_t)config_value_dim(c) * sizeof *r->gram);
+    r->whole_nll = arena_take(a, n, sizeof *r->whole_nll);
+    r->nll = arena_take(a, n, sizeof *r->nll);
+    r->off = arena_take(a, layers, (uint64_t)c->n_heads);
+}
+
+static struct eval_spec eval_of(const struct heads_spec *spec)
+{
+    return (struct eval_spec){.model = spec->model,
+                              .params = {.kernels = spec->kernels},
+                              .pool = spec->pool,
+                              .tokens = spec->tokens,
+                              .n_tokens = spec->n_tokens,
+                              .tokenizer = spec->tokenizer,
+                              .stop = spec->stop};
+}
+
+static enum status describe(struct heads_run *r, const struct heads_spec *spec, struct err *e)
+{
+    const struct eval_spec eval = eval_of(spec);
+    *r = (struct heads_run){.spec = spec, .config = &spec->model->config};
+    TRY(eval_make_plan(&eval, &r->plan, e));
+    if (r->plan.n_scored < (uint64_t)r->plan.ctx)
+        r->plan.ctx = (int)r->plan.n_scored;
+    return STATUS_OK;
+}
+
+enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct err *e)
+{
+    struct heads_run r;
+    TRY(describe(&r, spec, e));
+    take_memory(&r, &r.arena);
+    if (r.arena.overflow)
+        return err_set(e, STATUS_NO_MEMORY,
+                       "out of memory: the residual streams need more bytes than can be addressed");
+    *bytes = r.arena.used + r.plan.kv_bytes + r.plan.scratch_bytes;
+    return STATUS_OK;
+}
+
+static enum status create(struct heads_run *r, struct err *e)
+{
+    const struct config *c = r->config;
+    struct heads_result *result = r->result;
+    for (int l = 0; l < c->n_layers; l++)
+        result->n_heads += wants_layer(r, l) ? c->n_heads : 0;
+    take_memory(r, &r->arena);
+    TRY(arena_allocate(&r->arena, "the residual streams", e));
+    take_memory(r, &r->arena);
+    arena_take(&result->arena, (uint64_t)result->n_heads, sizeof *result->heads);
+    TRY(arena_allocate(&result->arena, "the heads' figures", e));
+    result->heads = arena_take(&result->arena, (uint64_t)result->n_heads, sizeof *result->heads);
+    r->left.off = r->off;
+    r->left.mean = r->spec->ablation == HEADS_MEAN ? r->mean : NULL;
+    return probe_create(c, r->spec->model->w[ROLE_ROPE_FREQS].table, r->plan.ctx, r->spec->kernels,
+                        r->spec->pool, &r->probe, e);
+}
+
+/* --- progress -------------------------------------------------------------------------------- */
+
+/* In layers that all tokens go through; the output matrix is like one. */
+static double work_from(const struct heads_run *r, int layer)
+{
+    return r->config->n_layers - layer + 1;
+}
+
+static void show_share(const struct heads_run *r, double share)
+{
+    if (r->spec->progress)
+        r->spec->progress(r->spec->arg, r->result->n_done, r->result->n_heads, share);
+}
+
+static void show_eval(void *arg, uint64_t done, uint64_t all)
+{
+    const struct heads_run *r = arg;
+    show_share(r, (r->work_done + r->work * (double)done / (double)all) / r->work_all);
+}
+
+static bool stop_eval(void *arg)
+{
+    const struct heads_run *r = arg;
+    return r->spec->stop && r->spec->stop(r->spec->arg);
+}
+
+/* --- evaluations ----------------------------------------------------------------------------- */
+
+static enum status evaluate(struct heads_run *r, struct eval_entry entry, double *nll,
+                            struct eval_result *result, struct err *e)
+{
+    struct eval_spec eval = eval_of(r->spec);
+    eval.entry = entry;
+    eval.nll = nll;
+    eval.params.without = entry.stream ? &r->left : NULL;
+    eval.stop = stop_eval;
+    eval.progress = show_eval;
+    eval.arg = r;
+    r->work = work_from(r, entry.layer);
+    TRY(eval_run(&eval, result, e));
+    r->work_done += r->work;
+    return STATUS_OK;
+}
+
+/* The figures of a head, which is off. */
+static enum status measure_head(struct heads_run *r, int layer, struct head_worth *h, struct err *e)
+{
+    const uint64_t n = r->plan.n_scored;
+    const struct eval_result *whole = &r->result->whole;
+    struct eval_result without;
+    TRY(evaluate(r, (struct eval_entry){layer, r->stream}, r->nll, &without, e));
+    for (uint64_t t = 0; t < n; t++)
+        r->nll[t] -= r->whole_nll[t];
+    h->delta_nll = without.nll - whole->nll;
+    h->delta_nll_stderr = eval_mean_error(r->nll, n, h->delta_nll);
+    h->delta_bits_per_byte = without.bits_per_byte - whole->bits_per_byte;
+    return STATUS_OK;
+}
+
+static enum status measure_layer_heads(struct heads_run *r, int layer, struct err *e)
+{
+    const int n_heads = r->config->n_heads;
+    for (int head = 0; head < n_heads; head++) {
+        unsigned char *off = &r->off[layer * n_heads + head];
+        *off = 1;
+        const enum status s = measure_head(r, layer, &r->result->heads[r->result->n_done], e);
+        *off = 0;
+        if (s == STATUS_FAILED) {
+            char where[64];
+            snprintf(where, sizeof where, "without head %d.%d", layer, head);
+            err_prefix(e, where);
+        }
+        if (s != STATUS_OK)
+            return s;
+        r->result->n_done++;
+    }
+    return STATUS_OK;
+}
+
+/* --- what heads write ------------------------------------------------------------------------ */
+
+/* Of each head's columns of the layer's output matrix: its results' products with these have the
+ * lengths sqrt(z gram z). */
+static void fill_gram(struct heads_run *r, int layer)
+{
+    const struct matrix *out = &r->spec->model->blocks[layer].w[ROLE_ATTN_OUTPUT].matrix;
+    const size_t dim = (size_t)config_value_dim(r->config), width = (size_t)out->n_in;
+    memset(r->gram, 0, width * dim * sizeof *r->gram);
+    for (int row = 0; row < out->n_out; row++) {
+        pack_read_row(out, row, r->row);
+        for (size_t i = 0; i < width; i++) {
+            const float *head = r->row + i / dim * dim;
+            for (size_t j = 0; j < dim; j++)
+                r->gram[i * dim + j] += (double)r->row[i] * (double)head[j];
+        }
+    }
+}
+
+/* The length of what a head's result z adds to the residual stream. */
+static double written_length(const double *gram, const float *z, size_t dim)
+{
+    double sum = 0;
+    for (size_t i = 0; i < dim; i++) {
+        double of_row = 0;
+        for (size_t j = 0; j < dim; j++)
+            of_row += gram[i * dim + j] * (double)z[j];
+        sum += of_row * (double)z[i];
+    }
+    return sqrt(fmax(sum, 0));
+}
+
+static double length(const float *x, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sqrt(sum);
+}
+
+/* n rows of heads' results, and of the streams that they came from, to the layer's sums. */
+static void add_rows(struct heads_run *r, struct head_worth *heads, const float *stream, int n)
+{
+    const struct config *c = r->config;
+    const size_t dim = (size_t)config_value_dim(c), width = (size_t)config_heads_dim(c);
+    for (int t = 0; t < n; t++) {
+        const float *row = r->heads + (size_t)t * width;
+        for (size_t i = 0; i < width; i++)
+            r->sum[i] += (double)row[i];
+        const double of_stream =
+            length(stream + (size_t)t * (size_t)c->d_model, (size_t)c->d_model);
+        for (size_t h = 0; h < (size_t)c->n_heads; h++) {
+            heads[h].stream += of_stream;
+            heads[h].written += written_length(r->gram + h * dim * dim, row + h * dim, dim);
+        }
+    }
+}
+
+/* From sums to means. */
+static void finish_rows(struct heads_run *r, int layer, struct head_worth *heads)
+{
+    const struct config *c = r->config;
+    const size_t width = (size_t)config_heads_dim(c);
+    const double n = (double)r->plan.n_scored;
+    for (size_t i = 0; i < width; i++)
+        r->mean[(size_t)layer * width + i] = (float)(r->sum[i] / n);
+    for (int h = 0; h < c->n_heads; h++) {
+        heads[h].layer = layer;
+        heads[h].head = h;
+        heads[h].written /= n;
+        heads[h].stream /= n;
+    }
+}
+
+/* --- layer by layer -------------------------------------------------------------------------- */
+
+static void embed_tokens(const struct heads_run *r)
+{
+    const size_t d = (size_t)r->config->d_model;
+    for (uint64_t t = 0; t < r->plan.n_scored; t++)
+        model_embed(r->spec->model, probe_positions(r->probe), r->spec->tokens[t],
+                    (int)(t % (uint64_t)r->plan.ctx), r->stream + t * d);
+}
+
+/* Runs the layer as it is, window by window; `heads` [n_heads] NULL: nothing is measured. */
+static enum status run_layer(struct heads_run *r, int layer, struct head_worth *heads)
+{
+    const size_t d = (size_t)r->config->d_model;
+    const uint64_t ctx = (uint64_t)r->plan.ctx;
+    if (heads)
+        fill_gram(r, layer);
+    memset(r->sum, 0, (size_t)config_heads_dim(r->config) * sizeof *r->sum);
+    for (uint64_t first = 0; first < r->plan.n_scored; first += ctx) {
+        const uint64_t left = r->plan.n_scored - first;
+        const int n = (int)(left < ctx ? left : ctx);
+        const float *stream = r->stream + first * d;
+        const struct block_taps taps = {
+            .at = {[TAP_HEADS] = r->heads, [TAP_OUT] = r->next + first * d}};
+        if (stop_eval(r))
+            return STATUS_INTERRUPTED;
+        probe_run(r->probe, &r->spec->model->blocks[layer], layer, stream, n, &taps);
+        if (heads)
+            add_rows(r, heads, stream, n);
+    }
+    if (heads)
+        finish_rows(r, layer, heads);
+    r->work_done++;
+    return STATUS_OK;
+}
+
+static enum status measure_layers(struct heads_run *r, struct err *e)
+{
+    embed_tokens(r);
+    const int end = end_of_layers(r);
+    for (int layer = 0; layer < end; layer++) {
+        const bool wanted = wants_layer(r, layer);
+        TRY(run_layer(r, layer, wanted ? r->result->heads + r->result->n_done : NULL));
+        if (wanted)
+            TRY(measure_layer_heads(r, layer, e));
+        float *next = r->next;
+        r->next = r->stream;
+        r->stream = next;
+    }
+    return STATUS_OK;
+}
+
+static enum status run(struct heads_run *r, struct err *e)
+{
+    const struct config *c = r->config;
+    TRY(create(r, e));
+    r->work_all = work_from(r, 0) + end_of_layers(r);
+    for (int l = 0; l < c->n_layers; l++)
+        r->work_all += wants_layer(r, l) ? c->n_heads * work_from(r, l) : 0;
+    const struct eval_entry as_embeddings = {0, NULL};
+    TRY(evaluate(r, as_embeddings, r->whole_nll, &r->result->whole, e));
+    return measure_layers(r, e);
+}
+
+enum status heads_run(const struct heads_spec *spec, struct heads_result *result, struct err *e)
+{
+    struct heads_run r;
+    *result = (struct heads_result){.n_done = 0};
+    TRY(describe(&r, spec, e));
+    r.result = result;
+    const enum status s = run(&r, e);
+    probe_free(r.probe);
+    arena_free(&r.arena);
+    if (s != STATUS_OK && s != STATUS_INTERRUPTED)
+        heads_free(result);
+    return s;
+}
+
+void heads_free(struct heads_result *r)
+{
+    arena_free(&r->arena);
+    *r = (struct heads_result){.n_done = 0};
+}

@@ -1,0 +1,67 @@
+/*
+ * heads - what each head is worth: the loss of a text without it, and how much it writes.
+ *
+ * One head after another is left out and the text predicted again, in the windows of eval with
+ * stride = ctx, to the same bits as eval with that head left out. (Michel et al. 2019, "Are Sixteen
+ * Heads Really Better than One?", leave-one-out in section 3.2.) What stands before a head's layer
+ * does not change: the residual streams before each layer are stored, one layer at a time, and the
+ * windows start there, which saves nearly half of the work.
+ */
+#ifndef DECODE_MEASURE_HEADS_H
+#define DECODE_MEASURE_HEADS_H
+
+#include "base/mem.h"
+#include "measure/eval.h"
+
+enum heads_ablation {
+    HEADS_ZERO, /* a head's results become 0 */
+    HEADS_MEAN, /* ... their means over all positions of the text */
+};
+
+/* Everything is borrowed. */
+struct heads_spec {
+    const struct model *model;
+    const struct kernels *kernels; /* NULL: the fastest */
+    struct pool *pool;             /* NULL: one thread */
+    const int32_t *tokens;
+    size_t n_tokens;                   /* at least 2; the first is not predicted */
+    const struct tokenizer *tokenizer; /* of the model, for the bytes; NULL: none are counted */
+    enum heads_ablation ablation;
+    const unsigned char *layers; /* [n_layers] not 0: whose heads are measured; NULL: all */
+    /* Called between blocks from the calling thread; `arg` goes to both. May be NULL. */
+    bool (*stop)(void *arg);                                      /* true: end with what there is */
+    void (*progress)(void *arg, int done, int all, double share); /* heads; of the work, 0 to 1 */
+    void *arg;
+};
+
+struct head_worth {
+    int layer, head;
+    double delta_nll; /* nll without it less that of the model, nats a scored token */
+    /* Of delta_nll, by the tokens' paired differences, as eval's nll_stderr. */
+    double delta_nll_stderr;
+    double delta_bits_per_byte; /* NaN without bytes */
+    /* Euclidean lengths, means over all positions: of what the head adds to the residual stream,
+     * and of the stream before its layer. */
+    double written, stream;
+};
+
+struct heads_result {
+    struct head_worth *heads; /* [n_heads] of the layers wanted, in order */
+    int n_heads;
+    int n_done;               /* the first so many are measured */
+    struct eval_result whole; /* the model with all heads */
+    struct arena arena;
+};
+
+/* Bytes that heads_run takes. The failures of eval_make_plan. */
+enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct err *e);
+
+/*
+ * Measures the heads, layer by layer. STATUS_INTERRUPTED if `stop` ended it: *result has what is
+ * done. heads_free is due with this status and STATUS_OK. Fails as eval_run does; a head without
+ * which logits are not finite is named. All figures are the same bits for any number of threads.
+ */
+enum status heads_run(const struct heads_spec *spec, struct heads_result *result, struct err *e);
+void heads_free(struct heads_result *r); /* legal on a zeroed struct and twice */
+
+#endif
