@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Import and export against transformers itself: logits, greedy tokens, token ids, tensors.
+"""Import, export and attention against transformers itself: logits, greedy tokens, ids, tensors.
 
     check_transformers.py FOLDERS [MODEL.gguf...]
 
@@ -272,6 +272,23 @@ def check_conversions(checks, folder, dir):
         )
 
 
+def check_attention(checks, folder, dir):
+    """Of every layer and head, as transformers computes them when it is asked for them."""
+    tokens = json.load(open(os.path.join(folder, "expect.json"), encoding="utf-8"))["tokens"]
+    path = os.path.join(dir, "attention.npy")
+    listed = ",".join(map(str, tokens))
+    decode("attend", folder, "--tokens", listed, "--npy", path, "-q")
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, torch_dtype=torch.float32, attn_implementation="eager"
+    ).eval()
+    with torch.no_grad():
+        layers = model(torch.tensor([tokens]), output_attentions=True).attentions
+    found, expected = np.load(path), torch.stack(layers)[:, 0].numpy()
+    checks.close("attention weights", found, expected, 1e-5)
+    checks.close("attention: sums", found.sum(-1), np.ones(found.shape[:3]), 1e-6)
+    checks.note("attention: nothing of the future", not np.triu(found, 1).any())
+
+
 def check_model(checks, model, dir):
     """A GGUF checkpoint with a vocabulary, continued greedily by both."""
     out = os.path.join(dir, "exported")
@@ -303,7 +320,7 @@ def main(folders, models):
         sys.exit(f"check_transformers.py: {folders}: holds no folder with expect.json")
     for folder in map(os.path.dirname, expects):
         with tempfile.TemporaryDirectory() as dir:
-            for check in (check_import, check_export, check_types, check_conversions):
+            for check in (check_import, check_export, check_types, check_conversions, check_attention):
                 checks.about(os.path.basename(folder), check, folder, dir)
     for model in models:
         with tempfile.TemporaryDirectory() as dir:

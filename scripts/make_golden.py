@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """make_golden.py [FOLDER] - small random checkpoints that mix what architectures differ in, with
-the logits that scripts/reference_model.py computes of them (tests/data/golden/mixed-*).
+the logits and attention weights that scripts/reference_model.py computes of them
+(tests/data/golden/mixed-*).
 
 Sizes are odd, keys and values of different widths, and no two files have the same kinds. Needs
 NumPy and gguf.
@@ -13,7 +14,7 @@ import numpy as np
 from gguf import GGUFWriter, GGMLQuantizationType
 from gguf.quants import quantize
 
-from reference_model import EPSILON_KEYS, Model
+from reference_model import EPSILON_KEYS, Model, attention_rows
 
 N_VOCAB = 61
 
@@ -140,8 +141,11 @@ def main():
         write(folder / f"{name}.gguf", c, seed)
         tokens = np.random.default_rng(100 + seed).integers(0, N_VOCAB, c["tokens"]).tolist()
         (folder / f"{name}.tokens").write_text(",".join(map(str, tokens)) + "\n")
-        logits = Model(folder / f"{name}.gguf").logits(tokens)
+        model = Model(folder / f"{name}.gguf")
+        logits = model.logits(tokens)
         np.save(folder / f"{name}.npy", logits.astype(np.float32))
+        attention = attention_rows(model, len(tokens)).astype(np.float32)
+        np.save(folder / f"{name}.attention.npy", attention)
         print(f"{name}: logits of standard deviation {logits.std():.2f}, "
               f"{(folder / f'{name}.gguf').stat().st_size} bytes")
 

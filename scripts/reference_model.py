@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""reference_model.py MODEL.gguf TOKENS [-o OUT.npy] [--against LOGITS.npy] - logits in float64.
+"""reference_model.py MODEL.gguf TOKENS [-o OUT.npy] [--against LOGITS.npy]
+       [--attention OUT.npy] - logits and attention weights in float64.
 
 A second implementation of every architecture that the program runs, from the papers' formulas and
 independent of its sources: plain NumPy, one token after the other in a matrix, no cache, no tables.
 TOKENS are ids, comma-separated, or a file of them. -o writes the logits after each, float32
 [tokens, n_vocab]; --against prints the largest distance to those of a file.
+--attention writes the weights of every head for four queries spread over the text, at a quarter, a
+half, three quarters and the end of it, float32 [layers, heads, 4, tokens].
 
 Needs NumPy and gguf (both from PyPI), the latter to read files and dequantize tensors.
 """
@@ -61,6 +64,7 @@ class Model:
         self.value_dim = key("attention.value_length", self.key_dim)
         self.shared = key("block.shared", False)
         self.scale = key("embedding_scale", 1.0) if f.arch == "decode" else 1.0
+        self.weights = []  # [heads, n, n] of each layer of the last text
 
     # --- parts -----------------------------------------------------------------------------------
 
@@ -117,12 +121,14 @@ class Model:
         q, k, v = self.qkv(x, block, kv_heads)
         if self.position == "rope":
             q, k = [self.rotate(h) for h in q], [self.rotate(h) for h in k]
-        out = []
+        out, self.weights = [], self.weights + [[]]
         for h in range(self.heads):
             g = h // (self.heads // kv_heads)
             scores = q[h] @ k[g].T / math.sqrt(self.key_dim) + self.score_bias(block, h, len(x))
             weights = np.exp(scores - scores.max(-1, keepdims=True))
-            out.append(weights / weights.sum(-1, keepdims=True) @ v[g])
+            weights /= weights.sum(-1, keepdims=True)
+            self.weights[-1].append(weights)
+            out.append(weights @ v[g])
         return self.affine(np.concatenate(out, axis=1), block + "attn_output")
 
     def feed_forward(self, x, block):
@@ -153,6 +159,7 @@ class Model:
 
     def logits(self, tokens):
         x = self.embed(tokens)
+        self.weights = []
         for layer in range(self.n_layers):
             block = f"blk.{0 if self.shared else layer}."
             if self.placement == "before":
@@ -181,14 +188,23 @@ def read_tokens(text):
     return [int(t) for t in (path.read_text() if path.exists() else text).split(",")]
 
 
+def attention_rows(model, n):
+    """[layers, heads, 4, n] of the last text of n tokens."""
+    return np.array(model.weights)[:, :, [(n - 1) * k // 4 for k in (1, 2, 3, 4)]]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model")
     parser.add_argument("tokens", type=read_tokens)
     parser.add_argument("-o", metavar="OUT.npy")
     parser.add_argument("--against", metavar="LOGITS.npy")
+    parser.add_argument("--attention", metavar="OUT.npy")
     args = parser.parse_args()
-    logits = Model(args.model).logits(args.tokens)
+    model = Model(args.model)
+    logits = model.logits(args.tokens)
+    if args.attention:
+        np.save(args.attention, attention_rows(model, len(args.tokens)).astype(np.float32))
     if args.o:
         np.save(args.o, logits.astype(np.float32))
     if args.against:

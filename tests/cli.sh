@@ -309,6 +309,89 @@ note "the checkpoint is as it was" cmp -s "$model" "$dir/copy.gguf"
 run score "$model" -p abc --logits "$dir/none/out.npy"
 note "logits to a missing folder: exit 1" is_code 1
 
+# --- attend -------------------------------------------------------------------------------------
+
+line="ROMEO: But soft, what light"
+expect_exit 0 attend "$model" -p "$line" --format csv
+cp "$out" "$dir/attend"
+note "attend: a row a head" has_lines "$out" 33
+note "attend: nothing on stderr" is_empty "$err"
+note "attend: columns" has "$out" "layer,head,variant,kv_head,entropy,distance,first,previous,self"
+printf %s "$line" >"$dir/prompt"
+ids=$("$decode" tokenize "$model" -f "$dir/prompt" | tr ' ' ,)
+for same in "-t 1" "-t 3" "--block 1" "--block 5 -t 3"; do
+    expect_same "$dir/attend" attend "$model" -f "$dir/prompt" --format csv $same
+done
+expect_same "$dir/attend" attend "$model" --tokens "$ids" --format csv --layer all --head all
+for form in table md json jsonl; do
+    expect_exit 0 attend "$model" -p "$line" --format $form --layer 1 --head 3,0
+    expect_exit 0 attend "$model" -p "$line" --format $form --query 4 --top 2
+done
+note "attend: keys as JSON" has "$out" '"query": 4, "top": [{"position": '
+expect_exit 0 attend "$model" -p "$line" --query 4 --layer 0 --head 1
+note "attend: the query names the column" has "$out" "layer  head  O: (token 4)"
+expect_exit 0 attend "$model" -p x --format json
+note "attend: one token looks at itself" has "$out" '"self": 1, "induction": null'
+expect_exit 0 attend "$model" -p x --query 0 --format csv
+note "attend: no more keys than there are" has "$out" "top1_weight"
+note "attend: one key" lacks "$out" "top2_weight"
+
+expect_exit 0 attend "$model" -p "$line" --npy "$dir/a.npy" --json "$dir/a.json" --svg "$dir/a.svg"
+note "attend: the array's size" [ "$(wc -c <"$dir/a.npy")" -eq $((128 + 4 * 8 * 27 * 27 * 4)) ]
+note "attend: the array's shape" has "$dir/a.npy" "'shape': (4, 8, 27, 27), }"
+note "attend: the tokens" has "$dir/a.json" '{"position": 6, "id": 32, "text": " "}'
+note "attend: a map a head" [ "$(grep -c 'class="map"' "$dir/a.svg")" -eq 32 ]
+expect_exit 0 attend "$model" -p "$(printf 'a\001\303\n<')" --layer 0 --head 0 --svg "$dir/a.svg" -q
+note "attend: names that can be read" has "$dir/a.svg" '>\x01</text>'
+note "attend: half a character" has "$dir/a.svg" '>\xc3</text>'
+note "attend: a line feed" has "$dir/a.svg" '>\n</text>'
+note "attend: markup" has "$dir/a.svg" '>&lt;</text>'
+
+# Standard output is no terminal here: no colours, COLUMNS wide.
+for width in 1 9 20 60 120; do
+    TERM=xterm-256color COLORTERM=truecolor COLUMNS=$width "$decode" attend "$model" \
+        -p "$line$(printf '\n\033')" --show 1.2 >"$out" 2>"$err"
+    code=$?
+    note "attend: drawn $width wide" is_code 0
+    note "attend: no escapes" lacks "$out" "$(printf '\033')"
+    [ $width -lt 60 ] || note "attend: $width columns are enough" \
+        [ "$(awk '{ if (length > w) w = length } END { print w + 0 }' "$out")" -le $width ]
+done
+note "attend: the line of a token" has "$out" '\x1b'
+expect_exit 0 attend "$model" -p "$line" --show 0.0 --log --without-first
+expect_exit 0 attend "$model" -p "$line" --kv-heads 2 --beside --svg "$dir/a.svg" --head 1,3
+note "attend: a row a head and variant" has_lines "$out" 17
+note "attend: which is which" has "$out" "GQA-2"
+note "attend: heads that share are framed" has "$dir/a.svg" 'class="frame"'
+expect_exit 0 attend "$model" -p "$line" --kv-heads 1 --beside --show 1.3
+note "attend: both drawn" [ "$(grep -c '^head 1.3' "$out")" -eq 2 ]
+
+expect_error 2 "--layer: expected all or layers from 0 to 3" attend "$model" -p x --layer 4
+expect_error 2 "--head: expected all or heads from 0 to 7" attend "$model" -p x --head 0,8
+for list in '' 0,0 0, -1 a 0.1; do
+    expect_error 2 "--head: expected all or heads" attend "$model" -p x --head "$list"
+done
+for head in 4.0 0.8 1 '' a.b 0.1.2 -1.0; do
+    expect_error 2 "--show: expected L.H, a layer from 0 to 3 and a head from 0 to 7" \
+        attend "$model" -p x "--show=$head"
+done
+expect_error 2 "--query: expected 0 to 2" attend "$model" -p abc --query 3
+expect_error 2 "--top" attend "$model" -p abc --top 2
+expect_error 2 "the text has 257 tokens" attend "$model" -p "$(repeat a 257)" --svg "$dir/b.svg"
+expect_error 2 "the text is empty" attend "$model" -p ''
+expect_error 2 "there is no text" attend "$model"
+expect_error 2 "--tokens and -p both" attend "$model" --tokens 1 -p x
+expect_error 2 "--show draws in place of the table" attend "$model" -p x --show 0.0 --format csv
+expect_error 2 "--show draws in place of the table" attend "$model" -p x --show 0.0 --query 0
+expect_error 2 "expected --svg or --show" attend "$model" -p x --log
+expect_error 2 "--beside is for --kv-heads" attend "$model" -p x --beside
+expect_error 2 "without --beside" attend "$model" -p x --beside --kv-heads 1 --npy "$dir/a.npy"
+expect_error 2 "is the text itself" attend "$model" -f "$dir/prompt" --json "$dir/prompt"
+expect_error 2 "is --npy itself" attend "$model" -p x --npy "$dir/a.npy" --json "$dir/a.npy"
+expect_error 2 "is the checkpoint itself" attend "$dir/copy.gguf" -p x --svg "$dir/copy.gguf"
+run attend "$model" -p abc --svg "$dir/none/a.svg"
+note "attend: a picture in a missing folder: exit 1" is_code 1
+
 # --- tokenize -----------------------------------------------------------------------------------
 
 expect_line "82 79 77 69 79" tokenize "$model" -p ROMEO

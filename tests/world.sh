@@ -67,7 +67,8 @@ toy="--layers 1 --embd 16 --heads 2 --ctx 32 --batch 2 --steps 4 --eval-every 2 
 bench="bench $model --kv-heads 8 -n 1 --repeat 1 --warmup 0 --prompt 0 -t 1 -q"
 writers="score $model -p abc --logits @W/l.npy|quantize $model -o @W/q.gguf --type q8_0 -q
 convert $model -o @W/c.gguf --kv-heads 1 --method mean -q|train $dir/text -o @W/t.gguf $toy
-$bench --trace @W/t.csv|$bench --plot @W/p.svg"
+$bench --trace @W/t.csv|$bench --plot @W/p.svg
+attend $model -p abc --svg @W/a.svg -q|attend $model -p abc --npy @W/a.npy -q"
 writers=$(echo "$writers" | tr '|' '\n' | sed "s#@W/#$work/#g")
 # each_writer FUNCTION...: FUNCTION ARGS... for each of them, in an empty folder.
 each_writer() {

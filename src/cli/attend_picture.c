@@ -1,17 +1,19 @@
 #include "cli/attend_picture.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "show/heatmap_picture.h"
 
-/* Characters of the text that a subtitle quotes. */
-#define QUOTED 60
+/* Bytes of the text that a subtitle quotes, at most. */
+#define QUOTED 120
 /* Of a token's name beside a large map, and on a terminal. */
 #define LARGE_LABEL    16
 #define TERMINAL_LABEL 12
+
+/* Cells of a drawing, however wide the terminal. */
+#define MOST_SHOWN 512
 
 #define NOTE_BYTES 200
 
@@ -38,7 +40,7 @@ static int first_token(const struct attend_view *v, const struct attend_map *m, 
 /* What an SVG file is made of; all of it freed together. */
 struct attend_picture {
     const struct attend_view *v;
-    char title[256], subtitle[768];
+    char title[256], subtitle[512];
     struct heatmap_map *maps;    /* [n_maps] */
     char (*names)[32];           /* [n_maps] */
     char (*notes)[NOTE_BYTES];   /* [n_maps] */
@@ -49,26 +51,41 @@ struct attend_picture {
     size_t n_maps;
 };
 
-static void describe(struct attend_picture *p, bool log)
+/* The beginning of the text, whole tokens; false: there is more. */
+static bool quote(const struct attend_view *v, char *quoted, size_t size)
+{
+    size_t used = 0;
+    int i = 0;
+    for (; i < v->n_tokens; i++) {
+        const struct text t =
+            v->tokenizer ? tokenizer_bytes(v->tokenizer, v->tokens[i]) : (struct text){"", 0};
+        if (t.len >= size - used)
+            break;
+        memcpy(quoted + used, t.data, t.len);
+        used += t.len;
+    }
+    quoted[used] = 0;
+    for (size_t k = 0; k < used; k++)
+        if (!quoted[k])
+            quoted[k] = ' ';
+    return i == v->n_tokens;
+}
+
+static void describe(struct attend_picture *p)
 {
     const struct attend_view *v = p->v;
     const struct attend_map *m = v->sides[0].pictures;
-    char quoted[QUOTED * 4 + 64] = "", cells[80] = "";
-    size_t used = 0;
-    for (int i = 0; i < v->n_tokens && used < QUOTED; i++) {
-        const struct attend_label l = attend_label(v, i, LARGE_LABEL, true);
-        used += (size_t)snprintf(quoted + used, sizeof quoted - used, "%s%s", i ? " " : "", l.text);
-    }
+    char quoted[QUOTED], cells[80] = "";
+    const bool whole = quote(v, quoted, sizeof quoted);
     if (m->cells < v->n_tokens)
-        snprintf(cells, sizeof cells, " A cell is the largest weight of about %d by %d tokens.",
-                 (v->n_tokens + m->cells / 2) / m->cells, (v->n_tokens + m->cells / 2) / m->cells);
-    snprintf(p->title, sizeof p->title, "What the heads of %s look at%s%s", v->subject,
+        snprintf(cells, sizeof cells, " A cell is the largest weight of %.1f by %.1f tokens.",
+                 (double)v->n_tokens / m->cells, (double)v->n_tokens / m->cells);
+    snprintf(p->title, sizeof p->title, "What the heads of %.160s look at%s%s", v->subject,
              v->n_sides > 1 ? ", and of its " : "", v->n_sides > 1 ? v->sides[1].variant : "");
     snprintf(p->subtitle, sizeof p->subtitle,
-             "Rows are queries, columns keys, of %d tokens: %s%s%s%s%s", v->n_tokens, quoted,
-             used >= QUOTED ? " …" : "", cells[0] ? "." : "", cells,
+             "Queries from top to bottom, keys from left to right: %d token%s, “%s”%s.%s%s",
+             v->n_tokens, v->n_tokens == 1 ? "" : "s", quoted, whole ? "" : " and so on", cells,
              m->without_first ? " The first key is left out." : "");
-    (void)log;
 }
 
 static enum status take_picture(struct attend_picture *p, struct err *e)
@@ -178,7 +195,7 @@ enum status attend_write_svg(const struct attend_view *v, const char *path, bool
         const float of_side = largest_weight(v->sides[s].pictures, n);
         most = of_side > most ? of_side : most;
     }
-    describe(&p, log);
+    describe(&p);
     const struct heatmap_caption caption = {.title = p.title,
                                             .subtitle = p.subtitle,
                                             .what = "weight",
@@ -206,7 +223,7 @@ static int beside_cells(int n_tokens)
 int attend_shown_cells(int n_tokens, int width)
 {
     const int room = width - beside_cells(n_tokens);
-    if (n_tokens <= room)
+    if (n_tokens <= room && n_tokens <= MOST_SHOWN)
         return n_tokens;
     return room < 1 ? 1 : room < HEATMAP_SMALL ? room : HEATMAP_SMALL;
 }
@@ -215,7 +232,7 @@ static void draw_side(const struct attend_view *v, const struct attend_side *sid
                       enum heatmap_ink ink, const struct heatmap_scale *scale, int width,
                       struct output *out)
 {
-    unsigned char levels[USHRT_MAX];
+    unsigned char levels[MOST_SHOWN];
     const struct attend_map *m = side->shown;
     const int digits = digits_of(v->n_tokens - 1);
     const int of_cell = 2 * m->cells <= width - beside_cells(v->n_tokens) ? 2 : 1;

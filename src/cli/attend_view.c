@@ -1,5 +1,6 @@
 #include "cli/attend_view.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,7 +263,9 @@ struct attend_label attend_label(const struct attend_view *v, int position, int 
 
 struct attend_weight attend_weight(double weight)
 {
-    struct attend_weight w;
+    struct attend_weight w = {"–"};
+    if (isnan(weight))
+        return w;
     snprintf(w.text, sizeof w.text, "%.2f", weight);
     if (w.text[0] == '0')
         memmove(w.text, w.text + 1, strlen(w.text));

@@ -76,7 +76,7 @@ struct attend_label {
 struct attend_label attend_label(const struct attend_view *v, int position, int columns,
                                  bool printable);
 
-/* ".61", "1.0" */
+/* ".61", "1.0", "–" for NaN. */
 struct attend_weight {
     char text[8];
 };

@@ -5,8 +5,8 @@
 
 #include "base/checked.h"
 
-/* Sums run in so many interleaved parts, for the vectoriser. */
-enum { LANES = 4 };
+/* For the vectoriser, sums run in so many interleaved parts, and over pieces of a row. */
+enum { LANES = 4, PIECE = 128 };
 
 /* A run while the text goes through. */
 struct attend_run {
@@ -89,25 +89,30 @@ struct row_sums {
     double all, entropy, position;
 };
 
+/* Adds n weights, those from key `first` on. */
+static void add_piece(const float *a, int n, int first, double sums[3][LANES])
+{
+    double logs[PIECE];
+    for (int j = 0; j < n; j++)
+        logs[j] = log_of(a[j]);
+    for (int j = 0; j < n; j += LANES) {
+        for (int l = 0; l < LANES && j + l < n; l++) {
+            const double x = (double)a[j + l];
+            sums[0][l] += x;
+            sums[1][l] -= x * logs[j + l];
+            sums[2][l] += x * (first + j + l);
+        }
+    }
+}
+
 static struct row_sums sum_row(const float *a, int n)
 {
-    double all[LANES] = {0}, entropy[LANES] = {0}, position[LANES] = {0};
-    int j = 0;
-    for (; j + LANES <= n; j += LANES)
-        for (int l = 0; l < LANES; l++) {
-            const double x = (double)a[j + l];
-            all[l] += x;
-            entropy[l] -= x * log_of(a[j + l]);
-            position[l] += x * (j + l);
-        }
-    for (int l = 0; j < n; j++, l++) {
-        all[l] += (double)a[j];
-        entropy[l] -= (double)a[j] * log_of(a[j]);
-        position[l] += (double)a[j] * j;
-    }
-    return (struct row_sums){(all[0] + all[1]) + (all[2] + all[3]),
-                             (entropy[0] + entropy[1]) + (entropy[2] + entropy[3]),
-                             (position[0] + position[1]) + (position[2] + position[3])};
+    double sums[3][LANES] = {{0}}, all[3];
+    for (int j = 0; j < n; j += PIECE)
+        add_piece(a + j, n - j < PIECE ? n - j : PIECE, j, sums);
+    for (int i = 0; i < 3; i++)
+        all[i] = (sums[i][0] + sums[i][1]) + (sums[i][2] + sums[i][3]);
+    return (struct row_sums){all[0], all[1], all[2]};
 }
 
 static float largest(const float *a, int begin, int end)

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "show/scale.h"
+#include "base/figures.h"
 #include "show/svg.h"
 
 #define SAMPLE_WIDTH  18
@@ -43,6 +43,19 @@ int heatmap_level(const struct heatmap_scale *s, double x)
 double heatmap_middle(const struct heatmap_scale *s, int level)
 {
     return s->top * (s->log ? log_middle[level - 1] : (double)level / HEATMAP_LEVELS);
+}
+
+/* The ends of a legend. */
+static struct figure end_of(double x)
+{
+    struct figure f;
+    snprintf(f.text, sizeof f.text, "%.2g", x);
+    return f;
+}
+
+static struct figure low_end(const struct heatmap_scale *s)
+{
+    return end_of(s->log ? heatmap_middle(s, 1) : 0);
 }
 
 /* --- colours -------------------------------------------------------------------------------- */
@@ -145,8 +158,7 @@ void heatmap_paths(struct output *out, const unsigned char *map, int rows, int c
 double heatmap_legend(struct output *out, const struct heatmap_scale *s, const char *what, double x,
                       double y)
 {
-    const struct figure low = s->log ? scale_value(heatmap_middle(s, 1)) : (struct figure){"0"};
-    const struct figure high = scale_value(s->top);
+    const struct figure low = low_end(s), high = end_of(s->top);
     const struct text names[] = {text_of(what), text_of(low.text), text_of(high.text)};
     for (int i = 0; i < 2; i++) {
         svg_label(out, "class=\"tick\"", x, y + 4, (struct svg_piece){names[i], false});
@@ -199,9 +211,8 @@ void heatmap_put_legend(struct output *out, enum heatmap_ink ink, const struct h
                         const char *what)
 {
     static const unsigned char all[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
-    const struct figure low = s->log ? scale_value(heatmap_middle(s, 1)) : (struct figure){"0"};
-    output_printf(out, "%s %s ", what, low.text);
+    output_printf(out, "%s %s ", what, low_end(s).text);
     heatmap_put_cells(out, ink, all + s->log, HEATMAP_LEVELS + 1 - s->log,
                       ink == HEATMAP_PLAIN ? 1 : 2);
-    output_printf(out, " %s\n", scale_value(s->top).text);
+    output_printf(out, " %s\n", end_of(s->top).text);
 }

@@ -14,7 +14,7 @@
 #define MAX_NAME      110.0
 
 /* Of small maps. */
-#define SHEET_WIDTH    920 /* of a row, if its maps can be that small */
+#define SHEET_WIDTH    1040 /* of a row, if its maps can be that small */
 #define LEAST_SIDE     64
 #define MOST_SIDE      160
 #define SHEET_GAP      12
@@ -22,7 +22,7 @@
 #define FRAME_DISTANCE 4.5
 
 /* Of a large one. */
-#define CHART_SIDE   768
+#define CHART_SIDE   832
 #define MOST_CELL    22
 #define NAME_SPACING 13 /* from one row's name to the next */
 
@@ -105,7 +105,7 @@ static enum status write_picture(const struct heatmap_caption *c, const struct h
     if (!p.levels)
         return err_no_memory(e, "a map of the picture", most);
     file_output_init(&file);
-    const double height = draw(&p, what, 0);
+    const double height = ceil(draw(&p, what, 0));
     enum status s = file_output_open(&file, path, e);
     if (s == STATUS_OK) {
         draw(&p, what, height);

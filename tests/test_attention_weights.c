@@ -1,0 +1,482 @@
+/*
+ * Attention's weights against NumPy's and against those that a model's author has; figures and maps
+ * against their definitions, worked out from the whole weights.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "checkpoints.h"
+#include "compute/kernels.h"
+#include "golden.h"
+#include "measure/attend.h"
+#include "program.h"
+
+#define NOTHING ((double)NAN)
+
+/* The values of an .npy file: n floats. */
+static float *read_npy(const char *path, size_t n)
+{
+    size_t len;
+    unsigned char *bytes = read_file(path, &len);
+    const size_t header = 10 + (size_t)(bytes[8] | bytes[9] << 8);
+    ck_assert_uint_eq(len - header, n * sizeof(float));
+    float *values = malloc(n * sizeof *values);
+    memcpy(values, bytes + header, n * sizeof *values);
+    free(bytes);
+    return values;
+}
+
+/* A run of all heads of a model, with a map of each. */
+struct all_heads {
+    struct attend_head *heads; /* [n] */
+    struct attend_map *maps;   /* [n] */
+    struct attend_found found;
+    int n;
+};
+
+static struct attend_spec spec_of(const struct model *m, struct all_heads *all,
+                                  const int32_t *tokens, int n_tokens, int cells)
+{
+    const struct config *c = &m->config;
+    all->n = c->n_layers * c->n_heads;
+    all->heads = calloc((size_t)all->n, sizeof *all->heads);
+    all->maps = calloc((size_t)all->n, sizeof *all->maps);
+    for (int i = 0; i < all->n; i++) {
+        all->heads[i] =
+            (struct attend_head){.layer = i / c->n_heads, .head = i % c->n_heads, .entropy = 77};
+        all->maps[i] =
+            (struct attend_map){.layer = i / c->n_heads, .head = i % c->n_heads, .cells = cells};
+    }
+    return (struct attend_spec){.model = m,
+                                .tokens = tokens,
+                                .n_tokens = n_tokens,
+                                .heads = all->heads,
+                                .n_heads = all->n,
+                                .maps = all->maps,
+                                .n_maps = all->n,
+                                .query = -1};
+}
+
+static void run(const struct attend_spec *spec, struct all_heads *all)
+{
+    struct err e = {""};
+    ck_assert_msg(attend_run(spec, &all->found, &e) == STATUS_OK, "%s", e.text);
+}
+
+static void free_all(struct all_heads *all)
+{
+    attend_free(&all->found);
+    attend_free(&all->found);
+    free(all->heads);
+    free(all->maps);
+}
+
+/* --- weights --------------------------------------------------------------------------------- */
+
+#define CLOSE 1e-5 /* to what others compute */
+#define SUM   1e-6
+
+static void assert_causal(const struct attend_map *m, const char *name)
+{
+    for (int i = 0; i < m->cells; i++) {
+        const float *row = m->cell + (size_t)i * (size_t)m->cells;
+        double sum = 0;
+        for (int j = 0; j < m->cells; j++) {
+            ck_assert_msg(j <= i ? row[j] >= 0 : row[j] == 0, "%s: [%d, %d]", name, i, j);
+            sum += (double)row[j];
+        }
+        ck_assert_msg(fabs(sum - 1) <= SUM, "%s: row %d of %d.%d adds up to %.9f", name, i,
+                      m->layer, m->head, sum);
+    }
+}
+
+/* Queries at a quarter, a half, three quarters and the end of the text. */
+#define QUERIES 4
+
+START_TEST(golden_weights)
+{
+    const char *name = golden_names[_i];
+    struct golden g = open_golden(name);
+    struct all_heads all;
+    const int n = g.n_tokens;
+    const struct attend_spec spec = spec_of(g.checkpoint.model, &all, g.tokens, n, n);
+    run(&spec, &all);
+    char path[128];
+    snprintf(path, sizeof path, "tests/data/golden/%s.attention.npy", name);
+    float *truth = read_npy(path, (size_t)(all.n * QUERIES * n));
+    for (int i = 0; i < all.n; i++) {
+        assert_causal(&all.maps[i], name);
+        for (int q = 0; q < QUERIES; q++) {
+            const float *expected = truth + (size_t)(i * QUERIES + q) * (size_t)n;
+            const int query = (n - 1) * (q + 1) / QUERIES;
+            const float *found = all.maps[i].cell + (size_t)query * (size_t)n;
+            for (int j = 0; j < n; j++)
+                ck_assert_msg(fabs((double)found[j] - (double)expected[j]) <= CLOSE,
+                              "%s: head %d, [%d, %d] is %.9g, not %.9g", name, i, query, j,
+                              (double)found[j], (double)expected[j]);
+        }
+    }
+    free(truth);
+    free_all(&all);
+    close_golden(&g);
+}
+END_TEST
+
+/* A model that its author trained; block 0 of his (llm-viz, scripts/make_nano_sort.py). */
+START_TEST(author_weights)
+{
+    enum { N = 11, HEADS = 3, ROW = 484 };
+    struct checkpoint c;
+    struct err e = {""};
+    ck_assert_msg(checkpoint_open("tests/data/real/nano-sort.gguf", CHECKPOINT_MODEL, &c, &e) ==
+                      STATUS_OK,
+                  "%s", e.text);
+    float *rows = read_npy("tests/data/real/nano-sort.npy", (size_t)3 * N * ROW);
+    float *truth = read_npy("tests/data/real/nano-attention.npy", (size_t)3 * HEADS * N * N);
+    int32_t tokens[N];
+    struct all_heads all;
+    for (int t = 0; t < N; t++)
+        tokens[t] = (int32_t)rows[(_i * N + t) * ROW];
+    const struct attend_spec spec = spec_of(c.model, &all, tokens, N, N);
+    run(&spec, &all);
+    for (int h = 0; h < HEADS; h++)
+        for (int k = 0; k < N * N; k++)
+            ck_assert_double_eq_tol((double)all.maps[h].cell[k],
+                                    (double)truth[(_i * HEADS + h) * N * N + k], CLOSE);
+    free(rows);
+    free(truth);
+    free_all(&all);
+    checkpoint_close(&c);
+}
+END_TEST
+
+/* --- figures --------------------------------------------------------------------------------- */
+
+/* A text in which tokens come again, for any vocabulary. */
+static void make_tokens(int32_t *tokens, int n)
+{
+    struct rng r;
+    rng_seed(&r, 11, 0);
+    for (int i = 0; i < n; i++)
+        tokens[i] = (int32_t)(rng_u32(&r) % 17);
+}
+
+static double at(const struct attend_map *m, int i, int j)
+{
+    return (double)m->cell[i * m->cells + j];
+}
+
+/* As attend.h defines them. */
+static struct attend_head figures_of(const struct attend_map *m, const int32_t *tokens)
+{
+    const int n = m->cells;
+    struct attend_head h = {.query = -1, .key = -1, .strongest = NOTHING};
+    int repeated = 0;
+    for (int i = 0; i < n; i++) {
+        bool again = false;
+        for (int j = 0; j <= i; j++) {
+            h.entropy -= at(m, i, j) > 0 ? at(m, i, j) * log(at(m, i, j)) / n : 0;
+            h.distance += at(m, i, j) * (i - j) / n;
+            if (j > 0 && j < i && !(at(m, i, j) <= h.strongest)) {
+                h.query = i;
+                h.key = j;
+                h.strongest = at(m, i, j);
+            }
+            if (j < i && tokens[j] == tokens[i]) {
+                again = true;
+                h.induction += at(m, i, j + 1);
+            }
+        }
+        repeated += again;
+        h.self += at(m, i, i) / n;
+        h.first += i > 0 ? at(m, i, 0) / (n - 1) : 0;
+        h.previous += i > 0 ? at(m, i, i - 1) / (n - 1) : 0;
+    }
+    h.first = n > 1 ? h.first : NOTHING;
+    h.previous = n > 1 ? h.previous : NOTHING;
+    h.induction = repeated ? h.induction / repeated : NOTHING;
+    return h;
+}
+
+static void assert_near(double found, double expected, const char *what)
+{
+    ck_assert_msg(isnan(expected) ? isnan(found) : fabs(found - expected) <= 1e-9,
+                  "%s is %.12g, not %.12g", what, found, expected);
+}
+
+static void assert_figures(const struct attend_head *found, const struct attend_head *expected)
+{
+    assert_near(found->entropy, expected->entropy, "entropy");
+    assert_near(found->distance, expected->distance, "distance");
+    assert_near(found->first, expected->first, "first");
+    assert_near(found->previous, expected->previous, "previous");
+    assert_near(found->self, expected->self, "self");
+    assert_near(found->induction, expected->induction, "induction");
+    assert_near(found->strongest, expected->strongest, "strongest");
+    ck_assert_int_eq(found->query, expected->query);
+    ck_assert_int_eq(found->key, expected->key);
+}
+
+START_TEST(figures_are_those_of_the_weights)
+{
+    static const int lengths[] = {1, 2, 3, 5, 40};
+    const int n = lengths[_i];
+    struct golden g = open_golden("gqa");
+    struct all_heads all;
+    int32_t tokens[40];
+    make_tokens(tokens, n);
+    const struct attend_spec spec = spec_of(g.checkpoint.model, &all, tokens, n, n);
+    run(&spec, &all);
+    for (int i = 0; i < all.n; i++) {
+        const struct attend_head expected = figures_of(&all.maps[i], tokens);
+        assert_figures(&all.heads[i], &expected);
+    }
+    free_all(&all);
+    close_golden(&g);
+}
+END_TEST
+
+START_TEST(no_block_thread_or_instruction_set_changes_a_bit)
+{
+    enum { N = 33 };
+    struct golden g = open_golden("layerwise-kv");
+    struct all_heads first, other;
+    struct pool *pool;
+    struct err e = {""};
+    int32_t tokens[N];
+    make_tokens(tokens, N);
+    struct attend_spec a = spec_of(g.checkpoint.model, &first, tokens, N, 9);
+    run(&a, &first);
+    ck_assert_int_eq(pool_create(3, &pool, &e), STATUS_OK);
+    for (int k = 0; kernels_at(k); k++) {
+        if (!kernels_supported(kernels_at(k)))
+            continue;
+        struct attend_spec b = spec_of(g.checkpoint.model, &other, tokens, N, 9);
+        b.params.kernels = kernels_at(k);
+        b.params.block = 1 + 6 * (k % 2);
+        b.pool = k % 3 ? pool : NULL;
+        run(&b, &other);
+        ck_assert_mem_eq(first.heads, other.heads, (size_t)first.n * sizeof *first.heads);
+        for (int i = 0; i < first.n; i++)
+            ck_assert_mem_eq(first.maps[i].cell, other.maps[i].cell, 81 * sizeof(float));
+        free_all(&other);
+    }
+    pool_free(pool);
+    free_all(&first);
+    close_golden(&g);
+}
+END_TEST
+
+/* --- maps ------------------------------------------------------------------------------------ */
+
+START_TEST(cells_are_the_largest_weights)
+{
+    enum { N = 37 };
+    static const int sides[] = {1, 2, 7, 36, 37};
+    const int cells = sides[_i / 2];
+    const bool without_first = _i % 2;
+    struct golden g = open_golden("mha");
+    struct all_heads whole, small;
+    int32_t tokens[N];
+    make_tokens(tokens, N);
+    const struct attend_spec a = spec_of(g.checkpoint.model, &whole, tokens, N, N);
+    const struct attend_spec b = spec_of(g.checkpoint.model, &small, tokens, N, cells);
+    for (int m = 0; m < small.n; m++)
+        small.maps[m].without_first = without_first;
+    run(&a, &whole);
+    run(&b, &small);
+    for (int m = 0; m < whole.n; m++) {
+        float expected[N * N] = {0};
+        for (int i = 0; i < N; i++)
+            for (int j = without_first; j <= i; j++) {
+                float *cell = &expected[i * cells / N * cells + j * cells / N];
+                *cell = fmaxf(*cell, whole.maps[m].cell[i * N + j]);
+            }
+        ck_assert_mem_eq(small.maps[m].cell, expected, (size_t)(cells * cells) * sizeof *expected);
+    }
+    free_all(&whole);
+    free_all(&small);
+    close_golden(&g);
+}
+END_TEST
+
+/* What one query looks at is its row. */
+START_TEST(a_query)
+{
+    enum { N = 20, QUERY = 13 };
+    struct golden g = open_golden("llama");
+    struct all_heads all;
+    int32_t tokens[N];
+    make_tokens(tokens, N);
+    struct attend_spec spec = spec_of(g.checkpoint.model, &all, tokens, N, N);
+    spec.query = QUERY;
+    run(&spec, &all);
+    for (int i = 0; i < all.n; i++)
+        ck_assert_mem_eq(all.found.query + i * (QUERY + 1), all.maps[i].cell + QUERY * N,
+                         (QUERY + 1) * sizeof(float));
+    free_all(&all);
+    close_golden(&g);
+}
+END_TEST
+
+START_TEST(top_keys)
+{
+    static const float weights[] = {0.1f, 0.3f, 0, 0.3f, 0.05f, 0.25f, 0};
+    static const int order[] = {1, 3, 5, 0, 4, 2, 6};
+    struct attend_key top[7];
+    for (int k = 0; k <= 7; k++) {
+        attend_top(weights, 7, k, top);
+        for (int i = 0; i < k; i++) {
+            ck_assert_int_eq(top[i].position, order[i]);
+            ck_assert(top[i].weight == weights[order[i]]);
+        }
+    }
+}
+END_TEST
+
+/* --- failures -------------------------------------------------------------------------------- */
+
+struct stopping {
+    int asked, stop_at;
+    uint64_t done;
+};
+
+static bool stop(void *arg)
+{
+    struct stopping *s = arg;
+    return s->asked++ == s->stop_at;
+}
+
+static void progress(void *arg, uint64_t done, uint64_t all)
+{
+    struct stopping *s = arg;
+    ck_assert_uint_gt(done, s->done);
+    ck_assert_uint_eq(all, 20);
+    s->done = done;
+}
+
+START_TEST(it_can_be_stopped)
+{
+    struct golden g = open_golden("mqa");
+    struct all_heads all;
+    struct err e = {""};
+    int32_t tokens[20];
+    make_tokens(tokens, 20);
+    struct attend_spec spec = spec_of(g.checkpoint.model, &all, tokens, 20, 4);
+    struct stopping s = {.stop_at = _i};
+    spec.params.block = 6;
+    spec.stop = stop;
+    spec.progress = progress;
+    spec.arg = &s;
+    const enum status found = attend_run(&spec, &all.found, &e);
+    ck_assert_int_eq(found, _i < 4 ? STATUS_INTERRUPTED : STATUS_OK);
+    ck_assert_uint_eq(s.done, _i < 4 ? 6 * (uint64_t)_i : 20);
+    free_all(&all);
+    close_golden(&g);
+}
+END_TEST
+
+START_TEST(sizes)
+{
+    struct golden g = open_golden("mha");
+    struct all_heads all;
+    struct err e = {""};
+    int32_t tokens[1000] = {0};
+    size_t few, more;
+    struct attend_spec spec = spec_of(g.checkpoint.model, &all, tokens, 20, 4);
+    ck_assert_int_eq(attend_plan(&spec, &few, &e), STATUS_OK);
+    all.maps[0].cells = 1 << 12;
+    ck_assert_int_eq(attend_plan(&spec, &more, &e), STATUS_OK);
+    ck_assert_uint_ge(more - few, (sizeof(float) << 24) - 4096);
+    ck_assert_uint_le(more - few, (sizeof(float) << 24) + 4096);
+    for (int i = 0; i < all.n; i++)
+        all.maps[i].cells = INT32_MAX;
+    ck_assert_int_eq(attend_plan(&spec, &more, &e), STATUS_NO_MEMORY);
+    ck_assert_msg(strstr(e.text, "maps of") != NULL, "%s", e.text);
+    ck_assert_int_eq(attend_run(&spec, &all.found, &e), STATUS_NO_MEMORY);
+    spec.n_tokens = g.checkpoint.model->config.n_ctx + 1;
+    ck_assert_int_lt(spec.n_tokens, 1000);
+    ck_assert_int_eq(attend_plan(&spec, &more, &e), STATUS_USAGE);
+    free_all(&all);
+    close_golden(&g);
+}
+END_TEST
+
+/* A tensor that is not finite. */
+START_TEST(weights_that_are_not_finite)
+{
+    size_t len;
+    struct gguf *gguf;
+    struct model *m;
+    struct all_heads all;
+    struct err e = {""};
+    const int32_t tokens[4] = {1, 2, 3, 4};
+    const float bad = NAN;
+    unsigned char *bytes = read_file("tests/data/golden/mha.gguf", &len);
+    ck_assert_int_eq(gguf_parse(bytes, len, &gguf, &e), STATUS_OK);
+    for (size_t i = 0; i < gguf->n_tensors; i++)
+        if (text_is(gguf->tensors[i].name, "blk.1.attn_norm.weight"))
+            memcpy(bytes + (gguf->tensors[i].data - bytes), &bad, sizeof bad);
+    ck_assert_int_eq(model_create(gguf, NULL, NULL, &m, &e), STATUS_OK);
+    const struct attend_spec spec = spec_of(m, &all, tokens, 4, 2);
+    ck_assert_int_eq(attend_run(&spec, &all.found, &e), STATUS_FAILED);
+    ck_assert_msg(strstr(e.text, "token 0 in head 0 of layer 1") != NULL, "%s", e.text);
+    free_all(&all);
+    model_free(m);
+    gguf_free(gguf);
+    free(bytes);
+}
+END_TEST
+
+/* A text of 100,000 tokens, all of whose weights are more than any machine has; their pictures and
+ * figures would take no more than a few hundred MB. */
+START_TEST(more_than_there_is)
+{
+    const struct checkpoint_shape shape = {.n_layers = 8,
+                                           .n_heads = 16,
+                                           .n_kv_heads = 16,
+                                           .head_dim = 1,
+                                           .d_ff = 8,
+                                           .n_ctx = 100000,
+                                           .n_vocab = 256};
+    char model[256], text[256], array[256], line[1024];
+    struct ran r;
+    snprintf(model, sizeof model, "%s", scratch_path("long.gguf"));
+    snprintf(text, sizeof text, "%s", scratch_path("text"));
+    snprintf(array, sizeof array, "%s", scratch_path("weights.npy"));
+    write_checkpoint(model, &shape);
+    FILE *f = fopen(text, "wb");
+    for (int i = 0; i < shape.n_ctx; i++)
+        fputc('a' + i % 26, f);
+    ck_assert_int_eq(fclose(f), 0);
+    snprintf(line, sizeof line, "attend %s -f %s --npy %s", model, text, array);
+    run_program(&r, line, NULL, NULL);
+    expect_refusal(&r, STATUS_NO_MEMORY, "out of memory: 100000 tokens need");
+    ck_assert_ptr_nonnull(strstr(r.err, "--layer and --head"));
+    ck_assert_int_ne(access(array, F_OK), 0);
+    scratch_remove();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("attention_weights");
+    TCase *t = tcase_create("attention_weights");
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, golden_weights, 0, N_GOLDEN);
+    tcase_add_loop_test(t, author_weights, 0, 3);
+    tcase_add_loop_test(t, figures_are_those_of_the_weights, 0, 5);
+    tcase_add_test(t, no_block_thread_or_instruction_set_changes_a_bit);
+    tcase_add_loop_test(t, cells_are_the_largest_weights, 0, 10);
+    tcase_add_test(t, a_query);
+    tcase_add_test(t, top_keys);
+    tcase_add_loop_test(t, it_can_be_stopped, 0, 5);
+    tcase_add_test(t, sizes);
+    tcase_add_test(t, weights_that_are_not_finite);
+    tcase_add_test(t, more_than_there_is);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

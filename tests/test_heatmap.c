@@ -1,0 +1,322 @@
+/* Levels, maps as SVG paths and pictures, maps and colours on terminals, what a terminal is. */
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "cli/terminal.h"
+#include "outputs.h"
+#include "show/heatmap_picture.h"
+#include "xml.h"
+
+/* --- levels ---------------------------------------------------------------------------------- */
+
+START_TEST(levels)
+{
+    const bool log = _i % 2;
+    const double top = _i < 2 ? 1 : 0.037;
+    const struct heatmap_scale s = heatmap_scale(top, log);
+    for (int k = 1; k <= HEATMAP_LEVELS; k++) {
+        const double middle =
+            top * (log ? pow(10, (k - 9) / 3.0) : (double)k / 9); /* as the header says */
+        ck_assert_double_eq_tol(heatmap_middle(&s, k), middle, 1e-12);
+        ck_assert_int_eq(heatmap_level(&s, middle), k);
+        /* Half a level up and down, on the scale. */
+        const double up = log ? middle * pow(10, 0.5 / 3) : middle + top / 18;
+        const double down = log ? middle / pow(10, 0.5 / 3) : middle - top / 18;
+        ck_assert_int_eq(heatmap_level(&s, up * 0.9999), k);
+        ck_assert_int_eq(heatmap_level(&s, down * 1.0001), k);
+        ck_assert_int_eq(heatmap_level(&s, down * 0.9999), k - 1);
+    }
+    ck_assert_int_eq(heatmap_level(&s, 0), 0);
+    ck_assert_int_eq(heatmap_level(&s, -1), 0);
+    ck_assert_int_eq(heatmap_level(&s, (double)NAN), 0);
+    ck_assert_int_eq(heatmap_level(&s, top * 1e9), HEATMAP_LEVELS);
+    ck_assert_int_eq(heatmap_level(&s, (double)INFINITY), HEATMAP_LEVELS);
+    const double tops[] = {0, -1, (double)NAN};
+    for (int i = 0; i < 3; i++) {
+        const struct heatmap_scale none = heatmap_scale(tops[i], log);
+        ck_assert_int_eq(heatmap_level(&none, 1), 0);
+    }
+}
+END_TEST
+
+/* --- paths ----------------------------------------------------------------------------------- */
+
+/* What an output holds, terminated, malloc'd. */
+static char *text_of_output(struct descriptor *o)
+{
+    struct err e = {""};
+    size_t len;
+    ck_assert_msg(descriptor_close(o, &e) == STATUS_OK, "%s", e.text);
+    char *text = (char *)read_file(scratch_path("output"), &len);
+    text[len] = 0;
+    scratch_remove();
+    return text;
+}
+
+/* Paths give the map back: every cell is drawn by one run at most, and by that of its level. */
+START_TEST(paths_are_the_map)
+{
+    enum { ROWS = 13, COLUMNS = 9 };
+    unsigned char map[ROWS * COLUMNS], found[ROWS * COLUMNS] = {0};
+    struct descriptor out;
+    struct rng r;
+    rng_seed(&r, 3, (uint64_t)_i);
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        map[i] = (unsigned char)(rng_u32(&r) % (_i < 2 ? 10 : 3));
+    if (_i == 0)
+        memset(map, 0, sizeof map);
+    output_begin(&out);
+    heatmap_paths(&out.out, map, ROWS, COLUMNS);
+    char *text = text_of_output(&out);
+    int level = 0, row, column, n, read;
+    for (const char *at = text; *at; at++) {
+        sscanf(at, "<path class=\"h%d\"", &level);
+        if (sscanf(at, "M%d %d.5h%d%n", &column, &row, &n, &read) != 3)
+            continue;
+        ck_assert(level >= 1 && level <= HEATMAP_LEVELS && row >= 0 && row < ROWS && column >= 0 &&
+                  n > 0 && column + n <= COLUMNS);
+        for (int c = column; c < column + n; c++) {
+            ck_assert_int_eq(found[row * COLUMNS + c], 0);
+            found[row * COLUMNS + c] = (unsigned char)level;
+        }
+    }
+    ck_assert_mem_eq(found, map, sizeof map);
+    ck_assert_int_le(count(text, "<path"), HEATMAP_LEVELS);
+    ck_assert(_i > 0 || count(text, "<path") == 0);
+    check_xml(text);
+    free(text);
+}
+END_TEST
+
+/* --- pictures -------------------------------------------------------------------------------- */
+
+#define N_SIDE 4
+
+static const float triangle[N_SIDE * N_SIDE] = {1,    0,    0,    0, 0.5f, 0.5f, 0,     0,
+                                                0.1f, 0.2f, 0.7f, 0, 0,    0,    0.01f, 0.99f};
+
+static char *read_picture(enum status s, const struct err *e)
+{
+    size_t len;
+    ck_assert_msg(s == STATUS_OK, "%s", e->text);
+    char *text = (char *)read_file(scratch_path("map.svg"), &len);
+    text[len] = 0;
+    ck_assert_uint_eq(strlen(text), len);
+    check_xml(text);
+    scratch_remove();
+    return text;
+}
+
+static struct heatmap_map map_of(int group, const char *name)
+{
+    return (struct heatmap_map){.cells = triangle,
+                                .n_rows = N_SIDE,
+                                .n_columns = N_SIDE,
+                                .triangle = true,
+                                .group = group,
+                                .name = name,
+                                .note = "a < b & c"};
+}
+
+START_TEST(small_maps)
+{
+    static const int groups[2][6] = {{0, 0, 0, 1, 1, 1}, {-1, -1, 4, 4, -1, 5}};
+    static const int frames[] = {2, 2};
+    static const char *const rows[] = {"layer <0>", "layer 1"};
+    struct heatmap_map maps[12];
+    struct err e = {""};
+    for (int i = 0; i < 12; i++)
+        maps[i] = map_of(groups[_i][i % 6], i == 7 ? NULL : "1.5");
+    const struct heatmap_sheet sheet = {
+        .caption = {"ti\ntle\x01", "sub\xffti]]>tle", "weight", heatmap_scale(1, false)},
+        .maps = maps,
+        .n_rows = 2,
+        .n_columns = 6,
+        .row_names = rows};
+    const enum status s = heatmap_write_sheet(&sheet, scratch_path("map.svg"), &e);
+    char *text = read_picture(s, &e);
+    ck_assert_int_eq(count(text, "class=\"frame\""), 2 * frames[_i]);
+    ck_assert_int_eq(count(text, "class=\"map\""), 12);
+    ck_assert_int_eq(count(text, "<path class=\"h9\" d=\"M0 0.5h1M3 3.5h1\"/>"), 12);
+    ck_assert_int_eq(count(text, ">1.5</text>"), 11);
+    ck_assert_int_eq(count(text, "a &lt; b &amp; c"), 12);
+    ck_assert_int_eq(count(text, "layer &lt;0&gt;</text>"), 1);
+    ck_assert_int_eq(count(text, "prefers-color-scheme:dark"), 2);
+    free(text);
+}
+END_TEST
+
+START_TEST(large_maps)
+{
+    static const char *const names[N_SIDE] = {"To", "\\n", "<|x|>", "\xe6\x97\xa5"};
+    struct text texts[N_SIDE];
+    const struct heatmap_map maps[] = {map_of(-1, "MHA"), map_of(-1, NULL)};
+    struct err e = {""};
+    for (int i = 0; i < N_SIDE; i++)
+        texts[i] = text_of(names[i]);
+    const struct heatmap_chart chart = {.caption = {"t", "s", "weight", heatmap_scale(0.99, true)},
+                                        .maps = maps,
+                                        .n_maps = 2,
+                                        .row_names = texts,
+                                        .column_names = texts};
+    const enum status s = heatmap_write_chart(&chart, scratch_path("map.svg"), &e);
+    char *text = read_picture(s, &e);
+    /* Rows and columns of both are named. */
+    ck_assert_int_eq(count(text, ">To</text>"), 4);
+    ck_assert_int_eq(count(text, "&lt;|x|&gt;</text>"), 4);
+    ck_assert_int_eq(count(text, "\xe6\x97\xa5</text>"), 4);
+    ck_assert_int_eq(count(text, ">MHA</text>"), 1);
+    ck_assert_int_eq(count(text, "rotate(-90)"), 8);
+    free(text);
+}
+END_TEST
+
+/* Columns fewer than rows, no triangle: all of it lies on ground. */
+START_TEST(a_rectangle)
+{
+    const struct text names[N_SIDE] = {{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}};
+    struct heatmap_map map = map_of(-1, NULL);
+    struct err e = {""};
+    map.triangle = false;
+    map.n_columns = 2;
+    const struct heatmap_chart chart = {.caption = {"t", "s", "w", heatmap_scale(0, false)},
+                                        .maps = &map,
+                                        .n_maps = 1,
+                                        .row_names = names,
+                                        .column_names = names};
+    const enum status s = heatmap_write_chart(&chart, scratch_path("map.svg"), &e);
+    char *text = read_picture(s, &e);
+    ck_assert_int_eq(count(text, "d=\"M0 0H2V4H0Z\""), 1);
+    ck_assert_int_eq(count(text, "<path class=\"h"), 0);
+    free(text);
+    ck_assert_int_eq(heatmap_write_chart(&chart, "/nonexistent/m.svg", &e), STATUS_FAILED);
+}
+END_TEST
+
+/* --- terminals ------------------------------------------------------------------------------- */
+
+static const unsigned char all_levels[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 0};
+
+START_TEST(plain_cells)
+{
+    struct descriptor out;
+    output_begin(&out);
+    heatmap_put_cells(&out.out, HEATMAP_PLAIN, all_levels, 12, 1);
+    heatmap_put_cells(&out.out, HEATMAP_PLAIN, all_levels + 8, 2, 3);
+    heatmap_put_cells(&out.out, HEATMAP_PLAIN, all_levels, 0, 3);
+    output_puts(&out.out, "\n");
+    const struct heatmap_scale linear = heatmap_scale(0.5, false), log = heatmap_scale(1, true);
+    heatmap_put_legend(&out.out, HEATMAP_PLAIN, &linear, "weight");
+    heatmap_put_legend(&out.out, HEATMAP_PLAIN, &log, "weight");
+    output_is(&out, " .:-=+*#%@@ %%%@@@\n"
+                    "weight 0  .:-=+*#%@ 0.5\n"
+                    "weight 0.0022 .:-=+*#%@ 1\n");
+}
+END_TEST
+
+/* Colours begin where the level changes, and end. */
+START_TEST(coloured_cells)
+{
+    const enum heatmap_ink ink = _i ? HEATMAP_DARK : HEATMAP_LIGHT;
+    static const unsigned char row[] = {0, 4, 4, 0, 9};
+    struct descriptor out;
+    char expected[200];
+    const char *four = _i ? "\x1b[38;5;231;48;5;25m" : "\x1b[38;5;16;48;5;69m";
+    const char *nine = _i ? "\x1b[38;5;16;48;5;230m" : "\x1b[38;5;231;48;5;17m";
+    output_begin(&out);
+    heatmap_put_cells(&out.out, ink, row, 5, 2);
+    heatmap_put_cells(&out.out, ink, row, 1, 2);
+    snprintf(expected, sizeof expected, "  %s    \x1b[0m  %s  \x1b[0m  ", four, nine);
+    output_is(&out, expected);
+    ck_assert_str_eq(heatmap_colour(ink, 0).text, "\x1b[0m");
+    ck_assert_str_eq(heatmap_colour(HEATMAP_PLAIN, 7).text, "");
+}
+END_TEST
+
+/* Standard output becomes a terminal of so many columns. */
+static void become_terminal(int columns)
+{
+    const struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)columns};
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+    ck_assert(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+    const int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+    ck_assert(slave >= 0 && ioctl(slave, TIOCSWINSZ, &size) == 0);
+    ck_assert_int_ge(dup2(slave, STDOUT_FILENO), 0);
+}
+
+static void clear_variables(void)
+{
+    static const char *const names[] = {"NO_COLOR", "TERM", "COLORTERM", "COLORFGBG", "COLUMNS"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        unsetenv(names[i]);
+}
+
+START_TEST(colours_of_a_terminal)
+{
+    static const struct {
+        const char *name, *value;
+        enum heatmap_ink ink;
+    } steps[] = {
+        {"TERM", "xterm", HEATMAP_PLAIN},    {"TERM", "xterm-256color", HEATMAP_DARK},
+        {"TERM", "dumb", HEATMAP_PLAIN},     {"COLORTERM", "truecolor", HEATMAP_PLAIN},
+        {"TERM", "xterm", HEATMAP_DARK},     {"COLORFGBG", "0;15", HEATMAP_LIGHT},
+        {"COLORFGBG", "15;0", HEATMAP_DARK}, {"COLORFGBG", "12;default;7", HEATMAP_LIGHT},
+        {"COLORFGBG", "", HEATMAP_DARK},     {"NO_COLOR", "", HEATMAP_DARK},
+        {"NO_COLOR", "1", HEATMAP_PLAIN},
+    };
+    clear_variables();
+    become_terminal(80);
+    ck_assert_int_eq(terminal_ink(), HEATMAP_PLAIN);
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        setenv(steps[i].name, steps[i].value, 1);
+        ck_assert_msg(terminal_ink() == steps[i].ink, "%s=%s", steps[i].name, steps[i].value);
+        ck_assert_int_ne(terminal_forced_ink(), HEATMAP_PLAIN);
+    }
+}
+END_TEST
+
+START_TEST(width_of_a_terminal)
+{
+    clear_variables();
+    setenv("COLUMNS", "50", 1);
+    become_terminal(33);
+    ck_assert(terminal_is_one());
+    ck_assert_int_eq(terminal_width(), 33);
+    become_terminal(0);
+    ck_assert_int_eq(terminal_width(), 50);
+    /* None. */
+    setenv("TERM", "xterm-256color", 1);
+    ck_assert_int_ge(dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO), 0);
+    ck_assert(!terminal_is_one());
+    ck_assert_int_eq(terminal_ink(), HEATMAP_PLAIN);
+    ck_assert_int_eq(terminal_width(), 50);
+    static const char *const bad[] = {"", "0", "-3", "x", "99999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        setenv("COLUMNS", bad[i], 1);
+        ck_assert_int_eq(terminal_width(), 80);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("heatmap");
+    TCase *t = tcase_create("heatmap");
+    tcase_add_loop_test(t, levels, 0, 4);
+    tcase_add_loop_test(t, paths_are_the_map, 0, 4);
+    tcase_add_loop_test(t, small_maps, 0, 2);
+    tcase_add_test(t, large_maps);
+    tcase_add_test(t, a_rectangle);
+    tcase_add_test(t, plain_cells);
+    tcase_add_loop_test(t, coloured_cells, 0, 2);
+    tcase_add_test(t, colours_of_a_terminal);
+    tcase_add_test(t, width_of_a_terminal);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
