@@ -344,6 +344,37 @@ note "csv of the tensors" has_lines "$out" 54
 expect_exit 0 info "$model" --format md
 note "Markdown" has "$out" "| architecture |"
 
+# What steps cost, of a file and of a shape alone.
+expect_exit 0 info "$model" --depth 0,32 --batch 1,4 --bandwidth 10 --format csv
+note "info: 2 depths x 2 batches x 4 variants" has_lines "$out" 17
+note "info: a row" has "$out" "MQA,1,32,4,f32,"
+expect_exit 0 info --shape 12x768x12 --bandwidth 50 --depth 1024 --batch 1,16
+for word in "shape         12x768x12" "total      124,439,808" "28,311,552 weights; 4 d_model^2" \
+    "1024      1  f32" "1.12 GiB" "cache, at 50 GB/s."; do
+    note "info --shape says $word" has "$out" "$word"
+done
+expect_exit 0 info --shape 32x4096x32,ff=11008,vocab=32000,ctx=4096 --arch llama --type f16 \
+    --kv-type f16 --format json
+for word in '"total": 6738415616' '"bytes_per_token_f16": 524288' '"fits": ' \
+    '"memory_available_bytes": ' '"attention_4_d_model_squared": 2147483648'; do
+    note "info --shape: JSON has $word" has "$out" "$word"
+done
+expect_exit 0 info --shape 2x64x4,vocab=300 --bandwidth auto --format jsonl -t 1
+note "info: a bandwidth is measured" lacks "$out" '"bandwidth_gb_per_s": 0'
+note "info: and reported" has "$out" '"limited_by": "'
+expect_error 2 "a checkpoint and --shape are both named" info "$model" --shape 2x64x4
+expect_error 2 "--tensors is for a checkpoint" info --shape 2x64x4 --tensors
+expect_error 2 "no checkpoint is named" info --depth 3
+expect_error 2 "--type" info "$model" --type f16
+expect_error 2 "--type: expected one of" info --shape 2x64x4 --type q5_0
+expect_error 2 "type q8_0: expected rows of a multiple of 32" info --shape 2x60x4 --type q8_0
+expect_error 2 "--depth" info --shape 2x64x4,ctx=100 --depth 101
+expect_error 2 "--batch" info --shape 2x64x4 --batch 0
+expect_error 2 "--bandwidth: expected auto" info --shape 2x64x4 --bandwidth fast
+expect_error 2 "--bandwidth: expected auto" info --shape 2x64x4 --bandwidth 0
+expect_error 2 "-t is for --bandwidth auto" info --shape 2x64x4 --bandwidth 3 -t 2
+expect_error 2 "--shape: heads" info --shape 2x64x5
+
 # Another architecture without tensors, its name hostile: what there is is shown, and escaped.
 {
     printf 'GGUF\003\000\000\000\000\000\000\000\000\000\000\000\001\000\000\000\000\000\000\000'
