@@ -17,7 +17,7 @@ START_TEST(bytes)
     struct npy_writer *w;
     struct err e = {""};
     const char *path = scratch_path("m.npy");
-    ck_assert_msg(npy_open(&w, path, 2, 3, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_msg(npy_open(&w, path, (const uint64_t[]){2, 3}, 2, &e) == STATUS_OK, "%s", e.text);
     npy_put(w, values, 4);
     npy_put(w, values + 4, 2);
     ck_assert_int_eq(npy_commit(w, &e), STATUS_OK);
@@ -34,6 +34,25 @@ START_TEST(bytes)
 }
 END_TEST
 
+/* Of as many dimensions as can be; the longest numbers fit in the header. */
+START_TEST(four_dimensions)
+{
+    static const uint64_t shape[] = {1, 2, 0, UINT64_MAX};
+    static const char expected[] = "'shape': (1, 2, 0, 18446744073709551615), }";
+    struct npy_writer *w;
+    struct err e = {""};
+    const char *path = scratch_path("m.npy");
+    ck_assert_int_eq(npy_open(&w, path, shape, 4, &e), STATUS_OK);
+    ck_assert_int_eq(npy_commit(w, &e), STATUS_OK);
+    size_t len;
+    unsigned char *file = read_file(path, &len);
+    ck_assert_uint_eq(len, 128);
+    ck_assert_ptr_nonnull(memmem(file, len, expected, sizeof expected - 1));
+    free(file);
+    scratch_remove();
+}
+END_TEST
+
 /* The widest shape pushes the header past 128 bytes or not; always to a multiple of 64. */
 START_TEST(header_is_padded)
 {
@@ -41,7 +60,7 @@ START_TEST(header_is_padded)
     struct npy_writer *w;
     struct err e = {""};
     const char *path = scratch_path("m.npy");
-    ck_assert_int_eq(npy_open(&w, path, sizes[_i], _i == 0 ? 1 : 0, &e), STATUS_OK);
+    ck_assert_int_eq(npy_open(&w, path, (const uint64_t[]){sizes[_i], _i == 0}, 2, &e), STATUS_OK);
     const float one = 1;
     npy_put(w, &one, _i == 0);
     ck_assert_int_eq(npy_commit(w, &e), STATUS_OK);
@@ -74,13 +93,13 @@ START_TEST(whole_or_not_at_all)
     fclose(f);
     const float values[3] = {1, 2, 3};
 
-    ck_assert_int_eq(npy_open(&w, path, 2, 2, &e), STATUS_OK);
+    ck_assert_int_eq(npy_open(&w, path, (const uint64_t[]){2, 2}, 2, &e), STATUS_OK);
     npy_put(w, values, 3);
     ck_assert_int_eq(npy_commit(w, &e), STATUS_FAILED);
     ck_assert_msg(strstr(e.text, "4") && strstr(e.text, "3"), "%s", e.text);
     old_file_stays(path);
 
-    ck_assert_int_eq(npy_open(&w, path, 3, 1, &e), STATUS_OK);
+    ck_assert_int_eq(npy_open(&w, path, (const uint64_t[]){3, 1}, 2, &e), STATUS_OK);
     npy_put(w, values, 3);
     npy_abandon(w);
     old_file_stays(path);
@@ -93,10 +112,12 @@ START_TEST(failures)
 {
     struct npy_writer *w;
     struct err e = {""};
-    ck_assert_int_eq(npy_open(&w, "/nonexistent/m.npy", 1, 1, &e), STATUS_FAILED);
+    ck_assert_int_eq(npy_open(&w, "/nonexistent/m.npy", (const uint64_t[]){1, 1}, 2, &e),
+                     STATUS_FAILED);
     ck_assert_ptr_null(w);
     ck_assert_msg(strstr(e.text, "/nonexistent/m.npy") != NULL, "%s", e.text);
-    ck_assert_int_eq(npy_open(&w, scratch_path("m.npy"), UINT64_MAX, 2, &e), STATUS_NO_MEMORY);
+    ck_assert_int_eq(npy_open(&w, scratch_path("m.npy"), (const uint64_t[]){UINT64_MAX, 2}, 2, &e),
+                     STATUS_NO_MEMORY);
     ck_assert_ptr_null(w);
     scratch_remove();
 }
@@ -107,6 +128,7 @@ int main(void)
     Suite *s = suite_create("npy");
     TCase *t = tcase_create("npy");
     tcase_add_test(t, bytes);
+    tcase_add_test(t, four_dimensions);
     tcase_add_loop_test(t, header_is_padded, 0, 3);
     tcase_add_test(t, whole_or_not_at_all);
     tcase_add_test(t, failures);

@@ -236,7 +236,8 @@ static enum status score_text(const void *values, struct runtime *r, struct text
                               .format = (enum table_format)o->format,
                               .out = r->inv->out};
     if (o->logits)
-        TRY(npy_open(&scoring.npy, o->logits, r->n_tokens, (uint64_t)config->n_vocab, e));
+        TRY(npy_open(&scoring.npy, o->logits,
+                     (const uint64_t[]){r->n_tokens, (uint64_t)config->n_vocab}, 2, e));
     const enum status s = print_scores(&scoring, r, e);
     if (s != STATUS_OK)
         npy_abandon(scoring.npy);

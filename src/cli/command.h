@@ -17,7 +17,7 @@
 /* In the order in which the help lists them. */
 #define COMMANDS(row)                                                                              \
     row(generate) row(bench) row(convert) row(train) row(eval) row(score) row(quantize)            \
-        row(tokenize) row(info) row(import) row(export)
+        row(tokenize) row(info) row(attend) row(import) row(export)
 
 /* One run of the program. */
 struct invocation {

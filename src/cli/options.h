@@ -90,7 +90,7 @@ struct option_group {
  * Arguments without a dash go to the positionals in order: each OPTION_STRING takes one, an
  * OPTION_STRINGS all that are left. */
 struct option_spec {
-    struct option_group groups[8];
+    struct option_group groups[10];
     struct option positionals[3];
 };
 

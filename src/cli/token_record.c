@@ -4,7 +4,7 @@
 
 #include "show/printable.h"
 
-static void put_token(struct json *j, const struct tokenizer *t, int32_t id)
+void token_json(struct json *j, const struct tokenizer *t, int32_t id)
 {
     json_int(j, "id", id);
     if (!t) {
@@ -28,13 +28,13 @@ void token_record_json(struct json *j, const struct tokenizer *t, const struct t
         json_int(j, "sample", r->sample);
     }
     json_int(j, "position", r->position);
-    put_token(j, t, r->id);
+    token_json(j, t, r->id);
     json_double(j, "logprob", r->predicted ? r->logprob : (double)NAN);
     if (r->with_top) {
         json_begin_array(j, "top");
         for (int i = 0; i < r->n_top; i++) {
             json_begin_object(j, NULL);
-            put_token(j, t, r->top[i].id);
+            token_json(j, t, r->top[i].id);
             json_double(j, "logprob", r->top[i].logprob);
             json_end(j);
         }

@@ -22,9 +22,12 @@ struct token_record {
     bool with_top; /* without it there is no key "top" */
 };
 
+/* The members "id" and "text" of one token; text that is not UTF-8 comes with its "bytes": [0-255,
+ * ...]; without a tokenizer (NULL) it is null. */
+void token_json(struct json *j, const struct tokenizer *t, int32_t id);
+
 /*
- * {"sample", "position", "id", "text", "logprob", "top": [{"id", "text", "logprob"}]}. Text that is
- * not UTF-8 comes with its "bytes": [0-255, ...]; without a tokenizer (NULL) it is null.
+ * {"sample", "position", "id", "text", "logprob", "top": [{"id", "text", "logprob"}]}.
  */
 void token_record_json(struct json *j, const struct tokenizer *t, const struct token_record *r);
 

@@ -19,7 +19,9 @@ static void take_work(struct converter *c, struct arena *arena)
 
 static void take_result(struct converter *c, struct arena *arena, struct convert *out)
 {
-    out->layers = arena_take(arena, (uint64_t)c->config.n_layers, sizeof *out->layers);
+    const uint64_t n_layers = (uint64_t)c->config.n_layers, n_heads = (uint64_t)c->config.n_heads;
+    out->layers = arena_take(arena, n_layers, sizeof *out->layers);
+    out->head_order = arena_take(arena, n_layers * n_heads, sizeof *out->head_order);
     convert_tensors_take(c, arena);
 }
 
@@ -80,10 +82,19 @@ static enum status convert_heads(struct converter *c, struct convert_layer *lost
     return convert_store_qkv(c, e);
 }
 
-/* One block, and what the layers that use it lose. */
-static enum status convert_block(struct converter *c, struct convert_layer *layers, struct err *e)
+/* Of the layers that use the block. */
+static void note_order(const struct converter *c, int *head_order)
 {
-    struct convert_layer lost = {.score = 0};
+    const int n = c->config.n_heads;
+    for (int l = c->first; l < c->end; l++)
+        for (int h = 0; h < n; h++)
+            head_order[l * n + h] = convert_keeps_heads(c) ? h : c->order[h];
+}
+
+/* One block, and what the layers that use it lose. */
+static enum status convert_block(struct converter *c, struct convert *out, struct err *e)
+{
+    struct convert_layer lost = {.score = 0}, *layers = out->layers;
     convert_load(c);
     if (c->calibration)
         TRY(convert_calibrate(c));
@@ -93,6 +104,7 @@ static enum status convert_block(struct converter *c, struct convert_layer *laye
         convert_keep(c);
     else
         TRY(convert_heads(c, &lost, e));
+    note_order(c, out->head_order);
     for (int l = c->first; l < c->end; l++)
         layers[l] = lost;
     if (c->spec->refit)
@@ -115,7 +127,7 @@ static enum status convert_blocks(struct converter *c, struct convert *out, stru
         if (convert_is_stopped(c->spec))
             return STATUS_INTERRUPTED;
         convert_work_begin(c, b);
-        TRY(convert_block(c, out->layers, e));
+        TRY(convert_block(c, out, e));
     }
     return convert_write(c, &out->writer, &out->n_params_after, e);
 }

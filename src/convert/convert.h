@@ -59,6 +59,7 @@ struct convert_layer {
 struct convert {
     int n_layers;
     struct convert_layer *layers;
+    int *head_order; /* [n_layers, n_heads] which of the old heads each new one was */
     uint64_t n_params_before, n_params_after; /* elements of all tensors */
     struct gguf_writer *writer; /* holds everything: gguf_write or gguf_write_memory is left */
     struct arena arena;

@@ -1,5 +1,6 @@
 #include "measure/npy.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,16 +14,18 @@ struct npy_writer {
     uint64_t expected, put; /* values */
 };
 
-static void put_header(struct file_writer *f, uint64_t rows, uint64_t columns)
+static void put_header(struct file_writer *f, const uint64_t *shape, int n_dims)
 {
     char header[192];
     memcpy(header, "\x93NUMPY\x01\x00", 8);
-    const int dict =
-        snprintf(header + 10, sizeof header - 10,
-                 "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRIu64 ", %" PRIu64 "), }",
-                 rows, columns);
+    size_t used = 10;
+    used += (size_t)snprintf(header + used, sizeof header - used,
+                             "{'descr': '<f4', 'fortran_order': False, 'shape': (");
+    for (int i = 0; i < n_dims; i++)
+        used += (size_t)snprintf(header + used, sizeof header - used, "%s%" PRIu64, i ? ", " : "",
+                                 shape[i]);
+    used += (size_t)snprintf(header + used, sizeof header - used, "), }");
     /* Magic, version, length and text with its newline together end at a multiple of 64. */
-    const size_t used = 10 + (size_t)dict;
     const size_t total = (used + 1 + 63) / 64 * 64;
     memset(header + used, ' ', total - used - 1);
     header[total - 1] = '\n';
@@ -31,13 +34,15 @@ static void put_header(struct file_writer *f, uint64_t rows, uint64_t columns)
     file_writer_put(f, header, total);
 }
 
-enum status npy_open(struct npy_writer **out, const char *path, uint64_t rows, uint64_t columns,
+enum status npy_open(struct npy_writer **out, const char *path, const uint64_t *shape, int n_dims,
                      struct err *e)
 {
     *out = NULL;
-    uint64_t expected;
-    if (!u64_mul(rows, columns, &expected))
-        return err_set(e, STATUS_NO_MEMORY, "%s: the matrix is too large", path);
+    uint64_t expected = 1;
+    assert(n_dims >= 2 && n_dims <= NPY_MAX_DIMS);
+    for (int i = 0; i < n_dims; i++)
+        if (!u64_mul(expected, shape[i], &expected))
+            return err_set(e, STATUS_NO_MEMORY, "%s: the array is too large", path);
     struct npy_writer *w = malloc(sizeof *w);
     if (!w)
         return err_no_memory(e, "the .npy writer", sizeof *w);
@@ -47,7 +52,7 @@ enum status npy_open(struct npy_writer **out, const char *path, uint64_t rows, u
         free(w);
         return s;
     }
-    put_header(w->file, rows, columns);
+    put_header(w->file, shape, n_dims);
     *out = w;
     return STATUS_OK;
 }

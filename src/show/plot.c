@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "base/file.h"
+#include "base/file_output.h"
 #include "show/plot_chart.h"
 
 #define MAX_MAGNITUDE  1e100
@@ -399,15 +399,10 @@ static void put_description(const struct plot_chart *c)
 
 static void draw_chart(const struct plot_chart *c)
 {
-    svg_shape(c->out,
-              "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"decode-plot\" role=\"img\" "
-              "viewBox=\"0 0 @ @\" width=\"@\" height=\"@\">\n<title>",
-              (double[]){PLOT_WIDTH, c->height, PLOT_WIDTH, c->height});
-    svg_put_text(c->out, plot_text(c->plot->title));
-    output_puts(c->out, "</title>\n");
+    svg_begin(c->out, PLOT_WIDTH, c->height, plot_text(c->plot->title));
     put_description(c);
     svg_style_sheet(c->out);
-    output_puts(c->out, "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n");
+    svg_put_paper(c->out);
     plot_legend(c, plot_headings(c));
     draw_x_axis(c);
     draw_y_axis(c);
@@ -420,37 +415,20 @@ static void draw_chart(const struct plot_chart *c)
     output_puts(c->out, "</svg>\n");
 }
 
-/* An output that ends in a file; while there is none, nowhere. */
-struct plot_file {
-    struct output out;
-    struct file_writer *writer;
-};
-
-/* The writer remembers failures until it commits. */
-static bool send_to_writer(struct output *out, const char *bytes, size_t len)
-{
-    struct file_writer *writer = ((struct plot_file *)out)->writer;
-    if (writer)
-        file_writer_put(writer, bytes, len);
-    return true;
-}
-
 enum status plot_write(const struct plot *p, const char *path, struct err *e)
 {
-    struct plot_file file = {.writer = NULL};
+    struct file_output file;
     struct plot_chart c = {.out = &file.out, .plot = p};
-    output_init(&file.out, send_to_writer);
+    file_output_init(&file);
     enum status s = take_lines(&c, path, e);
     if (s == STATUS_OK) {
         choose_axes(&c);
         plot_lay_out(&c);
-        output_flush(c.out);
-        s = file_writer_open(&file.writer, path, e);
+        s = file_output_open(&file, path, e);
     }
     if (s == STATUS_OK) {
         draw_chart(&c);
-        output_flush(c.out);
-        s = file_writer_commit(file.writer, e);
+        s = file_output_commit(&file, e);
     }
     free(c.points);
     free(c.lines);

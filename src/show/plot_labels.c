@@ -1,10 +1,5 @@
 #include "show/plot_chart.h"
 
-#define TITLE_HEIGHT    25
-#define SUBTITLE_HEIGHT 18
-#define MAX_TITLE       2 /* lines */
-#define MAX_SUBTITLE    3
-
 #define ROW_HEIGHT 22
 #define SAMPLE     30 /* width of what stands before a legend entry's text */
 #define SAMPLE_GAP 7
@@ -15,32 +10,14 @@
 #define DIRECT_MARKER    30 /* right of the data area's markers */
 #define DIRECT_TEXT      40
 #define MAX_DIRECT       190.0
-#define MAX_DIRECT_NAMES 12  /* more lines have their names in the legend */
-#define BOLD             1.1 /* wider than the regular face */
+#define MAX_DIRECT_NAMES 12 /* more lines have their names in the legend */
 
 /* --- headings ------------------------------------------------------------------------------- */
 
-/* Wraps a text from `top` down; returns where it ends. */
-static double put_heading(const struct plot_chart *c, struct text rest, double size, double height,
-                          int max_lines, const char *attributes, double top)
-{
-    for (int i = 1; rest.len > 0; i++) {
-        const struct svg_piece line =
-            svg_text_line(&rest, size, PLOT_WIDTH - 2 * PLOT_MARGIN, i == max_lines);
-        top += height;
-        svg_label(c->out, attributes, PLOT_MARGIN, top - height / 4, line);
-    }
-    return top;
-}
-
 double plot_headings(const struct plot_chart *c)
 {
-    double y = PLOT_MARGIN * 0.6;
-    y = put_heading(c, plot_text(c->plot->title), SVG_TITLE_SIZE * BOLD, TITLE_HEIGHT, MAX_TITLE,
-                    "class=\"title\"", y);
-    y = put_heading(c, plot_text(c->plot->subtitle), SVG_FONT_SIZE, SUBTITLE_HEIGHT, MAX_SUBTITLE,
-                    "class=\"muted\"", y);
-    return y + 8;
+    return svg_headings(c->out, plot_text(c->plot->title), plot_text(c->plot->subtitle),
+                        PLOT_MARGIN, PLOT_WIDTH - 2 * PLOT_MARGIN);
 }
 
 /* --- legend --------------------------------------------------------------------------------- */

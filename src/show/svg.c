@@ -9,6 +9,14 @@
 #define ELLIPSIS    "\xe2\x80\xa6"
 #define REPLACEMENT "\xef\xbf\xbd"
 
+#define HEADINGS_TOP    13.2
+#define HEADINGS_GAP    8
+#define TITLE_HEIGHT    25
+#define SUBTITLE_HEIGHT 18
+#define MAX_TITLE       2 /* lines */
+#define MAX_SUBTITLE    3
+#define BOLD            1.1 /* wider than the regular face */
+
 /* --- characters ----------------------------------------------------------------------------- */
 
 /* Cuts off the next character. White space of any kind is a space; 0 is for what must not be shown
@@ -160,6 +168,44 @@ void svg_label(struct output *out, const char *attributes, double x, double y, s
     output_printf(out, "%s>", attributes);
     svg_put_piece(out, p);
     output_puts(out, "</text>\n");
+}
+
+/* Wraps a text from `top` down; returns where it ends. */
+static double put_heading(struct output *out, struct text rest, double size, double height,
+                          int max_lines, const char *attributes, double x, double top, double width)
+{
+    for (int i = 1; rest.len > 0; i++) {
+        const struct svg_piece line = svg_text_line(&rest, size, width, i == max_lines);
+        top += height;
+        svg_label(out, attributes, x, top - height / 4, line);
+    }
+    return top;
+}
+
+double svg_headings(struct output *out, struct text title, struct text subtitle, double x,
+                    double width)
+{
+    double y = HEADINGS_TOP;
+    y = put_heading(out, title, SVG_TITLE_SIZE * BOLD, TITLE_HEIGHT, MAX_TITLE, "class=\"title\"",
+                    x, y, width);
+    y = put_heading(out, subtitle, SVG_FONT_SIZE, SUBTITLE_HEIGHT, MAX_SUBTITLE, "class=\"muted\"",
+                    x, y, width);
+    return y + HEADINGS_GAP;
+}
+
+void svg_begin(struct output *out, double width, double height, struct text title)
+{
+    svg_shape(out,
+              "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"decode-plot\" role=\"img\" "
+              "viewBox=\"0 0 @ @\" width=\"@\" height=\"@\">\n<title>",
+              (double[]){width, height, width, height});
+    svg_put_text(out, title);
+    output_puts(out, "</title>\n");
+}
+
+void svg_put_paper(struct output *out)
+{
+    output_puts(out, "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n");
 }
 
 /* --- styles --------------------------------------------------------------------------------- */

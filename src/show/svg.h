@@ -51,6 +51,17 @@ void svg_put_piece(struct output *out, struct svg_piece p);
  * unless they say otherwise. */
 void svg_label(struct output *out, const char *attributes, double x, double y, struct svg_piece p);
 
+/* A title over a subtitle, wrapped, from the top of a picture on; returns where they end. */
+double svg_headings(struct output *out, struct text title, struct text subtitle, double x,
+                    double width);
+
+/* --- pictures ------------------------------------------------------------------------------- */
+
+/* Opens the root element, with a title for those who cannot see the picture. */
+void svg_begin(struct output *out, double width, double height, struct text title);
+/* Behind everything. */
+void svg_put_paper(struct output *out);
+
 /* --- shapes --------------------------------------------------------------------------------- */
 
 /* Every '@' of the format is the next length, in pixels to a hundredth. */

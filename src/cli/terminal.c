@@ -1,0 +1,59 @@
+#include "cli/terminal.h"
+
+#include <limits.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli/numbers.h"
+#include "cli/runtime.h"
+
+#define DEFAULT_COLUMNS 80
+
+int terminal_width(void)
+{
+    struct winsize size;
+    const char *columns = environment("COLUMNS");
+    int width;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return columns && parse_int(columns, 1, USHRT_MAX, &width) ? width : DEFAULT_COLUMNS;
+}
+
+bool terminal_is_one(void)
+{
+    return isatty(STDOUT_FILENO);
+}
+
+/* Of "foreground;background" or "foreground;other;background", 7 and 15 are white. */
+static bool is_light(void)
+{
+    const char *colours = environment("COLORFGBG");
+    const char *last = colours ? strrchr(colours, ';') : NULL;
+    return last && (strcmp(last, ";7") == 0 || strcmp(last, ";15") == 0);
+}
+
+static bool has_colours(void)
+{
+    /* In the name, or the name, of terminals that have 256 colours. */
+    static const char *const names[] = {"256color", "direct",    "kitty", "alacritty",
+                                        "foot",     "truecolor", NULL};
+    const char *term = environment("TERM");
+    if (!term || strcmp(term, "dumb") == 0)
+        return false;
+    for (int i = 0; names[i]; i++)
+        if (strstr(term, names[i]))
+            return true;
+    return environment("COLORTERM") != NULL;
+}
+
+enum heatmap_ink terminal_forced_ink(void)
+{
+    return is_light() ? HEATMAP_LIGHT : HEATMAP_DARK;
+}
+
+enum heatmap_ink terminal_ink(void)
+{
+    const bool coloured = terminal_is_one() && !environment("NO_COLOR") && has_colours();
+    return coloured ? terminal_forced_ink() : HEATMAP_PLAIN;
+}

@@ -1,0 +1,27 @@
+/*
+ * terminal - what standard output is shown on.
+ */
+#ifndef DECODE_CLI_TERMINAL_H
+#define DECODE_CLI_TERMINAL_H
+
+#include <stdbool.h>
+
+#include "show/heatmap.h"
+
+/* Columns of a line: the terminal's, or, where it does not tell or is none, COLUMNS, or 80. */
+int terminal_width(void);
+
+/* Whether it is a terminal. */
+bool terminal_is_one(void);
+
+/*
+ * Colours of 256, if standard output is a terminal whose TERM or COLORTERM says that it has them,
+ * and NO_COLOR is unset or empty; else plain. The background is dark unless COLORFGBG says that it
+ * is light. Empty variables count as unset.
+ */
+enum heatmap_ink terminal_ink(void);
+
+/* The same colours wherever the output goes, and whatever the variables say of them. */
+enum heatmap_ink terminal_forced_ink(void);
+
+#endif

@@ -1,0 +1,319 @@
+#include "measure/attend.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/checked.h"
+
+/* Sums run in so many interleaved parts, for the vectoriser. */
+enum { LANES = 4 };
+
+/* A run while the text goes through. */
+struct attend_run {
+    const struct attend_spec *spec;
+    struct attend_found *out;
+    int *earlier; /* [n_tokens] the last place before each token that has the same one; -1: none */
+    int n_repeated;        /* tokens that have one */
+    int bad_head, bad_row; /* of weights that are not finite; -1: none were */
+};
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+static void take_memory(struct attend_run *run, struct arena *a)
+{
+    const struct attend_spec *spec = run->spec;
+    run->earlier = arena_take(a, (uint64_t)spec->n_tokens, sizeof *run->earlier);
+    if (spec->query >= 0)
+        run->out->query = arena_take(a, (uint64_t)spec->n_heads,
+                                     ((uint64_t)spec->query + 1) * sizeof *run->out->query);
+    for (int m = 0; m < spec->n_maps; m++) {
+        const uint64_t cells = (uint64_t)spec->maps[m].cells;
+        spec->maps[m].cell = arena_take(a, cells * cells, sizeof *spec->maps[m].cell);
+    }
+}
+
+static struct session_params params_of(const struct attend_spec *spec,
+                                       const struct attention_watch *watch)
+{
+    struct session_params p = spec->params;
+    p.n_sequences = 1;
+    p.n_shared = 0;
+    p.n_ctx = spec->n_tokens;
+    p.watch = watch;
+    return p;
+}
+
+enum status attend_plan(const struct attend_spec *spec, size_t *bytes, struct err *e)
+{
+    const struct attention_watch none = {.arg = NULL};
+    const struct session_params params = params_of(spec, &none);
+    struct attend_found out = {.query = NULL};
+    struct attend_run run = {.spec = spec, .out = &out};
+    struct session_memory session;
+    uint64_t all;
+    TRY(session_plan(spec->model, &params, pool_n_threads(spec->pool), &session, e));
+    take_memory(&run, &out.arena);
+    if (out.arena.overflow || !u64_add(out.arena.used, session.kv_bytes, &all) ||
+        !u64_add(all, session.scratch_bytes, &all) || all > PTRDIFF_MAX)
+        return err_set(e, STATUS_NO_MEMORY,
+                       "out of memory: the maps of %d heads need more bytes than can be addressed",
+                       spec->n_maps);
+    *bytes = (size_t)all;
+    return STATUS_OK;
+}
+
+/* --- a row ----------------------------------------------------------------------------------- */
+
+#define LN_2 0x1.62e42fefa39efp-1
+
+/* log x, x >= 0 and finite, within 1e-11, by additions, multiplications and a division; something
+ * finite for 0 and below the normal numbers. */
+static double log_of(float x)
+{
+    const uint32_t root_half = 0x3f3504f3u; /* of 1/2 */
+    uint32_t bits;
+    float m;
+    memcpy(&bits, &x, sizeof bits);
+    const int32_t exponent = (int32_t)(bits - root_half) >> 23;
+    bits -= (uint32_t)exponent << 23;
+    memcpy(&m, &bits, sizeof m);
+    /* x = m 2^exponent, and log m = 2 (z + z^3 / 3 + z^5 / 5 + ...) with |z| < 0.172. */
+    const double z = ((double)m - 1) / ((double)m + 1), w = z * z;
+    const double series =
+        1 + w * (1.0 / 3 + w * (1.0 / 5 + w * (1.0 / 7 + w * (1.0 / 9 + w * (1.0 / 11)))));
+    return exponent * LN_2 + 2 * z * series;
+}
+
+/* Sums over the n weights of a query. */
+struct row_sums {
+    double all, entropy, position;
+};
+
+static struct row_sums sum_row(const float *a, int n)
+{
+    double all[LANES] = {0}, entropy[LANES] = {0}, position[LANES] = {0};
+    int j = 0;
+    for (; j + LANES <= n; j += LANES)
+        for (int l = 0; l < LANES; l++) {
+            const double x = (double)a[j + l];
+            all[l] += x;
+            entropy[l] -= x * log_of(a[j + l]);
+            position[l] += x * (j + l);
+        }
+    for (int l = 0; j < n; j++, l++) {
+        all[l] += (double)a[j];
+        entropy[l] -= (double)a[j] * log_of(a[j]);
+        position[l] += (double)a[j] * j;
+    }
+    return (struct row_sums){(all[0] + all[1]) + (all[2] + all[3]),
+                             (entropy[0] + entropy[1]) + (entropy[2] + entropy[3]),
+                             (position[0] + position[1]) + (position[2] + position[3])};
+}
+
+static float largest(const float *a, int begin, int end)
+{
+    float most = a[begin];
+    for (int j = begin + 1; j < end; j++)
+        most = a[j] > most ? a[j] : most;
+    return most;
+}
+
+static void note_strongest(struct attend_head *h, const float *a, int i)
+{
+    if (i < 2)
+        return;
+    const float most = largest(a, 1, i);
+    if (h->query >= 0 && !((double)most > h->strongest))
+        return;
+    int j = 1;
+    while (a[j] < most)
+        j++;
+    h->query = i;
+    h->key = j;
+    h->strongest = (double)most;
+}
+
+/* Adds the weights of query i. */
+static void add_row(const struct attend_run *run, struct attend_head *h, const float *a, int i,
+                    const struct row_sums *sums)
+{
+    h->entropy += sums->entropy;
+    h->distance += i * sums->all - sums->position;
+    h->self += (double)a[i];
+    if (i > 0) {
+        h->first += (double)a[0];
+        h->previous += (double)a[i - 1];
+    }
+    for (int p = run->earlier[i]; p >= 0; p = run->earlier[p])
+        h->induction += (double)a[p + 1];
+    note_strongest(h, a, i);
+}
+
+/* The first of the n tokens in a cell. */
+static int cell_begin(int cell, int cells, int n)
+{
+    return (int)(((int64_t)cell * n + cells - 1) / cells);
+}
+
+static void reduce_row(const struct attend_map *m, const float *a, int i, int n)
+{
+    const int row = (int)((int64_t)i * m->cells / n);
+    float *cell = m->cell + (size_t)row * (size_t)m->cells;
+    for (int c = 0; c <= row; c++) {
+        const int first = cell_begin(c, m->cells, n), next = cell_begin(c + 1, m->cells, n);
+        const int begin = first == 0 && m->without_first ? 1 : first;
+        const int end = next < i + 1 ? next : i + 1;
+        if (begin >= end)
+            continue;
+        const float most = largest(a, begin, end);
+        cell[c] = most > cell[c] ? most : cell[c];
+    }
+}
+
+/* --- the text -------------------------------------------------------------------------------- */
+
+/* The weights of a layer's rows as they come. */
+struct layer_rows {
+    const struct batch *batch;
+    const float *weights;
+    size_t n_heads, stride;
+};
+
+static const float *row_of(const struct layer_rows *l, int row, int head)
+{
+    return l->weights + ((size_t)row * l->n_heads + (size_t)head) * l->stride;
+}
+
+static void take_head(struct attend_run *run, int index, const struct layer_rows *l)
+{
+    struct attend_head *h = &run->spec->heads[index];
+    for (int r = 0; r < l->batch->n_rows; r++) {
+        const float *a = row_of(l, r, h->head);
+        const int i = l->batch->rows[r].position;
+        const struct row_sums sums = sum_row(a, i + 1);
+        if (!isfinite(sums.all)) {
+            run->bad_head = run->bad_head < 0 ? index : run->bad_head;
+            run->bad_row = run->bad_row < 0 ? i : run->bad_row;
+            return;
+        }
+        add_row(run, h, a, i, &sums);
+        if (i == run->spec->query)
+            memcpy(run->out->query + (size_t)index * ((size_t)i + 1), a,
+                   ((size_t)i + 1) * sizeof *a);
+    }
+}
+
+static void take_layer(void *arg, int layer, const struct batch *batch, const float *weights,
+                       size_t stride)
+{
+    struct attend_run *run = arg;
+    const struct attend_spec *spec = run->spec;
+    const struct layer_rows l = {batch, weights, (size_t)spec->model->config.n_heads, stride};
+    if (run->bad_head >= 0)
+        return;
+    for (int i = 0; i < spec->n_heads; i++)
+        if (spec->heads[i].layer == layer)
+            take_head(run, i, &l);
+    for (int m = 0; m < spec->n_maps; m++)
+        for (int r = 0; r < batch->n_rows && spec->maps[m].layer == layer; r++)
+            reduce_row(&spec->maps[m], row_of(&l, r, spec->maps[m].head), batch->rows[r].position,
+                       spec->n_tokens);
+}
+
+static void find_earlier(struct attend_run *run)
+{
+    const int32_t *tokens = run->spec->tokens;
+    for (int i = 0; i < run->spec->n_tokens; i++) {
+        int p = i - 1;
+        while (p >= 0 && tokens[p] != tokens[i])
+            p--;
+        run->earlier[i] = p;
+        run->n_repeated += p >= 0;
+    }
+}
+
+static enum status feed_text(struct attend_run *run, struct session *s, struct err *e)
+{
+    const struct attend_spec *spec = run->spec;
+    const int block = session_block(s);
+    for (int at = 0; at < spec->n_tokens; at += block) {
+        const int n = spec->n_tokens - at < block ? spec->n_tokens - at : block;
+        if (spec->stop && spec->stop(spec->arg))
+            return STATUS_INTERRUPTED;
+        TRY(session_feed(s, 0, spec->tokens + at, n, NULL, e));
+        if (run->bad_head >= 0)
+            return err_set(e, STATUS_FAILED,
+                           "the attention weights of token %d in head %d of layer %d are not "
+                           "finite (info --check finds tensors that are not)",
+                           run->bad_row, spec->heads[run->bad_head].head,
+                           spec->heads[run->bad_head].layer);
+        if (spec->progress)
+            spec->progress(spec->arg, (uint64_t)(at + n), (uint64_t)spec->n_tokens);
+    }
+    return STATUS_OK;
+}
+
+/* Sums to means. */
+static void finish_head(struct attend_head *h, int n, int n_repeated)
+{
+    const double none = (double)NAN;
+    h->entropy /= n;
+    h->distance /= n;
+    h->self /= n;
+    h->first = n > 1 ? h->first / (n - 1) : none;
+    h->previous = n > 1 ? h->previous / (n - 1) : none;
+    h->induction = n_repeated > 0 ? h->induction / n_repeated : none;
+    h->strongest = h->query < 0 ? none : h->strongest;
+}
+
+static enum status run_text(struct attend_run *run, struct err *e)
+{
+    const struct attend_spec *spec = run->spec;
+    const struct attention_watch watch = {take_layer, run};
+    const struct session_params params = params_of(spec, &watch);
+    struct session *s;
+    for (int i = 0; i < spec->n_heads; i++)
+        spec->heads[i] = (struct attend_head){
+            .layer = spec->heads[i].layer, .head = spec->heads[i].head, .query = -1, .key = -1};
+    find_earlier(run);
+    TRY(session_create(spec->model, &params, spec->pool, &s, e));
+    const enum status status = feed_text(run, s, e);
+    session_free(s);
+    for (int i = 0; i < spec->n_heads; i++)
+        finish_head(&spec->heads[i], spec->n_tokens, run->n_repeated);
+    return status;
+}
+
+enum status attend_run(const struct attend_spec *spec, struct attend_found *out, struct err *e)
+{
+    struct attend_run run = {.spec = spec, .out = out, .bad_head = -1, .bad_row = -1};
+    *out = (struct attend_found){.query = NULL};
+    take_memory(&run, &out->arena);
+    TRY(arena_allocate(&out->arena, "the maps of attention", e));
+    take_memory(&run, &out->arena);
+    const enum status s = run_text(&run, e);
+    if (s != STATUS_OK)
+        attend_free(out);
+    return s;
+}
+
+void attend_free(struct attend_found *a)
+{
+    arena_free(&a->arena);
+    *a = (struct attend_found){.query = NULL};
+}
+
+/* --- the keys of a query --------------------------------------------------------------------- */
+
+void attend_top(const float *weights, int n, int k, struct attend_key *out)
+{
+    int used = 0;
+    for (int j = 0; j < n && k > 0; j++) {
+        if (used == k && !(weights[j] > out[k - 1].weight))
+            continue;
+        int at = used < k ? used++ : k - 1;
+        for (; at > 0 && weights[j] > out[at - 1].weight; at--)
+            out[at] = out[at - 1];
+        out[at] = (struct attend_key){j, weights[j]};
+    }
+}
