@@ -263,6 +263,24 @@ for name in mha gqa mqa mqa-f16; do
     expect_exit 0 generate "$golden/$name.gguf" -p "x" -n 5 --greedy -q
 done
 
+# Shaded or not, the same text: here of tokens that are parts of characters.
+h_x="$model -p x -n 60 --temp 3 --top-k 0 --top-p 1 --seed 5 --samples 3 --stop zq"
+expect_exit 0 generate $h_x -q
+cp "$out" "$dir/plain"
+expect_exit 0 generate $h_x -q --colour always
+note "generate --colour shades" has "$out" "$(printf '\033[38;5;')"
+sed "s/$(printf '\033')\[[0-9;]*m//g" "$out" >"$dir/stripped"
+note "generate --colour: the same text" cmp -s "$dir/stripped" "$dir/plain"
+note "generate --colour: the prompt is plain" [ "$(head -c 1 "$out")" = x ]
+expect_exit 0 generate $h_x --colour prob
+note "generate --colour: a file is not shaded" cmp -s "$out" "$dir/plain"
+note "generate --colour: and is told" has "$err" "no colours: "
+NO_COLOR=1 expect_exit 0 generate $h_x --colour always
+note "generate --colour: a legend" has "$err" "decode: probability 0 "
+expect_error 2 "--colour is for text" generate "$model" -p x --colour prob --logprobs 1
+expect_error 2 "--colour is for one prompt" generate "$model" --prompts "$dir/plain" --colour prob
+expect_error 2 "--colour" generate "$model" -p x --colour red
+
 # --- score --------------------------------------------------------------------------------------
 
 expect_exit 0 score "$model" -p "ROMEO: speak" --top 3 --format jsonl
@@ -303,6 +321,19 @@ expect_error 2 "there is nothing to score" score "$model"
 expect_error 2 "--tokens and -p both" score "$model" --tokens 1 -p x
 expect_error 2 "the vocabulary has 256" score "$model" --tokens 1,256
 expect_error 2 "--tokens: item 2" score "$model" --tokens 1,,2
+
+expect_exit 0 score "$model" -p "ROMEO: speak" --svg "$dir/score.svg" --top 3 --format jsonl
+note "score --svg: the rows as ever" cmp -s "$out" "$dir/score"
+note "score --svg: says how probable the text is" has "$dir/score.svg" "12 tokens, each shaded"
+note "score --svg: dark, too" has "$dir/score.svg" "prefers-color-scheme:dark"
+expect_exit 0 score "$golden/mqa.gguf" --tokens 1,2,3 --svg "$dir/score.svg"
+note "score --svg: ids where there is no text" has "$dir/score.svg" "#2</tspan>"
+expect_error 2 "--svg: '$model' is the checkpoint itself" score "$model" -p x --svg "$model"
+expect_error 2 "--logits and --svg both name" score "$model" -p x --svg "$dir/a" --logits "$dir/a"
+run score "$model" -p abc --svg "$dir/none/score.svg"
+note "score --svg: a missing folder is found before the work" is_empty "$out"
+note "score --svg: a missing folder: exit 1" is_code 1
+
 cp "$model" "$dir/copy.gguf"
 expect_error 2 "is the checkpoint itself" score "$dir/copy.gguf" -p x --logits "$dir/copy.gguf"
 note "the checkpoint is as it was" cmp -s "$model" "$dir/copy.gguf"
@@ -426,6 +457,37 @@ expect_exit 0 info "$model" --format csv --tensors
 note "csv of the tensors" has_lines "$out" 54
 expect_exit 0 info "$model" --format md
 note "Markdown" has "$out" "| architecture |"
+
+# What steps cost, of a file and of a shape alone.
+expect_exit 0 info "$model" --depth 0,32 --batch 1,4 --bandwidth 10 --format csv
+note "info: 2 depths x 2 batches x 4 variants" has_lines "$out" 17
+note "info: a row" has "$out" "MQA,1,32,4,f32,"
+expect_exit 0 info --shape 12x768x12 --bandwidth 50 --depth 1024 --batch 1,16
+for word in "shape         12x768x12" "total      124,439,808" "28,311,552 weights; 4 d_model^2" \
+    "1024      1  f32" "1.12 GiB" "cache, at 50 GB/s."; do
+    note "info --shape says $word" has "$out" "$word"
+done
+expect_exit 0 info --shape 32x4096x32,ff=11008,vocab=32000,ctx=4096 --arch llama --type f16 \
+    --kv-type f16 --format json
+for word in '"total": 6738415616' '"bytes_per_token_f16": 524288' '"fits": ' \
+    '"memory_available_bytes": ' '"attention_4_d_model_squared": 2147483648'; do
+    note "info --shape: JSON has $word" has "$out" "$word"
+done
+expect_exit 0 info --shape 2x64x4,vocab=300 --bandwidth auto --format jsonl -t 1
+note "info: a bandwidth is measured" lacks "$out" '"bandwidth_gb_per_s": 0'
+note "info: and reported" has "$out" '"limited_by": "'
+expect_error 2 "a checkpoint and --shape are both named" info "$model" --shape 2x64x4
+expect_error 2 "--tensors is for a checkpoint" info --shape 2x64x4 --tensors
+expect_error 2 "no checkpoint is named" info --depth 3
+expect_error 2 "--type" info "$model" --type f16
+expect_error 2 "--type: expected one of" info --shape 2x64x4 --type q5_0
+expect_error 2 "type q8_0: expected rows of a multiple of 32" info --shape 2x60x4 --type q8_0
+expect_error 2 "--depth" info --shape 2x64x4,ctx=100 --depth 101
+expect_error 2 "--batch" info --shape 2x64x4 --batch 0
+expect_error 2 "--bandwidth: expected auto" info --shape 2x64x4 --bandwidth fast
+expect_error 2 "--bandwidth: expected auto" info --shape 2x64x4 --bandwidth 0
+expect_error 2 "-t is for --bandwidth auto" info --shape 2x64x4 --bandwidth 3 -t 2
+expect_error 2 "--shape: heads" info --shape 2x64x5
 
 # Another architecture without tensors, its name hostile: what there is is shown, and escaped.
 {

@@ -35,7 +35,7 @@ static const struct {
       "--batch", "--warmup", "--seed", "--eval-every", "--save-every", "-t", NULL},
      {"--lr", "--beta2", "--weight-decay", "--dropout", "--clip", "--val-fraction",
       "--teacher-weight", NULL}},
-    {"info %G", {NULL}, {"--bandwidth", NULL}},
+    {"info %G", {"--depth", "--batch", NULL}, {"--bandwidth", NULL}},
 };
 
 static void expect_numbers_refused(const char *command, const char *const *options,
@@ -145,7 +145,7 @@ static void unknown_and_repeated(void)
         }
     run_on_bad(&r, "info %G --format json --format csv");
     expect_success(&r);
-    ck_assert_int_eq(strncmp(r.out, "part,parameters,bytes\n", 22), 0);
+    ck_assert_int_eq(strncmp(r.out, "part,parameters,bytes,weights,biases\n", 37), 0);
     run_on_bad(&r, "generate %G --n=5 -p ab --n=2 -n 1 --seed 1 -t 1 -q");
     expect_success(&r);
     run_on_bad(&r, "generate -q -q --seed=18446744073709551615 -n=0 -- %G");

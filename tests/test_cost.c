@@ -47,6 +47,32 @@ START_TEST(weight_bytes)
 }
 END_TEST
 
+/* A model takes what is counted, and little more: lists of its tensors, room for rows. */
+START_TEST(memory_bytes)
+{
+    struct config c = {.n_layers = 3,
+                       .n_heads = 4,
+                       .n_kv_heads = 2,
+                       .d_model = 256,
+                       .d_ff = 1024,
+                       .n_ctx = 64,
+                       .n_vocab = 1000};
+    static const enum storage types[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0, STORAGE_Q4_0};
+    config_set_arch(&c, arch_preset(text_of("gpt2")));
+    config_complete(&c);
+    for (int i = 0; i < 4; i++) {
+        struct model *m;
+        struct err e = {""};
+        ck_assert_int_eq(model_create_random(&c, types[i], 1, &m, &e), STATUS_OK);
+        const struct cost_shape s = {&c, 2, types[i], true, false, NULL};
+        const uint64_t counted = cost_memory_bytes(&s), taken = m->weights.cap;
+        ck_assert_uint_ge(taken, counted);
+        ck_assert_uint_le(taken - counted, taken / 50);
+        model_free(m);
+    }
+}
+END_TEST
+
 START_TEST(kv_bytes)
 {
     /* 12 layers of 12 heads of 64 at depth 3840 in F16: 2 x 12 x 768 x 3840 x 2. */
@@ -88,6 +114,9 @@ START_TEST(a_step_of_a_batch)
     const struct cost c = {4000, 1000, {.floats = 100, .quants = 3200, .attention = 500}};
     ck_assert_uint_eq(cost_step_bytes(&c, 1), 5000);
     ck_assert_uint_eq(cost_step_bytes(&c, 64), 68000);
+    const struct cost huge = {.weight_bytes = 1, .kv_bytes = UINT64_MAX / 2};
+    ck_assert_uint_eq(cost_step_bytes(&huge, 2), UINT64_MAX);
+    ck_assert_uint_eq(cost_step_bytes(&huge, 3), UINT64_MAX);
     ck_assert_uint_eq(cost_step_flops(&c, 64), 64 * 3800);
     const struct roofline limits = {
         .bytes_per_s = 1e9, .fma_flops_per_s = 1e9, .dot_flops_per_s = 4e9};
@@ -136,6 +165,7 @@ int main(void)
     TCase *t = tcase_create("cost");
     tcase_add_test(t, parameters);
     tcase_add_test(t, weight_bytes);
+    tcase_add_test(t, memory_bytes);
     tcase_add_test(t, kv_bytes);
     tcase_add_test(t, flops);
     tcase_add_test(t, a_step_of_a_batch);

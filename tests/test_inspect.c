@@ -63,6 +63,10 @@ START_TEST(sums_of_a_checkpoint)
     ck_assert_uint_eq(parts[INSPECT_FFN].parameters, 2 * (2 * 8 * 12 + 12 + 8));
     ck_assert_uint_eq(parts[INSPECT_OTHER].parameters, 0);
     uint64_t parameters = 0;
+    ck_assert_uint_eq(parts[INSPECT_ATTENTION].biases, 2 * 2 * (8 + 4));
+    ck_assert_uint_eq(parts[INSPECT_FFN].biases, 2 * (12 + 8));
+    ck_assert_uint_eq(parts[INSPECT_NORMS].biases, (2 * 2 + 1) * 8);
+    ck_assert_uint_eq(total.biases, 48 + 40 + 40);
     for (int i = 0; i < INSPECT_PARTS; i++) {
         parameters += parts[i].parameters;
         ck_assert_uint_eq(parts[i].bytes, 4 * parts[i].parameters);
@@ -102,11 +106,88 @@ START_TEST(variants)
         const uint64_t dropped = 3 * 2 * 10 * (12 - (uint64_t)heads[i]) * 120;
         ck_assert_uint_eq(v.parameters, 3 * (4 * 120 * 120 + 2 * 7 * 120 + 240) + 120 + 9 * 120 +
                                             100 * 120 - dropped);
-        const double bytes = (double)v.weight_bytes + 3 * heads[i] * (10 + 16) * 4 * 50;
-        ck_assert_double_eq_tol(inspect_predict_us(&shape, &v, STORAGE_F32, 50, 2e9), bytes / 2e3,
-                                1e-9);
+        /* V rows of 10 are read as 16; two sequences of 50 tokens, which have room for 51. */
+        const struct inspect_step s = inspect_step(&shape, &v, STORAGE_F32, 50, 2);
+        ck_assert_uint_eq(s.cost.weight_bytes, v.weight_bytes);
+        ck_assert_uint_eq(s.cache_bytes, 2 * 50 * v.token_f32);
+        ck_assert_uint_eq(s.step_bytes,
+                          v.weight_bytes + 2 * 50 * 3 * (uint64_t)heads[i] * (10 + 16) * 4);
+        ck_assert_uint_ge(s.memory_bytes, v.memory_bytes + 2 * 51 * v.token_f32);
+        ck_assert_uint_le(s.memory_bytes, v.memory_bytes + 4 * 51 * v.token_f32 + 4096);
     }
     ck_assert(!inspect_next_variant(&shape, v.n_kv_heads, &v));
+}
+END_TEST
+
+/* What others publish of models whose shape is known. */
+START_TEST(published_parameters)
+{
+    static const struct {
+        const char *preset;
+        int layers, d_model, heads, ff, vocab, ctx, kv_heads;
+        uint64_t parameters;
+    } models[] = {
+        {"gpt2", 12, 768, 12, 3072, 50257, 1024, 12, 124439808},     /* GPT-2 */
+        {"gpt2", 48, 1600, 25, 6400, 50257, 1024, 25, 1557611200},   /* GPT-2 XL */
+        {"llama", 32, 4096, 32, 11008, 32000, 4096, 32, 6738415616}, /* Llama 2 7B */
+        {"llama", 80, 8192, 64, 28672, 32000, 4096, 8, 68976648192}, /* Llama 2 70B */
+        {"llama", 32, 4096, 32, 14336, 128256, 8192, 8, 8030261248}, /* Llama 3 8B */
+    };
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        struct config c = {.n_layers = models[i].layers,
+                           .d_model = models[i].d_model,
+                           .n_heads = models[i].heads,
+                           .n_kv_heads = models[i].kv_heads,
+                           .d_ff = models[i].ff,
+                           .n_vocab = models[i].vocab,
+                           .n_ctx = models[i].ctx};
+        struct inspect_sum parts[INSPECT_PARTS], total;
+        config_set_arch(&c, arch_preset(text_of(models[i].preset)));
+        config_complete(&c);
+        const struct cost_shape shape = {.config = &c,
+                                         .n_kv_heads = c.n_kv_heads,
+                                         .storage = STORAGE_F16,
+                                         .biases = !c.no_biases,
+                                         .tied = !c.arch->own_output};
+        inspect_shape_parts(&shape, parts, &total);
+        ck_assert_uint_eq(total.parameters, models[i].parameters);
+        ck_assert_uint_eq(cost_parameters(&shape), models[i].parameters);
+        ck_assert_uint_ge(total.bytes, 2 * total.parameters);
+    }
+}
+END_TEST
+
+/* GPT-2 by parts, worked out by hand: a layer's attention is 4 x 768^2 and 3 x 768 + 768 biases. */
+START_TEST(parts_of_a_shape)
+{
+    struct config c = {.n_layers = 12,
+                       .d_model = 768,
+                       .n_heads = 12,
+                       .d_ff = 3072,
+                       .n_vocab = 50257,
+                       .n_ctx = 1024};
+    struct inspect_sum parts[INSPECT_PARTS], total;
+    config_set_arch(&c, arch_preset(text_of("gpt2")));
+    config_complete(&c);
+    struct cost_shape shape = {
+        .config = &c, .n_kv_heads = 12, .storage = STORAGE_F32, .biases = true, .tied = true};
+    inspect_shape_parts(&shape, parts, &total);
+    ck_assert_uint_eq(parts[INSPECT_EMBEDDING].parameters, 50257 * 768);
+    ck_assert_uint_eq(parts[INSPECT_POSITION].parameters, 1024 * 768);
+    ck_assert_uint_eq(parts[INSPECT_ATTENTION].biases, 12 * 4 * 768);
+    ck_assert_uint_eq(parts[INSPECT_ATTENTION].parameters, 12 * (4 * 768 * 768 + 4 * 768));
+    ck_assert_uint_eq(parts[INSPECT_FFN].biases, 12 * (3072 + 768));
+    ck_assert_uint_eq(parts[INSPECT_FFN].parameters, 12 * (2 * 768 * 3072 + 3072 + 768));
+    ck_assert_uint_eq(parts[INSPECT_NORMS].biases, 25 * 768);
+    ck_assert_uint_eq(parts[INSPECT_OUTPUT].parameters + parts[INSPECT_OTHER].parameters, 0);
+    ck_assert_uint_eq(total.bytes, 4 * total.parameters);
+    /* Q8_0 is 34 bytes for 32 numbers; norms, biases and positions stay F32. */
+    shape.storage = STORAGE_Q8_0;
+    inspect_shape_parts(&shape, parts, &total);
+    ck_assert_uint_eq(parts[INSPECT_EMBEDDING].bytes, 50257 * 768 / 32 * 34);
+    ck_assert_uint_eq(parts[INSPECT_POSITION].bytes, 1024 * 768 * 4);
+    ck_assert_uint_eq(parts[INSPECT_ATTENTION].bytes, 12 * (4 * 768 * 768 / 32 * 34 + 4 * 768 * 4));
+    ck_assert_uint_eq(parts[INSPECT_NORMS].bytes, 25 * 2 * 768 * 4);
 }
 END_TEST
 
@@ -172,6 +253,8 @@ int main(void)
     tcase_add_test(t, names_of_parts);
     tcase_add_test(t, sums_of_a_checkpoint);
     tcase_add_test(t, variants);
+    tcase_add_test(t, published_parameters);
+    tcase_add_test(t, parts_of_a_shape);
     tcase_add_test(t, f32_values);
     tcase_add_test(t, half_values);
     tcase_add_test(t, block_scales);

@@ -111,13 +111,6 @@ struct shown_row {
     struct run_facts run;
 };
 
-static const char *const part_names[COST_PARTS] = {
-    [COST_WEIGHT_BYTES] = "weight bytes",
-    [COST_PRODUCT_FLOPS] = "product flops",
-    [COST_CACHE_BYTES] = "cache bytes",
-    [COST_ATTENTION_FLOPS] = "attention flops",
-};
-
 /* What people read in another place is in the list twice. */
 static const struct report_field fields[] = {
     {NULL, "", MEMBER(shown_row, best)},
@@ -222,7 +215,7 @@ static struct shown_row shown_row(const struct bench_report *r, const struct ben
                           .type = storage_name(row->type),
                           .kv_type = storage_name(row->kv_type),
                           .isa = r->spec->kernels->name,
-                          .limited_by = part_names[row->limited_by],
+                          .limited_by = cost_part_names[row->limited_by],
                           .n = r->spec->n,
                           .warmup = r->spec->warmup,
                           .flops = cost_step_flops(&row->cost, row->batch),

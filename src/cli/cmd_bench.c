@@ -31,7 +31,7 @@
 
 struct bench_options {
     struct common_options common;
-    const char *shape, *arch;
+    struct shape_options shape;
     const char *kv_heads, *depths, *batches, *types, *kv_types, *threads;
     struct bench_spec spec; /* its numbers; specify_bench adds the rest */
     int method;             /* an enum convert_method */
@@ -42,11 +42,6 @@ struct bench_options {
 #define VALUES struct bench_options
 
 static const struct option matrix_options[] = {
-    OPT_STRING("shape", shape, "SHAPE",
-               "random weights instead of a checkpoint: LAYERSxD_MODELxHEADS[,ff=F][,vocab=V]"
-               "[,ctx=C], by default ff 4 * D_MODEL (llama: 8/3), vocab 50257, ctx 1024"),
-    OPT_STRING("arch", arch, "ARCH", "what --shape is of: gpt2, llama, transformer (the original)",
-               .otherwise = "gpt2"),
     OPT_STRING("kv-heads", kv_heads, "all|G,G,...",
                "numbers of K/V heads: as many as query heads is MHA, 1 is MQA; all: every divisor",
                .fallback = "all"),
@@ -131,7 +126,7 @@ static enum status read_types(const struct bench_options *o, struct bench_inputs
     if (o->types)
         TRY(list_names("--type", o->types, names, &in->types, e));
     else
-        TRY(list_add("--type", o->shape ? STORAGE_F32 : BENCH_AS_FILE, &in->types, e));
+        TRY(list_add("--type", o->shape.shape ? STORAGE_F32 : BENCH_AS_FILE, &in->types, e));
     TRY(list_names("--kv-type", o->kv_types, kv_type_names, &in->kv_types, e));
     for (int i = 0; i < in->kv_types.n; i++)
         in->kv_types.items[i] = (int)kv_type_storage[in->kv_types.items[i]];
@@ -154,23 +149,13 @@ static enum status read_lists(const struct bench_options *o, const struct config
 static enum status read_subject(const struct bench_options *o, struct bench_inputs *in,
                                 struct bench_spec *spec, struct err *e)
 {
-    if (o->shape) {
-        if (o->common.positional || o->common.model)
-            return err_set(e, STATUS_USAGE,
-                           "a checkpoint and --shape are both named; expected one of them");
+    if (o->shape.shape) {
         if (o->method != CONVERT_MEAN)
             return err_set(e, STATUS_USAGE,
                            "--method is for a checkpoint; the weights of --shape are random");
-        in->subject = o->shape;
-        const struct arch *arch = arch_preset(text_of(o->arch ? o->arch : "gpt2"));
-        if (!arch)
-            return err_set(e, STATUS_USAGE,
-                           "--arch: expected gpt2, llama, transformer or decode, found '%s'",
-                           o->arch);
-        return shape_parse(o->shape, arch, &spec->config, e);
+        in->subject = o->shape.shape;
+        return shape_of_options(&o->shape, &o->common, &spec->config, e);
     }
-    if (o->arch)
-        return err_set(e, STATUS_USAGE, "--arch is for --shape; a checkpoint has its own");
     TRY(common_model_path(&o->common, &in->subject, e));
     TRY(common_open(in->subject, 0, &in->checkpoint, e));
     spec->gguf = in->checkpoint.gguf;
@@ -420,7 +405,9 @@ const struct command command_bench = {
         "of a checkpoint average its K/V heads, or are converted by --method (then peak RSS\n"
         "counts the converted file, too).\n"
         "Ctrl-C prints what was measured so far.\n",
-    .spec = {.groups = {{"What is compared (one row for every combination)", matrix_options, 0},
+    .spec = {.groups = {{"Random weights of a shape instead of a checkpoint", shape_options,
+                         offsetof(VALUES, shape)},
+                        {"What is compared (one row for every combination)", matrix_options, 0},
                         {"Measuring", measuring_options, 0},
                         {"Results", result_options, 0},
                         COMMON_GROUP},

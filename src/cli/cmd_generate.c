@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/descriptor.h"
 #include "cli/generate.h"
 #include "cli/generate_many.h"
 #include "cli/generate_report.h"
@@ -17,6 +18,7 @@
 #include "cli/prompts.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
+#include "cli/terminal.h"
 
 struct generate_options {
     struct common_options common;
@@ -31,10 +33,14 @@ struct generate_options {
     struct option_u64 seed;
     int logprobs; /* 0: none */
     const char *format;
+    int colour;          /* an enum colour_choice */
     const char *prompts; /* NULL: one prompt, the input's */
     int prompts_format;
     const char *batch; /* NULL, a number or "auto" */
 };
+
+static const char *const colour_names[] = {"none", "prob", "always", NULL};
+enum colour_choice { COLOUR_NONE, COLOUR_PROB, COLOUR_ALWAYS };
 
 static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};
 
@@ -57,6 +63,10 @@ static const struct option text_options[] = {
     OPT_INT("logprobs", logprobs, "K", 1, INT_MAX,
             "JSON lines instead of text: each token's log-probability and the K likeliest"),
     OPT_STRING("format", format, "jsonl", "the form of --logprobs; there is no other"),
+    OPT_CHOICE("colour", colour, "KIND", colour_names,
+               "prob: shade each token by its probability, on a terminal of 256 colours unless "
+               "NO_COLOR is set; always: the same wherever the text goes",
+               .fallback = "none"),
     OPT_END,
 };
 
@@ -98,6 +108,7 @@ static enum status check_many_options(const struct generate_options *o, struct e
                          : o->input.file   ? "-f"
                          : o->no_echo      ? "--no-echo"
                          : o->logprobs     ? "--logprobs"
+                         : o->colour       ? "--colour"
                          : o->samples != 1 ? "--samples"
                                            : NULL;
     if (option)
@@ -132,6 +143,8 @@ static enum status check_generate_options(const struct generate_options *o, stru
         return err_set(e, STATUS_USAGE, "--format: expected jsonl, found '%.60s'", o->format);
     if (o->format && !o->logprobs)
         return err_set(e, STATUS_USAGE, "--format jsonl needs --logprobs K");
+    if (o->colour && o->logprobs)
+        return err_set(e, STATUS_USAGE, "--colour is for text; --logprobs makes JSON");
     TRY(parse_batch(o, &batch, e));
     return o->prompts ? check_many_options(o, e) : STATUS_OK;
 }
@@ -246,6 +259,27 @@ static enum status generate_samples(const struct generate_options *o, struct run
     return g->schedule.interrupted ? STATUS_INTERRUPTED : STATUS_OK;
 }
 
+/* What the text is shaded with, and a legend beside it; or why it is not shaded. */
+static enum heatmap_ink choose_ink(const struct generate_options *o)
+{
+    const bool always = o->colour == COLOUR_ALWAYS;
+    const struct heatmap_scale scale = generate_scale();
+    const enum heatmap_ink ink = o->colour == COLOUR_NONE ? HEATMAP_PLAIN
+                                 : always                 ? terminal_forced_ink()
+                                                          : terminal_ink();
+    struct descriptor legend;
+    if (ink == HEATMAP_PLAIN && o->colour)
+        say(&o->common, "no colours: standard output is no terminal that has 256 of them, or "
+                        "NO_COLOR is set; --colour always shades the text all the same");
+    if (ink == HEATMAP_PLAIN || o->common.quiet || !(always || isatty(STDERR_FILENO)))
+        return ink;
+    descriptor_init(&legend, STDERR_FILENO);
+    output_puts(&legend.out, "decode: ");
+    heatmap_put_legend(&legend.out, ink, &scale, "probability");
+    output_flush(&legend.out);
+    return ink;
+}
+
 static enum status generate_from(const void *values, struct runtime *r, struct text prompt,
                                  struct err *e)
 {
@@ -264,6 +298,7 @@ static enum status generate_from(const void *values, struct runtime *r, struct t
                            .seed = o->seed.value,
                            .echo = !o->no_echo,
                            .records = o->logprobs > 0,
+                           .ink = choose_ink(o),
                            .n_top = o->logprobs < config->n_vocab ? o->logprobs : config->n_vocab,
                            .stops = stops,
                            .n_stops = o->stops.n};

@@ -1,21 +1,34 @@
 /*
- * cmd_info - decode info: what a checkpoint holds and what its cache costs.
+ * cmd_info - decode info: what a checkpoint holds, what it or a shape costs.
  */
 #include <inttypes.h>
-#include <math.h>
+#include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/command.h"
 #include "cli/common.h"
 #include "cli/info.h"
+#include "cli/numbers.h"
+#include "cli/runtime.h"
+#include "cli/shape.h"
 #include "cli/source.h"
+
+/* Of --bandwidth: with more, times are less than a double of microseconds shows. */
+#define MOST_GB_PER_S 1e9
 
 struct info_options {
     struct common_options common;
     bool tensors, check;
-    double bandwidth;
+    struct shape_options shape;
+    const char *type;
+    int output; /* of output_names; 0: as usual */
+    const char *depths, *batches, *bandwidth, *threads;
+    int kv_type;
     int format;
 };
+
+static const char *const output_names[] = {"tied", "own", NULL};
 
 #define VALUES struct info_options
 
@@ -24,10 +37,29 @@ static const struct option own_options[] = {
              "list every tensor: name, shape (row length first), type, bytes, offset in the file"),
     OPT_FLAG("check", check,
              "read every tensor and count values that are not finite; exit code 3 if there are"),
-    OPT_DOUBLE("bandwidth", bandwidth, "GB/s", 0, HUGE_VAL,
-               "predict every variant's time per token on a machine that reads so fast",
-               .otherwise = "no prediction", .above_min = true),
     OPT_FORMAT,
+    OPT_END,
+};
+
+static const struct option shape_info_options[] = {
+    OPT_STRING("type", type, "TYPE", "type of its weight matrices: f32, f16, bf16, q8_0, q4_0",
+               .otherwise = "f32", .needs = "shape"),
+    OPT_CHOICE("output", output, "KIND", output_names,
+               "its output matrix: the embedding, or one of its own",
+               .otherwise = "llama: own, else tied", .needs = "shape"),
+    OPT_END,
+};
+
+static const struct option step_options[] = {
+    OPT_STRING("depth", depths, "D,D,...", "tokens that every sequence has in its cache",
+               .otherwise = "0 and the context"),
+    OPT_STRING("batch", batches, "B,B,...", "sequences that a step serves", .otherwise = "1"),
+    OPT_CHOICE("kv-type", kv_type, "TYPE", kv_type_names, "how keys and values are cached",
+               .fallback = "f32"),
+    OPT_STRING("bandwidth", bandwidth, "GB/s|auto",
+               "predict a step's time on a machine that reads so fast; auto: this one, measured",
+               .otherwise = "no prediction"),
+    OPT_THREADS("threads that --bandwidth auto measures with", .needs = "bandwidth"),
     OPT_END,
 };
 
@@ -99,33 +131,138 @@ static enum status refuse_nonfinite(const struct info *info, struct err *e)
     return STATUS_OK;
 }
 
-static enum status show_info(struct info *info, bool check, struct err *e)
+/* --- costs ----------------------------------------------------------------------------------- */
+
+/* What is asked about steps; info's cost borrows it. */
+struct asked_steps {
+    struct int_list depths, batches;
+    struct machine machine;
+};
+
+static enum status read_bandwidth(const struct info_options *o, struct asked_steps *a,
+                                  struct info_settings *s, struct err *e)
 {
-    const enum status s = read_parts(info, e);
-    if (s != STATUS_OK) {
-        err_prefix(e, info->path);
-        return s;
+    double gb_per_s;
+    if (!o->bandwidth)
+        return STATUS_OK;
+    if (strcmp(o->bandwidth, "auto") == 0) {
+        s->machine = &a->machine;
+        return runtime_workers(&o->common, o->threads, &a->machine.kernels, &a->machine.pool, e);
     }
-    if (check)
-        TRY(count_nonfinite(info, e));
+    if (o->threads)
+        return err_set(e, STATUS_USAGE, "-t is for --bandwidth auto; expected none with '%.60s'",
+                       o->bandwidth);
+    if (!parse_double(o->bandwidth, &gb_per_s) || gb_per_s <= 0 || gb_per_s > MOST_GB_PER_S)
+        return err_set(e, STATUS_USAGE,
+                       "--bandwidth: expected auto or GB/s above 0, at most %g, found '%.60s'",
+                       MOST_GB_PER_S, o->bandwidth);
+    s->bytes_per_s = gb_per_s * 1e9;
+    return STATUS_OK;
+}
+
+static enum status read_steps(const struct info_options *o, const struct config *c,
+                              struct asked_steps *a, struct info_settings *s, struct err *e)
+{
+    if (o->depths) {
+        TRY(list_ints("--depth", o->depths, 0, c->n_ctx, &a->depths, e));
+    } else {
+        TRY(list_add("--depth", 0, &a->depths, e));
+        TRY(list_add("--depth", c->n_ctx, &a->depths, e));
+    }
+    TRY(list_ints("--batch", o->batches ? o->batches : "1", 1, INT_MAX, &a->batches, e));
+    *s = (struct info_settings){.depths = a->depths.items,
+                                .batches = a->batches.items,
+                                .n_depths = a->depths.n,
+                                .n_batches = a->batches.n,
+                                .kv_type = kv_type_storage[o->kv_type]};
+    return read_bandwidth(o, a, s, e);
+}
+
+/* Whether somebody asks about steps; of a shape, which has nothing else to show, always. */
+static bool asks_steps(const struct info_options *o)
+{
+    return o->shape.shape || o->depths || o->batches || o->bandwidth;
+}
+
+static enum status plan_cost(const struct info_options *o, struct asked_steps *a, struct info *info,
+                             struct err *e)
+{
+    info->cost.shape = &info->shape;
+    info->cost.shows_steps = info->runs && asks_steps(o);
+    if (!info->cost.shows_steps)
+        return STATUS_OK;
+    TRY(read_steps(o, &info->config, a, &info->cost.settings, e));
+    return info_cost_plan(&info->cost, e);
+}
+
+/* --- from options to tables ------------------------------------------------------------------ */
+
+/* A shape instead of a file. */
+static enum status read_shape(const struct info_options *o, struct info *info, struct err *e)
+{
+    const char *names[STORAGE_COUNT + 1];
+    storage_names(names);
+    TRY(shape_of_options(&o->shape, &o->common, &info->config, e));
+    const int type = o->type ? names_find(names, o->type) : STORAGE_F32;
+    if (type < 0)
+        return err_set(e, STATUS_USAGE, "--type: expected one of %s, found '%.60s'",
+                       names_joined(names, ", ").text, o->type);
+    TRY(model_check_storage(&info->config, (enum storage)type, e));
+    info->shape_text = o->shape.shape;
+    info->shape =
+        (struct cost_shape){.config = &info->config,
+                            .n_kv_heads = info->config.n_kv_heads,
+                            .storage = (enum storage)type,
+                            .biases = !info->config.no_biases,
+                            .tied = o->output ? o->output == 1 : !info->config.arch->own_output};
+    info->has_config = info->runs = true;
+    inspect_shape_parts(&info->shape, info->parts, &info->parts[INSPECT_PARTS]);
+    return STATUS_OK;
+}
+
+static enum status read_file(const struct info_options *o, struct info *info, struct err *e)
+{
+    TRY(common_model_path(&o->common, &info->path, e));
+    TRY(source_open(info->path, &info->file, e));
+    enum status s = read_parts(info, e);
+    if (s == STATUS_OK && o->check)
+        s = count_nonfinite(info, e);
+    if (s != STATUS_OK)
+        err_prefix(e, info->path);
+    return s;
+}
+
+static enum status show_info(const struct info_options *o, struct asked_steps *a, struct info *info,
+                             struct err *e)
+{
+    TRY(o->shape.shape ? read_shape(o, info, e) : read_file(o, info, e));
+    TRY(plan_cost(o, a, info, e));
     TRY(info_print(info, e));
     return refuse_nonfinite(info, e);
+}
+
+static enum status check_info_options(const struct info_options *o, struct err *e)
+{
+    if (o->shape.shape && (o->tensors || o->check))
+        return err_set(e, STATUS_USAGE, "%s is for a checkpoint; --shape has no file",
+                       o->tensors ? "--tensors" : "--check");
+    return STATUS_OK;
 }
 
 static enum status run_info(const struct invocation *inv, const void *values, struct err *e)
 {
     const struct info_options *o = values;
+    struct asked_steps asked = {.depths = {.n = 0}};
     struct info info = {.architecture = {"", 0},
                         .name = {"", 0},
                         .tokenizer_model = {"", 0},
-                        .bytes_per_s = o->bandwidth * 1e9,
                         .list_tensors = o->tensors,
                         .format = (enum table_format)o->format,
                         .out = inv->out};
-    TRY(common_model_path(&o->common, &info.path, e));
-    enum status s = source_open(info.path, &info.file, e);
-    if (s == STATUS_OK)
-        s = show_info(&info, o->check, e);
+    TRY(check_info_options(o, e));
+    const enum status s = show_info(o, &asked, &info, e);
+    info_cost_free(&info.cost);
+    pool_free(asked.machine.pool);
     free(info.checks);
     tokenizer_free(info.tokenizer);
     gguf_free(info.gguf);
@@ -136,13 +273,28 @@ static enum status run_info(const struct invocation *inv, const void *values, st
 const struct command command_info = {
     .name = "info",
     .summary = "what a checkpoint holds, what it costs",
-    .usage = "MODEL [options]",
-    .notes = "Architecture and hyperparameters, parameters and bytes by part, and the KV cache of\n"
-             "every variant: as many K/V heads as query heads (MHA), one (MQA), or between (GQA).\n"
-             "With --bandwidth the time per token that follows if reading the weights and the\n"
-             "cache is all that takes time: what `decode bench` measures, without measuring.\n"
-             "CSV holds the parts, or with --tensors or --check the tensors.\n",
-    .spec = {.groups = {{"Contents", own_options, 0}, COMMON_GROUP},
+    .usage = "(MODEL | --shape SHAPE) [options]",
+    .notes =
+        "Architecture and hyperparameters, parameters and bytes by part, and the KV cache of\n"
+        "every variant: as many K/V heads as query heads (MHA), one (MQA), or between (GQA).\n"
+        "With --shape, or any option of steps: what a step of every variant holds and reads at\n"
+        "each depth and batch, and whether weights and caches fit the memory that is free.\n"
+        "With --bandwidth also how long it takes, if reading is all that takes time: what\n"
+        "`decode bench` measures, without measuring; auto measures the bandwidth of as many\n"
+        "bytes as the step reads (at the next power of two, 512 MiB at most) and the peaks of\n"
+        "arithmetic, and adds for the products and for attention the larger of both.\n"
+        "JSON has the properties, parameters, weights, biases and bytes by part,\n"
+        "attention_4_d_model_squared, kv_cache (variant, n_kv_heads, parameters,\n"
+        "bytes_per_token_TYPE, bytes_full_context_TYPE), memory_available_bytes, and steps:\n"
+        "variant, n_kv_heads, depth, batch, kv_type, cache_bytes (of all sequences),\n"
+        "memory_bytes (weights and caches), fits, step_bytes (read), predicted_us,\n"
+        "limit_tokens_per_s, bandwidth_gb_per_s, limited_by. CSV holds the parts, or the\n"
+        "steps if there are options of steps, or with --tensors or --check the tensors.\n",
+    .spec = {.groups = {{"Contents", own_options, 0},
+                        {"A shape instead of a checkpoint", shape_options, offsetof(VALUES, shape)},
+                        {"The shape's weights", shape_info_options, 0},
+                        {"Steps", step_options, 0},
+                        COMMON_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .run = run_info,

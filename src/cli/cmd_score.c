@@ -17,6 +17,8 @@
 #include "measure/npy.h"
 #include "measure/score.h"
 #include "show/report.h"
+#include "show/scale.h"
+#include "show/text_picture.h"
 
 struct score_options {
     struct common_options common;
@@ -24,7 +26,7 @@ struct score_options {
     struct input_options input;
     const char *tokens;
     int top;
-    const char *logits;
+    const char *logits, *svg;
     int format;
 };
 
@@ -42,8 +44,18 @@ static const struct option result_options[] = {
             .fallback = "0"),
     OPT_STRING("logits", logits, "OUT.npy",
                "write the logits after each token, float32 [tokens, n_vocab]"),
+    OPT_STRING("svg", svg, "FILE.svg",
+               "draw the text, each token on the colour of its probability"),
     OPT_FORMAT,
     OPT_END,
+};
+
+/* What is drawn of the tokens so far. */
+struct score_picture {
+    struct text_picture_token *tokens; /* [the text's] */
+    char (*ids)[16];                   /* likewise: "#17", without a tokenizer */
+    int n;
+    double sum; /* of logarithms */
 };
 
 /* Bytes of an alternative in a cell beside its text, or with its id for one: quotes and up to 45
@@ -54,6 +66,7 @@ static const struct option result_options[] = {
 struct scoring {
     const struct tokenizer *tokenizer; /* NULL: none */
     struct npy_writer *npy;            /* NULL: not asked for */
+    struct score_picture *picture;     /* NULL: not asked for */
     int n_vocab, n_top;
     enum table_format format;
     struct json json;     /* of the JSON forms */
@@ -107,6 +120,17 @@ static void put_table_row(struct scoring *s, const struct score_row *row)
         report_null(&s->report);
 }
 
+static void add_to_picture(struct scoring *s, const struct score_row *row)
+{
+    struct score_picture *p = s->picture;
+    snprintf(p->ids[p->n], sizeof p->ids[p->n], "#%d", (int)row->id);
+    p->tokens[p->n] = (struct text_picture_token){
+        s->tokenizer ? tokenizer_bytes(s->tokenizer, row->id) : text_of(p->ids[p->n]),
+        row->predicted ? exp(row->logprob) : (double)NAN};
+    p->sum += row->logprob;
+    p->n++;
+}
+
 static enum status visit_token(void *arg, const struct score_row *row, struct err *e)
 {
     (void)e;
@@ -115,6 +139,8 @@ static enum status visit_token(void *arg, const struct score_row *row, struct er
         return STATUS_INTERRUPTED;
     if (s->npy)
         npy_put(s->npy, row->logits, (size_t)s->n_vocab);
+    if (s->picture)
+        add_to_picture(s, row);
     if (table_is_json(s->format)) {
         const struct token_record record = {.sample = -1,
                                             .position = row->position,
@@ -203,6 +229,46 @@ static enum status print_scores(struct scoring *s, const struct runtime *r, stru
     return status;
 }
 
+static enum status create_picture(struct score_picture *p, size_t n, struct err *e)
+{
+    p->tokens = calloc(n, sizeof *p->tokens);
+    p->ids = calloc(n, sizeof *p->ids);
+    return p->tokens && p->ids
+               ? STATUS_OK
+               : err_no_memory(e, "the picture", n * (sizeof *p->tokens + sizeof *p->ids));
+}
+
+static enum status draw_picture(const struct score_options *o, const char *model,
+                                const struct score_picture *p, struct err *e)
+{
+    char subtitle[160];
+    const struct text_picture picture = {
+        .title = model, .subtitle = subtitle, .tokens = p->tokens, .n_tokens = p->n};
+    const int n = p->n - 1;
+    if (n > 0)
+        snprintf(subtitle, sizeof subtitle,
+                 "%d tokens, each shaded by its probability given those before it, of which the "
+                 "first has none; perplexity %s",
+                 p->n, scale_value(exp(-p->sum / n)).text);
+    else
+        snprintf(subtitle, sizeof subtitle, "one token, which nothing predicts");
+    return text_picture_write(&picture, o->svg, e);
+}
+
+static enum status check_picture(const struct score_options *o, const struct runtime *r,
+                                 struct err *e)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < r->n_tokens && r->checkpoint.tokenizer && bytes < SIZE_MAX / 2; i++)
+        bytes += tokenizer_bytes(r->checkpoint.tokenizer, r->tokens[i]).len;
+    if (o->svg && (r->n_tokens > TEXT_PICTURE_MOST || bytes > TEXT_PICTURE_BYTES))
+        return err_set(e, STATUS_USAGE,
+                       "--svg: a picture has at most %d tokens and %d bytes of text, this text has "
+                       "%zu and %zu; draw a part of it",
+                       TEXT_PICTURE_MOST, TEXT_PICTURE_BYTES, r->n_tokens, bytes);
+    return STATUS_OK;
+}
+
 /* --tokens as they are, or the text's with BOS where the checkpoint wants it. */
 static enum status read_score_tokens(const struct score_options *o, struct runtime *r,
                                      struct text text, struct err *e)
@@ -222,12 +288,34 @@ static enum status read_score_tokens(const struct score_options *o, struct runti
     return STATUS_OK;
 }
 
+/* Everything that is asked for. */
+static enum status write_scores(const struct score_options *o, struct scoring *scoring,
+                                const struct runtime *r, struct err *e)
+{
+    const char *model;
+    TRY(common_model_path(&o->common, &model, e));
+    if (o->svg)
+        TRY(path_writable(o->svg, e));
+    if (o->logits)
+        TRY(npy_open(&scoring->npy, o->logits,
+                     (const uint64_t[]){r->n_tokens, (uint64_t)scoring->n_vocab}, 2, e));
+    enum status s = print_scores(scoring, r, e);
+    if (s == STATUS_OK && o->svg)
+        s = draw_picture(o, model, scoring->picture, e);
+    if (s != STATUS_OK)
+        npy_abandon(scoring->npy);
+    else if (scoring->npy)
+        return npy_commit(scoring->npy, e);
+    return s;
+}
+
 static enum status score_text(const void *values, struct runtime *r, struct text text,
                               struct err *e)
 {
     const struct score_options *o = values;
     const struct config *config = &r->checkpoint.model->config;
     TRY(read_score_tokens(o, r, text, e));
+    TRY(check_picture(o, r, e));
     const struct session_wanted wanted = {.n_ctx = (int)r->n_tokens};
     TRY(runtime_start(r, &wanted, e));
     struct scoring scoring = {.tokenizer = r->checkpoint.tokenizer,
@@ -235,15 +323,27 @@ static enum status score_text(const void *values, struct runtime *r, struct text
                               .n_top = o->top < config->n_vocab ? o->top : config->n_vocab,
                               .format = (enum table_format)o->format,
                               .out = r->inv->out};
-    if (o->logits)
-        TRY(npy_open(&scoring.npy, o->logits,
-                     (const uint64_t[]){r->n_tokens, (uint64_t)config->n_vocab}, 2, e));
-    const enum status s = print_scores(&scoring, r, e);
-    if (s != STATUS_OK)
-        npy_abandon(scoring.npy);
-    else if (scoring.npy)
-        return npy_commit(scoring.npy, e);
+    struct score_picture picture = {.n = 0};
+    enum status s = STATUS_OK;
+    if (o->svg) {
+        scoring.picture = &picture;
+        s = create_picture(&picture, r->n_tokens, e);
+    }
+    if (s == STATUS_OK)
+        s = write_scores(o, &scoring, r, e);
+    free(picture.tokens);
+    free(picture.ids);
     return s;
+}
+
+/* A file to be written is none that is read. */
+static enum status check_score_output(const struct score_options *o, const char *option,
+                                      const char *path, const char *model, struct err *e)
+{
+    if (!path)
+        return STATUS_OK;
+    TRY(path_spares(option, path, model, "the checkpoint", e));
+    return path_spares(option, path, o->input.file, "the text", e);
 }
 
 static enum status check_score_options(const struct score_options *o, struct err *e)
@@ -256,10 +356,10 @@ static enum status check_score_options(const struct score_options *o, struct err
         return err_set(e, STATUS_USAGE, "there is nothing to score; expected -p, -f or --tokens");
     const char *model;
     TRY(common_model_path(&o->common, &model, e));
-    if (!o->logits)
-        return STATUS_OK;
-    TRY(path_spares("--logits", o->logits, model, "the checkpoint", e));
-    return path_spares("--logits", o->logits, o->input.file, "the text", e);
+    if (o->logits && o->svg && path_same(o->logits, o->svg))
+        return err_set(e, STATUS_USAGE, "--logits and --svg both name '%.200s'", o->svg);
+    TRY(check_score_output(o, "--logits", o->logits, model, e));
+    return check_score_output(o, "--svg", o->svg, model, e);
 }
 
 static enum status run_score(const struct invocation *inv, const void *values, struct err *e)

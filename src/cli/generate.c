@@ -1,5 +1,6 @@
 #include "cli/generate.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "cli/progress.h"
@@ -34,6 +35,8 @@ static enum status next_sample(void *arg, struct place *p, int wait_ms, enum sup
         return STATUS_OK;
     *supply = SUPPLY_TEXT;
     g->begun[p->sequence] = false;
+    if (g->ink != HEATMAP_PLAIN)
+        g->shaded[p->sequence].len = 0;
     begin_sample(g, g->n_begun);
     p->request = (struct request){.number = (uint64_t)g->n_begun,
                                   .tokens = g->tokens,
@@ -74,6 +77,22 @@ static void print_record(struct generation *g, const struct place *p, const stru
     output_puts(out, "\n");
 }
 
+struct heatmap_scale generate_scale(void)
+{
+    return heatmap_scale(1, false);
+}
+
+/* The token's bytes are on their way. */
+static void shade(struct generation *g, const struct place *p, const struct made *m)
+{
+    const struct tokenizer *t = g->schedule.tokenizer;
+    const struct heatmap_scale scale = generate_scale();
+    const double probability = exp((double)m->logits[m->token] - m->log_sum);
+    if (!tokenizer_is_special(t, m->token))
+        shaded_text_push(&g->shaded[p->sequence], tokenizer_bytes(t, m->token).len,
+                         heatmap_level(&scale, probability));
+}
+
 /* Text goes out; where it is the beginning of all, without the space that a tokenizer puts there.
  */
 static void print_text(struct generation *g, const struct place *p, struct text ready)
@@ -83,9 +102,12 @@ static void print_text(struct generation *g, const struct place *p, struct text 
         return;
     const bool first = !*begun && g->prompt.len == 0;
     const size_t added = first ? tokenizer_added(g->schedule.tokenizer, ready) : 0;
+    struct output *out = turns_output(&g->turns, p->request.number);
     *begun = true;
-    output_put(turns_output(&g->turns, p->request.number),
-               (struct text){ready.data + added, ready.len - added});
+    if (g->ink == HEATMAP_PLAIN)
+        output_put(out, (struct text){ready.data + added, ready.len - added});
+    else
+        shaded_text_put(&g->shaded[p->sequence], out, g->ink, ready, added);
 }
 
 /* Sends a token on its way: as a record, or as text if it is text. */
@@ -93,10 +115,13 @@ static enum status print_made(void *arg, const struct place *p, const struct mad
 {
     struct generation *g = arg;
     (void)e;
-    if (g->records)
+    if (g->records) {
         print_record(g, p, m);
-    else
-        print_text(g, p, m->ready);
+        return STATUS_OK;
+    }
+    if (g->ink != HEATMAP_PLAIN)
+        shade(g, p, m);
+    print_text(g, p, m->ready);
     return STATUS_OK;
 }
 
@@ -150,8 +175,30 @@ static const struct schedule_client client = {.next = next_sample,
 
 /* --- from outside ---------------------------------------------------------------------------- */
 
+/* Bytes of a text that are on their way at most: see text/stream.h. */
+static size_t most_held(const struct generation *g)
+{
+    size_t longest = 0;
+    for (int i = 0; i < g->n_stops; i++)
+        longest = g->stops[i].len > longest ? g->stops[i].len : longest;
+    return longest + 3 + tokenizer_longest(g->schedule.tokenizer);
+}
+
+static void take_shaded(struct generation *g, struct arena *a)
+{
+    const int n = g->ink == HEATMAP_PLAIN ? 0 : g->schedule.n_places;
+    const size_t cap = most_held(g);
+    g->shaded = arena_take(a, (uint64_t)n, sizeof *g->shaded);
+    for (int i = 0; i < n; i++) {
+        unsigned char *levels = arena_take(a, cap, 1);
+        if (g->shaded)
+            g->shaded[i] = (struct shaded_text){.levels = levels, .cap = cap};
+    }
+}
+
 static void take_generation(struct generation *g, struct arena *a)
 {
+    take_shaded(g, a);
     g->prompt_logits = arena_take(a, (uint64_t)g->schedule.n_vocab, sizeof *g->prompt_logits);
     g->top = arena_take(a, (uint64_t)g->n_top, sizeof *g->top);
     g->begun = arena_take(a, (uint64_t)g->schedule.n_places, sizeof *g->begun);
@@ -173,7 +220,7 @@ enum status generate_create(struct generation *g, struct err *e)
     TRY(turns_create(&g->turns, g->out, e));
     g->schedule.client = &client;
     g->schedule.arg = g;
-    g->schedule.wants_logprobs = g->records;
+    g->schedule.wants_logprobs = g->records || g->ink != HEATMAP_PLAIN;
     g->schedule.cap_rounds = count_rounds(g);
     return schedule_create(&g->schedule, e);
 }

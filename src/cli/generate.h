@@ -17,6 +17,8 @@
 #include "cli/turns.h"
 #include "engine/schedule.h"
 #include "measure/score.h"
+#include "show/heatmap.h"
+#include "show/shaded_text.h"
 
 struct generation {
     /* Borrowed, filled in before generate_create. */
@@ -30,6 +32,7 @@ struct generation {
     bool echo;
     bool records; /* JSON lines with n_top alternatives instead of text */
     int n_top;
+    enum heatmap_ink ink; /* of text: each token is shaded by its probability, unless plain */
     const struct text *stops;
     int n_stops;
     /* What generate_create leaves to the caller: session (all sequences empty, if several with the
@@ -44,14 +47,18 @@ struct generation {
     /* Private. */
     struct turns turns;
     int n_begun;
-    uint64_t last;           /* the sample that `end` is about */
-    bool cut;                /* it was abandoned while it was being printed */
-    float *prompt_logits;    /* [n_vocab] */
-    bool has_prompt;         /* they are there */
-    bool *begun;             /* [n_places] something of the place's text was printed */
-    struct token_score *top; /* [n_top] */
-    struct arena arena;      /* of these two */
+    uint64_t last;              /* the sample that `end` is about */
+    bool cut;                   /* it was abandoned while it was being printed */
+    float *prompt_logits;       /* [n_vocab] */
+    bool has_prompt;            /* they are there */
+    bool *begun;                /* [n_places] something of the place's text was printed */
+    struct token_score *top;    /* [n_top] */
+    struct shaded_text *shaded; /* [n_places] the texts on their way; nothing of plain ones */
+    struct arena arena;         /* of all these */
 };
+
+/* What shades a token: its probability, from 0 to 1. */
+struct heatmap_scale generate_scale(void);
 
 /* Takes all memory: STATUS_NO_MEMORY. generate_free is due in every case. */
 enum status generate_create(struct generation *g, struct err *e);

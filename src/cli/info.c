@@ -12,6 +12,7 @@
 struct info_properties {
     const char *path;
     uint64_t file_bytes, gguf_version, n_keys, n_tensors;
+    const char *shape, *type;
     char size[64], format[96];
     struct text architecture, name;
     char variant[16];
@@ -42,6 +43,12 @@ static const struct report_field file_fields[] = {
     {NULL, "format", MEMBER(info_properties, format)},
     {"architecture", "architecture", MEMBER(info_properties, architecture), .none = "not stated"},
     {"name", "name", MEMBER(info_properties, name), .none = "none"},
+};
+/* Of a shape without a file. */
+static const struct report_field shape_fields[] = {
+    {"shape", "shape", MEMBER(info_properties, shape)},
+    {"architecture", "architecture", MEMBER(info_properties, architecture)},
+    {"type", "type", MEMBER(info_properties, type)},
 };
 static const struct report_field config_fields[] = {
     {"variant", "variant", MEMBER(info_properties, variant)},
@@ -117,39 +124,61 @@ static void describe_config(struct info_properties *p, const struct info *info)
                          l ? ", " : "", config_kv_heads(c, l));
 }
 
-static struct info_properties properties_of(const struct info *info)
+static void describe_file(struct info_properties *p, const struct info *info)
 {
     const struct gguf *g = info->gguf;
-    const bool tied = !gguf_find_tensor(g, "output.weight");
-    struct info_properties p = {info->path,
-                                info->file.len,
-                                g->version,
-                                g->n_pairs,
-                                g->n_tensors,
-                                .architecture = info->architecture,
-                                .name = info->name,
-                                .config = info->config,
-                                .norm_eps = (double)info->config.norm_eps,
-                                .tied = tied,
-                                .output = tied ? "tied to the embedding" : "its own matrix",
-                                .tokenizer = info->tokenizer_model,
-                                .problem = info->problem.text[0] ? info->problem.text : NULL};
-    snprintf(p.size, sizeof p.size, "%s (%zu bytes)", figure_bytes((double)info->file.len).text,
+    p->path = info->path;
+    p->file_bytes = info->file.len;
+    p->gguf_version = g->version;
+    p->n_keys = g->n_pairs;
+    p->n_tensors = g->n_tensors;
+    p->architecture = info->architecture;
+    p->name = info->name;
+    p->tied = !gguf_find_tensor(g, "output.weight");
+    snprintf(p->size, sizeof p->size, "%s (%zu bytes)", figure_bytes((double)info->file.len).text,
              info->file.len);
-    snprintf(p.format, sizeof p.format, "GGUF version %u, %zu keys, %zu tensors", g->version,
+    snprintf(p->format, sizeof p->format, "GGUF version %u, %zu keys, %zu tensors", g->version,
              g->n_pairs, g->n_tensors);
+}
+
+static void describe_tokenizer(struct info_properties *p, const struct info *info)
+{
+    p->tokenizer = info->tokenizer_model;
+    p->problem = info->problem.text[0] ? info->problem.text : NULL;
+    if (!info->tokenizer)
+        return;
+    p->n_tokens = tokenizer_n_tokens(info->tokenizer);
+    p->bos = tokenizer_bos(info->tokenizer);
+    p->eos = tokenizer_eos(info->tokenizer);
+    p->adds_bos = tokenizer_adds_bos(info->tokenizer);
+    if (p->bos >= 0)
+        snprintf(p->bos_note, sizeof p->bos_note, "%d%s", (int)p->bos,
+                 p->adds_bos ? ", before every text" : "");
+}
+
+static struct info_properties properties_of(const struct info *info)
+{
+    struct info_properties p = {.config = info->config, .norm_eps = (double)info->config.norm_eps};
+    if (info->gguf) {
+        describe_file(&p, info);
+    } else {
+        p.shape = info->shape_text;
+        p.type = storage_name(info->shape.storage);
+        p.architecture = text_of(info->config.arch->name);
+        p.tied = info->shape.tied;
+    }
+    p.output = p.tied ? "tied to the embedding" : "its own matrix";
     if (info->has_config)
         describe_config(&p, info);
-    if (!info->tokenizer)
-        return p;
-    p.n_tokens = tokenizer_n_tokens(info->tokenizer);
-    p.bos = tokenizer_bos(info->tokenizer);
-    p.eos = tokenizer_eos(info->tokenizer);
-    p.adds_bos = tokenizer_adds_bos(info->tokenizer);
-    if (p.bos >= 0)
-        snprintf(p.bos_note, sizeof p.bos_note, "%d%s", (int)p.bos,
-                 p.adds_bos ? ", before every text" : "");
+    describe_tokenizer(&p, info);
     return p;
+}
+
+/* What the properties begin with; returns how many fields. */
+static int first_fields(const struct info *info, const struct report_field **fields)
+{
+    *fields = info->gguf ? file_fields : shape_fields;
+    return info->gguf ? REPORT_LENGTH(file_fields) : REPORT_LENGTH(shape_fields);
 }
 
 /* --- types ----------------------------------------------------------------------------------- */
@@ -241,12 +270,16 @@ static enum status print_properties(const struct info *info, struct err *e)
     static const struct report_field columns[] = {{NULL, "property", .type = REPORT_TEXT},
                                                   {NULL, "value", .type = REPORT_TEXT}};
     const struct info_properties p = properties_of(info);
+    const struct report_field *first;
+    const int n_first = first_fields(info, &first);
     struct report r;
     report_begin(&r, info->format, columns, 2, info->out);
-    report_properties(&r, file_fields, REPORT_LENGTH(file_fields), &p);
+    report_properties(&r, first, n_first, &p);
     report_properties(&r, config_fields, n_config_fields(info), &p);
-    report_properties(&r, tokenizer_fields, n_tokenizer_fields(info), &p);
-    print_types(&r, info->gguf);
+    if (info->gguf) {
+        report_properties(&r, tokenizer_fields, n_tokenizer_fields(info), &p);
+        print_types(&r, info->gguf);
+    }
     if (!info->has_config)
         print_keys(&r, info->gguf);
     return report_end(&r, e);
@@ -257,6 +290,7 @@ static enum status print_properties(const struct info *info, struct err *e)
 struct info_part {
     const char *name;
     struct inspect_sum sum;
+    uint64_t weights; /* all that are no biases */
     double percent;
 };
 
@@ -265,13 +299,16 @@ static const struct report_field part_fields[] = {
     {"parameters", "parameters", MEMBER(info_part, sum.parameters), .grouped = true},
     {NULL, "share", MEMBER(info_part, percent), "%.1f%%"},
     {"bytes", "bytes", MEMBER(info_part, sum.bytes), .grouped = true},
+    {"weights", "weights", MEMBER(info_part, weights), .grouped = true},
+    {"biases", "biases", MEMBER(info_part, sum.biases), .grouped = true},
 };
 
 /* INSPECT_PARTS is the total. */
 static struct info_part info_part_of(const struct info *info, int part)
 {
     const uint64_t all = info->parts[INSPECT_PARTS].parameters;
-    struct info_part p = {"total", info->parts[part], 0};
+    const struct inspect_sum *sum = &info->parts[part];
+    struct info_part p = {"total", *sum, sum->parameters - sum->biases, 0};
     if (part < INSPECT_PARTS)
         p.name = inspect_part_name((enum inspect_part)part);
     if (all > 0)
@@ -291,6 +328,21 @@ static enum status print_parts(const struct info *info, struct err *e)
     return report_end(&r, e);
 }
 
+/* 4 d_model^2 a layer: the weights of Q, K, V and the output where every head has its own. */
+static uint64_t textbook_attention(const struct config *c)
+{
+    return 4 * (uint64_t)c->d_model * (uint64_t)c->d_model * (uint64_t)config_blocks(c);
+}
+
+static void print_textbook(const struct info *info)
+{
+    const struct config *c = &info->config;
+    const struct info_part attention = info_part_of(info, INSPECT_ATTENTION);
+    output_printf(info->out, "\nattention: %s weights; 4 d_model^2 x %d blocks is %s\n",
+                  figure_grouped(attention.weights).text, config_blocks(c),
+                  figure_grouped(textbook_attention(c)).text);
+}
+
 /* An object of one field of all parts, the total first. */
 static void json_parts(struct json *j, const struct info *info, const struct report_field *field)
 {
@@ -298,101 +350,6 @@ static void json_parts(struct json *j, const struct info *info, const struct rep
     for (int i = 0; i <= INSPECT_PARTS; i++) {
         const struct info_part p = info_part_of(info, i == 0 ? INSPECT_PARTS : i - 1);
         report_member(j, p.name, field, &p);
-    }
-    json_end(j);
-}
-
-/* --- variants -------------------------------------------------------------------------------- */
-
-struct info_variant {
-    struct inspect_variant v;
-    double us_empty, us_full_f32, us_full_f16; /* predicted */
-};
-
-/* A %d in a heading is for the context. */
-#define CACHE_FIELDS 9
-static const struct report_field variant_fields[] = {
-    {"variant", "KV cache of", MEMBER(info_variant, v.name)},
-    {"n_kv_heads", "K/V heads", MEMBER(info_variant, v.n_kv_heads)},
-    {"parameters", "parameters", MEMBER(info_variant, v.parameters), .grouped = true},
-    {"bytes_per_token_f32", "bytes/token f32", MEMBER(info_variant, v.token_f32), .grouped = true},
-    {"bytes_per_token_f16", "bytes/token f16", MEMBER(info_variant, v.token_f16), .grouped = true},
-    {"bytes_per_token_q8_0", "bytes/token q8_0", MEMBER(info_variant, v.token_q8_0),
-     .grouped = true},
-    {"bytes_full_context_f32", "%d tokens f32", MEMBER(info_variant, v.full_f32),
-     .figure = figure_bytes},
-    {"bytes_full_context_f16", "%d tokens f16", MEMBER(info_variant, v.full_f16),
-     .figure = figure_bytes},
-    {"bytes_full_context_q8_0", "%d tokens q8_0", MEMBER(info_variant, v.full_q8_0),
-     .figure = figure_bytes},
-    /* With predictions. */
-    {NULL, "at the bandwidth", MEMBER(info_variant, v.name)},
-    {"weight_bytes_per_token", "weights read", MEMBER(info_variant, v.weight_bytes),
-     .figure = figure_bytes},
-    {"predicted_us_depth_0", "µs at depth 0", MEMBER(info_variant, us_empty), "%.1f"},
-    {"predicted_us_full_context_f32", "depth %d, f32 KV", MEMBER(info_variant, us_full_f32),
-     "%.1f"},
-    {"predicted_us_full_context_f16", "depth %d, f16 KV", MEMBER(info_variant, us_full_f16),
-     "%.1f"},
-};
-
-static bool has_predictions(const struct info *info)
-{
-    return info->runs && info->bytes_per_s > 0;
-}
-
-/* The next variant after one that is zeroed at first; false when there is none. */
-static bool next_variant(const struct info *info, struct info_variant *n)
-{
-    const struct cost_shape *shape = &info->shape;
-    const int above = n->v.n_kv_heads ? n->v.n_kv_heads : info->config.n_heads + 1;
-    const int n_ctx = info->config.n_ctx;
-    const double rate = info->bytes_per_s;
-    if (!inspect_next_variant(shape, above, &n->v))
-        return false;
-    if (has_predictions(info)) {
-        n->us_empty = inspect_predict_us(shape, &n->v, STORAGE_F32, 0, rate);
-        n->us_full_f32 = inspect_predict_us(shape, &n->v, STORAGE_F32, n_ctx, rate);
-        n->us_full_f16 = inspect_predict_us(shape, &n->v, STORAGE_F16, n_ctx, rate);
-    }
-    return true;
-}
-
-/* One of the two tables; `first` heads its first column. */
-static enum status print_variants(const struct info *info, const struct report_field *fields,
-                                  int n_fields, const char *first, struct err *e)
-{
-    struct report r;
-    char names[REPORT_LENGTH(variant_fields)][48];
-    struct report_field named[REPORT_LENGTH(variant_fields)];
-    struct info_variant v = {.v = {.n_kv_heads = 0}};
-    for (int i = 0; i < n_fields; i++) {
-        snprintf(names[i], sizeof names[i], i ? fields[i].heading : first, info->config.n_ctx);
-        named[i] = fields[i];
-        named[i].heading = names[i];
-    }
-    output_puts(info->out, "\n");
-    report_begin(&r, info->format, named, n_fields, info->out);
-    while (next_variant(info, &v))
-        report_row(&r, &v);
-    return report_end(&r, e);
-}
-
-static enum status print_predictions(const struct info *info, struct err *e)
-{
-    char rate[48];
-    snprintf(rate, sizeof rate, "at %s GB/s", figure_exact(info->bytes_per_s / 1e9).text);
-    return print_variants(info, variant_fields + CACHE_FIELDS,
-                          REPORT_LENGTH(variant_fields) - CACHE_FIELDS, rate, e);
-}
-
-static void json_variants(struct json *j, const struct info *info)
-{
-    struct info_variant v = {.v = {.n_kv_heads = 0}};
-    json_begin_array(j, "kv_cache");
-    while (next_variant(info, &v)) {
-        report_object(j, NULL, variant_fields,
-                      has_predictions(info) ? REPORT_LENGTH(variant_fields) : CACHE_FIELDS, &v);
     }
     json_end(j);
 }
@@ -523,21 +480,26 @@ static void info_print_json(const struct info *info)
 {
     struct json json, *j = &json;
     const struct info_properties p = properties_of(info);
+    const struct report_field *first;
+    const int n_first = first_fields(info, &first);
     const struct info_check sum = sum_of_checks(info);
     json_init(j, info->out, info->format == TABLE_JSONL ? 0 : 2);
     json_begin_object(j, NULL);
-    report_members(j, file_fields, REPORT_LENGTH(file_fields), &p);
+    report_members(j, first, n_first, &p);
     report_members(j, config_fields, n_config_fields(info), &p);
-    if (p.tokenizer.len > 0) {
+    if (p.tokenizer.len > 0)
         report_object(j, "tokenizer", tokenizer_fields, n_tokenizer_fields(info), &p);
-    } else {
+    else if (info->gguf)
         json_null(j, "tokenizer");
-    }
-    json_types(j, info->gguf);
-    json_parts(j, info, &part_fields[1]);
-    json_parts(j, info, &part_fields[3]);
+    if (info->gguf)
+        json_types(j, info->gguf);
+    for (int i = 0; i < REPORT_LENGTH(part_fields); i++)
+        if (part_fields[i].grouped)
+            json_parts(j, info, &part_fields[i]);
+    if (info->has_config)
+        json_u64(j, "attention_4_d_model_squared", textbook_attention(&info->config));
     if (shows_variants(info))
-        json_variants(j, info);
+        info_cost_json(&info->cost, j);
     if (info->checks)
         report_object(j, "check", check_fields, REPORT_LENGTH(check_fields), &sum);
     if (info->list_tensors)
@@ -549,14 +511,14 @@ static void info_print_json(const struct info *info)
 static enum status print_for_people(const struct info *info, struct err *e)
 {
     TRY(print_properties(info, e));
-    if (info->gguf->n_tensors > 0) {
+    if (!info->gguf || info->gguf->n_tensors > 0) {
         output_puts(info->out, "\n");
         TRY(print_parts(info, e));
     }
+    if (info->has_config)
+        print_textbook(info);
     if (shows_variants(info))
-        TRY(print_variants(info, variant_fields, CACHE_FIELDS, "KV cache of", e));
-    if (has_predictions(info))
-        TRY(print_predictions(info, e));
+        TRY(info_cost_print(&info->cost, info->format, info->out, e));
     if (info->list_tensors) {
         output_puts(info->out, "\n");
         TRY(print_tensors(info, false, e));
@@ -571,7 +533,9 @@ enum status info_print(const struct info *info, struct err *e)
     if (info->format == TABLE_CSV && (info->list_tensors || info->checks))
         return print_tensors(info, false, e);
     if (info->format == TABLE_CSV)
-        return print_parts(info, e);
+        return shows_variants(info) && info->cost.shows_steps
+                   ? info_cost_print(&info->cost, info->format, info->out, e)
+                   : print_parts(info, e);
     info_print_json(info);
     return STATUS_OK;
 }

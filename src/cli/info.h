@@ -1,5 +1,5 @@
 /*
- * info - what the command info found, and its printed forms.
+ * info - what the command info found in a checkpoint or of a shape, and its printed forms.
  */
 #ifndef DECODE_CLI_INFO_H
 #define DECODE_CLI_INFO_H
@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/output.h"
 #include "base/status.h"
+#include "cli/info_cost.h"
 #include "gguf/gguf.h"
 #include "measure/inspect.h"
 #include "model/config.h"
@@ -18,8 +19,9 @@
 
 struct info {
     const char *path;
+    const char *shape_text; /* --shape instead of a checkpoint; NULL: there is one */
     struct file_map file;
-    struct gguf *gguf;
+    struct gguf *gguf;        /* NULL with --shape */
     struct text architecture; /* "" if the file does not say */
     struct text name;         /* "" likewise */
     bool has_config;          /* an architecture that runs here, with tensors */
@@ -27,7 +29,7 @@ struct info {
     struct err refusal;          /* why it does not run here, or empty */
     bool runs;                   /* the weights are of a type that runs here: shape is known */
     struct cost_shape shape;     /* of the config; its storage means nothing unless `runs` */
-    double bytes_per_s;          /* --bandwidth; 0: not given */
+    struct info_cost cost;       /* of the shape, planned; nothing unless it runs */
     struct tokenizer *tokenizer; /* NULL: none, or it cannot be read */
     struct err problem;          /* why no text can be encoded; "" */
     struct text tokenizer_model; /* "" if there is none */

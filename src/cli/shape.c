@@ -87,3 +87,26 @@ enum status shape_parse(const char *text, const struct arch *arch, struct config
                        c->head_dim);
     return STATUS_OK;
 }
+
+#define VALUES struct shape_options
+const struct option shape_options[] = {
+    OPT_STRING("shape", shape, "SHAPE",
+               "sizes: " FORM ", by default ff 4 * D_MODEL (llama: 8/3), vocab 50257, ctx 1024"),
+    OPT_STRING("arch", arch, "ARCH", "what --shape is of: gpt2, llama, transformer (the original)",
+               .otherwise = "gpt2", .needs = "shape"),
+    OPT_END,
+};
+
+enum status shape_of_options(const struct shape_options *o, const struct common_options *common,
+                             struct config *c, struct err *e)
+{
+    if (common->positional || common->model)
+        return err_set(e, STATUS_USAGE,
+                       "a checkpoint and --shape are both named; expected one of them");
+    const struct arch *arch = arch_preset(text_of(o->arch ? o->arch : "gpt2"));
+    if (!arch)
+        return err_set(e, STATUS_USAGE,
+                       "--arch: expected gpt2, llama, transformer or decode, found '%.60s'",
+                       o->arch);
+    return shape_parse(o->shape, arch, c, e);
+}

@@ -5,6 +5,7 @@
 #define DECODE_CLI_SHAPE_H
 
 #include "base/status.h"
+#include "cli/common.h"
 #include "model/config.h"
 
 /* Fills in what a shape is without: of sizes that are 0 K/V heads as query heads, ff 4 * d_model,
@@ -17,5 +18,15 @@ void shape_complete(struct config *c);
  * STATUS_USAGE says which number, its range and what was found.
  */
 enum status shape_parse(const char *text, const struct arch *arch, struct config *c, struct err *e);
+
+/* A shape instead of a checkpoint, of the commands that need no file. */
+struct shape_options {
+    const char *shape, *arch;
+};
+extern const struct option shape_options[];
+
+/* The shape of --shape, which is given. STATUS_USAGE also if a checkpoint is named beside it. */
+enum status shape_of_options(const struct shape_options *o, const struct common_options *common,
+                             struct config *c, struct err *e);
 
 #endif

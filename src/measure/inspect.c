@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "model/kv_cache.h"
+#include "model/pack.h"
 
 const char *inspect_part_name(enum inspect_part part)
 {
@@ -51,31 +52,63 @@ enum inspect_part inspect_part_of(struct text name)
     return INSPECT_OTHER;
 }
 
-static void add(uint64_t *sum, uint64_t x)
+static uint64_t added(uint64_t a, uint64_t b)
 {
-    if (!u64_add(*sum, x, sum))
-        *sum = UINT64_MAX;
+    uint64_t sum;
+    return u64_add(a, b, &sum) ? sum : UINT64_MAX;
+}
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return u64_mul(a, b, &product) ? product : UINT64_MAX;
+}
+
+static void add(struct inspect_sum *sum, const struct inspect_sum *x)
+{
+    sum->parameters = added(sum->parameters, x->parameters);
+    sum->biases = added(sum->biases, x->biases);
+    sum->bytes = added(sum->bytes, x->bytes);
+}
+
+static void add_tensor(struct inspect_sum parts[INSPECT_PARTS], struct inspect_sum *total,
+                       struct text name, uint64_t n_elements, uint64_t n_bytes)
+{
+    const struct inspect_sum sum = {n_elements, text_ends_with(name, ".bias") ? n_elements : 0,
+                                    n_bytes};
+    add(&parts[inspect_part_of(name)], &sum);
+    add(total, &sum);
+}
+
+static void clear_parts(struct inspect_sum parts[INSPECT_PARTS], struct inspect_sum *total)
+{
+    memset(parts, 0, INSPECT_PARTS * sizeof parts[0]);
+    *total = (struct inspect_sum){0, 0, 0};
 }
 
 void inspect_parts(const struct gguf *g, struct inspect_sum parts[INSPECT_PARTS],
                    struct inspect_sum *total)
 {
-    memset(parts, 0, INSPECT_PARTS * sizeof parts[0]);
-    *total = (struct inspect_sum){0, 0};
+    clear_parts(parts, total);
     for (size_t i = 0; i < g->n_tensors; i++) {
         const struct gguf_tensor *t = &g->tensors[i];
-        struct inspect_sum *part = &parts[inspect_part_of(t->name)];
-        add(&part->parameters, t->n_elements);
-        add(&part->bytes, t->n_bytes);
-        add(&total->parameters, t->n_elements);
-        add(&total->bytes, t->n_bytes);
+        add_tensor(parts, total, t->name, t->n_elements, t->n_bytes);
     }
 }
 
-static uint64_t full_context(const struct config *c, uint64_t token_bytes)
+void inspect_shape_parts(const struct cost_shape *shape, struct inspect_sum parts[INSPECT_PARTS],
+                         struct inspect_sum *total)
 {
-    uint64_t bytes;
-    return u64_mul(token_bytes, (uint64_t)c->n_ctx, &bytes) ? bytes : UINT64_MAX;
+    const uint32_t matrices = pack_type(shape->storage);
+    clear_parts(parts, total);
+    for (int64_t i = 0; i < layout_count(shape->config); i++) {
+        const struct tensor_spec t = layout_at(shape->config, i);
+        const struct tensor_type_info *type = tensor_type_find(
+            t.flags & SPEC_QUANTISES ? layout_type(&t, matrices) : (uint32_t)TENSOR_F32);
+        if (cost_has_tensor(shape, &t))
+            add_tensor(parts, total, text_of(t.name.text), spec_elements(&t),
+                       spec_elements(&t) / type->block_elements * type->block_bytes);
+    }
 }
 
 bool inspect_next_variant(const struct cost_shape *shape, int n_kv_heads,
@@ -90,23 +123,43 @@ bool inspect_next_variant(const struct cost_shape *shape, int n_kv_heads,
         out->token_f32 = kv_cache_bytes_per_token(c, g, STORAGE_F32);
         out->token_f16 = kv_cache_bytes_per_token(c, g, STORAGE_F16);
         out->token_q8_0 = kv_cache_bytes_per_token(c, g, STORAGE_Q8_0);
-        out->full_f32 = full_context(c, out->token_f32);
-        out->full_f16 = full_context(c, out->token_f16);
-        out->full_q8_0 = full_context(c, out->token_q8_0);
+        out->full_f32 = times((uint64_t)c->n_ctx, out->token_f32);
+        out->full_f16 = times((uint64_t)c->n_ctx, out->token_f16);
+        out->full_q8_0 = times((uint64_t)c->n_ctx, out->token_q8_0);
         struct cost_shape variant = *shape;
         variant.n_kv_heads = g;
         out->parameters = cost_parameters(&variant);
         out->weight_bytes = cost_weight_bytes(&variant);
+        out->memory_bytes = cost_memory_bytes(&variant);
         return true;
     }
     return false;
 }
 
-double inspect_predict_us(const struct cost_shape *shape, const struct inspect_variant *v,
-                          enum storage kv_type, int depth, double bytes_per_s)
+/* Bytes that a cache takes. */
+static uint64_t cache_memory(const struct config *c, int n_kv_heads, const struct kv_shape *shape)
 {
-    const uint64_t kv = cost_kv_bytes(shape->config, v->n_kv_heads, kv_type, depth);
-    return (double)(v->weight_bytes + kv) / bytes_per_s * 1e6;
+    struct config variant = *c;
+    size_t bytes;
+    variant.n_kv_heads = n_kv_heads;
+    return kv_cache_bytes(&variant, shape, &bytes) ? bytes : UINT64_MAX;
+}
+
+struct inspect_step inspect_step(const struct cost_shape *shape, const struct inspect_variant *v,
+                                 enum storage kv_type, int depth, int batch)
+{
+    const struct config *c = shape->config;
+    const uint64_t tokens = (uint64_t)depth * (uint64_t)batch;
+    const struct kv_shape room = {
+        .n_sequences = batch, .cap = depth < c->n_ctx ? depth + 1 : depth, .storage = kv_type};
+    struct inspect_step s = {
+        .cost = {.weight_bytes = v->weight_bytes,
+                 .kv_bytes = cost_kv_bytes(c, v->n_kv_heads, kv_type, depth)},
+        .cache_bytes = times(tokens, kv_cache_bytes_per_token(c, v->n_kv_heads, kv_type)),
+        .memory_bytes = added(v->memory_bytes, cache_memory(c, v->n_kv_heads, &room)),
+    };
+    s.step_bytes = cost_step_bytes(&s.cost, batch);
+    return s;
 }
 
 /* A little-endian number of `bytes` bytes. */

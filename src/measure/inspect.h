@@ -32,12 +32,17 @@ enum inspect_part inspect_part_of(struct text tensor_name);
 
 struct inspect_sum {
     uint64_t parameters;
-    uint64_t bytes; /* in the file */
+    uint64_t biases; /* of the parameters */
+    uint64_t bytes;  /* in the file */
 };
 
 /* Adds up all tensors by part, and in *total. Sums stop at the largest u64. */
 void inspect_parts(const struct gguf *g, struct inspect_sum parts[INSPECT_PARTS],
                    struct inspect_sum *total);
+
+/* The same of a shape, as the file would be that has its matrices in the shape's type. */
+void inspect_shape_parts(const struct cost_shape *shape, struct inspect_sum parts[INSPECT_PARTS],
+                         struct inspect_sum *total);
 
 /* One variant's cache; with n_kv_heads K/V heads instead of the checkpoint's. */
 struct inspect_variant {
@@ -47,6 +52,7 @@ struct inspect_variant {
     uint64_t full_f32, full_f16, full_q8_0;    /* bytes of n_ctx tokens */
     uint64_t parameters;
     uint64_t weight_bytes; /* that decoding one token reads */
+    uint64_t memory_bytes; /* of the weights in memory */
 };
 
 /* The next variant of a shape below `n_kv_heads` K/V heads (first n_heads + 1): the largest divisor
@@ -54,10 +60,16 @@ struct inspect_variant {
 bool inspect_next_variant(const struct cost_shape *shape, int n_kv_heads,
                           struct inspect_variant *out);
 
-/* Microseconds that a token at `depth` takes at `bytes_per_s`, if reading the weights and the
- * cached positions is all that takes time. */
-double inspect_predict_us(const struct cost_shape *shape, const struct inspect_variant *v,
-                          enum storage kv_type, int depth, double bytes_per_s);
+/* What a variant's step costs: one token each of `batch` sequences of `depth` tokens. Sums stop at
+ * the largest u64. */
+struct inspect_step {
+    struct cost cost;      /* without its operations */
+    uint64_t cache_bytes;  /* of depth tokens of every sequence */
+    uint64_t step_bytes;   /* read: the weights once, and every sequence's cache */
+    uint64_t memory_bytes; /* of the weights and the caches, with room for the step's tokens */
+};
+struct inspect_step inspect_step(const struct cost_shape *shape, const struct inspect_variant *v,
+                                 enum storage kv_type, int depth, int batch);
 
 struct inspect_check {
     bool checked;      /* false for types that are not read */

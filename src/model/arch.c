@@ -46,6 +46,7 @@ static const struct arch archs[] = {
         .ffn = FFN_SWIGLU,
         .no_biases = true,
         .split_qkv = true,
+        .own_output = true,
         .is_closed = true,
     },
     {

@@ -53,6 +53,7 @@ struct arch {
     bool writes_output;    /* a tied output.weight is written too, which llama.cpp asks for */
     bool is_closed;        /* many models go by this name: a block's unknown tensors are refused */
     bool has_keys;         /* the kinds are those its keys say, in a file */
+    bool own_output;       /* models of it usually have an output matrix beside the embedding */
 };
 
 /* The row of a file's architecture; NULL if it does not run here. */

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "base/checked.h"
 #include "model/pack.h"
 
 /* --- a shape --------------------------------------------------------------------------------- */
@@ -30,8 +31,7 @@ static struct config variant_config(const struct config *c, int n_kv_heads)
     return variant;
 }
 
-/* Whether a checkpoint of this shape has the tensor. */
-static bool has_tensor(const struct cost_shape *s, const struct tensor_spec *t)
+bool cost_has_tensor(const struct cost_shape *s, const struct tensor_spec *t)
 {
     if (s->gguf)
         return gguf_find_tensor(s->gguf, t->name.text) != NULL;
@@ -46,7 +46,7 @@ uint64_t cost_parameters(const struct cost_shape *s)
     uint64_t n = 0;
     for (int64_t i = 0; i < layout_count(&c); i++) {
         const struct tensor_spec t = layout_at(&c, i);
-        if (has_tensor(s, &t))
+        if (cost_has_tensor(s, &t))
             n += spec_elements(&t);
     }
     return n;
@@ -70,14 +70,20 @@ static uint64_t times_used(const struct config *c, enum tensor_role role)
     return c->shared && role_in_block(role) ? (uint64_t)c->n_layers : 1;
 }
 
-/* Bytes of a tensor that a step reads. */
+/* Bytes of a tensor in memory. */
+static uint64_t held_bytes(const struct tensor_spec *t, enum storage storage)
+{
+    return t->form == FORM_MATRIX && !t->is_bias ? matrix_bytes(t->rows, t->cols, storage)
+                                                 : spec_elements(t) * sizeof(float);
+}
+
+/* Bytes of it that a step reads. */
 static uint64_t read_bytes(const struct tensor_spec *t, enum storage storage)
 {
     if (is_looked_up(t->role))
         return t->form == FORM_MATRIX ? storage_bytes(storage, (uint64_t)t->cols)
                                       : (uint64_t)t->cols * sizeof(float);
-    return t->form == FORM_MATRIX && !t->is_bias ? matrix_bytes(t->rows, t->cols, storage)
-                                                 : spec_elements(t) * sizeof(float);
+    return held_bytes(t, storage);
 }
 
 /* The tensor in memory that one of a checkpoint becomes: Q stands for K and V, too, which it is
@@ -99,8 +105,24 @@ uint64_t cost_weight_bytes(const struct cost_shape *s)
     uint64_t bytes = s->tied ? read_bytes(&output, s->storage) : 0;
     for (int64_t i = 0; i < layout_count(&c); i++) {
         struct tensor_spec t = layout_at(&c, i);
-        if (has_tensor(s, &t) && in_memory(&c, &t))
+        if (cost_has_tensor(s, &t) && in_memory(&c, &t))
             bytes += read_bytes(&t, s->storage) * times_used(&c, t.role);
+    }
+    return bytes;
+}
+
+uint64_t cost_memory_bytes(const struct cost_shape *s)
+{
+    const struct config c = variant_config(s->config, s->n_kv_heads);
+    uint64_t bytes = 0;
+    for (int64_t i = 0; i < layout_count(&c); i++) {
+        struct tensor_spec t = layout_at(&c, i);
+        enum storage storage = s->storage;
+        if (!cost_has_tensor(s, &t) || !in_memory(&c, &t))
+            continue;
+        if (t.form == FORM_MATRIX)
+            pack_storage(tensor_type_find(layout_type(&t, pack_type(s->storage))), &storage);
+        bytes += held_bytes(&t, storage);
     }
     return bytes;
 }
@@ -187,11 +209,21 @@ struct cost_flops cost_model_flops(const struct model *m, int depth)
     return f;
 }
 
+const char *const cost_part_names[COST_PARTS] = {
+    [COST_WEIGHT_BYTES] = "weight bytes",
+    [COST_PRODUCT_FLOPS] = "product flops",
+    [COST_CACHE_BYTES] = "cache bytes",
+    [COST_ATTENTION_FLOPS] = "attention flops",
+};
+
 /* --- a step ---------------------------------------------------------------------------------- */
 
 uint64_t cost_step_bytes(const struct cost *c, int batch)
 {
-    return c->weight_bytes + (uint64_t)batch * c->kv_bytes;
+    uint64_t bytes;
+    return u64_mul((uint64_t)batch, c->kv_bytes, &bytes) && u64_add(bytes, c->weight_bytes, &bytes)
+               ? bytes
+               : UINT64_MAX;
 }
 
 uint64_t cost_step_flops(const struct cost *c, int batch)

@@ -16,6 +16,7 @@
 #include "compute/kernels.h"
 #include "compute/roofline.h"
 #include "model/config.h"
+#include "model/layout.h"
 #include "model/model.h"
 
 /* A shape with n_kv_heads K/V heads (as c, or a variant of it), its matrices in one type. */
@@ -32,6 +33,9 @@ struct cost_shape {
  * output matrix's. False if that is none that runs here: then all but `storage` holds. */
 bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cost_shape *out);
 
+/* Whether a checkpoint of this shape has the tensor, one of its layout. */
+bool cost_has_tensor(const struct cost_shape *s, const struct tensor_spec *t);
+
 /* All numbers in the checkpoint, each once. */
 uint64_t cost_parameters(const struct cost_shape *s);
 
@@ -39,7 +43,10 @@ uint64_t cost_parameters(const struct cost_shape *s);
  * the embedding and one of the positions. */
 uint64_t cost_weight_bytes(const struct cost_shape *s);
 
-/* The same, counted over a loaded model, whose matrices may be of several types. */
+/* Bytes that the weights take in memory, as the kernels read them. */
+uint64_t cost_memory_bytes(const struct cost_shape *s);
+
+/* cost_weight_bytes counted over a loaded model, whose matrices may be of several types. */
 uint64_t cost_model_bytes(const struct model *m);
 
 /* Bytes of the cache that a step reads at `depth`, the number of positions already in it. The
@@ -65,7 +72,7 @@ struct cost {
     struct cost_flops flops; /* for each sequence */
 };
 
-/* Of a whole step of `batch` >= 1 sequences. */
+/* Of a whole step of `batch` >= 1 sequences; bytes stop at the largest u64. */
 uint64_t cost_step_bytes(const struct cost *c, int batch);
 uint64_t cost_step_flops(const struct cost *c, int batch);
 
@@ -81,6 +88,9 @@ enum cost_part {
     COST_ATTENTION_FLOPS,
     COST_PARTS
 };
+
+/* "weight bytes", "product flops", "cache bytes", "attention flops". */
+extern const char *const cost_part_names[COST_PARTS];
 
 /* The part that takes longest. */
 enum cost_part cost_step_longest(const struct cost *c, int batch, const struct roofline *limits);

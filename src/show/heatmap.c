@@ -88,8 +88,8 @@ static const struct {
 } schemes[] = {
     {".decode-plot .ground", "fill", "#f1f3f6", "#1b1f26"},
     {".decode-plot .frame", "stroke", "#8c959f", "#6b747f"},
-    {".decode-plot text.low", "fill", "#1f2328", "#ffffff"},
-    {".decode-plot text.high", "fill", "#ffffff", "#14171c"},
+    {".decode-plot .low", "fill", "#1f2328", "#ffffff"},
+    {".decode-plot .high", "fill", "#ffffff", "#14171c"},
 };
 
 static void put_scheme(struct output *out, bool dark)

@@ -1,0 +1,237 @@
+#include "cli/info_cost.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/available.h"
+#include "base/figures.h"
+
+/* --- the cache ------------------------------------------------------------------------------- */
+
+/* A %d in a heading is for the context. */
+static const struct report_field variant_fields[] = {
+    {"variant", "KV cache of", MEMBER(inspect_variant, name)},
+    {"n_kv_heads", "K/V heads", MEMBER(inspect_variant, n_kv_heads)},
+    {"parameters", "parameters", MEMBER(inspect_variant, parameters), .grouped = true},
+    {"bytes_per_token_f32", "bytes/token f32", MEMBER(inspect_variant, token_f32), .grouped = true},
+    {"bytes_per_token_f16", "bytes/token f16", MEMBER(inspect_variant, token_f16), .grouped = true},
+    {"bytes_per_token_q8_0", "bytes/token q8_0", MEMBER(inspect_variant, token_q8_0),
+     .grouped = true},
+    {"bytes_full_context_f32", "%d tokens f32", MEMBER(inspect_variant, full_f32),
+     .figure = figure_bytes},
+    {"bytes_full_context_f16", "%d tokens f16", MEMBER(inspect_variant, full_f16),
+     .figure = figure_bytes},
+    {"bytes_full_context_q8_0", "%d tokens q8_0", MEMBER(inspect_variant, full_q8_0),
+     .figure = figure_bytes},
+};
+#define N_VARIANT_FIELDS REPORT_LENGTH(variant_fields)
+
+/* The next variant after one that is zeroed at first; false when there is none. */
+static bool next_variant(const struct info_cost *cost, struct inspect_variant *v)
+{
+    const int above = v->n_kv_heads ? v->n_kv_heads : cost->shape->config->n_heads + 1;
+    return inspect_next_variant(cost->shape, above, v);
+}
+
+static void print_formula(const struct config *c, struct output *out)
+{
+    output_puts(out, "\nOne token takes K/V heads of all layers (");
+    if (config_same_kv_heads(c))
+        output_printf(out, "%d x %d", c->n_layers, c->n_kv_heads);
+    else
+        output_printf(out, "%" PRId64 " in %d layers", config_all_kv_heads(c), c->n_layers);
+    output_printf(out,
+                  ") x numbers of a key and a value (%d + %d)\nx bytes of a number (f32 4, f16 2, "
+                  "q8_0 34/32); the cache is that x tokens x sequences.\n\n",
+                  c->head_dim, config_value_dim(c));
+}
+
+static enum status print_variants(const struct info_cost *cost, enum table_format format,
+                                  struct output *out, struct err *e)
+{
+    struct report r;
+    char names[N_VARIANT_FIELDS][48];
+    struct report_field named[N_VARIANT_FIELDS];
+    struct inspect_variant v = {.n_kv_heads = 0};
+    for (int i = 0; i < N_VARIANT_FIELDS; i++) {
+        snprintf(names[i], sizeof names[i], i ? variant_fields[i].heading : "KV cache of",
+                 cost->shape->config->n_ctx);
+        named[i] = variant_fields[i];
+        named[i].heading = names[i];
+    }
+    report_begin(&r, format, named, N_VARIANT_FIELDS, out);
+    while (next_variant(cost, &v))
+        report_row(&r, &v);
+    return report_end(&r, e);
+}
+
+/* --- the steps ------------------------------------------------------------------------------- */
+
+struct info_step {
+    char variant[16];
+    int n_kv_heads, depth, batch;
+    const char *kv_type;
+    struct inspect_step step;
+    bool fits;
+    const char *fits_word;
+    struct roofline limits;
+    double predicted_us, tokens_per_s, bandwidth_gb_per_s;
+    const char *limited_by;
+};
+
+#define N_MEMORY_FIELDS 10 /* those without times */
+static const struct report_field step_fields[] = {
+    {"variant", "a step of", MEMBER(info_step, variant)},
+    {"n_kv_heads", NULL, MEMBER(info_step, n_kv_heads)},
+    {"depth", "depth", MEMBER(info_step, depth)},
+    {"batch", "batch", MEMBER(info_step, batch)},
+    {"kv_type", "KV", MEMBER(info_step, kv_type)},
+    {"cache_bytes", "cache", MEMBER(info_step, step.cache_bytes), .figure = figure_bytes},
+    {"memory_bytes", "with weights", MEMBER(info_step, step.memory_bytes), .figure = figure_bytes},
+    {NULL, "fits", MEMBER(info_step, fits_word)},
+    {"fits", NULL, MEMBER(info_step, fits)},
+    {"step_bytes", "read", MEMBER(info_step, step.step_bytes), .figure = figure_bytes},
+    {"predicted_us", "µs", MEMBER(info_step, predicted_us), "%.1f"},
+    {"limit_tokens_per_s", "tokens/s", MEMBER(info_step, tokens_per_s), .figure = figure_rate},
+    {"bandwidth_gb_per_s", "GB/s", MEMBER(info_step, bandwidth_gb_per_s), "%.1f"},
+    {"limited_by", "waits for", MEMBER(info_step, limited_by)},
+};
+
+static bool has_times(const struct info_settings *s)
+{
+    return s->machine || s->bytes_per_s > 0;
+}
+
+static int n_step_fields(const struct info_cost *cost)
+{
+    return has_times(&cost->settings) ? REPORT_LENGTH(step_fields) : N_MEMORY_FIELDS;
+}
+
+/* Adds how long the step takes: at a bandwidth that is given, as long as its bytes. */
+static enum status predict_step(const struct info_cost *cost, struct info_step *s, struct err *e)
+{
+    const struct info_settings *at = &cost->settings;
+    struct roofline limits = {at->bytes_per_s, (double)INFINITY, (double)INFINITY};
+    if (!has_times(at))
+        return STATUS_OK;
+    if (at->machine) {
+        struct cost_shape variant = *cost->shape;
+        variant.n_kv_heads = s->n_kv_heads;
+        s->step.cost.flops = cost_flops(&variant, s->depth);
+        TRY(machine_limits(at->machine, s->step.step_bytes, &limits, e));
+    }
+    s->predicted_us = cost_step_us(&s->step.cost, s->batch, &limits);
+    s->tokens_per_s = s->batch * 1e6 / s->predicted_us;
+    s->bandwidth_gb_per_s = limits.bytes_per_s / 1e9;
+    s->limited_by = cost_part_names[cost_step_longest(&s->step.cost, s->batch, &limits)];
+    return STATUS_OK;
+}
+
+static enum status plan_step(struct info_cost *cost, const struct inspect_variant *v, int depth,
+                             int batch, struct err *e)
+{
+    const struct info_settings *at = &cost->settings;
+    struct info_step *s = &cost->steps[cost->n_steps++];
+    *s = (struct info_step){.n_kv_heads = v->n_kv_heads,
+                            .depth = depth,
+                            .batch = batch,
+                            .kv_type = storage_name(at->kv_type),
+                            .step = inspect_step(cost->shape, v, at->kv_type, depth, batch)};
+    snprintf(s->variant, sizeof s->variant, "%s", v->name);
+    s->fits = s->step.memory_bytes <= cost->available;
+    s->fits_word = s->fits ? "yes" : "no";
+    return predict_step(cost, s, e);
+}
+
+static int count_variants(const struct info_cost *cost)
+{
+    struct inspect_variant v = {.n_kv_heads = 0};
+    int n = 0;
+    while (next_variant(cost, &v))
+        n++;
+    return n;
+}
+
+enum status info_cost_plan(struct info_cost *cost, struct err *e)
+{
+    const struct info_settings *s = &cost->settings;
+    const size_t n = (size_t)count_variants(cost) * (size_t)s->n_depths * (size_t)s->n_batches;
+    cost->available = available_memory();
+    cost->steps = calloc(n + 1, sizeof *cost->steps);
+    if (!cost->steps)
+        return err_no_memory(e, "the list of steps", (n + 1) * sizeof *cost->steps);
+    for (int d = 0; d < s->n_depths; d++)
+        for (int b = 0; b < s->n_batches; b++) {
+            struct inspect_variant v = {.n_kv_heads = 0};
+            while (next_variant(cost, &v))
+                TRY(plan_step(cost, &v, s->depths[d], s->batches[b], e));
+        }
+    return STATUS_OK;
+}
+
+void info_cost_free(struct info_cost *cost)
+{
+    free(cost->steps);
+    cost->steps = NULL;
+}
+
+static void print_steps_heading(const struct info_cost *cost, struct output *out)
+{
+    const struct info_settings *s = &cost->settings;
+    output_puts(out, "\nA step takes one token of each sequence of the batch: it reads the weights "
+                     "once, and every\nsequence's cache");
+    if (s->machine)
+        output_puts(out, ", or waits for its arithmetic, as fast as was measured here");
+    else if (has_times(s))
+        output_printf(out, ", at %s GB/s", figure_exact(s->bytes_per_s / 1e9).text);
+    output_puts(out, ".");
+    if (cost->available != AVAILABLE_UNKNOWN)
+        output_printf(out, " Free: %s.", figure_bytes((double)cost->available).text);
+    output_puts(out, "\n\n");
+}
+
+static enum status print_steps(const struct info_cost *cost, enum table_format format,
+                               struct output *out, struct err *e)
+{
+    struct report r;
+    report_begin(&r, format, step_fields, n_step_fields(cost), out);
+    for (int i = 0; i < cost->n_steps; i++)
+        report_row(&r, &cost->steps[i]);
+    return report_end(&r, e);
+}
+
+/* --- the forms ------------------------------------------------------------------------------- */
+
+enum status info_cost_print(const struct info_cost *cost, enum table_format format,
+                            struct output *out, struct err *e)
+{
+    if (!table_is_for_people(format))
+        return print_steps(cost, format, out, e);
+    print_formula(cost->shape->config, out);
+    TRY(print_variants(cost, format, out, e));
+    if (!cost->shows_steps)
+        return STATUS_OK;
+    print_steps_heading(cost, out);
+    return print_steps(cost, format, out, e);
+}
+
+void info_cost_json(const struct info_cost *cost, struct json *j)
+{
+    struct inspect_variant v = {.n_kv_heads = 0};
+    json_begin_array(j, "kv_cache");
+    while (next_variant(cost, &v))
+        report_object(j, NULL, variant_fields, N_VARIANT_FIELDS, &v);
+    json_end(j);
+    if (!cost->shows_steps)
+        return;
+    if (cost->available == AVAILABLE_UNKNOWN)
+        json_null(j, "memory_available_bytes");
+    else
+        json_u64(j, "memory_available_bytes", cost->available);
+    json_begin_array(j, "steps");
+    for (int i = 0; i < cost->n_steps; i++)
+        report_object(j, NULL, step_fields, n_step_fields(cost), &cost->steps[i]);
+    json_end(j);
+}

@@ -1,0 +1,48 @@
+/*
+ * info_cost - what a shape's cache and its steps cost, variant by variant, for the command info.
+ */
+#ifndef DECODE_CLI_INFO_COST_H
+#define DECODE_CLI_INFO_COST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/output.h"
+#include "base/status.h"
+#include "measure/inspect.h"
+#include "measure/machine.h"
+#include "show/report.h"
+#include "json/write.h"
+
+/* What is asked about steps: every depth with every batch. */
+struct info_settings {
+    const int *depths, *batches; /* [n_depths], [n_batches] */
+    int n_depths, n_batches;
+    enum storage kv_type;
+    double bytes_per_s;      /* 0: not given */
+    struct machine *machine; /* measured instead; NULL: not asked for. Without both no times */
+};
+
+struct info_step;
+
+struct info_cost {
+    const struct cost_shape *shape; /* borrowed */
+    bool shows_steps;               /* the type runs, and somebody asked */
+    struct info_settings settings;
+    uint64_t available;      /* bytes of memory */
+    struct info_step *steps; /* [n_steps] */
+    int n_steps;
+};
+
+/* Works out all steps of every variant. STATUS_NO_MEMORY. info_cost_free is due in every case. */
+enum status info_cost_plan(struct info_cost *cost, struct err *e);
+void info_cost_free(struct info_cost *cost);
+
+/* For people: the formula, the caches, the steps. For CSV only the steps. STATUS_NO_MEMORY. */
+enum status info_cost_print(const struct info_cost *cost, enum table_format format,
+                            struct output *out, struct err *e);
+
+/* Members of the innermost object. */
+void info_cost_json(const struct info_cost *cost, struct json *j);
+
+#endif
