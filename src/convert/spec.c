@@ -19,6 +19,11 @@ enum status convert_spec_check(const struct convert_spec *spec, const struct con
                                struct err *e)
 {
     const int g = spec->n_kv_heads;
+    if (config_is_latent(config))
+        return err_set(e, STATUS_BAD_FILE,
+                       "%s.attention.latent: expected none, because all heads share what such a "
+                       "cache has already; found %d",
+                       config->arch->name, config_latent(config, 0));
     if (g < 1 || config->n_heads % g != 0)
         return err_set(e, STATUS_USAGE, "%d K/V heads: expected a divisor of the %d query heads", g,
                        config->n_heads);
