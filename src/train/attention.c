@@ -10,6 +10,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "train/latent.h"
+
 /* A head's rows of keys or values: elements, and floats between copies of them. */
 struct width {
     int dim, padded;
@@ -22,8 +24,11 @@ struct item {
     const struct saved *saved;
     int layer, length;
     struct width key, value;
-    int window, kv_head;
-    int k_at, v_at, qkv_dim; /* in a row of qkv: the item's key, its value, the end */
+    int window, kv_head, group;
+    const float *kv; /* [rows, kv_dim] where the keys and values are, and their gradient */
+    float *dkv;
+    int k_at, v_at, kv_dim; /* in a row of kv: the item's key, its value, the end */
+    int qkv_dim;
     float scale;
     float *k, *v;             /* [length, padded]; keys are turned to their positions */
     float *scores, *gradient; /* [padded length, CAUSAL_WIDTH] */
@@ -111,7 +116,10 @@ static struct item make_item(const struct pass *p, int l, int index, float *scra
 {
     const struct backprop *b = p->b;
     const struct config *c = &b->config;
-    const int kv_heads = config_kv_heads(c, l), kv_head = index % kv_heads;
+    const int kv_heads = latent_kv_heads(c, l), kv_head = index % kv_heads;
+    const bool latent = config_is_latent(c);
+    const int k_first = latent ? 0 : config_q_dim(c);
+    const int v_first = k_first + kv_heads * c->head_dim;
     struct item it = {.p = p,
                       .b = b,
                       .saved = &b->blocks[l],
@@ -121,15 +129,19 @@ static struct item make_item(const struct pass *p, int l, int index, float *scra
                       .value = width_of(config_value_dim(c)),
                       .window = index / kv_heads,
                       .kv_head = kv_head,
-                      .k_at = config_q_dim(c) + kv_head * c->head_dim,
-                      .v_at = config_q_dim(c) + config_k_dim(c, l) + kv_head * config_value_dim(c),
+                      .group = c->n_heads / kv_heads,
+                      .kv = latent ? b->blocks[l].kv : b->blocks[l].qkv,
+                      .dkv = latent ? b->dkv : b->dqkv,
+                      .k_at = k_first + kv_head * c->head_dim,
+                      .v_at = v_first + kv_head * config_value_dim(c),
+                      .kv_dim = latent ? latent_kv_dim(c) : config_qkv_dim(c, l),
                       .qkv_dim = config_qkv_dim(c, l),
                       .scale = 1.0f / sqrtf((float)c->head_dim)};
     take_memory(&it, scratch);
-    const size_t stride = (size_t)it.qkv_dim;
-    const float *qkv = it.saved->qkv + window_row(&it, 0) * stride;
-    turn_rows(&it, it.k, (size_t)it.key.padded, qkv + it.k_at, stride, 0, it.length, false);
-    copy_rows(it.v, it.value, qkv + it.v_at, stride, it.length);
+    const size_t stride = (size_t)it.kv_dim;
+    const float *kv = it.kv + window_row(&it, 0) * stride;
+    turn_rows(&it, it.k, (size_t)it.key.padded, kv + it.k_at, stride, 0, it.length, false);
+    copy_rows(it.v, it.value, kv + it.v_at, stride, it.length);
     return it;
 }
 
@@ -321,15 +333,15 @@ static void backward_block(const struct item *it, const struct query_block *at)
     turn_rows(it, dq, stride, dq, stride, at->first, at->n, true);
 }
 
-/* The window's rows of dqkv that belong to this K/V head. */
+/* The window's rows of dkv that belong to this K/V head. */
 static void store_kv_gradient(const struct item *it)
 {
-    const size_t stride = (size_t)it->qkv_dim;
-    float *dqkv = it->b->dqkv + window_row(it, 0) * stride;
-    turn_rows(it, dqkv + it->k_at, stride, it->dk, (size_t)it->key.padded, 0, it->length, true);
+    const size_t stride = (size_t)it->kv_dim;
+    float *dkv = it->dkv + window_row(it, 0) * stride;
+    turn_rows(it, dkv + it->k_at, stride, it->dk, (size_t)it->key.padded, 0, it->length, true);
     for (int t = 0; t < it->length; t++)
-        memcpy(dqkv + (size_t)t * stride + it->v_at, it->dv + (size_t)t * (size_t)it->value.padded,
-               (size_t)it->value.dim * sizeof *dqkv);
+        memcpy(dkv + (size_t)t * stride + it->v_at, it->dv + (size_t)t * (size_t)it->value.padded,
+               (size_t)it->value.dim * sizeof *dkv);
 }
 
 /* --- items ----------------------------------------------------------------------------------- */
@@ -352,8 +364,7 @@ static bool head_bias(const struct pass *p, int l, int head, struct attend_bias 
 static void each_block(const struct item *it,
                        void (*run)(const struct item *it, const struct query_block *at))
 {
-    const int group = config_group(&it->b->config, it->layer);
-    for (int h = it->kv_head * group; h < (it->kv_head + 1) * group; h++) {
+    for (int h = it->kv_head * it->group; h < (it->kv_head + 1) * it->group; h++) {
         struct attend_bias bias;
         const bool biased = head_bias(it->p, it->layer, h, &bias);
         for (int first = 0; first < it->length; first += CAUSAL_WIDTH) {
@@ -365,7 +376,7 @@ static void each_block(const struct item *it,
 
 static void share_items(const struct pass *p, int l, int thread, int *begin, int *end)
 {
-    pool_share(p->n_sequences * config_kv_heads(&p->b->config, l), thread, p->b->n_threads, begin,
+    pool_share(p->n_sequences * latent_kv_heads(&p->b->config, l), thread, p->b->n_threads, begin,
                end);
 }
 
