@@ -47,6 +47,10 @@ const struct option variant_options[] = {
 static enum status check_variant(const struct variant_options *o, const struct config *c,
                                  struct err *e)
 {
+    if (config_is_latent(c))
+        return err_set(e, STATUS_USAGE,
+                       "--kv-heads: expected a checkpoint with K/V heads, found a latent cache, "
+                       "which all heads share already");
     if (o->kv_heads < 1 || c->n_heads % o->kv_heads != 0)
         return err_set(e, STATUS_USAGE,
                        "--kv-heads: expected a divisor of the checkpoint's %d query heads, found "
