@@ -10,8 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "train/latent.h"
-
 /* A head's rows of keys or values: elements, and floats between copies of them. */
 struct width {
     int dim, padded;
@@ -116,7 +114,7 @@ static struct item make_item(const struct pass *p, int l, int index, float *scra
 {
     const struct backprop *b = p->b;
     const struct config *c = &b->config;
-    const int kv_heads = latent_kv_heads(c, l), kv_head = index % kv_heads;
+    const int kv_heads = activations_kv_heads(c, l), kv_head = index % kv_heads;
     const bool latent = config_is_latent(c);
     const int k_first = latent ? 0 : config_q_dim(c);
     const int v_first = k_first + kv_heads * c->head_dim;
@@ -134,7 +132,7 @@ static struct item make_item(const struct pass *p, int l, int index, float *scra
                       .dkv = latent ? b->dkv : b->dqkv,
                       .k_at = k_first + kv_head * c->head_dim,
                       .v_at = v_first + kv_head * config_value_dim(c),
-                      .kv_dim = latent ? latent_kv_dim(c) : config_qkv_dim(c, l),
+                      .kv_dim = latent ? activations_kv_dim(c) : config_qkv_dim(c, l),
                       .qkv_dim = config_qkv_dim(c, l),
                       .scale = 1.0f / sqrtf((float)c->head_dim)};
     take_memory(&it, scratch);
@@ -376,8 +374,8 @@ static void each_block(const struct item *it,
 
 static void share_items(const struct pass *p, int l, int thread, int *begin, int *end)
 {
-    pool_share(p->n_sequences * latent_kv_heads(&p->b->config, l), thread, p->b->n_threads, begin,
-               end);
+    pool_share(p->n_sequences * activations_kv_heads(&p->b->config, l), thread, p->b->n_threads,
+               begin, end);
 }
 
 void backprop_attention(const struct pass *p, int l, int thread)
