@@ -327,7 +327,7 @@ note "score --svg: the rows as ever" cmp -s "$out" "$dir/score"
 note "score --svg: says how probable the text is" has "$dir/score.svg" "12 tokens, each shaded"
 note "score --svg: dark, too" has "$dir/score.svg" "prefers-color-scheme:dark"
 expect_exit 0 score "$golden/mqa.gguf" --tokens 1,2,3 --svg "$dir/score.svg"
-note "score --svg: ids where there is no text" has "$dir/score.svg" "#2</tspan>"
+note "score --svg: control characters as escapes" has "$dir/score.svg" '\x02</tspan>'
 expect_error 2 "--svg: '$model' is the checkpoint itself" score "$model" -p x --svg "$model"
 expect_error 2 "--logits and --svg both name" score "$model" -p x --svg "$dir/a" --logits "$dir/a"
 run score "$model" -p abc --svg "$dir/none/score.svg"
