@@ -218,10 +218,9 @@ const struct command command_attend = {
         "is the K/V head that the head uses. Small maps have at most 64 cells a side, large\n"
         "ones 384, a drawing what the terminal has room for: where there are more tokens, a\n"
         "cell is the largest weight of those in it. Frames are around heads that share keys\n"
-        "and values; with --kv-heads they are neighbours and numbered so, and --beside has\n"
-        "their numbers in the checkpoint. Colours are for terminals that have 256, unless NO_COLOR "
-        "is set. All is\n"
-        "the same for any number of threads and any block.\n",
+        "and values: with --kv-heads these become neighbours and are counted so; --beside has\n"
+        "their numbers in the checkpoint. Colours are for terminals that have 256, unless\n"
+        "NO_COLOR is set. All is the same for any number of threads and any block.\n",
     .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
                         {"Text as ids", text_options, 0},
                         {"Heads", head_options, 0},
