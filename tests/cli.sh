@@ -896,9 +896,13 @@ note "heads: a row a head" [ "$(grep -c '"layer"' "$out")" = "$n_rows" ]
 
 # Ctrl-C: the heads that are done.
 : >"$err"
-"$decode" heads "$model" --text tests/cli.sh --tokens 200000 -v --format csv >"$out" 2>"$err" &
+"$decode" heads "$model" --text tests/cli.sh --tokens 20000 -v --format csv >"$out" 2>"$err" &
 pid=$!
-sleep 4
+tries=0
+while lacks "$err" "memory: weights" && [ $tries -lt 400 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
 kill -INT $pid
 wait $pid
 code=$?

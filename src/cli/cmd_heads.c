@@ -199,7 +199,7 @@ static void say_result(const struct heads_job *job)
 static void say_interrupted(const struct heads_job *job)
 {
     const struct heads_result *r = &job->result;
-    say(&job->options->common, "interrupted after %d of %d heads%s", r->n_done, r->n_heads,
+    say(&job->options->common, "interrupted after %d heads%s", r->n_done,
         r->n_done ? "; --layer L,... goes on with the layers that are not whole" : "");
 }
 
@@ -273,8 +273,9 @@ static enum status run_job(struct heads_job *job, const struct runtime *r, struc
 {
     TRY(find_layers(job, e));
     TRY(check_picture(job, e));
-    TRY(compare_heads(job, r, e));
-    enum status s = measure_heads(job, r, e);
+    enum status s = compare_heads(job, r, e);
+    if (s == STATUS_OK)
+        s = measure_heads(job, r, e);
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         return s;
     if (s == STATUS_INTERRUPTED)
