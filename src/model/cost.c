@@ -79,6 +79,15 @@ static uint64_t held_bytes(const struct tensor_spec *t, enum storage storage)
     return (uint64_t)t->n_matrices * matrix_bytes(t->rows / t->n_matrices, t->cols, storage);
 }
 
+/* How a shape stores a tensor that is read as a whole: heads' matrices may not be as the others. */
+static enum storage storage_of(const struct cost_shape *s, const struct tensor_spec *t)
+{
+    enum storage storage = s->storage;
+    if (t->flags & SPEC_BY_HEAD)
+        pack_storage(tensor_type_find(layout_type(t, pack_type(s->storage))), &storage);
+    return storage;
+}
+
 /* Bytes of it that a step reads. */
 static uint64_t read_bytes(const struct tensor_spec *t, enum storage storage)
 {
@@ -109,7 +118,7 @@ uint64_t cost_weight_bytes(const struct cost_shape *s)
     for (int64_t i = 0; i < layout_count(&c); i++) {
         struct tensor_spec t = layout_at(&c, i);
         if (cost_has_tensor(s, &t) && in_memory(&c, &t))
-            bytes += read_bytes(&t, s->storage) * times_used(&c, t.role);
+            bytes += read_bytes(&t, storage_of(s, &t)) * times_used(&c, t.role);
     }
     return bytes;
 }
@@ -197,7 +206,7 @@ struct cost_flops cost_flops(const struct cost_shape *s, int depth)
     struct cost_flops f = {.attention = attention_flops(&c, depth)};
     for (int64_t i = 0; i < layout_count(&c); i++) {
         const struct tensor_spec t = layout_at(&c, i);
-        add_product_flops(&f, &c, &t, s->storage);
+        add_product_flops(&f, &c, &t, storage_of(s, &t));
     }
     return f;
 }
