@@ -87,8 +87,8 @@ void config_variant_name(const struct config *c, int n_kv_heads, char *name)
     struct config variant = *c;
     variant.n_kv_heads = n_kv_heads;
     if (config_is_latent(c))
-        snprintf(name, 16, "MLA-%s%d", config_same_latent(c) ? "" : "mixed-",
-                 config_most_latent(c) % (CONFIG_MAX_WIDTH + 1));
+        snprintf(name, 16, "MLA-%.6s%u", config_same_latent(c) ? "" : "mixed-",
+                 (unsigned)config_most_latent(c) % (CONFIG_MAX_WIDTH + 1u));
     else if (!config_same_kv_heads(&variant))
         snprintf(name, 16, "GQA-mixed-%d", n_kv_heads);
     else if (n_kv_heads == c->n_heads)
