@@ -25,7 +25,6 @@
 #define PIPE_MAX ((size_t)1 << 30)
 
 #define DEFAULT_LR       1e-3
-#define DEFAULT_LR_FROM  3e-4
 #define DEFAULT_SHARE    0.5
 #define LONGEST_WARMUP   100
 #define LEAST_INTERVAL   25
@@ -76,7 +75,7 @@ static const struct option step_options[] = {
     OPT_INT("batch", spec.batch, "B", 1, 65536, "windows a step", .fallback = "8"),
     OPT_DOUBLE("lr", spec.lr, "X", 0, 10,
                "learning rate after the warm-up; it ends at a tenth, by a cosine",
-               .otherwise = "0.001; with --from 0.0003", .above_min = true),
+               .otherwise = "0.001; with --from the best tried", .above_min = true),
     OPT_INT("warmup", spec.warmup, "N", -1, INT_MAX,
             "steps of linear warm-up; -1: a tenth of all, at most 100", .fallback = "-1"),
     OPT_DOUBLE("beta2", spec.beta2, "X", 0, 0.999999, "AdamW's decay of the second moment",
@@ -100,8 +99,8 @@ static const struct option step_options[] = {
 static const struct option held_out_options[] = {
     OPT_DOUBLE("val-fraction", spec.val_fraction, "X", 0, 0.9,
                "the last part of each text, held out; 0: none", .fallback = "0.1"),
-    OPT_INT("eval-every", spec.eval_every, "N", 1, INT_MAX,
-            "steps between evaluations on the held-out text",
+    OPT_INT("eval-every", spec.eval_every, "N", -1, INT_MAX,
+            "steps between evaluations on the held-out text; -1, with --keep last: none",
             .otherwise = "a twentieth of --steps, from 25 to 250"),
     OPT_END,
 };
@@ -214,11 +213,16 @@ static enum status specify_training(const struct train_options *o, struct train_
     if (spec->warmup < 0)
         spec->warmup = between(spec->n_steps / 10, 0, LONGEST_WARMUP);
     if (spec->lr == 0)
-        spec->lr = spec->from_path ? DEFAULT_LR_FROM : DEFAULT_LR;
-    if (spec->eval_every == 0)
-        spec->eval_every = between(spec->n_steps / 20, LEAST_INTERVAL, LARGEST_INTERVAL);
-    spec->save_every = or_else(spec->save_every, spec->eval_every);
+        spec->lr = spec->from_path ? 0 : DEFAULT_LR; /* 0: what a probe finds */
+    const int interval = between(spec->n_steps / 20, LEAST_INTERVAL, LARGEST_INTERVAL);
     spec->keep_last = o->keep == KEEP_LAST;
+    if (spec->eval_every < 0 && !spec->keep_last)
+        return err_set(e, STATUS_USAGE,
+                       "--eval-every -1: the best checkpoint is found by evaluations; expected "
+                       "--keep last too");
+    spec->eval_every = or_else(spec->eval_every, interval);
+    spec->save_every =
+        or_else(spec->save_every, spec->eval_every > 0 ? spec->eval_every : interval);
     spec->seed_given = o->seed.given;
     spec->stop = progress_stop;
     spec->event = train_report_event;

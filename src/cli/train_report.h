@@ -25,6 +25,9 @@ struct train_report {
     double val_loss;             /* the last one; NaN before */
     double best_loss, best_bits; /* the lowest so far; not finite before */
     int best_step;
+    char tried[240]; /* of the probe: its trials so far, */
+    int n_tried;     /* the steps of each, */
+    uint64_t n_aside; /* and the windows that judge them */
 };
 
 /* Begins the log, or in a resumed run goes on with it: rows of steps that are made again are cut

@@ -16,6 +16,8 @@
 
 enum train_event_kind {
     TRAIN_LEARNING,  /* the vocabulary: done of all (0: unknown) */
+    TRAIN_TRIED,     /* the rate `lr` for `step` steps (0: none), with `loss` on `all` windows */
+    TRAIN_CHOSEN,    /* the rate `lr`; 0: the checkpoint stays as it is */
     TRAIN_STEP,      /* a step was made */
     TRAIN_EVALUATED, /* the held-out loss was measured after `step` steps */
     TRAIN_SAVED,     /* OUT.state was written after `step` steps */
@@ -24,7 +26,7 @@ enum train_event_kind {
 
 struct train_event {
     enum train_event_kind kind;
-    uint64_t done, all;  /* of TRAIN_LEARNING */
+    uint64_t done, all;  /* of TRAIN_LEARNING; TRAIN_TRIED */
     int step;            /* steps made so far */
     double loss;         /* of this step's batch before it; of TRAIN_EVALUATED, mean of the steps
                             since the last evaluation */
@@ -55,12 +57,14 @@ struct train_spec {
 
     int n_steps, batch, length; /* windows a step, tokens a window */
     int warmup;                 /* steps */
-    double lr, beta2, weight_decay;
+    double lr; /* 0, with `from`: a few are tried, see train/probe.h */
+    double beta2, weight_decay;
     double dropout, attn_dropout; /* 0 to below 1 */
     double label_smoothing;       /* 0 to below 1 */
     double clip;                  /* of the gradient's norm; 0: no limit */
     double val_fraction;          /* of each text, held out; 0: none */
-    int eval_every, save_every;
+    int eval_every; /* -1: never, and then keep_last */
+    int save_every;
     bool keep_last; /* OUT is the last state, not the best on the held-out part */
     bool resume;
     bool seed_given; /* else a resumed run has the state's seed */
