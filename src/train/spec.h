@@ -57,13 +57,13 @@ struct train_spec {
 
     int n_steps, batch, length; /* windows a step, tokens a window */
     int warmup;                 /* steps */
-    double lr; /* 0, with `from`: a few are tried, see train/probe.h */
+    double lr;                  /* 0, with `from`: a few are tried, see train/probe.h */
     double beta2, weight_decay;
     double dropout, attn_dropout; /* 0 to below 1 */
     double label_smoothing;       /* 0 to below 1 */
     double clip;                  /* of the gradient's norm; 0: no limit */
     double val_fraction;          /* of each text, held out; 0: none */
-    int eval_every; /* -1: never, and then keep_last */
+    int eval_every;               /* -1: never, and then keep_last */
     int save_every;
     bool keep_last; /* OUT is the last state, not the best on the held-out part */
     bool resume;

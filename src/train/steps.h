@@ -10,8 +10,8 @@ struct made_step {
     double loss, lr, norm; /* as a train_event has them */
 };
 
-/* Draws a batch, clear of t->aside, and makes a step. STATUS_FAILED: the loss or the gradient is not
- * finite, and the weights are as they were. */
+/* Draws a batch, clear of t->aside, and makes a step. STATUS_FAILED: the loss or the gradient is
+ * not finite, and the weights are as they were. */
 enum status trainer_step(struct trainer *t, struct made_step *made, struct err *e);
 
 /* STATUS_FAILED, with what may help. */

@@ -434,7 +434,8 @@ static enum status after_step(struct trainer *t, struct err *e)
 {
     struct err failure = {""};
     enum status saved = STATUS_OK;
-    if (t->spec->val_fraction > 0 && t->spec->eval_every > 0 && step_is_due(t, t->spec->eval_every)) {
+    if (t->spec->val_fraction > 0 && t->spec->eval_every > 0 &&
+        step_is_due(t, t->spec->eval_every)) {
         double loss;
         bool best;
         TRY(evaluate_held_out(t, &loss, &best, e));
