@@ -25,8 +25,12 @@
 /* More text than this is not taken from a pipe. */
 #define PIPE_MAX ((size_t)1 << 30)
 
-#define DEFAULT_LR       1e-3
-#define DEFAULT_SHARE    0.5
+#define DEFAULT_LR    1e-3
+#define DEFAULT_SHARE 0.5
+/* Parts of the steps that warm up: further training starts with AdamW's moments empty beside
+ * weights that have something to lose. */
+#define WARMUP           10
+#define WARMUP_FROM      3
 #define LONGEST_WARMUP   100
 #define LEAST_INTERVAL   25
 #define LARGEST_INTERVAL 250
@@ -185,7 +189,8 @@ static enum status specify_training(const struct train_options *o, struct train_
     spec->texts = in->texts;
     spec->n_texts = in->n_texts;
     if (spec->warmup < 0)
-        spec->warmup = between(spec->n_steps / 10, 0, LONGEST_WARMUP);
+        spec->warmup =
+            between(spec->n_steps / (spec->from_path ? WARMUP_FROM : WARMUP), 0, LONGEST_WARMUP);
     if (spec->lr == 0)
         spec->lr = spec->from_path ? 0 : DEFAULT_LR; /* 0: what a probe finds */
     const int interval = between(spec->n_steps / 20, LEAST_INTERVAL, LARGEST_INTERVAL);
@@ -367,7 +372,13 @@ const struct command command_train = {
         "TEXT may be - (standard input) or a pipe. The last tenth of each text is held out. OUT\n"
         "is replaced, as a whole, at saves; the same seed, texts and options give the same\n"
         "file, for any number of threads and whether or not the run was interrupted (Ctrl-C\n"
-        "saves first) and resumed.\n",
+        "saves first) and resumed.\n"
+        "\n"
+        "With --from and without --lr a probe finds the rate: a few are tried for a few steps "
+        "each,\n"
+        "from MODEL on, and judged on windows of the training part that no trial sees; the best\n"
+        "is taken, and where none lowers the loss MODEL stays as it is. It makes some 40 to 80\n"
+        "steps more.\n",
     .spec = {.groups = {{"Output", output_options, 0},
                         {"A new model", train_size_options, offsetof(VALUES, shape)},
                         {"Its K/V heads", train_kv_options, offsetof(VALUES, shape)},
