@@ -30,7 +30,7 @@
 /* Parts of the steps that warm up: further training starts with AdamW's moments empty beside
  * weights that have something to lose. */
 #define WARMUP           10
-#define WARMUP_FROM      3
+#define WARMUP_FROM      2
 #define LONGEST_WARMUP   100
 #define LEAST_INTERVAL   25
 #define LARGEST_INTERVAL 250

@@ -44,8 +44,7 @@ static void free_args(struct study_args *a)
 
 /* --- options as they were given -------------------------------------------------------------- */
 
-/* The shortest text that stands for it. */
-static void format_double(double x, char *out, size_t size)
+void study_args_number(double x, char *out, size_t size)
 {
     double back = 0;
     for (int digits = 1; digits <= 17; digits++) {
@@ -66,7 +65,7 @@ static bool format_value(const struct option *o, const void *at, char *out, size
         snprintf(out, size, "%d", *(const int *)at);
         return !parse_int(fallback, -1, INT32_MAX, &i) || i != *(const int *)at;
     case OPTION_DOUBLE:
-        format_double(*(const double *)at, out, size);
+        study_args_number(*(const double *)at, out, size);
         return !parse_double(fallback, &x) || x != *(const double *)at;
     case OPTION_CHOICE: /* without a fallback: 0 is none given */
         snprintf(out, size, "%s", *(const int *)at ? o->choices[*(const int *)at - 1] : "");

@@ -23,6 +23,9 @@ void study_args_add(struct study_args *a, const char *format, ...)
 /* Appends an option and its value. */
 void study_args_pair(struct study_args *a, const char *option, const char *value);
 
+/* The shortest text that an option reads as this number. */
+void study_args_number(double x, char *out, size_t size);
+
 /* Appends the options of a table whose values, in the struct at `values`, are not the default, but
  * for those named in `but` (NULL at its end). */
 void study_args_given(struct study_args *a, const struct option *table, const void *values,

@@ -98,10 +98,14 @@ static enum status name_files(const struct study_setting *s, const struct study_
                               struct cell_files *f, struct err *e)
 {
     const struct study_cell *origin = study_origin(s->plan, cell);
+    char part[48] = ".part.gguf", state[64];
     *f = (struct cell_files){.whole = NULL};
     TRY(study_path(s->dir, cell->name, ".gguf", &f->whole, e));
-    TRY(study_path(s->dir, cell->name, ".part.gguf", &f->part, e));
-    TRY(study_path(s->dir, cell->name, ".part.gguf.state", &f->state, e));
+    if (s->shard.n > 1) /* another may make the same at once */
+        snprintf(part, sizeof part, ".part-%d-%d.gguf", s->shard.index, s->shard.n);
+    snprintf(state, sizeof state, "%s.state", part);
+    TRY(study_path(s->dir, cell->name, part, &f->part, e));
+    TRY(study_path(s->dir, cell->name, state, &f->state, e));
     TRY(study_path(s->dir, STUDY_CALIB, "", &f->calib, e));
     if (origin)
         TRY(study_path(s->dir, origin->name, ".gguf", &f->origin, e));
@@ -224,8 +228,10 @@ static enum status measure_bits(struct study_job *job, struct study_cell *cell,
     const struct study_setting *s = job->setting;
     struct study_args a = begin_args(s, "eval", f->whole);
     study_args_pair(&a, "text", s->text);
+    char from[40];
+    study_args_number(1 - s->steps->val_fraction, from, sizeof from);
     study_args_add(&a, "--range");
-    study_args_add(&a, "%.17g:1", 1 - s->steps->val_fraction);
+    study_args_add(&a, "%s:1", from);
     return ask(job, &a, "bits_per_byte", &cell->bits_per_byte, e);
 }
 

@@ -11,7 +11,7 @@ const struct option train_step_options[] = {
                "learning rate after the warm-up; it ends at a tenth, by a cosine",
                .otherwise = "0.001; with --from the best tried", .above_min = true),
     OPT_INT("warmup", warmup, "N", -1, INT_MAX,
-            "steps of linear warm-up; -1: a tenth of all, with --from a third, at most 100",
+            "steps of linear warm-up; -1: a tenth of all, with --from half, at most 100",
             .fallback = "-1"),
     OPT_DOUBLE("beta2", beta2, "X", 0, 0.999999, "AdamW's decay of the second moment",
                .fallback = "0.99"),
