@@ -9,7 +9,6 @@
 #include "train/data.h"
 #include "train/state.h"
 #include "train/template.h"
-#include "train/train.h"
 
 /* Streams of the seed. */
 enum {
