@@ -252,13 +252,18 @@ static void print_scalar(struct report *r, const struct gguf_value *v)
     }
 }
 
-/* The scalar keys of an architecture that does not run here: its own and the general ones. */
-static void print_keys(struct report *r, const struct gguf *g)
+/* The scalar keys that stand nowhere else: what a conversion says of itself, and of an architecture
+ * that does not run here its own and the general ones. */
+static void print_keys(struct report *r, const struct info *info)
 {
+    const struct gguf *g = info->gguf;
     for (size_t i = 0; i < g->n_pairs; i++) {
         const struct gguf_pair *p = &g->pairs[i];
-        if (p->value.kind == GGUF_ARRAY || text_is(p->key, "general.architecture") ||
-            text_is(p->key, "general.name") || text_starts_with(p->key, "tokenizer."))
+        const bool told = info->has_config ? !text_starts_with(p->key, "decode.convert.")
+                                           : text_is(p->key, "general.architecture") ||
+                                                 text_is(p->key, "general.name") ||
+                                                 text_starts_with(p->key, "tokenizer.");
+        if (p->value.kind == GGUF_ARRAY || told)
             continue;
         report_text(r, p->key);
         print_scalar(r, &p->value);
@@ -279,9 +284,8 @@ static enum status print_properties(const struct info *info, struct err *e)
     if (info->gguf) {
         report_properties(&r, tokenizer_fields, n_tokenizer_fields(info), &p);
         print_types(&r, info->gguf);
+        print_keys(&r, info);
     }
-    if (!info->has_config)
-        print_keys(&r, info->gguf);
     return report_end(&r, e);
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/figures.h"
 #include "cli/input.h"
+#include "cli/paths.h"
 #include "cli/progress.h"
 
 /* Fewer tokens say nothing about the model's inputs. */
@@ -68,11 +69,10 @@ static struct convert_spec conversion_of(const struct variant_options *o,
                                          const struct config *c)
 {
     const bool fits = o->method == CONVERT_FIT;
-    const char *slash = strrchr(source->path, '/');
     return (struct convert_spec){
         .gguf = source->checkpoint->gguf,
         .source = &source->checkpoint->file,
-        .source_name = slash ? slash + 1 : source->path,
+        .source_name = path_name(source->path),
         .version = DECODE_VERSION,
         .n_kv_heads = o->kv_heads,
         .method = (enum convert_method)o->method,
