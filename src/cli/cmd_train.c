@@ -77,8 +77,9 @@ static const struct option further_options[] = {
 
 static const struct option eval_options[] = {
     OPT_INT("eval-every", spec.eval_every, "N", -1, INT_MAX,
-            "steps between evaluations on the held-out text; -1, with --keep last: none",
-            .otherwise = "a twentieth of --steps, from 25 to 250"),
+            "steps between evaluations on the held-out text; 0: a twentieth of --steps, from 25 to "
+            "250; -1, with --keep last: none",
+            .fallback = "0"),
     OPT_END,
 };
 
