@@ -108,6 +108,26 @@ START_TEST(the_best_trial_is_taken)
 }
 END_TEST
 
+/* A run of no more steps than its trials. */
+START_TEST(short_run_takes_the_smallest_that_comes_near)
+{
+    make_source();
+    struct probed p = make_probed("out.gguf");
+    p.run.spec.n_steps = 8;
+    run_probed_well(&p);
+    ck_assert_int_eq(p.n_steps, 8);
+    double best = 0, expected = HUGE_VAL;
+    for (int i = 1; i < p.n; i++)
+        best = fmax(best, p.losses[0] - p.losses[i]);
+    for (int i = 1; i < p.n; i++)
+        if (p.losses[0] - p.losses[i] >= 0.8 * best)
+            expected = fmin(expected, p.rates[i]);
+    ck_assert_double_eq(p.chosen, expected);
+    checkpoint_close(&p.from);
+    scratch_remove();
+}
+END_TEST
+
 /* The weights are those of a run that is given what the probe found. */
 START_TEST(taken_is_as_good_as_given)
 {
@@ -281,6 +301,7 @@ int main(void)
     TCase *t = tcase_create("probe");
     tcase_set_timeout(t, 120);
     tcase_add_test(t, the_best_trial_is_taken);
+    tcase_add_test(t, short_run_takes_the_smallest_that_comes_near);
     tcase_add_test(t, taken_is_as_good_as_given);
     tcase_add_test(t, held_out_part_decides_nothing);
     tcase_add_test(t, none_is_taken_where_none_helps);

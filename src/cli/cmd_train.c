@@ -378,8 +378,8 @@ const struct command command_train = {
         "With --from and without --lr a probe finds the rate: a few are tried for a few steps "
         "each,\n"
         "from MODEL on, and judged on windows of the training part that no trial sees; the best\n"
-        "is taken, and where none lowers the loss MODEL stays as it is. It makes some 40 to 80\n"
-        "steps more.\n",
+        "is taken (in runs no longer than a trial the smallest that comes near it), and where none\n"
+        "lowers the loss MODEL stays as it is. That is some 40 to 80 steps more.\n",
     .spec = {.groups = {{"Output", output_options, 0},
                         {"A new model", train_size_options, offsetof(VALUES, shape)},
                         {"Its K/V heads", train_kv_options, offsetof(VALUES, shape)},

@@ -21,10 +21,16 @@ static const double rates[] = {1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3};
 #define TRIAL_LEAST 10
 #define TRIAL_MOST  20
 
+/* In a run as short as its trials the smallest rate that gains this share of the best is taken:
+ * what a higher one gains on the training part it tends to lose on other text, and no steps are
+ * left that it could pay in. */
+#define ENOUGH 0.8
+
 struct probe {
     struct trainer *t;
-    int n_steps; /* of a trial */
-    double best, best_rate;
+    int n_steps;  /* of a trial */
+    double start; /* the checkpoint's own loss */
+    double losses[N_RATES];
 };
 
 static void tell(const struct trainer *t, struct train_event ev)
@@ -33,12 +39,8 @@ static void tell(const struct trainer *t, struct train_event ev)
         t->spec->event(t->spec->arg, &ev);
 }
 
-static void tell_tried(struct probe *p, double rate, double loss)
+static void tell_tried(const struct probe *p, double rate, double loss)
 {
-    if (loss < p->best) {
-        p->best = loss;
-        p->best_rate = rate;
-    }
     tell(p->t, (struct train_event){.kind = TRAIN_TRIED,
                                     .step = p->n_steps,
                                     .all = p->t->aside.n,
@@ -66,37 +68,49 @@ static enum status make_trial(struct probe *p, double *loss)
 }
 
 /* The same with this rate, as a run of so many steps has it. */
-static enum status try_rate(struct probe *p, int index, double *loss)
+static enum status try_rate(struct probe *p, int index)
 {
     struct train_spec *spec = &p->t->copy;
     const int n_steps = spec->n_steps, warmup = spec->warmup;
     spec->lr = rates[index];
     spec->n_steps = p->n_steps;
     spec->warmup = (int)((int64_t)warmup * p->n_steps / n_steps);
-    const enum status s = make_trial(p, loss);
+    const enum status s = make_trial(p, &p->losses[index]);
     spec->n_steps = n_steps;
     spec->warmup = warmup;
     spec->lr = 0;
     if (s == STATUS_OK)
-        tell_tried(p, rates[index], *loss);
+        tell_tried(p, rates[index], p->losses[index]);
     return s;
 }
 
 static enum status search(struct probe *p)
 {
-    double below, loss;
-    TRY(try_rate(p, FIRST_RATE, &below));
-    TRY(try_rate(p, FIRST_RATE + 1, &loss));
-    const int direction = loss < below ? 1 : -1;
-    double last = direction > 0 ? loss : below;
-    for (int i = direction > 0 ? FIRST_RATE + 2 : FIRST_RATE - 1; i >= 0 && i < N_RATES;
-         i += direction) {
-        TRY(try_rate(p, i, &loss));
-        if (!(loss < last))
+    for (int i = 0; i < N_RATES; i++)
+        p->losses[i] = HUGE_VAL;
+    TRY(try_rate(p, FIRST_RATE));
+    TRY(try_rate(p, FIRST_RATE + 1));
+    const bool rising = p->losses[FIRST_RATE + 1] < p->losses[FIRST_RATE];
+    const int step = rising ? 1 : -1;
+    for (int i = rising ? FIRST_RATE + 2 : FIRST_RATE - 1; i >= 0 && i < N_RATES; i += step) {
+        TRY(try_rate(p, i));
+        if (!(p->losses[i] < p->losses[i - step]))
             break;
-        last = loss;
     }
     return STATUS_OK;
+}
+
+/* The rate to be taken; 0: none gains anything. */
+static double choose(const struct probe *p)
+{
+    const bool is_short = p->n_steps == p->t->spec->n_steps;
+    double best = 0;
+    for (int i = 0; i < N_RATES; i++)
+        best = fmax(best, p->start - p->losses[i]);
+    for (int i = 0; i < N_RATES && best > 0; i++)
+        if (p->start - p->losses[i] >= (is_short ? ENOUGH : 1) * best)
+            return rates[i];
+    return 0;
 }
 
 static int limited(int x, int least, int most)
@@ -109,26 +123,22 @@ enum status probe_rate(struct trainer *t, struct err *e)
     const size_t length = (size_t)t->spec->length, all = (t->data.train.n - 1) / length;
     const size_t share = all / ASIDE_SHARE;
     const int wanted = limited(t->spec->n_steps / TRIAL_SHARE, TRIAL_LEAST, TRIAL_MOST);
-    struct probe p = {
-        .t = t,
-        .n_steps = wanted < t->spec->n_steps ? wanted : t->spec->n_steps,
-        .best = HUGE_VAL,
-        .best_rate = share ? 0 : RATE_UNTRIED,
-    };
-    enum status s = STATUS_OK;
+    struct probe p = {.t = t, .n_steps = wanted < t->spec->n_steps ? wanted : t->spec->n_steps};
+    double rate = RATE_UNTRIED;
     t->aside =
         trainer_windows(&t->data.train, share < ASIDE_MOST ? share : ASIDE_MOST, (int)length);
     if (share > 0) {
-        const double loss = trainer_loss(t, &t->aside);
-        if (!isfinite(loss))
-            return trainer_not_finite(t, "loss before", loss, e);
-        tell_tried(&p, 0, loss);
-        s = search(&p);
+        p.start = trainer_loss(t, &t->aside);
+        if (!isfinite(p.start))
+            return trainer_not_finite(t, "loss before", p.start, e);
+        tell_tried(&p, 0, p.start);
+        const enum status s = search(&p);
+        t->aside.n = 0;
+        if (s != STATUS_OK)
+            return s;
+        rate = choose(&p);
     }
-    t->aside.n = 0;
-    if (s == STATUS_OK) {
-        t->progress.rate = p.best_rate;
-        tell(t, (struct train_event){.kind = TRAIN_CHOSEN, .lr = p.best_rate});
-    }
-    return s;
+    t->progress.rate = rate;
+    tell(t, (struct train_event){.kind = TRAIN_CHOSEN, .lr = rate});
+    return STATUS_OK;
 }

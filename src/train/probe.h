@@ -12,11 +12,12 @@
 #include "train/trainer.h"
 
 /*
- * Sets t->progress.rate: the rate of the trial with the lowest loss, or 0 if none was below the
- * checkpoint's own. Where the text has no window to spare it is a fixed one. A trial whose loss is
- * not finite counts as the worst. Weights, moments and random generator are left as the trials left
- * them. Tells a TRAIN_TRIED for each, beginning with the checkpoint itself (rate 0), and a
- * TRAIN_CHOSEN. STATUS_INTERRUPTED; STATUS_FAILED if the checkpoint's own loss is not finite.
+ * Sets t->progress.rate: the rate of the trial with the lowest loss, of a run that is as short as
+ * its trials the smallest that comes near to it; or 0 if none was below the checkpoint's own. Where
+ * the text has no window to spare it is a fixed one. A trial whose loss is not finite counts as the
+ * worst. Weights, moments and random generator are left as the trials left them. Tells a
+ * TRAIN_TRIED for each, beginning with the checkpoint itself (rate 0), and a TRAIN_CHOSEN.
+ * STATUS_INTERRUPTED; STATUS_FAILED if the checkpoint's own loss is not finite.
  */
 enum status probe_rate(struct trainer *t, struct err *e);
 
