@@ -279,6 +279,7 @@ static enum status draw(const struct study_mean *means, int n, const char *subti
                                   .subtitle = subtitle,
                                   .x_label = "uptraining (% of the steps)",
                                   .y_label = "bits per byte of the held-out part",
+                                  .y_near = true,
                                   .mid_label = "mean of the seeds",
                                   .band_label = "least to most",
                                   .series = l.series,
