@@ -220,7 +220,7 @@ START_TEST(any_threads_try_and_take_the_same)
     make_source();
     struct probed one = make_probed("one.gguf");
     run_probed_well(&one);
-    for (int n = 2; n <= 5; n += 3) {
+    for (int n = SANITIZED ? 5 : 2; n <= 5; n += 3) {
         struct probed many = make_probed("many.gguf");
         ck_assert_int_eq(pool_create(n, &many.run.spec.pool, NULL), STATUS_OK);
         run_probed_well(&many);
@@ -241,7 +241,7 @@ START_TEST(interrupted_probe_goes_on)
     struct probed whole = make_probed("whole.gguf");
     whole.run.spec.keep_last = _i;
     run_probed_well(&whole);
-    for (int told = 0; told <= whole.n; told++) {
+    for (int told = 0; told <= whole.n; told += SANITIZED ? whole.n : 1) {
         struct probed parts = make_probed("parts.gguf");
         struct err e = {""};
         parts.run.spec.keep_last = _i;
