@@ -375,10 +375,10 @@ const struct command command_train = {
         "file, for any number of threads and whether or not the run was interrupted (Ctrl-C\n"
         "saves first) and resumed.\n"
         "\n"
-        "With --from and without --lr a probe finds the rate: a few are tried for a few steps each,\n"
-        "from MODEL on, and judged on windows of the training part that no trial sees; the best\n"
-        "is taken (in runs no longer than a trial the smallest that comes near it), and where\n"
-        "none lowers the loss MODEL stays as it is. That is some 40 to 80 steps more.\n",
+        "With --from and without --lr a probe finds the rate: a few are tried for a few steps,\n"
+        "each from MODEL on, and judged on windows of the training part that no trial sees; the\n"
+        "best is taken (in runs no longer than a trial the smallest that comes near it), and\n"
+        "where none lowers the loss MODEL stays as it is. That is some 40 to 80 steps more.\n",
     .spec = {.groups = {{"Output", output_options, 0},
                         {"A new model", train_size_options, offsetof(VALUES, shape)},
                         {"Its K/V heads", train_kv_options, offsetof(VALUES, shape)},
