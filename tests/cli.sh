@@ -972,6 +972,17 @@ note "train --vocab: its tokens" has "$err" "(MQA), d_ff 64, context 32, vocabul
 expect_exit 0 train "$dir/lines.txt" -o "$dir/further.gguf" --from "$dir/toy.gguf" \
     --teacher "$dir/toy.gguf" --steps 3 --batch 2 --seed 1 -v
 note "train --from: measured before the first step" has "$err" "step 0 of 3: held out"
+note "train --from: what was tried and chosen" has "$err" "kept aside; "
+expect_exit 0 train "$dir/lines.txt" -o "$dir/given.gguf" --from "$dir/toy.gguf" --steps 3 \
+    --batch 2 --seed 1 --lr 1e-4 --keep last --eval-every -1
+note "train --from --lr: nothing is tried" lacks "$err" "kept aside"
+note "train --eval-every -1: none at all" lacks "$err" "bits a byte"
+expect_error 2 "--eval-every -1" train "$dir/lines.txt" -o "$dir/x.gguf" --eval-every -1
+expect_exit 0 train "$dir/lines.txt" -o "$dir/dear.gguf" --from "$dir/toy.gguf" --steps 200 \
+    --batch 2 --seed 1 -t 2
+run train "$dir/lines.txt" -o "$dir/same.gguf" --from "$dir/toy.gguf" --steps 200 --batch 2 \
+    --seed 1 -t 1 -q
+note "train --from: any threads, the same file" cmp -s "$dir/dear.gguf" "$dir/same.gguf"
 expect_exit 0 quantize "$model" -o "$dir/q8.gguf" --type q8_0
 expect_exit 0 train "$dir/lines.txt" -o "$dir/further.gguf" --from "$dir/q8.gguf" --steps 1 \
     --batch 1 --ctx 64 --seed 1 -v
