@@ -78,12 +78,6 @@ struct backprop {
  * an int. */
 void activations_take(struct backprop *b, struct arena *arena);
 
-/* Whole blocks of queries. */
-static inline int activations_padded_length(int length)
-{
-    return (length + CAUSAL_WIDTH - 1) / CAUSAL_WIDTH * CAUSAL_WIDTH;
-}
-
 /* [rows, d] of a point. */
 static inline float *activations_stream(const struct backprop *b, int point)
 {
