@@ -16,6 +16,8 @@
 #define VALUES struct variant_options
 
 static const char *const groupings[] = {"auto", "adjacent", "cluster", NULL};
+/* auto, then those of enum convert_refit */
+static const char *const refits[] = {"auto", "none", "wo", "all", "block", NULL};
 
 const struct option variant_options[] = {
     OPT_INT("kv-heads", kv_heads, "G", 1, INT_MAX,
@@ -35,10 +37,12 @@ const struct option variant_options[] = {
                "which heads share: neighbours, or those that lose least; auto: cluster for fit and "
                "procrustes, but with ALiBi, whose slopes keep heads in their places",
                .fallback = "auto", .needs = "kv-heads"),
-    OPT_FLAG("no-refit", no_refit, "fit: leave the output matrix as the closed form has it",
-             .needs = "calib"),
-    OPT_FLAG("refit", refit, "other methods: refit the output matrix to the calibration text, too",
-             .needs = "kv-heads"),
+    OPT_CHOICE("refit", refit, NULL, refits,
+               "what is fitted to the calibration text beyond the shared heads: nothing, the output "
+               "matrix, also values, inputs and the feed-forward part, or also queries and keys "
+               "by gradients (minutes for large models); auto: all for fit, none for the others",
+               .fallback = "auto", .needs = "kv-heads"),
+    OPT_FLAG("no-refit", no_refit, "the same as --refit none", .needs = "kv-heads"),
     OPT_END,
 };
 
@@ -56,11 +60,20 @@ static enum status check_variant(const struct variant_options *o, const struct c
         return err_set(e, STATUS_USAGE,
                        "--kv-heads: expected less than the checkpoint's %d K/V head%s, found %d",
                        c->n_kv_heads, c->n_kv_heads == 1 ? "" : "s", o->kv_heads);
-    if (o->refit && o->no_refit)
+    if (o->refit != VARIANT_AUTO && o->no_refit)
         return err_set(e, STATUS_USAGE, "--refit and --no-refit are both given; expected one");
-    if (o->refit && !o->calib)
+    if (o->refit > 1 && !o->calib)
         return err_set(e, STATUS_USAGE, "--refit needs a text: expected --calib too");
     return STATUS_OK;
+}
+
+static enum convert_refit refit_of(const struct variant_options *o)
+{
+    if (!o->calib || o->no_refit)
+        return CONVERT_REFIT_NONE;
+    if (o->refit != VARIANT_AUTO)
+        return (enum convert_refit)(o->refit - 1);
+    return o->method == CONVERT_FIT ? CONVERT_REFIT_ALL : CONVERT_REFIT_NONE;
 }
 
 static struct convert_spec conversion_of(const struct variant_options *o,
@@ -79,7 +92,7 @@ static struct convert_spec conversion_of(const struct variant_options *o,
         .cluster = o->grouping == VARIANT_AUTO
                        ? (fits || o->method == CONVERT_PROCRUSTES) && c->position != POSITION_ALIBI
                        : o->grouping == VARIANT_CLUSTER,
-        .refit = o->calib && (fits ? !o->no_refit : o->refit),
+        .refit = refit_of(o),
         .seed = source->seed,
         .kernels = source->kernels,
         .pool = source->pool,

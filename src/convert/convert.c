@@ -5,6 +5,7 @@
 #include "convert/fit.h"
 #include "convert/group.h"
 #include "convert/measure.h"
+#include "convert/refit.h"
 #include "convert/tensors.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -15,6 +16,8 @@ static void take_work(struct converter *c, struct arena *arena)
     convert_group_take(c, arena);
     if (c->spec->n_tokens)
         convert_calibration_take(c, arena);
+    if (convert_refits_block(c))
+        c->rebuild = convert_rebuild_take(c, arena);
 }
 
 static void take_result(struct converter *c, struct arena *arena, struct convert *out)
@@ -103,10 +106,10 @@ static enum status convert_block(struct converter *c, struct convert *out, struc
     note_order(c, out->head_order);
     for (int l = c->first; l < c->end; l++)
         layers[l] = lost;
-    if (c->spec->refit)
-        TRY(convert_refit(c));
     if (c->spec->refit || !convert_keeps_heads(c))
         TRY(convert_store_out(c, e));
+    if (c->spec->refit)
+        TRY(convert_refit(c, c->rebuild, e));
     if (!c->calibration)
         return STATUS_OK;
     TRY(convert_advance(c));
@@ -117,8 +120,11 @@ static enum status convert_block(struct converter *c, struct convert *out, struc
 
 static enum status convert_blocks(struct converter *c, struct convert *out, struct err *e)
 {
-    if (c->calibration)
+    if (c->calibration) {
         TRY(convert_calibration_start(c, e));
+        c->windows_all = (uint64_t)c->config.n_layers *
+                         (2 * (uint64_t)c->calibration->n_windows + convert_refit_windows(c));
+    }
     for (int b = 0; b < config_blocks(&c->config); b++) {
         if (convert_is_stopped(c->spec))
             return STATUS_INTERRUPTED;

@@ -13,6 +13,16 @@ static const struct gguf_tensor *find_old(const struct converter *c, enum tensor
     return gguf_find_tensor(c->spec->gguf, arch_tensor_name(role, c->block, is_bias).text);
 }
 
+enum tensor_role convert_pair_role(int pair)
+{
+    static const enum tensor_role roles[CONVERT_PAIRS] = {[PAIR_OUT] = ROLE_ATTN_OUTPUT,
+                                                          [PAIR_REL] = ROLE_ATTN_REL,
+                                                          [PAIR_UP] = ROLE_FFN_UP,
+                                                          [PAIR_GATE] = ROLE_FFN_GATE,
+                                                          [PAIR_DOWN] = ROLE_FFN_DOWN};
+    return roles[pair];
+}
+
 /* Q, K and V: in which of a checkpoint's tensors each is, from which row on. */
 enum { IS_Q, IS_K, IS_V };
 struct rows {
@@ -58,16 +68,30 @@ static void read_numbers(const struct gguf_tensor *t, uint64_t first, uint64_t n
     }
 }
 
-/* The output matrix [d, heads_dim], turned over. */
-static void read_out(struct converter *c, const struct gguf_tensor *t)
+/* A matrix [d, width], turned over. */
+static void read_turned(struct converter *c, const struct gguf_tensor *t, size_t width, double *out)
 {
-    const size_t d = (size_t)c->d, width = (size_t)c->ov.width;
+    const size_t d = (size_t)c->d;
     for (size_t r = 0; r < d; r++) {
         double *row = c->square;
         read_numbers(t, r * width, width, row);
         for (size_t i = 0; i < width; i++)
-            c->from.o[i * d + r] = row[i];
+            out[i * d + r] = row[i];
     }
+}
+
+static void load_ffn(struct converter *c)
+{
+    const struct convert_ffn *f = &c->ffn;
+    const uint64_t d = (uint64_t)c->d, d_ff = (uint64_t)c->config.d_ff;
+    read_numbers(find_old(c, ROLE_FFN_UP, false), 0, d_ff * d, f->up);
+    read_numbers(find_old(c, ROLE_FFN_UP, true), 0, d_ff, f->bup);
+    read_turned(c, find_old(c, ROLE_FFN_DOWN, false), d_ff, f->down);
+    read_numbers(find_old(c, ROLE_FFN_DOWN, true), 0, d, f->bdown);
+    if (!f->gate)
+        return;
+    read_numbers(find_old(c, ROLE_FFN_GATE, false), 0, d_ff * d, f->gate);
+    read_numbers(find_old(c, ROLE_FFN_GATE, true), 0, d_ff, f->bgate);
 }
 
 void convert_load(struct converter *c)
@@ -83,9 +107,11 @@ void convert_load(struct converter *c)
         read_numbers(bias, r.first, r.n, biases[i]);
     }
     const struct gguf_tensor *out_bias = find_old(c, ROLE_ATTN_OUTPUT, true);
-    read_out(c, find_old(c, ROLE_ATTN_OUTPUT, false));
+    read_turned(c, find_old(c, ROLE_ATTN_OUTPUT, false), (size_t)c->ov.width, w->o);
     read_numbers(out_bias, 0, d, w->bo);
     c->ov.centred = bias && out_bias;
+    if (convert_refits_block(c))
+        load_ffn(c);
 }
 
 /* --- the new tensors ------------------------------------------------------------------------- */
@@ -138,8 +164,9 @@ void convert_tensors_take(struct converter *c, struct arena *arena)
         const int n_parts = layout_qkv(&c->converted, b, parts);
         for (int i = 0; i < n_parts; i++)
             take_pair(c, arena, parts[i].role, b, t, i);
-        take_pair(c, arena, ROLE_ATTN_OUTPUT, b, t, PAIR_OUT);
-        take_pair(c, arena, ROLE_ATTN_REL, b, t, PAIR_REL);
+        const int end = convert_refits_block(c) ? CONVERT_PAIRS : PAIR_UP;
+        for (int i = PAIR_OUT; i < end; i++)
+            take_pair(c, arena, convert_pair_role(i), b, t, i);
         if (t)
             t->n_parts = n_parts;
     }
@@ -201,17 +228,36 @@ enum status convert_store_qkv(struct converter *c, struct err *e)
     return STATUS_OK;
 }
 
-enum status convert_store_out(struct converter *c, struct err *e)
+/* A matrix [d, width] from its turned form, and its bias. */
+static enum status store_turned(struct converter *c, struct convert_pair *t, size_t width,
+                                const double *x, const double *bias, struct err *e)
 {
-    struct convert_pair *t = &c->tensors[c->block].pairs[PAIR_OUT];
-    const size_t d = (size_t)c->d, width = (size_t)c->ov.width;
+    const size_t d = (size_t)c->d;
     for (size_t r = 0; r < d; r++) {
         double *row = c->square;
         for (size_t i = 0; i < width; i++)
-            row[i] = c->to.o[i * d + r];
+            row[i] = x[i * d + r];
         TRY(write_numbers(&t->weight, r * width, width, row, e));
     }
-    return write_numbers(&t->bias, 0, d, c->to.bo, e);
+    return write_numbers(&t->bias, 0, d, bias, e);
+}
+
+enum status convert_store_out(struct converter *c, struct err *e)
+{
+    return store_turned(c, &c->tensors[c->block].pairs[PAIR_OUT], (size_t)c->ov.width, c->to.o,
+                        c->to.bo, e);
+}
+
+enum status convert_store_ffn(struct converter *c, struct err *e)
+{
+    const struct convert_ffn *f = &c->ffn;
+    struct convert_pair *pairs = c->tensors[c->block].pairs;
+    const uint64_t d_ff = (uint64_t)c->config.d_ff, n = d_ff * (uint64_t)c->d;
+    TRY(write_numbers(&pairs[PAIR_UP].weight, 0, n, f->up, e));
+    TRY(write_numbers(&pairs[PAIR_UP].bias, 0, d_ff, f->bup, e));
+    TRY(write_numbers(&pairs[PAIR_GATE].weight, 0, f->gate ? n : 0, f->gate, e));
+    TRY(write_numbers(&pairs[PAIR_GATE].bias, 0, f->gate ? d_ff : 0, f->bgate, e));
+    return store_turned(c, &pairs[PAIR_DOWN], (size_t)d_ff, f->down, f->bdown, e);
 }
 
 /* --- the new file ---------------------------------------------------------------------------- */
@@ -231,7 +277,7 @@ static void add_pairs(const struct converter *c, struct gguf_writer *w)
     gguf_add_u32(w, OWN_KEYS "source_kv_heads", (uint32_t)c->config.n_kv_heads);
     gguf_add_text(w, OWN_KEYS "method", text_of(convert_methods[spec->method]));
     gguf_add_text(w, OWN_KEYS "grouping", text_of(spec->cluster ? "cluster" : "adjacent"));
-    gguf_add_bool(w, OWN_KEYS "refit", spec->refit);
+    gguf_add_text(w, OWN_KEYS "refit", text_of(convert_refits[spec->refit]));
     gguf_add_u64(w, OWN_KEYS "calibration_tokens", spec->n_tokens);
     if (spec->method == CONVERT_RANDOM)
         gguf_add_u64(w, OWN_KEYS "seed", spec->seed);
