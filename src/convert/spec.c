@@ -30,6 +30,11 @@ static enum status check_kv_heads(const struct config *config, int g, int own, s
 enum status convert_spec_check(const struct convert_spec *spec, const struct config *config,
                                struct err *e)
 {
+    if (config_is_latent(config))
+        return err_set(e, STATUS_BAD_FILE,
+                       "%s.attention.latent: expected none, because all heads share what such a "
+                       "cache has already; found %d",
+                       config->arch->name, config_latent(config, 0));
     TRY(check_kv_heads(config, spec->n_kv_heads, config->n_kv_heads, e));
     for (int l = 0; l < config->n_layers && spec->layer_kv_heads; l++) {
         TRY(check_kv_heads(config, spec->layer_kv_heads[l], config_kv_heads(config, l), e));

@@ -29,6 +29,7 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
     p->model = p->config = *c;
     p->config.n_layers = 1;
     p->config.layer_kv_heads[0] = 0; /* room for the most of any */
+    p->config.latent[0] = config_most_latent(c);
     p->kernels = kernels;
     p->pool = pool;
     p->work = (struct workspace){.max_rows = n_ctx < PROBE_BLOCK ? n_ctx : PROBE_BLOCK,
@@ -101,6 +102,7 @@ void probe_run(struct probe *p, const struct block *b, int layer, const float *i
     const size_t d = (size_t)p->config.d_model;
     p->config.layer_kv_heads[0] = p->kv.config.layer_kv_heads[0] =
         config_kv_heads(&p->model, layer);
+    p->config.latent[0] = p->kv.config.latent[0] = config_latent(&p->model, layer);
     assert(n >= 1 && n <= p->kv.shape.cap);
     for (int first = 0; first < n; first += p->work.max_rows) {
         const int left = n - first, now = left < p->work.max_rows ? left : p->work.max_rows;
