@@ -44,8 +44,6 @@ void convert_calibration_take(struct converter *c, struct arena *arena)
     };
     if (c->spec->refit)
         pieces.summing.part = take_floats(arena, widest, widest);
-    if (convert_refits_block(c))
-        pieces.in = convert_ridge_take(arena, c->d, c->d);
     if (k)
         *k = pieces;
 }
@@ -196,14 +194,6 @@ static void add_energy(struct converter *c, int layer, int w, int n)
     add_columns(k->energy_sum + at * d, k->x, n, d);
 }
 
-/* The layer's input in the converted model, and k->rows, to k->in. */
-static void add_input(struct converter *c, int w, int n)
-{
-    struct convert_calibration *k = c->calibration;
-    convert_norm_rows(c, ROLE_ATTN_NORM, k->rows3, convert_stream(c, w), n);
-    convert_ridge_add(&k->in, &k->summing, k->rows3, k->rows, n);
-}
-
 /* From sums to means. */
 static void finish_moments(struct converter *c)
 {
@@ -235,8 +225,6 @@ enum status convert_calibrate(struct converter *c)
     clear_numbers(c->moments.mean, d);
     clear_numbers(k->energy, n_layers);
     clear_numbers(k->energy_sum, n_layers * d);
-    if (k->in.m > 0)
-        convert_ridge_begin(&k->in, c->d, c->d);
     for (int w = 0; w < k->n_windows; w++)
         for (int l = c->first; l < c->end; l++) {
             const int n = convert_window_length(c, w);
@@ -244,8 +232,6 @@ enum status convert_calibrate(struct converter *c)
             add_energy(c, l, w, n);
             convert_widen(k->x, k->rows, (size_t)n * d);
             add_moments(c, n);
-            if (k->in.m > 0 && !convert_is_judged(k, w))
-                add_input(c, w, n);
             convert_step_stream(c, w);
             TRY(convert_windows_done(c, 1));
         }

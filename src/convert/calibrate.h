@@ -30,9 +30,6 @@ struct convert_calibration {
     /* Of what attention adds, centred: by layer of the block. */
     double *energy;
     double *energy_sum; /* [layers, d] */
-    /* Of the layer's input, from the converted model's to the checkpoint's, but of judged windows;
-     * if convert_refits_block. */
-    struct convert_ridge in;
     struct convert_summing summing;
 };
 

@@ -25,6 +25,8 @@
 /* Added to a metric's diagonal, relative to its mean. */
 #define METRIC_RIDGE 1e-4
 #define INPUT_RIDGE  1e-6
+/* Pulls the variables towards where they start, relative to how the error curves. */
+#define PULL 0.1
 
 /* A head's rows of Q, K and V together, scaled by root^-T. */
 struct rebuilt_head {
@@ -51,8 +53,8 @@ struct convert_rebuild {
     float *part_bias; /* the same [..] */
     float *scratch;   /* [threads, scratch_floats] */
     size_t scratch_floats;
-    /* Variables, or their gradient: all of them. */
-    double *theta, *gradient, *lbfgs;
+    /* Variables, where they start, and their gradient: all of them. */
+    double *theta, *start, *gradient, *lbfgs;
     double *square; /* [widest of heads_dim and d, d] */
     /* Of an evaluation. */
     size_t first; /* of the variables that are varied */
@@ -124,12 +126,10 @@ static void take_heads(struct convert_rebuild *r, const struct converter *c, str
 
 struct convert_rebuild *convert_rebuild_take(const struct converter *c, struct arena *arena)
 {
-    const struct convert_calibration *counted = c->calibration;
     struct convert_rebuild *out = arena_take(arena, 1, sizeof *out), r = {.d = c->d};
     const uint64_t n = c->spec->n_tokens;
     const int window = (uint64_t)c->config.n_ctx < n ? c->config.n_ctx : (int)n;
     const uint64_t n_windows = n / (uint64_t)window;
-    (void)counted;
     /* At most; blocks with fewer K/V heads need less. */
     r.qkv_dim = c->qk.width + c->n_groups * (c->qk.dim + c->ov.dim);
     r.heads_dim = c->ov.width;
@@ -147,11 +147,11 @@ struct convert_rebuild *convert_rebuild_take(const struct converter *c, struct a
     r.ot = take_floats(arena, (uint64_t)r.heads_dim, r.d);
     r.bo = take_floats(arena, (uint64_t)r.d, 1);
     take_batch(&r, c, window, arena);
-    const int widest = r.qkv_dim; /* at least heads_dim, but for values much wider than keys */
-    const int rows = widest > r.heads_dim ? widest : r.heads_dim;
+    const int rows = r.qkv_dim > r.heads_dim ? r.qkv_dim : r.heads_dim;
     r.part = take_floats(arena, (uint64_t)rows, r.d);
     r.part_bias = take_floats(arena, (uint64_t)rows + (uint64_t)r.d, 1);
     r.theta = arena_take(arena, n_variables(&r), sizeof(double));
+    r.start = arena_take(arena, n_variables(&r), sizeof(double));
     r.gradient = arena_take(arena, n_variables(&r), sizeof(double));
     r.lbfgs = arena_take(arena, lbfgs_scratch(n_variables(&r), MEMORY), sizeof(double));
     const int most = rows > r.d ? rows : r.d;
@@ -233,7 +233,8 @@ static void run_item(const struct convert_rebuild *r, int index, int thread,
         .q = r->qkv + q_at,
         .k = r->qkv + k_at,
         .v = r->qkv + v_at,
-        .stride = (size_t)r->qkv_dim,
+        .q_stride = (size_t)r->qkv_dim,
+        .kv_stride = (size_t)r->qkv_dim,
         .heads = r->results + heads_at,
         .heads_stride = (size_t)r->heads_dim,
         .softmax = r->softmax + ((size_t)window * (size_t)c->n_heads + (size_t)head) * 2 * padded,
@@ -413,6 +414,21 @@ static void finish_gradient(struct convert_rebuild *r)
         r->gradient[i] *= scale;
 }
 
+/* What the variables x have moved, as an error, whose gradient is added. */
+static double add_pull(struct convert_rebuild *r, const double *x)
+{
+    const size_t n = n_variables(r) - r->first;
+    const double rows = (double)r->n_windows * (double)r->c->calibration->window;
+    const double pull = PULL * rows / r->energy, *start = r->start + r->first;
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double moved = x[i] - start[i];
+        sum += moved * moved;
+        r->gradient[r->first + i] += 2 * pull * moved;
+    }
+    return pull * sum;
+}
+
 static bool evaluate(void *arg, const double *x, double *value, double *gradient)
 {
     struct convert_rebuild *r = arg;
@@ -424,14 +440,14 @@ static bool evaluate(void *arg, const double *x, double *value, double *gradient
     if (!run_batches(r))
         return false;
     finish_gradient(r);
-    *value = r->loss / r->energy;
+    *value = r->loss / r->energy + add_pull(r, x);
     memcpy(gradient, r->gradient + r->first, varied * sizeof *gradient);
     return true;
 }
 
 /* --- metrics --------------------------------------------------------------------------------- */
 
-/* m [dim, dim] += scale * rows rows^T, with what stands behind each row of n if `n` includes it. */
+/* m [dim, dim] += scale * rows rows^T for rows [dim, n], `stride` apart. */
 static void add_moments(double *m, const double *rows, size_t stride, int n, int dim, double scale)
 {
     for (int i = 0; i < dim; i++)
@@ -465,7 +481,7 @@ static void place_heads(struct convert_rebuild *r)
 /* Of sum_i x_i^T metric x_i where values differ from their mean, what reaches the head's result:
  * the share that averaging leaves, from the moments of results. */
 static double share_left(const double *o, const double *results, size_t stride, const double *v,
-                         int dim, double *scratch)
+                         int dim)
 {
     double before = 0, after = 0;
     for (int i = 0; i < dim; i++)
@@ -473,7 +489,6 @@ static double share_left(const double *o, const double *results, size_t stride, 
             before += o[i * dim + j] * v[i * dim + j];
             after += o[i * dim + j] * results[(size_t)i * stride + (size_t)j];
         }
-    (void)scratch;
     const double share = before > 0 ? after / before : 1;
     return share > 1 ? 1 : share < 1e-3 ? 1e-3 : share;
 }
@@ -503,7 +518,7 @@ static void set_roots(struct convert_rebuild *r, const double *w, const double *
             memset(q_metric, 0, (size_t)(k_dim * k_dim) * sizeof *q_metric);
             add_moments(of_o, o + at * (size_t)d, (size_t)d, d, v_dim, 1);
             const double share = share_left(of_o, results + at * (size_t)r->heads_dim + at,
-                                            (size_t)r->heads_dim, of_v, v_dim, NULL);
+                                            (size_t)r->heads_dim, of_v, v_dim);
             double energy = 0;
             for (int i = 0; i < v_dim * v_dim; i++) {
                 v_metric[i] += share * of_o[i];
@@ -733,6 +748,7 @@ enum status convert_rebuild_run(struct converter *c, struct convert_rebuild *r, 
                             .evaluations = evaluations(patterns),
                             .evaluate = evaluate,
                             .arg = r};
+    memcpy(r->start, r->theta, n_variables(r) * sizeof *r->start);
     const double best = lbfgs_minimise(&p, r->theta + r->first, r->lbfgs);
     if (r->stopped)
         return STATUS_INTERRUPTED;

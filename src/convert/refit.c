@@ -1,7 +1,5 @@
 #include "convert/refit.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "compute/linalg.h"
@@ -102,19 +100,6 @@ static enum status each_window(struct refit *f, bool judged, void *arg,
 }
 
 /* --- the pieces ------------------------------------------------------------------------------ */
-
-static enum status refit_in(struct refit *f)
-{
-    struct converter *c = f->c;
-    struct convert_ridge *in = &f->k->in;
-    const struct convert_pair *qkv = &c->tensors[c->block].pairs[0];
-    if (!convert_ridge_solve(in, NULL, qkv->bias.bytes))
-        return STATUS_OK;
-    fold_input(c, in, c->to.q, c->to.bq, c->qk.width);
-    fold_input(c, in, c->to.k, c->to.bk, c->n_groups * c->qk.dim);
-    fold_input(c, in, c->to.v, c->to.bv, c->n_groups * c->ov.dim);
-    return STATUS_OK;
-}
 
 static enum status refit_values(struct refit *f)
 {
@@ -238,13 +223,11 @@ static enum status judge(struct refit *f, double sums[2])
 struct piece {
     enum convert_refit level; /* from which on it runs */
     bool ffn;                 /* changes the feed-forward part, else attention */
-    bool is_map;              /* needs another stream than the checkpoint's */
     bool before_only;         /* needs a residual that no norm follows */
     enum status (*run)(struct refit *f);
 };
 
 static const struct piece pieces[] = {
-    {CONVERT_REFIT_ALL, .is_map = true, .run = refit_in},
     {CONVERT_REFIT_ALL, .run = refit_values},
     {CONVERT_REFIT_BLOCK, .run = refit_attention},
     {CONVERT_REFIT_WO, .run = refit_out},
@@ -257,7 +240,7 @@ static bool is_wanted(const struct converter *c, const struct piece *p)
 {
     if (p->level > CONVERT_REFIT_WO && !convert_refits_block(c))
         return false;
-    return p->level <= c->spec->refit && !(p->is_map && c->block == 0) &&
+    return p->level <= c->spec->refit &&
            !(p->before_only && c->config.placement != PLACEMENT_BEFORE);
 }
 
@@ -282,7 +265,6 @@ static enum status try_piece(struct refit *f, const struct piece *p, double best
     TRY(p->run(f));
     TRY(store(c, p->ffn, e));
     TRY(judge(f, sums));
-    if (getenv("TRACE")) fprintf(stderr, "block %d piece %d: %g %g -> %g %g\n", c->block, (int)(p-pieces), best[0], best[1], sums[0], sums[1]);
     if (sums[p->ffn] <= best[p->ffn]) {
         memcpy(best, sums, sizeof sums);
         return STATUS_OK;

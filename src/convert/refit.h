@@ -4,11 +4,11 @@
  * Pieces in order, each from where the converted model's stream is, towards where the checkpoint's
  * is (a block that layers share, on the checkpoint's own stream, and only its output matrix):
  *
- *   in     what Q, K and V take: the linear map that brings the input nearest to the checkpoint's
  *   als    values and output matrix together, for the attention patterns there are
  *   rec    Q, K, V and output matrix together
  *   wo     the output matrix: ridge regression
- *   up     what the feed-forward part takes, like in
+ *   up     what the feed-forward part takes: the linear map that brings it nearest to the
+ *          checkpoint's
  *   down   the down matrix, like wo; not where a norm follows the residual
  *
  * Each is kept if the layer's error, after attention or at its end, is lower with it on windows

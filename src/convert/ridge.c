@@ -9,21 +9,6 @@
 /* Pulls the solution towards its prior, relative to the features' mean square. */
 #define REFIT_RIDGE 1e-4
 
-static double *take_doubles(struct arena *arena, int rows, int cols)
-{
-    return arena_take(arena, (uint64_t)rows * (uint64_t)cols, sizeof(double));
-}
-
-struct convert_ridge convert_ridge_take(struct arena *arena, int m, int columns)
-{
-    return (struct convert_ridge){.m = m,
-                                  .columns = columns,
-                                  .features = take_doubles(arena, m, m),
-                                  .targets = take_doubles(arena, m, columns),
-                                  .f_sum = take_doubles(arena, m, 1),
-                                  .t_sum = take_doubles(arena, columns, 1)};
-}
-
 void convert_ridge_begin(struct convert_ridge *r, int m, int columns)
 {
     r->m = m;

@@ -25,10 +25,7 @@ struct convert_summing {
     float *part;
 };
 
-/* Memory for up to these sizes. */
-struct convert_ridge convert_ridge_take(struct arena *arena, int m, int columns);
-
-/* Begins with no rows; the sizes are no larger than those taken. */
+/* Begins with no rows; there is memory for these sizes. */
 void convert_ridge_begin(struct convert_ridge *r, int m, int columns);
 
 /* Rows f [n, m] and t [n, columns]. */

@@ -97,8 +97,8 @@ static struct item make_item(const struct causal_window *w)
 {
     struct item it = {.w = w, .key = width_of(w->key_dim), .value = width_of(w->value_dim)};
     take_memory(&it, w->scratch);
-    turn_rows(&it, it.k, (size_t)it.key.padded, w->k, w->stride, 0, w->length, false);
-    copy_rows(it.v, it.value, w->v, w->stride, w->length);
+    turn_rows(&it, it.k, (size_t)it.key.padded, w->k, w->kv_stride, 0, w->length, false);
+    copy_rows(it.v, it.value, w->v, w->kv_stride, w->length);
     return it;
 }
 
@@ -201,8 +201,8 @@ static void drop_columns(const struct item *it, const struct query_block *at, fl
 static void block_scores(const struct item *it, const struct query_block *at)
 {
     const struct causal_window *w = it->w;
-    const float *q = w->q + (size_t)at->first * w->stride + at->head * it->key.dim;
-    turn_rows(it, it->q, (size_t)it->key.padded, q, w->stride, at->first, at->n, false);
+    const float *q = w->q + (size_t)at->first * w->q_stride + at->head * it->key.dim;
+    turn_rows(it, it->q, (size_t)it->key.padded, q, w->q_stride, at->first, at->n, false);
     transpose(it->qt, it->q, it->key, at->n, w->scale);
     scores(it, at, it->k, it->key, it->qt, it->scores);
 }
@@ -266,18 +266,18 @@ static void backward_block(const struct item *it, const struct query_block *at)
     drop_columns(it, at, it->scores);
     scatter(it, at, it->scores, it->dout, it->value, it->dv);
     scatter(it, at, it->gradient, it->q, it->key, it->dk);
-    float *dq = w->dq + (size_t)at->first * w->stride + at->head * it->key.dim;
-    gather(it, at, it->gradient, it->k, it->key, dq, w->stride);
-    turn_rows(it, dq, w->stride, dq, w->stride, at->first, at->n, true);
+    float *dq = w->dq + (size_t)at->first * w->q_stride + at->head * it->key.dim;
+    gather(it, at, it->gradient, it->k, it->key, dq, w->q_stride);
+    turn_rows(it, dq, w->q_stride, dq, w->q_stride, at->first, at->n, true);
 }
 
 /* Of the keys and values. */
 static void store_kv_gradient(const struct item *it)
 {
     const struct causal_window *w = it->w;
-    turn_rows(it, w->dk, w->stride, it->dk, (size_t)it->key.padded, 0, w->length, true);
+    turn_rows(it, w->dk, w->kv_stride, it->dk, (size_t)it->key.padded, 0, w->length, true);
     for (int t = 0; t < w->length; t++)
-        memcpy(w->dv + (size_t)t * w->stride, it->dv + (size_t)t * (size_t)it->value.padded,
+        memcpy(w->dv + (size_t)t * w->kv_stride, it->dv + (size_t)t * (size_t)it->value.padded,
                (size_t)it->value.dim * sizeof *w->dv);
 }
 

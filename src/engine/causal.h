@@ -21,8 +21,8 @@ struct causal_window {
     int length, n_heads, key_dim, value_dim;
     float scale; /* of scores */
     const float *q, *k, *v; /* [length, n_heads * key_dim], [length, key_dim], [length, value_dim],
-                               not yet turned, each with rows `stride` apart */
-    size_t stride;
+                               not yet turned */
+    size_t q_stride, kv_stride; /* floats from row to row */
     float *heads; /* [length, n_heads * value_dim], rows heads_stride apart; written forwards */
     size_t heads_stride;
     float *softmax; /* [n_heads, 2, causal_padded_length]: each query's max and 1 / sum; written
