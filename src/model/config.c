@@ -247,6 +247,8 @@ static enum status complete_heads(struct config *c, struct err *e)
 
 void config_complete(struct config *c)
 {
+    if (config_is_latent(c))
+        c->n_kv_heads = 1;
     if (!c->n_kv_heads)
         c->n_kv_heads = c->n_heads;
     if (!c->head_dim)

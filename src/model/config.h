@@ -75,7 +75,8 @@ bool config_is_kv_heads_key(const struct config *c, struct text key);
 /* Sets the architecture with the kinds of its row; d_model is known. */
 void config_set_arch(struct config *c, const struct arch *arch);
 
-/* Makes what follows from the sizes, where it is 0: n_kv_heads, head_dim, value_dim, rope. */
+/* Makes what follows from the sizes, where it is 0: n_kv_heads (1 of latent caches), head_dim,
+ * value_dim, rope. */
 void config_complete(struct config *c);
 
 /* "MHA", "MQA" or "GQA-n" for at most n_kv_heads K/V heads in every layer, "GQA-mixed-n" where

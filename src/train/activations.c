@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "engine/causal.h"
+#include "train/latent.h"
 
 static float *take_rows(struct arena *arena, uint64_t rows, int n)
 {
@@ -14,7 +15,7 @@ static int widest_layer(const struct config *c)
 {
     int widest = 0;
     for (int l = 1; l < c->n_layers; l++)
-        if (config_kv_heads(c, l) > config_kv_heads(c, widest))
+        if (config_qkv_dim(c, l) > config_qkv_dim(c, widest))
             widest = l;
     return widest;
 }
@@ -33,6 +34,7 @@ static struct saved take_saved(struct arena *arena, const struct backprop *b, in
     return (struct saved){
         .x = take_rows(arena, rows, c->d_model),
         .qkv = take_rows(arena, rows, config_qkv_dim(c, l)),
+        .kv = config_is_latent(c) ? take_rows(arena, rows, latent_kv_dim(c)) : NULL,
         .heads = take_rows(arena, rows, config_heads_dim(c)),
         .mid = take_rows(arena, rows, c->d_model),
         .up = take_rows(arena, rows, c->d_ff),
@@ -59,8 +61,12 @@ static void take_matrices(struct backprop *b, struct arena *arena, int widest)
 {
     for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++) {
         const struct tensor_spec spec = layout_weight(&b->config, role, widest);
-        if (spec.form == FORM_MATRIX && layout_has(&b->config, role))
-            b->panels[role] = take_panels(arena, &spec);
+        if (spec.form != FORM_MATRIX || !layout_has(&b->config, role))
+            continue;
+        b->panels[role] = role == ROLE_ATTN_K_B
+                              ? arena_take(arena, latent_key_panels(&b->config, widest),
+                                           sizeof(float))
+                              : take_panels(arena, &spec);
     }
     const struct tensor_spec output = layout_weight(&b->config, ROLE_OUTPUT, 0);
     b->panels[ROLE_OUTPUT] = take_panels(arena, &output);
@@ -82,6 +88,8 @@ static void take_gradients(struct backprop *b, struct arena *arena, int widest, 
     b->dgate = ffn_is_gated(c->ffn) ? take_rows(arena, rows, c->d_ff) : NULL;
     b->dheads = take_rows(arena, rows, config_heads_dim(c));
     b->dqkv = take_rows(arena, rows, config_qkv_dim(c, widest));
+    if (config_is_latent(c))
+        b->dkv = take_rows(arena, rows, latent_kv_dim(c));
     b->stats = take_rows(arena, rows, 2);
     if (c->position == POSITION_QUADRATIC)
         b->drel =

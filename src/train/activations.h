@@ -3,7 +3,7 @@
  * the buffers that the layers share.
  *
  * Rows are tokens: row = window * length + position. Letters: d = d_model, heads =
- * config_heads_dim, qkv = config_qkv_dim of the layer, ff = d_ff.
+ * config_heads_dim, qkv = config_qkv_dim of the layer, kv = latent_kv_dim, ff = d_ff.
  *
  * Points of the residual stream are counted from 0, the embedding, on: 2 l + 1 is after block l's
  * attention, 2 l + 2 after its feed-forward part. Where norms stand after the residuals the stream
@@ -25,6 +25,7 @@
 struct saved {
     float *x;       /* [rows, d] the residual stream before it */
     float *qkv;     /* [rows, qkv] queries and keys not yet turned */
+    float *kv;      /* [rows, kv] all heads' keys and values of what is latent; else NULL */
     float *heads;   /* [rows, heads] outputs of the heads */
     float *mid;     /* [rows, d] the residual stream after attention */
     float *up;      /* [rows, ff] before what makes it not linear */
@@ -65,6 +66,7 @@ struct backprop {
     float *dup, *dgate; /* [rows, ff]; dgate NULL where there is no gate */
     float *dheads;      /* [rows, heads] */
     float *dqkv;        /* [rows, qkv] */
+    float *dkv;         /* [rows, kv]; NULL where saved.kv is */
     float *stats;       /* [rows, 2] of a norm */
     double *drel;       /* [windows, n_heads, 2] of quadratic positions; NULL of others */
 

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "engine/causal.h"
+#include "train/latent.h"
 
 /* The query heads of an item. */
 struct item_heads {
@@ -47,17 +48,21 @@ static void run_item(const struct pass *p, int l, int index, float *scratch,
 {
     const struct backprop *b = p->b;
     const struct config *c = &b->config;
-    const int kv_heads = config_kv_heads(c, l), kv_head = index % kv_heads, window = index / kv_heads;
-    const int group = config_group(c, l), head = kv_head * group;
-    const size_t row = (size_t)window * (size_t)b->length, stride = (size_t)config_qkv_dim(c, l);
+    const bool latent = config_is_latent(c);
+    const int kv_heads = latent_kv_heads(c, l), group = c->n_heads / kv_heads;
+    const int kv_head = index % kv_heads, window = index / kv_heads, head = kv_head * group;
+    const size_t row = (size_t)window * (size_t)b->length, q_stride = (size_t)config_qkv_dim(c, l);
+    const size_t kv_stride = latent ? (size_t)latent_kv_dim(c) : q_stride;
     const size_t heads_dim = (size_t)config_heads_dim(c);
-    const size_t k = (size_t)(config_q_dim(c) + kv_head * c->head_dim);
+    const size_t k_first = latent ? 0 : (size_t)config_q_dim(c);
+    const size_t k = k_first + (size_t)(kv_head * c->head_dim);
     const size_t v =
-        (size_t)(config_q_dim(c) + config_k_dim(c, l) + kv_head * config_value_dim(c));
+        k_first + (size_t)(kv_heads * c->head_dim) + (size_t)(kv_head * config_value_dim(c));
     const size_t q = (size_t)(head * c->head_dim), of_heads = (size_t)(head * config_value_dim(c));
     const size_t all_heads = (size_t)window * (size_t)c->n_heads + (size_t)head;
-    float *qkv = b->blocks[l].qkv + row * stride;
-    float *dqkv = b->dqkv ? b->dqkv + row * stride : NULL;
+    const float *kv = (latent ? b->blocks[l].kv : b->blocks[l].qkv) + row * kv_stride;
+    float *dq = b->dqkv ? b->dqkv + row * q_stride : NULL;
+    float *dkv = !b->dqkv ? NULL : (latent ? b->dkv : b->dqkv) + row * kv_stride;
     const struct item_heads heads = {p, l, window, head};
     const struct causal_window w = {
         .kernels = b->kernels,
@@ -69,18 +74,18 @@ static void run_item(const struct pass *p, int l, int index, float *scratch,
         .key_dim = c->head_dim,
         .value_dim = config_value_dim(c),
         .scale = 1.0f / sqrtf((float)c->head_dim),
-        .q = qkv + q,
-        .k = qkv + k,
-        .v = qkv + v,
-        .q_stride = stride,
-        .kv_stride = stride,
+        .q = b->blocks[l].qkv + row * q_stride + q,
+        .k = kv + k,
+        .v = kv + v,
+        .q_stride = q_stride,
+        .kv_stride = kv_stride,
         .heads = b->blocks[l].heads + row * heads_dim + of_heads,
         .heads_stride = heads_dim,
         .softmax = b->blocks[l].softmax + all_heads * 2 * (size_t)causal_padded_length(b->length),
         .dheads = b->dheads ? b->dheads + row * heads_dim + of_heads : NULL,
-        .dq = dqkv ? dqkv + q : NULL,
-        .dk = dqkv ? dqkv + k : NULL,
-        .dv = dqkv ? dqkv + v : NULL,
+        .dq = dq ? dq + q : NULL,
+        .dk = dkv ? dkv + k : NULL,
+        .dv = dkv ? dkv + v : NULL,
         .drel = b->drel ? b->drel + 2 * all_heads : NULL,
         .drop = p->gradient && p->attn_dropout.share > 0 ? drop_columns : NULL,
         .bias = head_bias,
@@ -94,7 +99,7 @@ static void run_items(const struct pass *p, int l, int thread,
                       void (*run)(const struct causal_window *w))
 {
     int begin, end;
-    pool_share(p->n_sequences * config_kv_heads(&p->b->config, l), thread, p->b->n_threads, &begin,
+    pool_share(p->n_sequences * latent_kv_heads(&p->b->config, l), thread, p->b->n_threads, &begin,
                &end);
     for (int index = begin; index < end; index++)
         run_item(p, l, index, activations_scratch(p->b, thread), run);

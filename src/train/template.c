@@ -96,10 +96,6 @@ static enum status read_trainable(const struct gguf *g, struct config *c, struct
 {
     TRY(model_check(g, e));
     TRY(config_read(g, c, e));
-    if (config_is_latent(c))
-        return err_set(e, STATUS_BAD_FILE,
-                       "%s.attention.latent: expected none, because no training knows it; found %d",
-                       c->arch->name, config_latent(c, 0));
     for (int64_t i = 0; i < layout_count(c); i++) {
         const struct tensor_spec spec = layout_at(c, i);
         if (spec.flags & SPEC_UNUSUAL && gguf_find_tensor(g, spec.name.text))
