@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -204,8 +205,10 @@ static enum status convert_variants(const struct bench_options *o, struct bench_
                                           .seed = spec->seed};
     spec->converted = in->variants;
     for (int i = 0; i < in->kv_heads.n; i++) {
-        const struct variant_options v = {.kv_heads = in->kv_heads.items[i], .method = o->method};
-        if (v.kv_heads != spec->config.n_kv_heads)
+        char heads[16];
+        snprintf(heads, sizeof heads, "%d", in->kv_heads.items[i]);
+        const struct variant_options v = {.kv_heads = heads, .method = o->method};
+        if (in->kv_heads.items[i] != spec->config.n_kv_heads)
             TRY(variant_file_create(&v, &source, &in->converted[i], e));
         in->variants[i] = in->converted[i].gguf;
     }

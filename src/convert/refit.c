@@ -223,13 +223,14 @@ static enum status judge(struct refit *f, double sums[2])
 struct piece {
     enum convert_refit level; /* from which on it runs */
     bool ffn;                 /* changes the feed-forward part, else attention */
+    bool heads;               /* is for K/V heads */
     bool before_only;         /* needs a residual that no norm follows */
     enum status (*run)(struct refit *f);
 };
 
 static const struct piece pieces[] = {
-    {CONVERT_REFIT_ALL, .run = refit_values},
-    {CONVERT_REFIT_BLOCK, .run = refit_attention},
+    {CONVERT_REFIT_ALL, .heads = true, .run = refit_values},
+    {CONVERT_REFIT_BLOCK, .heads = true, .run = refit_attention},
     {CONVERT_REFIT_WO, .run = refit_out},
     {CONVERT_REFIT_ALL, .ffn = true, .run = refit_up},
     {CONVERT_REFIT_ALL, .ffn = true, .before_only = true, .run = refit_down},
@@ -238,7 +239,8 @@ static const struct piece pieces[] = {
 
 static bool is_wanted(const struct converter *c, const struct piece *p)
 {
-    if (p->level > CONVERT_REFIT_WO && !convert_refits_block(c))
+    if ((p->level > CONVERT_REFIT_WO && !convert_refits_block(c)) ||
+        (p->heads && convert_is_latent(c)))
         return false;
     return p->level <= c->spec->refit &&
            !(p->before_only && c->config.placement != PLACEMENT_BEFORE);
@@ -248,7 +250,7 @@ static enum status store(struct converter *c, bool ffn, struct err *e)
 {
     if (ffn)
         return convert_store_ffn(c, e);
-    if (convert_refits_block(c) || !convert_keeps_heads(c))
+    if (!convert_is_latent(c) && (convert_refits_block(c) || !convert_keeps_heads(c)))
         TRY(convert_store_qkv(c, e));
     return convert_store_out(c, e);
 }
@@ -288,8 +290,10 @@ uint64_t convert_refit_windows(const struct converter *c)
     if (c->spec->refit)
         sum += n;
     if (convert_refits_block(c))
-        sum += 2 * n + convert_rebuild_windows(c, false);
-    if (c->spec->refit == CONVERT_REFIT_BLOCK)
+        sum += 2 * n;
+    if (convert_refits_block(c) && !convert_is_latent(c))
+        sum += convert_rebuild_windows(c, false);
+    if (c->spec->refit == CONVERT_REFIT_BLOCK && !convert_is_latent(c))
         sum += convert_rebuild_windows(c, true);
     return sum;
 }

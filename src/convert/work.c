@@ -15,6 +15,18 @@ static int largest_group(const struct converter *c)
     return most;
 }
 
+/* Only architecture decode can say so. */
+static void make_latent(struct converter *c)
+{
+    struct config *f = &c->converted;
+    f->arch = arch_find(text_of("decode"));
+    for (int l = 0; l < f->n_layers; l++) {
+        f->latent[l] = (int32_t)c->spec->latent[l];
+        f->layer_kv_heads[l] = 0;
+    }
+    f->n_kv_heads = 1;
+}
+
 enum status convert_work_describe(struct converter *c, const struct convert_spec *spec,
                                   struct err *e)
 {
@@ -26,6 +38,8 @@ enum status convert_work_describe(struct converter *c, const struct convert_spec
     c->converted.n_kv_heads = spec->n_kv_heads;
     for (int l = 0; l < f->n_layers && spec->layer_kv_heads; l++)
         c->converted.layer_kv_heads[l] = spec->layer_kv_heads[l];
+    if (spec->latent)
+        make_latent(c);
     c->d = f->d_model;
     c->n_heads = f->n_heads;
     c->n_kv_heads = f->n_kv_heads;

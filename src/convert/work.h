@@ -83,6 +83,8 @@ struct convert_eigen {
 };
 
 struct convert_calibration;
+struct convert_distance;
+struct convert_latent;
 struct convert_rebuild;
 struct convert_tensors;
 
@@ -115,6 +117,9 @@ struct converter {
     int *sets;                               /* [the same, heads] the sets that the costs are of */
     struct convert_calibration *calibration; /* NULL without text */
     struct convert_rebuild *rebuild;         /* NULL unless convert_refits_block */
+    /* NULL unless convert_is_latent: */
+    struct convert_latent *latent;
+    struct convert_distance *distance;
     double *lost; /* [layers] of the block's, after it was calibrated and converted */
     uint64_t windows_done, windows_all;
     struct convert_tensors *tensors; /* [config_blocks] the result, in its own arena */
@@ -130,10 +135,16 @@ void convert_work_take(struct converter *c, struct arena *arena);
 /* The next block to be worked on. */
 void convert_work_begin(struct converter *c, int block);
 
+/* Whether the result has latent caches, in which no K/V heads are shared. */
+static inline bool convert_is_latent(const struct converter *c)
+{
+    return config_is_latent(&c->converted);
+}
+
 /* Whether the block in work has no more K/V heads than wanted, and keeps them as they are. */
 static inline bool convert_keeps_heads(const struct converter *c)
 {
-    return c->n_groups == c->n_kv_heads;
+    return c->n_groups == c->n_kv_heads && !config_is_latent(&c->converted);
 }
 
 /* Whether more than the output matrix is refitted: of layers with a block of their own. */
