@@ -14,19 +14,20 @@
 #include "convert/tensors.h"
 #include "engine/causal.h"
 
-/* Every one of so many windows is used, where there are many. */
-#define SPARSE 4
+/* Every one of so many windows is used, where there are many: more variables want more of them. */
+#define SPARSE_VALUES 4
+#define SPARSE_ALL    2
 /* Rows that go through at once, in whole windows. */
 #define BATCH_ROWS 2048
 #define MEMORY     10
 /* Evaluations with the patterns as they are, and with all. */
 #define EVALUATIONS_VALUES 24
-#define EVALUATIONS_ALL    48
+#define EVALUATIONS_ALL    36
 /* Added to a metric's diagonal, relative to its mean. */
 #define METRIC_RIDGE 1e-4
 #define INPUT_RIDGE  1e-6
 /* Pulls the variables towards where they start, relative to how the error curves. */
-#define PULL 0.1
+#define PULL 0.3
 
 /* A head's rows of Q, K and V together, scaled by root^-T. */
 struct rebuilt_head {
@@ -39,6 +40,7 @@ struct convert_rebuild {
     int qkv_dim, heads_dim, d;
     int n_windows, n_batch; /* that are used; in a batch, at most */
     bool has_biases, has_out_bias;
+    bool patterns; /* vary, too */
     float *x, *y; /* [rows, d] white inputs and targets */
     double *mean, *root; /* input = root x + mean: [d], [d, d] */
     struct rebuilt_head *heads; /* [n_heads + 2 groups] */
@@ -65,18 +67,24 @@ struct convert_rebuild {
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-static bool is_used(const struct convert_calibration *k, const struct convert_spec *spec, int w)
+static int sparse(bool patterns)
+{
+    return patterns ? SPARSE_ALL : SPARSE_VALUES;
+}
+
+static bool is_used(const struct convert_calibration *k, const struct convert_spec *spec, int w,
+                    bool patterns)
 {
     const size_t end = convert_window_first(k, w) + (size_t)k->window;
     return end <= spec->n_tokens && !convert_is_judged(k, w) &&
-           (k->n_windows < 2 * CONVERT_JUDGED || w % SPARSE == 0);
+           (k->n_windows < 2 * CONVERT_JUDGED || w % sparse(patterns) == 0);
 }
 
-static int count_used(const struct converter *c, const struct convert_calibration *k)
+static int count_used(const struct converter *c, const struct convert_calibration *k, bool patterns)
 {
     int n = 0;
     for (int w = 0; w < k->n_windows; w++)
-        n += is_used(k, c->spec, w);
+        n += is_used(k, c->spec, w, patterns);
     return n;
 }
 
@@ -134,7 +142,7 @@ struct convert_rebuild *convert_rebuild_take(const struct converter *c, struct a
     r.qkv_dim = c->qk.width + c->n_groups * (c->qk.dim + c->ov.dim);
     r.heads_dim = c->ov.width;
     r.n_batch = window < BATCH_ROWS ? BATCH_ROWS / window : 1;
-    const uint64_t used = n_windows < 2 * CONVERT_JUDGED ? n_windows : n_windows / SPARSE + 1;
+    const uint64_t used = n_windows < 2 * CONVERT_JUDGED ? n_windows : n_windows / (uint64_t)sparse(c->spec->refit == CONVERT_REFIT_BLOCK) + 1;
     r.x = take_floats(arena, used * (uint64_t)window, r.d);
     r.y = take_floats(arena, used * (uint64_t)window, r.d);
     r.mean = take_doubles(arena, (uint64_t)r.d, 1);
@@ -168,7 +176,7 @@ static int evaluations(bool patterns)
 
 uint64_t convert_rebuild_windows(const struct converter *c, bool patterns)
 {
-    return (uint64_t)count_used(c, c->calibration) * (uint64_t)(1 + evaluations(patterns));
+    return (uint64_t)count_used(c, c->calibration, patterns) * (uint64_t)(1 + evaluations(patterns));
 }
 
 /* --- an evaluation, on all threads ----------------------------------------------------------- */
@@ -544,7 +552,7 @@ static void gather(struct convert_rebuild *r)
     const size_t size = (size_t)k->window * (size_t)r->d;
     r->n_windows = 0;
     for (int w = 0; w < k->n_windows; w++) {
-        if (!is_used(k, c->spec, w))
+        if (!is_used(k, c->spec, w, r->patterns))
             continue;
         const float *stream = convert_stream(c, w);
         const float *middle = k->middle + convert_window_first(k, w) * (size_t)r->d;
@@ -672,7 +680,7 @@ static void measure_results(struct convert_rebuild *r, double *moments)
         .features = moments, .targets = c->moments.keys, .f_sum = k->x_sum, .t_sum = k->y_sum};
     convert_ridge_begin(&sums, r->heads_dim, r->d);
     for (int w = 0, i = 0; w < k->n_windows; w++) {
-        if (!is_used(k, c->spec, w))
+        if (!is_used(k, c->spec, w, r->patterns))
             continue;
         probe_run(k->probe2, &k->used.block, c->block, convert_stream(c, w), k->window,
                   &(struct block_taps){.at = {[TAP_HEADS] = k->rows}});
@@ -733,6 +741,7 @@ enum status convert_rebuild_run(struct converter *c, struct convert_rebuild *r, 
     const uint64_t end = c->windows_done + convert_rebuild_windows(c, patterns);
     r->c = c;
     r->stopped = false;
+    r->patterns = patterns;
     r->qkv_dim = config_qkv_dim(&c->converted, c->block);
     r->has_biases = pairs[0].bias.bytes;
     r->has_out_bias = pairs[PAIR_OUT].bias.bytes;

@@ -1,6 +1,6 @@
 /*
  * rebuild - attention of the block in work, fitted to what the checkpoint's added: the squared
- * error of its output over a quarter of the windows, by its gradients.
+ * error of its output over some of the windows, by its gradients.
  *
  * Weights are varied in coordinates in which the error curves alike: inputs are white, and a head's
  * rows are scaled by what they are multiplied with: queries by keys, keys by queries, values by

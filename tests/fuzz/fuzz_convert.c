@@ -141,7 +141,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .n_kv_heads = (int)number(g, "fuzz.kv_heads", 70000, 1),
         .method = (enum convert_method)number(g, "fuzz.method", CONVERT_FIT, CONVERT_FIT),
         .cluster = number(g, "fuzz.cluster", 1, 0),
-        .refit = number(g, "fuzz.refit", 1, 0),
+        .refit = (enum convert_refit)number(g, "fuzz.refit", CONVERT_REFIT_BLOCK, 0),
         .seed = size,
         .tokens = tokens,
         .n_tokens = number(g, "fuzz.tokens", MAX_TOKENS, 0),
