@@ -118,7 +118,7 @@ all_rows() {
         [ "$heads" -eq 1 ] && [ "$grouping" = cluster ] && continue
         for method in first mean random procrustes; do
             row "$method" none "$grouping" no
-            row "$method" text "$grouping" yes --refit
+            row "$method" text "$grouping" yes --refit wo
         done
         row procrustes text "$grouping" no
         row fit none "$grouping" no

@@ -1184,7 +1184,7 @@ expect_error 2 "less than the checkpoint's 8" convert "$model" -o "$new" --kv-he
 expect_error 2 "less than the checkpoint's 2" convert "$gqa" -o "$new" --kv-heads 4
 expect_error 2 "the checkpoint itself" convert "$gqa" -o "$gqa" --force --kv-heads 1
 expect_error 2 "exists; --force" convert "$model" -o "$gqa" --kv-heads 2
-expect_error 2 "--refit needs a text" convert "$model" -o "$new" --kv-heads 2 --refit
+expect_error 2 "--refit needs a text" convert "$model" -o "$new" --kv-heads 2 --refit wo
 expect_error 2 "--calib is for --kv-heads" generate "$model" -p a --calib "$text"
 expect_error 2 "there is no text" convert "$model" -o "$new" --kv-heads 2 --calib /dev/null
 expect_error 3 "no-such-file" convert "$model" -o "$new" --kv-heads 2 --calib no-such-file

@@ -472,8 +472,8 @@ END_TEST
 
 /* --- another implementation ------------------------------------------------------------------- */
 
-static const char *const golden_names[] = {"mha",       "gqa",          "mqa",         "mqa-f16",
-                                           "llama",     "llama-tied",   "transformer", "alibi",
+static const char *const golden_names[] = {"mha",       "gqa",          "mqa",          "mqa-f16",
+                                           "llama",     "llama-tied",   "transformer",  "alibi",
                                            "quadratic", "shared-block", "layerwise-kv", "latent"};
 #define N_GOLDEN ((int)(sizeof golden_names / sizeof *golden_names))
 

@@ -79,7 +79,8 @@ END_TEST
 START_TEST(lbfgs_keeps_to_its_evaluations)
 {
     enum { N = 4 };
-    double before, last = HUGE_VAL, gradient[N], *scratch = malloc(lbfgs_scratch(N, 3) * sizeof(double));
+    double before, last = HUGE_VAL, gradient[N],
+                   *scratch = malloc(lbfgs_scratch(N, 3) * sizeof(double));
     for (int most = 1; most < 30; most++) {
         double x[N] = {-1.2, 1, -1.2, 1};
         struct valley v = {.n = N};
@@ -110,7 +111,8 @@ START_TEST(more_is_not_worse)
     struct opened a = open_named(names[_i]);
     double last = HUGE_VAL;
     for (int refit = CONVERT_REFIT_NONE; refit <= CONVERT_REFIT_BLOCK; refit++) {
-        struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_FIT), 7 * a.model->config.n_ctx);
+        struct convert_spec spec =
+            with_text(spec_of(&a, 1, CONVERT_FIT), 7 * a.model->config.n_ctx);
         struct convert_layer lost[MAX_LAYERS];
         spec.refit = (enum convert_refit)refit;
         struct opened b = convert_to(&spec, lost);

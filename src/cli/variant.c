@@ -46,11 +46,12 @@ const struct option variant_options[] = {
                "which heads share: neighbours, or those that lose least; auto: cluster for fit and "
                "procrustes, but with ALiBi, whose slopes keep heads in their places",
                .fallback = "auto", .needs = "kv-heads"),
-    OPT_CHOICE("refit", refit, NULL, refits,
-               "what is fitted to the calibration text beyond the shared heads: nothing, the output "
-               "matrix, also values, inputs and the feed-forward part, or also queries and keys "
-               "by gradients (minutes for large models); auto: all for fit, none for the others",
-               .fallback = "auto", .needs = ANY_VARIANT),
+    OPT_CHOICE(
+        "refit", refit, NULL, refits,
+        "what is fitted to the calibration text beyond the shared heads: nothing, the output "
+        "matrix, also values, inputs and the feed-forward part, or also queries and keys "
+        "by gradients (minutes for large models); auto: all for fit, none for the others",
+        .fallback = "auto", .needs = ANY_VARIANT),
     OPT_FLAG("no-refit", no_refit, "the same as --refit none", .needs = "calib"),
     OPT_END,
 };

@@ -1,6 +1,6 @@
 /*
- * variant - conversion to fewer K/V heads, or to latent caches, as the commands offer it: options, calibration text,
- * memory plan, progress.
+ * variant - conversion to fewer K/V heads, or to latent caches, as the commands offer it: options,
+ * calibration text, memory plan, progress.
  */
 #ifndef DECODE_CLI_VARIANT_H
 #define DECODE_CLI_VARIANT_H
@@ -49,9 +49,9 @@ struct variant_source {
 };
 
 /* Converts, with everything said on standard error; *spec is what was asked for, but its tokens
- * and its numbers by layer are gone. convert_free is due on success. Signals are deferred but while --calib's text is read. The
- * failures of convert_run; STATUS_USAGE for options that do not fit together, or as many K/V heads
- * as the checkpoint has. */
+ * and its numbers by layer are gone. convert_free is due on success. Signals are deferred but while
+ * --calib's text is read. The failures of convert_run; STATUS_USAGE for options that do not fit
+ * together, or as many K/V heads as the checkpoint has. */
 enum status variant_convert(const struct variant_options *o, const struct variant_source *source,
                             struct convert_spec *spec, struct convert *out, struct err *e);
 

@@ -57,7 +57,8 @@ static inline bool convert_is_judged(const struct convert_calibration *k, int w)
 enum status convert_windows_done(struct converter *c, int n);
 
 /* Runs a layer as it was over a window's stream: its input goes to k->rows, where the stream is
- * after attention to k->middle, and after the layer to k->rows2; and then takes the stream there. */
+ * after attention to k->middle, and after the layer to k->rows2; and then takes the stream there.
+ */
 void convert_run_original(struct converter *c, int layer, int w);
 void convert_step_stream(struct converter *c, int w);
 

@@ -105,8 +105,7 @@ static enum status convert_heads(struct converter *c, struct convert_layer *lost
     return convert_store_qkv(c, e);
 }
 
-static enum status convert_to_latent(struct converter *c, struct convert_layer *lost,
-                                     struct err *e)
+static enum status convert_to_latent(struct converter *c, struct convert_layer *lost, struct err *e)
 {
     convert_measure(c);
     if (!convert_latent_fit(c))

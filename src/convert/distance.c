@@ -24,7 +24,8 @@ struct convert_distance *convert_distance_take(const struct converter *c, struct
     const uint64_t window = (uint64_t)c->config.n_ctx < n ? (uint64_t)c->config.n_ctx : n;
     const uint64_t step = (window * vocab + MAX_LOGITS - 1) / MAX_LOGITS;
     const uint64_t rows = window / step;
-    struct convert_distance x = {.window = (int)window, .step = (int)step, .n_vocab = c->config.n_vocab};
+    struct convert_distance x = {
+        .window = (int)window, .step = (int)step, .n_vocab = c->config.n_vocab};
     struct convert_distance *out = arena_take(arena, 1, sizeof *out);
     x.logits = arena_take(arena, rows + 1, vocab * sizeof(float));
     x.changed = arena_take(arena, rows + 1, vocab * sizeof(float));
@@ -38,8 +39,7 @@ struct convert_distance *convert_distance_take(const struct converter *c, struct
 enum status convert_distance_start(const struct converter *c, struct convert_distance *x,
                                    struct err *e)
 {
-    const struct session_params params = {.n_ctx = x->window,
-                                          .kernels = c->calibration->kernels};
+    const struct session_params params = {.n_ctx = x->window, .kernels = c->calibration->kernels};
     for (int t = 0; t < x->window; t++)
         x->rows[t] = (struct batch_row){.position = t, .wants_logits = t % x->step == 0};
     return session_create(c->model, &params, c->spec->pool, &x->session, e);

@@ -1,6 +1,7 @@
 #include "convert/latent.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compute/linalg.h"
@@ -70,7 +71,7 @@ static void set_form(struct converter *c)
     const double *cov = c->moments.values, scores = energy(c, &c->qk), outputs = energy(c, &c->ov);
     memset(l->form, 0, (size_t)d * (size_t)d * sizeof *l->form);
     if (scores > 0)
-        add_form(c, &c->qk, c->from.k, 1 / scores);
+        add_form(c, &c->qk, c->from.k, (getenv("SW")?atof(getenv("SW")):1) / scores);
     if (outputs > 0)
         add_form(c, &c->ov, c->from.v, 1 / outputs);
     linalg_cholesky(l->root, cov, d, COVARIANCE_RIDGE * linalg_trace(cov, d) / d);

@@ -60,8 +60,8 @@ struct measuring {
     struct converter c;
     struct convert_spec spec;
     struct convert_distance *distance;
-    int steps;        /* of rank that are measured, a layer */
-    double *lost;     /* [n_layers, steps] divergences */
+    int steps;    /* of rank that are measured, a layer */
+    double *lost; /* [n_layers, steps] divergences */
     int windows[CONVERT_MEASURED], n_windows;
     /* Of the dynamic programme. */
     double *best; /* [n_layers + 1, all + 1] the least sum for that many steps */
@@ -168,8 +168,8 @@ static void choose(const struct measuring *m, int all, int *ranks)
             *best = HUGE_VAL;
             *chosen = 0;
             for (int i = 1; i <= m->steps && i <= n; i++) {
-                const double sum = m->best[(size_t)l * width + (size_t)(n - i)] +
-                                   m->lost[l * m->steps + i - 1];
+                const double sum =
+                    m->best[(size_t)l * width + (size_t)(n - i)] + m->lost[l * m->steps + i - 1];
                 if (sum < *best) {
                     *best = sum;
                     *chosen = i;

@@ -40,9 +40,9 @@ struct convert_rebuild {
     int qkv_dim, heads_dim, d;
     int n_windows, n_batch; /* that are used; in a batch, at most */
     bool has_biases, has_out_bias;
-    bool patterns; /* vary, too */
-    float *x, *y; /* [rows, d] white inputs and targets */
-    double *mean, *root; /* input = root x + mean: [d], [d, d] */
+    bool patterns;              /* vary, too */
+    float *x, *y;               /* [rows, d] white inputs and targets */
+    double *mean, *root;        /* input = root x + mean: [d], [d, d] */
     struct rebuilt_head *heads; /* [n_heads + 2 groups] */
     double *out_root;           /* [heads_dim, heads_dim] of the output matrix */
     /* The weights, in floats: W^T [d, qkv_dim], bias, O [heads_dim, d], O^T, bias. */
@@ -142,7 +142,10 @@ struct convert_rebuild *convert_rebuild_take(const struct converter *c, struct a
     r.qkv_dim = c->qk.width + c->n_groups * (c->qk.dim + c->ov.dim);
     r.heads_dim = c->ov.width;
     r.n_batch = window < BATCH_ROWS ? BATCH_ROWS / window : 1;
-    const uint64_t used = n_windows < 2 * CONVERT_JUDGED ? n_windows : n_windows / (uint64_t)sparse(c->spec->refit == CONVERT_REFIT_BLOCK) + 1;
+    const uint64_t used =
+        n_windows < 2 * CONVERT_JUDGED
+            ? n_windows
+            : n_windows / (uint64_t)sparse(c->spec->refit == CONVERT_REFIT_BLOCK) + 1;
     r.x = take_floats(arena, used * (uint64_t)window, r.d);
     r.y = take_floats(arena, used * (uint64_t)window, r.d);
     r.mean = take_doubles(arena, (uint64_t)r.d, 1);
@@ -176,7 +179,8 @@ static int evaluations(bool patterns)
 
 uint64_t convert_rebuild_windows(const struct converter *c, bool patterns)
 {
-    return (uint64_t)count_used(c, c->calibration, patterns) * (uint64_t)(1 + evaluations(patterns));
+    return (uint64_t)count_used(c, c->calibration, patterns) *
+           (uint64_t)(1 + evaluations(patterns));
 }
 
 /* --- an evaluation, on all threads ----------------------------------------------------------- */
@@ -460,8 +464,8 @@ static void add_moments(double *m, const double *rows, size_t stride, int n, int
 {
     for (int i = 0; i < dim; i++)
         for (int j = 0; j < dim; j++)
-            m[i * dim + j] += scale * linalg_dot(rows + (size_t)i * stride,
-                                                 rows + (size_t)j * stride, (size_t)n);
+            m[i * dim + j] +=
+                scale * linalg_dot(rows + (size_t)i * stride, rows + (size_t)j * stride, (size_t)n);
 }
 
 static void set_root(struct rebuilt_head *h, const double *metric)
@@ -684,13 +688,13 @@ static void measure_results(struct convert_rebuild *r, double *moments)
             continue;
         probe_run(k->probe2, &k->used.block, c->block, convert_stream(c, w), k->window,
                   &(struct block_taps){.at = {[TAP_HEADS] = k->rows}});
-        convert_ridge_add(&sums, &k->summing, k->rows, r->y + (size_t)i++ * (size_t)k->window * (size_t)r->d,
-                          k->window);
+        convert_ridge_add(&sums, &k->summing, k->rows,
+                          r->y + (size_t)i++ * (size_t)k->window * (size_t)r->d, k->window);
     }
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < n; j++)
-            moments[i * n + j] = moments[i * n + j] / sums.n -
-                                 sums.f_sum[i] / sums.n * (sums.f_sum[j] / sums.n);
+            moments[i * n + j] =
+                moments[i * n + j] / sums.n - sums.f_sum[i] / sums.n * (sums.f_sum[j] / sums.n);
 }
 
 static void set_variables(struct convert_rebuild *r)

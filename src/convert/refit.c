@@ -173,10 +173,10 @@ static void add_hidden(struct refit *f, int layer, int w, void *arg)
     struct convert_calibration *k = f->k;
     const int n = convert_window_length(f->c, w);
     (void)arg;
-    run_converted(f, layer, w,
-                  &(struct block_taps){.at = {[TAP_HIDDEN] = k->rows,
-                                              [TAP_MIDDLE] = k->rows2,
-                                              [TAP_OUT] = k->rows3}});
+    run_converted(
+        f, layer, w,
+        &(struct block_taps){
+            .at = {[TAP_HIDDEN] = k->rows, [TAP_MIDDLE] = k->rows2, [TAP_OUT] = k->rows3}});
     difference(k->rows2, window_of(f, k->stream, w), k->rows2, (size_t)n * (size_t)f->c->d);
     convert_ridge_add(&f->ridge, &k->summing, k->rows, k->rows2, n);
 }
@@ -203,9 +203,9 @@ static void add_error(struct refit *f, int layer, int w, void *arg)
     double *sums = arg;
     const size_t n = (size_t)convert_window_length(f->c, w) * (size_t)f->c->d;
     const bool whole = !f->c->config.shared;
-    run_converted(f, layer, w,
-                  &(struct block_taps){.at = {[TAP_MIDDLE] = k->rows2,
-                                              [TAP_OUT] = whole ? k->rows3 : NULL}});
+    run_converted(
+        f, layer, w,
+        &(struct block_taps){.at = {[TAP_MIDDLE] = k->rows2, [TAP_OUT] = whole ? k->rows3 : NULL}});
     convert_widen_difference(k->x, k->rows2, window_of(f, k->middle, w), n);
     sums[0] += linalg_dot(k->x, k->x, n);
     convert_widen_difference(k->x, k->rows3, window_of(f, k->stream, w), whole ? n : 0);

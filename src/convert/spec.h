@@ -45,16 +45,17 @@ struct convert_spec {
     int n_kv_heads;                /* of every layer at most: a divisor of n_heads, and no more than
                                       the checkpoint has */
     const int *layer_kv_heads;     /* [n_layers] of each, at most n_kv_heads; NULL: n_kv_heads */
-    const int *latent; /* [n_layers] ranks of latent caches instead; NULL: K/V heads. Needs tokens */
+    const int
+        *latent; /* [n_layers] ranks of latent caches instead; NULL: K/V heads. Needs tokens */
     /* Not 0: latent caches of the ranks that do best for so many bytes of F32 a token; `latent` is
      * not looked at. */
     size_t cache_bytes;
     enum convert_method method;
-    bool cluster;          /* group by likeness, not by neighbourhood; not with ALiBi */
+    bool cluster;             /* group by likeness, not by neighbourhood; not with ALiBi */
     enum convert_refit refit; /* needs tokens */
-    uint64_t seed;         /* of CONVERT_RANDOM */
-    const int32_t *tokens; /* calibration text, taken in windows of the checkpoint's context */
-    size_t n_tokens;       /* 0: none */
+    uint64_t seed;            /* of CONVERT_RANDOM */
+    const int32_t *tokens;    /* calibration text, taken in windows of the checkpoint's context */
+    size_t n_tokens;          /* 0: none */
     const struct kernels *kernels; /* NULL: the fastest */
     struct pool *pool;             /* NULL: one thread */
     /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */

@@ -16,13 +16,10 @@ static const struct gguf_tensor *find_old(const struct converter *c, enum tensor
 
 enum tensor_role convert_pair_role(int pair)
 {
-    static const enum tensor_role roles[CONVERT_PAIRS] = {[PAIR_OUT] = ROLE_ATTN_OUTPUT,
-                                                          [PAIR_REL] = ROLE_ATTN_REL,
-                                                          [PAIR_K_B] = ROLE_ATTN_K_B,
-                                                          [PAIR_V_B] = ROLE_ATTN_V_B,
-                                                          [PAIR_UP] = ROLE_FFN_UP,
-                                                          [PAIR_GATE] = ROLE_FFN_GATE,
-                                                          [PAIR_DOWN] = ROLE_FFN_DOWN};
+    static const enum tensor_role roles[CONVERT_PAIRS] = {
+        [PAIR_OUT] = ROLE_ATTN_OUTPUT, [PAIR_REL] = ROLE_ATTN_REL, [PAIR_K_B] = ROLE_ATTN_K_B,
+        [PAIR_V_B] = ROLE_ATTN_V_B,    [PAIR_UP] = ROLE_FFN_UP,    [PAIR_GATE] = ROLE_FFN_GATE,
+        [PAIR_DOWN] = ROLE_FFN_DOWN};
     return roles[pair];
 }
 
@@ -129,8 +126,7 @@ static const struct tensor_type_info *type_of_new(const struct converter *c,
         return old ? old->type : NULL;
     struct qkv_part parts[QKV_PARTS];
     layout_qkv(&c->config, spec->layer, parts);
-    old = gguf_find_tensor(c->spec->gguf,
-                           arch_tensor_name(parts[0].role, spec->layer, false).text);
+    old = gguf_find_tensor(c->spec->gguf, arch_tensor_name(parts[0].role, spec->layer, false).text);
     const uint32_t type = old && !spec->is_bias ? old->type->type : TENSOR_F32;
     return tensor_type_find(layout_type(spec, type));
 }
@@ -399,7 +395,8 @@ static uint64_t write_latent_tensors(const struct converter *c, struct gguf_writ
     if (spec.role == ROLE_ATTN_K || spec.role == ROLE_ATTN_V ||
         ((spec.role == ROLE_ATTN_QKV || spec.role == ROLE_ATTN_Q) && spec.is_bias))
         return 0;
-    const struct convert_pair *pairs = role_in_block(spec.role) ? c->tensors[spec.layer].pairs : NULL;
+    const struct convert_pair *pairs =
+        role_in_block(spec.role) ? c->tensors[spec.layer].pairs : NULL;
     if (spec.role != ROLE_ATTN_QKV && spec.role != ROLE_ATTN_Q) {
         n = write_tensor(w, replacement(c, old));
         if (spec.role == ROLE_ATTN_OUTPUT && !spec.is_bias &&

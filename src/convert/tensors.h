@@ -42,7 +42,8 @@ struct convert_tensors {
 /* Takes c->tensors, or counts them. */
 void convert_tensors_take(struct converter *c, struct arena *arena);
 
-/* `from` and, if it is refitted, `ffn` of the block in work, and what its tensors allow: whether values are centred. */
+/* `from` and, if it is refitted, `ffn` of the block in work, and what its tensors allow: whether
+ * values are centred. */
 void convert_load(struct converter *c);
 
 /* Rounds `to`, whose heads are in their new order, to the tensors' types; without a tensor for it a

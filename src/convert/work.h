@@ -102,7 +102,7 @@ struct converter {
     const struct model *model;
     struct arena arena;
     struct convert_weights from, to;
-    struct convert_weights kept; /* of `to`, before a refit; without refits NULL */
+    struct convert_weights kept;      /* of `to`, before a refit; without refits NULL */
     struct convert_ffn ffn, kept_ffn; /* refitted; see convert_refits_block */
     struct convert_moments moments;
     struct convert_circuit qk, ov;

@@ -41,8 +41,7 @@ size_t causal_scratch(const struct config *c, int length)
     const struct width key = width_of(c->head_dim), value = width_of(config_value_dim(c));
     const size_t dims = (size_t)key.dim + (size_t)value.dim;
     const size_t padded = (size_t)key.padded + (size_t)value.padded;
-    return 2 * (size_t)length * padded +
-           2 * (size_t)causal_padded_length(length) * CAUSAL_WIDTH +
+    return 2 * (size_t)length * padded + 2 * (size_t)causal_padded_length(length) * CAUSAL_WIDTH +
            (dims + padded) * CAUSAL_WIDTH;
 }
 

@@ -19,7 +19,7 @@ struct causal_window {
     const struct positions *positions; /* at least `length` of them */
     int rope_dims;                     /* elements of a head that rotary positions turn */
     int length, n_heads, key_dim, value_dim;
-    float scale; /* of scores */
+    float scale;            /* of scores */
     const float *q, *k, *v; /* [length, n_heads * key_dim], [length, key_dim], [length, value_dim],
                                not yet turned */
     size_t q_stride, kv_stride; /* floats from row to row */
@@ -37,7 +37,7 @@ struct causal_window {
      * query at `first`, or out of their gradient; NULL: none are. */
     void (*drop)(const void *arg, int head, int first, int n_keys, float *columns);
     const void *arg; /* of both */
-    float *scratch; /* [causal_scratch] */
+    float *scratch;  /* [causal_scratch] */
 };
 
 /* Whole blocks of queries. */

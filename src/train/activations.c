@@ -63,10 +63,10 @@ static void take_matrices(struct backprop *b, struct arena *arena, int widest)
         const struct tensor_spec spec = layout_weight(&b->config, role, widest);
         if (spec.form != FORM_MATRIX || !layout_has(&b->config, role))
             continue;
-        b->panels[role] = role == ROLE_ATTN_K_B
-                              ? arena_take(arena, latent_key_panels(&b->config, widest),
-                                           sizeof(float))
-                              : take_panels(arena, &spec);
+        b->panels[role] =
+            role == ROLE_ATTN_K_B
+                ? arena_take(arena, latent_key_panels(&b->config, widest), sizeof(float))
+                : take_panels(arena, &spec);
     }
     const struct tensor_spec output = layout_weight(&b->config, ROLE_OUTPUT, 0);
     b->panels[ROLE_OUTPUT] = take_panels(arena, &output);

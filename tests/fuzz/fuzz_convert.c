@@ -34,12 +34,13 @@ static uint64_t number(const struct gguf *g, const char *key, uint64_t max, uint
     return value;
 }
 
-/* Whether a tensor of this name may change: attention's, but for norms. */
+/* Whether a tensor of this name may change: attention's and the feed-forward part's, but for norms.
+ */
 static int may_change(const struct config *c, struct text name)
 {
     struct tensor_spec spec;
     return layout_named(c, name, &spec) && spec.form != FORM_NORM && spec.role >= ROLE_ATTN_QKV &&
-           spec.role <= ROLE_ATTN_OUTPUT;
+           spec.role <= ROLE_FFN_DOWN;
 }
 
 static void compare(const struct config *c, const struct gguf *old, const struct gguf *new)
