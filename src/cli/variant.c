@@ -50,7 +50,8 @@ const struct option variant_options[] = {
         "refit", refit, NULL, refits,
         "what is fitted to the calibration text beyond the shared heads: nothing, the output "
         "matrix, also values, inputs and the feed-forward part, or also queries and keys "
-        "by gradients (minutes for large models); auto: all for fit, none for the others",
+        "by gradients (minutes for large models); auto: all for fit, wo for latent caches, none "
+        "for the others",
         .fallback = "auto", .needs = ANY_VARIANT),
     OPT_FLAG("no-refit", no_refit, "the same as --refit none", .needs = "calib"),
     OPT_END,
@@ -165,6 +166,8 @@ static enum convert_refit refit_of(const struct variant_options *o)
         return CONVERT_REFIT_NONE;
     if (o->refit != VARIANT_AUTO)
         return (enum convert_refit)(o->refit - 1);
+    if (!o->kv_heads)
+        return CONVERT_REFIT_WO;
     return o->method == CONVERT_FIT ? CONVERT_REFIT_ALL : CONVERT_REFIT_NONE;
 }
 
