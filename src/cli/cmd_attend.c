@@ -2,7 +2,6 @@
  * cmd_attend - decode attend: what each head looks at, as figures, pictures and arrays.
  */
 #include <limits.h>
-#include <string.h>
 
 #include "cli/attend_picture.h"
 #include "cli/attend_report.h"
@@ -115,15 +114,14 @@ static enum status attend_text(const void *values, struct runtime *r, struct tex
                                struct err *e)
 {
     const struct attend_options *o = values;
-    const char *path, *slash;
+    const char *path;
     const int width = terminal_width();
     TRY(common_model_path(&o->common, &path, e));
-    slash = strrchr(path, '/');
     TRY(read_attend_tokens(o, r, text, e));
     TRY(runtime_start_threads(r, e));
     struct attend_view view = {
         .common = &o->common,
-        .subject = slash && slash[1] ? slash + 1 : path,
+        .subject = path_name(path),
         .tokenizer = r->checkpoint.tokenizer,
         .tokens = r->tokens,
         .n_tokens = (int)r->n_tokens,
@@ -220,8 +218,9 @@ const struct command command_attend = {
         "is the K/V head that the head uses. Small maps have at most 64 cells a side, large\n"
         "ones 384, a drawing what the terminal has room for: where there are more tokens, a\n"
         "cell is the largest weight of those in it. Frames are around heads that share keys\n"
-        "and values. Colours are for terminals that have 256, unless NO_COLOR is set. All is\n"
-        "the same for any number of threads and any block.\n",
+        "and values: with --kv-heads these become neighbours and are counted so; --beside has\n"
+        "their numbers in the checkpoint. Colours are for terminals that have 256, unless\n"
+        "NO_COLOR is set. All is the same for any number of threads and any block.\n",
     .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
                         {"Text as ids", text_options, 0},
                         {"Heads", head_options, 0},

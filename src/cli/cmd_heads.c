@@ -151,15 +151,19 @@ static enum status print_heads(const struct heads_job *job, struct output *out, 
     return report_end(&r, e);
 }
 
-/* Whether this text does not show that the head is gone, or is predicted better without it. */
-static bool costs_nothing(const struct head_worth *w)
-{
-    return fabs(w->delta_nll) <= w->delta_nll_stderr;
-}
+/* Standard errors that a gain is beyond: one of them alone would find harm in every sixth head that
+ * costs nothing. */
+#define HARM_ERRORS 2
 
 static bool does_harm(const struct head_worth *w)
 {
-    return w->delta_nll < -w->delta_nll_stderr;
+    return w->delta_nll < -HARM_ERRORS * w->delta_nll_stderr;
+}
+
+/* Whether this text does not show that the head is gone. */
+static bool costs_nothing(const struct head_worth *w)
+{
+    return w->delta_nll <= w->delta_nll_stderr && !does_harm(w);
 }
 
 /* "N of M heads DO ...: 0.2,0.4", as --without takes them, as far as there is room. */
@@ -188,14 +192,14 @@ static void say_result(const struct heads_job *job)
     say(&job->options->common, "%.4f nats a token and %.4f bits per byte with all heads",
         whole->nll, whole->bits_per_byte);
     say_heads(job, costs_nothing, "cost nothing on this text, within the standard error");
-    say_heads(job, does_harm, "do harm: it is predicted better without one of them");
+    say_heads(job, does_harm, "do harm, beyond two standard errors");
 }
 
 /* What is left, for the next run. */
 static void say_interrupted(const struct heads_job *job)
 {
     const struct heads_result *r = &job->result;
-    say(&job->options->common, "interrupted after %d of %d heads%s", r->n_done, r->n_heads,
+    say(&job->options->common, "interrupted after %d heads%s", r->n_done,
         r->n_done ? "; --layer L,... goes on with the layers that are not whole" : "");
 }
 
@@ -261,16 +265,17 @@ static enum status show_result(const struct heads_job *job, const struct runtime
     say_result(job);
     if (!job->options->svg)
         return STATUS_OK;
-    return heads_write_picture(&job->result, job->model->config.n_heads, path, job->options->svg,
-                               e);
+    return heads_write_picture(&job->result, job->model->config.n_heads, path_name(path),
+                               job->options->svg, e);
 }
 
 static enum status run_job(struct heads_job *job, const struct runtime *r, struct err *e)
 {
     TRY(find_layers(job, e));
     TRY(check_picture(job, e));
-    TRY(compare_heads(job, r, e));
-    enum status s = measure_heads(job, r, e);
+    enum status s = compare_heads(job, r, e);
+    if (s == STATUS_OK)
+        s = measure_heads(job, r, e);
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         return s;
     if (s == STATUS_INTERRUPTED)
@@ -329,8 +334,8 @@ const struct command command_heads = {
         "like_output_kept  share of their output energy that one shared value keeps\n"
         "\n"
         "These shares are what decode convert --group cluster weighs, on this text. A head whose\n"
-        "delta_nll is no further from 0 than its standard error costs nothing. Ctrl-C prints the\n"
-        "heads that are done; --layer goes on where it was.\n",
+        "delta_nll is not above its standard error costs nothing; one whose gain is beyond two of\n"
+        "them does harm. Ctrl-C prints the heads that are done; --layer goes on where it was.\n",
     .spec = {.groups = {{"Text", text_options, 0},
                         {"Results", result_options, 0},
                         {"Engine", thread_options, offsetof(VALUES, engine)},

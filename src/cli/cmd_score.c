@@ -243,7 +243,7 @@ static enum status draw_picture(const struct score_options *o, const char *model
 {
     char subtitle[160];
     const struct text_picture picture = {
-        .title = model, .subtitle = subtitle, .tokens = p->tokens, .n_tokens = p->n};
+        .title = path_name(model), .subtitle = subtitle, .tokens = p->tokens, .n_tokens = p->n};
     const int n = p->n - 1;
     if (n > 0)
         snprintf(subtitle, sizeof subtitle,

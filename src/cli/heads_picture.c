@@ -42,8 +42,7 @@ static void fill(struct heads_picture *p, const struct heads_result *r, int n_ro
     }
     snprintf(p->title, sizeof p->title, "%.160s: loss without each head", subject);
     snprintf(p->subtitle, sizeof p->subtitle,
-             "%llu tokens, %.4f nats each with all heads; blank: no loss, or less than a 681st of "
-             "the largest",
+             "%llu tokens, %.4f nats each with all heads; blank: less, or a gain",
              (unsigned long long)r->whole.tokens, r->whole.nll);
 }
 

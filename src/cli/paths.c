@@ -11,6 +11,12 @@ static bool same_file(const struct stat *a, const struct stat *b)
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
+const char *path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 /* Whether two paths, of which neither is there, would name one file. Cuts their names off. */
 static bool same_place(char *a, char *b)
 {

@@ -12,6 +12,9 @@
  * and where there is none yet, the folder and the name decide. */
 bool path_same(const char *a, const char *b);
 
+/* What follows the last slash. */
+const char *path_name(const char *path);
+
 /* STATUS_USAGE, naming the option, if the file to be written is one that is read: `what` it is in
  * the message, "the checkpoint". NULL is no such file. */
 enum status path_spares(const char *option, const char *path, const char *input, const char *what,

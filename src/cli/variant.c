@@ -7,6 +7,7 @@
 #include "base/figures.h"
 #include "cli/input.h"
 #include "cli/numbers.h"
+#include "cli/paths.h"
 #include "cli/progress.h"
 
 /* Fewer tokens say nothing about the model's inputs. */
@@ -139,6 +140,13 @@ static enum status read_variant(const struct variant_options *o, const struct co
 {
     uint64_t bytes;
     TRY(check_variant(o, e));
+    if (config_is_latent(c))
+        return err_set(e, STATUS_USAGE,
+                       "--%s: expected a checkpoint with K/V heads, found a latent cache, which all "
+                       "heads share already",
+                       o->kv_heads ? "kv-heads"
+                       : o->latent ? "latent"
+                                   : "cache-bytes");
     if (o->cache_bytes) {
         if (!parse_u64(o->cache_bytes, &bytes) || bytes < 1 || bytes > SIZE_MAX / 2)
             return err_set(e, STATUS_USAGE, "--cache-bytes: expected a number of bytes, found '%s'",
@@ -176,11 +184,10 @@ static struct convert_spec conversion_of(const struct variant_options *o,
                                          const struct config *c)
 {
     const bool fits = o->method == CONVERT_FIT;
-    const char *slash = strrchr(source->path, '/');
     return (struct convert_spec){
         .gguf = source->checkpoint->gguf,
         .source = &source->checkpoint->file,
-        .source_name = slash ? slash + 1 : source->path,
+        .source_name = path_name(source->path),
         .version = DECODE_VERSION,
         .method = (enum convert_method)o->method,
         .cluster = o->grouping == VARIANT_AUTO

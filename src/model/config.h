@@ -72,6 +72,9 @@ void config_write(const struct config *c, struct gguf_writer *w);
 void config_write_kv_heads(const struct config *c, struct gguf_writer *w);
 bool config_is_kv_heads_key(const struct config *c, struct text key);
 
+/* Which key the ranks of latent caches are in. */
+bool config_is_latent_key(const struct config *c, struct text key);
+
 /* Sets the architecture with the kinds of its row; d_model is known. */
 void config_set_arch(struct config *c, const struct arch *arch);
 

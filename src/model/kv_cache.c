@@ -50,6 +50,18 @@ static struct kv_regions describe_regions(const struct kv_shape *shape, int firs
     };
 }
 
+/* Sums the layers up, into `before` if that is there. */
+static void add_layers(struct kv_cache *kv)
+{
+    kv->all = (struct kv_extent){0};
+    for (int l = 0; l < kv->config.n_layers; l++) {
+        if (kv->before)
+            kv->before[l] = kv->all;
+        kv->all = extent_after(kv->all, extent_of_head(&kv->config, l, kv->shape.storage),
+                               config_kv_heads(&kv->config, l));
+    }
+}
+
 static struct kv_cache describe_cache(const struct config *c, const struct kv_shape *shape)
 {
     struct kv_cache kv = {
@@ -58,16 +70,8 @@ static struct kv_cache describe_cache(const struct config *c, const struct kv_sh
         .whole = describe_regions(shape, 0),
         .own = describe_regions(shape, shape->n_shared / KERNEL_LANES * KERNEL_LANES),
     };
-    for (int l = 0; l < c->n_layers; l++)
-        kv.before[l + 1] =
-            extent_after(kv.before[l], extent_of_head(c, l, shape->storage), config_kv_heads(c, l));
+    add_layers(&kv);
     return kv;
-}
-
-/* Of a sequence's position, over all layers. */
-static struct kv_extent extent_of_sequence(const struct kv_cache *kv)
-{
-    return kv->before[kv->config.n_layers];
 }
 
 /* All positions of n_sequences regions of `each` numbers a position. */
@@ -81,7 +85,7 @@ static void *take_region(struct arena *a, int n_sequences, size_t positions, siz
 static void take_regions(struct kv_regions *r, const struct kv_cache *kv, int n_sequences,
                          struct arena *a)
 {
-    const struct kv_extent all = extent_of_sequence(kv);
+    const struct kv_extent all = kv->all;
     const size_t element = element_bytes(kv->shape.storage);
     r->k = take_region(a, n_sequences, r->padded, all.k, element);
     r->v = take_region(a, n_sequences, r->n, all.v, element);
@@ -89,16 +93,22 @@ static void take_regions(struct kv_regions *r, const struct kv_cache *kv, int n_
     r->v_scales = take_region(a, n_sequences, r->n, all.v_scales, sizeof(uint16_t));
 }
 
-static void take_cache(struct kv_cache *kv, struct arena *a)
+static void take_all_regions(struct kv_cache *kv, struct arena *a)
 {
     take_regions(&kv->whole, kv, 1, a);
     take_regions(&kv->own, kv, kv->shape.n_sequences - 1, a);
 }
 
+static void take_cache(struct kv_cache *kv, struct arena *a)
+{
+    take_all_regions(kv, a);
+    kv->before = arena_take(a, (uint64_t)kv->config.n_layers, sizeof *kv->before);
+}
+
 bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t *bytes)
 {
     struct kv_cache kv = describe_cache(c, shape);
-    take_cache(&kv, &kv.arena);
+    take_all_regions(&kv, &kv.arena);
     *bytes = kv.arena.used;
     return !kv.arena.overflow;
 }
@@ -125,8 +135,10 @@ enum status kv_cache_create(struct kv_cache *kv, const struct config *c,
     *kv = describe_cache(c, shape);
     take_cache(kv, &kv->arena);
     const enum status s = arena_allocate(&kv->arena, "the KV cache", e);
-    if (s == STATUS_OK)
+    if (s == STATUS_OK) {
         take_cache(kv, &kv->arena);
+        add_layers(kv);
+    }
     return s;
 }
 
@@ -150,7 +162,7 @@ static struct kv_at locate_position(const struct kv_cache *kv, struct kv_place p
     const struct kv_extent one = extent_of_head(&kv->config, place.layer, kv->shape.storage);
     struct kv_extent before = extent_after(kv->before[place.layer], one, place.kv_head);
     if (place.sequence > 0)
-        before = extent_after(before, extent_of_sequence(kv), place.sequence - 1);
+        before = extent_after(before, kv->all, place.sequence - 1);
     assert(position >= r->first);
     const size_t i = (size_t)(position - r->first), lane = i % KERNEL_LANES;
     return (struct kv_at){

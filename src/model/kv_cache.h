@@ -49,13 +49,14 @@ struct kv_regions {
 struct kv_cache {
     struct config config; /* of the model: layers, K/V heads, their sizes */
     struct kv_shape shape;
-    struct kv_extent before[CONFIG_MAX_LAYERS + 1]; /* each layer, and all of them */
-    struct kv_regions whole;                        /* sequence 0's */
-    struct kv_regions own;                          /* the others': what follows the prefix */
+    struct kv_extent all;     /* of a sequence's position, over all layers */
+    struct kv_extent *before; /* [n_layers] of it what stands before each layer */
+    struct kv_regions whole;  /* sequence 0's */
+    struct kv_regions own;    /* the others': what follows the prefix */
     struct arena arena;
 };
 
-/* Bytes that a cache takes: false when they do not fit a size_t. */
+/* Bytes that a cache takes, a few for each layer aside: false when they do not fit a size_t. */
 bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t *bytes);
 
 /* Bytes that one position adds, over all layers: a key and a value of each K/V head, of which the

@@ -3,7 +3,6 @@
 #include <assert.h>
 
 #include "engine/causal.h"
-#include "train/latent.h"
 
 static float *take_rows(struct arena *arena, uint64_t rows, int n)
 {
@@ -20,12 +19,14 @@ static int widest_layer(const struct config *c)
     return widest;
 }
 
-/* Room for a matrix in panels along either dimension. */
+/* Room for a matrix, or those of the heads, in panels along either dimension. */
 static float *take_panels(struct arena *arena, const struct tensor_spec *spec)
 {
-    const uint64_t forward = (uint64_t)kernel_padded(spec->rows) * (uint64_t)spec->cols;
-    const uint64_t backward = (uint64_t)kernel_padded(spec->cols) * (uint64_t)spec->rows;
-    return arena_take(arena, forward > backward ? forward : backward, sizeof(float));
+    const int n = spec->n_matrices, rows = spec->rows / n;
+    const uint64_t forward = (uint64_t)kernel_padded(rows) * (uint64_t)spec->cols;
+    const uint64_t backward = (uint64_t)kernel_padded(spec->cols) * (uint64_t)rows;
+    return arena_take(arena, (uint64_t)n * (forward > backward ? forward : backward),
+                      sizeof(float));
 }
 
 static struct saved take_saved(struct arena *arena, const struct backprop *b, int l, uint64_t rows)
@@ -34,7 +35,7 @@ static struct saved take_saved(struct arena *arena, const struct backprop *b, in
     return (struct saved){
         .x = take_rows(arena, rows, c->d_model),
         .qkv = take_rows(arena, rows, config_qkv_dim(c, l)),
-        .kv = config_is_latent(c) ? take_rows(arena, rows, latent_kv_dim(c)) : NULL,
+        .kv = config_is_latent(c) ? take_rows(arena, rows, activations_kv_dim(c)) : NULL,
         .heads = take_rows(arena, rows, config_heads_dim(c)),
         .mid = take_rows(arena, rows, c->d_model),
         .up = take_rows(arena, rows, c->d_ff),
@@ -61,12 +62,8 @@ static void take_matrices(struct backprop *b, struct arena *arena, int widest)
 {
     for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++) {
         const struct tensor_spec spec = layout_weight(&b->config, role, widest);
-        if (spec.form != FORM_MATRIX || !layout_has(&b->config, role))
-            continue;
-        b->panels[role] =
-            role == ROLE_ATTN_K_B
-                ? arena_take(arena, latent_key_panels(&b->config, widest), sizeof(float))
-                : take_panels(arena, &spec);
+        if (spec.form == FORM_MATRIX && layout_has(&b->config, role))
+            b->panels[role] = take_panels(arena, &spec);
     }
     const struct tensor_spec output = layout_weight(&b->config, ROLE_OUTPUT, 0);
     b->panels[ROLE_OUTPUT] = take_panels(arena, &output);
@@ -89,7 +86,7 @@ static void take_gradients(struct backprop *b, struct arena *arena, int widest, 
     b->dheads = take_rows(arena, rows, config_heads_dim(c));
     b->dqkv = take_rows(arena, rows, config_qkv_dim(c, widest));
     if (config_is_latent(c))
-        b->dkv = take_rows(arena, rows, latent_kv_dim(c));
+        b->dkv = take_rows(arena, rows, activations_kv_dim(c));
     b->stats = take_rows(arena, rows, 2);
     if (c->position == POSITION_QUADRATIC)
         b->drel =

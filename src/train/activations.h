@@ -3,7 +3,7 @@
  * the buffers that the layers share.
  *
  * Rows are tokens: row = window * length + position. Letters: d = d_model, heads =
- * config_heads_dim, qkv = config_qkv_dim of the layer, kv = latent_kv_dim, ff = d_ff.
+ * config_heads_dim, qkv = config_qkv_dim of the layer, kv = activations_kv_dim, ff = d_ff.
  *
  * Points of the residual stream are counted from 0, the embedding, on: 2 l + 1 is after block l's
  * attention, 2 l + 2 after its feed-forward part. Where norms stand after the residuals the stream
@@ -79,6 +79,19 @@ struct backprop {
 /* Takes all buffers, or counts them (see base/mem.h): sizes are bounded by the config, and rows by
  * an int. */
 void activations_take(struct backprop *b, struct arena *arena);
+
+/* Elements of a row of all heads' keys, then all heads' values, made of what is latent. */
+static inline int activations_kv_dim(const struct config *c)
+{
+    return c->n_heads * (c->head_dim + config_value_dim(c));
+}
+
+/* The K/V heads of a layer as attention has them in training: what is latent is made into those of
+ * each head (see train/latent.h). */
+static inline int activations_kv_heads(const struct config *c, int layer)
+{
+    return config_is_latent(c) ? c->n_heads : config_kv_heads(c, layer);
+}
 
 /* [rows, d] of a point. */
 static inline float *activations_stream(const struct backprop *b, int point)

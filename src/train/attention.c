@@ -6,7 +6,6 @@
 #include <math.h>
 
 #include "engine/causal.h"
-#include "train/latent.h"
 
 /* The query heads of an item. */
 struct item_heads {
@@ -49,10 +48,10 @@ static void run_item(const struct pass *p, int l, int index, float *scratch,
     const struct backprop *b = p->b;
     const struct config *c = &b->config;
     const bool latent = config_is_latent(c);
-    const int kv_heads = latent_kv_heads(c, l), group = c->n_heads / kv_heads;
+    const int kv_heads = activations_kv_heads(c, l), group = c->n_heads / kv_heads;
     const int kv_head = index % kv_heads, window = index / kv_heads, head = kv_head * group;
     const size_t row = (size_t)window * (size_t)b->length, q_stride = (size_t)config_qkv_dim(c, l);
-    const size_t kv_stride = latent ? (size_t)latent_kv_dim(c) : q_stride;
+    const size_t kv_stride = latent ? (size_t)activations_kv_dim(c) : q_stride;
     const size_t heads_dim = (size_t)config_heads_dim(c);
     const size_t k_first = latent ? 0 : (size_t)config_q_dim(c);
     const size_t k = k_first + (size_t)(kv_head * c->head_dim);
@@ -99,7 +98,7 @@ static void run_items(const struct pass *p, int l, int thread,
                       void (*run)(const struct causal_window *w))
 {
     int begin, end;
-    pool_share(p->n_sequences * latent_kv_heads(&p->b->config, l), thread, p->b->n_threads, &begin,
+    pool_share(p->n_sequences * activations_kv_heads(&p->b->config, l), thread, p->b->n_threads, &begin,
                &end);
     for (int index = begin; index < end; index++)
         run_item(p, l, index, activations_scratch(p->b, thread), run);

@@ -16,7 +16,7 @@ static struct sizes sizes_of(const struct config *c, int l)
                           .value = config_value_dim(c),
                           .q_dim = config_q_dim(c),
                           .qkv_dim = config_qkv_dim(c, l),
-                          .kv_dim = latent_kv_dim(c)};
+                          .kv_dim = activations_kv_dim(c)};
 }
 
 /* --- panels ---------------------------------------------------------------------------------- */
@@ -30,13 +30,6 @@ static size_t forward_panels(const struct sizes *s)
 static size_t backward_panels(const struct sizes *s)
 {
     return (size_t)kernel_padded(s->rank) * (size_t)s->key;
-}
-
-uint64_t latent_key_panels(const struct config *c, int l)
-{
-    const struct sizes s = sizes_of(c, l);
-    const size_t forward = forward_panels(&s), backward = backward_panels(&s);
-    return (uint64_t)s.heads * (forward > backward ? forward : backward);
 }
 
 void latent_pack_keys(const struct pass *p, int l, bool backward, float *panels, int thread)

@@ -11,23 +11,9 @@
 
 #include "train/pass.h"
 
-/* Elements of a row of all heads' keys, then all heads' values. */
-static inline int latent_kv_dim(const struct config *c)
-{
-    return c->n_heads * (c->head_dim + config_value_dim(c));
-}
-
-/* The K/V heads of a layer as attention has them in training. */
-static inline int latent_kv_heads(const struct config *c, int layer)
-{
-    return config_is_latent(c) ? c->n_heads : config_kv_heads(c, layer);
-}
-
 /* This thread's share of ROLE_ATTN_K_B of block l as panels, a head's after the other's: see
  * backprop_pack. Keys are products with its transpose. */
 void latent_pack_keys(const struct pass *p, int l, bool backward, float *panels, int thread);
-/* Floats that these take, in either direction. */
-uint64_t latent_key_panels(const struct config *c, int l);
 
 /* kv of the rows r from what is latent in qkv; and dqkv's from dkv. The panels are those of the
  * direction. */
