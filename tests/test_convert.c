@@ -163,7 +163,8 @@ START_TEST(heads_of_their_own_width)
         close_opened(&same), close_opened(&fewer);
     }
     struct convert_spec spec = with_text(spec_of(&b, 4, CONVERT_FIT), N_CALIB);
-    spec.cluster = spec.refit = CONVERT_REFIT_WO;
+    spec.cluster = true;
+    spec.refit = CONVERT_REFIT_WO;
     struct opened fitted = convert_to(&spec, NULL);
     ck_assert_double_lt(logits_apart(&a, &fitted, NULL), 1e-3);
     close_opened(&a), close_opened(&b), close_opened(&fitted);
