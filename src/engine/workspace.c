@@ -26,6 +26,11 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
     w->parts = arena_take(a, attention_parts(c, w->max_rows, cap), sizeof(float));
     if (w->watches)
         w->weights = arena_take(a, rows * (uint64_t)c->n_heads * (uint64_t)cap, sizeof(float));
+    if (config_is_latent(c)) {
+        w->mapped = arena_take(a, rows * (uint64_t)c->n_heads * (uint64_t)config_most_latent(c),
+                               sizeof(float));
+        w->head_quants = arena_take(a, threads * rows, w->quants_bytes);
+    }
     w->hidden = arena_take(a, rows * (uint64_t)c->d_ff, sizeof(float));
     w->input = arena_take(a, read * (uint64_t)w->input_dim, sizeof(float));
     w->attend = arena_take(a, threads * w->attend_floats, sizeof(float));
