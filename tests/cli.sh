@@ -1421,5 +1421,35 @@ done
 expect_exit 0 export "$dir/a.gguf" -o "$dir/half-folder" --force --format csv
 note "export of blocks: float32" has "$out" "GPT2LMHeadModel,MHA,float32,"
 
+# --- latent caches ------------------------------------------------------------------------------
+
+latent=$golden/latent.gguf tokens=$(cat "$golden/latent.tokens")
+expect_exit 0 info "$latent" --depth 39 --batch 1,2
+note "latent: the only variant, and a row a batch" [ "$(grep -c '^MLA-24 ' "$out")" = 3 ]
+note "latent: what a token takes" has "$out" "all heads share in all layers (2 x 24)"
+expect_exit 0 info "$golden/mixed-latent.gguf"
+note "latent: ranks by layer" has "$out" "32, 17, 40"
+run score "$latent" --tokens "$tokens" -t 1
+cp "$out" "$dir/expected"
+expect_same "$dir/expected" score "$latent" --tokens "$tokens" --block 1 -t 3
+bench_rows 4 "$latent" --kv-heads all --depth 0,39 --batch 1,3
+note "latent: bench names it" [ "$(cut -d , -f 1 "$out" | sort -u | tr '\n' ' ')" = "MLA-24 variant " ]
+expect_exit 0 bench "$latent" --depth 39 -n 2 --repeat 1 --prompt 0 -t 1
+note "latent: bench shows arithmetic beside bytes" has "$out" "attention Mflop"
+expect_exit 0 convert "$latent" -o "$dir/latent.gguf" --drop-heads 0.1,1.0 --force
+run score "$dir/latent.gguf" --tokens "$tokens"
+cp "$out" "$dir/expected"
+expect_same "$dir/expected" score "$latent" --tokens "$tokens" --without 0.1,1.0
+expect_exit 0 heads "$latent" --text tests/checks.sh --tokens 60 --format csv
+note "latent: a row a head" has_lines "$out" 13
+expect_exit 0 attend "$latent" -p "to be or not to be" --format csv
+note "latent: attend's row a head" has_lines "$out" 13
+expect_exit 0 quantize "$latent" -o "$dir/latent.gguf" --type q8_0 --force -q
+expect_exit 0 generate "$dir/latent.gguf" -p ab -n 5 --samples 3 --greedy --kv-type q8_0 -q
+expect_exit 0 train "$dir/few" -o "$dir/trained.gguf" --from "$latent" --steps 1 --batch 1 --ctx 8 --seed 1 -q
+expect_exit 0 eval "$dir/trained.gguf" --text "$dir/few" --against "$latent" --format csv
+expect_error 2 "found a latent cache" convert "$latent" -o "$dir/no.gguf" --kv-heads 1
+expect_error 2 "transformers has no model with a latent cache" export "$latent" -o "$dir/no"
+
 echo "cli: $passed passed, $failed failed"
 [ $failed -eq 0 ]

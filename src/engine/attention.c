@@ -145,9 +145,14 @@ void attention_finish_weights(const struct attention *a, int row)
 
 /* --- work items ------------------------------------------------------------------------------ */
 
-/* The keys that are read after a span's last chunk: of the next sequence, or head; NULL where they
+static struct kv_place place_of(const struct attention *a, const struct batch_span *span, int group)
+{
+    return (struct kv_place){span->sequence, a->layer, a->latent ? 0 : group};
+}
+
+/* The keys that are read after a span's last chunk: of the next sequence, or group; NULL where they
  * follow in memory. (With many rows they are those of the chunk itself, which are near.) */
-static const void *keys_after(const struct attention *a, const struct batch_span *span, int kv_head,
+static const void *keys_after(const struct attention *a, const struct batch_span *span, int group,
                               int chunk)
 {
     const struct batch *b = a->batch;
@@ -155,81 +160,80 @@ static const void *keys_after(const struct attention *a, const struct batch_span
         return NULL;
     if (++span == b->spans + b->n_spans) {
         span = b->spans;
-        if (++kv_head == a->n_kv_heads)
+        if (++group == a->n_groups)
             return NULL;
     }
-    const struct kv_place place = {span->sequence, a->layer, kv_head};
-    const struct kv_chunk next = kv_cache_chunk(a->kv, place, 0, 1);
+    const struct kv_chunk next = kv_cache_chunk(a->kv, place_of(a, span, group), 0, 1);
     return next.piece[next.split == 0].k;
 }
 
 /* One group of query heads of one row against one chunk of its sequence. */
-static void attend_chunk(const struct attention *a, const struct batch_span *span, int kv_head,
+static void attend_chunk(const struct attention *a, const struct batch_span *span, int group,
                          int chunk, int row_of_span, float *scratch)
 {
     const int row = span->first_row + row_of_span;
     const int position = span->first_position + row_of_span;
     const int chunk_first = chunk * KERNEL_CHUNK;
     /* Only this item reads the newest position, so nobody has to be waited for. */
-    if (!a->batch->stores_first && chunk == position / KERNEL_CHUNK)
-        store_row(a, kv_head, row, scratch);
+    if (!a->stores_first && chunk == position / KERNEL_CHUNK)
+        store_row(a, group, row, scratch);
 
     int n = position + 1 - chunk_first;
     n = n < KERNEL_CHUNK ? n : KERNEL_CHUNK;
-    const size_t dim = (size_t)a->key_dim, group = (size_t)a->group;
-    const float *q = a->queries + (size_t)row * a->queries_dim + (size_t)kv_head * group * dim;
+    const size_t dim = (size_t)a->key_dim, n_heads = (size_t)a->group;
+    const float *q = a->queries + (size_t)row * a->queries_dim + (size_t)group * n_heads * dim;
     float *scaled = scratch;
-    for (size_t h = 0; h < group; h++)
+    for (size_t h = 0; h < n_heads; h++)
         place_row(a, position, q + h * dim, a->scale, scaled + h * dim);
 
-    float *part = part_of(a, row, kv_head * a->group, chunk);
-    const struct kv_place place = {span->sequence, a->layer, kv_head};
+    float *part = part_of(a, row, group * a->group, chunk);
     const struct attend args = {
-        .kv = kv_cache_chunk(a->kv, place, chunk_first, n),
-        .n_heads = (int)group,
+        .kv = kv_cache_chunk(a->kv, place_of(a, span, group), chunk_first, n),
+        .n_heads = a->group,
         .q = scaled,
-        .scores = scaled + group * dim,
+        .scores = scaled + n_heads * dim,
         .out = part,
         .max = part + a->average_dim,
         .sum = part + a->average_dim + 1,
         .stride = (size_t)a->max_chunks * part_size(a),
-        .bias = a->bias ? a->bias + (size_t)kv_head * group : NULL,
+        .bias = a->bias ? a->bias + (size_t)group * n_heads : NULL,
         .distance = position - chunk_first,
-        .next = keys_after(a, span, kv_head, chunk),
-        .patches = scaled + group * (dim + KERNEL_CHUNK),
+        .next = keys_after(a, span, group, chunk),
+        .patches = scaled + n_heads * (dim + KERNEL_CHUNK),
     };
     if (a->latent)
         a->kernels->attend_latent(&args);
     else
         a->kernels->attend(&args);
     if (a->weights)
-        keep_weights(a, row, kv_head * a->group, chunk, n, args.scores);
+        keep_weights(a, row, group * a->group, chunk, n, args.scores);
 }
 
-/* Of the items of one K/V head, one after the other on a line as long as they cost, those of a span
- * that start in [begin, end). Rows vary fastest: a chunk of the cache stays near while they pass.
+/* Of the items of one group of heads, one after the other on a line as long as they cost, those of
+ * a span that start in [begin, end). Rows vary fastest: a chunk of the cache stays near while they
+ * pass.
  */
 static void attend_span(const struct attention *a, const struct batch_span *span, int64_t at,
-                        int kv_head, int64_t begin, int64_t end, float *scratch)
+                        int group, int64_t begin, int64_t end, float *scratch)
 {
     for (int chunk = 0; chunk < span->n_chunks; chunk++) {
         for (int row = 0; row < span->n_rows && at < end; row++) {
             const int cost = batch_item_cost(span, chunk, row);
             if (cost > 0 && at >= begin)
-                attend_chunk(a, span, kv_head, chunk, row, scratch);
+                attend_chunk(a, span, group, chunk, row, scratch);
             at += cost;
         }
     }
 }
 
-static void attend_head(const struct attention *a, int kv_head, int64_t begin, int64_t end,
-                        float *scratch)
+static void attend_group(const struct attention *a, int group, int64_t begin, int64_t end,
+                         float *scratch)
 {
     int64_t at = 0;
     for (int i = 0; i < a->batch->n_spans; i++) {
         const struct batch_span *span = &a->batch->spans[i];
         if (at < end && span->cost > begin)
-            attend_span(a, span, at, kv_head, begin, end, scratch);
+            attend_span(a, span, at, group, begin, end, scratch);
         at = span->cost;
     }
 }
@@ -237,10 +241,10 @@ static void attend_head(const struct attention *a, int kv_head, int64_t begin, i
 /* Threads with as many heads as the others get just these: their costs are equal. */
 void attention_run(const struct attention *a, float *scratch, int thread, int n_threads)
 {
-    const int64_t per_head = a->batch->cost_per_head, all = a->n_kv_heads * per_head;
+    const int64_t per_head = a->batch->cost_per_head, all = a->n_groups * per_head;
     const int64_t begin = all * thread / n_threads, end = all * (thread + 1) / n_threads;
     for (int h = (int)(begin / per_head); h * per_head < end; h++)
-        attend_head(a, h, begin - h * per_head, end - h * per_head, scratch);
+        attend_group(a, h, begin - h * per_head, end - h * per_head, scratch);
 }
 
 void attention_merge(const struct attention *a, int row, int head, float *out)

@@ -24,12 +24,14 @@ struct attention {
     const struct batch *batch;
     struct kv_cache *kv;
     int layer;
-    int n_kv_heads, group; /* the layer's, see model/config.h */
-    int key_dim;           /* likewise: of a query and a key, */
-    int average_dim;       /* of a head's average, */
-    size_t qkv_dim;        /* and of a row of qkv */
-    bool latent;           /* keys are values, too, of one K/V head */
-    float scale;           /* of scores: 1 / sqrt(head_dim) */
+    int n_kv_heads;      /* the layer's, see model/config.h */
+    int n_groups, group; /* groups of query heads that are one work item, and heads of each */
+    int key_dim;         /* likewise: of a query and a key, */
+    int average_dim;     /* of a head's average, */
+    size_t qkv_dim;      /* and of a row of qkv */
+    bool latent;         /* keys are values, too, of one K/V head, which all groups share */
+    bool stores_first;   /* see attention_store */
+    float scale;         /* of scores: 1 / sqrt(head_dim) */
     const struct positions *positions;
     const struct attend_bias *bias; /* [n_heads] of scores; NULL: none */
     const float *qkv;               /* [n_rows, qkv_dim], a row's Q, then K, then V */
@@ -47,13 +49,13 @@ uint64_t attention_parts(const struct config *c, int n_rows, int cap);
 uint64_t attention_scratch(const struct config *c);
 
 /*
- * Stores this thread's share of the new keys and values, if batch->stores_first: then it must be
+ * Stores this thread's share of the new keys and values, if stores_first: then it must be
  * complete on all threads (a barrier) before attention_run, which otherwise stores them itself.
  */
 void attention_store(const struct attention *a, float *scratch, int thread, int n_threads);
 
-/* This thread's share of the work items (K/V head, chunk, row), by what they cost; fills `parts`.
- * Where threads have whole heads it has the work of K/V heads [thread * n, (thread + 1) * n). */
+/* This thread's share of the work items (group, chunk, row), by what they cost; fills `parts`.
+ * Where threads have whole groups it has the work of groups [thread * n, (thread + 1) * n). */
 void attention_run(const struct attention *a, float *scratch, int thread, int n_threads);
 
 /* Makes one row's weights of what attention_run left of them; after a barrier, once. */

@@ -43,10 +43,30 @@ static void multiply_heads(const struct forward *f, const struct matrix *qkv, co
     f->kernels->matmul(&m, v + first * v_panels, v + (first + n_heads) * v_panels);
 }
 
+/* With fewer work items than these for each thread of full chunks, groups of heads are some, too.
+ */
+#define LATENT_ITEMS 4
+
+/* Groups of query heads. All could be one with a latent cache, which would be read once; but of a
+ * short one each thread reads what there is for some heads, because arithmetic takes longer. */
+static int head_groups(const struct forward *f, int layer)
+{
+    const int n_heads = f->config->n_heads, n_threads = pool_n_threads(f->pool);
+    if (!config_is_latent(f->config))
+        return config_kv_heads(f->config, layer);
+    if (f->batch->cost_per_head >= (int64_t)LATENT_ITEMS * n_threads * KERNEL_CHUNK)
+        return 1;
+    int n = n_threads < n_heads ? n_threads : n_heads;
+    while (n_heads % n != 0)
+        n++;
+    return n;
+}
+
 static struct attention layer_attention(const struct forward *f, const struct block *b, int layer)
 {
     const struct config *c = f->config;
     const bool latent = config_is_latent(c);
+    const int n_groups = head_groups(f, layer);
     const size_t qkv_dim = (size_t)config_qkv_dim(c, layer);
     const int key_dim = config_key_dim(c, layer);
     return (struct attention){
@@ -55,7 +75,9 @@ static struct attention layer_attention(const struct forward *f, const struct bl
         .kv = f->kv,
         .layer = layer,
         .n_kv_heads = config_kv_heads(c, layer),
-        .group = config_group(c, layer),
+        .n_groups = n_groups,
+        .group = c->n_heads / n_groups,
+        .stores_first = f->batch->stores_first || latent, /* threads meet anyway */
         .key_dim = key_dim,
         .average_dim = config_average_dim(c, layer),
         .qkv_dim = qkv_dim,
@@ -132,9 +154,9 @@ void block_attention(const struct forward *f, const struct block *b, int layer, 
     /* Queries as a latent cache takes them; keys and values into the cache. */
     if (a.latent)
         latent_map_queries(f, b, layer, thread);
-    if (f->batch->stores_first)
+    if (a.stores_first)
         attention_store(&a, workspace_attend(w, thread), thread, n_threads);
-    if (a.latent || (f->batch->stores_first && !whole_heads))
+    if (a.stores_first && !whole_heads)
         pool_barrier(f->pool, thread);
 
     /* Scores, softmax and weighted values, chunk by chunk. */

@@ -29,8 +29,9 @@ struct workspace {
     /* With a latent cache: queries as they score with it, then averages of it [max_rows, n_heads *
      * the largest rank]; and each thread's quantised rows for products by head. */
     float *mapped;
-    unsigned char *head_quants; /* [max_threads, max_rows, quants_bytes] */
-    float *attend;              /* [max_threads, attend_floats] attention's, of each thread */
+    unsigned char *head_quants; /* [max_threads, max_rows, head_quants_bytes] */
+    size_t head_quants_bytes;
+    float *attend; /* [max_threads, attend_floats] attention's, of each thread */
     size_t attend_floats;
 };
 
@@ -70,7 +71,7 @@ static inline unsigned char *workspace_quants(const struct workspace *w, int n_r
 
 static inline unsigned char *workspace_head_quants(const struct workspace *w, int thread)
 {
-    return w->head_quants + (size_t)thread * (size_t)w->max_rows * w->quants_bytes;
+    return w->head_quants + (size_t)thread * (size_t)w->max_rows * w->head_quants_bytes;
 }
 
 static inline float *workspace_attend(const struct workspace *w, int thread)

@@ -58,7 +58,7 @@ static const struct shape {
     {6, 3, 16, .position = POSITION_ALIBI, .placement = PLACEMENT_AFTER},
     {4, 2, 24, 8, .position = POSITION_QUADRATIC, .ffn = FFN_GELU_ERF},
     {2, 1, 8, 32, .position = POSITION_SINUSOIDAL, .placement = PLACEMENT_AFTER, .ffn = FFN_RELU},
-    {5, 1, 16, 8, .latent = {32, 9}, .position = POSITION_ALIBI},
+    {3, 1, 16, 32, .latent = {32, 9}, .position = POSITION_ALIBI},
 };
 static const enum storage storages[] = {STORAGE_F32, STORAGE_Q8_0, STORAGE_F16, STORAGE_Q4_0};
 static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
