@@ -236,7 +236,8 @@ static struct shown_row shown_row(const struct bench_report *r, const struct ben
                           .run = *run,
                           .best = is_best(r, row) ? "*" : "",
                           .percent_of_limit = row->share_of_limit * 100};
-    config_variant_name(&r->spec->config, row->n_kv_heads, s.variant);
+    const struct config variant = bench_variant(r->spec, row->variant);
+    config_variant_name(&variant, row->n_kv_heads, s.variant);
     snprintf(s.hash, sizeof s.hash, "%016" PRIx64, row->logits_hash);
     if (row->repeats < r->spec->repeats)
         snprintf(s.note, sizeof s.note, "%d of %d repeats", row->repeats, r->spec->repeats);

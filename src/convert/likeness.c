@@ -62,7 +62,7 @@ static void take_memory(struct converter *c)
 static enum status compare_blocks(struct converter *c, struct head_likeness *kept, struct err *e)
 {
     TRY(convert_calibration_start(c, e));
-    c->windows_all /= 2; /* nothing runs converted */
+    c->windows_all = (uint64_t)c->config.n_layers * (uint64_t)c->calibration->n_windows;
     for (int b = 0; b < config_blocks(&c->config); b++) {
         convert_work_begin(c, b);
         TRY(compare_block(c, kept, e));
@@ -76,7 +76,9 @@ static enum status compare_heads(const struct convert_spec *spec, const struct m
     struct convert_spec all_share = *spec;
     struct converter c;
     all_share.n_kv_heads = 1; /* the largest groups have room for pairs */
-    all_share.cluster = all_share.refit = false;
+    all_share.layer_kv_heads = NULL;
+    all_share.cluster = false;
+    all_share.refit = CONVERT_REFIT_NONE;
     if (spec->n_tokens == 0)
         return err_set(e, STATUS_USAGE, "heads can only be compared on text");
     TRY(convert_work_describe(&c, &all_share, e));

@@ -191,6 +191,8 @@ void block_feed_forward(const struct forward *f, const struct block *b, int thre
         forward_multiply(f, up, input, n_rows, w->hidden, ffn_epilogue(kind), thread);
     pool_barrier(f->pool, thread);
 
+    tap_rows(f, TAP_HIDDEN, w->hidden, f->config->d_ff, thread);
+
     /* Down projection, added to the residual stream. */
     forward_multiply(f, &b->w[ROLE_FFN_DOWN].matrix, w->hidden, n_rows, w->x, EPILOGUE_ADD, thread);
     forward_end_residual(f, &b->w[ROLE_LAYER_OUTPUT_NORM].norm, NULL, thread);

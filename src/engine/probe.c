@@ -74,14 +74,20 @@ static void run_block(void *arg, int thread)
         block_feed_forward(&p->forward, p->block, thread);
 }
 
+static int tap_width(const struct config *c, int tap)
+{
+    if (tap == TAP_HEADS)
+        return config_heads_dim(c);
+    return tap == TAP_HIDDEN ? c->d_ff : c->d_model;
+}
+
 /* Where the rows from `first` on go. */
 static struct block_taps taps_from(const struct probe *p, const struct block_taps *taps, int first)
 {
     struct block_taps from = *taps;
     for (int t = 0; t < BLOCK_TAPS; t++)
         if (from.at[t])
-            from.at[t] += (size_t)first * (size_t)(t == TAP_HEADS ? config_heads_dim(&p->config)
-                                                                  : p->config.d_model);
+            from.at[t] += (size_t)first * (size_t)tap_width(&p->config, t);
     return from;
 }
 

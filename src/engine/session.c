@@ -310,7 +310,7 @@ enum status session_step(struct session *s, const struct batch_row *rows, int n,
 enum status session_enter(struct session *s, int layer, const float *x,
                           const struct batch_row *rows, int n, float *logits, struct err *e)
 {
-    assert(layer >= 0 && layer < s->model->config.n_layers && x);
+    assert(layer >= 0 && layer <= s->model->config.n_layers && x);
     return step_all(s, (struct entry){layer, x}, rows, n, logits, e);
 }
 

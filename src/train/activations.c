@@ -2,6 +2,8 @@
 
 #include <assert.h>
 
+#include "engine/causal.h"
+
 static float *take_rows(struct arena *arena, uint64_t rows, int n)
 {
     return arena_take(arena, rows, (uint64_t)n * sizeof(float));
@@ -39,7 +41,7 @@ static struct saved take_saved(struct arena *arena, const struct backprop *b, in
         .up = take_rows(arena, rows, c->d_ff),
         .gate = ffn_is_gated(c->ffn) ? take_rows(arena, rows, c->d_ff) : NULL,
         .softmax = take_rows(arena, (uint64_t)b->n_sequences * (uint64_t)c->n_heads,
-                             2 * activations_padded_length(b->length)),
+                             2 * causal_padded_length(b->length)),
     };
 }
 

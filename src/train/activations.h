@@ -93,12 +93,6 @@ static inline int activations_kv_heads(const struct config *c, int layer)
     return config_is_latent(c) ? c->n_heads : config_kv_heads(c, layer);
 }
 
-/* Whole blocks of queries. */
-static inline int activations_padded_length(int length)
-{
-    return (length + CAUSAL_WIDTH - 1) / CAUSAL_WIDTH * CAUSAL_WIDTH;
-}
-
 /* [rows, d] of a point. */
 static inline float *activations_stream(const struct backprop *b, int point)
 {

@@ -6,9 +6,6 @@
 
 #include "train/pass.h"
 
-/* Floats of scratch that a thread needs. */
-size_t backprop_attention_scratch(const struct config *c, int length);
-
 /* This thread's share of the windows and K/V heads of block l: qkv -> heads, dheads -> dqkv and,
  * of quadratic positions, drel. Of a latent cache keys and values are in kv, their gradient in dkv.
  */

@@ -250,7 +250,7 @@ static void add_conversion(struct parts *p, const struct config *c)
     add_number(p, "fuzz", ".method", GGUF_U32, (double)pick(p, 5));
     add_number(p, "fuzz", ".tokens", GGUF_U32, (double)pick(p, 24));
     add_number(p, "fuzz", ".cluster", GGUF_BOOL, (double)pick(p, 2));
-    add_number(p, "fuzz", ".refit", GGUF_BOOL, (double)pick(p, 2));
+    add_number(p, "fuzz", ".refit", GGUF_U32, (double)pick(p, 4));
 }
 
 size_t make_checkpoint(uint8_t *data, size_t max_size, uint64_t *random)
