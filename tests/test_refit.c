@@ -111,8 +111,7 @@ START_TEST(more_is_not_worse)
     struct opened a = open_named(names[_i]);
     double last = HUGE_VAL;
     for (int refit = CONVERT_REFIT_NONE; refit <= CONVERT_REFIT_BLOCK; refit++) {
-        struct convert_spec spec =
-            with_text(spec_of(&a, 1, CONVERT_FIT), 7 * a.model->config.n_ctx);
+        struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_FIT), few_windows(&a));
         struct convert_layer lost[MAX_LAYERS];
         spec.refit = (enum convert_refit)refit;
         struct opened b = convert_to(&spec, lost);
