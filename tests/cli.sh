@@ -1207,13 +1207,19 @@ cp "$dir/latent.gguf" "$dir/latent.kept"
 expect_exit 0 convert "$model" -o "$dir/latent.gguf" --force --cache-bytes 512 "$@" -q -t 3
 note "latent: the same bytes with 3 threads" cmp -s "$dir/latent.gguf" "$dir/latent.kept"
 
+run bench "$model" --kv-heads 8,1 --latent 32,64 -n 4 --repeat 1 --format csv -q
+note "bench: latent caches beside K/V heads" has "$out" "MLA-64"
+expect_exit 0 bench --shape 1x16x2,vocab=9,ctx=8 --latent 4 -n 2 --repeat 1 -q
+expect_error 2 "expected at most 16" bench --shape 1x16x2,vocab=9,ctx=8 --latent 17 -n 2
+expect_error 2 "rotary" bench "$golden/llama.gguf" --latent 4 -n 2
+
 # K/V heads layer by layer, and every level of refits.
 run convert "$model" -o "$dir/mixed.gguf" --kv-heads 4,1,2,1 "$@"
 note "kv-heads by layer: exit 0, found $code" is_code 0
 note "kv-heads by layer: is mixed" has "$out" "GQA-mixed-4"
 for refit in none wo all block; do
     expect_exit 0 convert "$model" -o "$dir/refit.gguf" --force --kv-heads 2 "$@" --refit $refit -q
-    run info "$dir/refit.gguf" --metadata
+    run info "$dir/refit.gguf"
     note "refit $refit: metadata say so" grep -q "decode.convert.refit.* $refit" "$out"
 done
 set --
