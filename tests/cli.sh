@@ -1199,6 +1199,10 @@ expect_exit 0 score "$model" -p "ROMEO:" --logits "$dir/second.npy" --latent 32 
 note "latent: the file is what memory has" cmp -s "$dir/first.npy" "$dir/second.npy"
 run info "$dir/latent.gguf"
 note "latent: is MLA-32" has "$out" "MLA-32"
+grep '^MLA-32 ' "$out" >"$dir/expected"
+run info "$model" --latent 32
+note "info --latent: as its file" [ "$(grep '^MLA-32 ' "$out")" = "$(tail -1 "$dir/expected")" ]
+expect_error 2 "rotary" info "$golden/llama.gguf" --latent 4
 run convert "$model" -o "$dir/latent.gguf" --force --cache-bytes 512 "$@" --format json
 note "latent: exit 0, found $code" is_code 0
 note "latent: JSON has the method" has "$out" '"method": "latent"'

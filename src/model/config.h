@@ -72,6 +72,11 @@ void config_write(const struct config *c, struct gguf_writer *w);
 void config_write_kv_heads(const struct config *c, struct gguf_writer *w);
 bool config_is_kv_heads_key(const struct config *c, struct text key);
 
+/* Makes it the variant with a latent cache of this rank in every layer; and whether it can be:
+ * STATUS_USAGE, naming the rank and why not. */
+void config_set_latent(struct config *c, int rank);
+enum status config_check_rank(const struct config *c, int rank, struct err *e);
+
 /* Which key the ranks of latent caches are in. */
 bool config_is_latent_key(const struct config *c, struct text key);
 

@@ -32,10 +32,25 @@ static struct config variant_config(const struct config *c, int n_kv_heads)
     return variant;
 }
 
+static bool file_has(const struct cost_shape *s, enum tensor_role role, int layer, bool is_bias)
+{
+    return gguf_find_tensor(s->gguf, arch_tensor_name(role, layer, is_bias).text) != NULL;
+}
+
+/* Whether a latent cache, which the file has none of, would bring the tensor. */
+static bool is_new(const struct cost_shape *s, const struct tensor_spec *t)
+{
+    const bool latent = t->role == ROLE_ATTN_Q || t->role == ROLE_ATTN_KV_A ||
+                        t->role == ROLE_ATTN_K_B || t->role == ROLE_ATTN_V_B;
+    return latent && config_is_latent(s->config) && !file_has(s, ROLE_ATTN_KV_A, t->layer, false);
+}
+
 bool cost_has_tensor(const struct cost_shape *s, const struct tensor_spec *t)
 {
+    if (s->gguf && is_new(s, t))
+        return !t->is_bias || file_has(s, ROLE_ATTN_OUTPUT, t->layer, true);
     if (s->gguf)
-        return gguf_find_tensor(s->gguf, t->name.text) != NULL;
+        return file_has(s, t->role, t->layer, t->is_bias);
     if (t->is_bias ? !s->biases : (t->flags & SPEC_NOT_NEW) != 0)
         return false;
     return !(t->flags & SPEC_UNUSUAL) && !(s->tied && t->role == ROLE_OUTPUT);
