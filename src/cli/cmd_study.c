@@ -27,7 +27,8 @@
 
 struct study_options {
     struct common_options common; /* its positional is TEXT, its model stays NULL */
-    const char *dir, *kv_heads, *methods, *alphas, *scratch, *shard, *plot, *threads;
+    const char *dir, *kv_heads, *methods, *latent, *alphas, *scratch, *shard, *plot, *frontier,
+        *threads;
     int n_seeds, format;
     struct option_u64 first_seed;
     bool teacher;
@@ -43,6 +44,9 @@ static const struct option study_options[] = {
                .otherwise = "every divisor of --heads below it"),
     OPT_STRING("method", methods, "M,M,...", "how heads are converted, see decode help convert",
                .fallback = "mean,first,random,procrustes,fit"),
+    OPT_STRING("latent", latent, "R,R,...",
+               "ranks of latent caches to convert to as well, see decode help convert",
+               .otherwise = "none"),
     OPT_STRING("alpha", alphas, "P,P,...",
                "percents of the steps for which each conversion, and the MHA checkpoint itself, is "
                "trained further; 0 is always among them",
@@ -63,6 +67,9 @@ static const struct option study_options[] = {
 
 static const struct option result_options[] = {
     OPT_STRING("plot", plot, "FILE.svg", "draw bits per byte over the percents"),
+    OPT_STRING("frontier", frontier, "FILE.svg",
+               "draw bits per byte over the cache's bytes a token, as converted and after 1% (or "
+               "the least percent of --alpha)"),
     OPT_FORMAT,
     OPT_END,
 };
@@ -95,12 +102,25 @@ static enum status list_kv_heads(const struct study_options *o, const struct con
 static enum status list_methods(const struct study_options *o, struct int_list *list, struct err *e)
 {
     const char *names[STUDY_N_METHODS] = {NULL};
-    for (int m = STUDY_MHA + 1; m < STUDY_SCRATCH; m++)
+    for (int m = STUDY_MHA + 1; m < STUDY_LATENT; m++)
         names[m - STUDY_MHA - 1] = study_methods[m];
     TRY(list_names("--method", o->methods, names, list, e));
     for (int i = 0; i < list->n; i++)
         list->items[i] += STUDY_MHA + 1;
     return STATUS_OK;
+}
+
+/* What convert would refuse only when the MHA checkpoint is trained. */
+static enum status list_ranks(const struct study_options *o, const struct config *c,
+                              struct int_list *list, struct err *e)
+{
+    if (!o->latent)
+        return STATUS_OK;
+    if (c->position == POSITION_ROPE)
+        return err_set(e, STATUS_USAGE,
+                       "--latent: expected another --position than rope, which turns every key by "
+                       "its own position: one cached vector for all heads cannot be turned");
+    return list_ints("--latent", o->latent, 1, c->d_model, list, e);
 }
 
 static enum status list_percents(const struct study_options *o, struct study_wanted *w,
@@ -132,6 +152,7 @@ static enum status specify_study(const struct study_options *o, const struct con
                                .taught = o->teacher};
     TRY(list_kv_heads(o, c, &w->kv_heads, e));
     TRY(list_methods(o, &w->methods, e));
+    TRY(list_ranks(o, c, &w->latent, e));
     if (w->first_seed > UINT64_MAX - (uint64_t)w->n_seeds)
         return err_set(e, STATUS_USAGE, "--seed: %d seeds from %" PRIu64 " on are beyond the last",
                        w->n_seeds, w->first_seed);
@@ -209,6 +230,15 @@ static enum status prepare_folder(const struct study_options *o, size_t *text_by
 
 /* --- the run --------------------------------------------------------------------------------- */
 
+static enum status check_picture(const char *option, const char *path,
+                                 const struct study_options *o, struct err *e)
+{
+    if (!path)
+        return STATUS_OK;
+    TRY(path_spares(option, path, o->common.positional, "the text", e));
+    return path_writable(path, e);
+}
+
 static enum status check_study_options(const struct study_options *o, struct study_shard *shard,
                                        struct err *e)
 {
@@ -225,10 +255,12 @@ static enum status check_study_options(const struct study_options *o, struct stu
         return err_set(e, STATUS_USAGE,
                        "--val-fraction: the held-out part is what cells are compared on; expected "
                        "more than 0");
-    if (o->plot) {
-        TRY(path_spares("--plot", o->plot, text, "the text", e));
-        TRY(path_writable(o->plot, e));
-    }
+    TRY(check_picture("--plot", o->plot, o, e));
+    TRY(check_picture("--frontier", o->frontier, o, e));
+    if (o->plot && o->frontier && path_same(o->plot, o->frontier))
+        return err_set(e, STATUS_USAGE,
+                       "--plot and --frontier are both '%.200s'; expected a file for each",
+                       o->plot);
     return study_read_shard(o->shard, shard, e);
 }
 
@@ -240,7 +272,9 @@ static enum status conclude_study(const struct study_options *o, const struct st
              "%d steps, %d seed%s, %zu bytes of text, the last %g%% held out", o->steps.n_steps,
              o->n_seeds, o->n_seeds == 1 ? "" : "s", s->text_bytes, 100 * o->steps.val_fraction);
     TRY(study_report_print(s->plan, (enum table_format)o->format, out, e));
-    return o->plot ? study_write_plot(s->plan, subtitle, o->plot, e) : STATUS_OK;
+    if (o->plot)
+        TRY(study_write_plot(s->plan, subtitle, o->plot, e));
+    return o->frontier ? study_write_frontier(s->plan, subtitle, o->frontier, e) : STATUS_OK;
 }
 
 static enum status run_plan(const struct study_options *o, const struct config *c,
@@ -284,11 +318,14 @@ const struct command command_study = {
     .usage = "TEXT -o DIR [options]",
     .notes =
         "For each seed an MHA checkpoint is trained, and converted by each method to each number\n"
-        "of K/V heads; each conversion, and the MHA checkpoint itself as the control, is trained\n"
-        "further for each percent of the steps, with a learning rate that train --from finds; and\n"
-        "each variant is trained from scratch for as many steps in all. All are evaluated on the\n"
-        "held-out part, which neither training nor calibration sees. Cells are printed, then\n"
-        "their means over the seeds with their deviation.\n"
+        "of K/V heads, and to a latent cache of each rank; each conversion, and the MHA "
+        "checkpoint\n"
+        "itself as the control, is trained further for each percent of the steps, with a learning\n"
+        "rate that train --from finds; and each number of K/V heads is trained from scratch for "
+        "as\n"
+        "many steps in all. All are evaluated on the held-out part, which neither training nor\n"
+        "calibration sees. Cells are printed, then their means over the seeds with their\n"
+        "deviation.\n"
         "\n"
         "A cell is DIR/NAME.gguf, which the commands that -v shows make alone, bit for bit, and\n"
         "DIR/NAME.json with its figures. DIR/results.jsonl has a line for every cell that is "
