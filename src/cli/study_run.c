@@ -282,7 +282,9 @@ static double cost_of(const struct study_setting *s, const struct study_cell *ce
     const double step = (double)s->steps->batch * s->length;
     const double evaluated = s->steps->val_fraction * (double)s->text_bytes / 2 / step;
     double making = cell->steps;
-    if (study_converts(cell->method) && cell->alpha == 0)
+    if (s->given && !study_origin(s->plan, cell))
+        making = 0;
+    else if (study_converts(cell->method) && cell->alpha == 0)
         making = is_fitted(cell) ? COST_FIT : COST_CONVERT;
     else if (study_origin(s->plan, cell))
         making += COST_PROBE;
