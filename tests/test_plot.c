@@ -287,6 +287,41 @@ START_TEST(one_point_among_lines)
 }
 END_TEST
 
+/* In the colour of the line before, dashed, with hollow markers, and without a name of its own. */
+START_TEST(a_line_drawn_again)
+{
+    static const struct plot_point later[] = {{0, NOTHING, 50, NOTHING, NOTHING},
+                                              {100, NOTHING, 70, NOTHING, NOTHING}};
+    const struct plot_series series[] = {{"MHA", simple_points, 3, false},
+                                         {"MHA later", later, 2, true},
+                                         {"MQA", simple_points, 3, false},
+                                         {"MQA later", later, 2, true}};
+    struct plot p = plot_of(series, 4);
+    p.again_label = "later";
+    char *text = draw(&p);
+    check_chart(text);
+    ck_assert_int_eq(count(text, "stroke-dasharray=\"7 5\""), 3); /* one in the legend */
+    ck_assert_int_eq(count(text, "class=\"hollow\""), 5);
+    ck_assert_int_eq(count(text, ">later</text>"), 1);
+    ck_assert_int_eq(count(text, "MHA later</text>"), 0);
+    ck_assert_int_eq(count(text, ">MHA</text>"), 1);
+    ck_assert_int_eq(count(text, ">MQA</text>"), 1);
+    ck_assert_ptr_nonnull(strstr(text, "<title>MQA later: 70 at 100</title>"));
+    /* Two colours for four lines: each in the legend, and for spread, prediction and line twice. */
+    ck_assert_int_eq(count(text, "<g class=\"c0\""), 7);
+    ck_assert_int_eq(count(text, "<g class=\"c1\""), 7);
+    ck_assert_int_eq(count(text, "<g class=\"c2\""), 0);
+    free(text);
+    /* Where there is none, the legend has nothing of it. */
+    p.n_series = 1;
+    text = draw(&p);
+    check_chart(text);
+    ck_assert_ptr_null(strstr(text, "later"));
+    ck_assert_ptr_null(strstr(text, "stroke-dasharray=\""));
+    free(text);
+}
+END_TEST
+
 /* Ticks from just below 2.79 to just above 2.91, and not from 0. */
 START_TEST(axis_near_the_values)
 {
@@ -541,6 +576,7 @@ int main(void)
     tcase_add_test(charts, doublings_of_any_range);
     tcase_add_test(charts, one_point);
     tcase_add_test(charts, one_point_among_lines);
+    tcase_add_test(charts, a_line_drawn_again);
     tcase_add_test(charts, axis_near_the_values);
     tcase_add_test(charts, many_series);
     tcase_add_test(charts, names_at_the_ends_keep_apart);
