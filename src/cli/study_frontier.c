@@ -52,11 +52,13 @@ static void add_point(struct frontier *f, const struct study_mean *m, double byt
         (struct plot_point){bytes, none, elsewhere ? none : m->bits_per_byte, none, level};
 }
 
-/* The line of a method at one share of uptraining, if there is any of it. */
+/* The line of a method at one share of uptraining; without points where there is nothing of it, so
+ * that a method has its colour whatever others there are. */
 static void add_series(struct frontier *f, enum study_method method, double alpha, bool again)
 {
     struct plot_series *s = &f->series[f->n_series];
-    char *name = f->names[f->n_series];
+    char *name = f->names[f->n_series++];
+    const char *shown = method == STUDY_MHA ? "MHA" : study_methods[method];
     *s = (struct plot_series){.name = name, .points = f->next_point, .again = again};
     for (int i = 0; i < f->n; i++) {
         const struct study_mean *m = &f->means[i];
@@ -68,29 +70,30 @@ static void add_series(struct frontier *f, enum study_method method, double alph
             add_point(f, m, f->least_bytes, true);
     }
     s->n_points = (int)(f->next_point - s->points);
-    if (s->n_points == 0)
-        return;
-    const int len = snprintf(name, sizeof f->names[0], "%s",
-                             method == STUDY_MHA ? "MHA" : study_methods[method]);
     if (again)
-        snprintf(name + len, sizeof f->names[0] - (size_t)len, " after %g%%", alpha);
-    f->n_series++;
+        snprintf(name, sizeof f->names[0], "%s after %g%%", shown, alpha);
+    else
+        snprintf(name, sizeof f->names[0], "%s", shown);
 }
 
+/* In the order of the colours, of which the first differ most. */
 static void fill_series(struct frontier *f)
 {
+    static const enum study_method methods[] = {STUDY_MHA,       STUDY_MEAN,   STUDY_FIRST,
+                                                STUDY_FIT,       STUDY_LATENT, STUDY_RANDOM,
+                                                STUDY_PROCRUSTES};
+    _Static_assert(sizeof methods / sizeof *methods == STUDY_SCRATCH, "all but from scratch");
     find_ends(f);
-    for (int m = STUDY_MHA; m < STUDY_SCRATCH; m++) {
-        const int before = f->n_series;
-        add_series(f, (enum study_method)m, 0, false);
-        if (f->n_series > before && !isnan(f->after))
-            add_series(f, (enum study_method)m, f->after, true);
+    for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
+        add_series(f, methods[m], 0, false);
+        add_series(f, methods[m], f->after, true);
     }
 }
 
 static enum status draw(struct frontier *f, const char *subtitle, const char *path, struct err *e)
 {
     char after[64];
+    const int seeds = f->n > 0 ? f->means[0].n_seeds : 0;
     fill_series(f);
     snprintf(after, sizeof after, "after uptraining for %g%% of the steps", f->after);
     const struct plot plot = {.title = "Bits per byte over the size of the cache",
@@ -99,7 +102,8 @@ static enum status draw(struct frontier *f, const char *subtitle, const char *pa
                               .x_doubles = true,
                               .y_label = "bits per byte of the held-out part",
                               .y_near = true,
-                              .mid_label = "as converted, mean of the seeds",
+                              .mid_label =
+                                  seeds > 1 ? "as converted, mean of the seeds" : "as converted",
                               .predicted_label = "MHA's level",
                               .again_label = after,
                               .series = f->series,
