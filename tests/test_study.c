@@ -219,6 +219,66 @@ START_TEST(means_are_over_the_seeds_that_are_done)
 }
 END_TEST
 
+/* --- the frontier ---------------------------------------------------------------------------- */
+
+/* Draws a plan of which every cell is done, with uptraining for `alpha` and for 5%. */
+static char *draw_frontier(double alpha)
+{
+    const struct config c = eight_heads();
+    struct study_wanted w = small_study(&c);
+    w.alphas = (struct study_shares){{5, 0, alpha}, 3};
+    w.scratch = (struct study_shares){{0.25}, 1};
+    w.latent = (struct int_list){{4}, 1};
+    struct study_plan plan = plan_of(&w);
+    for (int i = 0; i < plan.n; i++) {
+        struct study_cell *cell = &plan.cells[i];
+        const bool loses = study_converts(cell->method);
+        cell->done = true;
+        cell->bits_per_byte = loses ? 3 : 2 - cell->alpha / 100;
+        cell->cache_bytes_per_token = cell->latent ? 32 : 128 * (uint64_t)cell->kv_heads;
+    }
+    struct err e = {""};
+    const char *path = scratch_path("frontier.svg");
+    ck_assert_msg(study_write_frontier(&plan, "subtitle", path, &e) == STATUS_OK, "%s", e.text);
+    size_t n;
+    char *text = (char *)read_file(path, &n);
+    text[n] = 0;
+    scratch_remove();
+    study_plan_free(&plan);
+    return text;
+}
+
+static void expect_parts(const char *text, const char *const *parts)
+{
+    for (; *parts; parts++)
+        ck_assert_msg(strstr(text, *parts) != NULL, "no %s", *parts);
+}
+
+START_TEST(the_frontier_has_every_method_before_and_after)
+{
+    static const char *const one[] = {"MHA: 2 at 1,024.",
+                                      "MHA after 1%: 1.990 at 1,024.",
+                                      "mean: 3 at 128 to 3 at 256.",
+                                      "mean after 1%: 3 at 128 to 3 at 256.",
+                                      "fit: 3 at 128 to 3 at 256.",
+                                      "latent: 3 at 32.",
+                                      "latent after 1%: 3 at 32.",
+                                      ">after uptraining for 1% of the steps<",
+                                      NULL};
+    static const char *const least[] = {"fit after 2%: ", NULL};
+    char *text = draw_frontier(1);
+    expect_parts(text, one);
+    ck_assert_ptr_null(strstr(text, "5%"));
+    ck_assert_ptr_null(strstr(text, "scratch"));
+    free(text);
+    /* Without 1% it is the least; what is trained from scratch has no say. */
+    text = draw_frontier(2);
+    expect_parts(text, least);
+    ck_assert_ptr_null(strstr(text, "5%"));
+    free(text);
+}
+END_TEST
+
 /* --- records --------------------------------------------------------------------------------- */
 
 static struct study_cell done_cell(const struct config *c)
@@ -429,6 +489,7 @@ int main(void)
     tcase_add_test(t, latent_caches_come_after_heads);
     tcase_add_test(t, percents_and_shards_are_parsed_strictly);
     tcase_add_test(t, means_are_over_the_seeds_that_are_done);
+    tcase_add_test(t, the_frontier_has_every_method_before_and_after);
     tcase_add_test(t, records_come_back_as_they_were);
     tcase_add_test(t, damaged_records_are_refused_by_name);
     tcase_add_test(t, records_of_latent_caches_say_their_rank);
