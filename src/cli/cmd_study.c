@@ -56,8 +56,9 @@ static const struct option study_options[] = {
                "trained further; 0 is always among them",
                .fallback = "0,1,2,5,10"),
     OPT_STRING("scratch", scratch, "P,P,...|none",
-               "percents more than all steps for which each variant is trained from scratch",
-               .otherwise = "the largest of --alpha"),
+               "percents more than all steps for which each number of K/V heads is trained from "
+               "scratch",
+               .otherwise = "the largest of --alpha; none with --from"),
     OPT_INT("seeds", n_seeds, "N", 1, 1000, "seeds: each has an MHA checkpoint of its own",
             .otherwise = "3, or 1 with --from"),
     OPT_U64("seed", first_seed, "S", "the first of them; the others follow", .otherwise = "1"),
@@ -380,15 +381,13 @@ const struct command command_study = {
     .summary = "the GQA paper's experiment on one text: train, convert, uptrain, compare",
     .usage = "TEXT -o DIR [options]",
     .notes =
-        "For each seed an MHA checkpoint is trained, and converted by each method to each number\n"
-        "of K/V heads, and to a latent cache of each rank; each conversion, and the MHA "
-        "checkpoint\n"
-        "itself as the control, is trained further for each percent of the steps, with a learning\n"
-        "rate that train --from finds; and each number of K/V heads is trained from scratch for "
-        "as\n"
-        "many steps in all. All are evaluated on the held-out part, which neither training nor\n"
-        "calibration sees. Cells are printed, then their means over the seeds with their\n"
-        "deviation.\n"
+        "For each seed an MHA checkpoint is trained, or that of --from is taken, and converted by\n"
+        "each method to each number of K/V heads and to a latent cache of each rank; each\n"
+        "conversion, and the MHA checkpoint itself as the control, is trained further for each\n"
+        "percent of the steps, with a learning rate that train --from finds; and each number of\n"
+        "K/V heads is trained from scratch for as many steps in all. All are evaluated on the\n"
+        "held-out part, which training and calibration do not see. Cells are printed, then their\n"
+        "means over the seeds with their deviation.\n"
         "\n"
         "A cell is DIR/NAME.gguf, which the commands that -v shows make alone, bit for bit, and\n"
         "DIR/NAME.json with its figures. DIR/results.jsonl has a line for every cell that is "

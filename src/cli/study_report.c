@@ -264,7 +264,7 @@ static void fill_lines(struct study_lines *l, const struct study_mean *means, in
         char method[48];
         name_line(m, method, sizeof method);
         snprintf(l->names[l->n], sizeof l->names[l->n], "%s, %s", m->variant,
-                 m->kv_heads == means[0].kv_heads ? "trained as long" : method);
+                 m->method == study_methods[STUDY_MHA] ? "trained as long" : method);
         l->series[l->n] =
             (struct plot_series){.name = l->names[l->n], .points = &l->points[i], .n_points = 1};
         l->n++;
