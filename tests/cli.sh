@@ -523,7 +523,7 @@ keys="$keys,p99_us,max_us,mean_us,us_per_token,tokens_per_s,weight_bytes,kv_byte
 keys="$keys,predicted_us,speedup,predicted_speedup,limited_by,prefill_tokens_per_s,load_ms"
 keys="$keys,peak_rss_bytes,logits_hash,isa,limit_tokens_per_s,share_of_limit,noisy,attention_flops"
 keys="$keys,bandwidth_gb_per_s,flops_per_s,dot_flops_per_s,model,shape,architecture,cpu,version"
-keys="$keys,compiler,date"
+bench_keys="$keys,compiler,date"
 shape=2x32x4,ff=64,vocab=50,ctx=40
 quick="-n 2 --repeat 2 --warmup 1"
 
@@ -534,7 +534,7 @@ bench_rows() {
     run bench "$@" $quick --format csv
     note "bench: exit 0, found $code: $*" is_code 0
     note "bench: $h_rows rows: $*" has_lines "$out" $((h_rows + 1))
-    note "bench: exactly the documented keys" [ "$(head -n 1 "$out")" = "$keys" ]
+    note "bench: exactly the documented keys" [ "$(head -n 1 "$out")" = "$bench_keys" ]
 }
 bench_rows 12 "$model" --kv-heads all --depth 0,128,255
 note "bench: variants" [ "$(cut -d , -f 1 "$out" | sort -u | tr '\n' ' ')" = "GQA-2 GQA-4 MHA MQA variant " ]
@@ -1218,7 +1218,7 @@ expect_error 2 "expected at most 16" bench --shape 1x16x2,vocab=9,ctx=8 --latent
 expect_error 2 "rotary" bench "$golden/llama.gguf" --latent 4 -n 2
 
 # K/V heads layer by layer, and every level of refits.
-run convert "$model" -o "$dir/mixed.gguf" --kv-heads 4,1,2,1 "$@"
+run convert "$model" -o "$dir/by-layer.gguf" --kv-heads 4,1,2,1 "$@"
 note "kv-heads by layer: exit 0, found $code" is_code 0
 note "kv-heads by layer: is mixed" has "$out" "GQA-mixed-4"
 for refit in none wo all block; do
