@@ -145,7 +145,7 @@ static void judge(const struct ran *r, const struct way *w, const struct fault_p
 static long fail_each(struct way w)
 {
     long done = 0;
-    const long calls = scenario_calls(w.kind), few = SANITIZED ? 5 : 10;
+    const long calls = scenario_calls(w.kind), few = SANITIZED ? 7 : 10;
     for (long n = faults_next(-1, calls, few);; n = faults_next(n, calls, few), done++) {
         const struct fault_plan plan = {
             .kind = w.kind, .at = n, .from_then_on = w.from_then_on, .error = w.error};
