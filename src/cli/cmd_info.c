@@ -180,9 +180,10 @@ static enum status read_steps(const struct info_options *o, const struct config 
     return read_bandwidth(o, a, s, e);
 }
 
-static enum status read_ranks(const struct info_options *o, const struct info *info,
-                              struct asked_steps *a, struct info_settings *s, struct err *e)
+static enum status read_ranks(const struct info_options *o, struct info *info,
+                              struct asked_steps *a, struct err *e)
 {
+    struct info_settings *s = &info->cost.settings;
     if (!o->latent)
         return STATUS_OK;
     if (!info->runs)
@@ -190,6 +191,9 @@ static enum status read_ranks(const struct info_options *o, const struct info *i
     TRY(list_ints("--latent", o->latent, 1, CONFIG_MAX_WIDTH, &a->ranks, e));
     for (int i = 0; i < a->ranks.n; i++)
         TRY(config_check_rank(&info->config, a->ranks.items[i], e));
+    info->cost.latent = malloc(sizeof *info->cost.latent);
+    if (!info->cost.latent)
+        return err_no_memory(e, "the latent variants", sizeof *info->cost.latent);
     s->ranks = a->ranks.items;
     s->n_ranks = a->ranks.n;
     return STATUS_OK;
@@ -205,7 +209,7 @@ static enum status plan_cost(const struct info_options *o, struct asked_steps *a
                              struct err *e)
 {
     info->cost.shape = &info->shape;
-    TRY(read_ranks(o, info, a, &info->cost.settings, e));
+    TRY(read_ranks(o, info, a, e));
     info->cost.shows_steps = info->runs && asks_steps(o);
     if (!info->cost.shows_steps)
         return STATUS_OK;

@@ -32,7 +32,6 @@ static const struct report_field variant_fields[] = {
 struct variants {
     struct inspect_variant now;
     struct cost_shape shape; /* that it is of */
-    struct config config;    /* of a latent cache */
     int n_ranks;             /* so far */
 };
 
@@ -47,9 +46,9 @@ static bool next_variant(const struct info_cost *cost, struct variants *v)
         return true;
     if (v->n_ranks == s->n_ranks)
         return false;
-    v->config = *cost->shape->config;
-    config_set_latent(&v->config, s->ranks[v->n_ranks++]);
-    v->shape.config = &v->config;
+    *cost->latent = *cost->shape->config;
+    config_set_latent(cost->latent, s->ranks[v->n_ranks++]);
+    v->shape.config = cost->latent;
     v->shape.n_kv_heads = 1;
     return inspect_next_variant(&v->shape, 2, &v->now);
 }
@@ -213,7 +212,9 @@ enum status info_cost_plan(struct info_cost *cost, struct err *e)
 void info_cost_free(struct info_cost *cost)
 {
     free(cost->steps);
+    free(cost->latent);
     cost->steps = NULL;
+    cost->latent = NULL;
 }
 
 static void print_steps_heading(const struct info_cost *cost, struct output *out)

@@ -31,6 +31,7 @@ struct info_cost {
     const struct cost_shape *shape; /* borrowed */
     bool shows_steps;               /* the type runs, and somebody asked */
     struct info_settings settings;
+    struct config *latent;   /* malloc'd room for that of a latent variant; NULL: no ranks */
     uint64_t available;      /* bytes of memory */
     struct info_step *steps; /* [n_steps] */
     int n_steps;
