@@ -10,7 +10,7 @@
 
 /* Bounds that no real checkpoint of these architectures reaches. They keep row counts (Q, K and V
  * together too) and the attention work items of one token within an int. */
-#define CONFIG_MAX_LAYERS 1024
+#define CONFIG_MAX_LAYERS 512
 #define CONFIG_MAX_WIDTH  (1 << 16)
 #define CONFIG_MAX_FF     (1 << 24)
 #define CONFIG_MAX_CTX    (1 << 22)
