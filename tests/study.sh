@@ -204,6 +204,9 @@ expect_error 2 "--latent" "$text" -o "$dir/x" $small --latent 4,4
 expect_error 2 "than rope" "$text" -o "$dir/x" $small --latent 4 --arch llama
 expect_error 2 "a file for each" "$text" -o "$dir/x" $small --plot "$dir/y" --frontier "$dir/y"
 expect_error 2 "--alpha" "$text" -o "$dir/x" $small --alpha -1
+# Cells of one name would be one file.
+expect_error 2 "no more than six digits, found '1.0000001'" "$text" -o "$dir/x" $small \
+    --alpha 1,1.0000001
 expect_error 2 "--scratch" "$text" -o "$dir/x" $small --scratch some
 expect_error 2 "--shard" "$text" -o "$dir/x" $small --shard 2/2
 expect_error 2 "--val-fraction" "$text" -o "$dir/x" $small --val-fraction 0

@@ -18,6 +18,15 @@ _Static_assert(sizeof study_methods / sizeof *study_methods == STUDY_N_METHODS +
 
 /* --- lists ----------------------------------------------------------------------------------- */
 
+/* Whether names, which have it with the digits of "%g", tell it from all others. */
+static bool is_short(double x)
+{
+    char text[32];
+    double named;
+    snprintf(text, sizeof text, "%g", x);
+    return parse_double(text, &named) && named == x;
+}
+
 enum status study_list_shares(const char *option, const char *text, struct study_shares *list,
                               struct err *e)
 {
@@ -26,10 +35,11 @@ enum status study_list_shares(const char *option, const char *text, struct study
         char item[48];
         double x;
         end = list_next(&text, ",", item, sizeof item);
-        if (!parse_double(item, &x) || x < 0 || x > MOST_ALPHA)
+        if (!parse_double(item, &x) || x < 0 || x > MOST_ALPHA || !is_short(x))
             return err_set(e, STATUS_USAGE,
-                           "%s: expected percents of the steps from 0 to %d, found '%.60s'", option,
-                           MOST_ALPHA, item);
+                           "%s: expected percents of the steps from 0 to %d, of no more than six "
+                           "digits, found '%.60s'",
+                           option, MOST_ALPHA, item);
         for (int i = 0; i < list->n; i++)
             if (list->items[i] == x)
                 return err_set(e, STATUS_USAGE, "%s: %s is there twice", option, item);

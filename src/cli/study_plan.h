@@ -102,7 +102,8 @@ struct study_cell *study_base(const struct study_plan *plan, const struct study_
 /* Steps of a run of n_steps for `alpha` percent: at least one, but for 0. */
 double study_share_of(double alpha, int n_steps);
 
-/* Appends the percents of a list "0,1,2.5". STATUS_USAGE names the option. */
+/* Appends the percents of a list "0,1,2.5", which cells' names have to the digit. STATUS_USAGE names the
+ * option. */
 enum status study_list_shares(const char *option, const char *text, struct study_shares *list,
                               struct err *e);
 
