@@ -79,6 +79,14 @@ note "it is what its name says" has "$out" "MQA"
 run info "$dir/whole/s2-mla4-latent-taught-a5.gguf"
 note "so is a latent one" has "$out" "MLA-4"
 
+# Names that a shell would take apart are in quotes.
+cp "$text" "$dir/it's \$1"
+run study "$dir/it's \$1" -o "$dir/quoted" $small --seeds 1 --method first --alpha 0 --scratch none -v
+grep '^decode: train ' "$err" | sed -e 's/^decode: //' -e "s|[^ ]*part.gguf|$dir/quoted.gguf|" >"$dir/line"
+note "the command is shown" lines "$dir/line" 1
+eval "\"$DECODE\" $(cat "$dir/line")" >/dev/null 2>&1
+note "and a shell reads it back" cmp -s "$dir/quoted.gguf" "$dir/quoted/s1-mha-a0.gguf"
+
 # --- again --------------------------------------------------------------------------------------
 
 find "$dir/whole" -type f | sort | xargs cksum >"$dir/before"

@@ -115,16 +115,24 @@ static bool capture(struct output *out, const char *bytes, size_t len)
 static const char plain_bytes[] =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:=+-";
 
+/* As a shell reads it back: in quotes, where it needs them, out of which its own quotes are taken. */
+static bool put_quoted(struct bytes *line, struct text item)
+{
+    if (item.len && strspn(item.data, plain_bytes) == item.len)
+        return bytes_put(line, item);
+    bool whole = bytes_put(line, text_of("'"));
+    for (size_t at = 0; at < item.len && whole; at++)
+        whole = bytes_put(line, item.data[at] == '\'' ? text_of("'\\''")
+                                                     : (struct text){item.data + at, 1});
+    return whole && bytes_put(line, text_of("'"));
+}
+
 static bool join(const struct study_args *a, struct bytes *line)
 {
     bool whole = !a->failed;
-    for (int i = 0; i < a->n; i++) {
-        const struct text item = text_of(a->items[i]);
-        const bool plain = item.len && strspn(item.data, plain_bytes) == item.len;
-        const struct text quote = text_of(plain ? "" : "'");
-        whole = whole && bytes_put(line, text_of(i ? " " : "")) && bytes_put(line, quote) &&
-                bytes_put(line, item) && bytes_put(line, quote);
-    }
+    for (int i = 0; i < a->n; i++)
+        whole = whole && bytes_put(line, text_of(i ? " " : "")) &&
+                put_quoted(line, text_of(a->items[i]));
     return whole;
 }
 
