@@ -969,6 +969,11 @@ note "train --resume at the end has nothing to do" has "$err" "going on after st
 expect_exit 0 train "$dir/lines.txt" "$dir/lines.txt" -o "$dir/bpe.gguf" $toy --vocab 280 \
     --kv-heads 1 --keep last --save-every 7
 note "train --vocab: its tokens" has "$err" "(MQA), d_ff 64, context 32, vocabulary 280"
+by_layer=$(repeat 2 40 | sed 's/2/2, /g')1
+expect_exit 0 train "$dir/lines.txt" -o "$dir/deep.gguf" --layers 41 --embd 8 --heads 2 --ff 8 \
+    --ctx 8 --batch 1 --steps 1 --seed 1 --kv-heads "$(echo "$by_layer" | tr -d ' ')"
+run info "$dir/deep.gguf"
+note "info: all layers of a deep one" has "$out" "$by_layer"
 expect_exit 0 train "$dir/lines.txt" -o "$dir/further.gguf" --from "$dir/toy.gguf" \
     --teacher "$dir/toy.gguf" --steps 3 --batch 2 --seed 1 -v
 note "train --from: measured before the first step" has "$err" "step 0 of 3: held out"

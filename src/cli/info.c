@@ -9,6 +9,10 @@
 
 /* --- the file and its hyperparameters -------------------------------------------------------- */
 
+/* Bytes of a number for each layer: up to eight digits, comma and space. */
+#define BY_LAYER (CONFIG_MAX_LAYERS * 10)
+_Static_assert(CONFIG_MAX_WIDTH < 100000000 && CONFIG_MAX_LATENT < 100000000, "eight digits");
+
 struct info_properties {
     const char *path;
     uint64_t file_bytes, gguf_version, n_keys, n_tensors;
@@ -19,8 +23,8 @@ struct info_properties {
     struct config config;
     const char *norm, *placement, *position, *ffn;
     char block[96];    /* these in words */
-    char kv_heads[64]; /* layer by layer; empty: all have as many */
-    char latent[64];   /* ranks, likewise; empty: none */
+    char kv_heads[BY_LAYER]; /* layer by layer; empty: all have as many */
+    char latent[BY_LAYER];   /* ranks, likewise; empty: none */
     double norm_eps;
     int value_dim;
     bool tied;
