@@ -164,6 +164,10 @@ static enum status check_attend_options(const struct attend_options *o, struct e
     if (o->beside && o->npy)
         return err_set(e, STATUS_USAGE,
                        "--npy writes the weights of one model: expected it without --beside");
+    if (o->beside && o->engine.without)
+        return err_set(e, STATUS_USAGE,
+                       "--without is about the heads of one model, which the conversion has in "
+                       "another order: expected it without --beside");
     if ((o->log || o->without_first) && !o->svg && !o->show)
         return err_set(e, STATUS_USAGE, "%s is about pictures: expected --svg or --show, too",
                        o->log ? "--log" : "--without-first");
