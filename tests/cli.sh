@@ -1238,6 +1238,9 @@ new=$dir/new.gguf
 expect_error 2 "needs a text" convert "$model" -o "$new" --latent 32
 expect_error 2 "needs a text" convert "$model" -o "$new" --cache-bytes 512
 expect_error 2 "both given" convert "$model" -o "$new" --latent 32 --kv-heads 1
+# As many as there are, which is no conversion, excuses nothing.
+expect_error 2 "both given" generate "$model" -p x --latent 32 --kv-heads 8
+expect_error 2 "needs a text" generate "$model" -p x --kv-heads 8 --refit all
 expect_error 2 "both given" convert "$model" -o "$new" --latent 32 --cache-bytes 9 --calib "$text"
 expect_error 2 "from 1 to 128" convert "$model" -o "$new" --latent 129 --calib "$text"
 expect_error 2 "one for each of the 4 layers" convert "$model" -o "$new" --latent 8,8 --calib "$text"
