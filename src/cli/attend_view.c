@@ -247,10 +247,11 @@ struct attend_label attend_label(const struct attend_view *v, int position, int 
     const bool blank = n_spaces == rest.len;
     if (n_spaces > 0 && !blank)
         rest = (struct text){rest.data + 1, rest.len - 1};
-    for (int column = 0; rest.len > 0; column++) {
+    for (int column = 0; rest.len > 0;) {
         const struct printable p = next_shown(&rest, blank, printable);
         const size_t len = strlen(p.text);
-        if ((column + 1 >= columns && rest.len > 0) ||
+        column += (int)text_columns(text_of(p.text));
+        if (column + (rest.len > 0) > columns ||
             used + len + sizeof ELLIPSIS > sizeof label.text) {
             memcpy(label.text + used, ELLIPSIS, sizeof ELLIPSIS);
             break;

@@ -4,7 +4,6 @@
 #include <stdbool.h>
 
 #include "base/file_output.h"
-#include "base/utf8.h"
 #include "show/heatmap.h"
 #include "show/printable.h"
 #include "show/scale.h"
@@ -50,29 +49,14 @@ struct pen {
 
 /* --- characters ----------------------------------------------------------------------------- */
 
-/* Of a character as most monospaced faces and terminals show it. */
-static int width_of(uint32_t code)
-{
-    if (code >= 0x300 && code < 0x370)
-        return 0; /* combining marks */
-    const bool wide = (code >= 0x1100 && code < 0x1160) || (code >= 0x2e80 && code < 0xa4d0) ||
-                      (code >= 0xac00 && code < 0xd7a4) || (code >= 0xf900 && code < 0xfb00) ||
-                      (code >= 0xff00 && code < 0xff61) || (code >= 0x1f300 && code < 0x1fb00) ||
-                      (code >= 0x20000 && code < 0x40000);
-    return wide ? 2 : 1;
-}
-
 /* Cuts off the next character: its escape, if it needs one, but a backslash is as it is. */
 static struct printable next_shown(struct text *rest, int *columns)
 {
-    uint32_t code;
     const bool is_backslash = rest->data[0] == '\\';
     struct printable p = printable_next(rest);
     if (is_backslash)
         p.text[1] = 0;
-    struct text shown = text_of(p.text);
-    for (*columns = 0; shown.len > 0; *columns += width_of(code))
-        utf8_next(&shown, &code);
+    *columns = (int)text_columns(text_of(p.text));
     return p;
 }
 
