@@ -419,7 +419,7 @@ expect_error 2 "--beside is for --kv-heads" attend "$model" -p x --beside
 expect_error 2 "without --beside" attend "$model" -p x --beside --kv-heads 1 --npy "$dir/a.npy"
 expect_error 2 "in another order" attend "$model" -p x --beside --kv-heads 1 --without 0.1
 expect_error 2 "is the text itself" attend "$model" -f "$dir/prompt" --json "$dir/prompt"
-expect_error 2 "is --npy itself" attend "$model" -p x --npy "$dir/a.npy" --json "$dir/a.npy"
+expect_error 2 "--npy and --json both name" attend "$model" -p x --npy "$dir/a.npy" --json "$dir/a.npy"
 expect_error 2 "is the checkpoint itself" attend "$dir/copy.gguf" -p x --svg "$dir/copy.gguf"
 run attend "$model" -p abc --svg "$dir/none/a.svg"
 note "attend: a picture in a missing folder: exit 1" is_code 1

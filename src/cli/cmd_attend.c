@@ -132,23 +132,6 @@ static enum status attend_text(const void *values, struct runtime *r, struct tex
 
 /* --- options --------------------------------------------------------------------------------- */
 
-/* No file is written over what is read, or over another. */
-static enum status check_paths(const struct attend_options *o, const char *model, struct err *e)
-{
-    const char *const options[] = {"--svg", "--npy", "--json"};
-    const char *const paths[] = {o->svg, o->npy, o->json};
-    for (int i = 0; i < 3; i++) {
-        if (!paths[i])
-            continue;
-        TRY(path_spares(options[i], paths[i], model, "the checkpoint", e));
-        TRY(path_spares(options[i], paths[i], o->input.file, "the text", e));
-        TRY(path_spares(options[i], paths[i], o->engine.variant.calib, "the text of --calib", e));
-        for (int k = 0; k < i; k++)
-            TRY(path_spares(options[i], paths[i], paths[k], options[k], e));
-    }
-    return STATUS_OK;
-}
-
 static enum status check_attend_options(const struct attend_options *o, struct err *e)
 {
     const bool text = o->input.prompt || o->input.file;
@@ -172,7 +155,11 @@ static enum status check_attend_options(const struct attend_options *o, struct e
         return err_set(e, STATUS_USAGE, "%s is about pictures: expected --svg or --show, too",
                        o->log ? "--log" : "--without-first");
     TRY(common_model_path(&o->common, &model, e));
-    return check_paths(o, model, e);
+    const struct named_path outputs[] = {{"--svg", o->svg}, {"--npy", o->npy}, {"--json", o->json}};
+    const struct named_path inputs[] = {{"the checkpoint", model},
+                                        {"the text", o->input.file},
+                                        {"the text of --calib", o->engine.variant.calib}};
+    return paths_check(outputs, 3, inputs, 3, e);
 }
 
 static enum status run_attend(const struct invocation *inv, const void *values, struct err *e)

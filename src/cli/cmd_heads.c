@@ -70,10 +70,8 @@ static enum status check_heads_options(const struct heads_options *o, struct err
     TRY(common_model_path(&o->common, &model, e));
     if (!o->text)
         return err_set(e, STATUS_USAGE, "there is no text to predict; expected --text FILE");
-    if (o->svg) {
-        TRY(path_spares("--svg", o->svg, model, "the checkpoint", e));
-        TRY(path_spares("--svg", o->svg, o->text, "the text", e));
-    }
+    const struct named_path inputs[] = {{"the checkpoint", model}, {"the text", o->text}};
+    TRY(paths_check(&(struct named_path){"--svg", o->svg}, 1, inputs, 2, e));
     return input_cut(o->range, &nothing, e);
 }
 
@@ -96,13 +94,11 @@ static enum status check_picture(const struct heads_job *job, struct err *e)
 {
     const struct config *c = &job->model->config;
     const int most = c->n_heads > c->n_layers ? c->n_heads : c->n_layers;
-    if (!job->options->svg)
-        return STATUS_OK;
-    if (most > HEADS_PICTURE_MOST)
+    if (job->options->svg && most > HEADS_PICTURE_MOST)
         return err_set(e, STATUS_USAGE,
                        "--svg: expected at most %d layers, and heads in each, found %d",
                        HEADS_PICTURE_MOST, most);
-    return path_writable(job->options->svg, e);
+    return STATUS_OK;
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */

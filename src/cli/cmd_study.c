@@ -260,16 +260,6 @@ static enum status prepare_folder(const struct study_options *o, const struct st
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-static enum status check_picture(const char *option, const char *path,
-                                 const struct study_options *o, struct err *e)
-{
-    if (!path)
-        return STATUS_OK;
-    TRY(path_spares(option, path, o->common.positional, "the text", e));
-    TRY(path_spares(option, path, o->from, "the checkpoint", e));
-    return path_writable(path, e);
-}
-
 static enum status check_study_options(const struct study_options *o, struct study_shard *shard,
                                        struct err *e)
 {
@@ -286,12 +276,9 @@ static enum status check_study_options(const struct study_options *o, struct stu
         return err_set(e, STATUS_USAGE,
                        "--val-fraction: the held-out part is what cells are compared on; expected "
                        "more than 0");
-    TRY(check_picture("--plot", o->plot, o, e));
-    TRY(check_picture("--frontier", o->frontier, o, e));
-    if (o->plot && o->frontier && path_same(o->plot, o->frontier))
-        return err_set(e, STATUS_USAGE,
-                       "--plot and --frontier are both '%.200s'; expected a file for each",
-                       o->plot);
+    const struct named_path outputs[] = {{"--plot", o->plot}, {"--frontier", o->frontier}};
+    const struct named_path inputs[] = {{"the text", text}, {"the checkpoint", o->from}};
+    TRY(paths_check(outputs, 2, inputs, 2, e));
     return study_read_shard(o->shard, shard, e);
 }
 

@@ -73,3 +73,30 @@ enum status path_writable(const char *path, struct err *e)
     file_writer_abandon(probe);
     return STATUS_OK;
 }
+
+static enum status check_output(const struct named_path *outputs, int at,
+                                const struct named_path *inputs, int n_inputs, struct err *e)
+{
+    const struct named_path *out = &outputs[at];
+    if (!out->path)
+        return STATUS_OK;
+    for (int i = 0; i < n_inputs; i++)
+        TRY(path_spares(out->name, out->path, inputs[i].path, inputs[i].name, e));
+    for (int i = 0; i < at; i++)
+        if (outputs[i].path && path_same(outputs[i].path, out->path))
+            return err_set(e, STATUS_USAGE,
+                           "%s and %s both name '%.200s'; expected a file for each",
+                           outputs[i].name, out->name, out->path);
+    return STATUS_OK;
+}
+
+enum status paths_check(const struct named_path *outputs, int n_outputs,
+                        const struct named_path *inputs, int n_inputs, struct err *e)
+{
+    for (int i = 0; i < n_outputs; i++)
+        TRY(check_output(outputs, i, inputs, n_inputs, e));
+    for (int i = 0; i < n_outputs; i++)
+        if (outputs[i].path)
+            TRY(path_writable(outputs[i].path, e));
+    return STATUS_OK;
+}

@@ -24,6 +24,16 @@ enum status path_spares(const char *option, const char *path, const char *input,
  * `force` is not given. */
 enum status path_new(const char *path, const char *model, bool force, struct err *e);
 
+/* A file: the option that names it, or what it is; path NULL: none. */
+struct named_path {
+    const char *name, *path;
+};
+
+/* The files that options name beside the product: STATUS_USAGE if one of them is an input, or
+ * another output; the failures of path_writable. */
+enum status paths_check(const struct named_path *outputs, int n_outputs,
+                        const struct named_path *inputs, int n_inputs, struct err *e);
+
 /* Whether a file can be written there, found out before the work. While it is found out there is
  * a temporary file: signals should be deferred. The failures of file_writer_open. */
 enum status path_writable(const char *path, struct err *e);
