@@ -410,7 +410,7 @@ expect_error 2 "--query: expected 0 to 2" attend "$model" -p abc --query 3
 expect_error 2 "--top" attend "$model" -p abc --top 2
 expect_error 2 "the text has 257 tokens" attend "$model" -p "$(repeat a 257)" --svg "$dir/b.svg"
 expect_error 2 "the text is empty" attend "$model" -p ''
-expect_error 2 "there is no text" attend "$model"
+expect_error 2 "there is nothing to look at" attend "$model"
 expect_error 2 "--tokens and -p both" attend "$model" --tokens 1 -p x
 expect_error 2 "--show draws in place of the table" attend "$model" -p x --show 0.0 --format csv
 expect_error 2 "--show draws in place of the table" attend "$model" -p x --show 0.0 --query 0

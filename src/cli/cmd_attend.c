@@ -29,9 +29,7 @@ struct attend_options {
 #define VALUES struct attend_options
 
 static const struct option text_options[] = {
-    OPT_STRING(
-        "tokens", tokens, "IDS",
-        "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text token"),
+    OPT_IDS,
     OPT_END,
 };
 
@@ -134,13 +132,8 @@ static enum status attend_text(const void *values, struct runtime *r, struct tex
 
 static enum status check_attend_options(const struct attend_options *o, struct err *e)
 {
-    const bool text = o->input.prompt || o->input.file;
     const char *model;
-    if (o->tokens && text)
-        return err_set(e, STATUS_USAGE, "--tokens and %s both give the input; expected one of them",
-                       o->input.prompt ? "-p" : "-f");
-    if (!o->tokens && !text)
-        return err_set(e, STATUS_USAGE, "there is no text to look at; expected -p, -f or --tokens");
+    TRY(input_or_ids(&o->input, o->tokens, "look at", e));
     if (o->show && (o->query.given || o->format != TABLE_ALIGNED))
         return err_set(e, STATUS_USAGE, "--show draws in place of the table that %s is about",
                        o->query.given ? "--query" : "--format");

@@ -33,9 +33,7 @@ struct score_options {
 #define VALUES struct score_options
 
 static const struct option text_options[] = {
-    OPT_STRING(
-        "tokens", tokens, "IDS",
-        "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text token"),
+    OPT_IDS,
     OPT_END,
 };
 
@@ -317,12 +315,7 @@ static enum status score_text(const void *values, struct runtime *r, struct text
 
 static enum status check_score_options(const struct score_options *o, struct err *e)
 {
-    const bool text = o->input.prompt || o->input.file;
-    if (o->tokens && text)
-        return err_set(e, STATUS_USAGE, "--tokens and %s both give the input; expected one of them",
-                       o->input.prompt ? "-p" : "-f");
-    if (!o->tokens && !text)
-        return err_set(e, STATUS_USAGE, "there is nothing to score; expected -p, -f or --tokens");
+    TRY(input_or_ids(&o->input, o->tokens, "score", e));
     const char *model;
     TRY(common_model_path(&o->common, &model, e));
     const struct named_path outputs[] = {{"--logits", o->logits}, {"--svg", o->svg}};
