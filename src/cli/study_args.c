@@ -11,28 +11,37 @@
 
 /* --- arguments ------------------------------------------------------------------------------- */
 
-void study_args_add(struct study_args *a, const char *format, ...)
+static void add(struct study_args *a, const char *format, va_list args)
 {
     assert(a->n < STUDY_ARGS_MOST);
-    va_list args, again;
-    va_start(args, format);
+    va_list again;
     va_copy(again, args);
     const int len = vsnprintf(NULL, 0, format, args);
     char *item = len < 0 ? NULL : malloc((size_t)len + 1);
-    if (item)
+    if (item) {
         vsnprintf(item, (size_t)len + 1, format, again);
-    else
-        a->failed = true;
-    va_end(again);
-    va_end(args);
-    if (item)
         a->items[a->n++] = item;
+    } else {
+        a->failed = true;
+    }
+    va_end(again);
 }
 
-void study_args_pair(struct study_args *a, const char *option, const char *value)
+void study_args_add(struct study_args *a, const char *format, ...)
 {
+    va_list args;
+    va_start(args, format);
+    add(a, format, args);
+    va_end(args);
+}
+
+void study_args_pair(struct study_args *a, const char *option, const char *format, ...)
+{
+    va_list args;
     study_args_add(a, "--%s", option);
-    study_args_add(a, "%s", value);
+    va_start(args, format);
+    add(a, format, args);
+    va_end(args);
 }
 
 static void free_args(struct study_args *a)
@@ -91,7 +100,7 @@ void study_args_given(struct study_args *a, const struct option *table, const vo
         if (o->kind == OPTION_FLAG && *(const bool *)at)
             study_args_add(a, "--%s", o->name);
         else if (o->kind != OPTION_FLAG && format_value(o, at, text, sizeof text))
-            study_args_pair(a, o->name, text);
+            study_args_pair(a, o->name, "%s", text);
     }
 }
 
