@@ -282,8 +282,9 @@ static enum status check_study_options(const struct study_options *o, struct stu
     return study_read_shard(o->shard, shard, e);
 }
 
-static enum status conclude_study(const struct study_options *o, const struct study_setting *s,
-                                  struct output *out, struct err *e)
+static enum status show_study(const struct study_options *o, const struct study_setting *s,
+                              const struct study_mean *means, int n, struct output *out,
+                              struct err *e)
 {
     char subtitle[320];
     const int n_seeds = count_seeds(o);
@@ -291,10 +292,21 @@ static enum status conclude_study(const struct study_options *o, const struct st
              "%.100s%s%d steps, %d seed%s, %zu bytes of text, the last %g%% held out",
              o->from ? path_name(o->from) : "", o->from ? ", " : "", o->steps.n_steps, n_seeds,
              n_seeds == 1 ? "" : "s", s->text_bytes, 100 * o->steps.val_fraction);
-    TRY(study_report_print(s->plan, (enum table_format)o->format, out, e));
+    TRY(study_report_print(s->plan, means, n, (enum table_format)o->format, out, e));
     if (o->plot)
-        TRY(study_write_plot(s->plan, subtitle, o->plot, e));
-    return o->frontier ? study_write_frontier(s->plan, subtitle, o->frontier, e) : STATUS_OK;
+        TRY(study_write_plot(means, n, subtitle, o->plot, e));
+    return o->frontier ? study_write_frontier(means, n, subtitle, o->frontier, e) : STATUS_OK;
+}
+
+static enum status conclude_study(const struct study_options *o, const struct study_setting *s,
+                                  struct output *out, struct err *e)
+{
+    struct study_mean *means;
+    int n;
+    TRY(study_means(s->plan, &means, &n, e));
+    const enum status status = show_study(o, s, means, n, out, e);
+    free(means);
+    return status;
 }
 
 /* The MHA checkpoints' shape; *from is open where one is given. */
