@@ -20,7 +20,7 @@
 #define LEGEND_HEIGHT 30
 #define WIDTH         (2 * MARGIN + (COLUMNS + 1) * ADVANCE) /* a newline may stand behind a line */
 
-static const char rules[] =
+static const char styles[] =
     "<style>\n"
     ".decode-plot .mono{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',"
     "'Liberation Mono',monospace;white-space:pre}\n"
@@ -183,14 +183,7 @@ static void put_token(struct pen *pen, const struct text_picture_token *t)
 static double draw_text(struct output *out, const struct text_picture *p, double height)
 {
     struct pen pen = {.out = out, .scale = heatmap_scale(1, false)};
-    svg_begin(out, WIDTH, height, text_of(p->title));
-    output_puts(out, "<desc>");
-    svg_put_text(out, text_of(p->subtitle));
-    output_puts(out, "</desc>\n");
-    svg_style_sheet(out);
-    heatmap_style_sheet(out);
-    output_puts(out, rules);
-    svg_put_paper(out);
+    heatmap_begin_picture(out, p->title, p->subtitle, styles, WIDTH, height);
     pen.y = svg_headings(out, text_of(p->title), text_of(p->subtitle), MARGIN, WIDTH - 2 * MARGIN);
     heatmap_legend(out, &pen.scale, "probability", MARGIN, pen.y + LEGEND_HEIGHT / 3.0);
     pen.y += LEGEND_HEIGHT;
