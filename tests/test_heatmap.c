@@ -286,14 +286,12 @@ START_TEST(width_of_a_terminal)
     clear_variables();
     setenv("COLUMNS", "50", 1);
     become_terminal(33);
-    ck_assert(terminal_is_one());
     ck_assert_int_eq(terminal_width(), 33);
     become_terminal(0);
     ck_assert_int_eq(terminal_width(), 50);
     /* None. */
     setenv("TERM", "xterm-256color", 1);
     ck_assert_int_ge(dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO), 0);
-    ck_assert(!terminal_is_one());
     ck_assert_int_eq(terminal_ink(), HEATMAP_PLAIN);
     ck_assert_int_eq(terminal_width(), 50);
     static const char *const bad[] = {"", "0", "-3", "x", "99999999999"};

@@ -105,9 +105,9 @@ static enum status check_picture(const struct heads_job *job, struct err *e)
 
 struct head_row {
     struct head_worth worth;
-    int64_t
-        like; /* the head of the layer whose scores lose least with one key; -1: there is none */
-    struct head_likeness kept; /* with it */
+    /* The head of the layer whose scores lose least with one key, -1: there is none; and with it. */
+    int64_t like;
+    struct head_likeness kept;
 };
 
 static const struct report_field fields[] = {
