@@ -118,6 +118,8 @@ else
     done
     expect 4 "memory" limited -v 8000 generate "$model" -p x -n 1
     expect 0 "" limited -v 200000 generate "$model" -p x -n 3 -t 2
+    awk 'BEGIN { for (i = 0; i < 40000; i++) print "line", i, "of a long text" }' >"$dir/long"
+    expect 4 "fewer --tokens" limited -v 400000 heads "$model" --text "$dir/long" --tokens 2000000
     # A file that claims what it has not: refused for what it is, not for want of memory.
     {
         printf 'GGUF\003\000\000\000\377\377\377\377\377\377\377\177'

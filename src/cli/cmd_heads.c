@@ -162,7 +162,7 @@ static bool costs_nothing(const struct head_worth *w)
     return w->delta_nll <= w->delta_nll_stderr && !does_harm(w);
 }
 
-/* "N of M heads DO ...: 0.2,0.4", as --without takes them, as far as there is room. */
+/* "N of M heads DO ...: 0.2,0.4", as --without takes them, and "..." where there is no more room. */
 static void say_heads(const struct heads_job *job, bool (*are)(const struct head_worth *),
                       const char *what)
 {
@@ -177,6 +177,8 @@ static void say_heads(const struct heads_job *job, bool (*are)(const struct head
         if (used + 32 < sizeof names)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%d.%d", n ? "," : ": ",
                                      w->layer, w->head);
+        else
+            snprintf(names + used, sizeof names - used, ",...");
         n++;
     }
     say(&job->options->common, "%d of %d heads %s%s", n, r->n_done, what, names);
@@ -229,24 +231,43 @@ static enum status compare_heads(struct heads_job *job, const struct runtime *r,
     return s;
 }
 
-static enum status measure_heads(struct heads_job *job, const struct runtime *r, struct err *e)
+static struct heads_spec spec_of(struct heads_job *job, const struct runtime *r)
 {
-    const struct heads_spec spec = {.model = job->model,
-                                    .kernels = r->kernels,
-                                    .pool = r->pool,
-                                    .tokens = r->tokens,
-                                    .n_tokens = r->n_tokens,
-                                    .tokenizer = r->checkpoint.tokenizer,
-                                    .ablation = (enum heads_ablation)job->options->ablation,
-                                    .layers = job->layers,
-                                    .stop = progress_stop,
-                                    .progress = show_heads,
-                                    .arg = job};
+    return (struct heads_spec){.model = job->model,
+                               .kernels = r->kernels,
+                               .pool = r->pool,
+                               .tokens = r->tokens,
+                               .n_tokens = r->n_tokens,
+                               .tokenizer = r->checkpoint.tokenizer,
+                               .ablation = (enum heads_ablation)job->options->ablation,
+                               .layers = job->layers,
+                               .stop = progress_stop,
+                               .progress = show_heads,
+                               .arg = job};
+}
+
+/* Says what will be taken, and refuses what is not there. */
+static enum status check_memory(struct heads_job *job, const struct runtime *r, struct err *e)
+{
+    static const char advice[] = "fewer --tokens and -t 1 take less";
+    const struct heads_spec spec = spec_of(job, r);
+    const double available = runtime_spare_bytes();
     uint64_t bytes;
     TRY(heads_plan(&spec, &bytes, e));
+    if ((double)bytes > available)
+        return err_set(e, STATUS_NO_MEMORY, "out of memory: %zu tokens need %s, %s are available; %s",
+                       r->n_tokens, figure_bytes((double)bytes).text, figure_bytes(available).text,
+                       advice);
     if (says_memory(r->common, bytes))
-        say(r->common, "memory: weights %s, the rest %s; fewer --tokens and -t 1 take less",
-            figure_bytes((double)job->model->weights.cap).text, figure_bytes((double)bytes).text);
+        say(r->common, "memory: weights %s, the rest %s; %s",
+            figure_bytes((double)job->model->weights.cap).text, figure_bytes((double)bytes).text,
+            advice);
+    return STATUS_OK;
+}
+
+static enum status measure_heads(struct heads_job *job, const struct runtime *r, struct err *e)
+{
+    const struct heads_spec spec = spec_of(job, r);
     job->shown = progress_start(r->common, "heads");
     const enum status s = heads_run(&spec, &job->result, e);
     progress_end(&job->shown);
@@ -269,6 +290,7 @@ static enum status run_job(struct heads_job *job, const struct runtime *r, struc
 {
     TRY(find_layers(job, e));
     TRY(check_picture(job, e));
+    TRY(check_memory(job, r, e));
     enum status s = compare_heads(job, r, e);
     if (s == STATUS_OK)
         s = measure_heads(job, r, e);
