@@ -18,8 +18,6 @@ run() {
 }
 
 is_empty() { [ ! -s "$1" ]; }
-lacks() { ! grep -qF -e "$2" "$1"; }
-has_lines() { [ "$(wc -l <"$1")" -eq "$2" ]; }
 is_line() { [ "$(cat "$1" && echo end)" = "$2
 end" ]; }
 
@@ -654,14 +652,8 @@ interrupt() {
     : >"$out"
     "$decode" generate "$model" -p ROMEO: --samples 1000000 --seed 1 >"$out" 2>"$err" &
     pid=$!
-    tries=0
-    while is_empty "$out" && [ $tries -lt 100 ]; do
-        sleep 0.05
-        tries=$((tries + 1))
-    done
-    kill -"$1" $pid
-    wait $pid
-    code=$?
+    await [ -s "$out" ]
+    end_by "$1" $pid
 }
 for signal in INT TERM; do
     interrupt $signal
@@ -676,9 +668,7 @@ done
 "$decode" bench "$model" --kv-heads 8,1 -n 10000 --repeat 1000 --format csv >"$out" 2>"$err" &
 pid=$!
 sleep 4
-kill -INT $pid
-wait $pid
-code=$?
+end_by INT $pid
 note "bench interrupted: exit 130" is_code 130
 note "bench interrupted: rows so far" has "$out" "MHA,8,f32"
 
@@ -851,17 +841,12 @@ note "eval: no figures then" is_empty "$out"
 : >"$err"
 "$decode" eval "$model" --text tests/cli.sh --stride 1 -t 2 -v >"$out" 2>"$err" &
 pid=$!
-tries=0
-while lacks "$err" "windows: " && [ $tries -lt 100 ]; do
-    sleep 0.05
-    tries=$((tries + 1))
-done
-kill -INT $pid
-wait $pid
-code=$?
+await has "$err" "windows: "
+end_by INT $pid
 note "eval interrupted: exit 130" is_code 130
 note "eval interrupted: no figures" is_empty "$out"
 note "eval interrupted: is said" has "$err" "interrupted after"
+
 # --- heads --------------------------------------------------------------------------------------
 
 keys="layer,head,delta_nll,delta_nll_stderr,delta_bits_per_byte,written,stream,like,like_score_kept,like_output_kept"
@@ -899,14 +884,8 @@ note "heads: a row a head" [ "$(grep -c '"layer"' "$out")" = "$n_rows" ]
 : >"$err"
 "$decode" heads "$model" --text tests/cli.sh --tokens 20000 -v --format csv >"$out" 2>"$err" &
 pid=$!
-tries=0
-while lacks "$err" "memory: weights" && [ $tries -lt 400 ]; do
-    sleep 0.05
-    tries=$((tries + 1))
-done
-kill -INT $pid
-wait $pid
-code=$?
+await has "$err" "memory: weights"
+end_by INT $pid
 note "heads interrupted: exit 130" is_code 130
 note "heads interrupted: is said" has "$err" "interrupted after"
 
@@ -1098,14 +1077,8 @@ long="--layers 1 --embd 16 --heads 2 --ctx 32 --batch 4 --steps 3000 --eval-ever
 stop_training() {
     "$decode" train "$dir/lines.txt" -o "$dir/$1.gguf" $long --log "$dir/$1.csv" 2>"$err" &
     h_pid=$!
-    h_tries=0
-    while is_empty "$dir/$1.csv" && [ $h_tries -lt 200 ]; do
-        sleep 0.05
-        h_tries=$((h_tries + 1))
-    done
-    kill "-$2" $h_pid
-    wait $h_pid
-    code=$?
+    await [ -s "$dir/$1.csv" ]
+    end_by "$2" $h_pid
 }
 
 stop_training parts TERM

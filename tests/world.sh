@@ -52,15 +52,6 @@ limited() {
     (ulimit "$h_option" "$h_value" && exec "$decode" "$@")
 }
 
-# wait_for FILE: until it has something in it.
-wait_for() {
-    h_tries=0
-    while [ ! -s "$1" ] && [ $h_tries -lt 200 ]; do
-        sleep 0.05
-        h_tries=$((h_tries + 1))
-    done
-}
-
 awk 'BEGIN { for (i = 0; i < 200; i++) print "line " i " of a text: " i * i % 97 }' >"$dir/text"
 toy="--layers 1 --embd 16 --heads 2 --ctx 32 --batch 2 --steps 4 --eval-every 2 --seed 7 -q"
 # Every command that writes a file; @W stands for the folder.
