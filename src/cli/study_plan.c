@@ -65,7 +65,8 @@ enum status study_read_shard(const char *text, struct study_shard *shard, struct
 
 /* --- cells ----------------------------------------------------------------------------------- */
 
-double study_share_of(double alpha, int n_steps)
+/* Steps of a run of n_steps for `alpha` percent: at least one, but for 0. */
+static double share_of(double alpha, int n_steps)
 {
     return alpha > 0 ? fmax(1, floor(alpha / 100 * n_steps + 0.5)) : 0;
 }
@@ -152,7 +153,7 @@ static void add_shares(struct study_plan *plan, const struct study_wanted *w,
 {
     for (int a = 0; a < w->alphas.n; a++) {
         cell.alpha = w->alphas.items[a];
-        cell.steps = (int)study_share_of(cell.alpha, w->n_steps);
+        cell.steps = (int)share_of(cell.alpha, w->n_steps);
         cell.taught = false;
         if (cell.method == STUDY_MHA && cell.alpha == 0)
             cell.steps = w->n_steps;
@@ -176,7 +177,7 @@ static void add_all(struct study_plan *plan, const struct study_wanted *w)
         cell.method = STUDY_SCRATCH;
         for (int a = 0; a < w->scratch.n; a++) {
             cell.alpha = w->scratch.items[a];
-            cell.steps = w->n_steps + (int)study_share_of(cell.alpha, w->n_steps);
+            cell.steps = w->n_steps + (int)share_of(cell.alpha, w->n_steps);
             add(plan, w, cell);
         }
     }
@@ -190,7 +191,7 @@ static enum status check_steps(const struct study_wanted *w, const struct study_
                                struct err *e)
 {
     for (int i = 0; i < shares->n; i++)
-        if (w->n_steps + study_share_of(shares->items[i], w->n_steps) > INT_MAX)
+        if (w->n_steps + share_of(shares->items[i], w->n_steps) > INT_MAX)
             return err_set(e, STATUS_USAGE, "%g%% more than %d steps are too many",
                            shares->items[i], w->n_steps);
     return STATUS_OK;
