@@ -361,6 +361,8 @@ expect_exit 0 attend "$model" -p "$line" --query 4 --layer 0 --head 1
 note "attend: the query names the column" has "$out" "layer  head  O: (token 4)"
 expect_exit 0 attend "$model" -p x --format json
 note "attend: one token looks at itself" has "$out" '"self": 1, "induction": null'
+expect_exit 0 attend "$model" -p x --format csv
+note "attend: programs get no dash for a number" lacks "$out" "–"
 expect_exit 0 attend "$model" -p x --query 0 --format csv
 note "attend: no more keys than there are" has "$out" "top1_weight"
 note "attend: one key" lacks "$out" "top2_weight"
