@@ -1377,6 +1377,8 @@ expect_exit 0 eval $hf/gpt2 --text tests/checks.sh --range 0:.2 --against "$g" -
 note "eval of a folder: no distance to the file" has "$out" ",0,"
 expect_exit 0 info $hf/gpt2 --check
 note "info of a folder: its path" has "$out" "$hf/gpt2"
+expect_exit 0 score $hf/gpt2/ -p ab --svg "$dir/score.svg"
+note "a picture of a folder: its name" has "$dir/score.svg" "<title>gpt2/</title>"
 expect_exit 0 bench $hf/gpt2 --kv-heads all -n 2 --repeat 1 --warmup 0 --prompt 2 --format csv
 note "bench of a folder: a row each" has_lines "$out" 4
 expect_exit 0 quantize $hf/gpt2 -o "$dir/a.gguf" --type q8_0 --force -q

@@ -13,8 +13,11 @@ static bool same_file(const struct stat *a, const struct stat *b)
 
 const char *path_name(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    const char *name = path;
+    for (; *path; path++)
+        if (path[0] == '/' && path[1] && path[1] != '/')
+            name = path + 1;
+    return name;
 }
 
 /* Whether two paths, of which neither is there, would name one file. Cuts their names off. */

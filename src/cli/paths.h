@@ -12,7 +12,7 @@
  * and where there is none yet, the folder and the name decide. */
 bool path_same(const char *a, const char *b);
 
-/* What follows the last slash. */
+/* What follows the last slash but for those at the end, which a folder's path may have. */
 const char *path_name(const char *path);
 
 /* STATUS_USAGE, naming the option, if the file to be written is one that is read: `what` it is in
