@@ -104,6 +104,7 @@ if $asan; then
     skip "small stacks and little address space: this build needs more (ASan)"
 else
     for words in "generate $model -p x -n 3 -t 2" "info $model" \
+        "info tests/data/golden/mixed-latent.gguf --format json" \
         "eval $model --text $dir/text --range 0:0.1 -t 2"; do
         expect 0 "" limited -s 64 $words
     done
