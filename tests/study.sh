@@ -82,7 +82,7 @@ cp "$text" "$dir/it's \$1"
 run study "$dir/it's \$1" -o "$dir/quoted" $small --seeds 1 --method first --alpha 0 --scratch none -v
 grep '^decode: train ' "$err" | sed -e 's/^decode: //' -e "s|[^ ]*part.gguf|$dir/quoted.gguf|" >"$dir/line"
 note "the command is shown" has_lines "$dir/line" 1
-eval "\"$DECODE\" $(cat "$dir/line")" >/dev/null 2>&1
+sh -c "\"$DECODE\" $(cat "$dir/line")" >/dev/null 2>&1
 note "and a shell reads it back" cmp -s "$dir/quoted.gguf" "$dir/quoted/s1-mha-a0.gguf"
 
 # --- again --------------------------------------------------------------------------------------

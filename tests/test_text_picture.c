@@ -92,9 +92,12 @@ START_TEST(labels_have_as_many_columns_as_there_is_room)
         int columns;
         const char *label;
     } cases[] = {
-        {"abcdefghijkl", 12, "abcdefghijkl"}, {"abcdefghijklm", 12, "abcdefghijk…"},
-        {"日本語日本語", 12, "日本語日本語"}, {"日本語日本", 8, "日本語…"},
-        {"\x01\x02\x03", 12, "\\x01\\x02\\x03"}, {"\x01\x02\x03\x04", 12, "\\x01\\x02…"},
+        {"abcdefghijkl", 12, "abcdefghijkl"},
+        {"abcdefghijklm", 12, "abcdefghijk…"},
+        {"日本語日本語", 12, "日本語日本語"},
+        {"日本語日本", 8, "日本語…"},
+        {"\x01\x02\x03", 12, "\\x01\\x02\\x03"},
+        {"\x01\x02\x03\x04", 12, "\\x01\\x02…"},
         {"\xe2\x96\x81x", 12, "x"},
     };
     static struct vocabulary v;

@@ -34,7 +34,8 @@ static struct heatmap_scale scale_of(const struct attend_view *v, bool shown, bo
     float most = 0;
     for (int s = 0; s < v->n_sides; s++)
         for (int i = 0; i < n; i++)
-            most = fmaxf(most, largest_weight((shown ? v->sides[s].shown : v->sides[s].pictures) + i));
+            most =
+                fmaxf(most, largest_weight((shown ? v->sides[s].shown : v->sides[s].pictures) + i));
     return heatmap_scale((double)most, log);
 }
 
@@ -178,7 +179,8 @@ static enum status write_large(struct attend_picture *p, const struct heatmap_ca
         p->maps[s].note = NULL;
     }
     for (int c = 0; c < m->cells; c++) {
-        p->labels[c] = attend_label(v, attend_cell_begin(c, m->cells, v->n_tokens), LARGE_LABEL, true);
+        p->labels[c] =
+            attend_label(v, attend_cell_begin(c, m->cells, v->n_tokens), LARGE_LABEL, true);
         p->label_texts[c] = text_of(p->labels[c].text);
     }
     const struct heatmap_chart chart = {.caption = *caption,
@@ -199,7 +201,8 @@ enum status attend_write_svg(const struct attend_view *v, const char *path, bool
                                             .scale = scale_of(v, false, log)};
     enum status s = take_picture(&p, e);
     if (s == STATUS_OK)
-        s = v->n_rows * v->n_columns == 1 ? write_large(&p, &caption, path, e) : write_small(&p, &caption, path, e);
+        s = v->n_rows * v->n_columns == 1 ? write_large(&p, &caption, path, e)
+                                          : write_small(&p, &caption, path, e);
     free_picture(&p);
     return s;
 }

@@ -248,8 +248,7 @@ struct attend_label attend_label(const struct attend_view *v, int position, int 
         const struct printable p = next_shown(&rest, blank, printable);
         const size_t len = strlen(p.text);
         column += (int)text_columns(text_of(p.text));
-        if (column + (rest.len > 0) > columns ||
-            used + len + sizeof ELLIPSIS > sizeof label.text) {
+        if (column + (rest.len > 0) > columns || used + len + sizeof ELLIPSIS > sizeof label.text) {
             memcpy(label.text + used, ELLIPSIS, sizeof ELLIPSIS);
             break;
         }

@@ -105,7 +105,8 @@ static enum status check_picture(const struct heads_job *job, struct err *e)
 
 struct head_row {
     struct head_worth worth;
-    /* The head of the layer whose scores lose least with one key, -1: there is none; and with it. */
+    /* The head of the layer whose scores lose least with one key, -1: there is none; and with it.
+     */
     int64_t like;
     struct head_likeness kept;
 };
@@ -162,7 +163,8 @@ static bool costs_nothing(const struct head_worth *w)
     return w->delta_nll <= w->delta_nll_stderr && !does_harm(w);
 }
 
-/* "N of M heads DO ...: 0.2,0.4", as --without takes them, and "..." where there is no more room. */
+/* "N of M heads DO ...: 0.2,0.4", as --without takes them, and "..." where there is no more room.
+ */
 static void say_heads(const struct heads_job *job, bool (*are)(const struct head_worth *),
                       const char *what)
 {
@@ -255,9 +257,9 @@ static enum status check_memory(struct heads_job *job, const struct runtime *r, 
     uint64_t bytes;
     TRY(heads_plan(&spec, &bytes, e));
     if ((double)bytes > available)
-        return err_set(e, STATUS_NO_MEMORY, "out of memory: %zu tokens need %s, %s are available; %s",
-                       r->n_tokens, figure_bytes((double)bytes).text, figure_bytes(available).text,
-                       advice);
+        return err_set(e, STATUS_NO_MEMORY,
+                       "out of memory: %zu tokens need %s, %s are available; %s", r->n_tokens,
+                       figure_bytes((double)bytes).text, figure_bytes(available).text, advice);
     if (says_memory(r->common, bytes))
         say(r->common, "memory: weights %s, the rest %s; %s",
             figure_bytes((double)job->model->weights.cap).text, figure_bytes((double)bytes).text,

@@ -19,7 +19,7 @@ struct info_properties {
     char variant[16];
     struct config config;
     const char *norm, *placement, *position, *ffn;
-    char block[96];    /* these in words */
+    char block[96];        /* these in words */
     struct text kv_heads;  /* layer by layer; empty: all have as many */
     struct text latent;    /* ranks, likewise; empty: none */
     struct bytes by_layer; /* that one of these is in */
@@ -185,8 +185,8 @@ static void describe_tokenizer(struct info_properties *p, const struct info *inf
 /* p->by_layer is to be freed in every case. */
 static enum status describe(struct info_properties *p, const struct info *info, struct err *e)
 {
-    *p = (struct info_properties){.config = info->config,
-                                  .norm_eps = (double)info->config.norm_eps};
+    *p =
+        (struct info_properties){.config = info->config, .norm_eps = (double)info->config.norm_eps};
     if (info->gguf) {
         describe_file(p, info);
     } else {

@@ -124,7 +124,8 @@ static bool capture(struct output *out, const char *bytes, size_t len)
 static const char plain_bytes[] =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:=+-";
 
-/* As a shell reads it back: in quotes, where it needs them, out of which its own quotes are taken. */
+/* As a shell reads it back: in quotes, where it needs them, out of which its own quotes are taken.
+ */
 static bool put_quoted(struct bytes *line, struct text item)
 {
     if (item.len && strspn(item.data, plain_bytes) == item.len)
@@ -132,7 +133,7 @@ static bool put_quoted(struct bytes *line, struct text item)
     bool whole = bytes_put(line, text_of("'"));
     for (size_t at = 0; at < item.len && whole; at++)
         whole = bytes_put(line, item.data[at] == '\'' ? text_of("'\\''")
-                                                     : (struct text){item.data + at, 1});
+                                                      : (struct text){item.data + at, 1});
     return whole && bytes_put(line, text_of("'"));
 }
 

@@ -29,9 +29,10 @@ enum status study_means(const struct study_plan *plan, struct study_mean **means
                         struct err *e);
 
 /*
- * Prints the cells that are done, then their means [n]. For people the means are a row for K/V heads and
- * method and a column for each alpha; CSV has them under a header of their own after an empty line,
- * JSON in an object {"cells": [], "means": []}, JSON lines in lines of their own. STATUS_NO_MEMORY.
+ * Prints the cells that are done, then their means [n]. For people the means are a row for K/V
+ * heads and method and a column for each alpha; CSV has them under a header of their own after an
+ * empty line, JSON in an object {"cells": [], "means": []}, JSON lines in lines of their own.
+ * STATUS_NO_MEMORY.
  */
 enum status study_report_print(const struct study_plan *plan, const struct study_mean *means, int n,
                                enum table_format format, struct output *out, struct err *e);
