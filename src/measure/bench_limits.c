@@ -3,13 +3,18 @@
  */
 #include "measure/bench_rows.h"
 
+#include <math.h>
+
 /* The parts of the time for the limits that go to each of the two peaks. */
 #define PEAK_SHARE 0.05
+/* For each sample of a row at most: a quick look stays one. */
+#define SAMPLE_SECONDS 0.005
 
 enum status bench_measure_limits(const struct bench_spec *spec, struct bench *b,
                                  struct pool *const *pools, struct err *e)
 {
-    const double seconds = spec->roofline_seconds / b->n_rows;
+    const double seconds = fmin(spec->roofline_seconds / b->n_rows,
+                                SAMPLE_SECONDS * (double)spec->n * (double)spec->repeats);
     for (int i = 0; i < b->n_rows; i++) {
         struct bench_row *row = &b->rows[i];
         struct pool *pool = pools[row->pool];
