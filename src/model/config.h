@@ -142,6 +142,12 @@ static inline int config_average_dim(const struct config *c, int layer)
     return config_is_latent(c) ? config_latent(c, layer) : config_value_dim(c);
 }
 
+/* Elements of a cached value: none where the key is the value, too. */
+static inline int config_cached_value_dim(const struct config *c)
+{
+    return config_is_latent(c) ? 0 : config_value_dim(c);
+}
+
 /* Elements of a token: of all queries, of all heads' results, of a layer's keys, of its values, of
  * Q, K and V together. What is latent counts as the key of one head, which has no value. */
 static inline int config_q_dim(const struct config *c)
@@ -161,7 +167,7 @@ static inline int config_k_dim(const struct config *c, int layer)
 
 static inline int config_v_dim(const struct config *c, int layer)
 {
-    return config_is_latent(c) ? 0 : config_kv_heads(c, layer) * config_value_dim(c);
+    return config_kv_heads(c, layer) * config_cached_value_dim(c);
 }
 
 static inline int config_qkv_dim(const struct config *c, int layer)

@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "base/checked.h"
-#include "model/kv_cache.h"
 #include "model/pack.h"
 
 /* --- a shape --------------------------------------------------------------------------------- */
@@ -190,11 +189,12 @@ uint64_t cost_model_bytes(const struct model *m)
 uint64_t cost_kv_bytes(const struct config *c, int n_kv_heads, enum storage kv, int depth)
 {
     const struct config variant = variant_config(c, n_kv_heads);
-    if (config_is_latent(c))
-        return (uint64_t)kv_cache_bytes_per_token(c, 1, kv) * (uint64_t)depth;
-    const uint64_t k_and_v = storage_bytes(kv, (uint64_t)c->head_dim) +
-                             storage_bytes(kv, (uint64_t)kernel_padded(config_value_dim(c)));
-    return (uint64_t)config_all_kv_heads(&variant) * k_and_v * (uint64_t)depth;
+    const uint64_t values = (uint64_t)kernel_padded(config_cached_value_dim(c));
+    uint64_t bytes = 0;
+    for (int l = 0; l < c->n_layers; l++)
+        bytes += (uint64_t)config_kv_heads(&variant, l) *
+                 (storage_bytes(kv, (uint64_t)config_key_dim(c, l)) + storage_bytes(kv, values));
+    return bytes * (uint64_t)depth;
 }
 
 static uint64_t attention_flops(const struct config *c, int depth)

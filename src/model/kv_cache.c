@@ -18,8 +18,7 @@ static size_t element_bytes(enum storage storage)
 /* Of one K/V head of a layer. */
 static struct kv_extent extent_of_head(const struct config *c, int layer, enum storage storage)
 {
-    const int k_dim = config_key_dim(c, layer);
-    const int v_dim = config_is_latent(c) ? 0 : config_value_dim(c);
+    const int k_dim = config_key_dim(c, layer), v_dim = config_cached_value_dim(c);
     const bool has_scales = storage == STORAGE_Q8_0;
     return (struct kv_extent){
         .k = (size_t)k_dim,
@@ -116,15 +115,14 @@ bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t
 size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage)
 {
     struct config variant = *c;
-    size_t latent = 0;
+    const uint64_t values = (uint64_t)config_cached_value_dim(c);
+    uint64_t bytes = 0;
     variant.n_kv_heads = n_kv_heads;
     for (int l = 0; l < c->n_layers; l++)
-        latent += (size_t)storage_bytes(storage, (uint64_t)config_latent(c, l));
-    if (config_is_latent(c))
-        return latent;
-    return (size_t)config_all_kv_heads(&variant) *
-           (size_t)(storage_bytes(storage, (uint64_t)c->head_dim) +
-                    storage_bytes(storage, (uint64_t)config_value_dim(c)));
+        bytes += (uint64_t)config_kv_heads(&variant, l) *
+                 (storage_bytes(storage, (uint64_t)config_key_dim(c, l)) +
+                  storage_bytes(storage, values));
+    return (size_t)bytes;
 }
 
 enum status kv_cache_create(struct kv_cache *kv, const struct config *c,
