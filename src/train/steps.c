@@ -68,7 +68,7 @@ enum status trainer_not_finite(const struct trainer *t, const char *what, double
     char saved[600] = "nothing has been saved yet";
     if (t->saved_step >= 0)
         snprintf(saved, sizeof saved, "%.400s.state has step %d", t->spec->out, t->saved_step);
-    return err_set(e, STATUS_FAILED, "the %s after %d steps is %f, not a finite number; %s; %s",
+    return err_set(e, STATUS_FAILED, "the %s after step %d is %f, not a finite number; %s; %s",
                    what, t->progress.step, value, saved,
                    is_given ? "info --check tells whether the checkpoint is sound"
                             : "a lower --lr, a longer --warmup or a smaller --clip may help");
