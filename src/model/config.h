@@ -92,12 +92,17 @@ void config_complete(struct config *c);
  * name [16]. */
 void config_variant_name(const struct config *c, int n_kv_heads, char *name);
 
-/* K/V heads of a layer: its own, but no more than n_kv_heads, so that a smaller n_kv_heads is a
- * variant. */
-static inline int config_kv_heads(const struct config *c, int layer)
+/* K/V heads of a layer in the variant of n_kv_heads: its own, but no more than these; and as it is.
+ */
+static inline int config_variant_heads(const struct config *c, int n_kv_heads, int layer)
 {
     const int own = c->layer_kv_heads[layer];
-    return own && own < c->n_kv_heads ? own : c->n_kv_heads;
+    return own && own < n_kv_heads ? own : n_kv_heads;
+}
+
+static inline int config_kv_heads(const struct config *c, int layer)
+{
+    return config_variant_heads(c, c->n_kv_heads, layer);
 }
 
 /* Over all layers. */
