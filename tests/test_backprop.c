@@ -632,6 +632,16 @@ static const struct model_case same_bits[] = {
       .position = POSITION_ALIBI,
       .ffn = FFN_SWIGLU},
      CONFIG_TIED},
+    {NULL,
+     {.n_layers = 2,
+      .n_heads = 3,
+      .latent = {21, 6},
+      .d_model = 33,
+      .value_dim = 19,
+      .d_ff = 50,
+      .n_vocab = 40,
+      .position = POSITION_QUADRATIC},
+     CONFIG_TIED},
 };
 #define N_SAME_BITS ((int)(sizeof same_bits / sizeof *same_bits))
 

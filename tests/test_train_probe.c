@@ -4,7 +4,7 @@
  * takes is in no way another run than one given that rate.
  */
 #include "model/checkpoint.h"
-#include "train/state.h"
+#include "train/trainer.h"
 #include "train_run.h"
 
 #define MOST_TRIALS 8
@@ -88,7 +88,6 @@ static void run_probed_well(struct probed *p)
 
 START_TEST(the_best_trial_is_taken)
 {
-    make_source();
     struct probed p = make_probed("out.gguf");
     run_probed_well(&p);
     ck_assert_int_ge(p.n, 4); /* the checkpoint, two rates, and one at least on the better side */
@@ -104,14 +103,12 @@ START_TEST(the_best_trial_is_taken)
     ck_assert_double_gt(p.chosen, 0);
     ck_assert_int_eq(p.run.steps, 24); /* those of the trials are none of the run's */
     checkpoint_close(&p.from);
-    scratch_remove();
 }
 END_TEST
 
 /* A run of no more steps than its trials. */
 START_TEST(short_run_takes_the_smallest_that_comes_near)
 {
-    make_source();
     struct probed p = make_probed("out.gguf");
     p.run.spec.n_steps = 8;
     run_probed_well(&p);
@@ -124,14 +121,12 @@ START_TEST(short_run_takes_the_smallest_that_comes_near)
             expected = fmin(expected, p.rates[i]);
     ck_assert_double_eq(p.chosen, expected);
     checkpoint_close(&p.from);
-    scratch_remove();
 }
 END_TEST
 
 /* The weights are those of a run that is given what the probe found. */
 START_TEST(taken_is_as_good_as_given)
 {
-    make_source();
     struct probed p = make_probed("probed.gguf"), given = make_probed("given.gguf");
     run_probed_well(&p);
     given.run.spec.lr = p.chosen;
@@ -141,14 +136,12 @@ START_TEST(taken_is_as_good_as_given)
     assert_same_file(p.run.out, given.run.out, "");
     checkpoint_close(&p.from);
     checkpoint_close(&given.from);
-    scratch_remove();
 }
 END_TEST
 
 /* Another held-out part of as many bytes: the same trials, bit for bit. */
 START_TEST(held_out_part_decides_nothing)
 {
-    make_source();
     struct probed p = make_probed("out.gguf"), other = make_probed("other.gguf");
     run_probed_well(&p);
     static char changed[TEXT_LEN];
@@ -162,7 +155,6 @@ START_TEST(held_out_part_decides_nothing)
         ck_assert(p.rates[i] == other.rates[i] && p.losses[i] == other.losses[i]);
     checkpoint_close(&p.from);
     checkpoint_close(&other.from);
-    scratch_remove();
 }
 END_TEST
 
@@ -171,7 +163,6 @@ END_TEST
  * makes it worse. */
 START_TEST(none_is_taken_where_none_helps)
 {
-    make_source();
     struct probed p = make_probed("out.gguf"), given = make_probed("given.gguf");
     p.run.spec.teacher = p.from.gguf;
     p.run.spec.teacher_share = 1;
@@ -193,14 +184,12 @@ START_TEST(none_is_taken_where_none_helps)
     ck_assert(p.n == 0 && p.n_chosen == 0 && p.run.steps == 0);
     checkpoint_close(&p.from);
     checkpoint_close(&given.from);
-    scratch_remove();
 }
 END_TEST
 
 /* A text without a window to spare: a small rate, without a trial. */
 START_TEST(short_text_is_not_probed)
 {
-    make_source();
     struct probed p = make_probed("out.gguf");
     const struct text few = {words, 300};
     p.run.spec.texts = &few;
@@ -209,7 +198,60 @@ START_TEST(short_text_is_not_probed)
     ck_assert_int_eq(p.n_chosen, 1);
     ck_assert_double_eq(p.chosen, 3e-5);
     checkpoint_close(&p.from);
-    scratch_remove();
+}
+END_TEST
+
+/* A text that has each window at one place only. */
+static void number_text(void)
+{
+    for (int i = 0; i + 4 < TEXT_LEN; i += 4)
+        snprintf(words + i, 5, "%03d ", i / 4 % 1000);
+}
+
+/* Windows that were drawn, where the probe keeps some aside, and what comes before this. */
+struct seen {
+    struct probed probed; /* first: the argument of both */
+    int n_aside, n_drawn;
+};
+
+/* The last batch of a trial is none of those that are kept aside. */
+static bool see_batch(void *arg)
+{
+    struct seen *seen = arg;
+    const struct trainer *t = seen->probed.run.trainer;
+    const struct windows *aside = &t->aside;
+    const size_t length = (size_t)t->spec->length;
+    if (aside->n == 0 || t->progress.step == 0)
+        return false;
+    seen->n_aside = (int)aside->n;
+    for (int row = 0; row < t->spec->batch; row++) {
+        size_t at = 0;
+        while (memcmp(t->inputs + (size_t)row * length, t->data.train.ids + at,
+                      length * sizeof *t->inputs) != 0)
+            at++;
+        for (size_t i = 0; i < aside->n; i++) {
+            const size_t other = aside->n > 1 ? i * aside->last / (aside->n - 1) : 0;
+            ck_assert_msg(at > other + length || other > at + length,
+                          "a window at %zu, and the one at %zu is aside", at, other);
+        }
+        seen->n_drawn++;
+    }
+    return false;
+}
+
+/* One window, and several. */
+START_TEST(trials_leave_out_what_is_aside)
+{
+    static const size_t lengths[] = {600, 2000};
+    struct seen seen = {.probed = make_probed("out.gguf")};
+    const struct text some = {words, lengths[_i]};
+    number_text();
+    seen.probed.run.spec.texts = &some;
+    seen.probed.run.spec.stop = see_batch;
+    run_probed_well(&seen.probed);
+    ck_assert_int_eq(seen.n_aside, _i ? 6 : 1);
+    ck_assert_int_gt(seen.n_drawn, 80);
+    checkpoint_close(&seen.probed.from);
 }
 END_TEST
 
@@ -217,7 +259,6 @@ END_TEST
 
 START_TEST(any_threads_try_and_take_the_same)
 {
-    make_source();
     struct probed one = make_probed("one.gguf");
     run_probed_well(&one);
     for (int n = SANITIZED ? 5 : 2; n <= 5; n += 3) {
@@ -230,14 +271,12 @@ START_TEST(any_threads_try_and_take_the_same)
         checkpoint_close(&many.from);
     }
     checkpoint_close(&one.from);
-    scratch_remove();
 }
 END_TEST
 
 /* In the probe, before each trial's end, and after some steps; OUT best and last. */
 START_TEST(interrupted_probe_goes_on)
 {
-    make_source();
     struct probed whole = make_probed("whole.gguf");
     whole.run.spec.keep_last = _i;
     run_probed_well(&whole);
@@ -261,7 +300,6 @@ START_TEST(interrupted_probe_goes_on)
         checkpoint_close(&parts.from);
     }
     checkpoint_close(&whole.from);
-    scratch_remove();
 }
 END_TEST
 
@@ -272,7 +310,6 @@ END_TEST
 START_TEST(impossible_rate_in_a_state_is_refused)
 {
     static const double rates[] = {-1e-4, (double)NAN, HUGE_VAL, 11, 0};
-    make_source();
     struct probed p = make_probed("out.gguf");
     struct err e = {""};
     char path[600];
@@ -291,7 +328,6 @@ START_TEST(impossible_rate_in_a_state_is_refused)
     }
     free(bytes);
     checkpoint_close(&p.from);
-    scratch_remove();
 }
 END_TEST
 
@@ -300,18 +336,21 @@ int main(void)
     Suite *s = suite_create("train_probe");
     TCase *t = tcase_create("probe");
     tcase_set_timeout(t, 120);
+    tcase_add_checked_fixture(t, make_source, scratch_remove);
     tcase_add_test(t, the_best_trial_is_taken);
     tcase_add_test(t, short_run_takes_the_smallest_that_comes_near);
     tcase_add_test(t, taken_is_as_good_as_given);
     tcase_add_test(t, held_out_part_decides_nothing);
     tcase_add_test(t, none_is_taken_where_none_helps);
     tcase_add_test(t, short_text_is_not_probed);
+    tcase_add_loop_test(t, trials_leave_out_what_is_aside, 0, 2);
     tcase_add_loop_test(t, interrupted_probe_goes_on, 0, 2);
     tcase_add_test(t, impossible_rate_in_a_state_is_refused);
     tcase_set_tags(t, ONE_THREAD);
     suite_add_tcase(s, t);
     TCase *threads = tcase_create("threads");
     tcase_set_timeout(threads, 120);
+    tcase_add_checked_fixture(threads, make_source, scratch_remove);
     tcase_add_test(threads, any_threads_try_and_take_the_same);
     suite_add_tcase(s, threads);
     return run_suite(s);

@@ -128,6 +128,12 @@ else
     else
         skip "a sparse file of two terabytes"
     fi
+    expect 0 "" limited -s 64 info "$model" --latent 64 --format json
+    # Kernels of builds that do not optimise have frames of 32 KiB.
+    expect 0 "" limited -s 100 bench "$model" --kv-heads 8 --latent 64 -n 1 --repeat 1 --depth 0 -q
+    expect 0 "" limited -s 100 convert "$model" -o "$work/small.gguf" --kv-heads 2 --calib README.md \
+        --calib-tokens 512 -q
+    clear_work
 fi
 
 # Processor time: the soft limit's signal ends the run as Ctrl-C does.

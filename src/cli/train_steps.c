@@ -7,7 +7,7 @@
 const struct option train_step_options[] = {
     OPT_INT("steps", n_steps, "N", 1, 100000000, "steps", .fallback = "2000"),
     OPT_INT("batch", batch, "B", 1, 65536, "windows a step", .fallback = "8"),
-    OPT_DOUBLE("lr", lr, "X", 0, 10,
+    OPT_DOUBLE("lr", lr, "X", 0, TRAIN_MOST_RATE,
                "learning rate after the warm-up; it ends at a tenth, by a cosine",
                .otherwise = "0.001; with --from the best tried", .above_min = true),
     OPT_INT("warmup", warmup, "N", -1, INT_MAX,

@@ -229,17 +229,19 @@ struct attend_bias {
     float centre, linear, square;
 };
 
+/* Panels of a chunk that lie in both pieces, or are not full. */
+#define LATENT_PATCHES 2
+
 /*
  * Attention of n_heads query heads of one token to one chunk; the K and V rows are read once for
  * all of them.
- *   q        [n_heads, key_dim], already scaled by 1 / sqrt(key_dim)
+ *   q        [n_heads, key_dim], already scaled
  *   scores   [n_heads, KERNEL_CHUNK] scratch; afterwards exp(s_t - m) of the n_positions
  *   max      [n_heads]  m = max_t s_t, with s_t = q.k_t + the head's bias, if any
  *   sum      [n_heads]  l = sum_t exp(s_t - m)
  *   out      [n_heads, value_dim]  o = sum_t exp(s_t - m) v_t, not yet divided by l
  * From one head's out, max and sum to the next's it is `stride` floats.
  */
-#define LATENT_PATCHES 2
 struct attend {
     struct kv_chunk kv;
     int n_heads; /* those that share the K/V head, or some of them */

@@ -13,6 +13,12 @@
 
 #define EXACT_HEADS 12
 
+/* The least cost of placing the heads of a mask, and the set with its first head that does. */
+struct convert_placing {
+    double cost;
+    int set;
+};
+
 static bool is_exact(int n_heads)
 {
     return n_heads <= EXACT_HEADS;
@@ -47,6 +53,8 @@ void convert_group_take(struct converter *c, struct arena *arena)
     n += 2 * (uint64_t)c->n_groups; /* of the two groupings that are compared at the end */
     c->costs = arena_take(arena, n, sizeof *c->costs);
     c->sets = arena_take(arena, n * (uint64_t)group, sizeof *c->sets);
+    if (is_exact(c->n_heads))
+        c->placings = arena_take(arena, UINT64_C(1) << c->n_heads, sizeof *c->placings);
 }
 
 /* --- costs, on all threads ------------------------------------------------------------------- */
@@ -107,42 +115,35 @@ static unsigned mask_of(const int *set, int size)
     return mask;
 }
 
-/* The least cost of placing the heads of a mask, and the set with its first head that does. */
-struct placing {
-    double cost;
-    int set;
-};
-
-/* best[mask] from the masks with one set less. The lists are in lexicographic order: of equal
+/* Of each mask, from the masks with one set less. The lists are in lexicographic order: of equal
  * costs the first counts. */
-static void find_best(const struct converter *c, const double *costs, int n_sets,
-                      struct placing *best)
+static void find_best(struct converter *c, int n_sets)
 {
     const unsigned all = (1u << c->n_heads) - 1;
-    best[0] = (struct placing){0, -1};
+    struct convert_placing *best = c->placings;
+    best[0] = (struct convert_placing){0, -1};
     for (unsigned mask = 1; mask <= all; mask++) {
-        best[mask] = (struct placing){HUGE_VAL, -1};
+        best[mask] = (struct convert_placing){HUGE_VAL, -1};
         for (int i = 0; i < n_sets; i++) {
             const unsigned set = mask_of(c->sets + (size_t)i * (size_t)c->group, c->group);
             const unsigned first = mask & ~(mask - 1);
             if ((set & mask) != set || !(set & first))
                 continue;
-            const double cost = best[mask & ~set].cost + costs[i];
+            const double cost = best[mask & ~set].cost + c->costs[i];
             if (cost < best[mask].cost)
-                best[mask] = (struct placing){cost, i};
+                best[mask] = (struct convert_placing){cost, i};
         }
     }
 }
 
 static void group_exactly(struct converter *c)
 {
-    struct placing best[1 << EXACT_HEADS];
     const int n_sets = list_sets(c->n_heads, c->group, c->sets);
     find_costs(c, c->sets, n_sets, c->group, c->costs);
-    find_best(c, c->costs, n_sets, best);
+    find_best(c, n_sets);
     unsigned left = (1u << c->n_heads) - 1;
     for (int *order = c->order; left; order += c->group) {
-        const int *set = c->sets + (size_t)best[left].set * (size_t)c->group;
+        const int *set = c->sets + (size_t)c->placings[left].set * (size_t)c->group;
         memcpy(order, set, (size_t)c->group * sizeof *order);
         left &= ~mask_of(set, c->group);
     }

@@ -115,6 +115,7 @@ struct converter {
     /* Grouping; NULL without. */
     double *costs;                           /* of sets of heads */
     int *sets;                               /* [the same, heads] the sets that the costs are of */
+    struct convert_placing *placings;        /* [2^heads] of so few that all are tried */
     struct convert_calibration *calibration; /* NULL without text */
     struct convert_rebuild *rebuild;         /* NULL unless convert_refits_block */
     /* NULL unless convert_is_latent: */

@@ -73,7 +73,6 @@ static void store_row(const struct attention *a, int kv_head, int row, float *sc
     const float *k = keys + (size_t)kv_head * (size_t)a->key_dim;
     const float *v = keys + (size_t)a->n_kv_heads * (size_t)a->key_dim +
                      (size_t)kv_head * (size_t)a->average_dim;
-
     if (positions_turn(a->positions, r->position)) {
         place_row(a, r->position, k, 1, scratch);
         k = scratch;

@@ -356,8 +356,7 @@ void session_fill(struct session *s, int sequence, int n, uint64_t seed)
         struct rng r;
         rng_seed(&r, seed, (uint64_t)s->len[sequence]);
         for (int l = 0; l < c->n_layers; l++) {
-            const int k_dim = config_key_dim(c, l);
-            const int v_dim = config_is_latent(c) ? 0 : config_value_dim(c);
+            const int k_dim = config_key_dim(c, l), v_dim = config_cached_value_dim(c);
             float *k = s->work.qkv, *v = k + k_dim; /* free between steps */
             for (int g = 0; g < config_kv_heads(c, l); g++) {
                 for (int i = 0; i < k_dim || i < v_dim; i++) {

@@ -341,12 +341,11 @@ static enum status read_own_keys(const struct gguf *g, struct config *c, struct 
     return STATUS_OK;
 }
 
-static void write_own_keys(const struct config *c, struct gguf_writer *w)
+static void write_own_keys(struct config *c, struct gguf_writer *w)
 {
-    struct config copy = *c;
     for (size_t i = 0; i < N_KIND_KEYS; i++)
         gguf_add_text(w, arch_key(c, kind_keys[i].suffix).text,
-                      text_of(kind_keys[i].names[*kind_of_key(&copy, &kind_keys[i])]));
+                      text_of(kind_keys[i].names[*kind_of_key(c, &kind_keys[i])]));
     gguf_add_bool(w, arch_key(c, "block.shared").text, c->shared);
     gguf_add_f32(w, arch_key(c, "embedding_scale").text,
                  c->embedding_scale > 0 ? c->embedding_scale : 1.0f);
@@ -529,6 +528,6 @@ void config_write(const struct config *c, struct gguf_writer *w)
     gguf_add_f32(w, arch_key(c, c->arch->norm_eps_key).text, c->norm_eps);
     write_rope(&copy, w);
     if (c->arch->has_keys)
-        write_own_keys(c, w);
+        write_own_keys(&copy, w);
     config_write_latent(c, w);
 }

@@ -92,12 +92,17 @@ void config_complete(struct config *c);
  * name [16]. */
 void config_variant_name(const struct config *c, int n_kv_heads, char *name);
 
-/* K/V heads of a layer: its own, but no more than n_kv_heads, so that a smaller n_kv_heads is a
- * variant. */
-static inline int config_kv_heads(const struct config *c, int layer)
+/* K/V heads of a layer in the variant of n_kv_heads: its own, but no more than these; and as it is.
+ */
+static inline int config_variant_heads(const struct config *c, int n_kv_heads, int layer)
 {
     const int own = c->layer_kv_heads[layer];
-    return own && own < c->n_kv_heads ? own : c->n_kv_heads;
+    return own && own < n_kv_heads ? own : n_kv_heads;
+}
+
+static inline int config_kv_heads(const struct config *c, int layer)
+{
+    return config_variant_heads(c, c->n_kv_heads, layer);
 }
 
 /* Over all layers. */
@@ -142,6 +147,12 @@ static inline int config_average_dim(const struct config *c, int layer)
     return config_is_latent(c) ? config_latent(c, layer) : config_value_dim(c);
 }
 
+/* Elements of a cached value: none where the key is the value, too. */
+static inline int config_cached_value_dim(const struct config *c)
+{
+    return config_is_latent(c) ? 0 : config_value_dim(c);
+}
+
 /* Elements of a token: of all queries, of all heads' results, of a layer's keys, of its values, of
  * Q, K and V together. What is latent counts as the key of one head, which has no value. */
 static inline int config_q_dim(const struct config *c)
@@ -161,7 +172,7 @@ static inline int config_k_dim(const struct config *c, int layer)
 
 static inline int config_v_dim(const struct config *c, int layer)
 {
-    return config_is_latent(c) ? 0 : config_kv_heads(c, layer) * config_value_dim(c);
+    return config_kv_heads(c, layer) * config_cached_value_dim(c);
 }
 
 static inline int config_qkv_dim(const struct config *c, int layer)

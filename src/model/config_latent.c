@@ -112,12 +112,13 @@ void config_write_latent(const struct config *c, struct gguf_writer *w)
 
 void config_variant_name(const struct config *c, int n_kv_heads, char *name)
 {
-    struct config variant = *c;
-    variant.n_kv_heads = n_kv_heads;
+    bool is_mixed = false;
+    for (int l = 0; l < c->n_layers; l++)
+        is_mixed |= config_variant_heads(c, n_kv_heads, l) != n_kv_heads;
     if (config_is_latent(c))
         snprintf(name, 16, "MLA-%.6s%u", config_same_latent(c) ? "" : "mixed-",
                  (unsigned)config_most_latent(c) % (CONFIG_MAX_WIDTH + 1u));
-    else if (!config_same_kv_heads(&variant))
+    else if (is_mixed)
         snprintf(name, 16, "GQA-mixed-%d", n_kv_heads);
     else if (n_kv_heads == c->n_heads)
         snprintf(name, 16, "MHA");

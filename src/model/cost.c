@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "base/checked.h"
-#include "model/kv_cache.h"
 #include "model/pack.h"
 
 /* --- a shape --------------------------------------------------------------------------------- */
@@ -25,11 +24,11 @@ bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cos
     return matrix && pack_storage(matrix->type, &out->storage);
 }
 
-static struct config variant_config(const struct config *c, int n_kv_heads)
+/* A config is long: there is one copy of it at a time on the stack. */
+static void set_variant(struct config *c, const struct cost_shape *s)
 {
-    struct config variant = *c;
-    variant.n_kv_heads = n_kv_heads;
-    return variant;
+    *c = *s->config;
+    c->n_kv_heads = s->n_kv_heads;
 }
 
 static bool file_has(const struct cost_shape *s, enum tensor_role role, int layer, bool is_bias)
@@ -58,7 +57,8 @@ bool cost_has_tensor(const struct cost_shape *s, const struct tensor_spec *t)
 
 uint64_t cost_parameters(const struct cost_shape *s)
 {
-    const struct config c = variant_config(s->config, s->n_kv_heads);
+    struct config c;
+    set_variant(&c, s);
     uint64_t n = 0;
     for (int64_t i = 0; i < layout_count(&c); i++) {
         const struct tensor_spec t = layout_at(&c, i);
@@ -127,7 +127,8 @@ static bool in_memory(const struct config *c, struct tensor_spec *t)
 
 uint64_t cost_weight_bytes(const struct cost_shape *s)
 {
-    const struct config c = variant_config(s->config, s->n_kv_heads);
+    struct config c;
+    set_variant(&c, s);
     const struct tensor_spec output = layout_weight(&c, ROLE_OUTPUT, 0);
     uint64_t bytes = s->tied ? read_bytes(&output, s->storage) : 0;
     for (int64_t i = 0; i < layout_count(&c); i++) {
@@ -140,7 +141,8 @@ uint64_t cost_weight_bytes(const struct cost_shape *s)
 
 uint64_t cost_memory_bytes(const struct cost_shape *s)
 {
-    const struct config c = variant_config(s->config, s->n_kv_heads);
+    struct config c;
+    set_variant(&c, s);
     uint64_t bytes = 0;
     for (int64_t i = 0; i < layout_count(&c); i++) {
         struct tensor_spec t = layout_at(&c, i);
@@ -189,12 +191,12 @@ uint64_t cost_model_bytes(const struct model *m)
 
 uint64_t cost_kv_bytes(const struct config *c, int n_kv_heads, enum storage kv, int depth)
 {
-    const struct config variant = variant_config(c, n_kv_heads);
-    if (config_is_latent(c))
-        return (uint64_t)kv_cache_bytes_per_token(c, 1, kv) * (uint64_t)depth;
-    const uint64_t k_and_v = storage_bytes(kv, (uint64_t)c->head_dim) +
-                             storage_bytes(kv, (uint64_t)kernel_padded(config_value_dim(c)));
-    return (uint64_t)config_all_kv_heads(&variant) * k_and_v * (uint64_t)depth;
+    const uint64_t values = (uint64_t)kernel_padded(config_cached_value_dim(c));
+    uint64_t bytes = 0;
+    for (int l = 0; l < c->n_layers; l++)
+        bytes += (uint64_t)config_variant_heads(c, n_kv_heads, l) *
+                 (storage_bytes(kv, (uint64_t)config_key_dim(c, l)) + storage_bytes(kv, values));
+    return bytes * (uint64_t)depth;
 }
 
 static uint64_t attention_flops(const struct config *c, int depth)
@@ -217,7 +219,8 @@ static void add_product_flops(struct cost_flops *f, const struct config *c,
 
 struct cost_flops cost_flops(const struct cost_shape *s, int depth)
 {
-    const struct config c = variant_config(s->config, s->n_kv_heads);
+    struct config c;
+    set_variant(&c, s);
     struct cost_flops f = {.attention = attention_flops(&c, depth)};
     for (int64_t i = 0; i < layout_count(&c); i++) {
         const struct tensor_spec t = layout_at(&c, i);

@@ -18,8 +18,7 @@ static size_t element_bytes(enum storage storage)
 /* Of one K/V head of a layer. */
 static struct kv_extent extent_of_head(const struct config *c, int layer, enum storage storage)
 {
-    const int k_dim = config_key_dim(c, layer);
-    const int v_dim = config_is_latent(c) ? 0 : config_value_dim(c);
+    const int k_dim = config_key_dim(c, layer), v_dim = config_cached_value_dim(c);
     const bool has_scales = storage == STORAGE_Q8_0;
     return (struct kv_extent){
         .k = (size_t)k_dim,
@@ -62,16 +61,16 @@ static void add_layers(struct kv_cache *kv)
     }
 }
 
-static struct kv_cache describe_cache(const struct config *c, const struct kv_shape *shape)
+static void describe_cache(struct kv_cache *kv, const struct config *c,
+                           const struct kv_shape *shape)
 {
-    struct kv_cache kv = {
-        .config = *c,
-        .shape = *shape,
-        .whole = describe_regions(shape, 0),
-        .own = describe_regions(shape, shape->n_shared / KERNEL_LANES * KERNEL_LANES),
-    };
-    add_layers(&kv);
-    return kv;
+    kv->config = *c;
+    kv->shape = *shape;
+    kv->before = NULL;
+    kv->whole = describe_regions(shape, 0);
+    kv->own = describe_regions(shape, shape->n_shared / KERNEL_LANES * KERNEL_LANES);
+    kv->arena = (struct arena){0};
+    add_layers(kv);
 }
 
 /* All positions of n_sequences regions of `each` numbers a position. */
@@ -107,7 +106,8 @@ static void take_cache(struct kv_cache *kv, struct arena *a)
 
 bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t *bytes)
 {
-    struct kv_cache kv = describe_cache(c, shape);
+    struct kv_cache kv;
+    describe_cache(&kv, c, shape);
     take_all_regions(&kv, &kv.arena);
     *bytes = kv.arena.used;
     return !kv.arena.overflow;
@@ -115,16 +115,13 @@ bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t
 
 size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage)
 {
-    struct config variant = *c;
-    size_t latent = 0;
-    variant.n_kv_heads = n_kv_heads;
+    const uint64_t values = (uint64_t)config_cached_value_dim(c);
+    uint64_t bytes = 0;
     for (int l = 0; l < c->n_layers; l++)
-        latent += (size_t)storage_bytes(storage, (uint64_t)config_latent(c, l));
-    if (config_is_latent(c))
-        return latent;
-    return (size_t)config_all_kv_heads(&variant) *
-           (size_t)(storage_bytes(storage, (uint64_t)c->head_dim) +
-                    storage_bytes(storage, (uint64_t)config_value_dim(c)));
+        bytes += (uint64_t)config_variant_heads(c, n_kv_heads, l) *
+                 (storage_bytes(storage, (uint64_t)config_key_dim(c, l)) +
+                  storage_bytes(storage, values));
+    return (size_t)bytes;
 }
 
 enum status kv_cache_create(struct kv_cache *kv, const struct config *c,
@@ -132,7 +129,7 @@ enum status kv_cache_create(struct kv_cache *kv, const struct config *c,
 {
     assert(shape->n_sequences >= 1 && shape->cap >= 1 && kv_cache_can_store(shape->storage));
     assert(shape->n_shared >= 0 && shape->n_shared <= shape->cap);
-    *kv = describe_cache(c, shape);
+    describe_cache(kv, c, shape);
     take_cache(kv, &kv->arena);
     const enum status s = arena_allocate(&kv->arena, "the KV cache", e);
     if (s == STATUS_OK) {

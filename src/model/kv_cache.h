@@ -77,8 +77,8 @@ struct kv_place {
 };
 
 /* Stores the key [config_key_dim] and value [value_dim] of one position that the sequence holds
- * itself (asserted), of one head; of a latent cache only the first. Different positions of
- * different panels, and different places, may be written at once. */
+ * itself (asserted), of one head; of a latent cache only the first. Different positions, and
+ * different places, may be written at once while nobody reads the panels that they are in. */
 void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_place place,
                   int position, const float *k, const float *v);
 

@@ -130,7 +130,7 @@ enum status probe_rate(struct trainer *t, struct err *e)
     if (share > 0) {
         p.start = trainer_loss(t, &t->aside);
         if (!isfinite(p.start))
-            return trainer_not_finite(t, "loss before", p.start, e);
+            return trainer_not_finite(t, "loss", p.start, e);
         tell_tried(&p, 0, p.start);
         const enum status s = search(&p);
         t->aside.n = 0;

@@ -38,6 +38,8 @@ struct train_event {
     const char *message; /* of TRAIN_NOT_SAVED */
 };
 
+#define TRAIN_MOST_RATE 10
+
 struct train_spec {
     const struct text *texts; /* needed by trainer_open only */
     int n_texts;
@@ -57,7 +59,7 @@ struct train_spec {
 
     int n_steps, batch, length; /* windows a step, tokens a window */
     int warmup;                 /* steps */
-    double lr;                  /* 0, with `from`: a few are tried, see train/probe.h */
+    double lr; /* to TRAIN_MOST_RATE; 0, with `from`: a few are tried, see train/probe.h */
     double beta2, weight_decay;
     double dropout, attn_dropout; /* 0 to below 1 */
     double label_smoothing;       /* 0 to below 1 */

@@ -23,7 +23,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states are written as
 
 #define STATE_VERSION  4
 #define PROGRESS_WORDS 9
-#define MOST_RATE      10.0 /* of --lr */
 
 struct header {
     char magic[8];
@@ -238,7 +237,7 @@ enum status state_parse(struct state *s, const void *bytes, size_t len, const ch
     if (!(best >= 0))
         return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims a best loss of %g", path, best);
     const double rate = double_of(h.progress[8]);
-    if (!(rate >= 0 && rate <= MOST_RATE))
+    if (!(rate >= 0 && rate <= TRAIN_MOST_RATE))
         return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims a learning rate of %g", path,
                        rate);
     s->progress = (struct progress){.step = (int)h.progress[0],

@@ -21,11 +21,7 @@ static size_t window_start(const struct windows *w, size_t index, size_t length)
 /* Whether the window at `start` has a token, or a token's successor, of these. */
 static bool meets(const struct windows *w, size_t start, size_t length)
 {
-    if (w->n == 0)
-        return false;
-    const double step = w->n > 1 ? (double)window_start(w, 1, length) : 1;
-    const size_t nearest = (size_t)((double)start / step);
-    for (size_t i = nearest ? nearest - 1 : 0; i <= nearest + 1 && i < w->n; i++) {
+    for (size_t i = 0; i < w->n; i++) {
         const size_t other = window_start(w, i, length);
         if (start <= other + length && other <= start + length)
             return true;
@@ -68,13 +64,14 @@ double trainer_loss(struct trainer *t, const struct windows *w)
 enum status trainer_not_finite(const struct trainer *t, const char *what, double value,
                                struct err *e)
 {
+    const bool is_given = t->spec->from && t->progress.step == 0;
     char saved[600] = "nothing has been saved yet";
     if (t->saved_step >= 0)
         snprintf(saved, sizeof saved, "%.400s.state has step %d", t->spec->out, t->saved_step);
-    return err_set(e, STATUS_FAILED,
-                   "the %s of step %d is %f, not a finite number; %s; a lower --lr, a longer "
-                   "--warmup or a smaller --clip may help",
-                   what, t->progress.step + 1, value, saved);
+    return err_set(e, STATUS_FAILED, "the %s after step %d is %f, not a finite number; %s; %s",
+                   what, t->progress.step, value, saved,
+                   is_given ? "info --check tells whether the checkpoint is sound"
+                            : "a lower --lr, a longer --warmup or a smaller --clip may help");
 }
 
 /* One for each step, whatever came before. */

@@ -14,7 +14,7 @@ struct made_step {
  * not finite, and the weights are as they were. */
 enum status trainer_step(struct trainer *t, struct made_step *made, struct err *e);
 
-/* STATUS_FAILED, with what may help. */
+/* STATUS_FAILED: what the weights give as they are after the steps so far; with what may help. */
 enum status trainer_not_finite(const struct trainer *t, const char *what, double value,
                                struct err *e);
 
