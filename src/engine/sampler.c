@@ -158,6 +158,17 @@ void sampler_accept(struct sampler *s, int sequence, int token)
         h->window_len++;
 }
 
+void sampler_copy(struct sampler *s, int from, int to)
+{
+    const struct history *h = history_of(s, from);
+    struct history *copy = history_of(s, to);
+    copy->rng = h->rng;
+    copy->window_len = h->window_len;
+    copy->window_next = h->window_next;
+    if (h->window_len > 0)
+        memcpy(copy->window, h->window, (size_t)h->window_len * sizeof *h->window);
+}
+
 /* --- the penalised logits --------------------------------------------------------------------- */
 
 /* Saturates, so that no penalty makes a logit infinite. */

@@ -52,6 +52,9 @@ void sampler_reset(struct sampler *s, int sequence, uint64_t seed, uint64_t stre
  * in [0, n_vocab) (asserted). */
 void sampler_accept(struct sampler *s, int sequence, int token);
 
+/* Makes one sequence's random stream and recent tokens those of another. */
+void sampler_copy(struct sampler *s, int from, int to);
+
 /*
  * Picks the sequence's next token from logits [n_vocab], which are left as they are, with the
  * memory of `thread`; the result does not depend on which that is. At least one token always
