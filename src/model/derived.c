@@ -18,10 +18,12 @@ struct packing {
     int n_packed;                 /* matrices */
 };
 
-static bool is_smaller(const struct packing *p, const struct matrix *w)
+/* Quantised rows are whole blocks. */
+static bool can_be_smaller(const struct packing *p, const struct matrix *w)
 {
-    return matrix_bytes(w->n_out, w->n_in, p->storage) <
-           matrix_bytes(w->n_out, w->n_in, w->storage);
+    const bool fits = !storage_is_quantised(p->storage) || w->n_in % QUANT_BLOCK == 0;
+    return fits && matrix_bytes(w->n_out, w->n_in, p->storage) <
+                       matrix_bytes(w->n_out, w->n_in, w->storage);
 }
 
 static void pack_one(struct packing *p, enum tensor_role role, const struct weight *from,
@@ -30,7 +32,7 @@ static void pack_one(struct packing *p, enum tensor_role role, const struct weig
     const struct tensor_spec spec = layout_weight(&p->from->config, role, 0);
     const struct matrix *w = &from->matrix;
     if (!w->panels || !(spec.flags & SPEC_QUANTISES) || spec.flags & SPEC_ROWS_ENTER ||
-        !is_smaller(p, w))
+        !can_be_smaller(p, w))
         return;
     void *panels = arena_take(p->arena, matrix_bytes(w->n_out, w->n_in, p->storage), 1);
     p->n_packed++;
@@ -108,14 +110,13 @@ enum status derived_create_packed(const struct model *m, enum storage storage, s
                                   struct model **out, struct err *e)
 {
     *out = NULL;
-    TRY(model_check_storage(&m->config, storage, e));
     struct model *to;
     struct arena arena = {0};
     struct packing p = {
         .from = m, .storage = storage, .n_threads = pool_n_threads(pool), .arena = &arena};
     pack_all(&p);
     if (p.n_packed == 0)
-        return err_set(e, STATUS_USAGE, "no matrix of the checkpoint is larger than %s already",
+        return err_set(e, STATUS_USAGE, "no matrix of the checkpoint takes fewer bytes as %s",
                        storage_name(storage));
     TRY(create_copy(m, &to, e));
     p.to = to;

@@ -9,10 +9,10 @@
 #include "model/model.h"
 
 /*
- * The same with its matrices in another type; those that take no more bytes as they are stay, and
- * so does the embedding, of which a token reads one row (an output that was tied to it becomes a
- * matrix of its own). `pool` (NULL: one thread) does it. STATUS_USAGE where matrices of this shape
- * cannot be stored so, or none would change; STATUS_NO_MEMORY.
+ * The same with its matrices in another type; those that take no more bytes as they are, or
+ * cannot be stored so, stay, and so does the embedding, of which a token reads one row (an output
+ * that was tied to it becomes a matrix of its own). `pool` (NULL: one thread) does it. STATUS_USAGE
+ * where none would change; STATUS_NO_MEMORY.
  */
 enum status derived_create_packed(const struct model *m, enum storage storage, struct pool *pool,
                                   struct model **out, struct err *e);
