@@ -158,9 +158,12 @@ static void say_draft(const struct generate_draft *d, const struct runtime *r,
 {
     if (!says_memory(r->common, plan->kv_bytes))
         return;
-    say(r->common, "draft: weights %s, KV cache %s (%d sequences of %d tokens), scratch %s",
+    char sequences[40] = "";
+    if (params->n_sequences > 1)
+        snprintf(sequences, sizeof sequences, "%d sequences of ", params->n_sequences);
+    say(r->common, "draft: weights %s, KV cache %s (%s%d tokens), scratch %s",
         figure_bytes((double)model_of(d)->weights.cap).text,
-        figure_bytes((double)plan->kv_bytes).text, params->n_sequences, params->n_ctx,
+        figure_bytes((double)plan->kv_bytes).text, sequences, params->n_ctx,
         figure_bytes((double)plan->scratch_bytes).text);
 }
 
