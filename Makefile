@@ -222,7 +222,9 @@ $(FAULT_CALLS): $(BUILD)/tests/faults.o
 
 # The longest first, so that nothing is waited for at the end. $(1): build/MODE
 suites = 'sh tests/cli.sh $(1)/decode' 'sh tests/world.sh $(1)/decode' \
-         'sh tests/many.sh $(1)/decode' 'sh tests/sweep.sh $(1)/decode' $(TEST_SRC:%.c=$(1)/%)
+         'sh tests/many.sh $(1)/decode' 'sh tests/sweep.sh $(1)/decode' \
+         'sh tests/study.sh $(1)/decode' \
+         $(TEST_SRC:%.c=$(1)/%)
 
 .PHONY: test-all test-binaries
 test-binaries: $(BIN) $(TEST_BIN)
@@ -252,7 +254,8 @@ valgrind-quick: $(BIN) ## only the run of every command
 	@scripts/valgrind.sh $(BIN)
 
 # Only what starts threads. $(1): build/MODE
-THREADED := pool sampler many session batch bench eval quantize convert backprop train train_arch
+THREADED := pool sampler many session batch bench eval quantize convert backprop train train_arch \
+            train_probe
 threaded = $(THREADED:%=$(1)/tests/test_%)
 tsan: ## the suites that use threads under ThreadSanitizer
 	$(MAKE) MODE=tsan tsan-run

@@ -5,11 +5,13 @@
 #   gpt2-124m    the shape of GPT-2 small (124M) at depths up to 3840
 #   batches      that shape, batch x K/V heads: Q8_0 and Q4_0 weights, F16 cache, depths 1024 and
 #                3840, batches 1, 4, 16, 64; a plot over the batch for each type and depth
+#   study        how much uptraining a conversion needs: decode study of $TEXT, which it needs; bits
+#                per byte over the share of uptraining. Only when it is named
 # Writes NAME.md (every column), NAME.svg and NAME.csv to FOLDER (build/bench) and prints the tables
 # with the columns README.md shows. The machine should have nothing else to do. The first two take
 # about two minutes and 6 GiB, the batches some twenty minutes and 18 GiB: MHA's caches of 64
 # sequences at depth 3840 are 9 GB. Where the memory that is available is less, the largest batches
-# are left out, which is said.
+# are left out, which is said. The study takes about ten minutes; interrupted, it goes on.
 set -eu
 
 out=build/bench
@@ -20,9 +22,9 @@ fi
 [ $# -gt 0 ] || set -- shakespeare gpt2-124m batches
 for table; do
     case $table in
-    shakespeare | gpt2-124m | batches) ;;
+    shakespeare | gpt2-124m | batches | study) ;;
     *)
-        echo "bench_tables.sh: '$table' is none of shakespeare, gpt2-124m, batches" >&2
+        echo "bench_tables.sh: '$table' is none of shakespeare, gpt2-124m, batches, study" >&2
         exit 2
         ;;
     esac
@@ -142,6 +144,14 @@ batch_tables() {
     (cd "$out" && across_variants $done_tables)
 }
 
+# The means' table, the last of two.
+study_table() {
+    ./decode study "${TEXT:?is the text of the study}" -o "$out/study" --layers 4 --embd 128 \
+        --heads 8 --vocab 512 --steps 1000 --batch 4 --seeds 2 --kv-heads 2,1 --alpha 0,1,5 \
+        --format md --plot "$out/study.svg" >"$out/study.md"
+    awk '/^$/ { means = 1; next } means' "$out/study.md"
+}
+
 for table; do
     case $table in
     shakespeare)
@@ -153,5 +163,6 @@ for table; do
             --type f32,f16 -n 24 --repeat 9
         ;;
     batches) batch_tables ;;
+    study) study_table ;;
     esac
 done

@@ -1,7 +1,7 @@
 #!/bin/sh
 # convert_table.sh [--short] [--samples] [MODEL [TEXT]] - the conversion table: every method at every
-# number of K/V heads, grouped by neighbourhood and by likeness, with and without the refit of the
-# output matrix; --short: each method as it is meant, the table of README.md. Bits per byte, with no
+# number of K/V heads, grouped by neighbourhood and by likeness, with and without refits, and latent
+# caches of as many bytes; --short: each method as it is meant, the table of README.md. Bits per byte, with no
 # training after it, are over the held-out last tenth of TEXT; calibration sees the first nine
 # tenths. --samples: both are samples of the model's own, for one whose text is not at hand. KL is
 # the mean divergence from MODEL, in nats a token. Cache bytes are of f32; tokens/s are decoding at
@@ -45,6 +45,11 @@ if ! ./decode convert "$model" -o "$dir/out.gguf" --kv-heads 1 --method first --
     likeness=adjacent
 fi
 
+# Rotary positions allow no latent cache.
+positions=yes
+./decode convert "$model" -o "$dir/out.gguf" --force --latent 8 --calib "$0" --calib-tokens 64 -q \
+    >"$dir/report" 2>&1 || positions=no
+
 # sample N SEED - N texts of the model's own, one after the other.
 sample() {
     ./decode generate "$model" --samples "$1" --seed "$2" -n $((depth - 7)) --temp 1 --top-k 0 \
@@ -71,7 +76,7 @@ speed() {
         $at["n_kv_heads"] == heads { printf "%.0f", $at["tokens_per_s"] }' "$dir/bench.csv"
 }
 
-# row METHOD CALIBRATION GROUPING REFIT ARGS... - one conversion.
+# row METHOD CALIBRATION GROUPING REFIT ARGS... - one conversion; the cache of latent is in ARGS.
 row() {
     method=$1
     calibration=$2
@@ -79,8 +84,13 @@ row() {
     refit=$4
     shift 4
     [ "$calibration" = text ] && set -- "$@" --calib "$dir/calib"
-    ./decode convert "$model" -o "$dir/out.gguf" --force --kv-heads "$heads" --method "$method" \
-        --group "$grouping" --seed 1 --eval "$dir/eval" --format jsonl -q "$@" >"$dir/report"
+    if [ "$method" = latent ]; then
+        set -- --calib "$dir/calib" "$@"
+    else
+        set -- --kv-heads "$heads" --method "$method" --group "$grouping" --seed 1 "$@"
+    fi
+    ./decode convert "$model" -o "$dir/out.gguf" --force --eval "$dir/eval" --format jsonl -q "$@" \
+        >"$dir/report"
     ./decode eval "$dir/out.gguf" --text "$dir/eval" --against "$model" --format jsonl \
         -q >"$dir/distance"
     after=$(value bits_per_byte <"$dir/report")
@@ -101,6 +111,14 @@ echo "| K/V heads | method | calibration | grouping | refit | bits/byte | change
 echo "| ---: | --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
 printf '| %s | as trained | | | | %.4f | | | %s | %s | |\n' "$n_kv_heads" "$before" \
     "$(value kv_bytes_per_token_f32 <"$dir/report")" "$(speed "$n_kv_heads")"
+# Latent caches of the same bytes: of one rank, and of ranks by layer.
+latent_rows() {
+    rank=$((heads * 2 * $(info head_dim)))
+    [ "$rank" -le "$(info d_model)" ] || return 0
+    row latent "R $rank" - wo --latent $rank
+    row latent "by layer" - wo --cache-bytes $((4 * rank * $(info n_layers)))
+}
+
 # Each method as it is meant.
 short_rows() {
     for method in first mean random; do
@@ -108,8 +126,10 @@ short_rows() {
     done
     row procrustes none $likeness no
     row fit none $likeness no
-    row fit text $likeness no --no-refit
-    row fit text $likeness yes
+    row fit text $likeness none --refit none
+    row fit text $likeness wo --refit wo
+    row fit text $likeness all
+    row fit text $likeness block --refit block
 }
 
 # Everything that can be combined.
@@ -118,12 +138,13 @@ all_rows() {
         [ "$heads" -eq 1 ] && [ "$grouping" = cluster ] && continue
         for method in first mean random procrustes; do
             row "$method" none "$grouping" no
-            row "$method" text "$grouping" yes --refit
+            row "$method" text "$grouping" yes --refit wo
         done
         row procrustes text "$grouping" no
         row fit none "$grouping" no
-        row fit text "$grouping" no --no-refit
-        row fit text "$grouping" yes
+        for level in none wo all block; do
+            row fit text "$grouping" $level --refit $level
+        done
     done
 }
 
@@ -131,6 +152,7 @@ heads=$((n_kv_heads - 1))
 while [ "$heads" -ge 1 ]; do
     if [ $((n_heads % heads)) -eq 0 ]; then
         if [ $short = yes ]; then short_rows; else all_rows; fi
+        if [ $positions = yes ]; then latent_rows; fi
     fi
     heads=$((heads - 1))
 done

@@ -69,6 +69,8 @@ def main():
         "alibi-chunks": head(12, 0, 1, 2, 1, 250) + prefix + rows(0, 49) + STEP + rows(1, 40) + decode([0, 1], 9),
         "quadratic": head(13, 1, 2, 2, 2, 0, block=3) + rows(0, 40) + rows(1, 9) + decode([0, 1], 5),
         "sinusoidal": head(14, 0, 0, 2, 1, 0) + rows(1, 50) + one(0, 3) + STEP + rewind(1, 20) + rows(1, 9),
+        "latent": head(15, 1, 0, 3, 2, 20) + rows(0, 20) + STEP + rows(1, 30) + decode([2, 0, 1], 5),
+        "latent-chunks": head(15, 2, 1, 2, 1, 250) + prefix + rows(0, 49) + STEP + rows(1, 40) + decode([0, 1], 9),
         "empty": b"",
     }
     for i in range(8):

@@ -25,6 +25,7 @@ for g in 2 1; do
         --calib "$out/f32/calib.txt" --force
     ./decode train "$text" -o "$out/f32/$g.gguf" --from "$out/f32/fit-$g.gguf" \
         --teacher "$out/f32/mha.gguf" --steps $uptrain --batch 16 --dropout 0.1 --seed 1 \
+        --lr 3e-4 --warmup $((uptrain / 10)) \
         --log "$out/$g.csv"
 done
 

@@ -129,7 +129,8 @@ def checkpoint(arch="gpt2", heads=2, kv_heads=2, number=F32_T, d=8, ff=16, conte
 
 
 def other(arch, layers=1, heads=2, kv_heads=None, d=8, key=None, value=None, ff=12, context=8,
-          number=F32_T, kinds=(), split=False, biases=False, shared=False, extra=(), more=()):
+          number=F32_T, kinds=(), split=False, biases=False, shared=False, extra=(), more=(),
+          latent=()):
     """A model of another architecture than GPT-2's. kinds: norm, placement, positions, feed-forward
     of `decode`; more: its other keys; extra: other tensors."""
     kv_heads = kv_heads or [heads] * layers
@@ -148,6 +149,8 @@ def other(arch, layers=1, heads=2, kv_heads=None, d=8, key=None, value=None, ff=
         pairs += [pair(f"{arch}.{name}", STRING, kind) for name, kind in zip(names, kinds)]
         pairs += [pair(arch + ".block.shared", BOOL, shared),
                   pair(arch + ".embedding_scale", F32, 2.5)]
+    if latent:
+        pairs.append(array(arch + ".attention.latent", I32, latent))
     pairs += [pair(f"{arch}.{name}", kind, x) for name, kind, x in more]
     before = placement == "before"
     has_bias = {"layer": biases, "rms": False}[norm]
@@ -166,8 +169,14 @@ def other(arch, layers=1, heads=2, kv_heads=None, d=8, key=None, value=None, ff=
         b = f"blk.{i}."
         rows = [("q", heads * key), ("k", kv * key), ("v", kv * value)]
         tensors += norms(b + "attn_norm") if before else []
+        rank = latent[i % len(latent)] if latent else 0
+        if latent:
+            rows = [("q", heads * key), ("kv_a", rank)]
         for part, n in rows if split else [("qkv", sum(n for _, n in rows))]:
             tensors += affine(b + "attn_" + part, d, n)
+        if latent:
+            tensors += [(b + "attn_k_b.weight", (key, rank, heads), F16_T),
+                        (b + "attn_v_b.weight", (rank, value, heads), F32_T)]
         if position == "quadratic":
             tensors.append((b + "attn_rel.weight", (2, heads), F32_T))
         tensors += affine(b + "attn_output", heads * value, d)
@@ -239,6 +248,10 @@ def bad():
     yield "overlap", build([], two, offsets=[0, 0])
     yield "offset-past", build([], two, offsets=[0, 2**64 - 32])
     yield "tensor-twice", build([], [("a", (4,), F32_T), ("a", (4,), F32_T)])
+    for name, ranks, position in (("0", [4, 0], "none"), ("9", [9, 4], "none"),
+                                  ("layers", [4], "none"), ("rope", [4, 4], "rope")):
+        yield "latent-" + name, other("decode", layers=2, split=True, latent=ranks,
+                                      kinds=("rms", "before", position, "gelu"))
     yield "truncated", build([], two)[:-33]
     yield "truncated-inside", build([], two)[:-20]
 
@@ -267,6 +280,11 @@ def models():
                              kinds=("layer", "before", "quadratic", "gelu_erf"))
     yield "shared", other("decode", layers=3, kv_heads=[1, 1, 1], shared=True,
                           kinds=("rms", "before", "learned", "gelu"))
+    yield "latent", other("decode", layers=2, heads=2, key=6, value=5, split=True, biases=True,
+                          latent=[7, 3], kinds=("layer", "before", "alibi", "gelu"))
+    yield "latent-shared", other("decode", layers=2, heads=4, shared=True, split=True,
+                                 number=BF16_T, latent=[8, 8],
+                                 kinds=("rms", "after", "quadratic", "swiglu"))
     yield "none", other("decode", number=BF16_T, biases=True,
                         kinds=("layer", "before", "none", "swiglu"))
 

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from gguf import GGUFReader
 
 NAMES = ["mha", "gqa", "mqa", "mqa-f16", "llama", "llama-tied", "transformer", "alibi", "quadratic",
-         "shared-block", "layerwise-kv"]
+         "shared-block", "layerwise-kv", "latent"]
 WINDOWS, LENGTH = 3, 37
 # Of the steps; as in tests/test_backprop.c.
 STEPS, WARMUP, RATE, BETA2, DECAY, CLIP, SMOOTHING = 5, 2, 0.004, 0.99, 0.1, 1.0, 0.1
@@ -114,7 +114,12 @@ class Model:
 
     def attention(self, x, block, kv):
         heads = self.c["heads"]
-        if block + "attn_q.weight" in self.w:
+        if block + "attn_kv_a.weight" in self.w:
+            q, c = self.affine(x, block + "attn_q"), self.affine(x, block + "attn_kv_a")
+            kv = heads
+            k = torch.einsum("btr,hri->bthi", c, self.w[block + "attn_k_b.weight"]).flatten(-2)
+            v = torch.einsum("btr,hir->bthi", c, self.w[block + "attn_v_b.weight"]).flatten(-2)
+        elif block + "attn_q.weight" in self.w:
             q, k, v = (self.affine(x, f"{block}attn_{part}") for part in "qkv")
         else:
             dim = self.w[block + "attn_output.weight"].shape[1] // heads
@@ -165,7 +170,7 @@ def rate(step):
 
 def train(model, inputs, targets):
     """The losses before each step; matrices decay, gains, biases and attn_rel do not."""
-    decays = [t for n, t in model.w.items() if t.ndim == 2 and "attn_rel" not in n]
+    decays = [t for n, t in model.w.items() if t.ndim > 1 and "attn_rel" not in n]
     others = [t for n, t in model.w.items() if t.ndim == 1 or "attn_rel" in n]
     groups = [{"params": decays, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW([g for g in groups if g["params"]], betas=(0.9, BETA2), eps=1e-8)

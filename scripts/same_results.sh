@@ -137,7 +137,7 @@ convert $model --kv-heads 2
 convert $model -o $model --kv-heads 2
 convert $model -o $model --kv-heads 2 --force
 convert $model -o tests/no/such/out.gguf --kv-heads 2
-convert $model -o out.gguf --kv-heads 2 --refit
+convert $model -o out.gguf --kv-heads 2 --refit wo
 convert $model -o out.gguf --kv-heads 2 --method mean --group cluster --no-refit
 quantize $model -o out.gguf
 quantize $model -o out.gguf --type nonsense
@@ -290,7 +290,7 @@ conversions() {
                 $calibrated --format json -q
         done
         # shellcheck disable=SC2086 # words
-        same convert "$1" -o out.gguf --force --kv-heads 1 --method $method --refit $calibrated \
+        same convert "$1" -o out.gguf --force --kv-heads 1 --method $method --refit wo $calibrated \
             --format csv -q
     done
     # shellcheck disable=SC2086 # words

@@ -58,10 +58,11 @@ static uint64_t source_row(const struct checkpoint_shape *s, int r)
     return (uint64_t)(1000000 * (part + 1) + head * s->head_dim + in_part % s->head_dim);
 }
 
-static void add(struct builder *b, const char *name, int n_dims, int cols, int rows, float scale,
-                float shift, int is_qkv)
+/* rows are those of n_matrices, one after the other, if that is more than 1. */
+static void add_matrices(struct builder *b, const char *name, int cols, int rows, int n_matrices,
+                         float scale, float shift, int is_qkv)
 {
-    uint32_t type = n_dims == 2 && strncmp(name, "position", 8) != 0 ? b->shape->type : TENSOR_F32;
+    uint32_t type = strncmp(name, "position", 8) != 0 ? b->shape->type : TENSOR_F32;
     if (b->shape->embedding_type && strncmp(name, "token_embd", 10) == 0)
         type = b->shape->embedding_type;
     const struct tensor_type_info *info = tensor_type_find(type);
@@ -74,8 +75,16 @@ static void add(struct builder *b, const char *name, int n_dims, int cols, int r
         blocks_encode(type, data + (size_t)r * row_bytes, row, (uint64_t)cols);
     }
     free(row);
-    gguf_add_tensor(b->writer, text_of(name), type, n_dims,
-                    (const uint64_t[]){(uint64_t)cols, (uint64_t)rows}, data);
+    gguf_add_tensor(
+        b->writer, text_of(name), type, n_matrices > 1 ? 3 : 2,
+        (const uint64_t[]){(uint64_t)cols, (uint64_t)(rows / n_matrices), (uint64_t)n_matrices},
+        data);
+}
+
+static void add(struct builder *b, const char *name, int cols, int rows, float scale, float shift,
+                int is_qkv)
+{
+    add_matrices(b, name, cols, rows, 1, scale, shift, is_qkv);
 }
 
 /* A bias, or a norm's gain: a vector, whose rows are its elements so that QKV biases share too. */
@@ -93,7 +102,7 @@ static void add_linear(struct builder *b, const char *prefix, int n_out, int n_i
 {
     char name[96];
     snprintf(name, sizeof name, "%s.weight", prefix);
-    add(b, name, 2, n_in, n_out, 0.2f, 0, is_qkv);
+    add(b, name, n_in, n_out, 0.2f, 0, is_qkv);
     snprintf(name, sizeof name, "%s.bias", prefix);
     if (!b->shape->no_biases)
         add_vector(b, name, n_out, 0.1f, 0, is_qkv);
@@ -114,8 +123,8 @@ static void add_tensors(struct builder *b)
     const struct checkpoint_shape *s = b->shape;
     const int d = d_model_of(s), q = q_dim_of(s);
     char prefix[64];
-    add(b, "token_embd.weight", 2, d, s->n_vocab, 0.5f, 0, 0);
-    add(b, "position_embd.weight", 2, d, s->n_ctx, 0.2f, 0, 0);
+    add(b, "token_embd.weight", d, s->n_vocab, 0.5f, 0, 0);
+    add(b, "position_embd.weight", d, s->n_ctx, 0.2f, 0, 0);
     for (int l = 0; l < s->n_layers; l++) {
         snprintf(prefix, sizeof prefix, "blk.%d.attn_norm", l);
         add_norm(b, prefix, d);
@@ -132,7 +141,7 @@ static void add_tensors(struct builder *b)
     }
     add_norm(b, "output_norm", d);
     if (!s->tied)
-        add(b, "output.weight", 2, d, s->n_vocab, 0.5f, 0, 0);
+        add(b, "output.weight", d, s->n_vocab, 0.5f, 0, 0);
 }
 
 /* GPT-2's printable stand-in for a byte, as UTF-8. */
@@ -248,8 +257,8 @@ void write_config_checkpoint_as(const char *path, const struct config *c, unsign
         if (!is_asked_for(&t, as))
             continue;
         const bool is_factor = (t.form == FORM_NORM || t.role == ROLE_ROPE_FREQS) && !t.is_bias;
-        if (t.n_dims == 2)
-            add(&b, t.name.text, 2, t.cols, t.rows, 0.2f, 0, 0);
+        if (t.n_dims > 1)
+            add_matrices(&b, t.name.text, t.cols, t.rows, t.n_matrices, 0.2f, 0, 0);
         else
             add_vector(&b, t.name.text, t.cols, 0.2f, is_factor, 0);
     }

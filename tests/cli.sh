@@ -1022,6 +1022,17 @@ note "train --vocab: its tokens" has "$err" "(MQA), d_ff 64, context 32, vocabul
 expect_exit 0 train "$dir/lines.txt" -o "$dir/further.gguf" --from "$dir/toy.gguf" \
     --teacher "$dir/toy.gguf" --steps 3 --batch 2 --seed 1 -v
 note "train --from: measured before the first step" has "$err" "step 0 of 3: held out"
+note "train --from: what was tried and chosen" has "$err" "kept aside; "
+expect_exit 0 train "$dir/lines.txt" -o "$dir/given.gguf" --from "$dir/toy.gguf" --steps 3 \
+    --batch 2 --seed 1 --lr 1e-4 --keep last --eval-every -1
+note "train --from --lr: nothing is tried" lacks "$err" "kept aside"
+note "train --eval-every -1: none at all" lacks "$err" "bits a byte"
+expect_error 2 "--eval-every -1" train "$dir/lines.txt" -o "$dir/x.gguf" --eval-every -1
+expect_exit 0 train "$dir/lines.txt" -o "$dir/dear.gguf" --from "$dir/toy.gguf" --steps 200 \
+    --batch 2 --seed 1 -t 2
+run train "$dir/lines.txt" -o "$dir/same.gguf" --from "$dir/toy.gguf" --steps 200 --batch 2 \
+    --seed 1 -t 1 -q
+note "train --from: any threads, the same file" cmp -s "$dir/dear.gguf" "$dir/same.gguf"
 expect_exit 0 quantize "$model" -o "$dir/q8.gguf" --type q8_0
 expect_exit 0 train "$dir/lines.txt" -o "$dir/further.gguf" --from "$dir/q8.gguf" --steps 1 \
     --batch 1 --ctx 64 --seed 1 -v
@@ -1230,7 +1241,47 @@ expect_error 2 "ALiBi" convert "$golden/alibi.gguf" -o "$dir/new.gguf" --kv-head
 # Random weights, whose statistics are of low rank.
 expect_exit 0 convert "$golden/gqa.gguf" -o "$dir/low-rank.gguf" --kv-heads 1
 
+# Latent caches: the file gives what memory gives; ranks by layer, or for a number of bytes.
+set -- --calib "$text" --calib-tokens 2048
+expect_exit 0 convert "$model" -o "$dir/latent.gguf" --latent 32 "$@" -q
+expect_exit 0 score "$dir/latent.gguf" -p "ROMEO:" --logits "$dir/first.npy" -q
+expect_exit 0 score "$model" -p "ROMEO:" --logits "$dir/second.npy" --latent 32 "$@" -q
+note "latent: the file is what memory has" cmp -s "$dir/first.npy" "$dir/second.npy"
+run info "$dir/latent.gguf"
+note "latent: is MLA-32" has "$out" "MLA-32"
+run convert "$model" -o "$dir/latent.gguf" --force --cache-bytes 512 "$@" --format json
+note "latent: exit 0, found $code" is_code 0
+note "latent: JSON has the method" has "$out" '"method": "latent"'
+expect_exit 0 generate "$dir/latent.gguf" -p "ROMEO:" -n 8 --greedy -q
+cp "$dir/latent.gguf" "$dir/latent.kept"
+expect_exit 0 convert "$model" -o "$dir/latent.gguf" --force --cache-bytes 512 "$@" -q -t 3
+note "latent: the same bytes with 3 threads" cmp -s "$dir/latent.gguf" "$dir/latent.kept"
+
+# K/V heads layer by layer, and every level of refits.
+run convert "$model" -o "$dir/mixed.gguf" --kv-heads 4,1,2,1 "$@"
+note "kv-heads by layer: exit 0, found $code" is_code 0
+note "kv-heads by layer: is mixed" has "$out" "GQA-mixed-4"
+for refit in none wo all block; do
+    expect_exit 0 convert "$model" -o "$dir/refit.gguf" --force --kv-heads 2 "$@" --refit $refit -q
+    run info "$dir/refit.gguf" --metadata
+    note "refit $refit: metadata say so" grep -q "decode.convert.refit.* $refit" "$out"
+done
+set --
+
 new=$dir/new.gguf
+expect_error 2 "needs a text" convert "$model" -o "$new" --latent 32
+expect_error 2 "needs a text" convert "$model" -o "$new" --cache-bytes 512
+expect_error 2 "both given" convert "$model" -o "$new" --latent 32 --kv-heads 1
+expect_error 2 "both given" convert "$model" -o "$new" --latent 32 --cache-bytes 9 --calib "$text"
+expect_error 2 "from 1 to 128" convert "$model" -o "$new" --latent 129 --calib "$text"
+expect_error 2 "one for each of the 4 layers" convert "$model" -o "$new" --latent 8,8 --calib "$text"
+expect_error 2 "found 'x'" convert "$model" -o "$new" --latent x --calib "$text"
+expect_error 2 "found 'x'" convert "$model" -o "$new" --cache-bytes x --calib "$text"
+expect_error 2 "expected at least 256" convert "$model" -o "$new" --cache-bytes 255 --calib "$text"
+expect_error 2 "rotary" convert "$golden/llama.gguf" -o "$new" --latent 8 --calib "$text" \
+    --calib-tokens 160
+expect_error 2 "one for each of the 4 layers" convert "$model" -o "$new" --kv-heads 4,2
+expect_error 2 "has these already" convert "$model" -o "$new" --kv-heads 8,8,8,8
 expect_error 2 "no number of K/V heads" convert "$model" -o "$new"
 expect_error 2 "no output is named" convert "$model" --kv-heads 2
 expect_error 2 "divisor of the checkpoint's 8" convert "$model" -o "$new" --kv-heads 3
@@ -1238,7 +1289,7 @@ expect_error 2 "less than the checkpoint's 8" convert "$model" -o "$new" --kv-he
 expect_error 2 "less than the checkpoint's 2" convert "$gqa" -o "$new" --kv-heads 4
 expect_error 2 "the checkpoint itself" convert "$gqa" -o "$gqa" --force --kv-heads 1
 expect_error 2 "exists; --force" convert "$model" -o "$gqa" --kv-heads 2
-expect_error 2 "--refit needs a text" convert "$model" -o "$new" --kv-heads 2 --refit
+expect_error 2 "--refit needs a text" convert "$model" -o "$new" --kv-heads 2 --refit wo
 expect_error 2 "--calib is for --kv-heads" generate "$model" -p a --calib "$text"
 expect_error 2 "there is no text" convert "$model" -o "$new" --kv-heads 2 --calib /dev/null
 expect_error 3 "no-such-file" convert "$model" -o "$new" --kv-heads 2 --calib no-such-file
@@ -1419,6 +1470,36 @@ for type in f16 bf16; do
 done
 expect_exit 0 export "$dir/a.gguf" -o "$dir/half-folder" --force --format csv
 note "export of blocks: float32" has "$out" "GPT2LMHeadModel,MHA,float32,"
+
+# --- latent caches ------------------------------------------------------------------------------
+
+latent=$golden/latent.gguf tokens=$(cat "$golden/latent.tokens")
+expect_exit 0 info "$latent" --depth 39 --batch 1,2
+note "latent: the only variant, and a row a batch" [ "$(grep -c '^MLA-24 ' "$out")" = 3 ]
+note "latent: what a token takes" has "$out" "all heads share in all layers (2 x 24)"
+expect_exit 0 info "$golden/mixed-latent.gguf"
+note "latent: ranks by layer" has "$out" "32, 17, 40"
+run score "$latent" --tokens "$tokens" -t 1
+cp "$out" "$dir/expected"
+expect_same "$dir/expected" score "$latent" --tokens "$tokens" --block 1 -t 3
+bench_rows 4 "$latent" --kv-heads all --depth 0,39 --batch 1,3
+note "latent: bench names it" [ "$(cut -d , -f 1 "$out" | sort -u | tr '\n' ' ')" = "MLA-24 variant " ]
+expect_exit 0 bench "$latent" --depth 39 -n 2 --repeat 1 --prompt 0 -t 1
+note "latent: bench shows arithmetic beside bytes" has "$out" "attention Mflop"
+expect_exit 0 convert "$latent" -o "$dir/latent.gguf" --drop-heads 0.1,1.0 --force
+run score "$dir/latent.gguf" --tokens "$tokens"
+cp "$out" "$dir/expected"
+expect_same "$dir/expected" score "$latent" --tokens "$tokens" --without 0.1,1.0
+expect_exit 0 heads "$latent" --text tests/checks.sh --tokens 60 --format csv
+note "latent: a row a head" has_lines "$out" 13
+expect_exit 0 attend "$latent" -p "to be or not to be" --format csv
+note "latent: attend's row a head" has_lines "$out" 13
+expect_exit 0 quantize "$latent" -o "$dir/latent.gguf" --type q8_0 --force -q
+expect_exit 0 generate "$dir/latent.gguf" -p ab -n 5 --samples 3 --greedy --kv-type q8_0 -q
+expect_exit 0 train "$dir/few" -o "$dir/trained.gguf" --from "$latent" --steps 1 --batch 1 --ctx 8 --seed 1 -q
+expect_exit 0 eval "$dir/trained.gguf" --text "$dir/few" --against "$latent" --format csv
+expect_error 2 "found a latent cache" convert "$latent" -o "$dir/no.gguf" --kv-heads 1
+expect_error 2 "transformers has no model with a latent cache" export "$latent" -o "$dir/no"
 
 echo "cli: $passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -22,12 +22,26 @@ struct golden {
 
 /* The mixed ones are made by scripts/make_golden.py. */
 /* Those that differ most first: sanitizers run these. */
-static const char *const golden_names[] = {
-    "gqa",          "llama",       "transformer",     "shared-block",
-    "layerwise-kv", "mixed-llama", "mixed-alibi",     "mqa-f16",
-    "mha",          "mqa",         "llama-tied",      "alibi",
-    "quadratic",    "mixed-none",  "mixed-quadratic", "mixed-sinusoidal"};
-#define N_GOLDEN (SANITIZED ? 6 : (int)(sizeof golden_names / sizeof *golden_names))
+static const char *const golden_names[] = {"gqa",
+                                           "llama",
+                                           "transformer",
+                                           "shared-block",
+                                           "mixed-latent",
+                                           "layerwise-kv",
+                                           "mixed-llama",
+                                           "mixed-alibi",
+                                           "mqa-f16",
+                                           "mha",
+                                           "mqa",
+                                           "llama-tied",
+                                           "alibi",
+                                           "quadratic",
+                                           "mixed-none",
+                                           "mixed-quadratic",
+                                           "mixed-sinusoidal",
+                                           "latent",
+                                           "mixed-latent-quadratic"};
+#define N_GOLDEN (SANITIZED ? 7 : (int)(sizeof golden_names / sizeof *golden_names))
 
 static inline struct golden open_golden(const char *name)
 {

@@ -89,7 +89,7 @@ void hostile_open(struct hostile *h)
         struct hostile_tensor *to = &h->tensors[h->n_tensors++];
         *to = (struct hostile_tensor){.name = t->name,
                                       .n_dims = (uint32_t)t->n_dims,
-                                      .dims = {t->dims[0], t->dims[1], 1, 1},
+                                      .dims = {t->dims[0], t->dims[1], t->dims[2], t->dims[3]},
                                       .type = t->type->type,
                                       .data = {(const char *)t->data, (size_t)t->n_bytes}};
     }

@@ -58,6 +58,12 @@ static void project(const struct plain_model *m, int l, const double *x, struct 
 {
     const struct config *c = m->config;
     const int q = config_q_dim(c), k = config_k_dim(c, l), v = config_v_dim(c, l);
+    if (config_is_latent(c)) {
+        apply(m, l, ROLE_ATTN_Q, x, q, c->d_model, out->q);
+        apply(m, l, ROLE_ATTN_KV_A, x, k, c->d_model, out->k);
+        memcpy(out->v, out->k, sizeof out->v);
+        return;
+    }
     if (tensor(m, l, ROLE_ATTN_Q, false)) {
         apply(m, l, ROLE_ATTN_Q, x, q, c->d_model, out->q);
         apply(m, l, ROLE_ATTN_K, x, k, c->d_model, out->k);
@@ -114,26 +120,59 @@ static double kept(const struct plain_model *m, int l, int window, int head, int
                                   row * (uint64_t)padded + (uint64_t)t);
 }
 
+/* A latent cache's query, and the result of its average, of head h, each by the head's matrix. */
+static void map_query(const struct plain_model *m, int l, int h, const double *q, double *out)
+{
+    const int dim = m->config->head_dim, rank = config_latent(m->config, l);
+    const double *w = tensor(m, l, ROLE_ATTN_K_B, false) + h * rank * dim;
+    for (int r = 0; r < rank; r++) {
+        out[r] = 0;
+        for (int i = 0; i < dim; i++)
+            out[r] += w[r * dim + i] * q[i];
+    }
+}
+
+static void map_result(const struct plain_model *m, int l, int h, const double *average,
+                       double *out)
+{
+    const int dim = m->config->value_dim, rank = config_latent(m->config, l);
+    const double *w = tensor(m, l, ROLE_ATTN_V_B, false) + h * dim * rank;
+    for (int i = 0; i < dim; i++) {
+        out[i] = 0;
+        for (int r = 0; r < rank; r++)
+            out[i] += w[i * rank + r] * average[r];
+    }
+}
+
 /* One head of one token; rows has all tokens up to t. */
 static void attend(const struct plain_model *m, int l, int window, const struct row *rows, int t,
                    int h, double *out)
 {
     const struct config *c = m->config;
-    const int dim = c->head_dim, g = h / (c->n_heads / config_kv_heads(c, l));
-    double p[PLAIN_LENGTH], max = -1e300, sum = 0;
+    const int g = h / (c->n_heads / config_kv_heads(c, l));
+    const int dim = config_key_dim(c, l), v_dim = config_average_dim(c, l);
+    double p[PLAIN_LENGTH], max = -1e300, sum = 0, q[PLAIN_WIDTH], average[PLAIN_WIDTH];
+    if (config_is_latent(c))
+        map_query(m, l, h, rows[t].q + h * c->head_dim, q);
+    else
+        memcpy(q, rows[t].q + h * dim, (size_t)dim * sizeof *q);
     for (int s = 0; s <= t; s++) {
         p[s] = score_bias(m, l, h, t - s);
         for (int i = 0; i < dim; i++)
-            p[s] += rows[t].q[h * dim + i] * rows[s].k[g * dim + i] / sqrt(dim);
+            p[s] += q[i] * rows[s].k[g * dim + i] / sqrt(c->head_dim);
         max = p[s] > max ? p[s] : max;
     }
     for (int s = 0; s <= t; s++)
         sum += p[s] = exp(p[s] - max);
-    for (int i = 0; i < c->value_dim; i++) {
-        out[i] = 0;
+    for (int i = 0; i < v_dim; i++) {
+        average[i] = 0;
         for (int s = 0; s <= t; s++)
-            out[i] += p[s] / sum * kept(m, l, window, h, t, s) * rows[s].v[g * c->value_dim + i];
+            average[i] += p[s] / sum * kept(m, l, window, h, t, s) * rows[s].v[g * v_dim + i];
     }
+    if (config_is_latent(c))
+        map_result(m, l, h, average, out);
+    else
+        memcpy(out, average, (size_t)v_dim * sizeof *out);
 }
 
 /* --- a model --------------------------------------------------------------------------------- */

@@ -117,6 +117,11 @@ static struct config mixture(int i)
             c.layer_kv_heads[l] = 1 << (l + i) % 3;
         c.n_kv_heads = c.shared ? 2 : 4;
     }
+    if (i % 7 < 2 && c.position != POSITION_ROPE) {
+        c.split_qkv = true;
+        for (int l = 0; l < 3; l++)
+            c.latent[l] = c.shared || i % 7 ? 10 : 24 - 11 * l;
+    }
     return c;
 }
 
@@ -152,8 +157,10 @@ static void assert_same_config(const struct config *a, const struct config *b, i
     for (size_t v = 0; v < sizeof values / sizeof *values; v++)
         ck_assert_msg(values[v].a == values[v].b, "mixture %d: %s is %g, not %g", i, values[v].name,
                       values[v].b, values[v].a);
-    for (int l = 0; l < a->n_layers; l++)
+    for (int l = 0; l < a->n_layers; l++) {
         ck_assert_int_eq(config_kv_heads(a, l), config_kv_heads(b, l));
+        ck_assert_int_eq(config_latent(a, l), config_latent(b, l));
+    }
 }
 
 START_TEST(mixtures_survive_a_file_and_run)
@@ -433,21 +440,32 @@ START_TEST(gates_of_another_type)
 }
 END_TEST
 
-/* All matrices in each type, of a llama and of the original Transformer. */
+/* All matrices in each type, of a llama, of the original Transformer and of one with a latent
+ * cache: heads' matrices whose rows are no whole blocks are F16 then. */
 START_TEST(every_type)
 {
     struct config c = wide;
     c.arch = arch_find(text_of("llama"));
-    if (_i % 2) {
+    if (_i % 3) {
         c.split_qkv = c.no_biases = false;
         config_set_arch(&c, arch_preset(text_of("transformer")));
+    }
+    if (_i % 3 == 2) {
+        c.head_dim = 32;
+        c.latent[0] = 64;
+        c.latent[1] = 40;
     }
     struct checkpoint file = made(&c);
     struct model *m = NULL;
     struct err e = {""};
-    const struct model_options o = {.convert = true, .storage = (enum storage)(_i / 2)};
+    const struct model_options o = {.convert = true, .storage = (enum storage)(_i / 3)};
     ck_assert_msg(model_create(file.gguf, &o, NULL, &m, &e) == STATUS_OK, "%s", e.text);
     ck_assert_int_eq(m->blocks[0].w[ROLE_ATTN_QKV].matrix.storage, o.storage);
+    if (_i % 3 == 2) {
+        ck_assert_int_eq(m->blocks[0].w[ROLE_ATTN_V_B].matrix.storage, o.storage);
+        ck_assert_int_eq(m->blocks[1].w[ROLE_ATTN_V_B].matrix.storage,
+                         storage_is_quantised(o.storage) ? STORAGE_F16 : o.storage);
+    }
     expect_one_answer(m, storage_name(o.storage));
     model_free(m);
     checkpoint_close(&file);
@@ -465,7 +483,7 @@ int main(void)
     tcase_add_loop_test(t, fewer_heads_are_means, 0, 4);
     tcase_add_test(t, heads_that_cannot_be_pooled);
     tcase_add_loop_test(t, gates_of_another_type, 0, 6);
-    tcase_add_loop_test(t, every_type, 0, 2 * STORAGE_COUNT);
+    tcase_add_loop_test(t, every_type, 0, 3 * STORAGE_COUNT);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

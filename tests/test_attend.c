@@ -14,21 +14,23 @@ struct shape {
     int n_heads, key_dim, value_dim, n;
     enum storage storage;
     bool biased;
+    bool latent; /* the keys are the values */
 };
 
 static const char *shape_text(const struct shape *s, const char *table)
 {
     static char text[128];
-    snprintf(text, sizeof text, "%s attend, %d heads of %d and %d, %d positions, %s%s", table,
-             s->n_heads, s->key_dim, s->value_dim, s->n, storage_name(s->storage),
-             s->biased ? ", biased" : "");
+    snprintf(text, sizeof text, "%s attend%s, %d heads of %d and %d, %d positions, %s%s", table,
+             s->latent ? "_latent" : "", s->n_heads, s->key_dim, s->value_dim, s->n,
+             storage_name(s->storage), s->biased ? ", biased" : "");
     return text;
 }
 
 struct attention {
     struct attend args;
+    bool latent;
     size_t n_out; /* floats of each of max, sum, out */
-    float *q, *scores, *max, *sum, *out;
+    float *q, *scores, *max, *sum, *out, *patches;
     void *k, *v;
     uint16_t *k_scales, *v_scales;
     float *k_values, *v_values;
@@ -64,6 +66,8 @@ static struct attention make_attention(const struct shape *s)
     const size_t n_v = (size_t)s->n * v_stride;
     const size_t stride = (size_t)s->value_dim + 3; /* the gaps stay as they are */
     struct attention at = {
+        .latent = s->latent,
+        .patches = random_floats(LATENT_PATCHES * key_dim * KERNEL_LANES),
         .q = random_floats((size_t)s->n_heads * key_dim),
         .scores = random_floats((size_t)s->n_heads * KERNEL_CHUNK),
         .n_out = (size_t)s->n_heads * stride,
@@ -85,7 +89,8 @@ static struct attention make_attention(const struct shape *s)
     at.v = as_storage(at.v_values, n_v, s->storage);
     at.k_scales = random_scales(n_panels * (size_t)quant_blocks(s->key_dim) * KERNEL_LANES);
     at.v_scales = random_scales((size_t)s->n * (size_t)quant_blocks(s->value_dim));
-    at.args = (struct attend){.kv = {.piece = {{at.k, at.v, at.k_scales, at.v_scales}},
+    at.args = (struct attend){.kv = {.piece = {{at.k, s->latent ? NULL : at.v, at.k_scales,
+                                                s->latent ? NULL : at.v_scales}},
                                      .split = s->n,
                                      .n_positions = s->n,
                                      .key_dim = s->key_dim,
@@ -99,13 +104,23 @@ static struct attention make_attention(const struct shape *s)
                               .out = at.out,
                               .stride = stride,
                               .bias = s->biased ? at.bias : NULL,
-                              .distance = s->n - 1 + s->n_heads % 2 * 40};
+                              .distance = s->n - 1 + s->n_heads % 2 * 40,
+                              .patches = at.patches};
     return at;
+}
+
+static void run(const struct kernels *k, const struct attention *at, const struct attend *args)
+{
+    if (at->latent)
+        k->attend_latent(args);
+    else
+        k->attend(args);
 }
 
 static void free_attention(struct attention *at)
 {
     free(at->q);
+    free(at->patches);
     free(at->scores);
     free(at->max);
     free(at->sum);
@@ -129,8 +144,8 @@ static void compare_attend(const struct kernels *k, const struct shape *s)
     reference.out = copy_floats(at.out, n_out);
     reference.max = copy_floats(at.max, n_out);
     reference.sum = copy_floats(at.sum, n_out);
-    kernels_scalar.attend(&reference);
-    k->attend(&at.args);
+    run(&kernels_scalar, &at, &reference);
+    run(k, &at, &at.args);
     const char *what = shape_text(s, k->name);
     assert_same_bits(reference.max, at.max, n_out, what);
     assert_same_bits(reference.sum, at.sum, n_out, what);
@@ -155,9 +170,13 @@ START_TEST(attend_equals_scalar)
             for (int d = 0; d < 8; d++)
                 for (int p = 0; p < 8; p++)
                     for (int kind = 0; kind < 3; kind++) {
-                        struct shape s = {heads[h],     dims[d],        dims[d],
-                                          positions[p], storages[kind], false};
+                        struct shape s = {heads[h],       dims[d], dims[d], positions[p],
+                                          storages[kind], false,   false};
                         compare_attend(kernels_at(i), &s);
+                        s.latent = true;
+                        s.biased = (d + p) % 2;
+                        compare_attend(kernels_at(i), &s);
+                        s.latent = false;
                         s.value_dim = dims[(d + h + 1) % 8]; /* any other */
                         s.biased = true;
                         compare_attend(kernels_at(i), &s);
@@ -199,9 +218,10 @@ static struct kv_piece copy_piece(const struct kv_chunk *kv, int begin, int end)
     const int first = panel * KERNEL_LANES;
     const struct kv_piece piece = {
         copy_rows(whole->k, (size_t)kv->key_dim * KERNEL_LANES * element, panel, panels),
-        copy_rows(whole->v, (size_t)kernel_padded(kv->value_dim) * element, first, end),
+        whole->v ? copy_rows(whole->v, (size_t)kernel_padded(kv->value_dim) * element, first, end)
+                 : NULL,
         copy_rows(whole->k_scales, k_scales * KERNEL_LANES, panel, panels),
-        copy_rows(whole->v_scales, v_scales, first, end),
+        whole->v ? copy_rows(whole->v_scales, v_scales, first, end) : NULL,
     };
     for (int t = first; t < begin; t++)
         spoil_position(&piece, first, t, kv->key_dim, element);
@@ -226,7 +246,7 @@ static void compare_pieces(const struct shape *s, int split)
     float *expected = copy_floats(at.out, n_out);
     struct attend whole = at.args, pieces = at.args;
     whole.out = expected;
-    kernels_scalar.attend(&whole);
+    run(&kernels_scalar, &at, &whole);
     const float max = at.max[0], sum = at.sum[0];
     pieces.kv.split = split;
     pieces.kv.piece[0] = split > 0 ? copy_piece(&at.args.kv, 0, split) : (struct kv_piece){0};
@@ -235,7 +255,7 @@ static void compare_pieces(const struct shape *s, int split)
         if (!kernels_supported(kernels_at(i)))
             continue;
         const char *what = shape_text(s, kernels_at(i)->name);
-        kernels_at(i)->attend(&pieces);
+        run(kernels_at(i), &at, &pieces);
         assert_same_bits(expected, at.out, n_out, what);
         assert_same_bits(&max, at.max, 1, what);
         assert_same_bits(&sum, at.sum, 1, what);
@@ -257,9 +277,12 @@ START_TEST(pieces_equal_the_whole)
                 for (int at = 0; at < 10 && splits[at] <= positions[p]; at++)
                     for (int kind = 0; kind < 3; kind++) {
                         const bool other = (h + at) % 2;
-                        const struct shape s = {
-                            heads[h],     dims[d],        dims[other ? 1 - d : d],
-                            positions[p], storages[kind], other};
+                        struct shape s = {heads[h],     dims[d],        dims[other ? 1 - d : d],
+                                          positions[p], storages[kind], other,
+                                          false};
+                        compare_pieces(&s, splits[at]);
+                        s.latent = true;
+                        s.value_dim = s.key_dim;
                         compare_pieces(&s, splits[at]);
                     }
 }
@@ -285,6 +308,8 @@ static double key_at(const struct attention *at, int t, int i)
 
 static double value_at(const struct attention *at, int t, int i)
 {
+    if (at->latent)
+        return key_at(at, t, i);
     const int dim = at->args.kv.value_dim;
     const size_t index = (size_t)(t * ((dim + 15) / 16 * 16) + i);
     const int block = t * ((dim + 31) / 32) + i / 32;
@@ -327,10 +352,16 @@ static void add_softmax(const struct attention *at, int h, double *numerator, do
 START_TEST(attend_is_softmax)
 {
     for (int n_heads = 1; n_heads <= 22; n_heads++) {
-        const struct shape s = {n_heads,          33,         n_heads % 3 ? 70 : 12, 100 + n_heads,
-                                storages[_i % 3], _i / 3 == 1};
+        const bool latent = _i >= 6;
+        const struct shape s = {n_heads,
+                                33,
+                                latent ? 33 : n_heads % 3 ? 70 : 12,
+                                100 + n_heads,
+                                storages[_i % 3],
+                                _i / 3 == 1,
+                                latent};
         struct attention at = make_attention(&s);
-        kernels_scalar.attend(&at.args);
+        run(&kernels_scalar, &at, &at.args);
         for (int h = 0; h < n_heads; h++) {
             double numerator[80] = {0}, denominator = 0;
             add_softmax(&at, h, numerator, &denominator);
@@ -356,7 +387,7 @@ START_TEST(attend_and_merge_are_softmax)
     const struct attend_bias bias = {300, 0, -1e-4f};
     double numerator[VALUES] = {0}, denominator = 0;
     for (int c = 0; c < CHUNKS; c++) {
-        const struct shape s = {1, KEYS, VALUES, lengths[c], STORAGE_F32, _i == 1};
+        const struct shape s = {1, KEYS, VALUES, lengths[c], STORAGE_F32, _i == 1, false};
         struct attention at = make_attention(&s);
         at.bias[0] = bias;
         at.args.distance = POSITION - 256 * c;
@@ -390,7 +421,7 @@ START_TEST(steep_biases_read_one_place)
         if (!kernels_supported(kernels_at(i)))
             continue;
         for (int n = 1; n <= 256; n += 51) {
-            const struct shape s = {1, 16, 16, n, STORAGE_F32, true};
+            const struct shape s = {1, 16, 16, n, STORAGE_F32, true, false};
             struct attention at = make_attention(&s);
             const int place = n / 2;
             at.args.distance = 1000;
@@ -409,7 +440,7 @@ END_TEST
 /* Each of these breaks a contract of kernels.h, which every table asserts. */
 START_TEST(broken_contracts_abort)
 {
-    const struct shape s = {2, 16, 32, 20, STORAGE_F32, true};
+    const struct shape s = {2, 16, 32, 20, STORAGE_F32, true, false};
     struct attention at = make_attention(&s);
     const struct kernels *k = kernels_at(0);
     for (int i = 0; kernels_at(i); i++)
@@ -432,6 +463,9 @@ START_TEST(broken_contracts_abort)
     case 4:
         at.args.kv.n_positions = KERNEL_CHUNK + 1;
         break;
+    case 5: /* keys that are values of another size */
+        k->attend_latent(&at.args);
+        break;
     default:
         at.args.kv.storage = STORAGE_BF16;
     }
@@ -447,10 +481,10 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_test(t, attend_equals_scalar);
     tcase_add_test(t, pieces_equal_the_whole);
-    tcase_add_loop_test(t, attend_is_softmax, 0, 6);
+    tcase_add_loop_test(t, attend_is_softmax, 0, 9);
     tcase_add_loop_test(t, attend_and_merge_are_softmax, 0, 2);
     tcase_add_test(t, steep_biases_read_one_place);
-    tcase_add_loop_test_raise_signal(t, broken_contracts_abort, SIGABRT, 0, 12);
+    tcase_add_loop_test_raise_signal(t, broken_contracts_abort, SIGABRT, 0, 14);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -276,6 +276,7 @@ static const struct model_case cases[] = {
     {NULL, {EVEN, .value_dim = 7}, CONFIG_TIED},
     {NULL, {EVEN, .layer_kv_heads = {4, 1}}, CONFIG_TIED},
     {NULL, {ODD, .embedding_scale = 3.5f}, 0},
+    {NULL, {ODD, .latent = {9, 9}}, CONFIG_TIED},
     /* Mixtures. */
     {"llama", {EVEN}, CONFIG_TIED | CONFIG_ROPE_FACTORS},
     {"llama", {EVEN, .rope = {.n_dims = 2, .base = 70, .scale = 0.3}}, 0},
@@ -312,6 +313,32 @@ static const struct model_case cases[] = {
       .embedding_scale = 2},
      0},
     {NULL,
+     {.n_layers = 2,
+      .n_heads = 3,
+      .latent = {18, 5},
+      .head_dim = 5,
+      .value_dim = 17,
+      .d_model = 20,
+      .d_ff = 15,
+      .n_vocab = 13,
+      .norm = NORM_RMS,
+      .position = POSITION_QUADRATIC,
+      .ffn = FFN_SWIGLU,
+      .no_biases = true},
+     CONFIG_TIED},
+    {NULL,
+     {.n_layers = 3,
+      .n_heads = 4,
+      .latent = {7, 7, 7},
+      .head_dim = 3,
+      .d_model = 12,
+      .d_ff = 15,
+      .n_vocab = 13,
+      .placement = PLACEMENT_AFTER,
+      .position = POSITION_ALIBI,
+      .shared = true},
+     0},
+    {NULL,
      {.n_layers = 3,
       .n_heads = 2,
       .n_kv_heads = 1,
@@ -327,7 +354,7 @@ static const struct model_case cases[] = {
      CONFIG_ROPE_FACTORS},
 };
 #define N_CASES     ((int)(sizeof cases / sizeof *cases))
-#define FIRST_MIXED (N_CASES - 6)
+#define FIRST_MIXED (N_CASES - 8)
 
 START_TEST(gradient_is_that_of_differences)
 {
@@ -445,9 +472,9 @@ END_TEST
 
 /* --- another implementation ------------------------------------------------------------------- */
 
-static const char *const golden_names[] = {"mha",       "gqa",          "mqa",         "mqa-f16",
-                                           "llama",     "llama-tied",   "transformer", "alibi",
-                                           "quadratic", "shared-block", "layerwise-kv"};
+static const char *const golden_names[] = {"mha",       "gqa",          "mqa",          "mqa-f16",
+                                           "llama",     "llama-tied",   "transformer",  "alibi",
+                                           "quadratic", "shared-block", "layerwise-kv", "latent"};
 #define N_GOLDEN ((int)(sizeof golden_names / sizeof *golden_names))
 
 /* As in scripts/reference_train.py. */

@@ -75,7 +75,7 @@ START_TEST(class_14_options_without_effect)
     static const char *const commands[] = {"generate %G -p a", "score %G -p a",
                                            "eval %G --text %T"};
     static const char *const options[] = {"--method fit",    "--calib-tokens 99", "--no-refit",
-                                          "--group cluster", "--refit",           "--calib %T"};
+                                          "--group cluster", "--refit wo",        "--calib %T"};
     char line[300];
     for (size_t c = 0; c < 3; c++)
         for (size_t i = 0; i < 6; i++) {

@@ -429,9 +429,14 @@ START_TEST(work_is_dealt_by_cost)
                                 .kv = &kv,
                                 .positions = &(struct positions){.kind = POSITION_NONE},
                                 .n_kv_heads = n_kv_heads,
+                                .n_groups = n_kv_heads,
                                 .group = 4 / n_kv_heads,
+                                .key_dim = c.head_dim,
+                                .average_dim = c.head_dim,
                                 .qkv_dim = (size_t)config_qkv_dim(&c, 0),
                                 .qkv = qkv,
+                                .queries = qkv,
+                                .queries_dim = (size_t)config_qkv_dim(&c, 0),
                                 .parts = parts,
                                 .max_chunks = LONG / KERNEL_CHUNK};
     const int all = n_kv_heads * (LONG + (N - 1) * SHORT);

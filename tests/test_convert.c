@@ -123,7 +123,7 @@ START_TEST(planted_groups_are_recovered)
     struct convert_spec spec = spec_of(&b, 4, CONVERT_FIT);
     if (_i >= 2) {
         spec = with_text(spec, N_CALIB);
-        spec.refit = true;
+        spec.refit = CONVERT_REFIT_WO;
     }
     struct opened adjacent = convert_to(&spec, NULL);
     ck_assert_double_gt(logits_apart(&a, &adjacent, NULL), 0.02 * spread);
@@ -163,7 +163,8 @@ START_TEST(heads_of_their_own_width)
         close_opened(&same), close_opened(&fewer);
     }
     struct convert_spec spec = with_text(spec_of(&b, 4, CONVERT_FIT), N_CALIB);
-    spec.cluster = spec.refit = true;
+    spec.cluster = true;
+    spec.refit = CONVERT_REFIT_WO;
     struct opened fitted = convert_to(&spec, NULL);
     ck_assert_double_lt(logits_apart(&a, &fitted, NULL), 1e-3);
     close_opened(&a), close_opened(&b), close_opened(&fitted);
@@ -183,7 +184,8 @@ START_TEST(fit_does_not_see_the_gauge_but_mean_does)
             if (text) {
                 of_a = with_text(of_a, N_CALIB);
                 of_b = with_text(of_b, N_CALIB);
-                of_a.refit = of_b.refit = method == CONVERT_FIT;
+                of_a.refit = of_b.refit =
+                    method == CONVERT_FIT ? CONVERT_REFIT_WO : CONVERT_REFIT_NONE;
             }
             struct convert_layer lost_a[2], lost_b[2];
             struct opened x = convert_to(&of_a, lost_a), y = convert_to(&of_b, lost_b);
@@ -260,7 +262,7 @@ START_TEST(losses_are_those_of_plain_loops)
     const enum convert_method methods[] = {CONVERT_MEAN, CONVERT_RANDOM, CONVERT_PROCRUSTES,
                                            CONVERT_FIT};
     struct convert_spec spec = with_text(spec_of(&a, 2, methods[_i % 4]), N);
-    spec.refit = _i >= 4;
+    spec.refit = _i >= 4 ? CONVERT_REFIT_WO : CONVERT_REFIT_NONE;
     spec.seed = 11;
     struct convert_layer lost[2];
     struct opened b = convert_to(&spec, lost);
@@ -403,7 +405,7 @@ START_TEST(types_and_metadata)
     shape.no_biases = _i == 1;
     struct opened a = open_shape(&shape);
     struct convert_spec spec = with_text(spec_of(&a, 2, CONVERT_FIT), N_CALIB);
-    spec.refit = true;
+    spec.refit = CONVERT_REFIT_WO;
     struct opened b = convert_to(&spec, NULL);
     const struct gguf_tensor *qkv = gguf_find_tensor(b.gguf, "blk.1.attn_qkv.weight");
     ck_assert_uint_eq(qkv->type->type, types[_i]);
@@ -440,7 +442,7 @@ START_TEST(any_number_of_threads_gives_the_same_bytes)
     struct opened a = open_shape(&shape);
     struct convert_spec spec = with_text(spec_of(&a, 2, CONVERT_FIT), 200);
     spec.cluster = true;
-    spec.refit = true;
+    spec.refit = CONVERT_REFIT_WO;
     struct opened alone = convert_to(&spec, NULL);
     static const int threads[] = {2, 3, 5, 8};
     for (int t = 0; t < 4; t++) {
@@ -478,7 +480,7 @@ START_TEST(impossible_or_stopped)
         ck_assert_int_eq(convert_plan(&spec, &bytes, &e), STATUS_USAGE);
     }
     struct convert_spec spec = spec_of(&a, 2, CONVERT_FIT);
-    spec.refit = true;
+    spec.refit = CONVERT_REFIT_WO;
     ck_assert_int_eq(convert_run(&spec, &c, &e), STATUS_USAGE);
     spec = with_text(spec, N_CALIB);
     calib[7] = 300;

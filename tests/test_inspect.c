@@ -119,6 +119,43 @@ START_TEST(variants)
 }
 END_TEST
 
+/* Its bytes are one vector a layer, and every head computes with all of it, twice. */
+START_TEST(a_latent_cache_is_one_variant)
+{
+    struct config c = {.n_layers = 3,
+                       .n_heads = 12,
+                       .n_kv_heads = 1,
+                       .head_dim = 10,
+                       .value_dim = 6,
+                       .d_model = 120,
+                       .d_ff = 7,
+                       .n_vocab = 9,
+                       .n_ctx = 100,
+                       .latent = {8, 5, 8}};
+    const struct cost_shape shape = {.config = &c, .n_kv_heads = 1, .tied = true};
+    struct inspect_variant v = {.n_kv_heads = c.n_heads + 1};
+    ck_assert(inspect_next_variant(&shape, v.n_kv_heads, &v));
+    ck_assert_str_eq(v.name, "MLA-mixed-8");
+    ck_assert_int_eq(v.n_kv_heads, 1);
+    ck_assert_uint_eq(v.token_f32, 4 * 21);
+    ck_assert_uint_eq(v.token_f16, 2 * 21);
+    ck_assert_uint_eq(v.token_q8_0, 21 + 3 * 2);
+    ck_assert_uint_eq(v.full_f32, 100 * 4 * 21);
+    /* attn_q, attn_kv_a, k_b and v_b, attn_output. */
+    const uint64_t attention = 3 * (120 * 120 + 72 * 120) + 21 * (120 + 120 + 72);
+    ck_assert_uint_eq(v.parameters,
+                      attention + 3 * (2 * 7 * 120 + 240) + 120 + 9 * 120 + 100 * 120);
+    const struct inspect_step s = inspect_step(&shape, &v, STORAGE_F16, 50, 2);
+    ck_assert_uint_eq(s.cost.kv_bytes, 50 * 2 * 21);
+    ck_assert_uint_eq(s.cost.flops.attention, 51 * 4 * 12 * 21);
+    ck_assert_uint_eq(s.cost.flops.floats, 2 * (attention + 3 * 2 * 7 * 120 + 9 * 120));
+    ck_assert(!inspect_next_variant(&shape, v.n_kv_heads, &v));
+    c.latent[1] = 8;
+    ck_assert(inspect_next_variant(&shape, 2, &v));
+    ck_assert_str_eq(v.name, "MLA-8");
+}
+END_TEST
+
 /* What others publish of models whose shape is known. */
 START_TEST(published_parameters)
 {
@@ -253,6 +290,7 @@ int main(void)
     tcase_add_test(t, names_of_parts);
     tcase_add_test(t, sums_of_a_checkpoint);
     tcase_add_test(t, variants);
+    tcase_add_test(t, a_latent_cache_is_one_variant);
     tcase_add_test(t, published_parameters);
     tcase_add_test(t, parts_of_a_shape);
     tcase_add_test(t, f32_values);

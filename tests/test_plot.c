@@ -285,6 +285,25 @@ START_TEST(one_point_among_lines)
 }
 END_TEST
 
+/* Ticks from just below 2.79 to just above 2.91, and not from 0. */
+START_TEST(axis_near_the_values)
+{
+    static const struct plot_point points[] = {{0, 2.80, 2.81, 2.91, (double)NAN},
+                                               {5, (double)NAN, 2.79, (double)NAN, (double)NAN}};
+    const struct plot_series series = {"fit", points, 2};
+    struct plot p = plot_of(&series, 1);
+    p.y_near = true;
+    char *text = draw(&p);
+    check_chart(text);
+    const double low = tick_at(text, "end", "2.78", true);
+    const double high = tick_at(text, "end", "2.92", true);
+    ck_assert_double_gt(low, high);
+    ck_assert_ptr_null(strstr(text, "text-anchor=\"end\">0</text>"));
+    ck_assert_ptr_null(strstr(text, "class=\"axis\"")); /* which is where 0 is */
+    free(text);
+}
+END_TEST
+
 #define MANY 130
 
 START_TEST(many_series)
@@ -519,6 +538,7 @@ int main(void)
     tcase_add_test(charts, doublings_of_any_range);
     tcase_add_test(charts, one_point);
     tcase_add_test(charts, one_point_among_lines);
+    tcase_add_test(charts, axis_near_the_values);
     tcase_add_test(charts, many_series);
     tcase_add_test(charts, names_at_the_ends_keep_apart);
     tcase_add_test(charts, hostile_texts);

@@ -102,6 +102,50 @@ static void expect_refusal(const struct quantize_params *p, enum status status, 
 
 /* --- what is written ------------------------------------------------------------------------- */
 
+/* Heads' matrices of a latent cache are changed as far as their rows are whole blocks. */
+START_TEST(matrices_of_heads)
+{
+    static const struct {
+        const char *name;
+        uint32_t type;
+        bool fallback;
+    } expected[] = {{"blk.0.attn_kv_a.weight", TENSOR_Q4_0, false},
+                    {"blk.0.attn_k_b.weight", TENSOR_Q4_0, false},
+                    {"blk.0.attn_v_b.weight", TENSOR_Q4_0, false},
+                    {"blk.1.attn_k_b.weight", TENSOR_Q4_0, false},
+                    {"blk.1.attn_v_b.weight", TENSOR_F16, true}};
+    const char *path = scratch_path("latent.gguf");
+    const struct config c = {.arch = arch_find(text_of("decode")),
+                             .n_layers = 2,
+                             .n_heads = 4,
+                             .head_dim = 32,
+                             .d_model = 64,
+                             .d_ff = 96,
+                             .n_ctx = 8,
+                             .n_vocab = 260,
+                             .norm_eps = 1e-5f,
+                             .latent = {64, 40}};
+    write_config_checkpoint(path, &c);
+    struct image from = image_read(path);
+    scratch_remove();
+    const struct quantize_params p = {.gguf = from.g, .type = TENSOR_Q4_0};
+    struct quantize q;
+    struct image to = convert(&p, &q);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        const struct gguf_tensor *t = gguf_find_tensor(to.g, expected[i].name);
+        ck_assert_msg(t->type->type == expected[i].type, "%s: %s", expected[i].name, t->type->name);
+        for (size_t k = 0; k < from.g->n_tensors; k++)
+            if (text_is(q.tensors[k].from->name, expected[i].name))
+                ck_assert(q.tensors[k].fallback == expected[i].fallback);
+    }
+    struct err e = {""};
+    ck_assert_msg(model_check(to.g, &e) == STATUS_OK, "%s", e.text);
+    quantize_free(&q);
+    image_free(&to);
+    image_free(&from);
+}
+END_TEST
+
 /* FNV-1a of all tensors' bytes, in file order. */
 static uint64_t hash_tensors(const struct gguf *g)
 {
@@ -609,6 +653,7 @@ int main(void)
     TCase *t = tcase_create("quantize");
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, bytes_of_llama_quantize, 0, 4);
+    tcase_add_test(t, matrices_of_heads);
     tcase_add_loop_test(t, architectures, 0, N_ARCHS);
     tcase_add_loop_test(t, tensors, 0, N_TYPES * N_TYPES);
     tcase_add_test(t, embedding);

@@ -12,7 +12,8 @@ static void name_line(const struct bench_report *r, const struct bench_row *row,
                       char name[LINE_NAME])
 {
     char variant[16], type[8] = "", kv_type[16] = "", threads[24] = "", batch[24] = "";
-    config_variant_name(&r->spec->config, row->n_kv_heads, variant);
+    const struct config config = bench_variant(r->spec, row->variant);
+    config_variant_name(&config, row->n_kv_heads, variant);
     if (r->spec->types.n > 1)
         snprintf(type, sizeof type, " %s", storage_name(row->type));
     if (r->spec->kv_types.n > 1)

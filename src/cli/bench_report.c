@@ -102,6 +102,7 @@ struct shown_row {
     const char *type, *kv_type, *isa, *limited_by;
     int n, warmup;
     uint64_t flops, attention_flops; /* of a step */
+    double attention_mflop;
     double bandwidth_gb_per_s;
     char hash[20];
     const char *best; /* "*" or "" */
@@ -138,6 +139,7 @@ static const struct report_field fields[] = {
     {"weight_bytes", "weights read", MEMBER(shown_row, row.cost.weight_bytes),
      .figure = figure_bytes},
     {"kv_bytes", "KV read", MEMBER(shown_row, row.cost.kv_bytes), .figure = figure_bytes},
+    {NULL, "attention Mflop", MEMBER(shown_row, attention_mflop), "%.1f"},
     {"flops", NULL, MEMBER(shown_row, flops)},
     {"gb_per_s", "GB/s", MEMBER(shown_row, row.gb_per_s), "%.1f"},
     {"predicted_us", NULL, MEMBER(shown_row, row.predicted_us)},
@@ -176,6 +178,9 @@ static const char *const headings_of_one[] = {"by bytes", NULL};
 static const char *const headings_of_batches[] = {"batch", "µs/token", "predicted", "limited by",
                                                   NULL};
 
+/* Latent caches are short, and take more arithmetic: it may be what a step of one waits for. */
+static const char *const headings_of_latent[] = {"attention Mflop", "limited by", NULL};
+
 static const char footer_of_one[] =
     "\n* fastest at its depth; speed-up over MHA, measured and by bytes read\n";
 static const char footer_of_batches[] =
@@ -189,11 +194,16 @@ static bool is_batched(const struct bench_report *r)
 
 static void choose_columns(const struct bench_report *r, struct report_field chosen[N_FIELDS])
 {
-    const char *const *hidden = is_batched(r) ? headings_of_one : headings_of_batches;
+    const bool batched = is_batched(r), latent = config_is_latent(&r->spec->config);
     memcpy(chosen, fields, sizeof fields);
-    for (int i = 0; i < N_FIELDS; i++)
-        if (chosen[i].heading && names_find(hidden, chosen[i].heading) >= 0)
+    for (int i = 0; i < N_FIELDS; i++) {
+        const char *heading = chosen[i].heading;
+        if (!heading || (latent && names_find(headings_of_latent, heading) >= 0))
+            continue;
+        if (names_find(batched ? headings_of_one : headings_of_batches, heading) >= 0 ||
+            strcmp(heading, headings_of_latent[0]) == 0)
             chosen[i].heading = NULL;
+    }
 }
 
 /* Whether no other row at the same depth and batch has a lower median. */
@@ -220,12 +230,14 @@ static struct shown_row shown_row(const struct bench_report *r, const struct ben
                           .warmup = r->spec->warmup,
                           .flops = cost_step_flops(&row->cost, row->batch),
                           .attention_flops = (uint64_t)row->batch * row->cost.flops.attention,
+                          .attention_mflop = row->batch * (double)row->cost.flops.attention / 1e6,
                           .bandwidth_gb_per_s = row->limits.bytes_per_s / 1e9,
                           .noisy = row->spread > NOISY,
                           .run = *run,
                           .best = is_best(r, row) ? "*" : "",
                           .percent_of_limit = row->share_of_limit * 100};
-    config_variant_name(&r->spec->config, row->n_kv_heads, s.variant);
+    const struct config variant = bench_variant(r->spec, row->variant);
+    config_variant_name(&variant, row->n_kv_heads, s.variant);
     snprintf(s.hash, sizeof s.hash, "%016" PRIx64, row->logits_hash);
     if (row->repeats < r->spec->repeats)
         snprintf(s.note, sizeof s.note, "%d of %d repeats", row->repeats, r->spec->repeats);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,7 +33,7 @@
 struct bench_options {
     struct common_options common;
     struct shape_options shape;
-    const char *kv_heads, *depths, *batches, *types, *kv_types, *threads;
+    const char *kv_heads, *latent, *depths, *batches, *types, *kv_types, *threads;
     struct bench_spec spec; /* its numbers; specify_bench adds the rest */
     int method;             /* an enum convert_method */
     int format;
@@ -45,6 +46,9 @@ static const struct option matrix_options[] = {
     OPT_STRING("kv-heads", kv_heads, "all|G,G,...",
                "numbers of K/V heads: as many as query heads is MHA, 1 is MQA; all: every divisor",
                .fallback = "all"),
+    OPT_STRING("latent", latent, "R,R,...",
+               "latent caches of these ranks as more variants; their weights are random, and the "
+               "times those of converted ones"),
     OPT_CHOICE("method", method, NULL, convert_methods,
                "how a checkpoint's variants are made, see decode convert; as fast, whichever it is",
                .fallback = "mean"),
@@ -133,6 +137,16 @@ static enum status read_types(const struct bench_options *o, struct bench_inputs
     return STATUS_OK;
 }
 
+/* As the negative numbers that they are among K/V heads. */
+static enum status read_ranks(const char *text, struct int_list *list, struct err *e)
+{
+    struct int_list ranks = {.n = 0};
+    TRY(list_ints("--latent", text, 1, CONFIG_MAX_WIDTH, &ranks, e));
+    for (int i = 0; i < ranks.n; i++)
+        TRY(list_add("--latent", -ranks.items[i], list, e));
+    return STATUS_OK;
+}
+
 static enum status read_lists(const struct bench_options *o, const struct config *c,
                               struct bench_inputs *in, struct err *e)
 {
@@ -140,6 +154,8 @@ static enum status read_lists(const struct bench_options *o, const struct config
         TRY(all_divisors(c->n_kv_heads, &in->kv_heads, e));
     else
         TRY(list_ints("--kv-heads", o->kv_heads, 1, INT_MAX, &in->kv_heads, e));
+    if (o->latent)
+        TRY(read_ranks(o->latent, &in->kv_heads, e));
     TRY(list_ints("--depth", o->depths, 0, INT_MAX, &in->depths, e));
     TRY(list_ints("--batch", o->batches, 1, INT_MAX, &in->batches, e));
     TRY(read_types(o, in, e));
@@ -204,8 +220,10 @@ static enum status convert_variants(const struct bench_options *o, struct bench_
                                           .seed = spec->seed};
     spec->converted = in->variants;
     for (int i = 0; i < in->kv_heads.n; i++) {
-        const struct variant_options v = {.kv_heads = in->kv_heads.items[i], .method = o->method};
-        if (v.kv_heads != spec->config.n_kv_heads)
+        char heads[16];
+        snprintf(heads, sizeof heads, "%d", in->kv_heads.items[i]);
+        const struct variant_options v = {.kv_heads = heads, .method = o->method};
+        if (in->kv_heads.items[i] > 0 && in->kv_heads.items[i] != spec->config.n_kv_heads)
             TRY(variant_file_create(&v, &source, &in->converted[i], e));
         in->variants[i] = in->converted[i].gguf;
     }

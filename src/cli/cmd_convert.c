@@ -97,10 +97,13 @@ static enum status check_types(const struct gguf *g, const char *path, struct er
 /* What --drop-heads does is not a conversion of heads to other heads. */
 static enum status check_drop_options(const struct convert_options *o, struct err *e)
 {
-    if (o->variant.kv_heads > 0)
+    if (variant_is_wanted(&o->variant))
         return err_set(e, STATUS_USAGE,
-                       "--drop-heads and --kv-heads are both given; expected one of them: the "
-                       "second run takes what the first wrote");
+                       "--drop-heads and --%s are both given; expected one of them: the second run "
+                       "takes what the first wrote",
+                       o->variant.kv_heads ? "kv-heads"
+                       : o->variant.latent ? "latent"
+                                           : "cache-bytes");
     if (o->eval)
         return err_set(e, STATUS_USAGE,
                        "--drop-heads and --eval are both given; decode eval measures OUT");
@@ -114,8 +117,10 @@ static enum status prepare_conversion(struct conversion *c, struct err *e)
     TRY(common_model_path(&o->common, &c->path, e));
     if (o->drop_heads)
         TRY(check_drop_options(o, e));
-    else if (o->variant.kv_heads == 0)
-        return err_set(e, STATUS_USAGE, "no number of K/V heads is named; expected --kv-heads G");
+    else if (!variant_is_wanted(&o->variant))
+        return err_set(e, STATUS_USAGE,
+                       "no number of K/V heads is named; expected --kv-heads G, or --latent R or "
+                       "--cache-bytes B");
     TRY(check_converted_path(o, c->path, e));
     if (o->eval)
         TRY(input_await(o->eval, EVAL_MAX, &c->eval_text, &c->eval_len, e));
@@ -212,7 +217,8 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
     struct config config;
     TRY(config_read(c->checkpoint.gguf, &config, e));
     fill_figures(&config, config.n_kv_heads, converted->n_params_before, &r->before);
-    fill_figures(&config, c->spec.n_kv_heads, converted->n_params_after, &r->after);
+    fill_figures(&converted->config, converted->config.n_kv_heads, converted->n_params_after,
+                 &r->after);
     struct stat st;
     r->before.file_bytes = c->checkpoint.file.len;
     if (stat(o->out, &st) == 0)
@@ -245,7 +251,7 @@ static enum status convert_and_tell(struct conversion *c, struct output *out, st
     struct convert converted;
     enum status s = variant_convert(&o->variant, &source, &c->spec, &converted, e);
     if (s == STATUS_OK) {
-        if (o->variant.method == CONVERT_RANDOM)
+        if (o->variant.kv_heads && o->variant.method == CONVERT_RANDOM)
             say(&o->common, "seed %llu", (unsigned long long)source.seed);
         s = write_and_report(c, &converted, started_ns, out, e);
         convert_free(&converted);
@@ -305,17 +311,31 @@ static enum status run_convert(const struct invocation *inv, const void *values,
 
 const struct command command_convert = {
     .name = "convert",
-    .summary = "MHA checkpoint to GQA or MQA",
-    .usage = "MODEL -o OUT (--kv-heads G | --drop-heads L.H,...) [options]",
+    .summary = "MHA checkpoint to GQA, MQA or a latent cache",
+    .usage = "MODEL -o OUT (--kv-heads G | --latent R | --cache-bytes B | --drop-heads L.H,...) "
+             "[options]",
     .notes =
         "The heads of a group come to share one K and one V head, and the KV cache shrinks by as\n"
         "much. `fit` finds the shared heads that lose least of the attention scores and of what\n"
-        "attention adds to the output, and with --calib refits the output matrix to what is left;\n"
-        "the others are for comparison. Printed are, for each layer, the shares of score and "
-        "output\n"
-        "energy that are lost, then cache, parameters and, with --eval, bits per byte before and\n"
-        "after. Weights keep their types; metadata say how the file was made. Layers that have no\n"
-        "more K/V heads than G keep theirs.\n"
+        "attention adds to the output; with --calib it then refits, layer by layer, what follows "
+        "to\n"
+        "what is left: values and output matrix together, and what the feed-forward part takes "
+        "and\n"
+        "gives. `--refit block` fits queries, keys, values and output matrix by their gradients, "
+        "too,\n"
+        "and takes several times as long. Each piece is kept only if it lowers the error on "
+        "windows\n"
+        "of the text that it was not fitted to. The other methods are for comparison.\n"
+        "--latent makes a cache of one vector a position instead, which every head takes as key "
+        "and\n"
+        "as value (architecture decode; not with rotary positions): at equal bytes it loses less\n"
+        "than shared heads, and attention takes more arithmetic. --cache-bytes chooses its ranks\n"
+        "layer by layer, by the divergence from MODEL's predictions.\n"
+        "Printed are, for each layer, the shares of score and output energy that are lost, then "
+        "cache,\n"
+        "parameters and, with --eval, bits per byte before and after. Weights keep their types;\n"
+        "metadata say how the file was made. Layers that have no more K/V heads than G keep "
+        "theirs.\n"
         "--drop-heads writes the checkpoint as it is but for the output matrix, where the columns\n"
         "of the heads named become zero: what --without of eval and generate computes, as a file.\n"
         "With --format csv the layers come first, then, after an empty line, the other figures "

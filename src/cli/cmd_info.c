@@ -287,7 +287,7 @@ const struct command command_info = {
         "attention_4_d_model_squared, kv_cache (variant, n_kv_heads, parameters,\n"
         "bytes_per_token_TYPE, bytes_full_context_TYPE), memory_available_bytes, and steps:\n"
         "variant, n_kv_heads, depth, batch, kv_type, cache_bytes (of all sequences),\n"
-        "memory_bytes (weights and caches), fits, step_bytes (read), predicted_us,\n"
+        "memory_bytes (weights and caches), fits, step_bytes (read), step_flops, predicted_us,\n"
         "limit_tokens_per_s, bandwidth_gb_per_s, limited_by. CSV holds the parts, or the\n"
         "steps if there are options of steps, or with --tensors or --check the tensors.\n",
     .spec = {.groups = {{"Contents", own_options, 0},

@@ -18,15 +18,19 @@
 #include "cli/signals.h"
 #include "cli/train_report.h"
 #include "cli/train_shape.h"
+#include "cli/train_steps.h"
 #include "model/checkpoint.h"
 #include "train/train.h"
 
 /* More text than this is not taken from a pipe. */
 #define PIPE_MAX ((size_t)1 << 30)
 
-#define DEFAULT_LR       1e-3
-#define DEFAULT_LR_FROM  3e-4
-#define DEFAULT_SHARE    0.5
+#define DEFAULT_LR    1e-3
+#define DEFAULT_SHARE 0.5
+/* Parts of the steps that warm up: further training starts with AdamW's moments empty beside
+ * weights that have something to lose. */
+#define WARMUP           10
+#define WARMUP_FROM      2
 #define LONGEST_WARMUP   100
 #define LEAST_INTERVAL   25
 #define LARGEST_INTERVAL 250
@@ -71,42 +75,16 @@ static const struct option further_options[] = {
     OPT_END,
 };
 
-static const struct option step_options[] = {
-    OPT_INT("steps", spec.n_steps, "N", 1, 100000000, "steps", .fallback = "2000"),
-    OPT_INT("batch", spec.batch, "B", 1, 65536, "windows a step", .fallback = "8"),
-    OPT_DOUBLE("lr", spec.lr, "X", 0, 10,
-               "learning rate after the warm-up; it ends at a tenth, by a cosine",
-               .otherwise = "0.001; with --from 0.0003", .above_min = true),
-    OPT_INT("warmup", spec.warmup, "N", -1, INT_MAX,
-            "steps of linear warm-up; -1: a tenth of all, at most 100", .fallback = "-1"),
-    OPT_DOUBLE("beta2", spec.beta2, "X", 0, 0.999999, "AdamW's decay of the second moment",
-               .fallback = "0.99"),
-    OPT_DOUBLE("weight-decay", spec.weight_decay, "X", 0, 10, "AdamW's, of matrices only",
-               .fallback = "0.1"),
-    OPT_DOUBLE("dropout", spec.dropout, "X", 0, 0.9,
-               "share of embeddings and of what layers add that is left out in each step",
-               .fallback = "0"),
-    OPT_DOUBLE("attn-dropout", spec.attn_dropout, "X", 0, 0.9,
-               "share of attention's probabilities that is left out in each step", .fallback = "0"),
-    OPT_DOUBLE("label-smoothing", spec.label_smoothing, "X", 0, 0.9,
-               "share of the loss that asks for all tokens alike; the original Transformer: 0.1",
-               .fallback = "0"),
-    OPT_DOUBLE("clip", spec.clip, "X", 0, 1e6, "limit of the gradient's norm; 0: none",
-               .fallback = "1"),
-    OPT_U64("seed", seed, "S", "of the first weights and of the windows", .otherwise = "random"),
-    OPT_END,
-};
-
-static const struct option held_out_options[] = {
-    OPT_DOUBLE("val-fraction", spec.val_fraction, "X", 0, 0.9,
-               "the last part of each text, held out; 0: none", .fallback = "0.1"),
-    OPT_INT("eval-every", spec.eval_every, "N", 1, INT_MAX,
-            "steps between evaluations on the held-out text",
-            .otherwise = "a twentieth of --steps, from 25 to 250"),
+static const struct option eval_options[] = {
+    OPT_INT("eval-every", spec.eval_every, "N", -1, INT_MAX,
+            "steps between evaluations on the held-out text; 0: a twentieth of --steps, from 25 to "
+            "250; -1, with --keep last: none",
+            .fallback = "0"),
     OPT_END,
 };
 
 static const struct option general_options[] = {
+    OPT_U64("seed", seed, "S", "of the first weights and of the windows", .otherwise = "random"),
     OPT_THREADS("threads; any number gives the same checkpoint"),
     OPT_FLAG("quiet", common.quiet, "nothing on standard error but errors", .letter = 'q'),
     OPT_FLAG("verbose", common.verbose, "also memory plan, threads, instruction set, saves",
@@ -212,13 +190,19 @@ static enum status specify_training(const struct train_options *o, struct train_
     spec->texts = in->texts;
     spec->n_texts = in->n_texts;
     if (spec->warmup < 0)
-        spec->warmup = between(spec->n_steps / 10, 0, LONGEST_WARMUP);
+        spec->warmup =
+            between(spec->n_steps / (spec->from_path ? WARMUP_FROM : WARMUP), 0, LONGEST_WARMUP);
     if (spec->lr == 0)
-        spec->lr = spec->from_path ? DEFAULT_LR_FROM : DEFAULT_LR;
-    if (spec->eval_every == 0)
-        spec->eval_every = between(spec->n_steps / 20, LEAST_INTERVAL, LARGEST_INTERVAL);
-    spec->save_every = or_else(spec->save_every, spec->eval_every);
+        spec->lr = spec->from_path ? 0 : DEFAULT_LR; /* 0: what a probe finds */
+    const int interval = between(spec->n_steps / 20, LEAST_INTERVAL, LARGEST_INTERVAL);
     spec->keep_last = o->keep == KEEP_LAST;
+    if (spec->eval_every < 0 && !spec->keep_last)
+        return err_set(e, STATUS_USAGE,
+                       "--eval-every -1: the best checkpoint is found by evaluations; expected "
+                       "--keep last too");
+    spec->eval_every = or_else(spec->eval_every, interval);
+    spec->save_every =
+        or_else(spec->save_every, spec->eval_every > 0 ? spec->eval_every : interval);
     spec->seed_given = o->seed.given;
     spec->stop = progress_stop;
     spec->event = train_report_event;
@@ -364,13 +348,13 @@ static enum status prepare_and_train(const struct train_options *o, struct train
 
 static enum status run_train(const struct invocation *inv, const void *values, struct err *e)
 {
-    (void)inv;
     const struct train_options *o = values;
     struct train_inputs in = {.n_texts = 0};
     struct train_spec spec = o->spec;
     in.report = (struct train_report){.common = &o->common,
                                       .spec = &spec,
                                       .log = o->log,
+                                      .listener = inv->listener,
                                       .terminal = isatty(STDERR_FILENO) && !o->common.quiet};
     signals_defer();
     const enum status s = prepare_and_train(o, &in, &spec, e);
@@ -389,13 +373,20 @@ const struct command command_train = {
         "TEXT may be - (standard input) or a pipe. The last tenth of each text is held out. OUT\n"
         "is replaced, as a whole, at saves; the same seed, texts and options give the same\n"
         "file, for any number of threads and whether or not the run was interrupted (Ctrl-C\n"
-        "saves first) and resumed.\n",
+        "saves first) and resumed.\n"
+        "\n"
+        "With --from and without --lr a probe finds the rate: a few are tried for a few steps,\n"
+        "each from MODEL on, and judged on windows of the training part that no trial sees; the\n"
+        "best is taken (in runs no longer than a trial the smallest that comes near it), and\n"
+        "where none lowers the loss MODEL stays as it is. That is some 40 to 80 steps more.\n",
     .spec = {.groups = {{"Output", output_options, 0},
                         {"A new model", train_size_options, offsetof(VALUES, shape)},
+                        {"Its K/V heads", train_kv_options, offsetof(VALUES, shape)},
                         {"What it is made of", train_kind_options, offsetof(VALUES, shape)},
                         {"Training further", further_options, 0},
-                        {"Steps", step_options, 0},
-                        {"Held-out text", held_out_options, 0},
+                        {"Steps", train_step_options, offsetof(VALUES, spec)},
+                        {"Held-out text", train_held_out_options, offsetof(VALUES, spec)},
+                        {"Evaluation", eval_options, 0},
                         {"General", general_options, 0}},
              .positionals = {OPT_STRINGS("TEXT...", texts, NULL, NULL)}},
     .values_size = sizeof(VALUES),

@@ -17,13 +17,20 @@
 /* In the order in which the help lists them. */
 #define COMMANDS(row)                                                                              \
     row(generate) row(bench) row(convert) row(train) row(eval) row(score) row(quantize)            \
-        row(tokenize) row(info) row(attend) row(heads) row(import) row(export)
+        row(tokenize) row(info) row(attend) row(heads) row(study) row(import) row(export)
 
-/* One run of the program. */
+/* Hears how much of a long work is done, from 0 to 1. */
+struct listener {
+    void (*hear)(void *arg, double share); /* NULL: nobody listens */
+    void *arg;
+};
+
+/* One run of a command. */
 struct invocation {
-    const char *command; /* its name */
-    struct output *out;  /* standard output: the product and nothing else */
-    uint64_t start_ns;   /* clock_ns when the process started */
+    const char *command;      /* its name */
+    struct output *out;       /* standard output: the product and nothing else */
+    uint64_t start_ns;        /* clock_ns when the process started */
+    struct listener listener; /* of a command that runs this one as a part of itself */
 };
 
 struct command {
@@ -41,5 +48,16 @@ struct command {
 #define DECLARE_COMMAND(name) extern const struct command command_##name;
 COMMANDS(DECLARE_COMMAND)
 #undef DECLARE_COMMAND
+
+/* In the order of the help; NULL after the last. */
+const struct command *command_at(int index);
+/* NULL: there is none of that name. */
+const struct command *command_find(const char *name);
+
+/* Parses the arguments behind the command's name and runs it, or prints its help. What fails is in
+ * *e and is not printed. */
+enum status command_run(const struct command *c, int argc, char **argv,
+                        const struct invocation *inv, struct err *e);
+enum status command_help(const struct command *c, struct output *out, struct err *e);
 
 #endif

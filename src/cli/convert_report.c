@@ -95,9 +95,11 @@ static void convert_report_json(const struct convert_report *r, bool one_line, s
     struct json j;
     json_init(&j, out, one_line ? 0 : 1);
     json_begin_object(&j, NULL);
-    json_string(&j, "method", convert_methods[r->spec->method]);
-    json_string(&j, "grouping", r->spec->cluster ? "cluster" : "adjacent");
-    json_bool(&j, "refit", r->spec->refit);
+    const bool latent = config_is_latent(&r->converted->config);
+    json_string(&j, "method", latent ? "latent" : convert_methods[r->spec->method]);
+    if (!latent)
+        json_string(&j, "grouping", r->spec->cluster ? "cluster" : "adjacent");
+    json_string(&j, "refit", convert_refits[r->spec->refit]);
     json_u64(&j, "calibration_tokens", r->spec->n_tokens);
     json_begin_array(&j, "layers");
     for (int l = 0; l < r->converted->n_layers; l++) {

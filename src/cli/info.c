@@ -20,6 +20,7 @@ struct info_properties {
     const char *norm, *placement, *position, *ffn;
     char block[96];    /* these in words */
     char kv_heads[64]; /* layer by layer; empty: all have as many */
+    char latent[64];   /* ranks, likewise; empty: none */
     double norm_eps;
     int value_dim;
     bool tied;
@@ -56,6 +57,7 @@ static const struct report_field config_fields[] = {
     {"n_heads", "n_heads", MEMBER(info_properties, config.n_heads)},
     {"n_kv_heads", "n_kv_heads", MEMBER(info_properties, config.n_kv_heads)},
     {"kv_heads_by_layer", "by layer", MEMBER(info_properties, kv_heads)},
+    {"latent", "latent", MEMBER(info_properties, latent)},
     {"head_dim", "head_dim", MEMBER(info_properties, config.head_dim)},
     {"value_dim", NULL, MEMBER(info_properties, value_dim)},
     {"d_model", "d_model", MEMBER(info_properties, config.d_model)},
@@ -101,6 +103,15 @@ static int n_tokenizer_fields(const struct info *info)
     return info->tokenizer ? REPORT_LENGTH(tokenizer_fields) : N_ANY_TOKENIZER_FIELDS;
 }
 
+/* "6, 2, 1", a number a layer. */
+static void list_by_layer(const struct config *c, int (*of)(const struct config *c, int layer),
+                          char *out, size_t size)
+{
+    size_t used = 0;
+    for (int l = 0; l < c->n_layers && used < size; l++)
+        used += (size_t)snprintf(out + used, size - used, "%s%d", l ? ", " : "", of(c, l));
+}
+
 /* What a config says in words. */
 static void describe_config(struct info_properties *p, const struct info *info)
 {
@@ -117,11 +128,10 @@ static void describe_config(struct info_properties *p, const struct info *info)
                  p->position, p->ffn, c->shared ? ", shared by all layers" : "");
     if (p->value_dim != c->head_dim)
         snprintf(p->block + used, sizeof p->block - (size_t)used, ", values of %d", p->value_dim);
-    used = 0;
-    for (int l = 0; l < c->n_layers && used < (int)sizeof p->kv_heads && !config_same_kv_heads(c);
-         l++)
-        used += snprintf(p->kv_heads + used, sizeof p->kv_heads - (size_t)used, "%s%d",
-                         l ? ", " : "", config_kv_heads(c, l));
+    if (!config_same_kv_heads(c))
+        list_by_layer(c, config_kv_heads, p->kv_heads, sizeof p->kv_heads);
+    if (config_is_latent(c))
+        list_by_layer(c, config_latent, p->latent, sizeof p->latent);
 }
 
 static void describe_file(struct info_properties *p, const struct info *info)

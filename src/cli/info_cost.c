@@ -35,8 +35,27 @@ static bool next_variant(const struct info_cost *cost, struct inspect_variant *v
     return inspect_next_variant(cost->shape, above, v);
 }
 
+static void print_latent_formula(const struct config *c, struct output *out)
+{
+    int64_t all = 0;
+    for (int l = 0; l < c->n_layers; l++)
+        all += config_latent(c, l);
+    output_puts(out, "\nOne token takes the numbers that all heads share in all layers (");
+    if (all == (int64_t)c->n_layers * config_latent(c, 0))
+        output_printf(out, "%d x %d", c->n_layers, config_latent(c, 0));
+    else
+        output_printf(out, "%" PRId64 " in %d layers", all, c->n_layers);
+    output_puts(out,
+                ")\nx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x tokens "
+                "x sequences.\n\n");
+}
+
 static void print_formula(const struct config *c, struct output *out)
 {
+    if (config_is_latent(c)) {
+        print_latent_formula(c, out);
+        return;
+    }
     output_puts(out, "\nOne token takes K/V heads of all layers (");
     if (config_same_kv_heads(c))
         output_printf(out, "%d x %d", c->n_layers, c->n_kv_heads);
@@ -77,11 +96,12 @@ struct info_step {
     bool fits;
     const char *fits_word;
     struct roofline limits;
-    double predicted_us, tokens_per_s, bandwidth_gb_per_s;
+    uint64_t flops;
+    double mflop, predicted_us, tokens_per_s, bandwidth_gb_per_s;
     const char *limited_by;
 };
 
-#define N_MEMORY_FIELDS 10 /* those without times */
+#define N_MEMORY_FIELDS 12 /* those without times */
 static const struct report_field step_fields[] = {
     {"variant", "a step of", MEMBER(info_step, variant)},
     {"n_kv_heads", NULL, MEMBER(info_step, n_kv_heads)},
@@ -93,6 +113,8 @@ static const struct report_field step_fields[] = {
     {NULL, "fits", MEMBER(info_step, fits_word)},
     {"fits", NULL, MEMBER(info_step, fits)},
     {"step_bytes", "read", MEMBER(info_step, step.step_bytes), .figure = figure_bytes},
+    {"step_flops", NULL, MEMBER(info_step, flops)},
+    {NULL, "Mflop", MEMBER(info_step, mflop), "%.1f"},
     {"predicted_us", "µs", MEMBER(info_step, predicted_us), "%.1f"},
     {"limit_tokens_per_s", "tokens/s", MEMBER(info_step, tokens_per_s), .figure = figure_rate},
     {"bandwidth_gb_per_s", "GB/s", MEMBER(info_step, bandwidth_gb_per_s), "%.1f"},
@@ -116,12 +138,8 @@ static enum status predict_step(const struct info_cost *cost, struct info_step *
     struct roofline limits = {at->bytes_per_s, (double)INFINITY, (double)INFINITY};
     if (!has_times(at))
         return STATUS_OK;
-    if (at->machine) {
-        struct cost_shape variant = *cost->shape;
-        variant.n_kv_heads = s->n_kv_heads;
-        s->step.cost.flops = cost_flops(&variant, s->depth);
+    if (at->machine)
         TRY(machine_limits(at->machine, s->step.step_bytes, &limits, e));
-    }
     s->predicted_us = cost_step_us(&s->step.cost, s->batch, &limits);
     s->tokens_per_s = s->batch * 1e6 / s->predicted_us;
     s->bandwidth_gb_per_s = limits.bytes_per_s / 1e9;
@@ -140,6 +158,8 @@ static enum status plan_step(struct info_cost *cost, const struct inspect_varian
                             .kv_type = storage_name(at->kv_type),
                             .step = inspect_step(cost->shape, v, at->kv_type, depth, batch)};
     snprintf(s->variant, sizeof s->variant, "%s", v->name);
+    s->flops = cost_step_flops(&s->step.cost, batch);
+    s->mflop = (double)s->flops / 1e6;
     s->fits = s->step.memory_bytes <= cost->available;
     s->fits_word = s->fits ? "yes" : "no";
     return predict_step(cost, s, e);

@@ -187,11 +187,18 @@ static enum status take_positional(const struct option **next, const char *word,
     return store_value(&row, (struct spelling){word, 0}, word, e);
 }
 
-static bool is_given(const struct rows *rows, const char *name)
+/* One of the names, separated by "|". */
+static bool is_given(const struct rows *rows, const char *names)
 {
-    for (int i = 0; i < rows->n; i++)
-        if (rows->items[i].given && strcmp(rows->items[i].option->name, name) == 0)
-            return true;
+    for (; *names; names += strspn(names, "|")) {
+        const size_t len = strcspn(names, "|");
+        for (int i = 0; i < rows->n; i++) {
+            const char *name = rows->items[i].option->name;
+            if (rows->items[i].given && strlen(name) == len && strncmp(name, names, len) == 0)
+                return true;
+        }
+        names += len;
+    }
     return false;
 }
 
@@ -201,8 +208,8 @@ static enum status check_needs(const struct rows *rows, struct err *e)
     for (int i = 0; i < rows->n; i++) {
         const struct option *o = rows->items[i].option;
         if (rows->items[i].given && o->needs && !is_given(rows, o->needs))
-            return err_set(e, STATUS_USAGE, "--%s is for --%s, which is not given", o->name,
-                           o->needs);
+            return err_set(e, STATUS_USAGE, "--%s is for --%.*s, which is not given", o->name,
+                           (int)strcspn(o->needs, "|"), o->needs);
     }
     return STATUS_OK;
 }

@@ -49,7 +49,8 @@ struct option {
     bool above_min;
     const char *const *choices; /* NULL-terminated */
     const char *help;           /* one line, without the default and the range */
-    const char *needs;          /* long name of the option without which this one says nothing */
+    const char *needs;          /* long name of the option without which this one says nothing, or
+                                   several, "a|b", of which one is enough */
 };
 
 /*

@@ -17,10 +17,6 @@
 #include "cli/version.h"
 #include "compute/kernels.h"
 
-#define COMMAND_ROW(name) &command_##name,
-static const struct command *const commands[] = {COMMANDS(COMMAND_ROW) NULL};
-#undef COMMAND_ROW
-
 static const char general_help[] =
     "\n"
     "decode help COMMAND (or decode COMMAND --help) shows a command's options.\n"
@@ -45,20 +41,12 @@ static void fill_standard_descriptors(void)
             return;
 }
 
-static const struct command *find_command(const char *name)
-{
-    for (int i = 0; commands[i]; i++)
-        if (strcmp(commands[i]->name, name) == 0)
-            return commands[i];
-    return NULL;
-}
-
 static enum status unknown_command(const char *name, struct err *e)
 {
     const char *what = name[0] == '-' ? "option" : "command";
     struct nearest near = {.word = name};
-    for (int i = 0; commands[i]; i++)
-        nearest_offer(&near, commands[i]->name);
+    for (int i = 0; command_at(i); i++)
+        nearest_offer(&near, command_at(i)->name);
     nearest_offer(&near, "help");
     nearest_offer(&near, "--help");
     nearest_offer(&near, "--version");
@@ -72,25 +60,10 @@ static enum status unknown_command(const char *name, struct err *e)
 static void print_commands(struct output *out)
 {
     output_puts(out, "usage: decode <command> [options]\n\n");
-    for (int i = 0; commands[i]; i++)
-        output_printf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    for (int i = 0; command_at(i); i++)
+        output_printf(out, "  %-10s %s\n", command_at(i)->name, command_at(i)->summary);
     output_printf(out, "  %-10s %s\n", "help", "this list, or a command's options");
     output_puts(out, general_help);
-}
-
-static enum status print_command_help(const struct command *c, struct output *out, struct err *e)
-{
-    char *options = options_help(&c->spec);
-    if (!options)
-        return err_set(e, STATUS_NO_MEMORY, "out of memory: the help text");
-    output_printf(out, "usage: decode %s %s\n\n%s\n\n", c->name, c->usage, c->summary);
-    output_puts(out, options);
-    free(options);
-    if (c->notes) {
-        output_puts(out, "\n");
-        output_puts(out, c->notes); /* longer than output_printf's line */
-    }
-    return STATUS_OK;
 }
 
 static enum status print_version(struct output *out, struct err *e)
@@ -111,21 +84,6 @@ static enum status print_version(struct output *out, struct err *e)
     return STATUS_OK;
 }
 
-static enum status run_command(const struct command *c, int argc, char **argv,
-                               const struct invocation *inv, struct err *e)
-{
-    void *values = calloc(1, c->values_size);
-    if (!values)
-        return err_no_memory(e, "the options", c->values_size);
-    bool help;
-    enum status s = options_parse(&c->spec, argc, argv, values, &help, e);
-    if (s == STATUS_OK)
-        s = help ? print_command_help(c, inv->out, e) : c->run(inv, values, e);
-    options_free(&c->spec, values);
-    free(values);
-    return s;
-}
-
 /* decode help [COMMAND] */
 static enum status run_help(const char *command, struct output *out, struct err *e)
 {
@@ -133,8 +91,8 @@ static enum status run_help(const char *command, struct output *out, struct err 
         print_commands(out);
         return STATUS_OK;
     }
-    const struct command *c = find_command(command);
-    return c ? print_command_help(c, out, e) : unknown_command(command, e);
+    const struct command *c = command_find(command);
+    return c ? command_help(c, out, e) : unknown_command(command, e);
 }
 
 static enum status run_named(int argc, char **argv, struct invocation *inv, struct err *e)
@@ -150,11 +108,11 @@ static enum status run_named(int argc, char **argv, struct invocation *inv, stru
         return run_help(argv[1], inv->out, e);
     if (version)
         return print_version(inv->out, e);
-    const struct command *c = find_command(name);
+    const struct command *c = command_find(name);
     if (!c)
         return unknown_command(name, e);
     inv->command = c->name;
-    return run_command(c, argc - 1, argv + 1, inv, e);
+    return command_run(c, argc - 1, argv + 1, inv, e);
 }
 
 static void print_error(const struct invocation *inv, enum status s, const struct err *e)

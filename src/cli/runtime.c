@@ -174,7 +174,7 @@ static enum status open_runtime(struct runtime *r, const char *path, struct err 
     const unsigned parts = CHECKPOINT_MODEL | r->parts;
     TRY(choose_threads(r->common, r->engine->threads, &r->n_threads, &r->threads_are_auto, e));
     TRY(runtime_kernels(r->common, &r->kernels, e));
-    if (r->engine->variant.kv_heads > 0)
+    if (variant_is_wanted(&r->engine->variant))
         TRY(open_variant(r, path, parts, e));
     else
         TRY(common_open(path, parts, &r->checkpoint, e));

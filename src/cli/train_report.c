@@ -157,6 +157,36 @@ static void show_evaluation(struct train_report *r, const struct train_event *ev
         r->spec->n_steps, loss, ev->val_loss, ev->val_bits, ev->best ? " (best)" : "", rate, left);
 }
 
+/* One line for all trials, told once the rate is chosen. */
+static void take_trial(struct train_report *r, const struct train_event *ev)
+{
+    const size_t len = strlen(r->tried);
+    char *end = r->tried + len;
+    if (ev->lr == 0)
+        snprintf(r->tried, sizeof r->tried, "; %.4f as it is", ev->loss);
+    else if (isfinite(ev->loss))
+        snprintf(end, sizeof r->tried - len, ", %.4f at %g", ev->loss, ev->lr);
+    else
+        snprintf(end, sizeof r->tried - len, ", none at %g", ev->lr);
+    if (r->terminal)
+        fprintf(stderr, "\rtrying learning rates, %d steps each%s\033[K", ev->step, r->tried);
+    r->n_tried = ev->step;
+    r->n_aside = ev->all;
+}
+
+static void show_choice(struct train_report *r, const struct train_event *ev)
+{
+    char rate[96] = "no rate: the checkpoint stays as it is (--lr X trains it all the same)";
+    clear_line(r);
+    if (ev->lr > 0)
+        snprintf(rate, sizeof rate, "learning rate %g", ev->lr);
+    if (r->tried[0])
+        say(r->common, "%s: tried %d steps each, nats a token of %llu windows kept aside%s", rate,
+            r->n_tried, (unsigned long long)r->n_aside, r->tried);
+    else
+        say(r->common, "%s: the text is too short to try others", rate);
+}
+
 static void take_step(struct train_report *r, const struct train_event *ev)
 {
     if (r->started_ns == 0)
@@ -166,6 +196,8 @@ static void take_step(struct train_report *r, const struct train_event *ev)
     r->loss = isfinite(r->loss) ? r->loss + SMOOTHING * (ev->loss - r->loss) : ev->loss;
     log_row(r, ev);
     show_progress(r);
+    if (r->listener.hear)
+        r->listener.hear(r->listener.arg, (double)ev->step / r->spec->n_steps);
 }
 
 void train_report_event(void *arg, const struct train_event *ev)
@@ -174,6 +206,12 @@ void train_report_event(void *arg, const struct train_event *ev)
     switch (ev->kind) {
     case TRAIN_LEARNING:
         show_vocabulary_learning(r, ev);
+        break;
+    case TRAIN_TRIED:
+        take_trial(r, ev);
+        break;
+    case TRAIN_CHOSEN:
+        show_choice(r, ev);
         break;
     case TRAIN_STEP:
         take_step(r, ev);

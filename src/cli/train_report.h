@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "cli/command.h"
 #include "cli/runtime.h"
 #include "train/train.h"
 
@@ -14,6 +15,7 @@ struct train_report {
     const struct train_spec *spec;
     bool terminal;   /* show a progress line */
     const char *log; /* path; NULL: none */
+    struct listener listener;
 
     /* Private. */
     FILE *log_file;
@@ -25,6 +27,9 @@ struct train_report {
     double val_loss;             /* the last one; NaN before */
     double best_loss, best_bits; /* the lowest so far; not finite before */
     int best_step;
+    char tried[240];  /* of the probe: its trials so far, */
+    int n_tried;      /* the steps of each, */
+    uint64_t n_aside; /* and the windows that judge them */
 };
 
 /* Begins the log, or in a resumed run goes on with it: rows of steps that are made again are cut

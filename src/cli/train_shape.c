@@ -19,10 +19,6 @@ const struct option train_size_options[] = {
     OPT_INT("embd", d_model, "E", 1, CONFIG_MAX_WIDTH, "width of the model", .otherwise = "128"),
     OPT_INT("heads", n_heads, "H", 1, CONFIG_MAX_WIDTH, "query heads, a divisor of --embd",
             .otherwise = "8"),
-    OPT_STRING("kv-heads", kv_heads, "G[,G,...]",
-               "K/V heads, a divisor of --heads: fewer are GQA, 1 is MQA; several: one a layer, "
-               "which llama.cpp does not run",
-               .otherwise = "as --heads"),
     OPT_INT("ff", d_ff, "F", 1, CONFIG_MAX_FF, "width of the feed-forward layer",
             .otherwise = "4 * E; swiglu: 8/3 * E, in steps of 32"),
     OPT_INT("ctx", n_ctx, "C", 1, CONFIG_MAX_CTX,
@@ -31,6 +27,14 @@ const struct option train_size_options[] = {
     OPT_INT("vocab", n_vocab, "V", 256, CONFIG_MAX_VOCAB,
             "tokens of the byte-level BPE that is learned from the text",
             .otherwise = "256, plain bytes"),
+    OPT_END,
+};
+
+const struct option train_kv_options[] = {
+    OPT_STRING("kv-heads", kv_heads, "G[,G,...]",
+               "K/V heads, a divisor of --heads: fewer are GQA, 1 is MQA; several: one a layer, "
+               "which llama.cpp does not run",
+               .otherwise = "as --heads"),
     OPT_END,
 };
 
@@ -78,8 +82,12 @@ static const char *given_among(const struct train_shape *s, const struct option 
 
 const char *train_shape_given(const struct train_shape *s)
 {
-    const char *size = given_among(s, train_size_options);
-    return size ? size : given_among(s, train_kind_options);
+    const struct option *const tables[] = {train_size_options, train_kv_options,
+                                           train_kind_options};
+    const char *given = NULL;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables && !given; i++)
+        given = given_among(s, tables[i]);
+    return given;
 }
 
 /* --- kinds ----------------------------------------------------------------------------------- */

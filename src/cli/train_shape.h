@@ -17,7 +17,7 @@ struct train_shape {
     int arch, norm, placement, position, ffn; /* from 1 on */
     bool no_bias, share_layers;
 };
-extern const struct option train_size_options[], train_kind_options[];
+extern const struct option train_size_options[], train_kv_options[], train_kind_options[];
 
 /* Tokens of a window, and of the context of a new model, that are not said otherwise. */
 #define TRAIN_SHAPE_CTX 256

@@ -6,6 +6,7 @@
 
 #include "base/figures.h"
 #include "cli/input.h"
+#include "cli/numbers.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
 
@@ -17,10 +18,20 @@
 #define VALUES struct variant_options
 
 static const char *const groupings[] = {"auto", "adjacent", "cluster", NULL};
+/* auto, then those of enum convert_refit */
+static const char *const refits[] = {"auto", "none", "wo", "all", "block", NULL};
+
+#define ANY_VARIANT "kv-heads|latent|cache-bytes"
 
 const struct option variant_options[] = {
-    OPT_INT("kv-heads", kv_heads, "G", 1, INT_MAX,
-            "convert to G K/V heads, a divisor of the query heads and fewer than there are"),
+    OPT_STRING("kv-heads", kv_heads, "G|G,G,...",
+               "convert to G K/V heads, a divisor of the query heads and fewer than there are; or "
+               "to these, layer by layer"),
+    OPT_STRING("latent", latent, "R|R,R,...",
+               "convert to a latent cache instead: one vector of R numbers a position, which all "
+               "heads share as key and value, in every layer or layer by layer; needs --calib"),
+    OPT_STRING("cache-bytes", cache_bytes, "B",
+               "the same, with the ranks that do best for at most B bytes a token (f32)"),
     OPT_CHOICE(
         "method", method, NULL, convert_methods,
         "what the heads of a group come to share: their mean, the first, random numbers (the "
@@ -28,7 +39,7 @@ const struct option variant_options[] = {
         .fallback = "fit", .needs = "kv-heads"),
     OPT_STRING("calib", calib, "TEXT",
                "a file of text to calibrate on; without it the weights alone decide",
-               .needs = "kv-heads"),
+               .needs = ANY_VARIANT),
     OPT_INT("calib-tokens", calib_tokens, "N", CALIB_MIN_TOKENS, INT_MAX,
             "how many of its tokens are used, in windows of the context spread over the text",
             .fallback = "65536", .needs = "calib"),
@@ -36,32 +47,136 @@ const struct option variant_options[] = {
                "which heads share: neighbours, or those that lose least; auto: cluster for fit and "
                "procrustes, but with ALiBi, whose slopes keep heads in their places",
                .fallback = "auto", .needs = "kv-heads"),
-    OPT_FLAG("no-refit", no_refit, "fit: leave the output matrix as the closed form has it",
-             .needs = "calib"),
-    OPT_FLAG("refit", refit, "other methods: refit the output matrix to the calibration text, too",
-             .needs = "kv-heads"),
+    OPT_CHOICE(
+        "refit", refit, NULL, refits,
+        "what is fitted to the calibration text beyond the shared heads: nothing, the output "
+        "matrix, also values, inputs and the feed-forward part, or also queries and keys "
+        "by gradients (minutes for large models); auto: all for fit, wo for latent caches, none "
+        "for the others",
+        .fallback = "auto", .needs = ANY_VARIANT),
+    OPT_FLAG("no-refit", no_refit, "the same as --refit none", .needs = "calib"),
     OPT_END,
 };
 
 /* --- the specification ----------------------------------------------------------------------- */
 
-static enum status check_variant(const struct variant_options *o, const struct config *c,
-                                 struct err *e)
+/* The numbers of the layers, and whether each has one of its own. */
+struct by_layer {
+    int items[CONFIG_MAX_LAYERS];
+    bool own;
+};
+
+/* One number for all layers, or one for each. */
+static enum status read_layers(const char *option, const char *text, int n_layers,
+                               struct by_layer *out, struct err *e)
 {
-    if (o->kv_heads < 1 || c->n_heads % o->kv_heads != 0)
+    int n = 0;
+    char end;
+    do {
+        char item[48];
+        int x;
+        end = list_next(&text, ",", item, sizeof item);
+        if (!parse_int(item, 1, INT_MAX, &x))
+            return err_set(e, STATUS_USAGE, "%s: expected an integer from 1 on, found '%s'", option,
+                           item);
+        if (n < n_layers)
+            out->items[n] = x;
+        n++;
+    } while (end);
+    out->own = n > 1;
+    if (n > 1 && n != n_layers)
         return err_set(e, STATUS_USAGE,
-                       "--kv-heads: expected a divisor of the checkpoint's %d query heads, found "
-                       "%d",
-                       c->n_heads, o->kv_heads);
-    if (o->kv_heads >= c->n_kv_heads)
-        return err_set(e, STATUS_USAGE,
-                       "--kv-heads: expected less than the checkpoint's %d K/V head%s, found %d",
-                       c->n_kv_heads, c->n_kv_heads == 1 ? "" : "s", o->kv_heads);
-    if (o->refit && o->no_refit)
+                       "%s: expected one number, or one for each of the %d layers; found %d",
+                       option, n_layers, n);
+    for (int l = n; l < n_layers; l++)
+        out->items[l] = out->items[0];
+    return STATUS_OK;
+}
+
+static enum status check_kv_heads(const struct by_layer *heads, const struct config *c,
+                                  struct err *e)
+{
+    bool fewer = false;
+    for (int l = 0; l < c->n_layers; l++) {
+        const int g = heads->items[l], own = heads->own ? config_kv_heads(c, l) : c->n_kv_heads;
+        if (c->n_heads % g != 0)
+            return err_set(e, STATUS_USAGE,
+                           "--kv-heads: expected a divisor of the checkpoint's %d query heads, "
+                           "found %d",
+                           c->n_heads, g);
+        if (g > own || (!heads->own && g == own))
+            return err_set(e, STATUS_USAGE,
+                           "--kv-heads: expected less than the checkpoint's %d K/V head%s, found "
+                           "%d",
+                           own, own == 1 ? "" : "s", g);
+        fewer |= g < own;
+    }
+    if (!fewer)
+        return err_set(e, STATUS_USAGE, "--kv-heads: the checkpoint has these already");
+    return STATUS_OK;
+}
+
+static enum status check_variant(const struct variant_options *o, struct err *e)
+{
+    const char *both = o->kv_heads && o->latent        ? "--kv-heads and --latent"
+                       : o->kv_heads && o->cache_bytes ? "--kv-heads and --cache-bytes"
+                       : o->latent && o->cache_bytes   ? "--latent and --cache-bytes"
+                                                       : NULL;
+    if (both)
+        return err_set(e, STATUS_USAGE, "%s are both given; expected one", both);
+    if (!o->kv_heads && !o->calib)
+        return err_set(e, STATUS_USAGE, "--%s needs a text: expected --calib too",
+                       o->latent ? "latent" : "cache-bytes");
+    if (o->refit != VARIANT_AUTO && o->no_refit)
         return err_set(e, STATUS_USAGE, "--refit and --no-refit are both given; expected one");
-    if (o->refit && !o->calib)
+    if (o->refit > 1 && !o->calib)
         return err_set(e, STATUS_USAGE, "--refit needs a text: expected --calib too");
     return STATUS_OK;
+}
+
+/* Which variant. */
+static enum status read_variant(const struct variant_options *o, const struct config *c,
+                                struct by_layer *numbers, struct convert_spec *spec, struct err *e)
+{
+    uint64_t bytes;
+    TRY(check_variant(o, e));
+    if (config_is_latent(c))
+        return err_set(e, STATUS_USAGE,
+                       "--%s: expected a checkpoint with K/V heads, found a latent cache, which all "
+                       "heads share already",
+                       o->kv_heads ? "kv-heads"
+                       : o->latent ? "latent"
+                                   : "cache-bytes");
+    if (o->cache_bytes) {
+        if (!parse_u64(o->cache_bytes, &bytes) || bytes < 1 || bytes > SIZE_MAX / 2)
+            return err_set(e, STATUS_USAGE, "--cache-bytes: expected a number of bytes, found '%s'",
+                           o->cache_bytes);
+        spec->cache_bytes = (size_t)bytes;
+        return STATUS_OK;
+    }
+    TRY(read_layers(o->latent ? "--latent" : "--kv-heads", o->latent ? o->latent : o->kv_heads,
+                    c->n_layers, numbers, e));
+    if (o->latent) {
+        spec->latent = numbers->items;
+        return STATUS_OK;
+    }
+    TRY(check_kv_heads(numbers, c, e));
+    for (int l = 0; l < c->n_layers; l++)
+        if (numbers->items[l] > spec->n_kv_heads)
+            spec->n_kv_heads = numbers->items[l];
+    spec->layer_kv_heads = numbers->own ? numbers->items : NULL;
+    return STATUS_OK;
+}
+
+static enum convert_refit refit_of(const struct variant_options *o)
+{
+    if (!o->calib || o->no_refit)
+        return CONVERT_REFIT_NONE;
+    if (o->refit != VARIANT_AUTO)
+        return (enum convert_refit)(o->refit - 1);
+    if (!o->kv_heads)
+        return CONVERT_REFIT_WO;
+    return o->method == CONVERT_FIT ? CONVERT_REFIT_ALL : CONVERT_REFIT_NONE;
 }
 
 static struct convert_spec conversion_of(const struct variant_options *o,
@@ -74,12 +189,11 @@ static struct convert_spec conversion_of(const struct variant_options *o,
         .source = &source->checkpoint->file,
         .source_name = path_name(source->path),
         .version = DECODE_VERSION,
-        .n_kv_heads = o->kv_heads,
         .method = (enum convert_method)o->method,
         .cluster = o->grouping == VARIANT_AUTO
                        ? (fits || o->method == CONVERT_PROCRUSTES) && c->position != POSITION_ALIBI
                        : o->grouping == VARIANT_CLUSTER,
-        .refit = o->calib && (fits ? !o->no_refit : o->refit),
+        .refit = refit_of(o),
         .seed = source->seed,
         .kernels = source->kernels,
         .pool = source->pool,
@@ -157,13 +271,15 @@ static enum status prepare_and_convert(const struct variant_options *o,
                                        struct convert *out, struct err *e)
 {
     struct config config;
+    struct by_layer numbers;
     TRY(common_config(source->path, source->checkpoint, &config, e));
-    TRY(check_variant(o, &config, e));
     *spec = conversion_of(o, source, &config);
+    TRY(read_variant(o, &config, &numbers, spec, e));
     if (o->calib)
         TRY(read_calibration(o, source, &config, tokens, &spec->n_tokens, e));
     spec->tokens = *tokens;
     const enum status s = run_conversion(source, spec, out, e);
+    spec->latent = spec->layer_kv_heads = NULL;
     if (s == STATUS_BAD_FILE)
         err_prefix(e, source->path);
     return s;
@@ -241,8 +357,9 @@ enum status variant_load(const struct variant_options *o, const struct variant_s
 {
     struct config config;
     struct variant_file f;
+    int heads;
     TRY(common_config(source->path, source->checkpoint, &config, e));
-    if (config.n_kv_heads == o->kv_heads)
+    if (o->kv_heads && parse_int(o->kv_heads, 1, INT_MAX, &heads) && config.n_kv_heads == heads)
         return load_unchanged(source, &config, out, head_order, e);
     TRY(variant_file_create(o, source, &f, e));
     if (head_order) {

@@ -1,6 +1,6 @@
 /*
- * variant - conversion to fewer K/V heads as the commands offer it: options, calibration text,
- * memory plan, progress.
+ * variant - conversion to fewer K/V heads, or to latent caches, as the commands offer it: options,
+ * calibration text, memory plan, progress.
  */
 #ifndef DECODE_CLI_VARIANT_H
 #define DECODE_CLI_VARIANT_H
@@ -17,16 +17,26 @@
 #include "model/checkpoint.h"
 
 struct variant_options {
-    int kv_heads;      /* 0: as in the checkpoint */
+    /* What is wanted, one of them; NULL: as in the checkpoint. */
+    const char *kv_heads; /* a number, or one a layer */
+    const char *latent;   /* a rank, or one a layer */
+    const char *cache_bytes;
     int method;        /* an enum convert_method */
     const char *calib; /* NULL: none */
     int calib_tokens;
     int grouping; /* enum variant_grouping */
-    bool refit, no_refit;
+    int refit;    /* VARIANT_AUTO, or an enum convert_refit + 1 */
+    bool no_refit;
     struct option_u64 seed; /* of random heads; in no table, for a command that has --seed */
 };
 enum variant_grouping { VARIANT_AUTO, VARIANT_ADJACENT, VARIANT_CLUSTER };
 extern const struct option variant_options[];
+
+/* Whether another variant than the checkpoint's is wanted. */
+static inline bool variant_is_wanted(const struct variant_options *o)
+{
+    return o->kv_heads || o->latent || o->cache_bytes;
+}
 
 /* Where a conversion starts and what it runs on; all borrowed. */
 struct variant_source {
@@ -38,10 +48,10 @@ struct variant_source {
     uint64_t seed; /* of random heads */
 };
 
-/* Converts, with everything said on standard error; *spec is what was asked for, but its tokens are
- * gone. convert_free is due on success. Signals are deferred but while --calib's text is read. The
- * failures of convert_run; STATUS_USAGE for options that do not fit together, or as many K/V heads
- * as the checkpoint has. */
+/* Converts, with everything said on standard error; *spec is what was asked for, but its tokens
+ * and its numbers by layer are gone. convert_free is due on success. Signals are deferred but while
+ * --calib's text is read. The failures of convert_run; STATUS_USAGE for options that do not fit
+ * together, or as many K/V heads as the checkpoint has. */
 enum status variant_convert(const struct variant_options *o, const struct variant_source *source,
                             struct convert_spec *spec, struct convert *out, struct err *e);
 

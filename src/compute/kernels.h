@@ -239,6 +239,7 @@ struct attend_bias {
  *   out      [n_heads, value_dim]  o = sum_t exp(s_t - m) v_t, not yet divided by l
  * From one head's out, max and sum to the next's it is `stride` floats.
  */
+#define LATENT_PATCHES 2
 struct attend {
     struct kv_chunk kv;
     int n_heads; /* those that share the K/V head, or some of them */
@@ -253,6 +254,8 @@ struct attend {
     const struct attend_bias *bias; /* [n_heads]; NULL: none */
     int distance;                   /* of the chunk's first position, >= n_positions - 1; only with
                                        a bias */
+    float *patches;                 /* [LATENT_PATCHES, key_dim, KERNEL_LANES] scratch; only of
+                                       attend_latent */
 };
 
 /* --- the table ------------------------------------------------------------------------------- */
@@ -280,6 +283,11 @@ struct kernels {
                    bool back);
 
     void (*attend)(const struct attend *a);
+
+    /* The same where the keys are the values, too: kv.v and kv.v_scales are not looked at, and
+     * value_dim is key_dim. Each sum of `out` runs in KERNEL_LANES partial ones, position t in
+     * lane t % KERNEL_LANES, as the panels have them; what fills the last panel adds zeros. */
+    void (*attend_latent)(const struct attend *a);
 
     /* Joins the results of n_chunks attend calls for one head, in chunk order: out [n] =
      * sum_c e^(max_c - M) o_c / sum_c e^(max_c - M) l_c, M the largest max. max and sum [n_chunks]

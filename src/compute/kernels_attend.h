@@ -340,7 +340,8 @@ ALWAYS_INLINE void value_chunk(const struct attend *a, enum storage storage)
         value_heads(a, storage, h, 1);
 }
 
-ALWAYS_INLINE void attend_storage(const struct attend *a, enum storage storage)
+/* Scores to exponentials, of all heads. */
+ALWAYS_INLINE void weigh_storage(const struct attend *a, enum storage storage)
 {
     score_chunk(a, storage);
     for (int h = 0; h < a->n_heads && a->bias; h++)
@@ -349,6 +350,11 @@ ALWAYS_INLINE void attend_storage(const struct attend *a, enum storage storage)
     for (int h = 0; h < a->n_heads; h++)
         softmax_chunk(a->scores + (size_t)h * KERNEL_CHUNK, a->kv.n_positions,
                       &a->max[(size_t)h * a->stride], &a->sum[(size_t)h * a->stride]);
+}
+
+ALWAYS_INLINE void attend_storage(const struct attend *a, enum storage storage)
+{
+    weigh_storage(a, storage);
     value_chunk(a, storage);
 }
 
@@ -364,7 +370,7 @@ ATTEND_OF(attend_q8_0, STORAGE_Q8_0)
 
 static void vector_attend(const struct attend *a)
 {
-    attend_check(a);
+    attend_check(a, false);
     if (a->kv.storage == STORAGE_Q8_0)
         attend_q8_0(a);
     else if (a->kv.storage == STORAGE_F16)

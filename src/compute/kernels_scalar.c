@@ -192,32 +192,72 @@ static float chunk_value(const struct kv_chunk *kv, int t, int i)
     return v * f16_widen(piece->v_scales[t * quant_blocks(kv->value_dim) + i / QUANT_BLOCK]);
 }
 
+/* A head's exponentials; sets its max and sum. */
+static const float *weigh_chunk(const struct attend *a, int h)
+{
+    const struct kv_chunk *kv = &a->kv;
+    const float *q = a->q + (size_t)h * (size_t)kv->key_dim;
+    float *p = a->scores + (size_t)h * KERNEL_CHUNK;
+    float max = -INFINITY;
+    for (int t = 0; t < kv->n_positions; t++) {
+        p[t] = chunk_score(kv, q, t);
+        if (a->bias)
+            p[t] = math_biased(&a->bias[h], (float)a->distance - (float)t, p[t]);
+        max = max > p[t] ? max : p[t];
+    }
+    float lanes[KERNEL_LANES] = {0};
+    for (int t = 0; t < kv->n_positions; t++) {
+        p[t] = math_exp(p[t] - max);
+        lanes[t % KERNEL_LANES] += p[t];
+    }
+    a->max[(size_t)h * a->stride] = max;
+    a->sum[(size_t)h * a->stride] = fold_lanes(lanes);
+    return p;
+}
+
 static void scalar_attend(const struct attend *a)
 {
-    attend_check(a);
+    attend_check(a, false);
     const struct kv_chunk *kv = &a->kv;
     for (int h = 0; h < a->n_heads; h++) {
-        const float *q = a->q + (size_t)h * (size_t)kv->key_dim;
-        float *p = a->scores + (size_t)h * KERNEL_CHUNK;
-        float max = -INFINITY;
-        for (int t = 0; t < kv->n_positions; t++) {
-            p[t] = chunk_score(kv, q, t);
-            if (a->bias)
-                p[t] = math_biased(&a->bias[h], (float)a->distance - (float)t, p[t]);
-            max = max > p[t] ? max : p[t];
-        }
-        float lanes[KERNEL_LANES] = {0};
-        for (int t = 0; t < kv->n_positions; t++) {
-            p[t] = math_exp(p[t] - max);
-            lanes[t % KERNEL_LANES] += p[t];
-        }
-        a->max[(size_t)h * a->stride] = max;
-        a->sum[(size_t)h * a->stride] = fold_lanes(lanes);
+        const float *p = weigh_chunk(a, h);
         for (int i = 0; i < kv->value_dim; i++) {
             float o = 0;
             for (int t = 0; t < kv->n_positions; t++)
                 o = fmaf(p[t], chunk_value(kv, t, i), o);
             a->out[(size_t)h * a->stride + (size_t)i] = o;
+        }
+    }
+}
+
+/* Element i of a position's key. */
+static float chunk_key(const struct kv_chunk *kv, int t, int i)
+{
+    const struct kv_piece *piece = piece_of(kv, &t);
+    const size_t panel = (size_t)(t / KERNEL_LANES), lane = (size_t)(t % KERNEL_LANES);
+    const float k = math_load(piece->k, kv->storage,
+                              (panel * (size_t)kv->key_dim + (size_t)i) * KERNEL_LANES + lane);
+    if (kv->storage != STORAGE_Q8_0)
+        return k;
+    const size_t block = panel * (size_t)quant_blocks(kv->key_dim) + (size_t)(i / QUANT_BLOCK);
+    return k * f16_widen(piece->k_scales[block * KERNEL_LANES + lane]);
+}
+
+static void scalar_attend_latent(const struct attend *a)
+{
+    attend_check(a, true);
+    const struct kv_chunk *kv = &a->kv;
+    for (int h = 0; h < a->n_heads; h++) {
+        const float *p = weigh_chunk(a, h);
+        for (int i = 0; i < kv->key_dim; i++) {
+            float lanes[KERNEL_LANES] = {0};
+            for (int t = 0; t < kernel_padded(kv->n_positions); t++) {
+                const bool is_there = t < kv->n_positions;
+                lanes[t % KERNEL_LANES] =
+                    fmaf(is_there ? p[t] : 0.0f, is_there ? chunk_key(kv, t, i) : 0.0f,
+                         lanes[t % KERNEL_LANES]);
+            }
+            a->out[(size_t)h * a->stride + (size_t)i] = fold_lanes(lanes);
         }
     }
 }
@@ -297,6 +337,7 @@ const struct kernels kernels_scalar = {
     .norm = {[NORM_LAYER] = scalar_layer_norm, [NORM_RMS] = scalar_rms_norm},
     .rotate = scalar_rotate,
     .attend = scalar_attend,
+    .attend_latent = scalar_attend_latent,
     .merge = scalar_merge,
     .to_f16 = scalar_to_f16,
     .from_f16 = scalar_from_f16,

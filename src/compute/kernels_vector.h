@@ -13,6 +13,7 @@
  */
 #include "compute/kernels_attend.h"
 #include "compute/kernels_check.h"
+#include "compute/kernels_latent.h"
 #include "compute/kernels_machine.h"
 #include "compute/kernels_matmul.h"
 #include "compute/kernels_tile.h"
@@ -169,6 +170,7 @@ const struct kernels VECTOR_TABLE = {
     .norm = {[NORM_LAYER] = vector_layer_norm, [NORM_RMS] = vector_rms_norm},
     .rotate = vector_rotate,
     .attend = vector_attend,
+    .attend_latent = vector_attend_latent,
     .merge = vector_merge,
     .to_f16 = vector_to_f16,
     .from_f16 = vector_from_f16,

@@ -114,8 +114,19 @@ void convert_apply(struct converter *c)
 
 void convert_keep(struct converter *c)
 {
-    memcpy(c->to.o, c->from.o, (size_t)c->ov.width * (size_t)c->d * sizeof *c->to.o);
-    memcpy(c->to.bo, c->from.bo, (size_t)c->d * sizeof *c->to.bo);
+    const struct convert_weights *from = &c->from, *to = &c->to;
+    const size_t d = (size_t)c->d, k = (size_t)(c->n_groups * c->qk.dim);
+    const size_t v = (size_t)(c->n_groups * c->ov.dim);
+    for (int h = 0; h < c->n_heads; h++)
+        c->order[h] = h;
+    memcpy(to->q, from->q, (size_t)c->qk.width * d * sizeof *to->q);
+    memcpy(to->k, from->k, k * d * sizeof *to->k);
+    memcpy(to->v, from->v, v * d * sizeof *to->v);
+    memcpy(to->o, from->o, (size_t)c->ov.width * d * sizeof *to->o);
+    memcpy(to->bq, from->bq, (size_t)c->qk.width * sizeof *to->bq);
+    memcpy(to->bk, from->bk, k * sizeof *to->bk);
+    memcpy(to->bv, from->bv, v * sizeof *to->bv);
+    memcpy(to->bo, from->bo, d * sizeof *to->bo);
 }
 
 static void permute_rows(const struct converter *c, double *rows, size_t of_head)

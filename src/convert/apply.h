@@ -12,7 +12,7 @@ void convert_apply(struct converter *c);
 /* `to`'s heads into their new order. */
 void convert_permute(struct converter *c);
 
-/* What a block that keeps its K/V heads has of `to`: the output matrix, which may be refitted. */
+/* `to` and the order of a block that keeps its K/V heads, but may be refitted. */
 void convert_keep(struct converter *c);
 
 #endif

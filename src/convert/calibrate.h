@@ -1,27 +1,83 @@
 /*
  * calibrate - a text through the checkpoint and its conversion, block by block.
+ *
+ * The residual streams of all windows are stored, so that each layer runs once as it was and then
+ * converted, for each of its refits and at last for the layers behind it. Layers that share a block
+ * run as they were each time, because where the stream was in the middle is stored for one layer
+ * only.
  */
 #ifndef DECODE_CONVERT_CALIBRATE_H
 #define DECODE_CONVERT_CALIBRATE_H
 
+#include "convert/ridge.h"
+#include "convert/used.h"
 #include "convert/work.h"
+#include "engine/probe.h"
+
+struct convert_calibration {
+    struct convert_used used; /* the block in work, converted */
+    const struct kernels *kernels;
+    const struct grad_kernels *grad;
+    struct probe *probe, *probe2; /* of the checkpoint, of the conversion */
+    int window;                   /* tokens */
+    int n_windows;                /* the last one may have fewer */
+    /* [n_tokens, d] the checkpoint's residual stream before the layer, from convert_calibrate on
+     * behind it; the converted model's before it; the checkpoint's, after attention. */
+    float *stream, *stream2, *middle;
+    float *rows, *rows2, *rows3; /* [window, widest], [window, d], the same */
+    double *x, *y;               /* as rows and rows2 */
+    double *x_sum, *y_sum;       /* [widest], [d] */
+    /* Of what attention adds, centred: by layer of the block. */
+    double *energy;
+    double *energy_sum; /* [layers, d] */
+    struct convert_summing summing;
+};
 
 /* Takes c->calibration, or counts it. */
 void convert_calibration_take(struct converter *c, struct arena *arena);
 enum status convert_calibration_start(struct converter *c, struct err *e);
 void convert_calibration_end(struct converter *c);
 
+/* Tokens of window w, and the first of them. */
+static inline size_t convert_window_first(const struct convert_calibration *k, int w)
+{
+    return (size_t)w * (size_t)k->window;
+}
+int convert_window_length(const struct converter *c, int w);
+
+/* Where there are enough windows some are kept aside: a refit counts as better if it is so there.
+ */
+#define CONVERT_JUDGED 8 /* every one of so many */
+static inline bool convert_is_judged(const struct convert_calibration *k, int w)
+{
+    return k->n_windows >= CONVERT_JUDGED && w % CONVERT_JUDGED == CONVERT_JUDGED - 1;
+}
+
+/* So many windows are done; STATUS_INTERRUPTED if that is wanted. */
+enum status convert_windows_done(struct converter *c, int n);
+
+/* Runs a layer as it was over a window's stream: its input goes to k->rows, where the stream is
+ * after attention to k->middle, and after the layer to k->rows2; and then takes the stream there.
+ */
+void convert_run_original(struct converter *c, int layer, int w);
+void convert_step_stream(struct converter *c, int w);
+
+/* Before layers that share a block run once more. */
+enum status convert_start_again(struct converter *c);
+
+/* Where the converted layer starts from in a window: layers that share a block on the checkpoint's
+ * own stream. */
+const float *convert_stream(const struct converter *c, int w);
+
+/* out [n, d] = x through a norm of the block in work, if models have one of this role. */
+void convert_norm_rows(const struct converter *c, enum tensor_role role, float *out, const float *x,
+                       int n);
+
 /* Moments of the inputs of the block in work, in all layers that use it: of the text, whose way
  * through the checkpoint's layers this is, or, without a text, those that the norm before it alone
  * allows. */
 enum status convert_calibrate(struct converter *c);
 void convert_assume(struct converter *c);
-
-/* Refits to.o and to.bo to the converted K, Q and V. Of a layer with a block of its own the target
- * is where the checkpoint's residual stream is after attention, from where the converted one's is
- * before it; a shared block is refitted to all layers at once, each on the checkpoint's own stream.
- */
-enum status convert_refit(struct converter *c);
 
 /* Runs the converted layers; the shares of the output's energy that are lost after attention go to
  * c->lost. */

@@ -2,9 +2,13 @@
 
 #include "convert/apply.h"
 #include "convert/calibrate.h"
+#include "convert/distance.h"
 #include "convert/fit.h"
 #include "convert/group.h"
+#include "convert/latent.h"
 #include "convert/measure.h"
+#include "convert/ranks.h"
+#include "convert/refit.h"
 #include "convert/tensors.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -15,6 +19,12 @@ static void take_work(struct converter *c, struct arena *arena)
     convert_group_take(c, arena);
     if (c->spec->n_tokens)
         convert_calibration_take(c, arena);
+    if (convert_is_latent(c)) {
+        convert_latent_take(c, arena);
+        c->distance = convert_distance_take(c, arena);
+    } else if (convert_refits_block(c)) {
+        c->rebuild = convert_rebuild_take(c, arena);
+    }
 }
 
 static void take_result(struct converter *c, struct arena *arena, struct convert *out)
@@ -25,7 +35,7 @@ static void take_result(struct converter *c, struct arena *arena, struct convert
     convert_tensors_take(c, arena);
 }
 
-enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct err *e)
+static enum status plan_once(const struct convert_spec *spec, size_t *bytes, struct err *e)
 {
     struct converter c;
     struct convert out;
@@ -37,6 +47,23 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: the conversion needs more bytes than can be addressed");
     *bytes = arena.used;
+    return STATUS_OK;
+}
+
+enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct err *e)
+{
+    int ranks[CONFIG_MAX_LAYERS];
+    struct config config;
+    struct convert_spec one = *spec;
+    size_t choice;
+    if (!spec->cache_bytes)
+        return plan_once(spec, bytes, e);
+    TRY(config_read(spec->gguf, &config, e));
+    one.latent = ranks;
+    TRY(convert_equal_ranks(spec, &config, ranks, e));
+    TRY(plan_once(&one, bytes, e));
+    TRY(convert_ranks_plan(spec, &config, &choice, e));
+    *bytes = choice > *bytes ? choice : *bytes;
     return STATUS_OK;
 }
 
@@ -78,13 +105,23 @@ static enum status convert_heads(struct converter *c, struct convert_layer *lost
     return convert_store_qkv(c, e);
 }
 
+static enum status convert_to_latent(struct converter *c, struct convert_layer *lost, struct err *e)
+{
+    convert_measure(c);
+    if (!convert_latent_fit(c))
+        return not_computed(c->block, e);
+    const int rank = config_latent(&c->converted, c->block);
+    convert_latent_losses(c, rank, &lost->score, &lost->output);
+    return convert_store_latent(c, rank, e);
+}
+
 /* Of the layers that use the block. */
 static void note_order(const struct converter *c, int *head_order)
 {
     const int n = c->config.n_heads;
     for (int l = c->first; l < c->end; l++)
         for (int h = 0; h < n; h++)
-            head_order[l * n + h] = convert_keeps_heads(c) ? h : c->order[h];
+            head_order[l * n + h] = c->order[h];
 }
 
 /* One block, and what the layers that use it lose. */
@@ -96,17 +133,19 @@ static enum status convert_block(struct converter *c, struct convert *out, struc
         TRY(convert_calibrate(c));
     else
         convert_assume(c);
-    if (convert_keeps_heads(c))
+    if (convert_is_latent(c))
+        TRY(convert_to_latent(c, &lost, e));
+    else if (convert_keeps_heads(c))
         convert_keep(c);
     else
         TRY(convert_heads(c, &lost, e));
     note_order(c, out->head_order);
     for (int l = c->first; l < c->end; l++)
         layers[l] = lost;
-    if (c->spec->refit)
-        TRY(convert_refit(c));
     if (c->spec->refit || !convert_keeps_heads(c))
         TRY(convert_store_out(c, e));
+    if (c->spec->refit)
+        TRY(convert_refit(c, c->rebuild, e));
     if (!c->calibration)
         return STATUS_OK;
     TRY(convert_advance(c));
@@ -115,16 +154,42 @@ static enum status convert_block(struct converter *c, struct convert *out, struc
     return STATUS_OK;
 }
 
+/* Of the whole, in nats a token. */
+static enum status measure_divergence(struct converter *c, double *out, struct err *e)
+{
+    const struct convert_calibration *k = c->calibration;
+    const int n_layers = c->config.n_layers;
+    int windows[CONVERT_MEASURED];
+    const int n = convert_measured_windows(k, windows);
+    *out = 0;
+    enum status s = convert_distance_start(c, c->distance, e);
+    for (int i = 0; i < n && s == STATUS_OK; i++) {
+        const size_t at = convert_window_first(k, windows[i]) * (size_t)c->d;
+        const int length = convert_window_length(c, windows[i]);
+        s = convert_distance_reference(c->distance, n_layers, k->stream + at, length, e);
+        if (s == STATUS_OK)
+            s = convert_distance_add(c->distance, n_layers, k->stream2 + at, length, out, e);
+    }
+    *out /= n;
+    convert_distance_end(c->distance);
+    return s;
+}
+
 static enum status convert_blocks(struct converter *c, struct convert *out, struct err *e)
 {
-    if (c->calibration)
+    if (c->calibration) {
         TRY(convert_calibration_start(c, e));
+        c->windows_all = (uint64_t)c->config.n_layers *
+                         (2 * (uint64_t)c->calibration->n_windows + convert_refit_windows(c));
+    }
     for (int b = 0; b < config_blocks(&c->config); b++) {
         if (convert_is_stopped(c->spec))
             return STATUS_INTERRUPTED;
         convert_work_begin(c, b);
         TRY(convert_block(c, out, e));
     }
+    if (convert_is_latent(c))
+        TRY(measure_divergence(c, &out->divergence, e));
     return convert_write(c, &out->writer, &out->n_params_after, e);
 }
 
@@ -136,7 +201,7 @@ static uint64_t elements_of(const struct gguf *g)
     return n;
 }
 
-enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e)
+static enum status run_once(const struct convert_spec *spec, struct convert *out, struct err *e)
 {
     *out = (struct convert){.n_layers = 0};
     struct converter c;
@@ -145,6 +210,7 @@ enum status convert_run(const struct convert_spec *spec, struct convert *out, st
     if (s != STATUS_OK)
         return s;
     out->n_layers = c.config.n_layers;
+    out->config = c.converted;
     out->n_params_before = elements_of(spec->gguf);
     /* Also checks every tensor's shape. */
     s = model_create(spec->gguf, NULL, spec->source, &model, e);
@@ -159,6 +225,45 @@ enum status convert_run(const struct convert_spec *spec, struct convert *out, st
     if (s != STATUS_OK)
         convert_free(out);
     return s;
+}
+
+/* Of two, the one whose predictions are nearer to the checkpoint's. */
+static void keep_better(struct convert *out, struct convert *other)
+{
+    struct convert worse = *other;
+    if (other->divergence < out->divergence) {
+        worse = *out;
+        *out = *other;
+    }
+    convert_free(&worse);
+}
+
+/* The ranks that do best layer by layer, and equal ones. */
+static enum status run_best_ranks(const struct convert_spec *spec, struct convert *out,
+                                  struct err *e)
+{
+    int ranks[CONFIG_MAX_LAYERS];
+    struct config config;
+    struct convert_spec one = *spec;
+    struct convert other;
+    TRY(config_read(spec->gguf, &config, e));
+    one.latent = ranks;
+    TRY(convert_equal_ranks(spec, &config, ranks, e));
+    TRY(run_once(&one, out, e));
+    enum status s = convert_best_ranks(spec, &config, ranks, e);
+    if (s == STATUS_OK)
+        s = run_once(&one, &other, e);
+    if (s == STATUS_OK)
+        keep_better(out, &other);
+    else
+        convert_free(out);
+    return s;
+}
+
+enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e)
+{
+    *out = (struct convert){.n_layers = 0};
+    return spec->cache_bytes ? run_best_ranks(spec, out, e) : run_once(spec, out, e);
 }
 
 void convert_free(struct convert *c)

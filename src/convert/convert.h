@@ -58,6 +58,9 @@ struct convert_layer {
 /* The new checkpoint. */
 struct convert {
     int n_layers;
+    struct config config; /* of the result */
+    double divergence;    /* of latent caches: from the checkpoint's predictions on windows of the
+                             calibration text, in nats a token */
     struct convert_layer *layers;
     int *head_order; /* [n_layers, n_heads] which of the old heads each new one was */
     uint64_t n_params_before, n_params_after; /* elements of all tensors */

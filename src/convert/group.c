@@ -36,12 +36,17 @@ void convert_group_take(struct converter *c, struct arena *arena)
 {
     if (!c->spec->cluster)
         return;
-    /* And for the two groupings that are compared at the end, group by group. */
-    const int group = c->n_heads / c->n_groups; /* the largest */
-    const uint64_t n =
-        binomial(c->n_heads, set_size(c->n_heads, group)) + 2 * (uint64_t)c->n_groups;
+    uint64_t n = 0;
+    int group = 2;
+    for (int l = 0; l < c->config.n_layers; l++) {
+        const int of_layer = config_group(&c->converted, l);
+        const uint64_t sets = binomial(c->n_heads, set_size(c->n_heads, of_layer));
+        n = sets > n ? sets : n;
+        group = of_layer > group ? of_layer : group;
+    }
+    n += 2 * (uint64_t)c->n_groups; /* of the two groupings that are compared at the end */
     c->costs = arena_take(arena, n, sizeof *c->costs);
-    c->sets = arena_take(arena, n * (uint64_t)(group > 2 ? group : 2), sizeof *c->sets);
+    c->sets = arena_take(arena, n * (uint64_t)group, sizeof *c->sets);
 }
 
 /* --- costs, on all threads ------------------------------------------------------------------- */

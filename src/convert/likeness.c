@@ -1,8 +1,10 @@
 #include "convert/likeness.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "convert/calibrate.h"
+#include "convert/expand.h"
 #include "convert/fit.h"
 #include "convert/measure.h"
 #include "convert/tensors.h"
@@ -60,7 +62,7 @@ static void take_memory(struct converter *c)
 static enum status compare_blocks(struct converter *c, struct head_likeness *kept, struct err *e)
 {
     TRY(convert_calibration_start(c, e));
-    c->windows_all /= 2; /* nothing runs converted */
+    c->windows_all = (uint64_t)c->config.n_layers * (uint64_t)c->calibration->n_windows;
     for (int b = 0; b < config_blocks(&c->config); b++) {
         convert_work_begin(c, b);
         TRY(compare_block(c, kept, e));
@@ -68,13 +70,15 @@ static enum status compare_blocks(struct converter *c, struct head_likeness *kep
     return STATUS_OK;
 }
 
-enum status convert_likeness(const struct convert_spec *spec, const struct model *model,
-                             struct head_likeness *kept, struct err *e)
+static enum status compare_heads(const struct convert_spec *spec, const struct model *model,
+                                 struct head_likeness *kept, struct err *e)
 {
     struct convert_spec all_share = *spec;
     struct converter c;
     all_share.n_kv_heads = 1; /* the largest groups have room for pairs */
-    all_share.cluster = all_share.refit = false;
+    all_share.layer_kv_heads = NULL;
+    all_share.cluster = false;
+    all_share.refit = CONVERT_REFIT_NONE;
     if (spec->n_tokens == 0)
         return err_set(e, STATUS_USAGE, "heads can only be compared on text");
     TRY(convert_work_describe(&c, &all_share, e));
@@ -88,4 +92,34 @@ enum status convert_likeness(const struct convert_spec *spec, const struct model
     }
     arena_free(&c.arena);
     return s;
+}
+
+/* Those of a latent cache are compared as the heads that it stands for. */
+static enum status compare_expanded(const struct convert_spec *spec, struct head_likeness *kept,
+                                    struct err *e)
+{
+    struct convert_spec expanded = *spec;
+    unsigned char *bytes;
+    size_t len = 0;
+    struct gguf *g = NULL;
+    struct model *model = NULL;
+    TRY(convert_expand(spec->gguf, &bytes, &len, e));
+    enum status s = gguf_parse(bytes, len, &g, e);
+    if (s == STATUS_OK)
+        s = model_create(g, NULL, NULL, &model, e);
+    expanded.gguf = g;
+    expanded.source = NULL;
+    if (s == STATUS_OK)
+        s = compare_heads(&expanded, model, kept, e);
+    model_free(model);
+    gguf_free(g);
+    free(bytes);
+    return s;
+}
+
+enum status convert_likeness(const struct convert_spec *spec, const struct model *model,
+                             struct head_likeness *kept, struct err *e)
+{
+    return config_is_latent(&model->config) ? compare_expanded(spec, kept, e)
+                                            : compare_heads(spec, model, kept, e);
 }

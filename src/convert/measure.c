@@ -153,7 +153,8 @@ void convert_measure(struct converter *c)
 {
     c->qk.n_turned = c->config.position == POSITION_ROPE ? c->config.rope.n_dims : 0;
     c->qk.centred = c->config.position != POSITION_ROPE;
-    c->qk.second = c->qk.centred ? c->moments.keys : c->moments.values;
+    /* One vector for keys and values has one centre. */
+    c->qk.second = c->qk.centred && !convert_is_latent(c) ? c->moments.keys : c->moments.values;
     c->ov.second = c->moments.values;
     measure_gram(c, &c->qk, c->from.k, c->from.bk);
     measure_gram(c, &c->ov, c->from.v, c->from.bv);

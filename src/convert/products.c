@@ -60,3 +60,66 @@ void convert_add_outer(struct pool *pool, double *c, const double *a, const doub
                                      .columns = columns};
     add_product(pool, &p, m);
 }
+
+struct float_outer {
+    double *c;
+    const struct grad_kernels *grad;
+    struct product product;
+    int n_threads;
+};
+
+static void add_float_rows(void *arg, int thread)
+{
+    const struct float_outer *job = arg;
+    struct product p = job->product;
+    const size_t columns = (size_t)p.n;
+    int begin, end;
+    pool_share(p.m, thread, job->n_threads, &begin, &end);
+    p.m = end - begin;
+    p.a += begin;
+    p.c += (size_t)begin * columns;
+    double *c = job->c + (size_t)begin * columns;
+    job->grad->product(&p);
+    for (size_t i = 0; i < (size_t)p.m * columns; i++)
+        c[i] += (double)p.c[i];
+}
+
+void convert_add_outer_floats(struct pool *pool, const struct grad_kernels *grad, double *c,
+                              const float *a, const float *b, int n, int m, int columns,
+                              float *part)
+{
+    struct float_outer job = {.c = c,
+                              .grad = grad,
+                              .product = {.m = m,
+                                          .n = columns,
+                                          .k = n,
+                                          .a = a,
+                                          .a_row = 1,
+                                          .a_col = (size_t)m,
+                                          .b = b,
+                                          .b_row = (size_t)columns,
+                                          .b_panel = KERNEL_LANES,
+                                          .c = part,
+                                          .c_row = (size_t)columns},
+                              .n_threads = pool_n_threads(pool)};
+    pool_run(pool, add_float_rows, &job);
+}
+
+void convert_add_rows(double *sum, const float *x, int n, size_t d)
+{
+    for (int t = 0; t < n; t++)
+        for (size_t i = 0; i < d; i++)
+            sum[i] += (double)x[(size_t)t * d + i];
+}
+
+void convert_widen(double *out, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (double)x[i];
+}
+
+void convert_widen_difference(double *out, const float *x, const float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (double)x[i] - (double)y[i];
+}

@@ -1,9 +1,10 @@
 /*
- * products - matrix products in double, on all threads.
+ * products - matrix products and sums in double, on all threads.
  */
 #ifndef DECODE_CONVERT_PRODUCTS_H
 #define DECODE_CONVERT_PRODUCTS_H
 
+#include "compute/grad_kernels.h"
 #include "compute/pool.h"
 
 /* c [m, n] = a [m, k] b [k, n], and = a [m, k] b [n, k]^T through `scratch` [k, n]. */
@@ -15,5 +16,18 @@ void convert_multiply_transposed(struct pool *pool, double *c, const double *a, 
 /* c [m, columns] += a^T b for a [n, m] and b [n, columns]. */
 void convert_add_outer(struct pool *pool, double *c, const double *a, const double *b, int n, int m,
                        int columns);
+
+/* The same for floats, whose n products are added up as floats, which is many times faster; `part`
+ * [m, columns] is scratch. */
+void convert_add_outer_floats(struct pool *pool, const struct grad_kernels *grad, double *c,
+                              const float *a, const float *b, int n, int m, int columns,
+                              float *part);
+
+/* sum [d] += the rows of x [n, d]. */
+void convert_add_rows(double *sum, const float *x, int n, size_t d);
+
+/* out [n] = x, and = x - y. */
+void convert_widen(double *out, const float *x, size_t n);
+void convert_widen_difference(double *out, const float *x, const float *y, size_t n);
 
 #endif

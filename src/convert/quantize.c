@@ -51,6 +51,7 @@ static enum status plan_tensor(const struct quantize_params *p, const struct con
 {
     struct tensor_spec spec;
     const bool changes = is_matrix(c, from, &spec);
+    const struct tensor_type_info *asked = tensor_type_find(p->type);
     const struct tensor_type_info *wanted =
         tensor_type_find(changes && !p->pure ? layout_type(&spec, p->type) : p->type);
     *t = (struct quantize_tensor){.from = from, .to = from->type};
@@ -61,7 +62,7 @@ static enum status plan_tensor(const struct quantize_params *p, const struct con
                        text_width(from->name), from->name.data, from->type->name);
     if (changes && from->type != wanted) {
         t->to = wanted;
-        if (from->dims[0] % wanted->block_elements != 0) {
+        if (from->dims[0] % asked->block_elements != 0) {
             t->to = from->type->type == TENSOR_F32 ? tensor_type_find(TENSOR_F16) : from->type;
             t->fallback = true;
         }

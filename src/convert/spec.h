@@ -25,6 +25,18 @@ enum convert_method {
 /* "mean", "first", "random", "procrustes", "fit", NULL: in the order of the enum. */
 extern const char *const convert_methods[];
 
+/* What is fitted to text, beyond the shared heads themselves: each includes those before it. */
+enum convert_refit {
+    CONVERT_REFIT_NONE,
+    CONVERT_REFIT_WO,    /* the output matrix */
+    CONVERT_REFIT_ALL,   /* what Q, K, V and the feed-forward part take and give; values and outputs
+                            by turns */
+    CONVERT_REFIT_BLOCK, /* Q, K, V and the output matrix together, by their gradients */
+};
+
+/* "none", "wo", "all", "block", NULL: in the order of the enum. */
+extern const char *const convert_refits[];
+
 struct convert_spec {
     const struct gguf *gguf;       /* the checkpoint */
     const struct file_map *source; /* of gguf, may be NULL; its pages are released once read */
@@ -32,12 +44,18 @@ struct convert_spec {
     const char *version;           /* of the program, for the metadata */
     int n_kv_heads;                /* of every layer at most: a divisor of n_heads, and no more than
                                       the checkpoint has */
+    const int *layer_kv_heads;     /* [n_layers] of each, at most n_kv_heads; NULL: n_kv_heads */
+    const int
+        *latent; /* [n_layers] ranks of latent caches instead; NULL: K/V heads. Needs tokens */
+    /* Not 0: latent caches of the ranks that do best for so many bytes of F32 a token; `latent` is
+     * not looked at. */
+    size_t cache_bytes;
     enum convert_method method;
-    bool cluster;          /* group by likeness, not by neighbourhood; not with ALiBi */
-    bool refit;            /* the output matrix; needs tokens */
-    uint64_t seed;         /* of CONVERT_RANDOM */
-    const int32_t *tokens; /* calibration text, taken in windows of the checkpoint's context */
-    size_t n_tokens;       /* 0: none */
+    bool cluster;             /* group by likeness, not by neighbourhood; not with ALiBi */
+    enum convert_refit refit; /* needs tokens */
+    uint64_t seed;            /* of CONVERT_RANDOM */
+    const int32_t *tokens;    /* calibration text, taken in windows of the checkpoint's context */
+    size_t n_tokens;          /* 0: none */
     const struct kernels *kernels; /* NULL: the fastest */
     struct pool *pool;             /* NULL: one thread */
     /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */

@@ -5,12 +5,22 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "convert/latent.h"
 #include "gguf/blocks.h"
 
 static const struct gguf_tensor *find_old(const struct converter *c, enum tensor_role role,
                                           bool is_bias)
 {
     return gguf_find_tensor(c->spec->gguf, arch_tensor_name(role, c->block, is_bias).text);
+}
+
+enum tensor_role convert_pair_role(int pair)
+{
+    static const enum tensor_role roles[CONVERT_PAIRS] = {
+        [PAIR_OUT] = ROLE_ATTN_OUTPUT, [PAIR_REL] = ROLE_ATTN_REL, [PAIR_K_B] = ROLE_ATTN_K_B,
+        [PAIR_V_B] = ROLE_ATTN_V_B,    [PAIR_UP] = ROLE_FFN_UP,    [PAIR_GATE] = ROLE_FFN_GATE,
+        [PAIR_DOWN] = ROLE_FFN_DOWN};
+    return roles[pair];
 }
 
 /* Q, K and V: in which of a checkpoint's tensors each is, from which row on. */
@@ -58,16 +68,30 @@ static void read_numbers(const struct gguf_tensor *t, uint64_t first, uint64_t n
     }
 }
 
-/* The output matrix [d, heads_dim], turned over. */
-static void read_out(struct converter *c, const struct gguf_tensor *t)
+/* A matrix [d, width], turned over. */
+static void read_turned(struct converter *c, const struct gguf_tensor *t, size_t width, double *out)
 {
-    const size_t d = (size_t)c->d, width = (size_t)c->ov.width;
+    const size_t d = (size_t)c->d;
     for (size_t r = 0; r < d; r++) {
         double *row = c->square;
         read_numbers(t, r * width, width, row);
         for (size_t i = 0; i < width; i++)
-            c->from.o[i * d + r] = row[i];
+            out[i * d + r] = row[i];
     }
+}
+
+static void load_ffn(struct converter *c)
+{
+    const struct convert_ffn *f = &c->ffn;
+    const uint64_t d = (uint64_t)c->d, d_ff = (uint64_t)c->config.d_ff;
+    read_numbers(find_old(c, ROLE_FFN_UP, false), 0, d_ff * d, f->up);
+    read_numbers(find_old(c, ROLE_FFN_UP, true), 0, d_ff, f->bup);
+    read_turned(c, find_old(c, ROLE_FFN_DOWN, false), d_ff, f->down);
+    read_numbers(find_old(c, ROLE_FFN_DOWN, true), 0, d, f->bdown);
+    if (!f->gate)
+        return;
+    read_numbers(find_old(c, ROLE_FFN_GATE, false), 0, d_ff * d, f->gate);
+    read_numbers(find_old(c, ROLE_FFN_GATE, true), 0, d_ff, f->bgate);
 }
 
 void convert_load(struct converter *c)
@@ -83,30 +107,48 @@ void convert_load(struct converter *c)
         read_numbers(bias, r.first, r.n, biases[i]);
     }
     const struct gguf_tensor *out_bias = find_old(c, ROLE_ATTN_OUTPUT, true);
-    read_out(c, find_old(c, ROLE_ATTN_OUTPUT, false));
+    read_turned(c, find_old(c, ROLE_ATTN_OUTPUT, false), (size_t)c->ov.width, w->o);
     read_numbers(out_bias, 0, d, w->bo);
-    c->ov.centred = bias && out_bias;
+    c->ov.centred = (bias && out_bias) || convert_is_latent(c);
+    if (convert_refits_block(c))
+        load_ffn(c);
 }
 
 /* --- the new tensors ------------------------------------------------------------------------- */
 
-/* Of the old tensor's type, if there is one. `t` is NULL while counting. */
+/* The type of a new tensor: the old one's of this name, if there is one, but of latent caches that
+ * of the old Q; NULL: none. */
+static const struct tensor_type_info *type_of_new(const struct converter *c,
+                                                  const struct tensor_spec *spec)
+{
+    const struct gguf_tensor *old = gguf_find_tensor(c->spec->gguf, spec->name.text);
+    if (old || !convert_is_latent(c) || spec->role == ROLE_ATTN_REL)
+        return old ? old->type : NULL;
+    struct qkv_part parts[QKV_PARTS];
+    layout_qkv(&c->config, spec->layer, parts);
+    old = gguf_find_tensor(c->spec->gguf, arch_tensor_name(parts[0].role, spec->layer, false).text);
+    const uint32_t type = old && !spec->is_bias ? old->type->type : TENSOR_F32;
+    return tensor_type_find(layout_type(spec, type));
+}
+
+/* `t` is NULL while counting. */
 static void take_tensor(struct converter *c, struct arena *arena, const struct tensor_spec *spec,
                         struct convert_tensor *t)
 {
-    const struct gguf_tensor *old = gguf_find_tensor(c->spec->gguf, spec->name.text);
-    if (!old)
+    const struct tensor_type_info *type = type_of_new(c, spec);
+    if (!type)
         return;
     const uint64_t n = spec_elements(spec);
-    const uint64_t n_bytes = n / old->type->block_elements * old->type->block_bytes;
+    const uint64_t n_bytes = n / type->block_elements * type->block_bytes;
+    const struct spec_dims dims = spec_dims(spec);
     unsigned char *bytes = arena_take(arena, n_bytes, 1);
     if (!t)
         return;
     *t = (struct convert_tensor){.name = spec->name, .bytes = bytes};
     t->tensor = (struct gguf_tensor){.name = text_of(t->name.text),
                                      .n_dims = spec->n_dims,
-                                     .dims = {(uint64_t)spec->cols, (uint64_t)spec->rows, 1, 1},
-                                     .type = old->type,
+                                     .dims = {dims.n[0], dims.n[1], dims.n[2], 1},
+                                     .type = type,
                                      .n_elements = n,
                                      .n_bytes = n_bytes,
                                      .data = bytes};
@@ -138,8 +180,9 @@ void convert_tensors_take(struct converter *c, struct arena *arena)
         const int n_parts = layout_qkv(&c->converted, b, parts);
         for (int i = 0; i < n_parts; i++)
             take_pair(c, arena, parts[i].role, b, t, i);
-        take_pair(c, arena, ROLE_ATTN_OUTPUT, b, t, PAIR_OUT);
-        take_pair(c, arena, ROLE_ATTN_REL, b, t, PAIR_REL);
+        const int end = convert_refits_block(c) ? CONVERT_PAIRS : PAIR_UP;
+        for (int i = PAIR_OUT; i < end; i++)
+            take_pair(c, arena, convert_pair_role(i), b, t, i);
         if (t)
             t->n_parts = n_parts;
     }
@@ -201,37 +244,115 @@ enum status convert_store_qkv(struct converter *c, struct err *e)
     return STATUS_OK;
 }
 
-enum status convert_store_out(struct converter *c, struct err *e)
+/* The first `kept` rows [d] of the latent's matrix, zero in place of the others; likewise its bias.
+ */
+static enum status store_basis(struct converter *c, struct convert_pair *t, uint64_t n,
+                               uint64_t kept, struct err *e)
 {
-    struct convert_pair *t = &c->tensors[c->block].pairs[PAIR_OUT];
-    const size_t d = (size_t)c->d, width = (size_t)c->ov.width;
+    const struct convert_latent *l = c->latent;
+    const uint64_t d = (uint64_t)c->d;
+    memset(c->square, 0, d * sizeof *c->square);
+    TRY(write_numbers(&t->weight, 0, kept * d, l->basis, e));
+    TRY(write_numbers(&t->bias, 0, kept, l->shift, e));
+    for (uint64_t r = kept; r < n; r++) {
+        TRY(write_numbers(&t->weight, r * d, d, c->square, e));
+        TRY(write_numbers(&t->bias, r, 1, c->square, e));
+    }
+    return STATUS_OK;
+}
+
+enum status convert_store_latent(struct converter *c, int kept, struct err *e)
+{
+    const struct convert_latent *l = c->latent;
+    struct convert_pair *pairs = c->tensors[c->block].pairs;
+    const int rank = config_latent(&c->converted, c->block);
+    const uint64_t d = (uint64_t)c->d, n = (uint64_t)rank, q_dim = (uint64_t)c->qk.width;
+    TRY(write_numbers(&pairs[0].weight, 0, q_dim * d, c->to.q, e));
+    TRY(write_numbers(&pairs[0].bias, 0, q_dim, c->to.bq, e));
+    TRY(store_basis(c, &pairs[1], n, (uint64_t)kept, e));
+    const uint64_t k_dim = (uint64_t)c->qk.dim, v_dim = (uint64_t)c->ov.dim;
+    for (uint64_t h = 0; h < (uint64_t)c->n_heads; h++) {
+        for (uint64_t r = 0; r < n; r++)
+            TRY(write_numbers(&pairs[PAIR_K_B].weight, (h * n + r) * k_dim, k_dim,
+                              l->k_b + r * q_dim + h * k_dim, e));
+        for (uint64_t i = h * v_dim; i < (h + 1) * v_dim; i++) {
+            for (uint64_t r = 0; r < n; r++)
+                c->square[r] = l->v_b[r * (uint64_t)c->ov.width + i];
+            TRY(write_numbers(&pairs[PAIR_V_B].weight, i * n, n, c->square, e));
+        }
+    }
+    return STATUS_OK;
+}
+
+/* A matrix [d, width] from its turned form, and its bias. */
+static enum status store_turned(struct converter *c, struct convert_pair *t, size_t width,
+                                const double *x, const double *bias, struct err *e)
+{
+    const size_t d = (size_t)c->d;
     for (size_t r = 0; r < d; r++) {
         double *row = c->square;
         for (size_t i = 0; i < width; i++)
-            row[i] = c->to.o[i * d + r];
+            row[i] = x[i * d + r];
         TRY(write_numbers(&t->weight, r * width, width, row, e));
     }
-    return write_numbers(&t->bias, 0, d, c->to.bo, e);
+    return write_numbers(&t->bias, 0, d, bias, e);
+}
+
+enum status convert_store_out(struct converter *c, struct err *e)
+{
+    return store_turned(c, &c->tensors[c->block].pairs[PAIR_OUT], (size_t)c->ov.width, c->to.o,
+                        c->to.bo, e);
+}
+
+enum status convert_store_ffn(struct converter *c, struct err *e)
+{
+    const struct convert_ffn *f = &c->ffn;
+    struct convert_pair *pairs = c->tensors[c->block].pairs;
+    const uint64_t d_ff = (uint64_t)c->config.d_ff, n = d_ff * (uint64_t)c->d;
+    TRY(write_numbers(&pairs[PAIR_UP].weight, 0, n, f->up, e));
+    TRY(write_numbers(&pairs[PAIR_UP].bias, 0, d_ff, f->bup, e));
+    TRY(write_numbers(&pairs[PAIR_GATE].weight, 0, f->gate ? n : 0, f->gate, e));
+    TRY(write_numbers(&pairs[PAIR_GATE].bias, 0, f->gate ? d_ff : 0, f->bgate, e));
+    return store_turned(c, &pairs[PAIR_DOWN], (size_t)d_ff, f->down, f->bdown, e);
 }
 
 /* --- the new file ---------------------------------------------------------------------------- */
 
 #define OWN_KEYS "decode.convert."
 
+/* Whether a key says what the architecture's own keys say anew. */
+static bool is_replaced(const struct converter *c, struct text key)
+{
+    const char *name = c->config.arch->name;
+    if (text_starts_with(key, OWN_KEYS))
+        return true;
+    if (!convert_is_latent(c))
+        return config_is_kv_heads_key(&c->config, key);
+    return text_is(key, "general.architecture") ||
+           (text_starts_with(key, name) && key.data[strlen(name)] == '.');
+}
+
 static void add_pairs(const struct converter *c, struct gguf_writer *w)
 {
     const struct convert_spec *spec = c->spec;
+    if (convert_is_latent(c))
+        gguf_add_text(w, "general.architecture", text_of(c->converted.arch->name));
     for (size_t i = 0; i < spec->gguf->n_pairs; i++) {
         const struct gguf_pair *p = &spec->gguf->pairs[i];
-        if (!config_is_kv_heads_key(&c->config, p->key) && !text_starts_with(p->key, OWN_KEYS))
+        if (!is_replaced(c, p->key))
             gguf_add_value(w, p->key, &p->value);
     }
-    config_write_kv_heads(&c->converted, w);
+    if (convert_is_latent(c))
+        config_write(&c->converted, w);
+    else
+        config_write_kv_heads(&c->converted, w);
     gguf_add_text(w, OWN_KEYS "source", text_of(spec->source_name));
     gguf_add_u32(w, OWN_KEYS "source_kv_heads", (uint32_t)c->config.n_kv_heads);
-    gguf_add_text(w, OWN_KEYS "method", text_of(convert_methods[spec->method]));
-    gguf_add_text(w, OWN_KEYS "grouping", text_of(spec->cluster ? "cluster" : "adjacent"));
-    gguf_add_bool(w, OWN_KEYS "refit", spec->refit);
+    gguf_add_text(w, OWN_KEYS "method",
+                  text_of(convert_is_latent(c) ? "latent" : convert_methods[spec->method]));
+    if (!convert_is_latent(c))
+        gguf_add_text(w, OWN_KEYS "grouping", text_of(spec->cluster ? "cluster" : "adjacent"));
+    gguf_add_text(w, OWN_KEYS "refit", text_of(convert_refits[spec->refit]));
     gguf_add_u64(w, OWN_KEYS "calibration_tokens", spec->n_tokens);
     if (spec->method == CONVERT_RANDOM)
         gguf_add_u64(w, OWN_KEYS "seed", spec->seed);
@@ -261,12 +382,45 @@ static const struct gguf_tensor *replacement(const struct converter *c,
     return old;
 }
 
+/* Of a latent cache: all that takes the place of Q, K and V, where Q was; a bias that the output
+ * matrix had not. */
+static uint64_t write_latent_tensors(const struct converter *c, struct gguf_writer *w,
+                                     const struct gguf_tensor *old)
+{
+    static const int all[] = {0, 1, PAIR_K_B, PAIR_V_B};
+    struct tensor_spec spec;
+    uint64_t n = 0;
+    if (!layout_named(&c->config, old->name, &spec))
+        return write_tensor(w, old);
+    if (spec.role == ROLE_ATTN_K || spec.role == ROLE_ATTN_V ||
+        ((spec.role == ROLE_ATTN_QKV || spec.role == ROLE_ATTN_Q) && spec.is_bias))
+        return 0;
+    const struct convert_pair *pairs =
+        role_in_block(spec.role) ? c->tensors[spec.layer].pairs : NULL;
+    if (spec.role != ROLE_ATTN_QKV && spec.role != ROLE_ATTN_Q) {
+        n = write_tensor(w, replacement(c, old));
+        if (spec.role == ROLE_ATTN_OUTPUT && !spec.is_bias &&
+            !gguf_find_tensor(c->spec->gguf, pairs[PAIR_OUT].bias.name.text))
+            n += write_tensor(w, &pairs[PAIR_OUT].bias.tensor);
+        return n;
+    }
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        n += write_tensor(w, &pairs[all[i]].weight.tensor);
+        if (pairs[all[i]].bias.bytes)
+            n += write_tensor(w, &pairs[all[i]].bias.tensor);
+    }
+    return n;
+}
+
 /* Tensors in the old order. Returns the number of elements. */
 static uint64_t write_tensors(const struct converter *c, struct gguf_writer *w)
 {
     uint64_t n = 0;
-    for (size_t i = 0; i < c->spec->gguf->n_tensors; i++)
-        n += write_tensor(w, replacement(c, &c->spec->gguf->tensors[i]));
+    for (size_t i = 0; i < c->spec->gguf->n_tensors; i++) {
+        const struct gguf_tensor *old = &c->spec->gguf->tensors[i];
+        n += convert_is_latent(c) ? write_latent_tensors(c, w, old)
+                                  : write_tensor(w, replacement(c, old));
+    }
     return n;
 }
 

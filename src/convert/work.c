@@ -4,10 +4,27 @@
 
 /* --- sizes ----------------------------------------------------------------------------------- */
 
-/* Heads a group, where heads come to share. */
+/* Heads a group, where heads come to share most. */
 static int largest_group(const struct converter *c)
 {
-    return c->n_heads / c->spec->n_kv_heads;
+    int most = 1;
+    for (int l = 0; l < c->config.n_layers; l++) {
+        const int group = config_group(&c->converted, l);
+        most = group > most ? group : most;
+    }
+    return most;
+}
+
+/* Only architecture decode can say so. */
+static void make_latent(struct converter *c)
+{
+    struct config *f = &c->converted;
+    f->arch = arch_find(text_of("decode"));
+    for (int l = 0; l < f->n_layers; l++) {
+        f->latent[l] = (int32_t)c->spec->latent[l];
+        f->layer_kv_heads[l] = 0;
+    }
+    f->n_kv_heads = 1;
 }
 
 enum status convert_work_describe(struct converter *c, const struct convert_spec *spec,
@@ -19,6 +36,10 @@ enum status convert_work_describe(struct converter *c, const struct convert_spec
     const struct config *f = &c->config;
     c->converted = *f;
     c->converted.n_kv_heads = spec->n_kv_heads;
+    for (int l = 0; l < f->n_layers && spec->layer_kv_heads; l++)
+        c->converted.layer_kv_heads[l] = spec->layer_kv_heads[l];
+    if (spec->latent)
+        make_latent(c);
     c->d = f->d_model;
     c->n_heads = f->n_heads;
     c->n_kv_heads = f->n_kv_heads;
@@ -29,6 +50,8 @@ enum status convert_work_describe(struct converter *c, const struct convert_spec
     c->ov.width = config_heads_dim(f);
     c->widest = c->qk.width > c->ov.width ? c->qk.width : c->ov.width;
     c->widest = c->widest > c->d ? c->widest : c->d;
+    if (convert_refits_block(c) && f->d_ff > c->widest)
+        c->widest = f->d_ff;
     return STATUS_OK;
 }
 
@@ -62,6 +85,20 @@ static struct convert_weights take_weights(const struct converter *c, struct are
         .bk = take_numbers(arena, k, 1),
         .bv = take_numbers(arena, v, 1),
         .bo = take_numbers(arena, c->d, 1),
+    };
+}
+
+static struct convert_ffn take_ffn(const struct converter *c, struct arena *arena)
+{
+    const bool gated = ffn_is_gated(c->config.ffn);
+    const int d_ff = c->config.d_ff;
+    return (struct convert_ffn){
+        .up = take_numbers(arena, d_ff, c->d),
+        .gate = gated ? take_numbers(arena, d_ff, c->d) : NULL,
+        .down = take_numbers(arena, d_ff, c->d),
+        .bup = take_numbers(arena, d_ff, 1),
+        .bgate = gated ? take_numbers(arena, d_ff, 1) : NULL,
+        .bdown = take_numbers(arena, c->d, 1),
     };
 }
 
@@ -107,6 +144,12 @@ void convert_work_take(struct converter *c, struct arena *arena)
     const int dim = c->qk.dim > c->ov.dim ? c->qk.dim : c->ov.dim;
     c->from = take_weights(c, arena, c->n_kv_heads);
     c->to = take_weights(c, arena, c->n_groups);
+    if (c->spec->refit)
+        c->kept = take_weights(c, arena, c->n_groups);
+    if (convert_refits_block(c)) {
+        c->ffn = take_ffn(c, arena);
+        c->kept_ffn = take_ffn(c, arena);
+    }
     c->moments = take_moments(c, arena);
     take_circuit(c, arena, &c->qk);
     take_circuit(c, arena, &c->ov);

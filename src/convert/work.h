@@ -22,6 +22,12 @@ struct convert_weights {
     double *bq, *bk, *bv, *bo; /* [q_dim], [k_dim], [v_dim], [d]; zero where there is none */
 };
 
+/* The feed-forward part, of the same form: rows of `down` are its inputs. */
+struct convert_ffn {
+    double *up, *gate, *down;    /* [d_ff, d] each; gate NULL where there is none */
+    double *bup, *bgate, *bdown; /* [d_ff], [d_ff], [d]; zero where there is none */
+};
+
 /* Of the input x of Q, K and V. */
 struct convert_moments {
     double *keys;   /* [d, d] second moments, centred window by window; room for [widest, d] */
@@ -77,6 +83,9 @@ struct convert_eigen {
 };
 
 struct convert_calibration;
+struct convert_distance;
+struct convert_latent;
+struct convert_rebuild;
 struct convert_tensors;
 
 struct converter {
@@ -84,7 +93,7 @@ struct converter {
     struct config config;    /* of the checkpoint */
     struct config converted; /* of the result */
     int d, n_heads;
-    int widest; /* of d and the circuits' widths */
+    int widest; /* of d, the circuits' widths and, where it is refitted, d_ff */
     /* The block in work, and the layers that use it. */
     int block, first, end;
     int n_kv_heads; /* the checkpoint's; before the first block the most of any */
@@ -93,6 +102,8 @@ struct converter {
     const struct model *model;
     struct arena arena;
     struct convert_weights from, to;
+    struct convert_weights kept;      /* of `to`, before a refit; without refits NULL */
+    struct convert_ffn ffn, kept_ffn; /* refitted; see convert_refits_block */
     struct convert_moments moments;
     struct convert_circuit qk, ov;
     int *order;                  /* [n_heads] heads in their new order, group by group */
@@ -105,8 +116,12 @@ struct converter {
     double *costs;                           /* of sets of heads */
     int *sets;                               /* [the same, heads] the sets that the costs are of */
     struct convert_calibration *calibration; /* NULL without text */
+    struct convert_rebuild *rebuild;         /* NULL unless convert_refits_block */
+    /* NULL unless convert_is_latent: */
+    struct convert_latent *latent;
+    struct convert_distance *distance;
     double *lost; /* [layers] of the block's, after it was calibrated and converted */
-    int windows_done, windows_all;
+    uint64_t windows_done, windows_all;
     struct convert_tensors *tensors; /* [config_blocks] the result, in its own arena */
 };
 
@@ -120,10 +135,22 @@ void convert_work_take(struct converter *c, struct arena *arena);
 /* The next block to be worked on. */
 void convert_work_begin(struct converter *c, int block);
 
+/* Whether the result has latent caches, in which no K/V heads are shared. */
+static inline bool convert_is_latent(const struct converter *c)
+{
+    return config_is_latent(&c->converted);
+}
+
 /* Whether the block in work has no more K/V heads than wanted, and keeps them as they are. */
 static inline bool convert_keeps_heads(const struct converter *c)
 {
-    return c->n_groups == c->n_kv_heads;
+    return c->n_groups == c->n_kv_heads && !config_is_latent(&c->converted);
+}
+
+/* Whether more than the output matrix is refitted: of layers with a block of their own. */
+static inline bool convert_refits_block(const struct converter *c)
+{
+    return c->spec->refit >= CONVERT_REFIT_ALL && !c->config.shared;
 }
 
 /* Whose K/V head a head of the checkpoint uses. */

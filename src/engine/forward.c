@@ -108,3 +108,16 @@ void forward_multiply(const struct forward *f, const struct matrix *w, const flo
     pool_share(matrix_panels(w->n_out), thread, pool_n_threads(f->pool), &begin, &end);
     f->kernels->matmul(&m, begin, end);
 }
+
+void forward_end_head(const struct forward *f, int layer, int head, float *result)
+{
+    const struct head_ablation *w = f->without;
+    const size_t index = (size_t)layer * (size_t)f->config->n_heads + (size_t)head;
+    const size_t dim = (size_t)config_value_dim(f->config);
+    if (!w || !w->off[index])
+        return;
+    if (w->mean)
+        memcpy(result, w->mean + index * dim, dim * sizeof *result);
+    else
+        memset(result, 0, dim * sizeof *result);
+}

@@ -55,6 +55,10 @@ struct matmul forward_product(const struct forward *f, const struct matrix *w, c
 void forward_gate(const struct forward *f, const struct matrix *gate, const struct matrix *up,
                   const float *x, int n_rows, float *y, enum epilogue activation, int thread);
 
+/* What becomes of a head's finished result [value_dim]: itself, or what stands for a head that is
+ * left out. */
+void forward_end_head(const struct forward *f, int layer, int head, float *result);
+
 /* This thread's share of the panels of a product y [n_rows, w->n_out]. */
 void forward_multiply(const struct forward *f, const struct matrix *w, const float *x, int n_rows,
                       float *y, enum epilogue epilogue, int thread);

@@ -29,6 +29,7 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
     p->model = p->config = *c;
     p->config.n_layers = 1;
     p->config.layer_kv_heads[0] = 0; /* room for the most of any */
+    p->config.latent[0] = config_most_latent(c);
     p->kernels = kernels;
     p->pool = pool;
     p->work = (struct workspace){.max_rows = n_ctx < PROBE_BLOCK ? n_ctx : PROBE_BLOCK,
@@ -73,14 +74,20 @@ static void run_block(void *arg, int thread)
         block_feed_forward(&p->forward, p->block, thread);
 }
 
+static int tap_width(const struct config *c, int tap)
+{
+    if (tap == TAP_HEADS)
+        return config_heads_dim(c);
+    return tap == TAP_HIDDEN ? c->d_ff : c->d_model;
+}
+
 /* Where the rows from `first` on go. */
 static struct block_taps taps_from(const struct probe *p, const struct block_taps *taps, int first)
 {
     struct block_taps from = *taps;
     for (int t = 0; t < BLOCK_TAPS; t++)
         if (from.at[t])
-            from.at[t] += (size_t)first * (size_t)(t == TAP_HEADS ? config_heads_dim(&p->config)
-                                                                  : p->config.d_model);
+            from.at[t] += (size_t)first * (size_t)tap_width(&p->config, t);
     return from;
 }
 
@@ -95,6 +102,7 @@ void probe_run(struct probe *p, const struct block *b, int layer, const float *i
     const size_t d = (size_t)p->config.d_model;
     p->config.layer_kv_heads[0] = p->kv.config.layer_kv_heads[0] =
         config_kv_heads(&p->model, layer);
+    p->config.latent[0] = p->kv.config.latent[0] = config_latent(&p->model, layer);
     assert(n >= 1 && n <= p->kv.shape.cap);
     for (int first = 0; first < n; first += p->work.max_rows) {
         const int left = n - first, now = left < p->work.max_rows ? left : p->work.max_rows;

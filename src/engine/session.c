@@ -310,7 +310,7 @@ enum status session_step(struct session *s, const struct batch_row *rows, int n,
 enum status session_enter(struct session *s, int layer, const float *x,
                           const struct batch_row *rows, int n, float *logits, struct err *e)
 {
-    assert(layer >= 0 && layer < s->model->config.n_layers && x);
+    assert(layer >= 0 && layer <= s->model->config.n_layers && x);
     return step_all(s, (struct entry){layer, x}, rows, n, logits, e);
 }
 
@@ -351,13 +351,14 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
 void session_fill(struct session *s, int sequence, int n, uint64_t seed)
 {
     const struct config *c = &s->model->config;
-    const int k_dim = c->head_dim, v_dim = config_value_dim(c);
-    float *k = s->work.qkv, *v = k + k_dim; /* free between steps */
     assert(n <= s->kv.shape.cap);
     for (; s->len[sequence] < n; s->len[sequence]++) {
         struct rng r;
         rng_seed(&r, seed, (uint64_t)s->len[sequence]);
         for (int l = 0; l < c->n_layers; l++) {
+            const int k_dim = config_key_dim(c, l);
+            const int v_dim = config_is_latent(c) ? 0 : config_value_dim(c);
+            float *k = s->work.qkv, *v = k + k_dim; /* free between steps */
             for (int g = 0; g < config_kv_heads(c, l); g++) {
                 for (int i = 0; i < k_dim || i < v_dim; i++) {
                     const float key = (float)(int32_t)rng_u32(&r) * 0x1p-31f;

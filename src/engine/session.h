@@ -71,9 +71,10 @@ enum status session_step(struct session *s, const struct batch_row *rows, int n,
                          struct err *e);
 
 /*
- * session_step for rows whose residual stream before layer 0 <= `layer` < n_layers (asserted) is
- * known: x [n, d_model], in place of their tokens' embeddings. The layers before are left out, and
- * nothing of the rows is in their cache, so a sequence enters at one layer from its first row on.
+ * session_step for rows whose residual stream before layer 0 <= `layer` <= n_layers (asserted; the
+ * last is behind all) is known: x [n, d_model], in place of their tokens' embeddings. The layers
+ * before are left out, and nothing of the rows is in their cache, so a sequence enters at one layer
+ * from its first row on.
  */
 enum status session_enter(struct session *s, int layer, const float *x,
                           const struct batch_row *rows, int n, float *logits, struct err *e);

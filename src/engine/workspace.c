@@ -9,6 +9,15 @@ static int largest(int a, int b)
     return a > b ? a : b;
 }
 
+/* What products by head write, and read quantised. */
+static void take_latent(struct workspace *w, struct arena *a, const struct config *c)
+{
+    const uint64_t rows = (uint64_t)w->max_rows, rank = (uint64_t)config_most_latent(c);
+    w->head_quants_bytes = quant_row_bytes(largest((int)rank, c->head_dim));
+    w->mapped = arena_take(a, rows * (uint64_t)c->n_heads * rank, sizeof(float));
+    w->head_quants = arena_take(a, (uint64_t)w->max_threads * rows, w->head_quants_bytes);
+}
+
 void workspace_take(struct workspace *w, struct arena *a, const struct config *c,
                     const float *rope_factors, int cap)
 {
@@ -26,6 +35,8 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
     w->parts = arena_take(a, attention_parts(c, w->max_rows, cap), sizeof(float));
     if (w->watches)
         w->weights = arena_take(a, rows * (uint64_t)c->n_heads * (uint64_t)cap, sizeof(float));
+    if (config_is_latent(c))
+        take_latent(w, a, c);
     w->hidden = arena_take(a, rows * (uint64_t)c->d_ff, sizeof(float));
     w->input = arena_take(a, read * (uint64_t)w->input_dim, sizeof(float));
     w->attend = arena_take(a, threads * w->attend_floats, sizeof(float));

@@ -26,7 +26,12 @@ struct workspace {
     int input_dim;
     unsigned char *quants; /* [as many, quants_bytes] */
     size_t quants_bytes;   /* of the longest row */
-    float *attend;         /* [max_threads, attend_floats] attention's, of each thread */
+    /* With a latent cache: queries as they score with it, then averages of it [max_rows, n_heads *
+     * the largest rank]; and each thread's quantised rows for products by head. */
+    float *mapped;
+    unsigned char *head_quants; /* [max_threads, max_rows, head_quants_bytes] */
+    size_t head_quants_bytes;
+    float *attend; /* [max_threads, attend_floats] attention's, of each thread */
     size_t attend_floats;
 };
 
@@ -62,6 +67,11 @@ static inline float *workspace_input(const struct workspace *w, int n_rows, int 
 static inline unsigned char *workspace_quants(const struct workspace *w, int n_rows, int thread)
 {
     return w->quants + workspace_first_row(n_rows, thread) * w->quants_bytes;
+}
+
+static inline unsigned char *workspace_head_quants(const struct workspace *w, int thread)
+{
+    return w->head_quants + (size_t)thread * (size_t)w->max_rows * w->head_quants_bytes;
 }
 
 static inline float *workspace_attend(const struct workspace *w, int thread)

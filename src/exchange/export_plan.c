@@ -90,6 +90,8 @@ static enum status refuse_kinds(const struct config *c, struct err *e)
         return refuse(e, "norms behind the residual here and these positions (post-LN)");
     if (c->embedding_scale > 0 && c->embedding_scale != 1)
         return refuse(e, "a scaled embedding here");
+    if (config_is_latent(c))
+        return refuse(e, "a latent cache");
     if (c->head_dim != config_value_dim(c))
         return refuse(e, "values of another size than keys");
     if (!is_gpt2_like(c) && !is_llama_like(c))

@@ -30,6 +30,12 @@ static enum status start_row_pool(const struct bench_spec *spec, int threads, st
 
 /* --- one row at work ------------------------------------------------------------------------- */
 
+/* Whether the variant is not made of the checkpoint: times do not depend on weights. */
+static bool is_random(const struct bench_spec *spec, const struct bench_row *row)
+{
+    return spec->kv_heads.items[row->variant] < 0;
+}
+
 static enum status build_row_model(const struct bench_spec *spec, const struct bench_row *row,
                                    struct model **out, struct err *e)
 {
@@ -38,7 +44,8 @@ static enum status build_row_model(const struct bench_spec *spec, const struct b
         const struct model_options o = {.convert = !row->as_file, .storage = row->type};
         return model_create(own, &o, NULL, out, e);
     }
-    if (spec->gguf) {
+    const struct config c = bench_variant(spec, row->variant);
+    if (spec->gguf && !is_random(spec, row)) {
         const struct model_options o = {
             .n_kv_heads = row->n_kv_heads,
             .convert = !row->as_file,
@@ -46,8 +53,6 @@ static enum status build_row_model(const struct bench_spec *spec, const struct b
         };
         return model_create(spec->gguf, &o, spec->source, out, e);
     }
-    struct config c = spec->config;
-    c.n_kv_heads = row->n_kv_heads;
     return model_create_random(&c, row->type, spec->seed, out, e);
 }
 

@@ -34,7 +34,8 @@ struct bench_spec {
     const struct gguf *gguf;       /* the checkpoint; NULL: random weights of `config` */
     const struct file_map *source; /* of gguf; its pages are released as they are copied */
     struct config config;          /* of the checkpoint, or the shape wanted */
-    struct bench_list kv_heads;    /* divisors of config.n_kv_heads */
+    struct bench_list kv_heads;    /* divisors of config.n_kv_heads; or -R: a latent cache of rank R
+                                      in every layer, of random weights */
     /* [kv_heads.n] the checkpoint with that many; or NULL, one or all: gguf with its heads
      * averaged while it is loaded, which is as fast. */
     const struct gguf *const *converted;
@@ -101,6 +102,9 @@ struct bench {
     struct roofline limits; /* of the first of spec.threads at the largest step's bytes */
     struct arena arena;
 };
+
+/* The config of a row's variant. */
+struct config bench_variant(const struct bench_spec *spec, int variant);
 
 /* Checks the matrix of settings without measuring anything and sets up the rows, settings and
  * bytes filled in. STATUS_USAGE says which value cannot be; STATUS_NO_MEMORY. bench_free is due

@@ -14,11 +14,41 @@
 
 /* --- settings -------------------------------------------------------------------------------- */
 
+struct config bench_variant(const struct bench_spec *spec, int variant)
+{
+    struct config c = spec->config;
+    const int item = spec->kv_heads.items[variant];
+    c.n_kv_heads = item < 0 ? 1 : item;
+    for (int l = 0; l < c.n_layers && item < 0; l++) {
+        c.arch = arch_find(text_of("decode"));
+        c.latent[l] = -item;
+        c.layer_kv_heads[l] = 0;
+    }
+    return c;
+}
+
+static enum status check_rank(const struct config *c, int rank, struct err *e)
+{
+    if (c->position == POSITION_ROPE)
+        return err_set(e, STATUS_USAGE,
+                       "a latent cache of rank %d: expected positions that do not turn keys, found "
+                       "rotary ones",
+                       rank);
+    if (rank > c->d_model)
+        return err_set(e, STATUS_USAGE, "a latent cache of rank %d: expected at most %d", rank,
+                       c->d_model);
+    return STATUS_OK;
+}
+
 static enum status check_kv_heads(const struct bench_spec *spec, struct err *e)
 {
     const int most = spec->config.n_kv_heads;
     for (int i = 0; i < spec->kv_heads.n; i++) {
         const int g = spec->kv_heads.items[i];
+        if (g < 0) {
+            TRY(check_rank(&spec->config, -g, e));
+            continue;
+        }
         if (g < 1 || g > most || most % g != 0)
             return err_set(e, STATUS_USAGE, "%d K/V heads: expected a divisor of %d", g, most);
     }
@@ -92,7 +122,9 @@ static void plan_row(const struct bench_spec *spec, struct cost_shape shape, int
     row->pool = take_item(&spec->threads, &i);
     const int kv_type = take_item(&spec->kv_types, &i), type = take_item(&spec->types, &i);
     row->model = type * spec->kv_heads.n + row->variant;
-    row->n_kv_heads = shape.n_kv_heads = spec->kv_heads.items[row->variant];
+    const struct config variant = bench_variant(spec, row->variant);
+    row->n_kv_heads = shape.n_kv_heads = variant.n_kv_heads;
+    shape.config = &variant;
     row->batch = spec->batches.items[batch];
     row->depth = spec->depths.items[depth];
     row->threads = spec->threads.items[row->pool];
@@ -102,7 +134,7 @@ static void plan_row(const struct bench_spec *spec, struct cost_shape shape, int
         shape.storage = (enum storage)spec->types.items[type];
     row->type = shape.storage;
     row->cost.weight_bytes = cost_weight_bytes(&shape);
-    row->cost.kv_bytes = cost_kv_bytes(&spec->config, row->n_kv_heads, row->kv_type, row->depth);
+    row->cost.kv_bytes = cost_kv_bytes(&variant, row->n_kv_heads, row->kv_type, row->depth);
     row->cost.flops = cost_flops(&shape, row->depth);
     row->prefill_tokens_per_s = (double)NAN;
 }
@@ -177,8 +209,7 @@ static uint64_t added(uint64_t a, uint64_t b)
 
 static uint64_t row_cache_bytes(const struct bench_spec *spec, const struct bench_row *row)
 {
-    struct config c = spec->config;
-    c.n_kv_heads = row->n_kv_heads;
+    const struct config c = bench_variant(spec, row->variant);
     const struct kv_shape shape = {
         .n_sequences = row->batch, .cap = bench_row_context(spec, row), .storage = row->kv_type};
     size_t bytes;

@@ -116,7 +116,8 @@ bool inspect_next_variant(const struct cost_shape *shape, int n_kv_heads,
 {
     const struct config *c = shape->config;
     for (int g = n_kv_heads - 1; g > 0; g--) {
-        if (c->n_heads % g != 0)
+        /* A latent cache is the only variant of its file. */
+        if (c->n_heads % g != 0 || (config_is_latent(c) && g > 1))
             continue;
         *out = (struct inspect_variant){.n_kv_heads = g};
         config_variant_name(c, g, out->name);
@@ -149,12 +150,15 @@ struct inspect_step inspect_step(const struct cost_shape *shape, const struct in
                                  enum storage kv_type, int depth, int batch)
 {
     const struct config *c = shape->config;
+    struct cost_shape variant = *shape;
+    variant.n_kv_heads = v->n_kv_heads;
     const uint64_t tokens = (uint64_t)depth * (uint64_t)batch;
     const struct kv_shape room = {
         .n_sequences = batch, .cap = depth < c->n_ctx ? depth + 1 : depth, .storage = kv_type};
     struct inspect_step s = {
         .cost = {.weight_bytes = v->weight_bytes,
-                 .kv_bytes = cost_kv_bytes(c, v->n_kv_heads, kv_type, depth)},
+                 .kv_bytes = cost_kv_bytes(c, v->n_kv_heads, kv_type, depth),
+                 .flops = cost_flops(&variant, depth)},
         .cache_bytes = times(tokens, kv_cache_bytes_per_token(c, v->n_kv_heads, kv_type)),
         .memory_bytes = added(v->memory_bytes, cache_memory(c, v->n_kv_heads, &room)),
     };

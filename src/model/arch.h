@@ -75,7 +75,10 @@ enum tensor_role {
     ROLE_ATTN_Q,   /* the same in three tensors */
     ROLE_ATTN_K,
     ROLE_ATTN_V,
-    ROLE_ATTN_REL, /* [n_heads, 2] alpha and centre of quadratic positions */
+    ROLE_ATTN_KV_A, /* what a latent cache has of a position */
+    ROLE_ATTN_K_B,  /* [n_heads, rank, head_dim] a head's query to its scores' factors of that */
+    ROLE_ATTN_V_B,  /* [n_heads, value_dim, rank] a head's average of that to its result */
+    ROLE_ATTN_REL,  /* [n_heads, 2] alpha and centre of quadratic positions */
     ROLE_ATTN_OUTPUT,
     ROLE_ATTN_OUTPUT_NORM, /* after attention's residual */
     ROLE_FFN_NORM,

@@ -4,16 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct key_name {
-    char text[96];
-};
-
-static struct key_name arch_key(const struct config *c, const char *suffix)
-{
-    struct key_name key;
-    snprintf(key.text, sizeof key.text, "%s.%s", c->arch->name, suffix);
-    return key;
-}
+#include "model/config_keys.h"
 
 void config_set_arch(struct config *c, const struct arch *arch)
 {
@@ -93,16 +84,23 @@ static enum status check_kv_heads(const struct config *c, int64_t n, struct err 
     return STATUS_OK;
 }
 
+enum status config_check_layers(const struct gguf_value *array, const struct config *c,
+                                const struct key_name *key, struct err *e)
+{
+    if (array->count != (uint64_t)c->n_layers)
+        return err_set(e, STATUS_BAD_FILE, "%s: expected one number a layer, %d, found %llu",
+                       key->text, c->n_layers, (unsigned long long)array->count);
+    if (!gguf_is_integer(array->element_kind))
+        return err_set(e, STATUS_BAD_FILE, "%s: expected integers, found %s", key->text,
+                       gguf_kind_name(array->element_kind));
+    return STATUS_OK;
+}
+
 static enum status read_layer_kv_heads(const struct gguf_value *array, struct config *c,
                                        struct err *e)
 {
     const struct key_name key = arch_key(c, KV_HEADS_KEY);
-    if (array->count != (uint64_t)c->n_layers)
-        return err_set(e, STATUS_BAD_FILE, "%s: expected one number a layer, %d, found %llu",
-                       key.text, c->n_layers, (unsigned long long)array->count);
-    if (!gguf_is_integer(array->element_kind))
-        return err_set(e, STATUS_BAD_FILE, "%s: expected integers, found %s", key.text,
-                       gguf_kind_name(array->element_kind));
+    TRY(config_check_layers(array, c, &key, e));
     c->n_kv_heads = 0;
     for (int l = 0; l < c->n_layers; l++) {
         const int64_t n = gguf_int_at(array, (uint64_t)l);
@@ -168,6 +166,8 @@ static enum status complete_heads(struct config *c, struct err *e)
 
 void config_complete(struct config *c)
 {
+    if (config_is_latent(c))
+        c->n_kv_heads = 1;
     if (!c->n_kv_heads)
         c->n_kv_heads = c->n_heads;
     if (!c->head_dim)
@@ -358,21 +358,22 @@ static void write_own_keys(const struct config *c, struct gguf_writer *w)
 static const struct foreign_key {
     const char *suffix;
     double neutral, none; /* `none` says that there is no such thing */
+    bool own;             /* architectures that have keys for their kinds have it */
 } foreign_keys[] = {
-    {"expert_count", 0, 0},
-    {"attention.causal", 1, 1},
-    {"attention.sliding_window", 0, 0},
-    {"attention.clamp_kqv", 0, 0},
-    {"attention.max_alibi_bias", 0, 0},
-    {"attn_logit_softcapping", 0, 0},
-    {"final_logit_softcapping", 0, 0},
-    {"logit_scale", 1, 0},
-    {"residual_scale", 1, 0},
-    {"embedding_scale", 1, 0},
-    {"attention.scale", 0, 0},
-    {"rope.scaling.attn_factor", 1, 0},
-    {"use_parallel_residual", 0, 0},
-    {"attention.latent", 0, 0},
+    {"expert_count", 0, 0, false},
+    {"attention.causal", 1, 1, false},
+    {"attention.sliding_window", 0, 0, false},
+    {"attention.clamp_kqv", 0, 0, false},
+    {"attention.max_alibi_bias", 0, 0, false},
+    {"attn_logit_softcapping", 0, 0, false},
+    {"final_logit_softcapping", 0, 0, false},
+    {"logit_scale", 1, 0, false},
+    {"residual_scale", 1, 0, false},
+    {"embedding_scale", 1, 0, true},
+    {"attention.scale", 0, 0, false},
+    {"rope.scaling.attn_factor", 1, 0, false},
+    {"use_parallel_residual", 0, 0, false},
+    {LATENT_KEY, 0, 0, true},
 };
 
 static bool is_number(const struct gguf_value *v)
@@ -403,7 +404,7 @@ static enum status refuse_foreign_keys(const struct gguf *g, const struct config
         const struct foreign_key *k = &foreign_keys[i];
         const struct key_name key = arch_key(c, k->suffix);
         const struct gguf_value *v = gguf_find(g, key.text);
-        if (v && !(c->arch->has_keys && strcmp(k->suffix, "embedding_scale") == 0))
+        if (v && !(c->arch->has_keys && k->own))
             TRY(refuse_foreign_key(&key, k, v, e));
     }
     return STATUS_OK;
@@ -473,6 +474,8 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
     TRY(read_size(g, c, VALUE_DIM, e));
     TRY(complete_heads(c, e));
     TRY(read_kv_heads(g, c, e));
+    if (c->arch->has_keys)
+        TRY(config_read_latent(g, c, e));
     TRY(read_rope(g, c, e));
     TRY(read_size(g, c, FEED_FORWARD, e));
     if (!c->d_ff)
@@ -490,7 +493,8 @@ void config_write_kv_heads(const struct config *c, struct gguf_writer *w)
 {
     const struct key_name key = arch_key(c, KV_HEADS_KEY);
     if (config_same_kv_heads(c)) {
-        gguf_add_u32(w, key.text, (uint32_t)c->n_kv_heads);
+        /* What is latent takes the place of all heads' keys and values. */
+        gguf_add_u32(w, key.text, (uint32_t)(config_is_latent(c) ? c->n_heads : c->n_kv_heads));
         return;
     }
     int32_t heads[CONFIG_MAX_LAYERS];
@@ -526,18 +530,5 @@ void config_write(const struct config *c, struct gguf_writer *w)
     write_rope(&copy, w);
     if (c->arch->has_keys)
         write_own_keys(c, w);
-}
-
-void config_variant_name(const struct config *c, int n_kv_heads, char *name)
-{
-    struct config variant = *c;
-    variant.n_kv_heads = n_kv_heads;
-    if (!config_same_kv_heads(&variant))
-        snprintf(name, 16, "GQA-mixed-%d", n_kv_heads);
-    else if (n_kv_heads == c->n_heads)
-        snprintf(name, 16, "MHA");
-    else if (n_kv_heads == 1)
-        snprintf(name, 16, "MQA");
-    else
-        snprintf(name, 16, "GQA-%d", n_kv_heads);
+    config_write_latent(c, w);
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/checked.h"
+#include "model/kv_cache.h"
 #include "model/pack.h"
 
 /* --- a shape --------------------------------------------------------------------------------- */
@@ -73,8 +74,9 @@ static uint64_t times_used(const struct config *c, enum tensor_role role)
 /* Bytes of a tensor in memory. */
 static uint64_t held_bytes(const struct tensor_spec *t, enum storage storage)
 {
-    return t->form == FORM_MATRIX && !t->is_bias ? matrix_bytes(t->rows, t->cols, storage)
-                                                 : spec_elements(t) * sizeof(float);
+    if (t->form != FORM_MATRIX || t->is_bias)
+        return spec_elements(t) * sizeof(float);
+    return (uint64_t)t->n_matrices * matrix_bytes(t->rows / t->n_matrices, t->cols, storage);
 }
 
 /* Bytes of it that a step reads. */
@@ -86,12 +88,13 @@ static uint64_t read_bytes(const struct tensor_spec *t, enum storage storage)
     return held_bytes(t, storage);
 }
 
-/* The tensor in memory that one of a checkpoint becomes: Q stands for K and V, too, which it is
- * joined with. False: a step reads none. */
+/* The tensor in memory that one of a checkpoint becomes: Q stands for K and V, too, or what is
+ * latent, which it is joined with. False: a step reads none. */
 static bool in_memory(const struct config *c, struct tensor_spec *t)
 {
     const enum tensor_role joined = ROLE_ATTN_QKV;
-    if (t->role == ROLE_ATTN_K || t->role == ROLE_ATTN_V || !is_read(t->role))
+    if (t->role == ROLE_ATTN_K || t->role == ROLE_ATTN_V || t->role == ROLE_ATTN_KV_A ||
+        !is_read(t->role))
         return false;
     if (t->role == ROLE_ATTN_Q)
         *t = t->is_bias ? layout_bias(c, joined, t->layer) : layout_weight(c, joined, t->layer);
@@ -163,6 +166,8 @@ uint64_t cost_model_bytes(const struct model *m)
 uint64_t cost_kv_bytes(const struct config *c, int n_kv_heads, enum storage kv, int depth)
 {
     const struct config variant = variant_config(c, n_kv_heads);
+    if (config_is_latent(c))
+        return (uint64_t)kv_cache_bytes_per_token(c, 1, kv) * (uint64_t)depth;
     const uint64_t k_and_v = storage_bytes(kv, (uint64_t)c->head_dim) +
                              storage_bytes(kv, (uint64_t)kernel_padded(config_value_dim(c)));
     return (uint64_t)config_all_kv_heads(&variant) * k_and_v * (uint64_t)depth;
@@ -170,8 +175,10 @@ uint64_t cost_kv_bytes(const struct config *c, int n_kv_heads, enum storage kv, 
 
 static uint64_t attention_flops(const struct config *c, int depth)
 {
-    return 2 * ((uint64_t)config_q_dim(c) + (uint64_t)config_heads_dim(c)) * ((uint64_t)depth + 1) *
-           (uint64_t)c->n_layers;
+    uint64_t of_position = 0; /* elements of keys and values, once for every head */
+    for (int l = 0; l < c->n_layers; l++)
+        of_position += (uint64_t)config_key_dim(c, l) + (uint64_t)config_average_dim(c, l);
+    return 2 * (uint64_t)c->n_heads * of_position * ((uint64_t)depth + 1);
 }
 
 /* Adds what the products with a tensor in this storage take, if there are any. */

@@ -15,21 +15,51 @@ static size_t element_bytes(enum storage storage)
                                     : sizeof(int8_t);
 }
 
-/* Of heads that hold the positions from `first` up to the shape's cap. */
-static struct kv_regions describe_regions(const struct config *c, const struct kv_shape *shape,
-                                          int first)
+/* Of one K/V head of a layer. */
+static struct kv_extent extent_of_head(const struct config *c, int layer, enum storage storage)
 {
-    const size_t n = (size_t)(shape->cap - first),
-                 padded = (size_t)kernel_padded(shape->cap - first);
-    const int k_dim = c->head_dim, v_dim = config_value_dim(c);
-    const bool has_scales = shape->storage == STORAGE_Q8_0;
+    const int k_dim = config_key_dim(c, layer);
+    const int v_dim = config_is_latent(c) ? 0 : config_value_dim(c);
+    const bool has_scales = storage == STORAGE_Q8_0;
+    return (struct kv_extent){
+        .k = (size_t)k_dim,
+        .v = (size_t)kernel_padded(v_dim),
+        .k_scales = has_scales ? (size_t)quant_blocks(k_dim) : 0,
+        .v_scales = has_scales ? (size_t)quant_blocks(v_dim) : 0,
+    };
+}
+
+/* `at` and n times `one`. */
+static struct kv_extent extent_after(struct kv_extent at, struct kv_extent one, int n)
+{
+    return (struct kv_extent){
+        .k = at.k + (size_t)n * one.k,
+        .v = at.v + (size_t)n * one.v,
+        .k_scales = at.k_scales + (size_t)n * one.k_scales,
+        .v_scales = at.v_scales + (size_t)n * one.v_scales,
+    };
+}
+
+/* Of heads that hold the positions from `first` up to the shape's cap. */
+static struct kv_regions describe_regions(const struct kv_shape *shape, int first)
+{
     return (struct kv_regions){
         .first = first,
-        .k_stride = padded * (size_t)k_dim,
-        .v_stride = n * (size_t)kernel_padded(v_dim),
-        .k_scale_stride = has_scales ? padded * (size_t)quant_blocks(k_dim) : 0,
-        .v_scale_stride = has_scales ? n * (size_t)quant_blocks(v_dim) : 0,
+        .n = (size_t)(shape->cap - first),
+        .padded = (size_t)kernel_padded(shape->cap - first),
     };
+}
+
+/* Sums the layers up, into `before` if that is there. */
+static void add_layers(struct kv_cache *kv)
+{
+    kv->all = (struct kv_extent){0};
+    for (int l = 0; l < kv->config.n_layers; l++) {
+        if (kv->before)
+            kv->before[l] = kv->all;
+        kv->all = extent_after(kv->all, extent_of_head(&kv->config, l, kv->shape.storage),
+                               config_kv_heads(&kv->config, l));
+    }
 }
 
 static struct kv_cache describe_cache(const struct config *c, const struct kv_shape *shape)
@@ -37,40 +67,48 @@ static struct kv_cache describe_cache(const struct config *c, const struct kv_sh
     struct kv_cache kv = {
         .config = *c,
         .shape = *shape,
-        .whole = describe_regions(c, shape, 0),
-        .own = describe_regions(c, shape, shape->n_shared / KERNEL_LANES * KERNEL_LANES),
+        .whole = describe_regions(shape, 0),
+        .own = describe_regions(shape, shape->n_shared / KERNEL_LANES * KERNEL_LANES),
     };
-    for (int l = 0; l < c->n_layers; l++)
-        kv.first_head[l + 1] = kv.first_head[l] + config_kv_heads(c, l);
+    add_layers(&kv);
     return kv;
 }
 
-/* K/V heads of a sequence, over all layers. */
-static int heads_of_sequence(const struct kv_cache *kv)
+/* All positions of n_sequences regions of `each` numbers a position. */
+static void *take_region(struct arena *a, int n_sequences, size_t positions, size_t each,
+                         size_t bytes)
 {
-    return kv->first_head[kv->config.n_layers];
+    uint64_t n = (uint64_t)n_sequences * (uint64_t)positions;
+    return arena_take(a, n, (uint64_t)each * bytes);
 }
 
 static void take_regions(struct kv_regions *r, const struct kv_cache *kv, int n_sequences,
                          struct arena *a)
 {
-    const uint64_t n = (uint64_t)n_sequences * (uint64_t)heads_of_sequence(kv);
-    r->k = arena_take(a, n, r->k_stride * element_bytes(kv->shape.storage));
-    r->v = arena_take(a, n, r->v_stride * element_bytes(kv->shape.storage));
-    r->k_scales = arena_take(a, n, r->k_scale_stride * sizeof(uint16_t));
-    r->v_scales = arena_take(a, n, r->v_scale_stride * sizeof(uint16_t));
+    const struct kv_extent all = kv->all;
+    const size_t element = element_bytes(kv->shape.storage);
+    r->k = take_region(a, n_sequences, r->padded, all.k, element);
+    r->v = take_region(a, n_sequences, r->n, all.v, element);
+    r->k_scales = take_region(a, n_sequences, r->padded, all.k_scales, sizeof(uint16_t));
+    r->v_scales = take_region(a, n_sequences, r->n, all.v_scales, sizeof(uint16_t));
 }
 
-static void take_cache(struct kv_cache *kv, struct arena *a)
+static void take_all_regions(struct kv_cache *kv, struct arena *a)
 {
     take_regions(&kv->whole, kv, 1, a);
     take_regions(&kv->own, kv, kv->shape.n_sequences - 1, a);
 }
 
+static void take_cache(struct kv_cache *kv, struct arena *a)
+{
+    take_all_regions(kv, a);
+    kv->before = arena_take(a, (uint64_t)kv->config.n_layers, sizeof *kv->before);
+}
+
 bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t *bytes)
 {
     struct kv_cache kv = describe_cache(c, shape);
-    take_cache(&kv, &kv.arena);
+    take_all_regions(&kv, &kv.arena);
     *bytes = kv.arena.used;
     return !kv.arena.overflow;
 }
@@ -78,7 +116,12 @@ bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t
 size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage)
 {
     struct config variant = *c;
+    size_t latent = 0;
     variant.n_kv_heads = n_kv_heads;
+    for (int l = 0; l < c->n_layers; l++)
+        latent += (size_t)storage_bytes(storage, (uint64_t)config_latent(c, l));
+    if (config_is_latent(c))
+        return latent;
     return (size_t)config_all_kv_heads(&variant) *
            (size_t)(storage_bytes(storage, (uint64_t)c->head_dim) +
                     storage_bytes(storage, (uint64_t)config_value_dim(c)));
@@ -92,23 +135,16 @@ enum status kv_cache_create(struct kv_cache *kv, const struct config *c,
     *kv = describe_cache(c, shape);
     take_cache(kv, &kv->arena);
     const enum status s = arena_allocate(&kv->arena, "the KV cache", e);
-    if (s == STATUS_OK)
+    if (s == STATUS_OK) {
         take_cache(kv, &kv->arena);
+        add_layers(kv);
+    }
     return s;
 }
 
 void kv_cache_free(struct kv_cache *kv)
 {
     arena_free(&kv->arena);
-}
-
-/* Which of a sequence's heads a place is. */
-static size_t head_of_place(const struct kv_cache *kv, struct kv_place p)
-{
-    assert(p.sequence >= 0 && p.sequence < kv->shape.n_sequences);
-    assert(p.layer >= 0 && p.layer < kv->config.n_layers);
-    assert(p.kv_head >= 0 && p.kv_head < config_kv_heads(&kv->config, p.layer));
-    return (size_t)(kv->first_head[p.layer] + p.kv_head);
 }
 
 /* Where a position of a head is in the arrays of its regions: elements and scales. */
@@ -119,22 +155,23 @@ struct kv_at {
 
 static struct kv_at locate_position(const struct kv_cache *kv, struct kv_place place, int position)
 {
+    assert(place.sequence >= 0 && place.sequence < kv->shape.n_sequences);
+    assert(place.layer >= 0 && place.layer < kv->config.n_layers);
+    assert(place.kv_head >= 0 && place.kv_head < config_kv_heads(&kv->config, place.layer));
     const struct kv_regions *r = place.sequence == 0 ? &kv->whole : &kv->own;
-    size_t head = head_of_place(kv, place);
+    const struct kv_extent one = extent_of_head(&kv->config, place.layer, kv->shape.storage);
+    struct kv_extent before = extent_after(kv->before[place.layer], one, place.kv_head);
     if (place.sequence > 0)
-        head += (size_t)(place.sequence - 1) * (size_t)heads_of_sequence(kv);
+        before = extent_after(before, kv->all, place.sequence - 1);
     assert(position >= r->first);
     const size_t i = (size_t)(position - r->first), lane = i % KERNEL_LANES;
-    const int k_dim = kv->config.head_dim, v_dim = config_value_dim(&kv->config);
-    const bool has_scales = kv->shape.storage == STORAGE_Q8_0;
-    const size_t k_blocks = has_scales ? (size_t)quant_blocks(k_dim) : 0;
-    const size_t v_blocks = has_scales ? (size_t)quant_blocks(v_dim) : 0;
     return (struct kv_at){
         .regions = r,
-        .k = head * r->k_stride + (i - lane) * (size_t)k_dim + lane,
-        .v = head * r->v_stride + i * (size_t)kernel_padded(v_dim),
-        .k_scales = head * r->k_scale_stride + (i - lane) * k_blocks + (has_scales ? lane : 0),
-        .v_scales = head * r->v_scale_stride + i * v_blocks,
+        .k = before.k * r->padded + (i - lane) * one.k + lane,
+        .v = before.v * r->n + i * one.v,
+        .k_scales =
+            before.k_scales * r->padded + (i - lane) * one.k_scales + (one.k_scales > 0 ? lane : 0),
+        .v_scales = before.v_scales * r->n + i * one.v_scales,
     };
 }
 
@@ -188,8 +225,10 @@ void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_
     assert(position >= (place.sequence == 0 ? 0 : kv->shape.n_shared) && position < kv->shape.cap);
     const struct kv_at at = locate_position(kv, place, position);
     const struct kv_regions *r = at.regions;
-    put_row(kernels, kv->shape.storage, k, (size_t)kv->config.head_dim, r->k, at.k, KERNEL_LANES,
-            r->k_scales + at.k_scales, KERNEL_LANES);
+    put_row(kernels, kv->shape.storage, k, (size_t)config_key_dim(&kv->config, place.layer), r->k,
+            at.k, KERNEL_LANES, r->k_scales + at.k_scales, KERNEL_LANES);
+    if (config_is_latent(&kv->config))
+        return;
     put_row(kernels, kv->shape.storage, v, (size_t)config_value_dim(&kv->config), r->v, at.v, 1,
             r->v_scales + at.v_scales, 1);
 }
@@ -200,11 +239,12 @@ static struct kv_piece piece_from(const struct kv_cache *kv, struct kv_place pla
     const struct kv_at at = locate_position(kv, place, position / KERNEL_LANES * KERNEL_LANES);
     const size_t element = element_bytes(kv->shape.storage);
     const bool has_scales = kv->shape.storage == STORAGE_Q8_0;
+    const bool has_values = !config_is_latent(&kv->config);
     return (struct kv_piece){
         .k = at.regions->k + at.k * element,
-        .v = at.regions->v + at.v * element,
+        .v = has_values ? at.regions->v + at.v * element : NULL,
         .k_scales = has_scales ? at.regions->k_scales + at.k_scales : NULL,
-        .v_scales = has_scales ? at.regions->v_scales + at.v_scales : NULL,
+        .v_scales = has_scales && has_values ? at.regions->v_scales + at.v_scales : NULL,
     };
 }
 
@@ -216,8 +256,8 @@ struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place,
     split = split < 0 ? 0 : split < n ? split : n;
     struct kv_chunk chunk = {.split = split,
                              .n_positions = n,
-                             .key_dim = kv->config.head_dim,
-                             .value_dim = config_value_dim(&kv->config),
+                             .key_dim = config_key_dim(&kv->config, place.layer),
+                             .value_dim = config_average_dim(&kv->config, place.layer),
                              .storage = kv->shape.storage};
     if (split > 0)
         chunk.piece[0] = piece_from(kv, holder, first);

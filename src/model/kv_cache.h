@@ -4,6 +4,7 @@
  * Sequences are the outermost dimension, then layers, then K/V heads: each of these has two
  * regions, contiguous along the positions: K in panels of KERNEL_LANES positions, dimension-major,
  * so that scores come out vectorised; V row by row. A group's query heads read each of them once.
+ * A latent cache has one vector a position and layer, key and value of all heads: K only.
  * Q8_0 keeps its scales in regions of their own (see struct kv_piece). Which positions are filled
  * is the owner's to know.
  *
@@ -30,29 +31,36 @@ struct kv_shape {
     enum storage storage;
 };
 
-/* The regions of some sequences' heads, all of a size. */
+/* Numbers that one position has. */
+struct kv_extent {
+    size_t k, v;               /* elements: of keys, and of values in whole lanes */
+    size_t k_scales, v_scales; /* of Q8_0 only */
+};
+
+/* The regions of some sequences' heads. */
 struct kv_regions {
-    int first;                 /* the position where each starts, a multiple of KERNEL_LANES */
-    size_t k_stride, v_stride; /* elements from one head's region to the next */
+    int first;     /* the position where each starts, a multiple of KERNEL_LANES */
+    size_t n;      /* positions of each, */
+    size_t padded; /* which keys have in whole panels */
     unsigned char *k, *v;
-    size_t k_scale_stride, v_scale_stride; /* scales; of Q8_0 only */
     uint16_t *k_scales, *v_scales;
 };
 
 struct kv_cache {
     struct config config; /* of the model: layers, K/V heads, their sizes */
     struct kv_shape shape;
-    int first_head[CONFIG_MAX_LAYERS + 1]; /* heads of a sequence before each layer, and all */
-    struct kv_regions whole;               /* sequence 0's */
-    struct kv_regions own;                 /* the others': what follows the prefix */
+    struct kv_extent all;     /* of a sequence's position, over all layers */
+    struct kv_extent *before; /* [n_layers] of it what stands before each layer */
+    struct kv_regions whole;  /* sequence 0's */
+    struct kv_regions own;    /* the others': what follows the prefix */
     struct arena arena;
 };
 
-/* Bytes that a cache takes: false when they do not fit a size_t. */
+/* Bytes that a cache takes, a few for each layer aside: false when they do not fit a size_t. */
 bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t *bytes);
 
 /* Bytes that one position adds, over all layers: a key and a value of each K/V head, of which the
- * layers have n_kv_heads (see config_kv_heads). */
+ * layers have n_kv_heads (see config_kv_heads); or what is latent. */
 size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage);
 
 /* Whether a cache can be stored so: as F32, F16 or Q8_0. */
@@ -68,9 +76,9 @@ struct kv_place {
     int sequence, layer, kv_head;
 };
 
-/* Stores the key [head_dim] and value [value_dim] of one position that the sequence holds itself
- * (asserted), of one head. Different positions of different panels, and different places, may be
- * written at once. */
+/* Stores the key [config_key_dim] and value [value_dim] of one position that the sequence holds
+ * itself (asserted), of one head; of a latent cache only the first. Different positions of
+ * different panels, and different places, may be written at once. */
 void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_place place,
                   int position, const float *k, const float *v);
 

@@ -13,6 +13,9 @@ enum extent {
     V_DIM,
     QKV_DIM,
     HEADS_DIM,
+    HEAD_DIM,
+    RANK,
+    HEADS_RANK,
     N_HEADS,
     D_FF,
     N_CTX,
@@ -40,6 +43,9 @@ static const struct tensor_row {
     [ROLE_ATTN_Q] = {FORM_MATRIX, Q_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
     [ROLE_ATTN_K] = {FORM_MATRIX, K_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
     [ROLE_ATTN_V] = {FORM_MATRIX, V_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
+    [ROLE_ATTN_KV_A] = {FORM_MATRIX, RANK, D_MODEL, USUAL_BIAS, WEIGHT},
+    [ROLE_ATTN_K_B] = {FORM_MATRIX, HEADS_RANK, HEAD_DIM, NO_BIAS, WEIGHT | SPEC_BY_HEAD},
+    [ROLE_ATTN_V_B] = {FORM_MATRIX, HEADS_DIM, RANK, NO_BIAS, WEIGHT | SPEC_BY_HEAD},
     [ROLE_ATTN_REL] = {FORM_TABLE, N_HEADS, TWO, NO_BIAS, SPEC_REQUIRED},
     [ROLE_ATTN_OUTPUT] = {FORM_MATRIX, D_MODEL, HEADS_DIM, USUAL_BIAS, WEIGHT | SPEC_RESIDUAL},
     [ROLE_ATTN_OUTPUT_NORM] = {FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
@@ -62,11 +68,16 @@ bool layout_has(const struct config *c, enum tensor_role role)
     case ROLE_ATTN_REL:
         return c->position == POSITION_QUADRATIC;
     case ROLE_ATTN_QKV:
-        return !c->split_qkv;
+        return !c->split_qkv && !config_is_latent(c);
     case ROLE_ATTN_Q:
+        return c->split_qkv || config_is_latent(c);
     case ROLE_ATTN_K:
     case ROLE_ATTN_V:
-        return c->split_qkv;
+        return c->split_qkv && !config_is_latent(c);
+    case ROLE_ATTN_KV_A:
+    case ROLE_ATTN_K_B:
+    case ROLE_ATTN_V_B:
+        return config_is_latent(c);
     case ROLE_FFN_GATE:
         return ffn_is_gated(c->ffn);
     case ROLE_ATTN_NORM:
@@ -100,6 +111,12 @@ static int extent_of(const struct config *c, enum extent extent, int layer)
         return config_qkv_dim(c, layer);
     case HEADS_DIM:
         return config_heads_dim(c);
+    case HEAD_DIM:
+        return c->head_dim;
+    case RANK:
+        return config_latent(c, layer);
+    case HEADS_RANK:
+        return c->n_heads * config_latent(c, layer);
     case N_HEADS:
         return c->n_heads;
     case D_FF:
@@ -119,13 +136,17 @@ struct tensor_spec layout_weight(const struct config *c, enum tensor_role role, 
 {
     assert(role < TENSOR_ROLES && layer >= 0 && layer < c->n_layers);
     const struct tensor_row *row = &tensor_rows[role];
+    const bool by_head = row->flags & SPEC_BY_HEAD;
     return (struct tensor_spec){
         .role = role,
         .layer = config_block(c, layer),
         .form = row->form,
-        .n_dims = row->rows == ONE ? 1 : 2,
+        .n_dims = row->rows == ONE ? 1
+                  : by_head        ? 3
+                                   : 2,
         .rows = extent_of(c, row->rows, layer),
         .cols = extent_of(c, row->cols, layer),
+        .n_matrices = by_head ? c->n_heads : 1,
         .flags = row->flags,
         .name = arch_tensor_name(role, config_block(c, layer), false),
     };
@@ -150,7 +171,7 @@ struct tensor_spec layout_bias(const struct config *c, enum tensor_role role, in
     s.is_bias = true;
     s.n_dims = 1;
     s.cols = s.form == FORM_NORM ? s.cols : s.rows;
-    s.rows = 1;
+    s.rows = s.n_matrices = 1;
     s.flags = bias_of(c, role) == UNUSUAL_BIAS ? SPEC_UNUSUAL : c->no_biases ? SPEC_NOT_NEW : 0;
     s.name = arch_tensor_name(role, s.layer, true);
     return s;
@@ -159,6 +180,11 @@ struct tensor_spec layout_bias(const struct config *c, enum tensor_role role, in
 int layout_qkv(const struct config *c, int layer, struct qkv_part parts[QKV_PARTS])
 {
     const int q = config_q_dim(c), k = config_k_dim(c, layer), v = config_v_dim(c, layer);
+    if (config_is_latent(c)) {
+        parts[0] = (struct qkv_part){ROLE_ATTN_Q, 0, q};
+        parts[1] = (struct qkv_part){ROLE_ATTN_KV_A, q, k};
+        return 2;
+    }
     if (!c->split_qkv) {
         parts[0] = (struct qkv_part){ROLE_ATTN_QKV, 0, q + k + v};
         return 1;
@@ -278,5 +304,8 @@ bool layout_named(const struct config *c, struct text name, struct tensor_spec *
 
 uint32_t layout_type(const struct tensor_spec *s, uint32_t type)
 {
+    const struct tensor_type_info *info = tensor_type_find(type);
+    if ((s->flags & SPEC_BY_HEAD) && (uint32_t)s->cols % info->block_elements != 0)
+        return TENSOR_F16;
     return type == TENSOR_Q4_0 && (s->flags & SPEC_ROWS_ENTER) ? TENSOR_Q8_0 : type;
 }

@@ -29,6 +29,7 @@ enum {
     SPEC_NOT_NEW = 32,  /* only where a file has it: new checkpoints have none */
     SPEC_UNUSUAL = 64,  /* the same, and we train none */
     SPEC_FIXED = 128,   /* no training changes it */
+    SPEC_BY_HEAD = 256, /* a matrix for each head, whose rows may be short */
 };
 
 struct tensor_spec {
@@ -36,8 +37,9 @@ struct tensor_spec {
     int layer; /* 0 outside of the blocks */
     bool is_bias;
     enum tensor_form form; /* of the weight, or of what this is the bias of */
-    int n_dims;            /* 1 or 2 */
+    int n_dims;            /* 1, 2, or 3: n_matrices one after the other, of rows / n_matrices */
     int rows, cols;        /* a vector has one row */
+    int n_matrices;        /* a head's each; else 1 */
     unsigned flags;        /* SPEC_... */
     struct tensor_name name;
 };
@@ -60,7 +62,8 @@ bool layout_has_bias(const struct config *c, enum tensor_role role);
 struct tensor_spec layout_bias(const struct config *c, enum tensor_role role, int layer);
 
 /* Q, K and V of a layer: the tensors they are in, in the order of their rows in the joined matrix
- * [config_qkv_dim, d_model], and the first of these rows. Returns how many: 1 or 3. */
+ * [config_qkv_dim, d_model], and the first of these rows. Returns how many: 1 or 3, or 2 if what is
+ * latent stands for K and V. */
 struct qkv_part {
     enum tensor_role role;
     int first, rows;
@@ -79,12 +82,23 @@ static inline uint64_t spec_elements(const struct tensor_spec *s)
     return (uint64_t)s->rows * (uint64_t)s->cols;
 }
 
+/* The n_dims sizes that a file has for it, the row length first; the others are 1. */
+#define SPEC_DIMS 3
+struct spec_dims {
+    uint64_t n[SPEC_DIMS];
+};
+static inline struct spec_dims spec_dims(const struct tensor_spec *s)
+{
+    return (struct spec_dims){
+        {(uint64_t)s->cols, (uint64_t)(s->rows / s->n_matrices), (uint64_t)s->n_matrices}};
+}
+
 /*
  * The type (an enum tensor_type) of a tensor that may change, where matrices are to be of `type`:
  * the same, but Q8_0 for Q4_0 if its rows enter the residual stream as they are. Their error is not
  * averaged over a sum (a trained toy checkpoint loses 0.07 nats a token with all matrices in Q4_0,
  * 0.02 with this exception), and a token reads only one of them, unless the matrix is the
- * output's too.
+ * output's too. And F16 for a matrix of each head whose rows are no whole blocks of the type.
  */
 uint32_t layout_type(const struct tensor_spec *s, uint32_t type);
 

@@ -51,7 +51,7 @@ static bool has_shape(const struct gguf_tensor *t, int n_dims, const uint64_t *d
 static const struct gguf_tensor *find_tensor(struct loader *ld, const struct tensor_spec *spec)
 {
     const char *name = spec->name.text;
-    const uint64_t dims[] = {(uint64_t)spec->cols, (uint64_t)spec->rows};
+    const struct spec_dims dims = spec_dims(spec);
     if (ld->status != STATUS_OK)
         return NULL;
     const struct gguf_tensor *t = gguf_find_tensor(ld->g, name);
@@ -60,9 +60,9 @@ static const struct gguf_tensor *find_tensor(struct loader *ld, const struct ten
             ld->status = err_set(ld->err, STATUS_BAD_FILE, "tensor %s: missing", name);
         return NULL;
     }
-    if (!has_shape(t, spec->n_dims, dims)) {
+    if (!has_shape(t, spec->n_dims, dims.n)) {
         char expected[96], found[96];
-        describe_shape(expected, sizeof expected, spec->n_dims, dims);
+        describe_shape(expected, sizeof expected, spec->n_dims, dims.n);
         describe_shape(found, sizeof found, t->n_dims, t->dims);
         ld->status = err_set(ld->err, STATUS_BAD_FILE, "tensor %s: expected shape %s, found %s",
                              name, expected, found);
@@ -128,10 +128,35 @@ static const float *load_bias(struct loader *ld, const struct config *c, enum te
     return load_floats(ld, &spec);
 }
 
+/* Matrix h of those of a tensor that stand one after the other. */
+static struct gguf_tensor matrix_of_tensor(const struct gguf_tensor *t, int h, int n_matrices)
+{
+    struct gguf_tensor one = *t;
+    one.dims[2] = 1;
+    one.n_elements /= (uint64_t)n_matrices;
+    one.n_bytes /= (uint64_t)n_matrices;
+    one.data += (uint64_t)h * one.n_bytes;
+    return one;
+}
+
+/* All matrices of a weight; w is the shape of one. */
+static void fill_panels(struct loader *ld, unsigned char *panels, const struct matrix *w,
+                        const struct gguf_tensor *t, int n_matrices)
+{
+    for (int h = 0; h < n_matrices; h++, panels += matrix_bytes(w->n_out, w->n_in, w->storage)) {
+        if (!t) {
+            pack_random(panels, w, RANDOM_SPREAD, &ld->rng, &ld->scratch);
+            continue;
+        }
+        const struct gguf_tensor one = matrix_of_tensor(t, h, n_matrices);
+        pack_matrix(panels, w, 0, &one, &ld->scratch);
+    }
+}
+
 /* A weight as panels; its bias is still NULL. */
 static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *spec)
 {
-    struct matrix w = {.n_out = spec->rows, .n_in = spec->cols};
+    struct matrix w = {.n_out = spec->rows / spec->n_matrices, .n_in = spec->cols};
     const uint32_t type = layout_type(spec, pack_type(ld->options.storage));
     pack_storage(tensor_type_find(type), &w.storage);
     const struct gguf_tensor *t = NULL;
@@ -142,14 +167,12 @@ static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *sp
         if (!ld->options.convert)
             pack_storage(t->type, &w.storage);
     }
-    void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
+    void *panels = arena_take(
+        &ld->arena, (uint64_t)spec->n_matrices * matrix_bytes(w.n_out, w.n_in, w.storage), 1);
     w.panels = panels;
     if (!panels)
         return w;
-    if (!t)
-        pack_random(panels, &w, RANDOM_SPREAD, &ld->rng, &ld->scratch);
-    else
-        pack_matrix(panels, &w, 0, t, &ld->scratch);
+    fill_panels(ld, panels, &w, t, spec->n_matrices);
     if (t)
         release(ld, t);
     return w;
@@ -294,7 +317,8 @@ static const struct attend_bias *load_score_bias(struct loader *ld, const struct
 
 bool model_has(const struct config *c, enum tensor_role role)
 {
-    const bool is_part = role == ROLE_ATTN_Q || role == ROLE_ATTN_K || role == ROLE_ATTN_V;
+    const bool is_part =
+        role == ROLE_ATTN_Q || role == ROLE_ATTN_K || role == ROLE_ATTN_V || role == ROLE_ATTN_KV_A;
     return role == ROLE_ATTN_QKV || (layout_has(c, role) && !is_part);
 }
 
@@ -523,6 +547,14 @@ void model_free(struct model *m)
         return;
     arena_free(&m->weights);
     free(m);
+}
+
+struct matrix model_head_matrix(const struct weight *w, int head)
+{
+    struct matrix m = w->matrix;
+    m.panels =
+        (const unsigned char *)m.panels + (uint64_t)head * matrix_bytes(m.n_out, m.n_in, m.storage);
+    return m;
 }
 
 void model_embed(const struct model *m, const struct positions *p, int token, int t, float *out)

@@ -20,8 +20,9 @@ struct lister {
 
 static bool param_fits(const struct gguf_tensor *t, const struct tensor_spec *spec)
 {
-    return t->dims[0] == (uint64_t)spec->cols && t->dims[1] == (uint64_t)spec->rows &&
-           t->dims[2] == 1 && t->dims[3] == 1;
+    const struct spec_dims dims = spec_dims(spec);
+    return t->dims[0] == dims.n[0] && t->dims[1] == dims.n[1] && t->dims[2] == dims.n[2] &&
+           t->dims[3] == 1;
 }
 
 /* Whether the file's tensor is as expected; what is not sticks to the lister. */
@@ -30,11 +31,13 @@ static void check_param(struct lister *ls, const struct tensor_spec *spec,
 {
     enum storage storage;
     if (!param_fits(t, spec))
-        ls->status = err_set(ls->err, STATUS_BAD_FILE,
-                             "tensor %s: expected shape %d x %d, found %llu x %llu x %llu x %llu",
-                             spec->name.text, spec->cols, spec->rows,
-                             (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
-                             (unsigned long long)t->dims[2], (unsigned long long)t->dims[3]);
+        ls->status =
+            err_set(ls->err, STATUS_BAD_FILE,
+                    "tensor %s: expected shape %d x %d x %d, found %llu x %llu x %llu x "
+                    "%llu",
+                    spec->name.text, spec->cols, spec->rows / spec->n_matrices, spec->n_matrices,
+                    (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
+                    (unsigned long long)t->dims[2], (unsigned long long)t->dims[3]);
     else if (!pack_storage(t->type, &storage))
         ls->status = err_set(ls->err, STATUS_BAD_FILE,
                              "tensor %s: expected type F32, F16, BF16, Q8_0 or Q4_0, found %s",
@@ -121,8 +124,8 @@ void param_list_read(const struct param_list *list, const struct gguf *g, float 
 static void add_param(struct gguf_writer *w, const struct param *p, const char *name,
                       const float *flat)
 {
-    const uint64_t dims[] = {(uint64_t)p->spec.cols, (uint64_t)p->spec.rows};
-    gguf_add_tensor(w, text_of(name), TENSOR_F32, p->spec.n_dims, dims, flat + p->offset);
+    const struct spec_dims dims = spec_dims(&p->spec);
+    gguf_add_tensor(w, text_of(name), TENSOR_F32, p->spec.n_dims, dims.n, flat + p->offset);
 }
 
 void param_list_write(const struct param_list *list, const float *flat, struct gguf_writer *w)

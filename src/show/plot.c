@@ -112,7 +112,7 @@ static enum status take_lines(struct plot_chart *c, const char *path, struct err
 static void find_ends(struct plot_chart *c)
 {
     c->x_lo = c->x_hi = (double)NAN;
-    c->y_lo = c->y_hi = 0;
+    c->y_lo = c->y_hi = c->plot->y_near ? (double)NAN : 0;
     for (int i = 0; i < c->n_lines; i++) {
         const struct plot_line *line = &c->lines[i];
         for (int k = 0; k < line->n_points; k++) {

@@ -40,6 +40,8 @@ struct plot {
     const char *x_label, *y_label; /* with units */
     bool x_doubles; /* equal steps of the x axis are equal ratios, its ticks powers of two; points
                        whose x is not positive are left out */
+    bool y_near;    /* the y axis begins near the lowest value instead of at zero: what is shown are
+                       differences */
     /* What the legend calls a line, its band and its dashed line; "" for no such entry. One that
      * nothing drawn needs is left out too. */
     const char *mid_label, *band_label, *predicted_label;

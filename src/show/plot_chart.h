@@ -39,7 +39,8 @@ struct plot_chart {
     int n_lines;
     struct plot_point *points; /* the lines' own; one allocation */
 
-    double x_lo, x_hi, y_lo, y_hi; /* the data's ends at those of the axes; y includes 0 */
+    double x_lo, x_hi, y_lo, y_hi; /* the data's ends at those of the axes; y includes 0, but with
+                                      y_near */
     bool one_x;                    /* all points share x: lines stand side by side */
     bool has_lines, has_bars, has_bands, has_predicted;
     struct scale_ticks y_ticks;

@@ -2,6 +2,8 @@
 
 #include <assert.h>
 
+#include "engine/causal.h"
+
 static float *take_rows(struct arena *arena, uint64_t rows, int n)
 {
     return arena_take(arena, rows, (uint64_t)n * sizeof(float));
@@ -12,17 +14,19 @@ static int widest_layer(const struct config *c)
 {
     int widest = 0;
     for (int l = 1; l < c->n_layers; l++)
-        if (config_kv_heads(c, l) > config_kv_heads(c, widest))
+        if (config_qkv_dim(c, l) > config_qkv_dim(c, widest))
             widest = l;
     return widest;
 }
 
-/* Room for a matrix in panels along either dimension. */
+/* Room for a matrix, or those of the heads, in panels along either dimension. */
 static float *take_panels(struct arena *arena, const struct tensor_spec *spec)
 {
-    const uint64_t forward = (uint64_t)kernel_padded(spec->rows) * (uint64_t)spec->cols;
-    const uint64_t backward = (uint64_t)kernel_padded(spec->cols) * (uint64_t)spec->rows;
-    return arena_take(arena, forward > backward ? forward : backward, sizeof(float));
+    const int n = spec->n_matrices, rows = spec->rows / n;
+    const uint64_t forward = (uint64_t)kernel_padded(rows) * (uint64_t)spec->cols;
+    const uint64_t backward = (uint64_t)kernel_padded(spec->cols) * (uint64_t)rows;
+    return arena_take(arena, (uint64_t)n * (forward > backward ? forward : backward),
+                      sizeof(float));
 }
 
 static struct saved take_saved(struct arena *arena, const struct backprop *b, int l, uint64_t rows)
@@ -31,12 +35,13 @@ static struct saved take_saved(struct arena *arena, const struct backprop *b, in
     return (struct saved){
         .x = take_rows(arena, rows, c->d_model),
         .qkv = take_rows(arena, rows, config_qkv_dim(c, l)),
+        .kv = config_is_latent(c) ? take_rows(arena, rows, activations_kv_dim(c)) : NULL,
         .heads = take_rows(arena, rows, config_heads_dim(c)),
         .mid = take_rows(arena, rows, c->d_model),
         .up = take_rows(arena, rows, c->d_ff),
         .gate = ffn_is_gated(c->ffn) ? take_rows(arena, rows, c->d_ff) : NULL,
         .softmax = take_rows(arena, (uint64_t)b->n_sequences * (uint64_t)c->n_heads,
-                             2 * activations_padded_length(b->length)),
+                             2 * causal_padded_length(b->length)),
     };
 }
 
@@ -80,6 +85,8 @@ static void take_gradients(struct backprop *b, struct arena *arena, int widest, 
     b->dgate = ffn_is_gated(c->ffn) ? take_rows(arena, rows, c->d_ff) : NULL;
     b->dheads = take_rows(arena, rows, config_heads_dim(c));
     b->dqkv = take_rows(arena, rows, config_qkv_dim(c, widest));
+    if (config_is_latent(c))
+        b->dkv = take_rows(arena, rows, activations_kv_dim(c));
     b->stats = take_rows(arena, rows, 2);
     if (c->position == POSITION_QUADRATIC)
         b->drel =

@@ -3,7 +3,7 @@
  * the buffers that the layers share.
  *
  * Rows are tokens: row = window * length + position. Letters: d = d_model, heads =
- * config_heads_dim, qkv = config_qkv_dim of the layer, ff = d_ff.
+ * config_heads_dim, qkv = config_qkv_dim of the layer, kv = activations_kv_dim, ff = d_ff.
  *
  * Points of the residual stream are counted from 0, the embedding, on: 2 l + 1 is after block l's
  * attention, 2 l + 2 after its feed-forward part. Where norms stand after the residuals the stream
@@ -25,6 +25,7 @@
 struct saved {
     float *x;       /* [rows, d] the residual stream before it */
     float *qkv;     /* [rows, qkv] queries and keys not yet turned */
+    float *kv;      /* [rows, kv] all heads' keys and values of what is latent; else NULL */
     float *heads;   /* [rows, heads] outputs of the heads */
     float *mid;     /* [rows, d] the residual stream after attention */
     float *up;      /* [rows, ff] before what makes it not linear */
@@ -65,6 +66,7 @@ struct backprop {
     float *dup, *dgate; /* [rows, ff]; dgate NULL where there is no gate */
     float *dheads;      /* [rows, heads] */
     float *dqkv;        /* [rows, qkv] */
+    float *dkv;         /* [rows, kv]; NULL where saved.kv is */
     float *stats;       /* [rows, 2] of a norm */
     double *drel;       /* [windows, n_heads, 2] of quadratic positions; NULL of others */
 
@@ -78,10 +80,17 @@ struct backprop {
  * an int. */
 void activations_take(struct backprop *b, struct arena *arena);
 
-/* Whole blocks of queries. */
-static inline int activations_padded_length(int length)
+/* Elements of a row of all heads' keys, then all heads' values, made of what is latent. */
+static inline int activations_kv_dim(const struct config *c)
 {
-    return (length + CAUSAL_WIDTH - 1) / CAUSAL_WIDTH * CAUSAL_WIDTH;
+    return c->n_heads * (c->head_dim + config_value_dim(c));
+}
+
+/* The K/V heads of a layer as attention has them in training: what is latent is made into those of
+ * each head (see train/latent.h). */
+static inline int activations_kv_heads(const struct config *c, int layer)
+{
+    return config_is_latent(c) ? c->n_heads : config_kv_heads(c, layer);
 }
 
 /* [rows, d] of a point. */

@@ -39,16 +39,22 @@ static void pack_backward(float *panels, const float *w, int n_out, int n_in, in
     }
 }
 
+void backprop_pack_matrix(const struct pass *p, const float *w, int n_out, int n_in, bool backward,
+                          float *panels, int thread)
+{
+    if (backward)
+        pack_backward(panels, w, n_out, n_in, thread, p->b->n_threads);
+    else
+        pack_forward(panels, w, n_out, n_in, thread, p->b->n_threads);
+}
+
 void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool backward, float *panels,
                    int thread)
 {
     const struct tensor_spec spec = layout_weight(&p->b->config, role, l);
     const struct param_pair *of_role = role_in_block(role) ? p->w->blocks[l].w : p->w->w;
     assert(spec.form == FORM_MATRIX);
-    if (backward)
-        pack_backward(panels, of_role[role].weight, spec.rows, spec.cols, thread, p->b->n_threads);
-    else
-        pack_forward(panels, of_role[role].weight, spec.rows, spec.cols, thread, p->b->n_threads);
+    backprop_pack_matrix(p, of_role[role].weight, spec.rows, spec.cols, backward, panels, thread);
 }
 
 void backprop_multiply(const struct backprop *b, const struct rows_product *m)
@@ -98,7 +104,8 @@ void backprop_weight_sums(const struct backprop *b, const struct weight_sums *s,
 {
     int begin, end;
     pool_share(s->n_out, thread, b->n_threads, &begin, &end);
-    const size_t n_in = (size_t)s->n_in, stride = s->dy_stride ? s->dy_stride : (size_t)s->n_out;
+    const size_t n_in = (size_t)s->n_in, x_stride = s->x_stride ? s->x_stride : n_in;
+    const size_t stride = s->dy_stride ? s->dy_stride : (size_t)s->n_out;
     for (int row = 0; row < s->n_rows; row += SUM_BLOCK) {
         const int left = s->n_rows - row;
         float *out = s->gradient->weight + (size_t)begin * n_in;
@@ -108,8 +115,8 @@ void backprop_weight_sums(const struct backprop *b, const struct weight_sums *s,
                                   .a = s->dy + (size_t)row * stride + begin,
                                   .a_row = 1,
                                   .a_col = stride,
-                                  .b = s->x + (size_t)row * n_in,
-                                  .b_row = n_in,
+                                  .b = s->x + (size_t)row * x_stride,
+                                  .b_row = x_stride,
                                   .b_panel = KERNEL_LANES,
                                   .c = out,
                                   .c_row = n_in,

@@ -11,6 +11,10 @@
 void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool backward, float *panels,
                    int thread);
 
+/* The same of any matrix w [n_out, n_in]. */
+void backprop_pack_matrix(const struct pass *p, const float *w, int n_out, int n_in, bool backward,
+                          float *panels, int thread);
+
 /* y [n_rows, n_out] = start + x [n_rows, n_in] * panels + bias. */
 struct rows_product {
     int n_rows, n_in, n_out;
@@ -38,7 +42,7 @@ void backprop_row_sums(const struct backprop *b, const struct row_sums *s);
 struct weight_sums {
     const struct param_pair *gradient;
     const float *dy, *x;
-    size_t dy_stride; /* floats between rows; 0: n_out */
+    size_t dy_stride, x_stride; /* floats between rows; 0: n_out, n_in */
     int n_rows, n_out, n_in;
     bool add;
 };

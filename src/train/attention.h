@@ -6,11 +6,9 @@
 
 #include "train/pass.h"
 
-/* Floats of scratch that a thread needs. */
-size_t backprop_attention_scratch(const struct config *c, int length);
-
 /* This thread's share of the windows and K/V heads of block l: qkv -> heads, dheads -> dqkv and,
- * of quadratic positions, drel. */
+ * of quadratic positions, drel. Of a latent cache keys and values are in kv, their gradient in dkv.
+ */
 void backprop_attention(const struct pass *p, int l, int thread);
 void backprop_attention_backward(const struct pass *p, int l, int thread);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/causal.h"
 #include "train/affine.h"
 #include "train/attention.h"
 #include "train/block.h"
@@ -26,7 +27,7 @@ static int head_rows_of(uint64_t rows, int n_vocab)
 static size_t scratch_floats_of(const struct config *c, int length)
 {
     const size_t row_block = ROW_BLOCK * (size_t)(c->d_model + c->d_ff);
-    const size_t item = backprop_attention_scratch(c, length);
+    const size_t item = causal_scratch(c, length);
     const size_t most = row_block > item ? row_block : item;
     return (most + KERNEL_LANES - 1) / KERNEL_LANES * KERNEL_LANES;
 }

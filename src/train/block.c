@@ -5,14 +5,18 @@
 
 #include "train/affine.h"
 #include "train/attention.h"
+#include "train/latent.h"
 #include "train/norm.h"
 
 /* The block's matrices, for one direction. */
 static void pack_block(const struct pass *p, int l, bool backward, int thread)
 {
-    for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
-        if (p->b->panels[role])
+    for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++) {
+        if (role == ROLE_ATTN_K_B && p->b->panels[role])
+            latent_pack_keys(p, l, backward, p->b->panels[role], thread);
+        else if (p->b->panels[role])
             backprop_pack(p, role, l, backward, p->b->panels[role], thread);
+    }
 }
 
 /* --- forwards -------------------------------------------------------------------------------- */
@@ -46,6 +50,8 @@ static void project_qkv(const struct pass *p, int l, int thread)
                                            .y_stride = (size_t)qkv};
             backprop_multiply(b, &m);
         }
+        if (config_is_latent(&b->config))
+            latent_expand(p, l, r);
     }
 }
 
@@ -212,6 +218,12 @@ static void attn_output_and_ffn_backward(const struct pass *p, int l, int thread
     }
 }
 
+/* Whether a later layer has been at the block's gradients. */
+static bool adds_to_sums(const struct pass *p, int l)
+{
+    return p->b->config.shared && l + 1 < p->b->config.n_layers;
+}
+
 /* This thread's share of the gradient of a role's weight and bias: y = x W^T + b, where dy's rows
  * are dy_stride floats apart (0: as long as they are). */
 static void weight_sums(const struct pass *p, int l, enum tensor_role role, const float *dy,
@@ -226,7 +238,7 @@ static void weight_sums(const struct pass *p, int l, enum tensor_role role, cons
                                      .n_rows = pass_rows(p),
                                      .n_out = spec.rows,
                                      .n_in = spec.cols,
-                                     .add = c->shared && l + 1 < c->n_layers};
+                                     .add = adds_to_sums(p, l)};
     backprop_weight_sums(p->b, &sums, thread);
 }
 
@@ -253,6 +265,8 @@ static void project_qkv_backward(const struct pass *p, int l, int thread)
         float *dnorm = rows_at(b->dnorm, r, d);
         const float *start = through_norm(p, b->dmid, r);
         backprop_norm(p, 2 * l, r, rows_at(b->norm, r, d));
+        if (config_is_latent(&b->config))
+            latent_expand_backward(p, l, r);
         for (int i = 0; i < n_parts; i++) {
             const struct rows_product m = {.n_rows = rows_n(r),
                                            .n_in = parts[i].rows,
@@ -276,6 +290,8 @@ static void attention_sums(const struct pass *p, int l, int thread)
     weight_sums(p, l, ROLE_ATTN_OUTPUT, b->dmid_dropped, 0, b->blocks[l].heads, thread);
     for (int i = 0; i < n_parts; i++)
         weight_sums(p, l, parts[i].role, b->dqkv + parts[i].first, qkv, b->norm, thread);
+    if (config_is_latent(&b->config))
+        latent_sums(p, l, adds_to_sums(p, l), thread);
     backprop_norm_sums(p, 2 * l, thread);
     backprop_attention_sums(p, l, thread);
 }

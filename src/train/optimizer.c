@@ -65,7 +65,7 @@ void optimizer_initialise(struct optimizer *o, const struct config *c, struct rn
             continue;
         }
         for (size_t j = 0; j < spec_elements(spec); j++) {
-            if (spec->n_dims == 2)
+            if (spec->n_dims > 1)
                 w[j] = (float)(deviation * normal(r));
             else
                 w[j] = spec->is_bias ? 0 : 1;

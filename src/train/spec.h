@@ -16,6 +16,8 @@
 
 enum train_event_kind {
     TRAIN_LEARNING,  /* the vocabulary: done of all (0: unknown) */
+    TRAIN_TRIED,     /* the rate `lr` for `step` steps (0: none), with `loss` on `all` windows */
+    TRAIN_CHOSEN,    /* the rate `lr`; 0: the checkpoint stays as it is */
     TRAIN_STEP,      /* a step was made */
     TRAIN_EVALUATED, /* the held-out loss was measured after `step` steps */
     TRAIN_SAVED,     /* OUT.state was written after `step` steps */
@@ -24,7 +26,7 @@ enum train_event_kind {
 
 struct train_event {
     enum train_event_kind kind;
-    uint64_t done, all;  /* of TRAIN_LEARNING */
+    uint64_t done, all;  /* of TRAIN_LEARNING; TRAIN_TRIED */
     int step;            /* steps made so far */
     double loss;         /* of this step's batch before it; of TRAIN_EVALUATED, mean of the steps
                             since the last evaluation */
@@ -55,12 +57,14 @@ struct train_spec {
 
     int n_steps, batch, length; /* windows a step, tokens a window */
     int warmup;                 /* steps */
-    double lr, beta2, weight_decay;
+    double lr;                  /* 0, with `from`: a few are tried, see train/probe.h */
+    double beta2, weight_decay;
     double dropout, attn_dropout; /* 0 to below 1 */
     double label_smoothing;       /* 0 to below 1 */
     double clip;                  /* of the gradient's norm; 0: no limit */
     double val_fraction;          /* of each text, held out; 0: none */
-    int eval_every, save_every;
+    int eval_every;               /* -1: never, and then keep_last */
+    int save_every;
     bool keep_last; /* OUT is the last state, not the best on the held-out part */
     bool resume;
     bool seed_given; /* else a resumed run has the state's seed */
@@ -72,6 +76,23 @@ struct train_spec {
     bool (*stop)(void *arg); /* true: save and end */
     void (*event)(void *arg, const struct train_event *ev);
     void *arg;
+};
+
+/* What a run will do and take, known before it takes it. */
+struct train_plan {
+    struct config config;
+    uint64_t n_params;
+    size_t train_tokens, val_tokens; /* in the texts */
+    size_t val_scored;               /* tokens predicted in an evaluation */
+    double bytes_per_token;          /* in the texts */
+    uint64_t seed;
+    bool widened;     /* `from` holds other types than F32: it is trained in F32 */
+    int resumed_step; /* 0: from the beginning */
+    double best_loss; /* of the resumed run so far, in nats a token; infinite: none */
+    int best_step;
+    double bits_per_nat; /* bits a byte of the held-out part for each nat a token */
+    int replaced_step;   /* of a state that is not resumed and will be replaced; 0: none */
+    size_t parameter_bytes, activation_bytes, token_bytes, teacher_bytes;
 };
 
 #endif

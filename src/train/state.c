@@ -4,7 +4,7 @@
  *     magic [8], u64 version
  *     u64 identity [STATE_FIELDS]     what must be the same to go on; doubles as their bits
  *     u64 step, best_step, best (a double), rng state, rng increment, n_floats
- *     u64 length of OUT in bytes, hash of OUT
+ *     u64 length of OUT in bytes, hash of OUT, learning rate (a double)
  *     f32 weights [n_floats], m [n_floats], v [n_floats]
  *     u64 hash of all before
  */
@@ -21,8 +21,9 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states are written as they are");
 
-#define STATE_VERSION  3
-#define PROGRESS_WORDS 8
+#define STATE_VERSION  4
+#define PROGRESS_WORDS 9
+#define MOST_RATE      10.0 /* of --lr */
 
 struct header {
     char magic[8];
@@ -97,6 +98,8 @@ uint64_t state_hash_config(uint64_t hash, const struct config *c)
     for (int l = 0; l < c->n_layers; l++) {
         const int kv_heads = config_kv_heads(c, l);
         hash = train_hash(hash, &kv_heads, sizeof kv_heads);
+        if (config_is_latent(c))
+            hash = train_hash(hash, &c->latent[l], sizeof c->latent[l]);
     }
     return hash;
 }
@@ -234,9 +237,14 @@ enum status state_parse(struct state *s, const void *bytes, size_t len, const ch
      * ever writing OUT. */
     if (!(best >= 0))
         return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims a best loss of %g", path, best);
+    const double rate = double_of(h.progress[8]);
+    if (!(rate >= 0 && rate <= MOST_RATE))
+        return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims a learning rate of %g", path,
+                       rate);
     s->progress = (struct progress){.step = (int)h.progress[0],
                                     .best_step = (int)h.progress[1],
                                     .best = best,
+                                    .rate = rate,
                                     .rng = {h.progress[3], h.progress[4]},
                                     .out_len = h.progress[6],
                                     .out_hash = h.progress[7]};
@@ -297,7 +305,7 @@ enum status state_write(const char *path, const struct identity *identity,
                        .progress = {(uint64_t)progress->step, (uint64_t)progress->best_step,
                                     double_bits(progress->best), progress->rng.state,
                                     progress->rng.increment, o->list->n_floats, progress->out_len,
-                                    progress->out_hash}};
+                                    progress->out_hash, double_bits(progress->rate)}};
     memcpy(h.magic, magic, sizeof magic);
     memcpy(h.identity, identity->fields, sizeof h.identity);
     struct file_writer *w;

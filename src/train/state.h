@@ -12,6 +12,7 @@
 struct progress {
     int step, best_step;
     double best; /* val_loss of OUT; infinite before the first evaluation */
+    double rate; /* the full learning rate; 0: not yet chosen, or, once all steps are made, none */
     struct rng rng;
     uint64_t out_len, out_hash; /* of OUT as it was last written: bytes, train_hash */
 };

@@ -8,42 +8,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "train/backprop.h"
-#include "train/data.h"
 #include "train/hash.h"
-#include "train/state.h"
-#include "train/template.h"
+#include "train/probe.h"
+#include "train/steps.h"
+#include "train/trainer.h"
 
 /* An evaluation predicts at most about so many tokens, evenly spread over the held-out part. */
 #define VAL_TOKENS 131072
-
-/* Streams of the seed. */
-enum { STREAM_WEIGHTS, STREAM_WINDOWS, STREAM_DROPOUT /* and all above: one a step */ };
-
-struct trainer {
-    const struct train_spec *spec;
-    struct train_spec copy; /* that `spec` points to: with the seed and keep_last that count */
-    struct train_plan plan;
-    struct train_template template;
-    struct train_data data;
-    struct param_list list, teacher_list;
-    struct config teacher_config;
-    char *state_path;
-    struct state state; /* open while there is one to resume */
-    struct identity identity;
-    struct progress progress;
-
-    struct arena arena; /* parameters, teacher, batch */
-    struct optimizer optimizer;
-    struct param_view teacher_weights;
-    struct backprop *engine, *teacher;
-    int32_t *inputs, *targets; /* [batch, length] */
-
-    double loss_sum; /* since the last evaluation */
-    int loss_steps;
-    bool out_written; /* by this run, or it is the resumed state's best */
-    int saved_step;
-};
 
 /* --- opening --------------------------------------------------------------------------------- */
 
@@ -181,6 +152,10 @@ static enum status check_state(struct trainer *t, struct err *e)
     if (t->progress.step > t->spec->n_steps)
         return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims %d steps of %d", t->state_path,
                        t->progress.step, t->spec->n_steps);
+    if (t->spec->lr == 0 && t->progress.rate == 0 && t->progress.step > 0 &&
+        t->progress.step < t->spec->n_steps)
+        return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims %d steps without a rate",
+                       t->state_path, t->progress.step);
     t->out_written = !t->spec->keep_last && isfinite(t->progress.best);
     if (t->out_written && access(t->spec->out, F_OK) != 0)
         return err_set(e, STATUS_FAILED,
@@ -284,6 +259,16 @@ void trainer_free(struct trainer *t)
 
 /* --- starting -------------------------------------------------------------------------------- */
 
+void trainer_rewind(struct trainer *t)
+{
+    struct optimizer *o = &t->optimizer;
+    param_list_read(&t->list, t->spec->from, o->weights.flat);
+    memset(o->m, 0, t->list.n_floats * sizeof *o->m);
+    memset(o->v, 0, t->list.n_floats * sizeof *o->v);
+    o->step = t->progress.step = 0;
+    rng_seed(&t->progress.rng, t->spec->seed, STREAM_WINDOWS);
+}
+
 /* The weights and the random generator as the first step finds them. */
 static enum status set_starting_point(struct trainer *t, struct err *e)
 {
@@ -294,13 +279,13 @@ static enum status set_starting_point(struct trainer *t, struct err *e)
         return s;
     }
     if (t->spec->from) {
-        param_list_read(&t->list, t->spec->from, t->optimizer.weights.flat);
+        trainer_rewind(t);
     } else {
         struct rng r;
         rng_seed(&r, t->spec->seed, STREAM_WEIGHTS);
         optimizer_initialise(&t->optimizer, &t->template.config, &r);
+        rng_seed(&t->progress.rng, t->spec->seed, STREAM_WINDOWS);
     }
-    rng_seed(&t->progress.rng, t->spec->seed, STREAM_WINDOWS);
     t->saved_step = -1;
     return STATUS_OK;
 }
@@ -391,101 +376,29 @@ static enum status save(struct trainer *t, struct err *e)
 
 /* --- steps ----------------------------------------------------------------------------------- */
 
-static enum status not_finite(const struct trainer *t, const char *what, double value,
-                              struct err *e)
-{
-    char saved[600] = "nothing has been saved yet";
-    if (t->saved_step >= 0)
-        snprintf(saved, sizeof saved, "%.400s.state has step %d", t->spec->out, t->saved_step);
-    return err_set(e, STATUS_FAILED,
-                   "the %s of step %d is %f, not a finite number; %s; a lower --lr, a longer "
-                   "--warmup or a smaller --clip may help",
-                   what, t->progress.step + 1, value, saved);
-}
-
-static void draw_batch(struct trainer *t)
-{
-    const int length = t->spec->length;
-    const size_t starts = t->data.train.n - (size_t)length;
-    for (int row = 0; row < t->spec->batch; row++) {
-        const size_t start = (size_t)(rng_unit(&t->progress.rng) * (double)starts);
-        train_data_window(&t->data.train, start, row, length, t->inputs, t->targets);
-    }
-}
-
-/* One for each step, whatever came before. */
-static uint64_t dropout_key(const struct trainer *t)
-{
-    struct rng r;
-    rng_seed(&r, t->spec->seed, STREAM_DROPOUT + (uint64_t)t->progress.step);
-    const uint64_t high = rng_u32(&r);
-    return high << 32 | rng_u32(&r);
-}
-
 static enum status make_step(struct trainer *t, struct err *e)
 {
     const uint64_t before = clock_ns();
-    draw_batch(t);
-    const struct backprop_batch batch = {.inputs = t->inputs,
-                                         .targets = t->targets,
-                                         .n_sequences = t->spec->batch,
-                                         .dropout = {t->spec->dropout, dropout_key(t)},
-                                         .attn_dropout = t->spec->attn_dropout,
-                                         .label_smoothing = (float)t->spec->label_smoothing};
-    const struct backprop_teacher teacher = {t->teacher, &t->teacher_weights,
-                                             (float)t->spec->teacher_share};
-    struct optimizer *o = &t->optimizer;
-    const double loss = backprop_gradient(t->engine, &o->weights, &batch,
-                                          t->teacher ? &teacher : NULL, &o->gradient);
-    if (!isfinite(loss))
-        return not_finite(t, "loss", loss, e);
-    const double norm = optimizer_norm(o);
-    if (!isfinite(norm))
-        return not_finite(t, "gradient's norm", norm, e);
-    const double lr = train_rate(t->spec, o->step);
-    optimizer_step(o, norm);
-    t->progress.step = o->step;
-    t->loss_sum += loss;
+    struct made_step made;
+    TRY(trainer_step(t, &made, e));
+    t->loss_sum += made.loss;
     t->loss_steps++;
-    report_event(
-        t,
-        (struct train_event){
-            .kind = TRAIN_STEP, .loss = loss, .lr = lr, .norm = norm, .ns = clock_ns() - before});
+    report_event(t, (struct train_event){.kind = TRAIN_STEP,
+                                         .loss = made.loss,
+                                         .lr = made.lr,
+                                         .norm = made.norm,
+                                         .ns = clock_ns() - before});
     return STATUS_OK;
 }
 
-/* The mean loss on the held-out windows. */
-static double validate(struct trainer *t)
-{
-    const size_t n = val_windows(t), length = (size_t)t->spec->length;
-    const size_t last = t->data.val.n - 1 - length; /* start of the last window */
-    double sum = 0;
-    for (size_t done = 0; done < n;) {
-        int rows = 0;
-        for (; rows < t->spec->batch && done + (size_t)rows < n; rows++) {
-            const size_t index = done + (size_t)rows;
-            /* One after the other if that covers the text, else spread evenly. */
-            const size_t start = n > 1 && n * length + length < t->data.val.n
-                                     ? (size_t)((double)index / (double)(n - 1) * (double)last)
-                                     : index * length;
-            train_data_window(&t->data.val, start, rows, (int)length, t->inputs, t->targets);
-        }
-        const struct backprop_batch batch = {
-            .inputs = t->inputs, .targets = t->targets, .n_sequences = rows};
-        sum += rows * backprop_loss(t->engine, &t->optimizer.weights, &batch);
-        done += (size_t)rows;
-    }
-    return sum / (double)n;
-}
-
-/* *best: whether the loss is the lowest so far. */
 static enum status evaluate_held_out(struct trainer *t, double *loss, bool *best, struct err *e)
 {
     const uint64_t before = clock_ns();
-    *loss = validate(t);
+    const struct windows held_out = trainer_windows(&t->data.val, val_windows(t), t->spec->length);
+    *loss = trainer_loss(t, &held_out);
     *best = *loss < t->progress.best;
     if (!isfinite(*loss))
-        return not_finite(t, "held-out loss", *loss, e);
+        return trainer_not_finite(t, "held-out loss", *loss, e);
     report_event(t, (struct train_event){
                         .kind = TRAIN_EVALUATED,
                         .loss = t->loss_steps ? t->loss_sum / t->loss_steps : (double)NAN,
@@ -521,7 +434,8 @@ static enum status after_step(struct trainer *t, struct err *e)
 {
     struct err failure = {""};
     enum status saved = STATUS_OK;
-    if (t->spec->val_fraction > 0 && step_is_due(t, t->spec->eval_every)) {
+    if (t->spec->val_fraction > 0 && t->spec->eval_every > 0 &&
+        step_is_due(t, t->spec->eval_every)) {
         double loss;
         bool best;
         TRY(evaluate_held_out(t, &loss, &best, e));
@@ -554,6 +468,40 @@ static enum status restore_out(struct trainer *t, struct err *e)
     return save(t, e);
 }
 
+/* Steps to the last one, unless stopped. */
+static enum status make_steps(struct trainer *t, struct err *e)
+{
+    enum status s = STATUS_OK;
+    while (s == STATUS_OK && t->progress.step < t->spec->n_steps) {
+        if (t->spec->stop && t->spec->stop(t->spec->arg))
+            return STATUS_INTERRUPTED;
+        s = make_step(t, e);
+        if (s == STATUS_OK)
+            s = after_step(t, e);
+    }
+    return s;
+}
+
+/* The rate of the steps, where none is given: that of the state, or one that is found out, after
+ * which everything is as before the first step; with none there is nothing left to do. */
+static enum status choose_rate(struct trainer *t, struct err *e)
+{
+    enum status s = STATUS_OK;
+    const bool undecided = t->spec->lr == 0 && t->progress.rate == 0 && t->progress.step == 0;
+    if (t->spec->lr > 0)
+        t->progress.rate = t->spec->lr;
+    if (undecided) {
+        s = probe_rate(t, e);
+        trainer_rewind(t);
+    }
+    t->copy.lr = t->progress.rate;
+    if (s == STATUS_OK && undecided && t->progress.rate == 0) {
+        t->optimizer.step = t->progress.step = t->spec->n_steps;
+        s = after_step(t, e);
+    }
+    return s;
+}
+
 enum status trainer_run(struct trainer *t, struct err *e)
 {
     enum status s = start_run(t, e);
@@ -562,14 +510,13 @@ enum status trainer_run(struct trainer *t, struct err *e)
     /* What a checkpoint that is trained further had to begin with. */
     if (s == STATUS_OK && t->spec->from && !t->spec->resume)
         s = after_step(t, e);
-    while (s == STATUS_OK && t->progress.step < t->spec->n_steps) {
-        if (t->spec->stop && t->spec->stop(t->spec->arg)) {
-            s = save(t, e);
-            return s == STATUS_OK ? STATUS_INTERRUPTED : s;
-        }
-        s = make_step(t, e);
-        if (s == STATUS_OK)
-            s = after_step(t, e);
+    if (s == STATUS_OK)
+        s = choose_rate(t, e);
+    if (s == STATUS_OK)
+        s = make_steps(t, e);
+    if (s == STATUS_INTERRUPTED) {
+        s = save(t, e);
+        return s == STATUS_OK ? STATUS_INTERRUPTED : s;
     }
     return s == STATUS_OK ? check_best(t, e) : s;
 }

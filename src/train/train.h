@@ -24,23 +24,6 @@
 #include "base/status.h"
 #include "train/spec.h"
 
-/* What a run will do and take, known before it takes it. */
-struct train_plan {
-    struct config config;
-    uint64_t n_params;
-    size_t train_tokens, val_tokens; /* in the texts */
-    size_t val_scored;               /* tokens predicted in an evaluation */
-    double bytes_per_token;          /* in the texts */
-    uint64_t seed;
-    bool widened;     /* `from` holds other types than F32: it is trained in F32 */
-    int resumed_step; /* 0: from the beginning */
-    double best_loss; /* of the resumed run so far, in nats a token; infinite: none */
-    int best_step;
-    double bits_per_nat; /* bits a byte of the held-out part for each nat a token */
-    int replaced_step;   /* of a state that is not resumed and will be replaced; 0: none */
-    size_t parameter_bytes, activation_bytes, token_bytes, teacher_bytes;
-};
-
 struct trainer;
 
 /*

@@ -1,8 +1,8 @@
 /*
  * fuzz_batch - a schedule of rows: the input says which sequences step, how many rows at once, in
  * which order, and when one forgets some of its text, for a tiny random model with any cache,
- * heads, prefix in common, threads and kernels. Each sequence's logits must be, bit for bit, those
- * of its text alone, token by token, on the fastest kernels.
+ * heads or latent cache, prefix in common, threads and kernels. Each sequence's logits must be, bit
+ * for bit, those of its text alone, token by token, on the fastest kernels.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,6 +41,7 @@ static const struct shape {
     enum position_kind position;
     enum norm_placement placement;
     enum ffn_kind ffn;
+    int latent[2];
 } shapes[] = {
     {2, 1, 16, .position = POSITION_LEARNED},
     {2, 2, 16, .position = POSITION_LEARNED},
@@ -57,6 +58,7 @@ static const struct shape {
     {6, 3, 16, .position = POSITION_ALIBI, .placement = PLACEMENT_AFTER},
     {4, 2, 24, 8, .position = POSITION_QUADRATIC, .ffn = FFN_GELU_ERF},
     {2, 1, 8, 32, .position = POSITION_SINUSOIDAL, .placement = PLACEMENT_AFTER, .ffn = FFN_RELU},
+    {3, 1, 16, 32, .latent = {32, 9}, .position = POSITION_ALIBI},
 };
 static const enum storage storages[] = {STORAGE_F32, STORAGE_Q8_0, STORAGE_F16, STORAGE_Q4_0};
 static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
@@ -94,7 +96,8 @@ static void create_model(struct schedule *c, int shape, int storage)
                             .placement = s->placement,
                             .position = s->position,
                             .ffn = s->ffn,
-                            .layer_kv_heads = {0, s->second_kv_heads}};
+                            .layer_kv_heads = {0, s->second_kv_heads},
+                            .latent = {s->latent[0], s->latent[1]}};
     config_complete(&config);
     struct err e;
     require(model_create_random(&config, storages[storage], 7, &c->model, &e) == STATUS_OK);

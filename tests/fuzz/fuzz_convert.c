@@ -34,12 +34,13 @@ static uint64_t number(const struct gguf *g, const char *key, uint64_t max, uint
     return value;
 }
 
-/* Whether a tensor of this name may change: attention's, but for norms. */
+/* Whether a tensor of this name may change: attention's and the feed-forward part's, but for norms.
+ */
 static int may_change(const struct config *c, struct text name)
 {
     struct tensor_spec spec;
     return layout_named(c, name, &spec) && spec.form != FORM_NORM && spec.role >= ROLE_ATTN_QKV &&
-           spec.role <= ROLE_ATTN_OUTPUT;
+           spec.role <= ROLE_FFN_DOWN;
 }
 
 static void compare(const struct config *c, const struct gguf *old, const struct gguf *new)
@@ -141,7 +142,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .n_kv_heads = (int)number(g, "fuzz.kv_heads", 70000, 1),
         .method = (enum convert_method)number(g, "fuzz.method", CONVERT_FIT, CONVERT_FIT),
         .cluster = number(g, "fuzz.cluster", 1, 0),
-        .refit = number(g, "fuzz.refit", 1, 0),
+        .refit = (enum convert_refit)number(g, "fuzz.refit", CONVERT_REFIT_BLOCK, 0),
         .seed = size,
         .tokens = tokens,
         .n_tokens = number(g, "fuzz.tokens", MAX_TOKENS, 0),

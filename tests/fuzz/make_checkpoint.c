@@ -49,6 +49,16 @@ static void some_heads(struct parts *p, struct config *c)
         c->head_dim = 2 + 2 * (int)pick(p, 4);
 }
 
+/* A latent cache instead, of ranks up to a little more than there may be. */
+static void some_latent(struct parts *p, struct config *c)
+{
+    if (!c->arch->has_keys || c->position == POSITION_ROPE || pick(p, 4) > 0)
+        return;
+    const int rank = 1 + (int)pick(p, (size_t)c->d_model + 1);
+    for (int l = 0; l < c->n_layers; l++)
+        c->latent[l] = c->shared || pick(p, 2) ? rank : 1 + (int)pick(p, (size_t)c->d_model);
+}
+
 static struct shape some_shape(struct parts *p)
 {
     static const int heads[] = {1, 2, 2, 3, 4, 4, 6, 8, 12, 13, 16}, sizes[] = {1, 2, 4, 8, 16, 32};
@@ -73,6 +83,7 @@ static struct shape some_shape(struct parts *p)
     config_set_arch(c, arch_find(text_of(architectures[pick(p, 5)])));
     some_kinds(p, c);
     some_heads(p, c);
+    some_latent(p, c);
     config_complete(c);
     return s;
 }
@@ -81,11 +92,12 @@ static void add_tensor(struct parts *p, const struct shape *s, const struct tens
 {
     if (p->n_tensors == MAX_TENSORS)
         return;
-    const bool is_matrix = spec->n_dims == 2;
+    const bool is_matrix = spec->n_dims > 1;
+    const struct spec_dims dims = spec_dims(spec);
     const uint32_t type = is_matrix || s->type == TENSOR_F16 ? s->type : TENSOR_F32;
     struct gguf_tensor t = {.name = keep(p, spec->name.text),
                             .n_dims = spec->n_dims,
-                            .dims = {(uint64_t)spec->cols, (uint64_t)spec->rows, 1, 1}};
+                            .dims = {dims.n[0], dims.n[1], dims.n[2], 1}};
     t.type = tensor_type_find(type);
     if (spec->cols % (int)t.type->block_elements)
         t.type = tensor_type_find(TENSOR_F16);
@@ -238,7 +250,7 @@ static void add_conversion(struct parts *p, const struct config *c)
     add_number(p, "fuzz", ".method", GGUF_U32, (double)pick(p, 5));
     add_number(p, "fuzz", ".tokens", GGUF_U32, (double)pick(p, 24));
     add_number(p, "fuzz", ".cluster", GGUF_BOOL, (double)pick(p, 2));
-    add_number(p, "fuzz", ".refit", GGUF_BOOL, (double)pick(p, 2));
+    add_number(p, "fuzz", ".refit", GGUF_U32, (double)pick(p, 4));
 }
 
 size_t make_checkpoint(uint8_t *data, size_t max_size, uint64_t *random)

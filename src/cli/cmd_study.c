@@ -1,0 +1,313 @@
+/*
+ * cmd_study - decode study: the GQA paper's experiment on one text.
+ */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file_output.h"
+#include "cli/command.h"
+#include "cli/input.h"
+#include "cli/paths.h"
+#include "cli/runtime.h"
+#include "cli/signals.h"
+#include "cli/study_args.h"
+#include "cli/study_records.h"
+#include "cli/study_report.h"
+#include "cli/study_run.h"
+#include "cli/train_steps.h"
+#include "train/data.h"
+#include "train/hash.h"
+
+/* More text than this is refused before it is read. */
+#define TEXT_MAX ((size_t)1 << 30)
+
+struct study_options {
+    struct common_options common; /* its positional is TEXT, its model stays NULL */
+    const char *dir, *kv_heads, *methods, *alphas, *scratch, *shard, *plot, *threads;
+    int n_seeds, format;
+    struct option_u64 first_seed;
+    bool teacher;
+    struct train_shape shape;
+    struct train_spec steps;
+};
+
+#define VALUES struct study_options
+
+static const struct option study_options[] = {
+    OPT_STRING("output", dir, "DIR", "the folder of the cells; required", .letter = 'o'),
+    OPT_STRING("kv-heads", kv_heads, "G,G,...", "numbers of K/V heads to convert to",
+               .otherwise = "every divisor of --heads below it"),
+    OPT_STRING("method", methods, "M,M,...", "how heads are converted, see decode help convert",
+               .fallback = "mean,first,random,procrustes,fit"),
+    OPT_STRING("alpha", alphas, "P,P,...",
+               "percents of the steps for which each conversion, and the MHA checkpoint itself, is "
+               "trained further; 0 is always among them",
+               .fallback = "0,1,2,5,10"),
+    OPT_STRING("scratch", scratch, "P,P,...|none",
+               "percents more than all steps for which each variant is trained from scratch",
+               .otherwise = "the largest of --alpha"),
+    OPT_INT("seeds", n_seeds, "N", 1, 1000, "seeds: each has an MHA checkpoint of its own",
+            .fallback = "3"),
+    OPT_U64("seed", first_seed, "S", "the first of them; the others follow", .otherwise = "1"),
+    OPT_FLAG("teacher", teacher,
+             "train conversions further with their MHA checkpoint as the teacher, too"),
+    OPT_STRING("shard", shard, "I/N",
+               "every N-th cell only, from I (0 to N - 1) on, and what it is made from",
+               .fallback = "0/1"),
+    OPT_END,
+};
+
+static const struct option result_options[] = {
+    OPT_STRING("plot", plot, "FILE.svg", "draw bits per byte over the percents"),
+    OPT_FORMAT,
+    OPT_END,
+};
+
+static const struct option general_options[] = {
+    OPT_THREADS("threads; any number gives the same cells"),
+    OPT_FLAG("quiet", common.quiet, "nothing on standard error but errors", .letter = 'q'),
+    OPT_FLAG("verbose", common.verbose, "also the command of each cell", .letter = 'v'),
+    OPT_END,
+};
+
+/* --- what is compared ------------------------------------------------------------------------ */
+
+static enum status list_kv_heads(const struct study_options *o, const struct config *c,
+                                 struct int_list *list, struct err *e)
+{
+    if (o->kv_heads)
+        TRY(list_ints("--kv-heads", o->kv_heads, 1, c->n_heads, list, e));
+    for (int g = c->n_heads / 2; !o->kv_heads && g >= 1; g--)
+        if (c->n_heads % g == 0)
+            TRY(list_add("--kv-heads", g, list, e));
+    for (int i = 0; i < list->n; i++)
+        if (c->n_heads % list->items[i] != 0 || list->items[i] == c->n_heads)
+            return err_set(e, STATUS_USAGE,
+                           "--kv-heads: expected divisors of --heads %d below it, found %d",
+                           c->n_heads, list->items[i]);
+    return STATUS_OK;
+}
+
+static enum status list_methods(const struct study_options *o, struct int_list *list, struct err *e)
+{
+    const char *names[STUDY_N_METHODS] = {NULL};
+    for (int m = STUDY_MHA + 1; m < STUDY_SCRATCH; m++)
+        names[m - STUDY_MHA - 1] = study_methods[m];
+    TRY(list_names("--method", o->methods, names, list, e));
+    for (int i = 0; i < list->n; i++)
+        list->items[i] += STUDY_MHA + 1;
+    return STATUS_OK;
+}
+
+static enum status list_percents(const struct study_options *o, struct study_wanted *w,
+                                 struct err *e)
+{
+    double most = 0;
+    TRY(study_list_shares("--alpha", o->alphas, &w->alphas, e));
+    bool has_none = false;
+    for (int i = 0; i < w->alphas.n; i++) {
+        has_none |= w->alphas.items[i] == 0;
+        most = w->alphas.items[i] > most ? w->alphas.items[i] : most;
+    }
+    if (!has_none)
+        TRY(study_list_shares("--alpha", "0", &w->alphas, e));
+    if (!o->scratch)
+        w->scratch = (struct study_shares){{most}, 1};
+    else if (strcmp(o->scratch, "none") != 0)
+        TRY(study_list_shares("--scratch", o->scratch, &w->scratch, e));
+    return STATUS_OK;
+}
+
+static enum status specify_study(const struct study_options *o, const struct config *c,
+                                 struct study_wanted *w, struct err *e)
+{
+    *w = (struct study_wanted){.config = c,
+                               .first_seed = o->first_seed.given ? o->first_seed.value : 1,
+                               .n_seeds = o->n_seeds,
+                               .n_steps = o->steps.n_steps,
+                               .taught = o->teacher};
+    TRY(list_kv_heads(o, c, &w->kv_heads, e));
+    TRY(list_methods(o, &w->methods, e));
+    if (w->first_seed > UINT64_MAX - (uint64_t)w->n_seeds)
+        return err_set(e, STATUS_USAGE, "--seed: %d seeds from %" PRIu64 " on are beyond the last",
+                       w->n_seeds, w->first_seed);
+    return list_percents(o, w, e);
+}
+
+/* --- the folder ------------------------------------------------------------------------------ */
+
+static enum status make_folder(const char *dir, struct err *e)
+{
+    struct stat st;
+    if (mkdir(dir, 0777) == 0)
+        return STATUS_OK;
+    if (stat(dir, &st) != 0)
+        return err_set(e, STATUS_FAILED, "-o: the folder '%.200s' cannot be made", dir);
+    if (!S_ISDIR(st.st_mode))
+        return err_set(e, STATUS_USAGE, "-o: expected a folder, found the file '%.200s'", dir);
+    return STATUS_OK;
+}
+
+/* What all cells of a folder have in common: the text and the options of training. */
+static enum status keep_settings(const struct study_options *o, struct text text, struct err *e)
+{
+    static const char *const nothing[] = {NULL};
+    struct study_args a = {.n = 0};
+    struct bytes line = {.data = NULL};
+    study_args_add(&a, "text %zu bytes %016" PRIx64, text.len,
+                   train_hash(TRAIN_HASH_START, text.data, text.len));
+    study_args_given(&a, train_size_options, &o->shape, nothing);
+    study_args_given(&a, train_kind_options, &o->shape, nothing);
+    study_args_given(&a, train_step_options, &o->steps, nothing);
+    study_args_given(&a, train_held_out_options, &o->steps, nothing);
+    enum status s = study_args_join(&a, &line, e);
+    if (s == STATUS_OK)
+        s = study_settings_keep(o->dir, bytes_text(&line), e);
+    bytes_free(&line);
+    return s;
+}
+
+/* Written once: that it is not there whole cannot be, as it is replaced as a whole. */
+static enum status keep_calibration(const struct study_options *o, struct text text, struct err *e)
+{
+    char *path;
+    struct stat st;
+    struct file_writer *w;
+    const size_t len = train_part(o->steps.val_fraction, text.len);
+    TRY(study_path(o->dir, STUDY_CALIB, "", &path, e));
+    enum status s = STATUS_OK;
+    if (stat(path, &st) != 0 || (uint64_t)st.st_size != len) {
+        s = file_writer_open(&w, path, e);
+        if (s == STATUS_OK) {
+            file_writer_put(w, text.data, len);
+            s = file_writer_commit(w, e);
+        }
+    }
+    free(path);
+    return s;
+}
+
+static enum status prepare_folder(const struct study_options *o, size_t *text_bytes, struct err *e)
+{
+    char *bytes = NULL;
+    struct text text;
+    TRY(input_await(o->common.positional, TEXT_MAX, &bytes, &text.len, e));
+    text.data = bytes;
+    *text_bytes = text.len;
+    enum status s = make_folder(o->dir, e);
+    if (s == STATUS_OK)
+        s = keep_settings(o, text, e);
+    if (s == STATUS_OK)
+        s = keep_calibration(o, text, e);
+    free(bytes);
+    return s;
+}
+
+/* --- the run --------------------------------------------------------------------------------- */
+
+static enum status check_study_options(const struct study_options *o, struct study_shard *shard,
+                                       struct err *e)
+{
+    struct stat st;
+    const char *text = o->common.positional;
+    if (!text)
+        return err_set(e, STATUS_USAGE, "no text is named; expected TEXT");
+    if (!o->dir || !o->dir[0])
+        return err_set(e, STATUS_USAGE, "no folder is named; expected -o DIR");
+    if (strcmp(text, "-") == 0 || (stat(text, &st) == 0 && !S_ISREG(st.st_mode)))
+        return err_set(e, STATUS_USAGE,
+                       "'%.200s': every cell reads the text again; expected a file", text);
+    if (o->steps.val_fraction <= 0)
+        return err_set(e, STATUS_USAGE,
+                       "--val-fraction: the held-out part is what cells are compared on; expected "
+                       "more than 0");
+    if (o->plot) {
+        TRY(path_spares("--plot", o->plot, text, "the text", e));
+        TRY(path_writable(o->plot, e));
+    }
+    return study_read_shard(o->shard, shard, e);
+}
+
+static enum status conclude_study(const struct study_options *o, const struct study_setting *s,
+                                  struct output *out, struct err *e)
+{
+    char subtitle[160];
+    snprintf(subtitle, sizeof subtitle,
+             "%d steps, %d seed%s, %zu bytes of text, the last %g%% held out", o->steps.n_steps,
+             o->n_seeds, o->n_seeds == 1 ? "" : "s", s->text_bytes, 100 * o->steps.val_fraction);
+    TRY(study_report_print(s->plan, (enum table_format)o->format, out, e));
+    return o->plot ? study_write_plot(s->plan, subtitle, o->plot, e) : STATUS_OK;
+}
+
+static enum status run_plan(const struct study_options *o, const struct config *c,
+                            struct study_shard shard, struct output *out, struct err *e)
+{
+    struct study_wanted wanted;
+    struct study_plan plan;
+    struct study_setting setting = {.common = &o->common,
+                                    .dir = o->dir,
+                                    .text = o->common.positional,
+                                    .threads = o->threads,
+                                    .shape = &o->shape,
+                                    .steps = &o->steps,
+                                    .shard = shard,
+                                    .plan = &plan,
+                                    .length = c->n_ctx};
+    TRY(specify_study(o, c, &wanted, e));
+    TRY(prepare_folder(o, &setting.text_bytes, e));
+    TRY(study_plan_make(&wanted, &plan, e));
+    enum status s = study_run(&setting, e);
+    if (s == STATUS_OK)
+        s = conclude_study(o, &setting, out, e);
+    study_plan_free(&plan);
+    return s;
+}
+
+static enum status run_study(const struct invocation *inv, const void *values, struct err *e)
+{
+    const struct study_options *o = values;
+    struct study_shard shard;
+    struct config config;
+    signals_defer();
+    TRY(check_study_options(o, &shard, e));
+    TRY(train_shape_config(&o->shape, &config, e));
+    return run_plan(o, &config, shard, inv->out, e);
+}
+
+const struct command command_study = {
+    .name = "study",
+    .summary = "the GQA paper's experiment on one text: train, convert, uptrain, compare",
+    .usage = "TEXT -o DIR [options]",
+    .notes =
+        "For each seed an MHA checkpoint is trained, and converted by each method to each number\n"
+        "of K/V heads; each conversion, and the MHA checkpoint itself as the control, is trained\n"
+        "further for each percent of the steps, with a learning rate that train --from finds; and\n"
+        "each variant is trained from scratch for as many steps in all. All are evaluated on the\n"
+        "held-out part, which neither training nor calibration sees. Cells are printed, then\n"
+        "their means over the seeds with their deviation.\n"
+        "\n"
+        "A cell is DIR/NAME.gguf, which the commands that -v shows make alone, bit for bit, and\n"
+        "DIR/NAME.json with its figures. DIR/results.jsonl has a line for every cell that is "
+        "done,\n"
+        "without times: the same study gives the same bytes. Seconds are what the cell's own\n"
+        "training or conversion took, in the run that ended it; microseconds a token are measured\n"
+        "once a variant, at half the context. What is there is not made again, Ctrl-C saves, and\n"
+        "the same command goes on; other options of training need another DIR. Shards may run at\n"
+        "once in one DIR and give the results of one run; as many as there are seeds share least.\n"
+        "The options of training are those of the MHA checkpoints and from scratch; further\n"
+        "training takes batch, window, clip, weight decay and beta2 of them.\n",
+    .spec = {.groups = {{"Study", study_options, 0},
+                        {"Results", result_options, 0},
+                        {"The model", train_size_options, offsetof(VALUES, shape)},
+                        {"What it is made of", train_kind_options, offsetof(VALUES, shape)},
+                        {"Steps", train_step_options, offsetof(VALUES, steps)},
+                        {"Held-out text", train_held_out_options, offsetof(VALUES, steps)},
+                        {"General", general_options, 0}},
+             .positionals = {OPT_STRING("TEXT", common.positional, NULL, NULL)}},
+    .values_size = sizeof(VALUES),
+    .run = run_study,
+};

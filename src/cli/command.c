@@ -1,0 +1,51 @@
+#include "cli/command.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define COMMAND_ROW(name) &command_##name,
+static const struct command *const commands[] = {COMMANDS(COMMAND_ROW) NULL};
+#undef COMMAND_ROW
+
+const struct command *command_at(int index)
+{
+    return commands[index];
+}
+
+const struct command *command_find(const char *name)
+{
+    for (int i = 0; commands[i]; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+enum status command_help(const struct command *c, struct output *out, struct err *e)
+{
+    char *options = options_help(&c->spec);
+    if (!options)
+        return err_set(e, STATUS_NO_MEMORY, "out of memory: the help text");
+    output_printf(out, "usage: decode %s %s\n\n%s\n\n", c->name, c->usage, c->summary);
+    output_puts(out, options);
+    free(options);
+    if (c->notes) {
+        output_puts(out, "\n");
+        output_puts(out, c->notes); /* longer than output_printf's line */
+    }
+    return STATUS_OK;
+}
+
+enum status command_run(const struct command *c, int argc, char **argv,
+                        const struct invocation *inv, struct err *e)
+{
+    void *values = calloc(1, c->values_size);
+    if (!values)
+        return err_no_memory(e, "the options", c->values_size);
+    bool help;
+    enum status s = options_parse(&c->spec, argc, argv, values, &help, e);
+    if (s == STATUS_OK)
+        s = help ? command_help(c, inv->out, e) : c->run(inv, values, e);
+    options_free(&c->spec, values);
+    free(values);
+    return s;
+}

@@ -1,0 +1,43 @@
+/*
+ * study_report - a study's cells, and their means over the seeds, in every form; and as a picture.
+ */
+#ifndef DECODE_CLI_STUDY_REPORT_H
+#define DECODE_CLI_STUDY_REPORT_H
+
+#include "base/output.h"
+#include "cli/study_plan.h"
+#include "show/report.h"
+
+/* Over the seeds of which the cell is done. */
+struct study_mean {
+    int kv_heads;
+    const char *variant, *method;
+    bool taught;
+    double alpha;
+    int n_seeds;
+    double bits_per_byte; /* the mean */
+    double deviation;     /* of the seeds, n - 1 in its denominator; NaN for one */
+    double least, most;
+    /* The mean of what each seed has more than its MHA checkpoint trained further for as long; NaN
+     * if one of the two is not done. */
+    double over_mha;
+};
+
+/* In the order of the plan. *means [*n] is malloc'd. STATUS_NO_MEMORY. */
+enum status study_means(const struct study_plan *plan, struct study_mean **means, int *n,
+                        struct err *e);
+
+/*
+ * Prints the cells that are done, then the means. For people the means are a row for K/V heads and
+ * method and a column for each alpha; CSV has them under a header of their own after an empty line,
+ * JSON in an object {"cells": [], "means": []}, JSON lines in lines of their own. STATUS_NO_MEMORY.
+ */
+enum status study_report_print(const struct study_plan *plan, enum table_format format,
+                               struct output *out, struct err *e);
+
+/* Draws bits per byte over alpha: a line for K/V heads and method, a band from the least seed to
+ * the most. `subtitle` says what was studied. The failures of plot_write. */
+enum status study_write_plot(const struct study_plan *plan, const char *subtitle, const char *path,
+                             struct err *e);
+
+#endif

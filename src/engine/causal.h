@@ -1,0 +1,55 @@
+/*
+ * causal - attention over a whole window, forwards and backwards, of one K/V head and the query
+ * heads that share it: for training, and for tools that fit a block to what it should compute.
+ */
+#ifndef DECODE_ENGINE_CAUSAL_H
+#define DECODE_ENGINE_CAUSAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "compute/grad_kernels.h"
+#include "model/config.h"
+#include "model/positions.h"
+
+/* All is the caller's; rows are positions 0 to length - 1 and floats unless it says otherwise. */
+struct causal_window {
+    const struct kernels *kernels;
+    const struct grad_kernels *grad;
+    const struct positions *positions; /* at least `length` of them */
+    int rope_dims;                     /* elements of a head that rotary positions turn */
+    int length, n_heads, key_dim, value_dim;
+    float scale;            /* of scores */
+    const float *q, *k, *v; /* [length, n_heads * key_dim], [length, key_dim], [length, value_dim],
+                               not yet turned */
+    size_t q_stride, kv_stride; /* floats from row to row */
+    float *heads; /* [length, n_heads * value_dim], rows heads_stride apart; written forwards */
+    size_t heads_stride;
+    float *softmax; /* [n_heads, 2, causal_padded_length]: each query's max and 1 / sum; written
+                       forwards, read backwards */
+    /* Backwards: the gradient of heads, and those of q, k, v, which are written. */
+    const float *dheads;
+    float *dq, *dk, *dv;
+    double *drel; /* [n_heads, 2] of quadratic positions' alpha and centre; NULL: not wanted */
+    /* What distances do to a head's scores, false: nothing; may be NULL. */
+    bool (*bias)(const void *arg, int head, struct attend_bias *out);
+    /* Leaves probabilities out of columns [n_keys, CAUSAL_WIDTH] of a head, whose first is the
+     * query at `first`, or out of their gradient; NULL: none are. */
+    void (*drop)(const void *arg, int head, int first, int n_keys, float *columns);
+    const void *arg; /* of both */
+    float *scratch;  /* [causal_scratch] */
+};
+
+/* Whole blocks of queries. */
+static inline int causal_padded_length(int length)
+{
+    return (length + CAUSAL_WIDTH - 1) / CAUSAL_WIDTH * CAUSAL_WIDTH;
+}
+
+/* Floats of scratch. */
+size_t causal_scratch(const struct config *c, int length);
+
+void causal_forward(const struct causal_window *w);
+void causal_backward(const struct causal_window *w);
+
+#endif

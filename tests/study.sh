@@ -1,0 +1,166 @@
+#!/bin/sh
+# study.sh DECODE - decode study with the smallest models that there are: cells are those of the
+# commands that it shows, twice the same bytes, interrupted and resumed, in shards. Run from the
+# repository's top; the last line counts what passed and failed.
+set -u
+
+DECODE=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
+dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-study-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+. tests/checks.sh
+unset NO_COLOR
+
+# run ARGS...: its output in $out and $err, its exit code in $code.
+run() {
+    "$DECODE" "$@" >"$out" 2>"$err" </dev/null
+    code=$?
+}
+
+expect_error() {
+    h_code=$1 h_text=$2
+    shift 2
+    run study "$@"
+    note "exit $h_code, found $code: study $*" is_code "$h_code"
+    note "nothing is printed: study $*" [ ! -s "$out" ]
+    note "one line with '$h_text': study $*" \
+        [ "$(grep -cF -e "$h_text" "$err")" -eq "$(wc -l <"$err")" ]
+}
+
+lacks() { ! grep -qF -e "$2" "$1"; }
+lines() { [ "$(wc -l <"$1")" -eq "$2" ]; }
+lacks_files() { [ -z "$(find "$1" -name "$2")" ]; }
+
+text=$dir/text
+awk 'BEGIN { for (i = 0; i < 300; i++) print "line", i * 7919 % 1000, "of a text" }' >"$text"
+small="--embd 8 --layers 1 --heads 2 --ff 8 --ctx 8 --batch 1 --steps 40 -t 1"
+cells="--seeds 2 --method mean,fit --alpha 0,5"
+
+# --- a whole one --------------------------------------------------------------------------------
+
+run study "$text" -o "$dir/whole" $small $cells --teacher -v --format jsonl --plot "$dir/plot.svg"
+note "a study ends well" is_code 0
+# Per seed: MHA at 0 and 5%; two methods at 0, 5% and 5% taught; one from scratch.
+note "a line a cell" lines "$dir/whole/results.jsonl" 18
+note "printed are the cells, then their means" lines "$out" 27
+note "a cell's line" has "$out" '{"cell": "s2-mqa-fit-taught-a5", "seed": 2, "kv_heads": 1, "method": "fit", "taught": true, "alpha": 5, "steps": 2, "bits_per_byte": '
+note "a mean's line" has "$out" '{"kv_heads": 1, "variant": "MQA", "method": "scratch", "taught": false, "alpha": 5, "seeds": 2, '
+note "results have no times" lacks "$dir/whole/results.jsonl" seconds
+note "a plot" has "$dir/plot.svg" "MQA, fit, taught"
+note "nothing of a training is left" lacks_files "$dir/whole" '*.part.*'
+note "a checkpoint a cell" [ "$(find "$dir/whole" -name '*.gguf' | wc -l)" -eq 18 ]
+cp "$err" "$dir/commands"
+
+# Each command as -v shows it, with the folder's name changed, makes the same file.
+mkdir "$dir/alone"
+cp "$dir/whole/calib.txt" "$dir/alone"
+grep -E '^decode: (train|convert) ' "$dir/commands" |
+    sed -e 's/^decode: //' -e "s|$dir/whole/|$dir/alone/|g" -e 's/[.]part[.]/./' >"$dir/lines"
+note "a command a checkpoint" lines "$dir/lines" 18
+while IFS= read -r line; do
+    # shellcheck disable=SC2086 # as a shell would cut it
+    "$DECODE" $line >/dev/null 2>&1
+done <"$dir/lines"
+for file in "$dir"/alone/*.gguf; do
+    note "alone: $(basename "$file")" cmp -s "$file" "$dir/whole/$(basename "$file")"
+done
+one="eval $dir/whole/s1-mqa-fit-a5.gguf --text $text --range 0.9:1 --format jsonl -q"
+bits=$("$DECODE" $one | sed 's/.*"bits_per_byte": \([0-9.]*\).*/\1/')
+note "its bits are those of eval" has "$dir/whole/s1-mqa-fit-a5.json" "\"bits_per_byte\": $bits,"
+run info "$dir/whole/s1-mqa-fit-a5.gguf"
+note "it is what its name says" has "$out" "MQA"
+
+# --- again --------------------------------------------------------------------------------------
+
+find "$dir/whole" -type f | sort | xargs cksum >"$dir/before"
+run study "$text" -o "$dir/whole" $small $cells --teacher
+note "nothing is made again" [ ! -s "$err" ]
+find "$dir/whole" -type f | sort | xargs cksum >"$dir/after"
+note "nothing is changed" cmp -s "$dir/before" "$dir/after"
+note "a table of cells and one of means" has "$out" "MQA      fit, taught"
+
+# --- interrupted, and in shards -----------------------------------------------------------------
+
+# interrupt SIGNAL CELLS NAME: begins a study, sends the signal once so many cells are done.
+interrupt() {
+    "$DECODE" study "$text" -o "$dir/$3" $small $cells >"$out" 2>"$err" </dev/null &
+    h_pid=$!
+    while [ "$(wc -l <"$err")" -lt "$2" ] && kill -0 "$h_pid" 2>/dev/null; do
+        sleep 0.01
+    done
+    kill -"$1" "$h_pid" 2>/dev/null
+    wait "$h_pid"
+    code=$?
+}
+
+run study "$text" -o "$dir/plain" $small $cells -q
+note "a study without a teacher" is_code 0
+for signal in INT TERM; do
+    for after in 1 4 9; do
+        name=$signal-$after
+        interrupt $signal $after "$name"
+        note "$name: 130, or all was done, found $code" [ "$code" -eq 130 -o "$code" -eq 0 ]
+        note "$name: nothing is printed" [ "$code" -eq 0 -o ! -s "$out" ]
+        run study "$text" -o "$dir/$name" $small $cells -q
+        note "$name: the same command goes on" is_code 0
+        note "$name: the same results" cmp -s "$dir/$name/results.jsonl" "$dir/plain/results.jsonl"
+        note "$name: nothing of a training is left" lacks_files "$dir/$name" '*.part.*'
+        note "$name: the same checkpoint" cmp -s "$dir/$name/s2-mqa-fit-a5.gguf" \
+            "$dir/plain/s2-mqa-fit-a5.gguf"
+    done
+done
+
+# A training that was ended after it saved.
+mkdir "$dir/saved"
+grep -E -- '-o|--output' "$dir/lines" | head -n 1 |
+    sed "s|$dir/alone/s1-mha-a0.gguf|$dir/saved/s1-mha-a0.part.gguf|" >"$dir/line"
+# shellcheck disable=SC2046
+"$DECODE" $(cat "$dir/line") --save-every 7 >/dev/null 2>&1
+note "a state to go on from" [ -e "$dir/saved/s1-mha-a0.part.gguf.state" ]
+run study "$text" -o "$dir/saved" $small $cells -v
+note "it goes on from it" has "$err" "--resume"
+note "and comes to the same" cmp -s "$dir/saved/results.jsonl" "$dir/plain/results.jsonl"
+
+for shard in 1/2 0/2; do
+    run study "$text" -o "$dir/shards" $small $cells --shard $shard -q
+    note "shard $shard ends well" is_code 0
+done
+note "two shards, one's results" cmp -s "$dir/shards/results.jsonl" "$dir/plain/results.jsonl"
+for shard in 0/3 1/3 2/3; do
+    "$DECODE" study "$text" -o "$dir/side" $small $cells --shard $shard -q >/dev/null 2>>"$err" &
+done
+wait
+note "three at once, one's results" cmp -s "$dir/side/results.jsonl" "$dir/plain/results.jsonl"
+
+# A checkpoint that something is still to be made from is made again.
+cp -r "$dir/plain" "$dir/gone"
+rm "$dir"/gone/s1-mqa-fit-a*.gguf "$dir/gone/s1-mqa-fit-a5.json" "$dir/gone/s1-mha-a0.gguf"
+run study "$text" -o "$dir/gone" $small $cells -q
+note "checkpoints that are gone are made again" is_code 0
+note "to the same" cmp -s "$dir/gone/s1-mqa-fit-a5.gguf" "$dir/plain/s1-mqa-fit-a5.gguf"
+note "with the same results" cmp -s "$dir/gone/results.jsonl" "$dir/plain/results.jsonl"
+
+# --- what is refused ----------------------------------------------------------------------------
+
+expect_error 2 "no text is named"
+expect_error 2 "no folder is named" "$text"
+expect_error 2 "every cell reads the text again" - -o "$dir/x"
+expect_error 2 "expected a folder" "$text" -o "$text"
+expect_error 3 "missing" "$dir/missing" -o "$dir/x"
+expect_error 2 "expected divisors of --heads 2 below it, found 2" "$text" -o "$dir/x" $small \
+    --kv-heads 2
+expect_error 2 "--method" "$text" -o "$dir/x" $small --method fitt
+expect_error 2 "--alpha" "$text" -o "$dir/x" $small --alpha -1
+expect_error 2 "--scratch" "$text" -o "$dir/x" $small --scratch some
+expect_error 2 "--shard" "$text" -o "$dir/x" $small --shard 2/2
+expect_error 2 "--val-fraction" "$text" -o "$dir/x" $small --val-fraction 0
+expect_error 2 "--plot" "$text" -o "$dir/x" $small --plot "$text"
+expect_error 2 "of another study" "$text" -o "$dir/plain" $small --batch 2
+note "nothing was made of these" [ ! -e "$dir/x" ]
+cp -r "$dir/plain" "$dir/bent"
+echo '{"cell": 5}' >"$dir/bent/s1-mha-a5.json"
+expect_error 3 's1-mha-a5.json: "cell" at byte 1' "$text" -o "$dir/bent" $small $cells
+echo 'x' >"$dir/bent/study.json"
+expect_error 3 "study.json" "$text" -o "$dir/bent" $small $cells
+
+echo "study.sh: $passed passed, $failed failed"
+[ "$failed" -eq 0 ]

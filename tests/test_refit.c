@@ -1,0 +1,307 @@
+/* What is fitted to text beyond the shared heads, and latent caches: exact where nothing has to be
+ * lost, never worse than without, the same bits for any threads and instruction set. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/lbfgs.h"
+#include "conversions.h"
+#include "support.h"
+
+#define CTX        64
+#define MAX_LAYERS 8
+
+static const char *const names[] = {"llama",      "shared-block",   "transformer", "alibi",
+                                    "quadratic",  "layerwise-kv",   "mixed-llama", "mixed-alibi",
+                                    "mixed-none", "mixed-quadratic"};
+#define N_NAMES ((int)(sizeof names / sizeof *names))
+
+static struct opened open_named(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", name);
+    return open_path(path);
+}
+
+static struct opened open_mha(int n_heads, int base)
+{
+    const struct checkpoint_shape shape = {.n_layers = 2,
+                                           .n_heads = n_heads,
+                                           .n_kv_heads = n_heads,
+                                           .base_kv_heads = base,
+                                           .head_dim = 8,
+                                           .d_ff = 64,
+                                           .n_ctx = CTX,
+                                           .n_vocab = 300,
+                                           .type = TENSOR_F32,
+                                           .seed = 7};
+    return open_shape(&shape);
+}
+
+/* --- minimisation ---------------------------------------------------------------------------- */
+
+struct valley {
+    int n, asked, stop_after;
+};
+
+/* Rosenbrock's function of many variables, 0 at (1, ..., 1). */
+static bool valley(void *arg, const double *x, double *value, double *gradient)
+{
+    struct valley *v = arg;
+    *value = 0;
+    memset(gradient, 0, (size_t)v->n * sizeof *gradient);
+    for (int i = 0; i + 1 < v->n; i++) {
+        const double a = 1 - x[i], b = x[i + 1] - x[i] * x[i];
+        *value += a * a + 100 * b * b;
+        gradient[i] += -2 * a - 400 * b * x[i];
+        gradient[i + 1] += 200 * b;
+    }
+    return ++v->asked != v->stop_after;
+}
+
+START_TEST(lbfgs_finds_the_end_of_a_valley)
+{
+    enum { N = 10, MEMORY = 5 };
+    double x[N], *scratch = malloc(lbfgs_scratch(N, MEMORY) * sizeof *scratch);
+    struct valley v = {.n = N};
+    const struct lbfgs p = {
+        .n = N, .memory = MEMORY, .evaluations = 400, .evaluate = valley, .arg = &v};
+    for (int i = 0; i < N; i++)
+        x[i] = i % 2 ? 1 : -1.2;
+    ck_assert_double_lt(lbfgs_minimise(&p, x, scratch), 1e-12);
+    for (int i = 0; i < N; i++)
+        ck_assert_double_eq_tol(x[i], 1, 1e-5);
+    free(scratch);
+}
+END_TEST
+
+START_TEST(lbfgs_keeps_to_its_evaluations)
+{
+    enum { N = 4 };
+    double before, last = HUGE_VAL, gradient[N],
+                   *scratch = malloc(lbfgs_scratch(N, 3) * sizeof(double));
+    for (int most = 1; most < 30; most++) {
+        double x[N] = {-1.2, 1, -1.2, 1};
+        struct valley v = {.n = N};
+        const struct lbfgs p = {
+            .n = N, .memory = 3, .evaluations = most, .evaluate = valley, .arg = &v};
+        const double value = lbfgs_minimise(&p, x, scratch);
+        ck_assert_int_le(v.asked, most);
+        valley(&v, x, &before, gradient);
+        ck_assert_double_eq(value, before);
+        ck_assert_double_le(value, last);
+        last = value;
+    }
+    double x[N] = {-1.2, 1, -1.2, 1};
+    struct valley v = {.n = N, .stop_after = 1};
+    const struct lbfgs p = {.n = N, .memory = 3, .evaluations = 9, .evaluate = valley, .arg = &v};
+    ck_assert(isnan(lbfgs_minimise(&p, x, scratch)));
+    ck_assert_double_eq(x[0], -1.2);
+    free(scratch);
+}
+END_TEST
+
+/* --- K/V heads ------------------------------------------------------------------------------- */
+
+/* Every piece is judged by the error after attention: of the first layer, which nothing comes
+ * before, on the windows that the report's figure is of. */
+START_TEST(more_is_not_worse)
+{
+    struct opened a = open_named(names[_i]);
+    double last = HUGE_VAL;
+    for (int refit = CONVERT_REFIT_NONE; refit <= CONVERT_REFIT_BLOCK; refit++) {
+        struct convert_spec spec =
+            with_text(spec_of(&a, 1, CONVERT_FIT), 7 * a.model->config.n_ctx);
+        struct convert_layer lost[MAX_LAYERS];
+        spec.refit = (enum convert_refit)refit;
+        struct opened b = convert_to(&spec, lost);
+        ck_assert_uint_eq(b.gguf->n_tensors, a.gguf->n_tensors);
+        if (!a.model->config.shared || refit != CONVERT_REFIT_WO) /* judged by all its layers */
+            ck_assert_double_le(lost[0].output, last * (1 + 1e-9));
+        last = lost[0].output;
+        close_opened(&b);
+    }
+    close_opened(&a);
+}
+END_TEST
+
+START_TEST(nothing_lost_stays_so)
+{
+    struct opened a = open_mha(8, 4);
+    struct planting p = planting_of(8, 8);
+    double spread;
+    p.gauge = p.permute = true;
+    p.seed = 5;
+    struct opened b = plant(&a, &p);
+    for (int refit = CONVERT_REFIT_ALL; refit <= CONVERT_REFIT_BLOCK; refit++) {
+        struct convert_spec spec = with_text(spec_of(&b, 4, CONVERT_FIT), N_CALIB);
+        spec.cluster = true;
+        spec.refit = (enum convert_refit)refit;
+        struct opened c = convert_to(&spec, NULL);
+        ck_assert_double_lt(logits_apart(&a, &c, &spread), 1e-3);
+        close_opened(&c);
+    }
+    close_opened(&a), close_opened(&b);
+}
+END_TEST
+
+START_TEST(kv_heads_layer_by_layer)
+{
+    static const int heads[] = {2, 8}, bad[][2] = {{2, 3}, {4, 16}, {0, 2}};
+    struct opened a = open_mha(8, 0);
+    struct convert_spec spec = with_text(spec_of(&a, 8, CONVERT_FIT), N_CALIB);
+    spec.layer_kv_heads = heads;
+    spec.cluster = true;
+    spec.refit = CONVERT_REFIT_ALL;
+    struct convert_layer lost[MAX_LAYERS];
+    struct opened b = convert_to(&spec, lost);
+    ck_assert_int_eq(config_kv_heads(&b.model->config, 0), 2);
+    ck_assert_int_eq(config_kv_heads(&b.model->config, 1), 8);
+    ck_assert_double_gt(lost[0].score, 1e-3);
+    ck_assert_double_eq(lost[1].score, 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct convert c;
+        struct err e = {""};
+        spec.layer_kv_heads = bad[i];
+        ck_assert_int_eq(convert_run(&spec, &c, &e), STATUS_USAGE);
+    }
+    close_opened(&a), close_opened(&b);
+}
+END_TEST
+
+/* --- latent caches --------------------------------------------------------------------------- */
+
+static struct convert_spec latent_spec(const struct opened *a, const int *ranks)
+{
+    struct convert_spec spec = with_text(spec_of(a, 0, CONVERT_FIT), N_CALIB);
+    spec.latent = ranks;
+    return spec;
+}
+
+/* One vector as wide as the residual stream holds all that keys and values are made of. */
+START_TEST(full_rank_loses_nothing)
+{
+    struct opened a = open_named(names[_i]);
+    const struct config *c = &a.model->config;
+    int ranks[MAX_LAYERS];
+    for (int l = 0; l < MAX_LAYERS; l++)
+        ranks[l] = c->d_model;
+    const struct convert_spec spec = latent_spec(&a, ranks);
+    if (c->position == POSITION_ROPE) {
+        struct convert out;
+        struct err e = {""};
+        ck_assert_int_eq(convert_run(&spec, &out, &e), STATUS_USAGE);
+        ck_assert_msg(strstr(e.text, "rotary") != NULL, "%s", e.text);
+    } else {
+        double spread;
+        struct convert_layer lost[MAX_LAYERS];
+        struct opened b = convert_to(&spec, lost);
+        ck_assert_int_eq(config_latent(&b.model->config, 0), c->d_model);
+        ck_assert_str_eq(b.model->config.arch->name, "decode");
+        ck_assert_double_lt(logits_apart(&a, &b, &spread), 1e-3 * spread);
+        ck_assert_double_lt(lost[0].score + lost[0].output, 1e-5);
+        close_opened(&b);
+    }
+    close_opened(&a);
+}
+END_TEST
+
+/* Keys and values of all heads that are maps of one head's: 16 numbers a position are enough, one
+ * less is not. */
+START_TEST(planted_ranks_are_found)
+{
+    static const int enough[] = {16, 16}, less[] = {15, 15};
+    struct opened a = open_mha(8, 1);
+    struct planting p = planting_of(8, 8);
+    double spread;
+    p.gauge = true;
+    p.seed = 5;
+    struct opened b = plant(&a, &p);
+    struct convert_spec spec = latent_spec(&b, enough);
+    struct convert_layer lost[MAX_LAYERS], more[MAX_LAYERS];
+    struct opened c = convert_to(&spec, lost);
+    ck_assert_double_lt(logits_apart(&a, &c, &spread), 1e-3);
+    ck_assert_double_lt(lost[0].score + lost[0].output, 1e-5);
+    spec.latent = less;
+    struct opened d = convert_to(&spec, more);
+    ck_assert_double_gt(more[0].score + more[0].output, 1e-4);
+    ck_assert_double_gt(logits_apart(&a, &d, &spread), logits_apart(&a, &c, &spread));
+    close_opened(&a), close_opened(&b), close_opened(&c), close_opened(&d);
+}
+END_TEST
+
+START_TEST(cache_bytes_bound_the_ranks)
+{
+    struct opened a = open_mha(8, 0);
+    struct convert_spec spec = latent_spec(&a, NULL);
+    struct convert out;
+    struct err e = {""};
+    size_t bytes;
+    spec.cache_bytes = 4 * (16 * 5 + 15);
+    spec.refit = CONVERT_REFIT_ALL;
+    ck_assert_int_eq(convert_plan(&spec, &bytes, &e), STATUS_OK);
+    ck_assert_msg(convert_run(&spec, &out, &e) == STATUS_OK, "%s", e.text);
+    const int ranks[] = {config_latent(&out.config, 0), config_latent(&out.config, 1)};
+    ck_assert_int_le(ranks[0] + ranks[1], 80);
+    ck_assert_int_ge(ranks[0] + ranks[1], 64);
+    ck_assert_int_eq((ranks[0] | ranks[1]) % 16, 0);
+    ck_assert_double_gt(out.divergence, 0);
+    convert_free(&out);
+    spec.cache_bytes = 127;
+    ck_assert_int_eq(convert_run(&spec, &out, &e), STATUS_USAGE);
+    ck_assert_int_eq(convert_plan(&spec, &bytes, &e), STATUS_USAGE);
+    close_opened(&a);
+}
+END_TEST
+
+/* --- the same bits --------------------------------------------------------------------------- */
+
+/* Of heads rebuilt, and of a latent cache. */
+START_TEST(the_same_bytes_everywhere)
+{
+    static const int ranks[] = {24, 20}, threads[] = {2, 3, 5};
+    struct opened a = open_mha(8, 0);
+    struct convert_spec spec = latent_spec(&a, _i ? ranks : NULL);
+    spec.n_kv_heads = 2;
+    spec.refit = CONVERT_REFIT_BLOCK;
+    struct opened alone = convert_to(&spec, NULL);
+    for (int t = 0; t < 4; t++) {
+        struct pool *pool = NULL;
+        struct err e = {""};
+        if (t < 3)
+            ck_assert_int_eq(pool_create(threads[t], &pool, &e), STATUS_OK);
+        else
+            spec.kernels = &kernels_scalar;
+        spec.pool = pool;
+        struct opened b = convert_to(&spec, NULL);
+        ck_assert_uint_eq(alone.len, b.len);
+        ck_assert_mem_eq(alone.bytes, b.bytes, b.len);
+        close_opened(&b);
+        pool_free(pool);
+    }
+    close_opened(&a), close_opened(&alone);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("refit");
+    TCase *t = tcase_create("refit");
+    tcase_set_timeout(t, 300);
+    tcase_add_test(t, lbfgs_finds_the_end_of_a_valley);
+    tcase_add_test(t, lbfgs_keeps_to_its_evaluations);
+    tcase_add_loop_test(t, more_is_not_worse, 0, N_NAMES);
+    tcase_add_test(t, nothing_lost_stays_so);
+    tcase_add_test(t, kv_heads_layer_by_layer);
+    tcase_add_loop_test(t, full_rank_loses_nothing, 0, N_NAMES);
+    tcase_add_test(t, planted_ranks_are_found);
+    tcase_add_test(t, cache_bytes_bound_the_ranks);
+    tcase_set_tags(t, ONE_THREAD);
+    suite_add_tcase(s, t);
+    TCase *threads = tcase_create("threads");
+    tcase_set_timeout(threads, 300);
+    tcase_add_loop_test(threads, the_same_bytes_everywhere, 0, 2);
+    suite_add_tcase(s, threads);
+    return run_suite(s);
+}

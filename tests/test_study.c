@@ -1,0 +1,370 @@
+/*
+ * The study's plan (names, order, what is made from what, shards), its means, and its records: what
+ * is written is read again, and files that others changed are refused by name.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/study_plan.h"
+#include "cli/study_records.h"
+#include "cli/study_report.h"
+#include "support.h"
+
+static struct config eight_heads(void)
+{
+    struct config c = {.n_layers = 2, .n_heads = 8, .d_model = 32, .d_ff = 32, .n_ctx = 16};
+    config_set_arch(&c, arch_at(0));
+    c.n_vocab = 256;
+    config_complete(&c);
+    return c;
+}
+
+static struct study_wanted small_study(const struct config *c)
+{
+    return (struct study_wanted){.config = c,
+                                 .kv_heads = {{1, 2}, 2},
+                                 .methods = {{STUDY_FIT, STUDY_MEAN}, 2},
+                                 .alphas = {{5, 0, 0.5}, 3},
+                                 .scratch = {{5}, 1},
+                                 .first_seed = 7,
+                                 .n_seeds = 2,
+                                 .n_steps = 100};
+}
+
+static struct study_plan plan_of(const struct study_wanted *w)
+{
+    struct study_plan plan;
+    ck_assert_int_eq(study_plan_make(w, &plan, NULL), STATUS_OK);
+    return plan;
+}
+
+static struct study_cell *cell_named(const struct study_plan *plan, const char *name)
+{
+    for (int i = 0; i < plan->n; i++)
+        if (strcmp(plan->cells[i].name, name) == 0)
+            return &plan->cells[i];
+    ck_abort_msg("no cell %s", name);
+}
+
+/* --- the plan -------------------------------------------------------------------------------- */
+
+START_TEST(cells_are_named_and_ordered)
+{
+    static const char *const expected[] = {
+        "s7-mha-a0",         "s8-mha-a0",         "s7-mha-a0.5",        "s8-mha-a0.5",
+        "s7-mha-a5",         "s8-mha-a5",         "s7-gqa2-mean-a0",    "s8-gqa2-mean-a0",
+        "s7-gqa2-mean-a0.5", "s8-gqa2-mean-a0.5", "s7-gqa2-mean-a5",    "s8-gqa2-mean-a5",
+        "s7-gqa2-fit-a0",    "s8-gqa2-fit-a0",    "s7-gqa2-fit-a0.5",   "s8-gqa2-fit-a0.5",
+        "s7-gqa2-fit-a5",    "s8-gqa2-fit-a5",    "s7-gqa2-scratch-a5", "s8-gqa2-scratch-a5",
+        "s7-mqa-mean-a0",    "s8-mqa-mean-a0",    "s7-mqa-mean-a0.5",   "s8-mqa-mean-a0.5",
+        "s7-mqa-mean-a5",    "s8-mqa-mean-a5",    "s7-mqa-fit-a0",      "s8-mqa-fit-a0",
+        "s7-mqa-fit-a0.5",   "s8-mqa-fit-a0.5",   "s7-mqa-fit-a5",      "s8-mqa-fit-a5",
+        "s7-mqa-scratch-a5", "s8-mqa-scratch-a5",
+    };
+    const struct config c = eight_heads();
+    const struct study_wanted w = small_study(&c);
+    struct study_plan plan = plan_of(&w);
+    ck_assert_int_eq(plan.n, (int)(sizeof expected / sizeof *expected));
+    for (int i = 0; i < plan.n; i++)
+        ck_assert_str_eq(plan.cells[i].name, expected[i]);
+    study_plan_free(&plan);
+}
+END_TEST
+
+START_TEST(steps_are_the_percents_and_at_least_one)
+{
+    const struct config c = eight_heads();
+    struct study_wanted w = small_study(&c);
+    struct study_plan plan = plan_of(&w);
+    ck_assert_int_eq(cell_named(&plan, "s7-mha-a0")->steps, 100);
+    ck_assert_int_eq(cell_named(&plan, "s7-mha-a0.5")->steps, 1);
+    ck_assert_int_eq(cell_named(&plan, "s7-gqa2-mean-a0")->steps, 0);
+    ck_assert_int_eq(cell_named(&plan, "s7-gqa2-mean-a5")->steps, 5);
+    ck_assert_int_eq(cell_named(&plan, "s8-mqa-scratch-a5")->steps, 105);
+    study_plan_free(&plan);
+    w.n_steps = 2000000000;
+    w.alphas.items[0] = 100;
+    struct err e = {""};
+    ck_assert_int_eq(study_plan_make(&w, &plan, &e), STATUS_USAGE);
+    ck_assert_msg(strstr(e.text, "100% more than 2000000000 steps") != NULL, "%s", e.text);
+}
+END_TEST
+
+START_TEST(origins_come_before_what_is_made_from_them)
+{
+    const struct config c = eight_heads();
+    struct study_wanted w = small_study(&c);
+    w.taught = true;
+    struct study_plan plan = plan_of(&w);
+    static const char *const pairs[][2] = {
+        {"s8-mha-a5", "s8-mha-a0"},
+        {"s8-gqa2-mean-a0", "s8-mha-a0"},
+        {"s8-gqa2-mean-a0.5", "s8-gqa2-mean-a0"},
+        {"s8-mqa-fit-taught-a5", "s8-mqa-fit-a0"},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        ck_assert_ptr_eq(study_origin(&plan, cell_named(&plan, pairs[i][0])),
+                         cell_named(&plan, pairs[i][1]));
+    ck_assert_ptr_null(study_origin(&plan, cell_named(&plan, "s7-mha-a0")));
+    ck_assert_ptr_null(study_origin(&plan, cell_named(&plan, "s7-mqa-scratch-a5")));
+    ck_assert_ptr_eq(study_base(&plan, cell_named(&plan, "s7-mqa-fit-taught-a5")),
+                     cell_named(&plan, "s7-mha-a0"));
+    for (int i = 0; i < plan.n; i++) {
+        const struct study_cell *origin = study_origin(&plan, &plan.cells[i]);
+        ck_assert(!origin || origin < &plan.cells[i]);
+        ck_assert(study_base(&plan, &plan.cells[i])->seed == plan.cells[i].seed);
+        ck_assert(!plan.cells[i].taught || plan.cells[i].alpha > 0);
+    }
+    study_plan_free(&plan);
+}
+END_TEST
+
+START_TEST(percents_and_shards_are_parsed_strictly)
+{
+    static const char *const bad_shares[] = {"", "1,", "1,,2", "-1", "1,1", "10001", "x", "1;2"};
+    static const char *const bad_shards[] = {"", "1", "1/", "/2", "2/2", "-1/2", "0/0", "0/2/3"};
+    struct study_shares shares = {.n = 0};
+    struct study_shard shard;
+    struct err e = {""};
+    ck_assert_int_eq(study_list_shares("--alpha", "0,2.5,10000", &shares, &e), STATUS_OK);
+    ck_assert_int_eq(shares.n, 3);
+    ck_assert_double_eq(shares.items[1], 2.5);
+    for (size_t i = 0; i < sizeof bad_shares / sizeof *bad_shares; i++) {
+        struct study_shares some = {.n = 0};
+        ck_assert_msg(study_list_shares("--alpha", bad_shares[i], &some, &e) == STATUS_USAGE,
+                      "'%s' passes", bad_shares[i]);
+        ck_assert_msg(strstr(e.text, "--alpha") != NULL, "%s", e.text);
+    }
+    ck_assert_int_eq(study_read_shard("1/3", &shard, &e), STATUS_OK);
+    ck_assert(shard.index == 1 && shard.n == 3);
+    for (size_t i = 0; i < sizeof bad_shards / sizeof *bad_shards; i++)
+        ck_assert_msg(study_read_shard(bad_shards[i], &shard, &e) == STATUS_USAGE, "'%s' passes",
+                      bad_shards[i]);
+}
+END_TEST
+
+/* --- means ----------------------------------------------------------------------------------- */
+
+START_TEST(means_are_over_the_seeds_that_are_done)
+{
+    const struct config c = eight_heads();
+    const struct study_wanted w = small_study(&c);
+    struct study_plan plan = plan_of(&w);
+    static const struct {
+        const char *name;
+        double bits;
+    } done[] = {{"s7-mha-a5", 2},
+                {"s8-mha-a5", 3},
+                {"s7-mqa-fit-a5", 2.5},
+                {"s8-mqa-fit-a5", 4.5},
+                {"s7-mqa-fit-a0", 6}};
+    for (size_t i = 0; i < sizeof done / sizeof *done; i++) {
+        struct study_cell *cell = cell_named(&plan, done[i].name);
+        cell->done = true;
+        cell->bits_per_byte = done[i].bits;
+    }
+    struct study_mean *m;
+    int n;
+    ck_assert_int_eq(study_means(&plan, &m, &n, NULL), STATUS_OK);
+    ck_assert_int_eq(n, 3);
+    ck_assert_str_eq(m[0].variant, "MHA");
+    ck_assert_double_eq(m[0].over_mha, 0);
+    /* One seed: no deviation; its control is not done. */
+    ck_assert_int_eq(m[1].n_seeds, 1);
+    ck_assert(m[1].bits_per_byte == 6 && isnan(m[1].deviation) && isnan(m[1].over_mha));
+    /* Two: the deviation of 2.5 and 4.5 is the root of 2; over the control 0.5 and 1.5. */
+    ck_assert_int_eq(m[2].n_seeds, 2);
+    ck_assert_double_eq(m[2].bits_per_byte, 3.5);
+    ck_assert_double_eq_tol(m[2].deviation, 1.41421356237309505, 1e-15);
+    ck_assert(m[2].least == 2.5 && m[2].most == 4.5 && m[2].over_mha == 1);
+    free(m);
+    study_plan_free(&plan);
+}
+END_TEST
+
+/* --- records --------------------------------------------------------------------------------- */
+
+static struct study_cell done_cell(const struct config *c)
+{
+    struct study_cell cell = {.seed = UINT64_MAX,
+                              .kv_heads = 2,
+                              .method = STUDY_FIT,
+                              .alpha = 0.5,
+                              .steps = 3,
+                              .done = true,
+                              .bits_per_byte = 2.1000000000000001,
+                              .cache_bytes_per_token = 1024,
+                              .seconds = 0.25,
+                              .us_per_token = 31.5};
+    study_cell_complete(&cell, c);
+    return cell;
+}
+
+static char folder[512];
+
+static void begin_folder(void)
+{
+    snprintf(folder, sizeof folder, "%s", scratch_path(""));
+}
+
+static void put_file(const char *name, const char *content)
+{
+    char path[700];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    fputs(content, f);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+static void expect_file(const char *name, const char *content)
+{
+    char path[700];
+    size_t n;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    unsigned char *bytes = read_file(path, &n);
+    ck_assert_msg(n == strlen(content) && memcmp(bytes, content, n) == 0, "%s has '%.*s'", name,
+                  (int)n, (const char *)bytes);
+    free(bytes);
+}
+
+START_TEST(records_come_back_as_they_were)
+{
+    const struct config c = eight_heads();
+    const struct study_cell cell = done_cell(&c);
+    struct study_cell again = cell;
+    again.done = false;
+    again.bits_per_byte = again.seconds = again.us_per_token = 0;
+    again.cache_bytes_per_token = 0;
+    begin_folder();
+    ck_assert_int_eq(study_record_read(folder, &again, NULL), STATUS_OK);
+    ck_assert(!again.done);
+    ck_assert_int_eq(study_record_write(folder, &cell, NULL), STATUS_OK);
+    ck_assert_int_eq(study_record_read(folder, &again, NULL), STATUS_OK);
+    ck_assert(again.done && again.bits_per_byte == cell.bits_per_byte);
+    ck_assert(again.cache_bytes_per_token == 1024 && again.seconds == 0.25);
+    ck_assert_double_eq(again.us_per_token, 31.5);
+    ck_assert_int_eq(study_results_write(folder, NULL), STATUS_OK);
+    expect_file("results.jsonl",
+                "{\"cell\": \"s18446744073709551615-gqa2-fit-a0.5\", \"seed\": "
+                "18446744073709551615, \"kv_heads\": 2, \"method\": \"fit\", \"taught\": false, "
+                "\"alpha\": 0.5, \"steps\": 3, \"bits_per_byte\": 2.1, "
+                "\"cache_bytes_per_token\": 1024}\n");
+    scratch_remove();
+}
+END_TEST
+
+#define RECORD                                                                                     \
+    "{\"cell\": \"s1-mqa-fit-a5\", \"seed\": 1, \"kv_heads\": 1, \"method\": \"fit\", "            \
+    "\"taught\": false, \"alpha\": 5, \"steps\": 50, \"bits_per_byte\": 2.5, "                     \
+    "\"cache_bytes_per_token\": 512, \"seconds\": 1, \"us_per_token\": 10}"
+
+/* A sound record with one piece of it replaced, or nothing of it. */
+static void bend(const char *from, const char *to, char *out, size_t size)
+{
+    const char *at = strstr(RECORD, from);
+    ck_assert_ptr_nonnull(at);
+    snprintf(out, size, "%.*s%s%s", (int)(at - RECORD), RECORD, to, at + strlen(from));
+}
+
+START_TEST(damaged_records_are_refused_by_name)
+{
+    static const char *const bent[][3] = {
+        {RECORD, "", "expected"},
+        {RECORD, "[]", "expected"},
+        {RECORD, "{", "expected"},
+        {RECORD, RECORD RECORD, "expected"},
+        {"\"cell\": \"s1-mqa-fit-a5\"", "\"cell\": \"s2-mqa-fit-a5\"", "cell: expected"},
+        {"\"cell\": \"s1-mqa-fit-a5\"", "\"cell\": 3", "cell"},
+        {"\"seed\": 1", "\"seed\": -1", "seed"},
+        {"\"seed\": 1", "\"seed\": 2", "expected the figures"},
+        {"\"kv_heads\": 1", "\"kv_heads\": 4294967297", "kv_heads: expected at most"},
+        {"\"method\": \"fit\"", "\"method\": \"fitt\"", "method: expected one of"},
+        {"\"method\": \"fit\"", "\"method\": \"mean\"", "expected the figures"},
+        {"\"taught\": false", "\"taught\": 0", "taught"},
+        {"\"alpha\": 5", "\"alpha\": -5", "alpha: expected at least 0"},
+        {"\"alpha\": 5", "\"alpha\": 1e999", "alpha"},
+        {"\"steps\": 50", "\"steps\": 49", "expected the figures of 50 steps"},
+        {"\"steps\": 50", "\"steps\": 2147483648", "steps: expected at most"},
+        {"\"bits_per_byte\": 2.5, ", "", "bits_per_byte"},
+        {"\"bits_per_byte\": 2.5", "\"bits_per_byte\": null", "bits_per_byte"},
+        {"\"seconds\": 1", "\"seconds\": \"1\"", "seconds"},
+        {"\"us_per_token\": 10", "\"us_per_token\": 10, \"us_per_token\": 11", "us_per_token"},
+    };
+    const struct config c = eight_heads();
+    struct study_cell cell = {
+        .seed = 1, .kv_heads = 1, .method = STUDY_FIT, .alpha = 5, .steps = 50};
+    study_cell_complete(&cell, &c);
+    begin_folder();
+    put_file("s1-mqa-fit-a5.json", RECORD);
+    ck_assert_int_eq(study_record_read(folder, &cell, NULL), STATUS_OK);
+    ck_assert(cell.done);
+    for (size_t i = 0; i < sizeof bent / sizeof *bent; i++) {
+        char content[2000];
+        struct err e = {""};
+        bend(bent[i][0], bent[i][1], content, sizeof content);
+        put_file("s1-mqa-fit-a5.json", content);
+        ck_assert_msg(study_record_read(folder, &cell, &e) == STATUS_BAD_FILE, "taken: %s",
+                      content);
+        ck_assert_msg(strstr(e.text, "s1-mqa-fit-a5.json") && strstr(e.text, bent[i][2]), "%s",
+                      e.text);
+    }
+    scratch_remove();
+}
+END_TEST
+
+/* Others may have put anything beside them; what is called as a record is must be one. */
+START_TEST(results_have_every_record_and_nothing_else)
+{
+    struct err e = {""};
+    begin_folder();
+    put_file("s1-mqa-fit-a5.json", RECORD);
+    put_file("study.json", "anything");
+    put_file("notes.json", "{}");
+    put_file("s1-mqa-fit-a5.part.gguf", "x");
+    ck_assert_int_eq(study_results_write(folder, &e), STATUS_OK);
+    expect_file("results.jsonl",
+                "{\"cell\": \"s1-mqa-fit-a5\", \"seed\": 1, \"kv_heads\": 1, \"method\": \"fit\", "
+                "\"taught\": false, \"alpha\": 5, \"steps\": 50, \"bits_per_byte\": 2.5, "
+                "\"cache_bytes_per_token\": 512}\n");
+    put_file("s2-mqa-fit-a5.json", RECORD);
+    ck_assert_int_eq(study_results_write(folder, &e), STATUS_BAD_FILE);
+    ck_assert_msg(strstr(e.text, "s2-mqa-fit-a5.json") != NULL, "%s", e.text);
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(a_folder_belongs_to_one_study)
+{
+    struct err e = {""};
+    begin_folder();
+    ck_assert_int_eq(study_settings_keep(folder, text_of("--steps 5"), &e), STATUS_OK);
+    expect_file("study.json", "{\"settings\": \"--steps 5\"}\n");
+    ck_assert_int_eq(study_settings_keep(folder, text_of("--steps 5"), &e), STATUS_OK);
+    ck_assert_int_eq(study_settings_keep(folder, text_of("--steps 6"), &e), STATUS_USAGE);
+    ck_assert_msg(strstr(e.text, "expected '--steps 6', found '--steps 5'") != NULL, "%s", e.text);
+    put_file("study.json", "{\"settings\": 5}");
+    ck_assert_int_eq(study_settings_keep(folder, text_of("--steps 5"), &e), STATUS_BAD_FILE);
+    ck_assert_msg(strstr(e.text, "study.json") != NULL, "%s", e.text);
+    scratch_remove();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("study");
+    TCase *t = tcase_create("study");
+    tcase_add_test(t, cells_are_named_and_ordered);
+    tcase_add_test(t, steps_are_the_percents_and_at_least_one);
+    tcase_add_test(t, origins_come_before_what_is_made_from_them);
+    tcase_add_test(t, percents_and_shards_are_parsed_strictly);
+    tcase_add_test(t, means_are_over_the_seeds_that_are_done);
+    tcase_add_test(t, records_come_back_as_they_were);
+    tcase_add_test(t, damaged_records_are_refused_by_name);
+    tcase_add_test(t, results_have_every_record_and_nothing_else);
+    tcase_add_test(t, a_folder_belongs_to_one_study);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

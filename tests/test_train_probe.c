@@ -1,0 +1,314 @@
+/*
+ * The probe that finds the rate of a further training: what it tries and tells, that the held-out
+ * part and the number of threads decide nothing, that a run interrupted in it goes on, that what it
+ * takes is in no way another run than one given that rate.
+ */
+#include "model/checkpoint.h"
+#include "train/state.h"
+#include "train_run.h"
+
+#define MOST_TRIALS 8
+
+/* A run from a checkpoint, and what its probe told. */
+struct probed {
+    struct run run; /* first: the events' argument is both */
+    struct checkpoint from;
+    int n, n_steps, n_chosen;
+    double rates[MOST_TRIALS], losses[MOST_TRIALS], chosen;
+    int stop_in_trial; /* stop once so many were told; -1: never */
+};
+
+static void hear(void *arg, const struct train_event *ev)
+{
+    struct probed *p = arg;
+    if (ev->kind == TRAIN_TRIED) {
+        ck_assert_int_lt(p->n, MOST_TRIALS);
+        ck_assert_int_eq(p->n_chosen, 0);
+        p->rates[p->n] = ev->lr;
+        p->losses[p->n++] = ev->loss;
+        p->n_steps = ev->step;
+    } else if (ev->kind == TRAIN_CHOSEN) {
+        p->n_chosen++;
+        p->chosen = ev->lr;
+    } else {
+        event(&p->run, ev);
+    }
+}
+
+static bool stop_early(void *arg)
+{
+    struct probed *p = arg;
+    return (p->stop_in_trial >= 0 && p->n >= p->stop_in_trial) || stop(&p->run);
+}
+
+/* The checkpoint of a short training that has more to learn. */
+static void make_source(void)
+{
+    struct run source = make_run("source.gguf");
+    source.spec.n_steps = 30;
+    run_well(&source);
+}
+
+static struct probed make_probed(const char *out)
+{
+    struct probed p = {.run = make_run(out), .stop_in_trial = -1};
+    struct err e = {""};
+    char path[512];
+    snprintf(path, sizeof path, "%s", scratch_path("source.gguf"));
+    ck_assert_int_eq(checkpoint_open(path, CHECKPOINT_TOKENIZER, &p.from, &e), STATUS_OK);
+    p.run.spec.from = p.from.gguf;
+    p.run.spec.lr = 0;
+    p.run.spec.dropout = 0;
+    p.run.spec.n_steps = 24;
+    p.run.spec.event = hear;
+    p.run.spec.stop = stop_early;
+    return p;
+}
+
+static enum status run_probed(struct probed *p, struct err *e)
+{
+    p->run.spec.out = p->run.out;
+    p->run.spec.arg = p;
+    enum status s = trainer_open(&p->run.spec, &p->run.trainer, e);
+    if (s == STATUS_OK)
+        s = trainer_run(p->run.trainer, e);
+    trainer_free(p->run.trainer);
+    p->run.trainer = NULL;
+    return s;
+}
+
+static void run_probed_well(struct probed *p)
+{
+    struct err e = {""};
+    const enum status s = run_probed(p, &e);
+    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+}
+
+/* --- what it does ---------------------------------------------------------------------------- */
+
+START_TEST(the_best_trial_is_taken)
+{
+    make_source();
+    struct probed p = make_probed("out.gguf");
+    run_probed_well(&p);
+    ck_assert_int_ge(p.n, 4); /* the checkpoint, two rates, and one at least on the better side */
+    ck_assert_double_eq(p.rates[0], 0);
+    ck_assert_double_eq(p.rates[1], 3e-5);
+    ck_assert_double_eq(p.rates[2], 1e-4);
+    ck_assert_int_eq(p.n_steps, 10);
+    ck_assert_int_eq(p.n_chosen, 1);
+    int best = 0;
+    for (int i = 1; i < p.n; i++)
+        best = p.losses[i] < p.losses[best] ? i : best;
+    ck_assert_double_eq(p.chosen, p.rates[best]);
+    ck_assert_double_gt(p.chosen, 0);
+    ck_assert_int_eq(p.run.steps, 24); /* those of the trials are none of the run's */
+    checkpoint_close(&p.from);
+    scratch_remove();
+}
+END_TEST
+
+/* A run of no more steps than its trials. */
+START_TEST(short_run_takes_the_smallest_that_comes_near)
+{
+    make_source();
+    struct probed p = make_probed("out.gguf");
+    p.run.spec.n_steps = 8;
+    run_probed_well(&p);
+    ck_assert_int_eq(p.n_steps, 8);
+    double best = 0, expected = HUGE_VAL;
+    for (int i = 1; i < p.n; i++)
+        best = fmax(best, p.losses[0] - p.losses[i]);
+    for (int i = 1; i < p.n; i++)
+        if (p.losses[0] - p.losses[i] >= 0.8 * best)
+            expected = fmin(expected, p.rates[i]);
+    ck_assert_double_eq(p.chosen, expected);
+    checkpoint_close(&p.from);
+    scratch_remove();
+}
+END_TEST
+
+/* The weights are those of a run that is given what the probe found. */
+START_TEST(taken_is_as_good_as_given)
+{
+    make_source();
+    struct probed p = make_probed("probed.gguf"), given = make_probed("given.gguf");
+    run_probed_well(&p);
+    given.run.spec.lr = p.chosen;
+    run_probed_well(&given);
+    ck_assert_int_eq(given.n, 0);
+    ck_assert_int_eq(given.n_chosen, 0);
+    assert_same_file(p.run.out, given.run.out, "");
+    checkpoint_close(&p.from);
+    checkpoint_close(&given.from);
+    scratch_remove();
+}
+END_TEST
+
+/* Another held-out part of as many bytes: the same trials, bit for bit. */
+START_TEST(held_out_part_decides_nothing)
+{
+    make_source();
+    struct probed p = make_probed("out.gguf"), other = make_probed("other.gguf");
+    run_probed_well(&p);
+    static char changed[TEXT_LEN];
+    const struct text changed_text = {changed, TEXT_LEN};
+    memcpy(changed, words, TEXT_LEN);
+    memset(changed + TEXT_LEN * 9 / 10 + 1, '!', TEXT_LEN - TEXT_LEN * 9 / 10 - 1);
+    other.run.spec.texts = &changed_text;
+    run_probed_well(&other);
+    ck_assert_int_eq(p.n, other.n);
+    for (int i = 0; i < p.n; i++)
+        ck_assert(p.rates[i] == other.rates[i] && p.losses[i] == other.losses[i]);
+    checkpoint_close(&p.from);
+    checkpoint_close(&other.from);
+    scratch_remove();
+}
+END_TEST
+
+/* Where the loss cannot fall nothing is changed: the weights of what was given, and a run at its
+ * end. A share of 1 for a teacher that is the checkpoint itself leaves no gradient, and decay alone
+ * makes it worse. */
+START_TEST(none_is_taken_where_none_helps)
+{
+    make_source();
+    struct probed p = make_probed("out.gguf"), given = make_probed("given.gguf");
+    p.run.spec.teacher = p.from.gguf;
+    p.run.spec.teacher_share = 1;
+    p.run.spec.weight_decay = 10;
+    p.run.spec.clip = 1e-12;
+    p.run.spec.keep_last = given.run.spec.keep_last = true;
+    run_probed_well(&p);
+    ck_assert_int_eq(p.n_chosen, 1);
+    ck_assert_msg(p.chosen == 0, "%g is better by %g", p.chosen, p.losses[0] - p.losses[1]);
+    ck_assert_int_eq(p.run.steps, 0);
+    given.run.spec.lr = 1e-30; /* moves no weight */
+    given.run.spec.n_steps = 1;
+    given.run.spec.warmup = 0;
+    run_probed_well(&given);
+    assert_same_file(p.run.out, given.run.out, "");
+    p.run.spec.resume = true;
+    p.n = p.n_chosen = 0;
+    run_probed_well(&p);
+    ck_assert(p.n == 0 && p.n_chosen == 0 && p.run.steps == 0);
+    checkpoint_close(&p.from);
+    checkpoint_close(&given.from);
+    scratch_remove();
+}
+END_TEST
+
+/* A text without a window to spare: a small rate, without a trial. */
+START_TEST(short_text_is_not_probed)
+{
+    make_source();
+    struct probed p = make_probed("out.gguf");
+    const struct text few = {words, 300};
+    p.run.spec.texts = &few;
+    run_probed_well(&p);
+    ck_assert_int_eq(p.n, 0);
+    ck_assert_int_eq(p.n_chosen, 1);
+    ck_assert_double_eq(p.chosen, 3e-5);
+    checkpoint_close(&p.from);
+    scratch_remove();
+}
+END_TEST
+
+/* --- the same bits --------------------------------------------------------------------------- */
+
+START_TEST(any_threads_try_and_take_the_same)
+{
+    make_source();
+    struct probed one = make_probed("one.gguf");
+    run_probed_well(&one);
+    for (int n = SANITIZED ? 5 : 2; n <= 5; n += 3) {
+        struct probed many = make_probed("many.gguf");
+        ck_assert_int_eq(pool_create(n, &many.run.spec.pool, NULL), STATUS_OK);
+        run_probed_well(&many);
+        pool_free(many.run.spec.pool);
+        assert_same_run(&one.run, &many.run);
+        ck_assert_int_eq(memcmp(one.losses, many.losses, sizeof one.losses), 0);
+        checkpoint_close(&many.from);
+    }
+    checkpoint_close(&one.from);
+    scratch_remove();
+}
+END_TEST
+
+/* In the probe, before each trial's end, and after some steps; OUT best and last. */
+START_TEST(interrupted_probe_goes_on)
+{
+    make_source();
+    struct probed whole = make_probed("whole.gguf");
+    whole.run.spec.keep_last = _i;
+    run_probed_well(&whole);
+    for (int told = 0; told <= whole.n; told += SANITIZED ? whole.n : 1) {
+        struct probed parts = make_probed("parts.gguf");
+        struct err e = {""};
+        parts.run.spec.keep_last = _i;
+        parts.stop_in_trial = told;
+        if (told == whole.n) { /* all were told: in the steps that follow */
+            parts.stop_in_trial = -1;
+            parts.run.stop_at = 7;
+        }
+        ck_assert_int_eq(run_probed(&parts, &e), STATUS_INTERRUPTED);
+        parts.run.spec.resume = true;
+        parts.stop_in_trial = parts.run.stop_at = -1;
+        parts.n = parts.n_chosen = 0;
+        const enum status s = run_probed(&parts, &e);
+        ck_assert_msg(s == STATUS_OK, "stopped after %d: %s", told, e.text);
+        assert_same_run(&whole.run, &parts.run);
+        ck_assert_int_eq(parts.n_chosen, told < whole.n); /* one that was chosen is kept */
+        checkpoint_close(&parts.from);
+    }
+    checkpoint_close(&whole.from);
+    scratch_remove();
+}
+END_TEST
+
+/* --- hostile states -------------------------------------------------------------------------- */
+
+#define RATE_AT ((2 + STATE_FIELDS + 8) * sizeof(uint64_t))
+
+START_TEST(impossible_rate_in_a_state_is_refused)
+{
+    static const double rates[] = {-1e-4, (double)NAN, HUGE_VAL, 11, 0};
+    make_source();
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+        struct probed p = make_probed("out.gguf");
+        struct err e = {""};
+        char path[600];
+        size_t n;
+        p.run.stop_at = 3;
+        ck_assert_int_eq(run_probed(&p, &e), STATUS_INTERRUPTED);
+        snprintf(path, sizeof path, "%s.state", p.run.out);
+        unsigned char *bytes = read_file(path, &n);
+        memcpy(bytes + RATE_AT, &rates[i], sizeof rates[i]);
+        FILE *f = fopen(path, "wb");
+        ck_assert(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
+        free(bytes);
+        p.run.spec.resume = true;
+        ck_assert_int_eq(run_probed(&p, &e), STATUS_BAD_FILE);
+        ck_assert_msg(strstr(e.text, "damaged: it claims") != NULL, "%s", e.text);
+        checkpoint_close(&p.from);
+    }
+    scratch_remove();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("train_probe");
+    TCase *t = tcase_create("probe");
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, the_best_trial_is_taken);
+    tcase_add_test(t, short_run_takes_the_smallest_that_comes_near);
+    tcase_add_test(t, taken_is_as_good_as_given);
+    tcase_add_test(t, held_out_part_decides_nothing);
+    tcase_add_test(t, none_is_taken_where_none_helps);
+    tcase_add_test(t, short_text_is_not_probed);
+    tcase_add_test(t, any_threads_try_and_take_the_same);
+    tcase_add_loop_test(t, interrupted_probe_goes_on, 0, 2);
+    tcase_add_test(t, impossible_rate_in_a_state_is_refused);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
