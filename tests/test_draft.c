@@ -18,7 +18,8 @@ static const char *const paths[] = {
     "tests/data/golden/layerwise-kv.gguf", "tests/data/golden/mqa-f16.gguf",
     "tests/data/golden/alibi.gguf",        "tests/data/golden/quadratic.gguf",
     "tests/data/golden/mha.gguf",          "tests/data/golden/mqa.gguf",
-    "models/shakespeare-mha.gguf",         "models/shakespeare-llama.gguf"};
+    "tests/data/golden/latent.gguf",       "models/shakespeare-mha.gguf",
+    "models/shakespeare-llama.gguf"};
 #define N_PATHS (int)(sizeof paths / sizeof *paths)
 
 static struct checkpoint open_checkpoint(const char *path)

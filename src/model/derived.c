@@ -26,6 +26,12 @@ static bool can_be_smaller(const struct packing *p, const struct matrix *w)
                        matrix_bytes(w->n_out, w->n_in, w->storage);
 }
 
+/* Matrices that stand one after the other: a head's each, or one. */
+static int count_matrices(const struct model *m, enum tensor_role role)
+{
+    return layout_weight(&m->config, role, 0).n_matrices;
+}
+
 static void pack_one(struct packing *p, enum tensor_role role, const struct weight *from,
                      struct weight *to)
 {
@@ -34,7 +40,8 @@ static void pack_one(struct packing *p, enum tensor_role role, const struct weig
     if (!w->panels || !(spec.flags & SPEC_QUANTISES) || spec.flags & SPEC_ROWS_ENTER ||
         !can_be_smaller(p, w))
         return;
-    void *panels = arena_take(p->arena, matrix_bytes(w->n_out, w->n_in, p->storage), 1);
+    void *panels = arena_take(p->arena, (uint64_t)spec.n_matrices,
+                              matrix_bytes(w->n_out, w->n_in, p->storage));
     p->n_packed++;
     if (!to)
         return;
@@ -70,27 +77,31 @@ static void pack_all(struct packing *p)
 
 /* --- filling --------------------------------------------------------------------------------- */
 
-static void fill_one(const struct packing *p, const struct weight *from, const struct weight *to,
-                     int thread)
+/* The thread's share of a weight's panels, in all its matrices. */
+static void fill_one(const struct packing *p, enum tensor_role role, const struct weight *from,
+                     const struct weight *to, int thread)
 {
-    const struct matrix *w = &to->matrix;
+    const int n_out = to->matrix.n_out, n_matrices = count_matrices(p->from, role);
     int begin, end;
-    if (w->panels == from->matrix.panels)
+    if (to->matrix.panels == from->matrix.panels)
         return;
-    pool_share(matrix_panels(w->n_out), thread, p->n_threads, &begin, &end);
-    end = end * KERNEL_LANES < w->n_out ? end * KERNEL_LANES : w->n_out;
-    pack_again((void *)(uintptr_t)w->panels, w, &from->matrix, begin * KERNEL_LANES, end,
-               &p->scratch[thread]);
+    pool_share(matrix_panels(n_out), thread, p->n_threads, &begin, &end);
+    end = end * KERNEL_LANES < n_out ? end * KERNEL_LANES : n_out;
+    for (int i = 0; i < n_matrices; i++) {
+        const struct matrix w = model_head_matrix(to, i), source = model_head_matrix(from, i);
+        pack_again((void *)(uintptr_t)w.panels, &w, &source, begin * KERNEL_LANES, end,
+                   &p->scratch[thread]);
+    }
 }
 
 static void fill_share(void *arg, int thread)
 {
     const struct packing *p = arg;
     for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
-        fill_one(p, &p->from->w[role], &p->to->w[role], thread);
+        fill_one(p, role, &p->from->w[role], &p->to->w[role], thread);
     for (int l = 0; l < config_blocks(&p->from->config); l++)
         for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
-            fill_one(p, &p->from->blocks[l].w[role], &p->to->blocks[l].w[role], thread);
+            fill_one(p, role, &p->from->blocks[l].w[role], &p->to->blocks[l].w[role], thread);
 }
 
 /* --- models ---------------------------------------------------------------------------------- */
@@ -144,17 +155,18 @@ enum status derived_create_cut(const struct model *m, int n_layers, struct model
     return STATUS_OK;
 }
 
-static uint64_t bytes_of(const struct weight *w)
+static uint64_t bytes_of(const struct model *model, enum tensor_role role, const struct weight *w)
 {
     const struct matrix *m = &w->matrix;
-    return m->panels ? matrix_bytes(m->n_out, m->n_in, m->storage) : 0;
+    const uint64_t n = (uint64_t)count_matrices(model, role);
+    return m->panels ? n * matrix_bytes(m->n_out, m->n_in, m->storage) : 0;
 }
 
 uint64_t derived_bytes_read(const struct model *m)
 {
-    uint64_t bytes = bytes_of(&m->w[ROLE_OUTPUT]);
+    uint64_t bytes = bytes_of(m, ROLE_OUTPUT, &m->w[ROLE_OUTPUT]);
     for (int l = 0; l < m->config.n_layers; l++)
         for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
-            bytes += bytes_of(&m->blocks[l].w[role]);
+            bytes += bytes_of(m, role, &m->blocks[l].w[role]);
     return bytes;
 }
