@@ -275,6 +275,7 @@ fuzz-binaries: $(FUZZERS:%=build/fuzz/%)
 $(patsubst %,build/fuzz/fuzz_%,gguf model quantize convert): \
     $(patsubst %,build/fuzz/tests/fuzz/%.o,mutate_gguf mutate_checkpoint make_checkpoint)
 CORPUS_fuzz_batch     := tests/fuzz/corpus/batch
+CORPUS_fuzz_draft     := tests/fuzz/corpus/draft
 CORPUS_fuzz_gguf      := tests/fuzz/corpus/gguf
 CORPUS_fuzz_model     := tests/fuzz/corpus/gguf
 CORPUS_fuzz_quantize  := tests/fuzz/corpus/gguf
