@@ -221,9 +221,8 @@ START_TEST(the_model_itself_is_always_right)
 }
 END_TEST
 
-/* One draw tells more than two: a draft in Q4_0 that drew with random numbers of its own would be
- * right sum_i p_i q_i of the time; a trained model's with the same numbers is right far more often.
- */
+/* A draft that drew with numbers of its own would be right sum_i p_i q_i of the time, 0.4 for this
+ * one; with the model's it is right about as often as the two can agree at all. */
 START_TEST(the_same_numbers_are_drawn)
 {
     struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
@@ -236,7 +235,7 @@ START_TEST(the_same_numbers_are_drawn)
     const struct schedule_ways ways = {
         .n_places = 1, .n_threads = 1, .drafts = true, .draft = own, .draft_n = 1, .fixed = true};
     ck_assert_int_eq(run_schedule(t, &ways, &seen, &e), STATUS_OK);
-    ck_assert_uint_gt(seen.n_right * 2, seen.n_drafted);
+    ck_assert_uint_gt(seen.n_right * 10, seen.n_drafted * 7);
     model_free(own);
     free(t);
     checkpoint_close(&c);
