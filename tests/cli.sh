@@ -651,6 +651,27 @@ expect_error 1 "nosuchfolder" bench --shape $shape $quick --plot "$dir/nosuchfol
 : >"$dir/empty.gguf"
 expect_error 3 "empty.gguf" bench "$dir/empty.gguf"
 
+# What drafts are worth on a text; the model guesses itself, so all is right.
+h_b="bench $model --text tests/cli.sh --prompt 12 -n 21 --repeat 2 -t 1"
+expect_exit 0 $h_b --draft "$model" --draft lookup --draft-n 4 --format jsonl
+note "bench --draft: a row for none and for each" has_lines "$out" 3
+note "bench --draft: without" has "$out" '{"draft": "none", "tokens_per_s": '
+note "bench --draft: the model itself" has "$out" \
+    '"drafted": 32, "accepted": 32, "share": 1, "tokens_per_step": 5, "draft_seconds": '
+note "bench --draft: a prediction" [ "$(grep -c '"predicted_speedup": [0-9]' "$out")" -eq 2 ]
+expect_exit 0 $h_b --draft self:q8_0 --batch 3 --temp 0 --kv-type f16 -t 2
+note "bench --draft: a table" has "$out" "predicted"
+expect_error 2 "--draft is for --text" bench "$model" --draft lookup
+expect_error 2 "--text is for --draft" bench "$model" --text tests/cli.sh
+expect_error 2 "--depth says nothing with --draft" $h_b --draft lookup --depth 4
+expect_error 2 "--shape says nothing with --draft" $h_b --draft lookup --shape 1x16x2
+expect_error 2 "-n: expected 2 to 244 tokens after a prompt of 12" $h_b --draft lookup -n 245
+expect_error 2 "--text: expected at least 12 tokens, found 0" $h_b --draft lookup --text /dev/null
+expect_error 2 "--batch: expected one integer" $h_b --draft lookup --batch 1,2
+expect_error 2 "--kv-type: expected one of" $h_b --draft lookup --kv-type f32,f16
+expect_error 2 "--draft self: expected one of" $h_b --draft self:x
+expect_error 3 "nosuchfile" $h_b --draft nosuchfile
+
 # --- bad files ----------------------------------------------------------------------------------
 
 : >"$dir/empty"
