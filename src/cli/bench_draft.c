@@ -118,9 +118,21 @@ static enum status create_sampler(const struct bench_draft *b, const struct runt
     return sampler_create(&params, &sizes, out, e);
 }
 
+/* Figures of fewer threads would be others'. */
+static enum status start_threads(struct runtime *r, struct err *e)
+{
+    const int wanted = r->n_threads;
+    TRY(runtime_start_threads(r, e));
+    if (r->n_threads < wanted)
+        return err_set(e, STATUS_FAILED, "only %d of %d threads could be started", r->n_threads,
+                       wanted);
+    return STATUS_OK;
+}
+
 static enum status open_drafts(const struct bench_draft *b, struct runtime *r,
                                struct session_wanted *w, struct measuring *m, struct err *e)
 {
+    TRY(start_threads(r, e));
     for (int i = 0; i < b->options->drafts.n; i++) {
         TRY(parse_draft(b, i, &m->drafts[i], e));
         TRY(draft_open(&m->drafts[i], r, w, e));
