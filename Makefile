@@ -255,7 +255,8 @@ valgrind-quick: $(BIN) ## only the run of every command
 
 # Only what starts threads. $(1): build/MODE
 THREADED := pool sampler many session batch bench eval quantize convert backprop train train_arch \
-            train_probe
+            train_probe \
+            draft
 threaded = $(THREADED:%=$(1)/tests/test_%)
 tsan: ## the suites that use threads under ThreadSanitizer
 	$(MAKE) MODE=tsan tsan-run

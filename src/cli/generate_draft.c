@@ -20,10 +20,10 @@
 
 #define VALUES struct draft_options
 const struct option draft_options[] = {
-    OPT_STRING("draft", draft, "MODEL2|self:TYPE|self:layers=N|lookup",
-               "guess tokens to verify several in a step, with the text unchanged: by a checkpoint "
-               "of the same vocabulary, the model's own weights in another type, its first N "
-               "layers, or what followed the same words before"),
+    OPT_STRING("draft", draft, "DRAFT",
+               "guess tokens, to verify several in a step; the text stays the same. A checkpoint "
+               "of the same vocabulary; self:TYPE, the model's own weights in that type; "
+               "self:layers=N, its first N layers; or lookup, what followed the same words before"),
     OPT_STRING("draft-n", tokens, "K|auto",
                "tokens to guess at once; auto: as many as are faster, none if none are",
                .otherwise = "auto", .needs = "draft"),
