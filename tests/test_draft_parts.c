@@ -184,7 +184,7 @@ static double simulate(double share, double row, double draft, int n_tokens)
         bool trying;
         for (int i = 0; i < 8; i++)
             levels[i] = (struct draft_level){pace_share(&p, 0, i), 1};
-        const int k = pace_choose(&p, 1, levels, 8, p.draft_ns, 0, &trying);
+        const int k = pace_choose(&p, 1, levels, 8, pace_draft_ns(&p, 1), 0, &trying);
         int right = 0;
         bool going = true;
         for (int i = 0; i < k && going; i++) {

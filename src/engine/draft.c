@@ -339,7 +339,7 @@ static int choose_levels(struct drafter *d, int base, int lag, bool *trying)
         most = d->active[i]->wanted > most ? d->active[i]->wanted : most;
     for (int i = 0; i < most; i++)
         d->levels[i] = (struct draft_level){pace_share(&d->pace, 0, i), d->n_active};
-    return pace_choose(&d->pace, base, d->levels, most, d->pace.draft_ns, lag, trying);
+    return pace_choose(&d->pace, base, d->levels, most, pace_draft_ns(&d->pace, base), lag, trying);
 }
 
 static enum status draft_by_model(struct drafter *d, const struct draft_want *wants, int n,

@@ -28,7 +28,7 @@
 void pace_take(struct draft_pace *p, struct arena *a, int n_rows)
 {
     p->n_rows = n_rows;
-    p->step_ns = arena_take(a, (uint64_t)n_rows + 1, sizeof *p->step_ns);
+    p->steps = arena_take(a, (uint64_t)n_rows + 1, sizeof *p->steps);
 }
 
 void pace_start(struct draft_pace *p, double cost)
@@ -38,9 +38,9 @@ void pace_start(struct draft_pace *p, double cost)
         for (int i = 0; i < DRAFT_MOST; i++)
             p->rates[k][i] = (struct draft_rate){FIRST_SHARE * FIRST_TRIED, FIRST_TRIED};
     for (int r = 0; r <= p->n_rows; r++)
-        p->step_ns[r] = 0;
-    p->draft_ns = -cost; /* a share until the first step was measured */
-    p->feed_ns = 0;
+        p->steps[r] = (struct draft_time){.n = 0};
+    p->draft = p->feed = (struct draft_time){.n = 0};
+    p->cost = cost;
     p->elapsed_ns = 0;
     p->lost_ns = 0;
     p->n_drafting = 0;
@@ -56,35 +56,46 @@ double pace_share(const struct draft_pace *p, int kind, int depth)
 
 /* --- times ----------------------------------------------------------------------------------- */
 
-double pace_step_ns(const struct draft_pace *p, int rows)
+/* The nearest known number of rows from `rows` on by +1 or -1; 0: there is none. */
+static int known_from(const struct draft_pace *p, int rows, int by)
 {
-    int below = rows, above = rows, first = 1;
-    assert(rows >= 1 && rows <= p->n_rows);
-    while (below > 0 && p->step_ns[below] == 0)
-        below--;
-    while (above <= p->n_rows && p->step_ns[above] == 0)
-        above++;
-    if (below == 0)
-        return above <= p->n_rows ? p->step_ns[above] : 0;
-    const double *t = p->step_ns;
-    if (above <= p->n_rows)
-        return above == below ? t[rows]
-                              : t[below] + (t[above] - t[below]) * (rows - below) / (above - below);
-    while (t[first] == 0)
-        first++;
-    const double slope = first < below ? fmax(0, (t[below] - t[first]) / (below - first))
-                                       : FIRST_ROW_SHARE * t[below] / below;
-    return t[below] + slope * (rows - below);
+    for (; rows > 0 && rows <= p->n_rows; rows += by)
+        if (p->steps[rows].n == TIME_KNOWN)
+            return rows;
+    return 0;
 }
 
-static void blend(double *average, double ns)
+double pace_step_ns(const struct draft_pace *p, int rows)
 {
-    if (*average <= 0) {
-        *average = ns;
+    assert(rows >= 1 && rows <= p->n_rows);
+    const int below = known_from(p, rows, -1), above = known_from(p, rows, 1);
+    const struct draft_time *t = p->steps;
+    if (below == 0)
+        return t[above].ns;
+    if (above == below)
+        return t[rows].ns;
+    if (above > 0)
+        return t[below].ns + (t[above].ns - t[below].ns) * (rows - below) / (above - below);
+    const int first = known_from(p, 1, 1);
+    const double slope = first < below ? fmax(0, (t[below].ns - t[first].ns) / (below - first))
+                                       : FIRST_ROW_SHARE * t[below].ns / below;
+    return t[below].ns + slope * (rows - below);
+}
+
+double pace_draft_ns(const struct draft_pace *p, int base)
+{
+    return p->draft.n == TIME_KNOWN ? p->draft.ns : p->cost * pace_step_ns(p, base);
+}
+
+static void blend(struct draft_time *t, double ns)
+{
+    if (t->n < TIME_KNOWN) {
+        t->ns = t->n == 0 ? ns : fmin(t->ns, ns);
+        t->n++;
         return;
     }
-    ns = fmin(ns, MOST_SPIKE * *average);
-    *average += (ns - *average) * (ns < *average ? BLEND_DOWN : BLEND_UP);
+    ns = fmin(ns, MOST_SPIKE * t->ns);
+    t->ns += (ns - t->ns) * (ns < t->ns ? BLEND_DOWN : BLEND_UP);
 }
 
 /* --- the choice ------------------------------------------------------------------------------ */
@@ -113,7 +124,7 @@ static double time_to_try(const struct draft_pace *p, int base, const struct dra
     for (int i = 0; i < n; i++)
         rows += levels[i].rows;
     return pace_step_ns(p, rows < p->n_rows ? rows : p->n_rows) - pace_step_ns(p, base) +
-           n * level_ns + lag * p->feed_ns;
+           n * level_ns + lag * p->feed.ns;
 }
 
 int pace_choose(struct draft_pace *p, int base, const struct draft_level *levels, int n,
@@ -125,8 +136,6 @@ int pace_choose(struct draft_pace *p, int base, const struct draft_level *levels
     const double step = pace_step_ns(p, base), allowed = LOST_SHARE * p->elapsed_ns;
     if (step == 0 || p->n_drafting >= LOOK_AFTER)
         return 0;
-    if (level_ns < 0)
-        level_ns = -level_ns * step;
     const int best = pace_best(p, base, levels, n, level_ns);
     if (best > 0)
         return p->lost_ns <= allowed + LOST_STEPS * step ? best : 0;
@@ -147,25 +156,30 @@ void pace_saw(struct draft_pace *p, int kind, int depth, bool right)
 
 void pace_fed(struct draft_pace *p, int rows, double ns, bool trying)
 {
-    blend(&p->feed_ns, ns / rows);
+    blend(&p->feed, ns / rows);
     if (trying)
         p->lost_ns += ns;
+}
+
+/* What a round counts as: what is expected, if it is the first of its kind, and no spikes. */
+static double counted(const struct draft_pace *p, const struct draft_round *r)
+{
+    const double expected = pace_step_ns(p, r->rows) + r->levels * pace_draft_ns(p, r->base);
+    const bool first =
+        p->steps[r->rows].n < TIME_KNOWN || (r->levels > 0 && p->draft.n < TIME_KNOWN);
+    return first && expected > 0 ? expected : fmin(r->ns + r->draft_ns, MOST_SPIKE * expected);
 }
 
 void pace_round(struct draft_pace *p, const struct draft_round *r)
 {
     if (p->fixed)
         return;
-    blend(&p->step_ns[r->rows], r->ns);
+    blend(&p->steps[r->rows], r->ns);
     if (r->levels > 0)
-        blend(&p->draft_ns, r->draft_ns / r->levels);
-    double took = fmin(r->ns, MOST_SPIKE * p->step_ns[r->rows]);
+        blend(&p->draft, r->draft_ns / r->levels);
+    const double took = counted(p, r), step = pace_step_ns(p, r->base);
     p->n_drafting = r->rows > r->base ? p->n_drafting + 1 : 0;
-    if (r->levels > 0)
-        took += fmin(r->draft_ns, MOST_SPIKE * p->draft_ns * r->levels);
     p->elapsed_ns += took;
-    if (r->rows == r->base && r->levels == 0)
-        return;
-    const double step = pace_step_ns(p, r->base);
-    p->lost_ns = fmax(p->lost_ns + took - r->tokens * step / r->base, -WON_STEPS * step);
+    if (r->rows > r->base || r->levels > 0)
+        p->lost_ns = fmax(p->lost_ns + took - r->tokens * step / r->base, -WON_STEPS * step);
 }

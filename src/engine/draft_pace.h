@@ -25,15 +25,23 @@ struct draft_rate {
     double right, tried;
 };
 
+/* A measured time, in ns; the first of a kind, which fetches memory for all, is not relied on. */
+struct draft_time {
+    double ns;
+    int n; /* times it was measured, up to TIME_KNOWN */
+};
+#define TIME_KNOWN 2
+
 struct draft_pace {
     int most;   /* tokens a text, 1 to DRAFT_MOST */
     bool fixed; /* always so many: nothing is measured */
 
-    /* Private; times in ns, 0: not known. */
-    int n_rows;      /* rows of a step at most */
-    double *step_ns; /* [n_rows + 1] of a round without its drafting, by its rows */
-    double draft_ns; /* of drafting one token for each text */
-    double feed_ns;  /* of a row that a draft catches up with */
+    /* Private. */
+    int n_rows;               /* of a step at most */
+    struct draft_time *steps; /* [n_rows + 1] of a round without its drafting, by its rows */
+    struct draft_time draft;  /* of drafting one token for each text */
+    struct draft_time feed;   /* of a row that a draft catches up with */
+    double cost;              /* of a draft's step over the model's, until it is known */
     struct draft_rate rates[DRAFT_KINDS][DRAFT_MOST];
     double elapsed_ns; /* of all rounds */
     double lost_ns;    /* by drafting, over what its tokens would have taken; negative: won */
@@ -57,8 +65,10 @@ struct draft_level {
 double pace_share(const struct draft_pace *p, int kind, int depth);
 
 /* What a round without drafting takes, of so many rows, 1 to n_rows: as measured, or between and
- * beyond what was. */
+ * beyond what was; 0: nothing is known. And what one token for each of `base` texts takes to draft.
+ */
 double pace_step_ns(const struct draft_pace *p, int rows);
+double pace_draft_ns(const struct draft_pace *p, int base);
 
 /* How many of n levels, of falling share, make the most tokens a second beside `base` rows, where
  * each takes level_ns to draft: 0 unless they win by more than the measurement's error. */
