@@ -571,7 +571,7 @@ keys="$keys,p99_us,max_us,mean_us,us_per_token,tokens_per_s,weight_bytes,kv_byte
 keys="$keys,predicted_us,speedup,predicted_speedup,limited_by,prefill_tokens_per_s,load_ms"
 keys="$keys,peak_rss_bytes,logits_hash,isa,limit_tokens_per_s,share_of_limit,noisy,attention_flops"
 keys="$keys,bandwidth_gb_per_s,flops_per_s,dot_flops_per_s,model,shape,architecture,cpu,version"
-keys="$keys,compiler,date"
+bench_keys="$keys,compiler,date"
 shape=2x32x4,ff=64,vocab=50,ctx=40
 quick="-n 2 --repeat 2 --warmup 1"
 
@@ -582,7 +582,7 @@ bench_rows() {
     run bench "$@" $quick --format csv
     note "bench: exit 0, found $code: $*" is_code 0
     note "bench: $h_rows rows: $*" has_lines "$out" $((h_rows + 1))
-    note "bench: exactly the documented keys" [ "$(head -n 1 "$out")" = "$keys" ]
+    note "bench: exactly the documented keys" [ "$(head -n 1 "$out")" = "$bench_keys" ]
 }
 bench_rows 12 "$model" --kv-heads all --depth 0,128,255
 note "bench: variants" [ "$(cut -d , -f 1 "$out" | sort -u | tr '\n' ' ')" = "GQA-2 GQA-4 MHA MQA variant " ]
@@ -1270,6 +1270,10 @@ expect_exit 0 score "$model" -p "ROMEO:" --logits "$dir/second.npy" --latent 32 
 note "latent: the file is what memory has" cmp -s "$dir/first.npy" "$dir/second.npy"
 run info "$dir/latent.gguf"
 note "latent: is MLA-32" has "$out" "MLA-32"
+grep '^MLA-32 ' "$out" >"$dir/expected"
+run info "$model" --latent 32
+note "info --latent: as its file" [ "$(grep '^MLA-32 ' "$out")" = "$(tail -1 "$dir/expected")" ]
+expect_error 2 "rotary" info "$golden/llama.gguf" --latent 4
 run convert "$model" -o "$dir/latent.gguf" --force --cache-bytes 512 "$@" --format json
 note "latent: exit 0, found $code" is_code 0
 note "latent: JSON has the method" has "$out" '"method": "latent"'
@@ -1278,13 +1282,19 @@ cp "$dir/latent.gguf" "$dir/latent.kept"
 expect_exit 0 convert "$model" -o "$dir/latent.gguf" --force --cache-bytes 512 "$@" -q -t 3
 note "latent: the same bytes with 3 threads" cmp -s "$dir/latent.gguf" "$dir/latent.kept"
 
+run bench "$model" --kv-heads 8,1 --latent 32,64 -n 4 --repeat 1 --format csv -q
+note "bench: latent caches beside K/V heads" has "$out" "MLA-64"
+expect_exit 0 bench --shape 1x16x2,vocab=9,ctx=8 --latent 4 -n 2 --repeat 1 -q
+expect_error 2 "expected at most 16" bench --shape 1x16x2,vocab=9,ctx=8 --latent 17 -n 2
+expect_error 2 "rotary" bench "$golden/llama.gguf" --latent 4 -n 2
+
 # K/V heads layer by layer, and every level of refits.
-run convert "$model" -o "$dir/mixed.gguf" --kv-heads 4,1,2,1 "$@"
+run convert "$model" -o "$dir/by-layer.gguf" --kv-heads 4,1,2,1 "$@"
 note "kv-heads by layer: exit 0, found $code" is_code 0
 note "kv-heads by layer: is mixed" has "$out" "GQA-mixed-4"
 for refit in none wo all block; do
     expect_exit 0 convert "$model" -o "$dir/refit.gguf" --force --kv-heads 2 "$@" --refit $refit -q
-    run info "$dir/refit.gguf" --metadata
+    run info "$dir/refit.gguf"
     note "refit $refit: metadata say so" grep -q "decode.convert.refit.* $refit" "$out"
 done
 set --

@@ -32,6 +32,13 @@ struct convert_spec spec_of(const struct opened *o, int g, enum convert_method m
 extern int32_t calib[N_CALIB];
 struct convert_spec with_text(struct convert_spec spec, int n);
 
+/* As many of them as are too few windows for any to be kept aside. */
+static inline int few_windows(const struct opened *o)
+{
+    const int n = 7 * o->model->config.n_ctx;
+    return n < N_CALIB ? n : N_CALIB;
+}
+
 /* The losses of up to 8 layers go to `lost`, which may be NULL. */
 struct opened convert_to(const struct convert_spec *spec, struct convert_layer *lost);
 

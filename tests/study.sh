@@ -33,21 +33,29 @@ lacks_files() { [ -z "$(find "$1" -name "$2")" ]; }
 text=$dir/text
 awk 'BEGIN { for (i = 0; i < 300; i++) print "line", i * 7919 % 1000, "of a text" }' >"$text"
 small="--embd 8 --layers 1 --heads 2 --ff 8 --ctx 8 --batch 1 --steps 40 -t 1"
-cells="--seeds 2 --method mean,fit --alpha 0,5"
+cells="--seeds 2 --method mean,fit --latent 4 --alpha 0,5"
 
 # --- a whole one --------------------------------------------------------------------------------
 
-run study "$text" -o "$dir/whole" $small $cells --teacher -v --format jsonl --plot "$dir/plot.svg"
+run study "$text" -o "$dir/whole" $small $cells --teacher -v --format jsonl --plot "$dir/plot.svg" \
+    --frontier "$dir/frontier.svg"
 note "a study ends well" is_code 0
-# Per seed: MHA at 0 and 5%; two methods at 0, 5% and 5% taught; one from scratch.
-note "a line a cell" lines "$dir/whole/results.jsonl" 18
-note "printed are the cells, then their means" lines "$out" 27
-note "a cell's line" has "$out" '{"cell": "s2-mqa-fit-taught-a5", "seed": 2, "kv_heads": 1, "method": "fit", "taught": true, "alpha": 5, "steps": 2, "bits_per_byte": '
+# Per seed: MHA at 0 and 5%; two methods and a rank at 0, 5% and 5% taught; one from scratch.
+note "a line a cell" lines "$dir/whole/results.jsonl" 24
+note "printed are the cells, then their means" lines "$out" 36
+note "a cell's line" has "$out" '{"cell": "s2-mqa-fit-taught-a5", "seed": 2, "kv_heads": 1, "latent": 0, "method": "fit", "taught": true, "alpha": 5, "steps": 2, "bits_per_byte": '
 note "a mean's line" has "$out" '{"kv_heads": 1, "variant": "MQA", "method": "scratch", "taught": false, "alpha": 5, "seeds": 2, '
+note "a latent cell's line" has "$dir/whole/results.jsonl" '{"cell": "s1-mla4-latent-a0", "seed": 1, "kv_heads": 1, "latent": 4, "method": "latent", '
+note "its cache has one vector a layer" has "$dir/whole/s1-mla4-latent-a0.json" '"cache_bytes_per_token": 16,'
+note "MQA's has two" has "$dir/whole/s1-mqa-fit-a0.json" '"cache_bytes_per_token": 32,'
 note "results have no times" lacks "$dir/whole/results.jsonl" seconds
 note "a plot" has "$dir/plot.svg" "MQA, fit, taught"
+note "the frontier has the methods, and both shares" has "$dir/frontier.svg" "latent after 5%: "
+note "and MHA's level" has "$dir/frontier.svg" "s level</text>"
+note "and nothing from scratch" lacks "$dir/frontier.svg" scratch
+note "nor with a teacher" lacks "$dir/frontier.svg" taught
 note "nothing of a training is left" lacks_files "$dir/whole" '*.part.*'
-note "a checkpoint a cell" [ "$(find "$dir/whole" -name '*.gguf' | wc -l)" -eq 18 ]
+note "a checkpoint a cell" [ "$(find "$dir/whole" -name '*.gguf' | wc -l)" -eq 24 ]
 cp "$err" "$dir/commands"
 
 # Each command as -v shows it, with the folder's name changed, makes the same file.
@@ -55,7 +63,7 @@ mkdir "$dir/alone"
 cp "$dir/whole/calib.txt" "$dir/alone"
 grep -E '^decode: (train|convert) ' "$dir/commands" |
     sed -e 's/^decode: //' -e "s|$dir/whole/|$dir/alone/|g" -e 's/[.]part[.]/./' >"$dir/lines"
-note "a command a checkpoint" lines "$dir/lines" 18
+note "a command a checkpoint" lines "$dir/lines" 24
 while IFS= read -r line; do
     # shellcheck disable=SC2086 # as a shell would cut it
     "$DECODE" $line >/dev/null 2>&1
@@ -68,6 +76,8 @@ bits=$("$DECODE" $one | sed 's/.*"bits_per_byte": \([0-9.]*\).*/\1/')
 note "its bits are those of eval" has "$dir/whole/s1-mqa-fit-a5.json" "\"bits_per_byte\": $bits,"
 run info "$dir/whole/s1-mqa-fit-a5.gguf"
 note "it is what its name says" has "$out" "MQA"
+run info "$dir/whole/s2-mla4-latent-taught-a5.gguf"
+note "so is a latent one" has "$out" "MLA-4"
 
 # --- again --------------------------------------------------------------------------------------
 
@@ -139,6 +149,44 @@ note "checkpoints that are gone are made again" is_code 0
 note "to the same" cmp -s "$dir/gone/s1-mqa-fit-a5.gguf" "$dir/plain/s1-mqa-fit-a5.gguf"
 note "with the same results" cmp -s "$dir/gone/results.jsonl" "$dir/plain/results.jsonl"
 
+# A folder from before there were latent caches: records that say nothing of them.
+cp -r "$dir/plain" "$dir/older"
+rm "$dir"/older/s?-mla4-*
+for file in "$dir"/older/*.json; do
+    sed 's/ "latent": 0,//' "$file" >"$dir/record"
+    cp "$dir/record" "$file"
+done
+run study "$text" -o "$dir/older" $small $cells -v
+note "an older folder goes on" is_code 0
+note "with what it lacks alone" lacks "$err" "--method fit"
+note "to the same results" cmp -s "$dir/older/results.jsonl" "$dir/plain/results.jsonl"
+
+# --- of a given checkpoint ----------------------------------------------------------------------
+
+given="--from $dir/plain/s1-mha-a0.gguf --batch 1 --ctx 8 --steps 40 -t 1"
+given_cells="--method mean,fit --latent 4 --alpha 0,5"
+run study "$text" -o "$dir/given" $given $given_cells -v
+note "a given checkpoint" is_code 0
+note "is not trained" lacks "$err" "--steps 40"
+note "is the MHA cell" cmp -s "$dir/given/s1-mha-a0.gguf" "$dir/plain/s1-mha-a0.gguf"
+grep '"seed": 1,' "$dir/plain/results.jsonl" | grep -v scratch >"$dir/expected"
+note "the cells that its own study has" cmp -s "$dir/given/results.jsonl" "$dir/expected"
+rm "$dir/given/s1-mha-a0.gguf" "$dir/given/s1-mla4-latent-a0.json" \
+    "$dir/given/s1-mla4-latent-a0.gguf"
+run study "$text" -o "$dir/given" $given $given_cells -q
+note "it is put there again" cmp -s "$dir/given/s1-mha-a0.gguf" "$dir/plain/s1-mha-a0.gguf"
+note "for the same" cmp -s "$dir/given/results.jsonl" "$dir/expected"
+expect_error 2 "of another study" "$text" -o "$dir/given" --from "$dir/plain/s2-mha-a0.gguf" \
+    --batch 1 --ctx 8 --steps 40
+expect_error 2 "--heads and --from" "$text" -o "$dir/x" $given --heads 2
+expect_error 2 "--scratch and --from" "$text" -o "$dir/x" $given --scratch 5
+expect_error 2 "expected an MHA checkpoint, found MQA" "$text" -o "$dir/x" \
+    --from "$dir/plain/s1-mqa-fit-a0.gguf"
+expect_error 2 "expected an MHA checkpoint, found MLA-4" "$text" -o "$dir/x" \
+    --from "$dir/plain/s1-mla4-latent-a0.gguf"
+expect_error 3 "magic" "$text" -o "$dir/x" --from "$text"
+expect_error 2 "--frontier" "$text" -o "$dir/x" $given --frontier "$dir/plain/s1-mha-a0.gguf"
+
 # --- what is refused ----------------------------------------------------------------------------
 
 expect_error 2 "no text is named"
@@ -146,9 +194,15 @@ expect_error 2 "no folder is named" "$text"
 expect_error 2 "every cell reads the text again" - -o "$dir/x"
 expect_error 2 "expected a folder" "$text" -o "$text"
 expect_error 3 "missing" "$dir/missing" -o "$dir/x"
-expect_error 2 "expected divisors of --heads 2 below it, found 2" "$text" -o "$dir/x" $small \
+expect_error 2 "expected divisors of the 2 query heads below them, found 2" "$text" -o "$dir/x" $small \
     --kv-heads 2
 expect_error 2 "--method" "$text" -o "$dir/x" $small --method fitt
+expect_error 2 "--method" "$text" -o "$dir/x" $small --method latent
+expect_error 2 "--latent: expected integers from 1 to 8, found '9'" "$text" -o "$dir/x" $small \
+    --latent 9
+expect_error 2 "--latent" "$text" -o "$dir/x" $small --latent 4,4
+expect_error 2 "than rope" "$text" -o "$dir/x" $small --latent 4 --arch llama
+expect_error 2 "a file for each" "$text" -o "$dir/x" $small --plot "$dir/y" --frontier "$dir/y"
 expect_error 2 "--alpha" "$text" -o "$dir/x" $small --alpha -1
 expect_error 2 "--scratch" "$text" -o "$dir/x" $small --scratch some
 expect_error 2 "--shard" "$text" -o "$dir/x" $small --shard 2/2

@@ -410,7 +410,7 @@ START_TEST(class_06_keys_of_decode)
         {"decode.embedding_scale", GGUF_U32, 1, NULL, "embedding_scale\": expected f32 or f64"},
         {"decode.block.shared", GGUF_U32, 1, NULL, "block.shared\": expected bool, found u32"},
         {"decode.block.shared", GGUF_STRING, 0, "true", "block.shared\": expected bool"},
-        {"decode.block_count", GGUF_U32, 1025, NULL, "block_count\": expected 1 to 1024, found"},
+        {"decode.block_count", GGUF_U32, 513, NULL, "block_count\": expected 1 to 512, found"},
         {"decode.rope.dimension_count", GGUF_U32, 7, NULL, NULL}, /* nothing that this has */
     };
     use_decode(PLACEMENT_BEFORE, POSITION_NONE);

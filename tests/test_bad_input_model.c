@@ -120,7 +120,7 @@ START_TEST(class_07_hyperparameters)
         const char *text;
     } loaded[] = {
         {"gpt2.embedding_length", 1u << 16, "token_embd.weight: expected shape 65536 x 260"},
-        {"gpt2.block_count", 1024, "blk.2."},
+        {"gpt2.block_count", 512, "blk.2."},
         {"gpt2.block_count", 3, "blk.2."},
         {"gpt2.context_length", 1, "position_embd.weight: expected shape 32 x 1, found 32 x 16"},
         {"gpt2.context_length", 1u << 22, "position_embd.weight: expected shape 32 x 4194304"},

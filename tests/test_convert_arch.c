@@ -338,8 +338,7 @@ START_TEST(refit_lowers_the_loss)
     struct opened a = open_named(names[_i]);
     const bool shared = a.model->config.shared;
     /* Too few windows to keep any aside, on which it may not help. */
-    const int n = shared ? N_CALIB : 7 * a.model->config.n_ctx;
-    struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_FIT), n);
+    struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_FIT), few_windows(&a));
     struct convert_layer plain[MAX_LAYERS], refitted[MAX_LAYERS];
     struct opened b = convert_to(&spec, plain);
     spec.refit = CONVERT_REFIT_WO;

@@ -453,7 +453,7 @@ START_TEST(llama2c_legacy_numbers)
         {0, 0, "dim at byte 0: expected 1 to 65536, found 0"},
         {0, -64, "dim at byte 0: expected 1 to 65536, found -64"},
         {4, 1 << 25, "hidden_dim at byte 4: expected 1 to 16777216, found 33554432"},
-        {8, 1025, "n_layers at byte 8: expected 1 to 1024, found 1025"},
+        {8, 513, "n_layers at byte 8: expected 1 to 512, found 513"},
         {12, INT32_MAX, "n_heads at byte 12: expected 1 to 65536, found 2147483647"},
         {12, 3, "3 heads: expected a divisor of the width, 64"},
         {12, 64, "heads of 1 elements: expected an even number, for rotary positions"},
@@ -506,16 +506,16 @@ END_TEST
 /* The largest numbers that are taken: sizes beyond any file, computed without overflow (Python). */
 START_TEST(largest_numbers)
 {
-    const int32_t llama[64] = {0x616b3432, 2,       1 << 16, 1 << 24, 1024,
+    const int32_t llama[64] = {0x616b3432, 2,       1 << 16, 1 << 24, 512,
                                1 << 15,    1 << 15, 1 << 24, 1 << 22, 0x100};
-    const int32_t gpt2[256] = {20240326, 3, 1 << 22, 1 << 24, 1024, 1 << 16, 1 << 16, 1 << 24};
+    const int32_t gpt2[256] = {20240326, 3, 1 << 22, 1 << 24, 512, 1 << 16, 1 << 16, 1 << 24};
     unsigned char bytes[256];
     memcpy(bytes, llama, sizeof bytes);
     refused(llama2c_open, bytes, sizeof bytes,
-            "expected 16987455186272512 bytes, as the header of llama2.c's version 2 says, found "
+            "expected 8499225151406336 bytes, as the header of llama2.c's version 2 says, found "
             "256: the file is truncated");
     refused(llmc_open, gpt2, sizeof gpt2,
-            "expected 216607280858112 bytes, as the header of llm.c says, found 1024: the file is "
+            "expected 111052419761152 bytes, as the header of llm.c says, found 1024: the file is "
             "truncated");
 }
 END_TEST
@@ -542,7 +542,7 @@ START_TEST(llmc_numbers)
         {8, 0, "max_seq_len at byte 8: expected 1 to 4194304, found 0"},
         {12, -1, "vocab_size at byte 12: expected 1 to 16777216, found -1"},
         {12, 385, "padded_vocab_size at byte 28: expected vocab_size, 385, to 16777216, found 384"},
-        {16, 1 << 30, "num_layers at byte 16: expected 1 to 1024, found 1073741824"},
+        {16, 1 << 30, "num_layers at byte 16: expected 1 to 512, found 1073741824"},
         {20, 5, "5 heads: expected a divisor of the width, 64"},
         {20, 128, "128 heads: expected a divisor of the width, 64"},
         {24, INT32_MIN, "channels at byte 24: expected 1 to 65536, found -2147483648"},

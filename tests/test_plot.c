@@ -102,7 +102,7 @@ static const struct plot_point simple_points[] = {
 
 START_TEST(points_stand_where_the_ticks_say)
 {
-    const struct plot_series series = {"MHA", simple_points, 3};
+    const struct plot_series series = {"MHA", simple_points, 3, false};
     const struct plot p = plot_of(&series, 1);
     char *text = draw(&p);
     check_chart(text);
@@ -149,7 +149,7 @@ START_TEST(doublings)
         {1, NOTHING, 10, NOTHING, NOTHING},  {4, NOTHING, 20, NOTHING, NOTHING},
         {12, NOTHING, 30, NOTHING, NOTHING}, {16, NOTHING, 40, NOTHING, NOTHING},
         {0, NOTHING, 15, NOTHING, NOTHING},  {-2, NOTHING, 15, NOTHING, NOTHING}};
-    const struct plot_series series = {"MHA", points, 6};
+    const struct plot_series series = {"MHA", points, 6, false};
     struct plot p = plot_of(&series, 1);
     p.x_doubles = true;
     char *text = draw(&p);
@@ -193,7 +193,7 @@ START_TEST(doublings_of_any_range)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct plot_point points[] = {{cases[i].from, NOTHING, 10, NOTHING, NOTHING},
                                             {cases[i].to, NOTHING, 20, NOTHING, NOTHING}};
-        const struct plot_series series = {"MHA", points, 2};
+        const struct plot_series series = {"MHA", points, 2, false};
         struct plot p = plot_of(&series, 1);
         p.x_doubles = true;
         char *text = draw(&p);
@@ -204,7 +204,7 @@ START_TEST(doublings_of_any_range)
         free(text);
     }
     static const struct plot_point nowhere[] = {{0, NOTHING, 10, NOTHING, NOTHING}};
-    const struct plot_series series = {"MHA", nowhere, 1};
+    const struct plot_series series = {"MHA", nowhere, 1, false};
     struct plot p = plot_of(&series, 1);
     p.x_doubles = true;
     ck_assert_int_eq(plot_write(&p, "nowhere.svg", NULL), STATUS_USAGE);
@@ -213,7 +213,8 @@ END_TEST
 
 START_TEST(the_reader_is_told_what_is_what)
 {
-    const struct plot_series series[] = {{"MHA", simple_points, 3}, {"MQA", simple_points, 2}};
+    const struct plot_series series[] = {{"MHA", simple_points, 3, false},
+                                         {"MQA", simple_points, 2, false}};
     struct plot p = plot_of(series, 2);
     char *text = draw(&p);
     check_chart(text);
@@ -239,7 +240,7 @@ START_TEST(the_reader_is_told_what_is_what)
     /* What is not drawn is not in the legend. */
     const struct plot_point bare[] = {{0, NOTHING, 1, NOTHING, NOTHING},
                                       {1, NOTHING, 2, NOTHING, NOTHING}};
-    const struct plot_series plain = {"x", bare, 2};
+    const struct plot_series plain = {"x", bare, 2, false};
     p = plot_of(&plain, 1);
     text = draw(&p);
     check_chart(text);
@@ -254,7 +255,7 @@ END_TEST
 START_TEST(one_point)
 {
     const struct plot_point point = {1024, 300, 310, 350, 250};
-    const struct plot_series series[] = {{"MHA", &point, 1}, {"MQA", &point, 1}};
+    const struct plot_series series[] = {{"MHA", &point, 1, false}, {"MQA", &point, 1, false}};
     const struct plot p = plot_of(series, 2);
     char *text = draw(&p);
     check_chart(text);
@@ -275,7 +276,8 @@ END_TEST
 
 START_TEST(one_point_among_lines)
 {
-    const struct plot_series series[] = {{"MHA", simple_points, 3}, {"MQA", simple_points + 1, 1}};
+    const struct plot_series series[] = {{"MHA", simple_points, 3, false},
+                                         {"MQA", simple_points + 1, 1, false}};
     const struct plot p = plot_of(series, 2);
     char *text = draw(&p);
     check_chart(text);
@@ -285,12 +287,47 @@ START_TEST(one_point_among_lines)
 }
 END_TEST
 
+/* In the colour of the line before, dashed, with hollow markers, and without a name of its own. */
+START_TEST(a_line_drawn_again)
+{
+    static const struct plot_point later[] = {{0, NOTHING, 50, NOTHING, NOTHING},
+                                              {100, NOTHING, 70, NOTHING, NOTHING}};
+    const struct plot_series series[] = {{"MHA", simple_points, 3, false},
+                                         {"MHA later", later, 2, true},
+                                         {"MQA", simple_points, 3, false},
+                                         {"MQA later", later, 2, true}};
+    struct plot p = plot_of(series, 4);
+    p.again_label = "later";
+    char *text = draw(&p);
+    check_chart(text);
+    ck_assert_int_eq(count(text, "stroke-dasharray=\"7 5\""), 3); /* one in the legend */
+    ck_assert_int_eq(count(text, "class=\"hollow\""), 5);
+    ck_assert_int_eq(count(text, ">later</text>"), 1);
+    ck_assert_int_eq(count(text, "MHA later</text>"), 0);
+    ck_assert_int_eq(count(text, ">MHA</text>"), 1);
+    ck_assert_int_eq(count(text, ">MQA</text>"), 1);
+    ck_assert_ptr_nonnull(strstr(text, "<title>MQA later: 70 at 100</title>"));
+    /* Two colours for four lines: each in the legend, and for spread, prediction and line twice. */
+    ck_assert_int_eq(count(text, "<g class=\"c0\""), 7);
+    ck_assert_int_eq(count(text, "<g class=\"c1\""), 7);
+    ck_assert_int_eq(count(text, "<g class=\"c2\""), 0);
+    free(text);
+    /* Where there is none, the legend has nothing of it. */
+    p.n_series = 1;
+    text = draw(&p);
+    check_chart(text);
+    ck_assert_ptr_null(strstr(text, "later"));
+    ck_assert_ptr_null(strstr(text, "stroke-dasharray=\""));
+    free(text);
+}
+END_TEST
+
 /* Ticks from just below 2.79 to just above 2.91, and not from 0. */
 START_TEST(axis_near_the_values)
 {
     static const struct plot_point points[] = {{0, 2.80, 2.81, 2.91, (double)NAN},
                                                {5, (double)NAN, 2.79, (double)NAN, (double)NAN}};
-    const struct plot_series series = {"fit", points, 2};
+    const struct plot_series series = {"fit", points, 2, false};
     struct plot p = plot_of(&series, 1);
     p.y_near = true;
     char *text = draw(&p);
@@ -312,7 +349,7 @@ START_TEST(many_series)
     static char names[MANY][32];
     for (int i = 0; i < MANY; i++) {
         snprintf(names[i], sizeof names[i], "series number %d", i);
-        series[i] = (struct plot_series){names[i], simple_points, 3};
+        series[i] = (struct plot_series){names[i], simple_points, 3, false};
     }
     const struct plot p = plot_of(series, MANY);
     char *text = draw(&p);
@@ -362,7 +399,7 @@ START_TEST(names_at_the_ends_keep_apart)
                 const double end = high ? 100 : (i == 0 ? 100 : 0.1);
                 points[i][0] = (struct plot_point){0, 1, 1, 1, 1};
                 points[i][1] = (struct plot_point){10, end, end, end, end};
-                series[i] = (struct plot_series){"abc", points[i], 2};
+                series[i] = (struct plot_series){"abc", points[i], 2, false};
             }
             const struct plot p = plot_of(series, n);
             char *text = draw(&p);
@@ -393,8 +430,9 @@ START_TEST(hostile_texts)
     char *huge = malloc(100001);
     memset(huge, '<', 100000);
     huge[100000] = 0;
-    const struct plot_series series[] = {
-        {hostile, simple_points, 3}, {huge, simple_points, 3}, {NULL, simple_points, 3}};
+    const struct plot_series series[] = {{hostile, simple_points, 3, false},
+                                         {huge, simple_points, 3, false},
+                                         {NULL, simple_points, 3, false}};
     struct plot p = plot_of(series, 3);
     p.title = p.x_label = p.y_label = p.band_label = huge;
     p.subtitle = p.mid_label = p.predicted_label = hostile;
@@ -423,7 +461,7 @@ START_TEST(values_that_cannot_be_drawn)
                                         {-infinite, 10, 20, 30, 15},     {7, 10, 21, 30, DBL_MAX}};
     const struct plot_point none[] = {{NOTHING, 1, 1, 1, 1}, {1, 1, NOTHING, 1, NOTHING}};
     const struct plot_series series[] = {
-        {"none", none, 2}, {"empty", NULL, 0}, {"some", points, 10}};
+        {"none", none, 2, false}, {"empty", NULL, 0, false}, {"some", points, 10, false}};
     const struct plot p = plot_of(series, 3);
     char *text = draw(&p);
     check_chart(text);
@@ -444,7 +482,7 @@ START_TEST(extreme_values)
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         const double a = pairs[i][0], b = pairs[i][1];
         const struct plot_point points[] = {{a, a, a, a, b}, {b, b, b, b, a}};
-        const struct plot_series series[] = {{"x", points, 2}, {"y", points, 1}};
+        const struct plot_series series[] = {{"x", points, 2, false}, {"y", points, 1, false}};
         const struct plot p = plot_of(series, 2);
         char *text = draw(&p);
         check_chart(text);
@@ -456,7 +494,7 @@ END_TEST
 START_TEST(the_same_data_give_the_same_bytes)
 {
     const struct plot_point shuffled[] = {simple_points[2], simple_points[0], simple_points[1]};
-    const struct plot_series a = {"MHA", simple_points, 3}, b = {"MHA", shuffled, 3};
+    const struct plot_series a = {"MHA", simple_points, 3, false}, b = {"MHA", shuffled, 3, false};
     const struct plot p = plot_of(&a, 1), q = plot_of(&b, 1);
     char *first = draw(&p), *again = draw(&p), *other = draw(&q);
     ck_assert_str_eq(first, again);
@@ -481,7 +519,7 @@ START_TEST(nothing_to_plot)
 {
     struct err e = {""};
     const struct plot_point none = {1, 1, NOTHING, 1, 1};
-    const struct plot_series series = {"x", &none, 1};
+    const struct plot_series series = {"x", &none, 1, false};
     const char *path = scratch_path("chart.svg");
     put_file(path, "old");
     for (int n = 0; n <= 1; n++) {
@@ -499,7 +537,7 @@ END_TEST
 START_TEST(files)
 {
     struct err e = {""};
-    const struct plot_series series = {"x", simple_points, 3};
+    const struct plot_series series = {"x", simple_points, 3, false};
     const struct plot p = plot_of(&series, 1);
     ck_assert_int_eq(plot_write(&p, scratch_path("no/such/folder.svg"), &e), STATUS_FAILED);
     ck_assert_msg(strstr(e.text, "folder.svg"), "%s", e.text);
@@ -538,6 +576,7 @@ int main(void)
     tcase_add_test(charts, doublings_of_any_range);
     tcase_add_test(charts, one_point);
     tcase_add_test(charts, one_point_among_lines);
+    tcase_add_test(charts, a_line_drawn_again);
     tcase_add_test(charts, axis_near_the_values);
     tcase_add_test(charts, many_series);
     tcase_add_test(charts, names_at_the_ends_keep_apart);

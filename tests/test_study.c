@@ -121,6 +121,41 @@ START_TEST(origins_come_before_what_is_made_from_them)
 }
 END_TEST
 
+START_TEST(latent_caches_come_after_heads)
+{
+    static const char *const expected[] = {
+        "s7-mla32-latent-a0", "s8-mla32-latent-a0", "s7-mla32-latent-a5", "s8-mla32-latent-a5",
+        "s7-mla4-latent-a0",  "s8-mla4-latent-a0",  "s7-mla4-latent-a5",  "s8-mla4-latent-a5",
+    };
+    const struct config c = eight_heads();
+    struct study_wanted w = small_study(&c);
+    struct study_plan without = plan_of(&w);
+    w.alphas = (struct study_shares){{0, 5}, 2};
+    w.kv_heads.n = w.methods.n = 0;
+    w.latent = (struct int_list){{4, 32}, 2};
+    struct study_plan plan = plan_of(&w);
+    /* Behind MHA at two shares. */
+    ck_assert_int_eq(plan.n, 4 + (int)(sizeof expected / sizeof *expected));
+    for (int i = 4; i < plan.n; i++) {
+        const struct study_cell *cell = &plan.cells[i];
+        ck_assert_str_eq(cell->name, expected[i - 4]);
+        ck_assert_str_eq(cell->variant, i < 8 ? "MLA-32" : "MLA-4");
+        ck_assert_str_eq(cell->method_name, "latent");
+        ck_assert_int_eq(cell->kv_heads, 1);
+        ck_assert(study_converts(cell->method) && !study_same_variant(cell, &plan.cells[0]));
+    }
+    ck_assert_ptr_eq(study_origin(&plan, cell_named(&plan, "s8-mla4-latent-a5")),
+                     cell_named(&plan, "s8-mla4-latent-a0"));
+    ck_assert_ptr_eq(study_origin(&plan, cell_named(&plan, "s8-mla4-latent-a0")),
+                     cell_named(&plan, "s8-mha-a0"));
+    /* MQA is no latent cache, though both have one head. */
+    ck_assert(!study_same_variant(cell_named(&without, "s7-mqa-fit-a0"),
+                                  cell_named(&plan, "s7-mla4-latent-a0")));
+    study_plan_free(&without);
+    study_plan_free(&plan);
+}
+END_TEST
+
 START_TEST(percents_and_shards_are_parsed_strictly)
 {
     static const char *const bad_shares[] = {"", "1,", "1,,2", "-1", "1,1", "10001", "x", "1;2"};
@@ -181,6 +216,66 @@ START_TEST(means_are_over_the_seeds_that_are_done)
     ck_assert(m[2].least == 2.5 && m[2].most == 4.5 && m[2].over_mha == 1);
     free(m);
     study_plan_free(&plan);
+}
+END_TEST
+
+/* --- the frontier ---------------------------------------------------------------------------- */
+
+/* Draws a plan of which every cell is done, with uptraining for `alpha` and for 5%. */
+static char *draw_frontier(double alpha)
+{
+    const struct config c = eight_heads();
+    struct study_wanted w = small_study(&c);
+    w.alphas = (struct study_shares){{5, 0, alpha}, 3};
+    w.scratch = (struct study_shares){{0.25}, 1};
+    w.latent = (struct int_list){{4}, 1};
+    struct study_plan plan = plan_of(&w);
+    for (int i = 0; i < plan.n; i++) {
+        struct study_cell *cell = &plan.cells[i];
+        const bool loses = study_converts(cell->method);
+        cell->done = true;
+        cell->bits_per_byte = loses ? 3 : 2 - cell->alpha / 100;
+        cell->cache_bytes_per_token = cell->latent ? 32 : 128 * (uint64_t)cell->kv_heads;
+    }
+    struct err e = {""};
+    const char *path = scratch_path("frontier.svg");
+    ck_assert_msg(study_write_frontier(&plan, "subtitle", path, &e) == STATUS_OK, "%s", e.text);
+    size_t n;
+    char *text = (char *)read_file(path, &n);
+    text[n] = 0;
+    scratch_remove();
+    study_plan_free(&plan);
+    return text;
+}
+
+static void expect_parts(const char *text, const char *const *parts)
+{
+    for (; *parts; parts++)
+        ck_assert_msg(strstr(text, *parts) != NULL, "no %s", *parts);
+}
+
+START_TEST(the_frontier_has_every_method_before_and_after)
+{
+    static const char *const one[] = {"MHA: 2 at 1,024.",
+                                      "MHA after 1%: 1.990 at 1,024.",
+                                      "mean: 3 at 128 to 3 at 256.",
+                                      "mean after 1%: 3 at 128 to 3 at 256.",
+                                      "fit: 3 at 128 to 3 at 256.",
+                                      "latent: 3 at 32.",
+                                      "latent after 1%: 3 at 32.",
+                                      ">after uptraining for 1% of the steps<",
+                                      NULL};
+    static const char *const least[] = {"fit after 2%: ", NULL};
+    char *text = draw_frontier(1);
+    expect_parts(text, one);
+    ck_assert_ptr_null(strstr(text, "5%"));
+    ck_assert_ptr_null(strstr(text, "scratch"));
+    free(text);
+    /* Without 1% it is the least; what is trained from scratch has no say. */
+    text = draw_frontier(2);
+    expect_parts(text, least);
+    ck_assert_ptr_null(strstr(text, "5%"));
+    free(text);
 }
 END_TEST
 
@@ -249,8 +344,8 @@ START_TEST(records_come_back_as_they_were)
     ck_assert_int_eq(study_results_write(folder, NULL), STATUS_OK);
     expect_file("results.jsonl",
                 "{\"cell\": \"s18446744073709551615-gqa2-fit-a0.5\", \"seed\": "
-                "18446744073709551615, \"kv_heads\": 2, \"method\": \"fit\", \"taught\": false, "
-                "\"alpha\": 0.5, \"steps\": 3, \"bits_per_byte\": 2.1, "
+                "18446744073709551615, \"kv_heads\": 2, \"latent\": 0, \"method\": \"fit\", "
+                "\"taught\": false, \"alpha\": 0.5, \"steps\": 3, \"bits_per_byte\": 2.1, "
                 "\"cache_bytes_per_token\": 1024}\n");
     scratch_remove();
 }
@@ -281,6 +376,10 @@ START_TEST(damaged_records_are_refused_by_name)
         {"\"seed\": 1", "\"seed\": -1", "seed"},
         {"\"seed\": 1", "\"seed\": 2", "expected the figures"},
         {"\"kv_heads\": 1", "\"kv_heads\": 4294967297", "kv_heads: expected at most"},
+        {"\"method\"", "\"latent\": -1, \"method\"", "latent"},
+        {"\"method\"", "\"latent\": \"4\", \"method\"", "latent"},
+        {"\"method\"", "\"latent\": 4294967300, \"method\"", "latent: expected at most"},
+        {"\"method\"", "\"latent\": 4, \"method\"", "expected the figures"},
         {"\"method\": \"fit\"", "\"method\": \"fitt\"", "method: expected one of"},
         {"\"method\": \"fit\"", "\"method\": \"mean\"", "expected the figures"},
         {"\"taught\": false", "\"taught\": 0", "taught"},
@@ -315,6 +414,33 @@ START_TEST(damaged_records_are_refused_by_name)
 }
 END_TEST
 
+START_TEST(records_of_latent_caches_say_their_rank)
+{
+    const struct config c = eight_heads();
+    struct study_cell cell = {.seed = 1,
+                              .kv_heads = 1,
+                              .latent = 12,
+                              .method = STUDY_LATENT,
+                              .bits_per_byte = 2.5,
+                              .cache_bytes_per_token = 96};
+    struct err e = {""};
+    study_cell_complete(&cell, &c);
+    begin_folder();
+    ck_assert_int_eq(study_record_write(folder, &cell, NULL), STATUS_OK);
+    expect_file("s1-mla12-latent-a0.json",
+                "{\"cell\": \"s1-mla12-latent-a0\", \"seed\": 1, \"kv_heads\": 1, \"latent\": 12, "
+                "\"method\": \"latent\", \"taught\": false, \"alpha\": 0, \"steps\": 0, "
+                "\"bits_per_byte\": 2.5, \"cache_bytes_per_token\": 96, \"seconds\": 0, "
+                "\"us_per_token\": 0}\n");
+    ck_assert_int_eq(study_record_read(folder, &cell, &e), STATUS_OK);
+    ck_assert(cell.done && cell.cache_bytes_per_token == 96);
+    cell.latent = 13; /* the name is that of 12 still */
+    ck_assert_int_eq(study_record_read(folder, &cell, &e), STATUS_BAD_FILE);
+    ck_assert_msg(strstr(e.text, "expected the figures") != NULL, "%s", e.text);
+    scratch_remove();
+}
+END_TEST
+
 /* Others may have put anything beside them; what is called as a record is must be one. */
 START_TEST(results_have_every_record_and_nothing_else)
 {
@@ -326,8 +452,9 @@ START_TEST(results_have_every_record_and_nothing_else)
     put_file("s1-mqa-fit-a5.part.gguf", "x");
     ck_assert_int_eq(study_results_write(folder, &e), STATUS_OK);
     expect_file("results.jsonl",
-                "{\"cell\": \"s1-mqa-fit-a5\", \"seed\": 1, \"kv_heads\": 1, \"method\": \"fit\", "
-                "\"taught\": false, \"alpha\": 5, \"steps\": 50, \"bits_per_byte\": 2.5, "
+                "{\"cell\": \"s1-mqa-fit-a5\", \"seed\": 1, \"kv_heads\": 1, \"latent\": 0, "
+                "\"method\": \"fit\", \"taught\": false, \"alpha\": 5, \"steps\": 50, "
+                "\"bits_per_byte\": 2.5, "
                 "\"cache_bytes_per_token\": 512}\n");
     put_file("s2-mqa-fit-a5.json", RECORD);
     ck_assert_int_eq(study_results_write(folder, &e), STATUS_BAD_FILE);
@@ -359,10 +486,13 @@ int main(void)
     tcase_add_test(t, cells_are_named_and_ordered);
     tcase_add_test(t, steps_are_the_percents_and_at_least_one);
     tcase_add_test(t, origins_come_before_what_is_made_from_them);
+    tcase_add_test(t, latent_caches_come_after_heads);
     tcase_add_test(t, percents_and_shards_are_parsed_strictly);
     tcase_add_test(t, means_are_over_the_seeds_that_are_done);
+    tcase_add_test(t, the_frontier_has_every_method_before_and_after);
     tcase_add_test(t, records_come_back_as_they_were);
     tcase_add_test(t, damaged_records_are_refused_by_name);
+    tcase_add_test(t, records_of_latent_caches_say_their_rank);
     tcase_add_test(t, results_have_every_record_and_nothing_else);
     tcase_add_test(t, a_folder_belongs_to_one_study);
     suite_add_tcase(s, t);

@@ -192,9 +192,18 @@ static bool is_batched(const struct bench_report *r)
     return r->spec->batches.n > 1 || r->spec->batches.items[0] > 1;
 }
 
+/* Whether a row is of a latent cache, the checkpoint's own or one made for it. */
+static bool has_latent(const struct bench_report *r)
+{
+    bool has = config_is_latent(&r->spec->config);
+    for (int i = 0; i < r->spec->kv_heads.n; i++)
+        has |= r->spec->kv_heads.items[i] < 0;
+    return has;
+}
+
 static void choose_columns(const struct bench_report *r, struct report_field chosen[N_FIELDS])
 {
-    const bool batched = is_batched(r), latent = config_is_latent(&r->spec->config);
+    const bool batched = is_batched(r), latent = has_latent(r);
     memcpy(chosen, fields, sizeof fields);
     for (int i = 0; i < N_FIELDS; i++) {
         const char *heading = chosen[i].heading;

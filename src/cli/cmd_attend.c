@@ -70,22 +70,10 @@ static const struct option picture_options[] = {
 
 /* --- the text -------------------------------------------------------------------------------- */
 
-/* --tokens as they are, or the text's with BOS where the checkpoint wants it. */
 static enum status read_attend_tokens(const struct attend_options *o, struct runtime *r,
                                       struct text text, struct err *e)
 {
-    const struct tokenizer *t = r->checkpoint.tokenizer;
-    const struct config *c = &r->checkpoint.model->config;
-    if (o->tokens)
-        TRY(parse_ids("--tokens", o->tokens, c->n_vocab, &r->tokens, &r->n_tokens, e));
-    else
-        TRY(tokens_that_fit("the text", t, text, tokenizer_adds_bos(t), c->n_ctx, &r->tokens,
-                            &r->n_tokens, e));
-    if (r->n_tokens == 0)
-        return err_set(e, STATUS_USAGE, "there is no token to look at: the text is empty");
-    if (r->n_tokens > (size_t)c->n_ctx)
-        return err_set(e, STATUS_USAGE, "the text has %zu tokens, the checkpoint's context only %d",
-                       r->n_tokens, c->n_ctx);
+    TRY(runtime_read_tokens(r, o->tokens, text, "look at", e));
     if (o->query.given && o->query.value >= r->n_tokens)
         return err_set(e, STATUS_USAGE,
                        "--query: expected 0 to %zu, a token of the text, found %llu",

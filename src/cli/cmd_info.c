@@ -23,7 +23,7 @@ struct info_options {
     struct shape_options shape;
     const char *type;
     int output; /* of output_names; 0: as usual */
-    const char *depths, *batches, *bandwidth, *threads;
+    const char *latent, *depths, *batches, *bandwidth, *threads;
     int kv_type;
     int format;
 };
@@ -51,6 +51,8 @@ static const struct option shape_info_options[] = {
 };
 
 static const struct option step_options[] = {
+    OPT_STRING("latent", latent, "R,R,...",
+               "latent caches of these ranks as more variants (see convert --latent)"),
     OPT_STRING("depth", depths, "D,D,...", "tokens that every sequence has in its cache",
                .otherwise = "0 and the context"),
     OPT_STRING("batch", batches, "B,B,...", "sequences that a step serves", .otherwise = "1"),
@@ -135,7 +137,7 @@ static enum status refuse_nonfinite(const struct info *info, struct err *e)
 
 /* What is asked about steps; info's cost borrows it. */
 struct asked_steps {
-    struct int_list depths, batches;
+    struct int_list ranks, depths, batches;
     struct machine machine;
 };
 
@@ -170,12 +172,31 @@ static enum status read_steps(const struct info_options *o, const struct config 
         TRY(list_add("--depth", c->n_ctx, &a->depths, e));
     }
     TRY(list_ints("--batch", o->batches ? o->batches : "1", 1, INT_MAX, &a->batches, e));
-    *s = (struct info_settings){.depths = a->depths.items,
-                                .batches = a->batches.items,
-                                .n_depths = a->depths.n,
-                                .n_batches = a->batches.n,
-                                .kv_type = kv_type_storage[o->kv_type]};
+    s->depths = a->depths.items;
+    s->batches = a->batches.items;
+    s->n_depths = a->depths.n;
+    s->n_batches = a->batches.n;
+    s->kv_type = kv_type_storage[o->kv_type];
     return read_bandwidth(o, a, s, e);
+}
+
+static enum status read_ranks(const struct info_options *o, struct info *info,
+                              struct asked_steps *a, struct err *e)
+{
+    struct info_settings *s = &info->cost.settings;
+    if (!o->latent)
+        return STATUS_OK;
+    if (!info->runs)
+        return err_set(e, STATUS_USAGE, "--latent: expected a checkpoint that runs");
+    TRY(list_ints("--latent", o->latent, 1, CONFIG_MAX_WIDTH, &a->ranks, e));
+    for (int i = 0; i < a->ranks.n; i++)
+        TRY(config_check_rank(&info->config, a->ranks.items[i], e));
+    info->cost.latent = malloc(sizeof *info->cost.latent);
+    if (!info->cost.latent)
+        return err_no_memory(e, "the latent variants", sizeof *info->cost.latent);
+    s->ranks = a->ranks.items;
+    s->n_ranks = a->ranks.n;
+    return STATUS_OK;
 }
 
 /* Whether somebody asks about steps; of a shape, which has nothing else to show, always. */
@@ -188,6 +209,7 @@ static enum status plan_cost(const struct info_options *o, struct asked_steps *a
                              struct err *e)
 {
     info->cost.shape = &info->shape;
+    TRY(read_ranks(o, info, a, e));
     info->cost.shows_steps = info->runs && asks_steps(o);
     if (!info->cost.shows_steps)
         return STATUS_OK;

@@ -269,25 +269,6 @@ static enum status check_picture(const struct score_options *o, const struct run
     return STATUS_OK;
 }
 
-/* --tokens as they are, or the text's with BOS where the checkpoint wants it. */
-static enum status read_score_tokens(const struct score_options *o, struct runtime *r,
-                                     struct text text, struct err *e)
-{
-    const struct tokenizer *t = r->checkpoint.tokenizer;
-    const struct config *c = &r->checkpoint.model->config;
-    if (o->tokens)
-        TRY(parse_ids("--tokens", o->tokens, c->n_vocab, &r->tokens, &r->n_tokens, e));
-    else
-        TRY(tokens_that_fit("the text", t, text, tokenizer_adds_bos(t), c->n_ctx, &r->tokens,
-                            &r->n_tokens, e));
-    if (r->n_tokens == 0)
-        return err_set(e, STATUS_USAGE, "there is no token to score: the text is empty");
-    if (r->n_tokens > (size_t)c->n_ctx)
-        return err_set(e, STATUS_USAGE, "the text has %zu tokens, the checkpoint's context only %d",
-                       r->n_tokens, c->n_ctx);
-    return STATUS_OK;
-}
-
 /* Everything that is asked for. */
 static enum status write_scores(const struct score_options *o, struct scoring *scoring,
                                 const struct runtime *r, struct err *e)
@@ -314,7 +295,7 @@ static enum status score_text(const void *values, struct runtime *r, struct text
 {
     const struct score_options *o = values;
     const struct config *config = &r->checkpoint.model->config;
-    TRY(read_score_tokens(o, r, text, e));
+    TRY(runtime_read_tokens(r, o->tokens, text, "score", e));
     TRY(check_picture(o, r, e));
     const struct session_wanted wanted = {.n_ctx = (int)r->n_tokens};
     TRY(runtime_start(r, &wanted, e));

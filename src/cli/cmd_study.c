@@ -19,6 +19,7 @@
 #include "cli/study_report.h"
 #include "cli/study_run.h"
 #include "cli/train_steps.h"
+#include "model/checkpoint.h"
 #include "train/data.h"
 #include "train/hash.h"
 
@@ -27,7 +28,8 @@
 
 struct study_options {
     struct common_options common; /* its positional is TEXT, its model stays NULL */
-    const char *dir, *kv_heads, *methods, *alphas, *scratch, *shard, *plot, *threads;
+    const char *dir, *from, *kv_heads, *methods, *latent, *alphas, *scratch, *shard, *plot,
+        *frontier, *threads;
     int n_seeds, format;
     struct option_u64 first_seed;
     bool teacher;
@@ -39,19 +41,26 @@ struct study_options {
 
 static const struct option study_options[] = {
     OPT_STRING("output", dir, "DIR", "the folder of the cells; required", .letter = 'o'),
+    OPT_STRING("from", from, "MODEL",
+               "an MHA checkpoint to study in place of new ones; --steps is what it was trained "
+               "for, and nothing is trained from scratch"),
     OPT_STRING("kv-heads", kv_heads, "G,G,...", "numbers of K/V heads to convert to",
-               .otherwise = "every divisor of --heads below it"),
+               .otherwise = "every divisor of the query heads below them"),
     OPT_STRING("method", methods, "M,M,...", "how heads are converted, see decode help convert",
                .fallback = "mean,first,random,procrustes,fit"),
+    OPT_STRING("latent", latent, "R,R,...",
+               "ranks of latent caches to convert to as well, see decode help convert",
+               .otherwise = "none"),
     OPT_STRING("alpha", alphas, "P,P,...",
                "percents of the steps for which each conversion, and the MHA checkpoint itself, is "
                "trained further; 0 is always among them",
                .fallback = "0,1,2,5,10"),
     OPT_STRING("scratch", scratch, "P,P,...|none",
-               "percents more than all steps for which each variant is trained from scratch",
-               .otherwise = "the largest of --alpha"),
+               "percents more than all steps for which each number of K/V heads is trained from "
+               "scratch",
+               .otherwise = "the largest of --alpha; none with --from"),
     OPT_INT("seeds", n_seeds, "N", 1, 1000, "seeds: each has an MHA checkpoint of its own",
-            .fallback = "3"),
+            .otherwise = "3, or 1 with --from"),
     OPT_U64("seed", first_seed, "S", "the first of them; the others follow", .otherwise = "1"),
     OPT_FLAG("teacher", teacher,
              "train conversions further with their MHA checkpoint as the teacher, too"),
@@ -63,6 +72,9 @@ static const struct option study_options[] = {
 
 static const struct option result_options[] = {
     OPT_STRING("plot", plot, "FILE.svg", "draw bits per byte over the percents"),
+    OPT_STRING("frontier", frontier, "FILE.svg",
+               "draw bits per byte over the cache's bytes a token, as converted and after 1% (or "
+               "the least percent of --alpha)"),
     OPT_FORMAT,
     OPT_END,
 };
@@ -87,7 +99,8 @@ static enum status list_kv_heads(const struct study_options *o, const struct con
     for (int i = 0; i < list->n; i++)
         if (c->n_heads % list->items[i] != 0 || list->items[i] == c->n_heads)
             return err_set(e, STATUS_USAGE,
-                           "--kv-heads: expected divisors of --heads %d below it, found %d",
+                           "--kv-heads: expected divisors of the %d query heads below them, found "
+                           "%d",
                            c->n_heads, list->items[i]);
     return STATUS_OK;
 }
@@ -95,12 +108,25 @@ static enum status list_kv_heads(const struct study_options *o, const struct con
 static enum status list_methods(const struct study_options *o, struct int_list *list, struct err *e)
 {
     const char *names[STUDY_N_METHODS] = {NULL};
-    for (int m = STUDY_MHA + 1; m < STUDY_SCRATCH; m++)
+    for (int m = STUDY_MHA + 1; m < STUDY_LATENT; m++)
         names[m - STUDY_MHA - 1] = study_methods[m];
     TRY(list_names("--method", o->methods, names, list, e));
     for (int i = 0; i < list->n; i++)
         list->items[i] += STUDY_MHA + 1;
     return STATUS_OK;
+}
+
+/* What convert would refuse only when the MHA checkpoint is trained. */
+static enum status list_ranks(const struct study_options *o, const struct config *c,
+                              struct int_list *list, struct err *e)
+{
+    if (!o->latent)
+        return STATUS_OK;
+    if (c->position == POSITION_ROPE)
+        return err_set(e, STATUS_USAGE,
+                       "--latent: expected another --position than rope, which turns every key by "
+                       "its own position: one cached vector for all heads cannot be turned");
+    return list_ints("--latent", o->latent, 1, c->d_model, list, e);
 }
 
 static enum status list_percents(const struct study_options *o, struct study_wanted *w,
@@ -115,11 +141,16 @@ static enum status list_percents(const struct study_options *o, struct study_wan
     }
     if (!has_none)
         TRY(study_list_shares("--alpha", "0", &w->alphas, e));
-    if (!o->scratch)
+    if (!o->scratch && !o->from)
         w->scratch = (struct study_shares){{most}, 1};
-    else if (strcmp(o->scratch, "none") != 0)
+    else if (o->scratch && strcmp(o->scratch, "none") != 0)
         TRY(study_list_shares("--scratch", o->scratch, &w->scratch, e));
     return STATUS_OK;
+}
+
+static int count_seeds(const struct study_options *o)
+{
+    return o->n_seeds ? o->n_seeds : o->from ? 1 : 3;
 }
 
 static enum status specify_study(const struct study_options *o, const struct config *c,
@@ -127,11 +158,12 @@ static enum status specify_study(const struct study_options *o, const struct con
 {
     *w = (struct study_wanted){.config = c,
                                .first_seed = o->first_seed.given ? o->first_seed.value : 1,
-                               .n_seeds = o->n_seeds,
+                               .n_seeds = count_seeds(o),
                                .n_steps = o->steps.n_steps,
                                .taught = o->teacher};
     TRY(list_kv_heads(o, c, &w->kv_heads, e));
     TRY(list_methods(o, &w->methods, e));
+    TRY(list_ranks(o, c, &w->latent, e));
     if (w->first_seed > UINT64_MAX - (uint64_t)w->n_seeds)
         return err_set(e, STATUS_USAGE, "--seed: %d seeds from %" PRIu64 " on are beyond the last",
                        w->n_seeds, w->first_seed);
@@ -152,14 +184,19 @@ static enum status make_folder(const char *dir, struct err *e)
     return STATUS_OK;
 }
 
-/* What all cells of a folder have in common: the text and the options of training. */
-static enum status keep_settings(const struct study_options *o, struct text text, struct err *e)
+/* What all cells of a folder have in common: the text, the given checkpoint and the options of
+ * training. */
+static enum status keep_settings(const struct study_options *o, const struct file_map *from,
+                                 struct text text, struct err *e)
 {
     static const char *const nothing[] = {NULL};
     struct study_args a = {.n = 0};
     struct bytes line = {.data = NULL};
     study_args_add(&a, "text %zu bytes %016" PRIx64, text.len,
                    train_hash(TRAIN_HASH_START, text.data, text.len));
+    if (o->from)
+        study_args_add(&a, "from %zu bytes %016" PRIx64, from->len,
+                       train_hash(TRAIN_HASH_START, from->data, from->len));
     study_args_given(&a, train_size_options, &o->shape, nothing);
     study_args_given(&a, train_kind_options, &o->shape, nothing);
     study_args_given(&a, train_step_options, &o->steps, nothing);
@@ -172,18 +209,18 @@ static enum status keep_settings(const struct study_options *o, struct text text
 }
 
 /* Written once: that it is not there whole cannot be, as it is replaced as a whole. */
-static enum status keep_calibration(const struct study_options *o, struct text text, struct err *e)
+static enum status keep_file(const struct study_options *o, const char *name, const char *suffix,
+                             const void *data, size_t len, struct err *e)
 {
     char *path;
     struct stat st;
     struct file_writer *w;
-    const size_t len = train_part(o->steps.val_fraction, text.len);
-    TRY(study_path(o->dir, STUDY_CALIB, "", &path, e));
+    TRY(study_path(o->dir, name, suffix, &path, e));
     enum status s = STATUS_OK;
     if (stat(path, &st) != 0 || (uint64_t)st.st_size != len) {
         s = file_writer_open(&w, path, e);
         if (s == STATUS_OK) {
-            file_writer_put(w, text.data, len);
+            file_writer_put(w, data, len);
             s = file_writer_commit(w, e);
         }
     }
@@ -191,7 +228,18 @@ static enum status keep_calibration(const struct study_options *o, struct text t
     return s;
 }
 
-static enum status prepare_folder(const struct study_options *o, size_t *text_bytes, struct err *e)
+/* The given checkpoint as the one that each seed would have trained. */
+static enum status keep_given(const struct study_options *o, const struct study_plan *plan,
+                              const struct file_map *from, struct err *e)
+{
+    for (int i = 0; o->from && i < plan->n; i++)
+        if (plan->cells[i].method == STUDY_MHA && plan->cells[i].alpha == 0)
+            TRY(keep_file(o, plan->cells[i].name, ".gguf", from->data, from->len, e));
+    return STATUS_OK;
+}
+
+static enum status prepare_folder(const struct study_options *o, const struct study_plan *plan,
+                                  const struct file_map *from, size_t *text_bytes, struct err *e)
 {
     char *bytes = NULL;
     struct text text;
@@ -200,14 +248,27 @@ static enum status prepare_folder(const struct study_options *o, size_t *text_by
     *text_bytes = text.len;
     enum status s = make_folder(o->dir, e);
     if (s == STATUS_OK)
-        s = keep_settings(o, text, e);
+        s = keep_settings(o, from, text, e);
     if (s == STATUS_OK)
-        s = keep_calibration(o, text, e);
+        s = keep_file(o, STUDY_CALIB, "", text.data, train_part(o->steps.val_fraction, text.len),
+                      e);
+    if (s == STATUS_OK)
+        s = keep_given(o, plan, from, e);
     free(bytes);
     return s;
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
+
+static enum status check_picture(const char *option, const char *path,
+                                 const struct study_options *o, struct err *e)
+{
+    if (!path)
+        return STATUS_OK;
+    TRY(path_spares(option, path, o->common.positional, "the text", e));
+    TRY(path_spares(option, path, o->from, "the checkpoint", e));
+    return path_writable(path, e);
+}
 
 static enum status check_study_options(const struct study_options *o, struct study_shard *shard,
                                        struct err *e)
@@ -225,26 +286,57 @@ static enum status check_study_options(const struct study_options *o, struct stu
         return err_set(e, STATUS_USAGE,
                        "--val-fraction: the held-out part is what cells are compared on; expected "
                        "more than 0");
-    if (o->plot) {
-        TRY(path_spares("--plot", o->plot, text, "the text", e));
-        TRY(path_writable(o->plot, e));
-    }
+    TRY(check_picture("--plot", o->plot, o, e));
+    TRY(check_picture("--frontier", o->frontier, o, e));
+    if (o->plot && o->frontier && path_same(o->plot, o->frontier))
+        return err_set(e, STATUS_USAGE,
+                       "--plot and --frontier are both '%.200s'; expected a file for each",
+                       o->plot);
     return study_read_shard(o->shard, shard, e);
 }
 
 static enum status conclude_study(const struct study_options *o, const struct study_setting *s,
                                   struct output *out, struct err *e)
 {
-    char subtitle[160];
+    char subtitle[320];
+    const int n_seeds = count_seeds(o);
     snprintf(subtitle, sizeof subtitle,
-             "%d steps, %d seed%s, %zu bytes of text, the last %g%% held out", o->steps.n_steps,
-             o->n_seeds, o->n_seeds == 1 ? "" : "s", s->text_bytes, 100 * o->steps.val_fraction);
+             "%.100s%s%d steps, %d seed%s, %zu bytes of text, the last %g%% held out",
+             o->from ? path_name(o->from) : "", o->from ? ", " : "", o->steps.n_steps, n_seeds,
+             n_seeds == 1 ? "" : "s", s->text_bytes, 100 * o->steps.val_fraction);
     TRY(study_report_print(s->plan, (enum table_format)o->format, out, e));
-    return o->plot ? study_write_plot(s->plan, subtitle, o->plot, e) : STATUS_OK;
+    if (o->plot)
+        TRY(study_write_plot(s->plan, subtitle, o->plot, e));
+    return o->frontier ? study_write_frontier(s->plan, subtitle, o->frontier, e) : STATUS_OK;
+}
+
+/* The MHA checkpoints' shape; *from is open where one is given. */
+static enum status read_shape(const struct study_options *o, struct checkpoint *from,
+                              struct config *c, struct err *e)
+{
+    const char *given =
+        o->scratch && strcmp(o->scratch, "none") != 0 ? "scratch" : train_shape_given(&o->shape);
+    if (!o->from)
+        return train_shape_config(&o->shape, c, e);
+    if (given)
+        return err_set(e, STATUS_USAGE,
+                       "--%s and --from are both given: the checkpoint has its own shape and "
+                       "vocabulary, and no new one is made",
+                       given);
+    TRY(common_open(o->from, COMMON_TEXTS, from, e));
+    TRY(common_config(o->from, from, c, e));
+    if (config_is_latent(c) || config_all_kv_heads(c) != (int64_t)c->n_layers * c->n_heads) {
+        char variant[16];
+        config_variant_name(c, c->n_kv_heads, variant);
+        return err_set(e, STATUS_USAGE, "--from: expected an MHA checkpoint, found %s in '%.200s'",
+                       variant, o->from);
+    }
+    return STATUS_OK;
 }
 
 static enum status run_plan(const struct study_options *o, const struct config *c,
-                            struct study_shard shard, struct output *out, struct err *e)
+                            const struct file_map *from, struct study_shard shard,
+                            struct output *out, struct err *e)
 {
     struct study_wanted wanted;
     struct study_plan plan;
@@ -255,12 +347,14 @@ static enum status run_plan(const struct study_options *o, const struct config *
                                     .shape = &o->shape,
                                     .steps = &o->steps,
                                     .shard = shard,
+                                    .given = o->from,
                                     .plan = &plan,
                                     .length = c->n_ctx};
     TRY(specify_study(o, c, &wanted, e));
-    TRY(prepare_folder(o, &setting.text_bytes, e));
     TRY(study_plan_make(&wanted, &plan, e));
-    enum status s = study_run(&setting, e);
+    enum status s = prepare_folder(o, &plan, from, &setting.text_bytes, e);
+    if (s == STATUS_OK)
+        s = study_run(&setting, e);
     if (s == STATUS_OK)
         s = conclude_study(o, &setting, out, e);
     study_plan_free(&plan);
@@ -271,11 +365,15 @@ static enum status run_study(const struct invocation *inv, const void *values, s
 {
     const struct study_options *o = values;
     struct study_shard shard;
+    struct checkpoint from = {.gguf = NULL};
     struct config config;
     signals_defer();
     TRY(check_study_options(o, &shard, e));
-    TRY(train_shape_config(&o->shape, &config, e));
-    return run_plan(o, &config, shard, inv->out, e);
+    enum status s = read_shape(o, &from, &config, e);
+    if (s == STATUS_OK)
+        s = run_plan(o, &config, &from.file, shard, inv->out, e);
+    checkpoint_close(&from);
+    return s;
 }
 
 const struct command command_study = {
@@ -283,12 +381,13 @@ const struct command command_study = {
     .summary = "the GQA paper's experiment on one text: train, convert, uptrain, compare",
     .usage = "TEXT -o DIR [options]",
     .notes =
-        "For each seed an MHA checkpoint is trained, and converted by each method to each number\n"
-        "of K/V heads; each conversion, and the MHA checkpoint itself as the control, is trained\n"
-        "further for each percent of the steps, with a learning rate that train --from finds; and\n"
-        "each variant is trained from scratch for as many steps in all. All are evaluated on the\n"
-        "held-out part, which neither training nor calibration sees. Cells are printed, then\n"
-        "their means over the seeds with their deviation.\n"
+        "For each seed an MHA checkpoint is trained, or that of --from is taken, and converted by\n"
+        "each method to each number of K/V heads and to a latent cache of each rank; each\n"
+        "conversion, and the MHA checkpoint itself as the control, is trained further for each\n"
+        "percent of the steps, with a learning rate that train --from finds; and each number of\n"
+        "K/V heads is trained from scratch for as many steps in all. All are evaluated on the\n"
+        "held-out part, which training and calibration do not see. Cells are printed, then their\n"
+        "means over the seeds with their deviation.\n"
         "\n"
         "A cell is DIR/NAME.gguf, which the commands that -v shows make alone, bit for bit, and\n"
         "DIR/NAME.json with its figures. DIR/results.jsonl has a line for every cell that is "

@@ -28,11 +28,29 @@ static const struct report_field variant_fields[] = {
 };
 #define N_VARIANT_FIELDS REPORT_LENGTH(variant_fields)
 
-/* The next variant after one that is zeroed at first; false when there is none. */
-static bool next_variant(const struct info_cost *cost, struct inspect_variant *v)
+/* A walk over the variants, zeroed at first. */
+struct variants {
+    struct inspect_variant now;
+    struct cost_shape shape; /* that it is of */
+    int n_ranks;             /* so far */
+};
+
+/* False when there is none after this one. */
+static bool next_variant(const struct info_cost *cost, struct variants *v)
 {
-    const int above = v->n_kv_heads ? v->n_kv_heads : cost->shape->config->n_heads + 1;
-    return inspect_next_variant(cost->shape, above, v);
+    const struct info_settings *s = &cost->settings;
+    if (!v->shape.config)
+        v->shape = *cost->shape;
+    const int above = v->now.n_kv_heads ? v->now.n_kv_heads : v->shape.config->n_heads + 1;
+    if (inspect_next_variant(&v->shape, above, &v->now))
+        return true;
+    if (v->n_ranks == s->n_ranks)
+        return false;
+    *cost->latent = *cost->shape->config;
+    config_set_latent(cost->latent, s->ranks[v->n_ranks++]);
+    v->shape.config = cost->latent;
+    v->shape.n_kv_heads = 1;
+    return inspect_next_variant(&v->shape, 2, &v->now);
 }
 
 static void print_latent_formula(const struct config *c, struct output *out)
@@ -73,7 +91,7 @@ static enum status print_variants(const struct info_cost *cost, enum table_forma
     struct report r;
     char names[N_VARIANT_FIELDS][48];
     struct report_field named[N_VARIANT_FIELDS];
-    struct inspect_variant v = {.n_kv_heads = 0};
+    struct variants v = {.n_ranks = 0};
     for (int i = 0; i < N_VARIANT_FIELDS; i++) {
         snprintf(names[i], sizeof names[i], i ? variant_fields[i].heading : "KV cache of",
                  cost->shape->config->n_ctx);
@@ -82,7 +100,7 @@ static enum status print_variants(const struct info_cost *cost, enum table_forma
     }
     report_begin(&r, format, named, N_VARIANT_FIELDS, out);
     while (next_variant(cost, &v))
-        report_row(&r, &v);
+        report_row(&r, &v.now);
     return report_end(&r, e);
 }
 
@@ -147,17 +165,17 @@ static enum status predict_step(const struct info_cost *cost, struct info_step *
     return STATUS_OK;
 }
 
-static enum status plan_step(struct info_cost *cost, const struct inspect_variant *v, int depth,
-                             int batch, struct err *e)
+static enum status plan_step(struct info_cost *cost, const struct variants *v, int depth, int batch,
+                             struct err *e)
 {
     const struct info_settings *at = &cost->settings;
     struct info_step *s = &cost->steps[cost->n_steps++];
-    *s = (struct info_step){.n_kv_heads = v->n_kv_heads,
+    *s = (struct info_step){.n_kv_heads = v->now.n_kv_heads,
                             .depth = depth,
                             .batch = batch,
                             .kv_type = storage_name(at->kv_type),
-                            .step = inspect_step(cost->shape, v, at->kv_type, depth, batch)};
-    snprintf(s->variant, sizeof s->variant, "%s", v->name);
+                            .step = inspect_step(&v->shape, &v->now, at->kv_type, depth, batch)};
+    snprintf(s->variant, sizeof s->variant, "%s", v->now.name);
     s->flops = cost_step_flops(&s->step.cost, batch);
     s->mflop = (double)s->flops / 1e6;
     s->fits = s->step.memory_bytes <= cost->available;
@@ -167,7 +185,7 @@ static enum status plan_step(struct info_cost *cost, const struct inspect_varian
 
 static int count_variants(const struct info_cost *cost)
 {
-    struct inspect_variant v = {.n_kv_heads = 0};
+    struct variants v = {.n_ranks = 0};
     int n = 0;
     while (next_variant(cost, &v))
         n++;
@@ -184,7 +202,7 @@ enum status info_cost_plan(struct info_cost *cost, struct err *e)
         return err_no_memory(e, "the list of steps", (n + 1) * sizeof *cost->steps);
     for (int d = 0; d < s->n_depths; d++)
         for (int b = 0; b < s->n_batches; b++) {
-            struct inspect_variant v = {.n_kv_heads = 0};
+            struct variants v = {.n_ranks = 0};
             while (next_variant(cost, &v))
                 TRY(plan_step(cost, &v, s->depths[d], s->batches[b], e));
         }
@@ -194,7 +212,9 @@ enum status info_cost_plan(struct info_cost *cost, struct err *e)
 void info_cost_free(struct info_cost *cost)
 {
     free(cost->steps);
+    free(cost->latent);
     cost->steps = NULL;
+    cost->latent = NULL;
 }
 
 static void print_steps_heading(const struct info_cost *cost, struct output *out)
@@ -239,10 +259,10 @@ enum status info_cost_print(const struct info_cost *cost, enum table_format form
 
 void info_cost_json(const struct info_cost *cost, struct json *j)
 {
-    struct inspect_variant v = {.n_kv_heads = 0};
+    struct variants v = {.n_ranks = 0};
     json_begin_array(j, "kv_cache");
     while (next_variant(cost, &v))
-        report_object(j, NULL, variant_fields, N_VARIANT_FIELDS, &v);
+        report_object(j, NULL, variant_fields, N_VARIANT_FIELDS, &v.now);
     json_end(j);
     if (!cost->shows_steps)
         return;

@@ -18,6 +18,8 @@
 struct info_settings {
     const int *depths, *batches; /* [n_depths], [n_batches] */
     int n_depths, n_batches;
+    const int *ranks; /* [n_ranks] of latent caches, as more variants; each may be one */
+    int n_ranks;
     enum storage kv_type;
     double bytes_per_s;      /* 0: not given */
     struct machine *machine; /* measured instead; NULL: not asked for. Without both no times */
@@ -29,6 +31,7 @@ struct info_cost {
     const struct cost_shape *shape; /* borrowed */
     bool shows_steps;               /* the type runs, and somebody asked */
     struct info_settings settings;
+    struct config *latent;   /* malloc'd room for that of a latent variant; NULL: no ranks */
     uint64_t available;      /* bytes of memory */
     struct info_step *steps; /* [n_steps] */
     int n_steps;

@@ -127,6 +127,24 @@ enum status runtime_workers(const struct common_options *c, const char *flag,
     return start_pool(c, n_threads, pool, e);
 }
 
+enum status runtime_read_tokens(struct runtime *r, const char *ids, struct text text,
+                                const char *purpose, struct err *e)
+{
+    const struct tokenizer *t = r->checkpoint.tokenizer;
+    const struct config *c = &r->checkpoint.model->config;
+    if (ids)
+        TRY(parse_ids("--tokens", ids, c->n_vocab, &r->tokens, &r->n_tokens, e));
+    else
+        TRY(tokens_that_fit("the text", t, text, tokenizer_adds_bos(t), c->n_ctx, &r->tokens,
+                            &r->n_tokens, e));
+    if (r->n_tokens == 0)
+        return err_set(e, STATUS_USAGE, "there is no token to %s: the text is empty", purpose);
+    if (r->n_tokens > (size_t)c->n_ctx)
+        return err_set(e, STATUS_USAGE, "the text has %zu tokens, the checkpoint's context only %d",
+                       r->n_tokens, c->n_ctx);
+    return STATUS_OK;
+}
+
 enum status runtime_start_threads(struct runtime *r, struct err *e)
 {
     if (!r->pool)

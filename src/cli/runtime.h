@@ -94,6 +94,12 @@ enum status runtime_run(struct runtime *r, const struct input_options *input, ru
 /* What the options say of any session; what it borrows is the runtime's. */
 struct session_params runtime_session_params(const struct runtime *r);
 
+/* r->tokens: those of --tokens as they are, or where `ids` is NULL the text's, with BOS where the
+ * checkpoint wants it. STATUS_USAGE for none, with which there is nothing to `purpose` ("score"),
+ * and for more than the context. */
+enum status runtime_read_tokens(struct runtime *r, const char *ids, struct text text,
+                                const char *purpose, struct err *e);
+
 /* Starts r->pool, unless it is. STATUS_NO_MEMORY. */
 enum status runtime_start_threads(struct runtime *r, struct err *e);
 

@@ -11,8 +11,8 @@
 #define MOST_ALPHA 10000
 #define MOST_SHARD 100000
 
-const char *const study_methods[] = {"mha",        "mean", "first",   "random",
-                                     "procrustes", "fit",  "scratch", NULL};
+const char *const study_methods[] = {"mha", "mean",   "first",   "random", "procrustes",
+                                     "fit", "latent", "scratch", NULL};
 _Static_assert(sizeof study_methods / sizeof *study_methods == STUDY_N_METHODS + 1,
                "a name for each");
 
@@ -64,7 +64,10 @@ void study_cell_complete(struct study_cell *cell, const struct config *c)
 {
     char variant[16];
     size_t len = 0;
-    config_variant_name(c, cell->kv_heads, cell->variant);
+    struct config cached = *c;
+    for (int l = 0; l < c->n_layers; l++)
+        cached.latent[l] = cell->latent;
+    config_variant_name(&cached, cell->kv_heads, cell->variant);
     for (const char *at = cell->variant; *at; at++)
         if (*at != '-')
             variant[len++] = *at >= 'A' && *at <= 'Z' ? (char)(*at - 'A' + 'a') : *at;
@@ -82,8 +85,12 @@ void study_cell_complete(struct study_cell *cell, const struct config *c)
 int study_order(const void *a, const void *b)
 {
     const struct study_cell *x = a, *y = b;
-    const int orders[] = {COMPARE(y->kv_heads, x->kv_heads), COMPARE(x->method, y->method),
-                          COMPARE(x->taught, y->taught), COMPARE(x->alpha, y->alpha),
+    const int orders[] = {COMPARE(x->latent > 0, y->latent > 0),
+                          COMPARE(y->kv_heads, x->kv_heads),
+                          COMPARE(y->latent, x->latent),
+                          COMPARE(x->method, y->method),
+                          COMPARE(x->taught, y->taught),
+                          COMPARE(x->alpha, y->alpha),
                           COMPARE(x->seed, y->seed)};
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
         if (orders[i] != 0)
@@ -109,8 +116,10 @@ struct study_cell *study_origin(const struct study_plan *plan, const struct stud
         return NULL;
     if (cell->alpha == 0)
         return study_base(plan, cell);
-    const struct study_cell key = {
-        .seed = cell->seed, .kv_heads = cell->kv_heads, .method = cell->method};
+    const struct study_cell key = {.seed = cell->seed,
+                                   .kv_heads = cell->kv_heads,
+                                   .latent = cell->latent,
+                                   .method = cell->method};
     return find(plan, &key);
 }
 
@@ -161,6 +170,10 @@ static void add_all(struct study_plan *plan, const struct study_wanted *w)
             add(plan, w, cell);
         }
     }
+    for (int r = 0; r < w->latent.n; r++)
+        add_shares(plan, w,
+                   (struct study_cell){
+                       .kv_heads = 1, .latent = w->latent.items[r], .method = STUDY_LATENT});
 }
 
 static enum status check_steps(const struct study_wanted *w, const struct study_shares *shares,

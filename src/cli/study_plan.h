@@ -20,6 +20,7 @@ enum study_method {
     STUDY_RANDOM,
     STUDY_PROCRUSTES,
     STUDY_FIT,
+    STUDY_LATENT,  /* to a latent cache in place of fewer K/V heads */
     STUDY_SCRATCH, /* no conversion: trained with so few from the first step on */
     STUDY_N_METHODS
 };
@@ -32,7 +33,8 @@ static inline bool study_converts(enum study_method method)
 
 struct study_cell {
     uint64_t seed;
-    int kv_heads;
+    int kv_heads; /* 1 of latent caches */
+    int latent;   /* their rank; 0: the cache has keys and values of heads */
     enum study_method method;
     bool taught;  /* trained further with the MHA checkpoint as the teacher, too */
     double alpha; /* percent of the MHA checkpoint's steps for which it is trained further */
@@ -61,7 +63,8 @@ struct study_shares {
 struct study_wanted {
     const struct config *config; /* of the MHA checkpoint */
     struct int_list kv_heads;    /* fewer than its heads */
-    struct int_list methods;     /* of study_methods, those that convert */
+    struct int_list methods;     /* of study_methods, those that convert to K/V heads */
+    struct int_list latent;      /* ranks of latent caches */
     struct study_shares alphas;  /* 0 among them */
     struct study_shares scratch; /* for which cells are trained from scratch, for as long in all */
     uint64_t first_seed;
@@ -82,7 +85,13 @@ void study_plan_free(struct study_plan *plan);
 /* Fills in what follows from the rest. */
 void study_cell_complete(struct study_cell *cell, const struct config *c);
 
-/* For qsort: by K/V heads, most first; method; teacher; alpha; seed. */
+/* Whether two cells are of one variant: their caches are alike. */
+static inline bool study_same_variant(const struct study_cell *a, const struct study_cell *b)
+{
+    return a->kv_heads == b->kv_heads && a->latent == b->latent;
+}
+
+/* For qsort: by K/V heads, most first, then by rank, likewise; method; teacher; alpha; seed. */
 int study_order(const void *a, const void *b);
 
 /* The cell that this one begins with: the conversion, or the MHA checkpoint. NULL: none. */

@@ -23,6 +23,7 @@ const struct report_field study_fields[] = {
     {"cell", "cell", MEMBER(study_cell, name)},
     {"seed", "seed", MEMBER(study_cell, seed)},
     {"kv_heads", "K/V heads", MEMBER(study_cell, kv_heads)},
+    {"latent", NULL, MEMBER(study_cell, latent)},
     {"method", "method", MEMBER(study_cell, method_name)},
     {"taught", NULL, MEMBER(study_cell, taught)},
     {"alpha", "% of steps", MEMBER(study_cell, alpha), "%g"},
@@ -111,15 +112,18 @@ static enum status take_method(const struct json_node *o, struct study_cell *c, 
                    node->text.data);
 }
 
-/* All figures of the cell whose name c has. A time may be missing. */
+/* All figures of the cell whose name c has. Those made before there were latent caches say nothing
+ * of them. */
 static enum status take_record(const struct json_node *o, struct study_cell *c, struct err *e)
 {
-    uint64_t kv_heads, steps;
+    uint64_t kv_heads, steps, latent = 0;
     const struct json_node *node;
     TRY(take_name(o, c->name, e));
     TRY(take_method(o, c, e));
     TRY(take_whole(o, "seed", UINT64_MAX, &c->seed, e));
     TRY(take_whole(o, "kv_heads", CONFIG_MAX_WIDTH, &kv_heads, e));
+    if (json_member(o, "latent"))
+        TRY(take_whole(o, "latent", CONFIG_MAX_WIDTH, &latent, e));
     TRY(take_whole(o, "steps", INT32_MAX, &steps, e));
     TRY(take_whole(o, "cache_bytes_per_token", INT64_MAX, &c->cache_bytes_per_token, e));
     TRY(json_require(o, "taught", JSON_BOOL, &node, e));
@@ -129,6 +133,7 @@ static enum status take_record(const struct json_node *o, struct study_cell *c, 
     TRY(take_number(o, "seconds", 0, &c->seconds, e));
     TRY(take_number(o, "us_per_token", 0, &c->us_per_token, e));
     c->kv_heads = (int)kv_heads;
+    c->latent = (int)latent;
     c->steps = (int)steps;
     c->done = true;
     return STATUS_OK;

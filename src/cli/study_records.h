@@ -12,7 +12,7 @@
 
 /* A cell's figures; the last STUDY_N_TIMES are times, which no two runs have alike. */
 extern const struct report_field study_fields[];
-#define STUDY_N_FIELDS 11
+#define STUDY_N_FIELDS 12
 #define STUDY_N_TIMES  2
 
 /* "DIR/NAMEsuffix", malloc'd: *path is NULL on failure. STATUS_NO_MEMORY. */

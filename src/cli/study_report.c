@@ -19,6 +19,8 @@ static const struct report_field mean_fields[] = {
     {"least", "least", MEMBER(study_mean, least), "%.4f"},
     {"most", "most", MEMBER(study_mean, most), "%.4f"},
     {"over_mha", "over MHA", MEMBER(study_mean, over_mha), "%+.4f"},
+    {"latent", NULL, MEMBER(study_mean, latent)},
+    {"cache_bytes_per_token", NULL, MEMBER(study_mean, cache_bytes_per_token)},
 };
 
 /* --- means ----------------------------------------------------------------------------------- */
@@ -26,7 +28,7 @@ static const struct report_field mean_fields[] = {
 /* Cells of one mean are neighbours in the plan. */
 static bool same_mean(const struct study_cell *a, const struct study_cell *b)
 {
-    return a->kv_heads == b->kv_heads && a->method == b->method && a->taught == b->taught &&
+    return study_same_variant(a, b) && a->method == b->method && a->taught == b->taught &&
            a->alpha == b->alpha;
 }
 
@@ -45,6 +47,7 @@ static struct study_mean mean_of(const struct study_plan *plan, int first, int e
 {
     const struct study_cell *c = &plan->cells[first];
     struct study_mean m = {.kv_heads = c->kv_heads,
+                           .latent = c->latent,
                            .variant = c->variant,
                            .method = c->method_name,
                            .taught = c->taught,
@@ -57,6 +60,7 @@ static struct study_mean mean_of(const struct study_plan *plan, int first, int e
         if (!cell->done)
             continue;
         m.n_seeds++;
+        m.cache_bytes_per_token = cell->cache_bytes_per_token;
         sum += cell->bits_per_byte;
         m.least = fmin(m.least, cell->bits_per_byte);
         m.most = fmax(m.most, cell->bits_per_byte);
@@ -106,7 +110,8 @@ static enum status print_cells(const struct study_plan *plan, enum table_format 
 /* One line of the means' table: K/V heads, method and teacher. */
 static bool same_line(const struct study_mean *a, const struct study_mean *b)
 {
-    return a->kv_heads == b->kv_heads && a->method == b->method && a->taught == b->taught;
+    return a->kv_heads == b->kv_heads && a->latent == b->latent && a->method == b->method &&
+           a->taught == b->taught;
 }
 
 static void name_line(const struct study_mean *m, char *out, size_t size)
@@ -259,8 +264,9 @@ static void fill_lines(struct study_lines *l, const struct study_mean *means, in
         char method[48];
         name_line(m, method, sizeof method);
         snprintf(l->names[l->n], sizeof l->names[l->n], "%s, %s", m->variant,
-                 m->kv_heads == means[0].kv_heads ? "trained as long" : method);
-        l->series[l->n] = (struct plot_series){l->names[l->n], &l->points[i], 1};
+                 m->method == study_methods[STUDY_MHA] ? "trained as long" : method);
+        l->series[l->n] =
+            (struct plot_series){.name = l->names[l->n], .points = &l->points[i], .n_points = 1};
         l->n++;
     }
 }

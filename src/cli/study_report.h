@@ -10,7 +10,7 @@
 
 /* Over the seeds of which the cell is done. */
 struct study_mean {
-    int kv_heads;
+    int kv_heads, latent; /* as a cell has them */
     const char *variant, *method;
     bool taught;
     double alpha;
@@ -21,6 +21,7 @@ struct study_mean {
     /* The mean of what each seed has more than its MHA checkpoint trained further for as long; NaN
      * if one of the two is not done. */
     double over_mha;
+    uint64_t cache_bytes_per_token; /* f32; the same for all seeds */
 };
 
 /* In the order of the plan. *means [*n] is malloc'd. STATUS_NO_MEMORY. */
@@ -34,6 +35,15 @@ enum status study_means(const struct study_plan *plan, struct study_mean **means
  */
 enum status study_report_print(const struct study_plan *plan, enum table_format format,
                                struct output *out, struct err *e);
+
+/*
+ * Draws bits per byte over the cache's bytes a token (f32), on a logarithmic axis: a line for each
+ * method that converts, of the seeds' mean and without a teacher, and MHA's level; and the same
+ * again after 1% of the steps, or where no cell has that after the least share above 0. In
+ * study_frontier.c. The failures of plot_write.
+ */
+enum status study_write_frontier(const struct study_plan *plan, const char *subtitle,
+                                 const char *path, struct err *e);
 
 /* Draws bits per byte over alpha: a line for K/V heads and method, a band from the least seed to
  * the most. `subtitle` says what was studied. The failures of plot_write. */

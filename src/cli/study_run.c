@@ -159,15 +159,22 @@ static enum status train_cell(struct study_job *job, const struct study_cell *ce
     return STATUS_OK;
 }
 
+/* To the calibration text. */
+static bool is_fitted(const struct study_cell *cell)
+{
+    return cell->method == STUDY_FIT || cell->method == STUDY_LATENT;
+}
+
 static enum status convert_cell(struct study_job *job, const struct study_cell *cell,
                                 const struct cell_files *f, struct err *e)
 {
     struct study_args a = begin_args(job->setting, "convert", f->origin);
     study_args_pair(&a, "output", f->whole);
-    study_args_add(&a, "--kv-heads");
-    study_args_add(&a, "%d", cell->kv_heads);
-    study_args_pair(&a, "method", cell->method_name);
-    if (cell->method == STUDY_FIT)
+    study_args_add(&a, cell->latent ? "--latent" : "--kv-heads");
+    study_args_add(&a, "%d", cell->latent ? cell->latent : cell->kv_heads);
+    if (!cell->latent)
+        study_args_pair(&a, "method", cell->method_name);
+    if (is_fitted(cell))
         study_args_pair(&a, "calib", f->calib);
     if (cell->method == STUDY_RANDOM) {
         study_args_add(&a, "--seed");
@@ -241,7 +248,7 @@ static enum status measure_time(struct study_job *job, struct study_cell *cell,
 {
     const struct study_plan *plan = job->setting->plan;
     for (int i = 0; i < plan->n; i++)
-        if (plan->cells[i].done && plan->cells[i].kv_heads == cell->kv_heads &&
+        if (plan->cells[i].done && study_same_variant(&plan->cells[i], cell) &&
             plan->cells[i].us_per_token > 0) {
             cell->us_per_token = plan->cells[i].us_per_token;
             return STATUS_OK;
@@ -275,8 +282,10 @@ static double cost_of(const struct study_setting *s, const struct study_cell *ce
     const double step = (double)s->steps->batch * s->length;
     const double evaluated = s->steps->val_fraction * (double)s->text_bytes / 2 / step;
     double making = cell->steps;
-    if (study_converts(cell->method) && cell->alpha == 0)
-        making = cell->method == STUDY_FIT ? COST_FIT : COST_CONVERT;
+    if (s->given && !study_origin(s->plan, cell))
+        making = 0;
+    else if (study_converts(cell->method) && cell->alpha == 0)
+        making = is_fitted(cell) ? COST_FIT : COST_CONVERT;
     else if (study_origin(s->plan, cell))
         making += COST_PROBE;
     return making + COST_EVALUATED * evaluated;

@@ -23,6 +23,7 @@ struct study_setting {
     const struct train_shape *shape;
     const struct train_spec *steps; /* as the options of training say */
     struct study_shard shard;
+    bool given; /* the MHA checkpoints are there already */
     struct study_plan *plan;
     size_t text_bytes;
     int length; /* tokens of a window */

@@ -141,12 +141,13 @@ static enum status read_variant(const struct variant_options *o, const struct co
     uint64_t bytes;
     TRY(check_variant(o, e));
     if (config_is_latent(c))
-        return err_set(e, STATUS_USAGE,
-                       "--%s: expected a checkpoint with K/V heads, found a latent cache, which all "
-                       "heads share already",
-                       o->kv_heads ? "kv-heads"
-                       : o->latent ? "latent"
-                                   : "cache-bytes");
+        return err_set(
+            e, STATUS_USAGE,
+            "--%s: expected a checkpoint with K/V heads, found a latent cache, which all "
+            "heads share already",
+            o->kv_heads ? "kv-heads"
+            : o->latent ? "latent"
+                        : "cache-bytes");
     if (o->cache_bytes) {
         if (!parse_u64(o->cache_bytes, &bytes) || bytes < 1 || bytes > SIZE_MAX / 2)
             return err_set(e, STATUS_USAGE, "--cache-bytes: expected a number of bytes, found '%s'",

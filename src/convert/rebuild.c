@@ -16,7 +16,8 @@
 #define EVALUATIONS_VALUES 24
 #define EVALUATIONS_ALL    36
 /* Pulls the variables towards where they start, relative to how the error curves. */
-#define PULL 0.3
+#define PULL_VALUES 0.1
+#define PULL_ALL    0.3
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
@@ -159,7 +160,8 @@ static double add_pull(struct convert_rebuild *r, const double *x)
 {
     const size_t n = rebuild_variables(r) - r->first;
     const double rows = (double)r->n_windows * (double)r->c->calibration->window;
-    const double pull = PULL * rows / r->energy, *start = r->start + r->first;
+    const double pull = (r->patterns ? PULL_ALL : PULL_VALUES) * rows / r->energy,
+                 *start = r->start + r->first;
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
         const double moved = x[i] - start[i];

@@ -173,6 +173,7 @@ static void run_batch(void *arg, int thread)
     run_output(r, begin, end, thread);
     run_items(r, thread, causal_backward);
     add_gradient(r, r->gradient, d + 1, r->dqkv, r->x + first * d, r->qkv_dim, n, thread);
+    pool_barrier(r->c->spec->pool, thread); /* its parts of the batch's gradient are other rows */
     add_gradient(r, of_o, d, r->results, r->rest, r->heads_dim, n, thread);
 }
 

@@ -77,7 +77,8 @@ static const float *window_of(const struct refit *f, const float *stream, int w)
     return stream + convert_window_first(f->k, w) * (size_t)f->c->d;
 }
 
-/* Runs `visit` for every layer of the block over the windows that are judged, or the others. */
+/* Runs `visit` for every layer of the block over the windows that are judged, or the others. Where
+ * layers share a block it leaves k->rows2 alone, which the stream goes on from. */
 static enum status each_window(struct refit *f, bool judged, void *arg,
                                void (*visit)(struct refit *f, int layer, int w, void *arg))
 {
@@ -123,9 +124,9 @@ static void add_heads(struct refit *f, int layer, int w, void *arg)
     const int n = convert_window_length(f->c, w);
     (void)arg;
     run_converted(f, layer, w, &(struct block_taps){.at = {[TAP_HEADS] = k->rows}});
-    difference(k->rows2, window_of(f, k->middle, w), convert_stream(f->c, w),
+    difference(k->rows3, window_of(f, k->middle, w), convert_stream(f->c, w),
                (size_t)n * (size_t)f->c->d);
-    convert_ridge_add(&f->ridge, &k->summing, k->rows, k->rows2, n);
+    convert_ridge_add(&f->ridge, &k->summing, k->rows, k->rows3, n);
 }
 
 static enum status refit_out(struct refit *f)
@@ -205,8 +206,8 @@ static void add_error(struct refit *f, int layer, int w, void *arg)
     const bool whole = !f->c->config.shared;
     run_converted(
         f, layer, w,
-        &(struct block_taps){.at = {[TAP_MIDDLE] = k->rows2, [TAP_OUT] = whole ? k->rows3 : NULL}});
-    convert_widen_difference(k->x, k->rows2, window_of(f, k->middle, w), n);
+        &(struct block_taps){.at = {[TAP_MIDDLE] = k->rows, [TAP_OUT] = whole ? k->rows3 : NULL}});
+    convert_widen_difference(k->x, k->rows, window_of(f, k->middle, w), n);
     sums[0] += linalg_dot(k->x, k->x, n);
     convert_widen_difference(k->x, k->rows3, window_of(f, k->stream, w), whole ? n : 0);
     sums[1] += linalg_dot(k->x, k->x, whole ? n : 0);

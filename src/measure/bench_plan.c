@@ -18,26 +18,11 @@ struct config bench_variant(const struct bench_spec *spec, int variant)
 {
     struct config c = spec->config;
     const int item = spec->kv_heads.items[variant];
-    c.n_kv_heads = item < 0 ? 1 : item;
-    for (int l = 0; l < c.n_layers && item < 0; l++) {
-        c.arch = arch_find(text_of("decode"));
-        c.latent[l] = -item;
-        c.layer_kv_heads[l] = 0;
-    }
+    if (item < 0)
+        config_set_latent(&c, -item);
+    else
+        c.n_kv_heads = item;
     return c;
-}
-
-static enum status check_rank(const struct config *c, int rank, struct err *e)
-{
-    if (c->position == POSITION_ROPE)
-        return err_set(e, STATUS_USAGE,
-                       "a latent cache of rank %d: expected positions that do not turn keys, found "
-                       "rotary ones",
-                       rank);
-    if (rank > c->d_model)
-        return err_set(e, STATUS_USAGE, "a latent cache of rank %d: expected at most %d", rank,
-                       c->d_model);
-    return STATUS_OK;
 }
 
 static enum status check_kv_heads(const struct bench_spec *spec, struct err *e)
@@ -46,7 +31,7 @@ static enum status check_kv_heads(const struct bench_spec *spec, struct err *e)
     for (int i = 0; i < spec->kv_heads.n; i++) {
         const int g = spec->kv_heads.items[i];
         if (g < 0) {
-            TRY(check_rank(&spec->config, -g, e));
+            TRY(config_check_rank(&spec->config, -g, e));
             continue;
         }
         if (g < 1 || g > most || most % g != 0)

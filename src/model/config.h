@@ -10,7 +10,7 @@
 
 /* Bounds that no real checkpoint of these architectures reaches. They keep row counts (Q, K and V
  * together too) and the attention work items of one token within an int. */
-#define CONFIG_MAX_LAYERS 1024
+#define CONFIG_MAX_LAYERS 512
 #define CONFIG_MAX_WIDTH  (1 << 16)
 #define CONFIG_MAX_FF     (1 << 24)
 #define CONFIG_MAX_CTX    (1 << 22)
@@ -71,6 +71,11 @@ void config_write(const struct config *c, struct gguf_writer *w);
 /* Adds only that of the K/V heads, one number or one for each layer; and which key it is. */
 void config_write_kv_heads(const struct config *c, struct gguf_writer *w);
 bool config_is_kv_heads_key(const struct config *c, struct text key);
+
+/* Makes it the variant with a latent cache of this rank in every layer; and whether it can be:
+ * STATUS_USAGE, naming the rank and why not. */
+void config_set_latent(struct config *c, int rank);
+enum status config_check_rank(const struct config *c, int rank, struct err *e);
 
 /* Which key the ranks of latent caches are in. */
 bool config_is_latent_key(const struct config *c, struct text key);

@@ -19,12 +19,40 @@ static bool config_same_latent(const struct config *c)
     return true;
 }
 
+void config_set_latent(struct config *c, int rank)
+{
+    c->arch = arch_find(text_of("decode"));
+    c->n_kv_heads = 1;
+    for (int l = 0; l < c->n_layers; l++) {
+        c->latent[l] = rank;
+        c->layer_kv_heads[l] = 0;
+    }
+}
+
 /* A cached vector is a product of the d_model numbers of its position. */
+static int largest_rank(const struct config *c)
+{
+    const int by_heads = CONFIG_MAX_LATENT / c->n_heads;
+    return c->d_model < by_heads ? c->d_model : by_heads;
+}
+
+enum status config_check_rank(const struct config *c, int rank, struct err *e)
+{
+    if (c->position == POSITION_ROPE)
+        return err_set(e, STATUS_USAGE,
+                       "a latent cache of rank %d: expected positions that do not turn keys, found "
+                       "rotary ones",
+                       rank);
+    if (rank > largest_rank(c))
+        return err_set(e, STATUS_USAGE, "a latent cache of rank %d: expected at most %d", rank,
+                       largest_rank(c));
+    return STATUS_OK;
+}
+
 static enum status check_latent(const struct config *c, int64_t rank, struct err *e)
 {
     const struct key_name key = arch_key(c, LATENT_KEY);
-    const int by_heads = CONFIG_MAX_LATENT / c->n_heads;
-    const int most = c->d_model < by_heads ? c->d_model : by_heads;
+    const int most = largest_rank(c);
     if (rank < 1 || rank > most)
         return err_set(e, STATUS_BAD_FILE,
                        "%s: expected a rank from 1 to %d in every layer, or 0 for none in all; "
@@ -87,8 +115,8 @@ void config_variant_name(const struct config *c, int n_kv_heads, char *name)
     struct config variant = *c;
     variant.n_kv_heads = n_kv_heads;
     if (config_is_latent(c))
-        snprintf(name, 16, "MLA-%s%d", config_same_latent(c) ? "" : "mixed-",
-                 config_most_latent(c) % (CONFIG_MAX_WIDTH + 1));
+        snprintf(name, 16, "MLA-%.6s%u", config_same_latent(c) ? "" : "mixed-",
+                 (unsigned)config_most_latent(c) % (CONFIG_MAX_WIDTH + 1u));
     else if (!config_same_kv_heads(&variant))
         snprintf(name, 16, "GQA-mixed-%d", n_kv_heads);
     else if (n_kv_heads == c->n_heads)

@@ -32,10 +32,25 @@ static struct config variant_config(const struct config *c, int n_kv_heads)
     return variant;
 }
 
+static bool file_has(const struct cost_shape *s, enum tensor_role role, int layer, bool is_bias)
+{
+    return gguf_find_tensor(s->gguf, arch_tensor_name(role, layer, is_bias).text) != NULL;
+}
+
+/* Whether a latent cache, which the file has none of, would bring the tensor. */
+static bool is_new(const struct cost_shape *s, const struct tensor_spec *t)
+{
+    const bool latent = t->role == ROLE_ATTN_Q || t->role == ROLE_ATTN_KV_A ||
+                        t->role == ROLE_ATTN_K_B || t->role == ROLE_ATTN_V_B;
+    return latent && config_is_latent(s->config) && !file_has(s, ROLE_ATTN_KV_A, t->layer, false);
+}
+
 bool cost_has_tensor(const struct cost_shape *s, const struct tensor_spec *t)
 {
+    if (s->gguf && is_new(s, t))
+        return !t->is_bias || file_has(s, ROLE_ATTN_OUTPUT, t->layer, true);
     if (s->gguf)
-        return gguf_find_tensor(s->gguf, t->name.text) != NULL;
+        return file_has(s, t->role, t->layer, t->is_bias);
     if (t->is_bias ? !s->biases : (t->flags & SPEC_NOT_NEW) != 0)
         return false;
     return !(t->flags & SPEC_UNUSUAL) && !(s->tied && t->role == ROLE_OUTPUT);
@@ -79,6 +94,15 @@ static uint64_t held_bytes(const struct tensor_spec *t, enum storage storage)
     return (uint64_t)t->n_matrices * matrix_bytes(t->rows / t->n_matrices, t->cols, storage);
 }
 
+/* How a shape stores a tensor that is read as a whole: heads' matrices may not be as the others. */
+static enum storage storage_of(const struct cost_shape *s, const struct tensor_spec *t)
+{
+    enum storage storage = s->storage;
+    if (t->flags & SPEC_BY_HEAD)
+        pack_storage(tensor_type_find(layout_type(t, pack_type(s->storage))), &storage);
+    return storage;
+}
+
 /* Bytes of it that a step reads. */
 static uint64_t read_bytes(const struct tensor_spec *t, enum storage storage)
 {
@@ -109,7 +133,7 @@ uint64_t cost_weight_bytes(const struct cost_shape *s)
     for (int64_t i = 0; i < layout_count(&c); i++) {
         struct tensor_spec t = layout_at(&c, i);
         if (cost_has_tensor(s, &t) && in_memory(&c, &t))
-            bytes += read_bytes(&t, s->storage) * times_used(&c, t.role);
+            bytes += read_bytes(&t, storage_of(s, &t)) * times_used(&c, t.role);
     }
     return bytes;
 }
@@ -197,7 +221,7 @@ struct cost_flops cost_flops(const struct cost_shape *s, int depth)
     struct cost_flops f = {.attention = attention_flops(&c, depth)};
     for (int64_t i = 0; i < layout_count(&c); i++) {
         const struct tensor_spec t = layout_at(&c, i);
-        add_product_flops(&f, &c, &t, s->storage);
+        add_product_flops(&f, &c, &t, storage_of(s, &t));
     }
     return f;
 }

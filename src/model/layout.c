@@ -307,5 +307,6 @@ uint32_t layout_type(const struct tensor_spec *s, uint32_t type)
     const struct tensor_type_info *info = tensor_type_find(type);
     if ((s->flags & SPEC_BY_HEAD) && (uint32_t)s->cols % info->block_elements != 0)
         return TENSOR_F16;
-    return type == TENSOR_Q4_0 && (s->flags & SPEC_ROWS_ENTER) ? TENSOR_Q8_0 : type;
+    return type == TENSOR_Q4_0 && (s->flags & (SPEC_ROWS_ENTER | SPEC_BY_HEAD)) ? TENSOR_Q8_0
+                                                                                : type;
 }

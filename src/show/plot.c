@@ -1,5 +1,6 @@
 #include "show/plot.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -55,10 +56,11 @@ static int compare_points(const void *left, const void *right)
     return order;
 }
 
-static struct plot_line make_line(const struct plot *plot, int style, struct plot_point *points)
+static struct plot_line make_line(const struct plot *plot, const struct plot_series *s, int style,
+                                  struct plot_point *points)
 {
-    const struct plot_series *s = &plot->series[style];
-    struct plot_line line = {.name = plot_text(s->name), .points = points, .style = style};
+    struct plot_line line = {
+        .name = plot_text(s->name), .points = points, .style = style, .again = s->again};
     for (int i = 0; i < s->n_points; i++) {
         struct plot_point *p = &points[line.n_points];
         if (!clean_point(plot, &s->points[i], p))
@@ -92,8 +94,11 @@ static enum status take_lines(struct plot_chart *c, const char *path, struct err
 
     struct plot_point *points = c->points;
     bool measured = false;
+    int style = -1;
     for (int i = 0; i < p->n_series; i++) {
-        const struct plot_line line = make_line(p, i, points);
+        style += !p->series[i].again;
+        assert(style >= 0);
+        const struct plot_line line = make_line(p, &p->series[i], style, points);
         if (line.n_points == 0)
             continue;
         c->lines[c->n_lines++] = line;
@@ -131,6 +136,7 @@ static void find_ends(struct plot_chart *c)
         c->has_bands = c->has_bands || (!bars && line->n_band > 1);
         c->has_lines = c->has_lines || line->n_mid > 1;
         c->has_predicted = c->has_predicted || line->n_predicted > 0;
+        c->has_again = c->has_again || line->again;
     }
 }
 
@@ -336,7 +342,7 @@ static void draw_measured(const struct plot_chart *c, int i)
 {
     const struct plot_line *line = &c->lines[i];
     if (line->n_mid > 1) {
-        output_puts(c->out, "<path class=\"line\" d=\"");
+        output_printf(c->out, "<path class=\"line\"%s d=\"", line->again ? PLOT_AGAIN : "");
         put_path(c, i, offsetof(struct plot_point, mid), false, "M@ @");
         output_puts(c->out, "\"/>");
     }
@@ -346,7 +352,7 @@ static void draw_measured(const struct plot_chart *c, int i)
             continue;
         output_puts(c->out, "\n<g>");
         put_tooltip(c, line, p);
-        svg_marker(c->out, line->style, plot_x(c, i, p->x), plot_y(c, p->mid));
+        svg_marker(c->out, line->style, line->again, plot_x(c, i, p->x), plot_y(c, p->mid));
         output_puts(c->out, "</g>");
     }
 }

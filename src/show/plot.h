@@ -3,7 +3,8 @@
  *
  * Every series is a line through the points' `mid`, with a marker at each, over a translucent
  * band from `low` to `high`, with `predicted` as a thin dashed line behind. A series of one point
- * has an error bar in place of the band. The file holds no script and refers to nothing outside;
+ * has an error bar in place of the band. What is drawn again, as it is at another time, is dashed
+ * and has hollow markers. The file holds no script and refers to nothing outside;
  * it follows the reader's light or dark scheme and is light where that is unknown. The same data
  * give the same bytes, in any locale.
  */
@@ -29,6 +30,8 @@ struct plot_series {
     const char *name;
     const struct plot_point *points; /* in any order: drawn by rising x */
     int n_points;
+    bool again; /* what the series before it shows, again: in its colour and without a name in the
+                   legend; the first is none (asserted) */
 };
 
 /*
@@ -42,9 +45,9 @@ struct plot {
                        whose x is not positive are left out */
     bool y_near;    /* the y axis begins near the lowest value instead of at zero: what is shown are
                        differences */
-    /* What the legend calls a line, its band and its dashed line; "" for no such entry. One that
-     * nothing drawn needs is left out too. */
-    const char *mid_label, *band_label, *predicted_label;
+    /* What the legend calls a line, its band, its dashed line, and one that is drawn again; "" for
+     * no such entry. One that nothing drawn needs is left out too. */
+    const char *mid_label, *band_label, *predicted_label, *again_label;
     const struct plot_series *series;
     int n_series;
 };

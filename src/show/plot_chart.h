@@ -19,6 +19,9 @@
 #define PLOT_INNER_MARGIN 14    /* keeps markers off the data area's left and right */
 #define PLOT_MAX_ONE_X    130.0 /* between lines that share one x */
 
+/* The attribute of lines that are drawn again. */
+#define PLOT_AGAIN " stroke-dasharray=\"7 5\""
+
 /* One series without what cannot be drawn. */
 struct plot_line {
     struct text name;
@@ -26,7 +29,9 @@ struct plot_line {
     int n_points;
     int n_mid, n_band, n_predicted;        /* points that have one */
     const struct plot_point *first, *last; /* of those with a mid; NULL: none */
-    int style;                             /* the series' place among all that were given */
+    int style;                             /* the series' place among those given, but for those
+                                              that show one again: they have its */
+    bool again;
 };
 
 /* The most ticks of the x axis. */
@@ -42,7 +47,7 @@ struct plot_chart {
     double x_lo, x_hi, y_lo, y_hi; /* the data's ends at those of the axes; y includes 0, but with
                                       y_near */
     bool one_x;                    /* all points share x: lines stand side by side */
-    bool has_lines, has_bars, has_bands, has_predicted;
+    bool has_lines, has_bars, has_bands, has_predicted, has_again;
     struct scale_ticks y_ticks;
     struct {
         double at;

@@ -60,7 +60,7 @@ static void line_entry(struct legend *l, const struct plot_line *line)
     svg_begin_group(out, line->style);
     if (l->c->has_lines)
         svg_shape(out, "<path class=\"line\" d=\"M@ @H@\"/>", (double[]){x, l->y, x + SAMPLE});
-    svg_marker(out, line->style, x + SAMPLE / 2.0, l->y);
+    svg_marker(out, line->style, false, x + SAMPLE / 2.0, l->y);
     output_puts(out, "</g>\n");
 }
 
@@ -69,6 +69,8 @@ static void line_entries(struct legend *l)
 {
     double widest = 0, total = 0;
     for (int i = 0; i < l->c->n_lines; i++) {
+        if (l->c->lines[i].again)
+            continue;
         const double width = entry_width(l->c->lines[i].name) + ENTRY_GAP;
         widest = fmax(widest, width);
         total += width;
@@ -76,7 +78,8 @@ static void line_entries(struct legend *l)
     l->column = total - ENTRY_GAP > PLOT_WIDTH - 2 * PLOT_MARGIN ? widest : 0;
     legend_begin_row(l);
     for (int i = 0; i < l->c->n_lines; i++)
-        line_entry(l, &l->c->lines[i]);
+        if (!l->c->lines[i].again)
+            line_entry(l, &l->c->lines[i]);
     l->column = 0;
 }
 
@@ -107,6 +110,11 @@ static void note_entries(struct legend *l)
                    (double[14]){0, 0, SAMPLE, 0, mid, 0});
     else
         note_entry(l, plot_text(c->plot->mid_label), MARKER_SHAPE, (double[14]){mid, 0});
+    if (c->has_again)
+        note_entry(l, plot_text(c->plot->again_label),
+                   "<path class=\"line\"" PLOT_AGAIN " d=\"M@ @L@ @\"/>"
+                   "<circle class=\"hollow\" cx=\"@\" cy=\"@\" r=\"4.3\"/>",
+                   (double[14]){0, 0, SAMPLE, 0, mid, 0});
     if (c->has_bands)
         note_entry(l, plot_text(c->plot->band_label),
                    "<path class=\"band\" d=\"M@ @L@ @L@ @L@ @Z\"/>",
@@ -135,7 +143,7 @@ double plot_legend(const struct plot_chart *c, double top)
 double plot_direct_width(const struct plot_chart *c)
 {
     double widest = 0;
-    if (c->one_x || c->n_lines > MAX_DIRECT_NAMES)
+    if (c->one_x || c->has_again || c->n_lines > MAX_DIRECT_NAMES)
         return 0;
     for (int i = 0; i < c->n_lines; i++) {
         const struct plot_point *last = c->lines[i].last;
@@ -186,7 +194,7 @@ static void direct_label(const struct plot_chart *c, int i, double y_end, double
     svg_begin_group(c->out, line->style);
     svg_shape(c->out, "<path class=\"leader\" d=\"M@ @L@ @\"/>",
               (double[]){x + 8, y_end, x + DIRECT_MARKER - 8, y});
-    svg_marker(c->out, line->style, x + DIRECT_MARKER, y);
+    svg_marker(c->out, line->style, false, x + DIRECT_MARKER, y);
     output_puts(c->out, "</g>");
     svg_label(c->out, "", x + DIRECT_TEXT, y + 4.5, (struct svg_piece){line->name, false});
 }

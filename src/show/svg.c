@@ -296,13 +296,14 @@ static const struct marker {
 };
 #define N_MARKERS ((int)(sizeof markers / sizeof markers[0]))
 
-void svg_marker(struct output *out, int style, double x, double y)
+void svg_marker(struct output *out, int style, bool again, double x, double y)
 {
     const int round = style / N_COLOURS;
     /* The shapes move on by one when the colours begin again; filled and hollow alternate, the
      * other way round after all shapes. So no look comes back before the 129th series. */
     const struct marker *m = &markers[(style % N_COLOURS + round) % N_MARKERS];
-    const char *class = (round + round / N_MARKERS) % 2 ? "hollow" : "marker full";
+    const bool hollow = (round + round / N_MARKERS) % 2 != again;
+    const char *class = hollow ? "hollow" : "marker full";
     output_printf(out, "<%s class=\"%s\"", m->n_corners ? "path" : "circle", class);
     if (m->n_corners == 0)
         svg_shape(out, " cx=\"@\" cy=\"@\" r=\"4.3\"/>", (double[]){x, y});

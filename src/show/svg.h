@@ -69,7 +69,8 @@ void svg_shape(struct output *out, const char *format, const double *lengths);
 
 /* Opens a group with the colour of a style, a number from 0 up; its marker goes inside. */
 void svg_begin_group(struct output *out, int style);
-void svg_marker(struct output *out, int style, double x, double y);
+/* Hollow where `again` and the style's are full, and the other way round. */
+void svg_marker(struct output *out, int style, bool again, double x, double y);
 
 /* The rules, for light and dark pages, of elements inside class "decode-plot": the classes paper,
  * title, muted, tick, grid, axis, note, line, band, bar, predicted, leader, and the markers. */

@@ -98,8 +98,8 @@ static void run_items(const struct pass *p, int l, int thread,
                       void (*run)(const struct causal_window *w))
 {
     int begin, end;
-    pool_share(p->n_sequences * activations_kv_heads(&p->b->config, l), thread, p->b->n_threads, &begin,
-               &end);
+    pool_share(p->n_sequences * activations_kv_heads(&p->b->config, l), thread, p->b->n_threads,
+               &begin, &end);
     for (int index = begin; index < end; index++)
         run_item(p, l, index, activations_scratch(p->b, thread), run);
 }
