@@ -11,7 +11,7 @@
 # with the columns README.md shows. The machine should have nothing else to do. The first two take
 # about two minutes and 6 GiB, the batches some twenty minutes and 18 GiB: MHA's caches of 64
 # sequences at depth 3840 are 9 GB. Where the memory that is available is less, the largest batches
-# are left out, which is said. The study takes about ten minutes; interrupted, it goes on.
+# are left out, which is said. The study takes some twenty minutes; interrupted, it goes on.
 set -eu
 
 out=build/bench

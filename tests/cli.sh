@@ -18,8 +18,6 @@ run() {
 }
 
 is_empty() { [ ! -s "$1" ]; }
-lacks() { ! grep -qF -e "$2" "$1"; }
-has_lines() { [ "$(wc -l <"$1")" -eq "$2" ]; }
 is_line() { [ "$(cat "$1" && echo end)" = "$2
 end" ]; }
 
@@ -411,6 +409,8 @@ expect_exit 0 attend "$model" -p "$line" --query 4 --layer 0 --head 1
 note "attend: the query names the column" has "$out" "layer  head  O: (token 4)"
 expect_exit 0 attend "$model" -p x --format json
 note "attend: one token looks at itself" has "$out" '"self": 1, "induction": null'
+expect_exit 0 attend "$model" -p x --format csv
+note "attend: programs get no dash for a number" lacks "$out" "–"
 expect_exit 0 attend "$model" -p x --query 0 --format csv
 note "attend: no more keys than there are" has "$out" "top1_weight"
 note "attend: one key" lacks "$out" "top2_weight"
@@ -458,15 +458,16 @@ expect_error 2 "--query: expected 0 to 2" attend "$model" -p abc --query 3
 expect_error 2 "--top" attend "$model" -p abc --top 2
 expect_error 2 "the text has 257 tokens" attend "$model" -p "$(repeat a 257)" --svg "$dir/b.svg"
 expect_error 2 "the text is empty" attend "$model" -p ''
-expect_error 2 "there is no text" attend "$model"
+expect_error 2 "there is nothing to look at" attend "$model"
 expect_error 2 "--tokens and -p both" attend "$model" --tokens 1 -p x
 expect_error 2 "--show draws in place of the table" attend "$model" -p x --show 0.0 --format csv
 expect_error 2 "--show draws in place of the table" attend "$model" -p x --show 0.0 --query 0
 expect_error 2 "expected --svg or --show" attend "$model" -p x --log
 expect_error 2 "--beside is for --kv-heads" attend "$model" -p x --beside
 expect_error 2 "without --beside" attend "$model" -p x --beside --kv-heads 1 --npy "$dir/a.npy"
+expect_error 2 "in another order" attend "$model" -p x --beside --kv-heads 1 --without 0.1
 expect_error 2 "is the text itself" attend "$model" -f "$dir/prompt" --json "$dir/prompt"
-expect_error 2 "is --npy itself" attend "$model" -p x --npy "$dir/a.npy" --json "$dir/a.npy"
+expect_error 2 "--npy and --json both name" attend "$model" -p x --npy "$dir/a.npy" --json "$dir/a.npy"
 expect_error 2 "is the checkpoint itself" attend "$dir/copy.gguf" -p x --svg "$dir/copy.gguf"
 run attend "$model" -p abc --svg "$dir/none/a.svg"
 note "attend: a picture in a missing folder: exit 1" is_code 1
@@ -722,14 +723,8 @@ interrupt() {
     : >"$out"
     "$decode" generate "$model" -p ROMEO: --samples 1000000 --seed 1 >"$out" 2>"$err" &
     pid=$!
-    tries=0
-    while is_empty "$out" && [ $tries -lt 100 ]; do
-        sleep 0.05
-        tries=$((tries + 1))
-    done
-    kill -"$1" $pid
-    wait $pid
-    code=$?
+    await [ -s "$out" ]
+    end_by "$1" $pid
 }
 for signal in INT TERM; do
     interrupt $signal
@@ -744,9 +739,7 @@ done
 "$decode" bench "$model" --kv-heads 8,1 -n 10000 --repeat 1000 --format csv >"$out" 2>"$err" &
 pid=$!
 sleep 4
-kill -INT $pid
-wait $pid
-code=$?
+end_by INT $pid
 note "bench interrupted: exit 130" is_code 130
 note "bench interrupted: rows so far" has "$out" "MHA,8,f32"
 
@@ -921,17 +914,12 @@ note "eval: no figures then" is_empty "$out"
 : >"$err"
 "$decode" eval "$model" --text tests/cli.sh --stride 1 -t 2 -v >"$out" 2>"$err" &
 pid=$!
-tries=0
-while lacks "$err" "windows: " && [ $tries -lt 100 ]; do
-    sleep 0.05
-    tries=$((tries + 1))
-done
-kill -INT $pid
-wait $pid
-code=$?
+await has "$err" "windows: "
+end_by INT $pid
 note "eval interrupted: exit 130" is_code 130
 note "eval interrupted: no figures" is_empty "$out"
 note "eval interrupted: is said" has "$err" "interrupted after"
+
 # --- heads --------------------------------------------------------------------------------------
 
 keys="layer,head,delta_nll,delta_nll_stderr,delta_bits_per_byte,written,stream,like,like_score_kept,like_output_kept"
@@ -969,14 +957,8 @@ note "heads: a row a head" [ "$(grep -c '"layer"' "$out")" = "$n_rows" ]
 : >"$err"
 "$decode" heads "$model" --text tests/cli.sh --tokens 20000 -v --format csv >"$out" 2>"$err" &
 pid=$!
-tries=0
-while lacks "$err" "memory: weights" && [ $tries -lt 400 ]; do
-    sleep 0.05
-    tries=$((tries + 1))
-done
-kill -INT $pid
-wait $pid
-code=$?
+await has "$err" "memory: weights"
+end_by INT $pid
 note "heads interrupted: exit 130" is_code 130
 note "heads interrupted: is said" has "$err" "interrupted after"
 
@@ -1040,6 +1022,11 @@ note "train --resume at the end has nothing to do" has "$err" "going on after st
 expect_exit 0 train "$dir/lines.txt" "$dir/lines.txt" -o "$dir/bpe.gguf" $toy --vocab 280 \
     --kv-heads 1 --keep last --save-every 7
 note "train --vocab: its tokens" has "$err" "(MQA), d_ff 64, context 32, vocabulary 280"
+by_layer=$(repeat 2 40 | sed 's/2/2, /g')1
+expect_exit 0 train "$dir/lines.txt" -o "$dir/deep.gguf" --layers 41 --embd 8 --heads 2 --ff 8 \
+    --ctx 8 --batch 1 --steps 1 --seed 1 --kv-heads "$(echo "$by_layer" | tr -d ' ')"
+run info "$dir/deep.gguf"
+note "info: all layers of a deep one" has "$out" "$by_layer"
 expect_exit 0 train "$dir/lines.txt" -o "$dir/further.gguf" --from "$dir/toy.gguf" \
     --teacher "$dir/toy.gguf" --steps 3 --batch 2 --seed 1 -v
 note "train --from: measured before the first step" has "$err" "step 0 of 3: held out"
@@ -1163,14 +1150,8 @@ long="--layers 1 --embd 16 --heads 2 --ctx 32 --batch 4 --steps 3000 --eval-ever
 stop_training() {
     "$decode" train "$dir/lines.txt" -o "$dir/$1.gguf" $long --log "$dir/$1.csv" 2>"$err" &
     h_pid=$!
-    h_tries=0
-    while is_empty "$dir/$1.csv" && [ $h_tries -lt 200 ]; do
-        sleep 0.05
-        h_tries=$((h_tries + 1))
-    done
-    kill "-$2" $h_pid
-    wait $h_pid
-    code=$?
+    await [ -s "$dir/$1.csv" ]
+    end_by "$2" $h_pid
 }
 
 stop_training parts TERM
@@ -1303,6 +1284,9 @@ new=$dir/new.gguf
 expect_error 2 "needs a text" convert "$model" -o "$new" --latent 32
 expect_error 2 "needs a text" convert "$model" -o "$new" --cache-bytes 512
 expect_error 2 "both given" convert "$model" -o "$new" --latent 32 --kv-heads 1
+# As many as there are, which is no conversion, excuses nothing.
+expect_error 2 "both given" generate "$model" -p x --latent 32 --kv-heads 8
+expect_error 2 "needs a text" generate "$model" -p x --kv-heads 8 --refit all
 expect_error 2 "both given" convert "$model" -o "$new" --latent 32 --cache-bytes 9 --calib "$text"
 expect_error 2 "from 1 to 128" convert "$model" -o "$new" --latent 129 --calib "$text"
 expect_error 2 "one for each of the 4 layers" convert "$model" -o "$new" --latent 8,8 --calib "$text"
@@ -1464,6 +1448,8 @@ expect_exit 0 eval $hf/gpt2 --text tests/checks.sh --range 0:.2 --against "$g" -
 note "eval of a folder: no distance to the file" has "$out" ",0,"
 expect_exit 0 info $hf/gpt2 --check
 note "info of a folder: its path" has "$out" "$hf/gpt2"
+expect_exit 0 score $hf/gpt2/ -p ab --svg "$dir/score.svg"
+note "a picture of a folder: its name" has "$dir/score.svg" "<title>gpt2/</title>"
 expect_exit 0 bench $hf/gpt2 --kv-heads all -n 2 --repeat 1 --warmup 0 --prompt 2 --format csv
 note "bench of a folder: a row each" has_lines "$out" 4
 expect_exit 0 quantize $hf/gpt2 -o "$dir/a.gguf" --type q8_0 --force -q

@@ -258,14 +258,8 @@ for signal in INT TERM; do
     : >"$out"
     "$decode" generate "$model" --prompts "$dir/lines" --seed 5 -n 20 --batch 7 >"$out" 2>"$err" &
     pid=$!
-    tries=0
-    while [ ! -s "$out" ] && [ $tries -lt 100 ]; do
-        sleep 0.02
-        tries=$((tries + 1))
-    done
-    kill -$signal $pid
-    wait $pid
-    code=$?
+    await [ -s "$out" ]
+    end_by $signal $pid
     note "SIG$signal: exit 130" is_code 130
     note "SIG$signal: summary" has "$err" "interrupted after"
     grep -vxF -f "$dir/all" "$out" >"$dir/other"
@@ -277,16 +271,9 @@ done
 { echo one && exec tr '\0' a </dev/zero; } |
     "$decode" generate "$model" --prompts - --seed 5 -n 20 >"$out" 2>"$err" &
 pid=$!
-tries=0
-while [ ! -s "$out" ] && [ $tries -lt 500 ]; do
-    sleep 0.02
-    tries=$((tries + 1))
-done
+await [ -s "$out" ]
 kill -INT $pid
-while kill -0 $pid 2>/dev/null && [ $tries -lt 1000 ]; do
-    sleep 0.02
-    tries=$((tries + 1))
-done
+await eval '! kill -0 $pid 2>/dev/null'
 kill -KILL $pid 2>/dev/null
 wait $pid
 code=$?

@@ -26,8 +26,6 @@ expect_error() {
         [ "$(grep -cF -e "$h_text" "$err")" -eq "$(wc -l <"$err")" ]
 }
 
-lacks() { ! grep -qF -e "$2" "$1"; }
-lines() { [ "$(wc -l <"$1")" -eq "$2" ]; }
 lacks_files() { [ -z "$(find "$1" -name "$2")" ]; }
 
 text=$dir/text
@@ -41,8 +39,8 @@ run study "$text" -o "$dir/whole" $small $cells --teacher -v --format jsonl --pl
     --frontier "$dir/frontier.svg"
 note "a study ends well" is_code 0
 # Per seed: MHA at 0 and 5%; two methods and a rank at 0, 5% and 5% taught; one from scratch.
-note "a line a cell" lines "$dir/whole/results.jsonl" 24
-note "printed are the cells, then their means" lines "$out" 36
+note "a line a cell" has_lines "$dir/whole/results.jsonl" 24
+note "printed are the cells, then their means" has_lines "$out" 36
 note "a cell's line" has "$out" '{"cell": "s2-mqa-fit-taught-a5", "seed": 2, "kv_heads": 1, "latent": 0, "method": "fit", "taught": true, "alpha": 5, "steps": 2, "bits_per_byte": '
 note "a mean's line" has "$out" '{"kv_heads": 1, "variant": "MQA", "method": "scratch", "taught": false, "alpha": 5, "seeds": 2, '
 note "a latent cell's line" has "$dir/whole/results.jsonl" '{"cell": "s1-mla4-latent-a0", "seed": 1, "kv_heads": 1, "latent": 4, "method": "latent", '
@@ -63,7 +61,7 @@ mkdir "$dir/alone"
 cp "$dir/whole/calib.txt" "$dir/alone"
 grep -E '^decode: (train|convert) ' "$dir/commands" |
     sed -e 's/^decode: //' -e "s|$dir/whole/|$dir/alone/|g" -e 's/[.]part[.]/./' >"$dir/lines"
-note "a command a checkpoint" lines "$dir/lines" 24
+note "a command a checkpoint" has_lines "$dir/lines" 24
 while IFS= read -r line; do
     # shellcheck disable=SC2086 # as a shell would cut it
     "$DECODE" $line >/dev/null 2>&1
@@ -78,6 +76,14 @@ run info "$dir/whole/s1-mqa-fit-a5.gguf"
 note "it is what its name says" has "$out" "MQA"
 run info "$dir/whole/s2-mla4-latent-taught-a5.gguf"
 note "so is a latent one" has "$out" "MLA-4"
+
+# Names that a shell would take apart are in quotes.
+cp "$text" "$dir/it's \$1"
+run study "$dir/it's \$1" -o "$dir/quoted" $small --seeds 1 --method first --alpha 0 --scratch none -v
+grep '^decode: train ' "$err" | sed -e 's/^decode: //' -e "s|[^ ]*part.gguf|$dir/quoted.gguf|" >"$dir/line"
+note "the command is shown" has_lines "$dir/line" 1
+sh -c "\"$DECODE\" $(cat "$dir/line")" >/dev/null 2>&1
+note "and a shell reads it back" cmp -s "$dir/quoted.gguf" "$dir/quoted/s1-mha-a0.gguf"
 
 # --- again --------------------------------------------------------------------------------------
 
@@ -204,6 +210,9 @@ expect_error 2 "--latent" "$text" -o "$dir/x" $small --latent 4,4
 expect_error 2 "than rope" "$text" -o "$dir/x" $small --latent 4 --arch llama
 expect_error 2 "a file for each" "$text" -o "$dir/x" $small --plot "$dir/y" --frontier "$dir/y"
 expect_error 2 "--alpha" "$text" -o "$dir/x" $small --alpha -1
+# Cells of one name would be one file.
+expect_error 2 "no more than six digits, found '1.0000001'" "$text" -o "$dir/x" $small \
+    --alpha 1,1.0000001
 expect_error 2 "--scratch" "$text" -o "$dir/x" $small --scratch some
 expect_error 2 "--shard" "$text" -o "$dir/x" $small --shard 2/2
 expect_error 2 "--val-fraction" "$text" -o "$dir/x" $small --val-fraction 0

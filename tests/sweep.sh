@@ -27,7 +27,6 @@ do_lines() {
     done <"$1"
 }
 
-lines() { [ "$(wc -l <"$1")" -eq "$2" ]; }
 files() { [ "$(find "$runs" -name "$1" | wc -l)" -eq "$2" ]; }
 
 expect_error() {
@@ -44,7 +43,7 @@ expect_error() {
 awk 'BEGIN { for (i = 0; i < 400; i++) print "line", i * 7919 % 1000, "of a text" }' >"$text"
 shape="--embd 8 --layers 1 --heads 2 --ctx 8 --batch 1"
 run train "$runs" "$text" $shape --steps 2,3 --seed 1,2
-note "a line a combination" lines "$out" 4
+note "a line a combination" has_lines "$out" 4
 note "settings are the name" [ "$(sed -n 2p "$out")" = \
     "sh $sweep run $runs $text batch=1,ctx=8,embd=8,heads=2,layers=1,seed=1,steps=3" ]
 cp "$out" "$dir/train"
@@ -53,7 +52,7 @@ note "in any order of options" cmp -s "$out" "$dir/train"
 run train "$runs" "$text" --layers 1
 note "a seed is in every name" [ "$(cat "$out")" = "sh $sweep run $runs $text layers=1,seed=1" ]
 run convert --method mean,fit --kv-heads 1 --steps 0,1 <"$dir/train"
-note "a line a conversion" lines "$out" 16
+note "a line a conversion" has_lines "$out" 16
 note "its name begins with what it converts" [ "$(sed -n 16p "$out")" = \
     "$(sed -n 4p "$dir/train")+kv-heads=1,method=fit,steps=1" ]
 cp "$out" "$dir/convert"
@@ -72,7 +71,7 @@ note "a checkpoint each" files '*.gguf' 20
 note "a score each" files '*.json' 20
 note "nothing else" files '*.part*' 0
 run merge "$runs"
-note "merged" lines "$runs/results.jsonl" 20
+note "merged" has_lines "$runs/results.jsonl" 20
 note "settings are members" has "$runs/results.jsonl" \
     '"steps": 3, "convert_kv_heads": 1, "convert_method": "fit", "convert_steps": 1, "tokens": '
 name="batch=1,ctx=8,embd=8,heads=2,layers=1,seed=2,steps=3"
@@ -98,7 +97,7 @@ note "again" is_code 0
 note "only what is missing: a score, and all of another" [ \
     "$(cut -d ' ' -f 1 "$dir/calls" | tr '\n' ' ')" = "eval convert train eval " ]
 run merge "$runs"
-note "whole again" lines "$runs/results.jsonl" 20
+note "whole again" has_lines "$runs/results.jsonl" 20
 
 # As one that was interrupted leaves it: what is saved is used, and ends in the same bytes.
 "$DECODE" train "$text" -o "$runs/$name.part.gguf" $shape --steps 3 --seed 2 --keep last -q

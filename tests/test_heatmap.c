@@ -152,20 +152,25 @@ START_TEST(small_maps)
 }
 END_TEST
 
+static enum status write_chart(const char *path, const struct heatmap_map *maps, int n_maps,
+                               const struct text *names, struct heatmap_scale scale, struct err *e)
+{
+    const struct heatmap_chart chart = {.caption = {"t", "s", "weight", scale},
+                                        .maps = maps,
+                                        .n_maps = n_maps,
+                                        .row_names = names,
+                                        .column_names = names};
+    return heatmap_write_chart(&chart, path, e);
+}
+
 START_TEST(large_maps)
 {
-    static const char *const names[N_SIDE] = {"To", "\\n", "<|x|>", "\xe6\x97\xa5"};
-    struct text texts[N_SIDE];
+    const struct text names[N_SIDE] = {text_of("To"), text_of("\\n"), text_of("<|x|>"),
+                                       text_of("\xe6\x97\xa5")};
     const struct heatmap_map maps[] = {map_of(-1, "MHA"), map_of(-1, NULL)};
     struct err e = {""};
-    for (int i = 0; i < N_SIDE; i++)
-        texts[i] = text_of(names[i]);
-    const struct heatmap_chart chart = {.caption = {"t", "s", "weight", heatmap_scale(0.99, true)},
-                                        .maps = maps,
-                                        .n_maps = 2,
-                                        .row_names = texts,
-                                        .column_names = texts};
-    const enum status s = heatmap_write_chart(&chart, scratch_path("map.svg"), &e);
+    const enum status s =
+        write_chart(scratch_path("map.svg"), maps, 2, names, heatmap_scale(0.99, true), &e);
     char *text = read_picture(s, &e);
     /* Rows and columns of both are named. */
     ck_assert_int_eq(count(text, ">To</text>"), 4);
@@ -182,20 +187,16 @@ START_TEST(a_rectangle)
 {
     const struct text names[N_SIDE] = {{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}};
     struct heatmap_map map = map_of(-1, NULL);
+    const struct heatmap_scale none = heatmap_scale(0, false);
     struct err e = {""};
     map.triangle = false;
     map.n_columns = 2;
-    const struct heatmap_chart chart = {.caption = {"t", "s", "w", heatmap_scale(0, false)},
-                                        .maps = &map,
-                                        .n_maps = 1,
-                                        .row_names = names,
-                                        .column_names = names};
-    const enum status s = heatmap_write_chart(&chart, scratch_path("map.svg"), &e);
+    const enum status s = write_chart(scratch_path("map.svg"), &map, 1, names, none, &e);
     char *text = read_picture(s, &e);
     ck_assert_int_eq(count(text, "d=\"M0 0H2V4H0Z\""), 1);
     ck_assert_int_eq(count(text, "<path class=\"h"), 0);
     free(text);
-    ck_assert_int_eq(heatmap_write_chart(&chart, "/nonexistent/m.svg", &e), STATUS_FAILED);
+    ck_assert_int_eq(write_chart("/nonexistent/m.svg", &map, 1, names, none, &e), STATUS_FAILED);
 }
 END_TEST
 
@@ -286,14 +287,12 @@ START_TEST(width_of_a_terminal)
     clear_variables();
     setenv("COLUMNS", "50", 1);
     become_terminal(33);
-    ck_assert(terminal_is_one());
     ck_assert_int_eq(terminal_width(), 33);
     become_terminal(0);
     ck_assert_int_eq(terminal_width(), 50);
     /* None. */
     setenv("TERM", "xterm-256color", 1);
     ck_assert_int_ge(dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO), 0);
-    ck_assert(!terminal_is_one());
     ck_assert_int_eq(terminal_ink(), HEATMAP_PLAIN);
     ck_assert_int_eq(terminal_width(), 50);
     static const char *const bad[] = {"", "0", "-3", "x", "99999999999"};

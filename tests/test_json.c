@@ -210,6 +210,8 @@ START_TEST(printable_characters)
     }
     ck_assert(text_is_utf8(text_of("é")) && !text_is_utf8((struct text){"\xc3", 1}));
     ck_assert_uint_eq(text_columns(text_of("é€x")), 3);
+    ck_assert_uint_eq(text_columns(text_of("日本e\xcc\x81")), 5);
+    ck_assert_uint_eq(text_columns(text_of("")), 0);
 }
 END_TEST
 

@@ -238,8 +238,13 @@ static char *draw_frontier(double alpha)
         cell->cache_bytes_per_token = cell->latent ? 32 : 128 * (uint64_t)cell->kv_heads;
     }
     struct err e = {""};
+    struct study_mean *means;
+    int n_means;
     const char *path = scratch_path("frontier.svg");
-    ck_assert_msg(study_write_frontier(&plan, "subtitle", path, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_int_eq(study_means(&plan, &means, &n_means, NULL), STATUS_OK);
+    ck_assert_msg(study_write_frontier(means, n_means, "subtitle", path, &e) == STATUS_OK, "%s",
+                  e.text);
+    free(means);
     size_t n;
     char *text = (char *)read_file(path, &n);
     text[n] = 0;

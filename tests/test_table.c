@@ -166,7 +166,7 @@ START_TEST(reports)
         "| unnamed |      | 0 |      no | 16.0 EiB | 18,446,744,073,709,551,615 |      |\n",
         "name,kind,n,count,bytes,x,flag\n"
         "a,k,3,7,2048,1.25,true\n"
-        "unnamed,,0,no,18446744073709551615,,false\n",
+        ",,0,,18446744073709551615,,false\n",
         "[\n"
         "  {\"name\": \"a\", \"kind\": \"k\", \"n\": 3, \"count\": 7, \"bytes\": 2048, "
         "\"x\": 1.25, \"flag\": true},\n"

@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include "checkpoints.h"
+#include "cli/attend_view.h"
 #include "hostile.h"
 #include "outputs.h"
 #include "program.h"
 #include "show/shaded_text.h"
 #include "show/text_picture.h"
 #include "support.h"
+#include "vocabularies.h"
 
 /* --- terminals ------------------------------------------------------------------------------ */
 
@@ -78,6 +80,34 @@ START_TEST(levels_change_inside_of_what_is_ready)
     put(&s, &o, " xplain\n\tz", 1);
     put(&s, &o, "!", 0);
     expect_shades(&o, "[9:x]pla[9:in]\n\t[2:z][2:!]");
+}
+END_TEST
+
+/* --- labels --------------------------------------------------------------------------------- */
+
+START_TEST(labels_have_as_many_columns_as_there_is_room)
+{
+    static const struct {
+        const char *token;
+        int columns;
+        const char *label;
+    } cases[] = {
+        {"abcdefghijkl", 12, "abcdefghijkl"},
+        {"abcdefghijklm", 12, "abcdefghijk…"},
+        {"日本語日本語", 12, "日本語日本語"},
+        {"日本語日本", 8, "日本語…"},
+        {"\x01\x02\x03", 12, "\\x01\\x02\\x03"},
+        {"\x01\x02\x03\x04", 12, "\\x01\\x02…"},
+        {"\xe2\x96\x81x", 12, "x"},
+    };
+    static struct vocabulary v;
+    vocabulary_of_scores(&v, true);
+    add_scored(&v, cases[_i].token, 0);
+    struct tokenizer *t = must_create(&v);
+    const int32_t id = (int32_t)v.n_tokens - 1;
+    const struct attend_view view = {.tokenizer = t, .tokens = &id, .n_tokens = 1};
+    ck_assert_str_eq(attend_label(&view, 0, cases[_i].columns, true).text, cases[_i].label);
+    tokenizer_free(t);
 }
 END_TEST
 
@@ -226,6 +256,7 @@ int main(void)
     TCase *t = tcase_create("text_picture");
     tcase_add_test(t, held_back_bytes_keep_their_level);
     tcase_add_test(t, levels_change_inside_of_what_is_ready);
+    tcase_add_loop_test(t, labels_have_as_many_columns_as_there_is_room, 0, 7);
     tcase_add_test(t, a_picture);
     tcase_add_test(t, lines_are_wrapped);
     tcase_add_test(t, the_largest_picture);

@@ -241,7 +241,7 @@ START_TEST(interrupted_probe_goes_on)
     struct probed whole = make_probed("whole.gguf");
     whole.run.spec.keep_last = _i;
     run_probed_well(&whole);
-    for (int told = 0; told <= whole.n; told += SANITIZED ? whole.n : 1) {
+    for (int told = whole.n; told >= 0; told -= SANITIZED ? whole.n : 2) {
         struct probed parts = make_probed("parts.gguf");
         struct err e = {""};
         parts.run.spec.keep_last = _i;
@@ -273,24 +273,24 @@ START_TEST(impossible_rate_in_a_state_is_refused)
 {
     static const double rates[] = {-1e-4, (double)NAN, HUGE_VAL, 11, 0};
     make_source();
+    struct probed p = make_probed("out.gguf");
+    struct err e = {""};
+    char path[600];
+    size_t n;
+    p.run.stop_at = 3;
+    ck_assert_int_eq(run_probed(&p, &e), STATUS_INTERRUPTED);
+    snprintf(path, sizeof path, "%s.state", p.run.out);
+    unsigned char *bytes = read_file(path, &n);
+    p.run.spec.resume = true;
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
-        struct probed p = make_probed("out.gguf");
-        struct err e = {""};
-        char path[600];
-        size_t n;
-        p.run.stop_at = 3;
-        ck_assert_int_eq(run_probed(&p, &e), STATUS_INTERRUPTED);
-        snprintf(path, sizeof path, "%s.state", p.run.out);
-        unsigned char *bytes = read_file(path, &n);
         memcpy(bytes + RATE_AT, &rates[i], sizeof rates[i]);
         FILE *f = fopen(path, "wb");
         ck_assert(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
-        free(bytes);
-        p.run.spec.resume = true;
         ck_assert_int_eq(run_probed(&p, &e), STATUS_BAD_FILE);
         ck_assert_msg(strstr(e.text, "damaged: it claims") != NULL, "%s", e.text);
-        checkpoint_close(&p.from);
     }
+    free(bytes);
+    checkpoint_close(&p.from);
     scratch_remove();
 }
 END_TEST
@@ -306,9 +306,13 @@ int main(void)
     tcase_add_test(t, held_out_part_decides_nothing);
     tcase_add_test(t, none_is_taken_where_none_helps);
     tcase_add_test(t, short_text_is_not_probed);
-    tcase_add_test(t, any_threads_try_and_take_the_same);
     tcase_add_loop_test(t, interrupted_probe_goes_on, 0, 2);
     tcase_add_test(t, impossible_rate_in_a_state_is_refused);
+    tcase_set_tags(t, ONE_THREAD);
     suite_add_tcase(s, t);
+    TCase *threads = tcase_create("threads");
+    tcase_set_timeout(threads, 120);
+    tcase_add_test(threads, any_threads_try_and_take_the_same);
+    suite_add_tcase(s, threads);
     return run_suite(s);
 }

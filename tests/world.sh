@@ -52,15 +52,6 @@ limited() {
     (ulimit "$h_option" "$h_value" && exec "$decode" "$@")
 }
 
-# wait_for FILE: until it has something in it.
-wait_for() {
-    h_tries=0
-    while [ ! -s "$1" ] && [ $h_tries -lt 200 ]; do
-        sleep 0.05
-        h_tries=$((h_tries + 1))
-    done
-}
-
 awk 'BEGIN { for (i = 0; i < 200; i++) print "line " i " of a text: " i * i % 97 }' >"$dir/text"
 toy="--layers 1 --embd 16 --heads 2 --ctx 32 --batch 2 --steps 4 --eval-every 2 --seed 7 -q"
 # Every command that writes a file; @W stands for the folder.
@@ -113,11 +104,14 @@ if $asan; then
     skip "small stacks and little address space: this build needs more (ASan)"
 else
     for words in "generate $model -p x -n 3 -t 2" "info $model" \
+        "info tests/data/golden/mixed-latent.gguf --format json" \
         "eval $model --text $dir/text --range 0:0.1 -t 2"; do
         expect 0 "" limited -s 64 $words
     done
     expect 4 "memory" limited -v 8000 generate "$model" -p x -n 1
     expect 0 "" limited -v 200000 generate "$model" -p x -n 3 -t 2
+    awk 'BEGIN { for (i = 0; i < 40000; i++) print "line", i, "of a long text" }' >"$dir/long"
+    expect 4 "fewer --tokens" limited -v 400000 heads "$model" --text "$dir/long" --tokens 2000000
     # A file that claims what it has not: refused for what it is, not for want of memory.
     {
         printf 'GGUF\003\000\000\000\377\377\377\377\377\377\377\177'

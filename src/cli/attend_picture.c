@@ -1,5 +1,6 @@
 #include "cli/attend_picture.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,22 +18,25 @@
 
 #define NOTE_BYTES 200
 
-/* The largest weight of maps, of which everything is a share. */
-static float largest_weight(const struct attend_map *maps, size_t n)
+static float largest_weight(const struct attend_map *m)
 {
+    const size_t n_cells = (size_t)m->cells * (size_t)m->cells;
     float most = 0;
-    for (size_t i = 0; i < n; i++) {
-        const size_t cells = (size_t)maps[i].cells * (size_t)maps[i].cells;
-        for (size_t k = 0; k < cells; k++)
-            most = maps[i].cell[k] > most ? maps[i].cell[k] : most;
-    }
+    for (size_t k = 0; k < n_cells; k++)
+        most = m->cell[k] > most ? m->cell[k] : most;
     return most;
 }
 
-/* The first token of a cell. */
-static int first_token(const struct attend_view *v, const struct attend_map *m, int cell)
+/* Of all sides' pictures, or of what they show: everything is a share of the largest weight. */
+static struct heatmap_scale scale_of(const struct attend_view *v, bool shown, bool log)
 {
-    return (int)(((int64_t)cell * v->n_tokens + m->cells - 1) / m->cells);
+    const int n = shown ? 1 : v->n_rows * v->n_columns;
+    float most = 0;
+    for (int s = 0; s < v->n_sides; s++)
+        for (int i = 0; i < n; i++)
+            most =
+                fmaxf(most, largest_weight((shown ? v->sides[s].shown : v->sides[s].pictures) + i));
+    return heatmap_scale((double)most, log);
 }
 
 /* --- pictures -------------------------------------------------------------------------------- */
@@ -175,7 +179,8 @@ static enum status write_large(struct attend_picture *p, const struct heatmap_ca
         p->maps[s].note = NULL;
     }
     for (int c = 0; c < m->cells; c++) {
-        p->labels[c] = attend_label(v, first_token(v, m, c), LARGE_LABEL, true);
+        p->labels[c] =
+            attend_label(v, attend_cell_begin(c, m->cells, v->n_tokens), LARGE_LABEL, true);
         p->label_texts[c] = text_of(p->labels[c].text);
     }
     const struct heatmap_chart chart = {.caption = *caption,
@@ -189,20 +194,15 @@ static enum status write_large(struct attend_picture *p, const struct heatmap_ca
 enum status attend_write_svg(const struct attend_view *v, const char *path, bool log, struct err *e)
 {
     struct attend_picture p = {.v = v};
-    const size_t n = (size_t)v->n_rows * (size_t)v->n_columns;
-    float most = 0;
-    for (int s = 0; s < v->n_sides; s++) {
-        const float of_side = largest_weight(v->sides[s].pictures, n);
-        most = of_side > most ? of_side : most;
-    }
     describe(&p);
     const struct heatmap_caption caption = {.title = p.title,
                                             .subtitle = p.subtitle,
                                             .what = "weight",
-                                            .scale = heatmap_scale((double)most, log)};
+                                            .scale = scale_of(v, false, log)};
     enum status s = take_picture(&p, e);
     if (s == STATUS_OK)
-        s = n == 1 ? write_large(&p, &caption, path, e) : write_small(&p, &caption, path, e);
+        s = v->n_rows * v->n_columns == 1 ? write_large(&p, &caption, path, e)
+                                          : write_small(&p, &caption, path, e);
     free_picture(&p);
     return s;
 }
@@ -238,7 +238,7 @@ static void draw_side(const struct attend_view *v, const struct attend_side *sid
     const int of_cell = 2 * m->cells <= width - beside_cells(v->n_tokens) ? 2 : 1;
     for (int r = 0; r < m->cells; r++) {
         const float *row = m->cell + (size_t)r * (size_t)m->cells;
-        const int token = first_token(v, m, r);
+        const int token = attend_cell_begin(r, m->cells, v->n_tokens);
         for (int c = 0; c <= r; c++)
             levels[c] = (unsigned char)heatmap_level(scale, (double)row[c]);
         output_printf(out, "%*d ", digits, token);
@@ -250,12 +250,7 @@ static void draw_side(const struct attend_view *v, const struct attend_side *sid
 void attend_draw(const struct attend_view *v, enum heatmap_ink ink, bool log, int width,
                  struct output *out)
 {
-    float most = 0;
-    for (int s = 0; s < v->n_sides; s++) {
-        const float of_side = largest_weight(v->sides[s].shown, 1);
-        most = of_side > most ? of_side : most;
-    }
-    const struct heatmap_scale scale = heatmap_scale((double)most, log);
+    const struct heatmap_scale scale = scale_of(v, true, log);
     for (int s = 0; s < v->n_sides; s++) {
         const struct attend_map *m = v->sides[s].shown;
         output_printf(out, "head %s%s%s\n", v->wanted.show, v->n_sides > 1 ? ", " : "",

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/available.h"
 #include "base/figures.h"
 #include "base/utf8.h"
 #include "cli/progress.h"
@@ -14,8 +13,6 @@
 
 #define OPEN_BOX "\xe2\x90\xa3"
 #define ELLIPSIS "\xe2\x80\xa6"
-/* Of what is available, how much may be taken. */
-#define AVAILABLE_SHARE 0.9
 
 /* --- heads ----------------------------------------------------------------------------------- */
 
@@ -148,7 +145,7 @@ static struct attend_spec spec_of(const struct attend_view *v, const struct atte
 /* Says what will be taken, and refuses what is not there. */
 static enum status check_memory(const struct attend_view *v, const struct runtime *r, struct err *e)
 {
-    const double available = (double)available_memory() * AVAILABLE_SHARE;
+    const double available = runtime_spare_bytes();
     double all = 0;
     for (int s = 0; s < v->n_sides; s++) {
         const struct attend_spec spec = spec_of(v, &v->sides[s], r);
@@ -247,11 +244,11 @@ struct attend_label attend_label(const struct attend_view *v, int position, int 
     const bool blank = n_spaces == rest.len;
     if (n_spaces > 0 && !blank)
         rest = (struct text){rest.data + 1, rest.len - 1};
-    for (int column = 0; rest.len > 0; column++) {
+    for (int column = 0; rest.len > 0;) {
         const struct printable p = next_shown(&rest, blank, printable);
         const size_t len = strlen(p.text);
-        if ((column + 1 >= columns && rest.len > 0) ||
-            used + len + sizeof ELLIPSIS > sizeof label.text) {
+        column += (int)text_columns(text_of(p.text));
+        if (column + (rest.len > 0) > columns || used + len + sizeof ELLIPSIS > sizeof label.text) {
             memcpy(label.text + used, ELLIPSIS, sizeof ELLIPSIS);
             break;
         }

@@ -29,9 +29,7 @@ struct attend_options {
 #define VALUES struct attend_options
 
 static const struct option text_options[] = {
-    OPT_STRING(
-        "tokens", tokens, "IDS",
-        "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text token"),
+    OPT_IDS,
     OPT_END,
 };
 
@@ -132,43 +130,29 @@ static enum status attend_text(const void *values, struct runtime *r, struct tex
 
 /* --- options --------------------------------------------------------------------------------- */
 
-/* No file is written over what is read, or over another. */
-static enum status check_paths(const struct attend_options *o, const char *model, struct err *e)
-{
-    const char *const options[] = {"--svg", "--npy", "--json"};
-    const char *const paths[] = {o->svg, o->npy, o->json};
-    for (int i = 0; i < 3; i++) {
-        if (!paths[i])
-            continue;
-        TRY(path_spares(options[i], paths[i], model, "the checkpoint", e));
-        TRY(path_spares(options[i], paths[i], o->input.file, "the text", e));
-        TRY(path_spares(options[i], paths[i], o->engine.variant.calib, "the text of --calib", e));
-        for (int k = 0; k < i; k++)
-            TRY(path_spares(options[i], paths[i], paths[k], options[k], e));
-    }
-    return STATUS_OK;
-}
-
 static enum status check_attend_options(const struct attend_options *o, struct err *e)
 {
-    const bool text = o->input.prompt || o->input.file;
     const char *model;
-    if (o->tokens && text)
-        return err_set(e, STATUS_USAGE, "--tokens and %s both give the input; expected one of them",
-                       o->input.prompt ? "-p" : "-f");
-    if (!o->tokens && !text)
-        return err_set(e, STATUS_USAGE, "there is no text to look at; expected -p, -f or --tokens");
+    TRY(input_or_ids(&o->input, o->tokens, "look at", e));
     if (o->show && (o->query.given || o->format != TABLE_ALIGNED))
         return err_set(e, STATUS_USAGE, "--show draws in place of the table that %s is about",
                        o->query.given ? "--query" : "--format");
     if (o->beside && o->npy)
         return err_set(e, STATUS_USAGE,
                        "--npy writes the weights of one model: expected it without --beside");
+    if (o->beside && o->engine.without)
+        return err_set(e, STATUS_USAGE,
+                       "--without is about the heads of one model, which the conversion has in "
+                       "another order: expected it without --beside");
     if ((o->log || o->without_first) && !o->svg && !o->show)
         return err_set(e, STATUS_USAGE, "%s is about pictures: expected --svg or --show, too",
                        o->log ? "--log" : "--without-first");
     TRY(common_model_path(&o->common, &model, e));
-    return check_paths(o, model, e);
+    const struct named_path outputs[] = {{"--svg", o->svg}, {"--npy", o->npy}, {"--json", o->json}};
+    const struct named_path inputs[] = {{"the checkpoint", model},
+                                        {"the text", o->input.file},
+                                        {"the text of --calib", o->engine.variant.calib}};
+    return paths_check(outputs, 3, inputs, 3, e);
 }
 
 static enum status run_attend(const struct invocation *inv, const void *values, struct err *e)

@@ -368,31 +368,14 @@ static enum status measure_rows(const struct bench_options *o, struct bench_inpu
     return s;
 }
 
-static enum status check_bench_output(const char *option, const char *path, const char *model,
-                                      struct err *e)
-{
-    if (!path)
-        return STATUS_OK;
-    TRY(path_spares(option, path, model, "the checkpoint", e));
-    return path_writable(path, e);
-}
-
-static enum status check_bench_outputs(const struct bench_options *o, const char *model,
-                                       struct err *e)
-{
-    if (o->plot && o->trace && path_same(o->plot, o->trace))
-        return err_set(e, STATUS_USAGE, "--plot and --trace both name '%.200s'", o->plot);
-    TRY(check_bench_output("--plot", o->plot, model, e));
-    return check_bench_output("--trace", o->trace, model, e);
-}
-
 static enum status prepare_and_bench(const struct bench_options *o, struct bench_inputs *in,
                                      struct output *out, struct err *e)
 {
     struct bench_spec spec = o->spec;
     TRY(specify_bench(o, in, &spec, e));
     signals_defer(); /* before there is a temporary file, which would stay */
-    TRY(check_bench_outputs(o, in->subject, e));
+    const struct named_path outputs[] = {{"--plot", o->plot}, {"--trace", o->trace}};
+    TRY(paths_check(outputs, 2, &(struct named_path){"the checkpoint", in->subject}, 1, e));
     TRY(convert_variants(o, in, &spec, e));
     const enum status s = measure_rows(o, in, &spec, out, e);
     if (s == STATUS_BAD_FILE)

@@ -70,10 +70,8 @@ static enum status check_heads_options(const struct heads_options *o, struct err
     TRY(common_model_path(&o->common, &model, e));
     if (!o->text)
         return err_set(e, STATUS_USAGE, "there is no text to predict; expected --text FILE");
-    if (o->svg) {
-        TRY(path_spares("--svg", o->svg, model, "the checkpoint", e));
-        TRY(path_spares("--svg", o->svg, o->text, "the text", e));
-    }
+    const struct named_path inputs[] = {{"the checkpoint", model}, {"the text", o->text}};
+    TRY(paths_check(&(struct named_path){"--svg", o->svg}, 1, inputs, 2, e));
     return input_cut(o->range, &nothing, e);
 }
 
@@ -96,22 +94,21 @@ static enum status check_picture(const struct heads_job *job, struct err *e)
 {
     const struct config *c = &job->model->config;
     const int most = c->n_heads > c->n_layers ? c->n_heads : c->n_layers;
-    if (!job->options->svg)
-        return STATUS_OK;
-    if (most > HEADS_PICTURE_MOST)
+    if (job->options->svg && most > HEADS_PICTURE_MOST)
         return err_set(e, STATUS_USAGE,
                        "--svg: expected at most %d layers, and heads in each, found %d",
                        HEADS_PICTURE_MOST, most);
-    return path_writable(job->options->svg, e);
+    return STATUS_OK;
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
 struct head_row {
     struct head_worth worth;
-    int64_t
-        like; /* the head of the layer whose scores lose least with one key; -1: there is none */
-    struct head_likeness kept; /* with it */
+    /* The head of the layer whose scores lose least with one key, -1: there is none; and with it.
+     */
+    int64_t like;
+    struct head_likeness kept;
 };
 
 static const struct report_field fields[] = {
@@ -166,7 +163,8 @@ static bool costs_nothing(const struct head_worth *w)
     return w->delta_nll <= w->delta_nll_stderr && !does_harm(w);
 }
 
-/* "N of M heads DO ...: 0.2,0.4", as --without takes them, as far as there is room. */
+/* "N of M heads DO ...: 0.2,0.4", as --without takes them, and "..." where there is no more room.
+ */
 static void say_heads(const struct heads_job *job, bool (*are)(const struct head_worth *),
                       const char *what)
 {
@@ -181,6 +179,8 @@ static void say_heads(const struct heads_job *job, bool (*are)(const struct head
         if (used + 32 < sizeof names)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%d.%d", n ? "," : ": ",
                                      w->layer, w->head);
+        else
+            snprintf(names + used, sizeof names - used, ",...");
         n++;
     }
     say(&job->options->common, "%d of %d heads %s%s", n, r->n_done, what, names);
@@ -233,24 +233,43 @@ static enum status compare_heads(struct heads_job *job, const struct runtime *r,
     return s;
 }
 
-static enum status measure_heads(struct heads_job *job, const struct runtime *r, struct err *e)
+static struct heads_spec spec_of(struct heads_job *job, const struct runtime *r)
 {
-    const struct heads_spec spec = {.model = job->model,
-                                    .kernels = r->kernels,
-                                    .pool = r->pool,
-                                    .tokens = r->tokens,
-                                    .n_tokens = r->n_tokens,
-                                    .tokenizer = r->checkpoint.tokenizer,
-                                    .ablation = (enum heads_ablation)job->options->ablation,
-                                    .layers = job->layers,
-                                    .stop = progress_stop,
-                                    .progress = show_heads,
-                                    .arg = job};
+    return (struct heads_spec){.model = job->model,
+                               .kernels = r->kernels,
+                               .pool = r->pool,
+                               .tokens = r->tokens,
+                               .n_tokens = r->n_tokens,
+                               .tokenizer = r->checkpoint.tokenizer,
+                               .ablation = (enum heads_ablation)job->options->ablation,
+                               .layers = job->layers,
+                               .stop = progress_stop,
+                               .progress = show_heads,
+                               .arg = job};
+}
+
+/* Says what will be taken, and refuses what is not there. */
+static enum status check_memory(struct heads_job *job, const struct runtime *r, struct err *e)
+{
+    static const char advice[] = "fewer --tokens and -t 1 take less";
+    const struct heads_spec spec = spec_of(job, r);
+    const double available = runtime_spare_bytes();
     uint64_t bytes;
     TRY(heads_plan(&spec, &bytes, e));
+    if ((double)bytes > available)
+        return err_set(e, STATUS_NO_MEMORY,
+                       "out of memory: %zu tokens need %s, %s are available; %s", r->n_tokens,
+                       figure_bytes((double)bytes).text, figure_bytes(available).text, advice);
     if (says_memory(r->common, bytes))
-        say(r->common, "memory: weights %s, the rest %s; fewer --tokens and -t 1 take less",
-            figure_bytes((double)job->model->weights.cap).text, figure_bytes((double)bytes).text);
+        say(r->common, "memory: weights %s, the rest %s; %s",
+            figure_bytes((double)job->model->weights.cap).text, figure_bytes((double)bytes).text,
+            advice);
+    return STATUS_OK;
+}
+
+static enum status measure_heads(struct heads_job *job, const struct runtime *r, struct err *e)
+{
+    const struct heads_spec spec = spec_of(job, r);
     job->shown = progress_start(r->common, "heads");
     const enum status s = heads_run(&spec, &job->result, e);
     progress_end(&job->shown);
@@ -273,6 +292,7 @@ static enum status run_job(struct heads_job *job, const struct runtime *r, struc
 {
     TRY(find_layers(job, e));
     TRY(check_picture(job, e));
+    TRY(check_memory(job, r, e));
     enum status s = compare_heads(job, r, e);
     if (s == STATUS_OK)
         s = measure_heads(job, r, e);

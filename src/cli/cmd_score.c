@@ -33,9 +33,7 @@ struct score_options {
 #define VALUES struct score_options
 
 static const struct option text_options[] = {
-    OPT_STRING(
-        "tokens", tokens, "IDS",
-        "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text token"),
+    OPT_IDS,
     OPT_END,
 };
 
@@ -275,8 +273,6 @@ static enum status write_scores(const struct score_options *o, struct scoring *s
 {
     const char *model;
     TRY(common_model_path(&o->common, &model, e));
-    if (o->svg)
-        TRY(path_writable(o->svg, e));
     if (o->logits)
         TRY(npy_open(&scoring->npy, o->logits,
                      (const uint64_t[]){r->n_tokens, (uint64_t)scoring->n_vocab}, 2, e));
@@ -317,30 +313,16 @@ static enum status score_text(const void *values, struct runtime *r, struct text
     return s;
 }
 
-/* A file to be written is none that is read. */
-static enum status check_score_output(const struct score_options *o, const char *option,
-                                      const char *path, const char *model, struct err *e)
-{
-    if (!path)
-        return STATUS_OK;
-    TRY(path_spares(option, path, model, "the checkpoint", e));
-    return path_spares(option, path, o->input.file, "the text", e);
-}
-
 static enum status check_score_options(const struct score_options *o, struct err *e)
 {
-    const bool text = o->input.prompt || o->input.file;
-    if (o->tokens && text)
-        return err_set(e, STATUS_USAGE, "--tokens and %s both give the input; expected one of them",
-                       o->input.prompt ? "-p" : "-f");
-    if (!o->tokens && !text)
-        return err_set(e, STATUS_USAGE, "there is nothing to score; expected -p, -f or --tokens");
+    TRY(input_or_ids(&o->input, o->tokens, "score", e));
     const char *model;
     TRY(common_model_path(&o->common, &model, e));
-    if (o->logits && o->svg && path_same(o->logits, o->svg))
-        return err_set(e, STATUS_USAGE, "--logits and --svg both name '%.200s'", o->svg);
-    TRY(check_score_output(o, "--logits", o->logits, model, e));
-    return check_score_output(o, "--svg", o->svg, model, e);
+    const struct named_path outputs[] = {{"--logits", o->logits}, {"--svg", o->svg}};
+    const struct named_path inputs[] = {{"the checkpoint", model},
+                                        {"the text", o->input.file},
+                                        {"the text of --calib", o->engine.variant.calib}};
+    return paths_check(outputs, 2, inputs, 3, e);
 }
 
 static enum status run_score(const struct invocation *inv, const void *values, struct err *e)

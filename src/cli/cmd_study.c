@@ -260,16 +260,6 @@ static enum status prepare_folder(const struct study_options *o, const struct st
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-static enum status check_picture(const char *option, const char *path,
-                                 const struct study_options *o, struct err *e)
-{
-    if (!path)
-        return STATUS_OK;
-    TRY(path_spares(option, path, o->common.positional, "the text", e));
-    TRY(path_spares(option, path, o->from, "the checkpoint", e));
-    return path_writable(path, e);
-}
-
 static enum status check_study_options(const struct study_options *o, struct study_shard *shard,
                                        struct err *e)
 {
@@ -286,17 +276,15 @@ static enum status check_study_options(const struct study_options *o, struct stu
         return err_set(e, STATUS_USAGE,
                        "--val-fraction: the held-out part is what cells are compared on; expected "
                        "more than 0");
-    TRY(check_picture("--plot", o->plot, o, e));
-    TRY(check_picture("--frontier", o->frontier, o, e));
-    if (o->plot && o->frontier && path_same(o->plot, o->frontier))
-        return err_set(e, STATUS_USAGE,
-                       "--plot and --frontier are both '%.200s'; expected a file for each",
-                       o->plot);
+    const struct named_path outputs[] = {{"--plot", o->plot}, {"--frontier", o->frontier}};
+    const struct named_path inputs[] = {{"the text", text}, {"the checkpoint", o->from}};
+    TRY(paths_check(outputs, 2, inputs, 2, e));
     return study_read_shard(o->shard, shard, e);
 }
 
-static enum status conclude_study(const struct study_options *o, const struct study_setting *s,
-                                  struct output *out, struct err *e)
+static enum status show_study(const struct study_options *o, const struct study_setting *s,
+                              const struct study_mean *means, int n, struct output *out,
+                              struct err *e)
 {
     char subtitle[320];
     const int n_seeds = count_seeds(o);
@@ -304,10 +292,21 @@ static enum status conclude_study(const struct study_options *o, const struct st
              "%.100s%s%d steps, %d seed%s, %zu bytes of text, the last %g%% held out",
              o->from ? path_name(o->from) : "", o->from ? ", " : "", o->steps.n_steps, n_seeds,
              n_seeds == 1 ? "" : "s", s->text_bytes, 100 * o->steps.val_fraction);
-    TRY(study_report_print(s->plan, (enum table_format)o->format, out, e));
+    TRY(study_report_print(s->plan, means, n, (enum table_format)o->format, out, e));
     if (o->plot)
-        TRY(study_write_plot(s->plan, subtitle, o->plot, e));
-    return o->frontier ? study_write_frontier(s->plan, subtitle, o->frontier, e) : STATUS_OK;
+        TRY(study_write_plot(means, n, subtitle, o->plot, e));
+    return o->frontier ? study_write_frontier(means, n, subtitle, o->frontier, e) : STATUS_OK;
+}
+
+static enum status conclude_study(const struct study_options *o, const struct study_setting *s,
+                                  struct output *out, struct err *e)
+{
+    struct study_mean *means;
+    int n;
+    TRY(study_means(s->plan, &means, &n, e));
+    const enum status status = show_study(o, s, means, n, out, e);
+    free(means);
+    return status;
 }
 
 /* The MHA checkpoints' shape; *from is open where one is given. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/figures.h"
 #include "show/report.h"
 
@@ -18,9 +19,10 @@ struct info_properties {
     char variant[16];
     struct config config;
     const char *norm, *placement, *position, *ffn;
-    char block[96];    /* these in words */
-    char kv_heads[64]; /* layer by layer; empty: all have as many */
-    char latent[64];   /* ranks, likewise; empty: none */
+    char block[96];        /* these in words */
+    struct text kv_heads;  /* layer by layer; empty: all have as many */
+    struct text latent;    /* ranks, likewise; empty: none */
+    struct bytes by_layer; /* that one of these is in */
     double norm_eps;
     int value_dim;
     bool tied;
@@ -104,12 +106,30 @@ static int n_tokenizer_fields(const struct info *info)
 }
 
 /* "6, 2, 1", a number a layer. */
-static void list_by_layer(const struct config *c, int (*of)(const struct config *c, int layer),
-                          char *out, size_t size)
+static enum status list_by_layer(const struct config *c,
+                                 int (*of)(const struct config *c, int layer), struct bytes *out,
+                                 struct err *e)
 {
-    size_t used = 0;
-    for (int l = 0; l < c->n_layers && used < size; l++)
-        used += (size_t)snprintf(out + used, size - used, "%s%d", l ? ", " : "", of(c, l));
+    for (int l = 0; l < c->n_layers; l++) {
+        char number[24];
+        snprintf(number, sizeof number, "%s%d", l ? ", " : "", of(c, l));
+        if (!bytes_put(out, text_of(number)))
+            return err_no_memory(e, "the numbers of all layers", out->len);
+    }
+    return STATUS_OK;
+}
+
+/* No layer of a latent model has K/V heads of its own number. */
+static enum status describe_layers(struct info_properties *p, const struct config *c, struct err *e)
+{
+    if (config_is_latent(c)) {
+        TRY(list_by_layer(c, config_latent, &p->by_layer, e));
+        p->latent = bytes_text(&p->by_layer);
+    } else if (!config_same_kv_heads(c)) {
+        TRY(list_by_layer(c, config_kv_heads, &p->by_layer, e));
+        p->kv_heads = bytes_text(&p->by_layer);
+    }
+    return STATUS_OK;
 }
 
 /* What a config says in words. */
@@ -128,10 +148,6 @@ static void describe_config(struct info_properties *p, const struct info *info)
                  p->position, p->ffn, c->shared ? ", shared by all layers" : "");
     if (p->value_dim != c->head_dim)
         snprintf(p->block + used, sizeof p->block - (size_t)used, ", values of %d", p->value_dim);
-    if (!config_same_kv_heads(c))
-        list_by_layer(c, config_kv_heads, p->kv_heads, sizeof p->kv_heads);
-    if (config_is_latent(c))
-        list_by_layer(c, config_latent, p->latent, sizeof p->latent);
 }
 
 static void describe_file(struct info_properties *p, const struct info *info)
@@ -166,22 +182,24 @@ static void describe_tokenizer(struct info_properties *p, const struct info *inf
                  p->adds_bos ? ", before every text" : "");
 }
 
-static struct info_properties properties_of(const struct info *info)
+/* p->by_layer is to be freed in every case. */
+static enum status describe(struct info_properties *p, const struct info *info, struct err *e)
 {
-    struct info_properties p = {.config = info->config, .norm_eps = (double)info->config.norm_eps};
+    *p =
+        (struct info_properties){.config = info->config, .norm_eps = (double)info->config.norm_eps};
     if (info->gguf) {
-        describe_file(&p, info);
+        describe_file(p, info);
     } else {
-        p.shape = info->shape_text;
-        p.type = storage_name(info->shape.storage);
-        p.architecture = text_of(info->config.arch->name);
-        p.tied = info->shape.tied;
+        p->shape = info->shape_text;
+        p->type = storage_name(info->shape.storage);
+        p->architecture = text_of(info->config.arch->name);
+        p->tied = info->shape.tied;
     }
-    p.output = p.tied ? "tied to the embedding" : "its own matrix";
+    p->output = p->tied ? "tied to the embedding" : "its own matrix";
     if (info->has_config)
-        describe_config(&p, info);
-    describe_tokenizer(&p, info);
-    return p;
+        describe_config(p, info);
+    describe_tokenizer(p, info);
+    return info->has_config ? describe_layers(p, &info->config, e) : STATUS_OK;
 }
 
 /* What the properties begin with; returns how many fields. */
@@ -280,19 +298,19 @@ static void print_keys(struct report *r, const struct info *info)
     }
 }
 
-static enum status print_properties(const struct info *info, struct err *e)
+static enum status print_properties(const struct info *info, const struct info_properties *p,
+                                    struct err *e)
 {
     static const struct report_field columns[] = {{NULL, "property", .type = REPORT_TEXT},
                                                   {NULL, "value", .type = REPORT_TEXT}};
-    const struct info_properties p = properties_of(info);
     const struct report_field *first;
     const int n_first = first_fields(info, &first);
     struct report r;
     report_begin(&r, info->format, columns, 2, info->out);
-    report_properties(&r, first, n_first, &p);
-    report_properties(&r, config_fields, n_config_fields(info), &p);
+    report_properties(&r, first, n_first, p);
+    report_properties(&r, config_fields, n_config_fields(info), p);
     if (info->gguf) {
-        report_properties(&r, tokenizer_fields, n_tokenizer_fields(info), &p);
+        report_properties(&r, tokenizer_fields, n_tokenizer_fields(info), p);
         print_types(&r, info->gguf);
         print_keys(&r, info);
     }
@@ -490,19 +508,18 @@ static enum status print_check(const struct info *info, struct err *e)
 
 /* --- the forms ------------------------------------------------------------------------------- */
 
-static void info_print_json(const struct info *info)
+static void info_print_json(const struct info *info, const struct info_properties *p)
 {
     struct json json, *j = &json;
-    const struct info_properties p = properties_of(info);
     const struct report_field *first;
     const int n_first = first_fields(info, &first);
     const struct info_check sum = sum_of_checks(info);
     json_init(j, info->out, info->format == TABLE_JSONL ? 0 : 2);
     json_begin_object(j, NULL);
-    report_members(j, first, n_first, &p);
-    report_members(j, config_fields, n_config_fields(info), &p);
-    if (p.tokenizer.len > 0)
-        report_object(j, "tokenizer", tokenizer_fields, n_tokenizer_fields(info), &p);
+    report_members(j, first, n_first, p);
+    report_members(j, config_fields, n_config_fields(info), p);
+    if (p->tokenizer.len > 0)
+        report_object(j, "tokenizer", tokenizer_fields, n_tokenizer_fields(info), p);
     else if (info->gguf)
         json_null(j, "tokenizer");
     if (info->gguf)
@@ -522,9 +539,10 @@ static void info_print_json(const struct info *info)
     output_puts(info->out, "\n");
 }
 
-static enum status print_for_people(const struct info *info, struct err *e)
+static enum status print_for_people(const struct info *info, const struct info_properties *p,
+                                    struct err *e)
 {
-    TRY(print_properties(info, e));
+    TRY(print_properties(info, p, e));
     if (!info->gguf || info->gguf->n_tensors > 0) {
         output_puts(info->out, "\n");
         TRY(print_parts(info, e));
@@ -542,14 +560,18 @@ static enum status print_for_people(const struct info *info, struct err *e)
 
 enum status info_print(const struct info *info, struct err *e)
 {
-    if (table_is_for_people(info->format))
-        return print_for_people(info, e);
+    struct info_properties p;
     if (info->format == TABLE_CSV && (info->list_tensors || info->checks))
         return print_tensors(info, false, e);
     if (info->format == TABLE_CSV)
         return shows_variants(info) && info->cost.shows_steps
                    ? info_cost_print(&info->cost, info->format, info->out, e)
                    : print_parts(info, e);
-    info_print_json(info);
-    return STATUS_OK;
+    enum status s = describe(&p, info, e);
+    if (s == STATUS_OK && table_is_for_people(info->format))
+        s = print_for_people(info, &p, e);
+    else if (s == STATUS_OK)
+        info_print_json(info, &p);
+    bytes_free(&p.by_layer);
+    return s;
 }

@@ -20,6 +20,19 @@ const struct option input_options[] = {
     OPT_END,
 };
 
+enum status input_or_ids(const struct input_options *in, const char *ids, const char *purpose,
+                         struct err *e)
+{
+    const char *text = in->prompt ? "-p" : in->file ? "-f" : NULL;
+    if (ids && text)
+        return err_set(e, STATUS_USAGE, "--tokens and %s both give the input; expected one of them",
+                       text);
+    if (!ids && !text)
+        return err_set(e, STATUS_USAGE, "there is nothing to %s; expected -p, -f or --tokens",
+                       purpose);
+    return STATUS_OK;
+}
+
 enum status input_read(const struct input_options *in, char **text, size_t *len, struct err *e)
 {
     *text = NULL;

@@ -19,6 +19,17 @@ struct input_options {
 };
 extern const struct option input_options[];
 
+/* Of --tokens, which some commands take instead. */
+#define OPT_IDS                                                                                    \
+    OPT_STRING("tokens", tokens, "IDS",                                                            \
+               "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text "    \
+               "token")
+
+/* STATUS_USAGE unless either a text or the `ids` of --tokens are given: else there is nothing to
+ * `purpose` ("score"). */
+enum status input_or_ids(const struct input_options *in, const char *ids, const char *purpose,
+                         struct err *e);
+
 /* The text of -p or -f as malloc'd memory of the caller, empty if there is neither. STATUS_USAGE
  * for both; the failures of file_read_all. */
 enum status input_read(const struct input_options *in, char **text, size_t *len, struct err *e);

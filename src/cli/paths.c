@@ -13,8 +13,11 @@ static bool same_file(const struct stat *a, const struct stat *b)
 
 const char *path_name(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    const char *name = path;
+    for (; *path; path++)
+        if (path[0] == '/' && path[1] && path[1] != '/')
+            name = path + 1;
+    return name;
 }
 
 /* Whether two paths, of which neither is there, would name one file. Cuts their names off. */
@@ -71,5 +74,32 @@ enum status path_writable(const char *path, struct err *e)
     struct file_writer *probe;
     TRY(file_writer_open(&probe, path, e));
     file_writer_abandon(probe);
+    return STATUS_OK;
+}
+
+static enum status check_output(const struct named_path *outputs, int at,
+                                const struct named_path *inputs, int n_inputs, struct err *e)
+{
+    const struct named_path *out = &outputs[at];
+    if (!out->path)
+        return STATUS_OK;
+    for (int i = 0; i < n_inputs; i++)
+        TRY(path_spares(out->name, out->path, inputs[i].path, inputs[i].name, e));
+    for (int i = 0; i < at; i++)
+        if (outputs[i].path && path_same(outputs[i].path, out->path))
+            return err_set(e, STATUS_USAGE,
+                           "%s and %s both name '%.200s'; expected a file for each",
+                           outputs[i].name, out->name, out->path);
+    return STATUS_OK;
+}
+
+enum status paths_check(const struct named_path *outputs, int n_outputs,
+                        const struct named_path *inputs, int n_inputs, struct err *e)
+{
+    for (int i = 0; i < n_outputs; i++)
+        TRY(check_output(outputs, i, inputs, n_inputs, e));
+    for (int i = 0; i < n_outputs; i++)
+        if (outputs[i].path)
+            TRY(path_writable(outputs[i].path, e));
     return STATUS_OK;
 }

@@ -15,7 +15,7 @@
 #include "gguf/blocks.h"
 #include "model/kv_cache.h"
 
-/* Of what is available, how much sequences may take: it is an estimate, and others want some. */
+/* Of what is available. */
 #define AVAILABLE_SHARE 0.9
 
 /* The largest first. */
@@ -261,10 +261,15 @@ static enum status bytes_wanted(const struct runtime *r, const struct session_wa
     return STATUS_OK;
 }
 
+double runtime_spare_bytes(void)
+{
+    return (double)available_memory() * AVAILABLE_SHARE;
+}
+
 enum status runtime_fitting(const struct runtime *r, const struct session_wanted *w, int most,
                             int *fitting, struct err *e)
 {
-    const double available = (double)available_memory() * AVAILABLE_SHARE;
+    const double available = runtime_spare_bytes();
     struct session_wanted try = *w;
     double bytes;
     int low = 0, high = most;

@@ -112,6 +112,9 @@ struct session_wanted {
     const char *option; /* its own ones that lower the cache; NULL: none */
 };
 
+/* Bytes that work may take of what is available now: that is an estimate, and others want some. */
+double runtime_spare_bytes(void);
+
 /* How many such sequences, at most `most`, the memory that is available now has room for, beside
  * some that is left for others. Fails as session_plan does for one. */
 enum status runtime_fitting(const struct runtime *r, const struct session_wanted *w, int most,

@@ -11,28 +11,37 @@
 
 /* --- arguments ------------------------------------------------------------------------------- */
 
-void study_args_add(struct study_args *a, const char *format, ...)
+static void add(struct study_args *a, const char *format, va_list args)
 {
     assert(a->n < STUDY_ARGS_MOST);
-    va_list args, again;
-    va_start(args, format);
+    va_list again;
     va_copy(again, args);
     const int len = vsnprintf(NULL, 0, format, args);
     char *item = len < 0 ? NULL : malloc((size_t)len + 1);
-    if (item)
+    if (item) {
         vsnprintf(item, (size_t)len + 1, format, again);
-    else
-        a->failed = true;
-    va_end(again);
-    va_end(args);
-    if (item)
         a->items[a->n++] = item;
+    } else {
+        a->failed = true;
+    }
+    va_end(again);
 }
 
-void study_args_pair(struct study_args *a, const char *option, const char *value)
+void study_args_add(struct study_args *a, const char *format, ...)
 {
+    va_list args;
+    va_start(args, format);
+    add(a, format, args);
+    va_end(args);
+}
+
+void study_args_pair(struct study_args *a, const char *option, const char *format, ...)
+{
+    va_list args;
     study_args_add(a, "--%s", option);
-    study_args_add(a, "%s", value);
+    va_start(args, format);
+    add(a, format, args);
+    va_end(args);
 }
 
 static void free_args(struct study_args *a)
@@ -91,7 +100,7 @@ void study_args_given(struct study_args *a, const struct option *table, const vo
         if (o->kind == OPTION_FLAG && *(const bool *)at)
             study_args_add(a, "--%s", o->name);
         else if (o->kind != OPTION_FLAG && format_value(o, at, text, sizeof text))
-            study_args_pair(a, o->name, text);
+            study_args_pair(a, o->name, "%s", text);
     }
 }
 
@@ -115,16 +124,25 @@ static bool capture(struct output *out, const char *bytes, size_t len)
 static const char plain_bytes[] =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:=+-";
 
+/* As a shell reads it back: in quotes, where it needs them, out of which its own quotes are taken.
+ */
+static bool put_quoted(struct bytes *line, struct text item)
+{
+    if (item.len && strspn(item.data, plain_bytes) == item.len)
+        return bytes_put(line, item);
+    bool whole = bytes_put(line, text_of("'"));
+    for (size_t at = 0; at < item.len && whole; at++)
+        whole = bytes_put(line, item.data[at] == '\'' ? text_of("'\\''")
+                                                      : (struct text){item.data + at, 1});
+    return whole && bytes_put(line, text_of("'"));
+}
+
 static bool join(const struct study_args *a, struct bytes *line)
 {
     bool whole = !a->failed;
-    for (int i = 0; i < a->n; i++) {
-        const struct text item = text_of(a->items[i]);
-        const bool plain = item.len && strspn(item.data, plain_bytes) == item.len;
-        const struct text quote = text_of(plain ? "" : "'");
-        whole = whole && bytes_put(line, text_of(i ? " " : "")) && bytes_put(line, quote) &&
-                bytes_put(line, item) && bytes_put(line, quote);
-    }
+    for (int i = 0; i < a->n; i++)
+        whole = whole && bytes_put(line, text_of(i ? " " : "")) &&
+                put_quoted(line, text_of(a->items[i]));
     return whole;
 }
 

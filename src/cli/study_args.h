@@ -21,7 +21,8 @@ struct study_args {
 void study_args_add(struct study_args *a, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Appends an option and its value. */
-void study_args_pair(struct study_args *a, const char *option, const char *value);
+void study_args_pair(struct study_args *a, const char *option, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* The shortest text that an option reads as this number. */
 void study_args_number(double x, char *out, size_t size);

@@ -111,19 +111,13 @@ static enum status draw(struct frontier *f, const char *subtitle, const char *pa
     return plot_write(&plot, path, e);
 }
 
-enum status study_write_frontier(const struct study_plan *plan, const char *subtitle,
+enum status study_write_frontier(const struct study_mean *means, int n, const char *subtitle,
                                  const char *path, struct err *e)
 {
-    struct study_mean *means;
-    struct frontier f = {.n = 0};
-    enum status s = study_means(plan, &means, &f.n, e);
-    if (s == STATUS_OK) {
-        f.means = means;
-        f.points = f.next_point = calloc((size_t)f.n + 2, sizeof *f.points);
-        s = f.points ? draw(&f, subtitle, path, e)
-                     : err_no_memory(e, "the plot", (size_t)f.n * sizeof *f.points);
-    }
+    struct frontier f = {.means = means, .n = n};
+    f.points = f.next_point = calloc((size_t)n + 2, sizeof *f.points);
+    const enum status s = f.points ? draw(&f, subtitle, path, e)
+                                   : err_no_memory(e, "the plot", (size_t)n * sizeof *f.points);
     free(f.points);
-    free(means);
     return s;
 }

@@ -18,6 +18,15 @@ _Static_assert(sizeof study_methods / sizeof *study_methods == STUDY_N_METHODS +
 
 /* --- lists ----------------------------------------------------------------------------------- */
 
+/* Whether names, which have it with the digits of "%g", tell it from all others. */
+static bool is_short(double x)
+{
+    char text[32];
+    double named;
+    snprintf(text, sizeof text, "%g", x);
+    return parse_double(text, &named) && named == x;
+}
+
 enum status study_list_shares(const char *option, const char *text, struct study_shares *list,
                               struct err *e)
 {
@@ -26,10 +35,11 @@ enum status study_list_shares(const char *option, const char *text, struct study
         char item[48];
         double x;
         end = list_next(&text, ",", item, sizeof item);
-        if (!parse_double(item, &x) || x < 0 || x > MOST_ALPHA)
+        if (!parse_double(item, &x) || x < 0 || x > MOST_ALPHA || !is_short(x))
             return err_set(e, STATUS_USAGE,
-                           "%s: expected percents of the steps from 0 to %d, found '%.60s'", option,
-                           MOST_ALPHA, item);
+                           "%s: expected percents of the steps from 0 to %d, of no more than six "
+                           "digits, found '%.60s'",
+                           option, MOST_ALPHA, item);
         for (int i = 0; i < list->n; i++)
             if (list->items[i] == x)
                 return err_set(e, STATUS_USAGE, "%s: %s is there twice", option, item);
@@ -55,7 +65,8 @@ enum status study_read_shard(const char *text, struct study_shard *shard, struct
 
 /* --- cells ----------------------------------------------------------------------------------- */
 
-double study_share_of(double alpha, int n_steps)
+/* Steps of a run of n_steps for `alpha` percent: at least one, but for 0. */
+static double share_of(double alpha, int n_steps)
 {
     return alpha > 0 ? fmax(1, floor(alpha / 100 * n_steps + 0.5)) : 0;
 }
@@ -142,7 +153,7 @@ static void add_shares(struct study_plan *plan, const struct study_wanted *w,
 {
     for (int a = 0; a < w->alphas.n; a++) {
         cell.alpha = w->alphas.items[a];
-        cell.steps = (int)study_share_of(cell.alpha, w->n_steps);
+        cell.steps = (int)share_of(cell.alpha, w->n_steps);
         cell.taught = false;
         if (cell.method == STUDY_MHA && cell.alpha == 0)
             cell.steps = w->n_steps;
@@ -166,7 +177,7 @@ static void add_all(struct study_plan *plan, const struct study_wanted *w)
         cell.method = STUDY_SCRATCH;
         for (int a = 0; a < w->scratch.n; a++) {
             cell.alpha = w->scratch.items[a];
-            cell.steps = w->n_steps + (int)study_share_of(cell.alpha, w->n_steps);
+            cell.steps = w->n_steps + (int)share_of(cell.alpha, w->n_steps);
             add(plan, w, cell);
         }
     }
@@ -180,7 +191,7 @@ static enum status check_steps(const struct study_wanted *w, const struct study_
                                struct err *e)
 {
     for (int i = 0; i < shares->n; i++)
-        if (w->n_steps + study_share_of(shares->items[i], w->n_steps) > INT_MAX)
+        if (w->n_steps + share_of(shares->items[i], w->n_steps) > INT_MAX)
             return err_set(e, STATUS_USAGE, "%g%% more than %d steps are too many",
                            shares->items[i], w->n_steps);
     return STATUS_OK;

@@ -99,10 +99,8 @@ struct study_cell *study_origin(const struct study_plan *plan, const struct stud
 /* The MHA checkpoint of its seed. */
 struct study_cell *study_base(const struct study_plan *plan, const struct study_cell *cell);
 
-/* Steps of a run of n_steps for `alpha` percent: at least one, but for 0. */
-double study_share_of(double alpha, int n_steps);
-
-/* Appends the percents of a list "0,1,2.5". STATUS_USAGE names the option. */
+/* Appends the percents of a list "0,1,2.5", which cells' names have to the digit. STATUS_USAGE
+ * names the option. */
 enum status study_list_shares(const char *option, const char *text, struct study_shares *list,
                               struct err *e);
 

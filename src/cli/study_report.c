@@ -220,24 +220,18 @@ static void print_json(const struct study_plan *plan, const struct study_mean *m
     output_puts(out, "\n");
 }
 
-enum status study_report_print(const struct study_plan *plan, enum table_format format,
-                               struct output *out, struct err *e)
+enum status study_report_print(const struct study_plan *plan, const struct study_mean *means, int n,
+                               enum table_format format, struct output *out, struct err *e)
 {
-    struct study_mean *means;
-    int n;
-    enum status s = study_means(plan, &means, &n, e);
-    if (s == STATUS_OK && format == TABLE_JSON) {
+    if (format == TABLE_JSON) {
         print_json(plan, means, n, out);
-    } else if (s == STATUS_OK) {
-        s = print_cells(plan, format, out, e);
-        if (format != TABLE_JSONL)
-            output_puts(out, "\n");
-        if (s == STATUS_OK)
-            s = table_is_for_people(format) ? print_matrix(means, n, format, out, e)
-                                            : print_mean_rows(means, n, format, out, e);
+        return STATUS_OK;
     }
-    free(means);
-    return s;
+    TRY(print_cells(plan, format, out, e));
+    if (format != TABLE_JSONL)
+        output_puts(out, "\n");
+    return table_is_for_people(format) ? print_matrix(means, n, format, out, e)
+                                       : print_mean_rows(means, n, format, out, e);
 }
 
 /* --- picture --------------------------------------------------------------------------------- */
@@ -271,8 +265,8 @@ static void fill_lines(struct study_lines *l, const struct study_mean *means, in
     }
 }
 
-static enum status draw(const struct study_mean *means, int n, const char *subtitle,
-                        const char *path, struct err *e)
+enum status study_write_plot(const struct study_mean *means, int n, const char *subtitle,
+                             const char *path, struct err *e)
 {
     const size_t room = (size_t)n + 1; /* a request for nothing may give NULL */
     struct study_lines l = {.series = calloc(room, sizeof *l.series),
@@ -297,17 +291,5 @@ static enum status draw(const struct study_mean *means, int n, const char *subti
     free(l.series);
     free(l.points);
     free(l.names);
-    return s;
-}
-
-enum status study_write_plot(const struct study_plan *plan, const char *subtitle, const char *path,
-                             struct err *e)
-{
-    struct study_mean *means;
-    int n;
-    enum status s = study_means(plan, &means, &n, e);
-    if (s == STATUS_OK)
-        s = draw(means, n, subtitle, path, e);
-    free(means);
     return s;
 }

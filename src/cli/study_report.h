@@ -29,12 +29,13 @@ enum status study_means(const struct study_plan *plan, struct study_mean **means
                         struct err *e);
 
 /*
- * Prints the cells that are done, then the means. For people the means are a row for K/V heads and
- * method and a column for each alpha; CSV has them under a header of their own after an empty line,
- * JSON in an object {"cells": [], "means": []}, JSON lines in lines of their own. STATUS_NO_MEMORY.
+ * Prints the cells that are done, then their means [n]. For people the means are a row for K/V
+ * heads and method and a column for each alpha; CSV has them under a header of their own after an
+ * empty line, JSON in an object {"cells": [], "means": []}, JSON lines in lines of their own.
+ * STATUS_NO_MEMORY.
  */
-enum status study_report_print(const struct study_plan *plan, enum table_format format,
-                               struct output *out, struct err *e);
+enum status study_report_print(const struct study_plan *plan, const struct study_mean *means, int n,
+                               enum table_format format, struct output *out, struct err *e);
 
 /*
  * Draws bits per byte over the cache's bytes a token (f32), on a logarithmic axis: a line for each
@@ -42,12 +43,12 @@ enum status study_report_print(const struct study_plan *plan, enum table_format 
  * again after 1% of the steps, or where no cell has that after the least share above 0. In
  * study_frontier.c. The failures of plot_write.
  */
-enum status study_write_frontier(const struct study_plan *plan, const char *subtitle,
+enum status study_write_frontier(const struct study_mean *means, int n, const char *subtitle,
                                  const char *path, struct err *e);
 
 /* Draws bits per byte over alpha: a line for K/V heads and method, a band from the least seed to
  * the most. `subtitle` says what was studied. The failures of plot_write. */
-enum status study_write_plot(const struct study_plan *plan, const char *subtitle, const char *path,
-                             struct err *e);
+enum status study_write_plot(const struct study_mean *means, int n, const char *subtitle,
+                             const char *path, struct err *e);
 
 #endif

@@ -51,20 +51,18 @@ static struct study_args begin_args(const struct study_setting *s, const char *c
     study_args_add(&a, "%s", input);
     study_args_add(&a, "-q");
     if (s->threads)
-        study_args_pair(&a, "threads", s->threads);
+        study_args_pair(&a, "threads", "%s", s->threads);
     return a;
 }
 
 static void add_training(struct study_args *a, const struct study_setting *s,
                          const struct study_cell *cell, const char *out, const char *const *without)
 {
-    study_args_pair(a, "output", out);
-    study_args_add(a, "--steps");
-    study_args_add(a, "%d", cell->steps);
+    study_args_pair(a, "output", "%s", out);
+    study_args_pair(a, "steps", "%d", cell->steps);
     study_args_given(a, train_step_options, s->steps, without);
     study_args_given(a, train_held_out_options, s->steps, nothing);
-    study_args_add(a, "--seed");
-    study_args_add(a, "%" PRIu64, cell->seed);
+    study_args_pair(a, "seed", "%" PRIu64, cell->seed);
     study_args_pair(a, "keep", "last");
     study_args_pair(a, "eval-every", "-1");
 }
@@ -74,10 +72,8 @@ static void add_new_model(struct study_args *a, const struct study_setting *s,
 {
     study_args_given(a, train_size_options, s->shape, nothing);
     study_args_given(a, train_kind_options, s->shape, nothing);
-    if (cell->method == STUDY_SCRATCH) {
-        study_args_add(a, "--kv-heads");
-        study_args_add(a, "%d", cell->kv_heads);
-    }
+    if (cell->method == STUDY_SCRATCH)
+        study_args_pair(a, "kv-heads", "%d", cell->kv_heads);
 }
 
 /* --- files ----------------------------------------------------------------------------------- */
@@ -142,14 +138,12 @@ static enum status train_cell(struct study_job *job, const struct study_cell *ce
     if (!f->origin) {
         add_new_model(&a, s, cell);
     } else {
-        study_args_pair(&a, "from", f->origin);
-        if (s->shape->n_ctx) {
-            study_args_add(&a, "--ctx");
-            study_args_add(&a, "%d", s->shape->n_ctx);
-        }
+        study_args_pair(&a, "from", "%s", f->origin);
+        if (s->shape->n_ctx)
+            study_args_pair(&a, "ctx", "%d", s->shape->n_ctx);
     }
     if (cell->taught)
-        study_args_pair(&a, "teacher", f->base);
+        study_args_pair(&a, "teacher", "%s", f->base);
     if (is_there(f->state))
         study_args_add(&a, "--resume");
     TRY(run_args(job, &a, NULL, e));
@@ -169,17 +163,15 @@ static enum status convert_cell(struct study_job *job, const struct study_cell *
                                 const struct cell_files *f, struct err *e)
 {
     struct study_args a = begin_args(job->setting, "convert", f->origin);
-    study_args_pair(&a, "output", f->whole);
-    study_args_add(&a, cell->latent ? "--latent" : "--kv-heads");
-    study_args_add(&a, "%d", cell->latent ? cell->latent : cell->kv_heads);
+    study_args_pair(&a, "output", "%s", f->whole);
+    study_args_pair(&a, cell->latent ? "latent" : "kv-heads", "%d",
+                    cell->latent ? cell->latent : cell->kv_heads);
     if (!cell->latent)
-        study_args_pair(&a, "method", cell->method_name);
+        study_args_pair(&a, "method", "%s", cell->method_name);
     if (is_fitted(cell))
-        study_args_pair(&a, "calib", f->calib);
-    if (cell->method == STUDY_RANDOM) {
-        study_args_add(&a, "--seed");
-        study_args_add(&a, "%" PRIu64, cell->seed);
-    }
+        study_args_pair(&a, "calib", "%s", f->calib);
+    if (cell->method == STUDY_RANDOM)
+        study_args_pair(&a, "seed", "%" PRIu64, cell->seed);
     return run_args(job, &a, NULL, e);
 }
 
@@ -234,11 +226,10 @@ static enum status measure_bits(struct study_job *job, struct study_cell *cell,
 {
     const struct study_setting *s = job->setting;
     struct study_args a = begin_args(s, "eval", f->whole);
-    study_args_pair(&a, "text", s->text);
+    study_args_pair(&a, "text", "%s", s->text);
     char from[40];
     study_args_number(1 - s->steps->val_fraction, from, sizeof from);
-    study_args_add(&a, "--range");
-    study_args_add(&a, "%s:1", from);
+    study_args_pair(&a, "range", "%s:1", from);
     return ask(job, &a, "bits_per_byte", &cell->bits_per_byte, e);
 }
 
@@ -254,10 +245,8 @@ static enum status measure_time(struct study_job *job, struct study_cell *cell,
             return STATUS_OK;
         }
     struct study_args a = begin_args(job->setting, "bench", f->whole);
-    study_args_add(&a, "--kv-heads");
-    study_args_add(&a, "%d", cell->kv_heads);
-    study_args_add(&a, "--depth");
-    study_args_add(&a, "%d", job->setting->length / 2);
+    study_args_pair(&a, "kv-heads", "%d", cell->kv_heads);
+    study_args_pair(&a, "depth", "%d", job->setting->length / 2);
     study_args_pair(&a, "prompt", "0");
     return ask(job, &a, "us_per_token", &cell->us_per_token, e);
 }

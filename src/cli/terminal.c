@@ -20,11 +20,6 @@ int terminal_width(void)
     return columns && parse_int(columns, 1, USHRT_MAX, &width) ? width : DEFAULT_COLUMNS;
 }
 
-bool terminal_is_one(void)
-{
-    return isatty(STDOUT_FILENO);
-}
-
 /* Of "foreground;background" or "foreground;other;background", 7 and 15 are white. */
 static bool is_light(void)
 {
@@ -54,6 +49,6 @@ enum heatmap_ink terminal_forced_ink(void)
 
 enum heatmap_ink terminal_ink(void)
 {
-    const bool coloured = terminal_is_one() && !environment("NO_COLOR") && has_colours();
+    const bool coloured = isatty(STDOUT_FILENO) && !environment("NO_COLOR") && has_colours();
     return coloured ? terminal_forced_ink() : HEATMAP_PLAIN;
 }

@@ -4,15 +4,10 @@
 #ifndef DECODE_CLI_TERMINAL_H
 #define DECODE_CLI_TERMINAL_H
 
-#include <stdbool.h>
-
 #include "show/heatmap.h"
 
 /* Columns of a line: the terminal's, or, where it does not tell or is none, COLUMNS, or 80. */
 int terminal_width(void);
-
-/* Whether it is a terminal. */
-bool terminal_is_one(void);
 
 /*
  * Colours of 256, if standard output is a terminal whose TERM or COLORTERM says that it has them,

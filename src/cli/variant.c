@@ -359,6 +359,7 @@ enum status variant_load(const struct variant_options *o, const struct variant_s
     struct config config;
     struct variant_file f;
     int heads;
+    TRY(check_variant(o, e));
     TRY(common_config(source->path, source->checkpoint, &config, e));
     if (o->kv_heads && parse_int(o->kv_heads, 1, INT_MAX, &heads) && config.n_kv_heads == heads)
         return load_unchanged(source, &config, out, head_order, e);

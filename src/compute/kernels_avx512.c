@@ -1,19 +1,22 @@
-/* The vector kernels for AVX-512 (F, BW, DQ, VL) with VNNI. */
+/* The vector kernels for AVX-512 (F, BW, DQ, VL), and with VNNI, whose products of quantised
+ * weights are kernels_avx512_vnni.c. */
 #include "compute/kernels.h"
 
-#if defined(__AVX512F__) && defined(__AVX512VNNI__)
+#if defined(__AVX512F__)
 
-#define VECTOR_NAME  "avx512"
-#define VECTOR_TABLE kernels_avx512
-#define TILE_ACC     24
-#define TILE_HEADS   12
-#define TILE_TOKENS  6
-#define QUANT_TOKENS 6
-#define QUANT_ACC    12
+#define VECTOR_NAME      "avx512-base"
+#define VECTOR_TABLE     kernels_avx512_base
+#define VECTOR_DOT_NAME  "avx512"
+#define VECTOR_DOT_TABLE kernels_avx512
+#define TILE_ACC         24
+#define TILE_HEADS       12
+#define TILE_TOKENS      6
+#define QUANT_TOKENS     6
+#define QUANT_ACC        6
 #include "compute/kernels_vector.h"
 
 #else
 
-const struct kernels kernels_avx512 = {0};
+const struct kernels kernels_avx512_base = {0}, kernels_avx512 = {0};
 
 #endif

@@ -12,7 +12,7 @@
 #include "base/contract.h"
 #include "compute/kernels.h"
 
-#define KERNEL_CHECK static __attribute__((noinline)) void
+#define KERNEL_CHECK static __attribute__((noinline, unused)) void
 
 /* From the first to the last element of n_rows rows of n floats. */
 static inline size_t span_bytes(int n_rows, size_t stride, int n)

@@ -11,7 +11,7 @@
 #define CHAINS_AT_ONCE (TILE_ACC < KERNEL_CHAINS ? TILE_ACC : KERNEL_CHAINS)
 _Static_assert(KERNEL_CHAINS % CHAINS_AT_ONCE == 0 && CHAINS_AT_ONCE % 3 == 0, "whole tiles");
 
-static float vector_read(const float *x, size_t n)
+static inline float vector_read(const float *x, size_t n)
 {
     lanes acc[8];
     for (int a = 0; a < 8; a++)
@@ -30,7 +30,7 @@ static float vector_read(const float *x, size_t n)
 }
 
 /* Lanes differ, or a compiler would multiply one half for both. */
-static float vector_fma(long rounds)
+static inline float vector_fma(long rounds)
 {
     float start[KERNEL_LANES];
     for (int l = 0; l < KERNEL_LANES; l++)
@@ -56,7 +56,7 @@ static float vector_fma(long rounds)
  * same twice, a compiler would keep it. The dot product is that of Q4_0, of which no table has a
  * cheaper one.
  */
-static float vector_dot(long rounds)
+static inline float vector_dot(long rounds)
 {
     uint8_t weights[12 * QUAD_BYTES];
     int32_t quads[CHAINS_AT_ONCE / 3];

@@ -208,24 +208,9 @@ ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, 
 /* A function for each storage: together they would have a frame that no thread's stack has room for
  * where nothing is optimised. */
 #define MATMUL_OF(name, storage)                                                                   \
-    static __attribute__((noinline)) void name(const struct matmul *m, int begin, int end)         \
+    __attribute__((noinline)) void name(const struct matmul *m, int begin, int end)                \
     {                                                                                              \
         matmul_storage(m, storage, begin, end);                                                    \
     }
-MATMUL_OF(matmul_f32, STORAGE_F32)
-MATMUL_OF(matmul_f16, STORAGE_F16)
-MATMUL_OF(matmul_bf16, STORAGE_BF16)
-MATMUL_OF(matmul_q8_0, STORAGE_Q8_0)
-MATMUL_OF(matmul_q4_0, STORAGE_Q4_0)
-
-static void vector_matmul(const struct matmul *m, int panel_begin, int panel_end)
-{
-    static void (*const by_storage[STORAGE_COUNT])(const struct matmul *, int, int) = {
-        [STORAGE_F32] = matmul_f32,   [STORAGE_F16] = matmul_f16,   [STORAGE_BF16] = matmul_bf16,
-        [STORAGE_Q8_0] = matmul_q8_0, [STORAGE_Q4_0] = matmul_q4_0,
-    };
-    matmul_check(m, panel_begin, panel_end);
-    by_storage[m->w->storage](m, panel_begin, panel_end);
-}
 
 #endif

@@ -128,7 +128,7 @@ ALWAYS_INLINE void quant_tile(const struct matmul *m, enum storage storage,
     tile_end(part, n_panels, n_tokens, acc);
 }
 
-static void vector_quantize(void *rows, const float *x, size_t x_stride, int n_tokens, int n)
+static inline void vector_quantize(void *rows, const float *x, size_t x_stride, int n_tokens, int n)
 {
     quantize_check(rows, x, x_stride, n_tokens, n);
     const int n_blocks = n / QUANT_BLOCK;

@@ -8,11 +8,14 @@
  *   TILE_HEADS    query heads that one pass over keys and values serves (see kernels_attend.h)
  *   QUANT_ACC, QUANT_TOKENS  the first two for quantised weights, whose tiles need integer
  *                 accumulators, too
+ * and VECTOR_DOT_NAME and VECTOR_DOT_TABLE where there is a second table, which differs in what an
+ * object with kernels_dot.h has.
  * The order of operations on every output is that of kernels_scalar.c; tiles only choose how
  * many outputs are in flight.
  */
 #include "compute/kernels_attend.h"
 #include "compute/kernels_check.h"
+#include "compute/kernels_dot.h"
 #include "compute/kernels_latent.h"
 #include "compute/kernels_machine.h"
 #include "compute/kernels_matmul.h"
@@ -163,18 +166,40 @@ static void vector_from_f16(float *out, const uint16_t *x, size_t n)
         out[i] = f16_widen(x[i]);
 }
 
-const struct kernels VECTOR_TABLE = {
-    .name = VECTOR_NAME,
-    .matmul = vector_matmul,
-    .quantize = vector_quantize,
-    .norm = {[NORM_LAYER] = vector_layer_norm, [NORM_RMS] = vector_rms_norm},
-    .rotate = vector_rotate,
-    .attend = vector_attend,
-    .attend_latent = vector_attend_latent,
-    .merge = vector_merge,
-    .to_f16 = vector_to_f16,
-    .from_f16 = vector_from_f16,
-    .read = vector_read,
-    .fma = vector_fma,
-    .dot = vector_dot,
-};
+/* --- products -------------------------------------------------------------------------------- */
+
+static MATMUL_OF(matmul_f32, STORAGE_F32) static MATMUL_OF(matmul_f16, STORAGE_F16) static MATMUL_OF(
+    matmul_bf16, STORAGE_BF16) static MATMUL_OF(matmul_q8_0,
+                                                STORAGE_Q8_0) static MATMUL_OF(matmul_q4_0,
+                                                                               STORAGE_Q4_0)
+
+#define VECTOR_MATMUL(name, q8_0, q4_0)                                                            \
+    static void name(const struct matmul *m, int panel_begin, int panel_end)                       \
+    {                                                                                              \
+        static void (*const by_storage[STORAGE_COUNT])(const struct matmul *, int, int) = {        \
+            [STORAGE_F32] = matmul_f32, [STORAGE_F16] = matmul_f16, [STORAGE_BF16] = matmul_bf16,  \
+            [STORAGE_Q8_0] = q8_0,      [STORAGE_Q4_0] = q4_0,                                     \
+        };                                                                                         \
+        matmul_check(m, panel_begin, panel_end);                                                   \
+        by_storage[m->w->storage](m, panel_begin, panel_end);                                      \
+    }
+    VECTOR_MATMUL(vector_matmul, matmul_q8_0, matmul_q4_0)
+
+/* --- the tables ------------------------------------------------------------------------------ */
+
+#define VECTOR_KERNELS                                                                             \
+    .quantize = vector_quantize,                                                                   \
+    .norm = {[NORM_LAYER] = vector_layer_norm, [NORM_RMS] = vector_rms_norm},                      \
+    .rotate = vector_rotate, .attend = vector_attend, .attend_latent = vector_attend_latent,       \
+    .merge = vector_merge, .to_f16 = vector_to_f16, .from_f16 = vector_from_f16,                   \
+    .read = vector_read, .fma = vector_fma
+
+        const struct kernels VECTOR_TABLE = {VECTOR_KERNELS, .name = VECTOR_NAME,
+                                             .matmul = vector_matmul, .dot = vector_dot};
+
+#ifdef VECTOR_DOT_TABLE
+VECTOR_MATMUL(vector_dot_matmul, dot_matmul_q8_0, dot_matmul_q4_0)
+
+const struct kernels VECTOR_DOT_TABLE = {VECTOR_KERNELS, .name = VECTOR_DOT_NAME,
+                                         .matmul = vector_dot_matmul, .dot = dot_rounds};
+#endif

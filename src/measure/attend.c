@@ -154,18 +154,13 @@ static void add_row(const struct attend_run *run, struct attend_head *h, const f
     note_strongest(h, a, i);
 }
 
-/* The first of the n tokens in a cell. */
-static int cell_begin(int cell, int cells, int n)
-{
-    return (int)(((int64_t)cell * n + cells - 1) / cells);
-}
-
 static void reduce_row(const struct attend_map *m, const float *a, int i, int n)
 {
     const int row = (int)((int64_t)i * m->cells / n);
     float *cell = m->cell + (size_t)row * (size_t)m->cells;
     for (int c = 0; c <= row; c++) {
-        const int first = cell_begin(c, m->cells, n), next = cell_begin(c + 1, m->cells, n);
+        const int first = attend_cell_begin(c, m->cells, n),
+                  next = attend_cell_begin(c + 1, m->cells, n);
         const int begin = first == 0 && m->without_first ? 1 : first;
         const int end = next < i + 1 ? next : i + 1;
         if (begin >= end)

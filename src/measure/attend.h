@@ -46,6 +46,12 @@ struct attend_map {
     float *cell; /* found: [cells, cells], valid until attend_free */
 };
 
+/* The first of n tokens in a cell, or past the last cell n. */
+static inline int attend_cell_begin(int cell, int cells, int n)
+{
+    return (int)(((int64_t)cell * n + cells - 1) / cells);
+}
+
 /* Everything is borrowed. */
 struct attend_spec {
     const struct model *model;

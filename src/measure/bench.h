@@ -49,7 +49,7 @@ struct bench_spec {
     int repeats;
     int warmup;              /* steps before a row's samples in every repeat, not timed */
     int prompt;              /* tokens of the prefill measurement; 0: none */
-    double roofline_seconds; /* for measuring the limits of all rows */
+    double roofline_seconds; /* for measuring the limits of all rows, at most */
     uint64_t seed;
     const struct kernels *kernels;
     const struct head_ablation *without; /* NULL: none, see engine/heads.h */

@@ -3,17 +3,25 @@
  */
 #include "measure/bench_rows.h"
 
+#include <math.h>
+
 /* The parts of the time for the limits that go to each of the two peaks. */
 #define PEAK_SHARE 0.05
+/* A row's limits are measured no longer than its samples take on a slow machine, so that a quick
+ * look stays one; but for a few samples at least. */
+#define SLOW_BYTES_PER_S 1e9
+#define LEAST_SECONDS    0.005
 
 enum status bench_measure_limits(const struct bench_spec *spec, struct bench *b,
                                  struct pool *const *pools, struct err *e)
 {
-    const double seconds = spec->roofline_seconds / b->n_rows;
+    const double samples = (double)spec->n * (double)spec->repeats;
     for (int i = 0; i < b->n_rows; i++) {
         struct bench_row *row = &b->rows[i];
         struct pool *pool = pools[row->pool];
         const uint64_t bytes = cost_step_bytes(&row->cost, row->batch);
+        const double slow = samples * (double)bytes / SLOW_BYTES_PER_S;
+        const double seconds = fmin(spec->roofline_seconds / b->n_rows, fmax(LEAST_SECONDS, slow));
         row->limits.fma_flops_per_s = roofline_fma(spec->kernels, pool, seconds * PEAK_SHARE);
         row->limits.dot_flops_per_s = roofline_dot(spec->kernels, pool, seconds * PEAK_SHARE);
         TRY(roofline_read(spec->kernels, pool, (size_t)bytes, seconds * (1 - 2 * PEAK_SHARE),

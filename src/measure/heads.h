@@ -53,7 +53,8 @@ struct heads_result {
     struct arena arena;
 };
 
-/* Bytes that heads_run takes. The failures of eval_make_plan. */
+/* Bytes that heads_run takes for the residual streams and for what predicts the text; beside them
+ * it takes what one block needs for a window. The failures of eval_make_plan. */
 enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct err *e);
 
 /*

@@ -60,56 +60,49 @@ static struct figure low_end(const struct heatmap_scale *s)
 
 /* --- colours -------------------------------------------------------------------------------- */
 
-/*
- * From what is hardly more than the background to what is farthest from it, at equal steps of
- * lightness in OKLab, so that shades keep their order for every reader and in print. Of a terminal
- * the nearest to such steps that its palette has; black or white text has a contrast of 4.5 to 1.
- */
-static const struct {
-    const char *light, *dark;
-    unsigned char on_light, on_dark; /* terminals with such a background */
-} levels[HEATMAP_LEVELS] = {{"#d6e4f5", "#203049", 195, 17}, {"#adc9ec", "#274474", 153, 18},
-                            {"#83afe1", "#2d58a2", 111, 19}, {"#5a94d6", "#3473bf", 69, 25},
-                            {"#4073d0", "#4191cc", 27, 31},  {"#2c50c8", "#4fb0d8", 25, 38},
-                            {"#2037a0", "#90c8d3", 20, 80},  {"#162571", "#c7decb", 18, 122},
-                            {"#0c1445", "#fdf3c0", 17, 230}};
-
-/* Text on levels from here on is light on a page that is light, and dark on a dark one. */
-#define HIGH_LEVEL 5
+/* What differs between light and dark pages. The levels go from what is hardly more than the
+ * background to what is farthest from it, at equal steps of lightness in OKLab, so that shades keep
+ * their order for every reader and in print. */
+static const struct svg_rule rules[] = {
+    {".decode-plot .ground", "fill", "#f1f3f6", "#1b1f26"},
+    {".decode-plot .frame", "stroke", "#8c959f", "#6b747f"},
+    {".decode-plot .low", "fill", "#1f2328", "#ffffff"},
+    {".decode-plot .high", "fill", "#ffffff", "#14171c"},
+    {".decode-plot .h1", "color", "#d6e4f5", "#203049"},
+    {".decode-plot .h2", "color", "#adc9ec", "#274474"},
+    {".decode-plot .h3", "color", "#83afe1", "#2d58a2"},
+    {".decode-plot .h4", "color", "#5a94d6", "#3473bf"},
+    {".decode-plot .h5", "color", "#4073d0", "#4191cc"},
+    {".decode-plot .h6", "color", "#2c50c8", "#4fb0d8"},
+    {".decode-plot .h7", "color", "#2037a0", "#90c8d3"},
+    {".decode-plot .h8", "color", "#162571", "#c7decb"},
+    {".decode-plot .h9", "color", "#0c1445", "#fdf3c0"},
+};
 
 static const char common_rules[] =
     ".decode-plot .cell{fill:currentColor}\n"
     ".decode-plot .map path{fill:none;stroke:currentColor;shape-rendering:crispEdges}\n"
     ".decode-plot .frame{fill:none;stroke-width:1.25}\n";
 
-/* Of what differs between light and dark pages, beside the levels. */
-static const struct {
-    const char *selector, *property, *light, *dark;
-} schemes[] = {
-    {".decode-plot .ground", "fill", "#f1f3f6", "#1b1f26"},
-    {".decode-plot .frame", "stroke", "#8c959f", "#6b747f"},
-    {".decode-plot .low", "fill", "#1f2328", "#ffffff"},
-    {".decode-plot .high", "fill", "#ffffff", "#14171c"},
-};
+/* Of terminals with a background that is light, or dark: the nearest to such steps that a palette
+ * of 256 has; black or white text has a contrast of 4.5 to 1. */
+static const unsigned char on_light[HEATMAP_LEVELS] = {195, 153, 111, 69, 27, 25, 20, 18, 17};
+static const unsigned char on_dark[HEATMAP_LEVELS] = {17, 18, 19, 25, 31, 38, 80, 122, 230};
 
-static void put_scheme(struct output *out, bool dark)
-{
-    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++)
-        output_printf(out, "%s{%s:%s}\n", schemes[i].selector, schemes[i].property,
-                      dark ? schemes[i].dark : schemes[i].light);
-    for (int i = 0; i < HEATMAP_LEVELS; i++)
-        output_printf(out, ".decode-plot .h%d{color:%s}\n", i + 1,
-                      dark ? levels[i].dark : levels[i].light);
-}
+/* Text on levels from here on is light on a page that is light, and dark on a dark one. */
+#define HIGH_LEVEL 5
 
-void heatmap_style_sheet(struct output *out)
+void heatmap_begin_picture(struct output *out, const char *title, const char *subtitle,
+                           const char *styles, double width, double height)
 {
-    output_puts(out, "<style>\n");
-    output_puts(out, common_rules);
-    put_scheme(out, false);
-    output_puts(out, "@media (prefers-color-scheme:dark){\n");
-    put_scheme(out, true);
-    output_puts(out, "}\n</style>\n");
+    svg_begin(out, width, height, text_of(title));
+    output_puts(out, "<desc>");
+    svg_put_text(out, text_of(subtitle));
+    output_puts(out, "</desc>\n");
+    svg_style_sheet(out);
+    svg_put_styles(out, common_rules, rules, (int)(sizeof rules / sizeof rules[0]));
+    output_puts(out, styles);
+    svg_put_paper(out);
 }
 
 const char *heatmap_text_class(int level)
@@ -188,7 +181,7 @@ struct heatmap_sequence heatmap_colour(enum heatmap_ink ink, int level)
     if (level == 0)
         return (struct heatmap_sequence){RESET};
     const bool white = (level < HIGH_LEVEL) == (ink == HEATMAP_DARK);
-    const int on = ink == HEATMAP_DARK ? levels[level - 1].on_dark : levels[level - 1].on_light;
+    const int on = (ink == HEATMAP_DARK ? on_dark : on_light)[level - 1];
     snprintf(s.text, sizeof s.text, "\x1b[38;5;%d;48;5;%dm", white ? 231 : 16, on);
     return s;
 }

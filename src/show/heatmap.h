@@ -33,10 +33,12 @@ double heatmap_middle(const struct heatmap_scale *s, int level);
 
 /* --- in pictures (see show/svg.h) ----------------------------------------------------------- */
 
-/* The rules, for light and dark pages, of elements inside class "decode-plot": class h1 to h9 sets
- * `color` to a level's, and "cell" fills with it; "ground" fills what level 0 lies on, "frame"
+/* Opens the root element: a title and a description for those who cannot see the picture, the
+ * rules, for light and dark pages, of svg.h and these, more `styles`, and the paper. Class h1 to h9
+ * sets `color` to a level's, and "cell" fills with it; "ground" fills what level 0 lies on, "frame"
  * stands around several. */
-void heatmap_style_sheet(struct output *out);
+void heatmap_begin_picture(struct output *out, const char *title, const char *subtitle,
+                           const char *styles, double width, double height);
 
 /* The class of text that stands on a level from 1 on. */
 const char *heatmap_text_class(int level);

@@ -67,25 +67,15 @@ static void put_map(const struct picture *p, const struct heatmap_map *m, double
     output_puts(p->out, "</g>\n");
 }
 
-/* Headings and legend; returns where they end. */
-static double put_caption(struct output *out, const struct heatmap_caption *c, double width)
+/* With headings and legend; returns where they end. */
+static double begin_picture(struct output *out, const struct heatmap_caption *c, double width,
+                            double height)
 {
+    heatmap_begin_picture(out, c->title, c->subtitle, "", width, height);
     const double y =
         svg_headings(out, text_of(c->title), text_of(c->subtitle), MARGIN, width - 2 * MARGIN);
     heatmap_legend(out, &c->scale, c->what, MARGIN, y + LEGEND_HEIGHT / 3.0);
     return y + LEGEND_HEIGHT;
-}
-
-static void begin_picture(struct output *out, const struct heatmap_caption *c, double width,
-                          double height)
-{
-    svg_begin(out, width, height, text_of(c->title));
-    output_puts(out, "<desc>");
-    svg_put_text(out, text_of(c->subtitle));
-    output_puts(out, "</desc>\n");
-    svg_style_sheet(out);
-    heatmap_style_sheet(out);
-    svg_put_paper(out);
 }
 
 /* The whole picture but the end of the root element; returns the height it takes. */
@@ -180,8 +170,7 @@ static double draw_sheet(const struct picture *p, const void *what, double heigh
 {
     const struct heatmap_sheet *s = what;
     const struct sheet_layout l = lay_out_sheet(s);
-    begin_picture(p->out, &s->caption, l.width, height);
-    double y = put_caption(p->out, &s->caption, l.width);
+    double y = begin_picture(p->out, &s->caption, l.width, height);
     for (int r = 0; r < s->n_rows; r++, y += NAME_HEIGHT + l.side + SHEET_ROW_GAP)
         put_sheet_row(p, s, &l, r, y);
     return y - SHEET_ROW_GAP + MARGIN;
@@ -248,8 +237,7 @@ static double draw_chart(const struct picture *p, const void *what, double heigh
     const struct chart_layout l = lay_out_chart(c);
     const double x = MARGIN + l.names;
     const double width = fmax(x + c->maps->n_columns * l.cell + MARGIN, LEAST_WIDTH);
-    begin_picture(p->out, &c->caption, width, height);
-    double y = put_caption(p->out, &c->caption, width);
+    double y = begin_picture(p->out, &c->caption, width, height);
     for (int i = 0; i < c->n_maps; i++) {
         const struct heatmap_map *m = &c->maps[i];
         if (m->name) {

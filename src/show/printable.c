@@ -44,10 +44,21 @@ bool text_is_utf8(struct text bytes)
     return true;
 }
 
+static size_t columns_of(uint32_t code)
+{
+    if (code >= 0x300 && code < 0x370)
+        return 0; /* combining marks */
+    const bool wide = (code >= 0x1100 && code < 0x1160) || (code >= 0x2e80 && code < 0xa4d0) ||
+                      (code >= 0xac00 && code < 0xd7a4) || (code >= 0xf900 && code < 0xfb00) ||
+                      (code >= 0xff00 && code < 0xff61) || (code >= 0x1f300 && code < 0x1fb00) ||
+                      (code >= 0x20000 && code < 0x40000);
+    return wide ? 2 : 1;
+}
+
 size_t text_columns(struct text utf8)
 {
     size_t n = 0;
-    for (size_t i = 0; i < utf8.len; i++)
-        n += (utf8.data[i] & 0xc0) != 0x80;
+    for (uint32_t code; utf8.len > 0; n += columns_of(code))
+        utf8_next(&utf8, &code);
     return n;
 }

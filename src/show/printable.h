@@ -24,7 +24,8 @@ struct printable printable_next(struct text *rest);
 /* Whether all of it is well-formed UTF-8. */
 bool text_is_utf8(struct text bytes);
 
-/* Characters in well-formed UTF-8 text: its width in a table. */
+/* Columns that UTF-8 text takes as most monospaced faces and terminals show it: two for characters
+ * of East Asian scripts and pictures, none for combining marks, else one. */
 size_t text_columns(struct text utf8);
 
 #endif

@@ -273,7 +273,7 @@ void report_cell(struct report *r, const struct report_field *f, const void *row
 {
     const struct report_value v = report_value(f, row);
     const bool people = table_is_for_people(r->format);
-    if (v.type == VALUE_NONE && f->none && !table_is_json(r->format))
+    if (v.type == VALUE_NONE && f->none && people)
         report_string(r, f->none);
     else if (v.type == VALUE_NONE)
         report_null(r);

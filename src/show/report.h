@@ -57,7 +57,8 @@ struct report_field {
     const char *format;
     struct figure (*figure)(double x);
     bool grouped;
-    const char *none; /* in tables, where there is no value; NULL: an empty cell. JSON: null */
+    const char *none; /* for people, where there is no value; NULL: an empty cell, as in CSV. JSON:
+                         null */
     bool right;       /* a text that is aligned right, as numbers are */
 };
 

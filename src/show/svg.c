@@ -210,19 +210,6 @@ void svg_put_paper(struct output *out)
 
 /* --- styles --------------------------------------------------------------------------------- */
 
-/*
- * Near Okabe and Ito's hues, but apart in lightness too: simulated for the three kinds of
- * dichromacy, any two colours differ by 0.08 in OKLab and any two of the first four by 0.14. The
- * contrast with the background is at least 3 to 1.
- */
-static const struct {
-    const char *light, *dark;
-} colours[] = {
-    {"#2846c6", "#3382fc"}, {"#f25b0c", "#de550c"}, {"#04a496", "#1ed67e"}, {"#5d2d63", "#ab6e9c"},
-    {"#7b5300", "#f6ee9a"}, {"#467bb0", "#a6dcff"}, {"#2e2e2e", "#a0a0a0"}, {"#ad585a", "#ffacc2"},
-};
-#define N_COLOURS ((int)(sizeof colours / sizeof colours[0]))
-
 static const char common_rules[] =
     ".decode-plot text{font-family:system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;"
     "font-size:13px}\n"
@@ -238,10 +225,13 @@ static const char common_rules[] =
     ".decode-plot .marker{fill:currentColor;stroke-width:1.25}\n"
     ".decode-plot .hollow{stroke:currentColor;stroke-width:1.75}\n";
 
-/* Of what differs between light and dark pages. */
-static const struct {
-    const char *selector, *property, *light, *dark;
-} schemes[] = {
+/*
+ * What differs between light and dark pages, the colours last. These are near Okabe and Ito's hues,
+ * but apart in lightness too: simulated for the three kinds of dichromacy, any two colours differ
+ * by 0.08 in OKLab and any two of the first four by 0.14. The contrast with the background is at
+ * least 3 to 1.
+ */
+static const struct svg_rule rules[] = {
     {".decode-plot .paper,.decode-plot .hollow", "fill", "#ffffff", "#14171c"},
     {".decode-plot text", "fill", "#1f2328", "#e6e9ed"},
     {".decode-plot .muted", "fill", "#59636e", "#a3acb7"},
@@ -249,26 +239,37 @@ static const struct {
     {".decode-plot .grid", "stroke", "#e4e7eb", "#2b3038"},
     {".decode-plot .axis", "stroke", "#8c959f", "#6b747f"},
     {".decode-plot .full", "stroke", "#ffffff", "#14171c"},
+    {".decode-plot .c0", "color", "#2846c6", "#3382fc"},
+    {".decode-plot .c1", "color", "#f25b0c", "#de550c"},
+    {".decode-plot .c2", "color", "#04a496", "#1ed67e"},
+    {".decode-plot .c3", "color", "#5d2d63", "#ab6e9c"},
+    {".decode-plot .c4", "color", "#7b5300", "#f6ee9a"},
+    {".decode-plot .c5", "color", "#467bb0", "#a6dcff"},
+    {".decode-plot .c6", "color", "#2e2e2e", "#a0a0a0"},
+    {".decode-plot .c7", "color", "#ad585a", "#ffacc2"},
 };
+#define N_COLOURS 8
 
-static void put_scheme(struct output *out, bool dark)
+static void put_rules(struct output *out, const struct svg_rule *r, int n, bool dark)
 {
-    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++)
-        output_printf(out, "%s{%s:%s}\n", schemes[i].selector, schemes[i].property,
-                      dark ? schemes[i].dark : schemes[i].light);
-    for (int i = 0; i < N_COLOURS; i++)
-        output_printf(out, ".decode-plot .c%d{color:%s}\n", i,
-                      dark ? colours[i].dark : colours[i].light);
+    for (int i = 0; i < n; i++)
+        output_printf(out, "%s{%s:%s}\n", r[i].selector, r[i].property,
+                      dark ? r[i].dark : r[i].light);
+}
+
+void svg_put_styles(struct output *out, const char *common, const struct svg_rule *r, int n)
+{
+    output_puts(out, "<style>\n");
+    output_puts(out, common);
+    put_rules(out, r, n, false);
+    output_puts(out, "@media (prefers-color-scheme:dark){\n");
+    put_rules(out, r, n, true);
+    output_puts(out, "}\n</style>\n");
 }
 
 void svg_style_sheet(struct output *out)
 {
-    output_puts(out, "<style>\n");
-    output_puts(out, common_rules);
-    put_scheme(out, false);
-    output_puts(out, "@media (prefers-color-scheme:dark){\n");
-    put_scheme(out, true);
-    output_puts(out, "}\n</style>\n");
+    svg_put_styles(out, common_rules, rules, (int)(sizeof rules / sizeof rules[0]));
 }
 
 void svg_begin_group(struct output *out, int style)

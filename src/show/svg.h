@@ -76,4 +76,11 @@ void svg_marker(struct output *out, int style, bool again, double x, double y);
  * title, muted, tick, grid, axis, note, line, band, bar, predicted, leader, and the markers. */
 void svg_style_sheet(struct output *out);
 
+/* A rule of a style sheet: a property's value on light pages, and on dark ones. */
+struct svg_rule {
+    const char *selector, *property, *light, *dark;
+};
+/* A style sheet of more: `common` rules that are the same on all pages, and those [n]. */
+void svg_put_styles(struct output *out, const char *common, const struct svg_rule *r, int n);
+
 #endif

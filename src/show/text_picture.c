@@ -4,7 +4,6 @@
 #include <stdbool.h>
 
 #include "base/file_output.h"
-#include "base/utf8.h"
 #include "show/heatmap.h"
 #include "show/printable.h"
 #include "show/scale.h"
@@ -21,7 +20,7 @@
 #define LEGEND_HEIGHT 30
 #define WIDTH         (2 * MARGIN + (COLUMNS + 1) * ADVANCE) /* a newline may stand behind a line */
 
-static const char rules[] =
+static const char styles[] =
     "<style>\n"
     ".decode-plot .mono{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',"
     "'Liberation Mono',monospace;white-space:pre}\n"
@@ -50,29 +49,14 @@ struct pen {
 
 /* --- characters ----------------------------------------------------------------------------- */
 
-/* Of a character as most monospaced faces and terminals show it. */
-static int width_of(uint32_t code)
-{
-    if (code >= 0x300 && code < 0x370)
-        return 0; /* combining marks */
-    const bool wide = (code >= 0x1100 && code < 0x1160) || (code >= 0x2e80 && code < 0xa4d0) ||
-                      (code >= 0xac00 && code < 0xd7a4) || (code >= 0xf900 && code < 0xfb00) ||
-                      (code >= 0xff00 && code < 0xff61) || (code >= 0x1f300 && code < 0x1fb00) ||
-                      (code >= 0x20000 && code < 0x40000);
-    return wide ? 2 : 1;
-}
-
 /* Cuts off the next character: its escape, if it needs one, but a backslash is as it is. */
 static struct printable next_shown(struct text *rest, int *columns)
 {
-    uint32_t code;
     const bool is_backslash = rest->data[0] == '\\';
     struct printable p = printable_next(rest);
     if (is_backslash)
         p.text[1] = 0;
-    struct text shown = text_of(p.text);
-    for (*columns = 0; shown.len > 0; *columns += width_of(code))
-        utf8_next(&shown, &code);
+    *columns = (int)text_columns(text_of(p.text));
     return p;
 }
 
@@ -199,14 +183,7 @@ static void put_token(struct pen *pen, const struct text_picture_token *t)
 static double draw_text(struct output *out, const struct text_picture *p, double height)
 {
     struct pen pen = {.out = out, .scale = heatmap_scale(1, false)};
-    svg_begin(out, WIDTH, height, text_of(p->title));
-    output_puts(out, "<desc>");
-    svg_put_text(out, text_of(p->subtitle));
-    output_puts(out, "</desc>\n");
-    svg_style_sheet(out);
-    heatmap_style_sheet(out);
-    output_puts(out, rules);
-    svg_put_paper(out);
+    heatmap_begin_picture(out, p->title, p->subtitle, styles, WIDTH, height);
     pen.y = svg_headings(out, text_of(p->title), text_of(p->subtitle), MARGIN, WIDTH - 2 * MARGIN);
     heatmap_legend(out, &pen.scale, "probability", MARGIN, pen.y + LEGEND_HEIGHT / 3.0);
     pen.y += LEGEND_HEIGHT;

@@ -1,0 +1,22 @@
+/* Products of quantised weights for AVX-512 with VNNI. */
+#include "compute/kernels.h"
+
+#if defined(__AVX512F__) && defined(__AVX512VNNI__)
+
+#define TILE_ACC     24
+#define TILE_TOKENS  6
+#define QUANT_TOKENS 6
+#define QUANT_ACC    12
+#include "compute/kernels_dot.h"
+#include "compute/kernels_machine.h"
+#include "compute/kernels_matmul.h"
+
+MATMUL_OF(dot_matmul_q8_0, STORAGE_Q8_0)
+MATMUL_OF(dot_matmul_q4_0, STORAGE_Q4_0)
+
+float dot_rounds(long rounds)
+{
+    return vector_dot(rounds);
+}
+
+#endif
