@@ -200,6 +200,9 @@ $(BUILD)/tests/%.o: ALL_CFLAGS += -Itests $(CHECK_CFLAGS)
 
 # test_pool makes thread creation fail and counts the threads that are not joined.
 $(BUILD)/tests/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create,--wrap=pthread_join
+# test_draft counts allocations.
+$(BUILD)/tests/test_draft: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc \
+                                           -Wl,--wrap=aligned_alloc
 # test_json_read makes allocations fail and counts them.
 $(BUILD)/tests/test_json_read: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=realloc
 

@@ -39,6 +39,7 @@ struct schedule_ways {
     const struct model *draft; /* NULL: lookup */
     int draft_n;
     bool fixed;
+    const struct schedule_client *client; /* NULL: run_client */
 };
 
 /* What came out. */
@@ -207,7 +208,7 @@ static inline enum status open_run(struct schedule_run *r, const struct schedule
                                     .ignore_eos = t->ignore_eos,
                                     .wants_logprobs = true,
                                     .cap_rounds = 16,
-                                    .client = &run_client,
+                                    .client = w->client ? w->client : &run_client,
                                     .arg = &r->client};
     if (w->drafts)
         TRY(open_drafter(r, t, w, e));

@@ -1,6 +1,7 @@
 /* Drafts change no bit of what a schedule gives its client: random combinations of models, options,
  * threads, batches and drafts against the same without a draft. */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/rng.h"
@@ -261,6 +262,78 @@ START_TEST(lookup_follows_a_circle)
 }
 END_TEST
 
+/* --- memory ---------------------------------------------------------------------------------- */
+
+/* Calls that took memory, from the first token of a text to its last. */
+static atomic_long n_taken;
+static long taken_first, taken_last;
+
+void *__real_malloc(size_t n);
+void *__wrap_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t alignment, size_t n);
+void *__wrap_aligned_alloc(size_t alignment, size_t n);
+
+void *__wrap_malloc(size_t n)
+{
+    n_taken++;
+    return __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    n_taken++;
+    return __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    n_taken++;
+    return __real_realloc(p, n);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t n)
+{
+    n_taken++;
+    return __real_aligned_alloc(alignment, n);
+}
+
+static enum status count_made(void *arg, const struct place *p, const struct made *m, struct err *e)
+{
+    taken_last = n_taken;
+    if (p->n_made == 0)
+        taken_first = taken_last;
+    return run_made(arg, p, m, e);
+}
+
+/* No draft, a lookup, a model. */
+START_TEST(stepping_takes_no_memory)
+{
+    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
+    struct schedule_texts *t = malloc(sizeof *t);
+    struct schedule_client counting = run_client;
+    struct schedule_seen seen;
+    struct err e = {""};
+    one_text(t, &c, 100);
+    counting.made = count_made;
+    const struct schedule_ways ways = {.n_places = 1,
+                                       .n_threads = 2,
+                                       .drafts = _i > 0,
+                                       .draft = _i == 2 ? c.model : NULL,
+                                       .draft_n = 4,
+                                       .client = &counting};
+    ck_assert_int_eq(run_schedule(t, &ways, &seen, &e), STATUS_OK);
+    ck_assert_int_eq(seen.n_made[0], 100);
+    ck_assert_int_gt(taken_first, 0);
+    ck_assert_int_eq(taken_last, taken_first);
+    free(t);
+    checkpoint_close(&c);
+}
+END_TEST
+
 /* A draft without finite logits guesses nothing. */
 START_TEST(a_draft_of_nans_is_left_out)
 {
@@ -302,6 +375,7 @@ int main(void)
     tcase_add_test(t, the_same_numbers_are_drawn);
     tcase_add_test(t, lookup_follows_a_circle);
     tcase_add_test(t, a_draft_of_nans_is_left_out);
+    tcase_add_loop_test(t, stepping_takes_no_memory, 0, 3);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -181,7 +181,9 @@ static enum status measure(const struct bench_draft *b, struct runtime *r, struc
     spec.arg = &progress;
     const enum status s = draft_bench_run(&spec, m->rows, e);
     progress_end(&progress);
-    return s == STATUS_OK ? print_rows(b, m, r->inv->out, e) : s;
+    if (s == STATUS_OK || (s == STATUS_INTERRUPTED && m->rows[0].repeats > 0))
+        TRY(print_rows(b, m, r->inv->out, e));
+    return s;
 }
 
 static enum status measure_on_text(const void *values, struct runtime *r, struct text text,

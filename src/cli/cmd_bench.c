@@ -437,7 +437,7 @@ const struct command command_bench = {
         "the larger of bytes over bandwidth and operations over peak, all measured. Variants\n"
         "of a checkpoint average its K/V heads, or are converted by --method (then peak RSS\n"
         "counts the converted file, too).\n"
-        "Ctrl-C prints what was measured so far; nothing with --draft.\n"
+        "Ctrl-C prints what was measured so far.\n"
         "With --draft a row for no draft and for each: tokens/s of decoding, medians over the\n"
         "repeats; speed-up over no draft in the same repeat with the least and the most; what\n"
         "acceptance and the costs of steps predict; the same texts come out of all rows.\n",

@@ -3,9 +3,9 @@
 #include <assert.h>
 #include <math.h>
 
-/* What is thought of a draft's tokens before any was seen, and how much a sight weighs. */
+/* What is thought of a draft's first token before any was seen, and in how many sights' weight. */
 #define FIRST_SHARE 0.7
-#define FIRST_TRIED 4
+#define PRIOR_TRIED 4
 #define RATE_DECAY  0.95
 /* A row more, over a step, before two numbers of rows were measured. */
 #define FIRST_ROW_SHARE 0.125
@@ -36,7 +36,7 @@ void pace_start(struct draft_pace *p, double cost)
     assert(p->most >= 1 && p->most <= DRAFT_MOST);
     for (int k = 0; k < DRAFT_KINDS; k++)
         for (int i = 0; i < DRAFT_MOST; i++)
-            p->rates[k][i] = (struct draft_rate){FIRST_SHARE * FIRST_TRIED, FIRST_TRIED};
+            p->rates[k][i] = (struct draft_rate){.prior = PRIOR_TRIED};
     for (int r = 0; r <= p->n_rows; r++)
         p->steps[r] = (struct draft_time){.n = 0};
     p->draft = p->feed = (struct draft_time){.n = 0};
@@ -48,9 +48,12 @@ void pace_start(struct draft_pace *p, double cost)
 
 double pace_share(const struct draft_pace *p, int kind, int depth)
 {
-    double share = 1;
-    for (int i = 0; i <= depth; i++)
-        share *= p->rates[kind][i].right / p->rates[kind][i].tried;
+    double share = 1, rate = FIRST_SHARE;
+    for (int i = 0; i <= depth; i++) {
+        const struct draft_rate *r = &p->rates[kind][i];
+        rate = (r->right + r->prior * rate) / (r->tried + r->prior);
+        share *= rate;
+    }
     return share;
 }
 
@@ -152,6 +155,7 @@ void pace_saw(struct draft_pace *p, int kind, int depth, bool right)
     struct draft_rate *r = &p->rates[kind][depth];
     r->right = r->right * RATE_DECAY + right;
     r->tried = r->tried * RATE_DECAY + 1;
+    r->prior *= RATE_DECAY;
 }
 
 void pace_fed(struct draft_pace *p, int rows, double ns, bool trying)

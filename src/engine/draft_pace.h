@@ -20,9 +20,10 @@
 /* Kinds of draft that are right by different shares. */
 #define DRAFT_KINDS 5
 
-/* How often a token was right whose predecessors were, of decaying counts. */
+/* How often a token was right whose predecessors were: decaying counts, and the weight of what is
+ * thought before any, that it is right as often as the token before it. */
 struct draft_rate {
-    double right, tried;
+    double right, tried, prior;
 };
 
 /* A measured time, in ns; the first of a kind, which fetches memory for all, is not relied on. */

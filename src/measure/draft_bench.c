@@ -219,15 +219,15 @@ static void add_turn(const struct turn *t, struct draft_row *row, struct sums *s
     sums->draft_ns += t->draft_ns;
 }
 
-/* All repeats: rates [n_ways, repeats]. */
+/* All repeats, of which *n are done: rates [n_ways, repeats]. */
 static enum status run_repeats(const struct draft_bench_spec *spec, double *rates,
-                               struct draft_row *rows, struct sums *sums, struct err *e)
+                               struct draft_row *rows, struct sums *sums, int *n, struct err *e)
 {
     const uint64_t all = (uint64_t)spec->repeats * (uint64_t)spec->n_ways;
     uint64_t done = 0;
     struct turn warm_up = {.spec = spec};
     TRY(run_turn(&warm_up, &spec->ways[0], e));
-    for (int r = 0; r < spec->repeats; r++) {
+    for (int r = 0; r < spec->repeats; *n = ++r) {
         uint64_t expected = 0;
         for (int w = 0; w < spec->n_ways; w++) {
             struct turn t = {.spec = spec, .repeat = r};
@@ -245,14 +245,15 @@ static enum status run_repeats(const struct draft_bench_spec *spec, double *rate
     return STATUS_OK;
 }
 
-static void summarise(const struct draft_bench_spec *spec, int way, double *rates,
+/* Of the first n repeats. */
+static void summarise(const struct draft_bench_spec *spec, int way, double *rates, int n,
                       const struct sums *sums, struct draft_row *row)
 {
-    const int n = spec->repeats;
-    double *mine = rates + way * n;
-    double *ratios = rates + spec->n_ways * n; /* behind them all */
+    double *mine = rates + way * spec->repeats;
+    double *ratios = rates + spec->n_ways * spec->repeats; /* behind them all */
     for (int r = 0; r < n; r++)
         ratios[r] = mine[r] / rates[r];
+    row->repeats = n;
     row->speedup = median(ratios, n);
     row->speedup_min = ratios[0];
     row->speedup_max = ratios[n - 1];
@@ -266,16 +267,18 @@ static void summarise(const struct draft_bench_spec *spec, int way, double *rate
 static enum status measure(const struct draft_bench_spec *spec, double *rates, struct sums *sums,
                            struct draft_row *rows, struct err *e)
 {
-    TRY(run_repeats(spec, rates, rows, sums, e));
-    for (int w = 0; w < spec->n_ways; w++) {
-        summarise(spec, w, rates, &sums[w], &rows[w]);
-        if (spec->ways[w].drafter)
-            TRY(predict(spec, spec->ways[w].drafter, spec->prompt + spec->n / 2, sums[w].n_steps,
-                        &rows[w], e));
-    }
+    int n = 0;
+    const enum status s = run_repeats(spec, rates, rows, sums, &n, e);
+    if (n == 0 || (s != STATUS_OK && s != STATUS_INTERRUPTED))
+        return s;
+    for (int w = 0; w < spec->n_ways; w++)
+        summarise(spec, w, rates, n, &sums[w], &rows[w]);
     for (int w = 0; w < spec->n_ways; w++) /* ratios need them in their order until here */
-        rows[w].tokens_per_s = median(rates + w * spec->repeats, spec->repeats);
-    return STATUS_OK;
+        rows[w].tokens_per_s = median(rates + w * spec->repeats, n);
+    for (int w = 1; w < spec->n_ways && s == STATUS_OK; w++)
+        TRY(predict(spec, spec->ways[w].drafter, spec->prompt + spec->n / 2, sums[w].n_steps,
+                    &rows[w], e));
+    return s;
 }
 
 enum status draft_bench_run(const struct draft_bench_spec *spec, struct draft_row *rows,

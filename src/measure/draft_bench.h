@@ -39,17 +39,19 @@ struct draft_bench_spec {
 
 struct draft_row {
     const char *draft;
+    int repeats;         /* that all ways have done */
     double tokens_per_s; /* median over the repeats */
     double speedup;      /* over no draft in the same repeat: median, least and greatest */
     double speedup_min, speedup_max;
-    double predicted_speedup; /* NaN for no draft, as is the share */
+    double predicted_speedup; /* NaN for no draft, as is the share, and for all if interrupted */
     uint64_t drafted, accepted;
     double share, tokens_per_step;
     double draft_seconds, target_seconds;
 };
 
-/* Fills in rows [n_ways]. STATUS_NO_MEMORY; STATUS_INTERRUPTED if `stop` ended it; STATUS_FAILED
- * for logits that are not finite, or if a draft changed a text, which none does. */
+/* Fills in rows [n_ways]. STATUS_NO_MEMORY; STATUS_INTERRUPTED if `stop` ended it: the rows are
+ * then those of the repeats that were done, if any were; STATUS_FAILED for logits that are not
+ * finite, or if a draft changed a text, which none does. */
 enum status draft_bench_run(const struct draft_bench_spec *spec, struct draft_row *rows,
                             struct err *e);
 
