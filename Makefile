@@ -200,6 +200,9 @@ $(BUILD)/tests/%.o: ALL_CFLAGS += -Itests $(CHECK_CFLAGS)
 
 # test_pool makes thread creation fail and counts the threads that are not joined.
 $(BUILD)/tests/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create,--wrap=pthread_join
+# test_draft counts allocations.
+$(BUILD)/tests/test_draft: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc \
+                                           -Wl,--wrap=aligned_alloc
 # test_json_read makes allocations fail and counts them.
 $(BUILD)/tests/test_json_read: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=realloc
 
@@ -258,7 +261,8 @@ valgrind-quick: $(BIN) ## only the run of every command
 
 # Only what starts threads. $(1): build/MODE
 THREADED := pool sampler many session batch bench eval quantize convert backprop train train_arch \
-            train_probe
+            train_probe \
+            draft
 threaded = $(THREADED:%=$(1)/tests/test_%)
 tsan: ## the suites that use threads under ThreadSanitizer
 	$(MAKE) MODE=tsan tsan-run
@@ -278,6 +282,7 @@ fuzz-binaries: $(FUZZERS:%=build/fuzz/%)
 $(patsubst %,build/fuzz/fuzz_%,gguf model quantize convert): \
     $(patsubst %,build/fuzz/tests/fuzz/%.o,mutate_gguf mutate_checkpoint make_checkpoint)
 CORPUS_fuzz_batch     := tests/fuzz/corpus/batch
+CORPUS_fuzz_draft     := tests/fuzz/corpus/draft
 CORPUS_fuzz_gguf      := tests/fuzz/corpus/gguf
 CORPUS_fuzz_model     := tests/fuzz/corpus/gguf
 CORPUS_fuzz_quantize  := tests/fuzz/corpus/gguf

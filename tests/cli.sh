@@ -247,6 +247,54 @@ note "the prompt is taken once" has "$err" "prompt       6 tokens"
 note "all are counted" has "$err" "decoded      120 tokens"
 expect_same "$dir/three" generate "$model" -p ROMEO: -n 40 --seed 3 --samples 3 -t 3
 
+# Drafts: the same bytes whatever guesses them; the summary says what it was worth.
+h_x="$model -p ROMEO: -n 60 --seed 3"
+for how in "" "--greedy --kv-type q8_0 -c 48" "--temp 1.3 --repeat-penalty 1.2 --samples 3 --stop ou" \
+    "--logprobs 2"; do
+    expect_exit 0 generate $h_x $how -q
+    cp "$out" "$dir/plain"
+    for draft in lookup "lookup --draft-n 3" "self:q4_0 --draft-n 2" "self:q8_0 -t 2" \
+        "self:layers=1 --draft-n 32" "$model --draft-n 5 --batch 2 -t 2"; do
+        case "$how,$draft" in *samples*) ;; *batch*) draft="$model --draft-n 5" ;; esac
+        expect_same "$dir/plain" generate $h_x $how -q --draft $draft
+        note "nothing on stderr with -q: $draft" is_empty "$err"
+    done
+done
+printf 'the the the the\n\nROMEO:\n' >"$dir/prompts"
+expect_exit 0 generate "$model" --prompts "$dir/prompts" --seed 3 -n 30
+cp "$out" "$dir/plain"
+for draft in lookup self:q8_0 "$model --draft-n 4 --batch 2"; do
+    expect_same "$dir/plain" generate "$model" --prompts "$dir/prompts" --seed 3 -n 30 --draft $draft
+    note "many prompts: a summary of drafts" has "$err" " drafted, "
+done
+expect_exit 0 generate "$model" -p ROMEO: -n 21 --seed 3 --draft "$model" --draft-n 4 -v
+note "the model guesses itself" has "$err" \
+    "drafts       16 drafted, 16 accepted (100%); 5.00 tokens a step; draft "
+note "a step may make many" has "$err" " per step"
+note "-v says what the draft takes" has "$err" "decode: draft: weights "
+expect_exit 0 generate "$model" -p ROMEO: -n 21 --seed 3 --draft "$model" --draft-n 4 --logprobs 1 \
+    --format jsonl
+note "as a JSON object" has "$err" \
+    '{"drafted": 16, "accepted": 16, "share": 1, "tokens_per_step": 5, "draft_seconds": '
+expect_exit 0 generate "$model" -p ROMEO: -n 3 --seed 3
+note "no draft, no summary of it" lacks "$err" drafts
+expect_error 2 "--draft: expected a checkpoint, self:TYPE" generate $h_x --draft ""
+expect_error 2 "expected one of f32, f16, bf16, q8_0, q4_0 or layers=N, found 'q5'" \
+    generate $h_x --draft self:q5
+expect_error 2 "layers=N: expected an integer, 1 or more, found '0'" \
+    generate $h_x --draft self:layers=0
+expect_error 2 "layers, of the checkpoint's" generate $h_x --draft self:layers=999
+expect_error 2 "takes fewer bytes as f32" generate $h_x --draft self:f32
+for number in 0 33 -1 x '' 1.5; do
+    expect_error 2 "--draft-n: expected auto or an integer from 1 to 32" \
+        generate $h_x --draft lookup "--draft-n=$number"
+done
+expect_error 2 "--draft-n is for --draft" generate $h_x --draft-n 3
+expect_error 3 "nosuchfile" generate $h_x --draft nosuchfile
+expect_error 3 'expected "GGUF"' generate $h_x --draft README.md
+expect_error 2 "another vocabulary than the checkpoint's: expected" \
+    generate $h_x --draft "$golden/mha.gguf"
+
 # Log-probabilities.
 expect_exit 0 generate "$model" -p ROMEO: -n 4 --greedy --logprobs 2
 cp "$out" "$dir/logprobs"
@@ -604,6 +652,27 @@ expect_error 1 "nosuchfolder" bench --shape $shape $quick --plot "$dir/nosuchfol
 : >"$dir/empty.gguf"
 expect_error 3 "empty.gguf" bench "$dir/empty.gguf"
 
+# What drafts are worth on a text; the model guesses itself, so all is right.
+h_b="bench $model --text tests/cli.sh --prompt 12 -n 21 --repeat 2 -t 1"
+expect_exit 0 $h_b --draft "$model" --draft lookup --draft-n 4 --format jsonl
+note "bench --draft: a row for none and for each" has_lines "$out" 3
+note "bench --draft: without" has "$out" '{"draft": "none", "tokens_per_s": '
+note "bench --draft: the model itself" has "$out" \
+    '"drafted": 32, "accepted": 32, "share": 1, "tokens_per_step": 5, "draft_seconds": '
+note "bench --draft: a prediction" [ "$(grep -c '"predicted_speedup": [0-9]' "$out")" -eq 2 ]
+expect_exit 0 $h_b --draft self:q8_0 --batch 3 --temp 0 --kv-type f16 -t 2
+note "bench --draft: a table" has "$out" "predicted"
+expect_error 2 "--draft is for --text" bench "$model" --draft lookup
+expect_error 2 "--text is for --draft" bench "$model" --text tests/cli.sh
+expect_error 2 "--depth says nothing with --draft" $h_b --draft lookup --depth 4
+expect_error 2 "--shape says nothing with --draft" $h_b --draft lookup --shape 1x16x2
+expect_error 2 "-n: expected 2 to 244 tokens after a prompt of 12" $h_b --draft lookup -n 245
+expect_error 2 "--text: expected at least 12 tokens, found 0" $h_b --draft lookup --text /dev/null
+expect_error 2 "--batch: expected one integer" $h_b --draft lookup --batch 1,2
+expect_error 2 "--kv-type: expected one of" $h_b --draft lookup --kv-type f32,f16
+expect_error 2 "--draft self: expected one of" $h_b --draft self:x
+expect_error 3 "nosuchfile" $h_b --draft nosuchfile
+
 # --- bad files ----------------------------------------------------------------------------------
 
 : >"$dir/empty"
@@ -834,6 +903,8 @@ zeros='\x00\x00\x00\x00\x00\x00\x00'
 LC_ALL=C sed "s/A\x01${zeros}B\x01/B\x01${zeros}A\x01/" "$model" >"$dir/swapped.gguf"
 expect_error 3 "swapped.gguf: another vocabulary than the checkpoint's: token 65 is expected to be 'A', found 'B'" \
     eval "$model" --text "$dir/text" --against "$dir/swapped.gguf"
+expect_error 2 "swapped.gguf: another vocabulary than the checkpoint's: token 65 is expected to be 'A', found 'B'" \
+    generate "$model" -p x --draft "$dir/swapped.gguf"
 # This copy has had a NaN since the tests of info.
 note "eval: not finite logits: exit 1" [ "$("$decode" eval "$dir/copy.gguf" --text "$dir/text" \
     >"$out" 2>"$err"; echo $?)" = 1 ]

@@ -137,6 +137,23 @@ const struct scenario scenarios[] = {
      .line = "score llama2c.bin --tokens 1,2,3 -t 2 --top 2 -q",
      .inputs = {"llama2c.bin"},
      .steady_stdout = true},
+    {.name = "generate --draft",
+     .line = "generate model.gguf --prompts prompts.jsonl -t 2 -n 4 --seed 1 --batch 3 "
+             "--draft other.gguf --draft-n 2 -q",
+     .inputs = {"model.gguf", "prompts.jsonl", "other.gguf"},
+     .steady_stdout = true},
+    {.name = "generate --draft self",
+     .line = "generate model.gguf -p abc -t 2 -n 6 --seed 1 --draft self:q4_0 -q",
+     .inputs = {"model.gguf"},
+     .steady_stdout = true},
+    {.name = "bench --draft",
+     .line = "bench model.gguf --draft self:q4_0 --draft other.gguf --text text.txt -t 2 -n 3 "
+             "--repeat 1 --prompt 2 -q",
+     .inputs = {"model.gguf", "other.gguf", "text.txt"}},
+    {.name = "generate --draft lookup",
+     .line = "generate model.gguf -p abababab -t 2 -n 4 --seed 1 --samples 3 --draft lookup -q",
+     .inputs = {"model.gguf"},
+     .steady_stdout = true},
 };
 const int n_scenarios = sizeof scenarios / sizeof scenarios[0];
 

@@ -90,6 +90,21 @@ START_TEST(exp_is_within_two_ulp)
 }
 END_TEST
 
+START_TEST(log_is_within_two_ulp)
+{
+    struct rng r;
+    rng_seed(&r, 3, 3);
+    for (int i = 0; i < 100000; i++) {
+        double u = 1 - rng_unit(&r);
+        u = i % 3 == 0 ? u : i % 3 == 1 ? 1 - u * 0x1p-20 : u * 0x1p-40;
+        const double exact = (double)-logl((long double)u);
+        const double ulp = nextafter(exact, HUGE_VAL) - exact;
+        ck_assert_double_le(fabs(logits_minus_log(u) - exact), 2 * ulp);
+    }
+    ck_assert_double_eq(logits_minus_log(1), 0);
+}
+END_TEST
+
 START_TEST(divergence_is_that_of_its_definition)
 {
     float p[N_VOCAB], q[N_VOCAB];
@@ -128,6 +143,7 @@ int main(void)
     tcase_add_test(t, logits_that_are_not_finite_are_named);
     tcase_add_test(t, argmax_is_the_first_maximum);
     tcase_add_test(t, exp_is_within_two_ulp);
+    tcase_add_test(t, log_is_within_two_ulp);
     tcase_add_test(t, divergence_is_that_of_its_definition);
     suite_add_tcase(s, t);
     return run_suite(s);

@@ -15,6 +15,7 @@
 #include "base/available.h"
 #include "base/cpus.h"
 #include "base/figures.h"
+#include "cli/bench_draft.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
 #include "cli/head_choice.h"
@@ -38,6 +39,7 @@ struct bench_options {
     int method;             /* an enum convert_method */
     int format;
     const char *plot, *trace, *without;
+    struct bench_draft_options draft;
 };
 
 #define VALUES struct bench_options
@@ -381,8 +383,38 @@ static enum status prepare_and_bench(const struct bench_options *o, struct bench
     return s;
 }
 
+/* What drafts are measured beside is the checkpoint as it is. */
+static enum status bench_drafts(const struct invocation *inv, const struct bench_options *o,
+                                struct err *e)
+{
+    const char *option = o->shape.shape               ? "--shape"
+                         : o->latent                  ? "--latent"
+                         : o->types                   ? "--type"
+                         : o->without                 ? "--without"
+                         : o->plot                    ? "--plot"
+                         : o->trace                   ? "--trace"
+                         : strcmp(o->depths, "0")     ? "--depth"
+                         : strcmp(o->kv_heads, "all") ? "--kv-heads"
+                                                      : NULL;
+    if (option)
+        return err_set(e, STATUS_USAGE, "%s says nothing with --draft; expected none", option);
+    const struct bench_draft b = {.options = &o->draft,
+                                  .common = &o->common,
+                                  .threads = o->threads,
+                                  .kv_type = o->kv_types,
+                                  .batch = o->batches,
+                                  .prompt = o->spec.prompt,
+                                  .n = o->spec.n,
+                                  .repeats = o->spec.repeats,
+                                  .format = o->format};
+    return bench_draft_run(inv, &b, e);
+}
+
 static enum status run_bench(const struct invocation *inv, const void *values, struct err *e)
 {
+    const struct bench_options *o = values;
+    if (o->draft.drafts.n > 0)
+        return bench_drafts(inv, o, e);
     struct bench_inputs in = {.subject = NULL};
     const enum status s = prepare_and_bench(values, &in, inv->out, e);
     for (int i = 0; i < in.kv_heads.n; i++)
@@ -405,12 +437,16 @@ const struct command command_bench = {
         "the larger of bytes over bandwidth and operations over peak, all measured. Variants\n"
         "of a checkpoint average its K/V heads, or are converted by --method (then peak RSS\n"
         "counts the converted file, too).\n"
-        "Ctrl-C prints what was measured so far.\n",
+        "Ctrl-C prints what was measured so far.\n"
+        "With --draft a row for no draft and for each: tokens/s of decoding, medians over the\n"
+        "repeats; speed-up over no draft in the same repeat with the least and the most; what\n"
+        "acceptance and the costs of steps predict; the same texts come out of all rows.\n",
     .spec = {.groups = {{"Random weights of a shape instead of a checkpoint", shape_options,
                          offsetof(VALUES, shape)},
                         {"What is compared (one row for every combination)", matrix_options, 0},
                         {"Measuring", measuring_options, 0},
                         {"Results", result_options, 0},
+                        {"Drafts", bench_draft_options, offsetof(VALUES, draft)},
                         COMMON_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),

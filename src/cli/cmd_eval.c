@@ -57,34 +57,10 @@ static enum status check_eval_options(const struct eval_options *o, struct err *
 
 /* --- the other checkpoint -------------------------------------------------------------------- */
 
-static enum status check_same_tokens(const struct tokenizer *mine, const struct tokenizer *other,
-                                     const char *path, struct err *e)
-{
-    for (int id = 0; id < tokenizer_n_tokens(mine); id++) {
-        const struct text expected = tokenizer_bytes(mine, id), found = tokenizer_bytes(other, id);
-        if (!text_equal(expected, found))
-            return err_set(e, STATUS_BAD_FILE,
-                           "%.200s: another vocabulary than the checkpoint's: token %d is "
-                           "expected to be '%.*s', found '%.*s'",
-                           path, id, text_width(expected), expected.data, text_width(found),
-                           found.data);
-    }
-    return STATUS_OK;
-}
-
 static enum status open_other(const char *path, struct runtime *r, struct err *e)
 {
-    struct checkpoint *other = &r->other;
-    TRY(common_open(path, CHECKPOINT_MODEL, other, e));
-    const int n_vocab = r->checkpoint.model->config.n_vocab;
-    if (other->model->config.n_vocab != n_vocab)
-        return err_set(e, STATUS_BAD_FILE,
-                       "%.200s: another vocabulary than the checkpoint's: expected %d tokens, "
-                       "found %d",
-                       path, n_vocab, other->model->config.n_vocab);
-    if (!other->tokenizer || tokenizer_n_tokens(other->tokenizer) == 0)
-        return STATUS_OK;
-    return check_same_tokens(r->checkpoint.tokenizer, other->tokenizer, path, e);
+    TRY(common_open(path, CHECKPOINT_MODEL, &r->other, e));
+    return common_same_tokens(&r->checkpoint, &r->other, path, STATUS_BAD_FILE, e);
 }
 
 /* --- the run --------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/descriptor.h"
 #include "cli/generate.h"
+#include "cli/generate_draft.h"
 #include "cli/generate_many.h"
 #include "cli/generate_report.h"
 #include "cli/input.h"
@@ -37,6 +38,7 @@ struct generate_options {
     const char *prompts; /* NULL: one prompt, the input's */
     int prompts_format;
     const char *batch; /* NULL, a number or "auto" */
+    struct draft_options draft;
 };
 
 static const char *const colour_names[] = {"none", "prob", "always", NULL};
@@ -136,6 +138,7 @@ static enum status parse_batch(const struct generate_options *o, int *batch, str
 static enum status check_generate_options(const struct generate_options *o, struct err *e)
 {
     int batch;
+    struct generate_draft draft = {.source = DRAFT_NONE};
     for (int i = 0; i < o->stops.n; i++)
         if (!o->stops.items[i][0])
             return err_set(e, STATUS_USAGE, "--stop: the text is empty");
@@ -146,6 +149,7 @@ static enum status check_generate_options(const struct generate_options *o, stru
     if (o->colour && o->logprobs)
         return err_set(e, STATUS_USAGE, "--colour is for text; --logprobs makes JSON");
     TRY(parse_batch(o, &batch, e));
+    TRY(draft_parse(&o->draft, &draft, e));
     return o->prompts ? check_many_options(o, e) : STATUS_OK;
 }
 
@@ -176,7 +180,7 @@ static enum status choose_batch(const struct generate_options *o, const struct r
     const char *const option = "--batch N";
     int batch;
     w->option = n_texts > 1 ? "--batch N, -c N" : "-c N";
-    w->more_bytes = (size_t)r->checkpoint.model->config.n_vocab * sizeof(float);
+    w->more_bytes += (size_t)r->checkpoint.model->config.n_vocab * sizeof(float);
     TRY(parse_batch(o, &batch, e));
     if (batch > 0) {
         w->n_sequences = batch < n_texts ? batch : n_texts;
@@ -195,13 +199,13 @@ static enum status choose_batch(const struct generate_options *o, const struct r
 }
 
 static enum status create_sampler(const struct generate_options *o, const struct runtime *r,
-                                  const struct session_wanted *w, struct sampler **out,
+                                  const struct session_wanted *w, bool drafts, struct sampler **out,
                                   struct err *e)
 {
     struct sampler_params params = o->sampler;
     const struct sampler_sizes sizes = {.n_vocab = r->checkpoint.model->config.n_vocab,
                                         .n_ctx = w->n_ctx,
-                                        .n_sequences = w->n_sequences,
+                                        .n_sequences = w->n_sequences * (drafts ? 2 : 1),
                                         .n_threads = r->n_threads};
     if (o->greedy)
         params.temperature = 0;
@@ -214,21 +218,23 @@ static enum status create_sampler(const struct generate_options *o, const struct
 }
 
 /* Starts the session, with n_texts at most in it, and fills in what the schedule borrows; its
- * sampler is the caller's to free, whatever is returned. */
+ * sampler and the draft are the caller's to free, whatever is returned. */
 static enum status start_schedule(const struct generate_options *o, struct runtime *r,
-                                  struct session_wanted *w, int n_texts, struct schedule *s,
-                                  struct err *e)
+                                  struct session_wanted *w, int n_texts,
+                                  struct generate_draft *draft, struct schedule *s, struct err *e)
 {
+    TRY(draft_parse(&o->draft, draft, e));
+    TRY(draft_open(draft, r, w, e));
     TRY(choose_batch(o, r, w, n_texts, e));
     TRY(runtime_start(r, w, e));
-    TRY(create_sampler(o, r, w, &s->sampler, e));
+    TRY(create_sampler(o, r, w, draft->source != DRAFT_NONE, &s->sampler, e));
     s->session = r->session;
     s->pool = r->pool;
     s->tokenizer = r->checkpoint.tokenizer;
     s->n_places = w->n_sequences;
     s->n_vocab = r->checkpoint.model->config.n_vocab;
     s->ignore_eos = o->ignore_eos;
-    return STATUS_OK;
+    return draft_start(draft, r, w, s, e);
 }
 
 /* --stop as texts, which the caller frees. */
@@ -246,13 +252,14 @@ static enum status stop_texts(const struct generate_options *o, struct text **ou
 /* --- one prompt ------------------------------------------------------------------------------ */
 
 static enum status generate_samples(const struct generate_options *o, struct runtime *r,
-                                    struct generation *g, struct err *e)
+                                    struct generate_draft *draft, struct generation *g,
+                                    struct err *e)
 {
     struct session_wanted wanted = {.n_shared = o->samples > 1 ? g->n_tokens : 0};
     const struct config *config = &r->checkpoint.model->config;
     TRY(choose_context(o, config, &wanted.n_ctx, e));
     TRY(check_prompt_length(r->n_tokens, wanted.n_ctx, context_advice(config, wanted.n_ctx), e));
-    TRY(start_schedule(o, r, &wanted, o->samples, &g->schedule, e));
+    TRY(start_schedule(o, r, &wanted, o->samples, draft, &g->schedule, e));
     TRY(generate_create(g, e));
     TRY(generate_run(g, e));
     generate_report(g, r, o->seed.value);
@@ -302,8 +309,10 @@ static enum status generate_from(const void *values, struct runtime *r, struct t
                            .n_top = o->logprobs < config->n_vocab ? o->logprobs : config->n_vocab,
                            .stops = stops,
                            .n_stops = o->stops.n};
-    const enum status s = generate_samples(o, r, &g, e);
+    struct generate_draft draft = {.source = DRAFT_NONE};
+    const enum status s = generate_samples(o, r, &draft, &g, e);
     generate_free(&g);
+    draft_close(&draft);
     sampler_free(g.schedule.sampler);
     free(stops);
     return s;
@@ -323,14 +332,15 @@ static enum status count_prompts(struct prompts *p, int *n, struct err *e)
 }
 
 static enum status generate_prompts(const struct generate_options *o, struct runtime *r,
-                                    struct generation_many *g, struct err *e)
+                                    struct generate_draft *draft, struct generation_many *g,
+                                    struct err *e)
 {
     struct session_wanted wanted = {.n_shared = 0};
     const struct config *config = &r->checkpoint.model->config;
     int n_texts;
     TRY(choose_context(o, config, &wanted.n_ctx, e));
     TRY(count_prompts(g->prompts, &n_texts, e));
-    TRY(start_schedule(o, r, &wanted, n_texts, &g->schedule, e));
+    TRY(start_schedule(o, r, &wanted, n_texts, draft, &g->schedule, e));
     g->room_advice = context_advice(config, wanted.n_ctx);
     TRY(generate_many_create(g, e));
     TRY(generate_many_run(g, e));
@@ -371,10 +381,12 @@ static enum status generate_many_from(const void *values, struct runtime *r, str
         .jsonl = o->prompts_format ? strcmp(prompts_formats[o->prompts_format], "jsonl") == 0
                                    : text_ends_with(text_of(o->prompts), ".jsonl")};
     struct generation_many g = {.out = r->inv->out, .prompts = &prompts, .progress = &progress};
+    struct generate_draft draft = {.source = DRAFT_NONE};
     enum status s = await_prompts(&prompts, o->prompts, e);
     if (s == STATUS_OK)
-        s = generate_prompts(o, r, &g, e);
+        s = generate_prompts(o, r, &draft, &g, e);
     generate_many_free(&g);
+    draft_close(&draft);
     sampler_free(g.schedule.sampler);
     prompts_close(&prompts);
     free(stops);
@@ -407,11 +419,14 @@ const struct command command_generate = {
              "With --prompts a line a prompt: index, id, prompt, text, tokens, n, finish (length,\n"
              "stop, eos, context), seed, logprob; or error. Each text is that of the prompt alone\n"
              "with its seed. An object's n, seed and stop take the place of the command's.\n"
+             "With --draft the text is the same; the summary says what was drafted and how much\n"
+             "of it was right, with --format jsonl as a JSON object.\n"
              "The sampler's order: repetition penalty, temperature, top-k, top-p, min-p, draw.\n",
     .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
                         {"Continuation", text_options, 0},
                         {"Many prompts", many_options, 0},
                         {"Sampling", sampler_options, 0},
+                        {"Drafts", draft_options, offsetof(VALUES, draft)},
                         {"Engine", engine_options, offsetof(VALUES, engine)},
                         {"Variant", variant_options, offsetof(VALUES, engine.variant)},
                         COMMON_GROUP},

@@ -47,6 +47,35 @@ enum status common_open(const char *path, unsigned parts, struct checkpoint *c, 
     return s;
 }
 
+static enum status same_texts(const struct tokenizer *mine, const struct tokenizer *other,
+                              const char *path, enum status failure, struct err *e)
+{
+    for (int id = 0; id < tokenizer_n_tokens(mine); id++) {
+        const struct text expected = tokenizer_bytes(mine, id), found = tokenizer_bytes(other, id);
+        if (!text_equal(expected, found))
+            return err_set(e, failure,
+                           "%.200s: another vocabulary than the checkpoint's: token %d is "
+                           "expected to be '%.*s', found '%.*s'",
+                           path, id, text_width(expected), expected.data, text_width(found),
+                           found.data);
+    }
+    return STATUS_OK;
+}
+
+enum status common_same_tokens(const struct checkpoint *mine, const struct checkpoint *other,
+                               const char *path, enum status failure, struct err *e)
+{
+    const int expected = mine->model->config.n_vocab, found = other->model->config.n_vocab;
+    if (found != expected)
+        return err_set(e, failure,
+                       "%.200s: another vocabulary than the checkpoint's: expected %d tokens, "
+                       "found %d",
+                       path, expected, found);
+    if (!other->tokenizer || tokenizer_n_tokens(other->tokenizer) == 0)
+        return STATUS_OK;
+    return same_texts(mine->tokenizer, other->tokenizer, path, failure, e);
+}
+
 enum status common_config(const char *path, const struct checkpoint *c, struct config *config,
                           struct err *e)
 {

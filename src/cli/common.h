@@ -47,6 +47,11 @@ enum status common_model_path(const struct common_options *c, const char **path,
 /* checkpoint_open of a path that, should the file be cut short while in use, the message names. */
 enum status common_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e);
 
+/* Whether two checkpoints, both with a model, have the same tokens, those of the second as far as
+ * it names them: if not, `failure`, naming its path and the first difference. */
+enum status common_same_tokens(const struct checkpoint *mine, const struct checkpoint *other,
+                               const char *path, enum status failure, struct err *e);
+
 /* The shape of the checkpoint at `path`, which its messages name. */
 enum status common_config(const char *path, const struct checkpoint *c, struct config *config,
                           struct err *e);

@@ -6,6 +6,7 @@
 
 #include "base/figures.h"
 #include "base/stats.h"
+#include "cli/generate_draft.h"
 
 static double percentile_us(const struct schedule_times *t, double p)
 {
@@ -52,8 +53,9 @@ static void print_prompt_tokens(const struct schedule_times *t)
             figure_rate(rate(t->n_prefilled, t->prefill_ns)).text);
 }
 
-/* All that is the same for one text and many. A step makes a token for each of its texts. */
-static void report_schedule(struct schedule *s, const struct runtime *r, uint64_t seed)
+/* All that is the same for one text and many. A step makes a token for each of its texts, and more
+ * where they were drafted. */
+static void report_schedule(struct schedule *s, const struct runtime *r, uint64_t seed, bool json)
 {
     struct schedule_times *t = &s->times;
     if (t->first_token_at)
@@ -64,12 +66,13 @@ static void report_schedule(struct schedule *s, const struct runtime *r, uint64_
         stats_sort(t->rounds, t->n_rounds);
         fprintf(stderr, ", %s tokens/s; p50 %.0f µs, p99 %.0f µs per %s",
                 figure_rate(rate(t->n_decoded, t->decode_ns)).text, percentile_us(t, 0.5),
-                percentile_us(t, 0.99), s->n_places > 1 ? "step" : "token");
+                percentile_us(t, 0.99), s->n_places > 1 || s->drafter ? "step" : "token");
     }
     if (s->n_places > 1)
         fprintf(stderr, "\nbatch        %d sequences", s->n_places);
     fprintf(stderr, "\nseed         %" PRIu64 "\npeak memory  %s\n", seed,
             figure_bytes(peak_bytes()).text);
+    draft_report(s, json);
 }
 
 void generate_report(struct generation *g, const struct runtime *r, uint64_t seed)
@@ -79,7 +82,7 @@ void generate_report(struct generation *g, const struct runtime *r, uint64_t see
         return;
     fputs("prompt       ", stderr);
     print_prompt_tokens(&g->schedule.times);
-    report_schedule(&g->schedule, r, seed);
+    report_schedule(&g->schedule, r, seed, g->records);
 }
 
 void generate_many_report(struct generation_many *g, const struct runtime *r, uint64_t seed)
@@ -91,5 +94,5 @@ void generate_many_report(struct generation_many *g, const struct runtime *r, ui
     fprintf(stderr, "prompts      %" PRIu64 " done, %" PRIu64 " error%s; ", g->n_done, g->n_errors,
             plural(g->n_errors));
     print_prompt_tokens(&g->schedule.times);
-    report_schedule(&g->schedule, r, seed);
+    report_schedule(&g->schedule, r, seed, false);
 }

@@ -93,6 +93,27 @@ void logits_exp(double *x, int n)
     }
 }
 
+double logits_minus_log(double u)
+{
+    uint64_t bits;
+    double m;
+    memcpy(&bits, &u, sizeof bits);
+    int exponent = (int)(bits >> 52) - 1023;
+    bits = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1023 << 52;
+    memcpy(&m, &bits, sizeof m);
+    if (m > 1.4142135623730951) {
+        m /= 2;
+        exponent++;
+    }
+    /* log(m) = 2 atanh((m - 1) / (m + 1)): |s| < 0.172, so that ten terms are exact. */
+    const double s = (m - 1) / (m + 1), q = s * s;
+    double sum = 0;
+    for (int i = 21; i >= 3; i -= 2)
+        sum = (sum + 1.0 / i) * q;
+    const double log_m = 2 * s + 2 * s * sum;
+    return -(exponent * LN2_HIGH + (exponent * LN2_LOW + log_m));
+}
+
 /* out[i] = logits[i] - offset, and a distance whose exponential is 0 from n up to CHUNK. */
 static void load_chunk(const float *logits, int n, double offset, double *out)
 {

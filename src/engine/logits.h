@@ -36,4 +36,7 @@ double logits_divergence(const float *p_logits, double p_log_sum, const float *q
  * and exactly 1 for 0. */
 void logits_exp(double *x, int n);
 
+/* -log(u) for 2^-60 <= u <= 1, within 2 ulp. */
+double logits_minus_log(double u);
+
 #endif

@@ -158,6 +158,17 @@ void sampler_accept(struct sampler *s, int sequence, int token)
         h->window_len++;
 }
 
+void sampler_copy(struct sampler *s, int from, int to)
+{
+    const struct history *h = history_of(s, from);
+    struct history *copy = history_of(s, to);
+    copy->rng = h->rng;
+    copy->window_len = h->window_len;
+    copy->window_next = h->window_next;
+    if (h->window_len > 0)
+        memcpy(copy->window, h->window, (size_t)h->window_len * sizeof *h->window);
+}
+
 /* --- the penalised logits --------------------------------------------------------------------- */
 
 /* Saturates, so that no penalty makes a logit infinite. */
@@ -356,17 +367,24 @@ static void normalise(struct draft *d)
         d->weights[i] /= total;
 }
 
+/*
+ * An exponential race: token i arrives after E_i / weight_i with E_i = -log of its own uniform
+ * number, and the first is drawn. That E_i >= 1 - u_i saves most logarithms.
+ */
 static int draw(const struct draft *d, struct rng *rng)
 {
-    const double u = rng_unit(rng);
-    double sum = 0;
+    const uint64_t high = rng_u32(rng), number = high << 32 | rng_u32(rng);
+    double fastest = 0; /* weight over E of the first so far */
     int chosen = 0;
     for (int i = 0; i < d->n_choices; i++) {
-        if (d->weights[i] > 0) /* rounding may leave the whole sum below u */
+        const double u = rng_unit_of(rng_derive(number, (uint64_t)d->tokens[i]));
+        if (d->weights[i] <= fastest * (1 - u))
+            continue;
+        const double speed = d->weights[i] / logits_minus_log(u);
+        if (speed > fastest) {
+            fastest = speed;
             chosen = i;
-        sum += d->weights[i];
-        if (u < sum)
-            break;
+        }
     }
     return d->tokens[chosen];
 }

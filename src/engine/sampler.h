@@ -4,7 +4,17 @@
  * The order is fixed: repetition penalty, temperature, top-k, top-p, min-p, then one draw from
  * what is left, renormalised. (Hugging Face's and llama2.c's order; llama.cpp by default applies
  * the temperature last.) Each filter sees the probabilities that the one before left, so top_p is a
- * share of what top_k kept. temperature 0 is greedy: the penalised logits' first maximum. Equal
+ * share of what top_k kept. temperature 0 is greedy: the penalised logits' first maximum.
+ *
+ * A draw takes one number off the sequence's stream, of which each token gets a random number of
+ * its own, and is the first of a race whose times are exponential with the tokens' probabilities as
+ * rates (Gumbel's trick). Whoever else has that number and nearly the same probabilities draws the
+ * same token at least (1 - d) / (1 + d) of the time, where d is the total variation between the two
+ * (Daliri, Musco and Suresh 2024, "Coupling without Communication and Drafter-Invariant Speculative
+ * Decoding"); a walk along the sorted probabilities does not: two likely tokens that change places
+ * there change many draws. Drafts live on it (see draft.h).
+ *
+ * Equal
  * parameters, logits and history give equal picks on every machine. One sampler serves many
  * sequences, each with its own random stream and recent tokens, which are small; what a pick works
  * with is large and belongs to a thread. So different sequences may be picked for at once on
@@ -51,6 +61,9 @@ void sampler_reset(struct sampler *s, int sequence, uint64_t seed, uint64_t stre
 /* Tells the sampler that `token` is in the sequence (prompt tokens and picked ones alike); it is
  * in [0, n_vocab) (asserted). */
 void sampler_accept(struct sampler *s, int sequence, int token);
+
+/* Makes one sequence's random stream and recent tokens those of another. */
+void sampler_copy(struct sampler *s, int from, int to);
 
 /*
  * Picks the sequence's next token from logits [n_vocab], which are left as they are, with the

@@ -16,14 +16,17 @@ static void take_schedule(struct schedule *s, struct arena *a)
     s->places = arena_take(a, n, sizeof *s->places);
     s->prefills = arena_take(a, n, sizeof(struct place *));
     s->picks = arena_take(a, n, sizeof(struct place *));
-    s->rows = arena_take(a, n + (uint64_t)session_block(s->session), sizeof *s->rows);
-    s->logits = arena_take(a, n * (uint64_t)s->n_vocab, sizeof *s->logits);
+    const uint64_t decoding = n * (uint64_t)s->n_together;
+    s->wants = arena_take(a, n, sizeof *s->wants);
+    s->rows = arena_take(a, decoding + (uint64_t)session_block(s->session), sizeof *s->rows);
+    s->logits = arena_take(a, decoding * (uint64_t)s->n_vocab, sizeof *s->logits);
     s->times.rounds = arena_take(a, s->cap_rounds, sizeof *s->times.rounds);
 }
 
 enum status schedule_create(struct schedule *s, struct err *e)
 {
     s->longest_token = tokenizer_longest(s->tokenizer);
+    s->n_together = 1 + (s->drafter ? s->drafter->pace.most : 0);
     take_schedule(s, &s->arena);
     TRY(arena_allocate(&s->arena, "the schedule", e));
     take_schedule(s, &s->arena);
@@ -52,6 +55,8 @@ static enum status begin_text(struct schedule *s, struct place *p, struct err *e
     sampler_reset(s->sampler, p->sequence, r->seed, r->stream);
     for (int i = 0; i < r->n_tokens; i++)
         sampler_accept(s->sampler, p->sequence, r->tokens[i]);
+    if (s->drafter)
+        drafter_begin(s->drafter, p->sequence, r->tokens, r->n_tokens);
     p->room = r->n < room ? r->n : room;
     p->n_made = 0;
     p->logprob = 0;
@@ -124,21 +129,63 @@ static void abandon_texts(struct schedule *s)
 
 /* --- a step ---------------------------------------------------------------------------------- */
 
-/* A row for every place that has a token to feed. */
-static int put_decoding_rows(struct schedule *s)
+/* What a round fed, and how long that took. */
+struct round {
+    int n_texts;         /* that decoded */
+    int n_rows;          /* of these, drafted tokens among them */
+    int n_prompt;        /* rows of prompts */
+    uint64_t prompts_ns; /* that went to prompts, the draft's included */
+};
+
+static bool decodes(const struct place *p)
+{
+    return p->busy && p->n_made > 0 && !p->logits;
+}
+
+/* Guesses for every place that decodes. A text's last token need not be verified. */
+static enum status draft_tokens(struct schedule *s, struct round *round, struct err *e)
+{
+    const uint64_t fed = s->drafter->feed_ns;
+    int n = 0;
+    for (int i = 0; i < s->n_places; i++) {
+        const struct place *p = &s->places[i];
+        if (decodes(p))
+            s->wants[n++] = (struct draft_want){i, p->room - p->n_made - 1};
+    }
+    for (int i = 0; i < n; i++)
+        if (s->wants[i].most >= s->n_together)
+            s->wants[i].most = s->n_together - 1;
+    if (n > 0)
+        TRY(drafter_propose(s->drafter, s->wants, n, n, e));
+    round->prompts_ns += s->drafter->feed_ns - fed;
+    return STATUS_OK;
+}
+
+static void put_row(struct schedule *s, const struct place *p, int n, int32_t token, int ahead)
+{
+    s->rows[n] = (struct batch_row){.token = token,
+                                    .sequence = p->sequence,
+                                    .position = p->request.n_tokens + p->n_made - 1 + ahead,
+                                    .wants_logits = true};
+}
+
+/* A row for every place that has a token to feed, and for each that is drafted behind it. */
+static void put_decoding_rows(struct schedule *s, struct round *round)
 {
     int n = 0;
     for (int i = 0; i < s->n_places; i++) {
         struct place *p = &s->places[i];
-        if (!p->busy || p->n_made == 0 || p->logits)
+        const int32_t *drafted = NULL;
+        if (!decodes(p))
             continue;
+        const int n_drafted = s->drafter ? drafter_drafted(s->drafter, i, &drafted) : 0;
         p->logits = s->logits + (size_t)n * (size_t)s->n_vocab;
-        s->rows[n++] = (struct batch_row){.token = p->token,
-                                          .sequence = p->sequence,
-                                          .position = p->request.n_tokens + p->n_made - 1,
-                                          .wants_logits = true};
+        put_row(s, p, n++, p->token, 0);
+        for (int t = 0; t < n_drafted; t++)
+            put_row(s, p, n++, drafted[t], t + 1);
+        round->n_texts++;
     }
-    return n;
+    round->n_rows = n;
 }
 
 /* Rows of a prompt from row n on, up to `end`; returns the row behind them. */
@@ -183,21 +230,21 @@ static void end_prefills(struct schedule *s)
     s->n_prefills = left;
 }
 
-/* Gives how many rows were decoding, and the time that went to the prompts. */
-static enum status feed_rows(struct schedule *s, int *n_decoding, uint64_t *prefill_ns,
-                             struct err *e)
+static enum status feed_rows(struct schedule *s, struct round *round, struct err *e)
 {
-    *prefill_ns = 0;
-    *n_decoding = put_decoding_rows(s);
-    const int n = put_prefill_rows(s, *n_decoding), n_prefill = n - *n_decoding;
+    if (s->drafter)
+        TRY(draft_tokens(s, round, e));
+    put_decoding_rows(s, round);
+    const int n = put_prefill_rows(s, round->n_rows);
     if (n == 0)
         return STATUS_OK;
+    round->n_prompt = n - round->n_rows;
     const uint64_t start = clock_ns();
     TRY(session_step(s->session, s->rows, n, s->logits, e));
     const uint64_t ns = clock_ns() - start;
-    *prefill_ns = (uint64_t)((double)ns * n_prefill / n);
-    s->times.prefill_ns += *prefill_ns;
-    s->times.n_prefilled += (uint64_t)n_prefill;
+    round->prompts_ns += (uint64_t)((double)ns * round->n_prompt / n);
+    s->times.prefill_ns += round->prompts_ns;
+    s->times.n_prefilled += (uint64_t)round->n_prompt;
     end_prefills(s);
     return STATUS_OK;
 }
@@ -238,6 +285,18 @@ static enum status fail_text(struct schedule *s, struct place *p, struct err *e)
     return STATUS_OK;
 }
 
+/* Goes on to the logits after the token that was picked, if it was drafted. */
+static void follow_draft(struct schedule *s, struct place *p)
+{
+    if (s->drafter && drafter_accept(s->drafter, p->sequence, p->token)) {
+        p->logits += s->n_vocab;
+        s->times.n_decoded++;
+        return;
+    }
+    p->logits = NULL;
+    session_rewind(s->session, p->sequence, p->request.n_tokens + p->n_made - 1);
+}
+
 static enum status take_pick(struct schedule *s, struct place *p, struct err *e)
 {
     if (p->picked != STATUS_OK)
@@ -250,16 +309,16 @@ static enum status take_pick(struct schedule *s, struct place *p, struct err *e)
     TRY(s->client->made(s->arg, p, &m, e));
     sampler_accept(s->sampler, p->sequence, p->token);
     p->logprob += (double)p->logits[p->token] - p->log_sum;
-    p->logits = NULL;
     p->n_made++;
     s->times.n_made++;
+    follow_draft(s, p);
     if (p->stream.stopped)
         return end_text(s, p, END_STOP, e);
     return p->n_made < p->room ? STATUS_OK : end_text(s, p, end_of_room(p), e);
 }
 
-/* Of all that have logits; those that want no token end without one. */
-static enum status take_tokens(struct schedule *s, struct err *e)
+/* All that have logits; those that want no token end without one. */
+static enum status find_picks(struct schedule *s, struct err *e)
 {
     s->n_picks = 0;
     for (int i = 0; i < s->n_places; i++) {
@@ -269,36 +328,49 @@ static enum status take_tokens(struct schedule *s, struct err *e)
         else if (p->logits)
             TRY(end_text(s, p, END_LENGTH, e));
     }
-    pick_all(s);
-    for (int i = 0; i < s->n_picks; i++)
-        TRY(take_pick(s, s->picks[i], e));
+    return STATUS_OK;
+}
+
+/* A token of each, and one more as long as it was drafted. */
+static enum status take_tokens(struct schedule *s, struct err *e)
+{
+    TRY(find_picks(s, e));
+    while (s->n_picks > 0) {
+        pick_all(s);
+        for (int i = 0; i < s->n_picks; i++)
+            TRY(take_pick(s, s->picks[i], e));
+        TRY(find_picks(s, e));
+    }
     return STATUS_OK;
 }
 
 /* --- rounds ---------------------------------------------------------------------------------- */
 
-static void note_round(struct schedule *s, int n_decoding, uint64_t ns)
+static void note_round(struct schedule *s, const struct round *round, int n_tokens, uint64_t ns)
 {
     struct schedule_times *t = &s->times;
-    if (n_decoding == 0)
+    if (round->n_texts == 0)
         return;
-    t->n_decoded += (uint64_t)n_decoding;
+    t->n_steps += (uint64_t)round->n_texts;
+    t->n_decoded += (uint64_t)round->n_texts;
     t->decode_ns += ns;
     if (t->n_rounds < s->cap_rounds)
         t->rounds[t->n_rounds++] = ns;
+    if (s->drafter && round->n_prompt == 0)
+        drafter_measured(s->drafter, round->n_texts, round->n_rows, n_tokens, ns);
 }
 
 static enum status run_round(struct schedule *s, uint64_t *before, bool *stop, struct err *e)
 {
-    int n_decoding;
-    uint64_t prefill_ns;
-    TRY(feed_rows(s, &n_decoding, &prefill_ns, e));
+    struct round round = {.n_texts = 0};
+    const uint64_t made = s->times.n_made;
+    TRY(feed_rows(s, &round, e));
     TRY(take_tokens(s, e));
     TRY(s->client->round(s->arg, stop, e));
     const uint64_t now = clock_ns();
     if (s->times.n_made > 0 && !s->times.first_token_at)
         s->times.first_token_at = now;
-    note_round(s, n_decoding, now - *before - prefill_ns);
+    note_round(s, &round, (int)(s->times.n_made - made), now - *before - round.prompts_ns);
     *before = now;
     return STATUS_OK;
 }

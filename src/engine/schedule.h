@@ -3,9 +3,11 @@
  *
  * A place is a sequence of the session. Each round feeds one row for every place that decodes, and
  * fills the step with rows of prompts, the oldest first, a long one cut where the step is full;
- * then it picks the next token of each place that has logits, side by side on the threads. A text
- * that ends gives its place to the next one. No text depends on any of this. One text alone is a
- * batch of one. Who asks for the texts, and gets them, is the client.
+ * then it picks the next token of each place that has logits, side by side on the threads. Behind a
+ * place's row stand those of the tokens that are drafted for it, if any: as long as the token that
+ * is picked is the next of them, the logits of its row are there to pick from, too; what else the
+ * cache has is forgotten. A text that ends gives its place to the next one. No text depends on any
+ * of this. One text alone is a batch of one. Who asks for the texts, and gets them, is the client.
  * A schedule belongs to one caller at a time, whose thread calls the client.
  */
 #ifndef DECODE_ENGINE_SCHEDULE_H
@@ -19,6 +21,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "compute/pool.h"
+#include "engine/draft.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
 #include "text/stream.h"
@@ -102,6 +105,7 @@ struct schedule_times {
     uint64_t n_prefilled, prefill_ns; /* prompt tokens fed */
     uint64_t n_made;                  /* tokens */
     uint64_t n_decoded, decode_ns;    /* those that came out of rows of decoding */
+    uint64_t n_steps;                 /* such rows, but for those of drafted tokens */
     uint64_t first_token_at;          /* clock_ns; 0 before it */
     uint64_t *rounds;                 /* [n_rounds] ns of those that decoded, the first ones */
     size_t n_rounds;
@@ -111,6 +115,7 @@ struct schedule {
     /* Borrowed, filled in before schedule_create. */
     struct session *session; /* with n_places sequences */
     struct sampler *sampler; /* likewise, and with the pool's threads */
+    struct drafter *drafter; /* NULL: none; of as many places */
     struct pool *pool;       /* NULL: one thread */
     const struct tokenizer *tokenizer;
     int n_places, n_vocab;
@@ -123,13 +128,15 @@ struct schedule {
     bool interrupted; /* the client's stop ended it */
 
     /* Private. */
-    struct place *places;    /* [n_places] */
-    struct place **prefills; /* [n_prefills] whose prompts are not yet fed, the oldest first */
-    struct place **picks;    /* [n_picks] that have logits in this round */
-    struct batch_row *rows;  /* [n_places + the session's block] */
-    float *logits;           /* [n_places, n_vocab] */
-    struct arena arena;      /* of all these */
+    struct place *places;     /* [n_places] */
+    struct place **prefills;  /* [n_prefills] whose prompts are not yet fed, the oldest first */
+    struct place **picks;     /* [n_picks] that have logits in this round */
+    struct draft_want *wants; /* [n_places] */
+    struct batch_row *rows;   /* [n_places * n_together + the session's block] */
+    float *logits;            /* [n_places * n_together, n_vocab] */
+    struct arena arena;       /* of all these */
     int n_busy, n_prefills, n_picks;
+    int n_together; /* rows of a text that decodes at most */
     size_t longest_token;
     bool supply_ended;
 };

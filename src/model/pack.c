@@ -156,6 +156,15 @@ void pack_matrix(void *panels, const struct matrix *w, int first, const struct g
     }
 }
 
+void pack_again(void *panels, const struct matrix *w, const struct matrix *from, int begin, int end,
+                const struct pack_scratch *scratch)
+{
+    for (int row = begin; row < end; row++) {
+        pack_read_row(from, row, scratch->row);
+        place_floats(panels, w, row, scratch->row, scratch);
+    }
+}
+
 static inline uint64_t row_of(struct pack_rows from, int k)
 {
     return (uint64_t)from.first + (uint64_t)k * (uint64_t)from.step;

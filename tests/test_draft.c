@@ -1,0 +1,381 @@
+/* Drafts change no bit of what a schedule gives its client: random combinations of models, options,
+ * threads, batches and drafts against the same without a draft. */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "base/rng.h"
+#include "model/checkpoint.h"
+#include "model/derived.h"
+#include "schedule_run.h"
+#include "support.h"
+
+enum { COMBINATIONS = SANITIZED ? 60 : 240, TEXTS = 7 };
+
+/* Checkpoints with a tokenizer, of every architecture. */
+static const char *const paths[] = {
+    "tests/data/golden/gqa.gguf",          "tests/data/golden/llama.gguf",
+    "tests/data/golden/transformer.gguf",  "tests/data/golden/shared-block.gguf",
+    "tests/data/golden/layerwise-kv.gguf", "tests/data/golden/mqa-f16.gguf",
+    "tests/data/golden/alibi.gguf",        "tests/data/golden/quadratic.gguf",
+    "tests/data/golden/mha.gguf",          "tests/data/golden/mqa.gguf",
+    "tests/data/golden/latent.gguf",       "models/shakespeare-mha.gguf",
+    "models/shakespeare-llama.gguf"};
+#define N_PATHS (int)(sizeof paths / sizeof *paths)
+
+static struct checkpoint open_checkpoint(const char *path)
+{
+    struct checkpoint c;
+    struct err e = {""};
+    ck_assert_msg(checkpoint_open(path, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &c, &e) ==
+                      STATUS_OK,
+                  "%s", e.text);
+    return c;
+}
+
+static int below(struct rng *r, int n)
+{
+    return (int)(rng_u32(r) % (uint32_t)n);
+}
+
+static double one_of(struct rng *r, const double *values, int n)
+{
+    return values[below(r, n)];
+}
+#define ONE_OF(r, ...)                                                                             \
+    one_of(r, (const double[]){__VA_ARGS__}, (int)(sizeof(double[]){__VA_ARGS__} / sizeof(double)))
+
+/* --- texts ----------------------------------------------------------------------------------- */
+
+static struct text stops[2];
+
+/* What a stop may be: bytes of some token, so that texts meet it. */
+static void choose_stops(struct schedule_texts *t, struct rng *r)
+{
+    t->stops = stops;
+    t->n_stops = below(r, 3);
+    for (int i = 0; i < t->n_stops; i++) {
+        stops[i] = tokenizer_bytes(t->tokenizer, below(r, t->model->config.n_vocab));
+        if (stops[i].len == 0)
+            stops[i] = text_of("q");
+    }
+}
+
+/* Half of them repeat themselves. */
+static void choose_prompt(struct schedule_texts *t, int i, struct rng *r)
+{
+    const int most = t->n_ctx < 40 ? t->n_ctx : 40, period = 1 + below(r, 5);
+    const bool repeats = below(r, 2);
+    t->n_prompt[i] = 1 + below(r, most);
+    for (int k = 0; k < t->n_prompt[i]; k++)
+        t->prompts[i][k] =
+            repeats && k >= period ? t->prompts[i][k - period] : below(r, t->model->config.n_vocab);
+    t->n[i] = (int)ONE_OF(r, 0, 1, 2, 9, 25, 40);
+}
+
+static void choose_texts(struct schedule_texts *t, const struct checkpoint *c, struct rng *r)
+{
+    const int n_ctx = c->model->config.n_ctx;
+    static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+    *t = (struct schedule_texts){.model = c->model, .tokenizer = c->tokenizer};
+    t->sampler = (struct sampler_params){.temperature = ONE_OF(r, 0, 0.2, 0.8, 1.5),
+                                         .top_k = (int)ONE_OF(r, 0, 1, 5, 40),
+                                         .top_p = ONE_OF(r, 1, 0.9, 0.3),
+                                         .min_p = ONE_OF(r, 0, 0.05),
+                                         .repeat_penalty = ONE_OF(r, 1, 1, 1.3, 0.7),
+                                         .repeat_last_n = (int)ONE_OF(r, -1, 0, 3, 64)};
+    t->kv_storage = caches[below(r, 3)];
+    t->n_ctx = n_ctx < 64 || below(r, 2) ? n_ctx : 64;
+    t->n_texts = 1 + below(r, TEXTS);
+    t->shares = below(r, 3) == 0;
+    t->seed = rng_u32(r);
+    t->ignore_eos = below(r, 2);
+    for (int i = 0; i < t->n_texts; i++)
+        choose_prompt(t, i, r);
+    choose_stops(t, r);
+}
+
+/* --- drafts ---------------------------------------------------------------------------------- */
+
+/* Of the same vocabulary, and nothing else in common; its context ends before the texts. */
+static struct model *random_model(const struct model *m, struct rng *r)
+{
+    struct model *out;
+    struct err e;
+    struct config c = {.n_layers = 1,
+                       .n_heads = 2,
+                       .d_model = 32,
+                       .d_ff = 32,
+                       .n_ctx = m->config.n_ctx < 24 ? m->config.n_ctx : 24,
+                       .n_vocab = m->config.n_vocab,
+                       .norm_eps = 1e-5f};
+    config_set_arch(&c, arch_at(0));
+    config_complete(&c);
+    ck_assert_int_eq(model_create_random(&c, STORAGE_F32, rng_u32(r), &out, &e), STATUS_OK);
+    return out;
+}
+
+/* A model to be freed; NULL with *draft the model itself or none. */
+static struct model *choose_draft(const struct model *m, struct rng *r, const struct model **draft)
+{
+    struct model *own = NULL;
+    struct err e;
+    *draft = NULL;
+    switch (below(r, 6)) {
+    case 0:
+        return NULL;
+    case 1:
+        *draft = m;
+        return NULL;
+    case 2:
+        own = random_model(m, r);
+        break;
+    case 3:
+        if (derived_create_cut(m, 1, &own, &e) != STATUS_OK)
+            own = random_model(m, r);
+        break;
+    default:
+        if (derived_create_packed(m, below(r, 2) ? STORAGE_Q4_0 : STORAGE_Q8_0, NULL, &own, &e) !=
+            STATUS_OK)
+            own = random_model(m, r);
+    }
+    *draft = own;
+    return own;
+}
+
+static struct schedule_ways choose_ways(struct rng *r)
+{
+    return (struct schedule_ways){.n_places = 1 + below(r, 5),
+                                  .n_threads = 1 + below(r, 3),
+                                  .block = (int)ONE_OF(r, 0, 0, 1, 3, 7, 16)};
+}
+
+START_TEST(texts_are_the_same)
+{
+    struct checkpoint c = open_checkpoint(paths[_i % N_PATHS]);
+    struct schedule_texts *texts = malloc(sizeof *texts);
+    struct schedule_seen plain, drafted;
+    struct err e = {""};
+    struct rng r;
+    rng_seed(&r, 1, (uint64_t)_i);
+    choose_texts(texts, &c, &r);
+    struct schedule_ways ways = choose_ways(&r);
+    ck_assert_msg(run_schedule(texts, &ways, &plain, &e) == STATUS_OK, "%s", e.text);
+    ways = choose_ways(&r);
+    ways.drafts = true;
+    ways.draft_n = (int)ONE_OF(&r, 1, 2, 3, 5, 8, 32);
+    ways.fixed = below(&r, 4) != 0;
+    struct model *own = choose_draft(c.model, &r, &ways.draft);
+    ck_assert_msg(run_schedule(texts, &ways, &drafted, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_msg(same_texts(&plain, &drafted, texts->n_texts), "%s: other texts",
+                  paths[_i % N_PATHS]);
+    ck_assert_uint_eq(plain.n_drafted, 0);
+    ck_assert_uint_le(drafted.n_right, drafted.n_drafted);
+    ck_assert_uint_eq(drafted.n_decoded, drafted.n_steps + drafted.n_right);
+    model_free(own);
+    free(texts);
+    checkpoint_close(&c);
+}
+END_TEST
+
+/* --- what drafts are worth ------------------------------------------------------------------- */
+
+/* One text of n tokens after a prompt. */
+static void one_text(struct schedule_texts *t, const struct checkpoint *c, int n)
+{
+    *t = (struct schedule_texts){
+        .model = c->model,
+        .tokenizer = c->tokenizer,
+        .sampler = {.temperature = 1, .top_p = 1, .repeat_penalty = 1.2, .repeat_last_n = 16},
+        .n_ctx = c->model->config.n_ctx,
+        .n_texts = 1,
+        .n = {n},
+        .n_prompt = {3},
+        .prompts = {{5, 6, 7}},
+        .seed = 3,
+        .ignore_eos = true};
+}
+
+/* The model is right about itself: it draws with the same numbers. 1 + 41 tokens, of which the
+ * first needs no step, are ceil(41 / (k + 1)) steps. */
+START_TEST(the_model_itself_is_always_right)
+{
+    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
+    struct schedule_texts *t = malloc(sizeof *t);
+    struct schedule_seen seen;
+    struct err e = {""};
+    one_text(t, &c, 42);
+    for (int k = 1; k <= 8; k++) {
+        const struct schedule_ways ways = {.n_places = 1,
+                                           .n_threads = 1,
+                                           .drafts = true,
+                                           .draft = c.model,
+                                           .draft_n = k,
+                                           .fixed = true};
+        ck_assert_int_eq(run_schedule(t, &ways, &seen, &e), STATUS_OK);
+        ck_assert_uint_eq(seen.n_right, seen.n_drafted);
+        ck_assert_uint_eq(seen.n_steps, (uint64_t)(41 + k) / (uint64_t)(k + 1));
+        ck_assert_uint_eq(seen.n_decoded, 41);
+    }
+    free(t);
+    checkpoint_close(&c);
+}
+END_TEST
+
+/* A draft that drew with numbers of its own would be right sum_i p_i q_i of the time, 0.4 for this
+ * one; with the model's it is right about as often as the two can agree at all. */
+START_TEST(the_same_numbers_are_drawn)
+{
+    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
+    struct schedule_texts *t = malloc(sizeof *t);
+    struct schedule_seen seen;
+    struct model *own;
+    struct err e = {""};
+    one_text(t, &c, 200);
+    ck_assert_int_eq(derived_create_packed(c.model, STORAGE_Q4_0, NULL, &own, &e), STATUS_OK);
+    const struct schedule_ways ways = {
+        .n_places = 1, .n_threads = 1, .drafts = true, .draft = own, .draft_n = 1, .fixed = true};
+    ck_assert_int_eq(run_schedule(t, &ways, &seen, &e), STATUS_OK);
+    ck_assert_uint_gt(seen.n_right * 10, seen.n_drafted * 7);
+    model_free(own);
+    free(t);
+    checkpoint_close(&c);
+}
+END_TEST
+
+/* Greedy text of a small model runs into circles, which lookup follows. */
+START_TEST(lookup_follows_a_circle)
+{
+    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
+    struct schedule_texts *t = malloc(sizeof *t);
+    struct schedule_seen seen;
+    struct err e = {""};
+    one_text(t, &c, 240);
+    t->sampler.temperature = 0;
+    t->sampler.repeat_penalty = 1;
+    const struct schedule_ways ways = {
+        .n_places = 1, .n_threads = 1, .drafts = true, .draft_n = 4, .fixed = true};
+    ck_assert_int_eq(run_schedule(t, &ways, &seen, &e), STATUS_OK);
+    ck_assert_uint_gt(3 * seen.n_decoded, 4 * seen.n_steps);
+    free(t);
+    checkpoint_close(&c);
+}
+END_TEST
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+/* Calls that took memory, from the first token of a text to its last. */
+static atomic_long n_taken;
+static long taken_first, taken_last;
+
+void *__real_malloc(size_t n);
+void *__wrap_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t alignment, size_t n);
+void *__wrap_aligned_alloc(size_t alignment, size_t n);
+
+void *__wrap_malloc(size_t n)
+{
+    n_taken++;
+    return __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    n_taken++;
+    return __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    n_taken++;
+    return __real_realloc(p, n);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t n)
+{
+    n_taken++;
+    return __real_aligned_alloc(alignment, n);
+}
+
+static enum status count_made(void *arg, const struct place *p, const struct made *m, struct err *e)
+{
+    taken_last = n_taken;
+    if (p->n_made == 0)
+        taken_first = taken_last;
+    return run_made(arg, p, m, e);
+}
+
+/* No draft, a lookup, a model. */
+START_TEST(stepping_takes_no_memory)
+{
+    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
+    struct schedule_texts *t = malloc(sizeof *t);
+    struct schedule_client counting = run_client;
+    struct schedule_seen seen;
+    struct err e = {""};
+    one_text(t, &c, 100);
+    counting.made = count_made;
+    const struct schedule_ways ways = {.n_places = 1,
+                                       .n_threads = 2,
+                                       .drafts = _i > 0,
+                                       .draft = _i == 2 ? c.model : NULL,
+                                       .draft_n = 4,
+                                       .client = &counting};
+    ck_assert_int_eq(run_schedule(t, &ways, &seen, &e), STATUS_OK);
+    ck_assert_int_eq(seen.n_made[0], 100);
+    ck_assert_int_gt(taken_first, 0);
+    ck_assert_int_eq(taken_last, taken_first);
+    free(t);
+    checkpoint_close(&c);
+}
+END_TEST
+
+/* A draft without finite logits guesses nothing. */
+START_TEST(a_draft_of_nans_is_left_out)
+{
+    struct checkpoint c = open_checkpoint("tests/data/golden/gqa.gguf");
+    struct schedule_texts *t = malloc(sizeof *t);
+    struct schedule_seen plain, seen;
+    struct err e = {""};
+    struct rng r;
+    rng_seed(&r, 1, 1);
+    struct model *bad = random_model(c.model, &r);
+    float *gain = (float *)(uintptr_t)bad->w[ROLE_OUTPUT_NORM].norm.gain;
+    gain[0] = NAN;
+    one_text(t, &c, 9);
+    struct schedule_ways ways = {.n_places = 1, .n_threads = 1};
+    ck_assert_int_eq(run_schedule(t, &ways, &plain, &e), STATUS_OK);
+    ways.drafts = ways.fixed = true;
+    ways.draft = bad;
+    ways.draft_n = 3;
+    ck_assert_int_eq(run_schedule(t, &ways, &seen, &e), STATUS_OK);
+    ck_assert(same_texts(&plain, &seen, 1));
+    ck_assert_uint_eq(seen.n_drafted, 0);
+    model_free(bad);
+    free(t);
+    checkpoint_close(&c);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("draft");
+    TCase *same = tcase_create("same");
+    tcase_set_timeout(same, 120);
+    tcase_add_loop_test(same, texts_are_the_same, 0, COMBINATIONS);
+    suite_add_tcase(s, same);
+    TCase *t = tcase_create("worth");
+    tcase_set_timeout(t, 120);
+    tcase_set_tags(t, ONE_THREAD);
+    tcase_add_test(t, the_model_itself_is_always_right);
+    tcase_add_test(t, the_same_numbers_are_drawn);
+    tcase_add_test(t, lookup_follows_a_circle);
+    tcase_add_test(t, a_draft_of_nans_is_left_out);
+    tcase_add_loop_test(t, stepping_takes_no_memory, 0, 3);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,383 @@
+/* What drafts are made of: copies of a text's end against a search of all of it, how many tokens to
+ * draft as a function of what was measured, and models made of another's weights. */
+#include <math.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "engine/draft_pace.h"
+#include "engine/ngrams.h"
+#include "engine/sampler.h"
+#include "gguf/blocks.h"
+#include "model/checkpoint.h"
+#include "model/derived.h"
+#include "model/pack.h"
+#include "support.h"
+
+/* --- copies ---------------------------------------------------------------------------------- */
+
+enum { TEXT = 300 };
+
+/* The longest copy, the latest of equals, among the last 32 that end in the same pair. */
+static int search(const int32_t *text, int n, int *length)
+{
+    int found = 0, looked_at = 0;
+    *length = 1;
+    for (int at = n - 1; at >= 2 && looked_at < 32; at--) {
+        int same = 0;
+        while (same < at && same < NGRAMS_MOST && text[at - 1 - same] == text[n - 1 - same])
+            same++;
+        looked_at += same >= 2;
+        if (same > *length) {
+            *length = same;
+            found = at;
+        }
+    }
+    return found;
+}
+
+START_TEST(copies_are_found)
+{
+    static const int alphabets[] = {1, 2, 5, 40, 100000};
+    struct ngrams g;
+    struct arena a = {0};
+    struct err e;
+    struct rng r;
+    int32_t text[TEXT];
+    rng_seed(&r, 7, (uint64_t)_i);
+    ngrams_take(&g, &a, TEXT);
+    ck_assert_int_eq(arena_allocate(&a, "copies", &e), STATUS_OK);
+    ngrams_take(&g, &a, TEXT);
+    for (int round = 0; round < 3; round++) { /* what stood there before is forgotten */
+        ngrams_reset(&g);
+        for (int n = 0; n < TEXT; n++) {
+            int length, expected_length;
+            text[n] = n > 20 && rng_u32(&r) % 8 ? text[n - 1 - 19]
+                                                : (int32_t)(rng_u32(&r) % (uint32_t)alphabets[_i]);
+            ngrams_add(&g, text, n);
+            if (n < 1)
+                continue;
+            const int found = ngrams_find(&g, text, n + 1, &length);
+            /* Pairs of one hash take places among the last ones. */
+            ck_assert_int_eq(found, search(text, n + 1, &expected_length));
+            if (found > 0)
+                ck_assert_int_eq(length, expected_length);
+        }
+    }
+    arena_free(&a);
+}
+END_TEST
+
+START_TEST(one_token_has_no_copy)
+{
+    struct ngrams g;
+    struct arena a = {0};
+    struct err e;
+    const int32_t text[] = {4, 4};
+    int length;
+    ngrams_take(&g, &a, 2);
+    ck_assert_int_eq(arena_allocate(&a, "copies", &e), STATUS_OK);
+    ngrams_take(&g, &a, 2);
+    ngrams_add(&g, text, 0);
+    ck_assert_int_eq(ngrams_find(&g, text, 1, &length), 0);
+    ngrams_add(&g, text, 1);
+    ck_assert_int_eq(ngrams_find(&g, text, 2, &length), 0); /* needs two before the end */
+    arena_free(&a);
+}
+END_TEST
+
+/* --- how many to draft ----------------------------------------------------------------------- */
+
+static struct arena pace_arena;
+
+static struct draft_pace new_pace(int n_rows, double cost)
+{
+    struct draft_pace p = {.most = 8};
+    struct err e;
+    pace_arena = (struct arena){0};
+    pace_take(&p, &pace_arena, n_rows);
+    ck_assert_int_eq(arena_allocate(&pace_arena, "pace", &e), STATUS_OK);
+    pace_take(&p, &pace_arena, n_rows);
+    pace_start(&p, cost);
+    return p;
+}
+
+static void tell_step(struct draft_pace *p, int rows, double ns)
+{
+    for (int i = 0; i < 60; i++)
+        pace_round(p, &(struct draft_round){.base = rows, .rows = rows, .tokens = rows, .ns = ns});
+}
+
+START_TEST(times_lie_between_those_measured)
+{
+    struct draft_pace p = new_pace(9, 0);
+    ck_assert(pace_step_ns(&p, 3) == 0);
+    tell_step(&p, 2, 100);
+    ck_assert(pace_step_ns(&p, 1) == 100); /* what is known of less is the least known */
+    ck_assert(pace_step_ns(&p, 2) == 100);
+    ck_assert(pace_step_ns(&p, 9) > 100);
+    tell_step(&p, 6, 140);
+    ck_assert(pace_step_ns(&p, 4) == 120);
+    ck_assert(pace_step_ns(&p, 9) == 170);
+    tell_step(&p, 8, 90);
+    ck_assert(pace_step_ns(&p, 7) == 115);
+    ck_assert(pace_step_ns(&p, 9) == 90); /* more rows never take less */
+    arena_free(&pace_arena);
+}
+END_TEST
+
+/* Against the formula: 1 + a + ... + a^k tokens in a step's time and k drafts'. */
+START_TEST(the_best_number_is_chosen)
+{
+    static const double shares[] = {0.2, 0.5, 0.8, 0.95}, drafts[] = {0, 0.05, 0.15, 0.5, 1};
+    struct draft_pace p = new_pace(9, 0);
+    for (int rows = 1; rows <= 9; rows++)
+        tell_step(&p, rows, 100 + 6 * (rows - 1));
+    for (int i = 0; i < 20; i++) {
+        const double share = shares[i % 4], draft = 100 * drafts[i / 4];
+        struct draft_level levels[8];
+        double best_rate = 1.02 / 100;
+        int best = 0;
+        for (int k = 1; k <= 8; k++) {
+            levels[k - 1] = (struct draft_level){pow(share, k), 1};
+            const double rate = (1 - pow(share, k + 1)) / (1 - share) / (100 + 6 * k + k * draft);
+            if (rate > best_rate) {
+                best_rate = rate;
+                best = k;
+            }
+        }
+        ck_assert_int_eq(pace_best(&p, 1, levels, 8, draft), best);
+    }
+    arena_free(&pace_arena);
+}
+END_TEST
+
+START_TEST(what_is_right_is_learned)
+{
+    struct draft_pace p = new_pace(9, 0);
+    struct rng r;
+    rng_seed(&r, 1, 1);
+    const double before = pace_share(&p, 1, 1);
+    for (int i = 0; i < 2000; i++) {
+        const bool right = rng_unit(&r) < 0.9;
+        pace_saw(&p, 0, 0, right);
+        if (right)
+            pace_saw(&p, 0, 1, rng_unit(&r) < 0.5);
+    }
+    ck_assert(fabs(pace_share(&p, 0, 0) - 0.9) < 0.15);
+    ck_assert(fabs(pace_share(&p, 0, 1) - 0.45) < 0.2);
+    ck_assert(pace_share(&p, 1, 1) == before);
+    arena_free(&pace_arena);
+}
+END_TEST
+
+/* A draft as it goes: tokens are right by `share`, a step of r rows takes 1000 + row (r - 1), a
+ * token drafted `draft`. Gives the tokens a step's time that come out. */
+static double simulate(double share, double row, double draft, int n_tokens)
+{
+    struct draft_pace p = new_pace(9, draft / 1000);
+    struct rng r;
+    double total = 0;
+    int made = 0;
+    rng_seed(&r, 3, 3);
+    while (made < n_tokens) {
+        struct draft_level levels[8];
+        bool trying;
+        for (int i = 0; i < 8; i++)
+            levels[i] = (struct draft_level){pace_share(&p, 0, i), 1};
+        const int k = pace_choose(&p, 1, levels, 8, pace_draft_ns(&p, 1), 0, &trying);
+        int right = 0;
+        bool going = true;
+        for (int i = 0; i < k && going; i++) {
+            going = rng_unit(&r) < share;
+            pace_saw(&p, 0, i, going);
+            right += going;
+        }
+        const double noise = 1 + 0.1 * rng_unit(&r);
+        const struct draft_round round = {.base = 1,
+                                          .rows = 1 + k,
+                                          .levels = k,
+                                          .tokens = 1 + right,
+                                          .ns = noise * (1000 + row * k),
+                                          .draft_ns = noise * draft * k};
+        pace_round(&p, &round);
+        total += round.ns + round.draft_ns;
+        made += 1 + right;
+    }
+    arena_free(&pace_arena);
+    return made * 1050.0 / total;
+}
+
+/* Never slower than 3% below no draft, whatever it is; near the best where that is faster. */
+START_TEST(drafts_that_do_not_pay_cost_little)
+{
+    static const double shares[] = {0, 0.1, 0.3, 0.6}, rows[] = {20, 200, 900},
+                        drafts[] = {0, 100, 500, 1500};
+    for (int i = 0; i < 48; i++) {
+        const double rate = simulate(shares[i % 4], rows[i / 4 % 3], drafts[i / 12], 2000);
+        ck_assert_msg(rate > 0.97, "share %g, row %g, draft %g: %g", shares[i % 4], rows[i / 4 % 3],
+                      drafts[i / 12], rate);
+    }
+}
+END_TEST
+
+START_TEST(drafts_that_pay_are_drafted)
+{
+    /* 0.9, rows of 5%, drafts of 15%: k = 5 makes 4.69 tokens in 2.0 steps. */
+    const double rate = simulate(0.9, 50, 150, 2000);
+    ck_assert_msg(rate > 0.93 * 4.69 / 2.0, "%g", rate);
+}
+END_TEST
+
+/* A number that was asked for is drafted whatever comes of it. */
+START_TEST(a_fixed_number_stays)
+{
+    struct draft_pace p = new_pace(9, 1);
+    struct draft_level levels[8];
+    bool trying;
+    p.fixed = true;
+    for (int i = 0; i < 100; i++)
+        pace_saw(&p, 0, 0, false);
+    for (int i = 0; i < 8; i++)
+        levels[i] = (struct draft_level){pace_share(&p, 0, i), 1};
+    ck_assert_int_eq(pace_choose(&p, 1, levels, 8, 5, 1000, &trying), 8);
+    arena_free(&pace_arena);
+}
+END_TEST
+
+/* --- models of another's weights ------------------------------------------------------------- */
+
+static const char *const paths[] = {"tests/data/golden/mha.gguf", "tests/data/golden/llama.gguf",
+                                    "tests/data/golden/shared-block.gguf",
+                                    "tests/data/golden/mqa-f16.gguf",
+                                    "tests/data/golden/latent.gguf"};
+
+/* Every row as the type's own definition rounds it; where no row is whole blocks, as it was. */
+static void expect_rounded(const struct matrix *from, const struct matrix *to, enum storage storage)
+{
+    float row[512], rounded[512], found[512];
+    unsigned char encoded[sizeof row];
+    ck_assert_int_le(from->n_in, 512);
+    if (from->n_in % QUANT_BLOCK) {
+        ck_assert_ptr_eq(to->panels, from->panels);
+        return;
+    }
+    ck_assert_int_eq(to->storage, storage);
+    for (int r = 0; r < from->n_out; r++) {
+        pack_read_row(from, r, row);
+        blocks_encode(pack_type(storage), encoded, row, (uint64_t)from->n_in);
+        blocks_decode(pack_type(storage), rounded, encoded, (uint64_t)from->n_in);
+        pack_read_row(to, r, found);
+        ck_assert_int_eq(memcmp(rounded, found, (size_t)from->n_in * sizeof *row), 0);
+    }
+}
+
+/* What is no matrix is borrowed. */
+START_TEST(packed_is_rounded)
+{
+    struct checkpoint c;
+    struct pool *pool;
+    struct model *packed;
+    struct err e = {""};
+    const enum storage storage = _i & 1 ? STORAGE_Q8_0 : STORAGE_Q4_0;
+    ck_assert_int_eq(checkpoint_open(paths[_i / 2], CHECKPOINT_MODEL, &c, &e), STATUS_OK);
+    ck_assert_int_eq(pool_create(2, &pool, &e), STATUS_OK);
+    ck_assert_msg(derived_create_packed(c.model, storage, pool, &packed, &e) == STATUS_OK, "%s",
+                  e.text);
+    for (int l = 0; l < c.model->config.n_layers; l++) {
+        for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++) {
+            const struct weight *from = &c.model->blocks[l].w[role];
+            const struct weight *to = &packed->blocks[l].w[role];
+            ck_assert_ptr_eq(to->norm.gain, from->norm.gain);
+            ck_assert_ptr_eq(to->table, from->table);
+            ck_assert_ptr_eq(to->matrix.bias, from->matrix.bias);
+            const int n = layout_weight(&c.model->config, role, l).n_matrices;
+            for (int i = 0; i < n && from->matrix.panels; i++) {
+                const struct matrix a = model_head_matrix(from, i), b = model_head_matrix(to, i);
+                expect_rounded(&a, &b, storage);
+            }
+        }
+    }
+    expect_rounded(&c.model->w[ROLE_OUTPUT].matrix, &packed->w[ROLE_OUTPUT].matrix, storage);
+    ck_assert_ptr_eq(packed->w[ROLE_TOKEN_EMBD].matrix.panels,
+                     c.model->w[ROLE_TOKEN_EMBD].matrix.panels);
+    ck_assert(derived_bytes_read(packed) < derived_bytes_read(c.model));
+    model_free(packed);
+    pool_free(pool);
+    checkpoint_close(&c);
+}
+END_TEST
+
+START_TEST(what_cannot_be_made_is_refused)
+{
+    struct checkpoint c;
+    struct model *m;
+    struct err e = {""};
+    ck_assert_int_eq(checkpoint_open("models/shakespeare-mqa.gguf", CHECKPOINT_MODEL, &c, &e),
+                     STATUS_OK);
+    ck_assert_int_eq(derived_create_packed(c.model, STORAGE_F32, NULL, &m, &e), STATUS_USAGE);
+    ck_assert_ptr_nonnull(strstr(e.text, "no matrix of the checkpoint takes fewer bytes as f32"));
+    ck_assert_ptr_null(m);
+    const int n = c.model->config.n_layers;
+    ck_assert_int_eq(derived_create_cut(c.model, n, &m, &e), STATUS_USAGE);
+    ck_assert_ptr_null(m);
+    ck_assert_int_eq(derived_create_cut(c.model, 0, &m, &e), STATUS_USAGE);
+    ck_assert_int_eq(derived_create_cut(c.model, n - 1, &m, &e), STATUS_OK);
+    ck_assert_int_eq(m->config.n_layers, n - 1);
+    model_free(m);
+    checkpoint_close(&c);
+}
+END_TEST
+
+/* --- a sampler's sequence twice -------------------------------------------------------------- */
+
+START_TEST(a_copied_sequence_goes_on_alike)
+{
+    enum { VOCAB = 50 };
+    const struct sampler_params params = {
+        .temperature = 1, .top_p = 1, .repeat_penalty = 1.5, .repeat_last_n = 7};
+    const struct sampler_sizes sizes = {VOCAB, 64, 3, 1};
+    struct sampler *s;
+    struct err e;
+    struct rng r;
+    float logits[VOCAB];
+    rng_seed(&r, 2, 2);
+    ck_assert_int_eq(sampler_create(&params, &sizes, &s, &e), STATUS_OK);
+    for (int round = 0; round < 30; round++) {
+        sampler_copy(s, 0, 2);
+        for (int i = 0; i < 5; i++) {
+            int a, b;
+            for (int t = 0; t < VOCAB; t++)
+                logits[t] = (float)(4 * rng_unit(&r));
+            ck_assert_int_eq(sampler_pick(s, 0, 0, logits, &a, &e), STATUS_OK);
+            ck_assert_int_eq(sampler_pick(s, 2, 0, logits, &b, &e), STATUS_OK);
+            ck_assert_int_eq(a, b);
+            sampler_accept(s, 0, a);
+            sampler_accept(s, 2, b);
+        }
+        sampler_accept(s, 2, 1); /* leaves the other alone */
+    }
+    sampler_free(s);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("draft_parts");
+    TCase *t = tcase_create("parts");
+    tcase_set_tags(t, ONE_THREAD);
+    tcase_add_loop_test(t, copies_are_found, 0, 5);
+    tcase_add_test(t, one_token_has_no_copy);
+    tcase_add_test(t, times_lie_between_those_measured);
+    tcase_add_test(t, the_best_number_is_chosen);
+    tcase_add_test(t, what_is_right_is_learned);
+    tcase_add_test(t, drafts_that_do_not_pay_cost_little);
+    tcase_add_test(t, drafts_that_pay_are_drafted);
+    tcase_add_test(t, a_fixed_number_stays);
+    tcase_add_test(t, what_cannot_be_made_is_refused);
+    tcase_add_test(t, a_copied_sequence_goes_on_alike);
+    suite_add_tcase(s, t);
+    TCase *threads = tcase_create("threads");
+    tcase_add_loop_test(threads, packed_is_rounded, 0, 10);
+    suite_add_tcase(s, threads);
+    return run_suite(s);
+}
