@@ -1,5 +1,7 @@
 #include "convert/convert.h"
 
+#include <string.h>
+
 #include "convert/apply.h"
 #include "convert/calibrate.h"
 #include "convert/distance.h"
@@ -35,6 +37,7 @@ static void take_result(struct converter *c, struct arena *arena, struct convert
     convert_tensors_take(c, arena);
 }
 
+/* With room for a second result if two are compared. */
 static enum status plan_once(const struct convert_spec *spec, size_t *bytes, struct err *e)
 {
     struct converter c;
@@ -43,6 +46,8 @@ static enum status plan_once(const struct convert_spec *spec, size_t *bytes, str
     TRY(convert_work_describe(&c, spec, e));
     take_work(&c, &arena);
     take_result(&c, &arena, &out);
+    if (spec->cache_bytes && !c.config.shared)
+        take_result(&c, &arena, &out);
     if (arena.overflow)
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: the conversion needs more bytes than can be addressed");
@@ -62,6 +67,8 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
     one.latent = ranks;
     TRY(convert_equal_ranks(spec, &config, ranks, e));
     TRY(plan_once(&one, bytes, e));
+    if (config.shared)
+        return STATUS_OK;
     TRY(convert_ranks_plan(spec, &config, &choice, e));
     *bytes = choice > *bytes ? choice : *bytes;
     return STATUS_OK;
@@ -238,21 +245,23 @@ static void keep_better(struct convert *out, struct convert *other)
     convert_free(&worse);
 }
 
-/* The ranks that do best layer by layer, and equal ones. */
+/* The ranks that do best layer by layer, and, if these are others, equal ones. */
 static enum status run_best_ranks(const struct convert_spec *spec, struct convert *out,
                                   struct err *e)
 {
-    int ranks[CONFIG_MAX_LAYERS];
+    int equal[CONFIG_MAX_LAYERS], best[CONFIG_MAX_LAYERS];
     struct config config;
     struct convert_spec one = *spec;
     struct convert other;
     TRY(config_read(spec->gguf, &config, e));
-    one.latent = ranks;
-    TRY(convert_equal_ranks(spec, &config, ranks, e));
+    TRY(convert_equal_ranks(spec, &config, equal, e));
+    TRY(convert_best_ranks(spec, &config, best, e));
+    one.latent = equal;
     TRY(run_once(&one, out, e));
-    enum status s = convert_best_ranks(spec, &config, ranks, e);
-    if (s == STATUS_OK)
-        s = run_once(&one, &other, e);
+    if (memcmp(equal, best, (size_t)config.n_layers * sizeof *best) == 0)
+        return STATUS_OK;
+    one.latent = best;
+    const enum status s = run_once(&one, &other, e);
     if (s == STATUS_OK)
         keep_better(out, &other);
     else

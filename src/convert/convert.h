@@ -68,7 +68,8 @@ struct convert {
     struct arena arena;
 };
 
-/* Memory that convert_run takes, for the new tensors and while it works. STATUS_USAGE or
+/* Memory that convert_run takes, for the new tensors and while it works, beside the model and what
+ * runs it; with cache_bytes nearly so, because the ranks are not known yet. STATUS_USAGE or
  * STATUS_BAD_FILE if the specification cannot be carried out; STATUS_NO_MEMORY. */
 enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct err *e);
 
