@@ -15,18 +15,6 @@ static int largest_group(const struct converter *c)
     return most;
 }
 
-/* Only architecture decode can say so. */
-static void make_latent(struct converter *c)
-{
-    struct config *f = &c->converted;
-    f->arch = arch_find(text_of("decode"));
-    for (int l = 0; l < f->n_layers; l++) {
-        f->latent[l] = (int32_t)c->spec->latent[l];
-        f->layer_kv_heads[l] = 0;
-    }
-    f->n_kv_heads = 1;
-}
-
 enum status convert_work_describe(struct converter *c, const struct convert_spec *spec,
                                   struct err *e)
 {
@@ -36,14 +24,17 @@ enum status convert_work_describe(struct converter *c, const struct convert_spec
     const struct config *f = &c->config;
     c->converted = *f;
     c->converted.n_kv_heads = spec->n_kv_heads;
-    for (int l = 0; l < f->n_layers && spec->layer_kv_heads; l++)
-        c->converted.layer_kv_heads[l] = spec->layer_kv_heads[l];
     if (spec->latent)
-        make_latent(c);
+        config_set_latent(&c->converted, spec->latent[0]);
+    for (int l = 0; l < f->n_layers; l++)
+        if (spec->latent)
+            c->converted.latent[l] = (int32_t)spec->latent[l];
+        else if (spec->layer_kv_heads)
+            c->converted.layer_kv_heads[l] = spec->layer_kv_heads[l];
     c->d = f->d_model;
     c->n_heads = f->n_heads;
     c->n_kv_heads = f->n_kv_heads;
-    c->n_groups = spec->n_kv_heads;
+    c->n_groups = c->converted.n_kv_heads;
     c->qk.dim = f->head_dim;
     c->qk.width = config_q_dim(f);
     c->ov.dim = config_value_dim(f);
