@@ -101,8 +101,6 @@ struct convert_rebuild *convert_rebuild_take(const struct converter *c, struct a
     r.start = arena_take(arena, rebuild_variables(&r), sizeof(double));
     r.gradient = arena_take(arena, rebuild_variables(&r), sizeof(double));
     r.lbfgs = arena_take(arena, lbfgs_scratch(rebuild_variables(&r), MEMORY), sizeof(double));
-    const int most = rows > r.d ? rows : r.d;
-    r.square = take_doubles(arena, (uint64_t)most, most);
     if (out)
         *out = r;
     return out;

@@ -93,7 +93,7 @@ static void set_roots(struct convert_rebuild *r, const double *w, const double *
     const size_t stride = (size_t)d + 1;
     double *of_o = c->blocks, *of_v = of_o + v_dim * v_dim;
     double *q_metric = of_v + v_dim * v_dim, *k_metric = q_metric + k_dim * k_dim;
-    double *v_metric = c->square2;
+    double *v_metric = k_metric + k_dim * k_dim;
     place_heads(r);
     for (int g = 0; g < kv; g++) {
         struct rebuilt_head *k = &r->heads[n + g], *v = &r->heads[n + kv + g];
@@ -159,7 +159,8 @@ static void measure_inputs(struct convert_rebuild *r)
     r->energy = 0;
     for (int w = 0; w < r->n_windows; w++) {
         const float *x = r->x + (size_t)w * size;
-        convert_add_outer_floats(c->spec->pool, k->grad, r->root, x, x, k->window, d, d, r->part);
+        convert_add_outer_floats(c->spec->pool, k->grad, r->root, x, x, k->window, d, d,
+                                 k->summing.part);
         convert_add_rows(r->mean, x, k->window, width);
         convert_widen(k->x, r->y + (size_t)w * size, size);
         r->energy += linalg_dot(k->x, k->x, size);
@@ -177,19 +178,20 @@ static void whiten_inputs(struct convert_rebuild *r)
 {
     const struct convert_calibration *k = r->c->calibration;
     const size_t d = (size_t)r->d;
-    float *inverse = r->part; /* root^-T */
-    memset(r->square, 0, d * d * sizeof *r->square);
+    float *turned = k->summing.part; /* root^-T */
+    double *inverse = r->c->square;
+    memset(inverse, 0, d * d * sizeof *inverse);
     for (size_t i = 0; i < d; i++)
-        r->square[i * d + i] = 1;
-    linalg_solve_lower(r->root, r->d, r->square, r->d);
+        inverse[i * d + i] = 1;
+    linalg_solve_lower(r->root, r->d, inverse, r->d);
     for (size_t i = 0; i < d; i++)
         for (size_t j = 0; j < d; j++)
-            inverse[j * d + i] = (float)r->square[i * d + j];
+            turned[j * d + i] = (float)inverse[i * d + j];
     for (int t = 0; t < r->n_windows * k->window; t += k->window) {
         float *x = r->x + (size_t)t * d;
         for (size_t i = 0; i < (size_t)k->window * d; i++)
             k->rows[i] = (float)((double)x[i] - r->mean[i % d]);
-        rebuild_multiply(r, x, k->rows, inverse, NULL, k->window, r->d, r->d);
+        rebuild_multiply(r, x, k->rows, turned, NULL, k->window, r->d, r->d);
     }
 }
 
@@ -213,7 +215,7 @@ static void restore_rows(const struct convert_rebuild *r, const double *from, in
                          double *bias)
 {
     const size_t d = (size_t)r->d;
-    double *turned = r->square; /* [d, rows] */
+    double *turned = r->c->square; /* [d, rows] */
     for (size_t j = 0; j < (size_t)rows; j++)
         for (size_t i = 0; i < d; i++)
             turned[i * (size_t)rows + j] = from[j * (d + 1) + i];

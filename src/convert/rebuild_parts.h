@@ -37,7 +37,6 @@ struct convert_rebuild {
     size_t scratch_floats;
     /* Variables, where they start, and their gradient: all of them. */
     double *theta, *start, *gradient, *lbfgs;
-    double *square; /* [widest of heads_dim and d, d] */
     /* Of an evaluation. */
     size_t first; /* of the variables that are varied */
     double loss, energy;
