@@ -283,19 +283,14 @@ static enum status try_piece(struct refit *f, const struct piece *p, double best
 
 uint64_t convert_refit_windows(const struct converter *c)
 {
-    const uint64_t n = (uint64_t)c->calibration->n_windows, judged = n / CONVERT_JUDGED + 1;
+    const uint64_t n = (uint64_t)c->calibration->n_windows;
+    const uint64_t judged = n < CONVERT_JUDGED ? n : n / CONVERT_JUDGED;
+    const uint64_t fitted = n < CONVERT_JUDGED ? n : n - judged;
     uint64_t sum = c->spec->refit ? judged : 0;
-    for (size_t i = 0; i < N_PIECES; i++)
-        if (is_wanted(c, &pieces[i]))
-            sum += judged;
-    if (c->spec->refit)
-        sum += n;
-    if (convert_refits_block(c))
-        sum += 2 * n;
-    if (convert_refits_block(c) && !convert_is_latent(c))
-        sum += convert_rebuild_windows(c, false);
-    if (c->spec->refit == CONVERT_REFIT_BLOCK && !convert_is_latent(c))
-        sum += convert_rebuild_windows(c, true);
+    for (const struct piece *p = pieces; p < pieces + N_PIECES; p++)
+        if (is_wanted(c, p))
+            sum += judged +
+                   (p->heads ? convert_rebuild_windows(c, p->level == CONVERT_REFIT_BLOCK) : fitted);
     return sum;
 }
 
