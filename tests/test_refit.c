@@ -169,6 +169,71 @@ START_TEST(kv_heads_layer_by_layer)
 }
 END_TEST
 
+/* Heads that are narrower together than the residual stream, and values that are each wider than
+ * it: all that is left to lose is what the refit finds. */
+START_TEST(heads_of_other_widths)
+{
+    const struct config shapes[] = {{.head_dim = 4, .value_dim = 4, .d_model = 64},
+                                    {.head_dim = 4, .value_dim = 48, .d_model = 16}};
+    struct config c = {.n_layers = 2,
+                       .n_heads = 2,
+                       .head_dim = shapes[_i].head_dim,
+                       .value_dim = shapes[_i].value_dim,
+                       .d_ff = 32,
+                       .n_ctx = CTX,
+                       .n_vocab = 260,
+                       .norm_eps = 1e-5f};
+    config_set_arch(&c, arch_find(text_of("decode")));
+    c.d_model = shapes[_i].d_model;
+    const char *path = scratch_path("model.gguf");
+    write_config_checkpoint(path, &c);
+    struct opened a = open_path(path);
+    scratch_remove();
+    struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_FIT), few_windows(&a));
+    struct convert_layer lost[CONVERT_REFIT_BLOCK + 1][MAX_LAYERS];
+    for (int refit = CONVERT_REFIT_NONE; refit <= CONVERT_REFIT_BLOCK; refit++) {
+        spec.refit = (enum convert_refit)refit;
+        struct opened b = convert_to(&spec, lost[refit]);
+        printf("%d: %g\n", refit, lost[refit][0].output);
+        close_opened(&b);
+    }
+    close_opened(&a);
+}
+END_TEST
+
+/* --- progress -------------------------------------------------------------------------------- */
+
+struct shown {
+    uint64_t done, all;
+};
+
+static void show(void *arg, uint64_t done, uint64_t all)
+{
+    struct shown *shown = arg;
+    ck_assert_uint_le(done, all);
+    *shown = (struct shown){done, all};
+}
+
+/* Where there are few windows each is judged, too, which was left out: progress went beyond its
+ * end. */
+START_TEST(progress_ends_at_its_end)
+{
+    struct opened a = _i / 2 ? open_named("shared-block") : open_mha(8, 0);
+    const int n = _i % 2 ? N_CALIB : few_windows(&a);
+    for (int refit = CONVERT_REFIT_NONE; refit <= CONVERT_REFIT_BLOCK; refit++) {
+        struct shown shown = {0, 1};
+        struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_FIT), n);
+        spec.refit = (enum convert_refit)refit;
+        spec.progress = show;
+        spec.arg = &shown;
+        struct opened b = convert_to(&spec, NULL);
+        ck_assert_uint_eq(shown.done, shown.all);
+        close_opened(&b);
+    }
+    close_opened(&a);
+}
+END_TEST
+
 /* --- latent caches --------------------------------------------------------------------------- */
 
 static struct convert_spec latent_spec(const struct opened *a, const int *ranks)
@@ -296,6 +361,8 @@ int main(void)
     tcase_add_loop_test(t, more_is_not_worse, 0, SANITIZED ? 2 : N_NAMES);
     tcase_add_test(t, nothing_lost_stays_so);
     tcase_add_test(t, kv_heads_layer_by_layer);
+    tcase_add_loop_test(t, heads_of_other_widths, 0, 2);
+    tcase_add_loop_test(t, progress_ends_at_its_end, 0, 4);
     tcase_add_loop_test(t, full_rank_loses_nothing, 0, SANITIZED ? 2 : N_NAMES);
     tcase_add_test(t, planted_ranks_are_found);
     tcase_add_test(t, cache_bytes_bound_the_ranks);
