@@ -90,21 +90,12 @@ static enum status take_memory(struct converter *c, struct convert *out, struct 
 
 /* --- the conversion -------------------------------------------------------------------------- */
 
-static enum status not_computed(int layer, struct err *e)
-{
-    return err_set(
-        e, STATUS_FAILED,
-        "layer %d: the eigenvalues of its attention cannot be computed: weights of attention "
-        "or its norm are not finite or too large; the methods mean and first need none",
-        layer);
-}
-
 /* `to` with its heads in the new order. */
 static enum status convert_heads(struct converter *c, struct convert_layer *lost, struct err *e)
 {
     convert_measure(c);
     if (!convert_group(c) || !convert_map(c))
-        return not_computed(c->block, e);
+        return convert_diverged(c, "; the methods mean and first need none", e);
     convert_apply(c);
     lost->score = convert_score_loss(c);
     lost->output = convert_output_loss(c);
@@ -116,7 +107,7 @@ static enum status convert_to_latent(struct converter *c, struct convert_layer *
 {
     convert_measure(c);
     if (!convert_latent_fit(c))
-        return not_computed(c->block, e);
+        return convert_diverged(c, "", e);
     const int rank = config_latent(&c->converted, c->block);
     convert_latent_losses(c, rank, &lost->score, &lost->output);
     return convert_store_latent(c, rank, e);
@@ -171,11 +162,12 @@ static enum status measure_divergence(struct converter *c, double *out, struct e
     *out = 0;
     enum status s = convert_distance_start(c, c->distance, e);
     for (int i = 0; i < n && s == STATUS_OK; i++) {
-        const size_t at = convert_window_first(k, windows[i]) * (size_t)c->d;
+        const float *was = convert_window(c, k->stream, windows[i]);
+        const float *is = convert_window(c, k->stream2, windows[i]);
         const int length = convert_window_length(c, windows[i]);
-        s = convert_distance_reference(c->distance, n_layers, k->stream + at, length, e);
+        s = convert_distance_reference(c->distance, n_layers, was, length, e);
         if (s == STATUS_OK)
-            s = convert_distance_add(c->distance, n_layers, k->stream2 + at, length, out, e);
+            s = convert_distance_add(c->distance, n_layers, is, length, out, e);
     }
     *out /= n;
     convert_distance_end(c->distance);

@@ -46,10 +46,7 @@ static enum status compare_block(struct converter *c, struct head_likeness *kept
     for (int l = c->first + 1; l < c->end; l++)
         memcpy(kept + (size_t)l * size, job.kept, size * sizeof *kept);
     if (convert_any_diverged(c))
-        return err_set(e, STATUS_FAILED,
-                       "layer %d: the likeness of its heads cannot be computed: weights of "
-                       "attention or its norm are not finite or too large",
-                       c->block);
+        return convert_diverged(c, "", e);
     return STATUS_OK;
 }
 

@@ -17,11 +17,10 @@ int rebuild_sparse(bool patterns)
     return patterns ? SPARSE_ALL : SPARSE_VALUES;
 }
 
-bool rebuild_uses(const struct convert_calibration *k, const struct convert_spec *spec, int w,
-                  bool patterns)
+bool rebuild_uses(const struct converter *c, int w, bool patterns)
 {
-    const size_t end = convert_window_first(k, w) + (size_t)k->window;
-    return end <= spec->n_tokens && !convert_is_judged(k, w) &&
+    const struct convert_calibration *k = c->calibration;
+    return convert_window_length(c, w) == k->window && !convert_is_judged(k, w) &&
            (k->n_windows < 2 * CONVERT_JUDGED || w % rebuild_sparse(patterns) == 0);
 }
 
@@ -134,14 +133,13 @@ static void gather(struct convert_rebuild *r)
     const size_t size = (size_t)k->window * (size_t)r->d;
     r->n_windows = 0;
     for (int w = 0; w < k->n_windows; w++) {
-        if (!rebuild_uses(k, c->spec, w, r->patterns))
+        if (!rebuild_uses(c, w, r->patterns))
             continue;
         const float *stream = convert_stream(c, w);
-        const float *middle = k->middle + convert_window_first(k, w) * (size_t)r->d;
+        const float *middle = convert_window(c, k->middle, w);
         float *x = r->x + (size_t)r->n_windows * size, *y = r->y + (size_t)r->n_windows * size;
         convert_norm_rows(c, ROLE_ATTN_NORM, x, stream, k->window);
-        for (size_t i = 0; i < size; i++)
-            y[i] = middle[i] - stream[i];
+        convert_subtract(y, middle, stream, size);
         r->n_windows++;
     }
 }
@@ -159,17 +157,14 @@ static void measure_inputs(struct convert_rebuild *r)
     r->energy = 0;
     for (int w = 0; w < r->n_windows; w++) {
         const float *x = r->x + (size_t)w * size;
-        convert_add_outer_floats(c->spec->pool, k->grad, r->root, x, x, k->window, d, d,
-                                 k->summing.part);
+        convert_add_outer_floats(&k->summing, r->root, x, x, k->window, d, d);
         convert_add_rows(r->mean, x, k->window, width);
         convert_widen(k->x, r->y + (size_t)w * size, size);
         r->energy += linalg_dot(k->x, k->x, size);
     }
+    convert_finish_sums(r->root, r->has_biases ? r->mean : NULL, r->mean, n, d, d);
     for (size_t i = 0; i < width; i++)
         r->mean[i] = r->has_biases ? r->mean[i] / n : 0;
-    for (size_t i = 0; i < width; i++)
-        for (size_t j = 0; j < width; j++)
-            r->root[i * width + j] = r->root[i * width + j] / n - r->mean[i] * r->mean[j];
     linalg_cholesky(r->root, r->root, d, INPUT_RIDGE * linalg_trace(r->root, d) / d);
 }
 
@@ -259,22 +254,19 @@ static void measure_results(struct convert_rebuild *r, double *moments)
 {
     const struct converter *c = r->c;
     const struct convert_calibration *k = c->calibration;
-    const size_t n = (size_t)r->heads_dim;
-    struct convert_ridge sums = {
-        .features = moments, .targets = c->moments.keys, .f_sum = k->x_sum, .t_sum = k->y_sum};
-    convert_ridge_begin(&sums, r->heads_dim, r->d);
-    for (int w = 0, i = 0; w < k->n_windows; w++) {
-        if (!rebuild_uses(k, c->spec, w, r->patterns))
+    const int n = r->heads_dim;
+    memset(moments, 0, (size_t)n * (size_t)n * sizeof *moments);
+    memset(k->x_sum, 0, (size_t)n * sizeof *k->x_sum);
+    for (int w = 0; w < k->n_windows; w++) {
+        if (!rebuild_uses(c, w, r->patterns))
             continue;
         probe_run(k->probe2, &k->used.block, c->block, convert_stream(c, w), k->window,
                   &(struct block_taps){.at = {[TAP_HEADS] = k->rows}});
-        convert_ridge_add(&sums, &k->summing, k->rows,
-                          r->y + (size_t)i++ * (size_t)k->window * (size_t)r->d, k->window);
+        convert_add_outer_floats(&k->summing, moments, k->rows, k->rows, k->window, n, n);
+        convert_add_rows(k->x_sum, k->rows, k->window, (size_t)n);
     }
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < n; j++)
-            moments[i * n + j] =
-                moments[i * n + j] / sums.n - sums.f_sum[i] / sums.n * (sums.f_sum[j] / sums.n);
+    const double rows = (double)r->n_windows * (double)k->window;
+    convert_finish_sums(moments, k->x_sum, k->x_sum, rows, n, n);
 }
 
 static void set_variables(struct convert_rebuild *r)

@@ -72,8 +72,7 @@ bool rebuild_begin(struct convert_rebuild *r);
 /* `to` from the variables. */
 void rebuild_end(struct convert_rebuild *r);
 /* Whether a window is looked at. */
-bool rebuild_uses(const struct convert_calibration *k, const struct convert_spec *spec, int w,
-                  bool patterns);
+bool rebuild_uses(const struct converter *c, int w, bool patterns);
 /* Every one of so many windows is, where there are many. */
 int rebuild_sparse(bool patterns);
 
