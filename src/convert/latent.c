@@ -64,7 +64,7 @@ static void set_form(struct converter *c)
         add_form(c, &c->qk, c->from.k, SCORES_WEIGHT / scores);
     if (outputs > 0)
         add_form(c, &c->ov, c->from.v, 1 / outputs);
-    linalg_cholesky(l->root, cov, d, COVARIANCE_RIDGE * linalg_trace(cov, d) / d);
+    convert_root(l->root, cov, d, COVARIANCE_RIDGE);
     convert_multiply(pool, l->product, l->form, l->root, d, d, d);
     memset(l->basis, 0, (size_t)d * (size_t)d * sizeof *l->basis);
     convert_add_outer(pool, l->basis, l->root, l->product, d, d, d);

@@ -142,8 +142,7 @@ static void whiten(struct converter *c, struct convert_circuit *s)
 {
     for (int h = 0; h < c->n_heads; h++) {
         const double *metric = convert_of_head(s, s->metric, h);
-        linalg_cholesky(convert_of_head(s, s->root, h), metric, s->dim,
-                        METRIC_RIDGE * linalg_trace(metric, s->dim) / s->dim);
+        convert_root(convert_of_head(s, s->root, h), metric, s->dim, METRIC_RIDGE);
     }
     for (int g = 0; g < c->n_heads; g++)
         for (int h = 0; h < c->n_heads; h++)

@@ -1,5 +1,6 @@
 #include "convert/products.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "compute/linalg.h"
@@ -110,6 +111,11 @@ void convert_finish_sums(double *sums, const double *a_sum, const double *b_sum,
     for (int i = 0; i < m; i++)
         for (int j = 0; j < columns; j++, sums++)
             *sums = *sums / n - (a_sum ? a_sum[i] / n * (b_sum[j] / n) : 0);
+}
+
+void convert_root(double *l, const double *a, int n, double ridge)
+{
+    linalg_cholesky(l, a, n, fmax(ridge * linalg_trace(a, n) / n, 0));
 }
 
 void convert_add_rows(double *sum, const float *x, int n, size_t d)

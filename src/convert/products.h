@@ -31,6 +31,10 @@ void convert_add_outer_floats(const struct convert_summing *s, double *c, const 
 void convert_finish_sums(double *sums, const double *a_sum, const double *b_sum, double n, int m,
                          int columns);
 
+/* linalg_cholesky with a ridge relative to the mean of the diagonal, which rounding may have made
+ * negative where it should be 0: then without. l may be a. */
+void convert_root(double *l, const double *a, int n, double ridge);
+
 /* sum [d] += the rows of x [n, d]. */
 void convert_add_rows(double *sum, const float *x, int n, size_t d);
 

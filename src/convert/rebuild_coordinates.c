@@ -45,14 +45,13 @@ static void add_moments(double *m, const double *rows, size_t stride, int n, int
                 scale * linalg_dot(rows + (size_t)i * stride, rows + (size_t)j * stride, (size_t)n);
 }
 
-static void set_root(struct rebuilt_head *h, const double *metric)
+static void set_root(double *root, const double *metric, int n)
 {
-    const double trace = linalg_trace(metric, h->dim);
-    linalg_cholesky(h->root, metric, h->dim, METRIC_RIDGE * trace / h->dim);
-    if (trace > 0)
+    convert_root(root, metric, n, METRIC_RIDGE);
+    if (linalg_trace(metric, n) > 0)
         return;
-    for (int i = 0; i < h->dim * h->dim; i++) /* nothing comes of it: any scale will do */
-        h->root[i] = i % (h->dim + 1) == 0;
+    for (size_t i = 0; i < (size_t)n * (size_t)n; i++) /* nothing comes of it: any scale will do */
+        root[i] = i % ((size_t)n + 1) == 0;
 }
 
 static void place_heads(struct convert_rebuild *r)
@@ -116,10 +115,10 @@ static void set_roots(struct convert_rebuild *r, const double *w, const double *
             const double scale = share * energy / k_dim;
             add_moments(q_metric, w + (size_t)k->first * stride, stride, d, k_dim, scale);
             add_moments(k_metric, w + (size_t)q->first * stride, stride, d + 1, k_dim, scale);
-            set_root(q, q_metric);
+            set_root(q->root, q_metric, k_dim);
         }
-        set_root(k, k_metric);
-        set_root(v, v_metric);
+        set_root(k->root, k_metric, k_dim);
+        set_root(v->root, v_metric, v_dim);
     }
 }
 
@@ -165,7 +164,7 @@ static void measure_inputs(struct convert_rebuild *r)
     convert_finish_sums(r->root, r->has_biases ? r->mean : NULL, r->mean, n, d, d);
     for (size_t i = 0; i < width; i++)
         r->mean[i] = r->has_biases ? r->mean[i] / n : 0;
-    linalg_cholesky(r->root, r->root, d, INPUT_RIDGE * linalg_trace(r->root, d) / d);
+    convert_root(r->root, r->root, d, INPUT_RIDGE);
 }
 
 /* x = root^-1 (x - mean) of every row. */
@@ -284,9 +283,7 @@ static void set_variables(struct convert_rebuild *r)
     memcpy(o + heads * d, c->to.bo, d * sizeof *o);
     measure_results(r, c->moments.values);
     set_roots(r, r->theta, o, c->moments.values);
-    const double trace = linalg_trace(c->moments.values, r->heads_dim);
-    linalg_cholesky(r->out_root, c->moments.values, r->heads_dim,
-                    METRIC_RIDGE * trace / r->heads_dim);
+    set_root(r->out_root, c->moments.values, r->heads_dim);
     for (int i = 0; i < rebuild_heads(c); i++) {
         const struct rebuilt_head *h = &r->heads[i];
         unscale_rows(h->root, r->theta + (size_t)h->first * (d + 1), d + 1, h->dim, r->d + 1);
