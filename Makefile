@@ -260,9 +260,8 @@ valgrind-quick: $(BIN) ## only the run of every command
 	@scripts/valgrind.sh $(BIN)
 
 # Only what starts threads. $(1): build/MODE
-THREADED := pool sampler many session batch bench eval quantize convert backprop train train_arch \
-            train_probe \
-            draft
+THREADED := pool sampler many session batch bench eval quantize convert refit backprop train \
+            train_arch train_probe draft
 threaded = $(THREADED:%=$(1)/tests/test_%)
 tsan: ## the suites that use threads under ThreadSanitizer
 	$(MAKE) MODE=tsan tsan-run

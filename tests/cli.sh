@@ -1266,7 +1266,7 @@ note "latent: the same bytes with 3 threads" cmp -s "$dir/latent.gguf" "$dir/lat
 run bench "$model" --kv-heads 8,1 --latent 32,64 -n 4 --repeat 1 --format csv -q
 note "bench: latent caches beside K/V heads" has "$out" "MLA-64"
 expect_exit 0 bench --shape 1x16x2,vocab=9,ctx=8 --latent 4 -n 2 --repeat 1 -q
-expect_error 2 "expected at most 16" bench --shape 1x16x2,vocab=9,ctx=8 --latent 17 -n 2
+expect_error 2 "from 1 to 16" bench --shape 1x16x2,vocab=9,ctx=8 --latent 17 -n 2
 expect_error 2 "rotary" bench "$golden/llama.gguf" --latent 4 -n 2
 
 # K/V heads layer by layer, and every level of refits.

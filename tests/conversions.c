@@ -27,6 +27,17 @@ struct opened open_path(const char *path)
     return o;
 }
 
+const char *const golden_kinds[N_KINDS] = {
+    "llama",        "shared-block", "transformer", "alibi",      "quadratic",
+    "layerwise-kv", "mixed-llama",  "mixed-alibi", "mixed-none", "mixed-quadratic"};
+
+struct opened open_golden_kind(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", name);
+    return open_path(path);
+}
+
 struct opened open_shape(const struct checkpoint_shape *shape)
 {
     const char *path = scratch_path("model.gguf");
@@ -105,6 +116,26 @@ struct opened convert_to(const struct convert_spec *spec, struct convert_layer *
     ck_assert_uint_eq(c.n_params_after, elements_of(o.gguf));
     convert_free(&c);
     return o;
+}
+
+void expect_same_bytes(struct convert_spec spec)
+{
+    static const int threads[] = {2, 5};
+    struct opened alone = convert_to(&spec, NULL);
+    for (size_t t = 0; t <= sizeof threads / sizeof *threads; t++) {
+        struct err e = {""};
+        spec.pool = NULL;
+        if (t < sizeof threads / sizeof *threads)
+            ck_assert_int_eq(pool_create(threads[t], &spec.pool, &e), STATUS_OK);
+        else
+            spec.kernels = &kernels_scalar;
+        struct opened b = convert_to(&spec, NULL);
+        ck_assert_uint_eq(alone.len, b.len);
+        ck_assert_mem_eq(alone.bytes, b.bytes, b.len);
+        close_opened(&b);
+        pool_free(spec.pool);
+    }
+    close_opened(&alone);
 }
 
 double logits_apart(const struct opened *a, const struct opened *b, double *spread)

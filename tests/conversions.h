@@ -21,6 +21,10 @@ struct opened {
 
 struct opened open_path(const char *path);
 struct opened open_shape(const struct checkpoint_shape *shape);
+/* One golden file, by its name; of every kind of norm, positions and K/V heads. */
+#define N_KINDS 10
+extern const char *const golden_kinds[N_KINDS];
+struct opened open_golden_kind(const char *name);
 struct opened open_writer(struct gguf_writer *w);
 void close_opened(struct opened *o);
 
@@ -41,6 +45,9 @@ static inline int few_windows(const struct opened *o)
 
 /* The losses of up to 8 layers go to `lost`, which may be NULL. */
 struct opened convert_to(const struct convert_spec *spec, struct convert_layer *lost);
+
+/* The same file on one thread and on more, and with scalar kernels. */
+void expect_same_bytes(struct convert_spec spec);
 
 /* Root mean square of the difference of the logits after each of some tokens, and (may be NULL) of
  * the first model's own around their mean. */

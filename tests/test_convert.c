@@ -443,20 +443,8 @@ START_TEST(any_number_of_threads_gives_the_same_bytes)
     struct convert_spec spec = with_text(spec_of(&a, 2, CONVERT_FIT), 200);
     spec.cluster = true;
     spec.refit = CONVERT_REFIT_WO;
-    struct opened alone = convert_to(&spec, NULL);
-    static const int threads[] = {2, 3, 5, 8};
-    for (int t = 0; t < 4; t++) {
-        struct pool *pool;
-        struct err e = {""};
-        ck_assert_int_eq(pool_create(threads[t], &pool, &e), STATUS_OK);
-        spec.pool = pool;
-        struct opened b = convert_to(&spec, NULL);
-        ck_assert_uint_eq(alone.len, b.len);
-        ck_assert_mem_eq(alone.bytes, b.bytes, b.len);
-        close_opened(&b);
-        pool_free(pool);
-    }
-    close_opened(&a), close_opened(&alone);
+    expect_same_bytes(spec);
+    close_opened(&a);
 }
 END_TEST
 

@@ -12,22 +12,10 @@
 
 #define MAX_LAYERS 3
 
-static const char *const names[] = {"llama",      "shared-block",   "transformer", "alibi",
-                                    "quadratic",  "layerwise-kv",   "mixed-llama", "mixed-alibi",
-                                    "mixed-none", "mixed-quadratic"};
-#define N_NAMES ((int)(sizeof names / sizeof *names))
-
-static struct opened open_named(const char *name)
-{
-    char path[128];
-    snprintf(path, sizeof path, "tests/data/golden/%s.gguf", name);
-    return open_path(path);
-}
-
 /* As many heads as there are query heads, all different: another function than the file's. */
 static struct opened open_as_mha(const char *name)
 {
-    struct opened file = open_named(name);
+    struct opened file = open_golden_kind(name);
     const struct config *c = &file.model->config;
     struct planting p = planting_of(c->n_heads, 0);
     for (int l = 0; l < c->n_layers; l++)
@@ -79,7 +67,7 @@ static const struct exact_case {
 START_TEST(planted_heads_are_found)
 {
     const struct exact_case *k = &exact_cases[_i];
-    struct opened file = open_named(k->name);
+    struct opened file = open_golden_kind(k->name);
     const struct config *c = &file.model->config;
     const bool may_move = c->position != POSITION_ALIBI;
     struct planting p = {.extra_values = k->extra_values, .n_turned = k->n_turned, .seed = 6};
@@ -318,7 +306,7 @@ static void direct_output_losses(const struct opened *a, const struct opened *b,
 
 START_TEST(output_loses_what_the_streams_do)
 {
-    struct opened a = open_named(names[_i / 2]);
+    struct opened a = open_golden_kind(golden_kinds[_i / 2]);
     struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_FIT), N_ROWS);
     spec.refit = _i % 2 ? CONVERT_REFIT_WO : CONVERT_REFIT_NONE;
     struct convert_layer lost[MAX_LAYERS];
@@ -335,7 +323,7 @@ END_TEST
  * block they are of all layers together, on the checkpoint's own stream: the first has that. */
 START_TEST(refit_lowers_the_loss)
 {
-    struct opened a = open_named(names[_i]);
+    struct opened a = open_golden_kind(golden_kinds[_i]);
     const bool shared = a.model->config.shared;
     /* Too few windows to keep any aside, on which it may not help. */
     struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_FIT), few_windows(&a));
@@ -351,7 +339,7 @@ END_TEST
 
 START_TEST(fit_loses_least)
 {
-    struct opened a = open_as_mha(names[_i / 2]);
+    struct opened a = open_as_mha(golden_kinds[_i / 2]);
     const bool text = _i % 2;
     for (int g = 1; g <= 2 && a.model->config.n_heads % g == 0; g++) {
         struct convert_layer lost[CONVERT_FIT + 1][MAX_LAYERS];
@@ -385,7 +373,7 @@ static const struct gguf_tensor *find_part(const struct opened *o, int layer, co
 
 START_TEST(means_are_those_of_the_loader)
 {
-    struct opened a = open_as_mha(names[_i]), b = {.bytes = NULL};
+    struct opened a = open_as_mha(golden_kinds[_i]), b = {.bytes = NULL};
     struct err e = {""};
     const int g = a.model->config.n_heads % 2 ? 1 : 2;
     const struct model_options options = {.n_kv_heads = g};
@@ -401,7 +389,7 @@ END_TEST
 
 START_TEST(tensors_stay_separate)
 {
-    struct opened a = open_named("llama");
+    struct opened a = open_golden_kind("llama");
     const struct convert_spec spec = spec_of(&a, 1, CONVERT_FIT);
     struct opened b = convert_to(&spec, NULL);
     static const struct {
@@ -422,7 +410,7 @@ END_TEST
 
 START_TEST(layers_with_few_heads_keep_them)
 {
-    struct opened a = open_named("layerwise-kv");
+    struct opened a = open_golden_kind("layerwise-kv");
     struct convert_spec spec = spec_of(&a, 2, CONVERT_FIT);
     struct opened b = convert_to(&spec, NULL);
     const struct gguf_value *heads = gguf_find(b.gguf, "decode.attention.head_count_kv");
@@ -449,7 +437,7 @@ END_TEST
 
 START_TEST(what_cannot_be_converted)
 {
-    struct opened a = open_named("alibi");
+    struct opened a = open_golden_kind("alibi");
     struct err e = {""};
     size_t bytes;
     struct convert_spec spec = spec_of(&a, 1, CONVERT_FIT);
@@ -482,21 +470,12 @@ END_TEST
 
 START_TEST(any_number_of_threads_gives_the_same_bytes)
 {
-    struct opened a = open_named(names[_i]);
+    struct opened a = open_golden_kind(golden_kinds[_i]);
     struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_FIT), 200);
     spec.cluster = a.model->config.position != POSITION_ALIBI;
     spec.refit = CONVERT_REFIT_WO;
-    struct opened alone = convert_to(&spec, NULL);
-    for (int threads = 2; threads <= 3; threads++) {
-        struct err e = {""};
-        ck_assert_int_eq(pool_create(threads, &spec.pool, &e), STATUS_OK);
-        struct opened b = convert_to(&spec, NULL);
-        ck_assert_uint_eq(alone.len, b.len);
-        ck_assert_mem_eq(alone.bytes, b.bytes, b.len);
-        close_opened(&b);
-        pool_free(spec.pool);
-    }
-    close_opened(&a), close_opened(&alone);
+    expect_same_bytes(spec);
+    close_opened(&a);
 }
 END_TEST
 
@@ -508,10 +487,10 @@ int main(void)
     tcase_add_loop_test(t, planted_heads_are_found, 0, N_EXACT);
     tcase_add_test(t, turned_pairs_are_not_mixed);
     tcase_add_loop_test(t, turned_scores_lose_what_plain_loops_find, 0, 2);
-    tcase_add_loop_test(t, output_loses_what_the_streams_do, 0, 2 * N_NAMES);
-    tcase_add_loop_test(t, refit_lowers_the_loss, 0, N_NAMES);
-    tcase_add_loop_test(t, fit_loses_least, 0, SANITIZED ? 4 : 2 * N_NAMES);
-    tcase_add_loop_test(t, means_are_those_of_the_loader, 0, N_NAMES);
+    tcase_add_loop_test(t, output_loses_what_the_streams_do, 0, 2 * N_KINDS);
+    tcase_add_loop_test(t, refit_lowers_the_loss, 0, N_KINDS);
+    tcase_add_loop_test(t, fit_loses_least, 0, SANITIZED ? 4 : 2 * N_KINDS);
+    tcase_add_loop_test(t, means_are_those_of_the_loader, 0, N_KINDS);
     tcase_add_test(t, tensors_stay_separate);
     tcase_add_test(t, layers_with_few_heads_keep_them);
     tcase_add_test(t, what_cannot_be_converted);
@@ -519,7 +498,7 @@ int main(void)
     suite_add_tcase(s, t);
     TCase *threads = tcase_create("threads");
     tcase_set_timeout(threads, 300);
-    tcase_add_loop_test(threads, any_number_of_threads_gives_the_same_bytes, 0, N_NAMES);
+    tcase_add_loop_test(threads, any_number_of_threads_gives_the_same_bytes, 0, N_KINDS);
     suite_add_tcase(s, threads);
     return run_suite(s);
 }

@@ -318,6 +318,33 @@ START_TEST(factors_of_llama_3)
 }
 END_TEST
 
+/* --- which format ---------------------------------------------------------------------------- */
+
+/* The low byte of a GGUF file's number of tensors is where a safetensors header begins with a
+ * brace: 123 of them are no safetensors file. */
+START_TEST(as_many_tensors_as_a_brace)
+{
+    static const float zero[1];
+    const char *path = scratch_path("model.gguf");
+    struct gguf_writer *w;
+    struct err e = {""};
+    bool is_other = true;
+    ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
+    for (int i = 0; i < '{'; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "tensor.%d", i);
+        gguf_add_tensor(w, text_of(name), TENSOR_F32, 1, (const uint64_t[]){1, 1, 1, 1}, zero);
+    }
+    ck_assert_msg(gguf_write(w, path, &e) == STATUS_OK, "%s", e.text);
+    gguf_writer_free(w);
+    ck_assert_msg(import_is_for(path, &is_other, &e) == STATUS_OK && !is_other, "%s", e.text);
+    ck_assert_int_eq(import_is_for("tests/data/hf/gpt2/model.safetensors", &is_other, &e),
+                     STATUS_OK);
+    ck_assert(is_other);
+    scratch_remove();
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("exchange, import");
@@ -332,6 +359,7 @@ int main(void)
     tcase_add_loop_test(t, with_a_shorter_context, 0, N_FOLDERS);
     tcase_add_loop_test(t, with_a_longer_context, 0, N_FOLDERS);
     tcase_add_loop_test(t, factors_of_llama_3, 0, 3);
+    tcase_add_test(t, as_many_tensors_as_a_brace);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -53,21 +53,11 @@ static void centre(const struct converter *c, const struct convert_circuit *s, d
         bias[i] = -linalg_dot(x + (size_t)i * (size_t)c->d, c->moments.mean, (size_t)c->d);
 }
 
-/*
- * fit reproduces the centred keys and values where it can. The keys' means do not matter: they add
- * the same to all scores of a query, unless positions turn them. The values' means pass unchanged
- * through any attention pattern, whose rows sum to 1, into the output's bias, if it has one.
- */
-static void move_means(struct converter *c)
+void convert_add_value_means(const struct converter *c)
 {
     const struct convert_weights *w = &c->from;
     const size_t d = (size_t)c->d;
     const int dim = c->ov.dim;
-    if (c->qk.centred)
-        centre(c, &c->qk, c->to.bk, c->to.k);
-    if (!c->ov.centred)
-        return;
-    centre(c, &c->ov, c->to.bv, c->to.v);
     for (int h = 0; h < c->n_heads; h++)
         for (int i = 0; i < dim; i++) {
             const size_t row = (size_t)(convert_kv_head(c, h) * dim + i);
@@ -75,6 +65,20 @@ static void move_means(struct converter *c)
             for (size_t j = 0; j < d; j++)
                 c->to.bo[j] += mean * w->o[(size_t)(h * dim + i) * d + j];
         }
+}
+
+/*
+ * fit reproduces the centred keys and values where it can. The keys' means do not matter: they add
+ * the same to all scores of a query, unless positions turn them.
+ */
+static void move_means(const struct converter *c)
+{
+    if (c->qk.centred)
+        centre(c, &c->qk, c->to.bk, c->to.k);
+    if (!c->ov.centred)
+        return;
+    centre(c, &c->ov, c->to.bv, c->to.v);
+    convert_add_value_means(c);
 }
 
 /* --- the weights ----------------------------------------------------------------------------- */
@@ -114,19 +118,9 @@ void convert_apply(struct converter *c)
 
 void convert_keep(struct converter *c)
 {
-    const struct convert_weights *from = &c->from, *to = &c->to;
-    const size_t d = (size_t)c->d, k = (size_t)(c->n_groups * c->qk.dim);
-    const size_t v = (size_t)(c->n_groups * c->ov.dim);
     for (int h = 0; h < c->n_heads; h++)
         c->order[h] = h;
-    memcpy(to->q, from->q, (size_t)c->qk.width * d * sizeof *to->q);
-    memcpy(to->k, from->k, k * d * sizeof *to->k);
-    memcpy(to->v, from->v, v * d * sizeof *to->v);
-    memcpy(to->o, from->o, (size_t)c->ov.width * d * sizeof *to->o);
-    memcpy(to->bq, from->bq, (size_t)c->qk.width * sizeof *to->bq);
-    memcpy(to->bk, from->bk, k * sizeof *to->bk);
-    memcpy(to->bv, from->bv, v * sizeof *to->bv);
-    memcpy(to->bo, from->bo, d * sizeof *to->bo);
+    convert_copy_weights(c, &c->to, &c->from);
 }
 
 static void permute_rows(const struct converter *c, double *rows, size_t of_head)

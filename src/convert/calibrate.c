@@ -8,42 +8,31 @@
 
 /* --- starting -------------------------------------------------------------------------------- */
 
-static float *take_floats(struct arena *arena, uint64_t rows, uint64_t cols)
-{
-    return arena_take(arena, rows, cols * sizeof(float));
-}
-
-static double *take_doubles(struct arena *arena, uint64_t rows, uint64_t cols)
-{
-    return arena_take(arena, rows, cols * sizeof(double));
-}
-
 void convert_calibration_take(struct converter *c, struct arena *arena)
 {
-    const uint64_t d = (uint64_t)c->d, n = c->spec->n_tokens, widest = (uint64_t)c->widest;
-    const uint64_t window = (uint64_t)c->config.n_ctx < n ? (uint64_t)c->config.n_ctx : n;
-    const uint64_t layers = c->config.shared ? (uint64_t)c->config.n_layers : 1;
+    const uint64_t n = c->spec->n_tokens;
+    const int d = c->d, widest = c->widest, layers = c->config.shared ? c->config.n_layers : 1;
+    const int window = convert_window_tokens(c);
     struct convert_calibration *k = c->calibration = arena_take(arena, 1, sizeof *k);
-    c->lost = take_doubles(arena, layers, 1);
+    c->lost = convert_take_doubles(arena, layers, 1);
     struct convert_calibration pieces = {
-        .window = (int)window,
-        .n_windows = (int)((n + window - 1) / window),
+        .window = window,
+        .n_windows = (int)((n + (uint64_t)window - 1) / (uint64_t)window),
         .used = convert_used_take(c, arena),
-        .stream = take_floats(arena, n, d),
-        .stream2 = take_floats(arena, n, d),
-        .middle = take_floats(arena, n, d),
-        .rows = take_floats(arena, window, widest),
-        .rows2 = take_floats(arena, window, d),
-        .rows3 = take_floats(arena, window, d),
-        .x = take_doubles(arena, window, widest),
-        .y = take_doubles(arena, window, d),
-        .x_sum = take_doubles(arena, widest, 1),
-        .y_sum = take_doubles(arena, d, 1),
-        .energy = take_doubles(arena, layers, 1),
-        .energy_sum = take_doubles(arena, layers, d),
+        .stream = convert_take_floats(arena, n, d),
+        .stream2 = convert_take_floats(arena, n, d),
+        .middle = convert_take_floats(arena, n, d),
+        .rows = convert_take_floats(arena, (uint64_t)window, widest),
+        .rows2 = convert_take_floats(arena, (uint64_t)window, d),
+        .rows3 = convert_take_floats(arena, (uint64_t)window, d),
+        .x = convert_take_doubles(arena, window, widest),
+        .x_sum = convert_take_doubles(arena, widest, 1),
+        .y_sum = convert_take_doubles(arena, d, 1),
+        .energy = convert_take_doubles(arena, layers, 1),
+        .energy_sum = convert_take_doubles(arena, layers, d),
     };
     if (c->spec->refit)
-        pieces.summing.part = take_floats(arena, widest, widest);
+        pieces.summing.part = convert_take_floats(arena, (uint64_t)widest, widest);
     if (k)
         *k = pieces;
 }
@@ -118,38 +107,64 @@ static void add_columns(double *sum, const double *x, int n, size_t d)
 
 /* --- the checkpoint's layers ----------------------------------------------------------------- */
 
-/* A window's first number in a buffer [n_tokens, d]. */
-static float *window_of(const struct converter *c, float *stream, int w)
-{
-    return stream + convert_window_first(c->calibration, w) * (size_t)c->d;
-}
-
-void convert_run_original(struct converter *c, int layer, int w)
+/* Runs a layer as it was over a window's stream: its input goes to k->rows, where the stream is
+ * after attention to k->middle, and after the layer to k->rows2; and then takes the stream there.
+ */
+static void run_original(struct converter *c, int layer, int w)
 {
     struct convert_calibration *k = c->calibration;
     const struct block_taps taps = {.at = {[TAP_NORMED] = k->rows,
-                                           [TAP_MIDDLE] = window_of(c, k->middle, w),
+                                           [TAP_MIDDLE] = convert_window(c, k->middle, w),
                                            [TAP_OUT] = k->rows2}};
-    probe_run(k->probe, &c->model->blocks[layer], layer, window_of(c, k->stream, w),
+    probe_run(k->probe, &c->model->blocks[layer], layer, convert_window(c, k->stream, w),
               convert_window_length(c, w), &taps);
 }
 
-void convert_step_stream(struct converter *c, int w)
+static void step_stream(struct converter *c, int w)
 {
     const struct convert_calibration *k = c->calibration;
-    memcpy(window_of(c, k->stream, w), k->rows2,
+    memcpy(convert_window(c, k->stream, w), k->rows2,
            (size_t)convert_window_length(c, w) * (size_t)c->d * sizeof *k->stream);
 }
 
-enum status convert_start_again(struct converter *c)
+static bool is_among(const struct convert_calibration *k, enum convert_windows which, int w)
 {
-    return c->config.shared ? embed_tokens(c) : STATUS_OK;
+    return which == CONVERT_ALL || k->n_windows < CONVERT_JUDGED ||
+           convert_is_judged(k, w) == (which == CONVERT_KEPT_ASIDE);
+}
+
+enum status convert_each_window(struct converter *c, enum convert_windows which, void *arg,
+                                void (*visit)(void *arg, int layer, int w))
+{
+    const bool shared = c->config.shared;
+    if (shared)
+        TRY(embed_tokens(c));
+    for (int w = 0; w < c->calibration->n_windows; w++) {
+        if (!is_among(c->calibration, which, w))
+            continue;
+        for (int l = c->first; l < c->end; l++) {
+            if (shared)
+                run_original(c, l, w);
+            visit(arg, l, w);
+            if (shared)
+                step_stream(c, w);
+            TRY(convert_windows_done(c, 1));
+        }
+    }
+    return STATUS_OK;
+}
+
+double convert_squared_distance(struct convert_calibration *k, const float *x, const float *y,
+                                size_t n)
+{
+    convert_widen_difference(k->x, x, y, n);
+    return linalg_dot(k->x, k->x, n);
 }
 
 const float *convert_stream(const struct converter *c, int w)
 {
     const struct convert_calibration *k = c->calibration;
-    return window_of(c, c->config.shared ? k->stream : k->stream2, w);
+    return convert_window(c, c->config.shared ? k->stream : k->stream2, w);
 }
 
 void convert_norm_rows(const struct converter *c, enum tensor_role role, float *out, const float *x,
@@ -188,7 +203,7 @@ static void add_energy(struct converter *c, int layer, int w, int n)
 {
     struct convert_calibration *k = c->calibration;
     const size_t d = (size_t)c->d, at = (size_t)(layer - c->first);
-    convert_widen_difference(k->x, window_of(c, k->middle, w), window_of(c, k->stream, w),
+    convert_widen_difference(k->x, convert_window(c, k->middle, w), convert_window(c, k->stream, w),
                              (size_t)n * d);
     k->energy[at] += linalg_dot(k->x, k->x, (size_t)n * d);
     add_columns(k->energy_sum + at * d, k->x, n, d);
@@ -228,11 +243,11 @@ enum status convert_calibrate(struct converter *c)
     for (int w = 0; w < k->n_windows; w++)
         for (int l = c->first; l < c->end; l++) {
             const int n = convert_window_length(c, w);
-            convert_run_original(c, l, w);
+            run_original(c, l, w);
             add_energy(c, l, w, n);
             convert_widen(k->x, k->rows, (size_t)n * d);
             add_moments(c, n);
-            convert_step_stream(c, w);
+            step_stream(c, w);
             TRY(convert_windows_done(c, 1));
         }
     finish_moments(c);
@@ -267,35 +282,27 @@ void convert_assume(struct converter *c)
 
 /* --- the converted block --------------------------------------------------------------------- */
 
-/* One window through the converted layer; the squared distance from the checkpoint's stream after
- * attention. */
-static double advance_window(struct converter *c, int layer, int w)
+/* One window through the converted layer, whose squared distance from the checkpoint's stream after
+ * attention is lost. */
+static void advance_window(void *arg, int layer, int w)
 {
+    struct converter *c = arg;
     struct convert_calibration *k = c->calibration;
     const int n = convert_window_length(c, w);
     const size_t size = (size_t)n * (size_t)c->d;
-    float *stream = window_of(c, k->stream2, w);
+    float *stream = convert_window(c, k->stream2, w);
     const struct block_taps taps = {.at = {[TAP_MIDDLE] = k->rows, [TAP_OUT] = stream}};
     probe_run(k->probe2, &k->used.block, layer, stream, n, &taps);
-    convert_widen_difference(k->x, window_of(c, k->middle, w), k->rows, size);
-    return linalg_dot(k->x, k->x, size);
+    c->lost[layer - c->first] +=
+        convert_squared_distance(k, convert_window(c, k->middle, w), k->rows, size);
 }
 
 enum status convert_advance(struct converter *c)
 {
     struct convert_calibration *k = c->calibration;
     convert_use(c, &k->used);
-    TRY(convert_start_again(c));
     clear_numbers(c->lost, (size_t)(c->end - c->first));
-    for (int w = 0; w < k->n_windows; w++)
-        for (int l = c->first; l < c->end; l++) {
-            if (c->config.shared)
-                convert_run_original(c, l, w);
-            c->lost[l - c->first] += advance_window(c, l, w);
-            if (c->config.shared)
-                convert_step_stream(c, w);
-            TRY(convert_windows_done(c, 1));
-        }
+    TRY(convert_each_window(c, CONVERT_ALL, c, advance_window));
     for (int i = 0; i < c->end - c->first; i++)
         c->lost[i] = k->energy[i] > 0 ? c->lost[i] / k->energy[i] : 0;
     return STATUS_OK;

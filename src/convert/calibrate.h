@@ -25,7 +25,7 @@ struct convert_calibration {
      * behind it; the converted model's before it; the checkpoint's, after attention. */
     float *stream, *stream2, *middle;
     float *rows, *rows2, *rows3; /* [window, widest], [window, d], the same */
-    double *x, *y;               /* as rows and rows2 */
+    double *x;                   /* as rows */
     double *x_sum, *y_sum;       /* [widest], [d] */
     /* Of what attention adds, centred: by layer of the block. */
     double *energy;
@@ -38,15 +38,28 @@ void convert_calibration_take(struct converter *c, struct arena *arena);
 enum status convert_calibration_start(struct converter *c, struct err *e);
 void convert_calibration_end(struct converter *c);
 
-/* Tokens of window w, and the first of them. */
+/* Tokens of a window: the checkpoint's context, or all there are. */
+static inline int convert_window_tokens(const struct converter *c)
+{
+    const size_t n = c->spec->n_tokens;
+    return (size_t)c->config.n_ctx < n ? c->config.n_ctx : (int)n;
+}
+
+/* Tokens of window w, which may be fewer in the last, and the first of them. */
 static inline size_t convert_window_first(const struct convert_calibration *k, int w)
 {
     return (size_t)w * (size_t)k->window;
 }
 int convert_window_length(const struct converter *c, int w);
 
-/* Where there are enough windows some are kept aside: a refit counts as better if it is so there.
- */
+/* Its first row in a buffer [n_tokens, d]. */
+static inline float *convert_window(const struct converter *c, float *buffer, int w)
+{
+    return buffer + convert_window_first(c->calibration, w) * (size_t)c->d;
+}
+
+/* Where there are enough windows some are kept aside: a refit counts as better if it is so there;
+ * of few, all are fitted and judged. */
 #define CONVERT_JUDGED 8 /* every one of so many */
 static inline bool convert_is_judged(const struct convert_calibration *k, int w)
 {
@@ -56,14 +69,16 @@ static inline bool convert_is_judged(const struct convert_calibration *k, int w)
 /* So many windows are done; STATUS_INTERRUPTED if that is wanted. */
 enum status convert_windows_done(struct converter *c, int n);
 
-/* Runs a layer as it was over a window's stream: its input goes to k->rows, where the stream is
- * after attention to k->middle, and after the layer to k->rows2; and then takes the stream there.
- */
-void convert_run_original(struct converter *c, int layer, int w);
-void convert_step_stream(struct converter *c, int w);
+/* Runs `visit` for every layer of the block in work over each of these windows. Layers that share a
+ * block run as they were, too, before it, from the embeddings on: then `visit` leaves k->rows2
+ * alone, which the stream goes on from. STATUS_INTERRUPTED. */
+enum convert_windows { CONVERT_ALL, CONVERT_FITTED, CONVERT_KEPT_ASIDE };
+enum status convert_each_window(struct converter *c, enum convert_windows which, void *arg,
+                                void (*visit)(void *arg, int layer, int w));
 
-/* Before layers that share a block run once more. */
-enum status convert_start_again(struct converter *c);
+/* Of floats [n], at most a window's rows, through k->x. */
+double convert_squared_distance(struct convert_calibration *k, const float *x, const float *y,
+                                size_t n);
 
 /* Where the converted layer starts from in a window: layers that share a block on the checkpoint's
  * own stream. */

@@ -1,5 +1,7 @@
 #include "convert/convert.h"
 
+#include <string.h>
+
 #include "convert/apply.h"
 #include "convert/calibrate.h"
 #include "convert/distance.h"
@@ -35,6 +37,7 @@ static void take_result(struct converter *c, struct arena *arena, struct convert
     convert_tensors_take(c, arena);
 }
 
+/* With room for a second result if two are compared. */
 static enum status plan_once(const struct convert_spec *spec, size_t *bytes, struct err *e)
 {
     struct converter c;
@@ -43,6 +46,8 @@ static enum status plan_once(const struct convert_spec *spec, size_t *bytes, str
     TRY(convert_work_describe(&c, spec, e));
     take_work(&c, &arena);
     take_result(&c, &arena, &out);
+    if (spec->cache_bytes && !c.config.shared)
+        take_result(&c, &arena, &out);
     if (arena.overflow)
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: the conversion needs more bytes than can be addressed");
@@ -62,6 +67,8 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
     one.latent = ranks;
     TRY(convert_equal_ranks(spec, &config, ranks, e));
     TRY(plan_once(&one, bytes, e));
+    if (config.shared)
+        return STATUS_OK;
     TRY(convert_ranks_plan(spec, &config, &choice, e));
     *bytes = choice > *bytes ? choice : *bytes;
     return STATUS_OK;
@@ -83,21 +90,12 @@ static enum status take_memory(struct converter *c, struct convert *out, struct 
 
 /* --- the conversion -------------------------------------------------------------------------- */
 
-static enum status not_computed(int layer, struct err *e)
-{
-    return err_set(
-        e, STATUS_FAILED,
-        "layer %d: the eigenvalues of its attention cannot be computed: weights of attention "
-        "or its norm are not finite or too large; the methods mean and first need none",
-        layer);
-}
-
 /* `to` with its heads in the new order. */
 static enum status convert_heads(struct converter *c, struct convert_layer *lost, struct err *e)
 {
     convert_measure(c);
     if (!convert_group(c) || !convert_map(c))
-        return not_computed(c->block, e);
+        return convert_diverged(c, "; the methods mean and first need none", e);
     convert_apply(c);
     lost->score = convert_score_loss(c);
     lost->output = convert_output_loss(c);
@@ -109,7 +107,7 @@ static enum status convert_to_latent(struct converter *c, struct convert_layer *
 {
     convert_measure(c);
     if (!convert_latent_fit(c))
-        return not_computed(c->block, e);
+        return convert_diverged(c, "", e);
     const int rank = config_latent(&c->converted, c->block);
     convert_latent_losses(c, rank, &lost->score, &lost->output);
     return convert_store_latent(c, rank, e);
@@ -164,11 +162,12 @@ static enum status measure_divergence(struct converter *c, double *out, struct e
     *out = 0;
     enum status s = convert_distance_start(c, c->distance, e);
     for (int i = 0; i < n && s == STATUS_OK; i++) {
-        const size_t at = convert_window_first(k, windows[i]) * (size_t)c->d;
+        const float *was = convert_window(c, k->stream, windows[i]);
+        const float *is = convert_window(c, k->stream2, windows[i]);
         const int length = convert_window_length(c, windows[i]);
-        s = convert_distance_reference(c->distance, n_layers, k->stream + at, length, e);
+        s = convert_distance_reference(c->distance, n_layers, was, length, e);
         if (s == STATUS_OK)
-            s = convert_distance_add(c->distance, n_layers, k->stream2 + at, length, out, e);
+            s = convert_distance_add(c->distance, n_layers, is, length, out, e);
     }
     *out /= n;
     convert_distance_end(c->distance);
@@ -238,21 +237,23 @@ static void keep_better(struct convert *out, struct convert *other)
     convert_free(&worse);
 }
 
-/* The ranks that do best layer by layer, and equal ones. */
+/* The ranks that do best layer by layer, and, if these are others, equal ones. */
 static enum status run_best_ranks(const struct convert_spec *spec, struct convert *out,
                                   struct err *e)
 {
-    int ranks[CONFIG_MAX_LAYERS];
+    int equal[CONFIG_MAX_LAYERS], best[CONFIG_MAX_LAYERS];
     struct config config;
     struct convert_spec one = *spec;
     struct convert other;
     TRY(config_read(spec->gguf, &config, e));
-    one.latent = ranks;
-    TRY(convert_equal_ranks(spec, &config, ranks, e));
+    TRY(convert_equal_ranks(spec, &config, equal, e));
+    TRY(convert_best_ranks(spec, &config, best, e));
+    one.latent = equal;
     TRY(run_once(&one, out, e));
-    enum status s = convert_best_ranks(spec, &config, ranks, e);
-    if (s == STATUS_OK)
-        s = run_once(&one, &other, e);
+    if (memcmp(equal, best, (size_t)config.n_layers * sizeof *best) == 0)
+        return STATUS_OK;
+    one.latent = best;
+    const enum status s = run_once(&one, &other, e);
     if (s == STATUS_OK)
         keep_better(out, &other);
     else

@@ -1,5 +1,6 @@
 /*
- * convert - an MHA or GQA checkpoint to one with fewer K/V heads.
+ * convert - an MHA or GQA checkpoint to one with fewer K/V heads, or with a latent cache, for which
+ * see convert/latent.h.
  *
  * The heads of a group come to share one K and one V head:
  *
@@ -24,20 +25,20 @@
  *
  * Errors are measured over what Q, K and V take of calibration text, or, without text, over what
  * the norm before them allows, all directions alike (of embeddings that no norm follows, over all
- * directions). With text, the output matrix can be refitted (ridge regression) to what the
- * converted attention really computes; layers go in order, so that each makes good for what the
- * ones before it lost. Layers that share one block are calibrated together, and refitted together,
- * each on the checkpoint's own stream.
+ * directions). With text, weights can be refitted (convert/refit.h) to what the converted attention
+ * really computes; layers go in order, so that each makes good for what the ones before it lost.
+ * Layers that share one block are calibrated together, and refitted together, each on the
+ * checkpoint's own stream.
  *
  * A checkpoint with fewer K/V heads than query heads is taken as one in which neighbours have equal
  * heads; so every divisor of n_heads is possible. Layers that have no more K/V heads than wanted
- * keep theirs; only their output matrix may be refitted. Permuting query heads together with their
- * rows of the output matrix, and with their biases of scores where these are trained, changes
- * nothing: any grouping is written as neighbours. ALiBi's slopes stay where they are, so there only
- * neighbours can share.
+ * keep theirs, but may be refitted. Permuting query heads together with their rows of the output
+ * matrix, and with their biases of scores where these are trained, changes nothing: any grouping is
+ * written as neighbours. ALiBi's slopes stay where they are, so there only neighbours can share.
  *
- * The new file has the old one's tensors, joined or separate, and no bias that it had not. (Means
- * of values moved into new biases brought 0.005 nats a token of 0.18 on a trained llama.)
+ * The new file has the old one's tensors, joined or separate, and no bias that it had not, unless
+ * its cache is latent. (Means of values moved into new biases brought 0.005 nats a token of 0.18 on
+ * a trained llama.)
  */
 #ifndef DECODE_CONVERT_CONVERT_H
 #define DECODE_CONVERT_CONVERT_H
@@ -68,7 +69,8 @@ struct convert {
     struct arena arena;
 };
 
-/* Memory that convert_run takes, for the new tensors and while it works. STATUS_USAGE or
+/* Memory that convert_run takes, for the new tensors and while it works, beside the model and what
+ * runs it; with cache_bytes nearly so, because the ranks are not known yet. STATUS_USAGE or
  * STATUS_BAD_FILE if the specification cannot be carried out; STATUS_NO_MEMORY. */
 enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct err *e);
 

@@ -20,8 +20,7 @@ int convert_measured_windows(const struct convert_calibration *k, int windows[CO
 
 struct convert_distance *convert_distance_take(const struct converter *c, struct arena *arena)
 {
-    const uint64_t n = c->spec->n_tokens, vocab = (uint64_t)c->config.n_vocab;
-    const uint64_t window = (uint64_t)c->config.n_ctx < n ? (uint64_t)c->config.n_ctx : n;
+    const uint64_t window = (uint64_t)convert_window_tokens(c), vocab = (uint64_t)c->config.n_vocab;
     const uint64_t step = (window * vocab + MAX_LOGITS - 1) / MAX_LOGITS;
     const uint64_t rows = window / step;
     struct convert_distance x = {

@@ -9,12 +9,31 @@
 /* Rounds of alignment to the mean of the aligned heads. */
 #define ALIGN_ROUNDS 20
 
+/* --- parts ---------------------------------------------------------------------------------- */
+
+/* Elements of a head that a map may mix. */
+struct part {
+    int first, n;
+    bool is_pair; /* turned: maps are of the form ((a, -b), (b, a)) */
+};
+
+static int count_parts(const struct convert_circuit *s)
+{
+    return s->n_turned / 2 + (s->n_turned < s->dim);
+}
+
+static struct part part_at(const struct convert_circuit *s, int i)
+{
+    if (i < s->n_turned / 2)
+        return (struct part){2 * i, 2, true};
+    return (struct part){s->n_turned, s->dim - s->n_turned, false};
+}
+
 /* --- fit ------------------------------------------------------------------------------------- */
 
 /* A part of `white` between the given heads, to scratch->matrix; returns its size. */
-static int copy_white(const struct converter *c, const struct convert_circuit *s,
-                      struct convert_part part, const int *heads, int n,
-                      struct convert_eigen *scratch)
+static int copy_white(const struct converter *c, const struct convert_circuit *s, struct part part,
+                      const int *heads, int n, struct convert_eigen *scratch)
 {
     const size_t dim = (size_t)s->dim, size = (size_t)part.n, width = (size_t)n * size;
     const double *white = s->white + (size_t)part.first * (size_t)s->width + part.first;
@@ -34,8 +53,8 @@ static double energy_beyond(const struct converter *c, const struct convert_circ
                             const int *heads, int n, struct convert_eigen *scratch, bool *diverged)
 {
     double sum = 0;
-    for (int p = 0; p < convert_n_parts(s); p++) {
-        const struct convert_part part = convert_part_at(s, p);
+    for (int p = 0; p < count_parts(s); p++) {
+        const struct part part = part_at(s, p);
         const int width = copy_white(c, s, part, heads, n, scratch);
         if (!linalg_eigen(scratch->matrix, width, scratch->values, NULL, 0, scratch->scratch))
             *diverged = true;
@@ -79,7 +98,7 @@ static void copy_square(double *to, size_t to_stride, const double *from, size_t
         memcpy(to + i * to_stride, from + i * from_stride, (size_t)n * sizeof *to);
 }
 
-static size_t place_in_head(const struct convert_circuit *s, struct convert_part part)
+static size_t place_in_head(const struct convert_circuit *s, struct part part)
 {
     return (size_t)part.first * (size_t)s->dim + (size_t)part.first;
 }
@@ -89,7 +108,7 @@ static size_t place_in_head(const struct convert_circuit *s, struct convert_part
  * out_h = E_h^T root_h^-1. Of an eigenvalue w the shared element has the variance w and the
  * heads' own have 1; a factor w^-1/4 here and w^1/4 there makes them equal.
  */
-static void fit_head(const struct convert_circuit *s, struct convert_part part, int head,
+static void fit_head(const struct convert_circuit *s, struct part part, int head,
                      const double *vectors, size_t width, struct convert_eigen *scratch)
 {
     const int n = part.n;
@@ -127,8 +146,8 @@ static void complete_pair(double *vectors, int width)
 static bool fit_group(const struct converter *c, const struct convert_circuit *s, const int *heads,
                       struct convert_eigen *scratch)
 {
-    for (int p = 0; p < convert_n_parts(s); p++) {
-        const struct convert_part part = convert_part_at(s, p);
+    for (int p = 0; p < count_parts(s); p++) {
+        const struct part part = part_at(s, p);
         const int width = copy_white(c, s, part, heads, c->group, scratch);
         if (!linalg_eigen(scratch->matrix, width, scratch->values, scratch->vectors,
                           part.is_pair ? 1 : part.n, scratch->scratch))
@@ -161,8 +180,8 @@ static void pool_group(const struct converter *c, const struct convert_circuit *
 
 /* sum [part.n, part.n] += E turned x_o x_g^T for the cached factor of head o, turned as it is now,
  * and that of head g. */
-static void add_turned(const struct converter *c, const struct convert_circuit *s,
-                       struct convert_part part, int o, int g, double *sum)
+static void add_turned(const struct converter *c, const struct convert_circuit *s, struct part part,
+                       int o, int g, double *sum)
 {
     const struct linalg_product p = {
         .c = sum,
@@ -180,8 +199,8 @@ static void add_turned(const struct converter *c, const struct convert_circuit *
 
 /* Turns each cached factor so that it comes nearest to the mean of the turned ones, again and again
  * (generalized Procrustes, Gower 1975), starting from the first. */
-static void align_part(const struct converter *c, const struct convert_circuit *s,
-                       struct convert_part part, const int *heads, struct convert_eigen *scratch)
+static void align_part(const struct converter *c, const struct convert_circuit *s, struct part part,
+                       const int *heads, struct convert_eigen *scratch)
 {
     const size_t dim = (size_t)s->dim, at = place_in_head(s, part), n = (size_t)part.n;
     double *sum = scratch->matrix, *turn = sum + n * n;
@@ -200,8 +219,8 @@ static void align_group(const struct converter *c, const struct convert_circuit 
 {
     for (int g = 0; g < c->group; g++)
         set_diagonal(s, s->out, heads[g], 1);
-    for (int p = 0; p < convert_n_parts(s); p++)
-        align_part(c, s, convert_part_at(s, p), heads, scratch);
+    for (int p = 0; p < count_parts(s); p++)
+        align_part(c, s, part_at(s, p), heads, scratch);
     for (int g = 0; g < c->group; g++)
         for (int i = 0; i < s->dim * s->dim; i++)
             convert_of_head(s, s->in, heads[g])[i] =

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "compute/linalg.h"
+#include "convert/apply.h"
 #include "convert/products.h"
 
 /* What a share of the scores' energy counts, of that of the outputs' 1: an error of scores moves
@@ -15,24 +16,19 @@
 /* Of eigenvalues, relative to the largest: what is below is noise. */
 #define LEAST_VALUE 1e-10
 
-static double *take_numbers(struct arena *arena, int rows, int cols)
-{
-    return arena_take(arena, (uint64_t)rows * (uint64_t)cols, sizeof(double));
-}
-
 void convert_latent_take(struct converter *c, struct arena *arena)
 {
     const int d = c->d;
     c->latent = arena_take(arena, 1, sizeof *c->latent);
     const struct convert_latent pieces = {
-        .basis = take_numbers(arena, d, d),
-        .shift = take_numbers(arena, d, 1),
-        .k_b = take_numbers(arena, d, c->qk.width),
-        .v_b = take_numbers(arena, d, c->ov.width),
-        .values = take_numbers(arena, d, 1),
-        .root = take_numbers(arena, d, d),
-        .form = take_numbers(arena, d, d),
-        .product = take_numbers(arena, c->widest, c->widest),
+        .basis = convert_take_doubles(arena, d, d),
+        .shift = convert_take_doubles(arena, d, 1),
+        .k_b = convert_take_doubles(arena, d, c->qk.width),
+        .v_b = convert_take_doubles(arena, d, c->ov.width),
+        .values = convert_take_doubles(arena, d, 1),
+        .root = convert_take_doubles(arena, d, d),
+        .form = convert_take_doubles(arena, d, d),
+        .product = convert_take_doubles(arena, c->widest, c->widest),
         .scratch = arena_take(arena, linalg_eigen_scratch(d, true), sizeof(double)),
     };
     if (c->latent)
@@ -68,23 +64,23 @@ static void set_form(struct converter *c)
         add_form(c, &c->qk, c->from.k, SCORES_WEIGHT / scores);
     if (outputs > 0)
         add_form(c, &c->ov, c->from.v, 1 / outputs);
-    linalg_cholesky(l->root, cov, d, COVARIANCE_RIDGE * linalg_trace(cov, d) / d);
+    convert_root(l->root, cov, d, COVARIANCE_RIDGE);
     convert_multiply(pool, l->product, l->form, l->root, d, d, d);
-    linalg_transpose(l->basis, l->root, d, d);
-    memcpy(l->form, l->product, (size_t)d * (size_t)d * sizeof *l->form);
-    convert_multiply(pool, l->product, l->basis, l->form, d, d, d);
-    for (int i = 0; i < d; i++) /* symmetric to the last bit */
-        for (int j = 0; j < d; j++)
-            l->form[i * d + j] = (l->product[i * d + j] + l->product[j * d + i]) / 2;
+    memset(l->basis, 0, (size_t)d * (size_t)d * sizeof *l->basis);
+    convert_add_outer(pool, l->basis, l->root, l->product, d, d, d);
+    for (size_t i = 0; i < (size_t)d; i++) /* symmetric to the last bit */
+        for (size_t j = 0; j < (size_t)d; j++)
+            l->form[i * d + j] = (l->basis[i * d + j] + l->basis[j * d + i]) / 2;
 }
 
-/* Row r of the basis: C^-T times eigenvector r, so that c is white; and 0 where nothing is. */
-static void set_basis(struct converter *c, const double *vectors)
+/* Row r of the basis: C^-T times eigenvector r, as which it begins, so that c is white; and 0 where
+ * nothing is. */
+static void set_basis(struct converter *c)
 {
     struct convert_latent *l = c->latent;
     const int d = c->d;
     double *turned = l->product; /* [d, d] eigenvectors as columns */
-    linalg_transpose(turned, vectors, d, d);
+    linalg_transpose(turned, l->basis, d, d);
     linalg_solve_lower_transposed(l->root, d, turned, d);
     linalg_transpose(l->basis, turned, d, d);
     for (int r = 0; r < d; r++) {
@@ -110,40 +106,17 @@ static void set_maps(struct converter *c, const struct convert_circuit *s, const
                    (size_t)s->dim * sizeof *maps);
 }
 
-/* Queries and the output matrix stay; the values' means pass through any attention pattern into
- * the output's bias. */
-static void set_weights(struct converter *c)
-{
-    const struct convert_weights *from = &c->from, *to = &c->to;
-    const size_t d = (size_t)c->d, dim = (size_t)c->ov.dim;
-    memcpy(to->q, from->q, (size_t)c->qk.width * d * sizeof *to->q);
-    memcpy(to->bq, from->bq, (size_t)c->qk.width * sizeof *to->bq);
-    memcpy(to->o, from->o, (size_t)c->ov.width * d * sizeof *to->o);
-    memcpy(to->bo, from->bo, d * sizeof *to->bo);
-    for (int h = 0; h < c->n_heads; h++)
-        for (size_t i = 0; i < dim; i++) {
-            const size_t row = (size_t)convert_kv_head(c, h) * dim + i;
-            const double mean = linalg_dot(from->v + row * d, c->moments.mean, d) + from->bv[row];
-            for (size_t j = 0; j < d; j++)
-                to->bo[j] += mean * from->o[((size_t)h * dim + i) * d + j];
-        }
-}
-
 bool convert_latent_fit(struct converter *c)
 {
     struct convert_latent *l = c->latent;
-    for (int h = 0; h < c->n_heads; h++) {
-        c->order[h] = h;
-        c->group_of[h] = 0;
-    }
     set_form(c);
     if (!linalg_eigen(l->form, c->d, l->values, l->basis, c->d, l->scratch))
         return false;
-    memcpy(l->form, l->basis, (size_t)c->d * (size_t)c->d * sizeof *l->form);
-    set_basis(c, l->form);
+    set_basis(c);
     set_maps(c, &c->qk, c->from.k, l->k_b);
     set_maps(c, &c->ov, c->from.v, l->v_b);
-    set_weights(c);
+    convert_keep(c); /* queries and output; there is no K and V */
+    convert_add_value_means(c);
     return true;
 }
 

@@ -46,10 +46,7 @@ static enum status compare_block(struct converter *c, struct head_likeness *kept
     for (int l = c->first + 1; l < c->end; l++)
         memcpy(kept + (size_t)l * size, job.kept, size * sizeof *kept);
     if (convert_any_diverged(c))
-        return err_set(e, STATUS_FAILED,
-                       "layer %d: the likeness of its heads cannot be computed: weights of "
-                       "attention or its norm are not finite or too large",
-                       c->block);
+        return convert_diverged(c, "", e);
     return STATUS_OK;
 }
 
@@ -73,12 +70,19 @@ static enum status compare_blocks(struct converter *c, struct head_likeness *kep
 static enum status compare_heads(const struct convert_spec *spec, const struct model *model,
                                  struct head_likeness *kept, struct err *e)
 {
-    struct convert_spec all_share = *spec;
+    const struct convert_spec all_share = {
+        .gguf = spec->gguf,
+        .source = spec->source,
+        .n_kv_heads = 1, /* the largest groups have room for pairs */
+        .tokens = spec->tokens,
+        .n_tokens = spec->n_tokens,
+        .kernels = spec->kernels,
+        .pool = spec->pool,
+        .stop = spec->stop,
+        .progress = spec->progress,
+        .arg = spec->arg,
+    };
     struct converter c;
-    all_share.n_kv_heads = 1; /* the largest groups have room for pairs */
-    all_share.layer_kv_heads = NULL;
-    all_share.cluster = false;
-    all_share.refit = CONVERT_REFIT_NONE;
     if (spec->n_tokens == 0)
         return err_set(e, STATUS_USAGE, "heads can only be compared on text");
     TRY(convert_work_describe(&c, &all_share, e));

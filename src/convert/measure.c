@@ -9,8 +9,9 @@
 /* Added to the metric's diagonal, relative to its mean: it only has to make it invertible. */
 #define METRIC_RIDGE 1e-6
 
-void convert_means(const struct converter *c, double *means, const double *x, const double *bias,
-                   int rows)
+/* means [rows] = x [rows, d] times the mean input, plus the bias. */
+static void find_means(const struct converter *c, double *means, const double *x,
+                       const double *bias, int rows)
 {
     for (int i = 0; i < rows; i++)
         means[i] =
@@ -66,7 +67,7 @@ static void measure_gram(struct converter *c, struct convert_circuit *s, const d
     convert_multiply(c->spec->pool, c->square, x, s->second, n, c->d, c->d);
     convert_multiply_transposed(c->spec->pool, s->gram, c->square, x, n, c->d, n, c->square2);
     if (!s->centred) {
-        convert_means(c, s->mean, x, bias, n);
+        find_means(c, s->mean, x, bias, n);
         add_outer(s->gram, (size_t)n, s->mean, s->mean, n, n);
     }
     average_gram(c, s);
@@ -80,7 +81,7 @@ static void measure_queries(struct converter *c)
     const size_t d = (size_t)c->d, dim = (size_t)s->dim;
     double *means = c->square2;
     convert_multiply(c->spec->pool, c->square, q, c->moments.values, s->width, c->d, c->d);
-    convert_means(c, means, q, c->from.bq, s->width);
+    find_means(c, means, q, c->from.bq, s->width);
     for (int h = 0; h < c->n_heads; h++) {
         const size_t first = (size_t)h * dim;
         double *metric = convert_of_head(s, s->metric, h);
@@ -141,8 +142,7 @@ static void whiten(struct converter *c, struct convert_circuit *s)
 {
     for (int h = 0; h < c->n_heads; h++) {
         const double *metric = convert_of_head(s, s->metric, h);
-        linalg_cholesky(convert_of_head(s, s->root, h), metric, s->dim,
-                        METRIC_RIDGE * linalg_trace(metric, s->dim) / s->dim);
+        convert_root(convert_of_head(s, s->root, h), metric, s->dim, METRIC_RIDGE);
     }
     for (int g = 0; g < c->n_heads; g++)
         for (int h = 0; h < c->n_heads; h++)
@@ -190,7 +190,7 @@ static double circuit_loss(struct converter *c, struct convert_circuit *s, const
     const size_t size = (size_t)dim * (size_t)dim, rows = (size_t)dim * (size_t)c->d;
     convert_multiply(c->spec->pool, c->square, to, s->second, c->n_groups * dim, c->d, c->d);
     if (!s->centred)
-        convert_means(c, s->new_mean, to, to_bias, c->n_groups * dim);
+        find_means(c, s->new_mean, to, to_bias, c->n_groups * dim);
     double *xx = c->blocks, *new_old = xx + size, *new_new = new_old + size;
     double *yy = new_new + size, *turned = yy + size;
     double lost = 0, all = 0;

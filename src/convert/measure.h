@@ -13,10 +13,6 @@ void convert_measure(struct converter *c);
 const double *convert_gram_row(const struct converter *c, const struct convert_circuit *s, int g,
                                int i, int h);
 
-/* means [rows] = x [rows, d] times the mean input, plus the bias. */
-void convert_means(const struct converter *c, double *means, const double *x, const double *bias,
-                   int rows);
-
 /* Share of the squared error of score or output that remains; before a refit. */
 double convert_score_loss(struct converter *c);
 double convert_output_loss(struct converter *c);

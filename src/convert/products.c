@@ -1,5 +1,6 @@
 #include "convert/products.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "compute/linalg.h"
@@ -84,12 +85,11 @@ static void add_float_rows(void *arg, int thread)
         c[i] += (double)p.c[i];
 }
 
-void convert_add_outer_floats(struct pool *pool, const struct grad_kernels *grad, double *c,
-                              const float *a, const float *b, int n, int m, int columns,
-                              float *part)
+void convert_add_outer_floats(const struct convert_summing *s, double *c, const float *a,
+                              const float *b, int n, int m, int columns)
 {
     struct float_outer job = {.c = c,
-                              .grad = grad,
+                              .grad = s->grad,
                               .product = {.m = m,
                                           .n = columns,
                                           .k = n,
@@ -99,10 +99,23 @@ void convert_add_outer_floats(struct pool *pool, const struct grad_kernels *grad
                                           .b = b,
                                           .b_row = (size_t)columns,
                                           .b_panel = KERNEL_LANES,
-                                          .c = part,
+                                          .c = s->part,
                                           .c_row = (size_t)columns},
-                              .n_threads = pool_n_threads(pool)};
-    pool_run(pool, add_float_rows, &job);
+                              .n_threads = pool_n_threads(s->pool)};
+    pool_run(s->pool, add_float_rows, &job);
+}
+
+void convert_finish_sums(double *sums, const double *a_sum, const double *b_sum, double n, int m,
+                         int columns)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < columns; j++, sums++)
+            *sums = *sums / n - (a_sum ? a_sum[i] / n * (b_sum[j] / n) : 0);
+}
+
+void convert_root(double *l, const double *a, int n, double ridge)
+{
+    linalg_cholesky(l, a, n, fmax(ridge * linalg_trace(a, n) / n, 0));
 }
 
 void convert_add_rows(double *sum, const float *x, int n, size_t d)
@@ -122,4 +135,10 @@ void convert_widen_difference(double *out, const float *x, const float *y, size_
 {
     for (size_t i = 0; i < n; i++)
         out[i] = (double)x[i] - (double)y[i];
+}
+
+void convert_subtract(float *out, const float *x, const float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = x[i] - y[i];
 }

@@ -59,7 +59,6 @@ enum status convert_equal_ranks(const struct convert_spec *spec, const struct co
 struct measuring {
     struct converter c;
     struct convert_spec spec;
-    struct convert_distance *distance;
     int steps;    /* of rank that are measured, a layer */
     double *lost; /* [n_layers, steps] divergences */
     int windows[CONVERT_MEASURED], n_windows;
@@ -80,7 +79,7 @@ static void take_memory(struct measuring *m, struct arena *arena, const struct c
     convert_calibration_take(c, arena);
     convert_latent_take(c, arena);
     convert_tensors_take(c, arena);
-    m->distance = convert_distance_take(c, arena);
+    c->distance = convert_distance_take(c, arena);
 }
 
 /* The specification of a block at its largest rank, whose numbers are then taken away. */
@@ -95,24 +94,19 @@ static enum status describe(struct measuring *m, const struct convert_spec *spec
     return convert_work_describe(&m->c, &m->spec, e);
 }
 
-static float *window_of(const struct measuring *m, float *stream, int w)
-{
-    return stream + convert_window_first(m->c.calibration, w) * (size_t)m->c.d;
-}
-
 /* Divergences of the block in work, for every rank, over one window. */
 static enum status measure_window(struct measuring *m, int w, struct err *e)
 {
     struct converter *c = &m->c;
     struct convert_calibration *k = c->calibration;
     const int n = convert_window_length(c, w), l = c->block;
-    TRY(convert_distance_reference(m->distance, l + 1, window_of(m, k->stream, w), n, e));
+    TRY(convert_distance_reference(c->distance, l + 1, convert_window(c, k->stream, w), n, e));
     for (int i = m->steps - 1; i >= 0; i--) {
         TRY(convert_store_latent(c, (i + 1) * CONVERT_RANK_STEP, e));
         convert_use(c, &k->used);
-        probe_run(k->probe2, &k->used.block, l, window_of(m, k->stream2, w), n,
+        probe_run(k->probe2, &k->used.block, l, convert_window(c, k->stream2, w), n,
                   &(struct block_taps){.at = {[TAP_OUT] = k->rows3}});
-        TRY(convert_distance_add(m->distance, l + 1, k->rows3, n, &m->lost[l * m->steps + i], e));
+        TRY(convert_distance_add(c->distance, l + 1, k->rows3, n, &m->lost[l * m->steps + i], e));
         TRY(convert_windows_done(c, 1));
     }
     return STATUS_OK;
@@ -127,10 +121,7 @@ static enum status measure_block(struct measuring *m, int block, struct err *e)
     TRY(convert_calibrate(c));
     convert_measure(c);
     if (!convert_latent_fit(c))
-        return err_set(e, STATUS_FAILED,
-                       "layer %d: the eigenvalues of its attention cannot be computed: weights of "
-                       "attention or its norm are not finite or too large",
-                       block);
+        return convert_diverged(c, "", e);
     TRY(convert_store_out(c, e));
     for (int i = 0; i < m->n_windows; i++)
         TRY(measure_window(m, m->windows[i], e));
@@ -142,7 +133,7 @@ static enum status measure(struct measuring *m, struct err *e)
 {
     struct converter *c = &m->c;
     TRY(convert_calibration_start(c, e));
-    TRY(convert_distance_start(c, m->distance, e));
+    TRY(convert_distance_start(c, c->distance, e));
     m->n_windows = convert_measured_windows(c->calibration, m->windows);
     c->windows_all = (uint64_t)c->config.n_layers *
                      (uint64_t)(c->calibration->n_windows + m->n_windows * m->steps);
@@ -224,7 +215,7 @@ enum status convert_best_ranks(const struct convert_spec *spec, const struct con
         take_memory(&m, &m.c.arena, config);
         s = measure_and_choose(&m, ranks, e);
         convert_calibration_end(&m.c);
-        convert_distance_end(m.distance);
+        convert_distance_end(m.c.distance);
     }
     arena_free(&m.c.arena);
     model_free(model);

@@ -21,48 +21,31 @@
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-static int count_used(const struct converter *c, const struct convert_calibration *k, bool patterns)
-{
-    int n = 0;
-    for (int w = 0; w < k->n_windows; w++)
-        n += rebuild_uses(k, c->spec, w, patterns);
-    return n;
-}
-
-static float *take_floats(struct arena *arena, uint64_t rows, int cols)
-{
-    return arena_take(arena, rows, (uint64_t)cols * sizeof(float));
-}
-
-static double *take_doubles(struct arena *arena, uint64_t rows, int cols)
-{
-    return arena_take(arena, rows, (uint64_t)cols * sizeof(double));
-}
-
 static void take_batch(struct convert_rebuild *r, const struct converter *c, int window,
                        struct arena *arena)
 {
     const uint64_t rows = (uint64_t)r->n_batch * (uint64_t)window;
     const uint64_t padded = (uint64_t)causal_padded_length(window);
     const int n_threads = pool_n_threads(c->spec->pool);
-    r->qkv = take_floats(arena, rows, r->qkv_dim);
-    r->dqkv = take_floats(arena, rows, r->qkv_dim);
-    r->results = take_floats(arena, rows, r->heads_dim);
-    r->dresults = take_floats(arena, rows, r->heads_dim);
-    r->rest = take_floats(arena, rows, r->d);
-    r->softmax = take_floats(arena, (uint64_t)r->n_batch * (uint64_t)c->n_heads, (int)(2 * padded));
-    r->row_loss = take_doubles(arena, rows, 1);
+    r->qkv = convert_take_floats(arena, rows, r->qkv_dim);
+    r->dqkv = convert_take_floats(arena, rows, r->qkv_dim);
+    r->results = convert_take_floats(arena, rows, r->heads_dim);
+    r->dresults = convert_take_floats(arena, rows, r->heads_dim);
+    r->rest = convert_take_floats(arena, rows, r->d);
+    r->softmax =
+        convert_take_floats(arena, (uint64_t)r->n_batch * (uint64_t)c->n_heads, (int)(2 * padded));
+    r->row_loss = arena_take(arena, rows, sizeof *r->row_loss);
     r->scratch_floats = causal_scratch(&c->config, window);
     r->scratch = arena_take(arena, (uint64_t)n_threads, r->scratch_floats * sizeof(float));
 }
 
 static void take_heads(struct convert_rebuild *r, const struct converter *c, struct arena *arena)
 {
-    const int kv = c->n_groups, n = c->n_heads + 2 * kv;
+    const int n = rebuild_heads(c);
     const int dim = c->qk.dim > c->ov.dim ? c->qk.dim : c->ov.dim;
     r->heads = arena_take(arena, (uint64_t)n, sizeof *r->heads);
     for (int i = 0; i < n; i++) {
-        double *root = take_doubles(arena, (uint64_t)dim, dim);
+        double *root = convert_take_doubles(arena, dim, dim);
         if (r->heads)
             r->heads[i].root = root;
     }
@@ -71,9 +54,8 @@ static void take_heads(struct convert_rebuild *r, const struct converter *c, str
 struct convert_rebuild *convert_rebuild_take(const struct converter *c, struct arena *arena)
 {
     struct convert_rebuild *out = arena_take(arena, 1, sizeof *out), r = {.d = c->d};
-    const uint64_t n = c->spec->n_tokens;
-    const int window = (uint64_t)c->config.n_ctx < n ? c->config.n_ctx : (int)n;
-    const uint64_t n_windows = n / (uint64_t)window;
+    const int window = convert_window_tokens(c);
+    const uint64_t n_windows = c->spec->n_tokens / (uint64_t)window;
     /* At most; blocks with fewer K/V heads need less. */
     r.qkv_dim = c->qk.width + c->n_groups * (c->qk.dim + c->ov.dim);
     r.heads_dim = c->ov.width;
@@ -82,27 +64,25 @@ struct convert_rebuild *convert_rebuild_take(const struct converter *c, struct a
         n_windows < 2 * CONVERT_JUDGED
             ? n_windows
             : n_windows / (uint64_t)rebuild_sparse(c->spec->refit == CONVERT_REFIT_BLOCK) + 1;
-    r.x = take_floats(arena, used * (uint64_t)window, r.d);
-    r.y = take_floats(arena, used * (uint64_t)window, r.d);
-    r.mean = take_doubles(arena, (uint64_t)r.d, 1);
-    r.root = take_doubles(arena, (uint64_t)r.d, r.d);
+    r.x = convert_take_floats(arena, used * (uint64_t)window, r.d);
+    r.y = convert_take_floats(arena, used * (uint64_t)window, r.d);
+    r.mean = convert_take_doubles(arena, r.d, 1);
+    r.root = convert_take_doubles(arena, r.d, r.d);
     take_heads(&r, c, arena);
-    r.out_root = take_doubles(arena, (uint64_t)r.heads_dim, r.heads_dim);
-    r.wt = take_floats(arena, (uint64_t)r.d, r.qkv_dim);
-    r.bias = take_floats(arena, (uint64_t)r.qkv_dim, 1);
-    r.o = take_floats(arena, (uint64_t)r.heads_dim, r.d);
-    r.ot = take_floats(arena, (uint64_t)r.heads_dim, r.d);
-    r.bo = take_floats(arena, (uint64_t)r.d, 1);
+    r.out_root = convert_take_doubles(arena, r.heads_dim, r.heads_dim);
+    r.wt = convert_take_floats(arena, (uint64_t)r.d, r.qkv_dim);
+    r.bias = convert_take_floats(arena, (uint64_t)r.qkv_dim, 1);
+    r.o = convert_take_floats(arena, (uint64_t)r.heads_dim, r.d);
+    r.ot = convert_take_floats(arena, (uint64_t)r.heads_dim, r.d);
+    r.bo = convert_take_floats(arena, (uint64_t)r.d, 1);
     take_batch(&r, c, window, arena);
     const int rows = r.qkv_dim > r.heads_dim ? r.qkv_dim : r.heads_dim;
-    r.part = take_floats(arena, (uint64_t)rows, r.d);
-    r.part_bias = take_floats(arena, (uint64_t)rows + (uint64_t)r.d, 1);
+    r.part = convert_take_floats(arena, (uint64_t)rows, r.d);
+    r.part_bias = convert_take_floats(arena, (uint64_t)rows + (uint64_t)r.d, 1);
     r.theta = arena_take(arena, rebuild_variables(&r), sizeof(double));
     r.start = arena_take(arena, rebuild_variables(&r), sizeof(double));
     r.gradient = arena_take(arena, rebuild_variables(&r), sizeof(double));
     r.lbfgs = arena_take(arena, lbfgs_scratch(rebuild_variables(&r), MEMORY), sizeof(double));
-    const int most = rows > r.d ? rows : r.d;
-    r.square = take_doubles(arena, (uint64_t)most, most);
     if (out)
         *out = r;
     return out;
@@ -115,8 +95,10 @@ static int evaluations(bool patterns)
 
 uint64_t convert_rebuild_windows(const struct converter *c, bool patterns)
 {
-    return (uint64_t)count_used(c, c->calibration, patterns) *
-           (uint64_t)(1 + evaluations(patterns));
+    uint64_t used = 0;
+    for (int w = 0; w < c->calibration->n_windows; w++)
+        used += rebuild_uses(c, w, patterns);
+    return used * (uint64_t)evaluations(patterns);
 }
 
 /* --- the function ---------------------------------------------------------------------------- */

@@ -17,11 +17,10 @@ int rebuild_sparse(bool patterns)
     return patterns ? SPARSE_ALL : SPARSE_VALUES;
 }
 
-bool rebuild_uses(const struct convert_calibration *k, const struct convert_spec *spec, int w,
-                  bool patterns)
+bool rebuild_uses(const struct converter *c, int w, bool patterns)
 {
-    const size_t end = convert_window_first(k, w) + (size_t)k->window;
-    return end <= spec->n_tokens && !convert_is_judged(k, w) &&
+    const struct convert_calibration *k = c->calibration;
+    return convert_window_length(c, w) == k->window && !convert_is_judged(k, w) &&
            (k->n_windows < 2 * CONVERT_JUDGED || w % rebuild_sparse(patterns) == 0);
 }
 
@@ -46,14 +45,13 @@ static void add_moments(double *m, const double *rows, size_t stride, int n, int
                 scale * linalg_dot(rows + (size_t)i * stride, rows + (size_t)j * stride, (size_t)n);
 }
 
-static void set_root(struct rebuilt_head *h, const double *metric)
+static void set_root(double *root, const double *metric, int n)
 {
-    const double trace = linalg_trace(metric, h->dim);
-    linalg_cholesky(h->root, metric, h->dim, METRIC_RIDGE * trace / h->dim);
-    if (trace > 0)
+    convert_root(root, metric, n, METRIC_RIDGE);
+    if (linalg_trace(metric, n) > 0)
         return;
-    for (int i = 0; i < h->dim * h->dim; i++) /* nothing comes of it: any scale will do */
-        h->root[i] = i % (h->dim + 1) == 0;
+    for (size_t i = 0; i < (size_t)n * (size_t)n; i++) /* nothing comes of it: any scale will do */
+        root[i] = i % ((size_t)n + 1) == 0;
 }
 
 static void place_heads(struct convert_rebuild *r)
@@ -93,7 +91,7 @@ static void set_roots(struct convert_rebuild *r, const double *w, const double *
     const size_t stride = (size_t)d + 1;
     double *of_o = c->blocks, *of_v = of_o + v_dim * v_dim;
     double *q_metric = of_v + v_dim * v_dim, *k_metric = q_metric + k_dim * k_dim;
-    double *v_metric = c->square2;
+    double *v_metric = k_metric + k_dim * k_dim;
     place_heads(r);
     for (int g = 0; g < kv; g++) {
         struct rebuilt_head *k = &r->heads[n + g], *v = &r->heads[n + kv + g];
@@ -117,10 +115,10 @@ static void set_roots(struct convert_rebuild *r, const double *w, const double *
             const double scale = share * energy / k_dim;
             add_moments(q_metric, w + (size_t)k->first * stride, stride, d, k_dim, scale);
             add_moments(k_metric, w + (size_t)q->first * stride, stride, d + 1, k_dim, scale);
-            set_root(q, q_metric);
+            set_root(q->root, q_metric, k_dim);
         }
-        set_root(k, k_metric);
-        set_root(v, v_metric);
+        set_root(k->root, k_metric, k_dim);
+        set_root(v->root, v_metric, v_dim);
     }
 }
 
@@ -134,14 +132,13 @@ static void gather(struct convert_rebuild *r)
     const size_t size = (size_t)k->window * (size_t)r->d;
     r->n_windows = 0;
     for (int w = 0; w < k->n_windows; w++) {
-        if (!rebuild_uses(k, c->spec, w, r->patterns))
+        if (!rebuild_uses(c, w, r->patterns))
             continue;
         const float *stream = convert_stream(c, w);
-        const float *middle = k->middle + convert_window_first(k, w) * (size_t)r->d;
+        const float *middle = convert_window(c, k->middle, w);
         float *x = r->x + (size_t)r->n_windows * size, *y = r->y + (size_t)r->n_windows * size;
         convert_norm_rows(c, ROLE_ATTN_NORM, x, stream, k->window);
-        for (size_t i = 0; i < size; i++)
-            y[i] = middle[i] - stream[i];
+        convert_subtract(y, middle, stream, size);
         r->n_windows++;
     }
 }
@@ -159,17 +156,15 @@ static void measure_inputs(struct convert_rebuild *r)
     r->energy = 0;
     for (int w = 0; w < r->n_windows; w++) {
         const float *x = r->x + (size_t)w * size;
-        convert_add_outer_floats(c->spec->pool, k->grad, r->root, x, x, k->window, d, d, r->part);
+        convert_add_outer_floats(&k->summing, r->root, x, x, k->window, d, d);
         convert_add_rows(r->mean, x, k->window, width);
         convert_widen(k->x, r->y + (size_t)w * size, size);
         r->energy += linalg_dot(k->x, k->x, size);
     }
+    convert_finish_sums(r->root, r->has_biases ? r->mean : NULL, r->mean, n, d, d);
     for (size_t i = 0; i < width; i++)
         r->mean[i] = r->has_biases ? r->mean[i] / n : 0;
-    for (size_t i = 0; i < width; i++)
-        for (size_t j = 0; j < width; j++)
-            r->root[i * width + j] = r->root[i * width + j] / n - r->mean[i] * r->mean[j];
-    linalg_cholesky(r->root, r->root, d, INPUT_RIDGE * linalg_trace(r->root, d) / d);
+    convert_root(r->root, r->root, d, INPUT_RIDGE);
 }
 
 /* x = root^-1 (x - mean) of every row. */
@@ -177,19 +172,20 @@ static void whiten_inputs(struct convert_rebuild *r)
 {
     const struct convert_calibration *k = r->c->calibration;
     const size_t d = (size_t)r->d;
-    float *inverse = r->part; /* root^-T */
-    memset(r->square, 0, d * d * sizeof *r->square);
+    float *turned = k->summing.part; /* root^-T */
+    double *inverse = r->c->square;
+    memset(inverse, 0, d * d * sizeof *inverse);
     for (size_t i = 0; i < d; i++)
-        r->square[i * d + i] = 1;
-    linalg_solve_lower(r->root, r->d, r->square, r->d);
+        inverse[i * d + i] = 1;
+    linalg_solve_lower(r->root, r->d, inverse, r->d);
     for (size_t i = 0; i < d; i++)
         for (size_t j = 0; j < d; j++)
-            inverse[j * d + i] = (float)r->square[i * d + j];
+            turned[j * d + i] = (float)inverse[i * d + j];
     for (int t = 0; t < r->n_windows * k->window; t += k->window) {
         float *x = r->x + (size_t)t * d;
         for (size_t i = 0; i < (size_t)k->window * d; i++)
             k->rows[i] = (float)((double)x[i] - r->mean[i % d]);
-        rebuild_multiply(r, x, k->rows, inverse, NULL, k->window, r->d, r->d);
+        rebuild_multiply(r, x, k->rows, turned, NULL, k->window, r->d, r->d);
     }
 }
 
@@ -213,7 +209,7 @@ static void restore_rows(const struct convert_rebuild *r, const double *from, in
                          double *bias)
 {
     const size_t d = (size_t)r->d;
-    double *turned = r->square; /* [d, rows] */
+    double *turned = r->c->square; /* [d, rows] */
     for (size_t j = 0; j < (size_t)rows; j++)
         for (size_t i = 0; i < d; i++)
             turned[i * (size_t)rows + j] = from[j * (d + 1) + i];
@@ -257,22 +253,19 @@ static void measure_results(struct convert_rebuild *r, double *moments)
 {
     const struct converter *c = r->c;
     const struct convert_calibration *k = c->calibration;
-    const size_t n = (size_t)r->heads_dim;
-    struct convert_ridge sums = {
-        .features = moments, .targets = c->moments.keys, .f_sum = k->x_sum, .t_sum = k->y_sum};
-    convert_ridge_begin(&sums, r->heads_dim, r->d);
-    for (int w = 0, i = 0; w < k->n_windows; w++) {
-        if (!rebuild_uses(k, c->spec, w, r->patterns))
+    const int n = r->heads_dim;
+    memset(moments, 0, (size_t)n * (size_t)n * sizeof *moments);
+    memset(k->x_sum, 0, (size_t)n * sizeof *k->x_sum);
+    for (int w = 0; w < k->n_windows; w++) {
+        if (!rebuild_uses(c, w, r->patterns))
             continue;
         probe_run(k->probe2, &k->used.block, c->block, convert_stream(c, w), k->window,
                   &(struct block_taps){.at = {[TAP_HEADS] = k->rows}});
-        convert_ridge_add(&sums, &k->summing, k->rows,
-                          r->y + (size_t)i++ * (size_t)k->window * (size_t)r->d, k->window);
+        convert_add_outer_floats(&k->summing, moments, k->rows, k->rows, k->window, n, n);
+        convert_add_rows(k->x_sum, k->rows, k->window, (size_t)n);
     }
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < n; j++)
-            moments[i * n + j] =
-                moments[i * n + j] / sums.n - sums.f_sum[i] / sums.n * (sums.f_sum[j] / sums.n);
+    const double rows = (double)r->n_windows * (double)k->window;
+    convert_finish_sums(moments, k->x_sum, k->x_sum, rows, n, n);
 }
 
 static void set_variables(struct convert_rebuild *r)
@@ -290,9 +283,7 @@ static void set_variables(struct convert_rebuild *r)
     memcpy(o + heads * d, c->to.bo, d * sizeof *o);
     measure_results(r, c->moments.values);
     set_roots(r, r->theta, o, c->moments.values);
-    const double trace = linalg_trace(c->moments.values, r->heads_dim);
-    linalg_cholesky(r->out_root, c->moments.values, r->heads_dim,
-                    METRIC_RIDGE * trace / r->heads_dim);
+    set_root(r->out_root, c->moments.values, r->heads_dim);
     for (int i = 0; i < rebuild_heads(c); i++) {
         const struct rebuilt_head *h = &r->heads[i];
         unscale_rows(h->root, r->theta + (size_t)h->first * (d + 1), d + 1, h->dim, r->d + 1);

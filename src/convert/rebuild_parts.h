@@ -37,7 +37,6 @@ struct convert_rebuild {
     size_t scratch_floats;
     /* Variables, where they start, and their gradient: all of them. */
     double *theta, *start, *gradient, *lbfgs;
-    double *square; /* [widest of heads_dim and d, d] */
     /* Of an evaluation. */
     size_t first; /* of the variables that are varied */
     double loss, energy;
@@ -73,8 +72,7 @@ bool rebuild_begin(struct convert_rebuild *r);
 /* `to` from the variables. */
 void rebuild_end(struct convert_rebuild *r);
 /* Whether a window is looked at. */
-bool rebuild_uses(const struct convert_calibration *k, const struct convert_spec *spec, int w,
-                  bool patterns);
+bool rebuild_uses(const struct converter *c, int w, bool patterns);
 /* Every one of so many windows is, where there are many. */
 int rebuild_sparse(bool patterns);
 

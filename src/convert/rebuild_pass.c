@@ -28,16 +28,9 @@ void rebuild_multiply(const struct convert_rebuild *r, float *y, const float *x,
 }
 
 /* What distances do to scores: of query heads from arg's on. */
-struct item_heads {
-    const struct attend_bias *bias;
-};
-
 static bool head_bias(const void *arg, int head, struct attend_bias *out)
 {
-    const struct item_heads *heads = arg;
-    if (!heads->bias)
-        return false;
-    *out = heads->bias[head];
+    *out = ((const struct attend_bias *)arg)[head];
     return true;
 }
 
@@ -54,7 +47,6 @@ static void run_item(const struct convert_rebuild *r, int index, int thread,
     const size_t heads_at = row * (size_t)r->heads_dim + (size_t)(head * c->ov.dim);
     const size_t padded = (size_t)causal_padded_length(k->window);
     const struct attend_bias *bias = k->used.block.bias;
-    const struct item_heads heads = {bias ? bias + head : NULL};
     const struct causal_window w = {
         .kernels = k->kernels,
         .grad = k->grad,
@@ -77,8 +69,8 @@ static void run_item(const struct convert_rebuild *r, int index, int thread,
         .dq = r->dqkv + q_at,
         .dk = r->dqkv + k_at,
         .dv = r->dqkv + v_at,
-        .bias = head_bias,
-        .arg = &heads,
+        .bias = bias ? head_bias : NULL,
+        .arg = bias ? bias + head : NULL,
         .scratch = r->scratch + (size_t)thread * r->scratch_floats,
     };
     run(&w);

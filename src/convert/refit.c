@@ -12,40 +12,21 @@ struct refit {
     struct convert_calibration *k;
     struct convert_rebuild *rebuild;
     struct convert_ridge ridge; /* in the memory of moments, which are no longer needed */
+    double error[2]; /* squared, as judged last: after attention, and at the layer's end */
 };
 
 /* --- weights --------------------------------------------------------------------------------- */
-
-static void copy_numbers(double *to, const double *from, int rows, int cols)
-{
-    if (to)
-        memcpy(to, from, (size_t)rows * (size_t)cols * sizeof *to);
-}
-
-static void copy_attention(const struct converter *c, const struct convert_weights *to,
-                           const struct convert_weights *from)
-{
-    const int k = c->n_groups * c->qk.dim, v = c->n_groups * c->ov.dim;
-    copy_numbers(to->q, from->q, c->qk.width, c->d);
-    copy_numbers(to->k, from->k, k, c->d);
-    copy_numbers(to->v, from->v, v, c->d);
-    copy_numbers(to->o, from->o, c->ov.width, c->d);
-    copy_numbers(to->bq, from->bq, c->qk.width, 1);
-    copy_numbers(to->bk, from->bk, k, 1);
-    copy_numbers(to->bv, from->bv, v, 1);
-    copy_numbers(to->bo, from->bo, c->d, 1);
-}
 
 static void copy_ffn(const struct converter *c, const struct convert_ffn *to,
                      const struct convert_ffn *from)
 {
     const int d_ff = c->config.d_ff;
-    copy_numbers(to->up, from->up, d_ff, c->d);
-    copy_numbers(to->gate, from->gate, d_ff, c->d);
-    copy_numbers(to->down, from->down, d_ff, c->d);
-    copy_numbers(to->bup, from->bup, d_ff, 1);
-    copy_numbers(to->bgate, from->bgate, d_ff, 1);
-    copy_numbers(to->bdown, from->bdown, c->d, 1);
+    convert_copy_numbers(to->up, from->up, d_ff, c->d);
+    convert_copy_numbers(to->gate, from->gate, d_ff, c->d);
+    convert_copy_numbers(to->down, from->down, d_ff, c->d);
+    convert_copy_numbers(to->bup, from->bup, d_ff, 1);
+    convert_copy_numbers(to->bgate, from->bgate, d_ff, 1);
+    convert_copy_numbers(to->bdown, from->bdown, c->d, 1);
 }
 
 /* w [rows, d] and its bias, which take x, so that they take x map + shift instead. */
@@ -71,35 +52,6 @@ static void run_converted(const struct refit *f, int layer, int w, const struct 
               convert_window_length(f->c, w), taps);
 }
 
-/* A window's first number in a buffer [n_tokens, d]. */
-static const float *window_of(const struct refit *f, const float *stream, int w)
-{
-    return stream + convert_window_first(f->k, w) * (size_t)f->c->d;
-}
-
-/* Runs `visit` for every layer of the block over the windows that are judged, or the others. Where
- * layers share a block it leaves k->rows2 alone, which the stream goes on from. */
-static enum status each_window(struct refit *f, bool judged, void *arg,
-                               void (*visit)(struct refit *f, int layer, int w, void *arg))
-{
-    struct converter *c = f->c;
-    const bool all = f->k->n_windows < CONVERT_JUDGED;
-    TRY(convert_start_again(c));
-    for (int w = 0; w < f->k->n_windows; w++) {
-        if (!all && convert_is_judged(f->k, w) != judged)
-            continue;
-        for (int l = c->first; l < c->end; l++) {
-            if (c->config.shared)
-                convert_run_original(c, l, w);
-            visit(f, l, w, arg);
-            if (c->config.shared)
-                convert_step_stream(c, w);
-            TRY(convert_windows_done(c, 1));
-        }
-    }
-    return STATUS_OK;
-}
-
 /* --- the pieces ------------------------------------------------------------------------------ */
 
 static enum status refit_values(struct refit *f)
@@ -112,48 +64,50 @@ static enum status refit_attention(struct refit *f)
     return convert_rebuild_run(f->c, f->rebuild, true);
 }
 
-static void difference(float *out, const float *x, const float *y, size_t n)
+/* A pair's weight, as rows w [m, d] that are its inputs, and its bias, where the file has one, from
+ * the rows that `visit` adds. */
+static enum status refit_rows(struct refit *f, void (*visit)(void *arg, int layer, int w), int pair,
+                              int m, double *w, double *bias)
 {
-    for (size_t i = 0; i < n; i++)
-        out[i] = x[i] - y[i];
+    struct converter *c = f->c;
+    const bool centred = c->tensors[c->block].pairs[pair].bias.bytes;
+    convert_ridge_begin(&f->ridge, m, c->d);
+    TRY(convert_each_window(c, CONVERT_FITTED, f, visit));
+    if (!convert_ridge_solve(&f->ridge, w, centred))
+        return STATUS_OK;
+    memcpy(w, f->ridge.targets, (size_t)m * (size_t)c->d * sizeof *w);
+    if (centred)
+        memcpy(bias, f->ridge.t_sum, (size_t)c->d * sizeof *bias);
+    return STATUS_OK;
 }
 
-static void add_heads(struct refit *f, int layer, int w, void *arg)
+static void add_heads(void *arg, int layer, int w)
 {
+    struct refit *f = arg;
     struct convert_calibration *k = f->k;
     const int n = convert_window_length(f->c, w);
-    (void)arg;
     run_converted(f, layer, w, &(struct block_taps){.at = {[TAP_HEADS] = k->rows}});
-    difference(k->rows3, window_of(f, k->middle, w), convert_stream(f->c, w),
-               (size_t)n * (size_t)f->c->d);
+    convert_subtract(k->rows3, convert_window(f->c, k->middle, w), convert_stream(f->c, w),
+                     (size_t)n * (size_t)f->c->d);
     convert_ridge_add(&f->ridge, &k->summing, k->rows, k->rows3, n);
 }
 
 static enum status refit_out(struct refit *f)
 {
-    struct converter *c = f->c;
-    convert_ridge_begin(&f->ridge, c->ov.width, c->d);
-    TRY(each_window(f, false, NULL, add_heads));
-    const bool centred = c->tensors[c->block].pairs[PAIR_OUT].bias.bytes;
-    if (!convert_ridge_solve(&f->ridge, c->to.o, centred))
-        return STATUS_OK;
-    copy_numbers(c->to.o, f->ridge.targets, c->ov.width, c->d);
-    if (centred)
-        copy_numbers(c->to.bo, f->ridge.t_sum, c->d, 1);
-    return STATUS_OK;
+    return refit_rows(f, add_heads, PAIR_OUT, f->c->ov.width, f->c->to.o, f->c->to.bo);
 }
 
-static void add_middle(struct refit *f, int layer, int w, void *arg)
+static void add_middle(void *arg, int layer, int w)
 {
+    struct refit *f = arg;
     struct convert_calibration *k = f->k;
     const struct converter *c = f->c;
     const int n = convert_window_length(c, w);
     const enum tensor_role norm =
         c->config.placement == PLACEMENT_BEFORE ? ROLE_FFN_NORM : ROLE_ATTN_OUTPUT_NORM;
-    (void)arg;
     run_converted(f, layer, w, &(struct block_taps){.at = {[TAP_MIDDLE] = k->rows2}});
     convert_norm_rows(c, norm, k->rows, k->rows2, n);
-    convert_norm_rows(c, norm, k->rows2, window_of(f, k->middle, w), n);
+    convert_norm_rows(c, norm, k->rows2, convert_window(f->c, k->middle, w), n);
     convert_ridge_add(&f->ridge, &k->summing, k->rows, k->rows2, n);
 }
 
@@ -161,7 +115,7 @@ static enum status refit_up(struct refit *f)
 {
     struct converter *c = f->c;
     convert_ridge_begin(&f->ridge, c->d, c->d);
-    TRY(each_window(f, false, NULL, add_middle));
+    TRY(convert_each_window(c, CONVERT_FITTED, f, add_middle));
     if (!convert_ridge_solve(&f->ridge, NULL, c->tensors[c->block].pairs[PAIR_UP].bias.bytes))
         return STATUS_OK;
     fold_input(c, &f->ridge, c->ffn.up, c->ffn.bup, c->config.d_ff);
@@ -169,56 +123,47 @@ static enum status refit_up(struct refit *f)
     return STATUS_OK;
 }
 
-static void add_hidden(struct refit *f, int layer, int w, void *arg)
+static void add_hidden(void *arg, int layer, int w)
 {
+    struct refit *f = arg;
     struct convert_calibration *k = f->k;
     const int n = convert_window_length(f->c, w);
-    (void)arg;
     run_converted(
         f, layer, w,
         &(struct block_taps){
             .at = {[TAP_HIDDEN] = k->rows, [TAP_MIDDLE] = k->rows2, [TAP_OUT] = k->rows3}});
-    difference(k->rows2, window_of(f, k->stream, w), k->rows2, (size_t)n * (size_t)f->c->d);
+    convert_subtract(k->rows2, convert_window(f->c, k->stream, w), k->rows2,
+                     (size_t)n * (size_t)f->c->d);
     convert_ridge_add(&f->ridge, &k->summing, k->rows, k->rows2, n);
 }
 
 static enum status refit_down(struct refit *f)
 {
-    struct converter *c = f->c;
-    convert_ridge_begin(&f->ridge, c->config.d_ff, c->d);
-    TRY(each_window(f, false, NULL, add_hidden));
-    const bool centred = c->tensors[c->block].pairs[PAIR_DOWN].bias.bytes;
-    if (!convert_ridge_solve(&f->ridge, c->ffn.down, centred))
-        return STATUS_OK;
-    copy_numbers(c->ffn.down, f->ridge.targets, c->config.d_ff, c->d);
-    if (centred)
-        copy_numbers(c->ffn.bdown, f->ridge.t_sum, c->d, 1);
-    return STATUS_OK;
+    const struct convert_ffn *ffn = &f->c->ffn;
+    return refit_rows(f, add_hidden, PAIR_DOWN, f->c->config.d_ff, ffn->down, ffn->bdown);
 }
 
 /* --- judging --------------------------------------------------------------------------------- */
 
-static void add_error(struct refit *f, int layer, int w, void *arg)
+static void add_error(void *arg, int layer, int w)
 {
+    struct refit *f = arg;
+    struct converter *c = f->c;
     struct convert_calibration *k = f->k;
-    double *sums = arg;
-    const size_t n = (size_t)convert_window_length(f->c, w) * (size_t)f->c->d;
-    const bool whole = !f->c->config.shared;
-    run_converted(
-        f, layer, w,
-        &(struct block_taps){.at = {[TAP_MIDDLE] = k->rows, [TAP_OUT] = whole ? k->rows3 : NULL}});
-    convert_widen_difference(k->x, k->rows, window_of(f, k->middle, w), n);
-    sums[0] += linalg_dot(k->x, k->x, n);
-    convert_widen_difference(k->x, k->rows3, window_of(f, k->stream, w), whole ? n : 0);
-    sums[1] += linalg_dot(k->x, k->x, whole ? n : 0);
+    const size_t n = (size_t)convert_window_length(c, w) * (size_t)c->d;
+    float *end = c->config.shared ? NULL : k->rows3; /* judged, too */
+    run_converted(f, layer, w,
+                  &(struct block_taps){.at = {[TAP_MIDDLE] = k->rows, [TAP_OUT] = end}});
+    f->error[0] += convert_squared_distance(k, k->rows, convert_window(c, k->middle, w), n);
+    if (end)
+        f->error[1] += convert_squared_distance(k, end, convert_window(c, k->stream, w), n);
 }
 
-/* The squared error after attention, and at the layer's end. */
-static enum status judge(struct refit *f, double sums[2])
+static enum status judge(struct refit *f)
 {
-    sums[0] = sums[1] = 0;
+    f->error[0] = f->error[1] = 0;
     convert_use(f->c, &f->k->used);
-    return each_window(f, true, sums, add_error);
+    return convert_each_window(f->c, CONVERT_KEPT_ASIDE, f, add_error);
 }
 
 struct piece {
@@ -260,22 +205,21 @@ static enum status store(struct converter *c, bool ffn, struct err *e)
 static enum status try_piece(struct refit *f, const struct piece *p, double best[2], struct err *e)
 {
     struct converter *c = f->c;
-    double sums[2];
     if (p->ffn)
         copy_ffn(c, &c->kept_ffn, &c->ffn);
     else
-        copy_attention(c, &c->kept, &c->to);
+        convert_copy_weights(c, &c->kept, &c->to);
     TRY(p->run(f));
     TRY(store(c, p->ffn, e));
-    TRY(judge(f, sums));
-    if (sums[p->ffn] <= best[p->ffn]) {
-        memcpy(best, sums, sizeof sums);
+    TRY(judge(f));
+    if (f->error[p->ffn] <= best[p->ffn]) {
+        memcpy(best, f->error, sizeof f->error);
         return STATUS_OK;
     }
     if (p->ffn)
         copy_ffn(c, &c->ffn, &c->kept_ffn);
     else
-        copy_attention(c, &c->to, &c->kept);
+        convert_copy_weights(c, &c->to, &c->kept);
     TRY(store(c, p->ffn, e));
     convert_use(c, &f->k->used);
     return STATUS_OK;
@@ -283,19 +227,14 @@ static enum status try_piece(struct refit *f, const struct piece *p, double best
 
 uint64_t convert_refit_windows(const struct converter *c)
 {
-    const uint64_t n = (uint64_t)c->calibration->n_windows, judged = n / CONVERT_JUDGED + 1;
+    const uint64_t n = (uint64_t)c->calibration->n_windows;
+    const uint64_t judged = n < CONVERT_JUDGED ? n : n / CONVERT_JUDGED;
+    const uint64_t fitted = n < CONVERT_JUDGED ? n : n - judged;
     uint64_t sum = c->spec->refit ? judged : 0;
-    for (size_t i = 0; i < N_PIECES; i++)
-        if (is_wanted(c, &pieces[i]))
-            sum += judged;
-    if (c->spec->refit)
-        sum += n;
-    if (convert_refits_block(c))
-        sum += 2 * n;
-    if (convert_refits_block(c) && !convert_is_latent(c))
-        sum += convert_rebuild_windows(c, false);
-    if (c->spec->refit == CONVERT_REFIT_BLOCK && !convert_is_latent(c))
-        sum += convert_rebuild_windows(c, true);
+    for (const struct piece *p = pieces; p < pieces + N_PIECES; p++)
+        if (is_wanted(c, p))
+            sum += judged + (p->heads ? convert_rebuild_windows(c, p->level == CONVERT_REFIT_BLOCK)
+                                      : fitted);
     return sum;
 }
 
@@ -309,8 +248,8 @@ enum status convert_refit(struct converter *c, struct convert_rebuild *r, struct
                                 .targets = c->moments.keys,
                                 .f_sum = k->x_sum,
                                 .t_sum = k->y_sum}};
-    double best[2];
-    TRY(judge(&f, best));
+    TRY(judge(&f));
+    double best[] = {f.error[0], f.error[1]};
     for (size_t i = 0; i < N_PIECES; i++)
         if (is_wanted(c, &pieces[i]))
             TRY(try_piece(&f, &pieces[i], best, e));

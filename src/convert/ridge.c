@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "compute/linalg.h"
-#include "convert/products.h"
 
 /* Pulls the solution towards its prior, relative to the features' mean square. */
 #define REFIT_RIDGE 1e-4
@@ -23,30 +22,20 @@ void convert_ridge_begin(struct convert_ridge *r, int m, int columns)
 void convert_ridge_add(struct convert_ridge *r, const struct convert_summing *s, const float *f,
                        const float *t, int n)
 {
-    convert_add_outer_floats(s->pool, s->grad, r->features, f, f, n, r->m, r->m, s->part);
-    convert_add_outer_floats(s->pool, s->grad, r->targets, f, t, n, r->m, r->columns, s->part);
+    convert_add_outer_floats(s, r->features, f, f, n, r->m, r->m);
+    convert_add_outer_floats(s, r->targets, f, t, n, r->m, r->columns);
     convert_add_rows(r->f_sum, f, n, (size_t)r->m);
     convert_add_rows(r->t_sum, t, n, (size_t)r->columns);
     r->n += n;
-}
-
-/* From sums of products a^T b to their covariance, or, if not centred, to their second moments. */
-static void finish_products(const struct convert_ridge *r, double *sums, const double *b_sum,
-                            int columns, bool centred)
-{
-    for (int i = 0; i < r->m; i++)
-        for (int j = 0; j < columns; j++) {
-            double *at = sums + (size_t)i * (size_t)columns + j;
-            *at = *at / r->n - (centred ? r->f_sum[i] / r->n * (b_sum[j] / r->n) : 0);
-        }
 }
 
 bool convert_ridge_solve(struct convert_ridge *r, const double *prior, bool centred)
 {
     const size_t m = (size_t)r->m, columns = (size_t)r->columns;
     assert(prior || m == columns);
-    finish_products(r, r->features, r->f_sum, r->m, centred);
-    finish_products(r, r->targets, r->t_sum, r->columns, centred);
+    const double *f_sum = centred ? r->f_sum : NULL;
+    convert_finish_sums(r->features, f_sum, r->f_sum, r->n, r->m, r->m);
+    convert_finish_sums(r->targets, f_sum, r->t_sum, r->n, r->m, r->columns);
     const double ridge = REFIT_RIDGE * linalg_trace(r->features, r->m) / r->m;
     if (!(ridge > 0))
         return false;

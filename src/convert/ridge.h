@@ -6,9 +6,7 @@
 
 #include <stdbool.h>
 
-#include "base/mem.h"
-#include "compute/grad_kernels.h"
-#include "compute/pool.h"
+#include "convert/products.h"
 
 struct convert_ridge {
     int m, columns;        /* of a row's features f, and of its targets t */
@@ -18,17 +16,10 @@ struct convert_ridge {
     double n;              /* rows */
 };
 
-/* What sums are computed with; part is scratch [m, the larger of m and columns]. */
-struct convert_summing {
-    struct pool *pool;
-    const struct grad_kernels *grad;
-    float *part;
-};
-
 /* Begins with no rows; there is memory for these sizes. */
 void convert_ridge_begin(struct convert_ridge *r, int m, int columns);
 
-/* Rows f [n, m] and t [n, columns]. */
+/* Rows f [n, m] and t [n, columns]; s->part is [m, the larger of m and columns]. */
 void convert_ridge_add(struct convert_ridge *r, const struct convert_summing *s, const float *f,
                        const float *t, int n);
 

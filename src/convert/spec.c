@@ -40,16 +40,10 @@ static enum status check_tokens(const struct convert_spec *spec, const struct co
 static enum status check_latent(const struct convert_spec *spec, const struct config *config,
                                 struct err *e)
 {
-    if (config->position == POSITION_ROPE)
-        return err_set(e, STATUS_USAGE,
-                       "rotary positions turn every key by its own position, and one cached vector "
-                       "for all heads cannot be turned: no latent cache; --kv-heads converts");
     if (spec->n_tokens == 0)
         return err_set(e, STATUS_USAGE, "a latent cache can only be fitted to text");
     for (int l = 0; l < config->n_layers; l++) {
-        if (spec->latent[l] < 1 || spec->latent[l] > config->d_model)
-            return err_set(e, STATUS_USAGE, "layer %d: expected a rank from 1 to %d, found %d", l,
-                           config->d_model, spec->latent[l]);
+        TRY(config_check_rank(config, spec->latent[l], e));
         if (config->shared && spec->latent[l] != spec->latent[0])
             return err_set(e, STATUS_USAGE, "all %d layers share one block: expected one rank",
                            config->n_layers);

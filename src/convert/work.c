@@ -1,5 +1,7 @@
 #include "convert/work.h"
 
+#include <string.h>
+
 #include "compute/linalg.h"
 
 /* --- sizes ----------------------------------------------------------------------------------- */
@@ -15,18 +17,6 @@ static int largest_group(const struct converter *c)
     return most;
 }
 
-/* Only architecture decode can say so. */
-static void make_latent(struct converter *c)
-{
-    struct config *f = &c->converted;
-    f->arch = arch_find(text_of("decode"));
-    for (int l = 0; l < f->n_layers; l++) {
-        f->latent[l] = (int32_t)c->spec->latent[l];
-        f->layer_kv_heads[l] = 0;
-    }
-    f->n_kv_heads = 1;
-}
-
 enum status convert_work_describe(struct converter *c, const struct convert_spec *spec,
                                   struct err *e)
 {
@@ -36,14 +26,17 @@ enum status convert_work_describe(struct converter *c, const struct convert_spec
     const struct config *f = &c->config;
     c->converted = *f;
     c->converted.n_kv_heads = spec->n_kv_heads;
-    for (int l = 0; l < f->n_layers && spec->layer_kv_heads; l++)
-        c->converted.layer_kv_heads[l] = spec->layer_kv_heads[l];
     if (spec->latent)
-        make_latent(c);
+        config_set_latent(&c->converted, spec->latent[0]);
+    for (int l = 0; l < f->n_layers; l++)
+        if (spec->latent)
+            c->converted.latent[l] = (int32_t)spec->latent[l];
+        else if (spec->layer_kv_heads)
+            c->converted.layer_kv_heads[l] = spec->layer_kv_heads[l];
     c->d = f->d_model;
     c->n_heads = f->n_heads;
     c->n_kv_heads = f->n_kv_heads;
-    c->n_groups = spec->n_kv_heads;
+    c->n_groups = c->converted.n_kv_heads;
     c->qk.dim = f->head_dim;
     c->qk.width = config_q_dim(f);
     c->ov.dim = config_value_dim(f);
@@ -65,26 +58,43 @@ void convert_work_begin(struct converter *c, int block)
     c->group = c->n_heads / c->n_groups;
 }
 
-/* --- memory ---------------------------------------------------------------------------------- */
+/* --- copies ---------------------------------------------------------------------------------- */
 
-static double *take_numbers(struct arena *arena, int rows, int cols)
+void convert_copy_numbers(double *to, const double *from, int rows, int cols)
 {
-    return arena_take(arena, (uint64_t)rows * (uint64_t)cols, sizeof(double));
+    if (to)
+        memcpy(to, from, (size_t)rows * (size_t)cols * sizeof *to);
 }
+
+void convert_copy_weights(const struct converter *c, const struct convert_weights *to,
+                          const struct convert_weights *from)
+{
+    const int k = c->n_groups * c->qk.dim, v = c->n_groups * c->ov.dim;
+    convert_copy_numbers(to->q, from->q, c->qk.width, c->d);
+    convert_copy_numbers(to->k, from->k, k, c->d);
+    convert_copy_numbers(to->v, from->v, v, c->d);
+    convert_copy_numbers(to->o, from->o, c->ov.width, c->d);
+    convert_copy_numbers(to->bq, from->bq, c->qk.width, 1);
+    convert_copy_numbers(to->bk, from->bk, k, 1);
+    convert_copy_numbers(to->bv, from->bv, v, 1);
+    convert_copy_numbers(to->bo, from->bo, c->d, 1);
+}
+
+/* --- memory ---------------------------------------------------------------------------------- */
 
 static struct convert_weights take_weights(const struct converter *c, struct arena *arena,
                                            int n_kv_heads)
 {
     const int k = n_kv_heads * c->qk.dim, v = n_kv_heads * c->ov.dim;
     return (struct convert_weights){
-        .q = take_numbers(arena, c->qk.width, c->d),
-        .k = take_numbers(arena, k, c->d),
-        .v = take_numbers(arena, v, c->d),
-        .o = take_numbers(arena, c->ov.width, c->d),
-        .bq = take_numbers(arena, c->qk.width, 1),
-        .bk = take_numbers(arena, k, 1),
-        .bv = take_numbers(arena, v, 1),
-        .bo = take_numbers(arena, c->d, 1),
+        .q = convert_take_doubles(arena, c->qk.width, c->d),
+        .k = convert_take_doubles(arena, k, c->d),
+        .v = convert_take_doubles(arena, v, c->d),
+        .o = convert_take_doubles(arena, c->ov.width, c->d),
+        .bq = convert_take_doubles(arena, c->qk.width, 1),
+        .bk = convert_take_doubles(arena, k, 1),
+        .bv = convert_take_doubles(arena, v, 1),
+        .bo = convert_take_doubles(arena, c->d, 1),
     };
 }
 
@@ -93,35 +103,35 @@ static struct convert_ffn take_ffn(const struct converter *c, struct arena *aren
     const bool gated = ffn_is_gated(c->config.ffn);
     const int d_ff = c->config.d_ff;
     return (struct convert_ffn){
-        .up = take_numbers(arena, d_ff, c->d),
-        .gate = gated ? take_numbers(arena, d_ff, c->d) : NULL,
-        .down = take_numbers(arena, d_ff, c->d),
-        .bup = take_numbers(arena, d_ff, 1),
-        .bgate = gated ? take_numbers(arena, d_ff, 1) : NULL,
-        .bdown = take_numbers(arena, c->d, 1),
+        .up = convert_take_doubles(arena, d_ff, c->d),
+        .gate = gated ? convert_take_doubles(arena, d_ff, c->d) : NULL,
+        .down = convert_take_doubles(arena, d_ff, c->d),
+        .bup = convert_take_doubles(arena, d_ff, 1),
+        .bgate = gated ? convert_take_doubles(arena, d_ff, 1) : NULL,
+        .bdown = convert_take_doubles(arena, c->d, 1),
     };
 }
 
 static struct convert_moments take_moments(const struct converter *c, struct arena *arena)
 {
     return (struct convert_moments){
-        .keys = take_numbers(arena, c->widest, c->d),
-        .values = take_numbers(arena, c->widest, c->widest),
-        .mean = take_numbers(arena, c->d, 1),
+        .keys = convert_take_doubles(arena, c->widest, c->d),
+        .values = convert_take_doubles(arena, c->widest, c->widest),
+        .mean = convert_take_doubles(arena, c->d, 1),
     };
 }
 
 static void take_circuit(const struct converter *c, struct arena *arena, struct convert_circuit *s)
 {
     const int kv = c->n_kv_heads * s->dim;
-    s->mean = take_numbers(arena, kv, 1);
-    s->new_mean = take_numbers(arena, kv, 1);
-    s->gram = take_numbers(arena, kv, kv);
-    s->metric = take_numbers(arena, s->width, s->dim);
-    s->root = take_numbers(arena, s->width, s->dim);
-    s->white = take_numbers(arena, s->width, s->width);
-    s->in = take_numbers(arena, s->width, s->dim);
-    s->out = take_numbers(arena, s->width, s->dim);
+    s->mean = convert_take_doubles(arena, kv, 1);
+    s->new_mean = convert_take_doubles(arena, kv, 1);
+    s->gram = convert_take_doubles(arena, kv, kv);
+    s->metric = convert_take_doubles(arena, s->width, s->dim);
+    s->root = convert_take_doubles(arena, s->width, s->dim);
+    s->white = convert_take_doubles(arena, s->width, s->width);
+    s->in = convert_take_doubles(arena, s->width, s->dim);
+    s->out = convert_take_doubles(arena, s->width, s->dim);
 }
 
 /* What a group's eigenproblem needs, or its alignment. */
@@ -130,9 +140,9 @@ static struct convert_eigen take_eigen(const struct converter *c, struct arena *
     const int n = dim * largest_group(c);
     const uint64_t own = linalg_eigen_scratch(n, true), least = 2 * (uint64_t)dim * (uint64_t)dim;
     return (struct convert_eigen){
-        .matrix = take_numbers(arena, n, n),
-        .values = take_numbers(arena, n, 1),
-        .vectors = take_numbers(arena, dim, n),
+        .matrix = convert_take_doubles(arena, n, n),
+        .values = convert_take_doubles(arena, n, 1),
+        .vectors = convert_take_doubles(arena, dim, n),
         .scratch = arena_take(arena, own > least ? own : least, sizeof(double)),
     };
 }
@@ -153,9 +163,9 @@ void convert_work_take(struct converter *c, struct arena *arena)
     c->moments = take_moments(c, arena);
     take_circuit(c, arena, &c->qk);
     take_circuit(c, arena, &c->ov);
-    c->square = take_numbers(arena, c->widest, c->d);
-    c->square2 = take_numbers(arena, c->widest, c->d);
-    c->blocks = take_numbers(arena, CONVERT_BLOCKS * dim, dim);
+    c->square = convert_take_doubles(arena, c->widest, c->d);
+    c->square2 = convert_take_doubles(arena, c->widest, c->d);
+    c->blocks = convert_take_doubles(arena, CONVERT_BLOCKS * dim, dim);
     c->order = arena_take(arena, n_heads, sizeof *c->order);
     c->group_of = arena_take(arena, n_heads, sizeof *c->group_of);
     c->diverged = arena_take(arena, n_threads, sizeof *c->diverged);
@@ -173,4 +183,12 @@ bool convert_any_diverged(const struct converter *c)
     for (int thread = 0; thread < pool_n_threads(c->spec->pool); thread++)
         any |= c->diverged[thread];
     return any;
+}
+
+enum status convert_diverged(const struct converter *c, const char *advice, struct err *e)
+{
+    return err_set(e, STATUS_FAILED,
+                   "layer %d: the eigenvalues of its attention cannot be computed: weights of "
+                   "attention or its norm are not finite or too large%s",
+                   c->block, advice);
 }

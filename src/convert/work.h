@@ -54,24 +54,6 @@ struct convert_circuit {
     double *new_mean; /* [groups * dim] */
 };
 
-/* Elements of a head that a map may mix. */
-struct convert_part {
-    int first, n;
-    bool is_pair; /* turned: maps are of the form ((a, -b), (b, a)) */
-};
-
-static inline int convert_n_parts(const struct convert_circuit *s)
-{
-    return s->n_turned / 2 + (s->n_turned < s->dim);
-}
-
-static inline struct convert_part convert_part_at(const struct convert_circuit *s, int i)
-{
-    if (i < s->n_turned / 2)
-        return (struct convert_part){2 * i, 2, true};
-    return (struct convert_part){s->n_turned, s->dim - s->n_turned, false};
-}
-
 #define CONVERT_BLOCKS 5
 
 /* A thread's scratch for one eigenproblem of a group. */
@@ -130,8 +112,26 @@ struct converter {
 enum status convert_work_describe(struct converter *c, const struct convert_spec *spec,
                                   struct err *e);
 
+/* Matrices from an arena, or their count. */
+static inline double *convert_take_doubles(struct arena *arena, int rows, int cols)
+{
+    return arena_take(arena, (uint64_t)rows, (uint64_t)cols * sizeof(double));
+}
+
+static inline float *convert_take_floats(struct arena *arena, uint64_t rows, int cols)
+{
+    return arena_take(arena, rows, (uint64_t)cols * sizeof(float));
+}
+
 /* Takes all that every conversion needs, or counts it. */
 void convert_work_take(struct converter *c, struct arena *arena);
+
+/* All numbers of the block's queries, new K/V heads and output. */
+void convert_copy_weights(const struct converter *c, const struct convert_weights *to,
+                          const struct convert_weights *from);
+
+/* n numbers; nothing where there are none (NULL). */
+void convert_copy_numbers(double *to, const double *from, int rows, int cols);
 
 /* The next block to be worked on. */
 void convert_work_begin(struct converter *c, int block);
@@ -168,5 +168,8 @@ static inline double *convert_of_head(const struct convert_circuit *s, double *o
 
 /* Whether an eigenproblem diverged, on any thread. */
 bool convert_any_diverged(const struct converter *c);
+
+/* STATUS_FAILED that says so of the block in work; `advice` ends the message. */
+enum status convert_diverged(const struct converter *c, const char *advice, struct err *e);
 
 #endif

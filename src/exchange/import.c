@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/little.h"
 #include "base/mem.h"
 #include "exchange/hf_import.h"
 #include "exchange/llama2c.h"
@@ -64,10 +65,11 @@ static bool is_archive(struct text file)
     return text_starts_with(file, "PK\003\004");
 }
 
-/* The length of a header, then the header's first byte. */
+/* The length of a header, of less than 4 GiB (a GGUF file has its version in that half), then the
+ * header's first byte. */
 static bool is_safetensors(struct text file)
 {
-    return file.len > 8 && file.data[8] == '{' && file.data[7] == 0;
+    return file.len > 8 && file.data[8] == '{' && little_load(file.data, 8) <= UINT32_MAX;
 }
 
 enum status import_is_for(const char *path, bool *is, struct err *e)

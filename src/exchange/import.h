@@ -17,9 +17,8 @@
 #include "model/config.h"
 
 /* Whether import_open, rather than gguf_parse, is for what is at `path`: a folder, or a file that
- * begins as one of another format does (a torch archive and a file of
- * safetensors, too, which it refuses with advice). The
- * failures of file_map_open. */
+ * begins as one of another format does (a torch archive and a file of safetensors, too, which it
+ * refuses with advice). The failures of file_map_open. */
 enum status import_is_for(const char *path, bool *is, struct err *e);
 
 struct import_options {

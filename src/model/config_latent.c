@@ -41,11 +41,11 @@ enum status config_check_rank(const struct config *c, int rank, struct err *e)
     if (c->position == POSITION_ROPE)
         return err_set(e, STATUS_USAGE,
                        "a latent cache of rank %d: expected positions that do not turn keys, found "
-                       "rotary ones",
+                       "rotary ones, for which only K/V heads can be fewer",
                        rank);
-    if (rank > largest_rank(c))
-        return err_set(e, STATUS_USAGE, "a latent cache of rank %d: expected at most %d", rank,
-                       largest_rank(c));
+    if (rank < 1 || rank > largest_rank(c))
+        return err_set(e, STATUS_USAGE, "a latent cache of rank %d: expected a rank from 1 to %d",
+                       rank, largest_rank(c));
     return STATUS_OK;
 }
 

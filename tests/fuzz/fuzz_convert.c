@@ -1,8 +1,9 @@
 /*
- * fuzz_convert - converts the input, a checkpoint, to fewer K/V heads. How is in the input too: the
- * keys fuzz.kv_heads, fuzz.method, fuzz.tokens (of calibration text), fuzz.cluster, fuzz.refit.
- * What is refused is refused with one clean line; what is converted must be written, read again
- * and run, with the K/V heads asked for and nothing else changed.
+ * fuzz_convert - converts the input, a checkpoint, to fewer K/V heads or a latent cache. How is in
+ * the input too: the keys fuzz.kv_heads, fuzz.method, fuzz.tokens (of calibration text),
+ * fuzz.cluster, fuzz.refit, fuzz.latent (a rank) and fuzz.cache_bytes. What is refused is refused
+ * with one clean line; what is converted must be written, read again and run, with the K/V heads or
+ * ranks asked for and nothing else changed.
  */
 #include <math.h>
 #include <stdint.h>
@@ -43,22 +44,24 @@ static int may_change(const struct config *c, struct text name)
            spec.role <= ROLE_FFN_DOWN;
 }
 
-static void compare(const struct config *c, const struct gguf *old, const struct gguf *new)
+static void compare(const struct config *c, const struct gguf *old, const struct gguf *new,
+                    bool latent)
 {
-    require(new->n_tensors >= old->n_tensors);
+    require(latent || new->n_tensors >= old->n_tensors);
     for (size_t i = 0; i < old->n_tensors; i++) {
         const struct gguf_tensor *a = &old->tensors[i];
         char name[65];
         memcpy(name, a->name.data, a->name.len);
         name[a->name.len] = 0;
         const struct gguf_tensor *b = gguf_find_tensor(new, name);
-        require(b && b->type == a->type);
         if (!may_change(c, a->name))
-            require(b->n_bytes == a->n_bytes && memcmp(a->data, b->data, a->n_bytes) == 0);
+            require(b && b->n_bytes == a->n_bytes && memcmp(a->data, b->data, a->n_bytes) == 0);
+        require(latent ? !b || b->type == a->type || may_change(c, a->name)
+                       : b && b->type == a->type);
     }
 }
 
-static void run(const struct gguf *g, int n_kv_heads)
+static void run(const struct gguf *g, int n_kv_heads, int rank)
 {
     struct model *m;
     struct session *s;
@@ -67,6 +70,7 @@ static void run(const struct gguf *g, int n_kv_heads)
     const int32_t token = 0;
     require(model_create(g, NULL, NULL, &m, &e) == STATUS_OK);
     require(m->config.n_kv_heads == n_kv_heads);
+    require(rank ? config_latent(&m->config, 0) == rank : !config_is_latent(&m->config));
     require(session_create(m, &p, NULL, &s, &e) == STATUS_OK);
     require(session_feed(s, 0, &token, 1, NULL, &e) == STATUS_OK);
     session_free(s);
@@ -88,10 +92,13 @@ static void check_result(const struct convert_spec *spec, const struct convert *
         return;
     require(gguf_parse(bytes, len, &out, &e) == STATUS_OK);
     require(config_read(spec->gguf, &config, &e) == STATUS_OK);
-    compare(&config, spec->gguf, out);
-    run(out, spec->n_kv_heads);
+    const int rank = config_latent(&c->config, 0);
+    require((rank > 0) == (spec->latent || spec->cache_bytes));
+    require(!spec->latent || rank == spec->latent[0]);
+    compare(&config, spec->gguf, out, rank > 0);
+    run(out, rank ? 1 : spec->n_kv_heads, rank);
     require(gguf_get_text(out, "decode.convert.method", &method, NULL, &e) == STATUS_OK);
-    require(text_is(method, convert_methods[spec->method]));
+    require(text_is(method, rank ? "latent" : convert_methods[spec->method]));
     gguf_free(out);
     free(bytes);
 }
@@ -133,6 +140,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gguf *g;
     struct config config;
     int32_t tokens[MAX_TOKENS];
+    int ranks[CONFIG_MAX_LAYERS];
     if (gguf_parse(data, size, &g, NULL) != STATUS_OK)
         return 0;
     struct convert_spec spec = {
@@ -147,6 +155,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .tokens = tokens,
         .n_tokens = number(g, "fuzz.tokens", MAX_TOKENS, 0),
     };
+    const int rank = (int)number(g, "fuzz.latent", 70000, 0);
+    for (int l = 0; l < CONFIG_MAX_LAYERS; l++)
+        ranks[l] = rank;
+    spec.latent = rank ? ranks : NULL;
+    spec.cache_bytes = rank ? 0 : number(g, "fuzz.cache_bytes", 1 << 20, 0);
     const bool known = config_read(g, &config, NULL) == STATUS_OK;
     for (int i = 0; i < MAX_TOKENS; i++)
         tokens[i] = known ? i * 7 % config.n_vocab : i;

@@ -50,7 +50,9 @@ static const char *const known_keys[] = {".context_length",
                                          "fuzz.method",
                                          "fuzz.cluster",
                                          "fuzz.refit",
-                                         "fuzz.tokens"};
+                                         "fuzz.tokens",
+                                         "fuzz.latent",
+                                         "fuzz.cache_bytes"};
 
 /* The row that the file's keys are of, if they are of one. */
 static const struct arch *architecture(const struct parts *p)
