@@ -69,7 +69,7 @@ alone() {
     note "each is what it is alone ($*): not lines$m_bad" [ -z "$m_bad" ]
 }
 
-for sampler in "$first_sampler" "--temp 1.2 --repeat-penalty 1.3 --stop the --stop .Q"; do
+for sampler in "$first_sampler" "--temp 1.2 --repeat-penalty 1.3 --stop the --stop er"; do
     [ -n "$sampler" ] || continue
     run generate "$model" --prompts "$dir/prompts" --seed 5 -q -n $tokens --batch 1 -t 1 $sampler
     note "exit 0: $sampler" is_code 0
@@ -91,7 +91,7 @@ note "some end with a stop string" has "$dir/first" '"finish": "stop"'
 
 # The log-probability is the sum of the tokens'.
 "$decode" generate "$model" -p "$(sed -n 9p "$dir/prompts")" --logprobs 1 -n $tokens -q --temp 1.2 \
-    --repeat-penalty 1.3 --stop the --stop .Q --seed "$(field seed 9 "$dir/first")" >"$dir/records"
+    --repeat-penalty 1.3 --stop the --stop er --seed "$(field seed 9 "$dir/first")" >"$dir/records"
 sum=$(sed 's/.*"logprob": \([^,]*\), "top".*/\1/' "$dir/records" |
     awk '{ s += $1 } END { printf "%.9f", s }')
 note "logprob is the sum of the tokens'" [ "$sum" = "$(printf '%.9f' "$(field logprob 9 "$dir/first")")" ]
