@@ -1177,7 +1177,7 @@ head -c 20000 tests/cli.sh >"$text"
 head -c 200 tests/cli.sh >"$dir/short-text"
 head -c 600 tests/cli.sh >"$dir/eval-text" # two windows and a half
 gqa=$dir/gqa.gguf
-run convert "$model" -o "$gqa" --kv-heads 2 --calib "$text" --calib-tokens 2048 \
+run convert "$model" -o "$gqa" --kv-heads 2 --calib "$text" --calib-tokens 512 \
     --eval "$dir/eval-text" -v
 note "convert: exit 0, found $code" is_code 0
 note "convert: layers" has "$out" "score_lost"
@@ -1185,23 +1185,23 @@ note "convert: bits per byte" has "$out" "bits per byte"
 note "convert: memory plan" has "$err" "memory: the conversion takes"
 run info "$gqa"
 note "convert: is GQA-2" has "$out" "GQA-2"
-run convert "$model" -o "$gqa" --force --kv-heads 2 --calib "$text" --calib-tokens 2048 \
+run convert "$model" -o "$gqa" --force --kv-heads 2 --calib "$text" --calib-tokens 512 \
     --format json -q
 note "convert: silent with -q" is_empty "$err"
 note "convert: JSON" has "$out" '"method": "fit"'
 cp "$gqa" "$dir/again.gguf"
-run convert "$model" -o "$gqa" --force --kv-heads 2 --calib "$text" --calib-tokens 2048 -q -t 3
+run convert "$model" -o "$gqa" --force --kv-heads 2 --calib "$text" --calib-tokens 512 -q -t 3
 note "convert: the same bytes with 3 threads" cmp -s "$gqa" "$dir/again.gguf"
 
 # In memory: the text and the log-probabilities of the converted file.
 run generate "$gqa" -p "ROMEO:" -n 40 --greedy -q
 cp "$out" "$dir/expected"
 expect_same "$dir/expected" generate "$model" -p "ROMEO:" -n 40 --greedy -q --kv-heads 2 \
-    --calib "$text" --calib-tokens 2048
+    --calib "$text" --calib-tokens 512
 run score "$gqa" -p "ROMEO:"
 cp "$out" "$dir/expected"
 expect_same "$dir/expected" score "$model" -p "ROMEO:" --kv-heads 2 --calib "$text" \
-    --calib-tokens 2048
+    --calib-tokens 512
 run generate "$model" -p "ROMEO:" -n 40 --greedy -q
 cp "$out" "$dir/expected"
 expect_same "$dir/expected" generate "$model" -p "ROMEO:" -n 40 --greedy -q --kv-heads 8
@@ -1244,7 +1244,7 @@ expect_error 2 "ALiBi" convert "$golden/alibi.gguf" -o "$dir/new.gguf" --kv-head
 expect_exit 0 convert "$golden/gqa.gguf" -o "$dir/low-rank.gguf" --kv-heads 1
 
 # Latent caches: the file gives what memory gives; ranks by layer, or for a number of bytes.
-set -- --calib "$text" --calib-tokens 2048
+set -- --calib "$text" --calib-tokens 512
 expect_exit 0 convert "$model" -o "$dir/latent.gguf" --latent 32 "$@" -q
 expect_exit 0 score "$dir/latent.gguf" -p "ROMEO:" --logits "$dir/first.npy" -q
 expect_exit 0 score "$model" -p "ROMEO:" --logits "$dir/second.npy" --latent 32 "$@" -q

@@ -10,7 +10,7 @@
 #include "schedule_run.h"
 #include "support.h"
 
-enum { COMBINATIONS = SANITIZED ? 60 : 240, TEXTS = 7 };
+enum { COMBINATIONS = SANITIZED ? 40 : 240, TEXTS = 7 };
 
 /* Checkpoints with a tokenizer, of every architecture. */
 static const char *const paths[] = {
