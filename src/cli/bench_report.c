@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/figures.h"
 #include "base/file.h"
 #include "base/utf8.h"
 #include "cli/numbers.h"
@@ -47,6 +48,27 @@ void bench_machine(const struct bench_report *r, char *line, size_t size)
              threads, DECODE_VERSION, compiler_name());
 }
 
+/* The limits of one number of threads: a bandwidth for each class of working sets. */
+static void print_limits(const struct bench_report *r, int at, struct output *out)
+{
+    const struct machine *m = &r->bench->machines[at];
+    struct machine_class classes[MACHINE_POWERS];
+    const int n = machine_classes(m, classes);
+    output_puts(out, "roofline");
+    if (r->bench->n_machines > 1)
+        output_printf(out, " of %d thread%s", r->spec->threads.items[at],
+                      r->spec->threads.items[at] == 1 ? "" : "s");
+    for (int i = 0; i < n; i++) {
+        const struct machine_class *c = &classes[i];
+        output_printf(out, "%s %.1f GB/s of %s", i ? "," : ": reads", c->bytes_per_s / 1e9,
+                      figure_bytes((double)c->from).text);
+        if (c->to > c->from)
+            output_printf(out, " to %s", figure_bytes((double)c->to).text);
+    }
+    output_printf(out, "; multiplies %.0f GFLOP/s, with quantised weights %.0f\n",
+                  m->fma_flops_per_s / 1e9, m->dot_flops_per_s / 1e9);
+}
+
 static void print_header(const struct bench_report *r, struct output *out)
 {
     const struct config *c = &r->spec->config;
@@ -61,11 +83,8 @@ static void print_header(const struct bench_report *r, struct output *out)
                   subject, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab,
                   c->n_ctx);
     output_printf(out, "%s\n", machine);
-    output_printf(out,
-                  "roofline: reads %.1f GB/s at the largest step's bytes, multiplies %.0f "
-                  "GFLOP/s, with quantised weights %.0f\n",
-                  r->bench->limits.bytes_per_s / 1e9, r->bench->limits.fma_flops_per_s / 1e9,
-                  r->bench->limits.dot_flops_per_s / 1e9);
+    for (int i = 0; i < r->bench->n_machines; i++)
+        print_limits(r, i, out);
     output_printf(out,
                   "%d repeats of %d steps, each at exactly its depth, after %d warm-up "
                   "steps; the rows take turns\n\n",
@@ -182,10 +201,12 @@ static const char *const headings_of_batches[] = {"batch", "µs/token", "predict
 static const char *const headings_of_latent[] = {"attention Mflop", "limited by", NULL};
 
 static const char footer_of_one[] =
-    "\n* fastest at its depth; speed-up over MHA, measured and by bytes read\n";
+    "\n* fastest at its depth; speed-up over MHA, measured and by bytes read\n"
+    "  of limit: time at the roofline of as many bytes a step, over the median\n";
 static const char footer_of_batches[] =
     "\n* fastest at its depth and batch; p50 and p99 of a step, KV read of each sequence;\n"
-    "  speed-up over MHA at the same batch, measured and predicted\n";
+    "  speed-up over MHA at the same batch, measured and predicted\n"
+    "  of limit: time at the roofline of as many bytes a step, over the median\n";
 
 static bool is_batched(const struct bench_report *r)
 {

@@ -8,6 +8,9 @@
 #include "base/available.h"
 #include "base/figures.h"
 
+/* For measuring this machine. */
+#define MEASURE_SECONDS 1.0
+
 /* --- the cache ------------------------------------------------------------------------------- */
 
 /* A %d in a heading is for the context. */
@@ -141,7 +144,7 @@ static const struct report_field step_fields[] = {
 
 static bool has_times(const struct info_settings *s)
 {
-    return s->machine || s->bytes_per_s > 0;
+    return s->kernels || s->bytes_per_s > 0;
 }
 
 static int n_step_fields(const struct info_cost *cost)
@@ -150,23 +153,35 @@ static int n_step_fields(const struct info_cost *cost)
 }
 
 /* Adds how long the step takes: at a bandwidth that is given, as long as its bytes. */
-static enum status predict_step(const struct info_cost *cost, struct info_step *s, struct err *e)
+static void predict_step(const struct info_cost *cost, struct info_step *s)
 {
     const struct info_settings *at = &cost->settings;
     struct roofline limits = {at->bytes_per_s, (double)INFINITY, (double)INFINITY};
-    if (!has_times(at))
-        return STATUS_OK;
-    if (at->machine)
-        TRY(machine_limits(at->machine, s->step.step_bytes, &limits, e));
+    if (at->kernels)
+        limits = machine_limits(&cost->machine, s->step.step_bytes);
     s->predicted_us = cost_step_us(&s->step.cost, s->batch, &limits);
     s->tokens_per_s = s->batch * 1e6 / s->predicted_us;
     s->bandwidth_gb_per_s = limits.bytes_per_s / 1e9;
     s->limited_by = cost_part_names[cost_step_longest(&s->step.cost, s->batch, &limits)];
+}
+
+/* Of every step, after the machine was measured for all of them. */
+static enum status predict_steps(struct info_cost *cost, struct err *e)
+{
+    const struct info_settings *at = &cost->settings;
+    if (!has_times(at))
+        return STATUS_OK;
+    for (int i = 0; i < cost->n_steps && at->kernels; i++)
+        machine_want(&cost->machine, cost->steps[i].step.step_bytes);
+    if (at->kernels)
+        TRY(machine_measure(&cost->machine, at->kernels, at->pool, MEASURE_SECONDS, e));
+    machine_settle(&cost->machine);
+    for (int i = 0; i < cost->n_steps; i++)
+        predict_step(cost, &cost->steps[i]);
     return STATUS_OK;
 }
 
-static enum status plan_step(struct info_cost *cost, const struct variants *v, int depth, int batch,
-                             struct err *e)
+static void plan_step(struct info_cost *cost, const struct variants *v, int depth, int batch)
 {
     const struct info_settings *at = &cost->settings;
     struct info_step *s = &cost->steps[cost->n_steps++];
@@ -180,7 +195,6 @@ static enum status plan_step(struct info_cost *cost, const struct variants *v, i
     s->mflop = (double)s->flops / 1e6;
     s->fits = s->step.memory_bytes <= cost->available;
     s->fits_word = s->fits ? "yes" : "no";
-    return predict_step(cost, s, e);
 }
 
 static int count_variants(const struct info_cost *cost)
@@ -204,9 +218,9 @@ enum status info_cost_plan(struct info_cost *cost, struct err *e)
         for (int b = 0; b < s->n_batches; b++) {
             struct variants v = {.n_ranks = 0};
             while (next_variant(cost, &v))
-                TRY(plan_step(cost, &v, s->depths[d], s->batches[b], e));
+                plan_step(cost, &v, s->depths[d], s->batches[b]);
         }
-    return STATUS_OK;
+    return predict_steps(cost, e);
 }
 
 void info_cost_free(struct info_cost *cost)
@@ -222,7 +236,7 @@ static void print_steps_heading(const struct info_cost *cost, struct output *out
     const struct info_settings *s = &cost->settings;
     output_puts(out, "\nA step takes one token of each sequence of the batch: it reads the weights "
                      "once, and every\nsequence's cache");
-    if (s->machine)
+    if (s->kernels)
         output_puts(out, ", or waits for its arithmetic, as fast as was measured here");
     else if (has_times(s))
         output_printf(out, ", at %s GB/s", figure_exact(s->bytes_per_s / 1e9).text);

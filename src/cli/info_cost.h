@@ -21,8 +21,10 @@ struct info_settings {
     const int *ranks; /* [n_ranks] of latent caches, as more variants; each may be one */
     int n_ranks;
     enum storage kv_type;
-    double bytes_per_s;      /* 0: not given */
-    struct machine *machine; /* measured instead; NULL: not asked for. Without both no times */
+    double bytes_per_s;            /* 0: not given */
+    const struct kernels *kernels; /* to measure with instead, and `pool`; NULL: not asked for.
+                                      Without both no times */
+    struct pool *pool;
 };
 
 struct info_step;
@@ -33,6 +35,7 @@ struct info_cost {
     struct info_settings settings;
     struct config *latent;   /* malloc'd room for that of a latent variant; NULL: no ranks */
     uint64_t available;      /* bytes of memory */
+    struct machine machine;  /* as measured */
     struct info_step *steps; /* [n_steps] */
     int n_steps;
 };
