@@ -1,6 +1,7 @@
 #include "compute/roofline.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/clock.h"
@@ -52,11 +53,13 @@ static void dot_part(void *arg, int thread)
     m->sink[thread] += m->k->dot(m->rounds);
 }
 
-/* The best rate per second of samples that do `amount` a round, for about so many seconds. */
+/* The best rate per second of samples that do `amount` a round, for about so many seconds, and
+ * until one was long enough. */
 static double best_rate(struct measuring *m, pool_work *work, double amount, double seconds)
 {
     double best = 0;
     const uint64_t start = clock_ns();
+    bool long_enough = false;
     do {
         const uint64_t before = clock_ns();
         pool_run(m->pool, work, m);
@@ -65,7 +68,9 @@ static double best_rate(struct measuring *m, pool_work *work, double amount, dou
         best = rate > best ? rate : best;
         if (took < SAMPLE_NS)
             m->rounds *= 2;
-    } while ((double)(clock_ns() - start) < seconds * 1e9);
+        else
+            long_enough = true;
+    } while (!long_enough || (double)(clock_ns() - start) < seconds * 1e9);
     return best;
 }
 
