@@ -8,6 +8,7 @@
 #include "base/figures.h"
 #include "base/file.h"
 #include "base/utf8.h"
+#include "cli/columns.h"
 #include "cli/numbers.h"
 #include "cli/version.h"
 #include "show/report.h"
@@ -133,12 +134,12 @@ struct shown_row {
 
 /* What people read in another place is in the list twice. */
 static const struct report_field fields[] = {
-    {NULL, "", MEMBER(shown_row, best)},
+    {NULL, "", MEMBER(shown_row, best), .accent = ACCENT_ROW},
     {"variant", "variant", MEMBER(shown_row, variant)},
     {"n_kv_heads", NULL, MEMBER(shown_row, row.n_kv_heads)},
-    {"type", "type", MEMBER(shown_row, type)},
-    {"kv_type", "KV", MEMBER(shown_row, kv_type)},
-    {"threads", "threads", MEMBER(shown_row, row.threads)},
+    {"type", "type", MEMBER(shown_row, type), .rank = 7},
+    {"kv_type", "KV", MEMBER(shown_row, kv_type), .rank = 7},
+    {"threads", "threads", MEMBER(shown_row, row.threads), .rank = 6},
     {"depth", "depth", MEMBER(shown_row, row.depth)},
     {"batch", "batch", MEMBER(shown_row, row.batch)},
     {"n", NULL, MEMBER(shown_row, n)},
@@ -147,29 +148,29 @@ static const struct report_field fields[] = {
     {"p10_us", NULL, MEMBER(shown_row, row.p10_us)},
     {"p50_us", "p50 µs", MEMBER(shown_row, row.p50_us), "%.1f"},
     {"p90_us", NULL, MEMBER(shown_row, row.p90_us)},
-    {"p99_us", "p99 µs", MEMBER(shown_row, row.p99_us), "%.1f"},
+    {"p99_us", "p99 µs", MEMBER(shown_row, row.p99_us), "%.1f", .rank = 8},
     {"max_us", NULL, MEMBER(shown_row, row.max_us)},
     {"mean_us", NULL, MEMBER(shown_row, row.mean_us)},
-    {"us_per_token", "µs/token", MEMBER(shown_row, row.us_per_token), "%.1f"},
-    {"tokens_per_s", "tokens/s", MEMBER(shown_row, row.tokens_per_s), .figure = figure_rate},
+    {"us_per_token", "µs/token", MEMBER(shown_row, row.us_per_token), "%.1f", .rank = 4},
+    {"tokens_per_s", "tokens/s", MEMBER(shown_row, row.tokens_per_s), .figure = figure_rate, .rank = 3},
     {NULL, "speed-up", MEMBER(shown_row, row.speedup), "%.2fx"},
-    {NULL, "by bytes", MEMBER(shown_row, row.predicted_speedup), "%.2fx"},
-    {NULL, "predicted", MEMBER(shown_row, row.predicted_speedup), "%.2fx"},
+    {NULL, "by bytes", MEMBER(shown_row, row.predicted_speedup), "%.2fx", .rank = 4},
+    {NULL, "predicted", MEMBER(shown_row, row.predicted_speedup), "%.2fx", .rank = 4},
     {"weight_bytes", "weights read", MEMBER(shown_row, row.cost.weight_bytes),
-     .figure = figure_bytes},
-    {"kv_bytes", "KV read", MEMBER(shown_row, row.cost.kv_bytes), .figure = figure_bytes},
-    {NULL, "attention Mflop", MEMBER(shown_row, attention_mflop), "%.1f"},
+     .figure = figure_bytes, .rank = 9},
+    {"kv_bytes", "KV read", MEMBER(shown_row, row.cost.kv_bytes), .figure = figure_bytes, .rank = 7},
+    {NULL, "attention Mflop", MEMBER(shown_row, attention_mflop), "%.1f", .rank = 9},
     {"flops", NULL, MEMBER(shown_row, flops)},
-    {"gb_per_s", "GB/s", MEMBER(shown_row, row.gb_per_s), "%.1f"},
+    {"gb_per_s", "GB/s", MEMBER(shown_row, row.gb_per_s), "%.1f", .rank = 5},
     {"predicted_us", NULL, MEMBER(shown_row, row.predicted_us)},
     {"speedup", NULL, MEMBER(shown_row, row.speedup)},
     {"predicted_speedup", NULL, MEMBER(shown_row, row.predicted_speedup)},
-    {NULL, "of limit", MEMBER(shown_row, percent_of_limit), "%.0f%%"},
-    {"limited_by", "limited by", MEMBER(shown_row, limited_by)},
+    {NULL, "of limit", MEMBER(shown_row, percent_of_limit), "%.0f%%", .rank = 2},
+    {"limited_by", "limited by", MEMBER(shown_row, limited_by), .rank = 6},
     {"prefill_tokens_per_s", "prefill tok/s", MEMBER(shown_row, row.prefill_tokens_per_s),
-     .figure = figure_rate},
+     .figure = figure_rate, .rank = 10},
     {"load_ms", NULL, MEMBER(shown_row, row.load_ms)},
-    {"peak_rss_bytes", "peak RSS", MEMBER(shown_row, row.peak_rss_bytes), .figure = figure_bytes},
+    {"peak_rss_bytes", "peak RSS", MEMBER(shown_row, row.peak_rss_bytes), .figure = figure_bytes, .rank = 10},
     {"logits_hash", NULL, MEMBER(shown_row, hash)},
     {"isa", NULL, MEMBER(shown_row, isa)},
     {"limit_tokens_per_s", NULL, MEMBER(shown_row, row.limit_tokens_per_s)},
@@ -188,7 +189,7 @@ static const struct report_field fields[] = {
     {"version", NULL, MEMBER(shown_row, run.version)},
     {"compiler", NULL, MEMBER(shown_row, run.compiler)},
     {"date", NULL, MEMBER(shown_row, run.date)},
-    {NULL, "note", MEMBER(shown_row, note)},
+    {NULL, "note", MEMBER(shown_row, note), .rank = 1, .accent = ACCENT_CELL},
 };
 #define N_FIELDS REPORT_LENGTH(fields)
 
@@ -222,17 +223,23 @@ static bool has_latent(const struct bench_report *r)
     return has;
 }
 
-static void choose_columns(const struct bench_report *r, struct report_field chosen[N_FIELDS])
+enum status bench_check_columns(const char *columns, enum table_format format, struct err *e)
+{
+    return columns_check(columns, format, &(struct columns_table){fields, N_FIELDS}, 1, e);
+}
+
+static void choose_columns(const struct bench_report *r, enum table_format format,
+                           struct columns *chosen)
 {
     const bool batched = is_batched(r), latent = has_latent(r);
-    memcpy(chosen, fields, sizeof fields);
-    for (int i = 0; i < N_FIELDS; i++) {
-        const char *heading = chosen[i].heading;
+    columns_choose(r->columns, format, fields, N_FIELDS, chosen);
+    for (int i = 0; i < chosen->n && !r->columns; i++) {
+        const char *heading = chosen->fields[i].heading;
         if (!heading || (latent && names_find(headings_of_latent, heading) >= 0))
             continue;
         if (names_find(batched ? headings_of_one : headings_of_batches, heading) >= 0 ||
             strcmp(heading, headings_of_latent[0]) == 0)
-            chosen[i].heading = NULL;
+            chosen->fields[i].heading = NULL;
     }
 }
 
@@ -272,7 +279,7 @@ static struct shown_row shown_row(const struct bench_report *r, const struct ben
     if (row->repeats < r->spec->repeats)
         snprintf(s.note, sizeof s.note, "%d of %d repeats", row->repeats, r->spec->repeats);
     else if (s.noisy)
-        snprintf(s.note, sizeof s.note, "noisy: repeats differ by %.0f%%", row->spread * 100);
+        snprintf(s.note, sizeof s.note, "noisy: %.0f%%", row->spread * 100);
     return s;
 }
 
@@ -281,12 +288,12 @@ enum status bench_print(const struct bench_report *r, enum table_format format, 
 {
     const bool people = table_is_for_people(format);
     struct report report;
-    struct report_field chosen[N_FIELDS];
+    struct columns chosen;
     const struct run_facts run = run_facts(r);
-    choose_columns(r, chosen);
+    choose_columns(r, format, &chosen);
     if (people)
         print_header(r, out);
-    report_begin(&report, format, chosen, N_FIELDS, out);
+    report_begin(&report, format, chosen.fields, chosen.n, out);
     for (int i = 0; i < r->bench->n_rows; i++) {
         const struct shown_row row = shown_row(r, &r->bench->rows[i], &run);
         if (row.row.samples)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/columns.h"
 #include "cli/command.h"
 #include "cli/common.h"
 #include "cli/info.h"
@@ -26,6 +27,7 @@ struct info_options {
     const char *latent, *depths, *batches, *bandwidth, *threads;
     int kv_type;
     int format;
+    const char *columns;
 };
 
 static const char *const output_names[] = {"tied", "own", NULL};
@@ -38,6 +40,7 @@ static const struct option own_options[] = {
     OPT_FLAG("check", check,
              "read every tensor and count values that are not finite; exit code 3 if there are"),
     OPT_FORMAT,
+    OPT_COLUMNS,
     OPT_END,
 };
 
@@ -281,6 +284,7 @@ static enum status run_info(const struct invocation *inv, const void *values, st
                         .tokenizer_model = {"", 0},
                         .list_tensors = o->tensors,
                         .format = (enum table_format)o->format,
+                        .columns = o->columns,
                         .out = inv->out};
     TRY(check_info_options(o, e));
     const enum status s = show_info(o, &asked, &info, e);

@@ -35,6 +35,16 @@ enum status command_help(const struct command *c, struct output *out, struct err
     return STATUS_OK;
 }
 
+/* Who wants more of everything wants whole tables, too. */
+static bool is_verbose(const struct option_spec *spec, const void *values)
+{
+    for (const struct option_group *g = spec->groups; g->title; g++)
+        for (const struct option *o = g->options; o->kind != OPTION_END; o++)
+            if (o->kind == OPTION_FLAG && strcmp(o->name, "verbose") == 0)
+                return *(const bool *)((const char *)values + g->base + o->offset);
+    return false;
+}
+
 enum status command_run(const struct command *c, int argc, char **argv,
                         const struct invocation *inv, struct err *e)
 {
@@ -43,6 +53,8 @@ enum status command_run(const struct command *c, int argc, char **argv,
         return err_no_memory(e, "the options", c->values_size);
     bool help;
     enum status s = options_parse(&c->spec, argc, argv, values, &help, e);
+    if (is_verbose(&c->spec, values))
+        inv->out->columns = 0;
     if (s == STATUS_OK)
         s = help ? command_help(c, inv->out, e) : c->run(inv, values, e);
     options_free(&c->spec, values);

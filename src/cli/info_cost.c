@@ -16,18 +16,18 @@
 /* A %d in a heading is for the context. */
 static const struct report_field variant_fields[] = {
     {"variant", "KV cache of", MEMBER(inspect_variant, name)},
-    {"n_kv_heads", "K/V heads", MEMBER(inspect_variant, n_kv_heads)},
-    {"parameters", "parameters", MEMBER(inspect_variant, parameters), .grouped = true},
+    {"n_kv_heads", "K/V heads", MEMBER(inspect_variant, n_kv_heads), .rank = 3},
+    {"parameters", "parameters", MEMBER(inspect_variant, parameters), .grouped = true, .rank = 5},
     {"bytes_per_token_f32", "bytes/token f32", MEMBER(inspect_variant, token_f32), .grouped = true},
-    {"bytes_per_token_f16", "bytes/token f16", MEMBER(inspect_variant, token_f16), .grouped = true},
+    {"bytes_per_token_f16", "bytes/token f16", MEMBER(inspect_variant, token_f16), .grouped = true, .rank = 4},
     {"bytes_per_token_q8_0", "bytes/token q8_0", MEMBER(inspect_variant, token_q8_0),
-     .grouped = true},
+     .grouped = true, .rank = 6},
     {"bytes_full_context_f32", "%d tokens f32", MEMBER(inspect_variant, full_f32),
-     .figure = figure_bytes},
+     .figure = figure_bytes, .rank = 2},
     {"bytes_full_context_f16", "%d tokens f16", MEMBER(inspect_variant, full_f16),
-     .figure = figure_bytes},
+     .figure = figure_bytes, .rank = 7},
     {"bytes_full_context_q8_0", "%d tokens q8_0", MEMBER(inspect_variant, full_q8_0),
-     .figure = figure_bytes},
+     .figure = figure_bytes, .rank = 8},
 };
 #define N_VARIANT_FIELDS REPORT_LENGTH(variant_fields)
 
@@ -89,19 +89,18 @@ static void print_formula(const struct config *c, struct output *out)
 }
 
 static enum status print_variants(const struct info_cost *cost, enum table_format format,
-                                  struct output *out, struct err *e)
+                                  const struct columns *chosen, struct output *out, struct err *e)
 {
     struct report r;
     char names[N_VARIANT_FIELDS][48];
     struct report_field named[N_VARIANT_FIELDS];
     struct variants v = {.n_ranks = 0};
-    for (int i = 0; i < N_VARIANT_FIELDS; i++) {
-        snprintf(names[i], sizeof names[i], i ? variant_fields[i].heading : "KV cache of",
-                 cost->shape->config->n_ctx);
-        named[i] = variant_fields[i];
+    for (int i = 0; i < chosen->n; i++) {
+        snprintf(names[i], sizeof names[i], chosen->fields[i].heading, cost->shape->config->n_ctx);
+        named[i] = chosen->fields[i];
         named[i].heading = names[i];
     }
-    report_begin(&r, format, named, N_VARIANT_FIELDS, out);
+    report_begin(&r, format, named, chosen->n, out);
     while (next_variant(cost, &v))
         report_row(&r, &v.now);
     return report_end(&r, e);
@@ -128,18 +127,18 @@ static const struct report_field step_fields[] = {
     {"n_kv_heads", NULL, MEMBER(info_step, n_kv_heads)},
     {"depth", "depth", MEMBER(info_step, depth)},
     {"batch", "batch", MEMBER(info_step, batch)},
-    {"kv_type", "KV", MEMBER(info_step, kv_type)},
-    {"cache_bytes", "cache", MEMBER(info_step, step.cache_bytes), .figure = figure_bytes},
-    {"memory_bytes", "with weights", MEMBER(info_step, step.memory_bytes), .figure = figure_bytes},
-    {NULL, "fits", MEMBER(info_step, fits_word)},
+    {"kv_type", "KV", MEMBER(info_step, kv_type), .rank = 6},
+    {"cache_bytes", "cache", MEMBER(info_step, step.cache_bytes), .figure = figure_bytes, .rank = 5},
+    {"memory_bytes", "with weights", MEMBER(info_step, step.memory_bytes), .figure = figure_bytes, .rank = 3},
+    {NULL, "fits", MEMBER(info_step, fits_word), .rank = 2},
     {"fits", NULL, MEMBER(info_step, fits)},
-    {"step_bytes", "read", MEMBER(info_step, step.step_bytes), .figure = figure_bytes},
+    {"step_bytes", "read", MEMBER(info_step, step.step_bytes), .figure = figure_bytes, .rank = 4},
     {"step_flops", NULL, MEMBER(info_step, flops)},
-    {NULL, "Mflop", MEMBER(info_step, mflop), "%.1f"},
-    {"predicted_us", "µs", MEMBER(info_step, predicted_us), "%.1f"},
+    {NULL, "Mflop", MEMBER(info_step, mflop), "%.1f", .rank = 9},
+    {"predicted_us", "µs", MEMBER(info_step, predicted_us), "%.1f", .rank = 1},
     {"limit_tokens_per_s", "tokens/s", MEMBER(info_step, tokens_per_s), .figure = figure_rate},
-    {"bandwidth_gb_per_s", "GB/s", MEMBER(info_step, bandwidth_gb_per_s), "%.1f"},
-    {"limited_by", "waits for", MEMBER(info_step, limited_by)},
+    {"bandwidth_gb_per_s", "GB/s", MEMBER(info_step, bandwidth_gb_per_s), "%.1f", .rank = 8},
+    {"limited_by", "waits for", MEMBER(info_step, limited_by), .rank = 7},
 };
 
 static bool has_times(const struct info_settings *s)
@@ -247,10 +246,10 @@ static void print_steps_heading(const struct info_cost *cost, struct output *out
 }
 
 static enum status print_steps(const struct info_cost *cost, enum table_format format,
-                               struct output *out, struct err *e)
+                               const struct columns *chosen, struct output *out, struct err *e)
 {
     struct report r;
-    report_begin(&r, format, step_fields, n_step_fields(cost), out);
+    report_begin(&r, format, chosen->fields, chosen->n, out);
     for (int i = 0; i < cost->n_steps; i++)
         report_row(&r, &cost->steps[i]);
     return report_end(&r, e);
@@ -261,14 +260,47 @@ static enum status print_steps(const struct info_cost *cost, enum table_format f
 enum status info_cost_print(const struct info_cost *cost, enum table_format format,
                             struct output *out, struct err *e)
 {
+    struct columns variants, steps;
+    columns_choose(NULL, format, variant_fields, N_VARIANT_FIELDS, &variants);
+    columns_choose(NULL, format, step_fields, n_step_fields(cost), &steps);
     if (!table_is_for_people(format))
-        return print_steps(cost, format, out, e);
+        return print_steps(cost, format, &steps, out, e);
     print_formula(cost->shape->config, out);
-    TRY(print_variants(cost, format, out, e));
+    TRY(print_variants(cost, format, &variants, out, e));
     if (!cost->shows_steps)
         return STATUS_OK;
     print_steps_heading(cost, out);
-    return print_steps(cost, format, out, e);
+    return print_steps(cost, format, &steps, out, e);
+}
+
+int info_cost_tables(const struct info_cost *cost, enum table_format format,
+                     struct columns_table out[2])
+{
+    int n = 0;
+    if (table_is_for_people(format))
+        out[n++] = (struct columns_table){variant_fields, N_VARIANT_FIELDS};
+    if (cost->shows_steps)
+        out[n++] = (struct columns_table){step_fields, n_step_fields(cost)};
+    return n;
+}
+
+enum status info_cost_print_columns(const struct info_cost *cost, enum table_format format,
+                                    const char *columns, bool *any, struct output *out,
+                                    struct err *e)
+{
+    struct columns_table tables[2];
+    const int n = info_cost_tables(cost, format, tables);
+    for (int i = 0; i < n; i++) {
+        struct columns chosen;
+        columns_choose(columns, format, tables[i].fields, tables[i].n, &chosen);
+        if (chosen.n == 0)
+            continue;
+        output_puts(out, *any ? "\n" : "");
+        *any = true;
+        TRY(tables[i].fields == variant_fields ? print_variants(cost, format, &chosen, out, e)
+                                               : print_steps(cost, format, &chosen, out, e));
+    }
+    return STATUS_OK;
 }
 
 void info_cost_json(const struct info_cost *cost, struct json *j)

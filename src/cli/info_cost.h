@@ -9,6 +9,7 @@
 
 #include "base/output.h"
 #include "base/status.h"
+#include "cli/columns.h"
 #include "measure/inspect.h"
 #include "measure/machine.h"
 #include "show/report.h"
@@ -47,6 +48,16 @@ void info_cost_free(struct info_cost *cost);
 /* For people: the formula, the caches, the steps. For CSV only the steps. STATUS_NO_MEMORY. */
 enum status info_cost_print(const struct info_cost *cost, enum table_format format,
                             struct output *out, struct err *e);
+
+/* The tables that are printed, the steps last: out [2]; returns their number. */
+int info_cost_tables(const struct info_cost *cost, enum table_format format,
+                     struct columns_table out[2]);
+
+/* Of these tables those columns (see cli/columns.h) alone; an empty line comes between two, and
+ * before the first if *any, which says afterwards whether something was printed. */
+enum status info_cost_print_columns(const struct info_cost *cost, enum table_format format,
+                                    const char *columns, bool *any, struct output *out,
+                                    struct err *e);
 
 /* Members of the innermost object. */
 void info_cost_json(const struct info_cost *cost, struct json *j);

@@ -12,8 +12,10 @@
 #include "cli/command.h"
 #include "cli/descriptor.h"
 #include "cli/nearest.h"
+#include "cli/notice.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
+#include "cli/terminal.h"
 #include "cli/version.h"
 #include "compute/kernels.h"
 
@@ -118,10 +120,13 @@ static enum status run_named(int argc, char **argv, struct invocation *inv, stru
 static void print_error(const struct invocation *inv, enum status s, const struct err *e)
 {
     const char *command = inv->command ? inv->command : "";
-    fprintf(stderr, "decode: %s%s%s", command, inv->command ? ": " : "", e->text);
+    char line[sizeof e->text + 128];
+    const int len = snprintf(line, sizeof line, "decode: %s%s%s", command, inv->command ? ": " : "",
+                       e->text);
     if (s == STATUS_USAGE)
-        fprintf(stderr, " (see 'decode help%s%s')", inv->command ? " " : "", command);
-    fputc('\n', stderr);
+        snprintf(line + len, sizeof line - (size_t)len, " (see 'decode help%s%s')",
+                 inv->command ? " " : "", command);
+    notice_put(line);
 }
 
 int program_run(int argc, char **argv)
@@ -138,6 +143,7 @@ int program_run(int argc, char **argv)
         return STATUS_USAGE;
     }
     descriptor_init(&out, STDOUT_FILENO);
+    terminal_describe(&out.out);
     enum status s = run_named(argc - 1, argv + 1, &inv, &e);
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         print_error(&inv, s, &e);
