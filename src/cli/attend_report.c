@@ -238,8 +238,8 @@ enum status attend_check_columns(const char *columns, enum table_format format, 
     return columns_check(columns, format, &(struct columns_table){fields, N_FIELDS}, 1, e);
 }
 
-enum status attend_print(const struct attend_view *v, enum table_format format,
-                         const char *columns, struct output *out, struct err *e)
+enum status attend_print(const struct attend_view *v, enum table_format format, const char *columns,
+                         struct output *out, struct err *e)
 {
     struct report_field own[N_FIELDS];
     struct columns chosen;

@@ -11,6 +11,7 @@
 #include "cli/columns.h"
 #include "cli/numbers.h"
 #include "cli/version.h"
+#include "show/paragraph.h"
 #include "show/report.h"
 
 /* Repeats whose medians differ by more than this say that the machine was busy. */
@@ -49,47 +50,52 @@ void bench_machine(const struct bench_report *r, char *line, size_t size)
              threads, DECODE_VERSION, compiler_name());
 }
 
+/* Of the lines above and below the table, where a terminal breaks them. */
+#define INDENT 2
+
 /* The limits of one number of threads: a bandwidth for each class of working sets. */
-static void print_limits(const struct bench_report *r, int at, struct output *out)
+static void print_limits(const struct bench_report *r, int at, struct paragraph *p)
 {
     const struct machine *m = &r->bench->machines[at];
+    const int threads = r->spec->threads.items[at];
     struct machine_class classes[MACHINE_POWERS];
     const int n = machine_classes(m, classes);
-    output_puts(out, "roofline");
+    paragraph_puts(p, "roofline");
     if (r->bench->n_machines > 1)
-        output_printf(out, " of %d thread%s", r->spec->threads.items[at],
-                      r->spec->threads.items[at] == 1 ? "" : "s");
+        paragraph_printf(p, " of %d thread%s", threads, threads == 1 ? "" : "s");
     for (int i = 0; i < n; i++) {
         const struct machine_class *c = &classes[i];
-        output_printf(out, "%s %.1f GB/s of %s", i ? "," : ": reads", c->bytes_per_s / 1e9,
-                      figure_bytes((double)c->from).text);
+        paragraph_printf(p, "%s %.1f GB/s of %s", i ? "," : ": reads", c->bytes_per_s / 1e9,
+                         figure_bytes((double)c->from).text);
         if (c->to > c->from)
-            output_printf(out, " to %s", figure_bytes((double)c->to).text);
+            paragraph_printf(p, " to %s", figure_bytes((double)c->to).text);
     }
-    output_printf(out, "; multiplies %.0f GFLOP/s, with quantised weights %.0f\n",
-                  m->fma_flops_per_s / 1e9, m->dot_flops_per_s / 1e9);
+    paragraph_printf(p, "; multiplies %.0f GFLOP/s, with quantised weights %.0f\n",
+                     m->fma_flops_per_s / 1e9, m->dot_flops_per_s / 1e9);
 }
 
 static void print_header(const struct bench_report *r, struct output *out)
 {
     const struct config *c = &r->spec->config;
+    struct paragraph p = paragraph_begin(out, INDENT);
     char machine[512];
     bench_machine(r, machine, sizeof machine);
     char subject[512]; /* a file's name may have control characters */
     snprintf(subject, sizeof subject, "%s", r->subject);
     utf8_strip(subject);
-    output_printf(out,
-                  "%s: %d layers, d_model %d, %d heads of %d, d_ff %d, vocabulary %d, "
-                  "context %d\n",
-                  subject, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab,
-                  c->n_ctx);
-    output_printf(out, "%s\n", machine);
+    paragraph_printf(&p,
+                     "%s: %d layers, d_model %d, %d heads of %d, d_ff %d, vocabulary %d, "
+                     "context %d\n%s\n",
+                     subject, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab,
+                     c->n_ctx, machine);
     for (int i = 0; i < r->bench->n_machines; i++)
-        print_limits(r, i, out);
-    output_printf(out,
-                  "%d repeats of %d steps, each at exactly its depth, after %d warm-up "
-                  "steps; the rows take turns\n\n",
-                  r->spec->repeats, r->spec->n, r->spec->warmup);
+        print_limits(r, i, &p);
+    paragraph_printf(&p,
+                     "%d repeat%s of %d step%s, each at exactly its depth, after %d warm-up "
+                     "step%s; the rows take turns\n\n",
+                     r->spec->repeats, r->spec->repeats == 1 ? "" : "s", r->spec->n,
+                     r->spec->n == 1 ? "" : "s", r->spec->warmup, r->spec->warmup == 1 ? "" : "s");
+    paragraph_end(&p);
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
@@ -152,13 +158,15 @@ static const struct report_field fields[] = {
     {"max_us", NULL, MEMBER(shown_row, row.max_us)},
     {"mean_us", NULL, MEMBER(shown_row, row.mean_us)},
     {"us_per_token", "µs/token", MEMBER(shown_row, row.us_per_token), "%.1f", .rank = 4},
-    {"tokens_per_s", "tokens/s", MEMBER(shown_row, row.tokens_per_s), .figure = figure_rate, .rank = 3},
+    {"tokens_per_s", "tokens/s", MEMBER(shown_row, row.tokens_per_s), .figure = figure_rate,
+     .rank = 3},
     {NULL, "speed-up", MEMBER(shown_row, row.speedup), "%.2fx"},
     {NULL, "by bytes", MEMBER(shown_row, row.predicted_speedup), "%.2fx", .rank = 4},
     {NULL, "predicted", MEMBER(shown_row, row.predicted_speedup), "%.2fx", .rank = 4},
     {"weight_bytes", "weights read", MEMBER(shown_row, row.cost.weight_bytes),
      .figure = figure_bytes, .rank = 9},
-    {"kv_bytes", "KV read", MEMBER(shown_row, row.cost.kv_bytes), .figure = figure_bytes, .rank = 7},
+    {"kv_bytes", "KV read", MEMBER(shown_row, row.cost.kv_bytes), .figure = figure_bytes,
+     .rank = 7},
     {NULL, "attention Mflop", MEMBER(shown_row, attention_mflop), "%.1f", .rank = 9},
     {"flops", NULL, MEMBER(shown_row, flops)},
     {"gb_per_s", "GB/s", MEMBER(shown_row, row.gb_per_s), "%.1f", .rank = 5},
@@ -170,7 +178,8 @@ static const struct report_field fields[] = {
     {"prefill_tokens_per_s", "prefill tok/s", MEMBER(shown_row, row.prefill_tokens_per_s),
      .figure = figure_rate, .rank = 10},
     {"load_ms", NULL, MEMBER(shown_row, row.load_ms)},
-    {"peak_rss_bytes", "peak RSS", MEMBER(shown_row, row.peak_rss_bytes), .figure = figure_bytes, .rank = 10},
+    {"peak_rss_bytes", "peak RSS", MEMBER(shown_row, row.peak_rss_bytes), .figure = figure_bytes,
+     .rank = 10},
     {"logits_hash", NULL, MEMBER(shown_row, hash)},
     {"isa", NULL, MEMBER(shown_row, isa)},
     {"limit_tokens_per_s", NULL, MEMBER(shown_row, row.limit_tokens_per_s)},
@@ -202,12 +211,14 @@ static const char *const headings_of_batches[] = {"batch", "µs/token", "predict
 static const char *const headings_of_latent[] = {"attention Mflop", "limited by", NULL};
 
 static const char footer_of_one[] =
-    "\n* fastest at its depth; speed-up over MHA, measured and by bytes read\n"
-    "  of limit: time at the roofline of as many bytes a step, over the median\n";
+    "\n* fastest at its depth; speed-up over MHA, measured and by bytes read\n";
 static const char footer_of_batches[] =
     "\n* fastest at its depth and batch; p50 and p99 of a step, KV read of each sequence;\n"
-    "  speed-up over MHA at the same batch, measured and predicted\n"
-    "  of limit: time at the roofline of as many bytes a step, over the median\n";
+    "  speed-up over MHA at the same batch, measured and predicted\n";
+static const char footer_of_all[] =
+    "of limit: the time at the roofline of a step's bytes and operations, over the median\n";
+static const char footer_of_noise[] =
+    "noisy: the repeats' medians differ by so much; a quieter machine says more\n";
 
 static bool is_batched(const struct bench_report *r)
 {
@@ -283,10 +294,21 @@ static struct shown_row shown_row(const struct bench_report *r, const struct ben
     return s;
 }
 
+/* What the columns' names leave open. */
+static void print_footer(const struct bench_report *r, bool noisy, struct output *out)
+{
+    struct paragraph p = paragraph_begin(out, INDENT);
+    paragraph_puts(&p, is_batched(r) ? footer_of_batches : footer_of_one);
+    paragraph_puts(&p, footer_of_all);
+    paragraph_puts(&p, noisy ? footer_of_noise : "");
+    paragraph_end(&p);
+}
+
 enum status bench_print(const struct bench_report *r, enum table_format format, struct output *out,
                         struct err *e)
 {
     const bool people = table_is_for_people(format);
+    bool noisy = false;
     struct report report;
     struct columns chosen;
     const struct run_facts run = run_facts(r);
@@ -298,10 +320,11 @@ enum status bench_print(const struct bench_report *r, enum table_format format, 
         const struct shown_row row = shown_row(r, &r->bench->rows[i], &run);
         if (row.row.samples)
             report_row(&report, &row);
+        noisy |= row.row.samples && row.noisy;
     }
     const enum status s = report_end(&report, e);
-    if (people)
-        output_puts(out, is_batched(r) ? footer_of_batches : footer_of_one);
+    if (people && !r->columns)
+        print_footer(r, noisy, out);
     return s;
 }
 

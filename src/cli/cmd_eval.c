@@ -102,7 +102,8 @@ static const struct report_field fields[] = {
     /* With --against. */
     {"kl_mean", "kl_mean", MEMBER(eval_row, result.kl_mean), "%.6f"},
     {"kl_p99", "kl_p99", MEMBER(eval_row, result.kl_p99), "%.6f", .rank = 3},
-    {"top1_agreement", "top1_agreement", MEMBER(eval_row, result.top1_agreement), "%.4f", .rank = 2},
+    {"top1_agreement", "top1_agreement", MEMBER(eval_row, result.top1_agreement), "%.4f",
+     .rank = 2},
     {"bits_per_byte_other", "bits_per_byte_other", MEMBER(eval_row, result.bits_per_byte_other),
      "%.4f", .rank = 2},
 };

@@ -295,8 +295,7 @@ static enum status show_study(const struct study_options *o, const struct study_
              "%.100s%s%d steps, %d seed%s, %zu bytes of text, the last %g%% held out",
              o->from ? path_name(o->from) : "", o->from ? ", " : "", o->steps.n_steps, n_seeds,
              n_seeds == 1 ? "" : "s", s->text_bytes, 100 * o->steps.val_fraction);
-    TRY(study_report_print(s->plan, means, n, (enum table_format)o->format, o->columns, out,
-                           e));
+    TRY(study_report_print(s->plan, means, n, (enum table_format)o->format, o->columns, out, e));
     if (o->plot)
         TRY(study_write_plot(means, n, subtitle, o->plot, e));
     return o->frontier ? study_write_frontier(means, n, subtitle, o->frontier, e) : STATUS_OK;

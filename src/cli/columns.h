@@ -9,10 +9,11 @@
 
 /* VALUES has the value as `columns`. */
 #define OPT_COLUMNS                                                                                \
-    OPT_STRING("columns", columns, "A,B,...",                                                      \
-               "the columns of a table, in this order, by their headings or as --format csv calls " \
-               "them",                                                                             \
-               .otherwise = "all, on a terminal without -v those that fit")
+    OPT_STRING(                                                                                    \
+        "columns", columns, "A,B,...",                                                             \
+        "the columns of a table, in this order, by their headings or as --format csv calls "       \
+        "them",                                                                                    \
+        .otherwise = "all, on a terminal without -v those that fit")
 
 /* Of any table. */
 #define COLUMNS_MOST 64

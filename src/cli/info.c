@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/figures.h"
+#include "show/paragraph.h"
 #include "show/report.h"
 
 /* --- the file and its hyperparameters -------------------------------------------------------- */
@@ -372,9 +373,11 @@ static void print_textbook(const struct info *info)
 {
     const struct config *c = &info->config;
     const struct info_part attention = info_part_of(info, INSPECT_ATTENTION);
-    output_printf(info->out, "\nattention: %s weights; 4 d_model^2 x %d blocks is %s\n",
-                  figure_grouped(attention.weights).text, config_blocks(c),
-                  figure_grouped(textbook_attention(c)).text);
+    struct paragraph p = paragraph_begin(info->out, 2);
+    paragraph_printf(&p, "\nattention: %s weights; 4 d_model^2 x %d blocks is %s\n",
+                     figure_grouped(attention.weights).text, config_blocks(c),
+                     figure_grouped(textbook_attention(c)).text);
+    paragraph_end(&p);
 }
 
 /* An object of one field of all parts, the total first. */
@@ -567,7 +570,8 @@ static enum status print_for_people(const struct info *info, const struct info_p
 /* The tables of this form, of which CSV has one. */
 static int list_tables(const struct info *info, struct columns_table out[4])
 {
-    const bool csv = info->format == TABLE_CSV, steps = shows_variants(info) && info->cost.shows_steps;
+    const bool csv = info->format == TABLE_CSV,
+               steps = shows_variants(info) && info->cost.shows_steps;
     const bool tensors = info->list_tensors || (csv && info->checks);
     int n = 0;
     if (tensors)
@@ -601,8 +605,7 @@ static enum status print_columns(const struct info *info, struct err *e)
             continue;
         output_puts(info->out, any ? "\n" : "");
         any = true;
-        TRY(tables[i].fields == part_fields ? print_parts(info, e)
-                                            : print_tensors(info, false, e));
+        TRY(tables[i].fields == part_fields ? print_parts(info, e) : print_tensors(info, false, e));
     }
     if (is_own(&tables[n - 1]))
         return STATUS_OK;

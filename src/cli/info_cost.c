@@ -7,6 +7,7 @@
 
 #include "base/available.h"
 #include "base/figures.h"
+#include "show/paragraph.h"
 
 /* For measuring this machine. */
 #define MEASURE_SECONDS 1.0
@@ -19,7 +20,8 @@ static const struct report_field variant_fields[] = {
     {"n_kv_heads", "K/V heads", MEMBER(inspect_variant, n_kv_heads), .rank = 3},
     {"parameters", "parameters", MEMBER(inspect_variant, parameters), .grouped = true, .rank = 5},
     {"bytes_per_token_f32", "bytes/token f32", MEMBER(inspect_variant, token_f32), .grouped = true},
-    {"bytes_per_token_f16", "bytes/token f16", MEMBER(inspect_variant, token_f16), .grouped = true, .rank = 4},
+    {"bytes_per_token_f16", "bytes/token f16", MEMBER(inspect_variant, token_f16), .grouped = true,
+     .rank = 4},
     {"bytes_per_token_q8_0", "bytes/token q8_0", MEMBER(inspect_variant, token_q8_0),
      .grouped = true, .rank = 6},
     {"bytes_full_context_f32", "%d tokens f32", MEMBER(inspect_variant, full_f32),
@@ -56,36 +58,37 @@ static bool next_variant(const struct info_cost *cost, struct variants *v)
     return inspect_next_variant(&v->shape, 2, &v->now);
 }
 
-static void print_latent_formula(const struct config *c, struct output *out)
+static void print_latent_formula(const struct config *c, struct paragraph *p)
 {
     int64_t all = 0;
     for (int l = 0; l < c->n_layers; l++)
         all += config_latent(c, l);
-    output_puts(out, "\nOne token takes the numbers that all heads share in all layers (");
+    paragraph_puts(p, "\nOne token takes the numbers that all heads share in all layers (");
     if (all == (int64_t)c->n_layers * config_latent(c, 0))
-        output_printf(out, "%d x %d", c->n_layers, config_latent(c, 0));
+        paragraph_printf(p, "%d x %d", c->n_layers, config_latent(c, 0));
     else
-        output_printf(out, "%" PRId64 " in %d layers", all, c->n_layers);
-    output_puts(out,
-                ")\nx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x tokens "
-                "x sequences.\n\n");
+        paragraph_printf(p, "%" PRId64 " in %d layers", all, c->n_layers);
+    paragraph_puts(p,
+                   ")\nx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x tokens "
+                   "x sequences.\n\n");
 }
 
-static void print_formula(const struct config *c, struct output *out)
+static void print_formula(const struct config *c, struct paragraph *p)
 {
     if (config_is_latent(c)) {
-        print_latent_formula(c, out);
+        print_latent_formula(c, p);
         return;
     }
-    output_puts(out, "\nOne token takes K/V heads of all layers (");
+    paragraph_puts(p, "\nOne token takes K/V heads of all layers (");
     if (config_same_kv_heads(c))
-        output_printf(out, "%d x %d", c->n_layers, c->n_kv_heads);
+        paragraph_printf(p, "%d x %d", c->n_layers, c->n_kv_heads);
     else
-        output_printf(out, "%" PRId64 " in %d layers", config_all_kv_heads(c), c->n_layers);
-    output_printf(out,
-                  ") x numbers of a key and a value (%d + %d)\nx bytes of a number (f32 4, f16 2, "
-                  "q8_0 34/32); the cache is that x tokens x sequences.\n\n",
-                  c->head_dim, config_value_dim(c));
+        paragraph_printf(p, "%" PRId64 " in %d layers", config_all_kv_heads(c), c->n_layers);
+    paragraph_printf(
+        p,
+        ") x numbers of a key and a value (%d + %d)\nx bytes of a number (f32 4, f16 2, "
+        "q8_0 34/32); the cache is that x tokens x sequences.\n\n",
+        c->head_dim, config_value_dim(c));
 }
 
 static enum status print_variants(const struct info_cost *cost, enum table_format format,
@@ -128,8 +131,10 @@ static const struct report_field step_fields[] = {
     {"depth", "depth", MEMBER(info_step, depth)},
     {"batch", "batch", MEMBER(info_step, batch)},
     {"kv_type", "KV", MEMBER(info_step, kv_type), .rank = 6},
-    {"cache_bytes", "cache", MEMBER(info_step, step.cache_bytes), .figure = figure_bytes, .rank = 5},
-    {"memory_bytes", "with weights", MEMBER(info_step, step.memory_bytes), .figure = figure_bytes, .rank = 3},
+    {"cache_bytes", "cache", MEMBER(info_step, step.cache_bytes), .figure = figure_bytes,
+     .rank = 5},
+    {"memory_bytes", "with weights", MEMBER(info_step, step.memory_bytes), .figure = figure_bytes,
+     .rank = 3},
     {NULL, "fits", MEMBER(info_step, fits_word), .rank = 2},
     {"fits", NULL, MEMBER(info_step, fits)},
     {"step_bytes", "read", MEMBER(info_step, step.step_bytes), .figure = figure_bytes, .rank = 4},
@@ -233,16 +238,19 @@ void info_cost_free(struct info_cost *cost)
 static void print_steps_heading(const struct info_cost *cost, struct output *out)
 {
     const struct info_settings *s = &cost->settings;
-    output_puts(out, "\nA step takes one token of each sequence of the batch: it reads the weights "
-                     "once, and every\nsequence's cache");
+    struct paragraph p = paragraph_begin(out, 0);
+    paragraph_puts(&p,
+                   "\nA step takes one token of each sequence of the batch: it reads the weights "
+                   "once, and every\nsequence's cache");
     if (s->kernels)
-        output_puts(out, ", or waits for its arithmetic, as fast as was measured here");
+        paragraph_puts(&p, ", or waits for its arithmetic, as fast as was measured here");
     else if (has_times(s))
-        output_printf(out, ", at %s GB/s", figure_exact(s->bytes_per_s / 1e9).text);
-    output_puts(out, ".");
+        paragraph_printf(&p, ", at %s GB/s", figure_exact(s->bytes_per_s / 1e9).text);
+    paragraph_puts(&p, ".");
     if (cost->available != AVAILABLE_UNKNOWN)
-        output_printf(out, " Free: %s.", figure_bytes((double)cost->available).text);
-    output_puts(out, "\n\n");
+        paragraph_printf(&p, " Free: %s.", figure_bytes((double)cost->available).text);
+    paragraph_puts(&p, "\n\n");
+    paragraph_end(&p);
 }
 
 static enum status print_steps(const struct info_cost *cost, enum table_format format,
@@ -265,7 +273,9 @@ enum status info_cost_print(const struct info_cost *cost, enum table_format form
     columns_choose(NULL, format, step_fields, n_step_fields(cost), &steps);
     if (!table_is_for_people(format))
         return print_steps(cost, format, &steps, out, e);
-    print_formula(cost->shape->config, out);
+    struct paragraph p = paragraph_begin(out, 0);
+    print_formula(cost->shape->config, &p);
+    paragraph_end(&p);
     TRY(print_variants(cost, format, &variants, out, e));
     if (!cost->shows_steps)
         return STATUS_OK;

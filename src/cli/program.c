@@ -121,8 +121,8 @@ static void print_error(const struct invocation *inv, enum status s, const struc
 {
     const char *command = inv->command ? inv->command : "";
     char line[sizeof e->text + 128];
-    const int len = snprintf(line, sizeof line, "decode: %s%s%s", command, inv->command ? ": " : "",
-                       e->text);
+    const int len =
+        snprintf(line, sizeof line, "decode: %s%s%s", command, inv->command ? ": " : "", e->text);
     if (s == STATUS_USAGE)
         snprintf(line + len, sizeof line - (size_t)len, " (see 'decode help%s%s')",
                  inv->command ? " " : "", command);

@@ -40,11 +40,11 @@ void progress_show(void *arg, uint64_t done, uint64_t all)
     const double rate = (double)done / (double)(now - p->started_ns) * 1e9;
     const struct figure left = figure_duration((uint64_t)((double)(all - done) / rate * 1e9));
     if (p->unit)
-        notice_show("%" PRIu64 " of %" PRIu64 " %s, %s %s/s, %s left", done, all,
-                p->unit, figure_rate(rate).text, p->unit, left.text);
+        notice_show("%" PRIu64 " of %" PRIu64 " %s, %s %s/s, %s left", done, all, p->unit,
+                    figure_rate(rate).text, p->unit, left.text);
     else
         notice_show("%.0f%% of %s, %s/s, %s left", 100 * (double)done / (double)all,
-                figure_bytes((double)all).text, figure_bytes(rate).text, left.text);
+                    figure_bytes((double)all).text, figure_bytes(rate).text, left.text);
 }
 
 void progress_show_texts(struct progress *p, uint64_t done, uint64_t begun, uint64_t tokens,
@@ -61,7 +61,7 @@ void progress_show_texts(struct progress *p, uint64_t done, uint64_t begun, uint
     if (part > 0)
         left = figure_duration((uint64_t)(elapsed * (1 - part) / part));
     notice_show("%" PRIu64 " %s done, %s tokens/s%s%s%s", done, p->unit, rate.text,
-                  part > 0 ? ", " : "", left.text, part > 0 ? " left" : "");
+                part > 0 ? ", " : "", left.text, part > 0 ? " left" : "");
 }
 
 void progress_show_share(struct progress *p, uint64_t done, uint64_t all, double share)
@@ -72,7 +72,7 @@ void progress_show_share(struct progress *p, uint64_t done, uint64_t all, double
         return;
     const double left = (double)(now - p->started_ns) * (1 - share) / share;
     notice_show("%" PRIu64 " of %" PRIu64 " %s, %s left", done, all, p->unit,
-            figure_duration((uint64_t)left).text);
+                figure_duration((uint64_t)left).text);
 }
 
 void progress_end(const struct progress *p)

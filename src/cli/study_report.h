@@ -36,8 +36,8 @@ enum status study_means(const struct study_plan *plan, struct study_mean **means
  * table without one of them is left out. STATUS_NO_MEMORY.
  */
 enum status study_report_print(const struct study_plan *plan, const struct study_mean *means, int n,
-                               enum table_format format, const char *columns,
-                               struct output *out, struct err *e);
+                               enum table_format format, const char *columns, struct output *out,
+                               struct err *e);
 
 /* Whether cells or means have such columns, see cli/columns.h. */
 enum status study_check_columns(const char *columns, enum table_format format, struct err *e);

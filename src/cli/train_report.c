@@ -122,14 +122,13 @@ static void show_progress(const struct train_report *r)
     if (isfinite(r->val_loss))
         snprintf(val, sizeof val, ", held out %.4f", r->val_loss);
     notice_show("step %d of %d%s: loss %.4f%s, %s tokens/s", r->step, r->spec->n_steps, left,
-                  r->loss, val, figure_rate(train_report_rate(r)).text);
+                r->loss, val, figure_rate(train_report_rate(r)).text);
 }
 
 static void show_vocabulary_learning(const struct train_report *r, const struct train_event *ev)
 {
     if (r->terminal && ev->all)
-        notice_show("learning the vocabulary: %.0f%%",
-                100 * (double)ev->done / (double)ev->all);
+        notice_show("learning the vocabulary: %.0f%%", 100 * (double)ev->done / (double)ev->all);
 }
 
 static void show_evaluation(struct train_report *r, const struct train_event *ev)

@@ -57,8 +57,7 @@ static void put_word(struct paragraph *p)
     struct text word = {p->word, p->word_len};
     const size_t columns = text_columns(word);
     p->word_len = 0;
-    if (p->out->columns > 0 && p->at > p->indent &&
-        p->at + columns > (size_t)p->out->columns) {
+    if (p->out->columns > 0 && p->at > p->indent && p->at + columns > (size_t)p->out->columns) {
         output_puts(p->out, "\n");
         output_repeat(p->out, ' ', p->indent);
         p->at = p->indent;

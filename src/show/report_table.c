@@ -206,7 +206,8 @@ static enum report_accent row_accent(const struct report *r, const char *cell)
 static const char *print_row(const struct layout *l, const char *cell, bool heading)
 {
     const struct report *r = l->r;
-    const bool aligned = r->format == TABLE_ALIGNED, plain = heading || !r->out->colours || !aligned;
+    const bool aligned = r->format == TABLE_ALIGNED,
+               plain = heading || !r->out->colours || !aligned;
     const enum report_accent of_row = plain ? ACCENT_NONE : row_accent(r, cell);
     struct text rest = {"", 0};
     size_t pad = 0;
