@@ -69,7 +69,7 @@ static void print_latent_formula(const struct config *c, struct paragraph *p)
     else
         paragraph_printf(p, "%" PRId64 " in %d layers", all, c->n_layers);
     paragraph_puts(p,
-                   ")\nx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x tokens "
+                   ")\vx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x tokens "
                    "x sequences.\n\n");
 }
 
@@ -86,7 +86,7 @@ static void print_formula(const struct config *c, struct paragraph *p)
         paragraph_printf(p, "%" PRId64 " in %d layers", config_all_kv_heads(c), c->n_layers);
     paragraph_printf(
         p,
-        ") x numbers of a key and a value (%d + %d)\nx bytes of a number (f32 4, f16 2, "
+        ") x numbers of a key and a value (%d + %d)\vx bytes of a number (f32 4, f16 2, "
         "q8_0 34/32); the cache is that x tokens x sequences.\n\n",
         c->head_dim, config_value_dim(c));
 }
@@ -241,7 +241,7 @@ static void print_steps_heading(const struct info_cost *cost, struct output *out
     struct paragraph p = paragraph_begin(out, 0);
     paragraph_puts(&p,
                    "\nA step takes one token of each sequence of the batch: it reads the weights "
-                   "once, and every\nsequence's cache");
+                   "once, and every\vsequence's cache");
     if (s->kernels)
         paragraph_puts(&p, ", or waits for its arithmetic, as fast as was measured here");
     else if (has_times(s))

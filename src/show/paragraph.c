@@ -68,20 +68,24 @@ static void put_word(struct paragraph *p)
     p->at += text_columns(word);
 }
 
+static void put_letter(struct paragraph *p, char letter)
+{
+    const bool ends = p->word_len > 0 && letter == ' ' && p->word[p->word_len - 1] != ' ';
+    if (ends || letter == '\n' || p->word_len == sizeof p->word)
+        put_word(p);
+    if (letter != '\n') {
+        p->word[p->word_len++] = letter;
+        return;
+    }
+    output_puts(p->out, "\n");
+    p->at = 0;
+}
+
 /* A word has the spaces before it. */
 void paragraph_puts(struct paragraph *p, const char *s)
 {
-    for (; *s; s++) {
-        const bool ends = p->word_len > 0 && *s == ' ' && p->word[p->word_len - 1] != ' ';
-        if (ends || *s == '\n' || p->word_len == sizeof p->word)
-            put_word(p);
-        if (*s == '\n') {
-            output_puts(p->out, "\n");
-            p->at = 0;
-        } else {
-            p->word[p->word_len++] = *s;
-        }
-    }
+    for (; *s; s++)
+        put_letter(p, *s != '\v' ? *s : p->out->columns > 0 ? ' ' : '\n');
 }
 
 void paragraph_printf(struct paragraph *p, const char *format, ...)

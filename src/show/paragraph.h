@@ -27,7 +27,8 @@ struct paragraph {
 
 /* Lines are as long as they are where out has no columns. */
 struct paragraph paragraph_begin(struct output *out, size_t indent);
-/* A line feed ends the line. */
+/* A line feed ends the line, a vertical tab only where the lines are as long as they are: else it is
+ * a space. */
 void paragraph_puts(struct paragraph *p, const char *s);
 void paragraph_printf(struct paragraph *p, const char *format, ...)
     __attribute__((format(printf, 2, 3))); /* at most 1023 bytes a call */

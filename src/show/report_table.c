@@ -41,6 +41,7 @@ struct layout {
     struct column *columns; /* [r->n_fields] */
     int last;               /* shown */
     int n_left_out;
+    int n_rows; /* without the heading */
 };
 
 static bool column_is_left(const struct report *r, int at)
@@ -62,7 +63,9 @@ static void measure_columns(struct layout *l)
         l->last = at > l->last ? at : l->last;
         at = report_next_column(r, at);
         heading &= at != r->first;
+        l->n_rows += at == r->first;
     }
+    l->n_rows--;
 }
 
 /* --- what fits ------------------------------------------------------------------------------- */
@@ -232,22 +235,56 @@ static const char *print_row(const struct layout *l, const char *cell, bool head
     return cell;
 }
 
+/* Of a single row that does not fit nothing is left out: the columns are lines. */
+static void print_downwards(const struct layout *l)
+{
+    const struct report *r = l->r;
+    const char *heading = r->cells, *cell = heading;
+    size_t widest = 0;
+    int at = r->first;
+    do {
+        const size_t width = text_columns(text_of(cell));
+        widest = l->columns[at].filled && width > widest ? width : widest;
+        cell = cell_after(cell);
+        at = report_next_column(r, at);
+    } while (at != r->first);
+    do {
+        if (l->columns[at].filled) {
+            output_puts(r->out, heading);
+            output_repeat(r->out, ' ', widest - text_columns(text_of(heading)) + GAP);
+            output_printf(r->out, "%.900s\n", cell);
+        }
+        heading = cell_after(heading);
+        cell = cell_after(cell);
+        at = report_next_column(r, at);
+    } while (at != r->first);
+}
+
+static void print_rows(const struct layout *l)
+{
+    const char *cell = print_row(l, l->r->cells, true);
+    if (l->r->format == TABLE_MD)
+        print_rule(l);
+    while (cell < l->r->cells + l->r->cells_len)
+        cell = print_row(l, cell, false);
+    if (l->n_left_out > 0)
+        name_left_out(l);
+}
+
 void report_print_table(struct report *r)
 {
     struct layout l = {.r = r, .columns = calloc((size_t)r->n_fields, sizeof *l.columns)};
     r->no_memory = r->no_memory || !l.columns;
     if (!r->no_memory) {
         measure_columns(&l);
-        if (r->format == TABLE_ALIGNED && r->out->columns > 0)
-            fit_columns(&l);
-        const char *cell = r->cells, *end = r->cells + r->cells_len;
-        cell = print_row(&l, cell, true);
-        if (r->format == TABLE_MD)
-            print_rule(&l);
-        while (cell < end)
-            cell = print_row(&l, cell, false);
-        if (l.n_left_out > 0)
-            name_left_out(&l);
+        const bool fitted = r->format == TABLE_ALIGNED && r->out->columns > 0;
+        if (fitted && l.n_rows == 1 && !fits(&l)) {
+            print_downwards(&l);
+        } else {
+            if (fitted)
+                fit_columns(&l);
+            print_rows(&l);
+        }
     }
     free(l.columns);
 }
