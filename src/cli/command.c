@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "show/paragraph.h"
+
 #define COMMAND_ROW(name) &command_##name,
 static const struct command *const commands[] = {COMMANDS(COMMAND_ROW) NULL};
 #undef COMMAND_ROW
@@ -25,12 +27,14 @@ enum status command_help(const struct command *c, struct output *out, struct err
     char *options = options_help(&c->spec);
     if (!options)
         return err_set(e, STATUS_NO_MEMORY, "out of memory: the help text");
-    output_printf(out, "usage: decode %s %s\n\n%s\n\n", c->name, c->usage, c->summary);
-    output_puts(out, options);
+    struct paragraph p = paragraph_begin(out, sizeof "usage: " - 1);
+    paragraph_printf(&p, "usage: decode %s %s\n\n%s\n\n", c->name, c->usage, c->summary);
+    paragraph_end(&p);
+    paragraph_reflow(out, options);
     free(options);
     if (c->notes) {
         output_puts(out, "\n");
-        output_puts(out, c->notes); /* longer than output_printf's line */
+        paragraph_reflow(out, c->notes);
     }
     return STATUS_OK;
 }

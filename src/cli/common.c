@@ -98,7 +98,7 @@ void say(const struct common_options *c, const char *format, ...)
     vsnprintf(line + head, sizeof line - head, format, args);
     va_end(args);
     utf8_strip(line);
-    notice_put(line);
+    notice_put(line, NOTICE_INDENT);
 }
 
 bool says_memory(const struct common_options *c, uint64_t bytes)

@@ -11,8 +11,7 @@
 #include "show/paragraph.h"
 
 #define DEFAULT_COLUMNS 80
-/* Further lines of a notice begin below its text. */
-#define INDENT (sizeof "decode: " - 1)
+#define SUMMARY_INDENT  13
 
 /* Of a line on standard error, which is a terminal; the last column stays free, because some
  * terminals go on in the next line after it. */
@@ -44,16 +43,27 @@ void notice_clear(void)
     is_shown = false;
 }
 
-void notice_put(const char *line)
+void notice_put(const char *line, int indent)
 {
     notice_clear();
     const size_t most = isatty(STDERR_FILENO) ? columns() : SIZE_MAX;
+    const bool broken = most / 2 > (size_t)indent;
     struct text rest = text_of(line);
-    struct text part = paragraph_line(&rest, most > 2 * INDENT ? most : SIZE_MAX);
+    struct text part = paragraph_line(&rest, broken ? most : SIZE_MAX);
     fwrite(part.data, 1, part.len, stderr);
     while (rest.len > 0) {
-        part = paragraph_line(&rest, most - INDENT);
-        fprintf(stderr, "\n%*s%.*s", (int)INDENT, "", text_width(part), part.data);
+        part = paragraph_line(&rest, most - (size_t)indent);
+        fprintf(stderr, "\n%*s%.*s", indent, "", text_width(part), part.data);
     }
     fputc('\n', stderr);
+}
+
+void notice_summary(const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    notice_put(line, SUMMARY_INDENT);
 }

@@ -18,6 +18,7 @@
 #include "cli/terminal.h"
 #include "cli/version.h"
 #include "compute/kernels.h"
+#include "show/paragraph.h"
 
 static const char general_help[] =
     "\n"
@@ -61,11 +62,14 @@ static enum status unknown_command(const char *name, struct err *e)
 /* The general help: on standard output when asked for, on standard error when not. */
 static void print_commands(struct output *out)
 {
+    char line[256];
     output_puts(out, "usage: decode <command> [options]\n\n");
-    for (int i = 0; command_at(i); i++)
-        output_printf(out, "  %-10s %s\n", command_at(i)->name, command_at(i)->summary);
+    for (int i = 0; command_at(i); i++) {
+        snprintf(line, sizeof line, "  %-10s %s\n", command_at(i)->name, command_at(i)->summary);
+        paragraph_reflow(out, line);
+    }
     output_printf(out, "  %-10s %s\n", "help", "this list, or a command's options");
-    output_puts(out, general_help);
+    paragraph_reflow(out, general_help);
 }
 
 static enum status print_version(struct output *out, struct err *e)
@@ -126,7 +130,7 @@ static void print_error(const struct invocation *inv, enum status s, const struc
     if (s == STATUS_USAGE)
         snprintf(line + len, sizeof line - (size_t)len, " (see 'decode help%s%s')",
                  inv->command ? " " : "", command);
-    notice_put(line);
+    notice_put(line, NOTICE_INDENT);
 }
 
 int program_run(int argc, char **argv)

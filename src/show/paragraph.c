@@ -105,3 +105,58 @@ void paragraph_end(struct paragraph *p)
         output_puts(p->out, "\n");
     p->at = 0;
 }
+
+/* --- text in lines --------------------------------------------------------------------------- */
+
+static size_t leading_spaces(struct text line)
+{
+    size_t n = 0;
+    while (n < line.len && line.data[n] == ' ')
+        n++;
+    return n;
+}
+
+/* Where a line goes on: below what stands behind the last two spaces, or its first word. */
+static size_t hanging_indent(struct text line, size_t most)
+{
+    size_t at = leading_spaces(line);
+    for (size_t i = at + 2; i < line.len; i++)
+        if (line.data[i] != ' ' && line.data[i - 1] == ' ' && line.data[i - 2] == ' ')
+            at = text_columns((struct text){line.data, i});
+    return at <= most ? at : leading_spaces(line) + 4;
+}
+
+static void put_text(struct paragraph *p, struct text s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        put_letter(p, s.data[i]);
+}
+
+void paragraph_reflow(struct output *out, const char *text)
+{
+    const size_t columns = (size_t)out->columns;
+    struct paragraph p = paragraph_begin(out, 0);
+    bool too_long = false; /* the paragraph */
+    if (out->columns == 0) {
+        output_puts(out, text);
+        return;
+    }
+    while (*text) {
+        const struct text line = {text, strcspn(text, "\n")};
+        const size_t own = leading_spaces(line), hanging = hanging_indent(line, columns / 2);
+        const bool goes_on = too_long && line.len > own && own == p.indent && hanging == own;
+        if (goes_on) {
+            put_letter(&p, ' ');
+            put_text(&p, without(line, own));
+        } else {
+            paragraph_end(&p);
+            p.indent = hanging;
+            too_long = text_columns(line) > columns;
+            put_text(&p, line);
+        }
+        if (line.len == 0)
+            output_puts(out, "\n");
+        text += line.len + (text[line.len] == '\n');
+    }
+    paragraph_end(&p);
+}

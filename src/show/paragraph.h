@@ -27,12 +27,19 @@ struct paragraph {
 
 /* Lines are as long as they are where out has no columns. */
 struct paragraph paragraph_begin(struct output *out, size_t indent);
-/* A line feed ends the line, a vertical tab only where the lines are as long as they are: else it is
- * a space. */
+/* A line feed ends the line, a vertical tab only where the lines are as long as they are: else it
+ * is a space. */
 void paragraph_puts(struct paragraph *p, const char *s);
 void paragraph_printf(struct paragraph *p, const char *format, ...)
     __attribute__((format(printf, 2, 3))); /* at most 1023 bytes a call */
 /* Ends the last line, if there is any. */
 void paragraph_end(struct paragraph *p);
+
+/*
+ * Text in lines that are broken already, such as a help: as it is where out has no columns. Else a
+ * line that is longer than they are goes on below its last column (what stands behind two spaces),
+ * and takes the lines after it along that begin there.
+ */
+void paragraph_reflow(struct output *out, const char *text);
 
 #endif
