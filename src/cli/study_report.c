@@ -174,7 +174,7 @@ static enum status print_matrix(const struct study_mean *means, int n, enum tabl
     for (int a = 0; a < n_alphas; a++) {
         snprintf(headings[a], sizeof headings[a], "%g%%", alphas[a]);
         columns[2 + a] =
-            (struct report_field){NULL, headings[a], .type = REPORT_TEXT, .right = true};
+            (struct report_field){NULL, headings[a], .type = REPORT_TEXT, .right = true, .rank = 1};
     }
     struct report r;
     report_begin(&r, format, columns, 2 + n_alphas, out);
