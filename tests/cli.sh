@@ -630,6 +630,26 @@ note "bench: lines of batches" has "$dir/p.svg" "MQA, batch 2"
 expect_exit 0 bench --shape $shape $quick -v
 note "bench: memory plan" has "$err" "memory: 3 rows"
 
+# --columns: by key or heading, in this order, in every form.
+quick_columns() { expect_exit 0 bench --shape $shape $quick -q --columns "$@"; }
+quick_columns p10_us,variant --format csv
+note "bench --columns: CSV" [ "$(head -n 1 "$out")" = "p10_us,variant" ]
+quick_columns variant,p10_us --format jsonl
+note "bench --columns: JSON lines" has "$out" '{"variant": "MHA", "p10_us": '
+quick_columns "p50 µs,variant,isa"
+note "bench --columns: a table" has "$out" "p50 µs  variant  isa"
+expect_error 2 "no column is called 'p50us'; did you mean p50_us" bench "$model" --columns p50us
+expect_error 2 "no column is called ''" bench "$model" --columns variant,
+expect_error 2 "'variant' is given twice" bench "$model" --columns variant,variant
+expect_exit 0 info "$model" --columns part,weights --format csv
+note "info --columns: CSV" [ "$(head -n 1 "$out")" = "part,weights" ]
+expect_exit 0 info "$model" --columns biases,fits,bytes_per_token_f32 --depth 3
+note "info --columns: of each table those it has" has "$out" "bytes/token f32"
+note "info --columns: nothing else" lacks "$out" "architecture"
+expect_error 2 "expected none with --format json" info "$model" --columns part --format json
+expect_error 2 "no column is called 'kl_mean'" eval "$model" --text "$dir/text" --columns kl_mean
+expect_error 2 "expected it without --query" attend "$model" -p abc --query 1 --columns head
+
 expect_error 2 "expected a divisor of 8" bench "$model" --kv-heads 3
 expect_error 2 "depth 256" bench "$model" --depth 0,256
 expect_error 2 "--depth: expected integers" bench "$model" --depth 1,,2

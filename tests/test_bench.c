@@ -101,7 +101,12 @@ START_TEST(every_combination_once)
         ck_assert_double_eq_tol(r->predicted_us, cost_step_us(&r->cost, r->batch, &r->limits),
                                 1e-9 * r->predicted_us);
     }
-    ck_assert(b.limits.bytes_per_s > 0 && b.limits.fma_flops_per_s > 0);
+    ck_assert_int_eq(b.n_machines, 2);
+    for (int i = 0; i < b.n_rows; i++) {
+        const struct roofline l = machine_limits(&b.machines[b.rows[i].pool],
+                                                 cost_step_bytes(&b.rows[i].cost, b.rows[i].batch));
+        ck_assert(b.rows[i].limits.bytes_per_s == l.bytes_per_s && l.fma_flops_per_s > 0);
+    }
     bench_free(&b);
 }
 END_TEST
@@ -364,7 +369,13 @@ START_TEST(summary_of_known_samples)
 }
 END_TEST
 
-/* Limits as measured: 1 GB/s, 10 and 40 GFLOP/s. */
+/* Measured: 1 GB/s of 4,096 and of 16,384 bytes, 10 and 40 GFLOP/s. */
+static struct machine hand_machine(void)
+{
+    return (struct machine){
+        .fma_flops_per_s = 10e9, .dot_flops_per_s = 40e9, .bytes_per_s = {[12] = 1e9, [14] = 1e9}};
+}
+
 static struct bench_row predicted_row(int batch)
 {
     return (struct bench_row){
@@ -374,7 +385,6 @@ static struct bench_row predicted_row(int batch)
         .cost = {.weight_bytes = 4000,
                  .kv_bytes = 1000,
                  .flops = {.floats = 1000, .quants = 32000, .attention = 2000}},
-        .limits = {1e9, 10e9, 40e9},
     };
 }
 
@@ -385,7 +395,8 @@ START_TEST(predictions_by_hand)
     rows[0].p50_us = 10;
     /* Ten: weights 4 against 1 + 8, caches 10 against 2. */
     rows[1].p50_us = 38;
-    struct bench b = {.rows = rows, .n_rows = 2};
+    struct machine m = hand_machine();
+    struct bench b = {.rows = rows, .n_rows = 2, .machines = &m, .n_machines = 1};
     bench_predict(&b);
     ck_assert_double_eq_tol(rows[0].predicted_us, 5, 1e-9);
     ck_assert_double_eq_tol(rows[0].limit_tokens_per_s, 2e5, 1e-6);
@@ -393,24 +404,28 @@ START_TEST(predictions_by_hand)
     ck_assert_double_eq_tol(rows[1].predicted_us, 19, 1e-9);
     ck_assert_double_eq_tol(rows[1].limit_tokens_per_s, 10 / 19e-6, 1e-3);
     ck_assert_double_eq_tol(rows[1].share_of_limit, 0.5, 1e-9);
-    ck_assert_double_eq_tol(b.limits.bytes_per_s, 1e9, 1);
+    ck_assert_double_eq_tol(rows[0].limits.bytes_per_s, 1e9, 1);
 }
 END_TEST
 
-/* A row that is faster than the limits raises its own, and those of all that can do no worse. */
+/* A row that is faster than the limits raises those of all that can do no worse: that read as many
+ * bytes or fewer with as many threads. */
 START_TEST(limits_are_never_exceeded)
 {
     struct bench_row rows[3] = {predicted_row(1), predicted_row(10), predicted_row(1)};
     rows[0].p50_us = 2; /* 5,000 bytes: 2.5 GB/s */
     rows[1].p50_us = 38;
+    rows[1].cost.kv_bytes = 2000; /* 24,000 bytes */
     rows[2].p50_us = 10;
-    rows[2].threads = 2;
-    struct bench b = {.rows = rows, .n_rows = 3};
+    rows[2].pool = 1;
+    struct machine m[2] = {hand_machine(), hand_machine()};
+    m[0].bytes_per_s[13] = m[0].bytes_per_s[15] = 1e9;
+    struct bench b = {.rows = rows, .n_rows = 3, .machines = m, .n_machines = 2};
     bench_predict(&b);
     ck_assert_double_eq_tol(rows[0].share_of_limit, 1, 1e-9);
     ck_assert_double_eq_tol(rows[0].limits.bytes_per_s, 2.5e9, 1);
     ck_assert_double_eq_tol(rows[1].limits.bytes_per_s, 1e9, 1); /* more bytes */
-    ck_assert_double_eq_tol(rows[1].predicted_us, 19, 1e-9);
+    ck_assert_double_eq_tol(rows[1].predicted_us, 29, 1e-9);
     ck_assert_double_eq_tol(rows[2].limits.bytes_per_s, 1e9, 1); /* other threads */
 
     /* Ten sequences in 10 us: 14,000 bytes are 1.4 GB/s, 30,000 operations 3 and 320,000 32
@@ -419,13 +434,35 @@ START_TEST(limits_are_never_exceeded)
     struct bench_row fast[2] = {predicted_row(10), predicted_row(1)};
     fast[0].p50_us = 10;
     fast[1].p50_us = 20;
-    b = (struct bench){.rows = fast, .n_rows = 2};
+    m[0] = hand_machine();
+    b = (struct bench){.rows = fast, .n_rows = 2, .machines = m, .n_machines = 1};
     bench_predict(&b);
     const double over = (9 + 10 / 1.4) / 10;
     ck_assert_double_eq_tol(fast[0].predicted_us, 10, 1e-9);
     ck_assert_double_eq_tol(fast[0].limits.bytes_per_s, 1.4e9 * over, 1);
     ck_assert_double_eq_tol(fast[0].limits.fma_flops_per_s, 10e9 * over, 1);
     ck_assert_double_eq_tol(fast[1].limits.dot_flops_per_s, 40e9 * over, 1);
+    ck_assert_double_eq_tol(fast[1].limits.bytes_per_s, 1.4e9 * over, 1); /* the same class */
+}
+END_TEST
+
+/* Whatever was reached, of one class equal rates are equal shares. */
+START_TEST(equal_rates_are_equal_shares)
+{
+    struct bench_row rows[4];
+    struct machine m = hand_machine();
+    m.bytes_per_s[12] = m.bytes_per_s[13] = 1.1e9;
+    for (int i = 0; i < 4; i++) {
+        rows[i] = predicted_row(1);
+        rows[i].cost = (struct cost){.weight_bytes = 4500 + 3000 * (uint64_t)i};
+        rows[i].p50_us = (double)rows[i].cost.weight_bytes / 500;
+    }
+    struct bench b = {.rows = rows, .n_rows = 4, .machines = &m, .n_machines = 1};
+    bench_predict(&b);
+    for (int i = 0; i < 4; i++) {
+        ck_assert_double_eq_tol(rows[i].limits.bytes_per_s, 1.1e9, 1);
+        ck_assert_double_eq_tol(rows[i].share_of_limit, 0.5 / 1.1, 1e-9);
+    }
 }
 END_TEST
 
@@ -445,6 +482,7 @@ int main(void)
     tcase_add_test(t, summary_of_known_samples);
     tcase_add_test(t, predictions_by_hand);
     tcase_add_test(t, limits_are_never_exceeded);
+    tcase_add_test(t, equal_rates_are_equal_shares);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

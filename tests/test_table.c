@@ -220,6 +220,114 @@ START_TEST(one_struct)
 }
 END_TEST
 
+/* --- on a terminal --------------------------------------------------------------------------- */
+
+struct wide_row {
+    const char *best, *name, *note;
+    int a, b, c;
+};
+
+static const struct report_field wide[] = {
+    {NULL, "", MEMBER(wide_row, best), .accent = ACCENT_ROW},
+    {"name", "name", MEMBER(wide_row, name)},
+    {"a", "first", MEMBER(wide_row, a), .rank = 1},
+    {"b", "second", MEMBER(wide_row, b), .rank = 2},
+    {"c", "third", MEMBER(wide_row, c), .rank = 2},
+    {NULL, "note", MEMBER(wide_row, note), .rank = 1, .accent = ACCENT_CELL},
+};
+static const struct wide_row wide_rows[] = {
+    {"*", "one", "", 1, 2, 3}, {"", "two", "", 4, 5, 6}, {"", "three", "odd", 7, 8, 9}};
+
+static void print_wide(enum table_format format, int width, bool colours, int n_rows,
+                       const char *expected)
+{
+    struct descriptor o;
+    struct report t;
+    output_begin(&o);
+    o.out.columns = width;
+    o.out.colours = colours;
+    report_begin(&t, format, wide, REPORT_LENGTH(wide), &o.out);
+    for (int i = 0; i < n_rows; i++)
+        report_row(&t, &wide_rows[i]);
+    ck_assert_int_eq(report_end(&t, NULL), STATUS_OK);
+    output_is(&o, expected);
+}
+
+/* Of the highest rank the last column goes first, an empty one before all others, without a word.
+ */
+START_TEST(columns_that_fit)
+{
+    static const char all[] = "   name   first  second  third  note\n"
+                              "*  one        1       2      3\n"
+                              "   two        4       5      6\n"
+                              "   three      7       8      9  odd\n";
+    print_wide(TABLE_ALIGNED, 0, false, 3, all);
+    print_wide(TABLE_ALIGNED, 36, false, 3, all);
+    print_wide(TABLE_ALIGNED, 35, false, 3,
+               "   name   first  second  note\n"
+               "*  one        1       2\n"
+               "   two        4       5\n"
+               "   three      7       8  odd\n"
+               "Too wide, left out: third; -v shows\n"
+               "  all.\n");
+    print_wide(TABLE_ALIGNED, 29, false, 2,
+               "   name  first  second  third\n"
+               "*  one       1       2      3\n"
+               "   two       4       5      6\n");
+    print_wide(TABLE_ALIGNED, 3, false, 2,
+               "   name\n"
+               "*  one\n"
+               "   two\n"
+               "Too\n  wide,\n  left\n  out:\n  first,\n  second,\n  third;\n  -v\n  shows\n"
+               "  all.\n");
+    print_wide(TABLE_CSV, 3, true, 1, "name,a,b,c\none,1,2,3\n");
+    print_wide(TABLE_MD, 3, true, 1,
+               "|   | name | first | second | third | note |\n"
+               "|:--|:-----|------:|-------:|------:|:-----|\n"
+               "| * | one  |     1 |      2 |     3 |      |\n");
+}
+END_TEST
+
+START_TEST(one_row_goes_downwards)
+{
+    print_wide(TABLE_ALIGNED, 20, false, 1,
+               "        *\nname    one\nfirst   1\nsecond  2\nthird   3\n");
+}
+END_TEST
+
+START_TEST(accents)
+{
+    print_wide(TABLE_ALIGNED, 80, true, 3,
+               "   name   first  second  third  note\n"
+               "\033[1m*\033[m  \033[1mone\033[m        \033[1m1\033[m       "
+               "\033[1m2\033[m      \033[1m3\033[m\n"
+               "   two        4       5      6\n"
+               "   three      7       8      9  \033[33modd\033[m\n");
+}
+END_TEST
+
+/* A last column that is never left out goes on in further lines. */
+START_TEST(a_text_is_broken)
+{
+    static const struct report_field two[] = {{NULL, "k", .type = REPORT_TEXT},
+                                              {NULL, "value", .type = REPORT_TEXT}};
+    struct descriptor o;
+    struct report t;
+    output_begin(&o);
+    o.out.columns = 30;
+    report_begin(&t, TABLE_ALIGNED, two, 2, &o.out);
+    report_string(&t, "a");
+    report_string(&t, "some words that are more than a line can take");
+    report_string(&t, "b");
+    report_string(&t, "few");
+    ck_assert_int_eq(report_end(&t, NULL), STATUS_OK);
+    output_is(&o, "k  value\n"
+                  "a  some words that are more\n"
+                  "   than a line can take\n"
+                  "b  few\n");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("table");
@@ -234,6 +342,10 @@ int main(void)
     tcase_add_test(t, hostile_cells);
     tcase_add_loop_test(t, reports, 0, 5);
     tcase_add_test(t, one_struct);
+    tcase_add_test(t, columns_that_fit);
+    tcase_add_test(t, one_row_goes_downwards);
+    tcase_add_test(t, accents);
+    tcase_add_test(t, a_text_is_broken);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

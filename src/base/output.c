@@ -8,6 +8,8 @@ void output_init(struct output *o, bool (*send)(struct output *, const char *, s
 {
     o->send = send;
     o->failed = false;
+    o->columns = 0;
+    o->colours = false;
     o->len = 0;
 }
 

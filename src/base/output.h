@@ -17,6 +17,10 @@ struct output {
      * as the first member of his own. */
     bool (*send)(struct output *o, const char *bytes, size_t len);
     bool failed; /* sticky */
+    /* Of the terminal that shows it: what prints tables keeps to them. 0: there is none, or
+     * everything is wanted; lines are as long as they are. */
+    int columns;
+    bool colours; /* the terminal has them, and nobody minds */
     size_t len;
     char buffer[8192];
 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file_output.h"
+#include "cli/columns.h"
 #include "cli/token_record.h"
 #include "measure/npy.h"
 
@@ -24,15 +25,15 @@ struct attend_row {
 static const struct report_field fields[] = {
     {"layer", "layer", MEMBER(attend_row, layer)},
     {"head", "head", MEMBER(attend_row, head)},
-    {"variant", "variant", MEMBER(attend_row, variant)},
-    {"kv_head", "K/V", MEMBER(attend_row, kv_head)},
-    {"entropy", "entropy", MEMBER(attend_row, entropy), "%.2f"},
-    {"distance", "distance", MEMBER(attend_row, distance), "%.1f"},
+    {"variant", "variant", MEMBER(attend_row, variant), .rank = 1},
+    {"kv_head", "K/V", MEMBER(attend_row, kv_head), .rank = 3},
+    {"entropy", "entropy", MEMBER(attend_row, entropy), "%.2f", .rank = 2},
+    {"distance", "distance", MEMBER(attend_row, distance), "%.1f", .rank = 5},
     {"first", "first", MEMBER(attend_row, first), "%.3f", .none = "–"},
     {"previous", "prev", MEMBER(attend_row, previous), "%.3f", .none = "–"},
-    {"self", "self", MEMBER(attend_row, self), "%.3f"},
+    {"self", "self", MEMBER(attend_row, self), "%.3f", .rank = 6},
     {"induction", "induct", MEMBER(attend_row, induction), "%.3f", .none = "–"},
-    {NULL, "strongest", MEMBER(attend_row, pair)},
+    {NULL, "strongest", MEMBER(attend_row, pair), .rank = 7},
     {"strongest_query", NULL, MEMBER(attend_row, query)},
     {"strongest_key", NULL, MEMBER(attend_row, key)},
     {"strongest", NULL, MEMBER(attend_row, strongest)},
@@ -232,15 +233,22 @@ static enum status print_query(const struct attend_view *v, enum table_format fo
 
 /* --- figures --------------------------------------------------------------------------------- */
 
-enum status attend_print(const struct attend_view *v, enum table_format format, struct output *out,
-                         struct err *e)
+enum status attend_check_columns(const char *columns, enum table_format format, struct err *e)
 {
-    struct report_field chosen[N_FIELDS];
+    return columns_check(columns, format, &(struct columns_table){fields, N_FIELDS}, 1, e);
+}
+
+enum status attend_print(const struct attend_view *v, enum table_format format, const char *columns,
+                         struct output *out, struct err *e)
+{
+    struct report_field own[N_FIELDS];
+    struct columns chosen;
     struct report r;
     if (v->wanted.query >= 0)
         return print_query(v, format, out, e);
-    choose_fields(v, chosen);
-    report_begin(&r, format, chosen, N_FIELDS, out);
+    choose_fields(v, own);
+    columns_choose(columns, format, columns ? fields : own, N_FIELDS, &chosen);
+    report_begin(&r, format, chosen.fields, chosen.n, out);
     for (int at = 0; at < v->n_rows * v->n_columns; at++) {
         for (int s = 0; s < v->n_sides; s++) {
             const struct attend_row row = row_of(v, s, at);

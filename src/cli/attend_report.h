@@ -9,9 +9,13 @@
 #include "cli/attend_view.h"
 #include "show/report.h"
 
-/* A row a head and side, the figures or, of one query, the keys. STATUS_NO_MEMORY. */
-enum status attend_print(const struct attend_view *v, enum table_format format, struct output *out,
-                         struct err *e);
+/* Whether the figures have such columns, see cli/columns.h. */
+enum status attend_check_columns(const char *columns, enum table_format format, struct err *e);
+
+/* A row a head and side, the figures, of them those columns, or, of one query, the keys.
+ * STATUS_NO_MEMORY. */
+enum status attend_print(const struct attend_view *v, enum table_format format, const char *columns,
+                         struct output *out, struct err *e);
 
 /* An object with what the arrays' axes stand for, the tokens with their text, and the figures. The
  * failures of file_writer. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/columns.h"
 #include "cli/generate_draft.h"
 #include "cli/numbers.h"
 #include "cli/progress.h"
@@ -34,13 +35,13 @@ static const struct report_field fields[] = {
     {"draft", "draft", MEMBER(draft_row, draft)},
     {"tokens_per_s", "tokens/s", MEMBER(draft_row, tokens_per_s), "%.1f"},
     {"speedup", "speed-up", MEMBER(draft_row, speedup), "%.3f"},
-    {"speedup_min", "least", MEMBER(draft_row, speedup_min), "%.3f"},
-    {"speedup_max", "most", MEMBER(draft_row, speedup_max), "%.3f"},
-    {"predicted_speedup", "predicted", MEMBER(draft_row, predicted_speedup), "%.3f"},
-    {"drafted", "drafted", MEMBER(draft_row, drafted)},
-    {"accepted", "accepted", MEMBER(draft_row, accepted)},
-    {"share", "share", MEMBER(draft_row, share), "%.3f"},
-    {"tokens_per_step", "tokens a step", MEMBER(draft_row, tokens_per_step), "%.2f"},
+    {"speedup_min", "least", MEMBER(draft_row, speedup_min), "%.3f", .rank = 5},
+    {"speedup_max", "most", MEMBER(draft_row, speedup_max), "%.3f", .rank = 5},
+    {"predicted_speedup", "predicted", MEMBER(draft_row, predicted_speedup), "%.3f", .rank = 4},
+    {"drafted", "drafted", MEMBER(draft_row, drafted), .rank = 7},
+    {"accepted", "accepted", MEMBER(draft_row, accepted), .rank = 6},
+    {"share", "share", MEMBER(draft_row, share), "%.3f", .rank = 3},
+    {"tokens_per_step", "tokens a step", MEMBER(draft_row, tokens_per_step), "%.2f", .rank = 2},
     {"draft_seconds", NULL, MEMBER(draft_row, draft_seconds)},
     {"target_seconds", NULL, MEMBER(draft_row, target_seconds)},
 };
@@ -152,7 +153,10 @@ static enum status print_rows(const struct bench_draft *b, const struct measurin
                               struct output *out, struct err *e)
 {
     struct report r;
-    report_begin(&r, (enum table_format)b->format, fields, REPORT_LENGTH(fields), out);
+    struct columns chosen;
+    const enum table_format format = (enum table_format)b->format;
+    columns_choose(b->columns, format, fields, REPORT_LENGTH(fields), &chosen);
+    report_begin(&r, format, chosen.fields, chosen.n, out);
     for (int i = 0; i <= b->options->drafts.n; i++)
         report_row(&r, &m->rows[i]);
     return report_end(&r, e);
@@ -213,6 +217,8 @@ enum status bench_draft_run(const struct invocation *inv, const struct bench_dra
 {
     const struct input_options input = {.file = b->options->text};
     struct engine_options engine = {.threads = b->threads};
+    const struct columns_table table = {fields, REPORT_LENGTH(fields)};
+    TRY(columns_check(b->columns, (enum table_format)b->format, &table, 1, e));
     TRY(parse_kv_type(b->kv_type, &engine.kv_type, e));
     for (int i = 0; i < b->options->drafts.n; i++) {
         struct generate_draft d = {.source = DRAFT_NONE};

@@ -22,7 +22,8 @@ struct bench_draft {
     const struct common_options *common;
     const char *threads, *kv_type, *batch; /* one of each, as the options have them */
     int prompt, n, repeats;
-    int format; /* an enum table_format */
+    int format;          /* an enum table_format */
+    const char *columns; /* of the table; NULL: all */
 };
 
 /* Runs it all and prints a row for no draft and for each. Fails as the parts do. */

@@ -5,10 +5,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/figures.h"
 #include "base/file.h"
 #include "base/utf8.h"
+#include "cli/columns.h"
 #include "cli/numbers.h"
 #include "cli/version.h"
+#include "show/paragraph.h"
 #include "show/report.h"
 
 /* Repeats whose medians differ by more than this say that the machine was busy. */
@@ -47,29 +50,52 @@ void bench_machine(const struct bench_report *r, char *line, size_t size)
              threads, DECODE_VERSION, compiler_name());
 }
 
+/* Of the lines above and below the table, where a terminal breaks them. */
+#define INDENT 2
+
+/* The limits of one number of threads: a bandwidth for each class of working sets. */
+static void print_limits(const struct bench_report *r, int at, struct paragraph *p)
+{
+    const struct machine *m = &r->bench->machines[at];
+    const int threads = r->spec->threads.items[at];
+    struct machine_class classes[MACHINE_POWERS];
+    const int n = machine_classes(m, classes);
+    paragraph_puts(p, "roofline");
+    if (r->bench->n_machines > 1)
+        paragraph_printf(p, " of %d thread%s", threads, threads == 1 ? "" : "s");
+    for (int i = 0; i < n; i++) {
+        const struct machine_class *c = &classes[i];
+        paragraph_printf(p, "%s %.1f GB/s of %s", i ? "," : ": reads", c->bytes_per_s / 1e9,
+                         figure_bytes((double)c->from).text);
+        if (c->to > c->from)
+            paragraph_printf(p, " to %s", figure_bytes((double)c->to).text);
+    }
+    paragraph_printf(p, "; multiplies %.0f GFLOP/s, with quantised weights %.0f\n",
+                     m->fma_flops_per_s / 1e9, m->dot_flops_per_s / 1e9);
+}
+
 static void print_header(const struct bench_report *r, struct output *out)
 {
     const struct config *c = &r->spec->config;
+    struct paragraph p = paragraph_begin(out, INDENT);
     char machine[512];
     bench_machine(r, machine, sizeof machine);
     char subject[512]; /* a file's name may have control characters */
     snprintf(subject, sizeof subject, "%s", r->subject);
     utf8_strip(subject);
-    output_printf(out,
-                  "%s: %d layers, d_model %d, %d heads of %d, d_ff %d, vocabulary %d, "
-                  "context %d\n",
-                  subject, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab,
-                  c->n_ctx);
-    output_printf(out, "%s\n", machine);
-    output_printf(out,
-                  "roofline: reads %.1f GB/s at the largest step's bytes, multiplies %.0f "
-                  "GFLOP/s, with quantised weights %.0f\n",
-                  r->bench->limits.bytes_per_s / 1e9, r->bench->limits.fma_flops_per_s / 1e9,
-                  r->bench->limits.dot_flops_per_s / 1e9);
-    output_printf(out,
-                  "%d repeats of %d steps, each at exactly its depth, after %d warm-up "
-                  "steps; the rows take turns\n\n",
-                  r->spec->repeats, r->spec->n, r->spec->warmup);
+    paragraph_printf(&p,
+                     "%s: %d layers, d_model %d, %d heads of %d, d_ff %d, vocabulary %d, "
+                     "context %d\n%s\n",
+                     subject, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab,
+                     c->n_ctx, machine);
+    for (int i = 0; i < r->bench->n_machines; i++)
+        print_limits(r, i, &p);
+    paragraph_printf(&p,
+                     "%d repeat%s of %d step%s, each at exactly its depth, after %d warm-up "
+                     "step%s; the rows take turns\n\n",
+                     r->spec->repeats, r->spec->repeats == 1 ? "" : "s", r->spec->n,
+                     r->spec->n == 1 ? "" : "s", r->spec->warmup, r->spec->warmup == 1 ? "" : "s");
+    paragraph_end(&p);
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
@@ -114,12 +140,12 @@ struct shown_row {
 
 /* What people read in another place is in the list twice. */
 static const struct report_field fields[] = {
-    {NULL, "", MEMBER(shown_row, best)},
+    {NULL, "", MEMBER(shown_row, best), .accent = ACCENT_ROW},
     {"variant", "variant", MEMBER(shown_row, variant)},
     {"n_kv_heads", NULL, MEMBER(shown_row, row.n_kv_heads)},
-    {"type", "type", MEMBER(shown_row, type)},
-    {"kv_type", "KV", MEMBER(shown_row, kv_type)},
-    {"threads", "threads", MEMBER(shown_row, row.threads)},
+    {"type", "type", MEMBER(shown_row, type), .rank = 7},
+    {"kv_type", "KV", MEMBER(shown_row, kv_type), .rank = 7},
+    {"threads", "threads", MEMBER(shown_row, row.threads), .rank = 6},
     {"depth", "depth", MEMBER(shown_row, row.depth)},
     {"batch", "batch", MEMBER(shown_row, row.batch)},
     {"n", NULL, MEMBER(shown_row, n)},
@@ -128,29 +154,32 @@ static const struct report_field fields[] = {
     {"p10_us", NULL, MEMBER(shown_row, row.p10_us)},
     {"p50_us", "p50 µs", MEMBER(shown_row, row.p50_us), "%.1f"},
     {"p90_us", NULL, MEMBER(shown_row, row.p90_us)},
-    {"p99_us", "p99 µs", MEMBER(shown_row, row.p99_us), "%.1f"},
+    {"p99_us", "p99 µs", MEMBER(shown_row, row.p99_us), "%.1f", .rank = 8},
     {"max_us", NULL, MEMBER(shown_row, row.max_us)},
     {"mean_us", NULL, MEMBER(shown_row, row.mean_us)},
-    {"us_per_token", "µs/token", MEMBER(shown_row, row.us_per_token), "%.1f"},
-    {"tokens_per_s", "tokens/s", MEMBER(shown_row, row.tokens_per_s), .figure = figure_rate},
+    {"us_per_token", "µs/token", MEMBER(shown_row, row.us_per_token), "%.1f", .rank = 4},
+    {"tokens_per_s", "tokens/s", MEMBER(shown_row, row.tokens_per_s), .figure = figure_rate,
+     .rank = 3},
     {NULL, "speed-up", MEMBER(shown_row, row.speedup), "%.2fx"},
-    {NULL, "by bytes", MEMBER(shown_row, row.predicted_speedup), "%.2fx"},
-    {NULL, "predicted", MEMBER(shown_row, row.predicted_speedup), "%.2fx"},
+    {NULL, "by bytes", MEMBER(shown_row, row.predicted_speedup), "%.2fx", .rank = 4},
+    {NULL, "predicted", MEMBER(shown_row, row.predicted_speedup), "%.2fx", .rank = 4},
     {"weight_bytes", "weights read", MEMBER(shown_row, row.cost.weight_bytes),
-     .figure = figure_bytes},
-    {"kv_bytes", "KV read", MEMBER(shown_row, row.cost.kv_bytes), .figure = figure_bytes},
-    {NULL, "attention Mflop", MEMBER(shown_row, attention_mflop), "%.1f"},
+     .figure = figure_bytes, .rank = 9},
+    {"kv_bytes", "KV read", MEMBER(shown_row, row.cost.kv_bytes), .figure = figure_bytes,
+     .rank = 7},
+    {NULL, "attention Mflop", MEMBER(shown_row, attention_mflop), "%.1f", .rank = 9},
     {"flops", NULL, MEMBER(shown_row, flops)},
-    {"gb_per_s", "GB/s", MEMBER(shown_row, row.gb_per_s), "%.1f"},
+    {"gb_per_s", "GB/s", MEMBER(shown_row, row.gb_per_s), "%.1f", .rank = 5},
     {"predicted_us", NULL, MEMBER(shown_row, row.predicted_us)},
     {"speedup", NULL, MEMBER(shown_row, row.speedup)},
     {"predicted_speedup", NULL, MEMBER(shown_row, row.predicted_speedup)},
-    {NULL, "of limit", MEMBER(shown_row, percent_of_limit), "%.0f%%"},
-    {"limited_by", "limited by", MEMBER(shown_row, limited_by)},
+    {NULL, "of limit", MEMBER(shown_row, percent_of_limit), "%.0f%%", .rank = 2},
+    {"limited_by", "limited by", MEMBER(shown_row, limited_by), .rank = 6},
     {"prefill_tokens_per_s", "prefill tok/s", MEMBER(shown_row, row.prefill_tokens_per_s),
-     .figure = figure_rate},
+     .figure = figure_rate, .rank = 10},
     {"load_ms", NULL, MEMBER(shown_row, row.load_ms)},
-    {"peak_rss_bytes", "peak RSS", MEMBER(shown_row, row.peak_rss_bytes), .figure = figure_bytes},
+    {"peak_rss_bytes", "peak RSS", MEMBER(shown_row, row.peak_rss_bytes), .figure = figure_bytes,
+     .rank = 10},
     {"logits_hash", NULL, MEMBER(shown_row, hash)},
     {"isa", NULL, MEMBER(shown_row, isa)},
     {"limit_tokens_per_s", NULL, MEMBER(shown_row, row.limit_tokens_per_s)},
@@ -169,7 +198,7 @@ static const struct report_field fields[] = {
     {"version", NULL, MEMBER(shown_row, run.version)},
     {"compiler", NULL, MEMBER(shown_row, run.compiler)},
     {"date", NULL, MEMBER(shown_row, run.date)},
-    {NULL, "note", MEMBER(shown_row, note)},
+    {NULL, "note", MEMBER(shown_row, note), .rank = 1, .accent = ACCENT_CELL},
 };
 #define N_FIELDS REPORT_LENGTH(fields)
 
@@ -186,6 +215,10 @@ static const char footer_of_one[] =
 static const char footer_of_batches[] =
     "\n* fastest at its depth and batch; p50 and p99 of a step, KV read of each sequence;\n"
     "  speed-up over MHA at the same batch, measured and predicted\n";
+static const char footer_of_all[] =
+    "of limit: the time at the roofline of a step's bytes and operations, over the median\n";
+static const char footer_of_noise[] =
+    "noisy: the repeats' medians differ by so much; a quieter machine says more\n";
 
 static bool is_batched(const struct bench_report *r)
 {
@@ -201,17 +234,23 @@ static bool has_latent(const struct bench_report *r)
     return has;
 }
 
-static void choose_columns(const struct bench_report *r, struct report_field chosen[N_FIELDS])
+enum status bench_check_columns(const char *columns, enum table_format format, struct err *e)
+{
+    return columns_check(columns, format, &(struct columns_table){fields, N_FIELDS}, 1, e);
+}
+
+static void choose_columns(const struct bench_report *r, enum table_format format,
+                           struct columns *chosen)
 {
     const bool batched = is_batched(r), latent = has_latent(r);
-    memcpy(chosen, fields, sizeof fields);
-    for (int i = 0; i < N_FIELDS; i++) {
-        const char *heading = chosen[i].heading;
+    columns_choose(r->columns, format, fields, N_FIELDS, chosen);
+    for (int i = 0; i < chosen->n && !r->columns; i++) {
+        const char *heading = chosen->fields[i].heading;
         if (!heading || (latent && names_find(headings_of_latent, heading) >= 0))
             continue;
         if (names_find(batched ? headings_of_one : headings_of_batches, heading) >= 0 ||
             strcmp(heading, headings_of_latent[0]) == 0)
-            chosen[i].heading = NULL;
+            chosen->fields[i].heading = NULL;
     }
 }
 
@@ -251,29 +290,41 @@ static struct shown_row shown_row(const struct bench_report *r, const struct ben
     if (row->repeats < r->spec->repeats)
         snprintf(s.note, sizeof s.note, "%d of %d repeats", row->repeats, r->spec->repeats);
     else if (s.noisy)
-        snprintf(s.note, sizeof s.note, "noisy: repeats differ by %.0f%%", row->spread * 100);
+        snprintf(s.note, sizeof s.note, "noisy: %.0f%%", row->spread * 100);
     return s;
+}
+
+/* What the columns' names leave open. */
+static void print_footer(const struct bench_report *r, bool noisy, struct output *out)
+{
+    struct paragraph p = paragraph_begin(out, INDENT);
+    paragraph_puts(&p, is_batched(r) ? footer_of_batches : footer_of_one);
+    paragraph_puts(&p, footer_of_all);
+    paragraph_puts(&p, noisy ? footer_of_noise : "");
+    paragraph_end(&p);
 }
 
 enum status bench_print(const struct bench_report *r, enum table_format format, struct output *out,
                         struct err *e)
 {
     const bool people = table_is_for_people(format);
+    bool noisy = false;
     struct report report;
-    struct report_field chosen[N_FIELDS];
+    struct columns chosen;
     const struct run_facts run = run_facts(r);
-    choose_columns(r, chosen);
+    choose_columns(r, format, &chosen);
     if (people)
         print_header(r, out);
-    report_begin(&report, format, chosen, N_FIELDS, out);
+    report_begin(&report, format, chosen.fields, chosen.n, out);
     for (int i = 0; i < r->bench->n_rows; i++) {
         const struct shown_row row = shown_row(r, &r->bench->rows[i], &run);
         if (row.row.samples)
             report_row(&report, &row);
+        noisy |= row.row.samples && row.noisy;
     }
     const enum status s = report_end(&report, e);
-    if (people)
-        output_puts(out, is_batched(r) ? footer_of_batches : footer_of_one);
+    if (people && !r->columns)
+        print_footer(r, noisy, out);
     return s;
 }
 

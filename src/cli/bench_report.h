@@ -14,7 +14,11 @@ struct bench_report {
     const struct bench_spec *spec;
     const struct bench *bench;
     const char *subject; /* the checkpoint's path, or the shape as given */
+    const char *columns; /* of the rows' table; NULL: all that say something */
 };
+
+/* Whether there are such columns, see cli/columns.h. */
+enum status bench_check_columns(const char *columns, enum table_format format, struct err *e);
 
 /* Rows without samples are left out everywhere. */
 

@@ -6,6 +6,7 @@
 #include "cli/attend_picture.h"
 #include "cli/attend_report.h"
 #include "cli/attend_view.h"
+#include "cli/columns.h"
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/numbers.h"
@@ -22,7 +23,7 @@ struct attend_options {
     struct option_u64 query;
     int top;
     int format;
-    const char *npy, *json, *svg, *show;
+    const char *columns, *npy, *json, *svg, *show;
     bool log, without_first, beside;
 };
 
@@ -48,6 +49,7 @@ static const struct option result_options[] = {
             "instead of the figures the keys that the token at POS, from 0, looks at most"),
     OPT_INT("top", top, "K", 1, 1000, "how many keys", .fallback = "4", .needs = "query"),
     OPT_FORMAT,
+    OPT_COLUMNS,
     OPT_STRING("npy", npy, "FILE", "write all weights, float32 [layers, heads, n, n]"),
     OPT_STRING("json", json, "FILE", "write the tokens, what the axes are, and the figures"),
     OPT_END,
@@ -91,7 +93,7 @@ static enum status write_results(const struct attend_options *o, const struct at
     if (o->svg)
         TRY(attend_write_svg(v, o->svg, o->log, e));
     if (!o->show)
-        return attend_print(v, (enum table_format)o->format, out, e);
+        return attend_print(v, (enum table_format)o->format, o->columns, out, e);
     attend_draw(v, terminal_ink(), o->log, width, out);
     return STATUS_OK;
 }
@@ -137,6 +139,10 @@ static enum status check_attend_options(const struct attend_options *o, struct e
     if (o->show && (o->query.given || o->format != TABLE_ALIGNED))
         return err_set(e, STATUS_USAGE, "--show draws in place of the table that %s is about",
                        o->query.given ? "--query" : "--format");
+    if (o->columns && (o->query.given || o->show))
+        return err_set(e, STATUS_USAGE, "--columns is for the figures; expected it without %s",
+                       o->show ? "--show" : "--query");
+    TRY(attend_check_columns(o->columns, (enum table_format)o->format, e));
     if (o->beside && o->npy)
         return err_set(e, STATUS_USAGE,
                        "--npy writes the weights of one model: expected it without --beside");

@@ -17,6 +17,7 @@
 #include "base/figures.h"
 #include "cli/bench_draft.h"
 #include "cli/bench_report.h"
+#include "cli/columns.h"
 #include "cli/command.h"
 #include "cli/head_choice.h"
 #include "cli/numbers.h"
@@ -38,7 +39,7 @@ struct bench_options {
     struct bench_spec spec; /* its numbers; specify_bench adds the rest */
     int method;             /* an enum convert_method */
     int format;
-    const char *plot, *trace, *without;
+    const char *columns, *plot, *trace, *without;
     struct bench_draft_options draft;
 };
 
@@ -85,6 +86,7 @@ static const struct option measuring_options[] = {
 
 static const struct option result_options[] = {
     OPT_FORMAT,
+    OPT_COLUMNS,
     OPT_STRING("plot", plot, "FILE.svg",
                "draw latency against depth, or, of several batches at one depth, against batch; a "
                "line for each variant"),
@@ -360,7 +362,7 @@ static enum status measure_rows(const struct bench_options *o, struct bench_inpu
         s = bench_run(spec, &b, e);
     progress_end(&in->progress);
     if (s == STATUS_OK || (s == STATUS_INTERRUPTED && has_samples(&b))) {
-        const struct bench_report r = {spec, &b, in->subject};
+        const struct bench_report r = {spec, &b, in->subject, o->columns};
         const enum status reported = report_rows(o, &r, out, e);
         s = reported == STATUS_OK ? s : reported;
     }
@@ -406,7 +408,8 @@ static enum status bench_drafts(const struct invocation *inv, const struct bench
                                   .prompt = o->spec.prompt,
                                   .n = o->spec.n,
                                   .repeats = o->spec.repeats,
-                                  .format = o->format};
+                                  .format = o->format,
+                                  .columns = o->columns};
     return bench_draft_run(inv, &b, e);
 }
 
@@ -416,6 +419,7 @@ static enum status run_bench(const struct invocation *inv, const void *values, s
     if (o->draft.drafts.n > 0)
         return bench_drafts(inv, o, e);
     struct bench_inputs in = {.subject = NULL};
+    TRY(bench_check_columns(o->columns, (enum table_format)o->format, e));
     const enum status s = prepare_and_bench(values, &in, inv->out, e);
     for (int i = 0; i < in.kv_heads.n; i++)
         variant_file_free(&in.converted[i]);
@@ -434,7 +438,9 @@ const struct command command_bench = {
         "its row's depth: the position goes back after it. The caches below have synthetic\n"
         "content, which does not change how long a step takes. A step reads the weights once\n"
         "and every sequence's cache. Its prediction adds, for the products and for attention,\n"
-        "the larger of bytes over bandwidth and operations over peak, all measured. Variants\n"
+        "the larger of bytes over bandwidth and operations over peak, all measured once for\n"
+        "each number of threads. Bandwidth goes by the bytes that a step reads: one for all that\n"
+        "fit the same cache, or none, and between two such classes in proportion. Variants\n"
         "of a checkpoint average its K/V heads, or are converted by --method (then peak RSS\n"
         "counts the converted file, too).\n"
         "Ctrl-C prints what was measured so far.\n"

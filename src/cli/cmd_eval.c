@@ -5,6 +5,7 @@
 #include <limits.h>
 
 #include "base/figures.h"
+#include "cli/columns.h"
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/progress.h"
@@ -16,7 +17,7 @@
 struct eval_options {
     struct common_options common;
     struct engine_options engine;
-    const char *text, *range, *against;
+    const char *text, *range, *against, *columns;
     int ctx, stride;
     int format;
 };
@@ -37,6 +38,7 @@ static const struct option result_options[] = {
     OPT_STRING("against", against, "MODEL2",
                "also the distance from this checkpoint, which must have the same vocabulary"),
     OPT_FORMAT,
+    OPT_COLUMNS,
     OPT_END,
 };
 
@@ -90,29 +92,37 @@ struct eval_row {
 };
 
 static const struct report_field fields[] = {
-    {"tokens", "tokens", MEMBER(eval_row, result.tokens)},
-    {"bytes", "bytes", MEMBER(eval_row, result.bytes)},
+    {"tokens", "tokens", MEMBER(eval_row, result.tokens), .rank = 4},
+    {"bytes", "bytes", MEMBER(eval_row, result.bytes), .rank = 5},
     {"nll", "nll", MEMBER(eval_row, result.nll), "%.4f"},
-    {"nll_stderr", "nll_stderr", MEMBER(eval_row, result.nll_stderr), "%.4f"},
+    {"nll_stderr", "nll_stderr", MEMBER(eval_row, result.nll_stderr), "%.4f", .rank = 6},
     {"perplexity", "perplexity", MEMBER(eval_row, result.perplexity), "%.3f"},
     {"bits_per_byte", "bits_per_byte", MEMBER(eval_row, result.bits_per_byte), "%.4f"},
-    {"tokens_per_s", "tokens_per_s", MEMBER(eval_row, tokens_per_s), "%.0f"},
+    {"tokens_per_s", "tokens_per_s", MEMBER(eval_row, tokens_per_s), "%.0f", .rank = 7},
     /* With --against. */
     {"kl_mean", "kl_mean", MEMBER(eval_row, result.kl_mean), "%.6f"},
-    {"kl_p99", "kl_p99", MEMBER(eval_row, result.kl_p99), "%.6f"},
-    {"top1_agreement", "top1_agreement", MEMBER(eval_row, result.top1_agreement), "%.4f"},
+    {"kl_p99", "kl_p99", MEMBER(eval_row, result.kl_p99), "%.6f", .rank = 3},
+    {"top1_agreement", "top1_agreement", MEMBER(eval_row, result.top1_agreement), "%.4f",
+     .rank = 2},
     {"bits_per_byte_other", "bits_per_byte_other", MEMBER(eval_row, result.bits_per_byte_other),
-     "%.4f"},
+     "%.4f", .rank = 2},
 };
 #define N_AGAINST 4
+
+static int n_fields(const struct eval_options *o)
+{
+    return REPORT_LENGTH(fields) - (o->against ? 0 : N_AGAINST);
+}
 
 static enum status print_result(const struct eval_options *o, const struct eval_result *result,
                                 struct output *out, struct err *e)
 {
     const struct eval_row row = {*result, (double)result->tokens / result->seconds};
     struct report r;
-    report_begin(&r, (enum table_format)o->format, fields,
-                 REPORT_LENGTH(fields) - (o->against ? 0 : N_AGAINST), out);
+    struct columns chosen;
+    const enum table_format format = (enum table_format)o->format;
+    columns_choose(o->columns, format, fields, n_fields(o), &chosen);
+    report_begin(&r, format, chosen.fields, chosen.n, out);
     report_row(&r, &row);
     return report_end(&r, e);
 }
@@ -182,6 +192,8 @@ static enum status run_eval(const struct invocation *inv, const void *values, st
     struct runtime r = {
         .inv = inv, .common = &o->common, .engine = &o->engine, .parts = COMMON_TEXTS};
     TRY(check_eval_options(o, e));
+    const struct columns_table table = {fields, n_fields(o)};
+    TRY(columns_check(o->columns, (enum table_format)o->format, &table, 1, e));
     return runtime_run(&r, &input, eval_text, o, e);
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/figures.h"
+#include "cli/columns.h"
 #include "cli/command.h"
 #include "cli/head_choice.h"
 #include "cli/heads_picture.h"
@@ -21,7 +22,7 @@
 struct heads_options {
     struct common_options common;
     struct engine_options engine; /* its threads; the rest is as the model is */
-    const char *text, *range, *layers, *svg;
+    const char *text, *range, *layers, *columns, *svg;
     int tokens, ablation;
     int format;
 };
@@ -47,6 +48,7 @@ static const struct option text_options[] = {
 
 static const struct option result_options[] = {
     OPT_FORMAT,
+    OPT_COLUMNS,
     OPT_STRING("svg", svg, "FILE", "draw delta_nll, layers down and heads across"),
     OPT_END,
 };
@@ -115,13 +117,14 @@ static const struct report_field fields[] = {
     {"layer", "layer", MEMBER(head_row, worth.layer)},
     {"head", "head", MEMBER(head_row, worth.head)},
     {"delta_nll", "delta_nll", MEMBER(head_row, worth.delta_nll), "%.5f"},
-    {"delta_nll_stderr", "stderr", MEMBER(head_row, worth.delta_nll_stderr), "%.5f"},
-    {"delta_bits_per_byte", "bits/byte", MEMBER(head_row, worth.delta_bits_per_byte), "%.5f"},
-    {"written", "written", MEMBER(head_row, worth.written), "%.3f"},
-    {"stream", "stream", MEMBER(head_row, worth.stream), "%.3f"},
-    {"like", "like", MEMBER(head_row, like)},
-    {"like_score_kept", "score", MEMBER(head_row, kept.score), "%.5f"},
-    {"like_output_kept", "output", MEMBER(head_row, kept.output), "%.5f"},
+    {"delta_nll_stderr", "stderr", MEMBER(head_row, worth.delta_nll_stderr), "%.5f", .rank = 2},
+    {"delta_bits_per_byte", "bits/byte", MEMBER(head_row, worth.delta_bits_per_byte), "%.5f",
+     .rank = 5},
+    {"written", "written", MEMBER(head_row, worth.written), "%.3f", .rank = 3},
+    {"stream", "stream", MEMBER(head_row, worth.stream), "%.3f", .rank = 6},
+    {"like", "like", MEMBER(head_row, like), .rank = 4},
+    {"like_score_kept", "score", MEMBER(head_row, kept.score), "%.5f", .rank = 4},
+    {"like_output_kept", "output", MEMBER(head_row, kept.output), "%.5f", .rank = 7},
 };
 
 static struct head_row row_of(const struct heads_job *job, const struct head_worth *w)
@@ -140,7 +143,10 @@ static struct head_row row_of(const struct heads_job *job, const struct head_wor
 static enum status print_heads(const struct heads_job *job, struct output *out, struct err *e)
 {
     struct report r;
-    report_begin(&r, (enum table_format)job->options->format, fields, REPORT_LENGTH(fields), out);
+    struct columns chosen;
+    const enum table_format format = (enum table_format)job->options->format;
+    columns_choose(job->options->columns, format, fields, REPORT_LENGTH(fields), &chosen);
+    report_begin(&r, format, chosen.fields, chosen.n, out);
     for (int i = 0; i < job->result.n_done; i++) {
         const struct head_row row = row_of(job, &job->result.heads[i]);
         report_row(&r, &row);
@@ -332,6 +338,8 @@ static enum status run_heads(const struct invocation *inv, const void *values, s
     struct runtime r = {
         .inv = inv, .common = &o->common, .engine = &o->engine, .parts = COMMON_TEXTS};
     TRY(check_heads_options(o, e));
+    const struct columns_table table = {fields, REPORT_LENGTH(fields)};
+    TRY(columns_check(o->columns, (enum table_format)o->format, &table, 1, e));
     return runtime_run(&r, &input, measure_text, o, e);
 }
 

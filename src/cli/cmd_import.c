@@ -54,15 +54,15 @@ struct import_row {
 };
 
 static const struct report_field fields[] = {
-    {"format", "from", MEMBER(import_row, format)},
+    {"format", "from", MEMBER(import_row, format), .rank = 2},
     {"architecture", "architecture", MEMBER(import_row, architecture)},
     {"variant", "variant", MEMBER(import_row, variant)},
-    {"n_layers", "layers", MEMBER(import_row, n_layers)},
-    {"d_model", "d_model", MEMBER(import_row, d_model)},
-    {"n_heads", "heads", MEMBER(import_row, n_heads)},
-    {"n_kv_heads", "kv_heads", MEMBER(import_row, n_kv_heads)},
-    {"n_ctx", "context", MEMBER(import_row, n_ctx)},
-    {"n_vocab", "vocab", MEMBER(import_row, n_vocab)},
+    {"n_layers", "layers", MEMBER(import_row, n_layers), .rank = 3},
+    {"d_model", "d_model", MEMBER(import_row, d_model), .rank = 3},
+    {"n_heads", "heads", MEMBER(import_row, n_heads), .rank = 4},
+    {"n_kv_heads", "kv_heads", MEMBER(import_row, n_kv_heads), .rank = 4},
+    {"n_ctx", "context", MEMBER(import_row, n_ctx), .rank = 5},
+    {"n_vocab", "vocab", MEMBER(import_row, n_vocab), .rank = 5},
     {"bytes", "bytes", MEMBER(import_row, bytes)},
 };
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/columns.h"
 #include "cli/command.h"
 #include "cli/common.h"
 #include "cli/info.h"
@@ -26,6 +27,7 @@ struct info_options {
     const char *latent, *depths, *batches, *bandwidth, *threads;
     int kv_type;
     int format;
+    const char *columns;
 };
 
 static const char *const output_names[] = {"tied", "own", NULL};
@@ -38,6 +40,7 @@ static const struct option own_options[] = {
     OPT_FLAG("check", check,
              "read every tensor and count values that are not finite; exit code 3 if there are"),
     OPT_FORMAT,
+    OPT_COLUMNS,
     OPT_END,
 };
 
@@ -138,7 +141,7 @@ static enum status refuse_nonfinite(const struct info *info, struct err *e)
 /* What is asked about steps; info's cost borrows it. */
 struct asked_steps {
     struct int_list ranks, depths, batches;
-    struct machine machine;
+    struct pool *pool;
 };
 
 static enum status read_bandwidth(const struct info_options *o, struct asked_steps *a,
@@ -148,8 +151,9 @@ static enum status read_bandwidth(const struct info_options *o, struct asked_ste
     if (!o->bandwidth)
         return STATUS_OK;
     if (strcmp(o->bandwidth, "auto") == 0) {
-        s->machine = &a->machine;
-        return runtime_workers(&o->common, o->threads, &a->machine.kernels, &a->machine.pool, e);
+        TRY(runtime_workers(&o->common, o->threads, &s->kernels, &a->pool, e));
+        s->pool = a->pool;
+        return STATUS_OK;
     }
     if (o->threads)
         return err_set(e, STATUS_USAGE, "-t is for --bandwidth auto; expected none with '%.60s'",
@@ -280,11 +284,12 @@ static enum status run_info(const struct invocation *inv, const void *values, st
                         .tokenizer_model = {"", 0},
                         .list_tensors = o->tensors,
                         .format = (enum table_format)o->format,
+                        .columns = o->columns,
                         .out = inv->out};
     TRY(check_info_options(o, e));
     const enum status s = show_info(o, &asked, &info, e);
     info_cost_free(&info.cost);
-    pool_free(asked.machine.pool);
+    pool_free(asked.pool);
     free(info.checks);
     tokenizer_free(info.tokenizer);
     gguf_free(info.gguf);

@@ -57,9 +57,9 @@ static const struct report_field fields[] = {
     {"to", "to", MEMBER(quantize_row, to)},
     {"bytes_before", "bytes_before", MEMBER(quantize_row, bytes_before)},
     {"bytes_after", "bytes_after", MEMBER(quantize_row, bytes_after)},
-    {"rms_error", "rms_error", MEMBER(quantize_row, error.rms), "%.7f"},
-    {"relative_error", "relative_error", MEMBER(quantize_row, error.relative), "%.7f"},
-    {"max_error", "max_error", MEMBER(quantize_row, error.max), "%.7f"},
+    {"rms_error", "rms_error", MEMBER(quantize_row, error.rms), "%.7f", .rank = 2},
+    {"relative_error", "relative_error", MEMBER(quantize_row, error.relative), "%.7f", .rank = 1},
+    {"max_error", "max_error", MEMBER(quantize_row, error.max), "%.7f", .rank = 3},
 };
 
 static const struct quantize_error no_error = {(double)NAN, (double)NAN, (double)NAN};

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/file_output.h"
+#include "cli/columns.h"
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/paths.h"
@@ -29,7 +30,7 @@
 struct study_options {
     struct common_options common; /* its positional is TEXT, its model stays NULL */
     const char *dir, *from, *kv_heads, *methods, *latent, *alphas, *scratch, *shard, *plot,
-        *frontier, *threads;
+        *frontier, *threads, *columns;
     int n_seeds, format;
     struct option_u64 first_seed;
     bool teacher;
@@ -76,6 +77,7 @@ static const struct option result_options[] = {
                "draw bits per byte over the cache's bytes a token, as converted and after 1% (or "
                "the least percent of --alpha)"),
     OPT_FORMAT,
+    OPT_COLUMNS,
     OPT_END,
 };
 
@@ -276,6 +278,7 @@ static enum status check_study_options(const struct study_options *o, struct stu
         return err_set(e, STATUS_USAGE,
                        "--val-fraction: the held-out part is what cells are compared on; expected "
                        "more than 0");
+    TRY(study_check_columns(o->columns, (enum table_format)o->format, e));
     const struct named_path outputs[] = {{"--plot", o->plot}, {"--frontier", o->frontier}};
     const struct named_path inputs[] = {{"the text", text}, {"the checkpoint", o->from}};
     TRY(paths_check(outputs, 2, inputs, 2, e));
@@ -292,7 +295,7 @@ static enum status show_study(const struct study_options *o, const struct study_
              "%.100s%s%d steps, %d seed%s, %zu bytes of text, the last %g%% held out",
              o->from ? path_name(o->from) : "", o->from ? ", " : "", o->steps.n_steps, n_seeds,
              n_seeds == 1 ? "" : "s", s->text_bytes, 100 * o->steps.val_fraction);
-    TRY(study_report_print(s->plan, means, n, (enum table_format)o->format, out, e));
+    TRY(study_report_print(s->plan, means, n, (enum table_format)o->format, o->columns, out, e));
     if (o->plot)
         TRY(study_write_plot(means, n, subtitle, o->plot, e));
     return o->frontier ? study_write_frontier(means, n, subtitle, o->frontier, e) : STATUS_OK;

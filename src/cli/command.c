@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "show/paragraph.h"
+
 #define COMMAND_ROW(name) &command_##name,
 static const struct command *const commands[] = {COMMANDS(COMMAND_ROW) NULL};
 #undef COMMAND_ROW
@@ -25,14 +27,26 @@ enum status command_help(const struct command *c, struct output *out, struct err
     char *options = options_help(&c->spec);
     if (!options)
         return err_set(e, STATUS_NO_MEMORY, "out of memory: the help text");
-    output_printf(out, "usage: decode %s %s\n\n%s\n\n", c->name, c->usage, c->summary);
-    output_puts(out, options);
+    struct paragraph p = paragraph_begin(out, sizeof "usage: " - 1);
+    paragraph_printf(&p, "usage: decode %s %s\n\n%s\n\n", c->name, c->usage, c->summary);
+    paragraph_end(&p);
+    paragraph_reflow(out, options);
     free(options);
     if (c->notes) {
         output_puts(out, "\n");
-        output_puts(out, c->notes); /* longer than output_printf's line */
+        paragraph_reflow(out, c->notes);
     }
     return STATUS_OK;
+}
+
+/* Who wants more of everything wants whole tables, too. */
+static bool is_verbose(const struct option_spec *spec, const void *values)
+{
+    for (const struct option_group *g = spec->groups; g->title; g++)
+        for (const struct option *o = g->options; o->kind != OPTION_END; o++)
+            if (o->kind == OPTION_FLAG && strcmp(o->name, "verbose") == 0)
+                return *(const bool *)((const char *)values + g->base + o->offset);
+    return false;
 }
 
 enum status command_run(const struct command *c, int argc, char **argv,
@@ -43,6 +57,8 @@ enum status command_run(const struct command *c, int argc, char **argv,
         return err_no_memory(e, "the options", c->values_size);
     bool help;
     enum status s = options_parse(&c->spec, argc, argv, values, &help, e);
+    if (is_verbose(&c->spec, values))
+        inv->out->columns = 0;
     if (s == STATUS_OK)
         s = help ? command_help(c, inv->out, e) : c->run(inv, values, e);
     options_free(&c->spec, values);

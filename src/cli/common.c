@@ -2,8 +2,10 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/utf8.h"
+#include "cli/notice.h"
 #include "cli/source.h"
 
 /* Memory beyond this is announced even without -v. */
@@ -87,15 +89,16 @@ enum status common_config(const char *path, const struct checkpoint *c, struct c
 
 void say(const struct common_options *c, const char *format, ...)
 {
-    char line[SAY_MAX];
+    char line[SAY_MAX] = "decode: ";
+    const size_t head = strlen(line);
     va_list args;
     if (c->quiet)
         return;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    vsnprintf(line + head, sizeof line - head, format, args);
     va_end(args);
     utf8_strip(line);
-    fprintf(stderr, "decode: %s\n", line);
+    notice_put(line, NOTICE_INDENT);
 }
 
 bool says_memory(const struct common_options *c, uint64_t bytes)

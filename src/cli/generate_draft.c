@@ -8,6 +8,7 @@
 
 #include "base/figures.h"
 #include "cli/descriptor.h"
+#include "cli/notice.h"
 #include "cli/numbers.h"
 #include "model/derived.h"
 #include "json/write.h"
@@ -254,9 +255,8 @@ void draft_report(const struct schedule *s, bool json)
     if (json)
         report_json(d, share, tokens, target_ns);
     else
-        fprintf(stderr,
-                "drafts       %" PRIu64 " drafted, %" PRIu64
-                " accepted (%.0f%%); %.2f tokens a step; draft %s, target %s\n",
-                d->n_drafted, d->n_right, 100 * share, tokens, figure_duration(d->draft_ns).text,
-                figure_duration(target_ns).text);
+        notice_summary("drafts       %" PRIu64 " drafted, %" PRIu64
+                       " accepted (%.0f%%); %.2f tokens a step; draft %s, target %s",
+                       d->n_drafted, d->n_right, 100 * share, tokens,
+                       figure_duration(d->draft_ns).text, figure_duration(target_ns).text);
 }

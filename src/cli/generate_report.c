@@ -7,6 +7,7 @@
 #include "base/figures.h"
 #include "base/stats.h"
 #include "cli/generate_draft.h"
+#include "cli/notice.h"
 
 static double percentile_us(const struct schedule_times *t, double p)
 {
@@ -47,31 +48,39 @@ static void say_end(const struct generation *g, const struct common_options *com
         say(common, "%s after %d token%s", what, g->last_made, plural((uint64_t)g->last_made));
 }
 
-static void print_prompt_tokens(const struct schedule_times *t)
+/* After what is said of the prompts. */
+static void report_prompts(const char *what, const struct schedule_times *t)
 {
-    fprintf(stderr, "%" PRIu64 " token%s, %s tokens/s\n", t->n_prefilled, plural(t->n_prefilled),
-            figure_rate(rate(t->n_prefilled, t->prefill_ns)).text);
+    notice_summary("%s%" PRIu64 " token%s, %s tokens/s", what, t->n_prefilled,
+                   plural(t->n_prefilled), figure_rate(rate(t->n_prefilled, t->prefill_ns)).text);
+}
+
+static void report_decoding(struct schedule *s)
+{
+    struct schedule_times *t = &s->times;
+    char times[160] = "";
+    if (t->n_rounds > 0) {
+        stats_sort(t->rounds, t->n_rounds);
+        snprintf(times, sizeof times, ", %s tokens/s; p50 %.0f µs, p99 %.0f µs per %s",
+                 figure_rate(rate(t->n_decoded, t->decode_ns)).text, percentile_us(t, 0.5),
+                 percentile_us(t, 0.99), s->n_places > 1 || s->drafter ? "step" : "token");
+    }
+    notice_summary("decoded      %" PRIu64 " token%s%s", t->n_made, plural(t->n_made), times);
 }
 
 /* All that is the same for one text and many. A step makes a token for each of its texts, and more
  * where they were drafted. */
 static void report_schedule(struct schedule *s, const struct runtime *r, uint64_t seed, bool json)
 {
-    struct schedule_times *t = &s->times;
+    const struct schedule_times *t = &s->times;
     if (t->first_token_at)
-        fprintf(stderr, "first token  %s after start\n",
-                figure_duration(t->first_token_at - r->inv->start_ns).text);
-    fprintf(stderr, "decoded      %" PRIu64 " token%s", t->n_made, plural(t->n_made));
-    if (t->n_rounds > 0) {
-        stats_sort(t->rounds, t->n_rounds);
-        fprintf(stderr, ", %s tokens/s; p50 %.0f µs, p99 %.0f µs per %s",
-                figure_rate(rate(t->n_decoded, t->decode_ns)).text, percentile_us(t, 0.5),
-                percentile_us(t, 0.99), s->n_places > 1 || s->drafter ? "step" : "token");
-    }
+        notice_summary("first token  %s after start",
+                       figure_duration(t->first_token_at - r->inv->start_ns).text);
+    report_decoding(s);
     if (s->n_places > 1)
-        fprintf(stderr, "\nbatch        %d sequences", s->n_places);
-    fprintf(stderr, "\nseed         %" PRIu64 "\npeak memory  %s\n", seed,
-            figure_bytes(peak_bytes()).text);
+        notice_summary("batch        %d sequences", s->n_places);
+    notice_summary("seed         %" PRIu64, seed);
+    notice_summary("peak memory  %s", figure_bytes(peak_bytes()).text);
     draft_report(s, json);
 }
 
@@ -80,19 +89,19 @@ void generate_report(struct generation *g, const struct runtime *r, uint64_t see
     say_end(g, r->common);
     if (r->common->quiet)
         return;
-    fputs("prompt       ", stderr);
-    print_prompt_tokens(&g->schedule.times);
+    report_prompts("prompt       ", &g->schedule.times);
     report_schedule(&g->schedule, r, seed, g->records);
 }
 
 void generate_many_report(struct generation_many *g, const struct runtime *r, uint64_t seed)
 {
+    char done[96];
     if (g->schedule.interrupted)
         say(r->common, "interrupted after %" PRIu64 " prompt%s", g->n_done, plural(g->n_done));
     if (r->common->quiet)
         return;
-    fprintf(stderr, "prompts      %" PRIu64 " done, %" PRIu64 " error%s; ", g->n_done, g->n_errors,
-            plural(g->n_errors));
-    print_prompt_tokens(&g->schedule.times);
+    snprintf(done, sizeof done, "prompts      %" PRIu64 " done, %" PRIu64 " error%s; ", g->n_done,
+             g->n_errors, plural(g->n_errors));
+    report_prompts(done, &g->schedule.times);
     report_schedule(&g->schedule, r, seed, false);
 }

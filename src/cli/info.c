@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/figures.h"
+#include "show/paragraph.h"
 #include "show/report.h"
 
 /* --- the file and its hyperparameters -------------------------------------------------------- */
@@ -351,7 +352,9 @@ static struct info_part info_part_of(const struct info *info, int part)
 static enum status print_parts(const struct info *info, struct err *e)
 {
     struct report r;
-    report_begin(&r, info->format, part_fields, REPORT_LENGTH(part_fields), info->out);
+    struct columns chosen;
+    columns_choose(info->columns, info->format, part_fields, REPORT_LENGTH(part_fields), &chosen);
+    report_begin(&r, info->format, chosen.fields, chosen.n, info->out);
     for (int part = 0; part <= INSPECT_PARTS; part++) {
         const struct info_part p = info_part_of(info, part);
         if (info->format == TABLE_CSV || part == INSPECT_PARTS || p.sum.parameters > 0)
@@ -370,9 +373,11 @@ static void print_textbook(const struct info *info)
 {
     const struct config *c = &info->config;
     const struct info_part attention = info_part_of(info, INSPECT_ATTENTION);
-    output_printf(info->out, "\nattention: %s weights; 4 d_model^2 x %d blocks is %s\n",
-                  figure_grouped(attention.weights).text, config_blocks(c),
-                  figure_grouped(textbook_attention(c)).text);
+    struct paragraph p = paragraph_begin(info->out, 2);
+    paragraph_printf(&p, "\nattention: %s weights; 4 d_model^2 x %d blocks is %s\n",
+                     figure_grouped(attention.weights).text, config_blocks(c),
+                     figure_grouped(textbook_attention(c)).text);
+    paragraph_end(&p);
 }
 
 /* An object of one field of all parts, the total first. */
@@ -401,8 +406,8 @@ static const struct report_field tensor_fields[] = {
     {"tensor", "tensor", MEMBER(info_tensor, tensor.name)},
     {"shape", "shape", MEMBER(info_tensor, shape), .right = true},
     {"type", "type", MEMBER(info_tensor, type)},
-    {"bytes", "bytes", MEMBER(info_tensor, tensor.n_bytes)},
-    {"offset", "offset", MEMBER(info_tensor, offset)},
+    {"bytes", "bytes", MEMBER(info_tensor, tensor.n_bytes), .rank = 1},
+    {"offset", "offset", MEMBER(info_tensor, offset), .rank = 2},
     {"nan", "nan", MEMBER(info_tensor, nan), .none = "not checked"},
     {"inf", "inf", MEMBER(info_tensor, inf), .none = "not checked"},
 };
@@ -435,7 +440,9 @@ static struct info_tensor tensor_of(const struct info *info, size_t i)
 static enum status print_tensors(const struct info *info, bool bad_only, struct err *e)
 {
     struct report r;
-    report_begin(&r, info->format, tensor_fields, n_tensor_fields(info), info->out);
+    struct columns chosen;
+    columns_choose(info->columns, info->format, tensor_fields, n_tensor_fields(info), &chosen);
+    report_begin(&r, info->format, chosen.fields, chosen.n, info->out);
     for (size_t i = 0; i < info->gguf->n_tensors; i++) {
         const struct info_tensor t = tensor_of(info, i);
         if (!bad_only || info->checks[i].nan + info->checks[i].inf > 0)
@@ -558,9 +565,60 @@ static enum status print_for_people(const struct info *info, const struct info_p
     return info->checks ? print_check(info, e) : STATUS_OK;
 }
 
+/* --- chosen columns -------------------------------------------------------------------------- */
+
+/* The tables of this form, of which CSV has one. */
+static int list_tables(const struct info *info, struct columns_table out[4])
+{
+    const bool csv = info->format == TABLE_CSV,
+               steps = shows_variants(info) && info->cost.shows_steps;
+    const bool tensors = info->list_tensors || (csv && info->checks);
+    int n = 0;
+    if (tensors)
+        out[n++] = (struct columns_table){tensor_fields, n_tensor_fields(info)};
+    if (!csv || (!tensors && !steps))
+        out[n++] = (struct columns_table){part_fields, REPORT_LENGTH(part_fields)};
+    if (shows_variants(info) && (!csv || (!tensors && steps)))
+        n += info_cost_tables(&info->cost, info->format, out + n);
+    return n;
+}
+
+/* Not of the costs. */
+static bool is_own(const struct columns_table *t)
+{
+    return t->fields == tensor_fields || t->fields == part_fields;
+}
+
+static enum status print_columns(const struct info *info, struct err *e)
+{
+    struct columns_table tables[4];
+    const int n = list_tables(info, tables);
+    bool any = false;
+    if (table_is_json(info->format))
+        return err_set(e, STATUS_USAGE, "--columns is for tables; expected none with --format %s",
+                       table_formats[info->format]);
+    TRY(columns_check(info->columns, info->format, tables, n, e));
+    for (int i = 0; i < n; i++) {
+        struct columns chosen;
+        columns_choose(info->columns, info->format, tables[i].fields, tables[i].n, &chosen);
+        if (chosen.n == 0 || !is_own(&tables[i]))
+            continue;
+        output_puts(info->out, any ? "\n" : "");
+        any = true;
+        TRY(tables[i].fields == part_fields ? print_parts(info, e) : print_tensors(info, false, e));
+    }
+    if (is_own(&tables[n - 1]))
+        return STATUS_OK;
+    return info_cost_print_columns(&info->cost, info->format, info->columns, &any, info->out, e);
+}
+
+/* --- all ------------------------------------------------------------------------------------- */
+
 enum status info_print(const struct info *info, struct err *e)
 {
     struct info_properties p;
+    if (info->columns)
+        return print_columns(info, e);
     if (info->format == TABLE_CSV && (info->list_tensors || info->checks))
         return print_tensors(info, false, e);
     if (info->format == TABLE_CSV)

@@ -37,10 +37,12 @@ struct info {
     bool list_tensors;
     struct inspect_check *checks; /* [gguf->n_tensors] with --check, or NULL */
     enum table_format format;
+    const char *columns; /* of the tables, which are all that is printed then; NULL: everything */
     struct output *out;
 };
 
-/* Several tables for people, one CSV table, or one JSON object. STATUS_NO_MEMORY. */
+/* Several tables for people, one CSV table, or one JSON object. STATUS_NO_MEMORY; STATUS_USAGE for
+ * columns that no table has. */
 enum status info_print(const struct info *info, struct err *e);
 
 #endif

@@ -7,24 +7,29 @@
 
 #include "base/available.h"
 #include "base/figures.h"
+#include "show/paragraph.h"
+
+/* For measuring this machine. */
+#define MEASURE_SECONDS 1.0
 
 /* --- the cache ------------------------------------------------------------------------------- */
 
 /* A %d in a heading is for the context. */
 static const struct report_field variant_fields[] = {
     {"variant", "KV cache of", MEMBER(inspect_variant, name)},
-    {"n_kv_heads", "K/V heads", MEMBER(inspect_variant, n_kv_heads)},
-    {"parameters", "parameters", MEMBER(inspect_variant, parameters), .grouped = true},
+    {"n_kv_heads", "K/V heads", MEMBER(inspect_variant, n_kv_heads), .rank = 3},
+    {"parameters", "parameters", MEMBER(inspect_variant, parameters), .grouped = true, .rank = 5},
     {"bytes_per_token_f32", "bytes/token f32", MEMBER(inspect_variant, token_f32), .grouped = true},
-    {"bytes_per_token_f16", "bytes/token f16", MEMBER(inspect_variant, token_f16), .grouped = true},
+    {"bytes_per_token_f16", "bytes/token f16", MEMBER(inspect_variant, token_f16), .grouped = true,
+     .rank = 4},
     {"bytes_per_token_q8_0", "bytes/token q8_0", MEMBER(inspect_variant, token_q8_0),
-     .grouped = true},
+     .grouped = true, .rank = 6},
     {"bytes_full_context_f32", "%d tokens f32", MEMBER(inspect_variant, full_f32),
-     .figure = figure_bytes},
+     .figure = figure_bytes, .rank = 2},
     {"bytes_full_context_f16", "%d tokens f16", MEMBER(inspect_variant, full_f16),
-     .figure = figure_bytes},
+     .figure = figure_bytes, .rank = 7},
     {"bytes_full_context_q8_0", "%d tokens q8_0", MEMBER(inspect_variant, full_q8_0),
-     .figure = figure_bytes},
+     .figure = figure_bytes, .rank = 8},
 };
 #define N_VARIANT_FIELDS REPORT_LENGTH(variant_fields)
 
@@ -53,52 +58,52 @@ static bool next_variant(const struct info_cost *cost, struct variants *v)
     return inspect_next_variant(&v->shape, 2, &v->now);
 }
 
-static void print_latent_formula(const struct config *c, struct output *out)
+static void print_latent_formula(const struct config *c, struct paragraph *p)
 {
     int64_t all = 0;
     for (int l = 0; l < c->n_layers; l++)
         all += config_latent(c, l);
-    output_puts(out, "\nOne token takes the numbers that all heads share in all layers (");
+    paragraph_puts(p, "\nOne token takes the numbers that all heads share in all layers (");
     if (all == (int64_t)c->n_layers * config_latent(c, 0))
-        output_printf(out, "%d x %d", c->n_layers, config_latent(c, 0));
+        paragraph_printf(p, "%d x %d", c->n_layers, config_latent(c, 0));
     else
-        output_printf(out, "%" PRId64 " in %d layers", all, c->n_layers);
-    output_puts(out,
-                ")\nx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x tokens "
-                "x sequences.\n\n");
+        paragraph_printf(p, "%" PRId64 " in %d layers", all, c->n_layers);
+    paragraph_puts(p,
+                   ")\vx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x tokens "
+                   "x sequences.\n\n");
 }
 
-static void print_formula(const struct config *c, struct output *out)
+static void print_formula(const struct config *c, struct paragraph *p)
 {
     if (config_is_latent(c)) {
-        print_latent_formula(c, out);
+        print_latent_formula(c, p);
         return;
     }
-    output_puts(out, "\nOne token takes K/V heads of all layers (");
+    paragraph_puts(p, "\nOne token takes K/V heads of all layers (");
     if (config_same_kv_heads(c))
-        output_printf(out, "%d x %d", c->n_layers, c->n_kv_heads);
+        paragraph_printf(p, "%d x %d", c->n_layers, c->n_kv_heads);
     else
-        output_printf(out, "%" PRId64 " in %d layers", config_all_kv_heads(c), c->n_layers);
-    output_printf(out,
-                  ") x numbers of a key and a value (%d + %d)\nx bytes of a number (f32 4, f16 2, "
-                  "q8_0 34/32); the cache is that x tokens x sequences.\n\n",
-                  c->head_dim, config_value_dim(c));
+        paragraph_printf(p, "%" PRId64 " in %d layers", config_all_kv_heads(c), c->n_layers);
+    paragraph_printf(
+        p,
+        ") x numbers of a key and a value (%d + %d)\vx bytes of a number (f32 4, f16 2, "
+        "q8_0 34/32); the cache is that x tokens x sequences.\n\n",
+        c->head_dim, config_value_dim(c));
 }
 
 static enum status print_variants(const struct info_cost *cost, enum table_format format,
-                                  struct output *out, struct err *e)
+                                  const struct columns *chosen, struct output *out, struct err *e)
 {
     struct report r;
     char names[N_VARIANT_FIELDS][48];
     struct report_field named[N_VARIANT_FIELDS];
     struct variants v = {.n_ranks = 0};
-    for (int i = 0; i < N_VARIANT_FIELDS; i++) {
-        snprintf(names[i], sizeof names[i], i ? variant_fields[i].heading : "KV cache of",
-                 cost->shape->config->n_ctx);
-        named[i] = variant_fields[i];
+    for (int i = 0; i < chosen->n; i++) {
+        snprintf(names[i], sizeof names[i], chosen->fields[i].heading, cost->shape->config->n_ctx);
+        named[i] = chosen->fields[i];
         named[i].heading = names[i];
     }
-    report_begin(&r, format, named, N_VARIANT_FIELDS, out);
+    report_begin(&r, format, named, chosen->n, out);
     while (next_variant(cost, &v))
         report_row(&r, &v.now);
     return report_end(&r, e);
@@ -125,23 +130,25 @@ static const struct report_field step_fields[] = {
     {"n_kv_heads", NULL, MEMBER(info_step, n_kv_heads)},
     {"depth", "depth", MEMBER(info_step, depth)},
     {"batch", "batch", MEMBER(info_step, batch)},
-    {"kv_type", "KV", MEMBER(info_step, kv_type)},
-    {"cache_bytes", "cache", MEMBER(info_step, step.cache_bytes), .figure = figure_bytes},
-    {"memory_bytes", "with weights", MEMBER(info_step, step.memory_bytes), .figure = figure_bytes},
-    {NULL, "fits", MEMBER(info_step, fits_word)},
+    {"kv_type", "KV", MEMBER(info_step, kv_type), .rank = 6},
+    {"cache_bytes", "cache", MEMBER(info_step, step.cache_bytes), .figure = figure_bytes,
+     .rank = 5},
+    {"memory_bytes", "with weights", MEMBER(info_step, step.memory_bytes), .figure = figure_bytes,
+     .rank = 3},
+    {NULL, "fits", MEMBER(info_step, fits_word), .rank = 2},
     {"fits", NULL, MEMBER(info_step, fits)},
-    {"step_bytes", "read", MEMBER(info_step, step.step_bytes), .figure = figure_bytes},
+    {"step_bytes", "read", MEMBER(info_step, step.step_bytes), .figure = figure_bytes, .rank = 4},
     {"step_flops", NULL, MEMBER(info_step, flops)},
-    {NULL, "Mflop", MEMBER(info_step, mflop), "%.1f"},
-    {"predicted_us", "µs", MEMBER(info_step, predicted_us), "%.1f"},
+    {NULL, "Mflop", MEMBER(info_step, mflop), "%.1f", .rank = 9},
+    {"predicted_us", "µs", MEMBER(info_step, predicted_us), "%.1f", .rank = 1},
     {"limit_tokens_per_s", "tokens/s", MEMBER(info_step, tokens_per_s), .figure = figure_rate},
-    {"bandwidth_gb_per_s", "GB/s", MEMBER(info_step, bandwidth_gb_per_s), "%.1f"},
-    {"limited_by", "waits for", MEMBER(info_step, limited_by)},
+    {"bandwidth_gb_per_s", "GB/s", MEMBER(info_step, bandwidth_gb_per_s), "%.1f", .rank = 8},
+    {"limited_by", "waits for", MEMBER(info_step, limited_by), .rank = 7},
 };
 
 static bool has_times(const struct info_settings *s)
 {
-    return s->machine || s->bytes_per_s > 0;
+    return s->kernels || s->bytes_per_s > 0;
 }
 
 static int n_step_fields(const struct info_cost *cost)
@@ -150,23 +157,35 @@ static int n_step_fields(const struct info_cost *cost)
 }
 
 /* Adds how long the step takes: at a bandwidth that is given, as long as its bytes. */
-static enum status predict_step(const struct info_cost *cost, struct info_step *s, struct err *e)
+static void predict_step(const struct info_cost *cost, struct info_step *s)
 {
     const struct info_settings *at = &cost->settings;
     struct roofline limits = {at->bytes_per_s, (double)INFINITY, (double)INFINITY};
-    if (!has_times(at))
-        return STATUS_OK;
-    if (at->machine)
-        TRY(machine_limits(at->machine, s->step.step_bytes, &limits, e));
+    if (at->kernels)
+        limits = machine_limits(&cost->machine, s->step.step_bytes);
     s->predicted_us = cost_step_us(&s->step.cost, s->batch, &limits);
     s->tokens_per_s = s->batch * 1e6 / s->predicted_us;
     s->bandwidth_gb_per_s = limits.bytes_per_s / 1e9;
     s->limited_by = cost_part_names[cost_step_longest(&s->step.cost, s->batch, &limits)];
+}
+
+/* Of every step, after the machine was measured for all of them. */
+static enum status predict_steps(struct info_cost *cost, struct err *e)
+{
+    const struct info_settings *at = &cost->settings;
+    if (!has_times(at))
+        return STATUS_OK;
+    for (int i = 0; i < cost->n_steps && at->kernels; i++)
+        machine_want(&cost->machine, cost->steps[i].step.step_bytes);
+    if (at->kernels)
+        TRY(machine_measure(&cost->machine, at->kernels, at->pool, MEASURE_SECONDS, e));
+    machine_settle(&cost->machine);
+    for (int i = 0; i < cost->n_steps; i++)
+        predict_step(cost, &cost->steps[i]);
     return STATUS_OK;
 }
 
-static enum status plan_step(struct info_cost *cost, const struct variants *v, int depth, int batch,
-                             struct err *e)
+static void plan_step(struct info_cost *cost, const struct variants *v, int depth, int batch)
 {
     const struct info_settings *at = &cost->settings;
     struct info_step *s = &cost->steps[cost->n_steps++];
@@ -180,7 +199,6 @@ static enum status plan_step(struct info_cost *cost, const struct variants *v, i
     s->mflop = (double)s->flops / 1e6;
     s->fits = s->step.memory_bytes <= cost->available;
     s->fits_word = s->fits ? "yes" : "no";
-    return predict_step(cost, s, e);
 }
 
 static int count_variants(const struct info_cost *cost)
@@ -204,9 +222,9 @@ enum status info_cost_plan(struct info_cost *cost, struct err *e)
         for (int b = 0; b < s->n_batches; b++) {
             struct variants v = {.n_ranks = 0};
             while (next_variant(cost, &v))
-                TRY(plan_step(cost, &v, s->depths[d], s->batches[b], e));
+                plan_step(cost, &v, s->depths[d], s->batches[b]);
         }
-    return STATUS_OK;
+    return predict_steps(cost, e);
 }
 
 void info_cost_free(struct info_cost *cost)
@@ -220,23 +238,26 @@ void info_cost_free(struct info_cost *cost)
 static void print_steps_heading(const struct info_cost *cost, struct output *out)
 {
     const struct info_settings *s = &cost->settings;
-    output_puts(out, "\nA step takes one token of each sequence of the batch: it reads the weights "
-                     "once, and every\nsequence's cache");
-    if (s->machine)
-        output_puts(out, ", or waits for its arithmetic, as fast as was measured here");
+    struct paragraph p = paragraph_begin(out, 0);
+    paragraph_puts(&p,
+                   "\nA step takes one token of each sequence of the batch: it reads the weights "
+                   "once, and every\vsequence's cache");
+    if (s->kernels)
+        paragraph_puts(&p, ", or waits for its arithmetic, as fast as was measured here");
     else if (has_times(s))
-        output_printf(out, ", at %s GB/s", figure_exact(s->bytes_per_s / 1e9).text);
-    output_puts(out, ".");
+        paragraph_printf(&p, ", at %s GB/s", figure_exact(s->bytes_per_s / 1e9).text);
+    paragraph_puts(&p, ".");
     if (cost->available != AVAILABLE_UNKNOWN)
-        output_printf(out, " Free: %s.", figure_bytes((double)cost->available).text);
-    output_puts(out, "\n\n");
+        paragraph_printf(&p, " Free: %s.", figure_bytes((double)cost->available).text);
+    paragraph_puts(&p, "\n\n");
+    paragraph_end(&p);
 }
 
 static enum status print_steps(const struct info_cost *cost, enum table_format format,
-                               struct output *out, struct err *e)
+                               const struct columns *chosen, struct output *out, struct err *e)
 {
     struct report r;
-    report_begin(&r, format, step_fields, n_step_fields(cost), out);
+    report_begin(&r, format, chosen->fields, chosen->n, out);
     for (int i = 0; i < cost->n_steps; i++)
         report_row(&r, &cost->steps[i]);
     return report_end(&r, e);
@@ -247,14 +268,49 @@ static enum status print_steps(const struct info_cost *cost, enum table_format f
 enum status info_cost_print(const struct info_cost *cost, enum table_format format,
                             struct output *out, struct err *e)
 {
+    struct columns variants, steps;
+    columns_choose(NULL, format, variant_fields, N_VARIANT_FIELDS, &variants);
+    columns_choose(NULL, format, step_fields, n_step_fields(cost), &steps);
     if (!table_is_for_people(format))
-        return print_steps(cost, format, out, e);
-    print_formula(cost->shape->config, out);
-    TRY(print_variants(cost, format, out, e));
+        return print_steps(cost, format, &steps, out, e);
+    struct paragraph p = paragraph_begin(out, 0);
+    print_formula(cost->shape->config, &p);
+    paragraph_end(&p);
+    TRY(print_variants(cost, format, &variants, out, e));
     if (!cost->shows_steps)
         return STATUS_OK;
     print_steps_heading(cost, out);
-    return print_steps(cost, format, out, e);
+    return print_steps(cost, format, &steps, out, e);
+}
+
+int info_cost_tables(const struct info_cost *cost, enum table_format format,
+                     struct columns_table out[2])
+{
+    int n = 0;
+    if (table_is_for_people(format))
+        out[n++] = (struct columns_table){variant_fields, N_VARIANT_FIELDS};
+    if (cost->shows_steps)
+        out[n++] = (struct columns_table){step_fields, n_step_fields(cost)};
+    return n;
+}
+
+enum status info_cost_print_columns(const struct info_cost *cost, enum table_format format,
+                                    const char *columns, bool *any, struct output *out,
+                                    struct err *e)
+{
+    struct columns_table tables[2];
+    const int n = info_cost_tables(cost, format, tables);
+    for (int i = 0; i < n; i++) {
+        struct columns chosen;
+        columns_choose(columns, format, tables[i].fields, tables[i].n, &chosen);
+        if (chosen.n == 0)
+            continue;
+        output_puts(out, *any ? "\n" : "");
+        *any = true;
+        TRY(tables[i].fields == variant_fields ? print_variants(cost, format, &chosen, out, e)
+                                               : print_steps(cost, format, &chosen, out, e));
+    }
+    return STATUS_OK;
 }
 
 void info_cost_json(const struct info_cost *cost, struct json *j)

@@ -9,6 +9,7 @@
 
 #include "base/output.h"
 #include "base/status.h"
+#include "cli/columns.h"
 #include "measure/inspect.h"
 #include "measure/machine.h"
 #include "show/report.h"
@@ -21,8 +22,10 @@ struct info_settings {
     const int *ranks; /* [n_ranks] of latent caches, as more variants; each may be one */
     int n_ranks;
     enum storage kv_type;
-    double bytes_per_s;      /* 0: not given */
-    struct machine *machine; /* measured instead; NULL: not asked for. Without both no times */
+    double bytes_per_s;            /* 0: not given */
+    const struct kernels *kernels; /* to measure with instead, and `pool`; NULL: not asked for.
+                                      Without both no times */
+    struct pool *pool;
 };
 
 struct info_step;
@@ -33,6 +36,7 @@ struct info_cost {
     struct info_settings settings;
     struct config *latent;   /* malloc'd room for that of a latent variant; NULL: no ranks */
     uint64_t available;      /* bytes of memory */
+    struct machine machine;  /* as measured */
     struct info_step *steps; /* [n_steps] */
     int n_steps;
 };
@@ -44,6 +48,16 @@ void info_cost_free(struct info_cost *cost);
 /* For people: the formula, the caches, the steps. For CSV only the steps. STATUS_NO_MEMORY. */
 enum status info_cost_print(const struct info_cost *cost, enum table_format format,
                             struct output *out, struct err *e);
+
+/* The tables that are printed, the steps last: out [2]; returns their number. */
+int info_cost_tables(const struct info_cost *cost, enum table_format format,
+                     struct columns_table out[2]);
+
+/* Of these tables those columns (see cli/columns.h) alone; an empty line comes between two, and
+ * before the first if *any, which says afterwards whether something was printed. */
+enum status info_cost_print_columns(const struct info_cost *cost, enum table_format format,
+                                    const char *columns, bool *any, struct output *out,
+                                    struct err *e);
 
 /* Members of the innermost object. */
 void info_cost_json(const struct info_cost *cost, struct json *j);

@@ -12,10 +12,13 @@
 #include "cli/command.h"
 #include "cli/descriptor.h"
 #include "cli/nearest.h"
+#include "cli/notice.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
+#include "cli/terminal.h"
 #include "cli/version.h"
 #include "compute/kernels.h"
+#include "show/paragraph.h"
 
 static const char general_help[] =
     "\n"
@@ -59,11 +62,14 @@ static enum status unknown_command(const char *name, struct err *e)
 /* The general help: on standard output when asked for, on standard error when not. */
 static void print_commands(struct output *out)
 {
+    char line[256];
     output_puts(out, "usage: decode <command> [options]\n\n");
-    for (int i = 0; command_at(i); i++)
-        output_printf(out, "  %-10s %s\n", command_at(i)->name, command_at(i)->summary);
+    for (int i = 0; command_at(i); i++) {
+        snprintf(line, sizeof line, "  %-10s %s\n", command_at(i)->name, command_at(i)->summary);
+        paragraph_reflow(out, line);
+    }
     output_printf(out, "  %-10s %s\n", "help", "this list, or a command's options");
-    output_puts(out, general_help);
+    paragraph_reflow(out, general_help);
 }
 
 static enum status print_version(struct output *out, struct err *e)
@@ -118,10 +124,13 @@ static enum status run_named(int argc, char **argv, struct invocation *inv, stru
 static void print_error(const struct invocation *inv, enum status s, const struct err *e)
 {
     const char *command = inv->command ? inv->command : "";
-    fprintf(stderr, "decode: %s%s%s", command, inv->command ? ": " : "", e->text);
+    char line[sizeof e->text + 128];
+    const int len =
+        snprintf(line, sizeof line, "decode: %s%s%s", command, inv->command ? ": " : "", e->text);
     if (s == STATUS_USAGE)
-        fprintf(stderr, " (see 'decode help%s%s')", inv->command ? " " : "", command);
-    fputc('\n', stderr);
+        snprintf(line + len, sizeof line - (size_t)len, " (see 'decode help%s%s')",
+                 inv->command ? " " : "", command);
+    notice_put(line, NOTICE_INDENT);
 }
 
 int program_run(int argc, char **argv)
@@ -138,6 +147,7 @@ int program_run(int argc, char **argv)
         return STATUS_USAGE;
     }
     descriptor_init(&out, STDOUT_FILENO);
+    terminal_describe(&out.out);
     enum status s = run_named(argc - 1, argv + 1, &inv, &e);
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         print_error(&inv, s, &e);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/figures.h"
+#include "cli/notice.h"
 #include "cli/signals.h"
 
 /* Between two lines. */
@@ -39,11 +40,11 @@ void progress_show(void *arg, uint64_t done, uint64_t all)
     const double rate = (double)done / (double)(now - p->started_ns) * 1e9;
     const struct figure left = figure_duration((uint64_t)((double)(all - done) / rate * 1e9));
     if (p->unit)
-        fprintf(stderr, "\r%" PRIu64 " of %" PRIu64 " %s, %s %s/s, %s left\033[K", done, all,
-                p->unit, figure_rate(rate).text, p->unit, left.text);
+        notice_show("%" PRIu64 " of %" PRIu64 " %s, %s %s/s, %s left", done, all, p->unit,
+                    figure_rate(rate).text, p->unit, left.text);
     else
-        fprintf(stderr, "\r%.0f%% of %s, %s/s, %s left\033[K", 100 * (double)done / (double)all,
-                figure_bytes((double)all).text, figure_bytes(rate).text, left.text);
+        notice_show("%.0f%% of %s, %s/s, %s left", 100 * (double)done / (double)all,
+                    figure_bytes((double)all).text, figure_bytes(rate).text, left.text);
 }
 
 void progress_show_texts(struct progress *p, uint64_t done, uint64_t begun, uint64_t tokens,
@@ -55,11 +56,12 @@ void progress_show_texts(struct progress *p, uint64_t done, uint64_t begun, uint
         return;
     const double elapsed = (double)(now - p->started_ns);
     const double part = share < 0 || begun == 0 ? 0 : share * (double)done / (double)begun;
-    fprintf(stderr, "\r%" PRIu64 " %s done, %s tokens/s", done, p->unit,
-            figure_rate((double)tokens / elapsed * 1e9).text);
+    const struct figure rate = figure_rate((double)tokens / elapsed * 1e9);
+    struct figure left = {""};
     if (part > 0)
-        fprintf(stderr, ", %s left", figure_duration((uint64_t)(elapsed * (1 - part) / part)).text);
-    fputs("\033[K", stderr);
+        left = figure_duration((uint64_t)(elapsed * (1 - part) / part));
+    notice_show("%" PRIu64 " %s done, %s tokens/s%s%s%s", done, p->unit, rate.text,
+                part > 0 ? ", " : "", left.text, part > 0 ? " left" : "");
 }
 
 void progress_show_share(struct progress *p, uint64_t done, uint64_t all, double share)
@@ -69,14 +71,14 @@ void progress_show_share(struct progress *p, uint64_t done, uint64_t all, double
     if (share <= 0 || !is_due(p, now))
         return;
     const double left = (double)(now - p->started_ns) * (1 - share) / share;
-    fprintf(stderr, "\r%" PRIu64 " of %" PRIu64 " %s, %s left\033[K", done, all, p->unit,
-            figure_duration((uint64_t)left).text);
+    notice_show("%" PRIu64 " of %" PRIu64 " %s, %s left", done, all, p->unit,
+                figure_duration((uint64_t)left).text);
 }
 
 void progress_end(const struct progress *p)
 {
     if (p->terminal)
-        fputs("\r\033[K", stderr);
+        notice_clear();
 }
 
 bool progress_stop(void *arg)

@@ -21,18 +21,18 @@
 
 const struct report_field study_fields[] = {
     {"cell", "cell", MEMBER(study_cell, name)},
-    {"seed", "seed", MEMBER(study_cell, seed)},
-    {"kv_heads", "K/V heads", MEMBER(study_cell, kv_heads)},
+    {"seed", "seed", MEMBER(study_cell, seed), .rank = 6},
+    {"kv_heads", "K/V heads", MEMBER(study_cell, kv_heads), .rank = 5},
     {"latent", NULL, MEMBER(study_cell, latent)},
-    {"method", "method", MEMBER(study_cell, method_name)},
+    {"method", "method", MEMBER(study_cell, method_name), .rank = 4},
     {"taught", NULL, MEMBER(study_cell, taught)},
-    {"alpha", "% of steps", MEMBER(study_cell, alpha), "%g"},
-    {"steps", "steps", MEMBER(study_cell, steps)},
+    {"alpha", "% of steps", MEMBER(study_cell, alpha), "%g", .rank = 4},
+    {"steps", "steps", MEMBER(study_cell, steps), .rank = 7},
     {"bits_per_byte", "bits/byte", MEMBER(study_cell, bits_per_byte), "%.4f"},
     {"cache_bytes_per_token", "cache bytes/token", MEMBER(study_cell, cache_bytes_per_token),
-     .grouped = true},
-    {"seconds", "seconds", MEMBER(study_cell, seconds), "%.1f"},
-    {"us_per_token", "µs/token", MEMBER(study_cell, us_per_token), "%.1f"},
+     .grouped = true, .rank = 3},
+    {"seconds", "seconds", MEMBER(study_cell, seconds), "%.1f", .rank = 8},
+    {"us_per_token", "µs/token", MEMBER(study_cell, us_per_token), "%.1f", .rank = 2},
 };
 _Static_assert(REPORT_LENGTH(study_fields) == STUDY_N_FIELDS, "as the header says");
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli/columns.h"
 #include "cli/study_records.h"
 #include "show/plot.h"
 
@@ -97,10 +98,10 @@ enum status study_means(const struct study_plan *plan, struct study_mean **means
 /* --- tables ---------------------------------------------------------------------------------- */
 
 static enum status print_cells(const struct study_plan *plan, enum table_format format,
-                               struct output *out, struct err *e)
+                               const struct columns *chosen, struct output *out, struct err *e)
 {
     struct report r;
-    report_begin(&r, format, study_fields, STUDY_N_FIELDS, out);
+    report_begin(&r, format, chosen->fields, chosen->n, out);
     for (int i = 0; i < plan->n; i++)
         if (plan->cells[i].done)
             report_row(&r, &plan->cells[i]);
@@ -173,7 +174,7 @@ static enum status print_matrix(const struct study_mean *means, int n, enum tabl
     for (int a = 0; a < n_alphas; a++) {
         snprintf(headings[a], sizeof headings[a], "%g%%", alphas[a]);
         columns[2 + a] =
-            (struct report_field){NULL, headings[a], .type = REPORT_TEXT, .right = true};
+            (struct report_field){NULL, headings[a], .type = REPORT_TEXT, .right = true, .rank = 1};
     }
     struct report r;
     report_begin(&r, format, columns, 2 + n_alphas, out);
@@ -192,10 +193,10 @@ static enum status print_matrix(const struct study_mean *means, int n, enum tabl
 }
 
 static enum status print_mean_rows(const struct study_mean *means, int n, enum table_format format,
-                                   struct output *out, struct err *e)
+                                   const struct columns *chosen, struct output *out, struct err *e)
 {
     struct report r;
-    report_begin(&r, format, mean_fields, REPORT_LENGTH(mean_fields), out);
+    report_begin(&r, format, chosen->fields, chosen->n, out);
     for (int i = 0; i < n; i++)
         report_row(&r, &means[i]);
     return report_end(&r, e);
@@ -220,18 +221,34 @@ static void print_json(const struct study_plan *plan, const struct study_mean *m
     output_puts(out, "\n");
 }
 
-enum status study_report_print(const struct study_plan *plan, const struct study_mean *means, int n,
-                               enum table_format format, struct output *out, struct err *e)
+enum status study_check_columns(const char *columns, enum table_format format, struct err *e)
 {
+    const struct columns_table tables[] = {{study_fields, STUDY_N_FIELDS},
+                                           {mean_fields, REPORT_LENGTH(mean_fields)}};
+    if (columns && format == TABLE_JSON)
+        return err_set(e, STATUS_USAGE,
+                       "--columns is for tables; expected none with --format json");
+    return columns_check(columns, format, tables, 2, e);
+}
+
+enum status study_report_print(const struct study_plan *plan, const struct study_mean *means, int n,
+                               enum table_format format, const char *columns, struct output *out,
+                               struct err *e)
+{
+    struct columns cells, of_means;
     if (format == TABLE_JSON) {
         print_json(plan, means, n, out);
         return STATUS_OK;
     }
-    TRY(print_cells(plan, format, out, e));
-    if (format != TABLE_JSONL)
+    columns_choose(columns, format, study_fields, STUDY_N_FIELDS, &cells);
+    columns_choose(columns, format, mean_fields, REPORT_LENGTH(mean_fields), &of_means);
+    if (cells.n > 0)
+        TRY(print_cells(plan, format, &cells, out, e));
+    if (cells.n > 0 && of_means.n > 0 && format != TABLE_JSONL)
         output_puts(out, "\n");
-    return table_is_for_people(format) ? print_matrix(means, n, format, out, e)
-                                       : print_mean_rows(means, n, format, out, e);
+    if (table_is_for_people(format) && !columns)
+        return print_matrix(means, n, format, out, e);
+    return of_means.n > 0 ? print_mean_rows(means, n, format, &of_means, out, e) : STATUS_OK;
 }
 
 /* --- picture --------------------------------------------------------------------------------- */

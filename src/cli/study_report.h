@@ -32,10 +32,15 @@ enum status study_means(const struct study_plan *plan, struct study_mean **means
  * Prints the cells that are done, then their means [n]. For people the means are a row for K/V
  * heads and method and a column for each alpha; CSV has them under a header of their own after an
  * empty line, JSON in an object {"cells": [], "means": []}, JSON lines in lines of their own.
- * STATUS_NO_MEMORY.
+ * With `columns` only these of the cells, and of the means, which are rows then in every form; a
+ * table without one of them is left out. STATUS_NO_MEMORY.
  */
 enum status study_report_print(const struct study_plan *plan, const struct study_mean *means, int n,
-                               enum table_format format, struct output *out, struct err *e);
+                               enum table_format format, const char *columns, struct output *out,
+                               struct err *e);
+
+/* Whether cells or means have such columns, see cli/columns.h. */
+enum status study_check_columns(const char *columns, enum table_format format, struct err *e);
 
 /*
  * Draws bits per byte over the cache's bytes a token (f32), on a logarithmic axis: a line for each

@@ -20,6 +20,13 @@ int terminal_width(void)
     return columns && parse_int(columns, 1, USHRT_MAX, &width) ? width : DEFAULT_COLUMNS;
 }
 
+void terminal_describe(struct output *out)
+{
+    if (isatty(STDOUT_FILENO))
+        out->columns = terminal_width();
+    out->colours = terminal_ink() != HEATMAP_PLAIN;
+}
+
 /* Of "foreground;background" or "foreground;other;background", 7 and 15 are white. */
 static bool is_light(void)
 {

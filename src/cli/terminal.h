@@ -4,10 +4,14 @@
 #ifndef DECODE_CLI_TERMINAL_H
 #define DECODE_CLI_TERMINAL_H
 
+#include "base/output.h"
 #include "show/heatmap.h"
 
 /* Columns of a line: the terminal's, or, where it does not tell or is none, COLUMNS, or 80. */
 int terminal_width(void);
+
+/* Tells standard output its columns and colours, if it is a terminal. */
+void terminal_describe(struct output *out);
 
 /*
  * Colours of 256, if standard output is a terminal whose TERM or COLORTERM says that it has them,

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/figures.h"
+#include "cli/notice.h"
 
 /* Weight of a step in the smoothed loss. */
 #define SMOOTHING 0.05
@@ -111,12 +112,7 @@ static void format_left(const struct train_report *r, char *out, size_t size)
         snprintf(out, size, ", %d min %02d s left", (int)(left / 60), (int)left % 60);
 }
 
-static void clear_line(const struct train_report *r)
-{
-    if (r->terminal)
-        fputs("\r\033[K", stderr);
-}
-
+/* What matters most comes first: a narrow terminal cuts the rest. */
 static void show_progress(const struct train_report *r)
 {
     if (!r->terminal)
@@ -125,15 +121,14 @@ static void show_progress(const struct train_report *r)
     format_left(r, left, sizeof left);
     if (isfinite(r->val_loss))
         snprintf(val, sizeof val, ", held out %.4f", r->val_loss);
-    fprintf(stderr, "\rstep %d of %d: loss %.4f%s, %s tokens/s%s\033[K", r->step, r->spec->n_steps,
-            r->loss, val, figure_rate(train_report_rate(r)).text, left);
+    notice_show("step %d of %d%s: loss %.4f%s, %s tokens/s", r->step, r->spec->n_steps, left,
+                r->loss, val, figure_rate(train_report_rate(r)).text);
 }
 
 static void show_vocabulary_learning(const struct train_report *r, const struct train_event *ev)
 {
     if (r->terminal && ev->all)
-        fprintf(stderr, "\rlearning the vocabulary: %.0f%%\033[K",
-                100 * (double)ev->done / (double)ev->all);
+        notice_show("learning the vocabulary: %.0f%%", 100 * (double)ev->done / (double)ev->all);
 }
 
 static void show_evaluation(struct train_report *r, const struct train_event *ev)
@@ -146,7 +141,6 @@ static void show_evaluation(struct train_report *r, const struct train_event *ev
         r->best_step = ev->step;
     }
     log_row(r, ev);
-    clear_line(r);
     format_left(r, left, sizeof left);
     if (isfinite(ev->loss))
         snprintf(loss, sizeof loss, "loss %.4f, ", ev->loss);
@@ -169,7 +163,7 @@ static void take_trial(struct train_report *r, const struct train_event *ev)
     else
         snprintf(end, sizeof r->tried - len, ", none at %g", ev->lr);
     if (r->terminal)
-        fprintf(stderr, "\rtrying learning rates, %d steps each%s\033[K", ev->step, r->tried);
+        notice_show("trying learning rates, %d steps each%s", ev->step, r->tried);
     r->n_tried = ev->step;
     r->n_aside = ev->all;
 }
@@ -177,7 +171,6 @@ static void take_trial(struct train_report *r, const struct train_event *ev)
 static void show_choice(struct train_report *r, const struct train_event *ev)
 {
     char rate[96] = "no rate: the checkpoint stays as it is (--lr X trains it all the same)";
-    clear_line(r);
     if (ev->lr > 0)
         snprintf(rate, sizeof rate, "learning rate %g", ev->lr);
     if (r->tried[0])
@@ -220,11 +213,9 @@ void train_report_event(void *arg, const struct train_event *ev)
         show_evaluation(r, ev);
         break;
     case TRAIN_SAVED:
-        clear_line(r);
         say_verbose(r->common, "saved after step %d", ev->step);
         break;
     case TRAIN_NOT_SAVED:
-        clear_line(r);
         say(r->common, "warning: not saved after step %d: %s; training goes on and tries again",
             ev->step, ev->message);
         break;
@@ -233,7 +224,7 @@ void train_report_event(void *arg, const struct train_event *ev)
 
 enum status train_report_end(struct train_report *r, struct err *e)
 {
-    clear_line(r);
+    notice_clear();
     if (!r->log_file)
         return STATUS_OK;
     const bool lost = ferror(r->log_file) != 0;

@@ -8,6 +8,8 @@
 
 /* A timed sample is at least this long, so that the clock and the start of a run do not count. */
 #define SAMPLE_NS 500000
+/* And there are so many at least: what comes between threads and processors spoils one or two. */
+#define LEAST_SAMPLES 3
 
 /* Parts are cut at whole pages. */
 #define LINE_FLOATS 1024
@@ -52,11 +54,13 @@ static void dot_part(void *arg, int thread)
     m->sink[thread] += m->k->dot(m->rounds);
 }
 
-/* The best rate per second of samples that do `amount` a round, for about so many seconds. */
+/* The best rate per second of samples that do `amount` a round, for about so many seconds, and
+ * until enough of them were long enough. */
 static double best_rate(struct measuring *m, pool_work *work, double amount, double seconds)
 {
     double best = 0;
     const uint64_t start = clock_ns();
+    int n_samples = 0;
     do {
         const uint64_t before = clock_ns();
         pool_run(m->pool, work, m);
@@ -65,7 +69,9 @@ static double best_rate(struct measuring *m, pool_work *work, double amount, dou
         best = rate > best ? rate : best;
         if (took < SAMPLE_NS)
             m->rounds *= 2;
-    } while ((double)(clock_ns() - start) < seconds * 1e9);
+        else
+            n_samples++;
+    } while (n_samples < LEAST_SAMPLES || (double)(clock_ns() - start) < seconds * 1e9);
     return best;
 }
 

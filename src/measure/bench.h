@@ -22,6 +22,7 @@
 #include "compute/roofline.h"
 #include "engine/heads.h"
 #include "gguf/gguf.h"
+#include "measure/machine.h"
 #include "model/config.h"
 #include "model/cost.h"
 
@@ -89,7 +90,7 @@ struct bench_row {
     /* FNV-1a of the bytes of sequence 0's logits, whose cache and tokens do not depend on the
      * batch: equal for any threads and any batch. */
     uint64_t logits_hash;
-    struct roofline limits;    /* measured, as used for this row */
+    struct roofline limits;    /* the machine's for as many bytes */
     double predicted_us;       /* of a step by the limits, see cost_step_us */
     enum cost_part limited_by; /* what takes longest of it */
     double limit_tokens_per_s; /* batch / predicted_us */
@@ -98,8 +99,8 @@ struct bench_row {
 
 struct bench {
     struct bench_row *rows;
-    int n_rows, n_models, n_lines;
-    struct roofline limits; /* of the first of spec.threads at the largest step's bytes */
+    struct machine *machines; /* [n_machines] the limits of all rows, by spec.threads */
+    int n_rows, n_models, n_lines, n_machines;
     struct arena arena;
 };
 

@@ -130,6 +130,7 @@ static void take_bench_rows(const struct bench_spec *spec, struct bench *b)
                    n_times = (uint64_t)spec->n * (uint64_t)spec->repeats;
     b->rows = arena_take(&b->arena, n_rows, sizeof *b->rows);
     uint64_t *times = arena_take(&b->arena, n_rows * n_times, sizeof *times);
+    b->machines = arena_take(&b->arena, (uint64_t)b->n_machines, sizeof *b->machines);
     for (uint64_t i = 0; b->rows && i < n_rows; i++)
         b->rows[i].times_ns = times + i * n_times;
 }
@@ -152,6 +153,7 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
         return err_set(e, STATUS_USAGE, "%.0f rows of %d x %d samples: expected at most %d in all",
                        n_rows, spec->repeats, spec->n, MAX_SAMPLES);
     b->n_rows = (int)n_rows;
+    b->n_machines = spec->threads.n;
     b->n_models = spec->types.n * spec->kv_heads.n;
     b->n_lines = b->n_rows / (bench_is_over_batch(spec) ? spec->batches.n : spec->depths.n);
     take_bench_rows(spec, b);

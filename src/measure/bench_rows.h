@@ -12,12 +12,13 @@ int bench_row_context(const struct bench_spec *spec, const struct bench_row *row
 
 int bench_largest_batch(const struct bench_spec *spec);
 
-/* Measures every row's limits, `pools` [spec.threads.n]. STATUS_NO_MEMORY. */
+/* Measures the machine for the rows' working sets, with `pools` [spec.threads.n].
+ * STATUS_NO_MEMORY. */
 enum status bench_measure_limits(const struct bench_spec *spec, struct bench *b,
                                  struct pool *const *pools, struct err *e);
 
-/* From the limits as measured, and the rows' medians, to those used for each row, and its
- * prediction; and the bench's own. */
+/* From the limits as measured, and the rows' medians, to those of all rows, and to each row's
+ * prediction. */
 void bench_predict(struct bench *b);
 
 #endif

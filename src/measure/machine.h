@@ -1,9 +1,16 @@
 /*
- * machine - how fast this machine reads and multiplies, measured when it is first asked for.
+ * machine - how fast some threads of this machine read and multiply: what everything predicted is
+ * predicted from.
+ *
+ * The bandwidth is one function of the working set, the bytes that a step reads, and never rises
+ * with them. It is measured once at powers of two; neighbours of nearly the same rate are a class
+ * and have one, the best of theirs, so that equal rates of one class are equal shares of it. From
+ * one class to the next the time of a step grows evenly with its bytes.
  */
 #ifndef DECODE_MEASURE_MACHINE_H
 #define DECODE_MEASURE_MACHINE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -11,19 +18,44 @@
 #include "compute/pool.h"
 #include "compute/roofline.h"
 
-/* Borrows the kernels and the pool (NULL: one thread); the rest is zeroed at first. */
+/* Working sets are measured below this power of two; beyond every processor's caches all are the
+ * same. */
+#define MACHINE_POWERS 30
+
+/* Figures of one pool of threads; zeroed at first. */
 struct machine {
-    const struct kernels *kernels;
-    struct pool *pool;
     double fma_flops_per_s, dot_flops_per_s;
-    double bytes_per_s[64]; /* by the binary logarithm of the bytes, rounded up */
+    double bytes_per_s[MACHINE_POWERS]; /* by the bytes' power of two; 0: not measured */
+    bool wanted[MACHINE_POWERS];        /* are to be */
 };
 
-/*
- * The limits of the pool's threads on a step that reads so many bytes: measured at the next power
- * of two, once for each, which takes a fraction of a second; from a power on that is beyond every
- * processor's caches all are the same. STATUS_NO_MEMORY.
- */
-enum status machine_limits(struct machine *m, uint64_t bytes, struct roofline *out, struct err *e);
+/* A step that reads so many bytes is to be predicted. */
+void machine_want(struct machine *m, uint64_t bytes);
+
+int machine_n_wanted(const struct machine *m);
+
+/* Measures what is wanted and was not yet, in about `seconds` in all, with the pool's threads
+ * (NULL: one). STATUS_NO_MEMORY. */
+enum status machine_measure(struct machine *m, const struct kernels *k, struct pool *pool,
+                            double seconds, struct err *e);
+
+/* The limits of a step that reads so many bytes, which were wanted and measured. */
+struct roofline machine_limits(const struct machine *m, uint64_t bytes);
+
+/* A step that reads so many bytes was seen to reach `to`: its limits are no less, nor is the
+ * bandwidth of any that reads fewer. */
+void machine_raise(struct machine *m, uint64_t bytes, const struct roofline *to);
+
+/* Gives every class its one rate; due before the limits are used, after the last machine_raise. */
+void machine_settle(struct machine *m);
+
+/* Working sets of one rate. */
+struct machine_class {
+    uint64_t from, to; /* bytes: the least and the most that were measured */
+    double bytes_per_s;
+};
+
+/* The classes of a settled machine, from the smallest working set on; returns their number. */
+int machine_classes(const struct machine *m, struct machine_class out[MACHINE_POWERS]);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "show/printable.h"
+#include "show/report_table.h"
 #include "text/unicode.h"
 
 const char *const table_formats[] = {"table", "md", "csv", "json", "jsonl", NULL};
@@ -64,34 +65,13 @@ static void csv_put_text(struct output *out, struct text s)
         output_puts(out, "\"");
 }
 
-/* --- columns --------------------------------------------------------------------------------- */
-
-static const char *column_name(const struct report *r, int at)
-{
-    return report_name(r->format, &r->fields[at]);
-}
-
-static bool column_is_left(const struct report *r, int at)
-{
-    return r->fields[at].type >= REPORT_TEXT && !r->fields[at].right;
-}
-
-/* The next field that the form shows, after the last one the first; -1 comes before the first. */
-static int next_column(const struct report *r, int at)
-{
-    do
-        at = (at + 1) % r->n_fields;
-    while (!column_name(r, at));
-    return at;
-}
-
 /* --- cells ----------------------------------------------------------------------------------- */
 
 /* One cell. What is not text is a number, or empty: null in JSON. */
 static void put_cell(struct report *r, struct text bytes, bool is_text)
 {
     const bool json = table_is_json(r->format);
-    const char *name = column_name(r, r->at);
+    const char *name = report_column_name(r, r->at);
     if (json && r->at == r->first)
         json_begin_object(&r->json, NULL);
     if (json && is_text)
@@ -103,7 +83,7 @@ static void put_cell(struct report *r, struct text bytes, bool is_text)
     else
         csv_put_text(r->out, bytes);
 
-    r->at = next_column(r, r->at);
+    r->at = report_next_column(r, r->at);
     if (json && r->at == r->first)
         json_end(&r->json);
     if (r->format == TABLE_CSV && r->at != r->first)
@@ -142,78 +122,6 @@ void report_double(struct report *r, double x, const char *format)
 void report_null(struct report *r)
 {
     put_cell(r, text_of(""), false);
-}
-
-/* --- tables for people ----------------------------------------------------------------------- */
-
-static void measure_columns(const struct report *r, size_t *widths)
-{
-    int at = r->first;
-    for (size_t i = 0; i < r->cells_len; i += strlen(r->cells + i) + 1) {
-        const size_t width = text_columns(text_of(r->cells + i));
-        if (width > widths[at])
-            widths[at] = width;
-        at = next_column(r, at);
-    }
-}
-
-/* After the spaces that are owed: at a line's end they are not paid. */
-static void put_padded(struct output *out, const char *s, size_t *pad)
-{
-    if (!*s)
-        return;
-    output_repeat(out, ' ', *pad);
-    output_puts(out, s);
-    *pad = 0;
-}
-
-static void print_cell(const struct report *r, int at, const char *cell, size_t width, size_t *pad)
-{
-    const size_t blank = width - text_columns(text_of(cell));
-    const bool left = column_is_left(r, at), md = r->format == TABLE_MD;
-    if (md)
-        put_padded(r->out, "| ", pad);
-    else if (at != r->first)
-        *pad += 2;
-    *pad += left ? 0 : blank;
-    put_padded(r->out, cell, pad);
-    *pad += (left ? blank : 0) + md;
-    if (next_column(r, at) != r->first)
-        return;
-    put_padded(r->out, md ? "|" : "", pad);
-    output_puts(r->out, "\n");
-    *pad = 0;
-}
-
-static void print_rule(const struct report *r, const size_t *widths)
-{
-    for (int i = 0; i < r->n_fields; i++) {
-        if (!column_name(r, i))
-            continue;
-        output_puts(r->out, column_is_left(r, i) ? "|:" : "|-");
-        output_repeat(r->out, '-', widths[i]);
-        output_puts(r->out, column_is_left(r, i) ? "-" : ":");
-    }
-    output_puts(r->out, "|\n");
-}
-
-static void print_stored(struct report *r)
-{
-    size_t *widths = calloc((size_t)r->n_fields, sizeof *widths);
-    r->no_memory = r->no_memory || !widths;
-    if (!r->no_memory)
-        measure_columns(r, widths);
-    size_t pad = 0;
-    int at = r->first;
-    bool heading = true;
-    for (size_t i = 0; i < r->cells_len && !r->no_memory; i += strlen(r->cells + i) + 1) {
-        print_cell(r, at, r->cells + i, widths[at], &pad);
-        at = next_column(r, at);
-        if (at == r->first && heading && r->format == TABLE_MD)
-            print_rule(r, widths);
-        heading = heading && at != r->first;
-    }
-    free(widths);
 }
 
 /* --- values ---------------------------------------------------------------------------------- */
@@ -347,19 +255,19 @@ void report_begin(struct report *r, enum table_format format, const struct repor
                   int n_fields, struct output *out)
 {
     *r = (struct report){.fields = fields, .n_fields = n_fields, .format = format, .out = out};
-    r->at = r->first = next_column(r, -1);
+    r->at = r->first = report_next_column(r, -1);
     json_init(&r->json, out, format == TABLE_JSON ? 1 : 0);
     if (format == TABLE_JSON)
         json_begin_array(&r->json, NULL);
     for (int i = 0; i < n_fields && !table_is_json(format); i++)
-        if (column_name(r, i))
-            report_string(r, column_name(r, i));
+        if (report_column_name(r, i))
+            report_string(r, report_column_name(r, i));
 }
 
 void report_row(struct report *r, const void *row)
 {
     for (int i = 0; i < r->n_fields; i++)
-        if (column_name(r, i))
+        if (report_column_name(r, i))
             report_cell(r, &r->fields[i], row);
 }
 
@@ -367,7 +275,7 @@ enum status report_end(struct report *r, struct err *e)
 {
     assert(r->at == r->first);
     if (table_is_for_people(r->format))
-        print_stored(r);
+        report_print_table(r);
     if (r->format == TABLE_JSON) {
         json_end(&r->json);
         output_puts(r->out, "\n");

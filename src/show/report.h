@@ -4,7 +4,8 @@
  * The columns are fields. A field says which member of a struct it is, what programs call it, and
  * how people read it: a row is a struct, or cells one by one. Programs get numbers exactly, people
  * rounded. Rows are borrowed for the call only. CSV, JSON and JSON lines are sent out as each row
- * ends; a table for people is stored until report_end.
+ * ends; a table for people is stored until report_end. One that is wider than the terminal that
+ * shows it is printed without its least important columns, and says which.
  */
 #ifndef DECODE_SHOW_REPORT_H
 #define DECODE_SHOW_REPORT_H
@@ -47,6 +48,13 @@ enum report_type {
     REPORT_CHARS,  /* char[], zero-terminated */
 };
 
+/* What is set off on a terminal of colours, where the column's cell is not empty. */
+enum report_accent {
+    ACCENT_NONE,
+    ACCENT_ROW,  /* the whole row: the best */
+    ACCENT_CELL, /* the cell: a warning */
+};
+
 struct report_field {
     const char *key;     /* JSON key and CSV heading; NULL: not for programs */
     const char *heading; /* NULL: not for people */
@@ -60,6 +68,9 @@ struct report_field {
     const char *none; /* for people, where there is no value; NULL: an empty cell, as in CSV. JSON:
                          null */
     bool right;       /* a text that is aligned right, as numbers are */
+    int rank;         /* of a table wider than its terminal the highest rank is left out first; 0:
+                         never */
+    enum report_accent accent;
 };
 
 /* A field's type and offset: those of a member of struct `tag`. */

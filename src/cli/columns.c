@@ -1,0 +1,117 @@
+#include "cli/columns.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "cli/nearest.h"
+#include "cli/numbers.h"
+
+#define MAX_NAME 64
+
+static bool is_called(const char *called, const char *name)
+{
+    return called && called[0] && strcmp(called, name) == 0;
+}
+
+/* The column of that name, before others one that the form shows anyway; NULL: there is none. Rows
+ * for programs have keys only. */
+static const struct report_field *find_column(enum table_format format,
+                                              const struct columns_table *t, const char *name)
+{
+    const struct report_field *found = NULL;
+    for (int i = 0; i < t->n; i++) {
+        const struct report_field *f = &t->fields[i];
+        const bool people = table_is_for_people(format);
+        if (!is_called(f->key, name) && !(people && is_called(f->heading, name)))
+            continue;
+        if (report_name(format, f))
+            return f;
+        found = f;
+    }
+    return found;
+}
+
+static bool is_known(enum table_format format, const struct columns_table *tables, int n_tables,
+                     const char *name)
+{
+    for (int i = 0; i < n_tables; i++)
+        if (find_column(format, &tables[i], name))
+            return true;
+    return false;
+}
+
+static enum status refuse_name(enum table_format format, const struct columns_table *tables,
+                               int n_tables, const char *name, struct err *e)
+{
+    struct nearest near = {.word = name};
+    for (int t = 0; t < n_tables; t++)
+        for (int i = 0; i < tables[t].n; i++) {
+            const struct report_field *f = &tables[t].fields[i];
+            if (f->key)
+                nearest_offer(&near, f->key);
+            if (f->heading && f->heading[0] && table_is_for_people(format))
+                nearest_offer(&near, f->heading);
+        }
+    if (near.best)
+        return err_set(e, STATUS_USAGE, "--columns: no column is called '%.60s'; did you mean %s?",
+                       name, near.best);
+    return err_set(e, STATUS_USAGE,
+                   "--columns: no column is called '%.60s'; expected headings of the table, or of "
+                   "--format csv",
+                   name);
+}
+
+/* Whether an item of the list up to `end` is `name`. */
+static bool is_earlier(const char *names, const char *end, const char *name)
+{
+    const size_t len = strlen(name);
+    for (const char *at = names; at < end; at += strcspn(at, ",") + 1)
+        if (strcspn(at, ",") == len && memcmp(at, name, len) == 0)
+            return true;
+    return false;
+}
+
+enum status columns_check(const char *names, enum table_format format,
+                          const struct columns_table *tables, int n_tables, struct err *e)
+{
+    const char *rest = names;
+    for (char end = ','; names && end;) {
+        char name[MAX_NAME];
+        const char *begin = rest;
+        end = list_next(&rest, ",", name, sizeof name);
+        if (!is_known(format, tables, n_tables, name))
+            return refuse_name(format, tables, n_tables, name, e);
+        if (is_earlier(names, begin, name))
+            return err_set(e, STATUS_USAGE, "--columns: '%.60s' is given twice", name);
+    }
+    return STATUS_OK;
+}
+
+/* Under the key, which is what a name that the form has no heading for can be only. */
+static struct report_field named(enum table_format format, const struct report_field *f)
+{
+    struct report_field column = *f;
+    column.rank = 0; /* what was asked for is shown */
+    if (!report_name(format, f))
+        column.heading = f->key;
+    if (column.type == REPORT_DOUBLE && !column.format && !column.figure)
+        column.format = "%.6g";
+    return column;
+}
+
+void columns_choose(const char *names, enum table_format format, const struct report_field *fields,
+                    int n, struct columns *out)
+{
+    const struct columns_table table = {fields, n};
+    assert(n <= COLUMNS_MOST);
+    out->n = names ? 0 : n;
+    if (!names)
+        memcpy(out->fields, fields, (size_t)n * sizeof *fields);
+    for (char end = ','; names && end;) {
+        char name[MAX_NAME];
+        end = list_next(&names, ",", name, sizeof name);
+        const struct report_field *f = find_column(format, &table, name);
+        if (f && out->n < COLUMNS_MOST)
+            out->fields[out->n++] = named(format, f);
+    }
+}

@@ -1,0 +1,69 @@
+#include "cli/notice.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "show/paragraph.h"
+
+#define DEFAULT_COLUMNS 80
+#define SUMMARY_INDENT  13
+
+/* Of a line on standard error, which is a terminal; the last column stays free, because some
+ * terminals go on in the next line after it. */
+static size_t columns(void)
+{
+    struct winsize size;
+    const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    return (known ? size.ws_col : DEFAULT_COLUMNS) - 1u;
+}
+
+static bool is_shown;
+
+void notice_show(const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    const struct text cut = paragraph_cut(text_of(line), columns());
+    fprintf(stderr, "\r%.*s\033[K", text_width(cut), cut.data);
+    is_shown = true;
+}
+
+void notice_clear(void)
+{
+    if (is_shown)
+        fputs("\r\033[K", stderr);
+    is_shown = false;
+}
+
+void notice_put(const char *line, int indent)
+{
+    notice_clear();
+    const size_t most = isatty(STDERR_FILENO) ? columns() : SIZE_MAX;
+    const bool broken = most / 2 > (size_t)indent;
+    struct text rest = text_of(line);
+    struct text part = paragraph_line(&rest, broken ? most : SIZE_MAX);
+    fwrite(part.data, 1, part.len, stderr);
+    while (rest.len > 0) {
+        part = paragraph_line(&rest, most - (size_t)indent);
+        fprintf(stderr, "\n%*s%.*s", indent, "", text_width(part), part.data);
+    }
+    fputc('\n', stderr);
+}
+
+void notice_summary(const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    notice_put(line, SUMMARY_INDENT);
+}

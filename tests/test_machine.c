@@ -1,0 +1,110 @@
+/* The model of the machine's speed; no test depends on a time. */
+#include "measure/machine.h"
+#include "support.h"
+
+/* A cache of 1 MiB, measured with some noise, and a memory beyond 2 MiB. */
+static struct machine two_classes(void)
+{
+    return (struct machine){
+        .fma_flops_per_s = 1e9,
+        .dot_flops_per_s = 4e9,
+        .bytes_per_s = {[16] = 105e9, [18] = 101e9, [20] = 100e9, [21] = 20e9, [24] = 19e9}};
+}
+
+START_TEST(wanted_are_the_powers_on_either_side)
+{
+    struct machine m = {.fma_flops_per_s = 0};
+    machine_want(&m, 0); /* and all up to a page */
+    ck_assert_int_eq(machine_n_wanted(&m), 1);
+    machine_want(&m, 4096);
+    ck_assert_int_eq(machine_n_wanted(&m), 1);
+    machine_want(&m, 5000);
+    machine_want(&m, 6000);
+    ck_assert(m.wanted[12] && m.wanted[13] && machine_n_wanted(&m) == 2);
+    m.bytes_per_s[13] = 1e9; /* measured */
+    ck_assert_int_eq(machine_n_wanted(&m), 1);
+    machine_want(&m, UINT64_MAX);
+    ck_assert_int_eq(machine_n_wanted(&m), 2);
+}
+END_TEST
+
+START_TEST(classes_have_one_rate)
+{
+    struct machine m = two_classes();
+    struct machine_class c[MACHINE_POWERS];
+    machine_settle(&m);
+    ck_assert_int_eq(machine_classes(&m, c), 2);
+    ck_assert(c[0].from == 1 << 16 && c[0].to == 1 << 20 && c[0].bytes_per_s == 105e9);
+    ck_assert(c[1].from == 1 << 21 && c[1].to == 1 << 24 && c[1].bytes_per_s == 20e9);
+    for (uint64_t bytes = 1; bytes <= 1 << 20; bytes += 9999)
+        ck_assert(machine_limits(&m, bytes).bytes_per_s == 105e9);
+    for (uint64_t bytes = 1 << 21; bytes < 1 << 26; bytes += 999999)
+        ck_assert(machine_limits(&m, bytes).bytes_per_s == 20e9);
+}
+END_TEST
+
+/* More bytes take more time at no higher a rate, and no jump. */
+START_TEST(one_monotone_function_of_the_bytes)
+{
+    struct machine m = two_classes();
+    machine_settle(&m);
+    double rate = 1e18, time = 0;
+    for (uint64_t bytes = 1 << 18; bytes < 1 << 23; bytes += 4096) {
+        const struct roofline l = machine_limits(&m, bytes);
+        const double took = (double)bytes / l.bytes_per_s;
+        ck_assert(l.bytes_per_s <= rate * (1 + 1e-12) && took > time);
+        ck_assert(bytes == 1 << 18 || took - time < 4096 / 10e9);
+        rate = l.bytes_per_s;
+        time = took;
+    }
+}
+END_TEST
+
+START_TEST(what_was_reached_raises_smaller_ones)
+{
+    struct machine m = two_classes();
+    machine_raise(&m, 3 << 20, &(struct roofline){50e9, 2e9, 3e9});
+    ck_assert(machine_limits(&m, 3 << 20).bytes_per_s == 50e9);
+    ck_assert(machine_limits(&m, 1 << 21).bytes_per_s == 50e9);
+    ck_assert(machine_limits(&m, 1 << 20).bytes_per_s == 100e9);
+    ck_assert(m.fma_flops_per_s == 2e9 && m.dot_flops_per_s == 4e9);
+    m = two_classes();
+    machine_raise(&m, 3 << 20, &(struct roofline){10e9, 0, 0}); /* no news */
+    ck_assert(m.bytes_per_s[24] == 19e9);
+    machine_raise(&m, 1 << 30, &(struct roofline){200e9, 0, 0});
+    for (uint64_t bytes = 1; bytes < 1 << 30; bytes *= 3)
+        ck_assert(machine_limits(&m, bytes).bytes_per_s == 200e9);
+}
+END_TEST
+
+START_TEST(measured_once_and_falling)
+{
+    const struct kernels *k = NULL;
+    struct machine m = {.fma_flops_per_s = 0};
+    ck_assert_int_eq(kernels_choose(NULL, &k, NULL), STATUS_OK);
+    machine_want(&m, 10000);
+    machine_want(&m, 100000);
+    ck_assert_int_eq(machine_measure(&m, k, NULL, 0, NULL), STATUS_OK);
+    ck_assert_int_eq(machine_n_wanted(&m), 0);
+    ck_assert(m.fma_flops_per_s > 0 && m.dot_flops_per_s > 0);
+    ck_assert(m.bytes_per_s[13] >= m.bytes_per_s[14] && m.bytes_per_s[14] >= m.bytes_per_s[16] &&
+              m.bytes_per_s[16] >= m.bytes_per_s[17] && m.bytes_per_s[17] > 0);
+    const struct machine before = m;
+    ck_assert_int_eq(machine_measure(&m, k, NULL, 0, NULL), STATUS_OK);
+    ck_assert(before.fma_flops_per_s == m.fma_flops_per_s &&
+              before.bytes_per_s[17] == m.bytes_per_s[17]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("machine");
+    TCase *t = tcase_create("machine");
+    tcase_add_test(t, wanted_are_the_powers_on_either_side);
+    tcase_add_test(t, classes_have_one_rate);
+    tcase_add_test(t, one_monotone_function_of_the_bytes);
+    tcase_add_test(t, what_was_reached_raises_smaller_ones);
+    tcase_add_test(t, measured_once_and_falling);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,98 @@
+/* Text broken between words. */
+#include "outputs.h"
+#include "show/paragraph.h"
+
+static void cut_is(const char *text, size_t columns, const char *expected)
+{
+    const struct text cut = paragraph_cut(text_of(text), columns);
+    ck_assert_msg(text_is(cut, expected), "'%.*s'", text_width(cut), cut.data);
+}
+
+START_TEST(cuts)
+{
+    cut_is("", 3, "");
+    cut_is("abc", 3, "abc");
+    cut_is("abc", 2, "ab");
+    cut_is("\xc2\xb5\xc2\xb5s", 2, "\xc2\xb5\xc2\xb5");    /* a column each */
+    cut_is("\xe4\xb8\xad\xe6\x96\x87", 3, "\xe4\xb8\xad"); /* two */
+    cut_is("abc", 0, "");
+}
+END_TEST
+
+START_TEST(lines)
+{
+    static const char *const expected[] = {"one two", "three", "unbreakable", "x"};
+    struct text rest = text_of("one two  three unbreakable x");
+    for (int i = 0; i < 4; i++) {
+        const struct text line = paragraph_line(&rest, 8);
+        ck_assert_msg(text_is(line, expected[i]), "'%.*s'", text_width(line), line.data);
+    }
+    ck_assert_int_eq((int)rest.len, 0);
+}
+END_TEST
+
+START_TEST(paragraphs)
+{
+    static const struct {
+        int columns;
+        const char *expected;
+    } cases[] = {{0, "one two\nthree four five six\nseven\n"},
+                 {80, "one two three four five six\nseven\n"},
+                 {9, "one two\n  three\n  four\n  five\n  six\nseven\n"},
+                 {1, "one\n  two\n  three\n  four\n  five\n  six\nseven\n"}};
+    for (int i = 0; i < 4; i++) {
+        struct descriptor o;
+        output_begin(&o);
+        o.out.columns = cases[i].columns;
+        struct paragraph p = paragraph_begin(&o.out, 2);
+        paragraph_puts(&p, "one two\vthr");
+        paragraph_printf(&p, "ee %s five", "four");
+        paragraph_puts(&p, " six\nseven");
+        paragraph_end(&p);
+        output_is(&o, cases[i].expected);
+    }
+}
+END_TEST
+
+/* An option's description goes on in its column, and lines that were broken before are joined. */
+START_TEST(reflowed)
+{
+    static const char help[] = "Group:\n"
+                               "  --option N  what it does,\n"
+                               "              and what it\n"
+                               "              does not\n"
+                               "  --other     short\n"
+                               "\n"
+                               "Some words of a\nnote.\n";
+    struct descriptor o;
+    output_begin(&o);
+    paragraph_reflow(&o.out, help);
+    output_is(&o, help);
+    output_begin(&o);
+    o.out.columns = 28;
+    paragraph_reflow(&o.out, help);
+    output_is(&o, "Group:\n"
+                  "  --option N  what it does,\n"
+                  "              and what it\n"
+                  "              does not\n"
+                  "  --other     short\n"
+                  "\n"
+                  "Some words of a\nnote.\n");
+    output_begin(&o);
+    o.out.columns = 26;
+    paragraph_reflow(&o.out, "  -o  what it does and what\n      it does\n  -p  short\n");
+    output_is(&o, "  -o  what it does and\n      what it does\n  -p  short\n");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("paragraph");
+    TCase *t = tcase_create("paragraph");
+    tcase_add_test(t, cuts);
+    tcase_add_test(t, lines);
+    tcase_add_test(t, paragraphs);
+    tcase_add_test(t, reflowed);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,147 @@
+/* The program on a terminal: tables that fit it, colours, and the line about work under way. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "program.h"
+#include "support.h"
+
+#define MODEL "tests/data/shakespeare-bytes.gguf"
+
+struct screen {
+    int master;
+    char slave[64];
+    unsigned short columns;
+};
+
+static struct screen open_screen(unsigned short columns)
+{
+    struct screen s = {.master = posix_openpt(O_RDWR | O_NOCTTY), .columns = columns};
+    ck_assert(s.master >= 0 && grantpt(s.master) == 0 && unlockpt(s.master) == 0);
+    ck_assert_int_eq(ptsname_r(s.master, s.slave, sizeof s.slave), 0);
+    return s;
+}
+
+/* In the child: what it prints goes to the terminal, standard error too. */
+static void show_on(void *arg)
+{
+    const struct screen *s = arg;
+    const struct winsize size = {.ws_row = 50, .ws_col = s->columns};
+    const int fd = open(s->slave, O_RDWR | O_NOCTTY);
+    if (fd < 0 || ioctl(fd, TIOCSWINSZ, &size) != 0 || dup2(fd, STDOUT_FILENO) < 0 ||
+        dup2(fd, STDERR_FILENO) < 0)
+        _exit(99);
+}
+
+/* What `line` prints, less than a terminal's buffer, into text [4096]; without carriage returns
+ * before line feeds. */
+static void print_on_terminal(unsigned short columns, const char *line, char *text)
+{
+    struct ran r;
+    struct screen s = open_screen(columns);
+    const int kept = open(s.slave, O_RDWR | O_NOCTTY); /* the text outlives the child */
+    run_program(&r, line, show_on, &s);
+    ck_assert_int_eq(r.code, 0);
+    ck_assert_int_eq(fcntl(s.master, F_SETFL, O_NONBLOCK), 0);
+    size_t len = 0;
+    for (ssize_t n; len < 4095 && (n = read(s.master, text + len, 4095 - len)) > 0;)
+        len += (size_t)n;
+    close(kept);
+    close(s.master);
+    size_t out = 0;
+    for (size_t i = 0; i < len; i++)
+        if (text[i] != '\r' || text[i + 1] != '\n')
+            text[out++] = text[i];
+    text[out] = 0;
+}
+
+/* Columns of the longest line, of one-byte characters, without its escapes. */
+static int longest_line(const char *text)
+{
+    int most = 0, at = 0;
+    for (; *text; text++) {
+        if (*text == '\033')
+            text += strcspn(text, "mK");
+        else
+            at = *text == '\n' || *text == '\r' ? 0 : at + ((*text & 0xc0) != 0x80);
+        most = at > most ? at : most;
+    }
+    return most;
+}
+
+static const char *const table_commands[] = {
+    "bench --shape 2x32x4,vocab=50,ctx=64 --depth 0,40 --batch 1,2 --kv-heads 4 -n 2 --repeat 2",
+    "info --shape 2x32x4,vocab=50,ctx=64 --bandwidth 10",
+    "attend " MODEL " -p to_be --layer 0 --kv-heads 2 --beside",
+    "score " MODEL " -p to_be --top 3",
+    "eval " MODEL " --text Makefile --range 0:0.01 --against " MODEL,
+    "heads " MODEL " --text Makefile --tokens 16 --layer 0",
+};
+
+START_TEST(tables_fit)
+{
+    static const unsigned short widths[] = {60, 80, 120};
+    setenv("NO_COLOR", "1", 1);
+    for (int w = 0; w < 3; w++) {
+        char text[4096];
+        print_on_terminal(widths[w], table_commands[_i], text);
+        ck_assert_msg(longest_line(text) <= widths[w], "%d of %d: %s", longest_line(text),
+                      widths[w], text);
+        ck_assert_msg(!strstr(text, "\033[1m"), "%s", text);
+    }
+}
+END_TEST
+
+START_TEST(all_columns_with_v)
+{
+    char text[4096];
+    print_on_terminal(60, "info --shape 2x32x4,vocab=50,ctx=64 -v", text);
+    ck_assert_msg(strstr(text, "bytes/token q8_0") && !strstr(text, "left out"), "%s", text);
+    print_on_terminal(60, "info --shape 2x32x4,vocab=50,ctx=64", text);
+    ck_assert_msg(strstr(text, "Too wide, left out:"), "%s", text);
+}
+END_TEST
+
+START_TEST(the_best_row_stands_out)
+{
+    char text[4096];
+    unsetenv("NO_COLOR");
+    setenv("TERM", "xterm-256color", 1);
+    print_on_terminal(100, "bench --shape 2x32x4,vocab=50,ctx=64 -n 2 --repeat 1 --prompt 0", text);
+    ck_assert_msg(strstr(text, "\033[1m*\033[m"), "%s", text);
+}
+END_TEST
+
+/* Learning the vocabulary once left "0%" before the next line. */
+START_TEST(no_rests_of_lines)
+{
+    char text[4096], line[300];
+    snprintf(line, sizeof line,
+             "train README.md -o %s --vocab 300 --layers 1 --embd 16 --heads 2 --ctx 16 --batch 1 "
+             "--steps 4 --eval-every 2 --seed 1",
+             scratch_path("t.gguf"));
+    print_on_terminal(60, line, text);
+    ck_assert_msg(longest_line(text) < 60, "%s", text);
+    for (const char *at = text; (at = strstr(at, "decode: ")); at++)
+        ck_assert_msg(at == text || at[-1] == '\n' ||
+                          (at - text > 3 && strncmp(at - 3, "\033[K", 3) == 0),
+                      "%s", text);
+    scratch_remove();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("terminal");
+    TCase *t = tcase_create("terminal");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, tables_fit, 0, sizeof table_commands / sizeof *table_commands);
+    tcase_add_test(t, all_columns_with_v);
+    tcase_add_test(t, the_best_row_stands_out);
+    tcase_add_test(t, no_rests_of_lines);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
