@@ -62,6 +62,7 @@ static const struct option text_options[] = {
     OPT_INT("samples", samples, "N", 1, 1000000,
             "continuations, separated by lines of ---; the prompt is taken once", .fallback = "1"),
     OPT_FLAG("no-echo", no_echo, "do not print the prompt"),
+    OPT_BINARY,
     OPT_INT("logprobs", logprobs, "K", 1, INT_MAX,
             "JSON lines instead of text: each token's log-probability and the K likeliest"),
     OPT_STRING("format", format, "jsonl", "the form of --logprobs; there is no other"),
@@ -287,12 +288,23 @@ static enum heatmap_ink choose_ink(const struct generate_options *o)
     return ink;
 }
 
+/* An empty prompt needs no tokenizer that makes tokens of texts. */
+static enum status check_reads_text(const struct runtime *r, struct text prompt, struct err *e)
+{
+    const char *path;
+    if (prompt.len == 0)
+        return STATUS_OK;
+    TRY(common_model_path(r->common, &path, e));
+    return input_needs_tokenizer(r->checkpoint.tokenizer, path, "generate", e);
+}
+
 static enum status generate_from(const void *values, struct runtime *r, struct text prompt,
                                  struct err *e)
 {
     const struct generate_options *o = values;
     const struct config *config = &r->checkpoint.model->config;
     struct text *stops;
+    TRY(check_reads_text(r, prompt, e));
     TRY(tokens_of_prompt(r->checkpoint.tokenizer, prompt, config->n_ctx, &r->tokens, &r->n_tokens,
                          e));
     TRY(stop_texts(o, &stops, e));
@@ -401,21 +413,22 @@ static enum status run_generate(const struct invocation *inv, const void *values
     /* One seed for the text and for random heads, so that it replays both. */
     TRY(runtime_seed(&o->seed, &chosen.seed.value, e));
     chosen.engine.variant.seed = (struct option_u64){chosen.seed.value, true};
-    const bool texts = o->prompts || o->input.file || (o->input.prompt && o->input.prompt[0]);
+    chosen.input = input_or_piped(&o->input, o->prompts, &o->common);
     struct runtime r = {.inv = inv,
                         .common = &o->common,
                         .engine = &o->engine,
-                        .parts = texts ? COMMON_TEXTS : CHECKPOINT_TOKENIZER};
+                        .parts = o->prompts ? COMMON_TEXTS : CHECKPOINT_TOKENIZER};
     return runtime_run(&r, &o->input, o->prompts ? generate_many_from : generate_from, o, e);
 }
 
 const struct command command_generate = {
     .name = "generate",
     .summary = "continue a text from a checkpoint",
-    .usage = "MODEL [-p TEXT | -f FILE | -f - | --prompts FILE] [options]",
-    .notes = "Prints the prompt and its continuation. Without a prompt it starts from the\n"
-             "checkpoint's begin-of-text token, or else from a newline. The same checkpoint,\n"
-             "prompt, options and seed give the same text for any number of threads.\n"
+    .usage = "MODEL [-p TEXT | -f FILE | --prompts FILE] [options]",
+    .notes = "Prints the prompt and its continuation. Without -p and -f the prompt is what is\n"
+             "piped in; without any it starts from the checkpoint's begin-of-text token, or else\n"
+             "from a newline. The same checkpoint, prompt, options and seed give the same text\n"
+             "for any number of threads.\n"
              "With --prompts a line a prompt: index, id, prompt, text, tokens, n, finish (length,\n"
              "stop, eos, context), seed, logprob; or error. Each text is that of the prompt alone\n"
              "with its seed. An object's n, seed and stop take the place of the command's.\n"

@@ -29,11 +29,6 @@ static double peak_bytes(void)
 #endif
 }
 
-static const char *plural(uint64_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 static void say_end(const struct generation *g, const struct common_options *common)
 {
     const char *what = g->end == END_EOS         ? "end of text"
@@ -77,6 +72,8 @@ static void report_schedule(struct schedule *s, const struct runtime *r, uint64_
 
 void generate_report(struct generation *g, const struct runtime *r, uint64_t seed)
 {
+    if (g->out->failed) /* and program_run says why, if that is to be said */
+        return;
     say_end(g, r->common);
     if (r->common->quiet)
         return;
@@ -87,6 +84,8 @@ void generate_report(struct generation *g, const struct runtime *r, uint64_t see
 
 void generate_many_report(struct generation_many *g, const struct runtime *r, uint64_t seed)
 {
+    if (g->out->failed)
+        return;
     if (g->schedule.interrupted)
         say(r->common, "interrupted after %" PRIu64 " prompt%s", g->n_done, plural(g->n_done));
     if (r->common->quiet)
