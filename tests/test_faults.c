@@ -135,6 +135,7 @@ static void judge(const struct ran *r, const struct way *w, const struct fault_p
     if (w->error == EPIPE && strcmp(what, "standard output") == 0) { /* as it ends cat */
         ck_assert_msg(r->signal == SIGPIPE && !strstr(r->err, "standard output"),
                       "%s: expected a silent SIGPIPE, found exit %d: %s", where, r->code, r->err);
+        scenario_expect_kept(r, plan, false);
         return;
     }
     ck_assert_msg(r->signal == 0, "%s: ended by %s", where, strsignal(r->signal));

@@ -36,7 +36,7 @@ static void say_end(const struct generation *g, const struct common_options *com
                        : g->schedule.interrupted ? "interrupted"
                                                  : NULL;
     if (g->end == END_CONTEXT)
-        say(common, "context full (%d tokens): stopped after %d of %d",
+        say(common, "context full (%d tokens): stopped after %d of %d; --shift goes on",
             session_cap(g->schedule.session), g->last_made, g->n);
     else if (what)
         say(common, "%s after %d token%s", what, g->last_made, plural((uint64_t)g->last_made));
@@ -44,7 +44,8 @@ static void say_end(const struct generation *g, const struct common_options *com
 
 static void print_prompt_tokens(const struct schedule_times *t)
 {
-    fprintf(stderr, "%" PRIu64 " token%s, %s tokens/s\n", t->n_prefilled, plural(t->n_prefilled),
+    const uint64_t n = t->n_prefilled - t->n_fed_again;
+    fprintf(stderr, "%" PRIu64 " token%s, %s tokens/s\n", n, plural(n),
             figure_rate(rate(t->n_prefilled, t->prefill_ns)).text);
 }
 
@@ -63,6 +64,9 @@ static void report_schedule(struct schedule *s, const struct runtime *r, uint64_
                 figure_rate(rate(t->n_decoded, t->decode_ns)).text, percentile_us(t, 0.5),
                 percentile_us(t, 0.99), s->n_places > 1 || s->drafter ? "step" : "token");
     }
+    if (t->n_shifts > 0)
+        fprintf(stderr, "\nshifts       %" PRIu64 ", %" PRIu64 " tokens fed again", t->n_shifts,
+                t->n_fed_again);
     if (s->n_places > 1)
         fprintf(stderr, "\nbatch        %d sequences", s->n_places);
     fprintf(stderr, "\nseed         %" PRIu64 "\npeak memory  %s\n", seed,
