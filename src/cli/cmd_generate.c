@@ -191,10 +191,11 @@ static enum status choose_kept(const struct generate_options *o, const struct ru
     if (o->shift && o->keep == 0 && most > 0)
         s->n_keep = tokenizer_adds_bos(r->checkpoint.tokenizer);
     if (s->n_keep > most)
-        return err_set(e, STATUS_USAGE,
-                       "--keep: expected 0 to %d, what is left of the context of %d beside its last "
-                       "half, found %d",
-                       most, ctx, o->keep);
+        return err_set(
+            e, STATUS_USAGE,
+            "--keep: expected 0 to %d, what is left of the context of %d beside its last "
+            "half, found %d",
+            most, ctx, o->keep);
     return STATUS_OK;
 }
 

@@ -2,8 +2,9 @@
  * generate - one prompt continued, once or as several samples, as text or as records of its tokens
  * on standard output.
  *
- * The prompt is taken once; all samples read its positions in the cache, unless a shift is to change
- * them. They are made side by side and printed in order, the one whose turn it is as it is made.
+ * The prompt is taken once; all samples read its positions in the cache, unless a shift is to
+ * change them. They are made side by side and printed in order, the one whose turn it is as it is
+ * made.
  */
 #ifndef DECODE_CLI_GENERATE_H
 #define DECODE_CLI_GENERATE_H
@@ -37,7 +38,8 @@ struct generation {
     const struct text *stops;
     int n_stops;
     /* What generate_create leaves to the caller: session (all sequences empty, if several that
-     * share it with the prompt as their shared positions), sampler, pool, tokenizer, n_places, n_vocab, ignore_eos.
+     * share it with the prompt as their shared positions), sampler, pool, tokenizer, n_places,
+     * n_vocab, ignore_eos.
      */
     struct schedule schedule;
 

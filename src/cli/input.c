@@ -232,9 +232,10 @@ size_t tokens_truncate(const struct tokenizer *t, enum truncation which, int n_c
 enum status check_prompt_length(size_t n_tokens, int n_ctx, const char *advice, struct err *e)
 {
     if (n_tokens > (size_t)n_ctx)
-        return err_set(e, STATUS_USAGE,
-                       "the prompt has %zu tokens, the context only %d: shorten the prompt%s, or cut it "
-                       "with --truncate",
-                       n_tokens, n_ctx, advice);
+        return err_set(
+            e, STATUS_USAGE,
+            "the prompt has %zu tokens, the context only %d: shorten the prompt%s, or cut it "
+            "with --truncate",
+            n_tokens, n_ctx, advice);
     return STATUS_OK;
 }

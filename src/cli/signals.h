@@ -2,11 +2,12 @@
  * signals - the signals a run must live with.
  *
  * SIGPIPE and SIGXFSZ are ignored, so that a closed pipe and a file that reaches the size limit
- * are seen as failed writes: what else is being written is written to its end. SIGINT, SIGTERM, SIGHUP (unless it was ignored, as by nohup) and
- * SIGXCPU end the program with exit code 130; after signals_defer the first one only sets a flag,
- * so that the work can be ended well, and the second one kills (SIGXCPU, which comes every second,
- * does not). SIGBUS from a mapped file that was cut short becomes one line, which names the file,
- * and exit code 3. However it ends, but by SIGKILL, unfinished outputs' temporary files are gone.
+ * are seen as failed writes: what else is being written is written to its end. SIGINT, SIGTERM,
+ * SIGHUP (unless it was ignored, as by nohup) and SIGXCPU end the program with exit code 130; after
+ * signals_defer the first one only sets a flag, so that the work can be ended well, and the second
+ * one kills (SIGXCPU, which comes every second, does not). SIGBUS from a mapped file that was cut
+ * short becomes one line, which names the file, and exit code 3. However it ends, but by SIGKILL,
+ * unfinished outputs' temporary files are gone.
  *
  * The state is global, because signal handlers take no argument.
  */

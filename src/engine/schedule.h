@@ -106,11 +106,11 @@ struct schedule_client {
 struct schedule_times {
     uint64_t n_prefilled, prefill_ns; /* prompt tokens fed, and those fed again */
     uint64_t n_shifts, n_fed_again;
-    uint64_t n_made;                  /* tokens */
-    uint64_t n_decoded, decode_ns;    /* those that came out of rows of decoding */
-    uint64_t n_steps;                 /* such rows, but for those of drafted tokens */
-    uint64_t first_token_at;          /* clock_ns; 0 before it */
-    uint64_t *rounds;                 /* [n_rounds] ns of those that decoded, the first ones */
+    uint64_t n_made;               /* tokens */
+    uint64_t n_decoded, decode_ns; /* those that came out of rows of decoding */
+    uint64_t n_steps;              /* such rows, but for those of drafted tokens */
+    uint64_t first_token_at;       /* clock_ns; 0 before it */
+    uint64_t *rounds;              /* [n_rounds] ns of those that decoded, the first ones */
     size_t n_rounds;
 };
 
