@@ -84,17 +84,19 @@ static void print_header(const struct bench_report *r, struct output *out)
     snprintf(subject, sizeof subject, "%s", r->subject);
     utf8_strip(subject);
     paragraph_printf(&p,
-                     "%s: %d layers, d_model %d, %d heads of %d, d_ff %d, vocabulary %d, "
+                     "%s: %d layer%s, d_model %d, %d head%s of %d, d_ff %d, vocabulary %d, "
                      "context %d\n%s\n",
-                     subject, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab,
-                     c->n_ctx, machine);
+                     subject, c->n_layers, plural((uint64_t)c->n_layers), c->d_model, c->n_heads,
+                     plural((uint64_t)c->n_heads), c->head_dim, c->d_ff, c->n_vocab, c->n_ctx,
+                     machine);
     for (int i = 0; i < r->bench->n_machines; i++)
         print_limits(r, i, &p);
     paragraph_printf(&p,
                      "%d repeat%s of %d step%s, each at exactly its depth, after %d warm-up "
                      "step%s; the rows take turns\n\n",
-                     r->spec->repeats, r->spec->repeats == 1 ? "" : "s", r->spec->n,
-                     r->spec->n == 1 ? "" : "s", r->spec->warmup, r->spec->warmup == 1 ? "" : "s");
+                     r->spec->repeats, plural((uint64_t)r->spec->repeats), r->spec->n,
+                     plural((uint64_t)r->spec->n), r->spec->warmup,
+                     plural((uint64_t)r->spec->warmup));
     paragraph_end(&p);
 }
 

@@ -30,11 +30,6 @@ static double peak_bytes(void)
 #endif
 }
 
-static const char *plural(uint64_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 static void say_end(const struct generation *g, const struct common_options *common)
 {
     const char *what = g->end == END_EOS         ? "end of text"
@@ -42,7 +37,7 @@ static void say_end(const struct generation *g, const struct common_options *com
                        : g->schedule.interrupted ? "interrupted"
                                                  : NULL;
     if (g->end == END_CONTEXT)
-        say(common, "context full (%d tokens): stopped after %d of %d",
+        say(common, "context full (%d tokens): stopped after %d of %d; --shift goes on",
             session_cap(g->schedule.session), g->last_made, g->n);
     else if (what)
         say(common, "%s after %d token%s", what, g->last_made, plural((uint64_t)g->last_made));
@@ -51,8 +46,9 @@ static void say_end(const struct generation *g, const struct common_options *com
 /* After what is said of the prompts. */
 static void report_prompts(const char *what, const struct schedule_times *t)
 {
-    notice_summary("%s%" PRIu64 " token%s, %s tokens/s", what, t->n_prefilled,
-                   plural(t->n_prefilled), figure_rate(rate(t->n_prefilled, t->prefill_ns)).text);
+    const uint64_t n = t->n_prefilled - t->n_fed_again;
+    notice_summary("%s%" PRIu64 " token%s, %s tokens/s", what, n, plural(n),
+                   figure_rate(rate(t->n_prefilled, t->prefill_ns)).text);
 }
 
 static void report_decoding(struct schedule *s)
@@ -77,6 +73,9 @@ static void report_schedule(struct schedule *s, const struct runtime *r, uint64_
         notice_summary("first token  %s after start",
                        figure_duration(t->first_token_at - r->inv->start_ns).text);
     report_decoding(s);
+    if (t->n_shifts > 0)
+        notice_summary("shifts       %" PRIu64 ", %" PRIu64 " tokens fed again", t->n_shifts,
+                       t->n_fed_again);
     if (s->n_places > 1)
         notice_summary("batch        %d sequences", s->n_places);
     notice_summary("seed         %" PRIu64, seed);
@@ -86,6 +85,8 @@ static void report_schedule(struct schedule *s, const struct runtime *r, uint64_
 
 void generate_report(struct generation *g, const struct runtime *r, uint64_t seed)
 {
+    if (g->out->failed) /* and program_run says why, if that is to be said */
+        return;
     say_end(g, r->common);
     if (r->common->quiet)
         return;
@@ -96,6 +97,8 @@ void generate_report(struct generation *g, const struct runtime *r, uint64_t see
 void generate_many_report(struct generation_many *g, const struct runtime *r, uint64_t seed)
 {
     char done[96];
+    if (g->out->failed)
+        return;
     if (g->schedule.interrupted)
         say(r->common, "interrupted after %" PRIu64 " prompt%s", g->n_done, plural(g->n_done));
     if (r->common->quiet)
