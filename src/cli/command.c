@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/nearest.h"
+
 #define COMMAND_ROW(name) &command_##name,
 static const struct command *const commands[] = {COMMANDS(COMMAND_ROW) NULL};
 #undef COMMAND_ROW
@@ -20,7 +22,24 @@ const struct command *command_find(const char *name)
     return NULL;
 }
 
-enum status command_help(const struct command *c, struct output *out, struct err *e)
+enum status command_named(const char *name, const struct command **out, struct err *e)
+{
+    const char *what = name[0] == '-' ? "option" : "command";
+    struct nearest near = {.word = name};
+    *out = command_find(name);
+    if (*out)
+        return STATUS_OK;
+    for (int i = 0; commands[i]; i++)
+        nearest_offer(&near, commands[i]->name);
+    nearest_offer(&near, "--help");
+    nearest_offer(&near, "--version");
+    if (near.best)
+        return err_set(e, STATUS_USAGE, "unknown %s '%.60s'; did you mean '%s'?", what, name,
+                       near.best);
+    return err_set(e, STATUS_USAGE, "unknown %s '%.60s'", what, name);
+}
+
+enum status command_print_help(const struct command *c, struct output *out, struct err *e)
 {
     char *options = options_help(&c->spec);
     if (!options)
@@ -44,7 +63,7 @@ enum status command_run(const struct command *c, int argc, char **argv,
     bool help;
     enum status s = options_parse(&c->spec, argc, argv, values, &help, e);
     if (s == STATUS_OK)
-        s = help ? command_help(c, inv->out, e) : c->run(inv, values, e);
+        s = help ? command_print_help(c, inv->out, e) : c->run(inv, values, e);
     options_free(&c->spec, values);
     free(values);
     return s;
