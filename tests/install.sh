@@ -151,16 +151,16 @@ if have zsh && zsh -fc 'zmodload zsh/zpty' 2>/dev/null; then
     cat >"$dir/try.zsh" <<'END'
 zmodload zsh/zpty
 zpty shell zsh -f -i
-zpty -w shell "fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -D; PS1=; LISTMAX=999; print rea''dy"
+zpty -w shell "fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -D; LISTMAX=999; PS1=rea''dy"
 zpty -r shell answer '*ready*'
 zpty -w -n shell "$2"$'\t'
 zpty -w -n shell $'\C-u'"print do''ne"$'\n'
 zpty -r shell answer '*done*'
-print -r -- "$answer" | tr -d '\r' | sed 's/\x1b\[[0-9;?]*[A-Za-z]//g'
+print -r -- "$answer" | tr -d '\r\a' | sed 's/\x1b\[[0-9;?]*[A-Za-z]//g'
 zpty -d shell
 END
     while IFS='|' read -r line words; do
-        TERM=dumb zsh -f "$dir/try.zsh" "$dir/share/zsh/site-functions" "$line" >"$out" 2>"$err"
+        TERM=dumb zsh -f "$dir/try.zsh" "$dir/share/zsh/site-functions" "$line" >"$out" 2>"$err" </dev/null
         for word in $words; do
             note "zsh: $line offers $word" has "$out" "$word"
         done
