@@ -31,8 +31,8 @@ static const struct option own_options[] = {
 static void print_all(enum help_format format, struct output *out)
 {
     static void (*const prints[])(struct output *) = {
-        [HELP_TEXT] = help_print,      [HELP_MAN] = manual_print,      [HELP_BASH] = completion_bash,
-        [HELP_ZSH] = completion_zsh,   [HELP_FISH] = completion_fish,
+        [HELP_TEXT] = help_print,    [HELP_MAN] = manual_print,     [HELP_BASH] = completion_bash,
+        [HELP_ZSH] = completion_zsh, [HELP_FISH] = completion_fish,
     };
     prints[format](out);
 }
