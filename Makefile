@@ -229,7 +229,8 @@ $(FAULT_CALLS): $(BUILD)/tests/faults.o
 # The longest first, so that nothing is waited for at the end. $(1): build/MODE
 suites = 'sh tests/cli.sh $(1)/decode' 'sh tests/world.sh $(1)/decode' \
          'sh tests/many.sh $(1)/decode' 'sh tests/sweep.sh $(1)/decode' \
-         'sh tests/study.sh $(1)/decode' 'sh tests/typed.sh $(1)/decode' \
+         'sh tests/study.sh $(1)/decode' 'sh tests/readme.sh $(1)/decode' \
+         'sh tests/typed.sh $(1)/decode' 'sh tests/install.sh $(1)/decode' \
          $(TEST_SRC:%.c=$(1)/%)
 
 .PHONY: test-all test-binaries
@@ -355,12 +356,31 @@ check-neon: $(BIN) ## cross-build for AArch64; under qemu the NEON kernels give 
 
 # --- the rest --------------------------------------------------------------------------------
 
-install: $(BIN) ## install into $(DESTDIR)$(PREFIX)/bin
-	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/decode
+# What the program itself prints, and where it goes below PREFIX.
+SHARED := man:share/man/man1/decode.1 \
+          bash:share/bash-completion/completions/decode \
+          zsh:share/zsh/site-functions/_decode \
+          fish:share/fish/vendor_completions.d/decode.fish
+SHARED_FILES := $(foreach shared,$(SHARED),$(word 2,$(subst :, ,$(shared))))
+INSTALLED    := $(DESTDIR)$(PREFIX)
+
+$(SHARED_FILES:%=$(BUILD)/%): $(BUILD)/%: $(BIN)
+	@mkdir -p $(@D)
+	$(Q)$(BIN) help --format $(firstword $(subst :, ,$(filter %:$*,$(SHARED)))) >$@
+
+install: $(BIN) $(SHARED_FILES:%=$(BUILD)/%) ## program, man page, completions to $(DESTDIR)$(PREFIX)
+	install -d $(INSTALLED)/bin $(dir $(SHARED_FILES:%=$(INSTALLED)/%))
+	install -m 755 $(BIN) $(INSTALLED)/bin/decode
+	$(foreach file,$(SHARED_FILES),install -m 644 $(BUILD)/$(file) $(INSTALLED)/$(file) &&) :
 
 uninstall: ## remove what install put there
-	rm -f $(DESTDIR)$(PREFIX)/bin/decode
+	rm -f $(INSTALLED)/bin/decode $(SHARED_FILES:%=$(INSTALLED)/%)
+
+DIST := decode-$(VERSION)
+.PHONY: dist
+dist: ## the committed tree as a tarball, build/decode-VERSION.tar.gz
+	@mkdir -p build
+	git archive --format=tar.gz --prefix=$(DIST)/ -o build/$(DIST).tar.gz HEAD
 
 clean: ## remove all builds
 	rm -rf build decode

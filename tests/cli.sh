@@ -96,6 +96,9 @@ expect_error 2 "did you mean '--help'?" --hlep
 expect_error 2 "unknown command 'xyzzy'" xyzzy
 expect_error 2 "unknown command 'xyzzy'" help xyzzy
 expect_error 2 "unknown command ''" ""
+expect_error 2 "--format man is of all commands; expected none named, found 'generate'" \
+    help generate --format man
+expect_error 2 "--format: expected one of text, man, bash, zsh, fish, found 'csh'" help --format csh
 
 # --- options ------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/nearest.h"
 #include "show/paragraph.h"
 
 #define COMMAND_ROW(name) &command_##name,
@@ -22,7 +23,24 @@ const struct command *command_find(const char *name)
     return NULL;
 }
 
-enum status command_help(const struct command *c, struct output *out, struct err *e)
+enum status command_named(const char *name, const struct command **out, struct err *e)
+{
+    const char *what = name[0] == '-' ? "option" : "command";
+    struct nearest near = {.word = name};
+    *out = command_find(name);
+    if (*out)
+        return STATUS_OK;
+    for (int i = 0; commands[i]; i++)
+        nearest_offer(&near, commands[i]->name);
+    nearest_offer(&near, "--help");
+    nearest_offer(&near, "--version");
+    if (near.best)
+        return err_set(e, STATUS_USAGE, "unknown %s '%.60s'; did you mean '%s'?", what, name,
+                       near.best);
+    return err_set(e, STATUS_USAGE, "unknown %s '%.60s'", what, name);
+}
+
+enum status command_print_help(const struct command *c, struct output *out, struct err *e)
 {
     char *options = options_help(&c->spec);
     if (!options)
@@ -60,7 +78,7 @@ enum status command_run(const struct command *c, int argc, char **argv,
     if (is_verbose(&c->spec, values))
         inv->out->columns = 0;
     if (s == STATUS_OK)
-        s = help ? command_help(c, inv->out, e) : c->run(inv, values, e);
+        s = help ? command_print_help(c, inv->out, e) : c->run(inv, values, e);
     options_free(&c->spec, values);
     free(values);
     return s;

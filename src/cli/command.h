@@ -17,7 +17,8 @@
 /* In the order in which the help lists them. */
 #define COMMANDS(row)                                                                              \
     row(generate) row(bench) row(convert) row(train) row(eval) row(score) row(quantize)            \
-        row(tokenize) row(info) row(attend) row(heads) row(study) row(import) row(export)
+        row(tokenize) row(info) row(attend) row(heads) row(study) row(import) row(export)          \
+            row(help)
 
 /* Hears how much of a long work is done, from 0 to 1. */
 struct listener {
@@ -37,7 +38,10 @@ struct command {
     const char *name;
     const char *summary; /* one line for the list of commands */
     const char *usage;   /* what follows "decode NAME " */
-    const char *notes;   /* below the options in the help; NULL: nothing */
+    /* Below the options in the help; NULL: nothing. Lines of paragraphs, which empty ones divide; a
+     * line with two spaces after its first word is a term and what is said of it, and goes on in
+     * lines that begin with spaces. */
+    const char *notes;
     struct option_spec spec;
     size_t values_size; /* of the struct that the options fill, zeroed before */
     /* Does the work with the filled values. What fails is in *e and is not yet printed;
@@ -53,11 +57,13 @@ COMMANDS(DECLARE_COMMAND)
 const struct command *command_at(int index);
 /* NULL: there is none of that name. */
 const struct command *command_find(const char *name);
+/* The command of that name. STATUS_USAGE says which was probably meant. */
+enum status command_named(const char *name, const struct command **out, struct err *e);
 
 /* Parses the arguments behind the command's name and runs it, or prints its help. What fails is in
  * *e and is not printed. */
 enum status command_run(const struct command *c, int argc, char **argv,
                         const struct invocation *inv, struct err *e);
-enum status command_help(const struct command *c, struct output *out, struct err *e);
+enum status command_print_help(const struct command *c, struct output *out, struct err *e);
 
 #endif

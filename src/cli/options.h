@@ -47,7 +47,7 @@ struct option {
     const char *otherwise; /* what the help says the default is, without a fallback; or NULL */
     double min, max;       /* max of INT_MAX or HUGE_VAL: no upper limit */
     bool above_min;
-    const char *const *choices; /* NULL-terminated */
+    const char *const *choices; /* NULL-terminated; of an OPTION_STRING only what is suggested */
     const char *help;           /* one line, without the default and the range */
     const char *needs;          /* long name of the option without which this one says nothing, or
                                    several, "a|b", of which one is enough */
@@ -111,6 +111,13 @@ void options_free(const struct option_spec *spec, void *values);
 /* The help of all groups, aligned and wrapped, with defaults and ranges, as malloc'd text that the
  * caller frees; NULL without memory. */
 char *options_help(const struct option_spec *spec);
+
+/* An option's sentence and, in parentheses, default, choices or range, and whether it may be
+ * repeated. */
+struct description {
+    char text[512];
+};
+struct description option_description(const struct option *o);
 
 /* What is expected of a value: "0 or more", "1 to 9", "one of table, json"; "" for any text. */
 struct expected {

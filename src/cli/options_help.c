@@ -14,19 +14,20 @@ static int usage_of(const struct option *o, char *out, size_t size)
                     o->value ? " " : "", o->value ? o->value : "");
 }
 
-/* The sentence and, in parentheses, default, choices or range, and whether it may be repeated. */
-static void description_of(const struct option *o, char *out, size_t size)
+struct description option_description(const struct option *o)
 {
+    struct description d;
     const char *standard = o->fallback ? o->fallback : o->otherwise;
     const struct expected expected = option_expected(o);
     const char *range = o->kind == OPTION_STRINGS ? "may be repeated"
                         : o->kind == OPTION_U64   ? ""
                                                   : expected.text;
     if (!standard && !range[0])
-        snprintf(out, size, "%s", o->help);
+        snprintf(d.text, sizeof d.text, "%s", o->help);
     else
-        snprintf(out, size, "%s (%s%s%s%s)", o->help, standard ? "default " : "",
+        snprintf(d.text, sizeof d.text, "%s (%s%s%s%s)", o->help, standard ? "default " : "",
                  standard ? standard : "", standard && range[0] ? "; " : "", range);
+    return d;
 }
 
 /* Words of `text` from column `indent` on, broken before LINE_WIDTH. */
@@ -52,7 +53,7 @@ static void put_wrapped(FILE *f, const char *text, int indent)
 
 char *options_help(const struct option_spec *spec)
 {
-    char usage[128], description[512];
+    char usage[128];
     int width = 0;
     for (const struct option_group *g = spec->groups; g->title; g++)
         for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
@@ -69,8 +70,7 @@ char *options_help(const struct option_spec *spec)
         for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
             usage_of(o, usage, sizeof usage);
             fprintf(f, "  %-*s  ", width, usage);
-            description_of(o, description, sizeof description);
-            put_wrapped(f, description, width + 4);
+            put_wrapped(f, option_description(o).text, width + 4);
         }
     }
     const bool failed = ferror(f);

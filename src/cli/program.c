@@ -11,7 +11,7 @@
 #include "base/output.h"
 #include "cli/command.h"
 #include "cli/descriptor.h"
-#include "cli/nearest.h"
+#include "cli/help.h"
 #include "cli/notice.h"
 #include "cli/runtime.h"
 #include "cli/signals.h"
@@ -19,22 +19,6 @@
 #include "cli/version.h"
 #include "compute/kernels.h"
 #include "show/paragraph.h"
-
-static const char general_help[] =
-    "\n"
-    "decode help COMMAND (or decode COMMAND --help) shows a command's options.\n"
-    "decode --version shows version, compiler, instruction sets and threads.\n"
-    "\n"
-    "Everywhere: the checkpoint is the first argument or -m FILE; --option value and\n"
-    "--option=value both work, anywhere among the arguments; -- ends the options; of an option\n"
-    "given twice the last one counts.\n"
-    "\n"
-    "Counts take k and M, thousands and millions; sizes also kB, KiB, MB, MiB, GB, GiB.\n"
-    "\n"
-    "Environment: DECODE_THREADS is the default of -t; DECODE_ISA forces an instruction set.\n"
-    "Exit codes: 0 done, 1 failed while running, 2 usage, 3 bad input file, 4 out of memory,\n"
-    "130 interrupted. A reader that closes the pipe ends the program silently, as it ends cat\n"
-    "(by SIGPIPE: 141 in a shell); files that were asked for are written all the same.\n";
 
 /*
  * A closed standard descriptor would be given to the next file opened, which would then be
@@ -45,34 +29,6 @@ static void fill_standard_descriptors(void)
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
             return;
-}
-
-static enum status unknown_command(const char *name, struct err *e)
-{
-    const char *what = name[0] == '-' ? "option" : "command";
-    struct nearest near = {.word = name};
-    for (int i = 0; command_at(i); i++)
-        nearest_offer(&near, command_at(i)->name);
-    nearest_offer(&near, "help");
-    nearest_offer(&near, "--help");
-    nearest_offer(&near, "--version");
-    if (near.best)
-        return err_set(e, STATUS_USAGE, "unknown %s '%.60s'; did you mean '%s'?", what, name,
-                       near.best);
-    return err_set(e, STATUS_USAGE, "unknown %s '%.60s'", what, name);
-}
-
-/* The general help: on standard output when asked for, on standard error when not. */
-static void print_commands(struct output *out)
-{
-    char line[256];
-    output_puts(out, "usage: decode <command> [options]\n\n");
-    for (int i = 0; command_at(i); i++) {
-        snprintf(line, sizeof line, "  %-10s %s\n", command_at(i)->name, command_at(i)->summary);
-        paragraph_reflow(out, line);
-    }
-    output_printf(out, "  %-10s %s\n", "help", "this list, or a command's options");
-    paragraph_reflow(out, general_help);
 }
 
 static enum status print_version(struct output *out, struct err *e)
@@ -93,33 +49,17 @@ static enum status print_version(struct output *out, struct err *e)
     return STATUS_OK;
 }
 
-/* decode help [COMMAND] */
-static enum status run_help(const char *command, struct output *out, struct err *e)
-{
-    if (!command || strcmp(command, "help") == 0) {
-        print_commands(out);
-        return STATUS_OK;
-    }
-    const struct command *c = command_find(command);
-    return c ? command_help(c, out, e) : unknown_command(command, e);
-}
-
 static enum status run_named(int argc, char **argv, struct invocation *inv, struct err *e)
 {
     const char *name = argv[0];
-    const bool help =
-        strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
-    const bool version = strcmp(name, "--version") == 0;
-    const int most = 1 + help; /* of arguments */
-    if ((help || version) && argc > most)
-        return err_set(e, STATUS_USAGE, "unexpected argument '%.60s'", argv[most]);
-    if (help)
-        return run_help(argv[1], inv->out, e);
-    if (version)
+    const struct command *c;
+    if (strcmp(name, "--version") == 0 && argc > 1)
+        return err_set(e, STATUS_USAGE, "unexpected argument '%.60s'", argv[1]);
+    if (strcmp(name, "--version") == 0)
         return print_version(inv->out, e);
-    const struct command *c = command_find(name);
-    if (!c)
-        return unknown_command(name, e);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = command_help.name;
+    TRY(command_named(name, &c, e));
     inv->command = c->name;
     return command_run(c, argc - 1, argv + 1, inv, e);
 }
@@ -145,7 +85,7 @@ int program_run(int argc, char **argv)
     signals_install();
     if (argc < 2) {
         descriptor_init(&out, STDERR_FILENO);
-        print_commands(&out.out);
+        help_print(&out.out);
         output_flush(&out.out);
         return STATUS_USAGE;
     }

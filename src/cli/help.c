@@ -1,0 +1,72 @@
+#include "cli/help.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "show/paragraph.h"
+
+const char help_summary[] = "continue texts with transformers, and see what their attention costs";
+
+const struct help_section help_sections[] = {
+    {"Options",
+     "decode help COMMAND (or decode COMMAND --help) shows a command's options.\n"
+     "decode help --format man prints the manual page; --format bash, zsh or fish what\n"
+     "completes command lines in that shell. decode --version shows version, compiler,\n"
+     "instruction sets and threads.\n"
+     "\n"
+     "The checkpoint is the first argument or -m FILE; --option value and --option=value\n"
+     "both work, anywhere among the arguments; -- ends the options; of an option given\n"
+     "twice the last one counts.\n"
+     "\n"
+     "Counts take k and M, thousands and millions; sizes also kB, KiB, MB, MiB, GB, GiB.\n"
+     "\n"
+     "A reader that closes the pipe ends the program silently, as it ends cat (by SIGPIPE: 141\n"
+     "in a shell); files that were asked for are written all the same.\n"},
+    {"Exit status", "0    done\n"
+                    "1    failed while running\n"
+                    "2    usage\n"
+                    "3    bad input file\n"
+                    "4    out of memory\n"
+                    "130  interrupted\n"},
+    {"Environment", "DECODE_THREADS  the default of -t\n"
+                    "DECODE_ISA      forces an instruction set, of those that --version lists\n"
+                    "NO_COLOR        no colours on a terminal\n"
+                    "COLORFGBG       whether the terminal is light or dark\n"
+                    "COLUMNS         its width, where it does not say it itself\n"},
+    {NULL, NULL},
+};
+
+static void put_indented(struct output *out, const char *text)
+{
+    char lines[1024];
+    size_t n = 0;
+    while (*text) {
+        const size_t len = strcspn(text, "\n");
+        n += (size_t)snprintf(lines + n, sizeof lines - n, "%s%.*s\n", len > 0 ? "  " : "",
+                              (int)len, text);
+        assert(n < sizeof lines);
+        text += len;
+        text += *text == '\n';
+    }
+    paragraph_reflow(out, lines);
+}
+
+void help_print(struct output *out)
+{
+    const struct command *c;
+    char line[256];
+    output_puts(out, "usage: decode <command> [options]\n\n");
+    snprintf(line, sizeof line, "%s\n", help_summary);
+    paragraph_reflow(out, line);
+    output_puts(out, "\nCommands:\n");
+    for (int i = 0; (c = command_at(i)) != NULL; i++) {
+        snprintf(line, sizeof line, "  %-10s %s\n", c->name, c->summary);
+        paragraph_reflow(out, line);
+    }
+    for (const struct help_section *s = help_sections; s->title; s++) {
+        output_printf(out, "\n%s:\n", s->title);
+        put_indented(out, s->text);
+    }
+}

@@ -1,0 +1,189 @@
+#!/bin/sh
+# install.sh DECODE - what make install puts where, the manual page, completions in each shell that is
+# installed, and the tarball. Run from the repository's top; the last line counts what passed and
+# failed.
+set -u
+
+decode=$1
+dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-install-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+. tests/checks.sh
+
+mode=$(basename "$(dirname "$decode")")
+
+# this_make ARGS...: what a make around this script has set is not for it.
+this_make() {
+    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s "$@" >"$out" 2>"$err"
+    code=$?
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+skip() { echo "skipped: $1 is not installed: $2"; }
+is_empty() { [ ! -s "$1" ]; }
+files_of() { (cd "$1" && find . -type f | sort); }
+
+# options_of COMMAND - as its help has them
+options_of() {
+    "$decode" "$1" --help | grep -oE '^  (    |-., )--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+$' |
+        sort
+}
+
+commands=$("$decode" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
+note "help has commands" [ "$(echo "$commands" | wc -w)" -eq 15 ]
+for command in $commands; do
+    options_of "$command" >"$dir/options.$command"
+    note "help $command has options" [ -s "$dir/options.$command" ]
+done
+
+# --- install, uninstall -------------------------------------------------------------------------
+
+top=$dir/top
+this_make install MODE="$mode" DESTDIR="$top" PREFIX=/usr
+note "make install" is_code 0
+cat >"$dir/expected" <<'END'
+./usr/bin/decode
+./usr/share/bash-completion/completions/decode
+./usr/share/fish/vendor_completions.d/decode.fish
+./usr/share/man/man1/decode.1
+./usr/share/zsh/site-functions/_decode
+END
+files_of "$top" >"$dir/found"
+note "the files installed" cmp -s "$dir/found" "$dir/expected"
+note "the program is the one built" cmp -s "$top/usr/bin/decode" "$decode"
+cp -r "$top/usr/share" "$dir/share"
+echo other >"$top/usr/bin/other"
+this_make uninstall MODE="$mode" DESTDIR="$top" PREFIX=/usr
+note "make uninstall" is_code 0
+files_of "$top" >"$dir/found"
+note "only another's file is left" [ "$(cat "$dir/found")" = ./usr/bin/other ]
+
+# --- the manual page ----------------------------------------------------------------------------
+
+page=$dir/share/man/man1/decode.1
+"$decode" help --format man >"$out" 2>"$err"
+note "the page is what the program prints" cmp -s "$page" "$out"
+note "its title" has "$page" '.TH DECODE 1 '
+LC_ALL=C grep -n '[^ -~]' "$page" >"$out"
+note "it is ASCII" is_empty "$out"
+if have groff; then
+    groff -man -Tutf8 -P-cbou -ww "$page" >"$dir/page" 2>"$err"
+    note "groff has nothing to say" is_empty "$err"
+    for command in $commands; do
+        awk -v name="   $command" 'on && /^ ? ? ?[^ ]/ { exit } $0 == name { on = 1 } on' \
+            "$dir/page" |
+            grep -oE '^ {7}(-., )?--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+$' | sort >"$dir/found"
+        comm -13 "$dir/found" "$dir/options.$command" >"$dir/missing"
+        note "the page has all options of $command" is_empty "$dir/missing"
+    done
+    for title in NAME SYNOPSIS DESCRIPTION OPTIONS COMMANDS 'EXIT STATUS' ENVIRONMENT; do
+        note "the page has $title" grep -qx "$title" "$dir/page"
+    done
+    note "a term of the notes" grep -qE '^ +nll_stderr$' "$dir/page"
+else
+    skip groff "the manual page is not set"
+fi
+if have man; then
+    MANWIDTH=80 man -l "$page" >"$dir/page" 2>"$err"
+    note "man shows it" grep -q 'decode - ' "$dir/page"
+    note "and has nothing to say" is_empty "$err"
+fi
+
+# --- completions --------------------------------------------------------------------------------
+
+# completes_words SHELL - "LINE|WORD...": what is offered after LINE, sorted
+cat >"$dir/lines" <<'END'
+decode tok|tokenize
+decode generate --kv-type |f16 f32 q8_0
+decode generate --tem|--temp
+decode help --format |bash fish man text zsh
+decode help exp|export
+decode convert --refit n|none
+END
+
+if have bash; then
+    cat >"$dir/try.bash" <<'END'
+. "$1"
+line=$2
+COMP_WORDS=($line)
+[[ $line == *" " ]] && COMP_WORDS+=("")
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+_decode
+printf '%s\n' "${COMPREPLY[@]}" | sort
+END
+    in_bash() { bash "$dir/try.bash" "$dir/share/bash-completion/completions/decode" "$1"; }
+    while IFS='|' read -r line words; do
+        note "bash: $line" [ "$(in_bash "$line" | xargs)" = "$words" ]
+    done <"$dir/lines"
+    note "bash: --name=value, three words" [ "$(in_bash 'decode eval --kv-type = q')" = q8_0 ]
+    note "bash: files, which are its own" [ -z "$(in_bash 'decode generate --file ')" ]
+    in_bash 'decode ' | grep -v '^--' >"$dir/found"
+    echo "$commands" | sort >"$dir/expected"
+    note "bash: the commands" cmp -s "$dir/found" "$dir/expected"
+    for command in $commands; do
+        in_bash "decode $command --" | grep -vx -e --help -e '-.' >"$dir/found"
+        note "bash: all options of $command" cmp -s "$dir/found" "$dir/options.$command"
+    done
+    bash -ic 'PATH=$1:$PATH; . "$2"; complete -p decode' - "$(dirname "$decode")" \
+        "$dir/share/bash-completion/completions/decode" >"$out" 2>/dev/null
+    note "bash: it is registered" has "$out" "-F _decode decode"
+else
+    skip bash "its completions are not tried"
+fi
+
+if have fish; then
+    in_fish() {
+        HOME=$dir fish -c 'source $argv[1]; complete -C $argv[2]' \
+            "$dir/share/fish/vendor_completions.d/decode.fish" "$1" | cut -f 1 | sort
+    }
+    while IFS='|' read -r line words; do
+        note "fish: $line" [ "$(in_fish "$line" | xargs)" = "$words" ]
+    done <"$dir/lines"
+    for command in $commands; do
+        in_fish "decode $command --" | grep -vx -e --help >"$dir/found"
+        note "fish: all options of $command" cmp -s "$dir/found" "$dir/options.$command"
+    done
+else
+    skip fish "its completions are not tried"
+fi
+
+if have zsh && zsh -fc 'zmodload zsh/zpty' 2>/dev/null; then
+    # A terminal of its own; what the shell writes after a tab.
+    cat >"$dir/try.zsh" <<'END'
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -D; LISTMAX=999; PS1=rea''dy"
+zpty -r shell answer '*ready*'
+zpty -w -n shell "$2"$'\t'
+zpty -w -n shell $'\C-u'"print do''ne"$'\n'
+zpty -r shell answer '*done*'
+print -r -- "$answer" | tr -d '\r\a' | sed 's/\x1b\[[0-9;?]*[A-Za-z]//g'
+zpty -d shell
+END
+    while IFS='|' read -r line words; do
+        TERM=dumb zsh -f "$dir/try.zsh" "$dir/share/zsh/site-functions" "$line" >"$out" 2>"$err" </dev/null
+        for word in $words; do
+            note "zsh: $line offers $word" has "$out" "$word"
+        done
+    done <"$dir/lines"
+else
+    skip zsh "its completions are not tried"
+fi
+
+# --- the tarball --------------------------------------------------------------------------------
+
+if have git && git rev-parse HEAD >/dev/null 2>&1; then
+    this_make dist
+    note "make dist" is_code 0
+    tarball=$(echo build/decode-*.tar.gz)
+    version=$("$decode" --version | sed -n 's/^decode //p')
+    note "is named by the version" [ "$tarball" = "build/decode-$version.tar.gz" ]
+    tar -xzf "$tarball" -C "$dir"
+    this_make -C "$dir/decode-$version" -n
+    note "all that is built from is in it" is_code 0
+    note "the program among it" has "$out" "build/release/decode"
+else
+    echo "skipped: no git here: no tarball is made"
+fi
+
+echo "install.sh: $passed passed, $failed failed"
+[ "$failed" -eq 0 ]

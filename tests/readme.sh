@@ -1,0 +1,179 @@
+#!/bin/sh
+# readme.sh DECODE [SHAKESPEARE] - the command lines in README.md's code blocks run, and print what it
+# shows there. SHAKESPEARE is the text that README names: with it nothing is shortened, which takes
+# minutes; without it another text stands for it. Run from the repository's top; the last line counts
+# what passed and failed.
+#
+# What is printed must be what README shows, if it shows anything, both streams together; a line "..."
+# stands for any number of lines. A comment before a block says more, a line a rule:
+#   <!-- readme.sh
+#   not run: WHY               the block's lines are not run
+#   not run WORDS: WHY         nor those of its commands that begin so
+#   figures                    numbers may be others
+#   but for REGEX              so may what this matches
+#   text                       numbers may be others where another text stands for SHAKESPEARE
+#   short SED                  and this makes the commands shorter there
+#   -->
+set -u
+
+decode=$1
+shakespeare=${2:-}
+dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-readme-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+. tests/checks.sh
+case $decode in
+*/asan/* | */tsan/*)
+    echo "readme.sh: left out under sanitizers, which run such commands in other scripts"
+    exit
+    ;;
+esac
+
+# --- what README has ----------------------------------------------------------------------------
+
+# Of each command N: N.sh, N.shown, its line in README as N.line, and the block's rules as N.rules; a
+# block without commands is one, N.plain.
+mkdir "$dir/commands" "$dir/work"
+awk -v dir="$dir/commands" '
+function begin(kind) {
+    name = sprintf("%s/%03d", dir, ++n)
+    printf "%s", rules >(name ".rules")
+    print NR >(name ".line")
+    file = name kind
+}
+/^<!-- readme.sh/ { in_rules = 1; in_block = 0; rules = ""; next }
+in_rules { in_rules = !/^-->/; if (in_rules) rules = rules $0 "\n"; next }
+/^$/ { blanks++; next }
+!/^    / { if (in_block) rules = ""; in_block = 0; next }
+{
+    $0 = substr($0, 5)
+    if (/^\$ /) {
+        begin(".sh")
+        $0 = substr($0, 3)
+        continued = 1
+    } else if (!in_block) {
+        begin(".plain")
+    } else if (file ~ /shown$/) {
+        for (; blanks > 0; blanks--)
+            print "" >file
+    }
+    in_block = 1
+    blanks = 0
+    print >file
+    if (file ~ /sh$/ && !/\\$/)
+        file = name ".shown"
+}
+' README.md
+
+# rule NAME FILE: what follows NAME in the rules, a line each.
+rule() { sed -n "s/^$1 *//p" "$2.rules"; }
+
+# why_not COMMAND: why it is not run, or nothing.
+why_not() {
+    sed -n 's/^not run *//p' "$1.rules" | while IFS= read -r h_rule; do
+        # shellcheck disable=SC2254 # a pattern
+        case $(cat "$1".sh "$1".plain 2>/dev/null) in
+        ${h_rule%%:*}*) echo "${h_rule#*: }" ;;
+        esac
+    done
+}
+
+# --- running ------------------------------------------------------------------------------------
+
+number='[-+]?[0-9][0-9.,]*(e[-+]?[0-9]+)?'
+
+# masked COMMAND <TEXT: with what may be different as #; then spaces and empty lines may, too.
+masked() {
+    {
+        grep -qx figures "$1.rules" && echo "$number"
+        [ -z "$shakespeare" ] && grep -qx text "$1.rules" && echo "$number"
+        rule 'but for' "$1"
+    } | sed 's/[|]/\\&/g; s/.*/s|&|#|g/' >"$dir/masks"
+    [ -s "$dir/masks" ] && echo 's/[ -][ -]*/ /g; /^ *$/d' >>"$dir/masks"
+    sed -E -f "$dir/masks" -e 's/ *$//; s/^ *[.][.][.]$/.../'
+}
+
+# matches FOUND SHOWN: that they are the same, where a line of ... in SHOWN is any lines.
+matches() {
+    awk '
+    FNR == NR { found[++n_found] = $0; next }
+    { shown[++n_shown] = $0 }
+    # Whether the lines from SHOWN[s] to the next ... are those from FOUND[f].
+    function same(f, s) {
+        for (; s <= n_shown && shown[s] != "..."; s++)
+            if (f > n_found || found[f++] != shown[s])
+                return 0
+        return s > n_shown ? f > n_found : 1
+    }
+    END {
+        anywhere = 0
+        f = s = 1
+        while (s <= n_shown) {
+            if (shown[s] == "...") {
+                anywhere = 1
+                if (++s > n_shown)
+                    exit 0
+            }
+            while (!same(f, s))
+                if (!anywhere || ++f > n_found)
+                    exit 1
+            for (; s <= n_shown && shown[s] != "..."; s++)
+                f++
+            anywhere = 0
+        }
+        exit f <= n_found
+    }' "$1" "$2"
+}
+
+# run_shown COMMAND: runs it in the folder that stands for the repository.
+run_shown() {
+    h_command=$(cat "$1.sh")
+    [ -n "$shakespeare" ] || h_command=$(rule short "$1" | sed -f - "$1.sh")
+    (cd "$dir/work" && sh -c "$h_command") >"$out" 2>&1 </dev/null
+    code=$?
+    : >"$err"
+    note "README.md:$(cat "$1.line"): exit 0, found $code: $h_command: $(tail -n 1 "$out")" is_code 0
+    [ -e "$1.shown" ] || return
+    masked "$1" <"$out" >"$dir/found"
+    masked "$1" <"$1.shown" >"$dir/shown"
+    note "README.md:$(cat "$1.line"): prints what is shown: $h_command" \
+        matches "$dir/found" "$dir/shown"
+    matches "$dir/found" "$dir/shown" || diff "$dir/shown" "$dir/found" | head -20
+}
+
+for name in models scripts tests; do
+    ln -s "$PWD/$name" "$dir/work/$name"
+done
+ln -s "$(cd "$(dirname "$decode")" && pwd)/$(basename "$decode")" "$dir/work/decode"
+if [ -n "$shakespeare" ]; then
+    cp "$shakespeare" "$dir/work/shakespeare.txt"
+else
+    "$decode" generate models/shakespeare-mha.gguf -n 250 --seed 1 --samples 16 -q </dev/null \
+        >"$dir/work/shakespeare.txt"
+fi
+cp "$dir/work/shakespeare.txt" "$dir/work/text.txt"
+
+for line in "$dir"/commands/*.line; do
+    command=${line%.line}
+    why=$(why_not "$command")
+    if [ -n "$why" ]; then
+        echo "not run: README.md:$(cat "$line"): $why"
+    elif [ -e "$command.plain" ]; then
+        note "README.md:$(cat "$line"): commands begin with \$, or a rule says why not" false
+    else
+        run_shown "$command"
+    fi
+done
+
+# --- options that it names ----------------------------------------------------------------------
+
+for command in $("$decode" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+    "$decode" "$command" --help
+done | grep -oE -- '--[a-z][a-z0-9-]*' | sort -u >"$dir/options"
+tr '\n' ' ' <README.md | grep -oE '`[^`]*`' | grep -v scripts/ | grep -oE '[ `]--[a-z][a-z0-9-]*' |
+    grep -oE -- '--[a-z0-9-]*' | grep -vx -e --short | sort -u >"$dir/named" # a script's
+note "README names options" [ "$(wc -l <"$dir/named")" -gt 40 ]
+note "that there are: $(comm -13 "$dir/options" "$dir/named" | xargs)" \
+    [ -z "$(comm -13 "$dir/options" "$dir/named")" ]
+
+echo "readme.sh: $passed passed, $failed failed"
+[ "$failed" -eq 0 ]
