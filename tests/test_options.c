@@ -268,10 +268,10 @@ END_TEST
 START_TEST(printed_ids)
 {
     static const char *const good_lists[] = {"1,22,0",     "1 22 0\n",  "[1, 22, 0]\n",
-                                             "1\n22\n0\n", "[1]\n22 0", " 1 ,22,\t0 ",
+                                             "1\n22\n0\n", "[1]\n22 0", " 1 ,22,\r\n0 ",
                                              "[][1,22][0]"};
-    static const char *const bad[] = {"1,", ",1",    "1,,2", "23",  "[1",
-                                      "1]", "[[1]]", "[1,]", "1;2", "x"};
+    static const char *const bad[] = {"1,",    ",1",   "1,,2", "23", "[1", "1]",
+                                      "[[1]]", "[1,]", "1;2",  "x",  "\t1"};
     int32_t *list;
     size_t n;
     struct err e = {""};

@@ -164,10 +164,10 @@ for words in "generate $model -n 1 -f" "score $model -f" "tokenize $model -f" "e
     "heads $model --text" "train -o $dir/x.gguf --layers 1" \
     "convert $model -o $dir/x.gguf --kv-heads 1 --calib" "study -o $dir/x" \
     "convert $model -o $dir/x.gguf --kv-heads 1 --method mean --eval"; do
-    refused 3 "expected text, found" $words "$dir/binary"
+    refused 2 "expected text, found" $words "$dir/binary"
 done
 note "nothing is made of it" [ ! -e "$dir/x.gguf" -a ! -e "$dir/x" ]
-refused 3 "standard input: expected text" generate "$model" -n 1 <"$dir/binary"
+refused 2 "standard input: expected text" generate "$model" -n 1 <"$dir/binary"
 run tokenize "$model" -f "$dir/binary" --binary
 note "--binary takes it" is_code 0
 printf '\303' >"$dir/half"

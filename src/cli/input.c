@@ -89,7 +89,7 @@ enum status input_check_text(const struct common_options *c, const char *path, s
     const double share = (double)count_odd(text) / (double)text.len;
     if (c->binary || text.len < JUDGED_MIN || share <= ODD_SHARE)
         return STATUS_OK;
-    return err_set(e, STATUS_BAD_FILE,
+    return err_set(e, STATUS_USAGE,
                    "%.200s: expected text, found %.0f%% of its first %zu bytes to be control "
                    "characters or no UTF-8; --binary takes it as it is",
                    strcmp(path, "-") == 0 ? "standard input" : path, 100 * share, text.len);

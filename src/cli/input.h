@@ -29,7 +29,7 @@ extern const struct option input_options[];
 struct input_options input_or_piped(const struct input_options *in, const char *instead,
                                     const struct common_options *c);
 
-/* STATUS_BAD_FILE for what is mostly no text, with what was found, unless --binary takes it. `path`
+/* STATUS_USAGE for what is mostly no text, with what was found, unless --binary takes it. `path`
  * is where it is from. Short texts are not judged: half a character is one, too. */
 enum status input_check_text(const struct common_options *c, const char *path, struct text text,
                              struct err *e);

@@ -187,7 +187,7 @@ enum status list_names(const char *option, const char *text, const char *const *
 
 /* --- lists of ids ---------------------------------------------------------------------------- */
 
-#define ID_SPACE " \t\r\n"
+#define ID_SPACE " \r\n"
 #define ID_ENDS  ID_SPACE ",[]"
 
 /* Where the reading of a list is. */
