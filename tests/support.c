@@ -5,13 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#if defined __SANITIZE_THREAD__
-#define LEFT_OUT ONE_THREAD " " TAKES_LONG
-#elif defined __SANITIZE_ADDRESS__
-#define LEFT_OUT TAKES_LONG
-#else
-#define LEFT_OUT NULL
-#endif
+#define LEFT_OUT (THREAD_SANITIZED ? ONE_THREAD " " TAKES_LONG : SANITIZED ? TAKES_LONG : NULL)
 
 int run_suite(Suite *s)
 {

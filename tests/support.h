@@ -10,12 +10,21 @@
 
 /* Whether a sanitizer is built in: all takes several times as long, and it keeps shadow memory, of
  * which limits and peaks say nothing. */
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#if defined __SANITIZE_THREAD__
+#define THREAD_SANITIZED 1
+#elif defined __SANITIZE_ADDRESS__
 #define SANITIZED 1
-#elif defined __has_feature
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#elif defined __has_feature /* clang */
+#if __has_feature(thread_sanitizer)
+#define THREAD_SANITIZED 1
+#elif __has_feature(address_sanitizer)
 #define SANITIZED 1
 #endif
+#endif
+#ifdef THREAD_SANITIZED
+#define SANITIZED 1
+#else
+#define THREAD_SANITIZED 0
 #endif
 #ifndef SANITIZED
 #define SANITIZED 0

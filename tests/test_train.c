@@ -545,7 +545,7 @@ END_TEST
 /* Leaves the process `more` bytes of address space; not under sanitizers, which need their own. */
 static void limit_memory(size_t more)
 {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !SANITIZED
     unsigned long pages = 0;
     FILE *f = fopen("/proc/self/statm", "r");
     ck_assert_ptr_nonnull(f);
