@@ -152,7 +152,7 @@ $(VECTOR_OBJ): OBJ_FLAGS := -fno-sanitize=all
 endif
 ifeq ($(MODE),asan)
 CHECKED_OBJ  := $(VECTOR_SRC:%.c=$(BUILD)/checked/%.o)
-CHECKED_TEST := $(patsubst %,$(BUILD)/tests/test_%,kernels kernel_math grad_kernels)
+CHECKED_TEST := $(patsubst %,$(BUILD)/tests/test_%,kernels grad_kernels)
 $(CHECKED_OBJ): OBJ_FLAGS := -fno-sanitize=undefined $(if $(IS_CLANG),-mllvm -,--param \
                               )asan-instrumentation-with-call-threshold=0
 $(CHECKED_OBJ): $(BUILD)/checked/%.o: %.c Makefile

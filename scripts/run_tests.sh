@@ -1,7 +1,8 @@
 #!/bin/sh
-# run_tests.sh COMMAND... - runs each of these command lines: as many at once as there are processors,
-# each one's output in one piece, with the time that it took and that processors worked for it. Goes
-# on after a failure, and at the end names what failed, and fails.
+# run_tests.sh COMMAND... - runs each of these command lines: one more at once than there are
+# processors, because some wait more than they work; each one's output in one piece, with the time
+# that it took and that processors worked for it. Goes on after a failure, and at the end names what
+# failed, and fails.
 set -u
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-tests-XXXXXX")
@@ -24,7 +25,7 @@ echo "$(($(date +%s) - start)) s ($worked s of processors): $*" >>"$out"
 cat "$out"
 ONE
 
-printf '%s\n' "$@" | xargs -P "$(nproc)" -I COMMAND sh -c "sh '$dir/one' '$dir' COMMAND"
+printf '%s\n' "$@" | xargs -P "$(($(nproc) + 1))" -I COMMAND sh -c "sh '$dir/one' '$dir' COMMAND"
 [ ! -e "$dir/failed" ] && exit
 echo "failed:"
 cat "$dir/failed"

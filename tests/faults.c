@@ -17,14 +17,7 @@
 
 #include "base/rng.h"
 #include "cli/program.h"
-
-#ifdef __SANITIZE_ADDRESS__
-#define SLOW_PROCESSES
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SLOW_PROCESSES
-#endif
-#endif
+#include "support.h"
 
 #define CLOCK_STEP_NS  20000000
 #define MAX_DESCRIPTOR 64
@@ -374,11 +367,8 @@ static long of_environment(const char *name, long otherwise)
 /* Of how many calls one is to fail. */
 static long thinning(long calls, long few)
 {
-#ifdef SLOW_PROCESSES
-    const long wanted = share == 100 ? calls : few;
-#else
-    const long wanted = calls * share / 100;
-#endif
+    const long percent = share < 100 && ADDRESS_SANITIZED ? 0 : share;
+    const long wanted = calls * percent / 100;
     const long made = wanted > few ? wanted : few;
     return calls > made ? calls / made : 1;
 }
@@ -457,9 +447,8 @@ int __wrap_program_run(int argc, char **argv)
     if (!armed)
         return code;
     faults_disarm();
-#ifdef SLOW_PROCESSES
     /* Or the leak sanitizer would look, at every exit of thousands, for what is counted here. */
-    _exit(code);
-#endif
+    if (ADDRESS_SANITIZED)
+        _exit(code);
     return code;
 }

@@ -10,25 +10,20 @@
 
 /* Whether a sanitizer is built in: all takes several times as long, and it keeps shadow memory, of
  * which limits and peaks say nothing. */
-#if defined __SANITIZE_THREAD__
-#define THREAD_SANITIZED 1
-#elif defined __SANITIZE_ADDRESS__
-#define SANITIZED 1
-#elif defined __has_feature /* clang */
-#if __has_feature(thread_sanitizer)
-#define THREAD_SANITIZED 1
-#elif __has_feature(address_sanitizer)
-#define SANITIZED 1
+#ifndef __has_feature /* clang's; gcc defines __SANITIZE_ADDRESS__ and __SANITIZE_THREAD__ */
+#define __has_feature(x) 0
 #endif
-#endif
-#ifdef THREAD_SANITIZED
-#define SANITIZED 1
+#if defined __SANITIZE_THREAD__ || __has_feature(thread_sanitizer)
+#define THREAD_SANITIZED 1
 #else
 #define THREAD_SANITIZED 0
 #endif
-#ifndef SANITIZED
-#define SANITIZED 0
+#if defined __SANITIZE_ADDRESS__ || __has_feature(address_sanitizer)
+#define ADDRESS_SANITIZED 1
+#else
+#define ADDRESS_SANITIZED 0
 #endif
+#define SANITIZED (ADDRESS_SANITIZED || THREAD_SANITIZED)
 
 /* The tag of test cases that start no thread: the thread sanitizer has nothing to see there. */
 #define ONE_THREAD "one_thread"
