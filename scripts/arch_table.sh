@@ -20,7 +20,7 @@ value() { grep -o "\"$1\": *[-0-9.e+]*" | head -n 1 | sed 's/.*: *//'; }
 row() {
     label=$1
     shift
-    ./decode train "$text" -o "$dir/out.gguf" --layers 4 --embd 128 --heads 8 --ctx 256 --batch 8 \
+    ./decode train "$text" -o "$dir/out.gguf" --force --layers 4 --embd 128 --heads 8 --ctx 256 --batch 8 \
         --steps "$steps" --seed 1 -q --log "$dir/log.csv" "$@"
     bits=$(./decode eval "$dir/out.gguf" --text "$text" --range 0.9:1 --format json -q |
         value bits_per_byte)

@@ -135,7 +135,7 @@ as_json() {
 
 # train_part OPTIONS...: $part.gguf, from where an interrupted run was saved.
 train_part() {
-    [ ! -e "$part.gguf.state" ] || set -- "$@" --resume
+    if [ -e "$part.gguf.state" ]; then set -- "$@" --resume; else set -- "$@" --force; fi
     "$decode" train "$text" -o "$part.gguf" --keep last -q "$@"
 }
 

@@ -7,6 +7,7 @@ err=$dir/err
 passed=0
 failed=0
 unset DECODE_THREADS DECODE_ISA
+exec </dev/null # what is piped in would be a prompt
 
 # note NAME CONDITION...: counts one check and prints it if it fails.
 note() {

@@ -13,7 +13,7 @@
 
 #define SHAPE   " --layers 1 --embd 8 --heads 2 --kv-heads 1 --ff 8 --ctx 5 --vocab 260"
 #define STEPS   " --steps 2 --batch 1 --warmup 0 --save-every 1 --eval-every 1 --val-fraction .2"
-#define TRAIN   "train text.txt -o out.gguf" SHAPE STEPS " --seed 1 -t 2 -q --log log.csv"
+#define TRAIN   "train text.txt -o out.gguf --force" SHAPE STEPS " --seed 1 -t 2 -q --log log.csv"
 #define MEASURE " -t 2 -n 2 --repeat 1 --warmup 0 --prompt 2 --plot out.svg --trace out.csv -q"
 
 const struct scenario scenarios[] = {
@@ -81,8 +81,8 @@ const struct scenario scenarios[] = {
      .trains = true,
      .resumes = true},
     {.name = "train --from",
-     .line = "train text.txt -o out.gguf --from model.gguf --teacher other.gguf --ctx 8" STEPS
-             " --seed 1 -t 2 -q",
+     .line = "train text.txt -o out.gguf --force --from model.gguf --teacher other.gguf" STEPS
+             " --ctx 8 --seed 1 -t 2 -q",
      .inputs = {"text.txt", "model.gguf", "other.gguf"},
      .outputs = {"out.gguf", "out.gguf.state"},
      .trains = true},

@@ -205,7 +205,7 @@ static const char *const bad_ints[] = {
 
 START_TEST(wrong_ints)
 {
-    refused(WORDS("-n", bad_ints[_i]), "-n: expected an integer, 0 or more", bad_ints[_i]);
+    refused(WORDS("-n", bad_ints[_i]), "-n: expected an integer, 0 to 2147483647", bad_ints[_i]);
     refused(WORDS("--signed", "-2"), "-1 to 9", "-2");
     refused(WORDS("--signed", "-"), "-1 to 9", "'-'");
 }

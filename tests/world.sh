@@ -299,7 +299,7 @@ done
 expect 1 "/proc/nothing" "$decode" score "$model" -p abc --logits /proc/nothing -q
 clear_work
 mkdir "$work/t.gguf.state"
-expect 1 "t.gguf.state" "$decode" train "$dir/text" -o "$work/t.gguf" $toy
+expect 1 "t.gguf.state" "$decode" train "$dir/text" -o "$work/t.gguf" $toy --force
 note "no OUT.state, no OUT" holds_only "t.gguf.state "
 clear_work
 name=$(printf '%0255d' 0)

@@ -21,6 +21,11 @@ static struct figure figure_in_units(double value, double step, const char *cons
     return f;
 }
 
+const char *plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 struct figure figure_bytes(double bytes)
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

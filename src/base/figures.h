@@ -21,4 +21,7 @@ struct figure figure_grouped(uint64_t x);     /* "1,234,567" */
 /* The shortest decimal text that reads back as exactly x; "NaN" or "Infinity" for such. */
 struct figure figure_exact(double x);
 
+/* What a noun ends in behind the number: "" or "s". */
+const char *plural(uint64_t n);
+
 #endif

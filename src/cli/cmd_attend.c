@@ -30,6 +30,7 @@ struct attend_options {
 
 static const struct option text_options[] = {
     OPT_IDS,
+    OPT_BINARY,
     OPT_END,
 };
 
@@ -55,7 +56,7 @@ static const struct option result_options[] = {
 
 static const struct option picture_options[] = {
     OPT_STRING(
-        "svg", svg, "FILE",
+        "svg", svg, "FILE.svg",
         "draw small maps of all these heads, or of a single one a large map with its tokens"),
     OPT_STRING("show", show, "L.H",
                "draw this head here, layer and head from 0, in place of the table"),
@@ -157,7 +158,9 @@ static enum status check_attend_options(const struct attend_options *o, struct e
 
 static enum status run_attend(const struct invocation *inv, const void *values, struct err *e)
 {
-    const struct attend_options *o = values;
+    struct attend_options chosen = *(const struct attend_options *)values;
+    const struct attend_options *o = &chosen;
+    chosen.input = input_or_piped(&o->input, o->tokens, &o->common);
     struct runtime r = {.inv = inv,
                         .common = &o->common,
                         .engine = &o->engine,
@@ -170,7 +173,7 @@ static enum status run_attend(const struct invocation *inv, const void *values, 
 const struct command command_attend = {
     .name = "attend",
     .summary = "what each head looks at: figures, pictures, arrays",
-    .usage = "MODEL (-p TEXT | -f FILE | --tokens 1,2,3) [options]",
+    .usage = "MODEL (-p TEXT | -f FILE | --tokens 1,2,3 | a text piped in) [options]",
     .notes =
         "A row a layer and head. The weight a[i][j] is what the query of token i gives to the\n"
         "key of token j, no later than i; those of a query add up to 1. Over n tokens:\n"

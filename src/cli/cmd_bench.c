@@ -89,6 +89,7 @@ static const struct option result_options[] = {
                "draw latency against depth, or, of several batches at one depth, against batch; a "
                "line for each variant"),
     OPT_STRING("trace", trace, "FILE.csv", "write every single token's time"),
+    OPT_BINARY,
     OPT_END,
 };
 
@@ -149,16 +150,32 @@ static enum status read_ranks(const char *text, struct int_list *list, struct er
     return STATUS_OK;
 }
 
+/* The context is what people ask for who want to know what it costs full. */
+static enum status read_depths(const struct bench_options *o, const struct config *c,
+                               struct int_list *list, struct err *e)
+{
+    struct int_list depths = {.n = 0};
+    TRY(list_ints("--depth", o->depths, 0, INT_MAX, &depths, e));
+    for (int i = 0; i < depths.n; i++) {
+        const bool full = depths.items[i] == c->n_ctx;
+        if (full)
+            say(&o->common, "--depth %d fills the context: measured at %d, with the last token's "
+                "place left", c->n_ctx, c->n_ctx - 1);
+        TRY(list_add("--depth", depths.items[i] - full, list, e));
+    }
+    return STATUS_OK;
+}
+
 static enum status read_lists(const struct bench_options *o, const struct config *c,
                               struct bench_inputs *in, struct err *e)
 {
     if (strcmp(o->kv_heads, "all") == 0)
         TRY(all_divisors(c->n_kv_heads, &in->kv_heads, e));
     else
-        TRY(list_ints("--kv-heads", o->kv_heads, 1, INT_MAX, &in->kv_heads, e));
+        TRY(list_heads("--kv-heads", o->kv_heads, c->n_heads, &in->kv_heads, e));
     if (o->latent)
         TRY(read_ranks(o->latent, &in->kv_heads, e));
-    TRY(list_ints("--depth", o->depths, 0, INT_MAX, &in->depths, e));
+    TRY(read_depths(o, c, &in->depths, e));
     TRY(list_ints("--batch", o->batches, 1, INT_MAX, &in->batches, e));
     TRY(read_types(o, in, e));
     return read_thread_list(o, &in->threads, e);

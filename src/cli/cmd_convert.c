@@ -51,6 +51,7 @@ static const struct option own_options[] = {
     OPT_U64("seed", seed, "S", "of the method random", .otherwise = "a random one, printed"),
     OPT_STRING("eval", eval, "TEXT",
                "a file of text on which bits per byte are measured before and after"),
+    OPT_BINARY,
     OPT_THREADS(THREADS_HELP),
     OPT_FORMAT,
     OPT_END,
@@ -122,8 +123,10 @@ static enum status prepare_conversion(struct conversion *c, struct err *e)
                        "no number of K/V heads is named; expected --kv-heads G, or --latent R or "
                        "--cache-bytes B");
     TRY(check_converted_path(o, c->path, e));
-    if (o->eval)
+    if (o->eval) {
         TRY(input_await(o->eval, EVAL_MAX, &c->eval_text, &c->eval_len, e));
+        TRY(input_check_text(&o->common, o->eval, (struct text){c->eval_text, c->eval_len}, e));
+    }
     TRY(runtime_workers(&o->common, o->threads, &c->kernels, &c->pool, e));
     TRY(common_open(c->path, 0, &c->checkpoint, e));
     if (!o->requantize && !o->drop_heads)

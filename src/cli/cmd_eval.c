@@ -16,7 +16,7 @@
 struct eval_options {
     struct common_options common;
     struct engine_options engine;
-    const char *text, *range, *against;
+    const char *text, *text_positional, *range, *against;
     int ctx, stride;
     int format;
 };
@@ -25,6 +25,7 @@ struct eval_options {
 
 static const struct option text_options[] = {
     OPT_STRING("text", text, "FILE", "the text to predict; - is standard input"),
+    OPT_BINARY,
     OPT_RANGE,
     OPT_INT("ctx", ctx, "C", 1, INT_MAX, "input tokens of a window",
             .otherwise = "the checkpoint's context, or that of --against if smaller"),
@@ -48,7 +49,7 @@ static enum status check_eval_options(const struct eval_options *o, struct err *
     struct text nothing = {"", 0};
     TRY(common_model_path(&o->common, &model, e));
     if (!o->text)
-        return err_set(e, STATUS_USAGE, "there is no text to predict; expected --text FILE");
+        return err_set(e, STATUS_USAGE, "there is no text to predict; expected TEXT or --text FILE");
     if (o->ctx && o->stride > o->ctx)
         return err_set(e, STATUS_USAGE, "--stride: expected 1 to %d, the tokens of --ctx, found %d",
                        o->ctx, o->stride);
@@ -175,9 +176,26 @@ static enum status eval_text(const void *values, struct runtime *r, struct text 
     return measure_text(o, &spec, r->inv->out, e);
 }
 
+/* TEXT is the second argument, or where -m names the checkpoint the first. */
+static enum status choose_eval_text(struct eval_options *o, struct err *e)
+{
+    if (o->common.model && !o->text_positional && !o->text) {
+        o->text_positional = o->common.positional;
+        o->common.positional = NULL;
+    }
+    if (o->text && o->text_positional)
+        return err_set(e, STATUS_USAGE,
+                       "two texts are named, '%.60s' and (with --text) '%.60s'; expected one",
+                       o->text_positional, o->text);
+    o->text = o->text ? o->text : o->text_positional;
+    return STATUS_OK;
+}
+
 static enum status run_eval(const struct invocation *inv, const void *values, struct err *e)
 {
-    const struct eval_options *o = values;
+    struct eval_options chosen = *(const struct eval_options *)values;
+    const struct eval_options *o = &chosen;
+    TRY(choose_eval_text(&chosen, e));
     const struct input_options input = {.file = o->text};
     struct runtime r = {
         .inv = inv, .common = &o->common, .engine = &o->engine, .parts = COMMON_TEXTS};
@@ -188,7 +206,7 @@ static enum status run_eval(const struct invocation *inv, const void *values, st
 const struct command command_eval = {
     .name = "eval",
     .summary = "perplexity and bits per byte on a text; distance to another checkpoint",
-    .usage = "MODEL --text FILE [options]",
+    .usage = "MODEL TEXT [options]",
     .notes =
         "Windows of C input tokens start every S tokens, each with an empty cache. The first\n"
         "scores all the tokens it predicts, a later one only those that no window before it\n"
@@ -219,7 +237,7 @@ const struct command command_eval = {
                         {"Engine", engine_options, offsetof(VALUES, engine)},
                         {"Variant", variant_options, offsetof(VALUES, engine.variant)},
                         COMMON_GROUP},
-             .positionals = {MODEL_POSITIONAL}},
+             .positionals = {MODEL_POSITIONAL, OPT_STRING("TEXT", text_positional, NULL, NULL)}},
     .values_size = sizeof(VALUES),
     .run = run_eval,
 };

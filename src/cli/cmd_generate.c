@@ -26,6 +26,9 @@ struct generate_options {
     struct engine_options engine;
     struct input_options input;
     int n, ctx;
+    int truncate; /* an enum truncation */
+    bool shift;
+    int keep;
     bool no_echo, ignore_eos;
     struct option_strings stops;
     int samples;
@@ -44,6 +47,8 @@ struct generate_options {
 static const char *const colour_names[] = {"none", "prob", "always", NULL};
 enum colour_choice { COLOUR_NONE, COLOUR_PROB, COLOUR_ALWAYS };
 
+static const char *const truncations[] = {"head", "tail", NULL};
+
 static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};
 
 /* Sequences that share a step: at most, and at most if nobody says how many. */
@@ -56,12 +61,23 @@ static const struct option text_options[] = {
     OPT_INT("n", n, "N", 0, INT_MAX, "tokens to make", .letter = 'n', .fallback = "256"),
     OPT_INT("ctx", ctx, "CTX", 1, INT_MAX, "positions to preallocate in the KV cache",
             .letter = 'c', .otherwise = "the checkpoint's context"),
+    OPT_CHOICE("truncate", truncate, "END", truncations,
+               "cut off the head or the tail of a prompt that is too long: what stays leaves room "
+               "for -n tokens, but is at least half of the context"),
+    OPT_FLAG("shift", shift,
+             "go on when the context is full: the first tokens of --keep and the last half of the "
+             "context are all that the model then sees, that half fed again at the positions "
+             "behind those kept"),
+    OPT_INT("keep", keep, "K", 0, INT_MAX,
+            "tokens that --shift keeps at the start; a begin-of-text token stays in any case",
+            .fallback = "0", .needs = "shift"),
     OPT_STRINGS("stop", stops, "TEXT",
                 "end where the continuation has this text, which is not printed"),
     OPT_FLAG("ignore-eos", ignore_eos, "go on after an end-of-text token"),
     OPT_INT("samples", samples, "N", 1, 1000000,
             "continuations, separated by lines of ---; the prompt is taken once", .fallback = "1"),
     OPT_FLAG("no-echo", no_echo, "do not print the prompt"),
+    OPT_BINARY,
     OPT_INT("logprobs", logprobs, "K", 1, INT_MAX,
             "JSON lines instead of text: each token's log-probability and the K likeliest"),
     OPT_STRING("format", format, "jsonl", "the form of --logprobs; there is no other"),
@@ -165,6 +181,23 @@ static enum status choose_context(const struct generate_options *o, const struct
     return STATUS_OK;
 }
 
+/* What --shift keeps. */
+static enum status choose_kept(const struct generate_options *o, const struct runtime *r, int ctx,
+                               struct schedule *s, struct err *e)
+{
+    const int most = schedule_most_kept(ctx);
+    s->shifts = o->shift;
+    s->n_keep = o->keep;
+    if (o->shift && o->keep == 0 && most > 0)
+        s->n_keep = tokenizer_adds_bos(r->checkpoint.tokenizer);
+    if (s->n_keep > most)
+        return err_set(e, STATUS_USAGE,
+                       "--keep: expected 0 to %d, what is left of the context of %d beside its last "
+                       "half, found %d",
+                       most, ctx, o->keep);
+    return STATUS_OK;
+}
+
 /* What a prompt that is too long can do about it. */
 static const char *context_advice(const struct config *c, int ctx)
 {
@@ -226,6 +259,7 @@ static enum status start_schedule(const struct generate_options *o, struct runti
     TRY(draft_parse(&o->draft, draft, e));
     TRY(draft_open(draft, r, w, e));
     TRY(choose_batch(o, r, w, n_texts, e));
+    TRY(choose_kept(o, r, w->n_ctx, s, e));
     TRY(runtime_start(r, w, e));
     TRY(create_sampler(o, r, w, draft->source != DRAFT_NONE, &s->sampler, e));
     s->session = r->session;
@@ -251,14 +285,38 @@ static enum status stop_texts(const struct generate_options *o, struct text **ou
 
 /* --- one prompt ------------------------------------------------------------------------------ */
 
-static enum status generate_samples(const struct generate_options *o, struct runtime *r,
+/* An empty prompt needs no tokenizer that makes tokens of texts. */
+static enum status check_reads_text(const struct runtime *r, struct text prompt, struct err *e)
+{
+    const char *path;
+    if (prompt.len == 0)
+        return STATUS_OK;
+    TRY(common_model_path(r->common, &path, e));
+    return input_needs_tokenizer(r->checkpoint.tokenizer, path, "generate", e);
+}
+
+/* r->tokens, of what fits into ctx positions. */
+static enum status read_prompt(const struct generate_options *o, struct runtime *r,
+                               struct text prompt, int ctx, struct err *e)
+{
+    const struct config *config = &r->checkpoint.model->config;
+    const struct tokenizer *t = r->checkpoint.tokenizer;
+    TRY(check_reads_text(r, prompt, e));
+    TRY(tokens_of_prompt(t, prompt, o->truncate ? INT_MAX : config->n_ctx, &r->tokens, &r->n_tokens,
+                         e));
+    const size_t cut =
+        tokens_truncate(t, (enum truncation)o->truncate, ctx, o->n, r->tokens, &r->n_tokens);
+    if (cut > 0)
+        say(&o->common, "the prompt has %zu tokens, the context %d: its %s %zu are cut off",
+            r->n_tokens + cut, ctx, o->truncate == TRUNCATE_HEAD ? "first" : "last", cut);
+    return check_prompt_length(r->n_tokens, ctx, context_advice(config, ctx), e);
+}
+
+static enum status generate_samples(const struct generate_options *o, struct runtime *r, int ctx,
                                     struct generate_draft *draft, struct generation *g,
                                     struct err *e)
 {
-    struct session_wanted wanted = {.n_shared = o->samples > 1 ? g->n_tokens : 0};
-    const struct config *config = &r->checkpoint.model->config;
-    TRY(choose_context(o, config, &wanted.n_ctx, e));
-    TRY(check_prompt_length(r->n_tokens, wanted.n_ctx, context_advice(config, wanted.n_ctx), e));
+    struct session_wanted wanted = {.n_shared = g->shares ? g->n_tokens : 0, .n_ctx = ctx};
     TRY(start_schedule(o, r, &wanted, o->samples, draft, &g->schedule, e));
     TRY(generate_create(g, e));
     TRY(generate_run(g, e));
@@ -293,8 +351,9 @@ static enum status generate_from(const void *values, struct runtime *r, struct t
     const struct generate_options *o = values;
     const struct config *config = &r->checkpoint.model->config;
     struct text *stops;
-    TRY(tokens_of_prompt(r->checkpoint.tokenizer, prompt, config->n_ctx, &r->tokens, &r->n_tokens,
-                         e));
+    int ctx;
+    TRY(choose_context(o, config, &ctx, e));
+    TRY(read_prompt(o, r, prompt, ctx, e));
     TRY(stop_texts(o, &stops, e));
     struct generation g = {.out = r->inv->out,
                            .prompt = prompt,
@@ -303,6 +362,7 @@ static enum status generate_from(const void *values, struct runtime *r, struct t
                            .n = o->n,
                            .n_samples = o->samples,
                            .seed = o->seed.value,
+                           .shares = o->samples > 1 && !o->shift,
                            .echo = !o->no_echo,
                            .records = o->logprobs > 0,
                            .ink = choose_ink(o),
@@ -310,7 +370,7 @@ static enum status generate_from(const void *values, struct runtime *r, struct t
                            .stops = stops,
                            .n_stops = o->stops.n};
     struct generate_draft draft = {.source = DRAFT_NONE};
-    const enum status s = generate_samples(o, r, &draft, &g, e);
+    const enum status s = generate_samples(o, r, ctx, &draft, &g, e);
     generate_free(&g);
     draft_close(&draft);
     sampler_free(g.schedule.sampler);
@@ -342,6 +402,7 @@ static enum status generate_prompts(const struct generate_options *o, struct run
     TRY(count_prompts(g->prompts, &n_texts, e));
     TRY(start_schedule(o, r, &wanted, n_texts, draft, &g->schedule, e));
     g->room_advice = context_advice(config, wanted.n_ctx);
+    g->truncate = o->truncate;
     TRY(generate_many_create(g, e));
     TRY(generate_many_run(g, e));
     generate_many_report(g, r, o->seed.value);
@@ -401,21 +462,22 @@ static enum status run_generate(const struct invocation *inv, const void *values
     /* One seed for the text and for random heads, so that it replays both. */
     TRY(runtime_seed(&o->seed, &chosen.seed.value, e));
     chosen.engine.variant.seed = (struct option_u64){chosen.seed.value, true};
-    const bool texts = o->prompts || o->input.file || (o->input.prompt && o->input.prompt[0]);
+    chosen.input = input_or_piped(&o->input, o->prompts, &o->common);
     struct runtime r = {.inv = inv,
                         .common = &o->common,
                         .engine = &o->engine,
-                        .parts = texts ? COMMON_TEXTS : CHECKPOINT_TOKENIZER};
+                        .parts = o->prompts ? COMMON_TEXTS : CHECKPOINT_TOKENIZER};
     return runtime_run(&r, &o->input, o->prompts ? generate_many_from : generate_from, o, e);
 }
 
 const struct command command_generate = {
     .name = "generate",
     .summary = "continue a text from a checkpoint",
-    .usage = "MODEL [-p TEXT | -f FILE | -f - | --prompts FILE] [options]",
-    .notes = "Prints the prompt and its continuation. Without a prompt it starts from the\n"
-             "checkpoint's begin-of-text token, or else from a newline. The same checkpoint,\n"
-             "prompt, options and seed give the same text for any number of threads.\n"
+    .usage = "MODEL [-p TEXT | -f FILE | --prompts FILE] [options]",
+    .notes = "Prints the prompt and its continuation. Without -p and -f the prompt is what is\n"
+             "piped in; without any it starts from the checkpoint's begin-of-text token, or else\n"
+             "from a newline. The same checkpoint, prompt, options and seed give the same text\n"
+             "for any number of threads.\n"
              "With --prompts a line a prompt: index, id, prompt, text, tokens, n, finish (length,\n"
              "stop, eos, context), seed, logprob; or error. Each text is that of the prompt alone\n"
              "with its seed. An object's n, seed and stop take the place of the command's.\n"

@@ -36,6 +36,7 @@ static const struct option thread_options[] = {OPT_THREADS(THREADS_HELP), OPT_EN
 
 static const struct option text_options[] = {
     OPT_STRING("text", text, "FILE", "the text to predict; - is standard input"),
+    OPT_BINARY,
     OPT_RANGE,
     OPT_INT("tokens", tokens, "N", 1, INT_MAX - 1, "how many of its tokens are predicted, at most",
             .fallback = "4096"),
@@ -47,7 +48,7 @@ static const struct option text_options[] = {
 
 static const struct option result_options[] = {
     OPT_FORMAT,
-    OPT_STRING("svg", svg, "FILE", "draw delta_nll, layers down and heads across"),
+    OPT_STRING("svg", svg, "FILE.svg", "draw delta_nll, layers down and heads across"),
     OPT_END,
 };
 

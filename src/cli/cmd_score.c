@@ -34,6 +34,7 @@ struct score_options {
 
 static const struct option text_options[] = {
     OPT_IDS,
+    OPT_BINARY,
     OPT_END,
 };
 
@@ -133,7 +134,8 @@ static enum status visit_token(void *arg, const struct score_row *row, struct er
 {
     (void)e;
     struct scoring *s = arg;
-    if (signals_interrupted())
+    const bool unread = s->out->failed && !s->npy && !s->picture; /* nobody wants the rest */
+    if (signals_interrupted() || unread)
         return STATUS_INTERRUPTED;
     if (s->npy)
         npy_put(s->npy, row->logits, (size_t)s->n_vocab);
@@ -327,7 +329,9 @@ static enum status check_score_options(const struct score_options *o, struct err
 
 static enum status run_score(const struct invocation *inv, const void *values, struct err *e)
 {
-    const struct score_options *o = values;
+    struct score_options chosen = *(const struct score_options *)values;
+    const struct score_options *o = &chosen;
+    chosen.input = input_or_piped(&o->input, o->tokens, &o->common);
     struct runtime r = {.inv = inv,
                         .common = &o->common,
                         .engine = &o->engine,
@@ -339,7 +343,7 @@ static enum status run_score(const struct invocation *inv, const void *values, s
 const struct command command_score = {
     .name = "score",
     .summary = "per-token log-probabilities; logits to a file",
-    .usage = "MODEL (-p TEXT | -f FILE | --tokens 1,2,3) [options]",
+    .usage = "MODEL (-p TEXT | -f FILE | --tokens 1,2,3 | a text piped in) [options]",
     .notes =
         "One row a token: position, id, text, natural log-probability given the tokens before\n"
         "it. Nothing predicts the first token. The output is the same for any number of\n"

@@ -64,6 +64,7 @@ static const struct option study_options[] = {
     OPT_U64("seed", first_seed, "S", "the first of them; the others follow", .otherwise = "1"),
     OPT_FLAG("teacher", teacher,
              "train conversions further with their MHA checkpoint as the teacher, too"),
+    OPT_BINARY,
     OPT_STRING("shard", shard, "I/N",
                "every N-th cell only, from I (0 to N - 1) on, and what it is made from",
                .fallback = "0/1"),
@@ -92,7 +93,7 @@ static enum status list_kv_heads(const struct study_options *o, const struct con
                                  struct int_list *list, struct err *e)
 {
     if (o->kv_heads)
-        TRY(list_ints("--kv-heads", o->kv_heads, 1, c->n_heads, list, e));
+        TRY(list_heads("--kv-heads", o->kv_heads, c->n_heads, list, e));
     for (int g = c->n_heads / 2; !o->kv_heads && g >= 1; g--)
         if (c->n_heads % g == 0)
             TRY(list_add("--kv-heads", g, list, e));
@@ -246,7 +247,9 @@ static enum status prepare_folder(const struct study_options *o, const struct st
     TRY(input_await(o->common.positional, TEXT_MAX, &bytes, &text.len, e));
     text.data = bytes;
     *text_bytes = text.len;
-    enum status s = make_folder(o->dir, e);
+    enum status s = input_check_text(&o->common, o->common.positional, text, e);
+    if (s == STATUS_OK)
+        s = make_folder(o->dir, e);
     if (s == STATUS_OK)
         s = keep_settings(o, from, text, e);
     if (s == STATUS_OK)

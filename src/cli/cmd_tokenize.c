@@ -2,7 +2,9 @@
  * cmd_tokenize - decode tokenize: token ids of a text, and back.
  */
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/file.h"
 #include "cli/command.h"
 #include "cli/common.h"
 #include "cli/input.h"
@@ -20,11 +22,16 @@ struct tokenize_options {
 static const char *const formats[] = {"table", "json", NULL};
 enum { FORMAT_LINE, FORMAT_JSON };
 
+/* More ids than this are refused before they are read. */
+#define IDS_MAX ((size_t)1 << 30)
+
 #define VALUES struct tokenize_options
 
 static const struct option own_options[] = {
     OPT_STRING("decode", decode, "IDS",
-               "print the bytes of token ids 1,2,3 instead, and nothing else"),
+               "print the bytes of token ids instead, and nothing else: 1,2,3, or in any form that "
+               "this command prints; - reads them from standard input"),
+    OPT_BINARY,
     OPT_CHOICE("format", format, "FORM", formats, "table: ids on one line; json: an array",
                .fallback = "table"),
     OPT_END,
@@ -52,7 +59,7 @@ static enum status print_encoded(const struct tokenize_options *o, const struct 
 {
     char *text;
     size_t len;
-    TRY(input_read(&o->input, &text, &len, e));
+    TRY(input_read(&o->input, &o->common, &text, &len, e));
     int32_t *ids;
     size_t n;
     enum status s = tokenizer_encode(t, (struct text){text, len}, &ids, &n, e);
@@ -64,15 +71,26 @@ static enum status print_encoded(const struct tokenize_options *o, const struct 
     return STATUS_OK;
 }
 
+static enum status read_ids(const char *given, int n_tokens, int32_t **ids, size_t *n,
+                            struct err *e)
+{
+    char *piped = NULL;
+    size_t len;
+    if (n_tokens == 0)
+        return err_set(e, STATUS_BAD_FILE, "tokenizer.ggml.tokens: expected tokens, found none");
+    if (strcmp(given, "-") == 0)
+        TRY(file_read_all(given, IDS_MAX, &piped, &len, e));
+    const enum status s = parse_printed_ids("--decode", piped ? piped : given, n_tokens, ids, n, e);
+    free(piped);
+    return s;
+}
+
 static enum status print_decoded(const struct tokenize_options *o, const struct tokenizer *t,
                                  struct output *out, struct err *e)
 {
     int32_t *ids;
     size_t n;
-    const int n_tokens = tokenizer_n_tokens(t);
-    if (n_tokens == 0)
-        return err_set(e, STATUS_BAD_FILE, "tokenizer.ggml.tokens: expected tokens, found none");
-    TRY(parse_ids("--decode", o->decode, n_tokens, &ids, &n, e));
+    TRY(read_ids(o->decode, tokenizer_n_tokens(t), &ids, &n, e));
     for (size_t i = 0; i < n; i++) {
         struct text bytes = tokenizer_bytes(t, ids[i]);
         const size_t added = i == 0 ? tokenizer_added(t, bytes) : 0;
@@ -84,7 +102,9 @@ static enum status print_decoded(const struct tokenize_options *o, const struct 
 
 static enum status run_tokenize(const struct invocation *inv, const void *values, struct err *e)
 {
-    const struct tokenize_options *o = values;
+    struct tokenize_options chosen = *(const struct tokenize_options *)values;
+    const struct tokenize_options *o = &chosen;
+    chosen.input = input_or_piped(&o->input, o->decode, &o->common);
     const bool text = o->input.prompt || o->input.file;
     if (text == (o->decode != NULL))
         return err_set(e, STATUS_USAGE,
@@ -103,7 +123,7 @@ static enum status run_tokenize(const struct invocation *inv, const void *values
 const struct command command_tokenize = {
     .name = "tokenize",
     .summary = "token ids of a text",
-    .usage = "MODEL (-p TEXT | -f FILE | --decode 1,2,3) [options]",
+    .usage = "MODEL (-p TEXT | -f FILE | --decode 1,2,3 | a text piped in) [options]",
     .notes = "The ids of the text alone, without a begin-of-text token.\n",
     .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
                         {"Result", own_options, 0},

@@ -41,6 +41,7 @@ struct train_options {
     struct train_shape shape;
     struct train_spec spec; /* what options say as it is wanted; specify_training adds the rest */
     const char *threads, *log;
+    bool force;
     int keep;
     struct option_u64 seed;
 };
@@ -61,6 +62,7 @@ static const struct option output_options[] = {
             .otherwise = "as --eval-every"),
     OPT_FLAG("resume", spec.resume,
              "go on from OUT.state, with the same texts and options as before"),
+    OPT_FLAG("force", force, "replace OUT and OUT.state if they exist"),
     OPT_STRING("log", log, "FILE.csv", "write loss, learning rate and gradient norm of every step"),
     OPT_END,
 };
@@ -86,6 +88,7 @@ static const struct option eval_options[] = {
 static const struct option general_options[] = {
     OPT_U64("seed", seed, "S", "of the first weights and of the windows", .otherwise = "random"),
     OPT_THREADS("threads; any number gives the same checkpoint"),
+    OPT_BINARY,
     OPT_FLAG("quiet", common.quiet, "nothing on standard error but errors", .letter = 'q'),
     OPT_FLAG("verbose", common.verbose, "also memory plan, threads, instruction set, saves",
              .letter = 'v'),
@@ -172,6 +175,8 @@ static enum status read_training_texts(const struct train_options *o, struct tra
         return err_no_memory(e, "the list of texts", (size_t)n * sizeof *in->texts);
     for (; in->n_texts < n; in->n_texts++)
         TRY(read_training_text(o->texts.items[in->n_texts], &in->texts[in->n_texts], e));
+    for (int i = 0; i < n; i++)
+        TRY(input_check_text(&o->common, o->texts.items[i], in->texts[i], e));
     return STATUS_OK;
 }
 
@@ -228,6 +233,18 @@ static enum status check_train_output(const struct train_options *o, const char 
     return STATUS_OK;
 }
 
+/* What an earlier run has made is not lost by typing it again. */
+static enum status check_replaced(const struct train_options *o, const char *path, struct err *e)
+{
+    struct stat st;
+    if (!o->spec.resume && !o->force && lstat(path, &st) == 0)
+        return err_set(e, STATUS_USAGE,
+                       "-o: '%.200s' exists; --resume goes on with an unfinished run, --force "
+                       "replaces what is there",
+                       path);
+    return STATUS_OK;
+}
+
 static enum status check_train_outputs(const struct train_options *o, const char *state,
                                        struct err *e)
 {
@@ -238,6 +255,8 @@ static enum status check_train_outputs(const struct train_options *o, const char
                        "--log: '%.200s' is OUT or OUT.state; expected a file of its own", o->log);
     if (o->log)
         TRY(check_train_output(o, "--log", o->log, e));
+    TRY(check_replaced(o, o->spec.out, e));
+    TRY(check_replaced(o, state, e));
     TRY(path_writable(o->spec.out, e));
     return path_writable(state, e);
 }
@@ -266,10 +285,10 @@ static void announce_training(const struct train_options *o, const struct train_
     config_variant_name(c, c->n_kv_heads, variant);
     train_shape_describe(c, what, sizeof what);
     say(&o->common,
-        "%s: %s%d layers, d_model %d, %d heads (%s), d_ff %d, context %d, vocabulary %d: %llu "
+        "%s: %s%d layer%s, d_model %d, %d head%s (%s), d_ff %d, context %d, vocabulary %d: %llu "
         "parameters",
-        o->spec.from_path ? o->spec.from_path : "new model", what, c->n_layers, c->d_model,
-        c->n_heads, variant, c->d_ff, c->n_ctx, c->n_vocab, (unsigned long long)p->n_params);
+        o->spec.from_path ? o->spec.from_path : "new model", what, c->n_layers,
+        plural((uint64_t)c->n_layers), c->d_model, c->n_heads, plural((uint64_t)c->n_heads), variant, c->d_ff, c->n_ctx, c->n_vocab, (unsigned long long)p->n_params);
     const double tokens = (double)spec->n_steps * spec->batch * spec->length;
     say(&o->common,
         "text: %zu tokens to train on, %zu held out (%zu scored), %.2f bytes a token; %d steps of "

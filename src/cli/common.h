@@ -16,6 +16,7 @@ struct common_options {
     const char *positional; /* MODEL */
     const char *model;      /* -m */
     bool quiet, verbose;
+    bool binary; /* of commands that read texts, see input.h */
 };
 extern const struct option common_options[];
 

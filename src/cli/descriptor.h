@@ -15,6 +15,9 @@ struct descriptor {
 
 void descriptor_init(struct descriptor *d, int fd);
 
+/* Whether its reader closed the pipe. */
+bool descriptor_is_unread(const struct descriptor *d);
+
 /* Flushes and closes the descriptor. STATUS_FAILED with the reason if anything was lost;
  * STATUS_INTERRUPTED if that was because of an interruption while nobody read: then it waits for
  * the reader no longer than a second. */

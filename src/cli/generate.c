@@ -22,7 +22,7 @@ static void begin_sample(struct generation *g, int sample)
     output_flush(g->out);
 }
 
-/* The first sample takes the prompt, for which the others wait. */
+/* The first sample takes the prompt, for which the others wait if they share it. */
 static enum status next_sample(void *arg, struct place *p, int wait_ms, enum supply *supply,
                                struct err *e)
 {
@@ -30,7 +30,7 @@ static enum status next_sample(void *arg, struct place *p, int wait_ms, enum sup
     (void)wait_ms;
     (void)e;
     *supply = g->n_begun == g->n_samples ? SUPPLY_END : SUPPLY_LATER;
-    if (*supply == SUPPLY_END || (g->n_begun > 0 && !g->has_prompt) ||
+    if (*supply == SUPPLY_END || (g->shares && g->n_begun > 0 && !g->has_prompt) ||
         !turns_has_room(&g->turns, (uint64_t)g->n_begun))
         return STATUS_OK;
     *supply = SUPPLY_TEXT;
@@ -41,7 +41,7 @@ static enum status next_sample(void *arg, struct place *p, int wait_ms, enum sup
     p->request = (struct request){.number = (uint64_t)g->n_begun,
                                   .tokens = g->tokens,
                                   .n_tokens = g->n_tokens,
-                                  .logits = g->has_prompt ? g->prompt_logits : NULL,
+                                  .logits = g->shares && g->has_prompt ? g->prompt_logits : NULL,
                                   .n = g->n,
                                   .seed = g->seed,
                                   .stream = (uint64_t)g->n_begun,
@@ -208,7 +208,8 @@ static void take_generation(struct generation *g, struct arena *a)
 static size_t count_rounds(const struct generation *g)
 {
     const int room = session_cap(g->schedule.session) - g->n_tokens;
-    const uint64_t n = (uint64_t)(g->n < room ? g->n : room) * (uint64_t)g->n_samples;
+    const int most = g->n < room || g->schedule.shifts ? g->n : room;
+    const uint64_t n = (uint64_t)most * (uint64_t)g->n_samples;
     return n < SCHEDULE_MAX_ROUNDS ? (size_t)n : SCHEDULE_MAX_ROUNDS;
 }
 

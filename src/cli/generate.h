@@ -2,8 +2,8 @@
  * generate - one prompt continued, once or as several samples, as text or as records of its tokens
  * on standard output.
  *
- * The prompt is taken once; all samples read its positions in the cache. They are made side by side
- * and printed in order, the one whose turn it is as it is made.
+ * The prompt is taken once; all samples read its positions in the cache, unless a shift is to change
+ * them. They are made side by side and printed in order, the one whose turn it is as it is made.
  */
 #ifndef DECODE_CLI_GENERATE_H
 #define DECODE_CLI_GENERATE_H
@@ -29,14 +29,15 @@ struct generation {
     int n;         /* tokens wanted in each sample */
     int n_samples; /* streams of the seed */
     uint64_t seed;
+    bool shares; /* samples read the prompt where the first has it in the cache */
     bool echo;
     bool records; /* JSON lines with n_top alternatives instead of text */
     int n_top;
     enum heatmap_ink ink; /* of text: each token is shaded by its probability, unless plain */
     const struct text *stops;
     int n_stops;
-    /* What generate_create leaves to the caller: session (all sequences empty, if several with the
-     * prompt as their shared positions), sampler, pool, tokenizer, n_places, n_vocab, ignore_eos.
+    /* What generate_create leaves to the caller: session (all sequences empty, if several that
+     * share it with the prompt as their shared positions), sampler, pool, tokenizer, n_places, n_vocab, ignore_eos.
      */
     struct schedule schedule;
 

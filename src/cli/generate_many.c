@@ -1,10 +1,12 @@
 #include "cli/generate_many.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #include "cli/input.h"
 #include "cli/signals.h"
 #include "json/write.h"
+#include "text/id_list.h"
 
 /* Memory that a long text may leave to those after it. */
 #define MOST_TEXT_KEPT ((size_t)1 << 20)
@@ -13,7 +15,7 @@
 struct many_place {
     struct prompt prompt;
     int32_t *tokens; /* of the prompt */
-    int32_t *made;   /* [session_cap + 1] */
+    struct id_list made;
     struct bytes text;
 };
 
@@ -64,7 +66,7 @@ static void print_line(struct generation_many *g, const struct place *p, enum te
     json_text(&j, "text", (struct text){text.data + added, text.len - added});
     json_begin_array(&j, "tokens");
     for (int i = 0; i < p->n_made; i++)
-        json_int(&j, NULL, m->made[i]);
+        json_int(&j, NULL, m->made.ids[i]);
     json_end(&j);
     json_int(&j, "n", p->n_made);
     json_string(&j, "finish", end_names[end]);
@@ -85,7 +87,9 @@ static enum status fill_request(struct generation_many *g, struct place *p, stru
     size_t n_tokens;
     free(m->tokens);
     m->tokens = NULL;
-    TRY(tokens_of_prompt(g->schedule.tokenizer, prompt->text, cap, &m->tokens, &n_tokens, e));
+    TRY(tokens_of_prompt(g->schedule.tokenizer, prompt->text, g->truncate ? INT_MAX : cap,
+                         &m->tokens, &n_tokens, e));
+    tokens_truncate(g->schedule.tokenizer, g->truncate, cap, prompt->n, m->tokens, &n_tokens);
     TRY(check_prompt_length(n_tokens, cap, g->room_advice, e));
     p->request = (struct request){.number = prompt->index,
                                   .tokens = m->tokens,
@@ -118,6 +122,7 @@ static enum status begin_prompt_text(struct generation_many *g, struct place *p,
     if (m->text.cap > MOST_TEXT_KEPT)
         bytes_free(&m->text);
     m->text.len = 0;
+    m->made.len = 0;
     return STATUS_OK;
 }
 
@@ -151,7 +156,7 @@ static enum status keep_made(void *arg, const struct place *p, const struct made
 {
     struct generation_many *g = arg;
     struct many_place *m = &g->places[p->sequence];
-    m->made[p->n_made] = made->token;
+    TRY(id_list_add(&m->made, made->token, e));
     return bytes_put(&m->text, made->ready)
                ? STATUS_OK
                : err_no_memory(e, "a text", m->text.len + made->ready.len);
@@ -206,16 +211,10 @@ static const struct schedule_client many_client = {.next = next_prompt,
 enum status generate_many_create(struct generation_many *g, struct err *e)
 {
     const size_t n = (size_t)g->schedule.n_places;
-    const size_t made = ((size_t)session_cap(g->schedule.session) + 1) * sizeof(int32_t);
     TRY(turns_create(&g->turns, g->out, e));
     g->places = calloc(n, sizeof *g->places);
     if (!g->places)
         return err_no_memory(e, "the prompts", n * sizeof *g->places);
-    for (size_t i = 0; i < n; i++) {
-        g->places[i].made = malloc(made);
-        if (!g->places[i].made)
-            return err_no_memory(e, "the tokens", made);
-    }
     g->schedule.client = &many_client;
     g->schedule.arg = g;
     g->schedule.wants_logprobs = true;
@@ -229,7 +228,7 @@ void generate_many_free(struct generation_many *g)
         prompt_free(&g->places[i].prompt);
         bytes_free(&g->places[i].text);
         free(g->places[i].tokens);
-        free(g->places[i].made);
+        free(g->places[i].made.ids);
     }
     free(g->places);
     schedule_free(&g->schedule);

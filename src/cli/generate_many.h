@@ -20,6 +20,7 @@ struct generation_many {
     struct output *out;
     struct prompts *prompts; /* open */
     struct progress *progress;
+    int truncate; /* prompts that are too long: an enum truncation */
     const char
         *room_advice; /* ends the message about a prompt that is too long: "" or what to do */
     /* What generate_many_create leaves to the caller: session (all sequences empty), sampler, pool,

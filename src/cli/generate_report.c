@@ -29,11 +29,6 @@ static double peak_bytes(void)
 #endif
 }
 
-static const char *plural(uint64_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 static void say_end(const struct generation *g, const struct common_options *common)
 {
     const char *what = g->end == END_EOS         ? "end of text"
@@ -41,7 +36,7 @@ static void say_end(const struct generation *g, const struct common_options *com
                        : g->schedule.interrupted ? "interrupted"
                                                  : NULL;
     if (g->end == END_CONTEXT)
-        say(common, "context full (%d tokens): stopped after %d of %d",
+        say(common, "context full (%d tokens): stopped after %d of %d; --shift goes on",
             session_cap(g->schedule.session), g->last_made, g->n);
     else if (what)
         say(common, "%s after %d token%s", what, g->last_made, plural((uint64_t)g->last_made));
@@ -49,7 +44,8 @@ static void say_end(const struct generation *g, const struct common_options *com
 
 static void print_prompt_tokens(const struct schedule_times *t)
 {
-    fprintf(stderr, "%" PRIu64 " token%s, %s tokens/s\n", t->n_prefilled, plural(t->n_prefilled),
+    const uint64_t n = t->n_prefilled - t->n_fed_again;
+    fprintf(stderr, "%" PRIu64 " token%s, %s tokens/s\n", n, plural(n),
             figure_rate(rate(t->n_prefilled, t->prefill_ns)).text);
 }
 
@@ -68,6 +64,9 @@ static void report_schedule(struct schedule *s, const struct runtime *r, uint64_
                 figure_rate(rate(t->n_decoded, t->decode_ns)).text, percentile_us(t, 0.5),
                 percentile_us(t, 0.99), s->n_places > 1 || s->drafter ? "step" : "token");
     }
+    if (t->n_shifts > 0)
+        fprintf(stderr, "\nshifts       %" PRIu64 ", %" PRIu64 " tokens fed again", t->n_shifts,
+                t->n_fed_again);
     if (s->n_places > 1)
         fprintf(stderr, "\nbatch        %d sequences", s->n_places);
     fprintf(stderr, "\nseed         %" PRIu64 "\npeak memory  %s\n", seed,
@@ -77,6 +76,8 @@ static void report_schedule(struct schedule *s, const struct runtime *r, uint64_
 
 void generate_report(struct generation *g, const struct runtime *r, uint64_t seed)
 {
+    if (g->out->failed) /* and program_run says why, if that is to be said */
+        return;
     say_end(g, r->common);
     if (r->common->quiet)
         return;
@@ -87,6 +88,8 @@ void generate_report(struct generation *g, const struct runtime *r, uint64_t see
 
 void generate_many_report(struct generation_many *g, const struct runtime *r, uint64_t seed)
 {
+    if (g->out->failed)
+        return;
     if (g->schedule.interrupted)
         say(r->common, "interrupted after %" PRIu64 " prompt%s", g->n_done, plural(g->n_done));
     if (r->common->quiet)

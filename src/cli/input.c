@@ -1,16 +1,29 @@
 #include "cli/input.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
+#include "base/utf8.h"
 #include "cli/numbers.h"
 #include "cli/signals.h"
+#include "text/stream.h"
 
 /* More text than this is refused before it is read: no context holds it. */
 #define INPUT_MAX ((size_t)256 << 20)
 /* The tokens of a shorter text are made, to say how many they are. */
 #define LONG_TEXT ((size_t)1 << 20)
+/* Of a text this much is looked at; one that has less than the other is not judged. */
+#define JUDGED_MAX ((size_t)1 << 20)
+#define JUDGED_MIN 64
+/* Of the bytes that are looked at: text in an eight-bit code of western Europe has a tenth, what is
+ * compressed or compiled has more than half. */
+#define ODD_SHARE 0.25
+/* A sender that is slower than this may be none. */
+#define PATIENCE_MS 1000
 
 #define VALUES struct input_options
 const struct option input_options[] = {
@@ -33,13 +46,73 @@ enum status input_or_ids(const struct input_options *in, const char *ids, const 
     return STATUS_OK;
 }
 
-enum status input_read(const struct input_options *in, char **text, size_t *len, struct err *e)
+/* Whether standard input has something, or may yet have. */
+static bool is_piped(void)
+{
+    struct stat st;
+    if (fstat(STDIN_FILENO, &st) != 0)
+        return false;
+    return S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) ||
+           (S_ISREG(st.st_mode) && lseek(STDIN_FILENO, 0, SEEK_CUR) < st.st_size);
+}
+
+struct input_options input_or_piped(const struct input_options *in, const char *instead,
+                                    const struct common_options *c)
+{
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (in->prompt || in->file || instead || !is_piped())
+        return *in;
+    if (poll(&p, 1, PATIENCE_MS) == 0)
+        say(c, "waiting for the text on standard input; -p gives it on the command line");
+    return (struct input_options){.file = "-"};
+}
+
+/* Bytes that no text has: of control characters but for those that lay text out, and of what is no
+ * UTF-8. */
+static size_t count_odd(struct text text)
+{
+    size_t odd = 0;
+    while (text.len > 0) {
+        uint32_t code;
+        const struct text c = utf8_next(&text, &code);
+        if (code == UNICODE_INVALID || (utf8_is_control(code) && (code < '\t' || code > '\r')))
+            odd += c.len;
+    }
+    return odd;
+}
+
+enum status input_check_text(const struct common_options *c, const char *path, struct text text,
+                             struct err *e)
+{
+    if (text.len > JUDGED_MAX) /* and whole characters only */
+        text.len = JUDGED_MAX - utf8_cut_short((struct text){text.data, JUDGED_MAX});
+    const double share = (double)count_odd(text) / (double)text.len;
+    if (c->binary || text.len < JUDGED_MIN || share <= ODD_SHARE)
+        return STATUS_OK;
+    return err_set(e, STATUS_BAD_FILE,
+                   "%.200s: expected text, found %.0f%% of its first %zu bytes to be control "
+                   "characters or no UTF-8; --binary takes it as it is",
+                   strcmp(path, "-") == 0 ? "standard input" : path, 100 * share, text.len);
+}
+
+static enum status read_text_file(const char *path, const struct common_options *c, char **text,
+                                  size_t *len, struct err *e)
+{
+    TRY(file_read_all(path, INPUT_MAX, text, len, e));
+    const enum status s = input_check_text(c, path, (struct text){*text, *len}, e);
+    if (s != STATUS_OK)
+        free(*text);
+    return s;
+}
+
+enum status input_read(const struct input_options *in, const struct common_options *c, char **text,
+                       size_t *len, struct err *e)
 {
     *text = NULL;
     if (in->prompt && in->file)
         return err_set(e, STATUS_USAGE, "-p and -f both give the text; expected one of them");
     if (in->file)
-        return file_read_all(in->file, INPUT_MAX, text, len, e);
+        return read_text_file(in->file, c, text, len, e);
     *len = in->prompt ? strlen(in->prompt) : 0;
     *text = malloc(*len + 1);
     if (!*text)
@@ -142,11 +215,26 @@ enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int 
                    "one for a newline to begin with");
 }
 
+size_t tokens_truncate(const struct tokenizer *t, enum truncation which, int n_ctx, int n,
+                       int32_t *ids, size_t *n_tokens)
+{
+    const int least = n_ctx - n_ctx / 2, left = n_ctx - n + 1; /* the last token is not fed */
+    const size_t kept = (size_t)(n < 1 ? n_ctx : left < least ? least : left);
+    const size_t cut = *n_tokens - kept, first = kept > 1 && tokenizer_adds_bos(t);
+    if (which == TRUNCATE_NONE || *n_tokens <= (size_t)n_ctx)
+        return 0;
+    if (which == TRUNCATE_HEAD)
+        memmove(ids + first, ids + first + cut, (kept - first) * sizeof *ids);
+    *n_tokens = kept;
+    return cut;
+}
+
 enum status check_prompt_length(size_t n_tokens, int n_ctx, const char *advice, struct err *e)
 {
     if (n_tokens > (size_t)n_ctx)
         return err_set(e, STATUS_USAGE,
-                       "the prompt has %zu tokens, the context only %d: shorten the prompt%s",
+                       "the prompt has %zu tokens, the context only %d: shorten the prompt%s, or cut it "
+                       "with --truncate",
                        n_tokens, n_ctx, advice);
     return STATUS_OK;
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "cli/common.h"
 #include "cli/options.h"
 #include "text/tokenizer.h"
 
@@ -18,6 +19,24 @@ struct input_options {
     const char *file;   /* -f */
 };
 extern const struct option input_options[];
+
+/*
+ * The options, and where they give no text, nor `instead` (NULL: not given) takes its place, the
+ * file "-" if somebody sends one: standard input is a pipe, a socket or a file that has something. A
+ * terminal and /dev/null are nobody; a pipe that ends with nothing is an empty text. Says that it
+ * waits if it has to wait for long.
+ */
+struct input_options input_or_piped(const struct input_options *in, const char *instead,
+                                    const struct common_options *c);
+
+/* STATUS_BAD_FILE for what is mostly no text, with what was found, unless --binary takes it. `path`
+ * is where it is from. Short texts are not judged: half a character is one, too. */
+enum status input_check_text(const struct common_options *c, const char *path, struct text text,
+                             struct err *e);
+
+/* Of commands that read texts. */
+#define OPT_BINARY                                                                                 \
+    OPT_FLAG("binary", common.binary, "take a file for a text that is mostly none: not UTF-8")
 
 /* Of --tokens, which some commands take instead. */
 #define OPT_IDS                                                                                    \
@@ -31,8 +50,9 @@ enum status input_or_ids(const struct input_options *in, const char *ids, const 
                          struct err *e);
 
 /* The text of -p or -f as malloc'd memory of the caller, empty if there is neither. STATUS_USAGE
- * for both; the failures of file_read_all. */
-enum status input_read(const struct input_options *in, char **text, size_t *len, struct err *e);
+ * for both; the failures of file_read_all and input_check_text. */
+enum status input_read(const struct input_options *in, const struct common_options *c, char **text,
+                       size_t *len, struct err *e);
 
 /* file_read_all while signals are deferred: a text from standard input or a pipe may be long in
  * coming, and Ctrl-C still ends the wait. STATUS_INTERRUPTED: it came before. */
@@ -66,6 +86,17 @@ enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct 
  * As tokens_that_fit. */
 enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int n_ctx,
                              int32_t **ids, size_t *n, struct err *e);
+
+/* Which end of a prompt that is too long is cut off. */
+enum truncation { TRUNCATE_NONE, TRUNCATE_HEAD, TRUNCATE_TAIL };
+
+/*
+ * Cuts a prompt of more than n_ctx tokens to what leaves room for the n that are wanted behind it,
+ * but to no less than half of the context; its begin-of-text token stays. Returns how many are gone;
+ * none if it fits, or of TRUNCATE_NONE.
+ */
+size_t tokens_truncate(const struct tokenizer *t, enum truncation which, int n_ctx, int n,
+                       int32_t *ids, size_t *n_tokens);
 
 /* STATUS_USAGE if a prompt has more than n_ctx tokens; `advice` ends the message. */
 enum status check_prompt_length(size_t n_tokens, int n_ctx, const char *advice, struct err *e);

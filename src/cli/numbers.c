@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+#include "text/id_list.h"
 
 #define DIGITS "0123456789"
 
@@ -27,16 +30,58 @@ bool parse_u64(const char *text, uint64_t *out)
     return read_digits(text, text + strlen(text), out);
 }
 
+/* Digits, and behind them one of these units or none. */
+struct unit {
+    const char *name;
+    uint64_t times;
+};
+
+static bool read_units(const char *text, const struct unit *units, uint64_t *out)
+{
+    const char *end = text + strspn(text, DIGITS);
+    uint64_t value;
+    if (!read_digits(text, end, &value))
+        return false;
+    while (units->name && strcmp(units->name, end) != 0)
+        units++;
+    return units->name && !__builtin_mul_overflow(value, units->times, out);
+}
+
 bool parse_int(const char *text, int min, int max, int *out)
 {
+    static const struct unit units[] = {{"", 1}, {"k", 1000}, {"M", 1000000}, {NULL, 0}};
     const bool negative = min < 0 && text[0] == '-';
     uint64_t magnitude;
-    if (!parse_u64(text + negative, &magnitude) || magnitude > INT_MAX)
+    if (!read_units(text + negative, units, &magnitude) || magnitude > INT_MAX)
         return false;
     const int value = negative ? -(int)magnitude : (int)magnitude;
     if (value < min || value > max)
         return false;
     *out = value;
+    return true;
+}
+
+bool parse_bytes(const char *text, size_t *out)
+{
+    static const struct unit units[] = {
+        {"", 1},           {"B", 1},          {"k", 1000},         {"kB", 1000},
+        {"KiB", 1u << 10}, {"M", 1000000},    {"MB", 1000000},     {"MiB", 1u << 20},
+        {"G", 1000000000}, {"GB", 1000000000}, {"GiB", 1u << 30}, {NULL, 0}};
+    uint64_t bytes;
+    if (!read_units(text, units, &bytes) || bytes < 1 || bytes > SIZE_MAX / 2)
+        return false;
+    *out = (size_t)bytes;
+    return true;
+}
+
+bool parse_heads(const char *text, int n_heads, int *out)
+{
+    if (strcasecmp(text, "mqa") == 0)
+        *out = 1;
+    else if (strcasecmp(text, "mha") == 0)
+        *out = n_heads;
+    else
+        return parse_int(strncasecmp(text, "gqa-", 4) == 0 ? text + 4 : text, 1, INT_MAX, out);
     return true;
 }
 
@@ -71,6 +116,22 @@ char list_next(const char **rest, const char *ends, char *item, size_t size)
     snprintf(item, size, "%.*s", len < size ? (int)len : (int)size - 1, *rest);
     *rest += len + (end != 0);
     return end;
+}
+
+enum status list_heads(const char *option, const char *text, int n_heads, struct int_list *list,
+                       struct err *e)
+{
+    for (char end = ','; end;) {
+        char item[32];
+        int heads;
+        end = list_next(&text, ",", item, sizeof item);
+        if (!parse_heads(item, n_heads, &heads))
+            return err_set(e, STATUS_USAGE,
+                           "%s: expected numbers of K/V heads, or MHA, GQA-G, MQA, found '%s'",
+                           option, item);
+        TRY(list_add(option, heads, list, e));
+    }
+    return STATUS_OK;
 }
 
 enum status list_ints(const char *option, const char *text, int min, int max, struct int_list *list,
@@ -124,33 +185,78 @@ enum status list_names(const char *option, const char *text, const char *const *
     return STATUS_OK;
 }
 
+/* --- lists of ids ---------------------------------------------------------------------------- */
+
+#define ID_SPACE " \t\r\n"
+#define ID_ENDS  ID_SPACE ",[]"
+
+/* Where the reading of a list is. */
+struct id_reader {
+    const char *at;
+    bool printed; /* the list: spaces and brackets may be in it */
+    bool in_brackets, after_comma;
+};
+
+static void skip_space(struct id_reader *r)
+{
+    r->at += r->printed ? strspn(r->at, ID_SPACE) : 0;
+}
+
+/* Passes over what stands between items; whether there is one more. */
+static bool next_id(struct id_reader *r)
+{
+    for (skip_space(r); r->printed && !r->after_comma; skip_space(r)) {
+        if (*r->at != (r->in_brackets ? ']' : '['))
+            break;
+        r->in_brackets = !r->in_brackets;
+        r->at++;
+    }
+    return *r->at || r->in_brackets || r->after_comma;
+}
+
+static enum status read_ids(const char *option, struct id_reader r, int n_ids,
+                            struct id_list *list, struct err *e)
+{
+    while (next_id(&r)) {
+        const char *end = r.at + strcspn(r.at, r.printed ? ID_ENDS : ",");
+        uint64_t id;
+        if (!read_digits(r.at, end, &id) || id >= (uint64_t)n_ids)
+            return err_set(e, STATUS_USAGE,
+                           "%s: item %zu is '%.*s'; expected token ids from 0 to %d (the "
+                           "vocabulary has %d), separated by commas%s",
+                           option, list->len + 1, end - r.at < 40 ? (int)(end - r.at) : 40, r.at,
+                           n_ids - 1, n_ids, r.printed ? " or spaces" : "");
+        TRY(id_list_add(list, (int32_t)id, e));
+        r.at = end;
+        skip_space(&r);
+        r.after_comma = *r.at == ',';
+        r.at += r.after_comma;
+    }
+    return id_list_finish(list, e);
+}
+
+static enum status ids_of(const char *option, struct id_reader r, int n_ids, int32_t **ids,
+                          size_t *n, struct err *e)
+{
+    struct id_list list = {.len = 0};
+    const enum status s = read_ids(option, r, n_ids, &list, e);
+    if (s != STATUS_OK) {
+        free(list.ids);
+        return s;
+    }
+    *ids = list.ids;
+    *n = list.len;
+    return STATUS_OK;
+}
+
 enum status parse_ids(const char *option, const char *text, int n_ids, int32_t **ids, size_t *n,
                       struct err *e)
 {
-    size_t count = text[0] != 0;
-    for (const char *c = text; *c; c++)
-        count += *c == ',';
-    int32_t *list = malloc((count ? count : 1) * sizeof *list);
-    if (!list)
-        return err_no_memory(e, "the list of ids", count * sizeof *list);
+    return ids_of(option, (struct id_reader){.at = text}, n_ids, ids, n, e);
+}
 
-    const char *item = text;
-    for (size_t i = 0; i < count; i++) {
-        const char *end = item + strcspn(item, ",");
-        uint64_t id;
-        if (!read_digits(item, end, &id) || id >= (uint64_t)n_ids) {
-            free(list);
-            const int width = end - item < 40 ? (int)(end - item) : 40;
-            return err_set(
-                e, STATUS_USAGE,
-                "%s: item %zu is '%.*s'; expected token ids from 0 to %d (the vocabulary "
-                "has %d), separated by commas",
-                option, i + 1, width, item, n_ids - 1, n_ids);
-        }
-        list[i] = (int32_t)id;
-        item = end + 1;
-    }
-    *ids = list;
-    *n = count;
-    return STATUS_OK;
+enum status parse_printed_ids(const char *option, const char *text, int n_ids, int32_t **ids,
+                              size_t *n, struct err *e)
+{
+    return ids_of(option, (struct id_reader){.at = text, .printed = true}, n_ids, ids, n, e);
 }

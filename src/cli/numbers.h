@@ -2,7 +2,7 @@
  * numbers - strict numbers from text, and comma-separated lists: "1,2,8", "f32,f16".
  *
  * A number is the whole string: decimal digits, '-' only where negative values are allowed; no
- * '+', space, hexadecimal, infinity or NaN.
+ * '+', space, hexadecimal, infinity or NaN. Counts may end in k or M, thousands and millions.
  */
 #ifndef DECODE_CLI_NUMBERS_H
 #define DECODE_CLI_NUMBERS_H
@@ -15,7 +15,12 @@
 
 /* False, with *out left alone, if malformed or out of range. */
 bool parse_u64(const char *text, uint64_t *out);
-bool parse_int(const char *text, int min, int max, int *out);
+bool parse_int(const char *text, int min, int max, int *out); /* a count */
+/* A size in bytes from 1 to SIZE_MAX / 2: k, M, G or kB, MB, GB are powers of 1000, KiB, MiB, GiB of
+ * 1024. */
+bool parse_bytes(const char *text, size_t *out);
+/* K/V heads: a number from 1 on, or the variant's name in any case: MHA (n_heads), GQA-G, MQA. */
+bool parse_heads(const char *text, int n_heads, int *out);
 /* Digits with optional '-', '.' and exponent; the result is finite. */
 bool parse_double(const char *text, double *out);
 
@@ -35,6 +40,10 @@ char list_next(const char **rest, const char *ends, char *item, size_t size);
  * expected and the item found; so does more than LIST_MAX items, an empty one, or one twice. */
 enum status list_ints(const char *option, const char *text, int min, int max, struct int_list *list,
                       struct err *e);
+
+/* The same of K/V heads, see parse_heads. */
+enum status list_heads(const char *option, const char *text, int n_heads, struct int_list *list,
+                       struct err *e);
 
 /* Appends the indices of the items in `names` (ends with NULL). */
 enum status list_names(const char *option, const char *text, const char *const *names,
@@ -58,5 +67,10 @@ enum status list_add(const char *option, int item, struct int_list *list, struct
  */
 enum status parse_ids(const char *option, const char *text, int n_ids, int32_t **ids, size_t *n,
                       struct err *e);
+
+/* The same in any form that is printed, too: "1 2 3", "[1, 2, 3]", several of these one after the
+ * other. */
+enum status parse_printed_ids(const char *option, const char *text, int n_ids, int32_t **ids,
+                              size_t *n, struct err *e);
 
 #endif

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
+#include "cli/foreign.h"
 #include "cli/nearest.h"
 #include "cli/numbers.h"
 
@@ -40,24 +42,30 @@ static void collect_rows(const struct option_spec *spec, void *values, struct ro
     }
 }
 
-struct expected option_expected(const struct option *o)
+/* The help leaves out the limits that nobody meets, the messages do not. */
+static struct expected range_of(const struct option *o, bool full)
 {
     struct expected x = {""};
-    const double limit = o->kind == OPTION_INT ? (double)INT_MAX : HUGE_VAL;
+    const double limit = o->kind == OPTION_INT && !full ? (double)INT_MAX : HUGE_VAL;
     if (o->kind == OPTION_U64) {
         snprintf(x.text, sizeof x.text, "0 to %llu", (unsigned long long)UINT64_MAX);
     } else if (o->kind == OPTION_CHOICE) {
         snprintf(x.text, sizeof x.text, "one of %s", names_joined(o->choices, ", ").text);
     } else if (o->kind == OPTION_INT || o->kind == OPTION_DOUBLE) {
         if (o->max < limit)
-            snprintf(x.text, sizeof x.text, "%s%.9g to %.9g", o->above_min ? "above " : "", o->min,
-                     o->max);
+            snprintf(x.text, sizeof x.text, "%s%.10g to %.10g", o->above_min ? "above " : "",
+                     o->min, o->max);
         else if (o->above_min)
             snprintf(x.text, sizeof x.text, "above %.9g", o->min);
         else
             snprintf(x.text, sizeof x.text, "%.9g or more", o->min);
     }
     return x;
+}
+
+struct expected option_expected(const struct option *o)
+{
+    return range_of(o, false);
 }
 
 static bool store_double(const struct option *o, const char *text, double *value)
@@ -77,6 +85,31 @@ static enum status append_string(struct option_strings *list, const char *text, 
         return err_no_memory(e, "the list of option values", bytes);
     items[list->n++] = text;
     list->items = items;
+    return STATUS_OK;
+}
+
+/* Whether the text ends in a dot and one of the names. */
+static bool has_suffix(const char *text, const char *const *names)
+{
+    const char *dot = strrchr(text, '.');
+    for (; dot && *names; names++)
+        if (strcasecmp(dot + 1, *names) == 0)
+            return true;
+    return false;
+}
+
+/* What is an SVG picture, as the help says, is no other. */
+static enum status check_picture(const struct option *o, struct spelling as, const char *text,
+                                 struct err *e)
+{
+    static const char *const svg[] = {"svg", NULL};
+    static const char *const others[] = {"png", "jpg", "jpeg", "gif",  "webp", "bmp", "tif", "tiff",
+                                         "pdf", "eps", "ps",   "html", "htm",  NULL};
+    if (o->value && has_suffix(o->value, svg) && has_suffix(text, others))
+        return err_set(e, STATUS_USAGE,
+                       "%.*s: expected a name that ends in .svg, the only form of pictures, found "
+                       "'%.60s'",
+                       as.width, as.text, text);
     return STATUS_OK;
 }
 
@@ -102,7 +135,7 @@ static enum status store_value(const struct row *row, struct spelling as, const 
         break;
     case OPTION_STRING:
         *(const char **)row->value = text;
-        break;
+        return check_picture(o, as, text, e);
     case OPTION_STRINGS:
         return append_string(row->value, text, e);
     case OPTION_CHOICE: {
@@ -120,7 +153,7 @@ static enum status store_value(const struct row *row, struct spelling as, const 
                        : o->kind == OPTION_DOUBLE ? "a number, "
                                                   : "an integer, ";
     return err_set(e, STATUS_USAGE, "%.*s: expected %s%s, found '%.60s'", as.width, as.text, what,
-                   option_expected(o).text, text);
+                   range_of(o, true).text, text);
 }
 
 static bool is_spelling_of(const struct option *o, struct spelling as)
@@ -132,6 +165,18 @@ static bool is_spelling_of(const struct option *o, struct spelling as)
            memcmp(o->name, as.text + 2, len - 2) == 0;
 }
 
+/* The row of the option whose name `words` begins with, up to a space. */
+static struct row *find_named(struct rows *rows, const char *words)
+{
+    const size_t len = strcspn(words, " ");
+    for (int i = 0; i < rows->n; i++) {
+        const char *name = rows->items[i].option->name;
+        if (strlen(name) == len && strncmp(name, words, len) == 0)
+            return &rows->items[i];
+    }
+    return NULL;
+}
+
 static struct row *find_row(struct rows *rows, struct spelling as)
 {
     for (int i = 0; i < rows->n; i++)
@@ -140,11 +185,21 @@ static struct row *find_row(struct rows *rows, struct spelling as)
     return NULL;
 }
 
-static enum status unknown_option(const struct rows *rows, struct spelling as, struct err *e)
+static enum status unknown_option(struct rows *rows, struct spelling as, struct err *e)
 {
     char word[64];
     const int dashes = (int)strspn(as.text, "-");
     snprintf(word, sizeof word, "%.*s", as.width - dashes, as.text + dashes);
+    for (char *c = word; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    const struct foreign *f;
+    for (int i = 0; (f = foreign_at(i)); i++) {
+        if (strcmp(f->name, word) == 0 && !f->ours)
+            return err_set(e, STATUS_USAGE, "unknown option '%.*s': %s", as.width, as.text, f->why);
+        if (strcmp(f->name, word) == 0 && find_named(rows, f->ours))
+            return err_set(e, STATUS_USAGE, "unknown option '%.*s'; did you mean '--%s'?", as.width,
+                           as.text, f->ours);
+    }
     struct nearest near = {.word = word};
     for (int i = 0; i < rows->n && word[0]; i++)
         nearest_offer(&near, rows->items[i].option->name);
@@ -177,12 +232,14 @@ static enum status take_option(struct rows *rows, int argc, char **argv, int *i,
     return store_value(row, as, argv[++*i], e);
 }
 
-static enum status take_positional(const struct option **next, const char *word, void *values,
-                                   struct err *e)
+static enum status take_positional(struct rows *rows, const struct option **next, const char *word,
+                                   void *values, struct err *e)
 {
     const struct row row = {.option = *next, .value = (char *)values + (*next)->offset};
     if (row.option->kind == OPTION_END)
-        return err_set(e, STATUS_USAGE, "unexpected argument '%.60s'", word);
+        return err_set(e, STATUS_USAGE, "unexpected argument '%.60s'%s", word,
+                       find_named(rows, "prompt") ? "; expected a text with -p, or its file with -f"
+                                                  : "");
     *next += row.option->kind == OPTION_STRING;
     return store_value(&row, (struct spelling){word, 0}, word, e);
 }
@@ -237,7 +294,7 @@ enum status options_parse(const struct option_spec *spec, int argc, char **argv,
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
         if (options_ended || word[0] != '-' || word[1] == 0) {
-            TRY(take_positional(&positional, word, values, e));
+            TRY(take_positional(&rows, &positional, word, values, e));
         } else if (strcmp(word, "--") == 0) {
             options_ended = true;
         } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {

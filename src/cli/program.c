@@ -26,9 +26,12 @@ static const char general_help[] =
     "--option=value both work, anywhere among the arguments; -- ends the options; of an option\n"
     "given twice the last one counts.\n"
     "\n"
+    "Counts take k and M, thousands and millions; sizes also kB, KiB, MB, MiB, GB, GiB.\n"
+    "\n"
     "Environment: DECODE_THREADS is the default of -t; DECODE_ISA forces an instruction set.\n"
     "Exit codes: 0 done, 1 failed while running, 2 usage, 3 bad input file, 4 out of memory,\n"
-    "130 interrupted.\n";
+    "130 interrupted. A reader that closes the pipe ends the program silently, as it ends cat\n"
+    "(by SIGPIPE: 141 in a shell); files that were asked for are written all the same.\n";
 
 /*
  * A closed standard descriptor would be given to the next file opened, which would then be
@@ -143,9 +146,11 @@ int program_run(int argc, char **argv)
         print_error(&inv, s, &e);
     struct err lost = {""};
     const enum status closed = descriptor_close(&out, &lost);
-    if (closed != STATUS_OK && (s == STATUS_OK || s == STATUS_INTERRUPTED)) {
-        s = closed;
-        print_error(&inv, s, &lost);
-    }
-    return s;
+    if (closed == STATUS_OK || (s != STATUS_OK && s != STATUS_INTERRUPTED))
+        return s;
+    if (!descriptor_is_unread(&out))
+        print_error(&inv, closed, &lost);
+    else if (!signals_interrupted())
+        signals_end_by_pipe();
+    return descriptor_is_unread(&out) ? STATUS_INTERRUPTED : closed;
 }

@@ -334,7 +334,7 @@ enum status runtime_run(struct runtime *r, const struct input_options *input, ru
     size_t len;
     const char *path;
     TRY(common_model_path(r->common, &path, e));
-    TRY(input_read(input, &text, &len, e));
+    TRY(input_read(input, r->common, &text, &len, e));
     signals_defer();
     enum status s = open_runtime(r, path, e);
     if (s == STATUS_OK)

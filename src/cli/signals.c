@@ -206,6 +206,16 @@ bool signals_interrupted(void)
     return interrupted;
 }
 
+void signals_end_by_pipe(void)
+{
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    signal(SIGPIPE, SIG_DFL);
+    sigprocmask(SIG_UNBLOCK, &pipe, NULL); /* it may have been inherited blocked */
+    raise(SIGPIPE);
+}
+
 void signals_mapping(const char *path)
 {
     mapped_path = path;

@@ -2,7 +2,7 @@
  * signals - the signals a run must live with.
  *
  * SIGPIPE and SIGXFSZ are ignored, so that a closed pipe and a file that reaches the size limit
- * are seen as failed writes. SIGINT, SIGTERM, SIGHUP (unless it was ignored, as by nohup) and
+ * are seen as failed writes: what else is being written is written to its end. SIGINT, SIGTERM, SIGHUP (unless it was ignored, as by nohup) and
  * SIGXCPU end the program with exit code 130; after signals_defer the first one only sets a flag,
  * so that the work can be ended well, and the second one kills (SIGXCPU, which comes every second,
  * does not). SIGBUS from a mapped file that was cut short becomes one line, which names the file,
@@ -24,6 +24,9 @@ bool signals_interrupted(void);
 /* The opposite, before waiting for a text that may never come: from here on they end the program
  * at once again. True: one came before, and is to be obeyed now. */
 bool signals_end_at_once(void);
+
+/* Ends the process as SIGPIPE ends one that does not ignore it: 141 in a shell. */
+void signals_end_by_pipe(void);
 
 /* Names the mapped file for the SIGBUS message where the system does not tell which file it was
  * (no /proc); borrowed for the rest of the run. */

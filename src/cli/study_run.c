@@ -50,6 +50,8 @@ static struct study_args begin_args(const struct study_setting *s, const char *c
     study_args_add(&a, "%s", command);
     study_args_add(&a, "%s", input);
     study_args_add(&a, "-q");
+    if (s->common->binary)
+        study_args_add(&a, "--binary");
     if (s->threads)
         study_args_pair(&a, "threads", "%s", s->threads);
     return a;
@@ -144,8 +146,8 @@ static enum status train_cell(struct study_job *job, const struct study_cell *ce
     }
     if (cell->taught)
         study_args_pair(&a, "teacher", "%s", f->base);
-    if (is_there(f->state))
-        study_args_add(&a, "--resume");
+    if (is_there(f->part) || is_there(f->state))
+        study_args_add(&a, is_there(f->state) ? "--resume" : "--force");
     TRY(run_args(job, &a, NULL, e));
     if (rename(f->part, f->whole) != 0)
         return err_set(e, STATUS_FAILED, "%.200s: cannot be renamed: %s", f->part, strerror(errno));

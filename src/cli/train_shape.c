@@ -160,7 +160,7 @@ static enum status set_kv_heads(const char *text, struct config *c, struct err *
         char item[48];
         int heads;
         end = list_next(&text, ",", item, sizeof item);
-        if (!parse_int(item, 1, c->n_heads, &heads) || c->n_heads % heads != 0)
+        if (!parse_heads(item, c->n_heads, &heads) || c->n_heads % heads != 0)
             return err_set(e, STATUS_USAGE, "--kv-heads %s: expected a divisor of --heads %d", item,
                            c->n_heads);
         if (n < c->n_layers)
@@ -173,7 +173,7 @@ static enum status set_kv_heads(const char *text, struct config *c, struct err *
     else if (n != c->n_layers)
         return err_set(
             e, STATUS_USAGE,
-            "--kv-heads: expected one number, or one for each of the %d layers; found %d",
+            "--kv-heads: expected one number, or one for each layer, %d; found %d",
             c->n_layers, n);
     return STATUS_OK;
 }

@@ -66,8 +66,8 @@ struct by_layer {
     bool own;
 };
 
-/* One number for all layers, or one for each. */
-static enum status read_layers(const char *option, const char *text, int n_layers,
+/* One number for all layers, or one for each: K/V heads of n_heads, or where that is 0 ranks. */
+static enum status read_layers(const char *option, const char *text, int n_heads, int n_layers,
                                struct by_layer *out, struct err *e)
 {
     int n = 0;
@@ -76,9 +76,9 @@ static enum status read_layers(const char *option, const char *text, int n_layer
         char item[48];
         int x;
         end = list_next(&text, ",", item, sizeof item);
-        if (!parse_int(item, 1, INT_MAX, &x))
-            return err_set(e, STATUS_USAGE, "%s: expected an integer from 1 on, found '%s'", option,
-                           item);
+        if (n_heads ? !parse_heads(item, n_heads, &x) : !parse_int(item, 1, INT_MAX, &x))
+            return err_set(e, STATUS_USAGE, "%s: expected an integer from 1 on%s, found '%s'",
+                           option, n_heads ? ", or MHA, GQA-G, MQA" : "", item);
         if (n < n_layers)
             out->items[n] = x;
         n++;
@@ -86,7 +86,7 @@ static enum status read_layers(const char *option, const char *text, int n_layer
     out->own = n > 1;
     if (n > 1 && n != n_layers)
         return err_set(e, STATUS_USAGE,
-                       "%s: expected one number, or one for each of the %d layers; found %d",
+                       "%s: expected one number, or one for each layer, %d; found %d",
                        option, n_layers, n);
     for (int l = n; l < n_layers; l++)
         out->items[l] = out->items[0];
@@ -138,7 +138,6 @@ static enum status check_variant(const struct variant_options *o, struct err *e)
 static enum status read_variant(const struct variant_options *o, const struct config *c,
                                 struct by_layer *numbers, struct convert_spec *spec, struct err *e)
 {
-    uint64_t bytes;
     TRY(check_variant(o, e));
     if (config_is_latent(c))
         return err_set(
@@ -149,14 +148,14 @@ static enum status read_variant(const struct variant_options *o, const struct co
             : o->latent ? "latent"
                         : "cache-bytes");
     if (o->cache_bytes) {
-        if (!parse_u64(o->cache_bytes, &bytes) || bytes < 1 || bytes > SIZE_MAX / 2)
-            return err_set(e, STATUS_USAGE, "--cache-bytes: expected a number of bytes, found '%s'",
+        if (!parse_bytes(o->cache_bytes, &spec->cache_bytes))
+            return err_set(e, STATUS_USAGE,
+                           "--cache-bytes: expected a number of bytes, as 8192 or 8KiB, found '%s'",
                            o->cache_bytes);
-        spec->cache_bytes = (size_t)bytes;
         return STATUS_OK;
     }
     TRY(read_layers(o->latent ? "--latent" : "--kv-heads", o->latent ? o->latent : o->kv_heads,
-                    c->n_layers, numbers, e));
+                    o->latent ? 0 : c->n_heads, c->n_layers, numbers, e));
     if (o->latent) {
         spec->latent = numbers->items;
         return STATUS_OK;
@@ -228,7 +227,9 @@ static enum status read_calibration(const struct variant_options *o,
     size_t len;
     TRY(input_needs_tokenizer(t, source->path, "--calib", e));
     TRY(input_await(o->calib, CALIB_MAX, &text, &len, e));
-    const enum status s = tokenizer_encode(t, (struct text){text, len}, tokens, n, e);
+    enum status s = input_check_text(source->common, o->calib, (struct text){text, len}, e);
+    if (s == STATUS_OK)
+        s = tokenizer_encode(t, (struct text){text, len}, tokens, n, e);
     free(text);
     if (s != STATUS_OK)
         return s;
@@ -361,7 +362,8 @@ enum status variant_load(const struct variant_options *o, const struct variant_s
     int heads;
     TRY(check_variant(o, e));
     TRY(common_config(source->path, source->checkpoint, &config, e));
-    if (o->kv_heads && parse_int(o->kv_heads, 1, INT_MAX, &heads) && config.n_kv_heads == heads)
+    if (o->kv_heads && parse_heads(o->kv_heads, config.n_heads, &heads) &&
+        config.n_kv_heads == heads)
         return load_unchanged(source, &config, out, head_order, e);
     TRY(variant_file_create(o, source, &f, e));
     if (head_order) {

@@ -1,6 +1,7 @@
 #include "engine/schedule.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "engine/logits.h"
@@ -12,8 +13,13 @@
 
 static void take_schedule(struct schedule *s, struct arena *a)
 {
-    const uint64_t n = (uint64_t)s->n_places;
+    const uint64_t n = (uint64_t)s->n_places, n_text = (uint64_t)session_cap(s->session) + 1;
     s->places = arena_take(a, n, sizeof *s->places);
+    for (int i = 0; i < s->n_places; i++) {
+        int32_t *text = arena_take(a, n_text, sizeof *text);
+        if (s->places)
+            s->places[i].text = text;
+    }
     s->prefills = arena_take(a, n, sizeof(struct place *));
     s->picks = arena_take(a, n, sizeof(struct place *));
     const uint64_t decoding = n * (uint64_t)s->n_together;
@@ -25,6 +31,7 @@ static void take_schedule(struct schedule *s, struct arena *a)
 
 enum status schedule_create(struct schedule *s, struct err *e)
 {
+    assert(s->n_keep >= 0 && s->n_keep <= schedule_most_kept(session_cap(s->session)));
     s->longest_token = tokenizer_longest(s->tokenizer);
     s->n_together = 1 + (s->drafter ? s->drafter->pace.most : 0);
     take_schedule(s, &s->arena);
@@ -45,11 +52,31 @@ void schedule_free(struct schedule *s)
 
 /* --- texts begin ----------------------------------------------------------------------------- */
 
+/* The place's tokens are to be fed, from this one on. */
+static void fill_from(struct schedule *s, struct place *p, int position)
+{
+    p->n_fed = position;
+    p->fills = true;
+    s->prefills[s->n_prefills++] = p;
+}
+
+/* Tokens that can be made before the context is full: the last one need not be fed. */
+static int room_of(const struct schedule *s, const struct place *p)
+{
+    return session_cap(s->session) - p->len + 1;
+}
+
+/* Of them those that are wanted. */
+static int tokens_left(const struct schedule *s, const struct place *p)
+{
+    const int wanted = p->request.n - p->n_made, room = room_of(s, p);
+    return wanted < room ? wanted : room;
+}
+
 static enum status begin_text(struct schedule *s, struct place *p, struct err *e)
 {
     const struct request *r = &p->request;
-    const int room = session_cap(s->session) - r->n_tokens + 1; /* the last one need not be fed */
-    assert(r->n_tokens >= 1 && room >= 1);
+    assert(r->n_tokens >= 1 && r->n_tokens <= session_cap(s->session));
     TRY(stream_start(&p->stream, r->stops, r->n_stops, s->longest_token, e));
     session_rewind(s->session, p->sequence, r->logits ? r->n_tokens : 0);
     sampler_reset(s->sampler, p->sequence, r->seed, r->stream);
@@ -57,13 +84,13 @@ static enum status begin_text(struct schedule *s, struct place *p, struct err *e
         sampler_accept(s->sampler, p->sequence, r->tokens[i]);
     if (s->drafter)
         drafter_begin(s->drafter, p->sequence, r->tokens, r->n_tokens);
-    p->room = r->n < room ? r->n : room;
+    memcpy(p->text, r->tokens, (size_t)r->n_tokens * sizeof *p->text);
+    p->len = r->n_tokens;
     p->n_made = 0;
     p->logprob = 0;
     p->logits = r->logits;
-    p->n_fed = r->logits ? r->n_tokens : 0;
     if (!r->logits)
-        s->prefills[s->n_prefills++] = p;
+        fill_from(s, p, 0);
     p->busy = true;
     s->n_busy++;
     return STATUS_OK;
@@ -91,6 +118,7 @@ static enum status fill_places(struct schedule *s, struct err *e)
 static void free_place(struct schedule *s, struct place *p)
 {
     p->busy = false;
+    p->fills = false;
     p->logits = NULL;
     s->n_busy--;
 }
@@ -99,12 +127,6 @@ static enum status end_text(struct schedule *s, struct place *p, enum text_end e
 {
     free_place(s, p);
     return s->client->ended(s->arg, p, end, stream_finish(&p->stream), e);
-}
-
-/* Why it ends when it has all the tokens it can have. */
-static enum text_end end_of_room(const struct place *p)
-{
-    return p->room < p->request.n ? END_CONTEXT : END_LENGTH;
 }
 
 /* The one that has the highest number; NULL: none. */
@@ -139,7 +161,7 @@ struct round {
 
 static bool decodes(const struct place *p)
 {
-    return p->busy && p->n_made > 0 && !p->logits;
+    return p->busy && !p->fills && !p->logits;
 }
 
 /* Guesses for every place that decodes. A text's last token need not be verified. */
@@ -150,7 +172,7 @@ static enum status draft_tokens(struct schedule *s, struct round *round, struct 
     for (int i = 0; i < s->n_places; i++) {
         const struct place *p = &s->places[i];
         if (decodes(p))
-            s->wants[n++] = (struct draft_want){i, p->room - p->n_made - 1};
+            s->wants[n++] = (struct draft_want){i, tokens_left(s, p) - 1};
     }
     for (int i = 0; i < n; i++)
         if (s->wants[i].most >= s->n_together)
@@ -165,7 +187,7 @@ static void put_row(struct schedule *s, const struct place *p, int n, int32_t to
 {
     s->rows[n] = (struct batch_row){.token = token,
                                     .sequence = p->sequence,
-                                    .position = p->request.n_tokens + p->n_made - 1 + ahead,
+                                    .position = p->len - 1 + ahead,
                                     .wants_logits = true};
 }
 
@@ -191,11 +213,13 @@ static void put_decoding_rows(struct schedule *s, struct round *round)
 /* Rows of a prompt from row n on, up to `end`; returns the row behind them. */
 static int put_prompt_rows(struct schedule *s, struct place *p, int n, int end)
 {
-    for (; n < end && p->n_fed < p->request.n_tokens; n++, p->n_fed++)
-        s->rows[n] = (struct batch_row){.token = p->request.tokens[p->n_fed],
+    const int begin = n;
+    for (; n < end && p->n_fed < p->len; n++, p->n_fed++)
+        s->rows[n] = (struct batch_row){.token = p->text[p->n_fed],
                                         .sequence = p->sequence,
                                         .position = p->n_fed,
-                                        .wants_logits = p->n_fed == p->request.n_tokens - 1};
+                                        .wants_logits = p->n_fed == p->len - 1};
+    s->times.n_fed_again += p->n_made > 0 ? (uint64_t)(n - begin) : 0;
     return n;
 }
 
@@ -209,7 +233,7 @@ static int put_prefill_rows(struct schedule *s, int n_decoding)
     while (done < s->n_prefills && n < end) {
         struct place *p = s->prefills[done];
         n = put_prompt_rows(s, p, n, end);
-        if (p->n_fed < p->request.n_tokens)
+        if (p->n_fed < p->len)
             break;
         p->logits = s->logits + (size_t)(n_decoding + done++) * (size_t)s->n_vocab;
     }
@@ -222,9 +246,10 @@ static void end_prefills(struct schedule *s)
     int left = 0;
     for (int i = 0; i < s->n_prefills; i++) {
         struct place *p = s->prefills[i];
-        if (!p->logits)
+        p->fills = !p->logits;
+        if (p->fills)
             s->prefills[left++] = p;
-        else if (s->client->prefilled)
+        else if (s->client->prefilled && p->n_made == 0)
             s->client->prefilled(s->arg, p, p->logits);
     }
     s->n_prefills = left;
@@ -294,7 +319,32 @@ static void follow_draft(struct schedule *s, struct place *p)
         return;
     }
     p->logits = NULL;
-    session_rewind(s->session, p->sequence, p->request.n_tokens + p->n_made - 1);
+    session_rewind(s->session, p->sequence, p->len - 1);
+}
+
+/* Tokens of a full context that go on behind those that are kept. */
+static int last_half(int n_ctx)
+{
+    return n_ctx > 1 ? n_ctx / 2 : 1;
+}
+
+int schedule_most_kept(int n_ctx)
+{
+    return n_ctx - last_half(n_ctx);
+}
+
+/* Nothing is drafted here: a text's last token of a context has none behind it. */
+static void shift_text(struct schedule *s, struct place *p)
+{
+    const int half = last_half(session_cap(s->session));
+    memmove(p->text + s->n_keep, p->text + p->len - half, (size_t)half * sizeof *p->text);
+    p->len = s->n_keep + half;
+    p->logits = NULL;
+    session_rewind(s->session, p->sequence, s->n_keep);
+    if (s->drafter)
+        drafter_begin(s->drafter, p->sequence, p->text, p->len);
+    fill_from(s, p, s->n_keep);
+    s->times.n_shifts++;
 }
 
 static enum status take_pick(struct schedule *s, struct place *p, struct err *e)
@@ -309,12 +359,20 @@ static enum status take_pick(struct schedule *s, struct place *p, struct err *e)
     TRY(s->client->made(s->arg, p, &m, e));
     sampler_accept(s->sampler, p->sequence, p->token);
     p->logprob += (double)p->logits[p->token] - p->log_sum;
+    p->text[p->len++] = p->token;
     p->n_made++;
     s->times.n_made++;
     follow_draft(s, p);
     if (p->stream.stopped)
         return end_text(s, p, END_STOP, e);
-    return p->n_made < p->room ? STATUS_OK : end_text(s, p, end_of_room(p), e);
+    if (p->n_made == p->request.n)
+        return end_text(s, p, END_LENGTH, e);
+    if (room_of(s, p) > 0)
+        return STATUS_OK;
+    if (!s->shifts)
+        return end_text(s, p, END_CONTEXT, e);
+    shift_text(s, p);
+    return STATUS_OK;
 }
 
 /* All that have logits; those that want no token end without one. */
@@ -323,7 +381,7 @@ static enum status find_picks(struct schedule *s, struct err *e)
     s->n_picks = 0;
     for (int i = 0; i < s->n_places; i++) {
         struct place *p = &s->places[i];
-        if (p->logits && p->room > 0)
+        if (p->logits && p->request.n > 0)
             s->picks[s->n_picks++] = p;
         else if (p->logits)
             TRY(end_text(s, p, END_LENGTH, e));

@@ -59,8 +59,10 @@ struct place {
 
     /* Private. */
     bool busy;
-    int room;            /* tokens that can be made */
-    int n_fed;           /* of the prompt's tokens */
+    int32_t *text; /* [session_cap + 1] the tokens of its positions, and the one to be fed next */
+    int len;
+    int n_fed;           /* of them, while they are fed as a prompt is */
+    bool fills;          /* they are */
     const float *logits; /* not yet picked from; NULL: none */
     struct stream stream;
     enum status picked;
@@ -102,7 +104,8 @@ struct schedule_client {
 /* What was done, and how long it took. Of a step that has rows of both kinds the time goes to
  * prompts and decoding by their numbers. */
 struct schedule_times {
-    uint64_t n_prefilled, prefill_ns; /* prompt tokens fed */
+    uint64_t n_prefilled, prefill_ns; /* prompt tokens fed, and those fed again */
+    uint64_t n_shifts, n_fed_again;
     uint64_t n_made;                  /* tokens */
     uint64_t n_decoded, decode_ns;    /* those that came out of rows of decoding */
     uint64_t n_steps;                 /* such rows, but for those of drafted tokens */
@@ -120,6 +123,9 @@ struct schedule {
     const struct tokenizer *tokenizer;
     int n_places, n_vocab;
     bool ignore_eos, wants_logprobs;
+    bool shifts; /* where the context is full, a text goes on: its first n_keep tokens stay, and the
+                    last half of the context is fed again, at the positions behind them */
+    int n_keep;  /* at most schedule_most_kept */
     size_t cap_rounds; /* at most so many are kept */
     const struct schedule_client *client;
     void *arg; /* of the client's functions */
@@ -140,6 +146,9 @@ struct schedule {
     size_t longest_token;
     bool supply_ended;
 };
+
+/* What n_keep can be in so many positions. */
+int schedule_most_kept(int n_ctx);
 
 /* Takes the memory, but that of the streams: STATUS_NO_MEMORY. schedule_free is due in every
  * case. */
