@@ -2,11 +2,12 @@
  * signals - the signals a run must live with.
  *
  * SIGPIPE and SIGXFSZ are ignored, so that a closed pipe and a file that reaches the size limit
- * are seen as failed writes: what else is being written is written to its end. SIGINT, SIGTERM, SIGHUP (unless it was ignored, as by nohup) and
- * SIGXCPU end the program with exit code 130; after signals_defer the first one only sets a flag,
- * so that the work can be ended well, and the second one kills (SIGXCPU, which comes every second,
- * does not). SIGBUS from a mapped file that was cut short becomes one line, which names the file,
- * and exit code 3. However it ends, but by SIGKILL, unfinished outputs' temporary files are gone.
+ * are seen as failed writes: what else is being written is written to its end. SIGINT, SIGTERM,
+ * SIGHUP (unless it was ignored, as by nohup) and SIGXCPU end the program with exit code 130; after
+ * signals_defer the first one only sets a flag, so that the work can be ended well, and the second
+ * one kills (SIGXCPU, which comes every second, does not). SIGBUS from a mapped file that was cut
+ * short becomes one line, which names the file, and exit code 3. However it ends, but by SIGKILL,
+ * unfinished outputs' temporary files are gone.
  *
  * The state is global, because signal handlers take no argument.
  */
@@ -20,6 +21,9 @@ void signals_install(void);
 /* From here on the first SIGINT, SIGTERM or SIGHUP is left to signals_interrupted. */
 void signals_defer(void);
 bool signals_interrupted(void);
+
+/* If the one that came is SIGINT, it is forgotten, and the next one is the first again: true. */
+bool signals_forgive(void);
 
 /* The opposite, before waiting for a text that may never come: from here on they end the program
  * at once again. True: one came before, and is to be obeyed now. */
