@@ -10,7 +10,7 @@ GREEDY, COLD, WARM, PLAIN, HOT = range(5)
 
 def seed(shape, guesser, places, many, what, draw, penalty, texts):
     who = next(w for w in range(256) if w % 3 == shape and w // 4 % 5 == guesser)
-    out = [who, places, many, what, draw, penalty, 3]
+    out = [who, places, many, what, draw, penalty] + [3] * (1 + what // 128)
     for n, prompt in texts:
         out += [n, len(prompt) - 1] + prompt
     return bytes(out)
@@ -30,6 +30,9 @@ SEEDS = {
     "another-short": seed(0, ANOTHER, 0, 5, 4 + 16, COLD, 0, [(45, [1, 2])]),
     "shared": seed(1, CUT, 3, 2, 4 + 8, PLAIN, 0, [(12, [4] * 9)] + [(12, [0])] * 6),
     "shared-long": seed(1, ANOTHER, 2, 2, 4 + 8, PLAIN, 0, [(9, [4] * 30)] + [(9, [0])] * 4),
+    "shift-copies": seed(0, COPIES, 1 + 8, 4, 128 + 16, COLD, 0, MANY),
+    "shift-itself": seed(1, ITSELF, 2 + 4, 31, 128 + 16, PLAIN, 3, [(50, [1] * 9), (50, [2, 4])]),
+    "shift-another": seed(2, ANOTHER, 1, 5, 128 + 4 + 16, PLAIN, 0, [(50, [3] * 30), (50, [6])]),
     "auto": seed(0, PACKED, 2, 200, 4 + 16, COLD, 0, [(40, [1, 2, 3])] * 4),
 }
 

@@ -172,7 +172,7 @@ note "bad lines: all are there" [ "$(lines "$out")" -eq 5 ]
 note "bad lines are counted" has "$err" "2 of 5 prompts could not be run; their lines say why"
 note "bad lines: the summary, too" has "$err" "prompts      3 done, 2 errors"
 note "not UTF-8" has "$out" '{"index": 1, "id": null, "error": "line 2: byte 2: expected UTF-8, found 0xff"}'
-note "too long" has "$out" 'aaa", "error": "line 3: the prompt has 300 tokens, the context only 256: shorten the prompt"}'
+note "too long" has "$out" 'aaa", "error": "line 3: the prompt has 300 tokens, the context only 256: shorten the prompt, or cut it with --truncate"}'
 note "an empty line starts from nothing" has "$out" '{"index": 3, "id": null, "prompt": "", "text": "'
 note "the last line needs no newline" has "$out" '{"index": 4, "id": null, "prompt": "last", "text": "'
 cp "$out" "$dir/bad.out"

@@ -24,6 +24,8 @@ struct schedule_texts {
     int n_ctx;
     int n_texts;
     bool shares; /* all have the first one's prompt: in the cache once */
+    bool shifts; /* full contexts go on */
+    int n_keep;
     int32_t prompts[RUN_TEXTS][RUN_TOKENS];
     int n_prompt[RUN_TEXTS], n[RUN_TEXTS];
     uint64_t seed;
@@ -47,7 +49,7 @@ struct schedule_seen {
     uint64_t hash[RUN_TEXTS]; /* of what the client was given */
     int n_made[RUN_TEXTS];
     enum text_end end[RUN_TEXTS];
-    uint64_t n_drafted, n_right, n_steps, n_decoded;
+    uint64_t n_drafted, n_right, n_steps, n_decoded, n_shifts;
 };
 
 struct schedule_client_state {
@@ -207,6 +209,8 @@ static inline enum status open_run(struct schedule_run *r, const struct schedule
                                     .n_vocab = t->model->config.n_vocab,
                                     .ignore_eos = t->ignore_eos,
                                     .wants_logprobs = true,
+                                    .shifts = t->shifts,
+                                    .n_keep = t->n_keep,
                                     .cap_rounds = 16,
                                     .client = w->client ? w->client : &run_client,
                                     .arg = &r->client};
@@ -231,6 +235,7 @@ static inline enum status run_schedule(const struct schedule_texts *t,
     seen->n_right = r.drafter.n_right;
     seen->n_steps = r.schedule.times.n_steps;
     seen->n_decoded = r.schedule.times.n_decoded;
+    seen->n_shifts = r.schedule.times.n_shifts;
     schedule_free(&r.schedule);
     drafter_free(&r.drafter);
     sampler_free(r.sampler);

@@ -154,8 +154,9 @@ static void unknown_and_repeated(void)
 
 static void prompts(void)
 {
-    static const char *const readers[] = {"generate %G -f %B -n 1 -t 1 -q", "score %G -f %B -t 1",
-                                          "tokenize %G -f %B", "eval %G --text %B -t 1"};
+    static const char *const readers[] = {"generate %G -f %B -n 1 -t 1 -q --binary",
+                                          "score %G -f %B -t 1 --binary", "tokenize %G -f %B",
+                                          "eval %G --text %B -t 1"};
     struct ran r;
     for (size_t len = 15; len < 18; len++) {
         write_file(bad_path, "aaaaaaaaaaaaaaaaa", len);

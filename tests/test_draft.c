@@ -88,6 +88,11 @@ static void choose_texts(struct schedule_texts *t, const struct checkpoint *c, s
     t->n_ctx = n_ctx < 64 || below(r, 2) ? n_ctx : 64;
     t->n_texts = 1 + below(r, TEXTS);
     t->shares = below(r, 3) == 0;
+    t->shifts = !t->shares && below(r, 2);
+    if (t->shifts) {
+        t->n_ctx = 1 + below(r, 20);
+        t->n_keep = below(r, schedule_most_kept(t->n_ctx) + 1);
+    }
     t->seed = rng_u32(r);
     t->ignore_eos = below(r, 2);
     for (int i = 0; i < t->n_texts; i++)
@@ -174,6 +179,54 @@ START_TEST(texts_are_the_same)
     ck_assert_uint_eq(drafted.n_decoded, drafted.n_steps + drafted.n_right);
     model_free(own);
     free(texts);
+    checkpoint_close(&c);
+}
+END_TEST
+
+/* --- shifts ---------------------------------------------------------------------------------- */
+
+static int32_t made_tokens[RUN_TOKENS];
+
+static enum status keep_token(void *arg, const struct place *p, const struct made *m, struct err *e)
+{
+    made_tokens[p->n_made] = m->token;
+    return run_made(arg, p, m, e);
+}
+
+/* What comes after it is what comes after a prompt of the tokens that it leaves. */
+START_TEST(a_shift_is_a_new_prompt)
+{
+    struct checkpoint c = open_checkpoint(paths[_i]);
+    struct schedule_client client = run_client;
+    struct schedule_texts *t = calloc(1, sizeof *t);
+    struct schedule_seen seen;
+    struct err e = {""};
+    const struct schedule_ways ways = {.n_places = 1, .n_threads = 1, .client = &client};
+    client.made = keep_token;
+    *t = (struct schedule_texts){.model = c.model,
+                                 .tokenizer = c.tokenizer,
+                                 .sampler = {.temperature = 0, .top_p = 1, .repeat_penalty = 1},
+                                 .n_ctx = 16,
+                                 .n_texts = 1,
+                                 .n = {14 + 2},
+                                 .n_prompt = {3},
+                                 .prompts = {{5, 6, 7}},
+                                 .shifts = true,
+                                 .n_keep = 2,
+                                 .ignore_eos = true};
+    ck_assert_msg(run_schedule(t, &ways, &seen, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_uint_eq(seen.n_shifts, 1);
+    ck_assert_int_eq(seen.n_made[0], 16);
+    ck_assert_int_eq(seen.end[0], END_LENGTH);
+    const int32_t first = made_tokens[14], second = made_tokens[15];
+    memcpy(t->prompts[0] + 2, made_tokens + 6, 8 * sizeof *made_tokens); /* the last of 3 + 14 */
+    t->n_prompt[0] = 2 + 8;
+    t->n[0] = 2;
+    ck_assert_msg(run_schedule(t, &ways, &seen, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_uint_eq(seen.n_shifts, 0);
+    ck_assert_int_eq(made_tokens[0], first);
+    ck_assert_int_eq(made_tokens[1], second);
+    free(t);
     checkpoint_close(&c);
 }
 END_TEST
@@ -367,6 +420,7 @@ int main(void)
     TCase *same = tcase_create("same");
     tcase_set_timeout(same, 120);
     tcase_add_loop_test(same, texts_are_the_same, 0, COMBINATIONS);
+    tcase_add_loop_test(same, a_shift_is_a_new_prompt, 0, N_PATHS);
     suite_add_tcase(s, same);
     TCase *t = tcase_create("worth");
     tcase_set_timeout(t, 120);

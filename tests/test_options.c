@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/figures.h"
+#include "cli/command.h"
+#include "cli/foreign.h"
 #include "cli/nearest.h"
 #include "cli/numbers.h"
 #include "cli/options.h"
@@ -262,6 +264,82 @@ START_TEST(ids)
 }
 END_TEST
 
+/* As tokenize prints them, and a little otherwise. */
+START_TEST(printed_ids)
+{
+    static const char *const good_lists[] = {"1,22,0",     "1 22 0\n",  "[1, 22, 0]\n",
+                                             "1\n22\n0\n", "[1]\n22 0", " 1 ,22,\r\n0 ",
+                                             "[][1,22][0]"};
+    static const char *const bad[] = {"1,",    ",1",   "1,,2", "23", "[1", "1]",
+                                      "[[1]]", "[1,]", "1;2",  "x",  "\t1"};
+    int32_t *list;
+    size_t n;
+    struct err e = {""};
+    for (size_t i = 0; i < sizeof good_lists / sizeof *good_lists; i++) {
+        ck_assert_int_eq(parse_printed_ids("--decode", good_lists[i], 23, &list, &n, &e),
+                         STATUS_OK);
+        ck_assert_uint_eq(n, 3);
+        ck_assert(list[0] == 1 && list[1] == 22 && list[2] == 0);
+        free(list);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ck_assert_int_eq(parse_printed_ids("--decode", bad[i], 23, &list, &n, &e), STATUS_USAGE);
+        ck_assert_msg(strstr(e.text, "--decode: item") && strstr(e.text, "or spaces"), "%s",
+                      e.text);
+    }
+}
+END_TEST
+
+START_TEST(counts_and_sizes)
+{
+    int i = 7;
+    ck_assert(parse_int("3k", 0, INT_MAX, &i) && i == 3000);
+    ck_assert(parse_int("2M", 0, INT_MAX, &i) && i == 2000000);
+    ck_assert(!parse_int("3000M", 0, INT_MAX, &i) && !parse_int("3k", 0, 2999, &i) && i == 2000000);
+    ck_assert(!parse_int("k", 0, INT_MAX, &i) && !parse_int("1K", 0, INT_MAX, &i));
+    ck_assert(!parse_int("1kk", 0, INT_MAX, &i) && !parse_int("1 k", 0, INT_MAX, &i));
+    size_t bytes = 7;
+    ck_assert(parse_bytes("640", &bytes) && bytes == 640);
+    ck_assert(parse_bytes("64kB", &bytes) && bytes == 64000);
+    ck_assert(parse_bytes("64KiB", &bytes) && bytes == 65536);
+    ck_assert(parse_bytes("3GiB", &bytes) && bytes == (size_t)3 << 30);
+    ck_assert(!parse_bytes("0", &bytes) && !parse_bytes("1KB", &bytes) && !parse_bytes("", &bytes));
+    ck_assert(!parse_bytes("18446744073709551615", &bytes) && !parse_bytes("-1", &bytes));
+    ck_assert(!parse_bytes("18446744073709551615GiB", &bytes) && bytes == (size_t)3 << 30);
+    ck_assert(parse_heads("MQA", 8, &i) && i == 1);
+    ck_assert(parse_heads("gqa-4", 8, &i) && i == 4);
+    ck_assert(parse_heads("mha", 8, &i) && i == 8);
+    ck_assert(parse_heads("2", 8, &i) && i == 2);
+    ck_assert(!parse_heads("gqa", 8, &i) && !parse_heads("gqa-", 8, &i) &&
+              !parse_heads("0", 8, &i));
+}
+END_TEST
+
+static bool has_option(const struct command *c, const char *words)
+{
+    const size_t len = strcspn(words, " ");
+    for (const struct option_group *g = c->spec.groups; g->title; g++)
+        for (const struct option *o = g->options; o->kind != OPTION_END; o++)
+            if (strlen(o->name) == len && strncmp(o->name, words, len) == 0)
+                return true;
+    return false;
+}
+
+/* Every hint is about an option that some command has, under a name that this one has not. */
+START_TEST(names_of_others)
+{
+    for (int i = 0; foreign_at(i); i++) {
+        const struct foreign *f = foreign_at(i);
+        bool helps = f->why != NULL;
+        ck_assert_msg((f->ours != NULL) != helps, "%s", f->name);
+        for (int k = 0; f->ours && command_at(k); k++)
+            helps |= has_option(command_at(k), f->ours) && !has_option(command_at(k), f->name);
+        ck_assert_msg(helps, "%s: no command has --%s", f->name, f->ours);
+        ck_assert_msg(!strchr(f->name, '_'), "%s", f->name);
+    }
+}
+END_TEST
+
 START_TEST(figures)
 {
     ck_assert_str_eq(figure_bytes(0).text, "0 bytes");
@@ -349,6 +427,9 @@ int main(void)
     tcase_add_loop_test(t, wrong_doubles, 0, sizeof bad_doubles / sizeof bad_doubles[0]);
     tcase_add_test(t, numbers);
     tcase_add_test(t, ids);
+    tcase_add_test(t, printed_ids);
+    tcase_add_test(t, counts_and_sizes);
+    tcase_add_test(t, names_of_others);
     tcase_add_test(t, figures);
     tcase_add_test(t, distances);
     tcase_add_test(t, nothing_is_near_a_word_too_long_to_compare);

@@ -59,8 +59,7 @@ static void print_header(const struct bench_report *r, struct output *out)
                   "%s: %d layer%s, d_model %d, %d head%s of %d, d_ff %d, vocabulary %d, "
                   "context %d\n",
                   subject, c->n_layers, plural((uint64_t)c->n_layers), c->d_model, c->n_heads,
-                  plural((uint64_t)c->n_heads), c->head_dim, c->d_ff, c->n_vocab,
-                  c->n_ctx);
+                  plural((uint64_t)c->n_heads), c->head_dim, c->d_ff, c->n_vocab, c->n_ctx);
     output_printf(out, "%s\n", machine);
     output_printf(out,
                   "roofline: reads %.1f GB/s at the largest step's bytes, multiplies %.0f "

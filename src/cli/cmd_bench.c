@@ -159,8 +159,10 @@ static enum status read_depths(const struct bench_options *o, const struct confi
     for (int i = 0; i < depths.n; i++) {
         const bool full = depths.items[i] == c->n_ctx;
         if (full)
-            say(&o->common, "--depth %d fills the context: measured at %d, with the last token's "
-                "place left", c->n_ctx, c->n_ctx - 1);
+            say(&o->common,
+                "--depth %d fills the context: measured at %d, with the last token's "
+                "place left",
+                c->n_ctx, c->n_ctx - 1);
         TRY(list_add("--depth", depths.items[i] - full, list, e));
     }
     return STATUS_OK;

@@ -49,7 +49,8 @@ static enum status check_eval_options(const struct eval_options *o, struct err *
     struct text nothing = {"", 0};
     TRY(common_model_path(&o->common, &model, e));
     if (!o->text)
-        return err_set(e, STATUS_USAGE, "there is no text to predict; expected TEXT or --text FILE");
+        return err_set(e, STATUS_USAGE,
+                       "there is no text to predict; expected TEXT or --text FILE");
     if (o->ctx && o->stride > o->ctx)
         return err_set(e, STATUS_USAGE, "--stride: expected 1 to %d, the tokens of --ctx, found %d",
                        o->ctx, o->stride);

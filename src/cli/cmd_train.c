@@ -288,7 +288,8 @@ static void announce_training(const struct train_options *o, const struct train_
         "%s: %s%d layer%s, d_model %d, %d head%s (%s), d_ff %d, context %d, vocabulary %d: %llu "
         "parameters",
         o->spec.from_path ? o->spec.from_path : "new model", what, c->n_layers,
-        plural((uint64_t)c->n_layers), c->d_model, c->n_heads, plural((uint64_t)c->n_heads), variant, c->d_ff, c->n_ctx, c->n_vocab, (unsigned long long)p->n_params);
+        plural((uint64_t)c->n_layers), c->d_model, c->n_heads, plural((uint64_t)c->n_heads),
+        variant, c->d_ff, c->n_ctx, c->n_vocab, (unsigned long long)p->n_params);
     const double tokens = (double)spec->n_steps * spec->batch * spec->length;
     say(&o->common,
         "text: %zu tokens to train on, %zu held out (%zu scored), %.2f bytes a token; %d steps of "

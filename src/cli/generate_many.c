@@ -5,8 +5,8 @@
 
 #include "cli/input.h"
 #include "cli/signals.h"
-#include "json/write.h"
 #include "text/id_list.h"
+#include "json/write.h"
 
 /* Memory that a long text may leave to those after it. */
 #define MOST_TEXT_KEPT ((size_t)1 << 20)

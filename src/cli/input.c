@@ -89,7 +89,7 @@ enum status input_check_text(const struct common_options *c, const char *path, s
     const double share = (double)count_odd(text) / (double)text.len;
     if (c->binary || text.len < JUDGED_MIN || share <= ODD_SHARE)
         return STATUS_OK;
-    return err_set(e, STATUS_BAD_FILE,
+    return err_set(e, STATUS_USAGE,
                    "%.200s: expected text, found %.0f%% of its first %zu bytes to be control "
                    "characters or no UTF-8; --binary takes it as it is",
                    strcmp(path, "-") == 0 ? "standard input" : path, 100 * share, text.len);
@@ -232,9 +232,10 @@ size_t tokens_truncate(const struct tokenizer *t, enum truncation which, int n_c
 enum status check_prompt_length(size_t n_tokens, int n_ctx, const char *advice, struct err *e)
 {
     if (n_tokens > (size_t)n_ctx)
-        return err_set(e, STATUS_USAGE,
-                       "the prompt has %zu tokens, the context only %d: shorten the prompt%s, or cut it "
-                       "with --truncate",
-                       n_tokens, n_ctx, advice);
+        return err_set(
+            e, STATUS_USAGE,
+            "the prompt has %zu tokens, the context only %d: shorten the prompt%s, or cut it "
+            "with --truncate",
+            n_tokens, n_ctx, advice);
     return STATUS_OK;
 }

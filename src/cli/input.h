@@ -22,14 +22,14 @@ extern const struct option input_options[];
 
 /*
  * The options, and where they give no text, nor `instead` (NULL: not given) takes its place, the
- * file "-" if somebody sends one: standard input is a pipe, a socket or a file that has something. A
- * terminal and /dev/null are nobody; a pipe that ends with nothing is an empty text. Says that it
+ * file "-" if somebody sends one: standard input is a pipe, a socket or a file that has something.
+ * A terminal and /dev/null are nobody; a pipe that ends with nothing is an empty text. Says that it
  * waits if it has to wait for long.
  */
 struct input_options input_or_piped(const struct input_options *in, const char *instead,
                                     const struct common_options *c);
 
-/* STATUS_BAD_FILE for what is mostly no text, with what was found, unless --binary takes it. `path`
+/* STATUS_USAGE for what is mostly no text, with what was found, unless --binary takes it. `path`
  * is where it is from. Short texts are not judged: half a character is one, too. */
 enum status input_check_text(const struct common_options *c, const char *path, struct text text,
                              struct err *e);
@@ -92,8 +92,8 @@ enum truncation { TRUNCATE_NONE, TRUNCATE_HEAD, TRUNCATE_TAIL };
 
 /*
  * Cuts a prompt of more than n_ctx tokens to what leaves room for the n that are wanted behind it,
- * but to no less than half of the context; its begin-of-text token stays. Returns how many are gone;
- * none if it fits, or of TRUNCATE_NONE.
+ * but to no less than half of the context; its begin-of-text token stays. Returns how many are
+ * gone; none if it fits, or of TRUNCATE_NONE.
  */
 size_t tokens_truncate(const struct tokenizer *t, enum truncation which, int n_ctx, int n,
                        int32_t *ids, size_t *n_tokens);

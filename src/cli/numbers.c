@@ -64,8 +64,8 @@ bool parse_int(const char *text, int min, int max, int *out)
 bool parse_bytes(const char *text, size_t *out)
 {
     static const struct unit units[] = {
-        {"", 1},           {"B", 1},          {"k", 1000},         {"kB", 1000},
-        {"KiB", 1u << 10}, {"M", 1000000},    {"MB", 1000000},     {"MiB", 1u << 20},
+        {"", 1},           {"B", 1},           {"k", 1000},       {"kB", 1000},
+        {"KiB", 1u << 10}, {"M", 1000000},     {"MB", 1000000},   {"MiB", 1u << 20},
         {"G", 1000000000}, {"GB", 1000000000}, {"GiB", 1u << 30}, {NULL, 0}};
     uint64_t bytes;
     if (!read_units(text, units, &bytes) || bytes < 1 || bytes > SIZE_MAX / 2)
@@ -187,7 +187,7 @@ enum status list_names(const char *option, const char *text, const char *const *
 
 /* --- lists of ids ---------------------------------------------------------------------------- */
 
-#define ID_SPACE " \t\r\n"
+#define ID_SPACE " \r\n"
 #define ID_ENDS  ID_SPACE ",[]"
 
 /* Where the reading of a list is. */
@@ -214,8 +214,8 @@ static bool next_id(struct id_reader *r)
     return *r->at || r->in_brackets || r->after_comma;
 }
 
-static enum status read_ids(const char *option, struct id_reader r, int n_ids,
-                            struct id_list *list, struct err *e)
+static enum status read_ids(const char *option, struct id_reader r, int n_ids, struct id_list *list,
+                            struct err *e)
 {
     while (next_id(&r)) {
         const char *end = r.at + strcspn(r.at, r.printed ? ID_ENDS : ",");

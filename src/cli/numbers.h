@@ -16,8 +16,8 @@
 /* False, with *out left alone, if malformed or out of range. */
 bool parse_u64(const char *text, uint64_t *out);
 bool parse_int(const char *text, int min, int max, int *out); /* a count */
-/* A size in bytes from 1 to SIZE_MAX / 2: k, M, G or kB, MB, GB are powers of 1000, KiB, MiB, GiB of
- * 1024. */
+/* A size in bytes from 1 to SIZE_MAX / 2: k, M, G or kB, MB, GB are powers of 1000, KiB, MiB, GiB
+ * of 1024. */
 bool parse_bytes(const char *text, size_t *out);
 /* K/V heads: a number from 1 on, or the variant's name in any case: MHA (n_heads), GQA-G, MQA. */
 bool parse_heads(const char *text, int n_heads, int *out);

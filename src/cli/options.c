@@ -103,8 +103,8 @@ static enum status check_picture(const struct option *o, struct spelling as, con
                                  struct err *e)
 {
     static const char *const svg[] = {"svg", NULL};
-    static const char *const others[] = {"png", "jpg", "jpeg", "gif",  "webp", "bmp", "tif", "tiff",
-                                         "pdf", "eps", "ps",   "html", "htm",  NULL};
+    static const char *const others[] = {"png",  "jpg", "jpeg", "gif", "webp", "bmp", "tif",
+                                         "tiff", "pdf", "eps",  "ps",  "html", "htm", NULL};
     if (o->value && has_suffix(o->value, svg) && has_suffix(text, others))
         return err_set(e, STATUS_USAGE,
                        "%.*s: expected a name that ends in .svg, the only form of pictures, found "

@@ -171,10 +171,9 @@ static enum status set_kv_heads(const char *text, struct config *c, struct err *
     if (n == 1)
         c->layer_kv_heads[0] = 0;
     else if (n != c->n_layers)
-        return err_set(
-            e, STATUS_USAGE,
-            "--kv-heads: expected one number, or one for each layer, %d; found %d",
-            c->n_layers, n);
+        return err_set(e, STATUS_USAGE,
+                       "--kv-heads: expected one number, or one for each layer, %d; found %d",
+                       c->n_layers, n);
     return STATUS_OK;
 }
 

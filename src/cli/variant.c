@@ -86,8 +86,8 @@ static enum status read_layers(const char *option, const char *text, int n_heads
     out->own = n > 1;
     if (n > 1 && n != n_layers)
         return err_set(e, STATUS_USAGE,
-                       "%s: expected one number, or one for each layer, %d; found %d",
-                       option, n_layers, n);
+                       "%s: expected one number, or one for each layer, %d; found %d", option,
+                       n_layers, n);
     for (int l = n; l < n_layers; l++)
         out->items[l] = out->items[0];
     return STATUS_OK;

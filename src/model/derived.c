@@ -148,7 +148,8 @@ enum status derived_create_cut(const struct model *m, int n_layers, struct model
 {
     *out = NULL;
     if (n_layers < 1 || n_layers >= m->config.n_layers)
-        return err_set(e, STATUS_USAGE, "expected fewer layers than the checkpoint has, 1 to %d of %d, found %d",
+        return err_set(e, STATUS_USAGE,
+                       "expected fewer layers than the checkpoint has, 1 to %d of %d, found %d",
                        m->config.n_layers - 1, m->config.n_layers, n_layers);
     TRY(create_copy(m, out, e));
     (*out)->config.n_layers = n_layers;

@@ -137,7 +137,9 @@ static void read_texts(struct schedule_texts *t, struct bytes *b)
     read_sampler(&t->sampler, b);
     t->kv_storage = caches[what % COUNT(caches)];
     t->n_ctx = what & 4 ? N_CTX : N_CTX / 3;
-    t->shares = what & 8;
+    t->shifts = what & 128;
+    t->shares = what & 8 && !t->shifts;
+    t->n_keep = t->shifts ? next_byte(b) % (schedule_most_kept(t->n_ctx) + 1) : 0;
     t->ignore_eos = what & 16;
     t->stops = stops;
     t->n_stops = what >> 5 & 3;
