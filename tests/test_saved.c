@@ -112,10 +112,8 @@ static struct talk *start_talk(const char *path)
     t->texts.tokenizer = t->checkpoint.tokenizer;
     t->texts.n_ctx = t->checkpoint.model->config.n_ctx;
     t->texts.ignore_eos = true;
-    t->texts.sampler = (struct sampler_params){.temperature = 0.9,
-                                               .top_p = 1,
-                                               .repeat_penalty = 1.3,
-                                               .repeat_last_n = 6};
+    t->texts.sampler = (struct sampler_params){
+        .temperature = 0.9, .top_p = 1, .repeat_penalty = 1.3, .repeat_last_n = 6};
     for (int i = 0; i < PROMPT; i++)
         t->texts.prompts[0][i] = (3 * i + 1) % t->checkpoint.model->config.n_vocab;
     t->ways = (struct schedule_ways){.n_places = 1, .n_threads = 1, .client = &asking};

@@ -551,16 +551,20 @@ const struct command command_generate = {
     .name = "generate",
     .summary = "continue a text from a checkpoint",
     .usage = "MODEL [-p TEXT | -f FILE | --prompts FILE] [options]",
-    .notes = "Prints the prompt and its continuation. Without -p and -f the prompt is what is\n"
-             "piped in; without any it starts from the checkpoint's begin-of-text token, or else\n"
-             "from a newline. The same checkpoint, prompt, options and seed give the same text\n"
-             "for any number of threads.\n"
-             "With --prompts a line a prompt: index, id, prompt, text, tokens, n, finish (length,\n"
-             "stop, eos, context), seed, logprob; or error. Each text is that of the prompt alone\n"
-             "with its seed. An object's n, seed and stop take the place of the command's.\n"
-             "With --draft the text is the same; the summary says what was drafted and how much\n"
-             "of it was right, with --format jsonl as a JSON object.\n"
-             "The sampler's order: repetition penalty, temperature, top-k, top-p, min-p, draw.\n",
+    .notes =
+        "Prints the prompt and its continuation. Without -p and -f the prompt is what is\n"
+        "piped in; without any it starts from the checkpoint's begin-of-text token, or else\n"
+        "from a newline. The same checkpoint, prompt, options and seed give the same text\n"
+        "for any number of threads.\n"
+        "With --prompts a line a prompt: index, id, prompt, text, tokens, n, finish (length,\n"
+        "stop, eos, context), seed, logprob; or error. Each text is that of the prompt alone\n"
+        "with its seed. An object's n, seed and stop take the place of the command's.\n"
+        "With -i and with --load-state a text goes on: with its cache, its random numbers and\n"
+        "the tokens that a penalty remembers, bit for bit as one run would make it. Ctrl-C at\n"
+        "the prompt of -i ends the session, as the end of the input does.\n"
+        "With --draft the text is the same; the summary says what was drafted and how much\n"
+        "of it was right, with --format jsonl as a JSON object.\n"
+        "The sampler's order: repetition penalty, temperature, top-k, top-p, min-p, draw.\n",
     .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
                         {"Continuation", text_options, 0},
                         {"Texts that go on", state_options, offsetof(VALUES, state)},
