@@ -13,8 +13,11 @@
 #include "cli/generate_draft.h"
 #include "cli/generate_many.h"
 #include "cli/generate_report.h"
+#include "cli/generate_state.h"
+#include "cli/generate_talk.h"
 #include "cli/input.h"
 #include "cli/numbers.h"
+#include "cli/paths.h"
 #include "cli/progress.h"
 #include "cli/prompts.h"
 #include "cli/runtime.h"
@@ -42,6 +45,7 @@ struct generate_options {
     int prompts_format;
     const char *batch; /* NULL, a number or "auto" */
     struct draft_options draft;
+    struct state_options state;
 };
 
 static const char *const colour_names[] = {"none", "prob", "always", NULL};
@@ -119,6 +123,25 @@ static const struct option sampler_options[] = {
     OPT_END,
 };
 
+/* What cannot be where one text goes on: in a session, or in another run. */
+static enum status check_one_text(const struct generate_options *o, struct err *e)
+{
+    const char *which = o->state.talks  ? "-i"
+                        : o->state.load ? "--load-state"
+                        : o->state.save ? "--save-state"
+                                        : NULL;
+    const char *option = o->prompts                                         ? "--prompts"
+                         : o->samples != 1                                  ? "--samples"
+                         : o->truncate && (o->state.talks || o->state.load) ? "--truncate"
+                         : o->input.file && strcmp(o->input.file, "-") == 0 && o->state.talks
+                             ? "-f -"
+                             : NULL;
+    if (which && option)
+        return err_set(e, STATUS_USAGE, "%s is for one text that goes on; expected no %s with it",
+                       which, option);
+    return STATUS_OK;
+}
+
 /* What says something about one prompt says nothing about many. */
 static enum status check_many_options(const struct generate_options *o, struct err *e)
 {
@@ -166,6 +189,7 @@ static enum status check_generate_options(const struct generate_options *o, stru
         return err_set(e, STATUS_USAGE, "--colour is for text; --logprobs makes JSON");
     TRY(parse_batch(o, &batch, e));
     TRY(draft_parse(&o->draft, &draft, e));
+    TRY(check_one_text(o, e));
     return o->prompts ? check_many_options(o, e) : STATUS_OK;
 }
 
@@ -313,16 +337,62 @@ static enum status read_prompt(const struct generate_options *o, struct runtime 
     return check_prompt_length(r->n_tokens, ctx, context_advice(config, ctx), e);
 }
 
-static enum status generate_samples(const struct generate_options *o, struct runtime *r, int ctx,
-                                    struct generate_draft *draft, struct generation *g,
-                                    struct err *e)
+/* What was saved goes on, with a prompt behind it if there is one; and with the seed that is asked
+ * for. */
+static enum status load_state(const struct generate_options *o, struct runtime *r,
+                              struct generate_state *state, struct err *e)
+{
+    struct generation *g = state->generation;
+    struct rng stream;
+    TRY(check_reads_text(r, g->prompt, e));
+    TRY(generate_state_load(state, o->state.load, e));
+    if (o->seed.given) {
+        g->seed = o->seed.value;
+        rng_seed(&stream, g->seed, 0);
+        sampler_set_stream(g->schedule.sampler, 0, stream);
+    }
+    TRY(generate_state_tokens(state, g->prompt, &r->tokens, &r->n_tokens, e));
+    g->tokens = r->tokens;
+    g->n_tokens = (int)r->n_tokens;
+    return STATUS_OK;
+}
+
+static bool has_prompt(const struct generate_options *o)
+{
+    return o->input.prompt || o->input.file;
+}
+
+/* Until it ends, by itself or by a signal: the text can be saved then. */
+static enum status run_to_end(const struct generate_options *o, struct generate_state *state,
+                              const char *advice, struct err *e)
+{
+    struct generation *g = state->generation;
+    struct talk talk = {.state = state, .advice = advice, .begins = has_prompt(o)};
+    if (o->state.talks)
+        return talk_run(&talk, e);
+    TRY(generate_run(g, e));
+    if (!g->out->failed)
+        generate_say_end(g, &o->common);
+    return g->schedule.interrupted ? STATUS_INTERRUPTED : STATUS_OK;
+}
+
+static enum status generate_texts(const struct generate_options *o, struct runtime *r, int ctx,
+                                  struct generate_draft *draft, struct generation *g, struct err *e)
 {
     struct session_wanted wanted = {.n_shared = g->shares ? g->n_tokens : 0, .n_ctx = ctx};
+    struct generate_state state = {.runtime = r, .generation = g};
     TRY(start_schedule(o, r, &wanted, o->samples, draft, &g->schedule, e));
     TRY(generate_create(g, e));
-    TRY(generate_run(g, e));
-    generate_report(g, r, o->seed.value);
-    return g->schedule.interrupted ? STATUS_INTERRUPTED : STATUS_OK;
+    if (o->state.load)
+        TRY(load_state(o, r, &state, e));
+    const enum status s =
+        run_to_end(o, &state, context_advice(&r->checkpoint.model->config, ctx), e);
+    if (s != STATUS_OK && s != STATUS_INTERRUPTED)
+        return s;
+    if (o->state.save && !g->out->failed)
+        TRY(generate_state_save(&state, o->state.save, e));
+    generate_report(g, r, g->seed);
+    return s;
 }
 
 /* What the text is shaded with, and a legend beside it; or why it is not shaded. */
@@ -354,24 +424,29 @@ static enum status generate_from(const void *values, struct runtime *r, struct t
     struct text *stops;
     int ctx;
     TRY(choose_context(o, config, &ctx, e));
-    TRY(read_prompt(o, r, prompt, ctx, e));
+    if (o->state.save)
+        TRY(path_writable(o->state.save, e));
+    if (!o->state.load && (!o->state.talks || has_prompt(o)))
+        TRY(read_prompt(o, r, prompt, ctx, e));
     TRY(stop_texts(o, &stops, e));
     struct generation g = {.out = r->inv->out,
                            .prompt = prompt,
                            .tokens = r->tokens,
                            .n_tokens = (int)r->n_tokens,
                            .n = o->n,
-                           .n_samples = o->samples,
+                           .n_samples = o->state.talks ? 0 : o->samples,
                            .seed = o->seed.value,
                            .shares = o->samples > 1 && !o->shift,
-                           .echo = !o->no_echo,
-                           .records = o->logprobs > 0,
+                           .echo = !o->no_echo && (!o->state.talks || has_prompt(o)),
                            .ink = choose_ink(o),
-                           .n_top = o->logprobs < config->n_vocab ? o->logprobs : config->n_vocab,
+                           .n_top = o->logprobs,
+                           .most_top = o->state.talks                  ? config->n_vocab
+                                       : o->logprobs < config->n_vocab ? o->logprobs
+                                                                       : config->n_vocab,
                            .stops = stops,
                            .n_stops = o->stops.n};
     struct generate_draft draft = {.source = DRAFT_NONE};
-    const enum status s = generate_samples(o, r, ctx, &draft, &g, e);
+    const enum status s = generate_texts(o, r, ctx, &draft, &g, e);
     generate_free(&g);
     draft_close(&draft);
     sampler_free(g.schedule.sampler);
@@ -463,7 +538,8 @@ static enum status run_generate(const struct invocation *inv, const void *values
     /* One seed for the text and for random heads, so that it replays both. */
     TRY(runtime_seed(&o->seed, &chosen.seed.value, e));
     chosen.engine.variant.seed = (struct option_u64){chosen.seed.value, true};
-    chosen.input = input_or_piped(&o->input, o->prompts, &o->common);
+    if (!o->state.talks)
+        chosen.input = input_or_piped(&o->input, o->prompts, &o->common);
     struct runtime r = {.inv = inv,
                         .common = &o->common,
                         .engine = &o->engine,
@@ -475,18 +551,23 @@ const struct command command_generate = {
     .name = "generate",
     .summary = "continue a text from a checkpoint",
     .usage = "MODEL [-p TEXT | -f FILE | --prompts FILE] [options]",
-    .notes = "Prints the prompt and its continuation. Without -p and -f the prompt is what is\n"
-             "piped in; without any it starts from the checkpoint's begin-of-text token, or else\n"
-             "from a newline. The same checkpoint, prompt, options and seed give the same text\n"
-             "for any number of threads.\n"
-             "With --prompts a line a prompt: index, id, prompt, text, tokens, n, finish (length,\n"
-             "stop, eos, context), seed, logprob; or error. Each text is that of the prompt alone\n"
-             "with its seed. An object's n, seed and stop take the place of the command's.\n"
-             "With --draft the text is the same; the summary says what was drafted and how much\n"
-             "of it was right, with --format jsonl as a JSON object.\n"
-             "The sampler's order: repetition penalty, temperature, top-k, top-p, min-p, draw.\n",
+    .notes =
+        "Prints the prompt and its continuation. Without -p and -f the prompt is what is\n"
+        "piped in; without any it starts from the checkpoint's begin-of-text token, or else\n"
+        "from a newline. The same checkpoint, prompt, options and seed give the same text\n"
+        "for any number of threads.\n"
+        "With --prompts a line a prompt: index, id, prompt, text, tokens, n, finish (length,\n"
+        "stop, eos, context), seed, logprob; or error. Each text is that of the prompt alone\n"
+        "with its seed. An object's n, seed and stop take the place of the command's.\n"
+        "With -i and with --load-state a text goes on: with its cache, its random numbers and\n"
+        "the tokens that a penalty remembers, bit for bit as one run would make it. Ctrl-C at\n"
+        "the prompt of -i ends the session, as the end of the input does.\n"
+        "With --draft the text is the same; the summary says what was drafted and how much\n"
+        "of it was right, with --format jsonl as a JSON object.\n"
+        "The sampler's order: repetition penalty, temperature, top-k, top-p, min-p, draw.\n",
     .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
                         {"Continuation", text_options, 0},
+                        {"Texts that go on", state_options, offsetof(VALUES, state)},
                         {"Many prompts", many_options, 0},
                         {"Sampling", sampler_options, 0},
                         {"Drafts", draft_options, offsetof(VALUES, draft)},

@@ -15,7 +15,7 @@ static void begin_sample(struct generation *g, int sample)
     struct output *out = turns_output(&g->turns, (uint64_t)sample);
     if (g->records)
         return;
-    if (sample > 0)
+    if (sample > 0 && !g->goes_on)
         output_puts(out, "---\n");
     if (g->echo)
         output_put(out, g->prompt);
@@ -41,6 +41,7 @@ static enum status next_sample(void *arg, struct place *p, int wait_ms, enum sup
     p->request = (struct request){.number = (uint64_t)g->n_begun,
                                   .tokens = g->tokens,
                                   .n_tokens = g->n_tokens,
+                                  .goes_on = g->goes_on,
                                   .logits = g->shares && g->has_prompt ? g->prompt_logits : NULL,
                                   .n = g->n,
                                   .seed = g->seed,
@@ -66,7 +67,7 @@ static void print_record(struct generation *g, const struct place *p, const stru
     struct json j;
     json_init(&j, out, 0);
     const struct token_record record = {.sample = (int)p->request.number,
-                                        .position = g->n_tokens + p->n_made,
+                                        .position = (int)g->n_before + g->n_tokens + p->n_made,
                                         .id = m->token,
                                         .predicted = true,
                                         .logprob = (double)m->logits[m->token] - m->log_sum,
@@ -100,7 +101,7 @@ static void print_text(struct generation *g, const struct place *p, struct text 
     bool *begun = &g->begun[p->sequence];
     if (ready.len == 0)
         return;
-    const bool first = !*begun && g->prompt.len == 0;
+    const bool first = !*begun && g->prompt.len == 0 && !g->goes_on;
     const size_t added = first ? tokenizer_added(g->schedule.tokenizer, ready) : 0;
     struct output *out = turns_output(&g->turns, p->request.number);
     *begun = true;
@@ -200,7 +201,7 @@ static void take_generation(struct generation *g, struct arena *a)
 {
     take_shaded(g, a);
     g->prompt_logits = arena_take(a, (uint64_t)g->schedule.n_vocab, sizeof *g->prompt_logits);
-    g->top = arena_take(a, (uint64_t)g->n_top, sizeof *g->top);
+    g->top = arena_take(a, (uint64_t)g->most_top, sizeof *g->top);
     g->begun = arena_take(a, (uint64_t)g->schedule.n_places, sizeof *g->begun);
 }
 
@@ -210,7 +211,16 @@ static size_t count_rounds(const struct generation *g)
     const int room = session_cap(g->schedule.session) - g->n_tokens;
     const int most = g->n < room || g->schedule.shifts ? g->n : room;
     const uint64_t n = (uint64_t)most * (uint64_t)g->n_samples;
+    if (g->n_samples == 0)
+        return SCHEDULE_MAX_ROUNDS;
     return n < SCHEDULE_MAX_ROUNDS ? (size_t)n : SCHEDULE_MAX_ROUNDS;
+}
+
+void generate_set_records(struct generation *g, int n_top)
+{
+    g->records = n_top > 0;
+    g->n_top = n_top < g->most_top ? n_top : g->most_top;
+    g->schedule.wants_logprobs = g->records || g->ink != HEATMAP_PLAIN;
 }
 
 enum status generate_create(struct generation *g, struct err *e)
@@ -221,7 +231,7 @@ enum status generate_create(struct generation *g, struct err *e)
     TRY(turns_create(&g->turns, g->out, e));
     g->schedule.client = &client;
     g->schedule.arg = g;
-    g->schedule.wants_logprobs = g->records || g->ink != HEATMAP_PLAIN;
+    generate_set_records(g, g->n_top);
     g->schedule.cap_rounds = count_rounds(g);
     return schedule_create(&g->schedule, e);
 }
@@ -238,4 +248,10 @@ enum status generate_run(struct generation *g, struct err *e)
     const enum status s = schedule_run(&g->schedule, e);
     output_flush(g->out);
     return s;
+}
+
+enum status generate_more(struct generation *g, struct err *e)
+{
+    g->n_samples = g->n_begun + 1;
+    return generate_run(g, e);
 }

@@ -28,12 +28,15 @@ struct generation {
     const int32_t *tokens; /* [n_tokens >= 1] what the prompt became */
     int n_tokens;
     int n;         /* tokens wanted in each sample */
-    int n_samples; /* streams of the seed */
+    int n_samples; /* streams of the seed; 0: texts are made by generate_more */
     uint64_t seed;
     bool shares; /* samples read the prompt where the first has it in the cache */
     bool echo;
     bool records; /* JSON lines with n_top alternatives instead of text */
     int n_top;
+    int most_top;      /* that n_top is ever set to, at least n_top */
+    bool goes_on;      /* the tokens, which may be none, follow what place 0 of the schedule has */
+    uint64_t n_before; /* tokens: as many */
     enum heatmap_ink ink; /* of text: each token is shaded by its probability, unless plain */
     const struct text *stops;
     int n_stops;
@@ -55,7 +58,7 @@ struct generation {
     float *prompt_logits;       /* [n_vocab] */
     bool has_prompt;            /* they are there */
     bool *begun;                /* [n_places] something of the place's text was printed */
-    struct token_score *top;    /* [n_top] */
+    struct token_score *top;    /* [most_top] */
     struct shaded_text *shaded; /* [n_places] the texts on their way; nothing of plain ones */
     struct arena arena;         /* of all these */
 };
@@ -71,5 +74,11 @@ void generate_free(struct generation *g);
  * (which the output itself knows); STATUS_FAILED for logits that are not finite, after ending the
  * line. Samples that are complete then are printed, too. */
 enum status generate_run(struct generation *g, struct err *e);
+
+/* One text more, of what prompt, tokens and goes_on now are; the same failures. */
+enum status generate_more(struct generation *g, struct err *e);
+
+/* Records with so many alternatives from now on, no more than most_top of them; 0: text. */
+void generate_set_records(struct generation *g, int n_top);
 
 #endif

@@ -30,7 +30,7 @@ static double peak_bytes(void)
 #endif
 }
 
-static void say_end(const struct generation *g, const struct common_options *common)
+void generate_say_end(const struct generation *g, const struct common_options *common)
 {
     const char *what = g->end == END_EOS         ? "end of text"
                        : g->end == END_STOP      ? "stop text found"
@@ -87,7 +87,6 @@ void generate_report(struct generation *g, const struct runtime *r, uint64_t see
 {
     if (g->out->failed) /* and program_run says why, if that is to be said */
         return;
-    say_end(g, r->common);
     if (r->common->quiet)
         return;
     report_prompts("prompt       ", &g->schedule.times);

@@ -10,6 +10,9 @@
 #include "cli/generate_many.h"
 #include "cli/runtime.h"
 
+/* Why the last text ended, where it has fewer tokens than were wanted. */
+void generate_say_end(const struct generation *g, const struct common_options *common);
+
 /* Prompt and decode rates, time to first token, percentiles, seed and peak memory; nothing with
  * -q. Sorts the schedule's times. */
 void generate_report(struct generation *g, const struct runtime *r, uint64_t seed);

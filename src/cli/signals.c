@@ -18,7 +18,7 @@
 /* Any thread may take a signal, so these are atomics; lock-free ones are safe in handlers. */
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "signal flags must be lock-free");
 static atomic_int deferred;
-static atomic_int interrupted;
+static atomic_int interrupted; /* the first signal; 0: none */
 static const char *volatile mapped_path;
 
 /* --- what is left behind ------------------------------------------------------------------- */
@@ -83,7 +83,7 @@ static void on_interrupt(int number)
         signal(number, SIG_DFL);
         raise(number); /* on return from here, for it is blocked until then */
     }
-    interrupted = 1;
+    interrupted = number;
 }
 
 /* --- a mapped file that was cut short ------------------------------------------------------ */
@@ -204,6 +204,12 @@ bool signals_end_at_once(void)
 bool signals_interrupted(void)
 {
     return interrupted;
+}
+
+bool signals_forgive(void)
+{
+    int came = SIGINT;
+    return atomic_compare_exchange_strong(&interrupted, &came, 0);
 }
 
 void signals_end_by_pipe(void)

@@ -22,6 +22,9 @@ void signals_install(void);
 void signals_defer(void);
 bool signals_interrupted(void);
 
+/* If the one that came is SIGINT, it is forgotten, and the next one is the first again: true. */
+bool signals_forgive(void);
+
 /* The opposite, before waiting for a text that may never come: from here on they end the program
  * at once again. True: one came before, and is to be obeyed now. */
 bool signals_end_at_once(void);

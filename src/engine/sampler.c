@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/rng.h"
 #include "engine/logits.h"
 
 /* Of a sequence. */
@@ -167,6 +166,36 @@ void sampler_copy(struct sampler *s, int from, int to)
     copy->window_next = h->window_next;
     if (h->window_len > 0)
         memcpy(copy->window, h->window, (size_t)h->window_len * sizeof *h->window);
+}
+
+struct rng sampler_stream(const struct sampler *s, int sequence)
+{
+    assert(sequence >= 0 && sequence < s->sizes.n_sequences);
+    return s->histories[sequence].rng;
+}
+
+void sampler_set_stream(struct sampler *s, int sequence, struct rng stream)
+{
+    history_of(s, sequence)->rng = stream;
+}
+
+int sampler_recent(const struct sampler *s, int sequence, int32_t *tokens)
+{
+    assert(sequence >= 0 && sequence < s->sizes.n_sequences);
+    const struct history *h = &s->histories[sequence];
+    const int first = h->window_next - h->window_len + s->window_cap; /* of a ring */
+    for (int i = 0; tokens && i < h->window_len; i++)
+        tokens[i] = h->window[(first + i) % s->window_cap];
+    return h->window_len;
+}
+
+enum status sampler_set_temperature(struct sampler *s, double temperature, struct err *e)
+{
+    struct sampler_params params = s->params;
+    params.temperature = temperature;
+    TRY(check_params(&params, e));
+    s->params = params;
+    return STATUS_OK;
 }
 
 /* --- the penalised logits --------------------------------------------------------------------- */

@@ -25,6 +25,7 @@
 
 #include <stdint.h>
 
+#include "base/rng.h"
 #include "base/status.h"
 
 struct sampler_params {
@@ -64,6 +65,17 @@ void sampler_accept(struct sampler *s, int sequence, int token);
 
 /* Makes one sequence's random stream and recent tokens those of another. */
 void sampler_copy(struct sampler *s, int from, int to);
+
+/* A sequence's random stream, and another one in its place; its recent tokens stay. */
+struct rng sampler_stream(const struct sampler *s, int sequence);
+void sampler_set_stream(struct sampler *s, int sequence, struct rng stream);
+
+/* How many recent tokens of a sequence are remembered, and which, the oldest first (NULL: no
+ * matter). None where no penalty asks for them. */
+int sampler_recent(const struct sampler *s, int sequence, int32_t *tokens);
+
+/* Of all sequences, from the next pick on. STATUS_USAGE, with nothing changed. */
+enum status sampler_set_temperature(struct sampler *s, double temperature, struct err *e);
 
 /*
  * Picks the sequence's next token from logits [n_vocab], which are left as they are, with the

@@ -73,24 +73,73 @@ static int tokens_left(const struct schedule *s, const struct place *p)
     return wanted < room ? wanted : room;
 }
 
-static enum status begin_text(struct schedule *s, struct place *p, struct err *e)
+/* Tokens of a full context that go on behind those that are kept. */
+static int last_half(int n_ctx)
+{
+    return n_ctx > 1 ? n_ctx / 2 : 1;
+}
+
+int schedule_most_kept(int n_ctx)
+{
+    return n_ctx - last_half(n_ctx);
+}
+
+int schedule_room(const struct schedule *s, int place)
+{
+    const int cap = session_cap(s->session);
+    return s->shifts ? last_half(cap) : cap - s->places[place].len;
+}
+
+/* The place has a new text. */
+static void start_text(struct schedule *s, struct place *p)
 {
     const struct request *r = &p->request;
     assert(r->n_tokens >= 1 && r->n_tokens <= session_cap(s->session));
-    TRY(stream_start(&p->stream, r->stops, r->n_stops, s->longest_token, e));
     session_rewind(s->session, p->sequence, r->logits ? r->n_tokens : 0);
     sampler_reset(s->sampler, p->sequence, r->seed, r->stream);
+    memcpy(p->text, r->tokens, (size_t)r->n_tokens * sizeof *p->text);
+    p->len = r->n_tokens;
+}
+
+/* Its text goes on; where there is no room left it is shifted first, as while it is made. At least
+ * the last token is to be fed, for the logits behind it. */
+static void extend_text(struct schedule *s, struct place *p)
+{
+    const struct request *r = &p->request;
+    const int cap = session_cap(s->session), half = last_half(cap);
+    int valid = session_len(s->session, p->sequence);
+    assert(!r->logits && p->len >= 1 && r->n_tokens <= schedule_room(s, p->sequence));
+    valid = valid < p->len ? valid : p->len; /* drafted tokens may stand behind it */
+    if (p->len + r->n_tokens > cap) {
+        const int kept = half - r->n_tokens;
+        memmove(p->text + s->n_keep, p->text + p->len - kept, (size_t)kept * sizeof *p->text);
+        p->len = s->n_keep + kept;
+        valid = valid < s->n_keep ? valid : s->n_keep;
+        s->times.n_shifts++;
+    }
+    if (r->n_tokens > 0)
+        memcpy(p->text + p->len, r->tokens, (size_t)r->n_tokens * sizeof *p->text);
+    p->len += r->n_tokens;
+    session_rewind(s->session, p->sequence, valid < p->len ? valid : p->len - 1);
+}
+
+static enum status begin_text(struct schedule *s, struct place *p, struct err *e)
+{
+    const struct request *r = &p->request;
+    TRY(stream_start(&p->stream, r->stops, r->n_stops, s->longest_token, e));
+    if (r->goes_on)
+        extend_text(s, p);
+    else
+        start_text(s, p);
     for (int i = 0; i < r->n_tokens; i++)
         sampler_accept(s->sampler, p->sequence, r->tokens[i]);
     if (s->drafter)
-        drafter_begin(s->drafter, p->sequence, r->tokens, r->n_tokens);
-    memcpy(p->text, r->tokens, (size_t)r->n_tokens * sizeof *p->text);
-    p->len = r->n_tokens;
+        drafter_begin(s->drafter, p->sequence, p->text, p->len);
     p->n_made = 0;
     p->logprob = 0;
     p->logits = r->logits;
     if (!r->logits)
-        fill_from(s, p, 0);
+        fill_from(s, p, r->goes_on ? session_len(s->session, p->sequence) : 0);
     p->busy = true;
     s->n_busy++;
     return STATUS_OK;
@@ -322,17 +371,6 @@ static void follow_draft(struct schedule *s, struct place *p)
     session_rewind(s->session, p->sequence, p->len - 1);
 }
 
-/* Tokens of a full context that go on behind those that are kept. */
-static int last_half(int n_ctx)
-{
-    return n_ctx > 1 ? n_ctx / 2 : 1;
-}
-
-int schedule_most_kept(int n_ctx)
-{
-    return n_ctx - last_half(n_ctx);
-}
-
 /* Nothing is drafted here: a text's last token of a context has none behind it. */
 static void shift_text(struct schedule *s, struct place *p)
 {
@@ -451,6 +489,7 @@ static enum status run_rounds(struct schedule *s, struct err *e)
 
 enum status schedule_run(struct schedule *s, struct err *e)
 {
+    s->supply_ended = false;
     const enum status status = run_rounds(s, e);
     abandon_texts(s);
     return status;

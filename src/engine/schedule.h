@@ -43,6 +43,8 @@ struct request {
     uint64_t number;       /* the client's */
     const int32_t *tokens; /* [1 <= n_tokens <= session_cap] the prompt */
     int n_tokens;
+    bool goes_on; /* the place's last text does, with its cache, its random stream and its recent
+                     tokens: `tokens`, which may be none, follow it, at most schedule_room */
     const float
         *logits; /* NULL; or those after the prompt, which is then shared and in the cache */
     int n;       /* tokens wanted */
@@ -150,13 +152,17 @@ struct schedule {
 /* What n_keep can be in so many positions. */
 int schedule_most_kept(int n_ctx);
 
+/* Tokens that can be added to the text of a place; below 0: it cannot go on at all. */
+int schedule_room(const struct schedule *s, int place);
+
 /* Takes the memory, but that of the streams: STATUS_NO_MEMORY. schedule_free is due in every
  * case. */
 enum status schedule_create(struct schedule *s, struct err *e);
 void schedule_free(struct schedule *s);
 
-/* Until the client has no more texts, or stops it: STATUS_OK. Fails as the client
- * does. Texts that have not ended by then end as END_ABANDONED, the highest number first. */
+/* Until the client has no more texts, or stops it: STATUS_OK. Fails as the client does. May be
+ * called again: places keep the text that they had last, for requests that go on with it. Texts
+ * that have not ended by then end as END_ABANDONED, the highest number first. */
 enum status schedule_run(struct schedule *s, struct err *e);
 
 #endif

@@ -374,6 +374,28 @@ void session_fill(struct session *s, int sequence, int n, uint64_t seed)
     }
 }
 
+size_t session_position_bytes(const struct session *s)
+{
+    return kv_cache_position_bytes(&s->kv);
+}
+
+void session_read_position(const struct session *s, int sequence, int position, void *bytes)
+{
+    assert(position < session_len(s, sequence));
+    kv_cache_read(&s->kv, sequence, position, bytes);
+}
+
+void session_append_position(struct session *s, int sequence, const void *bytes)
+{
+    assert(session_len(s, sequence) < s->kv.shape.cap);
+    kv_cache_write(&s->kv, sequence, s->len[sequence]++, bytes);
+}
+
+enum storage session_kv_storage(const struct session *s)
+{
+    return s->kv.shape.storage;
+}
+
 int session_len(const struct session *s, int sequence)
 {
     assert(sequence >= 0 && sequence < s->kv.shape.n_sequences);

@@ -262,3 +262,87 @@ struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place,
         chunk.piece[1] = piece_from(kv, place, first + split);
     return chunk;
 }
+
+/* --- positions as bytes ---------------------------------------------------------------------- */
+
+/* n elements of a head's position: where they stand in the cache, `step` of them apart. */
+struct kv_run {
+    unsigned char *first;
+    size_t n, step, element;
+};
+
+#define KV_RUNS 4
+struct kv_runs {
+    struct kv_run run[KV_RUNS];
+};
+
+/* In the order of their bytes. The lanes that pad a value are left out. */
+static struct kv_runs runs_of(const struct kv_cache *kv, struct kv_place place, int position)
+{
+    const struct kv_extent one = extent_of_head(&kv->config, place.layer, kv->shape.storage);
+    const struct kv_at at = locate_position(kv, place, position);
+    const struct kv_regions *r = at.regions;
+    const size_t element = element_bytes(kv->shape.storage), scale = sizeof *r->k_scales;
+    const size_t n_values = (size_t)config_cached_value_dim(&kv->config);
+    struct kv_runs runs = {{{NULL, one.k, KERNEL_LANES, element},
+                            {NULL, n_values, 1, element},
+                            {NULL, one.k_scales, KERNEL_LANES, scale},
+                            {NULL, one.v_scales, 1, scale}}};
+    if (one.k > 0)
+        runs.run[0].first = r->k + at.k * element;
+    if (n_values > 0)
+        runs.run[1].first = r->v + at.v * element;
+    if (one.k_scales > 0)
+        runs.run[2].first = (unsigned char *)(r->k_scales + at.k_scales);
+    if (one.v_scales > 0)
+        runs.run[3].first = (unsigned char *)(r->v_scales + at.v_scales);
+    return runs;
+}
+
+/* Each returns the byte behind those of the run. */
+static unsigned char *read_run(const struct kv_run *r, unsigned char *bytes)
+{
+    for (size_t i = 0; i < r->n; i++, bytes += r->element)
+        memcpy(bytes, r->first + i * r->step * r->element, r->element);
+    return bytes;
+}
+
+static const unsigned char *write_run(const struct kv_run *r, const unsigned char *bytes)
+{
+    for (size_t i = 0; i < r->n; i++, bytes += r->element)
+        memcpy(r->first + i * r->step * r->element, bytes, r->element);
+    return bytes;
+}
+
+size_t kv_cache_position_bytes(const struct kv_cache *kv)
+{
+    size_t bytes = 0;
+    for (int l = 0; l < kv->config.n_layers; l++) {
+        const struct kv_runs runs = runs_of(kv, (struct kv_place){.layer = l}, 0);
+        for (int i = 0; i < KV_RUNS; i++)
+            bytes += (size_t)config_kv_heads(&kv->config, l) * runs.run[i].n * runs.run[i].element;
+    }
+    return bytes;
+}
+
+void kv_cache_read(const struct kv_cache *kv, int sequence, int position, void *bytes)
+{
+    unsigned char *to = bytes;
+    for (int l = 0; l < kv->config.n_layers; l++)
+        for (int h = 0; h < config_kv_heads(&kv->config, l); h++) {
+            const struct kv_runs runs = runs_of(kv, (struct kv_place){sequence, l, h}, position);
+            for (int i = 0; i < KV_RUNS; i++)
+                to = read_run(&runs.run[i], to);
+        }
+}
+
+void kv_cache_write(struct kv_cache *kv, int sequence, int position, const void *bytes)
+{
+    const unsigned char *from = bytes;
+    for (int l = 0; l < kv->config.n_layers; l++)
+        for (int h = 0; h < config_kv_heads(&kv->config, l); h++) {
+            const struct kv_runs runs = runs_of(kv, (struct kv_place){sequence, l, h}, position);
+            for (int i = 0; i < KV_RUNS; i++)
+                from = write_run(&runs.run[i], from);
+        }
+}

@@ -82,6 +82,13 @@ struct kv_place {
 void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_place place,
                   int position, const float *k, const float *v);
 
+/* The bytes of one position of a sequence as they are stored, layer by layer, head by head: key,
+ * value, and their scales. How many; a copy of those of a position that the sequence holds itself
+ * (asserted); and the same back. */
+size_t kv_cache_position_bytes(const struct kv_cache *kv);
+void kv_cache_read(const struct kv_cache *kv, int sequence, int position, void *bytes);
+void kv_cache_write(struct kv_cache *kv, int sequence, int position, const void *bytes);
+
 /* Chunks that n positions are cut into. */
 static inline int kv_cache_chunks(int n_positions)
 {

@@ -1,0 +1,268 @@
+#include "engine/saved.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/siphash.h"
+#include "model/pack.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "texts are written as they are");
+
+#define SAVED_VERSION 1
+
+/* Half of the checksum's key; the other is the hash so far. */
+#define SAVED_KEY 0x7361766564212121u
+
+struct header {
+    char magic[8];
+    uint64_t version, model, cache_type, position_bytes;
+    uint64_t n_text, n_cached, n_recent;
+    struct rng stream;
+    uint64_t seed;
+};
+
+static const char magic[8] = {'D', 'E', 'C', 'S', 'A', 'V', 'E', 'D'};
+
+static uint64_t hash_on(uint64_t hash, const void *bytes, size_t len)
+{
+    const uint64_t key[2] = {hash, SAVED_KEY};
+    return siphash(key, (struct text){bytes, len});
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+/* What is written, and its hash so far. */
+struct saving {
+    struct file_writer *writer;
+    uint64_t hash;
+};
+
+static void put(struct saving *to, const void *bytes, size_t len)
+{
+    if (len == 0)
+        return;
+    to->hash = hash_on(to->hash, bytes, len);
+    file_writer_put(to->writer, bytes, len);
+}
+
+/* Positions that are the text's: drafted tokens may stand behind them. */
+static int count_cached(const struct schedule *s, const struct place *p)
+{
+    const int n = session_len(s->session, p->sequence);
+    return n < p->len ? n : p->len;
+}
+
+static struct header header_of(const struct schedule *s, const struct place *p,
+                               const struct saved_marks *marks)
+{
+    struct header h = {.version = SAVED_VERSION,
+                       .model = marks->model,
+                       .cache_type = pack_type(session_kv_storage(s->session)),
+                       .position_bytes = session_position_bytes(s->session),
+                       .n_text = (uint64_t)p->len,
+                       .n_cached = (uint64_t)count_cached(s, p),
+                       .n_recent = (uint64_t)sampler_recent(s->sampler, p->sequence, NULL),
+                       .stream = sampler_stream(s->sampler, p->sequence),
+                       .seed = marks->seed};
+    memcpy(h.magic, magic, sizeof magic);
+    return h;
+}
+
+/* All but the checksum; `room` is for the recent tokens, or a position. */
+static void put_text(struct saving *to, const struct schedule *s, const struct place *p,
+                     const struct header *h, void *room)
+{
+    put(to, h, sizeof *h);
+    put(to, p->text, (size_t)p->len * sizeof *p->text);
+    const int n_recent = sampler_recent(s->sampler, p->sequence, room);
+    put(to, room, (size_t)n_recent * sizeof(int32_t));
+    for (int i = 0; i < (int)h->n_cached; i++) {
+        session_read_position(s->session, p->sequence, i, room);
+        put(to, room, (size_t)h->position_bytes);
+    }
+}
+
+enum status saved_write(const char *path, const struct schedule *s, int place,
+                        const struct saved_marks *marks, struct err *e)
+{
+    const struct place *p = &s->places[place];
+    const struct header h = header_of(s, p, marks);
+    const size_t recent = (size_t)h.n_recent * sizeof(int32_t), row = (size_t)h.position_bytes;
+    const size_t bytes = recent > row ? recent : row;
+    struct saving to = {.hash = 0};
+    assert(p->len >= 1 && !p->busy);
+    void *room = malloc(bytes);
+    if (!room)
+        return err_no_memory(e, "a position of the cache", bytes);
+    enum status status = file_writer_open(&to.writer, path, e);
+    if (status == STATUS_OK) {
+        put_text(&to, s, p, &h, room);
+        file_writer_put(to.writer, &to.hash, sizeof to.hash);
+        status = file_writer_commit(to.writer, e);
+    }
+    free(room);
+    return status;
+}
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+/* The file's parts. */
+struct parts {
+    const struct header *header;
+    const unsigned char *text, *recent, *positions, *end;
+};
+
+static enum status read_header(const void *bytes, size_t len, const char *path, struct header *h,
+                               struct err *e)
+{
+    if (len < sizeof *h)
+        return err_set(e, STATUS_BAD_FILE, "%s: expected a saved text, found only %zu bytes", path,
+                       len);
+    memcpy(h, bytes, sizeof *h);
+    if (memcmp(h->magic, magic, sizeof magic) != 0)
+        return err_set(e, STATUS_BAD_FILE, "%s: expected a saved text, found another file", path);
+    if (h->version != SAVED_VERSION)
+        return err_set(e, STATUS_BAD_FILE,
+                       "%s: expected a saved text of version %d, found version %" PRIu64, path,
+                       SAVED_VERSION, h->version);
+    return STATUS_OK;
+}
+
+/* Whether it is of such a session. */
+static enum status check_subject(const struct header *h, const struct schedule *s, uint64_t model,
+                                 const char *path, struct err *e)
+{
+    const uint32_t type = pack_type(session_kv_storage(s->session));
+    const struct tensor_type_info *was =
+        h->cache_type <= UINT32_MAX ? tensor_type_find((uint32_t)h->cache_type) : NULL;
+    if (h->model != model)
+        return err_set(e, STATUS_USAGE,
+                       "%s: saved from another model, or from this one with other weights, heads "
+                       "or types",
+                       path);
+    if (h->cache_type != type)
+        return err_set(e, STATUS_USAGE,
+                       "%s: expected a cache of type %s, found %s; --kv-type changes it", path,
+                       tensor_type_find(type)->name, was ? was->name : "an unknown one");
+    if (h->position_bytes != session_position_bytes(s->session))
+        return err_set(e, STATUS_BAD_FILE,
+                       "%s: damaged: it claims %" PRIu64 " bytes for each position, not %zu", path,
+                       h->position_bytes, session_position_bytes(s->session));
+    return STATUS_OK;
+}
+
+/* The counts keep all sums below within 64 bits: a position's bytes times the context are the
+ * cache's, which is there. */
+static enum status check_counts(const struct header *h, const struct schedule *s, size_t len,
+                                const char *path, struct err *e)
+{
+    const uint64_t cap = (uint64_t)session_cap(s->session);
+    if (h->n_text < 1 || h->n_text > (uint64_t)CONFIG_MAX_CTX + 1 || h->n_cached > h->n_text ||
+        h->n_recent > CONFIG_MAX_CTX || !(h->stream.increment & 1))
+        return err_set(e, STATUS_BAD_FILE,
+                       "%s: damaged: it claims %" PRIu64 " tokens, %" PRIu64
+                       " of them in the cache, %" PRIu64 " recent",
+                       path, h->n_text, h->n_cached, h->n_recent);
+    if (h->n_text > cap + 1 || h->n_cached > cap)
+        return err_set(e, STATUS_USAGE,
+                       "%s: it has %" PRIu64 " tokens, the context only %" PRIu64 ": raise -c",
+                       path, h->n_text, cap);
+    const uint64_t expected = sizeof *h + 4 * (h->n_text + h->n_recent) +
+                              h->n_cached * h->position_bytes + sizeof(uint64_t);
+    if (len != expected)
+        return err_set(e, STATUS_BAD_FILE, "%s: expected %" PRIu64 " bytes, found %zu", path,
+                       expected, len);
+    return STATUS_OK;
+}
+
+static struct parts parts_of(const struct header *h, const unsigned char *bytes)
+{
+    struct parts p = {.header = h, .text = bytes + sizeof *h};
+    p.recent = p.text + 4 * h->n_text;
+    p.positions = p.recent + 4 * h->n_recent;
+    p.end = p.positions + h->n_cached * h->position_bytes;
+    return p;
+}
+
+static uint64_t hash_span(uint64_t hash, const unsigned char *begin, const unsigned char *end)
+{
+    return begin < end ? hash_on(hash, begin, (size_t)(end - begin)) : hash;
+}
+
+static enum status check_hash(const struct parts *p, const char *path, struct err *e)
+{
+    uint64_t stored, hash = hash_on(0, p->header, sizeof *p->header);
+    hash = hash_span(hash, p->text, p->recent);
+    hash = hash_span(hash, p->recent, p->positions);
+    for (const unsigned char *at = p->positions; at < p->end; at += p->header->position_bytes)
+        hash = hash_on(hash, at, (size_t)p->header->position_bytes);
+    memcpy(&stored, p->end, sizeof stored);
+    if (hash != stored)
+        return err_set(e, STATUS_BAD_FILE, "%s: damaged: its checksum is not that of its content",
+                       path);
+    return STATUS_OK;
+}
+
+static int32_t token_at(const unsigned char *tokens, uint64_t i)
+{
+    int32_t token;
+    memcpy(&token, tokens + 4 * i, sizeof token);
+    return token;
+}
+
+static enum status check_tokens(const struct parts *p, int n_vocab, const char *path, struct err *e)
+{
+    for (uint64_t i = 0; i < p->header->n_text + p->header->n_recent; i++) {
+        const int32_t token = token_at(p->text, i);
+        if (token < 0 || token >= n_vocab)
+            return err_set(e, STATUS_BAD_FILE,
+                           "%s: damaged: token %" PRIu64 ": expected an id from 0 to %d, found %d",
+                           path, i, n_vocab - 1, (int)token);
+    }
+    return STATUS_OK;
+}
+
+/* The text's tokens are the recent ones if a penalty began to ask for them just now; else those
+ * that are remembered push them out, or are the same. */
+static void restore(const struct parts *from, struct schedule *s, struct place *p)
+{
+    const struct header *h = from->header;
+    session_rewind(s->session, p->sequence, 0);
+    assert(session_len(s->session, p->sequence) == 0);
+    for (uint64_t i = 0; i < h->n_cached; i++)
+        session_append_position(s->session, p->sequence, from->positions + i * h->position_bytes);
+    sampler_reset(s->sampler, p->sequence, h->seed, 0);
+    for (uint64_t i = 0; i < h->n_text + h->n_recent; i++)
+        sampler_accept(s->sampler, p->sequence, token_at(from->text, i));
+    sampler_set_stream(s->sampler, p->sequence, h->stream);
+    memcpy(p->text, from->text, (size_t)h->n_text * sizeof *p->text);
+    p->len = (int)h->n_text;
+}
+
+enum status saved_take(const void *bytes, size_t len, const char *path, struct schedule *s,
+                       int place, uint64_t model, uint64_t *seed, struct err *e)
+{
+    struct header h;
+    TRY(read_header(bytes, len, path, &h, e));
+    TRY(check_subject(&h, s, model, path, e));
+    TRY(check_counts(&h, s, len, path, e));
+    const struct parts parts = parts_of(&h, bytes);
+    TRY(check_hash(&parts, path, e));
+    TRY(check_tokens(&parts, s->n_vocab, path, e));
+    restore(&parts, s, &s->places[place]);
+    *seed = h.seed;
+    return STATUS_OK;
+}
+
+enum status saved_read(const char *path, struct schedule *s, int place, uint64_t model,
+                       uint64_t *seed, struct err *e)
+{
+    struct file_map file;
+    TRY(file_map_open(&file, path, e));
+    const enum status status = saved_take(file.data, file.len, path, s, place, model, seed, e);
+    file_map_close(&file);
+    return status;
+}

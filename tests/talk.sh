@@ -1,0 +1,162 @@
+#!/bin/sh
+# talk.sh DECODE - generate's sessions and saved texts: -i over pipes, and with signals. Run from the repository's top; the last line counts what passed and failed.
+set -u
+
+decode=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
+dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-talk-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 1' HUP INT TERM
+. tests/checks.sh
+
+# run ARGS...: generate with the model, nothing piped in.
+run() {
+    "$decode" generate "$model" "$@" >"$out" 2>"$err"
+    code=$?
+}
+# say LINES ARGS...: a session that reads these lines, as printf has them.
+say() {
+    h_lines=$1
+    shift
+    printf "$h_lines" | "$decode" generate "$model" -i "$@" >"$out" 2>"$err"
+    code=$?
+}
+# refused CODE TEXT ARGS...
+refused() {
+    h_code=$1
+    h_text=$2
+    shift 2
+    run "$@"
+    note "exit $h_code, found $code: $*" is_code "$h_code"
+    note "one line with '$h_text': $*" has "$err" "$h_text"
+    note "nothing on stdout: $*" [ ! -s "$out" ]
+}
+
+# --- saved texts ----------------------------------------------------------------------------------
+
+run -p "What is" -n 40 --seed 7 -q
+cp "$out" "$dir/whole"
+for how in "" "--kv-type q8_0" "--kv-heads 2" "--draft lookup" "--repeat-penalty 1.2 -t 2"; do
+    run -p "What is" -n 40 --seed 7 -q $how
+    tr -d '\n' <"$out" >"$dir/whole"
+    run -p "What is" -n 17 --seed 7 -q $how --save-state "$dir/state"
+    note "saved: $how" is_code 0
+    tr -d '\n' <"$out" >"$dir/parts"
+    run -n 23 -q $how --load-state "$dir/state"
+    note "loaded: $how" is_code 0
+    tr -d '\n' <"$out" >>"$dir/parts"
+    note "two runs make the text of one: $how" cmp -s "$dir/whole" "$dir/parts"
+done
+run -p "What is" -n 20 --greedy -q --save-state "$dir/state"
+cp "$out" "$dir/begin"
+run -p " now" -n 9 --greedy -q --load-state "$dir/state"
+cp "$out" "$dir/more"
+run -p "$(cat "$dir/begin") now" -n 9 --greedy -q
+tail -c "$(wc -c <"$dir/more")" "$out" >"$dir/end"
+note "a prompt is added" cmp -s "$dir/end" "$dir/more"
+run -p x -n 400 --seed 1 --shift --save-state "$dir/shifted" -q
+note "a shifted text is saved" is_code 0
+run -n 400 --load-state "$dir/shifted" --shift -q
+note "and goes on" is_code 0
+run -p x -n 255 --seed 1 -q --save-state "$dir/full"
+refused 2 "has 256 of the text and no room" -p y --load-state "$dir/full"
+refused 2 "raise -c" --load-state "$dir/full" -c 64
+refused 2 "found F32; --kv-type changes it" --load-state "$dir/state" --kv-type f16
+refused 2 "another model" --load-state "$dir/state" --kv-heads 1
+refused 2 "another model" --load-state "$dir/state" --without 0.0
+refused 3 "expected a saved text" --load-state tests/cli.sh
+refused 3 "$dir/none" --load-state "$dir/none"
+refused 1 "none/state" -p x --save-state "$dir/none/state"
+head -c 2000 "$dir/state" >"$dir/cut"
+refused 3 "bytes, found 2000" --load-state "$dir/cut"
+refused 2 "expected no --samples" --load-state "$dir/state" --samples 2
+refused 2 "expected no --prompts" --save-state "$dir/new" --prompts "$dir/more"
+refused 2 "expected no --truncate" --load-state "$dir/state" --truncate head
+
+# --- sessions over pipes --------------------------------------------------------------------------
+
+run -p "What is" -n 12 --seed 7 -q --no-echo
+cp "$out" "$dir/alone"
+say 'What is\n' -n 12 --seed 7 -q
+note "session: exit 0 at the end of input" is_code 0
+note "session: a line is a prompt" cmp -s "$out" "$dir/alone"
+say 'What is\n\n' -n 12 --seed 7 -q
+tr -d '\n' <"$out" >"$dir/talked"
+run -p "What is" -n 24 --seed 7 -q --no-echo
+tr -d '\n' <"$out" >"$dir/alone"
+note "session: an empty line goes on" cmp -s "$dir/talked" "$dir/alone"
+say 'one\\\ntwo\n' -n 12 --seed 7 -q
+cp "$out" "$dir/talked"
+run -p "one
+two" -n 12 --seed 7 -q --no-echo
+note "session: a line is joined" cmp -s "$out" "$dir/talked"
+say '//x\n' -n 12 --seed 7 -q
+cp "$out" "$dir/talked"
+run -p /x -n 12 --seed 7 -q --no-echo
+note "session: a slash" cmp -s "$out" "$dir/talked"
+say "What is\n/save $dir/talk\n\n/load $dir/talk\n\n" -n 12 --seed 7 -q
+note "session: what is loaded goes on as before" [ "$(sed -n 2p "$out")" = "$(sed -n 3p "$out")" ]
+say '\n' -n 12 --load-state "$dir/talk" --seed 9 -q
+cp "$out" "$dir/talked"
+say '/seed 9\n\n' -n 12 --load-state "$dir/talk" -q
+note "session: --seed and /seed begin the same numbers" cmp -s "$out" "$dir/talked"
+say 'a\n/temp 0\n/logprobs 2\nb\n/logprobs 0\nc\n' -n 3 --seed 1 -q
+note "session: text, records, text" has_lines "$out" 5
+note "session: records have their place in the text" grep -q '"position": 5, ' "$out"
+say '/bogus\n/temp\n/temp x\n/temp -1\n/seed 1.5\n/save\n/save f\n/load f\n/help x\n/logprobs -1\n/quit\nno\n' -n 3
+note "session: errors do not end it" is_code 0
+note "session: nothing behind /quit" [ ! -s "$out" ]
+for text in "unknown command '/bogus'; /help" "/temp: expected X, found ''" "found 'x'" \
+    "/temp: expected a number" "/seed: expected an integer" "/save: expected FILE" \
+    "there is no text yet" "/help: expected nothing behind it" "/logprobs: expected"; do
+    note "session: '$text'" has "$err" "$text"
+done
+say '/help\n' -n 3
+note "session: /help" has "$err" "/logprobs N"
+say 'a\nb\nc\n' -n 100 -c 64 --seed 1
+note "session: the context is full" has "$err" "context full (64 tokens): stopped after 64 of 100"
+note "session: and then there is no room" has "$err" "no room for 1 more"
+say 'a\nb\nc\n' -n 100 -c 64 --seed 1 --shift --draft lookup -q
+cp "$out" "$dir/talked"
+say 'a\nb\nc\n' -n 100 -c 64 --seed 1 --shift -q
+note "session: --shift goes on" [ ! -s "$err" ]
+note "session: with a draft the same" cmp -s "$out" "$dir/talked"
+say 'b\n' -n 5 -p a --seed 1 -q --save-state "$dir/talk"
+note "session: -p is answered first" [ "$(head -c 1 "$out")" = a ]
+note "session: saved at the end" [ -s "$dir/talk" ]
+refused 2 "expected no -f - with it" -i -f -
+refused 2 "expected no --prompts" -i --prompts "$dir/more"
+refused 2 "expected no --samples" -i --samples 3
+
+# --- Ctrl-C ---------------------------------------------------------------------------------------
+
+mkfifo "$dir/lines"
+"$decode" generate "$model" -i -n 100M --shift --seed 1 <"$dir/lines" >"$out" 2>"$err" &
+pid=$!
+exec 3>"$dir/lines"
+echo a >&3
+await [ -s "$out" ]
+kill -INT $pid
+await has "$err" "interrupted after"
+note "Ctrl-C ends the answer" has "$err" "interrupted after"
+echo /bogus >&3
+await has "$err" "/bogus"
+note "and keeps the session" has "$err" "unknown command '/bogus'"
+end_by INT $pid
+note "at the prompt it ends it: exit 130" is_code 130
+note "with the summary" has "$err" "peak memory"
+exec 3>&-
+for signal in TERM HUP; do
+    : >"$out"
+    "$decode" generate "$model" -i -p a -n 100M --shift --seed 1 --save-state "$dir/$signal" \
+        <"$dir/lines" >"$out" 2>"$err" 3>&- &
+    pid=$!
+    exec 3>"$dir/lines"
+    await [ -s "$out" ]
+    end_by $signal $pid
+    exec 3>&-
+    note "SIG$signal ends all: exit 130" is_code 130
+    note "SIG$signal: the text is saved" [ -s "$dir/$signal" ]
+done
+
+echo "talk: $passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,394 @@
+/* A text that is saved and goes on elsewhere is the text that one run makes: of every architecture,
+ * type of cache, sampler, with shifts and drafts; and no file that is bent is taken. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/rng.h"
+#include "engine/saved.h"
+#include "model/checkpoint.h"
+#include "model/fingerprint.h"
+#include "schedule_run.h"
+#include "support.h"
+
+enum { PROMPT = 5, FIRST = 9, SECOND = 23, MODEL = 12345, SEED = 7 };
+
+static const char *const paths[] = {
+    "tests/data/golden/gqa.gguf",          "tests/data/golden/llama.gguf",
+    "tests/data/golden/transformer.gguf",  "tests/data/golden/shared-block.gguf",
+    "tests/data/golden/layerwise-kv.gguf", "tests/data/golden/mqa-f16.gguf",
+    "tests/data/golden/alibi.gguf",        "tests/data/golden/quadratic.gguf",
+    "tests/data/golden/mha.gguf",          "tests/data/golden/latent.gguf"};
+#define N_PATHS (int)(sizeof paths / sizeof *paths)
+
+static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+
+/* --- one text in a schedule ------------------------------------------------------------------ */
+
+/* What the schedule is asked for, and all that it made. */
+struct asked {
+    struct request request;
+    bool given;
+    int32_t made[4 * RUN_TOKENS];
+    int n;
+    enum text_end end;
+};
+
+static enum status ask(void *arg, struct place *p, int wait_ms, enum supply *supply, struct err *e)
+{
+    struct asked *a = arg;
+    (void)wait_ms;
+    (void)e;
+    *supply = a->given ? SUPPLY_END : SUPPLY_TEXT;
+    p->request = a->given ? p->request : a->request;
+    a->given = true;
+    return STATUS_OK;
+}
+
+static enum status keep(void *arg, const struct place *p, const struct made *m, struct err *e)
+{
+    struct asked *a = arg;
+    (void)p;
+    (void)e;
+    ck_assert_int_lt(a->n, 4 * RUN_TOKENS);
+    a->made[a->n++] = m->token;
+    return STATUS_OK;
+}
+
+static enum status end(void *arg, const struct place *p, enum text_end how, struct text rest,
+                       struct err *e)
+{
+    struct asked *a = arg;
+    (void)p;
+    (void)rest;
+    (void)e;
+    a->end = how;
+    return STATUS_OK;
+}
+
+static const struct schedule_client asking = {.next = ask,
+                                              .made = keep,
+                                              .ended = end,
+                                              .failed = run_failed,
+                                              .round = run_round_end,
+                                              .stop = run_stop};
+
+struct talk {
+    struct checkpoint checkpoint;
+    struct schedule_texts texts;
+    struct schedule_ways ways;
+    struct schedule_run run;
+    struct asked asked;
+};
+
+static void open_talk(struct talk *t)
+{
+    struct err e = {""};
+    t->run = (struct schedule_run){.pool = NULL};
+    t->asked = (struct asked){.n = 0};
+    ck_assert_msg(open_run(&t->run, &t->texts, &t->ways, &e) == STATUS_OK, "%s", e.text);
+    t->run.schedule.arg = &t->asked;
+}
+
+static void close_talk(struct talk *t)
+{
+    schedule_free(&t->run.schedule);
+    drafter_free(&t->run.drafter);
+    sampler_free(t->run.sampler);
+    session_free(t->run.guesses);
+    session_free(t->run.session);
+    pool_free(t->run.pool);
+}
+
+static struct talk *start_talk(const char *path)
+{
+    struct talk *t = calloc(1, sizeof *t);
+    struct err e = {""};
+    ck_assert_ptr_nonnull(t);
+    ck_assert_msg(checkpoint_open(path, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &t->checkpoint,
+                                  &e) == STATUS_OK,
+                  "%s", e.text);
+    t->texts.model = t->checkpoint.model;
+    t->texts.tokenizer = t->checkpoint.tokenizer;
+    t->texts.n_ctx = t->checkpoint.model->config.n_ctx;
+    t->texts.ignore_eos = true;
+    t->texts.sampler = (struct sampler_params){
+        .temperature = 0.9, .top_p = 1, .repeat_penalty = 1.3, .repeat_last_n = 6};
+    for (int i = 0; i < PROMPT; i++)
+        t->texts.prompts[0][i] = (3 * i + 1) % t->checkpoint.model->config.n_vocab;
+    t->ways = (struct schedule_ways){.n_places = 1, .n_threads = 1, .client = &asking};
+    return t;
+}
+
+static void end_talk(struct talk *t)
+{
+    checkpoint_close(&t->checkpoint);
+    free(t);
+}
+
+/* n tokens more: of the prompt, or of the place's text with what is said behind it. */
+static void make(struct talk *t, int n, bool goes_on, const int32_t *said, int n_said)
+{
+    struct err e = {""};
+    t->asked.given = false;
+    t->asked.request = (struct request){.tokens = goes_on ? said : t->texts.prompts[0],
+                                        .n_tokens = goes_on ? n_said : PROMPT,
+                                        .goes_on = goes_on,
+                                        .n = n,
+                                        .seed = SEED};
+    ck_assert_msg(schedule_run(&t->run.schedule, &e) == STATUS_OK, "%s", e.text);
+}
+
+static const struct saved_marks marks = {MODEL, SEED};
+
+static void save(const struct talk *t, const char *path)
+{
+    struct err e = {""};
+    ck_assert_msg(saved_write(path, &t->run.schedule, 0, &marks, &e) == STATUS_OK, "%s", e.text);
+}
+
+static void load(struct talk *t, const char *path)
+{
+    struct err e = {""};
+    uint64_t seed = 0;
+    ck_assert_msg(saved_read(path, &t->run.schedule, 0, MODEL, &seed, &e) == STATUS_OK, "%s",
+                  e.text);
+    ck_assert_uint_eq(seed, SEED);
+}
+
+static const char *temporary(void)
+{
+    static char path[64];
+    snprintf(path, sizeof path, "/tmp/decode-test-saved-%d", (int)getpid());
+    return path;
+}
+
+/* --- the same text --------------------------------------------------------------------------- */
+
+/* Whole, then in two parts; shifts and drafts by turns. */
+static void compare_parts(struct talk *t)
+{
+    struct asked whole;
+    open_talk(t);
+    make(t, FIRST + SECOND, false, NULL, 0);
+    whole = t->asked;
+    close_talk(t);
+    open_talk(t);
+    make(t, FIRST, false, NULL, 0);
+    save(t, temporary());
+    ck_assert_int_eq(t->asked.n, FIRST);
+    ck_assert_mem_eq(t->asked.made, whole.made, FIRST * sizeof *whole.made);
+    close_talk(t);
+    open_talk(t);
+    load(t, temporary());
+    make(t, SECOND, true, NULL, 0);
+    ck_assert_int_eq(t->asked.n, whole.n - FIRST);
+    ck_assert_mem_eq(t->asked.made, whole.made + FIRST, (size_t)t->asked.n * sizeof *whole.made);
+    ck_assert_int_eq(t->asked.end, whole.end);
+    close_talk(t);
+    unlink(temporary());
+}
+
+START_TEST(two_parts_are_one_text)
+{
+    struct talk *t = start_talk(paths[_i]);
+    for (size_t k = 0; k < sizeof storages / sizeof *storages; k++) {
+        t->texts.kv_storage = storages[k];
+        t->texts.n_ctx = t->checkpoint.model->config.n_ctx;
+        t->texts.shifts = t->ways.drafts = false;
+        compare_parts(t);
+        t->ways.drafts = true;
+        t->ways.draft_n = 3;
+        compare_parts(t);
+        /* The prompt and the first part fill the context, but for the token that is not fed. */
+        for (int more = -2; more < 3; more++) {
+            t->texts.n_ctx = PROMPT + FIRST + more;
+            t->texts.shifts = true;
+            t->texts.n_keep = 2;
+            compare_parts(t);
+        }
+        t->texts.sampler.repeat_last_n = k == 0 ? -1 : 0;
+    }
+    end_talk(t);
+}
+END_TEST
+
+/* A text that goes on in its own schedule, with something said, is that of all its tokens as a
+ * prompt: greedily, for the random numbers would be others. */
+START_TEST(what_is_said_is_a_prompt)
+{
+    const int32_t said[] = {2, 4, 1};
+    enum { SAID = sizeof said / sizeof *said };
+    struct talk *t = start_talk(paths[_i]);
+    t->texts.sampler.temperature = 0;
+    t->texts.sampler.repeat_penalty = 1;
+    t->ways.drafts = true;
+    t->ways.draft_n = 3;
+    open_talk(t);
+    make(t, FIRST, false, NULL, 0);
+    make(t, 0, true, NULL, 0);
+    make(t, FIRST, true, said, SAID);
+    const struct asked parts = t->asked;
+    close_talk(t);
+    int32_t all[PROMPT + FIRST + SAID];
+    memcpy(all, t->texts.prompts[0], PROMPT * sizeof *all);
+    memcpy(all + PROMPT, parts.made, FIRST * sizeof *all);
+    memcpy(all + PROMPT + FIRST, said, sizeof said);
+    open_talk(t);
+    t->asked.request.n = FIRST;
+    t->asked.request = (struct request){
+        .tokens = all, .n_tokens = PROMPT + FIRST + SAID, .n = FIRST, .seed = SEED};
+    struct err e = {""};
+    ck_assert_int_eq(schedule_run(&t->run.schedule, &e), STATUS_OK);
+    ck_assert_int_eq(parts.n, 2 * FIRST);
+    ck_assert_mem_eq(t->asked.made, parts.made + FIRST, FIRST * sizeof *all);
+    close_talk(t);
+    end_talk(t);
+}
+END_TEST
+
+/* --- files that are refused ------------------------------------------------------------------ */
+
+/* A small file, its bytes and where they are taken. */
+struct image {
+    struct talk *talk;
+    char *bytes;
+    size_t len;
+};
+
+static struct image make_image(void)
+{
+    struct image i = {.talk = start_talk(paths[0])};
+    struct err e = {""};
+    i.talk->texts.n_ctx = 12;
+    open_talk(i.talk);
+    make(i.talk, 3, false, NULL, 0);
+    save(i.talk, temporary());
+    ck_assert_int_eq(file_read_all(temporary(), SIZE_MAX, &i.bytes, &i.len, &e), STATUS_OK);
+    unlink(temporary());
+    return i;
+}
+
+static void free_image(struct image *i)
+{
+    close_talk(i->talk);
+    end_talk(i->talk);
+    free(i->bytes);
+}
+
+static enum status take(struct image *i, const void *bytes, size_t len, struct err *e)
+{
+    uint64_t seed;
+    return saved_take(bytes, len, "a file", &i->talk->run.schedule, 0, MODEL, &seed, e);
+}
+
+/* In memory of its own, so that a byte too far is seen. */
+START_TEST(every_length_is_refused)
+{
+    struct image i = make_image();
+    const int before = i.talk->run.schedule.places[0].len;
+    for (size_t len = 0; len < i.len; len++) {
+        struct err e = {""};
+        char *copy = malloc(len + 1);
+        ck_assert_ptr_nonnull(copy);
+        memcpy(copy, i.bytes, len);
+        char *exact = realloc(copy, len ? len : 1);
+        ck_assert_int_eq(take(&i, exact, len, &e), STATUS_BAD_FILE);
+        ck_assert_str_ne(e.text, "");
+        free(exact);
+    }
+    ck_assert_int_eq(i.talk->run.schedule.places[0].len, before);
+    struct err e = {""};
+    ck_assert_int_eq(take(&i, i.bytes, i.len, &e), STATUS_OK);
+    free_image(&i);
+}
+END_TEST
+
+/* Any bit that is turned: of the header, of the tokens, of the cache, of the checksum. */
+START_TEST(every_bit_is_checked)
+{
+    struct image i = make_image();
+    for (size_t at = 0; at < i.len; at += at < 256 ? 1 : 37)
+        for (int bit = 0; bit < 8; bit++) {
+            struct err e = {""};
+            i.bytes[at] = (char)(i.bytes[at] ^ 1 << bit);
+            const enum status s = take(&i, i.bytes, i.len, &e);
+            ck_assert_msg(s == STATUS_BAD_FILE || s == STATUS_USAGE, "byte %zu, bit %d", at, bit);
+            i.bytes[at] = (char)(i.bytes[at] ^ 1 << bit);
+        }
+    free_image(&i);
+}
+END_TEST
+
+/* 64-bit words of the header, with what is said of them. */
+static const struct {
+    int word;
+    uint64_t value;
+    enum status status;
+    const char *says;
+} bent[] = {
+    {0, 1, STATUS_BAD_FILE, "found another file"},
+    {1, 2, STATUS_BAD_FILE, "version 1, found version 2"},
+    {2, 1, STATUS_USAGE, "another model"},
+    {3, 1, STATUS_USAGE, "type F32, found F16"},
+    {3, UINT64_MAX, STATUS_USAGE, "an unknown one"},
+    {4, 1, STATUS_BAD_FILE, "bytes for each position"},
+    {5, 0, STATUS_BAD_FILE, "it claims 0 tokens"},
+    {5, UINT64_MAX, STATUS_BAD_FILE, "it claims"},
+    {5, 14, STATUS_USAGE, "raise -c"},
+    {6, 9, STATUS_BAD_FILE, "it claims"},
+    {6, 6, STATUS_BAD_FILE, "bytes, found"},
+    {7, UINT64_MAX / 4, STATUS_BAD_FILE, "it claims"},
+    {7, 5, STATUS_BAD_FILE, "bytes, found"},
+    {9, 2, STATUS_BAD_FILE, "it claims"},
+    {10, 2, STATUS_BAD_FILE, "checksum"},
+};
+
+START_TEST(a_bent_field_is_named)
+{
+    struct image i = make_image();
+    struct err e = {""};
+    memcpy(i.bytes + 8 * bent[_i].word, &bent[_i].value, 8);
+    ck_assert_int_eq(take(&i, i.bytes, i.len, &e), bent[_i].status);
+    ck_assert_msg(strstr(e.text, bent[_i].says) != NULL, "%s", e.text);
+    free_image(&i);
+}
+END_TEST
+
+/* --- fingerprints ---------------------------------------------------------------------------- */
+
+START_TEST(models_have_fingerprints)
+{
+    uint64_t seen[N_PATHS];
+    for (int i = 0; i < N_PATHS; i++) {
+        struct talk *t = start_talk(paths[i]), *again = start_talk(paths[i]);
+        seen[i] = model_fingerprint(t->checkpoint.model);
+        ck_assert_uint_eq(seen[i], model_fingerprint(again->checkpoint.model));
+        for (int j = 0; j < i; j++)
+            ck_assert_uint_ne(seen[i], seen[j]);
+        float *gain =
+            (float *)(uintptr_t)again->checkpoint.model->blocks[0].w[ROLE_FFN_NORM].norm.gain;
+        if (gain) {
+            gain[0] += 1;
+            ck_assert_uint_ne(seen[i], model_fingerprint(again->checkpoint.model));
+        }
+        end_talk(t);
+        end_talk(again);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("saved");
+    TCase *t = tcase_create("saved");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, two_parts_are_one_text, 0, N_PATHS);
+    tcase_add_loop_test(t, what_is_said_is_a_prompt, 0, N_PATHS);
+    tcase_add_test(t, every_length_is_refused);
+    tcase_add_test(t, every_bit_is_checked);
+    tcase_add_loop_test(t, a_bent_field_is_named, 0, (int)(sizeof bent / sizeof *bent));
+    tcase_add_test(t, models_have_fingerprints);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
