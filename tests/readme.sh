@@ -79,7 +79,7 @@ why_not() {
 
 # --- running ------------------------------------------------------------------------------------
 
-number='[-+]?[0-9][0-9.,]*(e[-+]?[0-9]+)?( (µs|ms|s)\b)?' # 0.9 ms may be 1,100 µs
+number='[-+]?[0-9][0-9.,]*(e[-+]?[0-9]+)?( (µ)?m?s\b)?' # 0.9 ms may be 1,100 µs
 
 # masked COMMAND <TEXT: with what may be different as #; then spaces and empty lines may, too.
 masked() {
