@@ -414,6 +414,9 @@ expect_exit 0 attend "$model" -p x --format json
 note "attend: one token looks at itself" has "$out" '"self": 1, "induction": null'
 expect_exit 0 attend "$model" -p x --format csv
 note "attend: programs get no dash for a number" lacks "$out" "–"
+expect_exit 0 attend "$model" -p aab --query 2 --top 3
+note "attend: which of two tokens alike" has "$out" 'a@1'
+note "attend: one token alone" lacks "$out" 'b@'
 expect_exit 0 attend "$model" -p x --query 0 --format csv
 note "attend: no more keys than there are" has "$out" "top1_weight"
 note "attend: one key" lacks "$out" "top2_weight"
