@@ -130,10 +130,12 @@ START_TEST(tensors_that_gpt2_passes_over)
 {
     struct ran r;
     use("gpt2", 0, &(struct config){.n_layers = 2});
-    hostile_add_tensor(&h, "blk.0.attn_mask", 32, 32, TENSOR_F32,
-                       hostile_tensor(&h, "blk.0.attn_output.weight")->data);
+    const struct text data = hostile_tensor(&h, "blk.0.attn_output.weight")->data;
+    hostile_add_tensor(&h, "blk.0.attn_mask", 32, 32, TENSOR_F32, data);
+    hostile_add_tensor(&h, "blk.1.attn_k_b.weight", 32, 32, TENSOR_Q8_0,
+                       (struct text){data.data, 32 * 34});
     hostile_write(&h);
-    run_on_bad(&r, "convert %B -o %O --latent 12 --calib %T -q");
+    run_on_bad(&r, "convert %B -o %O --latent 12 --calib %T --requantize -q");
     ck_assert_msg(r.code == 0, "%s", r.err);
     run_on_bad(&r, "generate %O -p a -n 1 -q");
     ck_assert_msg(r.code == 0, "%s", r.err);

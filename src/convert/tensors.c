@@ -116,12 +116,15 @@ void convert_load(struct converter *c)
 
 /* --- the new tensors ------------------------------------------------------------------------- */
 
-/* The type of a new tensor: the old one's of this name, if there is one, but of latent caches that
- * of the old Q; NULL: none. */
+/* The type of a new tensor: the old one's of this name, if the model has one (a file may have more,
+ * which stand for nothing), but of latent caches that of the old Q; NULL: none. */
 static const struct tensor_type_info *type_of_new(const struct converter *c,
                                                   const struct tensor_spec *spec)
 {
-    const struct gguf_tensor *old = gguf_find_tensor(c->spec->gguf, spec->name.text);
+    struct tensor_spec own;
+    const struct gguf_tensor *old = layout_named(&c->config, text_of(spec->name.text), &own)
+                                        ? gguf_find_tensor(c->spec->gguf, spec->name.text)
+                                        : NULL;
     if (old || !convert_is_latent(c) || spec->role == ROLE_ATTN_REL)
         return old ? old->type : NULL;
     struct qkv_part parts[QKV_PARTS];
