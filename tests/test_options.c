@@ -350,6 +350,11 @@ START_TEST(figures)
     ck_assert_str_eq(figure_duration(999).text, "999 ns");
     ck_assert_str_eq(figure_duration(2540).text, "2.54 µs");
     ck_assert_str_eq(figure_duration(3000000000u).text, "3.00 s");
+    ck_assert_str_eq(figure_duration(99.4e9).text, "99.4 s");
+    ck_assert_str_eq(figure_duration(99.5e9).text, "1 min 40 s");
+    ck_assert_str_eq(figure_duration(5999.4e9).text, "99 min 59 s");
+    ck_assert_str_eq(figure_duration(11423e9).text, "3 h 10 min");
+    ck_assert_str_eq(figure_duration(HUGE_VAL).text, "277777777777 h 46 min");
     ck_assert_str_eq(figure_rate(12345.6).text, "12346");
     ck_assert_str_eq(figure_rate(9.999).text, "10.0");
     ck_assert_str_eq(figure_exact(0.1).text, "0.1");
