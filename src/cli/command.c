@@ -48,11 +48,11 @@ enum status command_print_help(const struct command *c, struct output *out, stru
     struct paragraph p = paragraph_begin(out, sizeof "usage: " - 1);
     paragraph_printf(&p, "usage: decode %s %s\n\n%s\n\n", c->name, c->usage, c->summary);
     paragraph_end(&p);
-    paragraph_reflow(out, options);
+    paragraph_reflow(out, options, 0);
     free(options);
     if (c->notes) {
         output_puts(out, "\n");
-        paragraph_reflow(out, c->notes);
+        paragraph_reflow(out, c->notes, 0);
     }
     return STATUS_OK;
 }
