@@ -340,6 +340,17 @@ START_TEST(names_of_others)
 }
 END_TEST
 
+/* Without it --method once looked like a flag. */
+START_TEST(all_values_are_called_something)
+{
+    for (int k = 0; command_at(k); k++)
+        for (const struct option_group *g = command_at(k)->spec.groups; g->title; g++)
+            for (const struct option *o = g->options; o->kind != OPTION_END; o++)
+                ck_assert_msg((o->value != NULL) == (o->kind != OPTION_FLAG), "%s --%s",
+                              command_at(k)->name, o->name);
+}
+END_TEST
+
 START_TEST(figures)
 {
     ck_assert_str_eq(figure_bytes(0).text, "0 bytes");
@@ -435,6 +446,7 @@ int main(void)
     tcase_add_test(t, printed_ids);
     tcase_add_test(t, counts_and_sizes);
     tcase_add_test(t, names_of_others);
+    tcase_add_test(t, all_values_are_called_something);
     tcase_add_test(t, figures);
     tcase_add_test(t, distances);
     tcase_add_test(t, nothing_is_near_a_word_too_long_to_compare);

@@ -37,9 +37,14 @@ static void put_shell(struct output *out, const struct shell *shell)
     output_puts(out, shell->tail);
 }
 
-static bool is_number(const struct option *o)
+/* Whether the value is a file or a folder: the help calls it so. */
+static bool takes_file(const struct option *o)
 {
-    return o->kind == OPTION_U64 || o->kind == OPTION_INT || o->kind == OPTION_DOUBLE;
+    static const char *const begins[] = {"FILE", "OUT", "DIR", "MODEL", "TEXT", "DRAFT"};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (o->value && strncmp(o->value, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return false;
 }
 
 static void put_choices(struct output *out, const char *const *choices)
@@ -80,10 +85,7 @@ static void bash_begin(struct output *out, const struct command *c)
 static void bash_option(struct output *out, const struct command *c, const struct option *o)
 {
     const char letter[] = {' ', '-', o->letter, 0};
-    const char *kind = o->kind == OPTION_FLAG ? "flag"
-                       : o->choices           ? "choice"
-                       : is_number(o)         ? "number"
-                                              : "file";
+    const char *kind = o->kind == OPTION_FLAG ? "flag" : takes_file(o) ? "file" : "other";
     (void)c;
     output_printf(out, "        _decode_option %s '", kind);
     put_choices(out, o->choices);
@@ -138,8 +140,10 @@ void completion_bash(struct output *out)
         .tail = "    esac\n"
                 "    # Where there are no replies, bash completes names of files.\n"
                 "    case $value in\n"
-                "    choice) COMPREPLY=($(compgen -W \"$values\" -- \"$word\")) ;;\n"
-                "    number) compopt +o default 2>/dev/null ;;\n"
+                "    other)\n"
+                "        compopt +o default 2>/dev/null\n"
+                "        COMPREPLY=($(compgen -W \"$values\" -- \"$word\"))\n"
+                "        ;;\n"
                 "    flag)\n"
                 "        [[ $word == -* ]] && arguments=$options\n"
                 "        COMPREPLY=($(compgen -W \"$arguments\" -- \"$word\"))\n"
@@ -185,8 +189,8 @@ static void zsh_option(struct output *out, const struct command *c, const struct
     output_puts(out, "]");
     if (o->kind != OPTION_FLAG) {
         output_puts(out, ":");
-        put_quoted(out, o->value ? o->value : o->name, "\\:", ZSH_QUOTE);
-        output_puts(out, o->choices ? ":(" : is_number(o) ? ": " : ":_files");
+        put_quoted(out, o->value, "\\:", ZSH_QUOTE);
+        output_puts(out, o->choices ? ":(" : takes_file(o) ? ":_files" : ": ");
         put_choices(out, o->choices);
         output_puts(out, o->choices ? ")" : "");
     }
@@ -258,7 +262,7 @@ static void fish_option(struct output *out, const struct command *c, const struc
     output_printf(out, "complete -c decode -n '__decode_is %s' -l %s", c->name, o->name);
     if (o->letter)
         output_printf(out, " -s %c", o->letter);
-    output_puts(out, o->kind == OPTION_FLAG ? "" : o->choices || is_number(o) ? " -x" : " -r");
+    output_puts(out, o->kind == OPTION_FLAG ? "" : takes_file(o) ? " -r" : " -x");
     if (o->choices) {
         output_puts(out, " -a '");
         put_choices(out, o->choices);

@@ -42,12 +42,12 @@ struct option {
     const char *name;      /* long name without dashes; unique in the command */
     char letter;           /* short name, or 0 */
     size_t offset;         /* of the value, from the group's base */
-    const char *value;     /* what the help calls the value, "N"; NULL for flags and choices */
+    const char *value;     /* what the help calls the value, "N"; NULL for flags */
     const char *fallback;  /* the default, parsed as if given; NULL leaves the value alone */
     const char *otherwise; /* what the help says the default is, without a fallback; or NULL */
     double min, max;       /* max of INT_MAX or HUGE_VAL: no upper limit */
     bool above_min;
-    const char *const *choices; /* NULL-terminated; of an OPTION_STRING only what is suggested */
+    const char *const *choices; /* NULL-terminated; of an OPTION_STRING what a shell offers */
     const char *help;           /* one line, without the default and the range */
     const char *needs;          /* long name of the option without which this one says nothing, or
                                    several, "a|b", of which one is enough */
