@@ -212,7 +212,7 @@ static bool asks_steps(const struct info_options *o)
 static enum status plan_cost(const struct info_options *o, struct asked_steps *a, struct info *info,
                              struct err *e)
 {
-    info->cost.shape = &info->shape;
+    info_cost_begin(&info->cost, &info->shape);
     TRY(read_ranks(o, info, a, e));
     info->cost.shows_steps = info->runs && asks_steps(o);
     if (!info->cost.shows_steps)
