@@ -10,6 +10,7 @@
 #include "cli/nearest.h"
 #include "cli/numbers.h"
 #include "cli/options.h"
+#include "outputs.h"
 #include "support.h"
 
 struct inner {
@@ -409,8 +410,16 @@ END_TEST
 
 START_TEST(help_text)
 {
-    char *help = options_help(&spec);
-    ck_assert_ptr_nonnull(help);
+    static const struct option few[] = {
+        OPT_INT("name", n, "N", 0, INT_MAX, "what it is", .fallback = "3"), OPT_END};
+    static const struct option_spec narrow = {.groups = {{"Group", few, 0}}};
+    struct descriptor o;
+    size_t len;
+    output_begin(&o);
+    options_help(&spec, &o.out);
+    ck_assert_int_eq(descriptor_close(&o, NULL), STATUS_OK);
+    char *help = (char *)read_file(scratch_path("output"), &len);
+    help[len] = 0;
     static const char *const parts[] = {"All:\n",
                                         "\nInner:\n",
                                         "  -n, --n N     a count (default 256; 0 or more)\n",
@@ -424,6 +433,14 @@ START_TEST(help_text)
     for (const char *line = help; *line; line += strcspn(line, "\n") + 1)
         ck_assert_uint_le(strcspn(line, "\n"), 96);
     free(help);
+    output_begin(&o);
+    o.out.columns = 30;
+    options_help(&narrow, &o.out);
+    output_is(&o, "Group:\n"
+                  "      --name N  what it is\n"
+                  "          (default 3; 0 or\n"
+                  "          more)\n");
+    ck_assert_int_eq(o.out.columns, 30);
 }
 END_TEST
 
