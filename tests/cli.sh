@@ -414,6 +414,9 @@ expect_exit 0 attend "$model" -p x --format json
 note "attend: one token looks at itself" has "$out" '"self": 1, "induction": null'
 expect_exit 0 attend "$model" -p x --format csv
 note "attend: programs get no dash for a number" lacks "$out" "–"
+expect_exit 0 attend "$model" -p aab --query 2 --top 3
+note "attend: which of two tokens alike" has "$out" 'a@1'
+note "attend: one token alone" lacks "$out" 'b@'
 expect_exit 0 attend "$model" -p x --query 0 --format csv
 note "attend: no more keys than there are" has "$out" "top1_weight"
 note "attend: one key" lacks "$out" "top2_weight"
@@ -622,6 +625,10 @@ note "bench: plot" has "$dir/p.svg" "</svg>"
 note "bench: trace of 3 rows x 2 x 2" has_lines "$dir/t.csv" 13
 note "bench: one sequence" has "$out" "by bytes"
 note "bench: no column that says 1" lacks "$out" "batch"
+expect_exit 0 bench "$model" -n 1 --repeat 1 --warmup 0 --kv-heads 2
+note "bench: what depth 0 hides" has "$out" "--depth 0,"
+expect_exit 0 bench "$model" -n 1 --repeat 1 --warmup 0 --kv-heads 2 --depth 0,3
+note "bench: nothing to say of several depths" lacks "$out" "--depth"
 expect_exit 0 bench --shape $shape --batch 1,2,16 $quick --plot "$dir/p.svg" --trace "$dir/t.csv" -q
 note "bench: what limits batches" has "$out" "limited by"
 note "bench: batches" has "$out" "µs/token"

@@ -315,10 +315,15 @@ static struct shown_row shown_row(const struct bench_report *r, const struct ben
 /* What the columns' names leave open. */
 static void print_footer(const struct bench_report *r, bool noisy, struct output *out)
 {
+    const struct bench_list *depths = &r->spec->depths;
     struct paragraph p = paragraph_begin(out, INDENT);
     paragraph_puts(&p, is_batched(r) ? footer_of_batches : footer_of_one);
     paragraph_puts(&p, footer_of_all);
     paragraph_puts(&p, noisy ? footer_of_noise : "");
+    if (depths->n == 1 && depths->items[0] == 0 && r->spec->config.n_ctx > 1)
+        paragraph_printf(
+            &p, "depth 0: an empty KV cache; --depth 0,%d shows what attention costs as it fills\n",
+            r->spec->config.n_ctx - 1);
     paragraph_end(&p);
 }
 
