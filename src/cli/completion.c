@@ -11,7 +11,8 @@ static const struct option help_option = {
 /* What a shell's script has before, for and after each command, and for each option. */
 struct shell {
     const char *head;
-    void (*name)(struct output *, const struct command *); /* in the list of commands */
+    const char *before_name, *after_name; /* in the list of commands */
+    const char *quote; /* inside of quotes, as their summaries then are; NULL: they have none */
     const char *body;
     void (*begin)(struct output *, const struct command *);
     void (*option)(struct output *, const struct command *, const struct option *);
@@ -19,12 +20,36 @@ struct shell {
     const char *tail;
 };
 
+/* `text` with a backslash before each of the characters in `special`; inside of single quotes, of
+ * which one in it becomes `quote`. */
+static void put_quoted(struct output *out, const char *text, const char *special, const char *quote)
+{
+    for (; *text; text++) {
+        if (*text == '\'') {
+            output_puts(out, quote);
+            continue;
+        }
+        if (strchr(special, *text))
+            output_puts(out, "\\");
+        output_put(out, (struct text){text, 1});
+    }
+}
+
+static void put_name(struct output *out, const struct shell *shell, const struct command *c)
+{
+    output_printf(out, "%s%s%s", shell->before_name, c->name, shell->after_name);
+    if (shell->quote) {
+        put_quoted(out, c->summary, "\\", shell->quote);
+        output_puts(out, "'\n");
+    }
+}
+
 static void put_shell(struct output *out, const struct shell *shell)
 {
     const struct command *c;
     output_puts(out, shell->head);
     for (int i = 0; (c = command_at(i)) != NULL; i++)
-        shell->name(out, c);
+        put_name(out, shell, c);
     output_puts(out, shell->body);
     for (int i = 0; (c = command_at(i)) != NULL; i++) {
         shell->begin(out, c);
@@ -53,27 +78,7 @@ static void put_choices(struct output *out, const char *const *choices)
         output_printf(out, "%s%s", i > 0 ? " " : "", choices[i]);
 }
 
-/* `text` with a backslash before each of the characters in `special`; inside of single quotes, of
- * which one in it becomes `quote`. */
-static void put_quoted(struct output *out, const char *text, const char *special, const char *quote)
-{
-    for (; *text; text++) {
-        if (*text == '\'') {
-            output_puts(out, quote);
-            continue;
-        }
-        if (strchr(special, *text))
-            output_puts(out, "\\");
-        output_put(out, (struct text){text, 1});
-    }
-}
-
 /* --- bash ------------------------------------------------------------------------------------ */
-
-static void bash_name(struct output *out, const struct command *c)
-{
-    output_printf(out, "%s ", c->name);
-}
 
 static void bash_begin(struct output *out, const struct command *c)
 {
@@ -123,7 +128,8 @@ void completion_bash(struct output *out)
             "    COMPREPLY=()\n"
             "    if ((COMP_CWORD == 1)); then\n"
             "        COMPREPLY=($(compgen -W '",
-        .name = bash_name,
+        .before_name = "",
+        .after_name = " ",
         .body = "--help --version' -- \"$word\"))\n"
                 "        return\n"
                 "    fi\n"
@@ -159,13 +165,6 @@ void completion_bash(struct output *out)
 /* --- zsh ------------------------------------------------------------------------------------- */
 
 #define ZSH_QUOTE "'\\''"
-
-static void zsh_name(struct output *out, const struct command *c)
-{
-    output_printf(out, "            '%s:", c->name);
-    put_quoted(out, c->summary, "\\", ZSH_QUOTE);
-    output_puts(out, "'\n");
-}
 
 static void zsh_begin(struct output *out, const struct command *c)
 {
@@ -215,7 +214,9 @@ void completion_zsh(struct output *out)
                 "    if ((CURRENT == 2)); then\n"
                 "        local -a commands\n"
                 "        commands=(\n",
-        .name = zsh_name,
+        .before_name = "            '",
+        .after_name = ":",
+        .quote = ZSH_QUOTE,
         .body = "        )\n"
                 "        _describe command commands\n"
                 "        _arguments '--help[list the commands]' '--version[show the version]'\n"
@@ -238,13 +239,6 @@ void completion_zsh(struct output *out)
 /* --- fish ------------------------------------------------------------------------------------ */
 
 #define FISH_QUOTE "\\'"
-
-static void fish_name(struct output *out, const struct command *c)
-{
-    output_printf(out, "complete -c decode -n __decode_first -f -a %s -d '", c->name);
-    put_quoted(out, c->summary, "\\", FISH_QUOTE);
-    output_puts(out, "'\n");
-}
 
 static void fish_begin(struct output *out, const struct command *c)
 {
@@ -295,7 +289,9 @@ void completion_fish(struct output *out)
                 "\n"
                 "complete -c decode -n __decode_first -f -l help -s h -d 'list the commands'\n"
                 "complete -c decode -n __decode_first -f -l version -d 'show the version'\n",
-        .name = fish_name,
+        .before_name = "complete -c decode -n __decode_first -f -a ",
+        .after_name = " -d '",
+        .quote = FISH_QUOTE,
         .body = "",
         .begin = fish_begin,
         .option = fish_option,
