@@ -656,6 +656,9 @@ note "info --columns: CSV" [ "$(head -n 1 "$out")" = "part,weights" ]
 expect_exit 0 info "$model" --columns biases,fits,bytes_per_token_f32 --depth 3
 note "info --columns: of each table those it has" has "$out" "bytes/token f32"
 note "info --columns: nothing else" lacks "$out" "architecture"
+expect_exit 0 info --shape $shape --columns "40 tokens f16,KV cache of"
+note "info --columns: as the heading has it" has "$out" "40 tokens f16  KV cache of"
+expect_error 2 "did you mean 40 tokens f16" info --shape $shape --columns "40 token f16"
 expect_error 2 "expected none with --format json" info "$model" --columns part --format json
 expect_error 2 "no column is called 'kl_mean'" eval "$model" --text "$dir/text" --columns kl_mean
 expect_error 2 "expected it without --query" attend "$model" -p abc --query 1 --columns head

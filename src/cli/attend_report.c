@@ -199,7 +199,8 @@ static enum status name_columns(struct keys_table *t, int *n, struct err *e)
         else
             snprintf(t->names[i], COLUMN_NAME, "%s: (token %d)",
                      attend_label(v, v->wanted.query, LABEL_COLUMNS, true).text, v->wanted.query);
-        t->columns[i] = (struct report_field){t->names[i], t->names[i], .type = REPORT_TEXT};
+        t->columns[i] =
+            (struct report_field){t->names[i], t->names[i], .type = REPORT_TEXT, .list = true};
     }
     return STATUS_OK;
 }

@@ -53,6 +53,7 @@ enum colour_choice { COLOUR_NONE, COLOUR_PROB, COLOUR_ALWAYS };
 
 static const char *const truncations[] = {"head", "tail", NULL};
 
+static const char *const formats[] = {"jsonl", NULL};
 static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};
 
 /* Sequences that share a step: at most, and at most if nobody says how many. */
@@ -84,7 +85,8 @@ static const struct option text_options[] = {
     OPT_BINARY,
     OPT_INT("logprobs", logprobs, "K", 1, INT_MAX,
             "JSON lines instead of text: each token's log-probability and the K likeliest"),
-    OPT_STRING("format", format, "jsonl", "the form of --logprobs; there is no other"),
+    OPT_STRING("format", format, "jsonl", "the form of --logprobs; there is no other",
+               .choices = formats),
     OPT_CHOICE("colour", colour, "KIND", colour_names,
                "prob: shade each token by its probability, on a terminal of 256 colours unless "
                "NO_COLOR is set; always: the same wherever the text goes",
