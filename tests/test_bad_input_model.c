@@ -278,7 +278,7 @@ END_TEST
 
 #define NASTY                                                                                      \
     "\x1b[31m\xc2\x9b"                                                                             \
-    "2J\r\b\x07\xff\x7f"
+    "2J\r\b\x07\xff\x7f\xe2\x80\xae\xe2\x81\xa7"
 
 static void expect_clean(const char *printed, const char *line)
 {
@@ -356,7 +356,7 @@ START_TEST(no_control_characters_from_a_file_reach_the_terminal)
     hostile_write(&h);
     expect_clean_forms("info %B --tensors --check");
     run_on_bad(&r, "generate %B -p ab");
-    expect_refusal(&r, 3, "found \"arch?[31m?2J?????\"");
+    expect_refusal(&r, 3, "found \"arch?[31m?2J???????\"");
 }
 END_TEST
 

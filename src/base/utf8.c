@@ -45,10 +45,11 @@ size_t utf8_encode(uint32_t code, char out[4])
     return len;
 }
 
-/* Cc: C0, delete, C1, which start terminals' escape sequences. */
+/* C0, delete, C1, which start terminals' escape sequences; embeddings, overrides, isolates. */
 bool utf8_is_control(uint32_t code)
 {
-    return code < 0x20 || (code >= 0x7f && code < 0xa0);
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x202a && code <= 0x202e) ||
+           (code >= 0x2066 && code <= 0x2069);
 }
 
 void utf8_strip(char *text)

@@ -36,7 +36,8 @@ static inline struct text utf8_next(struct text *rest, uint32_t *code)
     return first;
 }
 
-/* Whether it is a control character (general category Cc): C0, delete and C1. */
+/* Whether it is a control character (general category Cc: C0, delete and C1) or turns the direction
+ * of what follows, so that a name would look like another (UAX 9's explicit formatting). */
 bool utf8_is_control(uint32_t code);
 
 /* Makes text from anywhere fit for a terminal, in place: each control character, and each byte

@@ -1,10 +1,12 @@
 #include "cli/attend_picture.h"
+#include "base/figures.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/figures.h"
 #include "show/heatmap_picture.h"
 
 /* Bytes of the text that a subtitle quotes, at most. */
@@ -88,7 +90,7 @@ static void describe(struct attend_picture *p)
              v->n_sides > 1 ? ", and of its " : "", v->n_sides > 1 ? v->sides[1].variant : "");
     snprintf(p->subtitle, sizeof p->subtitle,
              "Queries from top to bottom, keys from left to right: %d token%s, “%s”%s.%s%s",
-             v->n_tokens, v->n_tokens == 1 ? "" : "s", quoted, whole ? "" : " and so on", cells,
+             v->n_tokens, plural((uint64_t)v->n_tokens), quoted, whole ? "" : " and so on", cells,
              m->without_first ? " The first key is left out." : "");
 }
 

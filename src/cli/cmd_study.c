@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/figures.h"
 #include "base/file_output.h"
 #include "cli/columns.h"
 #include "cli/command.h"
@@ -297,7 +298,7 @@ static enum status show_study(const struct study_options *o, const struct study_
     snprintf(subtitle, sizeof subtitle,
              "%.100s%s%d steps, %d seed%s, %zu bytes of text, the last %g%% held out",
              o->from ? path_name(o->from) : "", o->from ? ", " : "", o->steps.n_steps, n_seeds,
-             n_seeds == 1 ? "" : "s", s->text_bytes, 100 * o->steps.val_fraction);
+             plural((uint64_t)n_seeds), s->text_bytes, 100 * o->steps.val_fraction);
     TRY(study_report_print(s->plan, means, n, (enum table_format)o->format, o->columns, out, e));
     if (o->plot)
         TRY(study_write_plot(means, n, subtitle, o->plot, e));

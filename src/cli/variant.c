@@ -108,7 +108,7 @@ static enum status check_kv_heads(const struct by_layer *heads, const struct con
             return err_set(e, STATUS_USAGE,
                            "--kv-heads: expected less than the checkpoint's %d K/V head%s, found "
                            "%d",
-                           own, own == 1 ? "" : "s", g);
+                           own, plural((uint64_t)own), g);
         fewer |= g < own;
     }
     if (!fewer)

@@ -16,6 +16,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/figures.h"
 #include "base/mem.h"
 #include "engine/logits.h"
 #include "measure/eval_stats.h"
@@ -70,7 +71,7 @@ enum status eval_check_length(size_t n_tokens, struct err *e)
         return err_set(e, STATUS_USAGE,
                        "the text has %zu token%s; expected at least 2, because nothing predicts "
                        "the first",
-                       n_tokens, n_tokens == 1 ? "" : "s");
+                       n_tokens, plural(n_tokens));
     return STATUS_OK;
 }
 
