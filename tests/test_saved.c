@@ -90,16 +90,6 @@ static void open_talk(struct talk *t)
     t->run.schedule.arg = &t->asked;
 }
 
-static void close_talk(struct talk *t)
-{
-    schedule_free(&t->run.schedule);
-    drafter_free(&t->run.drafter);
-    sampler_free(t->run.sampler);
-    session_free(t->run.guesses);
-    session_free(t->run.session);
-    pool_free(t->run.pool);
-}
-
 static struct talk *start_talk(const char *path)
 {
     struct talk *t = calloc(1, sizeof *t);
@@ -172,20 +162,20 @@ static void compare_parts(struct talk *t)
     open_talk(t);
     make(t, FIRST + SECOND, false, NULL, 0);
     whole = t->asked;
-    close_talk(t);
+    close_run(&t->run);
     open_talk(t);
     make(t, FIRST, false, NULL, 0);
     save(t, temporary());
     ck_assert_int_eq(t->asked.n, FIRST);
     ck_assert_mem_eq(t->asked.made, whole.made, FIRST * sizeof *whole.made);
-    close_talk(t);
+    close_run(&t->run);
     open_talk(t);
     load(t, temporary());
     make(t, SECOND, true, NULL, 0);
     ck_assert_int_eq(t->asked.n, whole.n - FIRST);
     ck_assert_mem_eq(t->asked.made, whole.made + FIRST, (size_t)t->asked.n * sizeof *whole.made);
     ck_assert_int_eq(t->asked.end, whole.end);
-    close_talk(t);
+    close_run(&t->run);
     unlink(temporary());
 }
 
@@ -229,7 +219,7 @@ START_TEST(what_is_said_is_a_prompt)
     make(t, 0, true, NULL, 0);
     make(t, FIRST, true, said, SAID);
     const struct asked parts = t->asked;
-    close_talk(t);
+    close_run(&t->run);
     int32_t all[PROMPT + FIRST + SAID];
     memcpy(all, t->texts.prompts[0], PROMPT * sizeof *all);
     memcpy(all + PROMPT, parts.made, FIRST * sizeof *all);
@@ -242,7 +232,7 @@ START_TEST(what_is_said_is_a_prompt)
     ck_assert_int_eq(schedule_run(&t->run.schedule, &e), STATUS_OK);
     ck_assert_int_eq(parts.n, 2 * FIRST);
     ck_assert_mem_eq(t->asked.made, parts.made + FIRST, FIRST * sizeof *all);
-    close_talk(t);
+    close_run(&t->run);
     end_talk(t);
 }
 END_TEST
@@ -271,7 +261,7 @@ static struct image make_image(void)
 
 static void free_image(struct image *i)
 {
-    close_talk(i->talk);
+    close_run(&i->talk->run);
     end_talk(i->talk);
     free(i->bytes);
 }
