@@ -237,6 +237,26 @@ START_TEST(what_is_said_is_a_prompt)
 }
 END_TEST
 
+/* What is said behind a full context is a prompt; the tokens that it leaves are fed again. */
+START_TEST(a_shift_for_what_is_said_is_counted)
+{
+    const int32_t said[] = {2, 4, 1};
+    struct talk *t = start_talk(paths[0]);
+    t->texts.n_ctx = PROMPT + FIRST + 2;
+    t->texts.shifts = true;
+    t->texts.n_keep = 2;
+    open_talk(t);
+    make(t, FIRST, false, NULL, 0);
+    make(t, 1, true, said, 3);
+    const struct schedule_times *times = &t->run.schedule.times;
+    ck_assert_uint_eq(times->n_shifts, 1);
+    ck_assert_uint_eq(times->n_fed_again, (PROMPT + FIRST + 2) / 2 - 3);
+    ck_assert_uint_eq(times->n_prefilled - times->n_fed_again, PROMPT + 3);
+    close_run(&t->run);
+    end_talk(t);
+}
+END_TEST
+
 /* --- files that are refused ------------------------------------------------------------------ */
 
 /* A small file, its bytes and where they are taken. */
@@ -375,6 +395,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, two_parts_are_one_text, 0, N_PATHS);
     tcase_add_loop_test(t, what_is_said_is_a_prompt, 0, N_PATHS);
+    tcase_add_test(t, a_shift_for_what_is_said_is_counted);
     tcase_add_test(t, every_length_is_refused);
     tcase_add_test(t, every_bit_is_checked);
     tcase_add_loop_test(t, a_bent_field_is_named, 0, (int)(sizeof bent / sizeof *bent));

@@ -240,6 +240,7 @@ static void restore(const struct parts *from, struct schedule *s, struct place *
     sampler_set_stream(s->sampler, p->sequence, h->stream);
     memcpy(p->text, from->text, (size_t)h->n_text * sizeof *p->text);
     p->len = (int)h->n_text;
+    p->n_again = 0;
 }
 
 enum status saved_take(const void *bytes, size_t len, const char *path, struct schedule *s,
