@@ -350,7 +350,7 @@ static const struct {
     {6, 6, STATUS_BAD_FILE, "bytes, found"},
     {7, UINT64_MAX / 4, STATUS_BAD_FILE, "it claims"},
     {7, 5, STATUS_BAD_FILE, "bytes, found"},
-    {9, 2, STATUS_BAD_FILE, "it claims"},
+    {9, 2, STATUS_BAD_FILE, "odd increment, found 2"},
     {10, 2, STATUS_BAD_FILE, "checksum"},
 };
 

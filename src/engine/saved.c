@@ -161,11 +161,15 @@ static enum status check_counts(const struct header *h, const struct schedule *s
 {
     const uint64_t cap = (uint64_t)session_cap(s->session);
     if (h->n_text < 1 || h->n_text > (uint64_t)CONFIG_MAX_CTX + 1 || h->n_cached > h->n_text ||
-        h->n_recent > CONFIG_MAX_CTX || !(h->stream.increment & 1))
+        h->n_recent > CONFIG_MAX_CTX)
         return err_set(e, STATUS_BAD_FILE,
                        "%s: damaged: it claims %" PRIu64 " tokens, %" PRIu64
                        " of them in the cache, %" PRIu64 " recent",
                        path, h->n_text, h->n_cached, h->n_recent);
+    if (!(h->stream.increment & 1))
+        return err_set(e, STATUS_BAD_FILE,
+                       "%s: damaged: expected random numbers with an odd increment, found %" PRIu64,
+                       path, h->stream.increment);
     if (h->n_text > cap + 1 || h->n_cached > cap)
         return err_set(e, STATUS_USAGE,
                        "%s: it has %" PRIu64 " tokens, the context only %" PRIu64 ": raise -c",
