@@ -139,6 +139,7 @@ enum status derived_create_packed(const struct model *m, enum storage storage, s
     pack_all(&p);
     pool_run(pool, fill_share, &p);
     to->weights = arena;
+    to->tied = m->tied && to->w[ROLE_OUTPUT].matrix.panels == m->w[ROLE_OUTPUT].matrix.panels;
     *out = to;
     return STATUS_OK;
 }
