@@ -7,7 +7,7 @@ import struct
 import sys
 
 MASK = 2**64 - 1
-KEY, MODEL = 0x7361766564212121, 12345
+KEY, MODEL = 0x6465636F64652121, 12345
 
 
 def siphash(k0, k1, data):

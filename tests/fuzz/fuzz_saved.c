@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "base/siphash.h"
 #include "engine/saved.h"
+#include "model/fingerprint.h"
 #include "model/pack.h"
 #include "schedule_run.h"
 #include "target.h"
@@ -140,13 +140,12 @@ struct file {
 
 static void put(struct file *f, const void *bytes, size_t len)
 {
-    const uint64_t key[2] = {f->hash, 0x7361766564212121u};
     require(len <= MOST_FILE - f->len);
     if (len == 0)
         return;
     memcpy(f->bytes + f->len, bytes, len);
     f->len += len;
-    f->hash = siphash(key, (struct text){bytes, len});
+    f->hash = fingerprint_of(f->hash, bytes, len);
 }
 
 /* Few are none of the vocabulary's. */
