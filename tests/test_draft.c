@@ -1,10 +1,10 @@
 /* Drafts change no bit of what a schedule gives its client: random combinations of models, options,
  * threads, batches and drafts against the same without a draft. */
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/rng.h"
+#include "faults.h"
 #include "model/checkpoint.h"
 #include "model/derived.h"
 #include "schedule_run.h"
@@ -308,45 +308,11 @@ END_TEST
 /* --- memory ---------------------------------------------------------------------------------- */
 
 /* Calls that took memory, from the first token of a text to its last. */
-static atomic_long n_taken;
 static long taken_first, taken_last;
-
-void *__real_malloc(size_t n);
-void *__wrap_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_realloc(void *p, size_t n);
-void *__real_aligned_alloc(size_t alignment, size_t n);
-void *__wrap_aligned_alloc(size_t alignment, size_t n);
-
-void *__wrap_malloc(size_t n)
-{
-    n_taken++;
-    return __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    n_taken++;
-    return __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    n_taken++;
-    return __real_realloc(p, n);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t n)
-{
-    n_taken++;
-    return __real_aligned_alloc(alignment, n);
-}
 
 static enum status count_made(void *arg, const struct place *p, const struct made *m, struct err *e)
 {
-    taken_last = n_taken;
+    taken_last = faults_report()->calls[FAULT_MEMORY];
     if (p->n_made == 0)
         taken_first = taken_last;
     return run_made(arg, p, m, e);
@@ -365,7 +331,9 @@ START_TEST(stepping_takes_no_memory)
                                        .draft = _i == 2 ? c.model : NULL,
                                        .draft_n = 4,
                                        .client = &counting};
+    faults_arm(&(struct fault_plan){.error = 0});
     const struct schedule_seen seen = see(&ways);
+    faults_disarm();
     ck_assert_int_eq(seen.n_made[0], 100);
     ck_assert_int_gt(taken_first, 0);
     ck_assert_int_eq(taken_last, taken_first);
@@ -395,6 +363,7 @@ END_TEST
 int main(void)
 {
     Suite *s = suite_create("draft");
+    faults_create();
     TCase *same = tcase_create("same");
     tcase_set_timeout(same, 120);
     tcase_add_loop_test(same, texts_are_the_same, 0, COMBINATIONS);
