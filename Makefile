@@ -200,9 +200,6 @@ $(BUILD)/tests/%.o: ALL_CFLAGS += -Itests $(CHECK_CFLAGS)
 
 # test_pool makes thread creation fail and counts the threads that are not joined.
 $(BUILD)/tests/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create,--wrap=pthread_join
-# test_draft counts allocations.
-$(BUILD)/tests/test_draft: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc \
-                                           -Wl,--wrap=aligned_alloc
 # test_json_read makes allocations fail and counts them.
 $(BUILD)/tests/test_json_read: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=realloc
 
@@ -219,8 +216,9 @@ FAULT_WRAPS := program_run malloc calloc realloc aligned_alloc strdup strndup fr
 FAULT_TESTS := $(BUILD)/tests/test_faults $(BUILD)/tests/test_interrupts
 $(FAULT_TESTS): TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
 $(FAULT_TESTS): $(BUILD)/tests/faults.o $(BUILD)/tests/scenarios.o
-# And these the library's calls of their own.
-FAULT_CALLS := $(BUILD)/tests/test_safetensors_files \
+# And these the library's calls of their own, or count them.
+FAULT_CALLS := $(BUILD)/tests/test_draft \
+               $(BUILD)/tests/test_safetensors_files \
                $(BUILD)/tests/test_exchange_faults \
                $(BUILD)/tests/test_export_vocab
 $(FAULT_CALLS): TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
@@ -289,6 +287,7 @@ CORPUS_fuzz_model     := tests/fuzz/corpus/gguf
 CORPUS_fuzz_quantize  := tests/fuzz/corpus/gguf
 CORPUS_fuzz_convert   := tests/fuzz/corpus/gguf
 CORPUS_fuzz_state     := tests/fuzz/corpus/state
+CORPUS_fuzz_saved     := tests/fuzz/corpus/saved
 CORPUS_fuzz_tokenizer := tests/fuzz/corpus/tokenizer
 CORPUS_fuzz_spm       := tests/fuzz/corpus/spm
 CORPUS_fuzz_options   := tests/fuzz/corpus/options

@@ -154,6 +154,12 @@ const struct scenario scenarios[] = {
      .line = "generate model.gguf -p abababab -t 2 -n 4 --seed 1 --samples 3 --draft lookup -q",
      .inputs = {"model.gguf"},
      .steady_stdout = true},
+    {.name = "generate --load-state",
+     .line = "generate model.gguf --load-state text.saved --save-state out.saved -p d -t 2 -n 3 -q",
+     .inputs = {"model.gguf", "text.saved"},
+     .outputs = {"out.saved"},
+     .steady_stdout = true,
+     .steady_files = true},
 };
 const int n_scenarios = sizeof scenarios / sizeof scenarios[0];
 
@@ -263,6 +269,14 @@ static void make_llama2c(const char *path)
     ck_assert_int_eq(fclose(f), 0);
 }
 
+static void make_saved_text(void)
+{
+    struct ran r;
+    run_program(&r, "generate model.gguf -p abc -n 3 --seed 1 --save-state text.saved -q", NULL,
+                NULL);
+    expect_success(&r);
+}
+
 static void make_inputs(void)
 {
     struct checkpoint_shape other = shape;
@@ -280,6 +294,7 @@ static void make_inputs(void)
         1);
     write_text("text.txt", "a text of some words, and of other words; ", 2);
     write_text("calib.txt", "whether 'tis nobler in the mind to suffer ", 2);
+    make_saved_text();
 }
 
 /* Of a run that ended after its first step: the first two renames, OUT and its state, succeed. */
@@ -460,6 +475,16 @@ static bool is_of_training(int i, const struct content *c)
     return opens;
 }
 
+/* An interrupted text is saved as far as it came. */
+static bool goes_on(const char *path)
+{
+    struct ran r;
+    char line[128];
+    snprintf(line, sizeof line, "generate model.gguf --load-state %s -n 1 -q", path);
+    run_program(&r, line, NULL, NULL);
+    return r.code == STATUS_OK;
+}
+
 static void expect_outputs_whole(const char *where)
 {
     for (int i = 0; i < SCENARIO_FILES && current->outputs[i]; i++) {
@@ -467,6 +492,8 @@ static void expect_outputs_whole(const char *where)
         bool good = same(&now, &olds[i]) || same(&now, &news[i]);
         if (!good && now.bytes && current->trains)
             good = is_of_training(i, &now);
+        else if (!good && now.bytes && strstr(current->outputs[i], ".saved"))
+            good = goes_on(current->outputs[i]);
         else if (!good && now.bytes && !current->steady_files)
             good = is_whole(current->outputs[i], &now);
         ck_assert_msg(good, "%s: %s is neither the old file nor the new one", where,

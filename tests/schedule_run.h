@@ -219,6 +219,16 @@ static inline enum status open_run(struct schedule_run *r, const struct schedule
     return schedule_create(&r->schedule, e);
 }
 
+static inline void close_run(struct schedule_run *r)
+{
+    schedule_free(&r->schedule);
+    drafter_free(&r->drafter);
+    sampler_free(r->sampler);
+    session_free(r->guesses);
+    session_free(r->session);
+    pool_free(r->pool);
+}
+
 /* Decodes all texts one way. */
 static inline enum status run_schedule(const struct schedule_texts *t,
                                        const struct schedule_ways *w, struct schedule_seen *seen,
@@ -236,12 +246,7 @@ static inline enum status run_schedule(const struct schedule_texts *t,
     seen->n_steps = r.schedule.times.n_steps;
     seen->n_decoded = r.schedule.times.n_decoded;
     seen->n_shifts = r.schedule.times.n_shifts;
-    schedule_free(&r.schedule);
-    drafter_free(&r.drafter);
-    sampler_free(r.sampler);
-    session_free(r.guesses);
-    session_free(r.session);
-    pool_free(r.pool);
+    close_run(&r);
     free(r.client.prompt_logits);
     return s;
 }

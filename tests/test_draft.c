@@ -1,10 +1,10 @@
 /* Drafts change no bit of what a schedule gives its client: random combinations of models, options,
  * threads, batches and drafts against the same without a draft. */
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/rng.h"
+#include "faults.h"
 #include "model/checkpoint.h"
 #include "model/derived.h"
 #include "schedule_run.h"
@@ -155,30 +155,37 @@ static struct schedule_ways choose_ways(struct rng *r)
                                   .block = (int)ONE_OF(r, 0, 0, 1, 3, 7, 16)};
 }
 
+static struct schedule_texts texts; /* large; each test is a process */
+
+/* All of them one way. */
+static struct schedule_seen see(const struct schedule_ways *ways)
+{
+    struct schedule_seen seen;
+    struct err e = {""};
+    ck_assert_msg(run_schedule(&texts, ways, &seen, &e) == STATUS_OK, "%s", e.text);
+    return seen;
+}
+
 START_TEST(texts_are_the_same)
 {
     struct checkpoint c = open_checkpoint(paths[_i % N_PATHS]);
-    struct schedule_texts *texts = malloc(sizeof *texts);
-    struct schedule_seen plain, drafted;
-    struct err e = {""};
     struct rng r;
     rng_seed(&r, 1, (uint64_t)_i);
-    choose_texts(texts, &c, &r);
+    choose_texts(&texts, &c, &r);
     struct schedule_ways ways = choose_ways(&r);
-    ck_assert_msg(run_schedule(texts, &ways, &plain, &e) == STATUS_OK, "%s", e.text);
+    const struct schedule_seen plain = see(&ways);
     ways = choose_ways(&r);
     ways.drafts = true;
     ways.draft_n = (int)ONE_OF(&r, 1, 2, 3, 5, 8, 32);
     ways.fixed = below(&r, 4) != 0;
     struct model *own = choose_draft(c.model, &r, &ways.draft);
-    ck_assert_msg(run_schedule(texts, &ways, &drafted, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(same_texts(&plain, &drafted, texts->n_texts), "%s: other texts",
+    const struct schedule_seen drafted = see(&ways);
+    ck_assert_msg(same_texts(&plain, &drafted, texts.n_texts), "%s: other texts",
                   paths[_i % N_PATHS]);
     ck_assert_uint_eq(plain.n_drafted, 0);
     ck_assert_uint_le(drafted.n_right, drafted.n_drafted);
     ck_assert_uint_eq(drafted.n_decoded, drafted.n_steps + drafted.n_right);
     model_free(own);
-    free(texts);
     checkpoint_close(&c);
 }
 END_TEST
@@ -198,35 +205,31 @@ START_TEST(a_shift_is_a_new_prompt)
 {
     struct checkpoint c = open_checkpoint(paths[_i]);
     struct schedule_client client = run_client;
-    struct schedule_texts *t = calloc(1, sizeof *t);
-    struct schedule_seen seen;
-    struct err e = {""};
     const struct schedule_ways ways = {.n_places = 1, .n_threads = 1, .client = &client};
     client.made = keep_token;
-    *t = (struct schedule_texts){.model = c.model,
-                                 .tokenizer = c.tokenizer,
-                                 .sampler = {.temperature = 0, .top_p = 1, .repeat_penalty = 1},
-                                 .n_ctx = 16,
-                                 .n_texts = 1,
-                                 .n = {14 + 2},
-                                 .n_prompt = {3},
-                                 .prompts = {{5, 6, 7}},
-                                 .shifts = true,
-                                 .n_keep = 2,
-                                 .ignore_eos = true};
-    ck_assert_msg(run_schedule(t, &ways, &seen, &e) == STATUS_OK, "%s", e.text);
+    texts = (struct schedule_texts){.model = c.model,
+                                    .tokenizer = c.tokenizer,
+                                    .sampler = {.temperature = 0, .top_p = 1, .repeat_penalty = 1},
+                                    .n_ctx = 16,
+                                    .n_texts = 1,
+                                    .n = {14 + 2},
+                                    .n_prompt = {3},
+                                    .prompts = {{5, 6, 7}},
+                                    .shifts = true,
+                                    .n_keep = 2,
+                                    .ignore_eos = true};
+    struct schedule_seen seen = see(&ways);
     ck_assert_uint_eq(seen.n_shifts, 1);
     ck_assert_int_eq(seen.n_made[0], 16);
     ck_assert_int_eq(seen.end[0], END_LENGTH);
     const int32_t first = made_tokens[14], second = made_tokens[15];
-    memcpy(t->prompts[0] + 2, made_tokens + 6, 8 * sizeof *made_tokens); /* the last of 3 + 14 */
-    t->n_prompt[0] = 2 + 8;
-    t->n[0] = 2;
-    ck_assert_msg(run_schedule(t, &ways, &seen, &e) == STATUS_OK, "%s", e.text);
+    memcpy(texts.prompts[0] + 2, made_tokens + 6, 8 * sizeof *made_tokens); /* the last of 3 + 14 */
+    texts.n_prompt[0] = 2 + 8;
+    texts.n[0] = 2;
+    seen = see(&ways);
     ck_assert_uint_eq(seen.n_shifts, 0);
     ck_assert_int_eq(made_tokens[0], first);
     ck_assert_int_eq(made_tokens[1], second);
-    free(t);
     checkpoint_close(&c);
 }
 END_TEST
@@ -234,9 +237,9 @@ END_TEST
 /* --- what drafts are worth ------------------------------------------------------------------- */
 
 /* One text of n tokens after a prompt. */
-static void one_text(struct schedule_texts *t, const struct checkpoint *c, int n)
+static void one_text(const struct checkpoint *c, int n)
 {
-    *t = (struct schedule_texts){
+    texts = (struct schedule_texts){
         .model = c->model,
         .tokenizer = c->tokenizer,
         .sampler = {.temperature = 1, .top_p = 1, .repeat_penalty = 1.2, .repeat_last_n = 16},
@@ -249,28 +252,26 @@ static void one_text(struct schedule_texts *t, const struct checkpoint *c, int n
         .ignore_eos = true};
 }
 
+/* With n tokens drafted, by a model or a lookup (NULL). */
+static struct schedule_seen see_drafted(const struct model *draft, int n)
+{
+    const struct schedule_ways ways = {
+        .n_places = 1, .n_threads = 1, .drafts = true, .draft = draft, .draft_n = n, .fixed = true};
+    return see(&ways);
+}
+
 /* The model is right about itself: it draws with the same numbers. 1 + 41 tokens, of which the
  * first needs no step, are ceil(41 / (k + 1)) steps. */
 START_TEST(the_model_itself_is_always_right)
 {
     struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
-    struct schedule_texts *t = malloc(sizeof *t);
-    struct schedule_seen seen;
-    struct err e = {""};
-    one_text(t, &c, 42);
+    one_text(&c, 42);
     for (int k = 1; k <= 8; k++) {
-        const struct schedule_ways ways = {.n_places = 1,
-                                           .n_threads = 1,
-                                           .drafts = true,
-                                           .draft = c.model,
-                                           .draft_n = k,
-                                           .fixed = true};
-        ck_assert_int_eq(run_schedule(t, &ways, &seen, &e), STATUS_OK);
+        const struct schedule_seen seen = see_drafted(c.model, k);
         ck_assert_uint_eq(seen.n_right, seen.n_drafted);
         ck_assert_uint_eq(seen.n_steps, (uint64_t)(41 + k) / (uint64_t)(k + 1));
         ck_assert_uint_eq(seen.n_decoded, 41);
     }
-    free(t);
     checkpoint_close(&c);
 }
 END_TEST
@@ -280,18 +281,13 @@ END_TEST
 START_TEST(the_same_numbers_are_drawn)
 {
     struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
-    struct schedule_texts *t = malloc(sizeof *t);
-    struct schedule_seen seen;
     struct model *own;
     struct err e = {""};
-    one_text(t, &c, 200);
+    one_text(&c, 200);
     ck_assert_int_eq(derived_create_packed(c.model, STORAGE_Q4_0, NULL, &own, &e), STATUS_OK);
-    const struct schedule_ways ways = {
-        .n_places = 1, .n_threads = 1, .drafts = true, .draft = own, .draft_n = 1, .fixed = true};
-    ck_assert_int_eq(run_schedule(t, &ways, &seen, &e), STATUS_OK);
+    const struct schedule_seen seen = see_drafted(own, 1);
     ck_assert_uint_gt(seen.n_right * 10, seen.n_drafted * 7);
     model_free(own);
-    free(t);
     checkpoint_close(&c);
 }
 END_TEST
@@ -300,17 +296,11 @@ END_TEST
 START_TEST(lookup_follows_a_circle)
 {
     struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
-    struct schedule_texts *t = malloc(sizeof *t);
-    struct schedule_seen seen;
-    struct err e = {""};
-    one_text(t, &c, 240);
-    t->sampler.temperature = 0;
-    t->sampler.repeat_penalty = 1;
-    const struct schedule_ways ways = {
-        .n_places = 1, .n_threads = 1, .drafts = true, .draft_n = 4, .fixed = true};
-    ck_assert_int_eq(run_schedule(t, &ways, &seen, &e), STATUS_OK);
+    one_text(&c, 240);
+    texts.sampler.temperature = 0;
+    texts.sampler.repeat_penalty = 1;
+    const struct schedule_seen seen = see_drafted(NULL, 4);
     ck_assert_uint_gt(3 * seen.n_decoded, 4 * seen.n_steps);
-    free(t);
     checkpoint_close(&c);
 }
 END_TEST
@@ -318,45 +308,11 @@ END_TEST
 /* --- memory ---------------------------------------------------------------------------------- */
 
 /* Calls that took memory, from the first token of a text to its last. */
-static atomic_long n_taken;
 static long taken_first, taken_last;
-
-void *__real_malloc(size_t n);
-void *__wrap_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_realloc(void *p, size_t n);
-void *__real_aligned_alloc(size_t alignment, size_t n);
-void *__wrap_aligned_alloc(size_t alignment, size_t n);
-
-void *__wrap_malloc(size_t n)
-{
-    n_taken++;
-    return __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    n_taken++;
-    return __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    n_taken++;
-    return __real_realloc(p, n);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t n)
-{
-    n_taken++;
-    return __real_aligned_alloc(alignment, n);
-}
 
 static enum status count_made(void *arg, const struct place *p, const struct made *m, struct err *e)
 {
-    taken_last = n_taken;
+    taken_last = faults_report()->calls[FAULT_MEMORY];
     if (p->n_made == 0)
         taken_first = taken_last;
     return run_made(arg, p, m, e);
@@ -366,11 +322,8 @@ static enum status count_made(void *arg, const struct place *p, const struct mad
 START_TEST(stepping_takes_no_memory)
 {
     struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
-    struct schedule_texts *t = malloc(sizeof *t);
     struct schedule_client counting = run_client;
-    struct schedule_seen seen;
-    struct err e = {""};
-    one_text(t, &c, 100);
+    one_text(&c, 100);
     counting.made = count_made;
     const struct schedule_ways ways = {.n_places = 1,
                                        .n_threads = 2,
@@ -378,11 +331,12 @@ START_TEST(stepping_takes_no_memory)
                                        .draft = _i == 2 ? c.model : NULL,
                                        .draft_n = 4,
                                        .client = &counting};
-    ck_assert_int_eq(run_schedule(t, &ways, &seen, &e), STATUS_OK);
+    faults_arm(&(struct fault_plan){.error = 0});
+    const struct schedule_seen seen = see(&ways);
+    faults_disarm();
     ck_assert_int_eq(seen.n_made[0], 100);
     ck_assert_int_gt(taken_first, 0);
     ck_assert_int_eq(taken_last, taken_first);
-    free(t);
     checkpoint_close(&c);
 }
 END_TEST
@@ -391,25 +345,17 @@ END_TEST
 START_TEST(a_draft_of_nans_is_left_out)
 {
     struct checkpoint c = open_checkpoint("tests/data/golden/gqa.gguf");
-    struct schedule_texts *t = malloc(sizeof *t);
-    struct schedule_seen plain, seen;
-    struct err e = {""};
     struct rng r;
     rng_seed(&r, 1, 1);
     struct model *bad = random_model(c.model, &r);
     float *gain = (float *)(uintptr_t)bad->w[ROLE_OUTPUT_NORM].norm.gain;
     gain[0] = NAN;
-    one_text(t, &c, 9);
-    struct schedule_ways ways = {.n_places = 1, .n_threads = 1};
-    ck_assert_int_eq(run_schedule(t, &ways, &plain, &e), STATUS_OK);
-    ways.drafts = ways.fixed = true;
-    ways.draft = bad;
-    ways.draft_n = 3;
-    ck_assert_int_eq(run_schedule(t, &ways, &seen, &e), STATUS_OK);
+    one_text(&c, 9);
+    const struct schedule_ways ways = {.n_places = 1, .n_threads = 1};
+    const struct schedule_seen plain = see(&ways), seen = see_drafted(bad, 3);
     ck_assert(same_texts(&plain, &seen, 1));
     ck_assert_uint_eq(seen.n_drafted, 0);
     model_free(bad);
-    free(t);
     checkpoint_close(&c);
 }
 END_TEST
@@ -417,6 +363,7 @@ END_TEST
 int main(void)
 {
     Suite *s = suite_create("draft");
+    faults_create();
     TCase *same = tcase_create("same");
     tcase_set_timeout(same, 120);
     tcase_add_loop_test(same, texts_are_the_same, 0, COMBINATIONS);

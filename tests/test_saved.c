@@ -90,16 +90,6 @@ static void open_talk(struct talk *t)
     t->run.schedule.arg = &t->asked;
 }
 
-static void close_talk(struct talk *t)
-{
-    schedule_free(&t->run.schedule);
-    drafter_free(&t->run.drafter);
-    sampler_free(t->run.sampler);
-    session_free(t->run.guesses);
-    session_free(t->run.session);
-    pool_free(t->run.pool);
-}
-
 static struct talk *start_talk(const char *path)
 {
     struct talk *t = calloc(1, sizeof *t);
@@ -172,20 +162,20 @@ static void compare_parts(struct talk *t)
     open_talk(t);
     make(t, FIRST + SECOND, false, NULL, 0);
     whole = t->asked;
-    close_talk(t);
+    close_run(&t->run);
     open_talk(t);
     make(t, FIRST, false, NULL, 0);
     save(t, temporary());
     ck_assert_int_eq(t->asked.n, FIRST);
     ck_assert_mem_eq(t->asked.made, whole.made, FIRST * sizeof *whole.made);
-    close_talk(t);
+    close_run(&t->run);
     open_talk(t);
     load(t, temporary());
     make(t, SECOND, true, NULL, 0);
     ck_assert_int_eq(t->asked.n, whole.n - FIRST);
     ck_assert_mem_eq(t->asked.made, whole.made + FIRST, (size_t)t->asked.n * sizeof *whole.made);
     ck_assert_int_eq(t->asked.end, whole.end);
-    close_talk(t);
+    close_run(&t->run);
     unlink(temporary());
 }
 
@@ -229,7 +219,7 @@ START_TEST(what_is_said_is_a_prompt)
     make(t, 0, true, NULL, 0);
     make(t, FIRST, true, said, SAID);
     const struct asked parts = t->asked;
-    close_talk(t);
+    close_run(&t->run);
     int32_t all[PROMPT + FIRST + SAID];
     memcpy(all, t->texts.prompts[0], PROMPT * sizeof *all);
     memcpy(all + PROMPT, parts.made, FIRST * sizeof *all);
@@ -242,7 +232,27 @@ START_TEST(what_is_said_is_a_prompt)
     ck_assert_int_eq(schedule_run(&t->run.schedule, &e), STATUS_OK);
     ck_assert_int_eq(parts.n, 2 * FIRST);
     ck_assert_mem_eq(t->asked.made, parts.made + FIRST, FIRST * sizeof *all);
-    close_talk(t);
+    close_run(&t->run);
+    end_talk(t);
+}
+END_TEST
+
+/* What is said behind a full context is a prompt; the tokens that it leaves are fed again. */
+START_TEST(a_shift_for_what_is_said_is_counted)
+{
+    const int32_t said[] = {2, 4, 1};
+    struct talk *t = start_talk(paths[0]);
+    t->texts.n_ctx = PROMPT + FIRST + 2;
+    t->texts.shifts = true;
+    t->texts.n_keep = 2;
+    open_talk(t);
+    make(t, FIRST, false, NULL, 0);
+    make(t, 1, true, said, 3);
+    const struct schedule_times *times = &t->run.schedule.times;
+    ck_assert_uint_eq(times->n_shifts, 1);
+    ck_assert_uint_eq(times->n_fed_again, (PROMPT + FIRST + 2) / 2 - 3);
+    ck_assert_uint_eq(times->n_prefilled - times->n_fed_again, PROMPT + 3);
+    close_run(&t->run);
     end_talk(t);
 }
 END_TEST
@@ -271,7 +281,7 @@ static struct image make_image(void)
 
 static void free_image(struct image *i)
 {
-    close_talk(i->talk);
+    close_run(&i->talk->run);
     end_talk(i->talk);
     free(i->bytes);
 }
@@ -340,7 +350,7 @@ static const struct {
     {6, 6, STATUS_BAD_FILE, "bytes, found"},
     {7, UINT64_MAX / 4, STATUS_BAD_FILE, "it claims"},
     {7, 5, STATUS_BAD_FILE, "bytes, found"},
-    {9, 2, STATUS_BAD_FILE, "it claims"},
+    {9, 2, STATUS_BAD_FILE, "odd increment, found 2"},
     {10, 2, STATUS_BAD_FILE, "checksum"},
 };
 
@@ -385,6 +395,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, two_parts_are_one_text, 0, N_PATHS);
     tcase_add_loop_test(t, what_is_said_is_a_prompt, 0, N_PATHS);
+    tcase_add_test(t, a_shift_for_what_is_said_is_counted);
     tcase_add_test(t, every_length_is_refused);
     tcase_add_test(t, every_bit_is_checked);
     tcase_add_loop_test(t, a_bent_field_is_named, 0, (int)(sizeof bent / sizeof *bent));

@@ -10,6 +10,7 @@
 #include "cli/descriptor.h"
 #include "cli/notice.h"
 #include "cli/numbers.h"
+#include "model/cost.h"
 #include "model/derived.h"
 #include "json/write.h"
 
@@ -178,7 +179,7 @@ static enum status start_session(struct generate_draft *d, const struct runtime 
     d->drafter.session = d->session;
     d->drafter.n_shared = params.n_shared;
     d->drafter.cost =
-        (double)derived_bytes_read(model) / (double)derived_bytes_read(r->checkpoint.model);
+        (double)cost_model_bytes(model) / (double)cost_model_bytes(r->checkpoint.model);
     return STATUS_OK;
 }
 

@@ -11,8 +11,8 @@
 #include "compute/kernels_machine.h"
 #include "compute/kernels_matmul.h"
 
-MATMUL_OF(dot_matmul_q8_0, STORAGE_Q8_0)
-MATMUL_OF(dot_matmul_q4_0, STORAGE_Q4_0)
+MATMUL_OF(extern, dot_matmul_q8_0, STORAGE_Q8_0)
+MATMUL_OF(extern, dot_matmul_q4_0, STORAGE_Q4_0)
 
 float dot_rounds(long rounds)
 {

@@ -207,8 +207,8 @@ ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, 
 
 /* A function for each storage: together they would have a frame that no thread's stack has room for
  * where nothing is optimised. */
-#define MATMUL_OF(name, storage)                                                                   \
-    __attribute__((noinline)) void name(const struct matmul *m, int begin, int end)                \
+#define MATMUL_OF(linkage, name, storage)                                                          \
+    linkage __attribute__((noinline)) void name(const struct matmul *m, int begin, int end)        \
     {                                                                                              \
         matmul_storage(m, storage, begin, end);                                                    \
     }

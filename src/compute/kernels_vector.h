@@ -168,10 +168,11 @@ static void vector_from_f16(float *out, const uint16_t *x, size_t n)
 
 /* --- products -------------------------------------------------------------------------------- */
 
-static MATMUL_OF(matmul_f32, STORAGE_F32) static MATMUL_OF(matmul_f16, STORAGE_F16) static MATMUL_OF(
-    matmul_bf16, STORAGE_BF16) static MATMUL_OF(matmul_q8_0,
-                                                STORAGE_Q8_0) static MATMUL_OF(matmul_q4_0,
-                                                                               STORAGE_Q4_0)
+MATMUL_OF(static, matmul_f32, STORAGE_F32)
+MATMUL_OF(static, matmul_f16, STORAGE_F16)
+MATMUL_OF(static, matmul_bf16, STORAGE_BF16)
+MATMUL_OF(static, matmul_q8_0, STORAGE_Q8_0)
+MATMUL_OF(static, matmul_q4_0, STORAGE_Q4_0)
 
 #define VECTOR_MATMUL(name, q8_0, q4_0)                                                            \
     static void name(const struct matmul *m, int panel_begin, int panel_end)                       \
@@ -183,7 +184,7 @@ static MATMUL_OF(matmul_f32, STORAGE_F32) static MATMUL_OF(matmul_f16, STORAGE_F
         matmul_check(m, panel_begin, panel_end);                                                   \
         by_storage[m->w->storage](m, panel_begin, panel_end);                                      \
     }
-    VECTOR_MATMUL(vector_matmul, matmul_q8_0, matmul_q4_0)
+VECTOR_MATMUL(vector_matmul, matmul_q8_0, matmul_q4_0)
 
 /* --- the tables ------------------------------------------------------------------------------ */
 
@@ -194,8 +195,8 @@ static MATMUL_OF(matmul_f32, STORAGE_F32) static MATMUL_OF(matmul_f16, STORAGE_F
     .merge = vector_merge, .to_f16 = vector_to_f16, .from_f16 = vector_from_f16,                   \
     .read = vector_read, .fma = vector_fma
 
-        const struct kernels VECTOR_TABLE = {VECTOR_KERNELS, .name = VECTOR_NAME,
-                                             .matmul = vector_matmul, .dot = vector_dot};
+const struct kernels VECTOR_TABLE = {VECTOR_KERNELS, .name = VECTOR_NAME, .matmul = vector_matmul,
+                                     .dot = vector_dot};
 
 #ifdef VECTOR_DOT_TABLE
 VECTOR_MATMUL(vector_dot_matmul, dot_matmul_q8_0, dot_matmul_q4_0)

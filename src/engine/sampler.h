@@ -14,8 +14,7 @@
  * Decoding"); a walk along the sorted probabilities does not: two likely tokens that change places
  * there change many draws. Drafts live on it (see draft.h).
  *
- * Equal
- * parameters, logits and history give equal picks on every machine. One sampler serves many
+ * Equal parameters, logits and history give equal picks on every machine. One sampler serves many
  * sequences, each with its own random stream and recent tokens, which are small; what a pick works
  * with is large and belongs to a thread. So different sequences may be picked for at once on
  * different threads. Picking allocates nothing.

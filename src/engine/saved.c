@@ -6,15 +6,12 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/siphash.h"
+#include "model/fingerprint.h"
 #include "model/pack.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "texts are written as they are");
 
 #define SAVED_VERSION 1
-
-/* Half of the checksum's key; the other is the hash so far. */
-#define SAVED_KEY 0x7361766564212121u
 
 struct header {
     char magic[8];
@@ -25,12 +22,6 @@ struct header {
 };
 
 static const char magic[8] = {'D', 'E', 'C', 'S', 'A', 'V', 'E', 'D'};
-
-static uint64_t hash_on(uint64_t hash, const void *bytes, size_t len)
-{
-    const uint64_t key[2] = {hash, SAVED_KEY};
-    return siphash(key, (struct text){bytes, len});
-}
 
 /* --- writing --------------------------------------------------------------------------------- */
 
@@ -44,7 +35,7 @@ static void put(struct saving *to, const void *bytes, size_t len)
 {
     if (len == 0)
         return;
-    to->hash = hash_on(to->hash, bytes, len);
+    to->hash = fingerprint_of(to->hash, bytes, len);
     file_writer_put(to->writer, bytes, len);
 }
 
@@ -161,11 +152,15 @@ static enum status check_counts(const struct header *h, const struct schedule *s
 {
     const uint64_t cap = (uint64_t)session_cap(s->session);
     if (h->n_text < 1 || h->n_text > (uint64_t)CONFIG_MAX_CTX + 1 || h->n_cached > h->n_text ||
-        h->n_recent > CONFIG_MAX_CTX || !(h->stream.increment & 1))
+        h->n_recent > CONFIG_MAX_CTX)
         return err_set(e, STATUS_BAD_FILE,
                        "%s: damaged: it claims %" PRIu64 " tokens, %" PRIu64
                        " of them in the cache, %" PRIu64 " recent",
                        path, h->n_text, h->n_cached, h->n_recent);
+    if (!(h->stream.increment & 1))
+        return err_set(e, STATUS_BAD_FILE,
+                       "%s: damaged: expected random numbers with an odd increment, found %" PRIu64,
+                       path, h->stream.increment);
     if (h->n_text > cap + 1 || h->n_cached > cap)
         return err_set(e, STATUS_USAGE,
                        "%s: it has %" PRIu64 " tokens, the context only %" PRIu64 ": raise -c",
@@ -189,16 +184,16 @@ static struct parts parts_of(const struct header *h, const unsigned char *bytes)
 
 static uint64_t hash_span(uint64_t hash, const unsigned char *begin, const unsigned char *end)
 {
-    return begin < end ? hash_on(hash, begin, (size_t)(end - begin)) : hash;
+    return begin < end ? fingerprint_of(hash, begin, (size_t)(end - begin)) : hash;
 }
 
 static enum status check_hash(const struct parts *p, const char *path, struct err *e)
 {
-    uint64_t stored, hash = hash_on(0, p->header, sizeof *p->header);
+    uint64_t stored, hash = fingerprint_of(0, p->header, sizeof *p->header);
     hash = hash_span(hash, p->text, p->recent);
     hash = hash_span(hash, p->recent, p->positions);
     for (const unsigned char *at = p->positions; at < p->end; at += p->header->position_bytes)
-        hash = hash_on(hash, at, (size_t)p->header->position_bytes);
+        hash = fingerprint_of(hash, at, (size_t)p->header->position_bytes);
     memcpy(&stored, p->end, sizeof stored);
     if (hash != stored)
         return err_set(e, STATUS_BAD_FILE, "%s: damaged: its checksum is not that of its content",
@@ -240,6 +235,7 @@ static void restore(const struct parts *from, struct schedule *s, struct place *
     sampler_set_stream(s->sampler, p->sequence, h->stream);
     memcpy(p->text, from->text, (size_t)h->n_text * sizeof *p->text);
     p->len = (int)h->n_text;
+    p->n_again = 0;
 }
 
 enum status saved_take(const void *bytes, size_t len, const char *path, struct schedule *s,

@@ -13,7 +13,7 @@
  *     i32 text [n_text]              the tokens of its positions; the last may not be fed yet
  *     i32 recent [n_recent]          what the sampler remembers, the oldest first
  *     n_cached positions
- *     u64 hash of all before
+ *     u64 hash of all before, part by part and position by position: see model/fingerprint.h
  */
 #ifndef DECODE_ENGINE_SAVED_H
 #define DECODE_ENGINE_SAVED_H

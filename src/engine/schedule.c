@@ -52,10 +52,10 @@ void schedule_free(struct schedule *s)
 
 /* --- texts begin ----------------------------------------------------------------------------- */
 
-/* The place's tokens are to be fed, from this one on. */
-static void fill_from(struct schedule *s, struct place *p, int position)
+/* The place's tokens are to be fed, but for those in the cache. */
+static void fill_place(struct schedule *s, struct place *p)
 {
-    p->n_fed = position;
+    p->n_fed = session_len(s->session, p->sequence);
     p->fills = true;
     s->prefills[s->n_prefills++] = p;
 }
@@ -99,6 +99,17 @@ static void start_text(struct schedule *s, struct place *p)
     sampler_reset(s->sampler, p->sequence, r->seed, r->stream);
     memcpy(p->text, r->tokens, (size_t)r->n_tokens * sizeof *p->text);
     p->len = r->n_tokens;
+    p->n_again = 0;
+}
+
+/* Of the text stay the first tokens and the last n; these are to be fed behind those again. */
+static void cut_text(struct schedule *s, struct place *p, int n)
+{
+    memmove(p->text + s->n_keep, p->text + p->len - n, (size_t)n * sizeof *p->text);
+    p->len = s->n_keep + n;
+    p->n_again = p->len;
+    session_rewind(s->session, p->sequence, s->n_keep);
+    s->times.n_shifts++;
 }
 
 /* Its text goes on; where there is no room left it is shifted first, as while it is made. At least
@@ -106,21 +117,15 @@ static void start_text(struct schedule *s, struct place *p)
 static void extend_text(struct schedule *s, struct place *p)
 {
     const struct request *r = &p->request;
-    const int cap = session_cap(s->session), half = last_half(cap);
-    int valid = session_len(s->session, p->sequence);
+    const int cap = session_cap(s->session);
     assert(!r->logits && p->len >= 1 && r->n_tokens <= schedule_room(s, p->sequence));
-    valid = valid < p->len ? valid : p->len; /* drafted tokens may stand behind it */
-    if (p->len + r->n_tokens > cap) {
-        const int kept = half - r->n_tokens;
-        memmove(p->text + s->n_keep, p->text + p->len - kept, (size_t)kept * sizeof *p->text);
-        p->len = s->n_keep + kept;
-        valid = valid < s->n_keep ? valid : s->n_keep;
-        s->times.n_shifts++;
-    }
+    if (p->len + r->n_tokens > cap)
+        cut_text(s, p, last_half(cap) - r->n_tokens);
+    session_rewind(s->session, p->sequence, p->len); /* drafted tokens may stand behind it */
     if (r->n_tokens > 0)
         memcpy(p->text + p->len, r->tokens, (size_t)r->n_tokens * sizeof *p->text);
     p->len += r->n_tokens;
-    session_rewind(s->session, p->sequence, valid < p->len ? valid : p->len - 1);
+    session_rewind(s->session, p->sequence, p->len - 1);
 }
 
 static enum status begin_text(struct schedule *s, struct place *p, struct err *e)
@@ -139,7 +144,7 @@ static enum status begin_text(struct schedule *s, struct place *p, struct err *e
     p->logprob = 0;
     p->logits = r->logits;
     if (!r->logits)
-        fill_from(s, p, r->goes_on ? session_len(s->session, p->sequence) : 0);
+        fill_place(s, p);
     p->busy = true;
     s->n_busy++;
     return STATUS_OK;
@@ -220,12 +225,11 @@ static enum status draft_tokens(struct schedule *s, struct round *round, struct 
     int n = 0;
     for (int i = 0; i < s->n_places; i++) {
         const struct place *p = &s->places[i];
+        const int left = tokens_left(s, p);
         if (decodes(p))
-            s->wants[n++] = (struct draft_want){i, tokens_left(s, p) - 1};
+            s->wants[n++] =
+                (struct draft_want){i, (left < s->n_together ? left : s->n_together) - 1};
     }
-    for (int i = 0; i < n; i++)
-        if (s->wants[i].most >= s->n_together)
-            s->wants[i].most = s->n_together - 1;
     if (n > 0)
         TRY(drafter_propose(s->drafter, s->wants, n, n, e));
     round->prompts_ns += s->drafter->feed_ns - fed;
@@ -262,13 +266,13 @@ static void put_decoding_rows(struct schedule *s, struct round *round)
 /* Rows of a prompt from row n on, up to `end`; returns the row behind them. */
 static int put_prompt_rows(struct schedule *s, struct place *p, int n, int end)
 {
-    const int begin = n;
-    for (; n < end && p->n_fed < p->len; n++, p->n_fed++)
+    for (; n < end && p->n_fed < p->len; n++, p->n_fed++) {
         s->rows[n] = (struct batch_row){.token = p->text[p->n_fed],
                                         .sequence = p->sequence,
                                         .position = p->n_fed,
                                         .wants_logits = p->n_fed == p->len - 1};
-    s->times.n_fed_again += p->n_made > 0 ? (uint64_t)(n - begin) : 0;
+        s->times.n_fed_again += p->n_fed < p->n_again;
+    }
     return n;
 }
 
@@ -374,15 +378,11 @@ static void follow_draft(struct schedule *s, struct place *p)
 /* Nothing is drafted here: a text's last token of a context has none behind it. */
 static void shift_text(struct schedule *s, struct place *p)
 {
-    const int half = last_half(session_cap(s->session));
-    memmove(p->text + s->n_keep, p->text + p->len - half, (size_t)half * sizeof *p->text);
-    p->len = s->n_keep + half;
+    cut_text(s, p, last_half(session_cap(s->session)));
     p->logits = NULL;
-    session_rewind(s->session, p->sequence, s->n_keep);
     if (s->drafter)
         drafter_begin(s->drafter, p->sequence, p->text, p->len);
-    fill_from(s, p, s->n_keep);
-    s->times.n_shifts++;
+    fill_place(s, p);
 }
 
 static enum status take_pick(struct schedule *s, struct place *p, struct err *e)

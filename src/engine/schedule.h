@@ -65,6 +65,7 @@ struct place {
     int len;
     int n_fed;           /* of them, while they are fed as a prompt is */
     bool fills;          /* they are */
+    int n_again;         /* of them those that had been fed before a shift */
     const float *logits; /* not yet picked from; NULL: none */
     struct stream stream;
     enum status picked;

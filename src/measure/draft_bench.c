@@ -137,15 +137,17 @@ static enum status run_turn(struct turn *t, const struct draft_way *way, struct 
 
 /* --- what is predicted ----------------------------------------------------------------------- */
 
-/* The median time of a step of `each` rows of every sequence at a depth; 0: there is no room. */
+/* The median time of a step of `each` rows of every sequence at a depth, for which there is room.
+ */
 static enum status time_step(struct session *s, int n_sequences, int depth, int each,
                              const struct draft_bench_spec *spec, uint64_t *ns, struct err *e)
 {
     const size_t n = (size_t)n_sequences * (size_t)each;
+    const size_t bytes = n * (size_t)spec->n_vocab * sizeof(float);
     struct batch_row *rows = calloc(n, sizeof *rows);
-    float *logits = malloc(n * (size_t)spec->n_vocab * sizeof *logits);
+    float *logits = malloc(bytes);
     uint64_t times[TIMED_STEPS];
-    enum status status = rows && logits ? STATUS_OK : err_no_memory(e, "the steps", n);
+    enum status status = rows && logits ? STATUS_OK : err_no_memory(e, "the steps", bytes);
     *ns = 0;
     for (size_t i = 0; i < n && rows; i++)
         rows[i] = (struct batch_row){
@@ -168,7 +170,7 @@ static enum status time_step(struct session *s, int n_sequences, int depth, int 
     return STATUS_OK;
 }
 
-/* Of a way whose row has its counts; `one` is the time of a step without a draft. */
+/* Of a way whose row has its counts. */
 static enum status predict(const struct draft_bench_spec *spec, const struct drafter *d, int depth,
                            uint64_t n_steps, struct draft_row *row, struct err *e)
 {

@@ -26,12 +26,6 @@ static bool can_be_smaller(const struct packing *p, const struct matrix *w)
                        matrix_bytes(w->n_out, w->n_in, w->storage);
 }
 
-/* Matrices that stand one after the other: a head's each, or one. */
-static int count_matrices(const struct model *m, enum tensor_role role)
-{
-    return layout_weight(&m->config, role, 0).n_matrices;
-}
-
 static void pack_one(struct packing *p, enum tensor_role role, const struct weight *from,
                      struct weight *to)
 {
@@ -77,11 +71,12 @@ static void pack_all(struct packing *p)
 
 /* --- filling --------------------------------------------------------------------------------- */
 
-/* The thread's share of a weight's panels, in all its matrices. */
+/* The thread's share of a weight's panels, in all its matrices: a head's each, or one. */
 static void fill_one(const struct packing *p, enum tensor_role role, const struct weight *from,
                      const struct weight *to, int thread)
 {
-    const int n_out = to->matrix.n_out, n_matrices = count_matrices(p->from, role);
+    const int n_out = to->matrix.n_out;
+    const int n_matrices = layout_weight(&p->from->config, role, 0).n_matrices;
     int begin, end;
     if (to->matrix.panels == from->matrix.panels)
         return;
@@ -139,6 +134,7 @@ enum status derived_create_packed(const struct model *m, enum storage storage, s
     pack_all(&p);
     pool_run(pool, fill_share, &p);
     to->weights = arena;
+    to->tied = m->tied && to->w[ROLE_OUTPUT].matrix.panels == m->w[ROLE_OUTPUT].matrix.panels;
     *out = to;
     return STATUS_OK;
 }
@@ -154,20 +150,4 @@ enum status derived_create_cut(const struct model *m, int n_layers, struct model
     TRY(create_copy(m, out, e));
     (*out)->config.n_layers = n_layers;
     return STATUS_OK;
-}
-
-static uint64_t bytes_of(const struct model *model, enum tensor_role role, const struct weight *w)
-{
-    const struct matrix *m = &w->matrix;
-    const uint64_t n = (uint64_t)count_matrices(model, role);
-    return m->panels ? n * matrix_bytes(m->n_out, m->n_in, m->storage) : 0;
-}
-
-uint64_t derived_bytes_read(const struct model *m)
-{
-    uint64_t bytes = bytes_of(m, ROLE_OUTPUT, &m->w[ROLE_OUTPUT]);
-    for (int l = 0; l < m->config.n_layers; l++)
-        for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
-            bytes += bytes_of(m, role, &m->blocks[l].w[role]);
-    return bytes;
 }

@@ -22,7 +22,4 @@ enum status derived_create_packed(const struct model *m, enum storage storage, s
 enum status derived_create_cut(const struct model *m, int n_layers, struct model **out,
                                struct err *e);
 
-/* Bytes of weights that a token reads: all matrices but the embedding's. */
-uint64_t derived_bytes_read(const struct model *m);
-
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/session.h"
+#include "input.h"
 #include "model/model.h"
 #include "target.h"
 
@@ -18,20 +19,6 @@
 #define MAX_SEQUENCES 5
 #define MAX_ROWS      160
 #define MAX_TOKENS    700 /* of an input, so that none takes long */
-
-/* What is left of an input; zeros after its end. */
-struct bytes {
-    const uint8_t *at;
-    size_t left;
-};
-
-static int next_byte(struct bytes *b)
-{
-    if (b->left == 0)
-        return 0;
-    b->left--;
-    return *b->at++;
-}
 
 /* --- what is run ----------------------------------------------------------------------------- */
 
@@ -62,7 +49,6 @@ static const struct shape {
 };
 static const enum storage storages[] = {STORAGE_F32, STORAGE_Q8_0, STORAGE_F16, STORAGE_Q4_0};
 static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
-#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
 
 struct schedule {
     struct model *model;
@@ -119,16 +105,16 @@ static void create_sessions(struct schedule *c, enum storage cache, int block, b
         require(session_create(c->model, &one, NULL, &c->alone[i], &e) == STATUS_OK);
 }
 
-static struct schedule *create_schedule(struct bytes *b)
+static struct schedule *create_schedule(struct input *in)
 {
     struct schedule *c = calloc(1, sizeof *c);
     struct err e;
     require(c != NULL);
-    const int shape = next_byte(b), types = next_byte(b), sizes = next_byte(b);
-    const int shared = next_byte(b) << 8;
+    const int shape = next_byte(in), types = next_byte(in), sizes = next_byte(in);
+    const int shared = next_byte(in) << 8;
     create_model(c, shape % COUNT(shapes), types / 4 % COUNT(storages));
     c->n_sequences = 1 + sizes % MAX_SEQUENCES;
-    c->n_shared = (shared | next_byte(b)) % (N_CTX + 1);
+    c->n_shared = (shared | next_byte(in)) % (N_CTX + 1);
     require(pool_create(1 + (sizes >> 3 & 1), &c->pool, &e) == STATUS_OK);
     create_sessions(c, caches[types % 4 % COUNT(caches)], sizes >> 4 & 7, sizes >> 7);
     return c;
@@ -249,10 +235,10 @@ static void rewind_sequence(struct schedule *c, int sequence, int len)
 }
 
 /* A byte says what is done and with which sequence; some take another. */
-static void run_command(struct schedule *c, struct bytes *b)
+static void run_command(struct schedule *c, struct input *in)
 {
-    const int command = next_byte(b), sequence = (command >> 3) % c->n_sequences;
-    int more = next_byte(b);
+    const int command = next_byte(in), sequence = (command >> 3) % c->n_sequences;
+    int more = next_byte(in);
     switch (command & 7) {
     case 0: /* many rows, and logits of the last, or of all */
     case 1:
@@ -275,10 +261,10 @@ static void run_command(struct schedule *c, struct bytes *b)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct bytes b = {data, size};
-    struct schedule *c = create_schedule(&b);
-    while (b.left > 0 && c->n_tokens < MAX_TOKENS)
-        run_command(c, &b);
+    struct input in = {data, size};
+    struct schedule *c = create_schedule(&in);
+    while (in.left > 0 && c->n_tokens < MAX_TOKENS)
+        run_command(c, &in);
     run_step(c);
     free_schedule(c);
     return 0;
