@@ -376,6 +376,18 @@ static enum status run_to_end(const struct generate_options *o, struct generate_
     return g->schedule.interrupted ? STATUS_INTERRUPTED : STATUS_OK;
 }
 
+/* A session may come to its end without a text. */
+static enum status save_at_end(const struct generate_options *o, struct generate_state *state,
+                               struct err *e)
+{
+    if (!o->state.save || state->generation->out->failed)
+        return STATUS_OK;
+    if (generate_state_len(state) > 0)
+        return generate_state_save(state, o->state.save, e);
+    say(&o->common, "there is no text to save in %.200s", o->state.save);
+    return STATUS_OK;
+}
+
 static enum status generate_texts(const struct generate_options *o, struct runtime *r, int ctx,
                                   struct generate_draft *draft, struct generation *g, struct err *e)
 {
@@ -389,8 +401,7 @@ static enum status generate_texts(const struct generate_options *o, struct runti
         run_to_end(o, &state, context_advice(&r->checkpoint.model->config, ctx), e);
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         return s;
-    if (o->state.save && !g->out->failed)
-        TRY(generate_state_save(&state, o->state.save, e));
+    TRY(save_at_end(o, &state, e));
     generate_report(g, r, g->seed);
     return s;
 }

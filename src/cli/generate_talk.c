@@ -35,9 +35,6 @@ static enum status answer(struct talk *t, struct err *e)
     if (!signals_forgive() && g->schedule.interrupted)
         return STATUS_INTERRUPTED;
     t->over = g->out->failed;
-    g->goes_on = true;
-    g->echo = false;
-    g->n_before += (uint64_t)g->n_tokens + (uint64_t)g->last_made;
     return STATUS_OK;
 }
 
