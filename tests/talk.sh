@@ -66,6 +66,20 @@ refused 2 "another model" --load-state "$dir/state" --without 0.0
 refused 3 "expected a saved text" --load-state tests/cli.sh
 refused 3 "$dir/none" --load-state "$dir/none"
 refused 1 "none/state" -p x --save-state "$dir/none/state"
+shipped=$model
+model=$dir/m.gguf
+cp "$shipped" "$model"
+ln -s m.gguf "$dir/link"
+echo a text >"$dir/text"
+for spared in "m.gguf:the checkpoint" "link:the checkpoint" "text:the text" "draft:the draft"; do
+    cp "$shipped" "$dir/draft"
+    refused 2 "--save-state: '$dir/${spared%:*}' is ${spared#*:} itself" \
+        -f "$dir/text" --draft "$dir/draft" --save-state "$dir/${spared%:*}"
+done
+say "a\n/save $model\n" -n 3 -q
+note "session: nor is it saved over" has "$err" "/save: '$model' is the checkpoint itself"
+note "what is read is as it was" cmp -s "$shipped" "$model"
+model=$shipped
 head -c 2000 "$dir/state" >"$dir/cut"
 refused 3 "bytes, found 2000" --load-state "$dir/cut"
 refused 2 "expected no --samples" --load-state "$dir/state" --samples 2
@@ -110,6 +124,9 @@ for text in "unknown command '/bogus'; /help" "/temp: expected X, found ''" "fou
     "there is no text yet" "/help: expected nothing behind it" "/logprobs: expected"; do
     note "session: '$text'" has "$err" "$text"
 done
+say '/quit\n' -n 3 --save-state "$dir/unsaid"
+note "session: with no text there is none to save" has "$err" "there is no text to save in $dir/unsaid"
+note "session: which is no failure" is_code 0
 say '/help\n' -n 3
 note "session: /help" has "$err" "/logprobs N"
 say 'a\nb\nc\n' -n 100 -c 64 --seed 1

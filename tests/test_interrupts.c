@@ -129,9 +129,9 @@ static void run_session(struct ran *r, const struct fault_plan *plan)
 {
     struct fault_plan copy = *plan;
     unlink("out.state");
-    run_program(r,
-                "generate model.gguf -i -p abc -t 2 -n 3 --shift --seed 1 --save-state out.state -q",
-                talk_from_a_file, &copy);
+    run_program(
+        r, "generate model.gguf -i -p abc -t 2 -n 3 --shift --seed 1 --save-state out.state -q",
+        talk_from_a_file, &copy);
     ck_assert_msg(r->signal == 0, "%s: ended by %s: %s", scenario_where(plan), strsignal(r->signal),
                   r->err);
     ck_assert_msg(r->code == 0 || r->code == STATUS_INTERRUPTED, "%s: exit %d: %s",

@@ -343,14 +343,10 @@ static enum status load_state(const struct generate_options *o, struct runtime *
                               struct generate_state *state, struct err *e)
 {
     struct generation *g = state->generation;
-    struct rng stream;
     TRY(check_reads_text(r, g->prompt, e));
     TRY(generate_state_load(state, o->state.load, e));
-    if (o->seed.given) {
-        g->seed = o->seed.value;
-        rng_seed(&stream, g->seed, 0);
-        sampler_set_stream(g->schedule.sampler, 0, stream);
-    }
+    if (o->seed.given)
+        generate_state_seed(state, o->seed.value);
     TRY(generate_state_tokens(state, g->prompt, &r->tokens, &r->n_tokens, e));
     g->tokens = r->tokens;
     g->n_tokens = (int)r->n_tokens;
@@ -383,7 +379,7 @@ static enum status save_at_end(const struct generate_options *o, struct generate
     if (!o->state.save || state->generation->out->failed)
         return STATUS_OK;
     if (generate_state_len(state) > 0)
-        return generate_state_save(state, o->state.save, e);
+        return generate_state_save(state, "--save-state", o->state.save, e);
     say(&o->common, "there is no text to save in %.200s", o->state.save);
     return STATUS_OK;
 }
@@ -392,9 +388,17 @@ static enum status generate_texts(const struct generate_options *o, struct runti
                                   struct generate_draft *draft, struct generation *g, struct err *e)
 {
     struct session_wanted wanted = {.n_shared = g->shares ? g->n_tokens : 0, .n_ctx = ctx};
-    struct generate_state state = {.runtime = r, .generation = g};
+    const char *model;
     TRY(start_schedule(o, r, &wanted, o->samples, draft, &g->schedule, e));
     TRY(generate_create(g, e));
+    TRY(common_model_path(&o->common, &model, e));
+    const struct named_path inputs[] = {
+        {"the checkpoint", model},
+        {"the text", o->input.file},
+        {"the text of --calib", o->engine.variant.calib},
+        {"the draft", draft->source == DRAFT_FILE ? draft->path : NULL}};
+    struct generate_state state = {.runtime = r, .generation = g, .inputs = inputs, .n_inputs = 4};
+    TRY(generate_state_check(&state, "--save-state", o->state.save, e));
     if (o->state.load)
         TRY(load_state(o, r, &state, e));
     const enum status s =
@@ -435,8 +439,6 @@ static enum status generate_from(const void *values, struct runtime *r, struct t
     struct text *stops;
     int ctx;
     TRY(choose_context(o, config, &ctx, e));
-    if (o->state.save)
-        TRY(path_writable(o->state.save, e));
     if (!o->state.load && (!o->state.talks || has_prompt(o)))
         TRY(read_prompt(o, r, prompt, ctx, e));
     TRY(stop_texts(o, &stops, e));

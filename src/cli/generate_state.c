@@ -42,12 +42,28 @@ enum status generate_state_load(struct generate_state *s, const char *path, stru
     return STATUS_OK;
 }
 
-enum status generate_state_save(struct generate_state *s, const char *path, struct err *e)
+enum status generate_state_check(const struct generate_state *s, const char *option,
+                                 const char *path, struct err *e)
 {
-    const struct saved_marks marks = {hash_of(s), s->generation->seed};
+    return paths_check(&(struct named_path){option, path}, 1, s->inputs, s->n_inputs, e);
+}
+
+enum status generate_state_save(struct generate_state *s, const char *option, const char *path,
+                                struct err *e)
+{
     if (generate_state_len(s) == 0)
         return err_set(e, STATUS_USAGE, "there is no text yet to save in %.200s", path);
+    TRY(generate_state_check(s, option, path, e));
+    const struct saved_marks marks = {hash_of(s), s->generation->seed};
     return saved_write(path, &s->generation->schedule, 0, &marks, e);
+}
+
+void generate_state_seed(struct generate_state *s, uint64_t seed)
+{
+    struct rng stream;
+    s->generation->seed = seed;
+    rng_seed(&stream, seed, 0);
+    sampler_set_stream(s->generation->schedule.sampler, 0, stream);
 }
 
 int generate_state_len(const struct generate_state *s)

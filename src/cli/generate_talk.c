@@ -76,7 +76,7 @@ static enum status take_text(struct talk *t, struct text line, struct err *e)
 
 static enum status run_save(struct talk *t, const char *path, struct err *e)
 {
-    return generate_state_save(t->state, path, e);
+    return generate_state_save(t->state, "/save", path, e);
 }
 
 static enum status run_load(struct talk *t, const char *path, struct err *e)
@@ -86,14 +86,12 @@ static enum status run_load(struct talk *t, const char *path, struct err *e)
 
 static enum status run_seed(struct talk *t, const char *text, struct err *e)
 {
-    struct generation *g = t->state->generation;
-    struct rng stream;
-    if (!parse_u64(text, &g->seed))
+    uint64_t seed;
+    if (!parse_u64(text, &seed))
         return err_set(e, STATUS_USAGE,
                        "/seed: expected an integer from 0 to %" PRIu64 ", found '%.60s'",
                        UINT64_MAX, text);
-    rng_seed(&stream, g->seed, 0);
-    sampler_set_stream(g->schedule.sampler, 0, stream);
+    generate_state_seed(t->state, seed);
     return STATUS_OK;
 }
 
