@@ -86,6 +86,15 @@ refused 2 "expected no --samples" --load-state "$dir/state" --samples 2
 refused 2 "expected no --prompts" --save-state "$dir/new" --prompts "$dir/more"
 refused 2 "expected no --truncate" --load-state "$dir/state" --truncate head
 
+{
+    sleep 0.1
+    "$decode" generate "$model" -p a -n 250 --seed 1 --save-state "$dir/unread" 2>"$err"
+    echo $? >"$dir/code"
+} | :
+note "nobody reads: ended by SIGPIPE" [ "$(cat "$dir/code")" = 141 ]
+run -n 2 --load-state "$dir/unread" -q
+note "nobody reads: the text is saved" is_code 0
+
 # --- sessions over pipes --------------------------------------------------------------------------
 
 run -p "What is" -n 12 --seed 7 -q --no-echo

@@ -372,11 +372,11 @@ static enum status run_to_end(const struct generate_options *o, struct generate_
     return g->schedule.interrupted ? STATUS_INTERRUPTED : STATUS_OK;
 }
 
-/* A session may come to its end without a text. */
+/* Also when nobody reads on; a session may come to its end without a text. */
 static enum status save_at_end(const struct generate_options *o, struct generate_state *state,
                                struct err *e)
 {
-    if (!o->state.save || state->generation->out->failed)
+    if (!o->state.save)
         return STATUS_OK;
     if (generate_state_len(state) > 0)
         return generate_state_save(state, "--save-state", o->state.save, e);
