@@ -112,6 +112,20 @@ cp "$out" "$dir/talked"
 run -p "one
 two" -n 12 --seed 7 -q --no-echo
 note "session: a line is joined" cmp -s "$out" "$dir/talked"
+say 'one\\\n' -n 12 --seed 7 -q
+cp "$out" "$dir/talked"
+run -p "one
+" -n 12 --seed 7 -q --no-echo
+note "session: a line that was to be joined is the last" cmp -s "$out" "$dir/talked"
+{
+    echo 'one\'
+    head -c 17000000 /dev/zero | tr '\0' a
+    printf '\nx\n'
+} >"$dir/lines.txt"
+"$decode" generate "$model" -i -n 12 --seed 7 -q <"$dir/lines.txt" >"$dir/talked" 2>"$err"
+note "session: too long a line" has "$err" "a line has more than 16777216 bytes"
+run -p x -n 12 --seed 7 -q --no-echo
+note "session: nothing is left of it" cmp -s "$out" "$dir/talked"
 say '//x\n' -n 12 --seed 7 -q
 cp "$out" "$dir/talked"
 run -p /x -n 12 --seed 7 -q --no-echo

@@ -194,12 +194,11 @@ static const struct stroke by_end[] = {ASK,
                                        {"none: cannot open", ""},
                                        {"> ", "/load text\n"},
                                        ASK,
-                                       {"> ", "half a line\\\n"},
-                                       {". ", CTRL_D},
+                                       {"> ", CTRL_D},
                                        {"peak memory", ""},
                                        {NULL, NULL}};
 static const struct stroke by_key[] = {
-    ASK, {"> ", "half a line" CTRL_C}, {"peak memory", ""}, {NULL, NULL}};
+    ASK, {"> ", "half a line\\\n"}, {". ", "more" CTRL_C}, {"peak memory", ""}, {NULL, NULL}};
 static const struct {
     const struct stroke *strokes;
     int code;
