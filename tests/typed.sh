@@ -262,6 +262,10 @@ done
 tr '\n' ' ' <"$dir/long" >"$dir/line"
 run generate "$model" --prompts "$dir/line" -n 10 --truncate head
 note "--truncate with --prompts: a text" has "$out" '"finish": "length"'
+note "--truncate with --prompts: what is cut" has "$out" ', "cut": 753}'
+note "--truncate with --prompts: it is counted" has "$err" "prompts      1 done, 0 errors, 1 cut; 247"
+run generate "$model" -p x -n 10 -c 1
+note "a context of one token" has "$err" "context full (1 token): stopped after 1 of 10"
 run generate "$model" -f "$dir/text" -n 10 --truncate tail
 note "--truncate leaves alone what fits" lacks "$err" "cut off"
 

@@ -29,6 +29,7 @@ struct generation_many {
 
     /* Results, beside the schedule's. */
     uint64_t n_done;   /* prompts with a continuation */
+    uint64_t n_cut;    /* of them those that were too long, of which a part was continued */
     uint64_t n_errors; /* prompts with an error */
 
     /* Private. */
