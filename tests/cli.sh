@@ -125,9 +125,9 @@ expect_error 2 "--kv-type: expected one of f32, f16, q8_0" generate "$model" --k
 expect_error 2 "--format: expected one of table, md, csv, json, jsonl" score "$model" --format xml
 expect_error 2 "-t: expected auto or an integer from 1 to" score "$model" -p x -t 0
 expect_error 2 "--stop: the text is empty" generate "$model" --stop ''
-expect_error 2 "needs --logprobs" generate "$model" --format jsonl
-expect_error 2 "--format: expected jsonl" generate "$model" --format json
-expect_error 2 "--format: expected jsonl" generate "$model" --logprobs 2 --format table
+expect_error 2 "--format is for --logprobs" generate "$model" --format jsonl
+expect_error 2 "--format: expected one of jsonl" generate "$model" --format json
+expect_error 2 "--format: expected one of jsonl" generate "$model" --logprobs 2 --format table
 
 for count in "-n 5" "-n=5" "--n 5" "--n=5" "-n 9 -n 5"; do
     run generate "$model" --greedy -q -p ROMEO: $count

@@ -139,6 +139,9 @@ note "session: --seed and /seed begin the same numbers" cmp -s "$out" "$dir/talk
 say 'a\n/temp 0\n/logprobs 2\nb\n/logprobs 0\nc\n' -n 3 --seed 1 -q
 note "session: text, records, text" has_lines "$out" 5
 note "session: records have their place in the text" grep -q '"position": 5, ' "$out"
+say "$(head -c 300 /dev/zero | tr '\0' a)\n" -n 3 -q
+note "session: a line of too many tokens" has "$err" \
+    "the line has 300 tokens, the context only 256: shorten it"
 say '/bogus\n/temp\n/temp x\n/temp -1\n/seed 1.5\n/save\n/save f\n/load f\n/help x\n/logprobs -1\n/quit\nno\n' -n 3
 note "session: errors do not end it" is_code 0
 note "session: nothing behind /quit" [ ! -s "$out" ]

@@ -166,9 +166,8 @@ static _Noreturn void type(const struct screen *s, const struct stroke *strokes)
         const char *at;
         while (!(at = strstr(seen, strokes[i].shown))) {
             struct pollfd p = {.fd = s->master, .events = POLLIN};
-            const ssize_t n = poll(&p, 1, 20000) == 1
-                                  ? read(s->master, text + len, sizeof text - 1 - len)
-                                  : 0;
+            const ssize_t n =
+                poll(&p, 1, 20000) == 1 ? read(s->master, text + len, sizeof text - 1 - len) : 0;
             if (n <= 0)
                 _exit(i + 1);
             len += (size_t)n;
@@ -186,7 +185,11 @@ static _Noreturn void type(const struct screen *s, const struct stroke *strokes)
 #define CTRL_D "\004"
 
 /* An answer that never ends; it has all letters. */
-#define ASK {"> ", "What is\n"}, {"is\r\n", ""}, {"e", CTRL_C}, {"interrupted after ", ""}
+#define ASK                                                                                        \
+    {"> ", "What is\n"}, {"is\r\n", ""}, {"e", CTRL_C},                                            \
+    {                                                                                              \
+        "interrupted after ", ""                                                                   \
+    }
 
 static const struct stroke by_end[] = {ASK,
                                        {"> ", "/save text\n"},

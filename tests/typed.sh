@@ -69,6 +69,9 @@ train t --n_layer 5|did you mean '--layers'?
 train t --block_size 5|did you mean '--ctx'?
 export m --out-dir x|did you mean '--output'?
 EOF
+for number in 0.8 1.0 0; do
+    refused 2 "found '$number'; a temperature is --temp" generate "$model" -t $number
+done
 refused 2 "unexpected argument 'Once upon'; expected a text with -p" generate "$model" "Once upon"
 refused 2 "unexpected argument 'more'" info "$model" more
 

@@ -38,8 +38,8 @@ struct generate_options {
     bool greedy;
     struct sampler_params sampler; /* but for the seed and what --greedy is */
     struct option_u64 seed;
-    int logprobs; /* 0: none */
-    const char *format;
+    int logprobs;        /* 0: none */
+    int format;          /* of --logprobs: there is one */
     int colour;          /* an enum colour_choice */
     const char *prompts; /* NULL: one prompt, the input's */
     int prompts_format;
@@ -50,6 +50,8 @@ struct generate_options {
 
 static const char *const colour_names[] = {"none", "prob", "always", NULL};
 enum colour_choice { COLOUR_NONE, COLOUR_PROB, COLOUR_ALWAYS };
+
+static const char *const formats[] = {"jsonl", NULL};
 
 static const char *const truncations[] = {"head", "tail", NULL};
 
@@ -84,7 +86,8 @@ static const struct option text_options[] = {
     OPT_BINARY,
     OPT_INT("logprobs", logprobs, "K", 1, INT_MAX,
             "JSON lines instead of text: each token's log-probability and the K likeliest"),
-    OPT_STRING("format", format, "jsonl", "the form of --logprobs; there is no other"),
+    OPT_CHOICE("format", format, "FORM", formats, "the form of --logprobs; there is no other",
+               .needs = "logprobs"),
     OPT_CHOICE("colour", colour, "KIND", colour_names,
                "prob: shade each token by its probability, on a terminal of 256 colours unless "
                "NO_COLOR is set; always: the same wherever the text goes",
@@ -174,6 +177,19 @@ static enum status parse_batch(const struct generate_options *o, int *batch, str
     return STATUS_OK;
 }
 
+/* llama2.c's -t is the temperature. */
+static enum status check_threads(const char *threads, struct err *e)
+{
+    int n;
+    double x;
+    if (threads && !parse_int(threads, 1, INT_MAX, &n) && parse_double(threads, &x) && x >= 0)
+        return err_set(e, STATUS_USAGE,
+                       "-t: expected auto or a number of threads, found '%.60s'; a temperature is "
+                       "--temp",
+                       threads);
+    return STATUS_OK;
+}
+
 static enum status check_generate_options(const struct generate_options *o, struct err *e)
 {
     int batch;
@@ -181,12 +197,9 @@ static enum status check_generate_options(const struct generate_options *o, stru
     for (int i = 0; i < o->stops.n; i++)
         if (!o->stops.items[i][0])
             return err_set(e, STATUS_USAGE, "--stop: the text is empty");
-    if (o->format && strcmp(o->format, "jsonl") != 0)
-        return err_set(e, STATUS_USAGE, "--format: expected jsonl, found '%.60s'", o->format);
-    if (o->format && !o->logprobs)
-        return err_set(e, STATUS_USAGE, "--format jsonl needs --logprobs K");
     if (o->colour && o->logprobs)
         return err_set(e, STATUS_USAGE, "--colour is for text; --logprobs makes JSON");
+    TRY(check_threads(o->engine.threads, e));
     TRY(parse_batch(o, &batch, e));
     TRY(draft_parse(&o->draft, &draft, e));
     TRY(check_one_text(o, e));
@@ -221,12 +234,6 @@ static enum status choose_kept(const struct generate_options *o, const struct ru
             "half, found %d",
             most, ctx, o->keep);
     return STATUS_OK;
-}
-
-/* What a prompt that is too long can do about it. */
-static const char *context_advice(const struct config *c, int ctx)
-{
-    return ctx < c->n_ctx ? " or raise -c" : "";
 }
 
 /* --- what both ways share -------------------------------------------------------------------- */
@@ -334,7 +341,7 @@ static enum status read_prompt(const struct generate_options *o, struct runtime 
     if (cut > 0)
         say(&o->common, "the prompt has %zu tokens, the context %d: its %s %zu are cut off",
             r->n_tokens + cut, ctx, o->truncate == TRUNCATE_HEAD ? "first" : "last", cut);
-    return check_prompt_length(r->n_tokens, ctx, context_advice(config, ctx), e);
+    return check_prompt_length(r->n_tokens, ctx, config->n_ctx, e);
 }
 
 /* What was saved goes on, with a prompt behind it if there is one; and with the seed that is asked
@@ -360,10 +367,10 @@ static bool has_prompt(const struct generate_options *o)
 
 /* Until it ends, by itself or by a signal: the text can be saved then. */
 static enum status run_to_end(const struct generate_options *o, struct generate_state *state,
-                              const char *advice, struct err *e)
+                              struct err *e)
 {
     struct generation *g = state->generation;
-    struct talk talk = {.state = state, .advice = advice, .begins = has_prompt(o)};
+    struct talk talk = {.state = state, .begins = has_prompt(o)};
     if (o->state.talks)
         return talk_run(&talk, e);
     TRY(generate_run(g, e));
@@ -401,8 +408,7 @@ static enum status generate_texts(const struct generate_options *o, struct runti
     TRY(generate_state_check(&state, "--save-state", o->state.save, e));
     if (o->state.load)
         TRY(load_state(o, r, &state, e));
-    const enum status s =
-        run_to_end(o, &state, context_advice(&r->checkpoint.model->config, ctx), e);
+    const enum status s = run_to_end(o, &state, e);
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         return s;
     TRY(save_at_end(o, &state, e));
@@ -442,22 +448,21 @@ static enum status generate_from(const void *values, struct runtime *r, struct t
     if (!o->state.load && (!o->state.talks || has_prompt(o)))
         TRY(read_prompt(o, r, prompt, ctx, e));
     TRY(stop_texts(o, &stops, e));
-    struct generation g = {.out = r->inv->out,
-                           .prompt = prompt,
-                           .tokens = r->tokens,
-                           .n_tokens = (int)r->n_tokens,
-                           .n = o->n,
-                           .n_samples = o->state.talks ? 0 : o->samples,
-                           .seed = o->seed.value,
-                           .shares = o->samples > 1 && !o->shift,
-                           .echo = !o->no_echo && (!o->state.talks || has_prompt(o)),
-                           .ink = choose_ink(o),
-                           .n_top = o->logprobs,
-                           .most_top = o->state.talks                  ? config->n_vocab
-                                       : o->logprobs < config->n_vocab ? o->logprobs
-                                                                       : config->n_vocab,
-                           .stops = stops,
-                           .n_stops = o->stops.n};
+    struct generation g = {
+        .out = r->inv->out,
+        .prompt = prompt,
+        .tokens = r->tokens,
+        .n_tokens = (int)r->n_tokens,
+        .n = o->n,
+        .n_samples = o->state.talks ? 0 : o->samples,
+        .seed = o->seed.value,
+        .shares = o->samples > 1 && !o->shift,
+        .echo = !o->no_echo && (!o->state.talks || has_prompt(o)),
+        .ink = choose_ink(o),
+        .n_top = o->logprobs,
+        .most_top = o->state.talks || o->logprobs > config->n_vocab ? config->n_vocab : o->logprobs,
+        .stops = stops,
+        .n_stops = o->stops.n};
     struct generate_draft draft = {.source = DRAFT_NONE};
     const enum status s = generate_texts(o, r, ctx, &draft, &g, e);
     generate_free(&g);
@@ -490,7 +495,7 @@ static enum status generate_prompts(const struct generate_options *o, struct run
     TRY(choose_context(o, config, &wanted.n_ctx, e));
     TRY(count_prompts(g->prompts, &n_texts, e));
     TRY(start_schedule(o, r, &wanted, n_texts, draft, &g->schedule, e));
-    g->room_advice = context_advice(config, wanted.n_ctx);
+    g->most_ctx = config->n_ctx;
     g->truncate = o->truncate;
     TRY(generate_many_create(g, e));
     TRY(generate_many_run(g, e));

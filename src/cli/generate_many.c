@@ -95,7 +95,7 @@ static enum status fill_request(struct generation_many *g, struct place *p, stru
                          &m->tokens, &n_tokens, e));
     m->cut =
         tokens_truncate(g->schedule.tokenizer, g->truncate, cap, prompt->n, m->tokens, &n_tokens);
-    TRY(check_prompt_length(n_tokens, cap, g->room_advice, e));
+    TRY(check_prompt_length(n_tokens, cap, g->most_ctx, e));
     p->request = (struct request){.number = prompt->index,
                                   .tokens = m->tokens,
                                   .n_tokens = (int)n_tokens,

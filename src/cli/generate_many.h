@@ -21,8 +21,7 @@ struct generation_many {
     struct prompts *prompts; /* open */
     struct progress *progress;
     int truncate; /* prompts that are too long: an enum truncation */
-    const char
-        *room_advice; /* ends the message about a prompt that is too long: "" or what to do */
+    int most_ctx; /* positions that the session could have */
     /* What generate_many_create leaves to the caller: session (all sequences empty), sampler, pool,
      * tokenizer, n_places, n_vocab, ignore_eos. */
     struct schedule schedule;

@@ -54,7 +54,9 @@ static enum status read_tokens(struct talk *t, struct text line, struct err *e)
         TRY(generate_state_tokens(t->state, line, &t->tokens, &n, e));
     } else {
         TRY(tokens_of_prompt(tokenizer, line, INT_MAX, &t->tokens, &n, e));
-        TRY(check_prompt_length(n, cap, t->advice, e));
+        if (n > (size_t)cap)
+            return err_set(e, STATUS_USAGE,
+                           "the line has %zu tokens, the context only %d: shorten it", n, cap);
     }
     g->prompt = line;
     g->tokens = t->tokens;

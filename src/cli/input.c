@@ -229,13 +229,13 @@ size_t tokens_truncate(const struct tokenizer *t, enum truncation which, int n_c
     return cut;
 }
 
-enum status check_prompt_length(size_t n_tokens, int n_ctx, const char *advice, struct err *e)
+enum status check_prompt_length(size_t n_tokens, int n_ctx, int most, struct err *e)
 {
     if (n_tokens > (size_t)n_ctx)
         return err_set(
             e, STATUS_USAGE,
             "the prompt has %zu tokens, the context only %d: shorten the prompt%s, or cut it "
             "with --truncate",
-            n_tokens, n_ctx, advice);
+            n_tokens, n_ctx, n_ctx < most ? " or raise -c" : "");
     return STATUS_OK;
 }

@@ -98,7 +98,7 @@ enum truncation { TRUNCATE_NONE, TRUNCATE_HEAD, TRUNCATE_TAIL };
 size_t tokens_truncate(const struct tokenizer *t, enum truncation which, int n_ctx, int n,
                        int32_t *ids, size_t *n_tokens);
 
-/* STATUS_USAGE if a prompt has more than n_ctx tokens; `advice` ends the message. */
-enum status check_prompt_length(size_t n_tokens, int n_ctx, const char *advice, struct err *e);
+/* STATUS_USAGE if a prompt has more than n_ctx tokens, of which there could be `most`. */
+enum status check_prompt_length(size_t n_tokens, int n_ctx, int most, struct err *e);
 
 #endif
