@@ -158,6 +158,8 @@ done
 "$decode" tokenize "$model" -f "$dir/text" | tr ' ' '\n' >"$dir/ids"
 piped "$dir/ids" tokenize "$model" --decode -
 same text
+printf '1 2\0 3' >"$dir/ids"
+refused 2 "found a zero byte behind 3 others" tokenize "$model" --decode - <"$dir/ids"
 refused 2 "--decode: item 2 is 'x'" tokenize "$model" --decode "[1, x]"
 
 # --- what is no text ----------------------------------------------------------------------------

@@ -78,9 +78,16 @@ static enum status read_ids(const char *given, int n_tokens, int32_t **ids, size
     size_t len;
     if (n_tokens == 0)
         return err_set(e, STATUS_BAD_FILE, "tokenizer.ggml.tokens: expected tokens, found none");
-    if (strcmp(given, "-") == 0)
+    enum status s = STATUS_OK;
+    if (strcmp(given, "-") == 0) {
         TRY(file_read_all(given, IDS_MAX, &piped, &len, e));
-    const enum status s = parse_printed_ids("--decode", piped ? piped : given, n_tokens, ids, n, e);
+        if (strlen(piped) < len)
+            s = err_set(e, STATUS_USAGE,
+                        "--decode -: expected token ids, found a zero byte behind %zu others",
+                        strlen(piped));
+    }
+    if (s == STATUS_OK)
+        s = parse_printed_ids("--decode", piped ? piped : given, n_tokens, ids, n, e);
     free(piped);
     return s;
 }
