@@ -45,14 +45,14 @@ static enum status parse_own(const char *what, struct generate_draft *d, struct 
                        "--draft self:layers=N: expected an integer, 1 or more, found '%.60s'",
                        what + strlen(LAYERS));
     }
+    const int storage = names_find(names, what);
+    if (storage < 0)
+        return err_set(e, STATUS_USAGE,
+                       "--draft self: expected one of %s or layers=N, found '%.60s'",
+                       names_joined(names, ", ").text, what);
     d->source = DRAFT_PACKED;
-    for (int s = 0; s < STORAGE_COUNT; s++) {
-        d->storage = (enum storage)s;
-        if (strcmp(what, names[s]) == 0)
-            return STATUS_OK;
-    }
-    return err_set(e, STATUS_USAGE, "--draft self: expected one of %s or layers=N, found '%.60s'",
-                   names_joined(names, ", ").text, what);
+    d->storage = (enum storage)storage;
+    return STATUS_OK;
 }
 
 enum status draft_parse(const struct draft_options *o, struct generate_draft *d, struct err *e)
