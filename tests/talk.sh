@@ -58,7 +58,7 @@ note "a shifted text is saved" is_code 0
 run -n 400 --load-state "$dir/shifted" --shift -q
 note "and goes on" is_code 0
 run -p x -n 255 --seed 1 -q --save-state "$dir/full"
-refused 2 "has 256 of the text and no room" -p y --load-state "$dir/full"
+refused 2 "the text has 256 tokens, the context 256: no room for 1 more; shorten what is added, raise" -p y --load-state "$dir/full"
 refused 2 "raise -c" --load-state "$dir/full" -c 64
 refused 2 "found F32; --kv-type changes it" --load-state "$dir/state" --kv-type f16
 refused 2 "another model" --load-state "$dir/state" --kv-heads 1
@@ -160,6 +160,10 @@ note "session: the context is full" has "$err" "context full (64 tokens): stoppe
 note "session: and then there is no room" has "$err" "no room for 1 more"
 say 'a\nb\nc\n' -n 100 -c 64 --seed 1 --shift --draft lookup -q
 cp "$out" "$dir/talked"
+say 'a\nb\nc\n' -n 100 -c 64 --seed 1 --shift -q
+say "a\n$(head -c 200 /dev/zero | tr '\0' b)\n" -n 9 --shift --seed 1 -q
+note "session: --shift has room for half of the context" has "$err" "no room for 200 more; shorten what is added"
+note "session: and is not what it lacks" lacks "$err" "with --shift"
 say 'a\nb\nc\n' -n 100 -c 64 --seed 1 --shift -q
 note "session: --shift goes on" [ ! -s "$err" ]
 note "session: with a draft the same" cmp -s "$out" "$dir/talked"

@@ -82,7 +82,8 @@ enum status generate_state_tokens(const struct generate_state *s, struct text mo
     if (room >= 0 && *n <= (size_t)room)
         return STATUS_OK;
     return err_set(e, STATUS_USAGE,
-                   "the context of %d tokens has %d of the text and no room for %zu more: shorten "
-                   "what is added, raise -c, or go on with --shift",
-                   cap, generate_state_len(s), *n);
+                   "the text has %d tokens, the context %d: no room for %zu more; shorten what is "
+                   "added%s",
+                   generate_state_len(s), cap, *n,
+                   schedule->shifts ? "" : ", raise -c, or go on with --shift");
 }
