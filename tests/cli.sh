@@ -11,34 +11,11 @@ trap 'rm -rf "$dir"' EXIT
 
 # --- helpers ------------------------------------------------------------------------------------
 
-# run ARGS...: the program with its output in $out and $err, its exit code in $code.
-run() {
-    "$decode" "$@" >"$out" 2>"$err"
-    code=$?
-}
-
-is_empty() { [ ! -s "$1" ]; }
-is_line() { [ "$(cat "$1" && echo end)" = "$2
-end" ]; }
-
 expect_exit() {
     h_code=$1
     shift
     run "$@"
     note "exit $h_code, found $code: $*" is_code "$h_code"
-}
-
-# expect_error CODE TEXT ARGS...: that exit code, nothing on stdout, one line with TEXT on stderr.
-expect_error() {
-    h_text=$2
-    h_code=$1
-    shift 2
-    run "$@"
-    note "exit $h_code, found $code: $*" is_code "$h_code"
-    note "empty stdout: $*" is_empty "$out"
-    note "one line on stderr: $*" has_lines "$err" 1
-    note "message has '$h_text': $*" has "$err" "$h_text"
-    note "message begins with decode: $*" has "$err" "decode: "
 }
 
 # expect_line TEXT ARGS...: exit 0 and exactly this line on stdout.

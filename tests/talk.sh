@@ -8,11 +8,6 @@ trap 'rm -rf "$dir"' EXIT
 trap 'exit 1' HUP INT TERM
 . tests/checks.sh
 
-# run ARGS...: generate with the model, nothing piped in.
-run() {
-    "$decode" generate "$model" "$@" >"$out" 2>"$err"
-    code=$?
-}
 # say LINES ARGS...: a session that reads these lines, as printf has them.
 say() {
     h_lines=$1
@@ -22,42 +17,38 @@ say() {
 }
 # refused CODE TEXT ARGS...
 refused() {
-    h_code=$1
-    h_text=$2
+    h_code=$1 h_text=$2
     shift 2
-    run "$@"
-    note "exit $h_code, found $code: $*" is_code "$h_code"
-    note "one line with '$h_text': $*" has "$err" "$h_text"
-    note "nothing on stdout: $*" [ ! -s "$out" ]
+    expect_error "$h_code" "$h_text" generate "$model" "$@"
 }
 
 # --- saved texts ----------------------------------------------------------------------------------
 
-run -p "What is" -n 40 --seed 7 -q
+run generate "$model" -p "What is" -n 40 --seed 7 -q
 cp "$out" "$dir/whole"
 for how in "" "--kv-type q8_0" "--kv-heads 2" "--draft lookup" "--repeat-penalty 1.2 -t 2"; do
-    run -p "What is" -n 40 --seed 7 -q $how
+    run generate "$model" -p "What is" -n 40 --seed 7 -q $how
     tr -d '\n' <"$out" >"$dir/whole"
-    run -p "What is" -n 17 --seed 7 -q $how --save-state "$dir/state"
+    run generate "$model" -p "What is" -n 17 --seed 7 -q $how --save-state "$dir/state"
     note "saved: $how" is_code 0
     tr -d '\n' <"$out" >"$dir/parts"
-    run -n 23 -q $how --load-state "$dir/state"
+    run generate "$model" -n 23 -q $how --load-state "$dir/state"
     note "loaded: $how" is_code 0
     tr -d '\n' <"$out" >>"$dir/parts"
     note "two runs make the text of one: $how" cmp -s "$dir/whole" "$dir/parts"
 done
-run -p "What is" -n 20 --greedy -q --save-state "$dir/state"
+run generate "$model" -p "What is" -n 20 --greedy -q --save-state "$dir/state"
 cp "$out" "$dir/begin"
-run -p " now" -n 9 --greedy -q --load-state "$dir/state"
+run generate "$model" -p " now" -n 9 --greedy -q --load-state "$dir/state"
 cp "$out" "$dir/more"
-run -p "$(cat "$dir/begin") now" -n 9 --greedy -q
+run generate "$model" -p "$(cat "$dir/begin") now" -n 9 --greedy -q
 tail -c "$(wc -c <"$dir/more")" "$out" >"$dir/end"
 note "a prompt is added" cmp -s "$dir/end" "$dir/more"
-run -p x -n 400 --seed 1 --shift --save-state "$dir/shifted" -q
+run generate "$model" -p x -n 400 --seed 1 --shift --save-state "$dir/shifted" -q
 note "a shifted text is saved" is_code 0
-run -n 400 --load-state "$dir/shifted" --shift -q
+run generate "$model" -n 400 --load-state "$dir/shifted" --shift -q
 note "and goes on" is_code 0
-run -p x -n 255 --seed 1 -q --save-state "$dir/full"
+run generate "$model" -p x -n 255 --seed 1 -q --save-state "$dir/full"
 refused 2 "the text has 256 tokens, the context 256: no room for 1 more; shorten what is added, raise" -p y --load-state "$dir/full"
 refused 2 "raise -c" --load-state "$dir/full" -c 64
 refused 2 "found F32; --kv-type changes it" --load-state "$dir/state" --kv-type f16
@@ -92,29 +83,29 @@ refused 2 "expected no --truncate" --load-state "$dir/state" --truncate head
     echo $? >"$dir/code"
 } | :
 note "nobody reads: ended by SIGPIPE" [ "$(cat "$dir/code")" = 141 ]
-run -n 2 --load-state "$dir/unread" -q
+run generate "$model" -n 2 --load-state "$dir/unread" -q
 note "nobody reads: the text is saved" is_code 0
 
 # --- sessions over pipes --------------------------------------------------------------------------
 
-run -p "What is" -n 12 --seed 7 -q --no-echo
+run generate "$model" -p "What is" -n 12 --seed 7 -q --no-echo
 cp "$out" "$dir/alone"
 say 'What is\n' -n 12 --seed 7 -q
 note "session: exit 0 at the end of input" is_code 0
 note "session: a line is a prompt" cmp -s "$out" "$dir/alone"
 say 'What is\n\n' -n 12 --seed 7 -q
 tr -d '\n' <"$out" >"$dir/talked"
-run -p "What is" -n 24 --seed 7 -q --no-echo
+run generate "$model" -p "What is" -n 24 --seed 7 -q --no-echo
 tr -d '\n' <"$out" >"$dir/alone"
 note "session: an empty line goes on" cmp -s "$dir/talked" "$dir/alone"
 say 'one\\\ntwo\n' -n 12 --seed 7 -q
 cp "$out" "$dir/talked"
-run -p "one
+run generate "$model" -p "one
 two" -n 12 --seed 7 -q --no-echo
 note "session: a line is joined" cmp -s "$out" "$dir/talked"
 say 'one\\\n' -n 12 --seed 7 -q
 cp "$out" "$dir/talked"
-run -p "one
+run generate "$model" -p "one
 " -n 12 --seed 7 -q --no-echo
 note "session: a line that was to be joined is the last" cmp -s "$out" "$dir/talked"
 {
@@ -124,11 +115,11 @@ note "session: a line that was to be joined is the last" cmp -s "$out" "$dir/tal
 } >"$dir/lines.txt"
 "$decode" generate "$model" -i -n 12 --seed 7 -q <"$dir/lines.txt" >"$dir/talked" 2>"$err"
 note "session: too long a line" has "$err" "a line has more than 16777216 bytes"
-run -p x -n 12 --seed 7 -q --no-echo
+run generate "$model" -p x -n 12 --seed 7 -q --no-echo
 note "session: nothing is left of it" cmp -s "$out" "$dir/talked"
 say '//x\n' -n 12 --seed 7 -q
 cp "$out" "$dir/talked"
-run -p /x -n 12 --seed 7 -q --no-echo
+run generate "$model" -p /x -n 12 --seed 7 -q --no-echo
 note "session: a slash" cmp -s "$out" "$dir/talked"
 say "What is\n/save $dir/talk\n\n/load $dir/talk\n\n" -n 12 --seed 7 -q
 note "session: what is loaded goes on as before" [ "$(sed -n 2p "$out")" = "$(sed -n 3p "$out")" ]
