@@ -198,11 +198,11 @@ note "a folder: exit 3" is_code 3
 "$decode" generate "$model" --prompts - -n 3 <&- >"$out" 2>"$err"
 note "closed standard input: exit 3" [ $? -eq 3 ]
 
-expect_error 2 "-p is for one prompt" generate "$model" --prompts "$dir/one" -p x
-expect_error 2 "-f is for one prompt" generate "$model" --prompts "$dir/one" -f "$dir/one"
-expect_error 2 "--samples is for one prompt" generate "$model" --prompts "$dir/one" --samples 2
-expect_error 2 "--logprobs is for one prompt" generate "$model" --prompts "$dir/one" --logprobs 2
-expect_error 2 "--no-echo is for one prompt" generate "$model" --prompts "$dir/one" --no-echo
+expect_error 2 "--prompt and --prompts are both given" generate "$model" --prompts "$dir/one" -p x
+expect_error 2 "--file and --prompts are both given" generate "$model" --prompts "$dir/one" -f "$dir/one"
+expect_error 2 "--samples and --prompts are both given" generate "$model" --prompts "$dir/one" --samples 2
+expect_error 2 "--logprobs and --prompts are both given" generate "$model" --prompts "$dir/one" --logprobs 2
+expect_error 2 "--no-echo and --prompts are both given" generate "$model" --prompts "$dir/one" --no-echo
 expect_error 2 "--batch is for many sequences" generate "$model" -p x --batch 2
 expect_error 2 "--batch: expected auto or an integer from 1 to" generate "$model" --samples 2 --batch 0
 expect_error 2 "--batch: expected auto or an integer from 1 to" generate "$model" --samples 2 --batch x

@@ -73,9 +73,9 @@ note "what is read is as it was" cmp -s "$shipped" "$model"
 model=$shipped
 head -c 2000 "$dir/state" >"$dir/cut"
 refused 3 "bytes, found 2000" --load-state "$dir/cut"
-refused 2 "expected no --samples" --load-state "$dir/state" --samples 2
-refused 2 "expected no --prompts" --save-state "$dir/new" --prompts "$dir/more"
-refused 2 "expected no --truncate" --load-state "$dir/state" --truncate head
+refused 2 "--samples and --load-state are both given" --load-state "$dir/state" --samples 2
+refused 2 "--prompts and --save-state are both given" --save-state "$dir/new" --prompts "$dir/more"
+refused 2 "--truncate and --load-state are both given" --load-state "$dir/state" --truncate head
 
 {
     sleep 0.1
@@ -161,9 +161,9 @@ note "session: with a draft the same" cmp -s "$out" "$dir/talked"
 say 'b\n' -n 5 -p a --seed 1 -q --save-state "$dir/talk"
 note "session: -p is answered first" [ "$(head -c 1 "$out")" = a ]
 note "session: saved at the end" [ -s "$dir/talk" ]
-refused 2 "expected no -f - with it" -i -f -
-refused 2 "expected no --prompts" -i --prompts "$dir/more"
-refused 2 "expected no --samples" -i --samples 3
+refused 2 "-f - reads the lines that are those of -i" -i -f -
+refused 2 "--prompts and --interactive are both given" -i --prompts "$dir/more"
+refused 2 "--samples and --interactive are both given" -i --samples 3
 
 # --- Ctrl-C ---------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ const struct option bench_draft_options[] = {
     OPT_STRING("text", text, "FILE", "where the prompts for --draft are cut out", .needs = "draft"),
     OPT_DOUBLE("temp", temperature, "X", 0, HUGE_VAL,
                "temperature of the texts for --draft; 0 is greedy; top-k 40, top-p 0.95",
-               .fallback = "0.8"),
+               .fallback = "0.8", .needs = "draft"),
     OPT_END,
 };
 

@@ -61,6 +61,9 @@ static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};
 #define BATCH_MAX  4096
 #define BATCH_AUTO 16
 
+/* Where one text goes on. */
+#define ONE_TEXT "interactive|load-state|save-state"
+
 #define VALUES struct generate_options
 
 static const struct option text_options[] = {
@@ -69,7 +72,8 @@ static const struct option text_options[] = {
             .letter = 'c', .otherwise = "the checkpoint's context"),
     OPT_CHOICE("truncate", truncate, "END", truncations,
                "cut off the head or the tail of a prompt that is too long: what stays leaves room "
-               "for -n tokens, but is at least half of the context"),
+               "for -n tokens, but is at least half of the context",
+               .excludes = "interactive|load-state"),
     OPT_FLAG("shift", shift,
              "go on when the context is full: the first tokens of --keep and the last half of the "
              "context are all that the model then sees, that half fed again at the positions "
@@ -81,23 +85,26 @@ static const struct option text_options[] = {
                 "end where the continuation has this text, which is not printed"),
     OPT_FLAG("ignore-eos", ignore_eos, "go on after an end-of-text token"),
     OPT_INT("samples", samples, "N", 1, 1000000,
-            "continuations, separated by lines of ---; the prompt is taken once", .fallback = "1"),
-    OPT_FLAG("no-echo", no_echo, "do not print the prompt"),
+            "continuations, separated by lines of ---; the prompt is taken once", .fallback = "1",
+            .excludes = ONE_TEXT "|prompts"),
+    OPT_FLAG("no-echo", no_echo, "do not print the prompt", .excludes = "prompts"),
     OPT_BINARY,
     OPT_INT("logprobs", logprobs, "K", 1, INT_MAX,
-            "JSON lines instead of text: each token's log-probability and the K likeliest"),
+            "JSON lines instead of text: each token's log-probability and the K likeliest",
+            .excludes = "prompts"),
     OPT_CHOICE("format", format, "FORM", formats, "the form of --logprobs; there is no other",
                .needs = "logprobs"),
     OPT_CHOICE("colour", colour, "KIND", colour_names,
                "prob: shade each token by its probability, on a terminal of 256 colours unless "
                "NO_COLOR is set; always: the same wherever the text goes",
-               .fallback = "none"),
+               .fallback = "none", .excludes = "logprobs|prompts"),
     OPT_END,
 };
 
 static const struct option many_options[] = {
     OPT_STRING("prompts", prompts, "FILE",
-               "many prompts, one a line, to JSON lines; - is standard input"),
+               "many prompts, one a line, to JSON lines; - is standard input",
+               .excludes = ONE_TEXT),
     OPT_CHOICE("prompts-format", prompts_format, "FORM", prompts_formats,
                "of the lines: text, or objects with prompt and id, n, seed, stop; auto: by the "
                "file's name",
@@ -125,41 +132,6 @@ static const struct option sampler_options[] = {
             .otherwise = "a random one, which is shown"),
     OPT_END,
 };
-
-/* What cannot be where one text goes on: in a session, or in another run. */
-static enum status check_one_text(const struct generate_options *o, struct err *e)
-{
-    const char *which = o->state.talks  ? "-i"
-                        : o->state.load ? "--load-state"
-                        : o->state.save ? "--save-state"
-                                        : NULL;
-    const char *option = o->prompts                                         ? "--prompts"
-                         : o->samples != 1                                  ? "--samples"
-                         : o->truncate && (o->state.talks || o->state.load) ? "--truncate"
-                         : o->input.file && strcmp(o->input.file, "-") == 0 && o->state.talks
-                             ? "-f -"
-                             : NULL;
-    if (which && option)
-        return err_set(e, STATUS_USAGE, "%s is for one text that goes on; expected no %s with it",
-                       which, option);
-    return STATUS_OK;
-}
-
-/* What says something about one prompt says nothing about many. */
-static enum status check_many_options(const struct generate_options *o, struct err *e)
-{
-    const char *option = o->input.prompt   ? "-p"
-                         : o->input.file   ? "-f"
-                         : o->no_echo      ? "--no-echo"
-                         : o->logprobs     ? "--logprobs"
-                         : o->colour       ? "--colour"
-                         : o->samples != 1 ? "--samples"
-                                           : NULL;
-    if (option)
-        return err_set(e, STATUS_USAGE, "%s is for one prompt; expected none with --prompts",
-                       option);
-    return STATUS_OK;
-}
 
 /* *batch is 0 for auto. */
 static enum status parse_batch(const struct generate_options *o, int *batch, struct err *e)
@@ -197,13 +169,12 @@ static enum status check_generate_options(const struct generate_options *o, stru
     for (int i = 0; i < o->stops.n; i++)
         if (!o->stops.items[i][0])
             return err_set(e, STATUS_USAGE, "--stop: the text is empty");
-    if (o->colour && o->logprobs)
-        return err_set(e, STATUS_USAGE, "--colour is for text; --logprobs makes JSON");
     TRY(check_threads(o->engine.threads, e));
     TRY(parse_batch(o, &batch, e));
     TRY(draft_parse(&o->draft, &draft, e));
-    TRY(check_one_text(o, e));
-    return o->prompts ? check_many_options(o, e) : STATUS_OK;
+    if (o->state.talks && o->input.file && strcmp(o->input.file, "-") == 0)
+        return err_set(e, STATUS_USAGE, "-f - reads the lines that are those of -i; expected -p");
+    return STATUS_OK;
 }
 
 /* Checks -c against the checkpoint; *ctx is what is preallocated for each sequence. */

@@ -113,10 +113,8 @@ static enum status run_tokenize(const struct invocation *inv, const void *values
     const struct tokenize_options *o = &chosen;
     chosen.input = input_or_piped(&o->input, o->decode, &o->common);
     const bool text = o->input.prompt || o->input.file;
-    if (text == (o->decode != NULL))
-        return err_set(e, STATUS_USAGE,
-                       text ? "--decode takes no text; expected it or -p or -f"
-                            : "there is no text; expected -p, -f or --decode");
+    if (!text && !o->decode)
+        return err_set(e, STATUS_USAGE, "there is no text; expected -p, -f or --decode");
     const char *path;
     TRY(common_model_path(&o->common, &path, e));
     struct checkpoint c;

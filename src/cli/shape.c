@@ -91,7 +91,8 @@ enum status shape_parse(const char *text, const struct arch *arch, struct config
 #define VALUES struct shape_options
 const struct option shape_options[] = {
     OPT_STRING("shape", shape, "SHAPE",
-               "sizes: " FORM ", by default ff 4 * D_MODEL (llama: 8/3), vocab 50257, ctx 1024"),
+               "sizes: " FORM ", by default ff 4 * D_MODEL (llama: 8/3), vocab 50257, ctx 1024",
+               .excludes = "draft"),
     OPT_STRING("arch", arch, "ARCH", "what --shape is of: gpt2, llama, transformer (the original)",
                .otherwise = "gpt2", .needs = "shape"),
     OPT_END,
