@@ -42,6 +42,7 @@ generate m --max_new_tokens 5|did you mean '--n'?
 generate m --num_samples 5|did you mean '--samples'?
 generate m --start x|did you mean '--prompt'?
 generate m -ngl 99|computes on the CPU alone
+generate m -cnv|did you mean '--interactive'?
 generate m --context-shift|did you mean '--shift'?
 bench m --json|did you mean '--format json'?
 train t --max_iters 5|did you mean '--steps'?
