@@ -149,6 +149,8 @@ note "session: /help" has "$err" "/logprobs N"
 say 'a\nb\nc\n' -n 100 -c 64 --seed 1
 note "session: the context is full" has "$err" "context full (64 tokens): stopped after 64 of 100"
 note "session: and then there is no room" has "$err" "no room for 1 more"
+say 'a\n\n' -n 100 -c 64 --seed 1
+note "session: nor for a token after an empty line" has "$err" "the context 64: no room for more;"
 say 'a\nb\nc\n' -n 100 -c 64 --seed 1 --shift --draft lookup -q
 cp "$out" "$dir/talked"
 say 'a\nb\nc\n' -n 100 -c 64 --seed 1 --shift -q

@@ -1,5 +1,6 @@
 #include "cli/generate_state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/input.h"
@@ -81,9 +82,12 @@ enum status generate_state_tokens(const struct generate_state *s, struct text mo
         TRY(tokens_of_text(schedule->tokenizer, more, false, ids, n, e));
     if (room >= 0 && *n <= (size_t)room)
         return STATUS_OK;
+    char added[24] = ""; /* an empty line only goes on */
+    if (*n > 0)
+        snprintf(added, sizeof added, "%zu ", *n);
     return err_set(e, STATUS_USAGE,
-                   "the text has %d tokens, the context %d: no room for %zu more; shorten what is "
+                   "the text has %d tokens, the context %d: no room for %smore; shorten what is "
                    "added%s",
-                   generate_state_len(s), cap, *n,
+                   generate_state_len(s), cap, added,
                    schedule->shifts ? "" : ", raise -c, or go on with --shift");
 }
