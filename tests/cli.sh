@@ -391,6 +391,9 @@ expect_exit 0 attend "$model" -p x --format json
 note "attend: one token looks at itself" has "$out" '"self": 1, "induction": null'
 expect_exit 0 attend "$model" -p x --format csv
 note "attend: programs get no dash for a number" lacks "$out" "–"
+expect_exit 0 attend "$model" -p aab --query 2 --top 3
+note "attend: which of two tokens alike" has "$out" 'a@1'
+note "attend: one token alone" lacks "$out" 'b@'
 expect_exit 0 attend "$model" -p x --query 0 --format csv
 note "attend: no more keys than there are" has "$out" "top1_weight"
 note "attend: one key" lacks "$out" "top2_weight"
@@ -599,6 +602,10 @@ note "bench: plot" has "$dir/p.svg" "</svg>"
 note "bench: trace of 3 rows x 2 x 2" has_lines "$dir/t.csv" 13
 note "bench: one sequence" has "$out" "by bytes"
 note "bench: no column that says 1" lacks "$out" "batch"
+expect_exit 0 bench "$model" -n 1 --repeat 1 --warmup 0 --kv-heads 2
+note "bench: what depth 0 hides" has "$out" "--depth 0,"
+expect_exit 0 bench "$model" -n 1 --repeat 1 --warmup 0 --kv-heads 2 --depth 0,3
+note "bench: nothing to say of several depths" lacks "$out" "--depth"
 expect_exit 0 bench --shape $shape --batch 1,2,16 $quick --plot "$dir/p.svg" --trace "$dir/t.csv" -q
 note "bench: what limits batches" has "$out" "limited by"
 note "bench: batches" has "$out" "µs/token"
@@ -626,6 +633,9 @@ note "info --columns: CSV" [ "$(head -n 1 "$out")" = "part,weights" ]
 expect_exit 0 info "$model" --columns biases,fits,bytes_per_token_f32 --depth 3
 note "info --columns: of each table those it has" has "$out" "bytes/token f32"
 note "info --columns: nothing else" lacks "$out" "architecture"
+expect_exit 0 info --shape $shape --columns "40 tokens f16,KV cache of"
+note "info --columns: as the heading has it" has "$out" "40 tokens f16  KV cache of"
+expect_error 2 "did you mean 40 tokens f16" info --shape $shape --columns "40 token f16"
 expect_error 2 "expected none with --format json" info "$model" --columns part --format json
 expect_error 2 "no column is called 'kl_mean'" eval "$model" --text "$dir/text" --columns kl_mean
 expect_error 2 "expected it without --query" attend "$model" -p abc --query 1 --columns head

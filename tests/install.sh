@@ -97,6 +97,9 @@ decode generate --tem|--temp
 decode help --format |bash fish man text zsh
 decode help exp|export
 decode convert --refit n|none
+decode bench --type f|f16 f32
+decode quantize --type q|q4_0 q8_0
+decode info --arch l|llama
 END
 
 if have bash; then
@@ -115,6 +118,8 @@ END
     done <"$dir/lines"
     note "bash: --name=value, three words" [ "$(in_bash 'decode eval --kv-type = q')" = q8_0 ]
     note "bash: files, which are its own" [ -z "$(in_bash 'decode generate --file ')" ]
+    note "bash: none for numbers" has "$dir/share/bash-completion/completions/decode" \
+        "_decode_option other '' --depth"
     in_bash 'decode ' | grep -v '^--' >"$dir/found"
     echo "$commands" | sort >"$dir/expected"
     note "bash: the commands" cmp -s "$dir/found" "$dir/expected"

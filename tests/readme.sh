@@ -79,13 +79,13 @@ why_not() {
 
 # --- running ------------------------------------------------------------------------------------
 
-number='[-+]?[0-9][0-9.,]*(e[-+]?[0-9]+)?'
+number='[-+]?[0-9][0-9.,]*(e[-+]?[0-9]+)?( (µ)?m?s\b)?' # 0.9 ms may be 1,100 µs
 
 # masked COMMAND <TEXT: with what may be different as #; then spaces and empty lines may, too.
 masked() {
     {
-        grep -qx figures "$1.rules" && echo "$number"
-        [ -z "$shakespeare" ] && grep -qx text "$1.rules" && echo "$number"
+        grep -qx figures "$1.rules" && printf "%s\n" "$number"
+        [ -z "$shakespeare" ] && grep -qx text "$1.rules" && printf "%s\n" "$number"
         rule 'but for' "$1"
     } | sed 's/[|]/\\&/g; s/.*/s|&|#|g/' >"$dir/masks"
     [ -s "$dir/masks" ] && echo 's/[ -][ -]*/ /g; /^ *$/d' >>"$dir/masks"

@@ -14,10 +14,10 @@
 #define READERS (MODEL_READERS & ~CONVERT)
 #define LOADERS (READERS & ~(INFO | CHECK))
 
-static void use_latent(const struct config *kinds)
+static void use(const char *arch, int rank, const struct config *kinds)
 {
     struct config c = *kinds;
-    c.arch = arch_preset(text_of("decode"));
+    c.arch = arch_preset(text_of(arch));
     c.n_layers = 2;
     c.n_heads = 4;
     c.d_model = 32;
@@ -25,7 +25,7 @@ static void use_latent(const struct config *kinds)
     c.n_ctx = 16;
     c.n_vocab = 260;
     c.norm_eps = 1e-5f;
-    c.latent[0] = c.latent[1] = 12;
+    c.latent[0] = c.latent[1] = rank;
     hostile_free(&h);
     write_config_checkpoint(good_path, &c);
     hostile_open(&h);
@@ -34,7 +34,7 @@ static void use_latent(const struct config *kinds)
 static void set_up(void)
 {
     bent_set_up();
-    use_latent(&(struct config){.n_layers = 2});
+    use("decode", 12, &(struct config){.n_layers = 2});
 }
 
 static void set_ranks(int n, const int32_t *ranks)
@@ -103,7 +103,7 @@ START_TEST(kinds_that_cannot_be)
 {
     hostile_set_text(&h, "decode.position.type", text_of("rope"));
     expect_bent_refused(READERS, KEY ": expected none with rotary positions");
-    use_latent(&(struct config){.shared = true});
+    use("decode", 12, &(struct config){.shared = true});
     set_ranks(2, (const int32_t[]){12, 11});
     expect_bent_refused(READERS, KEY ": expected the same number in all layers, which share one "
                                      "block; found several");
@@ -122,6 +122,23 @@ START_TEST(tensors_without_the_key)
     hostile_add_tensor(&h, "blk.1.attn_k.weight", 32, 32, TENSOR_F32,
                        hostile_tensor(&h, "blk.0.attn_q.weight")->data);
     expect_bent_refused(LOADERS, "tensor blk.1.attn_k.weight: expected none of this name");
+}
+END_TEST
+
+/* gpt2 passes over what a block has beside its own: latent it is `decode`, which refuses that. */
+START_TEST(tensors_that_gpt2_passes_over)
+{
+    struct ran r;
+    use("gpt2", 0, &(struct config){.n_layers = 2});
+    hostile_add_tensor(&h, "blk.0.attn_mask", 32, 32, TENSOR_F32,
+                       hostile_tensor(&h, "blk.0.attn_output.weight")->data);
+    hostile_write(&h);
+    run_on_bad(&r, "convert %B -o %O --latent 12 --calib %T -q");
+    ck_assert_msg(r.code == 0, "%s", r.err);
+    run_on_bad(&r, "generate %O -p a -n 1 -q");
+    ck_assert_msg(r.code == 0, "%s", r.err);
+    run_on_bad(&r, "info %O --tensors");
+    ck_assert_ptr_null(strstr(r.out, "attn_mask"));
 }
 END_TEST
 
@@ -204,6 +221,7 @@ int main(void)
     tcase_add_test(t, too_many_heads);
     tcase_add_test(t, kinds_that_cannot_be);
     tcase_add_test(t, tensors_without_the_key);
+    tcase_add_test(t, tensors_that_gpt2_passes_over);
     tcase_add_test(t, missing_tensors);
     tcase_add_test(t, shapes_that_do_not_fit);
     tcase_add_test(t, commands_that_cannot);

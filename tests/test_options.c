@@ -10,6 +10,7 @@
 #include "cli/nearest.h"
 #include "cli/numbers.h"
 #include "cli/options.h"
+#include "outputs.h"
 #include "support.h"
 
 struct inner {
@@ -379,6 +380,17 @@ START_TEST(names_of_company)
 }
 END_TEST
 
+/* Without it --method once looked like a flag. */
+START_TEST(all_values_are_called_something)
+{
+    for (int k = 0; command_at(k); k++)
+        for (const struct option_group *g = command_at(k)->spec.groups; g->title; g++)
+            for (const struct option *o = g->options; o->kind != OPTION_END; o++)
+                ck_assert_msg((o->value != NULL) == (o->kind != OPTION_FLAG), "%s --%s",
+                              command_at(k)->name, o->name);
+}
+END_TEST
+
 START_TEST(figures)
 {
     ck_assert_str_eq(figure_bytes(0).text, "0 bytes");
@@ -389,6 +401,11 @@ START_TEST(figures)
     ck_assert_str_eq(figure_duration(999).text, "999 ns");
     ck_assert_str_eq(figure_duration(2540).text, "2.54 µs");
     ck_assert_str_eq(figure_duration(3000000000u).text, "3.00 s");
+    ck_assert_str_eq(figure_duration(99.4e9).text, "99.4 s");
+    ck_assert_str_eq(figure_duration(99.5e9).text, "1 min 40 s");
+    ck_assert_str_eq(figure_duration(5999.4e9).text, "99 min 59 s");
+    ck_assert_str_eq(figure_duration(11423e9).text, "3 h 10 min");
+    ck_assert_str_eq(figure_duration(HUGE_VAL).text, "277777777777 h 46 min");
     ck_assert_str_eq(figure_rate(12345.6).text, "12346");
     ck_assert_str_eq(figure_rate(9.999).text, "10.0");
     ck_assert_str_eq(figure_exact(0.1).text, "0.1");
@@ -432,8 +449,16 @@ END_TEST
 
 START_TEST(help_text)
 {
-    char *help = options_help(&spec);
-    ck_assert_ptr_nonnull(help);
+    static const struct option few[] = {
+        OPT_INT("name", n, "N", 0, INT_MAX, "what it is", .fallback = "3"), OPT_END};
+    static const struct option_spec narrow = {.groups = {{"Group", few, 0}}};
+    struct descriptor o;
+    size_t len;
+    output_begin(&o);
+    options_help(&spec, &o.out);
+    ck_assert_int_eq(descriptor_close(&o, NULL), STATUS_OK);
+    char *help = (char *)read_file(scratch_path("output"), &len);
+    help[len] = 0;
     static const char *const parts[] = {"All:\n",
                                         "\nInner:\n",
                                         "  -n, --n N     a count (default 256; 0 or more)\n",
@@ -447,6 +472,14 @@ START_TEST(help_text)
     for (const char *line = help; *line; line += strcspn(line, "\n") + 1)
         ck_assert_uint_le(strcspn(line, "\n"), 96);
     free(help);
+    output_begin(&o);
+    o.out.columns = 30;
+    options_help(&narrow, &o.out);
+    output_is(&o, "Group:\n"
+                  "      --name N  what it is\n"
+                  "          (default 3; 0 or\n"
+                  "          more)\n");
+    ck_assert_int_eq(o.out.columns, 30);
 }
 END_TEST
 
@@ -471,6 +504,7 @@ int main(void)
     tcase_add_test(t, counts_and_sizes);
     tcase_add_test(t, names_of_others);
     tcase_add_test(t, names_of_company);
+    tcase_add_test(t, all_values_are_called_something);
     tcase_add_test(t, figures);
     tcase_add_test(t, distances);
     tcase_add_test(t, nothing_is_near_a_word_too_long_to_compare);

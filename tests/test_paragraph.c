@@ -24,7 +24,20 @@ START_TEST(lines)
     static const char *const expected[] = {"one two", "three", "unbreakable", "x"};
     struct text rest = text_of("one two  three unbreakable x");
     for (int i = 0; i < 4; i++) {
-        const struct text line = paragraph_line(&rest, 8);
+        const struct text line = paragraph_line(&rest, 8, false);
+        ck_assert_msg(text_is(line, expected[i]), "'%.*s'", text_width(line), line.data);
+    }
+    ck_assert_int_eq((int)rest.len, 0);
+}
+END_TEST
+
+/* Items stay whole, but for one that is longer than a line. */
+START_TEST(lists)
+{
+    static const char *const expected[] = {"'a b' 1, ' ' 2,", "'c d' 3,", "'e f g h i", "j' 4"};
+    struct text rest = text_of("'a b' 1, ' ' 2, 'c d' 3, 'e f g h i j' 4");
+    for (int i = 0; i < 4; i++) {
+        const struct text line = paragraph_line(&rest, i == 0 ? 18 : 12, true);
         ck_assert_msg(text_is(line, expected[i]), "'%.*s'", text_width(line), line.data);
     }
     ck_assert_int_eq((int)rest.len, 0);
@@ -36,7 +49,7 @@ START_TEST(paragraphs)
     static const struct {
         int columns;
         const char *expected;
-    } cases[] = {{0, "one two\nthree four five six\nseven\n"},
+    } cases[] = {{0, "one two\n  three four five six\nseven\n"},
                  {80, "one two three four five six\nseven\n"},
                  {9, "one two\n  three\n  four\n  five\n  six\nseven\n"},
                  {1, "one\n  two\n  three\n  four\n  five\n  six\nseven\n"}};
@@ -48,6 +61,27 @@ START_TEST(paragraphs)
         paragraph_puts(&p, "one two\vthr");
         paragraph_printf(&p, "ee %s five", "four");
         paragraph_puts(&p, " six\nseven");
+        paragraph_end(&p);
+        output_is(&o, cases[i].expected);
+    }
+}
+END_TEST
+
+/* A form such as of --shape was wider than what a narrow terminal has beside the options. */
+START_TEST(long_words_are_broken_behind_commas)
+{
+    static const struct {
+        int columns;
+        const char *expected;
+    } cases[] = {{0, "all one[,two=2][,three=3] or\n"},
+                 {17, "all\n  one[,two=2][,\n  three=3] or\n"},
+                 {10, "all\n  one[,\n  two=2][,\n  three=3]\n  or\n"}};
+    for (int i = 0; i < 3; i++) {
+        struct descriptor o;
+        output_begin(&o);
+        o.out.columns = cases[i].columns;
+        struct paragraph p = paragraph_begin(&o.out, 2);
+        paragraph_puts(&p, "all one[,two=2][,three=3] or");
         paragraph_end(&p);
         output_is(&o, cases[i].expected);
     }
@@ -66,11 +100,11 @@ START_TEST(reflowed)
                                "Some words of a\nnote.\n";
     struct descriptor o;
     output_begin(&o);
-    paragraph_reflow(&o.out, help);
+    paragraph_reflow(&o.out, help, 0);
     output_is(&o, help);
     output_begin(&o);
     o.out.columns = 28;
-    paragraph_reflow(&o.out, help);
+    paragraph_reflow(&o.out, help, 0);
     output_is(&o, "Group:\n"
                   "  --option N  what it does,\n"
                   "              and what it\n"
@@ -80,8 +114,15 @@ START_TEST(reflowed)
                   "Some words of a\nnote.\n");
     output_begin(&o);
     o.out.columns = 26;
-    paragraph_reflow(&o.out, "  -o  what it does and what\n      it does\n  -p  short\n");
+    paragraph_reflow(&o.out, "  -o  what it does and what\n      it does\n  -p  short\n", 0);
     output_is(&o, "  -o  what it does and\n      what it does\n  -p  short\n");
+    output_begin(&o);
+    o.out.columns = 26;
+    paragraph_reflow(&o.out, "-o  what it does and what\n    it does\n\n-p  short\n", 2);
+    output_is(&o, "  -o  what it does and\n      what it does\n\n  -p  short\n");
+    output_begin(&o);
+    paragraph_reflow(&o.out, "-o  what it does and what\n    it does\n\n-p  short\n", 2);
+    output_is(&o, "  -o  what it does and what\n      it does\n\n  -p  short\n");
 }
 END_TEST
 
@@ -91,7 +132,9 @@ int main(void)
     TCase *t = tcase_create("paragraph");
     tcase_add_test(t, cuts);
     tcase_add_test(t, lines);
+    tcase_add_test(t, lists);
     tcase_add_test(t, paragraphs);
+    tcase_add_test(t, long_words_are_broken_behind_commas);
     tcase_add_test(t, reflowed);
     suite_add_tcase(s, t);
     return run_suite(s);

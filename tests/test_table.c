@@ -280,6 +280,7 @@ START_TEST(columns_that_fit)
                "   two\n"
                "Too\n  wide,\n  left\n  out:\n  first,\n  second,\n  third;\n  -v\n  shows\n"
                "  all.\n");
+    print_wide(TABLE_ALIGNED, 3, false, 0, "  name\n");
     print_wide(TABLE_CSV, 3, true, 1, "name,a,b,c\none,1,2,3\n");
     print_wide(TABLE_MD, 3, true, 1,
                "|   | name | first | second | third | note |\n"
@@ -292,6 +293,17 @@ START_TEST(one_row_goes_downwards)
 {
     print_wide(TABLE_ALIGNED, 20, false, 1,
                "        *\nname    one\nfirst   1\nsecond  2\nthird   3\n");
+    const struct wide_row row = {"", "some words that are more than a line can take", "", 1, 2, 3};
+    struct descriptor o;
+    struct report t;
+    output_begin(&o);
+    o.out.columns = 32;
+    report_begin(&t, TABLE_ALIGNED, wide, REPORT_LENGTH(wide), &o.out);
+    report_row(&t, &row);
+    ck_assert_int_eq(report_end(&t, NULL), STATUS_OK);
+    output_is(&o, "name    some words that are more\n"
+                  "        than a line can take\n"
+                  "first   1\nsecond  2\nthird   3\n");
 }
 END_TEST
 
@@ -306,25 +318,37 @@ START_TEST(accents)
 }
 END_TEST
 
-/* A last column that is never left out goes on in further lines. */
-START_TEST(a_text_is_broken)
+static void print_broken(bool list, const char *text, const char *expected)
 {
-    static const struct report_field two[] = {{NULL, "k", .type = REPORT_TEXT},
-                                              {NULL, "value", .type = REPORT_TEXT}};
+    const struct report_field two[] = {{NULL, "k", .type = REPORT_TEXT},
+                                       {NULL, "value", .type = REPORT_TEXT, .list = list}};
     struct descriptor o;
     struct report t;
     output_begin(&o);
     o.out.columns = 30;
     report_begin(&t, TABLE_ALIGNED, two, 2, &o.out);
     report_string(&t, "a");
-    report_string(&t, "some words that are more than a line can take");
+    report_string(&t, text);
     report_string(&t, "b");
     report_string(&t, "few");
     ck_assert_int_eq(report_end(&t, NULL), STATUS_OK);
-    output_is(&o, "k  value\n"
-                  "a  some words that are more\n"
-                  "   than a line can take\n"
-                  "b  few\n");
+    output_is(&o, expected);
+}
+
+/* A last column that is never left out goes on in further lines: a list, as of score's likeliest
+ * tokens, not within its items. */
+START_TEST(a_text_is_broken)
+{
+    print_broken(false, "some words that are more than a line can take",
+                 "k  value\n"
+                 "a  some words that are more\n"
+                 "   than a line can take\n"
+                 "b  few\n");
+    print_broken(true, "' a' -1.234, ' the b' -2.345, 'c' -3.456",
+                 "k  value\n"
+                 "a  ' a' -1.234,\n"
+                 "   ' the b' -2.345, 'c' -3.456\n"
+                 "b  few\n");
 }
 END_TEST
 

@@ -79,6 +79,8 @@ static int longest_line(const char *text)
 static const char *const table_commands[] = {
     "bench --shape 2x32x4,vocab=50,ctx=64 --depth 0,40 --batch 1,2 --kv-heads 4 -n 2 --repeat 2",
     "info --shape 2x32x4,vocab=50,ctx=64 --bandwidth 10",
+    "info --shape 12x768x12",
+    "help bench",
     "attend " MODEL " -p to_be --layer 0 --kv-heads 2 --beside",
     "score " MODEL " -p to_be --top 3",
     "eval " MODEL " --text Makefile --range 0:0.01 --against " MODEL,
@@ -106,6 +108,34 @@ START_TEST(all_columns_with_v)
     ck_assert_msg(strstr(text, "bytes/token q8_0") && !strstr(text, "left out"), "%s", text);
     print_on_terminal(60, "info --shape 2x32x4,vocab=50,ctx=64", text);
     ck_assert_msg(strstr(text, "Too wide, left out:"), "%s", text);
+}
+END_TEST
+
+START_TEST(lines_below_tables_fit)
+{
+    struct ran r;
+    char text[4096], line[300];
+    const char *path = scratch_path("q.gguf");
+    snprintf(line, sizeof line, "quantize " MODEL " --type q8_0 -o %s", path);
+    run_program(&r, line, NULL, NULL);
+    snprintf(line, sizeof line, "info %s --check", path);
+    print_on_terminal(60, line, text);
+    ck_assert_msg(longest_line(text) <= 60, "%s", text);
+    ck_assert_msg(strstr(text, "the scales only"), "%s", text);
+    scratch_remove();
+}
+END_TEST
+
+/* The type was left out where rows differ in nothing else. */
+START_TEST(rows_are_told_apart)
+{
+    char text[4096];
+    print_on_terminal(60,
+                      "bench --shape 2x32x4,vocab=50,ctx=64 -n 2 --repeat 1 --prompt 0 "
+                      "--kv-heads 4 --type f32,q8_0 --kv-type f32,f16",
+                      text);
+    ck_assert_msg(strstr(text, "variant  type  KV   depth"), "%s", text);
+    ck_assert_msg(strstr(text, "left out: threads"), "%s", text);
 }
 END_TEST
 
@@ -242,6 +272,8 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, tables_fit, 0, sizeof table_commands / sizeof *table_commands);
     tcase_add_test(t, all_columns_with_v);
+    tcase_add_test(t, lines_below_tables_fit);
+    tcase_add_test(t, rows_are_told_apart);
     tcase_add_test(t, the_best_row_stands_out);
     tcase_add_test(t, no_rests_of_lines);
     tcase_add_loop_test(t, a_session_by_keys, 0, sizeof sessions / sizeof *sessions);

@@ -336,11 +336,9 @@ int main(void)
     Suite *s = suite_create("train_probe");
     TCase *t = tcase_create("probe");
     tcase_set_timeout(t, 120);
-    tcase_add_checked_fixture(t, make_source, scratch_remove);
+    tcase_add_unchecked_fixture(t, make_source, scratch_remove);
     tcase_add_test(t, the_best_trial_is_taken);
     tcase_add_test(t, short_run_takes_the_smallest_that_comes_near);
-    tcase_add_test(t, taken_is_as_good_as_given);
-    tcase_add_test(t, held_out_part_decides_nothing);
     tcase_add_test(t, none_is_taken_where_none_helps);
     tcase_add_test(t, short_text_is_not_probed);
     tcase_add_loop_test(t, trials_leave_out_what_is_aside, 0, 2);
@@ -348,9 +346,17 @@ int main(void)
     tcase_add_test(t, impossible_rate_in_a_state_is_refused);
     tcase_set_tags(t, ONE_THREAD);
     suite_add_tcase(s, t);
+    /* They compare numbers of runs as the other tests make them, too. */
+    TCase *numbers = tcase_create("numbers");
+    tcase_set_timeout(numbers, 120);
+    tcase_set_tags(numbers, TAKES_LONG);
+    tcase_add_unchecked_fixture(numbers, make_source, scratch_remove);
+    tcase_add_test(numbers, taken_is_as_good_as_given);
+    tcase_add_test(numbers, held_out_part_decides_nothing);
+    suite_add_tcase(s, numbers);
     TCase *threads = tcase_create("threads");
     tcase_set_timeout(threads, 120);
-    tcase_add_checked_fixture(threads, make_source, scratch_remove);
+    tcase_add_unchecked_fixture(threads, make_source, scratch_remove);
     tcase_add_test(threads, any_threads_try_and_take_the_same);
     suite_add_tcase(s, threads);
     return run_suite(s);

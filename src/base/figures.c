@@ -32,10 +32,19 @@ struct figure figure_bytes(double bytes)
     return figure_in_units(bytes, 1024, units, sizeof units / sizeof units[0]);
 }
 
-struct figure figure_duration(uint64_t ns)
+struct figure figure_duration(double ns)
 {
     static const char *const units[] = {"ns", "µs", "ms", "s"};
-    return figure_in_units((double)ns, 1000, units, sizeof units / sizeof units[0]);
+    struct figure f;
+    if (ns < 99.5e9)
+        return figure_in_units(ns, 1000, units, sizeof units / sizeof units[0]);
+    const double seconds = fmin(ns / 1e9 + 0.5, 1e15); /* within what the integer holds */
+    const uint64_t s = (uint64_t)seconds;
+    if (s < 6000)
+        snprintf(f.text, sizeof f.text, "%d min %02d s", (int)(s / 60), (int)(s % 60));
+    else
+        snprintf(f.text, sizeof f.text, "%" PRIu64 " h %02d min", s / 3600, (int)(s / 60 % 60));
+    return f;
 }
 
 struct figure figure_rate(double per_second)

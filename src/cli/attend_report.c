@@ -98,14 +98,28 @@ struct keys_table {
     size_t cell_cap;
 };
 
-/* "cat .61, The .20" */
+/* Whether another key of the query has the same token. */
+static bool is_repeated(const struct attend_view *v, int position)
+{
+    for (int i = 0; i <= v->wanted.query; i++)
+        if (i != position && v->tokens[i] == v->tokens[position])
+            return true;
+    return false;
+}
+
+/* "cat .61, The .20"; "cat@4 .61" where there are several cats. */
 static void put_joined_keys(struct keys_table *t)
 {
     size_t used = 0;
-    for (int k = 0; k < t->n_top; k++)
-        used += (size_t)snprintf(t->cell + used, t->cell_cap - used, "%s%s %s", k ? ", " : "",
-                                 attend_label(t->v, t->top[k].position, LABEL_COLUMNS, false).text,
+    for (int k = 0; k < t->n_top; k++) {
+        const int position = t->top[k].position;
+        char at[16] = "";
+        if (is_repeated(t->v, position))
+            snprintf(at, sizeof at, "@%d", position);
+        used += (size_t)snprintf(t->cell + used, t->cell_cap - used, "%s%s%s %s", k ? ", " : "",
+                                 attend_label(t->v, position, LABEL_COLUMNS, false).text, at,
                                  attend_weight((double)t->top[k].weight).text);
+    }
     report_text(&t->report, (struct text){t->cell, used});
 }
 
@@ -185,7 +199,8 @@ static enum status name_columns(struct keys_table *t, int *n, struct err *e)
         else
             snprintf(t->names[i], COLUMN_NAME, "%s: (token %d)",
                      attend_label(v, v->wanted.query, LABEL_COLUMNS, true).text, v->wanted.query);
-        t->columns[i] = (struct report_field){t->names[i], t->names[i], .type = REPORT_TEXT};
+        t->columns[i] =
+            (struct report_field){t->names[i], t->names[i], .type = REPORT_TEXT, .list = true};
     }
     return STATUS_OK;
 }

@@ -62,7 +62,7 @@ static void print_limits(const struct bench_report *r, int at, struct paragraph 
     const int n = machine_classes(m, classes);
     paragraph_puts(p, "roofline");
     if (r->bench->n_machines > 1)
-        paragraph_printf(p, " of %d thread%s", threads, threads == 1 ? "" : "s");
+        paragraph_printf(p, " of %d thread%s", threads, plural((uint64_t)threads));
     for (int i = 0; i < n; i++) {
         const struct machine_class *c = &classes[i];
         paragraph_printf(p, "%s %.1f GB/s of %s", i ? "," : ": reads", c->bytes_per_s / 1e9,
@@ -215,8 +215,8 @@ static const char *const headings_of_latent[] = {"attention Mflop", "limited by"
 static const char footer_of_one[] =
     "\n* fastest at its depth; speed-up over MHA, measured and by bytes read\n";
 static const char footer_of_batches[] =
-    "\n* fastest at its depth and batch; p50 and p99 of a step, KV read of each sequence;\n"
-    "  speed-up over MHA at the same batch, measured and predicted\n";
+    "\n* fastest at its depth and batch; p50 and p99 of a step, KV read of each sequence;\v"
+    "speed-up over MHA at the same batch, measured and predicted\n";
 static const char footer_of_all[] =
     "of limit: the time at the roofline of a step's bytes and operations, over the median\n";
 static const char footer_of_noise[] =
@@ -241,6 +241,20 @@ enum status bench_check_columns(const char *columns, enum table_format format, s
     return columns_check(columns, format, &(struct columns_table){fields, N_FIELDS}, 1, e);
 }
 
+/* Whether the rows differ in it, so that it is never left out. */
+static bool tells_rows_apart(const struct bench_report *r, const char *heading)
+{
+    const struct {
+        const char *heading;
+        int n;
+    } lists[] = {
+        {"type", r->spec->types.n}, {"KV", r->spec->kv_types.n}, {"threads", r->spec->threads.n}};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (strcmp(lists[i].heading, heading) == 0)
+            return lists[i].n > 1;
+    return false;
+}
+
 static void choose_columns(const struct bench_report *r, enum table_format format,
                            struct columns *chosen)
 {
@@ -248,6 +262,8 @@ static void choose_columns(const struct bench_report *r, enum table_format forma
     columns_choose(r->columns, format, fields, N_FIELDS, chosen);
     for (int i = 0; i < chosen->n && !r->columns; i++) {
         const char *heading = chosen->fields[i].heading;
+        if (heading && tells_rows_apart(r, heading))
+            chosen->fields[i].rank = 0;
         if (!heading || (latent && names_find(headings_of_latent, heading) >= 0))
             continue;
         if (names_find(batched ? headings_of_one : headings_of_batches, heading) >= 0 ||
@@ -299,10 +315,15 @@ static struct shown_row shown_row(const struct bench_report *r, const struct ben
 /* What the columns' names leave open. */
 static void print_footer(const struct bench_report *r, bool noisy, struct output *out)
 {
+    const struct bench_list *depths = &r->spec->depths;
     struct paragraph p = paragraph_begin(out, INDENT);
     paragraph_puts(&p, is_batched(r) ? footer_of_batches : footer_of_one);
     paragraph_puts(&p, footer_of_all);
     paragraph_puts(&p, noisy ? footer_of_noise : "");
+    if (depths->n == 1 && depths->items[0] == 0 && r->spec->config.n_ctx > 1)
+        paragraph_printf(
+            &p, "depth 0: an empty KV cache; --depth 0,%d shows what attention costs as it fills\n",
+            r->spec->config.n_ctx - 1);
     paragraph_end(&p);
 }
 

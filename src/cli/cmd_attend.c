@@ -47,7 +47,8 @@ static const struct option head_options[] = {
 
 static const struct option result_options[] = {
     OPT_U64("query", query, "POS",
-            "instead of the figures the keys that the token at POS, from 0, looks at most"),
+            "instead of the figures the keys that the token at POS, from 0, looks at most; "
+            "at@3 is the one at position 3 of several"),
     OPT_INT("top", top, "K", 1, 1000, "how many keys", .fallback = "4", .needs = "query"),
     OPT_FORMAT,
     OPT_COLUMNS,

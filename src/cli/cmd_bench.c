@@ -53,7 +53,7 @@ static const struct option matrix_options[] = {
                "latent caches of these ranks as more variants; their weights are random, and the "
                "times those of converted ones",
                .excludes = "draft"),
-    OPT_CHOICE("method", method, NULL, convert_methods,
+    OPT_CHOICE("method", method, "METHOD", convert_methods,
                "how a checkpoint's variants are made, see decode convert; as fast, whichever it is",
                .fallback = "mean", .excludes = "draft"),
     OPT_STRING("depth", depths, "D,D,...", "positions in the KV cache before the timed token",
@@ -63,9 +63,10 @@ static const struct option matrix_options[] = {
                .fallback = "1"),
     OPT_STRING("type", types, "TYPE,...",
                "types of the weight matrices: f32, f16, bf16, q8_0, q4_0",
-               .otherwise = "as in the checkpoint; f32 with --shape", .excludes = "draft"),
+               .otherwise = "as in the checkpoint; f32 with --shape", .choices = storage_names,
+               .excludes = "draft"),
     OPT_STRING("kv-type", kv_types, "KV,...", "types of the cache: f32, f16, q8_0",
-               .fallback = "f32"),
+               .fallback = "f32", .choices = kv_type_names),
     OPT_STRING("without", without, "L.H,...", WITHOUT_HELP, .excludes = "draft"),
     OPT_STRING("threads", threads, "T,T,...",
                "numbers of threads; auto: as many processors as this process may use",
@@ -133,10 +134,8 @@ static enum status read_thread_list(const struct bench_options *o, struct int_li
 
 static enum status read_types(const struct bench_options *o, struct bench_inputs *in, struct err *e)
 {
-    const char *names[STORAGE_COUNT + 1];
-    storage_names(names);
     if (o->types)
-        TRY(list_names("--type", o->types, names, &in->types, e));
+        TRY(list_names("--type", o->types, storage_names, &in->types, e));
     else
         TRY(list_add("--type", o->shape.shape ? STORAGE_F32 : BENCH_AS_FILE, &in->types, e));
     TRY(list_names("--kv-type", o->kv_types, kv_type_names, &in->kv_types, e));

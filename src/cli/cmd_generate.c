@@ -51,10 +51,9 @@ struct generate_options {
 static const char *const colour_names[] = {"none", "prob", "always", NULL};
 enum colour_choice { COLOUR_NONE, COLOUR_PROB, COLOUR_ALWAYS };
 
-static const char *const formats[] = {"jsonl", NULL};
-
 static const char *const truncations[] = {"head", "tail", NULL};
 
+static const char *const formats[] = {"jsonl", NULL};
 static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};
 
 /* Sequences that share a step: at most, and at most if nobody says how many. */

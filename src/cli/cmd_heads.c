@@ -41,7 +41,7 @@ static const struct option text_options[] = {
     OPT_RANGE,
     OPT_INT("tokens", tokens, "N", 1, INT_MAX - 1, "how many of its tokens are predicted, at most",
             .fallback = "4096"),
-    OPT_CHOICE("ablate", ablation, NULL, ablations,
+    OPT_CHOICE("ablate", ablation, "HOW", ablations,
                "what a head's result becomes: zero, or its mean over the text", .fallback = "zero"),
     OPT_LAYER(layers, "only the heads of these layers, from 0", .otherwise = "all"),
     OPT_END,

@@ -48,8 +48,9 @@ static enum status run_help(const struct invocation *inv, const void *values, st
                        "--format %s is of all commands; expected none named, found '%.60s'",
                        format_names[o->format], o->command);
     if (c != &command_help)
-        return command_print_help(c, inv->out, e);
-    print_all((enum help_format)o->format, inv->out);
+        command_print_help(c, inv->out);
+    else
+        print_all((enum help_format)o->format, inv->out);
     return STATUS_OK;
 }
 

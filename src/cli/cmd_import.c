@@ -31,7 +31,7 @@ static const struct option own_options[] = {
     OPT_OUT,
     OPT_FORCE,
     OPT_STRING("type", type, "TYPE", "type of the weight matrices: f32, f16, bf16, q8_0, q4_0",
-               .otherwise = "as they are; int8 becomes f32"),
+               .otherwise = "as they are; int8 becomes f32", .choices = storage_names),
     OPT_INT("ctx", n_ctx, "C", 1, CONFIG_MAX_CTX, "context in tokens",
             .otherwise = "the checkpoint's", .letter = 'c'),
     OPT_STRING("tokenizer", tokenizer, "FILE|none",

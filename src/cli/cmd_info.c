@@ -22,7 +22,7 @@ struct info_options {
     struct common_options common;
     bool tensors, check;
     struct shape_options shape;
-    const char *type;
+    int type;   /* of storage_names, and 1 more; 0: not given */
     int output; /* of output_names; 0: as usual */
     const char *latent, *depths, *batches, *bandwidth, *threads;
     int kv_type;
@@ -45,7 +45,7 @@ static const struct option own_options[] = {
 };
 
 static const struct option shape_info_options[] = {
-    OPT_STRING("type", type, "TYPE", "type of its weight matrices: f32, f16, bf16, q8_0, q4_0",
+    OPT_CHOICE("type", type, "TYPE", storage_names, "type of its weight matrices",
                .otherwise = "f32", .needs = "shape"),
     OPT_CHOICE("output", output, "KIND", output_names,
                "its output matrix: the embedding, or one of its own",
@@ -212,7 +212,7 @@ static bool asks_steps(const struct info_options *o)
 static enum status plan_cost(const struct info_options *o, struct asked_steps *a, struct info *info,
                              struct err *e)
 {
-    info->cost.shape = &info->shape;
+    info_cost_begin(&info->cost, &info->shape);
     TRY(read_ranks(o, info, a, e));
     info->cost.shows_steps = info->runs && asks_steps(o);
     if (!info->cost.shows_steps)
@@ -226,19 +226,14 @@ static enum status plan_cost(const struct info_options *o, struct asked_steps *a
 /* A shape instead of a file. */
 static enum status read_shape(const struct info_options *o, struct info *info, struct err *e)
 {
-    const char *names[STORAGE_COUNT + 1];
-    storage_names(names);
     TRY(shape_of_options(&o->shape, &o->common, &info->config, e));
-    const int type = o->type ? names_find(names, o->type) : STORAGE_F32;
-    if (type < 0)
-        return err_set(e, STATUS_USAGE, "--type: expected one of %s, found '%.60s'",
-                       names_joined(names, ", ").text, o->type);
-    TRY(model_check_storage(&info->config, (enum storage)type, e));
+    const enum storage type = o->type ? (enum storage)(o->type - 1) : STORAGE_F32;
+    TRY(model_check_storage(&info->config, type, e));
     info->shape_text = o->shape.shape;
     info->shape =
         (struct cost_shape){.config = &info->config,
                             .n_kv_heads = info->config.n_kv_heads,
-                            .storage = (enum storage)type,
+                            .storage = type,
                             .biases = !info->config.no_biases,
                             .tied = o->output ? o->output == 1 : !info->config.arch->own_output};
     info->has_config = info->runs = true;

@@ -30,7 +30,8 @@ struct quantize_options {
 static const struct option own_options[] = {
     OPT_OUT,
     OPT_STRING("type", type, "TYPE",
-               "type of the weight matrices: f32, f16, bf16, q8_0, q4_0; required"),
+               "type of the weight matrices: f32, f16, bf16, q8_0, q4_0; required",
+               .choices = storage_names),
     OPT_FORCE,
     OPT_FLAG("pure", params.pure,
              "with q4_0: the token embedding too, which is else q8_0, as its error costs most"),

@@ -178,7 +178,8 @@ static enum status name_columns(struct scoring *s, int *n, struct err *e)
     for (int i = 0; i < *n - n_fixed; i++) {
         snprintf(s->names[i], sizeof s->names[i], "top%d_%s", i / 3 + 1, kinds[i % 3]);
         const char *name = csv ? s->names[i] : "top";
-        s->columns[n_fixed + i] = (struct report_field){name, name, .type = REPORT_TEXT};
+        s->columns[n_fixed + i] =
+            (struct report_field){name, name, .type = REPORT_TEXT, .list = true};
     }
     return STATUS_OK;
 }

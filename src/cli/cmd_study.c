@@ -48,7 +48,7 @@ static const struct option study_options[] = {
     OPT_STRING("kv-heads", kv_heads, "G,G,...", "numbers of K/V heads to convert to",
                .otherwise = "every divisor of the query heads below them"),
     OPT_STRING("method", methods, "M,M,...", "how heads are converted, see decode help convert",
-               .fallback = "mean,first,random,procrustes,fit"),
+               .fallback = "mean,first,random,procrustes,fit", .choices = convert_methods),
     OPT_STRING("latent", latent, "R,R,...",
                "ranks of latent caches to convert to as well, see decode help convert",
                .otherwise = "none"),

@@ -40,21 +40,16 @@ enum status command_named(const char *name, const struct command **out, struct e
     return err_set(e, STATUS_USAGE, "unknown %s '%.60s'", what, name);
 }
 
-enum status command_print_help(const struct command *c, struct output *out, struct err *e)
+void command_print_help(const struct command *c, struct output *out)
 {
-    char *options = options_help(&c->spec);
-    if (!options)
-        return err_set(e, STATUS_NO_MEMORY, "out of memory: the help text");
     struct paragraph p = paragraph_begin(out, sizeof "usage: " - 1);
     paragraph_printf(&p, "usage: decode %s %s\n\n%s\n\n", c->name, c->usage, c->summary);
     paragraph_end(&p);
-    paragraph_reflow(out, options);
-    free(options);
+    options_help(&c->spec, out);
     if (c->notes) {
         output_puts(out, "\n");
-        paragraph_reflow(out, c->notes);
+        paragraph_reflow(out, c->notes, 0);
     }
-    return STATUS_OK;
 }
 
 /* Who wants more of everything wants whole tables, too. */
@@ -77,8 +72,10 @@ enum status command_run(const struct command *c, int argc, char **argv,
     enum status s = options_parse(&c->spec, argc, argv, values, &help, e);
     if (is_verbose(&c->spec, values))
         inv->out->columns = 0;
-    if (s == STATUS_OK)
-        s = help ? command_print_help(c, inv->out, e) : c->run(inv, values, e);
+    if (s == STATUS_OK && help)
+        command_print_help(c, inv->out);
+    else if (s == STATUS_OK)
+        s = c->run(inv, values, e);
     options_free(&c->spec, values);
     free(values);
     return s;

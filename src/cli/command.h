@@ -64,6 +64,6 @@ enum status command_named(const char *name, const struct command **out, struct e
  * *e and is not printed. */
 enum status command_run(const struct command *c, int argc, char **argv,
                         const struct invocation *inv, struct err *e);
-enum status command_print_help(const struct command *c, struct output *out, struct err *e);
+void command_print_help(const struct command *c, struct output *out);
 
 #endif

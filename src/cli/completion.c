@@ -11,42 +11,14 @@ static const struct option help_option = {
 /* What a shell's script has before, for and after each command, and for each option. */
 struct shell {
     const char *head;
-    void (*name)(struct output *, const struct command *); /* in the list of commands */
+    const char *before_name, *after_name; /* in the list of commands */
+    const char *quote; /* inside of quotes, as their summaries then are; NULL: they have none */
     const char *body;
     void (*begin)(struct output *, const struct command *);
     void (*option)(struct output *, const struct command *, const struct option *);
     void (*end)(struct output *, const struct command *);
     const char *tail;
 };
-
-static void put_shell(struct output *out, const struct shell *shell)
-{
-    const struct command *c;
-    output_puts(out, shell->head);
-    for (int i = 0; (c = command_at(i)) != NULL; i++)
-        shell->name(out, c);
-    output_puts(out, shell->body);
-    for (int i = 0; (c = command_at(i)) != NULL; i++) {
-        shell->begin(out, c);
-        for (const struct option_group *g = c->spec.groups; g->title; g++)
-            for (const struct option *o = g->options; o->kind != OPTION_END; o++)
-                shell->option(out, c, o);
-        shell->option(out, c, &help_option);
-        shell->end(out, c);
-    }
-    output_puts(out, shell->tail);
-}
-
-static bool is_number(const struct option *o)
-{
-    return o->kind == OPTION_U64 || o->kind == OPTION_INT || o->kind == OPTION_DOUBLE;
-}
-
-static void put_choices(struct output *out, const char *const *choices)
-{
-    for (int i = 0; choices && choices[i]; i++)
-        output_printf(out, "%s%s", i > 0 ? " " : "", choices[i]);
-}
 
 /* `text` with a backslash before each of the characters in `special`; inside of single quotes, of
  * which one in it becomes `quote`. */
@@ -63,12 +35,50 @@ static void put_quoted(struct output *out, const char *text, const char *special
     }
 }
 
-/* --- bash ------------------------------------------------------------------------------------ */
-
-static void bash_name(struct output *out, const struct command *c)
+static void put_name(struct output *out, const struct shell *shell, const struct command *c)
 {
-    output_printf(out, "%s ", c->name);
+    output_printf(out, "%s%s%s", shell->before_name, c->name, shell->after_name);
+    if (shell->quote) {
+        put_quoted(out, c->summary, "\\", shell->quote);
+        output_puts(out, "'\n");
+    }
 }
+
+static void put_shell(struct output *out, const struct shell *shell)
+{
+    const struct command *c;
+    output_puts(out, shell->head);
+    for (int i = 0; (c = command_at(i)) != NULL; i++)
+        put_name(out, shell, c);
+    output_puts(out, shell->body);
+    for (int i = 0; (c = command_at(i)) != NULL; i++) {
+        shell->begin(out, c);
+        for (const struct option_group *g = c->spec.groups; g->title; g++)
+            for (const struct option *o = g->options; o->kind != OPTION_END; o++)
+                shell->option(out, c, o);
+        shell->option(out, c, &help_option);
+        shell->end(out, c);
+    }
+    output_puts(out, shell->tail);
+}
+
+/* Whether the value is a file or a folder: the help calls it so. */
+static bool takes_file(const struct option *o)
+{
+    static const char *const begins[] = {"FILE", "OUT", "DIR", "MODEL", "TEXT", "DRAFT"};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (o->value && strncmp(o->value, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return false;
+}
+
+static void put_choices(struct output *out, const char *const *choices)
+{
+    for (int i = 0; choices && choices[i]; i++)
+        output_printf(out, "%s%s", i > 0 ? " " : "", choices[i]);
+}
+
+/* --- bash ------------------------------------------------------------------------------------ */
 
 static void bash_begin(struct output *out, const struct command *c)
 {
@@ -80,10 +90,7 @@ static void bash_begin(struct output *out, const struct command *c)
 static void bash_option(struct output *out, const struct command *c, const struct option *o)
 {
     const char letter[] = {' ', '-', o->letter, 0};
-    const char *kind = o->kind == OPTION_FLAG ? "flag"
-                       : o->choices           ? "choice"
-                       : is_number(o)         ? "number"
-                                              : "file";
+    const char *kind = o->kind == OPTION_FLAG ? "flag" : takes_file(o) ? "file" : "other";
     (void)c;
     output_printf(out, "        _decode_option %s '", kind);
     put_choices(out, o->choices);
@@ -121,7 +128,8 @@ void completion_bash(struct output *out)
             "    COMPREPLY=()\n"
             "    if ((COMP_CWORD == 1)); then\n"
             "        COMPREPLY=($(compgen -W '",
-        .name = bash_name,
+        .before_name = "",
+        .after_name = " ",
         .body = "--help --version' -- \"$word\"))\n"
                 "        return\n"
                 "    fi\n"
@@ -138,8 +146,10 @@ void completion_bash(struct output *out)
         .tail = "    esac\n"
                 "    # Where there are no replies, bash completes names of files.\n"
                 "    case $value in\n"
-                "    choice) COMPREPLY=($(compgen -W \"$values\" -- \"$word\")) ;;\n"
-                "    number) compopt +o default 2>/dev/null ;;\n"
+                "    other)\n"
+                "        compopt +o default 2>/dev/null\n"
+                "        COMPREPLY=($(compgen -W \"$values\" -- \"$word\"))\n"
+                "        ;;\n"
                 "    flag)\n"
                 "        [[ $word == -* ]] && arguments=$options\n"
                 "        COMPREPLY=($(compgen -W \"$arguments\" -- \"$word\"))\n"
@@ -155,13 +165,6 @@ void completion_bash(struct output *out)
 /* --- zsh ------------------------------------------------------------------------------------- */
 
 #define ZSH_QUOTE "'\\''"
-
-static void zsh_name(struct output *out, const struct command *c)
-{
-    output_printf(out, "            '%s:", c->name);
-    put_quoted(out, c->summary, "\\", ZSH_QUOTE);
-    output_puts(out, "'\n");
-}
 
 static void zsh_begin(struct output *out, const struct command *c)
 {
@@ -185,8 +188,8 @@ static void zsh_option(struct output *out, const struct command *c, const struct
     output_puts(out, "]");
     if (o->kind != OPTION_FLAG) {
         output_puts(out, ":");
-        put_quoted(out, o->value ? o->value : o->name, "\\:", ZSH_QUOTE);
-        output_puts(out, o->choices ? ":(" : is_number(o) ? ": " : ":_files");
+        put_quoted(out, o->value, "\\:", ZSH_QUOTE);
+        output_puts(out, o->choices ? ":(" : takes_file(o) ? ":_files" : ": ");
         put_choices(out, o->choices);
         output_puts(out, o->choices ? ")" : "");
     }
@@ -211,7 +214,9 @@ void completion_zsh(struct output *out)
                 "    if ((CURRENT == 2)); then\n"
                 "        local -a commands\n"
                 "        commands=(\n",
-        .name = zsh_name,
+        .before_name = "            '",
+        .after_name = ":",
+        .quote = ZSH_QUOTE,
         .body = "        )\n"
                 "        _describe command commands\n"
                 "        _arguments '--help[list the commands]' '--version[show the version]'\n"
@@ -235,13 +240,6 @@ void completion_zsh(struct output *out)
 
 #define FISH_QUOTE "\\'"
 
-static void fish_name(struct output *out, const struct command *c)
-{
-    output_printf(out, "complete -c decode -n __decode_first -f -a %s -d '", c->name);
-    put_quoted(out, c->summary, "\\", FISH_QUOTE);
-    output_puts(out, "'\n");
-}
-
 static void fish_begin(struct output *out, const struct command *c)
 {
     const char *const *choices = c->spec.positionals[0].choices;
@@ -258,7 +256,7 @@ static void fish_option(struct output *out, const struct command *c, const struc
     output_printf(out, "complete -c decode -n '__decode_is %s' -l %s", c->name, o->name);
     if (o->letter)
         output_printf(out, " -s %c", o->letter);
-    output_puts(out, o->kind == OPTION_FLAG ? "" : o->choices || is_number(o) ? " -x" : " -r");
+    output_puts(out, o->kind == OPTION_FLAG ? "" : takes_file(o) ? " -r" : " -x");
     if (o->choices) {
         output_puts(out, " -a '");
         put_choices(out, o->choices);
@@ -291,7 +289,9 @@ void completion_fish(struct output *out)
                 "\n"
                 "complete -c decode -n __decode_first -f -l help -s h -d 'list the commands'\n"
                 "complete -c decode -n __decode_first -f -l version -d 'show the version'\n",
-        .name = fish_name,
+        .before_name = "complete -c decode -n __decode_first -f -a ",
+        .after_name = " -d '",
+        .quote = FISH_QUOTE,
         .body = "",
         .begin = fish_begin,
         .option = fish_option,

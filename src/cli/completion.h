@@ -1,6 +1,6 @@
 /*
  * completion - scripts that complete decode's command lines in a shell, made of the tables of
- * options: commands, options, the choices of those that have some, and files for other texts.
+ * options: commands, options, the values of those that name some, and files where a value is one.
  */
 #ifndef DECODE_CLI_COMPLETION_H
 #define DECODE_CLI_COMPLETION_H

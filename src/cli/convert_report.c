@@ -9,7 +9,7 @@
 
 static struct figure figure_of_seconds(double seconds)
 {
-    return figure_duration((uint64_t)(seconds * 1e9));
+    return figure_duration(seconds * 1e9);
 }
 
 /* Of the checkpoint before, and after. */

@@ -35,8 +35,6 @@ const struct option draft_options[] = {
 
 static enum status parse_own(const char *what, struct generate_draft *d, struct err *e)
 {
-    const char *names[STORAGE_COUNT + 1];
-    storage_names(names);
     if (strncmp(what, LAYERS, strlen(LAYERS)) == 0) {
         d->source = DRAFT_CUT;
         if (parse_int(what + strlen(LAYERS), 1, INT_MAX, &d->n_layers))
@@ -45,11 +43,11 @@ static enum status parse_own(const char *what, struct generate_draft *d, struct 
                        "--draft self:layers=N: expected an integer, 1 or more, found '%.60s'",
                        what + strlen(LAYERS));
     }
-    const int storage = names_find(names, what);
+    const int storage = names_find(storage_names, what);
     if (storage < 0)
         return err_set(e, STATUS_USAGE,
                        "--draft self: expected one of %s or layers=N, found '%.60s'",
-                       names_joined(names, ", ").text, what);
+                       names_joined(storage_names, ", ").text, what);
     d->source = DRAFT_PACKED;
     d->storage = (enum storage)storage;
     return STATUS_OK;

@@ -1,8 +1,6 @@
 #include "cli/help.h"
 
-#include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/command.h"
 #include "show/paragraph.h"
@@ -38,35 +36,20 @@ const struct help_section help_sections[] = {
     {NULL, NULL},
 };
 
-static void put_indented(struct output *out, const char *text)
-{
-    char lines[1024];
-    size_t n = 0;
-    while (*text) {
-        const size_t len = strcspn(text, "\n");
-        n += (size_t)snprintf(lines + n, sizeof lines - n, "%s%.*s\n", len > 0 ? "  " : "",
-                              (int)len, text);
-        assert(n < sizeof lines);
-        text += len;
-        text += *text == '\n';
-    }
-    paragraph_reflow(out, lines);
-}
-
 void help_print(struct output *out)
 {
     const struct command *c;
     char line[256];
     output_puts(out, "usage: decode <command> [options]\n\n");
     snprintf(line, sizeof line, "%s\n", help_summary);
-    paragraph_reflow(out, line);
+    paragraph_reflow(out, line, 0);
     output_puts(out, "\nCommands:\n");
     for (int i = 0; (c = command_at(i)) != NULL; i++) {
         snprintf(line, sizeof line, "  %-10s %s\n", c->name, c->summary);
-        paragraph_reflow(out, line);
+        paragraph_reflow(out, line, 0);
     }
     for (const struct help_section *s = help_sections; s->title; s++) {
         output_printf(out, "\n%s:\n", s->title);
-        put_indented(out, s->text);
+        paragraph_reflow(out, s->text, 2);
     }
 }

@@ -20,9 +20,9 @@ static const struct report_field part_fields[] = {
     {"part", "part", MEMBER(info_part, name)},
     {"parameters", "parameters", MEMBER(info_part, sum.parameters), .grouped = true},
     {NULL, "share", MEMBER(info_part, percent), "%.1f%%"},
-    {"bytes", "bytes", MEMBER(info_part, sum.bytes), .grouped = true},
-    {"weights", "weights", MEMBER(info_part, weights), .grouped = true},
-    {"biases", "biases", MEMBER(info_part, sum.biases), .grouped = true},
+    {"bytes", "bytes", MEMBER(info_part, sum.bytes), .grouped = true, .rank = 1},
+    {"weights", "weights", MEMBER(info_part, weights), .grouped = true, .rank = 2},
+    {"biases", "biases", MEMBER(info_part, sum.biases), .grouped = true, .rank = 3},
 };
 
 /* INSPECT_PARTS is the total. */

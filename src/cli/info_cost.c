@@ -15,7 +15,7 @@
 /* --- the cache ------------------------------------------------------------------------------- */
 
 /* A %d in a heading is for the context. */
-static const struct report_field variant_fields[] = {
+static const struct report_field variant_fields[INFO_VARIANT_FIELDS] = {
     {"variant", "KV cache of", MEMBER(inspect_variant, name)},
     {"n_kv_heads", "K/V heads", MEMBER(inspect_variant, n_kv_heads), .rank = 3},
     {"parameters", "parameters", MEMBER(inspect_variant, parameters), .grouped = true, .rank = 5},
@@ -31,7 +31,17 @@ static const struct report_field variant_fields[] = {
     {"bytes_full_context_q8_0", "%d tokens q8_0", MEMBER(inspect_variant, full_q8_0),
      .figure = figure_bytes, .rank = 8},
 };
-#define N_VARIANT_FIELDS REPORT_LENGTH(variant_fields)
+
+void info_cost_begin(struct info_cost *cost, const struct cost_shape *shape)
+{
+    cost->shape = shape;
+    for (int i = 0; i < INFO_VARIANT_FIELDS && shape->config; i++) {
+        cost->variant_fields[i] = variant_fields[i];
+        cost->variant_fields[i].heading = cost->headings[i];
+        snprintf(cost->headings[i], sizeof cost->headings[i], variant_fields[i].heading,
+                 shape->config->n_ctx);
+    }
+}
 
 /* A walk over the variants, zeroed at first. */
 struct variants {
@@ -95,15 +105,8 @@ static enum status print_variants(const struct info_cost *cost, enum table_forma
                                   const struct columns *chosen, struct output *out, struct err *e)
 {
     struct report r;
-    char names[N_VARIANT_FIELDS][48];
-    struct report_field named[N_VARIANT_FIELDS];
     struct variants v = {.n_ranks = 0};
-    for (int i = 0; i < chosen->n; i++) {
-        snprintf(names[i], sizeof names[i], chosen->fields[i].heading, cost->shape->config->n_ctx);
-        named[i] = chosen->fields[i];
-        named[i].heading = names[i];
-    }
-    report_begin(&r, format, named, chosen->n, out);
+    report_begin(&r, format, chosen->fields, chosen->n, out);
     while (next_variant(cost, &v))
         report_row(&r, &v.now);
     return report_end(&r, e);
@@ -269,7 +272,7 @@ enum status info_cost_print(const struct info_cost *cost, enum table_format form
                             struct output *out, struct err *e)
 {
     struct columns variants, steps;
-    columns_choose(NULL, format, variant_fields, N_VARIANT_FIELDS, &variants);
+    columns_choose(NULL, format, cost->variant_fields, INFO_VARIANT_FIELDS, &variants);
     columns_choose(NULL, format, step_fields, n_step_fields(cost), &steps);
     if (!table_is_for_people(format))
         return print_steps(cost, format, &steps, out, e);
@@ -288,7 +291,7 @@ int info_cost_tables(const struct info_cost *cost, enum table_format format,
 {
     int n = 0;
     if (table_is_for_people(format))
-        out[n++] = (struct columns_table){variant_fields, N_VARIANT_FIELDS};
+        out[n++] = (struct columns_table){cost->variant_fields, INFO_VARIANT_FIELDS};
     if (cost->shows_steps)
         out[n++] = (struct columns_table){step_fields, n_step_fields(cost)};
     return n;
@@ -307,8 +310,8 @@ enum status info_cost_print_columns(const struct info_cost *cost, enum table_for
             continue;
         output_puts(out, *any ? "\n" : "");
         *any = true;
-        TRY(tables[i].fields == variant_fields ? print_variants(cost, format, &chosen, out, e)
-                                               : print_steps(cost, format, &chosen, out, e));
+        TRY(tables[i].fields == cost->variant_fields ? print_variants(cost, format, &chosen, out, e)
+                                                     : print_steps(cost, format, &chosen, out, e));
     }
     return STATUS_OK;
 }
@@ -318,7 +321,7 @@ void info_cost_json(const struct info_cost *cost, struct json *j)
     struct variants v = {.n_ranks = 0};
     json_begin_array(j, "kv_cache");
     while (next_variant(cost, &v))
-        report_object(j, NULL, variant_fields, N_VARIANT_FIELDS, &v.now);
+        report_object(j, NULL, variant_fields, INFO_VARIANT_FIELDS, &v.now);
     json_end(j);
     if (!cost->shows_steps)
         return;

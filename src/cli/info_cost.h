@@ -30,9 +30,13 @@ struct info_settings {
 
 struct info_step;
 
+#define INFO_VARIANT_FIELDS 9
+
 struct info_cost {
     const struct cost_shape *shape; /* borrowed */
-    bool shows_steps;               /* the type runs, and somebody asked */
+    struct report_field variant_fields[INFO_VARIANT_FIELDS];
+    char headings[INFO_VARIANT_FIELDS][32]; /* theirs: the context is in some */
+    bool shows_steps;                       /* the type runs, and somebody asked */
     struct info_settings settings;
     struct config *latent;   /* malloc'd room for that of a latent variant; NULL: no ranks */
     uint64_t available;      /* bytes of memory */
@@ -40,6 +44,9 @@ struct info_cost {
     struct info_step *steps; /* [n_steps] */
     int n_steps;
 };
+
+/* Sets what all tables need of the shape. */
+void info_cost_begin(struct info_cost *cost, const struct cost_shape *shape);
 
 /* Works out all steps of every variant. STATUS_NO_MEMORY. info_cost_free is due in every case. */
 enum status info_cost_plan(struct info_cost *cost, struct err *e);

@@ -208,7 +208,7 @@ static void print_types(struct report *r, const struct gguf *g)
     for (int i = 0; i < n && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%" PRIu64 " tensor%s)",
                                  i ? ", " : "", types[i].name, types[i].n_tensors,
-                                 types[i].n_tensors == 1 ? "" : "s");
+                                 plural(types[i].n_tensors));
     report_string(r, "types");
     report_string(r, list);
 }

@@ -3,6 +3,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/figures.h"
+#include "show/paragraph.h"
+
 /* --- tensors --------------------------------------------------------------------------------- */
 
 struct info_tensor {
@@ -112,16 +115,16 @@ static struct info_check sum_of_checks(const struct info *info)
 
 enum status info_check_print(const struct info *info, struct err *e)
 {
-    struct output *out = info->out;
     const struct info_check sum = sum_of_checks(info);
-    output_printf(out,
-                  "\ncheck: %" PRIu64 " tensors read, %" PRIu64 " with values that are not finite",
-                  sum.checked, sum.bad);
+    struct paragraph p = paragraph_begin(info->out, 2);
+    paragraph_printf(
+        &p, "\ncheck: %" PRIu64 " tensor%s read, %" PRIu64 " with values that are not finite",
+        sum.checked, plural(sum.checked), sum.bad);
     if (sum.scales > 0)
-        output_printf(out, "; of %" PRIu64 " the scales only", sum.scales);
+        paragraph_printf(&p, "; of %" PRIu64 " the scales only", sum.scales);
     if (sum.unchecked > 0)
-        output_printf(out, "; %" PRIu64 " of other types not checked", sum.unchecked);
-    output_puts(out, "\n");
+        paragraph_printf(&p, "; %" PRIu64 " of other types not checked", sum.unchecked);
+    paragraph_end(&p);
     const bool listed = sum.bad == 0 || info->list_tensors;
     return listed ? STATUS_OK : info_tensors_print(info, true, e);
 }

@@ -49,10 +49,10 @@ void notice_put(const char *line, int indent)
     const size_t most = isatty(STDERR_FILENO) ? columns() : SIZE_MAX;
     const bool broken = most / 2 > (size_t)indent;
     struct text rest = text_of(line);
-    struct text part = paragraph_line(&rest, broken ? most : SIZE_MAX);
+    struct text part = paragraph_line(&rest, broken ? most : SIZE_MAX, false);
     fwrite(part.data, 1, part.len, stderr);
     while (rest.len > 0) {
-        part = paragraph_line(&rest, most - (size_t)indent);
+        part = paragraph_line(&rest, most - (size_t)indent, false);
         fprintf(stderr, "\n%*s%.*s", indent, "", text_width(part), part.data);
     }
     fputc('\n', stderr);

@@ -5,7 +5,7 @@
  * goes. `--name value`, `--name=value`, `-n value` and `-n=value` all work, options and
  * positionals mix, `--` ends the options. A value is taken as it stands, even if it begins with
  * '-'. Of an option given more than once the last one counts, but OPTION_STRINGS takes
- * all. Nothing here prints.
+ * all. Only options_help prints.
  */
 #ifndef DECODE_CLI_OPTIONS_H
 #define DECODE_CLI_OPTIONS_H
@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/output.h"
 #include "base/status.h"
 
 enum option_kind {
@@ -42,12 +43,12 @@ struct option {
     const char *name;      /* long name without dashes; unique in the command */
     char letter;           /* short name, or 0 */
     size_t offset;         /* of the value, from the group's base */
-    const char *value;     /* what the help calls the value, "N"; NULL for flags and choices */
+    const char *value;     /* what the help calls the value, "N"; NULL for flags */
     const char *fallback;  /* the default, parsed as if given; NULL leaves the value alone */
     const char *otherwise; /* what the help says the default is, without a fallback; or NULL */
     double min, max;       /* max of INT_MAX or HUGE_VAL: no upper limit */
     bool above_min;
-    const char *const *choices; /* NULL-terminated; of an OPTION_STRING only what is suggested */
+    const char *const *choices; /* NULL-terminated; of an OPTION_STRING what a shell offers */
     const char *help;           /* one line, without the default and the range */
     const char *needs;          /* long name of the option without which this one says nothing, or
                                    several, "a|b", of which one is enough */
@@ -109,9 +110,8 @@ enum status options_parse(const struct option_spec *spec, int argc, char **argv,
 /* Frees what OPTION_STRINGS rows and positionals of many arguments own. */
 void options_free(const struct option_spec *spec, void *values);
 
-/* The help of all groups, aligned and wrapped, with defaults and ranges, as malloc'd text that the
- * caller frees; NULL without memory. */
-char *options_help(const struct option_spec *spec);
+/* Prints the help of all groups, aligned and wrapped, with defaults and ranges. */
+void options_help(const struct option_spec *spec, struct output *out);
 
 /* An option's sentence and, in parentheses, default, choices or range, and whether it may be
  * repeated. */

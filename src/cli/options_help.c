@@ -1,8 +1,7 @@
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/options.h"
+#include "show/paragraph.h"
 
 #define LINE_WIDTH 96
 
@@ -30,29 +29,9 @@ struct description option_description(const struct option *o)
     return d;
 }
 
-/* Words of `text` from column `indent` on, broken before LINE_WIDTH. */
-static void put_wrapped(FILE *f, const char *text, int indent)
+void options_help(const struct option_spec *spec, struct output *out)
 {
-    int column = indent;
-    while (*text) {
-        const int word = (int)strcspn(text, " ");
-        if (column > indent && column + 1 + word > LINE_WIDTH) {
-            fprintf(f, "\n%*s", indent, "");
-            column = indent;
-        } else if (column > indent) {
-            fputc(' ', f);
-            column++;
-        }
-        fprintf(f, "%.*s", word, text);
-        column += word;
-        text += word;
-        text += strspn(text, " ");
-    }
-    fputc('\n', f);
-}
-
-char *options_help(const struct option_spec *spec)
-{
+    const int columns = out->columns;
     char usage[128];
     int width = 0;
     for (const struct option_group *g = spec->groups; g->title; g++)
@@ -60,23 +39,18 @@ char *options_help(const struct option_spec *spec)
             const int n = usage_of(o, usage, sizeof usage);
             width = n > width ? n : width;
         }
-    char *text = NULL;
-    size_t len = 0;
-    FILE *f = open_memstream(&text, &len);
-    if (!f)
-        return NULL;
+    if (columns == 0 || columns > LINE_WIDTH)
+        out->columns = LINE_WIDTH;
+    /* What is said of the options stands beside them where half a line is left for it. */
+    const int beside = width + 4;
+    struct paragraph p = paragraph_begin(out, beside <= out->columns / 2 ? (size_t)beside : 10);
     for (const struct option_group *g = spec->groups; g->title; g++) {
-        fprintf(f, "%s%s:\n", g == spec->groups ? "" : "\n", g->title);
+        paragraph_printf(&p, "%s%s:\n", g == spec->groups ? "" : "\n", g->title);
         for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
             usage_of(o, usage, sizeof usage);
-            fprintf(f, "  %-*s  ", width, usage);
-            put_wrapped(f, option_description(o).text, width + 4);
+            paragraph_printf(&p, "  %-*s  %s\n", width, usage, option_description(o).text);
         }
     }
-    const bool failed = ferror(f);
-    if (fclose(f) != 0 || failed) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    paragraph_end(&p);
+    out->columns = columns;
 }

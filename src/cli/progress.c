@@ -38,7 +38,7 @@ void progress_show(void *arg, uint64_t done, uint64_t all)
     if (done == 0 || !is_due(p, now))
         return;
     const double rate = (double)done / (double)(now - p->started_ns) * 1e9;
-    const struct figure left = figure_duration((uint64_t)((double)(all - done) / rate * 1e9));
+    const struct figure left = figure_duration((double)(all - done) / rate * 1e9);
     if (p->unit)
         notice_show("%" PRIu64 " of %" PRIu64 " %s, %s %s/s, %s left", done, all, p->unit,
                     figure_rate(rate).text, p->unit, left.text);
@@ -59,7 +59,7 @@ void progress_show_texts(struct progress *p, uint64_t done, uint64_t begun, uint
     const struct figure rate = figure_rate((double)tokens / elapsed * 1e9);
     struct figure left = {""};
     if (part > 0)
-        left = figure_duration((uint64_t)(elapsed * (1 - part) / part));
+        left = figure_duration(elapsed * (1 - part) / part);
     notice_show("%" PRIu64 " %s done, %s tokens/s%s%s%s", done, p->unit, rate.text,
                 part > 0 ? ", " : "", left.text, part > 0 ? " left" : "");
 }
@@ -72,7 +72,7 @@ void progress_show_share(struct progress *p, uint64_t done, uint64_t all, double
         return;
     const double left = (double)(now - p->started_ns) * (1 - share) / share;
     notice_show("%" PRIu64 " of %" PRIu64 " %s, %s left", done, all, p->unit,
-                figure_duration((uint64_t)left).text);
+                figure_duration(left).text);
 }
 
 void progress_end(const struct progress *p)

@@ -24,13 +24,6 @@ const char *const kv_type_names[] = {"f32", "f16", "q8_0", NULL};
 const enum storage kv_type_storage[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
 const char *const kv_type_advice[] = {"--kv-type f16", "--kv-type q8_0", ""};
 
-void storage_names(const char *names[STORAGE_COUNT + 1])
-{
-    for (int i = 0; i < STORAGE_COUNT; i++)
-        names[i] = storage_name((enum storage)i);
-    names[STORAGE_COUNT] = NULL;
-}
-
 #define VALUES struct engine_options
 const struct option engine_options[] = {
     OPT_THREADS(THREADS_HELP),
@@ -52,15 +45,13 @@ enum status runtime_seed(const struct option_u64 *given, uint64_t *seed, struct 
 
 enum status runtime_weight_type(const char *name, uint32_t *out, struct err *e)
 {
-    const char *names[STORAGE_COUNT + 1];
-    storage_names(names);
     if (!name)
         return err_set(e, STATUS_USAGE, "no weight type is named; expected --type %s",
-                       names_joined(names, " or ").text);
+                       names_joined(storage_names, " or ").text);
     const struct tensor_type_info *type = tensor_type_named(text_of(name));
     if (!type || !blocks_runs(type->type))
         return err_set(e, STATUS_USAGE, "--type: expected one of %s, found '%.60s'",
-                       names_joined(names, ", ").text, name);
+                       names_joined(storage_names, ", ").text, name);
     *out = type->type;
     return STATUS_OK;
 }

@@ -36,9 +36,6 @@ extern const char *const kv_type_names[];
 extern const enum storage kv_type_storage[];
 extern const char *const kv_type_advice[];
 
-/* What weights can be stored as: the names in the order of the enum, then NULL. */
-void storage_names(const char *names[STORAGE_COUNT + 1]);
-
 /* The number of the type of --type (an enum tensor_type), which is required. STATUS_USAGE. */
 enum status runtime_weight_type(const char *name, uint32_t *out, struct err *e);
 

@@ -6,6 +6,8 @@
 
 #define FORM "LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C]"
 
+const char *const shape_archs[] = {"gpt2", "llama", "transformer", "decode", NULL};
+
 static int or_else(int given, int otherwise)
 {
     return given ? given : otherwise;
@@ -93,8 +95,9 @@ const struct option shape_options[] = {
     OPT_STRING("shape", shape, "SHAPE",
                "sizes: " FORM ", by default ff 4 * D_MODEL (llama: 8/3), vocab 50257, ctx 1024",
                .excludes = "draft"),
-    OPT_STRING("arch", arch, "ARCH", "what --shape is of: gpt2, llama, transformer (the original)",
-               .otherwise = "gpt2", .needs = "shape"),
+    OPT_CHOICE("arch", arch, "ARCH", shape_archs,
+               "what --shape is of; transformer is the original's decoder", .otherwise = "gpt2",
+               .needs = "shape"),
     OPT_END,
 };
 
@@ -104,10 +107,6 @@ enum status shape_of_options(const struct shape_options *o, const struct common_
     if (common->positional || common->model)
         return err_set(e, STATUS_USAGE,
                        "a checkpoint and --shape are both named; expected one of them");
-    const struct arch *arch = arch_preset(text_of(o->arch ? o->arch : "gpt2"));
-    if (!arch)
-        return err_set(e, STATUS_USAGE,
-                       "--arch: expected gpt2, llama, transformer or decode, found '%.60s'",
-                       o->arch);
-    return shape_parse(o->shape, arch, c, e);
+    const char *arch = shape_archs[o->arch ? o->arch - 1 : 0];
+    return shape_parse(o->shape, arch_preset(text_of(arch)), c, e);
 }

@@ -8,6 +8,9 @@
 #include "cli/common.h"
 #include "model/config.h"
 
+/* What a new model can be made as, of arch_preset; first the usual one. */
+extern const char *const shape_archs[];
+
 /* Fills in what a shape is without: of sizes that are 0 K/V heads as query heads, ff 4 * d_model,
  * or 8/3 of it in steps of 32 for gated kinds, vocabulary and context as GPT-2's, 50257 and 1024.
  * Layers, width, heads, architecture and kinds are there. */
@@ -21,7 +24,8 @@ enum status shape_parse(const char *text, const struct arch *arch, struct config
 
 /* A shape instead of a checkpoint, of the commands that need no file. */
 struct shape_options {
-    const char *shape, *arch;
+    const char *shape;
+    int arch; /* of shape_archs, and 1 more; 0: not given */
 };
 extern const struct option shape_options[];
 

@@ -299,11 +299,11 @@ static void tell_cell(struct study_job *job, const struct study_cell *cell)
     const double elapsed = (double)(clock_ns() - job->progress.started_ns);
     const double rest = elapsed * (job->all_cost - job->cost) / job->cost;
     if (job->n_done < job->n_all)
-        snprintf(left, sizeof left, ", %s left", figure_duration((uint64_t)rest).text);
+        snprintf(left, sizeof left, ", %s left", figure_duration(rest).text);
     progress_end(&job->progress);
     say(job->setting->common, "%s: %.4f bits a byte, %s; %d of %d cells%s", cell->name,
-        cell->bits_per_byte, figure_duration((uint64_t)(cell->seconds * 1e9)).text, job->n_done,
-        job->n_all, left);
+        cell->bits_per_byte, figure_duration(cell->seconds * 1e9).text, job->n_done, job->n_all,
+        left);
 }
 
 static enum status make_cell(struct study_job *job, struct study_cell *cell, struct err *e)

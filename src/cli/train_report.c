@@ -98,18 +98,15 @@ double train_report_rate(const struct train_report *r)
     return r->step_ns ? tokens / ((double)r->step_ns * 1e-9) : 0;
 }
 
+/* ", 3.41 s left"; nothing before the first step and after the last one. */
 static void format_left(const struct train_report *r, char *out, size_t size)
 {
+    const int made = r->step - r->first_step, rest = r->spec->n_steps - r->step;
     out[0] = 0;
-    const int made = r->step - r->first_step;
-    if (made == 0)
+    if (made == 0 || rest == 0)
         return;
-    const double each = (double)(clock_ns() - r->started_ns) * 1e-9 / made;
-    const double left = each * (r->spec->n_steps - r->step);
-    if (left < 100)
-        snprintf(out, size, ", %.0f s left", left);
-    else
-        snprintf(out, size, ", %d min %02d s left", (int)(left / 60), (int)left % 60);
+    const double ns = (double)(clock_ns() - r->started_ns) / made * rest;
+    snprintf(out, size, ", %s left", figure_duration(ns).text);
 }
 
 /* What matters most comes first: a narrow terminal cuts the rest. */

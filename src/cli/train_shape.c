@@ -38,12 +38,11 @@ const struct option train_kv_options[] = {
     OPT_END,
 };
 
-/* Of which each is a preset of an architecture; the last has whatever kinds are asked for. */
+/* The preset that has whatever kinds are asked for. */
 #define FREE_ARCH "decode"
-static const char *const arch_names[] = {"gpt2", "llama", "transformer", FREE_ARCH, NULL};
 
 const struct option train_kind_options[] = {
-    OPT_CHOICE("arch", arch, "ARCH", arch_names,
+    OPT_CHOICE("arch", arch, "ARCH", shape_archs,
                "architecture; transformer is the original's decoder, decode what the options below "
                "say",
                .otherwise = "gpt2, or decode with one of these options"),
@@ -140,8 +139,8 @@ static enum status set_kinds(const struct train_shape *s, const struct arch *arc
 
 static const struct arch *arch_of(const struct train_shape *s)
 {
-    const char *otherwise = given_among(s, train_kind_options) ? FREE_ARCH : arch_names[0];
-    return arch_preset(text_of(s->arch ? arch_names[s->arch - 1] : otherwise));
+    const char *otherwise = given_among(s, train_kind_options) ? FREE_ARCH : shape_archs[0];
+    return arch_preset(text_of(s->arch ? shape_archs[s->arch - 1] : otherwise));
 }
 
 /* --- sizes ----------------------------------------------------------------------------------- */
@@ -218,6 +217,6 @@ void train_shape_describe(const struct config *c, char *out, size_t size)
                  arch_norm_names[c->norm], arch_placement_names[c->placement],
                  arch_position_names[c->position], arch_ffn_names[c->ffn],
                  c->no_biases ? ", no biases" : "", c->shared ? ", one block for all layers" : "");
-    else if (c->arch != arch_preset(text_of(arch_names[0])))
+    else if (c->arch != arch_preset(text_of(shape_archs[0])))
         snprintf(out, size, "%s, ", c->arch->name);
 }

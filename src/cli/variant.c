@@ -33,7 +33,7 @@ const struct option variant_options[] = {
     OPT_STRING("cache-bytes", cache_bytes, "B",
                "the same, with the ranks that do best for at most B bytes a token (f32)"),
     OPT_CHOICE(
-        "method", method, NULL, convert_methods,
+        "method", method, "METHOD", convert_methods,
         "what the heads of a group come to share: their mean, the first, random numbers (the "
         "GQA paper's), the mean after alignment, or the best fit",
         .fallback = "fit", .needs = "kv-heads"),
@@ -43,12 +43,12 @@ const struct option variant_options[] = {
     OPT_INT("calib-tokens", calib_tokens, "N", CALIB_MIN_TOKENS, INT_MAX,
             "how many of its tokens are used, in windows of the context spread over the text",
             .fallback = "65536", .needs = "calib"),
-    OPT_CHOICE("group", grouping, NULL, groupings,
+    OPT_CHOICE("group", grouping, "HOW", groupings,
                "which heads share: neighbours, or those that lose least; auto: cluster for fit and "
                "procrustes, but with ALiBi, whose slopes keep heads in their places",
                .fallback = "auto", .needs = "kv-heads"),
     OPT_CHOICE(
-        "refit", refit, NULL, refits,
+        "refit", refit, "WHAT", refits,
         "what is fitted to the calibration text beyond the shared heads: nothing, the output "
         "matrix, also values, inputs and the feed-forward part, or also queries and keys "
         "by gradients (minutes for large models); auto: all for fit, wo for latent caches, none "

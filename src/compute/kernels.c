@@ -9,7 +9,7 @@
 #include <sys/auxv.h>
 #endif
 
-static const char *const storage_names[STORAGE_COUNT] = {
+const char *const storage_names[STORAGE_COUNT + 1] = {
     [STORAGE_F32] = "f32",   [STORAGE_F16] = "f16",   [STORAGE_BF16] = "bf16",
     [STORAGE_Q8_0] = "q8_0", [STORAGE_Q4_0] = "q4_0",
 };

@@ -383,7 +383,8 @@ static const struct gguf_tensor *replacement(const struct converter *c,
 }
 
 /* Of a latent cache: all that takes the place of Q, K and V, where Q was; a bias that the output
- * matrix had not. */
+ * matrix had not. Without a block's tensors that stand for nothing: some architectures pass over
+ * them, the one that the file becomes refuses them. */
 static uint64_t write_latent_tensors(const struct converter *c, struct gguf_writer *w,
                                      const struct gguf_tensor *old)
 {
@@ -391,7 +392,7 @@ static uint64_t write_latent_tensors(const struct converter *c, struct gguf_writ
     struct tensor_spec spec;
     uint64_t n = 0;
     if (!layout_named(&c->config, old->name, &spec))
-        return write_tensor(w, old);
+        return text_starts_with(old->name, "blk.") ? 0 : write_tensor(w, old);
     if (spec.role == ROLE_ATTN_K || spec.role == ROLE_ATTN_V ||
         ((spec.role == ROLE_ATTN_QKV || spec.role == ROLE_ATTN_Q) && spec.is_bias))
         return 0;

@@ -92,12 +92,12 @@ static enum status refuse_format(struct text file, struct err *e)
         return err_set(
             e, STATUS_BAD_FILE,
             "expected a checkpoint, found a zip archive as torch.save writes them, which "
-            "may run any program when it is read; save its tensors instead: python3 -c "
+            "may run any program when it is read; save its tensors instead, a transformers "
+            "model's with model.save_pretrained('FOLDER'), nanoGPT's with python3 -c "
             "\"import json, torch; from safetensors.torch import save_file as s; c = "
             "torch.load('ckpt.pt', map_location='cpu'); s({k.removeprefix('_orig_mod.'): "
             "v.clone() for k, v in c['model'].items()}, 'model.safetensors'); "
-            "json.dump(c['model_args'], open('config.json', 'w'))\", and import the "
-            "folder that they are in");
+            "json.dump(c['model_args'], open('config.json', 'w'))\", and import the folder");
     if (is_safetensors(file))
         return err_set(e, STATUS_BAD_FILE,
                        "expected a checkpoint, found the weights of one (safetensors); name the "

@@ -1,6 +1,7 @@
 #include "show/paragraph.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,13 +28,21 @@ static struct text without(struct text t, size_t len)
     return (struct text){t.data + len, t.len - len};
 }
 
-struct text paragraph_line(struct text *rest, size_t columns)
+/* The last space up to t.data[at], behind a comma if it must be; 0: none. */
+static size_t last_space(struct text t, size_t at, bool after_comma)
+{
+    while (at > 0 && (t.data[at] != ' ' || (after_comma && t.data[at - 1] != ',')))
+        at--;
+    return at;
+}
+
+struct text paragraph_line(struct text *rest, size_t columns, bool is_list)
 {
     struct text line = paragraph_cut(*rest, columns);
     if (line.len < rest->len) {
-        size_t end = line.len; /* of the last word that fits, or else of the first one */
-        while (end > 0 && rest->data[end] != ' ')
-            end--;
+        size_t end = last_space(*rest, line.len, is_list);
+        if (end == 0)
+            end = last_space(*rest, line.len, false);
         if (end == 0)
             for (end = line.len; end < rest->len && rest->data[end] != ' ';)
                 end++;
@@ -52,17 +61,38 @@ struct paragraph paragraph_begin(struct output *out, size_t indent)
     return (struct paragraph){.out = out, .indent = indent};
 }
 
+static void begin_line(struct paragraph *p)
+{
+    output_puts(p->out, "\n");
+    output_repeat(p->out, ' ', p->indent);
+    p->at = p->indent;
+}
+
+/* The longest beginning that takes no more columns and ends in a comma. */
+static size_t list_cut(struct text word, size_t columns)
+{
+    size_t len = paragraph_cut(word, columns).len;
+    while (len > 0 && word.data[len - 1] != ',')
+        len--;
+    return len;
+}
+
 static void put_word(struct paragraph *p)
 {
     struct text word = {p->word, p->word_len};
-    const size_t columns = text_columns(word);
+    const size_t all = p->out->columns > 0 ? (size_t)p->out->columns : SIZE_MAX;
+    size_t cut;
     p->word_len = 0;
-    if (p->out->columns > 0 && p->at > p->indent && p->at + columns > (size_t)p->out->columns) {
-        output_puts(p->out, "\n");
-        output_repeat(p->out, ' ', p->indent);
-        p->at = p->indent;
+    if (p->at > p->indent && p->at + text_columns(word) > all) {
+        begin_line(p);
         while (word.len > 0 && word.data[0] == ' ')
             word = without(word, 1);
+    }
+    while (p->at < all && p->at + text_columns(word) > all &&
+           (cut = list_cut(word, all - p->at)) > 0) {
+        output_put(p->out, (struct text){word.data, cut});
+        begin_line(p);
+        word = without(word, cut);
     }
     output_put(p->out, word);
     p->at += text_columns(word);
@@ -84,8 +114,14 @@ static void put_letter(struct paragraph *p, char letter)
 /* A word has the spaces before it. */
 void paragraph_puts(struct paragraph *p, const char *s)
 {
-    for (; *s; s++)
-        put_letter(p, *s != '\v' ? *s : p->out->columns > 0 ? ' ' : '\n');
+    for (; *s; s++) {
+        if (*s != '\v' || p->out->columns > 0) {
+            put_letter(p, *s == '\v' ? ' ' : *s);
+            continue;
+        }
+        put_word(p);
+        begin_line(p);
+    }
 }
 
 void paragraph_printf(struct paragraph *p, const char *format, ...)
@@ -132,26 +168,25 @@ static void put_text(struct paragraph *p, struct text s)
         put_letter(p, s.data[i]);
 }
 
-void paragraph_reflow(struct output *out, const char *text)
+void paragraph_reflow(struct output *out, const char *text, size_t indent)
 {
-    const size_t columns = (size_t)out->columns;
+    const size_t columns = out->columns > 0 ? (size_t)out->columns : SIZE_MAX;
     struct paragraph p = paragraph_begin(out, 0);
     bool too_long = false; /* the paragraph */
-    if (out->columns == 0) {
-        output_puts(out, text);
-        return;
-    }
     while (*text) {
         const struct text line = {text, strcspn(text, "\n")};
-        const size_t own = leading_spaces(line), hanging = hanging_indent(line, columns / 2);
-        const bool goes_on = too_long && line.len > own && own == p.indent && hanging == own;
+        const size_t spaces = leading_spaces(line), own = indent + spaces;
+        const size_t hanging = indent + hanging_indent(line, columns / 2);
+        const bool goes_on = too_long && line.len > spaces && own == p.indent && hanging == own;
         if (goes_on) {
             put_letter(&p, ' ');
-            put_text(&p, without(line, own));
+            put_text(&p, without(line, spaces));
         } else {
             paragraph_end(&p);
             p.indent = hanging;
-            too_long = text_columns(line) > columns;
+            too_long = indent + text_columns(line) > columns;
+            for (size_t i = 0; i < indent && line.len > 0; i++)
+                put_letter(&p, ' ');
             put_text(&p, line);
         }
         if (line.len == 0)

@@ -68,6 +68,7 @@ struct report_field {
     const char *none; /* for people, where there is no value; NULL: an empty cell, as in CSV. JSON:
                          null */
     bool right;       /* a text that is aligned right, as numbers are */
+    bool list;        /* a text that is broken into lines behind its commas only */
     int rank;         /* of a table wider than its terminal the highest rank is left out first; 0:
                          never */
     enum report_accent accent;

@@ -92,18 +92,13 @@ static bool fits(const struct layout *l)
     return width_before_last(l) + last <= (size_t)l->r->out->columns;
 }
 
-/* The next column to leave out: an empty one, else that of the highest rank, of several the last;
- * -1: none may be. */
+/* The next column to leave out: that of the highest rank, of several the last; -1: none may be. */
 static int least_important(const struct layout *l)
 {
     int least = -1;
     for (int i = 0; i < l->r->n_fields; i++) {
         const int rank = l->r->fields[i].rank;
-        if (!l->columns[i].shown)
-            continue;
-        if (!l->columns[i].filled)
-            return i;
-        if (rank > 0 && (least < 0 || rank >= l->r->fields[least].rank))
+        if (l->columns[i].shown && rank > 0 && (least < 0 || rank >= l->r->fields[least].rank))
             least = i;
     }
     return least;
@@ -117,14 +112,26 @@ static void leave_out(struct layout *l, int at)
         l->last--;
 }
 
+/* What there is for a column that is broken, behind what is before it. */
+static size_t width_of_last(const struct output *out, size_t before)
+{
+    const size_t all = (size_t)out->columns;
+    return all > before + NARROWEST ? all - before : NARROWEST;
+}
+
+/* Empty columns go first, but for a table that is only headings. */
 static void fit_columns(struct layout *l)
 {
+    const bool spared = l->n_rows == 0 || fits(l);
+    for (int i = 0; i < l->r->n_fields && !spared; i++)
+        if (l->columns[i].shown && !l->columns[i].filled)
+            leave_out(l, i);
     for (int at; !fits(l) && (at = least_important(l)) >= 0;)
         leave_out(l, at);
-    const size_t before = width_before_last(l), all = (size_t)l->r->out->columns;
     struct column *last = &l->columns[l->last];
-    if (last_is_broken(l) && before + last->width > all)
-        last->width = all > before + NARROWEST ? all - before : NARROWEST;
+    const size_t width = width_of_last(l->r->out, width_before_last(l));
+    if (last_is_broken(l) && last->width > width)
+        last->width = width;
 }
 
 static void name_left_out(const struct layout *l)
@@ -205,6 +212,17 @@ static enum report_accent row_accent(const struct report *r, const char *cell)
     return ACCENT_NONE;
 }
 
+/* What is left of a column's cell, in further lines. */
+static void put_below(const struct layout *l, int at, struct text rest, size_t indent, size_t width)
+{
+    struct output *out = l->r->out;
+    while (rest.len > 0) {
+        output_repeat(out, ' ', indent);
+        output_put(out, paragraph_line(&rest, width, l->r->fields[at].list));
+        output_puts(out, "\n");
+    }
+}
+
 /* A row that begins with `cell`; returns where the next one does. */
 static const char *print_row(const struct layout *l, const char *cell, bool heading)
 {
@@ -220,18 +238,14 @@ static const char *print_row(const struct layout *l, const char *cell, bool head
         struct text shown = text_of(cell);
         if (at == l->last && aligned) {
             rest = shown;
-            shown = paragraph_line(&rest, l->columns[at].width);
+            shown = paragraph_line(&rest, l->columns[at].width, r->fields[at].list);
         }
         if (l->columns[at].shown)
             print_cell(l, at, shown, accents[own == ACCENT_CELL ? own : of_row], &pad);
         cell = cell_after(cell);
         at = report_next_column(r, at);
     } while (at != r->first);
-    while (rest.len > 0) {
-        output_repeat(r->out, ' ', width_before_last(l));
-        output_put(r->out, paragraph_line(&rest, l->columns[l->last].width));
-        output_puts(r->out, "\n");
-    }
+    put_below(l, l->last, rest, width_before_last(l), l->columns[l->last].width);
     return cell;
 }
 
@@ -240,19 +254,23 @@ static void print_downwards(const struct layout *l)
 {
     const struct report *r = l->r;
     const char *heading = r->cells, *cell = heading;
-    size_t widest = 0;
+    size_t indent = 0;
     int at = r->first;
     do {
-        const size_t width = text_columns(text_of(cell));
-        widest = l->columns[at].filled && width > widest ? width : widest;
+        const size_t width = text_columns(text_of(cell)) + GAP;
+        indent = l->columns[at].filled && width > indent ? width : indent;
         cell = cell_after(cell);
         at = report_next_column(r, at);
     } while (at != r->first);
+    const size_t width = width_of_last(r->out, indent);
     do {
         if (l->columns[at].filled) {
+            struct text rest = text_of(cell);
             output_puts(r->out, heading);
-            output_repeat(r->out, ' ', widest - text_columns(text_of(heading)) + GAP);
-            output_printf(r->out, "%.900s\n", cell);
+            output_repeat(r->out, ' ', indent - text_columns(text_of(heading)));
+            output_put(r->out, paragraph_line(&rest, width, r->fields[at].list));
+            output_puts(r->out, "\n");
+            put_below(l, at, rest, indent, width);
         }
         heading = cell_after(heading);
         cell = cell_after(cell);

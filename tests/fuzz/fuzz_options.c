@@ -130,6 +130,25 @@ static void check_values(const struct command *c, const unsigned char *values,
         check_value(o, values + o->offset, a);
 }
 
+struct sink {
+    struct output out;
+    char last; /* byte */
+};
+
+static bool keep_last(struct output *out, const char *bytes, size_t len)
+{
+    ((struct sink *)out)->last = bytes[len - 1];
+    return true;
+}
+
+static void print_help(const struct option_spec *spec)
+{
+    static struct sink sink;
+    output_init(&sink.out, keep_last);
+    options_help(spec, &sink.out);
+    require(output_flush(&sink.out) && sink.last == '\n');
+}
+
 static void parse_options(const struct command *c, struct arguments *a)
 {
     unsigned char *values = calloc(1, c->values_size);
@@ -141,11 +160,8 @@ static void parse_options(const struct command *c, struct arguments *a)
         check_values(c, values, a);
     else
         require_refusal(s, &e);
-    if (help) {
-        char *text = options_help(&c->spec);
-        require(text && text[0] && text[strlen(text) - 1] == '\n');
-        free(text);
-    }
+    if (help)
+        print_help(&c->spec);
     options_free(&c->spec, values);
     free(values);
 }
