@@ -26,6 +26,27 @@ is_code() { [ "$code" -eq "$1" ]; }
 has() { grep -qF -e "$2" "$1"; }
 lacks() { ! grep -qF -e "$2" "$1"; }
 has_lines() { [ "$(wc -l <"$1")" -eq "$2" ]; }
+is_empty() { [ ! -s "$1" ]; }
+is_line() { [ "$(cat "$1" && echo end)" = "$2
+end" ]; }
+
+# run ARGS...: the program with its output in $out and $err, its exit code in $code.
+run() {
+    "$decode" "$@" >"$out" 2>"$err"
+    code=$?
+}
+
+# expect_error CODE TEXT ARGS...: that exit code, nothing on stdout, one line with TEXT on stderr.
+expect_error() {
+    h_code=$1 h_text=$2
+    shift 2
+    run "$@"
+    note "exit $h_code, found $code: $*" is_code "$h_code"
+    note "empty stdout: $*" is_empty "$out"
+    note "one line on stderr: $*" has_lines "$err" 1
+    note "message has '$h_text': $*" has "$err" "$h_text"
+    note "message begins with decode: $*" has "$err" "decode: "
+}
 
 # await CONDITION...: until it holds, for twenty seconds at most.
 await() {

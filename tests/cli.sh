@@ -11,34 +11,11 @@ trap 'rm -rf "$dir"' EXIT
 
 # --- helpers ------------------------------------------------------------------------------------
 
-# run ARGS...: the program with its output in $out and $err, its exit code in $code.
-run() {
-    "$decode" "$@" >"$out" 2>"$err"
-    code=$?
-}
-
-is_empty() { [ ! -s "$1" ]; }
-is_line() { [ "$(cat "$1" && echo end)" = "$2
-end" ]; }
-
 expect_exit() {
     h_code=$1
     shift
     run "$@"
     note "exit $h_code, found $code: $*" is_code "$h_code"
-}
-
-# expect_error CODE TEXT ARGS...: that exit code, nothing on stdout, one line with TEXT on stderr.
-expect_error() {
-    h_text=$2
-    h_code=$1
-    shift 2
-    run "$@"
-    note "exit $h_code, found $code: $*" is_code "$h_code"
-    note "empty stdout: $*" is_empty "$out"
-    note "one line on stderr: $*" has_lines "$err" 1
-    note "message has '$h_text': $*" has "$err" "$h_text"
-    note "message begins with decode: $*" has "$err" "decode: "
 }
 
 # expect_line TEXT ARGS...: exit 0 and exactly this line on stdout.
@@ -125,9 +102,9 @@ expect_error 2 "--kv-type: expected one of f32, f16, q8_0" generate "$model" --k
 expect_error 2 "--format: expected one of table, md, csv, json, jsonl" score "$model" --format xml
 expect_error 2 "-t: expected auto or an integer from 1 to" score "$model" -p x -t 0
 expect_error 2 "--stop: the text is empty" generate "$model" --stop ''
-expect_error 2 "needs --logprobs" generate "$model" --format jsonl
-expect_error 2 "--format: expected jsonl" generate "$model" --format json
-expect_error 2 "--format: expected jsonl" generate "$model" --logprobs 2 --format table
+expect_error 2 "--format is for --logprobs" generate "$model" --format jsonl
+expect_error 2 "--format: expected one of jsonl" generate "$model" --format json
+expect_error 2 "--format: expected one of jsonl" generate "$model" --logprobs 2 --format table
 
 for count in "-n 5" "-n=5" "--n 5" "--n=5" "-n 9 -n 5"; do
     run generate "$model" --greedy -q -p ROMEO: $count
@@ -200,7 +177,7 @@ expect_same "$dir/five" generate "$model" -f "$dir/prompt" -n 5 --greedy
 note "-f - reads standard input" cmp -s "$out" "$dir/five"
 expect_line "$(tail -c 6 "$dir/five" | head -c 5)" \
     generate "$model" -p ROMEO: -n 5 --greedy --no-echo
-expect_error 2 "-p and -f both" generate "$model" -p x -f "$dir/prompt"
+expect_error 2 "--prompt and --file are both given" generate "$model" -p x -f "$dir/prompt"
 expect_error 3 "$dir/missing" generate "$model" -f "$dir/missing"
 expect_exit 0 generate "$model" -p '' -n 5 --greedy
 cp "$out" "$dir/none"
@@ -326,8 +303,8 @@ note "generate --colour: a file is not shaded" cmp -s "$out" "$dir/plain"
 note "generate --colour: and is told" has "$err" "no colours: "
 NO_COLOR=1 expect_exit 0 generate $h_x --colour always
 note "generate --colour: a legend" has "$err" "decode: probability 0 "
-expect_error 2 "--colour is for text" generate "$model" -p x --colour prob --logprobs 1
-expect_error 2 "--colour is for one prompt" generate "$model" --prompts "$dir/plain" --colour prob
+expect_error 2 "--colour and --logprobs are both given" generate "$model" -p x --colour prob --logprobs 1
+expect_error 2 "--colour and --prompts are both given" generate "$model" --prompts "$dir/plain" --colour prob
 expect_error 2 "--colour" generate "$model" -p x --colour red
 
 # --- score --------------------------------------------------------------------------------------
@@ -367,7 +344,7 @@ expect_exit 0 score "$model" -p "$(repeat a 256)"
 expect_error 2 "the text has 257 tokens" score "$model" -p "$(repeat a 257)"
 expect_error 2 "the text is empty" score "$model" -p ''
 expect_error 2 "there is nothing to score" score "$model"
-expect_error 2 "--tokens and -p both" score "$model" --tokens 1 -p x
+expect_error 2 "--prompt and --tokens are both given" score "$model" --tokens 1 -p x
 expect_error 2 "the vocabulary has 256" score "$model" --tokens 1,256
 expect_error 2 "--tokens: item 2" score "$model" --tokens 1,,2
 
@@ -465,7 +442,7 @@ expect_error 2 "--top" attend "$model" -p abc --top 2
 expect_error 2 "the text has 257 tokens" attend "$model" -p "$(repeat a 257)" --svg "$dir/b.svg"
 expect_error 2 "the text is empty" attend "$model" -p ''
 expect_error 2 "there is nothing to look at" attend "$model"
-expect_error 2 "--tokens and -p both" attend "$model" --tokens 1 -p x
+expect_error 2 "--prompt and --tokens are both given" attend "$model" --tokens 1 -p x
 expect_error 2 "--show draws in place of the table" attend "$model" -p x --show 0.0 --format csv
 expect_error 2 "--show draws in place of the table" attend "$model" -p x --show 0.0 --query 0
 expect_error 2 "expected --svg or --show" attend "$model" -p x --log
@@ -491,7 +468,7 @@ expect_exit 0 tokenize "$model" --decode ""
 note "no ids, no bytes" is_empty "$out"
 expect_error 2 "--decode: item 1 is '256'" tokenize "$model" --decode 256
 expect_error 2 "there is no text" tokenize "$model"
-expect_error 2 "--decode takes no text" tokenize "$model" --decode 1 -p x
+expect_error 2 "--prompt and --decode are both given" tokenize "$model" --decode 1 -p x
 
 # --- info ---------------------------------------------------------------------------------------
 
@@ -697,8 +674,11 @@ expect_exit 0 $h_b --draft self:q8_0 --batch 3 --temp 0 --kv-type f16 -t 2
 note "bench --draft: a table" has "$out" "predicted"
 expect_error 2 "--draft is for --text" bench "$model" --draft lookup
 expect_error 2 "--text is for --draft" bench "$model" --text tests/cli.sh
-expect_error 2 "--depth says nothing with --draft" $h_b --draft lookup --depth 4
-expect_error 2 "--shape says nothing with --draft" $h_b --draft lookup --shape 1x16x2
+for words in "--depth 4" "--shape 1x16x2" "--kv-heads 1" "--latent 4" "--method first" "--type f16" \
+    "--without 0.0" "--warmup 1" "--plot $dir/a.svg" "--trace $dir/a.csv"; do
+    expect_error 2 "${words% *} and --draft are both given" $h_b --draft lookup $words
+done
+expect_error 2 "--temp is for --draft" bench "$model" --temp 0
 expect_error 2 "-n: expected 2 to 244 tokens after a prompt of 12" $h_b --draft lookup -n 245
 expect_error 2 "--text: expected at least 12 tokens, found 0" $h_b --draft lookup --text /dev/null
 expect_error 2 "--batch: expected one integer" $h_b --draft lookup --batch 1,2

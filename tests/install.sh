@@ -19,7 +19,6 @@ this_make() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 skip() { echo "skipped: $1 is not installed: $2"; }
-is_empty() { [ ! -s "$1" ]; }
 files_of() { (cd "$1" && find . -type f | sort); }
 
 # options_of COMMAND - as its help has them

@@ -19,21 +19,6 @@ case $decode in
     ;;
 esac
 
-run() {
-    "$decode" "$@" >"$out" 2>"$err"
-    code=$?
-}
-
-# expect_usage TEXT ARGS...: exit 2, nothing on stdout, TEXT on stderr.
-expect_usage() {
-    m_text=$1
-    shift
-    run "$@"
-    note "exit 2, found $code: $*" is_code 2
-    note "empty stdout: $*" [ ! -s "$out" ]
-    note "message has '$m_text': $*" has "$err" "$m_text"
-}
-
 lines() { wc -l <"$1"; }
 
 # field NAME LINE FILE: a number's or literal's text in a line of JSON.
@@ -213,16 +198,16 @@ note "a folder: exit 3" is_code 3
 "$decode" generate "$model" --prompts - -n 3 <&- >"$out" 2>"$err"
 note "closed standard input: exit 3" [ $? -eq 3 ]
 
-expect_usage "-p is for one prompt" generate "$model" --prompts "$dir/one" -p x
-expect_usage "-f is for one prompt" generate "$model" --prompts "$dir/one" -f "$dir/one"
-expect_usage "--samples is for one prompt" generate "$model" --prompts "$dir/one" --samples 2
-expect_usage "--logprobs is for one prompt" generate "$model" --prompts "$dir/one" --logprobs 2
-expect_usage "--no-echo is for one prompt" generate "$model" --prompts "$dir/one" --no-echo
-expect_usage "--batch is for many sequences" generate "$model" -p x --batch 2
-expect_usage "--batch: expected auto or an integer from 1 to" generate "$model" --samples 2 --batch 0
-expect_usage "--batch: expected auto or an integer from 1 to" generate "$model" --samples 2 --batch x
-expect_usage "--prompts" generate "$model" --prompts-format jsonl
-expect_usage "expected one of auto, lines, jsonl" generate "$model" --prompts "$dir/one" \
+expect_error 2 "--prompt and --prompts are both given" generate "$model" --prompts "$dir/one" -p x
+expect_error 2 "--file and --prompts are both given" generate "$model" --prompts "$dir/one" -f "$dir/one"
+expect_error 2 "--samples and --prompts are both given" generate "$model" --prompts "$dir/one" --samples 2
+expect_error 2 "--logprobs and --prompts are both given" generate "$model" --prompts "$dir/one" --logprobs 2
+expect_error 2 "--no-echo and --prompts are both given" generate "$model" --prompts "$dir/one" --no-echo
+expect_error 2 "--batch is for many sequences" generate "$model" -p x --batch 2
+expect_error 2 "--batch: expected auto or an integer from 1 to" generate "$model" --samples 2 --batch 0
+expect_error 2 "--batch: expected auto or an integer from 1 to" generate "$model" --samples 2 --batch x
+expect_error 2 "--prompts" generate "$model" --prompts-format jsonl
+expect_error 2 "expected one of auto, lines, jsonl" generate "$model" --prompts "$dir/one" \
     --prompts-format csv
 
 # --- samples --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
  *
  * With DECODE_COUNT_FAULTS in the environment the suite prints how many signals it raised.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,6 +114,64 @@ START_TEST(while_standard_input_is_waited_for)
 }
 END_TEST
 
+/* --- in a session ---------------------------------------------------------------------------- */
+
+static void talk_from_a_file(void *plan)
+{
+    const int fd = open("lines.txt", O_RDONLY);
+    if (fd < 0 || dup2(fd, STDIN_FILENO) != STDIN_FILENO)
+        _exit(77);
+    close(fd);
+    faults_arm(plan);
+}
+
+static void run_session(struct ran *r, const struct fault_plan *plan)
+{
+    struct fault_plan copy = *plan;
+    unlink("out.state");
+    run_program(
+        r, "generate model.gguf -i -p abc -t 2 -n 3 --shift --seed 1 --save-state out.state -q",
+        talk_from_a_file, &copy);
+    ck_assert_msg(r->signal == 0, "%s: ended by %s: %s", scenario_where(plan), strsignal(r->signal),
+                  r->err);
+    ck_assert_msg(r->code == 0 || r->code == STATUS_INTERRUPTED, "%s: exit %d: %s",
+                  scenario_where(plan), r->code, r->err);
+    scenario_expect_kept(r, plan, faults_report()->returned);
+}
+
+/* What is saved can be gone on with; nothing is, if there was no text yet. */
+static void expect_saved(const struct fault_plan *plan)
+{
+    struct ran r;
+    if (access("out.state", F_OK) != 0)
+        return;
+    run_program(&r, "generate model.gguf --load-state out.state -t 1 -n 2 --shift -q", NULL, NULL);
+    ck_assert_msg(r.code == 0, "%s: exit %d: %s", scenario_where(plan), r.code, r.err);
+}
+
+/* A Ctrl-C before the first token of the first answer left a session that went on with no text. */
+START_TEST(in_a_session)
+{
+    scenario_begin(0); /* generate; for its files */
+    FILE *f = fopen("lines.txt", "w");
+    ck_assert_ptr_nonnull(f);
+    fputs("to be\n\n/save mid.state\nor\n/load mid.state\nnot\n/temp 0\n\n", f);
+    ck_assert_int_eq(fclose(f), 0);
+    struct ran r;
+    struct fault_plan plan = {.at = 0};
+    run_session(&r, &plan);
+    ck_assert_int_eq(r.code, 0);
+    plan.signal = SIGINT;
+    const long calls = faults_report()->all;
+    for (long n = faults_next(-1, calls, 40); n < calls; n = faults_next(n, calls, 40)) {
+        plan.at = n;
+        run_session(&r, &plan);
+        expect_saved(&plan);
+    }
+    scenario_end();
+}
+END_TEST
+
 static void print_counts(void)
 {
     printf("%-20s %7s %7s %7s\n", "signals raised", "INT", "TERM", "HUP");
@@ -131,6 +190,10 @@ int main(void)
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     tcase_add_loop_test(t, at_every_call, 0, n_scenarios);
     tcase_add_test(t, while_standard_input_is_waited_for);
+    suite_add_tcase(s, t);
+    t = tcase_create("session");
+    tcase_set_timeout(t, 300);
+    tcase_add_test(t, in_a_session);
     suite_add_tcase(s, t);
     const int failed = run_suite(s);
     if (getenv("DECODE_COUNT_FAULTS"))

@@ -39,7 +39,8 @@ static const struct option rows[] = {
     OPT_DOUBLE("above", above, NULL, 0, 1, "p", .above_min = true),
     OPT_STRING("text", text, "T", "text", .letter = 'p'),
     OPT_STRINGS("stop", many, "T", "texts"),
-    OPT_CHOICE("format", form, NULL, forms, "a form", .fallback = "table"),
+    OPT_CHOICE("format", form, NULL, forms, "a form", .fallback = "table",
+               .excludes = "loud|signed"),
     OPT_END,
 };
 #undef VALUES
@@ -202,6 +203,16 @@ START_TEST(wrong_options)
 }
 END_TEST
 
+/* A fallback is nobody's wish. */
+START_TEST(options_that_exclude_others)
+{
+    ck_assert(good(WORDS("--loud", "--signed", "1")).inner.loud);
+    refused(WORDS("--loud", "--format", "json"), "--format and --loud are both given", "one of");
+    refused(WORDS("--format=table", "--signed=1"), "--format and --signed", "both given");
+    refused(WORDS("--format=table", "--signed=1", "--loud"), "--format and --loud", "both given");
+}
+END_TEST
+
 static const char *const bad_ints[] = {
     "",           "1e9", "0x10", " 5",      "5 ", "-1", "+5", "nan", "1.0", "99999999999999999999",
     "2147483648", "5,",  "five", "\xd9\xa3"};
@@ -341,6 +352,34 @@ START_TEST(names_of_others)
 }
 END_TEST
 
+static bool some_command_has(const char *words)
+{
+    bool found = false;
+    for (int i = 0; command_at(i) && !found; i++)
+        found = has_option(command_at(i), words);
+    return found;
+}
+
+static void expect_names(const struct option *o, const char *names)
+{
+    for (char end = '|', name[64]; names && end;) {
+        end = list_next(&names, "|", name, sizeof name);
+        ck_assert_msg(some_command_has(name), "--%s: there is no --%s", o->name, name);
+    }
+}
+
+/* What an option needs or excludes is there. */
+START_TEST(names_of_company)
+{
+    for (int i = 0; command_at(i); i++)
+        for (const struct option_group *g = command_at(i)->spec.groups; g->title; g++)
+            for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
+                expect_names(o, o->needs);
+                expect_names(o, o->excludes);
+            }
+}
+END_TEST
+
 /* Without it --method once looked like a flag. */
 START_TEST(all_values_are_called_something)
 {
@@ -456,6 +495,7 @@ int main(void)
     tcase_add_test(t, the_last_counts_but_strings_are_kept);
     tcase_add_test(t, help_ends_the_parse);
     tcase_add_test(t, wrong_options);
+    tcase_add_test(t, options_that_exclude_others);
     tcase_add_loop_test(t, wrong_ints, 0, sizeof bad_ints / sizeof bad_ints[0]);
     tcase_add_loop_test(t, wrong_doubles, 0, sizeof bad_doubles / sizeof bad_doubles[0]);
     tcase_add_test(t, numbers);
@@ -463,6 +503,7 @@ int main(void)
     tcase_add_test(t, printed_ids);
     tcase_add_test(t, counts_and_sizes);
     tcase_add_test(t, names_of_others);
+    tcase_add_test(t, names_of_company);
     tcase_add_test(t, all_values_are_called_something);
     tcase_add_test(t, figures);
     tcase_add_test(t, distances);

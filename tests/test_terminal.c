@@ -1,11 +1,15 @@
 /* The program on a terminal: tables that fit it, colours, and the line about work under way. */
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "program.h"
 #include "support.h"
 
@@ -163,6 +167,104 @@ START_TEST(no_rests_of_lines)
 }
 END_TEST
 
+/* --- a session -------------------------------------------------------------------------------- */
+
+/* In the child: the terminal is that of its session, so that keys are signals. */
+static void sit_at(void *arg)
+{
+    const struct screen *s = arg;
+    signal(SIGINT, SIG_DFL);
+    setsid();
+    const int fd = open(s->slave, O_RDWR);
+    if (fd < 0 || ioctl(fd, TIOCSCTTY, 0) != 0 || dup2(fd, STDIN_FILENO) != STDIN_FILENO)
+        _exit(99);
+    show_on(arg);
+}
+
+/* What is waited for on the screen, behind what was there before, and then typed. */
+struct stroke {
+    const char *shown, *typed;
+};
+
+/* Exits with the number of the stroke that was waited for in vain, or 0. */
+static _Noreturn void type(const struct screen *s, const struct stroke *strokes)
+{
+    char text[65536] = "";
+    size_t len = 0;
+    const char *seen = text;
+    for (int i = 0; strokes[i].shown; i++) {
+        const char *at;
+        while (!(at = strstr(seen, strokes[i].shown))) {
+            struct pollfd p = {.fd = s->master, .events = POLLIN};
+            const ssize_t n =
+                poll(&p, 1, 20000) == 1 ? read(s->master, text + len, sizeof text - 1 - len) : 0;
+            if (n <= 0)
+                _exit(i + 1);
+            len += (size_t)n;
+            text[len] = 0;
+        }
+        seen = at + strlen(strokes[i].shown);
+        const size_t n = strlen(strokes[i].typed);
+        if (write(s->master, strokes[i].typed, n) != (ssize_t)n)
+            _exit(i + 1);
+    }
+    _exit(0);
+}
+
+#define CTRL_C "\003"
+#define CTRL_D "\004"
+
+/* An answer that never ends; it has all letters. */
+#define ASK                                                                                        \
+    {"> ", "What is\n"}, {"is\r\n", ""}, {"e", CTRL_C},                                            \
+    {                                                                                              \
+        "interrupted after ", ""                                                                   \
+    }
+
+static const struct stroke by_end[] = {ASK,
+                                       {"> ", "/save text\n"},
+                                       {"> ", "/load none\n"},
+                                       {"none: cannot open", ""},
+                                       {"> ", "/load text\n"},
+                                       ASK,
+                                       {"> ", CTRL_D},
+                                       {"peak memory", ""},
+                                       {NULL, NULL}};
+static const struct stroke by_key[] = {
+    ASK, {"> ", "half a line\\\n"}, {". ", "more" CTRL_C}, {"peak memory", ""}, {NULL, NULL}};
+static const struct {
+    const struct stroke *strokes;
+    int code;
+} sessions[] = {{by_end, STATUS_OK}, {by_key, STATUS_INTERRUPTED}};
+
+/* Ctrl-C ends an answer and keeps the session, and ends it at the prompt, as Ctrl-D does. */
+START_TEST(a_session_by_keys)
+{
+    char home[4096], line[4200];
+    struct screen s = open_screen(80);
+    ck_assert_ptr_nonnull(getcwd(home, sizeof home));
+    snprintf(line, sizeof line, "generate %s/" MODEL " -i -n 100M --shift --seed 1 -t 1", home);
+    ck_assert_int_eq(chdir(scratch_path("")), 0);
+    const int kept = open(s.slave, O_RDWR | O_NOCTTY);
+    const pid_t typist = fork();
+    ck_assert_int_ge(typist, 0);
+    if (typist == 0)
+        type(&s, sessions[_i].strokes);
+    struct ran r;
+    int status;
+    run_program(&r, line, sit_at, &s);
+    ck_assert_int_eq(waitpid(typist, &status, 0), typist);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "waited in vain for stroke %d",
+                  WEXITSTATUS(status));
+    ck_assert_int_eq(r.signal, 0);
+    ck_assert_int_eq(r.code, sessions[_i].code);
+    close(kept);
+    close(s.master);
+    ck_assert_int_eq(chdir(home), 0);
+    scratch_remove();
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("terminal");
@@ -174,6 +276,7 @@ int main(void)
     tcase_add_test(t, rows_are_told_apart);
     tcase_add_test(t, the_best_row_stands_out);
     tcase_add_test(t, no_rests_of_lines);
+    tcase_add_loop_test(t, a_session_by_keys, 0, sizeof sessions / sizeof *sessions);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

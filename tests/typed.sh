@@ -15,31 +15,12 @@ case $decode in
 */asan/* | */tsan/*) tokens=300 all_ways='--draft+lookup' ;;
 esac
 
-run() {
-    "$decode" "$@" >"$out" 2>"$err"
-    code=$?
-}
-
 # piped FILE ARGS...: the same with the file coming through a pipe.
 piped() {
     h_file=$1
     shift
     cat "$h_file" | "$decode" "$@" >"$out" 2>"$err"
     code=$?
-}
-
-is_line() { [ "$(cat "$1" && echo end)" = "$2
-end" ]; }
-
-# refused CODE TEXT ARGS...: that exit code, nothing on stdout, one line with TEXT on stderr.
-refused() {
-    h_code=$1 h_text=$2
-    shift 2
-    run "$@"
-    note "exit $h_code, found $code: $*" is_code "$h_code"
-    note "nothing on stdout: $*" [ ! -s "$out" ]
-    note "one line on stderr: $*" has_lines "$err" 1
-    note "message has '$h_text': $*" has "$err" "$h_text"
 }
 
 # same NAME: the last run succeeded, with the bytes of $dir/NAME.
@@ -51,7 +32,7 @@ same() {
 # --- others' names ------------------------------------------------------------------------------
 
 while IFS='|' read -r words ours; do
-    refused 2 "$ours" $words
+    expect_error 2 "$ours" $words
 done <<EOF
 generate m --temperature 0.7|did you mean '--temp'?
 generate m --ctx-size=512|did you mean '--ctx'?
@@ -61,6 +42,7 @@ generate m --max_new_tokens 5|did you mean '--n'?
 generate m --num_samples 5|did you mean '--samples'?
 generate m --start x|did you mean '--prompt'?
 generate m -ngl 99|computes on the CPU alone
+generate m -cnv|did you mean '--interactive'?
 generate m --context-shift|did you mean '--shift'?
 bench m --json|did you mean '--format json'?
 train t --max_iters 5|did you mean '--steps'?
@@ -69,14 +51,17 @@ train t --n_layer 5|did you mean '--layers'?
 train t --block_size 5|did you mean '--ctx'?
 export m --out-dir x|did you mean '--output'?
 EOF
-refused 2 "unexpected argument 'Once upon'; expected a text with -p" generate "$model" "Once upon"
-refused 2 "unexpected argument 'more'" info "$model" more
+for number in 0.8 1.0 0; do
+    expect_error 2 "found '$number'; a temperature is --temp" generate "$model" -t $number
+done
+expect_error 2 "unexpected argument 'Once upon'; expected a text with -p" generate "$model" "Once upon"
+expect_error 2 "unexpected argument 'more'" info "$model" more
 
 # --- numbers ------------------------------------------------------------------------------------
 
-refused 2 "-n: expected an integer, 0 to 2147483647" generate "$model" -n 100000000000000
-refused 2 "-n: expected an integer, 0 to 2147483647" generate "$model" -n 3G
-refused 2 "--cache-bytes: expected a number of bytes, as 8192 or 8KiB" \
+expect_error 2 "-n: expected an integer, 0 to 2147483647" generate "$model" -n 100000000000000
+expect_error 2 "-n: expected an integer, 0 to 2147483647" generate "$model" -n 3G
+expect_error 2 "--cache-bytes: expected a number of bytes, as 8192 or 8KiB" \
     generate "$model" -p x --cache-bytes 8kb --calib tests/cli.sh
 run generate "$model" -p "To be" -n 2k --seed 1 -q
 cp "$out" "$dir/thousands"
@@ -90,14 +75,14 @@ run generate "$model" -p "To be" -n 5 --kv-heads 1 --seed 1 -q
 cp "$out" "$dir/mqa"
 run generate "$model" -p "To be" -n 5 --kv-heads MQA --seed 1 -q
 same mqa
-refused 2 "MHA, GQA-G, MQA" generate "$model" -p x --kv-heads few
+expect_error 2 "MHA, GQA-G, MQA" generate "$model" -p x --kv-heads few
 run bench "$model" --kv-heads 1 --depth 256 -n 1 --repeat 1 --warmup 0 --prompt 0 --format csv
 note "bench --depth CTX: the deepest there is" is_code 0
 note "bench --depth CTX is said" has "$err" "measured at 255"
-refused 2 "depth 257: expected 0 to 255" bench "$model" --depth 257
+expect_error 2 "depth 257: expected 0 to 255" bench "$model" --depth 257
 for words in "bench $model --plot" "score $model -p x --svg" "attend $model -p x --svg" \
     "heads $model --text tests/cli.sh --svg" "study t -o d --frontier"; do
-    refused 2 "a name that ends in .svg" $words "$dir/x.PNG"
+    expect_error 2 "a name that ends in .svg" $words "$dir/x.PNG"
 done
 note "no picture" [ ! -e "$dir/x.PNG" ]
 
@@ -133,8 +118,8 @@ code=$?
 same alone
 piped "$dir/text" generate "$model" -p '' -n 20 --seed 1 -q
 same alone
-refused 2 "expected -p, -f or --tokens" score "$model"
-refused 2 "expected -p, -f or --decode" tokenize "$model"
+expect_error 2 "expected -p, -f or --tokens" score "$model"
+expect_error 2 "expected -p, -f or --decode" tokenize "$model"
 piped /dev/null score "$model"
 note "an empty pipe is no text: exit 2" is_code 2
 note "an empty pipe is said" has "$err" "the text is empty"
@@ -155,7 +140,9 @@ done
 "$decode" tokenize "$model" -f "$dir/text" | tr ' ' '\n' >"$dir/ids"
 piped "$dir/ids" tokenize "$model" --decode -
 same text
-refused 2 "--decode: item 2 is 'x'" tokenize "$model" --decode "[1, x]"
+printf '1 2\0 3' >"$dir/ids"
+expect_error 2 "found a zero byte behind 3 others" tokenize "$model" --decode - <"$dir/ids"
+expect_error 2 "--decode: item 2 is 'x'" tokenize "$model" --decode "[1, x]"
 
 # --- what is no text ----------------------------------------------------------------------------
 
@@ -164,10 +151,10 @@ for words in "generate $model -n 1 -f" "score $model -f" "tokenize $model -f" "e
     "heads $model --text" "train -o $dir/x.gguf --layers 1" \
     "convert $model -o $dir/x.gguf --kv-heads 1 --calib" "study -o $dir/x" \
     "convert $model -o $dir/x.gguf --kv-heads 1 --method mean --eval"; do
-    refused 2 "expected text, found" $words "$dir/binary"
+    expect_error 2 "expected text, found" $words "$dir/binary"
 done
 note "nothing is made of it" [ ! -e "$dir/x.gguf" -a ! -e "$dir/x" ]
-refused 2 "standard input: expected text" generate "$model" -n 1 <"$dir/binary"
+expect_error 2 "standard input: expected text" generate "$model" -n 1 <"$dir/binary"
 run tokenize "$model" -f "$dir/binary" --binary
 note "--binary takes it" is_code 0
 printf '\303' >"$dir/half"
@@ -186,10 +173,10 @@ done
 toy="--layers 1 --embd 16 --heads 2 --ctx 16 --batch 1 --steps 2 --seed 1"
 run train "$dir/lines" -o "$dir/toy.gguf" $toy
 note "train: 1 layer, 2 heads" has "$err" "1 layer, d_model 16, 2 heads (MHA)"
-refused 2 "toy.gguf' exists; --resume goes on with an unfinished run, --force" \
+expect_error 2 "toy.gguf' exists; --resume goes on with an unfinished run, --force" \
     train "$dir/lines" -o "$dir/toy.gguf" $toy
 mv "$dir/toy.gguf" "$dir/kept.gguf"
-refused 2 "toy.gguf.state' exists" train "$dir/lines" -o "$dir/toy.gguf" $toy
+expect_error 2 "toy.gguf.state' exists" train "$dir/lines" -o "$dir/toy.gguf" $toy
 run train "$dir/lines" -o "$dir/toy.gguf" $toy --force -q
 note "train --force: replaced" cmp -s "$dir/toy.gguf" "$dir/kept.gguf"
 
@@ -244,11 +231,11 @@ cp "$out" "$dir/many"
 note "--shift with --prompts: all are whole" [ "$(grep -c '"finish": "length"' "$out")" -eq 3 ]
 run $many --batch 3 --draft lookup
 same many
-refused 2 "--keep is for --shift" generate "$model" -p x --keep 3
-refused 2 "--keep: expected 0 to 128" generate "$model" -p x --shift --keep 129
+expect_error 2 "--keep is for --shift" generate "$model" -p x --keep 3
+expect_error 2 "--keep: expected 0 to 128" generate "$model" -p x --shift --keep 129
 
 head -c 1000 tests/cli.sh >"$dir/long"
-refused 2 "the prompt has 1000 tokens, the context only 256: shorten the prompt, or cut it with" \
+expect_error 2 "the prompt has 1000 tokens, the context only 256: shorten the prompt, or cut it with" \
     generate "$model" -f "$dir/long" -n 10
 tail -c 247 "$dir/long" >"$dir/end"
 head -c 247 "$dir/long" >"$dir/beginning"
@@ -262,6 +249,10 @@ done
 tr '\n' ' ' <"$dir/long" >"$dir/line"
 run generate "$model" --prompts "$dir/line" -n 10 --truncate head
 note "--truncate with --prompts: a text" has "$out" '"finish": "length"'
+note "--truncate with --prompts: what is cut" has "$out" ', "cut": 753}'
+note "--truncate with --prompts: it is counted" has "$err" "prompts      1 done, 0 errors, 1 cut; 247"
+run generate "$model" -p x -n 10 -c 1
+note "a context of one token" has "$err" "context full (1 token): stopped after 1 of 10"
 run generate "$model" -f "$dir/text" -n 10 --truncate tail
 note "--truncate leaves alone what fits" lacks "$err" "cut off"
 

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/columns.h"
 #include "cli/generate_draft.h"
@@ -27,7 +26,7 @@ const struct option bench_draft_options[] = {
     OPT_STRING("text", text, "FILE", "where the prompts for --draft are cut out", .needs = "draft"),
     OPT_DOUBLE("temp", temperature, "X", 0, HUGE_VAL,
                "temperature of the texts for --draft; 0 is greedy; top-k 40, top-p 0.95",
-               .fallback = "0.8"),
+               .fallback = "0.8", .needs = "draft"),
     OPT_END,
 };
 
@@ -205,9 +204,9 @@ static enum status measure_on_text(const void *values, struct runtime *r, struct
 
 static enum status parse_kv_type(const char *name, int *kv_type, struct err *e)
 {
-    for (*kv_type = 0; kv_type_names[*kv_type]; (*kv_type)++)
-        if (strcmp(name, kv_type_names[*kv_type]) == 0)
-            return STATUS_OK;
+    *kv_type = names_find(kv_type_names, name);
+    if (*kv_type >= 0)
+        return STATUS_OK;
     return err_set(e, STATUS_USAGE, "--kv-type: expected one of %s with --draft, found '%.60s'",
                    names_joined(kv_type_names, ", ").text, name);
 }

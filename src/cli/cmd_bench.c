@@ -48,24 +48,26 @@ struct bench_options {
 static const struct option matrix_options[] = {
     OPT_STRING("kv-heads", kv_heads, "all|G,G,...",
                "numbers of K/V heads: as many as query heads is MHA, 1 is MQA; all: every divisor",
-               .fallback = "all"),
+               .fallback = "all", .excludes = "draft"),
     OPT_STRING("latent", latent, "R,R,...",
                "latent caches of these ranks as more variants; their weights are random, and the "
-               "times those of converted ones"),
+               "times those of converted ones",
+               .excludes = "draft"),
     OPT_CHOICE("method", method, "METHOD", convert_methods,
                "how a checkpoint's variants are made, see decode convert; as fast, whichever it is",
-               .fallback = "mean"),
+               .fallback = "mean", .excludes = "draft"),
     OPT_STRING("depth", depths, "D,D,...", "positions in the KV cache before the timed token",
-               .fallback = "0"),
+               .fallback = "0", .excludes = "draft"),
     OPT_STRING("batch", batches, "B,B,...",
                "sequences that a step serves, each with its own cache of that depth",
                .fallback = "1"),
     OPT_STRING("type", types, "TYPE,...",
                "types of the weight matrices: f32, f16, bf16, q8_0, q4_0",
-               .otherwise = "as in the checkpoint; f32 with --shape", .choices = storage_names),
+               .otherwise = "as in the checkpoint; f32 with --shape", .choices = storage_names,
+               .excludes = "draft"),
     OPT_STRING("kv-type", kv_types, "KV,...", "types of the cache: f32, f16, q8_0",
                .fallback = "f32", .choices = kv_type_names),
-    OPT_STRING("without", without, "L.H,...", WITHOUT_HELP),
+    OPT_STRING("without", without, "L.H,...", WITHOUT_HELP, .excludes = "draft"),
     OPT_STRING("threads", threads, "T,T,...",
                "numbers of threads; auto: as many processors as this process may use",
                .letter = 't', .otherwise = "DECODE_THREADS, else auto"),
@@ -77,7 +79,8 @@ static const struct option measuring_options[] = {
     OPT_INT("repeat", spec.repeats, "R", 1, 10000, "repeats; in each, all rows take their turn",
             .fallback = "5"),
     OPT_INT("warmup", spec.warmup, "N", 0, 1000000,
-            "steps before the timed ones of a row, in every repeat", .fallback = "8"),
+            "steps before the timed ones of a row, in every repeat", .fallback = "8",
+            .excludes = "draft"),
     OPT_INT("prompt", spec.prompt, "P", -1, INT_MAX,
             "tokens of the prefill measurement; 0: none; -1: 128, or the context if less",
             .fallback = "-1"),
@@ -89,8 +92,9 @@ static const struct option result_options[] = {
     OPT_COLUMNS,
     OPT_STRING("plot", plot, "FILE.svg",
                "draw latency against depth, or, of several batches at one depth, against batch; a "
-               "line for each variant"),
-    OPT_STRING("trace", trace, "FILE.csv", "write every single token's time"),
+               "line for each variant",
+               .excludes = "draft"),
+    OPT_STRING("trace", trace, "FILE.csv", "write every single token's time", .excludes = "draft"),
     OPT_BINARY,
     OPT_END,
 };
@@ -406,17 +410,6 @@ static enum status prepare_and_bench(const struct bench_options *o, struct bench
 static enum status bench_drafts(const struct invocation *inv, const struct bench_options *o,
                                 struct err *e)
 {
-    const char *option = o->shape.shape               ? "--shape"
-                         : o->latent                  ? "--latent"
-                         : o->types                   ? "--type"
-                         : o->without                 ? "--without"
-                         : o->plot                    ? "--plot"
-                         : o->trace                   ? "--trace"
-                         : strcmp(o->depths, "0")     ? "--depth"
-                         : strcmp(o->kv_heads, "all") ? "--kv-heads"
-                                                      : NULL;
-    if (option)
-        return err_set(e, STATUS_USAGE, "%s says nothing with --draft; expected none", option);
     const struct bench_draft b = {.options = &o->draft,
                                   .common = &o->common,
                                   .threads = o->threads,

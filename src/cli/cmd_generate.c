@@ -38,8 +38,8 @@ struct generate_options {
     bool greedy;
     struct sampler_params sampler; /* but for the seed and what --greedy is */
     struct option_u64 seed;
-    int logprobs; /* 0: none */
-    const char *format;
+    int logprobs;        /* 0: none */
+    int format;          /* of --logprobs: there is one */
     int colour;          /* an enum colour_choice */
     const char *prompts; /* NULL: one prompt, the input's */
     int prompts_format;
@@ -60,6 +60,9 @@ static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};
 #define BATCH_MAX  4096
 #define BATCH_AUTO 16
 
+/* Where one text goes on. */
+#define ONE_TEXT "interactive|load-state|save-state"
+
 #define VALUES struct generate_options
 
 static const struct option text_options[] = {
@@ -68,7 +71,8 @@ static const struct option text_options[] = {
             .letter = 'c', .otherwise = "the checkpoint's context"),
     OPT_CHOICE("truncate", truncate, "END", truncations,
                "cut off the head or the tail of a prompt that is too long: what stays leaves room "
-               "for -n tokens, but is at least half of the context"),
+               "for -n tokens, but is at least half of the context",
+               .excludes = "interactive|load-state"),
     OPT_FLAG("shift", shift,
              "go on when the context is full: the first tokens of --keep and the last half of the "
              "context are all that the model then sees, that half fed again at the positions "
@@ -80,23 +84,26 @@ static const struct option text_options[] = {
                 "end where the continuation has this text, which is not printed"),
     OPT_FLAG("ignore-eos", ignore_eos, "go on after an end-of-text token"),
     OPT_INT("samples", samples, "N", 1, 1000000,
-            "continuations, separated by lines of ---; the prompt is taken once", .fallback = "1"),
-    OPT_FLAG("no-echo", no_echo, "do not print the prompt"),
+            "continuations, separated by lines of ---; the prompt is taken once", .fallback = "1",
+            .excludes = ONE_TEXT "|prompts"),
+    OPT_FLAG("no-echo", no_echo, "do not print the prompt", .excludes = "prompts"),
     OPT_BINARY,
     OPT_INT("logprobs", logprobs, "K", 1, INT_MAX,
-            "JSON lines instead of text: each token's log-probability and the K likeliest"),
-    OPT_STRING("format", format, "jsonl", "the form of --logprobs; there is no other",
-               .choices = formats),
+            "JSON lines instead of text: each token's log-probability and the K likeliest",
+            .excludes = "prompts"),
+    OPT_CHOICE("format", format, "FORM", formats, "the form of --logprobs; there is no other",
+               .needs = "logprobs"),
     OPT_CHOICE("colour", colour, "KIND", colour_names,
                "prob: shade each token by its probability, on a terminal of 256 colours unless "
                "NO_COLOR is set; always: the same wherever the text goes",
-               .fallback = "none"),
+               .fallback = "none", .excludes = "logprobs|prompts"),
     OPT_END,
 };
 
 static const struct option many_options[] = {
     OPT_STRING("prompts", prompts, "FILE",
-               "many prompts, one a line, to JSON lines; - is standard input"),
+               "many prompts, one a line, to JSON lines; - is standard input",
+               .excludes = ONE_TEXT),
     OPT_CHOICE("prompts-format", prompts_format, "FORM", prompts_formats,
                "of the lines: text, or objects with prompt and id, n, seed, stop; auto: by the "
                "file's name",
@@ -125,41 +132,6 @@ static const struct option sampler_options[] = {
     OPT_END,
 };
 
-/* What cannot be where one text goes on: in a session, or in another run. */
-static enum status check_one_text(const struct generate_options *o, struct err *e)
-{
-    const char *which = o->state.talks  ? "-i"
-                        : o->state.load ? "--load-state"
-                        : o->state.save ? "--save-state"
-                                        : NULL;
-    const char *option = o->prompts                                         ? "--prompts"
-                         : o->samples != 1                                  ? "--samples"
-                         : o->truncate && (o->state.talks || o->state.load) ? "--truncate"
-                         : o->input.file && strcmp(o->input.file, "-") == 0 && o->state.talks
-                             ? "-f -"
-                             : NULL;
-    if (which && option)
-        return err_set(e, STATUS_USAGE, "%s is for one text that goes on; expected no %s with it",
-                       which, option);
-    return STATUS_OK;
-}
-
-/* What says something about one prompt says nothing about many. */
-static enum status check_many_options(const struct generate_options *o, struct err *e)
-{
-    const char *option = o->input.prompt   ? "-p"
-                         : o->input.file   ? "-f"
-                         : o->no_echo      ? "--no-echo"
-                         : o->logprobs     ? "--logprobs"
-                         : o->colour       ? "--colour"
-                         : o->samples != 1 ? "--samples"
-                                           : NULL;
-    if (option)
-        return err_set(e, STATUS_USAGE, "%s is for one prompt; expected none with --prompts",
-                       option);
-    return STATUS_OK;
-}
-
 /* *batch is 0 for auto. */
 static enum status parse_batch(const struct generate_options *o, int *batch, struct err *e)
 {
@@ -176,6 +148,19 @@ static enum status parse_batch(const struct generate_options *o, int *batch, str
     return STATUS_OK;
 }
 
+/* llama2.c's -t is the temperature. */
+static enum status check_threads(const char *threads, struct err *e)
+{
+    int n;
+    double x;
+    if (threads && !parse_int(threads, 1, INT_MAX, &n) && parse_double(threads, &x) && x >= 0)
+        return err_set(e, STATUS_USAGE,
+                       "-t: expected auto or a number of threads, found '%.60s'; a temperature is "
+                       "--temp",
+                       threads);
+    return STATUS_OK;
+}
+
 static enum status check_generate_options(const struct generate_options *o, struct err *e)
 {
     int batch;
@@ -183,16 +168,12 @@ static enum status check_generate_options(const struct generate_options *o, stru
     for (int i = 0; i < o->stops.n; i++)
         if (!o->stops.items[i][0])
             return err_set(e, STATUS_USAGE, "--stop: the text is empty");
-    if (o->format && strcmp(o->format, "jsonl") != 0)
-        return err_set(e, STATUS_USAGE, "--format: expected jsonl, found '%.60s'", o->format);
-    if (o->format && !o->logprobs)
-        return err_set(e, STATUS_USAGE, "--format jsonl needs --logprobs K");
-    if (o->colour && o->logprobs)
-        return err_set(e, STATUS_USAGE, "--colour is for text; --logprobs makes JSON");
+    TRY(check_threads(o->engine.threads, e));
     TRY(parse_batch(o, &batch, e));
     TRY(draft_parse(&o->draft, &draft, e));
-    TRY(check_one_text(o, e));
-    return o->prompts ? check_many_options(o, e) : STATUS_OK;
+    if (o->state.talks && o->input.file && strcmp(o->input.file, "-") == 0)
+        return err_set(e, STATUS_USAGE, "-f - reads the lines that are those of -i; expected -p");
+    return STATUS_OK;
 }
 
 /* Checks -c against the checkpoint; *ctx is what is preallocated for each sequence. */
@@ -223,12 +204,6 @@ static enum status choose_kept(const struct generate_options *o, const struct ru
             "half, found %d",
             most, ctx, o->keep);
     return STATUS_OK;
-}
-
-/* What a prompt that is too long can do about it. */
-static const char *context_advice(const struct config *c, int ctx)
-{
-    return ctx < c->n_ctx ? " or raise -c" : "";
 }
 
 /* --- what both ways share -------------------------------------------------------------------- */
@@ -336,7 +311,7 @@ static enum status read_prompt(const struct generate_options *o, struct runtime 
     if (cut > 0)
         say(&o->common, "the prompt has %zu tokens, the context %d: its %s %zu are cut off",
             r->n_tokens + cut, ctx, o->truncate == TRUNCATE_HEAD ? "first" : "last", cut);
-    return check_prompt_length(r->n_tokens, ctx, context_advice(config, ctx), e);
+    return check_prompt_length(r->n_tokens, ctx, config->n_ctx, e);
 }
 
 /* What was saved goes on, with a prompt behind it if there is one; and with the seed that is asked
@@ -345,14 +320,10 @@ static enum status load_state(const struct generate_options *o, struct runtime *
                               struct generate_state *state, struct err *e)
 {
     struct generation *g = state->generation;
-    struct rng stream;
     TRY(check_reads_text(r, g->prompt, e));
     TRY(generate_state_load(state, o->state.load, e));
-    if (o->seed.given) {
-        g->seed = o->seed.value;
-        rng_seed(&stream, g->seed, 0);
-        sampler_set_stream(g->schedule.sampler, 0, stream);
-    }
+    if (o->seed.given)
+        generate_state_seed(state, o->seed.value);
     TRY(generate_state_tokens(state, g->prompt, &r->tokens, &r->n_tokens, e));
     g->tokens = r->tokens;
     g->n_tokens = (int)r->n_tokens;
@@ -366,10 +337,10 @@ static bool has_prompt(const struct generate_options *o)
 
 /* Until it ends, by itself or by a signal: the text can be saved then. */
 static enum status run_to_end(const struct generate_options *o, struct generate_state *state,
-                              const char *advice, struct err *e)
+                              struct err *e)
 {
     struct generation *g = state->generation;
-    struct talk talk = {.state = state, .advice = advice, .begins = has_prompt(o)};
+    struct talk talk = {.state = state, .begins = has_prompt(o)};
     if (o->state.talks)
         return talk_run(&talk, e);
     TRY(generate_run(g, e));
@@ -378,21 +349,39 @@ static enum status run_to_end(const struct generate_options *o, struct generate_
     return g->schedule.interrupted ? STATUS_INTERRUPTED : STATUS_OK;
 }
 
+/* Also when nobody reads on; a session may come to its end without a text. */
+static enum status save_at_end(const struct generate_options *o, struct generate_state *state,
+                               struct err *e)
+{
+    if (!o->state.save)
+        return STATUS_OK;
+    if (generate_state_len(state) > 0)
+        return generate_state_save(state, "--save-state", o->state.save, e);
+    say(&o->common, "there is no text to save in %.200s", o->state.save);
+    return STATUS_OK;
+}
+
 static enum status generate_texts(const struct generate_options *o, struct runtime *r, int ctx,
                                   struct generate_draft *draft, struct generation *g, struct err *e)
 {
     struct session_wanted wanted = {.n_shared = g->shares ? g->n_tokens : 0, .n_ctx = ctx};
-    struct generate_state state = {.runtime = r, .generation = g};
+    const char *model;
     TRY(start_schedule(o, r, &wanted, o->samples, draft, &g->schedule, e));
     TRY(generate_create(g, e));
+    TRY(common_model_path(&o->common, &model, e));
+    const struct named_path inputs[] = {
+        {"the checkpoint", model},
+        {"the text", o->input.file},
+        {"the text of --calib", o->engine.variant.calib},
+        {"the draft", draft->source == DRAFT_FILE ? draft->path : NULL}};
+    struct generate_state state = {.runtime = r, .generation = g, .inputs = inputs, .n_inputs = 4};
+    TRY(generate_state_check(&state, "--save-state", o->state.save, e));
     if (o->state.load)
         TRY(load_state(o, r, &state, e));
-    const enum status s =
-        run_to_end(o, &state, context_advice(&r->checkpoint.model->config, ctx), e);
+    const enum status s = run_to_end(o, &state, e);
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         return s;
-    if (o->state.save && !g->out->failed)
-        TRY(generate_state_save(&state, o->state.save, e));
+    TRY(save_at_end(o, &state, e));
     generate_report(g, r, g->seed);
     return s;
 }
@@ -426,27 +415,24 @@ static enum status generate_from(const void *values, struct runtime *r, struct t
     struct text *stops;
     int ctx;
     TRY(choose_context(o, config, &ctx, e));
-    if (o->state.save)
-        TRY(path_writable(o->state.save, e));
     if (!o->state.load && (!o->state.talks || has_prompt(o)))
         TRY(read_prompt(o, r, prompt, ctx, e));
     TRY(stop_texts(o, &stops, e));
-    struct generation g = {.out = r->inv->out,
-                           .prompt = prompt,
-                           .tokens = r->tokens,
-                           .n_tokens = (int)r->n_tokens,
-                           .n = o->n,
-                           .n_samples = o->state.talks ? 0 : o->samples,
-                           .seed = o->seed.value,
-                           .shares = o->samples > 1 && !o->shift,
-                           .echo = !o->no_echo && (!o->state.talks || has_prompt(o)),
-                           .ink = choose_ink(o),
-                           .n_top = o->logprobs,
-                           .most_top = o->state.talks                  ? config->n_vocab
-                                       : o->logprobs < config->n_vocab ? o->logprobs
-                                                                       : config->n_vocab,
-                           .stops = stops,
-                           .n_stops = o->stops.n};
+    struct generation g = {
+        .out = r->inv->out,
+        .prompt = prompt,
+        .tokens = r->tokens,
+        .n_tokens = (int)r->n_tokens,
+        .n = o->n,
+        .n_samples = o->state.talks ? 0 : o->samples,
+        .seed = o->seed.value,
+        .shares = o->samples > 1 && !o->shift,
+        .echo = !o->no_echo && (!o->state.talks || has_prompt(o)),
+        .ink = choose_ink(o),
+        .n_top = o->logprobs,
+        .most_top = o->state.talks || o->logprobs > config->n_vocab ? config->n_vocab : o->logprobs,
+        .stops = stops,
+        .n_stops = o->stops.n};
     struct generate_draft draft = {.source = DRAFT_NONE};
     const enum status s = generate_texts(o, r, ctx, &draft, &g, e);
     generate_free(&g);
@@ -479,7 +465,7 @@ static enum status generate_prompts(const struct generate_options *o, struct run
     TRY(choose_context(o, config, &wanted.n_ctx, e));
     TRY(count_prompts(g->prompts, &n_texts, e));
     TRY(start_schedule(o, r, &wanted, n_texts, draft, &g->schedule, e));
-    g->room_advice = context_advice(config, wanted.n_ctx);
+    g->most_ctx = config->n_ctx;
     g->truncate = o->truncate;
     TRY(generate_many_create(g, e));
     TRY(generate_many_run(g, e));
@@ -559,11 +545,13 @@ const struct command command_generate = {
         "from a newline. The same checkpoint, prompt, options and seed give the same text\n"
         "for any number of threads.\n"
         "With --prompts a line a prompt: index, id, prompt, text, tokens, n, finish (length,\n"
-        "stop, eos, context), seed, logprob; or error. Each text is that of the prompt alone\n"
-        "with its seed. An object's n, seed and stop take the place of the command's.\n"
+        "stop, eos, context), seed, logprob, and cut, the tokens that --truncate took from it;\n"
+        "or error. Each text is that of the prompt alone with its seed. An object's n, seed and\n"
+        "stop take the place of the command's.\n"
         "With -i and with --load-state a text goes on: with its cache, its random numbers and\n"
         "the tokens that a penalty remembers, bit for bit as one run would make it. Ctrl-C at\n"
-        "the prompt of -i ends the session, as the end of the input does.\n"
+        "the prompt of -i ends the session, as the end of the input does; what fails in one is\n"
+        "told and does not change its exit code.\n"
         "With --draft the text is the same; the summary says what was drafted and how much\n"
         "of it was right, with --format jsonl as a JSON object.\n"
         "The sampler's order: repetition penalty, temperature, top-k, top-p, min-p, draw.\n",

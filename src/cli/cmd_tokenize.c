@@ -78,9 +78,16 @@ static enum status read_ids(const char *given, int n_tokens, int32_t **ids, size
     size_t len;
     if (n_tokens == 0)
         return err_set(e, STATUS_BAD_FILE, "tokenizer.ggml.tokens: expected tokens, found none");
-    if (strcmp(given, "-") == 0)
+    enum status s = STATUS_OK;
+    if (strcmp(given, "-") == 0) {
         TRY(file_read_all(given, IDS_MAX, &piped, &len, e));
-    const enum status s = parse_printed_ids("--decode", piped ? piped : given, n_tokens, ids, n, e);
+        if (strlen(piped) < len)
+            s = err_set(e, STATUS_USAGE,
+                        "--decode -: expected token ids, found a zero byte behind %zu others",
+                        strlen(piped));
+    }
+    if (s == STATUS_OK)
+        s = parse_printed_ids("--decode", piped ? piped : given, n_tokens, ids, n, e);
     free(piped);
     return s;
 }
@@ -106,10 +113,8 @@ static enum status run_tokenize(const struct invocation *inv, const void *values
     const struct tokenize_options *o = &chosen;
     chosen.input = input_or_piped(&o->input, o->decode, &o->common);
     const bool text = o->input.prompt || o->input.file;
-    if (text == (o->decode != NULL))
-        return err_set(e, STATUS_USAGE,
-                       text ? "--decode takes no text; expected it or -p or -f"
-                            : "there is no text; expected -p, -f or --decode");
+    if (!text && !o->decode)
+        return err_set(e, STATUS_USAGE, "there is no text; expected -p, -f or --decode");
     const char *path;
     TRY(common_model_path(&o->common, &path, e));
     struct checkpoint c;

@@ -252,6 +252,15 @@ enum status generate_run(struct generation *g, struct err *e)
 
 enum status generate_more(struct generation *g, struct err *e)
 {
-    g->n_samples = g->n_begun + 1;
-    return generate_run(g, e);
+    const int begun = g->n_begun;
+    g->n_samples = begun + 1;
+    g->end = END_ABANDONED;
+    g->last_made = 0;
+    TRY(generate_run(g, e));
+    if (g->n_begun == begun) /* a signal came first */
+        return STATUS_OK;
+    g->goes_on = true;
+    g->echo = false;
+    g->n_before += (uint64_t)g->n_tokens + (uint64_t)g->last_made;
+    return STATUS_OK;
 }

@@ -75,7 +75,8 @@ void generate_free(struct generation *g);
  * line. Samples that are complete then are printed, too. */
 enum status generate_run(struct generation *g, struct err *e);
 
-/* One text more, of what prompt, tokens and goes_on now are; the same failures. */
+/* One text more, of what prompt, tokens and goes_on now are, unless a signal comes before its
+ * beginning; the next one goes on with it, without an echo. The same failures. */
 enum status generate_more(struct generation *g, struct err *e);
 
 /* Records with so many alternatives from now on, no more than most_top of them; 0: text. */

@@ -33,8 +33,8 @@ struct generate_draft {
 enum status draft_parse(const struct draft_options *o, struct generate_draft *d, struct err *e);
 
 /* Opens or makes its model, once the runtime has its own, and adds the bytes that it takes for each
- * sequence. Fails
- * as the opening does; STATUS_USAGE for another vocabulary or a model that cannot be made. */
+ * sequence. Fails as the opening does; STATUS_USAGE for another vocabulary or a model that cannot
+ * be made. */
 enum status draft_open(struct generate_draft *d, struct runtime *r, struct session_wanted *w,
                        struct err *e);
 

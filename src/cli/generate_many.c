@@ -15,6 +15,7 @@
 struct many_place {
     struct prompt prompt;
     int32_t *tokens; /* of the prompt */
+    size_t cut;      /* that --truncate took from them */
     struct id_list made;
     struct bytes text;
 };
@@ -72,8 +73,11 @@ static void print_line(struct generation_many *g, const struct place *p, enum te
     json_string(&j, "finish", end_names[end]);
     json_u64(&j, "seed", p->request.seed);
     json_double(&j, "logprob", p->logprob);
+    if (m->cut > 0)
+        json_u64(&j, "cut", m->cut);
     end_line(g, &j, p->request.number);
     g->n_done++;
+    g->n_cut += m->cut > 0;
 }
 
 /* --- the schedule's client ------------------------------------------------------------------- */
@@ -89,8 +93,9 @@ static enum status fill_request(struct generation_many *g, struct place *p, stru
     m->tokens = NULL;
     TRY(tokens_of_prompt(g->schedule.tokenizer, prompt->text, g->truncate ? INT_MAX : cap,
                          &m->tokens, &n_tokens, e));
-    tokens_truncate(g->schedule.tokenizer, g->truncate, cap, prompt->n, m->tokens, &n_tokens);
-    TRY(check_prompt_length(n_tokens, cap, g->room_advice, e));
+    m->cut =
+        tokens_truncate(g->schedule.tokenizer, g->truncate, cap, prompt->n, m->tokens, &n_tokens);
+    TRY(check_prompt_length(n_tokens, cap, g->most_ctx, e));
     p->request = (struct request){.number = prompt->index,
                                   .tokens = m->tokens,
                                   .n_tokens = (int)n_tokens,

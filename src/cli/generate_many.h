@@ -21,14 +21,14 @@ struct generation_many {
     struct prompts *prompts; /* open */
     struct progress *progress;
     int truncate; /* prompts that are too long: an enum truncation */
-    const char
-        *room_advice; /* ends the message about a prompt that is too long: "" or what to do */
+    int most_ctx; /* positions that the session could have */
     /* What generate_many_create leaves to the caller: session (all sequences empty), sampler, pool,
      * tokenizer, n_places, n_vocab, ignore_eos. */
     struct schedule schedule;
 
     /* Results, beside the schedule's. */
     uint64_t n_done;   /* prompts with a continuation */
+    uint64_t n_cut;    /* of them those that were too long, of which a part was continued */
     uint64_t n_errors; /* prompts with an error */
 
     /* Private. */

@@ -32,13 +32,14 @@ static double peak_bytes(void)
 
 void generate_say_end(const struct generation *g, const struct common_options *common)
 {
+    const int cap = session_cap(g->schedule.session);
     const char *what = g->end == END_EOS         ? "end of text"
                        : g->end == END_STOP      ? "stop text found"
                        : g->schedule.interrupted ? "interrupted"
                                                  : NULL;
     if (g->end == END_CONTEXT)
-        say(common, "context full (%d tokens): stopped after %d of %d; --shift goes on",
-            session_cap(g->schedule.session), g->last_made, g->n);
+        say(common, "context full (%d token%s): stopped after %d of %d; --shift goes on", cap,
+            plural((uint64_t)cap), g->last_made, g->n);
     else if (what)
         say(common, "%s after %d token%s", what, g->last_made, plural((uint64_t)g->last_made));
 }
@@ -95,15 +96,17 @@ void generate_report(struct generation *g, const struct runtime *r, uint64_t see
 
 void generate_many_report(struct generation_many *g, const struct runtime *r, uint64_t seed)
 {
-    char done[96];
+    char done[128], cut[32] = "";
     if (g->out->failed)
         return;
     if (g->schedule.interrupted)
         say(r->common, "interrupted after %" PRIu64 " prompt%s", g->n_done, plural(g->n_done));
     if (r->common->quiet)
         return;
-    snprintf(done, sizeof done, "prompts      %" PRIu64 " done, %" PRIu64 " error%s; ", g->n_done,
-             g->n_errors, plural(g->n_errors));
+    if (g->n_cut > 0)
+        snprintf(cut, sizeof cut, ", %" PRIu64 " cut", g->n_cut);
+    snprintf(done, sizeof done, "prompts      %" PRIu64 " done, %" PRIu64 " error%s%s; ", g->n_done,
+             g->n_errors, plural(g->n_errors), cut);
     report_prompts(done, &g->schedule.times);
     report_schedule(&g->schedule, r, seed, false);
 }

@@ -1,5 +1,6 @@
 #include "cli/generate_state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/input.h"
@@ -42,12 +43,28 @@ enum status generate_state_load(struct generate_state *s, const char *path, stru
     return STATUS_OK;
 }
 
-enum status generate_state_save(struct generate_state *s, const char *path, struct err *e)
+enum status generate_state_check(const struct generate_state *s, const char *option,
+                                 const char *path, struct err *e)
 {
-    const struct saved_marks marks = {hash_of(s), s->generation->seed};
+    return paths_check(&(struct named_path){option, path}, 1, s->inputs, s->n_inputs, e);
+}
+
+enum status generate_state_save(struct generate_state *s, const char *option, const char *path,
+                                struct err *e)
+{
     if (generate_state_len(s) == 0)
         return err_set(e, STATUS_USAGE, "there is no text yet to save in %.200s", path);
+    TRY(generate_state_check(s, option, path, e));
+    const struct saved_marks marks = {hash_of(s), s->generation->seed};
     return saved_write(path, &s->generation->schedule, 0, &marks, e);
+}
+
+void generate_state_seed(struct generate_state *s, uint64_t seed)
+{
+    struct rng stream;
+    s->generation->seed = seed;
+    rng_seed(&stream, seed, 0);
+    sampler_set_stream(s->generation->schedule.sampler, 0, stream);
 }
 
 int generate_state_len(const struct generate_state *s)
@@ -65,8 +82,12 @@ enum status generate_state_tokens(const struct generate_state *s, struct text mo
         TRY(tokens_of_text(schedule->tokenizer, more, false, ids, n, e));
     if (room >= 0 && *n <= (size_t)room)
         return STATUS_OK;
+    char added[24] = ""; /* an empty line only goes on */
+    if (*n > 0)
+        snprintf(added, sizeof added, "%zu ", *n);
     return err_set(e, STATUS_USAGE,
-                   "the context of %d tokens has %d of the text and no room for %zu more: shorten "
-                   "what is added, raise -c, or go on with --shift",
-                   cap, generate_state_len(s), *n);
+                   "the text has %d tokens, the context %d: no room for %smore; shorten what is "
+                   "added%s",
+                   generate_state_len(s), cap, added,
+                   schedule->shifts ? "" : ", raise -c, or go on with --shift");
 }

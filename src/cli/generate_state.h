@@ -6,6 +6,7 @@
 
 #include "cli/generate.h"
 #include "cli/options.h"
+#include "cli/paths.h"
 #include "cli/runtime.h"
 
 /* How a text goes on. */
@@ -19,6 +20,8 @@ extern const struct option state_options[];
 struct generate_state {
     const struct runtime *runtime; /* borrowed, as is the next */
     struct generation *generation;
+    const struct named_path *inputs; /* [n_inputs] what is read, and no text is saved over */
+    int n_inputs;
 
     /* Private. */
     uint64_t model; /* the hash of what runs, once it is known */
@@ -29,8 +32,17 @@ struct generate_state {
  * is then as it was. */
 enum status generate_state_load(struct generate_state *s, const char *path, struct err *e);
 
-/* STATUS_USAGE if there is no text yet; the failures of saved_write. */
-enum status generate_state_save(struct generate_state *s, const char *path, struct err *e);
+/* Whether a text can be saved there (NULL: none is to be), as `option` asks: the failures of
+ * paths_check. */
+enum status generate_state_check(const struct generate_state *s, const char *option,
+                                 const char *path, struct err *e);
+
+/* The same; STATUS_USAGE if there is no text yet, too; the failures of saved_write. */
+enum status generate_state_save(struct generate_state *s, const char *option, const char *path,
+                                struct err *e);
+
+/* The random numbers of this seed begin. */
+void generate_state_seed(struct generate_state *s, uint64_t seed);
 
 /* Tokens of the text so far; 0: there is none. */
 int generate_state_len(const struct generate_state *s);

@@ -22,7 +22,8 @@
 /* An error that leaves the session as it was; -q does not silence it. */
 static void tell(const struct err *e)
 {
-    fprintf(stderr, "decode: %s\n", e->text);
+    static const struct common_options always = {.quiet = false};
+    say(&always, "%s", e->text);
 }
 
 /* Ctrl-C ends the answer; all other signals end the session. */
@@ -35,9 +36,6 @@ static enum status answer(struct talk *t, struct err *e)
     if (!signals_forgive() && g->schedule.interrupted)
         return STATUS_INTERRUPTED;
     t->over = g->out->failed;
-    g->goes_on = true;
-    g->echo = false;
-    g->n_before += (uint64_t)g->n_tokens + (uint64_t)g->last_made;
     return STATUS_OK;
 }
 
@@ -56,7 +54,9 @@ static enum status read_tokens(struct talk *t, struct text line, struct err *e)
         TRY(generate_state_tokens(t->state, line, &t->tokens, &n, e));
     } else {
         TRY(tokens_of_prompt(tokenizer, line, INT_MAX, &t->tokens, &n, e));
-        TRY(check_prompt_length(n, cap, t->advice, e));
+        if (n > (size_t)cap)
+            return err_set(e, STATUS_USAGE,
+                           "the line has %zu tokens, the context only %d: shorten it", n, cap);
     }
     g->prompt = line;
     g->tokens = t->tokens;
@@ -79,7 +79,7 @@ static enum status take_text(struct talk *t, struct text line, struct err *e)
 
 static enum status run_save(struct talk *t, const char *path, struct err *e)
 {
-    return generate_state_save(t->state, path, e);
+    return generate_state_save(t->state, "/save", path, e);
 }
 
 static enum status run_load(struct talk *t, const char *path, struct err *e)
@@ -89,14 +89,12 @@ static enum status run_load(struct talk *t, const char *path, struct err *e)
 
 static enum status run_seed(struct talk *t, const char *text, struct err *e)
 {
-    struct generation *g = t->state->generation;
-    struct rng stream;
-    if (!parse_u64(text, &g->seed))
+    uint64_t seed;
+    if (!parse_u64(text, &seed))
         return err_set(e, STATUS_USAGE,
                        "/seed: expected an integer from 0 to %" PRIu64 ", found '%.60s'",
                        UINT64_MAX, text);
-    rng_seed(&stream, g->seed, 0);
-    sampler_set_stream(g->schedule.sampler, 0, stream);
+    generate_state_seed(t->state, seed);
     return STATUS_OK;
 }
 
@@ -187,6 +185,14 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
 
 /* --- lines ----------------------------------------------------------------------------------- */
 
+static void refuse_line(struct talk *t)
+{
+    struct err e;
+    err_format(&e, "a line has more than %zu bytes", LINE_MAX_BYTES);
+    tell(&e);
+    t->joined = false;
+}
+
 /* Adds a line to what is joined; one that ends with a backslash has another behind it. */
 static enum status join_line(struct talk *t, struct text line, struct err *e)
 {
@@ -196,21 +202,17 @@ static enum status join_line(struct talk *t, struct text line, struct err *e)
     line.len -= t->joined;
     if (!bytes_put(&t->line, line) || !bytes_put(&t->line, text_of(t->joined ? "\n" : "")))
         return err_no_memory(e, "a line", t->line.len + line.len + 1);
-    if (t->line.len <= LINE_MAX_BYTES)
-        return STATUS_OK;
-    t->joined = false;
-    t->line.len = 0;
-    return err_set(e, STATUS_USAGE, "a line has more than %zu bytes", LINE_MAX_BYTES);
+    return STATUS_OK;
 }
 
 static enum status take_line(struct talk *t, struct text read, struct err *e)
 {
-    const enum status s = join_line(t, read, e);
-    if (s == STATUS_USAGE)
-        tell(e);
-    if (s != STATUS_OK || t->joined)
-        return s == STATUS_USAGE ? STATUS_OK : s;
+    TRY(join_line(t, read, e));
     struct text line = bytes_text(&t->line);
+    if (line.len > LINE_MAX_BYTES)
+        refuse_line(t);
+    if (line.len > LINE_MAX_BYTES || t->joined)
+        return STATUS_OK;
     if (!text_starts_with(line, "/"))
         return take_text(t, line, e);
     line = (struct text){line.data + 1, line.len - 1};
@@ -241,16 +243,15 @@ static enum status talk_lines(struct talk *t, struct err *e)
         enum lines_state state;
         struct text line;
         const enum status s = await_line(t, &state, &line, e);
-        if (t->terminal && (s != STATUS_OK || state == LINES_END))
+        const bool ended = s == STATUS_OK && state == LINES_END;
+        if (t->terminal && (s != STATUS_OK || ended))
             fputc('\n', stderr);
-        if (s != STATUS_OK || state == LINES_END)
+        if (s != STATUS_OK || (ended && !t->joined))
             return s;
-        if (state == LINES_LINE) {
-            TRY(take_line(t, line, e));
-            continue;
-        }
-        err_format(e, "a line has more than %zu bytes", LINE_MAX_BYTES);
-        tell(e);
+        if (state == LINES_LONG)
+            refuse_line(t);
+        else
+            TRY(take_line(t, ended ? text_of("") : line, e));
     }
     return STATUS_OK;
 }

@@ -12,7 +12,6 @@
 struct talk {
     /* Borrowed, filled in before. */
     struct generate_state *state; /* of a generation without samples */
-    const char *advice;           /* for a prompt that is too long, see check_prompt_length */
     bool begins;                  /* the generation's own prompt is answered first */
 
     /* Private. */

@@ -27,20 +27,17 @@
 
 #define VALUES struct input_options
 const struct option input_options[] = {
-    OPT_STRING("prompt", prompt, "TEXT", "the text", .letter = 'p'),
+    OPT_STRING("prompt", prompt, "TEXT", "the text", .letter = 'p',
+               .excludes = "file|tokens|decode|prompts"),
     OPT_STRING("file", file, "FILE", "read the text from a file; - is standard input",
-               .letter = 'f'),
+               .letter = 'f', .excludes = "tokens|decode|prompts"),
     OPT_END,
 };
 
 enum status input_or_ids(const struct input_options *in, const char *ids, const char *purpose,
                          struct err *e)
 {
-    const char *text = in->prompt ? "-p" : in->file ? "-f" : NULL;
-    if (ids && text)
-        return err_set(e, STATUS_USAGE, "--tokens and %s both give the input; expected one of them",
-                       text);
-    if (!ids && !text)
+    if (!ids && !in->prompt && !in->file)
         return err_set(e, STATUS_USAGE, "there is nothing to %s; expected -p, -f or --tokens",
                        purpose);
     return STATUS_OK;
@@ -109,8 +106,6 @@ enum status input_read(const struct input_options *in, const struct common_optio
                        size_t *len, struct err *e)
 {
     *text = NULL;
-    if (in->prompt && in->file)
-        return err_set(e, STATUS_USAGE, "-p and -f both give the text; expected one of them");
     if (in->file)
         return read_text_file(in->file, c, text, len, e);
     *len = in->prompt ? strlen(in->prompt) : 0;
@@ -229,13 +224,13 @@ size_t tokens_truncate(const struct tokenizer *t, enum truncation which, int n_c
     return cut;
 }
 
-enum status check_prompt_length(size_t n_tokens, int n_ctx, const char *advice, struct err *e)
+enum status check_prompt_length(size_t n_tokens, int n_ctx, int most, struct err *e)
 {
     if (n_tokens > (size_t)n_ctx)
         return err_set(
             e, STATUS_USAGE,
             "the prompt has %zu tokens, the context only %d: shorten the prompt%s, or cut it "
             "with --truncate",
-            n_tokens, n_ctx, advice);
+            n_tokens, n_ctx, n_ctx < most ? " or raise -c" : "");
     return STATUS_OK;
 }

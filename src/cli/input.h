@@ -13,7 +13,7 @@
 #include "cli/options.h"
 #include "text/tokenizer.h"
 
-/* Where the text comes from. */
+/* Where the text comes from: one of them, or neither. */
 struct input_options {
     const char *prompt; /* -p */
     const char *file;   /* -f */
@@ -49,8 +49,8 @@ enum status input_check_text(const struct common_options *c, const char *path, s
 enum status input_or_ids(const struct input_options *in, const char *ids, const char *purpose,
                          struct err *e);
 
-/* The text of -p or -f as malloc'd memory of the caller, empty if there is neither. STATUS_USAGE
- * for both; the failures of file_read_all and input_check_text. */
+/* The text of -p or -f as malloc'd memory of the caller, empty if there is neither. The failures of
+ * file_read_all and input_check_text. */
 enum status input_read(const struct input_options *in, const struct common_options *c, char **text,
                        size_t *len, struct err *e);
 
@@ -98,7 +98,7 @@ enum truncation { TRUNCATE_NONE, TRUNCATE_HEAD, TRUNCATE_TAIL };
 size_t tokens_truncate(const struct tokenizer *t, enum truncation which, int n_ctx, int n,
                        int32_t *ids, size_t *n_tokens);
 
-/* STATUS_USAGE if a prompt has more than n_ctx tokens; `advice` ends the message. */
-enum status check_prompt_length(size_t n_tokens, int n_ctx, const char *advice, struct err *e);
+/* STATUS_USAGE if a prompt has more than n_ctx tokens, of which there could be `most`. */
+enum status check_prompt_length(size_t n_tokens, int n_ctx, int most, struct err *e);
 
 #endif

@@ -244,29 +244,35 @@ static enum status take_positional(struct rows *rows, const struct option **next
     return store_value(&row, (struct spelling){word, 0}, word, e);
 }
 
-/* One of the names, separated by "|". */
-static bool is_given(const struct rows *rows, const char *names)
+/* The first that is given of the names, separated by "|"; NULL: none. */
+static const char *given_of(const struct rows *rows, const char *names)
 {
     for (; *names; names += strspn(names, "|")) {
         const size_t len = strcspn(names, "|");
         for (int i = 0; i < rows->n; i++) {
             const char *name = rows->items[i].option->name;
             if (rows->items[i].given && strlen(name) == len && strncmp(name, names, len) == 0)
-                return true;
+                return name;
         }
         names += len;
     }
-    return false;
+    return NULL;
 }
 
 /* What has no effect was meant to have one. */
-static enum status check_needs(const struct rows *rows, struct err *e)
+static enum status check_company(const struct rows *rows, struct err *e)
 {
     for (int i = 0; i < rows->n; i++) {
         const struct option *o = rows->items[i].option;
-        if (rows->items[i].given && o->needs && !is_given(rows, o->needs))
+        if (!rows->items[i].given)
+            continue;
+        if (o->needs && !given_of(rows, o->needs))
             return err_set(e, STATUS_USAGE, "--%s is for --%.*s, which is not given", o->name,
                            (int)strcspn(o->needs, "|"), o->needs);
+        const char *other = o->excludes ? given_of(rows, o->excludes) : NULL;
+        if (other)
+            return err_set(e, STATUS_USAGE, "--%s and --%s are both given; expected one of them",
+                           o->name, other);
     }
     return STATUS_OK;
 }
@@ -304,7 +310,7 @@ enum status options_parse(const struct option_spec *spec, int argc, char **argv,
             TRY(take_option(&rows, argc, argv, &i, e));
         }
     }
-    return check_needs(&rows, e);
+    return check_company(&rows, e);
 }
 
 static void free_strings(const struct option *o, void *value)

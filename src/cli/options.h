@@ -52,6 +52,7 @@ struct option {
     const char *help;           /* one line, without the default and the range */
     const char *needs;          /* long name of the option without which this one says nothing, or
                                    several, "a|b", of which one is enough */
+    const char *excludes;       /* likewise those beside which it says nothing */
 };
 
 /*
@@ -100,8 +101,8 @@ struct option_spec {
  * Stores the fallbacks, then the arguments argv[0 .. argc) into `values`, which the caller has
  * filled or zeroed. At the first -h or --help that is not an option's value *help becomes true
  * and the rest stays unread. STATUS_USAGE says which option, what was expected and what was
- * found, for an unknown one what was probably meant, and which option one needs that is given
- * without it; or STATUS_NO_MEMORY. options_free is due in every case.
+ * found, for an unknown one what was probably meant, and which option one needs or excludes that
+ * is given without it or with it; or STATUS_NO_MEMORY. options_free is due in every case.
  */
 enum status options_parse(const struct option_spec *spec, int argc, char **argv, void *values,
                           bool *help, struct err *e);

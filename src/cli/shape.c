@@ -93,7 +93,8 @@ enum status shape_parse(const char *text, const struct arch *arch, struct config
 #define VALUES struct shape_options
 const struct option shape_options[] = {
     OPT_STRING("shape", shape, "SHAPE",
-               "sizes: " FORM ", by default ff 4 * D_MODEL (llama: 8/3), vocab 50257, ctx 1024"),
+               "sizes: " FORM ", by default ff 4 * D_MODEL (llama: 8/3), vocab 50257, ctx 1024",
+               .excludes = "draft"),
     OPT_CHOICE("arch", arch, "ARCH", shape_archs,
                "what --shape is of; transformer is the original's decoder", .otherwise = "gpt2",
                .needs = "shape"),
