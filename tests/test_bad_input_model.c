@@ -274,6 +274,25 @@ START_TEST(class_10_data_quantized)
 }
 END_TEST
 
+/* Finite weights whose sums are not: no figure of what is lost, and no file. */
+START_TEST(class_10_data_too_large_to_convert)
+{
+    struct hostile_tensor *t = hostile_tensor(&h, "blk.1.attn_output.bias");
+    float *data = h.blocks[h.n_blocks++] = malloc(t->data.len);
+    for (size_t i = 0; i < t->data.len / sizeof *data; i++)
+        data[i] = 3e38f;
+    t->data.data = (const char *)data;
+    t = hostile_tensor(&h, "blk.0.attn_output.bias");
+    t->data.data = (const char *)data;
+    hostile_write(&h);
+    expect_line_refused("convert %B -o %O --kv-heads 1 --method mean --calib %T -t 1 -q", 1,
+                        "layer 1: what attention adds to the calibration text is too large");
+    struct ran r;
+    run_on_bad(&r, "convert %B -o %O --kv-heads 1 --method mean -t 1 -q");
+    expect_success(&r);
+}
+END_TEST
+
 /* --- what of a file's texts reaches the terminal --------------------------------------------- */
 
 #define NASTY                                                                                      \
@@ -387,6 +406,7 @@ int main(void)
     tcase_add_test(t, class_07_heads_too_wide);
     tcase_add_test(t, class_10_data);
     tcase_add_test(t, class_10_data_quantized);
+    tcase_add_test(t, class_10_data_too_large_to_convert);
     tcase_add_test(t, all_alternatives_fit_their_cell);
     tcase_add_test(t, no_control_characters_from_a_file_reach_the_terminal);
     suite_add_tcase(s, t);

@@ -1,6 +1,7 @@
 #include "convert/calibrate.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "compute/linalg.h"
@@ -297,13 +298,19 @@ static void advance_window(void *arg, int layer, int w)
         convert_squared_distance(k, convert_window(c, k->middle, w), k->rows, size);
 }
 
-enum status convert_advance(struct converter *c)
+enum status convert_advance(struct converter *c, struct err *e)
 {
     struct convert_calibration *k = c->calibration;
     convert_use(c, &k->used);
     clear_numbers(c->lost, (size_t)(c->end - c->first));
     TRY(convert_each_window(c, CONVERT_ALL, c, advance_window));
-    for (int i = 0; i < c->end - c->first; i++)
+    for (int i = 0; i < c->end - c->first; i++) {
+        if (!isfinite(c->lost[i]) || !isfinite(k->energy[i]))
+            return err_set(e, STATUS_FAILED,
+                           "layer %d: what attention adds to the calibration text is too large for "
+                           "float; without a text the weights alone decide",
+                           c->first + i);
         c->lost[i] = k->energy[i] > 0 ? c->lost[i] / k->energy[i] : 0;
+    }
     return STATUS_OK;
 }

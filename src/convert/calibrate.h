@@ -95,7 +95,7 @@ enum status convert_calibrate(struct converter *c);
 void convert_assume(struct converter *c);
 
 /* Runs the converted layers; the shares of the output's energy that are lost after attention go to
- * c->lost. */
-enum status convert_advance(struct converter *c);
+ * c->lost. STATUS_INTERRUPTED; STATUS_FAILED if these are no finite numbers. */
+enum status convert_advance(struct converter *c, struct err *e);
 
 #endif

@@ -146,7 +146,7 @@ static enum status convert_block(struct converter *c, struct convert *out, struc
         TRY(convert_refit(c, c->rebuild, e));
     if (!c->calibration)
         return STATUS_OK;
-    TRY(convert_advance(c));
+    TRY(convert_advance(c, e));
     for (int l = c->first; l < c->end; l++)
         layers[l].output = c->lost[l - c->first];
     return STATUS_OK;
