@@ -364,11 +364,25 @@ static long of_environment(const char *name, long otherwise)
     return value ? atol(value) : otherwise;
 }
 
+static bool is_thinned(void)
+{
+    return ADDRESS_SANITIZED && share < 100;
+}
+
+int faults_drawn(int n)
+{
+    return is_thinned() ? n / 2 : n;
+}
+
+int faults_scenario(int i, int n)
+{
+    return is_thinned() ? (2 * i + (int)(seed & 1)) % n : i;
+}
+
 /* Of how many calls one is to fail. */
 static long thinning(long calls, long few)
 {
-    const long percent = share < 100 && ADDRESS_SANITIZED ? 0 : share;
-    const long wanted = calls * percent / 100;
+    const long wanted = is_thinned() ? 0 : calls * share / 100;
     const long made = wanted > few ? wanted : few;
     return calls > made ? calls / made : 1;
 }

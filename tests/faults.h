@@ -57,6 +57,11 @@ struct fault_report {
  */
 long faults_next(long n, long calls, long few);
 
+/* How many of n scenarios are run, and which the i-th of these is: under the address sanitizer half
+ * of them, drawn by the seed, unless every fault is asked for. */
+int faults_drawn(int n);
+int faults_scenario(int i, int n);
+
 /* Once a process, before the runs: says which faults are left out. */
 void faults_create(void);
 

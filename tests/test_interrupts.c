@@ -62,10 +62,11 @@ static void interrupt_each(int scenario_index, int which, long first, long step,
 START_TEST(at_every_call)
 {
     signal(SIGHUP, SIG_DFL); /* the suite may run under nohup */
-    scenario_begin(_i);
-    interrupt_each(_i, 0, 0, 1, 20);
-    interrupt_each(_i, 1, 0, 7, 5);
-    interrupt_each(_i, 2, 3, 7, 5);
+    const int at = faults_scenario(_i, n_scenarios);
+    scenario_begin(at);
+    interrupt_each(at, 0, 0, 1, 20);
+    interrupt_each(at, 1, 0, 7, 5);
+    interrupt_each(at, 2, 3, 7, 5);
     scenario_end();
 }
 END_TEST
@@ -188,7 +189,7 @@ int main(void)
     faults_create();
     raised = mmap(NULL, (size_t)n_scenarios * sizeof *raised, PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    tcase_add_loop_test(t, at_every_call, 0, n_scenarios);
+    tcase_add_loop_test(t, at_every_call, 0, faults_drawn(n_scenarios));
     tcase_add_test(t, while_standard_input_is_waited_for);
     suite_add_tcase(s, t);
     t = tcase_create("session");
