@@ -27,6 +27,8 @@ static const struct foreign names[] = {
     /* the text */
     {.name = "start", .ours = "prompt"},
     {.name = "text", .ours = "prompt"},
+    {.name = "f", .ours = "text"}, /* other commands' */
+    {.name = "file", .ours = "text"},
     {.name = "reverse-prompt", .ours = "stop"},
     {.name = "stop-strings", .ours = "stop"},
     {.name = "no-display-prompt", .ours = "no-echo"},
