@@ -287,18 +287,18 @@ START_TEST(width_of_a_terminal)
     clear_variables();
     setenv("COLUMNS", "50", 1);
     become_terminal(33);
-    ck_assert_int_eq(terminal_width(), 33);
+    ck_assert_int_eq(terminal_width(STDOUT_FILENO), 33);
     become_terminal(0);
-    ck_assert_int_eq(terminal_width(), 50);
+    ck_assert_int_eq(terminal_width(STDOUT_FILENO), 50);
     /* None. */
     setenv("TERM", "xterm-256color", 1);
     ck_assert_int_ge(dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO), 0);
     ck_assert_int_eq(terminal_ink(), HEATMAP_PLAIN);
-    ck_assert_int_eq(terminal_width(), 50);
+    ck_assert_int_eq(terminal_width(STDOUT_FILENO), 50);
     static const char *const bad[] = {"", "0", "-3", "x", "99999999999"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         setenv("COLUMNS", bad[i], 1);
-        ck_assert_int_eq(terminal_width(), 80);
+        ck_assert_int_eq(terminal_width(STDOUT_FILENO), 80);
     }
 }
 END_TEST

@@ -2,6 +2,7 @@
  * cmd_attend - decode attend: what each head looks at, as figures, pictures and arrays.
  */
 #include <limits.h>
+#include <unistd.h>
 
 #include "cli/attend_picture.h"
 #include "cli/attend_report.h"
@@ -105,7 +106,7 @@ static enum status attend_text(const void *values, struct runtime *r, struct tex
 {
     const struct attend_options *o = values;
     const char *path;
-    const int width = terminal_width();
+    const int width = terminal_width(STDOUT_FILENO);
     TRY(common_model_path(&o->common, &path, e));
     TRY(read_attend_tokens(o, r, text, e));
     TRY(runtime_start_threads(r, e));

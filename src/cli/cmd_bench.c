@@ -19,6 +19,7 @@
 #include "cli/bench_report.h"
 #include "cli/columns.h"
 #include "cli/command.h"
+#include "cli/environment.h"
 #include "cli/head_choice.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"

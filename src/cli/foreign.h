@@ -1,5 +1,6 @@
 /*
- * foreign - what llama.cpp, llama2.c, Hugging Face and nanoGPT call the options that we have too.
+ * foreign - what llama.cpp, llama2.c, Hugging Face, nanoGPT and our other commands call the options
+ * that a command has.
  */
 #ifndef DECODE_CLI_FOREIGN_H
 #define DECODE_CLI_FOREIGN_H

@@ -5,21 +5,18 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "cli/terminal.h"
 #include "show/paragraph.h"
 
-#define DEFAULT_COLUMNS 80
-#define SUMMARY_INDENT  13
+#define SUMMARY_INDENT 13
 
 /* Of a line on standard error, which is a terminal; the last column stays free, because some
  * terminals go on in the next line after it. */
 static size_t columns(void)
 {
-    struct winsize size;
-    const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-    return (known ? size.ws_col : DEFAULT_COLUMNS) - 1u;
+    return (size_t)terminal_width(STDERR_FILENO) - 1;
 }
 
 static bool is_shown;

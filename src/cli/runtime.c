@@ -8,6 +8,7 @@
 #include "base/available.h"
 #include "base/cpus.h"
 #include "base/figures.h"
+#include "cli/environment.h"
 #include "cli/head_choice.h"
 #include "cli/numbers.h"
 #include "cli/signals.h"
@@ -54,12 +55,6 @@ enum status runtime_weight_type(const char *name, uint32_t *out, struct err *e)
                        names_joined(storage_names, ", ").text, name);
     *out = type->type;
     return STATUS_OK;
-}
-
-const char *environment(const char *name)
-{
-    const char *value = getenv(name);
-    return value && value[0] ? value : NULL;
 }
 
 /* The number of threads; *is_auto: nobody named a number. */

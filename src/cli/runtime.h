@@ -1,8 +1,7 @@
 /*
  * runtime - from the options to what runs a model: threads, kernels, an open checkpoint, a session.
  *
- * This is the layer that reads the environment: DECODE_THREADS is the default of -t, DECODE_ISA
- * forces a kernel table. Empty variables count as unset.
+ * Of the environment DECODE_THREADS is the default of -t, DECODE_ISA forces a kernel table.
  */
 #ifndef DECODE_CLI_RUNTIME_H
 #define DECODE_CLI_RUNTIME_H
@@ -38,9 +37,6 @@ extern const char *const kv_type_advice[];
 
 /* The number of the type of --type (an enum tensor_type), which is required. STATUS_USAGE. */
 enum status runtime_weight_type(const char *name, uint32_t *out, struct err *e);
-
-/* An environment variable; NULL if unset or empty. */
-const char *environment(const char *name);
 
 /* The seed that the option gives, or a random one. STATUS_FAILED if the system has none. */
 enum status runtime_seed(const struct option_u64 *given, uint64_t *seed, struct err *e);

@@ -5,17 +5,17 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "cli/environment.h"
 #include "cli/numbers.h"
-#include "cli/runtime.h"
 
 #define DEFAULT_COLUMNS 80
 
-int terminal_width(void)
+int terminal_width(int fd)
 {
     struct winsize size;
     const char *columns = environment("COLUMNS");
     int width;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
         return size.ws_col;
     return columns && parse_int(columns, 1, USHRT_MAX, &width) ? width : DEFAULT_COLUMNS;
 }
@@ -23,7 +23,7 @@ int terminal_width(void)
 void terminal_describe(struct output *out)
 {
     if (isatty(STDOUT_FILENO))
-        out->columns = terminal_width();
+        out->columns = terminal_width(STDOUT_FILENO);
     out->colours = terminal_ink() != HEATMAP_PLAIN;
 }
 

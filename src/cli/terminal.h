@@ -1,5 +1,5 @@
 /*
- * terminal - what standard output is shown on.
+ * terminal - what standard output and standard error are shown on.
  */
 #ifndef DECODE_CLI_TERMINAL_H
 #define DECODE_CLI_TERMINAL_H
@@ -7,8 +7,9 @@
 #include "base/output.h"
 #include "show/heatmap.h"
 
-/* Columns of a line: the terminal's, or, where it does not tell or is none, COLUMNS, or 80. */
-int terminal_width(void);
+/* Columns of a line, 1 or more: those of the terminal that the descriptor is, or, where it does not
+ * tell or is none, COLUMNS, or 80. */
+int terminal_width(int fd);
 
 /* Tells standard output its columns and colours, if it is a terminal. */
 void terminal_describe(struct output *out);

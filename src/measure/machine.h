@@ -32,6 +32,7 @@ struct machine {
 /* A step that reads so many bytes is to be predicted. */
 void machine_want(struct machine *m, uint64_t bytes);
 
+/* How many powers of two are wanted and not yet measured. */
 int machine_n_wanted(const struct machine *m);
 
 /* Measures what is wanted and was not yet, in about `seconds` in all, with the pool's threads
