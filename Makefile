@@ -43,10 +43,12 @@ MODE_asan    := -O1 $(SAN_ASAN) $(COSTLY)
 MODE_tsan    := -O1 $(SAN_TSAN) $(COSTLY)
 MODE_fuzz    := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all \
                 $(COSTLY)
+# SANITIZED in tests/support.h: under valgrind suites leave out what they do under sanitizers.
+MODE_valgrind := -O2 -DUNDER_VALGRIND $(COSTLY)
 MODE_cov     := -O0 --coverage -fprofile-update=atomic $(COSTLY)
 
 ifeq ($(MODE_$(MODE)),)
-$(error MODE=$(MODE) is none of release, debug, 32, asan, tsan, fuzz, cov)
+$(error MODE=$(MODE) is none of release, debug, 32, asan, tsan, valgrind, fuzz, cov)
 endif
 
 CFLAGS  ?=
@@ -253,8 +255,13 @@ cov-run: test-binaries
 	@scripts/run_tests.sh $(call suites,$(BUILD)) >$(BUILD)/tests.log || { cat $(BUILD)/tests.log; exit 1; }
 	@scripts/coverage.sh $(BUILD)
 
-valgrind: $(BIN) $(TEST_BIN) ## the suites and a run of every command under valgrind (long)
-	@scripts/valgrind.sh $(BIN) $(TEST_BIN)
+valgrind: ## the Check suites and a run of every command under valgrind (long)
+	$(MAKE) MODE=valgrind valgrind-run
+
+.PHONY: valgrind-run
+valgrind-run: $(BIN) $(TEST_BIN)
+	@CK_TIMEOUT_MULTIPLIER=100 scripts/run_tests.sh 'scripts/valgrind.sh $(BIN)' \
+	    $(TEST_BIN:%='scripts/memcheck.sh %')
 
 valgrind-quick: $(BIN) ## only the run of every command
 	@scripts/valgrind.sh $(BIN)

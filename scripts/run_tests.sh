@@ -9,7 +9,7 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-tests-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 
 # Check's timeouts only end what hangs: sanitizers, and two suites at once, take longer.
-CK_TIMEOUT_MULTIPLIER=5
+CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-5}
 export CK_TIMEOUT_MULTIPLIER
 
 # one DIR COMMAND... - its output and its times when it is done; its name in DIR/failed if it failed.

@@ -1,12 +1,9 @@
 #!/bin/sh
-# valgrind.sh DECODE [SUITE...] - a run of every command under valgrind's memcheck: no access to
-# memory that is not the program's, no decision on bytes never written, nothing leaked. Then the
-# suites, which may take half an hour. The kernels are those of the instruction sets that valgrind
-# knows.
+# valgrind.sh DECODE - a run of every command under valgrind's memcheck (memcheck.sh). The kernels
+# are those of the instruction sets that valgrind knows.
 set -eu
 
 decode=$1
-shift
 if ! command -v valgrind >/dev/null; then
     echo "valgrind: skipped: it is not installed"
     exit 0
@@ -18,14 +15,9 @@ model=tests/data/golden/gqa.gguf
 head -c 2000 tests/data/bpe-small.txt >"$work/text"
 failed=0
 
-check() {
-    valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,indirect \
-        "$@"
-}
-
 # run COMMAND OPTION... - one that must succeed
 run() {
-    if ! check "$decode" "$@" >"$work/out" 2>"$work/err"; then
+    if ! scripts/memcheck.sh "$decode" "$@" >"$work/out" 2>"$work/err"; then
         echo "valgrind: decode $*:"
         cat "$work/err"
         failed=1
@@ -57,15 +49,4 @@ train --resume
 run study "$work/text" -o "$work/study" --layers 1 --embd 16 --heads 2 --ff 16 --ctx 16 --batch 1 \
     --steps 2 --seeds 1 --method fit --alpha 0,50 --teacher --plot "$work/study.svg" -t 2
 [ $failed -ne 0 ] || echo "valgrind: every command: no error, no leak"
-
-# Suites end on Check's timeouts otherwise.
-CK_TIMEOUT_MULTIPLIER=100
-export CK_TIMEOUT_MULTIPLIER
-for suite in "$@"; do
-    if ! check "$suite" >"$work/out" 2>"$work/err"; then
-        echo "valgrind: $suite:"
-        tail -n 40 "$work/out" "$work/err"
-        failed=1
-    fi
-done
 exit $failed

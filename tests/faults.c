@@ -366,7 +366,7 @@ static long of_environment(const char *name, long otherwise)
 
 static bool is_thinned(void)
 {
-    return ADDRESS_SANITIZED && share < 100;
+    return SANITIZED && share < 100;
 }
 
 int faults_drawn(int n)

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whether a sanitizer is built in: all takes several times as long, and it keeps shadow memory, of
- * which limits and peaks say nothing. */
+/* Whether a sanitizer is built in or valgrind watches: all takes several times as long, and it
+ * keeps shadow memory, of which limits and peaks say nothing. */
 #ifndef __has_feature /* clang's; gcc defines __SANITIZE_ADDRESS__ and __SANITIZE_THREAD__ */
 #define __has_feature(x) 0
 #endif
@@ -23,7 +23,11 @@
 #else
 #define ADDRESS_SANITIZED 0
 #endif
+#ifdef UNDER_VALGRIND /* the build of make valgrind */
+#define SANITIZED 1
+#else
 #define SANITIZED (ADDRESS_SANITIZED || THREAD_SANITIZED)
+#endif
 
 /* The tag of test cases that start no thread: the thread sanitizer has nothing to see there. */
 #define ONE_THREAD "one_thread"

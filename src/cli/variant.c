@@ -267,21 +267,25 @@ static enum status run_conversion(const struct variant_source *source, struct co
     return s;
 }
 
+/* What a specification points to while its conversion runs. */
+struct spec_arrays {
+    struct by_layer numbers;
+    int32_t *tokens;
+};
+
 static enum status prepare_and_convert(const struct variant_options *o,
                                        const struct variant_source *source,
-                                       struct convert_spec *spec, int32_t **tokens,
+                                       struct convert_spec *spec, struct spec_arrays *arrays,
                                        struct convert *out, struct err *e)
 {
     struct config config;
-    struct by_layer numbers;
     TRY(common_config(source->path, source->checkpoint, &config, e));
     *spec = conversion_of(o, source, &config);
-    TRY(read_variant(o, &config, &numbers, spec, e));
+    TRY(read_variant(o, &config, &arrays->numbers, spec, e));
     if (o->calib)
-        TRY(read_calibration(o, source, &config, tokens, &spec->n_tokens, e));
-    spec->tokens = *tokens;
+        TRY(read_calibration(o, source, &config, &arrays->tokens, &spec->n_tokens, e));
+    spec->tokens = arrays->tokens;
     const enum status s = run_conversion(source, spec, out, e);
-    spec->latent = spec->layer_kv_heads = NULL;
     if (s == STATUS_BAD_FILE)
         err_prefix(e, source->path);
     return s;
@@ -290,11 +294,12 @@ static enum status prepare_and_convert(const struct variant_options *o,
 enum status variant_convert(const struct variant_options *o, const struct variant_source *source,
                             struct convert_spec *spec, struct convert *out, struct err *e)
 {
-    int32_t *tokens = NULL;
+    struct spec_arrays arrays = {.tokens = NULL};
     *out = (struct convert){.n_layers = 0};
-    const enum status s = prepare_and_convert(o, source, spec, &tokens, out, e);
+    const enum status s = prepare_and_convert(o, source, spec, &arrays, out, e);
     spec->tokens = NULL;
-    free(tokens);
+    spec->latent = spec->layer_kv_heads = NULL;
+    free(arrays.tokens);
     return s;
 }
 
