@@ -23,11 +23,10 @@
 #else
 #define ADDRESS_SANITIZED 0
 #endif
-#ifdef UNDER_VALGRIND /* the build of make valgrind */
-#define SANITIZED 1
-#else
-#define SANITIZED (ADDRESS_SANITIZED || THREAD_SANITIZED)
+#ifndef UNDER_VALGRIND /* but in the build of make valgrind */
+#define UNDER_VALGRIND 0
 #endif
+#define SANITIZED (ADDRESS_SANITIZED || THREAD_SANITIZED || UNDER_VALGRIND)
 
 /* The tag of test cases that start no thread: the thread sanitizer has nothing to see there. */
 #define ONE_THREAD "one_thread"
