@@ -41,6 +41,9 @@ generate m --top_k 5|did you mean '--top-k'?
 generate m --max_new_tokens 5|did you mean '--n'?
 heads m -f x|did you mean '--text'?
 eval m --file x|did you mean '--text'?
+info x --ctx 4096|did you mean '--depth'?
+bench x -c 4096|did you mean '--depth'?
+eval x -p text|did you mean '--text'?
 generate m --num_samples 5|did you mean '--samples'?
 generate m --start x|did you mean '--prompt'?
 generate m -ngl 99|computes on the CPU alone

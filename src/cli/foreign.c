@@ -22,6 +22,10 @@ static const struct foreign names[] = {
     {.name = "block-size", .ours = "ctx"},
     {.name = "max-seq-len", .ours = "ctx"},
     {.name = "max-position-embeddings", .ours = "ctx"},
+    {.name = "ctx-size", .ours = "depth"}, /* where the context is the model's */
+    {.name = "n-ctx", .ours = "depth"},
+    {.name = "ctx", .ours = "depth"},
+    {.name = "c", .ours = "depth"},
     {.name = "context-shift", .ours = "shift"},
     {.name = "truncation-side", .ours = "truncate"},
     /* the text */
@@ -29,6 +33,8 @@ static const struct foreign names[] = {
     {.name = "text", .ours = "prompt"},
     {.name = "f", .ours = "text"}, /* other commands' */
     {.name = "file", .ours = "text"},
+    {.name = "prompt", .ours = "text"},
+    {.name = "p", .ours = "text"},
     {.name = "reverse-prompt", .ours = "stop"},
     {.name = "stop-strings", .ours = "stop"},
     {.name = "no-display-prompt", .ours = "no-echo"},
