@@ -21,7 +21,8 @@ find "$build/src" -name '*.gcno' | sort | xargs "${GCOV:-gcov}" -b -c -t 2>/dev/
         if (is_assert)
             next
         # Loops of the kernels are unrolled: many copies of one branch.
-        branch = file SUBSEP line SUBSEP (file ~ /_(vector|quant)\.h$/ ? word[2] % 2 : word[2])
+        unrolled = file ~ /^src\/compute\/(kernels|grad|lanes)[a-z0-9_]*\.h$/
+        branch = file SUBSEP line SUBSEP (unrolled ? word[2] % 2 : word[2])
         known[branch] = 1
         if (word[3] == "taken" && word[4] > 0)
             taken[branch] = 1
@@ -72,7 +73,8 @@ find "$build/src" -name '*.gcno' | sort | xargs "${GCOV:-gcov}" -b -c -t 2>/dev/
             printf "%s:%d: branch%s: %s\n", part[1], part[2], missed[at], text[at] >uncovered
         }
         printf "%-36s %7s %7s %7s %7s %7s %6s\n", "", "lines", "not run", "", "branch", "missed", ""
-        n = split("base parts model engine tools cli", layer, " ")
+        n = split("base json gguf safetensors text compute model engine train convert exchange " \
+            "measure show cli", layer, " ")
         for (i = 1; i <= n; i++) {
             sort = "sort"
             for (f in files)
