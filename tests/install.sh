@@ -13,7 +13,7 @@ mode=$(basename "$(dirname "$decode")")
 
 # this_make ARGS...: what a make around this script has set is not for it.
 this_make() {
-    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s "$@" >"$out" 2>"$err"
+    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MODE make -s "$@" >"$out" 2>"$err"
     code=$?
 }
 
