@@ -648,6 +648,13 @@ static void long_context(const char *key)
         run_within_limit(&r, within[i]);
         ck_assert_msg(r.code == 0, "%s: exit %d: %s", within[i], r.code, r.err);
     }
+    /* Without -c the cache could be as long, but is not filled, and neither are the tables. */
+    double mib = 1e9;
+    run_on_bad(&r, "generate %B -p ab -n 2 -t 1 --seed 1");
+    expect_success(&r);
+    const char *peak = strstr(r.err, "peak memory ");
+    ck_assert_msg(peak && sscanf(peak, "peak memory %lf MiB", &mib) == 1, "%s", r.err);
+    ck_assert_msg(SANITIZED || mib < 64, "%g MiB", mib);
     run_within_limit(&r, "generate %B -p ab -n 2 -t 1 -c 4194304 -q");
     expect_refusal(&r, 4, "out of memory");
     run_within_limit(&r, "generate %B -p ab -n 2 -t 1 -c 4194305");

@@ -10,6 +10,7 @@
 #include "engine/session.h"
 #include "golden.h"
 #include "model/checkpoint.h"
+#include "model/cost.h"
 #include "model/kv_cache.h"
 #include "support.h"
 
@@ -523,9 +524,33 @@ START_TEST(plan_is_what_is_taken)
     ck_assert_str_eq(e.text, "49 shared positions: expected 0 to 48, the context");
     shared.n_shared = -1;
     ck_assert_int_eq(session_plan(m, &shared, 1, &memory, &e), STATUS_USAGE);
-    ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 3, STORAGE_F32), 2 * 3 * 3 * 24 * 4);
-    ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 6, STORAGE_F16), 2 * 3 * 6 * 24 * 2);
+    ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 3, STORAGE_F32), 3 * 3 * (24 + 32) * 4);
+    ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 6, STORAGE_F16), 3 * 6 * (24 + 32) * 2);
     close_golden(&g);
+}
+END_TEST
+
+/* Whatever the size of a head, positions times the bytes of one are what is planned and taken. */
+START_TEST(bytes_of_a_position_are_those_taken)
+{
+    static const int head_dims[] = {4, 8, 20, 48};
+    static const enum storage types[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+    const int head_dim = head_dims[_i / 3];
+    const struct kv_shape shape = {.n_sequences = 1, .cap = 256, .storage = types[_i % 3]};
+    struct config c = {.n_layers = 3, .n_heads = 6, .n_kv_heads = 2, .n_ctx = 256, .n_vocab = 9};
+    struct kv_cache kv;
+    size_t planned;
+    c.d_model = 6 * head_dim;
+    c.d_ff = 8;
+    config_set_arch(&c, arch_preset(text_of("gpt2")));
+    config_complete(&c);
+    const size_t all = 256 * kv_cache_bytes_per_token(&c, 2, shape.storage);
+    ck_assert(kv_cache_bytes(&c, &shape, &planned));
+    ck_assert_uint_eq(planned, all);
+    ck_assert_uint_eq(cost_kv_bytes(&c, 2, shape.storage, 256), all);
+    ck_assert_int_eq(kv_cache_create(&kv, &c, &shape, NULL), STATUS_OK);
+    ck_assert_uint_eq(kv.arena.cap, all + 2 * MEM_ALIGN); /* and the layers' places */
+    kv_cache_free(&kv);
 }
 END_TEST
 
@@ -547,6 +572,7 @@ int main(void)
     tcase_add_test(t, rewind_replays);
     tcase_add_test(t, refusals_change_nothing);
     tcase_add_test(t, plan_is_what_is_taken);
+    tcase_add_loop_test(t, bytes_of_a_position_are_those_taken, 0, 12);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

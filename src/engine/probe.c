@@ -47,6 +47,7 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
         return s;
     }
     workspace_take(&p->work, &p->arena, &p->model, rope_factors, n_ctx);
+    positions_reach(&p->work.positions, n_ctx);
     *out = p;
     return STATUS_OK;
 }

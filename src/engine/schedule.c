@@ -140,6 +140,7 @@ static enum status begin_text(struct schedule *s, struct place *p, struct err *e
         sampler_accept(s->sampler, p->sequence, r->tokens[i]);
     if (s->drafter)
         drafter_begin(s->drafter, p->sequence, p->text, p->len);
+    p->at_end = false;
     p->n_made = 0;
     p->logprob = 0;
     p->logits = r->logits;
@@ -389,8 +390,10 @@ static enum status take_pick(struct schedule *s, struct place *p, struct err *e)
 {
     if (p->picked != STATUS_OK)
         return fail_text(s, p, e);
-    if (!s->ignore_eos && p->token == tokenizer_eos(s->tokenizer))
+    if (!s->ignore_eos && p->token == tokenizer_eos(s->tokenizer)) {
+        p->at_end = true;
         return end_text(s, p, END_EOS, e);
+    }
     struct made m = {.token = p->token, .logits = p->logits, .log_sum = p->log_sum};
     if (!tokenizer_is_special(s->tokenizer, p->token))
         m.ready = stream_push(&p->stream, tokenizer_bytes(s->tokenizer, p->token));

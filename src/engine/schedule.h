@@ -59,6 +59,8 @@ struct place {
     int n_made;
     double logprob; /* of those made, by the model alone; only with wants_logprobs */
 
+    bool at_end; /* the model's own last token of the text said that it ends */
+
     /* Private. */
     bool busy;
     int32_t *text; /* [session_cap + 1] the tokens of its positions, and the one to be fed next */

@@ -220,6 +220,8 @@ static int step_rows(struct session *s, const struct entry *entry, const struct 
 {
     struct batch batch;
     batch_cut(&batch, rows, n, s->kv.shape.n_shared, s->work.spans);
+    for (int r = 0; r < n; r++)
+        positions_reach(&s->work.positions, rows[r].position + 1);
     fill_stream(s, entry, rows, n);
     struct model_pass pass = {
         .forward = {.config = &s->model->config,
@@ -372,6 +374,8 @@ void session_fill(struct session *s, int sequence, int n, uint64_t seed)
             }
         }
     }
+    /* So that the first step after it takes no longer than others. */
+    positions_reach(&s->work.positions, n < s->kv.shape.cap ? n + 1 : n);
 }
 
 size_t session_position_bytes(const struct session *s)

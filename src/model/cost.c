@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/checked.h"
+#include "model/kv_cache.h"
 #include "model/pack.h"
 
 /* --- a shape --------------------------------------------------------------------------------- */
@@ -191,12 +192,7 @@ uint64_t cost_model_bytes(const struct model *m)
 
 uint64_t cost_kv_bytes(const struct config *c, int n_kv_heads, enum storage kv, int depth)
 {
-    const uint64_t values = (uint64_t)kernel_padded(config_cached_value_dim(c));
-    uint64_t bytes = 0;
-    for (int l = 0; l < c->n_layers; l++)
-        bytes += (uint64_t)config_variant_heads(c, n_kv_heads, l) *
-                 (storage_bytes(kv, (uint64_t)config_key_dim(c, l)) + storage_bytes(kv, values));
-    return bytes * (uint64_t)depth;
+    return kv_cache_bytes_per_token(c, n_kv_heads, kv) * (uint64_t)depth;
 }
 
 static uint64_t attention_flops(const struct config *c, int depth)

@@ -115,13 +115,12 @@ bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t
 
 size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage)
 {
-    const uint64_t values = (uint64_t)config_cached_value_dim(c);
-    uint64_t bytes = 0;
+    struct kv_extent all = {0};
     for (int l = 0; l < c->n_layers; l++)
-        bytes += (uint64_t)config_variant_heads(c, n_kv_heads, l) *
-                 (storage_bytes(storage, (uint64_t)config_key_dim(c, l)) +
-                  storage_bytes(storage, values));
-    return (size_t)bytes;
+        all = extent_after(all, extent_of_head(c, l, storage),
+                           config_variant_heads(c, n_kv_heads, l));
+    return (all.k + all.v) * element_bytes(storage) +
+           (all.k_scales + all.v_scales) * sizeof(uint16_t);
 }
 
 enum status kv_cache_create(struct kv_cache *kv, const struct config *c,

@@ -59,8 +59,9 @@ struct kv_cache {
 /* Bytes that a cache takes, a few for each layer aside: false when they do not fit a size_t. */
 bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t *bytes);
 
-/* Bytes that one position adds, over all layers: a key and a value of each K/V head, of which the
- * layers have n_kv_heads (see config_kv_heads); or what is latent. */
+/* Bytes that one position takes, over all layers, as they are laid out: a key, and a value in whole
+ * lanes, of each K/V head, of which the layers have n_kv_heads (see config_kv_heads); or what is
+ * latent. (A sequence's keys are in whole panels of KERNEL_LANES positions.) */
 size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage);
 
 /* Whether a cache can be stored so: as F32, F16 or Q8_0. */

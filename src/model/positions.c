@@ -1,20 +1,24 @@
 #include "model/positions.h"
 
+#include <assert.h>
+
 #include "compute/angles.h"
 
 #define SINUSOID_BASE 10000.0
 
+/* Rows are filled by so many. */
+#define ROWS 64
+
 /* What kernels.rotate takes: the cosine of each pair's angle twice, then minus and plus its sine.
  */
-static void fill_turns(struct positions *p, const struct config_rope *rope, const float *factors,
-                       int cap)
+static void fill_turns(struct positions *p, int from, int to)
 {
-    const int n = rope->n_dims;
+    const int n = p->rope.n_dims;
     for (int i = 0; i < n; i += 2) {
-        double rate = rope->scale * angles_power(rope->base, -(double)i / n);
-        if (factors)
-            rate /= (double)factors[i / 2];
-        for (int t = 0; t < cap; t++) {
+        double rate = p->rope.scale * angles_power(p->rope.base, -(double)i / n);
+        if (p->factors)
+            rate /= (double)p->factors[i / 2];
+        for (int t = from; t < to; t++) {
             float *row = p->rows + (size_t)t * p->stride + i;
             double sine, cosine;
             angles_sine(t * rate, &sine, &cosine);
@@ -25,11 +29,12 @@ static void fill_turns(struct positions *p, const struct config_rope *rope, cons
     }
 }
 
-static void fill_sinusoids(struct positions *p, int d, int cap)
+static void fill_sinusoids(struct positions *p, int from, int to)
 {
+    const int d = (int)p->stride;
     for (int i = 0; i < d; i += 2) {
         const double rate = angles_power(SINUSOID_BASE, -(double)i / d);
-        for (int t = 0; t < cap; t++) {
+        for (int t = from; t < to; t++) {
             float *row = p->rows + (size_t)t * p->stride + i;
             double sine, cosine;
             angles_sine(t * rate, &sine, &cosine);
@@ -43,7 +48,7 @@ static void fill_sinusoids(struct positions *p, int d, int cap)
 struct positions positions_take(struct arena *a, const struct config *c, const float *factors,
                                 int cap)
 {
-    struct positions p = {.kind = c->position};
+    struct positions p = {.kind = c->position, .cap = cap, .rope = c->rope, .factors = factors};
     if (c->position == POSITION_ROPE)
         p.stride = 2 * (size_t)c->rope.n_dims;
     else if (c->position == POSITION_SINUSOIDAL)
@@ -51,11 +56,20 @@ struct positions positions_take(struct arena *a, const struct config *c, const f
     else
         return p;
     p.rows = arena_take(a, (uint64_t)cap, p.stride * sizeof *p.rows);
-    if (p.rows && c->position == POSITION_ROPE)
-        fill_turns(&p, &c->rope, factors, cap);
-    else if (p.rows)
-        fill_sinusoids(&p, c->d_model, cap);
     return p;
+}
+
+void positions_reach(struct positions *p, int n)
+{
+    assert(n <= p->cap);
+    if (n <= p->n_filled || !p->rows)
+        return;
+    const int to = p->cap - n < ROWS ? p->cap : (n + ROWS - 1) / ROWS * ROWS;
+    if (p->kind == POSITION_ROPE)
+        fill_turns(p, p->n_filled, to);
+    else
+        fill_sinusoids(p, p->n_filled, to);
+    p->n_filled = to;
 }
 
 struct attend_bias positions_alibi(int head, int n_heads)

@@ -12,22 +12,29 @@
 
 /* Of the positions below `cap`: rotary turns, or vectors to be added, or neither. */
 struct positions {
-    float *rows; /* [cap, stride] */
+    float *rows; /* [cap, stride], of which the first n_filled are filled */
     size_t stride;
     enum position_kind kind;
+    int cap, n_filled;
+    struct config_rope rope; /* of rotary positions, with their factors, borrowed */
+    const float *factors;
 };
 
 /*
- * Takes the rows from an arena, or counts them (see base/mem.h); when there is memory they are
- * filled. Of rotary positions a row is what kernels.rotate takes, of sinusoidal ones d_model
- * numbers, the sine at 2 i and the cosine at 2 i + 1 of position / 10000^(2 i / d_model) (Vaswani
- * et al. 2017, section 3.5). factors [rope.n_dims / 2] divide the frequencies of rotary pairs;
- * NULL: none. Time: a sine a number.
+ * Takes the rows from an arena, or counts them (see base/mem.h). Of rotary positions a row is what
+ * kernels.rotate takes, of sinusoidal ones d_model numbers, the sine at 2 i and the cosine at
+ * 2 i + 1 of position / 10000^(2 i / d_model) (Vaswani et al. 2017, section 3.5).
+ * factors [rope.n_dims / 2] divide the frequencies of rotary pairs; NULL: none.
  */
 struct positions positions_take(struct arena *a, const struct config *c, const float *factors,
                                 int cap);
 
-/* The turn of a position, below cap (trusted); NULL: queries and keys stay as they are. */
+/* Fills the rows of the first n positions, n <= cap, and of a few more, unless they are: so that a
+ * context that a file claims costs nothing before a text is as long. Time: a sine a number. While
+ * nobody reads them. */
+void positions_reach(struct positions *p, int n);
+
+/* The turn of a position that is filled (trusted); NULL: queries and keys stay as they are. */
 static inline const float *positions_turn(const struct positions *p, int position)
 {
     return p->kind == POSITION_ROPE ? p->rows + (size_t)position * p->stride : NULL;

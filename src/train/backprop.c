@@ -87,7 +87,8 @@ enum status backprop_create(const struct backprop_params *p, struct pool *pool,
         return s;
     }
     activations_take(b, &b->arena);
-    b->rope_factors = NULL;
+    positions_reach(&b->positions, b->length);
+    b->positions.factors = b->rope_factors = NULL;
     *out = b;
     return STATUS_OK;
 }
