@@ -1,10 +1,12 @@
 #include <dirent.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -559,6 +561,97 @@ START_TEST(writer_accepts_the_longest_name)
 }
 END_TEST
 
+/* --- what others left, or put there -------------------------------------------------------- */
+
+static void write_once(const char *path, enum status expected, const char *says)
+{
+    struct file_writer *w;
+    struct err e = {""};
+    enum status s = file_writer_open(&w, path, &e);
+    if (s == STATUS_OK) {
+        file_writer_put(w, "new", 3);
+        s = file_writer_commit(w, &e);
+    }
+    ck_assert_msg(s == expected, "%s", e.text);
+    ck_assert_msg(strstr(e.text, says) != NULL, "%s", e.text);
+}
+
+static void make_old(const char *path)
+{
+    const struct timespec long_ago[2] = {{.tv_sec = 1000000}, {.tv_sec = 1000000}};
+    ck_assert_int_eq(utimensat(AT_FDCWD, path, long_ago, 0), 0);
+}
+
+START_TEST(temporaries_of_the_dead_are_removed)
+{
+    static const char *const names[] = {".decode-99-0.tmp", ".decode-99-live.tmp",
+                                        ".decode-99-new.tmp", ".decode-notes", "other.tmp"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        make_file(in_folder(names[i]), "left");
+        if (i != 2)
+            make_old(in_folder(names[i]));
+    }
+    const int held = open(in_folder(names[1]), O_RDONLY);
+    ck_assert_int_eq(flock(held, LOCK_EX), 0);
+    write_once(in_folder("out"), STATUS_OK, "");
+    ck_assert_int_ne(access(in_folder(names[0]), F_OK), 0);
+    for (size_t i = 1; i < sizeof names / sizeof *names; i++)
+        expect_text(in_folder(names[i]), "left");
+    close(held);
+}
+END_TEST
+
+START_TEST(links_that_others_planted_are_not_followed)
+{
+    if (geteuid() != 0)
+        return; /* others' links are made by root only */
+    make_file(in_folder("precious"), "old");
+    ck_assert_int_eq(symlink("precious", in_folder("link")), 0);
+    ck_assert_int_eq(lchown(in_folder("link"), NOBODY, NOBODY), 0);
+    write_once(in_folder("link"), STATUS_OK, ""); /* in a folder of one's own */
+    expect_text(in_folder("precious"), "new");
+    make_file(in_folder("precious"), "old");
+    ck_assert_int_eq(chmod(folder, 01777), 0);
+    write_once(in_folder("link"), STATUS_FAILED, "found another user's");
+    expect_text(in_folder("precious"), "old");
+    ck_assert_int_eq(lchown(in_folder("link"), 0, 0), 0);
+    write_once(in_folder("link"), STATUS_OK, "");
+    expect_text(in_folder("precious"), "new");
+}
+END_TEST
+
+START_TEST(a_group_that_cannot_be_kept_gets_no_rights)
+{
+    if (geteuid() != 0)
+        return; /* files of other groups are made by root only */
+    struct stat st;
+    make_file(in_folder("out"), "old");
+    ck_assert_int_eq(chown(in_folder("out"), NOBODY, 0), 0);
+    ck_assert_int_eq(chmod(in_folder("out"), 0664), 0);
+    ck_assert_int_eq(chown(folder, NOBODY, NOBODY), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        if (setgroups(0, NULL) != 0 || setgid(NOBODY) != 0 || setuid(NOBODY) != 0)
+            _exit(1);
+        write_once(in_folder("out"), STATUS_OK, "");
+        _exit(0);
+    }
+    int ended;
+    ck_assert_int_eq(waitpid(pid, &ended, 0), pid);
+    ck_assert_int_eq(ended, 0);
+    ck_assert_int_eq(stat(in_folder("out"), &st), 0);
+    ck_assert_uint_eq(st.st_gid, NOBODY);
+    ck_assert_int_eq(st.st_mode & 0777, 0604);
+    /* Root keeps it. */
+    ck_assert_int_eq(chown(in_folder("out"), 0, NOBODY), 0);
+    ck_assert_int_eq(chmod(in_folder("out"), 0664), 0);
+    write_once(in_folder("out"), STATUS_OK, "");
+    ck_assert_int_eq(stat(in_folder("out"), &st), 0);
+    ck_assert_uint_eq(st.st_gid, NOBODY);
+    ck_assert_int_eq(st.st_mode & 0777, 0664);
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("file");
@@ -590,6 +683,9 @@ static Suite *suite(void)
     tcase_add_test(t, writer_killed_leaves_old_file);
     tcase_add_test(t, writer_steps_over_temporaries_in_use);
     tcase_add_test(t, writer_accepts_the_longest_name);
+    tcase_add_test(t, temporaries_of_the_dead_are_removed);
+    tcase_add_test(t, links_that_others_planted_are_not_followed);
+    tcase_add_test(t, a_group_that_cannot_be_kept_gets_no_rights);
     suite_add_tcase(s, t);
     return s;
 }

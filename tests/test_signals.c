@@ -24,7 +24,8 @@ static int run(void (*body)(const char *path), const char *path, char *said, siz
     ck_assert_int_ge(child, 0);
     if (child == 0) {
         dup2(ends[1], STDERR_FILENO);
-        signal(SIGHUP, SIG_DFL); /* the suite may run under nohup */
+        signal(SIGHUP, SIG_DFL);  /* the suite may run under nohup */
+        signal(SIGALRM, SIG_DFL); /* which Check handles */
         signals_install();
         body(path);
         _exit(77);
@@ -144,6 +145,19 @@ static void be_interrupted_at_once(const char *path)
     raise(SIGINT);
 }
 
+/* With 80 descriptors that somebody left open, and by a signal that nobody thinks of. */
+static int end_signal;
+
+static void be_ended_among_descriptors(const char *path)
+{
+    struct open_files f;
+    for (int i = 0; i < 80; i++)
+        if (dup(STDERR_FILENO) < 0)
+            _exit(78);
+    open_files(&f, path);
+    raise(end_signal);
+}
+
 static int files_in_folder_of(const char *path)
 {
     DIR *d = opendir(beside(path, ""));
@@ -193,6 +207,49 @@ START_TEST(what_ends_at_once_leaves_no_temporary)
     else
         ck_assert_str_eq(said, "");
     ck_assert_int_eq(files_in_folder_of(path), 2);
+    scratch_remove();
+}
+END_TEST
+
+START_TEST(every_signal_that_ends_it_leaves_no_temporary)
+{
+    const int signals[] = {SIGINT,  SIGQUIT, SIGALRM, SIGUSR1,     SIGUSR2, SIGABRT,
+                           SIGTRAP, SIGIO,   SIGPROF, SIGPWR,      SIGSYS,  SIGVTALRM,
+                           SIGFPE,  SIGILL,  SIGSEGV, SIGRTMIN + 3};
+    char said[1024], path[512];
+    strcpy(path, scratch_path("cut"));
+    write_file(beside(path, "whole"));
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        /* A sanitizer's own handlers stay. */
+        const bool is_fault = signals[i] == SIGSEGV || signals[i] == SIGFPE ||
+                              signals[i] == SIGILL || signals[i] == SIGABRT ||
+                              signals[i] == SIGTRAP;
+        if (SANITIZED && is_fault)
+            continue;
+        end_signal = signals[i];
+        write_file(path);
+        const int status = run(be_ended_among_descriptors, path, said, sizeof said);
+        if (signals[i] == SIGINT)
+            ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == STATUS_INTERRUPTED);
+        else
+            ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == signals[i], "signal %d",
+                          signals[i]);
+        ck_assert_msg(files_in_folder_of(path) == 2, "signal %d", signals[i]);
+    }
+    scratch_remove();
+}
+END_TEST
+
+/* Neither control characters, C1 among them, nor what turns the direction reaches a terminal. */
+START_TEST(a_cut_file_s_name_is_shown)
+{
+    char said[1024], path[512];
+    strcpy(path, scratch_path("cut\xc2\x9b\xe2\x80\xae"));
+    write_file(beside(path, "whole"));
+    write_file(path);
+    const int status = run(read_on_a_worker, path, said, sizeof said);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == STATUS_BAD_FILE);
+    ck_assert_msg(strstr(said, "cut??: the file was cut short"), "%s", said);
     scratch_remove();
 }
 END_TEST
@@ -295,8 +352,11 @@ int main(void)
 {
     Suite *s = suite_create("signals");
     TCase *t = tcase_create("signals");
+    tcase_set_timeout(t, 60);
     tcase_add_test(t, a_file_cut_short_while_mapped);
     tcase_add_loop_test(t, what_ends_at_once_leaves_no_temporary, 0, 4);
+    tcase_add_test(t, every_signal_that_ends_it_leaves_no_temporary);
+    tcase_add_test(t, a_cut_file_s_name_is_shown);
     tcase_add_test(t, processor_time_runs_out);
     tcase_add_loop_test(t, interrupts, 0, 3);
     tcase_add_test(t, an_ignored_hangup_stays_ignored);

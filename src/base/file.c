@@ -4,23 +4,31 @@
 #include "base/file.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 
 #define WRITE_BUFFER  ((size_t)256 << 10)
 #define READ_FIRST    ((size_t)64 << 10)
-#define MAX_LINKS     40  /* what Linux follows */
-#define TEMP_TRIES    100 /* temporaries that killed processes of the same number left behind */
+#define MAX_LINKS     40 /* what Linux follows */
+#define TEMP_TRIES    100
+#define TEMP_START    ".decode-"
+#define TEMP_END      ".tmp"
+#define TEMP_OLD_S    60 /* a younger one may not yet be locked by its writer */
 #define TEMP_NAME_CAP 64
 
 /* --- messages ------------------------------------------------------------------------------ */
@@ -357,6 +365,21 @@ static bool is_descriptor(const struct stat *link)
     return stat("/proc/self", &process) == 0 && link->st_dev == process.st_dev;
 }
 
+/* Whether the link lies in a folder where all may put links, such as /tmp, and is neither ours nor
+ * the folder's owner's: the system would not follow it either (proc(5), protected_symlinks). */
+static bool is_planted(const char *path, const struct stat *link)
+{
+    const size_t len = folder_len(path);
+    char *folder = strndup(len ? path : ".", len ? len : 1);
+    struct stat st;
+    const mode_t open_to_all = S_ISVTX | S_IWOTH;
+    const bool planted =
+        !folder || (stat(folder, &st) == 0 && (st.st_mode & open_to_all) == open_to_all &&
+                    link->st_uid != geteuid() && link->st_uid != st.st_uid);
+    free(folder);
+    return planted;
+}
+
 enum status file_follow_links(const char *path, char **target, struct err *e)
 {
     *target = strdup(path);
@@ -373,6 +396,11 @@ enum status file_follow_links(const char *path, char **target, struct err *e)
                            "%s: cannot replace it: expected a file's own name, found an open "
                            "descriptor's",
                            path);
+        if (is_planted(*target, &st))
+            return err_set(e, STATUS_FAILED,
+                           "%s: cannot replace it: expected a link of one's own in a folder that "
+                           "all may write, found another user's",
+                           path);
         char to[4096];
         const ssize_t n = readlink(*target, to, sizeof to - 1);
         if (n < 0)
@@ -384,23 +412,63 @@ enum status file_follow_links(const char *path, char **target, struct err *e)
     return fail_errno(e, STATUS_FAILED, path, "follow the link", ELOOP);
 }
 
-/* Sets *mode to the mode of what is there, 0 for nothing. Renaming over a device or a FIFO would
+/* Sets *old to what is there, its mode 0 for nothing. Renaming over a device or a FIFO would
  * destroy it; a read-only file is meant to stay. */
-static enum status check_target(const struct file_writer *w, mode_t *mode, const char *path,
+static enum status check_target(const struct file_writer *w, struct stat *old, const char *path,
                                 struct err *e)
 {
-    struct stat st;
-    *mode = lstat(w->target, &st) == 0 ? st.st_mode : 0;
-    if (*mode && !S_ISREG(*mode))
+    if (lstat(w->target, old) != 0)
+        old->st_mode = 0;
+    if (old->st_mode && !S_ISREG(old->st_mode))
         return err_set(e, STATUS_FAILED, "%s: cannot replace it: expected a regular file, found %s",
-                       path, kind_of_file(*mode));
-    if (*mode && faccessat(AT_FDCWD, w->target, W_OK, AT_EACCESS) != 0)
+                       path, kind_of_file(old->st_mode));
+    if (old->st_mode && faccessat(AT_FDCWD, w->target, W_OK, AT_EACCESS) != 0)
         return fail_errno(e, STATUS_FAILED, path, "replace it", errno);
     return STATUS_OK;
 }
 
+/* The old file's group and mode; where the group cannot be kept, another gets no rights of its. */
+static int keep_rights(int fd, const struct stat *old)
+{
+    struct stat own;
+    mode_t mode = old->st_mode & 0777;
+    if (fstat(fd, &own) != 0)
+        return -1;
+    if (own.st_gid != old->st_gid && fchown(fd, (uid_t)-1, old->st_gid) != 0)
+        mode &= ~(mode_t)(S_IRWXG);
+    return fchmod(fd, mode);
+}
+
+/* Removes the temporaries in the target's folder whose writers are gone: writers hold a lock, which
+ * ends with them, on whatever machine they are. */
+static void remove_orphans(const struct file_writer *w)
+{
+    char *folder = strndup(w->folder ? w->target : ".", w->folder ? w->folder : 1);
+    DIR *d = folder ? opendir(folder) : NULL;
+    const time_t now = time(NULL);
+    for (const struct dirent *entry; d && (entry = readdir(d));) {
+        const size_t len = strlen(entry->d_name), end = strlen(TEMP_END);
+        struct stat st;
+        if (strncmp(entry->d_name, TEMP_START, strlen(TEMP_START)) != 0 || len < end ||
+            strcmp(entry->d_name + len - end, TEMP_END) != 0)
+            continue;
+        const int fd =
+            openat(dirfd(d), entry->d_name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_mtime < now - TEMP_OLD_S &&
+            flock(fd, LOCK_EX | LOCK_NB) == 0)
+            unlinkat(dirfd(d), entry->d_name, 0);
+        close(fd);
+    }
+    if (d)
+        closedir(d);
+    free(folder);
+}
+
 /* The name does not grow from the target's, which may be as long as names can be. */
-static enum status create_temp(struct file_writer *w, mode_t mode, const char *path, struct err *e)
+static enum status create_temp(struct file_writer *w, const struct stat *old, const char *path,
+                               struct err *e)
 {
     w->folder = folder_len(w->target);
     const size_t room = w->folder + TEMP_NAME_CAP;
@@ -409,17 +477,21 @@ static enum status create_temp(struct file_writer *w, mode_t mode, const char *p
     if (!w->temp || !w->buffer)
         return err_no_memory(e, path, room + WRITE_BUFFER);
     memcpy(w->temp, w->target, w->folder);
-    for (int i = 0; i < TEMP_TRIES; i++) {
-        snprintf(w->temp + w->folder, TEMP_NAME_CAP, ".decode-%ld-%d.tmp", (long)getpid(), i);
+    remove_orphans(w);
+    for (int i = 0; i < TEMP_TRIES; i++) { /* each with another name, by the time */
+        snprintf(w->temp + w->folder, TEMP_NAME_CAP, TEMP_START "%ld-%" PRIx64 TEMP_END,
+                 (long)getpid(), clock_ns());
         /* Not readable by more than the old file's readers at any moment. */
-        w->fd = open_retry(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode ? 0600 : 0666);
+        w->fd = open_retry(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                           old->st_mode ? 0600 : 0666);
         if (w->fd >= 0 || errno != EEXIST)
             break;
     }
     if (w->fd < 0)
         return fail_errno(e, STATUS_FAILED, path, "create a temporary file in its folder", errno);
     w->temp_exists = true;
-    if (mode && fchmod(w->fd, mode & 0777) != 0)
+    flock(w->fd, LOCK_EX | LOCK_NB); /* says that its writer lives, where files can be locked */
+    if (old->st_mode && keep_rights(w->fd, old) != 0)
         return fail_errno(e, STATUS_FAILED, path, "keep its permissions", errno);
     return STATUS_OK;
 }
@@ -433,12 +505,12 @@ enum status file_writer_open(struct file_writer **out, const char *path, struct 
     if (!w)
         return err_no_memory(e, path, sizeof *w);
     w->fd = -1;
-    mode_t mode = 0;
+    struct stat old;
     enum status s = file_follow_links(path, &w->target, e);
     if (!s)
-        s = check_target(w, &mode, path, e);
+        s = check_target(w, &old, path, e);
     if (!s)
-        s = create_temp(w, mode, path, e);
+        s = create_temp(w, &old, path, e);
     if (s) {
         file_writer_abandon(w);
         return s;

@@ -6,12 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/status.h"
+#include "base/utf8.h"
 
-/* Descriptors looked at for temporary files: no command has as many open. */
-#define MAX_FDS 64
+/* Descriptors looked at for temporary files, at most: many may have been inherited. */
+#define MAX_FDS 65536
 /* A line of /proc/self/maps: two addresses and some fields before a path. */
 #define MAPS_LINE_CAP 4352
 
@@ -56,7 +58,9 @@ static bool is_own_temporary(const char *path)
  */
 static void remove_temporaries(void)
 {
-    for (int fd = STDERR_FILENO + 1; fd < MAX_FDS; fd++) {
+    struct rlimit limit = {.rlim_cur = MAX_FDS};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    for (int fd = STDERR_FILENO + 1; fd < MAX_FDS && (rlim_t)fd < limit.rlim_cur; fd++) {
         char link[48] = "/proc/self/fd/", path[4096];
         put_number(link + strlen(link), (unsigned long)fd);
         const ssize_t n = readlink(link, path, sizeof path - 1);
@@ -84,6 +88,14 @@ static void on_interrupt(int number)
         raise(number); /* on return from here, for it is blocked until then */
     }
     interrupted = number;
+}
+
+/* Any other signal that ends the process. */
+static void on_end(int number)
+{
+    remove_temporaries();
+    signal(number, SIG_DFL);
+    raise(number); /* on return from here */
 }
 
 /* --- a mapped file that was cut short ------------------------------------------------------ */
@@ -137,15 +149,6 @@ static const char *mapped_file(uintptr_t address, char line[MAPS_LINE_CAP])
     return path;
 }
 
-/* Control characters do not reach the terminal (as in err_format). */
-static void write_path(const char *path)
-{
-    for (; *path; path++) {
-        const unsigned char c = (unsigned char)*path;
-        write_error(c < 0x20 || c == 0x7f ? "?" : path, 1);
-    }
-}
-
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     (void)context;
@@ -155,13 +158,16 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
         signal(number, SIG_DFL);
         return;
     }
-    char line[MAPS_LINE_CAP];
+    char line[MAPS_LINE_CAP], shown[MAPS_LINE_CAP] = "a mapped file";
     const char *path = mapped_file((uintptr_t)info->si_addr, line);
     if (!path)
         path = mapped_path;
+    if (path)
+        strncpy(shown, path, sizeof shown - 1);
+    utf8_strip(shown); /* as err_format does: nothing in it is to command the terminal */
     remove_temporaries();
     write_error("decode: ", 8);
-    write_path(path ? path : "a mapped file");
+    write_error(shown, strlen(shown));
     write_error(rest, sizeof rest - 1);
     _exit(STATUS_BAD_FILE);
 }
@@ -175,8 +181,25 @@ static void handle(int number, void (*handler)(int))
     sigaction(number, &action, NULL);
 }
 
+/* Whether it ends a process that does nothing about it, and can be handled. */
+static bool ends_process(int number)
+{
+    static const int others[] = {SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU,
+                                 SIGCONT, SIGCHLD, SIGURG,  SIGWINCH};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (number == others[i])
+            return false;
+    return true;
+}
+
 void signals_install(void)
 {
+    /* First all that end the program; what somebody handles or ignores already stays so. */
+    for (int number = 1; number <= SIGRTMAX; number++) {
+        struct sigaction old;
+        if (ends_process(number) && sigaction(number, NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+            handle(number, on_end);
+    }
     handle(SIGPIPE, SIG_IGN);
     handle(SIGXFSZ, SIG_IGN);
     handle(SIGINT, on_interrupt);

@@ -7,7 +7,8 @@
  * signals_defer the first one only sets a flag, so that the work can be ended well, and the second
  * one kills (SIGXCPU, which comes every second, does not). SIGBUS from a mapped file that was cut
  * short becomes one line, which names the file, and exit code 3. However it ends, but by SIGKILL,
- * unfinished outputs' temporary files are gone.
+ * unfinished outputs' temporary files are gone: every signal that ends a process removes them
+ * first.
  *
  * The state is global, because signal handlers take no argument.
  */

@@ -35,6 +35,7 @@ enum status turns_create(struct turns *t, struct output *out, struct err *e)
 {
     *t = (struct turns){.out = out, .ring = calloc(TURNS_AHEAD, sizeof *t->ring)};
     output_init(&t->keeper.out, keep_bytes);
+    t->keeper.out.terminal = out->terminal;
     return t->ring ? STATUS_OK
                    : err_no_memory(e, "the texts in turn", TURNS_AHEAD * sizeof *t->ring);
 }
