@@ -45,9 +45,9 @@ def siphash(k0, k1, data):
 Q8_0, POSITION_BYTES = 8, 2 * 2 * (8 + 8 + 2 + 2)
 
 
-def saved(version=1, model=MODEL, kind=Q8_0, text=(1, 2, 3), cached=2, recent=(2, 3), increment=7):
-    numbers = version, model, kind, POSITION_BYTES, len(text), cached, len(recent), 5, increment, 9
-    parts = [b"DECSAVED" + struct.pack("<10Q", *numbers)]
+def saved(version=2, model=MODEL, kind=Q8_0, text=(1, 2, 3), cached=2, recent=(2, 3), increment=7, ended=0):
+    numbers = version, model, kind, POSITION_BYTES, len(text), cached, len(recent), 5, increment, 9, ended
+    parts = [b"DECSAVED" + struct.pack("<11Q", *numbers)]
     parts += [struct.pack(f"<{len(tokens)}i", *tokens) for tokens in (text, recent) if tokens]
     parts += [bytes((7 * p + 3 * i) % 64 for i in range(POSITION_BYTES)) for p in range(cached)]
     value = 0
@@ -73,7 +73,9 @@ SEEDS = {
     "bad-increment": saved(increment=8),
     "bad-token": saved(text=(1, 16)),
     "bad-type": saved(kind=0),
-    "bad-version": saved(version=2),
+    "bad-version": saved(version=1),
+    "bad-end": saved(ended=2),
+    "ended": saved(ended=1),
     "other-model": saved(model=1),
     "short": saved()[:60],
     "long": saved() + b"x",

@@ -5,6 +5,7 @@
 
 #include "cli/progress.h"
 #include "cli/token_record.h"
+#include "show/printable.h"
 #include "json/write.h"
 
 /* --- the schedule's client ------------------------------------------------------------------- */
@@ -18,7 +19,7 @@ static void begin_sample(struct generation *g, int sample)
     if (sample > 0 && !g->goes_on)
         output_puts(out, "---\n");
     if (g->echo)
-        output_put(out, g->prompt);
+        printable_put(out, g->prompt);
     output_flush(g->out);
 }
 
@@ -106,7 +107,7 @@ static void print_text(struct generation *g, const struct place *p, struct text 
     struct output *out = turns_output(&g->turns, p->request.number);
     *begun = true;
     if (g->ink == HEATMAP_PLAIN)
-        output_put(out, (struct text){ready.data + added, ready.len - added});
+        printable_put(out, (struct text){ready.data + added, ready.len - added});
     else
         shaded_text_put(&g->shaded[p->sequence], out, g->ink, ready, added);
 }

@@ -72,6 +72,11 @@ int generate_state_len(const struct generate_state *s)
     return s->generation->schedule.places[0].len;
 }
 
+bool generate_state_at_end(const struct generate_state *s)
+{
+    return s->generation->schedule.places[0].at_end;
+}
+
 enum status generate_state_tokens(const struct generate_state *s, struct text more, int32_t **ids,
                                   size_t *n, struct err *e)
 {

@@ -44,8 +44,9 @@ enum status generate_state_save(struct generate_state *s, const char *option, co
 /* The random numbers of this seed begin. */
 void generate_state_seed(struct generate_state *s, uint64_t seed);
 
-/* Tokens of the text so far; 0: there is none. */
+/* Tokens of the text so far; 0: there is none. And whether the model has ended it. */
 int generate_state_len(const struct generate_state *s);
+bool generate_state_at_end(const struct generate_state *s);
 
 /*
  * The ids of what is added to that text, as malloc'd memory of the caller, *ids NULL before, also

@@ -11,14 +11,14 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "texts are written as they are");
 
-#define SAVED_VERSION 1
+#define SAVED_VERSION 2
 
 struct header {
     char magic[8];
     uint64_t version, model, cache_type, position_bytes;
     uint64_t n_text, n_cached, n_recent;
     struct rng stream;
-    uint64_t seed;
+    uint64_t seed, at_end;
 };
 
 static const char magic[8] = {'D', 'E', 'C', 'S', 'A', 'V', 'E', 'D'};
@@ -57,7 +57,8 @@ static struct header header_of(const struct schedule *s, const struct place *p,
                        .n_cached = (uint64_t)count_cached(s, p),
                        .n_recent = (uint64_t)sampler_recent(s->sampler, p->sequence, NULL),
                        .stream = sampler_stream(s->sampler, p->sequence),
-                       .seed = marks->seed};
+                       .seed = marks->seed,
+                       .at_end = p->at_end};
     memcpy(h.magic, magic, sizeof magic);
     return h;
 }
@@ -161,6 +162,10 @@ static enum status check_counts(const struct header *h, const struct schedule *s
         return err_set(e, STATUS_BAD_FILE,
                        "%s: damaged: expected random numbers with an odd increment, found %" PRIu64,
                        path, h->stream.increment);
+    if (h->at_end > 1)
+        return err_set(e, STATUS_BAD_FILE,
+                       "%s: damaged: expected 0 or 1 for a text that has ended, found %" PRIu64,
+                       path, h->at_end);
     if (h->n_text > cap + 1 || h->n_cached > cap)
         return err_set(e, STATUS_USAGE,
                        "%s: it has %" PRIu64 " tokens, the context only %" PRIu64 ": raise -c",
@@ -236,6 +241,7 @@ static void restore(const struct parts *from, struct schedule *s, struct place *
     memcpy(p->text, from->text, (size_t)h->n_text * sizeof *p->text);
     p->len = (int)h->n_text;
     p->n_again = 0;
+    p->at_end = h->at_end;
 }
 
 enum status saved_take(const void *bytes, size_t len, const char *path, struct schedule *s,
@@ -258,7 +264,10 @@ enum status saved_read(const char *path, struct schedule *s, int place, uint64_t
 {
     struct file_map file;
     TRY(file_map_open(&file, path, e));
-    const enum status status = saved_take(file.data, file.len, path, s, place, model, seed, e);
+    /* What is checked is what is taken, even if the file is changed in the meantime. */
+    enum status status = file_map_make_private(&file, file.len, e);
+    if (status == STATUS_OK)
+        status = saved_take(file.data, file.len, path, s, place, model, seed, e);
     file_map_close(&file);
     return status;
 }

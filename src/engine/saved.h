@@ -10,6 +10,7 @@
  *     u64 bytes of a position        see session_read_position
  *     u64 n_text, n_cached, n_recent
  *     u64 rng state, rng increment, seed
+ *     u64 at_end                     1: the model has ended the text; 0
  *     i32 text [n_text]              the tokens of its positions; the last may not be fed yet
  *     i32 recent [n_recent]          what the sampler remembers, the oldest first
  *     n_cached positions

@@ -190,7 +190,7 @@ static void make_file(struct file *f, const struct schedule_texts *t, struct inp
     for (int i = 0; i < 3; i++)
         random[i] = (uint64_t)next_byte(in) * 0x0101010101010101u;
     const uint64_t header[] = {0x4445564153434544u, /* "DECSAVED" */
-                               1,
+                               2,
                                MODEL,
                                pack_type(t->kv_storage),
                                bytes,
@@ -199,7 +199,8 @@ static void make_file(struct file *f, const struct schedule_texts *t, struct inp
                                (uint64_t)n_recent,
                                random[0],
                                random[1],
-                               random[2]};
+                               random[2],
+                               random[2] & 1};
     f->hash = 0;
     f->len = 0;
     put(f, header, sizeof header);
