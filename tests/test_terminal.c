@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "hostile.h"
 #include "program.h"
 #include "support.h"
 
@@ -265,6 +266,32 @@ START_TEST(a_session_by_keys)
 }
 END_TEST
 
+/* A vocabulary may hold whole commands to a terminal: they are shown, in all that prints text. */
+START_TEST(text_does_not_command_the_terminal)
+{
+    static const char *const lines[] = {
+        "tokenize " MODEL " --decode 97,27,91,50,74,9,194,155,226,128,174,255,10,98",
+        "generate " MODEL " -f %s -n 0 -q", "generate " MODEL " -f %s -n 0 -q --colour always",
+        "generate " MODEL " -f %s -n 0 -q --samples 2"};
+    static const char text[] = "a\x1b[2J\t\xc2\x9b\xe2\x80\xae\xff\nb";
+    static const char shown[] = "a\\x1b[2J\t\\xc2\\x9b\\xe2\\x80\\xae\\xff\nb";
+    const char *path = scratch_path("text");
+    write_file(path, text, sizeof text - 1);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        char line[300], found[4096];
+        struct ran r;
+        snprintf(line, sizeof line, lines[i], path);
+        print_on_terminal(80, line, found);
+        ck_assert_msg(strstr(found, shown) != NULL, "%s: %s", line, found);
+        ck_assert_msg(!strchr(found, '\x1b'), "%s", line);
+        /* In a pipe bytes are bytes. */
+        run_program(&r, line, NULL, NULL);
+        ck_assert_msg(memmem(r.out, r.out_len, text, sizeof text - 1) != NULL, "%s", line);
+    }
+    scratch_remove();
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("terminal");
@@ -277,6 +304,7 @@ int main(void)
     tcase_add_test(t, the_best_row_stands_out);
     tcase_add_test(t, no_rests_of_lines);
     tcase_add_loop_test(t, a_session_by_keys, 0, sizeof sessions / sizeof *sessions);
+    tcase_add_test(t, text_does_not_command_the_terminal);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -9,6 +9,7 @@ void output_init(struct output *o, bool (*send)(struct output *, const char *, s
     o->send = send;
     o->failed = false;
     o->columns = 0;
+    o->terminal = false;
     o->colours = false;
     o->len = 0;
 }

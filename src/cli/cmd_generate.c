@@ -343,6 +343,13 @@ static enum status run_to_end(const struct generate_options *o, struct generate_
     struct talk talk = {.state = state, .begins = has_prompt(o)};
     if (o->state.talks)
         return talk_run(&talk, e);
+    if (g->goes_on && g->n_tokens == 0 && generate_state_at_end(state) && !o->ignore_eos) {
+        say(&o->common,
+            "the model has ended the text in '%.200s': -p adds to it, --ignore-eos "
+            "goes on all the same",
+            o->state.load);
+        return STATUS_OK;
+    }
     TRY(generate_run(g, e));
     if (!g->out->failed)
         generate_say_end(g, &o->common);

@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/common.h"
 #include "cli/input.h"
 #include "cli/numbers.h"
 #include "model/checkpoint.h"
+#include "show/printable.h"
 #include "json/write.h"
 
 struct tokenize_options {
@@ -98,13 +100,19 @@ static enum status print_decoded(const struct tokenize_options *o, const struct 
     int32_t *ids;
     size_t n;
     TRY(read_ids(o->decode, tokenizer_n_tokens(t), &ids, &n, e));
-    for (size_t i = 0; i < n; i++) {
+    struct bytes all = {.data = NULL}; /* so that characters are whole */
+    bool kept = true;
+    for (size_t i = 0; i < n && kept; i++) {
         struct text bytes = tokenizer_bytes(t, ids[i]);
         const size_t added = i == 0 ? tokenizer_added(t, bytes) : 0;
-        output_put(out, (struct text){bytes.data + added, bytes.len - added});
+        kept = bytes_put(&all, (struct text){bytes.data + added, bytes.len - added});
     }
+    enum status s = kept ? STATUS_OK : err_no_memory(e, "the text", all.len);
+    if (s == STATUS_OK)
+        printable_put(out, bytes_text(&all));
+    bytes_free(&all);
     free(ids);
-    return STATUS_OK;
+    return s;
 }
 
 static enum status run_tokenize(const struct invocation *inv, const void *values, struct err *e)

@@ -22,7 +22,8 @@ int terminal_width(int fd)
 
 void terminal_describe(struct output *out)
 {
-    if (isatty(STDOUT_FILENO))
+    out->terminal = isatty(STDOUT_FILENO) == 1;
+    if (out->terminal)
         out->columns = terminal_width(STDOUT_FILENO);
     out->colours = terminal_ink() != HEATMAP_PLAIN;
 }

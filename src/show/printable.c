@@ -33,6 +33,19 @@ struct printable printable_next(struct text *rest)
     return p;
 }
 
+void printable_put(struct output *out, struct text bytes)
+{
+    while (out->terminal && bytes.len > 0) {
+        const char first = bytes.data[0];
+        const struct printable p = printable_next(&bytes);
+        if (first == '\n' || first == '\t' || first == '\\')
+            output_put(out, (struct text){&first, 1});
+        else
+            output_puts(out, p.text);
+    }
+    output_put(out, bytes);
+}
+
 bool text_is_utf8(struct text bytes)
 {
     while (bytes.len > 0) {

@@ -1,5 +1,5 @@
 /*
- * printable - token bytes made fit for a table cell.
+ * printable - token bytes made fit for a table cell, or a terminal.
  */
 #ifndef DECODE_SHOW_PRINTABLE_H
 #define DECODE_SHOW_PRINTABLE_H
@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/output.h"
 #include "base/text.h"
 
 /* Room for one character: an escape or UTF-8, at most four bytes, and the zero. */
@@ -20,6 +21,10 @@ struct printable {
  * controls are escaped byte by byte.
  */
 struct printable printable_next(struct text *rest);
+
+/* Puts text from anywhere, whole characters: as it is, but on a terminal control characters other
+ * than line feed and tab, and bytes that are not UTF-8, are shown as their escapes. */
+void printable_put(struct output *out, struct text bytes);
 
 /* Whether all of it is well-formed UTF-8. */
 bool text_is_utf8(struct text bytes);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "show/printable.h"
 
 void shaded_text_push(struct shaded_text *s, size_t n_bytes, int level)
 {
@@ -40,7 +41,7 @@ void shaded_text_put(struct shaded_text *s, struct output *out, enum heatmap_ink
         const struct text run =
             cut_run(&rest, s->levels + (size_t)(rest.data - ready.data), &level);
         output_puts(out, level ? heatmap_colour(ink, level).text : "");
-        output_put(out, run);
+        printable_put(out, run);
         output_puts(out, level ? heatmap_colour(ink, 0).text : "");
     }
     s->len -= ready.len;
