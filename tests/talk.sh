@@ -167,9 +167,28 @@ refused 2 "-f - reads the lines that are those of -i" -i -f -
 refused 2 "--prompts and --interactive are both given" -i --prompts "$dir/more"
 refused 2 "--samples and --interactive are both given" -i --samples 3
 
+# --- the model's own end ----------------------------------------------------------------------
+
+# With a line feed as the end-of-text token.
+cp "$model" "$dir/ends.gguf"
+chmod u+w "$dir/ends.gguf"
+at=$(grep -abo tokenizer.ggml.eos_token_id "$model" | cut -d : -f 1)
+printf '\012' | dd of="$dir/ends.gguf" bs=1 seek=$((at + 31)) conv=notrunc 2>/dev/null
+run generate "$dir/ends.gguf" -p "ROMEO: I" -n 200 --seed 3 --save-state "$dir/ended"
+note "a text that the model ends" has "$err" "end of text"
+run generate "$dir/ends.gguf" --load-state "$dir/ended" -n 200
+note "is not gone on with: exit 0" is_code 0
+note "is not gone on with" is_empty "$out"
+note "which is said" has "$err" "the model has ended the text in '$dir/ended': -p adds to it"
+run generate "$dir/ends.gguf" --load-state "$dir/ended" -n 20 -p " to" -q
+note "but with more text" [ -s "$out" ]
+run generate "$dir/ends.gguf" --load-state "$dir/ended" -n 20 --ignore-eos -q
+note "and where ends are ignored" [ -s "$out" ]
+
 # --- Ctrl-C ---------------------------------------------------------------------------------------
 
 mkfifo "$dir/lines"
+: >"$out" # what stands there is not this one's
 "$decode" generate "$model" -i -n 100M --shift --seed 1 <"$dir/lines" >"$out" 2>"$err" &
 pid=$!
 exec 3>"$dir/lines"
@@ -186,6 +205,11 @@ note "at the prompt it ends it: exit 130" is_code 130
 note "with the summary" has "$err" "peak memory"
 exec 3>&-
 for signal in TERM HUP; do
+    # Under nohup it is ignored, by the program, too.
+    if sh -c "kill -$signal \$\$" 2>/dev/null; then
+        echo "skipped: SIG$signal is ignored here"
+        continue
+    fi
     : >"$out"
     "$decode" generate "$model" -i -p a -n 100M --shift --seed 1 --save-state "$dir/$signal" \
         <"$dir/lines" >"$out" 2>"$err" 3>&- &

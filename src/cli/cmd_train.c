@@ -63,7 +63,9 @@ static const struct option output_options[] = {
     OPT_FLAG("resume", spec.resume,
              "go on from OUT.state, with the same texts and options as before"),
     OPT_FLAG("force", force, "replace OUT and OUT.state if they exist"),
-    OPT_STRING("log", log, "FILE.csv", "write loss, learning rate and gradient norm of every step"),
+    OPT_STRING(
+        "log", log, "FILE.csv",
+        "write loss (the text's cross-entropy), learning rate and gradient norm of every step"),
     OPT_END,
 };
 
@@ -308,6 +310,9 @@ static void announce_training(const struct train_options *o, const struct train_
             o->spec.out, p->replaced_step);
     if (p->resumed_step > 0)
         say(&o->common, "going on after step %d", p->resumed_step);
+    if (o->spec.label_smoothing > 0 || o->spec.teacher_path)
+        say(&o->common, "the loss that is shown is the text's cross-entropy, without what %s adds",
+            o->spec.teacher_path ? "the teacher" : "label smoothing");
     const size_t all = p->parameter_bytes + p->activation_bytes + p->teacher_bytes;
     if (says_memory(&o->common, all))
         say(&o->common,
@@ -394,6 +399,9 @@ const struct command command_train = {
         "is replaced, as a whole, at saves; the same seed, texts and options give the same\n"
         "file, for any number of threads and whether or not the run was interrupted (Ctrl-C\n"
         "saves first) and resumed.\n"
+        "\n"
+        "The loss that is shown and logged is the cross-entropy of the text alone, comparable\n"
+        "between runs: what --label-smoothing and --teacher add is trained on and not in it.\n"
         "\n"
         "With --from and without --lr a probe finds the rate: a few are tried for a few steps,\n"
         "each from MODEL on, and judged on windows of the training part that no trial sees; the\n"

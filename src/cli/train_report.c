@@ -29,7 +29,8 @@ static long log_rows_end(FILE *f, int step)
     char line[256];
     long end = 0;
     while (fgets(line, sizeof line, f)) {
-        if (end > 0 && strtol(line, NULL, 10) > step)
+        const bool is_torn = !strchr(line, '\n');
+        if (is_torn || (end > 0 && strtol(line, NULL, 10) > step))
             break;
         end = ftell(f);
     }
@@ -208,6 +209,10 @@ void train_report_event(void *arg, const struct train_event *ev)
         break;
     case TRAIN_EVALUATED:
         show_evaluation(r, ev);
+        break;
+    case TRAIN_SAVING: /* no state is newer than its log */
+        if (r->log_file && fflush(r->log_file) == 0)
+            fdatasync(fileno(r->log_file));
         break;
     case TRAIN_SAVED:
         say_verbose(r->common, "saved after step %d", ev->step);

@@ -365,6 +365,7 @@ static enum status save(struct trainer *t, struct err *e)
     enum status s = STATUS_OK;
     if (t->spec->keep_last || !t->out_written)
         s = write_out_file(t, e);
+    report_event(t, (struct train_event){.kind = TRAIN_SAVING});
     if (s == STATUS_OK)
         s = state_write(t->state_path, &t->identity, &t->progress, &t->optimizer, e);
     if (s == STATUS_OK) {
