@@ -45,7 +45,7 @@ note "a cell's line" has "$out" '{"cell": "s2-mqa-fit-taught-a5", "seed": 2, "kv
 note "a mean's line" has "$out" '{"kv_heads": 1, "variant": "MQA", "method": "scratch", "taught": false, "alpha": 5, "seeds": 2, '
 note "a latent cell's line" has "$dir/whole/results.jsonl" '{"cell": "s1-mla4-latent-a0", "seed": 1, "kv_heads": 1, "latent": 4, "method": "latent", '
 note "its cache has one vector a layer" has "$dir/whole/s1-mla4-latent-a0.json" '"cache_bytes_per_token": 16,'
-note "MQA's has two" has "$dir/whole/s1-mqa-fit-a0.json" '"cache_bytes_per_token": 32,'
+note "MQA's has a key of 4, and a value of 4 in a lane of 16" has "$dir/whole/s1-mqa-fit-a0.json" '"cache_bytes_per_token": 80,'
 note "results have no times" lacks "$dir/whole/results.jsonl" seconds
 note "a plot" has "$dir/plot.svg" "MQA, fit, taught"
 note "the frontier has the methods, and both shares" has "$dir/frontier.svg" "latent after 5%: "
@@ -146,6 +146,36 @@ for shard in 0/3 1/3 2/3; do
 done
 wait
 note "three at once, one's results" cmp -s "$dir/side/results.jsonl" "$dir/plain/results.jsonl"
+
+# Two runs of one study, as a job that was queued twice: what one makes the other waits for.
+for twin in 1 2; do
+    "$DECODE" study "$text" -o "$dir/twins" $small $cells -v >/dev/null 2>"$dir/twin$twin" &
+done
+wait
+note "twins: one's results" cmp -s "$dir/twins/results.jsonl" "$dir/plain/results.jsonl"
+note "twins: every checkpoint" [ "$(cd "$dir/twins" && cat s*.gguf | cksum)" = "$(cd "$dir/plain" && cat s*.gguf | cksum)" ]
+note "twins: nothing is made twice" \
+    [ "$(cat "$dir/twin1" "$dir/twin2" | grep -c 'decode: train ')" -eq "$(ls "$dir"/plain/s*.gguf | grep -c -e scratch -e mha-a0 -e 'a5.gguf')" ]
+note "twins: one waits, and says so" grep -q "waiting for another run in" "$dir/twin1" "$dir/twin2"
+
+# Killed between a record and its line, or the list deleted: the next run has all again.
+rm "$dir/twins/results.jsonl"
+run study "$text" -o "$dir/twins" $small $cells -q
+note "the list is made of the records" cmp -s "$dir/twins/results.jsonl" "$dir/plain/results.jsonl"
+tail -n +3 "$dir/plain/results.jsonl" >"$dir/twins/results.jsonl"
+run study "$text" -o "$dir/twins" $small $cells -q
+note "lines that are missing are written" cmp -s "$dir/twins/results.jsonl" "$dir/plain/results.jsonl"
+note "no times that bench could contradict" lacks "$dir/twins/s1-mha-a0.json" us_per_token
+
+# A user's own files in the folder.
+mkdir "$dir/user"
+cp "$text" "$dir/user/calib.txt"
+echo mine >"$dir/user/results.jsonl"
+expect_error 2 "has a calib.txt that no study has made" "$dir/user/calib.txt" -o "$dir/user" $small
+note "the user's text is whole" cmp -s "$text" "$dir/user/calib.txt"
+rm "$dir/user/calib.txt"
+expect_error 2 "has a results.jsonl that no study has made" "$text" -o "$dir/user" $small
+note "the user's results are whole" [ "$(cat "$dir/user/results.jsonl")" = mine ]
 
 # A checkpoint that something is still to be made from is made again.
 cp -r "$dir/plain" "$dir/gone"

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "cli/study_plan.h"
 #include "cli/study_records.h"
@@ -296,8 +298,7 @@ static struct study_cell done_cell(const struct config *c)
                               .done = true,
                               .bits_per_byte = 2.1000000000000001,
                               .cache_bytes_per_token = 1024,
-                              .seconds = 0.25,
-                              .us_per_token = 31.5};
+                              .seconds = 0.25};
     study_cell_complete(&cell, c);
     return cell;
 }
@@ -336,7 +337,7 @@ START_TEST(records_come_back_as_they_were)
     const struct study_cell cell = done_cell(&c);
     struct study_cell again = cell;
     again.done = false;
-    again.bits_per_byte = again.seconds = again.us_per_token = 0;
+    again.bits_per_byte = again.seconds = 0;
     again.cache_bytes_per_token = 0;
     begin_folder();
     ck_assert_int_eq(study_record_read(folder, &again, NULL), STATUS_OK);
@@ -345,7 +346,6 @@ START_TEST(records_come_back_as_they_were)
     ck_assert_int_eq(study_record_read(folder, &again, NULL), STATUS_OK);
     ck_assert(again.done && again.bits_per_byte == cell.bits_per_byte);
     ck_assert(again.cache_bytes_per_token == 1024 && again.seconds == 0.25);
-    ck_assert_double_eq(again.us_per_token, 31.5);
     ck_assert_int_eq(study_results_write(folder, NULL), STATUS_OK);
     expect_file("results.jsonl",
                 "{\"cell\": \"s18446744073709551615-gqa2-fit-a0.5\", \"seed\": "
@@ -359,7 +359,7 @@ END_TEST
 #define RECORD                                                                                     \
     "{\"cell\": \"s1-mqa-fit-a5\", \"seed\": 1, \"kv_heads\": 1, \"method\": \"fit\", "            \
     "\"taught\": false, \"alpha\": 5, \"steps\": 50, \"bits_per_byte\": 2.5, "                     \
-    "\"cache_bytes_per_token\": 512, \"seconds\": 1, \"us_per_token\": 10}"
+    "\"cache_bytes_per_token\": 512, \"seconds\": 1}"
 
 /* A sound record with one piece of it replaced, or nothing of it. */
 static void bend(const char *from, const char *to, char *out, size_t size)
@@ -395,7 +395,7 @@ START_TEST(damaged_records_are_refused_by_name)
         {"\"bits_per_byte\": 2.5, ", "", "bits_per_byte"},
         {"\"bits_per_byte\": 2.5", "\"bits_per_byte\": null", "bits_per_byte"},
         {"\"seconds\": 1", "\"seconds\": \"1\"", "seconds"},
-        {"\"us_per_token\": 10", "\"us_per_token\": 10, \"us_per_token\": 11", "us_per_token"},
+        {"\"seconds\": 1", "\"seconds\": 1, \"seconds\": 2", "seconds"},
     };
     const struct config c = eight_heads();
     struct study_cell cell = {
@@ -435,8 +435,7 @@ START_TEST(records_of_latent_caches_say_their_rank)
     expect_file("s1-mla12-latent-a0.json",
                 "{\"cell\": \"s1-mla12-latent-a0\", \"seed\": 1, \"kv_heads\": 1, \"latent\": 12, "
                 "\"method\": \"latent\", \"taught\": false, \"alpha\": 0, \"steps\": 0, "
-                "\"bits_per_byte\": 2.5, \"cache_bytes_per_token\": 96, \"seconds\": 0, "
-                "\"us_per_token\": 0}\n");
+                "\"bits_per_byte\": 2.5, \"cache_bytes_per_token\": 96, \"seconds\": 0}\n");
     ck_assert_int_eq(study_record_read(folder, &cell, &e), STATUS_OK);
     ck_assert(cell.done && cell.cache_bytes_per_token == 96);
     cell.latent = 13; /* the name is that of 12 still */
@@ -484,6 +483,36 @@ START_TEST(a_folder_belongs_to_one_study)
 }
 END_TEST
 
+/* Of another process; one's own are no hindrance, and other names are other locks. */
+START_TEST(a_cell_is_one_runs_at_once)
+{
+    const char *dir = scratch_path("");
+    int fd;
+    bool taken;
+    ck_assert_int_eq(study_lock_open(dir, &fd, NULL), STATUS_OK);
+    ck_assert_int_eq(study_lock_try(fd, "s1-mha-a0", &taken, NULL), STATUS_OK);
+    ck_assert(taken);
+    for (int other = 0; other < 3; other++) {
+        if (other == 2)
+            study_unlock(fd, "s1-mha-a0");
+        const pid_t pid = fork();
+        if (pid == 0) {
+            int own;
+            bool has = false;
+            const bool ok = study_lock_open(dir, &own, NULL) == STATUS_OK &&
+                            study_lock_try(own, other == 1 ? "s1-mha-a5" : "s1-mha-a0", &has,
+                                           NULL) == STATUS_OK;
+            _exit(ok ? has : 2);
+        }
+        int ended;
+        ck_assert_int_eq(waitpid(pid, &ended, 0), pid);
+        ck_assert_int_eq(WEXITSTATUS(ended), other > 0);
+    }
+    close(fd);
+    scratch_remove();
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("study");
@@ -500,6 +529,7 @@ int main(void)
     tcase_add_test(t, records_of_latent_caches_say_their_rank);
     tcase_add_test(t, results_have_every_record_and_nothing_else);
     tcase_add_test(t, a_folder_belongs_to_one_study);
+    tcase_add_test(t, a_cell_is_one_runs_at_once);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

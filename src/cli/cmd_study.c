@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/figures.h"
 #include "base/file_output.h"
@@ -242,24 +243,55 @@ static enum status keep_given(const struct study_options *o, const struct study_
     return STATUS_OK;
 }
 
-static enum status prepare_folder(const struct study_options *o, const struct study_plan *plan,
-                                  const struct file_map *from, size_t *text_bytes, struct err *e)
+/* What is called as a study's own file where there is none: somebody else's, to be left alone. */
+static enum status refuse_foreign(const char *dir, struct err *e)
+{
+    static const char *const own[] = {STUDY_CALIB, "results.jsonl"};
+    char *path;
+    TRY(study_path(dir, "study.json", "", &path, e));
+    const bool is_study = access(path, F_OK) == 0;
+    free(path);
+    for (size_t i = 0; i < sizeof own / sizeof *own && !is_study; i++) {
+        TRY(study_path(dir, own[i], "", &path, e));
+        const bool is_there = access(path, F_OK) == 0;
+        free(path);
+        if (is_there)
+            return err_set(e, STATUS_USAGE,
+                           "-o: '%.200s' has a %s that no study has made, which would be "
+                           "overwritten; expected a new folder, or a study's",
+                           dir, own[i]);
+    }
+    return STATUS_OK;
+}
+
+static enum status keep_all(const struct study_options *o, const struct study_plan *plan,
+                            const struct file_map *from, struct text text, struct err *e)
+{
+    TRY(refuse_foreign(o->dir, e));
+    TRY(keep_settings(o, from, text, e));
+    TRY(keep_file(o, STUDY_CALIB, "", text.data, train_part(o->steps.val_fraction, text.len), e));
+    return keep_given(o, plan, from, e);
+}
+
+static enum status prepare_folder(const struct study_options *o, struct study_setting *setting,
+                                  const struct file_map *from, struct err *e)
 {
     char *bytes = NULL;
     struct text text;
     TRY(input_await(o->common.positional, TEXT_MAX, &bytes, &text.len, e));
     text.data = bytes;
-    *text_bytes = text.len;
+    setting->text_bytes = text.len;
     enum status s = input_check_text(&o->common, o->common.positional, text, e);
     if (s == STATUS_OK)
         s = make_folder(o->dir, e);
     if (s == STATUS_OK)
-        s = keep_settings(o, from, text, e);
+        s = study_lock_open(o->dir, &setting->lock, e);
     if (s == STATUS_OK)
-        s = keep_file(o, STUDY_CALIB, "", text.data, train_part(o->steps.val_fraction, text.len),
-                      e);
-    if (s == STATUS_OK)
-        s = keep_given(o, plan, from, e);
+        s = study_lock(setting, "", e);
+    if (s == STATUS_OK) {
+        s = keep_all(o, setting->plan, from, text, e);
+        study_unlock(setting->lock, "");
+    }
     free(bytes);
     return s;
 }
@@ -354,15 +386,22 @@ static enum status run_plan(const struct study_options *o, const struct config *
                                     .steps = &o->steps,
                                     .shard = shard,
                                     .given = o->from,
+                                    .lock = -1,
                                     .plan = &plan,
                                     .length = c->n_ctx};
     TRY(specify_study(o, c, &wanted, e));
     TRY(study_plan_make(&wanted, &plan, e));
-    enum status s = prepare_folder(o, &plan, from, &setting.text_bytes, e);
-    if (s == STATUS_OK)
+    enum status s = prepare_folder(o, &setting, from, e);
+    if (s == STATUS_OK) {
         s = study_run(&setting, e);
+        /* Whatever the end: a record whose line an earlier run was kept from writing gets it. */
+        const enum status written = study_results_write(o->dir, s == STATUS_OK ? e : NULL);
+        s = s == STATUS_OK ? written : s;
+    }
     if (s == STATUS_OK)
         s = conclude_study(o, &setting, out, e);
+    if (setting.lock >= 0)
+        close(setting.lock);
     study_plan_free(&plan);
     return s;
 }
@@ -399,10 +438,11 @@ const struct command command_study = {
         "DIR/NAME.json with its figures. DIR/results.jsonl has a line for every cell that is "
         "done,\n"
         "without times: the same study gives the same bytes. Seconds are what the cell's own\n"
-        "training or conversion took, in the run that ended it; microseconds a token are measured\n"
-        "once a variant, at half the context. What is there is not made again, Ctrl-C saves, and\n"
-        "the same command goes on; other options of training need another DIR. Shards may run at\n"
-        "once in one DIR and give the results of one run; as many as there are seeds share least.\n"
+        "training or conversion took, in the run that ended it. What is there is not made again,\n"
+        "Ctrl-C saves, and the same command goes on; other options of training need another DIR.\n"
+        "Several runs may share a DIR, shards of one study, too: a cell that one of them makes "
+        "the\n"
+        "others wait for.\n"
         "The options of training are those of the MHA checkpoints and from scratch; further\n"
         "training takes batch, window, clip, weight decay and beta2 of them.\n",
     .spec = {.groups = {{"Study", study_options, 0},

@@ -50,7 +50,6 @@ struct study_cell {
     double bits_per_byte;
     uint64_t cache_bytes_per_token; /* f32 */
     double seconds;                 /* that its own conversion or training took */
-    double us_per_token;            /* of its variant */
 };
 
 /* Percents of the steps; an item once. */

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,6 @@ const struct report_field study_fields[] = {
     {"cache_bytes_per_token", "cache bytes/token", MEMBER(study_cell, cache_bytes_per_token),
      .grouped = true, .rank = 3},
     {"seconds", "seconds", MEMBER(study_cell, seconds), "%.1f", .rank = 8},
-    {"us_per_token", "µs/token", MEMBER(study_cell, us_per_token), "%.1f", .rank = 2},
 };
 _Static_assert(REPORT_LENGTH(study_fields) == STUDY_N_FIELDS, "as the header says");
 
@@ -131,7 +131,6 @@ static enum status take_record(const struct json_node *o, struct study_cell *c, 
     TRY(take_number(o, "alpha", 0, &c->alpha, e));
     TRY(take_number(o, "bits_per_byte", 0, &c->bits_per_byte, e));
     TRY(take_number(o, "seconds", 0, &c->seconds, e));
-    TRY(take_number(o, "us_per_token", 0, &c->us_per_token, e));
     c->kv_heads = (int)kv_heads;
     c->latent = (int)latent;
     c->steps = (int)steps;
@@ -174,7 +173,6 @@ enum status study_record_read(const char *dir, struct study_cell *cell, struct e
         cell->bits_per_byte = found.bits_per_byte;
         cell->cache_bytes_per_token = found.cache_bytes_per_token;
         cell->seconds = found.seconds;
-        cell->us_per_token = found.us_per_token;
     }
     free(path);
     return s;
@@ -289,6 +287,45 @@ enum status study_results_write(const char *dir, struct err *e)
     }
     free(all.cells);
     return s;
+}
+
+/* --- locks ----------------------------------------------------------------------------------- */
+
+enum status study_lock_open(const char *dir, int *fd, struct err *e)
+{
+    char *path;
+    TRY(study_path(dir, SETTINGS, ".lock", &path, e));
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    const enum status s =
+        *fd >= 0 ? STATUS_OK
+                 : err_set(e, STATUS_FAILED, "%.300s: cannot be opened: %s", path, strerror(errno));
+    free(path);
+    return s;
+}
+
+/* One byte of the file for each name: two of one hash only wait for each other. */
+static struct flock lock_of(const char *name, short type)
+{
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+    return (struct flock){
+        .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)(hash >> 34), .l_len = 1};
+}
+
+enum status study_lock_try(int fd, const char *name, bool *taken, struct err *e)
+{
+    struct flock lock = lock_of(name, F_WRLCK);
+    *taken = fcntl(fd, F_SETLK, &lock) == 0;
+    if (*taken || errno == EAGAIN || errno == EACCES || errno == EINTR)
+        return STATUS_OK;
+    return err_set(e, STATUS_FAILED, "the study's folder cannot be locked: %s", strerror(errno));
+}
+
+void study_unlock(int fd, const char *name)
+{
+    struct flock lock = lock_of(name, F_UNLCK);
+    fcntl(fd, F_SETLK, &lock);
 }
 
 /* --- settings -------------------------------------------------------------------------------- */

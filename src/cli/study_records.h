@@ -10,10 +10,10 @@
 #include "cli/study_plan.h"
 #include "show/report.h"
 
-/* A cell's figures; the last STUDY_N_TIMES are times, which no two runs have alike. */
+/* A cell's figures; the last is a time, which no two runs have alike. */
 extern const struct report_field study_fields[];
-#define STUDY_N_FIELDS 12
-#define STUDY_N_TIMES  2
+#define STUDY_N_FIELDS 11
+#define STUDY_N_TIMES  1
 
 /* "DIR/NAMEsuffix", malloc'd: *path is NULL on failure. STATUS_NO_MEMORY. */
 enum status study_path(const char *dir, const char *name, const char *suffix, char **path,
@@ -32,6 +32,16 @@ enum status study_record_read(const char *dir, struct study_cell *cell, struct e
  * at once: whoever is last has all.
  */
 enum status study_results_write(const char *dir, struct err *e);
+
+/* What only one run at once may make: a cell, by its name, or "" the folder's own files. Locks are
+ * in DIR/study.lock, which stays; they end with the process, and hold against other machines where
+ * the file system's do. */
+enum status study_lock_open(const char *dir, int *fd, struct err *e);
+
+/* Takes the lock, and the same run may have it already; *taken is false while another run has it.
+ * STATUS_FAILED where files cannot be locked. */
+enum status study_lock_try(int fd, const char *name, bool *taken, struct err *e);
+void study_unlock(int fd, const char *name);
 
 /* Writes study.json, or finds that what is there says the same. STATUS_USAGE if it says something
  * else: the folder has another study's cells. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -24,7 +25,7 @@
 /* A token that is evaluated, in tokens that are trained on. */
 #define COST_EVALUATED 0.35
 
-/* What a bench or eval prints is no longer. */
+/* What an eval prints is no longer. */
 #define PRINTED_MAX ((size_t)1 << 20)
 
 struct study_job {
@@ -96,14 +97,10 @@ static enum status name_files(const struct study_setting *s, const struct study_
                               struct cell_files *f, struct err *e)
 {
     const struct study_cell *origin = study_origin(s->plan, cell);
-    char part[48] = ".part.gguf", state[64];
     *f = (struct cell_files){.whole = NULL};
     TRY(study_path(s->dir, cell->name, ".gguf", &f->whole, e));
-    if (s->shard.n > 1) /* another may make the same at once */
-        snprintf(part, sizeof part, ".part-%d-%d.gguf", s->shard.index, s->shard.n);
-    snprintf(state, sizeof state, "%s.state", part);
-    TRY(study_path(s->dir, cell->name, part, &f->part, e));
-    TRY(study_path(s->dir, cell->name, state, &f->state, e));
+    TRY(study_path(s->dir, cell->name, ".part.gguf", &f->part, e));
+    TRY(study_path(s->dir, cell->name, ".part.gguf.state", &f->state, e));
     TRY(study_path(s->dir, STUDY_CALIB, "", &f->calib, e));
     if (origin)
         TRY(study_path(s->dir, origin->name, ".gguf", &f->origin, e));
@@ -235,24 +232,6 @@ static enum status measure_bits(struct study_job *job, struct study_cell *cell,
     return ask(job, &a, "bits_per_byte", &cell->bits_per_byte, e);
 }
 
-/* Once a variant: how its heads were made changes no time. */
-static enum status measure_time(struct study_job *job, struct study_cell *cell,
-                                const struct cell_files *f, struct err *e)
-{
-    const struct study_plan *plan = job->setting->plan;
-    for (int i = 0; i < plan->n; i++)
-        if (plan->cells[i].done && study_same_variant(&plan->cells[i], cell) &&
-            plan->cells[i].us_per_token > 0) {
-            cell->us_per_token = plan->cells[i].us_per_token;
-            return STATUS_OK;
-        }
-    struct study_args a = begin_args(job->setting, "bench", f->whole);
-    study_args_pair(&a, "kv-heads", "%d", cell->kv_heads);
-    study_args_pair(&a, "depth", "%d", job->setting->length / 2);
-    study_args_pair(&a, "prompt", "0");
-    return ask(job, &a, "us_per_token", &cell->us_per_token, e);
-}
-
 static enum status count_cache(struct study_cell *cell, const char *path, struct err *e)
 {
     struct checkpoint c;
@@ -282,12 +261,32 @@ static double cost_of(const struct study_setting *s, const struct study_cell *ce
     return making + COST_EVALUATED * evaluated;
 }
 
+enum status study_lock(const struct study_setting *s, const char *name, struct err *e)
+{
+    bool taken = false, told = false;
+    for (; !taken; told = true) {
+        if (progress_stop(NULL))
+            return STATUS_INTERRUPTED;
+        TRY(study_lock_try(s->lock, name, &taken, e));
+        if (!taken && !told)
+            say(s->common, "%s: waiting for another run in '%.200s'", name[0] ? name : "study",
+                s->dir);
+        if (!taken)
+            nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    }
+    return STATUS_OK;
+}
+
+/* What another run has made in the meantime is taken as it is. */
 static enum status finish_cell(struct study_job *job, struct study_cell *cell,
                                const struct cell_files *f, struct err *e)
 {
+    TRY(study_record_read(job->setting->dir, cell, e));
+    if (cell->done && is_there(f->whole))
+        return STATUS_OK;
+    cell->done = false;
     TRY(make_checkpoint(job, cell, f, e));
     TRY(measure_bits(job, cell, f, e));
-    TRY(measure_time(job, cell, f, e));
     TRY(count_cache(cell, f->whole, e));
     TRY(study_record_write(job->setting->dir, cell, e));
     return study_results_write(job->setting->dir, e);
@@ -315,7 +314,11 @@ static enum status make_cell(struct study_job *job, struct study_cell *cell, str
         return s;
     s = name_files(job->setting, cell, &f, e);
     if (s == STATUS_OK)
+        s = study_lock(job->setting, cell->name, e);
+    if (s == STATUS_OK) {
         s = finish_cell(job, cell, &f, e);
+        study_unlock(job->setting->lock, cell->name);
+    }
     free_files(&f);
     progress_end(&job->progress);
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)

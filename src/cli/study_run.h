@@ -24,10 +24,15 @@ struct study_setting {
     const struct train_spec *steps; /* as the options of training say */
     struct study_shard shard;
     bool given; /* the MHA checkpoints are there already */
+    int lock;   /* of study_lock_open */
     struct study_plan *plan;
     size_t text_bytes;
     int length; /* tokens of a window */
 };
+
+/* Takes the lock of that name, waiting for another run that has it, which is said.
+ * STATUS_INTERRUPTED. */
+enum status study_lock(const struct study_setting *s, const char *name, struct err *e);
 
 /* Makes all cells of the shard, and those that they are made from, and keeps the records. The
  * failures of the commands, with the cell's name; STATUS_INTERRUPTED, with what a training saved.
