@@ -496,7 +496,7 @@ note "info: 2 depths x 2 batches x 4 variants" has_lines "$out" 17
 note "info: a row" has "$out" "MQA,1,32,4,f32,"
 expect_exit 0 info --shape 12x768x12 --bandwidth 50 --depth 1024 --batch 1,16
 for word in "shape         12x768x12" "total      124,439,808" "28,311,552 weights; 4 d_model^2" \
-    "1024      1  f32" "1.12 GiB" "cache, at 50 GB/s."; do
+    "1024      1  f32" "1.12 GiB" "cache, at 50 GB/s;"; do
     note "info --shape says $word" has "$out" "$word"
 done
 expect_exit 0 info --shape 32x4096x32,ff=11008,vocab=32000,ctx=4096 --arch llama --type f16 \
@@ -508,6 +508,21 @@ done
 expect_exit 0 info --shape 2x64x4,vocab=300 --bandwidth auto --format jsonl -t 1
 note "info: a bandwidth is measured" lacks "$out" '"bandwidth_gb_per_s": 0'
 note "info: and reported" has "$out" '"limited_by": "'
+note "info: what is measured has a range" [ "$(grep -o '"predicted_us[a-z_]*": [0-9.e+-]*' "$out" |
+    head -n 3 | sed 's/.*: //' | awk '{ x[NR] = $1 } END { print (x[2] <= x[1] && x[1] <= x[3]) }')" = 1 ]
+expect_exit 0 info --shape 12x768x12 --bandwidth auto --depth 0 -t 1
+note "info: a measured prediction is rounded" [ "$(grep -c '^MHA .*[0-9]\.[0-9]  *[0-9.]* waits' "$out")" = 0 ]
+note "info: and told as what it is" has "$out" "the least"
+expect_exit 0 info --shape 12x768x12 --bandwidth 50 --depth 0
+note "info: arithmetic that is not counted" has "$out" "arithmetic is not counted"
+expect_exit 0 info --shape 12x768x12 --bandwidth 50 --flops 1 --depth 0 --format csv --columns predicted_us,limited_by
+note "info: arithmetic that is" has "$out" "product flops"
+expect_error 2 "--flops is for --bandwidth" info --shape 2x64x4 --flops 3
+expect_error 2 "--flops is for a --bandwidth in GB/s" info --shape 2x64x4 --bandwidth auto --flops 3
+expect_exit 0 info "$model" --depth 3,5 --columns variant,depth,cache
+note "info: columns of the steps do not cut the caches" has_lines "$out" 9
+expect_exit 0 info "$model" --check --columns tensor,nan
+note "info: columns of --check's CSV are those of its table" has "$out" "blk.0.attn_qkv.weight"
 expect_error 2 "a checkpoint and --shape are both named" info "$model" --shape 2x64x4
 expect_error 2 "--tensors is for a checkpoint" info --shape 2x64x4 --tensors
 expect_error 2 "no checkpoint is named" info --depth 3
@@ -553,9 +568,9 @@ expect_exit 1 score "$dir/copy.gguf" -p xyz
 keys="variant,n_kv_heads,type,kv_type,threads,depth,batch,n,repeats,warmup,p10_us,p50_us,p90_us"
 keys="$keys,p99_us,max_us,mean_us,us_per_token,tokens_per_s,weight_bytes,kv_bytes,flops,gb_per_s"
 keys="$keys,predicted_us,speedup,predicted_speedup,limited_by,prefill_tokens_per_s,load_ms"
-keys="$keys,peak_rss_bytes,logits_hash,isa,limit_tokens_per_s,share_of_limit,noisy,attention_flops"
-keys="$keys,bandwidth_gb_per_s,flops_per_s,dot_flops_per_s,model,shape,architecture,cpu,version"
-bench_keys="$keys,compiler,date"
+keys="$keys,peak_rss_bytes,logits_hash,isa,limit_tokens_per_s,share_of_limit,noisy,cpu_share"
+keys="$keys,attention_flops,bandwidth_gb_per_s,flops_per_s,dot_flops_per_s,model,shape"
+bench_keys="$keys,architecture,cpu,version,compiler,date"
 shape=2x32x4,ff=64,vocab=50,ctx=40
 quick="-n 2 --repeat 2 --warmup 1"
 
@@ -588,13 +603,32 @@ expect_exit 0 bench --shape $shape --kv-heads 4,1 $quick --format json
 note "bench: JSON is an array" [ "$(head -c 1 "$out")" = "[" ]
 note "bench: a key in JSON" has "$out" '"n_kv_heads": 4'
 note "bench: a shape is no model" has "$out" "\"model\": null, \"shape\": \"$shape\", \"architecture\": \"gpt2\""
-note "bench: noisy or not" grep -q '"noisy": \(true\|false\), "attention_flops"' "$out"
+note "bench: noisy or not" grep -q '"noisy": \(true\|false\), "cpu_share": ' "$out"
 expect_exit 0 bench "$model" --kv-heads 1 $quick --format jsonl
 note "bench: a model is no shape" has "$out" "\"model\": \"$model\", \"shape\": null"
 expect_exit 0 bench --shape $shape --kv-heads 2,1 $quick --format jsonl
 note "bench: no MHA row, no speed-up" has "$out" '"speedup": null, "predicted_speedup": null'
 expect_exit 0 bench --shape $shape --prompt 0 $quick --format jsonl
 note "bench: no prefill" has "$out" '"prefill_tokens_per_s": null'
+# A row says what ran: no more threads than processors; auto is generate's rule, which may take one.
+usable=$(nproc)
+expect_exit 0 bench --shape $shape --kv-heads 1 $quick -t 1,256 --format csv
+note "bench: rows of threads that run" \
+    [ "$(cut -d , -f 5 "$out" | tail -n +2 | tr '\n' ' ')" = "$(printf '1\n%s\n' "$usable" | sort -nu | tr '\n' ' ')" ]
+note "bench: threads that do not are told" has "$err" "-t 256: this process has $usable processor"
+expect_exit 0 bench --shape $shape --kv-heads 1 $quick --format csv -v
+chosen=$usable
+grep -q "threads: 1, as $usable are slower for this model here" "$err" && chosen=1
+note "bench: auto threads as generate takes them" [ "$(tail -n 1 "$out" | cut -d , -f 5)" = $chosen ]
+# What other work takes of the processor is told: here half of it.
+if command -v taskset >/dev/null; then
+    taskset -c 0 sh -c 'while :; do :; done' &
+    h_other=$!
+    taskset -c 0 "$decode" bench --shape $shape --kv-heads 1 -t 1 -n 20000 --repeat 1 -q --format jsonl \
+        >"$out" 2>"$err"
+    kill $h_other
+    note "bench: a row that other work disturbed" has "$out" '"noisy": true'
+fi
 expect_exit 0 bench --shape $shape $quick --plot "$dir/p.svg" --trace "$dir/t.csv" -q
 note "bench: quiet" is_empty "$err"
 note "bench: the table's header" has "$out" "roofline: reads"
@@ -1045,6 +1079,7 @@ expect_exit 0 train "$dir/lines.txt" -o "$dir/further.gguf" --from "$dir/toy.ggu
     --teacher "$dir/toy.gguf" --steps 3 --batch 2 --seed 1 -v
 note "train --from: measured before the first step" has "$err" "step 0 of 3: held out"
 note "train --from: what was tried and chosen" has "$err" "kept aside; "
+note "train --teacher: what loss is" has "$err" "the text's cross-entropy, without what the teacher adds"
 expect_exit 0 train "$dir/lines.txt" -o "$dir/given.gguf" --from "$dir/toy.gguf" --steps 3 \
     --batch 2 --seed 1 --lr 1e-4 --keep last --eval-every -1
 note "train --from --lr: nothing is tried" lacks "$err" "kept aside"
@@ -1177,6 +1212,19 @@ expect_exit 0 train "$dir/lines.txt" -o "$dir/whole.gguf" $long
 note "train resumed: the same file" cmp -s "$dir/parts.gguf" "$dir/whole.gguf"
 note "train resumed: the same state" cmp -s "$dir/parts.gguf.state" "$dir/whole.gguf.state"
 note "train resumed: one log" has_lines "$dir/parts.csv" 3007
+
+# Killed after a save, the log has what the state has, and the rest is made again.
+"$decode" train "$dir/lines.txt" -o "$dir/killed.gguf" $long --save-every 300 --log "$dir/killed.csv" \
+    2>"$err" &
+h_pid=$!
+await [ -s "$dir/killed.gguf.state" ]
+kill -KILL $h_pid
+wait $h_pid 2>/dev/null
+"$decode" train "$dir/lines.txt" -o "$dir/killed.gguf" $long --save-every 300 --resume -q \
+    --log "$dir/killed.csv"
+note "train killed and resumed: every step has its row" \
+    [ "$(grep -c '^[0-9]*,[0-9]' "$dir/killed.csv")" -eq 3000 ]
+note "train killed and resumed: the steps in order" sh -c "cut -d , -f 1 '$dir/killed.csv' | tail -n +2 | sort -nc"
 
 stop_training hung HUP
 h_code=130 # under nohup the signal is ignored, and the run ends well

@@ -16,6 +16,8 @@
 
 /* Repeats whose medians differ by more than this say that the machine was busy. */
 #define NOISY 0.15
+/* Of its threads' time a row gets less only where other work has the processors, too. */
+#define LEAST_SHARE 0.65
 
 /* --- the machine ----------------------------------------------------------------------------- */
 
@@ -187,6 +189,7 @@ static const struct report_field fields[] = {
     {"limit_tokens_per_s", NULL, MEMBER(shown_row, row.limit_tokens_per_s)},
     {"share_of_limit", NULL, MEMBER(shown_row, row.share_of_limit)},
     {"noisy", NULL, MEMBER(shown_row, noisy)},
+    {"cpu_share", NULL, MEMBER(shown_row, row.cpu_share)},
     /* What predicted_us was made of. */
     {"attention_flops", NULL, MEMBER(shown_row, attention_flops)},
     {"bandwidth_gb_per_s", NULL, MEMBER(shown_row, bandwidth_gb_per_s)},
@@ -219,8 +222,9 @@ static const char footer_of_batches[] =
     "speed-up over MHA at the same batch, measured and predicted\n";
 static const char footer_of_all[] =
     "of limit: the time at the roofline of a step's bytes and operations, over the median\n";
-static const char footer_of_noise[] =
-    "noisy: the repeats' medians differ by so much; a quieter machine says more\n";
+static const char footer_of_noise[] = "noisy: the repeats' medians differ by so much; busy: so "
+                                      "much of the processors' time was left\v"
+                                      "for the row by other work; a quieter machine says more\n";
 
 static bool is_batched(const struct bench_report *r)
 {
@@ -298,7 +302,7 @@ static struct shown_row shown_row(const struct bench_report *r, const struct ben
                           .attention_flops = (uint64_t)row->batch * row->cost.flops.attention,
                           .attention_mflop = row->batch * (double)row->cost.flops.attention / 1e6,
                           .bandwidth_gb_per_s = row->limits.bytes_per_s / 1e9,
-                          .noisy = row->spread > NOISY,
+                          .noisy = row->spread > NOISY || row->cpu_share < LEAST_SHARE,
                           .run = *run,
                           .best = is_best(r, row) ? "*" : "",
                           .percent_of_limit = row->share_of_limit * 100};
@@ -307,6 +311,8 @@ static struct shown_row shown_row(const struct bench_report *r, const struct ben
     snprintf(s.hash, sizeof s.hash, "%016" PRIx64, row->logits_hash);
     if (row->repeats < r->spec->repeats)
         snprintf(s.note, sizeof s.note, "%d of %d repeats", row->repeats, r->spec->repeats);
+    else if (row->cpu_share < LEAST_SHARE)
+        snprintf(s.note, sizeof s.note, "busy: %.0f%%", row->cpu_share * 100);
     else if (s.noisy)
         snprintf(s.note, sizeof s.note, "noisy: %.0f%%", row->spread * 100);
     return s;

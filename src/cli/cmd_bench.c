@@ -106,6 +106,7 @@ static const struct option result_options[] = {
 struct bench_inputs {
     struct checkpoint checkpoint;
     struct int_list kv_heads, depths, batches, types, kv_types, threads;
+    bool threads_are_auto;
     const char *subject;
     struct variant_file converted[LIST_MAX]; /* by kv_heads, of --method; [0, kv_heads.n) */
     const struct gguf *variants[LIST_MAX];
@@ -122,15 +123,31 @@ static enum status all_divisors(int n, struct int_list *list, struct err *e)
     return STATUS_OK;
 }
 
-static enum status read_thread_list(const struct bench_options *o, struct int_list *list,
+/* A row says what ran: more threads than processors are never started, so such a row would be one
+ * of fewer. */
+static enum status read_thread_list(const struct bench_options *o, struct bench_inputs *in,
                                     struct err *e)
 {
+    const char *source = o->threads ? "-t" : "DECODE_THREADS";
     const char *text = o->threads ? o->threads : environment("DECODE_THREADS");
-    if (!text || strcmp(text, "auto") == 0) {
-        const int n = cpus_usable();
-        return list_add("-t", n < POOL_MAX_THREADS ? n : POOL_MAX_THREADS, list, e);
+    const int usable = cpus_usable(), most = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
+    struct int_list asked = {.n = 0};
+    in->threads_are_auto = !text || strcmp(text, "auto") == 0;
+    if (in->threads_are_auto)
+        return list_add(source, most, &in->threads, e);
+    TRY(list_ints(source, text, 1, POOL_MAX_THREADS, &asked, e));
+    for (int i = 0; i < asked.n; i++) {
+        const int n = asked.items[i] < most ? asked.items[i] : most;
+        bool again = false;
+        for (int k = 0; k < in->threads.n; k++)
+            again |= in->threads.items[k] == n;
+        if (n < asked.items[i])
+            say(&o->common, "%s %d: this process has %d processor%s: %s", source, asked.items[i],
+                most, plural((uint64_t)most), again ? "left out" : "measured with as many threads");
+        if (!again)
+            TRY(list_add(source, n, &in->threads, e));
     }
-    return list_ints(o->threads ? "-t" : "DECODE_THREADS", text, 1, POOL_MAX_THREADS, list, e);
+    return STATUS_OK;
 }
 
 static enum status read_types(const struct bench_options *o, struct bench_inputs *in, struct err *e)
@@ -185,7 +202,7 @@ static enum status read_lists(const struct bench_options *o, const struct config
     TRY(read_depths(o, c, &in->depths, e));
     TRY(list_ints("--batch", o->batches, 1, INT_MAX, &in->batches, e));
     TRY(read_types(o, in, e));
-    return read_thread_list(o, &in->threads, e);
+    return read_thread_list(o, in, e);
 }
 
 static enum status read_subject(const struct bench_options *o, struct bench_inputs *in,
@@ -222,7 +239,6 @@ static enum status specify_bench(const struct bench_options *o, struct bench_inp
     spec->threads = (struct bench_list){in->threads.items, in->threads.n};
     spec->depths = (struct bench_list){in->depths.items, in->depths.n};
     spec->batches = (struct bench_list){in->batches.items, in->batches.n};
-    spec->most_threads = cpus_usable();
     if (spec->prompt < 0)
         spec->prompt = spec->config.n_ctx < DEFAULT_PROMPT ? spec->config.n_ctx : DEFAULT_PROMPT;
     spec->roofline_seconds = ROOFLINE_SECONDS;
@@ -371,12 +387,30 @@ static enum status check_bench_memory(const struct bench_options *o, const struc
     return STATUS_OK;
 }
 
+/* As every command does: one thread where the first row's model is faster so. */
+static enum status choose_threads(const struct bench_options *o, struct bench_inputs *in,
+                                  const struct bench_spec *spec, struct bench *b, struct err *e)
+{
+    int *threads = &in->threads.items[0];
+    bool prefers_one = false;
+    if (in->threads_are_auto && *threads > 1)
+        TRY(bench_prefers_one_thread(spec, &b->rows[0], &prefers_one, e));
+    if (!prefers_one)
+        return STATUS_OK;
+    say_verbose(&o->common, "threads: 1, as %d are slower for this model here", *threads);
+    *threads = 1;
+    bench_free(b);
+    return bench_plan(spec, b, e);
+}
+
 static enum status measure_rows(const struct bench_options *o, struct bench_inputs *in,
                                 const struct bench_spec *spec, struct output *out, struct err *e)
 {
     struct bench b;
     TRY(bench_plan(spec, &b, e));
     enum status s = check_bench_memory(o, spec, &b, e);
+    if (s == STATUS_OK)
+        s = choose_threads(o, in, spec, &b, e);
     if (s == STATUS_OK)
         s = measure_in_children(o, spec, &b, e);
     in->progress = progress_start(&o->common, "turns");

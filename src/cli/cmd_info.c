@@ -3,6 +3,7 @@
  */
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@ struct info_options {
     int type;   /* of storage_names, and 1 more; 0: not given */
     int output; /* of output_names; 0: as usual */
     const char *latent, *depths, *batches, *bandwidth, *threads;
+    double gflops; /* per second; 0: not given */
     int kv_type;
     int format;
     const char *columns;
@@ -64,6 +66,9 @@ static const struct option step_options[] = {
     OPT_STRING("bandwidth", bandwidth, "GB/s|auto",
                "predict a step's time on a machine that reads so fast; auto: this one, measured",
                .otherwise = "no prediction"),
+    OPT_DOUBLE("flops", gflops, "GFLOP/s", 0, MOST_GB_PER_S,
+               "and computes so fast, two operations a multiply-add", .above_min = true,
+               .otherwise = "arithmetic is not counted", .needs = "bandwidth"),
     OPT_THREADS("threads that --bandwidth auto measures with", .needs = "bandwidth"),
     OPT_END,
 };
@@ -150,7 +155,11 @@ static enum status read_bandwidth(const struct info_options *o, struct asked_ste
     double gb_per_s;
     if (!o->bandwidth)
         return STATUS_OK;
-    if (strcmp(o->bandwidth, "auto") == 0) {
+    const bool is_auto = strcmp(o->bandwidth, "auto") == 0;
+    if (is_auto && o->gflops > 0)
+        return err_set(e, STATUS_USAGE,
+                       "--flops is for a --bandwidth in GB/s; auto measures arithmetic, too");
+    if (is_auto) {
         TRY(runtime_workers(&o->common, o->threads, &s->kernels, &a->pool, e));
         s->pool = a->pool;
         return STATUS_OK;
@@ -162,7 +171,8 @@ static enum status read_bandwidth(const struct info_options *o, struct asked_ste
         return err_set(e, STATUS_USAGE,
                        "--bandwidth: expected auto or GB/s above 0, at most %g, found '%.60s'",
                        MOST_GB_PER_S, o->bandwidth);
-    s->bytes_per_s = gb_per_s * 1e9;
+    const double flops = o->gflops > 0 ? o->gflops * 1e9 : (double)INFINITY;
+    s->limits = (struct roofline){gb_per_s * 1e9, flops, flops};
     return STATUS_OK;
 }
 
@@ -301,16 +311,18 @@ const struct command command_info = {
         "every variant: as many K/V heads as query heads (MHA), one (MQA), or between (GQA).\n"
         "With --shape, or any option of steps: what a step of every variant holds and reads at\n"
         "each depth and batch, and whether weights and caches fit the memory that is free.\n"
-        "With --bandwidth also how long it takes, if reading is all that takes time: what\n"
-        "`decode bench` measures, without measuring; auto measures the bandwidth of as many\n"
-        "bytes as the step reads (at the next power of two, 512 MiB at most) and the peaks of\n"
-        "arithmetic, and adds for the products and for attention the larger of both.\n"
+        "With --bandwidth also how long it takes at least: what `decode bench` measures, without\n"
+        "measuring. With --flops, too, it is for the products and for attention the larger of\n"
+        "what bytes and operations take; else reading is all that takes time. auto measures both,\n"
+        "reading as many bytes as the step does (at the next power of two, 512 MiB at most), five\n"
+        "times: times are the least to the most of these, in two digits.\n"
         "JSON has the properties, parameters, weights, biases and bytes by part,\n"
         "attention_4_d_model_squared, kv_cache (variant, n_kv_heads, parameters,\n"
         "bytes_per_token_TYPE, bytes_full_context_TYPE), memory_available_bytes, and steps:\n"
         "variant, n_kv_heads, depth, batch, kv_type, cache_bytes (of all sequences),\n"
-        "memory_bytes (weights and caches), fits, step_bytes (read), step_flops, predicted_us,\n"
-        "limit_tokens_per_s, bandwidth_gb_per_s, limited_by. CSV holds the parts, or the\n"
+        "memory_bytes (weights and caches), fits, step_bytes (read), step_flops, predicted_us\n"
+        "(the median, and predicted_us_least and _most), limit_tokens_per_s, bandwidth_gb_per_s, "
+        "limited_by. CSV holds the parts, or the\n"
         "steps if there are options of steps, or with --tensors or --check the tensors.\n",
     .spec = {.groups = {{"Contents", own_options, 0},
                         {"A shape instead of a checkpoint", shape_options, offsetof(VALUES, shape)},

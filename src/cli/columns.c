@@ -87,6 +87,17 @@ enum status columns_check(const char *names, enum table_format format,
     return STATUS_OK;
 }
 
+bool columns_all(const char *names, enum table_format format, const struct columns_table *table)
+{
+    for (char end = ','; end;) {
+        char name[MAX_NAME];
+        end = list_next(&names, ",", name, sizeof name);
+        if (!find_column(format, table, name))
+            return false;
+    }
+    return true;
+}
+
 /* Under the key, which is what a name that the form has no heading for can be only. */
 static struct report_field named(enum table_format format, const struct report_field *f)
 {

@@ -4,6 +4,8 @@
 #ifndef DECODE_CLI_COLUMNS_H
 #define DECODE_CLI_COLUMNS_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 #include "show/report.h"
 
@@ -32,6 +34,9 @@ struct columns_table {
  * STATUS_USAGE, with the nearest; so is a name twice. NULL has nothing to check. */
 enum status columns_check(const char *names, enum table_format format,
                           const struct columns_table *tables, int n_tables, struct err *e);
+
+/* Whether the table has a column for each of the names. */
+bool columns_all(const char *names, enum table_format format, const struct columns_table *table);
 
 /* The columns of a table that `names` names, in that order; NULL: all. A column that this form does
  * not show by itself is shown under the name it was asked for by. The fields' strings, and names,

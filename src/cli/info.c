@@ -130,12 +130,12 @@ static enum status print_for_people(const struct info *info, const struct info_p
 
 /* --- chosen columns -------------------------------------------------------------------------- */
 
-/* The tables of this form, of which CSV has one. */
+/* The tables of this form, of which CSV has one, that columns may be of. */
 static int list_tables(const struct info *info, struct columns_table out[4])
 {
     const bool csv = info->format == TABLE_CSV,
                steps = shows_variants(info) && info->cost.shows_steps;
-    const bool tensors = info->list_tensors || (csv && info->checks);
+    const bool tensors = info->list_tensors || info->checks;
     int n = 0;
     if (tensors)
         out[n++] = info_tensors_table(info);
@@ -146,38 +146,34 @@ static int list_tables(const struct info *info, struct columns_table out[4])
     return n;
 }
 
-static bool is_parts(const struct columns_table *t)
-{
-    return t->fields == part_fields;
-}
-
-/* Not of the costs. */
-static bool is_own(const struct info *info, const struct columns_table *t)
-{
-    return is_parts(t) || t->fields == info_tensors_table(info).fields;
-}
-
 static enum status print_columns(const struct info *info, struct err *e)
 {
-    struct columns_table tables[4];
+    struct columns_table tables[4] = {{NULL, 0}};
     const int n = list_tables(info, tables);
-    bool any = false;
+    bool one_has_all = false, any = false;
     if (table_is_json(info->format))
         return err_set(e, STATUS_USAGE, "--columns is for tables; expected none with --format %s",
                        table_formats[info->format]);
     TRY(columns_check(info->columns, info->format, tables, n, e));
+    for (int i = 0; i < n; i++)
+        one_has_all |= columns_all(info->columns, info->format, &tables[i]);
+    /* Columns of one table are not looked for in others, which have some by the same names. */
     for (int i = 0; i < n; i++) {
         struct columns chosen;
         columns_choose(info->columns, info->format, tables[i].fields, tables[i].n, &chosen);
-        if (chosen.n == 0 || !is_own(info, &tables[i]))
+        if (chosen.n == 0 || (one_has_all && !columns_all(info->columns, info->format, &tables[i])))
             continue;
         output_puts(info->out, any ? "\n" : "");
         any = true;
-        TRY(is_parts(&tables[i]) ? print_parts(info, e) : info_tensors_print(info, false, e));
+        if (tables[i].fields == part_fields)
+            TRY(print_parts(info, e));
+        else if (info->gguf && tables[i].fields == info_tensors_table(info).fields)
+            TRY(info_tensors_print(info, false, e));
+        else
+            TRY(info_cost_print_table(&info->cost, info->format, &tables[i], &chosen, info->out,
+                                      e));
     }
-    if (is_own(info, &tables[n - 1]))
-        return STATUS_OK;
-    return info_cost_print_columns(&info->cost, info->format, info->columns, &any, info->out, e);
+    return STATUS_OK;
 }
 
 /* --- all ------------------------------------------------------------------------------------- */

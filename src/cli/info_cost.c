@@ -4,13 +4,15 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/available.h"
 #include "base/figures.h"
 #include "show/paragraph.h"
 
-/* For measuring this machine. */
-#define MEASURE_SECONDS 1.0
+/* This machine is measured several times: what one time says, the next does not repeat. */
+#define MEASUREMENTS    5
+#define MEASURE_SECONDS 0.4
 
 /* --- the cache ------------------------------------------------------------------------------- */
 
@@ -123,7 +125,9 @@ struct info_step {
     const char *fits_word;
     struct roofline limits;
     uint64_t flops;
-    double mflop, predicted_us, tokens_per_s, bandwidth_gb_per_s;
+    double mflop, tokens_per_s, bandwidth_gb_per_s;
+    double predicted_us, least_us, most_us; /* of the measurements: the median, and its ends */
+    char us[72], rate[72], bandwidth[72];   /* for people: as far as they are known */
     const char *limited_by;
 };
 
@@ -143,15 +147,20 @@ static const struct report_field step_fields[] = {
     {"step_bytes", "read", MEMBER(info_step, step.step_bytes), .figure = figure_bytes, .rank = 4},
     {"step_flops", NULL, MEMBER(info_step, flops)},
     {NULL, "Mflop", MEMBER(info_step, mflop), "%.1f", .rank = 9},
-    {"predicted_us", "µs", MEMBER(info_step, predicted_us), "%.1f", .rank = 1},
-    {"limit_tokens_per_s", "tokens/s", MEMBER(info_step, tokens_per_s), .figure = figure_rate},
-    {"bandwidth_gb_per_s", "GB/s", MEMBER(info_step, bandwidth_gb_per_s), "%.1f", .rank = 8},
+    {NULL, "µs", MEMBER(info_step, us), .right = true, .rank = 1},
+    {NULL, "tokens/s", MEMBER(info_step, rate), .right = true},
+    {NULL, "GB/s", MEMBER(info_step, bandwidth), .right = true, .rank = 8},
+    {"predicted_us", NULL, MEMBER(info_step, predicted_us), "%.4g"},
+    {"predicted_us_least", NULL, MEMBER(info_step, least_us), "%.4g"},
+    {"predicted_us_most", NULL, MEMBER(info_step, most_us), "%.4g"},
+    {"limit_tokens_per_s", NULL, MEMBER(info_step, tokens_per_s), .figure = figure_rate},
+    {"bandwidth_gb_per_s", NULL, MEMBER(info_step, bandwidth_gb_per_s), "%.4g"},
     {"limited_by", "waits for", MEMBER(info_step, limited_by), .rank = 7},
 };
 
 static bool has_times(const struct info_settings *s)
 {
-    return s->kernels || s->bytes_per_s > 0;
+    return s->kernels || s->limits.bytes_per_s > 0;
 }
 
 static int n_step_fields(const struct info_cost *cost)
@@ -159,32 +168,82 @@ static int n_step_fields(const struct info_cost *cost)
     return has_times(&cost->settings) ? REPORT_LENGTH(step_fields) : N_MEMORY_FIELDS;
 }
 
-/* Adds how long the step takes: at a bandwidth that is given, as long as its bytes. */
-static void predict_step(const struct info_cost *cost, struct info_step *s)
+/* "14", "5,900": two digits of a measured number. */
+static struct figure two_digits(double x)
 {
-    const struct info_settings *at = &cost->settings;
-    struct roofline limits = {at->bytes_per_s, (double)INFINITY, (double)INFINITY};
-    if (at->kernels)
-        limits = machine_limits(&cost->machine, s->step.step_bytes);
-    s->predicted_us = cost_step_us(&s->step.cost, s->batch, &limits);
-    s->tokens_per_s = s->batch * 1e6 / s->predicted_us;
-    s->bandwidth_gb_per_s = limits.bytes_per_s / 1e9;
-    s->limited_by = cost_part_names[cost_step_longest(&s->step.cost, s->batch, &limits)];
+    struct figure f;
+    const double step = pow(10, floor(log10(x)) - 1);
+    if (x < 100)
+        snprintf(f.text, sizeof f.text, "%.*f", x < 10, x);
+    else
+        f = figure_grouped((uint64_t)(round(x / step) * step));
+    return f;
 }
 
-/* Of every step, after the machine was measured for all of them. */
+/* "14 to 22", or one number where both ends are the same in two digits. */
+static void put_range(char *out, size_t size, double least, double most)
+{
+    const struct figure from = two_digits(least), to = two_digits(most);
+    if (strcmp(from.text, to.text) == 0)
+        snprintf(out, size, "%s", from.text);
+    else
+        snprintf(out, size, "%s to %s", from.text, to.text);
+}
+
+/* Adds how long the step takes by limits [n], slowest first by their bandwidth. */
+static void predict_step(struct info_step *s, const struct roofline *limits, int n, bool measured)
+{
+    const struct roofline *median = &limits[n / 2];
+    s->predicted_us = cost_step_us(&s->step.cost, s->batch, median);
+    s->least_us = s->most_us = s->predicted_us;
+    for (int i = 0; i < n; i++) {
+        const double us = cost_step_us(&s->step.cost, s->batch, &limits[i]);
+        s->least_us = fmin(s->least_us, us);
+        s->most_us = fmax(s->most_us, us);
+    }
+    s->tokens_per_s = s->batch * 1e6 / s->predicted_us;
+    s->bandwidth_gb_per_s = median->bytes_per_s / 1e9;
+    s->limited_by = cost_part_names[cost_step_longest(&s->step.cost, s->batch, median)];
+    if (measured) {
+        put_range(s->us, sizeof s->us, s->least_us, s->most_us);
+        put_range(s->rate, sizeof s->rate, s->batch * 1e6 / s->most_us,
+                  s->batch * 1e6 / s->least_us);
+        put_range(s->bandwidth, sizeof s->bandwidth, limits[0].bytes_per_s / 1e9,
+                  limits[n - 1].bytes_per_s / 1e9);
+        return;
+    }
+    snprintf(s->us, sizeof s->us, "%.1f", s->predicted_us);
+    snprintf(s->rate, sizeof s->rate, "%s", figure_rate(s->tokens_per_s).text);
+    snprintf(s->bandwidth, sizeof s->bandwidth, "%.1f", s->bandwidth_gb_per_s);
+}
+
+static int by_bandwidth(const void *a, const void *b)
+{
+    const double x = ((const struct roofline *)a)->bytes_per_s;
+    const double y = ((const struct roofline *)b)->bytes_per_s;
+    return (x > y) - (x < y);
+}
+
+/* Of every step: by what was given, or by several measurements of this machine. */
 static enum status predict_steps(struct info_cost *cost, struct err *e)
 {
     const struct info_settings *at = &cost->settings;
-    if (!has_times(at))
-        return STATUS_OK;
-    for (int i = 0; i < cost->n_steps && at->kernels; i++)
-        machine_want(&cost->machine, cost->steps[i].step.step_bytes);
-    if (at->kernels)
-        TRY(machine_measure(&cost->machine, at->kernels, at->pool, MEASURE_SECONDS, e));
-    machine_settle(&cost->machine);
-    for (int i = 0; i < cost->n_steps; i++)
-        predict_step(cost, &cost->steps[i]);
+    struct machine machines[MEASUREMENTS] = {0};
+    for (int m = 0; m < MEASUREMENTS && at->kernels; m++) {
+        for (int i = 0; i < cost->n_steps; i++)
+            machine_want(&machines[m], cost->steps[i].step.step_bytes);
+        TRY(machine_measure(&machines[m], at->kernels, at->pool, MEASURE_SECONDS, e));
+        machine_settle(&machines[m]);
+    }
+    for (int i = 0; i < cost->n_steps && has_times(at); i++) {
+        struct info_step *s = &cost->steps[i];
+        struct roofline limits[MEASUREMENTS] = {at->limits};
+        for (int m = 0; m < MEASUREMENTS && at->kernels; m++)
+            limits[m] = machine_limits(&machines[m], s->step.step_bytes);
+        if (at->kernels)
+            qsort(limits, MEASUREMENTS, sizeof *limits, by_bandwidth);
+        predict_step(s, limits, at->kernels ? MEASUREMENTS : 1, at->kernels != NULL);
+    }
     return STATUS_OK;
 }
 
@@ -246,9 +305,17 @@ static void print_steps_heading(const struct info_cost *cost, struct output *out
                    "\nA step takes one token of each sequence of the batch: it reads the weights "
                    "once, and every\vsequence's cache");
     if (s->kernels)
-        paragraph_puts(&p, ", or waits for its arithmetic, as fast as was measured here");
+        paragraph_printf(&p,
+                         ", or waits for its arithmetic, as fast as was measured here, the least "
+                         "to the most of %d times",
+                         MEASUREMENTS);
     else if (has_times(s))
-        paragraph_printf(&p, ", at %s GB/s", figure_exact(s->bytes_per_s / 1e9).text);
+        paragraph_printf(&p, ", at %s GB/s", figure_exact(s->limits.bytes_per_s / 1e9).text);
+    if (has_times(s) && !s->kernels && isfinite(s->limits.fma_flops_per_s))
+        paragraph_printf(&p, ", or waits for its arithmetic, at %s GFLOP/s",
+                         figure_exact(s->limits.fma_flops_per_s / 1e9).text);
+    else if (has_times(s) && !s->kernels)
+        paragraph_puts(&p, "; arithmetic is not counted (--flops GFLOP/s counts it)");
     paragraph_puts(&p, ".");
     if (cost->available != AVAILABLE_UNKNOWN)
         paragraph_printf(&p, " Free: %s.", figure_bytes((double)cost->available).text);
@@ -297,23 +364,12 @@ int info_cost_tables(const struct info_cost *cost, enum table_format format,
     return n;
 }
 
-enum status info_cost_print_columns(const struct info_cost *cost, enum table_format format,
-                                    const char *columns, bool *any, struct output *out,
-                                    struct err *e)
+enum status info_cost_print_table(const struct info_cost *cost, enum table_format format,
+                                  const struct columns_table *table, const struct columns *chosen,
+                                  struct output *out, struct err *e)
 {
-    struct columns_table tables[2];
-    const int n = info_cost_tables(cost, format, tables);
-    for (int i = 0; i < n; i++) {
-        struct columns chosen;
-        columns_choose(columns, format, tables[i].fields, tables[i].n, &chosen);
-        if (chosen.n == 0)
-            continue;
-        output_puts(out, *any ? "\n" : "");
-        *any = true;
-        TRY(tables[i].fields == cost->variant_fields ? print_variants(cost, format, &chosen, out, e)
-                                                     : print_steps(cost, format, &chosen, out, e));
-    }
-    return STATUS_OK;
+    return table->fields == cost->variant_fields ? print_variants(cost, format, chosen, out, e)
+                                                 : print_steps(cost, format, chosen, out, e);
 }
 
 void info_cost_json(const struct info_cost *cost, struct json *j)

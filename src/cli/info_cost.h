@@ -22,7 +22,7 @@ struct info_settings {
     const int *ranks; /* [n_ranks] of latent caches, as more variants; each may be one */
     int n_ranks;
     enum storage kv_type;
-    double bytes_per_s;            /* 0: not given */
+    struct roofline limits;        /* given; 0 bytes_per_s: not, infinite flops: not counted */
     const struct kernels *kernels; /* to measure with instead, and `pool`; NULL: not asked for.
                                       Without both no times */
     struct pool *pool;
@@ -40,7 +40,6 @@ struct info_cost {
     struct info_settings settings;
     struct config *latent;   /* malloc'd room for that of a latent variant; NULL: no ranks */
     uint64_t available;      /* bytes of memory */
-    struct machine machine;  /* as measured */
     struct info_step *steps; /* [n_steps] */
     int n_steps;
 };
@@ -60,11 +59,10 @@ enum status info_cost_print(const struct info_cost *cost, enum table_format form
 int info_cost_tables(const struct info_cost *cost, enum table_format format,
                      struct columns_table out[2]);
 
-/* Of these tables those columns (see cli/columns.h) alone; an empty line comes between two, and
- * before the first if *any, which says afterwards whether something was printed. */
-enum status info_cost_print_columns(const struct info_cost *cost, enum table_format format,
-                                    const char *columns, bool *any, struct output *out,
-                                    struct err *e);
+/* One of these tables, with the chosen columns alone. STATUS_NO_MEMORY. */
+enum status info_cost_print_table(const struct info_cost *cost, enum table_format format,
+                                  const struct columns_table *table, const struct columns *chosen,
+                                  struct output *out, struct err *e);
 
 /* Members of the innermost object. */
 void info_cost_json(const struct info_cost *cost, struct json *j);

@@ -4,9 +4,18 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "engine/autothreads.h"
 #include "engine/session.h"
 #include "measure/bench_rows.h"
 #include "measure/bench_stats.h"
+
+/* Processor time of all threads. */
+static uint64_t cpu_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
 
 static bool bench_stopped(const struct bench_spec *spec)
 {
@@ -14,18 +23,15 @@ static bool bench_stopped(const struct bench_spec *spec)
 }
 
 /* With fewer threads than can be started a row would be measured as what it is not. */
-static enum status start_row_pool(const struct bench_spec *spec, int threads, struct pool **out,
-                                  struct err *e)
+static enum status start_row_pool(int threads, struct pool **out, struct err *e)
 {
-    const int most = spec->most_threads;
-    const int n = most && threads > most ? most : threads;
-    const enum status s = pool_create(n, out, e);
-    if (s == STATUS_OK && pool_n_threads(*out) < n)
+    TRY(pool_create(threads, out, e));
+    if (pool_n_threads(*out) < threads)
         return err_set(e, STATUS_FAILED,
                        "only %d of %d threads could be started: a row of %d would be measured "
                        "with fewer; a smaller -t needs fewer",
-                       pool_n_threads(*out), n, threads);
-    return s;
+                       pool_n_threads(*out), threads, threads);
+    return STATUS_OK;
 }
 
 /* --- one row at work ------------------------------------------------------------------------- */
@@ -166,12 +172,30 @@ enum status bench_load_row(const struct bench_spec *spec, struct bench_row *row,
     enum status status = build_row_model(spec, row, &m, e);
     row->load_ms = (double)(clock_ns() - start) / 1e6;
     if (status == STATUS_OK)
-        status = start_row_pool(spec, row->threads, &pool, e);
+        status = start_row_pool(row->threads, &pool, e);
     if (status == STATUS_OK)
         status = try_row(spec, row, m, pool, e);
     pool_free(pool);
     model_free(m);
     return status;
+}
+
+enum status bench_prefers_one_thread(const struct bench_spec *spec, const struct bench_row *first,
+                                     bool *out, struct err *e)
+{
+    struct model *m = NULL;
+    struct pool *pool = NULL;
+    struct session *session = NULL;
+    enum status s = build_row_model(spec, first, &m, e);
+    if (s == STATUS_OK)
+        s = start_row_pool(first->threads, &pool, e);
+    if (s == STATUS_OK)
+        s = build_session(spec, first, m, pool, &session, e);
+    *out = s == STATUS_OK && calibrate_prefers_one_thread(session, pool, first->batch);
+    session_free(session);
+    pool_free(pool);
+    model_free(m);
+    return s;
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
@@ -250,13 +274,16 @@ static enum status measure_repeat(const struct bench_spec *spec, struct bench_ro
         TRY(bench_step(spec, row, room, s, i, &took, e));
     }
     uint64_t *times = row->times_ns + row->samples;
+    const uint64_t start = clock_ns(), worked = cpu_ns();
     for (int i = 0; i < spec->n; i++) {
         if (bench_stopped(spec))
             return STATUS_INTERRUPTED;
         TRY(bench_step(spec, row, room, s, i, &times[i], e));
         row->samples++;
     }
+    const double share = (double)(cpu_ns() - worked) / (double)(clock_ns() - start) / row->threads;
     row->repeats++;
+    row->cpu_share += (fmin(share, 1) - row->cpu_share) / row->repeats; /* the mean so far */
     row->logits_hash = hash_logits(room->logits, spec->config.n_vocab);
     return STATUS_OK;
 }
@@ -308,7 +335,7 @@ enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err
         return s;
     bench_take_state(spec, b, &st);
     for (int i = 0; i < spec->threads.n && s == STATUS_OK; i++)
-        s = start_row_pool(spec, spec->threads.items[i], &st.pools[i], e);
+        s = start_row_pool(spec->threads.items[i], &st.pools[i], e);
     if (s == STATUS_OK)
         s = bench_measure_limits(spec, b, st.pools, e);
     if (s == STATUS_OK)

@@ -43,7 +43,6 @@ struct bench_spec {
     struct bench_list types;    /* enum storage of the matrices; BENCH_AS_FILE */
     struct bench_list kv_types; /* enum storage of the cache: F32, F16, Q8_0 */
     struct bench_list threads;
-    int most_threads;          /* rows of more run with so many, as any command does; 0: any */
     struct bench_list depths;  /* positions in each cache before the timed token */
     struct bench_list batches; /* sequences that a step serves */
     int n;                     /* samples a repeat */
@@ -84,6 +83,8 @@ struct bench_row {
                                           at batch 1 by bytes, else by predicted_us. NaN where MHA
                                           is not among the rows */
     double spread;                     /* of the repeats' medians: (largest - least) / least */
+    double cpu_share;                  /* of its threads' time that the processors gave to them
+                                          while it was measured: other work had the rest */
     double prefill_tokens_per_s;       /* of one sequence; NaN: not measured */
     double load_ms;                    /* building the model, in a process of its own */
     uint64_t peak_rss_bytes; /* of that process: model, caches at this depth, a few steps */
@@ -117,6 +118,11 @@ static inline bool bench_is_over_batch(const struct bench_spec *spec)
 {
     return spec->batches.n > 1 && spec->depths.n == 1;
 }
+
+/* Whether a step of the first row is faster on one thread than on the row's (see autothreads.h).
+ * The failures of bench_load_row. */
+enum status bench_prefers_one_thread(const struct bench_spec *spec, const struct bench_row *first,
+                                     bool *out, struct err *e);
 
 /* Bytes of all models and caches, which are in memory together while rows take turns, and of the
  * largest step's logits; UINT64_MAX for more. */
