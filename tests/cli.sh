@@ -1447,6 +1447,18 @@ g=$dir/import.gguf
 expect_exit 0 import $hf/gpt2 -o "$g" --format csv
 note "import: a header and a row" has_lines "$out" 2
 note "import: what it was" has "$out" "GPT2LMHeadModel,gpt2,MHA,2,48,4,4,64,400,"
+# Tied stays tied: the file has no output matrix of its own, and converts as the folder does.
+expect_exit 0 info "$g" --tensors
+note "import of a tied folder: no output matrix" lacks "$out" "output.weight"
+expect_exit 0 convert $hf/gpt2 -o "$dir/of-folder.gguf" --kv-heads 1 -q
+expect_exit 0 convert "$g" -o "$dir/of-file.gguf" --kv-heads 1 -q
+note "import: folder and file convert alike" cmp -s "$dir/of-folder.gguf" "$dir/of-file.gguf"
+expect_exit 0 train "$0" -o "$dir/tied.gguf" --arch gpt2 --layers 1 --heads 2 --embd 16 --ff 16 \
+    --ctx 16 --steps 2 --batch 1 -t 1
+trained=$(grep -o '[0-9]* parameters' "$err" | head -1)
+expect_exit 0 info "$dir/tied.gguf"
+counted=$(awk '$1 == "total" { gsub(",", "", $2); print $2 }' "$out")
+note "train's parameter count is info's" [ "$trained" = "$counted parameters" ]
 expect_exit 0 import $hf/gpt2 -o "$g" --force --format json -q
 note "import: JSON" has "$out" '"format": "GPT2LMHeadModel"'
 note "import -q: empty stderr" is_empty "$err"

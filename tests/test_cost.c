@@ -157,7 +157,8 @@ START_TEST(models_agree)
     uint64_t elements = 0;
     ck_assert(cost_shape_of_file(file, &m->config, &s));
     for (size_t i = 0; i < file->n_tensors; i++)
-        elements += file->tensors[i].n_elements;
+        if (!m->tied || !text_is(file->tensors[i].name, "output.weight"))
+            elements += file->tensors[i].n_elements; /* an embedding written twice counts once */
     ck_assert_uint_eq(cost_parameters(&s), elements);
     ck_assert_int_eq(s.tied, m->tied);
     const struct cost_flops loaded = cost_model_flops(m, 7), expected = cost_flops(&s, 7);

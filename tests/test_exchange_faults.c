@@ -31,7 +31,7 @@ static enum status import_to(const char *path, bool to_memory, struct err *e)
 {
     struct import *im;
     struct file_map map;
-    const struct import_options o = {.for_others = true, .notes = {no_note, NULL}};
+    const struct import_options o = {.notes = {no_note, NULL}};
     enum status s = import_open(path, &o, &im, e);
     if (s != STATUS_OK)
         return s;

@@ -97,7 +97,8 @@ START_TEST(variants)
         ck_assert(inspect_next_variant(&shape, v.n_kv_heads, &v));
         ck_assert_int_eq(v.n_kv_heads, heads[i]);
         ck_assert_str_eq(v.name, names[i]);
-        const uint64_t elements = 2 * 3 * 10 * (uint64_t)heads[i];
+        /* Values of 10 take the room of 16. */
+        const uint64_t elements = 3 * (10 + 16) * (uint64_t)heads[i];
         ck_assert_uint_eq(v.token_f32, 4 * elements);
         ck_assert_uint_eq(v.token_f16, 2 * elements);
         ck_assert_uint_eq(v.full_f32, 400 * elements);
@@ -106,7 +107,7 @@ START_TEST(variants)
         const uint64_t dropped = 3 * 2 * 10 * (12 - (uint64_t)heads[i]) * 120;
         ck_assert_uint_eq(v.parameters, 3 * (4 * 120 * 120 + 2 * 7 * 120 + 240) + 120 + 9 * 120 +
                                             100 * 120 - dropped);
-        /* V rows of 10 are read as 16; two sequences of 50 tokens, which have room for 51. */
+        /* Two sequences of 50 tokens, which have room for 51. */
         const struct inspect_step s = inspect_step(&shape, &v, STORAGE_F32, 50, 2);
         ck_assert_uint_eq(s.cost.weight_bytes, v.weight_bytes);
         ck_assert_uint_eq(s.cache_bytes, 2 * 50 * v.token_f32);

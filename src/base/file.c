@@ -441,10 +441,13 @@ static int keep_rights(int fd, const struct stat *old)
 
 /* Removes the temporaries in the target's folder whose writers are gone: writers hold a lock, which
  * ends with them, on whatever machine they are. */
-static void remove_orphans(const struct file_writer *w)
+static enum status remove_orphans(const struct file_writer *w, struct err *e)
 {
     char *folder = strndup(w->folder ? w->target : ".", w->folder ? w->folder : 1);
     DIR *d = folder ? opendir(folder) : NULL;
+    free(folder);
+    if (!d && errno == ENOMEM)
+        return err_no_memory(e, "the list of a folder", w->folder);
     const time_t now = time(NULL);
     for (const struct dirent *entry; d && (entry = readdir(d));) {
         const size_t len = strlen(entry->d_name), end = strlen(TEMP_END);
@@ -463,7 +466,7 @@ static void remove_orphans(const struct file_writer *w)
     }
     if (d)
         closedir(d);
-    free(folder);
+    return STATUS_OK;
 }
 
 /* The name does not grow from the target's, which may be as long as names can be. */
@@ -477,7 +480,7 @@ static enum status create_temp(struct file_writer *w, const struct stat *old, co
     if (!w->temp || !w->buffer)
         return err_no_memory(e, path, room + WRITE_BUFFER);
     memcpy(w->temp, w->target, w->folder);
-    remove_orphans(w);
+    TRY(remove_orphans(w, e));
     for (int i = 0; i < TEMP_TRIES; i++) { /* each with another name, by the time */
         snprintf(w->temp + w->folder, TEMP_NAME_CAP, TEMP_START "%ld-%" PRIx64 TEMP_END,
                  (long)getpid(), clock_ns());

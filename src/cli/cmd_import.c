@@ -194,7 +194,6 @@ static enum status run_import(const struct invocation *inv, const void *values, 
     struct common_options common = o->common;
     const struct import_options options = {.tokenizer = o->tokenizer,
                                            .n_ctx = o->n_ctx,
-                                           .for_others = true,
                                            .notes = {say_note, &common}};
     const char *in;
     TRY(common_model_path(&o->common, &in, e));

@@ -126,7 +126,7 @@ static void describe_file(struct info_properties *p, const struct info *info)
     p->n_tensors = g->n_tensors;
     p->architecture = info->architecture;
     p->name = info->name;
-    p->tied = !gguf_find_tensor(g, "output.weight");
+    p->tied = layout_output_tied(g);
     snprintf(p->size, sizeof p->size, "%s (%zu bytes)", figure_bytes((double)info->file.len).text,
              info->file.len);
     snprintf(p->format, sizeof p->format, "GGUF version %u, %zu keys, %zu tensors", g->version,

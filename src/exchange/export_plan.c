@@ -165,15 +165,6 @@ static struct config target_of(const struct export_plan *p, bool expand)
     return to;
 }
 
-static bool is_tied(const struct gguf *g)
-{
-    const struct gguf_tensor *a =
-        gguf_find_tensor(g, arch_tensor_name(ROLE_TOKEN_EMBD, 0, false).text);
-    const struct gguf_tensor *b = gguf_find_tensor(g, arch_tensor_name(ROLE_OUTPUT, 0, false).text);
-    return !b || (a->type == b->type && a->n_bytes == b->n_bytes &&
-                  memcmp(a->data, b->data, (size_t)a->n_bytes) == 0);
-}
-
 enum status export_plan_make(const struct gguf *g, bool expand, struct export_plan *out,
                              struct err *e)
 {
@@ -185,6 +176,6 @@ enum status export_plan_make(const struct gguf *g, bool expand, struct export_pl
         return refuse(e, "a bias of the embedding");
     TRY(is_gpt2_like(&out->from) ? plan_gpt2(out, expand, e) : plan_llama(out, expand, e));
     out->to = target_of(out, expand);
-    out->hf.tied = is_tied(g);
+    out->hf.tied = layout_output_tied(g);
     return STATUS_OK;
 }

@@ -227,22 +227,11 @@ static void add_view(struct import *im, const struct tensor_spec *spec, const ch
                            (struct gguf_source){view_piece, v});
 }
 
-/* Whether other programs want a tied output written: llama.cpp's converter of files without names
- * does so, too. */
-static bool writes_output(const struct import *im)
-{
-    return im->source->config.arch->writes_output || im->source == &im->arrays.source;
-}
-
 static enum status add_tensor(struct import *im, const struct tensor_spec *spec, struct view *v,
-                              bool for_others, struct err *e)
+                              struct err *e)
 {
     bool found;
     TRY(im->source->tensor(im->source, spec, v, &found, e));
-    if (!found && spec->role == ROLE_OUTPUT && !spec->is_bias && for_others && writes_output(im)) {
-        *v = im->views[0]; /* the embedding is the first of all */
-        found = true;
-    }
     if (found)
         add_view(im, spec, spec->name.text, v);
     else if (spec->flags & SPEC_REQUIRED)
@@ -250,7 +239,7 @@ static enum status add_tensor(struct import *im, const struct tensor_spec *spec,
     return STATUS_OK;
 }
 
-static enum status add_tensors(struct import *im, bool for_others, struct err *e)
+static enum status add_tensors(struct import *im, struct err *e)
 {
     const struct config *c = &im->source->config;
     const int64_t n = layout_count(c);
@@ -259,7 +248,7 @@ static enum status add_tensors(struct import *im, bool for_others, struct err *e
         return err_no_memory(e, "the list of tensors", (size_t)n * sizeof *im->views);
     for (int64_t i = 0; i < n; i++) {
         const struct tensor_spec spec = layout_at(c, i);
-        TRY(add_tensor(im, &spec, &im->views[i], for_others, e));
+        TRY(add_tensor(im, &spec, &im->views[i], e));
     }
     return STATUS_OK;
 }
@@ -277,12 +266,12 @@ static void name_after_path(struct import *im)
     snprintf(im->name, sizeof im->name, "%.*s", (int)((dot ? dot : end) - begin), begin);
 }
 
-static enum status fill_writer(struct import *im, const struct import_options *o, struct err *e)
+static enum status fill_writer(struct import *im, struct err *e)
 {
     const struct config *c = &im->source->config;
     TRY(gguf_writer_create(&im->writer, e));
     name_after_path(im);
-    TRY(add_tensors(im, o->for_others, e));
+    TRY(add_tensors(im, e));
     gguf_add_text(im->writer, "general.architecture", text_of(c->arch->name));
     gguf_add_text(im->writer, "general.name", text_of(im->name));
     gguf_add_u32(im->writer, "general.file_type", gguf_file_type(im->views[0].type));
@@ -313,7 +302,7 @@ static enum status open_all(struct import *im, const struct import_options *o, s
     TRY(is_folder(im->path) ? open_folder(im, o, e) : open_file(im, &format, e));
     TRY(set_context(im, o->n_ctx, e));
     TRY(read_vocabulary(im, o, format, e));
-    const enum status s = fill_writer(im, o, e);
+    const enum status s = fill_writer(im, e);
     if (s == STATUS_BAD_FILE)
         err_prefix(e, im->path);
     return s;

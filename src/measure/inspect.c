@@ -89,10 +89,13 @@ static void clear_parts(struct inspect_sum parts[INSPECT_PARTS], struct inspect_
 void inspect_parts(const struct gguf *g, struct inspect_sum parts[INSPECT_PARTS],
                    struct inspect_sum *total)
 {
+    const struct tensor_name output = arch_tensor_name(ROLE_OUTPUT, 0, false);
+    const bool tied = layout_output_tied(g);
     clear_parts(parts, total);
     for (size_t i = 0; i < g->n_tensors; i++) {
         const struct gguf_tensor *t = &g->tensors[i];
-        add_tensor(parts, total, t->name, t->n_elements, t->n_bytes);
+        const bool again = tied && text_is(t->name, output.text); /* the embedding once more */
+        add_tensor(parts, total, t->name, again ? 0 : t->n_elements, t->n_bytes);
     }
 }
 

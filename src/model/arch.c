@@ -30,12 +30,10 @@ static const struct arch archs[] = {
         .name = "gpt2",
         .preset = "gpt2",
         .norm_eps_key = "attention.layer_norm_epsilon",
-        .writes_output = true,
     },
     {
         .name = "starcoder",
         .norm_eps_key = "attention.layer_norm_epsilon",
-        .writes_output = true,
     },
     {
         .name = "llama",

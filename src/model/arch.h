@@ -50,7 +50,6 @@ struct arch {
     bool no_biases;        /* files may have biases, but usually have none */
     bool split_qkv;        /* attn_q, attn_k and attn_v instead of attn_qkv */
     bool scales_embedding; /* by sqrt(d_model), if new */
-    bool writes_output;    /* a tied output.weight is written too, which llama.cpp asks for */
     bool is_closed;        /* many models go by this name: a block's unknown tensors are refused */
     bool has_keys;         /* the kinds are those its keys say, in a file */
     bool own_output;       /* models of it usually have an output matrix beside the embedding */

@@ -15,12 +15,13 @@ bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cos
         gguf_find_tensor(g, arch_tensor_name(ROLE_OUTPUT, 0, false).text);
     const struct gguf_tensor *embedding =
         gguf_find_tensor(g, arch_tensor_name(ROLE_TOKEN_EMBD, 0, false).text);
-    const struct gguf_tensor *matrix = output ? output : embedding;
+    const bool tied = layout_output_tied(g);
+    const struct gguf_tensor *matrix = tied ? embedding : output;
     *out = (struct cost_shape){
         .config = c,
         .n_kv_heads = c->n_kv_heads,
         .gguf = g,
-        .tied = !output,
+        .tied = tied,
     };
     return matrix && pack_storage(matrix->type, &out->storage);
 }
@@ -47,13 +48,15 @@ static bool is_new(const struct cost_shape *s, const struct tensor_spec *t)
 
 bool cost_has_tensor(const struct cost_shape *s, const struct tensor_spec *t)
 {
+    if (s->tied && t->role == ROLE_OUTPUT && !t->is_bias)
+        return false;
     if (s->gguf && is_new(s, t))
         return !t->is_bias || file_has(s, ROLE_ATTN_OUTPUT, t->layer, true);
     if (s->gguf)
         return file_has(s, t->role, t->layer, t->is_bias);
     if (t->is_bias ? !s->biases : (t->flags & SPEC_NOT_NEW) != 0)
         return false;
-    return !(t->flags & SPEC_UNUSUAL) && !(s->tied && t->role == ROLE_OUTPUT);
+    return !(t->flags & SPEC_UNUSUAL);
 }
 
 uint64_t cost_parameters(const struct cost_shape *s)

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "gguf/gguf.h"
 #include "model/config.h"
 
 /* How a tensor is read. */
@@ -46,6 +47,10 @@ struct tensor_spec {
 
 /* Whether a checkpoint of this config may have the tensors of a role. */
 bool layout_has(const struct config *c, enum tensor_role role);
+
+/* Whether g's output matrix is its embedding: it has no output.weight, or one with the same bytes,
+ * as older files have for programs that asked for it. */
+bool layout_output_tied(const struct gguf *g);
 
 /* How many tensors a checkpoint of this config has at most, and tensor i of them, 0 <= i < count,
  * in the order of a file: embeddings, blocks (one if all layers share it), last norm, output. A

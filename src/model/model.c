@@ -380,7 +380,7 @@ static void load_all(struct loader *ld, struct model *m)
         load_block(ld, m, l);
     for (int l = config_blocks(c); l < c->n_layers && m->blocks; l++)
         m->blocks[l] = m->blocks[0];
-    m->tied = ld->g && !gguf_find_tensor(ld->g, arch_tensor_name(ROLE_OUTPUT, 0, false).text);
+    m->tied = ld->g && layout_output_tied(ld->g);
     load_outside(ld, m, ROLE_BLOCK_END, m->tied ? ROLE_OUTPUT : TENSOR_ROLES);
     if (m->tied)
         m->w[ROLE_OUTPUT] = m->w[ROLE_TOKEN_EMBD];

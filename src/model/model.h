@@ -43,7 +43,7 @@ struct model {
     struct weight w[TENSOR_ROLES]; /* outside of the blocks, by role; `output` shares the
                                       embedding's panels when tied */
     struct block *blocks;          /* [n_layers], of which all may be the same */
-    bool tied;                     /* no output.weight in the file */
+    bool tied;                     /* layout_output_tied */
     struct arena weights;          /* all of the above; weights.cap is the bytes taken */
 };
 

@@ -75,18 +75,6 @@ static void list_param(struct lister *ls, const struct tensor_spec *spec)
     list->n_params += spec_elements(spec);
 }
 
-/* Whether b is missing, or a once more. */
-static bool same_numbers(const struct gguf_tensor *a, const struct gguf_tensor *b)
-{
-    return !b || (a && a->type == b->type && a->n_bytes == b->n_bytes &&
-                  memcmp(a->data, b->data, a->n_bytes) == 0);
-}
-
-static const struct gguf_tensor *find_weight(const struct gguf *g, enum tensor_role role)
-{
-    return gguf_find_tensor(g, arch_tensor_name(role, 0, false).text);
-}
-
 enum status param_list_create(struct param_list *list, const struct config *c, const struct gguf *g,
                               struct err *e)
 {
@@ -97,8 +85,7 @@ enum status param_list_create(struct param_list *list, const struct config *c, c
     if (!list->items)
         return err_no_memory(e, "the list of parameters", max * sizeof *list->items);
     struct lister ls = {.list = list, .g = g, .err = e};
-    list->writes_output = c->arch->writes_output;
-    list->tied = !g || same_numbers(find_weight(g, ROLE_TOKEN_EMBD), find_weight(g, ROLE_OUTPUT));
+    list->tied = !g || layout_output_tied(g);
     for (int64_t i = 0; i < n && ls.status == STATUS_OK; i++) {
         const struct tensor_spec spec = layout_at(c, i);
         list_param(&ls, &spec);
@@ -121,19 +108,14 @@ void param_list_read(const struct param_list *list, const struct gguf *g, float 
                     gguf_find_tensor(g, list->items[i].spec.name.text));
 }
 
-static void add_param(struct gguf_writer *w, const struct param *p, const char *name,
-                      const float *flat)
-{
-    const struct spec_dims dims = spec_dims(&p->spec);
-    gguf_add_tensor(w, text_of(name), TENSOR_F32, p->spec.n_dims, dims.n, flat + p->offset);
-}
-
 void param_list_write(const struct param_list *list, const float *flat, struct gguf_writer *w)
 {
-    for (int i = 0; i < list->n; i++)
-        add_param(w, &list->items[i], list->items[i].spec.name.text, flat);
-    if (list->tied && list->writes_output) /* the first is the embedding */
-        add_param(w, &list->items[0], arch_tensor_name(ROLE_OUTPUT, 0, false).text, flat);
+    for (int i = 0; i < list->n; i++) {
+        const struct tensor_spec *spec = &list->items[i].spec;
+        const struct spec_dims dims = spec_dims(spec);
+        gguf_add_tensor(w, text_of(spec->name.text), TENSOR_F32, spec->n_dims, dims.n,
+                        flat + list->items[i].offset);
+    }
 }
 
 struct param_view param_view_take(struct arena *arena, const struct param_list *list,

@@ -30,14 +30,12 @@ struct param_list {
     size_t n_floats;    /* of the flat run, gaps included */
     uint64_t n_params;  /* without the gaps */
     bool tied;          /* output.weight is token_embd.weight and not listed */
-    bool writes_output; /* a tied one is written all the same */
 };
 
 /*
  * The tensors of a checkpoint of shape `c`. Biases are optional: they are listed if `g` has them,
  * the usual
- * ones with g NULL. output.weight is listed if g has one with other numbers than
- * token_embd.weight; else the two are tied. STATUS_BAD_FILE names a tensor of g with another shape
+ * ones with g NULL; output.weight is if it is not tied (layout_output_tied). STATUS_BAD_FILE names a tensor of g with another shape
  * or a type that cannot be read as F32, expected and found; STATUS_NO_MEMORY. Freed by
  * param_list_free.
  */
@@ -48,8 +46,7 @@ void param_list_free(struct param_list *list); /* legal on a zeroed struct and t
 /* Reads all tensors of g, which the list was made from, into flat [n_floats], as F32. */
 void param_list_read(const struct param_list *list, const struct gguf *g, float *flat);
 
-/* Adds all tensors to a GGUF file as F32; flat is borrowed until it is written. A tied one
- * is written twice where llama.cpp asks for output.weight. */
+/* Adds all tensors to a GGUF file as F32; flat is borrowed until it is written. */
 void param_list_write(const struct param_list *list, const float *flat, struct gguf_writer *w);
 
 /* A role's part of a flat run; the bias is NULL where there is none. */
