@@ -473,8 +473,8 @@ expect_error 2 "--prompt and --decode are both given" tokenize "$model" --decode
 # --- info ---------------------------------------------------------------------------------------
 
 expect_exit 0 info "$model" --check
-for word in "architecture  gpt2" "variant       MHA" "total         891,648" \
-    "GQA-4                4     825,600            2,048            1,024" "53 tensors read, 0 with"; do
+for word in "architecture  gpt2" "variant       MHA" "total         858,880" \
+    "GQA-4                4     792,832            2,048            1,024" "53 tensors read, 0 with"; do
     note "info says $word" has "$out" "$word"
 done
 note "info: nothing on stderr" is_empty "$err"
@@ -484,7 +484,7 @@ expect_exit 0 info "$model" --format jsonl --tensors --check
 note "one object on one line" has_lines "$out" 1
 note "with tensors" has "$out" '"tensors": [{"name": '
 expect_exit 0 info "$model" --format csv
-note "csv of the parts" has "$out" "total,891648,3566592"
+note "csv of the parts" has "$out" "total,858880,3566592"
 expect_exit 0 info "$model" --format csv --tensors
 note "csv of the tensors" has_lines "$out" 54
 expect_exit 0 info "$model" --format md
@@ -1237,6 +1237,7 @@ note "train hung up: is saved" [ -s "$dir/hung.gguf.state" ]
 text=$dir/text
 head -c 20000 tests/cli.sh >"$text"
 head -c 200 tests/cli.sh >"$dir/short-text"
+head -c 50 tests/cli.sh >"$dir/fifty"
 head -c 600 tests/cli.sh >"$dir/eval-text" # two windows and a half
 gqa=$dir/gqa.gguf
 run convert "$model" -o "$gqa" --kv-heads 2 --calib "$text" --calib-tokens 512 \
@@ -1254,6 +1255,24 @@ note "convert: JSON" has "$out" '"method": "fit"'
 cp "$gqa" "$dir/again.gguf"
 run convert "$model" -o "$gqa" --force --kv-heads 2 --calib "$text" --calib-tokens 512 -q -t 3
 note "convert: the same bytes with 3 threads" cmp -s "$gqa" "$dir/again.gguf"
+
+# Few tokens: a part of them is kept aside all the same, no refit is kept that is worse there (one
+# window of 256 took 2.04 nats a token to 4.40), and how far the result is from the checkpoint is
+# told. Too few are refused with their number.
+expect_exit 0 convert models/shakespeare-llama.gguf -o "$dir/few.gguf" --kv-heads 1 \
+    --calib "$text" --calib-tokens 256 --refit none --format csv
+divergence_of() { sed -n 's/^divergence,0,//p' "$out"; }
+without=$(divergence_of)
+expect_exit 0 convert models/shakespeare-llama.gguf -o "$dir/few.gguf" --kv-heads 1 --force \
+    --calib "$text" --calib-tokens 256 --refit wo --format csv
+refitted=$(divergence_of)
+note "convert: a refit on few tokens does no harm" \
+    awk "BEGIN { exit !($refitted > 0 && $refitted <= 1.05 * $without) }"
+expect_error 2 "expected at least 128 tokens" convert "$model" -o "$dir/none.gguf" --kv-heads 2 \
+    --calib "$dir/fifty"
+expect_exit 0 convert "$golden/llama.gguf" -o "$dir/few.gguf" --kv-heads 1 --force \
+    --calib "$text" --calib-tokens 128 --method procrustes
+note "convert: warns where the plain mean is nearer" has "$err" "the plain mean (--method mean"
 
 # In memory: the text and the log-probabilities of the converted file.
 run generate "$gqa" -p "ROMEO:" -n 40 --greedy -q
@@ -1449,9 +1468,11 @@ note "import: a header and a row" has_lines "$out" 2
 note "import: what it was" has "$out" "GPT2LMHeadModel,gpt2,MHA,2,48,4,4,64,400,"
 # Tied stays tied: the file has no output matrix of its own, and converts as the folder does.
 expect_exit 0 info "$g" --tensors
-note "import of a tied folder: no output matrix" lacks "$out" "output.weight"
+note "import of a tied folder: no output matrix" lacks "$out" " output.weight"
+cp "$g" "$dir/gpt2"
+absolute=$(realpath "$decode")
+(cd "$dir" && "$absolute" convert gpt2 -o of-file.gguf --kv-heads 1 -q >/dev/null)
 expect_exit 0 convert $hf/gpt2 -o "$dir/of-folder.gguf" --kv-heads 1 -q
-expect_exit 0 convert "$g" -o "$dir/of-file.gguf" --kv-heads 1 -q
 note "import: folder and file convert alike" cmp -s "$dir/of-folder.gguf" "$dir/of-file.gguf"
 expect_exit 0 train "$0" -o "$dir/tied.gguf" --arch gpt2 --layers 1 --heads 2 --embd 16 --ff 16 \
     --ctx 16 --steps 2 --batch 1 -t 1

@@ -9,8 +9,8 @@
 #include "convert/convert.h"
 #include "model/model.h"
 
-#define N_TOKENS 40  /* that logits are compared on */
-#define N_CALIB  640 /* of calibration */
+#define N_TOKENS 40   /* that logits are compared on */
+#define N_CALIB  1280 /* of calibration */
 
 struct opened {
     unsigned char *bytes;
@@ -36,11 +36,12 @@ struct convert_spec spec_of(const struct opened *o, int g, enum convert_method m
 extern int32_t calib[N_CALIB];
 struct convert_spec with_text(struct convert_spec spec, int n);
 
-/* As many of them as are too few windows for any to be kept aside. */
-static inline int few_windows(const struct opened *o)
+/* On few tokens, all of which count: no window is kept aside. */
+static inline struct convert_spec with_rows(struct convert_spec spec, int n)
 {
-    const int n = 7 * o->model->config.n_ctx;
-    return n < N_CALIB ? n : N_CALIB;
+    spec = with_text(spec, n);
+    spec.measures_only = true;
+    return spec;
 }
 
 /* The losses of up to 8 layers go to `lost`, which may be NULL. */

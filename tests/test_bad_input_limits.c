@@ -74,19 +74,19 @@ START_TEST(class_14_options_without_effect)
 {
     static const char *const commands[] = {"generate %G -p a", "score %G -p a",
                                            "eval %G --text %T"};
-    static const char *const options[] = {"--method fit",    "--calib-tokens 99", "--no-refit",
-                                          "--group cluster", "--refit wo",        "--calib %T"};
+    static const char *const options[] = {"--method fit",    "--calib-tokens 999", "--no-refit",
+                                          "--group cluster", "--refit wo",         "--calib %T"};
     char line[300];
     for (size_t c = 0; c < 3; c++)
         for (size_t i = 0; i < 6; i++) {
             snprintf(line, sizeof line, "%s %s", commands[c], options[i]);
             expect_line_refused(line, 2, "which is not given");
         }
-    expect_line_refused("convert %G -o %O --kv-heads 1 --calib-tokens 99", 2,
+    expect_line_refused("convert %G -o %O --kv-heads 1 --calib-tokens 999", 2,
                         "--calib-tokens is for --calib, which is not given");
     expect_line_refused("convert %G -o %O --kv-heads 1 --no-refit", 2,
                         "--no-refit is for --calib, which is not given");
-    expect_line_refused("generate %G -p a --kv-heads 1 --calib-tokens 99", 2,
+    expect_line_refused("generate %G -p a --kv-heads 1 --calib-tokens 999", 2,
                         "--calib-tokens is for --calib, which is not given");
     expect_line_refused("bench --shape 1x8x1,vocab=9,ctx=4 --method fit", 2,
                         "--method is for a checkpoint");

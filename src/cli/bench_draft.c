@@ -20,10 +20,11 @@ const struct option bench_draft_options[] = {
     OPT_STRINGS("draft", drafts, "DRAFT",
                 "instead: tokens a second without and with this draft (see decode help generate), "
                 "in turns, on prompts out of --text; may be given more than once",
-                .needs = "text"),
+                .needs = "text", .reads = "the draft"),
     OPT_STRING("draft-n", tokens, "K|auto", "tokens to guess at once", .otherwise = "auto",
                .needs = "draft"),
-    OPT_STRING("text", text, "FILE", "where the prompts for --draft are cut out", .needs = "draft"),
+    OPT_STRING("text", text, "FILE", "where the prompts for --draft are cut out", .needs = "draft",
+               .reads = "the text"),
     OPT_DOUBLE("temp", temperature, "X", 0, HUGE_VAL,
                "temperature of the texts for --draft; 0 is greedy; top-k 40, top-p 0.95",
                .fallback = "0.8", .needs = "draft"),

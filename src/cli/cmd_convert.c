@@ -50,7 +50,8 @@ static const struct option own_options[] = {
              "take a MODEL that is quantized; its new tensors are rounded once more"),
     OPT_U64("seed", seed, "S", "of the method random", .otherwise = "a random one, printed"),
     OPT_STRING("eval", eval, "TEXT",
-               "a file of text on which bits per byte are measured before and after"),
+               "a file of text on which bits per byte are measured before and after",
+               .reads = "the text of --eval"),
     OPT_BINARY,
     OPT_THREADS(THREADS_HELP),
     OPT_FORMAT,
@@ -73,15 +74,6 @@ struct conversion {
 };
 
 /* --- before ---------------------------------------------------------------------------------- */
-
-static enum status check_converted_path(const struct convert_options *o, const char *model,
-                                        struct err *e)
-{
-    TRY(path_new(o->out, model, o->force, e));
-    TRY(path_spares("-o", o->out, o->variant.calib, "the text of --calib", e));
-    TRY(path_spares("-o", o->out, o->eval, "the text of --eval", e));
-    return path_writable(o->out, e);
-}
 
 static enum status check_types(const struct gguf *g, const char *path, struct err *e)
 {
@@ -122,7 +114,8 @@ static enum status prepare_conversion(struct conversion *c, struct err *e)
         return err_set(e, STATUS_USAGE,
                        "no number of K/V heads is named; expected --kv-heads G, or --latent R or "
                        "--cache-bytes B");
-    TRY(check_converted_path(o, c->path, e));
+    TRY(path_new(o->out, o->force, e));
+    TRY(path_writable(o->out, e));
     if (o->eval) {
         TRY(input_await(o->eval, EVAL_MAX, &c->eval_text, &c->eval_len, e));
         TRY(input_check_text(&o->common, o->eval, (struct text){c->eval_text, c->eval_len}, e));
@@ -222,6 +215,8 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
     fill_figures(&config, config.n_kv_heads, converted->n_params_before, &r->before);
     fill_figures(&converted->config, converted->config.n_kv_heads, converted->n_params_after,
                  &r->after);
+    r->before.divergence = c->spec.n_tokens ? 0 : (double)NAN;
+    r->after.divergence = converted->divergence;
     struct stat st;
     r->before.file_bytes = c->checkpoint.file.len;
     if (stat(o->out, &st) == 0)
@@ -230,6 +225,11 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
     if (measured != STATUS_OK && measured != STATUS_INTERRUPTED)
         return measured;
     TRY(convert_report_print(r, (enum table_format)o->format, out, e));
+    if (converted->divergence > converted->plain_divergence)
+        say(&o->common,
+            "warning: the plain mean (--method mean --refit none) diverges less on text that was "
+            "kept aside: %.4f nats a token, not %.4f",
+            converted->plain_divergence, converted->divergence);
     const double rise = r->after.bits_per_byte - r->before.bits_per_byte;
     if (rise > NOTICEABLE_BITS)
         say(&o->common,
@@ -328,7 +328,9 @@ const struct command command_convert = {
         "too,\n"
         "and takes several times as long. Each piece is kept only if it lowers the error on "
         "windows\n"
-        "of the text that it was not fitted to. The other methods are for comparison.\n"
+        "of the text that nothing was fitted to, of which there is one in eight. The other methods "
+        "are\n"
+        "for comparison.\n"
         "--latent makes a cache of one vector a position instead, which every head takes as key "
         "and\n"
         "as value (architecture decode; not with rotary positions): at equal bytes it loses less\n"
@@ -336,7 +338,10 @@ const struct command command_convert = {
         "layer by layer, by the divergence from MODEL's predictions.\n"
         "Printed are, for each layer, the shares of score and output energy that are lost, then "
         "cache,\n"
-        "parameters and, with --eval, bits per byte before and after. Weights keep their types;\n"
+        "parameters, with --calib the divergence from MODEL's predictions on the windows kept "
+        "aside,\n"
+        "in nats a token, and with --eval bits per byte before and after. Weights keep their "
+        "types;\n"
         "metadata say how the file was made. Layers that have no more K/V heads than G keep "
         "theirs.\n"
         "--drop-heads writes the checkpoint as it is but for the output matrix, where the columns\n"

@@ -25,7 +25,8 @@ struct eval_options {
 #define VALUES struct eval_options
 
 static const struct option text_options[] = {
-    OPT_STRING("text", text, "FILE", "the text to predict; - is standard input"),
+    OPT_STRING("text", text, "FILE", "the text to predict; - is standard input",
+               .reads = "the text"),
     OPT_BINARY,
     OPT_RANGE,
     OPT_INT("ctx", ctx, "C", 1, INT_MAX, "input tokens of a window",
@@ -250,7 +251,8 @@ const struct command command_eval = {
                         {"Engine", engine_options, offsetof(VALUES, engine)},
                         {"Variant", variant_options, offsetof(VALUES, engine.variant)},
                         COMMON_GROUP},
-             .positionals = {MODEL_POSITIONAL, OPT_STRING("TEXT", text_positional, NULL, NULL)}},
+             .positionals = {MODEL_POSITIONAL,
+                             OPT_STRING("TEXT", text_positional, NULL, NULL, .reads = "the text")}},
     .values_size = sizeof(VALUES),
     .run = run_eval,
 };

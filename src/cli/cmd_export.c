@@ -25,7 +25,7 @@ static const char *const type_names[] = {"as-is", "f32", "f16", "bf16", NULL};
 static const uint32_t types[] = {0, TENSOR_F32, TENSOR_F16, TENSOR_BF16};
 
 static const struct option own_options[] = {
-    OPT_STRING("output", out, "DIR", "the new folder; required", .letter = 'o'),
+    OPT_STRING("output", out, "DIR", "the new folder; required", .letter = 'o', .writes = true),
     OPT_FLAG("force", force, "write into DIR if it exists; files of other names stay"),
     OPT_FLAG("expand", expand, "repeat K/V heads until there are as many as heads (MHA)"),
     OPT_CHOICE("type", type, "TYPE", type_names,
@@ -92,7 +92,7 @@ static enum status run_export(const struct invocation *inv, const void *values, 
     struct checkpoint c;
     const char *model;
     TRY(common_model_path(&o->common, &model, e));
-    TRY(path_new(o->out, model, o->force, e));
+    TRY(path_new(o->out, o->force, e));
     TRY(common_open(model, 0, &c, e));
     const enum status s = o->type ? export_as(o, c.gguf, types[o->type], inv->out, e)
                                   : export_and_tell(o, c.gguf, inv->out, e);

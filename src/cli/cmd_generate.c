@@ -102,8 +102,8 @@ static const struct option text_options[] = {
 
 static const struct option many_options[] = {
     OPT_STRING("prompts", prompts, "FILE",
-               "many prompts, one a line, to JSON lines; - is standard input",
-               .excludes = ONE_TEXT),
+               "many prompts, one a line, to JSON lines; - is standard input", .excludes = ONE_TEXT,
+               .reads = "the prompts"),
     OPT_CHOICE("prompts-format", prompts_format, "FORM", prompts_formats,
                "of the lines: text, or objects with prompt and id, n, seed, stop; auto: by the "
                "file's name",
@@ -372,17 +372,11 @@ static enum status generate_texts(const struct generate_options *o, struct runti
                                   struct generate_draft *draft, struct generation *g, struct err *e)
 {
     struct session_wanted wanted = {.n_shared = g->shares ? g->n_tokens : 0, .n_ctx = ctx};
-    const char *model;
     TRY(start_schedule(o, r, &wanted, o->samples, draft, &g->schedule, e));
     TRY(generate_create(g, e));
-    TRY(common_model_path(&o->common, &model, e));
-    const struct named_path inputs[] = {
-        {"the checkpoint", model},
-        {"the text", o->input.file},
-        {"the text of --calib", o->engine.variant.calib},
-        {"the draft", draft->source == DRAFT_FILE ? draft->path : NULL}};
-    struct generate_state state = {.runtime = r, .generation = g, .inputs = inputs, .n_inputs = 4};
-    TRY(generate_state_check(&state, "--save-state", o->state.save, e));
+    struct generate_state state = {
+        .runtime = r, .generation = g, .spec = &command_generate.spec, .values = o};
+    TRY(path_writable(o->state.save, e));
     if (o->state.load)
         TRY(load_state(o, r, &state, e));
     const enum status s = run_to_end(o, &state, e);

@@ -37,7 +37,7 @@ static const struct option own_options[] = {
     OPT_STRING("tokenizer", tokenizer, "FILE|none",
                "the vocabulary: tokenizer.json, tokenizer.model, a tokenizer.bin of llama2.c or "
                "llm.c, or a vocab.json of single characters; none: tokens without text",
-               .otherwise = "the one beside IN"),
+               .otherwise = "the one beside IN", .reads = "the vocabulary"),
     OPT_THREADS(THREADS_HELP),
     OPT_FORMAT,
     OPT_END,
@@ -165,43 +165,19 @@ static enum status refuse_gguf(const char *path, struct err *e)
                    path);
 }
 
-/* --force is no leave to replace the weights, or the vocabulary, that are read: only a GGUF file
- * may be replaced in the folder itself. */
-static enum status spare_folder(const char *in, const char *out, struct err *e)
-{
-    char *target = NULL;
-    bool is_gguf = true;
-    TRY(file_follow_links(out, &target, e));
-    const char *slash = strrchr(target, '/');
-    char *folder = slash ? strndup(target, (size_t)(slash - target) + 1) : strdup(".");
-    enum status s = folder ? STATUS_OK : err_no_memory(e, "a path", strlen(target));
-    /* What is not there, or no file, is not for import either. */
-    if (s == STATUS_OK && path_same(folder, in) &&
-        is_gguf_file(target, &is_gguf, NULL) == STATUS_OK && !is_gguf)
-        s = err_set(e, STATUS_USAGE,
-                    "-o: '%.200s' is one of the checkpoint's own files, which would be overwritten",
-                    out);
-    free(folder);
-    free(target);
-    return s;
-}
-
 static enum status run_import(const struct invocation *inv, const void *values, struct err *e)
 {
     const struct import_command *o = values;
     struct import *im;
     uint32_t type = NO_TYPE;
     struct common_options common = o->common;
-    const struct import_options options = {.tokenizer = o->tokenizer,
-                                           .n_ctx = o->n_ctx,
-                                           .notes = {say_note, &common}};
+    const struct import_options options = {
+        .tokenizer = o->tokenizer, .n_ctx = o->n_ctx, .notes = {say_note, &common}};
     const char *in;
     TRY(common_model_path(&o->common, &in, e));
     if (o->type)
         TRY(runtime_weight_type(o->type, &type, e));
-    TRY(path_new(o->out, in, o->force, e));
-    TRY(path_spares("-o", o->out, o->tokenizer, "the vocabulary", e));
-    TRY(spare_folder(in, o->out, e));
+    TRY(path_new(o->out, o->force, e));
     signals_mapping(in);
     TRY(refuse_gguf(in, e));
     TRY(import_open(in, &options, &im, e));
@@ -231,7 +207,8 @@ const struct command command_import = {
         "a\n"
         "MODEL, too, and import it in memory.\n",
     .spec = {.groups = {{"Conversion", own_options, 0}, COMMON_GROUP},
-             .positionals = {OPT_STRING("IN", common.positional, NULL, NULL)}},
+             .positionals = {OPT_STRING("IN", common.positional, NULL, NULL,
+                                        .reads = "the checkpoint")}},
     .values_size = sizeof(VALUES),
     .run = run_import,
 };

@@ -162,7 +162,7 @@ static enum status run_quantize(const struct invocation *inv, const void *values
     const char *model;
     TRY(common_model_path(&o->common, &model, e));
     TRY(runtime_weight_type(o->type, &params.type, e));
-    TRY(path_new(o->out, model, o->force, e));
+    TRY(path_new(o->out, o->force, e));
     TRY(runtime_workers(&o->common, o->threads, NULL, &params.pool, e));
     signals_defer();
     struct file_map file;

@@ -42,9 +42,9 @@ static const struct option result_options[] = {
     OPT_INT("top", top, "K", 0, INT_MAX, "also the K likeliest tokens for each position",
             .fallback = "0"),
     OPT_STRING("logits", logits, "OUT.npy",
-               "write the logits after each token, float32 [tokens, n_vocab]"),
-    OPT_STRING("svg", svg, "FILE.svg",
-               "draw the text, each token on the colour of its probability"),
+               "write the logits after each token, float32 [tokens, n_vocab]", .writes = true),
+    OPT_STRING("svg", svg, "FILE.svg", "draw the text, each token on the colour of its probability",
+               .writes = true),
     OPT_FORMAT,
     OPT_END,
 };
@@ -319,13 +319,8 @@ static enum status score_text(const void *values, struct runtime *r, struct text
 static enum status check_score_options(const struct score_options *o, struct err *e)
 {
     TRY(input_or_ids(&o->input, o->tokens, "score", e));
-    const char *model;
-    TRY(common_model_path(&o->common, &model, e));
-    const struct named_path outputs[] = {{"--logits", o->logits}, {"--svg", o->svg}};
-    const struct named_path inputs[] = {{"the checkpoint", model},
-                                        {"the text", o->input.file},
-                                        {"the text of --calib", o->engine.variant.calib}};
-    return paths_check(outputs, 2, inputs, 3, e);
+    TRY(path_writable(o->logits, e));
+    return path_writable(o->svg, e);
 }
 
 static enum status run_score(const struct invocation *inv, const void *values, struct err *e)

@@ -54,7 +54,7 @@ static const char *const keeps[] = {"best", "last", NULL};
 static const struct option output_options[] = {
     OPT_STRING("output", spec.out, "OUT",
                "the checkpoint to write; OUT.state beside it has what --resume needs",
-               .letter = 'o'),
+               .letter = 'o', .writes = true),
     OPT_CHOICE("keep", keep, "WHICH", keeps,
                "which checkpoint is OUT: the best on the held-out text, or the last",
                .fallback = "best"),
@@ -65,15 +65,18 @@ static const struct option output_options[] = {
     OPT_FLAG("force", force, "replace OUT and OUT.state if they exist"),
     OPT_STRING(
         "log", log, "FILE.csv",
-        "write loss (the text's cross-entropy), learning rate and gradient norm of every step"),
+        "write loss (the text's cross-entropy), learning rate and gradient norm of every step",
+        .writes = true),
     OPT_END,
 };
 
 static const struct option further_options[] = {
     OPT_STRING("from", spec.from_path, "MODEL",
-               "train this checkpoint further, with its shape and tokenizer"),
+               "train this checkpoint further, with its shape and tokenizer",
+               .reads = "the checkpoint"),
     OPT_STRING("teacher", spec.teacher_path, "MODEL",
-               "learn this checkpoint's predictions too (distillation); same vocabulary"),
+               "learn this checkpoint's predictions too (distillation); same vocabulary",
+               .reads = "the checkpoint"),
     OPT_DOUBLE("teacher-weight", spec.teacher_share, "X", 0, 1, "share of the teacher in the loss",
                .otherwise = "0.5", .above_min = true),
     OPT_END,
@@ -224,17 +227,6 @@ static enum status specify_training(const struct train_options *o, struct train_
     return STATUS_OK;
 }
 
-/* What is written is nothing that is read. */
-static enum status check_train_output(const struct train_options *o, const char *option,
-                                      const char *path, struct err *e)
-{
-    TRY(path_spares(option, path, o->spec.from_path, "the checkpoint", e));
-    TRY(path_spares(option, path, o->spec.teacher_path, "the checkpoint", e));
-    for (int i = 0; i < o->texts.n; i++)
-        TRY(path_spares(option, path, o->texts.items[i], "the text", e));
-    return STATUS_OK;
-}
-
 /* What an earlier run has made is not lost by typing it again. */
 static enum status check_replaced(const struct train_options *o, const char *path, struct err *e)
 {
@@ -250,13 +242,10 @@ static enum status check_replaced(const struct train_options *o, const char *pat
 static enum status check_train_outputs(const struct train_options *o, const char *state,
                                        struct err *e)
 {
-    TRY(check_train_output(o, "--output", o->spec.out, e));
-    TRY(check_train_output(o, "--output", state, e));
-    if (o->log && (path_same(o->log, o->spec.out) || path_same(o->log, state)))
-        return err_set(e, STATUS_USAGE,
-                       "--log: '%.200s' is OUT or OUT.state; expected a file of its own", o->log);
-    if (o->log)
-        TRY(check_train_output(o, "--log", o->log, e));
+    TRY(path_spares(&command_train.spec, o, "--output", state, e));
+    if (o->log && path_same(o->log, state))
+        return err_set(e, STATUS_USAGE, "--log: '%.200s' is OUT.state; expected a file of its own",
+                       o->log);
     TRY(check_replaced(o, o->spec.out, e));
     TRY(check_replaced(o, state, e));
     TRY(path_writable(o->spec.out, e));
@@ -416,7 +405,7 @@ const struct command command_train = {
                         {"Held-out text", train_held_out_options, offsetof(VALUES, spec)},
                         {"Evaluation", eval_options, 0},
                         {"General", general_options, 0}},
-             .positionals = {OPT_STRINGS("TEXT...", texts, NULL, NULL)}},
+             .positionals = {OPT_STRINGS("TEXT...", texts, NULL, NULL, .reads = "the text")}},
     .values_size = sizeof(VALUES),
     .run = run_train,
 };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/nearest.h"
+#include "cli/paths.h"
 #include "show/paragraph.h"
 
 #define COMMAND_ROW(name) &command_##name,
@@ -74,7 +75,7 @@ enum status command_run(const struct command *c, int argc, char **argv,
         inv->out->columns = 0;
     if (s == STATUS_OK && help)
         command_print_help(c, inv->out);
-    else if (s == STATUS_OK)
+    else if (s == STATUS_OK && (s = paths_check(&c->spec, values, e)) == STATUS_OK)
         s = c->run(inv, values, e);
     options_free(&c->spec, values);
     free(values);

@@ -16,7 +16,7 @@
 #define VALUES struct common_options
 const struct option common_options[] = {
     OPT_STRING("model", model, "FILE", "the checkpoint, instead of the first argument",
-               .letter = 'm'),
+               .letter = 'm', .reads = "the checkpoint"),
     OPT_FLAG("quiet", quiet, "nothing on standard error but errors", .letter = 'q'),
     OPT_FLAG("verbose", verbose, "also memory plan, threads, instruction set", .letter = 'v'),
     OPT_END,

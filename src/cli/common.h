@@ -22,7 +22,8 @@ extern const struct option common_options[];
 
 /* What the list of positionals holds, and the group of the options above, of a command whose VALUES
  * have them as `common`. */
-#define MODEL_POSITIONAL OPT_STRING("MODEL", common.positional, NULL, NULL)
+#define MODEL_POSITIONAL                                                                           \
+    OPT_STRING("MODEL", common.positional, NULL, NULL, .reads = "the checkpoint")
 #define COMMON_GROUP                                                                               \
     {                                                                                              \
         "General", common_options, offsetof(VALUES, common)                                        \
@@ -36,7 +37,8 @@ extern const struct option common_options[];
 #define THREADS_HELP "threads; auto: as many processors as this process may use"
 #define OPT_FORMAT                                                                                 \
     OPT_CHOICE("format", format, "FORM", table_formats, "form of the output", .fallback = "table")
-#define OPT_OUT   OPT_STRING("output", out, "OUT", "the new checkpoint; required", .letter = 'o')
+#define OPT_OUT                                                                                    \
+    OPT_STRING("output", out, "OUT", "the new checkpoint; required", .letter = 'o', .writes = true)
 #define OPT_FORCE OPT_FLAG("force", force, "replace OUT if it exists")
 
 /* The checkpoint's path: the positional or -m. STATUS_USAGE if there is none, or both. */

@@ -21,6 +21,7 @@ static const struct report_field figure_fields[] = {
      MEMBER(convert_figures, kv_bytes_per_token_f16), .figure = figure_bytes},
     {"parameters", "parameters", MEMBER(convert_figures, parameters)},
     {"file_bytes", "file", MEMBER(convert_figures, file_bytes), .figure = figure_bytes},
+    {"divergence", "divergence", MEMBER(convert_figures, divergence), "%.4f"},
     {"bits_per_byte", "bits per byte", MEMBER(convert_figures, bits_per_byte), "%.4f"},
 };
 static const struct report_field seconds_field = {
@@ -57,7 +58,12 @@ static enum status print_layers(const struct convert_report *r, enum table_forma
     return report_end(&t, e);
 }
 
-/* The change only of bits per byte, and only for people. */
+static double double_of(const struct convert_figures *x, const struct report_field *f)
+{
+    return *(const double *)((const char *)x + f->offset);
+}
+
+/* The change only of fractions, and only for people. */
 static void print_figure(struct report *t, const struct convert_report *r,
                          const struct report_field *f)
 {
@@ -66,7 +72,7 @@ static void print_figure(struct report *t, const struct convert_report *r,
     report_cell(t, f, &r->before);
     report_cell(t, f, &r->after);
     if (people && f->format)
-        report_double(t, r->after.bits_per_byte - r->before.bits_per_byte, "%+.4f");
+        report_double(t, double_of(&r->after, f) - double_of(&r->before, f), "%+.4f");
     else if (people)
         report_null(t);
 }
@@ -82,7 +88,7 @@ static enum status print_figures(const struct convert_report *r, enum table_form
     struct report t;
     report_begin(&t, format, columns, REPORT_LENGTH(columns), out);
     for (int i = 0; i < REPORT_LENGTH(figure_fields); i++)
-        if (!people || !figure_fields[i].format || !isnan(r->after.bits_per_byte))
+        if (!people || !figure_fields[i].format || !isnan(double_of(&r->after, &figure_fields[i])))
             print_figure(&t, r, &figure_fields[i]);
     print_figure(&t, r, &seconds_field);
     return report_end(&t, e);

@@ -25,7 +25,8 @@ const struct option draft_options[] = {
     OPT_STRING("draft", draft, "DRAFT",
                "guess tokens, to verify several in a step; the text stays the same. A checkpoint "
                "of the same vocabulary; self:TYPE, the model's own weights in that type; "
-               "self:layers=N, its first N layers; or lookup, what followed the same words before"),
+               "self:layers=N, its first N layers; or lookup, what followed the same words before",
+               .reads = "the draft"),
     OPT_STRING("draft-n", tokens, "K|auto",
                "tokens to guess at once; auto: as many as are faster, none if none are",
                .otherwise = "auto", .needs = "draft"),

@@ -16,7 +16,8 @@ const struct option state_options[] = {
     OPT_STRING("load-state", load, "FILE",
                "go on with the text that was saved there by the same checkpoint, cache included; a "
                "prompt is added to it; without --seed its random numbers go on, too"),
-    OPT_STRING("save-state", save, "FILE", "save the text and its cache at the end"),
+    OPT_STRING("save-state", save, "FILE", "save the text and its cache at the end",
+               .writes = true),
     OPT_END,
 };
 
@@ -43,18 +44,12 @@ enum status generate_state_load(struct generate_state *s, const char *path, stru
     return STATUS_OK;
 }
 
-enum status generate_state_check(const struct generate_state *s, const char *option,
-                                 const char *path, struct err *e)
-{
-    return paths_check(&(struct named_path){option, path}, 1, s->inputs, s->n_inputs, e);
-}
-
 enum status generate_state_save(struct generate_state *s, const char *option, const char *path,
                                 struct err *e)
 {
     if (generate_state_len(s) == 0)
         return err_set(e, STATUS_USAGE, "there is no text yet to save in %.200s", path);
-    TRY(generate_state_check(s, option, path, e));
+    TRY(path_spares(s->spec, s->values, option, path, e));
     const struct saved_marks marks = {hash_of(s), s->generation->seed};
     return saved_write(path, &s->generation->schedule, 0, &marks, e);
 }

@@ -20,8 +20,8 @@ extern const struct option state_options[];
 struct generate_state {
     const struct runtime *runtime; /* borrowed, as is the next */
     struct generation *generation;
-    const struct named_path *inputs; /* [n_inputs] what is read, and no text is saved over */
-    int n_inputs;
+    const struct option_spec *spec; /* of the command, and its values: no text is saved over what */
+    const void *values;             /* they say is read */
 
     /* Private. */
     uint64_t model; /* the hash of what runs, once it is known */
@@ -32,12 +32,8 @@ struct generate_state {
  * is then as it was. */
 enum status generate_state_load(struct generate_state *s, const char *path, struct err *e);
 
-/* Whether a text can be saved there (NULL: none is to be), as `option` asks: the failures of
- * paths_check. */
-enum status generate_state_check(const struct generate_state *s, const char *option,
-                                 const char *path, struct err *e);
-
-/* The same; STATUS_USAGE if there is no text yet, too; the failures of saved_write. */
+/* STATUS_USAGE, in the name of `option`, if there is no text yet or it would be saved over what is
+ * read; the failures of saved_write. */
 enum status generate_state_save(struct generate_state *s, const char *option, const char *path,
                                 struct err *e);
 

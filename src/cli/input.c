@@ -30,7 +30,7 @@ const struct option input_options[] = {
     OPT_STRING("prompt", prompt, "TEXT", "the text", .letter = 'p',
                .excludes = "file|tokens|decode|prompts"),
     OPT_STRING("file", file, "FILE", "read the text from a file; - is standard input",
-               .letter = 'f', .excludes = "tokens|decode|prompts"),
+               .letter = 'f', .excludes = "tokens|decode|prompts", .reads = "the text"),
     OPT_END,
 };
 

@@ -53,6 +53,8 @@ struct option {
     const char *needs;          /* long name of the option without which this one says nothing, or
                                    several, "a|b", of which one is enough */
     const char *excludes;       /* likewise those beside which it says nothing */
+    const char *reads; /* of the path of what is read, what that is: "the text"; else NULL */
+    bool writes;       /* the path of what is written */
 };
 
 /*

@@ -1,10 +1,14 @@
 #include "cli/paths.h"
 
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/text.h"
 
 static bool same_file(const struct stat *a, const struct stat *b)
 {
@@ -49,21 +53,134 @@ bool path_same(const char *a, const char *b)
     return same;
 }
 
-enum status path_spares(const char *option, const char *path, const char *input, const char *what,
-                        struct err *e)
+/* --- inputs and outputs ---------------------------------------------------------------------- */
+
+/* Whether a folder has this file, or one linked to it, as a part of a checkpoint. */
+static bool folder_has(const char *folder, const struct stat *file)
 {
-    if (input && path_same(path, input))
+    static const char *const ends[] = {".json", ".safetensors", ".txt", ".model", ".bin"};
+    struct stat st;
+    bool has = false;
+    DIR *d = opendir(folder);
+    for (const struct dirent *entry; d && !has && (entry = readdir(d));)
+        for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+            if (text_ends_with(text_of(entry->d_name), ends[i]))
+                has |= fstatat(dirfd(d), entry->d_name, &st, 0) == 0 && same_file(&st, file);
+    if (d)
+        closedir(d);
+    return has;
+}
+
+/* Whether a checkpoint of llama2.c or llm.c has this file as the vocabulary beside it. */
+static bool is_beside(const char *checkpoint, const struct stat *file)
+{
+    static const char *const names[] = {"tokenizer.bin", "gpt2_tokenizer.bin"};
+    struct stat st;
+    if (!text_ends_with(text_of(checkpoint), ".bin"))
+        return false;
+    const int folder = (int)(path_name(checkpoint) - checkpoint);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[PATH_MAX];
+        const int n = snprintf(path, sizeof path, "%.*s%s", folder, checkpoint, names[i]);
+        if (n < (int)sizeof path && stat(path, &st) == 0 && same_file(&st, file))
+            return true;
+    }
+    return false;
+}
+
+/* Whether one of two paths is a folder or a checkpoint of which the other is a part. */
+static bool is_part(const char *output, const char *input)
+{
+    struct stat out, in;
+    if (stat(output, &out) != 0 || stat(input, &in) != 0)
+        return false;
+    if (S_ISDIR(in.st_mode))
+        return folder_has(input, &out);
+    return S_ISDIR(out.st_mode) ? folder_has(output, &in) : is_beside(input, &out);
+}
+
+static enum status spare(const char *option, const char *path, const char *input, const char *what,
+                         struct err *e)
+{
+    if (path_same(path, input))
         return err_set(e, STATUS_USAGE, "%s: '%.200s' is %s itself, which would be overwritten",
                        option, path, what);
+    if (is_part(path, input))
+        return err_set(e, STATUS_USAGE,
+                       "%s: '%.200s': %s is read from there, and would be overwritten", option,
+                       path, what);
     return STATUS_OK;
 }
 
-enum status path_new(const char *path, const char *model, bool force, struct err *e)
+/* What every option that names a file is held against. */
+struct visitor {
+    const struct option *writes; /* the option that writes `path`; NULL: none */
+    const char *option, *path;   /* what messages call it, and where it is */
+    struct err *e;
+};
+
+static enum status spare_value(const struct visitor *v, const struct option *o, const void *value)
+{
+    if (o->kind == OPTION_STRINGS) {
+        const struct option_strings *list = value;
+        for (int i = 0; i < list->n; i++)
+            TRY(spare(v->option, v->path, list->items[i], o->reads, v->e));
+        return STATUS_OK;
+    }
+    const char *path = *(const char *const *)value;
+    if (!path)
+        return STATUS_OK;
+    if (o->reads)
+        return spare(v->option, v->path, path, o->reads, v->e);
+    if (v->writes && o != v->writes && path_same(path, v->path))
+        return err_set(v->e, STATUS_USAGE,
+                       "%s and --%s both name '%.200s'; expected a file for each", v->option,
+                       o->name, v->path);
+    return STATUS_OK;
+}
+
+static enum status spare_values(const struct visitor *v, const struct option_spec *spec,
+                                const void *values)
+{
+    for (const struct option *o = spec->positionals; o->kind != OPTION_END; o++)
+        if (o->reads)
+            TRY(spare_value(v, o, (const char *)values + o->offset));
+    for (const struct option_group *g = spec->groups; g->title; g++)
+        for (const struct option *o = g->options; o->kind != OPTION_END; o++)
+            if (o->reads || o->writes)
+                TRY(spare_value(v, o, (const char *)values + g->base + o->offset));
+    return STATUS_OK;
+}
+
+enum status path_spares(const struct option_spec *spec, const void *values, const char *option,
+                        const char *path, struct err *e)
+{
+    return spare_values(&(struct visitor){NULL, option, path, e}, spec, values);
+}
+
+enum status paths_check(const struct option_spec *spec, const void *values, struct err *e)
+{
+    for (const struct option_group *g = spec->groups; g->title; g++)
+        for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
+            if (!o->writes)
+                continue;
+            const char *path =
+                *(const char *const *)(const void *)((const char *)values + g->base + o->offset);
+            char option[32];
+            snprintf(option, sizeof option, "--%s", o->name);
+            if (path)
+                TRY(spare_values(&(struct visitor){o, option, path, e}, spec, values));
+        }
+    return STATUS_OK;
+}
+
+/* --- one output ------------------------------------------------------------------------------ */
+
+enum status path_new(const char *path, bool force, struct err *e)
 {
     struct stat st;
     if (!path || !path[0])
         return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
-    TRY(path_spares("-o", path, model, "the checkpoint", e));
     if (!force && lstat(path, &st) == 0)
         return err_set(e, STATUS_USAGE, "-o: '%.200s' exists; --force replaces it", path);
     return STATUS_OK;
@@ -72,34 +189,9 @@ enum status path_new(const char *path, const char *model, bool force, struct err
 enum status path_writable(const char *path, struct err *e)
 {
     struct file_writer *probe;
+    if (!path)
+        return STATUS_OK;
     TRY(file_writer_open(&probe, path, e));
     file_writer_abandon(probe);
-    return STATUS_OK;
-}
-
-static enum status check_output(const struct named_path *outputs, int at,
-                                const struct named_path *inputs, int n_inputs, struct err *e)
-{
-    const struct named_path *out = &outputs[at];
-    if (!out->path)
-        return STATUS_OK;
-    for (int i = 0; i < n_inputs; i++)
-        TRY(path_spares(out->name, out->path, inputs[i].path, inputs[i].name, e));
-    for (int i = 0; i < at; i++)
-        if (outputs[i].path && path_same(outputs[i].path, out->path))
-            return err_set(e, STATUS_USAGE,
-                           "%s and %s both name '%.200s'; expected a file for each",
-                           outputs[i].name, out->name, out->path);
-    return STATUS_OK;
-}
-
-enum status paths_check(const struct named_path *outputs, int n_outputs,
-                        const struct named_path *inputs, int n_inputs, struct err *e)
-{
-    for (int i = 0; i < n_outputs; i++)
-        TRY(check_output(outputs, i, inputs, n_inputs, e));
-    for (int i = 0; i < n_outputs; i++)
-        if (outputs[i].path)
-            TRY(path_writable(outputs[i].path, e));
     return STATUS_OK;
 }

@@ -11,7 +11,6 @@
 #include "cli/progress.h"
 
 /* Fewer tokens say nothing about the model's inputs. */
-#define CALIB_MIN_TOKENS 16
 /* More text than this is refused before it is read. */
 #define CALIB_MAX ((size_t)1 << 30)
 
@@ -39,9 +38,10 @@ const struct option variant_options[] = {
         .fallback = "fit", .needs = "kv-heads"),
     OPT_STRING("calib", calib, "TEXT",
                "a file of text to calibrate on; without it the weights alone decide",
-               .needs = ANY_VARIANT),
-    OPT_INT("calib-tokens", calib_tokens, "N", CALIB_MIN_TOKENS, INT_MAX,
-            "how many of its tokens are used, in windows of the context spread over the text",
+               .needs = ANY_VARIANT, .reads = "the text of --calib"),
+    OPT_INT("calib-tokens", calib_tokens, "N", CONVERT_MIN_TOKENS, INT_MAX,
+            "how many of its tokens are used, in windows of the context, of 1024 at most, spread "
+            "over the text",
             .fallback = "65536", .needs = "calib"),
     OPT_CHOICE("group", grouping, "HOW", groupings,
                "which heads share: neighbours, or those that lose least; auto: cluster for fit and "
@@ -204,13 +204,11 @@ static struct convert_spec conversion_of(const struct variant_options *o,
 
 /* Keeps `wanted` of n tokens: whole windows, the first from the start, the others at equal
  * distances behind it. Returns how many are kept. */
-static size_t spread_windows(int32_t *tokens, size_t n, size_t wanted, size_t window)
+static size_t spread_windows(int32_t *tokens, size_t n, size_t wanted, int n_ctx)
 {
-    const size_t n_windows = wanted / window;
     if (n <= wanted)
         return n;
-    if (n_windows < 2)
-        return wanted;
+    const size_t window = (size_t)convert_window_size(n_ctx, wanted), n_windows = wanted / window;
     const size_t step = (n - window) / (n_windows - 1);
     for (size_t i = 1; i < n_windows; i++)
         memmove(tokens + i * window, tokens + i * step, window * sizeof *tokens);
@@ -235,11 +233,11 @@ static enum status read_calibration(const struct variant_options *o,
         return s;
     if (*n == 0)
         return err_set(e, STATUS_USAGE, "--calib: there is no text in '%.200s'", o->calib);
-    if (*n < CALIB_MIN_TOKENS)
+    if (*n < CONVERT_MIN_TOKENS)
         return err_set(e, STATUS_USAGE,
                        "--calib: expected at least %d tokens in '%.200s', found %zu",
-                       CALIB_MIN_TOKENS, o->calib, *n);
-    *n = spread_windows(*tokens, *n, (size_t)o->calib_tokens, (size_t)c->n_ctx);
+                       CONVERT_MIN_TOKENS, o->calib, *n);
+    *n = spread_windows(*tokens, *n, (size_t)o->calib_tokens, c->n_ctx);
     if (*n < (size_t)c->d_model)
         say(source->common,
             "warning: --calib: %zu tokens are too few for a model of width %d, and may make it "

@@ -32,6 +32,9 @@ void convert_calibration_take(struct converter *c, struct arena *arena)
         .energy = convert_take_doubles(arena, layers, 1),
         .energy_sum = convert_take_doubles(arena, layers, d),
     };
+    if (convert_has_plain(c))
+        pieces.plain = convert_take_floats(
+            arena, (uint64_t)(pieces.n_windows / CONVERT_JUDGED) * (uint64_t)window, d);
     if (c->spec->refit)
         pieces.summing.part = convert_take_floats(arena, (uint64_t)widest, widest);
     if (k)
@@ -65,7 +68,11 @@ enum status convert_calibration_start(struct converter *c, struct err *e)
     k->summing.grad = k->grad;
     TRY(probe_create(&c->config, factors, k->window, k->kernels, c->spec->pool, &k->probe, e));
     TRY(probe_create(&c->converted, factors, k->window, k->kernels, c->spec->pool, &k->probe2, e));
-    return embed_tokens(c);
+    TRY(embed_tokens(c));
+    for (int w = CONVERT_JUDGED - 1; w < k->n_windows && k->plain; w += CONVERT_JUDGED)
+        memcpy(convert_plain_window(c, w), convert_window(c, k->stream, w),
+               (size_t)convert_window_length(c, w) * (size_t)c->d * sizeof *k->plain);
+    return STATUS_OK;
 }
 
 void convert_calibration_end(struct converter *c)
@@ -128,10 +135,9 @@ static void step_stream(struct converter *c, int w)
            (size_t)convert_window_length(c, w) * (size_t)c->d * sizeof *k->stream);
 }
 
-static bool is_among(const struct convert_calibration *k, enum convert_windows which, int w)
+static bool is_among(const struct converter *c, enum convert_windows which, int w)
 {
-    return which == CONVERT_ALL || k->n_windows < CONVERT_JUDGED ||
-           convert_is_judged(k, w) == (which == CONVERT_KEPT_ASIDE);
+    return which == CONVERT_ALL || convert_is_judged(c, w) == (which == CONVERT_KEPT_ASIDE);
 }
 
 enum status convert_each_window(struct converter *c, enum convert_windows which, void *arg,
@@ -141,7 +147,7 @@ enum status convert_each_window(struct converter *c, enum convert_windows which,
     if (shared)
         TRY(embed_tokens(c));
     for (int w = 0; w < c->calibration->n_windows; w++) {
-        if (!is_among(c->calibration, which, w))
+        if (!is_among(c, which, w))
             continue;
         for (int l = c->first; l < c->end; l++) {
             if (shared)
@@ -210,13 +216,13 @@ static void add_energy(struct converter *c, int layer, int w, int n)
     add_columns(k->energy_sum + at * d, k->x, n, d);
 }
 
-/* From sums to means. */
-static void finish_moments(struct converter *c)
+/* From sums over n_fitted tokens to means. */
+static void finish_moments(struct converter *c, double n_fitted)
 {
     struct convert_calibration *k = c->calibration;
     const struct convert_moments *m = &c->moments;
     const size_t d = (size_t)c->d, n_layers = (size_t)(c->end - c->first);
-    const double n_tokens = (double)c->spec->n_tokens, n = n_tokens * (double)n_layers;
+    const double n = n_fitted * (double)n_layers;
     for (size_t i = 0; i < d; i++)
         m->mean[i] /= n;
     for (size_t i = 0; i < d; i++)
@@ -228,7 +234,7 @@ static void finish_moments(struct converter *c)
         }
     for (size_t l = 0; l < n_layers; l++) {
         const double *sum = k->energy_sum + l * d;
-        k->energy[l] -= linalg_dot(sum, sum, d) / n_tokens;
+        k->energy[l] -= linalg_dot(sum, sum, d) / (double)c->spec->n_tokens;
     }
 }
 
@@ -241,17 +247,22 @@ enum status convert_calibrate(struct converter *c)
     clear_numbers(c->moments.mean, d);
     clear_numbers(k->energy, n_layers);
     clear_numbers(k->energy_sum, n_layers * d);
-    for (int w = 0; w < k->n_windows; w++)
+    double n_fitted = 0;
+    for (int w = 0; w < k->n_windows; w++) {
+        const int n = convert_window_length(c, w);
+        const bool fitted = !convert_is_judged(c, w);
+        n_fitted += fitted ? n : 0;
         for (int l = c->first; l < c->end; l++) {
-            const int n = convert_window_length(c, w);
             run_original(c, l, w);
             add_energy(c, l, w, n);
             convert_widen(k->x, k->rows, (size_t)n * d);
-            add_moments(c, n);
+            if (fitted)
+                add_moments(c, n);
             step_stream(c, w);
             TRY(convert_windows_done(c, 1));
         }
-    finish_moments(c);
+    }
+    finish_moments(c, n_fitted);
     return STATUS_OK;
 }
 
@@ -313,4 +324,19 @@ enum status convert_advance(struct converter *c, struct err *e)
         c->lost[i] = k->energy[i] > 0 ? c->lost[i] / k->energy[i] : 0;
     }
     return STATUS_OK;
+}
+
+static void advance_plain_window(void *arg, int layer, int w)
+{
+    struct converter *c = arg;
+    struct convert_calibration *k = c->calibration;
+    float *stream = convert_plain_window(c, w);
+    const struct block_taps taps = {.at = {[TAP_OUT] = stream}};
+    probe_run(k->probe2, &k->used.block, layer, stream, convert_window_length(c, w), &taps);
+}
+
+enum status convert_advance_plain(struct converter *c)
+{
+    convert_use(c, &c->calibration->used);
+    return convert_each_window(c, CONVERT_KEPT_ASIDE, c, advance_plain_window);
 }

@@ -24,6 +24,8 @@ struct convert_calibration {
     /* [n_tokens, d] the checkpoint's residual stream before the layer, from convert_calibrate on
      * behind it; the converted model's before it; the checkpoint's, after attention. */
     float *stream, *stream2, *middle;
+    float *plain; /* [windows kept aside, window, d] behind layers of which neighbouring heads share
+                     their mean; NULL unless convert_has_plain */
     float *rows, *rows2, *rows3; /* [window, widest], [window, d], the same */
     double *x;                   /* as rows */
     double *x_sum, *y_sum;       /* [widest], [d] */
@@ -38,11 +40,13 @@ void convert_calibration_take(struct converter *c, struct arena *arena);
 enum status convert_calibration_start(struct converter *c, struct err *e);
 void convert_calibration_end(struct converter *c);
 
-/* Tokens of a window: the checkpoint's context, or all there are. */
+/* Tokens of a window. */
 static inline int convert_window_tokens(const struct converter *c)
 {
     const size_t n = c->spec->n_tokens;
-    return (size_t)c->config.n_ctx < n ? c->config.n_ctx : (int)n;
+    if (c->spec->measures_only)
+        return (size_t)c->config.n_ctx < n ? c->config.n_ctx : (int)n;
+    return convert_window_size(c->config.n_ctx, n);
 }
 
 /* Tokens of window w, which may be fewer in the last, and the first of them. */
@@ -58,12 +62,17 @@ static inline float *convert_window(const struct converter *c, float *buffer, in
     return buffer + convert_window_first(c->calibration, w) * (size_t)c->d;
 }
 
-/* Where there are enough windows some are kept aside: a refit counts as better if it is so there;
- * of few, all are fitted and judged. */
-#define CONVERT_JUDGED 8 /* every one of so many */
-static inline bool convert_is_judged(const struct convert_calibration *k, int w)
+/* Whether a window is kept aside. */
+static inline bool convert_is_judged(const struct converter *c, int w)
 {
-    return k->n_windows >= CONVERT_JUDGED && w % CONVERT_JUDGED == CONVERT_JUDGED - 1;
+    return !c->spec->measures_only && w % CONVERT_JUDGED == CONVERT_JUDGED - 1;
+}
+
+/* A window kept aside, in the stream through plain means. */
+static inline float *convert_plain_window(const struct converter *c, int w)
+{
+    const struct convert_calibration *k = c->calibration;
+    return k->plain + (size_t)(w / CONVERT_JUDGED) * (size_t)k->window * (size_t)c->d;
 }
 
 /* So many windows are done; STATUS_INTERRUPTED if that is wanted. */
@@ -97,5 +106,8 @@ void convert_assume(struct converter *c);
 /* Runs the converted layers; the shares of the output's energy that are lost after attention go to
  * c->lost. STATUS_INTERRUPTED; STATUS_FAILED if these are no finite numbers. */
 enum status convert_advance(struct converter *c, struct err *e);
+
+/* Runs the layers of the block in work, stored with plain means, over the windows kept aside. */
+enum status convert_advance_plain(struct converter *c);
 
 #endif

@@ -1,5 +1,7 @@
 #include "convert/convert.h"
 
+#include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "convert/apply.h"
@@ -19,14 +21,14 @@ static void take_work(struct converter *c, struct arena *arena)
 {
     convert_work_take(c, arena);
     convert_group_take(c, arena);
-    if (c->spec->n_tokens)
+    if (c->spec->n_tokens) {
         convert_calibration_take(c, arena);
-    if (convert_is_latent(c)) {
-        convert_latent_take(c, arena);
         c->distance = convert_distance_take(c, arena);
-    } else if (convert_refits_block(c)) {
-        c->rebuild = convert_rebuild_take(c, arena);
     }
+    if (convert_is_latent(c))
+        convert_latent_take(c, arena);
+    else if (convert_refits_block(c))
+        c->rebuild = convert_rebuild_take(c, arena);
 }
 
 static void take_result(struct converter *c, struct arena *arena, struct convert *out)
@@ -103,6 +105,25 @@ static enum status convert_heads(struct converter *c, struct convert_layer *lost
     return convert_store_qkv(c, e);
 }
 
+/* The same block with the mean of each group of neighbours, over the windows kept aside. */
+static enum status convert_plainly(struct converter *c, struct err *e)
+{
+    const struct convert_spec *wanted = c->spec;
+    struct convert_spec plain = *wanted;
+    plain.method = CONVERT_MEAN;
+    plain.cluster = false;
+    if (!convert_keeps_heads(c)) {
+        c->spec = &plain;
+        const bool mapped = convert_group(c) && convert_map(c);
+        convert_apply(c);
+        c->spec = wanted;
+        assert(mapped); /* neither solves anything */
+        (void)mapped;
+        TRY(convert_store_qkv(c, e));
+    }
+    return convert_advance_plain(c);
+}
+
 static enum status convert_to_latent(struct converter *c, struct convert_layer *lost, struct err *e)
 {
     convert_measure(c);
@@ -131,6 +152,8 @@ static enum status convert_block(struct converter *c, struct convert *out, struc
         TRY(convert_calibrate(c));
     else
         convert_assume(c);
+    if (convert_has_plain(c))
+        TRY(convert_plainly(c, e));
     if (convert_is_latent(c))
         TRY(convert_to_latent(c, &lost, e));
     else if (convert_keeps_heads(c))
@@ -152,44 +175,30 @@ static enum status convert_block(struct converter *c, struct convert *out, struc
     return STATUS_OK;
 }
 
-/* Of the whole, in nats a token. */
-static enum status measure_divergence(struct converter *c, double *out, struct err *e)
+/* Of the whole, in nats a token, and of plain means. */
+static enum status measure_divergence(struct converter *c, struct convert *out, struct err *e)
 {
     const struct convert_calibration *k = c->calibration;
     const int n_layers = c->config.n_layers;
     int windows[CONVERT_MEASURED];
     const int n = convert_measured_windows(k, windows);
-    *out = 0;
+    out->divergence = out->plain_divergence = 0;
     enum status s = convert_distance_start(c, c->distance, e);
     for (int i = 0; i < n && s == STATUS_OK; i++) {
-        const float *was = convert_window(c, k->stream, windows[i]);
-        const float *is = convert_window(c, k->stream2, windows[i]);
-        const int length = convert_window_length(c, windows[i]);
-        s = convert_distance_reference(c->distance, n_layers, was, length, e);
+        const int w = windows[i], length = convert_window_length(c, w);
+        s = convert_distance_reference(c->distance, n_layers, convert_window(c, k->stream, w),
+                                       length, e);
         if (s == STATUS_OK)
-            s = convert_distance_add(c->distance, n_layers, is, length, out, e);
+            s = convert_distance_add(c->distance, n_layers, convert_window(c, k->stream2, w),
+                                     length, &out->divergence, e);
+        if (s == STATUS_OK && k->plain)
+            s = convert_distance_add(c->distance, n_layers, convert_plain_window(c, w), length,
+                                     &out->plain_divergence, e);
     }
-    *out /= n;
+    out->divergence /= n;
+    out->plain_divergence = k->plain ? out->plain_divergence / n : out->divergence;
     convert_distance_end(c->distance);
     return s;
-}
-
-static enum status convert_blocks(struct converter *c, struct convert *out, struct err *e)
-{
-    if (c->calibration) {
-        TRY(convert_calibration_start(c, e));
-        c->windows_all = (uint64_t)c->config.n_layers *
-                         (2 * (uint64_t)c->calibration->n_windows + convert_refit_windows(c));
-    }
-    for (int b = 0; b < config_blocks(&c->config); b++) {
-        if (convert_is_stopped(c->spec))
-            return STATUS_INTERRUPTED;
-        convert_work_begin(c, b);
-        TRY(convert_block(c, out, e));
-    }
-    if (convert_is_latent(c))
-        TRY(measure_divergence(c, &out->divergence, e));
-    return convert_write(c, &out->writer, &out->n_params_after, e);
 }
 
 static uint64_t elements_of(const struct gguf *g)
@@ -200,9 +209,38 @@ static uint64_t elements_of(const struct gguf *g)
     return n;
 }
 
+/* Elements of an output matrix that is the embedding once more. */
+static uint64_t written_twice(const struct gguf *g)
+{
+    const struct gguf_tensor *output =
+        gguf_find_tensor(g, arch_tensor_name(ROLE_OUTPUT, 0, false).text);
+    return output && layout_output_tied(g) ? output->n_elements : 0;
+}
+
+static enum status convert_blocks(struct converter *c, struct convert *out, struct err *e)
+{
+    if (c->calibration) {
+        TRY(convert_calibration_start(c, e));
+        const uint64_t n = (uint64_t)c->calibration->n_windows;
+        const uint64_t plain = convert_has_plain(c) ? n / CONVERT_JUDGED : 0;
+        c->windows_all = (uint64_t)c->config.n_layers * (2 * n + plain + convert_refit_windows(c));
+    }
+    for (int b = 0; b < config_blocks(&c->config); b++) {
+        if (convert_is_stopped(c->spec))
+            return STATUS_INTERRUPTED;
+        convert_work_begin(c, b);
+        TRY(convert_block(c, out, e));
+    }
+    if (c->calibration)
+        TRY(measure_divergence(c, out, e));
+    TRY(convert_write(c, &out->writer, &out->n_params_after, e));
+    out->n_params_after -= written_twice(c->spec->gguf);
+    return STATUS_OK;
+}
+
 static enum status run_once(const struct convert_spec *spec, struct convert *out, struct err *e)
 {
-    *out = (struct convert){.n_layers = 0};
+    *out = (struct convert){.divergence = (double)NAN, .plain_divergence = (double)NAN};
     struct converter c;
     struct model *model;
     enum status s = convert_work_describe(&c, spec, e);
@@ -210,7 +248,7 @@ static enum status run_once(const struct convert_spec *spec, struct convert *out
         return s;
     out->n_layers = c.config.n_layers;
     out->config = c.converted;
-    out->n_params_before = elements_of(spec->gguf);
+    out->n_params_before = elements_of(spec->gguf) - written_twice(spec->gguf);
     /* Also checks every tensor's shape. */
     s = model_create(spec->gguf, NULL, spec->source, &model, e);
     c.model = model;

@@ -60,11 +60,13 @@ struct convert_layer {
 struct convert {
     int n_layers;
     struct config config; /* of the result */
-    double divergence;    /* of latent caches: from the checkpoint's predictions on windows of the
-                             calibration text, in nats a token */
+    double divergence;    /* from the checkpoint's predictions, in nats a token, on windows of the
+                             calibration text that nothing was fitted to; NaN without text */
+    double plain_divergence; /* the same if neighbouring heads shared their plain mean; of latent
+                                caches `divergence` */
     struct convert_layer *layers;
     int *head_order; /* [n_layers, n_heads] which of the old heads each new one was */
-    uint64_t n_params_before, n_params_after; /* elements of all tensors */
+    uint64_t n_params_before, n_params_after; /* elements of all tensors, a tied output once */
     struct gguf_writer *writer; /* holds everything: gguf_write or gguf_write_memory is left */
     struct arena arena;
 };

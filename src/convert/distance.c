@@ -7,14 +7,11 @@
 
 int convert_measured_windows(const struct convert_calibration *k, int windows[CONVERT_MEASURED])
 {
-    int n = 0, judged = 0, at = 0;
-    for (int w = 0; w < k->n_windows; w++)
-        judged += convert_is_judged(k, w);
-    const int all = judged ? judged : k->n_windows;
-    const int step = (all + CONVERT_MEASURED - 1) / CONVERT_MEASURED;
-    for (int w = 0; w < k->n_windows; w++)
-        if ((!judged || convert_is_judged(k, w)) && at++ % step == 0)
-            windows[n++] = w;
+    const int judged = k->n_windows / CONVERT_JUDGED;
+    const int step = (judged + CONVERT_MEASURED - 1) / CONVERT_MEASURED;
+    int n = 0;
+    for (int i = 0; i < judged; i += step)
+        windows[n++] = (i + 1) * CONVERT_JUDGED - 1;
     return n;
 }
 

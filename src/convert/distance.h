@@ -17,7 +17,7 @@ struct convert_distance {
     struct batch_row *rows;  /* [window] */
 };
 
-/* Windows that are measured: judged ones, or all of few. */
+/* Windows that are measured: of those kept aside, at equal distances. */
 #define CONVERT_MEASURED 8
 int convert_measured_windows(const struct convert_calibration *k, int windows[CONVERT_MEASURED]);
 

@@ -76,6 +76,7 @@ static enum status compare_heads(const struct convert_spec *spec, const struct m
         .n_kv_heads = 1, /* the largest groups have room for pairs */
         .tokens = spec->tokens,
         .n_tokens = spec->n_tokens,
+        .measures_only = true,
         .kernels = spec->kernels,
         .pool = spec->pool,
         .stop = spec->stop,

@@ -20,7 +20,7 @@ int rebuild_sparse(bool patterns)
 bool rebuild_uses(const struct converter *c, int w, bool patterns)
 {
     const struct convert_calibration *k = c->calibration;
-    return convert_window_length(c, w) == k->window && !convert_is_judged(k, w) &&
+    return convert_window_length(c, w) == k->window && !convert_is_judged(c, w) &&
            (k->n_windows < 2 * CONVERT_JUDGED || w % rebuild_sparse(patterns) == 0);
 }
 

@@ -201,20 +201,23 @@ static enum status store(struct converter *c, bool ffn, struct err *e)
     return convert_store_out(c, e);
 }
 
-/* Runs a piece, and takes it back if `best` is not lowered. */
+/* Runs a piece, and takes it back if it does not lower `best` on the windows kept aside, or if its
+ * solution is beyond the type that the weights are stored in. */
 static enum status try_piece(struct refit *f, const struct piece *p, double best[2], struct err *e)
 {
     struct converter *c = f->c;
+    struct err beyond = {""};
     if (p->ffn)
         copy_ffn(c, &c->kept_ffn, &c->ffn);
     else
         convert_copy_weights(c, &c->kept, &c->to);
     TRY(p->run(f));
-    TRY(store(c, p->ffn, e));
-    TRY(judge(f));
-    if (f->error[p->ffn] <= best[p->ffn]) {
-        memcpy(best, f->error, sizeof f->error);
-        return STATUS_OK;
+    if (store(c, p->ffn, &beyond) == STATUS_OK) {
+        TRY(judge(f));
+        if (f->error[p->ffn] < best[p->ffn]) {
+            memcpy(best, f->error, sizeof f->error);
+            return STATUS_OK;
+        }
     }
     if (p->ffn)
         copy_ffn(c, &c->ffn, &c->kept_ffn);
@@ -228,8 +231,7 @@ static enum status try_piece(struct refit *f, const struct piece *p, double best
 uint64_t convert_refit_windows(const struct converter *c)
 {
     const uint64_t n = (uint64_t)c->calibration->n_windows;
-    const uint64_t judged = n < CONVERT_JUDGED ? n : n / CONVERT_JUDGED;
-    const uint64_t fitted = n < CONVERT_JUDGED ? n : n - judged;
+    const uint64_t judged = n / CONVERT_JUDGED, fitted = n - judged;
     uint64_t sum = c->spec->refit ? judged : 0;
     for (const struct piece *p = pieces; p < pieces + N_PIECES; p++)
         if (is_wanted(c, p))

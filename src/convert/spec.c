@@ -30,6 +30,11 @@ static enum status check_kv_heads(const struct config *config, int g, int own, s
 static enum status check_tokens(const struct convert_spec *spec, const struct config *config,
                                 struct err *e)
 {
+    if (spec->n_tokens && !spec->measures_only && spec->n_tokens < CONVERT_MIN_TOKENS)
+        return err_set(e, STATUS_USAGE,
+                       "calibration text: expected at least %d tokens, %d windows of which one is "
+                       "kept aside, found %zu",
+                       CONVERT_MIN_TOKENS, CONVERT_JUDGED, spec->n_tokens);
     for (size_t i = 0; i < spec->n_tokens; i++)
         if (spec->tokens[i] < 0 || spec->tokens[i] >= config->n_vocab)
             return err_set(e, STATUS_USAGE, "token %zu: expected an id from 0 to %d, found %d", i,

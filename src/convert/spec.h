@@ -37,6 +37,20 @@ enum convert_refit {
 /* "none", "wo", "all", "block", NULL: in the order of the enum. */
 extern const char *const convert_refits[];
 
+/* Every so many windows one is kept aside: nothing is fitted to it, and what was fitted counts as
+ * better if it is so there. */
+#define CONVERT_JUDGED     8
+#define CONVERT_MAX_WINDOW 1024
+#define CONVERT_MIN_TOKENS (CONVERT_JUDGED * 16)
+
+/* Tokens of a window of n calibration tokens, for a checkpoint with a context of n_ctx: few enough
+ * that one is kept aside. */
+static inline int convert_window_size(int n_ctx, size_t n)
+{
+    const int most = n_ctx < CONVERT_MAX_WINDOW ? n_ctx : CONVERT_MAX_WINDOW;
+    return (size_t)most < n / CONVERT_JUDGED ? most : (int)(n / CONVERT_JUDGED);
+}
+
 struct convert_spec {
     const struct gguf *gguf;       /* the checkpoint */
     const struct file_map *source; /* of gguf, may be NULL; its pages are released once read */
@@ -54,8 +68,9 @@ struct convert_spec {
     bool cluster;             /* group by likeness, not by neighbourhood; not with ALiBi */
     enum convert_refit refit; /* needs tokens */
     uint64_t seed;            /* of CONVERT_RANDOM */
-    const int32_t *tokens;    /* calibration text, taken in windows of the checkpoint's context */
-    size_t n_tokens;          /* 0: none */
+    const int32_t *tokens;    /* calibration text, taken in windows of convert_window_size */
+    size_t n_tokens;          /* 0: none; else at least CONVERT_MIN_TOKENS */
+    bool measures_only; /* nothing is fitted: no window is kept aside, any number of tokens does */
     const struct kernels *kernels; /* NULL: the fastest */
     struct pool *pool;             /* NULL: one thread */
     /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */

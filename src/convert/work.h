@@ -154,6 +154,14 @@ static inline bool convert_refits_block(const struct converter *c)
     return c->spec->refit >= CONVERT_REFIT_ALL && !c->config.shared;
 }
 
+/* Whether windows kept aside also go through a conversion to plain means, to compare with. */
+static inline bool convert_has_plain(const struct converter *c)
+{
+    const struct convert_spec *s = c->spec;
+    return s->n_tokens && !s->measures_only && !convert_is_latent(c) &&
+           (s->method != CONVERT_MEAN || s->refit || s->cluster);
+}
+
 /* Whose K/V head a head of the checkpoint uses. */
 static inline int convert_kv_head(const struct converter *c, int head)
 {

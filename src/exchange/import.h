@@ -23,7 +23,7 @@ enum status import_is_for(const char *path, bool *is, struct err *e);
 
 struct import_options {
     const char *tokenizer; /* a file; "none"; NULL: what is beside the checkpoint */
-    int n_ctx;       /* at most the checkpoint's, unless its positions are computed; 0: that */
+    int n_ctx; /* at most the checkpoint's, unless its positions are computed; 0: that */
     struct vocabulary_notes notes;
 };
 

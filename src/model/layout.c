@@ -233,9 +233,9 @@ bool layout_output_tied(const struct gguf *g)
         gguf_find_tensor(g, arch_tensor_name(ROLE_TOKEN_EMBD, 0, false).text);
     const struct gguf_tensor *output =
         gguf_find_tensor(g, arch_tensor_name(ROLE_OUTPUT, 0, false).text);
-    return !output || (embedding && embedding->type == output->type &&
-                       embedding->n_bytes == output->n_bytes &&
-                       memcmp(embedding->data, output->data, (size_t)output->n_bytes) == 0);
+    return !output ||
+           (embedding && embedding->type == output->type && embedding->n_bytes == output->n_bytes &&
+            memcmp(embedding->data, output->data, (size_t)output->n_bytes) == 0);
 }
 
 int64_t layout_count(const struct config *c)

@@ -27,17 +27,17 @@ struct param {
 struct param_list {
     struct param *items;
     int n;
-    size_t n_floats;    /* of the flat run, gaps included */
-    uint64_t n_params;  /* without the gaps */
-    bool tied;          /* output.weight is token_embd.weight and not listed */
+    size_t n_floats;   /* of the flat run, gaps included */
+    uint64_t n_params; /* without the gaps */
+    bool tied;         /* output.weight is token_embd.weight and not listed */
 };
 
 /*
  * The tensors of a checkpoint of shape `c`. Biases are optional: they are listed if `g` has them,
  * the usual
- * ones with g NULL; output.weight is if it is not tied (layout_output_tied). STATUS_BAD_FILE names a tensor of g with another shape
- * or a type that cannot be read as F32, expected and found; STATUS_NO_MEMORY. Freed by
- * param_list_free.
+ * ones with g NULL; output.weight is if it is not tied (layout_output_tied). STATUS_BAD_FILE names
+ * a tensor of g with another shape or a type that cannot be read as F32, expected and found;
+ * STATUS_NO_MEMORY. Freed by param_list_free.
  */
 enum status param_list_create(struct param_list *list, const struct config *c, const struct gguf *g,
                               struct err *e);
