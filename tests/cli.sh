@@ -1163,10 +1163,10 @@ for h_case in "text -o $dir/x.gguf --log $dir/tt.state" "text -o $dir/tt" \
     "checkpoint -o $dir/source --teacher $dir/source.state"; do
     expect_error 2 "the ${h_case%% *} itself" train "$dir/tt.state" ${h_case#* }
 done
-expect_error 2 "is OUT or OUT.state" train "$dir/tt.state" -o "$dir/x.gguf" --log "$dir/./x.gguf"
-expect_error 2 "is OUT or OUT.state" train "$dir/tt.state" -o "$dir/x.gguf" \
+expect_error 2 "both name" train "$dir/tt.state" -o "$dir/x.gguf" --log "$dir/./x.gguf"
+expect_error 2 "is OUT.state" train "$dir/tt.state" -o "$dir/x.gguf" \
     --log "$dir/x.gguf.state"
-expect_error 2 "is OUT or OUT.state" train "$dir/tt.state" -o "$dir/toy.gguf" \
+expect_error 2 "is OUT.state" train "$dir/tt.state" -o "$dir/toy.gguf" \
     --log "$dir/toy.gguf.state"
 note "train: the text is as it was" cmp -s "$dir/lines.txt" "$dir/tt.state"
 note "train: the source is as it was" cmp -s "$dir/toy.gguf" "$dir/source.state"
@@ -1271,7 +1271,7 @@ note "convert: a refit on few tokens does no harm" \
 expect_error 2 "expected at least 128 tokens" convert "$model" -o "$dir/none.gguf" --kv-heads 2 \
     --calib "$dir/fifty"
 expect_exit 0 convert "$golden/llama.gguf" -o "$dir/few.gguf" --kv-heads 1 --force \
-    --calib "$text" --calib-tokens 128 --method procrustes
+    --calib LICENSE --calib-tokens 512 --method random --seed 1
 note "convert: warns where the plain mean is nearer" has "$err" "the plain mean (--method mean"
 
 # In memory: the text and the log-probabilities of the converted file.
@@ -1411,12 +1411,13 @@ note "convert: a bad text leaves the target" cmp -s "$gqa" "$dir/old.gguf"
 
 # Calibration needs enough text.
 printf 'ten tokens' >"$dir/short"
-expect_error 2 "expected at least 16 tokens" convert "$model" -o "$new" --kv-heads 2 \
+expect_error 2 "expected at least 128 tokens" convert "$model" -o "$new" --kv-heads 2 \
     --calib "$dir/short"
 note "convert: nothing was written" [ ! -e "$new" ]
-head -c 40 "$text" >"$dir/short"
-run convert "$model" -o "$dir/short.gguf" --kv-heads 2 --calib "$dir/short"
-note "convert: 40 tokens warn" has "$err" "40 tokens are too few"
+head -c 200 "$text" >"$dir/short"
+run convert "$golden/gqa.gguf" -o "$dir/short.gguf" --kv-heads 1 --calib "$dir/short" \
+    --calib-tokens 130
+note "convert: few tokens warn" has "$err" "tokens are too few"
 
 run convert "$model" -o "$dir/csv.gguf" --kv-heads 2 --method mean --eval "$dir/eval-text" --format csv
 note "convert: CSV has the layers" has "$out" "layer,score_lost,output_lost"
@@ -1491,6 +1492,55 @@ expect_error 2 "--type" import $hf/gpt2 -o "$g" --force --type q3
 expect_error 3 "config.json: there is no such file" import $hf -o "$dir/reimported.gguf"
 expect_error 3 "nosuchfile" import "$dir/nosuchfile" -o "$dir/reimported.gguf"
 expect_error 2 "is the checkpoint itself" import $hf/gpt2 -o $hf/gpt2 --force
+
+# An export that fails leaves the folder as it was, and none where there was none; one that succeeds
+# keeps what else was there; of two at once one is there whole.
+expect_exit 0 export "$model" -o "$dir/kept-whole" -q
+mkdir "$dir/kept-whole/mine"
+echo mine >"$dir/kept-whole/mine/file"
+echo mine >"$dir/kept-whole/README.md"
+cat "$dir"/kept-whole/*.* >"$dir/kept-whole-was"
+(ulimit -f 400 && exec "$decode" export "$model" -o "$dir/kept-whole" --force) >"$out" 2>"$err"
+note "export, no space: fails" [ $? -ne 0 ]
+cat "$dir"/kept-whole/*.* >"$dir/kept-whole-is"
+note "export, no space: the folder is as it was" cmp -s "$dir/kept-whole-was" "$dir/kept-whole-is"
+(ulimit -f 400 && exec "$decode" export "$model" -o "$dir/kept-whole-new") >"$out" 2>"$err"
+note "export, no space: no folder is left" [ ! -e "$dir/kept-whole-new" ]
+note "export, no space: nothing else is left" [ -z "$(find "$dir" -name '.decode-*')" ]
+expect_exit 0 export $golden/llama.gguf -o "$dir/kept-whole" --force -q
+note "export: other files stay" cmp -s "$dir/kept-whole/README.md" "$dir/kept-whole/mine/file"
+note "export: is another model" grep -q LlamaForCausalLM "$dir/kept-whole/config.json"
+for h_model in "$model" $golden/llama.gguf "$model" $golden/llama.gguf; do
+    "$decode" export "$h_model" -o "$dir/kept-whole" --force -q >"$out" 2>"$err" &
+done
+wait
+expect_exit 0 info "$dir/kept-whole" --check
+note "export, four at once: nothing else is left" [ -z "$(find "$dir" -name '.decode-*')" ]
+
+# No output replaces a file of the folder that a checkpoint is read from, nor the vocabulary beside
+# one of llama2.c, whatever names it; --force is no leave either.
+cp -r $hf/gpt2 "$dir/folder"
+chmod -R u+w "$dir/folder"
+cat "$dir"/folder/* >"$dir/folder-was"
+ln "$dir/folder/config.json" "$dir/hard-link"
+for h_case in "score -p x --logits model.safetensors" "score -p x --svg config.json" \
+    "attend -p xy --npy tokenizer.json" "attend -p xy --json config.json" \
+    "attend -p xy --svg vocab.json" "generate -p x -n 2 --save-state config.json" \
+    "bench --depth 4 --plot config.json" "bench --depth 4 --trace merges.txt" \
+    "heads --text $0 --tokens 9 --svg config.json" "score -p x --logits ../hard-link" \
+    "quantize --type f16 --force -o model.safetensors" \
+    "convert --kv-heads 1 --force -o model.safetensors"; do
+    expect_error 2 "one of the checkpoint's own files" ${h_case%% *} "$dir/folder" \
+        $(echo "${h_case#* }" | sed "s|[^ ]*\$|$dir/folder/&|")
+done
+expect_error 2 "one of the checkpoint's own files" train "$0" --from "$dir/folder" --steps 1 \
+    -o "$dir/x.gguf" --log "$dir/folder/config.json"
+expect_error 2 "one of the checkpoint's own files" train "$0" --teacher "$dir/folder" --steps 1 \
+    --force -o "$dir/folder/model.safetensors"
+expect_error 2 "one of the checkpoint's own files" export "$dir/folder/model.safetensors" \
+    -o "$dir/folder" --force
+cat "$dir"/folder/* >"$dir/folder-is"
+note "the folder is as it was" cmp -s "$dir/folder-was" "$dir/folder-is"
 expect_error 1 "found a directory" import $hf/gpt2 -o "$dir" --force
 
 # A type: as import and quantize give it.
@@ -1514,7 +1564,7 @@ cp "$out" "$dir/ids"
 expect_same "$dir/ids" tokenize "$dir/other.gguf" -p "ROMEO: the king"
 expect_error 3 "nosuchfile" import "$dir/bare" -o "$dir/other.gguf" --tokenizer "$dir/nosuchfile" --force
 cp $hf/gpt2/tokenizer.json "$dir/bare"
-expect_error 2 "is the vocabulary itself" import "$dir/bare" -o "$dir/bare/tokenizer.json" \
+expect_error 2 "one of the checkpoint's own files" import "$dir/bare" -o "$dir/bare/tokenizer.json" \
     --tokenizer "$dir/bare/tokenizer.json" --force
 
 for f in model.safetensors config.json; do

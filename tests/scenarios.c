@@ -293,7 +293,7 @@ static void make_inputs(void)
         "{\"prompt\": \"or not\\n\", \"n\": 2, \"id\": \"two\"}\n{\"prompt\": \"that is\"}\n",
         1);
     write_text("text.txt", "a text of some words, and of other words; ", 2);
-    write_text("calib.txt", "whether 'tis nobler in the mind to suffer ", 2);
+    write_text("calib.txt", "whether 'tis nobler in the mind to suffer ", 4);
     make_saved_text();
 }
 

@@ -256,9 +256,8 @@ END_TEST
 
 /* --- what is in the folder ------------------------------------------------------------------- */
 
-/* An old config.json is gone before anything else is written: a folder that was not finished is
- * no checkpoint. */
-START_TEST(unfinished_folders_have_no_config)
+/* An export that fails leaves the folder as it was, and one that succeeds what else is in it. */
+START_TEST(folders_are_replaced_as_a_whole)
 {
     struct export_result r;
     struct err e = {""};
@@ -270,12 +269,18 @@ START_TEST(unfinished_folders_have_no_config)
     write_text(dir, "config.json", "{}");
     write_text(dir, "other", "stays");
     ck_assert_int_eq(try_export(g.checkpoint.gguf, false, dir, &r, &e), STATUS_FAILED);
-    ck_assert_msg(strstr(e.text, "model.safetensors"), "%s", e.text);
-    ck_assert_int_ne(access(path_of(dir, "config.json"), F_OK), 0);
+    ck_assert_msg(strstr(e.text, "folder/model.safetensors: "), "%s", e.text);
+    size_t len;
+    char *config = (char *)read_file(path_of(dir, "config.json"), &len);
+    ck_assert_msg(len >= 2 && memcmp(config, "{}", 2) == 0, "%s", config);
+    free(config);
     ck_assert_int_eq(rmdir(path_of(dir, "model.safetensors")), 0);
+    ck_assert_int_eq(mkdir(path_of(dir, "mine"), 0777), 0);
+    write_text(path_of(dir, "mine"), "file", "stays");
     ck_assert_msg(try_export(g.checkpoint.gguf, false, dir, &r, &e) == STATUS_OK, "%s", e.text);
     ck_assert_int_eq(access(path_of(dir, "config.json"), F_OK), 0);
     ck_assert_int_eq(access(path_of(dir, "other"), F_OK), 0);
+    ck_assert_int_eq(access(path_of(dir, "mine/file"), F_OK), 0);
     close_golden(&g);
     scratch_remove();
 }
@@ -291,7 +296,7 @@ int main(void)
     tcase_add_loop_test(t, there_and_back, 0, N_TRIPS);
     tcase_add_loop_test(t, no_model_of_transformers, 0, N_REFUSALS);
     tcase_add_test(t, one_thing_is_different);
-    tcase_add_test(t, unfinished_folders_have_no_config);
+    tcase_add_test(t, folders_are_replaced_as_a_whole);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -4,10 +4,8 @@
 #include "base/file.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,20 +14,15 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/checked.h"
-#include "base/clock.h"
+#include "base/temporary.h"
 
 #define WRITE_BUFFER  ((size_t)256 << 10)
 #define READ_FIRST    ((size_t)64 << 10)
 #define MAX_LINKS     40 /* what Linux follows */
 #define TEMP_TRIES    100
-#define TEMP_START    ".decode-"
-#define TEMP_END      ".tmp"
-#define TEMP_OLD_S    60 /* a younger one may not yet be locked by its writer */
-#define TEMP_NAME_CAP 64
 
 /* --- messages ------------------------------------------------------------------------------ */
 
@@ -439,51 +432,21 @@ static int keep_rights(int fd, const struct stat *old)
     return fchmod(fd, mode);
 }
 
-/* Removes the temporaries in the target's folder whose writers are gone: writers hold a lock, which
- * ends with them, on whatever machine they are. */
-static enum status remove_orphans(const struct file_writer *w, struct err *e)
-{
-    char *folder = strndup(w->folder ? w->target : ".", w->folder ? w->folder : 1);
-    DIR *d = folder ? opendir(folder) : NULL;
-    free(folder);
-    if (!d && errno == ENOMEM)
-        return err_no_memory(e, "the list of a folder", w->folder);
-    const time_t now = time(NULL);
-    for (const struct dirent *entry; d && (entry = readdir(d));) {
-        const size_t len = strlen(entry->d_name), end = strlen(TEMP_END);
-        struct stat st;
-        if (strncmp(entry->d_name, TEMP_START, strlen(TEMP_START)) != 0 || len < end ||
-            strcmp(entry->d_name + len - end, TEMP_END) != 0)
-            continue;
-        const int fd =
-            openat(dirfd(d), entry->d_name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0)
-            continue;
-        if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_mtime < now - TEMP_OLD_S &&
-            flock(fd, LOCK_EX | LOCK_NB) == 0)
-            unlinkat(dirfd(d), entry->d_name, 0);
-        close(fd);
-    }
-    if (d)
-        closedir(d);
-    return STATUS_OK;
-}
-
 /* The name does not grow from the target's, which may be as long as names can be. */
 static enum status create_temp(struct file_writer *w, const struct stat *old, const char *path,
                                struct err *e)
 {
     w->folder = folder_len(w->target);
-    const size_t room = w->folder + TEMP_NAME_CAP;
+    const size_t room = w->folder + TEMPORARY_CAP;
     w->temp = malloc(room);
     w->buffer = malloc(WRITE_BUFFER);
     if (!w->temp || !w->buffer)
         return err_no_memory(e, path, room + WRITE_BUFFER);
     memcpy(w->temp, w->target, w->folder);
-    TRY(remove_orphans(w, e));
+    w->temp[w->folder] = 0;
+    TRY(temporaries_clean(w->temp, e));
     for (int i = 0; i < TEMP_TRIES; i++) { /* each with another name, by the time */
-        snprintf(w->temp + w->folder, TEMP_NAME_CAP, TEMP_START "%ld-%" PRIx64 TEMP_END,
-                 (long)getpid(), clock_ns());
+        temporary_name(w->temp + w->folder);
         /* Not readable by more than the old file's readers at any moment. */
         w->fd = open_retry(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
                            old->st_mode ? 0600 : 0666);

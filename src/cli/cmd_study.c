@@ -43,7 +43,8 @@ struct study_options {
 #define VALUES struct study_options
 
 static const struct option study_options[] = {
-    OPT_STRING("output", dir, "DIR", "the folder of the cells; required", .letter = 'o'),
+    OPT_STRING("output", dir, "DIR", "the folder of the cells; required", .letter = 'o',
+               .reads = "the study"),
     OPT_STRING("from", from, "MODEL",
                "an MHA checkpoint to study in place of new ones; --steps is what it was trained "
                "for, and nothing is trained from scratch",

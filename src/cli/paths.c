@@ -58,7 +58,7 @@ bool path_same(const char *a, const char *b)
 /* Whether a folder has this file, or one linked to it, as a part of a checkpoint. */
 static bool folder_has(const char *folder, const struct stat *file)
 {
-    static const char *const ends[] = {".json", ".safetensors", ".txt", ".model", ".bin"};
+    static const char *const ends[] = {".json", ".jsonl", ".safetensors", ".txt", ".model", ".bin"};
     struct stat st;
     bool has = false;
     DIR *d = opendir(folder);
@@ -107,8 +107,9 @@ static enum status spare(const char *option, const char *path, const char *input
                        option, path, what);
     if (is_part(path, input))
         return err_set(e, STATUS_USAGE,
-                       "%s: '%.200s': %s is read from there, and would be overwritten", option,
-                       path, what);
+                       "%s: '%.200s' is one of %s's own files, or has them, which would be "
+                       "overwritten",
+                       option, path, what);
     return STATUS_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/status.h"
@@ -51,6 +52,36 @@ static bool is_own_temporary(const char *path)
     return len > 4 && strcmp(path + len - 4, ".tmp") == 0 && strncmp(name, start, begin) == 0;
 }
 
+/* What getdents64(2) gives. */
+struct kernel_entry {
+    uint64_t inode;
+    int64_t offset;
+    unsigned short len;
+    unsigned char type;
+    char name[];
+};
+
+/* The files in a folder, and it, if it is then empty: with nothing but system calls, as opendir
+ * takes memory. */
+static void remove_folder(const char *path)
+{
+    union {
+        char bytes[4096];
+        struct kernel_entry aligned;
+    } list;
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    long n;
+    while ((n = syscall(SYS_getdents64, fd, list.bytes, sizeof list.bytes)) > 0)
+        for (long at = 0; at < n;) {
+            const struct kernel_entry *entry = (const void *)(list.bytes + at);
+            if (unlinkat(fd, entry->name, 0) != 0)
+                unlinkat(fd, entry->name, AT_REMOVEDIR);
+            at += entry->len;
+        }
+    close(fd);
+    rmdir(path);
+}
+
 /*
  * Removes the files that are being written, when the process ends here and now. The writers know
  * them, but a handler cannot ask a writer in the middle of its work; so the system is asked which
@@ -67,8 +98,8 @@ static void remove_temporaries(void)
         if (n <= 0)
             continue;
         path[n] = 0;
-        if (is_own_temporary(path))
-            unlink(path);
+        if (is_own_temporary(path) && unlink(path) != 0)
+            remove_folder(path);
     }
 }
 

@@ -1,13 +1,11 @@
 #include "exchange/export.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
+#include "base/folder.h"
 #include "exchange/export_json.h"
 #include "exchange/export_tensors.h"
 #include "exchange/export_vocab.h"
@@ -138,27 +136,6 @@ static const char *dtype_name(int type)
     return type == TENSOR_F16 ? "float16" : type == TENSOR_BF16 ? "bfloat16" : "float32";
 }
 
-static enum status make_folder(const char *dir, struct err *e)
-{
-    struct stat st;
-    if (mkdir(dir, 0777) == 0 || (errno == EEXIST && stat(dir, &st) == 0 && S_ISDIR(st.st_mode)))
-        return STATUS_OK;
-    return err_set(e, STATUS_FAILED, "%.200s: cannot make the folder: %s", dir,
-                   errno == EEXIST ? "there is a file of this name" : strerror(errno));
-}
-
-static enum status remove_config(const struct exporter *x, struct err *e)
-{
-    char *path;
-    TRY(file_in_folder(x->dir, "config.json", &path, e));
-    const bool removed = unlink(path) == 0 || errno == ENOENT;
-    const enum status s =
-        removed ? STATUS_OK
-                : err_set(e, STATUS_FAILED, "%.200s: cannot remove it: %s", path, strerror(errno));
-    free(path);
-    return s;
-}
-
 static enum status write_tensors(struct exporter *x, struct err *e)
 {
     char *path;
@@ -170,8 +147,6 @@ static enum status write_tensors(struct exporter *x, struct err *e)
 
 static enum status write_all(struct exporter *x, const struct export_options *o, struct err *e)
 {
-    TRY(make_folder(x->dir, e));
-    TRY(remove_config(x, e));
     TRY(write_tensors(x, e));
     TRY(export_vocab(x->plan.gguf, x->dir, &o->notes, e));
     TRY(export_json(x->dir, "generation_config.json", put_generation_config, x, e));
@@ -194,15 +169,36 @@ static void fill_result(const struct exporter *x, struct export_result *out)
     }
 }
 
+/* What the files are called is where they will be, not where they are made. */
+static void name_folder(struct err *e, const char *made_in, const char *dir)
+{
+    char *at = strstr(e->text, made_in);
+    if (!at)
+        return;
+    const struct err whole = *e;
+    snprintf(at, sizeof e->text - (size_t)(at - e->text), "%.200s%s", dir,
+             whole.text + (at - e->text) + strlen(made_in));
+}
+
 enum status export_folder(const struct gguf *g, const struct export_options *o, const char *dir,
                           struct export_result *out, struct err *e)
 {
-    struct exporter x = {.dir = dir};
+    struct exporter x = {.dir = NULL};
+    struct folder_writer *folder;
     TRY(export_plan_make(g, o->expand, &x.plan, e));
     enum status s = export_tensors_make(&x.plan, &x.tensors, e);
+    if (s == STATUS_OK)
+        s = folder_writer_open(&folder, dir, e);
     if (s == STATUS_OK) {
+        x.dir = folder_writer_path(folder);
         x.dtype = dtype_name(x.tensors.type);
         s = write_all(&x, o, e);
+        if (s == STATUS_OK)
+            s = folder_writer_commit(folder, e);
+        else {
+            name_folder(e, x.dir, dir);
+            folder_writer_abandon(folder);
+        }
     }
     if (s == STATUS_OK)
         fill_result(&x, out);

@@ -24,11 +24,10 @@ struct export_result {
 };
 
 /*
- * Writes config.json, generation_config.json, model.safetensors and the vocabulary's files to the
- * folder `dir`, which is made if it is not there. Each file is replaced atomically, config.json is
- * the last, and an old one is removed first: without it nothing takes the folder for a checkpoint.
- * Other files in the folder stay. STATUS_USAGE for what transformers has no model for, naming why;
- * STATUS_BAD_FILE, STATUS_FAILED, STATUS_NO_MEMORY.
+ * Makes the folder `dir`, or replaces it as a whole (base/folder.h), with config.json,
+ * generation_config.json, model.safetensors and the vocabulary's files. Files of other names stay.
+ * STATUS_USAGE for what transformers has no model for, naming why; STATUS_BAD_FILE, STATUS_FAILED,
+ * STATUS_NO_MEMORY. After any of them the folder is as it was.
  */
 enum status export_folder(const struct gguf *g, const struct export_options *o, const char *dir,
                           struct export_result *out, struct err *e);
