@@ -1493,6 +1493,20 @@ expect_error 3 "config.json: there is no such file" import $hf -o "$dir/reimport
 expect_error 3 "nosuchfile" import "$dir/nosuchfile" -o "$dir/reimported.gguf"
 expect_error 2 "is the checkpoint itself" import $hf/gpt2 -o $hf/gpt2 --force
 
+# A stack of 64 KiB is enough for all (a study's report alone took 26 of them).
+small_stack() { (ulimit -s 64 && exec "$decode" "$@") >"$out" 2>"$err"; }
+case $decode in
+*/asan/* | */tsan/* | */cov/*) ;; # their own start takes more
+*)
+    small_stack study "$text" -o "$dir/small-stack" --embd 8 --layers 1 --heads 2 --ff 8 --ctx 8 \
+        --batch 1 --steps 4 --seeds 1 -t 1 -q
+    note "study on a small stack" [ $? -eq 0 ]
+    small_stack convert "$model" -o "$dir/small-stack.gguf" --cache-bytes 512 --calib "$text" \
+        --calib-tokens 256 -q
+    note "convert on a small stack" [ $? -eq 0 ]
+    ;;
+esac
+
 # An export that fails leaves the folder as it was, and none where there was none; one that succeeds
 # keeps what else was there; of two at once one is there whole.
 expect_exit 0 export "$model" -o "$dir/kept-whole" -q

@@ -1,6 +1,7 @@
 #include "exchange/export_plan.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -42,11 +43,12 @@ static bool same_factors(const float *a, const float *b, int n)
     return true;
 }
 
-/* Only the factors are in a file: what they follow from is found by trying. */
-static bool find_llama3(const struct config *c, const float *factors, struct hf_llama3 *out)
+/* Only the factors are in a file: what they follow from is found by trying; those that are tried
+ * are made behind them. */
+static bool find_llama3(const struct config *c, float *factors, struct hf_llama3 *out)
 {
-    float made[CONFIG_MAX_WIDTH / 2];
     const int n = c->rope.n_dims / 2;
+    float *made = factors + n;
     *out = (struct hf_llama3){(double)factors[n - 1], LLAMA3_LOW, LLAMA3_HIGH, LLAMA3_CONTEXT0};
     for (; out->context <= CONFIG_MAX_CTX; out->context *= 2) {
         hf_llama3_factors(out, c, made);
@@ -58,15 +60,19 @@ static bool find_llama3(const struct config *c, const float *factors, struct hf_
 
 static enum status plan_rope(struct export_plan *p, struct err *e)
 {
-    float factors[CONFIG_MAX_WIDTH / 2];
     const struct gguf_tensor *t =
         gguf_find_tensor(p->gguf, arch_tensor_name(ROLE_ROPE_FREQS, 0, false).text);
     if (p->from.rope.n_dims != p->from.head_dim)
         return refuse(e, "RMS norms and a part of each head turned");
     if (!t)
         return STATUS_OK;
+    float *factors = calloc(2 * t->n_elements + 1, sizeof *factors);
+    if (!factors)
+        return err_no_memory(e, "the factors of rotary frequencies", t->n_elements);
     blocks_decode(t->type->type, factors, t->data, t->n_elements);
-    if (p->from.rope.scale != 1 || !find_llama3(&p->from, factors, &p->hf.llama3))
+    const bool known = p->from.rope.scale == 1 && find_llama3(&p->from, factors, &p->hf.llama3);
+    free(factors);
+    if (!known)
         return refuse(e, "these factors of rotary frequencies (rope_freqs.weight): they are not "
                          "those of Llama 3.1");
     return STATUS_OK;
