@@ -19,10 +19,10 @@
 #include "base/checked.h"
 #include "base/temporary.h"
 
-#define WRITE_BUFFER  ((size_t)256 << 10)
-#define READ_FIRST    ((size_t)64 << 10)
-#define MAX_LINKS     40 /* what Linux follows */
-#define TEMP_TRIES    100
+#define WRITE_BUFFER ((size_t)256 << 10)
+#define READ_FIRST   ((size_t)64 << 10)
+#define MAX_LINKS    40 /* what Linux follows */
+#define TEMP_TRIES   100
 
 /* --- messages ------------------------------------------------------------------------------ */
 

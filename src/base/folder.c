@@ -97,8 +97,9 @@ static enum status keep_entry(const struct folder_writer *w, int fd, const char 
     const bool folder = is_folder(fd, name);
     if ((folder ? mkdirat(w->fd, name, 0700) : linkat(fd, name, w->fd, name, 0)) == 0)
         return STATUS_OK;
-    return err_set(e, STATUS_FAILED, "%.200s: cannot keep its file %.100s: %s; write to a new folder",
-                   w->target, name, strerror(errno));
+    return err_set(e, STATUS_FAILED,
+                   "%.200s: cannot keep its file %.100s: %s; write to a new folder", w->target,
+                   name, strerror(errno));
 }
 
 /* A folder of the old one to the new one. What cannot move stays, in the old one. */
