@@ -360,6 +360,9 @@ lint: ## clang-tidy over src
 check-layers: $(LIB) ## includes point only downwards; the library reaches no stdio, exit, getenv
 	@scripts/check_layers.sh $(LIB)
 
+check-size: $(BIN) ## the size of src by room, below its ceilings
+	@scripts/check_size.sh
+
 # BUILDS=all, or names out of scripts/check_builds.sh.
 check-builds: $(BIN) ## 32 bits, musl, clang -O0: the same bits from each (BUILDS=all: many more)
 	@MAKE='$(MAKE)' scripts/check_builds.sh $(BIN) $(BUILDS)
