@@ -138,7 +138,7 @@ convert $model -o $model --kv-heads 2
 convert $model -o $model --kv-heads 2 --force
 convert $model -o tests/no/such/out.gguf --kv-heads 2
 convert $model -o out.gguf --kv-heads 2 --refit wo
-convert $model -o out.gguf --kv-heads 2 --method mean --group cluster --no-refit
+convert $model -o out.gguf --kv-heads 2 --method mean --group cluster --refit none
 quantize $model -o out.gguf
 quantize $model -o out.gguf --type nonsense
 quantize $model -o $model --type f16
@@ -294,7 +294,7 @@ conversions() {
             --format csv -q
     done
     # shellcheck disable=SC2086 # words
-    same convert "$1" -o out.gguf --force --kv-heads 2 --no-refit $calibrated --format md \
+    same convert "$1" -o out.gguf --force --kv-heads 2 --refit none $calibrated --format md \
         --eval tests/data/train/mha.txt
     # shellcheck disable=SC2086 # words
     same convert tests/data/shakespeare-bytes.gguf -o out.gguf --force --kv-heads 2 $calibrated
@@ -309,7 +309,7 @@ trainings() {
     # shellcheck disable=SC2086 # words
     {
         same train $new -o new.gguf $short
-        same train $new -o bpe.gguf $short --vocab 300 --kv-heads 2 --dropout 0.1 --keep last
+        same train $new -o bpe.gguf $short --vocab 300 --kv-heads 2 --dropout 0.1 --eval-every -1
         same train $new -o mqa.gguf $short --kv-heads 1 --clip 0.1 --weight-decay 0.5 --val-fraction 0
         same train $text -o from.gguf --from new.gguf --teacher new.gguf --batch 2 --seed 1 $short
         same train tests/data/train/mha.txt $text -o golden.gguf --batch 2 --seed 1 --ctx 32 \

@@ -99,7 +99,8 @@ static uint64_t elements_of(const struct gguf *g)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < g->n_tensors; i++)
-        n += g->tensors[i].n_elements;
+        if (!text_is(g->tensors[i].name, "output.weight") || !layout_output_tied(g))
+            n += g->tensors[i].n_elements;
     return n;
 }
 

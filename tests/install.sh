@@ -42,9 +42,7 @@ note "make install" is_code 0
 cat >"$dir/expected" <<'END'
 ./usr/bin/decode
 ./usr/share/bash-completion/completions/decode
-./usr/share/fish/vendor_completions.d/decode.fish
 ./usr/share/man/man1/decode.1
-./usr/share/zsh/site-functions/_decode
 END
 files_of "$top" >"$dir/found"
 note "the files installed" cmp -s "$dir/found" "$dir/expected"
@@ -94,7 +92,7 @@ cat >"$dir/lines" <<'END'
 decode tok|tokenize
 decode generate --kv-type |f16 f32 q8_0
 decode generate --tem|--temp
-decode help --format |bash fish man text zsh
+decode help --format |bash man text
 decode help exp|export
 decode convert --refit n|none
 decode bench --type f|f16 f32
@@ -132,45 +130,6 @@ END
     note "bash: it is registered" has "$out" "-F _decode decode"
 else
     skip bash "its completions are not tried"
-fi
-
-if have fish; then
-    in_fish() {
-        HOME=$dir fish -c 'source $argv[1]; complete -C $argv[2]' \
-            "$dir/share/fish/vendor_completions.d/decode.fish" "$1" | cut -f 1 | sort
-    }
-    while IFS='|' read -r line words; do
-        note "fish: $line" [ "$(in_fish "$line" | xargs)" = "$words" ]
-    done <"$dir/lines"
-    for command in $commands; do
-        in_fish "decode $command --" | grep -vx -e --help >"$dir/found"
-        note "fish: all options of $command" cmp -s "$dir/found" "$dir/options.$command"
-    done
-else
-    skip fish "its completions are not tried"
-fi
-
-if have zsh && zsh -fc 'zmodload zsh/zpty' 2>/dev/null; then
-    # A terminal of its own; what the shell writes after a tab.
-    cat >"$dir/try.zsh" <<'END'
-zmodload zsh/zpty
-zpty shell zsh -f -i
-zpty -w shell "fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -D; LISTMAX=999; PS1=rea''dy"
-zpty -r shell answer '*ready*'
-zpty -w -n shell "$2"$'\t'
-zpty -w -n shell $'\C-u'"print do''ne"$'\n'
-zpty -r shell answer '*done*'
-print -r -- "$answer" | tr -d '\r\a' | sed 's/\x1b\[[0-9;?]*[A-Za-z]//g'
-zpty -d shell
-END
-    while IFS='|' read -r line words; do
-        TERM=dumb zsh -f "$dir/try.zsh" "$dir/share/zsh/site-functions" "$line" >"$out" 2>"$err" </dev/null
-        for word in $words; do
-            note "zsh: $line offers $word" has "$out" "$word"
-        done
-    done <"$dir/lines"
-else
-    skip zsh "its completions are not tried"
 fi
 
 # --- the tarball --------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ START_TEST(class_14_options_without_effect)
 {
     static const char *const commands[] = {"generate %G -p a", "score %G -p a",
                                            "eval %G --text %T"};
-    static const char *const options[] = {"--method fit",    "--calib-tokens 999", "--no-refit",
+    static const char *const options[] = {"--method fit",    "--calib-tokens 999", "--refit wo",
                                           "--group cluster", "--refit wo",         "--calib %T"};
     char line[300];
     for (size_t c = 0; c < 3; c++)
@@ -84,8 +84,8 @@ START_TEST(class_14_options_without_effect)
         }
     expect_line_refused("convert %G -o %O --kv-heads 1 --calib-tokens 999", 2,
                         "--calib-tokens is for --calib, which is not given");
-    expect_line_refused("convert %G -o %O --kv-heads 1 --no-refit", 2,
-                        "--no-refit is for --calib, which is not given");
+    expect_line_refused("convert %G -o %O --kv-heads 1 --refit wo", 2,
+                        "--refit needs a text: expected --calib too");
     expect_line_refused("generate %G -p a --kv-heads 1 --calib-tokens 999", 2,
                         "--calib-tokens is for --calib, which is not given");
     expect_line_refused("bench --shape 1x8x1,vocab=9,ctx=4 --method fit", 2,
@@ -273,7 +273,7 @@ static const char *const limited[] = {
     "eval %G --text %T -t 2 -q",
     "quantize %G -o %O --type f16 -t 1 -q",
     "convert %G -o %O --kv-heads 1 --calib %T -t 1 -q",
-    "train %T -o %O --from %G --steps 1 --batch 1 --seed 1 -t 1 -q --keep last",
+    "train %T -o %O --from %G --steps 1 --batch 1 --seed 1 -t 1 -q --eval-every -1",
 };
 #define N_LIMITED 8
 

@@ -41,20 +41,8 @@ generate m --top_k 5|did you mean '--top-k'?
 generate m --max_new_tokens 5|did you mean '--n'?
 heads m -f x|did you mean '--text'?
 eval m --file x|did you mean '--text'?
-info x --ctx 4096|did you mean '--depth'?
-bench x -c 4096|did you mean '--depth'?
-eval x -p text|did you mean '--text'?
-generate m --num_samples 5|did you mean '--samples'?
-generate m --start x|did you mean '--prompt'?
 generate m -ngl 99|computes on the CPU alone
-generate m -cnv|did you mean '--interactive'?
-generate m --context-shift|did you mean '--shift'?
-bench m --json|did you mean '--format json'?
-train t --max_iters 5|did you mean '--steps'?
 train t --batch-size 5|did you mean '--batch'?
-train t --n_layer 5|did you mean '--layers'?
-train t --block_size 5|did you mean '--ctx'?
-export m --out-dir x|did you mean '--output'?
 EOF
 for number in 0.8 1.0 0; do
     expect_error 2 "found '$number'; a temperature is --temp" generate "$model" -t $number

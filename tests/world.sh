@@ -268,7 +268,7 @@ note "overwritten: one line" is_line "$err"
 # Two outputs, or an output and an input, by other names.
 clear_work
 ln -s there "$work/link"
-expect 2 "is OUT or OUT.state" "$decode" train "$dir/text" -o "$work/link" --log "$work/there" $toy
+expect 2 "both name" "$decode" train "$dir/text" -o "$work/link" --log "$work/there" $toy
 expect 2 "both name" "$decode" $bench --plot "$work/link" --trace "$work/./there"
 cp "$model" "$work/m.gguf"
 ln -s m.gguf "$work/soft"

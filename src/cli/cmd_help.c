@@ -11,8 +11,8 @@ struct help_options {
     int format;
 };
 
-enum help_format { HELP_TEXT, HELP_MAN, HELP_BASH, HELP_ZSH, HELP_FISH };
-static const char *const format_names[] = {"text", "man", "bash", "zsh", "fish", NULL};
+enum help_format { HELP_TEXT, HELP_MAN, HELP_BASH };
+static const char *const format_names[] = {"text", "man", "bash", NULL};
 
 #define COMMAND_NAME(name) #name,
 static const char *const command_names[] = {COMMANDS(COMMAND_NAME) NULL};
@@ -22,8 +22,7 @@ static const char *const command_names[] = {COMMANDS(COMMAND_NAME) NULL};
 
 static const struct option own_options[] = {
     OPT_CHOICE("format", format, "FORM", format_names,
-               "man: the manual page, for man -l -; bash, zsh, fish: a script that completes "
-               "command lines in that shell",
+               "man: the manual page, for man -l -; bash: a script that completes command lines",
                .fallback = "text"),
     OPT_END,
 };
@@ -31,8 +30,9 @@ static const struct option own_options[] = {
 static void print_all(enum help_format format, struct output *out)
 {
     static void (*const prints[])(struct output *) = {
-        [HELP_TEXT] = help_print,    [HELP_MAN] = manual_print,     [HELP_BASH] = completion_bash,
-        [HELP_ZSH] = completion_zsh, [HELP_FISH] = completion_fish,
+        [HELP_TEXT] = help_print,
+        [HELP_MAN] = manual_print,
+        [HELP_BASH] = completion_bash,
     };
     prints[format](out);
 }

@@ -42,22 +42,16 @@ struct train_options {
     struct train_spec spec; /* what options say as it is wanted; specify_training adds the rest */
     const char *threads, *log;
     bool force;
-    int keep;
     struct option_u64 seed;
 };
 
 #define VALUES struct train_options
 
-enum { KEEP_BEST, KEEP_LAST };
-static const char *const keeps[] = {"best", "last", NULL};
-
 static const struct option output_options[] = {
     OPT_STRING("output", spec.out, "OUT",
-               "the checkpoint to write; OUT.state beside it has what --resume needs",
+               "the checkpoint to write, the best on the held-out text; OUT.state beside it has "
+               "what --resume needs",
                .letter = 'o', .writes = true),
-    OPT_CHOICE("keep", keep, "WHICH", keeps,
-               "which checkpoint is OUT: the best on the held-out text, or the last",
-               .fallback = "best"),
     OPT_INT("save-every", spec.save_every, "N", 1, INT_MAX, "steps between saves",
             .otherwise = "as --eval-every"),
     OPT_FLAG("resume", spec.resume,
@@ -85,7 +79,7 @@ static const struct option further_options[] = {
 static const struct option eval_options[] = {
     OPT_INT("eval-every", spec.eval_every, "N", -1, INT_MAX,
             "steps between evaluations on the held-out text; 0: a twentieth of --steps, from 25 to "
-            "250; -1, with --keep last: none",
+            "250; -1: none, and OUT is the last step's checkpoint",
             .fallback = "0"),
     OPT_END,
 };
@@ -205,11 +199,7 @@ static enum status specify_training(const struct train_options *o, struct train_
     if (spec->lr == 0)
         spec->lr = spec->from_path ? 0 : DEFAULT_LR; /* 0: what a probe finds */
     const int interval = between(spec->n_steps / 20, LEAST_INTERVAL, LARGEST_INTERVAL);
-    spec->keep_last = o->keep == KEEP_LAST;
-    if (spec->eval_every < 0 && !spec->keep_last)
-        return err_set(e, STATUS_USAGE,
-                       "--eval-every -1: the best checkpoint is found by evaluations; expected "
-                       "--keep last too");
+    spec->keep_last = spec->eval_every < 0;
     spec->eval_every = or_else(spec->eval_every, interval);
     spec->save_every =
         or_else(spec->save_every, spec->eval_every > 0 ? spec->eval_every : interval);
@@ -323,7 +313,7 @@ static void conclude_training(const struct train_options *o, const struct train_
         return;
     }
     char best[128] = "";
-    if (isfinite(r->best_loss) && o->keep == KEEP_BEST)
+    if (isfinite(r->best_loss) && o->spec.eval_every >= 0)
         snprintf(best, sizeof best,
                  "best of step %d, held out %.4f nats a token, %.4f bits a byte; ", r->best_step,
                  r->best_loss, r->best_bits);

@@ -1,5 +1,5 @@
 /*
- * completion - scripts that complete decode's command lines in a shell, made of the tables of
+ * completion - the script that completes decode's command lines in bash, made of the tables of
  * options: commands, options, the values of those that name some, and files where a value is one.
  */
 #ifndef DECODE_CLI_COMPLETION_H
@@ -9,9 +9,5 @@
 
 /* For bash-completion's folder, or to be sourced. */
 void completion_bash(struct output *out);
-/* The function _decode, for a folder of $fpath. */
-void completion_zsh(struct output *out);
-/* For a folder of $fish_complete_path. */
-void completion_fish(struct output *out);
 
 #endif

@@ -10,7 +10,7 @@ const char help_summary[] = "continue texts with transformers, and see what thei
 const struct help_section help_sections[] = {
     {"Options",
      "decode help COMMAND (or decode COMMAND --help) shows a command's options.\n"
-     "decode help --format man prints the manual page; --format bash, zsh or fish what\n"
+     "decode help --format man prints the manual page; --format bash what\n"
      "completes command lines in that shell. decode --version shows version, compiler,\n"
      "instruction sets and threads.\n"
      "\n"

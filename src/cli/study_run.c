@@ -66,7 +66,6 @@ static void add_training(struct study_args *a, const struct study_setting *s,
     study_args_given(a, train_step_options, s->steps, without);
     study_args_given(a, train_held_out_options, s->steps, nothing);
     study_args_pair(a, "seed", "%" PRIu64, cell->seed);
-    study_args_pair(a, "keep", "last");
     study_args_pair(a, "eval-every", "-1");
 }
 

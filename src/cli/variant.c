@@ -54,7 +54,6 @@ const struct option variant_options[] = {
         "by gradients (minutes for large models); auto: all for fit, wo for latent caches, none "
         "for the others",
         .fallback = "auto", .needs = ANY_VARIANT),
-    OPT_FLAG("no-refit", no_refit, "the same as --refit none", .needs = "calib"),
     OPT_END,
 };
 
@@ -127,8 +126,6 @@ static enum status check_variant(const struct variant_options *o, struct err *e)
     if (!o->kv_heads && !o->calib)
         return err_set(e, STATUS_USAGE, "--%s needs a text: expected --calib too",
                        o->latent ? "latent" : "cache-bytes");
-    if (o->refit != VARIANT_AUTO && o->no_refit)
-        return err_set(e, STATUS_USAGE, "--refit and --no-refit are both given; expected one");
     if (o->refit > 1 && !o->calib)
         return err_set(e, STATUS_USAGE, "--refit needs a text: expected --calib too");
     return STATUS_OK;
@@ -170,7 +167,7 @@ static enum status read_variant(const struct variant_options *o, const struct co
 
 static enum convert_refit refit_of(const struct variant_options *o)
 {
-    if (!o->calib || o->no_refit)
+    if (!o->calib)
         return CONVERT_REFIT_NONE;
     if (o->refit != VARIANT_AUTO)
         return (enum convert_refit)(o->refit - 1);

@@ -26,7 +26,6 @@ struct variant_options {
     int calib_tokens;
     int grouping; /* enum variant_grouping */
     int refit;    /* VARIANT_AUTO, or an enum convert_refit + 1 */
-    bool no_refit;
     struct option_u64 seed; /* of random heads; in no table, for a command that has --seed */
 };
 enum variant_grouping { VARIANT_AUTO, VARIANT_ADJACENT, VARIANT_CLUSTER };

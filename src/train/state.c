@@ -62,7 +62,7 @@ static const struct field {
     {"--clip", FIELD_REAL, NULL},
     {"--val-fraction", FIELD_REAL, NULL},
     {"--eval-every", FIELD_NUMBER, NULL},
-    {"--keep", FIELD_HASH, NULL},
+    {"--eval-every", FIELD_HASH, NULL},
     {"the teacher", FIELD_HASH, NULL},
     {"--teacher-weight", FIELD_REAL, NULL},
     {"--dropout", FIELD_REAL, NULL},
