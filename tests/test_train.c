@@ -380,7 +380,7 @@ START_TEST(state_of_another_run_is_refused)
 {
     static const char *const messages[] = {
         "--steps 12, not 13", "--lr 0.003, not 0.004", "--seed 9, not 10", "the text was not",
-        "the model's shape",  "--eval-every was not",        "--clip 1, not 0.5"};
+        "the model's shape",  "--eval-every was not",  "--clip 1, not 0.5"};
     struct run r = make_run("out.gguf");
     struct err e = {""};
     r.stop_at = 6;

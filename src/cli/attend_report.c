@@ -250,7 +250,7 @@ static enum status print_query(const struct attend_view *v, enum table_format fo
 
 enum status attend_check_columns(const char *columns, enum table_format format, struct err *e)
 {
-    return columns_check(columns, format, &(struct columns_table){fields, N_FIELDS}, 1, e);
+    return columns_check(columns, format, &(struct table){.fields = fields, .n = N_FIELDS}, 1, e);
 }
 
 enum status attend_print(const struct attend_view *v, enum table_format format, const char *columns,

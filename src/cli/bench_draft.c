@@ -217,7 +217,7 @@ enum status bench_draft_run(const struct invocation *inv, const struct bench_dra
 {
     const struct input_options input = {.file = b->options->text};
     struct engine_options engine = {.threads = b->threads};
-    const struct columns_table table = {fields, REPORT_LENGTH(fields)};
+    const struct table table = {.fields = fields, .n = REPORT_LENGTH(fields)};
     TRY(columns_check(b->columns, (enum table_format)b->format, &table, 1, e));
     TRY(parse_kv_type(b->kv_type, &engine.kv_type, e));
     for (int i = 0; i < b->options->drafts.n; i++) {

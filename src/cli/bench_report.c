@@ -242,7 +242,7 @@ static bool has_latent(const struct bench_report *r)
 
 enum status bench_check_columns(const char *columns, enum table_format format, struct err *e)
 {
-    return columns_check(columns, format, &(struct columns_table){fields, N_FIELDS}, 1, e);
+    return columns_check(columns, format, &(struct table){.fields = fields, .n = N_FIELDS}, 1, e);
 }
 
 /* Whether the rows differ in it, so that it is never left out. */

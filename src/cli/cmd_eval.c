@@ -112,22 +112,12 @@ static const struct report_field fields[] = {
 };
 #define N_AGAINST 4
 
-static int n_fields(const struct eval_options *o)
+/* Of one row, NULL before it is known. */
+static struct table result_table(const struct eval_options *o, const struct eval_row *row)
 {
-    return REPORT_LENGTH(fields) - (o->against ? 0 : N_AGAINST);
-}
-
-static enum status print_result(const struct eval_options *o, const struct eval_result *result,
-                                struct output *out, struct err *e)
-{
-    const struct eval_row row = {*result, (double)result->tokens / result->seconds};
-    struct report r;
-    struct columns chosen;
-    const enum table_format format = (enum table_format)o->format;
-    columns_choose(o->columns, format, fields, n_fields(o), &chosen);
-    report_begin(&r, format, chosen.fields, chosen.n, out);
-    report_row(&r, &row);
-    return report_end(&r, e);
+    struct table table = TABLE_OF(fields, row, 1);
+    table.n -= o->against ? 0 : N_AGAINST;
+    return table;
 }
 
 static enum status measure_text(const struct eval_options *o, struct eval_spec *spec,
@@ -140,13 +130,17 @@ static enum status measure_text(const struct eval_options *o, struct eval_spec *
     spec->stop = progress_stop;
     spec->progress = progress_show;
     spec->arg = &shown;
-    struct eval_result result;
-    enum status s = eval_run(spec, &result, e);
+    struct eval_row row;
+    const enum status s = eval_run(spec, &row.result, e);
     progress_end(&shown);
     if (s == STATUS_INTERRUPTED)
         say(&o->common, "interrupted after %" PRIu64 " of %" PRIu64 " tokens", shown.done,
             plan.n_scored);
-    return s == STATUS_OK ? print_result(o, &result, out, e) : s;
+    if (s != STATUS_OK)
+        return s;
+    row.tokens_per_s = (double)row.result.tokens / row.result.seconds;
+    const struct table table = result_table(o, &row);
+    return table_print(&table, o->columns, (enum table_format)o->format, out, e);
 }
 
 /* Windows longer than a checkpoint's context. */
@@ -212,7 +206,7 @@ static enum status run_eval(const struct invocation *inv, const void *values, st
     struct runtime r = {
         .inv = inv, .common = &o->common, .engine = &o->engine, .parts = COMMON_TEXTS};
     TRY(check_eval_options(o, e));
-    const struct columns_table table = {fields, n_fields(o)};
+    const struct table table = result_table(o, NULL);
     TRY(columns_check(o->columns, (enum table_format)o->format, &table, 1, e));
     return runtime_run(&r, &input, eval_text, o, e);
 }

@@ -3,6 +3,7 @@
  */
 #include <stdlib.h>
 
+#include "cli/columns.h"
 #include "cli/command.h"
 #include "cli/paths.h"
 #include "cli/runtime.h"
@@ -51,14 +52,12 @@ static void say_note(void *arg, const char *text)
 static enum status export_and_tell(const struct export_command *o, const struct gguf *g,
                                    struct output *out, struct err *e)
 {
-    struct report r;
     struct export_result result;
     struct common_options common = o->common;
     const struct export_options options = {.expand = o->expand, .notes = {say_note, &common}};
     TRY(export_folder(g, &options, o->out, &result, e));
-    report_begin(&r, (enum table_format)o->format, fields, REPORT_LENGTH(fields), out);
-    report_row(&r, &result);
-    return report_end(&r, e);
+    const struct table table = TABLE_OF(fields, &result, 1);
+    return table_print(&table, NULL, (enum table_format)o->format, out, e);
 }
 
 /* In another type: of a copy in memory. */

@@ -56,8 +56,17 @@ static const struct option result_options[] = {
     OPT_END,
 };
 
+struct head_row {
+    struct head_worth worth;
+    /* The head of the layer whose scores lose least with one key, -1: there is none; and with it.
+     */
+    int64_t like;
+    struct head_likeness kept;
+};
+
 /* What a run holds beside the runtime. */
 struct heads_job {
+    struct head_row row; /* the one that is printed */
     const struct heads_options *options;
     const struct model *model;
     unsigned char *layers;      /* [n_layers] 1 for those of --layer, malloc'd */
@@ -105,14 +114,6 @@ static enum status check_picture(const struct heads_job *job, struct err *e)
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
-struct head_row {
-    struct head_worth worth;
-    /* The head of the layer whose scores lose least with one key, -1: there is none; and with it.
-     */
-    int64_t like;
-    struct head_likeness kept;
-};
-
 static const struct report_field fields[] = {
     {"layer", "layer", MEMBER(head_row, worth.layer)},
     {"head", "head", MEMBER(head_row, worth.head)},
@@ -127,31 +128,27 @@ static const struct report_field fields[] = {
     {"like_output_kept", "output", MEMBER(head_row, kept.output), "%.5f", .rank = 7},
 };
 
-static struct head_row row_of(const struct heads_job *job, const struct head_worth *w)
+static const void *next_head(void *arg, int i)
 {
+    struct heads_job *job = arg;
     const int n = job->model->config.n_heads;
+    if (i >= job->result.n_done)
+        return NULL;
+    const struct head_worth *w = &job->result.heads[i];
     const struct head_likeness *kept = job->kept + ((size_t)w->layer * n + w->head) * n;
-    struct head_row row = {.worth = *w, .like = -1, .kept = {(double)NAN, (double)NAN}};
+    struct head_row *row = &job->row;
+    *row = (struct head_row){.worth = *w, .like = -1, .kept = {(double)NAN, (double)NAN}};
     for (int h = 0; h < n; h++)
-        if (h != w->head && (row.like < 0 || kept[h].score > row.kept.score)) {
-            row.like = h;
-            row.kept = kept[h];
+        if (h != w->head && (row->like < 0 || kept[h].score > row->kept.score)) {
+            row->like = h;
+            row->kept = kept[h];
         }
     return row;
 }
 
-static enum status print_heads(const struct heads_job *job, struct output *out, struct err *e)
+static struct table head_table(struct heads_job *job)
 {
-    struct report r;
-    struct columns chosen;
-    const enum table_format format = (enum table_format)job->options->format;
-    columns_choose(job->options->columns, format, fields, REPORT_LENGTH(fields), &chosen);
-    report_begin(&r, format, chosen.fields, chosen.n, out);
-    for (int i = 0; i < job->result.n_done; i++) {
-        const struct head_row row = row_of(job, &job->result.heads[i]);
-        report_row(&r, &row);
-    }
-    return report_end(&r, e);
+    return (struct table){fields, REPORT_LENGTH(fields), .row = next_head, .arg = job};
 }
 
 /* Standard errors that a gain is beyond: one of them alone would find harm in every sixth head that
@@ -282,11 +279,13 @@ static enum status measure_heads(struct heads_job *job, const struct runtime *r,
     return s;
 }
 
-static enum status show_result(const struct heads_job *job, const struct runtime *r, struct err *e)
+static enum status show_result(struct heads_job *job, const struct runtime *r, struct err *e)
 {
     const char *path;
     TRY(common_model_path(r->common, &path, e));
-    TRY(print_heads(job, r->inv->out, e));
+    const struct table table = head_table(job);
+    TRY(table_print(&table, job->options->columns, (enum table_format)job->options->format,
+                    r->inv->out, e));
     say_result(job);
     if (!job->options->svg)
         return STATUS_OK;
@@ -338,7 +337,7 @@ static enum status run_heads(const struct invocation *inv, const void *values, s
     struct runtime r = {
         .inv = inv, .common = &o->common, .engine = &o->engine, .parts = COMMON_TEXTS};
     TRY(check_heads_options(o, e));
-    const struct columns_table table = {fields, REPORT_LENGTH(fields)};
+    const struct table table = head_table(NULL);
     TRY(columns_check(o->columns, (enum table_format)o->format, &table, 1, e));
     return runtime_run(&r, &input, measure_text, o, e);
 }

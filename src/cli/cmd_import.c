@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "cli/columns.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
@@ -117,7 +118,6 @@ static enum status write_import(const struct import_command *o, const struct imp
 static enum status report_import(const struct import_command *o, const struct import *im,
                                  struct output *out, struct err *e)
 {
-    struct report r;
     struct stat st = {.st_size = 0};
     char variant[16];
     const struct config *c = import_config(im);
@@ -136,9 +136,8 @@ static enum status report_import(const struct import_command *o, const struct im
         .n_vocab = c->n_vocab,
         .bytes = (uint64_t)st.st_size,
     };
-    report_begin(&r, (enum table_format)o->format, fields, REPORT_LENGTH(fields), out);
-    report_row(&r, &row);
-    return report_end(&r, e);
+    const struct table table = TABLE_OF(fields, &row, 1);
+    return table_print(&table, NULL, (enum table_format)o->format, out, e);
 }
 
 static enum status is_gguf_file(const char *path, bool *is, struct err *e)

@@ -15,8 +15,8 @@ static bool is_called(const char *called, const char *name)
 
 /* The column of that name, before others one that the form shows anyway; NULL: there is none. Rows
  * for programs have keys only. */
-static const struct report_field *find_column(enum table_format format,
-                                              const struct columns_table *t, const char *name)
+static const struct report_field *find_column(enum table_format format, const struct table *t,
+                                              const char *name)
 {
     const struct report_field *found = NULL;
     for (int i = 0; i < t->n; i++) {
@@ -31,7 +31,7 @@ static const struct report_field *find_column(enum table_format format,
     return found;
 }
 
-static bool is_known(enum table_format format, const struct columns_table *tables, int n_tables,
+static bool is_known(enum table_format format, const struct table *tables, int n_tables,
                      const char *name)
 {
     for (int i = 0; i < n_tables; i++)
@@ -40,8 +40,8 @@ static bool is_known(enum table_format format, const struct columns_table *table
     return false;
 }
 
-static enum status refuse_name(enum table_format format, const struct columns_table *tables,
-                               int n_tables, const char *name, struct err *e)
+static enum status refuse_name(enum table_format format, const struct table *tables, int n_tables,
+                               const char *name, struct err *e)
 {
     struct nearest near = {.word = name};
     for (int t = 0; t < n_tables; t++)
@@ -71,8 +71,8 @@ static bool is_earlier(const char *names, const char *end, const char *name)
     return false;
 }
 
-enum status columns_check(const char *names, enum table_format format,
-                          const struct columns_table *tables, int n_tables, struct err *e)
+enum status columns_check(const char *names, enum table_format format, const struct table *tables,
+                          int n_tables, struct err *e)
 {
     const char *rest = names;
     for (char end = ','; names && end;) {
@@ -85,17 +85,6 @@ enum status columns_check(const char *names, enum table_format format,
             return err_set(e, STATUS_USAGE, "--columns: '%.60s' is given twice", name);
     }
     return STATUS_OK;
-}
-
-bool columns_all(const char *names, enum table_format format, const struct columns_table *table)
-{
-    for (char end = ','; end;) {
-        char name[MAX_NAME];
-        end = list_next(&names, ",", name, sizeof name);
-        if (!find_column(format, table, name))
-            return false;
-    }
-    return true;
 }
 
 /* Under the key, which is what a name that the form has no heading for can be only. */
@@ -113,7 +102,7 @@ static struct report_field named(enum table_format format, const struct report_f
 void columns_choose(const char *names, enum table_format format, const struct report_field *fields,
                     int n, struct columns *out)
 {
-    const struct columns_table table = {fields, n};
+    const struct table table = {.fields = fields, .n = n};
     assert(n <= COLUMNS_MOST);
     out->n = names ? 0 : n;
     if (!names)
@@ -125,4 +114,59 @@ void columns_choose(const char *names, enum table_format format, const struct re
         if (f && out->n < COLUMNS_MOST)
             out->fields[out->n++] = named(format, f);
     }
+}
+
+static const void *row_at(const struct table *t, int i)
+{
+    if (t->row)
+        return t->row(t->arg, i);
+    return i < t->n_rows ? (const char *)t->rows + (size_t)i * t->row_bytes : NULL;
+}
+
+enum status table_print(const struct table *t, const char *names, enum table_format format,
+                        struct output *out, struct err *e)
+{
+    struct report r;
+    struct columns chosen;
+    const void *row;
+    columns_choose(names, format, t->fields, t->n, &chosen);
+    report_begin(&r, format, chosen.fields, chosen.n, out);
+    for (int i = 0; (row = row_at(t, i)) != NULL; i++)
+        report_row(&r, row);
+    return report_end(&r, e);
+}
+
+/* How many of the names are columns of the table; *all: each of them. */
+static int count_columns(const char *names, enum table_format format, const struct table *t,
+                         bool *all)
+{
+    int n = 0;
+    *all = true;
+    for (char end = ','; end;) {
+        char name[MAX_NAME];
+        end = list_next(&names, ",", name, sizeof name);
+        const bool found = find_column(format, t, name) != NULL;
+        n += found;
+        *all &= found;
+    }
+    return n;
+}
+
+enum status columns_print(const char *names, enum table_format format, const struct table *tables,
+                          int n_tables, struct output *out, struct err *e)
+{
+    bool one_has_all = false, all, any = false;
+    TRY(columns_check(names, format, tables, n_tables, e));
+    for (int i = 0; i < n_tables; i++) {
+        count_columns(names, format, &tables[i], &all);
+        one_has_all |= all;
+    }
+    for (int i = 0; i < n_tables; i++) {
+        if (count_columns(names, format, &tables[i], &all) == 0 || (one_has_all && !all))
+            continue;
+        output_puts(out, any ? "\n" : "");
+        any = true;
+        TRY(table_print(&tables[i], names, format, out, e));
+    }
+    return STATUS_OK;
 }

@@ -17,6 +17,40 @@
         "them",                                                                                    \
         .otherwise = "all, on a terminal without -v those that fit")
 
+/* A table: its columns, and its rows: an array, or made one after the other. */
+struct table {
+    const struct report_field *fields; /* [n] */
+    int n;
+    const void *rows; /* [n_rows], of row_bytes each */
+    int n_rows;
+    size_t row_bytes;
+    /* Instead, if not NULL: row i, which lives until the next call; NULL after the last. */
+    const void *(*row)(void *arg, int i);
+    void *arg;
+};
+
+/* The table of an array of rows. */
+#define TABLE_OF(columns, array, length)                                                           \
+    {                                                                                              \
+        .fields = columns, .n = REPORT_LENGTH(columns), .rows = array, .n_rows = length,           \
+        .row_bytes = sizeof *(array)                                                               \
+    }
+
+/* Prints the columns that `names` names ("a,b", NULL: all), in that order; a column that this form
+ * does not show by itself is shown under the name it was asked for by. STATUS_NO_MEMORY. */
+enum status table_print(const struct table *t, const char *names, enum table_format format,
+                        struct output *out, struct err *e);
+
+/* Whether each of the names is, in this form, that of a column of one of the tables: if not,
+ * STATUS_USAGE, with the nearest; so is a name twice. NULL has nothing to check. */
+enum status columns_check(const char *names, enum table_format format, const struct table *tables,
+                          int n_tables, struct err *e);
+
+/* Checks, and prints of several tables those that have columns of these names; where one has all,
+ * only such, because tables have some by the same names. */
+enum status columns_print(const char *names, enum table_format format, const struct table *tables,
+                          int n_tables, struct output *out, struct err *e);
+
 /* Of any table. */
 #define COLUMNS_MOST 64
 
@@ -25,22 +59,8 @@ struct columns {
     int n;
 };
 
-struct columns_table {
-    const struct report_field *fields;
-    int n;
-};
-
-/* Whether each of the names "a,b" is, in this form, that of a column of one of the tables: if not,
- * STATUS_USAGE, with the nearest; so is a name twice. NULL has nothing to check. */
-enum status columns_check(const char *names, enum table_format format,
-                          const struct columns_table *tables, int n_tables, struct err *e);
-
-/* Whether the table has a column for each of the names. */
-bool columns_all(const char *names, enum table_format format, const struct columns_table *table);
-
-/* The columns of a table that `names` names, in that order; NULL: all. A column that this form does
- * not show by itself is shown under the name it was asked for by. The fields' strings, and names,
- * are borrowed. */
+/* The columns of a table that are shown; for one whose rows do not come by table_print. The fields'
+ * strings, and names, are borrowed. */
 void columns_choose(const char *names, enum table_format format, const struct report_field *fields,
                     int n, struct columns *out);
 

@@ -27,33 +27,31 @@ static const char head[] =
     "    COMPREPLY=()\n"
     "    if ((COMP_CWORD == 1)); then\n"
     "        COMPREPLY=($(compgen -W '";
-static const char body[] =
-    "--help --version' -- \"$word\"))\n"
-    "        return\n"
-    "    fi\n"
-    "    # --name=value is three words\n"
-    "    if [[ $word == = ]]; then\n"
-    "        word=\n"
-    "    elif [[ $before == = ]]; then\n"
-    "        before=${COMP_WORDS[COMP_CWORD - 2]}\n"
-    "    fi\n"
-    "    case ${COMP_WORDS[1]} in\n";
-static const char tail[] =
-    "    esac\n"
-    "    # Where there are no replies, bash completes names of files.\n"
-    "    case $value in\n"
-    "    other)\n"
-    "        compopt +o default 2>/dev/null\n"
-    "        COMPREPLY=($(compgen -W \"$values\" -- \"$word\"))\n"
-    "        ;;\n"
-    "    flag)\n"
-    "        [[ $word == -* ]] && arguments=$options\n"
-    "        COMPREPLY=($(compgen -W \"$arguments\" -- \"$word\"))\n"
-    "        ;;\n"
-    "    esac\n"
-    "}\n"
-    "\n"
-    "complete -o default -F _decode decode\n";
+static const char body[] = "--help --version' -- \"$word\"))\n"
+                           "        return\n"
+                           "    fi\n"
+                           "    # --name=value is three words\n"
+                           "    if [[ $word == = ]]; then\n"
+                           "        word=\n"
+                           "    elif [[ $before == = ]]; then\n"
+                           "        before=${COMP_WORDS[COMP_CWORD - 2]}\n"
+                           "    fi\n"
+                           "    case ${COMP_WORDS[1]} in\n";
+static const char tail[] = "    esac\n"
+                           "    # Where there are no replies, bash completes names of files.\n"
+                           "    case $value in\n"
+                           "    other)\n"
+                           "        compopt +o default 2>/dev/null\n"
+                           "        COMPREPLY=($(compgen -W \"$values\" -- \"$word\"))\n"
+                           "        ;;\n"
+                           "    flag)\n"
+                           "        [[ $word == -* ]] && arguments=$options\n"
+                           "        COMPREPLY=($(compgen -W \"$arguments\" -- \"$word\"))\n"
+                           "        ;;\n"
+                           "    esac\n"
+                           "}\n"
+                           "\n"
+                           "complete -o default -F _decode decode\n";
 
 /* What every command takes beside its own options. */
 static const struct option help_option = {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "show/report.h"
+#include "cli/columns.h"
 
 /* --- what is printed ------------------------------------------------------------------------- */
 
@@ -38,25 +38,22 @@ static const struct report_field layer_fields[] = {
     {"output_lost", "output_lost", MEMBER(layer_row, output_lost), "%.5f"},
 };
 
-static struct layer_row layer_row(const struct convert_report *r, int l)
+struct layer_rows {
+    const struct convert *converted;
+    struct layer_row row;
+};
+
+static const void *next_layer(void *arg, int l)
 {
-    const struct convert *c = r->converted;
-    return (struct layer_row){l, c->layers[l].score, c->layers[l].output};
+    struct layer_rows *rows = arg;
+    const struct convert *c = rows->converted;
+    if (l >= c->n_layers)
+        return NULL;
+    rows->row = (struct layer_row){l, c->layers[l].score, c->layers[l].output};
+    return &rows->row;
 }
 
 /* --- tables ---------------------------------------------------------------------------------- */
-
-static enum status print_layers(const struct convert_report *r, enum table_format format,
-                                struct output *out, struct err *e)
-{
-    struct report t;
-    report_begin(&t, format, layer_fields, REPORT_LENGTH(layer_fields), out);
-    for (int l = 0; l < r->converted->n_layers; l++) {
-        const struct layer_row row = layer_row(r, l);
-        report_row(&t, &row);
-    }
-    return report_end(&t, e);
-}
 
 static double double_of(const struct convert_figures *x, const struct report_field *f)
 {
@@ -108,10 +105,9 @@ static void convert_report_json(const struct convert_report *r, bool one_line, s
     json_string(&j, "refit", convert_refits[r->spec->refit]);
     json_u64(&j, "calibration_tokens", r->spec->n_tokens);
     json_begin_array(&j, "layers");
-    for (int l = 0; l < r->converted->n_layers; l++) {
-        const struct layer_row row = layer_row(r, l);
-        report_object(&j, NULL, layer_fields + 1, REPORT_LENGTH(layer_fields) - 1, &row);
-    }
+    struct layer_rows layers = {.converted = r->converted};
+    for (int l = 0; next_layer(&layers, l); l++)
+        report_object(&j, NULL, layer_fields + 1, REPORT_LENGTH(layer_fields) - 1, &layers.row);
     json_end(&j);
     report_object(&j, "before", figure_fields, REPORT_LENGTH(figure_fields), &r->before);
     report_object(&j, "after", figure_fields, REPORT_LENGTH(figure_fields), &r->after);
@@ -127,7 +123,10 @@ enum status convert_report_print(const struct convert_report *r, enum table_form
         convert_report_json(r, format == TABLE_JSONL, out);
         return STATUS_OK;
     }
-    TRY(print_layers(r, format, out, e));
+    struct layer_rows layers = {.converted = r->converted};
+    const struct table table = {layer_fields, REPORT_LENGTH(layer_fields), .row = next_layer,
+                                .arg = &layers};
+    TRY(table_print(&table, NULL, format, out, e));
     output_puts(out, "\n");
     return print_figures(r, format, out, e);
 }

@@ -15,6 +15,7 @@ static const struct foreign names[] = {
     {.name = "ctx-size", .ours = "depth"}, /* where the context is the model's */
     /* the text */
     {.name = "text", .ours = "prompt"},
+    {.name = "f", .ours = "text"}, /* other commands' */
     {.name = "file", .ours = "text"},
     {.name = "batch-size", .ours = "batch"},
     {.name = "n-gpu-layers", .why = CPU_ONLY},

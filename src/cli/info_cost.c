@@ -45,15 +45,8 @@ void info_cost_begin(struct info_cost *cost, const struct cost_shape *shape)
     }
 }
 
-/* A walk over the variants, zeroed at first. */
-struct variants {
-    struct inspect_variant now;
-    struct cost_shape shape; /* that it is of */
-    int n_ranks;             /* so far */
-};
-
 /* False when there is none after this one. */
-static bool next_variant(const struct info_cost *cost, struct variants *v)
+static bool next_variant(const struct info_cost *cost, struct info_variants *v)
 {
     const struct info_settings *s = &cost->settings;
     if (!v->shape.config)
@@ -103,15 +96,19 @@ static void print_formula(const struct config *c, struct paragraph *p)
         c->head_dim, config_value_dim(c));
 }
 
-static enum status print_variants(const struct info_cost *cost, enum table_format format,
-                                  const struct columns *chosen, struct output *out, struct err *e)
+static const void *variant_row(void *arg, int i)
 {
-    struct report r;
-    struct variants v = {.n_ranks = 0};
-    report_begin(&r, format, chosen->fields, chosen->n, out);
-    while (next_variant(cost, &v))
-        report_row(&r, &v.now);
-    return report_end(&r, e);
+    struct info_variants *v = arg;
+    if (i == 0)
+        *v = (struct info_variants){.cost = v->cost};
+    return next_variant(v->cost, v) ? &v->now : NULL;
+}
+
+struct table info_variant_table(const struct info_cost *cost, struct info_variants *walk)
+{
+    walk->cost = cost;
+    return (struct table){cost->variant_fields, INFO_VARIANT_FIELDS, .row = variant_row,
+                          .arg = walk};
 }
 
 /* --- the steps ------------------------------------------------------------------------------- */
@@ -247,7 +244,7 @@ static enum status predict_steps(struct info_cost *cost, struct err *e)
     return STATUS_OK;
 }
 
-static void plan_step(struct info_cost *cost, const struct variants *v, int depth, int batch)
+static void plan_step(struct info_cost *cost, const struct info_variants *v, int depth, int batch)
 {
     const struct info_settings *at = &cost->settings;
     struct info_step *s = &cost->steps[cost->n_steps++];
@@ -265,7 +262,7 @@ static void plan_step(struct info_cost *cost, const struct variants *v, int dept
 
 static int count_variants(const struct info_cost *cost)
 {
-    struct variants v = {.n_ranks = 0};
+    struct info_variants v = {.n_ranks = 0};
     int n = 0;
     while (next_variant(cost, &v))
         n++;
@@ -282,7 +279,7 @@ enum status info_cost_plan(struct info_cost *cost, struct err *e)
         return err_no_memory(e, "the list of steps", (n + 1) * sizeof *cost->steps);
     for (int d = 0; d < s->n_depths; d++)
         for (int b = 0; b < s->n_batches; b++) {
-            struct variants v = {.n_ranks = 0};
+            struct info_variants v = {.n_ranks = 0};
             while (next_variant(cost, &v))
                 plan_step(cost, &v, s->depths[d], s->batches[b]);
         }
@@ -323,14 +320,11 @@ static void print_steps_heading(const struct info_cost *cost, struct output *out
     paragraph_end(&p);
 }
 
-static enum status print_steps(const struct info_cost *cost, enum table_format format,
-                               const struct columns *chosen, struct output *out, struct err *e)
+struct table info_step_table(const struct info_cost *cost)
 {
-    struct report r;
-    report_begin(&r, format, chosen->fields, chosen->n, out);
-    for (int i = 0; i < cost->n_steps; i++)
-        report_row(&r, &cost->steps[i]);
-    return report_end(&r, e);
+    struct table table = TABLE_OF(step_fields, cost->steps, cost->n_steps);
+    table.n = n_step_fields(cost);
+    return table;
 }
 
 /* --- the forms ------------------------------------------------------------------------------- */
@@ -338,43 +332,21 @@ static enum status print_steps(const struct info_cost *cost, enum table_format f
 enum status info_cost_print(const struct info_cost *cost, enum table_format format,
                             struct output *out, struct err *e)
 {
-    struct columns variants, steps;
-    columns_choose(NULL, format, cost->variant_fields, INFO_VARIANT_FIELDS, &variants);
-    columns_choose(NULL, format, step_fields, n_step_fields(cost), &steps);
-    if (!table_is_for_people(format))
-        return print_steps(cost, format, &steps, out, e);
+    struct info_variants walk;
+    const struct table variants = info_variant_table(cost, &walk), steps = info_step_table(cost);
     struct paragraph p = paragraph_begin(out, 0);
     print_formula(cost->shape->config, &p);
     paragraph_end(&p);
-    TRY(print_variants(cost, format, &variants, out, e));
+    TRY(table_print(&variants, NULL, format, out, e));
     if (!cost->shows_steps)
         return STATUS_OK;
     print_steps_heading(cost, out);
-    return print_steps(cost, format, &steps, out, e);
-}
-
-int info_cost_tables(const struct info_cost *cost, enum table_format format,
-                     struct columns_table out[2])
-{
-    int n = 0;
-    if (table_is_for_people(format))
-        out[n++] = (struct columns_table){cost->variant_fields, INFO_VARIANT_FIELDS};
-    if (cost->shows_steps)
-        out[n++] = (struct columns_table){step_fields, n_step_fields(cost)};
-    return n;
-}
-
-enum status info_cost_print_table(const struct info_cost *cost, enum table_format format,
-                                  const struct columns_table *table, const struct columns *chosen,
-                                  struct output *out, struct err *e)
-{
-    return table->fields == cost->variant_fields ? print_variants(cost, format, chosen, out, e)
-                                                 : print_steps(cost, format, chosen, out, e);
+    return table_print(&steps, NULL, format, out, e);
 }
 
 void info_cost_json(const struct info_cost *cost, struct json *j)
 {
-    struct variants v = {.n_ranks = 0};
+    struct info_variants v = {.n_ranks = 0};
     json_begin_array(j, "kv_cache");
     while (next_variant(cost, &v))
         report_object(j, NULL, variant_fields, INFO_VARIANT_FIELDS, &v.now);

@@ -51,18 +51,21 @@ void info_cost_begin(struct info_cost *cost, const struct cost_shape *shape);
 enum status info_cost_plan(struct info_cost *cost, struct err *e);
 void info_cost_free(struct info_cost *cost);
 
-/* For people: the formula, the caches, the steps. For CSV only the steps. STATUS_NO_MEMORY. */
+/* For people: the formula, the caches, the steps. STATUS_NO_MEMORY. */
 enum status info_cost_print(const struct info_cost *cost, enum table_format format,
                             struct output *out, struct err *e);
 
-/* The tables that are printed, the steps last: out [2]; returns their number. */
-int info_cost_tables(const struct info_cost *cost, enum table_format format,
-                     struct columns_table out[2]);
+/* A walk over the variants. */
+struct info_variants {
+    const struct info_cost *cost;
+    struct inspect_variant now;
+    struct cost_shape shape; /* that it is of */
+    int n_ranks;             /* so far */
+};
 
-/* One of these tables, with the chosen columns alone. STATUS_NO_MEMORY. */
-enum status info_cost_print_table(const struct info_cost *cost, enum table_format format,
-                                  const struct columns_table *table, const struct columns *chosen,
-                                  struct output *out, struct err *e);
+/* The tables that are printed; of the first the rows are in `walk`. */
+struct table info_variant_table(const struct info_cost *cost, struct info_variants *walk);
+struct table info_step_table(const struct info_cost *cost);
 
 /* Members of the innermost object. */
 void info_cost_json(const struct info_cost *cost, struct json *j);

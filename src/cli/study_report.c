@@ -223,8 +223,8 @@ static void print_json(const struct study_plan *plan, const struct study_mean *m
 
 enum status study_check_columns(const char *columns, enum table_format format, struct err *e)
 {
-    const struct columns_table tables[] = {{study_fields, STUDY_N_FIELDS},
-                                           {mean_fields, REPORT_LENGTH(mean_fields)}};
+    const struct table tables[] = {{.fields = study_fields, .n = STUDY_N_FIELDS},
+                                   {.fields = mean_fields, .n = REPORT_LENGTH(mean_fields)}};
     if (columns && format == TABLE_JSON)
         return err_set(e, STATUS_USAGE,
                        "--columns is for tables; expected none with --format json");

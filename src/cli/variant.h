@@ -24,8 +24,8 @@ struct variant_options {
     int method;        /* an enum convert_method */
     const char *calib; /* NULL: none */
     int calib_tokens;
-    int grouping; /* enum variant_grouping */
-    int refit;    /* VARIANT_AUTO, or an enum convert_refit + 1 */
+    int grouping;           /* enum variant_grouping */
+    int refit;              /* VARIANT_AUTO, or an enum convert_refit + 1 */
     struct option_u64 seed; /* of random heads; in no table, for a command that has --seed */
 };
 enum variant_grouping { VARIANT_AUTO, VARIANT_ADJACENT, VARIANT_CLUSTER };
