@@ -6,7 +6,6 @@
 
 #include "base/figures.h"
 #include "cli/command.h"
-#include "cli/foreign.h"
 #include "cli/nearest.h"
 #include "cli/numbers.h"
 #include "cli/options.h"

@@ -19,7 +19,6 @@
 #include "cli/bench_report.h"
 #include "cli/columns.h"
 #include "cli/command.h"
-#include "cli/environment.h"
 #include "cli/head_choice.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
@@ -27,6 +26,7 @@
 #include "cli/runtime.h"
 #include "cli/shape.h"
 #include "cli/signals.h"
+#include "cli/terminal.h"
 #include "compute/pool.h"
 #include "model/checkpoint.h"
 

@@ -1,10 +1,328 @@
 /*
  * cmd_help - decode help: the commands, a command's options, the manual page, completions.
  */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "cli/command.h"
-#include "cli/completion.h"
-#include "cli/help.h"
-#include "cli/manual.h"
+#include "show/paragraph.h"
+
+/* --- what is said of the program as a whole, here and in the manual page ---------------------- */
+
+static const char help_summary[] =
+    "continue texts with transformers, and see what their attention costs";
+
+struct help_section {
+    const char *title; /* NULL ends the list */
+    const char *text;  /* as a command's notes are written */
+};
+
+static const struct help_section help_sections[] = {
+    {"Options",
+     "decode help COMMAND (or decode COMMAND --help) shows a command's options.\n"
+     "decode help --format man prints the manual page; --format bash what\n"
+     "completes command lines in that shell. decode --version shows version, compiler,\n"
+     "instruction sets and threads.\n"
+     "\n"
+     "The checkpoint is the first argument or -m FILE; --option value and --option=value\n"
+     "both work, anywhere among the arguments; -- ends the options; of an option given\n"
+     "twice the last one counts.\n"
+     "\n"
+     "Counts take k and M, thousands and millions; sizes also kB, KiB, MB, MiB, GB, GiB.\n"
+     "\n"
+     "A reader that closes the pipe ends the program silently, as it ends cat (by SIGPIPE: 141\n"
+     "in a shell); files that were asked for are written all the same.\n"},
+    {"Exit status", "0    done\n"
+                    "1    failed while running\n"
+                    "2    usage\n"
+                    "3    bad input file\n"
+                    "4    out of memory\n"
+                    "130  interrupted\n"},
+    {"Environment", "DECODE_THREADS  the default of -t\n"
+                    "DECODE_ISA      forces an instruction set, of those that --version lists\n"
+                    "NO_COLOR        no colours on a terminal\n"
+                    "COLORFGBG       whether the terminal is light or dark\n"
+                    "COLUMNS         its width, where it does not say it itself\n"},
+    {NULL, NULL},
+};
+
+void help_print(struct output *out)
+{
+    const struct command *c;
+    char line[256];
+    output_puts(out, "usage: decode <command> [options]\n\n");
+    snprintf(line, sizeof line, "%s\n", help_summary);
+    paragraph_reflow(out, line, 0);
+    output_puts(out, "\nCommands:\n");
+    for (int i = 0; (c = command_at(i)) != NULL; i++) {
+        snprintf(line, sizeof line, "  %-10s %s\n", c->name, c->summary);
+        paragraph_reflow(out, line, 0);
+    }
+    for (const struct help_section *s = help_sections; s->title; s++) {
+        output_printf(out, "\n%s:\n", s->title);
+        paragraph_reflow(out, s->text, 2);
+    }
+}
+
+/* --- the manual page decode(1), as source for man(1) in the macros of man(7) ------------------ */
+
+/* Characters that mean something else to troff, or look different: - becomes a hyphen. */
+static const char *escape_of(char c)
+{
+    static const char *const escapes[] = {"\\\\e", "-\\-", "'\\(aq", "`\\(ga", "^\\(ha", "~\\(ti"};
+    for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++)
+        if (escapes[i][0] == c)
+            return escapes[i] + 1;
+    return NULL;
+}
+
+static void put_text(struct output *out, struct text t)
+{
+    if (t.len > 0 && t.data[0] == '.')
+        output_puts(out, "\\&");
+    for (size_t i = 0; i < t.len; i++) {
+        const char *escape = escape_of(t.data[i]);
+        if (escape)
+            output_puts(out, escape);
+        else
+            output_put(out, (struct text){t.data + i, 1});
+    }
+}
+
+static void put_bold(struct output *out, struct text t)
+{
+    output_puts(out, "\\fB");
+    put_text(out, t);
+    output_puts(out, "\\fP");
+}
+
+static void put_line(struct output *out, struct text t)
+{
+    put_text(out, t);
+    output_puts(out, "\n");
+}
+
+static struct text without_spaces(struct text t)
+{
+    while (t.len > 0 && t.data[0] == ' ') {
+        t.data++;
+        t.len--;
+    }
+    return t;
+}
+
+/* Where the two spaces are that end a term; 0 in a line without one. */
+static size_t term_len(struct text line)
+{
+    for (size_t i = 1; i + 1 < line.len && line.data[0] != ' '; i++)
+        if (line.data[i] == ' ' && line.data[i + 1] == ' ')
+            return i;
+    return 0;
+}
+
+static void put_notes(struct output *out, const char *text)
+{
+    bool starts = true; /* the next line begins a paragraph */
+    bool in_term = false;
+    while (*text) {
+        const struct text line = {text, strcspn(text, "\n")};
+        const size_t term = term_len(line);
+        if (term > 0) {
+            output_puts(out, ".TP\n");
+            put_bold(out, (struct text){line.data, term});
+            output_puts(out, "\n");
+        } else if (line.len > 0 && (starts || (in_term && line.data[0] != ' '))) {
+            output_puts(out, ".PP\n");
+        }
+        if (line.len > 0)
+            put_line(out, without_spaces((struct text){line.data + term, line.len - term}));
+        starts = line.len == 0;
+        in_term = !starts && (term > 0 || line.data[0] == ' ');
+        text += line.len;
+        text += *text == '\n';
+    }
+}
+
+static void put_option(struct output *out, const struct option *o)
+{
+    const char letter[] = {'-', o->letter, 0};
+    char name[64];
+    output_puts(out, ".TP\n");
+    if (o->letter) {
+        put_bold(out, text_of(letter));
+        output_puts(out, ", ");
+    }
+    snprintf(name, sizeof name, "--%s", o->name);
+    put_bold(out, text_of(name));
+    if (o->value) {
+        output_puts(out, " \\fI");
+        put_text(out, text_of(o->value));
+        output_puts(out, "\\fP");
+    }
+    output_puts(out, "\n");
+    put_line(out, text_of(option_description(o).text));
+}
+
+static void put_command(struct output *out, const struct command *c)
+{
+    output_printf(out, ".SS %s\n.B decode %s\n", c->name, c->name);
+    put_line(out, text_of(c->usage));
+    output_puts(out, ".PP\n");
+    put_line(out, text_of(c->summary));
+    for (const struct option_group *g = c->spec.groups; g->title; g++) {
+        output_puts(out, ".PP\n");
+        put_text(out, text_of(g->title));
+        output_puts(out, ":\n");
+        for (const struct option *o = g->options; o->kind != OPTION_END; o++)
+            put_option(out, o);
+    }
+    if (c->notes)
+        put_notes(out, c->notes);
+}
+
+static void put_commands(struct output *out)
+{
+    output_puts(out, ".SH COMMANDS\n");
+    for (int i = 0; command_at(i); i++)
+        put_command(out, command_at(i));
+}
+
+static void put_heading(struct output *out, const char *title)
+{
+    output_puts(out, ".SH ");
+    for (; *title; title++)
+        output_printf(out, "%c", toupper((unsigned char)*title));
+    output_puts(out, "\n");
+}
+
+static void manual_print(struct output *out)
+{
+    output_puts(out, ".TH DECODE 1 \"\" \"decode " DECODE_VERSION "\" \"User Commands\"\n"
+                     ".nh\n.ad l\n.SH NAME\ndecode \\- ");
+    put_line(out, text_of(help_summary));
+    output_puts(out, ".SH SYNOPSIS\n"
+                     ".B decode\n\\fIcommand\\fP [\\fIoptions\\fP]\n.br\n"
+                     ".B decode help\n[\\fIcommand\\fP]\n.br\n"
+                     ".B decode \\-\\-version\n"
+                     ".SH DESCRIPTION\n");
+    for (int i = 0; command_at(i); i++) {
+        output_printf(out, ".TP\n.B %s\n", command_at(i)->name);
+        put_line(out, text_of(command_at(i)->summary));
+    }
+    for (const struct help_section *s = help_sections; s->title; s++) {
+        put_heading(out, s->title);
+        put_notes(out, s->text);
+        if (s == help_sections)
+            put_commands(out);
+    }
+}
+
+/* --- the script that completes command lines in bash ------------------------------------------ */
+
+/* The script before the names of commands, between them and their options, and after these. */
+static const char head[] =
+    "# bash completion for decode; made by: decode help --format bash\n"
+    "\n"
+    "# KIND CHOICES NAME...: one option. _decode's variables are changed: all options,\n"
+    "# and what is known of the value if the word before is this one.\n"
+    "_decode_option() {\n"
+    "    local kind=$1 choices=$2 name\n"
+    "    shift 2\n"
+    "    options+=\" $*\"\n"
+    "    for name; do\n"
+    "        if [[ $name == \"$before\" ]]; then\n"
+    "            value=$kind values=$choices\n"
+    "        fi\n"
+    "    done\n"
+    "}\n"
+    "\n"
+    "_decode() {\n"
+    "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}\n"
+    "    local options= arguments= value=flag values=\n"
+    "    COMPREPLY=()\n"
+    "    if ((COMP_CWORD == 1)); then\n"
+    "        COMPREPLY=($(compgen -W '";
+static const char body[] = "--help --version' -- \"$word\"))\n"
+                           "        return\n"
+                           "    fi\n"
+                           "    # --name=value is three words\n"
+                           "    if [[ $word == = ]]; then\n"
+                           "        word=\n"
+                           "    elif [[ $before == = ]]; then\n"
+                           "        before=${COMP_WORDS[COMP_CWORD - 2]}\n"
+                           "    fi\n"
+                           "    case ${COMP_WORDS[1]} in\n";
+static const char tail[] = "    esac\n"
+                           "    # Where there are no replies, bash completes names of files.\n"
+                           "    case $value in\n"
+                           "    other)\n"
+                           "        compopt +o default 2>/dev/null\n"
+                           "        COMPREPLY=($(compgen -W \"$values\" -- \"$word\"))\n"
+                           "        ;;\n"
+                           "    flag)\n"
+                           "        [[ $word == -* ]] && arguments=$options\n"
+                           "        COMPREPLY=($(compgen -W \"$arguments\" -- \"$word\"))\n"
+                           "        ;;\n"
+                           "    esac\n"
+                           "}\n"
+                           "\n"
+                           "complete -o default -F _decode decode\n";
+
+/* What every command takes beside its own options. */
+static const struct option help_option = {
+    .kind = OPTION_FLAG, .name = "help", .letter = 'h', .help = "show this command's options"};
+
+/* Whether the value is a file or a folder: the help calls it so. */
+static bool takes_file(const struct option *o)
+{
+    static const char *const begins[] = {"FILE", "OUT", "DIR", "MODEL", "TEXT", "DRAFT"};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (o->value && strncmp(o->value, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return false;
+}
+
+static void put_choices(struct output *out, const char *const *choices)
+{
+    for (int i = 0; choices && choices[i]; i++)
+        output_printf(out, "%s%s", i > 0 ? " " : "", choices[i]);
+}
+
+static void complete_option(struct output *out, const struct option *o)
+{
+    const char letter[] = {' ', '-', o->letter, 0};
+    const char *kind = o->kind == OPTION_FLAG ? "flag" : takes_file(o) ? "file" : "other";
+    output_printf(out, "        _decode_option %s '", kind);
+    put_choices(out, o->choices);
+    output_printf(out, "' --%s%s\n", o->name, o->letter ? letter : "");
+}
+
+static void complete_command(struct output *out, const struct command *c)
+{
+    output_printf(out, "    %s)\n        arguments='", c->name);
+    put_choices(out, c->spec.positionals[0].choices);
+    output_puts(out, "'\n");
+    for (const struct option_group *g = c->spec.groups; g->title; g++)
+        for (const struct option *o = g->options; o->kind != OPTION_END; o++)
+            complete_option(out, o);
+    complete_option(out, &help_option);
+    output_puts(out, "        ;;\n");
+}
+
+static void completion_bash(struct output *out)
+{
+    const struct command *c;
+    output_puts(out, head);
+    for (int i = 0; (c = command_at(i)) != NULL; i++)
+        output_printf(out, "%s ", c->name);
+    output_puts(out, body);
+    for (int i = 0; (c = command_at(i)) != NULL; i++)
+        complete_command(out, c);
+    output_puts(out, tail);
+}
+
+/* --- the command ------------------------------------------------------------------------------ */
 
 struct help_options {
     const char *command; /* NULL: all of them */

@@ -66,4 +66,7 @@ enum status command_run(const struct command *c, int argc, char **argv,
                         const struct invocation *inv, struct err *e);
 void command_print_help(const struct command *c, struct output *out);
 
+/* The list of commands, and what holds for all. */
+void help_print(struct output *out);
+
 #endif

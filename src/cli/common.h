@@ -70,4 +70,20 @@ void say(const struct common_options *c, const char *format, ...)
 /* Whether to say that so many bytes will be taken: with -v, and always beyond 1 GiB. */
 bool says_memory(const struct common_options *c, uint64_t bytes);
 
+/* Shows a line in place of the one before, on standard error, which is a terminal. */
+void notice_show(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Takes that line away, if there is one: whatever else is written there does so first. */
+void notice_clear(void);
+
+/* A line that stays; where it is broken the next begins after so many spaces. */
+void notice_put(const char *line, int indent);
+
+/* The same of a line that printf's format makes, below a heading of "prompt       ": the summary at
+ * a command's end. */
+void notice_summary(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Of what follows "decode: ". */
+#define NOTICE_INDENT 8
+
 #endif

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/figures.h"
+#include "cli/common.h"
 #include "cli/descriptor.h"
-#include "cli/notice.h"
 #include "cli/numbers.h"
 #include "model/cost.h"
 #include "model/derived.h"

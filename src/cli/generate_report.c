@@ -6,8 +6,8 @@
 
 #include "base/figures.h"
 #include "base/stats.h"
+#include "cli/common.h"
 #include "cli/generate_draft.h"
-#include "cli/notice.h"
 
 static double percentile_us(const struct schedule_times *t, double p)
 {

@@ -18,4 +18,13 @@ struct nearest {
 
 void nearest_offer(struct nearest *n, const char *candidate);
 
+struct foreign {
+    const char *name; /* without dashes in front, and with '-' for '_' */
+    const char *ours; /* "temp", or with a value, "format json"; NULL: we have none */
+    const char *why;  /* then: why not */
+};
+
+/* NULL after the last. A name stands for the first of ours that the command has. */
+const struct foreign *foreign_at(int index);
+
 #endif

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/figures.h"
-#include "cli/notice.h"
+#include "cli/common.h"
 #include "cli/signals.h"
 
 /* Between two lines. */

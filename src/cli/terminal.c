@@ -1,12 +1,18 @@
 #include "cli/terminal.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "cli/environment.h"
 #include "cli/numbers.h"
+
+const char *environment(const char *name)
+{
+    const char *value = getenv(name);
+    return value && value[0] ? value : NULL;
+}
 
 #define DEFAULT_COLUMNS 80
 

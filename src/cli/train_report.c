@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/figures.h"
-#include "cli/notice.h"
+#include "cli/common.h"
 
 /* Weight of a step in the smoothed loss. */
 #define SMOOTHING 0.05
