@@ -1,30 +1,19 @@
 /*
- * name_index - names to positions in an array of records, and a sort by numbers.
+ * name_index - names to positions in an array of records.
  *
- * The names come from files that may be hostile: time is n log n whatever they are.
+ * The names come from files that may be hostile: time is n log n whatever they are, which it would
+ * not be in a hash table; and a secret key for one would make runs differ.
  */
 #ifndef DECODE_BASE_NAME_INDEX_H
 #define DECODE_BASE_NAME_INDEX_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/status.h"
 #include "base/text.h"
-
-struct index_entry {
-    uint64_t key;
-    size_t position;
-};
-
-/* Sorts by key; equal ones stay in their order. `scratch` has n entries too and overlaps nothing.
- */
-void index_sort_by_key(struct index_entry *entries, struct index_entry *scratch, size_t n);
 
 struct name_index {
     const void *records; /* each starts with a struct text: its name */
     size_t stride, n;
-    struct index_entry *entries; /* [n], by hash, then by name */
+    const struct text **sorted; /* [n], by name, equal ones in the records' order */
 };
 
 /*
@@ -34,6 +23,8 @@ struct name_index {
  */
 enum status name_index_build(struct name_index *ix, const void *records, size_t stride, size_t n,
                              size_t *first, size_t *second, struct err *e);
+/* The name of the record at a position. */
+struct text name_index_at(const struct name_index *ix, size_t position);
 /* The position of the name, or n. Logarithmic time. */
 size_t name_index_find(const struct name_index *ix, struct text name);
 void name_index_free(struct name_index *ix);

@@ -39,8 +39,20 @@ static inline enum status err_status(enum status s)
     return s;
 }
 
+/* The commonest of them: the file is to blame. */
+#define err_bad_file(e, ...) err_set(e, STATUS_BAD_FILE, __VA_ARGS__)
+
 /* Puts "prefix: " before the message already in e; used to add the file or tensor concerned. */
 void err_prefix(struct err *e, const char *prefix);
+
+/* s, which is returned, and the prefix before its message if it is a failure:
+ * `return err_in(e, read_it(..., e), path)`. */
+static inline enum status err_in(struct err *e, enum status s, const char *prefix)
+{
+    if (s != STATUS_OK)
+        err_prefix(e, prefix);
+    return s;
+}
 
 /* The message of a failed allocation: what was wanted and how many bytes. Returns
  * STATUS_NO_MEMORY. */

@@ -1,15 +1,19 @@
 /*
+ * Types of tensors, and rows of numbers in five of them.
+ *
  * The loops over a block have fixed lengths, no calls and no branches, so that compilers turn
  * them into vector code for any processor.
  */
 #include "gguf/blocks.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <math.h>
-#include <string.h>
+#include <strings.h>
 
+#include "base/checked.h"
 #include "base/half.h"
-#include "gguf/gguf.h"
+#include "gguf/private.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "tensor data are little-endian and are copied as they are");
@@ -18,13 +22,87 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define Q8_0_BYTES (2 + BLOCK)
 #define Q4_0_BYTES (2 + BLOCK / 2)
 
-bool blocks_runs(uint32_t type)
+/* --- types ------------------------------------------------------------------------------------ */
+
+/* Ordered by number. Blocks of 256 belong to the K, IQ and TQ families. */
+static const struct tensor_type_info types[] = {
+    {"F32", 0, 1, 4},         {"F16", 1, 1, 2},         {"Q4_0", 2, 32, 18},
+    {"Q4_1", 3, 32, 20},      {"Q5_0", 6, 32, 22},      {"Q5_1", 7, 32, 24},
+    {"Q8_0", 8, 32, 34},      {"Q8_1", 9, 32, 36},      {"Q2_K", 10, 256, 84},
+    {"Q3_K", 11, 256, 110},   {"Q4_K", 12, 256, 144},   {"Q5_K", 13, 256, 176},
+    {"Q6_K", 14, 256, 210},   {"Q8_K", 15, 256, 292},   {"IQ2_XXS", 16, 256, 66},
+    {"IQ2_XS", 17, 256, 74},  {"IQ3_XXS", 18, 256, 98}, {"IQ1_S", 19, 256, 50},
+    {"IQ4_NL", 20, 32, 18},   {"IQ3_S", 21, 256, 110},  {"IQ2_S", 22, 256, 82},
+    {"IQ4_XS", 23, 256, 136}, {"I8", 24, 1, 1},         {"I16", 25, 1, 2},
+    {"I32", 26, 1, 4},        {"I64", 27, 1, 8},        {"F64", 28, 1, 8},
+    {"IQ1_M", 29, 256, 56},   {"BF16", 30, 1, 2},       {"TQ1_0", 34, 256, 54},
+    {"TQ2_0", 35, 256, 66},   {"MXFP4", 39, 32, 17},    {"NVFP4", 40, 64, 36},
+    {"Q1_0", 41, 128, 18},
+};
+
+#define N_TYPES (sizeof types / sizeof types[0])
+
+/* Q4_2, Q4_3, and the layouts that were repacked for one machine, now made while loading. */
+static bool type_was_removed(uint32_t type)
 {
-    return type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16 || type == TENSOR_Q8_0 ||
-           type == TENSOR_Q4_0;
+    return type == 4 || type == 5 || (type >= 31 && type <= 33) || (type >= 36 && type <= 38);
 }
 
-/* --- halves ---------------------------------------------------------------------------------- */
+const struct tensor_type_info *tensor_type_find(uint32_t type)
+{
+    for (size_t i = 0; i < N_TYPES; i++)
+        if (types[i].type == type)
+            return &types[i];
+    return NULL;
+}
+
+const struct tensor_type_info *tensor_type_named(struct text name)
+{
+    for (size_t i = 0; i < N_TYPES; i++)
+        if (strlen(types[i].name) == name.len && !strncasecmp(types[i].name, name.data, name.len))
+            return &types[i];
+    return NULL;
+}
+
+enum status gguf_tensor_measure(struct gguf_tensor *t, uint32_t type, enum status bad,
+                                struct err *e)
+{
+    assert(t->n_dims >= 1 && t->n_dims <= GGUF_MAX_DIMS);
+    t->type = tensor_type_find(type);
+    if (!t->type && type_was_removed(type))
+        return err_set(e, bad,
+                       "type %" PRIu32 " was removed from GGUF: convert the model again with "
+                       "current tools",
+                       type);
+    if (!t->type)
+        return err_set(e, bad, "type %" PRIu32 " is unknown, expected 0 to %" PRIu32, type,
+                       types[N_TYPES - 1].type);
+    t->n_elements = 1;
+    for (int d = 0; d < t->n_dims; d++) {
+        if (t->dims[d] == 0)
+            return err_set(e, bad, "dimension %d is 0, expected at least 1", d);
+        if (t->dims[d] > INT64_MAX || !u64_mul(t->n_elements, t->dims[d], &t->n_elements) ||
+            t->n_elements > INT64_MAX)
+            return err_set(e, bad,
+                           "dimension %d is %" PRIu64 ": the number of elements overflows, "
+                           "expected a product below 2^63",
+                           d, t->dims[d]);
+    }
+    if (t->dims[0] % t->type->block_elements != 0)
+        return err_set(e, bad,
+                       "dimension 0 is %" PRIu64 ", expected a multiple of %" PRIu32
+                       ", the block of type %s",
+                       t->dims[0], t->type->block_elements, t->type->name);
+    if (!u64_mul(t->n_elements / t->type->block_elements, t->type->block_bytes, &t->n_bytes) ||
+        t->n_bytes > INT64_MAX)
+        return err_set(e, bad,
+                       "%" PRIu64 " elements of type %s: the number of bytes overflows, "
+                       "expected less than 2^63",
+                       t->n_elements, t->type->name);
+    return STATUS_OK;
+}
+
+/* --- numbers --------------------------------------------------------------------------------- */
 
 static void put_half(unsigned char *out, uint16_t half)
 {
@@ -36,6 +114,18 @@ static uint16_t half_at(const unsigned char *in)
     uint16_t half;
     memcpy(&half, in, sizeof half);
     return half;
+}
+
+static void encode_f32(unsigned char *out, const float *x, uint64_t n)
+{
+    if (n > 0)
+        memcpy(out, x, n * sizeof *x);
+}
+
+static void decode_f32(float *out, const unsigned char *in, uint64_t n)
+{
+    if (n > 0)
+        memcpy(out, in, n * sizeof *out);
 }
 
 static void encode_f16(unsigned char *out, const float *x, uint64_t n)
@@ -169,50 +259,48 @@ static void decode_q4_0(float *out, const unsigned char *in, uint64_t n)
 
 /* --- by type --------------------------------------------------------------------------------- */
 
+/* The types that this program computes with. */
+static const struct codec {
+    enum tensor_type type;
+    uint32_t file_type; /* llama.cpp's enum llama_ftype */
+    void (*encode)(unsigned char *out, const float *x, uint64_t n);
+    void (*decode)(float *out, const unsigned char *in, uint64_t n);
+} codecs[] = {
+    {TENSOR_F32, 0, encode_f32, decode_f32},     {TENSOR_F16, 1, encode_f16, decode_f16},
+    {TENSOR_Q4_0, 2, encode_q4_0, decode_q4_0},  {TENSOR_Q8_0, 7, encode_q8_0, decode_q8_0},
+    {TENSOR_BF16, 32, encode_bf16, decode_bf16},
+};
+
+static const struct codec *codec_of(uint32_t type)
+{
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
+        if (codecs[i].type == type)
+            return &codecs[i];
+    return NULL;
+}
+
+bool blocks_runs(uint32_t type)
+{
+    return codec_of(type) != NULL;
+}
+
+uint32_t gguf_file_type(uint32_t type)
+{
+    return blocks_runs(type) ? codec_of(type)->file_type : 0;
+}
+
 void blocks_encode(uint32_t type, void *out, const float *x, uint64_t n)
 {
     assert(blocks_runs(type) && n % tensor_type_find(type)->block_elements == 0);
     assert(n == 0 || (out && x));
-    switch (type) {
-    case TENSOR_F16:
-        encode_f16(out, x, n);
-        break;
-    case TENSOR_BF16:
-        encode_bf16(out, x, n);
-        break;
-    case TENSOR_Q8_0:
-        encode_q8_0(out, x, n);
-        break;
-    case TENSOR_Q4_0:
-        encode_q4_0(out, x, n);
-        break;
-    default:
-        if (n > 0)
-            memcpy(out, x, n * sizeof *x);
-    }
+    codec_of(type)->encode(out, x, n);
 }
 
 void blocks_decode(uint32_t type, float *out, const void *in, uint64_t n)
 {
     assert(blocks_runs(type) && n % tensor_type_find(type)->block_elements == 0);
     assert(n == 0 || (out && in));
-    switch (type) {
-    case TENSOR_F16:
-        decode_f16(out, in, n);
-        break;
-    case TENSOR_BF16:
-        decode_bf16(out, in, n);
-        break;
-    case TENSOR_Q8_0:
-        decode_q8_0(out, in, n);
-        break;
-    case TENSOR_Q4_0:
-        decode_q4_0(out, in, n);
-        break;
-    default:
-        if (n > 0)
-            memcpy(out, in, n * sizeof *out);
-    }
+    codec_of(type)->decode(out, in, n);
 }
 
 void blocks_zero(uint32_t type, void *data, uint64_t first, uint64_t n)

@@ -27,62 +27,76 @@ struct gguf_index {
     struct name_index by_key, by_name;
 };
 
+/* --- the cursor: each call takes its bytes, or says which field lacked them ------------------ */
+
 struct reader {
-    const unsigned char *bytes;
+    const char *bytes;
     size_t len, at;
     struct err *e;
 };
 
-/* --- primitives: each takes its bytes or says which field lacked them ----------------------- */
-
-/* The next n bytes, or NULL with the message of a STATUS_BAD_FILE. */
-static const unsigned char *reader_take(struct reader *r, uint64_t n, const char *what)
+static enum status take(struct reader *r, uint64_t n, const char *what, struct text *out)
 {
     const size_t left = r->len - r->at;
-    if (n > left) {
-        err_set(r->e, STATUS_BAD_FILE,
-                "%s at byte %zu needs %" PRIu64 " bytes, found %zu more; " DOWNLOAD_AGAIN, what,
-                r->at, n, left);
-        return NULL;
-    }
-    const unsigned char *p = r->bytes + r->at;
+    if (n > left)
+        return err_bad_file(
+            r->e, "%s at byte %zu needs %" PRIu64 " bytes, found %zu more; " DOWNLOAD_AGAIN, what,
+            r->at, n, left);
+    *out = (struct text){r->bytes + r->at, (size_t)n};
     r->at += (size_t)n;
-    return p;
-}
-
-static enum status take_u32(struct reader *r, const char *what, uint32_t *out)
-{
-    const unsigned char *p = reader_take(r, 4, what);
-    if (!p)
-        return STATUS_BAD_FILE;
-    *out = (uint32_t)little_load(p, 4);
     return STATUS_OK;
 }
 
-static enum status take_u64(struct reader *r, const char *what, uint64_t *out)
+/* A number of so many bytes. */
+static enum status take_int(struct reader *r, size_t bytes, const char *what, uint64_t *out)
 {
-    const unsigned char *p = reader_take(r, 8, what);
-    if (!p)
-        return STATUS_BAD_FILE;
-    *out = little_load(p, 8);
-    return STATUS_OK;
-}
-
-static enum status take_payload(struct reader *r, uint64_t n, const char *what, struct text *out)
-{
-    const unsigned char *p = reader_take(r, n, what);
-    if (!p)
-        return STATUS_BAD_FILE;
-    *out = (struct text){(const char *)p, (size_t)n};
+    struct text raw = {0};
+    TRY(take(r, bytes, what, &raw));
+    *out = little_load(raw.data, bytes);
     return STATUS_OK;
 }
 
 /* A u64 length and that many bytes. */
 static enum status take_text(struct reader *r, const char *what, struct text *out)
 {
-    uint64_t len;
-    const enum status s = take_u64(r, what, &len);
-    return s ? s : take_payload(r, len, what, out);
+    uint64_t len = 0;
+    TRY(take_int(r, 8, what, &len));
+    return take(r, len, what, out);
+}
+
+/* The name of a record, a "key" or a "tensor". Other programs compare and print names as C strings,
+ * for which one with a zero byte would be a shorter one. */
+static enum status take_name(struct reader *r, const char *record, size_t max, struct text *out)
+{
+    char what[32];
+    struct text name = {0};
+    const size_t start = r->at;
+    snprintf(what, sizeof what, "name of the %s", record);
+    TRY(take_text(r, what, &name));
+    *out = name;
+    if (name.len == 0 || name.len > max)
+        return err_bad_file(r->e,
+                            "length of the %s's name at byte %zu: expected 1 to %zu, found %zu",
+                            record, start, max, name.len);
+    const char *zero = memchr(name.data, 0, name.len);
+    if (zero)
+        return err_bad_file(
+            r->e, "%s at byte %zu: expected no zero byte, found one as byte %zu of %zu", what,
+            (size_t)(name.data - r->bytes), (size_t)(zero - name.data), name.len);
+    return STATUS_OK;
+}
+
+static enum status take_kind(struct reader *r, const char *what, enum gguf_kind *out)
+{
+    uint64_t kind = 0;
+    TRY(take_int(r, 4, what, &kind));
+    if (kind > GGUF_LAST_KIND)
+        return err_bad_file(r->e,
+                            "%s at byte %zu: expected 0 to %d, found %" PRIu64
+                            "; the file is corrupt or newer than this program",
+                            what, r->at - 4, GGUF_LAST_KIND, kind);
+    *out = (enum gguf_kind)kind;
+    return STATUS_OK;
 }
 
 /* Refuses a count of records that cannot all follow. */
@@ -90,48 +104,48 @@ static enum status check_count(struct reader *r, const char *what, uint64_t coun
 {
     const size_t left = r->len - r->at;
     if (count > left / min_bytes)
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "%s is %" PRIu64 ", expected at most %zu in the %zu bytes that follow "
-                       "byte %zu; " DOWNLOAD_AGAIN,
-                       what, count, left / min_bytes, left, r->at);
+        return err_bad_file(r->e,
+                            "%s is %" PRIu64 ", expected at most %zu in the %zu bytes that follow "
+                            "byte %zu; " DOWNLOAD_AGAIN,
+                            what, count, left / min_bytes, left, r->at);
     return STATUS_OK;
 }
 
-/* Puts `tensor 3 "name": ` before the message; records count from 0. */
+/* --- records --------------------------------------------------------------------------------- */
+
+/* s; if it is a failure with `tensor 3 "name": ` before its message. Records count from 0. */
 static enum status in_record(struct reader *r, enum status s, const char *record, size_t i,
-                             struct text name)
+                             const struct text *name)
 {
     char prefix[288];
-    if (name.len)
-        snprintf(prefix, sizeof prefix, "%s %zu \"%.*s\"", record, i, text_width(name), name.data);
-    else
-        snprintf(prefix, sizeof prefix, "%s %zu", record, i);
-    err_prefix(r->e, prefix);
-    return s;
+    if (s == STATUS_OK)
+        return s;
+    const int n = snprintf(prefix, sizeof prefix, "%s %zu", record, i);
+    if (name->len)
+        snprintf(prefix + n, sizeof prefix - (size_t)n, " \"%.*s\"", text_width(*name), name->data);
+    return err_in(r->e, s, prefix);
 }
 
-/* Names are compared and printed as C strings in other programs, for which it would be a shorter
- * one. */
-static enum status refuse_zero_byte(struct reader *r, const char *what, struct text name)
+/* Indexes records that start with their names, of which none may be there twice. */
+static enum status index_names(struct reader *r, struct name_index *ix, const char *record,
+                               const void *records, size_t stride, size_t n)
 {
-    const char *zero = name.len ? memchr(name.data, 0, name.len) : NULL;
-    if (!zero)
+    size_t first, second;
+    TRY(name_index_build(ix, records, stride, n, &first, &second, r->e));
+    if (first == n)
         return STATUS_OK;
-    return err_set(r->e, STATUS_BAD_FILE,
-                   "%s at byte %zu: expected no zero byte, found one as "
-                   "byte %zu of %zu",
-                   what, (size_t)((const unsigned char *)name.data - r->bytes),
-                   (size_t)(zero - name.data), name.len);
+    const struct text name = name_index_at(ix, first);
+    return err_bad_file(
+        r->e, "%s \"%.*s\" at byte %zu: expected each name once, found it as number %zu and %zu",
+        record, text_width(name), name.data, (size_t)(name.data - r->bytes), first, second);
 }
 
-/* --- header -------------------------------------------------------------------------------- */
-
-struct other_format {
-    const char *start, *hint;
-};
+/* --- header ---------------------------------------------------------------------------------- */
 
 /* What people pass to a GGUF reader by mistake. */
-static const struct other_format other_formats[] = {
+static const struct other_format {
+    const char *start, *hint;
+} other_formats[] = {
     {"FUGG", "a byte-swapped GGUF file; convert it on the machine that made it"},
     {"tjgg", "a GGML file from before GGUF; convert the model again"},
     {"fmgg", "a GGML file from before GGUF; convert the model again"},
@@ -139,169 +153,101 @@ static const struct other_format other_formats[] = {
     {"version https://git-lfs", "a Git LFS pointer; fetch the file it stands for"},
     {"PK\003\004", "a PyTorch or zip archive; convert it to GGUF"},
     {"<", "a web page; download the file itself"},
+    {"", "not a GGUF file"},
 };
 
-static const char *guess_format(const struct reader *r)
+static enum status refuse_magic(struct reader *r)
 {
-    for (size_t i = 0; i < sizeof other_formats / sizeof other_formats[0]; i++) {
-        const size_t n = strlen(other_formats[i].start);
-        if (r->len >= n && memcmp(r->bytes, other_formats[i].start, n) == 0)
-            return other_formats[i].hint;
-    }
-    return "not a GGUF file";
+    const struct other_format *f = other_formats;
+    const unsigned char *magic = (const unsigned char *)r->bytes;
+    while (!text_starts_with((struct text){r->bytes, r->len}, f->start))
+        f++;
+    return err_bad_file(r->e,
+                        "magic at byte 0: expected \"GGUF\", found bytes %02x %02x %02x %02x (%s)",
+                        magic[0], magic[1], magic[2], magic[3], f->hint);
 }
 
-static enum status check_magic(struct reader *r)
+static enum status refuse_version(struct reader *r, uint64_t version)
 {
-    if (r->len == 0)
-        return err_set(r->e, STATUS_BAD_FILE, "expected a GGUF file, found an empty one");
-    if (!reader_take(r, 4, "magic"))
-        return STATUS_BAD_FILE;
-    if (memcmp(r->bytes, GGUF_MAGIC, 4) != 0)
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "magic at byte 0: expected \"GGUF\", found bytes %02x %02x %02x %02x (%s)",
-                       r->bytes[0], r->bytes[1], r->bytes[2], r->bytes[3], guess_format(r));
-    return STATUS_OK;
-}
-
-static enum status check_version(struct reader *r, uint32_t *version)
-{
-    const enum status s = take_u32(r, "version", version);
-    if (s)
-        return s;
-    if (*version == 2 || *version == 3)
-        return STATUS_OK;
     const char *hint = "the file is newer than this program, or corrupt";
-    if (*version == 0)
+    if (version == 0)
         hint = "the file is corrupt";
-    else if (*version == 1)
+    else if (version == 1)
         hint = "an early version with 32-bit lengths; convert the model again";
-    else if ((*version & 0xffff) == 0)
+    else if ((version & 0xffff) == 0)
         hint = "a byte-swapped (big-endian) file; convert it to little-endian";
-    return err_set(r->e, STATUS_BAD_FILE,
-                   "version at byte 4: expected 2 or 3, found %" PRIu32 " (%s)", *version, hint);
+    return err_bad_file(r->e, "version at byte 4: expected 2 or 3, found %" PRIu64 " (%s)", version,
+                        hint);
 }
 
 static enum status read_header(struct reader *r, struct gguf *g)
 {
-    uint64_t n_tensors, n_pairs;
-    enum status s = check_magic(r);
-    if (!s)
-        s = check_version(r, &g->version);
-    if (!s)
-        s = take_u64(r, "tensor count", &n_tensors);
-    if (!s)
-        s = take_u64(r, "key count", &n_pairs);
-    if (!s)
-        s = check_count(r, "tensor count at byte 8", n_tensors, MIN_TENSOR_BYTES);
-    if (!s)
-        s = check_count(r, "key count at byte 16", n_pairs, MIN_PAIR_BYTES);
-    if (!s) {
-        g->n_tensors = (size_t)n_tensors;
-        g->n_pairs = (size_t)n_pairs;
-    }
-    return s;
-}
-
-/* --- metadata ------------------------------------------------------------------------------ */
-
-static enum status take_kind(struct reader *r, const char *what, enum gguf_kind *out)
-{
-    uint32_t kind = 0;
-    const enum status s = take_u32(r, what, &kind);
-    if (s)
-        return s;
-    if (kind > GGUF_LAST_KIND)
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "%s at byte %zu: expected 0 to %d, found %" PRIu32
-                       "; the file is corrupt or newer than this program",
-                       what, r->at - 4, GGUF_LAST_KIND, kind);
-    *out = (enum gguf_kind)kind;
+    struct text magic = {0};
+    uint64_t version = 0, n_tensors = 0, n_pairs = 0;
+    if (r->len == 0)
+        return err_bad_file(r->e, "expected a GGUF file, found an empty one");
+    TRY(take(r, 4, "magic", &magic));
+    if (!text_is(magic, GGUF_MAGIC))
+        return refuse_magic(r);
+    TRY(take_int(r, 4, "version", &version));
+    if (version != 2 && version != 3)
+        return refuse_version(r, version);
+    TRY(take_int(r, 8, "tensor count", &n_tensors));
+    TRY(take_int(r, 8, "key count", &n_pairs));
+    TRY(check_count(r, "tensor count at byte 8", n_tensors, MIN_TENSOR_BYTES));
+    TRY(check_count(r, "key count at byte 16", n_pairs, MIN_PAIR_BYTES));
+    g->version = (uint32_t)version;
+    g->n_tensors = (size_t)n_tensors;
+    g->n_pairs = (size_t)n_pairs;
     return STATUS_OK;
 }
 
+/* --- metadata -------------------------------------------------------------------------------- */
+
 static enum status read_array(struct reader *r, struct gguf_value *v)
 {
-    enum status s = take_kind(r, "array element type", &v->element_kind);
-    if (!s && v->element_kind == GGUF_ARRAY)
-        s = err_set(r->e, STATUS_BAD_FILE,
-                    "array element type at byte %zu: expected numbers, bools or strings, found "
-                    "arrays (nested arrays are not supported)",
-                    r->at - 4);
-    if (!s)
-        s = take_u64(r, "array length", &v->count);
-    if (s)
-        return s;
+    TRY(take_kind(r, "array element type", &v->element_kind));
+    if (v->element_kind == GGUF_ARRAY)
+        return err_bad_file(r->e,
+                            "array element type at byte %zu: expected numbers, bools or strings, "
+                            "found arrays (nested arrays are not supported)",
+                            r->at - 4);
+    TRY(take_int(r, 8, "array length", &v->count));
     const bool strings = v->element_kind == GGUF_STRING;
     const size_t element_bytes = strings ? 8 : gguf_kind_bytes(v->element_kind);
-    s = check_count(r, "array length", v->count, element_bytes);
-    if (s)
-        return s;
+    TRY(check_count(r, "array length", v->count, element_bytes));
     if (!strings)
-        return take_payload(r, v->count * element_bytes, "array", &v->bytes);
+        return take(r, v->count * element_bytes, "array", &v->bytes);
     const size_t start = r->at;
     struct text element;
-    for (uint64_t i = 0; i < v->count && !s; i++)
-        s = take_text(r, "string in the array", &element);
-    v->bytes = (struct text){(const char *)r->bytes + start, r->at - start};
-    return s;
-}
-
-static enum status read_value(struct reader *r, struct gguf_value *v)
-{
-    const enum status s = take_kind(r, "value type", &v->kind);
-    if (s)
-        return s;
-    if (v->kind == GGUF_ARRAY)
-        return read_array(r, v);
-    v->count = 1;
-    if (v->kind == GGUF_STRING)
-        return take_text(r, "string", &v->bytes);
-    return take_payload(r, gguf_kind_bytes(v->kind), "value", &v->bytes);
+    for (uint64_t i = 0; i < v->count; i++)
+        TRY(take_text(r, "string in the array", &element));
+    v->bytes = (struct text){r->bytes + start, r->at - start};
+    return STATUS_OK;
 }
 
 static enum status read_pair(struct reader *r, struct gguf_pair *pair)
 {
-    const size_t start = r->at;
-    const enum status s = take_text(r, "name of the key", &pair->key);
-    if (s)
-        return s;
-    if (pair->key.len == 0 || pair->key.len > GGUF_MAX_KEY)
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "length of the key's name at byte %zu: expected 1 to %d, found %zu", start,
-                       GGUF_MAX_KEY, pair->key.len);
-    const enum status zero = refuse_zero_byte(r, "name of the key", pair->key);
-    return zero ? zero : read_value(r, &pair->value);
-}
-
-static enum status refuse_duplicate(struct reader *r, const char *record, struct text name,
-                                    size_t first, size_t second)
-{
-    return err_set(r->e, STATUS_BAD_FILE,
-                   "%s \"%.*s\" at byte %zu: expected each name once, found it as number %zu and "
-                   "%zu",
-                   record, text_width(name), name.data,
-                   (size_t)((const unsigned char *)name.data - r->bytes), first, second);
+    struct gguf_value *v = &pair->value;
+    TRY(take_name(r, "key", GGUF_MAX_KEY, &pair->key));
+    TRY(take_kind(r, "value type", &v->kind));
+    v->count = 1;
+    if (v->kind == GGUF_ARRAY)
+        return read_array(r, v);
+    if (v->kind == GGUF_STRING)
+        return take_text(r, "string", &v->bytes);
+    return take(r, gguf_kind_bytes(v->kind), "value", &v->bytes);
 }
 
 static enum status read_pairs(struct reader *r, struct gguf *g)
 {
-    struct gguf_index *ix = g->index;
-    ix->pairs = calloc(g->n_pairs ? g->n_pairs : 1, sizeof *ix->pairs);
-    if (!ix->pairs)
-        return err_no_memory(r->e, "the table of keys", g->n_pairs * sizeof *ix->pairs);
-    g->pairs = ix->pairs;
-    for (size_t i = 0; i < g->n_pairs; i++) {
-        const enum status s = read_pair(r, &ix->pairs[i]);
-        if (s)
-            return in_record(r, s, "key", i, ix->pairs[i].key);
-    }
-    size_t first, second;
-    const enum status s = name_index_build(&ix->by_key, ix->pairs, sizeof *ix->pairs, g->n_pairs,
-                                           &first, &second, r->e);
-    if (!s && first < g->n_pairs)
-        return refuse_duplicate(r, "key", ix->pairs[first].key, first, second);
-    return s;
+    struct gguf_pair *pairs = calloc(g->n_pairs + !g->n_pairs, sizeof *pairs);
+    g->pairs = g->index->pairs = pairs;
+    if (!pairs)
+        return err_no_memory(r->e, "the table of keys", g->n_pairs * sizeof *pairs);
+    for (size_t i = 0; i < g->n_pairs; i++)
+        TRY(in_record(r, read_pair(r, &pairs[i]), "key", i, &pairs[i].key));
+    return index_names(r, &g->index->by_key, "key", pairs, sizeof *pairs, g->n_pairs);
 }
 
 static enum status read_alignment(struct reader *r, struct gguf *g)
@@ -311,185 +257,143 @@ static enum status read_alignment(struct reader *r, struct gguf *g)
     if (!v)
         return STATUS_OK;
     if (v->kind != GGUF_U32)
-        return err_set(r->e, STATUS_BAD_FILE, "key \"%s\": expected a u32, found %s",
-                       GGUF_ALIGNMENT_KEY, gguf_kind_name(v->kind));
-    const uint64_t alignment = little_load(v->bytes.data, 4);
-    if (!gguf_alignment_legal(alignment))
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "key \"%s\" at byte %zu: expected a power of two from %d to %d, found "
-                       "%" PRIu64,
-                       GGUF_ALIGNMENT_KEY,
-                       (size_t)((const unsigned char *)v->bytes.data - r->bytes),
-                       GGUF_ALIGNMENT_MIN, GGUF_ALIGNMENT_MAX, alignment);
-    g->alignment = (uint32_t)alignment;
+        return err_bad_file(r->e, "key \"%s\": expected a u32, found %s", GGUF_ALIGNMENT_KEY,
+                            gguf_kind_name(v->kind));
+    g->alignment = (uint32_t)little_load(v->bytes.data, 4);
+    if (!gguf_alignment_legal(g->alignment))
+        return err_bad_file(
+            r->e, "key \"%s\" at byte %zu: expected a power of two from %d to %d, found %" PRIu32,
+            GGUF_ALIGNMENT_KEY, (size_t)(v->bytes.data - r->bytes), GGUF_ALIGNMENT_MIN,
+            GGUF_ALIGNMENT_MAX, g->alignment);
     return STATUS_OK;
 }
 
-/* --- tensors ------------------------------------------------------------------------------- */
+/* --- tensors --------------------------------------------------------------------------------- */
 
-static enum status read_tensor_name(struct reader *r, struct gguf_tensor *t)
-{
-    const size_t start = r->at;
-    struct text name;
-    const enum status s = take_text(r, "name of the tensor", &name);
-    if (s)
-        return s;
-    if (name.len == 0 || name.len > GGUF_MAX_NAME_READ)
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "length of the tensor's name at byte %zu: expected 1 to %d, found %zu",
-                       start, GGUF_MAX_NAME_READ, name.len);
-    t->name = name;
-    return refuse_zero_byte(r, "name of the tensor", name);
-}
+/* Where a tensor's data begin, from the end of the header. */
+struct place {
+    uint64_t offset;
+    const struct gguf_tensor *tensor;
+};
 
-static enum status read_dims(struct reader *r, struct gguf_tensor *t)
+static enum status read_tensor(struct reader *r, struct gguf_tensor *t, struct place *place)
 {
-    uint32_t n_dims;
-    enum status s = take_u32(r, "number of dimensions", &n_dims);
-    if (s)
-        return s;
+    uint64_t n_dims = 0, type = 0;
+    place->tensor = t;
+    TRY(take_name(r, "tensor", GGUF_MAX_NAME_READ, &t->name));
+    TRY(take_int(r, 4, "number of dimensions", &n_dims));
     if (n_dims < 1 || n_dims > GGUF_MAX_DIMS)
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "number of dimensions at byte %zu: expected 1 to %d, found %" PRIu32,
-                       r->at - 4, GGUF_MAX_DIMS, n_dims);
+        return err_bad_file(r->e,
+                            "number of dimensions at byte %zu: expected 1 to %d, found %" PRIu64,
+                            r->at - 4, GGUF_MAX_DIMS, n_dims);
     t->n_dims = (int)n_dims;
     for (int d = 0; d < GGUF_MAX_DIMS; d++)
         t->dims[d] = 1;
-    for (int d = 0; d < t->n_dims && !s; d++)
-        s = take_u64(r, "dimensions", &t->dims[d]);
-    return s;
-}
-
-static enum status read_tensor(struct reader *r, struct gguf_tensor *t, uint64_t *offset)
-{
-    uint32_t type;
-    enum status s = read_tensor_name(r, t);
-    if (!s)
-        s = read_dims(r, t);
-    if (!s)
-        s = take_u32(r, "type", &type);
-    if (!s)
-        s = take_u64(r, "offset", offset);
-    if (!s)
-        s = gguf_tensor_measure(t, type, STATUS_BAD_FILE, r->e);
-    return s;
+    for (int d = 0; d < t->n_dims; d++)
+        TRY(take_int(r, 8, "dimensions", &t->dims[d]));
+    TRY(take_int(r, 4, "type", &type));
+    TRY(take_int(r, 8, "offset", &place->offset));
+    return gguf_tensor_measure(t, (uint32_t)type, STATUS_BAD_FILE, r->e);
 }
 
 /* Finds the tensor's bytes in the span. */
 static enum status place_tensor(struct reader *r, const struct gguf *g, uint64_t data_start,
                                 uint64_t offset, struct gguf_tensor *t)
 {
-    if (offset % g->alignment != 0)
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "offset: expected a multiple of the alignment %" PRIu32 ", found %" PRIu64,
-                       g->alignment, offset);
     uint64_t begin;
+    if (offset % g->alignment != 0)
+        return err_bad_file(
+            r->e, "offset: expected a multiple of the alignment %" PRIu32 ", found %" PRIu64,
+            g->alignment, offset);
     if (!u64_add(data_start, offset, &begin) || begin > r->len)
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "offset: its data begin at byte %" PRIu64 " + %" PRIu64
-                       ", expected within the file's %zu bytes; " DOWNLOAD_AGAIN,
-                       data_start, offset, r->len);
+        return err_bad_file(r->e,
+                            "offset: its data begin at byte %" PRIu64 " + %" PRIu64
+                            ", expected within the file's %zu bytes; " DOWNLOAD_AGAIN,
+                            data_start, offset, r->len);
     if (t->n_bytes > r->len - begin)
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "its data at byte %" PRIu64 " need %" PRIu64 " bytes, found %" PRIu64
-                       "; the file is truncated: download it again",
-                       begin, t->n_bytes, r->len - begin);
-    t->data = r->bytes + begin;
+        return err_bad_file(r->e,
+                            "its data at byte %" PRIu64 " need %" PRIu64 " bytes, found %" PRIu64
+                            "; the file is truncated: download it again",
+                            begin, t->n_bytes, r->len - begin);
+    t->data = (const unsigned char *)r->bytes + begin;
     return STATUS_OK;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    return (x->tensor > y->tensor) - (x->tensor < y->tensor);
 }
 
 /* Offsets are multiples of the alignment: when data do not overlap, their padding does not. */
-static enum status refuse_overlap(struct reader *r, const struct gguf *g,
-                                  const struct index_entry *by_offset)
+static enum status refuse_overlap(struct reader *r, struct place *places, size_t n)
 {
-    for (size_t i = 1; i < g->n_tensors; i++) {
-        const struct gguf_tensor *a = &g->tensors[by_offset[i - 1].position];
-        const struct gguf_tensor *b = &g->tensors[by_offset[i].position];
-        if (a->n_bytes > by_offset[i].key - by_offset[i - 1].key)
-            return err_set(r->e, STATUS_BAD_FILE,
-                           "tensors \"%.*s\" and \"%.*s\" overlap: offset %" PRIu64 " with %" PRIu64
-                           " bytes, and offset %" PRIu64 "; expected separate data",
-                           text_width(a->name), a->name.data, text_width(b->name), b->name.data,
-                           by_offset[i - 1].key, a->n_bytes, by_offset[i].key);
+    qsort(places, n, sizeof *places, compare_places);
+    for (size_t i = 1; i < n; i++) {
+        const struct gguf_tensor *a = places[i - 1].tensor, *b = places[i].tensor;
+        if (a->n_bytes > places[i].offset - places[i - 1].offset)
+            return err_bad_file(r->e,
+                                "tensors \"%.*s\" and \"%.*s\" overlap: offset %" PRIu64
+                                " with %" PRIu64 " bytes, and offset %" PRIu64
+                                "; expected separate data",
+                                text_width(a->name), a->name.data, text_width(b->name),
+                                b->name.data, places[i - 1].offset, a->n_bytes, places[i].offset);
     }
     return STATUS_OK;
 }
 
-/* `offsets` and `scratch` have n_tensors entries. */
-static enum status read_tensor_records(struct reader *r, struct gguf *g,
-                                       struct index_entry *offsets, struct index_entry *scratch)
+/* `places` has room for all tensors. */
+static enum status read_tensors(struct reader *r, struct gguf *g, struct place *places)
 {
+    const size_t n = g->n_tensors;
     struct gguf_tensor *tensors = g->index->tensors;
-    enum status s = STATUS_OK;
-    for (size_t i = 0; i < g->n_tensors; i++) {
-        offsets[i].position = i;
-        s = read_tensor(r, &tensors[i], &offsets[i].key);
-        if (s)
-            return in_record(r, s, "tensor", i, tensors[i].name);
-    }
-    size_t first, second;
-    s = name_index_build(&g->index->by_name, tensors, sizeof *tensors, g->n_tensors, &first,
-                         &second, r->e);
-    if (s)
-        return s;
-    if (first < g->n_tensors)
-        return refuse_duplicate(r, "tensor", tensors[first].name, first, second);
+    for (size_t i = 0; i < n; i++)
+        TRY(in_record(r, read_tensor(r, &tensors[i], &places[i]), "tensor", i, &tensors[i].name));
+    TRY(index_names(r, &g->index->by_name, "tensor", tensors, sizeof *tensors, n));
+    g->head_bytes = r->at;
     uint64_t data_start = r->at;
     if (!u64_align_up(data_start, g->alignment, &data_start))
-        return err_set(r->e, STATUS_BAD_FILE, "the header's padding at byte %zu overflows", r->at);
-    for (size_t i = 0; i < g->n_tensors; i++) {
-        s = place_tensor(r, g, data_start, offsets[i].key, &tensors[i]);
-        if (s)
-            return in_record(r, s, "tensor", i, tensors[i].name);
-    }
-    index_sort_by_key(offsets, scratch, g->n_tensors);
-    return refuse_overlap(r, g, offsets);
+        return err_bad_file(r->e, "the header's padding at byte %zu overflows", r->at);
+    for (size_t i = 0; i < n; i++)
+        TRY(in_record(r, place_tensor(r, g, data_start, places[i].offset, &tensors[i]), "tensor", i,
+                      &tensors[i].name));
+    return refuse_overlap(r, places, n);
 }
 
-static enum status read_tensors(struct reader *r, struct gguf *g)
+/* --- the file -------------------------------------------------------------------------------- */
+
+static enum status read_file(struct reader *r, struct gguf *g)
 {
-    const size_t n = g->n_tensors ? g->n_tensors : 1;
-    struct index_entry *offsets = calloc(n, sizeof *offsets);
-    struct index_entry *scratch = calloc(n, sizeof *scratch);
-    g->index->tensors = calloc(n, sizeof *g->index->tensors);
-    g->tensors = g->index->tensors;
-    enum status s;
-    if (!offsets || !scratch || !g->tensors)
-        s = err_no_memory(r->e, "the table of tensors",
-                          n * (2 * sizeof *offsets + sizeof *g->tensors));
-    else
-        s = read_tensor_records(r, g, offsets, scratch);
-    free(offsets);
-    free(scratch);
+    TRY(read_header(r, g));
+    TRY(read_pairs(r, g));
+    TRY(read_alignment(r, g));
+    const size_t n = g->n_tensors + !g->n_tensors;
+    struct place *places = calloc(n, sizeof *places);
+    g->tensors = g->index->tensors = calloc(n, sizeof *g->tensors);
+    const enum status s = places && g->tensors
+                              ? read_tensors(r, g, places)
+                              : err_no_memory(r->e, "the table of tensors",
+                                              n * (sizeof *places + sizeof *g->tensors));
+    free(places);
     return s;
 }
 
 enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct err *e)
 {
-    *out = NULL;
     struct reader r = {.bytes = bytes, .len = len, .e = e};
-    struct gguf *g = calloc(1, sizeof *g);
-    struct gguf_index *ix = calloc(1, sizeof *ix);
-    if (!g || !ix) {
-        free(g);
-        free(ix);
-        return err_no_memory(e, "the GGUF reader", sizeof *g + sizeof *ix);
-    }
-    g->index = ix;
-    enum status s = read_header(&r, g);
-    if (!s)
-        s = read_pairs(&r, g);
-    if (!s)
-        s = read_alignment(&r, g);
-    if (!s)
-        s = read_tensors(&r, g);
-    if (s) {
+    struct gguf *g = calloc(1, sizeof *g + sizeof *g->index);
+    *out = NULL;
+    if (!g)
+        return err_no_memory(e, "the GGUF reader", sizeof *g + sizeof *g->index);
+    g->index = (struct gguf_index *)(g + 1);
+    const enum status s = read_file(&r, g);
+    if (s == STATUS_OK)
+        *out = g;
+    else
         gguf_free(g);
-        return s;
-    }
-    g->head_bytes = r.at;
-    *out = g;
-    return STATUS_OK;
+    return s;
 }
 
 enum status gguf_parse_file(const struct file_map *f, struct gguf **out, struct err *e)
@@ -499,15 +403,13 @@ enum status gguf_parse_file(const struct file_map *f, struct gguf **out, struct 
     const size_t head = (*out)->head_bytes;
     gguf_free(*out);
     *out = NULL;
-    enum status s = file_map_make_private(f, head, e);
-    if (s == STATUS_OK)
-        s = gguf_parse(f->data, f->len, out, e);
-    if (s == STATUS_OK && (*out)->head_bytes > head) {
-        gguf_free(*out);
-        *out = NULL;
-        s = err_set(e, STATUS_BAD_FILE, "the file was changed while it was read: try again");
-    }
-    return s;
+    TRY(file_map_make_private(f, head, e));
+    TRY(gguf_parse(f->data, f->len, out, e));
+    if ((*out)->head_bytes <= head)
+        return STATUS_OK;
+    gguf_free(*out);
+    *out = NULL;
+    return err_bad_file(e, "the file was changed while it was read: try again");
 }
 
 void gguf_free(struct gguf *g)
@@ -518,7 +420,6 @@ void gguf_free(struct gguf *g)
     name_index_free(&g->index->by_name);
     free(g->index->pairs);
     free(g->index->tensors);
-    free(g->index);
     free(g);
 }
 

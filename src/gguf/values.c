@@ -1,0 +1,213 @@
+/*
+ * Kinds of metadata values, and typed access to those of a parsed GGUF file.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "gguf/private.h"
+
+/* --- kinds --------------------------------------------------------------------------------- */
+
+/* Sets of kinds. */
+enum family { UNSIGNED = 1, SIGNED = 2, INTEGER = 3, FLOAT = 4, BOOL = 8, STRING = 16, ARRAY = 32 };
+
+static const struct kind {
+    const char *name;
+    size_t bytes; /* 0: no fixed size */
+    enum family family;
+} kinds[] = {
+    [GGUF_U8] = {"u8", 1, UNSIGNED},       [GGUF_I8] = {"i8", 1, SIGNED},
+    [GGUF_U16] = {"u16", 2, UNSIGNED},     [GGUF_I16] = {"i16", 2, SIGNED},
+    [GGUF_U32] = {"u32", 4, UNSIGNED},     [GGUF_I32] = {"i32", 4, SIGNED},
+    [GGUF_F32] = {"f32", 4, FLOAT},        [GGUF_BOOL] = {"bool", 1, BOOL},
+    [GGUF_STRING] = {"string", 0, STRING}, [GGUF_ARRAY] = {"array", 0, ARRAY},
+    [GGUF_U64] = {"u64", 8, UNSIGNED},     [GGUF_I64] = {"i64", 8, SIGNED},
+    [GGUF_F64] = {"f64", 8, FLOAT},        [GGUF_LAST_KIND + 1] = {.name = "unknown"},
+};
+
+static const struct kind *kind_of(enum gguf_kind kind)
+{
+    return &kinds[(unsigned)kind <= GGUF_LAST_KIND ? kind : GGUF_LAST_KIND + 1];
+}
+
+const char *gguf_kind_name(enum gguf_kind kind)
+{
+    return kind_of(kind)->name;
+}
+
+size_t gguf_kind_bytes(enum gguf_kind kind)
+{
+    return kind_of(kind)->bytes;
+}
+
+bool gguf_is_integer(enum gguf_kind kind)
+{
+    return kind_of(kind)->family & INTEGER;
+}
+
+bool gguf_alignment_legal(uint64_t alignment)
+{
+    return alignment >= GGUF_ALIGNMENT_MIN && alignment <= GGUF_ALIGNMENT_MAX &&
+           (alignment & (alignment - 1)) == 0;
+}
+
+/* --- elements ------------------------------------------------------------------------------ */
+
+/* One number of 64 bits, of which its family says how they are meant. */
+struct number {
+    enum family family;
+    uint64_t u; /* integers and bools; two's complement if signed */
+    int64_t i;  /* the same bits, without the conversion that C leaves to the implementation */
+    double f;   /* floats */
+};
+
+static struct number number_at(const struct gguf_value *v, uint64_t i)
+{
+    const struct kind *kind = kind_of(v->kind == GGUF_ARRAY ? v->element_kind : v->kind);
+    const size_t bytes = kind->bytes;
+    assert(bytes && i < v->count && v->bytes.len / bytes > i);
+    struct number x = {.family = kind->family, .u = little_load(v->bytes.data + i * bytes, bytes)};
+    const unsigned unused = 64 - 8 * (unsigned)bytes;
+    if (x.family == SIGNED && x.u >> (63 - unused) & 1)
+        x.u |= ~(UINT64_MAX >> unused);
+    memcpy(&x.i, &x.u, sizeof x.i);
+    if (x.family == FLOAT && bytes == 8) {
+        memcpy(&x.f, &x.u, sizeof x.f);
+    } else if (x.family == FLOAT) {
+        const uint32_t low = (uint32_t)x.u;
+        float value;
+        memcpy(&value, &low, sizeof value);
+        x.f = (double)value;
+    }
+    return x;
+}
+
+int64_t gguf_int_at(const struct gguf_value *v, uint64_t i)
+{
+    const struct number x = number_at(v, i);
+    if (x.family != FLOAT)
+        return x.family != SIGNED && x.u > INT64_MAX ? INT64_MAX : x.i;
+    if (x.f >= 0x1p63)
+        return INT64_MAX;
+    if (x.f < -0x1p63)
+        return INT64_MIN;
+    return x.f == x.f ? (int64_t)x.f : 0; /* towards zero; 0 for NaN */
+}
+
+double gguf_float_at(const struct gguf_value *v, uint64_t i)
+{
+    const struct number x = number_at(v, i);
+    return x.family == FLOAT ? x.f : x.family == SIGNED ? (double)x.i : (double)x.u;
+}
+
+bool gguf_next_text(const struct gguf_value *array, struct gguf_cursor *c, struct text *out)
+{
+    if (array->kind != GGUF_ARRAY || array->element_kind != GGUF_STRING || c->i >= array->count)
+        return false;
+    const struct text all = array->bytes;
+    if (c->offset > all.len || all.len - c->offset < 8)
+        return false;
+    const uint64_t len = little_load(all.data + c->offset, 8);
+    if (len > all.len - c->offset - 8)
+        return false;
+    *out = (struct text){all.data + c->offset + 8, (size_t)len};
+    c->i++;
+    c->offset += 8 + (size_t)len;
+    return true;
+}
+
+/* --- lookups ------------------------------------------------------------------------------- */
+
+/* What a key is expected to hold. */
+struct expected {
+    enum family families;
+    enum gguf_kind element_kind; /* of an array */
+    const char *missing, *other; /* what the messages call it: without the key; with another kind */
+};
+
+/* Sets *v, to NULL where the key is missing and may be. */
+static enum status look_up(const struct gguf *g, const char *key, const struct expected *expected,
+                           const struct gguf_value **v, bool *found, struct err *e)
+{
+    const struct gguf_value *value = *v = gguf_find(g, key);
+    if (found)
+        *found = value != NULL;
+    if (!value)
+        return found
+                   ? STATUS_OK
+                   : err_bad_file(e, "key \"%s\" is missing, expected %s", key, expected->missing);
+    const bool array = value->kind == GGUF_ARRAY;
+    if (kind_of(value->kind)->family & expected->families &&
+        (!array || value->element_kind == expected->element_kind))
+        return STATUS_OK;
+    if (array)
+        return err_bad_file(e, "key \"%s\": expected %s, found an array of %" PRIu64 " %s", key,
+                            expected->other, value->count, gguf_kind_name(value->element_kind));
+    return err_bad_file(e, "key \"%s\": expected %s, found %s", key, expected->other,
+                        gguf_kind_name(value->kind));
+}
+
+enum status gguf_get_u64(const struct gguf *g, const char *key, uint64_t min, uint64_t max,
+                         uint64_t *out, bool *found, struct err *e)
+{
+    static const struct expected expected = {INTEGER, 0, "an integer", "an integer"};
+    const struct gguf_value *v = NULL;
+    assert(min <= max);
+    TRY(look_up(g, key, &expected, &v, found, e));
+    if (!v)
+        return STATUS_OK;
+    const struct number x = number_at(v, 0);
+    const bool negative = x.family == SIGNED && x.i < 0;
+    if (negative || x.u < min || x.u > max)
+        return err_bad_file(e, "key \"%s\": expected %" PRIu64 " to %" PRIu64 ", found %s%" PRIu64,
+                            key, min, max, negative ? "-" : "", negative ? -x.u : x.u);
+    *out = x.u;
+    return STATUS_OK;
+}
+
+enum status gguf_get_f64(const struct gguf *g, const char *key, double *out, bool *found,
+                         struct err *e)
+{
+    static const struct expected expected = {FLOAT, 0, "a float", "f32 or f64"};
+    const struct gguf_value *v = NULL;
+    TRY(look_up(g, key, &expected, &v, found, e));
+    if (v)
+        *out = gguf_float_at(v, 0);
+    return STATUS_OK;
+}
+
+enum status gguf_get_bool(const struct gguf *g, const char *key, bool *out, bool *found,
+                          struct err *e)
+{
+    static const struct expected expected = {BOOL, 0, "a bool", "bool"};
+    const struct gguf_value *v = NULL;
+    TRY(look_up(g, key, &expected, &v, found, e));
+    if (v)
+        *out = v->bytes.data[0] != 0;
+    return STATUS_OK;
+}
+
+enum status gguf_get_text(const struct gguf *g, const char *key, struct text *out, bool *found,
+                          struct err *e)
+{
+    static const struct expected expected = {STRING, 0, "a string", "string"};
+    const struct gguf_value *v = NULL;
+    TRY(look_up(g, key, &expected, &v, found, e));
+    if (v)
+        *out = v->bytes;
+    return STATUS_OK;
+}
+
+enum status gguf_get_array(const struct gguf *g, const char *key, enum gguf_kind element_kind,
+                           const struct gguf_value **out, bool *found, struct err *e)
+{
+    char name[40];
+    const struct expected expected = {ARRAY, element_kind, name, name};
+    assert((unsigned)element_kind <= GGUF_LAST_KIND && element_kind != GGUF_ARRAY);
+    snprintf(name, sizeof name, "an array of %s", gguf_kind_name(element_kind));
+    const enum status s = look_up(g, key, &expected, out, found, e);
+    if (s)
+        *out = NULL;
+    return s;
+}
