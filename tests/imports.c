@@ -8,7 +8,7 @@
 
 #include "engine/session.h"
 #include "gguf/blocks.h"
-#include "safetensors/write.h"
+#include "safetensors/safetensors.h"
 #include "support.h"
 
 struct file_map import_bytes(const char *path, const struct import_options *o)

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "exchange/import.h"
 #include "model/checkpoint.h"
-#include "safetensors/read.h"
+#include "safetensors/safetensors.h"
 
 /* Imports and opens it, with a model; fails the running test if it cannot. */
 struct checkpoint open_import(const char *path, const struct import_options *o);

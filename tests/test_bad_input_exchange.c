@@ -10,7 +10,7 @@
 
 #include "imports.h"
 #include "program.h"
-#include "safetensors/write.h"
+#include "safetensors/safetensors.h"
 #include "support.h"
 
 #define GPT2  "tests/data/hf/gpt2"

@@ -6,7 +6,7 @@
 
 #include "exchange/export_plan.h"
 #include "exchange/view.h"
-#include "safetensors/write.h"
+#include "safetensors/safetensors.h"
 
 /* Holds views that point into each other: it may not be moved. */
 struct export_tensors {

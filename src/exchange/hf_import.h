@@ -7,7 +7,7 @@
 #include "exchange/hf_config.h"
 #include "exchange/import_source.h"
 #include "exchange/json_file.h"
-#include "safetensors/folder.h"
+#include "safetensors/safetensors.h"
 
 struct hf_import {
     struct import_source source;

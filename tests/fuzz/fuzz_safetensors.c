@@ -4,8 +4,7 @@
  */
 #include <string.h>
 
-#include "safetensors/read.h"
-#include "safetensors/write.h"
+#include "safetensors/safetensors.h"
 #include "target.h"
 
 #define MAX_TENSORS 1024

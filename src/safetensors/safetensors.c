@@ -1,0 +1,405 @@
+/*
+ * A safetensors file is the header's length as a u64, the header, which is a JSON object of the
+ * tensors by their names, and the tensors' data, one after another in any order. The header is read
+ * once: what json_read borrows or decodes, the tensors' names, stays.
+ */
+#include "safetensors/safetensors.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/little.h"
+#include "base/name_index.h"
+#include "json/read.h"
+#include "json/write.h"
+
+#define LENGTH_BYTES 8
+#define HEADER_ALIGN 8
+#define METADATA_KEY "__metadata__"
+
+/* The library's limit of bytes. That of values is ours, for memory: a tensor has seven or more. */
+static const struct json_limits limits = {
+    .bytes = 100000000, .values = (uint32_t)1 << 20, .depth = 16};
+
+/* --- types ----------------------------------------------------------------------------------- */
+
+/* In the order of version 0.8 of the library, from which the places of a file's tensors follow. */
+static const struct safetensors_dtype dtypes[] = {
+    {"BOOL", 8, -1},    {"F4", 4, -1},           {"F6_E2M3", 6, -1},        {"F6_E3M2", 6, -1},
+    {"U8", 8, -1},      {"I8", 8, -1},           {"F8_E5M2", 8, -1},        {"F8_E4M3", 8, -1},
+    {"F8_E8M0", 8, -1}, {"F8_E4M3FNUZ", 8, -1},  {"F8_E5M2FNUZ", 8, -1},    {"I16", 16, -1},
+    {"U16", 16, -1},    {"F16", 16, TENSOR_F16}, {"BF16", 16, TENSOR_BF16}, {"I32", 32, -1},
+    {"U32", 32, -1},    {"F32", 32, TENSOR_F32}, {"C64", 64, -1},           {"F64", 64, -1},
+    {"I64", 64, -1},    {"U64", 64, -1},
+};
+
+#define N_DTYPES (sizeof dtypes / sizeof *dtypes)
+
+const struct safetensors_dtype *safetensors_dtype_named(struct text name)
+{
+    for (size_t i = 0; i < N_DTYPES; i++)
+        if (text_is(name, dtypes[i].name))
+            return &dtypes[i];
+    return NULL;
+}
+
+const struct safetensors_dtype *safetensors_dtype_of(enum tensor_type type)
+{
+    for (size_t i = 0; i < N_DTYPES; i++)
+        if (dtypes[i].type == (int)type)
+            return &dtypes[i];
+    return NULL;
+}
+
+bool safetensors_measure(const struct safetensors_dtype *dtype, int n_dims, const uint64_t *dims,
+                         uint64_t *bytes)
+{
+    uint64_t bits = 1;
+    for (int d = 0; d < n_dims; d++)
+        if (!u64_mul(bits, dims[d], &bits))
+            return false;
+    if (!u64_mul(bits, (uint64_t)dtype->bits, &bits) || bits % 8 != 0)
+        return false;
+    *bytes = bits / 8;
+    return true;
+}
+
+/* --- reading a tensor ------------------------------------------------------------------------ */
+
+struct safetensors_index {
+    struct json_reader json; /* the names' memory */
+    struct safetensors_tensor *tensors;
+    struct name_index by_name;
+};
+
+struct reader {
+    const unsigned char *data; /* of the tensors */
+    size_t len;                /* bytes of them */
+    struct err *e;
+};
+
+static enum status read_shape(struct reader *r, const struct json_node *node,
+                              struct safetensors_tensor *t)
+{
+    const struct json_node *dtype = NULL, *shape = NULL;
+    TRY(json_require(node, "dtype", JSON_STRING, &dtype, r->e));
+    t->dtype = safetensors_dtype_named(dtype->text);
+    if (!t->dtype)
+        return err_bad_file(r->e,
+                            "\"dtype\" at byte %zu: expected F32, F16, BF16 or another type of "
+                            "safetensors 0.8, found \"%.*s\"",
+                            dtype->at, text_width(dtype->text), dtype->text.data);
+    TRY(json_require(node, "shape", JSON_ARRAY, &shape, r->e));
+    if (shape->n > SAFETENSORS_MAX_DIMS)
+        return err_bad_file(r->e,
+                            "\"shape\" at byte %zu: expected at most %d dimensions, found %" PRIu32,
+                            shape->at, SAFETENSORS_MAX_DIMS, shape->n);
+    t->n_dims = (int)shape->n;
+    for (int d = 0; d < SAFETENSORS_MAX_DIMS; d++)
+        t->dims[d] = 1;
+    uint64_t *dim = t->dims;
+    for (const struct json_node *c = NULL; (c = json_child(shape, c));)
+        TRY(json_node_u64(c, dim++, r->e));
+    return STATUS_OK;
+}
+
+static enum status read_tensor(struct reader *r, const struct json_node *node,
+                               struct safetensors_tensor *t)
+{
+    const struct json_node *offsets = NULL;
+    uint64_t begin, end, bytes;
+    TRY(json_expect(node, JSON_OBJECT, r->e));
+    TRY(read_shape(r, node, t));
+    TRY(json_require(node, "data_offsets", JSON_ARRAY, &offsets, r->e));
+    if (offsets->n != 2)
+        return err_bad_file(r->e, "\"data_offsets\" at byte %zu: expected two, found %" PRIu32,
+                            offsets->at, offsets->n);
+    const struct json_node *first = json_child(offsets, NULL);
+    TRY(json_node_u64(first, &begin, r->e));
+    TRY(json_node_u64(json_child(offsets, first), &end, r->e));
+    if (begin > end || end > r->len)
+        return err_bad_file(r->e,
+                            "\"data_offsets\" at byte %zu: expected a beginning and an end within "
+                            "the %zu bytes of data, found %" PRIu64 " and %" PRIu64
+                            "; the file is truncated or corrupt",
+                            offsets->at, r->len, begin, end);
+    t->data = r->data + begin;
+    t->n_bytes = end - begin;
+    if (!safetensors_measure(t->dtype, t->n_dims, t->dims, &bytes))
+        return err_bad_file(r->e, "expected a shape that takes a whole number of bytes below 2^61, "
+                                  "found another");
+    if (bytes != t->n_bytes)
+        return err_bad_file(r->e,
+                            "expected the %" PRIu64 " bytes of its shape in %s, found %" PRIu64,
+                            bytes, t->dtype->name, t->n_bytes);
+    return STATUS_OK;
+}
+
+/* --- all of them ----------------------------------------------------------------------------- */
+
+/* s; if it is a failure with `tensor "name": ` before its message. */
+static enum status in_tensor(struct reader *r, enum status s, const struct safetensors_tensor *t)
+{
+    char prefix[288];
+    if (s == STATUS_OK)
+        return s;
+    snprintf(prefix, sizeof prefix, "tensor \"%.*s\"", text_width(t->name), t->name.data);
+    return err_in(r->e, s, prefix);
+}
+
+static enum status check_metadata(struct reader *r, const struct json_node *metadata)
+{
+    TRY(json_expect(metadata, JSON_OBJECT, r->e));
+    for (const struct json_node *c = NULL; (c = json_child(metadata, c));)
+        TRY(json_expect(c, JSON_STRING, r->e));
+    return STATUS_OK;
+}
+
+/* Empty ones before those that begin where they are. Names make the order a total one. */
+static int compare_places(const void *a, const void *b)
+{
+    const struct safetensors_tensor *x = a, *y = b;
+    if (x->data != y->data)
+        return x->data < y->data ? -1 : 1;
+    if (x->n_bytes != y->n_bytes)
+        return x->n_bytes < y->n_bytes ? -1 : 1;
+    return text_order(x->name, y->name);
+}
+
+/* Sorts by place. */
+static enum status check_places(struct reader *r, struct safetensors_tensor *tensors, size_t n)
+{
+    uint64_t at = 0;
+    qsort(tensors, n, sizeof *tensors, compare_places);
+    for (size_t i = 0; i < n; at += tensors[i++].n_bytes) {
+        const uint64_t begin = (uint64_t)(tensors[i].data - r->data);
+        if (begin != at)
+            return in_tensor(r,
+                             err_bad_file(r->e,
+                                          "expected its data at byte %" PRIu64
+                                          ", behind those before, without a hole or an overlap, "
+                                          "found them at byte %" PRIu64,
+                                          at, begin),
+                             &tensors[i]);
+    }
+    if (at != r->len)
+        return err_bad_file(r->e,
+                            "expected the file to end with the last tensor's data, found %" PRIu64
+                            " bytes more",
+                            r->len - at);
+    return STATUS_OK;
+}
+
+static enum status read_tensors(struct reader *r, const struct json_node *header,
+                                struct safetensors *s)
+{
+    const size_t most = header->n;
+    struct safetensors_tensor *tensors = calloc(most + !most, sizeof *tensors);
+    s->tensors = s->index->tensors = tensors;
+    if (!tensors)
+        return err_no_memory(r->e, "the table of tensors", most * sizeof *tensors);
+    for (const struct json_node *c = NULL; (c = json_child(header, c));) {
+        struct safetensors_tensor *t = &tensors[s->n_tensors];
+        if (text_is(c->key, METADATA_KEY)) {
+            TRY(check_metadata(r, c));
+        } else {
+            t->name = c->key;
+            TRY(in_tensor(r, read_tensor(r, c, t), t));
+            s->n_tensors++;
+        }
+    }
+    TRY(check_places(r, tensors, s->n_tensors));
+    size_t first, second; /* none is twice: keys are unique */
+    return name_index_build(&s->index->by_name, tensors, sizeof *tensors, s->n_tensors, &first,
+                            &second, r->e);
+}
+
+/* --- reading a file -------------------------------------------------------------------------- */
+
+/* Finds the header. */
+static enum status find_header(const unsigned char *bytes, size_t len, struct text *header,
+                               struct err *e)
+{
+    if (len < LENGTH_BYTES)
+        return err_bad_file(e, "expected a safetensors file, %d bytes or more, found %zu bytes",
+                            LENGTH_BYTES, len);
+    if (text_starts_with((struct text){(const char *)bytes, len}, "version https://git-lfs"))
+        return err_bad_file(e, "expected a safetensors file, found a Git LFS pointer; fetch the "
+                               "file it stands for");
+    const uint64_t n = little_load(bytes, LENGTH_BYTES);
+    const size_t left = len - LENGTH_BYTES, most = left < limits.bytes ? left : limits.bytes;
+    if (n > most)
+        return err_bad_file(e,
+                            "the header's length at byte 0: expected at most %zu, found %" PRIu64
+                            "; the file is truncated, or not a safetensors file",
+                            most, n);
+    *header = (struct text){(const char *)bytes + LENGTH_BYTES, (size_t)n};
+    return STATUS_OK;
+}
+
+static enum status read_file(const unsigned char *bytes, size_t len, struct safetensors *s,
+                             struct err *e)
+{
+    struct text header = {NULL, 0};
+    const struct json_node *root = NULL;
+    TRY(find_header(bytes, len, &header, e));
+    s->head_bytes = LENGTH_BYTES + header.len;
+    TRY(err_in(e, json_read(&s->index->json, header, &limits, &root, e), "the header"));
+    TRY(err_in(e, json_expect(root, JSON_OBJECT, e), "the header"));
+    struct reader r = {.data = bytes + s->head_bytes, .len = len - s->head_bytes, .e = e};
+    return read_tensors(&r, root, s);
+}
+
+enum status safetensors_parse(const void *bytes, size_t len, struct safetensors **out,
+                              struct err *e)
+{
+    struct safetensors *s = calloc(1, sizeof *s + sizeof *s->index);
+    *out = NULL;
+    if (!s)
+        return err_no_memory(e, "the safetensors reader", sizeof *s + sizeof *s->index);
+    s->index = (struct safetensors_index *)(s + 1);
+    const enum status status = read_file(bytes, len, s, e);
+    if (status == STATUS_OK)
+        *out = s;
+    else
+        safetensors_free(s);
+    return status;
+}
+
+enum status safetensors_parse_file(const struct file_map *f, struct safetensors **out,
+                                   struct err *e)
+{
+    struct text header = {NULL, 0};
+    *out = NULL;
+    TRY(find_header(f->data, f->len, &header, e));
+    const size_t head = LENGTH_BYTES + header.len;
+    TRY(file_map_make_private(f, head, e));
+    TRY(safetensors_parse(f->data, f->len, out, e));
+    if ((*out)->head_bytes == head)
+        return STATUS_OK;
+    safetensors_free(*out);
+    *out = NULL;
+    return err_bad_file(e, "the file was changed while it was read: try again");
+}
+
+void safetensors_free(struct safetensors *s)
+{
+    if (!s)
+        return;
+    name_index_free(&s->index->by_name);
+    json_reader_free(&s->index->json);
+    free(s->index->tensors);
+    free(s);
+}
+
+const struct safetensors_tensor *safetensors_find(const struct safetensors *s, struct text name)
+{
+    const size_t i = name_index_find(&s->index->by_name, name);
+    return i < s->n_tensors ? &s->tensors[i] : NULL;
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+/* The library's order: larger elements first, so that data are aligned, then by name. */
+static int compare_written(const void *a, const void *b)
+{
+    const struct safetensors_written *x = a, *y = b;
+    if (x->dtype != y->dtype)
+        return x->dtype > y->dtype ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+/* An output into memory. */
+struct head_output {
+    struct output out; /* first */
+    struct bytes *bytes;
+};
+
+static bool keep(struct output *out, const char *bytes, size_t len)
+{
+    return bytes_put(((struct head_output *)out)->bytes, (struct text){bytes, len});
+}
+
+static void put_u64s(struct json *j, const char *key, const uint64_t *values, int n)
+{
+    json_begin_array(j, key);
+    for (int i = 0; i < n; i++)
+        json_u64(j, NULL, values[i]);
+    json_end(j);
+}
+
+enum status safetensors_head(struct safetensors_written *tensors, size_t n, struct bytes *head,
+                             struct err *e)
+{
+    static const char length[LENGTH_BYTES]; /* known, and stored, at the end */
+    struct head_output h = {.bytes = head};
+    struct json j;
+    uint64_t offsets[2] = {0, 0}, bytes;
+    if (n > 1)
+        qsort(tensors, n, sizeof *tensors, compare_written);
+    output_init(&h.out, keep);
+    output_put(&h.out, (struct text){length, LENGTH_BYTES});
+    json_init(&j, &h.out, JSON_COMPACT);
+    json_begin_object(&j, NULL);
+    json_begin_object(&j, METADATA_KEY);
+    json_string(&j, "format", "pt");
+    json_end(&j);
+    for (const struct safetensors_written *t = tensors; t < tensors + n; t++) {
+        offsets[0] = offsets[1];
+        if (!safetensors_measure(t->dtype, t->n_dims, t->dims, &bytes) ||
+            !u64_add(offsets[0], bytes, &offsets[1]))
+            return err_set(e, STATUS_USAGE, "tensor \"%s\": expected fewer bytes, they overflow",
+                           t->name);
+        json_begin_object(&j, t->name);
+        json_string(&j, "dtype", t->dtype->name);
+        put_u64s(&j, "shape", t->dims, t->n_dims);
+        put_u64s(&j, "data_offsets", offsets, 2);
+        json_end(&j);
+    }
+    json_end(&j);
+    output_flush(&h.out);
+    output_repeat(&h.out, ' ', (HEADER_ALIGN - head->len % HEADER_ALIGN) % HEADER_ALIGN);
+    if (!output_flush(&h.out))
+        return err_no_memory(e, "the header of a safetensors file", head->len);
+    little_store(head->data, head->len - LENGTH_BYTES, LENGTH_BYTES);
+    return STATUS_OK;
+}
+
+static enum status put_file(struct file_writer *w, const struct bytes *head,
+                            const struct safetensors_written *tensors, size_t n, struct err *e)
+{
+    file_writer_put(w, head->data, head->len);
+    for (const struct safetensors_written *t = tensors; t < tensors + n; t++) {
+        const void *data = NULL;
+        uint64_t n_bytes = 0;
+        size_t len = 0;
+        safetensors_measure(t->dtype, t->n_dims, t->dims, &n_bytes);
+        for (uint64_t at = 0; at < n_bytes; at += len) {
+            TRY(t->source.piece(t->source.arg, at, &data, &len, e));
+            assert(len > 0 && len <= n_bytes - at);
+            file_writer_put(w, data, len);
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status safetensors_write(const char *path, struct safetensors_written *tensors, size_t n,
+                              struct err *e)
+{
+    struct bytes head = {NULL, 0, 0};
+    struct file_writer *w = NULL;
+    enum status status = safetensors_head(tensors, n, &head, e);
+    if (status == STATUS_OK)
+        status = file_writer_open(&w, path, e);
+    if (status == STATUS_OK)
+        status = put_file(w, &head, tensors, n, e);
+    if (status == STATUS_OK)
+        status = file_writer_commit(w, e);
+    else
+        file_writer_abandon(w);
+    bytes_free(&head);
+    return status;
+}
