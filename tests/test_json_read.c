@@ -646,7 +646,7 @@ START_TEST(allocations_that_fail)
         }
         json_reader_free(&reader);
         if (!failed) {
-            ck_assert_int_eq(n, 6); /* nodes, strings, members, and larger ones */
+            ck_assert_int_eq(n, 5); /* nodes, strings, members, and larger ones */
             break;
         }
     }

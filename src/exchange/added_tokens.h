@@ -9,7 +9,7 @@
 #define DECODE_EXCHANGE_ADDED_TOKENS_H
 
 #include "exchange/vocab_build.h"
-#include "json/node.h"
+#include "json/read.h"
 
 /* "added_tokens" of a tokenizer.json, an array. Of ones that are sought in what its normalizer
  * makes of a text, if it does (`normalizes`), a note is made. */

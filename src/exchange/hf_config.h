@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "exchange/hf_family.h"
 #include "model/config.h"
-#include "json/node.h"
+#include "json/read.h"
 
 /* Rotary frequencies scaled as Llama 3.1's are; zeroed: they are not. */
 struct hf_llama3 {

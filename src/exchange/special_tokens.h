@@ -5,7 +5,7 @@
 #define DECODE_EXCHANGE_SPECIAL_TOKENS_H
 
 #include "exchange/vocab_build.h"
-#include "json/node.h"
+#include "json/read.h"
 
 /* The files' roots; NULL: there is none. */
 struct special_sources {

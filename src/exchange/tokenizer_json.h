@@ -5,7 +5,7 @@
 #define DECODE_EXCHANGE_TOKENIZER_JSON_H
 
 #include "exchange/vocab_build.h"
-#include "json/node.h"
+#include "json/read.h"
 
 /* Fills in the tokens of its model and the added ones, merges or scores, the unknown token and how
  * texts are cut. The index has the model's tokens then. */

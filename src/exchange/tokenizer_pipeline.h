@@ -8,7 +8,7 @@
 
 #include "exchange/vocab_build.h"
 #include "text/pretokenize.h"
-#include "json/node.h"
+#include "json/read.h"
 
 struct tokenizer_pipeline {
     bool is_bytes;              /* tokens in the byte alphabet; else spaces are U+2581 */

@@ -8,7 +8,7 @@
 #define DECODE_EXCHANGE_VOCAB_READERS_H
 
 #include "exchange/vocab_build.h"
-#include "json/node.h"
+#include "json/read.h"
 
 /* GPT-2's vocab.json, an object of tokens and ids, and merges.txt. */
 enum status vocab_merges_read(const struct json_node *vocab, struct text merges,

@@ -5,10 +5,12 @@
 #include "json/read.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/checked.h"
 #include "base/utf8.h"
 
 #define NO_CONTAINER UINT32_MAX
@@ -37,6 +39,12 @@ static struct text json_rest(const struct json_parse *p)
     return (struct text){p->source.data + p->at, p->source.len - p->at};
 }
 
+/* The bytes read from `start` on. */
+static struct text read_since(const struct json_parse *p, size_t start)
+{
+    return (struct text){p->source.data + start, p->at - start};
+}
+
 static void skip_space(struct json_parse *p)
 {
     for (int c = peek(p); c == ' ' || c == '\n' || c == '\r' || c == '\t'; c = peek(p))
@@ -54,34 +62,10 @@ static enum status unexpected(const struct json_parse *p, const char *expected)
         snprintf(found, sizeof found, "a byte-order mark");
     else if (c >= 0)
         snprintf(found, sizeof found, "byte 0x%02x", (unsigned)c);
-    return err_set(p->e, STATUS_BAD_FILE, "JSON at byte %zu: expected %s, found %s", p->at,
-                   expected, found);
+    return err_bad_file(p->e, "JSON at byte %zu: expected %s, found %s", p->at, expected, found);
 }
 
 /* --- strings --------------------------------------------------------------------------------- */
-
-/* Room for all strings of the text: what an escape stands for is never longer than itself. */
-static enum status reserve_strings(struct json_parse *p)
-{
-    struct json_reader *r = p->r;
-    if (r->strings_cap >= p->source.len)
-        return STATUS_OK;
-    assert(r->strings_len == 0);
-    char *strings = malloc(p->source.len);
-    if (!strings)
-        return err_no_memory(p->e, "decoding JSON strings", p->source.len);
-    free(r->strings);
-    r->strings = strings;
-    r->strings_cap = p->source.len;
-    return STATUS_OK;
-}
-
-static void copy_bytes(struct json_reader *r, const char *bytes, size_t n)
-{
-    assert(n <= r->strings_cap - r->strings_len);
-    memcpy(r->strings + r->strings_len, bytes, n);
-    r->strings_len += n;
-}
 
 /* Up to the next quote or backslash. */
 static enum status skip_plain(struct json_parse *p)
@@ -101,7 +85,7 @@ static enum status skip_plain(struct json_parse *p)
     }
 }
 
-/* "\uXXXX" at the backslash. */
+/* The XXXX of "\uXXXX", at the backslash. */
 static enum status parse_unit(struct json_parse *p, uint32_t *unit)
 {
     static const char digits[] = "0123456789abcdef";
@@ -117,21 +101,32 @@ static enum status parse_unit(struct json_parse *p, uint32_t *unit)
     return STATUS_OK;
 }
 
-/* The same, or two of them that are a surrogate pair. */
-static enum status parse_units(struct json_parse *p, uint32_t *code)
+/* What the escape at the backslash stands for, or two of them that are a surrogate pair. */
+static enum status parse_escape(struct json_parse *p, uint32_t *code)
 {
-    const size_t start = p->at;
-    uint32_t low;
+    static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
+    const size_t first = p->at++;
+    const int c = peek(p);
+    const char *name = c > 0 ? strchr(names, c) : NULL;
+    if (name) {
+        *code = (unsigned char)values[name - names];
+        p->at++;
+        return STATUS_OK;
+    }
+    if (c != 'u')
+        return unexpected(p, "one of \"\\/bfnrtu after a backslash");
+    p->at = first;
     TRY(parse_unit(p, code));
     if (*code < 0xd800 || *code > 0xdfff)
         return STATUS_OK;
     if (*code > 0xdbff) {
-        p->at = start;
+        p->at = first;
         return unexpected(p, "a high surrogate before a low one");
     }
+    const size_t second = p->at;
+    uint32_t low = 0;
     if (!text_starts_with(json_rest(p), "\\u"))
         return unexpected(p, "\\u with the low surrogate of a pair");
-    const size_t second = p->at;
     TRY(parse_unit(p, &low));
     if (low < 0xdc00 || low > 0xdfff) {
         p->at = second;
@@ -141,52 +136,31 @@ static enum status parse_units(struct json_parse *p, uint32_t *code)
     return STATUS_OK;
 }
 
-/* What the escape at the backslash stands for. */
-static enum status parse_escape(struct json_parse *p, uint32_t *code)
+/* A string at its quote. Decoded it is never longer: with room for the whole source no string of
+ * the reader's moves. */
+static enum status parse_string(struct json_parse *p, struct text *out)
 {
-    static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
-    p->at++;
-    const int c = peek(p);
-    const char *name = c > 0 ? strchr(names, c) : NULL;
-    if (c == 'u') {
-        p->at--;
-        return parse_units(p, code);
-    }
-    if (!name)
-        return unexpected(p, "one of \"\\/bfnrtu after a backslash");
-    *code = (unsigned char)values[name - names];
-    p->at++;
-    return STATUS_OK;
-}
-
-/* A string with escapes, of which the bytes from `plain` on are read up to the first. */
-static enum status copy_string(struct json_parse *p, size_t plain, struct text *out)
-{
-    struct json_reader *r = p->r;
-    TRY(reserve_strings(p));
-    const size_t start = r->strings_len;
+    struct bytes *strings = &p->r->strings;
+    const size_t start = strings->len;
+    size_t plain = ++p->at;
+    TRY(skip_plain(p));
+    if (peek(p) == '\\' && !bytes_reserve(strings, p->source.len - start))
+        return err_no_memory(p->e, "decoding JSON strings", p->source.len);
     while (peek(p) == '\\') {
         uint32_t code = 0;
         char bytes[4];
-        copy_bytes(r, p->source.data + plain, p->at - plain);
+        bytes_put(strings, read_since(p, plain));
         TRY(parse_escape(p, &code));
-        copy_bytes(r, bytes, utf8_encode(code, bytes));
+        bytes_put(strings, (struct text){bytes, utf8_encode(code, bytes)});
         plain = p->at;
         TRY(skip_plain(p));
     }
-    copy_bytes(r, p->source.data + plain, p->at++ - plain);
-    *out = (struct text){r->strings + start, r->strings_len - start};
-    return STATUS_OK;
-}
-
-/* A string at its quote. */
-static enum status parse_string(struct json_parse *p, struct text *out)
-{
-    const size_t start = ++p->at;
-    TRY(skip_plain(p));
-    if (peek(p) == '\\')
-        return copy_string(p, start, out);
-    *out = (struct text){p->source.data + start, p->at++ - start};
+    *out = read_since(p, plain);
+    if (strings->len > start) {
+        bytes_put(strings, *out);
+        *out = (struct text){strings->data + start, strings->len - start};
+    }
+    p->at++;
     return STATUS_OK;
 }
 
@@ -207,20 +181,14 @@ static enum status skip_digits(struct json_parse *p)
     return STATUS_OK;
 }
 
-/* After a zero there is no other digit of a whole part. */
-static enum status skip_whole(struct json_parse *p)
-{
-    if (peek(p) != '0')
-        return skip_digits(p);
-    p->at++;
-    return STATUS_OK;
-}
-
 static enum status parse_number(struct json_parse *p, struct text *out)
 {
     const size_t start = p->at;
     p->at += peek(p) == '-';
-    TRY(skip_whole(p));
+    if (peek(p) == '0') /* after which there is no other digit of a whole part */
+        p->at++;
+    else
+        TRY(skip_digits(p));
     if (peek(p) == '.') {
         p->at++;
         TRY(skip_digits(p));
@@ -230,26 +198,24 @@ static enum status parse_number(struct json_parse *p, struct text *out)
         p->at += peek(p) == '+' || peek(p) == '-';
         TRY(skip_digits(p));
     }
-    *out = (struct text){p->source.data + start, p->at - start};
+    *out = read_since(p, start);
     if (out->len > JSON_NUMBER_MAX)
-        return err_set(p->e, STATUS_BAD_FILE,
-                       "JSON at byte %zu: expected numbers of at most %d bytes, found %zu", start,
-                       JSON_NUMBER_MAX, out->len);
+        return err_bad_file(p->e,
+                            "JSON at byte %zu: expected numbers of at most %d bytes, found %zu",
+                            start, JSON_NUMBER_MAX, out->len);
     return STATUS_OK;
 }
 
 static enum status parse_literal(struct json_parse *p, struct json_node *node)
 {
-    static const struct {
-        const char *text;
-        enum json_kind kind;
-    } literals[] = {{"null", JSON_NULL}, {"true", JSON_BOOL}, {"false", JSON_BOOL}};
+    static const char *const literals[] = {"null", "true", "false"};
     for (size_t i = 0; i < sizeof literals / sizeof *literals; i++) {
-        if (!text_starts_with(json_rest(p), literals[i].text))
+        const size_t start = p->at;
+        if (!text_starts_with(json_rest(p), literals[i]))
             continue;
-        node->kind = literals[i].kind;
-        node->text = (struct text){p->source.data + p->at, strlen(literals[i].text)};
-        p->at += node->text.len;
+        p->at += strlen(literals[i]);
+        node->kind = i == 0 ? JSON_NULL : JSON_BOOL;
+        node->text = read_since(p, start);
         return STATUS_OK;
     }
     return unexpected(p, "a value");
@@ -260,10 +226,9 @@ static enum status parse_literal(struct json_parse *p, struct json_node *node)
 static enum status open_container(struct json_parse *p, struct json_node *node, enum json_kind kind)
 {
     if (p->depth == p->limits->depth)
-        return err_set(
-            p->e, STATUS_BAD_FILE,
-            "JSON at byte %zu: expected at most %d containers in one another, found more", p->at,
-            p->limits->depth);
+        return err_bad_file(
+            p->e, "JSON at byte %zu: expected at most %d containers in one another, found more",
+            p->at, p->limits->depth);
     node->kind = kind;
     node->text.data = p->source.data + p->at;
     node->span = p->open;
@@ -282,53 +247,27 @@ static int compare_members(const void *a, const void *b)
     return order ? order : (x > y) - (x < y);
 }
 
-static enum status reserve_members(struct json_parse *p, uint32_t n)
-{
-    struct json_reader *r = p->r;
-    if (r->members_cap >= n)
-        return STATUS_OK;
-    const uint64_t cap = (uint64_t)n + n / 2;
-    size_t bytes = SIZE_MAX;
-    const struct json_node **members = NULL;
-    if (size_of_array(cap, sizeof *members, &bytes))
-        members = malloc(bytes);
-    if (!members)
-        return err_no_memory(p->e, "comparing JSON keys", bytes);
-    free(r->members);
-    r->members = members;
-    r->members_cap = cap;
-    return STATUS_OK;
-}
-
-static enum status sort_members(struct json_parse *p, const struct json_node *object)
-{
-    TRY(reserve_members(p, object->n));
-    const struct json_node **members = p->r->members;
-    uint32_t n = 0;
-    for (const struct json_node *c = NULL; (c = json_child(object, c));)
-        members[n++] = c;
-    assert(n == object->n);
-    qsort(members, n, sizeof *members, compare_members);
-    return STATUS_OK;
-}
-
 /* No key twice; else the first that has been there before is named. */
 static enum status check_members(struct json_parse *p, const struct json_node *object)
 {
-    const struct json_node *again = NULL;
+    const struct json_node **members, *again = NULL;
+    size_t n = 0;
     if (object->n < 2)
         return STATUS_OK;
-    TRY(sort_members(p, object));
-    for (uint32_t i = 1; i < object->n; i++) {
-        const struct json_node *member = p->r->members[i];
-        if (text_equal(member->key, p->r->members[i - 1]->key) && (!again || member < again))
-            again = member;
-    }
+    if (!bytes_reserve(&p->r->members, object->n * sizeof *members))
+        return err_no_memory(p->e, "comparing JSON keys", object->n * sizeof *members);
+    members = (const struct json_node **)(void *)p->r->members.data;
+    for (const struct json_node *c = NULL; (c = json_child(object, c));)
+        members[n++] = c;
+    qsort(members, n, sizeof *members, compare_members);
+    for (size_t i = 1; i < n; i++)
+        if (text_equal(members[i]->key, members[i - 1]->key) && (!again || members[i] < again))
+            again = members[i];
     if (!again)
         return STATUS_OK;
-    return err_set(p->e, STATUS_BAD_FILE,
-                   "JSON at byte %zu: expected every key once in an object, found \"%.*s\" again",
-                   again->at, text_width(again->key), again->key.data);
+    return err_bad_file(
+        p->e, "JSON at byte %zu: expected every key once in an object, found \"%.*s\" again",
+        again->at, text_width(again->key), again->key.data);
 }
 
 static enum status close_container(struct json_parse *p)
@@ -344,32 +283,21 @@ static enum status close_container(struct json_parse *p)
 
 /* --- values ---------------------------------------------------------------------------------- */
 
-static enum status grow_nodes(struct json_parse *p)
-{
-    struct json_reader *r = p->r;
-    const uint64_t cap = r->nodes_cap + (r->nodes_cap ? r->nodes_cap / 2 : FIRST_NODES);
-    const uint64_t most = p->limits->values;
-    size_t bytes = SIZE_MAX;
-    struct json_node *nodes = NULL;
-    if (size_of_array(cap < most ? cap : most, sizeof *nodes, &bytes))
-        nodes = realloc(r->nodes, bytes);
-    if (!nodes)
-        return err_no_memory(p->e, "reading JSON", bytes);
-    r->nodes = nodes;
-    r->nodes_cap = bytes / sizeof *nodes;
-    return STATUS_OK;
-}
-
 /* A value of the open container, of no kind yet. */
 static enum status add_node(struct json_parse *p, struct json_node **out)
 {
     struct json_reader *r = p->r;
     if (r->n_nodes == p->limits->values)
-        return err_set(p->e, STATUS_BAD_FILE,
-                       "JSON at byte %zu: expected at most %u values, found more", p->at,
-                       (unsigned)p->limits->values);
-    if (r->n_nodes == r->nodes_cap)
-        TRY(grow_nodes(p));
+        return err_bad_file(p->e, "JSON at byte %zu: expected at most %u values, found more", p->at,
+                            (unsigned)p->limits->values);
+    if (r->n_nodes == r->nodes_cap) {
+        const size_t cap = r->nodes_cap ? r->nodes_cap + r->nodes_cap / 2 : FIRST_NODES;
+        struct json_node *nodes = realloc(r->nodes, cap * sizeof *nodes);
+        if (!nodes)
+            return err_no_memory(p->e, "reading JSON", cap * sizeof *nodes);
+        r->nodes = nodes;
+        r->nodes_cap = cap;
+    }
     *out = &r->nodes[r->n_nodes++];
     **out = (struct json_node){.at = p->at, .span = 1};
     if (p->open != NO_CONTAINER)
@@ -390,13 +318,17 @@ static enum status parse_key(struct json_parse *p, struct text *key)
     return STATUS_OK;
 }
 
-static enum status parse_value(struct json_parse *p, struct json_node *node)
+/* A value, with its key where it needs one. Of a container only the opening bracket is read. */
+static enum status parse_item(struct json_parse *p)
 {
+    struct json_node *node = NULL;
+    skip_space(p);
+    TRY(add_node(p, &node));
+    if (p->open != NO_CONTAINER && p->r->nodes[p->open].kind == JSON_OBJECT)
+        TRY(parse_key(p, &node->key));
     const int c = peek(p);
-    if (c == '{')
-        return open_container(p, node, JSON_OBJECT);
-    if (c == '[')
-        return open_container(p, node, JSON_ARRAY);
+    if (c == '{' || c == '[')
+        return open_container(p, node, c == '{' ? JSON_OBJECT : JSON_ARRAY);
     if (c == '"') {
         node->kind = JSON_STRING;
         return parse_string(p, &node->text);
@@ -406,17 +338,6 @@ static enum status parse_value(struct json_parse *p, struct json_node *node)
         return parse_number(p, &node->text);
     }
     return parse_literal(p, node);
-}
-
-/* A value, with its key where it needs one. Of a container only the opening bracket is read. */
-static enum status parse_item(struct json_parse *p)
-{
-    struct json_node *node;
-    skip_space(p);
-    TRY(add_node(p, &node));
-    if (p->open != NO_CONTAINER && p->r->nodes[p->open].kind == JSON_OBJECT)
-        TRY(parse_key(p, &node->key));
-    return parse_value(p, node);
 }
 
 /* Up to where the next item is to be, or to the end of the outermost value. */
@@ -430,24 +351,12 @@ static enum status parse_between(struct json_parse *p)
             TRY(close_container(p));
             continue;
         }
-        if (open->n == 0)
-            return STATUS_OK;
-        if (peek(p) != ',')
+        if (open->n > 0 && peek(p) != ',')
             return unexpected(p, is_object ? "',' or '}'" : "',' or ']'");
-        p->at++;
+        p->at += open->n > 0;
         return STATUS_OK;
     }
     return STATUS_OK;
-}
-
-static enum status parse_text(struct json_parse *p)
-{
-    do {
-        TRY(parse_item(p));
-        TRY(parse_between(p));
-    } while (p->open != NO_CONTAINER);
-    skip_space(p);
-    return peek(p) < 0 ? STATUS_OK : unexpected(p, "the end");
 }
 
 enum status json_read(struct json_reader *r, struct text source, const struct json_limits *limits,
@@ -460,11 +369,17 @@ enum status json_read(struct json_reader *r, struct text source, const struct js
                            .open = NO_CONTAINER,
                            .e = e};
     r->n_nodes = 0;
-    r->strings_len = 0;
+    r->strings.len = 0;
     if (source.len > limits->bytes)
-        return err_set(e, STATUS_BAD_FILE, "JSON: expected at most %zu bytes, found %zu",
-                       limits->bytes, source.len);
-    TRY(parse_text(&p));
+        return err_bad_file(e, "JSON: expected at most %zu bytes, found %zu", limits->bytes,
+                            source.len);
+    do {
+        TRY(parse_item(&p));
+        TRY(parse_between(&p));
+    } while (p.open != NO_CONTAINER);
+    skip_space(&p);
+    if (peek(&p) >= 0)
+        return unexpected(&p, "the end");
     *root = r->nodes;
     return STATUS_OK;
 }
@@ -472,7 +387,143 @@ enum status json_read(struct json_reader *r, struct text source, const struct js
 void json_reader_free(struct json_reader *r)
 {
     free(r->nodes);
-    free(r->strings);
-    free(r->members);
+    bytes_free(&r->strings);
+    bytes_free(&r->members);
     *r = (struct json_reader){0};
+}
+
+/* --- what has been read ---------------------------------------------------------------------- */
+
+const struct json_node *json_child(const struct json_node *parent, const struct json_node *child)
+{
+    const struct json_node *next = child ? child + child->span : parent + 1;
+    return next == parent + parent->span ? NULL : next;
+}
+
+const struct json_node *json_member(const struct json_node *object, const char *key)
+{
+    assert(object->kind == JSON_OBJECT);
+    for (const struct json_node *c = NULL; (c = json_child(object, c));)
+        if (text_is(c->key, key))
+            return c;
+    return NULL;
+}
+
+static const char *const kind_names[] = {
+    [JSON_NULL] = "null",       [JSON_BOOL] = "true or false", [JSON_NUMBER] = "a number",
+    [JSON_STRING] = "a string", [JSON_ARRAY] = "an array",     [JSON_OBJECT] = "an object",
+};
+
+#define NUMBER_SHOWN 40 /* bytes */
+#define NOT_WHOLE    ", which is not whole"
+#define OUT_OF_RANGE ", which is out of range"
+
+/* `note` goes behind what was found. */
+static enum status refuse_node(const struct json_node *node, const char *expected, const char *note,
+                               struct err *e)
+{
+    const struct text found =
+        node->kind <= JSON_NUMBER ? node->text : text_of(kind_names[node->kind]);
+    const int shown = found.len < NUMBER_SHOWN ? (int)found.len : NUMBER_SHOWN;
+    const char *more = found.len > NUMBER_SHOWN ? "..." : "";
+    if (!node->key.data)
+        return err_bad_file(e, "the value at byte %zu: expected %s, found %.*s%s%s", node->at,
+                            expected, shown, found.data, more, note);
+    return err_bad_file(e, "\"%.*s\" at byte %zu: expected %s, found %.*s%s%s",
+                        text_width(node->key), node->key.data, node->at, expected, shown,
+                        found.data, more, note);
+}
+
+enum status json_expect(const struct json_node *node, enum json_kind kind, struct err *e)
+{
+    return node->kind == kind ? STATUS_OK : refuse_node(node, kind_names[kind], "", e);
+}
+
+enum status json_require(const struct json_node *object, const char *key, enum json_kind kind,
+                         const struct json_node **out, struct err *e)
+{
+    const struct json_node *member = json_member(object, key);
+    if (!member)
+        return err_bad_file(e, "the object at byte %zu: expected \"%s\", %s, found no such key",
+                            object->at, key, kind_names[kind]);
+    TRY(json_expect(member, kind, e));
+    *out = member;
+    return STATUS_OK;
+}
+
+enum status json_node_text(const struct json_node *node, struct text *out, struct err *e)
+{
+    TRY(json_expect(node, JSON_STRING, e));
+    *out = node->text;
+    return STATUS_OK;
+}
+
+enum status json_node_bool(const struct json_node *node, bool *out, struct err *e)
+{
+    TRY(json_expect(node, JSON_BOOL, e));
+    *out = text_is(node->text, "true");
+    return STATUS_OK;
+}
+
+/* --- numbers --------------------------------------------------------------------------------- */
+
+/* With the end that strtod and its like need. */
+struct digits {
+    char text[JSON_NUMBER_MAX + 1];
+};
+
+static struct digits digits_of(const struct json_node *node)
+{
+    struct digits d;
+    assert(node->text.len <= JSON_NUMBER_MAX);
+    memcpy(d.text, node->text.data, node->text.len);
+    d.text[node->text.len] = 0;
+    return d;
+}
+
+/* Refuses what is no number of digits alone. */
+static enum status expect_whole(const struct json_node *node, const char *expected, struct err *e)
+{
+    if (node->kind != JSON_NUMBER)
+        return refuse_node(node, expected, "", e);
+    for (size_t i = text_starts_with(node->text, "-"); i < node->text.len; i++)
+        if (!is_digit(node->text.data[i]))
+            return refuse_node(node, expected, NOT_WHOLE, e);
+    return STATUS_OK;
+}
+
+enum status json_node_u64(const struct json_node *node, uint64_t *out, struct err *e)
+{
+    const char *const expected = "a whole number from 0 to 18446744073709551615";
+    TRY(expect_whole(node, expected, e));
+    errno = 0;
+    const unsigned long long value = strtoull(digits_of(node).text, NULL, 10);
+    if (errno == ERANGE || (value > 0 && text_starts_with(node->text, "-")))
+        return refuse_node(node, expected, OUT_OF_RANGE, e);
+    *out = value;
+    return STATUS_OK;
+}
+
+enum status json_node_i64(const struct json_node *node, int64_t min, int64_t max, int64_t *out,
+                          struct err *e)
+{
+    char expected[80];
+    snprintf(expected, sizeof expected, "a whole number from %" PRId64 " to %" PRId64, min, max);
+    TRY(expect_whole(node, expected, e));
+    errno = 0;
+    const long long value = strtoll(digits_of(node).text, NULL, 10);
+    if (errno == ERANGE || value < min || value > max)
+        return refuse_node(node, expected, OUT_OF_RANGE, e);
+    *out = value;
+    return STATUS_OK;
+}
+
+enum status json_node_double(const struct json_node *node, double *out, struct err *e)
+{
+    TRY(json_expect(node, JSON_NUMBER, e));
+    const double value = strtod(digits_of(node).text, NULL);
+    if (!isfinite(value))
+        return refuse_node(node, "a number that a double can hold", OUT_OF_RANGE, e);
+    *out = value;
+    return STATUS_OK;
 }

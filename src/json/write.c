@@ -20,20 +20,16 @@ static void json_break_line(struct json *j)
 
 static void json_put_escaped(struct output *out, struct text s)
 {
+    static const char plain[] = "\"\\\n\r\t", names[] = "\"\\nrt";
     output_puts(out, "\"");
     while (s.len > 0) {
         uint32_t code;
         const struct text bytes = utf8_next(&s, &code);
+        const char *escaped = code > 0 && code < 0x80 ? strchr(plain, (int)code) : NULL;
         if (code == UNICODE_INVALID)
             output_puts(out, "\xef\xbf\xbd");
-        else if (code == '"' || code == '\\')
-            output_printf(out, "\\%c", (int)code);
-        else if (code == '\n')
-            output_puts(out, "\\n");
-        else if (code == '\r')
-            output_puts(out, "\\r");
-        else if (code == '\t')
-            output_puts(out, "\\t");
+        else if (escaped)
+            output_printf(out, "\\%c", names[escaped - plain]);
         else if (utf8_is_control(code))
             output_printf(out, "\\u%04x", (unsigned)code);
         else
