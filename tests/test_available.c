@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "base/available.h"
+#include "base/limits.h"
 #include "cgroups.h"
 #include "support.h"
 

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cpus.h"
+#include "base/limits.h"
 #include "cgroups.h"
 #include "support.h"
 

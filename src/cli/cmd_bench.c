@@ -12,9 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/available.h"
-#include "base/cpus.h"
 #include "base/figures.h"
+#include "base/limits.h"
 #include "cli/bench_draft.h"
 #include "cli/bench_report.h"
 #include "cli/columns.h"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/available.h"
 #include "base/figures.h"
+#include "base/limits.h"
 #include "show/paragraph.h"
 
 /* This machine is measured several times: what one time says, the next does not repeat. */

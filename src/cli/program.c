@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/cpus.h"
+#include "base/limits.h"
 #include "base/output.h"
 #include "cli/command.h"
 #include "cli/common.h"

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/available.h"
-#include "base/cpus.h"
 #include "base/figures.h"
+#include "base/limits.h"
+#include "cli/terminal.h"
 #include "cli/head_choice.h"
 #include "cli/numbers.h"
 #include "cli/signals.h"

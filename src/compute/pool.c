@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
-#include "base/cpus.h"
+#include "base/limits.h"
 #include "base/mem.h"
 
 /*

@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-#include "base/available.h"
+#include "base/limits.h"
 
 /* A page, and 512 MiB: if a processor's cache were larger, its rate would be little less. */
 #define LEAST_POWER 12
