@@ -1,13 +1,29 @@
 /*
- * file - read a file as bytes, replace a file atomically.
+ * file - read a file as bytes, replace a file or a folder atomically.
  */
 #ifndef DECODE_BASE_FILE_H
 #define DECODE_BASE_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/status.h"
+
+/* --- what calls into the system share ------------------------------------------------------- */
+
+/* "path: cannot `action`: reason" with the reason of an errno, and the end of a path that is too
+ * long for a message. Returns s. */
+enum status file_failure(struct err *e, enum status s, const char *path, const char *action,
+                         int error);
+
+/* What stands where a regular file was expected: "a directory". */
+const char *file_kind(mode_t mode);
+
+/* open(2), again after a signal. */
+int file_open_retry(const char *path, int flags, mode_t mode);
+
+/* --- reading -------------------------------------------------------------------------------- */
 
 /* A whole file, mapped read-only, or as much memory instead of one. Immutable: any threads may read
  * it. */
@@ -60,6 +76,8 @@ enum status file_open_input(const char *path, int *fd, struct err *e);
 /* The message of a read from it that failed with this errno: STATUS_BAD_FILE. */
 enum status file_read_failure(const char *path, int error, struct err *e);
 
+/* --- writing -------------------------------------------------------------------------------- */
+
 /*
  * The file that writing to `path` makes or replaces: symbolic links at its end followed, those to
  * files that do not exist yet too (which realpath refuses). *target is the caller's to free,
@@ -87,5 +105,25 @@ void file_writer_put(struct file_writer *w, const void *data, size_t len);
 /* Frees w in any case. */
 enum status file_writer_commit(struct file_writer *w, struct err *e);
 void file_writer_abandon(struct file_writer *w); /* NULL is legal */
+
+/*
+ * A folder that is made or replaced as a whole: the new one grows under a temporary name beside the
+ * old one and then changes places with it, so that at every moment the old or the new one is there,
+ * whole. Of an old folder's files all are in the new one from the start (as links), so that writing
+ * one of them there replaces it, and those of other names stay; its folders move.
+ */
+struct folder_writer;
+
+/* STATUS_FAILED for what is no folder, or is the one that this process works in; where nothing can
+ * be made beside it; where the file system knows no links to keep the old files by. Or
+ * STATUS_NO_MEMORY. After any failure, and after abandon, `path` is as it was. */
+enum status folder_writer_open(struct folder_writer **out, const char *path, struct err *e);
+
+/* Where the new folder's files are to be written; borrowed. */
+const char *folder_writer_path(const struct folder_writer *w);
+
+/* Frees w in any case. STATUS_FAILED also if another process made the folder meanwhile. */
+enum status folder_writer_commit(struct folder_writer *w, struct err *e);
+void folder_writer_abandon(struct folder_writer *w); /* NULL is legal */
 
 #endif

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/file.h"
 #include "base/text.h"
 
 struct output {
@@ -36,5 +37,19 @@ void output_repeat(struct output *o, char c, size_t n);
 
 /* Sends what is buffered. False if this or an earlier byte failed. */
 bool output_flush(struct output *o);
+
+/* An output that ends in a file. */
+struct file_output {
+    struct output out; /* first */
+    struct file_writer *writer;
+};
+
+/* What is put before the file is open goes nowhere: a picture is measured by drawing it. */
+void file_output_init(struct file_output *f);
+
+/* The file at `path` is replaced when file_output_commit, due after success, succeeds. The failures
+ * of file_writer_open and file_writer_commit. */
+enum status file_output_open(struct file_output *f, const char *path, struct err *e);
+enum status file_output_commit(struct file_output *f, struct err *e);
 
 #endif

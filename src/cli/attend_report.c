@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file_output.h"
+#include "base/output.h"
 #include "cli/columns.h"
 #include "cli/token_record.h"
 #include "measure/npy.h"

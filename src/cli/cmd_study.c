@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/figures.h"
-#include "base/file_output.h"
+#include "base/output.h"
 #include "cli/columns.h"
 #include "cli/command.h"
 #include "cli/input.h"

@@ -10,7 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/file.h"
-#include "base/file_output.h"
+#include "base/output.h"
 #include "json/read.h"
 #include "json/write.h"
 

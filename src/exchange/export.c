@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/folder.h"
 #include "exchange/export_json.h"
 #include "exchange/export_tensors.h"
 #include "exchange/export_vocab.h"

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "base/file_output.h"
+#include "base/output.h"
 
 /* Containers in one another that are broken into lines. */
 #define BROKEN_DEPTH 3

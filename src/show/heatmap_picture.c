@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/file_output.h"
+#include "base/output.h"
 #include "show/svg.h"
 
 #define MARGIN        22

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "base/file_output.h"
+#include "base/output.h"
 #include "show/plot_chart.h"
 
 #define MAX_MAGNITUDE  1e100

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "base/file_output.h"
+#include "base/output.h"
 #include "show/heatmap.h"
 #include "show/printable.h"
 #include "show/scale.h"
