@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
 #include "base/lines.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "support.h"
 
 #define MAX_LINE 8

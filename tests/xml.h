@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "support.h"
 #include "text/unicode.h"
 

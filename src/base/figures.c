@@ -5,6 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Of a number's three digits, or of the whole number. */
+static int decimals(double value)
+{
+    return value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+}
+
 /* In the largest of the n units, each `step` of the one before, that leaves the number at least 1;
  * three digits, or the whole number. */
 static struct figure figure_in_units(double value, double step, const char *const *units, size_t n)
@@ -16,8 +22,7 @@ static struct figure figure_in_units(double value, double step, const char *cons
         value /= step;
         unit++;
     }
-    const int decimals = unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-    snprintf(f.text, sizeof f.text, "%.*f %s", decimals, value, units[unit]);
+    snprintf(f.text, sizeof f.text, "%.*f %s", unit ? decimals(value) : 0, value, units[unit]);
     return f;
 }
 
@@ -50,8 +55,7 @@ struct figure figure_duration(double ns)
 struct figure figure_rate(double per_second)
 {
     struct figure f;
-    const int decimals = per_second >= 99.95 ? 0 : per_second >= 9.995 ? 1 : 2;
-    snprintf(f.text, sizeof f.text, "%.*f", decimals, per_second);
+    snprintf(f.text, sizeof f.text, "%.*f", decimals(per_second), per_second);
     return f;
 }
 

@@ -35,38 +35,20 @@ void lines_close(struct lines *l)
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-static void drop_given(struct lines *l)
-{
-    if (l->taken == 0)
-        return;
-    memmove(l->read.data, l->read.data + l->taken, l->read.len - l->taken);
-    l->read.len -= l->taken;
-    l->searched -= l->taken;
-    l->taken = 0;
-}
-
-static bool is_ready(const struct lines *l, int wait_ms)
-{
-    struct pollfd p = {.fd = l->fd, .events = POLLIN};
-    return poll(&p, 1, wait_ms) > 0;
-}
-
-/* Passes over a byte-order mark that is the first thing in the file. */
-static void pass_mark(struct lines *l)
-{
-    const size_t len = strlen(BYTE_ORDER_MARK);
-    if (l->n_bytes == 0 && text_starts_with(bytes_text(&l->read), BYTE_ORDER_MARK))
-        l->n_bytes = l->taken = l->searched = len;
-}
-
 /* Reads another piece, or finds the end; *came: either. */
 static enum status read_piece(struct lines *l, int wait_ms, bool *came, struct err *e)
 {
+    struct pollfd ready = {.fd = l->fd, .events = POLLIN};
     *came = false;
-    drop_given(l);
+    if (l->taken > 0) { /* what was given is not needed any more */
+        l->read.len -= l->taken;
+        l->searched -= l->taken;
+        memmove(l->read.data, l->read.data + l->taken, l->read.len);
+        l->taken = 0;
+    }
     if (!bytes_reserve(&l->read, PIECE))
         return err_no_memory(e, "a line", l->read.len + PIECE);
-    if (!is_ready(l, wait_ms))
+    if (poll(&ready, 1, wait_ms) <= 0)
         return STATUS_OK;
     const ssize_t n = read(l->fd, l->read.data + l->read.len, PIECE);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) /* another process may have emptied it */
@@ -75,53 +57,32 @@ static enum status read_piece(struct lines *l, int wait_ms, bool *came, struct e
         return file_read_failure(l->path, errno, e);
     l->ended = n == 0;
     l->read.len += (size_t)n;
-    pass_mark(l);
+    if (l->n_bytes == 0 && text_starts_with(bytes_text(&l->read), BYTE_ORDER_MARK))
+        l->n_bytes = l->taken = l->searched = strlen(BYTE_ORDER_MARK);
     *came = true;
     return STATUS_OK;
 }
 
 /* --- lines ----------------------------------------------------------------------------------- */
 
-/* Gives the bytes read up to `end`, but for a carriage return there, and moves behind `next`. */
-static void give_line(struct lines *l, size_t end, size_t next, enum lines_state *state,
-                      struct text *line)
-{
-    const bool has_return = end > l->taken && l->read.data[end - 1] == '\r';
-    *line = (struct text){l->read.data + l->taken, end - has_return - l->taken};
-    *state = l->passing || line->len > l->max ? LINES_LONG : LINES_LINE;
-    l->passing = false;
-    l->n_bytes += next - l->taken;
-    l->taken = l->searched = next;
-}
-
-/* Takes a line out of what has been read. */
+/* Takes a line out of what has been read, but for a carriage return at its end. */
 static bool take_read(struct lines *l, enum lines_state *state, struct text *line)
 {
     const char *start = l->read.data;
     const char *newline = l->searched < l->read.len
                               ? memchr(start + l->searched, '\n', l->read.len - l->searched)
                               : NULL;
-    if (newline) {
-        const size_t at = (size_t)(newline - start);
-        give_line(l, at, at + 1, state, line);
-        return true;
-    }
-    l->searched = l->read.len;
-    if (l->ended && (l->passing || l->taken < l->read.len)) {
-        give_line(l, l->read.len, l->read.len, state, line);
-        return true;
-    }
-    return false;
-}
-
-/* Forgets the start of a line that is too long already; a byte more may be its carriage return. */
-static void pass_long_line(struct lines *l)
-{
-    if (!l->passing && l->read.len - l->taken <= l->max + 1)
-        return;
-    l->passing = true;
-    l->n_bytes += l->read.len - l->taken;
-    l->taken = l->searched = l->read.len;
+    const size_t end = newline ? (size_t)(newline - start) : l->read.len;
+    l->searched = end + (newline != NULL);
+    if (!newline && !(l->ended && (l->passing || l->taken < end)))
+        return false;
+    const bool has_return = end > l->taken && start[end - 1] == '\r';
+    *line = (struct text){start + l->taken, end - has_return - l->taken};
+    *state = l->passing || line->len > l->max ? LINES_LONG : LINES_LINE;
+    l->passing = false;
+    l->n_bytes += l->searched - l->taken;
+    l->taken = l->searched;
+    return true;
 }
 
 enum status lines_next(struct lines *l, int wait_ms, enum lines_state *state, struct text *line,
@@ -132,7 +93,13 @@ enum status lines_next(struct lines *l, int wait_ms, enum lines_state *state, st
         *state = l->ended ? LINES_END : LINES_LATER;
         if (l->ended || asked >= MOST_AT_ONCE)
             return STATUS_OK;
-        pass_long_line(l);
+        /* The start of a line that is too long already is forgotten; a byte more may be its
+         * carriage return. */
+        if (l->passing || l->read.len - l->taken > l->max + 1) {
+            l->passing = true;
+            l->n_bytes += l->read.len - l->taken;
+            l->taken = l->searched = l->read.len;
+        }
         TRY(read_piece(l, wait_ms, &came, e));
         if (!came)
             return STATUS_OK;

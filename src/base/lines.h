@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/bytes.h"
 #include "base/status.h"
+#include "base/text.h"
 
 enum lines_state {
     LINES_LINE,

@@ -10,17 +10,6 @@
 /* At and above this size a block is mapped, on a 2 MiB boundary that huge pages can fill. */
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* `used` after another piece; false if that does not fit. */
-static bool next_used(size_t used, uint64_t count, uint64_t size, size_t *out)
-{
-    uint64_t bytes, total;
-    if (!u64_mul(count, size, &bytes) || !u64_align_up(bytes, MEM_ALIGN, &bytes) ||
-        !u64_add(used, bytes, &total) || total > PTRDIFF_MAX - HUGE_PAGE)
-        return false;
-    *out = (size_t)total;
-    return true;
-}
-
 static void *map_huge(size_t bytes)
 {
     /* Map one huge page more than needed, then give back what lies outside the aligned part. */
@@ -75,7 +64,11 @@ enum status arena_allocate(struct arena *a, const char *what, struct err *e)
 void *arena_take(struct arena *a, uint64_t count, uint64_t size)
 {
     const size_t at = a->used;
-    const bool fits = next_used(at, count, size, &a->used);
+    uint64_t bytes, total;
+    const bool fits = u64_mul(count, size, &bytes) && u64_align_up(bytes, MEM_ALIGN, &bytes) &&
+                      u64_add(at, bytes, &total) && total <= PTRDIFF_MAX - HUGE_PAGE;
+    if (fits)
+        a->used = (size_t)total;
     if (arena_is_counting(a)) {
         a->overflow |= !fits;
         return NULL;

@@ -6,12 +6,8 @@
 
 void output_init(struct output *o, bool (*send)(struct output *, const char *, size_t))
 {
+    memset(o, 0, offsetof(struct output, buffer)); /* which need not be zeroed */
     o->send = send;
-    o->failed = false;
-    o->columns = 0;
-    o->terminal = false;
-    o->colours = false;
-    o->len = 0;
 }
 
 static void send_on(struct output *o, const char *bytes, size_t len)

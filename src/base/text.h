@@ -1,12 +1,17 @@
 /*
- * text - a borrowed run of bytes that is not null-terminated.
+ * text - runs of bytes, borrowed or growing, and characters in bytes of any origin.
+ *
+ * What takes no struct bytes is a pure function of its arguments, but for utf8_strip.
  */
 #ifndef DECODE_BASE_TEXT_H
 #define DECODE_BASE_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+
+/* --- borrowed -------------------------------------------------------------------------------- */
 
 /* Borrowed bytes; any values, zero included. Lives as long as what it points into. */
 struct text {
@@ -54,5 +59,62 @@ static inline int text_width(struct text a)
 {
     return a.len < 200 ? (int)a.len : 200;
 }
+
+/* --- growing --------------------------------------------------------------------------------- */
+
+/* A run of bytes that grows, its memory used again. Zeroed: empty, without memory. */
+struct bytes {
+    char *data;
+    size_t len, cap;
+};
+
+/* Makes room for `more` bytes behind the last. False without memory: then nothing has changed. */
+bool bytes_reserve(struct bytes *b, size_t more);
+
+/* Appends; false as above. */
+bool bytes_put(struct bytes *b, struct text more);
+
+void bytes_free(struct bytes *b); /* and zeroes it; legal twice */
+
+/* Valid until the next change. */
+static inline struct text bytes_text(const struct bytes *b)
+{
+    return (struct text){b->data ? b->data : "", b->len};
+}
+
+/* --- characters ------------------------------------------------------------------------------ */
+
+/* What stands for a byte that is not part of well-formed UTF-8; above every code point. */
+#define UNICODE_INVALID 0x110000u
+
+/*
+ * Decodes the first character of a nonempty text (asserted) into *code; returns its length in
+ * bytes, 1 to 4, at most s.len. A
+ * first byte that starts no well-formed sequence (overlong forms, surrogates, values above
+ * U+10FFFF and sequences cut short included) is UNICODE_INVALID, one byte long: decoding always
+ * goes on at the next byte.
+ */
+size_t utf8_decode(struct text s, uint32_t *code);
+
+/* Writes a code point that is no surrogate, up to U+10FFFF (asserted); returns its length in bytes,
+ * 1 to 4. */
+size_t utf8_encode(uint32_t code, char out[4]);
+
+/* Cuts that character off *rest, nonempty: returns its bytes. */
+static inline struct text utf8_next(struct text *rest, uint32_t *code)
+{
+    const struct text first = {rest->data, utf8_decode(*rest, code)};
+    rest->data += first.len;
+    rest->len -= first.len;
+    return first;
+}
+
+/* Whether it is a control character (general category Cc: C0, delete and C1) or turns the direction
+ * of what follows, so that a name would look like another (UAX 9's explicit formatting). */
+bool utf8_is_control(uint32_t code);
+
+/* Makes text from anywhere fit for a terminal, in place: each control character, and each byte
+ * that is not UTF-8, becomes '?'. */
+void utf8_strip(char *text);
 
 #endif

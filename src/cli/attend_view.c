@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/figures.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "cli/progress.h"
 #include "show/heatmap_picture.h"
 #include "show/printable.h"

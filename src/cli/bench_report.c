@@ -7,7 +7,7 @@
 
 #include "base/figures.h"
 #include "base/file.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "cli/columns.h"
 #include "cli/numbers.h"
 #include "cli/version.h"

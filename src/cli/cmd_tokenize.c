@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/common.h"
 #include "cli/input.h"

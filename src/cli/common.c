@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/utf8.h"
+#include "base/text.h"
+#include "cli/common.h"
 #include "cli/source.h"
 #include "cli/terminal.h"
 #include "show/paragraph.h"

@@ -5,8 +5,8 @@
 #ifndef DECODE_CLI_GENERATE_TALK_H
 #define DECODE_CLI_GENERATE_TALK_H
 
-#include "base/bytes.h"
 #include "base/lines.h"
+#include "base/text.h"
 #include "cli/generate_state.h"
 
 struct talk {

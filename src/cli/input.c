@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "cli/numbers.h"
 #include "cli/signals.h"
 #include "text/stream.h"

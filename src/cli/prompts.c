@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/rng.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 /* Memory that a long prompt may leave to those after it. */
 #define MOST_KEPT ((size_t)1 << 20)

@@ -11,9 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/bytes.h"
 #include "base/lines.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "cli/id_set.h"
 #include "json/read.h"
 

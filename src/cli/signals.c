@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 /* Descriptors looked at for temporary files, at most: many may have been inherited. */
 #define MAX_FDS 65536

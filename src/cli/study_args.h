@@ -4,7 +4,7 @@
 #ifndef DECODE_CLI_STUDY_ARGS_H
 #define DECODE_CLI_STUDY_ARGS_H
 
-#include "base/bytes.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/common.h"
 

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
 #include "base/file.h"
 #include "base/output.h"
+#include "base/text.h"
 #include "json/read.h"
 #include "json/write.h"
 

@@ -14,9 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/bytes.h"
 #include "base/output.h"
 #include "base/status.h"
+#include "base/text.h"
 
 #define TURNS_AHEAD 1024
 #define TURNS_BYTES ((size_t)16 << 20)

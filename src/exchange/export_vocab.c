@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
+#include "base/text.h"
 #include "exchange/export_json.h"
 #include "exchange/vocab_export.h"
 

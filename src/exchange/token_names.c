@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "text/byte_alphabet.h"
 
 #define TOKENS_KEY "tokenizer.ggml.tokens"

@@ -2,7 +2,7 @@
  * A tokenizer.model is a message of Protocol Buffers; the numbers of its fields are those of
  * sentencepiece_model.proto.
  */
-#include "base/bytes.h"
+#include "base/text.h"
 #include "exchange/vocab_export.h"
 
 /* What follows a field's number. */

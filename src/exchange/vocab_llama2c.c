@@ -5,7 +5,7 @@
  */
 #include <math.h>
 
-#include "base/bytes.h"
+#include "base/text.h"
 #include "exchange/vocab_readers.h"
 
 enum { ID_UNKNOWN, ID_BOS, ID_EOS, N_SPECIAL };

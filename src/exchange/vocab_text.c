@@ -1,7 +1,6 @@
 #include <assert.h>
 
-#include "base/bytes.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "exchange/tokenizer_json.h"
 #include "exchange/vocab_readers.h"
 #include "text/byte_alphabet.h"

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/bytes.h"
 #include "base/checked.h"
+#include "base/text.h"
 #include "gguf/private.h"
 
 struct write_tensor {

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 #define NO_CONTAINER UINT32_MAX
 #define FIRST_NODES  64

@@ -11,8 +11,8 @@
 #ifndef DECODE_SAFETENSORS_SAFETENSORS_H
 #define DECODE_SAFETENSORS_SAFETENSORS_H
 
-#include "base/bytes.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "gguf/gguf.h"
 
 /* --- types ---------------------------------------------------------------------------------- */

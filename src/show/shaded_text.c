@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "show/printable.h"
 
 void shaded_text_push(struct shaded_text *s, size_t n_bytes, int level)

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "text/lacking.h"
 #include "text/spm_char.h"
 

@@ -15,7 +15,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/bytes.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "gguf/gguf.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 enum status stream_start(struct stream *s, const struct text *stops, int n_stops, size_t max_piece,
                          struct err *e)

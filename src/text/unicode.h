@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 /* The numbers are those of the generated table. */
 enum char_class {

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "target.h"
 #include "json/read.h"
 #include "json/write.h"

@@ -1,6 +1,46 @@
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <assert.h>
+#include <stdlib.h>
+
+/* --- growing runs of bytes ------------------------------------------------------------------- */
+
+#define FIRST_CAP 64
+
+bool bytes_reserve(struct bytes *b, size_t more)
+{
+    if (more <= b->cap - b->len)
+        return true;
+    if (more > PTRDIFF_MAX / 2 - b->len)
+        return false;
+    size_t cap = b->cap ? b->cap : FIRST_CAP;
+    while (cap - b->len < more)
+        cap *= 2;
+    char *data = realloc(b->data, cap);
+    if (!data)
+        return false;
+    b->data = data;
+    b->cap = cap;
+    return true;
+}
+
+bool bytes_put(struct bytes *b, struct text more)
+{
+    if (!bytes_reserve(b, more.len))
+        return false;
+    if (more.len > 0)
+        memcpy(b->data + b->len, more.data, more.len);
+    b->len += more.len;
+    return true;
+}
+
+void bytes_free(struct bytes *b)
+{
+    free(b->data);
+    *b = (struct bytes){NULL, 0, 0};
+}
+
+/* --- characters ------------------------------------------------------------------------------ */
 
 /* The smallest code point that a sequence of this many bytes may hold. */
 static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
