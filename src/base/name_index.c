@@ -18,14 +18,9 @@ static int compare_records(const void *a, const void *b)
     return order ? order : (x > y) - (x < y);
 }
 
-static const struct text *record_at(const struct name_index *ix, size_t position)
+const struct text *name_index_at(const struct name_index *ix, size_t position)
 {
     return (const void *)((const char *)ix->records + position * ix->stride);
-}
-
-struct text name_index_at(const struct name_index *ix, size_t position)
-{
-    return *record_at(ix, position);
 }
 
 static size_t position_of(const struct name_index *ix, const struct text *name)
@@ -43,7 +38,7 @@ enum status name_index_build(struct name_index *ix, const void *records, size_t 
     if (!ix->sorted)
         return err_no_memory(e, "the index of names", n * sizeof *ix->sorted);
     for (size_t i = 0; i < n; i++)
-        ix->sorted[i] = record_at(ix, i);
+        ix->sorted[i] = name_index_at(ix, i);
     qsort(ix->sorted, n, sizeof *ix->sorted, compare_records);
     for (size_t i = 1; i < n && *first == n; i++)
         if (text_equal(*ix->sorted[i - 1], *ix->sorted[i])) {

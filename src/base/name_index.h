@@ -24,7 +24,7 @@ struct name_index {
 enum status name_index_build(struct name_index *ix, const void *records, size_t stride, size_t n,
                              size_t *first, size_t *second, struct err *e);
 /* The name of the record at a position. */
-struct text name_index_at(const struct name_index *ix, size_t position);
+const struct text *name_index_at(const struct name_index *ix, size_t position);
 /* The position of the name, or n. Logarithmic time. */
 size_t name_index_find(const struct name_index *ix, struct text name);
 void name_index_free(struct name_index *ix);

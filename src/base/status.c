@@ -29,3 +29,16 @@ void err_prefix(struct err *e, const char *prefix)
     const size_t n = strlen(prefix);
     err_format(e, "%s: %s", prefix + (n > PREFIX_SHOWN ? n - PREFIX_SHOWN : 0), old.text);
 }
+
+enum status err_in(struct err *e, enum status s, const char *format, ...)
+{
+    char prefix[sizeof e->text];
+    va_list args;
+    if (s == STATUS_OK)
+        return s;
+    va_start(args, format);
+    vsnprintf(prefix, sizeof prefix, format, args);
+    va_end(args);
+    err_prefix(e, prefix);
+    return s;
+}

@@ -45,14 +45,10 @@ static inline enum status err_status(enum status s)
 /* Puts "prefix: " before the message already in e; used to add the file or tensor concerned. */
 void err_prefix(struct err *e, const char *prefix);
 
-/* s, which is returned, and the prefix before its message if it is a failure:
- * `return err_in(e, read_it(..., e), path)`. */
-static inline enum status err_in(struct err *e, enum status s, const char *prefix)
-{
-    if (s != STATUS_OK)
-        err_prefix(e, prefix);
-    return s;
-}
+/* Returns s, with such a prefix before its message if it is a failure:
+ * `return err_in(e, read_it(..., e), "tensor %zu", i)`. */
+enum status err_in(struct err *e, enum status s, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* The message of a failed allocation: what was wanted and how many bytes. Returns
  * STATUS_NO_MEMORY. */

@@ -113,17 +113,12 @@ static enum status check_count(struct reader *r, const char *what, uint64_t coun
 
 /* --- records --------------------------------------------------------------------------------- */
 
-/* s; if it is a failure with `tensor 3 "name": ` before its message. Records count from 0. */
+/* Puts `tensor 3 "name": ` before the message of a failure; records count from 0. */
 static enum status in_record(struct reader *r, enum status s, const char *record, size_t i,
                              const struct text *name)
 {
-    char prefix[288];
-    if (s == STATUS_OK)
-        return s;
-    const int n = snprintf(prefix, sizeof prefix, "%s %zu", record, i);
-    if (name->len)
-        snprintf(prefix + n, sizeof prefix - (size_t)n, " \"%.*s\"", text_width(*name), name->data);
-    return err_in(r->e, s, prefix);
+    return name->len ? err_in(r->e, s, "%s %zu \"%.*s\"", record, i, text_width(*name), name->data)
+                     : err_in(r->e, s, "%s %zu", record, i);
 }
 
 /* Indexes records that start with their names, of which none may be there twice. */
@@ -134,7 +129,7 @@ static enum status index_names(struct reader *r, struct name_index *ix, const ch
     TRY(name_index_build(ix, records, stride, n, &first, &second, r->e));
     if (first == n)
         return STATUS_OK;
-    const struct text name = name_index_at(ix, first);
+    const struct text name = *name_index_at(ix, first);
     return err_bad_file(
         r->e, "%s \"%.*s\" at byte %zu: expected each name once, found it as number %zu and %zu",
         record, text_width(name), name.data, (size_t)(name.data - r->bytes), first, second);

@@ -4,7 +4,6 @@
  */
 #include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -243,13 +242,11 @@ static enum status make_record(struct write_tensor *record, uint32_t type, const
 static void add_record(struct gguf_writer *w, struct write_tensor *record, uint32_t type,
                        const uint64_t *dims)
 {
-    char prefix[288];
     const struct text name = record->t.name;
     if (w->status)
         return;
-    snprintf(prefix, sizeof prefix, "tensor %zu \"%.*s\"", w->n_tensors, text_width(name),
-             name.data);
-    w->status = err_in(&w->err, make_record(record, type, dims, &w->err), prefix);
+    w->status = err_in(&w->err, make_record(record, type, dims, &w->err), "tensor %zu \"%.*s\"",
+                       w->n_tensors, text_width(name), name.data);
     append(w, &w->tensors, record, sizeof *record);
     w->n_tensors++;
 }
@@ -277,7 +274,7 @@ static enum status check_unique(const void *records, size_t stride, size_t n, co
     size_t first, second;
     enum status s = name_index_build(&ix, records, stride, n, &first, &second, e);
     if (!s && first < n) {
-        const struct text name = name_index_at(&ix, first);
+        const struct text name = *name_index_at(&ix, first);
         s = err_set(e, STATUS_USAGE,
                     "%s \"%.*s\": expected each name once, found it as number %zu and %zu", what,
                     text_width(name), name.data, first, second);

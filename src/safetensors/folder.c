@@ -48,7 +48,7 @@ static enum status shard_open(struct shard *shard, const char *path, struct text
     snprintf(plain, sizeof plain, "%.*s", (int)name.len, name.data);
     TRY(file_in_folder(path, plain, &shard->path, e));
     TRY(file_map_open(&shard->map, shard->path, e));
-    return err_in(e, safetensors_parse_file(&shard->map, &shard->file, e), shard->path);
+    return err_in(e, safetensors_parse_file(&shard->map, &shard->file, e), "%s", shard->path);
 }
 
 /* --- shards by their index ------------------------------------------------------------------- */
@@ -172,7 +172,7 @@ static enum status open_index(struct safetensors_folder_index *ix, const char *p
     TRY(file_in_folder(path, INDEX_NAME, &index_path, e));
     enum status status = file_map_open(&m.map, index_path, e);
     if (status == STATUS_OK)
-        status = err_in(e, read_weight_map(&m), index_path);
+        status = err_in(e, read_weight_map(&m), "%s", index_path);
     if (status == STATUS_OK)
         status = open_shards(ix, &m);
     name_index_free(&m.by_name);
@@ -215,7 +215,7 @@ static enum status refuse_folder(const char *path, struct err *e)
                              "v.clone() for k,v in d.get('model',d).items()},'" SINGLE_NAME
                              "',{'format':'pt'})\"",
                              pickles[i], pickles[i]),
-                path);
+                "%s", path);
     return err_bad_file(e, "%s: expected " SINGLE_NAME " or " INDEX_NAME ", found neither", path);
 }
 

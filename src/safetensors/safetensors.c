@@ -7,7 +7,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -140,14 +139,10 @@ static enum status read_tensor(struct reader *r, const struct json_node *node,
 
 /* --- all of them ----------------------------------------------------------------------------- */
 
-/* s; if it is a failure with `tensor "name": ` before its message. */
+/* Puts `tensor "name": ` before the message of a failure. */
 static enum status in_tensor(struct reader *r, enum status s, const struct safetensors_tensor *t)
 {
-    char prefix[288];
-    if (s == STATUS_OK)
-        return s;
-    snprintf(prefix, sizeof prefix, "tensor \"%.*s\"", text_width(t->name), t->name.data);
-    return err_in(r->e, s, prefix);
+    return err_in(r->e, s, "tensor \"%.*s\"", text_width(t->name), t->name.data);
 }
 
 static enum status check_metadata(struct reader *r, const struct json_node *metadata)
