@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "model/params.h"
-#include "train/dropout.h"
+#include "train/backprop.h"
 
 /* A checkpoint's tensors in double, in the places that the list says, and what a training step does
  * to it. */

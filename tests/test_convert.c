@@ -8,8 +8,7 @@
 #include "conversions.h"
 #include "engine/probe.h"
 #include "support.h"
-#include "train/activations.h"
-#include "train/backprop.h"
+#include "train/pass.h"
 
 #define CTX 64
 

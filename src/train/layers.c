@@ -1,0 +1,256 @@
+/* The layers that a block is made of but for attention, forwards and backwards: affine maps, norms
+ * and dropout. */
+#include <assert.h>
+#include <string.h>
+
+#include "train/pass.h"
+
+/* --- affine maps ----------------------------------------------------------------------------- */
+
+/* Tokens summed at once for a weight's gradient: two operands' blocks stay in the cache. */
+#define SUM_BLOCK 256
+
+/* w [n_out, n_in] as panels [n_out / 16][n_in][16], the last filled up with zeros. */
+static void pack_forward(const struct pass *p, float *panels, const float *w, int n_out, int n_in,
+                         int thread)
+{
+    int begin, end;
+    pool_share(matrix_panels(n_out), thread, p->b->n_threads, &begin, &end);
+    for (int panel = begin; panel < end; panel++) {
+        float *out = panels + (size_t)panel * (size_t)n_in * KERNEL_LANES;
+        for (int lane = 0; lane < KERNEL_LANES; lane++) {
+            const int r = panel * KERNEL_LANES + lane;
+            const float *row = w + (size_t)r * (size_t)n_in;
+            for (int i = 0; i < n_in; i++)
+                out[(size_t)i * KERNEL_LANES + (size_t)lane] = r < n_out ? row[i] : 0;
+        }
+    }
+}
+
+/* The same as [n_in / 16][n_out][16]. */
+static void pack_backward(const struct pass *p, float *panels, const float *w, int n_out, int n_in,
+                          int thread)
+{
+    int begin, end;
+    pool_share(matrix_panels(n_in), thread, p->b->n_threads, &begin, &end);
+    for (int panel = begin; panel < end; panel++) {
+        float *out = panels + (size_t)panel * (size_t)n_out * KERNEL_LANES;
+        const int left = n_in - panel * KERNEL_LANES;
+        const size_t width = (size_t)(left < KERNEL_LANES ? left : KERNEL_LANES);
+        for (int r = 0; r < n_out; r++)
+            memcpy(out + (size_t)r * KERNEL_LANES,
+                   w + (size_t)r * (size_t)n_in + (size_t)panel * KERNEL_LANES,
+                   width * sizeof *out);
+    }
+}
+
+void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool backward, int thread)
+{
+    const struct backprop *b = p->b;
+    const struct tensor_spec spec = layout_weight(&b->config, role, l);
+    const float *w = (role_in_block(role) ? p->w->blocks[l].w : p->w->w)[role].weight;
+    float *panels = backward && role == ROLE_OUTPUT ? b->output_backward : b->panels[role];
+    assert(spec.form == FORM_MATRIX);
+    if (role != ROLE_ATTN_K_B) {
+        (backward ? pack_backward : pack_forward)(p, panels, w, spec.rows, spec.cols, thread);
+        return;
+    }
+    const int rank = spec.rows / spec.n_matrices, key = spec.cols;
+    for (int h = 0; h < spec.n_matrices; h++, w += (size_t)rank * (size_t)key) {
+        (backward ? pack_forward : pack_backward)(p, panels, w, rank, key, thread);
+        panels += backward ? (size_t)kernel_padded(rank) * (size_t)key
+                           : (size_t)kernel_padded(key) * (size_t)rank;
+    }
+}
+
+void backprop_multiply(const struct backprop *b, int n_rows, struct affine map, struct view x,
+                       struct view y)
+{
+    b->grad->product(&(struct product){.m = n_rows,
+                                       .n = y.n,
+                                       .k = x.n,
+                                       .a = x.x,
+                                       .a_row = x.stride,
+                                       .a_col = 1,
+                                       .b = map.panels,
+                                       .b_row = KERNEL_LANES,
+                                       .b_panel = (size_t)x.n * KERNEL_LANES,
+                                       .c = y.x,
+                                       .c_row = y.stride,
+                                       .bias = map.bias,
+                                       .start = map.start});
+}
+
+/* out[i] = the sum over n_rows rows, `stride` floats apart, of dy[i] or, with stats, of a norm's
+ * dy[i] * (x[i] - stats[0]) * stats[1] (see grad_kernels); `add` adds to what is there. */
+struct row_sums {
+    float *out;
+    const float *dy, *x, *stats;
+    size_t stride;
+    int n_rows, n;
+    bool add;
+};
+
+static void sum_rows(const struct grad_kernels *g, const struct row_sums *s)
+{
+    float sums[128];
+    const int most = s->add ? (int)(sizeof sums / sizeof *sums) : s->n;
+    for (int first = 0; first < s->n; first += most) {
+        const int n = s->n - first < most ? s->n - first : most;
+        float *out = s->add ? sums : s->out;
+        if (s->stats)
+            g->gain_sums(out, s->dy + first, s->x + first, s->stats, s->stride, s->n_rows, n);
+        else
+            g->column_sums(out, s->dy + first, s->stride, s->n_rows, n);
+        for (int i = 0; i < n && s->add; i++)
+            s->out[first + i] += sums[i];
+    }
+}
+
+void backprop_weight_sums(const struct backprop *b, const struct weight_sums *s, int thread)
+{
+    int begin, end;
+    pool_share(s->dy.n, thread, b->n_threads, &begin, &end);
+    for (int row = 0; row < s->n_rows; row += SUM_BLOCK) {
+        const int left = s->n_rows - row;
+        float *out = s->gradient.weight + (size_t)begin * (size_t)s->x.n;
+        b->grad->product(&(struct product){.m = end - begin,
+                                           .n = s->x.n,
+                                           .k = left < SUM_BLOCK ? left : SUM_BLOCK,
+                                           .a = s->dy.x + (size_t)row * s->dy.stride + begin,
+                                           .a_row = 1,
+                                           .a_col = s->dy.stride,
+                                           .b = s->x.x + (size_t)row * s->x.stride,
+                                           .b_row = s->x.stride,
+                                           .b_panel = KERNEL_LANES,
+                                           .c = out,
+                                           .c_row = (size_t)s->x.n,
+                                           .start = s->add || row > 0 ? out : NULL});
+    }
+    if (s->gradient.bias)
+        sum_rows(b->grad, &(struct row_sums){.out = s->gradient.bias + begin,
+                                             .dy = s->dy.x + begin,
+                                             .stride = s->dy.stride,
+                                             .n_rows = s->n_rows,
+                                             .n = end - begin,
+                                             .add = s->add});
+}
+
+/* --- norms ----------------------------------------------------------------------------------- */
+
+/* The norm's part of a view; NULL: none. */
+static const struct param_pair *norm_at(const struct config *c, const struct param_view *v,
+                                        int point)
+{
+    const bool attention = point % 2 == 0;
+    if (c->placement == PLACEMENT_AFTER)
+        return point == 0 ? NULL
+                          : &v->blocks[(point - 1) / 2]
+                                 .w[attention ? ROLE_LAYER_OUTPUT_NORM : ROLE_ATTN_OUTPUT_NORM];
+    if (point == 2 * c->n_layers)
+        return &v->w[ROLE_OUTPUT_NORM];
+    return &v->blocks[point / 2].w[attention ? ROLE_ATTN_NORM : ROLE_FFN_NORM];
+}
+
+void backprop_norm(const struct pass *p, int point, struct rows r, float *out)
+{
+    const struct backprop *b = p->b;
+    const struct config *c = &b->config;
+    const struct param_pair *norm = norm_at(c, p->w, point);
+    const float *x = rows_at(pass_stream(b, point), r, c->d_model);
+    const size_t d = (size_t)c->d_model, n = (size_t)rows_n(r);
+    if (!norm)
+        memcpy(out, x, n * d * sizeof *out);
+    for (size_t t = 0; t < n && norm; t++)
+        b->kernels->norm[c->norm](out + t * d, x + t * d, norm->weight, norm->bias, c->d_model,
+                                  c->norm_eps);
+}
+
+void backprop_norm_backward(const struct pass *p, int point, const float *around, float *dx,
+                            struct rows r)
+{
+    const struct backprop *b = p->b;
+    const struct config *c = &b->config;
+    const struct param_pair *norm = norm_at(c, p->w, point);
+    const float *x = pass_stream(b, point);
+    const size_t d = (size_t)c->d_model;
+    if (!around) {
+        memset(rows_at(dx, r, c->d_model), 0, (size_t)rows_n(r) * d * sizeof *dx);
+        around = dx;
+    }
+    for (size_t t = (size_t)r.begin; t < (size_t)r.end && norm; t++)
+        b->grad->norm_backward[c->norm](dx + t * d, around + t * d, b->dnorm + t * d, x + t * d,
+                                        norm->weight, c->d_model, c->norm_eps, b->stats + 2 * t);
+    for (size_t i = (size_t)r.begin * d; i < (size_t)r.end * d && !norm; i++)
+        dx[i] = around[i] + b->dnorm[i];
+}
+
+void backprop_norm_sums(const struct pass *p, int point, int thread)
+{
+    const struct backprop *b = p->b;
+    const struct config *c = &b->config;
+    const struct param_pair *gradient = norm_at(c, p->gradient, point);
+    /* Of norms in blocks that layers share, those of the last layer, two, are summed first. */
+    const int last = 2 * c->n_layers - (c->placement == PLACEMENT_BEFORE);
+    int begin, end;
+    pool_share(c->d_model, thread, b->n_threads, &begin, &end);
+    if (!gradient)
+        return;
+    struct row_sums sums = {.out = gradient->weight + begin,
+                            .dy = b->dnorm + begin,
+                            .x = pass_stream(b, point) + begin,
+                            .stats = b->stats,
+                            .stride = (size_t)c->d_model,
+                            .n_rows = pass_rows(p),
+                            .n = end - begin,
+                            .add = c->shared && point + 2 <= last};
+    sum_rows(b->grad, &sums);
+    if (!gradient->bias)
+        return;
+    sums.out = gradient->bias + begin;
+    sums.stats = NULL;
+    sum_rows(b->grad, &sums);
+}
+
+/* --- dropout --------------------------------------------------------------------------------- */
+
+/* One hash decides for so many neighbours, by 16 bits each. */
+#define NEIGHBOURS 4
+
+/* Steele, Lea and Flood 2014: the finalizer of SplitMix64. */
+static uint64_t mix_bits(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+void dropout_apply(const struct dropout *d, int site, float *out, const float *start,
+                   const float *x, uint64_t first, uint64_t n)
+{
+    assert(d->share >= 0 && d->share < 1);
+    const uint64_t key = mix_bits(d->key + (uint64_t)site * 0x9e3779b97f4a7c15u);
+    const uint32_t threshold = (uint32_t)(d->share * 65536);
+    const float scale = (float)(1 / (1 - d->share));
+    for (uint64_t i = 0; i < n;) {
+        const uint64_t bits = mix_bits(key + (first + i) / NEIGHBOURS * 0x9e3779b97f4a7c15u);
+        for (int j = (int)((first + i) % NEIGHBOURS); j < NEIGHBOURS && i < n; j++, i++) {
+            const bool survives = (bits >> 16 * j & 0xffff) >= threshold;
+            out[i] = (start ? start[i] : 0) + (survives ? x[i] * scale : 0);
+        }
+    }
+}
+
+float dropout_factor(const struct dropout *d, int site, uint64_t element)
+{
+    float factor;
+    dropout_apply(d, site, &factor, NULL, &(float){1}, element, 1);
+    return factor;
+}
+
+void backprop_drop(const struct pass *p, int site, float *out, const float *start, const float *x,
+                   struct rows r)
+{
+    const uint64_t d = (uint64_t)p->b->config.d_model;
+    dropout_apply(&p->dropout, site, out, start, x, (uint64_t)r.begin * d, (uint64_t)rows_n(r) * d);
+}
