@@ -8,7 +8,7 @@
 #include "conversions.h"
 #include "engine/probe.h"
 #include "support.h"
-#include "train/pass.h"
+#include "train/backprop_pass.h"
 
 #define CTX 64
 

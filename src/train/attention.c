@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "engine/causal.h"
-#include "train/pass.h"
+#include "train/backprop_pass.h"
 
 /* --- attention ------------------------------------------------------------------------------- */
 

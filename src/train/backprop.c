@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "engine/causal.h"
-#include "train/pass.h"
+#include "train/backprop_pass.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */
 

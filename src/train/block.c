@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "train/pass.h"
+#include "train/backprop_pass.h"
 
 static struct rows all_rows(const struct pass *p)
 {

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "train/pass.h"
+#include "train/backprop_pass.h"
 
 /* --- affine maps ----------------------------------------------------------------------------- */
 

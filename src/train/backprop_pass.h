@@ -1,6 +1,6 @@
 /*
- * pass - one pass of a batch through a model and back, shared by the threads: its memory and the
- * steps that it is made of. Private to backprop.
+ * backprop_pass - one pass of a batch through a model and back, shared by the threads: its memory
+ * and the steps that it is made of. Private to backprop.
  *
  * Rows are tokens: row = window * length + position. Letters: d = d_model, heads =
  * config_heads_dim, qkv = config_qkv_dim of the layer, kv = pass_kv_dim, ff = d_ff.
@@ -12,8 +12,8 @@
  * Threads own contiguous rows where a token is all that counts, windows and K/V heads in
  * attention, and rows of a gradient matrix where tokens are summed.
  */
-#ifndef DECODE_TRAIN_PASS_H
-#define DECODE_TRAIN_PASS_H
+#ifndef DECODE_TRAIN_BACKPROP_PASS_H
+#define DECODE_TRAIN_BACKPROP_PASS_H
 
 #include "base/mem.h"
 #include "compute/grad_kernels.h"
