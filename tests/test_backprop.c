@@ -17,8 +17,7 @@
 #include "model/params.h"
 #include "plain_model.h"
 #include "support.h"
-#include "train/backprop.h"
-#include "train/optimizer.h"
+#include "train/private.h"
 
 /* --- a model and a batch --------------------------------------------------------------------- */
 

@@ -10,10 +10,7 @@
 #include "checkpoints.h"
 #include "model/checkpoint.h"
 #include "support.h"
-#include "train/backprop.h"
-#include "train/hash.h"
-#include "train/optimizer.h"
-#include "train/state.h"
+#include "train/private.h"
 #include "train_run.h"
 
 /* --- optimizer ------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 #include "engine/session.h"
 #include "model/checkpoint.h"
 #include "support.h"
-#include "train/optimizer.h"
+#include "train/private.h"
 #include "train_run.h"
 
 /* --- architectures --------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
  * takes is in no way another run than one given that rate.
  */
 #include "model/checkpoint.h"
-#include "train/trainer.h"
+#include "train/private.h"
 #include "train_run.h"
 
 #define MOST_TRIALS 8
@@ -220,11 +220,11 @@ static bool see_batch(void *arg)
     struct seen *seen = arg;
     const struct trainer *t = seen->probed.run.trainer;
     const struct windows *aside = &t->aside;
-    const size_t length = (size_t)t->spec->length;
+    const size_t length = (size_t)t->spec.length;
     if (aside->n == 0 || t->progress.step == 0)
         return false;
     seen->n_aside = (int)aside->n;
-    for (int row = 0; row < t->spec->batch; row++) {
+    for (int row = 0; row < t->spec.batch; row++) {
         size_t at = 0;
         while (memcmp(t->inputs + (size_t)row * length, t->data.train.ids + at,
                       length * sizeof *t->inputs) != 0)

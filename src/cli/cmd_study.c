@@ -23,8 +23,7 @@
 #include "cli/study_run.h"
 #include "cli/train_steps.h"
 #include "model/checkpoint.h"
-#include "train/data.h"
-#include "train/hash.h"
+#include "train/train.h"
 
 /* More text than this is refused before it is read. */
 #define TEXT_MAX ((size_t)1 << 30)

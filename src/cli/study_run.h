@@ -10,7 +10,7 @@
 #include "cli/common.h"
 #include "cli/study_plan.h"
 #include "cli/train_shape.h"
-#include "train/spec.h"
+#include "train/train.h"
 
 /* The part of the text that is not held out, as a file in DIR: what conversions are calibrated on.
  */

@@ -5,7 +5,7 @@
 #define DECODE_CLI_TRAIN_STEPS_H
 
 #include "cli/options.h"
-#include "train/spec.h"
+#include "train/train.h"
 
 /* Their values are those of a struct train_spec, as far as they are given: a rate of 0 is none. */
 extern const struct option train_step_options[], train_held_out_options[];

@@ -1,7 +1,7 @@
-#include "train/optimizer.h"
-
 #include <assert.h>
 #include <math.h>
+
+#include "train/private.h"
 
 #define BETA1          0.9
 #define ADAM_EPS       1e-8f
@@ -97,10 +97,9 @@ static void sum_shards(void *arg, int thread)
     }
 }
 
-double optimizer_norm(const struct optimizer *o)
+double optimizer_norm(struct optimizer *o)
 {
-    struct optimizer view = *o;
-    pool_run(o->spec->pool, sum_shards, &view);
+    pool_run(o->spec->pool, sum_shards, o);
     double sum = 0;
     for (size_t i = 0; i < n_shards(o->list); i++)
         sum += o->partials[i];

@@ -8,8 +8,6 @@
  *     f32 weights [n_floats], m [n_floats], v [n_floats]
  *     u64 hash of all before
  */
-#include "train/state.h"
-
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -17,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "train/hash.h"
+#include "train/private.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states are written as they are");
 

@@ -8,161 +8,53 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "train/hash.h"
-#include "train/probe.h"
-#include "train/steps.h"
-#include "train/trainer.h"
+#include "train/private.h"
 
 /* An evaluation predicts at most about so many tokens, evenly spread over the held-out part. */
 #define VAL_TOKENS 131072
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-static enum status check_lengths(const struct train_spec *s, const struct config *c, struct err *e)
-{
-    if (s->length > c->n_ctx)
-        return err_set(e, STATUS_USAGE, "--ctx %d: the checkpoint's context has %d tokens",
-                       s->length, c->n_ctx);
-    if (s->warmup >= s->n_steps)
-        return err_set(e, STATUS_USAGE, "--warmup %d: expected fewer than the %d steps of --steps",
-                       s->warmup, s->n_steps);
-    return STATUS_OK;
-}
-
-static size_t val_windows(const struct trainer *t)
-{
-    const size_t length = (size_t)t->spec->length;
-    if (t->spec->val_fraction <= 0)
-        return 0;
-    const size_t all = (t->data.val.n - 1) / length, most = VAL_TOKENS / length + 1;
-    return all < most ? all : most;
-}
-
-static struct backprop_params engine_params(const struct trainer *t)
-{
-    return (struct backprop_params){.config = &t->template.config,
-                                    .n_sequences = t->spec->batch,
-                                    .length = t->spec->length,
-                                    .dropping = t->spec->dropout > 0,
-                                    .taught = t->spec->teacher != NULL,
-                                    .rope_factors = t->optimizer.weights.w[ROLE_ROPE_FREQS].weight,
-                                    .kernels = t->spec->kernels};
-}
-
-static struct backprop_params teacher_params(const struct trainer *t)
-{
-    struct backprop_params p = engine_params(t);
-    p.config = &t->teacher_config;
-    p.forward_only = true;
-    p.taught = p.dropping = false;
-    p.rope_factors = t->teacher_weights.w[ROLE_ROPE_FREQS].weight;
-    return p;
-}
-
-/* What the optimizer and the batches take, or its count. */
-static void take_arena(struct trainer *t, struct arena *arena)
-{
-    const uint64_t rows = (uint64_t)t->spec->batch * (uint64_t)t->spec->length;
-    t->optimizer = (struct optimizer){
-        .spec = t->spec, .kernels = grad_kernels_for(t->spec->kernels), .list = &t->list};
-    optimizer_take(&t->optimizer, arena, &t->template.config);
-    if (t->spec->teacher)
-        t->teacher_weights = param_view_take(arena, &t->teacher_list, &t->teacher_config);
-    t->inputs = arena_take(arena, rows, sizeof *t->inputs);
-    t->targets = arena_take(arena, rows, sizeof *t->targets);
-}
-
-static enum status make_plan(struct trainer *t, struct err *e)
-{
-    const struct train_data *d = &t->data;
-    const int n_threads = pool_n_threads(t->spec->pool);
-    const size_t n = d->train.n + d->val.n;
-    struct arena arena = {0};
-    take_arena(t, &arena);
-    struct train_plan *p = &t->plan;
-    *p = (struct train_plan){
-        .config = t->template.config,
-        .n_params = t->list.n_params,
-        .train_tokens = d->train.n,
-        .val_tokens = d->val.n,
-        .val_scored = val_windows(t) * (size_t)t->spec->length,
-        .bytes_per_token = n ? (double)(d->train.n_bytes + d->val.n_bytes) / (double)n : 0,
-        .bits_per_nat = d->val.n_bytes ? (double)d->val.n / (double)d->val.n_bytes / log(2) : 0,
-        .seed = t->spec->seed,
-        .widened = t->template.widened,
-        .parameter_bytes = arena.used,
-        .token_bytes = n * sizeof(int32_t),
-    };
-    const struct backprop_params params = engine_params(t);
-    enum status s = backprop_plan(&params, n_threads, &p->activation_bytes, e);
-    if (s == STATUS_OK && t->spec->teacher) {
-        const struct backprop_params taught = teacher_params(t);
-        s = backprop_plan(&taught, n_threads, &p->teacher_bytes, e);
-    }
-    return s;
-}
-
 /* Opens the state if there is one, and takes its seed where none is given. */
 static enum status open_state(struct trainer *t, struct err *e)
 {
     bool found;
-    const bool resume = t->spec->resume;
-    enum status s = state_open(&t->state, t->state_path, &found, resume ? e : NULL);
+    const bool resume = t->spec.resume;
+    const enum status s = state_open(&t->state, t->state_path, &found, resume ? e : NULL);
     if (!resume) {
         if (s == STATUS_OK && found && t->state.progress.step < state_steps(&t->state))
             t->plan.replaced_step = t->state.progress.step;
         state_close(&t->state);
         return STATUS_OK;
     }
-    if (s != STATUS_OK)
-        return s;
-    if (!found)
+    if (s == STATUS_OK && !found)
         return err_set(e, STATUS_USAGE, "--resume: there is no %s to go on with", t->state_path);
-    if (!t->spec->seed_given)
-        t->copy.seed = state_seed(&t->state);
-    return STATUS_OK;
+    if (s == STATUS_OK && !t->spec.seed_given)
+        t->spec.seed = state_seed(&t->state);
+    return s;
 }
 
-/* Of the tensors that teach: a file may have others, of any size. */
-static uint64_t hash_of_teacher(const struct trainer *t)
+static enum status open_model(struct trainer *t, struct err *e)
 {
-    const struct config *c = &t->teacher_config;
-    const unsigned kinds[] = {c->norm, c->placement, c->position, c->ffn};
-    uint64_t hash = state_hash_config(train_hash(TRAIN_HASH_START, kinds, sizeof kinds), c);
-    for (int i = 0; i < t->teacher_list.n; i++) {
-        const struct gguf_tensor *tensor =
-            gguf_find_tensor(t->spec->teacher, t->teacher_list.items[i].spec.name.text);
-        hash = train_hash(hash, tensor->data, tensor->n_bytes);
-    }
-    return hash;
+    struct train_spec *s = &t->spec;
+    const struct config *c = &t->template.config;
+    TRY(train_template_make(&t->template, s, e));
+    if (s->length > c->n_ctx)
+        return err_set(e, STATUS_USAGE, "--ctx %d: the checkpoint's context has %d tokens",
+                       s->length, c->n_ctx);
+    if (s->warmup >= s->n_steps)
+        return err_set(e, STATUS_USAGE, "--warmup %d: expected fewer than the %d steps of --steps",
+                       s->warmup, s->n_steps);
+    return param_list_create(&t->list, c, s->from, e);
 }
 
-static enum status check_state(struct trainer *t, struct err *e)
+static enum status open_teacher(struct trainer *t, struct err *e)
 {
-    const uint64_t teacher_hash = t->spec->teacher ? hash_of_teacher(t) : 0;
-    const struct state_subject subject = {&t->template.config, &t->list, t->data.hash,
-                                          teacher_hash};
-    t->identity = state_identity(t->spec, &subject);
-    if (!t->spec->resume)
+    const struct gguf *teacher = t->spec.teacher;
+    if (!teacher)
         return STATUS_OK;
-    const enum status s = state_compare(&t->state, &t->identity, t->state_path, e);
-    if (s != STATUS_OK)
-        return s;
-    t->progress = t->state.progress;
-    if (t->progress.step > t->spec->n_steps)
-        return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims %d steps of %d", t->state_path,
-                       t->progress.step, t->spec->n_steps);
-    if (t->spec->lr == 0 && t->progress.rate == 0 && t->progress.step > 0 &&
-        t->progress.step < t->spec->n_steps)
-        return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims %d steps without a rate",
-                       t->state_path, t->progress.step);
-    t->out_written = !t->spec->keep_last && isfinite(t->progress.best);
-    if (t->out_written && access(t->spec->out, F_OK) != 0)
-        return err_set(e, STATUS_FAILED,
-                       "%s is missing, which had the best checkpoint so far (of step %d); bring it "
-                       "back, or begin anew without --resume",
-                       t->spec->out, t->progress.best_step);
-    return STATUS_OK;
+    TRY(train_teacher_check(&t->template, teacher, &t->teacher_config, t->spec.length, e));
+    return param_list_create(&t->teacher_list, &t->teacher_config, teacher, e);
 }
 
 /* The status of reading the file at `path`, which the message names. */
@@ -173,42 +65,123 @@ static enum status in_file(enum status s, const char *path, struct err *e)
     return s;
 }
 
-static enum status open_models(struct trainer *t, struct err *e)
+/* Of the tensors that teach: a file may have others, of any size. */
+static uint64_t hash_of_teacher(const struct trainer *t)
 {
-    const struct train_spec *spec = t->spec;
-    enum status s = in_file(train_template_make(&t->template, spec, e), spec->from_path, e);
-    if (s == STATUS_OK)
-        s = check_lengths(spec, &t->template.config, e);
-    if (s == STATUS_OK)
-        s = in_file(param_list_create(&t->list, &t->template.config, spec->from, e),
-                    spec->from_path, e);
-    if (s != STATUS_OK || !spec->teacher)
-        return s;
-    s = train_teacher_check(&t->template, spec->teacher, &t->teacher_config, spec->length, e);
-    if (s == STATUS_OK)
-        s = param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, e);
-    return in_file(s, spec->teacher_path, e);
+    const struct config *c = &t->teacher_config;
+    const unsigned kinds[] = {c->norm, c->placement, c->position, c->ffn};
+    uint64_t hash = state_hash_config(train_hash(TRAIN_HASH_START, kinds, sizeof kinds), c);
+    for (int i = 0; i < t->teacher_list.n; i++) {
+        const struct gguf_tensor *tensor =
+            gguf_find_tensor(t->spec.teacher, t->teacher_list.items[i].spec.name.text);
+        hash = train_hash(hash, tensor->data, tensor->n_bytes);
+    }
+    return hash;
+}
+
+/* That the state to go on from is of this run, and how far it is. */
+static enum status check_state(struct trainer *t, struct err *e)
+{
+    const struct train_spec *spec = &t->spec;
+    struct progress *p = &t->progress;
+    const struct state_subject subject = {&t->template.config, &t->list, t->data.hash,
+                                          spec->teacher ? hash_of_teacher(t) : 0};
+    t->identity = state_identity(spec, &subject);
+    if (!spec->resume)
+        return STATUS_OK;
+    TRY(state_compare(&t->state, &t->identity, t->state_path, e));
+    *p = t->state.progress;
+    if (p->step > spec->n_steps)
+        return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims %d steps of %d", t->state_path,
+                       p->step, spec->n_steps);
+    if (spec->lr == 0 && p->rate == 0 && p->step > 0 && p->step < spec->n_steps)
+        return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims %d steps without a rate",
+                       t->state_path, p->step);
+    t->out_written = !spec->keep_last && isfinite(p->best);
+    if (t->out_written && access(spec->out, F_OK) != 0)
+        return err_set(e, STATUS_FAILED,
+                       "%s is missing, which had the best checkpoint so far (of step %d); bring it "
+                       "back, or begin anew without --resume",
+                       spec->out, p->best_step);
+    return STATUS_OK;
+}
+
+/* --- the plan -------------------------------------------------------------------------------- */
+
+/* Of the engine that trains, or of the teacher's. */
+static struct backprop_params engine_params(const struct trainer *t, bool teaches)
+{
+    const struct param_view *weights = teaches ? &t->teacher_weights : &t->optimizer.weights;
+    return (struct backprop_params){.config = teaches ? &t->teacher_config : &t->template.config,
+                                    .n_sequences = t->spec.batch,
+                                    .length = t->spec.length,
+                                    .forward_only = teaches,
+                                    .dropping = !teaches && t->spec.dropout > 0,
+                                    .taught = !teaches && t->spec.teacher,
+                                    .rope_factors = weights->w[ROLE_ROPE_FREQS].weight,
+                                    .kernels = t->spec.kernels};
+}
+
+/* What the optimizer and the batches take, or its count. */
+static void take_arena(struct trainer *t, struct arena *arena)
+{
+    const uint64_t rows = (uint64_t)t->spec.batch * (uint64_t)t->spec.length;
+    t->optimizer = (struct optimizer){
+        .spec = &t->spec, .kernels = grad_kernels_for(t->spec.kernels), .list = &t->list};
+    optimizer_take(&t->optimizer, arena, &t->template.config);
+    if (t->spec.teacher)
+        t->teacher_weights = param_view_take(arena, &t->teacher_list, &t->teacher_config);
+    t->inputs = arena_take(arena, rows, sizeof *t->inputs);
+    t->targets = arena_take(arena, rows, sizeof *t->targets);
+}
+
+static size_t val_windows(const struct trainer *t)
+{
+    const size_t length = (size_t)t->spec.length;
+    if (t->spec.val_fraction <= 0)
+        return 0;
+    const size_t all = (t->data.val.n - 1) / length, most = VAL_TOKENS / length + 1;
+    return all < most ? all : most;
+}
+
+static enum status make_plan(struct trainer *t, struct err *e)
+{
+    const struct train_data *d = &t->data;
+    const size_t n = d->train.n + d->val.n;
+    const int n_threads = pool_n_threads(t->spec.pool);
+    struct arena arena = {0};
+    take_arena(t, &arena);
+    struct train_plan *p = &t->plan;
+    *p = (struct train_plan){
+        .config = t->template.config,
+        .n_params = t->list.n_params,
+        .train_tokens = d->train.n,
+        .val_tokens = d->val.n,
+        .val_scored = val_windows(t) * (size_t)t->spec.length,
+        .bytes_per_token = n ? (double)(d->train.n_bytes + d->val.n_bytes) / (double)n : 0,
+        .bits_per_nat = d->val.n_bytes ? (double)d->val.n / (double)d->val.n_bytes / log(2) : 0,
+        .seed = t->spec.seed,
+        .widened = t->template.widened,
+        .resumed_step = t->progress.step,
+        .best_loss = t->progress.best,
+        .best_step = t->progress.best_step,
+        .replaced_step = p->replaced_step,
+        .parameter_bytes = arena.used,
+        .token_bytes = n * sizeof(int32_t),
+    };
+    const struct backprop_params params = engine_params(t, false), taught = engine_params(t, true);
+    TRY(backprop_plan(&params, n_threads, &p->activation_bytes, e));
+    return t->spec.teacher ? backprop_plan(&taught, n_threads, &p->teacher_bytes, e) : STATUS_OK;
 }
 
 static enum status open_run(struct trainer *t, struct err *e)
 {
-    enum status s = open_state(t, e);
-    const int replaced = t->plan.replaced_step;
-    if (s == STATUS_OK)
-        s = open_models(t, e);
-    if (s == STATUS_OK)
-        s = train_data_read(&t->data, t->spec, t->template.tokenizer, e);
-    if (s == STATUS_OK)
-        s = train_data_check(&t->data, t->spec, e);
-    if (s == STATUS_OK)
-        s = check_state(t, e);
-    if (s == STATUS_OK)
-        s = make_plan(t, e);
-    t->plan.replaced_step = replaced;
-    t->plan.resumed_step = t->progress.step;
-    t->plan.best_loss = t->progress.best;
-    t->plan.best_step = t->progress.best_step;
-    return s;
+    TRY(open_state(t, e));
+    TRY(in_file(open_model(t, e), t->spec.from_path, e));
+    TRY(in_file(open_teacher(t, e), t->spec.teacher_path, e));
+    TRY(train_data_read(&t->data, &t->spec, t->template.tokenizer, e));
+    TRY(check_state(t, e));
+    return make_plan(t, e);
 }
 
 enum status trainer_open(const struct train_spec *spec, struct trainer **out, struct err *e)
@@ -223,12 +196,11 @@ enum status trainer_open(const struct train_spec *spec, struct trainer **out, st
         return err_no_memory(e, "the trainer", sizeof *t + path_size);
     }
     snprintf(t->state_path, path_size, "%s.state", spec->out);
-    t->copy = *spec;
-    t->copy.keep_last = spec->keep_last || spec->val_fraction <= 0;
-    t->spec = &t->copy;
+    t->spec = *spec;
+    t->spec.keep_last = spec->keep_last || spec->val_fraction <= 0;
     t->progress.best = HUGE_VAL;
     const enum status s = open_run(t, e);
-    t->copy.texts = NULL;
+    t->spec.texts = NULL;
     if (s == STATUS_OK)
         *out = t;
     else
@@ -257,69 +229,19 @@ void trainer_free(struct trainer *t)
     free(t);
 }
 
-/* --- starting -------------------------------------------------------------------------------- */
-
-void trainer_rewind(struct trainer *t)
-{
-    struct optimizer *o = &t->optimizer;
-    param_list_read(&t->list, t->spec->from, o->weights.flat);
-    memset(o->m, 0, t->list.n_floats * sizeof *o->m);
-    memset(o->v, 0, t->list.n_floats * sizeof *o->v);
-    o->step = t->progress.step = 0;
-    rng_seed(&t->progress.rng, t->spec->seed, STREAM_WINDOWS);
-}
-
-/* The weights and the random generator as the first step finds them. */
-static enum status set_starting_point(struct trainer *t, struct err *e)
-{
-    if (t->spec->resume) {
-        const enum status s = state_read(&t->state, &t->optimizer, t->state_path, e);
-        state_close(&t->state);
-        t->saved_step = t->progress.step;
-        return s;
-    }
-    if (t->spec->from) {
-        trainer_rewind(t);
-    } else {
-        struct rng r;
-        rng_seed(&r, t->spec->seed, STREAM_WEIGHTS);
-        optimizer_initialise(&t->optimizer, &t->template.config, &r);
-        rng_seed(&t->progress.rng, t->spec->seed, STREAM_WINDOWS);
-    }
-    t->saved_step = -1;
-    return STATUS_OK;
-}
-
-static enum status start_run(struct trainer *t, struct err *e)
-{
-    take_arena(t, &t->arena);
-    TRY(arena_allocate(&t->arena, "parameters and moments", e));
-    take_arena(t, &t->arena);
-    if (t->spec->teacher)
-        param_list_read(&t->teacher_list, t->spec->teacher, t->teacher_weights.flat);
-    TRY(set_starting_point(t, e));
-    const struct backprop_params params = engine_params(t);
-    TRY(backprop_create(&params, t->spec->pool, &t->engine, e));
-    if (!t->spec->teacher)
-        return STATUS_OK;
-    const struct backprop_params taught = teacher_params(t);
-    return backprop_create(&taught, t->spec->pool, &t->teacher, e);
-}
-
 /* --- saving ---------------------------------------------------------------------------------- */
 
 static void report_event(const struct trainer *t, struct train_event ev)
 {
     ev.step = t->progress.step;
-    if (t->spec->event)
-        t->spec->event(t->spec->arg, &ev);
+    train_tell(&t->spec, ev);
 }
 
 static enum status identify_out(const struct trainer *t, uint64_t *len, uint64_t *hash,
                                 struct err *e)
 {
     struct file_map f;
-    const enum status s = file_map_open(&f, t->spec->out, e);
+    const enum status s = file_map_open(&f, t->spec.out, e);
     if (s != STATUS_OK) /* it is this run's own: no bad input */
         return s == STATUS_BAD_FILE ? STATUS_FAILED : s;
     *len = f.len;
@@ -328,32 +250,21 @@ static enum status identify_out(const struct trainer *t, uint64_t *len, uint64_t
     return STATUS_OK;
 }
 
-static enum status write_out_file(struct trainer *t, struct err *e)
+/* Whether OUT is what this run wrote last. */
+static enum status check_out(const struct trainer *t, bool *is_own, struct err *e)
 {
-    enum status s =
-        train_model_write(&t->template, &t->list, t->optimizer.weights.flat, t->spec->out, e);
-    if (s == STATUS_OK)
-        s = identify_out(t, &t->progress.out_len, &t->progress.out_hash, e);
-    if (s == STATUS_OK)
-        t->out_written = true;
-    return s;
+    uint64_t len, hash;
+    *is_own = false;
+    TRY(identify_out(t, &len, &hash, e));
+    *is_own = len == t->progress.out_len && hash == t->progress.out_hash;
+    return STATUS_OK;
 }
 
-/* At the end only: a run that was killed between OUT and OUT.state has an OUT that is newer than
- * its state, and writes it again on its way here. */
-static enum status check_best(const struct trainer *t, struct err *e)
+static enum status write_out_file(struct trainer *t, struct err *e)
 {
-    if (t->spec->keep_last || !isfinite(t->progress.best))
-        return STATUS_OK;
-    uint64_t len, hash;
-    const enum status s = identify_out(t, &len, &hash, e);
-    if (s != STATUS_OK)
-        return s;
-    if (len != t->progress.out_len || hash != t->progress.out_hash)
-        return err_set(e, STATUS_FAILED,
-                       "%s is not the best checkpoint of this run (of step %d), but another file; "
-                       "bring it back, or begin anew without --resume",
-                       t->spec->out, t->progress.best_step);
+    TRY(train_model_write(&t->template, &t->list, t->optimizer.weights.flat, t->spec.out, e));
+    TRY(identify_out(t, &t->progress.out_len, &t->progress.out_hash, e));
+    t->out_written = true;
     return STATUS_OK;
 }
 
@@ -362,71 +273,94 @@ static enum status save(struct trainer *t, struct err *e)
 {
     if (t->saved_step == t->progress.step)
         return STATUS_OK;
-    enum status s = STATUS_OK;
-    if (t->spec->keep_last || !t->out_written)
-        s = write_out_file(t, e);
+    const enum status s = t->spec.keep_last || !t->out_written ? write_out_file(t, e) : STATUS_OK;
     report_event(t, (struct train_event){.kind = TRAIN_SAVING});
-    if (s == STATUS_OK)
-        s = state_write(t->state_path, &t->identity, &t->progress, &t->optimizer, e);
-    if (s == STATUS_OK) {
-        t->saved_step = t->progress.step;
-        report_event(t, (struct train_event){.kind = TRAIN_SAVED});
-    }
-    return s;
-}
-
-/* --- steps ----------------------------------------------------------------------------------- */
-
-static enum status make_step(struct trainer *t, struct err *e)
-{
-    const uint64_t before = clock_ns();
-    struct made_step made;
-    TRY(trainer_step(t, &made, e));
-    t->loss_sum += made.loss;
-    t->loss_steps++;
-    report_event(t, (struct train_event){.kind = TRAIN_STEP,
-                                         .loss = made.loss,
-                                         .lr = made.lr,
-                                         .norm = made.norm,
-                                         .ns = clock_ns() - before});
+    TRY(s);
+    TRY(state_write(t->state_path, &t->identity, &t->progress, &t->optimizer, e));
+    t->saved_step = t->progress.step;
+    report_event(t, (struct train_event){.kind = TRAIN_SAVED});
     return STATUS_OK;
 }
 
-static enum status evaluate_held_out(struct trainer *t, double *loss, bool *best, struct err *e)
+/* --- running --------------------------------------------------------------------------------- */
+
+/* Takes the memory; weights, moments and random generator are as the next step finds them. */
+static enum status start_run(struct trainer *t, struct err *e)
+{
+    const struct train_spec *spec = &t->spec;
+    take_arena(t, &t->arena);
+    TRY(arena_allocate(&t->arena, "parameters and moments", e));
+    take_arena(t, &t->arena);
+    t->saved_step = -1;
+    if (spec->resume) {
+        t->saved_step = t->progress.step;
+        TRY(state_read(&t->state, &t->optimizer, t->state_path, e));
+        state_close(&t->state);
+    } else if (spec->from) {
+        trainer_rewind(t);
+    } else {
+        struct rng r;
+        rng_seed(&r, spec->seed, STREAM_WEIGHTS);
+        optimizer_initialise(&t->optimizer, &t->template.config, &r);
+        rng_seed(&t->progress.rng, spec->seed, STREAM_WINDOWS);
+    }
+    const struct backprop_params params = engine_params(t, false), taught = engine_params(t, true);
+    TRY(backprop_create(&params, spec->pool, &t->engine, e));
+    if (!spec->teacher)
+        return STATUS_OK;
+    param_list_read(&t->teacher_list, spec->teacher, t->teacher_weights.flat);
+    return backprop_create(&taught, spec->pool, &t->teacher, e);
+}
+
+/* At the end only: a run that was killed between OUT and OUT.state has an OUT that is newer than
+ * its state, and writes it again on its way here. */
+static enum status check_best(const struct trainer *t, struct err *e)
+{
+    bool is_own;
+    if (t->spec.keep_last || !isfinite(t->progress.best))
+        return STATUS_OK;
+    TRY(check_out(t, &is_own, e));
+    if (is_own)
+        return STATUS_OK;
+    return err_set(e, STATUS_FAILED,
+                   "%s is not the best checkpoint of this run (of step %d), but another file; "
+                   "bring it back, or begin anew without --resume",
+                   t->spec.out, t->progress.best_step);
+}
+
+/* If this is the best so far, OUT becomes it; where that cannot be written, the old best stays to
+ * be beaten, and *saved says why. */
+static enum status evaluate(struct trainer *t, enum status *saved, struct err *failure,
+                            struct err *e)
 {
     const uint64_t before = clock_ns();
-    const struct windows held_out = trainer_windows(&t->data.val, val_windows(t), t->spec->length);
-    *loss = trainer_loss(t, &held_out);
-    *best = *loss < t->progress.best;
-    if (!isfinite(*loss))
-        return trainer_not_finite(t, "held-out loss", *loss, e);
+    const struct windows held_out = trainer_windows(&t->data.val, val_windows(t), t->spec.length);
+    const double loss = trainer_loss(t, &held_out);
+    if (!isfinite(loss))
+        return trainer_not_finite(t, "held-out loss", loss, e);
+    const bool best = loss < t->progress.best;
     report_event(t, (struct train_event){
                         .kind = TRAIN_EVALUATED,
                         .loss = t->loss_steps ? t->loss_sum / t->loss_steps : (double)NAN,
-                        .val_loss = *loss,
-                        .val_bits = *loss * t->plan.bits_per_nat,
-                        .best = *best,
+                        .val_loss = loss,
+                        .val_bits = loss * t->plan.bits_per_nat,
+                        .best = best,
                         .ns = clock_ns() - before,
                     });
     t->loss_sum = 0;
     t->loss_steps = 0;
-    return STATUS_OK;
-}
-
-/* If OUT cannot be written, the old best stays to be beaten. */
-static enum status replace_best(struct trainer *t, double loss, struct err *e)
-{
-    const enum status s = t->spec->keep_last ? STATUS_OK : write_out_file(t, e);
-    if (s == STATUS_OK) {
+    if (best && !t->spec.keep_last)
+        *saved = write_out_file(t, failure);
+    if (best && *saved == STATUS_OK) {
         t->progress.best = loss;
         t->progress.best_step = t->progress.step;
     }
-    return s;
+    return STATUS_OK;
 }
 
 static bool step_is_due(const struct trainer *t, int every)
 {
-    return t->progress.step == t->spec->n_steps || t->progress.step % every == 0;
+    return t->progress.step == t->spec.n_steps || t->progress.step % every == 0;
 }
 
 /* Evaluates and saves where it is time to. In the middle of a run a failure to save is no reason
@@ -435,19 +369,13 @@ static enum status after_step(struct trainer *t, struct err *e)
 {
     struct err failure = {""};
     enum status saved = STATUS_OK;
-    if (t->spec->val_fraction > 0 && t->spec->eval_every > 0 &&
-        step_is_due(t, t->spec->eval_every)) {
-        double loss;
-        bool best;
-        TRY(evaluate_held_out(t, &loss, &best, e));
-        if (best)
-            saved = replace_best(t, loss, &failure);
-    }
-    if (saved == STATUS_OK && t->progress.step > 0 && step_is_due(t, t->spec->save_every))
+    if (t->spec.val_fraction > 0 && t->spec.eval_every > 0 && step_is_due(t, t->spec.eval_every))
+        TRY(evaluate(t, &saved, &failure, e));
+    if (saved == STATUS_OK && t->progress.step > 0 && step_is_due(t, t->spec.save_every))
         saved = save(t, &failure);
     if (saved == STATUS_OK)
         return STATUS_OK;
-    if (t->progress.step == t->spec->n_steps) {
+    if (t->progress.step == t->spec.n_steps) {
         *e = failure;
         return saved;
     }
@@ -459,28 +387,14 @@ static enum status after_step(struct trainer *t, struct err *e)
  * was written, it is written again. */
 static enum status restore_out(struct trainer *t, struct err *e)
 {
-    uint64_t len, hash;
-    if (!t->spec->resume || t->progress.step < t->spec->n_steps || t->out_written)
+    bool is_own;
+    if (!t->spec.resume || t->progress.step < t->spec.n_steps || t->out_written)
         return STATUS_OK;
-    if (identify_out(t, &len, &hash, NULL) == STATUS_OK && len == t->progress.out_len &&
-        hash == t->progress.out_hash)
+    check_out(t, &is_own, NULL);
+    if (is_own)
         return STATUS_OK;
     t->saved_step = -1;
     return save(t, e);
-}
-
-/* Steps to the last one, unless stopped. */
-static enum status make_steps(struct trainer *t, struct err *e)
-{
-    enum status s = STATUS_OK;
-    while (s == STATUS_OK && t->progress.step < t->spec->n_steps) {
-        if (t->spec->stop && t->spec->stop(t->spec->arg))
-            return STATUS_INTERRUPTED;
-        s = make_step(t, e);
-        if (s == STATUS_OK)
-            s = after_step(t, e);
-    }
-    return s;
 }
 
 /* The rate of the steps, where none is given: that of the state, or one that is found out, after
@@ -488,36 +402,56 @@ static enum status make_steps(struct trainer *t, struct err *e)
 static enum status choose_rate(struct trainer *t, struct err *e)
 {
     enum status s = STATUS_OK;
-    const bool undecided = t->spec->lr == 0 && t->progress.rate == 0 && t->progress.step == 0;
-    if (t->spec->lr > 0)
-        t->progress.rate = t->spec->lr;
+    const bool undecided = t->spec.lr == 0 && t->progress.rate == 0 && t->progress.step == 0;
+    if (t->spec.lr > 0)
+        t->progress.rate = t->spec.lr;
     if (undecided) {
-        s = probe_rate(t, e);
+        s = trainer_probe(t, e);
         trainer_rewind(t);
     }
-    t->copy.lr = t->progress.rate;
+    t->spec.lr = t->progress.rate;
     if (s == STATUS_OK && undecided && t->progress.rate == 0) {
-        t->optimizer.step = t->progress.step = t->spec->n_steps;
+        t->optimizer.step = t->progress.step = t->spec.n_steps;
         s = after_step(t, e);
     }
     return s;
 }
 
+/* Steps to the last one, unless stopped. */
+static enum status make_steps(struct trainer *t, struct err *e)
+{
+    while (t->progress.step < t->spec.n_steps) {
+        if (train_stopped(&t->spec))
+            return STATUS_INTERRUPTED;
+        const uint64_t before = clock_ns();
+        struct train_event made = {.kind = TRAIN_STEP};
+        TRY(trainer_step(t, &made, e));
+        made.ns = clock_ns() - before;
+        t->loss_sum += made.loss;
+        t->loss_steps++;
+        report_event(t, made);
+        TRY(after_step(t, e));
+    }
+    return STATUS_OK;
+}
+
+static enum status run_to_the_end(struct trainer *t, struct err *e)
+{
+    TRY(start_run(t, e));
+    TRY(restore_out(t, e));
+    /* What a checkpoint that is trained further had to begin with. */
+    if (t->spec.from && !t->spec.resume)
+        TRY(after_step(t, e));
+    TRY(choose_rate(t, e));
+    TRY(make_steps(t, e));
+    return check_best(t, e);
+}
+
 enum status trainer_run(struct trainer *t, struct err *e)
 {
-    enum status s = start_run(t, e);
-    if (s == STATUS_OK)
-        s = restore_out(t, e);
-    /* What a checkpoint that is trained further had to begin with. */
-    if (s == STATUS_OK && t->spec->from && !t->spec->resume)
-        s = after_step(t, e);
-    if (s == STATUS_OK)
-        s = choose_rate(t, e);
-    if (s == STATUS_OK)
-        s = make_steps(t, e);
-    if (s == STATUS_INTERRUPTED) {
-        s = save(t, e);
-        return s == STATUS_OK ? STATUS_INTERRUPTED : s;
-    }
-    return s == STATUS_OK ? check_best(t, e) : s;
+    const enum status s = run_to_the_end(t, e);
+    if (s != STATUS_INTERRUPTED)
+        return s;
+    TRY(save(t, e));
+    return STATUS_INTERRUPTED;
 }

@@ -14,9 +14,7 @@
 
 #include "model/checkpoint.h"
 #include "target.h"
-#include "train/hash.h"
-#include "train/state.h"
-#include "train/train.h"
+#include "train/private.h"
 
 /* A refusal says something, on one line. */
 static void require_refusal(enum status s, const struct err *e)
