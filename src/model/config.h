@@ -1,13 +1,75 @@
 /*
- * config - the hyperparameters of a checkpoint, as its keys say them.
+ * config - the architectures that run here, a row each, and the hyperparameters of a checkpoint, as
+ * its keys say them.
+ *
+ * What differs between architectures is a value in its row, never a fork through the program. The
+ * rows are constant: any threads may read them.
  */
 #ifndef DECODE_MODEL_CONFIG_H
 #define DECODE_MODEL_CONFIG_H
 
-#include "base/status.h"
-#include "gguf/gguf.h"
-#include "model/arch.h"
+#include <stdbool.h>
 
+#include "base/status.h"
+#include "base/text.h"
+#include "compute/kernels.h"
+#include "gguf/gguf.h"
+
+/* --- architectures --------------------------------------------------------------------------- */
+
+/* Where a norm stands around the residual stream x of a part f, attention or feed-forward. */
+enum norm_placement {
+    PLACEMENT_BEFORE, /* x + f(norm(x)), and a norm of the last block's output */
+    PLACEMENT_AFTER,  /* norm(x + f(x)), the original Transformer's post-LN */
+    PLACEMENTS
+};
+
+/* How the model knows where a token stands. */
+enum position_kind {
+    POSITION_LEARNED,    /* a row of position_embd for each position, added to the token's */
+    POSITION_SINUSOIDAL, /* the same with sines and cosines (Vaswani et al. 2017, section 3.5) */
+    POSITION_ROPE,       /* neighbouring pairs of queries and keys turned (Su et al. 2021) */
+    POSITION_ALIBI,      /* scores fall linearly with distance (Press et al. 2022) */
+    POSITION_QUADRATIC,  /* scores fall with the square of the distance from a centre, both
+                            trained (Cordonnier et al. 2020) */
+    POSITION_NONE,
+    POSITION_KINDS
+};
+
+/* Names of the kinds as the keys of architecture `decode` and the command line have them, in the
+ * order of the enums, NULL at the end. */
+extern const char *const arch_norm_names[];
+extern const char *const arch_placement_names[];
+extern const char *const arch_position_names[];
+extern const char *const arch_ffn_names[];
+
+/* What an architecture is; zero is GPT-2. */
+struct arch {
+    const char *name;         /* GGUF's general.architecture, and the prefix of its keys */
+    const char *preset;       /* what a new model of it is asked for by; NULL: not made new */
+    const char *norm_eps_key; /* after the prefix */
+    enum norm_kind norm;
+    enum norm_placement placement;
+    enum position_kind position;
+    enum ffn_kind ffn;
+    bool no_biases;        /* files may have biases, but usually have none */
+    bool split_qkv;        /* attn_q, attn_k and attn_v instead of attn_qkv */
+    bool scales_embedding; /* by sqrt(d_model), if new */
+    bool is_closed;        /* many models go by this name: a block's unknown tensors are refused */
+    bool has_keys;         /* the kinds are those its keys say, in a file */
+    bool own_output;       /* models of it usually have an output matrix beside the embedding */
+};
+
+/* The row of a file's architecture; NULL if it does not run here. */
+const struct arch *arch_find(struct text name);
+
+/* The row that a new model is made as; NULL if there is none of this name. */
+const struct arch *arch_preset(struct text name);
+
+/* The rows, in order; NULL past the last. Rows of one name stand together. */
+const struct arch *arch_at(int i);
+
+/* --- hyperparameters -------------------------------------------------------------------------- */
 /* Bounds that no real checkpoint of these architectures reaches. They keep row counts (Q, K and V
  * together too) and the attention work items of one token within an int. */
 #define CONFIG_MAX_LAYERS 512
@@ -133,8 +195,11 @@ static inline bool config_is_latent(const struct config *c)
     return c->latent[0] > 0;
 }
 
-/* The largest of all layers. */
+/* The largest of all layers; whether all have the same; and the largest that there can be: a cached
+ * vector is a product of the d_model numbers of its position. */
 int config_most_latent(const struct config *c);
+bool config_same_latent(const struct config *c);
+int config_largest_rank(const struct config *c);
 
 /* Elements of what a head scores with: of a cached key, and of what it averages. */
 static inline int config_key_dim(const struct config *c, int layer)

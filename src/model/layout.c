@@ -1,6 +1,7 @@
 #include "model/layout.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Sizes that a shape is made of. */
@@ -30,32 +31,41 @@ enum bias { NO_BIAS, UNUSUAL_BIAS, USUAL_BIAS };
 
 /* By role. */
 static const struct tensor_row {
+    const char *name; /* in a file, between block and suffix */
     enum tensor_form form;
     enum extent rows, cols;
     enum bias bias;
     unsigned flags; /* of the weight */
 } tensor_rows[TENSOR_ROLES] = {
-    [ROLE_TOKEN_EMBD] = {FORM_MATRIX, N_VOCAB, D_MODEL, UNUSUAL_BIAS, WEIGHT | SPEC_ROWS_ENTER},
-    [ROLE_POSITION_EMBD] = {FORM_TABLE, N_CTX, D_MODEL, NO_BIAS, SPEC_REQUIRED | SPEC_DECAYS},
-    [ROLE_ROPE_FREQS] = {FORM_TABLE, ONE, ROPE_PAIRS, NO_BIAS, SPEC_NOT_NEW | SPEC_FIXED},
-    [ROLE_ATTN_NORM] = {FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
-    [ROLE_ATTN_QKV] = {FORM_MATRIX, QKV_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
-    [ROLE_ATTN_Q] = {FORM_MATRIX, Q_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
-    [ROLE_ATTN_K] = {FORM_MATRIX, K_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
-    [ROLE_ATTN_V] = {FORM_MATRIX, V_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
-    [ROLE_ATTN_KV_A] = {FORM_MATRIX, RANK, D_MODEL, USUAL_BIAS, WEIGHT},
-    [ROLE_ATTN_K_B] = {FORM_MATRIX, HEADS_RANK, HEAD_DIM, NO_BIAS, WEIGHT | SPEC_BY_HEAD},
-    [ROLE_ATTN_V_B] = {FORM_MATRIX, HEADS_DIM, RANK, NO_BIAS, WEIGHT | SPEC_BY_HEAD},
-    [ROLE_ATTN_REL] = {FORM_TABLE, N_HEADS, TWO, NO_BIAS, SPEC_REQUIRED},
-    [ROLE_ATTN_OUTPUT] = {FORM_MATRIX, D_MODEL, HEADS_DIM, USUAL_BIAS, WEIGHT | SPEC_RESIDUAL},
-    [ROLE_ATTN_OUTPUT_NORM] = {FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
-    [ROLE_FFN_NORM] = {FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
-    [ROLE_FFN_GATE] = {FORM_MATRIX, D_FF, D_MODEL, USUAL_BIAS, WEIGHT},
-    [ROLE_FFN_UP] = {FORM_MATRIX, D_FF, D_MODEL, USUAL_BIAS, WEIGHT},
-    [ROLE_FFN_DOWN] = {FORM_MATRIX, D_MODEL, D_FF, USUAL_BIAS, WEIGHT | SPEC_RESIDUAL},
-    [ROLE_LAYER_OUTPUT_NORM] = {FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
-    [ROLE_OUTPUT_NORM] = {FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
-    [ROLE_OUTPUT] = {FORM_MATRIX, N_VOCAB, D_MODEL, UNUSUAL_BIAS, SPEC_DECAYS | SPEC_QUANTISES},
+    [ROLE_TOKEN_EMBD] = {"token_embd", FORM_MATRIX, N_VOCAB, D_MODEL, UNUSUAL_BIAS,
+                         WEIGHT | SPEC_ROWS_ENTER},
+    [ROLE_POSITION_EMBD] = {"position_embd", FORM_TABLE, N_CTX, D_MODEL, NO_BIAS,
+                            SPEC_REQUIRED | SPEC_DECAYS},
+    [ROLE_ROPE_FREQS] = {"rope_freqs", FORM_TABLE, ONE, ROPE_PAIRS, NO_BIAS,
+                         SPEC_NOT_NEW | SPEC_FIXED},
+    [ROLE_ATTN_NORM] = {"attn_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
+    [ROLE_ATTN_QKV] = {"attn_qkv", FORM_MATRIX, QKV_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
+    [ROLE_ATTN_Q] = {"attn_q", FORM_MATRIX, Q_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
+    [ROLE_ATTN_K] = {"attn_k", FORM_MATRIX, K_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
+    [ROLE_ATTN_V] = {"attn_v", FORM_MATRIX, V_DIM, D_MODEL, USUAL_BIAS, WEIGHT},
+    [ROLE_ATTN_KV_A] = {"attn_kv_a", FORM_MATRIX, RANK, D_MODEL, USUAL_BIAS, WEIGHT},
+    [ROLE_ATTN_K_B] = {"attn_k_b", FORM_MATRIX, HEADS_RANK, HEAD_DIM, NO_BIAS,
+                       WEIGHT | SPEC_BY_HEAD},
+    [ROLE_ATTN_V_B] = {"attn_v_b", FORM_MATRIX, HEADS_DIM, RANK, NO_BIAS, WEIGHT | SPEC_BY_HEAD},
+    [ROLE_ATTN_REL] = {"attn_rel", FORM_TABLE, N_HEADS, TWO, NO_BIAS, SPEC_REQUIRED},
+    [ROLE_ATTN_OUTPUT] = {"attn_output", FORM_MATRIX, D_MODEL, HEADS_DIM, USUAL_BIAS,
+                          WEIGHT | SPEC_RESIDUAL},
+    [ROLE_ATTN_OUTPUT_NORM] = {"attn_output_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS,
+                               SPEC_REQUIRED},
+    [ROLE_FFN_NORM] = {"ffn_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
+    [ROLE_FFN_GATE] = {"ffn_gate", FORM_MATRIX, D_FF, D_MODEL, USUAL_BIAS, WEIGHT},
+    [ROLE_FFN_UP] = {"ffn_up", FORM_MATRIX, D_FF, D_MODEL, USUAL_BIAS, WEIGHT},
+    [ROLE_FFN_DOWN] = {"ffn_down", FORM_MATRIX, D_MODEL, D_FF, USUAL_BIAS, WEIGHT | SPEC_RESIDUAL},
+    [ROLE_LAYER_OUTPUT_NORM] = {"layer_output_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS,
+                                SPEC_REQUIRED},
+    [ROLE_OUTPUT_NORM] = {"output_norm", FORM_NORM, ONE, D_MODEL, USUAL_BIAS, SPEC_REQUIRED},
+    [ROLE_OUTPUT] = {"output", FORM_MATRIX, N_VOCAB, D_MODEL, UNUSUAL_BIAS,
+                     SPEC_DECAYS | SPEC_QUANTISES},
 };
 
 bool layout_has(const struct config *c, enum tensor_role role)
@@ -93,6 +103,18 @@ bool layout_has(const struct config *c, enum tensor_role role)
 }
 
 /* --- one tensor ------------------------------------------------------------------------------ */
+
+struct tensor_name arch_tensor_name(enum tensor_role role, int layer, bool is_bias)
+{
+    struct tensor_name name;
+    assert(role < TENSOR_ROLES && layer >= 0);
+    const char *stem = tensor_rows[role].name, *suffix = is_bias ? "bias" : "weight";
+    if (role_in_block(role))
+        snprintf(name.text, sizeof name.text, "blk.%d.%s.%s", layer, stem, suffix);
+    else
+        snprintf(name.text, sizeof name.text, "%s.%s", stem, suffix);
+    return name;
+}
 
 static int extent_of(const struct config *c, enum extent extent, int layer)
 {

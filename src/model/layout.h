@@ -14,6 +14,47 @@
 #include "gguf/gguf.h"
 #include "model/config.h"
 
+/* What a tensor is for, in the order of a file: those of each block stand between the others. */
+enum tensor_role {
+    ROLE_TOKEN_EMBD,
+    ROLE_POSITION_EMBD,
+    ROLE_ROPE_FREQS, /* [rope.n_dims / 2] what the frequencies of rotary pairs are divided by */
+    ROLE_ATTN_NORM,
+    ROLE_ATTN_QKV, /* rows Q, then K, then V */
+    ROLE_ATTN_Q,   /* the same in three tensors */
+    ROLE_ATTN_K,
+    ROLE_ATTN_V,
+    ROLE_ATTN_KV_A, /* what a latent cache has of a position */
+    ROLE_ATTN_K_B,  /* [n_heads, rank, head_dim] a head's query to its scores' factors of that */
+    ROLE_ATTN_V_B,  /* [n_heads, value_dim, rank] a head's average of that to its result */
+    ROLE_ATTN_REL,  /* [n_heads, 2] alpha and centre of quadratic positions */
+    ROLE_ATTN_OUTPUT,
+    ROLE_ATTN_OUTPUT_NORM, /* after attention's residual */
+    ROLE_FFN_NORM,
+    ROLE_FFN_GATE, /* of gated feed-forward kinds */
+    ROLE_FFN_UP,
+    ROLE_FFN_DOWN,
+    ROLE_LAYER_OUTPUT_NORM, /* after the feed-forward residual */
+    ROLE_OUTPUT_NORM,
+    ROLE_OUTPUT,
+    TENSOR_ROLES,
+};
+#define ROLE_BLOCK_FIRST ROLE_ATTN_NORM
+#define ROLE_BLOCK_END   ROLE_OUTPUT_NORM
+
+static inline bool role_in_block(enum tensor_role role)
+{
+    return role >= ROLE_BLOCK_FIRST && role < ROLE_BLOCK_END;
+}
+
+/* Room for a tensor's name: GGUF's longest, 63 bytes, and the zero. */
+struct tensor_name {
+    char text[64];
+};
+
+/* "blk.3.attn_qkv.weight" or "output_norm.bias"; `layer` says nothing outside of the blocks. */
+struct tensor_name arch_tensor_name(enum tensor_role role, int layer, bool is_bias);
+
 /* How a tensor is read. */
 enum tensor_form {
     FORM_MATRIX, /* an affine map's weight [n_out, n_in], or a table whose rows may be quantised */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "checkpoint_parts.h"
-#include "model/arch.h"
+#include "model/layout.h"
 
 /* --- names that are known -------------------------------------------------------------------- */
 
