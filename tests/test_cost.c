@@ -21,13 +21,15 @@ START_TEST(parameters)
     /* A layer, MHA: QKV 192 x 64, out 64 x 64, up 256 x 64, down 64 x 256 = 49,152; norms 4 x 64;
      * biases 192 + 64 + 256 + 64 = 576. Two layers, the last norm 128, embedding and output
      * 300 x 64 each, positions 32 x 64. */
-    const struct cost_shape mha = {&shape, 4, STORAGE_F32, true, false, NULL};
-    ck_assert_uint_eq(cost_parameters(&mha), 2 * (49152 + 256 + 576) + 128 + 2 * 19200 + 2048);
-    const struct cost_shape tied = {&shape, 4, STORAGE_F32, true, true, NULL};
-    ck_assert_uint_eq(cost_parameters(&tied), cost_parameters(&mha) - 19200);
+    const struct cost_shape mha = {&shape, 4, STORAGE_F32, false, NULL, NULL};
+    ck_assert_uint_eq(cost_weights(&mha).parameters,
+                      2 * (49152 + 256 + 576) + 128 + 2 * 19200 + 2048);
+    const struct cost_shape tied = {&shape, 4, STORAGE_F32, true, NULL, NULL};
+    ck_assert_uint_eq(cost_weights(&tied).parameters, cost_weights(&mha).parameters - 19200);
     /* MQA drops 3 of 4 K and V heads: 2 x 3 x 16 rows of 64 and their biases, a layer. */
-    const struct cost_shape mqa = {&shape, 1, STORAGE_F32, true, false, NULL};
-    ck_assert_uint_eq(cost_parameters(&mqa), cost_parameters(&mha) - 2 * (96 * 64 + 96));
+    const struct cost_shape mqa = {&shape, 1, STORAGE_F32, false, NULL, NULL};
+    ck_assert_uint_eq(cost_weights(&mqa).parameters,
+                      cost_weights(&mha).parameters - 2 * (96 * 64 + 96));
 }
 END_TEST
 
@@ -35,15 +37,18 @@ START_TEST(weight_bytes)
 {
     /* As above without the embedding table and the positions but for one row of each; the
      * output's 300 rows fill 19 panels of 16, 304 rows. */
-    const struct cost_shape f32 = {&shape, 4, STORAGE_F32, true, false, NULL};
-    ck_assert_uint_eq(cost_weight_bytes(&f32),
+    const struct cost_shape f32 = {&shape, 4, STORAGE_F32, false, NULL, NULL};
+    ck_assert_uint_eq(cost_weights(&f32).step_bytes,
                       4 * (2 * (49152 + 256 + 576) + 128 + 304 * 64 + 64 + 64));
     /* F16 halves the matrices and the embedding row; vectors and positions stay F32. */
-    const struct cost_shape f16 = {&shape, 4, STORAGE_F16, true, false, NULL};
-    ck_assert_uint_eq(cost_weight_bytes(&f16),
+    const struct cost_shape f16 = {&shape, 4, STORAGE_F16, false, NULL, NULL};
+    ck_assert_uint_eq(cost_weights(&f16).step_bytes,
                       2 * (2 * 49152 + 304 * 64 + 64) + 4 * (2 * (256 + 576) + 128 + 64));
-    const struct cost_shape bare = {&shape, 4, STORAGE_F32, false, false, NULL};
-    ck_assert_uint_eq(cost_weight_bytes(&bare), 4 * (2 * (49152 + 128) + 64 + 304 * 64 + 64 + 64));
+    struct config no_biases = shape;
+    no_biases.no_biases = true;
+    const struct cost_shape bare = {&no_biases, 4, STORAGE_F32, false, NULL, NULL};
+    ck_assert_uint_eq(cost_weights(&bare).step_bytes,
+                      4 * (2 * (49152 + 128) + 64 + 304 * 64 + 64 + 64));
 }
 END_TEST
 
@@ -64,8 +69,8 @@ START_TEST(memory_bytes)
         struct model *m;
         struct err e = {""};
         ck_assert_int_eq(model_create_random(&c, types[i], 1, &m, &e), STATUS_OK);
-        const struct cost_shape s = {&c, 2, types[i], true, false, NULL};
-        const uint64_t counted = cost_memory_bytes(&s), taken = m->weights.cap;
+        const struct cost_shape s = {&c, 2, types[i], false, NULL, NULL};
+        const uint64_t counted = cost_weights(&s).memory_bytes, taken = m->weights.cap;
         ck_assert_uint_ge(taken, counted);
         ck_assert_uint_le(taken - counted, taken / 50);
         model_free(m);
@@ -91,18 +96,18 @@ START_TEST(flops)
 {
     /* Two for each weight of the products, and for scores and values 2 x d_model a position and
      * layer, the token's own included. */
-    const struct cost_shape f32 = {&shape, 4, STORAGE_F32, true, false, NULL};
+    const struct cost_shape f32 = {&shape, 4, STORAGE_F32, false, NULL, NULL};
     struct cost_flops f = cost_flops(&f32, 0);
     ck_assert_uint_eq(f.floats, 2 * (2 * 49152 + 300 * 64));
     ck_assert_uint_eq(f.quants, 0);
     ck_assert_uint_eq(f.attention, 2 * 2 * 128);
     ck_assert_uint_eq(cost_flops(&f32, 9).attention, 2 * 2 * 1280);
     /* MQA drops 96 rows of 64 a layer, and none of the query heads. */
-    const struct cost_shape mqa = {&shape, 1, STORAGE_F32, true, true, NULL};
+    const struct cost_shape mqa = {&shape, 1, STORAGE_F32, true, NULL, NULL};
     f = cost_flops(&mqa, 9);
     ck_assert_uint_eq(f.floats, 2 * (2 * (49152 - 96 * 64) + 300 * 64));
     ck_assert_uint_eq(f.attention, 2 * 2 * 1280);
-    const struct cost_shape q8_0 = {&shape, 4, STORAGE_Q8_0, true, false, NULL};
+    const struct cost_shape q8_0 = {&shape, 4, STORAGE_Q8_0, false, NULL, NULL};
     f = cost_flops(&q8_0, 9);
     ck_assert_uint_eq(f.quants, 2 * (2 * 49152 + 300 * 64));
     ck_assert_uint_eq(f.floats, 0);
@@ -159,12 +164,13 @@ START_TEST(models_agree)
     for (size_t i = 0; i < file->n_tensors; i++)
         if (!m->tied || !text_is(file->tensors[i].name, "output.weight"))
             elements += file->tensors[i].n_elements; /* an embedding written twice counts once */
-    ck_assert_uint_eq(cost_parameters(&s), elements);
+    ck_assert_uint_eq(cost_weights(&s).parameters, elements);
     ck_assert_int_eq(s.tied, m->tied);
-    const struct cost_flops loaded = cost_model_flops(m, 7), expected = cost_flops(&s, 7);
+    const struct cost_shape of_model = cost_shape_of_model(m);
+    const struct cost_flops loaded = cost_flops(&of_model, 7), expected = cost_flops(&s, 7);
     ck_assert_mem_eq(&loaded, &expected, sizeof loaded);
     if (!is_uneven(golden_names[_i]))
-        ck_assert_uint_eq(cost_model_bytes(m), cost_weight_bytes(&s));
+        ck_assert_uint_eq(cost_model_bytes(m), cost_weights(&s).step_bytes);
     close_golden(&g);
 }
 END_TEST

@@ -88,7 +88,8 @@ START_TEST(variants)
                              .d_model = 120,
                              .d_ff = 7,
                              .n_vocab = 9,
-                             .n_ctx = 100};
+                             .n_ctx = 100,
+                             .no_biases = true};
     const struct cost_shape shape = {.config = &c, .n_kv_heads = 12, .tied = true};
     static const int heads[] = {12, 6, 4, 3, 2, 1};
     static const char *const names[] = {"MHA", "GQA-6", "GQA-4", "GQA-3", "GQA-2", "MQA"};
@@ -132,6 +133,7 @@ START_TEST(a_latent_cache_is_one_variant)
                        .d_ff = 7,
                        .n_vocab = 9,
                        .n_ctx = 100,
+                       .no_biases = true,
                        .latent = {8, 5, 8}};
     const struct cost_shape shape = {.config = &c, .n_kv_heads = 1, .tied = true};
     struct inspect_variant v = {.n_kv_heads = c.n_heads + 1};
@@ -185,11 +187,10 @@ START_TEST(published_parameters)
         const struct cost_shape shape = {.config = &c,
                                          .n_kv_heads = c.n_kv_heads,
                                          .storage = STORAGE_F16,
-                                         .biases = !c.no_biases,
                                          .tied = !c.arch->own_output};
         inspect_shape_parts(&shape, parts, &total);
         ck_assert_uint_eq(total.parameters, models[i].parameters);
-        ck_assert_uint_eq(cost_parameters(&shape), models[i].parameters);
+        ck_assert_uint_eq(cost_weights(&shape).parameters, models[i].parameters);
         ck_assert_uint_ge(total.bytes, 2 * total.parameters);
     }
 }
@@ -208,7 +209,7 @@ START_TEST(parts_of_a_shape)
     config_set_arch(&c, arch_preset(text_of("gpt2")));
     config_complete(&c);
     struct cost_shape shape = {
-        .config = &c, .n_kv_heads = 12, .storage = STORAGE_F32, .biases = true, .tied = true};
+        .config = &c, .n_kv_heads = 12, .storage = STORAGE_F32, .tied = true};
     inspect_shape_parts(&shape, parts, &total);
     ck_assert_uint_eq(parts[INSPECT_EMBEDDING].parameters, 50257 * 768);
     ck_assert_uint_eq(parts[INSPECT_POSITION].parameters, 1024 * 768);

@@ -244,7 +244,6 @@ static enum status read_shape(const struct info_options *o, struct info *info, s
         (struct cost_shape){.config = &info->config,
                             .n_kv_heads = info->config.n_kv_heads,
                             .storage = type,
-                            .biases = !info->config.no_biases,
                             .tied = o->output ? o->output == 1 : !info->config.arch->own_output};
     info->has_config = info->runs = true;
     inspect_shape_parts(&info->shape, info->parts, &info->parts[INSPECT_PARTS]);

@@ -233,8 +233,9 @@ static enum status set_up_row(const struct bench_spec *spec, struct bench_row *r
 {
     struct model **model = &st->models[row->model];
     TRY(*model ? STATUS_OK : build_row_model(spec, row, model, e));
-    row->cost.weight_bytes = cost_model_bytes(*model);
-    row->cost.flops = cost_model_flops(*model, row->depth);
+    const struct cost_shape shape = cost_shape_of_model(*model);
+    row->cost.weight_bytes = cost_weights(&shape).step_bytes;
+    row->cost.flops = cost_flops(&shape, row->depth);
     enum status s = build_session(spec, row, *model, st->pools[row->pool], session, e);
     if (s == STATUS_OK && spec->prompt)
         s = measure_prefill(spec, row, *session, st->tokens, e);

@@ -80,7 +80,7 @@ static enum status check_settings(const struct bench_spec *spec, struct err *e)
 static enum status base_shape(const struct bench_spec *spec, struct cost_shape *shape,
                               struct err *e)
 {
-    *shape = (struct cost_shape){.config = &spec->config, .biases = !spec->config.no_biases};
+    *shape = (struct cost_shape){.config = &spec->config};
     if (spec->gguf && !cost_shape_of_file(spec->gguf, &spec->config, shape))
         return err_set(e, STATUS_BAD_FILE,
                        "the output matrix: expected type F32, F16, BF16, Q8_0 or Q4_0");
@@ -118,7 +118,7 @@ static void plan_row(const struct bench_spec *spec, struct cost_shape shape, int
     if (!row->as_file)
         shape.storage = (enum storage)spec->types.items[type];
     row->type = shape.storage;
-    row->cost.weight_bytes = cost_weight_bytes(&shape);
+    row->cost.weight_bytes = cost_weights(&shape).step_bytes;
     row->cost.kv_bytes = cost_kv_bytes(&variant, row->n_kv_heads, row->kv_type, row->depth);
     row->cost.flops = cost_flops(&shape, row->depth);
     row->prefill_tokens_per_s = (double)NAN;

@@ -132,9 +132,10 @@ bool inspect_next_variant(const struct cost_shape *shape, int n_kv_heads,
         out->full_q8_0 = times((uint64_t)c->n_ctx, out->token_q8_0);
         struct cost_shape variant = *shape;
         variant.n_kv_heads = g;
-        out->parameters = cost_parameters(&variant);
-        out->weight_bytes = cost_weight_bytes(&variant);
-        out->memory_bytes = cost_memory_bytes(&variant);
+        const struct cost_weights weights = cost_weights(&variant);
+        out->parameters = weights.parameters;
+        out->weight_bytes = weights.step_bytes;
+        out->memory_bytes = weights.memory_bytes;
         return true;
     }
     return false;

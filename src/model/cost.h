@@ -19,35 +19,38 @@
 #include "model/layout.h"
 #include "model/model.h"
 
-/* A shape with n_kv_heads K/V heads (as c, or a variant of it), its matrices in one type. */
+/* A shape with n_kv_heads K/V heads (as c, or a variant of it). Which tensors there are follows
+ * from the config and `tied`, unless a file or a model says so; what they are stored in from
+ * `storage`, unless a model does. */
 struct cost_shape {
     const struct config *config;
     int n_kv_heads;
-    enum storage storage;
-    bool biases;
+    enum storage storage; /* of the matrices; but see layout_type */
     bool tied;
-    const struct gguf *gguf; /* the file that says which tensors there are; NULL: the others do */
+    const struct gguf *gguf;   /* NULL: no file */
+    const struct model *model; /* NULL: not loaded */
 };
 
 /* The shape of a checkpoint's file, which is borrowed, with its own K/V heads; the type is the
  * output matrix's. False if that is none that runs here: then all but `storage` holds. */
 bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cost_shape *out);
 
+/* That of a loaded model, which is borrowed; its matrices may be of several types. */
+struct cost_shape cost_shape_of_model(const struct model *m);
+
 /* Whether a checkpoint of this shape has the tensor, one of its layout. */
 bool cost_has_tensor(const struct cost_shape *s, const struct tensor_spec *t);
 
-/* All numbers in the checkpoint, each once. */
-uint64_t cost_parameters(const struct cost_shape *s);
-
-/* Bytes of weights that a step reads: the layers, the last norm, the output matrix, one row of
- * the embedding and one of the positions. */
-uint64_t cost_weight_bytes(const struct cost_shape *s);
-
-/* Bytes that the weights take in memory, as the kernels read them. */
-uint64_t cost_memory_bytes(const struct cost_shape *s);
-
-/* cost_weight_bytes counted over a loaded model, whose matrices may be of several types. */
-uint64_t cost_model_bytes(const struct model *m);
+/* What the weights of a shape come to. */
+struct cost_weights {
+    uint64_t parameters;     /* all numbers in the checkpoint, each once */
+    uint64_t memory_bytes;   /* that they take in memory, as the kernels read them */
+    uint64_t step_bytes;     /* that a step reads: the layers, the last norm, the output matrix, one
+                                row of the embedding and one of the positions */
+    uint64_t floats, quants; /* see cost_flops */
+};
+struct cost_weights cost_weights(const struct cost_shape *s);
+uint64_t cost_model_bytes(const struct model *m); /* step_bytes of a loaded model */
 
 /* Bytes of the cache that a step reads at `depth`, the number of positions already in it. The
  * token's own key and value, just written, are not counted. */
@@ -60,10 +63,8 @@ struct cost_flops {
     uint64_t attention; /* of scores and values, which are FMAs */
 };
 
-/* At `depth`, the token itself included; of a shape, or of a loaded model, whose matrices may be of
- * several types. */
+/* At `depth`, the token itself included. */
 struct cost_flops cost_flops(const struct cost_shape *s, int depth);
-struct cost_flops cost_model_flops(const struct model *m, int depth);
 
 /* What a step at one depth costs. */
 struct cost {
