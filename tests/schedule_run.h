@@ -1,5 +1,5 @@
 /*
- * schedule_run - texts decoded by a schedule, with and without drafts, and all that the client sees
+ * schedule_run - texts decoded by a schedule, with and without drafts, and all that comes out
  * of them as one number a text: tokens, the bits of their logits, bytes, the end.
  */
 #ifndef TESTS_SCHEDULE_RUN_H
@@ -23,8 +23,9 @@ struct schedule_texts {
     enum storage kv_storage;
     int n_ctx;
     int n_texts;
-    bool shares; /* all have the first one's prompt: in the cache once */
-    bool shifts; /* full contexts go on */
+    bool goes_on; /* the slot has their beginning */
+    bool shares;  /* all have the first one's prompt: in the cache once */
+    bool shifts;  /* full contexts go on */
     int n_keep;
     int32_t prompts[RUN_TEXTS][RUN_TOKENS];
     int n_prompt[RUN_TEXTS], n[RUN_TEXTS];
@@ -36,29 +37,20 @@ struct schedule_texts {
 
 /* How. */
 struct schedule_ways {
-    int n_places, n_threads, block;
+    int n_slots, n_threads, block;
     bool drafts;
     const struct model *draft; /* NULL: lookup */
     int draft_n;
     bool fixed;
-    const struct schedule_client *client; /* NULL: run_client */
+    void (*see)(const struct event *event); /* gets each token; may be NULL */
 };
 
 /* What came out. */
 struct schedule_seen {
-    uint64_t hash[RUN_TEXTS]; /* of what the client was given */
-    int n_made[RUN_TEXTS];
+    uint64_t hash[RUN_TEXTS]; /* of all its events */
+    int n_sampled[RUN_TEXTS];
     enum text_end end[RUN_TEXTS];
     uint64_t n_drafted, n_right, n_steps, n_decoded, n_shifts;
-};
-
-struct schedule_client_state {
-    const struct schedule_texts *texts;
-    struct schedule_seen *seen;
-    struct schedule *schedule;
-    int n_begun;
-    float *prompt_logits;
-    bool has_prompt;
 };
 
 static inline void seen_bytes(uint64_t *hash, const void *bytes, size_t n)
@@ -68,92 +60,6 @@ static inline void seen_bytes(uint64_t *hash, const void *bytes, size_t n)
         *hash = (*hash ^ b[i]) * 0x100000001b3u;
 }
 
-static inline enum status run_next(void *arg, struct place *p, int wait_ms, enum supply *supply,
-                                   struct err *e)
-{
-    struct schedule_client_state *c = arg;
-    const struct schedule_texts *t = c->texts;
-    const int i = c->n_begun, prompt = t->shares ? 0 : i;
-    (void)wait_ms;
-    (void)e;
-    *supply = i == t->n_texts ? SUPPLY_END : SUPPLY_LATER;
-    if (i == t->n_texts || (t->shares && i > 0 && !c->has_prompt))
-        return STATUS_OK;
-    *supply = SUPPLY_TEXT;
-    p->request = (struct request){.number = (uint64_t)i,
-                                  .tokens = t->prompts[prompt],
-                                  .n_tokens = t->n_prompt[prompt],
-                                  .logits = t->shares && i > 0 ? c->prompt_logits : NULL,
-                                  .n = t->n[i],
-                                  .seed = t->seed,
-                                  .stream = (uint64_t)i,
-                                  .stops = t->stops,
-                                  .n_stops = t->n_stops};
-    c->n_begun++;
-    return STATUS_OK;
-}
-
-static inline void run_prefilled(void *arg, const struct place *p, const float *logits)
-{
-    struct schedule_client_state *c = arg;
-    (void)p;
-    memcpy(c->prompt_logits, logits, (size_t)c->schedule->n_vocab * sizeof *logits);
-    c->has_prompt = true;
-}
-
-static inline enum status run_made(void *arg, const struct place *p, const struct made *m,
-                                   struct err *e)
-{
-    struct schedule_client_state *c = arg;
-    uint64_t *hash = &c->seen->hash[p->request.number];
-    (void)e;
-    seen_bytes(hash, &m->token, sizeof m->token);
-    seen_bytes(hash, m->logits, (size_t)c->schedule->n_vocab * sizeof *m->logits);
-    seen_bytes(hash, &m->log_sum, sizeof m->log_sum);
-    seen_bytes(hash, m->ready.data, m->ready.len);
-    return STATUS_OK;
-}
-
-static inline enum status run_ended(void *arg, const struct place *p, enum text_end end,
-                                    struct text rest, struct err *e)
-{
-    struct schedule_client_state *c = arg;
-    const uint64_t i = p->request.number;
-    (void)e;
-    seen_bytes(&c->seen->hash[i], rest.data, rest.len);
-    c->seen->n_made[i] = p->n_made;
-    c->seen->end[i] = end;
-    return STATUS_OK;
-}
-
-static inline enum status run_failed(void *arg, const struct place *p, const struct err *why,
-                                     struct err *e)
-{
-    struct schedule_client_state *c = arg;
-    (void)e;
-    seen_bytes(&c->seen->hash[p->request.number], why->text, strlen(why->text));
-    c->seen->n_made[p->request.number] = p->n_made;
-    c->seen->end[p->request.number] = END_ABANDONED;
-    return STATUS_OK;
-}
-
-static inline enum status run_round_end(void *arg, bool *stop, struct err *e)
-{
-    (void)arg;
-    (void)stop;
-    (void)e;
-    return STATUS_OK;
-}
-
-static inline bool run_stop(void *arg)
-{
-    (void)arg;
-    return false;
-}
-
-static const struct schedule_client run_client = {run_next,   run_prefilled, run_made, run_ended,
-                                                  run_failed, run_round_end, run_stop};
-
 /* Everything of a run; closed in every case. */
 struct schedule_run {
     struct pool *pool;
@@ -161,16 +67,15 @@ struct schedule_run {
     struct sampler *sampler;
     struct drafter drafter;
     struct schedule schedule;
-    struct schedule_client_state client;
 };
 
 static inline enum status open_drafter(struct schedule_run *r, const struct schedule_texts *t,
                                        const struct schedule_ways *w, struct err *e)
 {
-    struct session_params p = {.n_sequences = w->n_places, .kv_storage = t->kv_storage};
+    struct session_params p = {.n_sequences = w->n_slots, .kv_storage = t->kv_storage};
     r->drafter = (struct drafter){.sampler = r->sampler,
                                   .pool = r->pool,
-                                  .n_places = w->n_places,
+                                  .n_slots = w->n_slots,
                                   .n_vocab = t->model->config.n_vocab,
                                   .cap = t->n_ctx,
                                   .end = t->ignore_eos ? -1 : tokenizer_eos(t->tokenizer),
@@ -191,9 +96,9 @@ static inline enum status open_drafter(struct schedule_run *r, const struct sche
 static inline enum status open_run(struct schedule_run *r, const struct schedule_texts *t,
                                    const struct schedule_ways *w, struct err *e)
 {
-    const struct sampler_sizes sizes = {t->model->config.n_vocab, t->n_ctx, 2 * w->n_places,
+    const struct sampler_sizes sizes = {t->model->config.n_vocab, t->n_ctx, 2 * w->n_slots,
                                         w->n_threads};
-    const struct session_params p = {.n_sequences = w->n_places,
+    const struct session_params p = {.n_sequences = w->n_slots,
                                      .n_ctx = t->n_ctx,
                                      .n_shared = t->shares ? t->n_prompt[0] : 0,
                                      .kv_storage = t->kv_storage,
@@ -205,15 +110,13 @@ static inline enum status open_run(struct schedule_run *r, const struct schedule
                                     .sampler = r->sampler,
                                     .pool = r->pool,
                                     .tokenizer = t->tokenizer,
-                                    .n_places = w->n_places,
+                                    .n_slots = w->n_slots,
                                     .n_vocab = t->model->config.n_vocab,
                                     .ignore_eos = t->ignore_eos,
                                     .wants_logprobs = true,
                                     .shifts = t->shifts,
                                     .n_keep = t->n_keep,
-                                    .cap_rounds = 16,
-                                    .client = w->client ? w->client : &run_client,
-                                    .arg = &r->client};
+                                    .cap_rounds = 16};
     if (w->drafts)
         TRY(open_drafter(r, t, w, e));
     return schedule_create(&r->schedule, e);
@@ -229,34 +132,92 @@ static inline void close_run(struct schedule_run *r)
     pool_free(r->pool);
 }
 
+/* What an event says of its text. */
+static inline void see_event(const struct event *event, int n_vocab, struct schedule_seen *seen,
+                             const struct err *e)
+{
+    const struct slot *p = event->slot;
+    const uint64_t i = p->request.number;
+    if (event->kind == EVENT_SAMPLED) {
+        seen_bytes(&seen->hash[i], &event->token, sizeof event->token);
+        seen_bytes(&seen->hash[i], event->logits, (size_t)n_vocab * sizeof *event->logits);
+        seen_bytes(&seen->hash[i], &event->log_sum, sizeof event->log_sum);
+    }
+    if (event->kind == EVENT_FAILED)
+        seen_bytes(&seen->hash[i], e->text, strlen(e->text));
+    else
+        seen_bytes(&seen->hash[i], event->ready.data, event->ready.len);
+    if (event->kind != EVENT_SAMPLED) {
+        seen->n_sampled[i] = p->n_sampled;
+        seen->end[i] = event->kind == EVENT_FAILED ? END_ABANDONED : event->end;
+    }
+}
+
+/* Decodes all texts in a schedule that is open; those that share a prompt get its logits as the
+ * first text has them, in prompt_logits [n_vocab]. */
+static inline enum status run_texts(struct schedule *s, const struct schedule_texts *t,
+                                    const struct schedule_ways *w, float *prompt_logits,
+                                    struct schedule_seen *seen, struct err *e)
+{
+    struct slot *p;
+    int i = 0;
+    bool has_prompt = false;
+    for (struct event event; schedule_next(s, &event, e);) {
+        if (t->shares && !has_prompt && event.logits) {
+            memcpy(prompt_logits, event.logits, (size_t)s->n_vocab * sizeof *prompt_logits);
+            has_prompt = true;
+        }
+        if (event.kind != EVENT_ROUND)
+            see_event(&event, s->n_vocab, seen, e);
+        if (event.kind == EVENT_SAMPLED && w->see)
+            w->see(&event);
+        while (event.kind == EVENT_ROUND && i < t->n_texts &&
+               (i == 0 || !t->shares || has_prompt) && (p = schedule_vacant(s))) {
+            const int prompt = t->shares ? 0 : i;
+            const struct request request = {.number = (uint64_t)i,
+                                            .tokens = t->prompts[prompt],
+                                            .n_tokens = t->n_prompt[prompt],
+                                            .goes_on = t->goes_on,
+                                            .logits = has_prompt ? prompt_logits : NULL,
+                                            .n = t->n[i],
+                                            .seed = t->seed,
+                                            .stream = (uint64_t)i,
+                                            .stops = t->stops,
+                                            .n_stops = t->n_stops};
+            TRY(schedule_begin(s, p, &request, e));
+            i++;
+        }
+    }
+    return s->status;
+}
+
 /* Decodes all texts one way. */
 static inline enum status run_schedule(const struct schedule_texts *t,
                                        const struct schedule_ways *w, struct schedule_seen *seen,
                                        struct err *e)
 {
     struct schedule_run r = {.pool = NULL};
+    float *prompt_logits = malloc((size_t)t->model->config.n_vocab * sizeof(float));
     *seen = (struct schedule_seen){.n_drafted = 0};
-    r.client = (struct schedule_client_state){.texts = t, .seen = seen, .schedule = &r.schedule};
-    r.client.prompt_logits = malloc((size_t)t->model->config.n_vocab * sizeof(float));
-    enum status s = r.client.prompt_logits ? open_run(&r, t, w, e) : STATUS_NO_MEMORY;
+    enum status s = prompt_logits ? open_run(&r, t, w, e) : STATUS_NO_MEMORY;
     if (s == STATUS_OK)
-        s = schedule_run(&r.schedule, e);
+        s = run_texts(&r.schedule, t, w, prompt_logits, seen, e);
     seen->n_drafted = r.drafter.n_drafted;
     seen->n_right = r.drafter.n_right;
     seen->n_steps = r.schedule.times.n_steps;
     seen->n_decoded = r.schedule.times.n_decoded;
     seen->n_shifts = r.schedule.times.n_shifts;
     close_run(&r);
-    free(r.client.prompt_logits);
+    free(prompt_logits);
     return s;
 }
 
-/* Whether two runs gave the client the same. */
+/* Whether two runs gave the same. */
 static inline bool same_texts(const struct schedule_seen *a, const struct schedule_seen *b, int n)
 {
     const size_t count = (size_t)n;
     return memcmp(a->hash, b->hash, count * sizeof *a->hash) == 0 &&
-           memcmp(a->n_made, b->n_made, count * sizeof *a->n_made) == 0 &&
+           memcmp(a->n_sampled, b->n_sampled, count * sizeof *a->n_sampled) == 0 &&
            memcmp(a->end, b->end, count * sizeof *a->end) == 0;
 }
 

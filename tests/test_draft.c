@@ -1,4 +1,4 @@
-/* Drafts change no bit of what a schedule gives its client: random combinations of models, options,
+/* Drafts change no bit of what a schedule gives: random combinations of models, options,
  * threads, batches and drafts against the same without a draft. */
 #include <math.h>
 #include <stdio.h>
@@ -151,7 +151,7 @@ static struct model *choose_draft(const struct model *m, struct rng *r, const st
 
 static struct schedule_ways choose_ways(struct rng *r)
 {
-    return (struct schedule_ways){.n_places = 1 + below(r, 5),
+    return (struct schedule_ways){.n_slots = 1 + below(r, 5),
                                   .n_threads = 1 + below(r, 3),
                                   .block = (int)ONE_OF(r, 0, 0, 1, 3, 7, 16)};
 }
@@ -193,21 +193,18 @@ END_TEST
 
 /* --- shifts ---------------------------------------------------------------------------------- */
 
-static int32_t made_tokens[RUN_TOKENS];
+static int32_t sampled_tokens[RUN_TOKENS];
 
-static enum status keep_token(void *arg, const struct place *p, const struct made *m, struct err *e)
+static void keep_token(const struct event *event)
 {
-    made_tokens[p->n_made] = m->token;
-    return run_made(arg, p, m, e);
+    sampled_tokens[event->slot->n_sampled - 1] = event->token;
 }
 
 /* What comes after it is what comes after a prompt of the tokens that it leaves. */
 START_TEST(a_shift_is_a_new_prompt)
 {
     struct checkpoint c = open_checkpoint(paths[_i]);
-    struct schedule_client client = run_client;
-    const struct schedule_ways ways = {.n_places = 1, .n_threads = 1, .client = &client};
-    client.made = keep_token;
+    const struct schedule_ways ways = {.n_slots = 1, .n_threads = 1, .see = keep_token};
     texts = (struct schedule_texts){.model = c.model,
                                     .tokenizer = c.tokenizer,
                                     .sampler = {.temperature = 0, .top_p = 1, .repeat_penalty = 1},
@@ -221,16 +218,17 @@ START_TEST(a_shift_is_a_new_prompt)
                                     .ignore_eos = true};
     struct schedule_seen seen = see(&ways);
     ck_assert_uint_eq(seen.n_shifts, 1);
-    ck_assert_int_eq(seen.n_made[0], 16);
+    ck_assert_int_eq(seen.n_sampled[0], 16);
     ck_assert_int_eq(seen.end[0], END_LENGTH);
-    const int32_t first = made_tokens[14], second = made_tokens[15];
-    memcpy(texts.prompts[0] + 2, made_tokens + 6, 8 * sizeof *made_tokens); /* the last of 3 + 14 */
+    const int32_t first = sampled_tokens[14], second = sampled_tokens[15];
+    memcpy(texts.prompts[0] + 2, sampled_tokens + 6,
+           8 * sizeof *sampled_tokens); /* the last of 3 + 14 */
     texts.n_prompt[0] = 2 + 8;
     texts.n[0] = 2;
     seen = see(&ways);
     ck_assert_uint_eq(seen.n_shifts, 0);
-    ck_assert_int_eq(made_tokens[0], first);
-    ck_assert_int_eq(made_tokens[1], second);
+    ck_assert_int_eq(sampled_tokens[0], first);
+    ck_assert_int_eq(sampled_tokens[1], second);
     checkpoint_close(&c);
 }
 END_TEST
@@ -257,7 +255,7 @@ static void one_text(const struct checkpoint *c, int n)
 static struct schedule_seen see_drafted(const struct model *draft, int n)
 {
     const struct schedule_ways ways = {
-        .n_places = 1, .n_threads = 1, .drafts = true, .draft = draft, .draft_n = n, .fixed = true};
+        .n_slots = 1, .n_threads = 1, .drafts = true, .draft = draft, .draft_n = n, .fixed = true};
     return see(&ways);
 }
 
@@ -311,31 +309,28 @@ END_TEST
 /* Calls that took memory, from the first token of a text to its last. */
 static long taken_first, taken_last;
 
-static enum status count_made(void *arg, const struct place *p, const struct made *m, struct err *e)
+static void count_calls(const struct event *event)
 {
     taken_last = faults_report()->calls[FAULT_MEMORY];
-    if (p->n_made == 0)
+    if (event->slot->n_sampled == 1)
         taken_first = taken_last;
-    return run_made(arg, p, m, e);
 }
 
 /* No draft, a lookup, a model. */
 START_TEST(stepping_takes_no_memory)
 {
     struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
-    struct schedule_client counting = run_client;
     one_text(&c, 100);
-    counting.made = count_made;
-    const struct schedule_ways ways = {.n_places = 1,
+    const struct schedule_ways ways = {.n_slots = 1,
                                        .n_threads = 2,
                                        .drafts = _i > 0,
                                        .draft = _i == 2 ? c.model : NULL,
                                        .draft_n = 4,
-                                       .client = &counting};
+                                       .see = count_calls};
     faults_arm(&(struct fault_plan){.error = 0});
     const struct schedule_seen seen = see(&ways);
     faults_disarm();
-    ck_assert_int_eq(seen.n_made[0], 100);
+    ck_assert_int_eq(seen.n_sampled[0], 100);
     ck_assert_int_gt(taken_first, 0);
     ck_assert_int_eq(taken_last, taken_first);
     checkpoint_close(&c);
@@ -352,7 +347,7 @@ START_TEST(a_draft_of_nans_is_left_out)
     float *gain = (float *)(uintptr_t)bad->w[ROLE_OUTPUT_NORM].norm.gain;
     gain[0] = NAN;
     one_text(&c, 9);
-    const struct schedule_ways ways = {.n_places = 1, .n_threads = 1};
+    const struct schedule_ways ways = {.n_slots = 1, .n_threads = 1};
     const struct schedule_seen plain = see(&ways), seen = see_drafted(bad, 3);
     ck_assert(same_texts(&plain, &seen, 1));
     ck_assert_uint_eq(seen.n_drafted, 0);

@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "engine/draft_pace.h"
-#include "engine/ngrams.h"
+#include "engine/draft.h"
 #include "engine/sampler.h"
 #include "gguf/blocks.h"
 #include "model/checkpoint.h"

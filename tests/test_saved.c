@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/rng.h"
-#include "engine/saved.h"
+#include "engine/schedule.h"
 #include "model/checkpoint.h"
 #include "model/fingerprint.h"
 #include "schedule_run.h"
@@ -28,53 +28,12 @@ static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
 
 /* --- one text in a schedule ------------------------------------------------------------------ */
 
-/* What the schedule is asked for, and all that it made. */
+/* All that the schedule made. */
 struct asked {
-    struct request request;
-    bool given;
     int32_t made[4 * RUN_TOKENS];
     int n;
     enum text_end end;
 };
-
-static enum status ask(void *arg, struct place *p, int wait_ms, enum supply *supply, struct err *e)
-{
-    struct asked *a = arg;
-    (void)wait_ms;
-    (void)e;
-    *supply = a->given ? SUPPLY_END : SUPPLY_TEXT;
-    p->request = a->given ? p->request : a->request;
-    a->given = true;
-    return STATUS_OK;
-}
-
-static enum status keep(void *arg, const struct place *p, const struct made *m, struct err *e)
-{
-    struct asked *a = arg;
-    (void)p;
-    (void)e;
-    ck_assert_int_lt(a->n, 4 * RUN_TOKENS);
-    a->made[a->n++] = m->token;
-    return STATUS_OK;
-}
-
-static enum status end(void *arg, const struct place *p, enum text_end how, struct text rest,
-                       struct err *e)
-{
-    struct asked *a = arg;
-    (void)p;
-    (void)rest;
-    (void)e;
-    a->end = how;
-    return STATUS_OK;
-}
-
-static const struct schedule_client asking = {.next = ask,
-                                              .made = keep,
-                                              .ended = end,
-                                              .failed = run_failed,
-                                              .round = run_round_end,
-                                              .stop = run_stop};
 
 struct talk {
     struct checkpoint checkpoint;
@@ -90,7 +49,6 @@ static void open_talk(struct talk *t)
     t->run = (struct schedule_run){.pool = NULL};
     t->asked = (struct asked){.n = 0};
     ck_assert_msg(open_run(&t->run, &t->texts, &t->ways, &e) == STATUS_OK, "%s", e.text);
-    t->run.schedule.arg = &t->asked;
 }
 
 static struct talk *start_talk(const char *path)
@@ -109,7 +67,7 @@ static struct talk *start_talk(const char *path)
         .temperature = 0.9, .top_p = 1, .repeat_penalty = 1.3, .repeat_last_n = 6};
     for (int i = 0; i < PROMPT; i++)
         t->texts.prompts[0][i] = (3 * i + 1) % t->checkpoint.model->config.n_vocab;
-    t->ways = (struct schedule_ways){.n_places = 1, .n_threads = 1, .client = &asking};
+    t->ways = (struct schedule_ways){.n_slots = 1, .n_threads = 1};
     return t;
 }
 
@@ -119,17 +77,34 @@ static void end_talk(struct talk *t)
     free(t);
 }
 
-/* n tokens more: of the prompt, or of the place's text with what is said behind it. */
+static void run(struct talk *t, const struct request *r)
+{
+    struct schedule *s = &t->run.schedule;
+    struct err e = {""};
+    bool given = false;
+    for (struct event event; schedule_next(s, &event, &e);) {
+        ck_assert_int_ne(event.kind, EVENT_FAILED);
+        if (event.kind == EVENT_ROUND && !given) {
+            ck_assert_int_eq(schedule_begin(s, schedule_vacant(s), r, &e), STATUS_OK);
+            given = true;
+        } else if (event.kind == EVENT_SAMPLED) {
+            ck_assert_int_lt(t->asked.n, 4 * RUN_TOKENS);
+            t->asked.made[t->asked.n++] = event.token;
+        } else if (event.kind == EVENT_ENDED) {
+            t->asked.end = event.end;
+        }
+    }
+    ck_assert_msg(s->status == STATUS_OK, "%s", e.text);
+}
+
+/* n tokens more: of the prompt, or of the slot's text with what is said behind it. */
 static void make(struct talk *t, int n, bool goes_on, const int32_t *said, int n_said)
 {
-    struct err e = {""};
-    t->asked.given = false;
-    t->asked.request = (struct request){.tokens = goes_on ? said : t->texts.prompts[0],
-                                        .n_tokens = goes_on ? n_said : PROMPT,
-                                        .goes_on = goes_on,
-                                        .n = n,
-                                        .seed = SEED};
-    ck_assert_msg(schedule_run(&t->run.schedule, &e) == STATUS_OK, "%s", e.text);
+    run(t, &(struct request){.tokens = goes_on ? said : t->texts.prompts[0],
+                             .n_tokens = goes_on ? n_said : PROMPT,
+                             .goes_on = goes_on,
+                             .n = n,
+                             .seed = SEED});
 }
 
 static const struct saved_marks marks = {MODEL, SEED};
@@ -228,11 +203,8 @@ START_TEST(what_is_said_is_a_prompt)
     memcpy(all + PROMPT, parts.made, FIRST * sizeof *all);
     memcpy(all + PROMPT + FIRST, said, sizeof said);
     open_talk(t);
-    t->asked.request.n = FIRST;
-    t->asked.request = (struct request){
-        .tokens = all, .n_tokens = PROMPT + FIRST + SAID, .n = FIRST, .seed = SEED};
-    struct err e = {""};
-    ck_assert_int_eq(schedule_run(&t->run.schedule, &e), STATUS_OK);
+    run(t, &(struct request){
+               .tokens = all, .n_tokens = PROMPT + FIRST + SAID, .n = FIRST, .seed = SEED});
     ck_assert_int_eq(parts.n, 2 * FIRST);
     ck_assert_mem_eq(t->asked.made, parts.made + FIRST, FIRST * sizeof *all);
     close_run(&t->run);
@@ -299,7 +271,7 @@ static enum status take(struct image *i, const void *bytes, size_t len, struct e
 START_TEST(every_length_is_refused)
 {
     struct image i = make_image();
-    const int before = i.talk->run.schedule.places[0].len;
+    const int before = i.talk->run.schedule.slots[0].len;
     for (size_t len = 0; len < i.len; len++) {
         struct err e = {""};
         char *copy = malloc(len + 1);
@@ -310,7 +282,7 @@ START_TEST(every_length_is_refused)
         ck_assert_str_ne(e.text, "");
         free(exact);
     }
-    ck_assert_int_eq(i.talk->run.schedule.places[0].len, before);
+    ck_assert_int_eq(i.talk->run.schedule.slots[0].len, before);
     struct err e = {""};
     ck_assert_int_eq(take(&i, i.bytes, i.len, &e), STATUS_OK);
     free_image(&i);
@@ -377,7 +349,7 @@ START_TEST(a_file_that_changes_while_it_is_read)
     open_talk(t);
     make(t, FIRST, false, NULL, 0);
     save(t, path);
-    const int32_t wrong = -1, right = t->run.schedule.places[0].text[0];
+    const int32_t wrong = -1, right = t->run.schedule.slots[0].text[0];
     const pid_t pid = fork();
     if (pid == 0) {
         const int fd = open(path, O_WRONLY);
@@ -391,7 +363,7 @@ START_TEST(a_file_that_changes_while_it_is_read)
         uint64_t seed;
         const enum status s = saved_read(path, &t->run.schedule, 0, MODEL, &seed, &e);
         ck_assert(s == STATUS_OK || s == STATUS_BAD_FILE);
-        ck_assert_int_eq(t->run.schedule.places[0].text[0], right);
+        ck_assert_int_eq(t->run.schedule.slots[0].text[0], right);
     }
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);

@@ -267,7 +267,7 @@ static enum status start_schedule(const struct generate_options *o, struct runti
     s->session = r->session;
     s->pool = r->pool;
     s->tokenizer = r->checkpoint.tokenizer;
-    s->n_places = w->n_sequences;
+    s->n_slots = w->n_sequences;
     s->n_vocab = r->checkpoint.model->config.n_vocab;
     s->ignore_eos = o->ignore_eos;
     return draft_start(draft, r, w, s, e);

@@ -35,20 +35,20 @@ struct generation {
     bool records; /* JSON lines with n_top alternatives instead of text */
     int n_top;
     int most_top;      /* that n_top is ever set to, at least n_top */
-    bool goes_on;      /* the tokens, which may be none, follow what place 0 of the schedule has */
+    bool goes_on;      /* the tokens, which may be none, follow what slot 0 of the schedule has */
     uint64_t n_before; /* tokens: as many */
     enum heatmap_ink ink; /* of text: each token is shaded by its probability, unless plain */
     const struct text *stops;
     int n_stops;
     /* What generate_create leaves to the caller: session (all sequences empty, if several that
-     * share it with the prompt as their shared positions), sampler, pool, tokenizer, n_places,
+     * share it with the prompt as their shared positions), sampler, pool, tokenizer, n_slots,
      * n_vocab, ignore_eos.
      */
     struct schedule schedule;
 
     /* Results, beside the schedule's. */
     enum text_end end; /* of the last sample; of the one that was cut short, if one was */
-    int last_made;     /* its tokens */
+    int last_sampled;  /* its tokens */
 
     /* Private. */
     struct turns turns;
@@ -57,9 +57,9 @@ struct generation {
     bool cut;                   /* it was abandoned while it was being printed */
     float *prompt_logits;       /* [n_vocab] */
     bool has_prompt;            /* they are there */
-    bool *begun;                /* [n_places] something of the place's text was printed */
+    bool *begun;                /* [n_slots] something of the slot's text was printed */
     struct token_score *top;    /* [most_top] */
-    struct shaded_text *shaded; /* [n_places] the texts on their way; nothing of plain ones */
+    struct shaded_text *shaded; /* [n_slots] the texts on their way; nothing of plain ones */
     struct arena arena;         /* of all these */
 };
 

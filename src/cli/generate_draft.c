@@ -125,7 +125,7 @@ static struct session_params session_of(const struct generate_draft *d, const st
 static void set_sizes(struct generate_draft *d, const struct runtime *r,
                       const struct session_wanted *w)
 {
-    d->drafter.n_places = w->n_sequences > 0 ? w->n_sequences : 1;
+    d->drafter.n_slots = w->n_sequences > 0 ? w->n_sequences : 1;
     d->drafter.n_vocab = r->checkpoint.model->config.n_vocab;
     d->drafter.cap = w->n_ctx;
 }

@@ -3,7 +3,7 @@
  * the order of the prompts, as soon as all before it are out.
  *
  * What is in memory does not grow with the number of prompts but for their ids (see id_set.h): they
- * are read as places become free, and a place waits when too much waits for an earlier line.
+ * are read as slots become vacant, and a slot waits when too much waits for an earlier line.
  */
 #ifndef DECODE_CLI_GENERATE_MANY_H
 #define DECODE_CLI_GENERATE_MANY_H
@@ -23,7 +23,7 @@ struct generation_many {
     int truncate; /* prompts that are too long: an enum truncation */
     int most_ctx; /* positions that the session could have */
     /* What generate_many_create leaves to the caller: session (all sequences empty), sampler, pool,
-     * tokenizer, n_places, n_vocab, ignore_eos. */
+     * tokenizer, n_slots, n_vocab, ignore_eos. */
     struct schedule schedule;
 
     /* Results, beside the schedule's. */
@@ -33,8 +33,9 @@ struct generation_many {
 
     /* Private. */
     struct turns turns;
-    struct many_place *places; /* [n_places] */
+    struct many_slot *slots; /* [n_slots] */
     uint64_t n_begun;
+    bool read;           /* there are no more prompts, or none can be read */
     enum status reading; /* how the reading of prompts went so far */
     struct err reading_error;
 };

@@ -39,9 +39,9 @@ void generate_say_end(const struct generation *g, const struct common_options *c
                                                  : NULL;
     if (g->end == END_CONTEXT)
         say(common, "context full (%d token%s): stopped after %d of %d; --shift goes on", cap,
-            plural((uint64_t)cap), g->last_made, g->n);
+            plural((uint64_t)cap), g->last_sampled, g->n);
     else if (what)
-        say(common, "%s after %d token%s", what, g->last_made, plural((uint64_t)g->last_made));
+        say(common, "%s after %d token%s", what, g->last_sampled, plural((uint64_t)g->last_sampled));
 }
 
 /* After what is said of the prompts. */
@@ -60,9 +60,9 @@ static void report_decoding(struct schedule *s)
         stats_sort(t->rounds, t->n_rounds);
         snprintf(times, sizeof times, ", %s tokens/s; p50 %.0f µs, p99 %.0f µs per %s",
                  figure_rate(rate(t->n_decoded, t->decode_ns)).text, percentile_us(t, 0.5),
-                 percentile_us(t, 0.99), s->n_places > 1 || s->drafter ? "step" : "token");
+                 percentile_us(t, 0.99), s->n_slots > 1 || s->drafter ? "step" : "token");
     }
-    notice_summary("decoded      %" PRIu64 " token%s%s", t->n_made, plural(t->n_made), times);
+    notice_summary("decoded      %" PRIu64 " token%s%s", t->n_sampled, plural(t->n_sampled), times);
 }
 
 /* All that is the same for one text and many. A step makes a token for each of its texts, and more
@@ -77,8 +77,8 @@ static void report_schedule(struct schedule *s, const struct runtime *r, uint64_
     if (t->n_shifts > 0)
         notice_summary("shifts       %" PRIu64 ", %" PRIu64 " tokens fed again", t->n_shifts,
                        t->n_fed_again);
-    if (s->n_places > 1)
-        notice_summary("batch        %d sequences", s->n_places);
+    if (s->n_slots > 1)
+        notice_summary("batch        %d sequences", s->n_slots);
     notice_summary("seed         %" PRIu64, seed);
     notice_summary("peak memory  %s", figure_bytes(peak_bytes()).text);
     draft_report(s, json);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "cli/input.h"
-#include "engine/saved.h"
+#include "engine/schedule.h"
 #include "model/fingerprint.h"
 
 #define VALUES struct state_options
@@ -64,12 +64,12 @@ void generate_state_seed(struct generate_state *s, uint64_t seed)
 
 int generate_state_len(const struct generate_state *s)
 {
-    return s->generation->schedule.places[0].len;
+    return s->generation->schedule.slots[0].len;
 }
 
 bool generate_state_at_end(const struct generate_state *s)
 {
-    return s->generation->schedule.places[0].at_end;
+    return s->generation->schedule.slots[0].at_end;
 }
 
 enum status generate_state_tokens(const struct generate_state *s, struct text more, int32_t **ids,

@@ -16,7 +16,7 @@ struct state_options {
 };
 extern const struct option state_options[];
 
-/* The text of place 0 of a generation, which has been created. */
+/* The text of slot 0 of a generation, which has been created. */
 struct generate_state {
     const struct runtime *runtime; /* borrowed, as is the next */
     struct generation *generation;

@@ -8,7 +8,7 @@
  * (prompt lookup, after A. Saxena, 2023). Verification in one step is Leviathan et al. 2023, "Fast
  * Inference from Transformers via Speculative Decoding", with equality in place of their rejection.
  *
- * The texts are those of a schedule's places, by number. Only creation takes memory. What a draft
+ * The texts are those of a schedule's slots, by number. Only creation takes memory. What a draft
  * cannot do (logits that are not finite, a context that ends before the text) it leaves out.
  */
 #ifndef DECODE_ENGINE_DRAFT_H
@@ -20,34 +20,148 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "compute/pool.h"
-#include "engine/draft_pace.h"
-#include "engine/ngrams.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
 
-struct draft_place {
+/* --- copies: where a text has stood before ---------------------------------------------------- */
+
+/* Tokens of a copy at least; longer than the most they are not told apart. */
+#define NGRAMS_LEAST 2
+#define NGRAMS_MOST  32
+
+/* Positions are chained by the pair of tokens before them, as deflate's are by three bytes (RFC
+ * 1951, section 4); of the last copies the longest counts. The text is the caller's. */
+struct ngrams {
+    int cap;         /* tokens of a text at most */
+    int32_t *heads;  /* [2^bits] the last position after a pair of this hash; 0: none */
+    int32_t *before; /* [cap] by position: the one before it in its chain */
+    int bits;
+};
+
+/* Takes the memory of one text of up to cap tokens from an arena, or counts it (see base/mem.h). */
+void ngrams_take(struct ngrams *g, struct arena *a, int cap);
+
+void ngrams_reset(struct ngrams *g);
+
+/* Position 0 <= at < cap of the text (asserted) has its token: what stands before it was added. */
+void ngrams_add(struct ngrams *g, const int32_t *text, int at);
+
+/* The position after the longest earlier copy of the end of text [n <= cap], of equal ones the
+ * latest, and its length, NGRAMS_LEAST to NGRAMS_MOST; 0: there is none. Copies may reach into the
+ * end itself. All n tokens have been added. */
+int ngrams_find(const struct ngrams *g, const int32_t *text, int n, int *length);
+
+/* --- pace: how many tokens to draft ----------------------------------------------------------- */
+
+/*
+ * As many as make the most tokens a second. A round of `base` texts that verifies n drafted tokens
+ * makes base + (the shares of them that turn out right) tokens in the time of a step of base + n
+ * rows and of the drafting. Both are measured: the shares as decaying averages by kind of draft and
+ * by depth, the times by number of rows. Drafts that do not pay are tried again for at most a
+ * hundredth of the time, and the time of a step without any is looked at now and then. Everything
+ * is a function of what it was told.
+ */
+
+/* Tokens drafted for a text in a round, at most. */
+#define DRAFT_MOST 32
+/* Kinds of draft that are right by different shares. */
+#define DRAFT_KINDS 5
+
+/* How often a token was right whose predecessors were: decaying counts, and the weight of what is
+ * thought before any, that it is right as often as the token before it. */
+struct draft_rate {
+    double right, tried, prior;
+};
+
+/* A measured time, in ns; the first of a kind, which fetches memory for all, is not relied on. */
+struct draft_time {
+    double ns;
+    int n; /* times it was measured, up to TIME_KNOWN */
+};
+#define TIME_KNOWN 2
+
+struct draft_pace {
+    int most;   /* tokens a text, 1 to DRAFT_MOST */
+    bool fixed; /* always so many: nothing is measured */
+
+    /* Private. */
+    int n_rows;               /* of a step at most */
+    struct draft_time *steps; /* [n_rows + 1] of a round without its drafting, by its rows */
+    struct draft_time draft;  /* of drafting one token for each text */
+    struct draft_time feed;   /* of a row that a draft catches up with */
+    double cost;              /* of a draft's step over the model's, until it is known */
+    struct draft_rate rates[DRAFT_KINDS][DRAFT_MOST];
+    double elapsed_ns; /* of all rounds */
+    double lost_ns;    /* by drafting, over what its tokens would have taken; negative: won */
+    int n_drafting;    /* rounds that drafted since one did not */
+};
+
+/* Takes the memory from an arena, or counts it, for steps of up to n_rows rows. */
+void pace_take(struct draft_pace *p, struct arena *a, int n_rows);
+
+/* Starts without measurements, with a fair opinion of drafts whose step costs a share of the
+ * model's (0: nothing). `most` and `fixed` are set. */
+void pace_start(struct draft_pace *p, double cost);
+
+/* Drafted tokens that a step takes together: `rows` of them, each right with this probability. */
+struct draft_level {
+    double share;
+    int rows;
+};
+
+/* The probability that a draft's token at depth 0 <= depth < most is right, and all before it. */
+double pace_share(const struct draft_pace *p, int kind, int depth);
+
+/* What a round without drafting takes, of so many rows, 1 to n_rows: as measured, or between and
+ * beyond what was; 0: nothing is known. And what one token for each of `base` texts takes to draft.
+ */
+double pace_step_ns(const struct draft_pace *p, int rows);
+double pace_draft_ns(const struct draft_pace *p, int base);
+
+/* How many of n levels, of falling share, make the most tokens a second beside `base` rows, where
+ * each takes level_ns to draft: 0 unless they win by more than the measurement's error. */
+int pace_best(const struct draft_pace *p, int base, const struct draft_level *levels, int n,
+              double level_ns);
+
+/* The same, but all if `fixed`; none where that is to be measured or too much was lost; and a few
+ * to try again, *trying, where none would be best. A draft has `lag` rows to catch up with. */
+int pace_choose(struct draft_pace *p, int base, const struct draft_level *levels, int n,
+                double level_ns, int lag, bool *trying);
+
+/* A drafted token whose predecessors were right was looked at. */
+void pace_saw(struct draft_pace *p, int kind, int depth, bool right);
+
+/* Rows were caught up with; `trying`, as pace_choose said. */
+void pace_fed(struct draft_pace *p, int rows, double ns, bool trying);
+
+/* A round of `base` texts had so many rows, levels drafted one after the other, and tokens that
+ * came out; drafting took draft_ns, all else ns. */
+struct draft_round {
+    int base, rows, levels, tokens;
+    double ns, draft_ns;
+};
+void pace_round(struct draft_pace *p, const struct draft_round *r);
+
+/* --- drafts ---------------------------------------------------------------------------------- */
+
+struct draft_slot {
     /* Private. */
     int32_t *text; /* [cap + 1]; after the len tokens of the text those drafted */
     int len;
     int n_drafted, n_right; /* drafted and not yet looked at; looked at and right */
     int kind;               /* of the draft, see struct draft_pace */
     int wanted;             /* tokens to draft in this round */
-    const float *logits;    /* of the draft, to pick from; NULL: it drafts no more */
+    const float *logits;    /* of the draft, to sample from; NULL: it drafts no more */
     struct ngrams copies;   /* of a lookup */
-};
-
-/* Tokens that the draft of a place is asked for, at most. */
-struct draft_want {
-    int place, most;
 };
 
 struct drafter {
     /* Borrowed, filled in before drafter_create. */
-    struct session *session; /* a sequence a place; NULL: lookup */
-    struct sampler *sampler; /* of the texts, sequence by place; those from n_places on, as many,
+    struct session *session; /* a sequence a slot; NULL: lookup */
+    struct sampler *sampler; /* of the texts, sequence by slot; those from n_slots on, as many,
                                 are the drafts' */
     struct pool *pool;
-    int n_places, n_vocab;
+    int n_slots, n_vocab;
     int cap;                /* tokens that a text can have in the model's cache */
     int n_shared;           /* of them those that all have in common in the draft's session */
     int end;                /* a token after which nothing is drafted; -1: none */
@@ -59,14 +173,17 @@ struct drafter {
     uint64_t draft_ns, feed_ns;  /* drafting; catching up with prompts before that */
 
     /* Private. */
-    struct draft_place *places;  /* [n_places] */
-    struct draft_place **active; /* [n_active <= n_places] that draft in this round */
-    struct draft_level *levels;  /* those to choose from */
-    struct batch_row *rows;      /* [2 * n_places] */
-    float *logits;               /* [n_places, n_vocab] of the draft */
-    struct arena arena;          /* of all these */
+    struct draft_slot *slots;   /* [n_slots] */
+    struct draft_slot **active; /* [n_active <= n_slots] that draft in this round */
+    struct draft_level *levels; /* those to choose from */
+    struct batch_row *rows;     /* [2 * n_slots] */
+    float *logits;              /* [n_slots, n_vocab] of the draft */
+    struct arena arena;         /* of all these */
     int n_active, n_levels;
-    uint64_t round_ns; /* of drafting in this round */
+    int base;          /* texts that this round decodes */
+    int room;          /* rows that may still be caught up with in it */
+    bool trying;       /* it drafts to see whether that pays by now */
+    uint64_t round_ns; /* of drafting in it */
 };
 
 /* STATUS_NO_MEMORY. drafter_free is due in every case. */
@@ -77,28 +194,28 @@ void drafter_free(struct drafter *d);
 size_t drafter_bytes(const struct drafter *d);
 
 /* A text begins: the n <= cap tokens of its prompt. */
-void drafter_begin(struct drafter *d, int place, const int32_t *tokens, int n);
+void drafter_begin(struct drafter *d, int slot, const int32_t *tokens, int n);
 
 /* The text's next token. True if the next one drafted for it is the same; if not, those drafted are
  * gone. */
-bool drafter_accept(struct drafter *d, int place, int32_t token);
+bool drafter_accept(struct drafter *d, int slot, int32_t token);
 
-/* Drafts for the places whose texts want it, all with a token or more after their prompts: at least
- * none, at most what each wants and the pace allows. n >= 1. `base` rows are fed beside those
- * drafted. Fails as session_step does, which it cannot here. */
-enum status drafter_propose(struct drafter *d, const struct draft_want *wants, int n, int base,
-                            struct err *e);
+/* A round begins: drafts for each slot at most wants[slot] tokens and what the pace allows, at
+ * least none. Below 0 the slot's text does not decode; those that do have a token or more after
+ * their prompts, and a row each beside those drafted. Fails as session_step does, which it cannot
+ * here. */
+enum status drafter_propose(struct drafter *d, const int *wants, struct err *e);
 
-/* What is drafted for a place and not yet looked at, until its next call. */
-static inline int drafter_drafted(const struct drafter *d, int place, const int32_t **tokens)
+/* What is drafted for a slot and not yet looked at, until its next call. */
+static inline int drafter_drafted(const struct drafter *d, int slot, const int32_t **tokens)
 {
-    const struct draft_place *p = &d->places[place];
+    const struct draft_slot *p = &d->slots[slot];
     *tokens = p->text + p->len;
     return p->n_drafted;
 }
 
-/* A round without rows of prompts came to its end, after drafter_propose: `base` texts had so many
- * rows and tokens; all of it took ns, drafting included. */
-void drafter_measured(struct drafter *d, int base, int rows, int tokens, uint64_t ns);
+/* The round, without rows of prompts, came to its end: its texts had so many rows and tokens; all
+ * of it took ns, drafting included. */
+void drafter_measured(struct drafter *d, int rows, int tokens, uint64_t ns);
 
 #endif

@@ -1,4 +1,4 @@
-#include "engine/draft_pace.h"
+#include "engine/draft.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,11 +1,25 @@
-#include "engine/saved.h"
-
+/*
+ * A text in a file, little-endian:
+ *
+ *     magic [8] "DECSAVED", u64 version
+ *     u64 model                      the hash of the model that made it
+ *     u64 cache type                 an enum tensor_type: F32, F16, Q8_0
+ *     u64 bytes of a position        see session_read_position
+ *     u64 n_text, n_cached, n_recent
+ *     u64 rng state, rng increment, seed
+ *     u64 at_end                     1: the model has ended the text; 0
+ *     i32 text [n_text]              the tokens of its positions; the last may not be fed yet
+ *     i32 recent [n_recent]          what the sampler remembers, the oldest first
+ *     n_cached positions
+ *     u64 hash of all before, part by part and position by position: see model/fingerprint.h
+ */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "engine/schedule.h"
 #include "model/fingerprint.h"
 #include "model/pack.h"
 
@@ -39,59 +53,42 @@ static void put(struct saving *to, const void *bytes, size_t len)
     file_writer_put(to->writer, bytes, len);
 }
 
-/* Positions that are the text's: drafted tokens may stand behind them. */
-static int count_cached(const struct schedule *s, const struct place *p)
+enum status saved_write(const char *path, const struct schedule *s, int slot,
+                        const struct saved_marks *marks, struct err *e)
 {
-    const int n = session_len(s->session, p->sequence);
-    return n < p->len ? n : p->len;
-}
-
-static struct header header_of(const struct schedule *s, const struct place *p,
-                               const struct saved_marks *marks)
-{
+    const struct slot *p = &s->slots[slot];
+    const int in_cache =
+        session_len(s->session, slot); /* drafted tokens may stand behind the text */
+    const int n_cached = in_cache < p->len ? in_cache : p->len;
+    const int n_recent = sampler_recent(s->sampler, slot, NULL);
     struct header h = {.version = SAVED_VERSION,
                        .model = marks->model,
                        .cache_type = pack_type(session_kv_storage(s->session)),
                        .position_bytes = session_position_bytes(s->session),
                        .n_text = (uint64_t)p->len,
-                       .n_cached = (uint64_t)count_cached(s, p),
-                       .n_recent = (uint64_t)sampler_recent(s->sampler, p->sequence, NULL),
-                       .stream = sampler_stream(s->sampler, p->sequence),
+                       .n_cached = (uint64_t)n_cached,
+                       .n_recent = (uint64_t)n_recent,
+                       .stream = sampler_stream(s->sampler, slot),
                        .seed = marks->seed,
                        .at_end = p->at_end};
-    memcpy(h.magic, magic, sizeof magic);
-    return h;
-}
-
-/* All but the checksum; `room` is for the recent tokens, or a position. */
-static void put_text(struct saving *to, const struct schedule *s, const struct place *p,
-                     const struct header *h, void *room)
-{
-    put(to, h, sizeof *h);
-    put(to, p->text, (size_t)p->len * sizeof *p->text);
-    const int n_recent = sampler_recent(s->sampler, p->sequence, room);
-    put(to, room, (size_t)n_recent * sizeof(int32_t));
-    for (int i = 0; i < (int)h->n_cached; i++) {
-        session_read_position(s->session, p->sequence, i, room);
-        put(to, room, (size_t)h->position_bytes);
-    }
-}
-
-enum status saved_write(const char *path, const struct schedule *s, int place,
-                        const struct saved_marks *marks, struct err *e)
-{
-    const struct place *p = &s->places[place];
-    const struct header h = header_of(s, p, marks);
-    const size_t recent = (size_t)h.n_recent * sizeof(int32_t), row = (size_t)h.position_bytes;
-    const size_t bytes = recent > row ? recent : row;
+    const size_t recent = (size_t)n_recent * sizeof(int32_t), position = (size_t)h.position_bytes;
+    const size_t bytes = recent > position ? recent : position;
     struct saving to = {.hash = 0};
-    assert(p->len >= 1 && !p->busy);
-    void *room = malloc(bytes);
+    assert(p->len >= 1 && p->state == SLOT_VACANT);
+    memcpy(h.magic, magic, sizeof magic);
+    void *room = malloc(bytes); /* of the recent tokens, then of a position */
     if (!room)
         return err_no_memory(e, "a position of the cache", bytes);
     enum status status = file_writer_open(&to.writer, path, e);
     if (status == STATUS_OK) {
-        put_text(&to, s, p, &h, room);
+        put(&to, &h, sizeof h);
+        put(&to, p->text, (size_t)p->len * sizeof *p->text);
+        sampler_recent(s->sampler, slot, room);
+        put(&to, room, recent);
+        for (int i = 0; i < n_cached; i++) {
+            session_read_position(s->session, slot, i, room);
+            put(&to, room, position);
+        }
         file_writer_put(to.writer, &to.hash, sizeof to.hash);
         status = file_writer_commit(to.writer, e);
     }
@@ -101,35 +98,19 @@ enum status saved_write(const char *path, const struct schedule *s, int place,
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-/* The file's parts. */
-struct parts {
-    const struct header *header;
-    const unsigned char *text, *recent, *positions, *end;
-};
-
-static enum status read_header(const void *bytes, size_t len, const char *path, struct header *h,
-                               struct err *e)
-{
-    if (len < sizeof *h)
-        return err_set(e, STATUS_BAD_FILE, "%s: expected a saved text, found only %zu bytes", path,
-                       len);
-    memcpy(h, bytes, sizeof *h);
-    if (memcmp(h->magic, magic, sizeof magic) != 0)
-        return err_set(e, STATUS_BAD_FILE, "%s: expected a saved text, found another file", path);
-    if (h->version != SAVED_VERSION)
-        return err_set(e, STATUS_BAD_FILE,
-                       "%s: expected a saved text of version %d, found version %" PRIu64, path,
-                       SAVED_VERSION, h->version);
-    return STATUS_OK;
-}
-
-/* Whether it is of such a session. */
+/* Whether it is such a file, and of such a session. */
 static enum status check_subject(const struct header *h, const struct schedule *s, uint64_t model,
                                  const char *path, struct err *e)
 {
     const uint32_t type = pack_type(session_kv_storage(s->session));
     const struct tensor_type_info *was =
         h->cache_type <= UINT32_MAX ? tensor_type_find((uint32_t)h->cache_type) : NULL;
+    if (memcmp(h->magic, magic, sizeof magic) != 0)
+        return err_set(e, STATUS_BAD_FILE, "%s: expected a saved text, found another file", path);
+    if (h->version != SAVED_VERSION)
+        return err_set(e, STATUS_BAD_FILE,
+                       "%s: expected a saved text of version %d, found version %" PRIu64, path,
+                       SAVED_VERSION, h->version);
     if (h->model != model)
         return err_set(e, STATUS_USAGE,
                        "%s: saved from another model, or from this one with other weights, heads "
@@ -178,34 +159,6 @@ static enum status check_counts(const struct header *h, const struct schedule *s
     return STATUS_OK;
 }
 
-static struct parts parts_of(const struct header *h, const unsigned char *bytes)
-{
-    struct parts p = {.header = h, .text = bytes + sizeof *h};
-    p.recent = p.text + 4 * h->n_text;
-    p.positions = p.recent + 4 * h->n_recent;
-    p.end = p.positions + h->n_cached * h->position_bytes;
-    return p;
-}
-
-static uint64_t hash_span(uint64_t hash, const unsigned char *begin, const unsigned char *end)
-{
-    return begin < end ? fingerprint_of(hash, begin, (size_t)(end - begin)) : hash;
-}
-
-static enum status check_hash(const struct parts *p, const char *path, struct err *e)
-{
-    uint64_t stored, hash = fingerprint_of(0, p->header, sizeof *p->header);
-    hash = hash_span(hash, p->text, p->recent);
-    hash = hash_span(hash, p->recent, p->positions);
-    for (const unsigned char *at = p->positions; at < p->end; at += p->header->position_bytes)
-        hash = fingerprint_of(hash, at, (size_t)p->header->position_bytes);
-    memcpy(&stored, p->end, sizeof stored);
-    if (hash != stored)
-        return err_set(e, STATUS_BAD_FILE, "%s: damaged: its checksum is not that of its content",
-                       path);
-    return STATUS_OK;
-}
-
 static int32_t token_at(const unsigned char *tokens, uint64_t i)
 {
     int32_t token;
@@ -213,53 +166,62 @@ static int32_t token_at(const unsigned char *tokens, uint64_t i)
     return token;
 }
 
-static enum status check_tokens(const struct parts *p, int n_vocab, const char *path, struct err *e)
+static uint64_t hash_span(uint64_t hash, const unsigned char *begin, const unsigned char *end)
 {
-    for (uint64_t i = 0; i < p->header->n_text + p->header->n_recent; i++) {
-        const int32_t token = token_at(p->text, i);
-        if (token < 0 || token >= n_vocab)
-            return err_set(e, STATUS_BAD_FILE,
-                           "%s: damaged: token %" PRIu64 ": expected an id from 0 to %d, found %d",
-                           path, i, n_vocab - 1, (int)token);
-    }
-    return STATUS_OK;
-}
-
-/* The text's tokens are the recent ones if a penalty began to ask for them just now; else those
- * that are remembered push them out, or are the same. */
-static void restore(const struct parts *from, struct schedule *s, struct place *p)
-{
-    const struct header *h = from->header;
-    session_rewind(s->session, p->sequence, 0);
-    assert(session_len(s->session, p->sequence) == 0);
-    for (uint64_t i = 0; i < h->n_cached; i++)
-        session_append_position(s->session, p->sequence, from->positions + i * h->position_bytes);
-    sampler_reset(s->sampler, p->sequence, h->seed, 0);
-    for (uint64_t i = 0; i < h->n_text + h->n_recent; i++)
-        sampler_accept(s->sampler, p->sequence, token_at(from->text, i));
-    sampler_set_stream(s->sampler, p->sequence, h->stream);
-    memcpy(p->text, from->text, (size_t)h->n_text * sizeof *p->text);
-    p->len = (int)h->n_text;
-    p->n_again = 0;
-    p->at_end = h->at_end;
+    return begin < end ? fingerprint_of(hash, begin, (size_t)(end - begin)) : hash;
 }
 
 enum status saved_take(const void *bytes, size_t len, const char *path, struct schedule *s,
-                       int place, uint64_t model, uint64_t *seed, struct err *e)
+                       int slot, uint64_t model, uint64_t *seed, struct err *e)
 {
+    struct slot *p = &s->slots[slot];
     struct header h;
-    TRY(read_header(bytes, len, path, &h, e));
+    if (len < sizeof h)
+        return err_set(e, STATUS_BAD_FILE, "%s: expected a saved text, found only %zu bytes", path,
+                       len);
+    memcpy(&h, bytes, sizeof h);
     TRY(check_subject(&h, s, model, path, e));
     TRY(check_counts(&h, s, len, path, e));
-    const struct parts parts = parts_of(&h, bytes);
-    TRY(check_hash(&parts, path, e));
-    TRY(check_tokens(&parts, s->n_vocab, path, e));
-    restore(&parts, s, &s->places[place]);
+
+    const unsigned char *text = (const unsigned char *)bytes + sizeof h;
+    const unsigned char *recent = text + 4 * h.n_text, *positions = recent + 4 * h.n_recent;
+    const unsigned char *end = positions + h.n_cached * h.position_bytes;
+    uint64_t stored, hash = fingerprint_of(0, &h, sizeof h);
+    hash = hash_span(hash, text, recent);
+    hash = hash_span(hash, recent, positions);
+    for (const unsigned char *at = positions; at < end; at += h.position_bytes)
+        hash = fingerprint_of(hash, at, (size_t)h.position_bytes);
+    memcpy(&stored, end, sizeof stored);
+    if (hash != stored)
+        return err_set(e, STATUS_BAD_FILE, "%s: damaged: its checksum is not that of its content",
+                       path);
+    for (uint64_t i = 0; i < h.n_text + h.n_recent; i++) {
+        const int32_t token = token_at(text, i);
+        if (token < 0 || token >= s->n_vocab)
+            return err_set(e, STATUS_BAD_FILE,
+                           "%s: damaged: token %" PRIu64 ": expected an id from 0 to %d, found %d",
+                           path, i, s->n_vocab - 1, (int)token);
+    }
+
+    session_rewind(s->session, slot, 0);
+    assert(session_len(s->session, slot) == 0);
+    for (uint64_t i = 0; i < h.n_cached; i++)
+        session_append_position(s->session, slot, positions + i * h.position_bytes);
+    /* The text's tokens are the recent ones if a penalty began to ask for them just now; else those
+     * that are remembered push them out, or are the same. */
+    sampler_reset(s->sampler, slot, h.seed, 0);
+    for (uint64_t i = 0; i < h.n_text + h.n_recent; i++)
+        sampler_accept(s->sampler, slot, token_at(text, i));
+    sampler_set_stream(s->sampler, slot, h.stream);
+    memcpy(p->text, text, (size_t)h.n_text * sizeof *p->text);
+    p->len = (int)h.n_text;
+    p->n_again = 0;
+    p->at_end = h.at_end;
     *seed = h.seed;
     return STATUS_OK;
 }
 
-enum status saved_read(const char *path, struct schedule *s, int place, uint64_t model,
+enum status saved_read(const char *path, struct schedule *s, int slot, uint64_t model,
                        uint64_t *seed, struct err *e)
 {
     struct file_map file;
@@ -267,7 +229,7 @@ enum status saved_read(const char *path, struct schedule *s, int place, uint64_t
     /* What is checked is what is taken, even if the file is changed in the meantime. */
     enum status status = file_map_make_private(&file, file.len, e);
     if (status == STATUS_OK)
-        status = saved_take(file.data, file.len, path, s, place, model, seed, e);
+        status = saved_take(file.data, file.len, path, s, slot, model, seed, e);
     file_map_close(&file);
     return status;
 }

@@ -6,22 +6,21 @@
 #include "base/clock.h"
 #include "engine/logits.h"
 
-/* How long to wait for a text when there is nothing else to do, before the client may stop. */
-#define WAIT_MS 100
-
 /* --- memory ---------------------------------------------------------------------------------- */
 
 static void take_schedule(struct schedule *s, struct arena *a)
 {
-    const uint64_t n = (uint64_t)s->n_places, n_text = (uint64_t)session_cap(s->session) + 1;
-    s->places = arena_take(a, n, sizeof *s->places);
-    for (int i = 0; i < s->n_places; i++) {
+    const uint64_t n = (uint64_t)s->n_slots, n_text = (uint64_t)session_cap(s->session) + 1;
+    s->slots = arena_take(a, n, sizeof *s->slots);
+    for (int i = 0; i < s->n_slots; i++) {
         int32_t *text = arena_take(a, n_text, sizeof *text);
-        if (s->places)
-            s->places[i].text = text;
+        if (s->slots) {
+            s->slots[i].sequence = i;
+            s->slots[i].text = text;
+        }
     }
-    s->prefills = arena_take(a, n, sizeof(struct place *));
-    s->picks = arena_take(a, n, sizeof(struct place *));
+    s->prefills = arena_take(a, n, sizeof *s->prefills);
+    s->picks = arena_take(a, n, sizeof *s->picks);
     const uint64_t decoding = n * (uint64_t)s->n_together;
     s->wants = arena_take(a, n, sizeof *s->wants);
     s->rows = arena_take(a, decoding + (uint64_t)session_block(s->session), sizeof *s->rows);
@@ -37,41 +36,18 @@ enum status schedule_create(struct schedule *s, struct err *e)
     take_schedule(s, &s->arena);
     TRY(arena_allocate(&s->arena, "the schedule", e));
     take_schedule(s, &s->arena);
-    for (int i = 0; i < s->n_places; i++)
-        s->places[i].sequence = i;
     return STATUS_OK;
 }
 
 void schedule_free(struct schedule *s)
 {
-    for (int i = 0; s->places && i < s->n_places; i++)
-        stream_free(&s->places[i].stream);
+    for (int i = 0; s->slots && i < s->n_slots; i++)
+        stream_free(&s->slots[i].stream);
     arena_free(&s->arena);
-    s->places = NULL;
+    s->slots = NULL;
 }
 
 /* --- texts begin ----------------------------------------------------------------------------- */
-
-/* The place's tokens are to be fed, but for those in the cache. */
-static void fill_place(struct schedule *s, struct place *p)
-{
-    p->n_fed = session_len(s->session, p->sequence);
-    p->fills = true;
-    s->prefills[s->n_prefills++] = p;
-}
-
-/* Tokens that can be made before the context is full: the last one need not be fed. */
-static int room_of(const struct schedule *s, const struct place *p)
-{
-    return session_cap(s->session) - p->len + 1;
-}
-
-/* Of them those that are wanted. */
-static int tokens_left(const struct schedule *s, const struct place *p)
-{
-    const int wanted = p->request.n - p->n_made, room = room_of(s, p);
-    return wanted < room ? wanted : room;
-}
 
 /* Tokens of a full context that go on behind those that are kept. */
 static int last_half(int n_ctx)
@@ -84,26 +60,22 @@ int schedule_most_kept(int n_ctx)
     return n_ctx - last_half(n_ctx);
 }
 
-int schedule_room(const struct schedule *s, int place)
+int schedule_room(const struct schedule *s, int slot)
 {
     const int cap = session_cap(s->session);
-    return s->shifts ? last_half(cap) : cap - s->places[place].len;
+    return s->shifts ? last_half(cap) : cap - s->slots[slot].len;
 }
 
-/* The place has a new text. */
-static void start_text(struct schedule *s, struct place *p)
+/* The slot's tokens are to be fed, but for those in the cache. */
+static void prefill_slot(struct schedule *s, struct slot *p)
 {
-    const struct request *r = &p->request;
-    assert(r->n_tokens >= 1 && r->n_tokens <= session_cap(s->session));
-    session_rewind(s->session, p->sequence, r->logits ? r->n_tokens : 0);
-    sampler_reset(s->sampler, p->sequence, r->seed, r->stream);
-    memcpy(p->text, r->tokens, (size_t)r->n_tokens * sizeof *p->text);
-    p->len = r->n_tokens;
-    p->n_again = 0;
+    p->n_fed = session_len(s->session, p->sequence);
+    p->state = SLOT_PREFILLS;
+    s->prefills[s->n_prefills++] = p;
 }
 
 /* Of the text stay the first tokens and the last n; these are to be fed behind those again. */
-static void cut_text(struct schedule *s, struct place *p, int n)
+static void cut_text(struct schedule *s, struct slot *p, int n)
 {
     memmove(p->text + s->n_keep, p->text + p->len - n, (size_t)n * sizeof *p->text);
     p->len = s->n_keep + n;
@@ -112,261 +84,200 @@ static void cut_text(struct schedule *s, struct place *p, int n)
     s->times.n_shifts++;
 }
 
-/* Its text goes on; where there is no room left it is shifted first, as while it is made. At least
- * the last token is to be fed, for the logits behind it. */
-static void extend_text(struct schedule *s, struct place *p)
+struct slot *schedule_vacant(struct schedule *s)
 {
-    const struct request *r = &p->request;
-    const int cap = session_cap(s->session);
-    assert(!r->logits && p->len >= 1 && r->n_tokens <= schedule_room(s, p->sequence));
-    if (p->len + r->n_tokens > cap)
-        cut_text(s, p, last_half(cap) - r->n_tokens);
-    session_rewind(s->session, p->sequence, p->len); /* drafted tokens may stand behind it */
-    if (r->n_tokens > 0)
-        memcpy(p->text + p->len, r->tokens, (size_t)r->n_tokens * sizeof *p->text);
-    p->len += r->n_tokens;
-    session_rewind(s->session, p->sequence, p->len - 1);
+    for (int i = 0; i < s->n_slots; i++)
+        if (s->slots[i].state == SLOT_VACANT)
+            return &s->slots[i];
+    return NULL;
 }
 
-static enum status begin_text(struct schedule *s, struct place *p, struct err *e)
+enum status schedule_begin(struct schedule *s, struct slot *p, const struct request *r,
+                           struct err *e)
 {
-    const struct request *r = &p->request;
+    const int cap = session_cap(s->session);
     TRY(stream_start(&p->stream, r->stops, r->n_stops, s->longest_token, e));
-    if (r->goes_on)
-        extend_text(s, p);
-    else
-        start_text(s, p);
-    for (int i = 0; i < r->n_tokens; i++)
+    p->request = *r;
+    if (!r->goes_on) {
+        assert(r->n_tokens >= 1 && r->n_tokens <= cap);
+        session_rewind(s->session, p->sequence, r->logits ? r->n_tokens : 0);
+        sampler_reset(s->sampler, p->sequence, r->seed, r->stream);
+        p->len = p->n_again = 0;
+    } else {
+        /* Where there is no room left it is shifted first, as while it is decoded. */
+        assert(!r->logits && p->len >= 1 && r->n_tokens <= schedule_room(s, p->sequence));
+        if (p->len + r->n_tokens > cap)
+            cut_text(s, p, last_half(cap) - r->n_tokens);
+        session_rewind(s->session, p->sequence, p->len); /* drafted tokens may stand behind it */
+    }
+    for (int i = 0; i < r->n_tokens; i++) {
+        p->text[p->len++] = r->tokens[i];
         sampler_accept(s->sampler, p->sequence, r->tokens[i]);
+    }
+    if (r->goes_on) /* at least the last token is to be fed, for the logits behind it */
+        session_rewind(s->session, p->sequence, p->len - 1);
     if (s->drafter)
         drafter_begin(s->drafter, p->sequence, p->text, p->len);
     p->at_end = false;
-    p->n_made = 0;
+    p->n_sampled = 0;
     p->logprob = 0;
     p->logits = r->logits;
+    p->state = SLOT_DECODES;
     if (!r->logits)
-        fill_place(s, p);
-    p->busy = true;
+        prefill_slot(s, p);
     s->n_busy++;
     return STATUS_OK;
 }
 
-static enum status fill_places(struct schedule *s, struct err *e)
-{
-    for (int i = 0; i < s->n_places && s->n_busy < s->n_places && !s->supply_ended; i++) {
-        struct place *p = &s->places[i];
-        enum supply supply;
-        if (p->busy)
-            continue;
-        TRY(s->client->next(s->arg, p, s->n_busy ? 0 : WAIT_MS, &supply, e));
-        if (supply == SUPPLY_LATER)
-            break;
-        s->supply_ended = supply == SUPPLY_END;
-        if (supply == SUPPLY_TEXT)
-            TRY(begin_text(s, p, e));
-    }
-    return STATUS_OK;
-}
-
-/* --- texts end ------------------------------------------------------------------------------- */
-
-static void free_place(struct schedule *s, struct place *p)
-{
-    p->busy = false;
-    p->fills = false;
-    p->logits = NULL;
-    s->n_busy--;
-}
-
-static enum status end_text(struct schedule *s, struct place *p, enum text_end end, struct err *e)
-{
-    free_place(s, p);
-    return s->client->ended(s->arg, p, end, stream_finish(&p->stream), e);
-}
-
-/* The one that has the highest number; NULL: none. */
-static struct place *last_busy(const struct schedule *s)
-{
-    struct place *last = NULL;
-    for (int i = 0; i < s->n_places; i++) {
-        struct place *p = &s->places[i];
-        if (p->busy && (!last || p->request.number > last->request.number))
-            last = p;
-    }
-    return last;
-}
-
-/* What fails now is behind what ended them. */
-static void abandon_texts(struct schedule *s)
-{
-    s->n_prefills = 0;
-    for (struct place *p; (p = last_busy(s));)
-        (void)end_text(s, p, END_ABANDONED, NULL);
-}
-
 /* --- a step ---------------------------------------------------------------------------------- */
 
-/* What a round fed, and how long that took. */
-struct round {
-    int n_texts;         /* that decoded */
-    int n_rows;          /* of these, drafted tokens among them */
-    int n_prompt;        /* rows of prompts */
-    uint64_t prompts_ns; /* that went to prompts, the draft's included */
-};
-
-static bool decodes(const struct place *p)
+/* Tokens that can be sampled before the context is full: the last one need not be fed. */
+static int room_of(const struct schedule *s, const struct slot *p)
 {
-    return p->busy && !p->fills && !p->logits;
+    return session_cap(s->session) - p->len + 1;
 }
 
-/* Guesses for every place that decodes. A text's last token need not be verified. */
-static enum status draft_tokens(struct schedule *s, struct round *round, struct err *e)
+/* Guesses for every slot that decodes. A text's last token need not be verified. */
+static enum status draft_tokens(struct schedule *s, struct err *e)
 {
     const uint64_t fed = s->drafter->feed_ns;
-    int n = 0;
-    for (int i = 0; i < s->n_places; i++) {
-        const struct place *p = &s->places[i];
-        const int left = tokens_left(s, p);
-        if (decodes(p))
-            s->wants[n++] =
-                (struct draft_want){i, (left < s->n_together ? left : s->n_together) - 1};
+    for (int i = 0; i < s->n_slots; i++) {
+        const struct slot *p = &s->slots[i];
+        const int wanted = p->request.n - p->n_sampled, room = room_of(s, p);
+        const int left = wanted < room ? wanted : room;
+        const bool decodes = p->state == SLOT_DECODES && !p->logits;
+        s->wants[i] = decodes ? (left < s->n_together ? left : s->n_together) - 1 : -1;
     }
-    if (n > 0)
-        TRY(drafter_propose(s->drafter, s->wants, n, n, e));
-    round->prompts_ns += s->drafter->feed_ns - fed;
+    TRY(drafter_propose(s->drafter, s->wants, e));
+    s->round.prompts_ns += s->drafter->feed_ns - fed;
     return STATUS_OK;
 }
 
-static void put_row(struct schedule *s, const struct place *p, int n, int32_t token, int ahead)
-{
-    s->rows[n] = (struct batch_row){.token = token,
-                                    .sequence = p->sequence,
-                                    .position = p->len - 1 + ahead,
-                                    .wants_logits = true};
-}
-
-/* A row for every place that has a token to feed, and for each that is drafted behind it. */
-static void put_decoding_rows(struct schedule *s, struct round *round)
+/* A row for every slot that has a token to feed, and for each that is drafted behind it. */
+static void put_decoding_rows(struct schedule *s)
 {
     int n = 0;
-    for (int i = 0; i < s->n_places; i++) {
-        struct place *p = &s->places[i];
+    for (int i = 0; i < s->n_slots; i++) {
+        struct slot *p = &s->slots[i];
         const int32_t *drafted = NULL;
-        if (!decodes(p))
+        if (p->state != SLOT_DECODES || p->logits)
             continue;
         const int n_drafted = s->drafter ? drafter_drafted(s->drafter, i, &drafted) : 0;
         p->logits = s->logits + (size_t)n * (size_t)s->n_vocab;
-        put_row(s, p, n++, p->token, 0);
-        for (int t = 0; t < n_drafted; t++)
-            put_row(s, p, n++, drafted[t], t + 1);
-        round->n_texts++;
+        for (int t = 0; t <= n_drafted; t++)
+            s->rows[n++] = (struct batch_row){.token = t == 0 ? p->token : drafted[t - 1],
+                                              .sequence = i,
+                                              .position = p->len - 1 + t,
+                                              .wants_logits = true};
+        s->round.n_texts++;
     }
-    round->n_rows = n;
+    s->round.n_rows = n;
 }
 
-/* Rows of a prompt from row n on, up to `end`; returns the row behind them. */
-static int put_prompt_rows(struct schedule *s, struct place *p, int n, int end)
+/* Rows of prompts behind the others, until the last of the step's blocks is full. Those that come
+ * to an end get the logits behind the others', and leave the queue. */
+static void put_prompt_rows(struct schedule *s)
 {
-    for (; n < end && p->n_fed < p->len; n++, p->n_fed++) {
-        s->rows[n] = (struct batch_row){.token = p->text[p->n_fed],
-                                        .sequence = p->sequence,
-                                        .position = p->n_fed,
-                                        .wants_logits = p->n_fed == p->len - 1};
-        s->times.n_fed_again += p->n_fed < p->n_again;
-    }
-    return n;
-}
-
-/* Rows of prompts behind the n_decoding others, until the last of the step's blocks is full. Those
- * that come to an end get the logits behind the others'. */
-static int put_prefill_rows(struct schedule *s, int n_decoding)
-{
-    const int block = session_block(s->session);
-    const int end = n_decoding + block - n_decoding % block;
-    int n = n_decoding, done = 0;
+    const int block = session_block(s->session), first = s->round.n_rows;
+    const int end = first + block - first % block;
+    int n = first, done = 0;
     while (done < s->n_prefills && n < end) {
-        struct place *p = s->prefills[done];
-        n = put_prompt_rows(s, p, n, end);
+        struct slot *p = s->prefills[done];
+        for (; n < end && p->n_fed < p->len; n++, p->n_fed++) {
+            s->rows[n] = (struct batch_row){.token = p->text[p->n_fed],
+                                            .sequence = p->sequence,
+                                            .position = p->n_fed,
+                                            .wants_logits = p->n_fed == p->len - 1};
+            s->times.n_fed_again += p->n_fed < p->n_again;
+        }
         if (p->n_fed < p->len)
             break;
-        p->logits = s->logits + (size_t)(n_decoding + done++) * (size_t)s->n_vocab;
+        p->state = SLOT_DECODES;
+        p->logits = s->logits + (size_t)(first + done++) * (size_t)s->n_vocab;
     }
-    return n;
+    s->round.n_prompt = n - first;
+    s->n_prefills -= done;
+    memmove(s->prefills, s->prefills + done, (size_t)s->n_prefills * sizeof *s->prefills);
 }
 
-/* Takes the places off the queue whose prompts are fed. */
-static void end_prefills(struct schedule *s)
+static enum status feed_rows(struct schedule *s, struct err *e)
 {
-    int left = 0;
-    for (int i = 0; i < s->n_prefills; i++) {
-        struct place *p = s->prefills[i];
-        p->fills = !p->logits;
-        if (p->fills)
-            s->prefills[left++] = p;
-        else if (s->client->prefilled && p->n_made == 0)
-            s->client->prefilled(s->arg, p, p->logits);
-    }
-    s->n_prefills = left;
-}
-
-static enum status feed_rows(struct schedule *s, struct round *round, struct err *e)
-{
+    struct schedule_round *round = &s->round;
+    *round = (struct schedule_round){.sampled_before = s->times.n_sampled};
     if (s->drafter)
-        TRY(draft_tokens(s, round, e));
-    put_decoding_rows(s, round);
-    const int n = put_prefill_rows(s, round->n_rows);
-    if (n == 0)
+        TRY(draft_tokens(s, e));
+    put_decoding_rows(s);
+    put_prompt_rows(s);
+    const int n = round->n_rows + round->n_prompt;
+    if (n == 0) /* all have the logits of a prompt that they share */
         return STATUS_OK;
-    round->n_prompt = n - round->n_rows;
     const uint64_t start = clock_ns();
     TRY(session_step(s->session, s->rows, n, s->logits, e));
     const uint64_t ns = clock_ns() - start;
     round->prompts_ns += (uint64_t)((double)ns * round->n_prompt / n);
     s->times.prefill_ns += round->prompts_ns;
     s->times.n_prefilled += (uint64_t)round->n_prompt;
-    end_prefills(s);
     return STATUS_OK;
 }
 
-/* --- picks ----------------------------------------------------------------------------------- */
+/* --- tokens ---------------------------------------------------------------------------------- */
 
-static void pick_token(struct schedule *s, struct place *p, int thread)
+static void sample(struct schedule *s, struct slot *p, int thread)
 {
-    p->picked = sampler_pick(s->sampler, p->sequence, thread, p->logits, &p->token, NULL);
-    if (p->picked == STATUS_OK && s->wants_logprobs)
-        p->picked = logits_log_sum(p->logits, s->n_vocab, &p->log_sum, NULL);
+    if (p->request.n == 0) /* only its prompt was to be fed */
+        return;
+    p->sampled = sampler_pick(s->sampler, p->sequence, thread, p->logits, &p->token, NULL);
+    if (p->sampled == STATUS_OK && s->wants_logprobs)
+        p->sampled = logits_log_sum(p->logits, s->n_vocab, &p->log_sum, NULL);
 }
 
-static void pick_share(void *arg, int thread)
+static void sample_share(void *arg, int thread)
 {
     struct schedule *s = arg;
     int begin, end;
     pool_share(s->n_picks, thread, pool_n_threads(s->pool), &begin, &end);
     for (int i = begin; i < end; i++)
-        pick_token(s, s->picks[i], thread);
+        sample(s, s->picks[i], thread);
 }
 
-/* One by one, each thread has the others to wait for. */
-static void pick_all(struct schedule *s)
+/* A token for each text that has logits. For one alone each thread would have the others to wait
+ * for. */
+static void sample_all(struct schedule *s)
 {
+    s->n_picks = s->next_pick = 0;
+    for (int i = 0; i < s->n_slots; i++)
+        if (s->slots[i].logits)
+            s->picks[s->n_picks++] = &s->slots[i];
     if (s->n_picks > 1)
-        pool_run(s->pool, pick_share, s);
+        pool_run(s->pool, sample_share, s);
     else if (s->n_picks == 1)
-        pick_token(s, s->picks[0], 0);
+        sample(s, s->picks[0], 0);
 }
 
-static enum status fail_text(struct schedule *s, struct place *p, struct err *e)
+static void vacate(struct schedule *s, struct slot *p)
 {
-    struct err why;
-    (void)logits_check(p->logits, s->n_vocab, &why);
-    TRY(s->client->failed(s->arg, p, &why, e));
-    free_place(s, p);
-    return STATUS_OK;
+    p->state = SLOT_VACANT;
+    p->logits = NULL;
+    s->n_busy--;
 }
 
-/* Goes on to the logits after the token that was picked, if it was drafted. */
-static void follow_draft(struct schedule *s, struct place *p)
+static void end_text(struct schedule *s, struct slot *p, enum text_end end, struct event *event)
 {
+    event->kind = EVENT_ENDED;
+    event->slot = p;
+    event->ready = stream_finish(&p->stream);
+    event->end = end;
+    vacate(s, p);
+}
+
+/* Adds the token that was sampled, and goes on to the logits after it if it was drafted. */
+static void add_token(struct schedule *s, struct slot *p)
+{
+    sampler_accept(s->sampler, p->sequence, p->token);
+    p->logprob += (double)p->logits[p->token] - p->log_sum;
+    p->text[p->len++] = p->token;
+    p->n_sampled++;
+    s->times.n_sampled++;
     if (s->drafter && drafter_accept(s->drafter, p->sequence, p->token)) {
         p->logits += s->n_vocab;
         s->times.n_decoded++;
@@ -376,78 +287,56 @@ static void follow_draft(struct schedule *s, struct place *p)
     session_rewind(s->session, p->sequence, p->len - 1);
 }
 
-/* Nothing is drafted here: a text's last token of a context has none behind it. */
-static void shift_text(struct schedule *s, struct place *p)
+/* What was sampled for a slot is an event; the next one is the text's end, if that is it. */
+static void take_pick(struct schedule *s, struct slot *p, struct event *event, struct err *e)
 {
-    cut_text(s, p, last_half(session_cap(s->session)));
-    p->logits = NULL;
-    if (s->drafter)
-        drafter_begin(s->drafter, p->sequence, p->text, p->len);
-    fill_place(s, p);
-}
-
-static enum status take_pick(struct schedule *s, struct place *p, struct err *e)
-{
-    if (p->picked != STATUS_OK)
-        return fail_text(s, p, e);
+    event->kind = EVENT_SAMPLED;
+    event->slot = p;
+    event->token = p->token;
+    event->logits = p->logits;
+    event->log_sum = p->log_sum;
+    if (p->request.n == 0) {
+        end_text(s, p, END_LENGTH, event);
+        return;
+    }
+    if (p->sampled != STATUS_OK) {
+        (void)logits_check(p->logits, s->n_vocab, e);
+        event->kind = EVENT_FAILED;
+        s->failed = p;
+        return;
+    }
     if (!s->ignore_eos && p->token == tokenizer_eos(s->tokenizer)) {
         p->at_end = true;
-        return end_text(s, p, END_EOS, e);
+        end_text(s, p, END_EOS, event);
+        return;
     }
-    struct made m = {.token = p->token, .logits = p->logits, .log_sum = p->log_sum};
     if (!tokenizer_is_special(s->tokenizer, p->token))
-        m.ready = stream_push(&p->stream, tokenizer_bytes(s->tokenizer, p->token));
-    TRY(s->client->made(s->arg, p, &m, e));
-    sampler_accept(s->sampler, p->sequence, p->token);
-    p->logprob += (double)p->logits[p->token] - p->log_sum;
-    p->text[p->len++] = p->token;
-    p->n_made++;
-    s->times.n_made++;
-    follow_draft(s, p);
-    if (p->stream.stopped)
-        return end_text(s, p, END_STOP, e);
-    if (p->n_made == p->request.n)
-        return end_text(s, p, END_LENGTH, e);
-    if (room_of(s, p) > 0)
-        return STATUS_OK;
-    if (!s->shifts)
-        return end_text(s, p, END_CONTEXT, e);
-    shift_text(s, p);
-    return STATUS_OK;
-}
-
-/* All that have logits; those that want no token end without one. */
-static enum status find_picks(struct schedule *s, struct err *e)
-{
-    s->n_picks = 0;
-    for (int i = 0; i < s->n_places; i++) {
-        struct place *p = &s->places[i];
-        if (p->logits && p->request.n > 0)
-            s->picks[s->n_picks++] = p;
-        else if (p->logits)
-            TRY(end_text(s, p, END_LENGTH, e));
+        event->ready = stream_push(&p->stream, tokenizer_bytes(s->tokenizer, p->token));
+    add_token(s, p);
+    const bool complete = p->n_sampled == p->request.n, full = room_of(s, p) == 0;
+    if (p->stream.stopped || complete || (full && !s->shifts)) {
+        s->ended = p;
+        s->end = p->stream.stopped ? END_STOP : complete ? END_LENGTH : END_CONTEXT;
+    } else if (full) {
+        /* Nothing is drafted here: a text's last token of a context has none behind it. */
+        cut_text(s, p, last_half(session_cap(s->session)));
+        p->logits = NULL;
+        if (s->drafter)
+            drafter_begin(s->drafter, p->sequence, p->text, p->len);
+        prefill_slot(s, p);
     }
-    return STATUS_OK;
-}
-
-/* A token of each, and one more as long as it was drafted. */
-static enum status take_tokens(struct schedule *s, struct err *e)
-{
-    TRY(find_picks(s, e));
-    while (s->n_picks > 0) {
-        pick_all(s);
-        for (int i = 0; i < s->n_picks; i++)
-            TRY(take_pick(s, s->picks[i], e));
-        TRY(find_picks(s, e));
-    }
-    return STATUS_OK;
 }
 
 /* --- rounds ---------------------------------------------------------------------------------- */
 
-static void note_round(struct schedule *s, const struct round *round, int n_tokens, uint64_t ns)
+static void note_round(struct schedule *s)
 {
     struct schedule_times *t = &s->times;
+    const struct schedule_round *round = &s->round;
+    const uint64_t now = clock_ns(), ns = now - s->round_at - round->prompts_ns;
+    s->round_at = now;
+    if (t->n_sampled > 0 && !t->first_token_at)
+        t->first_token_at = now;
     if (round->n_texts == 0)
         return;
     t->n_steps += (uint64_t)round->n_texts;
@@ -456,44 +345,76 @@ static void note_round(struct schedule *s, const struct round *round, int n_toke
     if (t->n_rounds < s->cap_rounds)
         t->rounds[t->n_rounds++] = ns;
     if (s->drafter && round->n_prompt == 0)
-        drafter_measured(s->drafter, round->n_texts, round->n_rows, n_tokens, ns);
+        drafter_measured(s->drafter, round->n_rows, (int)(t->n_sampled - round->sampled_before),
+                         ns);
 }
 
-static enum status run_round(struct schedule *s, uint64_t *before, bool *stop, struct err *e)
+void schedule_end(struct schedule *s, enum status status)
 {
-    struct round round = {.n_texts = 0};
-    const uint64_t made = s->times.n_made;
-    TRY(feed_rows(s, &round, e));
-    TRY(take_tokens(s, e));
-    TRY(s->client->round(s->arg, stop, e));
-    const uint64_t now = clock_ns();
-    if (s->times.n_made > 0 && !s->times.first_token_at)
-        s->times.first_token_at = now;
-    note_round(s, &round, (int)(s->times.n_made - made), now - *before - round.prompts_ns);
-    *before = now;
-    return STATUS_OK;
+    if (!s->over)
+        s->status = status;
+    s->over = true;
 }
 
-static enum status run_rounds(struct schedule *s, struct err *e)
+/* Of the texts that have not ended the one that has the highest number; false: there is none. */
+static bool abandon_text(struct schedule *s, struct event *event)
 {
-    bool stop = false;
-    uint64_t before = clock_ns();
-    while (!stop) {
-        s->interrupted = s->client->stop(s->arg);
-        if (s->interrupted)
-            break;
-        TRY(fill_places(s, e));
-        if (s->n_busy == 0 && s->supply_ended)
-            break;
-        TRY(run_round(s, &before, &stop, e));
+    struct slot *last = NULL;
+    for (int i = 0; i < s->n_slots; i++) {
+        struct slot *p = &s->slots[i];
+        if (p->state != SLOT_VACANT && (!last || p->request.number > last->request.number))
+            last = p;
     }
-    return STATUS_OK;
+    if (last)
+        end_text(s, last, END_ABANDONED, event);
+    return last;
 }
 
-enum status schedule_run(struct schedule *s, struct err *e)
+/* Goes on to the next event; false: it is over. */
+static bool advance(struct schedule *s, struct event *event, struct err *e)
 {
-    s->supply_ended = false;
-    const enum status status = run_rounds(s, e);
-    abandon_texts(s);
-    return status;
+    if (s->failed)
+        vacate(s, s->failed);
+    s->failed = NULL;
+    if (s->ended) {
+        end_text(s, s->ended, s->end, event);
+        s->ended = NULL;
+        return true;
+    }
+    if (s->feeds) {
+        const enum status status = s->n_busy > 0 ? feed_rows(s, e) : STATUS_OK;
+        if (status != STATUS_OK || s->n_busy == 0) {
+            schedule_end(s, status);
+            return false;
+        }
+        s->feeds = false;
+    }
+    if (s->next_pick ==
+        s->n_picks) /* also of tokens that were drafted, as long as they are right */
+        sample_all(s);
+    if (s->next_pick < s->n_picks) {
+        take_pick(s, s->picks[s->next_pick++], event, e);
+        return true;
+    }
+    note_round(s);
+    s->feeds = true;
+    return true;
+}
+
+bool schedule_next(struct schedule *s, struct event *event, struct err *e)
+{
+    *event = (struct event){.kind = EVENT_ROUND};
+    if (!s->runs) {
+        s->runs = s->feeds = true;
+        s->over = false;
+        s->status = STATUS_OK;
+        s->round_at = clock_ns();
+        return true;
+    }
+    if ((!s->over && advance(s, event, e)) || abandon_text(s, event))
+        return true;
+    s->failed = s->ended = NULL;
+    s->n_prefills = s->n_picks = s->next_pick = 0;
+    s->runs = false;
+    return false;
 }

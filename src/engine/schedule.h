@@ -1,14 +1,21 @@
 /*
- * schedule - many texts decoded in one session, each in a place of its own.
+ * schedule - many texts decoded in one session, each in a slot of its own.
  *
- * A place is a sequence of the session. Each round feeds one row for every place that decodes, and
+ * A slot is a sequence of the session. Each round feeds one row for every slot that decodes, and
  * fills the step with rows of prompts, the oldest first, a long one cut where the step is full;
- * then it picks the next token of each place that has logits, side by side on the threads. Behind a
- * place's row stand those of the tokens that are drafted for it, if any: as long as the token that
- * is picked is the next of them, the logits of its row are there to pick from, too; what else the
- * cache has is forgotten. A text that ends gives its place to the next one. No text depends on any
- * of this. One text alone is a batch of one. Who asks for the texts, and gets them, is the client.
- * A schedule belongs to one caller at a time, whose thread calls the client.
+ * then it samples the next token of each slot that has logits, side by side on the threads. Behind
+ * a slot's row stand those of the tokens that are drafted for it, if any: as long as the token that
+ * is sampled is the next of them, the logits of its row are there to sample from, too; what else
+ * the cache has is forgotten. A text that ends leaves its slot to the next one. No text depends on
+ * any of this. One text alone is a batch of one. A schedule belongs to one caller at a time, who
+ * begins texts and reads what becomes of them as events:
+ *
+ *     while (schedule_next(s, &event, e)) {
+ *         if (event.kind == EVENT_ROUND)
+ *             while (there is a text && (slot = schedule_vacant(s)))
+ *                 schedule_begin(s, slot, &request, e);
+ *         ...
+ *     }
  */
 #ifndef DECODE_ENGINE_SCHEDULE_H
 #define DECODE_ENGINE_SCHEDULE_H
@@ -31,19 +38,19 @@
 #define SCHEDULE_MAX_ROUNDS ((size_t)1 << 20)
 
 enum text_end {
-    END_LENGTH,    /* n tokens are made */
+    END_LENGTH,    /* n tokens are there */
     END_STOP,      /* a stop string is complete */
     END_EOS,       /* the model ended the text */
     END_CONTEXT,   /* there is no room for another token */
-    END_ABANDONED, /* it was stopped, or something failed, here or elsewhere */
+    END_ABANDONED, /* schedule_end came first, or something failed */
 };
 
 /* What is to be continued, and how. All is borrowed until the text ends. */
 struct request {
-    uint64_t number;       /* the client's */
+    uint64_t number;       /* the caller's */
     const int32_t *tokens; /* [1 <= n_tokens <= session_cap] the prompt */
     int n_tokens;
-    bool goes_on; /* the place's last text does, with its cache, its random stream and its recent
+    bool goes_on; /* the slot's last text does, with its cache, its random stream and its recent
                      tokens: `tokens`, which may be none, follow it, at most schedule_room */
     const float
         *logits; /* NULL; or those after the prompt, which is then shared and in the cache */
@@ -53,57 +60,47 @@ struct request {
     int n_stops;
 };
 
-struct place {
+enum slot_state { SLOT_VACANT, SLOT_PREFILLS, SLOT_DECODES };
+
+struct slot {
     int sequence; /* its number */
     struct request request;
-    int n_made;
-    double logprob; /* of those made, by the model alone; only with wants_logprobs */
-
-    bool at_end; /* the model's own last token of the text said that it ends */
+    int n_sampled;
+    double logprob; /* of those sampled, by the model alone; only with wants_logprobs */
+    bool at_end;    /* the model's own last token of the text said that it ends */
+    int32_t *text;  /* [session_cap + 1] the tokens of its positions, and the one to be fed next */
+    int len;
 
     /* Private. */
-    bool busy;
-    int32_t *text; /* [session_cap + 1] the tokens of its positions, and the one to be fed next */
-    int len;
+    enum slot_state state;
     int n_fed;           /* of them, while they are fed as a prompt is */
-    bool fills;          /* they are */
     int n_again;         /* of them those that had been fed before a shift */
-    const float *logits; /* not yet picked from; NULL: none */
+    const float *logits; /* not yet sampled from; NULL: none */
     struct stream stream;
-    enum status picked;
-    int token; /* picked, and to be fed */
+    enum status sampled; /* how that went */
+    int token;           /* sampled, and to be fed */
     double log_sum;
 };
 
-/* A token of a place on its way. */
-struct made {
-    int32_t token;
-    const float *logits;
-    double log_sum;    /* see logits_log_sum; only with wants_logprobs */
-    struct text ready; /* bytes of the text that are now known to belong to it */
+enum event_kind {
+    EVENT_ROUND,   /* A round is about to begin: the time to begin texts, or to end them all. */
+    EVENT_SAMPLED, /* A text has a token more. */
+    EVENT_ENDED,   /* A text ended; its slot is vacant. */
+    EVENT_FAILED,  /* A text cannot go on because of what `e` of schedule_next now says. Its slot is
+                      vacant from the next event on, unless schedule_end comes before that: then
+                      the text ends as all others do. */
 };
 
-enum supply { SUPPLY_TEXT, SUPPLY_LATER, SUPPLY_END };
-
-/* What fails ends the schedule. */
-struct schedule_client {
-    /* Fills in the place's request, if *supply is then SUPPLY_TEXT. Waits no longer than wait_ms.
-     */
-    enum status (*next)(void *arg, struct place *p, int wait_ms, enum supply *supply,
-                        struct err *e);
-    /* The prompt is in the cache, and these logits [n_vocab] come after it. NULL: no matter. */
-    void (*prefilled)(void *arg, const struct place *p, const float *logits);
-    /* A token more, which p->n_made does not yet count. */
-    enum status (*made)(void *arg, const struct place *p, const struct made *m, struct err *e);
-    /* The text ended; `rest` are its last bytes. The place is then free. */
-    enum status (*ended)(void *arg, const struct place *p, enum text_end end, struct text rest,
-                         struct err *e);
-    /* The text cannot go on because of what `why` says; the place is then free if this succeeds. */
-    enum status (*failed)(void *arg, const struct place *p, const struct err *why, struct err *e);
-    /* After each round: *stop, if there is no use in going on. */
-    enum status (*round)(void *arg, bool *stop, struct err *e);
-    /* Before each round: true to give up. */
-    bool (*stop)(void *arg);
+struct event {
+    enum event_kind kind;
+    const struct slot *slot; /* whose text it is; NULL: EVENT_ROUND */
+    int32_t token;
+    const float *logits; /* [n_vocab] that the token was sampled from, or why the text ended; those
+                            of a text's first event come after its prompt. NULL: abandoned */
+    double log_sum;      /* see logits_log_sum; only with wants_logprobs */
+    struct text ready;   /* bytes of the text that are now known to belong to it, until the next
+                            event */
+    enum text_end end;   /* of EVENT_ENDED */
 };
 
 /* What was done, and how long it took. Of a step that has rows of both kinds the time goes to
@@ -111,7 +108,7 @@ struct schedule_client {
 struct schedule_times {
     uint64_t n_prefilled, prefill_ns; /* prompt tokens fed, and those fed again */
     uint64_t n_shifts, n_fed_again;
-    uint64_t n_made;               /* tokens */
+    uint64_t n_sampled;            /* tokens */
     uint64_t n_decoded, decode_ns; /* those that came out of rows of decoding */
     uint64_t n_steps;              /* such rows, but for those of drafted tokens */
     uint64_t first_token_at;       /* clock_ns; 0 before it */
@@ -119,53 +116,106 @@ struct schedule_times {
     size_t n_rounds;
 };
 
+/* What a round fed, and how long that took. */
+struct schedule_round {
+    int n_texts;             /* that decoded */
+    int n_rows;              /* of these, drafted tokens among them */
+    int n_prompt;            /* rows of prompts */
+    uint64_t prompts_ns;     /* that went to prompts, the draft's included */
+    uint64_t sampled_before; /* tokens */
+};
+
 struct schedule {
     /* Borrowed, filled in before schedule_create. */
-    struct session *session; /* with n_places sequences */
+    struct session *session; /* with n_slots sequences */
     struct sampler *sampler; /* likewise, and with the pool's threads */
-    struct drafter *drafter; /* NULL: none; of as many places */
+    struct drafter *drafter; /* NULL: none; of as many slots */
     struct pool *pool;       /* NULL: one thread */
     const struct tokenizer *tokenizer;
-    int n_places, n_vocab;
+    int n_slots, n_vocab;
     bool ignore_eos, wants_logprobs;
     bool shifts; /* where the context is full, a text goes on: its first n_keep tokens stay, and the
                     last half of the context is fed again, at the positions behind them */
     int n_keep;  /* at most schedule_most_kept */
     size_t cap_rounds; /* at most so many are kept */
-    const struct schedule_client *client;
-    void *arg; /* of the client's functions */
 
     struct schedule_times times;
-    bool interrupted; /* the client's stop ended it */
+    int n_busy;         /* slots that are not vacant */
+    enum status status; /* how the last run ended */
+    bool interrupted;   /* the caller's: it ended it because of a signal */
 
     /* Private. */
-    struct place *places;     /* [n_places] */
-    struct place **prefills;  /* [n_prefills] whose prompts are not yet fed, the oldest first */
-    struct place **picks;     /* [n_picks] that have logits in this round */
-    struct draft_want *wants; /* [n_places] */
-    struct batch_row *rows;   /* [n_places * n_together + the session's block] */
-    float *logits;            /* [n_places * n_together, n_vocab] */
-    struct arena arena;       /* of all these */
-    int n_busy, n_prefills, n_picks;
+    struct slot *slots;     /* [n_slots] */
+    struct slot **prefills; /* [n_prefills] whose prompts are not yet fed, the oldest first */
+    struct slot **picks;    /* [n_picks] that have logits, of which next_pick have been taken */
+    int *wants;             /* [n_slots] tokens that drafts are asked for */
+    struct batch_row *rows; /* [n_slots * n_together + the session's block] */
+    float *logits;          /* [n_slots * n_together, n_vocab] */
+    struct arena arena;     /* of all these */
+    int n_prefills, n_picks, next_pick;
     int n_together; /* rows of a text that decodes at most */
     size_t longest_token;
-    bool supply_ended;
+    struct slot *ended;     /* its text has ended by the token of the last event; NULL: none has */
+    enum text_end end;      /* how */
+    struct slot *failed;    /* its text was that of an EVENT_FAILED; NULL: none */
+    uint64_t round_at;      /* clock_ns when the last round ended */
+    bool runs, feeds, over; /* between the first event and the last; after an EVENT_ROUND; after
+                               schedule_end */
+    struct schedule_round round;
 };
 
 /* What n_keep can be in so many positions. */
 int schedule_most_kept(int n_ctx);
 
-/* Tokens that can be added to the text of a place; below 0: it cannot go on at all. */
-int schedule_room(const struct schedule *s, int place);
+/* Tokens that can be added to the text of a slot; below 0: it cannot go on at all. */
+int schedule_room(const struct schedule *s, int slot);
 
 /* Takes the memory, but that of the streams: STATUS_NO_MEMORY. schedule_free is due in every
  * case. */
 enum status schedule_create(struct schedule *s, struct err *e);
 void schedule_free(struct schedule *s);
 
-/* Until the client has no more texts, or stops it: STATUS_OK. Fails as the client does. May be
- * called again: places keep the text that they had last, for requests that go on with it. Texts
- * that have not ended by then end as END_ABANDONED, the highest number first. */
-enum status schedule_run(struct schedule *s, struct err *e);
+/*
+ * The next event, an EVENT_ROUND at first. False: it is over, because no slot was busy after an
+ * EVENT_ROUND or because of schedule_end, and s->status says how; then it may be called again, and
+ * slots keep the text that they had last, for requests that go on with it.
+ */
+bool schedule_next(struct schedule *s, struct event *event, struct err *e);
+
+/* Of an EVENT_ROUND: a slot that is vacant, the first one, or NULL; and its next text, which is
+ * borrowed but for *r itself. STATUS_NO_MEMORY: the slot is as it was. */
+struct slot *schedule_vacant(struct schedule *s);
+enum status schedule_begin(struct schedule *s, struct slot *p, const struct request *r,
+                           struct err *e);
+
+/* All ends with this status, of several calls that of the first: from the next event on texts that
+ * have not ended end as END_ABANDONED, the highest number first. */
+void schedule_end(struct schedule *s, enum status status);
+
+/* What stands in a saved text's file and is not the schedule's to know. */
+struct saved_marks {
+    uint64_t model; /* the hash of what runs: see model/fingerprint.h */
+    uint64_t seed;  /* that the text began with, or was given since */
+};
+
+/* Replaces the file with the text of a slot that has one, which is vacant; sequence 0, or one that
+ * shares no positions (asserted): its tokens, their positions in the cache and the sampler's random
+ * stream, so that it goes on as if it had never stopped, bit for bit. The failures of
+ * file_writer_open. */
+enum status saved_write(const char *path, const struct schedule *s, int slot,
+                        const struct saved_marks *marks, struct err *e);
+
+/*
+ * Makes the text of the file that of the slot, for requests that go on with it; *seed is the
+ * file's. STATUS_USAGE where it was made by another model or with another type of cache, or does
+ * not fit into the context; STATUS_BAD_FILE for what is no such file, of another version or
+ * damaged, and the failures of file_map_open. The slot is then as it was.
+ */
+enum status saved_read(const char *path, struct schedule *s, int slot, uint64_t model,
+                       uint64_t *seed, struct err *e);
+
+/* The same of bytes, which are called `path` in messages. */
+enum status saved_take(const void *bytes, size_t len, const char *path, struct schedule *s,
+                       int slot, uint64_t model, uint64_t *seed, struct err *e);
 
 #endif

@@ -28,80 +28,35 @@ static const int32_t *prompt_of(const struct draft_bench_spec *spec, int text)
     return spec->tokens + places * (uint64_t)text / n;
 }
 
-static enum status next_text(void *arg, struct place *p, int wait_ms, enum supply *supply,
-                             struct err *e)
-{
-    struct turn *t = arg;
-    const int text = t->repeat * t->spec->batch + t->n_begun;
-    (void)wait_ms;
-    (void)e;
-    *supply = t->n_begun == t->spec->batch ? SUPPLY_END : SUPPLY_TEXT;
-    if (*supply == SUPPLY_END)
-        return STATUS_OK;
-    p->request = (struct request){.number = (uint64_t)t->n_begun++,
-                                  .tokens = prompt_of(t->spec, text),
-                                  .n_tokens = t->spec->prompt,
-                                  .n = t->spec->n,
-                                  .seed = (uint64_t)text};
-    return STATUS_OK;
-}
-
-static enum status take_made(void *arg, const struct place *p, const struct made *m, struct err *e)
-{
-    struct turn *t = arg;
-    const uint64_t place = p->request.number << 32 | (uint64_t)p->n_made;
-    (void)e;
-    t->hash += rng_derive(place, (uint64_t)m->token);
-    return STATUS_OK;
-}
-
-static enum status take_end(void *arg, const struct place *p, enum text_end end, struct text rest,
-                            struct err *e)
-{
-    (void)arg;
-    (void)p;
-    (void)end;
-    (void)rest;
-    (void)e;
-    return STATUS_OK;
-}
-
-static enum status take_failure(void *arg, const struct place *p, const struct err *why,
-                                struct err *e)
-{
-    (void)arg;
-    (void)p;
-    *e = *why;
-    return STATUS_FAILED;
-}
-
-static enum status take_round(void *arg, bool *stop, struct err *e)
-{
-    (void)arg;
-    (void)stop;
-    (void)e;
-    return STATUS_OK;
-}
-
-static bool turn_stops(void *arg)
-{
-    const struct turn *t = arg;
-    return t->spec->stop(t->spec->arg);
-}
-
-static const struct schedule_client turn_client = {.next = next_text,
-                                                   .made = take_made,
-                                                   .ended = take_end,
-                                                   .failed = take_failure,
-                                                   .round = take_round,
-                                                   .stop = turn_stops};
-
 static enum status run_schedule(struct turn *t, struct schedule *s, struct err *e)
 {
+    const struct draft_bench_spec *spec = t->spec;
     TRY(schedule_create(s, e));
-    TRY(schedule_run(s, e));
+    for (struct event event; schedule_next(s, &event, e);) {
+        const struct slot *p = event.slot;
+        if (event.kind == EVENT_SAMPLED)
+            t->hash += rng_derive(p->request.number << 32 | (uint64_t)(p->n_sampled - 1),
+                                  (uint64_t)event.token);
+        if (event.kind == EVENT_FAILED)
+            schedule_end(s, STATUS_FAILED);
+        if (event.kind != EVENT_ROUND)
+            continue;
+        if (spec->stop(spec->arg))
+            schedule_end(s, STATUS_INTERRUPTED);
+        for (; t->n_begun < spec->batch; t->n_begun++) {
+            const int text = t->repeat * spec->batch + t->n_begun;
+            const struct request request = {.number = (uint64_t)t->n_begun,
+                                            .tokens = prompt_of(spec, text),
+                                            .n_tokens = spec->prompt,
+                                            .n = spec->n,
+                                            .seed = (uint64_t)text};
+            const enum status status = schedule_begin(s, schedule_vacant(s), &request, e);
+            if (status != STATUS_OK)
+                schedule_end(s, status);
+        }
+    }
     t->times = s->times;
-    return s->interrupted ? STATUS_INTERRUPTED : STATUS_OK;
+    return s->status;
 }
 
 static enum status run_turn(struct turn *t, const struct draft_way *way, struct err *e)
@@ -112,11 +67,9 @@ static enum status run_turn(struct turn *t, const struct draft_way *way, struct 
                          .sampler = spec->sampler,
                          .pool = spec->pool,
                          .tokenizer = spec->tokenizer,
-                         .n_places = spec->batch,
+                         .n_slots = spec->batch,
                          .n_vocab = spec->n_vocab,
-                         .ignore_eos = true,
-                         .client = &turn_client,
-                         .arg = t};
+                         .ignore_eos = true};
     enum status status = STATUS_OK;
     if (way->drafter) {
         drafter = *way->drafter;

@@ -1,7 +1,7 @@
 /*
  * fuzz_draft - schedules with drafts: the input says which tiny random model decodes which prompts,
- * how they are drawn, in how many places, and what guesses how many tokens, so that guesses are
- * rejected anywhere. What the client sees must be, bit for bit, what it sees one text at a time
+ * how they are drawn, in how many slots, and what guesses how many tokens, so that guesses are
+ * rejected anywhere. What comes out must be, bit for bit, what comes out of one text at a time
  * without a draft.
  */
 #include <stdbool.h>
@@ -91,9 +91,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct model **const m = models[who % TINY_SHAPES];
     texts = (struct schedule_texts){.model = m[BY_ITSELF], .tokenizer = tokenizer};
     read_texts(&texts, &in);
-    struct schedule_ways ways = {.n_places = 1, .n_threads = 1};
+    struct schedule_ways ways = {.n_slots = 1, .n_threads = 1};
     require(run_schedule(&texts, &ways, &plain, &e) == STATUS_OK);
-    ways = (struct schedule_ways){.n_places = 1 + places % 4,
+    ways = (struct schedule_ways){.n_slots = 1 + places % 4,
                                   .n_threads = 1 + (places >> 2 & 1),
                                   .block = places >> 3 & 7,
                                   .drafts = true,

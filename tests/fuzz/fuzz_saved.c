@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "engine/saved.h"
+#include "engine/schedule.h"
 #include "model/fingerprint.h"
 #include "model/pack.h"
 #include "schedule_run.h"
@@ -35,26 +35,6 @@ static void make_all(void)
 
 /* --- a text that goes on --------------------------------------------------------------------- */
 
-static enum status go_on(void *arg, struct place *p, int wait_ms, enum supply *supply,
-                         struct err *e)
-{
-    struct schedule_client_state *c = arg;
-    const struct schedule_texts *t = c->texts;
-    (void)wait_ms;
-    (void)e;
-    *supply = c->n_begun++ == 0 ? SUPPLY_TEXT : SUPPLY_END;
-    p->request = (struct request){
-        .tokens = t->prompts[0], .n_tokens = t->n_prompt[0], .goes_on = true, .n = t->n[0]};
-    return STATUS_OK;
-}
-
-static const struct schedule_client client = {.next = go_on,
-                                              .made = run_made,
-                                              .ended = run_ended,
-                                              .failed = run_failed,
-                                              .round = run_round_end,
-                                              .stop = run_stop};
-
 /* Whose text, how it is drawn, and what is said: the model, the cache, the sampler, the end of the
  * context. */
 static void read_texts(struct schedule_texts *t, struct input *in)
@@ -65,6 +45,7 @@ static void read_texts(struct schedule_texts *t, struct input *in)
                                  .kv_storage = tiny_caches[what / 4 % COUNT(tiny_caches)],
                                  .n_ctx = N_CTX,
                                  .n_texts = 1,
+                                 .goes_on = true,
                                  .shifts = what & 64,
                                  .n_keep = what & 128 ? 3 : 0,
                                  .ignore_eos = how & 1,
@@ -78,25 +59,9 @@ static void read_texts(struct schedule_texts *t, struct input *in)
         t->prompts[0][i] = i;
 }
 
-static void open_place(struct schedule_run *r, const struct schedule_texts *t, bool drafts,
-                       struct schedule_seen *seen)
-{
-    const struct schedule_ways ways = {.n_places = 1,
-                                       .n_threads = 1,
-                                       .block = drafts ? 3 : 0,
-                                       .drafts = drafts,
-                                       .draft_n = 4,
-                                       .fixed = true,
-                                       .client = &client};
-    struct err e;
-    *seen = (struct schedule_seen){.n_drafted = 0};
-    *r = (struct schedule_run){.client = {.texts = t, .seen = seen, .schedule = &r->schedule}};
-    require(open_run(r, t, &ways, &e) == STATUS_OK);
-}
-
 static enum status take(struct schedule_run *r, const void *bytes, size_t len)
 {
-    const struct place *p = &r->schedule.places[0];
+    const struct slot *p = &r->schedule.slots[0];
     uint64_t seed;
     struct err e = {""};
     const enum status s = saved_take(bytes, len, "file", &r->schedule, 0, MODEL, &seed, &e);
@@ -114,24 +79,31 @@ static enum status take(struct schedule_run *r, const void *bytes, size_t len)
 static bool run_file(struct schedule_texts *t, const void *bytes, size_t len, bool drafts,
                      struct schedule_seen *seen)
 {
-    struct schedule_run r;
+    const struct schedule_ways ways = {.n_slots = 1,
+                                       .n_threads = 1,
+                                       .block = drafts ? 3 : 0,
+                                       .drafts = drafts,
+                                       .draft_n = 4,
+                                       .fixed = true};
+    struct schedule_run r = {.pool = NULL};
     struct err e;
     bool done = false;
-    open_place(&r, t, drafts, seen);
+    *seen = (struct schedule_seen){.n_drafted = 0};
+    require(open_run(&r, t, &ways, &e) == STATUS_OK);
     if (take(&r, bytes, len) == STATUS_OK) {
         const int room = schedule_room(&r.schedule, 0);
         t->n_prompt[0] = t->n_prompt[0] < room ? t->n_prompt[0] : room;
         done = room >= 0;
     }
     if (done)
-        require(schedule_run(&r.schedule, &e) == STATUS_OK);
+        require(run_texts(&r.schedule, t, &ways, NULL, seen, &e) == STATUS_OK);
     close_run(&r);
     return done;
 }
 
 /* --- a file ---------------------------------------------------------------------------------- */
 
-/* The format of engine/saved.h; the checksum is of its parts, one after the other. */
+/* The format of engine/schedule.h; the checksum is of its parts, one after the other. */
 struct file {
     uint64_t hash;
     size_t len;
