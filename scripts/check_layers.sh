@@ -62,10 +62,10 @@ pairs() {
     done
 }
 
-# Their modules: x.c and x.h are one. What x.c includes of its own family's, an x_y.h or the private.h
-# of room x, is left out, because they may use the types of x.h.
+# Their modules: x.c and x.h are one. What x.c includes of its own family's, an x_y.h or its room's
+# private.h, is left out, because they may use the types of x.h.
 modules() {
-    sed -e '\#^\(.*\)\.c \1_#d' -e '\#^\([^/]*\)/\1\.c \1/private\.h$#d' -e 's/\.[ch]\>//g'
+    sed -e '\#^\(.*\)\.c \1_#d' -e '\#^\([^/]*\)/[^/]*\.c \1/private\.h$#d' -e 's/\.[ch]\>//g'
 }
 
 # no_circle WHAT - fails for those in a circle: tsort names what it finds no order for

@@ -6,9 +6,7 @@
 
 #include "base/rng.h"
 #include "checkpoints.h"
-#include "engine/attention.h"
-#include "engine/batch.h"
-#include "engine/probe.h"
+#include "engine/private.h"
 #include "engine/session.h"
 #include "golden.h"
 #include "support.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "conversions.h"
-#include "engine/probe.h"
+#include "engine/session.h"
 #include "support.h"
 #include "train/backprop_pass.h"
 

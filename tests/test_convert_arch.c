@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "conversions.h"
-#include "engine/probe.h"
+#include "engine/session.h"
 #include "support.h"
 
 #define MAX_LAYERS 3

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/probe.h"
 #include "engine/session.h"
 #include "support.h"
 

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "checkpoints.h"
-#include "engine/autothreads.h"
 #include "engine/session.h"
 #include "golden.h"
 #include "model/checkpoint.h"
@@ -349,8 +348,8 @@ START_TEST(pools_may_change)
     ck_assert_int_eq(pool_create(3, &pool, &e), STATUS_OK);
     ck_assert_int_eq(session_create(g.checkpoint.model, &(struct session_params){0}, pool, &s, &e),
                      STATUS_OK);
-    calibrate_prefers_one_thread(s, pool, 1);
-    calibrate_prefers_one_thread(s, pool, 1000);
+    session_prefers_one_thread(s, 1);
+    session_prefers_one_thread(s, 1000);
     ck_assert_int_eq(session_len(s, 0), 0);
     for (int t = 0; t < g.n_tokens; t++) {
         session_set_pool(s, t % 2 ? pool : NULL);
@@ -359,7 +358,7 @@ START_TEST(pools_may_change)
             memcmp(session_logits(s), expected + (size_t)t * n_vocab, n_vocab * sizeof *expected),
             0);
     }
-    ck_assert(!calibrate_prefers_one_thread(s, pool, 1)); /* no longer empty */
+    ck_assert(!session_prefers_one_thread(s, 1)); /* no longer empty */
     free(expected);
     session_free(s);
     pool_free(pool);

@@ -12,7 +12,7 @@
 #include "cli/numbers.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
-#include "engine/autothreads.h"
+#include "engine/session.h"
 #include "gguf/blocks.h"
 #include "model/kv_cache.h"
 
@@ -308,7 +308,7 @@ enum status runtime_start(struct runtime *r, const struct session_wanted *w, str
     TRY(runtime_start_threads(r, e));
     TRY(session_create(r->checkpoint.model, &params, r->pool, &r->session, e));
     const int rows = w->n_sequences > 0 ? w->n_sequences : 1;
-    if (r->threads_are_auto && calibrate_prefers_one_thread(r->session, r->pool, rows))
+    if (r->threads_are_auto && session_prefers_one_thread(r->session, rows))
         lower_threads(r);
     return STATUS_OK;
 }

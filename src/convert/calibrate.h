@@ -12,7 +12,7 @@
 #include "convert/ridge.h"
 #include "convert/used.h"
 #include "convert/work.h"
-#include "engine/probe.h"
+#include "engine/session.h"
 
 struct convert_calibration {
     struct convert_used used; /* the block in work, converted */

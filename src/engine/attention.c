@@ -1,9 +1,55 @@
-#include "engine/attention.h"
-
+#include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "compute/angles.h"
-#include "compute/pool.h"
+#include "engine/private.h"
+
+/* Of a call of attention, in positions: about what the rest of it takes. */
+#define CALL_COST 32
+
+/* With fewer work items than these for each thread of full chunks, groups of heads are some, too.
+ */
+#define LATENT_ITEMS 4
+
+/* --- batches --------------------------------------------------------------------------------- */
+
+int batch_item_cost(const struct batch_span *span, int chunk, int row)
+{
+    const int n = span->first_position + row + 1 - chunk * KERNEL_CHUNK;
+    return n <= 0 ? 0 : CALL_COST + (n < KERNEL_CHUNK ? n : KERNEL_CHUNK);
+}
+
+void batch_cut(struct batch *b, const struct batch_row *rows, int n, int n_shared,
+               struct batch_span *spans)
+{
+    assert(n >= 1);
+    *b = (struct batch){.rows = rows, .n_rows = n, .spans = spans};
+    struct batch_span *span = spans;
+    for (int r = 0; r < n; r++) {
+        if (r == 0 || rows[r].sequence != span->sequence ||
+            rows[r].position != span->first_position + span->n_rows) {
+            span = &spans[b->n_spans++];
+            *span = (struct batch_span){
+                .first_row = r, .sequence = rows[r].sequence, .first_position = rows[r].position};
+        }
+        span->n_rows++;
+        b->n_logits += rows[r].wants_logits;
+    }
+    for (span = spans; span < spans + b->n_spans; span++) {
+        span->n_chunks = kv_cache_chunks(span->first_position + span->n_rows);
+        for (int chunk = 0; chunk < span->n_chunks; chunk++)
+            for (int row = 0; row < span->n_rows; row++)
+                b->cost_per_head += batch_item_cost(span, chunk, row);
+        span->cost = b->cost_per_head;
+        /* Others read a panel that a row of sequence 0 goes to. */
+        const bool is_shared =
+            span->sequence == 0 && span->first_position < kernel_padded(n_shared);
+        b->stores_first |= span->n_rows > 1 || is_shared;
+    }
+}
+
+/* --- sizes ----------------------------------------------------------------------------------- */
 
 /* A part: out [average_dim], max, sum. */
 static size_t part_size(const struct attention *a)
@@ -36,11 +82,6 @@ uint64_t attention_scratch(const struct config *c)
            dim * (config_is_latent(c) ? LATENT_PATCHES * KERNEL_LANES : 1);
 }
 
-static const float *row_qkv(const struct attention *a, int row)
-{
-    return a->qkv + (size_t)row * a->qkv_dim;
-}
-
 static float *part_of(const struct attention *a, int row, int head, int chunk)
 {
     const struct config *c = &a->kv->config;
@@ -69,7 +110,7 @@ static void store_row(const struct attention *a, int kv_head, int row, float *sc
 {
     const struct config *c = &a->kv->config;
     const struct batch_row *r = &a->batch->rows[row];
-    const float *keys = row_qkv(a, row) + config_q_dim(c);
+    const float *keys = a->qkv + (size_t)row * a->qkv_dim + config_q_dim(c);
     const float *k = keys + (size_t)kv_head * (size_t)a->key_dim;
     const float *v = keys + (size_t)a->n_kv_heads * (size_t)a->key_dim +
                      (size_t)kv_head * (size_t)a->average_dim;
@@ -79,15 +120,6 @@ static void store_row(const struct attention *a, int kv_head, int row, float *sc
     }
     kv_cache_put(a->kv, a->kernels, (struct kv_place){r->sequence, a->layer, kv_head}, r->position,
                  k, v);
-}
-
-void attention_store(const struct attention *a, float *scratch, int thread, int n_threads)
-{
-    const int n_rows = a->batch->n_rows;
-    int begin, end;
-    pool_share(a->n_kv_heads * n_rows, thread, n_threads, &begin, &end);
-    for (int item = begin; item < end; item++)
-        store_row(a, item / n_rows, item % n_rows, scratch);
 }
 
 /* --- weights --------------------------------------------------------------------------------- */
@@ -115,7 +147,7 @@ static double exp_of(double x)
 
 /* A chunk's exponentials are relative to its own largest score: the factors, one a chunk, bring
  * them all to the largest of all and divide by the sum (as the merge of the values does). */
-static void finish_head(const struct attention *a, int row, int head)
+static void finish_weights(const struct attention *a, int row, int head)
 {
     const size_t dim = (size_t)a->average_dim;
     const int n = a->batch->rows[row].position + 1, n_chunks = kv_cache_chunks(n);
@@ -134,12 +166,6 @@ static void finish_head(const struct attention *a, int row, int head)
         for (int i = c * KERNEL_CHUNK; i < n && i < (c + 1) * KERNEL_CHUNK; i++)
             weights[i] = (float)((double)weights[i] * factor);
     }
-}
-
-void attention_finish_weights(const struct attention *a, int row)
-{
-    for (int h = 0; h < a->kv->config.n_heads; h++)
-        finish_head(a, row, h);
 }
 
 /* --- work items ------------------------------------------------------------------------------ */
@@ -208,31 +234,23 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
         keep_weights(a, row, group * a->group, chunk, n, args.scores);
 }
 
-/* Of the items of one group of heads, one after the other on a line as long as they cost, those of
- * a span that start in [begin, end). Rows vary fastest: a chunk of the cache stays near while they
- * pass.
- */
-static void attend_span(const struct attention *a, const struct batch_span *span, int64_t at,
-                        int group, int64_t begin, int64_t end, float *scratch)
-{
-    for (int chunk = 0; chunk < span->n_chunks; chunk++) {
-        for (int row = 0; row < span->n_rows && at < end; row++) {
-            const int cost = batch_item_cost(span, chunk, row);
-            if (cost > 0 && at >= begin)
-                attend_chunk(a, span, group, chunk, row, scratch);
-            at += cost;
-        }
-    }
-}
-
+/* Of the items of one group of heads, one after the other on a line as long as they cost, those
+ * that start in [begin, end). Rows of a span vary fastest: a chunk of the cache stays near while
+ * they pass. */
 static void attend_group(const struct attention *a, int group, int64_t begin, int64_t end,
                          float *scratch)
 {
     int64_t at = 0;
-    for (int i = 0; i < a->batch->n_spans; i++) {
+    for (int i = 0; i < a->batch->n_spans && at < end; i++) {
         const struct batch_span *span = &a->batch->spans[i];
-        if (at < end && span->cost > begin)
-            attend_span(a, span, at, group, begin, end, scratch);
+        for (int chunk = 0; chunk < span->n_chunks && span->cost > begin; chunk++) {
+            for (int row = 0; row < span->n_rows && at < end; row++) {
+                const int cost = batch_item_cost(span, chunk, row);
+                if (cost > 0 && at >= begin)
+                    attend_chunk(a, span, group, chunk, row, scratch);
+                at += cost;
+            }
+        }
         at = span->cost;
     }
 }
@@ -246,10 +264,247 @@ void attention_run(const struct attention *a, float *scratch, int thread, int n_
         attend_group(a, h, begin - h * per_head, end - h * per_head, scratch);
 }
 
-void attention_merge(const struct attention *a, int row, int head, float *out)
+/* Joins the chunks of one head of a row into out [average_dim]; after a barrier. */
+static void merge_chunks(const struct attention *a, int row, int head, float *out)
 {
     const int dim = a->average_dim;
     const int n_chunks = kv_cache_chunks(a->batch->rows[row].position + 1);
     const float *part = part_of(a, row, head, 0);
     a->kernels->merge(out, part, part + dim, part + dim + 1, n_chunks, part_size(a), dim);
+}
+
+/* --- a latent cache: products by head --------------------------------------------------------- */
+
+/* What becomes of a head's finished result [value_dim]: itself, or what stands for a head that is
+ * left out. */
+static void end_head(const struct forward *f, int layer, int head, float *result)
+{
+    const struct head_ablation *w = f->without;
+    const size_t index = (size_t)layer * (size_t)f->config->n_heads + (size_t)head;
+    const size_t dim = (size_t)config_value_dim(f->config);
+    if (!w || !w->off[index])
+        return;
+    if (w->mean)
+        memcpy(result, w->mean + index * dim, dim * sizeof *result);
+    else
+        memset(result, 0, dim * sizeof *result);
+}
+
+/* y = W x by a head's matrix, of all rows of the batch. */
+static void multiply_head(const struct forward *f, const struct matrix *w, const float *x,
+                          size_t x_stride, float *y, size_t y_stride, int thread)
+{
+    struct matmul m = {
+        .w = w,
+        .x = x,
+        .x_stride = x_stride,
+        .n_tokens = f->batch.n_rows,
+        .y = y,
+        .y_stride = y_stride,
+        .epilogue = EPILOGUE_STORE,
+    };
+    if (storage_is_quantised(w->storage)) {
+        unsigned char *quants = f->work->head_quants + (size_t)thread * (size_t)f->work->max_rows *
+                                                           f->work->head_quants_bytes;
+        f->kernels->quantize(quants, x, x_stride, m.n_tokens, w->n_in);
+        m.quants = quants;
+    }
+    f->kernels->matmul(&m, 0, matrix_panels(w->n_out));
+}
+
+/* Queries become what scores with a latent cache: work->mapped of those in work->qkv, which are
+ * complete. Threads share the heads, whole: each head's matrix is read by one. */
+static void map_queries(const struct forward *f, const struct block *b, const struct attention *a,
+                        int thread)
+{
+    const size_t dim = (size_t)f->config->head_dim;
+    int h, end;
+    pool_share(f->config->n_heads, thread, pool_n_threads(f->pool), &h, &end);
+    for (; h < end; h++) {
+        const struct matrix w = model_head_matrix(&b->w[ROLE_ATTN_K_B], h);
+        multiply_head(f, &w, a->qkv + (size_t)h * dim, a->qkv_dim,
+                      f->work->mapped + (size_t)h * (size_t)a->key_dim, a->queries_dim, thread);
+    }
+}
+
+/* The averages of a latent cache that attention left in `parts`, after a barrier, go to
+ * work->mapped and become the heads' results [n_rows, heads_dim], of this thread's heads. */
+static void map_results(const struct forward *f, const struct block *b, const struct attention *a,
+                        float *heads, int thread)
+{
+    const size_t row_dim = (size_t)config_heads_dim(f->config);
+    int h, end;
+    pool_share(f->config->n_heads, thread, pool_n_threads(f->pool), &h, &end);
+    for (; h < end; h++) {
+        float *averages = f->work->mapped + (size_t)h * (size_t)a->average_dim;
+        float *results = heads + (size_t)h * (size_t)config_value_dim(f->config);
+        const struct matrix w = model_head_matrix(&b->w[ROLE_ATTN_V_B], h);
+        for (int r = 0; r < f->batch.n_rows; r++)
+            merge_chunks(a, r, h, averages + (size_t)r * a->queries_dim);
+        multiply_head(f, &w, averages, a->queries_dim, results, row_dim, thread);
+        for (int r = 0; r < f->batch.n_rows; r++)
+            end_head(f, a->layer, h, results + (size_t)r * row_dim);
+    }
+}
+
+/* --- a layer --------------------------------------------------------------------------------- */
+
+/* The rows of Q, K and V that belong to this thread's K/V heads. */
+static void multiply_heads(const struct forward *f, const struct matrix *qkv, const float *input,
+                           int layer, int thread)
+{
+    const struct config *c = f->config;
+    const struct matmul m =
+        forward_product(f, qkv, input, f->batch.n_rows, f->work->qkv, EPILOGUE_STORE, thread);
+    const int n_heads = config_kv_heads(c, layer) / pool_n_threads(f->pool);
+    /* Panels of a head's query or key, and of its value. */
+    const int panels = c->head_dim / KERNEL_LANES, v_panels = config_value_dim(c) / KERNEL_LANES;
+    const int group = config_group(c, layer), first = thread * n_heads;
+    const int k = c->n_heads * panels, v = k + config_kv_heads(c, layer) * panels;
+    f->kernels->matmul(&m, first * group * panels, (first + n_heads) * group * panels);
+    f->kernels->matmul(&m, k + first * panels, k + (first + n_heads) * panels);
+    f->kernels->matmul(&m, v + first * v_panels, v + (first + n_heads) * v_panels);
+}
+
+/* Groups of query heads. All could be one with a latent cache, which would be read once; but of a
+ * short one each thread reads what there is for some heads, because arithmetic takes longer. */
+static int head_groups(const struct forward *f, int layer)
+{
+    const int n_heads = f->config->n_heads, n_threads = pool_n_threads(f->pool);
+    if (!config_is_latent(f->config))
+        return config_kv_heads(f->config, layer);
+    if (f->batch.cost_per_head >= (int64_t)LATENT_ITEMS * n_threads * KERNEL_CHUNK)
+        return 1;
+    int n = n_threads < n_heads ? n_threads : n_heads;
+    while (n_heads % n != 0)
+        n++;
+    return n;
+}
+
+static struct attention layer_attention(const struct forward *f, const struct block *b, int layer)
+{
+    const struct config *c = f->config;
+    const bool latent = config_is_latent(c);
+    const int n_groups = head_groups(f, layer);
+    const size_t qkv_dim = (size_t)config_qkv_dim(c, layer);
+    const int key_dim = config_key_dim(c, layer);
+    return (struct attention){
+        .kernels = f->kernels,
+        .batch = &f->batch,
+        .kv = f->kv,
+        .layer = layer,
+        .n_kv_heads = config_kv_heads(c, layer),
+        .n_groups = n_groups,
+        .group = c->n_heads / n_groups,
+        .stores_first = f->batch.stores_first || latent, /* threads meet anyway */
+        .key_dim = key_dim,
+        .average_dim = config_average_dim(c, layer),
+        .qkv_dim = qkv_dim,
+        .latent = latent,
+        .scale = 1.0f / sqrtf((float)c->head_dim),
+        .positions = &f->work->positions,
+        .bias = b->bias,
+        .qkv = f->work->qkv,
+        .queries = latent ? f->work->mapped : f->work->qkv,
+        .queries_dim = latent ? (size_t)c->n_heads * (size_t)key_dim : qkv_dim,
+        .parts = f->work->parts,
+        .max_chunks = kv_cache_chunks(f->kv->shape.cap),
+        .weights = f->watch ? f->work->weights : NULL,
+    };
+}
+
+/* Nobody comes back to the weights before thread 0 has been to the end of the residual. */
+static void show_weights(const struct forward *f, const struct attention *a, int thread)
+{
+    const int n_rows = f->batch.n_rows, n_heads = f->config->n_heads;
+    int begin, end;
+    pool_share(n_rows, thread, pool_n_threads(f->pool), &begin, &end);
+    for (int r = begin; r < end; r++)
+        for (int h = 0; h < n_heads; h++)
+            finish_weights(a, r, h);
+    pool_barrier(f->pool, thread);
+    if (thread == 0)
+        f->watch->take(f->watch->arg,
+                       &(struct attention_weights){.layer = a->layer,
+                                                   .rows = f->batch.rows,
+                                                   .n_rows = n_rows,
+                                                   .n_heads = (size_t)n_heads,
+                                                   .stride = (size_t)f->kv->shape.cap,
+                                                   .weights = a->weights});
+}
+
+/* The results [n_rows, heads_dim] of the rows' heads, complete for this thread as the next product
+ * asks for: chunks joined, heads side by side. */
+static float *join_heads(const struct forward *f, const struct block *b, const struct attention *a,
+                         int thread)
+{
+    const int n_rows = f->batch.n_rows;
+    const size_t row_dim = (size_t)config_heads_dim(f->config);
+    float *heads = workspace_input(f->work, n_rows, a->latent ? 0 : thread);
+    int begin, end;
+    if (a->latent) {
+        map_results(f, b, a, heads, thread);
+        pool_barrier(f->pool, thread);
+        return heads;
+    }
+    forward_rows(f, n_rows, thread, &begin, &end);
+    for (int r = begin; r < end; r++) {
+        for (int h = 0; h < f->config->n_heads; h++) {
+            float *head = heads + (size_t)r * row_dim + (size_t)h * (size_t)a->average_dim;
+            merge_chunks(a, r, h, head);
+            end_head(f, a->layer, h, head);
+        }
+    }
+    return heads;
+}
+
+void block_attention(const struct forward *f, const struct block *b, int layer, int thread)
+{
+    const struct config *c = f->config;
+    const struct workspace *w = f->work;
+    const int n_rows = f->batch.n_rows, n_threads = pool_n_threads(f->pool);
+    const struct attention a = layer_attention(f, b, layer);
+    /* Where every thread has as many K/V heads as the others, whole, and their rows of Q, K and V
+     * are whole panels, it can go from those rows through attention without waiting. */
+    const bool whole_heads = !a.latent && a.n_kv_heads % n_threads == 0 &&
+                             c->head_dim % KERNEL_LANES == 0 &&
+                             config_value_dim(c) % KERNEL_LANES == 0;
+    float *scratch = w->attend + (size_t)thread * w->attend_floats;
+
+    /* Queries, keys and values. */
+    const float *input = forward_input(f, &b->w[ROLE_ATTN_NORM].norm, thread);
+    const struct matrix *qkv = &b->w[ROLE_ATTN_QKV].matrix;
+    if (whole_heads) {
+        multiply_heads(f, qkv, input, layer, thread);
+    } else {
+        forward_multiply(f, qkv, input, n_rows, w->qkv, EPILOGUE_STORE, thread);
+        pool_barrier(f->pool, thread);
+    }
+
+    forward_tap(f, TAP_NORMED, input, c->d_model, thread);
+
+    /* Queries as a latent cache takes them; keys and values into the cache. */
+    if (a.latent)
+        map_queries(f, b, &a, thread);
+    if (a.stores_first) {
+        int item, end;
+        pool_share(a.n_kv_heads * n_rows, thread, n_threads, &item, &end);
+        for (; item < end; item++)
+            store_row(&a, item / n_rows, item % n_rows, scratch);
+        if (!whole_heads)
+            pool_barrier(f->pool, thread);
+    }
+
+    /* Scores, softmax and weighted values, chunk by chunk. */
+    attention_run(&a, scratch, thread, n_threads);
+    pool_barrier(f->pool, thread);
+    if (f->watch)
+        show_weights(f, &a, thread);
+
+    /* Output projection, added to the residual stream. */
+    const float *heads = join_heads(f, b, &a, thread);
+    forward_multiply(f, &b->w[ROLE_ATTN_OUTPUT].matrix, heads, n_rows, w->x, EPILOGUE_ADD, thread);
+    forward_tap(f, TAP_HEADS, heads, config_heads_dim(c), thread);
+    float *middle = f->taps ? f->taps->at[TAP_MIDDLE] : NULL;
+    forward_end_residual(f, &b->w[ROLE_ATTN_OUTPUT_NORM].norm, middle, thread);
 }

@@ -1,6 +1,46 @@
-#include "engine/forward.h"
-
 #include <string.h>
+
+#include "engine/private.h"
+#include "model/layout.h"
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+static int largest(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+void workspace_take(struct workspace *w, struct arena *a, const struct config *c,
+                    const float *rope_factors, int cap)
+{
+    const uint64_t rows = (uint64_t)w->max_rows, threads = (uint64_t)w->max_threads;
+    const uint64_t own = threads * WORKSPACE_OWN_ROWS, read = rows > own ? rows : own;
+    int qkv = 0;
+    for (int l = 0; l < c->n_layers; l++)
+        qkv = largest(qkv, config_qkv_dim(c, l));
+    w->input_dim = largest(c->d_model, config_heads_dim(c));
+    w->quants_bytes = quant_row_bytes(layout_longest_row(c));
+    w->attend_floats = attention_scratch(c);
+    w->x = arena_take(a, rows * (uint64_t)c->d_model, sizeof(float));
+    w->qkv = arena_take(a, rows * (uint64_t)qkv, sizeof(float));
+    w->positions = positions_take(a, c, rope_factors, cap);
+    w->parts = arena_take(a, attention_parts(c, w->max_rows, cap), sizeof(float));
+    if (w->watches)
+        w->weights = arena_take(a, rows * (uint64_t)c->n_heads * (uint64_t)cap, sizeof(float));
+    if (config_is_latent(c)) { /* what products by head write, and read quantised */
+        const int rank = config_most_latent(c);
+        w->head_quants_bytes = quant_row_bytes(largest(rank, c->head_dim));
+        w->mapped = arena_take(a, rows * (uint64_t)c->n_heads * (uint64_t)rank, sizeof(float));
+        w->head_quants = arena_take(a, threads * rows, w->head_quants_bytes);
+    }
+    w->hidden = arena_take(a, rows * (uint64_t)c->d_ff, sizeof(float));
+    w->input = arena_take(a, read * (uint64_t)w->input_dim, sizeof(float));
+    w->attend = arena_take(a, threads * w->attend_floats, sizeof(float));
+    w->quants = arena_take(a, read, w->quants_bytes);
+    w->spans = arena_take(a, rows, sizeof *w->spans);
+}
+
+/* --- rows ------------------------------------------------------------------------------------ */
 
 void forward_rows(const struct forward *f, int n_rows, int thread, int *begin, int *end)
 {
@@ -16,25 +56,16 @@ static void norm_row(const struct forward *f, const struct norm *norm, const flo
     f->kernels->norm[c->norm](out, x, norm->gain, norm->bias, c->d_model, c->norm_eps);
 }
 
-void forward_input_row(const struct forward *f, const struct norm *norm, int r, float *out)
-{
-    const size_t d = (size_t)f->config->d_model;
-    const float *x = f->work->x + (size_t)r * d;
-    if (f->config->placement == PLACEMENT_BEFORE)
-        norm_row(f, norm, x, out);
-    else
-        memcpy(out, x, d * sizeof *out);
-}
-
 const float *forward_input(const struct forward *f, const struct norm *norm, int thread)
 {
+    const size_t d = (size_t)f->config->d_model;
     if (f->config->placement != PLACEMENT_BEFORE)
         return f->work->x;
-    float *input = workspace_input(f->work, f->batch->n_rows, thread);
+    float *input = workspace_input(f->work, f->batch.n_rows, thread);
     int begin, end;
-    forward_rows(f, f->batch->n_rows, thread, &begin, &end);
+    forward_rows(f, f->batch.n_rows, thread, &begin, &end);
     for (int r = begin; r < end; r++)
-        forward_input_row(f, norm, r, input + (size_t)r * (size_t)f->config->d_model);
+        norm_row(f, norm, f->work->x + (size_t)r * d, input + (size_t)r * d);
     return input;
 }
 
@@ -43,7 +74,7 @@ void forward_end_residual(const struct forward *f, const struct norm *norm, floa
     const size_t d = (size_t)f->config->d_model;
     int begin, end;
     pool_barrier(f->pool, thread);
-    pool_share(f->batch->n_rows, thread, pool_n_threads(f->pool), &begin, &end);
+    pool_share(f->batch.n_rows, thread, pool_n_threads(f->pool), &begin, &end);
     if (sums && begin < end)
         memcpy(sums + (size_t)begin * d, f->work->x + (size_t)begin * d,
                (size_t)(end - begin) * d * sizeof *sums);
@@ -54,50 +85,41 @@ void forward_end_residual(const struct forward *f, const struct norm *norm, floa
     pool_barrier(f->pool, thread);
 }
 
-/* Quantises the thread's rows. */
-static void *quantise_rows(const struct forward *f, const float *x, int n_rows, int n, int thread)
+void forward_tap(const struct forward *f, enum block_tap tap, const float *rows, int n, int thread)
 {
-    unsigned char *quants = workspace_quants(f->work, n_rows, thread);
-    int begin, end;
-    forward_rows(f, n_rows, thread, &begin, &end);
-    if (begin < end)
-        f->kernels->quantize(quants + (size_t)begin * quant_row_bytes(n),
-                             x + (size_t)begin * (size_t)n, (size_t)n, end - begin, n);
-    return quants;
+    if (f->taps && f->taps->at[tap] && thread == 0)
+        memcpy(f->taps->at[tap], rows, (size_t)f->batch.n_rows * (size_t)n * sizeof *rows);
 }
+
+/* --- products -------------------------------------------------------------------------------- */
 
 struct matmul forward_product(const struct forward *f, const struct matrix *w, const float *x,
                               int n_rows, float *y, enum epilogue epilogue, int thread)
 {
+    const struct workspace *work = f->work;
+    const int n = w->n_in;
     struct matmul m = {
         .w = w,
         .x = x,
-        .x_stride = (size_t)w->n_in,
+        .x_stride = (size_t)n,
         .n_tokens = n_rows,
         .y = y,
         .y_stride = (size_t)w->n_out,
         .epilogue = epilogue,
     };
-    if (storage_is_quantised(w->storage))
-        m.quants = quantise_rows(f, x, n_rows, w->n_in, thread);
+    if (storage_is_quantised(w->storage)) {
+        const int first = workspace_shares(n_rows) ? 0 : thread * WORKSPACE_OWN_ROWS;
+        unsigned char *quants = work->quants + (size_t)first * work->quants_bytes;
+        int begin, end;
+        forward_rows(f, n_rows, thread, &begin, &end);
+        if (begin < end)
+            f->kernels->quantize(quants + (size_t)begin * quant_row_bytes(n),
+                                 x + (size_t)begin * (size_t)n, (size_t)n, end - begin, n);
+        m.quants = quants;
+    }
     if (workspace_shares(n_rows))
         pool_barrier(f->pool, thread);
     return m;
-}
-
-void forward_gate(const struct forward *f, const struct matrix *gate, const struct matrix *up,
-                  const float *x, int n_rows, float *y, enum epilogue activation, int thread)
-{
-    struct matmul m = forward_product(f, gate, x, n_rows, y, activation, thread);
-    int begin, end;
-    pool_share(matrix_panels(gate->n_out), thread, pool_n_threads(f->pool), &begin, &end);
-    f->kernels->matmul(&m, begin, end);
-    /* Both read the same rows, unless only one of them wants these quantised. */
-    if (storage_is_quantised(up->storage) && !m.quants)
-        m = forward_product(f, up, x, n_rows, y, EPILOGUE_MUL, thread);
-    m.w = up;
-    m.epilogue = EPILOGUE_MUL;
-    f->kernels->matmul(&m, begin, end);
 }
 
 void forward_multiply(const struct forward *f, const struct matrix *w, const float *x, int n_rows,
@@ -109,15 +131,79 @@ void forward_multiply(const struct forward *f, const struct matrix *w, const flo
     f->kernels->matmul(&m, begin, end);
 }
 
-void forward_end_head(const struct forward *f, int layer, int head, float *result)
+/* --- layers ---------------------------------------------------------------------------------- */
+
+static void block_feed_forward(const struct forward *f, const struct block *b, int thread)
 {
-    const struct head_ablation *w = f->without;
-    const size_t index = (size_t)layer * (size_t)f->config->n_heads + (size_t)head;
-    const size_t dim = (size_t)config_value_dim(f->config);
-    if (!w || !w->off[index])
-        return;
-    if (w->mean)
-        memcpy(result, w->mean + index * dim, dim * sizeof *result);
-    else
-        memset(result, 0, dim * sizeof *result);
+    const struct config *c = f->config;
+    const struct workspace *w = f->work;
+    const int n_rows = f->batch.n_rows;
+    const struct matrix *up = &b->w[ROLE_FFN_UP].matrix, *gate = &b->w[ROLE_FFN_GATE].matrix;
+    const enum epilogue activation = ffn_epilogue(c->ffn);
+    const float *input = forward_input(f, &b->w[ROLE_FFN_NORM].norm, thread);
+
+    /* Up projection and activation; gated: of the gate, times the other, over the same panels. */
+    if (ffn_is_gated(c->ffn)) {
+        struct matmul m = forward_product(f, gate, input, n_rows, w->hidden, activation, thread);
+        int begin, end;
+        pool_share(matrix_panels(gate->n_out), thread, pool_n_threads(f->pool), &begin, &end);
+        f->kernels->matmul(&m, begin, end);
+        /* Both read the same rows, unless only one of them wants these quantised. */
+        if (storage_is_quantised(up->storage) && !m.quants)
+            m = forward_product(f, up, input, n_rows, w->hidden, EPILOGUE_MUL, thread);
+        m.w = up;
+        m.epilogue = EPILOGUE_MUL;
+        f->kernels->matmul(&m, begin, end);
+    } else {
+        forward_multiply(f, up, input, n_rows, w->hidden, activation, thread);
+    }
+    pool_barrier(f->pool, thread);
+    forward_tap(f, TAP_HIDDEN, w->hidden, c->d_ff, thread);
+
+    /* Down projection, added to the residual stream. */
+    forward_multiply(f, &b->w[ROLE_FFN_DOWN].matrix, w->hidden, n_rows, w->x, EPILOGUE_ADD, thread);
+    forward_end_residual(f, &b->w[ROLE_LAYER_OUTPUT_NORM].norm, NULL, thread);
+    forward_tap(f, TAP_OUT, w->x, c->d_model, thread);
+}
+
+/* The last norm, unless norms stand after the residuals, and the output matrix, for the rows that
+ * want logits. */
+static void compute_logits(const struct forward *f, int thread)
+{
+    const size_t d = (size_t)f->config->d_model;
+    const int n_logits = f->batch.n_logits;
+    float *input = workspace_input(f->work, n_logits, thread);
+    int begin, end, n = 0;
+    forward_rows(f, n_logits, thread, &begin, &end);
+    for (int r = 0; r < f->batch.n_rows; r++) {
+        if (!f->batch.rows[r].wants_logits)
+            continue;
+        const float *x = f->work->x + (size_t)r * d;
+        if (n >= begin && n < end && f->config->placement == PLACEMENT_BEFORE)
+            norm_row(f, &f->model->w[ROLE_OUTPUT_NORM].norm, x, input + (size_t)n * d);
+        else if (n >= begin && n < end)
+            memcpy(input + (size_t)n * d, x, d * sizeof *x);
+        n++;
+    }
+    forward_multiply(f, &f->model->w[ROLE_OUTPUT].matrix, input, n_logits, f->logits,
+                     EPILOGUE_STORE, thread);
+}
+
+static void run_layers(void *arg, int thread)
+{
+    const struct forward *f = arg;
+    for (int l = f->first_layer; l < f->end_layer; l++) {
+        block_attention(f, &f->blocks[l], l, thread);
+        if (!f->taps || f->taps->at[TAP_OUT])
+            block_feed_forward(f, &f->blocks[l], thread);
+    }
+    if (f->batch.n_logits > 0)
+        compute_logits(f, thread);
+}
+
+int forward_run(struct forward *f, const struct batch_row *rows, int n)
+{
+    batch_cut(&f->batch, rows, n, f->kv->shape.n_shared, f->work->spans);
+    pool_run(f->pool, run_layers, f);
+    return f->batch.n_logits;
 }

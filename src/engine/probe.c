@@ -1,8 +1,8 @@
-#include "engine/probe.h"
-
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/private.h"
 
 /* Rows that go through at once. */
 #define PROBE_BLOCK 96
@@ -18,12 +18,25 @@ struct probe {
     struct batch_row rows[PROBE_BLOCK];
 };
 
+static enum status create_memory(struct probe *p, const float *rope_factors, int n_ctx,
+                                 struct err *e)
+{
+    const struct kv_shape shape = {.n_sequences = 1, .cap = n_ctx};
+    if (!p->kernels)
+        TRY(kernels_choose(NULL, &p->kernels, e));
+    TRY(kv_cache_create(&p->kv, &p->config, &shape, e));
+    workspace_take(&p->work, &p->arena, &p->model, rope_factors, n_ctx);
+    TRY(arena_allocate(&p->arena, "a block's scratch memory", e));
+    workspace_take(&p->work, &p->arena, &p->model, rope_factors, n_ctx);
+    positions_reach(&p->work.positions, n_ctx);
+    return STATUS_OK;
+}
+
 enum status probe_create(const struct config *c, const float *rope_factors, int n_ctx,
                          const struct kernels *kernels, struct pool *pool, struct probe **out,
                          struct err *e)
 {
-    *out = NULL;
-    struct probe *p = calloc(1, sizeof *p);
+    struct probe *p = *out = calloc(1, sizeof *p);
     if (!p)
         return err_no_memory(e, "a block's scratch memory", sizeof *p);
     p->model = p->config = *c;
@@ -34,22 +47,12 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
     p->pool = pool;
     p->work = (struct workspace){.max_rows = n_ctx < PROBE_BLOCK ? n_ctx : PROBE_BLOCK,
                                  .max_threads = pool_n_threads(pool)};
-    enum status s = kernels ? STATUS_OK : kernels_choose(NULL, &p->kernels, e);
-    if (s == STATUS_OK)
-        s = kv_cache_create(&p->kv, &p->config, &(struct kv_shape){.n_sequences = 1, .cap = n_ctx},
-                            e);
-    workspace_take(&p->work, &p->arena, &p->model, rope_factors, n_ctx);
-    if (s == STATUS_OK)
-        s = arena_allocate(&p->arena, "a block's scratch memory", e);
+    const enum status s = create_memory(p, rope_factors, n_ctx, e);
     if (s != STATUS_OK) {
-        kv_cache_free(&p->kv);
-        free(p);
-        return s;
+        probe_free(p);
+        *out = NULL;
     }
-    workspace_take(&p->work, &p->arena, &p->model, rope_factors, n_ctx);
-    positions_reach(&p->work.positions, n_ctx);
-    *out = p;
-    return STATUS_OK;
+    return s;
 }
 
 void probe_free(struct probe *p)
@@ -61,37 +64,6 @@ void probe_free(struct probe *p)
     free(p);
 }
 
-/* One call of pool_run. */
-struct probe_pass {
-    struct forward forward;
-    const struct block *block;
-};
-
-static void run_block(void *arg, int thread)
-{
-    const struct probe_pass *p = arg;
-    block_attention(&p->forward, p->block, 0, thread);
-    if (p->forward.taps->at[TAP_OUT])
-        block_feed_forward(&p->forward, p->block, thread);
-}
-
-static int tap_width(const struct config *c, int tap)
-{
-    if (tap == TAP_HEADS)
-        return config_heads_dim(c);
-    return tap == TAP_HIDDEN ? c->d_ff : c->d_model;
-}
-
-/* Where the rows from `first` on go. */
-static struct block_taps taps_from(const struct probe *p, const struct block_taps *taps, int first)
-{
-    struct block_taps from = *taps;
-    for (int t = 0; t < BLOCK_TAPS; t++)
-        if (from.at[t])
-            from.at[t] += (size_t)first * (size_t)tap_width(&p->config, t);
-    return from;
-}
-
 const struct positions *probe_positions(const struct probe *p)
 {
     return &p->work.positions;
@@ -100,27 +72,33 @@ const struct positions *probe_positions(const struct probe *p)
 void probe_run(struct probe *p, const struct block *b, int layer, const float *in, int n,
                const struct block_taps *taps)
 {
-    const size_t d = (size_t)p->config.d_model;
+    const struct config *c = &p->config;
+    const size_t d = (size_t)c->d_model;
+    struct block_taps here = *taps; /* where the rows that go through go */
     p->config.layer_kv_heads[0] = p->kv.config.layer_kv_heads[0] =
         config_kv_heads(&p->model, layer);
     p->config.latent[0] = p->kv.config.latent[0] = config_latent(&p->model, layer);
     assert(n >= 1 && n <= p->kv.shape.cap);
     for (int first = 0; first < n; first += p->work.max_rows) {
         const int left = n - first, now = left < p->work.max_rows ? left : p->work.max_rows;
-        const struct block_taps here = taps_from(p, taps, first);
-        struct batch batch;
+        struct forward f = {.config = c,
+                            .kernels = p->kernels,
+                            .pool = p->pool,
+                            .kv = &p->kv,
+                            .work = &p->work,
+                            .blocks = b,
+                            .end_layer = 1,
+                            .taps = &here};
         for (int r = 0; r < now; r++)
             p->rows[r] = (struct batch_row){.position = first + r};
-        batch_cut(&batch, p->rows, now, 0, p->work.spans);
         memcpy(p->work.x, in + (size_t)first * d, (size_t)now * d * sizeof *in);
-        struct probe_pass pass = {.forward = {.config = &p->config,
-                                              .kernels = p->kernels,
-                                              .pool = p->pool,
-                                              .kv = &p->kv,
-                                              .work = &p->work,
-                                              .batch = &batch,
-                                              .taps = &here},
-                                  .block = b};
-        pool_run(p->pool, run_block, &pass);
+        forward_run(&f, p->rows, now);
+        for (int t = 0; t < BLOCK_TAPS; t++) {
+            const int width = t == TAP_HEADS    ? config_heads_dim(c)
+                              : t == TAP_HIDDEN ? c->d_ff
+                                                : c->d_model;
+            if (here.at[t])
+                here.at[t] += (size_t)now * (size_t)width;
+        }
     }
 }

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/rng.h"
-#include "engine/block.h"
+#include "engine/private.h"
 
 /* Enough rows to reuse each weight well; more would only take memory. */
 #define DEFAULT_BLOCK 96
@@ -17,10 +18,11 @@ struct session {
     struct pool *pool;
     const struct attention_watch *watch;
     const struct head_ablation *without;
+    struct kv_shape shape; /* of the cache */
     struct kv_cache kv;
     struct workspace work;
     struct arena arena;     /* of all below, and of the workspace */
-    int *len;               /* [kv.shape.n_sequences] */
+    int *len;               /* [shape.n_sequences] */
     float *logits;          /* [n_vocab] of session_feed */
     struct batch_row *rows; /* [work.max_rows] of session_feed */
 };
@@ -28,31 +30,18 @@ struct session {
 /* The positions that a sequence always has: those of sequence 0. */
 static int least_len(const struct session *s, int sequence)
 {
-    return sequence == 0 ? 0 : s->kv.shape.n_shared;
+    return sequence == 0 ? 0 : s->shape.n_shared;
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* The sizes that the parameters ask for. */
-struct session_sizes {
-    struct kv_shape kv;
-    int block;
-    bool watches;
-};
-
-/* Fills in the defaults of p and checks them against the model. */
-static enum status resolve_params(const struct model *m, const struct session_params *p,
-                                  struct session_sizes *z, struct err *e)
+/* All but the memory: what the parameters ask for, or their defaults, checked against the model. */
+static enum status resolve(struct session *s, const struct model *m, const struct session_params *p,
+                           int n_threads, struct err *e)
 {
     const struct config *c = &m->config;
-    const int cap = p->n_ctx ? p->n_ctx : c->n_ctx;
-    *z = (struct session_sizes){.kv = {.n_sequences = p->n_sequences ? p->n_sequences : 1,
-                                       .cap = cap,
-                                       .n_shared = p->n_shared,
-                                       .storage = p->kv_storage},
-                                .block = p->block > 0 ? p->block : DEFAULT_BLOCK,
-                                .watches = p->watch != NULL};
-    assert(z->kv.n_sequences >= 1);
+    const int cap = p->n_ctx ? p->n_ctx : c->n_ctx, n = p->n_sequences ? p->n_sequences : 1;
+    assert(n >= 1);
     if (cap < 1 || cap > c->n_ctx)
         return err_set(e, STATUS_USAGE,
                        "context of %d tokens: expected 1 to %d, the context of the checkpoint", cap,
@@ -64,57 +53,57 @@ static enum status resolve_params(const struct model *m, const struct session_pa
         return err_set(e, STATUS_USAGE, "cache type %s: expected f32, f16 or q8_0",
                        storage_name(p->kv_storage));
     /* A row of each sequence at once, so that such a step reads every weight once. */
-    if (p->block <= 0 && z->block < z->kv.n_sequences)
-        z->block = z->kv.n_sequences;
+    int block = p->block > 0 ? p->block : n > DEFAULT_BLOCK ? n : DEFAULT_BLOCK;
     /* No more rows than there can be; and heads times rows of a block are counted in an int. */
-    const int64_t positions = (int64_t)cap * z->kv.n_sequences;
-    if (z->block > positions)
-        z->block = (int)positions;
-    if (z->block > INT_MAX / c->n_heads)
-        z->block = INT_MAX / c->n_heads;
+    const int64_t positions = (int64_t)cap * n;
+    if (block > positions)
+        block = (int)positions;
+    if (block > INT_MAX / c->n_heads)
+        block = INT_MAX / c->n_heads;
+    *s = (struct session){
+        .model = m,
+        .kernels = p->kernels,
+        .watch = p->watch,
+        .without = p->without,
+        .shape = {.n_sequences = n, .cap = cap, .n_shared = p->n_shared, .storage = p->kv_storage},
+        .work = {.max_rows = block, .max_threads = n_threads, .watches = p->watch != NULL}};
     return STATUS_OK;
 }
 
 /* All of a session but its cache; or its count. */
-static void take_scratch(struct session *s, const struct config *c, const struct session_sizes *z,
-                         int n_threads, struct arena *a)
+static void take_scratch(struct session *s, struct arena *a)
 {
-    s->work.max_rows = z->block;
-    s->work.max_threads = n_threads;
-    s->work.watches = z->watches;
-    workspace_take(&s->work, a, c, s->model->w[ROLE_ROPE_FREQS].table, z->kv.cap);
-    s->logits = arena_take(a, (uint64_t)c->n_vocab, sizeof *s->logits);
-    s->len = arena_take(a, (uint64_t)z->kv.n_sequences, sizeof *s->len);
-    s->rows = arena_take(a, (uint64_t)z->block, sizeof *s->rows);
+    const struct model *m = s->model;
+    workspace_take(&s->work, a, &m->config, m->w[ROLE_ROPE_FREQS].table, s->shape.cap);
+    s->logits = arena_take(a, (uint64_t)m->config.n_vocab, sizeof *s->logits);
+    s->len = arena_take(a, (uint64_t)s->shape.n_sequences, sizeof *s->len);
+    s->rows = arena_take(a, (uint64_t)s->work.max_rows, sizeof *s->rows);
 }
 
 enum status session_plan(const struct model *m, const struct session_params *p, int n_threads,
                          struct session_memory *out, struct err *e)
 {
-    struct session_sizes z;
-    TRY(resolve_params(m, p, &z, e));
-    struct session counted = {.model = m};
-    take_scratch(&counted, &m->config, &z, n_threads, &counted.arena);
-    if (counted.arena.overflow || !kv_cache_bytes(&m->config, &z.kv, &out->kv_bytes))
+    struct session counted;
+    TRY(resolve(&counted, m, p, n_threads, e));
+    take_scratch(&counted, &counted.arena);
+    if (counted.arena.overflow || !kv_cache_bytes(&m->config, &counted.shape, &out->kv_bytes))
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: a context of %d tokens needs more bytes than can be "
                        "addressed",
-                       z.kv.cap);
+                       counted.shape.cap);
     out->scratch_bytes = counted.arena.used;
     return STATUS_OK;
 }
 
-static enum status create_memory(struct session *s, const struct session_sizes *z, struct err *e)
+static enum status create_memory(struct session *s, struct err *e)
 {
-    const struct config *c = &s->model->config;
-    const int n_threads = pool_n_threads(s->pool);
-    TRY(kv_cache_create(&s->kv, c, &z->kv, e));
-    take_scratch(s, c, z, n_threads, &s->arena);
-    enum status status = arena_allocate(&s->arena, "the session's scratch memory", e);
-    if (status != STATUS_OK)
-        return status;
-    take_scratch(s, c, z, n_threads, &s->arena);
-    for (int i = 0; i < z->kv.n_sequences; i++)
+    if (!s->kernels)
+        TRY(kernels_choose(NULL, &s->kernels, e));
+    TRY(kv_cache_create(&s->kv, &s->model->config, &s->shape, e));
+    take_scratch(s, &s->arena);
+    TRY(arena_allocate(&s->arena, "the session's scratch memory", e));
+    take_scratch(s, &s->arena);
+    for (int i = 0; i < s->shape.n_sequences; i++)
         s->len[i] = least_len(s, i);
     return STATUS_OK;
 }
@@ -122,29 +111,20 @@ static enum status create_memory(struct session *s, const struct session_sizes *
 enum status session_create(const struct model *m, const struct session_params *p, struct pool *pool,
                            struct session **out, struct err *e)
 {
+    struct session resolved;
     *out = NULL;
-    struct session_sizes z;
-    enum status status = resolve_params(m, p, &z, e);
-    if (status != STATUS_OK)
-        return status;
-    struct session *s = calloc(1, sizeof *s);
+    TRY(resolve(&resolved, m, p, pool_n_threads(pool), e));
+    struct session *s = malloc(sizeof *s);
     if (!s)
         return err_no_memory(e, "the session", sizeof *s);
-    s->model = m;
-    s->kernels = p->kernels;
+    *s = resolved;
     s->pool = pool;
-    s->watch = p->watch;
-    s->without = p->without;
-    if (!s->kernels)
-        status = kernels_choose(NULL, &s->kernels, e);
+    const enum status status = create_memory(s, e);
     if (status == STATUS_OK)
-        status = create_memory(s, &z, e);
-    if (status != STATUS_OK) {
+        *out = s;
+    else
         session_free(s);
-        return status;
-    }
-    *out = s;
-    return STATUS_OK;
+    return status;
 }
 
 void session_free(struct session *s)
@@ -156,93 +136,38 @@ void session_free(struct session *s)
     free(s);
 }
 
-/* --- through the model ----------------------------------------------------------------------- */
+/* --- steps ----------------------------------------------------------------------------------- */
 
-/* One call of pool_run. */
-struct model_pass {
-    struct forward forward;
-    const struct model *model;
-    int first_layer;
-    float *logits; /* [batch->n_logits, n_vocab] */
-};
-
-/* The last norm and the output matrix, for the rows that want logits. */
-static void compute_logits(const struct model_pass *p, int thread)
-{
-    const struct forward *f = &p->forward;
-    const int n_logits = f->batch->n_logits;
-    float *input = workspace_input(f->work, n_logits, thread);
-    int begin, end, n = 0;
-    forward_rows(f, n_logits, thread, &begin, &end);
-    for (int r = 0; r < f->batch->n_rows; r++) {
-        if (!f->batch->rows[r].wants_logits)
-            continue;
-        if (n >= begin && n < end)
-            forward_input_row(f, &p->model->w[ROLE_OUTPUT_NORM].norm, r,
-                              input + (size_t)n * (size_t)f->config->d_model);
-        n++;
-    }
-    forward_multiply(f, &p->model->w[ROLE_OUTPUT].matrix, input, n_logits, p->logits,
-                     EPILOGUE_STORE, thread);
-}
-
-static void run_model(void *arg, int thread)
-{
-    const struct model_pass *p = arg;
-    for (int l = p->first_layer; l < p->model->config.n_layers; l++) {
-        block_attention(&p->forward, &p->model->blocks[l], l, thread);
-        block_feed_forward(&p->forward, &p->model->blocks[l], thread);
-    }
-    if (p->forward.batch->n_logits > 0)
-        compute_logits(p, thread);
-}
-
-/* Where rows enter the model: before layer 0 as embeddings, or as what is known of them. */
-struct entry {
-    int layer;
-    const float *x; /* [rows, d_model]; NULL: embeddings */
-};
-
-static void fill_stream(struct session *s, const struct entry *entry, const struct batch_row *rows,
-                        int n)
-{
-    const size_t d = (size_t)s->model->config.d_model;
-    if (entry->x)
-        memcpy(s->work.x, entry->x, (size_t)n * d * sizeof *entry->x);
-    for (int r = 0; r < n && !entry->x; r++)
-        model_embed(s->model, &s->work.positions, rows[r].token, rows[r].position,
-                    s->work.x + (size_t)r * d);
-}
-
-/* At most work.max_rows rows, which have been checked; gives how many want logits. */
-static int step_rows(struct session *s, const struct entry *entry, const struct batch_row *rows,
+/* At most work.max_rows rows, which have been checked, from a layer on: x [n, d_model] is what is
+ * known of them there, NULL: nothing, they enter before layer 0 as embeddings. Gives how many want
+ * logits. */
+static int step_rows(struct session *s, int layer, const float *x, const struct batch_row *rows,
                      int n, float *logits)
 {
-    struct batch batch;
-    batch_cut(&batch, rows, n, s->kv.shape.n_shared, s->work.spans);
-    for (int r = 0; r < n; r++)
+    const size_t d = (size_t)s->model->config.d_model;
+    struct forward f = {.config = &s->model->config,
+                        .kernels = s->kernels,
+                        .pool = s->pool,
+                        .kv = &s->kv,
+                        .work = &s->work,
+                        .blocks = s->model->blocks,
+                        .first_layer = layer,
+                        .end_layer = s->model->config.n_layers,
+                        .watch = s->watch,
+                        .without = s->without,
+                        .model = s->model,
+                        .logits = logits};
+    if (x)
+        memcpy(s->work.x, x, (size_t)n * d * sizeof *x);
+    for (int r = 0; r < n; r++) {
         positions_reach(&s->work.positions, rows[r].position + 1);
-    fill_stream(s, entry, rows, n);
-    struct model_pass pass = {
-        .forward = {.config = &s->model->config,
-                    .kernels = s->kernels,
-                    .pool = s->pool,
-                    .kv = &s->kv,
-                    .work = &s->work,
-                    .batch = &batch,
-                    .watch = s->watch,
-                    .without = s->without},
-        .model = s->model,
-        .first_layer = entry->layer,
-        .logits = logits,
-    };
-    pool_run(s->pool, run_model, &pass);
-    for (int r = 0; r < n; r++)
+        if (!x)
+            model_embed(s->model, &s->work.positions, rows[r].token, rows[r].position,
+                        s->work.x + (size_t)r * d);
         s->len[rows[r].sequence]++;
-    return batch.n_logits;
+    }
+    return forward_run(&f, rows, n);
 }
-
-/* --- steps ----------------------------------------------------------------------------------- */
 
 static enum status check_token(const struct session *s, int i, int32_t token, struct err *e)
 {
@@ -259,7 +184,7 @@ static enum status check_shared(const struct session *s, int sequence, struct er
     if (least_len(s, sequence) > s->len[0])
         return err_set(e, STATUS_USAGE,
                        "sequence %d: expected its %d shared positions in sequence 0, found %d",
-                       sequence, s->kv.shape.n_shared, s->len[0]);
+                       sequence, s->shape.n_shared, s->len[0]);
     return STATUS_OK;
 }
 
@@ -267,23 +192,24 @@ static enum status check_shared(const struct session *s, int sequence, struct er
 static enum status check_row(const struct session *s, int i, const struct batch_row *row,
                              int before, struct err *e)
 {
-    if (row->sequence < 0 || row->sequence >= s->kv.shape.n_sequences)
+    if (row->sequence < 0 || row->sequence >= s->shape.n_sequences)
         return err_set(e, STATUS_USAGE, "row %d: expected a sequence from 0 to %d, found %d", i,
-                       s->kv.shape.n_sequences - 1, row->sequence);
+                       s->shape.n_sequences - 1, row->sequence);
     TRY(check_shared(s, row->sequence, e));
     const int expected = s->len[row->sequence] + before;
-    if (row->position != expected || row->position >= s->kv.shape.cap)
+    if (row->position != expected || row->position >= s->shape.cap)
         return err_set(e, STATUS_USAGE,
                        "row %d: expected position %d of sequence %d, below its %d; found %d", i,
-                       expected, row->sequence, s->kv.shape.cap, row->position);
+                       expected, row->sequence, s->shape.cap, row->position);
     return check_token(s, i, row->token, e);
 }
 
-static enum status step_all(struct session *s, struct entry entry, const struct batch_row *rows,
-                            int n, float *logits, struct err *e)
+enum status session_enter(struct session *s, int layer, const float *x,
+                          const struct batch_row *rows, int n, float *logits, struct err *e)
 {
-    assert(n >= 1);
+    const struct config *c = &s->model->config;
     int before = 0;
+    assert(n >= 1 && layer >= 0 && layer <= c->n_layers);
     for (int r = 0; r < n; r++) {
         before = r > 0 && rows[r].sequence == rows[r - 1].sequence ? before + 1 : 0;
         TRY(check_row(s, r, &rows[r], before, e));
@@ -291,50 +217,32 @@ static enum status step_all(struct session *s, struct entry entry, const struct 
     }
     for (int done = 0; done < n;) {
         const int now = n - done < s->work.max_rows ? n - done : s->work.max_rows;
-        const int wanted = step_rows(s, &entry, rows + done, now, logits);
+        const float *from = x ? x + (size_t)done * (size_t)c->d_model : NULL;
+        const int wanted = step_rows(s, layer, from, rows + done, now, logits);
         if (wanted > 0)
-            logits += (size_t)wanted * (size_t)s->model->config.n_vocab;
-        if (entry.x)
-            entry.x += (size_t)now * (size_t)s->model->config.d_model;
+            logits += (size_t)wanted * (size_t)c->n_vocab;
         done += now;
     }
     return STATUS_OK;
 }
 
-static const struct entry as_embeddings = {0, NULL};
-
 enum status session_step(struct session *s, const struct batch_row *rows, int n, float *logits,
                          struct err *e)
 {
-    return step_all(s, as_embeddings, rows, n, logits, e);
-}
-
-enum status session_enter(struct session *s, int layer, const float *x,
-                          const struct batch_row *rows, int n, float *logits, struct err *e)
-{
-    assert(layer >= 0 && layer <= s->model->config.n_layers && x);
-    return step_all(s, (struct entry){layer, x}, rows, n, logits, e);
-}
-
-static enum status check_tokens(const struct session *s, int sequence, const int32_t *tokens, int n,
-                                struct err *e)
-{
-    TRY(check_shared(s, sequence, e));
-    if (n < 1 || n > s->kv.shape.cap - s->len[sequence])
-        return err_set(e, STATUS_USAGE,
-                       "%d more tokens do not fit: %d of the context's %d positions are taken", n,
-                       s->len[sequence], s->kv.shape.cap);
-    for (int i = 0; i < n; i++) {
-        TRY(check_token(s, i, tokens[i], e));
-    }
-    return STATUS_OK;
+    return session_enter(s, 0, NULL, rows, n, logits, e);
 }
 
 enum status session_feed(struct session *s, int sequence, const int32_t *tokens, int n, float *all,
                          struct err *e)
 {
     const size_t n_vocab = (size_t)s->model->config.n_vocab;
-    TRY(check_tokens(s, sequence, tokens, n, e));
+    TRY(check_shared(s, sequence, e));
+    if (n < 1 || n > s->shape.cap - s->len[sequence])
+        return err_set(e, STATUS_USAGE,
+                       "%d more tokens do not fit: %d of the context's %d positions are taken", n,
+                       s->len[sequence], s->shape.cap);
+    for (int i = 0; i < n; i++)
+        TRY(check_token(s, i, tokens[i], e));
     for (int done = 0; done < n;) {
         const int now = n - done < s->work.max_rows ? n - done : s->work.max_rows;
         for (int r = 0; r < now; r++)
@@ -342,7 +250,7 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
                                             .sequence = sequence,
                                             .position = s->len[sequence] + r,
                                             .wants_logits = all || done + r == n - 1};
-        step_rows(s, &as_embeddings, s->rows, now, all ? all + (size_t)done * n_vocab : s->logits);
+        step_rows(s, 0, NULL, s->rows, now, all ? all + (size_t)done * n_vocab : s->logits);
         done += now;
     }
     if (all)
@@ -353,7 +261,7 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
 void session_fill(struct session *s, int sequence, int n, uint64_t seed)
 {
     const struct config *c = &s->model->config;
-    assert(n <= s->kv.shape.cap);
+    assert(n <= s->shape.cap);
     for (; s->len[sequence] < n; s->len[sequence]++) {
         struct rng r;
         rng_seed(&r, seed, (uint64_t)s->len[sequence]);
@@ -375,8 +283,10 @@ void session_fill(struct session *s, int sequence, int n, uint64_t seed)
         }
     }
     /* So that the first step after it takes no longer than others. */
-    positions_reach(&s->work.positions, n < s->kv.shape.cap ? n + 1 : n);
+    positions_reach(&s->work.positions, n < s->shape.cap ? n + 1 : n);
 }
+
+/* --- what there is --------------------------------------------------------------------------- */
 
 size_t session_position_bytes(const struct session *s)
 {
@@ -391,24 +301,24 @@ void session_read_position(const struct session *s, int sequence, int position, 
 
 void session_append_position(struct session *s, int sequence, const void *bytes)
 {
-    assert(session_len(s, sequence) < s->kv.shape.cap);
+    assert(session_len(s, sequence) < s->shape.cap);
     kv_cache_write(&s->kv, sequence, s->len[sequence]++, bytes);
 }
 
 enum storage session_kv_storage(const struct session *s)
 {
-    return s->kv.shape.storage;
+    return s->shape.storage;
 }
 
 int session_len(const struct session *s, int sequence)
 {
-    assert(sequence >= 0 && sequence < s->kv.shape.n_sequences);
+    assert(sequence >= 0 && sequence < s->shape.n_sequences);
     return s->len[sequence];
 }
 
 int session_cap(const struct session *s)
 {
-    return s->kv.shape.cap;
+    return s->shape.cap;
 }
 
 int session_block(const struct session *s)
@@ -429,11 +339,55 @@ const float *session_logits(const struct session *s)
 
 void session_rewind(struct session *s, int sequence, int len)
 {
-    assert(sequence >= 0 && sequence < s->kv.shape.n_sequences && len >= 0);
-    const bool forgets_shared = sequence == 0 && len < s->kv.shape.n_shared;
-    for (int i = 1; forgets_shared && i < s->kv.shape.n_sequences; i++)
+    assert(sequence >= 0 && sequence < s->shape.n_sequences && len >= 0);
+    const bool forgets_shared = sequence == 0 && len < s->shape.n_shared;
+    for (int i = 1; forgets_shared && i < s->shape.n_sequences; i++)
         s->len[i] = least_len(s, i);
     len = len > least_len(s, sequence) ? len : least_len(s, sequence);
     if (len < s->len[sequence])
         s->len[sequence] = len;
+}
+
+/* --- the number of threads ------------------------------------------------------------------- */
+
+/* Steps longer than this gain from a second thread on any machine: no dozens of hand-overs take
+ * half of it. */
+#define LONG_STEP_NS 500000
+#define ROUNDS       6
+/* One thread has to win by more than the noise. */
+#define WIN_SHARE 0.95
+/* More rows would only take more time. */
+#define MOST_ROWS 16
+
+/* Time of one step at the start of the context, or UINT64_MAX. */
+static uint64_t step_ns(struct session *s, struct pool *pool, int n_rows)
+{
+    static const int32_t tokens[MOST_ROWS] = {0};
+    struct err e;
+    session_set_pool(s, pool);
+    const uint64_t before = clock_ns();
+    const enum status status = session_feed(s, 0, tokens, n_rows, NULL, &e);
+    const uint64_t took = clock_ns() - before;
+    session_rewind(s, 0, 0);
+    return status == STATUS_OK ? took : UINT64_MAX;
+}
+
+bool session_prefers_one_thread(struct session *s, int n_rows)
+{
+    struct pool *pool = s->pool;
+    if (!pool || session_len(s, 0) > 0)
+        return false;
+    /* As many as are wanted, go through the model at once, and have room. */
+    int n = n_rows < MOST_ROWS ? n_rows : MOST_ROWS;
+    n = n < session_block(s) ? n : session_block(s);
+    n = n < session_cap(s) ? n : session_cap(s);
+    uint64_t one = UINT64_MAX, all = UINT64_MAX;
+    step_ns(s, NULL, n); /* fetches the weights into the caches */
+    for (int round = 0; round < ROUNDS && (round == 0 || one < LONG_STEP_NS); round++) {
+        const uint64_t took_one = step_ns(s, NULL, n), took_all = step_ns(s, pool, n);
+        one = took_one < one ? took_one : one;
+        all = took_all < all ? took_all : all;
+    }
+    session_set_pool(s, pool);
+    return one < LONG_STEP_NS && (double)one < WIN_SHARE * (double)all;
 }

@@ -1,23 +1,77 @@
 /*
  * session - sequences being decoded: a model, their KV cache, scratch memory and a pool.
  *
- * All memory is taken at creation; a step allocates nothing. What a sequence's rows give does not
- * depend on how they are cut into steps (prefill or one by one), on the other rows of a step, or on
- * the number of threads: the same bits. Sessions may share a model; a session belongs to one caller
- * at a time.
+ * What goes through the model is rows: tokens of any sequences, each at its own position. Prefill
+ * is many rows of one sequence, decoding one row of each; a step may have both. A row sees its own
+ * sequence's cache, so there is no padding. All memory is taken at creation; a step allocates
+ * nothing. What a sequence's rows give does not depend on how they are cut into steps (prefill or
+ * one by one), on the other rows of a step, or on the number of threads: the same bits. Sessions
+ * may share a model; a session belongs to one caller at a time.
  */
 #ifndef DECODE_ENGINE_SESSION_H
 #define DECODE_ENGINE_SESSION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"
-#include "engine/batch.h"
-#include "engine/heads.h"
 #include "model/model.h"
+#include "model/positions.h"
+
+struct batch_row {
+    int32_t token;
+    int sequence;
+    int position;
+    bool wants_logits;
+};
+
+/* --- what tools may do with a model on its way ------------------------------------------------ */
+
+/* A layer's attention weights: of row r and head h those of positions 0 to the row's are
+ * weights[(r * n_heads + h) * stride] on, each at least 0, their sum 1 up to rounding; what follows
+ * them means nothing. They are the softmax that the values were averaged with, from the same scores
+ * and exponentials. */
+struct attention_weights {
+    int layer;
+    const struct batch_row *rows; /* [n_rows] */
+    int n_rows;
+    size_t n_heads, stride;
+    const float *weights;
+};
+
+/* Gets every layer's: called between the stages of a step, from the thread that steps, layer by
+ * layer; what it is given is valid until it returns. */
+struct attention_watch {
+    void (*take)(void *arg, const struct attention_weights *w);
+    void *arg;
+};
+
+/* Heads whose results are replaced before the output matrix takes them. */
+struct head_ablation {
+    const unsigned char *off; /* [n_layers, n_heads] not 0: replaced */
+    const float *mean;        /* [n_layers, n_heads * value_dim] by these; NULL: by zeros */
+};
+
+/* Where a block's numbers can be had on their way. */
+enum block_tap {
+    TAP_NORMED, /* [n_rows, d_model] what Q, K and V are products of */
+    TAP_HEADS,  /* [n_rows, heads_dim] the heads' results, which the output matrix takes */
+    /* [n_rows, d_model] the residual stream after attention, before a norm that follows it */
+    TAP_MIDDLE,
+    TAP_HIDDEN, /* [n_rows, d_ff] what the down matrix takes */
+    TAP_OUT,    /* [n_rows, d_model] and after the block */
+    BLOCK_TAPS,
+};
+
+/* Buffers of the caller, which get a copy each; NULL: not wanted. */
+struct block_taps {
+    float *at[BLOCK_TAPS];
+};
+
+/* --- sessions --------------------------------------------------------------------------------- */
 
 struct session_params {
     int n_sequences;               /* 0: one */
@@ -53,6 +107,15 @@ void session_free(struct session *s); /* NULL is legal */
 /* Lets another pool (NULL: one thread) do the work from the next step on; it may have no more
  * threads than the one at creation. No result changes. */
 void session_set_pool(struct session *s, struct pool *pool);
+
+/*
+ * Whether several threads pay for a model on this machine: a step hands work over some dozens of
+ * times, and where that is slow (hyperthreads of a busy core, virtual machines) a small model is
+ * faster on one thread. Times steps of n_rows >= 1 rows, or somewhat fewer, of an empty session
+ * with its pool and without. A model whose step takes longer than any hand-over is not timed
+ * further. The session is left empty and with its pool; its logits are lost.
+ */
+bool session_prefers_one_thread(struct session *s, int n_rows);
 
 int session_cap(const struct session *s);   /* positions of a sequence there is room for */
 int session_block(const struct session *s); /* rows taken at once */
@@ -106,5 +169,28 @@ enum storage session_kv_storage(const struct session *s);
 /* Forgets a sequence's positions from len on; without effect if there are not that many. Shared
  * positions are sequence 0's to forget, and what the others have after them goes with them. */
 void session_rewind(struct session *s, int sequence, int len);
+
+/* --- probes ----------------------------------------------------------------------------------- */
+
+/* One block on its own, with its numbers on their way: it runs what a session runs, to the same
+ * bits. All memory is taken at creation. A probe belongs to one caller at a time. */
+struct probe;
+
+/* For blocks of a model of this shape, whose rope_factors are as in positions_take, and up to n_ctx
+ * rows; kernels may be NULL (the fastest), as may pool (one thread), which is borrowed.
+ * STATUS_NO_MEMORY. */
+enum status probe_create(const struct config *c, const float *rope_factors, int n_ctx,
+                         const struct kernels *kernels, struct pool *pool, struct probe **out,
+                         struct err *e);
+void probe_free(struct probe *p); /* NULL is legal */
+
+/* The positions that it has, for model_embed. */
+const struct positions *probe_positions(const struct probe *p);
+
+/* Runs the block of a layer over the residual streams `in` [n, d_model] of the tokens at the
+ * positions 0 to n - 1, 1 <= n <= n_ctx (asserted). Buffers of `taps` have room for n rows; the one
+ * of TAP_OUT may be `in`, and without it the block ends after attention. */
+void probe_run(struct probe *p, const struct block *b, int layer, const float *in, int n,
+               const struct block_taps *taps);
 
 #endif

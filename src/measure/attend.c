@@ -172,24 +172,17 @@ static void reduce_row(const struct attend_map *m, const float *a, int i, int n)
 
 /* --- the text -------------------------------------------------------------------------------- */
 
-/* The weights of a layer's rows as they come. */
-struct layer_rows {
-    const struct batch *batch;
-    const float *weights;
-    size_t n_heads, stride;
-};
-
-static const float *row_of(const struct layer_rows *l, int row, int head)
+static const float *row_of(const struct attention_weights *l, int row, int head)
 {
     return l->weights + ((size_t)row * l->n_heads + (size_t)head) * l->stride;
 }
 
-static void take_head(struct attend_run *run, int index, const struct layer_rows *l)
+static void take_head(struct attend_run *run, int index, const struct attention_weights *l)
 {
     struct attend_head *h = &run->spec->heads[index];
-    for (int r = 0; r < l->batch->n_rows; r++) {
+    for (int r = 0; r < l->n_rows; r++) {
         const float *a = row_of(l, r, h->head);
-        const int i = l->batch->rows[r].position;
+        const int i = l->rows[r].position;
         const struct row_sums sums = sum_row(a, i + 1);
         if (!isfinite(sums.all)) {
             run->bad_head = run->bad_head < 0 ? index : run->bad_head;
@@ -203,20 +196,18 @@ static void take_head(struct attend_run *run, int index, const struct layer_rows
     }
 }
 
-static void take_layer(void *arg, int layer, const struct batch *batch, const float *weights,
-                       size_t stride)
+static void take_layer(void *arg, const struct attention_weights *l)
 {
     struct attend_run *run = arg;
     const struct attend_spec *spec = run->spec;
-    const struct layer_rows l = {batch, weights, (size_t)spec->model->config.n_heads, stride};
     if (run->bad_head >= 0)
         return;
     for (int i = 0; i < spec->n_heads; i++)
-        if (spec->heads[i].layer == layer)
-            take_head(run, i, &l);
+        if (spec->heads[i].layer == l->layer)
+            take_head(run, i, l);
     for (int m = 0; m < spec->n_maps; m++)
-        for (int r = 0; r < batch->n_rows && spec->maps[m].layer == layer; r++)
-            reduce_row(&spec->maps[m], row_of(&l, r, spec->maps[m].head), batch->rows[r].position,
+        for (int r = 0; r < l->n_rows && spec->maps[m].layer == l->layer; r++)
+            reduce_row(&spec->maps[m], row_of(l, r, spec->maps[m].head), l->rows[r].position,
                        spec->n_tokens);
 }
 

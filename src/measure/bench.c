@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "engine/autothreads.h"
 #include "engine/session.h"
 #include "measure/bench_rows.h"
 #include "measure/bench_stats.h"
@@ -191,7 +190,7 @@ enum status bench_prefers_one_thread(const struct bench_spec *spec, const struct
         s = start_row_pool(first->threads, &pool, e);
     if (s == STATUS_OK)
         s = build_session(spec, first, m, pool, &session, e);
-    *out = s == STATUS_OK && calibrate_prefers_one_thread(session, pool, first->batch);
+    *out = s == STATUS_OK && session_prefers_one_thread(session, first->batch);
     session_free(session);
     pool_free(pool);
     model_free(m);

@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "compute/kernels.h"
 #include "compute/roofline.h"
-#include "engine/heads.h"
+#include "engine/session.h"
 #include "gguf/gguf.h"
 #include "measure/machine.h"
 #include "model/config.h"
@@ -52,7 +52,7 @@ struct bench_spec {
     double roofline_seconds; /* for measuring the limits of all rows, at most */
     uint64_t seed;
     const struct kernels *kernels;
-    const struct head_ablation *without; /* NULL: none, see engine/heads.h */
+    const struct head_ablation *without; /* NULL: none, see engine/session.h */
     /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
     bool (*stop)(void *arg);                                  /* true: finish with what there is */
     void (*progress)(void *arg, uint64_t done, uint64_t all); /* rows x (1 + repeats) */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/probe.h"
+#include "engine/session.h"
 #include "measure/eval_stats.h"
 #include "model/pack.h"
 

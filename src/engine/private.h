@@ -1,0 +1,204 @@
+/*
+ * private - the rows of a batch on their way through a model's layers, shared by the threads of a
+ * pool.
+ *
+ * What every stage is made of: rows for a matrix product to read, of which each thread makes all
+ * for itself or, if they are many, its share (workspace_shares), and the product, whose panels the
+ * threads share. Rows that are shared are complete when forward_product has returned. In a block
+ * threads meet after attention, the output projection, the up projection and the down projection;
+ * where norms stand after the residuals, once more after each; and where K/V heads cannot be
+ * divided whole among them also after the QKV rows and (if batch->stores_first) the new keys and
+ * values. Before each of these they meet over rows that they share.
+ */
+#ifndef DECODE_ENGINE_PRIVATE_H
+#define DECODE_ENGINE_PRIVATE_H
+
+#include "base/mem.h"
+#include "engine/session.h"
+#include "model/kv_cache.h"
+
+/* --- a batch ---------------------------------------------------------------------------------- */
+
+/* Rows of one sequence at consecutive positions. */
+struct batch_span {
+    int first_row, n_rows;
+    int sequence;
+    int first_position;
+    int n_chunks; /* of the cache, up to the last row's position */
+    int64_t cost; /* of attention of this and the spans before, for one K/V head */
+};
+
+/* Rows cut into spans; the rows are borrowed. */
+struct batch {
+    const struct batch_row *rows;
+    int n_rows;
+    struct batch_span *spans;
+    int n_spans;
+    int64_t cost_per_head; /* of attention, for one K/V head: all spans */
+    int n_logits;          /* rows that want logits */
+    /* Its keys and values must be in the cache before attention reads any: a sequence has several
+     * rows, or the row of sequence 0 is in a panel that others read for the prefix they share. */
+    bool stores_first;
+};
+
+/* Cuts n >= 1 rows of sequences that share n_shared positions; `spans` has room for n of them. */
+void batch_cut(struct batch *b, const struct batch_row *rows, int n, int n_shared,
+               struct batch_span *spans);
+
+/*
+ * What attention of one K/V head costs for row 0 <= row < n_rows of a span against a chunk of its
+ * sequence: the positions that it reads and a constant for the call. 0 if the row stands before the
+ * chunk: then there is nothing to do.
+ */
+int batch_item_cost(const struct batch_span *span, int chunk, int row);
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+/* The memory of max_rows rows at once, on at most max_threads threads. */
+struct workspace {
+    int max_rows, max_threads;
+    struct batch_span *spans;   /* [max_rows] */
+    float *x;                   /* [max_rows, d_model] the residual stream */
+    float *qkv;                 /* [max_rows, the largest config_qkv_dim] */
+    struct positions positions; /* of a sequence */
+    float *parts;               /* attention_parts(max_rows) */
+    bool watches;               /* set before workspace_take: whether there are */
+    float *weights;             /* [max_rows, n_heads, cap] of attention_watch */
+    float *hidden;              /* [max_rows, d_ff] */
+    /* What the next product reads, and the same quantised: rows of each thread's own, or of all. */
+    float *input; /* [max_rows or threads times their own, input_dim] */
+    int input_dim;
+    unsigned char *quants; /* [as many, quants_bytes] */
+    size_t quants_bytes;   /* of the longest row */
+    /* With a latent cache: queries as they score with it, then averages of it [max_rows, n_heads *
+     * the largest rank]; and each thread's quantised rows for products by head. */
+    float *mapped;
+    unsigned char *head_quants; /* [max_threads, max_rows, head_quants_bytes] */
+    size_t head_quants_bytes;
+    float *attend; /* [max_threads, attend_floats] attention's, of each thread */
+    size_t attend_floats;
+};
+
+/*
+ * Up to so many rows each thread makes what a product reads for itself, which takes less time than
+ * waiting for another to; more they share. (A row takes a few hundred nanoseconds, a barrier that
+ * and more with every thread.)
+ */
+#define WORKSPACE_OWN_ROWS 4
+
+static inline bool workspace_shares(int n_rows)
+{
+    return n_rows > WORKSPACE_OWN_ROWS;
+}
+
+/* Takes the memory of a workspace whose max_rows and max_threads are set from an arena, or counts
+ * it (see base/mem.h), for caches of up to `cap` positions a sequence; rope_factors as in
+ * positions_take. */
+void workspace_take(struct workspace *w, struct arena *a, const struct config *c,
+                    const float *rope_factors, int cap);
+
+/* The first row for a product of n_rows rows that a thread reads: of its own, or of all. */
+static inline float *workspace_input(const struct workspace *w, int n_rows, int thread)
+{
+    const int first = workspace_shares(n_rows) ? 0 : thread * WORKSPACE_OWN_ROWS;
+    return w->input + (size_t)first * (size_t)w->input_dim;
+}
+
+/* --- stages ----------------------------------------------------------------------------------- */
+
+/* One pass, borrowed by the threads. config's sizes are those of the cache and the workspace. */
+struct forward {
+    const struct config *config;
+    const struct kernels *kernels;
+    struct pool *pool;
+    struct kv_cache *kv;
+    const struct workspace *work; /* work->x holds the residual stream [n_rows, d_model] */
+    const struct block *blocks;   /* those of layers first_layer.. end_layer - 1 are run */
+    int first_layer, end_layer;
+    const struct block_taps *taps;       /* NULL: none; without TAP_OUT a block is only attention */
+    const struct attention_watch *watch; /* NULL: none, as of this: */
+    const struct head_ablation *without;
+    const struct model *model; /* whose output matrix makes the logits; NULL: no row wants any */
+    float *logits;             /* [n_logits, n_vocab] */
+    struct batch batch;        /* forward_run's */
+};
+
+/* Runs n <= work->max_rows rows through the layers, which changes work->x in place and adds their
+ * keys and values to the cache; gives how many rows wanted logits. */
+int forward_run(struct forward *f, const struct batch_row *rows, int n);
+
+/* Which of n_rows rows this thread makes. */
+void forward_rows(const struct forward *f, int n_rows, int thread, int *begin, int *end);
+
+/* What a product takes of the thread's rows of the batch [n_rows, d_model]: their norm, or, where
+ * norms stand after the residuals, work->x itself. */
+const float *forward_input(const struct forward *f, const struct norm *norm, int thread);
+
+/* Ends a residual, which is complete on this thread: threads meet, and where norms stand after the
+ * residuals work->x becomes its norm, complete on return. `sums` [n_rows, d_model] (NULL: not
+ * wanted) gets the thread's rows of work->x before that. */
+void forward_end_residual(const struct forward *f, const struct norm *norm, float *sums,
+                          int thread);
+
+/* y = epilogue(w x): n_rows rows of x [n_rows, w->n_in], of which this thread's are made, quantised
+ * before if w is, ready for the kernel; no row is computed yet. Threads meet if rows are shared. */
+struct matmul forward_product(const struct forward *f, const struct matrix *w, const float *x,
+                              int n_rows, float *y, enum epilogue epilogue, int thread);
+
+/* This thread's share of the panels of a product y [n_rows, w->n_out]. */
+void forward_multiply(const struct forward *f, const struct matrix *w, const float *x, int n_rows,
+                      float *y, enum epilogue epilogue, int thread);
+
+/* Copies the batch's rows of n floats, which no thread writes meanwhile, for a tap that is wanted.
+ */
+void forward_tap(const struct forward *f, enum block_tap tap, const float *rows, int n, int thread);
+
+/* The attention of a layer, from its norm to the end of its residual. */
+void block_attention(const struct forward *f, const struct block *b, int layer, int thread);
+
+/* --- attention -------------------------------------------------------------------------------- */
+
+/*
+ * One layer's attention of a batch of rows to the cache, for any number of K/V heads. Query head h
+ * uses K/V head h / (n_heads / n_kv_heads): one K/V head is MQA, n_heads of them are MHA. With a
+ * latent cache all heads use the one vector of a position as key and as value. The query heads of a
+ * group are one work item, so each K and V row is read once for all of them. A sequence's positions
+ * are cut into chunks of KERNEL_CHUNK whose results are merged in order; the cut depends on nothing
+ * but the position, so no bit depends on the threads or on what else is in the batch.
+ */
+struct attention {
+    const struct kernels *kernels;
+    const struct batch *batch;
+    struct kv_cache *kv;
+    int layer;
+    int n_kv_heads;      /* the layer's, see model/config.h */
+    int n_groups, group; /* groups of query heads that are one work item, and heads of each */
+    int key_dim;         /* likewise: of a query and a key, */
+    int average_dim;     /* of a head's average, */
+    size_t qkv_dim;      /* and of a row of qkv */
+    bool latent;         /* keys are values, too, of one K/V head, which all groups share */
+    bool stores_first;   /* new keys and values are in the cache before attention_run, which
+                            otherwise stores them itself */
+    float scale;         /* of scores: 1 / sqrt(head_dim) */
+    const struct positions *positions;
+    const struct attend_bias *bias; /* [n_heads] of scores; NULL: none */
+    const float *qkv;               /* [n_rows, qkv_dim], a row's Q, then K, then V */
+    const float *queries;           /* [n_rows, n_heads * key_dim], */
+    size_t queries_dim;             /* so far apart: of qkv where they are not mapped */
+    float *parts;   /* [n_rows, n_heads, max_chunks, average_dim + 2]: out, max, sum */
+    int max_chunks; /* kv_cache_chunks of the cache's positions */
+    float
+        *weights; /* [n_rows, n_heads, cap] of the cache: see attention_weights; NULL: not wanted */
+};
+
+/* Floats of `parts` for n_rows rows in a cache of `cap` positions. */
+uint64_t attention_parts(const struct config *c, int n_rows, int cap);
+
+/* Floats that one thread of attention_run needs as scratch. */
+uint64_t attention_scratch(const struct config *c);
+
+/* This thread's share of the work items (group, chunk, row), by what they cost; fills `parts`.
+ * Where threads have whole groups it has the work of groups [thread * n, (thread + 1) * n). */
+void attention_run(const struct attention *a, float *scratch, int thread, int n_threads);
+
+#endif
