@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 #include "checkpoints.h"
-#include "engine/logits.h"
+#include "engine/sampler.h"
 #include "golden.h"
 #include "measure/eval_stats.h"
 #include "support.h"

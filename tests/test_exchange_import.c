@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/logits.h"
+#include "engine/sampler.h"
 #include "engine/session.h"
 #include "exchange/hf_config.h"
 #include "imports.h"

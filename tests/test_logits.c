@@ -1,5 +1,5 @@
 /* Softmax arithmetic against plain long double sums, and exp() against the libm's. */
-#include "engine/logits.h"
+#include "engine/sampler.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "engine/logits.h"
+#include "engine/sampler.h"
 #include "measure/score.h"
 #include "model/checkpoint.h"
 #include "support.h"

@@ -56,10 +56,8 @@ enum status generate_state_save(struct generate_state *s, const char *option, co
 
 void generate_state_seed(struct generate_state *s, uint64_t seed)
 {
-    struct rng stream;
     s->generation->seed = seed;
-    rng_seed(&stream, seed, 0);
-    sampler_set_stream(s->generation->schedule.sampler, 0, stream);
+    rng_seed(sampler_stream(s->generation->schedule.sampler, 0), seed, 0);
 }
 
 int generate_state_len(const struct generate_state *s)

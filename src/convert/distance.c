@@ -1,6 +1,6 @@
 #include "convert/distance.h"
 
-#include "engine/logits.h"
+#include "engine/sampler.h"
 
 /* Logits that exist at once, of the checkpoint or changed. */
 #define MAX_LOGITS ((uint64_t)1 << 23)

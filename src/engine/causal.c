@@ -36,20 +36,36 @@ static struct width width_of(int dim)
     return (struct width){dim, kernel_padded(dim)};
 }
 
-size_t causal_scratch(const struct config *c, int length)
+/* Gives a window's buffers their places in scratch, or only counts its floats where that is NULL.
+ */
+static size_t take_memory(struct item *it, int n, float *scratch)
 {
-    const struct width key = width_of(c->head_dim), value = width_of(config_value_dim(c));
-    const size_t dims = (size_t)key.dim + (size_t)value.dim;
-    const size_t padded = (size_t)key.padded + (size_t)value.padded;
-    return 2 * (size_t)length * padded + 2 * (size_t)causal_padded_length(length) * CAUSAL_WIDTH +
-           (dims + padded) * CAUSAL_WIDTH;
+    const size_t length = (size_t)n, queries = CAUSAL_WIDTH;
+    const size_t keys = (size_t)it->key.padded, values = (size_t)it->value.padded;
+    const size_t square = (size_t)causal_padded_length(n) * queries;
+    const struct {
+        float **buffer;
+        size_t n;
+    } buffers[] = {{&it->k, length * keys},
+                   {&it->v, length * values},
+                   {&it->scores, square},
+                   {&it->gradient, square},
+                   {&it->q, queries * keys},
+                   {&it->dout, queries * values},
+                   {&it->dk, length * keys},
+                   {&it->dv, length * values},
+                   {&it->qt, (size_t)it->key.dim * queries},
+                   {&it->doutt, (size_t)it->value.dim * queries}};
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; used += buffers[i++].n)
+        *buffers[i].buffer = scratch ? scratch + used : NULL;
+    return used;
 }
 
-static float *take_floats(float **scratch, size_t n)
+size_t causal_scratch(const struct config *c, int length)
 {
-    float *piece = *scratch;
-    *scratch += n;
-    return piece;
+    struct item it = {.key = width_of(c->head_dim), .value = width_of(config_value_dim(c))};
+    return take_memory(&it, length, NULL);
 }
 
 static void copy_rows(float *out, struct width w, const float *from, size_t stride, int n)
@@ -75,39 +91,13 @@ static void turn_rows(const struct item *it, float *out, size_t out_stride, cons
     }
 }
 
-static void take_memory(struct item *it, float *scratch)
-{
-    const size_t length = (size_t)it->w->length, queries = CAUSAL_WIDTH;
-    const size_t keys = (size_t)it->key.padded, values = (size_t)it->value.padded;
-    const size_t square = (size_t)causal_padded_length(it->w->length) * queries;
-    it->k = take_floats(&scratch, length * keys);
-    it->v = take_floats(&scratch, length * values);
-    it->scores = take_floats(&scratch, square);
-    it->gradient = take_floats(&scratch, square);
-    it->q = take_floats(&scratch, queries * keys);
-    it->dout = take_floats(&scratch, queries * values);
-    it->dk = take_floats(&scratch, length * keys);
-    it->dv = take_floats(&scratch, length * values);
-    it->qt = take_floats(&scratch, (size_t)it->key.dim * queries);
-    it->doutt = take_floats(&scratch, (size_t)it->value.dim * queries);
-}
-
 static struct item make_item(const struct causal_window *w)
 {
     struct item it = {.w = w, .key = width_of(w->key_dim), .value = width_of(w->value_dim)};
-    take_memory(&it, w->scratch);
+    take_memory(&it, w->length, w->scratch);
     turn_rows(&it, it.k, (size_t)it.key.padded, w->k, w->kv_stride, 0, w->length, false);
     copy_rows(it.v, it.value, w->v, w->kv_stride, w->length);
     return it;
-}
-
-static struct query_block make_block(const struct causal_window *w, int head,
-                                     const struct attend_bias *bias, int first)
-{
-    const int left = w->length - first;
-    const int n = left < CAUSAL_WIDTH ? left : CAUSAL_WIDTH;
-    return (struct query_block){
-        .head = head, .first = first, .n = n, .n_keys = first + n, .bias = bias};
 }
 
 /* out [dim, CAUSAL_WIDTH] = scale * rows^T; columns past n are zero. */
@@ -270,16 +260,6 @@ static void backward_block(const struct item *it, const struct query_block *at)
     turn_rows(it, dq, w->q_stride, dq, w->q_stride, at->first, at->n, true);
 }
 
-/* Of the keys and values. */
-static void store_kv_gradient(const struct item *it)
-{
-    const struct causal_window *w = it->w;
-    turn_rows(it, w->dk, w->kv_stride, it->dk, (size_t)it->key.padded, 0, w->length, true);
-    for (int t = 0; t < w->length; t++)
-        memcpy(w->dv + (size_t)t * w->kv_stride, it->dv + (size_t)t * (size_t)it->value.padded,
-               (size_t)it->value.dim * sizeof *w->dv);
-}
-
 /* All blocks of queries of the heads that share the keys and values. */
 static void each_block(const struct item *it,
                        void (*run)(const struct item *it, const struct query_block *at))
@@ -289,7 +269,8 @@ static void each_block(const struct item *it,
         struct attend_bias bias;
         const bool biased = w->bias && w->bias(w->arg, h, &bias);
         for (int first = 0; first < w->length; first += CAUSAL_WIDTH) {
-            const struct query_block at = make_block(w, h, biased ? &bias : NULL, first);
+            const int left = w->length - first, n = left < CAUSAL_WIDTH ? left : CAUSAL_WIDTH;
+            const struct query_block at = {h, first, n, first + n, biased ? &bias : NULL};
             run(it, &at);
         }
     }
@@ -308,5 +289,8 @@ void causal_backward(const struct causal_window *w)
     memset(it.dk, 0, length * (size_t)it.key.padded * sizeof *it.dk);
     memset(it.dv, 0, length * (size_t)it.value.padded * sizeof *it.dv);
     each_block(&it, backward_block);
-    store_kv_gradient(&it);
+    turn_rows(&it, w->dk, w->kv_stride, it.dk, (size_t)it.key.padded, 0, w->length, true);
+    for (int t = 0; t < w->length; t++)
+        memcpy(w->dv + (size_t)t * w->kv_stride, it.dv + (size_t)t * (size_t)it.value.padded,
+               (size_t)it.value.dim * sizeof *w->dv);
 }

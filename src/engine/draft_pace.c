@@ -120,16 +120,6 @@ int pace_best(const struct draft_pace *p, int base, const struct draft_level *le
     return best;
 }
 
-static double time_to_try(const struct draft_pace *p, int base, const struct draft_level *levels,
-                          int n, double level_ns, int lag)
-{
-    int rows = base;
-    for (int i = 0; i < n; i++)
-        rows += levels[i].rows;
-    return pace_step_ns(p, rows < p->n_rows ? rows : p->n_rows) - pace_step_ns(p, base) +
-           n * level_ns + lag * p->feed.ns;
-}
-
 int pace_choose(struct draft_pace *p, int base, const struct draft_level *levels, int n,
                 double level_ns, int lag, bool *trying)
 {
@@ -143,7 +133,11 @@ int pace_choose(struct draft_pace *p, int base, const struct draft_level *levels
     if (best > 0)
         return p->lost_ns <= allowed + LOST_STEPS * step ? best : 0;
     const int few = n < TRY_LEVELS ? n : TRY_LEVELS;
-    const double cost = time_to_try(p, base, levels, few, level_ns, lag);
+    int rows = base;
+    for (int i = 0; i < few; i++)
+        rows += levels[i].rows;
+    const double verify = pace_step_ns(p, rows < p->n_rows ? rows : p->n_rows) - step;
+    const double cost = verify + few * level_ns + lag * p->feed.ns;
     *trying = fmax(p->lost_ns, 0) + cost <= allowed;
     return *trying ? few : 0;
 }
@@ -165,15 +159,6 @@ void pace_fed(struct draft_pace *p, int rows, double ns, bool trying)
         p->lost_ns += ns;
 }
 
-/* What a round counts as: what is expected, if it is the first of its kind, and no spikes. */
-static double counted(const struct draft_pace *p, const struct draft_round *r)
-{
-    const double expected = pace_step_ns(p, r->rows) + r->levels * pace_draft_ns(p, r->base);
-    const bool first =
-        p->steps[r->rows].n < TIME_KNOWN || (r->levels > 0 && p->draft.n < TIME_KNOWN);
-    return first && expected > 0 ? expected : fmin(r->ns + r->draft_ns, MOST_SPIKE * expected);
-}
-
 void pace_round(struct draft_pace *p, const struct draft_round *r)
 {
     if (p->fixed)
@@ -181,7 +166,13 @@ void pace_round(struct draft_pace *p, const struct draft_round *r)
     blend(&p->steps[r->rows], r->ns);
     if (r->levels > 0)
         blend(&p->draft, r->draft_ns / r->levels);
-    const double took = counted(p, r), step = pace_step_ns(p, r->base);
+    /* A round counts as what is expected, if it is the first of its kind, and no spikes do. */
+    const double step = pace_step_ns(p, r->base);
+    const double expected = pace_step_ns(p, r->rows) + r->levels * pace_draft_ns(p, r->base);
+    const bool first =
+        p->steps[r->rows].n < TIME_KNOWN || (r->levels > 0 && p->draft.n < TIME_KNOWN);
+    const double took =
+        first && expected > 0 ? expected : fmin(r->ns + r->draft_ns, MOST_SPIKE * expected);
     p->n_drafting = r->rows > r->base ? p->n_drafting + 1 : 0;
     p->elapsed_ns += took;
     if (r->rows > r->base || r->levels > 0)

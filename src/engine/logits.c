@@ -1,4 +1,4 @@
-#include "engine/logits.h"
+#include "engine/sampler.h"
 
 #include <float.h>
 #include <math.h>

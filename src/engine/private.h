@@ -104,6 +104,22 @@ static inline float *workspace_input(const struct workspace *w, int n_rows, int 
     return w->input + (size_t)first * (size_t)w->input_dim;
 }
 
+/* Of a session; what saved texts need of it, too. */
+struct session {
+    const struct model *model;
+    const struct kernels *kernels;
+    struct pool *pool;
+    const struct attention_watch *watch;
+    const struct head_ablation *without;
+    struct kv_shape shape; /* of the cache */
+    struct kv_cache kv;
+    struct workspace work;
+    struct arena arena;     /* of all below, and of the workspace */
+    int *len;               /* [shape.n_sequences] */
+    float *logits;          /* [n_vocab] of session_feed */
+    struct batch_row *rows; /* [work.max_rows] of session_feed */
+};
+
 /* --- stages ----------------------------------------------------------------------------------- */
 
 /* One pass, borrowed by the threads. config's sizes are those of the cache and the workspace. */

@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/logits.h"
 
 /* Of a sequence. */
 struct history {
@@ -24,7 +23,7 @@ struct history {
 };
 
 /* What a pick works with, of a thread; threads write to theirs all the time. */
-struct draft {
+struct scratch {
     _Alignas(MEM_ALIGN) const struct sampler_params *params;
     int n_vocab;
     int n_choices;   /* what is still in the draw, sorted by rank after top-k or top-p: */
@@ -39,7 +38,7 @@ struct sampler {
     struct sampler_sizes sizes;
     int window_cap;
     struct history *histories; /* [n_sequences] */
-    struct draft *drafts;      /* [n_threads] */
+    struct scratch *scratches; /* [n_threads] */
     struct arena arena;        /* holds all of these and this struct */
 };
 
@@ -66,36 +65,27 @@ static enum status check_params(const struct sampler_params *p, struct err *e)
     return STATUS_OK;
 }
 
-static int window_size(const struct sampler_params *p, int n_ctx)
-{
-    if (p->repeat_penalty == 1)
-        return 0;
-    return p->repeat_last_n < 0 || p->repeat_last_n > n_ctx ? n_ctx : p->repeat_last_n;
-}
-
-static void take_draft(struct draft *d, struct arena *a, uint64_t n_vocab)
-{
-    d->tokens = arena_take(a, n_vocab, sizeof *d->tokens);
-    d->weights = arena_take(a, n_vocab, sizeof *d->weights);
-    d->logits = arena_take(a, n_vocab, sizeof *d->logits);
-    d->keys = arena_take(a, n_vocab, sizeof *d->keys);
-}
-
 /* The sampler's place and its buffers, which go to *s; or their count. */
 static struct sampler *take_sampler(struct sampler *s, struct arena *a)
 {
     const struct sampler_sizes *z = &s->sizes;
+    const uint64_t n_vocab = (uint64_t)z->n_vocab;
     struct sampler *place = arena_take(a, 1, sizeof *place);
     s->histories = arena_take(a, (uint64_t)z->n_sequences, sizeof *s->histories);
-    s->drafts = arena_take(a, (uint64_t)z->n_threads, sizeof *s->drafts);
+    s->scratches = arena_take(a, (uint64_t)z->n_threads, sizeof *s->scratches);
     struct history counted_history;
-    struct draft counted_draft;
+    struct scratch counted;
     for (int i = 0; i < z->n_sequences; i++) {
         struct history *h = s->histories ? &s->histories[i] : &counted_history;
         h->window = arena_take(a, (uint64_t)s->window_cap, sizeof *h->window);
     }
-    for (int i = 0; i < z->n_threads; i++)
-        take_draft(s->drafts ? &s->drafts[i] : &counted_draft, a, (uint64_t)z->n_vocab);
+    for (int i = 0; i < z->n_threads; i++) {
+        struct scratch *d = s->scratches ? &s->scratches[i] : &counted;
+        d->tokens = arena_take(a, n_vocab, sizeof *d->tokens);
+        d->weights = arena_take(a, n_vocab, sizeof *d->weights);
+        d->logits = arena_take(a, n_vocab, sizeof *d->logits);
+        d->keys = arena_take(a, n_vocab, sizeof *d->keys);
+    }
     return place;
 }
 
@@ -107,16 +97,15 @@ enum status sampler_create(const struct sampler_params *params, const struct sam
     *out = NULL;
     TRY(check_params(params, e));
 
-    struct sampler sized = {
-        .params = *params, .sizes = *sizes, .window_cap = window_size(params, sizes->n_ctx)};
+    struct sampler sized = {.params = *params, .sizes = *sizes};
+    if (params->repeat_penalty != 1)
+        sized.window_cap = params->repeat_last_n < 0 || params->repeat_last_n > sizes->n_ctx
+                               ? sizes->n_ctx
+                               : params->repeat_last_n;
     take_sampler(&sized, &sized.arena);
     TRY(arena_allocate(&sized.arena, "the sampler", e));
     struct sampler *s = take_sampler(&sized, &sized.arena);
     *s = sized;
-    for (int i = 0; i < sizes->n_threads; i++) {
-        s->drafts[i].params = &s->params;
-        s->drafts[i].n_vocab = sizes->n_vocab;
-    }
     for (int i = 0; i < sizes->n_sequences; i++)
         sampler_reset(s, i, 0, 0);
     *out = s;
@@ -131,7 +120,7 @@ void sampler_free(struct sampler *s)
     arena_free(&arena);
 }
 
-static struct history *history_of(struct sampler *s, int sequence)
+static struct history *history_of(const struct sampler *s, int sequence)
 {
     assert(sequence >= 0 && sequence < s->sizes.n_sequences);
     return &s->histories[sequence];
@@ -168,21 +157,14 @@ void sampler_copy(struct sampler *s, int from, int to)
         memcpy(copy->window, h->window, (size_t)h->window_len * sizeof *h->window);
 }
 
-struct rng sampler_stream(const struct sampler *s, int sequence)
+struct rng *sampler_stream(struct sampler *s, int sequence)
 {
-    assert(sequence >= 0 && sequence < s->sizes.n_sequences);
-    return s->histories[sequence].rng;
-}
-
-void sampler_set_stream(struct sampler *s, int sequence, struct rng stream)
-{
-    history_of(s, sequence)->rng = stream;
+    return &history_of(s, sequence)->rng;
 }
 
 int sampler_recent(const struct sampler *s, int sequence, int32_t *tokens)
 {
-    assert(sequence >= 0 && sequence < s->sizes.n_sequences);
-    const struct history *h = &s->histories[sequence];
+    const struct history *h = history_of(s, sequence);
     const int first = h->window_next - h->window_len + s->window_cap; /* of a ring */
     for (int i = 0; tokens && i < h->window_len; i++)
         tokens[i] = h->window[(first + i) % s->window_cap];
@@ -196,25 +178,6 @@ enum status sampler_set_temperature(struct sampler *s, double temperature, struc
     TRY(check_params(&params, e));
     s->params = params;
     return STATUS_OK;
-}
-
-/* --- the penalised logits --------------------------------------------------------------------- */
-
-/* Saturates, so that no penalty makes a logit infinite. */
-static float penalised(float logit, double penalty)
-{
-    const double l = (double)logit;
-    const double result = l > 0 ? l / penalty : l * penalty;
-    return (float)fmin(fmax(result, -(double)FLT_MAX), (double)FLT_MAX);
-}
-
-static void load_logits(struct draft *d, const struct history *h, const float *logits)
-{
-    memcpy(d->logits, logits, (size_t)d->n_vocab * sizeof *logits);
-    for (int i = 0; i < h->window_len; i++) {
-        const int token = h->window[i]; /* from the input: a token is penalised once */
-        d->logits[token] = penalised(logits[token], d->params->repeat_penalty);
-    }
 }
 
 /* --- sorting ---------------------------------------------------------------------------------- */
@@ -269,7 +232,7 @@ static void pop(uint64_t *keys, int n)
 
 /* The probabilities of n tokens over the most likely one's. The difference comes first: it is at
  * most 0, so that a tiny temperature can only give e^-infinity. tokens NULL: all from 0. */
-static void weigh(const struct draft *d, const int *tokens, int n, float maximum, double *weights)
+static void weigh(const struct scratch *d, const int *tokens, int n, float maximum, double *weights)
 {
     const double temperature = d->params->temperature;
     for (int i = 0; i < n; i++) {
@@ -287,23 +250,14 @@ static double sum_in_order(const double *x, int n)
     return sum;
 }
 
-static void choose(struct draft *d, int token, double weight)
+static void choose(struct scratch *d, int token, double weight)
 {
     d->tokens[d->n_choices] = token;
     d->weights[d->n_choices++] = weight;
 }
 
-static void choose_all(struct draft *d, float maximum)
-{
-    const int n = d->n_vocab;
-    weigh(d, NULL, n, maximum, d->weights);
-    for (int i = 0; i < n; i++)
-        d->tokens[i] = i;
-    d->n_choices = n;
-}
-
 /* Keeps the best so far in a heap, the least of them on top; sorts them at the end. */
-static void choose_top_k(struct draft *d, int k, float maximum)
+static void choose_top_k(struct scratch *d, int k, float maximum)
 {
     uint64_t *keys = d->keys;
     for (int i = 0; i < k; i++)
@@ -325,22 +279,12 @@ static void choose_top_k(struct draft *d, int k, float maximum)
     d->n_choices = k;
 }
 
-static void keep_top_p_sorted(struct draft *d)
-{
-    const double wanted = d->params->top_p * sum_in_order(d->weights, d->n_choices);
-    double sum = 0;
-    int n = 0;
-    do
-        sum += d->weights[n++];
-    while (n < d->n_choices && sum < wanted);
-    d->n_choices = n;
-}
-
 /*
- * The same after choose_all, sorting no further than needed. A token below the bound is not in the
- * set: those from it on would have to make up more than 1 - top_p, and n_vocab of them could not.
+ * Top-p of all tokens, which are weighed, sorting no further than needed. A token below the bound
+ * is not in the set: those from it on would have to make up more than 1 - top_p, and n_vocab of
+ * them could not.
  */
-static void keep_top_p_of_all(struct draft *d, float maximum)
+static void keep_top_p_of_all(struct scratch *d, float maximum)
 {
     const double total = sum_in_order(d->weights, d->n_vocab);
     const double wanted = d->params->top_p * total;
@@ -363,34 +307,35 @@ static void keep_top_p_of_all(struct draft *d, float maximum)
     } while (n > 0 && sum < wanted);
 }
 
-/* The greatest weight is 1, so min_p is the bound itself. */
-static void keep_min_p(struct draft *d)
-{
-    const int n = d->n_choices;
-    d->n_choices = 0;
-    for (int i = 0; i < n; i++)
-        if (d->weights[i] >= d->params->min_p)
-            choose(d, d->tokens[i], d->weights[i]);
-}
-
-static void filter(struct draft *d, float maximum)
+static void filter(struct scratch *d, float maximum)
 {
     const struct sampler_params *p = d->params;
-    const bool by_k = p->top_k > 0 && p->top_k < d->n_vocab;
-    if (by_k)
+    if (p->top_k > 0 && p->top_k < d->n_vocab) {
         choose_top_k(d, p->top_k, maximum);
-    else
-        choose_all(d, maximum);
-    if (p->top_p < 1 && by_k)
-        keep_top_p_sorted(d);
-    else if (p->top_p < 1)
-        keep_top_p_of_all(d, maximum);
-    if (p->min_p > 0)
-        keep_min_p(d);
-}
-
-static void normalise(struct draft *d)
-{
+        if (p->top_p < 1) {
+            const double wanted = p->top_p * sum_in_order(d->weights, d->n_choices);
+            double sum = 0;
+            int n = 0;
+            do
+                sum += d->weights[n++];
+            while (n < d->n_choices && sum < wanted);
+            d->n_choices = n;
+        }
+    } else {
+        weigh(d, NULL, d->n_vocab, maximum, d->weights);
+        for (int i = 0; i < d->n_vocab; i++)
+            d->tokens[i] = i;
+        d->n_choices = d->n_vocab;
+        if (p->top_p < 1)
+            keep_top_p_of_all(d, maximum);
+    }
+    if (p->min_p > 0) { /* the greatest weight is 1, so min_p is the bound itself */
+        const int n = d->n_choices;
+        d->n_choices = 0;
+        for (int i = 0; i < n; i++)
+            if (d->weights[i] >= p->min_p)
+                choose(d, d->tokens[i], d->weights[i]);
+    }
     const double total = sum_in_order(d->weights, d->n_choices);
     for (int i = 0; i < d->n_choices; i++)
         d->weights[i] /= total;
@@ -400,7 +345,7 @@ static void normalise(struct draft *d)
  * An exponential race: token i arrives after E_i / weight_i with E_i = -log of its own uniform
  * number, and the first is drawn. That E_i >= 1 - u_i saves most logarithms.
  */
-static int draw(const struct draft *d, struct rng *rng)
+static int draw(const struct scratch *d, struct rng *rng)
 {
     const uint64_t high = rng_u32(rng), number = high << 32 | rng_u32(rng);
     double fastest = 0; /* weight over E of the first so far */
@@ -423,9 +368,18 @@ enum status sampler_pick(struct sampler *s, int sequence, int thread, const floa
 {
     assert(thread >= 0 && thread < s->sizes.n_threads);
     struct history *h = history_of(s, sequence);
-    struct draft *d = &s->drafts[thread];
+    struct scratch *d = &s->scratches[thread];
+    d->params = &s->params;
+    d->n_vocab = s->sizes.n_vocab;
     TRY(logits_check(logits, d->n_vocab, e));
-    load_logits(d, h, logits);
+    memcpy(d->logits, logits, (size_t)d->n_vocab * sizeof *logits);
+    for (int i = 0; i < h->window_len; i++) {
+        const int recent = h->window[i]; /* from the input: a token is penalised once */
+        const double l = (double)logits[recent], penalty = d->params->repeat_penalty;
+        const double result = l > 0 ? l / penalty : l * penalty;
+        /* Saturates, so that no penalty makes a logit infinite. */
+        d->logits[recent] = (float)fmin(fmax(result, -(double)FLT_MAX), (double)FLT_MAX);
+    }
     const int best = logits_argmax(d->logits, d->n_vocab);
     d->n_choices = 0;
     if (d->params->temperature == 0) {
@@ -434,7 +388,6 @@ enum status sampler_pick(struct sampler *s, int sequence, int thread, const floa
         return STATUS_OK;
     }
     filter(d, d->logits[best]);
-    normalise(d);
     *token = draw(d, &h->rng);
     return STATUS_OK;
 }
@@ -443,7 +396,7 @@ int sampler_choices(const struct sampler *s, int thread, const int **tokens,
                     const double **probabilities)
 {
     assert(thread >= 0 && thread < s->sizes.n_threads);
-    const struct draft *d = &s->drafts[thread];
+    const struct scratch *d = &s->scratches[thread];
     *tokens = d->tokens;
     *probabilities = d->weights;
     return d->n_choices;

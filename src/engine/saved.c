@@ -4,7 +4,7 @@
  *     magic [8] "DECSAVED", u64 version
  *     u64 model                      the hash of the model that made it
  *     u64 cache type                 an enum tensor_type: F32, F16, Q8_0
- *     u64 bytes of a position        see session_read_position
+ *     u64 bytes of a position        see kv_cache_read
  *     u64 n_text, n_cached, n_recent
  *     u64 rng state, rng increment, seed
  *     u64 at_end                     1: the model has ended the text; 0
@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "engine/private.h"
 #include "engine/schedule.h"
 #include "model/fingerprint.h"
 #include "model/pack.h"
@@ -63,12 +64,12 @@ enum status saved_write(const char *path, const struct schedule *s, int slot,
     const int n_recent = sampler_recent(s->sampler, slot, NULL);
     struct header h = {.version = SAVED_VERSION,
                        .model = marks->model,
-                       .cache_type = pack_type(session_kv_storage(s->session)),
-                       .position_bytes = session_position_bytes(s->session),
+                       .cache_type = pack_type(s->session->shape.storage),
+                       .position_bytes = kv_cache_position_bytes(&s->session->kv),
                        .n_text = (uint64_t)p->len,
                        .n_cached = (uint64_t)n_cached,
                        .n_recent = (uint64_t)n_recent,
-                       .stream = sampler_stream(s->sampler, slot),
+                       .stream = *sampler_stream(s->sampler, slot),
                        .seed = marks->seed,
                        .at_end = p->at_end};
     const size_t recent = (size_t)n_recent * sizeof(int32_t), position = (size_t)h.position_bytes;
@@ -86,7 +87,7 @@ enum status saved_write(const char *path, const struct schedule *s, int slot,
         sampler_recent(s->sampler, slot, room);
         put(&to, room, recent);
         for (int i = 0; i < n_cached; i++) {
-            session_read_position(s->session, slot, i, room);
+            kv_cache_read(&s->session->kv, slot, i, room);
             put(&to, room, position);
         }
         file_writer_put(to.writer, &to.hash, sizeof to.hash);
@@ -102,7 +103,7 @@ enum status saved_write(const char *path, const struct schedule *s, int slot,
 static enum status check_subject(const struct header *h, const struct schedule *s, uint64_t model,
                                  const char *path, struct err *e)
 {
-    const uint32_t type = pack_type(session_kv_storage(s->session));
+    const uint32_t type = pack_type(s->session->shape.storage);
     const struct tensor_type_info *was =
         h->cache_type <= UINT32_MAX ? tensor_type_find((uint32_t)h->cache_type) : NULL;
     if (memcmp(h->magic, magic, sizeof magic) != 0)
@@ -120,10 +121,10 @@ static enum status check_subject(const struct header *h, const struct schedule *
         return err_set(e, STATUS_USAGE,
                        "%s: expected a cache of type %s, found %s; --kv-type changes it", path,
                        tensor_type_find(type)->name, was ? was->name : "an unknown one");
-    if (h->position_bytes != session_position_bytes(s->session))
+    if (h->position_bytes != kv_cache_position_bytes(&s->session->kv))
         return err_set(e, STATUS_BAD_FILE,
                        "%s: damaged: it claims %" PRIu64 " bytes for each position, not %zu", path,
-                       h->position_bytes, session_position_bytes(s->session));
+                       h->position_bytes, kv_cache_position_bytes(&s->session->kv));
     return STATUS_OK;
 }
 
@@ -206,13 +207,14 @@ enum status saved_take(const void *bytes, size_t len, const char *path, struct s
     session_rewind(s->session, slot, 0);
     assert(session_len(s->session, slot) == 0);
     for (uint64_t i = 0; i < h.n_cached; i++)
-        session_append_position(s->session, slot, positions + i * h.position_bytes);
+        kv_cache_write(&s->session->kv, slot, s->session->len[slot]++,
+                       positions + i * h.position_bytes);
     /* The text's tokens are the recent ones if a penalty began to ask for them just now; else those
      * that are remembered push them out, or are the same. */
     sampler_reset(s->sampler, slot, h.seed, 0);
     for (uint64_t i = 0; i < h.n_text + h.n_recent; i++)
         sampler_accept(s->sampler, slot, token_at(text, i));
-    sampler_set_stream(s->sampler, slot, h.stream);
+    *sampler_stream(s->sampler, slot) = h.stream;
     memcpy(p->text, text, (size_t)h.n_text * sizeof *p->text);
     p->len = (int)h.n_text;
     p->n_again = 0;

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "engine/logits.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */
 

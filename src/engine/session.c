@@ -12,21 +12,6 @@
 /* Enough rows to reuse each weight well; more would only take memory. */
 #define DEFAULT_BLOCK 96
 
-struct session {
-    const struct model *model;
-    const struct kernels *kernels;
-    struct pool *pool;
-    const struct attention_watch *watch;
-    const struct head_ablation *without;
-    struct kv_shape shape; /* of the cache */
-    struct kv_cache kv;
-    struct workspace work;
-    struct arena arena;     /* of all below, and of the workspace */
-    int *len;               /* [shape.n_sequences] */
-    float *logits;          /* [n_vocab] of session_feed */
-    struct batch_row *rows; /* [work.max_rows] of session_feed */
-};
-
 /* The positions that a sequence always has: those of sequence 0. */
 static int least_len(const struct session *s, int sequence)
 {
@@ -287,28 +272,6 @@ void session_fill(struct session *s, int sequence, int n, uint64_t seed)
 }
 
 /* --- what there is --------------------------------------------------------------------------- */
-
-size_t session_position_bytes(const struct session *s)
-{
-    return kv_cache_position_bytes(&s->kv);
-}
-
-void session_read_position(const struct session *s, int sequence, int position, void *bytes)
-{
-    assert(position < session_len(s, sequence));
-    kv_cache_read(&s->kv, sequence, position, bytes);
-}
-
-void session_append_position(struct session *s, int sequence, const void *bytes)
-{
-    assert(session_len(s, sequence) < s->shape.cap);
-    kv_cache_write(&s->kv, sequence, s->len[sequence]++, bytes);
-}
-
-enum storage session_kv_storage(const struct session *s)
-{
-    return s->shape.storage;
-}
 
 int session_len(const struct session *s, int sequence)
 {

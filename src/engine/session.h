@@ -158,14 +158,6 @@ const float *session_logits(const struct session *s);
  * there. The logits stay what they were. */
 void session_fill(struct session *s, int sequence, int n, uint64_t seed);
 
-/* What a position of a sequence has in the cache, as bytes that a session of the same model and
- * cache type understands: how many; those of a position that the sequence holds itself; and one
- * more of these appended, for which there is room (asserted). */
-size_t session_position_bytes(const struct session *s);
-void session_read_position(const struct session *s, int sequence, int position, void *bytes);
-void session_append_position(struct session *s, int sequence, const void *bytes);
-enum storage session_kv_storage(const struct session *s);
-
 /* Forgets a sequence's positions from len on; without effect if there are not that many. Shared
  * positions are sequence 0's to forget, and what the others have after them goes with them. */
 void session_rewind(struct session *s, int sequence, int len);

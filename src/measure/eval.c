@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/figures.h"
 #include "base/mem.h"
-#include "engine/logits.h"
+#include "engine/sampler.h"
 #include "measure/eval_stats.h"
 
 /* Tokens that a session takes at once, and rows of logits that are held, unless it is said. */

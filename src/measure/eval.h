@@ -8,7 +8,7 @@
  * stride = ctx after 0 to ctx - 1 tokens of context, with a smaller stride after at least
  * ctx - stride from the second window on.
  *
- * Log-probabilities are in double (see engine/logits.h). They are stored by token and added in
+ * Log-probabilities are in double (see engine/sampler.h). They are stored by token and added in
  * the order of the sequence, so that every figure but the time has the same bits for any number
  * of threads and any block.
  */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "engine/logits.h"
+#include "engine/sampler.h"
 
 /* Whether a comes after b in the list. */
 static bool is_after(struct token_score a, struct token_score b)

@@ -1,7 +1,7 @@
 /*
  * score - log-probabilities of tokens under a model.
  *
- * Softmax sums are in double and in a fixed order (see engine/logits.h), so that figures do not
+ * Softmax sums are in double and in a fixed order (see engine/sampler.h), so that figures do not
  * depend on how the tokens were fed.
  */
 #ifndef DECODE_MEASURE_SCORE_H

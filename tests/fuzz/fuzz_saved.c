@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "engine/private.h"
 #include "engine/schedule.h"
 #include "model/fingerprint.h"
 #include "model/pack.h"
@@ -148,7 +149,7 @@ static size_t position_bytes(const struct schedule_texts *t)
     struct session *s;
     struct err e;
     require(session_create(t->model, &p, NULL, &s, &e) == STATUS_OK);
-    const size_t bytes = session_position_bytes(s);
+    const size_t bytes = kv_cache_position_bytes(&s->kv);
     session_free(s);
     return bytes;
 }
