@@ -66,16 +66,16 @@ uint64_t attention_parts(const struct config *c, int n_rows, int cap)
 {
     size_t dim = 0;
     for (int l = 0; l < c->n_layers; l++)
-        dim = largest(dim, (size_t)config_average_dim(c, l));
-    return (uint64_t)n_rows * (uint64_t)c->n_heads * (uint64_t)kv_cache_chunks(cap) * (dim + 2);
+        dim = largest(dim, config_average_dim(c, l));
+    return (uint64_t)n_rows * c->n_heads * kv_cache_chunks(cap) * (dim + 2);
 }
 
 uint64_t attention_scratch(const struct config *c)
 {
     size_t group = 0, dim = 0; /* the largest */
     for (int l = 0; l < c->n_layers; l++) {
-        group = largest(group, (size_t)config_group(c, l));
-        dim = largest(dim, (size_t)config_key_dim(c, l));
+        group = largest(group, config_group(c, l));
+        dim = largest(dim, config_key_dim(c, l));
     }
     /* Scaled queries, scores, a key or the copies of panels. */
     return group * (dim + KERNEL_CHUNK) +
@@ -85,8 +85,7 @@ uint64_t attention_scratch(const struct config *c)
 static float *part_of(const struct attention *a, int row, int head, int chunk)
 {
     const struct config *c = &a->kv->config;
-    const size_t index =
-        ((size_t)row * (size_t)c->n_heads + (size_t)head) * (size_t)a->max_chunks + (size_t)chunk;
+    const size_t index = ((size_t)row * c->n_heads + head) * a->max_chunks + chunk;
     return a->parts + index * part_size(a);
 }
 
@@ -110,10 +109,9 @@ static void store_row(const struct attention *a, int kv_head, int row, float *sc
 {
     const struct config *c = &a->kv->config;
     const struct batch_row *r = &a->batch->rows[row];
-    const float *keys = a->qkv + (size_t)row * a->qkv_dim + config_q_dim(c);
-    const float *k = keys + (size_t)kv_head * (size_t)a->key_dim;
-    const float *v = keys + (size_t)a->n_kv_heads * (size_t)a->key_dim +
-                     (size_t)kv_head * (size_t)a->average_dim;
+    const float *keys = a->qkv + row * a->qkv_dim + config_q_dim(c);
+    const float *k = keys + (size_t)kv_head * a->key_dim;
+    const float *v = keys + (size_t)a->n_kv_heads * a->key_dim + (size_t)kv_head * a->average_dim;
     if (positions_turn(a->positions, r->position)) {
         place_row(a, r->position, k, 1, scratch);
         k = scratch;
@@ -126,8 +124,8 @@ static void store_row(const struct attention *a, int kv_head, int row, float *sc
 
 static float *weights_of(const struct attention *a, int row, int head)
 {
-    const size_t index = (size_t)row * (size_t)a->kv->config.n_heads + (size_t)head;
-    return a->weights + index * (size_t)a->kv->shape.cap;
+    const size_t index = (size_t)row * a->kv->config.n_heads + head;
+    return a->weights + index * a->kv->shape.cap;
 }
 
 /* What attend left in `scores` of a group's heads for n positions of a chunk. */
@@ -136,7 +134,7 @@ static void keep_weights(const struct attention *a, int row, int first_head, int
 {
     for (int h = 0; h < a->group; h++)
         memcpy(weights_of(a, row, first_head + h) + chunk * KERNEL_CHUNK,
-               scores + (size_t)h * KERNEL_CHUNK, (size_t)n * sizeof *scores);
+               scores + (size_t)h * KERNEL_CHUNK, n * sizeof *scores);
 }
 
 /* exp of a number that is not positive; the same wherever it runs. */
@@ -149,7 +147,7 @@ static double exp_of(double x)
  * them all to the largest of all and divide by the sum (as the merge of the values does). */
 static void finish_weights(const struct attention *a, int row, int head)
 {
-    const size_t dim = (size_t)a->average_dim;
+    const size_t dim = a->average_dim;
     const int n = a->batch->rows[row].position + 1, n_chunks = kv_cache_chunks(n);
     const float *part = part_of(a, row, head, 0) + dim; /* max, sum */
     const size_t stride = part_size(a);
@@ -157,12 +155,11 @@ static void finish_weights(const struct attention *a, int row, int head)
     float most = part[0];
     double sum = 0;
     for (int c = 1; c < n_chunks; c++)
-        most = part[(size_t)c * stride] > most ? part[(size_t)c * stride] : most;
+        most = part[c * stride] > most ? part[c * stride] : most;
     for (int c = 0; c < n_chunks; c++)
-        sum += exp_of((double)part[(size_t)c * stride] - (double)most) *
-               (double)part[(size_t)c * stride + 1];
+        sum += exp_of((double)part[c * stride] - (double)most) * (double)part[c * stride + 1];
     for (int c = 0; c < n_chunks; c++) {
-        const double factor = exp_of((double)part[(size_t)c * stride] - (double)most) / sum;
+        const double factor = exp_of((double)part[c * stride] - (double)most) / sum;
         for (int i = c * KERNEL_CHUNK; i < n && i < (c + 1) * KERNEL_CHUNK; i++)
             weights[i] = (float)((double)weights[i] * factor);
     }
@@ -205,8 +202,8 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
 
     int n = position + 1 - chunk_first;
     n = n < KERNEL_CHUNK ? n : KERNEL_CHUNK;
-    const size_t dim = (size_t)a->key_dim, n_heads = (size_t)a->group;
-    const float *q = a->queries + (size_t)row * a->queries_dim + (size_t)group * n_heads * dim;
+    const size_t dim = a->key_dim, n_heads = a->group;
+    const float *q = a->queries + row * a->queries_dim + (size_t)group * n_heads * dim;
     float *scaled = scratch;
     for (size_t h = 0; h < n_heads; h++)
         place_row(a, position, q + h * dim, a->scale, scaled + h * dim);
@@ -280,8 +277,8 @@ static void merge_chunks(const struct attention *a, int row, int head, float *ou
 static void end_head(const struct forward *f, int layer, int head, float *result)
 {
     const struct head_ablation *w = f->without;
-    const size_t index = (size_t)layer * (size_t)f->config->n_heads + (size_t)head;
-    const size_t dim = (size_t)config_value_dim(f->config);
+    const size_t index = (size_t)layer * f->config->n_heads + head;
+    const size_t dim = config_value_dim(f->config);
     if (!w || !w->off[index])
         return;
     if (w->mean)
@@ -304,8 +301,8 @@ static void multiply_head(const struct forward *f, const struct matrix *w, const
         .epilogue = EPILOGUE_STORE,
     };
     if (storage_is_quantised(w->storage)) {
-        unsigned char *quants = f->work->head_quants + (size_t)thread * (size_t)f->work->max_rows *
-                                                           f->work->head_quants_bytes;
+        unsigned char *quants =
+            f->work->head_quants + (size_t)thread * f->work->max_rows * f->work->head_quants_bytes;
         f->kernels->quantize(quants, x, x_stride, m.n_tokens, w->n_in);
         m.quants = quants;
     }
@@ -317,13 +314,13 @@ static void multiply_head(const struct forward *f, const struct matrix *w, const
 static void map_queries(const struct forward *f, const struct block *b, const struct attention *a,
                         int thread)
 {
-    const size_t dim = (size_t)f->config->head_dim;
+    const size_t dim = f->config->head_dim;
     int h, end;
     pool_share(f->config->n_heads, thread, pool_n_threads(f->pool), &h, &end);
     for (; h < end; h++) {
         const struct matrix w = model_head_matrix(&b->w[ROLE_ATTN_K_B], h);
-        multiply_head(f, &w, a->qkv + (size_t)h * dim, a->qkv_dim,
-                      f->work->mapped + (size_t)h * (size_t)a->key_dim, a->queries_dim, thread);
+        multiply_head(f, &w, a->qkv + h * dim, a->qkv_dim, f->work->mapped + (size_t)h * a->key_dim,
+                      a->queries_dim, thread);
     }
 }
 
@@ -332,18 +329,18 @@ static void map_queries(const struct forward *f, const struct block *b, const st
 static void map_results(const struct forward *f, const struct block *b, const struct attention *a,
                         float *heads, int thread)
 {
-    const size_t row_dim = (size_t)config_heads_dim(f->config);
+    const size_t row_dim = config_heads_dim(f->config);
     int h, end;
     pool_share(f->config->n_heads, thread, pool_n_threads(f->pool), &h, &end);
     for (; h < end; h++) {
-        float *averages = f->work->mapped + (size_t)h * (size_t)a->average_dim;
-        float *results = heads + (size_t)h * (size_t)config_value_dim(f->config);
+        float *averages = f->work->mapped + (size_t)h * a->average_dim;
+        float *results = heads + (size_t)h * config_value_dim(f->config);
         const struct matrix w = model_head_matrix(&b->w[ROLE_ATTN_V_B], h);
         for (int r = 0; r < f->batch.n_rows; r++)
-            merge_chunks(a, r, h, averages + (size_t)r * a->queries_dim);
+            merge_chunks(a, r, h, averages + r * a->queries_dim);
         multiply_head(f, &w, averages, a->queries_dim, results, row_dim, thread);
         for (int r = 0; r < f->batch.n_rows; r++)
-            end_head(f, a->layer, h, results + (size_t)r * row_dim);
+            end_head(f, a->layer, h, results + r * row_dim);
     }
 }
 
@@ -386,7 +383,7 @@ static struct attention layer_attention(const struct forward *f, const struct bl
     const struct config *c = f->config;
     const bool latent = config_is_latent(c);
     const int n_groups = head_groups(f, layer);
-    const size_t qkv_dim = (size_t)config_qkv_dim(c, layer);
+    const size_t qkv_dim = config_qkv_dim(c, layer);
     const int key_dim = config_key_dim(c, layer);
     return (struct attention){
         .kernels = f->kernels,
@@ -406,7 +403,7 @@ static struct attention layer_attention(const struct forward *f, const struct bl
         .bias = b->bias,
         .qkv = f->work->qkv,
         .queries = latent ? f->work->mapped : f->work->qkv,
-        .queries_dim = latent ? (size_t)c->n_heads * (size_t)key_dim : qkv_dim,
+        .queries_dim = latent ? (size_t)c->n_heads * key_dim : qkv_dim,
         .parts = f->work->parts,
         .max_chunks = kv_cache_chunks(f->kv->shape.cap),
         .weights = f->watch ? f->work->weights : NULL,
@@ -424,13 +421,12 @@ static void show_weights(const struct forward *f, const struct attention *a, int
             finish_weights(a, r, h);
     pool_barrier(f->pool, thread);
     if (thread == 0)
-        f->watch->take(f->watch->arg,
-                       &(struct attention_weights){.layer = a->layer,
-                                                   .rows = f->batch.rows,
-                                                   .n_rows = n_rows,
-                                                   .n_heads = (size_t)n_heads,
-                                                   .stride = (size_t)f->kv->shape.cap,
-                                                   .weights = a->weights});
+        f->watch->take(f->watch->arg, &(struct attention_weights){.layer = a->layer,
+                                                                  .rows = f->batch.rows,
+                                                                  .n_rows = n_rows,
+                                                                  .n_heads = n_heads,
+                                                                  .stride = f->kv->shape.cap,
+                                                                  .weights = a->weights});
 }
 
 /* The results [n_rows, heads_dim] of the rows' heads, complete for this thread as the next product
@@ -439,7 +435,7 @@ static float *join_heads(const struct forward *f, const struct block *b, const s
                          int thread)
 {
     const int n_rows = f->batch.n_rows;
-    const size_t row_dim = (size_t)config_heads_dim(f->config);
+    const size_t row_dim = config_heads_dim(f->config);
     float *heads = workspace_input(f->work, n_rows, a->latent ? 0 : thread);
     int begin, end;
     if (a->latent) {
@@ -450,7 +446,7 @@ static float *join_heads(const struct forward *f, const struct block *b, const s
     forward_rows(f, n_rows, thread, &begin, &end);
     for (int r = begin; r < end; r++) {
         for (int h = 0; h < f->config->n_heads; h++) {
-            float *head = heads + (size_t)r * row_dim + (size_t)h * (size_t)a->average_dim;
+            float *head = heads + r * row_dim + (size_t)h * a->average_dim;
             merge_chunks(a, r, h, head);
             end_head(f, a->layer, h, head);
         }

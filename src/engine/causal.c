@@ -40,8 +40,8 @@ static struct width width_of(int dim)
  */
 static size_t take_memory(struct item *it, int n, float *scratch)
 {
-    const size_t length = (size_t)n, queries = CAUSAL_WIDTH;
-    const size_t keys = (size_t)it->key.padded, values = (size_t)it->value.padded;
+    const size_t length = n, queries = CAUSAL_WIDTH;
+    const size_t keys = it->key.padded, values = it->value.padded;
     const size_t square = (size_t)causal_padded_length(n) * queries;
     const struct {
         float **buffer;
@@ -71,8 +71,7 @@ size_t causal_scratch(const struct config *c, int length)
 static void copy_rows(float *out, struct width w, const float *from, size_t stride, int n)
 {
     for (int t = 0; t < n; t++)
-        memcpy(out + (size_t)t * (size_t)w.padded, from + (size_t)t * stride,
-               (size_t)w.dim * sizeof *out);
+        memcpy(out + (size_t)t * w.padded, from + t * stride, w.dim * sizeof *out);
 }
 
 /* Rows of queries or keys at positions from `first` on, turned to them, or `back`; out may be x. */
@@ -81,13 +80,13 @@ static void turn_rows(const struct item *it, float *out, size_t out_stride, cons
 {
     const struct causal_window *w = it->w;
     for (int t = 0; t < n; t++) {
-        const float *from = x + (size_t)t * stride;
-        float *to = out + (size_t)t * out_stride;
+        const float *from = x + t * stride;
+        float *to = out + t * out_stride;
         const float *turn = positions_turn(w->positions, first + t);
         if (turn)
             w->kernels->rotate(to, from, turn, w->rope_dims, it->key.dim, 1, back);
         else if (to != from)
-            memcpy(to, from, (size_t)it->key.dim * sizeof *to);
+            memcpy(to, from, it->key.dim * sizeof *to);
     }
 }
 
@@ -95,7 +94,7 @@ static struct item make_item(const struct causal_window *w)
 {
     struct item it = {.w = w, .key = width_of(w->key_dim), .value = width_of(w->value_dim)};
     take_memory(&it, w->length, w->scratch);
-    turn_rows(&it, it.k, (size_t)it.key.padded, w->k, w->kv_stride, 0, w->length, false);
+    turn_rows(&it, it.k, it.key.padded, w->k, w->kv_stride, 0, w->length, false);
     copy_rows(it.v, it.value, w->v, w->kv_stride, w->length);
     return it;
 }
@@ -108,7 +107,7 @@ static void transpose(float *out, const float *rows, struct width w, int n, floa
             out[i * CAUSAL_WIDTH + q] = 0;
     for (int q = 0; q < n; q++)
         for (int i = 0; i < w.dim; i++)
-            out[i * CAUSAL_WIDTH + q] = scale * rows[(size_t)q * (size_t)w.padded + (size_t)i];
+            out[i * CAUSAL_WIDTH + q] = scale * rows[(size_t)q * w.padded + i];
 }
 
 /* out [n_keys, CAUSAL_WIDTH] = keys * columns, where keys is [length, padded]. */
@@ -119,7 +118,7 @@ static void scores(const struct item *it, const struct query_block *at, const fl
                               .n = CAUSAL_WIDTH,
                               .k = w.dim,
                               .a = keys,
-                              .a_row = (size_t)w.padded,
+                              .a_row = w.padded,
                               .a_col = 1,
                               .b = columns,
                               .b_row = CAUSAL_WIDTH,
@@ -140,7 +139,7 @@ static void gather(const struct item *it, const struct query_block *at, const fl
                               .a_row = 1,
                               .a_col = CAUSAL_WIDTH,
                               .b = values,
-                              .b_row = (size_t)w.padded,
+                              .b_row = w.padded,
                               .b_panel = KERNEL_LANES,
                               .c = out,
                               .c_row = stride};
@@ -158,17 +157,17 @@ static void scatter(const struct item *it, const struct query_block *at, const f
                               .a_row = CAUSAL_WIDTH,
                               .a_col = 1,
                               .b = rows,
-                              .b_row = (size_t)w.padded,
+                              .b_row = w.padded,
                               .b_panel = KERNEL_LANES,
                               .c = out,
-                              .c_row = (size_t)w.padded,
+                              .c_row = w.padded,
                               .start = out};
     it->w->grad->product(&p);
 }
 
 static struct causal causal_of(const struct item *it, const struct query_block *at)
 {
-    const size_t padded = (size_t)causal_padded_length(it->w->length);
+    const size_t padded = causal_padded_length(it->w->length);
     float *max = it->w->softmax + (size_t)at->head * 2 * padded + at->first;
     return (struct causal){.n_keys = at->n_keys,
                            .first = at->first,
@@ -190,8 +189,8 @@ static void drop_columns(const struct item *it, const struct query_block *at, fl
 static void block_scores(const struct item *it, const struct query_block *at)
 {
     const struct causal_window *w = it->w;
-    const float *q = w->q + (size_t)at->first * w->q_stride + at->head * it->key.dim;
-    turn_rows(it, it->q, (size_t)it->key.padded, q, w->q_stride, at->first, at->n, false);
+    const float *q = w->q + at->first * w->q_stride + at->head * it->key.dim;
+    turn_rows(it, it->q, it->key.padded, q, w->q_stride, at->first, at->n, false);
     transpose(it->qt, it->q, it->key, at->n, w->scale);
     scores(it, at, it->k, it->key, it->qt, it->scores);
 }
@@ -199,7 +198,7 @@ static void block_scores(const struct item *it, const struct query_block *at)
 /* Where the block's rows of the head are in a buffer of heads. */
 static size_t heads_at(const struct item *it, const struct query_block *at)
 {
-    return (size_t)at->first * it->w->heads_stride + (size_t)(at->head * it->value.dim);
+    return at->first * it->w->heads_stride + at->head * it->value.dim;
 }
 
 static void forward_block(const struct item *it, const struct query_block *at)
@@ -213,7 +212,7 @@ static void forward_block(const struct item *it, const struct query_block *at)
     gather(it, at, it->scores, it->v, it->value, out, stride);
     for (int q = 0; q < at->n; q++)
         for (int i = 0; i < it->value.dim; i++)
-            out[(size_t)q * stride + (size_t)i] *= c.inverse[q];
+            out[q * stride + i] *= c.inverse[q];
 }
 
 /* Adds a block's part of the gradient of score - alpha (distance - centre)^2: each query's sum over
@@ -255,7 +254,7 @@ static void backward_block(const struct item *it, const struct query_block *at)
     drop_columns(it, at, it->scores);
     scatter(it, at, it->scores, it->dout, it->value, it->dv);
     scatter(it, at, it->gradient, it->q, it->key, it->dk);
-    float *dq = w->dq + (size_t)at->first * w->q_stride + at->head * it->key.dim;
+    float *dq = w->dq + at->first * w->q_stride + at->head * it->key.dim;
     gather(it, at, it->gradient, it->k, it->key, dq, w->q_stride);
     turn_rows(it, dq, w->q_stride, dq, w->q_stride, at->first, at->n, true);
 }
@@ -285,12 +284,12 @@ void causal_forward(const struct causal_window *w)
 void causal_backward(const struct causal_window *w)
 {
     const struct item it = make_item(w);
-    const size_t length = (size_t)w->length;
-    memset(it.dk, 0, length * (size_t)it.key.padded * sizeof *it.dk);
-    memset(it.dv, 0, length * (size_t)it.value.padded * sizeof *it.dv);
+    const size_t length = w->length;
+    memset(it.dk, 0, length * it.key.padded * sizeof *it.dk);
+    memset(it.dv, 0, length * it.value.padded * sizeof *it.dv);
     each_block(&it, backward_block);
-    turn_rows(&it, w->dk, w->kv_stride, it.dk, (size_t)it.key.padded, 0, w->length, true);
+    turn_rows(&it, w->dk, w->kv_stride, it.dk, it.key.padded, 0, w->length, true);
     for (int t = 0; t < w->length; t++)
-        memcpy(w->dv + (size_t)t * w->kv_stride, it.dv + (size_t)t * (size_t)it.value.padded,
-               (size_t)it.value.dim * sizeof *w->dv);
+        memcpy(w->dv + t * w->kv_stride, it.dv + (size_t)t * it.value.padded,
+               it.value.dim * sizeof *w->dv);
 }

@@ -21,7 +21,7 @@ void ngrams_take(struct ngrams *g, struct arena *a, int cap)
     while (g->bits < 24 && 1 << g->bits < cap)
         g->bits++;
     g->heads = arena_take(a, (uint64_t)1 << g->bits, sizeof *g->heads);
-    g->before = arena_take(a, (uint64_t)cap, sizeof *g->before);
+    g->before = arena_take(a, cap, sizeof *g->before);
 }
 
 void ngrams_reset(struct ngrams *g)
@@ -78,14 +78,14 @@ int ngrams_find(const struct ngrams *g, const int32_t *text, int n, int *length)
 
 static void take_drafter(struct drafter *d, struct arena *a)
 {
-    const uint64_t n = (uint64_t)d->n_slots;
+    const uint64_t n = d->n_slots;
     struct draft_slot counted;
     d->slots = arena_take(a, n, sizeof *d->slots);
     d->active = arena_take(a, n, sizeof(struct draft_slot *));
     d->levels = arena_take(a, DRAFT_KINDS * DRAFT_MOST, sizeof *d->levels);
     for (int i = 0; i < d->n_slots; i++) {
         struct draft_slot *p = d->slots ? &d->slots[i] : &counted;
-        p->text = arena_take(a, (uint64_t)d->cap + 1, sizeof *p->text);
+        p->text = arena_take(a, d->cap + 1, sizeof *p->text);
         if (!d->session)
             ngrams_take(&p->copies, a, d->cap + 1);
     }
@@ -94,7 +94,7 @@ static void take_drafter(struct drafter *d, struct arena *a)
     if (!d->session)
         return;
     d->rows = arena_take(a, STEP_ROWS * n, sizeof *d->rows);
-    d->logits = arena_take(a, n * (uint64_t)d->n_vocab, sizeof *d->logits);
+    d->logits = arena_take(a, n * d->n_vocab, sizeof *d->logits);
 }
 
 size_t drafter_bytes(const struct drafter *d)
@@ -147,7 +147,7 @@ void drafter_begin(struct drafter *d, int slot, const int32_t *tokens, int n)
     } else {
         ngrams_reset(&p->copies);
     }
-    memcpy(p->text, tokens, (size_t)n * sizeof *tokens);
+    memcpy(p->text, tokens, n * sizeof *tokens);
     p->len = n;
     p->n_drafted = 0;
     for (int i = 0; i < n && !d->session; i++)
@@ -257,7 +257,7 @@ static enum status step_active(struct drafter *d, struct err *e)
         for (int t = session_len(d->session, slot); t < end; t++)
             d->rows[n++] = (struct batch_row){
                 .token = p->text[t], .sequence = slot, .position = t, .wants_logits = t == end - 1};
-        p->logits = d->logits + (size_t)i * (size_t)d->n_vocab;
+        p->logits = d->logits + (size_t)i * d->n_vocab;
     }
     return session_step(d->session, d->rows, n, d->logits, e);
 }
@@ -372,7 +372,7 @@ enum status drafter_propose(struct drafter *d, const int *wants, struct err *e)
     else
         look_up(d, wants);
     for (int i = 0; i < d->n_slots; i++)
-        d->n_drafted += (uint64_t)d->slots[i].n_drafted;
+        d->n_drafted += d->slots[i].n_drafted;
     d->round_ns = clock_ns() - start - (d->feed_ns - fed);
     d->draft_ns += d->round_ns;
     return STATUS_OK;

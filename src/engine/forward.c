@@ -13,7 +13,7 @@ static int largest(int a, int b)
 void workspace_take(struct workspace *w, struct arena *a, const struct config *c,
                     const float *rope_factors, int cap)
 {
-    const uint64_t rows = (uint64_t)w->max_rows, threads = (uint64_t)w->max_threads;
+    const uint64_t rows = w->max_rows, threads = w->max_threads;
     const uint64_t own = threads * WORKSPACE_OWN_ROWS, read = rows > own ? rows : own;
     int qkv = 0;
     for (int l = 0; l < c->n_layers; l++)
@@ -21,20 +21,20 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
     w->input_dim = largest(c->d_model, config_heads_dim(c));
     w->quants_bytes = quant_row_bytes(layout_longest_row(c));
     w->attend_floats = attention_scratch(c);
-    w->x = arena_take(a, rows * (uint64_t)c->d_model, sizeof(float));
-    w->qkv = arena_take(a, rows * (uint64_t)qkv, sizeof(float));
+    w->x = arena_take(a, rows * c->d_model, sizeof(float));
+    w->qkv = arena_take(a, rows * qkv, sizeof(float));
     w->positions = positions_take(a, c, rope_factors, cap);
     w->parts = arena_take(a, attention_parts(c, w->max_rows, cap), sizeof(float));
     if (w->watches)
-        w->weights = arena_take(a, rows * (uint64_t)c->n_heads * (uint64_t)cap, sizeof(float));
+        w->weights = arena_take(a, rows * c->n_heads * cap, sizeof(float));
     if (config_is_latent(c)) { /* what products by head write, and read quantised */
         const int rank = config_most_latent(c);
         w->head_quants_bytes = quant_row_bytes(largest(rank, c->head_dim));
-        w->mapped = arena_take(a, rows * (uint64_t)c->n_heads * (uint64_t)rank, sizeof(float));
+        w->mapped = arena_take(a, rows * c->n_heads * rank, sizeof(float));
         w->head_quants = arena_take(a, threads * rows, w->head_quants_bytes);
     }
-    w->hidden = arena_take(a, rows * (uint64_t)c->d_ff, sizeof(float));
-    w->input = arena_take(a, read * (uint64_t)w->input_dim, sizeof(float));
+    w->hidden = arena_take(a, rows * c->d_ff, sizeof(float));
+    w->input = arena_take(a, read * w->input_dim, sizeof(float));
     w->attend = arena_take(a, threads * w->attend_floats, sizeof(float));
     w->quants = arena_take(a, read, w->quants_bytes);
     w->spans = arena_take(a, rows, sizeof *w->spans);
@@ -58,37 +58,36 @@ static void norm_row(const struct forward *f, const struct norm *norm, const flo
 
 const float *forward_input(const struct forward *f, const struct norm *norm, int thread)
 {
-    const size_t d = (size_t)f->config->d_model;
+    const size_t d = f->config->d_model;
     if (f->config->placement != PLACEMENT_BEFORE)
         return f->work->x;
     float *input = workspace_input(f->work, f->batch.n_rows, thread);
     int begin, end;
     forward_rows(f, f->batch.n_rows, thread, &begin, &end);
     for (int r = begin; r < end; r++)
-        norm_row(f, norm, f->work->x + (size_t)r * d, input + (size_t)r * d);
+        norm_row(f, norm, f->work->x + r * d, input + r * d);
     return input;
 }
 
 void forward_end_residual(const struct forward *f, const struct norm *norm, float *sums, int thread)
 {
-    const size_t d = (size_t)f->config->d_model;
+    const size_t d = f->config->d_model;
     int begin, end;
     pool_barrier(f->pool, thread);
     pool_share(f->batch.n_rows, thread, pool_n_threads(f->pool), &begin, &end);
     if (sums && begin < end)
-        memcpy(sums + (size_t)begin * d, f->work->x + (size_t)begin * d,
-               (size_t)(end - begin) * d * sizeof *sums);
+        memcpy(sums + begin * d, f->work->x + begin * d, (size_t)(end - begin) * d * sizeof *sums);
     if (f->config->placement != PLACEMENT_AFTER)
         return;
     for (int r = begin; r < end; r++)
-        norm_row(f, norm, f->work->x + (size_t)r * d, f->work->x + (size_t)r * d);
+        norm_row(f, norm, f->work->x + r * d, f->work->x + r * d);
     pool_barrier(f->pool, thread);
 }
 
 void forward_tap(const struct forward *f, enum block_tap tap, const float *rows, int n, int thread)
 {
     if (f->taps && f->taps->at[tap] && thread == 0)
-        memcpy(f->taps->at[tap], rows, (size_t)f->batch.n_rows * (size_t)n * sizeof *rows);
+        memcpy(f->taps->at[tap], rows, (size_t)f->batch.n_rows * n * sizeof *rows);
 }
 
 /* --- products -------------------------------------------------------------------------------- */
@@ -101,10 +100,10 @@ struct matmul forward_product(const struct forward *f, const struct matrix *w, c
     struct matmul m = {
         .w = w,
         .x = x,
-        .x_stride = (size_t)n,
+        .x_stride = n,
         .n_tokens = n_rows,
         .y = y,
-        .y_stride = (size_t)w->n_out,
+        .y_stride = w->n_out,
         .epilogue = epilogue,
     };
     if (storage_is_quantised(w->storage)) {
@@ -113,8 +112,8 @@ struct matmul forward_product(const struct forward *f, const struct matrix *w, c
         int begin, end;
         forward_rows(f, n_rows, thread, &begin, &end);
         if (begin < end)
-            f->kernels->quantize(quants + (size_t)begin * quant_row_bytes(n),
-                                 x + (size_t)begin * (size_t)n, (size_t)n, end - begin, n);
+            f->kernels->quantize(quants + (size_t)begin * quant_row_bytes(n), x + (size_t)begin * n,
+                                 (size_t)n, end - begin, n);
         m.quants = quants;
     }
     if (workspace_shares(n_rows))
@@ -170,7 +169,7 @@ static void block_feed_forward(const struct forward *f, const struct block *b, i
  * want logits. */
 static void compute_logits(const struct forward *f, int thread)
 {
-    const size_t d = (size_t)f->config->d_model;
+    const size_t d = f->config->d_model;
     const int n_logits = f->batch.n_logits;
     float *input = workspace_input(f->work, n_logits, thread);
     int begin, end, n = 0;
@@ -178,11 +177,11 @@ static void compute_logits(const struct forward *f, int thread)
     for (int r = 0; r < f->batch.n_rows; r++) {
         if (!f->batch.rows[r].wants_logits)
             continue;
-        const float *x = f->work->x + (size_t)r * d;
+        const float *x = f->work->x + r * d;
         if (n >= begin && n < end && f->config->placement == PLACEMENT_BEFORE)
-            norm_row(f, &f->model->w[ROLE_OUTPUT_NORM].norm, x, input + (size_t)n * d);
+            norm_row(f, &f->model->w[ROLE_OUTPUT_NORM].norm, x, input + n * d);
         else if (n >= begin && n < end)
-            memcpy(input + (size_t)n * d, x, d * sizeof *x);
+            memcpy(input + n * d, x, d * sizeof *x);
         n++;
     }
     forward_multiply(f, &f->model->w[ROLE_OUTPUT].matrix, input, n_logits, f->logits,

@@ -73,7 +73,7 @@ void probe_run(struct probe *p, const struct block *b, int layer, const float *i
                const struct block_taps *taps)
 {
     const struct config *c = &p->config;
-    const size_t d = (size_t)c->d_model;
+    const size_t d = c->d_model;
     struct block_taps here = *taps; /* where the rows that go through go */
     p->config.layer_kv_heads[0] = p->kv.config.layer_kv_heads[0] =
         config_kv_heads(&p->model, layer);
@@ -91,14 +91,14 @@ void probe_run(struct probe *p, const struct block *b, int layer, const float *i
                             .taps = &here};
         for (int r = 0; r < now; r++)
             p->rows[r] = (struct batch_row){.position = first + r};
-        memcpy(p->work.x, in + (size_t)first * d, (size_t)now * d * sizeof *in);
+        memcpy(p->work.x, in + first * d, now * d * sizeof *in);
         forward_run(&f, p->rows, now);
         for (int t = 0; t < BLOCK_TAPS; t++) {
             const int width = t == TAP_HEADS    ? config_heads_dim(c)
                               : t == TAP_HIDDEN ? c->d_ff
                                                 : c->d_model;
             if (here.at[t])
-                here.at[t] += (size_t)now * (size_t)width;
+                here.at[t] += (size_t)now * width;
         }
     }
 }

@@ -69,15 +69,15 @@ static enum status check_params(const struct sampler_params *p, struct err *e)
 static struct sampler *take_sampler(struct sampler *s, struct arena *a)
 {
     const struct sampler_sizes *z = &s->sizes;
-    const uint64_t n_vocab = (uint64_t)z->n_vocab;
+    const uint64_t n_vocab = z->n_vocab;
     struct sampler *place = arena_take(a, 1, sizeof *place);
-    s->histories = arena_take(a, (uint64_t)z->n_sequences, sizeof *s->histories);
-    s->scratches = arena_take(a, (uint64_t)z->n_threads, sizeof *s->scratches);
+    s->histories = arena_take(a, z->n_sequences, sizeof *s->histories);
+    s->scratches = arena_take(a, z->n_threads, sizeof *s->scratches);
     struct history counted_history;
     struct scratch counted;
     for (int i = 0; i < z->n_sequences; i++) {
         struct history *h = s->histories ? &s->histories[i] : &counted_history;
-        h->window = arena_take(a, (uint64_t)s->window_cap, sizeof *h->window);
+        h->window = arena_take(a, s->window_cap, sizeof *h->window);
     }
     for (int i = 0; i < z->n_threads; i++) {
         struct scratch *d = s->scratches ? &s->scratches[i] : &counted;
@@ -154,7 +154,7 @@ void sampler_copy(struct sampler *s, int from, int to)
     copy->window_len = h->window_len;
     copy->window_next = h->window_next;
     if (h->window_len > 0)
-        memcpy(copy->window, h->window, (size_t)h->window_len * sizeof *h->window);
+        memcpy(copy->window, h->window, h->window_len * sizeof *h->window);
 }
 
 struct rng *sampler_stream(struct sampler *s, int sequence)
@@ -372,7 +372,7 @@ enum status sampler_pick(struct sampler *s, int sequence, int thread, const floa
     d->params = &s->params;
     d->n_vocab = s->sizes.n_vocab;
     TRY(logits_check(logits, d->n_vocab, e));
-    memcpy(d->logits, logits, (size_t)d->n_vocab * sizeof *logits);
+    memcpy(d->logits, logits, d->n_vocab * sizeof *logits);
     for (int i = 0; i < h->window_len; i++) {
         const int recent = h->window[i]; /* from the input: a token is penalised once */
         const double l = (double)logits[recent], penalty = d->params->repeat_penalty;

@@ -66,13 +66,13 @@ enum status saved_write(const char *path, const struct schedule *s, int slot,
                        .model = marks->model,
                        .cache_type = pack_type(s->session->shape.storage),
                        .position_bytes = kv_cache_position_bytes(&s->session->kv),
-                       .n_text = (uint64_t)p->len,
-                       .n_cached = (uint64_t)n_cached,
-                       .n_recent = (uint64_t)n_recent,
+                       .n_text = p->len,
+                       .n_cached = n_cached,
+                       .n_recent = n_recent,
                        .stream = *sampler_stream(s->sampler, slot),
                        .seed = marks->seed,
                        .at_end = p->at_end};
-    const size_t recent = (size_t)n_recent * sizeof(int32_t), position = (size_t)h.position_bytes;
+    const size_t recent = n_recent * sizeof(int32_t), position = h.position_bytes;
     const size_t bytes = recent > position ? recent : position;
     struct saving to = {.hash = 0};
     assert(p->len >= 1 && p->state == SLOT_VACANT);
@@ -83,7 +83,7 @@ enum status saved_write(const char *path, const struct schedule *s, int slot,
     enum status status = file_writer_open(&to.writer, path, e);
     if (status == STATUS_OK) {
         put(&to, &h, sizeof h);
-        put(&to, p->text, (size_t)p->len * sizeof *p->text);
+        put(&to, p->text, p->len * sizeof *p->text);
         sampler_recent(s->sampler, slot, room);
         put(&to, room, recent);
         for (int i = 0; i < n_cached; i++) {
@@ -133,7 +133,7 @@ static enum status check_subject(const struct header *h, const struct schedule *
 static enum status check_counts(const struct header *h, const struct schedule *s, size_t len,
                                 const char *path, struct err *e)
 {
-    const uint64_t cap = (uint64_t)session_cap(s->session);
+    const uint64_t cap = session_cap(s->session);
     if (h->n_text < 1 || h->n_text > (uint64_t)CONFIG_MAX_CTX + 1 || h->n_cached > h->n_text ||
         h->n_recent > CONFIG_MAX_CTX)
         return err_set(e, STATUS_BAD_FILE,
@@ -191,7 +191,7 @@ enum status saved_take(const void *bytes, size_t len, const char *path, struct s
     hash = hash_span(hash, text, recent);
     hash = hash_span(hash, recent, positions);
     for (const unsigned char *at = positions; at < end; at += h.position_bytes)
-        hash = fingerprint_of(hash, at, (size_t)h.position_bytes);
+        hash = fingerprint_of(hash, at, h.position_bytes);
     memcpy(&stored, end, sizeof stored);
     if (hash != stored)
         return err_set(e, STATUS_BAD_FILE, "%s: damaged: its checksum is not that of its content",
@@ -215,7 +215,7 @@ enum status saved_take(const void *bytes, size_t len, const char *path, struct s
     for (uint64_t i = 0; i < h.n_text + h.n_recent; i++)
         sampler_accept(s->sampler, slot, token_at(text, i));
     *sampler_stream(s->sampler, slot) = h.stream;
-    memcpy(p->text, text, (size_t)h.n_text * sizeof *p->text);
+    memcpy(p->text, text, h.n_text * sizeof *p->text);
     p->len = (int)h.n_text;
     p->n_again = 0;
     p->at_end = h.at_end;

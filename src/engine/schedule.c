@@ -9,7 +9,7 @@
 
 static void take_schedule(struct schedule *s, struct arena *a)
 {
-    const uint64_t n = (uint64_t)s->n_slots, n_text = (uint64_t)session_cap(s->session) + 1;
+    const uint64_t n = s->n_slots, n_text = (uint64_t)session_cap(s->session) + 1;
     s->slots = arena_take(a, n, sizeof *s->slots);
     for (int i = 0; i < s->n_slots; i++) {
         int32_t *text = arena_take(a, n_text, sizeof *text);
@@ -20,10 +20,10 @@ static void take_schedule(struct schedule *s, struct arena *a)
     }
     s->prefills = arena_take(a, n, sizeof *s->prefills);
     s->picks = arena_take(a, n, sizeof *s->picks);
-    const uint64_t decoding = n * (uint64_t)s->n_together;
+    const uint64_t decoding = n * s->n_together;
     s->wants = arena_take(a, n, sizeof *s->wants);
-    s->rows = arena_take(a, decoding + (uint64_t)session_block(s->session), sizeof *s->rows);
-    s->logits = arena_take(a, decoding * (uint64_t)s->n_vocab, sizeof *s->logits);
+    s->rows = arena_take(a, decoding + session_block(s->session), sizeof *s->rows);
+    s->logits = arena_take(a, decoding * s->n_vocab, sizeof *s->logits);
     s->times.rounds = arena_take(a, s->cap_rounds, sizeof *s->times.rounds);
 }
 
@@ -76,7 +76,7 @@ static void prefill_slot(struct schedule *s, struct slot *p)
 /* Of the text stay the first tokens and the last n; these are to be fed behind those again. */
 static void cut_text(struct schedule *s, struct slot *p, int n)
 {
-    memmove(p->text + s->n_keep, p->text + p->len - n, (size_t)n * sizeof *p->text);
+    memmove(p->text + s->n_keep, p->text + p->len - n, n * sizeof *p->text);
     p->len = s->n_keep + n;
     p->n_again = p->len;
     session_rewind(s->session, p->sequence, s->n_keep);
@@ -162,7 +162,7 @@ static void put_decoding_rows(struct schedule *s)
         if (p->state != SLOT_DECODES || p->logits)
             continue;
         const int n_drafted = s->drafter ? drafter_drafted(s->drafter, i, &drafted) : 0;
-        p->logits = s->logits + (size_t)n * (size_t)s->n_vocab;
+        p->logits = s->logits + (size_t)n * s->n_vocab;
         for (int t = 0; t <= n_drafted; t++)
             s->rows[n++] = (struct batch_row){.token = t == 0 ? p->token : drafted[t - 1],
                                               .sequence = i,
@@ -192,11 +192,11 @@ static void put_prompt_rows(struct schedule *s)
         if (p->n_fed < p->len)
             break;
         p->state = SLOT_DECODES;
-        p->logits = s->logits + (size_t)(first + done++) * (size_t)s->n_vocab;
+        p->logits = s->logits + (size_t)(first + done++) * s->n_vocab;
     }
     s->round.n_prompt = n - first;
     s->n_prefills -= done;
-    memmove(s->prefills, s->prefills + done, (size_t)s->n_prefills * sizeof *s->prefills);
+    memmove(s->prefills, s->prefills + done, s->n_prefills * sizeof *s->prefills);
 }
 
 static enum status feed_rows(struct schedule *s, struct err *e)
@@ -215,7 +215,7 @@ static enum status feed_rows(struct schedule *s, struct err *e)
     const uint64_t ns = clock_ns() - start;
     round->prompts_ns += (uint64_t)((double)ns * round->n_prompt / n);
     s->times.prefill_ns += round->prompts_ns;
-    s->times.n_prefilled += (uint64_t)round->n_prompt;
+    s->times.n_prefilled += round->n_prompt;
     return STATUS_OK;
 }
 
@@ -338,8 +338,8 @@ static void note_round(struct schedule *s)
         t->first_token_at = now;
     if (round->n_texts == 0)
         return;
-    t->n_steps += (uint64_t)round->n_texts;
-    t->n_decoded += (uint64_t)round->n_texts;
+    t->n_steps += round->n_texts;
+    t->n_decoded += round->n_texts;
     t->decode_ns += ns;
     if (t->n_rounds < s->cap_rounds)
         t->rounds[t->n_rounds++] = ns;

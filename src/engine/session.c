@@ -60,9 +60,9 @@ static void take_scratch(struct session *s, struct arena *a)
 {
     const struct model *m = s->model;
     workspace_take(&s->work, a, &m->config, m->w[ROLE_ROPE_FREQS].table, s->shape.cap);
-    s->logits = arena_take(a, (uint64_t)m->config.n_vocab, sizeof *s->logits);
-    s->len = arena_take(a, (uint64_t)s->shape.n_sequences, sizeof *s->len);
-    s->rows = arena_take(a, (uint64_t)s->work.max_rows, sizeof *s->rows);
+    s->logits = arena_take(a, m->config.n_vocab, sizeof *s->logits);
+    s->len = arena_take(a, s->shape.n_sequences, sizeof *s->len);
+    s->rows = arena_take(a, s->work.max_rows, sizeof *s->rows);
 }
 
 enum status session_plan(const struct model *m, const struct session_params *p, int n_threads,
@@ -129,7 +129,7 @@ void session_free(struct session *s)
 static int step_rows(struct session *s, int layer, const float *x, const struct batch_row *rows,
                      int n, float *logits)
 {
-    const size_t d = (size_t)s->model->config.d_model;
+    const size_t d = s->model->config.d_model;
     struct forward f = {.config = &s->model->config,
                         .kernels = s->kernels,
                         .pool = s->pool,
@@ -143,12 +143,12 @@ static int step_rows(struct session *s, int layer, const float *x, const struct 
                         .model = s->model,
                         .logits = logits};
     if (x)
-        memcpy(s->work.x, x, (size_t)n * d * sizeof *x);
+        memcpy(s->work.x, x, n * d * sizeof *x);
     for (int r = 0; r < n; r++) {
         positions_reach(&s->work.positions, rows[r].position + 1);
         if (!x)
             model_embed(s->model, &s->work.positions, rows[r].token, rows[r].position,
-                        s->work.x + (size_t)r * d);
+                        s->work.x + r * d);
         s->len[rows[r].sequence]++;
     }
     return forward_run(&f, rows, n);
@@ -202,10 +202,10 @@ enum status session_enter(struct session *s, int layer, const float *x,
     }
     for (int done = 0; done < n;) {
         const int now = n - done < s->work.max_rows ? n - done : s->work.max_rows;
-        const float *from = x ? x + (size_t)done * (size_t)c->d_model : NULL;
+        const float *from = x ? x + (size_t)done * c->d_model : NULL;
         const int wanted = step_rows(s, layer, from, rows + done, now, logits);
         if (wanted > 0)
-            logits += (size_t)wanted * (size_t)c->n_vocab;
+            logits += (size_t)wanted * c->n_vocab;
         done += now;
     }
     return STATUS_OK;
@@ -220,7 +220,7 @@ enum status session_step(struct session *s, const struct batch_row *rows, int n,
 enum status session_feed(struct session *s, int sequence, const int32_t *tokens, int n, float *all,
                          struct err *e)
 {
-    const size_t n_vocab = (size_t)s->model->config.n_vocab;
+    const size_t n_vocab = s->model->config.n_vocab;
     TRY(check_shared(s, sequence, e));
     if (n < 1 || n > s->shape.cap - s->len[sequence])
         return err_set(e, STATUS_USAGE,
@@ -235,7 +235,7 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
                                             .sequence = sequence,
                                             .position = s->len[sequence] + r,
                                             .wants_logits = all || done + r == n - 1};
-        step_rows(s, 0, NULL, s->rows, now, all ? all + (size_t)done * n_vocab : s->logits);
+        step_rows(s, 0, NULL, s->rows, now, all ? all + done * n_vocab : s->logits);
         done += now;
     }
     if (all)
