@@ -128,15 +128,6 @@ static float *weights_of(const struct attention *a, int row, int head)
     return a->weights + index * a->kv->shape.cap;
 }
 
-/* What attend left in `scores` of a group's heads for n positions of a chunk. */
-static void keep_weights(const struct attention *a, int row, int first_head, int chunk, int n,
-                         const float *scores)
-{
-    for (int h = 0; h < a->group; h++)
-        memcpy(weights_of(a, row, first_head + h) + chunk * KERNEL_CHUNK,
-               scores + (size_t)h * KERNEL_CHUNK, n * sizeof *scores);
-}
-
 /* exp of a number that is not positive; the same wherever it runs. */
 static double exp_of(double x)
 {
@@ -227,8 +218,9 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
         a->kernels->attend_latent(&args);
     else
         a->kernels->attend(&args);
-    if (a->weights)
-        keep_weights(a, row, group * a->group, chunk, n, args.scores);
+    for (int h = 0; a->weights && h < a->group; h++) /* scores are what they became */
+        memcpy(weights_of(a, row, group * a->group + h) + chunk_first,
+               args.scores + (size_t)h * KERNEL_CHUNK, n * sizeof *args.scores);
 }
 
 /* Of the items of one group of heads, one after the other on a line as long as they cost, those
