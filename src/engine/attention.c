@@ -269,8 +269,8 @@ static void merge_chunks(const struct attention *a, int row, int head, float *ou
 static void end_head(const struct forward *f, int layer, int head, float *result)
 {
     const struct head_ablation *w = f->without;
-    const size_t index = (size_t)layer * f->config->n_heads + head;
-    const size_t dim = config_value_dim(f->config);
+    const size_t index = (size_t)layer * f->kv.config.n_heads + head;
+    const size_t dim = config_value_dim(&f->kv.config);
     if (!w || !w->off[index])
         return;
     if (w->mean)
@@ -294,39 +294,39 @@ static void multiply_head(const struct forward *f, const struct matrix *w, const
     };
     if (storage_is_quantised(w->storage)) {
         unsigned char *quants =
-            f->work->head_quants + (size_t)thread * f->work->max_rows * f->work->head_quants_bytes;
+            f->work.head_quants + (size_t)thread * f->work.max_rows * f->work.head_quants_bytes;
         f->kernels->quantize(quants, x, x_stride, m.n_tokens, w->n_in);
         m.quants = quants;
     }
     f->kernels->matmul(&m, 0, matrix_panels(w->n_out));
 }
 
-/* Queries become what scores with a latent cache: work->mapped of those in work->qkv, which are
+/* Queries become what scores with a latent cache: work.mapped of those in work.qkv, which are
  * complete. Threads share the heads, whole: each head's matrix is read by one. */
 static void map_queries(const struct forward *f, const struct block *b, const struct attention *a,
                         int thread)
 {
-    const size_t dim = f->config->head_dim;
+    const size_t dim = f->kv.config.head_dim;
     int h, end;
-    pool_share(f->config->n_heads, thread, pool_n_threads(f->pool), &h, &end);
+    pool_share(f->kv.config.n_heads, thread, pool_n_threads(f->pool), &h, &end);
     for (; h < end; h++) {
         const struct matrix w = model_head_matrix(&b->w[ROLE_ATTN_K_B], h);
-        multiply_head(f, &w, a->qkv + h * dim, a->qkv_dim, f->work->mapped + (size_t)h * a->key_dim,
+        multiply_head(f, &w, a->qkv + h * dim, a->qkv_dim, f->work.mapped + (size_t)h * a->key_dim,
                       a->queries_dim, thread);
     }
 }
 
 /* The averages of a latent cache that attention left in `parts`, after a barrier, go to
- * work->mapped and become the heads' results [n_rows, heads_dim], of this thread's heads. */
+ * work.mapped and become the heads' results [n_rows, heads_dim], of this thread's heads. */
 static void map_results(const struct forward *f, const struct block *b, const struct attention *a,
                         float *heads, int thread)
 {
-    const size_t row_dim = config_heads_dim(f->config);
+    const size_t row_dim = config_heads_dim(&f->kv.config);
     int h, end;
-    pool_share(f->config->n_heads, thread, pool_n_threads(f->pool), &h, &end);
+    pool_share(f->kv.config.n_heads, thread, pool_n_threads(f->pool), &h, &end);
     for (; h < end; h++) {
-        float *averages = f->work->mapped + (size_t)h * a->average_dim;
-        float *results = heads + (size_t)h * config_value_dim(f->config);
+        float *averages = f->work.mapped + (size_t)h * a->average_dim;
+        float *results = heads + (size_t)h * config_value_dim(&f->kv.config);
         const struct matrix w = model_head_matrix(&b->w[ROLE_ATTN_V_B], h);
         for (int r = 0; r < f->batch.n_rows; r++)
             merge_chunks(a, r, h, averages + r * a->queries_dim);
@@ -342,9 +342,9 @@ static void map_results(const struct forward *f, const struct block *b, const st
 static void multiply_heads(const struct forward *f, const struct matrix *qkv, const float *input,
                            int layer, int thread)
 {
-    const struct config *c = f->config;
+    const struct config *c = &f->kv.config;
     const struct matmul m =
-        forward_product(f, qkv, input, f->batch.n_rows, f->work->qkv, EPILOGUE_STORE, thread);
+        forward_product(f, qkv, input, f->batch.n_rows, f->work.qkv, EPILOGUE_STORE, thread);
     const int n_heads = config_kv_heads(c, layer) / pool_n_threads(f->pool);
     /* Panels of a head's query or key, and of its value. */
     const int panels = c->head_dim / KERNEL_LANES, v_panels = config_value_dim(c) / KERNEL_LANES;
@@ -359,9 +359,9 @@ static void multiply_heads(const struct forward *f, const struct matrix *qkv, co
  * short one each thread reads what there is for some heads, because arithmetic takes longer. */
 static int head_groups(const struct forward *f, int layer)
 {
-    const int n_heads = f->config->n_heads, n_threads = pool_n_threads(f->pool);
-    if (!config_is_latent(f->config))
-        return config_kv_heads(f->config, layer);
+    const int n_heads = f->kv.config.n_heads, n_threads = pool_n_threads(f->pool);
+    if (!config_is_latent(&f->kv.config))
+        return config_kv_heads(&f->kv.config, layer);
     if (f->batch.cost_per_head >= (int64_t)LATENT_ITEMS * n_threads * KERNEL_CHUNK)
         return 1;
     int n = n_threads < n_heads ? n_threads : n_heads;
@@ -370,9 +370,9 @@ static int head_groups(const struct forward *f, int layer)
     return n;
 }
 
-static struct attention layer_attention(const struct forward *f, const struct block *b, int layer)
+static struct attention layer_attention(struct forward *f, const struct block *b, int layer)
 {
-    const struct config *c = f->config;
+    const struct config *c = &f->kv.config;
     const bool latent = config_is_latent(c);
     const int n_groups = head_groups(f, layer);
     const size_t qkv_dim = config_qkv_dim(c, layer);
@@ -380,7 +380,7 @@ static struct attention layer_attention(const struct forward *f, const struct bl
     return (struct attention){
         .kernels = f->kernels,
         .batch = &f->batch,
-        .kv = f->kv,
+        .kv = &f->kv,
         .layer = layer,
         .n_kv_heads = config_kv_heads(c, layer),
         .n_groups = n_groups,
@@ -391,21 +391,21 @@ static struct attention layer_attention(const struct forward *f, const struct bl
         .qkv_dim = qkv_dim,
         .latent = latent,
         .scale = 1.0f / sqrtf((float)c->head_dim),
-        .positions = &f->work->positions,
+        .positions = &f->work.positions,
         .bias = b->bias,
-        .qkv = f->work->qkv,
-        .queries = latent ? f->work->mapped : f->work->qkv,
+        .qkv = f->work.qkv,
+        .queries = latent ? f->work.mapped : f->work.qkv,
         .queries_dim = latent ? (size_t)c->n_heads * key_dim : qkv_dim,
-        .parts = f->work->parts,
-        .max_chunks = kv_cache_chunks(f->kv->shape.cap),
-        .weights = f->watch ? f->work->weights : NULL,
+        .parts = f->work.parts,
+        .max_chunks = kv_cache_chunks(f->kv.shape.cap),
+        .weights = f->watch ? f->work.weights : NULL,
     };
 }
 
 /* Nobody comes back to the weights before thread 0 has been to the end of the residual. */
 static void show_weights(const struct forward *f, const struct attention *a, int thread)
 {
-    const int n_rows = f->batch.n_rows, n_heads = f->config->n_heads;
+    const int n_rows = f->batch.n_rows, n_heads = f->kv.config.n_heads;
     int begin, end;
     pool_share(n_rows, thread, pool_n_threads(f->pool), &begin, &end);
     for (int r = begin; r < end; r++)
@@ -417,7 +417,7 @@ static void show_weights(const struct forward *f, const struct attention *a, int
                                                                   .rows = f->batch.rows,
                                                                   .n_rows = n_rows,
                                                                   .n_heads = n_heads,
-                                                                  .stride = f->kv->shape.cap,
+                                                                  .stride = f->kv.shape.cap,
                                                                   .weights = a->weights});
 }
 
@@ -427,8 +427,8 @@ static float *join_heads(const struct forward *f, const struct block *b, const s
                          int thread)
 {
     const int n_rows = f->batch.n_rows;
-    const size_t row_dim = config_heads_dim(f->config);
-    float *heads = workspace_input(f->work, n_rows, a->latent ? 0 : thread);
+    const size_t row_dim = config_heads_dim(&f->kv.config);
+    float *heads = workspace_input(&f->work, n_rows, a->latent ? 0 : thread);
     int begin, end;
     if (a->latent) {
         map_results(f, b, a, heads, thread);
@@ -437,7 +437,7 @@ static float *join_heads(const struct forward *f, const struct block *b, const s
     }
     forward_rows(f, n_rows, thread, &begin, &end);
     for (int r = begin; r < end; r++) {
-        for (int h = 0; h < f->config->n_heads; h++) {
+        for (int h = 0; h < f->kv.config.n_heads; h++) {
             float *head = heads + r * row_dim + (size_t)h * a->average_dim;
             merge_chunks(a, r, h, head);
             end_head(f, a->layer, h, head);
@@ -446,10 +446,10 @@ static float *join_heads(const struct forward *f, const struct block *b, const s
     return heads;
 }
 
-void block_attention(const struct forward *f, const struct block *b, int layer, int thread)
+void block_attention(struct forward *f, const struct block *b, int layer, int thread)
 {
-    const struct config *c = f->config;
-    const struct workspace *w = f->work;
+    const struct config *c = &f->kv.config;
+    const struct workspace *w = &f->work;
     const int n_rows = f->batch.n_rows, n_threads = pool_n_threads(f->pool);
     const struct attention a = layer_attention(f, b, layer);
     /* Where every thread has as many K/V heads as the others, whole, and their rows of Q, K and V

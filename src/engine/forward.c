@@ -52,35 +52,35 @@ void forward_rows(const struct forward *f, int n_rows, int thread, int *begin, i
 
 static void norm_row(const struct forward *f, const struct norm *norm, const float *x, float *out)
 {
-    const struct config *c = f->config;
+    const struct config *c = &f->kv.config;
     f->kernels->norm[c->norm](out, x, norm->gain, norm->bias, c->d_model, c->norm_eps);
 }
 
 const float *forward_input(const struct forward *f, const struct norm *norm, int thread)
 {
-    const size_t d = f->config->d_model;
-    if (f->config->placement != PLACEMENT_BEFORE)
-        return f->work->x;
-    float *input = workspace_input(f->work, f->batch.n_rows, thread);
+    const size_t d = f->kv.config.d_model;
+    if (f->kv.config.placement != PLACEMENT_BEFORE)
+        return f->work.x;
+    float *input = workspace_input(&f->work, f->batch.n_rows, thread);
     int begin, end;
     forward_rows(f, f->batch.n_rows, thread, &begin, &end);
     for (int r = begin; r < end; r++)
-        norm_row(f, norm, f->work->x + r * d, input + r * d);
+        norm_row(f, norm, f->work.x + r * d, input + r * d);
     return input;
 }
 
 void forward_end_residual(const struct forward *f, const struct norm *norm, float *sums, int thread)
 {
-    const size_t d = f->config->d_model;
+    const size_t d = f->kv.config.d_model;
     int begin, end;
     pool_barrier(f->pool, thread);
     pool_share(f->batch.n_rows, thread, pool_n_threads(f->pool), &begin, &end);
     if (sums && begin < end)
-        memcpy(sums + begin * d, f->work->x + begin * d, (size_t)(end - begin) * d * sizeof *sums);
-    if (f->config->placement != PLACEMENT_AFTER)
+        memcpy(sums + begin * d, f->work.x + begin * d, (size_t)(end - begin) * d * sizeof *sums);
+    if (f->kv.config.placement != PLACEMENT_AFTER)
         return;
     for (int r = begin; r < end; r++)
-        norm_row(f, norm, f->work->x + r * d, f->work->x + r * d);
+        norm_row(f, norm, f->work.x + r * d, f->work.x + r * d);
     pool_barrier(f->pool, thread);
 }
 
@@ -95,7 +95,7 @@ void forward_tap(const struct forward *f, enum block_tap tap, const float *rows,
 struct matmul forward_product(const struct forward *f, const struct matrix *w, const float *x,
                               int n_rows, float *y, enum epilogue epilogue, int thread)
 {
-    const struct workspace *work = f->work;
+    const struct workspace *work = &f->work;
     const int n = w->n_in;
     struct matmul m = {
         .w = w,
@@ -134,8 +134,8 @@ void forward_multiply(const struct forward *f, const struct matrix *w, const flo
 
 static void block_feed_forward(const struct forward *f, const struct block *b, int thread)
 {
-    const struct config *c = f->config;
-    const struct workspace *w = f->work;
+    const struct config *c = &f->kv.config;
+    const struct workspace *w = &f->work;
     const int n_rows = f->batch.n_rows;
     const struct matrix *up = &b->w[ROLE_FFN_UP].matrix, *gate = &b->w[ROLE_FFN_GATE].matrix;
     const enum epilogue activation = ffn_epilogue(c->ffn);
@@ -169,16 +169,16 @@ static void block_feed_forward(const struct forward *f, const struct block *b, i
  * want logits. */
 static void compute_logits(const struct forward *f, int thread)
 {
-    const size_t d = f->config->d_model;
+    const size_t d = f->kv.config.d_model;
     const int n_logits = f->batch.n_logits;
-    float *input = workspace_input(f->work, n_logits, thread);
+    float *input = workspace_input(&f->work, n_logits, thread);
     int begin, end, n = 0;
     forward_rows(f, n_logits, thread, &begin, &end);
     for (int r = 0; r < f->batch.n_rows; r++) {
         if (!f->batch.rows[r].wants_logits)
             continue;
-        const float *x = f->work->x + r * d;
-        if (n >= begin && n < end && f->config->placement == PLACEMENT_BEFORE)
+        const float *x = f->work.x + r * d;
+        if (n >= begin && n < end && f->kv.config.placement == PLACEMENT_BEFORE)
             norm_row(f, &f->model->w[ROLE_OUTPUT_NORM].norm, x, input + n * d);
         else if (n >= begin && n < end)
             memcpy(input + n * d, x, d * sizeof *x);
@@ -190,7 +190,7 @@ static void compute_logits(const struct forward *f, int thread)
 
 static void run_layers(void *arg, int thread)
 {
-    const struct forward *f = arg;
+    struct forward *f = arg;
     for (int l = f->first_layer; l < f->end_layer; l++) {
         block_attention(f, &f->blocks[l], l, thread);
         if (!f->taps || f->taps->at[TAP_OUT])
@@ -202,7 +202,7 @@ static void run_layers(void *arg, int thread)
 
 int forward_run(struct forward *f, const struct batch_row *rows, int n)
 {
-    batch_cut(&f->batch, rows, n, f->kv->shape.n_shared, f->work->spans);
+    batch_cut(&f->batch, rows, n, f->kv.shape.n_shared, f->work.spans);
     pool_run(f->pool, run_layers, f);
     return f->batch.n_logits;
 }

@@ -104,32 +104,15 @@ static inline float *workspace_input(const struct workspace *w, int n_rows, int 
     return w->input + (size_t)first * (size_t)w->input_dim;
 }
 
-/* Of a session; what saved texts need of it, too. */
-struct session {
-    const struct model *model;
-    const struct kernels *kernels;
-    struct pool *pool;
-    const struct attention_watch *watch;
-    const struct head_ablation *without;
-    struct kv_shape shape; /* of the cache */
-    struct kv_cache kv;
-    struct workspace work;
-    struct arena arena;     /* of all below, and of the workspace */
-    int *len;               /* [shape.n_sequences] */
-    float *logits;          /* [n_vocab] of session_feed */
-    struct batch_row *rows; /* [work.max_rows] of session_feed */
-};
-
 /* --- stages ----------------------------------------------------------------------------------- */
 
-/* One pass, borrowed by the threads. config's sizes are those of the cache and the workspace. */
+/* What rows pass through, which the threads borrow: layers, their cache and their memory. */
 struct forward {
-    const struct config *config;
     const struct kernels *kernels;
     struct pool *pool;
-    struct kv_cache *kv;
-    const struct workspace *work; /* work->x holds the residual stream [n_rows, d_model] */
-    const struct block *blocks;   /* those of layers first_layer.. end_layer - 1 are run */
+    struct kv_cache kv; /* its config is that of the layers */
+    struct workspace work;
+    const struct block *blocks; /* those of layers first_layer .. end_layer - 1 are run */
     int first_layer, end_layer;
     const struct block_taps *taps;       /* NULL: none; without TAP_OUT a block is only attention */
     const struct attention_watch *watch; /* NULL: none, as of this: */
@@ -139,7 +122,18 @@ struct forward {
     struct batch batch;        /* forward_run's */
 };
 
-/* Runs n <= work->max_rows rows through the layers, which changes work->x in place and adds their
+/* A session, and what saved texts need of it, too. */
+struct session {
+    struct forward f;
+    struct kv_shape shape;  /* of the cache */
+    struct arena arena;     /* of all below, and of the workspace */
+    int *len;               /* [shape.n_sequences] */
+    float *logits;          /* [n_vocab] of session_feed */
+    struct batch_row *rows; /* [f.work.max_rows] of session_feed */
+};
+
+/* Runs n <= work.max_rows rows through the layers, which changes work.x, the residual stream
+ * [n, d_model], in place and adds their
  * keys and values to the cache; gives how many rows wanted logits. */
 int forward_run(struct forward *f, const struct batch_row *rows, int n);
 
@@ -147,12 +141,12 @@ int forward_run(struct forward *f, const struct batch_row *rows, int n);
 void forward_rows(const struct forward *f, int n_rows, int thread, int *begin, int *end);
 
 /* What a product takes of the thread's rows of the batch [n_rows, d_model]: their norm, or, where
- * norms stand after the residuals, work->x itself. */
+ * norms stand after the residuals, work.x itself. */
 const float *forward_input(const struct forward *f, const struct norm *norm, int thread);
 
 /* Ends a residual, which is complete on this thread: threads meet, and where norms stand after the
- * residuals work->x becomes its norm, complete on return. `sums` [n_rows, d_model] (NULL: not
- * wanted) gets the thread's rows of work->x before that. */
+ * residuals work.x becomes its norm, complete on return. `sums` [n_rows, d_model] (NULL: not
+ * wanted) gets the thread's rows of work.x before that. */
 void forward_end_residual(const struct forward *f, const struct norm *norm, float *sums,
                           int thread);
 
@@ -170,7 +164,7 @@ void forward_multiply(const struct forward *f, const struct matrix *w, const flo
 void forward_tap(const struct forward *f, enum block_tap tap, const float *rows, int n, int thread);
 
 /* The attention of a layer, from its norm to the end of its residual. */
-void block_attention(const struct forward *f, const struct block *b, int layer, int thread);
+void block_attention(struct forward *f, const struct block *b, int layer, int thread);
 
 /* --- attention -------------------------------------------------------------------------------- */
 

@@ -65,7 +65,7 @@ enum status saved_write(const char *path, const struct schedule *s, int slot,
     struct header h = {.version = SAVED_VERSION,
                        .model = marks->model,
                        .cache_type = pack_type(s->session->shape.storage),
-                       .position_bytes = kv_cache_position_bytes(&s->session->kv),
+                       .position_bytes = kv_cache_position_bytes(&s->session->f.kv),
                        .n_text = p->len,
                        .n_cached = n_cached,
                        .n_recent = n_recent,
@@ -87,7 +87,7 @@ enum status saved_write(const char *path, const struct schedule *s, int slot,
         sampler_recent(s->sampler, slot, room);
         put(&to, room, recent);
         for (int i = 0; i < n_cached; i++) {
-            kv_cache_read(&s->session->kv, slot, i, room);
+            kv_cache_read(&s->session->f.kv, slot, i, room);
             put(&to, room, position);
         }
         file_writer_put(to.writer, &to.hash, sizeof to.hash);
@@ -121,10 +121,10 @@ static enum status check_subject(const struct header *h, const struct schedule *
         return err_set(e, STATUS_USAGE,
                        "%s: expected a cache of type %s, found %s; --kv-type changes it", path,
                        tensor_type_find(type)->name, was ? was->name : "an unknown one");
-    if (h->position_bytes != kv_cache_position_bytes(&s->session->kv))
+    if (h->position_bytes != kv_cache_position_bytes(&s->session->f.kv))
         return err_set(e, STATUS_BAD_FILE,
                        "%s: damaged: it claims %" PRIu64 " bytes for each position, not %zu", path,
-                       h->position_bytes, kv_cache_position_bytes(&s->session->kv));
+                       h->position_bytes, kv_cache_position_bytes(&s->session->f.kv));
     return STATUS_OK;
 }
 
@@ -207,7 +207,7 @@ enum status saved_take(const void *bytes, size_t len, const char *path, struct s
     session_rewind(s->session, slot, 0);
     assert(session_len(s->session, slot) == 0);
     for (uint64_t i = 0; i < h.n_cached; i++)
-        kv_cache_write(&s->session->kv, slot, s->session->len[slot]++,
+        kv_cache_write(&s->session->f.kv, slot, s->session->len[slot]++,
                        positions + i * h.position_bytes);
     /* The text's tokens are the recent ones if a penalty began to ask for them just now; else those
      * that are remembered push them out, or are the same. */

@@ -46,23 +46,25 @@ static enum status resolve(struct session *s, const struct model *m, const struc
     if (block > INT_MAX / c->n_heads)
         block = INT_MAX / c->n_heads;
     *s = (struct session){
-        .model = m,
-        .kernels = p->kernels,
-        .watch = p->watch,
-        .without = p->without,
-        .shape = {.n_sequences = n, .cap = cap, .n_shared = p->n_shared, .storage = p->kv_storage},
-        .work = {.max_rows = block, .max_threads = n_threads, .watches = p->watch != NULL}};
+        .f = {.kernels = p->kernels,
+              .work = {.max_rows = block, .max_threads = n_threads, .watches = p->watch != NULL},
+              .blocks = m->blocks,
+              .end_layer = c->n_layers,
+              .watch = p->watch,
+              .without = p->without,
+              .model = m},
+        .shape = {.n_sequences = n, .cap = cap, .n_shared = p->n_shared, .storage = p->kv_storage}};
     return STATUS_OK;
 }
 
 /* All of a session but its cache; or its count. */
 static void take_scratch(struct session *s, struct arena *a)
 {
-    const struct model *m = s->model;
-    workspace_take(&s->work, a, &m->config, m->w[ROLE_ROPE_FREQS].table, s->shape.cap);
+    const struct model *m = s->f.model;
+    workspace_take(&s->f.work, a, &m->config, m->w[ROLE_ROPE_FREQS].table, s->shape.cap);
     s->logits = arena_take(a, m->config.n_vocab, sizeof *s->logits);
     s->len = arena_take(a, s->shape.n_sequences, sizeof *s->len);
-    s->rows = arena_take(a, s->work.max_rows, sizeof *s->rows);
+    s->rows = arena_take(a, s->f.work.max_rows, sizeof *s->rows);
 }
 
 enum status session_plan(const struct model *m, const struct session_params *p, int n_threads,
@@ -82,9 +84,9 @@ enum status session_plan(const struct model *m, const struct session_params *p, 
 
 static enum status create_memory(struct session *s, struct err *e)
 {
-    if (!s->kernels)
-        TRY(kernels_choose(NULL, &s->kernels, e));
-    TRY(kv_cache_create(&s->kv, &s->model->config, &s->shape, e));
+    if (!s->f.kernels)
+        TRY(kernels_choose(NULL, &s->f.kernels, e));
+    TRY(kv_cache_create(&s->f.kv, &s->f.model->config, &s->shape, e));
     take_scratch(s, &s->arena);
     TRY(arena_allocate(&s->arena, "the session's scratch memory", e));
     take_scratch(s, &s->arena);
@@ -103,7 +105,7 @@ enum status session_create(const struct model *m, const struct session_params *p
     if (!s)
         return err_no_memory(e, "the session", sizeof *s);
     *s = resolved;
-    s->pool = pool;
+    s->f.pool = pool;
     const enum status status = create_memory(s, e);
     if (status == STATUS_OK)
         *out = s;
@@ -116,7 +118,7 @@ void session_free(struct session *s)
 {
     if (!s)
         return;
-    kv_cache_free(&s->kv);
+    kv_cache_free(&s->f.kv);
     arena_free(&s->arena);
     free(s);
 }
@@ -129,34 +131,24 @@ void session_free(struct session *s)
 static int step_rows(struct session *s, int layer, const float *x, const struct batch_row *rows,
                      int n, float *logits)
 {
-    const size_t d = s->model->config.d_model;
-    struct forward f = {.config = &s->model->config,
-                        .kernels = s->kernels,
-                        .pool = s->pool,
-                        .kv = &s->kv,
-                        .work = &s->work,
-                        .blocks = s->model->blocks,
-                        .first_layer = layer,
-                        .end_layer = s->model->config.n_layers,
-                        .watch = s->watch,
-                        .without = s->without,
-                        .model = s->model,
-                        .logits = logits};
+    struct workspace *w = &s->f.work;
+    const size_t d = s->f.kv.config.d_model;
     if (x)
-        memcpy(s->work.x, x, n * d * sizeof *x);
+        memcpy(w->x, x, n * d * sizeof *x);
     for (int r = 0; r < n; r++) {
-        positions_reach(&s->work.positions, rows[r].position + 1);
+        positions_reach(&w->positions, rows[r].position + 1);
         if (!x)
-            model_embed(s->model, &s->work.positions, rows[r].token, rows[r].position,
-                        s->work.x + r * d);
+            model_embed(s->f.model, &w->positions, rows[r].token, rows[r].position, w->x + r * d);
         s->len[rows[r].sequence]++;
     }
-    return forward_run(&f, rows, n);
+    s->f.first_layer = layer;
+    s->f.logits = logits;
+    return forward_run(&s->f, rows, n);
 }
 
 static enum status check_token(const struct session *s, int i, int32_t token, struct err *e)
 {
-    const int n_vocab = s->model->config.n_vocab;
+    const int n_vocab = s->f.model->config.n_vocab;
     if (token < 0 || token >= n_vocab)
         return err_set(e, STATUS_USAGE, "token %d: expected an id from 0 to %d, found %d", i,
                        n_vocab - 1, (int)token);
@@ -176,7 +168,7 @@ static enum status check_shared(const struct session *s, int sequence, struct er
 enum status session_enter(struct session *s, int layer, const float *x,
                           const struct batch_row *rows, int n, float *logits, struct err *e)
 {
-    const struct config *c = &s->model->config;
+    const struct config *c = &s->f.model->config;
     int before = 0; /* rows of the same sequence right before */
     assert(n >= 1 && layer >= 0 && layer <= c->n_layers);
     for (int r = 0; r < n; r++) {
@@ -195,7 +187,7 @@ enum status session_enter(struct session *s, int layer, const float *x,
         assert(logits || !rows[r].wants_logits);
     }
     for (int done = 0; done < n;) {
-        const int now = n - done < s->work.max_rows ? n - done : s->work.max_rows;
+        const int now = n - done < s->f.work.max_rows ? n - done : s->f.work.max_rows;
         const float *from = x ? x + (size_t)done * c->d_model : NULL;
         const int wanted = step_rows(s, layer, from, rows + done, now, logits);
         if (wanted > 0)
@@ -214,7 +206,7 @@ enum status session_step(struct session *s, const struct batch_row *rows, int n,
 enum status session_feed(struct session *s, int sequence, const int32_t *tokens, int n, float *all,
                          struct err *e)
 {
-    const size_t n_vocab = s->model->config.n_vocab;
+    const size_t n_vocab = s->f.model->config.n_vocab;
     TRY(check_shared(s, sequence, e));
     if (n < 1 || n > s->shape.cap - s->len[sequence])
         return err_set(e, STATUS_USAGE,
@@ -223,7 +215,7 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
     for (int i = 0; i < n; i++)
         TRY(check_token(s, i, tokens[i], e));
     for (int done = 0; done < n;) {
-        const int now = n - done < s->work.max_rows ? n - done : s->work.max_rows;
+        const int now = n - done < s->f.work.max_rows ? n - done : s->f.work.max_rows;
         for (int r = 0; r < now; r++)
             s->rows[r] = (struct batch_row){.token = tokens[done + r],
                                             .sequence = sequence,
@@ -239,14 +231,14 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
 
 void session_fill(struct session *s, int sequence, int n, uint64_t seed)
 {
-    const struct config *c = &s->model->config;
+    const struct config *c = &s->f.model->config;
     assert(n <= s->shape.cap);
     for (; s->len[sequence] < n; s->len[sequence]++) {
         struct rng r;
         rng_seed(&r, seed, (uint64_t)s->len[sequence]);
         for (int l = 0; l < c->n_layers; l++) {
             const int k_dim = config_key_dim(c, l), v_dim = config_cached_value_dim(c);
-            float *k = s->work.qkv, *v = k + k_dim; /* free between steps */
+            float *k = s->f.work.qkv, *v = k + k_dim; /* free between steps */
             for (int g = 0; g < config_kv_heads(c, l); g++) {
                 for (int i = 0; i < k_dim || i < v_dim; i++) {
                     const float key = (float)(int32_t)rng_u32(&r) * 0x1p-31f;
@@ -256,13 +248,13 @@ void session_fill(struct session *s, int sequence, int n, uint64_t seed)
                     if (i < v_dim)
                         v[i] = value;
                 }
-                kv_cache_put(&s->kv, s->kernels, (struct kv_place){sequence, l, g},
+                kv_cache_put(&s->f.kv, s->f.kernels, (struct kv_place){sequence, l, g},
                              s->len[sequence], k, v);
             }
         }
     }
     /* So that the first step after it takes no longer than others. */
-    positions_reach(&s->work.positions, n < s->shape.cap ? n + 1 : n);
+    positions_reach(&s->f.work.positions, n < s->shape.cap ? n + 1 : n);
 }
 
 /* --- what there is --------------------------------------------------------------------------- */
@@ -280,13 +272,13 @@ int session_cap(const struct session *s)
 
 int session_block(const struct session *s)
 {
-    return s->work.max_rows;
+    return s->f.work.max_rows;
 }
 
 void session_set_pool(struct session *s, struct pool *pool)
 {
-    assert(pool_n_threads(pool) <= s->work.max_threads);
-    s->pool = pool;
+    assert(pool_n_threads(pool) <= s->f.work.max_threads);
+    s->f.pool = pool;
 }
 
 const float *session_logits(const struct session *s)
@@ -331,7 +323,7 @@ static uint64_t step_ns(struct session *s, struct pool *pool, int n_rows)
 
 bool session_prefers_one_thread(struct session *s, int n_rows)
 {
-    struct pool *pool = s->pool;
+    struct pool *pool = s->f.pool;
     if (!pool || session_len(s, 0) > 0)
         return false;
     /* As many as are wanted, go through the model at once, and have room. */
@@ -355,13 +347,9 @@ bool session_prefers_one_thread(struct session *s, int n_rows)
 #define PROBE_BLOCK 96
 
 struct probe {
-    struct config model;  /* of all layers */
-    struct config config; /* of one layer */
-    const struct kernels *kernels;
-    struct pool *pool;
-    struct kv_cache kv;
-    struct workspace work;
-    struct arena arena;
+    struct config model; /* of all layers; the cache's is of one */
+    struct forward f;
+    struct arena arena; /* of the workspace */
     struct batch_row rows[PROBE_BLOCK];
 };
 
@@ -369,13 +357,17 @@ static enum status create_probe_memory(struct probe *p, const float *rope_factor
                                        struct err *e)
 {
     const struct kv_shape shape = {.n_sequences = 1, .cap = n_ctx};
-    if (!p->kernels)
-        TRY(kernels_choose(NULL, &p->kernels, e));
-    TRY(kv_cache_create(&p->kv, &p->config, &shape, e));
-    workspace_take(&p->work, &p->arena, &p->model, rope_factors, n_ctx);
+    struct config one = p->model;
+    one.n_layers = 1;
+    one.layer_kv_heads[0] = 0; /* room for the most of any */
+    one.latent[0] = config_most_latent(&p->model);
+    if (!p->f.kernels)
+        TRY(kernels_choose(NULL, &p->f.kernels, e));
+    TRY(kv_cache_create(&p->f.kv, &one, &shape, e));
+    workspace_take(&p->f.work, &p->arena, &p->model, rope_factors, n_ctx);
     TRY(arena_allocate(&p->arena, "a block's scratch memory", e));
-    workspace_take(&p->work, &p->arena, &p->model, rope_factors, n_ctx);
-    positions_reach(&p->work.positions, n_ctx);
+    workspace_take(&p->f.work, &p->arena, &p->model, rope_factors, n_ctx);
+    positions_reach(&p->f.work.positions, n_ctx);
     return STATUS_OK;
 }
 
@@ -386,14 +378,12 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
     struct probe *p = *out = calloc(1, sizeof *p);
     if (!p)
         return err_no_memory(e, "a block's scratch memory", sizeof *p);
-    p->model = p->config = *c;
-    p->config.n_layers = 1;
-    p->config.layer_kv_heads[0] = 0; /* room for the most of any */
-    p->config.latent[0] = config_most_latent(c);
-    p->kernels = kernels;
-    p->pool = pool;
-    p->work = (struct workspace){.max_rows = n_ctx < PROBE_BLOCK ? n_ctx : PROBE_BLOCK,
-                                 .max_threads = pool_n_threads(pool)};
+    p->model = *c;
+    p->f = (struct forward){.kernels = kernels,
+                            .pool = pool,
+                            .work = {.max_rows = n_ctx < PROBE_BLOCK ? n_ctx : PROBE_BLOCK,
+                                     .max_threads = pool_n_threads(pool)},
+                            .end_layer = 1};
     const enum status s = create_probe_memory(p, rope_factors, n_ctx, e);
     if (s != STATUS_OK) {
         probe_free(p);
@@ -406,40 +396,34 @@ void probe_free(struct probe *p)
 {
     if (!p)
         return;
-    kv_cache_free(&p->kv);
+    kv_cache_free(&p->f.kv);
     arena_free(&p->arena);
     free(p);
 }
 
 const struct positions *probe_positions(const struct probe *p)
 {
-    return &p->work.positions;
+    return &p->f.work.positions;
 }
 
 void probe_run(struct probe *p, const struct block *b, int layer, const float *in, int n,
                const struct block_taps *taps)
 {
-    const struct config *c = &p->config;
+    struct forward *f = &p->f;
+    struct config *c = &f->kv.config;
     const size_t d = c->d_model;
     struct block_taps here = *taps; /* where the rows that go through go */
-    p->config.layer_kv_heads[0] = p->kv.config.layer_kv_heads[0] =
-        config_kv_heads(&p->model, layer);
-    p->config.latent[0] = p->kv.config.latent[0] = config_latent(&p->model, layer);
-    assert(n >= 1 && n <= p->kv.shape.cap);
-    for (int first = 0; first < n; first += p->work.max_rows) {
-        const int left = n - first, now = left < p->work.max_rows ? left : p->work.max_rows;
-        struct forward f = {.config = c,
-                            .kernels = p->kernels,
-                            .pool = p->pool,
-                            .kv = &p->kv,
-                            .work = &p->work,
-                            .blocks = b,
-                            .end_layer = 1,
-                            .taps = &here};
+    assert(n >= 1 && n <= f->kv.shape.cap);
+    c->layer_kv_heads[0] = config_kv_heads(&p->model, layer);
+    c->latent[0] = config_latent(&p->model, layer);
+    f->blocks = b;
+    f->taps = &here;
+    for (int first = 0; first < n; first += f->work.max_rows) {
+        const int left = n - first, now = left < f->work.max_rows ? left : f->work.max_rows;
         for (int r = 0; r < now; r++)
             p->rows[r] = (struct batch_row){.position = first + r};
-        memcpy(p->work.x, in + first * d, now * d * sizeof *in);
-        forward_run(&f, p->rows, now);
+        memcpy(f->work.x, in + first * d, now * d * sizeof *in);
+        forward_run(f, p->rows, now);
         for (int t = 0; t < BLOCK_TAPS; t++) {
             const int width = t == TAP_HEADS    ? config_heads_dim(c)
                               : t == TAP_HIDDEN ? c->d_ff

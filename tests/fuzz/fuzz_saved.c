@@ -149,7 +149,7 @@ static size_t position_bytes(const struct schedule_texts *t)
     struct session *s;
     struct err e;
     require(session_create(t->model, &p, NULL, &s, &e) == STATUS_OK);
-    const size_t bytes = kv_cache_position_bytes(&s->kv);
+    const size_t bytes = kv_cache_position_bytes(&s->f.kv);
     session_free(s);
     return bytes;
 }
