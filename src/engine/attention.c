@@ -493,6 +493,5 @@ void block_attention(struct forward *f, const struct block *b, int layer, int th
     const float *heads = join_heads(f, b, &a, thread);
     forward_multiply(f, &b->w[ROLE_ATTN_OUTPUT].matrix, heads, n_rows, w->x, EPILOGUE_ADD, thread);
     forward_tap(f, TAP_HEADS, heads, config_heads_dim(c), thread);
-    float *middle = f->taps ? f->taps->at[TAP_MIDDLE] : NULL;
-    forward_end_residual(f, &b->w[ROLE_ATTN_OUTPUT_NORM].norm, middle, thread);
+    forward_end_residual(f, &b->w[ROLE_ATTN_OUTPUT_NORM].norm, f->taps.at[TAP_MIDDLE], thread);
 }

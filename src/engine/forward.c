@@ -86,8 +86,8 @@ void forward_end_residual(const struct forward *f, const struct norm *norm, floa
 
 void forward_tap(const struct forward *f, enum block_tap tap, const float *rows, int n, int thread)
 {
-    if (f->taps && f->taps->at[tap] && thread == 0)
-        memcpy(f->taps->at[tap], rows, (size_t)f->batch.n_rows * n * sizeof *rows);
+    if (f->taps.at[tap] && thread == 0)
+        memcpy(f->taps.at[tap], rows, (size_t)f->batch.n_rows * n * sizeof *rows);
 }
 
 /* --- products -------------------------------------------------------------------------------- */
@@ -193,7 +193,7 @@ static void run_layers(void *arg, int thread)
     struct forward *f = arg;
     for (int l = f->first_layer; l < f->end_layer; l++) {
         block_attention(f, &f->blocks[l], l, thread);
-        if (!f->taps || f->taps->at[TAP_OUT])
+        if (!f->only_attention)
             block_feed_forward(f, &f->blocks[l], thread);
     }
     if (f->batch.n_logits > 0)

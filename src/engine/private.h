@@ -114,8 +114,9 @@ struct forward {
     struct workspace work;
     const struct block *blocks; /* those of layers first_layer .. end_layer - 1 are run */
     int first_layer, end_layer;
-    const struct block_taps *taps;       /* NULL: none; without TAP_OUT a block is only attention */
-    const struct attention_watch *watch; /* NULL: none, as of this: */
+    bool only_attention; /* of the blocks */
+    struct block_taps taps;
+    const struct attention_watch *watch; /* NULL: none, as of the next */
     const struct head_ablation *without;
     const struct model *model; /* whose output matrix makes the logits; NULL: no row wants any */
     float *logits;             /* [n_logits, n_vocab] */

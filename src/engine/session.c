@@ -412,12 +412,12 @@ void probe_run(struct probe *p, const struct block *b, int layer, const float *i
     struct forward *f = &p->f;
     struct config *c = &f->kv.config;
     const size_t d = c->d_model;
-    struct block_taps here = *taps; /* where the rows that go through go */
     assert(n >= 1 && n <= f->kv.shape.cap);
     c->layer_kv_heads[0] = config_kv_heads(&p->model, layer);
     c->latent[0] = config_latent(&p->model, layer);
     f->blocks = b;
-    f->taps = &here;
+    f->taps = *taps;
+    f->only_attention = !taps->at[TAP_OUT];
     for (int first = 0; first < n; first += f->work.max_rows) {
         const int left = n - first, now = left < f->work.max_rows ? left : f->work.max_rows;
         for (int r = 0; r < now; r++)
@@ -428,8 +428,8 @@ void probe_run(struct probe *p, const struct block *b, int layer, const float *i
             const int width = t == TAP_HEADS    ? config_heads_dim(c)
                               : t == TAP_HIDDEN ? c->d_ff
                                                 : c->d_model;
-            if (here.at[t])
-                here.at[t] += (size_t)now * width;
+            if (f->taps.at[t]) /* where the next rows go */
+                f->taps.at[t] += (size_t)now * width;
         }
     }
 }
