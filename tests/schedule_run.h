@@ -163,7 +163,7 @@ static inline enum status run_texts(struct schedule *s, const struct schedule_te
     int i = 0;
     bool has_prompt = false;
     for (struct event event; schedule_next(s, &event, e);) {
-        if (t->shares && !has_prompt && event.logits) {
+        if (t->shares && prompt_logits && !has_prompt && event.logits) {
             memcpy(prompt_logits, event.logits, (size_t)s->n_vocab * sizeof *prompt_logits);
             has_prompt = true;
         }

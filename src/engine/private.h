@@ -134,8 +134,8 @@ struct session {
 };
 
 /* Runs n <= work.max_rows rows through the layers, which changes work.x, the residual stream
- * [n, d_model], in place and adds their
- * keys and values to the cache; gives how many rows wanted logits. */
+ * [n, d_model], in place and adds their keys and values to the cache; gives how many rows wanted
+ * logits. */
 int forward_run(struct forward *f, const struct batch_row *rows, int n);
 
 /* Which of n_rows rows this thread makes. */

@@ -73,8 +73,8 @@ struct slot {
 
     /* Private. */
     enum slot_state state;
-    int n_fed;           /* of them, while they are fed as a prompt is */
-    int n_again;         /* of them those that had been fed before a shift */
+    int n_fed;           /* of the tokens, while they are fed as a prompt is */
+    int n_again;         /* those that had been fed before a shift */
     const float *logits; /* not yet sampled from; NULL: none */
     struct stream stream;
     enum status sampled; /* how that went */
