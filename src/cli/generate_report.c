@@ -41,7 +41,8 @@ void generate_say_end(const struct generation *g, const struct common_options *c
         say(common, "context full (%d token%s): stopped after %d of %d; --shift goes on", cap,
             plural((uint64_t)cap), g->last_sampled, g->n);
     else if (what)
-        say(common, "%s after %d token%s", what, g->last_sampled, plural((uint64_t)g->last_sampled));
+        say(common, "%s after %d token%s", what, g->last_sampled,
+            plural((uint64_t)g->last_sampled));
 }
 
 /* After what is said of the prompts. */

@@ -2,8 +2,8 @@
  * drop - a checkpoint without some of its heads: their columns of the output matrix are zero.
  *
  * Nothing else changes: a head still attends, but what it finds is multiplied by zero, so the model
- * computes what it does where a session leaves these heads out (engine/session.h, zeros), to the same
- * bits where weights are not quantised.
+ * computes what it does where a session leaves these heads out (engine/session.h, zeros), to the
+ * same bits where weights are not quantised.
  */
 #ifndef DECODE_CONVERT_DROP_H
 #define DECODE_CONVERT_DROP_H

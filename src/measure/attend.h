@@ -2,9 +2,9 @@
  * attend - what attention's heads look at in a text.
  *
  * a[i][j] is the weight with which the query of token i takes the key of token j <= i. The weights
- * are watched as the text goes through a session (see engine/session.h), added up and forgotten: what
- * is held does not grow with the square of the text, but for maps that are asked for whole. Every
- * figure has the same bits for any number of threads, any block and any instruction set.
+ * are watched as the text goes through a session (see engine/session.h), added up and forgotten:
+ * what is held does not grow with the square of the text, but for maps that are asked for whole.
+ * Every figure has the same bits for any number of threads, any block and any instruction set.
  */
 #ifndef DECODE_MEASURE_ATTEND_H
 #define DECODE_MEASURE_ATTEND_H
