@@ -9,8 +9,7 @@
 #include <string.h>
 
 #include "base/half.h"
-#include "exchange/llama2c.h"
-#include "exchange/llmc.h"
+#include "exchange/private.h"
 #include "gguf_bytes.h"
 #include "support.h"
 

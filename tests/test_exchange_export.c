@@ -11,7 +11,6 @@
 
 #include "checkpoints.h"
 #include "exchange/export.h"
-#include "exchange/hf_config.h"
 #include "gguf/blocks.h"
 #include "golden.h"
 #include "imports.h"

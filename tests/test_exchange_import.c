@@ -8,7 +8,7 @@
 
 #include "engine/sampler.h"
 #include "engine/session.h"
-#include "exchange/hf_config.h"
+#include "exchange/private.h"
 #include "imports.h"
 #include "support.h"
 #include "json/read.h"

@@ -2,7 +2,7 @@
  * Views against a definition that is written down plainly: all rows of the source decoded, then
  * moved about as lists.
  */
-#include "exchange/view.h"
+#include "exchange/private.h"
 
 #include <math.h>
 #include <stdio.h>

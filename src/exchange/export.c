@@ -1,22 +1,363 @@
 #include "exchange/export.h"
 
+#include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "exchange/export_json.h"
 #include "exchange/export_tensors.h"
-#include "exchange/export_vocab.h"
+#include "exchange/private.h"
+#include "gguf/blocks.h"
+#include "model/model.h"
 
-struct exporter {
-    const char *dir;
-    struct export_plan plan;
-    struct export_tensors tensors;
-    const char *dtype;
+struct export_tensor {
+    struct hf_tensor_name name;
+    struct view view;
+    bool is_matrix; /* its type may be any */
+    bool is_vector; /* of one dimension */
 };
 
+/* Holds views that point into each other: it may not be moved. */
+struct exporter {
+    const struct gguf *gguf;
+    const char *dir;    /* where files are made */
+    struct config from; /* the checkpoint's */
+    struct config to;   /* the shape of what is written */
+    struct hf_config hf;
+    size_t n;
+    struct export_tensor *list;          /* [n] */
+    struct safetensors_written *written; /* [n] */
+    /*
+     * Their common type. Matrices keep theirs, blocks become F32; all else is F32, or of the
+     * matrices' type if that holds every number exactly. -1: there are several.
+     */
+    int type;
+    struct view_maker maker;
+    float *zeros; /* biases that the checkpoint has not */
+};
+
+/* --- which of transformers' models says the same --------------------------------------------- */
+
+/* What Llama 3.1 and its successors were made with. */
+#define LLAMA3_LOW      1.0
+#define LLAMA3_HIGH     4.0
+#define LLAMA3_CONTEXT0 256
+/* Factors of files were computed in floats by others. */
+#define FACTOR_ERROR 1e-5
+
+static enum status refuse(struct err *e, const char *what)
+{
+    return err_set(e, STATUS_USAGE, "transformers has no model with %s", what);
+}
+
+static bool has_bias(const struct gguf *g, enum tensor_role role)
+{
+    return gguf_find_tensor(g, arch_tensor_name(role, 0, true).text) != NULL;
+}
+
+/* Only the factors are in a file: what they follow from is found by trying. Those that are tried
+ * are made behind them. */
+static bool find_llama3(const struct config *c, float *factors, struct hf_llama3 *out)
+{
+    const int n = c->rope.n_dims / 2;
+    float *made = factors + n;
+    *out = (struct hf_llama3){(double)factors[n - 1], LLAMA3_LOW, LLAMA3_HIGH, LLAMA3_CONTEXT0};
+    for (; out->context <= CONFIG_MAX_CTX; out->context *= 2) {
+        bool same = true;
+        hf_llama3_factors(out, c, made);
+        for (int i = 0; i < n; i++)
+            same &=
+                fabs((double)factors[i] - (double)made[i]) <= FACTOR_ERROR * fabs((double)made[i]);
+        if (same)
+            return true;
+    }
+    return false;
+}
+
+static enum status plan_rope(struct exporter *x, struct err *e)
+{
+    const struct gguf_tensor *t =
+        gguf_find_tensor(x->gguf, arch_tensor_name(ROLE_ROPE_FREQS, 0, false).text);
+    if (x->from.rope.n_dims != x->from.head_dim)
+        return refuse(e, "RMS norms and a part of each head turned");
+    if (!t)
+        return STATUS_OK;
+    float *factors = calloc(2 * t->n_elements + 1, sizeof *factors);
+    if (!factors)
+        return err_no_memory(e, "the factors of rotary frequencies", t->n_elements);
+    blocks_decode(t->type->type, factors, t->data, t->n_elements);
+    const bool known = x->from.rope.scale == 1 && find_llama3(&x->from, factors, &x->hf.llama3);
+    free(factors);
+    return known ? STATUS_OK
+                 : refuse(e, "these factors of rotary frequencies (rope_freqs.weight): they are "
+                             "not those of Llama 3.1");
+}
+
+static enum status refuse_variant(const struct config *c, const char *family, struct err *e)
+{
+    char name[16];
+    config_variant_name(c, c->n_kv_heads, name);
+    return err_set(e, STATUS_USAGE,
+                   "transformers has no %s of variant %s; --expand repeats its K/V heads, which "
+                   "makes the same MHA of it",
+                   family, name);
+}
+
+static enum status plan_gpt2(struct exporter *x, bool expand, const char **family, struct err *e)
+{
+    const struct config *c = &x->from;
+    const bool mha = config_all_kv_heads(c) == (int64_t)c->n_layers * c->n_heads;
+    const bool mqa = config_all_kv_heads(c) == c->n_layers;
+    const bool is_starcoder = strcmp(c->arch->name, "starcoder") == 0;
+    if (config_q_dim(c) != c->d_model)
+        return refuse(e, "learned positions and heads of this size");
+    if (has_bias(x->gguf, ROLE_OUTPUT))
+        return refuse(e, "learned positions and a bias of the output");
+    if (!expand && !mha && !mqa)
+        return refuse_variant(c, "GPT-2", e);
+    *family = !expand && (mha ? is_starcoder : mqa) ? "gpt_bigcode" : "gpt2";
+    x->hf.norm_biases = x->hf.attention_biases = x->hf.ffn_biases = true;
+    return STATUS_OK;
+}
+
+static enum status plan_llama(struct exporter *x, bool expand, const char **family, struct err *e)
+{
+    *family = "llama";
+    TRY(plan_rope(x, e));
+    for (enum tensor_role role = 0; role < TENSOR_ROLES; role++) {
+        if (!has_bias(x->gguf, role))
+            continue;
+        switch (role) {
+        case ROLE_ATTN_NORM:
+        case ROLE_FFN_NORM:
+        case ROLE_OUTPUT_NORM:
+        case ROLE_OUTPUT:
+            return refuse(e, "RMS norms and biases of norms or the output");
+        case ROLE_FFN_GATE:
+        case ROLE_FFN_UP:
+        case ROLE_FFN_DOWN:
+            x->hf.ffn_biases = true;
+            break;
+        default:
+            x->hf.attention_biases = true;
+        }
+    }
+    if (!expand && !config_same_kv_heads(&x->from))
+        return refuse_variant(&x->from, "Llama", e);
+    return STATUS_OK;
+}
+
+/* `expand`: K/V heads are repeated until there are as many as heads. */
+static enum status plan(struct exporter *x, bool expand, struct err *e)
+{
+    const struct config *c = &x->from;
+    const char *family = NULL;
+    TRY(model_check(x->gguf, e));
+    TRY(config_read(x->gguf, &x->from, e));
+    if (c->placement != PLACEMENT_BEFORE)
+        return refuse(e, "norms behind the residual here and these positions (post-LN)");
+    if (c->embedding_scale > 0 && c->embedding_scale != 1)
+        return refuse(e, "a scaled embedding here");
+    if (config_is_latent(c))
+        return refuse(e, "a latent cache");
+    if (c->head_dim != config_value_dim(c))
+        return refuse(e, "values of another size than keys");
+    const bool is_gpt2 =
+        c->norm == NORM_LAYER && c->position == POSITION_LEARNED && c->ffn != FFN_SWIGLU;
+    const bool is_llama =
+        c->norm == NORM_RMS && c->position == POSITION_ROPE && c->ffn == FFN_SWIGLU;
+    if (!is_gpt2 && !is_llama)
+        return err_set(
+            e, STATUS_USAGE,
+            "transformers' GPT-2 has layer norms, learned positions and GELU or ReLU, its "
+            "Llama RMS norms, rotary positions and SwiGLU; found norm %s, positions %s, "
+            "feed-forward %s",
+            arch_norm_names[c->norm], arch_position_names[c->position], arch_ffn_names[c->ffn]);
+    if (has_bias(x->gguf, ROLE_TOKEN_EMBD))
+        return refuse(e, "a bias of the embedding");
+    TRY((is_gpt2 ? plan_gpt2 : plan_llama)(x, expand, &family, e));
+    const struct text model_type = text_of(family);
+    x->hf.family = hf_family_find(&model_type);
+    x->hf.tied = layout_output_tied(x->gguf);
+    x->to = x->from;
+    config_set_arch(&x->to, arch_find(text_of(x->hf.family->arch)));
+    x->to.ffn = c->ffn;
+    x->to.no_biases = x->to.shared = false;
+    memset(x->to.layer_kv_heads, 0, sizeof x->to.layer_kv_heads);
+    if (expand)
+        x->to.n_kv_heads = x->to.n_heads;
+    return STATUS_OK;
+}
+
+/* --- tensors as transformers has them -------------------------------------------------------- */
+
+/* Rows of the checkpoint's tensor that the spec is of, but for its role; or as many zeros. */
+static struct view_part part_of(const struct exporter *x, const struct tensor_spec *spec,
+                                enum tensor_role role, int first, int rows)
+{
+    const int block = config_block(&x->from, spec->layer);
+    const struct gguf_tensor *from =
+        gguf_find_tensor(x->gguf, arch_tensor_name(role, block, spec->is_bias).text);
+    assert(from || spec->is_bias); /* a model that runs has all weights */
+    if (!from)
+        return (struct view_part){.data = (const unsigned char *)x->zeros,
+                                  .type = TENSOR_F32,
+                                  .source_rows = rows,
+                                  .rows = rows};
+    const uint64_t cols = spec->is_bias || from->n_dims == 1 ? 1 : from->dims[0];
+    return (struct view_part){.data = from->data,
+                              .type = from->type->type,
+                              .source_rows = (int)(from->n_elements / cols),
+                              .first = first,
+                              .rows = rows};
+}
+
+/* Rows of Q (which = 0), K or V, from one joined tensor or one of three. */
+static struct view_part attention_part(const struct exporter *x, const struct tensor_spec *spec,
+                                       int which)
+{
+    const struct config *c = &x->from;
+    const int rows[QKV_PARTS] = {config_q_dim(c), config_k_dim(c, spec->layer),
+                                 config_v_dim(c, spec->layer)};
+    struct qkv_part parts[QKV_PARTS];
+    const bool joined = layout_qkv(c, spec->layer, parts) == 1;
+    int first = 0;
+    for (int i = 0; joined && i < which; i++)
+        first += rows[i];
+    struct view_part part = part_of(x, spec, parts[joined ? 0 : which].role, first, rows[which]);
+    part.head_rows = c->head_dim;
+    part.copies =
+        which == 0 ? 1 : config_kv_heads(&x->to, spec->layer) / config_kv_heads(c, spec->layer);
+    return part;
+}
+
+static void add_parts(const struct exporter *x, const struct tensor_spec *spec, struct view *v)
+{
+    const struct row_swap swap = hf_row_swap(x->hf.family, &x->to, spec->role);
+    const bool joined = spec->role == ROLE_ATTN_QKV;
+    v->n_parts = 1;
+    if (joined && !swap.p) {
+        v->n_parts = QKV_PARTS;
+        for (int i = 0; i < QKV_PARTS; i++)
+            v->parts[i] = attention_part(x, spec, i);
+    } else if (joined) { /* only what was joined in this way is exported so */
+        v->parts[0] = part_of(x, spec, spec->role, 0, config_qkv_dim(&x->from, spec->layer));
+    } else if (spec->role == ROLE_ATTN_Q || spec->role == ROLE_ATTN_K ||
+               spec->role == ROLE_ATTN_V) {
+        v->parts[0] = attention_part(x, spec, (int)(spec->role - ROLE_ATTN_Q));
+    } else {
+        v->parts[0] = part_of(x, spec, spec->role, 0,
+                              spec->n_dims == 1 ? (int)spec_elements(spec) : spec->rows);
+    }
+    if (v->n_parts == 1)
+        v->parts[0].swap = (struct row_swap){swap.q, swap.p, swap.m}; /* the inverse */
+}
+
+static void add_tensor(struct exporter *x, const struct tensor_spec *spec)
+{
+    struct export_tensor *t = &x->list[x->n];
+    const struct hf_family *f = x->hf.family;
+    /* What transformers' model has no tensor for. */
+    if (spec->role == ROLE_ROPE_FREQS || (spec->role == ROLE_OUTPUT && x->hf.tied) ||
+        (spec->is_bias && !hf_has_bias(&x->hf, spec->role)))
+        return;
+    t->name = hf_tensor_name(f, true, spec->role, spec->layer, spec->is_bias);
+    t->is_matrix = spec->flags & SPEC_QUANTISES;
+    t->is_vector = spec->n_dims == 1;
+    t->view = (struct view){.cols = t->is_vector ? 1 : spec->cols,
+                            .transposes = f->conv1d && !t->is_vector && role_in_block(spec->role),
+                            .type = TENSOR_F32,
+                            .maker = &x->maker};
+    add_parts(x, spec, &t->view);
+    const uint32_t type = t->view.parts[0].type;
+    bool same = t->is_matrix && (type == TENSOR_F16 || type == TENSOR_BF16);
+    for (int i = 0; i < t->view.n_parts; i++)
+        same &= t->view.parts[i].type == type;
+    if (same)
+        t->view.type = type;
+    x->n++;
+}
+
+/* Whether a type has room for every number of a view that is made in F32. */
+static enum status fits(struct view *v, uint32_t type, bool *fit, struct err *e)
+{
+    const uint64_t bytes = (uint64_t)view_rows(v) * (uint64_t)v->cols * sizeof(float);
+    *fit = true;
+    for (uint64_t at = 0; at < bytes && *fit;) {
+        const void *data;
+        size_t len;
+        TRY(view_piece(v, at, &data, &len, e));
+        for (size_t i = 0; i < len && *fit; i += sizeof(float)) {
+            unsigned char encoded[sizeof(float)];
+            float before, after;
+            blocks_decode(TENSOR_F32, &before, (const unsigned char *)data + i, 1);
+            blocks_encode(type, encoded, &before, 1);
+            blocks_decode(type, &after, encoded, 1);
+            *fit = memcmp(&before, &after, sizeof before) == 0;
+        }
+        at += len;
+    }
+    return STATUS_OK;
+}
+
+static enum status settle_types(struct exporter *x, struct err *e)
+{
+    bool fit = true;
+    x->type = -1;
+    for (size_t i = 0; i < x->n && fit; i++) {
+        if (!x->list[i].is_matrix)
+            continue;
+        fit = x->type < 0 || x->type == (int)x->list[i].view.type;
+        x->type = (int)x->list[i].view.type;
+    }
+    for (size_t i = 0; i < x->n && fit && x->type != TENSOR_F32; i++)
+        if (!x->list[i].is_matrix)
+            TRY(fits(&x->list[i].view, (uint32_t)x->type, &fit, e));
+    if (!fit)
+        x->type = -1;
+    for (size_t i = 0; i < x->n && fit; i++)
+        x->list[i].view.type = (uint32_t)x->type;
+    return STATUS_OK;
+}
+
+static enum status make_tensors(struct exporter *x, struct err *e)
+{
+    const size_t n = (size_t)layout_count(&x->to);
+    int longest = layout_longest_row(&x->to);
+    if (longest < config_qkv_dim(&x->to, 0))
+        longest = config_qkv_dim(&x->to, 0);
+    x->list = calloc(n, sizeof *x->list);
+    x->written = calloc(n, sizeof *x->written);
+    x->zeros = calloc((size_t)longest, sizeof *x->zeros);
+    if (!x->list || !x->written || !x->zeros)
+        return err_no_memory(e, "the list of tensors", n * sizeof *x->list);
+    for (size_t i = 0; i < n; i++) {
+        const struct tensor_spec spec = layout_at(&x->to, (int64_t)i);
+        add_tensor(x, &spec);
+    }
+    TRY(settle_types(x, e));
+    for (size_t i = 0; i < x->n; i++) {
+        struct export_tensor *t = &x->list[i];
+        const uint64_t rows = (uint64_t)view_rows(&t->view), cols = (uint64_t)t->view.cols;
+        x->written[i] = (struct safetensors_written){
+            .name = t->name.text,
+            .dtype = safetensors_dtype_of((enum tensor_type)t->view.type),
+            .n_dims = t->is_vector ? 1 : 2,
+            .dims = {t->view.transposes ? cols : rows, t->view.transposes ? rows : cols},
+            .source = {view_piece, &t->view},
+        };
+    }
+    return STATUS_OK;
+}
+
 /* --- config.json ----------------------------------------------------------------------------- */
+
+static const char *dtype_name(const struct exporter *x)
+{
+    return x->type == TENSOR_F16 ? "float16" : x->type == TENSOR_BF16 ? "bfloat16" : "float32";
+}
 
 /* The shortest decimal that is read back as this float: "1e-05", not all digits of its double. */
 static void put_float(struct json *j, const char *key, float x)
@@ -48,11 +389,10 @@ static void put_ids(struct json *j, const struct gguf *g)
 }
 
 /* Once under the name of transformers 5, once under that of versions before. */
-static void put_rope_type(struct json *j, const struct export_plan *p, const char *key,
-                          bool with_base)
+static void put_rope_type(struct json *j, const struct exporter *x, const char *key, bool with_base)
 {
-    const struct hf_llama3 *l = &p->hf.llama3;
-    const bool linear = p->to.rope.scale != 1, llama3 = l->factor > 0;
+    const struct hf_llama3 *l = &x->hf.llama3;
+    const bool linear = x->to.rope.scale != 1, llama3 = l->factor > 0;
     if (!with_base && !linear && !llama3) {
         json_null(j, key);
         return;
@@ -60,9 +400,9 @@ static void put_rope_type(struct json *j, const struct export_plan *p, const cha
     json_begin_object(j, key);
     json_string(j, "rope_type", llama3 ? "llama3" : linear ? "linear" : "default");
     if (with_base)
-        put_float(j, "rope_theta", (float)p->to.rope.base);
+        put_float(j, "rope_theta", (float)x->to.rope.base);
     if (linear)
-        put_float(j, "factor", (float)(1 / p->to.rope.scale));
+        put_float(j, "factor", (float)(1 / x->to.rope.scale));
     if (llama3) {
         put_float(j, "factor", (float)l->factor);
         put_float(j, "low_freq_factor", (float)l->low);
@@ -72,49 +412,37 @@ static void put_rope_type(struct json *j, const struct export_plan *p, const cha
     json_end(j);
 }
 
-static void put_rope(struct json *j, const struct export_plan *p)
-{
-    put_float(j, "rope_theta", (float)p->to.rope.base);
-    put_rope_type(j, p, "rope_scaling", false);
-    put_rope_type(j, p, "rope_parameters", true);
-    json_bool(j, "attention_bias", p->hf.attention_biases);
-    json_bool(j, "mlp_bias", p->hf.ffn_biases);
-}
-
-static void put_sizes(struct json *j, const struct export_plan *p)
-{
-    const struct hf_family *f = p->hf.family;
-    for (enum hf_size i = 0; i < HF_SIZES; i++)
-        if (f->keys[i])
-            json_int(j, f->keys[i],
-                     *(const int *)(const void *)((const char *)&p->to + hf_sizes[i].offset));
-    json_int(j, "vocab_size", p->to.n_vocab);
-    if (p->to.position == POSITION_LEARNED)
-        json_int(j, "n_ctx", p->to.n_ctx); /* llama.cpp's converter reads this one */
-    if (f->joins_by_head)
-        json_bool(j, "multi_query", p->to.n_kv_heads == 1);
-}
-
 static void put_config(struct json *j, const void *exporter)
 {
     const struct exporter *x = exporter;
-    const struct export_plan *p = &x->plan;
-    const struct hf_family *f = p->hf.family;
+    const struct hf_family *f = x->hf.family;
+    struct config to = x->to;
     json_begin_object(j, NULL);
     json_begin_array(j, "architectures");
     json_string(j, NULL, f->model_class);
     json_end(j);
     json_string(j, "model_type", f->model_type);
-    json_string(j, "dtype", x->dtype);
-    put_sizes(j, p);
+    json_string(j, "dtype", dtype_name(x));
+    for (int i = 0; i < HF_SIZES; i++)
+        if (f->keys[i])
+            json_int(j, f->keys[i], *config_int(&to, hf_sizes[i].offset));
+    if (to.position == POSITION_LEARNED)
+        json_int(j, "n_ctx", to.n_ctx); /* llama.cpp's converter reads this one */
+    if (f->joins_by_head)
+        json_bool(j, "multi_query", to.n_kv_heads == 1);
     json_string(j, f->activation_key,
-                p->to.ffn == arch_find(text_of(f->arch))->ffn ? f->activation
-                                                              : hf_activation_name(p->to.ffn));
-    put_float(j, f->eps_key, p->to.norm_eps);
-    json_bool(j, "tie_word_embeddings", p->hf.tied);
-    if (p->to.position == POSITION_ROPE)
-        put_rope(j, p);
-    put_ids(j, p->gguf);
+                to.ffn == arch_find(text_of(f->arch))->ffn ? f->activation
+                                                           : hf_activation_name(to.ffn));
+    put_float(j, f->eps_key, to.norm_eps);
+    json_bool(j, "tie_word_embeddings", x->hf.tied);
+    if (to.position == POSITION_ROPE) {
+        put_float(j, "rope_theta", (float)to.rope.base);
+        put_rope_type(j, x, "rope_scaling", false);
+        put_rope_type(j, x, "rope_parameters", true);
+        json_bool(j, "attention_bias", x->hf.attention_biases);
+        json_bool(j, "mlp_bias", x->hf.ffn_biases);
+    }
+    put_ids(j, x->gguf);
     json_bool(j, "use_cache", true);
     json_end(j);
 }
@@ -124,83 +452,89 @@ static void put_generation_config(struct json *j, const void *exporter)
     const struct exporter *x = exporter;
     json_begin_object(j, NULL);
     json_bool(j, "_from_model_config", true);
-    put_ids(j, x->plan.gguf);
+    put_ids(j, x->gguf);
     json_end(j);
 }
 
-/* --- the folder ------------------------------------------------------------------------------ */
+/* Containers in one another that are broken into lines. */
+#define BROKEN_DEPTH 3
 
-static const char *dtype_name(int type)
+enum status export_json(const char *dir, const char *name,
+                        void (*put)(struct json *j, const void *arg), const void *arg,
+                        struct err *e)
 {
-    return type == TENSOR_F16 ? "float16" : type == TENSOR_BF16 ? "bfloat16" : "float32";
-}
-
-static enum status write_tensors(struct exporter *x, struct err *e)
-{
+    struct file_output f;
+    struct json j;
     char *path;
-    TRY(file_in_folder(x->dir, "model.safetensors", &path, e));
-    const enum status s = safetensors_write(path, x->tensors.written, x->tensors.n, e);
+    TRY(file_in_folder(dir, name, &path, e));
+    file_output_init(&f);
+    enum status s = file_output_open(&f, path, e);
+    if (s == STATUS_OK) {
+        json_init(&j, &f.out, BROKEN_DEPTH);
+        put(&j, arg);
+        output_puts(&f.out, "\n");
+        s = file_output_commit(&f, e);
+    }
     free(path);
     return s;
 }
 
+/* --- the folder ------------------------------------------------------------------------------ */
+
 static enum status write_all(struct exporter *x, const struct export_options *o, struct err *e)
 {
-    TRY(write_tensors(x, e));
-    TRY(export_vocab(x->plan.gguf, x->dir, &o->notes, e));
+    char *path;
+    TRY(file_in_folder(x->dir, "model.safetensors", &path, e));
+    const enum status s = safetensors_write(path, x->written, x->n, e);
+    free(path);
+    TRY(s);
+    TRY(export_vocab(x->gguf, x->dir, &o->notes, e));
     TRY(export_json(x->dir, "generation_config.json", put_generation_config, x, e));
     return export_json(x->dir, "config.json", put_config, x, e);
 }
 
-static void fill_result(const struct exporter *x, struct export_result *out)
+static enum status write_folder(struct exporter *x, const struct export_options *o, const char *dir,
+                                struct err *e)
 {
-    *out = (struct export_result){
-        .model_class = x->plan.hf.family->model_class,
-        .dtype = x->dtype,
-        .n_tensors = x->tensors.n,
-    };
-    config_variant_name(&x->plan.to, x->plan.to.n_kv_heads, out->variant);
-    for (size_t i = 0; i < x->tensors.n; i++) {
-        const struct safetensors_written *w = &x->tensors.written[i];
-        uint64_t bytes = 0;
-        safetensors_measure(w->dtype, w->n_dims, w->dims, &bytes);
-        out->n_bytes += bytes;
+    struct folder_writer *folder;
+    TRY(folder_writer_open(&folder, dir, e));
+    x->dir = folder_writer_path(folder);
+    const enum status s = write_all(x, o, e);
+    if (s == STATUS_OK)
+        return folder_writer_commit(folder, e);
+    /* What the files are called is where they would be, not where they are made. */
+    char *at = strstr(e->text, x->dir);
+    if (at) {
+        const struct err whole = *e;
+        snprintf(at, sizeof e->text - (size_t)(at - e->text), "%.200s%s", dir,
+                 whole.text + (at - e->text) + strlen(x->dir));
     }
-}
-
-/* What the files are called is where they will be, not where they are made. */
-static void name_folder(struct err *e, const char *made_in, const char *dir)
-{
-    char *at = strstr(e->text, made_in);
-    if (!at)
-        return;
-    const struct err whole = *e;
-    snprintf(at, sizeof e->text - (size_t)(at - e->text), "%.200s%s", dir,
-             whole.text + (at - e->text) + strlen(made_in));
+    folder_writer_abandon(folder);
+    return s;
 }
 
 enum status export_folder(const struct gguf *g, const struct export_options *o, const char *dir,
                           struct export_result *out, struct err *e)
 {
-    struct exporter x = {.dir = NULL};
-    struct folder_writer *folder;
-    TRY(export_plan_make(g, o->expand, &x.plan, e));
-    enum status s = export_tensors_make(&x.plan, &x.tensors, e);
+    struct exporter x = {.gguf = g};
+    TRY(plan(&x, o->expand, e));
+    enum status s = make_tensors(&x, e);
     if (s == STATUS_OK)
-        s = folder_writer_open(&folder, dir, e);
+        s = write_folder(&x, o, dir, e);
     if (s == STATUS_OK) {
-        x.dir = folder_writer_path(folder);
-        x.dtype = dtype_name(x.tensors.type);
-        s = write_all(&x, o, e);
-        if (s == STATUS_OK)
-            s = folder_writer_commit(folder, e);
-        else {
-            name_folder(e, x.dir, dir);
-            folder_writer_abandon(folder);
+        *out = (struct export_result){
+            .model_class = x.hf.family->model_class, .dtype = dtype_name(&x), .n_tensors = x.n};
+        config_variant_name(&x.to, x.to.n_kv_heads, out->variant);
+        for (size_t i = 0; i < x.n; i++) {
+            const struct safetensors_written *w = &x.written[i];
+            uint64_t bytes = 0;
+            safetensors_measure(w->dtype, w->n_dims, w->dims, &bytes);
+            out->n_bytes += bytes;
         }
     }
-    if (s == STATUS_OK)
-        fill_result(&x, out);
-    export_tensors_free(&x.tensors);
+    free(x.list);
+    free(x.written);
+    free(x.zeros);
+    view_maker_free(&x.maker);
     return s;
 }

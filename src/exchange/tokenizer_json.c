@@ -1,14 +1,498 @@
-#include "exchange/tokenizer_json.h"
-
+/*
+ * tokenizer.json: what it does with a text before, in and after its merges, and the tokens.
+ */
 #include <stdlib.h>
 
-#include "base/checked.h"
-#include "exchange/added_tokens.h"
-#include "exchange/json_file.h"
-#include "exchange/merge_scores.h"
-#include "exchange/tokenizer_pipeline.h"
+#include "exchange/private.h"
+#include "text/merging.h"
+#include "text/spm_char.h"
 
-/* --- what the model must be ------------------------------------------------------------------ */
+/* --- what a text goes through ---------------------------------------------------------------- */
+
+#define SPACES "\\s+(?!\\S)|\\s+"
+#define GPT2   "| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|" SPACES
+#define LLAMA3(digits)                                                                             \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                           \
+    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|" SPACES
+
+/* The first of a rule is the one that is written. */
+static const struct cut cuts[] = {
+    {NULL, false, true, PRETOKENIZE_GPT2, "gpt-2", NULL},
+    {"'s|'t|'re|'ve|'m|'ll|'d" GPT2, false, false, PRETOKENIZE_GPT2, "gpt-2", NULL},
+    {"'(?:[sdmt]|ll|ve|re)" GPT2, false, false, PRETOKENIZE_GPT2, "gpt-2", NULL},
+    {NULL, true, true, PRETOKENIZE_STARCODER, "starcoder", NULL},
+    {LLAMA3("\\p{N}{1,3}"), false, false, PRETOKENIZE_LLAMA3, "dbrx", "llama-bpe"},
+    {LLAMA3("\\p{N}"), false, false, PRETOKENIZE_QWEN2, "qwen2", NULL},
+};
+#define N_CUTS (sizeof cuts / sizeof *cuts)
+
+const struct cut *cut_of_rule(enum pretokenize_rule rule)
+{
+    const struct cut *c = cuts;
+    while (c->rule != rule)
+        c++;
+    return c;
+}
+
+struct pipeline {
+    bool is_bytes;         /* tokens in the byte alphabet; else spaces are U+2581 */
+    const struct cut *cut; /* of bytes */
+    bool marks_spaces;     /* spaces become U+2581 */
+    bool adds_space;       /* of the others: before a text */
+    bool cuts_spaces;      /* of the others: no merge goes across a space */
+    bool normalizes;       /* marks spaces before added tokens are looked for */
+    struct text regex;     /* of Split; data is NULL: none */
+    bool digits;           /* each is a piece */
+    bool bytes_regex;      /* of ByteLevel: GPT-2's, too */
+};
+
+/* The step after *step, NULL at first and at last, of what is a step or a Sequence that has them at
+ * `list`; and its type. */
+static enum status next_step(const struct json_node *steps, const char *list,
+                             const struct json_node **step, struct text *type, struct err *e)
+{
+    const struct json_node *name;
+    TRY(json_expect(steps, JSON_OBJECT, e));
+    TRY(json_require(steps, "type", JSON_STRING, &name, e));
+    *type = name->text;
+    if (!text_is(name->text, "Sequence")) {
+        *step = *step ? NULL : steps;
+        return STATUS_OK;
+    }
+    TRY(json_require(steps, list, JSON_ARRAY, &steps, e));
+    *step = json_child(steps, *step);
+    if (!*step)
+        return STATUS_OK;
+    TRY(json_expect(*step, JSON_OBJECT, e));
+    TRY(json_require(*step, "type", JSON_STRING, &name, e));
+    *type = name->text;
+    return STATUS_OK;
+}
+
+static enum status refuse_step(const char *what, const char *expected, struct text found,
+                               struct err *e)
+{
+    return bad_file(e, "%s: expected %s, found \"%.*s\"" VOCAB_ADVICE, what, expected,
+                    SHOWN(found));
+}
+
+/* The string or regex that Replace and Split look for. */
+static enum status read_pattern(const struct json_node *step, const char *kind, struct text *out,
+                                struct err *e)
+{
+    const struct json_node *pattern;
+    TRY(json_require(step, "pattern", JSON_OBJECT, &pattern, e));
+    const struct json_node *text = json_member(pattern, kind);
+    *out = (struct text){NULL, 0};
+    return text ? json_node_text(text, out, e) : STATUS_OK;
+}
+
+static enum status read_normalizer(const struct json_node *steps, const struct vocabulary *v,
+                                   struct pipeline *p, struct err *e)
+{
+    const struct json_node *step = NULL, *put;
+    struct text type, from;
+    for (;;) {
+        TRY(next_step(steps, "normalizers", &step, &type, e));
+        if (!step)
+            return STATUS_OK;
+        if (text_is(type, "Replace")) {
+            TRY(read_pattern(step, "String", &from, e));
+            TRY(json_require(step, "content", JSON_STRING, &put, e));
+            if (!text_is(from, " ") || !text_is(put->text, VOCAB_SPACE))
+                return refuse_step("normalizer Replace",
+                                   "\" \" to be replaced by \"" VOCAB_SPACE "\"", from, e);
+            p->marks_spaces = true;
+        } else if (text_is(type, "Prepend")) {
+            TRY(json_require(step, "prepend", JSON_STRING, &put, e));
+            if (!text_is(put->text, VOCAB_SPACE))
+                return refuse_step("normalizer Prepend", "\"" VOCAB_SPACE "\"", put->text, e);
+            p->adds_space = true;
+        } else if (text_is(type, "NFC") || text_is(type, "NFKC") || text_is(type, "Precompiled")) {
+            vocabulary_note(v->notes,
+                            "the normalizer %.*s is not applied: texts must be in its form already",
+                            SHOWN(type));
+        } else {
+            return refuse_step("normalizer", "none, NFC, NFKC, Precompiled, Prepend or Replace",
+                               type, e);
+        }
+    }
+}
+
+/* A flag of a step, false where it is not said, that must be so. */
+static enum status expect_flag(const struct json_node *step, const char *type, const char *key,
+                               bool expected, struct err *e)
+{
+    bool found = false;
+    TRY(json_optional_bool(step, key, &found, e));
+    if (found == expected)
+        return STATUS_OK;
+    return bad_file(e, "pre_tokenizer %s: expected %s to be %s, found %s" VOCAB_ADVICE, type, key,
+                    expected ? "true" : "false", found ? "true" : "false");
+}
+
+static enum status read_split(const struct json_node *step, struct pipeline *p, struct err *e)
+{
+    struct text string, regex;
+    const struct json_node *behavior;
+    bool invert = false;
+    TRY(read_pattern(step, "String", &string, e));
+    if (text_is(string, " ") && p->marks_spaces)
+        return STATUS_OK; /* there are none */
+    TRY(read_pattern(step, "Regex", &regex, e));
+    TRY(json_require(step, "behavior", JSON_STRING, &behavior, e));
+    TRY(json_optional_bool(step, "invert", &invert, e));
+    if (!regex.data || p->regex.data || p->digits || invert || !text_is(behavior->text, "Isolated"))
+        return bad_file(e,
+                        "pre_tokenizer Split at byte %zu: expected one, by a Regex, Isolated and "
+                        "not inverted, found another" VOCAB_ADVICE,
+                        step->at);
+    p->regex = regex;
+    return STATUS_OK;
+}
+
+/* How a space is put before texts is a scheme; before the schemes there was a bool. */
+static enum status read_metaspace(const struct json_node *step, const struct vocabulary *v,
+                                  struct pipeline *p, struct err *e)
+{
+    const struct json_node *mark;
+    bool adds = true;
+    TRY(json_require(step, "replacement", JSON_STRING, &mark, e));
+    if (!text_is(mark->text, VOCAB_SPACE))
+        return refuse_step("pre_tokenizer Metaspace", "\"" VOCAB_SPACE "\"", mark->text, e);
+    p->marks_spaces = p->cuts_spaces = true;
+    TRY(json_optional_bool(step, "split", &p->cuts_spaces, e));
+    TRY(json_optional_bool(step, "add_prefix_space", &adds, e));
+    struct text scheme = text_of(adds ? "always" : "never");
+    TRY(json_optional_text(step, "prepend_scheme", &scheme, e));
+    if (text_is(scheme, "never"))
+        return STATUS_OK;
+    const bool first = text_is(scheme, "first");
+    if (!first && !text_is(scheme, "always"))
+        return refuse_step("pre_tokenizer Metaspace: prepend_scheme", "always, first or never",
+                           scheme, e);
+    p->adds_space = true;
+    vocabulary_note(v->notes,
+                    "a space is put before every text, also one that begins with a space%s, "
+                    "which the folder's tokenizer does not do",
+                    first ? ", and behind special tokens" : "");
+    return STATUS_OK;
+}
+
+static enum status read_pre_tokenizer(const struct json_node *steps, const struct vocabulary *v,
+                                      struct pipeline *p, struct err *e)
+{
+    const struct json_node *step = NULL;
+    struct text type;
+    for (;;) {
+        TRY(next_step(steps, "pretokenizers", &step, &type, e));
+        if (!step)
+            return STATUS_OK;
+        if (p->is_bytes)
+            return refuse_step("pre_tokenizer", "nothing after ByteLevel", type, e);
+        if (text_is(type, "ByteLevel")) {
+            p->is_bytes = p->bytes_regex = true;
+            TRY(json_optional_bool(step, "use_regex", &p->bytes_regex, e));
+            TRY(expect_flag(step, "ByteLevel", "add_prefix_space", false, e));
+        } else if (text_is(type, "Digits")) {
+            TRY(expect_flag(step, "Digits", "individual_digits", true, e));
+            p->digits = true;
+        } else if (text_is(type, "Split")) {
+            TRY(read_split(step, p, e));
+        } else if (text_is(type, "Metaspace")) {
+            TRY(read_metaspace(step, v, p, e));
+        } else {
+            return refuse_step("pre_tokenizer", "ByteLevel, Split, Digits or Metaspace", type, e);
+        }
+    }
+}
+
+/* What ours cannot do is refused; what differs for few texts is noted. */
+static enum status read_pipeline(const struct json_node *root, const struct vocabulary *v,
+                                 struct pipeline *p, struct err *e)
+{
+    const struct json_node *normalizer = json_present(root, "normalizer");
+    const struct json_node *pre = json_present(root, "pre_tokenizer");
+    *p = (struct pipeline){.cut = NULL};
+    if (normalizer)
+        TRY(read_normalizer(normalizer, v, p, e));
+    p->normalizes = p->marks_spaces || p->adds_space;
+    if (pre)
+        TRY(read_pre_tokenizer(pre, v, p, e));
+    if (p->is_bytes == p->marks_spaces || (p->is_bytes && p->adds_space) ||
+        (!p->is_bytes && (p->digits || p->regex.data)))
+        return bad_file(e,
+                        "normalizer and pre_tokenizer: expected either ByteLevel or \"" VOCAB_SPACE
+                        "\" for spaces, found %s" VOCAB_ADVICE,
+                        p->is_bytes       ? "both"
+                        : p->marks_spaces ? "more"
+                                          : "neither");
+    for (size_t i = 0; i < N_CUTS && p->is_bytes && !p->cut; i++) {
+        const struct cut *c = &cuts[i];
+        if ((p->regex.data ? c->regex && text_is(p->regex, c->regex) : !c->regex) &&
+            c->digits == p->digits && c->bytes_regex == p->bytes_regex)
+            p->cut = c;
+    }
+    if (p->is_bytes && !p->cut)
+        return bad_file(e,
+                        "pre_tokenizer: expected the cuts of GPT-2, StarCoder, Llama 3 or Qwen 2, "
+                        "found %s%sByteLevel %s its regex, Split: \"%.*s\"" VOCAB_ADVICE,
+                        p->regex.data ? "Split, " : "", p->digits ? "Digits, " : "",
+                        p->bytes_regex ? "with" : "without", text_width(p->regex),
+                        p->regex.data ? p->regex.data : "");
+    return STATUS_OK;
+}
+
+/* --- what is put around a text --------------------------------------------------------------- */
+
+/* The id that special_tokens, of TemplateProcessing, has for a name. */
+static enum status read_special_id(const struct json_node *specials, struct text name, int n,
+                                   int *id, struct err *e)
+{
+    const struct json_node *found = NULL, *ids;
+    int64_t value;
+    for (const struct json_node *c = NULL; (c = json_child(specials, c));)
+        if (text_equal(c->key, name))
+            found = c;
+    if (!found)
+        return bad_file(
+            e,
+            "\"special_tokens\" at byte %zu: expected \"%.*s\", as in \"single\", found "
+            "no such key",
+            specials->at, SHOWN(name));
+    TRY(json_expect(found, JSON_OBJECT, e));
+    TRY(json_require(found, "ids", JSON_ARRAY, &ids, e));
+    if (ids->n != 1)
+        return bad_file(e, "\"ids\" at byte %zu: expected one id, found %u", ids->at,
+                        (unsigned)ids->n);
+    TRY(json_node_i64(json_child(ids, NULL), 0, n - 1, &value, e));
+    *id = (int)value;
+    return STATUS_OK;
+}
+
+enum status tokenizer_template_read(const struct json_node *root, const struct vocabulary *v,
+                                    int *id, struct err *e)
+{
+    const struct json_node *post = json_present(root, "post_processor");
+    const struct json_node *step = NULL, *single, *specials, *name;
+    struct text type;
+    int before = 0, after = 0; /* special tokens */
+    *id = -1;
+    while (post) {
+        TRY(next_step(post, "processors", &step, &type, e));
+        if (!step)
+            break;
+        if (text_is(type, "ByteLevel")) /* places of tokens in the text, nothing else */
+            continue;
+        if (!text_is(type, "TemplateProcessing"))
+            return refuse_step("post_processor", "TemplateProcessing or ByteLevel", type, e);
+        TRY(json_require(step, "single", JSON_ARRAY, &single, e));
+        bool text = false; /* it is before `c` */
+        for (const struct json_node *c = NULL; (c = json_child(single, c));) {
+            TRY(json_expect(c, JSON_OBJECT, e));
+            const struct json_node *special = json_member(c, "SpecialToken");
+            text |= !special;
+            after += special && text;
+            if (text || before++ > 0)
+                continue;
+            TRY(json_expect(special, JSON_OBJECT, e));
+            TRY(json_require(special, "id", JSON_STRING, &name, e));
+            TRY(json_require(step, "special_tokens", JSON_OBJECT, &specials, e));
+            TRY(read_special_id(specials, name->text, v->keys.n, id, e));
+        }
+    }
+    if (before > 1)
+        return bad_file(e,
+                        "post_processor: expected at most one special token before a text, found "
+                        "%d" VOCAB_ADVICE,
+                        before);
+    if (after > 0)
+        vocabulary_note(v->notes,
+                        "the special token that the folder's tokenizer puts behind every text "
+                        "is not put there");
+    return STATUS_OK;
+}
+
+/* --- merges ---------------------------------------------------------------------------------- */
+
+/* The two parts of a merge that is written with a space between. */
+static enum status split_merge(struct text line, uint64_t rank, struct text parts[2], struct err *e)
+{
+    const char *space = line.len > 0 ? memchr(line.data, ' ', line.len) : NULL;
+    const size_t cut = space ? (size_t)(space - line.data) : 0;
+    const size_t behind = space ? line.len - cut - 1 : 0;
+    if (cut == 0 || behind == 0 || memchr(space + 1, ' ', behind))
+        return bad_file(e, "merge %llu: expected two tokens with a space between, found \"%.*s\"",
+                        (unsigned long long)rank, SHOWN(line));
+    parts[0] = (struct text){line.data, cut};
+    parts[1] = (struct text){space + 1, behind};
+    return STATUS_OK;
+}
+
+/* The parts and what they make must be tokens of the index. */
+static enum status find_pair(struct vocabulary *v, const struct text parts[2], uint64_t rank,
+                             struct symbol_pair *pair, struct err *e)
+{
+    struct text names[3] = {parts[0], parts[1]};
+    int32_t ids[3];
+    TRY(vocabulary_join(v, parts, 2, &names[2], e));
+    for (int i = 0; i < 3; i++) {
+        ids[i] = vocabulary_find(v, names[i]);
+        if (ids[i] < 0)
+            return bad_file(e, "merge %llu: expected tokens of the vocabulary, found \"%.*s\"",
+                            (unsigned long long)rank, SHOWN(names[i]));
+    }
+    *pair = (struct symbol_pair){ids[0], ids[1], (int32_t)rank, ids[2]};
+    return STATUS_OK;
+}
+
+/* The next merge of a byte-level vocabulary. */
+static enum status add_merge(struct vocabulary *v, const struct text parts[2], struct err *e)
+{
+    struct symbol_pair pair;
+    const uint64_t rank = v->keys.n_merges;
+    for (int i = 0; i < 2; i++)
+        if (parts[i].len > 0 && memchr(parts[i].data, ' ', parts[i].len))
+            return bad_file(e,
+                            "merge %llu: expected tokens in GPT-2's byte alphabet, found a space "
+                            "in \"%.*s\" or \"%.*s\"",
+                            (unsigned long long)rank, SHOWN(parts[0]), SHOWN(parts[1]));
+    TRY(find_pair(v, parts, rank, &pair, e));
+    const struct text written[] = {parts[0], text_of(" "), parts[1]};
+    TRY(vocabulary_join(v, written, 3, &v->merges[rank], e));
+    v->keys.n_merges++;
+    return STATUS_OK;
+}
+
+/* Of the list `merges`, to pairs [merges->n]; to the vocabulary's own if `pairs` is NULL. */
+static enum status read_merges(struct vocabulary *v, const struct json_node *merges,
+                               struct symbol_pair *pairs, struct err *e)
+{
+    uint64_t rank = 0;
+    for (const struct json_node *c = NULL; (c = json_child(merges, c)); rank++) {
+        struct text parts[2];
+        if (c->kind == JSON_STRING) {
+            TRY(split_merge(c->text, rank, parts, e));
+        } else {
+            TRY(json_expect(c, JSON_ARRAY, e));
+            if (c->n != 2)
+                return bad_file(e, "merge %llu: expected two tokens, found %u",
+                                (unsigned long long)rank, (unsigned)c->n);
+            const struct json_node *first = json_child(c, NULL);
+            TRY(json_node_text(first, &parts[0], e));
+            TRY(json_node_text(json_child(c, first), &parts[1], e));
+        }
+        TRY(pairs ? find_pair(v, parts, rank, &pairs[rank], e) : add_merge(v, parts, e));
+    }
+    return STATUS_OK;
+}
+
+/* --- scores ---------------------------------------------------------------------------------- */
+
+/*
+ * Scores with which SentencePiece merges what a list of merges does.
+ *
+ * A list merges pairs in its order. Scores belong to tokens: whatever two neighbours are together a
+ * token may merge, the token of the highest score first. A token's score is here minus the number
+ * of tokens that the list makes before it. The two are the same if each token's merges follow one
+ * another in the list and if the list makes each token of its characters alone. So it is for lists
+ * that were learned or made of scores; for others it is noted how many tokens are concerned.
+ */
+static void score(struct vocabulary *v, const struct symbol_pair *pairs, size_t n, bool *made)
+{
+    int n_made = 0, apart = -1; /* a token whose merges do not follow one another */
+    for (size_t i = 0; i < n; i++) {
+        const int id = pairs[i].result;
+        if (made[id] && pairs[i - 1].result != id)
+            apart = apart < 0 ? id : apart;
+        if (!made[id])
+            v->scores[id] = (float)-n_made++; /* by the first of its merges */
+        made[id] = true;
+    }
+    for (int id = 0; id < v->keys.n; id++)
+        if (!made[id])
+            v->scores[id] = (float)-n_made;
+    if (apart >= 0)
+        vocabulary_note(v->notes,
+                        "the merges of some tokens, such as \"%.*s\", do not follow one another: "
+                        "scores cannot say that, a few ids may differ",
+                        SHOWN(v->tokens[apart]));
+}
+
+/* Whether the merges make the token, of several characters, of these. */
+static enum status is_made(const struct vocabulary *v, const struct merging *m,
+                           struct merge_scratch *scratch, int id, bool *made, struct err *e)
+{
+    struct text rest = v->tokens[id];
+    size_t n = 0;
+    *made = true;
+    TRY(merge_reserve(scratch, rest.len, e));
+    while (rest.len > 0 && *made) {
+        const int symbol = vocabulary_find(v, spm_next_char(&rest));
+        scratch->spans[n++] = symbol;
+        *made = symbol >= 0;
+    }
+    if (!*made || n == 1)
+        return STATUS_OK;
+    merge_run(m, scratch, n);
+    *made = merge_end(scratch->spans, n, 0) == n && scratch->spans[0] == id;
+    return STATUS_OK;
+}
+
+/* Of the n pairs of m. */
+static enum status check_merges(const struct vocabulary *v, const struct merging *m, size_t n,
+                                struct merge_scratch *scratch, struct err *e)
+{
+    int n_unmade = 0, unmade = -1; /* tokens that are not made of their characters, and the first */
+    for (size_t i = 1; i < n; i++) {
+        const struct symbol_pair *p = &m->pairs[i];
+        if (p[-1].left == p->left && p[-1].right == p->right)
+            return bad_file(e,
+                            "merge %d: expected each pair once, found \"%.*s\" again, which merge "
+                            "%d makes of the same",
+                            p->rank, SHOWN(v->tokens[p->result]), p[-1].rank);
+    }
+    for (int id = 0; id < v->keys.n; id++) {
+        bool made = true;
+        if (v->tokens[id].len > 0 && v->types[id] == TOKEN_NORMAL)
+            TRY(is_made(v, m, scratch, id, &made, e));
+        if (!made && n_unmade++ == 0)
+            unmade = id;
+    }
+    if (n_unmade > 0)
+        vocabulary_note(v->notes,
+                        "no merges make %d of the tokens, such as \"%.*s\", of their characters: "
+                        "by scores a text may have them, a few ids may differ",
+                        n_unmade, SHOWN(v->tokens[unmade]));
+    return STATUS_OK;
+}
+
+static enum status score_merges(struct vocabulary *v, const struct json_node *merges, struct err *e)
+{
+    const size_t n = merges->n;
+    struct merging m = {0};
+    struct merge_scratch scratch = {0};
+    bool *made = vocabulary_take(v, (uint64_t)v->keys.n, sizeof *made, e);
+    if (!made)
+        return STATUS_NO_MEMORY;
+    struct symbol_pair *pairs = calloc(n + 1, sizeof *pairs);
+    if (!pairs)
+        return err_no_memory(e, "merges", (n + 1) * sizeof *pairs);
+    enum status s = read_merges(v, merges, pairs, e);
+    if (s != STATUS_OK) {
+        free(pairs);
+        return s;
+    }
+    score(v, pairs, n, made);
+    s = merging_init(&m, pairs, n, v->keys.n, e); /* takes them over */
+    if (s == STATUS_OK)
+        s = check_merges(v, &m, n, &scratch, e);
+    merging_free(&m);
+    merge_scratch_free(&scratch);
+    return s;
+}
+
+/* --- the model ------------------------------------------------------------------------------- */
 
 struct model {
     const struct json_node *vocab, *merges;
@@ -16,272 +500,152 @@ struct model {
     bool byte_fallback, whole_pieces;
 };
 
-static enum status refuse_option(const struct json_node *node, const char *expected, struct err *e)
-{
-    return err_set(e, STATUS_BAD_FILE, "model: expected \"%.*s\" to be %s, found %.*s" VOCAB_ADVICE,
-                   text_width(node->key), node->key.data, expected, text_width(node->text),
-                   node->text.data);
-}
-
-static enum status check_dropout(const struct json_node *model, struct err *e)
-{
-    const struct json_node *dropout = json_present(model, "dropout");
-    double value = 0;
-    if (dropout)
-        TRY(json_node_double(dropout, &value, e));
-    return value > 0 || value < 0 ? refuse_option(dropout, "null or 0", e) : STATUS_OK;
-}
-
-static enum status check_affix(const struct json_node *model, const char *key, struct err *e)
-{
-    struct text affix = {NULL, 0};
-    const struct json_node *node = json_present(model, key);
-    if (node)
-        TRY(json_node_text(node, &affix, e));
-    return affix.len > 0 ? refuse_option(node, "null", e) : STATUS_OK;
-}
-
-/* Old files do not say the type of a model that has merges. */
-static enum status check_type(const struct json_node *model, struct err *e)
-{
-    struct text type = text_of(json_member(model, "merges") ? "BPE" : "no merges");
-    const struct json_node *node = json_present(model, "type");
-    if (node)
-        TRY(json_node_text(node, &type, e));
-    if (text_is(type, "BPE"))
-        return STATUS_OK;
-    return err_set(e, STATUS_BAD_FILE,
-                   "model: expected \"type\" to be BPE, found %.*s" VOCAB_ADVICE, text_width(type),
-                   type.data);
-}
-
 static enum status read_model(const struct json_node *root, struct model *m, struct err *e)
 {
+    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    const struct json_node *model, *refused = NULL;
+    double dropout = 0;
     *m = (struct model){.vocab = NULL};
-    const struct json_node *model;
     TRY(json_require(root, "model", JSON_OBJECT, &model, e));
-    TRY(check_type(model, e));
-    TRY(check_dropout(model, e));
-    TRY(check_affix(model, "continuing_subword_prefix", e));
-    TRY(check_affix(model, "end_of_word_suffix", e));
+    /* Old files do not say the type of a model that has merges. */
+    struct text type = text_of(json_member(model, "merges") ? "BPE" : "no merges");
+    TRY(json_optional_text(model, "type", &type, e));
+    if (!text_is(type, "BPE"))
+        return bad_file(e, "model: expected \"type\" to be BPE, found %.*s" VOCAB_ADVICE,
+                        SHOWN(type));
+    const struct json_node *node = json_present(model, "dropout");
+    if (node)
+        TRY(json_node_double(node, &dropout, e));
+    if (dropout > 0 || dropout < 0)
+        refused = node;
+    for (int i = 0; i < 2 && !refused; i++) {
+        struct text affix = {NULL, 0};
+        TRY(json_optional_text(model, affixes[i], &affix, e));
+        if (affix.len > 0)
+            refused = json_member(model, affixes[i]);
+    }
+    if (refused)
+        return bad_file(e, "model: expected \"%.*s\" to be %s, found %.*s" VOCAB_ADVICE,
+                        SHOWN(refused->key), refused == node ? "null or 0" : "null",
+                        SHOWN(refused->text));
     TRY(json_optional_bool(model, "byte_fallback", &m->byte_fallback, e));
     TRY(json_optional_bool(model, "ignore_merges", &m->whole_pieces, e));
-    const struct json_node *unknown = json_present(model, "unk_token");
-    if (unknown)
-        TRY(json_node_text(unknown, &m->unknown, e));
+    TRY(json_optional_text(model, "unk_token", &m->unknown, e));
     TRY(json_require(model, "vocab", JSON_OBJECT, &m->vocab, e));
     return json_require(model, "merges", JSON_ARRAY, &m->merges, e);
 }
 
-/* --- tokens ---------------------------------------------------------------------------------- */
-
-enum status vocab_json_read(const struct json_node *vocab, struct vocab_build *b, struct err *e)
+/* The tokens of an object of names and ids, all normal, also in the index. */
+static enum status read_vocab(const struct json_node *vocab, struct vocabulary *v, struct err *e)
 {
     for (const struct json_node *c = NULL; (c = json_child(vocab, c));) {
         int64_t id;
-        TRY(json_node_i64(c, 0, b->keys.n - 1, &id, e));
-        TRY(vocab_build_token(b, id, c->key, TOKEN_NORMAL, e));
+        TRY(json_node_i64(c, 0, v->keys.n - 1, &id, e));
+        TRY(vocabulary_token(v, id, c->key, TOKEN_NORMAL, e));
     }
-    return vocab_build_index(b, e);
-}
-
-/* --- merges ---------------------------------------------------------------------------------- */
-
-enum status merge_split(struct text line, uint64_t rank, struct text *left, struct text *right,
-                        struct err *e)
-{
-    const char *space = line.len > 0 ? memchr(line.data, ' ', line.len) : NULL;
-    const size_t cut = space ? (size_t)(space - line.data) : 0;
-    const size_t behind = space ? line.len - cut - 1 : 0;
-    if (cut == 0 || behind == 0 || memchr(space + 1, ' ', behind))
-        return err_set(e, STATUS_BAD_FILE,
-                       "merge %llu: expected two tokens with a space between, found \"%.*s\"",
-                       (unsigned long long)rank, text_width(line), line.data);
-    *left = (struct text){line.data, cut};
-    *right = (struct text){space + 1, behind};
+    vocabulary_index(v);
     return STATUS_OK;
 }
 
-static enum status split_node(const struct json_node *merge, uint64_t rank, struct text *left,
-                              struct text *right, struct err *e)
+static enum status read_bytes(struct vocabulary *v, const struct model *m, const struct cut *cut,
+                              struct err *e)
 {
-    if (merge->kind == JSON_STRING)
-        return merge_split(merge->text, rank, left, right, e);
-    TRY(json_expect(merge, JSON_ARRAY, e));
-    if (merge->n != 2)
-        return err_set(e, STATUS_BAD_FILE, "merge %llu: expected two tokens, found %u",
-                       (unsigned long long)rank, (unsigned)merge->n);
-    const struct json_node *first = json_child(merge, NULL);
-    TRY(json_node_text(first, left, e));
-    return json_node_text(json_child(merge, first), right, e);
-}
-
-static enum status find_merged(const struct vocab_build *b, struct text name, uint64_t rank,
-                               int32_t *id, struct err *e)
-{
-    *id = vocab_build_find(b, name);
-    if (*id < 0)
-        return err_set(e, STATUS_BAD_FILE,
-                       "merge %llu: expected tokens of the vocabulary, found \"%.*s\"",
-                       (unsigned long long)rank, text_width(name), name.data);
-    return STATUS_OK;
-}
-
-/* The pair of a merge, and its name "left right". */
-static enum status find_pair(struct vocab_build *b, struct text left, struct text right,
-                             uint64_t rank, struct symbol_pair *pair, struct text *name,
-                             struct err *e)
-{
-    const struct text parts[] = {left, text_of(" "), right}, both[] = {left, right};
-    struct text joined;
-    TRY(find_merged(b, left, rank, &pair->left, e));
-    TRY(find_merged(b, right, rank, &pair->right, e));
-    TRY(vocab_build_join(b, both, 2, &joined, e));
-    TRY(find_merged(b, joined, rank, &pair->result, e));
-    pair->rank = (int32_t)rank;
-    return name ? vocab_build_join(b, parts, 3, name, e) : STATUS_OK;
-}
-
-enum status merge_add(struct vocab_build *b, struct text left, struct text right, struct err *e)
-{
-    struct symbol_pair pair;
-    const uint64_t rank = b->keys.n_merges;
-    if ((left.len > 0 && memchr(left.data, ' ', left.len)) ||
-        (right.len > 0 && memchr(right.data, ' ', right.len)))
-        return err_set(e, STATUS_BAD_FILE,
-                       "merge %llu: expected tokens in GPT-2's byte alphabet, found a space in "
-                       "\"%.*s\" or \"%.*s\"",
-                       (unsigned long long)rank, text_width(left), left.data, text_width(right),
-                       right.data);
-    TRY(find_pair(b, left, right, rank, &pair, &b->merges[rank], e));
-    b->keys.n_merges++;
-    return STATUS_OK;
-}
-
-static enum status read_merges(struct vocab_build *b, const struct json_node *merges, struct err *e)
-{
-    TRY(vocab_build_take_merges(b, merges->n, e));
-    for (const struct json_node *c = NULL; (c = json_child(merges, c));) {
-        struct text left, right;
-        TRY(split_node(c, b->keys.n_merges, &left, &right, e));
-        TRY(merge_add(b, left, right, e));
-    }
-    return STATUS_OK;
-}
-
-static enum status read_pairs(struct vocab_build *b, const struct json_node *merges,
-                              struct symbol_pair *pairs, struct err *e)
-{
-    uint64_t rank = 0;
-    for (const struct json_node *c = NULL; (c = json_child(merges, c)); rank++) {
-        struct text left, right;
-        TRY(split_node(c, rank, &left, &right, e));
-        TRY(find_pair(b, left, right, rank, &pairs[rank], NULL, e));
-    }
-    return STATUS_OK;
-}
-
-static enum status score_merges(struct vocab_build *b, const struct json_node *merges,
-                                struct err *e)
-{
-    TRY(vocab_build_take_scores(b, e));
-    struct symbol_pair *pairs = calloc((size_t)merges->n + 1, sizeof *pairs);
-    if (!pairs)
-        return err_no_memory(e, "merges", ((size_t)merges->n + 1) * sizeof *pairs);
-    const enum status s = read_pairs(b, merges, pairs, e);
-    if (s == STATUS_OK)
-        return merge_scores(b, pairs, merges->n, e);
-    free(pairs);
-    return s;
-}
-
-/* --- the two kinds --------------------------------------------------------------------------- */
-
-static enum status read_bytes(struct vocab_build *b, const struct model *m,
-                              enum pretokenize_rule rule, struct err *e)
-{
-    static const struct {
-        enum pretokenize_rule rule;
-        bool whole_pieces;
-        const char *pre;
-    } names[] = {{PRETOKENIZE_GPT2, false, "gpt-2"},
-                 {PRETOKENIZE_STARCODER, false, "starcoder"},
-                 {PRETOKENIZE_LLAMA3, true, "llama-bpe"},
-                 {PRETOKENIZE_LLAMA3, false, "dbrx"},
-                 {PRETOKENIZE_QWEN2, false, "qwen2"}};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (names[i].rule == rule && names[i].whole_pieces == m->whole_pieces)
-            b->keys.pre = names[i].pre;
-    if (!b->keys.pre)
-        return err_set(e, STATUS_BAD_FILE,
-                       "model: expected \"ignore_merges\" to be false with these cuts, found "
-                       "true" VOCAB_ADVICE);
-    b->keys.model = "gpt2";
-    return read_merges(b, m->merges, e);
+    v->keys.model = "gpt2";
+    v->keys.pre = m->whole_pieces ? cut->pre_whole : cut->pre;
+    if (!v->keys.pre)
+        return bad_file(e, "model: expected \"ignore_merges\" to be false with these cuts, found "
+                           "true" VOCAB_ADVICE);
+    v->merges = vocabulary_take(v, m->merges->n, sizeof *v->merges, e);
+    return v->merges ? read_merges(v, m->merges, NULL, e) : STATUS_NO_MEMORY;
 }
 
 /* Whether a space stands behind something else in a token that merging makes. */
 static bool crosses_space(struct text name)
 {
-    static const size_t len = sizeof VOCAB_SPACE - 1;
-    for (size_t i = 1; i + len <= name.len; i++)
-        if (memcmp(name.data + i, VOCAB_SPACE, len) == 0)
+    for (size_t i = 1; i < name.len; i++)
+        if (text_starts_with((struct text){name.data + i, name.len - i}, VOCAB_SPACE))
             return true;
     return false;
 }
 
-static enum status check_spaces(const struct vocab_build *b, const struct model *m, bool cuts,
-                                struct err *e)
+static enum status read_spaces(struct vocabulary *v, const struct model *m,
+                               const struct pipeline *p, struct err *e)
 {
+    v->keys.model = "llama";
+    v->keys.add_space_prefix = p->adds_space;
     if (m->whole_pieces)
-        return err_set(
-            e, STATUS_BAD_FILE,
-            "model: expected \"ignore_merges\" to be false where spaces are \"" VOCAB_SPACE
-            "\", found true" VOCAB_ADVICE);
-    for (int id = 0; id < b->keys.n; id++) {
-        const struct text name = b->tokens[id];
-        if (cuts && crosses_space(name))
-            return err_set(
-                e, STATUS_BAD_FILE,
-                "pre_tokenizer Metaspace: expected \"split\" to be false, as token %d is "
-                "\"%.*s\", found true" VOCAB_ADVICE,
-                id, text_width(name), name.data);
-        const bool is_byte = name.data && vocab_hex_byte(name, TOKEN_BYTE) >= 0;
-        if (is_byte && !m->byte_fallback)
-            return err_set(e, STATUS_BAD_FILE,
-                           "model: expected \"byte_fallback\" to be true, as token %d is %.*s, "
-                           "found false" VOCAB_ADVICE,
-                           id, text_width(name), name.data);
-        if (is_byte)
-            b->types[id] = TOKEN_BYTE;
+        return bad_file(e, "model: expected \"ignore_merges\" to be false where spaces are "
+                           "\"" VOCAB_SPACE "\", found true" VOCAB_ADVICE);
+    for (int id = 0; id < v->keys.n; id++) {
+        const struct text name = v->tokens[id];
+        if (p->cuts_spaces && crosses_space(name))
+            return bad_file(e,
+                            "pre_tokenizer Metaspace: expected \"split\" to be false, as token %d "
+                            "is \"%.*s\", found true" VOCAB_ADVICE,
+                            id, SHOWN(name));
+        if (!name.data || vocab_hex_byte(name, TOKEN_BYTE) < 0)
+            continue;
+        if (!m->byte_fallback)
+            return bad_file(e,
+                            "model: expected \"byte_fallback\" to be true, as token %d is %.*s, "
+                            "found false" VOCAB_ADVICE,
+                            id, SHOWN(name));
+        v->types[id] = TOKEN_BYTE;
     }
-    return STATUS_OK;
+    if (v->keys.unk >= 0)
+        v->types[v->keys.unk] = TOKEN_UNKNOWN;
+    return score_merges(v, m->merges, e);
 }
 
-static enum status read_spaces(struct vocab_build *b, const struct model *m,
-                               const struct tokenizer_pipeline *p, struct err *e)
-{
-    b->keys.model = "llama";
-    b->keys.add_space_prefix = p->adds_space;
-    TRY(check_spaces(b, m, p->cuts_spaces, e));
-    if (b->keys.unk >= 0)
-        b->types[b->keys.unk] = TOKEN_UNKNOWN;
-    return score_merges(b, m->merges, e);
-}
-
-enum status tokenizer_json_read(const struct json_node *root, struct vocab_build *b, struct err *e)
+enum status vocab_tokenizer_json_read(const struct json_node *root, struct vocabulary *v,
+                                      struct err *e)
 {
     struct model m;
-    struct tokenizer_pipeline p;
+    struct pipeline p;
     TRY(read_model(root, &m, e));
-    TRY(tokenizer_pipeline_read(root, b, &p, e));
-    TRY(vocab_json_read(m.vocab, b, e));
+    TRY(read_pipeline(root, v, &p, e));
+    TRY(read_vocab(m.vocab, v, e));
     if (m.unknown.data)
-        b->keys.unk = vocab_build_find(b, m.unknown);
-    const struct json_node *added = json_present(root, "added_tokens");
-    if (added)
-        TRY(json_expect(added, JSON_ARRAY, e));
-    if (added)
-        TRY(added_tokens_read_list(added, p.normalizes, b, e));
-    return p.is_bytes ? read_bytes(b, &m, p.rule, e) : read_spaces(b, &m, &p, e);
+        v->keys.unk = vocabulary_find(v, m.unknown);
+    TRY(added_tokens_read(json_present(root, "added_tokens"), ADDED_LIST, p.normalizes, v, e));
+    return p.is_bytes ? read_bytes(v, &m, p.cut, e) : read_spaces(v, &m, &p, e);
+}
+
+/* --- vocab.json and merges.txt --------------------------------------------------------------- */
+
+/* Cuts off a line, without its end. */
+static struct text next_line(struct text *rest)
+{
+    const char *end = memchr(rest->data, '\n', rest->len);
+    struct text line = {rest->data, end ? (size_t)(end - rest->data) : rest->len};
+    const size_t step = line.len + (end ? 1 : 0);
+    rest->data += step;
+    rest->len -= step;
+    line.len -= text_ends_with(line, "\r");
+    return line;
+}
+
+enum status vocab_merges_read(const struct json_node *vocab, struct text merges,
+                              struct vocabulary *v, struct err *e)
+{
+    uint64_t n = 1;
+    for (size_t i = 0; i < merges.len; i++)
+        n += merges.data[i] == '\n';
+    v->keys.model = "gpt2";
+    v->keys.pre = "gpt-2";
+    TRY(read_vocab(vocab, v, e));
+    v->merges = vocabulary_take(v, n, sizeof *v->merges, e);
+    if (!v->merges)
+        return STATUS_NO_MEMORY;
+    if (text_starts_with(merges, "#version"))
+        (void)next_line(&merges);
+    while (merges.len > 0) {
+        struct text parts[2];
+        const struct text line = next_line(&merges);
+        if (line.len == 0)
+            continue;
+        TRY(split_merge(line, v->keys.n_merges, parts, e));
+        TRY(add_merge(v, parts, e));
+    }
+    return STATUS_OK;
 }

@@ -1,10 +1,7 @@
-#include "exchange/view.h"
-
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/mem.h"
+#include "exchange/private.h"
 #include "gguf/blocks.h"
 
 /* Elements made at a time, unless a row has more; and columns, so that no block is cut. */
@@ -62,12 +59,6 @@ static uint64_t bytes_of(uint32_t type, uint64_t elements)
     return elements / t->block_elements * t->block_bytes;
 }
 
-static uint64_t source_bytes(const struct view_part *p, int cols)
-{
-    const uint64_t elements = (uint64_t)p->source_rows * (uint64_t)cols;
-    return p->type == VIEW_INT8 ? elements : bytes_of(p->type, elements);
-}
-
 /* Elements [from, from + n) of a flat source. */
 static void decode(const struct view_part *p, uint64_t from, int n, float *out)
 {
@@ -91,29 +82,21 @@ static void decode_row(const struct view *v, int row, int from, int n, float *ou
     decode(p, (uint64_t)source_row(p, row) * (uint64_t)v->cols + (uint64_t)from, n, out);
 }
 
-/* Rows [row, row + n) of a transposed part: the source has them side by side. */
-static void decode_transposed(const struct view *v, const struct view_part *p, int row, int n)
+/* Rows [row, row + n). A transposed source has them side by side. */
+static void make_rows(const struct view *v, int row, int n)
 {
     struct view_maker *m = v->maker;
+    const struct view_part *p = v->parts;
+    if (!p->transposed) {
+        for (int i = 0; i < n; i++)
+            decode_row(v, row + i, 0, v->cols, m->numbers + (size_t)i * (size_t)v->cols);
+        return;
+    }
+    assert(v->n_parts == 1 && !p->swap.p && p->copies <= 1);
     for (int c = 0; c < v->cols; c++) {
         decode(p, (uint64_t)c * (uint64_t)p->source_rows + (uint64_t)(p->first + row), n, m->span);
         for (int i = 0; i < n; i++)
             m->numbers[(size_t)i * (size_t)v->cols + (size_t)c] = m->span[i];
-    }
-}
-
-static void make_rows(const struct view *v, int row, int n)
-{
-    for (int i = 0; i < n;) {
-        int in_part = row + i;
-        const struct view_part *p = part_of_row(v, &in_part);
-        if (p->transposed) {
-            assert(v->n_parts == 1 && !p->swap.p && p->copies <= 1); /* all n rows are in it */
-            decode_transposed(v, p, in_part, n);
-            return;
-        }
-        decode_row(v, row + i, 0, v->cols, v->maker->numbers + (size_t)i * (size_t)v->cols);
-        i++;
     }
 }
 
@@ -147,21 +130,6 @@ static enum status grow(struct view_maker *m, size_t elements, struct err *e)
     return STATUS_OK;
 }
 
-/* Whether rows are in the source as they are wanted. */
-static bool is_plain(const struct view *v, const struct view_part *p)
-{
-    return p->type == v->type && !v->transposes && !p->transposed && !p->swap.p && p->copies <= 1;
-}
-
-/* What is left of a plain part from one of its rows on. */
-static void point_into(const struct view *v, const struct view_part *p, int row, uint64_t skip,
-                       const void **data, size_t *len)
-{
-    const uint64_t row_bytes = bytes_of(p->type, (uint64_t)v->cols);
-    *data = p->data + (uint64_t)(p->first + row) * row_bytes + skip;
-    *len = (size_t)((uint64_t)(p->rows - row) * row_bytes - skip);
-}
-
 /* Before another view is made than before: what that one was made of is not read again. */
 static void release_last(const struct view *v)
 {
@@ -169,8 +137,10 @@ static void release_last(const struct view *v)
     v->maker->last = v;
     for (int i = 0; last && last != v && i < last->n_parts; i++) {
         const struct view_part *p = &last->parts[i];
+        const uint64_t n = (uint64_t)p->source_rows * (uint64_t)last->cols;
         if (p->file)
-            file_map_release(p->file, p->data, (size_t)source_bytes(p, last->cols));
+            file_map_release(p->file, p->data,
+                             (size_t)(p->type == VIEW_INT8 ? n : bytes_of(p->type, n)));
     }
 }
 
@@ -184,8 +154,11 @@ enum status view_piece(void *view, uint64_t offset, const void **data, size_t *l
     const int row = (int)(offset / row_bytes);
     int in_part = row;
     const struct view_part *p = v->transposes ? v->parts : part_of_row(v, &in_part);
-    if (is_plain(v, p)) {
-        point_into(v, p, in_part, offset % row_bytes, data, len);
+    if (p->type == v->type && !v->transposes && !p->transposed && !p->swap.p && p->copies <= 1) {
+        /* Rows are in the source as they are wanted: what is left of them. */
+        const uint64_t skip = offset % row_bytes;
+        *data = p->data + (uint64_t)(p->first + in_part) * row_bytes + skip;
+        *len = (size_t)((uint64_t)(p->rows - in_part) * row_bytes - skip);
         return STATUS_OK;
     }
     assert(offset % row_bytes == 0);

@@ -18,17 +18,23 @@
 #include "base/text.h"
 #include "text/vocab_keys.h"
 
-struct pool_chunk;
-
-struct vocabulary {
-    struct vocab_keys keys;    /* points into the memory below; model is NULL if there is none */
-    struct pool_chunk *memory; /* private */
-};
-
 /* Where what a user should know goes: one sentence, no newline. */
 struct vocabulary_notes {
     void (*note)(void *arg, const char *text);
     void *arg;
+};
+
+struct vocabulary {
+    struct vocab_keys keys; /* points into the memory below; model is NULL if there is none */
+    /* Private, for while it is put together: see private.h. */
+    struct text *tokens;      /* [n] data is NULL: none yet */
+    int32_t *types;           /* [n] */
+    float *scores;            /* [n] of what is not merged by merges */
+    struct text *merges;      /* [keys.n_merges] */
+    struct vocab_name *names; /* [n_names] sorted */
+    int n_names;
+    const struct vocabulary_notes *notes;
+    struct pool_chunk *memory;
 };
 
 /* What a model's own config says of special tokens; beyond the vocabulary, or negative: none. */

@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "exchange/llama2c.h"
-#include "exchange/llmc.h"
+#include "exchange/private.h"
 #include "target.h"
 
 /* Of a file that is made as long as its header says. */

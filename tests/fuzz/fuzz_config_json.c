@@ -5,7 +5,7 @@
  */
 #include <math.h>
 
-#include "exchange/hf_config.h"
+#include "exchange/private.h"
 #include "model/layout.h"
 #include "target.h"
 #include "json/read.h"

@@ -2,8 +2,6 @@
  * fuzz_tokenizer_json - a tokenizer.json, through to the ids of texts. Behind a zero byte a
  * tokenizer_config.json may follow, and behind another an added_tokens.json.
  */
-#include "exchange/special_tokens.h"
-#include "exchange/tokenizer_json.h"
 #include "imported.h"
 #include "json/read.h"
 
@@ -27,13 +25,13 @@ static void try_roots(const struct json_node *const roots[N_FILES])
     static const struct hf_ids ids = {1, 2, 400};
     const struct special_sources specials = {
         .tokenizer = roots[0], .config = roots[1], .map = roots[1], .added = roots[2]};
-    struct vocab_build b;
+    struct vocabulary v;
     struct err e = {{0}};
-    require(vocab_build_start(&b, N_VOCAB, &imported_notes, &e) == STATUS_OK);
-    enum status s = tokenizer_json_read(roots[0], &b, &e);
+    require(vocabulary_start(&v, N_VOCAB, &imported_notes, &e) == STATUS_OK);
+    enum status s = vocab_tokenizer_json_read(roots[0], &v, &e);
     if (s == STATUS_OK)
-        s = special_tokens_read(&specials, &ids, &b, &e);
-    finish_imported(&b, s, &e);
+        s = special_tokens_read(&specials, &ids, &v, &e);
+    finish_imported(&v, s, &e);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

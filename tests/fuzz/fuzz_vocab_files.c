@@ -3,7 +3,6 @@
  * the next two how many ids the model has (fewer one, low byte first); vocab.json ends at a zero
  * byte, behind which merges.txt is.
  */
-#include "exchange/vocab_readers.h"
 #include "imported.h"
 #include "json/read.h"
 
@@ -11,7 +10,7 @@ enum format { SENTENCEPIECE, LLAMA2C, LLMC, MERGES, CHARS, FORMATS };
 
 static const struct json_limits limits = {.bytes = 1 << 18, .values = 1 << 14, .depth = 32};
 
-static enum status read_json(enum format format, struct text file, struct vocab_build *b,
+static enum status read_json(enum format format, struct text file, struct vocabulary *v,
                              struct err *e)
 {
     const char *end = file.len > 0 ? memchr(file.data, 0, file.len) : NULL;
@@ -23,35 +22,35 @@ static enum status read_json(enum format format, struct text file, struct vocab_
     if (s == STATUS_OK)
         s = json_expect(root, JSON_OBJECT, e);
     if (s == STATUS_OK)
-        s = format == MERGES ? vocab_merges_read(root, merges, b, e) : vocab_chars_read(root, b, e);
+        s = format == MERGES ? vocab_merges_read(root, merges, v, e) : vocab_chars_read(root, v, e);
     json_reader_free(&reader);
     return s;
 }
 
-static enum status read_format(enum format format, struct text file, struct vocab_build *b,
+static enum status read_format(enum format format, struct text file, struct vocabulary *v,
                                struct err *e)
 {
     switch (format) {
     case SENTENCEPIECE:
-        return vocab_sentencepiece_read(file, b, e);
+        return vocab_sentencepiece_read(file, v, e);
     case LLAMA2C:
-        return vocab_llama2c_read(file, b, e);
+        return vocab_llama2c_read(file, v, e);
     case LLMC:
-        return vocab_llmc_read(file, b, e);
+        return vocab_llmc_read(file, v, e);
     default:
-        return read_json(format, file, b, e);
+        return read_json(format, file, v, e);
     }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct vocab_build b;
+    struct vocabulary v;
     struct err e = {{0}};
     if (size < 3)
         return 0;
     const int n_vocab = 1 + (data[1] | (data[2] & 0x0f) << 8);
     const struct text file = {(const char *)data + 3, size - 3};
-    require(vocab_build_start(&b, n_vocab, &imported_notes, &e) == STATUS_OK);
-    finish_imported(&b, read_format((enum format)(data[0] % FORMATS), file, &b, &e), &e);
+    require(vocabulary_start(&v, n_vocab, &imported_notes, &e) == STATUS_OK);
+    finish_imported(&v, read_format((enum format)(data[0] % FORMATS), file, &v, &e), &e);
     return 0;
 }

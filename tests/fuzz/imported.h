@@ -5,7 +5,7 @@
 #ifndef TESTS_FUZZ_IMPORTED_H
 #define TESTS_FUZZ_IMPORTED_H
 
-#include "exchange/vocab_build.h"
+#include "exchange/private.h"
 #include "round_trip.h"
 
 /* Notes are lines as messages are. */
@@ -44,19 +44,15 @@ static inline void try_imported(const struct vocabulary *v)
 }
 
 /* What was read, if it was, becomes a vocabulary or a message. */
-static inline void finish_imported(struct vocab_build *b, enum status s, struct err *e)
+static inline void finish_imported(struct vocabulary *v, enum status s, struct err *e)
 {
-    struct vocabulary v;
-    if (s == STATUS_OK)
-        s = vocab_build_finish(b, &v, e);
+    s = vocabulary_finish(v, s, e);
     require(s == STATUS_OK || s == STATUS_BAD_FILE);
     if (s == STATUS_OK)
-        try_imported(&v);
+        try_imported(v);
     else
         require_message(e);
-    if (s == STATUS_OK)
-        vocabulary_free(&v);
-    vocab_build_drop(b);
+    vocabulary_free(v);
 }
 
 #endif

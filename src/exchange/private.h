@@ -1,0 +1,421 @@
+/*
+ * private - what the files of this room share: the reading of other programs' files, vocabularies
+ * while they are put together, views of other files' tensors, and how Hugging Face's models are
+ * described.
+ */
+#ifndef DECODE_EXCHANGE_PRIVATE_H
+#define DECODE_EXCHANGE_PRIVATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "exchange/vocabulary.h"
+#include "gguf/gguf.h"
+#include "model/layout.h"
+#include "text/pretokenize.h"
+#include "text/vocab.h"
+#include "json/read.h"
+#include "json/write.h"
+
+/* --- files that are read --------------------------------------------------------------------- */
+
+/* A refusal of what a file has. */
+#define bad_file(e, ...) err_set(e, STATUS_BAD_FILE, __VA_ARGS__)
+
+/* A text for "%.*s". */
+#define SHOWN(text) text_width(text), (text).data
+
+/* Puts a file's name before the message, unless memory failed. */
+enum status status_in(enum status s, const char *name, struct err *e);
+
+/* A file that is mapped: what was read of it stays as it was, should somebody be writing to it. */
+struct input {
+    char *path;
+    struct text bytes;            /* data is NULL: there is no such file */
+    const struct json_node *root; /* of JSON: an object */
+    struct file_map map;
+    struct json_reader reader;
+};
+
+/* Opens `name` in a folder, if something of that name is there, be it a link that leads nowhere;
+ * without a folder (NULL) `name` is a path where there must be one. The message has the path. *in
+ * is for input_close whatever is returned. */
+enum status input_open(struct input *in, const char *folder, const char *name, struct err *e);
+
+/* Reads its JSON, if it is there: the root must be an object. */
+enum status input_read_json(struct input *in, struct err *e);
+void input_close(struct input *in); /* legal on a zeroed struct and twice */
+
+/* The member of an object that is there and not null; else, and where `object` is NULL, NULL. */
+const struct json_node *json_present(const struct json_node *object, const char *key);
+
+/* *out is what it was if the key is absent or null. */
+enum status json_optional_bool(const struct json_node *object, const char *key, bool *out,
+                               struct err *e);
+enum status json_optional_text(const struct json_node *object, const char *key, struct text *out,
+                               struct err *e);
+
+/* --- a vocabulary while it is put together --------------------------------------------------- */
+
+/* Ends the message of whatever cannot be imported as it is. */
+#define VOCAB_ADVICE "; --tokenizer none imports the tokens without text"
+
+/* All tokens are missing, BOS and the other ids are -1, and nothing is said of a space before
+ * texts. STATUS_NO_MEMORY leaves *v zeroed; all other failures leave what vocabulary_free frees. */
+enum status vocabulary_start(struct vocabulary *v, int n_vocab,
+                             const struct vocabulary_notes *notes, struct err *e);
+
+/* Ends what is put together, with the status of that: fills the holes and makes sure that
+ * tokenizer_create takes it. After a failure *v is zeroed. */
+enum status vocabulary_finish(struct vocabulary *v, enum status s, struct err *e);
+
+/* count * size zeroed bytes that live as long as the vocabulary; NULL, and a message, without
+ * memory. */
+void *vocabulary_take(struct vocabulary *v, uint64_t count, uint64_t size, struct err *e);
+
+/* n parts one after another, copied. *out is not NULL even where it is empty. */
+enum status vocabulary_join(struct vocabulary *v, const struct text *parts, size_t n,
+                            struct text *out, struct err *e);
+
+/* Sets token `id`; the name is copied. STATUS_BAD_FILE: an id beyond the vocabulary, or that has
+ * another token. */
+enum status vocabulary_token(struct vocabulary *v, int64_t id, struct text name,
+                             enum token_type type, struct err *e);
+
+/* Makes the tokens there are now findable. */
+void vocabulary_index(struct vocabulary *v);
+
+/* The token of this name at the last index, the lowest if there are several; -1: none. Time
+ * O(log n). */
+int vocabulary_find(const struct vocabulary *v, struct text name);
+
+/* Tells a note, unless `notes` is NULL or has nobody to tell. */
+void vocabulary_note(const struct vocabulary_notes *notes, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/*
+ * Added tokens are found in a text before it is cut and merged: special ones become TOKEN_CONTROL,
+ * others TOKEN_USER_DEFINED. One may be in the vocabulary, under the same id; those that are not
+ * are added. Searched is an index of what there was before. STATUS_BAD_FILE names token and id.
+ */
+enum added_tokens {
+    ADDED_LIST,    /* "added_tokens" of a tokenizer.json, an array */
+    ADDED_DECODER, /* "added_tokens_decoder" of a tokenizer_config.json: its keys are ids */
+    ADDED_IDS      /* an added_tokens.json: names and their ids, none of them special */
+};
+
+/* `from` may be NULL. Of tokens that are sought in what the normalizer makes of a text, if it does
+ * (`normalizes`), a note is made. */
+enum status added_tokens_read(const struct json_node *from, enum added_tokens kind, bool normalizes,
+                              struct vocabulary *v, struct err *e);
+
+/* The roots of the files that say which tokens begin and end texts; NULL: there is none. */
+struct special_sources {
+    const struct json_node *config;    /* tokenizer_config.json */
+    const struct json_node *map;       /* special_tokens_map.json */
+    const struct json_node *added;     /* added_tokens.json */
+    const struct json_node *tokenizer; /* tokenizer.json */
+    const char *otherwise;             /* the name of BOS, EOS and unknown where none is said */
+};
+
+/* Adds tokens of the first and third source, fills in BOS, EOS, padding and add_bos (which stays
+ * where nothing is said), and makes what these and the second name TOKEN_CONTROL. */
+enum status special_tokens_read(const struct special_sources *s, const struct hf_ids *ids,
+                                struct vocabulary *v, struct err *e);
+
+/* --- vocabularies of each format ------------------------------------------------------------- */
+
+/*
+ * Each fills in a started vocabulary: tokens with their types, scores or merges, and what the file
+ * says of special tokens. The index may be anything then. STATUS_BAD_FILE or STATUS_NO_MEMORY.
+ */
+
+/* tokenizer.json, as the library `tokenizers` writes it. */
+enum status vocab_tokenizer_json_read(const struct json_node *root, struct vocabulary *v,
+                                      struct err *e);
+
+/* The only special token that its post_processor puts before each text: *id is -1 if there is
+ * none. */
+enum status tokenizer_template_read(const struct json_node *root, const struct vocabulary *v,
+                                    int *id, struct err *e);
+
+/* GPT-2's vocab.json, an object of tokens and ids, and merges.txt. */
+enum status vocab_merges_read(const struct json_node *vocab, struct text merges,
+                              struct vocabulary *v, struct err *e);
+
+/* A vocab.json of single characters: no merges, and no space before texts. */
+enum status vocab_chars_read(const struct json_node *vocab, struct vocabulary *v, struct err *e);
+
+/* SentencePiece's tokenizer.model of type BPE. */
+enum status vocab_sentencepiece_read(struct text file, struct vocabulary *v, struct err *e);
+
+/* llama2.c's tokenizer.bin. */
+enum status vocab_llama2c_read(struct text file, struct vocabulary *v, struct err *e);
+
+/* llm.c's tokenizer .bin. */
+enum status vocab_llmc_read(struct text file, struct vocabulary *v, struct err *e);
+
+/* Plain bytes, as bpe_learned_write has them; n_vocab is 256 (asserted). */
+enum status vocab_bytes_fill(struct vocabulary *v, struct err *e);
+
+/* Which of them a file begins like. */
+bool vocab_is_sentencepiece(struct text file);
+bool vocab_is_llmc(struct text file);
+
+/* How a tokenizer.json says one of our rules of cutting texts into pieces: what stands before or in
+ * ByteLevel. */
+struct cut {
+    const char *regex; /* of Split; NULL: none */
+    bool digits;       /* each is a piece */
+    bool bytes_regex;  /* ByteLevel cuts by GPT-2's */
+    enum pretokenize_rule rule;
+    const char *pre, *pre_whole; /* tokenizer.ggml.pre; and where a piece that is a token is that
+                                    token, whatever the merges: NULL if there is none */
+};
+
+/* The one that is written for a rule. */
+const struct cut *cut_of_rule(enum pretokenize_rule rule);
+
+/* --- views ----------------------------------------------------------------------------------- */
+
+/*
+ * A view is a tensor made of the bytes of another file while it is written: rows in another order,
+ * transposed, repeated, in another type. Nothing is rounded: it is of the type of what it is made
+ * of, or F32. Sources may be larger than memory and lie at any address; a view is made a few rows
+ * at a time.
+ */
+
+/* Rows [n][p][q][m] of a source become rows [n][q][p][m]; n follows from the number of rows. Zero:
+ * they stay as they are. */
+struct row_swap {
+    int p, q, m;
+};
+
+/* int8 with a float32 factor for each `group` elements of the whole tensor: llama2.c's. */
+#define VIEW_INT8 0x10000u
+
+/* Rows that stand in one source. */
+struct view_part {
+    const struct file_map *file;  /* that it is in: its pages are released when the next view is
+                                     made;  NULL: they stay */
+    const unsigned char *data;    /* of the source, a matrix [source_rows, cols] */
+    uint32_t type;                /* enum tensor_type of the five that blocks_runs, or VIEW_INT8 */
+    const unsigned char *factors; /* of VIEW_INT8 */
+    int group;
+    int source_rows;
+    bool transposed; /* the source is stored as [cols, source_rows]; then it is the only part, with
+                        no swap, no copies, no type in blocks, and `transposes` is not set */
+    int first, rows; /* which of its rows are taken */
+    struct row_swap swap;  /* of those */
+    int head_rows, copies; /* then each head_rows of them stand `copies` times; 0: once */
+};
+
+#define VIEW_PARTS 3
+
+/* Memory in which one view after another is made; zeroed at first. */
+struct view_maker {
+    float *numbers, *span;
+    unsigned char *bytes;
+    size_t cap; /* elements of each */
+    const struct view *last;
+};
+void view_maker_free(struct view_maker *m); /* legal on a zeroed struct and twice */
+
+/* The rows of its parts, one part after another; zeroed at first. */
+struct view {
+    struct view_part parts[VIEW_PARTS];
+    int n_parts;
+    int cols;
+    bool transposes; /* what is made is [cols, rows] */
+    uint32_t type;   /* of what is made: that of its only source, or F32, F16 or BF16 */
+    struct view_maker *maker;
+};
+
+/* The rows of all parts. */
+int view_rows(const struct view *v);
+
+/* The bytes of what is made from `offset` on, 0 or the end of a piece, as struct gguf_source wants
+ * them: `view` is a struct view. STATUS_NO_MEMORY. */
+enum status view_piece(void *view, uint64_t offset, const void **data, size_t *len, struct err *e);
+
+/* --- readers of checkpoints ------------------------------------------------------------------ */
+
+/*
+ * What the reader of another format tells of a checkpoint: its config, and where the rows of each
+ * tensor are. A reader's struct has this as its first member. It borrows the bytes of its files.
+ */
+struct import_source {
+    struct config config; /* complete; the importer may lower n_ctx before it asks for tensors */
+    /*
+     * What a tensor of layout_at(&config, ...) is made of: parts and cols, whose rows are the
+     * spec's (fewer of the position embedding than there are, if n_ctx was lowered). *found is
+     * false, and *out left alone, if the checkpoint has none; the importer knows which it needs.
+     * STATUS_BAD_FILE names the tensor, what was expected and found.
+     */
+    enum status (*tensor)(const struct import_source *s, const struct tensor_spec *spec,
+                          struct view *out, bool *found, struct err *e);
+};
+
+/*
+ * Completes a config whose sizes are each within the bounds of model/config.h, and checks that they
+ * fit one another: STATUS_BAD_FILE names them. To be called before anything is made of it.
+ */
+enum status import_check_config(struct config *c, struct err *e);
+
+/* An int of a config at its offset there. */
+static inline int *config_int(struct config *c, size_t offset)
+{
+    return (int *)(void *)((char *)c + offset);
+}
+
+/*
+ * Checkpoints of one file without names: a header of numbers, then arrays, one for each role, in
+ * which the tensors of all layers stand one after another.
+ */
+struct array {
+    enum tensor_role role;
+    bool is_bias;
+    uint32_t type;   /* enum tensor_type, or VIEW_INT8: each tensor's elements, then its factors */
+    int rows, cols;  /* rows may be more than a checkpoint has of it */
+    uint64_t offset; /* of the first layer's in the file */
+    uint64_t bytes;  /* of one layer's */
+};
+
+#define ARRAYS_MAX 16
+
+/* Borrows the file. */
+struct arrays {
+    struct import_source source;
+    struct text file;
+    struct array list[ARRAYS_MAX];
+    int n;
+    int group;    /* of VIEW_INT8 */
+    uint64_t end; /* of the last array: where the next begins */
+};
+
+/*
+ * The checkpoints of llama2.c, versions 0 (its first, without a magic number), 1 (float32) and 2
+ * (int8 in groups, which become the F32 that they stand for). Architecture llama: pairs that turn
+ * are neighbours already. The epsilon of its norms and the base of its positions are constants of
+ * its program.
+ *
+ * Whether a file begins like one: with the magic number, or with seven numbers that can be a shape.
+ * Opening checks the header and that the file is as long as it says. The file is borrowed, at any
+ * address. STATUS_BAD_FILE says what was expected and found.
+ */
+bool llama2c_is(struct text file);
+enum status llama2c_open(struct text file, struct arrays *out, struct err *e);
+
+/*
+ * Those of llm.c: GPT-2 in float32 (versions 1 and 3) and bfloat16 (version 5). Weights are
+ * [out, in], the output is the embedding. From version 3 on that has rows for more tokens than
+ * there are, so that their number is round: they are left out. What its other programs write begins
+ * like one, too.
+ */
+bool llmc_is(struct text file);
+enum status llmc_open(struct text file, struct arrays *out, struct err *e);
+
+/* --- Hugging Face's models ------------------------------------------------------------------- */
+
+/* Sizes that config.json has under each family's own name, in this order. */
+enum hf_size {
+    HF_D_MODEL,
+    HF_LAYERS,
+    HF_HEADS,
+    HF_KV_HEADS,
+    HF_HEAD_DIM,
+    HF_CTX,
+    HF_FF,
+    HF_VOCAB,
+    HF_SIZES
+};
+
+/* Of a size in struct config: its place, and the most it may be. */
+struct hf_size_info {
+    size_t offset; /* of an int */
+    int max;
+};
+extern const struct hf_size_info hf_sizes[HF_SIZES];
+
+/* The models of transformers that go in and out, a row each: the names of their tensors and of
+ * config.json's keys. */
+struct hf_family {
+    const char *model_type;   /* config.json's; NULL: it has none (nanoGPT) */
+    const char *model_class;  /* its architectures[0] */
+    const char *arch;         /* GGUF's name */
+    const char *prefix;       /* of all tensors but the output; may be missing in a file */
+    const char *block;        /* then of those in blocks, before the number */
+    const char *const *stems; /* [TENSOR_ROLES] between the block's number and ".weight"; NULL: it
+                                 has no such tensor */
+    const char *const *keys;  /* [HF_SIZES], NULL: no such key */
+    const char *eps_key, *activation_key;
+    const char *activation; /* that is meant where the key is missing */
+    bool conv1d;            /* affine maps are stored as [n_in, n_out] */
+    bool rotates_halves;    /* rows of Q and K: pair i is elements i and i + head_dim / 2 */
+    bool joins_by_head;     /* with all K/V heads: each head's rows of Q, K and V stand together */
+    bool biases;            /* all norms and affine maps in blocks have one */
+    bool tied;              /* unless tie_word_embeddings says otherwise */
+};
+
+/* The family of a model_type, that without one where `model_type` is NULL; NULL if there is none.
+ */
+const struct hf_family *hf_family_find(const struct text *model_type);
+
+/* The first name in config.json of a feed-forward kind that a family may have. */
+const char *hf_activation_name(enum ffn_kind kind);
+
+/* Room for a tensor's name. */
+struct hf_tensor_name {
+    char text[96];
+};
+
+/* The name of a role's weight or bias, with the prefix or without; empty if the family has none. */
+struct hf_tensor_name hf_tensor_name(const struct hf_family *f, bool prefixed,
+                                     enum tensor_role role, int layer, bool is_bias);
+
+/* The rows of a tensor in transformers' order become those of ours by this swap; those of ours
+ * theirs by its inverse. */
+struct row_swap hf_row_swap(const struct hf_family *f, const struct config *c,
+                            enum tensor_role role);
+
+/* Rotary frequencies scaled as Llama 3.1's are; zeroed: they are not. */
+struct hf_llama3 {
+    double factor, low, high; /* by how much; from which wavelengths on, in shares of `context` */
+    int context;              /* before it was made longer */
+};
+
+struct hf_config {
+    const struct hf_family *family;
+    bool tied;
+    bool norm_biases, attention_biases, ffn_biases;
+    struct hf_llama3 llama3;
+    int uncut_ctx; /* the context, if n_ctx is only as long as a sliding window; else 0 */
+};
+
+/*
+ * Reads config.json's object. All of `c` but n_kv_heads by layer is filled; every size is within
+ * the bounds of model/config.h. What asks for another computation than ours is refused, naming the
+ * key: STATUS_BAD_FILE.
+ */
+enum status hf_config_read(const struct json_node *object, struct config *c, struct hf_config *h,
+                           struct err *e);
+
+/* Whether transformers' model has a bias of this role. */
+bool hf_has_bias(const struct hf_config *h, enum tensor_role role);
+
+/*
+ * What the frequency of each pair of a head is divided by, to out [c->rope.n_dims / 2]. Source:
+ * transformers' modeling_rope_utils, _compute_llama3_parameters.
+ */
+void hf_llama3_factors(const struct hf_llama3 *l, const struct config *c, float *out);
+
+/* Replaces the file `name` of a folder atomically by what `put` writes: one value, members in lines
+ * of their own. STATUS_FAILED, STATUS_NO_MEMORY. */
+enum status export_json(const char *dir, const char *name,
+                        void (*put)(struct json *j, const void *arg), const void *arg,
+                        struct err *e);
+
+#endif
