@@ -15,39 +15,31 @@
 #include "text/spm.h"
 #include "text/tokenizer.h"
 
-/*
- * A token as other formats name it: in UTF-8, each name once. A GGUF file may have a name twice,
- * where no text becomes the second one, and empty names of unused tokens: those are replaced, they
- * are called "[PADi]" by their ids.
- */
-struct token {
-    struct text name; /* of the file's memory, or of what follows */
-    bool replaced;    /* merging knows it by another name, or never makes it */
-    char made[16];
-};
-
 /* A merge, with what it is sorted by. */
 struct merge {
     struct symbol_pair pair;
     size_t left_chars, right_chars;
 };
 
-/* Points into itself: it may not be moved. Everything but what is freed is borrowed. */
+/* Everything but what is freed is borrowed. */
 struct exported {
     const struct gguf *gguf;
     const struct vocabulary_notes *notes;
     struct tokenizer *tokenizer;
-    struct vocab vocab;
-    struct token *tokens;           /* [vocab.n]; NULL: there is nothing to export */
-    char bytes[256][2];             /* in the byte alphabet */
-    int n;                          /* of vocab's tokens, without padding at the end */
+    struct vocab vocab; /* the tokens as bytes */
+    /*
+     * The tokens as other formats name them: in UTF-8, each name once. A GGUF file may have a name
+     * twice, where no text becomes the second one, and empty names of unused tokens: those are
+     * replaced, they are called "[PADi]" by their ids and unused.
+     */
+    struct vocabulary v;
+    bool *replaced; /* [vocab.n] merging knows it by another name, or never makes it */
+    int n;          /* of vocab's tokens, without padding at the end; 0: nothing is exported */
     const struct pretokenizer *pre; /* NULL: SentencePiece's */
     struct bpe bpe;                 /* of pre */
     struct spm spm;                 /* else */
     struct merge *merges;           /* [n_merges] as they are tried */
     size_t n_merges;
-    bool adds_space;        /* before texts, of SentencePiece's */
-    int bos, eos, unk, pad; /* -1: none */
 };
 
 /* --- names ----------------------------------------------------------------------------------- */
@@ -61,26 +53,7 @@ static const int preference[] = {
     [TOKEN_NORMAL] = 1,  [TOKEN_BYTE] = 2,         [TOKEN_UNUSED] = 3,
 };
 
-struct named {
-    struct text name;
-    int32_t id;
-    int preference;
-};
-
-static int compare_named(const void *left, const void *right)
-{
-    const struct named *a = left;
-    const struct named *b = right;
-    const int order = text_order(a->name, b->name);
-    if (order != 0)
-        return order;
-    return a->preference != b->preference
-               ? (a->preference > b->preference) - (a->preference < b->preference)
-               : (a->id > b->id) - (a->id < b->id);
-}
-
-/* The names of the file, to `list` too. */
-static enum status read_names(struct exported *x, struct named *list, struct err *e)
+static enum status read_names(struct exported *x, struct err *e)
 {
     struct gguf_cursor cursor = {0};
     struct text name;
@@ -88,10 +61,10 @@ static enum status read_names(struct exported *x, struct named *list, struct err
          id < x->vocab.n && gguf_next_text(gguf_find(x->gguf, TOKENS_KEY), &cursor, &name); id++) {
         const enum token_type type = x->vocab.type[id];
         const int byte = x->pre && type == TOKEN_BYTE ? vocab_hex_byte(name, type) : -1;
-        if (byte >= 0)
-            name = (struct text){x->bytes[byte],
-                                 byte_alphabet_write((unsigned char)byte, x->bytes[byte])};
+        char letter[2];
         uint32_t code = 0;
+        if (byte >= 0)
+            name = (struct text){letter, byte_alphabet_write((unsigned char)byte, letter)};
         for (struct text rest = name; rest.len > 0 && code != UNICODE_INVALID;)
             (void)utf8_next(&rest, &code);
         if (code == UNICODE_INVALID)
@@ -99,33 +72,37 @@ static enum status read_names(struct exported *x, struct named *list, struct err
                             "%s element %d: expected UTF-8, without which it cannot be exported, "
                             "found \"%.*s\"",
                             TOKENS_KEY, id, SHOWN(name));
-        x->tokens[id].name = name;
-        list[id] = (struct named){name, id, preference[type]};
+        TRY(vocabulary_token(&x->v, id, name, type, e));
     }
+    vocabulary_index(&x->v);
     return STATUS_OK;
 }
 
-/* Of the tokens of one name in the sorted list all but the first are replaced. */
-static enum status find_twins(struct exported *x, const struct named *list, struct err *e)
+/* Of the tokens of one name all but one are replaced. */
+static enum status find_twins(struct exported *x, struct err *e)
 {
     const struct vocab *v = &x->vocab;
+    const struct vocab_name *names = x->v.names;
     int twice = 0, lowest = v->n; /* of those that are in use */
-    for (int i = 1, first = 0; i < v->n; i++) {
-        if (!text_equal(list[first].name, list[i].name)) {
-            first = i;
-            continue;
+    for (int first = 0, end = 0; first < x->v.n_names; first = end) {
+        int one = names[first].id;
+        while (++end < x->v.n_names && text_equal(names[first].name, names[end].name))
+            if (preference[v->type[names[end].id]] < preference[v->type[one]])
+                one = names[end].id;
+        for (int i = first; i < end; i++) {
+            const int other = names[i].id;
+            x->replaced[other] = other != one;
+            if (other == one || v->type[other] == TOKEN_UNUSED)
+                continue;
+            if (!text_equal(vocab_bytes(v, one), vocab_bytes(v, other)))
+                return bad_file(e,
+                                "%s: expected names that are one token's each, as exported files "
+                                "need, found tokens %d and %d, for different texts, to be "
+                                "\"%.*s\"",
+                                TOKENS_KEY, one, other, SHOWN(names[i].name));
+            twice++;
+            lowest = other < lowest ? other : lowest;
         }
-        const int one = list[first].id, other = list[i].id;
-        x->tokens[other].replaced = true;
-        if (v->type[other] == TOKEN_UNUSED)
-            continue;
-        if (!text_equal(vocab_bytes(v, one), vocab_bytes(v, other)))
-            return bad_file(e,
-                            "%s: expected names that are one token's each, as exported files need, "
-                            "found tokens %d and %d, for different texts, to be \"%.*s\"",
-                            TOKENS_KEY, one, other, SHOWN(list[i].name));
-        twice++;
-        lowest = other < lowest ? other : lowest;
     }
     if (twice > 0)
         vocabulary_note(x->notes,
@@ -135,43 +112,35 @@ static enum status find_twins(struct exported *x, const struct named *list, stru
     return STATUS_OK;
 }
 
-static bool has_name(const struct named *list, int n, struct text name)
-{
-    int low = 0, high = n;
-    while (low < high) {
-        const int middle = low + (high - low) / 2;
-        if (text_order(list[middle].name, name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < n && text_equal(list[low].name, name);
-}
-
 /* Time O(n log n). */
-static enum status make_names(struct exported *x, struct named *list, struct err *e)
+static enum status make_names(struct exported *x, struct err *e)
 {
-    TRY(read_names(x, list, e));
-    qsort(list, (size_t)x->vocab.n, sizeof *list, compare_named);
-    TRY(find_twins(x, list, e));
+    TRY(vocabulary_start(&x->v, x->vocab.n, x->notes, e));
+    x->replaced = vocabulary_take(&x->v, (uint64_t)x->vocab.n, sizeof *x->replaced, e);
+    if (!x->replaced)
+        return STATUS_NO_MEMORY;
+    TRY(read_names(x, e));
+    TRY(find_twins(x, e));
     x->n = 1;
     for (int id = 0; id < x->vocab.n; id++) {
-        struct token *t = &x->tokens[id];
-        const int len = snprintf(t->made, sizeof t->made, "[PAD%d]", id);
-        const struct text padding = {t->made, (size_t)len};
+        char text[16];
+        const int len = snprintf(text, sizeof text, "[PAD%d]", id);
+        const struct text padding = {text, (size_t)len};
         const bool is_unused = x->vocab.type[id] == TOKEN_UNUSED;
-        const bool is_padding = text_equal(t->name, padding);
-        if (is_unused && (t->name.len == 0 || (x->pre && x->pre->whole_pieces)))
-            t->replaced = !is_padding;
-        if (t->replaced && has_name(list, x->vocab.n, padding))
+        const bool is_padding = text_equal(x->v.tokens[id], padding);
+        if (is_unused && (x->v.tokens[id].len == 0 || (x->pre && x->pre->whole_pieces)))
+            x->replaced[id] = !is_padding;
+        if (!is_unused || !(x->replaced[id] || is_padding)) /* import fills up the end */
+            x->n = id + 1;
+        if (!x->replaced[id])
+            continue;
+        if (vocabulary_find(&x->v, padding) >= 0)
             return bad_file(e,
                             "%s: expected no token to be called \"%s\", as token %d, whose name is "
                             "another's, is exported",
-                            TOKENS_KEY, t->made, id);
-        if (t->replaced)
-            t->name = padding;
-        if (!is_unused || !(t->replaced || is_padding)) /* import fills up what misses at the end */
-            x->n = id + 1;
+                            TOKENS_KEY, text, id);
+        TRY(vocabulary_join(&x->v, &padding, 1, &x->v.tokens[id], e));
+        x->v.types[id] = TOKEN_UNUSED;
     }
     return STATUS_OK;
 }
@@ -210,7 +179,7 @@ static int compare_merges(const void *left, const void *right)
 
 static bool is_token(const struct exported *x, int32_t symbol)
 {
-    return symbol < x->vocab.n && !x->tokens[symbol].replaced;
+    return symbol < x->vocab.n && !x->replaced[symbol];
 }
 
 /* Byte-level texts have no special token within what is merged; their names are no bytes. */
@@ -230,8 +199,8 @@ static enum status read_merges(struct exported *x, struct err *e)
     for (size_t i = 0; i < most; i++) {
         const struct symbol_pair *p = &m->pairs[i];
         if (is_merged(x, p->left) && is_merged(x, p->right) && is_merged(x, p->result))
-            x->merges[x->n_merges++] = (struct merge){*p, count_chars(x->tokens[p->left].name),
-                                                      count_chars(x->tokens[p->right].name)};
+            x->merges[x->n_merges++] = (struct merge){*p, count_chars(x->v.tokens[p->left]),
+                                                      count_chars(x->v.tokens[p->right])};
         else if (!x->pre && is_token(x, p->result))
             lost = p;
     }
@@ -243,14 +212,14 @@ static enum status read_merges(struct exported *x, struct err *e)
         vocabulary_note(x->notes,
                         "tokens have one score, such as \"%.*s\" and \"%.*s\": transformers merges "
                         "all of one before the other, not from left to right; a few ids may differ",
-                        SHOWN(x->tokens[one->result].name), SHOWN(x->tokens[other->result].name));
+                        SHOWN(x->v.tokens[one->result]), SHOWN(x->v.tokens[other->result]));
         break;
     }
     if (lost)
         vocabulary_note(x->notes,
                         "some tokens, such as \"%.*s\", are merged from characters that are none: "
                         "transformers does not make them; a few ids may differ",
-                        SHOWN(x->tokens[lost->result].name));
+                        SHOWN(x->v.tokens[lost->result]));
     return STATUS_OK;
 }
 
@@ -267,7 +236,8 @@ static int read_id(const struct exported *x, const char *key)
 }
 
 /* Tokens, as texts are cut and merged to them. */
-static enum status read_tokens(struct exported *x, struct text model, struct err *e)
+static enum status read_tokens(struct exported *x, struct text model, bool *adds_space,
+                               struct err *e)
 {
     struct text pre = text_of("default");
     bool found;
@@ -280,19 +250,11 @@ static enum status read_tokens(struct exported *x, struct text model, struct err
             vocabulary_note(x->notes, "the vocabulary has not a token for every byte: where a text "
                                       "has one that is missing transformers drops it");
     } else {
-        x->adds_space = true;
-        TRY(gguf_get_bool(x->gguf, "tokenizer.ggml.add_space_prefix", &x->adds_space, &found, e));
+        TRY(gguf_get_bool(x->gguf, "tokenizer.ggml.add_space_prefix", adds_space, &found, e));
         TRY(vocab_init(&x->vocab, VOCAB_SPACES, x->gguf, e));
         TRY(spm_init(&x->spm, &x->vocab, x->gguf, e));
     }
-    const size_t n = (size_t)x->vocab.n + 1; /* there may be no tokens */
-    struct named *list = calloc(n, sizeof *list);
-    x->tokens = calloc(n, sizeof *x->tokens);
-    const enum status s = list && x->tokens ? make_names(x, list, e)
-                                            : err_no_memory(e, "names of tokens",
-                                                            n * (sizeof *x->tokens + sizeof *list));
-    free(list);
-    return s;
+    return STATUS_OK;
 }
 
 static enum status read_vocabulary(struct exported *x, struct err *e)
@@ -309,11 +271,18 @@ static enum status read_vocabulary(struct exported *x, struct err *e)
         vocabulary_note(x->notes, "the vocabulary is not exported: %s", why.text);
         return STATUS_OK;
     }
-    TRY(read_tokens(x, model, e));
-    x->bos = tokenizer_bos(x->tokenizer);
-    x->eos = tokenizer_eos(x->tokenizer);
-    x->unk = read_id(x, "tokenizer.ggml.unknown_token_id");
-    x->pad = read_id(x, "tokenizer.ggml.padding_token_id");
+    bool adds_space = !text_is(model, "gpt2");
+    TRY(read_tokens(x, model, &adds_space, e));
+    TRY(make_names(x, e));
+    struct vocab_keys *k = &x->v.keys;
+    k->add_space_prefix = adds_space;
+    k->bos = tokenizer_bos(x->tokenizer);
+    k->eos = tokenizer_eos(x->tokenizer);
+    k->unk = read_id(x, "tokenizer.ggml.unknown_token_id");
+    k->pad = read_id(x, "tokenizer.ggml.padding_token_id");
+    const struct gguf_value *scores = gguf_find(x->gguf, "tokenizer.ggml.scores");
+    for (int id = 0; id < x->vocab.n && scores && !x->pre; id++)
+        x->v.scores[id] = (float)gguf_float_at(scores, (uint64_t)id);
     return read_merges(x, e);
 }
 
@@ -359,7 +328,7 @@ static void put_steps(struct json *j, const struct exported *x)
 {
     if (!x->pre) {
         put(j, "'normalizer': {'type': 'Sequence', 'normalizers': [", NULL);
-        if (x->adds_space)
+        if (x->v.keys.add_space_prefix > 0)
             put(j, "{'type': 'Prepend', 'prepend': '" VOCAB_SPACE "'}", NULL);
         put(j, REPLACE(" ", VOCAB_SPACE) "]}, 'pre_tokenizer': null", NULL);
         return;
@@ -394,8 +363,8 @@ static void put_post_processor(struct json *j, const struct exported *x)
         return;
     }
     char id[16];
-    snprintf(id, sizeof id, "%d", x->bos);
-    const struct text bos = x->tokens[x->bos].name;
+    snprintf(id, sizeof id, "%d", x->v.keys.bos);
+    const struct text bos = x->v.tokens[x->v.keys.bos];
     put(j, TEMPLATE, (const struct text[]){bos, bos, bos});
     json_key(j, bos);
     put(j, "{'id': $, 'ids': [#], 'tokens': [$]}}}", (const struct text[]){bos, text_of(id), bos});
@@ -411,7 +380,7 @@ static void put_decoder(struct json *j, const struct exported *x)
         "'decoder': {'type': 'Sequence', 'decoders': [" REPLACE(
             VOCAB_SPACE, " ") ", {'type': 'ByteFallback'}, {'type': 'Fuse'}",
         NULL);
-    if (x->adds_space)
+    if (x->v.keys.add_space_prefix > 0)
         put(j, "{'type': 'Strip', 'content': ' ', 'start': 1, 'stop': 0}", NULL);
     put(j, "]}", NULL);
 }
@@ -419,8 +388,8 @@ static void put_decoder(struct json *j, const struct exported *x)
 /* The name of a token that is looked for in texts anyway: any other would be from then on. */
 static void put_special(struct json *j, const char *key, const struct exported *x, int id)
 {
-    if (id >= 0 && is_added(x, id) && !x->tokens[id].replaced)
-        json_text(j, key, x->tokens[id].name);
+    if (id >= 0 && is_added(x, id) && !x->replaced[id])
+        json_text(j, key, x->v.tokens[id]);
     else
         json_null(j, key);
 }
@@ -429,7 +398,7 @@ static void put_vocab(struct json *j, const char *key, const struct exported *x)
 {
     json_begin_object(j, key);
     for (int id = 0; id < x->n; id++) {
-        json_key(j, x->tokens[id].name);
+        json_key(j, x->v.tokens[id]);
         json_int(j, NULL, id);
     }
     json_end(j);
@@ -438,7 +407,7 @@ static void put_vocab(struct json *j, const char *key, const struct exported *x)
 static void put_model(struct json *j, const struct exported *x)
 {
     put(j, "'model': {'type': 'BPE', 'dropout': null", NULL);
-    put_special(j, "unk_token", x, x->pre ? -1 : x->unk);
+    put_special(j, "unk_token", x, x->pre ? -1 : x->v.keys.unk);
     put(j, "'continuing_subword_prefix': null, 'end_of_word_suffix': null", NULL);
     json_bool(j, "fuse_unk", !x->pre);
     json_bool(j, "byte_fallback", !x->pre);
@@ -447,8 +416,8 @@ static void put_model(struct json *j, const struct exported *x)
     json_begin_array(j, "merges");
     for (size_t i = 0; i < x->n_merges; i++)
         put(j, "[$, $]",
-            (const struct text[]){x->tokens[x->merges[i].pair.left].name,
-                                  x->tokens[x->merges[i].pair.right].name});
+            (const struct text[]){x->v.tokens[x->merges[i].pair.left],
+                                  x->v.tokens[x->merges[i].pair.right]});
     put(j, "]}", NULL);
 }
 
@@ -457,14 +426,14 @@ static void put_tokenizer_json(struct json *j, const void *exported)
     const struct exported *x = exported;
     put(j, "{'version': '1.0', 'truncation': null, 'padding': null, 'added_tokens': [", NULL);
     for (int id = 0; id < x->n; id++) {
-        if (!is_added(x, id) || x->tokens[id].replaced)
+        if (!is_added(x, id) || x->replaced[id])
             continue;
         json_begin_object(j, NULL);
         json_int(j, "id", id);
         put(j,
             "'content': $, 'single_word': false, 'lstrip': false, 'rstrip': false, "
             "'normalized': false",
-            &x->tokens[id].name);
+            &x->v.tokens[id]);
         json_bool(j, "special", x->vocab.type[id] != TOKEN_USER_DEFINED);
         json_end(j);
     }
@@ -503,101 +472,18 @@ static void put_tokenizer_config(struct json *j, const void *exported)
     const struct exported *x = exported;
     const bool adds_bos = tokenizer_adds_bos(x->tokenizer);
     json_begin_object(j, NULL);
-    if (!adds_bos || is_added(x, x->bos)) /* needs bos_token */
+    if (!adds_bos || is_added(x, x->v.keys.bos)) /* needs bos_token */
         json_bool(j, "add_bos_token", adds_bos);
-    json_bool(j, "add_prefix_space", x->adds_space);
-    put_special(j, "bos_token", x, x->bos);
+    json_bool(j, "add_prefix_space", x->v.keys.add_space_prefix > 0);
+    put_special(j, "bos_token", x, x->v.keys.bos);
     json_bool(j, "clean_up_tokenization_spaces", false);
-    put_special(j, "eos_token", x, x->eos);
+    put_special(j, "eos_token", x, x->v.keys.eos);
     put(j, "'model_input_names': ['input_ids', 'attention_mask']", NULL);
     put_longest(j, x->gguf);
-    put_special(j, "pad_token", x, x->pad);
+    put_special(j, "pad_token", x, x->v.keys.pad);
     json_string(j, "tokenizer_class", "PreTrainedTokenizerFast");
-    put_special(j, "unk_token", x, x->unk);
+    put_special(j, "unk_token", x, x->v.keys.unk);
     json_end(j);
-}
-
-/* --- SentencePiece --------------------------------------------------------------------------- */
-
-/*
- * A tokenizer.model is a message of Protocol Buffers; the numbers of its fields are those of
- * sentencepiece_model.proto.
- */
-
-/* What follows a field's number. */
-enum wire { WIRE_VARINT = 0, WIRE_BYTES = 2, WIRE_32 = 5 };
-
-#define MODEL_BPE 2
-
-static bool put_varint(struct bytes *b, uint64_t value)
-{
-    char out[10];
-    size_t len = 0;
-    for (; value >= 0x80; value >>= 7)
-        out[len++] = (char)(value | 0x80);
-    out[len++] = (char)value;
-    return bytes_put(b, (struct text){out, len});
-}
-
-/* Negative ones as 64 bits. */
-static bool put_number(struct bytes *b, unsigned field, int64_t value)
-{
-    return put_varint(b, field << 3 | WIRE_VARINT) && put_varint(b, (uint64_t)value);
-}
-
-static bool put_bytes(struct bytes *b, unsigned field, struct text value)
-{
-    return put_varint(b, field << 3 | WIRE_BYTES) && put_varint(b, value.len) &&
-           bytes_put(b, value);
-}
-
-static bool put_float(struct bytes *b, unsigned field, float value)
-{
-    uint32_t bits;
-    char out[4];
-    memcpy(&bits, &value, sizeof bits);
-    little_store(out, bits, sizeof out);
-    return put_varint(b, field << 3 | WIRE_32) && bytes_put(b, (struct text){out, sizeof out});
-}
-
-/* The number that the library has for the type, which it knows by no name. */
-static enum token_type type_of(const struct exported *x, int id)
-{
-    const enum token_type type = x->tokens[id].replaced ? TOKEN_UNUSED : x->vocab.type[id];
-    if (vocab_hex_byte(x->tokens[id].name, type) >= 0)
-        return TOKEN_BYTE;
-    return type == TOKEN_UNDEFINED || type == TOKEN_BYTE ? TOKEN_NORMAL : type;
-}
-
-static bool put_pieces(const struct exported *x, struct bytes *piece, struct bytes *out)
-{
-    const struct gguf_value *scores = gguf_find(x->gguf, "tokenizer.ggml.scores");
-    bool good = true;
-    for (int id = 0; good && id < x->vocab.n; id++) {
-        const float score = scores ? (float)gguf_float_at(scores, (uint64_t)id) : 0.0f;
-        piece->len = 0;
-        good = put_bytes(piece, 1, x->tokens[id].name) && put_float(piece, 2, score) &&
-               put_number(piece, 3, type_of(x, id)) && put_bytes(out, 1, bytes_text(piece));
-    }
-    return good;
-}
-
-/* What the model was learned and texts are normalized by. */
-static bool put_specs(const struct exported *x, int unk, bool has_bytes, struct bytes *part,
-                      struct bytes *out)
-{
-    const int ids[] = {unk, x->bos, x->eos, x->pad};
-    part->len = 0;
-    bool good = put_number(part, 3, MODEL_BPE) && put_number(part, 4, x->vocab.n) &&
-                put_number(part, 35, has_bytes);
-    for (unsigned i = 0; i < 4; i++) /* an id, and the piece that it must be */
-        good = good && put_number(part, 40 + i, ids[i]) &&
-               (ids[i] < 0 || put_bytes(part, 45 + i, x->tokens[ids[i]].name));
-    good = good && put_bytes(out, 2, bytes_text(part));
-    part->len = 0;
-    return good && put_bytes(part, 1, text_of("identity")) && put_number(part, 3, x->adds_space) &&
-           put_number(part, 4, false) && put_number(part, 5, true) &&
-           put_bytes(out, 3, bytes_text(part));
 }
 
 /* --- files ----------------------------------------------------------------------------------- */
@@ -609,25 +495,16 @@ static enum status remove_file(const char *path, struct err *e)
     return err_set(e, STATUS_FAILED, "%.200s: cannot remove it: %s", path, strerror(errno));
 }
 
-/* Not written, and removed, if the sentencepiece library would not take it: it wants one unknown
- * token, and all bytes or none. */
+/* Removed where the library would not take it. */
 static enum status write_sentencepiece(const struct exported *x, const char *path, struct err *e)
 {
-    struct bytes part = {NULL, 0, 0}, model = {NULL, 0, 0};
+    struct bytes model = {NULL, 0, 0};
     struct file_writer *w;
-    int unk = -1, n_unknown = 0, n_bytes = 0;
-    for (int id = 0; id < x->vocab.n; id++) {
-        const enum token_type type = type_of(x, id);
-        n_bytes += type == TOKEN_BYTE;
-        n_unknown += type == TOKEN_UNKNOWN;
-        unk = type == TOKEN_UNKNOWN ? id : unk;
-    }
-    if (n_unknown != 1 || (n_bytes != 0 && n_bytes != 256))
+    if (!vocab_fits_sentencepiece(&x->v))
         return remove_file(path, e);
-    const bool good = put_pieces(x, &part, &model) && put_specs(x, unk, n_bytes > 0, &part, &model);
-    bytes_free(&part);
-    enum status s =
-        good ? file_writer_open(&w, path, e) : err_no_memory(e, "tokenizer.model", 2 * model.cap);
+    enum status s = vocab_sentencepiece_write(&x->v, &model)
+                        ? file_writer_open(&w, path, e)
+                        : err_no_memory(e, "tokenizer.model", 2 * model.cap);
     if (s == STATUS_OK) {
         file_writer_put(w, model.data, model.len);
         s = file_writer_commit(w, e);
@@ -643,8 +520,8 @@ static enum status write_merges(const struct exported *x, const char *path, stru
     TRY(file_writer_open(&w, path, e));
     file_writer_put(w, version, sizeof version - 1);
     for (size_t i = 0; i < x->n_merges; i++) {
-        const struct text left = x->tokens[x->merges[i].pair.left].name;
-        const struct text right = x->tokens[x->merges[i].pair.right].name;
+        const struct text left = x->v.tokens[x->merges[i].pair.left];
+        const struct text right = x->v.tokens[x->merges[i].pair.right];
         file_writer_put(w, left.data, left.len);
         file_writer_put(w, " ", 1);
         file_writer_put(w, right.data, right.len);
@@ -675,7 +552,7 @@ static const struct vocab_file {
 static enum status write_file(const struct exported *x, const char *dir, const struct vocab_file *f,
                               struct err *e)
 {
-    const unsigned kind = !x->tokens || x->vocab.n == 0 ? 0 : x->pre ? BYTES : SPACES;
+    const unsigned kind = x->n == 0 ? 0 : x->pre ? BYTES : SPACES;
     char *path;
     if (f->kinds & kind && f->put)
         return export_json(dir, f->name, f->put, x, e);
@@ -696,7 +573,7 @@ enum status export_vocab(const struct gguf *g, const char *dir,
     vocab_free(&x.vocab);
     bpe_free(&x.bpe);
     spm_free(&x.spm);
-    free(x.tokens);
+    vocabulary_free(&x.v);
     free(x.merges);
     return s;
 }

@@ -9,12 +9,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/bytes.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "exchange/vocabulary.h"
 #include "gguf/gguf.h"
 #include "model/layout.h"
+#include "text/merging.h"
 #include "text/pretokenize.h"
 #include "text/vocab.h"
 #include "json/read.h"
@@ -27,6 +29,22 @@
 
 /* A text for "%.*s". */
 #define SHOWN(text) text_width(text), (text).data
+
+/* Cuts the first `len` bytes off a text that has them. */
+static inline struct text text_take(struct text *rest, size_t len)
+{
+    const struct text first = {rest->data, len};
+    rest->data += len;
+    rest->len -= len;
+    return first;
+}
+
+static inline float float_of_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
 
 /* Puts a file's name before the message, unless memory failed. */
 enum status status_in(enum status s, const char *name, struct err *e);
@@ -63,6 +81,12 @@ enum status json_optional_text(const struct json_node *object, const char *key, 
 /* Ends the message of whatever cannot be imported as it is. */
 #define VOCAB_ADVICE "; --tokenizer none imports the tokens without text"
 
+/* A token in the index. */
+struct vocab_name {
+    struct text name;
+    int id;
+};
+
 /* All tokens are missing, BOS and the other ids are -1, and nothing is said of a space before
  * texts. STATUS_NO_MEMORY leaves *v zeroed; all other failures leave what vocabulary_free frees. */
 enum status vocabulary_start(struct vocabulary *v, int n_vocab,
@@ -85,12 +109,18 @@ enum status vocabulary_join(struct vocabulary *v, const struct text *parts, size
 enum status vocabulary_token(struct vocabulary *v, int64_t id, struct text name,
                              enum token_type type, struct err *e);
 
-/* Makes the tokens there are now findable. */
+/* Makes the tokens there are now findable, and sorts them by their names, then ids. */
 void vocabulary_index(struct vocabulary *v);
 
 /* The token of this name at the last index, the lowest if there are several; -1: none. Time
  * O(log n). */
 int vocabulary_find(const struct vocabulary *v, struct text name);
+
+/* Gives the tokens scores with which SentencePiece merges what a list of merges does; a note says
+ * where it may not. Takes over n malloc'd pairs of token ids, ranks in their order.
+ * STATUS_BAD_FILE: a pair listed twice. STATUS_NO_MEMORY. */
+enum status vocabulary_score(struct vocabulary *v, struct symbol_pair *pairs, size_t n,
+                             struct err *e);
 
 /* Tells a note, unless `notes` is NULL or has nobody to tell. */
 void vocabulary_note(const struct vocabulary_notes *notes, const char *format, ...)
@@ -151,6 +181,11 @@ enum status vocab_chars_read(const struct json_node *vocab, struct vocabulary *v
 
 /* SentencePiece's tokenizer.model of type BPE. */
 enum status vocab_sentencepiece_read(struct text file, struct vocabulary *v, struct err *e);
+
+/* Appends such a file; false without memory. The sentencepiece library takes it only if it fits: it
+ * wants one unknown token, and all bytes or none. */
+bool vocab_sentencepiece_write(const struct vocabulary *v, struct bytes *out);
+bool vocab_fits_sentencepiece(const struct vocabulary *v);
 
 /* llama2.c's tokenizer.bin. */
 enum status vocab_llama2c_read(struct text file, struct vocabulary *v, struct err *e);

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 
 #include "exchange/private.h"
-#include "text/merging.h"
-#include "text/spm_char.h"
 
 /* --- what a text goes through ---------------------------------------------------------------- */
 
@@ -387,111 +385,6 @@ static enum status read_merges(struct vocabulary *v, const struct json_node *mer
     return STATUS_OK;
 }
 
-/* --- scores ---------------------------------------------------------------------------------- */
-
-/*
- * Scores with which SentencePiece merges what a list of merges does.
- *
- * A list merges pairs in its order. Scores belong to tokens: whatever two neighbours are together a
- * token may merge, the token of the highest score first. A token's score is here minus the number
- * of tokens that the list makes before it. The two are the same if each token's merges follow one
- * another in the list and if the list makes each token of its characters alone. So it is for lists
- * that were learned or made of scores; for others it is noted how many tokens are concerned.
- */
-static void score(struct vocabulary *v, const struct symbol_pair *pairs, size_t n, bool *made)
-{
-    int n_made = 0, apart = -1; /* a token whose merges do not follow one another */
-    for (size_t i = 0; i < n; i++) {
-        const int id = pairs[i].result;
-        if (made[id] && pairs[i - 1].result != id)
-            apart = apart < 0 ? id : apart;
-        if (!made[id])
-            v->scores[id] = (float)-n_made++; /* by the first of its merges */
-        made[id] = true;
-    }
-    for (int id = 0; id < v->keys.n; id++)
-        if (!made[id])
-            v->scores[id] = (float)-n_made;
-    if (apart >= 0)
-        vocabulary_note(v->notes,
-                        "the merges of some tokens, such as \"%.*s\", do not follow one another: "
-                        "scores cannot say that, a few ids may differ",
-                        SHOWN(v->tokens[apart]));
-}
-
-/* Whether the merges make the token, of several characters, of these. */
-static enum status is_made(const struct vocabulary *v, const struct merging *m,
-                           struct merge_scratch *scratch, int id, bool *made, struct err *e)
-{
-    struct text rest = v->tokens[id];
-    size_t n = 0;
-    *made = true;
-    TRY(merge_reserve(scratch, rest.len, e));
-    while (rest.len > 0 && *made) {
-        const int symbol = vocabulary_find(v, spm_next_char(&rest));
-        scratch->spans[n++] = symbol;
-        *made = symbol >= 0;
-    }
-    if (!*made || n == 1)
-        return STATUS_OK;
-    merge_run(m, scratch, n);
-    *made = merge_end(scratch->spans, n, 0) == n && scratch->spans[0] == id;
-    return STATUS_OK;
-}
-
-/* Of the n pairs of m. */
-static enum status check_merges(const struct vocabulary *v, const struct merging *m, size_t n,
-                                struct merge_scratch *scratch, struct err *e)
-{
-    int n_unmade = 0, unmade = -1; /* tokens that are not made of their characters, and the first */
-    for (size_t i = 1; i < n; i++) {
-        const struct symbol_pair *p = &m->pairs[i];
-        if (p[-1].left == p->left && p[-1].right == p->right)
-            return bad_file(e,
-                            "merge %d: expected each pair once, found \"%.*s\" again, which merge "
-                            "%d makes of the same",
-                            p->rank, SHOWN(v->tokens[p->result]), p[-1].rank);
-    }
-    for (int id = 0; id < v->keys.n; id++) {
-        bool made = true;
-        if (v->tokens[id].len > 0 && v->types[id] == TOKEN_NORMAL)
-            TRY(is_made(v, m, scratch, id, &made, e));
-        if (!made && n_unmade++ == 0)
-            unmade = id;
-    }
-    if (n_unmade > 0)
-        vocabulary_note(v->notes,
-                        "no merges make %d of the tokens, such as \"%.*s\", of their characters: "
-                        "by scores a text may have them, a few ids may differ",
-                        n_unmade, SHOWN(v->tokens[unmade]));
-    return STATUS_OK;
-}
-
-static enum status score_merges(struct vocabulary *v, const struct json_node *merges, struct err *e)
-{
-    const size_t n = merges->n;
-    struct merging m = {0};
-    struct merge_scratch scratch = {0};
-    bool *made = vocabulary_take(v, (uint64_t)v->keys.n, sizeof *made, e);
-    if (!made)
-        return STATUS_NO_MEMORY;
-    struct symbol_pair *pairs = calloc(n + 1, sizeof *pairs);
-    if (!pairs)
-        return err_no_memory(e, "merges", (n + 1) * sizeof *pairs);
-    enum status s = read_merges(v, merges, pairs, e);
-    if (s != STATUS_OK) {
-        free(pairs);
-        return s;
-    }
-    score(v, pairs, n, made);
-    s = merging_init(&m, pairs, n, v->keys.n, e); /* takes them over */
-    if (s == STATUS_OK)
-        s = check_merges(v, &m, n, &scratch, e);
-    merging_free(&m);
-    merge_scratch_free(&scratch);
-    return s;
-}
-
 /* --- the model ------------------------------------------------------------------------------- */
 
 struct model {
@@ -594,7 +487,14 @@ static enum status read_spaces(struct vocabulary *v, const struct model *m,
     }
     if (v->keys.unk >= 0)
         v->types[v->keys.unk] = TOKEN_UNKNOWN;
-    return score_merges(v, m->merges, e);
+    struct symbol_pair *pairs = calloc((size_t)m->merges->n + 1, sizeof *pairs);
+    if (!pairs)
+        return err_no_memory(e, "merges", ((size_t)m->merges->n + 1) * sizeof *pairs);
+    const enum status s = read_merges(v, m->merges, pairs, e);
+    if (s == STATUS_OK)
+        return vocabulary_score(v, pairs, m->merges->n, e);
+    free(pairs);
+    return s;
 }
 
 enum status vocab_tokenizer_json_read(const struct json_node *root, struct vocabulary *v,

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "exchange/private.h"
 #include "model/config.h"
+#include "text/spm_char.h"
 #include "text/tokenizer.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -63,11 +64,6 @@ enum status vocabulary_join(struct vocabulary *v, const struct text *parts, size
 }
 
 /* --- tokens ---------------------------------------------------------------------------------- */
-
-struct vocab_name {
-    struct text name;
-    int id;
-};
 
 enum status vocabulary_start(struct vocabulary *v, int n_vocab,
                              const struct vocabulary_notes *notes, struct err *e)
@@ -153,6 +149,103 @@ void vocabulary_note(const struct vocabulary_notes *notes, const char *format, .
     va_end(args);
     err_format(&line, "%s", text); /* names come from files */
     notes->note(notes->arg, line.text);
+}
+
+/* --- scores ---------------------------------------------------------------------------------- */
+
+/*
+ * A list merges pairs in its order. Scores belong to tokens: whatever two neighbours are together a
+ * token may merge, the token of the highest score first. A token's score is here minus the number
+ * of tokens that the list makes before it. The two are the same if each token's merges follow one
+ * another in the list and if the list makes each token of its characters alone. So it is for lists
+ * that were learned or made of scores; for others it is noted how many tokens are concerned.
+ */
+static void score(struct vocabulary *v, const struct symbol_pair *pairs, size_t n, bool *made)
+{
+    int n_made = 0, apart = -1; /* a token whose merges do not follow one another */
+    for (size_t i = 0; i < n; i++) {
+        const int id = pairs[i].result;
+        if (made[id] && pairs[i - 1].result != id)
+            apart = apart < 0 ? id : apart;
+        if (!made[id])
+            v->scores[id] = (float)-n_made++; /* by the first of its merges */
+        made[id] = true;
+    }
+    for (int id = 0; id < v->keys.n; id++)
+        if (!made[id])
+            v->scores[id] = (float)-n_made;
+    if (apart >= 0)
+        vocabulary_note(v->notes,
+                        "the merges of some tokens, such as \"%.*s\", do not follow one another: "
+                        "scores cannot say that, a few ids may differ",
+                        SHOWN(v->tokens[apart]));
+}
+
+/* Whether the merges make the token, of several characters, of these. */
+static enum status is_made(const struct vocabulary *v, const struct merging *m,
+                           struct merge_scratch *scratch, int id, bool *made, struct err *e)
+{
+    struct text rest = v->tokens[id];
+    size_t n = 0;
+    *made = true;
+    TRY(merge_reserve(scratch, rest.len, e));
+    while (rest.len > 0 && *made) {
+        const int symbol = vocabulary_find(v, spm_next_char(&rest));
+        scratch->spans[n++] = symbol;
+        *made = symbol >= 0;
+    }
+    if (!*made || n == 1)
+        return STATUS_OK;
+    merge_run(m, scratch, n);
+    *made = merge_end(scratch->spans, n, 0) == n && scratch->spans[0] == id;
+    return STATUS_OK;
+}
+
+/* Of the n pairs of m. */
+static enum status check_merges(const struct vocabulary *v, const struct merging *m, size_t n,
+                                struct merge_scratch *scratch, struct err *e)
+{
+    int n_unmade = 0, unmade = -1; /* tokens that are not made of their characters, and the first */
+    for (size_t i = 1; i < n; i++) {
+        const struct symbol_pair *p = &m->pairs[i];
+        if (p[-1].left == p->left && p[-1].right == p->right)
+            return bad_file(e,
+                            "merge %d: expected each pair once, found \"%.*s\" again, which merge "
+                            "%d makes of the same",
+                            p->rank, SHOWN(v->tokens[p->result]), p[-1].rank);
+    }
+    for (int id = 0; id < v->keys.n; id++) {
+        bool made = true;
+        if (v->tokens[id].len > 0 && v->types[id] == TOKEN_NORMAL)
+            TRY(is_made(v, m, scratch, id, &made, e));
+        if (!made && n_unmade++ == 0)
+            unmade = id;
+    }
+    if (n_unmade > 0)
+        vocabulary_note(v->notes,
+                        "no merges make %d of the tokens, such as \"%.*s\", of their characters: "
+                        "by scores a text may have them, a few ids may differ",
+                        n_unmade, SHOWN(v->tokens[unmade]));
+    return STATUS_OK;
+}
+
+enum status vocabulary_score(struct vocabulary *v, struct symbol_pair *pairs, size_t n,
+                             struct err *e)
+{
+    struct merging m = {0};
+    struct merge_scratch scratch = {0};
+    bool *made = vocabulary_take(v, (uint64_t)v->keys.n, sizeof *made, e);
+    if (!made) {
+        free(pairs);
+        return STATUS_NO_MEMORY;
+    }
+    score(v, pairs, n, made);
+    enum status s = merging_init(&m, pairs, n, v->keys.n, e); /* takes them over */
+    if (s == STATUS_OK)
+        s = check_merges(v, &m, n, &scratch, e);
+    merging_free(&m);
+    merge_scratch_free(&scratch);
+    return s;
 }
 
 /* --- the end --------------------------------------------------------------------------------- */
