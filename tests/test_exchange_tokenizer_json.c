@@ -219,8 +219,9 @@ START_TEST(test_special_ids)
         "special_tokens_map.json",
         "{\"bos_token\": \"a\", \"pad_token\": null, \"additional_special_tokens\": [\"c\"]}");
     scratch_write_text("added_tokens.json", "{\"<y>\": 7, \"<x>\": 6}");
-    ck_assert_msg(vocabulary_of_folder(scratch_dir(), &ids, 8, NULL, &v, &e) == STATUS_OK, "%s",
-                  e.text);
+    ck_assert_msg(vocabulary_of_folder(scratch_dir(), &(struct vocabulary_options){ids, 8, NULL},
+                                       &v, &e) == STATUS_OK,
+                  "%s", e.text);
     ck_assert_int_eq(v.keys.bos, 1);
     ck_assert_int_eq(v.keys.eos, 4);
     ck_assert_int_eq(v.keys.pad, -1);

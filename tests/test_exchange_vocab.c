@@ -14,8 +14,9 @@ START_TEST(test_folders_of_transformers)
         const struct hf_ids ids = {50256, 50256, -1};
         struct err e = {{0}};
         char expect[64];
-        ck_assert_msg(vocabulary_of_folder(folders[i], &ids, 400, NULL, &v, &e) == STATUS_OK, "%s",
-                      e.text);
+        ck_assert_msg(vocabulary_of_folder(folders[i], &(struct vocabulary_options){ids, 400, NULL},
+                                           &v, &e) == STATUS_OK,
+                      "%s", e.text);
         ck_assert_str_eq(v.keys.pre, pre[i]);
         ck_assert_int_eq(v.keys.n, 400);
         ck_assert_int_eq(v.keys.bos, 0);
@@ -172,8 +173,9 @@ START_TEST(test_babyllama)
         struct vocabulary v;
         struct gguf_cursor cursor = {0};
         struct text name;
-        ck_assert_msg(vocabulary_of_file(files[i], &no_ids, 105, NULL, &v, &e) == STATUS_OK, "%s",
-                      e.text);
+        ck_assert_msg(vocabulary_of_file(files[i], &(struct vocabulary_options){no_ids, 105, NULL},
+                                         &v, &e) == STATUS_OK,
+                      "%s", e.text);
         for (int id = 0; gguf_next_text(tokens, &cursor, &name); id++) {
             ck_assert(text_equal(v.keys.tokens[id], name));
             ck_assert_int_eq(v.keys.types[id], gguf_int_at(types, (uint64_t)id));

@@ -96,8 +96,9 @@ static void take_folder(const char *path, int n_vocab)
     const struct hf_ids ids = {-1, -1, -1};
     struct vocabulary v;
     struct err e = {""};
-    ck_assert_msg(vocabulary_of_folder(path, &ids, n_vocab, NULL, &v, &e) == STATUS_OK, "%s",
-                  e.text);
+    ck_assert_msg(vocabulary_of_folder(path, &(struct vocabulary_options){ids, n_vocab, NULL}, &v,
+                                       &e) == STATUS_OK,
+                  "%s", e.text);
     take_keys(&v.keys);
     vocabulary_free(&v);
 }
@@ -295,9 +296,10 @@ static void expect_back(const char *path)
     write_out();
     ck_assert_int_eq(tokenizer_create(g, &t, &e), STATUS_OK);
     const struct hf_ids ids = {tokenizer_bos(t), tokenizer_eos(t), -1}; /* as config.json has */
-    ck_assert_msg(vocabulary_of_folder(folder, &ids, tokenizer_n_tokens(t), NULL, &v, &e) ==
-                      STATUS_OK,
-                  "%s", e.text);
+    ck_assert_msg(
+        vocabulary_of_folder(folder, &(struct vocabulary_options){ids, tokenizer_n_tokens(t), NULL},
+                             &v, &e) == STATUS_OK,
+        "%s", e.text);
     ck_assert_int_eq(v.keys.add_bos, tokenizer_adds_bos(t));
     tokenizer_free(t);
     struct gguf *first = g;

@@ -72,9 +72,9 @@ static const struct vocabulary_notes notes = {keep_note, NULL};
 static enum status read_scratch(const char *name, int n_vocab, struct vocabulary *v, struct err *e)
 {
     import_notes[0] = 0;
-    if (!name)
-        return vocabulary_of_folder(scratch_dir(), &no_ids, n_vocab, &notes, v, e);
-    return vocabulary_of_file(scratch_path(name), &no_ids, n_vocab, &notes, v, e);
+    const struct vocabulary_options o = {no_ids, n_vocab, &notes};
+    return name ? vocabulary_of_file(scratch_path(name), &o, v, e)
+                : vocabulary_of_folder(scratch_dir(), &o, v, e);
 }
 
 struct vocabulary must_import(const char *name, int n_vocab)

@@ -16,7 +16,6 @@ struct export_tensor {
     struct hf_tensor_name name;
     struct view view;
     bool is_matrix; /* its type may be any */
-    bool is_vector; /* of one dimension */
 };
 
 /* Holds views that point into each other: it may not be moved. */
@@ -263,11 +262,11 @@ static void add_tensor(struct exporter *x, const struct tensor_spec *spec)
     if (spec->role == ROLE_ROPE_FREQS || (spec->role == ROLE_OUTPUT && x->hf.tied) ||
         (spec->is_bias && !hf_has_bias(&x->hf, spec->role)))
         return;
+    const bool is_vector = spec->n_dims == 1;
     t->name = hf_tensor_name(f, true, spec->role, spec->layer, spec->is_bias);
     t->is_matrix = spec->flags & SPEC_QUANTISES;
-    t->is_vector = spec->n_dims == 1;
-    t->view = (struct view){.cols = t->is_vector ? 1 : spec->cols,
-                            .transposes = f->conv1d && !t->is_vector && role_in_block(spec->role),
+    t->view = (struct view){.cols = is_vector ? 1 : spec->cols,
+                            .transposes = f->conv1d && !is_vector && role_in_block(spec->role),
                             .type = TENSOR_F32,
                             .maker = &x->maker};
     add_parts(x, spec, &t->view);
@@ -277,7 +276,13 @@ static void add_tensor(struct exporter *x, const struct tensor_spec *spec)
         same &= t->view.parts[i].type == type;
     if (same)
         t->view.type = type;
-    x->n++;
+    const uint64_t rows = (uint64_t)view_rows(&t->view), cols = (uint64_t)t->view.cols;
+    x->written[x->n++] = (struct safetensors_written){
+        .name = t->name.text,
+        .n_dims = spec->n_dims,
+        .dims = {t->view.transposes ? cols : rows, t->view.transposes ? rows : cols},
+        .source = {view_piece, &t->view},
+    };
 }
 
 /* Whether a type has room for every number of a view that is made in F32. */
@@ -338,17 +343,8 @@ static enum status make_tensors(struct exporter *x, struct err *e)
         add_tensor(x, &spec);
     }
     TRY(settle_types(x, e));
-    for (size_t i = 0; i < x->n; i++) {
-        struct export_tensor *t = &x->list[i];
-        const uint64_t rows = (uint64_t)view_rows(&t->view), cols = (uint64_t)t->view.cols;
-        x->written[i] = (struct safetensors_written){
-            .name = t->name.text,
-            .dtype = safetensors_dtype_of((enum tensor_type)t->view.type),
-            .n_dims = t->is_vector ? 1 : 2,
-            .dims = {t->view.transposes ? cols : rows, t->view.transposes ? rows : cols},
-            .source = {view_piece, &t->view},
-        };
-    }
+    for (size_t i = 0; i < x->n; i++)
+        x->written[i].dtype = safetensors_dtype_of((enum tensor_type)x->list[i].view.type);
     return STATUS_OK;
 }
 

@@ -320,10 +320,9 @@ static int64_t id_of_key(const struct json_node *object, const char *key)
 }
 
 /* That of the file `name` in the checkpoint's folder, if there is one. */
-static enum status read_beside(struct import *im, const char *name, const struct hf_ids *ids,
-                               const struct vocabulary_notes *notes, struct err *e)
+static enum status read_beside(struct import *im, const char *name,
+                               const struct vocabulary_options *o, struct err *e)
 {
-    const int n = im->source->config.n_vocab;
     const char *slash = strrchr(im->path, '/');
     char *folder = slash ? strndup(im->path, (size_t)(slash - im->path)) : strdup("."), *path;
     struct stat st;
@@ -332,8 +331,8 @@ static enum status read_beside(struct import *im, const char *name, const struct
     enum status s = file_in_folder(folder, name, &path, e);
     free(folder);
     if (s == STATUS_OK)
-        s = stat(path, &st) == 0 ? vocabulary_of_file(path, ids, n, notes, &im->vocabulary, e)
-                                 : vocabulary_plain(n, &im->vocabulary, e);
+        s = stat(path, &st) == 0 ? vocabulary_of_file(path, o, &im->vocabulary, e)
+                                 : vocabulary_plain(o->n_vocab, &im->vocabulary, e);
     free(path);
     return s;
 }
@@ -341,18 +340,20 @@ static enum status read_beside(struct import *im, const char *name, const struct
 static enum status read_vocabulary(struct import *im, const struct import_options *o,
                                    const struct file_format *format, struct err *e)
 {
-    const int n = im->source->config.n_vocab;
     const struct json_node *config = im->folder.config.root;
-    const struct vocabulary_notes *notes = &o->notes;
-    const struct hf_ids ids = {id_of_key(config, "bos_token_id"), id_of_key(config, "eos_token_id"),
-                               id_of_key(config, "pad_token_id")};
+    const struct vocabulary_options options = {
+        .ids = {id_of_key(config, "bos_token_id"), id_of_key(config, "eos_token_id"),
+                id_of_key(config, "pad_token_id")},
+        .n_vocab = im->source->config.n_vocab,
+        .notes = &o->notes,
+    };
     if (o->tokenizer && strcmp(o->tokenizer, "none") == 0)
         return STATUS_OK;
     if (o->tokenizer)
-        return vocabulary_of_file(o->tokenizer, &ids, n, notes, &im->vocabulary, e);
+        return vocabulary_of_file(o->tokenizer, &options, &im->vocabulary, e);
     if (config)
-        return vocabulary_of_folder(im->path, &ids, n, notes, &im->vocabulary, e);
-    return read_beside(im, format->tokenizer, &ids, notes, e);
+        return vocabulary_of_folder(im->path, &options, &im->vocabulary, e);
+    return read_beside(im, format->tokenizer, &options, e);
 }
 
 /* --- what is written ------------------------------------------------------------------------- */

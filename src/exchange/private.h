@@ -149,12 +149,13 @@ struct special_sources {
     const struct json_node *added;     /* added_tokens.json */
     const struct json_node *tokenizer; /* tokenizer.json */
     const char *otherwise;             /* the name of BOS, EOS and unknown where none is said */
+    const struct hf_ids *ids;          /* of the model's own config */
 };
 
 /* Adds tokens of the first and third source, fills in BOS, EOS, padding and add_bos (which stays
  * where nothing is said), and makes what these and the second name TOKEN_CONTROL. */
-enum status special_tokens_read(const struct special_sources *s, const struct hf_ids *ids,
-                                struct vocabulary *v, struct err *e);
+enum status special_tokens_read(const struct special_sources *s, struct vocabulary *v,
+                                struct err *e);
 
 /* --- vocabularies of each format ------------------------------------------------------------- */
 

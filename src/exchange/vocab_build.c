@@ -181,33 +181,39 @@ static void score(struct vocabulary *v, const struct symbol_pair *pairs, size_t 
                         SHOWN(v->tokens[apart]));
 }
 
+/* Merges, and memory to run them in. */
+struct scoring {
+    struct merging merging;
+    struct merge_scratch scratch;
+};
+
 /* Whether the merges make the token, of several characters, of these. */
-static enum status is_made(const struct vocabulary *v, const struct merging *m,
-                           struct merge_scratch *scratch, int id, bool *made, struct err *e)
+static enum status is_made(const struct vocabulary *v, struct scoring *s, int id, bool *made,
+                           struct err *e)
 {
     struct text rest = v->tokens[id];
     size_t n = 0;
     *made = true;
-    TRY(merge_reserve(scratch, rest.len, e));
+    TRY(merge_reserve(&s->scratch, rest.len, e));
+    int32_t *spans = s->scratch.spans;
     while (rest.len > 0 && *made) {
-        const int symbol = vocabulary_find(v, spm_next_char(&rest));
-        scratch->spans[n++] = symbol;
-        *made = symbol >= 0;
+        spans[n] = vocabulary_find(v, spm_next_char(&rest));
+        *made = spans[n++] >= 0;
     }
     if (!*made || n == 1)
         return STATUS_OK;
-    merge_run(m, scratch, n);
-    *made = merge_end(scratch->spans, n, 0) == n && scratch->spans[0] == id;
+    merge_run(&s->merging, &s->scratch, n);
+    *made = merge_end(spans, n, 0) == n && spans[0] == id;
     return STATUS_OK;
 }
 
-/* Of the n pairs of m. */
-static enum status check_merges(const struct vocabulary *v, const struct merging *m, size_t n,
-                                struct merge_scratch *scratch, struct err *e)
+/* Of n pairs. */
+static enum status check_merges(const struct vocabulary *v, struct scoring *s, size_t n,
+                                struct err *e)
 {
     int n_unmade = 0, unmade = -1; /* tokens that are not made of their characters, and the first */
     for (size_t i = 1; i < n; i++) {
-        const struct symbol_pair *p = &m->pairs[i];
+        const struct symbol_pair *p = &s->merging.pairs[i];
         if (p[-1].left == p->left && p[-1].right == p->right)
             return bad_file(e,
                             "merge %d: expected each pair once, found \"%.*s\" again, which merge "
@@ -217,7 +223,7 @@ static enum status check_merges(const struct vocabulary *v, const struct merging
     for (int id = 0; id < v->keys.n; id++) {
         bool made = true;
         if (v->tokens[id].len > 0 && v->types[id] == TOKEN_NORMAL)
-            TRY(is_made(v, m, scratch, id, &made, e));
+            TRY(is_made(v, s, id, &made, e));
         if (!made && n_unmade++ == 0)
             unmade = id;
     }
@@ -232,19 +238,18 @@ static enum status check_merges(const struct vocabulary *v, const struct merging
 enum status vocabulary_score(struct vocabulary *v, struct symbol_pair *pairs, size_t n,
                              struct err *e)
 {
-    struct merging m = {0};
-    struct merge_scratch scratch = {0};
+    struct scoring scoring = {.merging = {0}};
     bool *made = vocabulary_take(v, (uint64_t)v->keys.n, sizeof *made, e);
     if (!made) {
         free(pairs);
         return STATUS_NO_MEMORY;
     }
     score(v, pairs, n, made);
-    enum status s = merging_init(&m, pairs, n, v->keys.n, e); /* takes them over */
+    enum status s = merging_init(&scoring.merging, pairs, n, v->keys.n, e); /* takes them over */
     if (s == STATUS_OK)
-        s = check_merges(v, &m, n, &scratch, e);
-    merging_free(&m);
-    merge_scratch_free(&scratch);
+        s = check_merges(v, &scoring, n, e);
+    merging_free(&scoring.merging);
+    merge_scratch_free(&scoring.scratch);
     return s;
 }
 

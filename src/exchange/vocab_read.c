@@ -259,16 +259,16 @@ static enum status read_adds_bos(const struct special_sources *s, struct vocabul
     return STATUS_OK;
 }
 
-enum status special_tokens_read(const struct special_sources *s, const struct hf_ids *ids,
-                                struct vocabulary *v, struct err *e)
+enum status special_tokens_read(const struct special_sources *s, struct vocabulary *v,
+                                struct err *e)
 {
     struct vocab_keys *k = &v->keys;
     const struct json_node *decoder = json_present(s->config, "added_tokens_decoder");
     int unknown = -1;
     const struct special specials[] = {
-        {"bos_token", s->otherwise, ids->bos, &k->bos},
-        {"eos_token", s->otherwise, ids->eos, &k->eos},
-        {"pad_token", NULL, ids->pad, &k->pad},
+        {"bos_token", s->otherwise, s->ids->bos, &k->bos},
+        {"eos_token", s->otherwise, s->ids->eos, &k->eos},
+        {"pad_token", NULL, s->ids->pad, &k->pad},
         {"unk_token", s->otherwise, -1, &unknown},
     };
     TRY(status_in(added_tokens_read(decoder, ADDED_DECODER, false, v, e), "tokenizer_config.json",
@@ -309,22 +309,21 @@ static enum status read_file(const struct input *in, const struct hf_ids *ids, s
                : vocab_is_sentencepiece(in->bytes) ? vocab_sentencepiece_read(in->bytes, v, e)
                                                    : vocab_llama2c_read(in->bytes, v, e);
     const bool has_model = json_member(in->root, "model");
-    const struct special_sources specials = {.tokenizer = has_model ? in->root : NULL};
+    const struct special_sources specials = {.tokenizer = has_model ? in->root : NULL, .ids = ids};
     TRY(has_model ? vocab_tokenizer_json_read(in->root, v, e) : vocab_chars_read(in->root, v, e));
-    return special_tokens_read(&specials, ids, v, e);
+    return special_tokens_read(&specials, v, e);
 }
 
-enum status vocabulary_of_file(const char *path, const struct hf_ids *ids, int n_vocab,
-                               const struct vocabulary_notes *notes, struct vocabulary *out,
-                               struct err *e)
+enum status vocabulary_of_file(const char *path, const struct vocabulary_options *o,
+                               struct vocabulary *out, struct err *e)
 {
     struct input in;
-    TRY(vocabulary_start(out, n_vocab, notes, e));
+    TRY(vocabulary_start(out, o->n_vocab, o->notes, e));
     enum status s = input_open(&in, NULL, path, e);
     if (s == STATUS_OK && is_json(in.bytes))
         s = input_read_json(&in, e);
     if (s == STATUS_OK)
-        s = status_in(vocabulary_finish(out, read_file(&in, ids, out, e), e), path, e);
+        s = status_in(vocabulary_finish(out, read_file(&in, &o->ids, out, e), e), path, e);
     else
         vocabulary_free(out);
     input_close(&in);
@@ -400,6 +399,7 @@ static enum status read_folder(const struct input *files, const char *dir, const
         .added = files[ADDED].root,
         .tokenizer = files[TOKENIZER].root,
         .otherwise = source == MERGES ? "<|endoftext|>" : NULL,
+        .ids = ids,
     };
     bool adds_space = false;
     TRY(status_in(read_tokens(files, source, v, e), path, e));
@@ -415,16 +415,15 @@ static enum status read_folder(const struct input *files, const char *dir, const
         return status_in(bad_file(e, "expected \"add_prefix_space\" to be false, found "
                                      "true" VOCAB_ADVICE),
                          files[CONFIG].path, e);
-    TRY(status_in(special_tokens_read(&specials, ids, v, e), dir, e));
+    TRY(status_in(special_tokens_read(&specials, v, e), dir, e));
     return status_in(vocabulary_finish(v, STATUS_OK, e), path, e);
 }
 
-enum status vocabulary_of_folder(const char *dir, const struct hf_ids *ids, int n_vocab,
-                                 const struct vocabulary_notes *notes, struct vocabulary *out,
-                                 struct err *e)
+enum status vocabulary_of_folder(const char *dir, const struct vocabulary_options *o,
+                                 struct vocabulary *out, struct err *e)
 {
-    struct input files[N_FILES] = {{NULL}};
-    TRY(vocabulary_start(out, n_vocab, notes, e));
+    struct input files[N_FILES] = {{.path = NULL}};
+    TRY(vocabulary_start(out, o->n_vocab, o->notes, e));
     enum status s = STATUS_OK;
     for (int i = 0; i < N_FILES && s == STATUS_OK; i++) {
         if (i > MODEL && files[TOKENIZER].root)
@@ -434,7 +433,7 @@ enum status vocabulary_of_folder(const char *dir, const struct hf_ids *ids, int 
             s = input_read_json(&files[i], e);
     }
     if (s == STATUS_OK)
-        s = read_folder(files, dir, ids, out, e);
+        s = read_folder(files, dir, &o->ids, out, e);
     if (s != STATUS_OK)
         vocabulary_free(out);
     for (int i = 0; i < N_FILES; i++)

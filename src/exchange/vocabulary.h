@@ -42,24 +42,28 @@ struct hf_ids {
     int64_t bos, eos, pad;
 };
 
+struct vocabulary_options {
+    struct hf_ids ids;
+    int n_vocab;
+    const struct vocabulary_notes *notes; /* may be NULL */
+};
+
 /*
  * Of a Hugging Face folder: tokenizer.json, or vocab.json with merges.txt, or tokenizer.model, with
  * what tokenizer_config.json, special_tokens_map.json and added_tokens.json say of special tokens.
  * BOS and EOS are those that these name, else those of `ids`. A vocab.json of single characters
  * needs no merges.txt. Where there is none of them, as vocabulary_plain. Messages name the file.
  *
- * `notes` may be NULL. *out is for vocabulary_free; zeroed on failure. STATUS_BAD_FILE or
+ * *out is for vocabulary_free; zeroed on failure. STATUS_BAD_FILE or
  * STATUS_NO_MEMORY; memory is a small multiple of the files' and of n_vocab.
  */
-enum status vocabulary_of_folder(const char *dir, const struct hf_ids *ids, int n_vocab,
-                                 const struct vocabulary_notes *notes, struct vocabulary *out,
-                                 struct err *e);
+enum status vocabulary_of_folder(const char *dir, const struct vocabulary_options *o,
+                                 struct vocabulary *out, struct err *e);
 
 /* Of one file of any format that is read here, known by its first bytes; a vocab.json is one of
  * single characters. */
-enum status vocabulary_of_file(const char *path, const struct hf_ids *ids, int n_vocab,
-                               const struct vocabulary_notes *notes, struct vocabulary *out,
-                               struct err *e);
+enum status vocabulary_of_file(const char *path, const struct vocabulary_options *o,
+                               struct vocabulary *out, struct err *e);
 
 /* With 256 ids plain bytes, as our own byte-level checkpoints have them; with others none at all:
  * keys.model is NULL. STATUS_NO_MEMORY. */

@@ -24,13 +24,13 @@ static void try_roots(const struct json_node *const roots[N_FILES])
 {
     static const struct hf_ids ids = {1, 2, 400};
     const struct special_sources specials = {
-        .tokenizer = roots[0], .config = roots[1], .map = roots[1], .added = roots[2]};
+        .tokenizer = roots[0], .config = roots[1], .map = roots[1], .added = roots[2], .ids = &ids};
     struct vocabulary v;
     struct err e = {{0}};
     require(vocabulary_start(&v, N_VOCAB, &imported_notes, &e) == STATUS_OK);
     enum status s = vocab_tokenizer_json_read(roots[0], &v, &e);
     if (s == STATUS_OK)
-        s = special_tokens_read(&specials, &ids, &v, &e);
+        s = special_tokens_read(&specials, &v, &e);
     finish_imported(&v, s, &e);
 }
 
