@@ -7,7 +7,6 @@
 
 #include "base/figures.h"
 #include "base/limits.h"
-#include "cli/terminal.h"
 #include "cli/head_choice.h"
 #include "cli/numbers.h"
 #include "cli/signals.h"

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "exchange/export_tensors.h"
 #include "exchange/private.h"
 #include "gguf/blocks.h"
 #include "model/model.h"
+#include "safetensors/safetensors.h"
 
 struct export_tensor {
     struct hf_tensor_name name;

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/little.h"
 #include "base/text.h"
 #include "exchange/export.h"
 #include "exchange/private.h"

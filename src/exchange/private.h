@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/bytes.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -236,7 +235,7 @@ struct row_swap {
 /* Rows that stand in one source. */
 struct view_part {
     const struct file_map *file;  /* that it is in: its pages are released when the next view is
-                                     made;  NULL: they stay */
+                                     made; NULL: they stay */
     const unsigned char *data;    /* of the source, a matrix [source_rows, cols] */
     uint32_t type;                /* enum tensor_type of the five that blocks_runs, or VIEW_INT8 */
     const unsigned char *factors; /* of VIEW_INT8 */

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "base/little.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "exchange/private.h"
 #include "text/byte_alphabet.h"
 
