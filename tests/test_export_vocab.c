@@ -14,8 +14,8 @@
 #include "faults.h"
 #include "gguf_bytes.h"
 #include "support.h"
-#include "text/byte_alphabet.h"
 #include "text/tokenizer.h"
+#include "text/unicode.h"
 #include "text/vocab.h"
 #include "json/read.h"
 

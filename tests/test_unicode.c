@@ -1,5 +1,4 @@
 #include "support.h"
-#include "text/byte_alphabet.h"
 #include "text/unicode.h"
 
 #include <stdlib.h>

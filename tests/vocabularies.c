@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "text/byte_alphabet.h"
+#include "text/unicode.h"
 
 void plain_bytes_vocabulary(struct vocabulary *v)
 {

@@ -85,3 +85,15 @@ void arena_free(struct arena *a)
         free(a->base);
     *a = (struct arena){0};
 }
+
+void *array_grow(void *array, size_t n, size_t *cap, size_t size)
+{
+    if (n <= *cap)
+        return array;
+    const size_t wanted = n + n / 2 + 64;
+    size_t bytes;
+    void *larger = wanted > n && size_of_array(wanted, size, &bytes) ? realloc(array, bytes) : NULL;
+    if (larger)
+        *cap = wanted;
+    return larger;
+}

@@ -1,5 +1,6 @@
 /*
- * mem - aligned arenas: count first, allocate once, take.
+ * mem - aligned arenas: count first, allocate once, take. And arrays that grow, where nobody can
+ * count first.
  *
  * A component writes down its pieces once, in a function that takes them from an arena. Run on an
  * arena that has no memory yet, the function counts them (each piece is NULL); after
@@ -48,5 +49,12 @@ void *arena_take(struct arena *a, uint64_t count, uint64_t size);
 
 /* Legal on a zeroed struct and twice. */
 void arena_free(struct arena *a);
+
+/*
+ * Makes room for n elements of `size` bytes in a malloc'd array (NULL: none yet) that has room for
+ * *cap; when it has to grow, by half of n and some more. Returns where it is now; NULL without
+ * memory: then nothing has changed.
+ */
+void *array_grow(void *array, size_t n, size_t *cap, size_t size);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "cli/input.h"
 #include "cli/signals.h"
-#include "text/id_list.h"
+#include "text/vocab.h"
 #include "json/write.h"
 
 /* Memory that a long text may leave to those after it. */

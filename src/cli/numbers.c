@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "text/id_list.h"
+#include "text/vocab.h"
 
 #define DIGITS "0123456789"
 

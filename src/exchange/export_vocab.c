@@ -10,8 +10,7 @@
 #include "exchange/export.h"
 #include "exchange/private.h"
 #include "text/bpe.h"
-#include "text/byte_alphabet.h"
-#include "text/spm.h"
+#include "text/unicode.h"
 #include "text/tokenizer.h"
 
 /* A merge, with what it is sorted by. */

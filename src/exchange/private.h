@@ -15,7 +15,7 @@
 #include "exchange/vocabulary.h"
 #include "gguf/gguf.h"
 #include "model/layout.h"
-#include "text/merging.h"
+#include "text/bpe.h"
 #include "text/pretokenize.h"
 #include "text/vocab.h"
 #include "json/read.h"

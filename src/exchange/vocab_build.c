@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "exchange/private.h"
 #include "model/config.h"
-#include "text/spm_char.h"
+#include "text/bpe.h"
 #include "text/tokenizer.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 #include "base/little.h"
 #include "base/text.h"
 #include "exchange/private.h"
-#include "text/byte_alphabet.h"
+#include "text/unicode.h"
 
 /* --- bytes, and single characters ------------------------------------------------------------ */
 

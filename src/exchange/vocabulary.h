@@ -16,7 +16,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "text/vocab_keys.h"
+#include "text/vocab.h"
 
 /* Where what a user should know goes: one sentence, no newline. */
 struct vocabulary_notes {

@@ -1,25 +1,82 @@
 /*
- * bpe - byte-pair encoding by rank: a piece of text starts as its bytes' tokens, which are merged
- * (see merging.h).
+ * bpe - byte-pair encoding: symbols that become one where they are neighbours.
  *
- * (GPT-2's first program merged all pairs of the lowest rank before it looked again; the two differ
- * only for tables in which a merge's result takes part in an earlier merge, which training does not
- * make.)
+ * What its two kinds, by ranks (GPT-2) and by scores (SentencePiece), have in common: while some
+ * neighbours are a pair of the table, the pair of the lowest rank is merged, the leftmost of
+ * equals. Symbols are numbers here; what text they stand for is the kind's.
  */
 #ifndef DECODE_TEXT_BPE_H
 #define DECODE_TEXT_BPE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
 #include "base/text.h"
+#include "base/status.h"
 #include "gguf/gguf.h"
-#include "text/id_list.h"
-#include "text/merging.h"
 #include "text/vocab.h"
 
-/* Immutable after creation. */
+/* --- merging --------------------------------------------------------------------------------- */
+
+struct symbol_pair {
+    int32_t left, right; /* 0 <= symbol < n_symbols */
+    int32_t rank;        /* 0 <= rank < INT32_MAX; pairs may share one */
+    int32_t result;
+};
+
+/* Immutable after creation. Sorted and searched, not hashed: a hostile table has no collisions to
+ * arrange. */
+struct merging {
+    int32_t n_symbols;
+    uint32_t *first;           /* [n_symbols + 1] those with left symbol s start at first[s] */
+    struct symbol_pair *pairs; /* [first[n_symbols]] by left, then right symbol, then rank */
+};
+
+/* Takes over n malloc'd pairs (NULL if there are none), fewer than 2^31 (asserted), also on
+ * failure. Which of two pairs of the same symbols is meant cannot be told: the caller looks for
+ * them in what is then sorted. STATUS_NO_MEMORY; m may be freed then too. */
+enum status merging_init(struct merging *m, struct symbol_pair *pairs, size_t n, int32_t n_symbols,
+                         struct err *e);
+void merging_free(struct merging *m); /* legal on a zeroed struct and twice */
+
+/* Working memory, which grows to 8.3 bytes a symbol of the longest run; zeroed at first. One run at
+ * a time may use it. */
+struct merge_scratch {
+    int32_t *spans;
+    int32_t *ranks;
+    size_t cap; /* symbols that they have room for */
+};
+
+/* Room for a run of n symbols, in place of the last one: the caller puts them in spans[0..n).
+ * STATUS_NO_MEMORY, also for 2^31 symbols and more. */
+enum status merge_reserve(struct merge_scratch *s, size_t n, struct err *e);
+void merge_scratch_free(struct merge_scratch *s);
+
+/* Merges the run of n > 0 symbols (asserted) in spans. Time O(n log n). */
+void merge_run(const struct merging *m, struct merge_scratch *s, size_t n);
+
+/* Where the symbol that starts at i < n of a run of n ends: its number is spans[i]. */
+static inline size_t merge_end(const int32_t *spans, size_t n, size_t i)
+{
+    return i + 1 == n || spans[i + 1] >= 0 ? i + 1 : i + (size_t)-spans[i + 1];
+}
+
+/* A text on its way to tokens. Zeroed but for the text; free(list.ids) apart. */
+struct encoding {
+    struct text text;
+    struct id_list list; /* of what has been encoded */
+    struct merge_scratch merge;
+    struct bytes marked; /* the part with its spaces marked: up to 3 bytes a byte of text */
+};
+
+/* --- by ranks -------------------------------------------------------------------------------- */
+
+/*
+ * A piece of text starts as its bytes' tokens. (GPT-2's first program merged all pairs of the
+ * lowest rank before it looked again; the two differ only for tables in which a merge's result
+ * takes part in an earlier merge, which training does not make.) Immutable after creation.
+ */
 struct bpe {
     int32_t byte_id[256]; /* -1: no token */
     bool lacks_bytes;     /* some byte_id is -1 */
@@ -38,11 +95,55 @@ enum status bpe_init(struct bpe *b, const struct vocab *v, const struct gguf *g,
 void bpe_free(struct bpe *b); /* legal on a zeroed struct and twice */
 
 /*
- * Appends the tokens of one piece, which is not empty and has a token for every byte (asserted,
- * the bytes at a cost). Time O(n log n) in its length. Fails with STATUS_NO_MEMORY, also for pieces
- * of 2 GiB and more.
+ * Appends the tokens of one piece of c's text, which is not empty (asserted). Time O(n log n) in
+ * its length. STATUS_USAGE names a character that has a byte without a token; STATUS_NO_MEMORY,
+ * also for pieces of 2 GiB and more.
  */
-enum status bpe_encode(const struct bpe *b, struct merge_scratch *s, struct text piece,
-                       struct id_list *out, struct err *e);
+enum status bpe_encode(const struct bpe *b, struct encoding *c, struct text piece, struct err *e);
+
+/* --- by scores ------------------------------------------------------------------------------- */
+
+/*
+ * As SentencePiece and llama.cpp do it: a text starts as characters, its spaces written U+2581, and
+ * the neighbours that are together the token of the highest score are merged, the leftmost of
+ * equals, as long as there are any. What is no token then becomes the tokens of its bytes, <0x00>
+ * to <0xFF>.
+ *
+ * Symbols are tokens; then the characters that tokens begin or end with and that are none; then the
+ * one for all other characters. Immutable after creation.
+ *
+ * Source: Kudo and Richardson, "SentencePiece: A simple and language independent subword tokenizer
+ * and detokenizer for Neural Text Processing", 2018.
+ */
+struct spm {
+    int32_t n_tokens;
+    int32_t byte_id[256];   /* -1: no token */
+    struct spm_char *chars; /* by their bytes */
+    uint32_t first[257];    /* those that start with byte b are chars[first[b]] to [first[b + 1]] */
+    struct merging merging;
+    bool cuts; /* no token has a space behind another character: no merge crosses there */
+};
+
+/*
+ * From VOCAB_SPACES' tokens and tokenizer.ggml.scores (absent: all are equal). Merging makes
+ * normal, undefined, user-defined and unused tokens, not those whose names are no text. Fails with
+ * STATUS_BAD_FILE: scores of wrong type or length, one that is not finite, two tokens alike that
+ * merging could make. Or STATUS_NO_MEMORY, also for 2^31 ways to make a token of two others. s may
+ * be freed then too. Time and memory are linear in the bytes of the tokens but for a logarithm.
+ */
+enum status spm_init(struct spm *s, const struct vocab *v, const struct gguf *g, struct err *e);
+void spm_free(struct spm *s); /* legal on a zeroed struct and twice */
+
+/*
+ * Appends the tokens of `part` of c's text, which is not empty (asserted), after a space if
+ * `adds_space`. Time O(n log n). STATUS_USAGE names a character that is no token and whose bytes
+ * are none; STATUS_NO_MEMORY.
+ */
+enum status spm_encode(const struct spm *s, struct encoding *c, struct text part, bool adds_space,
+                       struct err *e);
+
+/* Cuts the first character off a nonempty text. How many bytes it has is what its first byte says,
+ * whether or not the others fit, as in llama.cpp; the text may end before. */
+struct text spm_next_char(struct text *rest);
 
 #endif

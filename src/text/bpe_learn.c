@@ -3,8 +3,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/checked.h"
 #include "text/pretokenize.h"
+#include "text/unicode.h"
+#include "text/vocab.h"
 #include "text/word_count.h"
 
 #define N_BYTES     256
@@ -45,6 +46,8 @@ struct queued {
 
 struct learner {
     const struct bpe_learn_spec *spec;
+    uint64_t done, all; /* bytes of the texts that have been read, that there are */
+    uint64_t next;      /* progress is due: of bytes, then of places */
     struct word_count words;
     uint64_t bytes; /* of all words */
 
@@ -52,6 +55,7 @@ struct learner {
     struct node *nodes; /* [bytes + 2] */
     uint64_t *weight;   /* [words.n + 1] occurrences of word 1, 2, ... */
     struct bpe_merge *merges;
+    size_t *length; /* [tokens] bytes */
     int max_merges, n_merges;
     uint64_t places; /* merged so far */
 
@@ -81,31 +85,24 @@ static enum status report_progress(const struct bpe_learn_spec *spec, enum bpe_l
 
 /* --- reading the texts ----------------------------------------------------------------------- */
 
-struct reading {
-    uint64_t done, all; /* bytes */
-    uint64_t next;      /* progress is due */
-};
-
-static enum status count_document(struct learner *l, struct text text, struct reading *r,
-                                  struct err *e)
+static enum status count_document(struct learner *l, struct text text, struct err *e)
 {
-    enum status s = STATUS_OK;
-    while (s == STATUS_OK && text.len > 0) {
+    while (text.len > 0) {
         const struct text word = {text.data, pretokenize_next(PRETOKENIZE_GPT2, text)};
         if (word.len > 1) /* a single byte has no pair */
-            s = word_count_add(&l->words, word, e);
+            TRY(word_count_add(&l->words, word, e));
         text.data += word.len;
         text.len -= word.len;
-        r->done += word.len;
-        if (s == STATUS_OK && r->done >= r->next) {
-            s = report_progress(l->spec, BPE_LEARN_READING, r->done, r->all, e);
-            r->next = r->done + READ_STEP;
+        l->done += word.len;
+        if (l->done >= l->next) {
+            TRY(report_progress(l->spec, BPE_LEARN_READING, l->done, l->all, e));
+            l->next = l->done + READ_STEP;
         }
     }
-    return s;
+    return STATUS_OK;
 }
 
-static enum status count_text(struct learner *l, struct text text, struct reading *r, struct err *e)
+static enum status count_text(struct learner *l, struct text text, struct err *e)
 {
     const size_t mark = sizeof END_OF_TEXT - 1;
     while (l->spec->end_of_text && text.len > 0) {
@@ -113,40 +110,34 @@ static enum status count_text(struct learner *l, struct text text, struct readin
         if (!end)
             break;
         const struct text document = {text.data, (size_t)(end - text.data)};
-        TRY(count_document(l, document, r, e));
-        r->done += mark;
+        TRY(count_document(l, document, e));
+        l->done += mark;
         text.data = end + mark;
         text.len -= document.len + mark;
     }
-    return count_document(l, text, r, e);
+    return count_document(l, text, e);
 }
 
 static enum status count_texts(struct learner *l, const struct text *texts, size_t n, struct err *e)
 {
-    struct reading r = {0};
     for (size_t i = 0; i < n; i++)
-        r.all += texts[i].len;
-    enum status s = report_progress(l->spec, BPE_LEARN_READING, 0, r.all, e);
-    for (size_t i = 0; s == STATUS_OK && i < n; i++)
-        s = count_text(l, texts[i], &r, e);
+        l->all += texts[i].len;
+    TRY(report_progress(l->spec, BPE_LEARN_READING, 0, l->all, e));
+    for (size_t i = 0; i < n; i++)
+        TRY(count_text(l, texts[i], e));
     for (size_t i = 0; i < l->words.n; i++)
         l->bytes += l->words.words[i].text.len;
-    if (s == STATUS_OK && l->bytes > INT32_MAX - 2)
+    if (l->bytes > INT32_MAX - 2)
         return err_set(e, STATUS_NO_MEMORY,
                        "learning a vocabulary: the distinct words have %llu bytes together, of "
                        "which %d can be handled; use less text",
                        (unsigned long long)l->bytes, INT32_MAX - 2);
-    return s;
+    if ((uint64_t)l->max_merges > l->bytes) /* each merge makes some word shorter by a token */
+        l->max_merges = (int)l->bytes;
+    return STATUS_OK;
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
-
-/* Each merge makes some word shorter by a token. */
-static void bound_merges(struct learner *l)
-{
-    if ((uint64_t)l->max_merges > l->bytes)
-        l->max_merges = (int)l->bytes;
-}
 
 static void learner_take(struct learner *l)
 {
@@ -155,54 +146,24 @@ static void learner_take(struct learner *l)
     l->nodes = arena_take(&l->arena, l->bytes + 2, sizeof *l->nodes);
     l->weight = arena_take(&l->arena, (uint64_t)l->words.n + 1, sizeof *l->weight);
     l->merges = arena_take(&l->arena, n_merges, sizeof *l->merges);
+    l->length = arena_take(&l->arena, n_tokens, sizeof *l->length);
     l->with_left = arena_take(&l->arena, n_tokens, sizeof *l->with_left);
     l->with_right = arena_take(&l->arena, n_tokens, sizeof *l->with_right);
     l->fresh = arena_take(&l->arena, 2 * n_tokens, sizeof *l->fresh);
 }
 
-static enum status learner_allocate(struct learner *l, struct err *e)
-{
-    learner_take(l);
-    const enum status s = arena_allocate(&l->arena, "learning a vocabulary", e);
-    if (s == STATUS_OK)
-        learner_take(l);
-    return s;
-}
-
-/* Makes room for n elements of an array. */
-static enum status reserve(void **array, size_t n, size_t *cap, size_t size, struct err *e)
-{
-    if (n <= *cap)
-        return STATUS_OK;
-    const size_t wanted = n + n / 2;
-    size_t bytes = SIZE_MAX;
-    void *larger = size_of_array(wanted, size, &bytes) ? realloc(*array, bytes) : NULL;
-    if (!larger)
-        return err_no_memory(e, "learning a vocabulary", bytes);
-    *array = larger;
-    *cap = wanted;
-    return STATUS_OK;
-}
-
 /* Room for n new pairs, all of which may be queued, so that merging cannot fail half-way. */
 static enum status reserve_pairs(struct learner *l, size_t n, struct err *e)
 {
-    void *pairs = l->pairs;
-    void *queue = l->queue;
-    enum status s = reserve(&pairs, l->n_pairs + n, &l->pairs_cap, sizeof *l->pairs, e);
-    if (s == STATUS_OK)
-        s = reserve(&queue, l->n_queued + n, &l->queue_cap, sizeof *l->queue, e);
-    l->pairs = pairs;
-    l->queue = queue;
-    return s;
-}
-
-static void free_learner(struct learner *l)
-{
-    word_count_free(&l->words);
-    arena_free(&l->arena);
-    free(l->pairs);
-    free(l->queue);
+    void *pairs = array_grow(l->pairs, l->n_pairs + n, &l->pairs_cap, sizeof *l->pairs);
+    l->pairs = pairs ? pairs : l->pairs;
+    void *queue = array_grow(l->queue, l->n_queued + n, &l->queue_cap, sizeof *l->queue);
+    l->queue = queue ? queue : l->queue;
+    if (pairs && queue)
+        return STATUS_OK;
+    return err_no_memory(e, "learning a vocabulary",
+                         pairs ? (l->n_queued + n) * sizeof *l->queue
+                               : (l->n_pairs + n) * sizeof *l->pairs);
 }
 
 /* --- the queue ------------------------------------------------------------------------------- */
@@ -332,17 +293,6 @@ static uint32_t fresh_pair(struct learner *l, int32_t left, int32_t right)
     return *slot;
 }
 
-static void settle_fresh(struct learner *l)
-{
-    for (size_t i = 0; i < l->n_fresh; i++) {
-        const struct pair *p = &l->pairs[l->fresh[i]];
-        l->with_left[p->left] = 0;
-        l->with_right[p->right] = 0;
-        settle(l, l->fresh[i]);
-    }
-    l->n_fresh = 0;
-}
-
 /* The words as bytes, and the pairs of bytes. */
 static enum status start_merging(struct learner *l, struct err *e)
 {
@@ -433,67 +383,37 @@ static void merge_pair(struct learner *l, uint32_t pair)
             merge_node(l, i);
     }
     free_pair(l, pair);
-    settle_fresh(l);
+    for (size_t i = 0; i < l->n_fresh; i++) {
+        const struct pair *p = &l->pairs[l->fresh[i]];
+        l->with_left[p->left] = 0;
+        l->with_right[p->right] = 0;
+        settle(l, l->fresh[i]);
+    }
+    l->n_fresh = 0;
+    l->length[N_BYTES + l->n_merges] = l->length[m.left] + l->length[m.right];
     l->merges[l->n_merges++] = m;
 }
 
 static enum status merge_all(struct learner *l, struct err *e)
 {
-    enum status s = start_merging(l, e);
-    uint64_t next = 0; /* progress is due */
-    while (s == STATUS_OK && l->n_merges < l->max_merges) {
-        if (l->places >= next) {
-            s = report_progress(l->spec, BPE_LEARN_MERGING, (uint64_t)l->n_merges,
-                                (uint64_t)l->max_merges, e);
-            next = l->places + PLACE_STEP;
+    TRY(start_merging(l, e));
+    l->next = 0;
+    while (l->n_merges < l->max_merges) {
+        if (l->places >= l->next) {
+            TRY(report_progress(l->spec, BPE_LEARN_MERGING, (uint64_t)l->n_merges,
+                                (uint64_t)l->max_merges, e));
+            l->next = l->places + PLACE_STEP;
         }
-        if (s == STATUS_OK)
-            s = reserve_pairs(l, 2 * ((size_t)l->n_merges + N_BYTES + 1), e);
-        if (s != STATUS_OK)
-            return s;
+        TRY(reserve_pairs(l, 2 * ((size_t)l->n_merges + N_BYTES + 1), e));
         const uint32_t pair = queue_pop(l);
         if (!pair)
-            return STATUS_OK;
+            break;
         merge_pair(l, pair);
     }
-    return s;
+    return STATUS_OK;
 }
 
 /* --- the result ------------------------------------------------------------------------------ */
-
-/* The bytes of all tokens together, and the length of each. */
-static bool measure_tokens(const struct learner *l, size_t *lengths, uint64_t *total)
-{
-    for (int i = 0; i < N_BYTES; i++)
-        lengths[i] = 1;
-    *total = N_BYTES + sizeof END_OF_TEXT - 1;
-    for (int i = 0; i < l->n_merges; i++) {
-        size_t *len = &lengths[N_BYTES + i];
-        *len = lengths[l->merges[i].left] + lengths[l->merges[i].right];
-        if (!u64_add(*total, *len, total))
-            return false;
-    }
-    return true;
-}
-
-static void spell(const struct learner *l, const size_t *lengths, char *bytes, struct text *tokens)
-{
-    for (int i = 0; i < N_BYTES + l->n_merges; i++) {
-        tokens[i] = (struct text){bytes, lengths[i]};
-        if (i < N_BYTES) {
-            *bytes = (char)i;
-        } else {
-            const struct text left = tokens[l->merges[i - N_BYTES].left];
-            const struct text right = tokens[l->merges[i - N_BYTES].right];
-            memcpy(bytes, left.data, left.len);
-            memcpy(bytes + left.len, right.data, right.len);
-        }
-        bytes += lengths[i];
-    }
-    memcpy(bytes, END_OF_TEXT, sizeof END_OF_TEXT - 1);
-    if (l->spec->end_of_text)
-        tokens[N_BYTES + l->n_merges] = (struct text){bytes, sizeof END_OF_TEXT - 1};
-}
 
 /* The arrays of *out, whose numbers are set, and room for the tokens' bytes. */
 static char *result_take(struct bpe_learned *out, uint64_t n_bytes)
@@ -505,25 +425,49 @@ static char *result_take(struct bpe_learned *out, uint64_t n_bytes)
 
 static enum status write_result(const struct learner *l, struct bpe_learned *out, struct err *e)
 {
-    const int n_tokens = N_BYTES + l->n_merges + l->spec->end_of_text;
-    size_t *lengths = calloc((size_t)n_tokens, sizeof *lengths);
-    if (!lengths)
-        return err_no_memory(e, "the learned vocabulary", (size_t)n_tokens * sizeof *lengths);
-    out->n_tokens = n_tokens;
+    const int n = N_BYTES + l->n_merges;
+    const bool special = l->spec->end_of_text;
+    out->n_tokens = n + special;
     out->n_merges = l->n_merges;
-    out->end_of_text = l->spec->end_of_text ? n_tokens - 1 : -1;
-    uint64_t total = 0;
-    out->arena.overflow = !measure_tokens(l, lengths, &total);
+    out->end_of_text = special ? n : -1;
+    uint64_t total = sizeof END_OF_TEXT - 1;
+    for (int i = 0; i < n; i++)
+        total += l->length[i]; /* at most 2^31, so this fits */
     result_take(out, total);
-    const enum status s = arena_allocate(&out->arena, "the learned vocabulary", e);
-    if (s == STATUS_OK) {
-        char *bytes = result_take(out, total);
-        if (l->n_merges > 0)
-            memcpy(out->merges, l->merges, (size_t)l->n_merges * sizeof *out->merges);
-        spell(l, lengths, bytes, out->tokens);
+    TRY(arena_allocate(&out->arena, "the learned vocabulary", e));
+    char *bytes = result_take(out, total);
+    for (int i = 0; i < n; i++) {
+        out->tokens[i] = (struct text){bytes, l->length[i]};
+        if (i < N_BYTES) {
+            *bytes = (char)i;
+        } else {
+            const struct bpe_merge m = out->merges[i - N_BYTES] = l->merges[i - N_BYTES];
+            const struct text left = out->tokens[m.left], right = out->tokens[m.right];
+            memcpy(bytes, left.data, left.len);
+            memcpy(bytes + left.len, right.data, right.len);
+        }
+        bytes += l->length[i];
     }
-    free(lengths);
-    return s;
+    if (special)
+        out->tokens[n] = (struct text){memcpy(bytes, END_OF_TEXT, sizeof END_OF_TEXT - 1),
+                                       sizeof END_OF_TEXT - 1};
+    return STATUS_OK;
+}
+
+static enum status learn(struct learner *l, const struct text *texts, size_t n,
+                         struct bpe_learned *out, struct err *e)
+{
+    const bool merges = l->max_merges > 0; /* without any the texts are not read */
+    if (merges)
+        TRY(count_texts(l, texts, n, e));
+    learner_take(l);
+    TRY(arena_allocate(&l->arena, "learning a vocabulary", e));
+    learner_take(l);
+    for (int i = 0; i < N_BYTES; i++)
+        l->length[i] = 1;
+    if (merges)
+        TRY(merge_all(l, e));
+    return write_result(l, out, e);
 }
 
 enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *texts, size_t n,
@@ -536,21 +480,87 @@ enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *text
         return err_set(e, STATUS_USAGE,
                        "a vocabulary needs at least %d tokens, one for every byte%s; found %d",
                        least, spec->end_of_text ? " and " END_OF_TEXT : "", spec->n_tokens);
-
     struct learner l = {.spec = spec, .max_merges = spec->n_tokens - least};
-    enum status s = STATUS_OK;
-    if (l.max_merges > 0) {
-        s = count_texts(&l, texts, n, e);
-        bound_merges(&l);
-        if (s == STATUS_OK)
-            s = learner_allocate(&l, e);
-        if (s == STATUS_OK)
-            s = merge_all(&l, e);
-    }
-    if (s == STATUS_OK)
-        s = write_result(&l, out, e);
-    free_learner(&l);
+    const enum status s = learn(&l, texts, n, out, e);
+    word_count_free(&l.words);
+    arena_free(&l.arena);
+    free(l.pairs);
+    free(l.queue);
     if (s != STATUS_OK)
         *out = (struct bpe_learned){0};
     return s;
+}
+
+void bpe_learned_free(struct bpe_learned *v)
+{
+    arena_free(&v->arena);
+    *v = (struct bpe_learned){0};
+}
+
+/* --- as keys of a file ----------------------------------------------------------------------- */
+
+/* Appends the token in the byte alphabet to the name that ends at `at`: returns its new end. */
+static char *spell(struct text token, char *at)
+{
+    for (size_t i = 0; i < token.len; i++)
+        at += byte_alphabet_write((unsigned char)token.data[i], at);
+    return at;
+}
+
+struct names {
+    struct arena arena;
+    struct text *tokens; /* [n_tokens] */
+    struct text *merges; /* [n_merges] "left right" */
+    int32_t *types;      /* [n_tokens] */
+    char *bytes;
+};
+
+static void names_take(struct names *n, const struct bpe_learned *v)
+{
+    uint64_t total = 0; /* the tokens' bytes are in memory, so this fits */
+    for (int i = 0; i < v->n_tokens; i++)
+        total += v->tokens[i].len;
+    n->tokens = arena_take(&n->arena, (uint64_t)v->n_tokens, sizeof *n->tokens);
+    n->merges = arena_take(&n->arena, (uint64_t)v->n_merges, sizeof *n->merges);
+    n->types = arena_take(&n->arena, (uint64_t)v->n_tokens, sizeof *n->types);
+    /* At most two bytes a byte, of tokens and of merges. */
+    n->bytes = arena_take(&n->arena, 4 * total + (uint64_t)v->n_merges, 1);
+}
+
+enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w, struct err *e)
+{
+    struct names n = {0};
+    names_take(&n, v);
+    TRY(arena_allocate(&n.arena, "writing the vocabulary", e));
+    names_take(&n, v);
+    char *at = n.bytes, *end;
+    for (int i = 0; i < v->n_tokens; i++, at = end) {
+        end = spell(v->tokens[i], at);
+        n.tokens[i] = (struct text){at, (size_t)(end - at)};
+        n.types[i] = i == v->end_of_text ? TOKEN_CONTROL : TOKEN_NORMAL;
+    }
+    for (int i = 0; i < v->n_merges; i++, at = end) {
+        end = spell(v->tokens[v->merges[i].left], at);
+        *end++ = ' ';
+        end = spell(v->tokens[v->merges[i].right], end);
+        n.merges[i] = (struct text){at, (size_t)(end - at)};
+    }
+    const bool has_special = v->end_of_text >= 0;
+    const struct vocab_keys keys = {
+        .model = "gpt2",
+        .pre = "gpt-2",
+        .n = v->n_tokens,
+        .tokens = n.tokens,
+        .types = n.types,
+        .n_merges = (uint64_t)v->n_merges,
+        .merges = n.merges,
+        .bos = has_special ? v->end_of_text : '\n',
+        .eos = has_special ? v->end_of_text : 0,
+        .unk = -1,
+        .pad = -1,
+        .add_space_prefix = -1,
+    };
+    vocab_keys_write(&keys, w);
+    arena_free(&n.arena);
+    return STATUS_OK;
 }

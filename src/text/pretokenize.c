@@ -8,41 +8,19 @@
 /* --- names ----------------------------------------------------------------------------------- */
 
 static const struct pretokenizer pretokenizers[] = {
-    {"gpt-2", PRETOKENIZE_GPT2, false, false},
-    {"default", PRETOKENIZE_GPT2, false, false},
-    {"phi-2", PRETOKENIZE_GPT2, false, false},
-    {"mpt", PRETOKENIZE_GPT2, false, false},
-    {"olmo", PRETOKENIZE_GPT2, false, false},
-    {"jais", PRETOKENIZE_GPT2, false, false},
-    {"trillion", PRETOKENIZE_GPT2, false, false},
-    {"gigachat", PRETOKENIZE_GPT2, false, false},
-    {"a.x-4.0", PRETOKENIZE_GPT2, false, false},
-    {"mellum", PRETOKENIZE_GPT2, false, false},
-    {"exaone4", PRETOKENIZE_GPT2, false, false},
-    {"starcoder", PRETOKENIZE_STARCODER, false, false},
-    {"refact", PRETOKENIZE_STARCODER, false, false},
-    {"command-r", PRETOKENIZE_STARCODER, false, false},
-    {"codeshell", PRETOKENIZE_STARCODER, false, false},
-    {"smollm", PRETOKENIZE_STARCODER, false, false},
-    {"exaone", PRETOKENIZE_STARCODER, false, false},
-    {"minerva-7b", PRETOKENIZE_STARCODER, false, false},
-    {"llama-bpe", PRETOKENIZE_LLAMA3, true, true},
-    {"llama3", PRETOKENIZE_LLAMA3, true, true},
-    {"llama-v3", PRETOKENIZE_LLAMA3, true, true},
-    {"falcon3", PRETOKENIZE_LLAMA3, true, true},
-    {"falcon-h1", PRETOKENIZE_LLAMA3, true, true},
-    {"pixtral", PRETOKENIZE_LLAMA3, true, true},
-    {"midm-2.0", PRETOKENIZE_LLAMA3, true, true},
-    {"lfm2", PRETOKENIZE_LLAMA3, true, true},
-    {"dbrx", PRETOKENIZE_LLAMA3, false, false},
-    {"smaug-bpe", PRETOKENIZE_LLAMA3, false, false},
-    {"chatglm-bpe", PRETOKENIZE_LLAMA3, false, false},
-    {"glm4", PRETOKENIZE_LLAMA3, false, false},
-    {"qwen2", PRETOKENIZE_QWEN2, false, false},
-    {"deepseek-r1-qwen", PRETOKENIZE_QWEN2, false, false},
-    {"stablelm2", PRETOKENIZE_QWEN2, false, false},
-    {"hunyuan", PRETOKENIZE_QWEN2, false, false},
-    {"megrez", PRETOKENIZE_QWEN2, false, false},
+    {.names = {"gpt-2", "default", "phi-2", "mpt", "olmo", "jais", "trillion", "gigachat",
+               "a.x-4.0", "mellum", "exaone4"},
+     .rule = PRETOKENIZE_GPT2},
+    {.names = {"starcoder", "refact", "command-r", "codeshell", "smollm", "exaone", "minerva-7b"},
+     .rule = PRETOKENIZE_STARCODER},
+    {.names = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0",
+               "lfm2"},
+     .rule = PRETOKENIZE_LLAMA3,
+     .whole_pieces = true,
+     .adds_bos = true},
+    {.names = {"dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, .rule = PRETOKENIZE_LLAMA3},
+    {.names = {"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez"},
+     .rule = PRETOKENIZE_QWEN2},
 };
 
 #define N_PRETOKENIZERS (sizeof pretokenizers / sizeof pretokenizers[0])
@@ -50,8 +28,9 @@ static const struct pretokenizer pretokenizers[] = {
 const struct pretokenizer *pretokenizer_find(struct text name)
 {
     for (size_t i = 0; i < N_PRETOKENIZERS; i++)
-        if (text_is(name, pretokenizers[i].name))
-            return &pretokenizers[i];
+        for (const char *const *known = pretokenizers[i].names; *known; known++)
+            if (text_is(name, *known))
+                return &pretokenizers[i];
     return NULL;
 }
 
@@ -60,9 +39,9 @@ void pretokenizer_names(char *out, size_t size)
     assert(size > 0);
     size_t used = 0;
     out[0] = 0;
-    for (size_t i = 0; i < N_PRETOKENIZERS && used < size; i++)
-        used +=
-            (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", pretokenizers[i].name);
+    for (size_t i = 0; i < N_PRETOKENIZERS; i++)
+        for (const char *const *known = pretokenizers[i].names; *known && used < size; known++)
+            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "", *known);
 }
 
 /* --- characters and runs --------------------------------------------------------------------- */

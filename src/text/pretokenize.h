@@ -31,7 +31,7 @@ enum pretokenize_rule {
 
 /* What a value of tokenizer.ggml.pre says. */
 struct pretokenizer {
-    const char *name;
+    const char *names[12]; /* NULL behind the last */
     enum pretokenize_rule rule;
     bool whole_pieces; /* a piece that is a token is that token, whatever the merges */
     bool adds_bos;     /* unless add_bos_token says otherwise */

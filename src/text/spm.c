@@ -1,11 +1,381 @@
-#include "text/spm.h"
-
+/*
+ * Byte-pair encoding by scores: reading what merges, then encoding.
+ *
+ * A token is made of two others, or of a character and another, wherever it can be cut into the
+ * two. All cuts are found in time linear in the tokens' bytes, however they are chosen: sorted,
+ * each spelling follows those that it starts with, of which the longest is found from that of the
+ * one before; read backwards, likewise those that it ends with.
+ */
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 
+#include "base/mem.h"
 #include "base/text.h"
-#include "text/lacking.h"
-#include "text/spm_char.h"
+#include "text/bpe.h"
+
+#define TOKENS_KEY "tokenizer.ggml.tokens"
+#define SCORES_KEY "tokenizer.ggml.scores"
+
+/* --- characters ------------------------------------------------------------------------------ */
+
+#define CHAR_MAX_LEN 4 /* bytes */
+
+/* A character that has a symbol. */
+struct spm_char {
+    uint64_t key; /* its bytes, then how many they are: in the order of the bytes */
+    int32_t symbol;
+};
+
+static struct text char_at(struct text s)
+{
+    const unsigned char first = (unsigned char)*s.data;
+    const size_t len = first < 0xc0 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : CHAR_MAX_LEN;
+    return (struct text){s.data, len < s.len ? len : s.len};
+}
+
+struct text spm_next_char(struct text *rest)
+{
+    const struct text c = char_at(*rest);
+    rest->data += c.len;
+    rest->len -= c.len;
+    return c;
+}
+
+static uint64_t char_key(struct text c)
+{
+    assert(c.len > 0 && c.len <= CHAR_MAX_LEN);
+    uint64_t key = 0;
+    for (size_t i = 0; i < CHAR_MAX_LEN; i++)
+        key = key << 8 | (i < c.len ? (unsigned char)c.data[i] : 0);
+    return key << 8 | c.len;
+}
+
+/* Cuts off a text, its spaces marked, what merges by itself: all, or with `cuts` up to a space
+ * behind another character. *n are its characters. */
+static struct text next_run(bool cuts, struct text *rest, size_t *n)
+{
+    struct text run = *rest;
+    bool after_space = true;
+    for (*n = 0; rest->len > 0; ++*n) {
+        const bool space = text_is(char_at(*rest), VOCAB_SPACE);
+        if (cuts && space && !after_space)
+            break;
+        (void)spm_next_char(rest);
+        after_space = space;
+    }
+    run.len -= rest->len;
+    return run;
+}
+
+/* --- reading: scores ------------------------------------------------------------------------- */
+
+#define NOT_A_TOKEN INT32_MAX
+
+/* A token that merging makes, or a character that one of them begins or ends with. */
+struct spelling {
+    struct text text;                   /* borrowed from the file */
+    int32_t symbol;                     /* NOT_A_TOKEN until all are known */
+    const struct spelling *start, *end; /* the longest other one that it starts, ends with */
+};
+
+struct builder {
+    struct spm *spm;
+    const struct vocab *vocab;
+    int32_t *rank; /* [n_tokens] the higher the score, the lower; equal of equal ones */
+    struct spelling *list;
+    size_t n, cap;
+    bool has_char[256]; /* of one byte, in the list */
+    struct symbol_pair *pairs;
+    size_t n_pairs, cap_pairs;
+};
+
+struct scored {
+    double score;
+    int32_t id;
+};
+
+static int compare_scores(const void *left, const void *right)
+{
+    const struct scored *a = left;
+    const struct scored *b = right;
+    return (a->score < b->score) - (a->score > b->score);
+}
+
+static enum status read_ranks(struct builder *b, const struct gguf *g, struct err *e)
+{
+    const size_t n = (size_t)b->vocab->n;
+    const struct gguf_value *scores;
+    bool found;
+    TRY(gguf_get_array(g, SCORES_KEY, GGUF_F32, &scores, &found, e));
+    if (found && scores->count != n)
+        return err_set(e, STATUS_BAD_FILE, "%s: expected %zu elements, one a token, found %llu",
+                       SCORES_KEY, n, (unsigned long long)scores->count);
+    for (size_t id = 0; found && id < n; id++) {
+        const double score = gguf_float_at(scores, id);
+        if (!isfinite(score))
+            return err_set(e, STATUS_BAD_FILE,
+                           "%s of token %zu: expected a finite number, found %s", SCORES_KEY, id,
+                           isnan(score)  ? "NaN"
+                           : score > 0.0 ? "infinity"
+                                         : "-infinity");
+    }
+    b->rank = calloc(n, sizeof *b->rank);
+    struct scored *list = found ? calloc(n, sizeof *list) : NULL;
+    if (!b->rank || (found && !list)) {
+        free(list);
+        return err_no_memory(e, "scores", n * (sizeof *b->rank + sizeof *list));
+    }
+    if (!found)
+        return STATUS_OK;
+    for (size_t id = 0; id < n; id++)
+        list[id] = (struct scored){gguf_float_at(scores, id), (int32_t)id};
+    qsort(list, n, sizeof *list, compare_scores);
+    for (size_t i = 1; i < n; i++)
+        b->rank[list[i].id] = b->rank[list[i - 1].id] + (list[i].score < list[i - 1].score);
+    free(list);
+    return STATUS_OK;
+}
+
+/* --- reading: spellings ---------------------------------------------------------------------- */
+
+static enum status add_spelling(struct builder *b, struct text text, int32_t symbol, struct err *e)
+{
+    struct spelling *list = array_grow(b->list, b->n + 1, &b->cap, sizeof *list);
+    if (!list)
+        return err_no_memory(e, "vocabulary", (b->n + 1) * sizeof *list);
+    b->list = list;
+    list[b->n++] = (struct spelling){.text = text, .symbol = symbol};
+    return STATUS_OK;
+}
+
+static enum status add_char(struct builder *b, struct text c, struct err *e)
+{
+    bool *has = &b->has_char[(unsigned char)*c.data];
+    if (c.len == 1 && *has)
+        return STATUS_OK;
+    *has |= c.len == 1;
+    return add_spelling(b, c, NOT_A_TOKEN, e);
+}
+
+/* A token, and what of it may be a character of the text that it is merged from: its first one, and
+ * what may be the last, be it one that the text ends within. */
+static enum status add_token(struct builder *b, struct text name, int32_t id, struct err *e)
+{
+    struct text rest = name;
+    size_t n;
+    (void)next_run(true, &rest, &n);
+    b->spm->cuts = b->spm->cuts && rest.len == 0;
+    TRY(add_spelling(b, name, id, e));
+    TRY(add_char(b, char_at(name), e));
+    for (size_t len = 1; len <= CHAR_MAX_LEN && len < name.len; len++) {
+        const struct text tail = {name.data + name.len - len, len};
+        if (char_at(tail).len == len)
+            TRY(add_char(b, tail, e));
+    }
+    return STATUS_OK;
+}
+
+static enum status read_spellings(struct builder *b, const struct gguf *g, struct err *e)
+{
+    const struct gguf_value *names;
+    TRY(gguf_get_array(g, TOKENS_KEY, GGUF_STRING, &names, NULL, e));
+    struct gguf_cursor cursor = {0};
+    struct text name;
+    int32_t *byte_id = b->spm->byte_id;
+    for (int byte = 0; byte < 256; byte++)
+        byte_id[byte] = -1;
+    for (int32_t id = 0; gguf_next_text(names, &cursor, &name); id++) {
+        const enum token_type type = b->vocab->type[id];
+        const bool is_merged = type == TOKEN_UNDEFINED || type == TOKEN_NORMAL ||
+                               type == TOKEN_USER_DEFINED || type == TOKEN_UNUSED;
+        const int byte = vocab_hex_byte(name, type);
+        if (byte >= 0 && byte_id[byte] < 0)
+            byte_id[byte] = id;
+        if (byte < 0 && name.len > 0 && is_merged)
+            TRY(add_token(b, name, id, e));
+    }
+    return STATUS_OK;
+}
+
+static int compare_spellings(const void *left, const void *right)
+{
+    const struct spelling *a = left;
+    const struct spelling *b = right;
+    const int order = text_order(a->text, b->text);
+    return order ? order : (a->symbol > b->symbol) - (a->symbol < b->symbol);
+}
+
+/* Sorts them, leaves each once, and gives those that are no tokens the symbols behind the tokens.
+ */
+static enum status number_spellings(struct builder *b, int32_t *n_symbols, struct err *e)
+{
+    size_t n = 0;
+    *n_symbols = b->vocab->n;
+    if (b->n >= (size_t)(INT32_MAX - 1 - b->vocab->n))
+        return err_no_memory(e, "vocabulary", SIZE_MAX);
+    if (b->n > 0)
+        qsort(b->list, b->n, sizeof *b->list, compare_spellings);
+    for (size_t i = 0; i < b->n; i++) {
+        struct spelling s = b->list[i];
+        if (n > 0 && text_equal(b->list[n - 1].text, s.text)) {
+            if (s.symbol != NOT_A_TOKEN)
+                return err_set(e, STATUS_BAD_FILE,
+                               "%s: expected each token once, found tokens %d and %d to be '%.*s'",
+                               TOKENS_KEY, b->list[n - 1].symbol, s.symbol, text_width(s.text),
+                               s.text.data);
+            continue;
+        }
+        if (s.symbol == NOT_A_TOKEN)
+            s.symbol = (*n_symbols)++;
+        b->list[n++] = s;
+    }
+    b->n = n;
+    ++*n_symbols; /* all other characters */
+    return STATUS_OK;
+}
+
+/* Lists the spellings that are characters. */
+static enum status list_chars(struct builder *b, struct err *e)
+{
+    struct spm *s = b->spm;
+    uint32_t n = 0;
+    s->chars = calloc(b->n + 1, sizeof *s->chars);
+    if (!s->chars)
+        return err_no_memory(e, "vocabulary", (b->n + 1) * sizeof *s->chars);
+    for (size_t i = 0; i < b->n; i++) {
+        const struct text c = b->list[i].text;
+        const int32_t symbol = b->list[i].symbol;
+        const unsigned char byte = (unsigned char)*c.data;
+        if (char_at(c).len != c.len)
+            continue;
+        s->chars[n++] = (struct spm_char){char_key(c), symbol};
+        s->first[byte + 1] = n;
+        if (c.len == 1 && symbol < b->vocab->n && s->byte_id[byte] < 0)
+            s->byte_id[byte] = symbol;
+    }
+    for (int byte = 0; byte < 256; byte++)
+        if (s->first[byte + 1] < s->first[byte])
+            s->first[byte + 1] = s->first[byte];
+    struct spm_char *fewer = realloc(s->chars, (n + 1) * sizeof *fewer);
+    s->chars = fewer ? fewer : s->chars;
+    return STATUS_OK;
+}
+
+/* --- reading: pairs -------------------------------------------------------------------------- */
+
+static bool starts_with(struct text s, struct text start)
+{
+    return start.len <= s.len && memcmp(s.data, start.data, start.len) == 0;
+}
+
+static bool ends_with(struct text s, struct text end)
+{
+    return end.len <= s.len && memcmp(s.data + s.len - end.len, end.data, end.len) == 0;
+}
+
+/* By their bytes read backwards: a text follows right after all that it ends with. */
+static int compare_backwards(const void *left, const void *right)
+{
+    const struct text a = (*(struct spelling *const *)left)->text;
+    const struct text b = (*(struct spelling *const *)right)->text;
+    for (size_t i = 1; i <= a.len && i <= b.len; i++) {
+        const unsigned char x = (unsigned char)a.data[a.len - i];
+        const unsigned char y = (unsigned char)b.data[b.len - i];
+        if (x != y)
+            return x < y ? -1 : 1;
+    }
+    return (a.len > b.len) - (a.len < b.len);
+}
+
+/* Finds each one's start and end. What starts a spelling comes before it, and starts all that lie
+ * between the two: so it is the one before, or one that starts that. */
+static enum status link_spellings(struct builder *b, struct err *e)
+{
+    struct spelling **back = calloc(b->n + 1, sizeof *back);
+    if (!back)
+        return err_no_memory(e, "vocabulary", (b->n + 1) * sizeof *back);
+    for (size_t i = 0; i < b->n; i++) {
+        struct spelling *s = back[i] = &b->list[i];
+        s->start = i > 0 ? s - 1 : NULL;
+        while (s->start && !starts_with(s->text, s->start->text))
+            s->start = s->start->start;
+    }
+    qsort(back, b->n, sizeof *back, compare_backwards);
+    for (size_t i = 0; i < b->n; i++) {
+        struct spelling *s = back[i];
+        s->end = i > 0 ? back[i - 1] : NULL;
+        while (s->end && !ends_with(s->text, s->end->text))
+            s->end = s->end->end;
+    }
+    free(back);
+    return STATUS_OK;
+}
+
+/* Adds the pairs that make a token. Those that start it, the longest first (listed in `starts`),
+ * meet those that end it, the longest first: what is left of the token by the one is in the other
+ * where it has the same length. */
+static enum status cut_token(struct builder *b, const struct spelling *token,
+                             const struct spelling **starts, struct err *e)
+{
+    size_t n = 0;
+    for (const struct spelling *s = token->start; s; s = s->start)
+        starts[n++] = s;
+    for (const struct spelling *end = token->end; end; end = end->end) {
+        const size_t wanted = token->text.len - end->text.len;
+        while (n > 0 && starts[n - 1]->text.len < wanted)
+            n--;
+        if (n == 0 || starts[n - 1]->text.len != wanted)
+            continue;
+        struct symbol_pair *pairs = NULL;
+        if (b->n_pairs < INT32_MAX)
+            pairs = array_grow(b->pairs, b->n_pairs + 1, &b->cap_pairs, sizeof *pairs);
+        if (!pairs)
+            return err_no_memory(e, "merges", (b->n_pairs + 1) * sizeof *pairs);
+        b->pairs = pairs;
+        pairs[b->n_pairs++] = (struct symbol_pair){starts[n - 1]->symbol, end->symbol,
+                                                   b->rank[token->symbol], token->symbol};
+    }
+    return STATUS_OK;
+}
+
+static enum status find_pairs(struct builder *b, struct err *e)
+{
+    const struct spelling **starts = calloc(b->n + 1, sizeof *starts);
+    if (!starts)
+        return err_no_memory(e, "merges", (b->n + 1) * sizeof *starts);
+    enum status s = STATUS_OK;
+    for (size_t i = 0; s == STATUS_OK && i < b->n; i++)
+        if (b->list[i].symbol < b->vocab->n)
+            s = cut_token(b, &b->list[i], starts, e);
+    free(starts);
+    return s;
+}
+
+static enum status build(struct builder *b, const struct gguf *g, struct err *e)
+{
+    int32_t n_symbols;
+    TRY(read_ranks(b, g, e));
+    TRY(read_spellings(b, g, e));
+    TRY(number_spellings(b, &n_symbols, e));
+    TRY(list_chars(b, e));
+    TRY(link_spellings(b, e));
+    TRY(find_pairs(b, e));
+    struct symbol_pair *pairs = b->pairs;
+    b->pairs = NULL; /* merging's from now on */
+    return merging_init(&b->spm->merging, pairs, b->n_pairs, n_symbols, e);
+}
+
+enum status spm_init(struct spm *s, const struct vocab *v, const struct gguf *g, struct err *e)
+{
+    *s = (struct spm){.n_tokens = v->n, .cuts = true};
+    struct builder b = {.spm = s, .vocab = v};
+    const enum status status = build(&b, g, e);
+    free(b.rank);
+    free(b.list);
+    free(b.pairs);
+    return status;
+}
 
 void spm_free(struct spm *s)
 {
@@ -14,13 +384,7 @@ void spm_free(struct spm *s)
     *s = (struct spm){.n_tokens = 0};
 }
 
-void spm_scratch_free(struct spm_scratch *k)
-{
-    bytes_free(&k->marked);
-    merge_scratch_free(&k->merge);
-}
-
-/* --- from text to symbols -------------------------------------------------------------------- */
+/* --- encoding -------------------------------------------------------------------------------- */
 
 #define SPACE_LEN (sizeof VOCAB_SPACE - 1)
 
@@ -31,25 +395,19 @@ static enum status mark_spaces(struct bytes *out, struct text text, bool adds_sp
     for (size_t i = 0; i < text.len; i++)
         need += text.data[i] == ' ' ? SPACE_LEN - 1 : 0;
     out->len = 0;
-    if (!bytes_reserve(out, need))
-        return err_no_memory(e, "tokenizing", need);
-    char *to = out->data;
+    bool fits = bytes_reserve(out, need);
     if (adds_space)
-        to = (char *)memcpy(to, VOCAB_SPACE, SPACE_LEN) + SPACE_LEN;
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.data[i] == ' ')
-            to = (char *)memcpy(to, VOCAB_SPACE, SPACE_LEN) + SPACE_LEN;
-        else
-            *to++ = text.data[i];
-    }
-    out->len = (size_t)(to - out->data);
-    return STATUS_OK;
+        fits = fits && bytes_put(out, text_of(VOCAB_SPACE));
+    for (size_t i = 0; fits && i < text.len; i++)
+        fits = bytes_put(out, text.data[i] == ' ' ? text_of(VOCAB_SPACE)
+                                                  : (struct text){text.data + i, 1});
+    return fits ? STATUS_OK : err_no_memory(e, "tokenizing", need);
 }
 
 static int32_t symbol_of(const struct spm *s, struct text c)
 {
-    const uint64_t key = spm_char_key(c);
-    const unsigned char byte = (unsigned char)c.data[0];
+    const uint64_t key = char_key(c);
+    const unsigned char byte = (unsigned char)*c.data;
     uint32_t low = s->first[byte], high = s->first[byte + 1];
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
@@ -62,104 +420,65 @@ static int32_t symbol_of(const struct spm *s, struct text c)
                                                                 : s->merging.n_symbols - 1;
 }
 
-/* Cuts off what merges by itself: all, or up to a space behind another character. *n are its
- * characters. */
-static struct text next_run(const struct spm *s, struct text *rest, size_t *n)
+/* How many bytes of the part come before the one that byte `at` of the marked text is, or is part
+ * of; -1: it is the space that was added. */
+static ptrdiff_t unmarked(struct text part, bool adds_space, size_t at)
 {
-    struct text run = *rest;
-    bool after_space = true;
-    for (*n = 0; rest->len > 0; ++*n) {
-        const bool space = text_is(spm_char_at(*rest), VOCAB_SPACE);
-        if (s->cuts && space && !after_space)
-            break;
-        (void)spm_next_char(rest);
-        after_space = space;
-    }
-    run.len -= rest->len;
-    return run;
-}
-
-/* --- from symbols to tokens ------------------------------------------------------------------ */
-
-/* A piece of text being encoded. */
-struct piece {
-    struct text text;
-    size_t from;
-    bool adds_space;
-};
-
-/* The byte of the text that byte `at` of the marked one is, or is part of. */
-static size_t unmarked(const struct piece *p, size_t at)
-{
-    size_t marked = p->adds_space ? SPACE_LEN : 0;
-    for (size_t i = p->from;; i++) {
-        marked += p->text.data[i] == ' ' ? SPACE_LEN : 1;
-        if (at < marked)
-            return i;
-    }
+    size_t marked = adds_space ? SPACE_LEN : 0;
+    ptrdiff_t i = -1;
+    while (at >= marked)
+        marked += part.data[++i] == ' ' ? SPACE_LEN : 1;
+    return i;
 }
 
 /* Says that there is no token for byte `bad` of a character at `at` of the marked text. */
-static enum status lacks_char(const struct piece *p, size_t at, size_t bad, struct err *e)
+static enum status lacks_char(const struct encoding *c, struct text part, bool adds_space,
+                              size_t at, size_t bad, struct err *e)
 {
-    if (p->adds_space && at < SPACE_LEN)
+    ptrdiff_t i = unmarked(part, adds_space, at);
+    if (i < 0)
         return err_set(e, STATUS_USAGE,
                        "the vocabulary has no token for the space that tokenizer.ggml."
                        "add_space_prefix puts before every text");
-    size_t i = unmarked(p, at);
-    uint32_t code;
-    (void)utf8_decode((struct text){p->text.data + i, p->text.len - i}, &code);
+    const size_t from = (size_t)(part.data - c->text.data);
+    uint32_t code; /* of a character that may go on behind the part */
+    (void)utf8_decode((struct text){part.data + i, c->text.len - from - (size_t)i}, &code);
     if (code == UNICODE_INVALID)
-        i = unmarked(p, at + bad);
-    return lacks_token(p->text, i, e);
+        i = unmarked(part, adds_space, at + bad);
+    return lacks_token(c->text, from + (size_t)i, e);
 }
 
-static enum status add_bytes(const struct spm *s, const struct piece *p, struct text c, size_t at,
-                             struct id_list *out, struct err *e)
+enum status spm_encode(const struct spm *s, struct encoding *c, struct text part, bool adds_space,
+                       struct err *e)
 {
-    for (size_t i = 0; i < c.len; i++) {
-        const int32_t id = s->byte_id[(unsigned char)c.data[i]];
-        if (id < 0)
-            return lacks_char(p, at, i, e);
-        TRY(id_list_add(out, id, e));
-    }
-    return STATUS_OK;
-}
-
-static enum status encode_run(const struct spm *s, struct spm_scratch *k, struct text run, size_t n,
-                              const struct piece *p, struct id_list *out, struct err *e)
-{
-    TRY(merge_reserve(&k->merge, n, e));
-    int32_t *spans = k->merge.spans;
-    struct text rest = run;
-    for (size_t i = 0; i < n; i++)
-        spans[i] = symbol_of(s, spm_next_char(&rest));
-    merge_run(&s->merging, &k->merge, n);
-    rest = run;
-    for (size_t i = 0, end; i < n; i = end) {
-        const struct text c = spm_next_char(&rest);
-        end = merge_end(spans, n, i);
-        for (size_t more = i + 1; more < end; more++)
-            (void)spm_next_char(&rest);
-        if (spans[i] < s->n_tokens)
-            TRY(id_list_add(out, spans[i], e));
-        else
-            TRY(add_bytes(s, p, c, (size_t)(c.data - k->marked.data), out, e));
-    }
-    return STATUS_OK;
-}
-
-enum status spm_encode(const struct spm *s, struct spm_scratch *k, struct text text, size_t from,
-                       size_t to, bool adds_space, struct id_list *out, struct err *e)
-{
-    assert(from < to && to <= text.len);
-    const struct piece p = {text, from, adds_space};
-    TRY(mark_spaces(&k->marked, (struct text){text.data + from, to - from}, adds_space, e));
-    struct text rest = bytes_text(&k->marked);
+    assert(part.len > 0);
+    TRY(mark_spaces(&c->marked, part, adds_space, e));
+    struct text rest = bytes_text(&c->marked);
     while (rest.len > 0) {
         size_t n;
-        const struct text run = next_run(s, &rest, &n);
-        TRY(encode_run(s, k, run, n, &p, out, e));
+        struct text run = next_run(s->cuts, &rest, &n), symbols = run;
+        TRY(merge_reserve(&c->merge, n, e));
+        int32_t *spans = c->merge.spans;
+        for (size_t i = 0; i < n; i++)
+            spans[i] = symbol_of(s, spm_next_char(&symbols));
+        merge_run(&s->merging, &c->merge, n);
+        for (size_t i = 0, end; i < n; i = end) {
+            const struct text one = spm_next_char(&run);
+            end = merge_end(spans, n, i);
+            for (size_t more = i + 1; more < end; more++)
+                (void)spm_next_char(&run);
+            if (spans[i] < s->n_tokens) {
+                TRY(id_list_add(&c->list, spans[i], e));
+                continue;
+            }
+            const size_t at = (size_t)(one.data - c->marked.data);
+            for (size_t k = 0; k < one.len; k++) {
+                const int32_t id = s->byte_id[(unsigned char)one.data[k]];
+                if (id < 0)
+                    return lacks_char(c, part, adds_space, at, k, e);
+                TRY(id_list_add(&c->list, id, e));
+            }
+        }
     }
     return STATUS_OK;
 }

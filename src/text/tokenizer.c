@@ -3,15 +3,10 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/text.h"
+#include "base/mem.h"
 #include "text/bpe.h"
-#include "text/lacking.h"
 #include "text/pretokenize.h"
-#include "text/specials.h"
-#include "text/spm.h"
 #include "text/vocab.h"
-
-struct encoding;
 
 /* What a value of tokenizer.ggml.model says. */
 struct kind {
@@ -21,14 +16,24 @@ struct kind {
     bool adds_bos;
     /* Reads what the kind has of its own. */
     enum status (*init)(struct tokenizer *t, const struct gguf *g, struct err *e);
-    /* Appends the tokens of text[from..to), not empty, without special tokens. */
-    enum status (*encode)(struct encoding *c, size_t from, size_t to, struct err *e);
+    /* Appends the tokens of a part of c's text, not empty, without special tokens. */
+    enum status (*encode)(const struct tokenizer *t, struct encoding *c, struct text part,
+                          struct err *e);
+};
+
+/* A state of the automaton that finds special tokens: the end of some token. */
+struct state {
+    uint32_t child;     /* the first of those that are this one with a byte before; 0: none */
+    uint32_t sibling;   /* the next child of the same parent; 0: none */
+    uint32_t shorter;   /* the longest other state that this one starts with */
+    int32_t token;      /* the longest token that this one starts with; -1: none */
+    unsigned char byte; /* its first */
 };
 
 struct tokenizer {
     const struct kind *kind;
     struct vocab vocab;
-    struct specials specials;
+    struct state *specials; /* the first is the empty string; NULL: there are no such tokens */
     struct bpe bpe;
     const struct pretokenizer *pre; /* of bpe */
     struct spm spm;
@@ -38,35 +43,139 @@ struct tokenizer {
     struct err unread; /* why no text can be encoded; "" */
 };
 
-struct encoding {
-    const struct tokenizer *t;
-    struct text text;
-    struct merge_scratch bpe;
-    struct spm_scratch spm;
-    struct id_list list;
+/* --- special tokens -------------------------------------------------------------------------- */
+
+/*
+ * Control, user-defined and unknown tokens written out in a text. An Aho-Corasick automaton over
+ * the tokens read backwards: scanning the text from its end, the longest token that starts at each
+ * byte is known at that byte. So the time is linear in the text, however many and however long the
+ * tokens are.
+ */
+
+/* The child of a state by byte, or 0. */
+static uint32_t child_of(const struct state *states, uint32_t state, unsigned char byte)
+{
+    uint32_t child = states[state].child;
+    while (child && states[child].byte != byte)
+        child = states[child].sibling;
+    return child;
+}
+
+/* The state after reading one more byte backwards. */
+static uint32_t next_state(const struct state *states, uint32_t state, unsigned char byte)
+{
+    uint32_t next;
+    while (!(next = child_of(states, state, byte)) && state)
+        state = states[state].shorter;
+    return next;
+}
+
+/* A token on its way into the automaton, and the state of what is in it. */
+struct entering {
+    int32_t id;
+    uint32_t state;
 };
+
+/* Makes the states of the n tokens of the list, those of one byte first, then those of two, and so
+ * on: what a state's children look for among the shorter ones is there then. The order of the ids
+ * stays, so that of equal tokens the lowest comes first. */
+static void make_states(struct state *states, const struct vocab *v, struct entering *list,
+                        size_t n)
+{
+    uint32_t n_states = 1;
+    states[0].token = -1;
+    for (size_t depth = 1; n > 0; depth++) {
+        size_t n_longer = 0;
+        for (size_t i = 0; i < n; i++) {
+            const struct text token = vocab_bytes(v, list[i].id);
+            const unsigned char byte = (unsigned char)token.data[token.len - depth];
+            const uint32_t parent = list[i].state;
+            uint32_t state = child_of(states, parent, byte);
+            if (!state) {
+                const uint32_t shorter =
+                    parent ? next_state(states, states[parent].shorter, byte) : 0;
+                state = n_states++;
+                states[state] = (struct state){.sibling = states[parent].child,
+                                               .shorter = shorter,
+                                               .token = states[shorter].token,
+                                               .byte = byte};
+                states[parent].child = state;
+            }
+            int32_t *longest = &states[state].token;
+            if (token.len > depth)
+                list[n_longer++] = (struct entering){list[i].id, state};
+            else if (*longest < 0 || vocab_bytes(v, *longest).len < depth)
+                *longest = list[i].id;
+        }
+        n = n_longer;
+    }
+}
+
+static enum status init_specials(struct tokenizer *t, struct err *e)
+{
+    const struct vocab *v = &t->vocab;
+    enum status s = STATUS_OK;
+    struct entering *list = calloc((size_t)v->n, sizeof *list);
+    if (!list)
+        return err_no_memory(e, "special tokens", (size_t)v->n * sizeof *list);
+    size_t n = 0, bytes = 0;
+    for (int id = 0; id < v->n; id++)
+        if (tokenizer_is_special(t, id) || v->type[id] == TOKEN_USER_DEFINED) {
+            list[n++].id = id;
+            bytes += vocab_bytes(v, id).len;
+        }
+    if (bytes > UINT32_MAX - 1)
+        s = err_set(e, STATUS_BAD_FILE,
+                    "tokenizer.ggml.tokens: expected at most %u bytes of control and "
+                    "user-defined tokens, found %zu",
+                    UINT32_MAX - 1, bytes);
+    else if (n > 0 && !(t->specials = calloc(bytes + 1, sizeof *t->specials)))
+        s = err_no_memory(e, "special tokens", (bytes + 1) * sizeof *t->specials);
+    else if (n > 0)
+        make_states(t->specials, v, list, n);
+    free(list);
+    return s;
+}
+
+struct special_match {
+    size_t at;
+    int32_t id;
+};
+
+/* The longest special token (of equal ones the lowest id) at each place of the text where one
+ * starts, from the last place to the first; they may overlap. *out is malloc'd. */
+static enum status find_specials(const struct tokenizer *t, struct text text,
+                                 struct special_match **out, size_t *n, struct err *e)
+{
+    size_t cap = 0;
+    uint32_t state = 0;
+    for (size_t i = t->specials ? text.len : 0; i-- > 0;) {
+        state = next_state(t->specials, state, (unsigned char)text.data[i]);
+        if (t->specials[state].token < 0)
+            continue;
+        struct special_match *more = array_grow(*out, *n + 1, &cap, sizeof *more);
+        if (!more)
+            return err_no_memory(e, "special tokens in the text", (*n + 1) * sizeof *more);
+        *out = more;
+        more[(*n)++] = (struct special_match){i, t->specials[state].token};
+    }
+    return STATUS_OK;
+}
 
 /* --- byte-level BPE -------------------------------------------------------------------------- */
 
-/* The pre-tokenizer; NULL, and why, if it is not known. */
-static enum status read_pre(struct tokenizer *t, const struct gguf *g, struct err *e)
+static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct err *e)
 {
     struct text pre = text_of("default");
     bool found;
     TRY(gguf_get_text(g, "tokenizer.ggml.pre", &pre, &found, e));
     t->pre = pretokenizer_find(pre);
-    if (t->pre)
-        return STATUS_OK;
-    char names[sizeof t->unread.text];
-    pretokenizer_names(names, sizeof names);
-    err_format(&t->unread, "tokenizer.ggml.pre: found \"%.*s\", expected one of %s",
-               pre.len < 60 ? (int)pre.len : 60, pre.data, names);
-    return STATUS_OK;
-}
-
-static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct err *e)
-{
-    TRY(read_pre(t, g, e));
+    if (!t->pre) {
+        char names[sizeof t->unread.text];
+        pretokenizer_names(names, sizeof names);
+        err_format(&t->unread, "tokenizer.ggml.pre: found \"%.*s\", expected one of %s",
+                   pre.len < 60 ? (int)pre.len : 60, pre.data, names);
+    }
     TRY(bpe_init(&t->bpe, &t->vocab, g, e));
     t->adds_bos = t->pre && t->pre->adds_bos;
     if (!t->pre || !t->pre->whole_pieces)
@@ -74,36 +183,16 @@ static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct er
     return STATUS_OK;
 }
 
-/* Whether there is a token for each byte of text[from..to), whole characters. */
-static enum status check_bytes(const struct encoding *c, size_t from, size_t to, struct err *e)
+static enum status encode_bpe(const struct tokenizer *t, struct encoding *c, struct text part,
+                              struct err *e)
 {
-    struct text rest = {c->text.data + from, to - from};
-    while (rest.len > 0) {
-        uint32_t code;
-        const struct text one = utf8_next(&rest, &code);
-        for (size_t i = 0; i < one.len; i++)
-            if (c->t->bpe.byte_id[(unsigned char)one.data[i]] < 0)
-                return lacks_token(c->text, (size_t)(one.data - c->text.data), e);
-    }
-    return STATUS_OK;
-}
-
-static enum status encode_bpe(struct encoding *c, size_t from, size_t to, struct err *e)
-{
-    const struct tokenizer *t = c->t;
-    for (size_t next; from < to; from = next) {
-        struct text piece = {c->text.data + from, to - from};
-        piece.len = pretokenize_next(t->pre->rule, piece);
-        next = from + piece.len;
+    while (part.len > 0) {
+        const struct text piece = {part.data, pretokenize_next(t->pre->rule, part)};
         int twin;
         const int whole = t->pre->whole_pieces ? vocab_find(&t->vocab, piece, &twin) : -1;
-        if (whole >= 0) {
-            TRY(id_list_add(&c->list, whole, e));
-            continue;
-        }
-        if (t->bpe.lacks_bytes)
-            TRY(check_bytes(c, from, next, e));
-        TRY(bpe_encode(&t->bpe, &c->bpe, piece, &c->list, e));
+        TRY(whole >= 0 ? id_list_add(&c->list, whole, e) : bpe_encode(&t->bpe, c, piece, e));
+        part.data += piece.len;
+        part.len -= piece.len;
     }
     return STATUS_OK;
 }
@@ -120,9 +209,10 @@ static enum status init_spm(struct tokenizer *t, const struct gguf *g, struct er
     return STATUS_OK;
 }
 
-static enum status encode_spm(struct encoding *c, size_t from, size_t to, struct err *e)
+static enum status encode_spm(const struct tokenizer *t, struct encoding *c, struct text part,
+                              struct err *e)
 {
-    return spm_encode(&c->t->spm, &c->spm, c->text, from, to, c->t->adds_space, &c->list, e);
+    return spm_encode(&t->spm, c, part, t->adds_space, e);
 }
 
 /* --- all kinds ------------------------------------------------------------------------------- */
@@ -133,7 +223,21 @@ static const struct kind kinds[] = {
 };
 static const struct kind unknown_kind = {NULL, VOCAB_RAW, -1, -1, false, NULL, NULL};
 
-static enum status read_kind(struct tokenizer *t, const struct gguf *g, struct err *e)
+static enum status read_id(const struct tokenizer *t, const struct gguf *g, const char *key,
+                           int otherwise, int *id, struct err *e)
+{
+    uint64_t value;
+    bool found;
+    const int n = t->vocab.n;
+    TRY(gguf_get_u64(g, key, 0, VOCAB_NO_ID, &value, &found, e));
+    *id = found ? -1 : otherwise < n ? otherwise : -1;
+    if (!found || value == VOCAB_NO_ID || n == 0)
+        return STATUS_OK;
+    *id = (int)value;
+    return gguf_get_u64(g, key, 0, (uint64_t)n - 1, &value, &found, e);
+}
+
+static enum status read_all(struct tokenizer *t, const struct gguf *g, struct err *e)
 {
     struct text model;
     TRY(gguf_get_text(g, "tokenizer.ggml.model", &model, NULL, e));
@@ -141,33 +245,16 @@ static enum status read_kind(struct tokenizer *t, const struct gguf *g, struct e
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (text_is(model, kinds[i].model))
             t->kind = &kinds[i];
-    if (t->kind == &unknown_kind)
+    t->adds_bos = t->kind->adds_bos;
+    TRY(vocab_init(&t->vocab, t->kind->notation, g, e));
+    if (t->kind->init) {
+        TRY(t->kind->init(t, g, e));
+        TRY(init_specials(t, e));
+    } else {
         err_format(&t->unread,
                    "tokenizer.ggml.model: expected \"gpt2\" or \"llama\", found \"%.*s\"",
                    text_width(model), model.data);
-    t->adds_bos = t->kind->adds_bos;
-    return STATUS_OK;
-}
-
-/* What an id that says "none" is in 32 bits. */
-#define NO_ID UINT32_MAX
-
-static enum status read_id(const struct tokenizer *t, const struct gguf *g, const char *key,
-                           int otherwise, int *id, struct err *e)
-{
-    uint64_t value;
-    bool found;
-    const int n = t->vocab.n;
-    TRY(gguf_get_u64(g, key, 0, NO_ID, &value, &found, e));
-    *id = found ? -1 : otherwise < n ? otherwise : -1;
-    if (!found || value == NO_ID || n == 0)
-        return STATUS_OK;
-    *id = (int)value;
-    return gguf_get_u64(g, key, 0, (uint64_t)n - 1, &value, &found, e);
-}
-
-static enum status read_special_ids(struct tokenizer *t, const struct gguf *g, struct err *e)
-{
+    }
     TRY(read_id(t, g, "tokenizer.ggml.bos_token_id", t->kind->bos, &t->bos, e));
     TRY(read_id(t, g, "tokenizer.ggml.eos_token_id", t->kind->eos, &t->eos, e));
     bool found;
@@ -178,17 +265,6 @@ static enum status read_special_ids(struct tokenizer *t, const struct gguf *g, s
                        "true, found none");
     t->adds_bos = t->adds_bos && t->bos >= 0;
     return STATUS_OK;
-}
-
-static enum status read_all(struct tokenizer *t, const struct gguf *g, struct err *e)
-{
-    TRY(read_kind(t, g, e));
-    TRY(vocab_init(&t->vocab, t->kind->notation, g, e));
-    if (t->kind->init)
-        TRY(t->kind->init(t, g, e));
-    if (t->kind->init)
-        TRY(specials_init(&t->specials, &t->vocab, e));
-    return read_special_ids(t, g, e);
 }
 
 enum status tokenizer_create(const struct gguf *g, struct tokenizer **out, struct err *e)
@@ -212,7 +288,7 @@ void tokenizer_free(struct tokenizer *t)
     vocab_free(&t->vocab);
     bpe_free(&t->bpe);
     spm_free(&t->spm);
-    specials_free(&t->specials);
+    free(t->specials);
     free(t);
 }
 
@@ -274,24 +350,22 @@ size_t tokenizer_longest(const struct tokenizer *t)
 
 /* --- encoding -------------------------------------------------------------------------------- */
 
-static enum status encode_plain(struct encoding *c, size_t from, size_t to, struct err *e)
+/* The text between the matches, of which the last is the first in the text, and they. */
+static enum status encode_all(const struct tokenizer *t, struct encoding *c,
+                              const struct special_match *matches, size_t n, struct err *e)
 {
-    return from < to ? c->t->kind->encode(c, from, to, e) : STATUS_OK;
-}
-
-static enum status encode_all(struct encoding *c, const struct special_match *matches, size_t n,
-                              struct err *e)
-{
-    size_t at = 0;
-    while (n-- > 0) { /* the last match is the first in the text */
-        const struct special_match *m = &matches[n];
-        if (m->at < at)
-            continue;
-        TRY(encode_plain(c, at, m->at, e));
-        TRY(id_list_add(&c->list, m->id, e));
-        at = m->at + tokenizer_bytes(c->t, m->id).len;
+    for (size_t at = 0;;) {
+        while (n > 0 && matches[n - 1].at < at)
+            n--;
+        const size_t end = n > 0 ? matches[n - 1].at : c->text.len;
+        if (end > at)
+            TRY(t->kind->encode(t, c, (struct text){c->text.data + at, end - at}, e));
+        if (n == 0)
+            return STATUS_OK;
+        const int32_t id = matches[n - 1].id;
+        TRY(id_list_add(&c->list, id, e));
+        at = end + vocab_bytes(&t->vocab, id).len;
     }
-    return encode_plain(c, at, c->text.len, e);
 }
 
 enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_t **ids, size_t *n,
@@ -300,16 +374,17 @@ enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_
     assert(text.data || text.len == 0);
     *ids = NULL;
     *n = 0;
-    struct encoding c = {.t = t, .text = text};
-    struct special_match *matches;
-    size_t n_matches;
     if (text.len > 0)
         TRY(tokenizer_reads_text(t, e));
-    TRY(specials_find(&t->specials, text, &matches, &n_matches, e));
-    enum status s = encode_all(&c, matches, n_matches, e);
+    struct encoding c = {.text = text};
+    struct special_match *matches = NULL;
+    size_t n_matches = 0;
+    enum status s = find_specials(t, text, &matches, &n_matches, e);
+    if (s == STATUS_OK)
+        s = encode_all(t, &c, matches, n_matches, e);
     free(matches);
-    merge_scratch_free(&c.bpe);
-    spm_scratch_free(&c.spm);
+    merge_scratch_free(&c.merge);
+    bytes_free(&c.marked);
     if (s == STATUS_OK)
         s = id_list_finish(&c.list, e);
     if (s != STATUS_OK) {

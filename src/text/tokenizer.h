@@ -6,7 +6,7 @@
  *
  * - "gpt2": byte-level BPE. Text is cut into pieces (see pretokenize.h), and each piece is merged
  * by rank (see bpe.h).
- * - "llama": SentencePiece's BPE by scores (see spm.h), with a space before the text and after each
+ * - "llama": SentencePiece's BPE by scores (see bpe.h), with a space before the text and after each
  *   of those tokens unless tokenizer.ggml.add_space_prefix is false. A literal U+2581 comes back as
  *   a space.
  *

@@ -2,12 +2,15 @@
 
 #include <assert.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-#include "text/byte_alphabet.h"
+#include "base/mem.h"
+#include "text/unicode.h"
 
-#define TOKENS_KEY "tokenizer.ggml.tokens"
-#define TYPES_KEY  "tokenizer.ggml.token_type"
+#define KEY(name)  "tokenizer.ggml." name
+#define TOKENS_KEY KEY("tokens")
+#define TYPES_KEY  KEY("token_type")
 
 /* Lower ranks are preferred among tokens of the same bytes. */
 enum find_rank { FIND_NORMAL, FIND_BYTE, FIND_SPECIAL, FIND_NEVER };
@@ -47,60 +50,34 @@ int vocab_hex_byte(struct text s, enum token_type type)
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-/* Puts the bytes of a token written as `name` at `out` (name.len bytes of room). */
-typedef enum find_rank read_token(struct text name, enum token_type type, char *out, size_t *len);
-
-static enum find_rank read_raw(struct text name, enum token_type type, char *out, size_t *len)
+/* Puts the *len bytes of a token written as `name` at `out` (name.len bytes of room). */
+static enum find_rank read_token(enum vocab_notation notation, struct text name,
+                                 enum token_type type, char *out, size_t *len)
 {
-    (void)type;
-    if (name.len > 0)
-        memcpy(out, name.data, name.len);
-    *len = name.len;
-    return FIND_NEVER;
-}
-
-static bool read_hex(struct text name, enum token_type type, char *out, size_t *len)
-{
-    const int byte = vocab_hex_byte(name, type);
-    if (byte < 0)
-        return false;
-    *out = (char)byte;
-    *len = 1;
-    return true;
-}
-
-static enum find_rank read_byte_alphabet(struct text name, enum token_type type, char *out,
-                                         size_t *len)
-{
-    if (type == TOKEN_BYTE && read_hex(name, type, out, len))
-        return FIND_BYTE;
-    const bool plain = type == TOKEN_UNDEFINED || type == TOKEN_NORMAL || type == TOKEN_BYTE;
-    if (plain && byte_alphabet_decode(name, out, len))
+    const bool plain = type == TOKEN_UNDEFINED || type == TOKEN_NORMAL;
+    const bool may_be_hex =
+        notation == VOCAB_SPACES || (notation == VOCAB_BYTES && type == TOKEN_BYTE);
+    const int byte = may_be_hex ? vocab_hex_byte(name, type) : -1;
+    if (byte >= 0) {
+        *out = (char)byte;
+        *len = 1;
+        return notation == VOCAB_BYTES ? FIND_BYTE : FIND_NEVER;
+    }
+    if (notation == VOCAB_BYTES && (plain || type == TOKEN_BYTE) &&
+        byte_alphabet_decode(name, out, len))
         return FIND_NORMAL;
-    read_raw(name, type, out, len);
-    return type == TOKEN_CONTROL || type == TOKEN_USER_DEFINED ? FIND_SPECIAL : FIND_NEVER;
-}
-
-static enum find_rank read_space_marks(struct text name, enum token_type type, char *out,
-                                       size_t *len)
-{
-    if (read_hex(name, type, out, len))
-        return FIND_NEVER;
-    if (type != TOKEN_UNDEFINED && type != TOKEN_NORMAL && type != TOKEN_UNUSED)
-        return read_raw(name, type, out, len);
+    const bool marks = notation == VOCAB_SPACES && (plain || type == TOKEN_UNUSED);
     *len = 0;
     while (name.len > 0) {
-        const bool space = text_starts_with(name, VOCAB_SPACE);
+        const bool space = marks && text_starts_with(name, VOCAB_SPACE);
         const size_t step = space ? sizeof VOCAB_SPACE - 1 : 1;
         out[(*len)++] = space ? ' ' : *name.data;
         name.data += step;
         name.len -= step;
     }
-    return FIND_NEVER;
+    const bool special = type == TOKEN_CONTROL || type == TOKEN_USER_DEFINED;
+    return notation == VOCAB_BYTES && special ? FIND_SPECIAL : FIND_NEVER;
 }
-
-static read_token *const readers[] = {
-    [VOCAB_BYTES] = read_byte_alphabet, [VOCAB_SPACES] = read_space_marks, [VOCAB_RAW] = read_raw};
 
 static uint64_t head_of(struct text bytes)
 {
@@ -109,77 +86,6 @@ static uint64_t head_of(struct text bytes)
         head = head << 8 | (i < bytes.len ? (unsigned char)bytes.data[i] : 0);
     return head;
 }
-
-static enum status read_token_type(const struct gguf_value *types, int id, struct vocab *v,
-                                   struct err *e)
-{
-    const int64_t type = types ? gguf_int_at(types, (uint64_t)id) : TOKEN_NORMAL;
-    if (type < TOKEN_UNDEFINED || type > TOKEN_BYTE)
-        return err_set(e, STATUS_BAD_FILE, "%s of token %d: expected 0 to %d, found %lld",
-                       TYPES_KEY, id, TOKEN_BYTE, (long long)type);
-    v->type[id] = (unsigned char)type;
-    return STATUS_OK;
-}
-
-static enum status read_tokens(struct vocab *v, enum vocab_notation notation,
-                               const struct gguf_value *names, const struct gguf_value *types,
-                               struct err *e)
-{
-    struct gguf_cursor cursor = {0};
-    struct text name;
-    size_t used = 0;
-    for (int id = 0; gguf_next_text(names, &cursor, &name); id++) {
-        TRY(read_token_type(types, id, v, e));
-        if (name.len == 0 && v->type[id] != TOKEN_UNUSED && notation != VOCAB_RAW)
-            return err_set(e, STATUS_BAD_FILE, "%s: expected no empty token, found token %d empty",
-                           TOKENS_KEY, id);
-        char *out = v->bytes + used;
-        size_t len;
-        const enum find_rank rank = readers[notation](name, v->type[id], out, &len);
-        v->start[id] = used;
-        used += len;
-        const struct text bytes = {out, len};
-        if (rank != FIND_NEVER)
-            v->sorted[v->n_sorted++] = (struct vocab_entry){head_of(bytes), bytes, id, rank};
-    }
-    v->start[v->n] = used;
-    return STATUS_OK;
-}
-
-static enum status get_arrays(const struct gguf *g, const struct gguf_value **names,
-                              const struct gguf_value **types, struct err *e)
-{
-    TRY(gguf_get_array(g, TOKENS_KEY, GGUF_STRING, names, NULL, e));
-    const uint64_t n = (*names)->count;
-    if (n == 0 || n > INT_MAX - 1)
-        return err_set(e, STATUS_BAD_FILE, "%s: expected 1 to %d tokens, found %llu", TOKENS_KEY,
-                       INT_MAX - 1, (unsigned long long)n);
-    bool has_types;
-    TRY(gguf_get_array(g, TYPES_KEY, GGUF_I32, types, &has_types, e));
-    if (has_types && (*types)->count != n)
-        return err_set(e, STATUS_BAD_FILE, "%s: expected %llu elements, one a token, found %llu",
-                       TYPES_KEY, (unsigned long long)n, (unsigned long long)(*types)->count);
-    return STATUS_OK;
-}
-
-static enum status vocab_allocate(struct vocab *v, const struct gguf_value *names, struct err *e)
-{
-    size_t total = 0; /* the strings lie in the file, so their sum fits */
-    struct gguf_cursor cursor = {0};
-    for (struct text name; gguf_next_text(names, &cursor, &name);)
-        total += name.len;
-    const size_t n = (size_t)v->n;
-    v->bytes = malloc(total ? total : 1);
-    v->start = calloc(n + 1, sizeof *v->start);
-    v->type = calloc(n, 1);
-    v->sorted = calloc(n, sizeof *v->sorted);
-    if (!v->bytes || !v->start || !v->type || !v->sorted)
-        return err_no_memory(e, "vocabulary",
-                             total + n * (sizeof *v->start + sizeof *v->sorted + 1));
-    return STATUS_OK;
-}
-
-/* --- finding --------------------------------------------------------------------------------- */
 
 static int compare_bytes(const struct vocab_entry *a, const struct vocab_entry *b)
 {
@@ -199,6 +105,74 @@ static int compare_entries(const void *left, const void *right)
         return a->rank < b->rank ? -1 : 1;
     return a->id < b->id ? -1 : 1;
 }
+
+static enum status get_arrays(const struct gguf *g, const struct gguf_value **names,
+                              const struct gguf_value **types, struct err *e)
+{
+    TRY(gguf_get_array(g, TOKENS_KEY, GGUF_STRING, names, NULL, e));
+    const uint64_t n = (*names)->count;
+    if (n == 0 || n > INT_MAX - 1)
+        return err_set(e, STATUS_BAD_FILE, "%s: expected 1 to %d tokens, found %llu", TOKENS_KEY,
+                       INT_MAX - 1, (unsigned long long)n);
+    bool has_types;
+    TRY(gguf_get_array(g, TYPES_KEY, GGUF_I32, types, &has_types, e));
+    if (has_types && (*types)->count != n)
+        return err_set(e, STATUS_BAD_FILE, "%s: expected %llu elements, one a token, found %llu",
+                       TYPES_KEY, (unsigned long long)n, (unsigned long long)(*types)->count);
+    return STATUS_OK;
+}
+
+enum status vocab_init(struct vocab *v, enum vocab_notation notation, const struct gguf *g,
+                       struct err *e)
+{
+    *v = (struct vocab){0};
+    const struct gguf_value *names, *types;
+    if (notation == VOCAB_RAW && !gguf_find(g, TOKENS_KEY))
+        return STATUS_OK;
+    TRY(get_arrays(g, &names, &types, e));
+    const size_t n = (size_t)names->count;
+    const size_t most = names->bytes.len; /* the strings and their lengths */
+    v->n = (int)n;
+    v->bytes = malloc(most);
+    v->start = calloc(n + 1, sizeof *v->start);
+    v->type = calloc(n, 1);
+    v->sorted = calloc(n, sizeof *v->sorted);
+    if (!v->bytes || !v->start || !v->type || !v->sorted)
+        return err_no_memory(e, "vocabulary",
+                             most + n * (sizeof *v->start + sizeof *v->sorted + 1));
+
+    struct gguf_cursor cursor = {0};
+    struct text name;
+    for (int id = 0; gguf_next_text(names, &cursor, &name); id++) {
+        const int64_t type = types ? gguf_int_at(types, (uint64_t)id) : TOKEN_NORMAL;
+        if (type < TOKEN_UNDEFINED || type > TOKEN_BYTE)
+            return err_set(e, STATUS_BAD_FILE, "%s of token %d: expected 0 to %d, found %lld",
+                           TYPES_KEY, id, TOKEN_BYTE, (long long)type);
+        if (name.len == 0 && type != TOKEN_UNUSED && notation != VOCAB_RAW)
+            return err_set(e, STATUS_BAD_FILE, "%s: expected no empty token, found token %d empty",
+                           TOKENS_KEY, id);
+        struct text bytes = {v->bytes + v->start[id], 0};
+        const enum find_rank rank =
+            read_token(notation, name, (enum token_type)type, v->bytes + v->start[id], &bytes.len);
+        v->type[id] = (unsigned char)type;
+        v->start[id + 1] = v->start[id] + bytes.len;
+        if (rank != FIND_NEVER)
+            v->sorted[v->n_sorted++] = (struct vocab_entry){head_of(bytes), bytes, id, rank};
+    }
+    qsort(v->sorted, (size_t)v->n_sorted, sizeof *v->sorted, compare_entries);
+    return STATUS_OK;
+}
+
+void vocab_free(struct vocab *v)
+{
+    vocab_end_finding(v);
+    free(v->bytes);
+    free(v->start);
+    free(v->type);
+    *v = (struct vocab){0};
+}
+
+/* --- finding --------------------------------------------------------------------------------- */
 
 int vocab_find(const struct vocab *v, struct text bytes, int *twin)
 {
@@ -229,29 +203,75 @@ void vocab_end_finding(struct vocab *v)
     v->n_sorted = 0;
 }
 
-/* --- life ------------------------------------------------------------------------------------ */
-
-enum status vocab_init(struct vocab *v, enum vocab_notation notation, const struct gguf *g,
-                       struct err *e)
+enum status lacks_token(struct text text, size_t at, struct err *e)
 {
-    *v = (struct vocab){0};
-    const struct gguf_value *names = NULL;
-    const struct gguf_value *types = NULL;
-    if (notation == VOCAB_RAW && !gguf_find(g, TOKENS_KEY))
-        return STATUS_OK;
-    TRY(get_arrays(g, &names, &types, e));
-    v->n = (int)names->count;
-    TRY(vocab_allocate(v, names, e));
-    TRY(read_tokens(v, notation, names, types, e));
-    qsort(v->sorted, (size_t)v->n_sorted, sizeof *v->sorted, compare_entries);
+    assert(at < text.len);
+    char name[32];
+    uint32_t code;
+    struct text rest = {text.data + at, text.len - at};
+    const struct text bytes = utf8_next(&rest, &code);
+    const enum char_class c = unicode_class(code);
+    if (code == UNICODE_INVALID)
+        snprintf(name, sizeof name, "byte 0x%02X", (unsigned)(unsigned char)*bytes.data);
+    /* Not all that can be shown, but nothing else: marks and format characters change the line. */
+    else if (c == CHAR_LETTER || c == CHAR_NUMBER || (code > ' ' && code < 0x7f))
+        snprintf(name, sizeof name, "U+%04X '%.*s'", (unsigned)code, (int)bytes.len, bytes.data);
+    else
+        snprintf(name, sizeof name, "U+%04X", (unsigned)code);
+    return err_set(e, STATUS_USAGE,
+                   "the text has %s at offset %zu, for which the vocabulary has no token", name,
+                   at);
+}
+
+/* --- lists of ids ---------------------------------------------------------------------------- */
+
+enum status id_list_add(struct id_list *list, int32_t id, struct err *e)
+{
+    assert(id >= 0 && list->len <= list->cap);
+    int32_t *ids = array_grow(list->ids, list->len + 1, &list->cap, sizeof *ids);
+    if (!ids)
+        return err_no_memory(e, "token ids", (list->len + 1) * sizeof *ids);
+    list->ids = ids;
+    ids[list->len++] = id;
     return STATUS_OK;
 }
 
-void vocab_free(struct vocab *v)
+enum status id_list_finish(struct id_list *list, struct err *e)
 {
-    vocab_end_finding(v);
-    free(v->bytes);
-    free(v->start);
-    free(v->type);
-    *v = (struct vocab){0};
+    const size_t bytes = (list->len > 0 ? list->len : 1) * sizeof *list->ids;
+    int32_t *ids = realloc(list->ids, bytes);
+    if (ids)
+        list->ids = ids;
+    else if (!list->ids)
+        return err_no_memory(e, "token ids", bytes);
+    return STATUS_OK;
+}
+
+/* --- the keys of a file ---------------------------------------------------------------------- */
+
+void vocab_keys_write(const struct vocab_keys *k, struct gguf_writer *w)
+{
+    if (!k->model)
+        return;
+    const uint64_t n = (uint64_t)k->n;
+    gguf_add_text(w, KEY("model"), text_of(k->model));
+    if (k->pre)
+        gguf_add_text(w, KEY("pre"), text_of(k->pre));
+    gguf_add_texts(w, TOKENS_KEY, k->tokens, n);
+    if (k->scores)
+        gguf_add_f32s(w, KEY("scores"), k->scores, n);
+    gguf_add_i32s(w, TYPES_KEY, k->types, n);
+    if (!k->scores)
+        gguf_add_texts(w, KEY("merges"), k->merges, k->n_merges);
+    if (k->bos >= 0 || k->scores)
+        gguf_add_u32(w, KEY("bos_token_id"), k->bos >= 0 ? (uint32_t)k->bos : VOCAB_NO_ID);
+    if (k->eos >= 0 || k->scores)
+        gguf_add_u32(w, KEY("eos_token_id"), k->eos >= 0 ? (uint32_t)k->eos : VOCAB_NO_ID);
+    if (k->unk >= 0)
+        gguf_add_u32(w, KEY("unknown_token_id"), (uint32_t)k->unk);
+    if (k->pad >= 0)
+        gguf_add_u32(w, KEY("padding_token_id"), (uint32_t)k->pad);
+    gguf_add_bool(w, KEY("add_bos_token"), k->add_bos);
+    if (k->add_space_prefix >= 0)
+        gguf_add_bool(w, KEY("add_space_prefix"), k->add_space_prefix > 0);
 }

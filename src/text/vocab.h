@@ -1,12 +1,14 @@
 /*
- * vocab - the tokens of a vocabulary as bytes and types.
+ * vocab - the tokens of a vocabulary as bytes and types; lists of their ids; and a vocabulary as
+ * the keys of a GGUF file, before they are in one.
  *
- * Immutable after creation. What vocab_find needs takes more memory than the tokens and is for most
- * vocabularies only of use while the merges are read; vocab_end_finding drops it.
+ * A vocabulary is immutable after creation. What vocab_find needs takes more memory than the tokens
+ * and is for most vocabularies only of use while the merges are read; vocab_end_finding drops it.
  */
 #ifndef DECODE_TEXT_VOCAB_H
 #define DECODE_TEXT_VOCAB_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -27,9 +29,12 @@ enum token_type {
 /* What a space is written as where the notation has a mark for it: U+2581. */
 #define VOCAB_SPACE "\xe2\x96\x81"
 
+/* What an id that says "none" is in a file: readers of "llama" take an absent one for 1 or 2. */
+#define VOCAB_NO_ID UINT32_MAX
+
 /* How tokens are written in a file. */
 enum vocab_notation {
-    VOCAB_BYTES,  /* in GPT-2's byte alphabet (see byte_alphabet.h) */
+    VOCAB_BYTES,  /* in GPT-2's byte alphabet (see unicode.h) */
     VOCAB_SPACES, /* in UTF-8 with U+2581 for a space */
     VOCAB_RAW,    /* whatever it is, taken as it is */
 };
@@ -79,5 +84,41 @@ int vocab_hex_byte(struct text name, enum token_type type);
  */
 int vocab_find(const struct vocab *v, struct text bytes, int *twin);
 void vocab_end_finding(struct vocab *v);
+
+/* STATUS_USAGE, about a text that a vocabulary cannot write: names the character that starts at
+ * byte `at` of the text (asserted to be in it), as U+00E9 and, if it is a letter, a number or in
+ * ASCII, as itself; a byte that starts no UTF-8 character as byte 0xE9. */
+enum status lacks_token(struct text text, size_t at, struct err *e);
+
+/* Token ids as they are found: a growing list; zeroed at first, free(ids) at last. */
+struct id_list {
+    int32_t *ids;
+    size_t len, cap;
+};
+
+/* id >= 0 (asserted). STATUS_NO_MEMORY; the list is as it was then. */
+enum status id_list_add(struct id_list *list, int32_t id, struct err *e);
+
+/* Shrinks the list to what it has; an empty one has memory too. STATUS_NO_MEMORY. */
+enum status id_list_finish(struct id_list *list, struct err *e);
+
+/* A tokenizer as keys. Everything is borrowed. */
+struct vocab_keys {
+    const char *model; /* tokenizer.ggml.model, "gpt2" or "llama"; NULL: no vocabulary */
+    const char *pre;   /* tokenizer.ggml.pre; NULL: none */
+    int n;
+    const struct text *tokens; /* [n] as GGUF writes them, see vocab_init */
+    const int32_t *types;      /* [n] enum token_type */
+    const float *scores;       /* [n]; NULL: it merges by `merges` */
+    uint64_t n_merges;
+    const struct text *merges; /* [n_merges] "left right" */
+    int bos, eos, unk, pad;    /* -1: none */
+    bool add_bos;
+    int add_space_prefix; /* -1: not said */
+};
+
+/* Adds tokenizer.ggml.*, as tokenizer_create and llama.cpp read them. What w itself refuses is
+ * found by gguf_write. */
+void vocab_keys_write(const struct vocab_keys *k, struct gguf_writer *w);
 
 #endif

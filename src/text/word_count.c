@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "base/siphash.h"
 
 struct word_slot {
@@ -30,18 +30,15 @@ static struct word_slot *find_slot(const struct word_count *c, struct text word,
 static enum status grow_slots(struct word_count *c, struct err *e)
 {
     const size_t n_slots = c->n_slots ? c->n_slots * 2 : FIRST_SLOTS;
-    size_t bytes = SIZE_MAX;
-    struct word_slot *slots = NULL;
-    if (size_of_array(n_slots, sizeof *slots, &bytes))
-        slots = calloc(n_slots, sizeof *slots);
+    struct word_slot *slots = calloc(n_slots, sizeof *slots);
     if (!slots)
-        return err_no_memory(e, "counting words", bytes);
+        return err_no_memory(e, "counting words", n_slots * sizeof *slots);
     free(c->slots);
     c->slots = slots;
     c->n_slots = n_slots;
     if (c->n == 0) {
         c->key[0] = (uintptr_t)slots;
-        c->key[1] = (uintptr_t)&bytes; /* of the stack */
+        c->key[1] = (uintptr_t)&slots; /* of the stack */
     }
     for (size_t i = 0; i < c->n; i++) {
         const uint64_t h = siphash(c->key, c->words[i].text);
@@ -51,38 +48,24 @@ static enum status grow_slots(struct word_count *c, struct err *e)
     return STATUS_OK;
 }
 
-static enum status grow_words(struct word_count *c, struct err *e)
-{
-    const size_t cap = c->cap ? c->cap * 2 : FIRST_SLOTS / 2;
-    size_t bytes = SIZE_MAX;
-    struct counted_word *words = NULL;
-    if (cap <= (size_t)1 << 31 && size_of_array(cap, sizeof *words, &bytes))
-        words = realloc(c->words, bytes);
-    if (!words)
-        return err_no_memory(e, "counting words", bytes);
-    c->words = words;
-    c->cap = cap;
-    return STATUS_OK;
-}
-
 enum status word_count_add(struct word_count *c, struct text word, struct err *e)
 {
     assert(word.data && c->n <= c->cap);
-    enum status s = STATUS_OK;
     if (2 * (c->n + 1) > c->n_slots)
-        s = grow_slots(c, e);
-    if (s == STATUS_OK && c->n == c->cap)
-        s = grow_words(c, e);
-    if (s != STATUS_OK)
-        return s;
+        TRY(grow_slots(c, e));
+    struct counted_word *words = NULL;
+    if (c->n < (size_t)1 << 31)
+        words = array_grow(c->words, c->n + 1, &c->cap, sizeof *words);
+    if (!words)
+        return err_no_memory(e, "counting words", (c->n + 1) * sizeof *words);
+    c->words = words;
     const uint64_t h = siphash(c->key, word);
     struct word_slot *slot = find_slot(c, word, h);
     if (slot->word == 0) {
-        c->words[c->n++].text = word;
-        c->words[c->n - 1].count = 0;
+        words[c->n++] = (struct counted_word){.text = word};
         *slot = (struct word_slot){(uint32_t)(h >> 32), (uint32_t)c->n};
     }
-    c->words[slot->word - 1].count++;
+    words[slot->word - 1].count++;
     return STATUS_OK;
 }
 

@@ -12,9 +12,9 @@
 #include "../gguf_bytes.h"
 #include "round_trip.h"
 #include "target.h"
-#include "text/byte_alphabet.h"
 #include "text/pretokenize.h"
 #include "text/tokenizer.h"
+#include "text/unicode.h"
 
 /* Stays on with any build flags. */
 #define CHECK(condition)                                                                           \
@@ -155,7 +155,7 @@ static void put_string(struct gguf_bytes *b, struct text left, const char *betwe
 static void write_table(const struct table *t, struct gguf_bytes *b)
 {
     gb_text(b, "tokenizer.ggml.model", "gpt2");
-    gb_text(b, "tokenizer.ggml.pre", t->pre->name);
+    gb_text(b, "tokenizer.ggml.pre", t->pre->names[0]);
     gb_array(b, "tokenizer.ggml.tokens", GGUF_STRING, (uint64_t)t->n_tokens);
     for (int id = 0; id < t->n_tokens; id++) {
         if (id < t->first_special)
