@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "conversions.h"
-#include "convert/drop.h"
-#include "convert/likeness.h"
+#include "convert/convert.h"
 #include "gguf/blocks.h"
 #include "golden.h"
 #include "support.h"

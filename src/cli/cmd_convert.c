@@ -15,7 +15,7 @@
 #include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/variant.h"
-#include "convert/drop.h"
+#include "convert/convert.h"
 #include "measure/eval.h"
 #include "model/checkpoint.h"
 #include "model/kv_cache.h"

@@ -15,7 +15,7 @@
 #include "cli/paths.h"
 #include "cli/progress.h"
 #include "cli/runtime.h"
-#include "convert/likeness.h"
+#include "convert/convert.h"
 #include "measure/heads.h"
 #include "show/report.h"
 

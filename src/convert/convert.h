@@ -1,6 +1,6 @@
 /*
  * convert - an MHA or GQA checkpoint to one with fewer K/V heads, or with a latent cache, for which
- * see convert/latent.h.
+ * see latent.c; how alike heads are, and a checkpoint without some of them.
  *
  * The heads of a group come to share one K and one V head:
  *
@@ -25,7 +25,7 @@
  *
  * Errors are measured over what Q, K and V take of calibration text, or, without text, over what
  * the norm before them allows, all directions alike (of embeddings that no norm follows, over all
- * directions). With text, weights can be refitted (convert/refit.h) to what the converted attention
+ * directions). With text, weights can be refitted (refit.c) to what the converted attention
  * really computes; layers go in order, so that each makes good for what the ones before it lost.
  * Layers that share one block are calibrated together, and refitted together, each on the
  * checkpoint's own stream.
@@ -43,8 +43,85 @@
 #ifndef DECODE_CONVERT_CONVERT_H
 #define DECODE_CONVERT_CONVERT_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/file.h"
 #include "base/mem.h"
-#include "convert/spec.h"
+#include "compute/kernels.h"
+#include "compute/pool.h"
+#include "gguf/gguf.h"
+#include "model/model.h"
+
+/* --- what is wanted -------------------------------------------------------------------------- */
+
+enum convert_method {
+    CONVERT_MEAN,
+    CONVERT_FIRST,
+    CONVERT_RANDOM,
+    CONVERT_PROCRUSTES,
+    CONVERT_FIT,
+};
+
+/* "mean", "first", "random", "procrustes", "fit", NULL: in the order of the enum. */
+extern const char *const convert_methods[];
+
+/* What is fitted to text, beyond the shared heads themselves: each includes those before it. */
+enum convert_refit {
+    CONVERT_REFIT_NONE,
+    CONVERT_REFIT_WO,    /* the output matrix */
+    CONVERT_REFIT_ALL,   /* what Q, K, V and the feed-forward part take and give; values and outputs
+                            by turns */
+    CONVERT_REFIT_BLOCK, /* Q, K, V and the output matrix together, by their gradients */
+};
+
+/* "none", "wo", "all", "block", NULL: in the order of the enum. */
+extern const char *const convert_refits[];
+
+/* Every so many windows one is kept aside: nothing is fitted to it, and what was fitted counts as
+ * better if it is so there. */
+#define CONVERT_JUDGED     8
+#define CONVERT_MAX_WINDOW 1024
+#define CONVERT_MIN_TOKENS (CONVERT_JUDGED * 16)
+
+/* Tokens of a window of n calibration tokens, for a checkpoint with a context of n_ctx: few enough
+ * that one is kept aside. */
+static inline int convert_window_size(int n_ctx, size_t n)
+{
+    const int most = n_ctx < CONVERT_MAX_WINDOW ? n_ctx : CONVERT_MAX_WINDOW;
+    return (size_t)most < n / CONVERT_JUDGED ? most : (int)(n / CONVERT_JUDGED);
+}
+
+struct convert_spec {
+    const struct gguf *gguf;       /* the checkpoint */
+    const struct file_map *source; /* of gguf, may be NULL; its pages are released once read */
+    const char *source_name;       /* for the metadata */
+    const char *version;           /* of the program, for the metadata */
+    int n_kv_heads;                /* of every layer at most: a divisor of n_heads, and no more than
+                                      the checkpoint has */
+    const int *layer_kv_heads;     /* [n_layers] of each, at most n_kv_heads; NULL: n_kv_heads */
+    const int
+        *latent; /* [n_layers] ranks of latent caches instead; NULL: K/V heads. Needs tokens */
+    /* Not 0: latent caches of the ranks that do best for so many bytes of F32 a token; `latent` is
+     * not looked at. */
+    size_t cache_bytes;
+    enum convert_method method;
+    bool cluster;             /* group by likeness, not by neighbourhood; not with ALiBi */
+    enum convert_refit refit; /* needs tokens */
+    uint64_t seed;            /* of CONVERT_RANDOM */
+    const int32_t *tokens;    /* calibration text, taken in windows of convert_window_size */
+    size_t n_tokens;          /* 0: none; else at least CONVERT_MIN_TOKENS */
+    bool measures_only; /* nothing is fitted: no window is kept aside, any number of tokens does */
+    const struct kernels *kernels; /* NULL: the fastest */
+    struct pool *pool;             /* NULL: one thread */
+    /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
+    bool (*stop)(void *arg); /* true: end with STATUS_INTERRUPTED */
+    void (*progress)(void *arg, uint64_t done, uint64_t all); /* windows, through every layer */
+    void *arg;
+};
+
+/* --- the conversion -------------------------------------------------------------------------- */
 
 /* Shares of energy lost on the calibration text (or what stands in for it). */
 struct convert_layer {
@@ -85,5 +162,51 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
 enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e);
 
 void convert_free(struct convert *c); /* legal on a zeroed struct and twice */
+
+/* --- how alike heads are --------------------------------------------------------------------- */
+
+/* How well two heads of a layer could share a key and a value, which is what `cluster` groups by:
+ * the shares of both heads' energy together that are kept. */
+struct head_likeness {
+    double score;  /* of their scores, with one key: 1 for heads that have one already */
+    double output; /* of what they add to the residual stream, with one value */
+};
+
+/*
+ * Of every two heads of every layer, kept [n_layers, n_heads, n_heads], on the text spec->tokens;
+ * 1 of a head with itself. `model` is that of spec->gguf as it is; how spec converts is not read.
+ * Layers that share a block have the same, over all of them. The same bits
+ * for any number of threads. STATUS_USAGE without a token; STATUS_NO_MEMORY; STATUS_INTERRUPTED;
+ * STATUS_FAILED if weights are not finite.
+ */
+enum status convert_likeness(const struct convert_spec *spec, const struct model *model,
+                             struct head_likeness *kept, struct err *e);
+
+/* --- a checkpoint without some heads --------------------------------------------------------- */
+
+/* Their columns of the output matrix are zero. Nothing else changes: a head still attends, but what
+ * it finds is multiplied by zero, so the model computes what it does where a session leaves these
+ * heads out (engine/heads.h, zeros), to the same bits where weights are not quantised. */
+struct drop_spec {
+    const struct gguf *gguf;  /* the checkpoint */
+    const unsigned char *off; /* [n_layers, n_heads] of its config: 1 for those to be dropped */
+    const char *names;        /* of these, "0.3,2.1", for the metadata */
+    const char *version;      /* of the program, likewise */
+};
+
+/* The new checkpoint: gguf_write or gguf_write_memory is left. */
+struct drop {
+    struct gguf_writer *writer;
+    struct arena arena; /* of the new tensors */
+};
+
+/*
+ * Other tensors are spec->gguf's own; drop_free is due on success. Elements of every type that runs
+ * become exactly 0, and their neighbours in a quantised block stay as they are. STATUS_USAGE for a
+ * checkpoint whose layers share one block, where a head of one layer is one of every layer;
+ * STATUS_BAD_FILE for one that is no model that runs; STATUS_NO_MEMORY.
+ */
+enum status drop_heads(const struct drop_spec *spec, struct drop *out, struct err *e);
+void drop_free(struct drop *d); /* legal on a zeroed struct and twice */
 
 #endif

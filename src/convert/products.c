@@ -1,128 +1,122 @@
-#include "convert/products.h"
-
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "compute/linalg.h"
+#include "convert/private.h"
+
+/* Pulls least squares towards their prior, relative to the features' mean square. */
+#define REFIT_RIDGE 1e-4
+
+/* --- doubles --------------------------------------------------------------------------------- */
 
 struct product_rows {
+    struct pool *pool;
+    int rows;
     struct linalg_product product;
-    int rows, n_threads;
 };
 
 static void add_product_rows(void *arg, int thread)
 {
     const struct product_rows *job = arg;
     int begin, end;
-    pool_share(job->rows, thread, job->n_threads, &begin, &end);
+    pool_share(job->rows, thread, pool_n_threads(job->pool), &begin, &end);
     linalg_add_product(&job->product, begin, end);
 }
 
-static void add_product(struct pool *pool, const struct linalg_product *p, int rows)
+/* sum [m, n] += a [m, k] b [k, n], where a's elements are as its strides say. */
+static void add_product(struct pool *pool, size_t m, struct linalg_product p)
 {
-    struct product_rows job = {.product = *p, .rows = rows, .n_threads = pool_n_threads(pool)};
+    struct product_rows job = {pool, m, p};
+    job.product.c_stride = job.product.b_stride = p.columns;
     pool_run(pool, add_product_rows, &job);
 }
 
-void convert_multiply(struct pool *pool, double *c, const double *a, const double *b, int m, int k,
-                      int n)
+void convert_multiply(const struct converter *c, double *out, const double *a, const double *b,
+                      size_t m, size_t k, size_t n)
 {
-    const struct linalg_product p = {.c = c,
-                                     .c_stride = (size_t)n,
-                                     .a = a,
-                                     .a_row = (size_t)k,
-                                     .a_inner = 1,
-                                     .b = b,
-                                     .b_stride = (size_t)n,
-                                     .inner = k,
-                                     .columns = n};
-    memset(c, 0, (size_t)m * (size_t)n * sizeof *c);
-    add_product(pool, &p, m);
+    memset(out, 0, m * n * sizeof *out);
+    add_product(c->spec->pool, m,
+                (struct linalg_product){
+                    .c = out, .a = a, .a_row = k, .a_inner = 1, .b = b, .inner = k, .columns = n});
 }
 
-void convert_multiply_transposed(struct pool *pool, double *c, const double *a, const double *b,
-                                 int m, int k, int n, double *scratch)
+void convert_multiply_transposed(const struct converter *c, double *out, const double *a,
+                                 const double *b, size_t m, size_t k, size_t n)
 {
-    linalg_transpose(scratch, b, n, k);
-    convert_multiply(pool, c, a, scratch, m, k, n);
+    linalg_transpose(c->square2, b, n, k);
+    convert_multiply(c, out, a, c->square2, m, k, n);
 }
 
-void convert_add_outer(struct pool *pool, double *c, const double *a, const double *b, int n, int m,
-                       int columns)
+void convert_add_outer(const struct converter *c, double *sum, const double *a, const double *b,
+                       size_t n, size_t m, size_t columns)
 {
-    const struct linalg_product p = {.c = c,
-                                     .c_stride = (size_t)columns,
-                                     .a = a,
-                                     .a_row = 1,
-                                     .a_inner = (size_t)m,
-                                     .b = b,
-                                     .b_stride = (size_t)columns,
-                                     .inner = n,
-                                     .columns = columns};
-    add_product(pool, &p, m);
+    add_product(
+        c->spec->pool, m,
+        (struct linalg_product){
+            .c = sum, .a = a, .a_row = 1, .a_inner = m, .b = b, .inner = n, .columns = columns});
 }
+
+void convert_finish_sums(double *sums, const double *a_sum, const double *b_sum, double n, size_t m,
+                         size_t columns)
+{
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = 0; j < columns; j++, sums++)
+            *sums = *sums / n - (a_sum ? a_sum[i] / n * (b_sum[j] / n) : 0);
+}
+
+void convert_root(double *l, const double *a, size_t n, double ridge)
+{
+    linalg_cholesky(l, a, n, fmax(ridge * linalg_trace(a, n) / n, 0));
+}
+
+/* --- floats ---------------------------------------------------------------------------------- */
 
 struct float_outer {
-    double *c;
-    const struct grad_kernels *grad;
+    double *sum;
+    const struct converter *c;
     struct product product;
-    int n_threads;
 };
 
 static void add_float_rows(void *arg, int thread)
 {
     const struct float_outer *job = arg;
     struct product p = job->product;
-    const size_t columns = (size_t)p.n;
     int begin, end;
-    pool_share(p.m, thread, job->n_threads, &begin, &end);
+    pool_share(p.m, thread, pool_n_threads(job->c->spec->pool), &begin, &end);
     p.m = end - begin;
     p.a += begin;
-    p.c += (size_t)begin * columns;
-    double *c = job->c + (size_t)begin * columns;
-    job->grad->product(&p);
-    for (size_t i = 0; i < (size_t)p.m * columns; i++)
-        c[i] += (double)p.c[i];
+    p.c += begin * p.c_row;
+    double *sum = job->sum + begin * p.c_row;
+    job->c->text.grad->product(&p);
+    for (size_t i = 0; i < p.m * p.c_row; i++)
+        sum[i] += (double)p.c[i];
 }
 
-void convert_add_outer_floats(const struct convert_summing *s, double *c, const float *a,
-                              const float *b, int n, int m, int columns)
+void convert_add_outer_floats(const struct converter *c, double *sum, const float *a,
+                              const float *b, size_t n, size_t m, size_t columns)
 {
-    struct float_outer job = {.c = c,
-                              .grad = s->grad,
+    struct float_outer job = {.sum = sum,
+                              .c = c,
                               .product = {.m = m,
                                           .n = columns,
                                           .k = n,
                                           .a = a,
                                           .a_row = 1,
-                                          .a_col = (size_t)m,
+                                          .a_col = m,
                                           .b = b,
-                                          .b_row = (size_t)columns,
+                                          .b_row = columns,
                                           .b_panel = KERNEL_LANES,
-                                          .c = s->part,
-                                          .c_row = (size_t)columns},
-                              .n_threads = pool_n_threads(s->pool)};
-    pool_run(s->pool, add_float_rows, &job);
+                                          .c = c->text.part,
+                                          .c_row = columns}};
+    pool_run(c->spec->pool, add_float_rows, &job);
 }
 
-void convert_finish_sums(double *sums, const double *a_sum, const double *b_sum, double n, int m,
-                         int columns)
+void convert_add_rows(double *sum, const float *x, size_t n, size_t d)
 {
-    for (int i = 0; i < m; i++)
-        for (int j = 0; j < columns; j++, sums++)
-            *sums = *sums / n - (a_sum ? a_sum[i] / n * (b_sum[j] / n) : 0);
-}
-
-void convert_root(double *l, const double *a, int n, double ridge)
-{
-    linalg_cholesky(l, a, n, fmax(ridge * linalg_trace(a, n) / n, 0));
-}
-
-void convert_add_rows(double *sum, const float *x, int n, size_t d)
-{
-    for (int t = 0; t < n; t++)
+    for (size_t t = 0; t < n; t++)
         for (size_t i = 0; i < d; i++)
-            sum[i] += (double)x[(size_t)t * d + i];
+            sum[i] += (double)x[t * d + i];
 }
 
 void convert_widen(double *out, const float *x, size_t n)
@@ -141,4 +135,51 @@ void convert_subtract(float *out, const float *x, const float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         out[i] = x[i] - y[i];
+}
+
+/* --- least squares --------------------------------------------------------------------------- */
+
+void convert_ridge_begin(struct converter *c, size_t m, size_t columns)
+{
+    struct convert_ridge *r = &c->text.ridge;
+    r->m = m;
+    r->columns = columns;
+    r->n = 0;
+    memset(r->features, 0, m * m * sizeof *r->features);
+    memset(r->targets, 0, m * columns * sizeof *r->targets);
+    memset(r->f_sum, 0, m * sizeof *r->f_sum);
+    memset(r->t_sum, 0, columns * sizeof *r->t_sum);
+}
+
+void convert_ridge_add(struct converter *c, const float *f, const float *t, size_t n)
+{
+    struct convert_ridge *r = &c->text.ridge;
+    convert_add_outer_floats(c, r->features, f, f, n, r->m, r->m);
+    convert_add_outer_floats(c, r->targets, f, t, n, r->m, r->columns);
+    convert_add_rows(r->f_sum, f, n, r->m);
+    convert_add_rows(r->t_sum, t, n, r->columns);
+    r->n += n;
+}
+
+bool convert_ridge_solve(struct convert_ridge *r, const double *prior, bool centred)
+{
+    const size_t m = r->m, columns = r->columns;
+    assert(prior || m == columns);
+    const double *f_sum = centred ? r->f_sum : NULL;
+    convert_finish_sums(r->features, f_sum, r->f_sum, r->n, m, m);
+    convert_finish_sums(r->targets, f_sum, r->t_sum, r->n, m, columns);
+    const double ridge = REFIT_RIDGE * linalg_trace(r->features, m) / m;
+    if (!(ridge > 0))
+        return false;
+    for (size_t i = 0; i < m * columns; i++)
+        r->targets[i] += ridge * (prior ? prior[i] : i / columns == i % columns);
+    linalg_cholesky(r->features, r->features, m, ridge);
+    linalg_solve_lower(r->features, m, r->targets, columns);
+    linalg_solve_lower_transposed(r->features, m, r->targets, columns);
+    for (size_t j = 0; j < columns; j++) {
+        r->t_sum[j] = centred ? r->t_sum[j] / r->n : 0;
+        for (size_t i = 0; i < m && centred; i++)
+            r->t_sum[j] -= r->f_sum[i] / r->n * r->targets[i * columns + j];
+    }
+    return true;
 }

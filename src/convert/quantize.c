@@ -29,9 +29,9 @@
 
 /* --- the plan -------------------------------------------------------------------------------- */
 
-static bool is_block_type(const struct tensor_type_info *type)
+static uint64_t type_bytes(const struct tensor_type_info *type, uint64_t elements)
 {
-    return type->block_elements > 1;
+    return elements / type->block_elements * type->block_bytes;
 }
 
 /* Whether it takes the type asked for. A tensor that is not in the layout is judged by its name. */
@@ -67,35 +67,34 @@ static enum status plan_tensor(const struct quantize_params *p, const struct con
             t->fallback = true;
         }
     }
-    if (t->to != from->type && is_block_type(from->type) && !p->requantize)
+    if (t->to != from->type && from->type->block_elements > 1 && !p->requantize)
         return err_set(e, STATUS_USAGE,
                        "tensor %.*s is %s already, and would keep that type's error as %s; start "
                        "from the F32 or F16 file, or allow it with --requantize",
                        text_width(from->name), from->name.data, from->type->name, t->to->name);
-    t->bytes = from->n_elements / t->to->block_elements * t->to->block_bytes;
+    t->bytes = type_bytes(t->to, from->n_elements);
     return STATUS_OK;
 }
 
 enum status quantize_plan(const struct quantize_params *params, struct quantize *q, struct err *e)
 {
-    *q = (struct quantize){.params = *params};
     const struct gguf *g = params->gguf;
     struct config config;
-    enum status s = config_read(g, &config, e);
-    if (s != STATUS_OK)
-        return s;
+    *q = (struct quantize){.params = *params};
+    TRY(config_read(g, &config, e));
     q->tensors = calloc(g->n_tensors, sizeof *q->tensors);
     if (!q->tensors)
         return err_no_memory(e, "the list of tensors", g->n_tensors * sizeof *q->tensors);
-    for (size_t i = 0; i < g->n_tensors && s == STATUS_OK; i++) {
-        struct quantize_tensor *t = &q->tensors[i];
-        s = plan_tensor(params, &config, &g->tensors[i], t, e);
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        const enum status s = plan_tensor(params, &config, &g->tensors[i], &q->tensors[i], e);
+        if (s != STATUS_OK) {
+            quantize_free(q);
+            return s;
+        }
         q->bytes_before += g->tensors[i].n_bytes;
-        q->bytes_after += t->bytes;
+        q->bytes_after += q->tensors[i].bytes;
     }
-    if (s != STATUS_OK)
-        quantize_free(q);
-    return s;
+    return STATUS_OK;
 }
 
 void quantize_free(struct quantize *q)
@@ -106,10 +105,10 @@ void quantize_free(struct quantize *q)
 
 /* --- one chunk ------------------------------------------------------------------------------- */
 
-struct chunk_result {
+struct result {
     double error, size; /* sums of squares: of differences, of values */
     double max;
-    uint64_t bad; /* the first element that is not finite, or UINT64_MAX */
+    uint64_t bad; /* of a chunk the first element that is not finite, or UINT64_MAX */
 };
 
 /* n, or the first value that is not finite. */
@@ -128,7 +127,7 @@ static uint64_t first_bad(const float *x, uint64_t n)
 }
 
 /* Adds up how far y is from x, in SUM_LANES sums that are then folded in order. */
-static void add_differences(const float *x, const float *y, uint64_t n, struct chunk_result *r)
+static void add_differences(const float *x, const float *y, uint64_t n, struct result *r)
 {
     double error[SUM_LANES] = {0}, size[SUM_LANES] = {0}, max[SUM_LANES] = {0};
     uint64_t i = 0;
@@ -159,73 +158,55 @@ static void add_differences(const float *x, const float *y, uint64_t n, struct c
 struct writing {
     struct quantize *q;
     struct arena arena;
-    unsigned char *out;          /* [a piece, as F32] */
-    float *scratch;              /* [threads][2][CHUNK_ELEMENTS] */
-    struct chunk_result *chunks; /* [PIECE_CHUNKS] */
-    struct source *sources;      /* [n_tensors] */
+    unsigned char *out;     /* [a piece, as F32] */
+    float *scratch;         /* [threads][2][CHUNK_ELEMENTS] */
+    struct result *chunks;  /* [PIECE_CHUNKS] */
+    struct source *sources; /* [n_tensors] */
     uint64_t bytes_read;
-    struct chunk_result total;
+    struct result total;
     uint64_t n_changed; /* elements of tensors that change type */
     /* The piece under work. */
     const struct quantize_tensor *tensor;
     uint64_t first, n; /* elements */
+    int n_chunks;
 };
 
 /* What the writer's callback gets. */
 struct source {
     struct writing *w;
     struct quantize_tensor *tensor;
-    struct chunk_result sum; /* of its pieces so far */
+    struct result sum; /* of its pieces so far */
 };
 
-static uint64_t type_bytes(const struct tensor_type_info *type, uint64_t elements)
+/* A thread's share of the piece's chunks. */
+static void convert_chunks(void *arg, int thread)
 {
-    return elements / type->block_elements * type->block_bytes;
-}
-
-/* Elements [begin, begin + n) of the piece. */
-static void convert_chunk(const struct writing *w, uint64_t begin, uint64_t n, float *before,
-                          float *after, struct chunk_result *r)
-{
+    const struct writing *w = arg;
     const struct tensor_type_info *from = w->tensor->from->type, *to = w->tensor->to;
-    const unsigned char *in = w->tensor->from->data + type_bytes(from, w->first + begin);
-    unsigned char *out = w->out + type_bytes(to, begin);
-    *r = (struct chunk_result){.bad = UINT64_MAX};
-    blocks_decode(from->type, before, in, n);
-    uint64_t bad = first_bad(before, n);
-    if (from == to) {
-        memcpy(out, in, type_bytes(to, n));
-    } else if (bad == n) {
-        blocks_encode(to->type, out, before, n);
-        blocks_decode(to->type, after, out, n);
-        bad = first_bad(after, n);
-        add_differences(before, after, n, r);
-    }
-    if (bad < n)
-        r->bad = w->first + begin + bad;
-}
-
-static int n_chunks(const struct writing *w)
-{
-    return (int)((w->n + CHUNK_ELEMENTS - 1) / CHUNK_ELEMENTS);
-}
-
-static void convert_share(struct writing *w, int thread, int n_threads)
-{
     float *before = w->scratch + (size_t)thread * 2 * CHUNK_ELEMENTS;
+    float *after = before + CHUNK_ELEMENTS;
     int chunk, end;
-    pool_share(n_chunks(w), thread, n_threads, &chunk, &end);
+    pool_share(w->n_chunks, thread, pool_n_threads(w->q->params.pool), &chunk, &end);
     for (; chunk < end; chunk++) {
         const uint64_t begin = (uint64_t)chunk * CHUNK_ELEMENTS, left = w->n - begin;
-        convert_chunk(w, begin, left < CHUNK_ELEMENTS ? left : CHUNK_ELEMENTS, before,
-                      before + CHUNK_ELEMENTS, &w->chunks[chunk]);
+        const uint64_t n = left < CHUNK_ELEMENTS ? left : CHUNK_ELEMENTS;
+        const unsigned char *in = w->tensor->from->data + type_bytes(from, w->first + begin);
+        unsigned char *out = w->out + type_bytes(to, begin);
+        struct result *r = &w->chunks[chunk];
+        *r = (struct result){.bad = UINT64_MAX};
+        blocks_decode(from->type, before, in, n);
+        uint64_t bad = first_bad(before, n);
+        if (from == to) {
+            memcpy(out, in, type_bytes(to, n));
+        } else if (bad == n) {
+            blocks_encode(to->type, out, before, n);
+            blocks_decode(to->type, after, out, n);
+            bad = first_bad(after, n);
+            add_differences(before, after, n, r);
+        }
+        if (bad < n)
+            r->bad = w->first + begin + bad;
     }
-}
-
-static void convert_work(void *arg, int thread)
-{
-    struct writing *w = arg;
-    convert_share(w, thread, pool_n_threads(w->q->params.pool));
 }
 
 /* The tensor's value is not finite, or became so. */
@@ -248,45 +229,20 @@ static enum status refuse_value(const struct quantize_tensor *t, uint64_t elemen
                    t->to->type == TENSOR_BF16 ? "f32" : "bf16 or f32");
 }
 
-static void add_result(struct chunk_result *sum, const struct chunk_result *r)
+static void add_result(struct result *sum, const struct result *r)
 {
     sum->error += r->error;
     sum->size += r->size;
     sum->max = r->max > sum->max ? r->max : sum->max;
 }
 
-static enum status convert_piece(struct writing *w, struct source *source, struct err *e)
-{
-    const int n = n_chunks(w);
-    if (n > 1)
-        pool_run(w->q->params.pool, convert_work, w);
-    else
-        convert_share(w, 0, 1);
-    for (int i = 0; i < n; i++) {
-        if (w->chunks[i].bad != UINT64_MAX)
-            return refuse_value(w->tensor, w->chunks[i].bad, e);
-        add_result(&source->sum, &w->chunks[i]);
-    }
-    return STATUS_OK;
-}
-
-static struct quantize_error error_of(const struct chunk_result *sum, uint64_t n)
+static struct quantize_error error_of(const struct result *sum, uint64_t n)
 {
     return (struct quantize_error){
         .rms = n > 0 ? sqrt(sum->error / (double)n) : 0,
         .relative = sum->error > 0 ? sqrt(sum->error / sum->size) : 0,
         .max = sum->max,
     };
-}
-
-static void end_tensor(struct writing *w, struct source *source)
-{
-    struct quantize_tensor *t = source->tensor;
-    if (t->to == t->from->type)
-        return;
-    t->error = error_of(&source->sum, t->from->n_elements);
-    add_result(&w->total, &source->sum);
-    w->n_changed += t->from->n_elements;
 }
 
 /* The writer's callback: converts the elements that start at `offset` bytes of the new tensor. */
@@ -296,7 +252,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
     struct source *source = arg;
     struct writing *w = source->w;
     const struct quantize_params *p = &w->q->params;
-    const struct quantize_tensor *t = source->tensor;
+    struct quantize_tensor *t = source->tensor;
     const struct gguf_tensor *from = t->from;
     if (p->stop && p->stop(p->arg))
         return STATUS_INTERRUPTED;
@@ -304,15 +260,27 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
     w->tensor = t;
     w->first = offset / t->to->block_bytes * t->to->block_elements;
     w->n = from->n_elements - w->first < PIECE ? from->n_elements - w->first : PIECE;
-    TRY(convert_piece(w, source, e));
+    w->n_chunks = (int)((w->n + CHUNK_ELEMENTS - 1) / CHUNK_ELEMENTS);
+    if (w->n_chunks > 1)
+        pool_run(p->pool, convert_chunks, w);
+    else
+        convert_chunks(w, 0);
+    for (int i = 0; i < w->n_chunks; i++) {
+        if (w->chunks[i].bad != UINT64_MAX)
+            return refuse_value(t, w->chunks[i].bad, e);
+        add_result(&source->sum, &w->chunks[i]);
+    }
     const uint64_t read = type_bytes(from->type, w->n);
     if (p->source)
         file_map_release(p->source, from->data + type_bytes(from->type, w->first), (size_t)read);
     w->bytes_read += read;
     if (p->progress)
         p->progress(p->arg, w->bytes_read, w->q->bytes_before);
-    if (w->first + w->n == from->n_elements)
-        end_tensor(w, source);
+    if (w->first + w->n == from->n_elements && t->to != from->type) {
+        t->error = error_of(&source->sum, from->n_elements);
+        add_result(&w->total, &source->sum);
+        w->n_changed += from->n_elements;
+    }
     *data = w->out;
     *len = (size_t)type_bytes(t->to, w->n);
     return STATUS_OK;
@@ -357,41 +325,33 @@ static void take_buffers(struct writing *w, struct arena *arena)
     w->sources = arena_take(arena, g->n_tensors, sizeof *w->sources);
 }
 
-/* The buffers of a write, and a writer that draws from them. */
-static enum status start_writing(struct quantize *q, struct writing *w, struct gguf_writer **writer,
-                                 struct err *e)
+/* The tensors, each drawn from its source; to a file at `path`, or, if that is NULL, to memory. */
+static enum status write_with(struct writing *w, struct gguf_writer *writer, const char *path,
+                              unsigned char **out, size_t *len, struct err *e)
 {
-    const struct gguf *g = q->params.gguf;
-    *w = (struct writing){.q = q};
+    struct quantize *q = w->q;
     take_buffers(w, &w->arena);
-    enum status s = gguf_writer_create(writer, e);
-    if (s == STATUS_OK)
-        s = arena_allocate(&w->arena, "the conversion", e);
-    if (s != STATUS_OK)
-        return s;
+    TRY(arena_allocate(&w->arena, "the conversion", e));
     take_buffers(w, &w->arena);
-
-    add_metadata(q, *writer);
-    for (size_t i = 0; i < g->n_tensors; i++) {
-        const struct quantize_tensor *t = &q->tensors[i];
+    add_metadata(q, writer);
+    for (size_t i = 0; i < q->params.gguf->n_tensors; i++) {
+        const struct gguf_tensor *from = q->tensors[i].from;
         w->sources[i] = (struct source){.w = w, .tensor = &q->tensors[i]};
-        gguf_add_tensor_source(*writer, t->from->name, t->to->type, t->from->n_dims, t->from->dims,
+        gguf_add_tensor_source(writer, from->name, q->tensors[i].to->type, from->n_dims, from->dims,
                                (struct gguf_source){next_piece, &w->sources[i]});
     }
+    TRY(path ? gguf_write(writer, path, e) : gguf_write_memory(writer, out, len, e));
+    q->error = error_of(&w->total, w->n_changed);
     return STATUS_OK;
 }
 
-/* To a file at `path`, or, if that is NULL, to memory. */
 static enum status write_to(struct quantize *q, const char *path, unsigned char **out, size_t *len,
                             struct err *e)
 {
-    struct writing w;
+    struct writing w = {.q = q};
     struct gguf_writer *writer;
-    enum status s = start_writing(q, &w, &writer, e);
-    if (s == STATUS_OK)
-        s = path ? gguf_write(writer, path, e) : gguf_write_memory(writer, out, len, e);
-    if (s == STATUS_OK)
-        q->error = error_of(&w.total, w.n_changed);
+    TRY(gguf_writer_create(&writer, e));
+    const enum status s = write_with(&w, writer, path, out, len, e);
     gguf_writer_free(writer);
     arena_free(&w.arena);
     return s;

@@ -1,198 +1,631 @@
-#include "convert/rebuild.h"
-
+/*
+ * Attention of the block in work, fitted to what the checkpoint's added: the squared error of its
+ * output over some of the windows, by its gradients.
+ *
+ * Variables are the rows of Q, K and V, then those of the output matrix (which are its inputs), and
+ * last its bias. A row has d numbers and, but for the output matrix, its bias. They are in
+ * coordinates in which the error curves alike: inputs are white, and a head's rows are scaled by
+ * what they are multiplied with: queries by keys, keys by queries, values by rows of the output
+ * matrix. The other factor of the attention pattern's own curvature is a number a head.
+ *
+ * The gradient goes a batch of windows at a time: rows and heads are shared by the threads, then
+ * rows of the gradient, whose sums over a batch are floats and over batches doubles.
+ */
 #include <math.h>
 #include <string.h>
 
 #include "compute/lbfgs.h"
 #include "compute/linalg.h"
-#include "convert/rebuild_parts.h"
-#include "convert/tensors.h"
+#include "convert/private.h"
 #include "engine/causal.h"
 
 /* Rows that go through at once, in whole windows. */
 #define BATCH_ROWS 2048
 #define MEMORY     10
-/* Evaluations with the patterns as they are, and with all. */
-#define EVALUATIONS_VALUES 24
-#define EVALUATIONS_ALL    36
-/* Pulls the variables towards where they start, relative to how the error curves. */
-#define PULL_VALUES 0.1
-#define PULL_ALL    0.3
+/* Added to a metric's diagonal, relative to its mean. */
+#define METRIC_RIDGE 1e-4
+#define INPUT_RIDGE  1e-6
 
-/* --- memory ---------------------------------------------------------------------------------- */
+/* With the patterns of attention as they are, and with all that varies. */
+static const struct schedule {
+    int evaluations;
+    double pull; /* of variables to where they start, relative to how the error curves */
+    int sparse;  /* every one of so many windows is used, where there are many: more variables want
+                    more of them */
+} schedules[] = {{24, 0.1, 4}, {36, 0.3, 2}};
 
-static void take_batch(struct convert_rebuild *r, const struct converter *c, int window,
-                       struct arena *arena)
+/* A head's rows of Q, K and V together, scaled by root^-T. */
+struct rebuilt_head {
+    size_t first, dim;
+    double *root; /* [dim, dim] lower triangular */
+};
+
+struct convert_rebuild {
+    size_t qkv_dim, heads_dim;
+    int n_windows, n_batch; /* that are used; in a batch, at most */
+    bool has_biases, has_out_bias;
+    bool patterns;              /* vary, too */
+    float *x, *y;               /* [rows, d] white inputs and targets */
+    double *mean, *root;        /* input = root x + mean: [d], [d, d] */
+    struct rebuilt_head *heads; /* [n_heads + 2 groups] */
+    double *out_root;           /* [heads_dim, heads_dim] of the output matrix */
+    /* The weights, in floats: W^T [d, qkv_dim], bias, O [heads_dim, d], O^T, bias. */
+    float *wt, *bias, *o, *ot, *bo;
+    /* A batch's: [rows, qkv_dim], the same, [rows, heads_dim], the same, [rows, d]. */
+    float *qkv, *dqkv, *results, *dresults, *rest;
+    float *softmax;   /* [windows, n_heads, 2, padded length] */
+    double *row_loss; /* [rows] */
+    float *part;      /* [the larger of qkv_dim and heads_dim, d] */
+    float *part_bias; /* the same [..] */
+    float *scratch;   /* [threads, scratch_floats] */
+    size_t scratch_floats;
+    /* Variables, where they start, and their gradient: all of them. */
+    double *theta, *start, *gradient, *lbfgs;
+    /* Of an evaluation. */
+    size_t n, first; /* variables, and the first that is varied */
+    double loss, energy;
+    int first_window, batch_windows;
+    bool stopped;
+};
+
+/* Heads of Q, K and V together. */
+static size_t n_rebuilt(const struct converter *c)
 {
-    const uint64_t rows = (uint64_t)r->n_batch * (uint64_t)window;
-    const uint64_t padded = (uint64_t)causal_padded_length(window);
-    const int n_threads = pool_n_threads(c->spec->pool);
-    r->qkv = convert_take_floats(arena, rows, r->qkv_dim);
-    r->dqkv = convert_take_floats(arena, rows, r->qkv_dim);
-    r->results = convert_take_floats(arena, rows, r->heads_dim);
-    r->dresults = convert_take_floats(arena, rows, r->heads_dim);
-    r->rest = convert_take_floats(arena, rows, r->d);
-    r->softmax =
-        convert_take_floats(arena, (uint64_t)r->n_batch * (uint64_t)c->n_heads, (int)(2 * padded));
-    r->row_loss = arena_take(arena, rows, sizeof *r->row_loss);
-    r->scratch_floats = causal_scratch(&c->config, window);
-    r->scratch = arena_take(arena, (uint64_t)n_threads, r->scratch_floats * sizeof(float));
+    return c->n_heads + 2 * c->n_groups;
 }
 
-static void take_heads(struct convert_rebuild *r, const struct converter *c, struct arena *arena)
+static size_t count_variables(const struct converter *c, const struct convert_rebuild *r)
 {
-    const int n = rebuild_heads(c);
-    const int dim = c->qk.dim > c->ov.dim ? c->qk.dim : c->ov.dim;
-    r->heads = arena_take(arena, (uint64_t)n, sizeof *r->heads);
-    for (int i = 0; i < n; i++) {
-        double *root = convert_take_doubles(arena, dim, dim);
-        if (r->heads)
-            r->heads[i].root = root;
-    }
+    return r->qkv_dim * (c->d + 1) + (r->heads_dim + 1) * c->d;
 }
 
-struct convert_rebuild *convert_rebuild_take(const struct converter *c, struct arena *arena)
+/* Whether a window is looked at. */
+static bool uses(const struct converter *c, int w, bool patterns)
 {
-    struct convert_rebuild *out = arena_take(arena, 1, sizeof *out), r = {.d = c->d};
-    const int window = convert_window_tokens(c);
-    const uint64_t n_windows = c->spec->n_tokens / (uint64_t)window;
-    /* At most; blocks with fewer K/V heads need less. */
-    r.qkv_dim = c->qk.width + c->n_groups * (c->qk.dim + c->ov.dim);
-    r.heads_dim = c->ov.width;
-    r.n_batch = window < BATCH_ROWS ? BATCH_ROWS / window : 1;
-    const uint64_t used =
-        n_windows < 2 * CONVERT_JUDGED
-            ? n_windows
-            : n_windows / (uint64_t)rebuild_sparse(c->spec->refit == CONVERT_REFIT_BLOCK) + 1;
-    r.x = convert_take_floats(arena, used * (uint64_t)window, r.d);
-    r.y = convert_take_floats(arena, used * (uint64_t)window, r.d);
-    r.mean = convert_take_doubles(arena, r.d, 1);
-    r.root = convert_take_doubles(arena, r.d, r.d);
-    take_heads(&r, c, arena);
-    r.out_root = convert_take_doubles(arena, r.heads_dim, r.heads_dim);
-    r.wt = convert_take_floats(arena, (uint64_t)r.d, r.qkv_dim);
-    r.bias = convert_take_floats(arena, (uint64_t)r.qkv_dim, 1);
-    r.o = convert_take_floats(arena, (uint64_t)r.heads_dim, r.d);
-    r.ot = convert_take_floats(arena, (uint64_t)r.heads_dim, r.d);
-    r.bo = convert_take_floats(arena, (uint64_t)r.d, 1);
-    take_batch(&r, c, window, arena);
-    const int rows = r.qkv_dim > r.heads_dim ? r.qkv_dim : r.heads_dim;
-    r.part = convert_take_floats(arena, (uint64_t)rows, r.d);
-    r.part_bias = convert_take_floats(arena, (uint64_t)rows + (uint64_t)r.d, 1);
-    r.theta = arena_take(arena, rebuild_variables(&r), sizeof(double));
-    r.start = arena_take(arena, rebuild_variables(&r), sizeof(double));
-    r.gradient = arena_take(arena, rebuild_variables(&r), sizeof(double));
-    r.lbfgs = arena_take(arena, lbfgs_scratch(rebuild_variables(&r), MEMORY), sizeof(double));
-    if (out)
-        *out = r;
-    return out;
-}
-
-static int evaluations(bool patterns)
-{
-    return patterns ? EVALUATIONS_ALL : EVALUATIONS_VALUES;
+    const struct convert_calibration *k = &c->text;
+    return convert_window_length(c, w) == k->window && !convert_is_judged(c, w) &&
+           (k->n_windows < 2 * CONVERT_JUDGED || w % schedules[patterns].sparse == 0);
 }
 
 uint64_t convert_rebuild_windows(const struct converter *c, bool patterns)
 {
     uint64_t used = 0;
-    for (int w = 0; w < c->calibration->n_windows; w++)
-        used += rebuild_uses(c, w, patterns);
-    return used * (uint64_t)evaluations(patterns);
+    for (int w = 0; w < c->text.n_windows; w++)
+        used += uses(c, w, patterns);
+    return used * schedules[patterns].evaluations;
 }
 
-/* --- the function ---------------------------------------------------------------------------- */
+/* --- memory ---------------------------------------------------------------------------------- */
 
-/* The weights in floats from the variables, which are scaled in r->theta's copy `from`. */
-static void set_weights(struct convert_rebuild *r, double *from)
+void convert_rebuild_take(struct converter *c, struct arena *arena)
 {
-    const size_t d = (size_t)r->d, qkv = (size_t)r->qkv_dim, heads = (size_t)r->heads_dim;
-    rebuild_scale(r, from, false);
+    struct convert_rebuild counted, *r = arena_take(arena, 1, sizeof *r);
+    const size_t window = convert_window_tokens(c), d = c->d;
+    const size_t n_windows = c->spec->n_tokens / window;
+    const int sparse = schedules[c->spec->refit == CONVERT_REFIT_BLOCK].sparse;
+    c->rebuild = r;
+    r = r ? r : &counted;
+    /* At most; blocks with fewer K/V heads need less. */
+    const size_t qkv = c->qk.width + c->n_groups * (c->qk.dim + c->ov.dim), heads = c->ov.width;
+    const size_t widest = qkv > heads ? qkv : heads;
+    const size_t batch = window < BATCH_ROWS ? BATCH_ROWS / window : 1, rows = batch * window;
+    const size_t used = n_windows < 2 * CONVERT_JUDGED ? n_windows : n_windows / sparse + 1;
+    *r = (struct convert_rebuild){
+        .qkv_dim = qkv,
+        .heads_dim = heads,
+        .n_batch = batch,
+        .x = convert_floats(arena, used * window, d),
+        .y = convert_floats(arena, used * window, d),
+        .mean = convert_doubles(arena, d, 1),
+        .root = convert_doubles(arena, d, d),
+        .heads = arena_take(arena, n_rebuilt(c), sizeof *r->heads),
+        .out_root = convert_doubles(arena, heads, heads),
+        .wt = convert_floats(arena, d, qkv),
+        .bias = convert_floats(arena, qkv, 1),
+        .o = convert_floats(arena, heads, d),
+        .ot = convert_floats(arena, heads, d),
+        .bo = convert_floats(arena, d, 1),
+        .qkv = convert_floats(arena, rows, qkv),
+        .dqkv = convert_floats(arena, rows, qkv),
+        .results = convert_floats(arena, rows, heads),
+        .dresults = convert_floats(arena, rows, heads),
+        .rest = convert_floats(arena, rows, d),
+        .softmax = convert_floats(arena, batch * c->n_heads, 2 * causal_padded_length(window)),
+        .row_loss = convert_doubles(arena, rows, 1),
+        .part = convert_floats(arena, widest, d),
+        .part_bias = convert_floats(arena, widest, 1),
+        .scratch_floats = causal_scratch(&c->config, window),
+    };
+    r->scratch = convert_floats(arena, pool_n_threads(c->spec->pool), r->scratch_floats);
+    for (size_t i = 0; i < n_rebuilt(c); i++) {
+        const size_t dim = c->qk.dim > c->ov.dim ? c->qk.dim : c->ov.dim;
+        double *root = convert_doubles(arena, dim, dim);
+        if (r->heads)
+            r->heads[i].root = root;
+    }
+    const size_t n = count_variables(c, r);
+    r->theta = convert_doubles(arena, n, 1);
+    r->start = convert_doubles(arena, n, 1);
+    r->gradient = convert_doubles(arena, n, 1);
+    r->lbfgs = convert_doubles(arena, lbfgs_scratch(n, MEMORY), 1);
+}
+
+/* --- the error and its gradient by the weights ------------------------------------------------ */
+
+/* y [n, columns] = x [n, inner] b [inner, columns] + bias, rows close together. */
+static void multiply(const struct converter *c, float *y, const float *x, const float *b,
+                     const float *bias, size_t n, size_t inner, size_t columns)
+{
+    const struct product p = {.m = n,
+                              .n = columns,
+                              .k = inner,
+                              .a = x,
+                              .a_row = inner,
+                              .a_col = 1,
+                              .b = b,
+                              .b_row = columns,
+                              .b_panel = KERNEL_LANES,
+                              .c = y,
+                              .c_row = columns,
+                              .bias = bias};
+    c->text.grad->product(&p);
+}
+
+/* What distances do to scores: of query heads from arg's on. */
+static bool head_bias(const void *arg, int head, struct attend_bias *out)
+{
+    *out = ((const struct attend_bias *)arg)[head];
+    return true;
+}
+
+/* Attention of this thread's share of the batch's windows and K/V heads. */
+static void run_items(const struct converter *c, int thread,
+                      void (*run)(const struct causal_window *w))
+{
+    const struct convert_rebuild *r = c->rebuild;
+    const struct convert_calibration *k = &c->text;
+    const struct attend_bias *bias = c->used.block.bias;
+    const size_t key_dim = c->qk.dim, value_dim = c->ov.dim, qkv = r->qkv_dim;
+    const size_t keys = c->qk.width, values = keys + c->n_groups * key_dim;
+    int i, end;
+    pool_share(r->batch_windows * c->n_groups, thread, pool_n_threads(c->spec->pool), &i, &end);
+    for (; i < end; i++) {
+        const size_t window = i / c->n_groups, g = i % c->n_groups, head = g * c->group;
+        const size_t row = window * k->window, heads_at = row * r->heads_dim + head * value_dim;
+        const size_t q = row * qkv + head * key_dim, key = row * qkv + keys + g * key_dim;
+        const size_t value = row * qkv + values + g * value_dim;
+        const struct causal_window w = {
+            .kernels = k->kernels,
+            .grad = k->grad,
+            .positions = probe_positions(k->probe),
+            .rope_dims = c->config.rope.n_dims,
+            .length = k->window,
+            .n_heads = c->group,
+            .key_dim = key_dim,
+            .value_dim = value_dim,
+            .scale = 1.0f / sqrtf((float)key_dim),
+            .q = r->qkv + q,
+            .k = r->qkv + key,
+            .v = r->qkv + value,
+            .q_stride = qkv,
+            .kv_stride = qkv,
+            .heads = r->results + heads_at,
+            .heads_stride = r->heads_dim,
+            .softmax =
+                r->softmax + (window * c->n_heads + head) * 2 * causal_padded_length(k->window),
+            .dheads = r->dresults + heads_at,
+            .dq = r->dqkv + q,
+            .dk = r->dqkv + key,
+            .dv = r->dqkv + value,
+            .bias = bias ? head_bias : NULL,
+            .arg = bias ? bias + head : NULL,
+            .scratch = r->scratch + thread * r->scratch_floats,
+        };
+        run(&w);
+    }
+    pool_barrier(c->spec->pool, thread);
+}
+
+/* sums [rows, stride] += a^T b for a [n, rows] and b [n, d] of the batch: this thread's share of
+ * the rows; and to the number behind each row, if there is one, the sum of a's column. */
+static void add_gradient(const struct converter *c, double *sums, size_t stride, const float *a,
+                         const float *b, size_t rows, size_t n, int thread)
+{
+    const struct convert_rebuild *r = c->rebuild;
+    const struct grad_kernels *grad = c->text.grad;
+    const size_t d = c->d;
+    int begin, end;
+    pool_share(rows, thread, pool_n_threads(c->spec->pool), &begin, &end);
+    const struct product p = {.m = end - begin,
+                              .n = d,
+                              .k = n,
+                              .a = a + begin,
+                              .a_row = 1,
+                              .a_col = rows,
+                              .b = b,
+                              .b_row = d,
+                              .b_panel = KERNEL_LANES,
+                              .c = r->part + begin * d,
+                              .c_row = d};
+    grad->product(&p);
+    for (int j = begin; j < end; j++)
+        for (size_t i = 0; i < d; i++)
+            sums[j * stride + i] += (double)r->part[j * d + i];
+    if (stride == d)
+        return;
+    grad->column_sums(r->part_bias + begin, a + begin, rows, n, end - begin);
+    for (int j = begin; j < end; j++)
+        sums[j * stride + d] += (double)r->part_bias[j];
+}
+
+static void run_batch(void *arg, int thread)
+{
+    const struct converter *c = arg;
+    const struct convert_rebuild *r = c->rebuild;
+    struct pool *pool = c->spec->pool;
+    const size_t n = r->batch_windows * c->text.window, d = c->d, heads = r->heads_dim;
+    const float *x = convert_window(c, r->x, r->first_window);
+    const float *y = convert_window(c, r->y, r->first_window);
+    int begin, end;
+    pool_share(n, thread, pool_n_threads(pool), &begin, &end);
+    const size_t own = end - begin;
+    /* Heads' results. */
+    multiply(c, r->qkv + begin * r->qkv_dim, x + begin * d, r->wt, r->bias, own, d, r->qkv_dim);
+    pool_barrier(pool, thread);
+    run_items(c, thread, causal_forward);
+    /* Errors, and the gradient of heads' results. */
+    float *rest = r->rest + begin * d;
+    multiply(c, rest, r->results + begin * heads, r->o, r->bo, own, heads, d);
+    for (int t = begin; t < end; t++) {
+        double sum = 0;
+        for (size_t i = 0; i < d; i++, rest++) {
+            *rest -= y[t * d + i];
+            sum += (double)*rest * (double)*rest;
+        }
+        r->row_loss[t] = sum;
+    }
+    multiply(c, r->dresults + begin * heads, r->rest + begin * d, r->ot, NULL, own, d, heads);
+    pool_barrier(pool, thread);
+    run_items(c, thread, causal_backward);
+    add_gradient(c, r->gradient, d + 1, r->dqkv, x, r->qkv_dim, n, thread);
+    pool_barrier(pool, thread); /* its parts of the batch's gradient are other rows */
+    add_gradient(c, r->gradient + r->qkv_dim * (d + 1), d, r->results, r->rest, heads, n, thread);
+}
+
+/* Over all windows; false if that was stopped. */
+static bool run_windows(struct converter *c)
+{
+    struct convert_rebuild *r = c->rebuild;
+    r->loss = 0;
+    memset(r->gradient, 0, r->n * sizeof *r->gradient);
+    for (int w = 0; w < r->n_windows && !r->stopped; w += r->batch_windows) {
+        const int left = r->n_windows - w;
+        r->first_window = w;
+        r->batch_windows = left < r->n_batch ? left : r->n_batch;
+        const size_t rows = r->batch_windows * c->text.window;
+        pool_run(c->spec->pool, run_batch, c);
+        for (size_t t = 0; t < rows; t++)
+            r->loss += r->row_loss[t];
+        convert_add_rows(r->gradient + r->n - c->d, r->rest, rows, c->d);
+        r->stopped = convert_windows_done(c, r->batch_windows) != STATUS_OK;
+    }
+    return !r->stopped;
+}
+
+/* --- the error by the variables --------------------------------------------------------------- */
+
+/* rows [qkv_dim, d + 1] of each head = root^-T rows, or, of a gradient, root^-1 rows. */
+static void scale_heads(const struct converter *c, double *rows, bool gradient)
+{
+    const size_t stride = c->d + 1;
+    for (size_t i = 0; i < n_rebuilt(c); i++) {
+        const struct rebuilt_head *h = &c->rebuild->heads[i];
+        (gradient ? linalg_solve_lower : linalg_solve_lower_transposed)(
+            h->root, h->dim, rows + h->first * stride, stride);
+    }
+}
+
+static bool evaluate(void *arg, const double *variables, double *value, double *gradient)
+{
+    struct converter *c = arg;
+    struct convert_rebuild *r = c->rebuild;
+    const size_t d = c->d, qkv = r->qkv_dim, heads = r->heads_dim, varied = r->n - r->first;
+    /* The weights in floats, from a copy where the gradient will be. */
+    double *w = r->gradient, *o = w + qkv * (d + 1);
+    memcpy(w, r->theta, r->first * sizeof *w);
+    memcpy(w + r->first, variables, varied * sizeof *w);
+    scale_heads(c, w, false);
     for (size_t j = 0; j < qkv; j++) {
         for (size_t i = 0; i < d; i++)
-            r->wt[i * qkv + j] = (float)from[j * (d + 1) + i];
-        r->bias[j] = (float)from[j * (d + 1) + d];
+            r->wt[i * qkv + j] = (float)w[j * (d + 1) + i];
+        r->bias[j] = (float)w[j * (d + 1) + d];
     }
-    double *o = from + qkv * (d + 1);
-    linalg_solve_lower_transposed(r->out_root, r->heads_dim, o, r->d);
+    linalg_solve_lower_transposed(r->out_root, heads, o, d);
     for (size_t j = 0; j < heads; j++)
         for (size_t i = 0; i < d; i++)
             r->o[j * d + i] = r->ot[i * heads + j] = (float)o[j * d + i];
     for (size_t i = 0; i < d; i++)
         r->bo[i] = (float)o[heads * d + i];
-}
 
-/* Gradients by weights to those by variables, and none of what the file has not. */
-static void finish_gradient(struct convert_rebuild *r)
-{
-    const size_t d = (size_t)r->d, qkv = (size_t)r->qkv_dim, n = rebuild_variables(r);
+    if (!run_windows(c))
+        return false;
+
+    /* Gradients by weights to those by variables, and none of what the file has not. */
     const double scale = 2 / r->energy;
     for (size_t j = 0; j < qkv && !r->has_biases; j++)
         r->gradient[j * (d + 1) + d] = 0;
     if (!r->has_out_bias)
-        memset(r->gradient + n - d, 0, d * sizeof *r->gradient);
-    rebuild_scale(r, r->gradient, true);
-    linalg_solve_lower(r->out_root, r->heads_dim, r->gradient + qkv * (d + 1), r->d);
-    for (size_t i = 0; i < n; i++)
+        memset(r->gradient + r->n - d, 0, d * sizeof *r->gradient);
+    scale_heads(c, r->gradient, true);
+    linalg_solve_lower(r->out_root, heads, o, d);
+    for (size_t i = 0; i < r->n; i++)
         r->gradient[i] *= scale;
-}
 
-/* What the variables x have moved, as an error, whose gradient is added. */
-static double add_pull(struct convert_rebuild *r, const double *x)
-{
-    const size_t n = rebuild_variables(r) - r->first;
-    const double rows = (double)r->n_windows * (double)r->c->calibration->window;
-    const double pull = (r->patterns ? PULL_ALL : PULL_VALUES) * rows / r->energy,
+    /* What the variables have moved is an error, too. */
+    const double rows = (double)r->n_windows * (double)c->text.window;
+    const double pull = schedules[r->patterns].pull * rows / r->energy,
                  *start = r->start + r->first;
     double sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        const double moved = x[i] - start[i];
+    for (size_t i = 0; i < varied; i++) {
+        const double moved = variables[i] - start[i];
         sum += moved * moved;
         r->gradient[r->first + i] += 2 * pull * moved;
     }
-    return pull * sum;
-}
-
-static bool evaluate(void *arg, const double *x, double *value, double *gradient)
-{
-    struct convert_rebuild *r = arg;
-    const size_t n = rebuild_variables(r), varied = n - r->first;
-    double *copy = r->gradient; /* free until the batches */
-    memcpy(copy, r->theta, r->first * sizeof *copy);
-    memcpy(copy + r->first, x, varied * sizeof *copy);
-    set_weights(r, copy);
-    if (!rebuild_pass(r))
-        return false;
-    finish_gradient(r);
-    *value = r->loss / r->energy + add_pull(r, x);
+    *value = r->loss / r->energy + pull * sum;
     memcpy(gradient, r->gradient + r->first, varied * sizeof *gradient);
     return true;
 }
 
+/* --- inputs and targets ---------------------------------------------------------------------- */
+
+/* Of the windows that are used, inputs not yet white; their moments to mean and root, and the
+ * targets' energy. */
+static void gather(struct converter *c)
+{
+    struct convert_rebuild *r = c->rebuild;
+    const struct convert_calibration *k = &c->text;
+    const size_t d = c->d, size = k->window * d;
+    memset(r->root, 0, d * d * sizeof *r->root);
+    memset(r->mean, 0, d * sizeof *r->mean);
+    r->energy = 0;
+    r->n_windows = 0;
+    for (int w = 0; w < k->n_windows; w++) {
+        if (!uses(c, w, r->patterns))
+            continue;
+        const float *stream = convert_stream(c, w);
+        float *x = r->x + r->n_windows * size, *y = r->y + r->n_windows * size;
+        convert_norm_rows(c, ROLE_ATTN_NORM, x, stream, k->window);
+        convert_subtract(y, convert_window(c, k->middle, w), stream, size);
+        convert_add_outer_floats(c, r->root, x, x, k->window, d, d);
+        convert_add_rows(r->mean, x, k->window, d);
+        convert_widen(k->x, y, size);
+        r->energy += linalg_dot(k->x, k->x, size);
+        r->n_windows++;
+    }
+    const double n = (double)r->n_windows * (double)k->window;
+    convert_finish_sums(r->root, r->has_biases ? r->mean : NULL, r->mean, n, d, d);
+    for (size_t i = 0; i < d; i++)
+        r->mean[i] = r->has_biases ? r->mean[i] / n : 0;
+    convert_root(r->root, r->root, d, INPUT_RIDGE);
+}
+
+/* x = root^-1 (x - mean) of every row. */
+static void whiten_inputs(struct converter *c)
+{
+    const struct convert_rebuild *r = c->rebuild;
+    const struct convert_calibration *k = &c->text;
+    const size_t d = c->d, size = k->window * d;
+    float *turned = k->part; /* root^-T */
+    double *inverse = c->square;
+    memset(inverse, 0, d * d * sizeof *inverse);
+    for (size_t i = 0; i < d; i++)
+        inverse[i * d + i] = 1;
+    linalg_solve_lower(r->root, d, inverse, d);
+    for (size_t i = 0; i < d; i++)
+        for (size_t j = 0; j < d; j++)
+            turned[j * d + i] = (float)inverse[i * d + j];
+    for (int w = 0; w < r->n_windows; w++) {
+        float *x = r->x + w * size;
+        for (size_t i = 0; i < size; i++)
+            k->rows[i] = (float)((double)x[i] - r->mean[i % d]);
+        multiply(c, x, k->rows, turned, NULL, k->window, d, d);
+    }
+}
+
+/* --- metrics --------------------------------------------------------------------------------- */
+
+/* m [dim, dim] += scale * rows rows^T for rows [dim, n], `stride` apart. */
+static void add_moments(double *m, const double *rows, size_t stride, size_t n, size_t dim,
+                        double scale)
+{
+    for (size_t i = 0; i < dim; i++)
+        for (size_t j = 0; j < dim; j++)
+            m[i * dim + j] += scale * linalg_dot(rows + i * stride, rows + j * stride, n);
+}
+
+static void set_root(double *root, const double *metric, size_t n)
+{
+    convert_root(root, metric, n, METRIC_RIDGE);
+    if (linalg_trace(metric, n) > 0)
+        return;
+    for (size_t i = 0; i < n * n; i++) /* nothing comes of it: any scale will do */
+        root[i] = i % (n + 1) == 0;
+}
+
+/* Of sum_i x_i^T metric x_i where values differ from their mean, what reaches the head's result:
+ * the share that averaging leaves, from the moments of results. */
+static double share_left(const double *o, const double *results, size_t stride, const double *v,
+                         size_t dim)
+{
+    double before = 0, after = 0;
+    for (size_t i = 0; i < dim; i++)
+        for (size_t j = 0; j < dim; j++) {
+            before += o[i * dim + j] * v[i * dim + j];
+            after += o[i * dim + j] * results[i * stride + j];
+        }
+    const double share = before > 0 ? after / before : 1;
+    return share > 1 ? 1 : share < 1e-3 ? 1e-3 : share;
+}
+
+/* Metrics of the heads from the rows w [qkv_dim, d + 1] over white inputs and their results'
+ * moments; o [heads_dim, d]. */
+static void set_roots(const struct converter *c, const double *w, const double *o,
+                      const double *results)
+{
+    const struct convert_rebuild *r = c->rebuild;
+    const size_t d = c->d, n = c->n_heads, kv = c->n_groups, k_dim = c->qk.dim, v_dim = c->ov.dim;
+    const size_t stride = d + 1, k_size = k_dim * k_dim, v_size = v_dim * v_dim;
+    double *of_o = c->blocks, *of_v = of_o + v_size;
+    double *q_metric = of_v + v_size, *k_metric = q_metric + k_size, *v_metric = k_metric + k_size;
+    for (size_t i = 0, first = 0; i < n_rebuilt(c); i++) {
+        r->heads[i].dim = i < n + kv ? k_dim : v_dim;
+        r->heads[i].first = first;
+        first += r->heads[i].dim;
+    }
+    for (size_t g = 0; g < kv; g++) {
+        struct rebuilt_head *k = &r->heads[n + g], *v = &r->heads[n + kv + g];
+        memset(of_v, 0, v_size * sizeof *of_v);
+        memset(k_metric, 0, k_size * sizeof *k_metric);
+        memset(v_metric, 0, v_size * sizeof *v_metric);
+        add_moments(of_v, w + v->first * stride, stride, d, v_dim, 1);
+        for (size_t h = g * c->group; h < (g + 1) * c->group; h++) {
+            struct rebuilt_head *q = &r->heads[h];
+            const size_t at = h * v_dim;
+            memset(of_o, 0, v_size * sizeof *of_o);
+            memset(q_metric, 0, k_size * sizeof *q_metric);
+            add_moments(of_o, o + at * d, d, d, v_dim, 1);
+            const double share =
+                share_left(of_o, results + at * r->heads_dim + at, r->heads_dim, of_v, v_dim);
+            double energy = 0;
+            for (size_t i = 0; i < v_size; i++) {
+                v_metric[i] += share * of_o[i];
+                energy += of_o[i] * of_v[i];
+            }
+            const double scale = share * energy / k_dim;
+            add_moments(q_metric, w + k->first * stride, stride, d, k_dim, scale);
+            add_moments(k_metric, w + q->first * stride, stride, d + 1, k_dim, scale);
+            set_root(q->root, q_metric, k_dim);
+        }
+        set_root(k->root, k_metric, k_dim);
+        set_root(v->root, v_metric, v_dim);
+    }
+}
+
+/* Moments of the heads' results, as the weights are. */
+static void measure_results(struct converter *c, double *moments)
+{
+    const struct convert_rebuild *r = c->rebuild;
+    const struct convert_calibration *k = &c->text;
+    const size_t n = r->heads_dim;
+    memset(moments, 0, n * n * sizeof *moments);
+    memset(k->x_sum, 0, n * sizeof *k->x_sum);
+    for (int w = 0; w < k->n_windows; w++) {
+        if (!uses(c, w, r->patterns))
+            continue;
+        probe_run(k->probe2, &c->used.block, c->block, convert_stream(c, w), k->window,
+                  &(struct block_taps){.at = {[TAP_HEADS] = k->rows}});
+        convert_add_outer_floats(c, moments, k->rows, k->rows, k->window, n, n);
+        convert_add_rows(k->x_sum, k->rows, k->window, n);
+    }
+    const double rows = (double)r->n_windows * (double)k->window;
+    convert_finish_sums(moments, k->x_sum, k->x_sum, rows, n, n);
+}
+
+/* --- weights to variables and back ------------------------------------------------------------ */
+
+/* rows = root^T rows of a head: from weights to variables. */
+static void unscale_rows(const double *root, double *rows, size_t stride, size_t dim)
+{
+    for (size_t i = 0; i < dim; i++) /* row i takes only rows from i on */
+        for (size_t t = 0; t < stride; t++) {
+            double sum = 0;
+            for (size_t j = i; j < dim; j++)
+                sum += root[j * dim + i] * rows[j * stride + t];
+            rows[i * stride + t] = sum;
+        }
+}
+
+static void set_variables(struct converter *c)
+{
+    const struct convert_rebuild *r = c->rebuild;
+    const size_t d = c->d;
+    double *to = r->theta, *moments = c->moments.values; /* free by now */
+    /* Rows with their bias, over white inputs: w root, b + w mean. */
+    for (enum convert_part p = PART_Q; p <= PART_V; p++)
+        for (size_t j = 0; j < c->to.at[p].rows; j++, to += d + 1) {
+            const double *w = c->to.at[p].w + j * d;
+            memset(to, 0, d * sizeof *to);
+            for (size_t t = 0; t < d; t++)
+                for (size_t i = 0; i <= t; i++)
+                    to[i] += w[t] * r->root[t * d + i];
+            to[d] = c->to.at[p].bias[j] + linalg_dot(w, r->mean, d);
+        }
+    memcpy(to, c->to.o.w, r->heads_dim * d * sizeof *to);
+    memcpy(to + r->heads_dim * d, c->to.o.bias, d * sizeof *to);
+    measure_results(c, moments);
+    set_roots(c, r->theta, to, moments);
+    set_root(r->out_root, moments, r->heads_dim);
+    for (size_t i = 0; i < n_rebuilt(c); i++) {
+        const struct rebuilt_head *h = &r->heads[i];
+        unscale_rows(h->root, r->theta + h->first * (d + 1), d + 1, h->dim);
+    }
+    unscale_rows(r->out_root, to, d, r->heads_dim);
+    memcpy(r->start, r->theta, r->n * sizeof *r->start);
+}
+
+static void set_weights(struct converter *c)
+{
+    const struct convert_rebuild *r = c->rebuild;
+    const size_t d = c->d;
+    double *from = r->theta, *turned = c->square; /* [d, rows] */
+    scale_heads(c, from, false);
+    for (enum convert_part p = PART_Q; p <= PART_V; p++) {
+        const struct convert_matrix *m = &c->to.at[p];
+        for (size_t j = 0; j < m->rows; j++)
+            for (size_t i = 0; i < d; i++)
+                turned[i * m->rows + j] = from[j * (d + 1) + i];
+        linalg_solve_lower_transposed(r->root, d, turned, m->rows);
+        for (size_t j = 0; j < m->rows; j++, from += d + 1) {
+            double *w = m->w + j * d;
+            for (size_t i = 0; i < d; i++)
+                w[i] = turned[i * m->rows + j];
+            m->bias[j] = r->has_biases ? from[d] - linalg_dot(w, r->mean, d) : 0;
+        }
+    }
+    linalg_solve_lower_transposed(r->out_root, r->heads_dim, from, d);
+    memcpy(c->to.o.w, from, r->heads_dim * d * sizeof *from);
+    memcpy(c->to.o.bias, from + r->heads_dim * d, d * sizeof *from);
+}
+
 /* --- the run --------------------------------------------------------------------------------- */
 
-enum status convert_rebuild_run(struct converter *c, struct convert_rebuild *r, bool patterns)
+enum status convert_rebuild_run(struct converter *c, bool patterns)
 {
-    const struct convert_pair *pairs = c->tensors[c->block].pairs;
-    const uint64_t end = c->windows_done + convert_rebuild_windows(c, patterns);
-    r->c = c;
+    struct convert_rebuild *r = c->rebuild;
+    const uint64_t end = c->text.done + convert_rebuild_windows(c, patterns);
+    struct qkv_part parts[QKV_PARTS];
+    layout_qkv(&c->converted, c->block, parts);
     r->stopped = false;
     r->patterns = patterns;
     r->qkv_dim = config_qkv_dim(&c->converted, c->block);
-    r->has_biases = pairs[0].bias.bytes;
-    r->has_out_bias = pairs[PAIR_OUT].bias.bytes;
-    if (!rebuild_begin(r))
+    r->n = count_variables(c, r);
+    r->has_biases = convert_new(c, parts[0].role, true)->bytes;
+    r->has_out_bias = convert_new(c, ROLE_ATTN_OUTPUT, true)->bytes;
+    gather(c);
+    if (!(r->energy > 0)) /* attention adds nothing */
         return STATUS_OK;
-    r->first = patterns ? 0 : (size_t)(c->qk.width + c->n_groups * c->qk.dim) * ((size_t)r->d + 1);
-    const struct lbfgs p = {.n = rebuild_variables(r) - r->first,
+    whiten_inputs(c);
+    set_variables(c);
+    r->first = patterns ? 0 : (c->qk.width + c->n_groups * c->qk.dim) * (c->d + 1);
+    const struct lbfgs p = {.n = r->n - r->first,
                             .memory = MEMORY,
-                            .evaluations = evaluations(patterns),
+                            .evaluations = schedules[patterns].evaluations,
                             .evaluate = evaluate,
-                            .arg = r};
+                            .arg = c};
     const double best = lbfgs_minimise(&p, r->theta + r->first, r->lbfgs);
     if (r->stopped)
         return STATUS_INTERRUPTED;
     if (isfinite(best))
-        rebuild_end(r);
-    return convert_windows_done(c, (int)(end > c->windows_done ? end - c->windows_done : 0));
+        set_weights(c);
+    return convert_windows_done(c, (int)(end > c->text.done ? end - c->text.done : 0));
 }

@@ -1,12 +1,16 @@
-#include "convert/tensors.h"
-
+/*
+ * Tensors of the checkpoint to double and back, the new file, and the block that a model would load
+ * of it.
+ */
 #include <assert.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "convert/latent.h"
+#include "convert/private.h"
 #include "gguf/blocks.h"
+
+/* Elements decoded or encoded at a time: a multiple of every type's block. */
+#define PIECE 256
 
 static const struct gguf_tensor *find_old(const struct converter *c, enum tensor_role role,
                                           bool is_bias)
@@ -14,39 +18,51 @@ static const struct gguf_tensor *find_old(const struct converter *c, enum tensor
     return gguf_find_tensor(c->spec->gguf, arch_tensor_name(role, c->block, is_bias).text);
 }
 
-enum tensor_role convert_pair_role(int pair)
+/* --- where a part of a block is -------------------------------------------------------------- */
+
+/* Those whose rows are inputs: turned over in the file. */
+static bool is_turned(enum convert_part part)
 {
-    static const enum tensor_role roles[CONVERT_PAIRS] = {
-        [PAIR_OUT] = ROLE_ATTN_OUTPUT, [PAIR_REL] = ROLE_ATTN_REL, [PAIR_K_B] = ROLE_ATTN_K_B,
-        [PAIR_V_B] = ROLE_ATTN_V_B,    [PAIR_UP] = ROLE_FFN_UP,    [PAIR_GATE] = ROLE_FFN_GATE,
-        [PAIR_DOWN] = ROLE_FFN_DOWN};
-    return roles[pair];
+    return part == PART_O || part == PART_DOWN;
 }
 
-/* Q, K and V: in which of a checkpoint's tensors each is, from which row on. */
-enum { IS_Q, IS_K, IS_V };
-struct rows {
-    int part;
-    enum tensor_role role;
-    uint64_t first, n;
-};
-
-static struct rows rows_of(const struct config *c, int block, int which)
+static size_t bias_size(const struct converter *c, enum convert_part part)
 {
-    const int n[] = {config_q_dim(c), config_k_dim(c, block), config_v_dim(c, block)};
+    return is_turned(part) ? c->d : c->to.at[part].rows;
+}
+
+/* In which of a checkpoint's tensors a part is, and from which row on: Q, K and V may be one. */
+static enum tensor_role find_part(const struct config *c, int block, enum convert_part part,
+                                  uint64_t *first)
+{
+    static const enum tensor_role roles[CONVERT_PARTS] = {[PART_O] = ROLE_ATTN_OUTPUT,
+                                                          [PART_UP] = ROLE_FFN_UP,
+                                                          [PART_GATE] = ROLE_FFN_GATE,
+                                                          [PART_DOWN] = ROLE_FFN_DOWN};
     struct qkv_part parts[QKV_PARTS];
-    struct rows r = {.n = (uint64_t)n[which]};
-    r.part = layout_qkv(c, block, parts) == 1 ? 0 : which;
-    r.role = parts[r.part].role;
-    for (int i = r.part; i < which; i++)
-        r.first += (uint64_t)n[i];
-    return r;
+    *first = 0;
+    if (part >= PART_O)
+        return roles[part];
+    if (layout_qkv(c, block, parts) > 1)
+        return parts[part].role;
+    if (part > PART_Q)
+        *first += config_q_dim(c);
+    if (part > PART_K)
+        *first += config_k_dim(c, block);
+    return ROLE_ATTN_QKV;
+}
+
+void convert_copy(const struct converter *c, const union convert_weights *to,
+                  const union convert_weights *from, enum convert_part first, enum convert_part end)
+{
+    for (enum convert_part p = first; p < end; p++)
+        if (to->at[p].w) {
+            memcpy(to->at[p].w, from->at[p].w, to->at[p].rows * c->d * sizeof(double));
+            memcpy(to->at[p].bias, from->at[p].bias, bias_size(c, p) * sizeof(double));
+        }
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
-
-/* Elements decoded at a time: a multiple of every type's block. */
-#define PIECE 256
 
 /* n elements from element `first` on, a multiple of the type's block; zeros where there is no
  * tensor. The model's loader has checked type and shape. */
@@ -57,61 +73,40 @@ static void read_numbers(const struct gguf_tensor *t, uint64_t first, uint64_t n
         return;
     }
     assert(first % t->type->block_elements == 0 && first + n <= t->n_elements);
-    const unsigned char *at = t->data + first / t->type->block_elements * t->type->block_bytes;
     for (uint64_t done = 0; done < n; done += PIECE) {
         float piece[PIECE];
         const uint64_t now = n - done < PIECE ? n - done : PIECE;
         blocks_decode(t->type->type, piece,
-                      at + done / t->type->block_elements * t->type->block_bytes, now);
+                      t->data + (first + done) / t->type->block_elements * t->type->block_bytes,
+                      now);
         for (uint64_t i = 0; i < now; i++)
             out[done + i] = (double)piece[i];
     }
 }
 
-/* A matrix [d, width], turned over. */
-static void read_turned(struct converter *c, const struct gguf_tensor *t, size_t width, double *out)
-{
-    const size_t d = (size_t)c->d;
-    for (size_t r = 0; r < d; r++) {
-        double *row = c->square;
-        read_numbers(t, r * width, width, row);
-        for (size_t i = 0; i < width; i++)
-            out[i * d + r] = row[i];
-    }
-}
-
-static void load_ffn(struct converter *c)
-{
-    const struct convert_ffn *f = &c->ffn;
-    const uint64_t d = (uint64_t)c->d, d_ff = (uint64_t)c->config.d_ff;
-    read_numbers(find_old(c, ROLE_FFN_UP, false), 0, d_ff * d, f->up);
-    read_numbers(find_old(c, ROLE_FFN_UP, true), 0, d_ff, f->bup);
-    read_turned(c, find_old(c, ROLE_FFN_DOWN, false), d_ff, f->down);
-    read_numbers(find_old(c, ROLE_FFN_DOWN, true), 0, d, f->bdown);
-    if (!f->gate)
-        return;
-    read_numbers(find_old(c, ROLE_FFN_GATE, false), 0, d_ff * d, f->gate);
-    read_numbers(find_old(c, ROLE_FFN_GATE, true), 0, d_ff, f->bgate);
-}
-
 void convert_load(struct converter *c)
 {
-    const struct convert_weights *w = &c->from;
-    double *weights[] = {w->q, w->k, w->v}, *biases[] = {w->bq, w->bk, w->bv};
-    const uint64_t d = (uint64_t)c->d;
-    const struct gguf_tensor *bias = NULL; /* at last that of V */
-    for (int i = IS_Q; i <= IS_V; i++) {
-        const struct rows r = rows_of(&c->config, c->block, i);
-        bias = find_old(c, r.role, true);
-        read_numbers(find_old(c, r.role, false), r.first * d, r.n * d, weights[i]);
-        read_numbers(bias, r.first, r.n, biases[i]);
+    const size_t d = c->d;
+    uint64_t first;
+    for (enum convert_part p = PART_Q; p < CONVERT_PARTS; p++) {
+        const struct convert_matrix *m = p < PART_UP ? &c->from.at[p] : &c->to.at[p];
+        if (!m->w)
+            continue;
+        const enum tensor_role role = find_part(&c->config, c->block, p, &first);
+        const struct gguf_tensor *weight = find_old(c, role, false),
+                                 *bias = find_old(c, role, true);
+        read_numbers(bias, first, is_turned(p) ? d : m->rows, m->bias);
+        if (!is_turned(p))
+            read_numbers(weight, first * d, m->rows * d, m->w);
+        for (size_t r = 0; r < d && is_turned(p); r++) {
+            read_numbers(weight, r * m->rows, m->rows, c->square);
+            for (size_t i = 0; i < m->rows; i++)
+                m->w[i * d + r] = c->square[i];
+        }
     }
-    const struct gguf_tensor *out_bias = find_old(c, ROLE_ATTN_OUTPUT, true);
-    read_turned(c, find_old(c, ROLE_ATTN_OUTPUT, false), (size_t)c->ov.width, w->o);
-    read_numbers(out_bias, 0, d, w->bo);
-    c->ov.centred = (bias && out_bias) || convert_is_latent(c);
-    if (convert_refits_block(c))
-        load_ffn(c);
+    c->ov.centred = convert_is_latent(c) ||
+                    (find_old(c, find_part(&c->config, c->block, PART_V, &first), true) &&
+                     find_old(c, ROLE_ATTN_OUTPUT, true));
 }
 
 /* --- the new tensors ------------------------------------------------------------------------- */
@@ -134,22 +129,24 @@ static const struct tensor_type_info *type_of_new(const struct converter *c,
     return tensor_type_find(layout_type(spec, type));
 }
 
-/* `t` is NULL while counting. */
-static void take_tensor(struct converter *c, struct arena *arena, const struct tensor_spec *spec,
-                        struct convert_tensor *t)
+static void take_tensor(struct converter *c, struct arena *arena, int block, enum tensor_role role,
+                        bool is_bias)
 {
-    const struct tensor_type_info *type = type_of_new(c, spec);
+    const struct tensor_spec spec = is_bias ? layout_bias(&c->converted, role, block)
+                                            : layout_weight(&c->converted, role, block);
+    const struct tensor_type_info *type = type_of_new(c, &spec);
     if (!type)
         return;
-    const uint64_t n = spec_elements(spec);
+    const uint64_t n = spec_elements(&spec);
     const uint64_t n_bytes = n / type->block_elements * type->block_bytes;
-    const struct spec_dims dims = spec_dims(spec);
+    const struct spec_dims dims = spec_dims(&spec);
     unsigned char *bytes = arena_take(arena, n_bytes, 1);
-    if (!t)
+    if (!c->tensors)
         return;
-    *t = (struct convert_tensor){.name = spec->name, .bytes = bytes};
+    struct convert_tensor *t = &c->tensors[block].of[role][is_bias];
+    *t = (struct convert_tensor){.name = spec.name, .bytes = bytes};
     t->tensor = (struct gguf_tensor){.name = text_of(t->name.text),
-                                     .n_dims = spec->n_dims,
+                                     .n_dims = spec.n_dims,
                                      .dims = {dims.n[0], dims.n[1], dims.n[2], 1},
                                      .type = type,
                                      .n_elements = n,
@@ -157,38 +154,25 @@ static void take_tensor(struct converter *c, struct arena *arena, const struct t
                                      .data = bytes};
 }
 
-static void take_pair(struct converter *c, struct arena *arena, enum tensor_role role, int block,
-                      struct convert_tensors *t, int at)
+/* Whether a conversion may change tensors of a role. */
+static bool changes(const struct converter *c, enum tensor_role role)
 {
-    struct convert_pair *p = t ? &t->pairs[at] : NULL;
-    const struct tensor_spec weight = layout_weight(&c->converted, role, block);
-    if (!layout_has(&c->converted, role))
-        return;
-    if (p)
-        p->role = role;
-    take_tensor(c, arena, &weight, p ? &p->weight : NULL);
-    if (!layout_has_bias(&c->converted, role))
-        return;
-    const struct tensor_spec bias = layout_bias(&c->converted, role, block);
-    take_tensor(c, arena, &bias, p ? &p->bias : NULL);
+    return layout_has(&c->converted, role) &&
+           ((role >= ROLE_ATTN_QKV && role <= ROLE_ATTN_OUTPUT) ||
+            (convert_refits_block(c) && role >= ROLE_FFN_GATE && role <= ROLE_FFN_DOWN));
 }
 
 void convert_tensors_take(struct converter *c, struct arena *arena)
 {
-    const int n_blocks = config_blocks(&c->config);
-    c->tensors = arena_take(arena, (uint64_t)n_blocks, sizeof *c->tensors);
-    for (int b = 0; b < n_blocks; b++) {
-        struct convert_tensors *t = c->tensors ? &c->tensors[b] : NULL;
-        struct qkv_part parts[QKV_PARTS];
-        const int n_parts = layout_qkv(&c->converted, b, parts);
-        for (int i = 0; i < n_parts; i++)
-            take_pair(c, arena, parts[i].role, b, t, i);
-        const int end = convert_refits_block(c) ? CONVERT_PAIRS : PAIR_UP;
-        for (int i = PAIR_OUT; i < end; i++)
-            take_pair(c, arena, convert_pair_role(i), b, t, i);
-        if (t)
-            t->n_parts = n_parts;
-    }
+    c->tensors = arena_take(arena, config_blocks(&c->config), sizeof *c->tensors);
+    for (int b = 0; b < config_blocks(&c->config); b++)
+        for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++) {
+            if (!changes(c, role))
+                continue;
+            take_tensor(c, arena, b, role, false);
+            if (layout_has_bias(&c->converted, role))
+                take_tensor(c, arena, b, role, true);
+        }
 }
 
 /* Rounds n numbers to elements from `first` on, if there is such a tensor. STATUS_FAILED if one is
@@ -201,13 +185,12 @@ static enum status write_numbers(struct convert_tensor *t, uint64_t first, uint6
         return STATUS_OK;
     t->changed = true;
     assert(first % type->block_elements == 0 && first + n <= t->tensor.n_elements);
-    unsigned char *at = t->bytes + first / type->block_elements * type->block_bytes;
     for (uint64_t done = 0; done < n; done += PIECE) {
         float piece[PIECE], back[PIECE];
         const uint64_t now = n - done < PIECE ? n - done : PIECE;
         for (uint64_t i = 0; i < now; i++)
             piece[i] = (float)x[done + i];
-        unsigned char *bytes = at + done / type->block_elements * type->block_bytes;
+        unsigned char *bytes = t->bytes + (first + done) / type->block_elements * type->block_bytes;
         blocks_encode(type->type, bytes, piece, now);
         blocks_decode(type->type, back, bytes, now);
         for (uint64_t i = 0; i < now; i++)
@@ -220,103 +203,165 @@ static enum status write_numbers(struct convert_tensor *t, uint64_t first, uint6
     return STATUS_OK;
 }
 
-/* Rows of attn_rel, which are the heads', in their new order. */
-static void permute_rel(struct converter *c, struct convert_tensor *t)
+enum status convert_store(struct converter *c, enum convert_part from, enum convert_part end,
+                          struct err *e)
+{
+    const size_t d = c->d;
+    for (enum convert_part p = from; p < end; p++) {
+        const struct convert_matrix *m = &c->to.at[p];
+        if (!m->w)
+            continue;
+        uint64_t first;
+        struct convert_tensor *t =
+            c->tensors[c->block].of[find_part(&c->converted, c->block, p, &first)];
+        if (!is_turned(p))
+            TRY(write_numbers(&t[0], first * d, m->rows * d, m->w, e));
+        for (size_t r = 0; r < d && is_turned(p); r++) {
+            for (size_t i = 0; i < m->rows; i++)
+                c->square[i] = m->w[i * d + r];
+            TRY(write_numbers(&t[0], r * m->rows, m->rows, c->square, e));
+        }
+        TRY(write_numbers(&t[1], first, bias_size(c, p), m->bias, e));
+    }
+    return STATUS_OK;
+}
+
+void convert_store_order(struct converter *c)
 {
     const struct gguf_tensor *old = find_old(c, ROLE_ATTN_REL, false);
+    struct convert_tensor *t = convert_new(c, ROLE_ATTN_REL, false);
     if (!t->bytes)
         return;
-    const size_t of_head = t->tensor.n_bytes / (size_t)c->n_heads;
-    for (int i = 0; i < c->n_heads; i++)
-        memcpy(t->bytes + (size_t)i * of_head, old->data + (size_t)c->order[i] * of_head, of_head);
+    const size_t of_head = t->tensor.n_bytes / c->n_heads;
+    for (size_t i = 0; i < c->n_heads; i++)
+        memcpy(t->bytes + i * of_head, old->data + c->order[i] * of_head, of_head);
     t->changed = true;
-}
-
-enum status convert_store_qkv(struct converter *c, struct err *e)
-{
-    const struct convert_weights *w = &c->to;
-    const double *weights[] = {w->q, w->k, w->v}, *biases[] = {w->bq, w->bk, w->bv};
-    const uint64_t d = (uint64_t)c->d;
-    struct convert_pair *pairs = c->tensors[c->block].pairs;
-    for (int i = IS_Q; i <= IS_V; i++) {
-        const struct rows r = rows_of(&c->converted, c->block, i);
-        TRY(write_numbers(&pairs[r.part].weight, r.first * d, r.n * d, weights[i], e));
-        TRY(write_numbers(&pairs[r.part].bias, r.first, r.n, biases[i], e));
-    }
-    permute_rel(c, &pairs[PAIR_REL].weight);
-    return STATUS_OK;
-}
-
-/* The first `kept` rows [d] of the latent's matrix, zero in place of the others; likewise its bias.
- */
-static enum status store_basis(struct converter *c, struct convert_pair *t, uint64_t n,
-                               uint64_t kept, struct err *e)
-{
-    const struct convert_latent *l = c->latent;
-    const uint64_t d = (uint64_t)c->d;
-    memset(c->square, 0, d * sizeof *c->square);
-    TRY(write_numbers(&t->weight, 0, kept * d, l->basis, e));
-    TRY(write_numbers(&t->bias, 0, kept, l->shift, e));
-    for (uint64_t r = kept; r < n; r++) {
-        TRY(write_numbers(&t->weight, r * d, d, c->square, e));
-        TRY(write_numbers(&t->bias, r, 1, c->square, e));
-    }
-    return STATUS_OK;
 }
 
 enum status convert_store_latent(struct converter *c, int kept, struct err *e)
 {
-    const struct convert_latent *l = c->latent;
-    struct convert_pair *pairs = c->tensors[c->block].pairs;
-    const int rank = config_latent(&c->converted, c->block);
-    const uint64_t d = (uint64_t)c->d, n = (uint64_t)rank, q_dim = (uint64_t)c->qk.width;
-    TRY(write_numbers(&pairs[0].weight, 0, q_dim * d, c->to.q, e));
-    TRY(write_numbers(&pairs[0].bias, 0, q_dim, c->to.bq, e));
-    TRY(store_basis(c, &pairs[1], n, (uint64_t)kept, e));
-    const uint64_t k_dim = (uint64_t)c->qk.dim, v_dim = (uint64_t)c->ov.dim;
-    for (uint64_t h = 0; h < (uint64_t)c->n_heads; h++) {
-        for (uint64_t r = 0; r < n; r++)
-            TRY(write_numbers(&pairs[PAIR_K_B].weight, (h * n + r) * k_dim, k_dim,
-                              l->k_b + r * q_dim + h * k_dim, e));
-        for (uint64_t i = h * v_dim; i < (h + 1) * v_dim; i++) {
-            for (uint64_t r = 0; r < n; r++)
-                c->square[r] = l->v_b[r * (uint64_t)c->ov.width + i];
-            TRY(write_numbers(&pairs[PAIR_V_B].weight, i * n, n, c->square, e));
-        }
+    const struct convert_latent *l = &c->latent;
+    struct convert_tensor *t = c->tensors[c->block].of[ROLE_ATTN_KV_A];
+    struct convert_tensor *k_b = convert_new(c, ROLE_ATTN_K_B, false);
+    struct convert_tensor *v_b = convert_new(c, ROLE_ATTN_V_B, false);
+    const size_t rank = config_latent(&c->converted, c->block), d = c->d, dim = c->qk.dim;
+    TRY(convert_store(c, PART_Q, PART_K, e));
+    /* The first `kept` rows [d] of the latent's matrix, zero in place of the others; likewise its
+     * bias. */
+    memset(c->square, 0, d * sizeof *c->square);
+    TRY(write_numbers(&t[0], 0, kept * d, l->basis, e));
+    TRY(write_numbers(&t[1], 0, kept, l->shift, e));
+    for (size_t r = kept; r < rank; r++) {
+        TRY(write_numbers(&t[0], r * d, d, c->square, e));
+        TRY(write_numbers(&t[1], r, 1, c->square, e));
+    }
+    for (size_t h = 0; h < c->n_heads; h++)
+        for (size_t r = 0; r < rank; r++)
+            TRY(write_numbers(k_b, (h * rank + r) * dim, dim, l->k_b + r * c->qk.width + h * dim,
+                              e));
+    for (size_t i = 0; i < c->ov.width; i++) {
+        for (size_t r = 0; r < rank; r++)
+            c->square[r] = l->v_b[r * c->ov.width + i];
+        TRY(write_numbers(v_b, i * rank, rank, c->square, e));
     }
     return STATUS_OK;
 }
 
-/* A matrix [d, width] from its turned form, and its bias. */
-static enum status store_turned(struct converter *c, struct convert_pair *t, size_t width,
-                                const double *x, const double *bias, struct err *e)
+/* --- as a model loads them ------------------------------------------------------------------- */
+
+/* Q, K and V or what is latent together, then the other matrices that may change. */
+static const enum tensor_role used_roles[] = {ROLE_ATTN_QKV, ROLE_ATTN_OUTPUT, ROLE_ATTN_K_B,
+                                              ROLE_ATTN_V_B, ROLE_FFN_UP,      ROLE_FFN_GATE,
+                                              ROLE_FFN_DOWN};
+#define N_USED (sizeof used_roles / sizeof *used_roles)
+
+/* Room for converted matrices in panels of floats, the widest storage, and their biases. */
+void convert_used_take(struct converter *c, struct arena *arena)
 {
-    const size_t d = (size_t)c->d;
-    for (size_t r = 0; r < d; r++) {
-        double *row = c->square;
-        for (size_t i = 0; i < width; i++)
-            row[i] = x[i * d + r];
-        TRY(write_numbers(&t->weight, r * width, width, row, e));
+    struct convert_used *u = &c->used;
+    u->pack = pack_scratch_take(arena, c->widest);
+    for (size_t i = 0; i < N_USED; i++) {
+        const enum tensor_role role = used_roles[i];
+        if (role != ROLE_ATTN_QKV && !changes(c, role))
+            continue;
+        struct tensor_spec spec = layout_weight(&c->converted, role, 0);
+        uint64_t most = 0; /* rows */
+        for (int l = 0; l < c->config.n_layers; l++) {
+            const uint64_t rows = layout_weight(&c->converted, role, l).rows;
+            most = rows > most ? rows : most;
+        }
+        /* Each head's matrix has panels of its own. */
+        const uint64_t padded =
+            (uint64_t)spec.n_matrices * matrix_panels(most / spec.n_matrices) * KERNEL_LANES;
+        u->roles[role].panels = arena_take(arena, padded * spec.cols, sizeof(float));
+        u->roles[role].bias = arena_take(arena, most, sizeof(float));
     }
-    return write_numbers(&t->bias, 0, d, bias, e);
+    u->score_bias = arena_take(arena, c->n_heads, sizeof *u->score_bias);
 }
 
-enum status convert_store_out(struct converter *c, struct err *e)
+/* A weight and its bias, from row `first` of the role's matrix on. */
+static void use_rows(struct convert_used *u, enum tensor_role role, const struct convert_tensor *t,
+                     int first)
 {
-    return store_turned(c, &c->tensors[c->block].pairs[PAIR_OUT], (size_t)c->ov.width, c->to.o,
-                        c->to.bo, e);
+    struct matrix *m = &u->block.w[role].matrix;
+    m->panels = u->roles[role].panels;
+    pack_matrix(u->roles[role].panels, m, first, &t[0].tensor, &u->pack);
+    float *bias = u->roles[role].bias + first;
+    if (t[1].bytes)
+        pack_floats(bias, &t[1].tensor);
+    else if (m->bias)
+        memset(bias, 0, t[0].tensor.dims[1] * sizeof *bias);
+    if (m->bias)
+        m->bias = u->roles[role].bias;
 }
 
-enum status convert_store_ffn(struct converter *c, struct err *e)
+/* A matrix of each head, one after the other. */
+static void use_by_head(const struct converter *c, struct convert_used *u, enum tensor_role role,
+                        const struct convert_tensor *t)
 {
-    const struct convert_ffn *f = &c->ffn;
-    struct convert_pair *pairs = c->tensors[c->block].pairs;
-    const uint64_t d_ff = (uint64_t)c->config.d_ff, n = d_ff * (uint64_t)c->d;
-    TRY(write_numbers(&pairs[PAIR_UP].weight, 0, n, f->up, e));
-    TRY(write_numbers(&pairs[PAIR_UP].bias, 0, d_ff, f->bup, e));
-    TRY(write_numbers(&pairs[PAIR_GATE].weight, 0, f->gate ? n : 0, f->gate, e));
-    TRY(write_numbers(&pairs[PAIR_GATE].bias, 0, f->gate ? d_ff : 0, f->bgate, e));
-    return store_turned(c, &pairs[PAIR_DOWN], (size_t)d_ff, f->down, f->bdown, e);
+    struct matrix *m = &u->block.w[role].matrix;
+    *m = (struct matrix){.n_out = (int)t->tensor.dims[1], .n_in = (int)t->tensor.dims[0]};
+    pack_storage(t->tensor.type, &m->storage);
+    unsigned char *panels = u->roles[role].panels;
+    m->panels = panels;
+    struct gguf_tensor one = t->tensor;
+    one.n_elements /= c->n_heads;
+    one.n_bytes /= c->n_heads;
+    for (size_t h = 0; h < c->n_heads; h++) {
+        pack_matrix(panels, m, 0, &one, &u->pack);
+        panels += matrix_bytes(m->n_out, m->n_in, m->storage);
+        one.data += one.n_bytes;
+    }
+}
+
+void convert_use(struct converter *c)
+{
+    struct convert_used *u = &c->used;
+    struct weight *w = u->block.w;
+    const struct attend_bias *old = c->model->blocks[c->block].bias;
+    struct qkv_part parts[QKV_PARTS];
+    u->block = c->model->blocks[c->block];
+    if (convert_is_latent(c)) {
+        w[ROLE_ATTN_QKV].matrix.bias = u->roles[ROLE_ATTN_QKV].bias;
+        w[ROLE_ATTN_OUTPUT].matrix.bias = u->roles[ROLE_ATTN_OUTPUT].bias;
+    }
+    const int n_parts = layout_qkv(&c->converted, c->block, parts);
+    if (convert_new(c, parts[0].role, false)->changed) {
+        w[ROLE_ATTN_QKV].matrix.n_out = config_qkv_dim(&c->converted, c->block);
+        for (int i = 0; i < n_parts; i++)
+            use_rows(u, ROLE_ATTN_QKV, convert_new(c, parts[i].role, false), parts[i].first);
+        for (size_t h = 0; h < c->n_heads && old; h++)
+            u->score_bias[h] = old[c->order[h]];
+        u->block.bias = old ? u->score_bias : NULL;
+    }
+    for (size_t i = 1; i < N_USED; i++) {
+        const enum tensor_role role = used_roles[i];
+        const struct convert_tensor *t = convert_new(c, role, false);
+        if (t->changed && (role == ROLE_ATTN_K_B || role == ROLE_ATTN_V_B))
+            use_by_head(c, u, role, t);
+        else if (t->changed)
+            use_rows(u, role, t, 0);
+    }
 }
 
 /* --- the new file ---------------------------------------------------------------------------- */
@@ -338,22 +383,19 @@ static bool is_replaced(const struct converter *c, struct text key)
 static void add_pairs(const struct converter *c, struct gguf_writer *w)
 {
     const struct convert_spec *spec = c->spec;
-    if (convert_is_latent(c))
+    const bool latent = convert_is_latent(c);
+    if (latent)
         gguf_add_text(w, "general.architecture", text_of(c->converted.arch->name));
     for (size_t i = 0; i < spec->gguf->n_pairs; i++) {
         const struct gguf_pair *p = &spec->gguf->pairs[i];
         if (!is_replaced(c, p->key))
             gguf_add_value(w, p->key, &p->value);
     }
-    if (convert_is_latent(c))
-        config_write(&c->converted, w);
-    else
-        config_write_kv_heads(&c->converted, w);
+    (latent ? config_write : config_write_kv_heads)(&c->converted, w);
     gguf_add_text(w, OWN_KEYS "source", text_of(spec->source_name));
     gguf_add_u32(w, OWN_KEYS "source_kv_heads", (uint32_t)c->config.n_kv_heads);
-    gguf_add_text(w, OWN_KEYS "method",
-                  text_of(convert_is_latent(c) ? "latent" : convert_methods[spec->method]));
-    if (!convert_is_latent(c))
+    gguf_add_text(w, OWN_KEYS "method", text_of(latent ? "latent" : convert_methods[spec->method]));
+    if (!latent)
         gguf_add_text(w, OWN_KEYS "grouping", text_of(spec->cluster ? "cluster" : "adjacent"));
     gguf_add_text(w, OWN_KEYS "refit", text_of(convert_refits[spec->refit]));
     gguf_add_u64(w, OWN_KEYS "calibration_tokens", spec->n_tokens);
@@ -368,63 +410,40 @@ static uint64_t write_tensor(struct gguf_writer *w, const struct gguf_tensor *t)
     return t->n_elements;
 }
 
-/* What becomes of an old tensor; itself if it stays. */
-static const struct gguf_tensor *replacement(const struct converter *c,
-                                             const struct gguf_tensor *old)
+/* All that takes the place of Q, K and V where a cache is latent. */
+static uint64_t write_latent(const struct convert_tensors *t, struct gguf_writer *w)
 {
-    struct tensor_spec spec;
-    if (!layout_named(&c->config, old->name, &spec) || !role_in_block(spec.role))
-        return old;
-    const struct convert_tensors *t = &c->tensors[spec.layer];
-    for (int i = 0; i < CONVERT_PAIRS; i++) {
-        const struct convert_pair *p = &t->pairs[i];
-        const struct convert_tensor *new = spec.is_bias ? &p->bias : &p->weight;
-        if (p->role == spec.role && new->changed)
-            return &new->tensor;
-    }
-    return old;
-}
-
-/* Of a latent cache: all that takes the place of Q, K and V, where Q was; a bias that the output
- * matrix had not. Without a block's tensors that stand for nothing: some architectures pass over
- * them, the one that the file becomes refuses them. */
-static uint64_t write_latent_tensors(const struct converter *c, struct gguf_writer *w,
-                                     const struct gguf_tensor *old)
-{
-    static const int all[] = {0, 1, PAIR_K_B, PAIR_V_B};
-    struct tensor_spec spec;
+    static const enum tensor_role roles[] = {ROLE_ATTN_Q, ROLE_ATTN_KV_A, ROLE_ATTN_K_B,
+                                             ROLE_ATTN_V_B};
     uint64_t n = 0;
-    if (!layout_named(&c->config, old->name, &spec))
-        return text_starts_with(old->name, "blk.") ? 0 : write_tensor(w, old);
-    if (spec.role == ROLE_ATTN_K || spec.role == ROLE_ATTN_V ||
-        ((spec.role == ROLE_ATTN_QKV || spec.role == ROLE_ATTN_Q) && spec.is_bias))
-        return 0;
-    const struct convert_pair *pairs =
-        role_in_block(spec.role) ? c->tensors[spec.layer].pairs : NULL;
-    if (spec.role != ROLE_ATTN_QKV && spec.role != ROLE_ATTN_Q) {
-        n = write_tensor(w, replacement(c, old));
-        if (spec.role == ROLE_ATTN_OUTPUT && !spec.is_bias &&
-            !gguf_find_tensor(c->spec->gguf, pairs[PAIR_OUT].bias.name.text))
-            n += write_tensor(w, &pairs[PAIR_OUT].bias.tensor);
-        return n;
-    }
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        n += write_tensor(w, &pairs[all[i]].weight.tensor);
-        if (pairs[all[i]].bias.bytes)
-            n += write_tensor(w, &pairs[all[i]].bias.tensor);
-    }
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        for (int is_bias = 0; is_bias < 2; is_bias++)
+            if (t->of[roles[i]][is_bias].bytes)
+                n += write_tensor(w, &t->of[roles[i]][is_bias].tensor);
     return n;
 }
 
-/* Tensors in the old order. Returns the number of elements. */
-static uint64_t write_tensors(const struct converter *c, struct gguf_writer *w)
+/* What becomes of an old tensor, where it was; returns the number of elements. A latent cache's
+ * output matrix may have a bias that the old one had not, and a block's tensors that stand for
+ * nothing are left out then: some architectures pass over them, the one that the file becomes
+ * refuses them. */
+static uint64_t write_new(const struct converter *c, struct gguf_writer *w,
+                          const struct gguf_tensor *old)
 {
-    uint64_t n = 0;
-    for (size_t i = 0; i < c->spec->gguf->n_tensors; i++) {
-        const struct gguf_tensor *old = &c->spec->gguf->tensors[i];
-        n += convert_is_latent(c) ? write_latent_tensors(c, w, old)
-                                  : write_tensor(w, replacement(c, old));
-    }
+    struct tensor_spec spec;
+    const bool latent = convert_is_latent(c), known = layout_named(&c->config, old->name, &spec);
+    if (latent && !known && text_starts_with(old->name, "blk."))
+        return 0;
+    if (!known || !role_in_block(spec.role))
+        return write_tensor(w, old);
+    const struct convert_tensors *block = &c->tensors[spec.layer];
+    const struct convert_tensor *t = block->of[spec.role];
+    if (latent && spec.role >= ROLE_ATTN_QKV && spec.role <= ROLE_ATTN_V)
+        return spec.is_bias || spec.role > ROLE_ATTN_Q ? 0 : write_latent(block, w);
+    uint64_t n = write_tensor(w, t[spec.is_bias].changed ? &t[spec.is_bias].tensor : old);
+    if (latent && spec.role == ROLE_ATTN_OUTPUT && !spec.is_bias &&
+        !gguf_find_tensor(c->spec->gguf, t[1].name.text))
+        n += write_tensor(w, &t[1].tensor);
     return n;
 }
 
@@ -433,6 +452,8 @@ enum status convert_write(const struct converter *c, struct gguf_writer **out, u
 {
     TRY(gguf_writer_create(out, e));
     add_pairs(c, *out);
-    *n_params = write_tensors(c, *out);
+    *n_params = 0;
+    for (size_t i = 0; i < c->spec->gguf->n_tensors; i++)
+        *n_params += write_new(c, *out, &c->spec->gguf->tensors[i]);
     return STATUS_OK;
 }

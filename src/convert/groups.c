@@ -1,0 +1,447 @@
+/*
+ * Which heads share, and the maps that make them: by fit, alignment or plainly.
+ *
+ * Up to EXACT_HEADS heads the best grouping is found exactly: the cost of every set of a group's
+ * size, then dynamic programming over the sets of heads that are placed. Beyond, swaps between
+ * groups lower the sum of the costs of all pairs that share.
+ */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "compute/linalg.h"
+#include "convert/private.h"
+
+#define EXACT_HEADS 12
+/* Rounds of alignment to the mean of the aligned heads. */
+#define ALIGN_ROUNDS 20
+
+/* --- parts ---------------------------------------------------------------------------------- */
+
+/* Elements of a head that a map may mix. */
+struct part {
+    size_t first, n;
+    size_t at;    /* of its square in a head's [dim, dim] */
+    bool is_pair; /* turned: maps are of the form ((a, -b), (b, a)) */
+};
+
+/* Part i of a head's, false behind the last: each turned pair, and all that is not turned. */
+static bool next_part(const struct convert_circuit *s, size_t i, struct part *out)
+{
+    const bool is_pair = i < s->n_turned / 2;
+    const size_t first = is_pair ? 2 * i : s->n_turned;
+    *out = (struct part){first, is_pair ? 2 : s->dim - first, first * s->dim + first, is_pair};
+    return is_pair || (i == s->n_turned / 2 && first < s->dim);
+}
+
+/* A square [n, n] from, or to, the part's place in a head's matrix. */
+static void copy_square(double *to, size_t to_stride, const double *from, size_t from_stride,
+                        size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        memcpy(to + i * to_stride, from + i * from_stride, n * sizeof *to);
+}
+
+/* --- what sharing costs ---------------------------------------------------------------------- */
+
+/* The eigenvalues of a part of `white` between the given heads, and of n_vectors the eigenvectors;
+ * returns how many there are. */
+static size_t solve_part(const struct convert_circuit *s, const struct part *part, const int *heads,
+                         size_t n, struct convert_eigen *scratch, size_t n_vectors)
+{
+    const size_t size = part->n, width = n * size;
+    const double *white = s->white + part->first * s->width + part->first;
+    for (size_t g = 0; g < n; g++)
+        for (size_t h = 0; h < n; h++)
+            copy_square(scratch->matrix + g * size * width + h * size, width,
+                        white + heads[g] * s->dim * s->width + heads[h] * s->dim, s->width, size);
+    if (!linalg_eigen(scratch->matrix, width, scratch->values, n_vectors ? scratch->vectors : NULL,
+                      n_vectors, scratch->scratch))
+        scratch->diverged = true;
+    return width;
+}
+
+/* The squared error that one shared head leaves: of each part the eigenvalues beyond its elements.
+ */
+static double energy_beyond(const struct convert_circuit *s, const int *heads, size_t n,
+                            struct convert_eigen *scratch)
+{
+    double sum = 0;
+    struct part part;
+    for (size_t p = 0; next_part(s, p, &part); p++)
+        for (size_t i = solve_part(s, &part, heads, n, scratch, 0); i-- > part.n;)
+            sum += fmax(scratch->values[i], 0);
+    return sum;
+}
+
+double convert_kept(const struct convert_circuit *s, const int *heads, size_t n,
+                    struct convert_eigen *scratch)
+{
+    const double beyond = energy_beyond(s, heads, n, scratch);
+    double all = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = heads[i] * s->dim; j < (heads[i] + 1) * s->dim; j++)
+            all += s->white[j * s->width + j];
+    return all > 0 ? fmax(1 - beyond / all, 0) : 1;
+}
+
+/* Sets of heads, n of `size`, whose costs are wanted: what fit cannot reproduce of a group's
+ * squared error as shares of the block's, those of both circuits added. */
+struct costing {
+    struct converter *c;
+    const int *sets;
+    double *costs;
+    size_t n, size;
+};
+
+static void cost_sets(void *arg, int thread)
+{
+    const struct costing *job = arg;
+    struct converter *c = job->c;
+    const struct convert_circuit *const circuits[] = {&c->qk, &c->ov};
+    for (size_t i = thread; i < job->n; i += pool_n_threads(c->spec->pool)) {
+        double share[2];
+        for (int k = 0; k < 2; k++) {
+            const struct convert_circuit *s = circuits[k];
+            const double beyond =
+                energy_beyond(s, job->sets + i * job->size, job->size, &c->eigen[thread]);
+            const double all = linalg_trace(s->white, s->width);
+            share[k] = all > 0 ? beyond / all : 0;
+        }
+        job->costs[i] = share[0] + share[1];
+    }
+}
+
+static void find_costs(struct converter *c, const int *sets, size_t n, size_t size, double *costs)
+{
+    pool_run(c->spec->pool, cost_sets, &(struct costing){c, sets, costs, n, size});
+}
+
+/* --- grouping up to EXACT_HEADS heads -------------------------------------------------------- */
+
+/* The least cost of placing the heads of a mask, and the set with its first head that does. */
+struct convert_placing {
+    double cost;
+    int set;
+};
+
+static size_t binomial(size_t n, size_t k)
+{
+    size_t result = 1;
+    for (size_t i = 1; i <= k; i++)
+        result = result * (n - k + i) / i;
+    return result;
+}
+
+void convert_group_take(struct converter *c, struct arena *arena)
+{
+    if (!c->spec->cluster)
+        return;
+    const bool exact = c->n_heads <= EXACT_HEADS;
+    size_t n = 0, group = 2;
+    for (int l = 0; l < c->config.n_layers; l++) {
+        const size_t of_layer = config_group(&c->converted, l);
+        const size_t sets = binomial(c->n_heads, exact ? of_layer : 2); /* whole groups, or pairs */
+        n = sets > n ? sets : n;
+        group = of_layer > group ? of_layer : group;
+    }
+    n += 2 * c->n_groups; /* of the two groupings that are compared at the end */
+    c->costs = arena_take(arena, n, sizeof *c->costs);
+    c->sets = arena_take(arena, n * group, sizeof *c->sets);
+    if (exact)
+        c->placings = arena_take(arena, UINT64_C(1) << c->n_heads, sizeof *c->placings);
+}
+
+/* All sets of `size` heads in lexicographic order; returns how many. */
+static size_t list_sets(int n_heads, int size, int *sets)
+{
+    size_t n = 0;
+    int *set = sets;
+    for (int i = 0; i < size; i++)
+        set[i] = i;
+    for (;;) {
+        n++;
+        int i = size - 1;
+        while (i >= 0 && set[i] == n_heads - size + i)
+            i--;
+        if (i < 0)
+            return n;
+        memcpy(set + size, set, (size_t)size * sizeof *set);
+        set += size;
+        set[i]++;
+        for (int j = i + 1; j < size; j++)
+            set[j] = set[j - 1] + 1;
+    }
+}
+
+static unsigned mask_of(const int *set, size_t size)
+{
+    unsigned mask = 0;
+    for (size_t i = 0; i < size; i++)
+        mask |= 1u << set[i];
+    return mask;
+}
+
+/* The best of each mask, from the masks with one set less. The lists are in lexicographic order: of
+ * equal costs the first counts. */
+static void group_exactly(struct converter *c)
+{
+    const size_t n_sets = list_sets(c->n_heads, c->group, c->sets);
+    const unsigned all = (1u << c->n_heads) - 1;
+    struct convert_placing *best = c->placings;
+    find_costs(c, c->sets, n_sets, c->group, c->costs);
+    best[0] = (struct convert_placing){0, -1};
+    for (unsigned mask = 1; mask <= all; mask++) {
+        best[mask] = (struct convert_placing){HUGE_VAL, -1};
+        for (size_t i = 0; i < n_sets; i++) {
+            const unsigned set = mask_of(c->sets + i * c->group, c->group);
+            const unsigned first = mask & ~(mask - 1);
+            if ((set & mask) != set || !(set & first))
+                continue;
+            const double cost = best[mask & ~set].cost + c->costs[i];
+            if (cost < best[mask].cost)
+                best[mask] = (struct convert_placing){cost, i};
+        }
+    }
+    unsigned left = all;
+    for (int *order = c->order; left; order += c->group) {
+        const int *set = c->sets + best[left].set * c->group;
+        memcpy(order, set, c->group * sizeof *order);
+        left &= ~mask_of(set, c->group);
+    }
+}
+
+/* --- grouping more heads --------------------------------------------------------------------- */
+
+/* The sum of the head's pairs with the group whose place `except` is left out. Costs are those of
+ * pairs in lexicographic order. */
+static double bond(const struct converter *c, size_t head, size_t group, size_t except)
+{
+    double sum = 0;
+    for (size_t i = group * c->group; i < (group + 1) * c->group; i++) {
+        const size_t other = c->order[i];
+        const size_t low = head < other ? head : other, high = head < other ? other : head;
+        if (i != except)
+            sum += c->costs[low * c->n_heads - low * (low + 1) / 2 + high - low - 1];
+    }
+    return sum;
+}
+
+/* What swapping the heads at places i and j changes. */
+static double swap_gain(const struct converter *c, size_t i, size_t j)
+{
+    const size_t a = c->order[i], b = c->order[j], ga = i / c->group, gb = j / c->group;
+    return bond(c, a, ga, i) + bond(c, b, gb, j) - bond(c, a, gb, j) - bond(c, b, ga, i);
+}
+
+static void swap(int *a, int *b)
+{
+    const int old = *a;
+    *a = *b;
+    *b = old;
+}
+
+/* Makes the best swap; false if none lowers the cost by more than rounding. */
+static bool make_best_swap(struct converter *c)
+{
+    double most = 1e-12;
+    size_t from = 0, to = 0;
+    for (size_t i = 0; i < c->n_heads; i++)
+        for (size_t j = i - i % c->group + c->group; j < c->n_heads; j++) {
+            const double gain = swap_gain(c, i, j);
+            if (gain > most) {
+                most = gain;
+                from = i;
+                to = j;
+            }
+        }
+    swap(c->order + from, c->order + to);
+    return from != to;
+}
+
+/* Pairs say little about whole groups: neighbours stay if their groups cost less. */
+static void group_by_swaps(struct converter *c)
+{
+    const size_t n_sets = list_sets(c->n_heads, 2, c->sets);
+    find_costs(c, c->sets, n_sets, 2, c->costs);
+    for (size_t swaps = 0; swaps < c->n_heads * c->n_heads && make_best_swap(c);)
+        swaps++;
+    double *swapped = c->costs + n_sets, *adjacent = swapped + c->n_groups;
+    for (size_t i = 0; i < c->n_heads; i++) /* sorts each group */
+        for (size_t j = i; j % c->group && c->order[j] < c->order[j - 1]; j--)
+            swap(c->order + j, c->order + j - 1);
+    find_costs(c, c->order, c->n_groups, c->group, swapped);
+    for (size_t i = 0; i < c->n_heads; i++)
+        c->sets[i] = i;
+    find_costs(c, c->sets, c->n_groups, c->group, adjacent);
+    double gain = 0;
+    for (size_t g = 0; g < c->n_groups; g++)
+        gain += adjacent[g] - swapped[g];
+    if (!(gain > 0))
+        memcpy(c->order, c->sets, c->n_heads * sizeof *c->order);
+}
+
+/* What ends the message of a method that cannot compute its eigenvalues. */
+#define OTHER_METHODS "; the methods mean and first need none"
+
+enum status convert_group(struct converter *c, struct err *e)
+{
+    assert(c->group * c->n_groups == c->n_heads);
+    for (size_t i = 0; i < c->n_heads; i++)
+        c->order[i] = i;
+    if (c->cluster && c->group > 1 && c->n_groups > 1)
+        (c->n_heads <= EXACT_HEADS ? group_exactly : group_by_swaps)(c);
+    for (size_t i = 0; i < c->n_heads; i++)
+        c->group_of[c->order[i]] = i / c->group;
+    return convert_check_eigen(c, OTHER_METHODS, e);
+}
+
+/* --- fit ------------------------------------------------------------------------------------- */
+
+/*
+ * With E_h head h's columns of the leading eigenvectors (rows of `vectors`): in_h = E_h^T root_h^T,
+ * out_h = E_h^T root_h^-1. Of an eigenvalue w the shared element has the variance w and the
+ * heads' own have 1; a factor w^-1/4 here and w^1/4 there makes them equal.
+ */
+static void fit_head(const struct convert_circuit *s, const struct part *part, size_t head,
+                     const double *vectors, size_t width, struct convert_eigen *scratch)
+{
+    const size_t n = part->n, dim = s->dim;
+    double *product = scratch->matrix, *root = product + n * n, *e = scratch->scratch; /* E_h */
+    double *in = convert_of_head(s, s->in, head) + part->at;
+    double *out = convert_of_head(s, s->out, head) + part->at;
+    copy_square(root, n, convert_of_head(s, s->root, head) + part->at, dim, n);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n; k++)
+            e[i * n + k] = vectors[k * width + i];
+    /* Transposed: root E, and root^-T E. */
+    linalg_multiply(product, root, e, n, n, n);
+    linalg_solve_lower_transposed(root, n, e, n);
+    for (size_t k = 0; k < n; k++) {
+        const double w = fmax(scratch->values[part->is_pair ? 0 : k], 1e-12 * scratch->values[0]);
+        const double factor = w > 0 ? sqrt(sqrt(w)) : 1;
+        for (size_t i = 0; i < n; i++) {
+            in[k * dim + i] = product[i * n + k] / factor;
+            out[k * dim + i] = e[i * n + k] * factor;
+        }
+    }
+}
+
+/* Pairs are complex numbers: their eigenvalues come twice, and the second eigenvector is i times
+ * the first, not whatever else is at right angles. */
+static void complete_pair(double *vectors, size_t width)
+{
+    for (size_t i = 0; i < width; i += 2) {
+        vectors[width + i] = -vectors[i + 1];
+        vectors[width + i + 1] = vectors[i];
+    }
+}
+
+static void fit_group(const struct converter *c, const struct convert_circuit *s, const int *heads,
+                      struct convert_eigen *scratch)
+{
+    struct part part;
+    for (size_t p = 0; next_part(s, p, &part) && !scratch->diverged; p++) {
+        const size_t width =
+            solve_part(s, &part, heads, c->group, scratch, part.is_pair ? 1 : part.n);
+        if (part.is_pair)
+            complete_pair(scratch->vectors, width);
+        for (size_t g = 0; g < c->group; g++)
+            fit_head(s, &part, heads[g], scratch->vectors + g * part.n, width, scratch);
+    }
+}
+
+/* --- pooling --------------------------------------------------------------------------------- */
+
+static void set_diagonal(const struct convert_circuit *s, double *of_heads, size_t head, double x)
+{
+    double *m = convert_of_head(s, of_heads, head);
+    for (size_t i = 0; i < s->dim; i++)
+        m[i * s->dim + i] = x;
+}
+
+static void pool_group(const struct converter *c, const struct convert_circuit *s, const int *heads)
+{
+    const bool mean = c->method == CONVERT_MEAN;
+    for (size_t g = 0; g < c->group; g++) {
+        set_diagonal(s, s->in, heads[g], mean ? 1.0 / c->group : g == 0);
+        set_diagonal(s, s->out, heads[g], 1);
+    }
+}
+
+/* sum [part.n, part.n] += E turned x_o x_g^T for the cached factor of head o, turned as it is now,
+ * and that of head g. */
+static void add_turned(const struct converter *c, const struct convert_circuit *s,
+                       const struct part *part, size_t o, size_t g, double *sum)
+{
+    const struct linalg_product p = {
+        .c = sum,
+        .c_stride = part->n,
+        .a = convert_of_head(s, s->out, o) + part->at,
+        .a_row = s->dim,
+        .a_inner = 1,
+        .b = convert_gram_row(c, s, o, part->first, g) + part->first,
+        .b_stride = c->n_kv_heads * s->dim,
+        .inner = part->n,
+        .columns = part->n,
+    };
+    linalg_add_product(&p, 0, part->n);
+}
+
+/* Turns each cached factor so that it comes nearest to the mean of the turned ones, again and again
+ * (generalized Procrustes, Gower 1975), starting from the first. */
+static void align_group(const struct converter *c, const struct convert_circuit *s,
+                        const int *heads, struct convert_eigen *scratch)
+{
+    struct part part;
+    for (size_t g = 0; g < c->group; g++)
+        set_diagonal(s, s->out, heads[g], 1);
+    for (size_t p = 0; next_part(s, p, &part); p++) {
+        const size_t n = part.n;
+        double *sum = scratch->matrix, *turn = sum + n * n;
+        for (int round = 0; round <= ALIGN_ROUNDS; round++)
+            for (size_t g = round ? 0 : 1; g < c->group; g++) {
+                memset(sum, 0, n * n * sizeof *sum);
+                for (size_t o = 0; o < (round ? c->group : 1); o++)
+                    add_turned(c, s, &part, heads[o], heads[g], sum);
+                linalg_nearest_orthogonal(turn, sum, n, scratch->scratch);
+                copy_square(convert_of_head(s, s->out, heads[g]) + part.at, s->dim, turn, n, n);
+            }
+    }
+    for (size_t g = 0; g < c->group; g++)
+        for (size_t i = 0; i < s->dim * s->dim; i++)
+            convert_of_head(s, s->in, heads[g])[i] =
+                convert_of_head(s, s->out, heads[g])[i] / c->group;
+}
+
+/* --- all groups ------------------------------------------------------------------------------ */
+
+/* Both circuits of each group are items. */
+static void map_groups(void *arg, int thread)
+{
+    struct converter *c = arg;
+    int item, end;
+    pool_share(2 * c->n_groups, thread, pool_n_threads(c->spec->pool), &item, &end);
+    for (; item < end; item++) {
+        const struct convert_circuit *s = item % 2 ? &c->ov : &c->qk;
+        const int *heads = c->order + item / 2 * c->group;
+        if (c->method == CONVERT_FIT)
+            fit_group(c, s, heads, &c->eigen[thread]);
+        else if (c->method == CONVERT_PROCRUSTES)
+            align_group(c, s, heads, &c->eigen[thread]);
+        else
+            pool_group(c, s, heads);
+    }
+}
+
+enum status convert_map(struct converter *c, struct err *e)
+{
+    struct convert_circuit *const circuits[] = {&c->qk, &c->ov};
+    for (int i = 0; i < 2; i++) {
+        const size_t bytes = circuits[i]->width * circuits[i]->dim * sizeof(double);
+        memset(circuits[i]->in, 0, bytes);
+        memset(circuits[i]->out, 0, bytes);
+    }
+    pool_run(c->spec->pool, map_groups, c);
+    return convert_check_eigen(c, OTHER_METHODS, e);
+}

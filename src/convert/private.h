@@ -1,0 +1,519 @@
+/*
+ * private - what a conversion works with, one block at a time, in double.
+ *
+ * Attention is two products: a head's scores are those of its queries and keys (the QK circuit of
+ * Elhage et al. 2021), and what it adds to the residual stream is that of its rows of the output
+ * matrix and the values (the OV circuit). In each, one factor is cached, K or V, and may be shared,
+ * and one is the head's own, Q or O. A conversion replaces the cached factors x_h of a group's
+ * heads by one, sum_h in_h x_h, and each head's own y_h by out_h y_h.
+ *
+ * With text, the residual streams of all its windows are stored, so that each layer runs once as it
+ * was and then converted, for each of its refits and at last for the layers behind it. Layers that
+ * share a block run as they were each time, because where the stream was in the middle is stored
+ * for one layer only.
+ */
+#ifndef DECODE_CONVERT_PRIVATE_H
+#define DECODE_CONVERT_PRIVATE_H
+
+#include "compute/grad_kernels.h"
+#include "convert/convert.h"
+#include "engine/probe.h"
+#include "engine/session.h"
+#include "model/pack.h"
+
+/* --- the block in work ----------------------------------------------------------------------- */
+
+enum convert_part {
+    PART_Q,
+    PART_K,
+    PART_V,
+    PART_O,
+    PART_UP, /* the feed-forward part, as all from here on */
+    PART_GATE,
+    PART_DOWN,
+    CONVERT_PARTS
+};
+
+/* Rows are outputs of a product with the block's input, but those of O and down are inputs: row
+ * h * value_dim + i of O is what element i of head h adds to the residual stream. So both of a
+ * head's own factors have rows [d]. */
+struct convert_matrix {
+    double *w;    /* [rows, d]; NULL where there is none */
+    double *bias; /* [rows], of O and down [d]; zero where there is none */
+    size_t rows;
+};
+
+union convert_weights {
+    struct {
+        struct convert_matrix q, k, v, o, up, gate, down;
+    };
+    struct convert_matrix at[CONVERT_PARTS];
+};
+
+/* Of the input x of Q, K and V. Once the heads are mapped, refits have this memory. */
+struct convert_moments {
+    double *keys;   /* [d, d] second moments, centred window by window; room for [widest, d] */
+    double *values; /* [d, d] the covariance; room for [widest, widest] */
+    double *mean;   /* [d] */
+};
+
+struct convert_circuit {
+    enum convert_part own, cached;
+    size_t dim;      /* elements of a head's factors */
+    size_t width;    /* of all heads' own */
+    size_t n_turned; /* of a head, the first ones: neighbouring pairs, each turned by its position,
+                        so that a map may only turn and scale it; the others may be mixed at will */
+    bool centred;    /* the cached factors' means are made good for, or do not matter */
+    const double *second; /* [d, d] moments of the input, centred, that cached factors are weighed
+                             by */
+    /* Of the checkpoint. */
+    double *mean;   /* [kv_heads * dim] of the cached factors, biases included; if not centred */
+    double *gram;   /* [kv_heads * dim, the same] second moments of the cached factors */
+    double *metric; /* [n_heads, dim, dim] second moments of the heads' own */
+    double *root;   /* [n_heads, dim, dim] metric = root root^T, lower triangular */
+    double *white;  /* [width, width] root_g^T gram[g, h] root_h */
+    /* Of the conversion. */
+    double *in, *out; /* [n_heads, dim, dim] */
+    double *new_mean; /* [groups * dim] */
+};
+
+#define CONVERT_BLOCKS 5
+
+/* A thread's scratch for one eigenproblem of a group, or its alignment. */
+struct convert_eigen {
+    double *matrix; /* [n, n], n = heads a group * dim */
+    double *values; /* [n] */
+    double *vectors;
+    double *scratch;
+    bool diverged;
+};
+
+/* For every rank: what belongs to rank R are the first R rows. */
+struct convert_latent {
+    double *basis;  /* [d, d] rows of B^T */
+    double *shift;  /* [d] the bias that takes the mean away */
+    double *k_b;    /* [d, q_dim]: of row r the elements of all heads */
+    double *v_b;    /* [d, heads_dim] likewise */
+    double *values; /* [d] eigenvalues */
+    double *root, *form, *product, *scratch;
+};
+
+/* The block as a model would load what was stored of it, so that what is measured is what will run.
+ */
+struct convert_used {
+    struct block block;
+    struct convert_panels {
+        void *panels;
+        float *bias;
+    } roles[TENSOR_ROLES]; /* of roles that may change; of Q, K and V all in ROLE_ATTN_QKV */
+    struct attend_bias *score_bias; /* [n_heads] */
+    struct pack_scratch pack;
+};
+
+/* Linear least squares over rows that come window by window, in the memory of moments. */
+struct convert_ridge {
+    size_t m, columns;     /* of a row's features f, and of its targets t */
+    double *features;      /* [m, m] sum f^T f */
+    double *targets;       /* [m, columns] sum f^T t */
+    double *f_sum, *t_sum; /* [m], [columns] */
+    double n;              /* rows */
+};
+
+/* A text through the checkpoint and its conversion. */
+struct convert_calibration {
+    const struct kernels *kernels;
+    const struct grad_kernels *grad;
+    struct probe *probe, *probe2; /* of the checkpoint, of the conversion */
+    size_t window;                /* tokens */
+    int n_windows;                /* the last one may have fewer */
+    /* [n_tokens, d] the checkpoint's residual stream before the layer, from convert_calibrate on
+     * behind it; the converted model's before it; the checkpoint's, after attention. */
+    float *stream, *stream2, *middle;
+    float *plain; /* [windows kept aside, window, d] behind layers of which neighbouring heads share
+                     their mean; NULL unless convert_has_plain */
+    float *rows, *rows2, *rows3; /* [window, widest], [window, d], the same */
+    double *x;                   /* as rows */
+    double *x_sum, *y_sum;       /* [widest], [d] */
+    float *part;                 /* [widest, widest] scratch of convert_add_outer_floats */
+    /* Of what attention adds, centred: by layer of the block. */
+    double *energy;
+    double *energy_sum; /* [layers, d] */
+    double *lost;       /* by layer of the block, after it was converted */
+    struct convert_ridge ridge;
+    double error[2];    /* squared, as refits judge it: after attention, and at the layer's end */
+    uint64_t done, all; /* windows, for spec->progress */
+};
+
+/* How far a changed residual stream takes the checkpoint's predictions: the Kullback-Leibler
+ * divergence from its own, over calibration windows. */
+struct convert_distance {
+    struct session *session; /* of the checkpoint */
+    size_t step;             /* of a window's tokens every step-th predicts */
+    float *logits, *changed; /* [window / step, n_vocab] */
+    double *log_sums;        /* [window / step] of logits */
+    struct batch_row *rows;  /* [window] */
+};
+
+/* A new tensor, as bytes. */
+struct convert_tensor {
+    struct gguf_tensor tensor; /* its name points into `name` */
+    struct tensor_name name;
+    unsigned char *bytes; /* NULL: there is none of this name */
+    bool changed;         /* once stored; else the checkpoint's own stays */
+};
+
+/* Those of a block by role, weight and bias, in the checkpoint's form: one of Q, K and V, or three;
+ * or Q and what a latent cache has. */
+struct convert_tensors {
+    struct convert_tensor of[TENSOR_ROLES][2];
+};
+
+struct converter {
+    const struct convert_spec *spec;
+    const struct model *model;
+    struct config config;    /* of the checkpoint */
+    struct config converted; /* of the result */
+    struct arena arena;
+    size_t d, n_heads;
+    size_t widest; /* of d, the circuits' widths and, where it is refitted, d_ff */
+    /* The block in work, and the layers that use it. */
+    int block, first, end;
+    size_t n_kv_heads;          /* the checkpoint's; before the first block the most of any */
+    size_t n_groups;            /* the new K/V heads, likewise */
+    size_t group;               /* heads a group */
+    enum convert_method method; /* those wanted, or those to compare with */
+    bool cluster;
+    union convert_weights from, to; /* the feed-forward part is in `to`, if it is refitted */
+    union convert_weights kept;     /* of `to`, before a refit */
+    struct convert_moments moments;
+    struct convert_circuit qk, ov;
+    int *order;                  /* [n_heads] heads in their new order, group by group */
+    int *group_of;               /* [n_heads] */
+    double *square, *square2;    /* [widest, d] scratch */
+    double *blocks;              /* [CONVERT_BLOCKS, dim, dim] scratch */
+    struct convert_eigen *eigen; /* [threads] */
+    /* Grouping; NULL without. */
+    double *costs;                    /* of sets of heads */
+    int *sets;                        /* [the same, heads] the sets that the costs are of */
+    struct convert_placing *placings; /* [2^heads] of so few that all are tried */
+    struct convert_latent latent;     /* if convert_is_latent */
+    struct convert_calibration text;  /* with text, as the next three */
+    struct convert_used used;
+    struct convert_distance distance;
+    struct convert_rebuild *rebuild; /* if convert_refits_block */
+    struct convert_tensors *tensors; /* [config_blocks] the result, in its own arena */
+};
+
+/* Checks the specification and the checkpoint's keys: STATUS_USAGE or STATUS_BAD_FILE if it cannot
+ * be carried out. Then takes, or counts, what every conversion needs, and what those with text do.
+ */
+enum status convert_describe(struct converter *c, const struct convert_spec *spec, struct err *e);
+void convert_take(struct converter *c, struct arena *arena);
+/* Begins the next block: its sizes, and its weights from the file. */
+void convert_begin(struct converter *c, int block);
+
+/* Matrices from an arena, or their count. */
+static inline double *convert_doubles(struct arena *arena, size_t rows, size_t cols)
+{
+    return arena_take(arena, rows, (uint64_t)cols * sizeof(double));
+}
+
+static inline float *convert_floats(struct arena *arena, size_t rows, size_t cols)
+{
+    return arena_take(arena, rows, (uint64_t)cols * sizeof(float));
+}
+
+/* Whether the result has latent caches, in which no K/V heads are shared. */
+static inline bool convert_is_latent(const struct converter *c)
+{
+    return config_is_latent(&c->converted);
+}
+
+/* Whether the block in work has no more K/V heads than wanted, and keeps them as they are. */
+static inline bool convert_keeps_heads(const struct converter *c)
+{
+    return c->n_groups == c->n_kv_heads && !convert_is_latent(c);
+}
+
+/* Whether more than the output matrix is refitted: of layers with a block of their own. */
+static inline bool convert_refits_block(const struct converter *c)
+{
+    return c->spec->refit >= CONVERT_REFIT_ALL && !c->config.shared;
+}
+
+/* Whether windows kept aside also go through a conversion to plain means, to compare with. */
+static inline bool convert_has_plain(const struct converter *c)
+{
+    const struct convert_spec *s = c->spec;
+    return s->n_tokens && !s->measures_only && !convert_is_latent(c) &&
+           (s->method != CONVERT_MEAN || s->refit || s->cluster);
+}
+
+static inline bool convert_is_stopped(const struct convert_spec *spec)
+{
+    return spec->stop && spec->stop(spec->arg);
+}
+
+/* Whose K/V head a head of the checkpoint uses. */
+static inline size_t convert_kv_head(const struct converter *c, size_t head)
+{
+    return head / (c->n_heads / c->n_kv_heads);
+}
+
+/* A head's [dim, dim] of a circuit's maps or moments. */
+static inline double *convert_of_head(const struct convert_circuit *s, double *of_heads,
+                                      size_t head)
+{
+    return of_heads + head * s->dim * s->dim;
+}
+
+/* STATUS_FAILED that names the block in work if an eigenproblem diverged on any thread; `advice`
+ * ends the message. */
+enum status convert_check_eigen(const struct converter *c, const char *advice, struct err *e);
+
+/* --- tensors.c: from the file and back ------------------------------------------------------- */
+
+/* Takes c->tensors, or counts them. */
+void convert_tensors_take(struct converter *c, struct arena *arena);
+
+static inline struct convert_tensor *convert_new(const struct converter *c, enum tensor_role role,
+                                                 bool is_bias)
+{
+    return &c->tensors[c->block].of[role][is_bias];
+}
+
+/* `from` of the block in work, the feed-forward part of `to` if it is refitted, and what tensors
+ * allow: whether values are centred. */
+void convert_load(struct converter *c);
+
+/* The parts from `first` up to `end` of one set of weights to another. */
+void convert_copy(const struct converter *c, const union convert_weights *to,
+                  const union convert_weights *from, enum convert_part first,
+                  enum convert_part end);
+
+/* Rounds these parts of `to`, whose heads are in their new order, to the tensors' types; without a
+ * tensor for it a bias is dropped. STATUS_FAILED if a number is not finite, or is not any more. */
+enum status convert_store(struct converter *c, enum convert_part first, enum convert_part end,
+                          struct err *e);
+/* Queries and a latent cache, of whose numbers only the first `kept` are anything but 0. */
+enum status convert_store_latent(struct converter *c, int kept, struct err *e);
+/* What else follows the heads' order. */
+void convert_store_order(struct converter *c);
+
+/* Takes c->used, or counts it; and makes it what is stored, after every change of that. */
+void convert_used_take(struct converter *c, struct arena *arena);
+void convert_use(struct converter *c);
+
+/* A writer that holds the new file, and its tensors' elements. */
+enum status convert_write(const struct converter *c, struct gguf_writer **out, uint64_t *n_params,
+                          struct err *e);
+
+/* --- circuits.c: what a block's products are, and what is lost of them ------------------------ */
+
+/* All of both circuits that follows from weights and moments. */
+void convert_measure(struct converter *c);
+
+/* Row i of the gram between the cached factors of heads g and h. */
+const double *convert_gram_row(const struct converter *c, const struct convert_circuit *s, size_t g,
+                               size_t i, size_t h);
+
+/* `to` from the maps, heads still in their old order; then into the new one. */
+void convert_apply(struct converter *c);
+void convert_permute(struct converter *c);
+
+/* `to` and the order of a block that keeps its K/V heads, or has a latent cache instead. */
+void convert_keep(struct converter *c);
+
+/* To `to`'s output bias what `from`'s values are on the average: it passes unchanged through any
+ * attention pattern, whose rows sum to 1. */
+void convert_add_value_means(const struct converter *c);
+
+/* Share of the squared error of scores or outputs that remains; before a refit. */
+double convert_loss(struct converter *c, struct convert_circuit *s);
+
+/* --- fit.c: which heads share, and by which maps ---------------------------------------------- */
+
+/* The share of these heads' own energy in a circuit that fit keeps with one head in their place. */
+double convert_kept(const struct convert_circuit *s, const int *heads, size_t n,
+                    struct convert_eigen *scratch);
+
+/* in and out of both circuits, after convert_measure; the heads' groups are known. STATUS_FAILED if
+ * an eigenproblem diverged, as from convert_group. */
+enum status convert_map(struct converter *c, struct err *e);
+
+/* group.c: takes the costs of all groups, where they are wanted, or counts them; and fills in order
+ * and group_of. */
+void convert_group_take(struct converter *c, struct arena *arena);
+enum status convert_group(struct converter *c, struct err *e);
+
+/* --- latent.c -------------------------------------------------------------------------------- */
+
+void convert_latent_take(struct converter *c, struct arena *arena);
+
+/* Fills in c->latent and `to`, after convert_measure. STATUS_FAILED if the eigenproblem diverged.
+ */
+enum status convert_latent_fit(struct converter *c, struct err *e);
+
+/* Shares of the energy of scores, and of outputs head by head, that rank R loses. */
+void convert_latent_losses(const struct converter *c, int rank, struct convert_layer *lost);
+
+/* The same rank in every layer, [n_layers], the largest for which a token takes at most
+ * spec->cache_bytes of F32. STATUS_USAGE if there is none. */
+enum status convert_equal_ranks(const struct convert_spec *spec, const struct config *config,
+                                int *ranks, struct err *e);
+
+/*
+ * The ranks [n_layers] whose sum of divergences is least: of each layer alone, all others as they
+ * are, from the checkpoint's predictions on some calibration windows. Dynamic programming over the
+ * sum of ranks; none is more than three times the equal one. Where layers share one block that.
+ * The failures of convert_run. And the bytes that it takes.
+ */
+enum status convert_best_ranks(const struct convert_spec *spec, const struct config *config,
+                               int *ranks, struct err *e);
+enum status convert_ranks_plan(const struct convert_spec *spec, const struct config *config,
+                               size_t *bytes, struct err *e);
+
+/* --- calibrate.c: windows of text ------------------------------------------------------------- */
+
+void convert_calibration_take(struct converter *c, struct arena *arena);
+enum status convert_calibration_start(struct converter *c, struct err *e);
+void convert_calibration_end(struct converter *c); /* legal before the start, and without text */
+
+/* Tokens of a window, before and after c->text is there; those of window w, fewer in the last. */
+size_t convert_window_tokens(const struct converter *c);
+size_t convert_window_length(const struct converter *c, int w);
+
+/* Its first row in a buffer [n_tokens, d]. */
+static inline float *convert_window(const struct converter *c, float *buffer, int w)
+{
+    return buffer + (size_t)w * c->text.window * c->d;
+}
+
+/* Whether a window is kept aside. */
+static inline bool convert_is_judged(const struct converter *c, int w)
+{
+    return !c->spec->measures_only && w % CONVERT_JUDGED == CONVERT_JUDGED - 1;
+}
+
+/* A window kept aside, in the stream through plain means. */
+static inline float *convert_plain_window(const struct converter *c, int w)
+{
+    return convert_window(c, c->text.plain, w / CONVERT_JUDGED);
+}
+
+/* Where the converted layer starts from in a window: layers that share a block on the checkpoint's
+ * own stream. */
+static inline float *convert_stream(const struct converter *c, int w)
+{
+    return convert_window(c, c->config.shared ? c->text.stream : c->text.stream2, w);
+}
+
+/* So many windows are done; STATUS_INTERRUPTED if that is wanted. */
+enum status convert_windows_done(struct converter *c, int n);
+
+/* Runs `visit` for every layer of the block in work over each of these windows. Layers that share a
+ * block run as they were, too, before it, from the embeddings on: then `visit` leaves text.rows2
+ * alone, which the stream goes on from. STATUS_INTERRUPTED. */
+enum convert_windows { CONVERT_ALL, CONVERT_FITTED, CONVERT_KEPT_ASIDE };
+typedef void convert_visit(struct converter *c, int layer, int w);
+enum status convert_each_window(struct converter *c, enum convert_windows which,
+                                convert_visit *visit);
+
+/* Of floats [n], at most a window's rows, through text.x. */
+double convert_squared_distance(struct converter *c, const float *x, const float *y, size_t n);
+
+/* out [n, d] = x through a norm of the block in work, if models have one of this role. */
+void convert_norm_rows(const struct converter *c, enum tensor_role role, float *out, const float *x,
+                       size_t n);
+
+/* Moments of the inputs of the block in work, in all layers that use it: of the text, whose way
+ * through the checkpoint's layers this is, or, without a text, those that the norm before it alone
+ * allows. */
+enum status convert_calibrate(struct converter *c);
+void convert_assume(struct converter *c);
+
+/* Runs the converted layers; the shares of the output's energy that are lost after attention go to
+ * text.lost. STATUS_INTERRUPTED; STATUS_FAILED if these are no finite numbers. */
+enum status convert_advance(struct converter *c, struct err *e);
+
+/* Runs the layers of the block in work, stored with plain means, over the windows kept aside. */
+enum status convert_advance_plain(struct converter *c);
+
+/* Windows that are measured: of those kept aside, at equal distances. */
+#define CONVERT_MEASURED 8
+int convert_measured_windows(const struct converter *c, int windows[CONVERT_MEASURED]);
+
+/* Takes c->distance but for the session, or counts it. */
+void convert_distance_take(struct converter *c, struct arena *arena);
+enum status convert_distance_start(struct converter *c, struct err *e);
+void convert_distance_end(struct converter *c);
+
+/* The checkpoint's predictions from its stream before `layer` (n_layers: behind all) over window w;
+ * then what a changed stream adds to *sum, in nats a token of the window. STATUS_FAILED if logits
+ * are not finite. */
+enum status convert_distance_reference(struct converter *c, int layer, int w, struct err *e);
+enum status convert_distance_add(struct converter *c, int layer, int w, const float *stream,
+                                 double *sum, struct err *e);
+
+/* --- refit.c --------------------------------------------------------------------------------- */
+
+/* Windows that all of it visits in a layer, at most. */
+uint64_t convert_refit_windows(const struct converter *c);
+
+/* `to` is stored; so is it after. */
+enum status convert_refit(struct converter *c, struct err *e);
+
+/* rebuild.c: attention of the block in work, fitted to what the checkpoint's added. Takes
+ * c->rebuild, or counts it; the windows that a run visits, at most; and replaces `to`: values and
+ * output matrix, or with `patterns` queries and keys, too. STATUS_INTERRUPTED. */
+void convert_rebuild_take(struct converter *c, struct arena *arena);
+uint64_t convert_rebuild_windows(const struct converter *c, bool patterns);
+enum status convert_rebuild_run(struct converter *c, bool patterns);
+
+/* --- products.c: matrix products and sums in double, on all threads ----------------------------
+ */
+
+/* out [m, n] = a [m, k] b [k, n], and = a [m, k] b [n, k]^T through c->square2. */
+void convert_multiply(const struct converter *c, double *out, const double *a, const double *b,
+                      size_t m, size_t k, size_t n);
+void convert_multiply_transposed(const struct converter *c, double *out, const double *a,
+                                 const double *b, size_t m, size_t k, size_t n);
+
+/* sum [m, columns] += a^T b for a [n, m] and b [n, columns]; and the same for floats, whose n
+ * products are added up as floats, which is many times faster. */
+void convert_add_outer(const struct converter *c, double *sum, const double *a, const double *b,
+                       size_t n, size_t m, size_t columns);
+void convert_add_outer_floats(const struct converter *c, double *sum, const float *a,
+                              const float *b, size_t n, size_t m, size_t columns);
+
+/* From sums [m, columns] of a^T b over n rows, and the sums a_sum [m] and b_sum [columns] of these,
+ * to covariances; to second moments where a_sum is NULL. */
+void convert_finish_sums(double *sums, const double *a_sum, const double *b_sum, double n, size_t m,
+                         size_t columns);
+
+/* linalg_cholesky with a ridge relative to the mean of the diagonal, which rounding may have made
+ * negative where it should be 0: then without. l may be a. */
+void convert_root(double *l, const double *a, size_t n, double ridge);
+
+/* sum [d] += the rows of x [n, d]. */
+void convert_add_rows(double *sum, const float *x, size_t n, size_t d);
+
+/* out [n] = x, and = x - y. */
+void convert_widen(double *out, const float *x, size_t n);
+void convert_widen_difference(double *out, const float *x, const float *y, size_t n);
+void convert_subtract(float *out, const float *x, const float *y, size_t n);
+
+/* Begins text.ridge with no rows; there is memory for these sizes. Then adds rows f [n, m] and
+ * t [n, columns]. */
+void convert_ridge_begin(struct converter *c, size_t m, size_t columns);
+void convert_ridge_add(struct converter *c, const float *f, const float *t, size_t n);
+
+/*
+ * The solution of t = f w + b, with w [m, columns] in targets and b in t_sum: least squares that
+ * pull w towards `prior` [m, columns] (NULL: the identity) as REFIT_RIDGE times the mean square of
+ * the features would; not centred: b = 0. False if the features are constant; then nothing is
+ * solved. Destroys the sums.
+ */
+bool convert_ridge_solve(struct convert_ridge *r, const double *prior, bool centred);
+
+#endif
