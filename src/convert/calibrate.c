@@ -355,41 +355,24 @@ enum status convert_distance_start(struct converter *c, struct err *e)
     return session_create(c->model, &params, c->spec->pool, &x->session, e);
 }
 
-/* From a window's stream before a layer; *n is the number of predictions. */
-static enum status predict(struct converter *c, int layer, int w, const float *stream,
-                           float *logits, size_t *n, struct err *e)
-{
-    const struct convert_distance *x = &c->distance;
-    const size_t length = convert_window_length(c, w);
-    *n = (length + x->step - 1) / x->step;
-    session_rewind(x->session, 0, 0);
-    return session_enter(x->session, layer, stream, x->rows, length, logits, e);
-}
-
-enum status convert_distance_reference(struct converter *c, int layer, int w, struct err *e)
-{
-    struct convert_distance *x = &c->distance;
-    const size_t vocab = c->config.n_vocab;
-    size_t n;
-    TRY(predict(c, layer, w, convert_window(c, c->text.stream, w), x->logits, &n, e));
-    for (size_t r = 0; r < n; r++)
-        TRY(logits_log_sum(x->logits + r * vocab, vocab, &x->log_sums[r], e));
-    return STATUS_OK;
-}
-
 enum status convert_distance_add(struct converter *c, int layer, int w, const float *stream,
                                  double *sum, struct err *e)
 {
-    struct convert_distance *x = &c->distance;
-    const size_t vocab = c->config.n_vocab;
-    size_t n;
-    TRY(predict(c, layer, w, stream, x->changed, &n, e));
+    const struct convert_distance *x = &c->distance;
+    const size_t vocab = c->config.n_vocab, length = convert_window_length(c, w);
+    const size_t n = (length + x->step - 1) / x->step;
+    float *logits = sum ? x->changed : x->logits;
+    session_rewind(x->session, 0, 0);
+    TRY(session_enter(x->session, layer, stream, x->rows, length, logits, e));
     for (size_t r = 0; r < n; r++) {
-        const float *changed = x->changed + r * vocab;
         double log_sum;
-        TRY(logits_log_sum(changed, vocab, &log_sum, e));
-        *sum +=
-            logits_divergence(x->logits + r * vocab, x->log_sums[r], changed, log_sum, vocab) / n;
+        TRY(logits_log_sum(logits + r * vocab, vocab, &log_sum, e));
+        if (sum)
+            *sum += logits_divergence(x->logits + r * vocab, x->log_sums[r], logits + r * vocab,
+                                      log_sum, vocab) /
+                    n;
+        else
+            x->log_sums[r] = log_sum;
     }
     return STATUS_OK;
 }

@@ -215,7 +215,7 @@ static void apply_maps(const struct converter *c, const struct convert_circuit *
     const size_t dim = s->dim, d = c->d;
     memset(to_own->w, 0, to_own->rows * d * sizeof(double));
     memset(to_cached->w, 0, to_cached->rows * d * sizeof(double));
-    memset(to_own->bias, 0, (s->own == PART_O ? d : to_own->rows) * sizeof(double));
+    memset(to_own->bias, 0, to_own->n_bias * sizeof(double));
     memset(to_cached->bias, 0, to_cached->rows * sizeof(double));
     for (size_t h = 0; h < c->n_heads; h++) {
         const double *in = convert_of_head(s, s->in, h), *out = convert_of_head(s, s->out, h);

@@ -119,28 +119,27 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* Rows of the parts with so many K/V heads. */
-static void set_rows(const struct converter *c, union convert_weights *w, size_t n_kv_heads)
+/* The sizes of the parts with so many K/V heads. */
+static void set_sizes(const struct converter *c, union convert_weights *w, size_t n_kv_heads)
 {
-    w->q.rows = c->qk.width;
-    w->k.rows = n_kv_heads * c->qk.dim;
-    w->v.rows = n_kv_heads * c->ov.dim;
-    w->o.rows = c->ov.width;
-    w->up.rows = w->gate.rows = w->down.rows = c->config.d_ff;
+    const size_t d_ff = c->config.d_ff, k = n_kv_heads * c->qk.dim, v = n_kv_heads * c->ov.dim;
+    const size_t rows[CONVERT_PARTS] = {c->qk.width, k, v, c->ov.width, d_ff, d_ff, d_ff};
+    for (enum convert_part p = PART_Q; p < CONVERT_PARTS; p++) {
+        w->at[p].rows = rows[p];
+        w->at[p].n_bias = convert_is_turned(p) ? c->d : rows[p];
+    }
 }
 
 /* The parts before `end`. */
 static void take_weights(const struct converter *c, struct arena *arena, union convert_weights *w,
                          size_t n_kv_heads, enum convert_part end)
 {
-    set_rows(c, w, n_kv_heads);
-    for (enum convert_part p = PART_Q; p < end; p++) {
-        struct convert_matrix *m = &w->at[p];
-        if (p == PART_GATE && !ffn_is_gated(c->config.ffn))
-            continue;
-        m->w = convert_doubles(arena, m->rows, c->d);
-        m->bias = convert_doubles(arena, p == PART_O || p == PART_DOWN ? c->d : m->rows, 1);
-    }
+    set_sizes(c, w, n_kv_heads);
+    for (enum convert_part p = PART_Q; p < end; p++)
+        if (p != PART_GATE || ffn_is_gated(c->config.ffn)) {
+            w->at[p].w = convert_doubles(arena, w->at[p].rows, c->d);
+            w->at[p].bias = convert_doubles(arena, w->at[p].n_bias, 1);
+        }
 }
 
 static void take_circuit(const struct converter *c, struct arena *arena, struct convert_circuit *s)
@@ -263,9 +262,9 @@ void convert_begin(struct converter *c, int block)
     c->n_kv_heads = config_kv_heads(&c->config, block);
     c->n_groups = config_kv_heads(&c->converted, block);
     c->group = c->n_heads / c->n_groups;
-    set_rows(c, &c->from, c->n_kv_heads);
-    set_rows(c, &c->to, c->n_groups);
-    set_rows(c, &c->kept, c->n_groups);
+    set_sizes(c, &c->from, c->n_kv_heads);
+    set_sizes(c, &c->to, c->n_groups);
+    set_sizes(c, &c->kept, c->n_groups);
     convert_load(c);
 }
 
@@ -354,7 +353,7 @@ static enum status measure_divergence(struct converter *c, struct convert *out, 
     TRY(convert_distance_start(c, e));
     for (int i = 0; i < n; i++) {
         const int w = windows[i];
-        TRY(convert_distance_reference(c, n_layers, w, e));
+        TRY(convert_distance_add(c, n_layers, w, convert_window(c, c->text.stream, w), NULL, e));
         TRY(convert_distance_add(c, n_layers, w, convert_window(c, c->text.stream2, w), &changed,
                                  e));
         if (c->text.plain)

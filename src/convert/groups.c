@@ -327,16 +327,6 @@ static void fit_head(const struct convert_circuit *s, const struct part *part, s
     }
 }
 
-/* Pairs are complex numbers: their eigenvalues come twice, and the second eigenvector is i times
- * the first, not whatever else is at right angles. */
-static void complete_pair(double *vectors, size_t width)
-{
-    for (size_t i = 0; i < width; i += 2) {
-        vectors[width + i] = -vectors[i + 1];
-        vectors[width + i + 1] = vectors[i];
-    }
-}
-
 static void fit_group(const struct converter *c, const struct convert_circuit *s, const int *heads,
                       struct convert_eigen *scratch)
 {
@@ -344,10 +334,15 @@ static void fit_group(const struct converter *c, const struct convert_circuit *s
     for (size_t p = 0; next_part(s, p, &part) && !scratch->diverged; p++) {
         const size_t width =
             solve_part(s, &part, heads, c->group, scratch, part.is_pair ? 1 : part.n);
-        if (part.is_pair)
-            complete_pair(scratch->vectors, width);
+        /* Pairs are complex numbers: their eigenvalues come twice, and the second eigenvector is i
+         * times the first, not whatever else is at right angles. */
+        double *first = scratch->vectors, *second = first + width;
+        for (size_t i = 0; i < width && part.is_pair; i += 2) {
+            second[i] = -first[i + 1];
+            second[i + 1] = first[i];
+        }
         for (size_t g = 0; g < c->group; g++)
-            fit_head(s, &part, heads[g], scratch->vectors + g * part.n, width, scratch);
+            fit_head(s, &part, heads[g], first + g * part.n, width, scratch);
     }
 }
 

@@ -218,7 +218,7 @@ static enum status measure_block(struct choice *m, int l, struct err *e)
     TRY(convert_store(c, PART_O, PART_UP, e));
     for (int i = 0; i < m->n_windows; i++) {
         const int w = m->windows[i];
-        TRY(convert_distance_reference(c, l + 1, w, e));
+        TRY(convert_distance_add(c, l + 1, w, convert_window(c, k->stream, w), NULL, e));
         for (int step = m->steps.most; step > 0; step--) {
             TRY(convert_store_latent(c, step * RANK_STEP, e));
             convert_use(c);

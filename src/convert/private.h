@@ -39,9 +39,15 @@ enum convert_part {
  * head's own factors have rows [d]. */
 struct convert_matrix {
     double *w;    /* [rows, d]; NULL where there is none */
-    double *bias; /* [rows], of O and down [d]; zero where there is none */
+    double *bias; /* [n_bias]; zero where there is none */
     size_t rows;
+    size_t n_bias; /* d of O and down, else rows */
 };
+
+static inline bool convert_is_turned(enum convert_part part)
+{
+    return part == PART_O || part == PART_DOWN;
+}
 
 union convert_weights {
     struct {
@@ -448,10 +454,9 @@ void convert_distance_take(struct converter *c, struct arena *arena);
 enum status convert_distance_start(struct converter *c, struct err *e);
 void convert_distance_end(struct converter *c);
 
-/* The checkpoint's predictions from its stream before `layer` (n_layers: behind all) over window w;
- * then what a changed stream adds to *sum, in nats a token of the window. STATUS_FAILED if logits
- * are not finite. */
-enum status convert_distance_reference(struct converter *c, int layer, int w, struct err *e);
+/* What a stream before `layer` (n_layers: behind all) changes in the checkpoint's predictions over
+ * window w is added to *sum, in nats a token of the window. Before, with `sum` NULL, the
+ * checkpoint's own stream. STATUS_FAILED if logits are not finite. */
 enum status convert_distance_add(struct converter *c, int layer, int w, const float *stream,
                                  double *sum, struct err *e);
 

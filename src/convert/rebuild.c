@@ -41,7 +41,7 @@ struct rebuilt_head {
 };
 
 struct convert_rebuild {
-    size_t qkv_dim, heads_dim;
+    size_t qkv_dim;
     int n_windows, n_batch; /* that are used; in a batch, at most */
     bool has_biases, has_out_bias;
     bool patterns;              /* vary, too */
@@ -76,7 +76,7 @@ static size_t n_rebuilt(const struct converter *c)
 
 static size_t count_variables(const struct converter *c, const struct convert_rebuild *r)
 {
-    return r->qkv_dim * (c->d + 1) + (r->heads_dim + 1) * c->d;
+    return r->qkv_dim * (c->d + 1) + (c->ov.width + 1) * c->d;
 }
 
 /* Whether a window is looked at. */
@@ -112,7 +112,6 @@ void convert_rebuild_take(struct converter *c, struct arena *arena)
     const size_t used = n_windows < 2 * CONVERT_JUDGED ? n_windows : n_windows / sparse + 1;
     *r = (struct convert_rebuild){
         .qkv_dim = qkv,
-        .heads_dim = heads,
         .n_batch = batch,
         .x = convert_floats(arena, used * window, d),
         .y = convert_floats(arena, used * window, d),
@@ -191,7 +190,7 @@ static void run_items(const struct converter *c, int thread,
     pool_share(r->batch_windows * c->n_groups, thread, pool_n_threads(c->spec->pool), &i, &end);
     for (; i < end; i++) {
         const size_t window = i / c->n_groups, g = i % c->n_groups, head = g * c->group;
-        const size_t row = window * k->window, heads_at = row * r->heads_dim + head * value_dim;
+        const size_t row = window * k->window, heads_at = row * c->ov.width + head * value_dim;
         const size_t q = row * qkv + head * key_dim, key = row * qkv + keys + g * key_dim;
         const size_t value = row * qkv + values + g * value_dim;
         const struct causal_window w = {
@@ -210,7 +209,7 @@ static void run_items(const struct converter *c, int thread,
             .q_stride = qkv,
             .kv_stride = qkv,
             .heads = r->results + heads_at,
-            .heads_stride = r->heads_dim,
+            .heads_stride = c->ov.width,
             .softmax =
                 r->softmax + (window * c->n_heads + head) * 2 * causal_padded_length(k->window),
             .dheads = r->dresults + heads_at,
@@ -263,7 +262,7 @@ static void run_batch(void *arg, int thread)
     const struct converter *c = arg;
     const struct convert_rebuild *r = c->rebuild;
     struct pool *pool = c->spec->pool;
-    const size_t n = r->batch_windows * c->text.window, d = c->d, heads = r->heads_dim;
+    const size_t n = r->batch_windows * c->text.window, d = c->d, heads = c->ov.width;
     const float *x = convert_window(c, r->x, r->first_window);
     const float *y = convert_window(c, r->y, r->first_window);
     int begin, end;
@@ -329,7 +328,7 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
 {
     struct converter *c = arg;
     struct convert_rebuild *r = c->rebuild;
-    const size_t d = c->d, qkv = r->qkv_dim, heads = r->heads_dim, varied = r->n - r->first;
+    const size_t d = c->d, qkv = r->qkv_dim, heads = c->ov.width, varied = r->n - r->first;
     /* The weights in floats, from a copy where the gradient will be. */
     double *w = r->gradient, *o = w + qkv * (d + 1);
     memcpy(w, r->theta, r->first * sizeof *w);
@@ -495,7 +494,7 @@ static void set_roots(const struct converter *c, const double *w, const double *
             memset(q_metric, 0, k_size * sizeof *q_metric);
             add_moments(of_o, o + at * d, d, d, v_dim, 1);
             const double share =
-                share_left(of_o, results + at * r->heads_dim + at, r->heads_dim, of_v, v_dim);
+                share_left(of_o, results + at * c->ov.width + at, c->ov.width, of_v, v_dim);
             double energy = 0;
             for (size_t i = 0; i < v_size; i++) {
                 v_metric[i] += share * of_o[i];
@@ -516,7 +515,7 @@ static void measure_results(struct converter *c, double *moments)
 {
     const struct convert_rebuild *r = c->rebuild;
     const struct convert_calibration *k = &c->text;
-    const size_t n = r->heads_dim;
+    const size_t n = c->ov.width;
     memset(moments, 0, n * n * sizeof *moments);
     memset(k->x_sum, 0, n * sizeof *k->x_sum);
     for (int w = 0; w < k->n_windows; w++) {
@@ -560,16 +559,16 @@ static void set_variables(struct converter *c)
                     to[i] += w[t] * r->root[t * d + i];
             to[d] = c->to.at[p].bias[j] + linalg_dot(w, r->mean, d);
         }
-    memcpy(to, c->to.o.w, r->heads_dim * d * sizeof *to);
-    memcpy(to + r->heads_dim * d, c->to.o.bias, d * sizeof *to);
+    memcpy(to, c->to.o.w, c->ov.width * d * sizeof *to);
+    memcpy(to + c->ov.width * d, c->to.o.bias, d * sizeof *to);
     measure_results(c, moments);
     set_roots(c, r->theta, to, moments);
-    set_root(r->out_root, moments, r->heads_dim);
+    set_root(r->out_root, moments, c->ov.width);
     for (size_t i = 0; i < n_rebuilt(c); i++) {
         const struct rebuilt_head *h = &r->heads[i];
         unscale_rows(h->root, r->theta + h->first * (d + 1), d + 1, h->dim);
     }
-    unscale_rows(r->out_root, to, d, r->heads_dim);
+    unscale_rows(r->out_root, to, d, c->ov.width);
     memcpy(r->start, r->theta, r->n * sizeof *r->start);
 }
 
@@ -592,9 +591,9 @@ static void set_weights(struct converter *c)
             m->bias[j] = r->has_biases ? from[d] - linalg_dot(w, r->mean, d) : 0;
         }
     }
-    linalg_solve_lower_transposed(r->out_root, r->heads_dim, from, d);
-    memcpy(c->to.o.w, from, r->heads_dim * d * sizeof *from);
-    memcpy(c->to.o.bias, from + r->heads_dim * d, d * sizeof *from);
+    linalg_solve_lower_transposed(r->out_root, c->ov.width, from, d);
+    memcpy(c->to.o.w, from, c->ov.width * d * sizeof *from);
+    memcpy(c->to.o.bias, from + c->ov.width * d, d * sizeof *from);
 }
 
 /* --- the run --------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "compute/linalg.h"
 #include "convert/private.h"
 #include "gguf/blocks.h"
 
@@ -19,17 +20,6 @@ static const struct gguf_tensor *find_old(const struct converter *c, enum tensor
 }
 
 /* --- where a part of a block is -------------------------------------------------------------- */
-
-/* Those whose rows are inputs: turned over in the file. */
-static bool is_turned(enum convert_part part)
-{
-    return part == PART_O || part == PART_DOWN;
-}
-
-static size_t bias_size(const struct converter *c, enum convert_part part)
-{
-    return is_turned(part) ? c->d : c->to.at[part].rows;
-}
 
 /* In which of a checkpoint's tensors a part is, and from which row on: Q, K and V may be one. */
 static enum tensor_role find_part(const struct config *c, int block, enum convert_part part,
@@ -58,7 +48,7 @@ void convert_copy(const struct converter *c, const union convert_weights *to,
     for (enum convert_part p = first; p < end; p++)
         if (to->at[p].w) {
             memcpy(to->at[p].w, from->at[p].w, to->at[p].rows * c->d * sizeof(double));
-            memcpy(to->at[p].bias, from->at[p].bias, bias_size(c, p) * sizeof(double));
+            memcpy(to->at[p].bias, from->at[p].bias, to->at[p].n_bias * sizeof(double));
         }
 }
 
@@ -86,23 +76,18 @@ static void read_numbers(const struct gguf_tensor *t, uint64_t first, uint64_t n
 
 void convert_load(struct converter *c)
 {
-    const size_t d = c->d;
     uint64_t first;
     for (enum convert_part p = PART_Q; p < CONVERT_PARTS; p++) {
         const struct convert_matrix *m = p < PART_UP ? &c->from.at[p] : &c->to.at[p];
         if (!m->w)
             continue;
         const enum tensor_role role = find_part(&c->config, c->block, p, &first);
-        const struct gguf_tensor *weight = find_old(c, role, false),
-                                 *bias = find_old(c, role, true);
-        read_numbers(bias, first, is_turned(p) ? d : m->rows, m->bias);
-        if (!is_turned(p))
-            read_numbers(weight, first * d, m->rows * d, m->w);
-        for (size_t r = 0; r < d && is_turned(p); r++) {
-            read_numbers(weight, r * m->rows, m->rows, c->square);
-            for (size_t i = 0; i < m->rows; i++)
-                m->w[i * d + r] = c->square[i];
-        }
+        const bool turned = convert_is_turned(p);
+        read_numbers(find_old(c, role, false), first * c->d, m->rows * c->d,
+                     turned ? c->square : m->w);
+        read_numbers(find_old(c, role, true), first, m->n_bias, m->bias);
+        if (turned)
+            linalg_transpose(m->w, c->square, c->d, m->rows);
     }
     c->ov.centred = convert_is_latent(c) ||
                     (find_old(c, find_part(&c->config, c->block, PART_V, &first), true) &&
@@ -206,22 +191,18 @@ static enum status write_numbers(struct convert_tensor *t, uint64_t first, uint6
 enum status convert_store(struct converter *c, enum convert_part from, enum convert_part end,
                           struct err *e)
 {
-    const size_t d = c->d;
     for (enum convert_part p = from; p < end; p++) {
         const struct convert_matrix *m = &c->to.at[p];
+        const bool turned = convert_is_turned(p);
+        uint64_t first;
         if (!m->w)
             continue;
-        uint64_t first;
-        struct convert_tensor *t =
-            c->tensors[c->block].of[find_part(&c->converted, c->block, p, &first)];
-        if (!is_turned(p))
-            TRY(write_numbers(&t[0], first * d, m->rows * d, m->w, e));
-        for (size_t r = 0; r < d && is_turned(p); r++) {
-            for (size_t i = 0; i < m->rows; i++)
-                c->square[i] = m->w[i * d + r];
-            TRY(write_numbers(&t[0], r * m->rows, m->rows, c->square, e));
-        }
-        TRY(write_numbers(&t[1], first, bias_size(c, p), m->bias, e));
+        const enum tensor_role role = find_part(&c->converted, c->block, p, &first);
+        if (turned)
+            linalg_transpose(c->square, m->w, m->rows, c->d);
+        TRY(write_numbers(convert_new(c, role, false), first * c->d, m->rows * c->d,
+                          turned ? c->square : m->w, e));
+        TRY(write_numbers(convert_new(c, role, true), first, m->n_bias, m->bias, e));
     }
     return STATUS_OK;
 }
@@ -242,29 +223,22 @@ enum status convert_store_latent(struct converter *c, int kept, struct err *e)
 {
     const struct convert_latent *l = &c->latent;
     struct convert_tensor *t = c->tensors[c->block].of[ROLE_ATTN_KV_A];
-    struct convert_tensor *k_b = convert_new(c, ROLE_ATTN_K_B, false);
-    struct convert_tensor *v_b = convert_new(c, ROLE_ATTN_V_B, false);
     const size_t rank = config_latent(&c->converted, c->block), d = c->d, dim = c->qk.dim;
     TRY(convert_store(c, PART_Q, PART_K, e));
     /* The first `kept` rows [d] of the latent's matrix, zero in place of the others; likewise its
      * bias. */
-    memset(c->square, 0, d * sizeof *c->square);
+    const size_t rest = rank - kept;
+    memset(c->square, 0, rest * d * sizeof *c->square);
     TRY(write_numbers(&t[0], 0, kept * d, l->basis, e));
+    TRY(write_numbers(&t[0], kept * d, rest * d, c->square, e));
     TRY(write_numbers(&t[1], 0, kept, l->shift, e));
-    for (size_t r = kept; r < rank; r++) {
-        TRY(write_numbers(&t[0], r * d, d, c->square, e));
-        TRY(write_numbers(&t[1], r, 1, c->square, e));
-    }
+    TRY(write_numbers(&t[1], kept, rest, c->square, e));
     for (size_t h = 0; h < c->n_heads; h++)
         for (size_t r = 0; r < rank; r++)
-            TRY(write_numbers(k_b, (h * rank + r) * dim, dim, l->k_b + r * c->qk.width + h * dim,
-                              e));
-    for (size_t i = 0; i < c->ov.width; i++) {
-        for (size_t r = 0; r < rank; r++)
-            c->square[r] = l->v_b[r * c->ov.width + i];
-        TRY(write_numbers(v_b, i * rank, rank, c->square, e));
-    }
-    return STATUS_OK;
+            TRY(write_numbers(convert_new(c, ROLE_ATTN_K_B, false), (h * rank + r) * dim, dim,
+                              l->k_b + r * c->qk.width + h * dim, e));
+    linalg_transpose(c->square, l->v_b, rank, c->ov.width);
+    return write_numbers(convert_new(c, ROLE_ATTN_V_B, false), 0, rank * c->ov.width, c->square, e);
 }
 
 /* --- as a model loads them ------------------------------------------------------------------- */
