@@ -8,7 +8,7 @@
 
 #include "compute/linalg.h"
 #include "convert/private.h"
-#include "engine/logits.h"
+#include "engine/sampler.h"
 
 /* Logits that exist at once, of the checkpoint or changed. */
 #define MAX_LOGITS ((uint64_t)1 << 23)
@@ -155,8 +155,10 @@ enum status convert_each_window(struct converter *c, enum convert_windows which,
 
 double convert_squared_distance(struct converter *c, const float *x, const float *y, size_t n)
 {
-    convert_widen_difference(c->text.x, x, y, n);
-    return linalg_dot(c->text.x, c->text.x, n);
+    double *difference = c->text.x;
+    for (size_t i = 0; i < n; i++)
+        difference[i] = (double)x[i] - (double)y[i];
+    return linalg_dot(difference, difference, n);
 }
 
 void convert_norm_rows(const struct converter *c, enum tensor_role role, float *out, const float *x,
@@ -220,10 +222,37 @@ static void finish_moments(struct converter *c, double n)
     }
 }
 
+/* Without text: the output of the norm that a block's input comes from, at last, before gain and
+ * bias has any direction, or, if it takes the mean away, any that sums to 0, and n such numbers
+ * have the mean square 1. Embeddings have no norm. */
+static void assume(struct converter *c)
+{
+    const struct block *b = c->model->blocks;
+    const struct norm *norm = NULL;
+    const struct convert_moments *m = &c->moments;
+    const size_t d = c->d;
+    if (c->config.placement == PLACEMENT_BEFORE)
+        norm = &b[c->block].w[ROLE_ATTN_NORM].norm;
+    else if (c->end > 1)
+        norm = &b[c->end - 2].w[ROLE_LAYER_OUTPUT_NORM].norm;
+    const double across = norm && c->config.norm == NORM_LAYER && d > 1 ? -1 / (double)(d - 1) : 0;
+    for (size_t i = 0; i < d; i++)
+        m->mean[i] = norm && norm->bias ? (double)norm->bias[i] : 0;
+    for (size_t i = 0; i < d; i++)
+        for (size_t j = 0; j < d; j++) {
+            const double gains = norm ? (double)norm->gain[i] * (double)norm->gain[j] : 1;
+            m->keys[i * d + j] = m->values[i * d + j] = (i == j ? 1 : across) * gains;
+        }
+}
+
 enum status convert_calibrate(struct converter *c)
 {
     struct convert_calibration *k = &c->text;
     const size_t d = c->d, n_layers = c->end - c->first;
+    if (!c->spec->n_tokens) {
+        assume(c);
+        return STATUS_OK;
+    }
     memset(c->moments.values, 0, d * d * sizeof(double));
     memset(c->moments.keys, 0, d * d * sizeof(double));
     memset(c->moments.mean, 0, d * sizeof(double));
@@ -249,29 +278,6 @@ enum status convert_calibrate(struct converter *c)
     }
     finish_moments(c, n_fitted * (double)n_layers);
     return STATUS_OK;
-}
-
-/* Without text: the output of the norm that a block's input comes from, at last, before gain and
- * bias has any direction, or, if it takes the mean away, any that sums to 0, and n such numbers
- * have the mean square 1. Embeddings have no norm. */
-void convert_assume(struct converter *c)
-{
-    const struct block *b = c->model->blocks;
-    const struct norm *norm = NULL;
-    const struct convert_moments *m = &c->moments;
-    const size_t d = c->d;
-    if (c->config.placement == PLACEMENT_BEFORE)
-        norm = &b[c->block].w[ROLE_ATTN_NORM].norm;
-    else if (c->end > 1)
-        norm = &b[c->end - 2].w[ROLE_LAYER_OUTPUT_NORM].norm;
-    const double across = norm && c->config.norm == NORM_LAYER && d > 1 ? -1 / (double)(d - 1) : 0;
-    for (size_t i = 0; i < d; i++)
-        m->mean[i] = norm && norm->bias ? (double)norm->bias[i] : 0;
-    for (size_t i = 0; i < d; i++)
-        for (size_t j = 0; j < d; j++) {
-            const double gains = norm ? (double)norm->gain[i] * (double)norm->gain[j] : 1;
-            m->keys[i * d + j] = m->values[i * d + j] = (i == j ? 1 : across) * gains;
-        }
 }
 
 /* --- the converted block --------------------------------------------------------------------- */

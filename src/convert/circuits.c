@@ -259,6 +259,14 @@ static void randomize(const struct converter *c, enum convert_part part, struct 
     memset(to->bias, 0, to->rows * sizeof *to->bias);
 }
 
+/* Rows of every head into their new order. */
+static void permute_rows(const struct converter *c, double *rows, size_t of_head)
+{
+    memcpy(c->square, rows, c->n_heads * of_head * sizeof *rows);
+    for (size_t i = 0; i < c->n_heads; i++)
+        memcpy(rows + i * of_head, c->square + c->order[i] * of_head, of_head * sizeof *rows);
+}
+
 void convert_apply(struct converter *c)
 {
     apply_maps(c, &c->qk);
@@ -278,6 +286,9 @@ void convert_apply(struct converter *c)
         randomize(c, PART_K, &r);
         randomize(c, PART_V, &r);
     }
+    permute_rows(c, c->to.q.w, c->qk.dim * c->d);
+    permute_rows(c, c->to.q.bias, c->qk.dim);
+    permute_rows(c, c->to.o.w, c->ov.dim * c->d);
 }
 
 void convert_keep(struct converter *c)
@@ -285,18 +296,4 @@ void convert_keep(struct converter *c)
     for (size_t h = 0; h < c->n_heads; h++)
         c->order[h] = h;
     convert_copy(c, &c->to, &c->from, PART_Q, PART_UP);
-}
-
-static void permute_rows(const struct converter *c, double *rows, size_t of_head)
-{
-    memcpy(c->square, rows, c->n_heads * of_head * sizeof *rows);
-    for (size_t i = 0; i < c->n_heads; i++)
-        memcpy(rows + i * of_head, c->square + c->order[i] * of_head, of_head * sizeof *rows);
-}
-
-void convert_permute(struct converter *c)
-{
-    permute_rows(c, c->to.q.w, c->qk.dim * c->d);
-    permute_rows(c, c->to.q.bias, c->qk.dim);
-    permute_rows(c, c->to.o.w, c->ov.dim * c->d);
 }

@@ -268,7 +268,7 @@ void convert_begin(struct converter *c, int block)
     convert_load(c);
 }
 
-/* `to` with the heads that are shared by a method, in their old order. */
+/* `to` with the heads that are shared by a method. */
 static enum status share_heads(struct converter *c, enum convert_method method, bool cluster,
                                struct err *e)
 {
@@ -286,7 +286,6 @@ static enum status convert_heads(struct converter *c, struct convert_layer *lost
     TRY(share_heads(c, c->spec->method, c->spec->cluster, e));
     lost->score = convert_loss(c, &c->qk);
     lost->output = convert_loss(c, &c->ov);
-    convert_permute(c);
     return convert_store(c, PART_Q, PART_O, e);
 }
 
@@ -314,10 +313,7 @@ static enum status convert_block(struct converter *c, struct convert *out, struc
 {
     struct convert_layer lost = {.score = 0};
     const bool text = c->spec->n_tokens;
-    if (text)
-        TRY(convert_calibrate(c));
-    else
-        convert_assume(c);
+    TRY(convert_calibrate(c));
     if (convert_has_plain(c))
         TRY(convert_plainly(c, e));
     if (convert_is_latent(c))

@@ -17,7 +17,6 @@
 
 #include "compute/grad_kernels.h"
 #include "convert/convert.h"
-#include "engine/probe.h"
 #include "engine/session.h"
 #include "model/pack.h"
 
@@ -323,9 +322,8 @@ void convert_measure(struct converter *c);
 const double *convert_gram_row(const struct converter *c, const struct convert_circuit *s, size_t g,
                                size_t i, size_t h);
 
-/* `to` from the maps, heads still in their old order; then into the new one. */
+/* `to` from the maps, heads in their new order. */
 void convert_apply(struct converter *c);
-void convert_permute(struct converter *c);
 
 /* `to` and the order of a block that keeps its K/V heads, or has a latent cache instead. */
 void convert_keep(struct converter *c);
@@ -436,7 +434,6 @@ void convert_norm_rows(const struct converter *c, enum tensor_role role, float *
  * through the checkpoint's layers this is, or, without a text, those that the norm before it alone
  * allows. */
 enum status convert_calibrate(struct converter *c);
-void convert_assume(struct converter *c);
 
 /* Runs the converted layers; the shares of the output's energy that are lost after attention go to
  * text.lost. STATUS_INTERRUPTED; STATUS_FAILED if these are no finite numbers. */
@@ -505,7 +502,6 @@ void convert_add_rows(double *sum, const float *x, size_t n, size_t d);
 
 /* out [n] = x, and = x - y. */
 void convert_widen(double *out, const float *x, size_t n);
-void convert_widen_difference(double *out, const float *x, const float *y, size_t n);
 void convert_subtract(float *out, const float *x, const float *y, size_t n);
 
 /* Begins text.ridge with no rows; there is memory for these sizes. Then adds rows f [n, m] and

@@ -125,12 +125,6 @@ void convert_widen(double *out, const float *x, size_t n)
         out[i] = (double)x[i];
 }
 
-void convert_widen_difference(double *out, const float *x, const float *y, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = (double)x[i] - (double)y[i];
-}
-
 void convert_subtract(float *out, const float *x, const float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++)

@@ -34,23 +34,18 @@ static uint64_t type_bytes(const struct tensor_type_info *type, uint64_t element
     return elements / type->block_elements * type->block_bytes;
 }
 
-/* Whether it takes the type asked for. A tensor that is not in the layout is judged by its name. */
-static bool is_matrix(const struct config *c, const struct gguf_tensor *t, struct tensor_spec *spec)
-{
-    if (t->n_elements == t->dims[0]) /* one row */
-        return false;
-    if (layout_named(c, t->name, spec))
-        return spec->flags & SPEC_QUANTISES;
-    *spec = (struct tensor_spec){.flags = 0};
-    return text_ends_with(t->name, ".weight") && !text_ends_with(t->name, "_norm.weight");
-}
-
 static enum status plan_tensor(const struct quantize_params *p, const struct config *c,
                                const struct gguf_tensor *from, struct quantize_tensor *t,
                                struct err *e)
 {
     struct tensor_spec spec;
-    const bool changes = is_matrix(c, from, &spec);
+    if (!layout_named(c, from->name, &spec)) /* judged by its name */
+        spec.flags =
+            text_ends_with(from->name, ".weight") && !text_ends_with(from->name, "_norm.weight")
+                ? SPEC_QUANTISES
+                : 0;
+    /* Whether it takes the type asked for, as what has one row does not. */
+    const bool changes = (spec.flags & SPEC_QUANTISES) && from->n_elements != from->dims[0];
     const struct tensor_type_info *asked = tensor_type_find(p->type);
     const struct tensor_type_info *wanted =
         tensor_type_find(changes && !p->pure ? layout_type(&spec, p->type) : p->type);

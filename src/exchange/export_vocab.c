@@ -10,8 +10,8 @@
 #include "exchange/export.h"
 #include "exchange/private.h"
 #include "text/bpe.h"
-#include "text/unicode.h"
 #include "text/tokenizer.h"
+#include "text/unicode.h"
 
 /* A merge, with what it is sorted by. */
 struct merge {

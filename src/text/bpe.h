@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/text.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "gguf/gguf.h"
 #include "text/vocab.h"
 
