@@ -79,7 +79,7 @@ endif
 # --- what is built ---------------------------------------------------------------------------
 
 LIB_ROOMS := base json gguf safetensors text compute model engine train convert exchange measure \
-             show
+             show study
 LIB_SRC := $(wildcard $(LIB_ROOMS:%=src/%/*.c))
 CLI_SRC := $(wildcard src/cli/*.c)
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)

@@ -24,7 +24,8 @@ convert      base gguf text compute model engine
 exchange     base json gguf safetensors text compute model
 measure      base gguf text compute model engine
 show         base json text
-cli          base json gguf text compute model engine train convert exchange measure show
+study        base json model show
+cli          base json gguf text compute model engine train convert exchange measure show study
 '
 
 includes() {

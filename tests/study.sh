@@ -35,8 +35,7 @@ cells="--seeds 2 --method mean,fit --latent 4 --alpha 0,5"
 
 # --- a whole one --------------------------------------------------------------------------------
 
-run study "$text" -o "$dir/whole" $small $cells --teacher -v --format jsonl --plot "$dir/plot.svg" \
-    --frontier "$dir/frontier.svg"
+run study "$text" -o "$dir/whole" $small $cells --teacher -v --format jsonl --plot "$dir/plot.svg"
 note "a study ends well" is_code 0
 # Per seed: MHA at 0 and 5%; two methods and a rank at 0, 5% and 5% taught; one from scratch.
 note "a line a cell" has_lines "$dir/whole/results.jsonl" 24
@@ -48,10 +47,6 @@ note "its cache has one vector a layer" has "$dir/whole/s1-mla4-latent-a0.json" 
 note "MQA's has a key of 4, and a value of 4 in a lane of 16" has "$dir/whole/s1-mqa-fit-a0.json" '"cache_bytes_per_token": 80,'
 note "results have no times" lacks "$dir/whole/results.jsonl" seconds
 note "a plot" has "$dir/plot.svg" "MQA, fit, taught"
-note "the frontier has the methods, and both shares" has "$dir/frontier.svg" "latent after 5%: "
-note "and MHA's level" has "$dir/frontier.svg" "s level</text>"
-note "and nothing from scratch" lacks "$dir/frontier.svg" scratch
-note "nor with a teacher" lacks "$dir/frontier.svg" taught
 note "nothing of a training is left" lacks_files "$dir/whole" '*.part.*'
 note "a checkpoint a cell" [ "$(find "$dir/whole" -name '*.gguf' | wc -l)" -eq 24 ]
 cp "$err" "$dir/commands"
@@ -221,7 +216,7 @@ expect_error 2 "expected an MHA checkpoint, found MQA" "$text" -o "$dir/x" \
 expect_error 2 "expected an MHA checkpoint, found MLA-4" "$text" -o "$dir/x" \
     --from "$dir/plain/s1-mla4-latent-a0.gguf"
 expect_error 3 "magic" "$text" -o "$dir/x" --from "$text"
-expect_error 2 "--frontier" "$text" -o "$dir/x" $given --frontier "$dir/plain/s1-mha-a0.gguf"
+expect_error 2 "--plot" "$text" -o "$dir/x" $given --plot "$dir/plain/s1-mha-a0.gguf"
 
 # --- what is refused ----------------------------------------------------------------------------
 
@@ -238,13 +233,16 @@ expect_error 2 "--latent: expected integers from 1 to 8, found '9'" "$text" -o "
     --latent 9
 expect_error 2 "--latent" "$text" -o "$dir/x" $small --latent 4,4
 expect_error 2 "than rope" "$text" -o "$dir/x" $small --latent 4 --arch llama
-expect_error 2 "a file for each" "$text" -o "$dir/x" $small --plot "$dir/y" --frontier "$dir/y"
-expect_error 2 "--alpha" "$text" -o "$dir/x" $small --alpha -1
+for shares in "" 1, 1,,2 -1 1,1 10001 x "1;2"; do
+    expect_error 2 "--alpha" "$text" -o "$dir/x" $small --alpha "$shares"
+done
+for shard in "" 1 1/ /2 2/2 -1/2 0/0 0/2/3; do
+    expect_error 2 "--shard" "$text" -o "$dir/x" $small --shard "$shard"
+done
 # Cells of one name would be one file.
 expect_error 2 "no more than six digits, found '1.0000001'" "$text" -o "$dir/x" $small \
     --alpha 1,1.0000001
 expect_error 2 "--scratch" "$text" -o "$dir/x" $small --scratch some
-expect_error 2 "--shard" "$text" -o "$dir/x" $small --shard 2/2
 expect_error 2 "--val-fraction" "$text" -o "$dir/x" $small --val-fraction 0
 expect_error 2 "--plot" "$text" -o "$dir/x" $small --plot "$text"
 expect_error 2 "of another study" "$text" -o "$dir/plain" $small --batch 2

@@ -1,5 +1,5 @@
 /*
- * The study's plan (names, order, what is made from what, shards), its means, and its records: what
+ * The study's plan (names, order, what is made from what), its means, and its records: what
  * is written is read again, and files that others changed are refused by name.
  */
 #include <math.h>
@@ -9,9 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/study_plan.h"
-#include "cli/study_records.h"
-#include "cli/study_report.h"
+#include "study/study.h"
 #include "support.h"
 
 static struct config eight_heads(void)
@@ -23,22 +21,52 @@ static struct config eight_heads(void)
     return c;
 }
 
-static struct study_wanted small_study(const struct config *c)
+/* Lists that end with a 0, but for shares, which a negative one ends. */
+struct wanted {
+    struct study_plan plan;
+    int kv_heads[3];
+    enum study_method methods[3];
+    int ranks[3];
+    double alphas[4], scratch[2];
+};
+
+static struct wanted small_study(const struct config *c)
 {
-    return (struct study_wanted){.config = c,
-                                 .kv_heads = {{1, 2}, 2},
-                                 .methods = {{STUDY_FIT, STUDY_MEAN}, 2},
-                                 .alphas = {{5, 0, 0.5}, 3},
-                                 .scratch = {{5}, 1},
-                                 .first_seed = 7,
-                                 .n_seeds = 2,
-                                 .n_steps = 100};
+    return (struct wanted){
+        .plan = {.config = c, .first_seed = 7, .n_seeds = 2, .n_steps = 100},
+        .kv_heads = {1, 2},
+        .methods = {STUDY_FIT, STUDY_MEAN},
+        .alphas = {5, 0, 0.5, -1},
+        .scratch = {5, -1},
+    };
 }
 
-static struct study_plan plan_of(const struct study_wanted *w)
+static void add_cells(struct study_plan *plan, const struct study_cell cell, const double *shares)
 {
-    struct study_plan plan;
-    ck_assert_int_eq(study_plan_make(w, &plan, NULL), STATUS_OK);
+    int n = 0;
+    while (shares[n] >= 0)
+        n++;
+    ck_assert_int_eq(study_plan_add(plan, cell, shares, n, NULL), STATUS_OK);
+}
+
+static struct study_plan plan_of(const struct wanted *w)
+{
+    struct study_plan plan = w->plan;
+    struct study_cell cell = {.kv_heads = plan.config->n_heads, .method = STUDY_MHA};
+    add_cells(&plan, cell, w->alphas);
+    for (const int *g = w->kv_heads; *g; g++) {
+        cell = (struct study_cell){.kv_heads = *g, .method = STUDY_SCRATCH};
+        add_cells(&plan, cell, w->scratch);
+        for (const enum study_method *m = w->methods; *m; m++) {
+            cell.method = *m;
+            add_cells(&plan, cell, w->alphas);
+        }
+    }
+    for (const int *r = w->ranks; *r; r++) {
+        cell = (struct study_cell){.kv_heads = 1, .latent = *r, .method = STUDY_LATENT};
+        add_cells(&plan, cell, w->alphas);
+    }
+    study_plan_sort(&plan);
     return plan;
 }
 
@@ -66,7 +94,7 @@ START_TEST(cells_are_named_and_ordered)
         "s7-mqa-scratch-a5", "s8-mqa-scratch-a5",
     };
     const struct config c = eight_heads();
-    const struct study_wanted w = small_study(&c);
+    const struct wanted w = small_study(&c);
     struct study_plan plan = plan_of(&w);
     ck_assert_int_eq(plan.n, (int)(sizeof expected / sizeof *expected));
     for (int i = 0; i < plan.n; i++)
@@ -78,7 +106,7 @@ END_TEST
 START_TEST(steps_are_the_percents_and_at_least_one)
 {
     const struct config c = eight_heads();
-    struct study_wanted w = small_study(&c);
+    struct wanted w = small_study(&c);
     struct study_plan plan = plan_of(&w);
     ck_assert_int_eq(cell_named(&plan, "s7-mha-a0")->steps, 100);
     ck_assert_int_eq(cell_named(&plan, "s7-mha-a0.5")->steps, 1);
@@ -86,10 +114,12 @@ START_TEST(steps_are_the_percents_and_at_least_one)
     ck_assert_int_eq(cell_named(&plan, "s7-gqa2-mean-a5")->steps, 5);
     ck_assert_int_eq(cell_named(&plan, "s8-mqa-scratch-a5")->steps, 105);
     study_plan_free(&plan);
-    w.n_steps = 2000000000;
-    w.alphas.items[0] = 100;
+    plan = w.plan;
+    plan.n_steps = 2000000000;
     struct err e = {""};
-    ck_assert_int_eq(study_plan_make(&w, &plan, &e), STATUS_USAGE);
+    const struct study_cell cell = {.kv_heads = 8, .method = STUDY_MHA};
+    ck_assert_int_eq(study_plan_add(&plan, cell, (const double[]){0, 100}, 2, &e), STATUS_USAGE);
+    study_plan_free(&plan);
     ck_assert_msg(strstr(e.text, "100% more than 2000000000 steps") != NULL, "%s", e.text);
 }
 END_TEST
@@ -97,8 +127,8 @@ END_TEST
 START_TEST(origins_come_before_what_is_made_from_them)
 {
     const struct config c = eight_heads();
-    struct study_wanted w = small_study(&c);
-    w.taught = true;
+    struct wanted w = small_study(&c);
+    w.plan.taught = true;
     struct study_plan plan = plan_of(&w);
     static const char *const pairs[][2] = {
         {"s8-mha-a5", "s8-mha-a0"},
@@ -130,11 +160,9 @@ START_TEST(latent_caches_come_after_heads)
         "s7-mla4-latent-a0",  "s8-mla4-latent-a0",  "s7-mla4-latent-a5",  "s8-mla4-latent-a5",
     };
     const struct config c = eight_heads();
-    struct study_wanted w = small_study(&c);
+    struct wanted w = small_study(&c);
     struct study_plan without = plan_of(&w);
-    w.alphas = (struct study_shares){{0, 5}, 2};
-    w.kv_heads.n = w.methods.n = 0;
-    w.latent = (struct int_list){{4, 32}, 2};
+    w = (struct wanted){.plan = w.plan, .ranks = {4, 32}, .alphas = {0, 5, -1}, .scratch = {-1}};
     struct study_plan plan = plan_of(&w);
     /* Behind MHA at two shares. */
     ck_assert_int_eq(plan.n, 4 + (int)(sizeof expected / sizeof *expected));
@@ -144,41 +172,17 @@ START_TEST(latent_caches_come_after_heads)
         ck_assert_str_eq(cell->variant, i < 8 ? "MLA-32" : "MLA-4");
         ck_assert_str_eq(cell->method_name, "latent");
         ck_assert_int_eq(cell->kv_heads, 1);
-        ck_assert(study_converts(cell->method) && !study_same_variant(cell, &plan.cells[0]));
+        ck_assert(study_converts(cell->method) &&
+                  strcmp(cell->variant, plan.cells[0].variant) != 0);
     }
     ck_assert_ptr_eq(study_origin(&plan, cell_named(&plan, "s8-mla4-latent-a5")),
                      cell_named(&plan, "s8-mla4-latent-a0"));
     ck_assert_ptr_eq(study_origin(&plan, cell_named(&plan, "s8-mla4-latent-a0")),
                      cell_named(&plan, "s8-mha-a0"));
     /* MQA is no latent cache, though both have one head. */
-    ck_assert(!study_same_variant(cell_named(&without, "s7-mqa-fit-a0"),
-                                  cell_named(&plan, "s7-mla4-latent-a0")));
+    ck_assert_str_eq(cell_named(&without, "s7-mqa-fit-a0")->variant, "MQA");
     study_plan_free(&without);
     study_plan_free(&plan);
-}
-END_TEST
-
-START_TEST(percents_and_shards_are_parsed_strictly)
-{
-    static const char *const bad_shares[] = {"", "1,", "1,,2", "-1", "1,1", "10001", "x", "1;2"};
-    static const char *const bad_shards[] = {"", "1", "1/", "/2", "2/2", "-1/2", "0/0", "0/2/3"};
-    struct study_shares shares = {.n = 0};
-    struct study_shard shard;
-    struct err e = {""};
-    ck_assert_int_eq(study_list_shares("--alpha", "0,2.5,10000", &shares, &e), STATUS_OK);
-    ck_assert_int_eq(shares.n, 3);
-    ck_assert_double_eq(shares.items[1], 2.5);
-    for (size_t i = 0; i < sizeof bad_shares / sizeof *bad_shares; i++) {
-        struct study_shares some = {.n = 0};
-        ck_assert_msg(study_list_shares("--alpha", bad_shares[i], &some, &e) == STATUS_USAGE,
-                      "'%s' passes", bad_shares[i]);
-        ck_assert_msg(strstr(e.text, "--alpha") != NULL, "%s", e.text);
-    }
-    ck_assert_int_eq(study_read_shard("1/3", &shard, &e), STATUS_OK);
-    ck_assert(shard.index == 1 && shard.n == 3);
-    for (size_t i = 0; i < sizeof bad_shards / sizeof *bad_shards; i++)
-        ck_assert_msg(study_read_shard(bad_shards[i], &shard, &e) == STATUS_USAGE, "'%s' passes",
-                      bad_shards[i]);
 }
 END_TEST
 
@@ -187,7 +191,7 @@ END_TEST
 START_TEST(means_are_over_the_seeds_that_are_done)
 {
     const struct config c = eight_heads();
-    const struct study_wanted w = small_study(&c);
+    const struct wanted w = small_study(&c);
     struct study_plan plan = plan_of(&w);
     static const struct {
         const char *name;
@@ -218,71 +222,6 @@ START_TEST(means_are_over_the_seeds_that_are_done)
     ck_assert(m[2].least == 2.5 && m[2].most == 4.5 && m[2].over_mha == 1);
     free(m);
     study_plan_free(&plan);
-}
-END_TEST
-
-/* --- the frontier ---------------------------------------------------------------------------- */
-
-/* Draws a plan of which every cell is done, with uptraining for `alpha` and for 5%. */
-static char *draw_frontier(double alpha)
-{
-    const struct config c = eight_heads();
-    struct study_wanted w = small_study(&c);
-    w.alphas = (struct study_shares){{5, 0, alpha}, 3};
-    w.scratch = (struct study_shares){{0.25}, 1};
-    w.latent = (struct int_list){{4}, 1};
-    struct study_plan plan = plan_of(&w);
-    for (int i = 0; i < plan.n; i++) {
-        struct study_cell *cell = &plan.cells[i];
-        const bool loses = study_converts(cell->method);
-        cell->done = true;
-        cell->bits_per_byte = loses ? 3 : 2 - cell->alpha / 100;
-        cell->cache_bytes_per_token = cell->latent ? 32 : 128 * (uint64_t)cell->kv_heads;
-    }
-    struct err e = {""};
-    struct study_mean *means;
-    int n_means;
-    const char *path = scratch_path("frontier.svg");
-    ck_assert_int_eq(study_means(&plan, &means, &n_means, NULL), STATUS_OK);
-    ck_assert_msg(study_write_frontier(means, n_means, "subtitle", path, &e) == STATUS_OK, "%s",
-                  e.text);
-    free(means);
-    size_t n;
-    char *text = (char *)read_file(path, &n);
-    text[n] = 0;
-    scratch_remove();
-    study_plan_free(&plan);
-    return text;
-}
-
-static void expect_parts(const char *text, const char *const *parts)
-{
-    for (; *parts; parts++)
-        ck_assert_msg(strstr(text, *parts) != NULL, "no %s", *parts);
-}
-
-START_TEST(the_frontier_has_every_method_before_and_after)
-{
-    static const char *const one[] = {"MHA: 2 at 1,024.",
-                                      "MHA after 1%: 1.990 at 1,024.",
-                                      "mean: 3 at 128 to 3 at 256.",
-                                      "mean after 1%: 3 at 128 to 3 at 256.",
-                                      "fit: 3 at 128 to 3 at 256.",
-                                      "latent: 3 at 32.",
-                                      "latent after 1%: 3 at 32.",
-                                      ">after uptraining for 1% of the steps<",
-                                      NULL};
-    static const char *const least[] = {"fit after 2%: ", NULL};
-    char *text = draw_frontier(1);
-    expect_parts(text, one);
-    ck_assert_ptr_null(strstr(text, "5%"));
-    ck_assert_ptr_null(strstr(text, "scratch"));
-    free(text);
-    /* Without 1% it is the least; what is trained from scratch has no say. */
-    text = draw_frontier(2);
-    expect_parts(text, least);
-    ck_assert_ptr_null(strstr(text, "5%"));
-    free(text);
 }
 END_TEST
 
@@ -521,9 +460,7 @@ int main(void)
     tcase_add_test(t, steps_are_the_percents_and_at_least_one);
     tcase_add_test(t, origins_come_before_what_is_made_from_them);
     tcase_add_test(t, latent_caches_come_after_heads);
-    tcase_add_test(t, percents_and_shards_are_parsed_strictly);
     tcase_add_test(t, means_are_over_the_seeds_that_are_done);
-    tcase_add_test(t, the_frontier_has_every_method_before_and_after);
     tcase_add_test(t, records_come_back_as_they_were);
     tcase_add_test(t, damaged_records_are_refused_by_name);
     tcase_add_test(t, records_of_latent_caches_say_their_rank);

@@ -75,18 +75,6 @@ struct conversion {
 
 /* --- before ---------------------------------------------------------------------------------- */
 
-static enum status check_types(const struct gguf *g, const char *path, struct err *e)
-{
-    for (size_t i = 0; i < g->n_tensors; i++)
-        if (g->tensors[i].type->block_elements > 1)
-            return err_set(e, STATUS_USAGE,
-                           "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "
-                           "the same, but better convert first and quantize then",
-                           path, text_width(g->tensors[i].name), g->tensors[i].name.data,
-                           g->tensors[i].type->name);
-    return STATUS_OK;
-}
-
 /* What --drop-heads does is not a conversion of heads to other heads. */
 static enum status check_drop_options(const struct convert_options *o, struct err *e)
 {
@@ -123,7 +111,7 @@ static enum status prepare_conversion(struct conversion *c, struct err *e)
     TRY(runtime_workers(&o->common, o->threads, &c->kernels, &c->pool, e));
     TRY(common_open(c->path, 0, &c->checkpoint, e));
     if (!o->requantize && !o->drop_heads)
-        TRY(check_types(c->checkpoint.gguf, c->path, e));
+        TRY(variant_check_types(c->checkpoint.gguf, c->path, e));
     return STATUS_OK;
 }
 

@@ -2,42 +2,30 @@
  * cmd_study - decode study: the GQA paper's experiment on one text.
  */
 #include <inttypes.h>
-#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/figures.h"
-#include "base/output.h"
+#include "base/file.h"
 #include "cli/columns.h"
 #include "cli/command.h"
 #include "cli/input.h"
+#include "cli/numbers.h"
 #include "cli/paths.h"
-#include "cli/runtime.h"
 #include "cli/signals.h"
-#include "cli/study_args.h"
-#include "cli/study_records.h"
-#include "cli/study_report.h"
-#include "cli/study_run.h"
+#include "cli/study.h"
 #include "cli/train_steps.h"
-#include "model/checkpoint.h"
+#include "convert/convert.h"
 #include "train/train.h"
 
 /* More text than this is refused before it is read. */
 #define TEXT_MAX ((size_t)1 << 30)
-
-struct study_options {
-    struct common_options common; /* its positional is TEXT, its model stays NULL */
-    const char *dir, *from, *kv_heads, *methods, *latent, *alphas, *scratch, *shard, *plot,
-        *frontier, *threads, *columns;
-    int n_seeds, format;
-    struct option_u64 first_seed;
-    bool teacher;
-    struct train_shape shape;
-    struct train_spec steps;
-};
+/* Percents of the steps: no study needs more, and the steps stay within an int. */
+#define MOST_ALPHA 10000
+#define MOST_SHARD 100000
 
 #define VALUES struct study_options
 
@@ -77,10 +65,6 @@ static const struct option study_options[] = {
 
 static const struct option result_options[] = {
     OPT_STRING("plot", plot, "FILE.svg", "draw bits per byte over the percents", .writes = true),
-    OPT_STRING("frontier", frontier, "FILE.svg",
-               "draw bits per byte over the cache's bytes a token, as converted and after 1% (or "
-               "the least percent of --alpha)",
-               .writes = true),
     OPT_FORMAT,
     OPT_COLUMNS,
     OPT_END,
@@ -95,86 +79,105 @@ static const struct option general_options[] = {
 
 /* --- what is compared ------------------------------------------------------------------------ */
 
-static enum status list_kv_heads(const struct study_options *o, const struct config *c,
-                                 struct int_list *list, struct err *e)
+struct share_list {
+    double items[LIST_MAX];
+    int n;
+};
+
+/* Appends the percents of a list "0,1,2.5". A cell's name has them with the digits of "%g", which
+ * must tell them from all others. */
+static enum status list_shares(const char *option, const char *text, struct share_list *list,
+                               struct err *e)
 {
+    char end;
+    do {
+        char item[48], name[32];
+        double x = 0, named;
+        end = list_next(&text, ",", item, sizeof item);
+        const bool is_number = parse_double(item, &x);
+        snprintf(name, sizeof name, "%g", x);
+        if (!is_number || x < 0 || x > MOST_ALPHA || !parse_double(name, &named) || named != x)
+            return err_set(e, STATUS_USAGE,
+                           "%s: expected percents of the steps from 0 to %d, of no more than six "
+                           "digits, found '%.60s'",
+                           option, MOST_ALPHA, item);
+        for (int i = 0; i < list->n; i++)
+            if (list->items[i] == x)
+                return err_set(e, STATUS_USAGE, "%s: %s is there twice", option, item);
+        if (list->n == LIST_MAX)
+            return err_set(e, STATUS_USAGE, "%s: expected at most %d percents", option, LIST_MAX);
+        list->items[list->n++] = x;
+    } while (end);
+    return STATUS_OK;
+}
+
+/* 0 is always among the alphas; without --scratch it is as long as the longest. */
+static enum status list_alphas(const struct study_options *o, struct share_list *alphas,
+                               struct share_list *scratch, struct err *e)
+{
+    double least = HUGE_VAL, most = 0;
+    TRY(list_shares("--alpha", o->alphas, alphas, e));
+    for (int i = 0; i < alphas->n; i++) {
+        least = fmin(least, alphas->items[i]);
+        most = fmax(most, alphas->items[i]);
+    }
+    if (least > 0)
+        TRY(list_shares("--alpha", "0", alphas, e));
+    if (!o->scratch && !o->from)
+        *scratch = (struct share_list){{most}, 1};
+    else if (o->scratch && strcmp(o->scratch, "none") != 0)
+        TRY(list_shares("--scratch", o->scratch, scratch, e));
+    return STATUS_OK;
+}
+
+/* The cells for an MHA checkpoint of this shape. */
+static enum status plan_study(struct study_job *job, const struct config *c, struct err *e)
+{
+    const struct study_options *o = job->options;
+    struct study_plan *plan = &job->plan;
+    struct int_list kv_heads = {.n = 0}, methods = {.n = 0}, ranks = {.n = 0};
+    struct share_list alphas = {.n = 0}, scratch = {.n = 0};
     if (o->kv_heads)
-        TRY(list_heads("--kv-heads", o->kv_heads, c->n_heads, list, e));
+        TRY(list_heads("--kv-heads", o->kv_heads, c->n_heads, &kv_heads, e));
     for (int g = c->n_heads / 2; !o->kv_heads && g >= 1; g--)
         if (c->n_heads % g == 0)
-            TRY(list_add("--kv-heads", g, list, e));
-    for (int i = 0; i < list->n; i++)
-        if (c->n_heads % list->items[i] != 0 || list->items[i] == c->n_heads)
+            TRY(list_add("--kv-heads", g, &kv_heads, e));
+    for (int i = 0; i < kv_heads.n; i++)
+        if (c->n_heads % kv_heads.items[i] != 0 || kv_heads.items[i] == c->n_heads)
             return err_set(e, STATUS_USAGE,
                            "--kv-heads: expected divisors of the %d query heads below them, found "
                            "%d",
-                           c->n_heads, list->items[i]);
-    return STATUS_OK;
-}
-
-static enum status list_methods(const struct study_options *o, struct int_list *list, struct err *e)
-{
-    const char *names[STUDY_N_METHODS] = {NULL};
-    for (int m = STUDY_MHA + 1; m < STUDY_LATENT; m++)
-        names[m - STUDY_MHA - 1] = study_methods[m];
-    TRY(list_names("--method", o->methods, names, list, e));
-    for (int i = 0; i < list->n; i++)
-        list->items[i] += STUDY_MHA + 1;
-    return STATUS_OK;
-}
-
-/* What convert would refuse only when the MHA checkpoint is trained. */
-static enum status list_ranks(const struct study_options *o, const struct config *c,
-                              struct int_list *list, struct err *e)
-{
-    if (!o->latent)
-        return STATUS_OK;
-    if (c->position == POSITION_ROPE)
+                           c->n_heads, kv_heads.items[i]);
+    TRY(list_names("--method", o->methods, convert_methods, &methods, e));
+    /* What convert would refuse only when the MHA checkpoint is trained. */
+    if (o->latent && c->position == POSITION_ROPE)
         return err_set(e, STATUS_USAGE,
                        "--latent: expected another --position than rope, which turns every key by "
                        "its own position: one cached vector for all heads cannot be turned");
-    return list_ints("--latent", o->latent, 1, c->d_model, list, e);
-}
-
-static enum status list_percents(const struct study_options *o, struct study_wanted *w,
-                                 struct err *e)
-{
-    double most = 0;
-    TRY(study_list_shares("--alpha", o->alphas, &w->alphas, e));
-    bool has_none = false;
-    for (int i = 0; i < w->alphas.n; i++) {
-        has_none |= w->alphas.items[i] == 0;
-        most = w->alphas.items[i] > most ? w->alphas.items[i] : most;
-    }
-    if (!has_none)
-        TRY(study_list_shares("--alpha", "0", &w->alphas, e));
-    if (!o->scratch && !o->from)
-        w->scratch = (struct study_shares){{most}, 1};
-    else if (o->scratch && strcmp(o->scratch, "none") != 0)
-        TRY(study_list_shares("--scratch", o->scratch, &w->scratch, e));
-    return STATUS_OK;
-}
-
-static int count_seeds(const struct study_options *o)
-{
-    return o->n_seeds ? o->n_seeds : o->from ? 1 : 3;
-}
-
-static enum status specify_study(const struct study_options *o, const struct config *c,
-                                 struct study_wanted *w, struct err *e)
-{
-    *w = (struct study_wanted){.config = c,
-                               .first_seed = o->first_seed.given ? o->first_seed.value : 1,
-                               .n_seeds = count_seeds(o),
-                               .n_steps = o->steps.n_steps,
-                               .taught = o->teacher};
-    TRY(list_kv_heads(o, c, &w->kv_heads, e));
-    TRY(list_methods(o, &w->methods, e));
-    TRY(list_ranks(o, c, &w->latent, e));
-    if (w->first_seed > UINT64_MAX - (uint64_t)w->n_seeds)
+    if (o->latent)
+        TRY(list_ints("--latent", o->latent, 1, c->d_model, &ranks, e));
+    if (plan->first_seed > UINT64_MAX - (uint64_t)plan->n_seeds)
         return err_set(e, STATUS_USAGE, "--seed: %d seeds from %" PRIu64 " on are beyond the last",
-                       w->n_seeds, w->first_seed);
-    return list_percents(o, w, e);
+                       plan->n_seeds, plan->first_seed);
+    TRY(list_alphas(o, &alphas, &scratch, e));
+
+    plan->config = c;
+    struct study_cell cell = {.kv_heads = c->n_heads, .method = STUDY_MHA};
+    TRY(study_plan_add(plan, cell, alphas.items, alphas.n, e));
+    for (int g = 0; g < kv_heads.n; g++) {
+        cell = (struct study_cell){.kv_heads = kv_heads.items[g], .method = STUDY_SCRATCH};
+        TRY(study_plan_add(plan, cell, scratch.items, scratch.n, e));
+        for (int m = 0; m < methods.n; m++) {
+            cell.method = (enum study_method)(STUDY_MEAN + methods.items[m]);
+            TRY(study_plan_add(plan, cell, alphas.items, alphas.n, e));
+        }
+    }
+    for (int r = 0; r < ranks.n; r++) {
+        cell = (struct study_cell){.kv_heads = 1, .latent = ranks.items[r], .method = STUDY_LATENT};
+        TRY(study_plan_add(plan, cell, alphas.items, alphas.n, e));
+    }
+    study_plan_sort(plan);
+    return STATUS_OK;
 }
 
 /* --- the folder ------------------------------------------------------------------------------ */
@@ -191,117 +194,101 @@ static enum status make_folder(const char *dir, struct err *e)
     return STATUS_OK;
 }
 
-/* What all cells of a folder have in common: the text, the given checkpoint and the options of
- * training. */
-static enum status keep_settings(const struct study_options *o, const struct file_map *from,
-                                 struct text text, struct err *e)
-{
-    static const char *const nothing[] = {NULL};
-    struct study_args a = {.n = 0};
-    struct bytes line = {.data = NULL};
-    study_args_add(&a, "text %zu bytes %016" PRIx64, text.len,
-                   train_hash(TRAIN_HASH_START, text.data, text.len));
-    if (o->from)
-        study_args_add(&a, "from %zu bytes %016" PRIx64, from->len,
-                       train_hash(TRAIN_HASH_START, from->data, from->len));
-    study_args_given(&a, train_size_options, &o->shape, nothing);
-    study_args_given(&a, train_kind_options, &o->shape, nothing);
-    study_args_given(&a, train_step_options, &o->steps, nothing);
-    study_args_given(&a, train_held_out_options, &o->steps, nothing);
-    enum status s = study_args_join(&a, &line, e);
-    if (s == STATUS_OK)
-        s = study_settings_keep(o->dir, bytes_text(&line), e);
-    bytes_free(&line);
-    return s;
-}
-
-/* Written once: that it is not there whole cannot be, as it is replaced as a whole. */
-static enum status keep_file(const struct study_options *o, const char *name, const char *suffix,
-                             const void *data, size_t len, struct err *e)
-{
-    char *path;
-    struct stat st;
-    struct file_writer *w;
-    TRY(study_path(o->dir, name, suffix, &path, e));
-    enum status s = STATUS_OK;
-    if (stat(path, &st) != 0 || (uint64_t)st.st_size != len) {
-        s = file_writer_open(&w, path, e);
-        if (s == STATUS_OK) {
-            file_writer_put(w, data, len);
-            s = file_writer_commit(w, e);
-        }
-    }
-    free(path);
-    return s;
-}
-
-/* The given checkpoint as the one that each seed would have trained. */
-static enum status keep_given(const struct study_options *o, const struct study_plan *plan,
-                              const struct file_map *from, struct err *e)
-{
-    for (int i = 0; o->from && i < plan->n; i++)
-        if (plan->cells[i].method == STUDY_MHA && plan->cells[i].alpha == 0)
-            TRY(keep_file(o, plan->cells[i].name, ".gguf", from->data, from->len, e));
-    return STATUS_OK;
-}
-
 /* What is called as a study's own file where there is none: somebody else's, to be left alone. */
 static enum status refuse_foreign(const char *dir, struct err *e)
 {
     static const char *const own[] = {STUDY_CALIB, "results.jsonl"};
-    char *path;
-    TRY(study_path(dir, "study.json", "", &path, e));
-    const bool is_study = access(path, F_OK) == 0;
-    free(path);
-    for (size_t i = 0; i < sizeof own / sizeof *own && !is_study; i++) {
-        TRY(study_path(dir, own[i], "", &path, e));
-        const bool is_there = access(path, F_OK) == 0;
-        free(path);
-        if (is_there)
+    if (access(study_path(dir, "study.json", "").text, F_OK) == 0)
+        return STATUS_OK;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (access(study_path(dir, own[i], "").text, F_OK) == 0)
             return err_set(e, STATUS_USAGE,
                            "-o: '%.200s' has a %s that no study has made, which would be "
                            "overwritten; expected a new folder, or a study's",
                            dir, own[i]);
+    return STATUS_OK;
+}
+
+/* What all cells of a folder have in common: the text, the given checkpoint and the options of
+ * training. */
+static enum status keep_settings(const struct study_job *job, const struct file_map *from,
+                                 struct err *e)
+{
+    const struct study_options *o = job->options;
+    const struct text text = job->text;
+    char given[64] = "", settings[4096];
+    if (o->from)
+        snprintf(given, sizeof given, " 'from %zu bytes %016" PRIx64 "'", from->len,
+                 train_hash(TRAIN_HASH_START, from->data, from->len));
+    snprintf(settings, sizeof settings, "'text %zu bytes %016" PRIx64 "'%s%s%s%s%s", text.len,
+             train_hash(TRAIN_HASH_START, text.data, text.len), given,
+             study_given(train_size_options, &o->shape).text,
+             study_given(train_kind_options, &o->shape).text,
+             study_given(train_step_options, &o->steps).text,
+             study_given(train_held_out_options, &o->steps).text);
+    return study_settings_keep(o->dir, text_of(settings), e);
+}
+
+/* Written once: that it is not there whole cannot be, as it is replaced as a whole. */
+static enum status keep_file(struct study_path path, const void *data, size_t len, struct err *e)
+{
+    struct stat st;
+    struct file_writer *w;
+    if (stat(path.text, &st) == 0 && (uint64_t)st.st_size == len)
+        return STATUS_OK;
+    TRY(file_writer_open(&w, path.text, e));
+    file_writer_put(w, data, len);
+    return file_writer_commit(w, e);
+}
+
+static enum status keep_all(const struct study_job *job, const struct file_map *from, struct err *e)
+{
+    const struct study_options *o = job->options;
+    TRY(refuse_foreign(o->dir, e));
+    TRY(keep_settings(job, from, e));
+    TRY(keep_file(study_path(o->dir, STUDY_CALIB, ""), job->text.data,
+                  train_part(o->steps.val_fraction, job->text.len), e));
+    /* The given checkpoint as the one that each seed would have trained. */
+    for (int i = 0; o->from && i < job->plan.n; i++) {
+        const struct study_cell *cell = &job->plan.cells[i];
+        if (cell->method == STUDY_MHA && cell->alpha == 0)
+            TRY(keep_file(study_path(o->dir, cell->name, ".gguf"), from->data, from->len, e));
     }
     return STATUS_OK;
 }
 
-static enum status keep_all(const struct study_options *o, const struct study_plan *plan,
-                            const struct file_map *from, struct text text, struct err *e)
+static enum status prepare_folder(struct study_job *job, const struct file_map *from, struct err *e)
 {
-    TRY(refuse_foreign(o->dir, e));
-    TRY(keep_settings(o, from, text, e));
-    TRY(keep_file(o, STUDY_CALIB, "", text.data, train_part(o->steps.val_fraction, text.len), e));
-    return keep_given(o, plan, from, e);
-}
-
-static enum status prepare_folder(const struct study_options *o, struct study_setting *setting,
-                                  const struct file_map *from, struct err *e)
-{
-    char *bytes = NULL;
-    struct text text;
-    TRY(input_await(o->common.positional, TEXT_MAX, &bytes, &text.len, e));
-    text.data = bytes;
-    setting->text_bytes = text.len;
-    enum status s = input_check_text(&o->common, o->common.positional, text, e);
-    if (s == STATUS_OK)
-        s = make_folder(o->dir, e);
-    if (s == STATUS_OK)
-        s = study_lock_open(o->dir, &setting->lock, e);
-    if (s == STATUS_OK)
-        s = study_lock(setting, "", e);
-    if (s == STATUS_OK) {
-        s = keep_all(o, setting->plan, from, text, e);
-        study_unlock(setting->lock, "");
-    }
-    free(bytes);
+    const struct study_options *o = job->options;
+    char *text = NULL;
+    TRY(input_await(o->common.positional, TEXT_MAX, &text, &job->text.len, e));
+    job->text.data = text;
+    TRY(input_check_text(&o->common, o->common.positional, job->text, e));
+    TRY(make_folder(o->dir, e));
+    TRY(study_lock_open(o->dir, &job->lock, e));
+    TRY(study_lock(job, "", e));
+    const enum status s = keep_all(job, from, e);
+    study_unlock(job->lock, "");
     return s;
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-static enum status check_study_options(const struct study_options *o, struct study_shard *shard,
-                                       struct err *e)
+/* "I/N" */
+static enum status read_shard(const char *text, struct study_job *job, struct err *e)
+{
+    const char *rest = text;
+    char index[24];
+    if (list_next(&rest, "/", index, sizeof index) != '/' ||
+        !parse_int(rest, 1, MOST_SHARD, &job->n_shards) ||
+        !parse_int(index, 0, job->n_shards - 1, &job->shard))
+        return err_set(e, STATUS_USAGE,
+                       "--shard: expected I/N, I from 0 to N - 1, as 0/2 and 1/2; found '%.60s'",
+                       text);
+    return STATUS_OK;
+}
+
+static enum status check_study_options(const struct study_options *o, struct err *e)
 {
     struct stat st;
     const char *text = o->common.positional;
@@ -309,6 +296,8 @@ static enum status check_study_options(const struct study_options *o, struct stu
         return err_set(e, STATUS_USAGE, "no text is named; expected TEXT");
     if (!o->dir || !o->dir[0])
         return err_set(e, STATUS_USAGE, "no folder is named; expected -o DIR");
+    if (strlen(o->dir) > STUDY_DIR_MAX)
+        return err_set(e, STATUS_USAGE, "-o: expected a path of at most %d bytes", STUDY_DIR_MAX);
     if (strcmp(text, "-") == 0 || (stat(text, &st) == 0 && !S_ISREG(st.st_mode)))
         return err_set(e, STATUS_USAGE,
                        "'%.200s': every cell reads the text again; expected a file", text);
@@ -316,37 +305,8 @@ static enum status check_study_options(const struct study_options *o, struct stu
         return err_set(e, STATUS_USAGE,
                        "--val-fraction: the held-out part is what cells are compared on; expected "
                        "more than 0");
-    TRY(study_check_columns(o->columns, (enum table_format)o->format, e));
-    TRY(path_writable(o->plot, e));
-    TRY(path_writable(o->frontier, e));
-    return study_read_shard(o->shard, shard, e);
-}
-
-static enum status show_study(const struct study_options *o, const struct study_setting *s,
-                              const struct study_mean *means, int n, struct output *out,
-                              struct err *e)
-{
-    char subtitle[320];
-    const int n_seeds = count_seeds(o);
-    snprintf(subtitle, sizeof subtitle,
-             "%.100s%s%d steps, %d seed%s, %zu bytes of text, the last %g%% held out",
-             o->from ? path_name(o->from) : "", o->from ? ", " : "", o->steps.n_steps, n_seeds,
-             plural((uint64_t)n_seeds), s->text_bytes, 100 * o->steps.val_fraction);
-    TRY(study_report_print(s->plan, means, n, (enum table_format)o->format, o->columns, out, e));
-    if (o->plot)
-        TRY(study_write_plot(means, n, subtitle, o->plot, e));
-    return o->frontier ? study_write_frontier(means, n, subtitle, o->frontier, e) : STATUS_OK;
-}
-
-static enum status conclude_study(const struct study_options *o, const struct study_setting *s,
-                                  struct output *out, struct err *e)
-{
-    struct study_mean *means;
-    int n;
-    TRY(study_means(s->plan, &means, &n, e));
-    const enum status status = show_study(o, s, means, n, out, e);
-    free(means);
-    return status;
+    TRY(study_check_columns(o, e));
+    return path_writable(o->plot, e);
 }
 
 /* The MHA checkpoints' shape; *from is open where one is given. */
@@ -373,51 +333,40 @@ static enum status read_shape(const struct study_options *o, struct checkpoint *
     return STATUS_OK;
 }
 
-static enum status run_plan(const struct study_options *o, const struct config *c,
-                            const struct file_map *from, struct study_shard shard,
-                            struct output *out, struct err *e)
+static enum status run_study(const struct invocation *inv, const void *values, struct err *e)
 {
-    struct study_wanted wanted;
-    struct study_plan plan;
-    struct study_setting setting = {.common = &o->common,
-                                    .dir = o->dir,
-                                    .text = o->common.positional,
-                                    .threads = o->threads,
-                                    .shape = &o->shape,
-                                    .steps = &o->steps,
-                                    .shard = shard,
-                                    .given = o->from,
-                                    .lock = -1,
-                                    .plan = &plan,
-                                    .length = c->n_ctx};
-    TRY(specify_study(o, c, &wanted, e));
-    TRY(study_plan_make(&wanted, &plan, e));
-    enum status s = prepare_folder(o, &setting, from, e);
+    const struct study_options *o = values;
+    struct study_job job = {.options = o,
+                            .quiet = {.quiet = true, .binary = o->common.binary},
+                            .plan = {.first_seed = o->first_seed.given ? o->first_seed.value : 1,
+                                     .n_seeds = o->n_seeds ? o->n_seeds
+                                                : o->from  ? 1
+                                                           : 3,
+                                     .n_steps = o->steps.n_steps,
+                                     .taught = o->teacher},
+                            .lock = -1};
+    struct checkpoint from = {.gguf = NULL};
+    struct config config;
+    signals_defer();
+    TRY(check_study_options(o, e));
+    TRY(read_shard(o->shard, &job, e));
+    enum status s = read_shape(o, &from, &config, e);
+    if (s == STATUS_OK)
+        s = plan_study(&job, &config, e);
+    if (s == STATUS_OK)
+        s = prepare_folder(&job, &from.file, e);
     if (s == STATUS_OK) {
-        s = study_run(&setting, e);
+        s = study_run(&job, e);
         /* Whatever the end: a record whose line an earlier run was kept from writing gets it. */
         const enum status written = study_results_write(o->dir, s == STATUS_OK ? e : NULL);
         s = s == STATUS_OK ? written : s;
     }
     if (s == STATUS_OK)
-        s = conclude_study(o, &setting, out, e);
-    if (setting.lock >= 0)
-        close(setting.lock);
-    study_plan_free(&plan);
-    return s;
-}
-
-static enum status run_study(const struct invocation *inv, const void *values, struct err *e)
-{
-    const struct study_options *o = values;
-    struct study_shard shard;
-    struct checkpoint from = {.gguf = NULL};
-    struct config config;
-    signals_defer();
-    TRY(check_study_options(o, &shard, e));
-    enum status s = read_shape(o, &from, &config, e);
-    if (s == STATUS_OK)
-        s = run_plan(o, &config, &from.file, shard, inv->out, e);
+        s = study_report(&job, inv->out, e);
+    if (job.lock >= 0)
+        close(job.lock);
+    free((char *)(uintptr_t)job.text.data);
+    study_plan_free(&job.plan);
     checkpoint_close(&from);
     return s;
 }

@@ -25,21 +25,11 @@
 /* More text than this is not taken from a pipe. */
 #define PIPE_MAX ((size_t)1 << 30)
 
-#define DEFAULT_LR    1e-3
-#define DEFAULT_SHARE 0.5
-/* Parts of the steps that warm up: further training starts with AdamW's moments empty beside
- * weights that have something to lose. */
-#define WARMUP           10
-#define WARMUP_FROM      2
-#define LONGEST_WARMUP   100
-#define LEAST_INTERVAL   25
-#define LARGEST_INTERVAL 250
-
 struct train_options {
     struct common_options common; /* its positional and model stay NULL */
     struct option_strings texts;
     struct train_shape shape;
-    struct train_spec spec; /* what options say as it is wanted; specify_training adds the rest */
+    struct train_spec spec; /* as options say; specify_training adds the rest */
     const char *threads, *log;
     bool force;
     struct option_u64 seed;
@@ -105,50 +95,6 @@ struct train_inputs {
     struct train_report report;
 };
 
-static int between(int x, int least, int most)
-{
-    return x < least ? least : x > most ? most : x;
-}
-
-static int or_else(int given, int otherwise)
-{
-    return given ? given : otherwise;
-}
-
-static enum status read_origin(const struct train_options *o, struct train_inputs *in,
-                               struct train_spec *spec, struct err *e)
-{
-    const int ctx = o->shape.n_ctx;
-    const char *given = train_shape_given(&o->shape);
-    spec->length = or_else(ctx, TRAIN_SHAPE_CTX);
-    if (!o->spec.from_path)
-        return train_shape_config(&o->shape, &spec->shape, e);
-    if (given)
-        return err_set(e, STATUS_USAGE,
-                       "--%s and --from are both given: the checkpoint has its own shape and "
-                       "vocabulary (decode convert changes its K/V heads)",
-                       given);
-    TRY(common_open(o->spec.from_path, COMMON_TEXTS, &in->from, e));
-    TRY(common_config(o->spec.from_path, &in->from, &spec->shape, e));
-    spec->from = in->from.gguf;
-    if (!ctx && spec->shape.n_ctx < spec->length)
-        spec->length = spec->shape.n_ctx;
-    return STATUS_OK;
-}
-
-static enum status read_teacher(struct train_inputs *in, struct train_spec *spec, struct err *e)
-{
-    if (!spec->teacher_path && spec->teacher_share > 0)
-        return err_set(e, STATUS_USAGE, "--teacher-weight is for --teacher, which is not given");
-    if (!spec->teacher_path)
-        return STATUS_OK;
-    if (spec->teacher_share == 0)
-        spec->teacher_share = DEFAULT_SHARE;
-    TRY(common_open(spec->teacher_path, CHECKPOINT_TOKENIZER, &in->teacher, e));
-    spec->teacher = in->teacher.gguf;
-    return STATUS_OK;
-}
-
 /*
  * Texts are read, not mapped: a file that changes in the meantime must not be one text when the
  * vocabulary is learned and another when it is cut into tokens; and a pipe is a text too.
@@ -193,27 +139,15 @@ static enum status specify_training(const struct train_options *o, struct train_
 {
     spec->texts = in->texts;
     spec->n_texts = in->n_texts;
-    if (spec->warmup < 0)
-        spec->warmup =
-            between(spec->n_steps / (spec->from_path ? WARMUP_FROM : WARMUP), 0, LONGEST_WARMUP);
-    if (spec->lr == 0)
-        spec->lr = spec->from_path ? 0 : DEFAULT_LR; /* 0: what a probe finds */
-    const int interval = between(spec->n_steps / 20, LEAST_INTERVAL, LARGEST_INTERVAL);
     spec->keep_last = spec->eval_every < 0;
-    spec->eval_every = or_else(spec->eval_every, interval);
-    spec->save_every =
-        or_else(spec->save_every, spec->eval_every > 0 ? spec->eval_every : interval);
     spec->seed_given = o->seed.given;
     spec->stop = progress_stop;
     spec->event = train_report_event;
     spec->arg = &in->report;
     TRY(runtime_seed(&o->seed, &spec->seed, e));
-    TRY(read_origin(o, in, spec, e));
-    TRY(read_teacher(in, spec, e));
+    TRY(train_spec_complete(spec, &o->shape, &in->from, &in->teacher, e));
     TRY(runtime_workers(&o->common, o->threads, &spec->kernels, &in->pool, e));
     spec->pool = in->pool;
-    if (spec->from && spec->teacher) /* from here on it may be either */
-        signals_mapping(NULL);
     return STATUS_OK;
 }
 
@@ -352,13 +286,13 @@ static enum status prepare_and_train(const struct train_options *o, struct train
 
 static enum status run_train(const struct invocation *inv, const void *values, struct err *e)
 {
+    (void)inv;
     const struct train_options *o = values;
     struct train_inputs in = {.n_texts = 0};
     struct train_spec spec = o->spec;
     in.report = (struct train_report){.common = &o->common,
                                       .spec = &spec,
                                       .log = o->log,
-                                      .listener = inv->listener,
                                       .terminal = isatty(STDERR_FILENO) && !o->common.quiet};
     signals_defer();
     const enum status s = prepare_and_train(o, &in, &spec, e);

@@ -16,23 +16,17 @@ const struct command *command_at(int index)
     return commands[index];
 }
 
-const struct command *command_find(const char *name)
-{
-    for (int i = 0; commands[i]; i++)
-        if (strcmp(commands[i]->name, name) == 0)
-            return commands[i];
-    return NULL;
-}
-
 enum status command_named(const char *name, const struct command **out, struct err *e)
 {
     const char *what = name[0] == '-' ? "option" : "command";
     struct nearest near = {.word = name};
-    *out = command_find(name);
-    if (*out)
-        return STATUS_OK;
-    for (int i = 0; commands[i]; i++)
+    for (int i = 0; commands[i]; i++) {
+        if (strcmp(commands[i]->name, name) == 0) {
+            *out = commands[i];
+            return STATUS_OK;
+        }
         nearest_offer(&near, commands[i]->name);
+    }
     nearest_offer(&near, "--help");
     nearest_offer(&near, "--version");
     if (near.best)

@@ -20,18 +20,11 @@
         row(tokenize) row(info) row(attend) row(heads) row(study) row(import) row(export)          \
             row(help)
 
-/* Hears how much of a long work is done, from 0 to 1. */
-struct listener {
-    void (*hear)(void *arg, double share); /* NULL: nobody listens */
-    void *arg;
-};
-
 /* One run of a command. */
 struct invocation {
-    const char *command;      /* its name */
-    struct output *out;       /* standard output: the product and nothing else */
-    uint64_t start_ns;        /* clock_ns when the process started */
-    struct listener listener; /* of a command that runs this one as a part of itself */
+    const char *command; /* its name */
+    struct output *out;  /* standard output: the product and nothing else */
+    uint64_t start_ns;   /* clock_ns when the process started */
 };
 
 struct command {
@@ -55,8 +48,6 @@ COMMANDS(DECLARE_COMMAND)
 
 /* In the order of the help; NULL after the last. */
 const struct command *command_at(int index);
-/* NULL: there is none of that name. */
-const struct command *command_find(const char *name);
 /* The command of that name. STATUS_USAGE says which was probably meant. */
 enum status command_named(const char *name, const struct command **out, struct err *e);
 

@@ -1,8 +1,8 @@
-#include "cli/study_run.h"
-
+/*
+ * The cells of a study, each made as the commands that -v shows would make it alone.
+ */
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,99 +11,93 @@
 
 #include "base/clock.h"
 #include "base/figures.h"
-#include "cli/progress.h"
-#include "cli/study_args.h"
-#include "cli/study_records.h"
+#include "cli/input.h"
+#include "cli/numbers.h"
+#include "cli/paths.h"
+#include "cli/runtime.h"
+#include "cli/signals.h"
+#include "cli/study.h"
 #include "cli/train_steps.h"
+#include "cli/variant.h"
+#include "measure/eval.h"
 #include "model/kv_cache.h"
-#include "json/read.h"
+#include "train/train.h"
 
-/* What is not training, in steps, so that it can be told how much is left. */
-#define COST_CONVERT 5
-#define COST_FIT     40
-#define COST_PROBE   50
-/* A token that is evaluated, in tokens that are trained on. */
-#define COST_EVALUATED 0.35
-
-/* What an eval prints is no longer. */
-#define PRINTED_MAX ((size_t)1 << 20)
-
-struct study_job {
-    const struct study_setting *setting;
-    struct progress progress;
-    double cost, all_cost; /* of what is done, and of all that is to be done */
-    double current;        /* of the cell that is made */
-    int n_done, n_all;
-};
+_Static_assert(STUDY_FIT - STUDY_MEAN == CONVERT_FIT, "methods are in the order of convert's");
 
 /* --- command lines --------------------------------------------------------------------------- */
 
-/* What the further training does not take from the first: it has its own, see decode help train. */
-static const char *const first_only[] = {
-    "steps", "lr", "warmup", "dropout", "attn-dropout", "label-smoothing", NULL};
-static const char *const steps_only[] = {"steps", NULL};
-static const char *const nothing[] = {NULL};
-
-static struct study_args begin_args(const struct study_setting *s, const char *command,
-                                    const char *input)
+/* The shortest text that an option reads as this number. */
+static struct figure number_shown(double x)
 {
-    struct study_args a = {.n = 0};
-    study_args_add(&a, "%s", command);
-    study_args_add(&a, "%s", input);
-    study_args_add(&a, "-q");
-    if (s->common->binary)
-        study_args_add(&a, "--binary");
-    if (s->threads)
-        study_args_pair(&a, "threads", "%s", s->threads);
-    return a;
+    struct figure f = {""};
+    double back = 0;
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(f.text, sizeof f.text, "%.*g", digits, x);
+        if (parse_double(f.text, &back) && back == x)
+            break;
+    }
+    return f;
 }
 
-static void add_training(struct study_args *a, const struct study_setting *s,
-                         const struct study_cell *cell, const char *out, const char *const *without)
+struct study_given study_given(const struct option *table, const void *values)
 {
-    study_args_pair(a, "output", "%s", out);
-    study_args_pair(a, "steps", "%d", cell->steps);
-    study_args_given(a, train_step_options, s->steps, without);
-    study_args_given(a, train_held_out_options, s->steps, nothing);
-    study_args_pair(a, "seed", "%" PRIu64, cell->seed);
-    study_args_pair(a, "eval-every", "-1");
+    struct study_given s = {""};
+    size_t len = 0;
+    for (const struct option *o = table; o->kind != OPTION_END; o++) {
+        const void *at = (const char *)values + o->offset;
+        double given, otherwise = 0; /* without a fallback: 0 is none given */
+        struct figure number = {""};
+        if (o->fallback)
+            parse_double(o->fallback, &otherwise);
+        if (o->kind == OPTION_FLAG)
+            given = *(const bool *)at;
+        else
+            given = o->kind == OPTION_DOUBLE ? *(const double *)at : *(const int *)at;
+        if (o->kind == OPTION_INT)
+            snprintf(number.text, sizeof number.text, "%.0f", given);
+        else if (o->kind == OPTION_DOUBLE)
+            number = number_shown(given);
+        if (given != otherwise && len < sizeof s.text)
+            len += (size_t)snprintf(s.text + len, sizeof s.text - len, " --%s%s%s", o->name,
+                                    o->kind == OPTION_FLAG ? "" : " ",
+                                    o->kind == OPTION_CHOICE ? o->choices[(int)given - 1]
+                                                             : number.text);
+    }
+    return s;
 }
 
-static void add_new_model(struct study_args *a, const struct study_setting *s,
-                          const struct study_cell *cell)
-{
-    study_args_given(a, train_size_options, s->shape, nothing);
-    study_args_given(a, train_kind_options, s->shape, nothing);
-    if (cell->method == STUDY_SCRATCH)
-        study_args_pair(a, "kv-heads", "%d", cell->kv_heads);
-}
-
-/* --- files ----------------------------------------------------------------------------------- */
-
-/* Those of a cell, and of what it is made from. */
-struct cell_files {
-    char *whole, *part, *state, *origin, *base, *calib;
+/* " --option value", or without an option " value", as a shell reads it back: in quotes, where it
+ * needs them, out of which its own quotes are taken. Nothing of NULL. */
+struct shown {
+    char text[PATH_MAX + 512];
 };
-
-static void free_files(struct cell_files *f)
+static struct shown shown(const char *option, const char *value)
 {
-    char *const paths[] = {f->whole, f->part, f->state, f->origin, f->base, f->calib};
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
-        free(paths[i]);
+    /* Bytes that mean nothing but themselves to a shell. */
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:=+-";
+    struct shown s = {""};
+    if (!value)
+        return s;
+    const char *quote = value[0] && !value[strspn(value, plain)] ? "" : "'";
+    const char *end = s.text + sizeof s.text - sizeof "'\\'' '";
+    char *at = stpcpy(stpcpy(stpcpy(s.text, option), " "), quote);
+    for (; *value && at < end; value++) {
+        if (*value == '\'')
+            at = stpcpy(at, "'\\'"); /* and behind it the quote that begins them again */
+        *at++ = *value;
+    }
+    stpcpy(at, quote);
+    return s;
 }
 
-static enum status name_files(const struct study_setting *s, const struct study_cell *cell,
-                              struct cell_files *f, struct err *e)
+/* --- training -------------------------------------------------------------------------------- */
+
+static struct study_path path_of(const struct study_job *job, const struct study_cell *cell,
+                                 const char *suffix)
 {
-    const struct study_cell *origin = study_origin(s->plan, cell);
-    *f = (struct cell_files){.whole = NULL};
-    TRY(study_path(s->dir, cell->name, ".gguf", &f->whole, e));
-    TRY(study_path(s->dir, cell->name, ".part.gguf", &f->part, e));
-    TRY(study_path(s->dir, cell->name, ".part.gguf.state", &f->state, e));
-    TRY(study_path(s->dir, STUDY_CALIB, "", &f->calib, e));
-    if (origin)
-        TRY(study_path(s->dir, origin->name, ".gguf", &f->origin, e));
-    return study_path(s->dir, study_base(s->plan, cell)->name, ".gguf", &f->base, e);
+    return study_path(job->options->dir, cell->name, suffix);
 }
 
 static bool is_there(const char *path)
@@ -111,285 +105,298 @@ static bool is_there(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* --- making a checkpoint --------------------------------------------------------------------- */
+static void show_training(const struct study_options *o, const struct train_spec *spec,
+                          const struct train_shape *shape)
+{
+    say_verbose(
+        &o->common,
+        "train%s -q%s%s%s --steps %d%s%s --seed %" PRIu64 " --eval-every -1%s%s%s%s%s%s",
+        shown("", o->common.positional).text, o->common.binary ? " --binary" : "",
+        shown(" --threads", o->threads).text, shown(" --output", spec->out).text, spec->n_steps,
+        study_given(train_step_options + 1, spec).text, /* all but --steps, the first */
+        study_given(train_held_out_options, spec).text, spec->seed,
+        shown(" --from", spec->from_path).text, study_given(train_size_options, shape).text,
+        study_given(train_kind_options, shape).text, shown(" --kv-heads", shape->kv_heads).text,
+        shown(" --teacher", spec->teacher_path).text,
+        spec->resume          ? " --resume"
+        : is_there(spec->out) ? " --force"
+                              : "");
+}
 
-static void hear(void *arg, double share)
+/* The trainer's `event`. */
+static void hear(void *arg, const struct train_event *ev)
 {
     struct study_job *job = arg;
-    progress_show_share(&job->progress, (uint64_t)job->n_done, (uint64_t)job->n_all,
-                        (job->cost + share * job->current) / job->all_cost);
+    if (ev->kind == TRAIN_STEP)
+        progress_show_share(&job->progress, (uint64_t)job->n_done, (uint64_t)job->n_all,
+                            (job->n_done + (double)ev->step / job->current->steps) / job->n_all);
 }
 
-static enum status run_args(struct study_job *job, struct study_args *a, struct bytes *printed,
-                            struct err *e)
+static enum status run_training(struct train_spec *spec, const struct train_shape *shape,
+                                struct err *e)
 {
-    const struct listener listener = {hear, job};
-    return study_args_run(a, job->setting->common, listener, printed, e);
-}
-
-static enum status train_cell(struct study_job *job, const struct study_cell *cell,
-                              const struct cell_files *f, struct err *e)
-{
-    const struct study_setting *s = job->setting;
-    struct study_args a = begin_args(s, "train", s->text);
-    add_training(&a, s, cell, f->part, f->origin ? first_only : steps_only);
-    if (!f->origin) {
-        add_new_model(&a, s, cell);
-    } else {
-        study_args_pair(&a, "from", "%s", f->origin);
-        if (s->shape->n_ctx)
-            study_args_pair(&a, "ctx", "%d", s->shape->n_ctx);
-    }
-    if (cell->taught)
-        study_args_pair(&a, "teacher", "%s", f->base);
-    if (is_there(f->part) || is_there(f->state))
-        study_args_add(&a, is_there(f->state) ? "--resume" : "--force");
-    TRY(run_args(job, &a, NULL, e));
-    if (rename(f->part, f->whole) != 0)
-        return err_set(e, STATUS_FAILED, "%.200s: cannot be renamed: %s", f->part, strerror(errno));
-    unlink(f->state);
-    return STATUS_OK;
-}
-
-/* To the calibration text. */
-static bool is_fitted(const struct study_cell *cell)
-{
-    return cell->method == STUDY_FIT || cell->method == STUDY_LATENT;
-}
-
-static enum status convert_cell(struct study_job *job, const struct study_cell *cell,
-                                const struct cell_files *f, struct err *e)
-{
-    struct study_args a = begin_args(job->setting, "convert", f->origin);
-    study_args_pair(&a, "output", "%s", f->whole);
-    study_args_pair(&a, cell->latent ? "latent" : "kv-heads", "%d",
-                    cell->latent ? cell->latent : cell->kv_heads);
-    if (!cell->latent)
-        study_args_pair(&a, "method", "%s", cell->method_name);
-    if (is_fitted(cell))
-        study_args_pair(&a, "calib", "%s", f->calib);
-    if (cell->method == STUDY_RANDOM)
-        study_args_pair(&a, "seed", "%" PRIu64, cell->seed);
-    return run_args(job, &a, NULL, e);
-}
-
-static enum status make_checkpoint(struct study_job *job, struct study_cell *cell,
-                                   const struct cell_files *f, struct err *e)
-{
-    if (is_there(f->whole))
-        return STATUS_OK;
-    const uint64_t before = clock_ns();
-    const bool converts = study_converts(cell->method) && cell->alpha == 0;
-    TRY(converts ? convert_cell(job, cell, f, e) : train_cell(job, cell, f, e));
-    cell->seconds = (double)(clock_ns() - before) * 1e-9;
-    return STATUS_OK;
-}
-
-/* --- measuring one --------------------------------------------------------------------------- */
-
-/* A number in the line of JSON that a command printed. */
-static enum status printed_number(const struct bytes *printed, const char *key, double *out,
-                                  struct err *e)
-{
-    static const struct json_limits limits = {.bytes = PRINTED_MAX, .values = 4096, .depth = 4};
-    struct json_reader r = {.nodes = NULL};
-    const struct json_node *root, *node;
-    enum status s = json_read(&r, bytes_text(printed), &limits, &root, e);
+    struct checkpoint from = {.gguf = NULL}, teacher = {.gguf = NULL};
+    struct trainer *t = NULL;
+    enum status s = train_spec_complete(spec, shape, &from, &teacher, e);
     if (s == STATUS_OK)
-        s = json_expect(root, JSON_OBJECT, e);
+        s = trainer_open(spec, &t, e);
     if (s == STATUS_OK)
-        s = json_require(root, key, JSON_NUMBER, &node, e);
-    if (s == STATUS_OK)
-        s = json_node_double(node, out, e);
-    json_reader_free(&r);
-    return s == STATUS_BAD_FILE ? STATUS_FAILED : s;
-}
-
-/* Runs a command for one number of what it prints. */
-static enum status ask(struct study_job *job, struct study_args *a, const char *key, double *out,
-                       struct err *e)
-{
-    struct bytes printed = {.data = NULL};
-    study_args_pair(a, "format", "jsonl");
-    enum status s = run_args(job, a, &printed, e);
-    if (s == STATUS_OK)
-        s = printed_number(&printed, key, out, e);
-    bytes_free(&printed);
+        s = trainer_run(t, e);
+    trainer_free(t);
+    checkpoint_close(&from);
+    checkpoint_close(&teacher);
     return s;
 }
 
-/* The held-out part as training has it: the same product in both commands. */
-static enum status measure_bits(struct study_job *job, struct study_cell *cell,
-                                const struct cell_files *f, struct err *e)
+static enum status train_cell(struct study_job *job, const struct study_cell *cell,
+                              const char *whole, struct err *e)
 {
-    const struct study_setting *s = job->setting;
-    struct study_args a = begin_args(s, "eval", f->whole);
-    study_args_pair(&a, "text", "%s", s->text);
-    char from[40];
-    study_args_number(1 - s->steps->val_fraction, from, sizeof from);
-    study_args_pair(&a, "range", "%s:1", from);
-    return ask(job, &a, "bits_per_byte", &cell->bits_per_byte, e);
+    const struct study_options *o = job->options;
+    const struct study_cell *origin = study_origin(&job->plan, cell);
+    const struct study_path part = path_of(job, cell, ".part.gguf"),
+                            state = path_of(job, cell, ".part.gguf.state"),
+                            from = path_of(job, origin ? origin : cell, ".gguf"),
+                            base = path_of(job, study_base(&job->plan, cell), ".gguf");
+    struct train_shape shape = o->shape;
+    struct train_spec spec = o->steps;
+    char kv_heads[12];
+    if (origin) { /* has a shape, and the rate and the rest are of the first training alone */
+        spec.from_path = from.text;
+        spec.lr = spec.dropout = spec.attn_dropout = spec.label_smoothing = 0;
+        spec.warmup = -1;
+        shape = (struct train_shape){.n_ctx = o->shape.n_ctx};
+    } else if (cell->method == STUDY_SCRATCH) {
+        snprintf(kv_heads, sizeof kv_heads, "%d", cell->kv_heads);
+        shape.kv_heads = kv_heads;
+    }
+    spec.texts = &job->text;
+    spec.n_texts = 1;
+    spec.out = part.text;
+    spec.teacher_path = cell->taught ? base.text : NULL;
+    spec.n_steps = cell->steps;
+    spec.eval_every = -1;
+    spec.keep_last = spec.seed_given = true;
+    spec.resume = is_there(state.text);
+    spec.seed = cell->seed;
+    spec.kernels = job->kernels;
+    spec.pool = job->pool;
+    spec.stop = progress_stop;
+    spec.event = hear;
+    spec.arg = job;
+    show_training(o, &spec, &shape);
+    if (path_same(part.text, o->common.positional))
+        return err_set(e, STATUS_USAGE, "'%.200s' is the text itself, which would be overwritten",
+                       part.text);
+    TRY(path_writable(part.text, e));
+    TRY(run_training(&spec, &shape, e));
+    if (rename(part.text, whole) != 0)
+        return err_set(e, STATUS_FAILED, "%.200s: cannot be renamed: %s", part.text,
+                       strerror(errno));
+    unlink(state.text);
+    return STATUS_OK;
 }
 
-static enum status count_cache(struct study_cell *cell, const char *path, struct err *e)
+/* --- conversion ------------------------------------------------------------------------------ */
+
+static enum status convert_cell(struct study_job *job, const struct study_cell *cell,
+                                const char *whole, struct err *e)
 {
-    struct checkpoint c;
-    struct config config;
-    TRY(common_open(path, 0, &c, e));
-    const enum status s = common_config(path, &c, &config, e);
+    const struct study_options *o = job->options;
+    const struct study_path origin = path_of(job, study_origin(&job->plan, cell), ".gguf"),
+                            calib = study_path(o->dir, STUDY_CALIB, "");
+    const bool is_latent = cell->method == STUDY_LATENT;
+    char number[12], seed[24];
+    snprintf(number, sizeof number, "%d", is_latent ? cell->latent : cell->kv_heads);
+    snprintf(seed, sizeof seed, "%" PRIu64, cell->seed);
+    const struct variant_options v = {
+        .kv_heads = is_latent ? NULL : number,
+        .latent = is_latent ? number : NULL,
+        .method = is_latent ? CONVERT_FIT : (int)cell->method - STUDY_MEAN,
+        .calib = is_latent || cell->method == STUDY_FIT ? calib.text : NULL,
+        .calib_tokens = VARIANT_CALIB_TOKENS};
+    say_verbose(&o->common, "convert%s -q%s%s%s%s%s%s%s%s", shown("", origin.text).text,
+                o->common.binary ? " --binary" : "", shown(" --threads", o->threads).text,
+                shown(" --output", whole).text, shown(" --kv-heads", v.kv_heads).text,
+                shown(" --latent", v.latent).text,
+                shown(" --method", is_latent ? NULL : cell->method_name).text,
+                shown(" --calib", v.calib).text,
+                shown(" --seed", cell->method == STUDY_RANDOM ? seed : NULL).text);
+
+    struct checkpoint checkpoint;
+    struct convert_spec spec;
+    struct convert converted;
+    const struct variant_source source = {.common = &job->quiet,
+                                          .path = origin.text,
+                                          .checkpoint = &checkpoint,
+                                          .kernels = job->kernels,
+                                          .pool = job->pool,
+                                          .seed = cell->seed};
+    TRY(path_writable(whole, e));
+    TRY(common_open(origin.text, 0, &checkpoint, e));
+    enum status s = variant_check_types(checkpoint.gguf, origin.text, e);
     if (s == STATUS_OK)
+        s = variant_convert(&v, &source, &spec, &converted, e);
+    if (s == STATUS_OK) {
+        s = gguf_write(converted.writer, whole, e);
+        if (s == STATUS_BAD_FILE)
+            err_prefix(e, origin.text);
+        convert_free(&converted);
+    }
+    checkpoint_close(&checkpoint);
+    return s;
+}
+
+/* --- measuring ------------------------------------------------------------------------------- */
+
+/* The bits per byte of the held-out part, and the cache. */
+static enum status measure_cell(struct study_job *job, struct study_cell *cell, const char *whole,
+                                struct err *e)
+{
+    const struct study_options *o = job->options;
+    const size_t cut = train_part(o->steps.val_fraction, job->text.len);
+    const struct text held_out = {job->text.data + cut, job->text.len - cut};
+    say_verbose(&o->common, "eval%s -q%s%s%s --range %s:1 --format jsonl", shown("", whole).text,
+                o->common.binary ? " --binary" : "", shown(" --threads", o->threads).text,
+                shown(" --text", o->common.positional).text,
+                number_shown(1 - o->steps.val_fraction).text);
+
+    struct checkpoint c;
+    struct eval_result result;
+    int32_t *tokens = NULL;
+    size_t n;
+    TRY(common_open(whole, CHECKPOINT_MODEL | COMMON_TEXTS, &c, e));
+    enum status s =
+        tokens_of_text(c.tokenizer, held_out, tokenizer_adds_bos(c.tokenizer), &tokens, &n, e);
+    if (s == STATUS_OK) {
+        const struct eval_spec spec = {.model = c.model,
+                                       .params = {.kernels = job->kernels},
+                                       .pool = job->pool,
+                                       .tokens = tokens,
+                                       .n_tokens = n,
+                                       .tokenizer = c.tokenizer,
+                                       .stop = progress_stop};
+        s = eval_run(&spec, &result, e);
+    }
+    if (s == STATUS_OK) {
+        cell->bits_per_byte = result.bits_per_byte;
         cell->cache_bytes_per_token =
-            kv_cache_bytes_per_token(&config, config.n_kv_heads, STORAGE_F32);
+            kv_cache_bytes_per_token(&c.model->config, c.model->config.n_kv_heads, STORAGE_F32);
+    }
+    free(tokens);
     checkpoint_close(&c);
     return s;
 }
 
 /* --- cells ----------------------------------------------------------------------------------- */
 
-static double cost_of(const struct study_setting *s, const struct study_cell *cell)
+enum status study_lock(const struct study_job *job, const char *name, struct err *e)
 {
-    const double step = (double)s->steps->batch * s->length;
-    const double evaluated = s->steps->val_fraction * (double)s->text_bytes / 2 / step;
-    double making = cell->steps;
-    if (s->given && !study_origin(s->plan, cell))
-        making = 0;
-    else if (study_converts(cell->method) && cell->alpha == 0)
-        making = is_fitted(cell) ? COST_FIT : COST_CONVERT;
-    else if (study_origin(s->plan, cell))
-        making += COST_PROBE;
-    return making + COST_EVALUATED * evaluated;
-}
-
-enum status study_lock(const struct study_setting *s, const char *name, struct err *e)
-{
-    bool taken = false, told = false;
-    for (; !taken; told = true) {
+    const struct study_options *o = job->options;
+    for (bool taken, told = false;; told = true) {
         if (progress_stop(NULL))
             return STATUS_INTERRUPTED;
-        TRY(study_lock_try(s->lock, name, &taken, e));
-        if (!taken && !told)
-            say(s->common, "%s: waiting for another run in '%.200s'", name[0] ? name : "study",
-                s->dir);
-        if (!taken)
-            nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+        TRY(study_lock_try(job->lock, name, &taken, e));
+        if (taken)
+            return STATUS_OK;
+        if (!told)
+            say(&o->common, "%s: waiting for another run in '%.200s'", name[0] ? name : "study",
+                o->dir);
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
     }
-    return STATUS_OK;
 }
 
 /* What another run has made in the meantime is taken as it is. */
-static enum status finish_cell(struct study_job *job, struct study_cell *cell,
-                               const struct cell_files *f, struct err *e)
+static enum status finish_cell(struct study_job *job, struct study_cell *cell, struct err *e)
 {
-    TRY(study_record_read(job->setting->dir, cell, e));
-    if (cell->done && is_there(f->whole))
+    const struct study_path whole = path_of(job, cell, ".gguf");
+    TRY(study_record_read(job->options->dir, cell, e));
+    if (cell->done && is_there(whole.text))
         return STATUS_OK;
     cell->done = false;
-    TRY(make_checkpoint(job, cell, f, e));
-    TRY(measure_bits(job, cell, f, e));
-    TRY(count_cache(cell, f->whole, e));
-    TRY(study_record_write(job->setting->dir, cell, e));
-    return study_results_write(job->setting->dir, e);
-}
-
-static void tell_cell(struct study_job *job, const struct study_cell *cell)
-{
-    char left[64] = "";
-    const double elapsed = (double)(clock_ns() - job->progress.started_ns);
-    const double rest = elapsed * (job->all_cost - job->cost) / job->cost;
-    if (job->n_done < job->n_all)
-        snprintf(left, sizeof left, ", %s left", figure_duration(rest).text);
-    progress_end(&job->progress);
-    say(job->setting->common, "%s: %.4f bits a byte, %s; %d of %d cells%s", cell->name,
-        cell->bits_per_byte, figure_duration(cell->seconds * 1e9).text, job->n_done, job->n_all,
-        left);
+    if (!is_there(whole.text)) {
+        const uint64_t before = clock_ns();
+        TRY(study_converts(cell->method) && cell->alpha == 0
+                ? convert_cell(job, cell, whole.text, e)
+                : train_cell(job, cell, whole.text, e));
+        cell->seconds = (double)(clock_ns() - before) * 1e-9;
+    }
+    TRY(measure_cell(job, cell, whole.text, e));
+    TRY(study_record_write(job->options->dir, cell, e));
+    return study_results_write(job->options->dir, e);
 }
 
 static enum status make_cell(struct study_job *job, struct study_cell *cell, struct err *e)
 {
-    struct cell_files f;
-    job->current = cost_of(job->setting, cell);
-    enum status s = progress_stop(NULL) ? STATUS_INTERRUPTED : STATUS_OK;
-    if (s != STATUS_OK)
-        return s;
-    s = name_files(job->setting, cell, &f, e);
-    if (s == STATUS_OK)
-        s = study_lock(job->setting, cell->name, e);
+    char left[64] = "";
+    job->current = cell;
+    enum status s = study_lock(job, cell->name, e);
     if (s == STATUS_OK) {
-        s = finish_cell(job, cell, &f, e);
-        study_unlock(job->setting->lock, cell->name);
+        s = finish_cell(job, cell, e);
+        study_unlock(job->lock, cell->name);
     }
-    free_files(&f);
+    signals_mapping(NULL); /* no path of this cell's any more */
     progress_end(&job->progress);
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         err_prefix(e, cell->name);
     if (s != STATUS_OK)
         return s;
     cell->done = true;
-    job->cost += job->current;
     job->n_done++;
-    tell_cell(job, cell);
+    const double elapsed = (double)(clock_ns() - job->progress.started_ns);
+    if (job->n_done < job->n_all)
+        snprintf(left, sizeof left, ", %s left",
+                 figure_duration(elapsed / job->n_done * (job->n_all - job->n_done)).text);
+    say(&job->options->common, "%s: %.4f bits a byte, %s; %d of %d cells%s", cell->name,
+        cell->bits_per_byte, figure_duration(cell->seconds * 1e9).text, job->n_done, job->n_all,
+        left);
     return STATUS_OK;
 }
 
 /* Something is to be made from this one: it is made again where its checkpoint is gone. */
-static void mark_origin(const struct study_setting *s, bool *marked, struct study_cell *origin)
+static void want_origin(const struct study_job *job, struct study_cell *origin)
 {
-    char *path = NULL;
-    if (study_path(s->dir, origin->name, ".gguf", &path, NULL) == STATUS_OK && !is_there(path))
+    origin->wanted = true;
+    if (!is_there(path_of(job, origin, ".gguf").text))
         origin->done = false;
-    free(path);
-    marked[origin - s->plan->cells] = true;
 }
 
-/* What is to be made: the shard's, and what that is made from. */
-static bool *mark_cells(const struct study_setting *s)
+/* What is to be made: the shard's, and what that is made from. Returns how many. */
+static int want_cells(struct study_job *job)
 {
-    bool *marked = calloc((size_t)s->plan->n, sizeof *marked);
-    for (int i = s->plan->n - 1; marked && i >= 0; i--) {
-        const struct study_cell *cell = &s->plan->cells[i];
-        if (i % s->shard.n == s->shard.index)
-            marked[i] = true;
-        if (!marked[i] || cell->done)
+    int n = 0;
+    for (int i = job->plan.n - 1; i >= 0; i--) {
+        struct study_cell *cell = &job->plan.cells[i];
+        cell->wanted = (cell->wanted || i % job->n_shards == job->shard) && !cell->done;
+        if (!cell->wanted)
             continue;
-        struct study_cell *origin = study_origin(s->plan, cell);
+        struct study_cell *origin = study_origin(&job->plan, cell);
         if (origin)
-            mark_origin(s, marked, origin);
+            want_origin(job, origin);
         if (cell->taught)
-            mark_origin(s, marked, study_base(s->plan, cell));
+            want_origin(job, study_base(&job->plan, cell));
+        n++;
     }
-    return marked;
+    return n;
 }
 
-static void begin_job(struct study_job *job, const bool *marked)
+enum status study_run(struct study_job *job, struct err *e)
 {
-    const struct study_plan *plan = job->setting->plan;
-    job->progress = progress_start(job->setting->common, "cells");
-    for (int i = 0; i < plan->n; i++)
-        if (marked[i] && !plan->cells[i].done) {
-            job->all_cost += cost_of(job->setting, &plan->cells[i]);
-            job->n_all++;
-        }
-}
-
-enum status study_run(const struct study_setting *setting, struct err *e)
-{
-    struct study_job job = {.setting = setting};
-    struct study_plan *plan = setting->plan;
+    const struct study_options *o = job->options;
+    struct study_cell *cells = job->plan.cells, *end = cells + job->plan.n;
+    for (struct study_cell *cell = cells; cell < end; cell++)
+        TRY(study_record_read(o->dir, cell, e));
+    job->n_all = want_cells(job);
+    if (job->n_all == 0)
+        return STATUS_OK;
+    TRY(runtime_workers(&job->quiet, o->threads, &job->kernels, &job->pool, e));
+    job->progress = progress_start(&o->common, "cells");
     enum status s = STATUS_OK;
-    for (int i = 0; i < plan->n && s == STATUS_OK; i++)
-        s = study_record_read(setting->dir, &plan->cells[i], e);
-    if (s != STATUS_OK)
-        return s;
-    bool *marked = mark_cells(setting);
-    if (!marked)
-        return err_no_memory(e, "the study's cells", (size_t)plan->n);
-    begin_job(&job, marked);
-    for (int i = 0; i < plan->n && s == STATUS_OK; i++)
-        if (marked[i] && !plan->cells[i].done)
-            s = make_cell(&job, &plan->cells[i], e);
-    free(marked);
+    for (struct study_cell *cell = cells; cell < end && s == STATUS_OK; cell++)
+        if (cell->wanted)
+            s = make_cell(job, cell, e);
+    pool_free(job->pool);
     if (s == STATUS_INTERRUPTED)
-        say(setting->common, "interrupted; %d of %d cells are done; the same command goes on",
-            job.n_done, job.n_all);
+        say(&o->common, "interrupted; %d of %d cells are done; the same command goes on",
+            job->n_done, job->n_all);
     return s;
 }

@@ -187,8 +187,6 @@ static void take_step(struct train_report *r, const struct train_event *ev)
     r->loss = isfinite(r->loss) ? r->loss + SMOOTHING * (ev->loss - r->loss) : ev->loss;
     log_row(r, ev);
     show_progress(r);
-    if (r->listener.hear)
-        r->listener.hear(r->listener.arg, (double)ev->step / r->spec->n_steps);
 }
 
 void train_report_event(void *arg, const struct train_event *ev)

@@ -15,7 +15,6 @@ struct train_report {
     const struct train_spec *spec;
     bool terminal;   /* show a progress line */
     const char *log; /* path; NULL: none */
-    struct listener listener;
 
     /* Private. */
     FILE *log_file;

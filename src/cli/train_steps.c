@@ -2,6 +2,19 @@
 
 #include <limits.h>
 
+#include "cli/common.h"
+#include "cli/signals.h"
+
+#define DEFAULT_LR    1e-3
+#define DEFAULT_SHARE 0.5
+/* Parts of the steps that warm up: further training starts with AdamW's moments empty beside
+ * weights that have something to lose. */
+#define WARMUP           10
+#define WARMUP_FROM      2
+#define LONGEST_WARMUP   100
+#define LEAST_INTERVAL   25
+#define LARGEST_INTERVAL 250
+
 #define VALUES struct train_spec
 
 const struct option train_step_options[] = {
@@ -34,3 +47,55 @@ const struct option train_held_out_options[] = {
                "the last part of each text, held out; 0: none", .fallback = "0.1"),
     OPT_END,
 };
+
+static int between(int x, int least, int most)
+{
+    return x < least ? least : x > most ? most : x;
+}
+
+static enum status open_origin(struct train_spec *spec, const struct train_shape *shape,
+                               struct checkpoint *from, struct err *e)
+{
+    const char *given = train_shape_given(shape);
+    spec->length = shape->n_ctx ? shape->n_ctx : TRAIN_SHAPE_CTX;
+    if (!spec->from_path)
+        return train_shape_config(shape, &spec->shape, e);
+    if (given)
+        return err_set(e, STATUS_USAGE,
+                       "--%s and --from are both given: the checkpoint has its own shape and "
+                       "vocabulary (decode convert changes its K/V heads)",
+                       given);
+    TRY(common_open(spec->from_path, COMMON_TEXTS, from, e));
+    TRY(common_config(spec->from_path, from, &spec->shape, e));
+    spec->from = from->gguf;
+    if (!shape->n_ctx && spec->shape.n_ctx < spec->length)
+        spec->length = spec->shape.n_ctx;
+    return STATUS_OK;
+}
+
+enum status train_spec_complete(struct train_spec *spec, const struct train_shape *shape,
+                                struct checkpoint *from, struct checkpoint *teacher, struct err *e)
+{
+    const bool further = spec->from_path;
+    if (spec->warmup < 0)
+        spec->warmup = between(spec->n_steps / (further ? WARMUP_FROM : WARMUP), 0, LONGEST_WARMUP);
+    if (spec->lr == 0)
+        spec->lr = further ? 0 : DEFAULT_LR; /* 0: what a probe finds */
+    const int interval = between(spec->n_steps / 20, LEAST_INTERVAL, LARGEST_INTERVAL);
+    if (spec->eval_every == 0)
+        spec->eval_every = interval;
+    if (spec->save_every == 0)
+        spec->save_every = spec->eval_every > 0 ? spec->eval_every : interval;
+    TRY(open_origin(spec, shape, from, e));
+    if (!spec->teacher_path && spec->teacher_share > 0)
+        return err_set(e, STATUS_USAGE, "--teacher-weight is for --teacher, which is not given");
+    if (!spec->teacher_path)
+        return STATUS_OK;
+    if (spec->teacher_share == 0)
+        spec->teacher_share = DEFAULT_SHARE;
+    TRY(common_open(spec->teacher_path, CHECKPOINT_TOKENIZER, teacher, e));
+    spec->teacher = teacher->gguf;
+    if (further) /* from here on it may be either */
+        signals_mapping(NULL);
+    return STATUS_OK;
+}

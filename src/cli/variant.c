@@ -10,9 +10,12 @@
 #include "cli/paths.h"
 #include "cli/progress.h"
 
-/* Fewer tokens say nothing about the model's inputs. */
 /* More text than this is refused before it is read. */
 #define CALIB_MAX ((size_t)1 << 30)
+
+/* What a macro stands for, as a string. */
+#define TEXT(x)    #x
+#define TEXT_OF(x) TEXT(x)
 
 #define VALUES struct variant_options
 
@@ -42,7 +45,7 @@ const struct option variant_options[] = {
     OPT_INT("calib-tokens", calib_tokens, "N", CONVERT_MIN_TOKENS, INT_MAX,
             "how many of its tokens are used, in windows of the context, of 1024 at most, spread "
             "over the text",
-            .fallback = "65536", .needs = "calib"),
+            .fallback = TEXT_OF(VARIANT_CALIB_TOKENS), .needs = "calib"),
     OPT_CHOICE("group", grouping, "HOW", groupings,
                "which heads share: neighbours, or those that lose least; auto: cluster for fit and "
                "procrustes, but with ALiBi, whose slopes keep heads in their places",
@@ -244,6 +247,18 @@ static enum status read_calibration(const struct variant_options *o,
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
+
+enum status variant_check_types(const struct gguf *g, const char *path, struct err *e)
+{
+    for (size_t i = 0; i < g->n_tensors; i++)
+        if (g->tensors[i].type->block_elements > 1)
+            return err_set(e, STATUS_USAGE,
+                           "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "
+                           "the same, but better convert first and quantize then",
+                           path, text_width(g->tensors[i].name), g->tensors[i].name.data,
+                           g->tensors[i].type->name);
+    return STATUS_OK;
+}
 
 static enum status run_conversion(const struct variant_source *source, struct convert_spec *spec,
                                   struct convert *out, struct err *e)

@@ -21,13 +21,14 @@ struct variant_options {
     const char *kv_heads; /* a number, or one a layer */
     const char *latent;   /* a rank, or one a layer */
     const char *cache_bytes;
-    int method;        /* an enum convert_method */
-    const char *calib; /* NULL: none */
-    int calib_tokens;
+    int method;             /* an enum convert_method */
+    const char *calib;      /* NULL: none */
+    int calib_tokens;       /* VARIANT_CALIB_TOKENS, if not said otherwise */
     int grouping;           /* enum variant_grouping */
     int refit;              /* VARIANT_AUTO, or an enum convert_refit + 1 */
     struct option_u64 seed; /* of random heads; in no table, for a command that has --seed */
 };
+#define VARIANT_CALIB_TOKENS 65536
 enum variant_grouping { VARIANT_AUTO, VARIANT_ADJACENT, VARIANT_CLUSTER };
 extern const struct option variant_options[];
 
@@ -46,6 +47,9 @@ struct variant_source {
     struct pool *pool;
     uint64_t seed; /* of random heads */
 };
+
+/* What is converted is not quantized, unless that is asked for: STATUS_USAGE. */
+enum status variant_check_types(const struct gguf *g, const char *path, struct err *e);
 
 /* Converts, with everything said on standard error; *spec is what was asked for, but its tokens
  * and its numbers by layer are gone. convert_free is due on success. Signals are deferred but while

@@ -1,0 +1,160 @@
+/*
+ * study - the GQA paper's experiment on one text: the cells that are compared, what each is called
+ * and made from; what a folder keeps of them beside their checkpoints; their means over the seeds.
+ *
+ * A folder has NAME.json of each cell that is done, results.jsonl of all of them, study.json of
+ * what they have in common and study.lock. Files there may have been changed by anybody: each is
+ * read strictly, and refused by name.
+ */
+#ifndef DECODE_STUDY_STUDY_H
+#define DECODE_STUDY_STUDY_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "model/config.h"
+#include "show/report.h"
+
+/* --- cells ----------------------------------------------------------------------------------- */
+
+/* Where the K/V heads of a cell come from; in this order in every list. */
+enum study_method {
+    STUDY_MHA,  /* trained, or the control: trained further as it is */
+    STUDY_MEAN, /* from here on as enum convert_method has them */
+    STUDY_FIRST,
+    STUDY_RANDOM,
+    STUDY_PROCRUSTES,
+    STUDY_FIT,
+    STUDY_LATENT,  /* to a latent cache in place of fewer K/V heads */
+    STUDY_SCRATCH, /* no conversion: trained with so few from the first step on */
+    STUDY_N_METHODS
+};
+/* "mha", ..., "scratch", NULL. */
+extern const char *const study_methods[];
+static inline bool study_converts(enum study_method method)
+{
+    return method > STUDY_MHA && method < STUDY_SCRATCH;
+}
+
+struct study_cell {
+    uint64_t seed;
+    int kv_heads; /* 1 of latent caches */
+    int latent;   /* their rank; 0: the cache has keys and values of heads */
+    enum study_method method;
+    bool taught;  /* trained further with the MHA checkpoint as the teacher, too */
+    double alpha; /* percent of the MHA checkpoint's steps for which it is trained further */
+    int steps;    /* its own: of the further training, or of all of it from scratch */
+
+    /* What follows from these. */
+    const char *method_name;
+    char variant[16]; /* "GQA-2" */
+    char name[80];    /* "s1-gqa2-fit-a5": of its files */
+
+    bool wanted; /* this run is to make it */
+    /* What is known once it is done. */
+    bool done;
+    double bits_per_byte;
+    uint64_t cache_bytes_per_token; /* f32 */
+    double seconds;                 /* that its own conversion or training took */
+};
+
+/* A cell's figures; the last is a time, which no two runs have alike. */
+extern const struct report_field study_fields[];
+#define STUDY_N_FIELDS 11
+#define STUDY_N_TIMES  1
+
+/* Fills in what follows from the rest. */
+void study_cell_complete(struct study_cell *cell, const struct config *c);
+
+/* For qsort: by K/V heads, most first, then by rank, likewise; method; teacher; alpha; seed. */
+int study_order(const void *a, const void *b);
+
+/* --- the plan -------------------------------------------------------------------------------- */
+
+struct study_plan {
+    const struct config *config; /* of the MHA checkpoint; borrowed, while cells are added */
+    uint64_t first_seed;
+    int n_seeds, n_steps;
+    bool taught; /* conversions are trained further with a teacher, too */
+
+    struct study_cell *cells; /* [n] malloc'd */
+    int n;
+};
+
+/* Adds cells of these K/V heads, rank and method for all seeds and each of the shares [n], percents
+ * of the steps: for those a checkpoint is trained further, or from scratch for as long in all.
+ * STATUS_USAGE where a share is too much; STATUS_NO_MEMORY. study_plan_free is due in any case. */
+enum status study_plan_add(struct study_plan *plan, struct study_cell cell, const double *shares,
+                           int n, struct err *e);
+/* Puts all cells in study_order: what a cell is made from comes before. */
+void study_plan_sort(struct study_plan *plan);
+void study_plan_free(struct study_plan *plan);
+
+/* The cell that this one begins with: the conversion, or the MHA checkpoint. NULL: none. */
+struct study_cell *study_origin(const struct study_plan *plan, const struct study_cell *cell);
+/* The MHA checkpoint of its seed. */
+struct study_cell *study_base(const struct study_plan *plan, const struct study_cell *cell);
+
+/* --- means ----------------------------------------------------------------------------------- */
+
+/* Over the seeds of which the cell is done. */
+struct study_mean {
+    int kv_heads, latent; /* as a cell has them */
+    char variant[16];
+    const char *method;
+    bool taught;
+    double alpha;
+    int n_seeds;
+    double bits_per_byte; /* the mean */
+    double deviation;     /* of the seeds, n - 1 in its denominator; NaN for one */
+    double least, most;
+    /* The mean of what each seed has more than its MHA checkpoint trained further for as long; NaN
+     * if one of the two is not done. */
+    double over_mha;
+    uint64_t cache_bytes_per_token; /* f32; the same for all seeds */
+};
+
+/* In the order of the plan. *means [*n] is malloc'd. STATUS_NO_MEMORY. */
+enum status study_means(const struct study_plan *plan, struct study_mean **means, int *n,
+                        struct err *e);
+
+/* --- the folder ------------------------------------------------------------------------------ */
+
+/* "DIR/NAMEsuffix", of a DIR of at most STUDY_DIR_MAX bytes. */
+struct study_path {
+    char text[PATH_MAX];
+};
+#define STUDY_DIR_MAX (PATH_MAX - 128)
+struct study_path study_path(const char *dir, const char *name, const char *suffix);
+
+/* Writes NAME.json of a cell that is done, atomically. The failures of file_writer. */
+enum status study_record_write(const char *dir, const struct study_cell *cell, struct err *e);
+
+/* Reads NAME.json into the cell; cell->done tells whether there is one. STATUS_BAD_FILE if it is no
+ * record of this cell. */
+enum status study_record_read(const char *dir, struct study_cell *cell, struct err *e);
+
+/*
+ * Writes results.jsonl: a line for each record in the folder, those of other runs too, as
+ * study_order has them, without times: the same cells give the same bytes. Two processes may do so
+ * at once: whoever is last has all.
+ */
+enum status study_results_write(const char *dir, struct err *e);
+
+/* Writes study.json, or finds that what is there says the same. STATUS_USAGE if it says something
+ * else: the folder has another study's cells. */
+enum status study_settings_keep(const char *dir, struct text settings, struct err *e);
+
+/* What only one run at once may make: a cell, by its name, or "" the folder's own files. Locks are
+ * in DIR/study.lock, which stays; they end with the process, and hold against other machines where
+ * the file system's do. */
+enum status study_lock_open(const char *dir, int *fd, struct err *e);
+
+/* Takes the lock, and the same run may have it already; *taken is false while another run has it.
+ * STATUS_FAILED where files cannot be locked. */
+enum status study_lock_try(int fd, const char *name, bool *taken, struct err *e);
+void study_unlock(int fd, const char *name);
+
+#endif
