@@ -1,7 +1,6 @@
 #!/bin/sh
 # attention_pictures.sh TEXT [FOLDER] - the pictures of attention in README.md, from the shipped
-# checkpoint: attention.svg, heads.svg (on the last tenth of TEXT) and text.svg, in FOLDER
-# (scripts/plots).
+# checkpoint: attention.svg, and heads.svg on the last tenth of TEXT, in FOLDER (scripts/plots).
 set -eu
 
 if [ $# -lt 1 ]; then
@@ -24,7 +23,6 @@ MERCUTIO:
 That dreamers often lie."
 
 mkdir -p "$out"
-./decode attend $model -p "$passage" --layer 0,1 --kv-heads 2 --beside --without-first \
+./decode attend $model -p "$passage" --layer 0,1 --kv-heads 2 --without-first \
     --svg "$out/attention.svg" >/dev/null
 ./decode heads $model --text "$text" --range 0.9:1 --tokens 20000 --svg "$out/heads.svg" >/dev/null
-./decode score $model -p "$passage" --svg "$out/text.svg" >/dev/null

@@ -12,26 +12,27 @@ cd "$root"
 
 # room, lexemes at most
 ceilings='
-cli          124000
-convert       48000
-exchange      47000
+cli          107000
 compute       43000
-engine        34500
-text          28100
-model         28000
-train         27600
-measure       26300
-show          23600
-base          18400
-gguf          13900
-safetensors    6900
-json           6200
+convert       40000
+exchange      38000
+engine        30200
+model         26700
+train         25600
+text          24700
+measure       21200
+base          16400
+show          16000
+gguf          12500
+safetensors    5900
+json           5500
+study          4600
 '
-most_lines=67200
-most_files=514
-most_headers=251
-most_cli_lines=17600
-most_options=330
+most_lines=58000
+most_files=313
+most_headers=138
+most_cli_lines=15300
+most_options=314
 
 options=0
 if [ -x decode ]; then

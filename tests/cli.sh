@@ -348,18 +348,6 @@ expect_error 2 "--prompt and --tokens are both given" score "$model" --tokens 1 
 expect_error 2 "the vocabulary has 256" score "$model" --tokens 1,256
 expect_error 2 "--tokens: item 2" score "$model" --tokens 1,,2
 
-expect_exit 0 score "$model" -p "ROMEO: speak" --svg "$dir/score.svg" --top 3 --format jsonl
-note "score --svg: the rows as ever" cmp -s "$out" "$dir/score"
-note "score --svg: says how probable the text is" has "$dir/score.svg" "12 tokens, each shaded"
-note "score --svg: dark, too" has "$dir/score.svg" "prefers-color-scheme:dark"
-expect_exit 0 score "$golden/mqa.gguf" --tokens 1,2,3 --svg "$dir/score.svg"
-note "score --svg: control characters as escapes" has "$dir/score.svg" '\x02</tspan>'
-expect_error 2 "--svg: '$model' is the checkpoint itself" score "$model" -p x --svg "$model"
-expect_error 2 "--logits and --svg both name" score "$model" -p x --svg "$dir/a" --logits "$dir/a"
-run score "$model" -p abc --svg "$dir/none/score.svg"
-note "score --svg: a missing folder is found before the work" is_empty "$out"
-note "score --svg: a missing folder: exit 1" is_code 1
-
 cp "$model" "$dir/copy.gguf"
 expect_error 2 "is the checkpoint itself" score "$dir/copy.gguf" -p x --logits "$dir/copy.gguf"
 note "the checkpoint is as it was" cmp -s "$model" "$dir/copy.gguf"
@@ -421,12 +409,9 @@ for width in 1 9 20 60 120; do
 done
 note "attend: the line of a token" has "$out" '\x1b'
 expect_exit 0 attend "$model" -p "$line" --show 0.0 --log --without-first
-expect_exit 0 attend "$model" -p "$line" --kv-heads 2 --beside --svg "$dir/a.svg" --head 1,3
-note "attend: a row a head and variant" has_lines "$out" 17
-note "attend: which is which" has "$out" "GQA-2"
+expect_exit 0 attend "$model" -p "$line" --kv-heads 2 --svg "$dir/a.svg" --head 1,3 --format csv
+note "attend: which variant" has "$out" "GQA-2"
 note "attend: heads that share are framed" has "$dir/a.svg" 'class="frame"'
-expect_exit 0 attend "$model" -p "$line" --kv-heads 1 --beside --show 1.3
-note "attend: both drawn" [ "$(grep -c '^head 1.3' "$out")" -eq 2 ]
 
 expect_error 2 "--layer: expected all or layers from 0 to 3" attend "$model" -p x --layer 4
 expect_error 2 "--head: expected all or heads from 0 to 7" attend "$model" -p x --head 0,8
@@ -446,9 +431,6 @@ expect_error 2 "--prompt and --tokens are both given" attend "$model" --tokens 1
 expect_error 2 "--show draws in place of the table" attend "$model" -p x --show 0.0 --format csv
 expect_error 2 "--show draws in place of the table" attend "$model" -p x --show 0.0 --query 0
 expect_error 2 "expected --svg or --show" attend "$model" -p x --log
-expect_error 2 "--beside is for --kv-heads" attend "$model" -p x --beside
-expect_error 2 "without --beside" attend "$model" -p x --beside --kv-heads 1 --npy "$dir/a.npy"
-expect_error 2 "in another order" attend "$model" -p x --beside --kv-heads 1 --without 0.1
 expect_error 2 "is the text itself" attend "$model" -f "$dir/prompt" --json "$dir/prompt"
 expect_error 2 "--npy and --json both name" attend "$model" -p x --npy "$dir/a.npy" --json "$dir/a.npy"
 expect_error 2 "is the checkpoint itself" attend "$dir/copy.gguf" -p x --svg "$dir/copy.gguf"
@@ -695,30 +677,6 @@ expect_error 2 "both name" bench "$model" --plot x --trace x
 expect_error 1 "nosuchfolder" bench --shape $shape $quick --plot "$dir/nosuchfolder/p.svg" --format csv -q
 : >"$dir/empty.gguf"
 expect_error 3 "empty.gguf" bench "$dir/empty.gguf"
-
-# What drafts are worth on a text; the model guesses itself, so all is right.
-h_b="bench $model --text tests/cli.sh --prompt 12 -n 21 --repeat 2 -t 1"
-expect_exit 0 $h_b --draft "$model" --draft lookup --draft-n 4 --format jsonl
-note "bench --draft: a row for none and for each" has_lines "$out" 3
-note "bench --draft: without" has "$out" '{"draft": "none", "tokens_per_s": '
-note "bench --draft: the model itself" has "$out" \
-    '"drafted": 32, "accepted": 32, "share": 1, "tokens_per_step": 5, "draft_seconds": '
-note "bench --draft: a prediction" [ "$(grep -c '"predicted_speedup": [0-9]' "$out")" -eq 2 ]
-expect_exit 0 $h_b --draft self:q8_0 --batch 3 --temp 0 --kv-type f16 -t 2
-note "bench --draft: a table" has "$out" "predicted"
-expect_error 2 "--draft is for --text" bench "$model" --draft lookup
-expect_error 2 "--text is for --draft" bench "$model" --text tests/cli.sh
-for words in "--depth 4" "--shape 1x16x2" "--kv-heads 1" "--latent 4" "--method first" "--type f16" \
-    "--without 0.0" "--warmup 1" "--plot $dir/a.svg" "--trace $dir/a.csv"; do
-    expect_error 2 "${words% *} and --draft are both given" $h_b --draft lookup $words
-done
-expect_error 2 "--temp is for --draft" bench "$model" --temp 0
-expect_error 2 "-n: expected 2 to 244 tokens after a prompt of 12" $h_b --draft lookup -n 245
-expect_error 2 "--text: expected at least 12 tokens, found 0" $h_b --draft lookup --text /dev/null
-expect_error 2 "--batch: expected one integer" $h_b --draft lookup --batch 1,2
-expect_error 2 "--kv-type: expected one of" $h_b --draft lookup --kv-type f32,f16
-expect_error 2 "--draft self: expected one of" $h_b --draft self:x
-expect_error 3 "nosuchfile" $h_b --draft nosuchfile
 
 # --- bad files ----------------------------------------------------------------------------------
 
@@ -1536,7 +1494,7 @@ cp -r $hf/gpt2 "$dir/folder"
 chmod -R u+w "$dir/folder"
 cat "$dir"/folder/* >"$dir/folder-was"
 ln "$dir/folder/config.json" "$dir/hard-link"
-for h_case in "score -p x --logits model.safetensors" "score -p x --svg config.json" \
+for h_case in "score -p x --logits model.safetensors" \
     "attend -p xy --npy tokenizer.json" "attend -p xy --json config.json" \
     "attend -p xy --svg vocab.json" "generate -p x -n 2 --save-state config.json" \
     "bench --depth 4 --plot config.json" "bench --depth 4 --trace merges.txt" \
@@ -1606,8 +1564,8 @@ expect_exit 0 eval $hf/gpt2 --text tests/checks.sh --range 0:.2 --against "$g" -
 note "eval of a folder: no distance to the file" has "$out" ",0,"
 expect_exit 0 info $hf/gpt2 --check
 note "info of a folder: its path" has "$out" "$hf/gpt2"
-expect_exit 0 score $hf/gpt2/ -p ab --svg "$dir/score.svg"
-note "a picture of a folder: its name" has "$dir/score.svg" "<title>gpt2/</title>"
+expect_exit 0 attend $hf/gpt2/ -p ab --svg "$dir/heads.svg"
+note "a picture of a folder: its name" has "$dir/heads.svg" "What the heads of gpt2/ look at"
 expect_exit 0 bench $hf/gpt2 --kv-heads all -n 2 --repeat 1 --warmup 0 --prompt 2 --format csv
 note "bench of a folder: a row each" has_lines "$out" 4
 expect_exit 0 quantize $hf/gpt2 -o "$dir/a.gguf" --type q8_0 --force -q

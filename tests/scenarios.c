@@ -47,8 +47,8 @@ const struct scenario scenarios[] = {
      .outputs = {"out.npy", "out.svg", "out.json"},
      .steady_stdout = true,
      .steady_files = true},
-    {.name = "attend --beside",
-     .line = "attend model.gguf -f prompt.txt -t 2 --kv-heads 2 --beside --query 1 --svg out.svg "
+    {.name = "attend, another variant",
+     .line = "attend model.gguf -f prompt.txt -t 2 --kv-heads 2 --query 1 --svg out.svg "
              "--layer 0 --head 1 -q",
      .inputs = {"model.gguf", "prompt.txt"},
      .outputs = {"out.svg"},
@@ -146,10 +146,6 @@ const struct scenario scenarios[] = {
      .line = "generate model.gguf -p abc -t 2 -n 6 --seed 1 --draft self:q4_0 -q",
      .inputs = {"model.gguf"},
      .steady_stdout = true},
-    {.name = "bench --draft",
-     .line = "bench model.gguf --draft self:q4_0 --draft other.gguf --text text.txt -t 2 -n 3 "
-             "--repeat 1 --prompt 2 -q",
-     .inputs = {"model.gguf", "other.gguf", "text.txt"}},
     {.name = "generate --draft lookup",
      .line = "generate model.gguf -p abababab -t 2 -n 4 --seed 1 --samples 3 --draft lookup -q",
      .inputs = {"model.gguf"},

@@ -12,6 +12,7 @@
 #include "compute/kernels.h"
 #include "golden.h"
 #include "measure/attend.h"
+#include "measure/score.h"
 #include "program.h"
 
 #define NOTHING ((double)NAN)
@@ -326,12 +327,12 @@ START_TEST(top_keys)
 {
     static const float weights[] = {0.1f, 0.3f, 0, 0.3f, 0.05f, 0.25f, 0};
     static const int order[] = {1, 3, 5, 0, 4, 2, 6};
-    struct attend_key top[7];
+    struct token_score top[7];
     for (int k = 0; k <= 7; k++) {
-        attend_top(weights, 7, k, top);
+        score_top(weights, 7, 0, k, top);
         for (int i = 0; i < k; i++) {
-            ck_assert_int_eq(top[i].position, order[i]);
-            ck_assert(top[i].weight == weights[order[i]]);
+            ck_assert_int_eq(top[i].id, order[i]);
+            ck_assert(top[i].logprob == (double)weights[order[i]]);
         }
     }
 }

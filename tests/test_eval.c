@@ -11,7 +11,6 @@
 #include "checkpoints.h"
 #include "engine/sampler.h"
 #include "golden.h"
-#include "measure/eval_stats.h"
 #include "support.h"
 
 static struct eval_result evaluate(const struct eval_spec *spec)

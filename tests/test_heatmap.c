@@ -1,4 +1,5 @@
-/* Levels, maps as SVG paths and pictures, maps and colours on terminals, what a terminal is. */
+/* Levels, maps as SVG paths and pictures, maps, texts and colours on terminals, what a terminal is.
+ */
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,9 +9,12 @@
 #include <unistd.h>
 
 #include "base/rng.h"
+#include "cli/attend_view.h"
 #include "cli/terminal.h"
 #include "outputs.h"
-#include "show/heatmap_picture.h"
+#include "show/heatmap.h"
+#include "support.h"
+#include "vocabularies.h"
 #include "xml.h"
 
 /* --- levels ---------------------------------------------------------------------------------- */
@@ -23,7 +27,6 @@ START_TEST(levels)
     for (int k = 1; k <= HEATMAP_LEVELS; k++) {
         const double middle =
             top * (log ? pow(10, (k - 9) / 3.0) : (double)k / 9); /* as the header says */
-        ck_assert_double_eq_tol(heatmap_middle(&s, k), middle, 1e-12);
         ck_assert_int_eq(heatmap_level(&s, middle), k);
         /* Half a level up and down, on the scale. */
         const double up = log ? middle * pow(10, 0.5 / 3) : middle + top / 18;
@@ -42,55 +45,6 @@ START_TEST(levels)
         const struct heatmap_scale none = heatmap_scale(tops[i], log);
         ck_assert_int_eq(heatmap_level(&none, 1), 0);
     }
-}
-END_TEST
-
-/* --- paths ----------------------------------------------------------------------------------- */
-
-/* What an output holds, terminated, malloc'd. */
-static char *text_of_output(struct descriptor *o)
-{
-    struct err e = {""};
-    size_t len;
-    ck_assert_msg(descriptor_close(o, &e) == STATUS_OK, "%s", e.text);
-    char *text = (char *)read_file(scratch_path("output"), &len);
-    text[len] = 0;
-    scratch_remove();
-    return text;
-}
-
-/* Paths give the map back: every cell is drawn by one run at most, and by that of its level. */
-START_TEST(paths_are_the_map)
-{
-    enum { ROWS = 13, COLUMNS = 9 };
-    unsigned char map[ROWS * COLUMNS], found[ROWS * COLUMNS] = {0};
-    struct descriptor out;
-    struct rng r;
-    rng_seed(&r, 3, (uint64_t)_i);
-    for (int i = 0; i < ROWS * COLUMNS; i++)
-        map[i] = (unsigned char)(rng_u32(&r) % (_i < 2 ? 10 : 3));
-    if (_i == 0)
-        memset(map, 0, sizeof map);
-    output_begin(&out);
-    heatmap_paths(&out.out, map, ROWS, COLUMNS);
-    char *text = text_of_output(&out);
-    int level = 0, row, column, n, read;
-    for (const char *at = text; *at; at++) {
-        sscanf(at, "<path class=\"h%d\"", &level);
-        if (sscanf(at, "M%d %d.5h%d%n", &column, &row, &n, &read) != 3)
-            continue;
-        ck_assert(level >= 1 && level <= HEATMAP_LEVELS && row >= 0 && row < ROWS && column >= 0 &&
-                  n > 0 && column + n <= COLUMNS);
-        for (int c = column; c < column + n; c++) {
-            ck_assert_int_eq(found[row * COLUMNS + c], 0);
-            found[row * COLUMNS + c] = (unsigned char)level;
-        }
-    }
-    ck_assert_mem_eq(found, map, sizeof map);
-    ck_assert_int_le(count(text, "<path"), HEATMAP_LEVELS);
-    ck_assert(_i > 0 || count(text, "<path") == 0);
-    check_xml(text);
-    free(text);
 }
 END_TEST
 
@@ -115,31 +69,78 @@ static char *read_picture(enum status s, const struct err *e)
 
 static struct heatmap_map map_of(int group, const char *name)
 {
-    return (struct heatmap_map){.cells = triangle,
-                                .n_rows = N_SIDE,
-                                .n_columns = N_SIDE,
-                                .triangle = true,
-                                .group = group,
-                                .name = name,
-                                .note = "a < b & c"};
+    return (struct heatmap_map){
+        .cells = triangle, .name = name, .note = "a < b & c", .group = group};
 }
+
+/* Paths give the map back: every cell is drawn by one run at most, and by that of its level. */
+START_TEST(paths_are_the_map)
+{
+    enum { ROWS = 13, COLUMNS = 9 };
+    unsigned char found[ROWS * COLUMNS] = {0}, wanted[ROWS * COLUMNS];
+    float cells[ROWS * COLUMNS];
+    struct err e = {""};
+    struct rng r;
+    rng_seed(&r, 3, (uint64_t)_i);
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        wanted[i] = (unsigned char)(_i == 0 ? 0 : rng_u32(&r) % (_i < 2 ? 10 : 3));
+        cells[i] = (float)wanted[i] / 9;
+    }
+    const struct heatmap_map map = {.cells = cells, .group = -1};
+    const struct text name = text_of("");
+    const struct heatmap_picture p = {.title = "",
+                                      .subtitle = "",
+                                      .what = "",
+                                      .scale = heatmap_scale(1, false),
+                                      .maps = &map,
+                                      .n_rows = 1,
+                                      .n_columns = 1,
+                                      .map_rows = ROWS,
+                                      .map_columns = COLUMNS,
+                                      .row_names = &name};
+    const enum status s = heatmap_write(&p, scratch_path("map.svg"), &e);
+    char *text = read_picture(s, &e);
+    const char *first = strstr(text, "<g class=\"map\">");
+    int level = 0, row, column, n, read;
+    for (const char *at = first; *at; at++) {
+        sscanf(at, "<path class=\"h%d\"", &level);
+        if (sscanf(at, "M%d %d.5h%d%n", &column, &row, &n, &read) != 3)
+            continue;
+        ck_assert(level >= 1 && level <= HEATMAP_LEVELS && row >= 0 && row < ROWS && column >= 0 &&
+                  n > 0 && column + n <= COLUMNS);
+        for (int c = column; c < column + n; c++) {
+            ck_assert_int_eq(found[row * COLUMNS + c], 0);
+            found[row * COLUMNS + c] = (unsigned char)level;
+        }
+    }
+    ck_assert_mem_eq(found, wanted, sizeof found);
+    ck_assert_int_le(count(first, "<path"), HEATMAP_LEVELS);
+    ck_assert(_i > 0 || count(first, "<path") == 0);
+    free(text);
+}
+END_TEST
 
 START_TEST(small_maps)
 {
     static const int groups[2][6] = {{0, 0, 0, 1, 1, 1}, {-1, -1, 4, 4, -1, 5}};
     static const int frames[] = {2, 2};
-    static const char *const rows[] = {"layer <0>", "layer 1"};
+    const struct text rows[] = {text_of("layer <0>"), text_of("layer 1")};
     struct heatmap_map maps[12];
     struct err e = {""};
     for (int i = 0; i < 12; i++)
         maps[i] = map_of(groups[_i][i % 6], i == 7 ? NULL : "1.5");
-    const struct heatmap_sheet sheet = {
-        .caption = {"ti\ntle\x01", "sub\xffti]]>tle", "weight", heatmap_scale(1, false)},
-        .maps = maps,
-        .n_rows = 2,
-        .n_columns = 6,
-        .row_names = rows};
-    const enum status s = heatmap_write_sheet(&sheet, scratch_path("map.svg"), &e);
+    const struct heatmap_picture p = {.title = "ti\ntle\x01",
+                                      .subtitle = "sub\xffti]]>tle",
+                                      .what = "weight",
+                                      .scale = heatmap_scale(1, false),
+                                      .maps = maps,
+                                      .n_rows = 2,
+                                      .n_columns = 6,
+                                      .map_rows = N_SIDE,
+                                      .map_columns = N_SIDE,
+                                      .triangle = true,
+                                      .row_names = rows};
+    const enum status s = heatmap_write(&p, scratch_path("map.svg"), &e);
     char *text = read_picture(s, &e);
     ck_assert_int_eq(count(text, "class=\"frame\""), 2 * frames[_i]);
     ck_assert_int_eq(count(text, "class=\"map\""), 12);
@@ -147,37 +148,44 @@ START_TEST(small_maps)
     ck_assert_int_eq(count(text, ">1.5</text>"), 11);
     ck_assert_int_eq(count(text, "a &lt; b &amp; c"), 12);
     ck_assert_int_eq(count(text, "layer &lt;0&gt;</text>"), 1);
-    ck_assert_int_eq(count(text, "prefers-color-scheme:dark"), 2);
+    ck_assert_int_eq(count(text, "prefers-color-scheme:dark"), 1);
     free(text);
 }
 END_TEST
 
-static enum status write_chart(const char *path, const struct heatmap_map *maps, int n_maps,
-                               const struct text *names, struct heatmap_scale scale, struct err *e)
+static struct heatmap_picture large_picture(const struct heatmap_map *map, const struct text *names,
+                                            struct heatmap_scale scale)
 {
-    const struct heatmap_chart chart = {.caption = {"t", "s", "weight", scale},
-                                        .maps = maps,
-                                        .n_maps = n_maps,
-                                        .row_names = names,
-                                        .column_names = names};
-    return heatmap_write_chart(&chart, path, e);
+    return (struct heatmap_picture){.title = "t",
+                                    .subtitle = "s",
+                                    .what = "weight",
+                                    .scale = scale,
+                                    .maps = map,
+                                    .n_rows = 1,
+                                    .n_columns = 1,
+                                    .map_rows = N_SIDE,
+                                    .map_columns = N_SIDE,
+                                    .triangle = true,
+                                    .row_names = names,
+                                    .column_names = names};
 }
 
 START_TEST(large_maps)
 {
     const struct text names[N_SIDE] = {text_of("To"), text_of("\\n"), text_of("<|x|>"),
                                        text_of("\xe6\x97\xa5")};
-    const struct heatmap_map maps[] = {map_of(-1, "MHA"), map_of(-1, NULL)};
+    const struct heatmap_map map = map_of(-1, NULL);
+    const struct heatmap_picture p = large_picture(&map, names, heatmap_scale(0.99, true));
     struct err e = {""};
-    const enum status s =
-        write_chart(scratch_path("map.svg"), maps, 2, names, heatmap_scale(0.99, true), &e);
+    const enum status s = heatmap_write(&p, scratch_path("map.svg"), &e);
     char *text = read_picture(s, &e);
-    /* Rows and columns of both are named. */
-    ck_assert_int_eq(count(text, ">To</text>"), 4);
-    ck_assert_int_eq(count(text, "&lt;|x|&gt;</text>"), 4);
-    ck_assert_int_eq(count(text, "\xe6\x97\xa5</text>"), 4);
-    ck_assert_int_eq(count(text, ">MHA</text>"), 1);
-    ck_assert_int_eq(count(text, "rotate(-90)"), 8);
+    /* Rows and columns are named. */
+    ck_assert_int_eq(count(text, ">To</text>"), 2);
+    ck_assert_int_eq(count(text, "&lt;|x|&gt;</text>"), 2);
+    ck_assert_int_eq(count(text, "\xe6\x97\xa5</text>"), 2);
+    ck_assert_int_eq(count(text, "rotate(-90)"), 4);
+    ck_assert_int_eq(count(text, ">weight 0.0021</text>"), 1);
+    ck_assert_int_eq(count(text, ">0.99</text>"), 1);
     free(text);
 }
 END_TEST
@@ -186,17 +194,113 @@ END_TEST
 START_TEST(a_rectangle)
 {
     const struct text names[N_SIDE] = {{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}};
-    struct heatmap_map map = map_of(-1, NULL);
-    const struct heatmap_scale none = heatmap_scale(0, false);
+    const struct heatmap_map map = map_of(-1, NULL);
+    struct heatmap_picture p = large_picture(&map, names, heatmap_scale(0, false));
     struct err e = {""};
-    map.triangle = false;
-    map.n_columns = 2;
-    const enum status s = write_chart(scratch_path("map.svg"), &map, 1, names, none, &e);
+    p.triangle = false;
+    p.map_columns = 2;
+    const enum status s = heatmap_write(&p, scratch_path("map.svg"), &e);
     char *text = read_picture(s, &e);
     ck_assert_int_eq(count(text, "d=\"M0 0H2V4H0Z\""), 1);
     ck_assert_int_eq(count(text, "<path class=\"h"), 0);
     free(text);
-    ck_assert_int_eq(write_chart("/nonexistent/m.svg", &map, 1, names, none, &e), STATUS_FAILED);
+    ck_assert_int_eq(heatmap_write(&p, "/nonexistent/m.svg", &e), STATUS_FAILED);
+}
+END_TEST
+
+/* --- shaded text ----------------------------------------------------------------------------- */
+
+/* As a reader sees it: "[3:ab]" is what stands on level 3. */
+static void expect_shades(struct descriptor *o, const char *expected)
+{
+    char text[512] = "";
+    const char *at = expected;
+    for (size_t used = 0; *at && used + 64 < sizeof text;) {
+        int level = 0, n = 0;
+        if (sscanf(at, "[%1d:%n", &level, &n) == 1 && n > 0) {
+            used +=
+                (size_t)snprintf(text + used, 64, "%s", heatmap_colour(HEATMAP_DARK, level).text);
+            at += n;
+        } else if (*at == ']') {
+            used += (size_t)snprintf(text + used, 64, "%s", heatmap_colour(HEATMAP_DARK, 0).text);
+            at++;
+        } else {
+            text[used++] = *at++;
+            text[used] = 0;
+        }
+    }
+    output_is(o, text);
+}
+
+static void put(struct shaded_text *s, struct descriptor *o, const char *ready, size_t skipped)
+{
+    shaded_text_put(s, &o->out, HEATMAP_DARK, text_of(ready), skipped);
+}
+
+START_TEST(held_back_bytes_keep_their_level)
+{
+    unsigned char room[32];
+    struct shaded_text s = {.levels = room, .cap = sizeof room};
+    struct descriptor o;
+    output_begin(&o);
+    shaded_text_push(&s, 2, 3);
+    put(&s, &o, "ab", 0);
+    shaded_text_push(&s, 2, 5); /* "c" and half of a character */
+    put(&s, &o, "c", 0);
+    shaded_text_push(&s, 3, 7); /* its other half, which is shaded as the first, and "de" */
+    put(&s, &o,
+        "\xc3\xa9"
+        "d",
+        0);
+    shaded_text_push(&s, 1, 7);
+    put(&s, &o, "ef", 0);
+    ck_assert_uint_eq(s.len, 0);
+    expect_shades(&o, "[3:ab][5:c][5:\xc3\xa9][7:d][7:ef]");
+}
+END_TEST
+
+START_TEST(levels_change_inside_of_what_is_ready)
+{
+    unsigned char room[32];
+    struct shaded_text s = {.levels = room, .cap = sizeof room};
+    struct descriptor o;
+    output_begin(&o);
+    shaded_text_push(&s, 2, 9);
+    shaded_text_push(&s, 3, 0);
+    shaded_text_push(&s, 2, 9);
+    shaded_text_push(&s, 4, 2);
+    /* Without the space before the text; control characters are not shaded. */
+    put(&s, &o, " xplain\n\tz", 1);
+    put(&s, &o, "!", 0);
+    expect_shades(&o, "[9:x]pla[9:in]\n\t[2:z][2:!]");
+}
+END_TEST
+
+/* --- labels ---------------------------------------------------------------------------------- */
+
+START_TEST(labels_have_as_many_columns_as_there_is_room)
+{
+    static const struct {
+        const char *token;
+        int columns;
+        const char *label;
+    } cases[] = {
+        {"abcdefghijkl", 12, "abcdefghijkl"},
+        {"abcdefghijklm", 12, "abcdefghijk…"},
+        {"日本語日本語", 12, "日本語日本語"},
+        {"日本語日本", 8, "日本語…"},
+        {"\x01\x02\x03", 12, "\\x01\\x02\\x03"},
+        {"\x01\x02\x03\x04", 12, "\\x01\\x02…"},
+        {"\xe2\x96\x81x", 12, "x"},
+    };
+    static struct vocabulary v;
+    vocabulary_of_scores(&v, true);
+    add_scored(&v, cases[_i].token, 0);
+    struct tokenizer *t = must_create(&v);
+    const int32_t id = (int32_t)v.n_tokens - 1;
+    const struct attend_view view = {.tokenizer = t, .tokens = &id, .n_tokens = 1};
+    ck_assert_str_eq(attend_label(&view, 0, cases[_i].columns, true).text, cases[_i].label);
+    tokenizer_free(t);
 }
 END_TEST
 
@@ -314,6 +418,9 @@ int main(void)
     tcase_add_test(t, a_rectangle);
     tcase_add_test(t, plain_cells);
     tcase_add_loop_test(t, coloured_cells, 0, 2);
+    tcase_add_test(t, held_back_bytes_keep_their_level);
+    tcase_add_test(t, levels_change_inside_of_what_is_ready);
+    tcase_add_loop_test(t, labels_have_as_many_columns_as_there_is_room, 0, 7);
     tcase_add_test(t, colours_of_a_terminal);
     tcase_add_test(t, width_of_a_terminal);
     suite_add_tcase(s, t);

@@ -53,8 +53,8 @@ START_TEST(sums_of_a_checkpoint)
     write_checkpoint(scratch_path("m.gguf"), &shape);
     ck_assert_int_eq(file_map_open(&file, scratch_path("m.gguf"), &e), STATUS_OK);
     ck_assert_int_eq(gguf_parse(file.data, file.len, &g, &e), STATUS_OK);
-    struct inspect_sum parts[INSPECT_PARTS], total;
-    inspect_parts(g, parts, &total);
+    struct inspect_sum parts[INSPECT_PARTS + 1];
+    inspect_parts(g, parts);
     ck_assert_uint_eq(parts[INSPECT_EMBEDDING].parameters, 256 * 8);
     ck_assert_uint_eq(parts[INSPECT_POSITION].parameters, 5 * 8);
     ck_assert_uint_eq(parts[INSPECT_OUTPUT].parameters, 0);
@@ -66,13 +66,13 @@ START_TEST(sums_of_a_checkpoint)
     ck_assert_uint_eq(parts[INSPECT_ATTENTION].biases, 2 * 2 * (8 + 4));
     ck_assert_uint_eq(parts[INSPECT_FFN].biases, 2 * (12 + 8));
     ck_assert_uint_eq(parts[INSPECT_NORMS].biases, (2 * 2 + 1) * 8);
-    ck_assert_uint_eq(total.biases, 48 + 40 + 40);
+    ck_assert_uint_eq(parts[INSPECT_PARTS].biases, 48 + 40 + 40);
     for (int i = 0; i < INSPECT_PARTS; i++) {
         parameters += parts[i].parameters;
         ck_assert_uint_eq(parts[i].bytes, 4 * parts[i].parameters);
     }
-    ck_assert_uint_eq(total.parameters, parameters);
-    ck_assert_uint_eq(total.bytes, 4 * parameters);
+    ck_assert_uint_eq(parts[INSPECT_PARTS].parameters, parameters);
+    ck_assert_uint_eq(parts[INSPECT_PARTS].bytes, 4 * parameters);
     gguf_free(g);
     file_map_close(&file);
     scratch_remove();
@@ -181,17 +181,17 @@ START_TEST(published_parameters)
                            .d_ff = models[i].ff,
                            .n_vocab = models[i].vocab,
                            .n_ctx = models[i].ctx};
-        struct inspect_sum parts[INSPECT_PARTS], total;
+        struct inspect_sum parts[INSPECT_PARTS + 1];
         config_set_arch(&c, arch_preset(text_of(models[i].preset)));
         config_complete(&c);
         const struct cost_shape shape = {.config = &c,
                                          .n_kv_heads = c.n_kv_heads,
                                          .storage = STORAGE_F16,
                                          .tied = !c.arch->own_output};
-        inspect_shape_parts(&shape, parts, &total);
-        ck_assert_uint_eq(total.parameters, models[i].parameters);
+        inspect_shape_parts(&shape, parts);
+        ck_assert_uint_eq(parts[INSPECT_PARTS].parameters, models[i].parameters);
         ck_assert_uint_eq(cost_weights(&shape).parameters, models[i].parameters);
-        ck_assert_uint_ge(total.bytes, 2 * total.parameters);
+        ck_assert_uint_ge(parts[INSPECT_PARTS].bytes, 2 * parts[INSPECT_PARTS].parameters);
     }
 }
 END_TEST
@@ -205,12 +205,12 @@ START_TEST(parts_of_a_shape)
                        .d_ff = 3072,
                        .n_vocab = 50257,
                        .n_ctx = 1024};
-    struct inspect_sum parts[INSPECT_PARTS], total;
+    struct inspect_sum parts[INSPECT_PARTS + 1];
     config_set_arch(&c, arch_preset(text_of("gpt2")));
     config_complete(&c);
     struct cost_shape shape = {
         .config = &c, .n_kv_heads = 12, .storage = STORAGE_F32, .tied = true};
-    inspect_shape_parts(&shape, parts, &total);
+    inspect_shape_parts(&shape, parts);
     ck_assert_uint_eq(parts[INSPECT_EMBEDDING].parameters, 50257 * 768);
     ck_assert_uint_eq(parts[INSPECT_POSITION].parameters, 1024 * 768);
     ck_assert_uint_eq(parts[INSPECT_ATTENTION].biases, 12 * 4 * 768);
@@ -219,10 +219,10 @@ START_TEST(parts_of_a_shape)
     ck_assert_uint_eq(parts[INSPECT_FFN].parameters, 12 * (2 * 768 * 3072 + 3072 + 768));
     ck_assert_uint_eq(parts[INSPECT_NORMS].biases, 25 * 768);
     ck_assert_uint_eq(parts[INSPECT_OUTPUT].parameters + parts[INSPECT_OTHER].parameters, 0);
-    ck_assert_uint_eq(total.bytes, 4 * total.parameters);
+    ck_assert_uint_eq(parts[INSPECT_PARTS].bytes, 4 * parts[INSPECT_PARTS].parameters);
     /* Q8_0 is 34 bytes for 32 numbers; norms, biases and positions stay F32. */
     shape.storage = STORAGE_Q8_0;
-    inspect_shape_parts(&shape, parts, &total);
+    inspect_shape_parts(&shape, parts);
     ck_assert_uint_eq(parts[INSPECT_EMBEDDING].bytes, 50257 * 768 / 32 * 34);
     ck_assert_uint_eq(parts[INSPECT_POSITION].bytes, 1024 * 768 * 4);
     ck_assert_uint_eq(parts[INSPECT_ATTENTION].bytes, 12 * (4 * 768 * 768 / 32 * 34 + 4 * 768 * 4));

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "outputs.h"
-#include "show/printable.h"
+#include "show/paragraph.h"
 #include "json/write.h"
 
 static void structure_is(int broken_depth, const char *expected)

@@ -80,8 +80,14 @@ static enum status score_in_blocks(int block, struct record *r, int top, struct 
     struct session *session;
     const struct session_params params = {.block = block};
     ck_assert_int_eq(session_create(c.model, &params, NULL, &session, e), STATUS_OK);
-    const enum status s =
-        score_tokens(session, c.model->config.n_vocab, tokens, N_TOKENS, top, note, r, e);
+    const enum status s = score_tokens(session,
+                                       &(struct score_spec){.n_vocab = c.model->config.n_vocab,
+                                                            .tokens = tokens,
+                                                            .n_tokens = N_TOKENS,
+                                                            .n_top = top,
+                                                            .visit = note,
+                                                            .arg = r},
+                                       e);
     /* The same from the logits themselves. */
     for (int i = 1; s == STATUS_OK && i < N_TOKENS; i++) {
         double log_sum;
@@ -132,11 +138,19 @@ START_TEST(impossible_tokens_are_refused)
     struct record r = {.stop_at = -1};
     const int n_vocab = c.model->config.n_vocab;
     const int32_t many[5] = {0}, high[] = {0, n_vocab}, low[] = {0, -1};
-    ck_assert_int_eq(score_tokens(session, n_vocab, many, 5, 0, note, &r, &e), STATUS_USAGE);
-    ck_assert_msg(strstr(e.text, "5 tokens") && strstr(e.text, "4"), "%s", e.text);
-    ck_assert_int_eq(score_tokens(session, n_vocab, high, 2, 0, note, &r, &e), STATUS_USAGE);
-    ck_assert_int_eq(score_tokens(session, n_vocab, low, 2, 0, note, &r, &e), STATUS_USAGE);
-    ck_assert_msg(strstr(e.text, "token 1 is -1") != NULL, "%s", e.text);
+    struct score_spec spec = {.n_vocab = n_vocab, .n_top = TOP, .visit = note, .arg = &r};
+    spec.tokens = many;
+    spec.n_tokens = 5;
+    ck_assert_int_eq(score_tokens(session, &spec, &e), STATUS_USAGE);
+    ck_assert_msg(strstr(e.text, "do not fit: 4 of"), "%s", e.text);
+    session_rewind(session, 0, 0);
+    r.n = 0;
+    spec.n_tokens = 2;
+    spec.tokens = high;
+    ck_assert_int_eq(score_tokens(session, &spec, &e), STATUS_USAGE);
+    spec.tokens = low;
+    ck_assert_int_eq(score_tokens(session, &spec, &e), STATUS_USAGE);
+    ck_assert_msg(strstr(e.text, "-1") != NULL, "%s", e.text);
     ck_assert_int_eq(r.n, 0);
     session_free(session);
     checkpoint_close(&c);

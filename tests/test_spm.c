@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 #include "cases.h"
-#include "show/printable.h"
+#include "show/paragraph.h"
 
 #define MARK "\xe2\x96\x81" /* U+2581 */
 

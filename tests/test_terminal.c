@@ -82,7 +82,7 @@ static const char *const table_commands[] = {
     "info --shape 2x32x4,vocab=50,ctx=64 --bandwidth 10",
     "info --shape 12x768x12",
     "help bench",
-    "attend " MODEL " -p to_be --layer 0 --kv-heads 2 --beside",
+    "attend " MODEL " -p to_be --layer 0 --kv-heads 2",
     "score " MODEL " -p to_be --top 3",
     "eval " MODEL " --text Makefile --range 0:0.01 --against " MODEL,
     "heads " MODEL " --text Makefile --tokens 16 --layer 0",

@@ -73,7 +73,7 @@ run bench "$model" --kv-heads 1 --depth 256 -n 1 --repeat 1 --warmup 0 --prompt 
 note "bench --depth CTX: the deepest there is" is_code 0
 note "bench --depth CTX is said" has "$err" "measured at 255"
 expect_error 2 "depth 257: expected 0 to 255" bench "$model" --depth 257
-for words in "bench $model --plot" "score $model -p x --svg" "attend $model -p x --svg" \
+for words in "bench $model --plot" "attend $model -p x --svg" \
     "heads $model --text tests/cli.sh --svg" "study t -o d --plot"; do
     expect_error 2 "a name that ends in .svg" $words "$dir/x.PNG"
 done

@@ -30,6 +30,19 @@ static inline bool u64_mul(uint64_t a, uint64_t b, uint64_t *out)
     return true;
 }
 
+/* The same, but what does not fit is UINT64_MAX. */
+static inline uint64_t u64_sum(uint64_t a, uint64_t b)
+{
+    uint64_t r;
+    return u64_add(a, b, &r) ? r : UINT64_MAX;
+}
+
+static inline uint64_t u64_product(uint64_t a, uint64_t b)
+{
+    uint64_t r;
+    return u64_mul(a, b, &r) ? r : UINT64_MAX;
+}
+
 /* Rounds a up to a multiple of align, which is a power of two (asserted). */
 static inline bool u64_align_up(uint64_t a, uint64_t align, uint64_t *out)
 {

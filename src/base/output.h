@@ -21,7 +21,7 @@ struct output {
     /* Of the terminal that shows it: what prints tables keeps to them. 0: there is none, or
      * everything is wanted; lines are as long as they are. */
     int columns;
-    bool terminal; /* it is one: what a text has in it must not command it, see show/printable.h */
+    bool terminal; /* it is one: what a text has in it must not command it, see show/paragraph.h */
     bool colours;  /* the terminal has them, and nobody minds */
     size_t len;
     char buffer[8192];

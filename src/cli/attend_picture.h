@@ -18,7 +18,7 @@ enum status attend_write_svg(const struct attend_view *v, const char *path, bool
  * in a terminal `width` columns wide. */
 int attend_shown_cells(int n_tokens, int width);
 
-/* The head that is shown, of every side, a line for each row: position, cells up to the diagonal,
+/* The head that is shown, a line for each row: position, cells up to the diagonal,
  * and there the token, which names its row and its column. */
 void attend_draw(const struct attend_view *v, enum heatmap_ink ink, bool log, int width,
                  struct output *out);

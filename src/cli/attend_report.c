@@ -8,6 +8,7 @@
 #include "cli/columns.h"
 #include "cli/token_record.h"
 #include "measure/npy.h"
+#include "measure/score.h"
 
 /* Of a token in a cell. */
 #define LABEL_COLUMNS 10
@@ -41,28 +42,25 @@ static const struct report_field fields[] = {
 #define N_FIELDS REPORT_LENGTH(fields)
 enum { FIELD_LAYER, FIELD_HEAD, FIELD_VARIANT, FIELD_KV_HEAD, FIELD_FIGURES };
 
-/* Those of this view: what all rows have alike people need not see. */
+/* Those of this view, unless --columns says which: what all rows have alike people need not see. */
 static void choose_fields(const struct attend_view *v, struct report_field chosen[N_FIELDS])
 {
     bool shared = false;
     memcpy(chosen, fields, sizeof fields);
-    for (int s = 0; s < v->n_sides; s++)
-        for (int l = 0; l < v->layers.n; l++)
-            shared |= attend_is_shared(&v->sides[s], v->layers.items[l]);
-    if (v->n_sides == 1)
-        chosen[FIELD_VARIANT].heading = NULL;
+    for (int l = 0; l < v->layers.n; l++)
+        shared |= attend_is_shared(v, v->layers.items[l]);
+    chosen[FIELD_VARIANT].heading = NULL;
     if (!shared)
         chosen[FIELD_KV_HEAD].heading = NULL;
 }
 
-static struct attend_row row_of(const struct attend_view *v, int side, int at)
+static struct attend_row row_of(const struct attend_view *v, int at)
 {
-    const struct attend_side *s = &v->sides[side];
-    const struct attend_head *h = &s->heads[at];
+    const struct attend_head *h = &v->figures[at];
     struct attend_row row = {.layer = h->layer,
-                             .head = v->names[at],
-                             .kv_head = attend_kv_head(s, h),
-                             .variant = s->variant,
+                             .head = h->head,
+                             .kv_head = attend_kv_head(v, h),
+                             .variant = v->variant,
                              .entropy = h->entropy,
                              .distance = h->distance,
                              .first = h->first,
@@ -89,9 +87,9 @@ struct keys_table {
     const struct attend_view *v;
     enum table_format format;
     struct report report;
-    struct json json;       /* of the JSON forms, whose rows are no tables' */
-    struct attend_key *top; /* [n_top] */
-    int n_top;              /* no more than there are */
+    struct json json;        /* of the JSON forms, whose rows are no tables' */
+    struct token_score *top; /* [n_top] positions and weights */
+    int n_top;               /* no more than there are */
     struct report_field *columns;
     char (*names)[COLUMN_NAME]; /* of columns */
     char *cell;                 /* where a row's keys are joined */
@@ -112,28 +110,28 @@ static void put_joined_keys(struct keys_table *t)
 {
     size_t used = 0;
     for (int k = 0; k < t->n_top; k++) {
-        const int position = t->top[k].position;
+        const int position = t->top[k].id;
         char at[16] = "";
         if (is_repeated(t->v, position))
             snprintf(at, sizeof at, "@%d", position);
         used += (size_t)snprintf(t->cell + used, t->cell_cap - used, "%s%s%s %s", k ? ", " : "",
                                  attend_label(t->v, position, LABEL_COLUMNS, false).text, at,
-                                 attend_weight((double)t->top[k].weight).text);
+                                 attend_weight(t->top[k].logprob).text);
     }
     report_text(&t->report, (struct text){t->cell, used});
 }
 
-static void put_key_cells(struct keys_table *t, const struct attend_key *key)
+static void put_key_cells(struct keys_table *t, const struct token_score *key)
 {
     const struct attend_view *v = t->v;
-    const int32_t id = v->tokens[key->position];
-    report_u64(&t->report, (uint64_t)key->position);
+    const int32_t id = v->tokens[key->id];
+    report_u64(&t->report, (uint64_t)key->id);
     report_u64(&t->report, (uint64_t)id);
     if (v->tokenizer)
         report_text(&t->report, tokenizer_bytes(v->tokenizer, id));
     else
         report_null(&t->report);
-    report_double(&t->report, (double)key->weight, "%.4f");
+    report_double(&t->report, key->logprob, "%.4f");
 }
 
 static void put_keys_json(struct keys_table *t, const struct attend_row *row)
@@ -145,9 +143,9 @@ static void put_keys_json(struct keys_table *t, const struct attend_row *row)
     json_begin_array(j, "top");
     for (int k = 0; k < t->n_top; k++) {
         json_begin_object(j, NULL);
-        json_int(j, "position", t->top[k].position);
-        token_json(j, t->v->tokenizer, t->v->tokens[t->top[k].position]);
-        json_double(j, "weight", (double)t->top[k].weight);
+        json_int(j, "position", t->top[k].id);
+        token_json(j, t->v->tokenizer, t->v->tokens[t->top[k].id]);
+        json_double(j, "weight", t->top[k].logprob);
         json_end(j);
     }
     json_end(j);
@@ -156,12 +154,12 @@ static void put_keys_json(struct keys_table *t, const struct attend_row *row)
         output_puts(j->out, "\n");
 }
 
-static void put_keys(struct keys_table *t, int side, int at)
+static void put_keys(struct keys_table *t, int at)
 {
     const struct attend_view *v = t->v;
     const size_t n = (size_t)v->wanted.query + 1;
-    const struct attend_row row = row_of(v, side, at);
-    attend_top(v->sides[side].found.query + (size_t)at * n, (int)n, t->n_top, t->top);
+    const struct attend_row row = row_of(v, at);
+    score_top(v->found.query + (size_t)at * n, (int)n, 0, t->n_top, t->top);
     if (table_is_json(t->format)) {
         put_keys_json(t, &row);
         return;
@@ -208,8 +206,7 @@ static enum status name_columns(struct keys_table *t, int *n, struct err *e)
 static void put_all_keys(struct keys_table *t)
 {
     for (int at = 0; at < t->v->n_rows * t->v->n_columns; at++)
-        for (int s = 0; s < t->v->n_sides; s++)
-            put_keys(t, s, at);
+        put_keys(t, at);
 }
 
 static enum status print_keys(struct keys_table *t, struct output *out, struct err *e)
@@ -265,10 +262,8 @@ enum status attend_print(const struct attend_view *v, enum table_format format, 
     columns_choose(columns, format, columns ? fields : own, N_FIELDS, &chosen);
     report_begin(&r, format, chosen.fields, chosen.n, out);
     for (int at = 0; at < v->n_rows * v->n_columns; at++) {
-        for (int s = 0; s < v->n_sides; s++) {
-            const struct attend_row row = row_of(v, s, at);
-            report_row(&r, &row);
-        }
+        const struct attend_row row = row_of(v, at);
+        report_row(&r, &row);
     }
     return report_end(&r, e);
 }
@@ -314,10 +309,8 @@ enum status attend_write_json(const struct attend_view *v, const char *path, str
     put_axes(&j, v);
     json_begin_array(&j, "figures");
     for (int at = 0; at < v->n_rows * v->n_columns; at++) {
-        for (int s = 0; s < v->n_sides; s++) {
-            const struct attend_row row = row_of(v, s, at);
-            report_object(&j, NULL, fields, N_FIELDS, &row);
-        }
+        const struct attend_row row = row_of(v, at);
+        report_object(&j, NULL, fields, N_FIELDS, &row);
     }
     json_end(&j);
     json_end(&j);
@@ -332,6 +325,6 @@ enum status attend_write_npy(const struct attend_view *v, const char *path, stru
     struct npy_writer *w;
     TRY(npy_open(&w, path, shape, 4, e));
     for (int at = 0; at < v->n_rows * v->n_columns; at++)
-        npy_put(w, v->sides[0].arrays[at].cell, (size_t)n * (size_t)n);
+        npy_put(w, v->arrays[at].cell, (size_t)n * (size_t)n);
     return npy_commit(w, e);
 }

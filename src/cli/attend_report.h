@@ -12,7 +12,7 @@
 /* Whether the figures have such columns, see cli/columns.h. */
 enum status attend_check_columns(const char *columns, enum table_format format, struct err *e);
 
-/* A row a head and side, the figures, of them those columns, or, of one query, the keys.
+/* A row a head, the figures, of them those columns, or, of one query, the keys.
  * STATUS_NO_MEMORY. */
 enum status attend_print(const struct attend_view *v, enum table_format format, const char *columns,
                          struct output *out, struct err *e);
@@ -21,7 +21,7 @@ enum status attend_print(const struct attend_view *v, enum table_format format, 
  * failures of file_writer. */
 enum status attend_write_json(const struct attend_view *v, const char *path, struct err *e);
 
-/* The first side's weights, float32 [layers, heads, n, n]. The failures of npy_open and npy_commit.
+/* The weights, float32 [layers, heads, n, n]. The failures of npy_open and npy_commit.
  */
 enum status attend_write_npy(const struct attend_view *v, const char *path, struct err *e);
 

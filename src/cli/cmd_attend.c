@@ -25,7 +25,7 @@ struct attend_options {
     int top;
     int format;
     const char *columns, *npy, *json, *svg, *show;
-    bool log, without_first, beside;
+    bool log, without_first;
 };
 
 #define VALUES struct attend_options
@@ -39,10 +39,6 @@ static const struct option text_options[] = {
 static const struct option head_options[] = {
     OPT_LAYER(layers, "only these layers, from 0", .otherwise = "all"),
     OPT_HEAD(heads, "only these heads of each layer, from 0", .otherwise = "all"),
-    OPT_FLAG("beside", beside,
-             "the checkpoint's own heads beside those of its conversion; heads that come to share "
-             "are neighbours, all with their numbers in the checkpoint",
-             .needs = "kv-heads"),
     OPT_END,
 };
 
@@ -147,13 +143,6 @@ static enum status check_attend_options(const struct attend_options *o, struct e
         return err_set(e, STATUS_USAGE, "--columns is for the figures; expected it without %s",
                        o->show ? "--show" : "--query");
     TRY(attend_check_columns(o->columns, (enum table_format)o->format, e));
-    if (o->beside && o->npy)
-        return err_set(e, STATUS_USAGE,
-                       "--npy writes the weights of one model: expected it without --beside");
-    if (o->beside && o->engine.without)
-        return err_set(e, STATUS_USAGE,
-                       "--without is about the heads of one model, which the conversion has in "
-                       "another order: expected it without --beside");
     if ((o->log || o->without_first) && !o->svg && !o->show)
         return err_set(e, STATUS_USAGE, "%s is about pictures: expected --svg or --show, too",
                        o->log ? "--log" : "--without-first");
@@ -170,8 +159,7 @@ static enum status run_attend(const struct invocation *inv, const void *values, 
     struct runtime r = {.inv = inv,
                         .common = &o->common,
                         .engine = &o->engine,
-                        .parts = o->tokens ? 0 : COMMON_TEXTS,
-                        .beside = o->beside};
+                        .parts = o->tokens ? 0 : COMMON_TEXTS};
     TRY(check_attend_options(o, e));
     return runtime_run(&r, &o->input, attend_text, o, e);
 }
@@ -199,9 +187,9 @@ const struct command command_attend = {
         "is the K/V head that the head uses. Small maps have at most 64 cells a side, large\n"
         "ones 384, a drawing what the terminal has room for: where there are more tokens, a\n"
         "cell is the largest weight of those in it. Frames are around heads that share keys\n"
-        "and values: with --kv-heads these become neighbours and are counted so; --beside has\n"
-        "their numbers in the checkpoint. Colours are for terminals that have 256, unless\n"
-        "NO_COLOR is set. All is the same for any number of threads and any block.\n",
+        "and values: with --kv-heads these become neighbours and are counted so. Colours are\n"
+        "for terminals that have 256, unless NO_COLOR is set. All is the same for any number\n"
+        "of threads and any block.\n",
     .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
                         {"Text as ids", text_options, 0},
                         {"Heads", head_options, 0},

@@ -14,7 +14,6 @@
 
 #include "base/figures.h"
 #include "base/limits.h"
-#include "cli/bench_draft.h"
 #include "cli/bench_report.h"
 #include "cli/columns.h"
 #include "cli/command.h"
@@ -40,7 +39,6 @@ struct bench_options {
     int method;             /* an enum convert_method */
     int format;
     const char *columns, *plot, *trace, *without;
-    struct bench_draft_options draft;
 };
 
 #define VALUES struct bench_options
@@ -48,26 +46,24 @@ struct bench_options {
 static const struct option matrix_options[] = {
     OPT_STRING("kv-heads", kv_heads, "all|G,G,...",
                "numbers of K/V heads: as many as query heads is MHA, 1 is MQA; all: every divisor",
-               .fallback = "all", .excludes = "draft"),
+               .fallback = "all"),
     OPT_STRING("latent", latent, "R,R,...",
                "latent caches of these ranks as more variants; their weights are random, and the "
-               "times those of converted ones",
-               .excludes = "draft"),
+               "times those of converted ones"),
     OPT_CHOICE("method", method, "METHOD", convert_methods,
                "how a checkpoint's variants are made, see decode convert; as fast, whichever it is",
-               .fallback = "mean", .excludes = "draft"),
+               .fallback = "mean"),
     OPT_STRING("depth", depths, "D,D,...", "positions in the KV cache before the timed token",
-               .fallback = "0", .excludes = "draft"),
+               .fallback = "0"),
     OPT_STRING("batch", batches, "B,B,...",
                "sequences that a step serves, each with its own cache of that depth",
                .fallback = "1"),
     OPT_STRING("type", types, "TYPE,...",
                "types of the weight matrices: f32, f16, bf16, q8_0, q4_0",
-               .otherwise = "as in the checkpoint; f32 with --shape", .choices = storage_names,
-               .excludes = "draft"),
+               .otherwise = "as in the checkpoint; f32 with --shape", .choices = storage_names),
     OPT_STRING("kv-type", kv_types, "KV,...", "types of the cache: f32, f16, q8_0",
                .fallback = "f32", .choices = kv_type_names),
-    OPT_STRING("without", without, "L.H,...", WITHOUT_HELP, .excludes = "draft"),
+    OPT_STRING("without", without, "L.H,...", WITHOUT_HELP),
     OPT_STRING("threads", threads, "T,T,...",
                "numbers of threads; auto: as many processors as this process may use",
                .letter = 't', .otherwise = "DECODE_THREADS, else auto"),
@@ -79,8 +75,7 @@ static const struct option measuring_options[] = {
     OPT_INT("repeat", spec.repeats, "R", 1, 10000, "repeats; in each, all rows take their turn",
             .fallback = "5"),
     OPT_INT("warmup", spec.warmup, "N", 0, 1000000,
-            "steps before the timed ones of a row, in every repeat", .fallback = "8",
-            .excludes = "draft"),
+            "steps before the timed ones of a row, in every repeat", .fallback = "8"),
     OPT_INT("prompt", spec.prompt, "P", -1, INT_MAX,
             "tokens of the prefill measurement; 0: none; -1: 128, or the context if less",
             .fallback = "-1"),
@@ -93,9 +88,8 @@ static const struct option result_options[] = {
     OPT_STRING("plot", plot, "FILE.svg",
                "draw latency against depth, or, of several batches at one depth, against batch; a "
                "line for each variant",
-               .excludes = "draft", .writes = true),
-    OPT_STRING("trace", trace, "FILE.csv", "write every single token's time", .excludes = "draft",
                .writes = true),
+    OPT_STRING("trace", trace, "FILE.csv", "write every single token's time", .writes = true),
     OPT_BINARY,
     OPT_END,
 };
@@ -441,28 +435,9 @@ static enum status prepare_and_bench(const struct bench_options *o, struct bench
     return s;
 }
 
-/* What drafts are measured beside is the checkpoint as it is. */
-static enum status bench_drafts(const struct invocation *inv, const struct bench_options *o,
-                                struct err *e)
-{
-    const struct bench_draft b = {.options = &o->draft,
-                                  .common = &o->common,
-                                  .threads = o->threads,
-                                  .kv_type = o->kv_types,
-                                  .batch = o->batches,
-                                  .prompt = o->spec.prompt,
-                                  .n = o->spec.n,
-                                  .repeats = o->spec.repeats,
-                                  .format = o->format,
-                                  .columns = o->columns};
-    return bench_draft_run(inv, &b, e);
-}
-
 static enum status run_bench(const struct invocation *inv, const void *values, struct err *e)
 {
     const struct bench_options *o = values;
-    if (o->draft.drafts.n > 0)
-        return bench_drafts(inv, o, e);
     struct bench_inputs in = {.subject = NULL};
     TRY(bench_check_columns(o->columns, (enum table_format)o->format, e));
     const enum status s = prepare_and_bench(values, &in, inv->out, e);
@@ -488,16 +463,12 @@ const struct command command_bench = {
         "fit the same cache, or none, and between two such classes in proportion. Variants\n"
         "of a checkpoint average its K/V heads, or are converted by --method (then peak RSS\n"
         "counts the converted file, too).\n"
-        "Ctrl-C prints what was measured so far.\n"
-        "With --draft a row for no draft and for each: tokens/s of decoding, medians over the\n"
-        "repeats; speed-up over no draft in the same repeat with the least and the most; what\n"
-        "acceptance and the costs of steps predict; the same texts come out of all rows.\n",
+        "Ctrl-C prints what was measured so far.\n",
     .spec = {.groups = {{"Random weights of a shape instead of a checkpoint", shape_options,
                          offsetof(VALUES, shape)},
                         {"What is compared (one row for every combination)", matrix_options, 0},
                         {"Measuring", measuring_options, 0},
                         {"Results", result_options, 0},
-                        {"Drafts", bench_draft_options, offsetof(VALUES, draft)},
                         COMMON_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),

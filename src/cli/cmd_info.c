@@ -99,7 +99,7 @@ static enum status read_parts(struct info *info, struct err *e)
 {
     TRY(gguf_parse_file(&info->file, &info->gguf, e));
     TRY(read_names(info, e));
-    inspect_parts(info->gguf, info->parts, &info->parts[INSPECT_PARTS]);
+    inspect_parts(info->gguf, info->parts);
     /* Of the architectures that run here the hyperparameters must be readable; of others the keys
      * are shown. */
     if (!arch_find(info->architecture))
@@ -246,7 +246,7 @@ static enum status read_shape(const struct info_options *o, struct info *info, s
                             .storage = type,
                             .tied = o->output ? o->output == 1 : !info->config.arch->own_output};
     info->has_config = info->runs = true;
-    inspect_shape_parts(&info->shape, info->parts, &info->parts[INSPECT_PARTS]);
+    inspect_shape_parts(&info->shape, info->parts);
     return STATUS_OK;
 }
 

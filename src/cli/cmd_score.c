@@ -17,8 +17,6 @@
 #include "measure/npy.h"
 #include "measure/score.h"
 #include "show/report.h"
-#include "show/scale.h"
-#include "show/text_picture.h"
 
 struct score_options {
     struct common_options common;
@@ -26,7 +24,7 @@ struct score_options {
     struct input_options input;
     const char *tokens;
     int top;
-    const char *logits, *svg;
+    const char *logits;
     int format;
 };
 
@@ -43,18 +41,8 @@ static const struct option result_options[] = {
             .fallback = "0"),
     OPT_STRING("logits", logits, "OUT.npy",
                "write the logits after each token, float32 [tokens, n_vocab]", .writes = true),
-    OPT_STRING("svg", svg, "FILE.svg", "draw the text, each token on the colour of its probability",
-               .writes = true),
     OPT_FORMAT,
     OPT_END,
-};
-
-/* What is drawn of the tokens so far. */
-struct score_picture {
-    struct text_picture_token *tokens; /* [the text's] */
-    char (*ids)[16];                   /* likewise: "#17", without a tokenizer */
-    int n;
-    double sum; /* of logarithms */
 };
 
 /* Bytes of an alternative in a cell beside its text, or with its id for one: quotes and up to 45
@@ -65,7 +53,6 @@ struct score_picture {
 struct scoring {
     const struct tokenizer *tokenizer; /* NULL: none */
     struct npy_writer *npy;            /* NULL: not asked for */
-    struct score_picture *picture;     /* NULL: not asked for */
     int n_vocab, n_top;
     enum table_format format;
     struct json json;     /* of the JSON forms */
@@ -119,28 +106,15 @@ static void put_table_row(struct scoring *s, const struct score_row *row)
         report_null(&s->report);
 }
 
-static void add_to_picture(struct scoring *s, const struct score_row *row)
-{
-    struct score_picture *p = s->picture;
-    snprintf(p->ids[p->n], sizeof p->ids[p->n], "#%d", (int)row->id);
-    p->tokens[p->n] = (struct text_picture_token){
-        s->tokenizer ? tokenizer_bytes(s->tokenizer, row->id) : text_of(p->ids[p->n]),
-        row->predicted ? exp(row->logprob) : (double)NAN};
-    p->sum += row->logprob;
-    p->n++;
-}
-
 static enum status visit_token(void *arg, const struct score_row *row, struct err *e)
 {
     (void)e;
     struct scoring *s = arg;
-    const bool unread = s->out->failed && !s->npy && !s->picture; /* nobody wants the rest */
+    const bool unread = s->out->failed && !s->npy; /* nobody wants the rest */
     if (signals_interrupted() || unread)
         return STATUS_INTERRUPTED;
     if (s->npy)
         npy_put(s->npy, row->logits, (size_t)s->n_vocab);
-    if (s->picture)
-        add_to_picture(s, row);
     if (table_is_json(s->format)) {
         const struct token_record record = {.sample = -1,
                                             .position = row->position,
@@ -197,8 +171,13 @@ static enum status reserve_cell(struct scoring *s, struct err *e)
 
 static enum status visit_tokens(struct scoring *s, const struct runtime *r, struct err *e)
 {
-    return score_tokens(r->session, s->n_vocab, r->tokens, (int)r->n_tokens, s->n_top, visit_token,
-                        s, e);
+    const struct score_spec spec = {.n_vocab = s->n_vocab,
+                                    .tokens = r->tokens,
+                                    .n_tokens = (int)r->n_tokens,
+                                    .n_top = s->n_top,
+                                    .visit = visit_token,
+                                    .arg = s};
+    return score_tokens(r->session, &spec, e);
 }
 
 static enum status print_table(struct scoring *s, const struct runtime *r, struct err *e)
@@ -230,72 +209,12 @@ static enum status print_scores(struct scoring *s, const struct runtime *r, stru
     return status;
 }
 
-static enum status create_picture(struct score_picture *p, size_t n, struct err *e)
-{
-    p->tokens = calloc(n, sizeof *p->tokens);
-    p->ids = calloc(n, sizeof *p->ids);
-    return p->tokens && p->ids
-               ? STATUS_OK
-               : err_no_memory(e, "the picture", n * (sizeof *p->tokens + sizeof *p->ids));
-}
-
-static enum status draw_picture(const struct score_options *o, const char *model,
-                                const struct score_picture *p, struct err *e)
-{
-    char subtitle[160];
-    const struct text_picture picture = {
-        .title = path_name(model), .subtitle = subtitle, .tokens = p->tokens, .n_tokens = p->n};
-    const int n = p->n - 1;
-    if (n > 0)
-        snprintf(subtitle, sizeof subtitle,
-                 "%d tokens, each shaded by its probability given those before it, of which the "
-                 "first has none; perplexity %s",
-                 p->n, scale_value(exp(-p->sum / n)).text);
-    else
-        snprintf(subtitle, sizeof subtitle, "one token, which nothing predicts");
-    return text_picture_write(&picture, o->svg, e);
-}
-
-static enum status check_picture(const struct score_options *o, const struct runtime *r,
-                                 struct err *e)
-{
-    size_t bytes = 0;
-    for (size_t i = 0; i < r->n_tokens && r->checkpoint.tokenizer && bytes < SIZE_MAX / 2; i++)
-        bytes += tokenizer_bytes(r->checkpoint.tokenizer, r->tokens[i]).len;
-    if (o->svg && (r->n_tokens > TEXT_PICTURE_MOST || bytes > TEXT_PICTURE_BYTES))
-        return err_set(e, STATUS_USAGE,
-                       "--svg: a picture has at most %d tokens and %d bytes of text, this text has "
-                       "%zu and %zu; draw a part of it",
-                       TEXT_PICTURE_MOST, TEXT_PICTURE_BYTES, r->n_tokens, bytes);
-    return STATUS_OK;
-}
-
-/* Everything that is asked for. */
-static enum status write_scores(const struct score_options *o, struct scoring *scoring,
-                                const struct runtime *r, struct err *e)
-{
-    const char *model;
-    TRY(common_model_path(&o->common, &model, e));
-    if (o->logits)
-        TRY(npy_open(&scoring->npy, o->logits,
-                     (const uint64_t[]){r->n_tokens, (uint64_t)scoring->n_vocab}, 2, e));
-    enum status s = print_scores(scoring, r, e);
-    if (s == STATUS_OK && o->svg)
-        s = draw_picture(o, model, scoring->picture, e);
-    if (s != STATUS_OK)
-        npy_abandon(scoring->npy);
-    else if (scoring->npy)
-        return npy_commit(scoring->npy, e);
-    return s;
-}
-
 static enum status score_text(const void *values, struct runtime *r, struct text text,
                               struct err *e)
 {
     const struct score_options *o = values;
     const struct config *config = &r->checkpoint.model->config;
     TRY(runtime_read_tokens(r, o->tokens, text, "score", e));
-    TRY(check_picture(o, r, e));
     const struct session_wanted wanted = {.n_ctx = (int)r->n_tokens};
     TRY(runtime_start(r, &wanted, e));
     struct scoring scoring = {.tokenizer = r->checkpoint.tokenizer,
@@ -303,24 +222,14 @@ static enum status score_text(const void *values, struct runtime *r, struct text
                               .n_top = o->top < config->n_vocab ? o->top : config->n_vocab,
                               .format = (enum table_format)o->format,
                               .out = r->inv->out};
-    struct score_picture picture = {.n = 0};
-    enum status s = STATUS_OK;
-    if (o->svg) {
-        scoring.picture = &picture;
-        s = create_picture(&picture, r->n_tokens, e);
-    }
-    if (s == STATUS_OK)
-        s = write_scores(o, &scoring, r, e);
-    free(picture.tokens);
-    free(picture.ids);
+    if (o->logits)
+        TRY(npy_open(&scoring.npy, o->logits,
+                     (const uint64_t[]){r->n_tokens, (uint64_t)config->n_vocab}, 2, e));
+    const enum status s = print_scores(&scoring, r, e);
+    if (s == STATUS_OK && scoring.npy)
+        return npy_commit(scoring.npy, e);
+    npy_abandon(scoring.npy);
     return s;
-}
-
-static enum status check_score_options(const struct score_options *o, struct err *e)
-{
-    TRY(input_or_ids(&o->input, o->tokens, "score", e));
-    TRY(path_writable(o->logits, e));
-    return path_writable(o->svg, e);
 }
 
 static enum status run_score(const struct invocation *inv, const void *values, struct err *e)
@@ -332,7 +241,8 @@ static enum status run_score(const struct invocation *inv, const void *values, s
                         .common = &o->common,
                         .engine = &o->engine,
                         .parts = o->tokens ? 0 : COMMON_TEXTS};
-    TRY(check_score_options(o, e));
+    TRY(input_or_ids(&o->input, o->tokens, "score", e));
+    TRY(path_writable(o->logits, e));
     return runtime_run(&r, &o->input, score_text, o, e);
 }
 

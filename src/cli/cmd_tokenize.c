@@ -11,7 +11,7 @@
 #include "cli/input.h"
 #include "cli/numbers.h"
 #include "model/checkpoint.h"
-#include "show/printable.h"
+#include "show/paragraph.h"
 #include "json/write.h"
 
 struct tokenize_options {

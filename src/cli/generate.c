@@ -5,7 +5,7 @@
 
 #include "cli/progress.h"
 #include "cli/token_record.h"
-#include "show/printable.h"
+#include "show/paragraph.h"
 #include "json/write.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */

@@ -19,7 +19,6 @@
 #include "engine/schedule.h"
 #include "measure/score.h"
 #include "show/heatmap.h"
-#include "show/shaded_text.h"
 
 struct generation {
     /* Borrowed, filled in before generate_create. */

@@ -184,26 +184,17 @@ static enum status start_session(struct generate_draft *d, const struct runtime 
     return STATUS_OK;
 }
 
-enum status draft_prepare(struct generate_draft *d, const struct runtime *r,
-                          const struct session_wanted *w, struct sampler *sampler, int end,
-                          struct err *e)
-{
-    if (model_of(d))
-        TRY(start_session(d, r, w, e));
-    set_sizes(d, r, w);
-    d->drafter.sampler = sampler;
-    d->drafter.pool = r->pool;
-    d->drafter.end = end;
-    return STATUS_OK;
-}
-
 enum status draft_start(struct generate_draft *d, const struct runtime *r,
                         const struct session_wanted *w, struct schedule *s, struct err *e)
 {
-    const int end = s->ignore_eos ? -1 : tokenizer_eos(s->tokenizer);
     if (d->source == DRAFT_NONE)
         return STATUS_OK;
-    TRY(draft_prepare(d, r, w, s->sampler, end, e));
+    if (model_of(d))
+        TRY(start_session(d, r, w, e));
+    set_sizes(d, r, w);
+    d->drafter.sampler = s->sampler;
+    d->drafter.pool = r->pool;
+    d->drafter.end = s->ignore_eos ? -1 : tokenizer_eos(s->tokenizer);
     TRY(drafter_create(&d->drafter, e));
     s->drafter = &d->drafter;
     return STATUS_OK;

@@ -38,12 +38,6 @@ enum status draft_parse(const struct draft_options *o, struct generate_draft *d,
 enum status draft_open(struct generate_draft *d, struct runtime *r, struct session_wanted *w,
                        struct err *e);
 
-/* Starts its session and fills in all of the drafter, for drafter_create, after runtime_start;
- * `end` as struct drafter has it. STATUS_NO_MEMORY. */
-enum status draft_prepare(struct generate_draft *d, const struct runtime *r,
-                          const struct session_wanted *w, struct sampler *sampler, int end,
-                          struct err *e);
-
 /* Makes the drafter of a schedule whose other members are set, after runtime_start; nothing without
  * --draft. */
 enum status draft_start(struct generate_draft *d, const struct runtime *r,

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "show/heatmap_picture.h"
+#include "show/heatmap.h"
 
 _Static_assert(HEADS_PICTURE_MOST <= HEATMAP_LARGE, "a chart has room for all heads");
 
@@ -54,19 +54,21 @@ enum status heads_write_picture(const struct heads_result *r, int n_heads, const
     enum status s = allocate(&p, (size_t)n_rows, (size_t)n_heads, e);
     if (s == STATUS_OK) {
         fill(&p, r, n_rows, n_heads, subject);
-        const struct heatmap_map map = {
-            .cells = p.cells, .n_rows = n_rows, .n_columns = n_heads, .group = -1};
-        const struct heatmap_chart chart = {
-            .caption = {.title = p.title,
-                        .subtitle = p.subtitle,
-                        .what = "nats a token",
-                        .scale = heatmap_scale(p.most, true)},
+        const struct heatmap_map map = {.cells = p.cells, .group = -1};
+        const struct heatmap_picture picture = {
+            .title = p.title,
+            .subtitle = p.subtitle,
+            .what = "nats a token",
+            .scale = heatmap_scale(p.most, true),
             .maps = &map,
-            .n_maps = 1,
+            .n_rows = 1,
+            .n_columns = 1,
+            .map_rows = n_rows,
+            .map_columns = n_heads,
             .row_names = p.name_texts,
             .column_names = p.name_texts + n_rows,
         };
-        s = heatmap_write_chart(&chart, path, e);
+        s = heatmap_write(&picture, path, e);
     }
     free(p.cells);
     free(p.names);

@@ -151,14 +151,7 @@ static enum status open_variant(struct runtime *r, const char *path, unsigned pa
         TRY(runtime_seed(&v->seed, &source.seed, e));
         say(r->common, "seed %llu", (unsigned long long)source.seed);
     }
-    if (!r->beside)
-        return variant_load(v, &source, &r->checkpoint.model, NULL, e);
-    TRY(variant_load(v, &source, &r->other.model, &r->head_order, e));
-    const enum status s =
-        model_create(r->checkpoint.gguf, NULL, &r->checkpoint.file, &r->checkpoint.model, e);
-    if (s != STATUS_OK)
-        err_prefix(e, path);
-    return s;
+    return variant_load(v, &source, &r->checkpoint.model, e);
 }
 
 /* The heads of --without, among those of the model that was opened. */
@@ -328,7 +321,6 @@ enum status runtime_run(struct runtime *r, const struct input_options *input, ru
     pool_free(r->pool);
     checkpoint_close(&r->checkpoint);
     checkpoint_close(&r->other);
-    free(r->head_order);
     free(r->tokens);
     free(r->off);
     free(text);

@@ -58,7 +58,6 @@ struct runtime {
     const struct common_options *common;
     const struct engine_options *engine;
     unsigned parts; /* that the checkpoint must have beside the model, as common_open takes them */
-    bool beside;    /* of a variant: it is the other model, the checkpoint keeps its own */
 
     struct checkpoint checkpoint; /* its model converted if the options ask for another variant */
     const struct kernels *kernels;
@@ -73,8 +72,6 @@ struct runtime {
     int32_t *tokens; /* [n_tokens] of the text; malloc'd */
     size_t n_tokens;
     struct checkpoint other; /* another one to compare with */
-    int *head_order; /* `beside`: [n_layers, n_heads] which of the checkpoint's heads each of
-                        the variant's is; malloc'd */
 };
 
 /* Reads the text, defers signals, checks threads and kernels, opens the checkpoint, then calls

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "show/printable.h"
+#include "show/paragraph.h"
 
 void token_json(struct json *j, const struct tokenizer *t, int32_t id)
 {

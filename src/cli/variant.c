@@ -313,33 +313,16 @@ enum status variant_convert(const struct variant_options *o, const struct varian
     return s;
 }
 
-/* A copy of the order of a conversion's heads, or of as many that stay where they are. */
-static enum status copy_order(const int *order, int n_layers, int n_heads, int **out, struct err *e)
-{
-    const size_t n = (size_t)n_layers * (size_t)n_heads, bytes = n * sizeof **out;
-    *out = malloc(bytes);
-    if (!*out)
-        return err_no_memory(e, "the order of the heads", bytes);
-    for (size_t i = 0; i < n; i++)
-        (*out)[i] = order ? order[i] : (int)(i % (size_t)n_heads);
-    return STATUS_OK;
-}
-
 enum status variant_file_create(const struct variant_options *o,
                                 const struct variant_source *source, struct variant_file *out,
                                 struct err *e)
 {
     struct convert_spec spec;
     struct convert converted;
-    struct config config;
     size_t len = 0;
-    *out = (struct variant_file){NULL, NULL, NULL};
-    TRY(common_config(source->path, source->checkpoint, &config, e));
+    *out = (struct variant_file){NULL, NULL};
     TRY(variant_convert(o, source, &spec, &converted, e));
-    enum status s =
-        copy_order(converted.head_order, config.n_layers, config.n_heads, &out->head_order, e);
-    if (s == STATUS_OK)
-        s = gguf_write_memory(converted.writer, &out->bytes, &len, e);
+    enum status s = gguf_write_memory(converted.writer, &out->bytes, &len, e);
     convert_free(&converted);
     if (s == STATUS_OK)
         s = gguf_parse(out->bytes, len, &out->gguf, e);
@@ -352,25 +335,11 @@ void variant_file_free(struct variant_file *f)
 {
     gguf_free(f->gguf);
     free(f->bytes);
-    free(f->head_order);
-    *f = (struct variant_file){NULL, NULL, NULL};
-}
-
-/* The checkpoint as it is. */
-static enum status load_unchanged(const struct variant_source *source, const struct config *config,
-                                  struct model **out, int **head_order, struct err *e)
-{
-    if (head_order)
-        TRY(copy_order(NULL, config->n_layers, config->n_heads, head_order, e));
-    const enum status s =
-        model_create(source->checkpoint->gguf, NULL, &source->checkpoint->file, out, e);
-    if (s != STATUS_OK)
-        err_prefix(e, source->path);
-    return s;
+    *f = (struct variant_file){NULL, NULL};
 }
 
 enum status variant_load(const struct variant_options *o, const struct variant_source *source,
-                         struct model **out, int **head_order, struct err *e)
+                         struct model **out, struct err *e)
 {
     struct config config;
     struct variant_file f;
@@ -378,13 +347,14 @@ enum status variant_load(const struct variant_options *o, const struct variant_s
     TRY(check_variant(o, e));
     TRY(common_config(source->path, source->checkpoint, &config, e));
     if (o->kv_heads && parse_heads(o->kv_heads, config.n_heads, &heads) &&
-        config.n_kv_heads == heads)
-        return load_unchanged(source, &config, out, head_order, e);
-    TRY(variant_file_create(o, source, &f, e));
-    if (head_order) {
-        *head_order = f.head_order;
-        f.head_order = NULL;
+        config.n_kv_heads == heads) {
+        const enum status s =
+            model_create(source->checkpoint->gguf, NULL, &source->checkpoint->file, out, e);
+        if (s != STATUS_OK)
+            err_prefix(e, source->path);
+        return s;
     }
+    TRY(variant_file_create(o, source, &f, e));
     const enum status s = model_create(f.gguf, NULL, NULL, out, e);
     variant_file_free(&f);
     return s;

@@ -63,7 +63,6 @@ enum status variant_convert(const struct variant_options *o, const struct varian
 struct variant_file {
     unsigned char *bytes;
     struct gguf *gguf;
-    int *head_order; /* as struct convert has it */
 };
 enum status variant_file_create(const struct variant_options *o,
                                 const struct variant_source *source, struct variant_file *out,
@@ -71,9 +70,8 @@ enum status variant_file_create(const struct variant_options *o,
 void variant_file_free(struct variant_file *f);
 
 /* The checkpoint's model with its K/V heads converted, in memory; unchanged if it has as many.
- * *head_order, unless the pointer is NULL: [n_layers, n_heads] which of the checkpoint's heads each
- * of the model's is, malloc'd, the caller's also on failure; NULL before. */
+ */
 enum status variant_load(const struct variant_options *o, const struct variant_source *source,
-                         struct model **out, int **head_order, struct err *e);
+                         struct model **out, struct err *e);
 
 #endif

@@ -219,7 +219,6 @@ static void take_result(struct converter *c, struct arena *arena, struct convert
 {
     const size_t n_layers = c->config.n_layers;
     out->layers = arena_take(arena, n_layers, sizeof *out->layers);
-    out->head_order = arena_take(arena, n_layers * c->n_heads, sizeof *out->head_order);
     convert_tensors_take(c, arena);
 }
 
@@ -330,7 +329,6 @@ static enum status convert_block(struct converter *c, struct convert *out, struc
     if (text)
         TRY(convert_advance(c, e));
     for (int l = c->first; l < c->end; l++) {
-        memcpy(out->head_order + l * c->n_heads, c->order, c->n_heads * sizeof *c->order);
         out->layers[l] =
             (struct convert_layer){lost.score, text ? c->text.lost[l - c->first] : lost.output};
     }

@@ -142,7 +142,6 @@ struct convert {
     double plain_divergence; /* the same if neighbouring heads shared their plain mean; of latent
                                 caches `divergence` */
     struct convert_layer *layers;
-    int *head_order; /* [n_layers, n_heads] which of the old heads each new one was */
     uint64_t n_params_before, n_params_after; /* elements of all tensors, a tied output once */
     struct gguf_writer *writer; /* holds everything: gguf_write or gguf_write_memory is left */
     struct arena arena;

@@ -13,7 +13,6 @@ struct attend_run {
     const struct attend_spec *spec;
     struct attend_found *out;
     int *earlier; /* [n_tokens] the last place before each token that has the same one; -1: none */
-    int n_repeated;        /* tokens that have one */
     int bad_head, bad_row; /* of weights that are not finite; -1: none were */
 };
 
@@ -89,27 +88,23 @@ struct row_sums {
     double all, entropy, position;
 };
 
-/* Adds n weights, those from key `first` on. */
-static void add_piece(const float *a, int n, int first, double sums[3][LANES])
-{
-    double logs[PIECE];
-    for (int j = 0; j < n; j++)
-        logs[j] = log_of(a[j]);
-    for (int j = 0; j < n; j += LANES) {
-        for (int l = 0; l < LANES && j + l < n; l++) {
-            const double x = (double)a[j + l];
-            sums[0][l] += x;
-            sums[1][l] -= x * logs[j + l];
-            sums[2][l] += x * (first + j + l);
-        }
-    }
-}
-
 static struct row_sums sum_row(const float *a, int n)
 {
-    double sums[3][LANES] = {{0}}, all[3];
-    for (int j = 0; j < n; j += PIECE)
-        add_piece(a + j, n - j < PIECE ? n - j : PIECE, j, sums);
+    double sums[3][LANES] = {{0}}, all[3], logs[PIECE];
+    for (int first = 0; first < n; first += PIECE) {
+        const float *piece = a + first;
+        const int len = n - first < PIECE ? n - first : PIECE;
+        for (int j = 0; j < len; j++)
+            logs[j] = log_of(piece[j]);
+        for (int j = 0; j < len; j += LANES) {
+            for (int l = 0; l < LANES && j + l < len; l++) {
+                const double x = (double)piece[j + l];
+                sums[0][l] += x;
+                sums[1][l] -= x * logs[j + l];
+                sums[2][l] += x * (first + j + l);
+            }
+        }
+    }
     for (int i = 0; i < 3; i++)
         all[i] = (sums[i][0] + sums[i][1]) + (sums[i][2] + sums[i][3]);
     return (struct row_sums){all[0], all[1], all[2]};
@@ -121,21 +116,6 @@ static float largest(const float *a, int begin, int end)
     for (int j = begin + 1; j < end; j++)
         most = a[j] > most ? a[j] : most;
     return most;
-}
-
-static void note_strongest(struct attend_head *h, const float *a, int i)
-{
-    if (i < 2)
-        return;
-    const float most = largest(a, 1, i);
-    if (h->query >= 0 && !((double)most > h->strongest))
-        return;
-    int j = 1;
-    while (a[j] < most)
-        j++;
-    h->query = i;
-    h->key = j;
-    h->strongest = (double)most;
 }
 
 /* Adds the weights of query i. */
@@ -151,7 +131,13 @@ static void add_row(const struct attend_run *run, struct attend_head *h, const f
     }
     for (int p = run->earlier[i]; p >= 0; p = run->earlier[p])
         h->induction += (double)a[p + 1];
-    note_strongest(h, a, i);
+    const float most = i < 2 ? 0 : largest(a, 1, i);
+    if (i < 2 || (h->query >= 0 && !((double)most > h->strongest)))
+        return;
+    h->query = i;
+    h->strongest = (double)most;
+    for (h->key = 1; a[h->key] < most;)
+        h->key++;
 }
 
 static void reduce_row(const struct attend_map *m, const float *a, int i, int n)
@@ -172,54 +158,32 @@ static void reduce_row(const struct attend_map *m, const float *a, int i, int n)
 
 /* --- the text -------------------------------------------------------------------------------- */
 
-static const float *row_of(const struct attention_weights *l, int row, int head)
-{
-    return l->weights + ((size_t)row * l->n_heads + (size_t)head) * l->stride;
-}
-
-static void take_head(struct attend_run *run, int index, const struct attention_weights *l)
-{
-    struct attend_head *h = &run->spec->heads[index];
-    for (int r = 0; r < l->n_rows; r++) {
-        const float *a = row_of(l, r, h->head);
-        const int i = l->rows[r].position;
-        const struct row_sums sums = sum_row(a, i + 1);
-        if (!isfinite(sums.all)) {
-            run->bad_head = run->bad_head < 0 ? index : run->bad_head;
-            run->bad_row = run->bad_row < 0 ? i : run->bad_row;
-            return;
-        }
-        add_row(run, h, a, i, &sums);
-        if (i == run->spec->query)
-            memcpy(run->out->query + (size_t)index * ((size_t)i + 1), a,
-                   ((size_t)i + 1) * sizeof *a);
-    }
-}
-
 static void take_layer(void *arg, const struct attention_weights *l)
 {
     struct attend_run *run = arg;
     const struct attend_spec *spec = run->spec;
-    if (run->bad_head >= 0)
-        return;
-    for (int i = 0; i < spec->n_heads; i++)
-        if (spec->heads[i].layer == l->layer)
-            take_head(run, i, l);
-    for (int m = 0; m < spec->n_maps; m++)
-        for (int r = 0; r < l->n_rows && spec->maps[m].layer == l->layer; r++)
-            reduce_row(&spec->maps[m], row_of(l, r, spec->maps[m].head), l->rows[r].position,
-                       spec->n_tokens);
-}
-
-static void find_earlier(struct attend_run *run)
-{
-    const int32_t *tokens = run->spec->tokens;
-    for (int i = 0; i < run->spec->n_tokens; i++) {
-        int p = i - 1;
-        while (p >= 0 && tokens[p] != tokens[i])
-            p--;
-        run->earlier[i] = p;
-        run->n_repeated += p >= 0;
+    for (int r = 0; r < l->n_rows && run->bad_head < 0; r++) {
+        const float *row = l->weights + (size_t)r * l->n_heads * l->stride;
+        const int i = l->rows[r].position;
+        for (int h = 0; h < spec->n_heads; h++) {
+            const float *a = row + (size_t)spec->heads[h].head * l->stride;
+            if (spec->heads[h].layer != l->layer)
+                continue;
+            const struct row_sums sums = sum_row(a, i + 1);
+            if (!isfinite(sums.all)) {
+                run->bad_head = h;
+                run->bad_row = i;
+                return;
+            }
+            add_row(run, &spec->heads[h], a, i, &sums);
+            if (i == spec->query)
+                memcpy(run->out->query + (size_t)h * ((size_t)i + 1), a,
+                       ((size_t)i + 1) * sizeof *a);
+        }
+        for (int m = 0; m < spec->n_maps; m++)
+            if (spec->maps[m].layer == l->layer)
+                reduce_row(&spec->maps[m], row + (size_t)spec->maps[m].head * l->stride, i,
+                           spec->n_tokens);
     }
 }
 
@@ -244,34 +208,38 @@ static enum status feed_text(struct attend_run *run, struct session *s, struct e
     return STATUS_OK;
 }
 
-/* Sums to means. */
-static void finish_head(struct attend_head *h, int n, int n_repeated)
-{
-    const double none = (double)NAN;
-    h->entropy /= n;
-    h->distance /= n;
-    h->self /= n;
-    h->first = n > 1 ? h->first / (n - 1) : none;
-    h->previous = n > 1 ? h->previous / (n - 1) : none;
-    h->induction = n_repeated > 0 ? h->induction / n_repeated : none;
-    h->strongest = h->query < 0 ? none : h->strongest;
-}
-
 static enum status run_text(struct attend_run *run, struct err *e)
 {
     const struct attend_spec *spec = run->spec;
     const struct attention_watch watch = {take_layer, run};
     const struct session_params params = params_of(spec, &watch);
+    const int n = spec->n_tokens;
+    const double none = (double)NAN;
+    int n_repeated = 0; /* tokens that were there before */
     struct session *s;
+    for (int i = 0; i < n; i++) {
+        int p = i - 1;
+        while (p >= 0 && spec->tokens[p] != spec->tokens[i])
+            p--;
+        run->earlier[i] = p;
+        n_repeated += p >= 0;
+    }
     for (int i = 0; i < spec->n_heads; i++)
         spec->heads[i] = (struct attend_head){
             .layer = spec->heads[i].layer, .head = spec->heads[i].head, .query = -1, .key = -1};
-    find_earlier(run);
     TRY(session_create(spec->model, &params, spec->pool, &s, e));
     const enum status status = feed_text(run, s, e);
     session_free(s);
-    for (int i = 0; i < spec->n_heads; i++)
-        finish_head(&spec->heads[i], spec->n_tokens, run->n_repeated);
+    for (int i = 0; i < spec->n_heads; i++) { /* sums to means */
+        struct attend_head *h = &spec->heads[i];
+        h->entropy /= n;
+        h->distance /= n;
+        h->self /= n;
+        h->first = n > 1 ? h->first / (n - 1) : none;
+        h->previous = n > 1 ? h->previous / (n - 1) : none;
+        h->induction = n_repeated > 0 ? h->induction / n_repeated : none;
+        h->strongest = h->query < 0 ? none : h->strongest;
+    }
     return status;
 }
 
@@ -292,19 +260,4 @@ void attend_free(struct attend_found *a)
 {
     arena_free(&a->arena);
     *a = (struct attend_found){.query = NULL};
-}
-
-/* --- the keys of a query --------------------------------------------------------------------- */
-
-void attend_top(const float *weights, int n, int k, struct attend_key *out)
-{
-    int used = 0;
-    for (int j = 0; j < n && k > 0; j++) {
-        if (used == k && !(weights[j] > out[k - 1].weight))
-            continue;
-        int at = used < k ? used++ : k - 1;
-        for (; at > 0 && weights[j] > out[at - 1].weight; at--)
-            out[at] = out[at - 1];
-        out[at] = (struct attend_key){j, weights[j]};
-    }
 }

@@ -85,14 +85,4 @@ enum status attend_plan(const struct attend_spec *spec, size_t *bytes, struct er
 enum status attend_run(const struct attend_spec *spec, struct attend_found *out, struct err *e);
 void attend_free(struct attend_found *a); /* legal on a zeroed struct and twice */
 
-/* A key and the weight it has. */
-struct attend_key {
-    int position;
-    float weight;
-};
-
-/* The k <= n keys of the largest weights of one query, the largest first, of equal ones the first.
- */
-void attend_top(const float *weights, int n, int k, struct attend_key *out);
-
 #endif

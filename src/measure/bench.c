@@ -4,9 +4,8 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "compute/pool.h"
 #include "engine/session.h"
-#include "measure/bench_rows.h"
-#include "measure/bench_stats.h"
 
 /* Processor time of all threads. */
 static uint64_t cpu_ns(void)
@@ -35,29 +34,18 @@ static enum status start_row_pool(int threads, struct pool **out, struct err *e)
 
 /* --- one row at work ------------------------------------------------------------------------- */
 
-/* Whether the variant is not made of the checkpoint: times do not depend on weights. */
-static bool is_random(const struct bench_spec *spec, const struct bench_row *row)
-{
-    return spec->kv_heads.items[row->variant] < 0;
-}
-
+/* Variants of a negative number are not made of the checkpoint: times do not depend on weights. */
 static enum status build_row_model(const struct bench_spec *spec, const struct bench_row *row,
                                    struct model **out, struct err *e)
 {
     const struct gguf *own = spec->converted ? spec->converted[row->variant] : NULL;
-    if (own) {
-        const struct model_options o = {.convert = !row->as_file, .storage = row->type};
-        return model_create(own, &o, NULL, out, e);
-    }
     const struct config c = bench_variant(spec, row->variant);
-    if (spec->gguf && !is_random(spec, row)) {
-        const struct model_options o = {
-            .n_kv_heads = row->n_kv_heads,
-            .convert = !row->as_file,
-            .storage = row->type,
-        };
+    const struct model_options o = {
+        .n_kv_heads = own ? 0 : row->n_kv_heads, .convert = !row->as_file, .storage = row->type};
+    if (own)
+        return model_create(own, &o, NULL, out, e);
+    if (spec->gguf && spec->kv_heads.items[row->variant] > 0)
         return model_create(spec->gguf, &o, spec->source, out, e);
-    }
     return model_create_random(&c, row->type, spec->seed, out, e);
 }
 
@@ -140,64 +128,67 @@ static uint64_t hash_logits(const float *logits, int n)
     return hash;
 }
 
-/* A few steps of a model that is loaded. */
-static enum status try_row(const struct bench_spec *spec, const struct bench_row *row,
-                           const struct model *m, struct pool *pool, struct err *e)
-{
-    struct session *s = NULL;
+/* A row on its own. */
+struct row_alone {
+    struct model *model;
+    struct pool *pool;
+    struct session *session;
     struct step_room room;
-    struct arena arena = {0};
-    take_step_room(&room, spec, row->batch, &arena);
-    enum status status = arena_allocate(&arena, "the logits", e);
-    if (status == STATUS_OK) {
-        take_step_room(&room, spec, row->batch, &arena);
-        status = build_session(spec, row, m, pool, &s, e);
-    }
-    if (status == STATUS_OK)
-        status = fill_caches(spec, row, s);
-    uint64_t took;
-    for (int i = 0; i < 2 && status == STATUS_OK; i++)
-        status = bench_step(spec, row, &room, s, i, &took, e);
-    session_free(s);
-    arena_free(&arena);
-    return status;
+    struct arena arena;
+};
+
+/* Fills in its load_ms; row_close is due in every case. */
+static enum status row_open(const struct bench_spec *spec, struct bench_row *row,
+                            struct row_alone *a, struct err *e)
+{
+    const uint64_t start = clock_ns();
+    TRY(build_row_model(spec, row, &a->model, e));
+    row->load_ms = (double)(clock_ns() - start) / 1e6;
+    TRY(start_row_pool(row->threads, &a->pool, e));
+    take_step_room(&a->room, spec, row->batch, &a->arena);
+    TRY(arena_allocate(&a->arena, "the logits", e));
+    take_step_room(&a->room, spec, row->batch, &a->arena);
+    return build_session(spec, row, a->model, a->pool, &a->session, e);
+}
+
+static void row_close(struct row_alone *a)
+{
+    session_free(a->session);
+    arena_free(&a->arena);
+    pool_free(a->pool);
+    model_free(a->model);
 }
 
 enum status bench_load_row(const struct bench_spec *spec, struct bench_row *row, struct err *e)
 {
-    struct model *m = NULL;
-    struct pool *pool = NULL;
-    const uint64_t start = clock_ns();
-    enum status status = build_row_model(spec, row, &m, e);
-    row->load_ms = (double)(clock_ns() - start) / 1e6;
-    if (status == STATUS_OK)
-        status = start_row_pool(row->threads, &pool, e);
-    if (status == STATUS_OK)
-        status = try_row(spec, row, m, pool, e);
-    pool_free(pool);
-    model_free(m);
-    return status;
+    struct row_alone a = {.model = NULL};
+    uint64_t took;
+    enum status s = row_open(spec, row, &a, e);
+    if (s == STATUS_OK)
+        s = fill_caches(spec, row, a.session);
+    for (int i = 0; i < 2 && s == STATUS_OK; i++)
+        s = bench_step(spec, row, &a.room, a.session, i, &took, e);
+    row_close(&a);
+    return s;
 }
 
 enum status bench_prefers_one_thread(const struct bench_spec *spec, const struct bench_row *first,
                                      bool *out, struct err *e)
 {
-    struct model *m = NULL;
-    struct pool *pool = NULL;
-    struct session *session = NULL;
-    enum status s = build_row_model(spec, first, &m, e);
-    if (s == STATUS_OK)
-        s = start_row_pool(first->threads, &pool, e);
-    if (s == STATUS_OK)
-        s = build_session(spec, first, m, pool, &session, e);
-    *out = s == STATUS_OK && session_prefers_one_thread(session, first->batch);
-    session_free(session);
-    pool_free(pool);
-    model_free(m);
+    struct row_alone a = {.model = NULL};
+    struct bench_row row = *first;
+    const enum status s = row_open(spec, &row, &a, e);
+    *out = s == STATUS_OK && session_prefers_one_thread(a.session, row.batch);
+    row_close(&a);
     return s;
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
+
+/* The limits are measured no longer than the samples take on a slow machine, so that a quick look
+ * stays one; but for a moment at least for each working set. */
+#define SLOW_BYTES_PER_S 1e9
+#define LEAST_SECONDS    0.005
 
 /* What a run works with. */
 struct bench_state {
@@ -210,18 +201,48 @@ struct bench_state {
     struct arena arena;
 };
 
+static void take_state(const struct bench_spec *spec, const struct bench *b, struct bench_state *st)
+{
+    struct arena *a = &st->arena;
+    st->models = arena_take(a, (uint64_t)b->n_models, sizeof *st->models);
+    st->pools = arena_take(a, (uint64_t)spec->threads.n, sizeof *st->pools);
+    st->sessions = arena_take(a, (uint64_t)b->n_rows, sizeof *st->sessions);
+    take_step_room(&st->room, spec, bench_largest_batch(spec), a);
+    st->sorted = arena_take(a, (uint64_t)spec->n * (uint64_t)spec->repeats, sizeof *st->sorted);
+    st->tokens = arena_take(a, (uint64_t)spec->prompt, sizeof *st->tokens);
+}
+
+/* Of the machine, with every pool, for its rows' working sets. */
+static enum status measure_limits(const struct bench_spec *spec, struct bench *b,
+                                  struct pool *const *pools, struct err *e)
+{
+    for (int i = 0; i < b->n_rows; i++)
+        machine_want(&b->machines[b->rows[i].pool], bench_row_bytes(&b->rows[i]));
+    for (int p = 0; p < b->n_machines; p++) {
+        struct machine *m = &b->machines[p];
+        double slow = 0;
+        for (int i = 0; i < b->n_rows; i++)
+            if (b->rows[i].pool == p)
+                slow += (double)spec->n * spec->repeats * (double)bench_row_bytes(&b->rows[i]);
+        const double seconds =
+            fmin(spec->roofline_seconds / b->n_machines,
+                 fmax(LEAST_SECONDS * machine_n_wanted(m), slow / SLOW_BYTES_PER_S));
+        TRY(machine_measure(m, spec->kernels, pools[p], seconds, e));
+    }
+    return STATUS_OK;
+}
+
 static enum status measure_prefill(const struct bench_spec *spec, struct bench_row *row,
                                    struct session *s, int32_t *tokens, struct err *e)
 {
     double best = (double)INFINITY;
+    for (int i = 0; i < spec->prompt; i++)
+        tokens[i] = token_at(spec, 0, i);
     for (int pass = 0; pass < 2; pass++) { /* the first one also warms up */
         const uint64_t before = clock_ns();
-        const enum status status = session_feed(s, 0, tokens, spec->prompt, NULL, e);
-        const double took = (double)(clock_ns() - before);
+        TRY(session_feed(s, 0, tokens, spec->prompt, NULL, e));
+        best = fmin(best, (double)(clock_ns() - before));
         session_rewind(s, 0, 0);
-        if (status != STATUS_OK)
-            return status;
-        best = took < best ? took : best;
     }
     row->prefill_tokens_per_s = spec->prompt / best * 1e9;
     return STATUS_OK;
@@ -231,55 +252,33 @@ static enum status set_up_row(const struct bench_spec *spec, struct bench_row *r
                               const struct bench_state *st, struct session **session, struct err *e)
 {
     struct model **model = &st->models[row->model];
-    TRY(*model ? STATUS_OK : build_row_model(spec, row, model, e));
+    if (bench_stopped(spec))
+        return STATUS_INTERRUPTED;
+    if (!*model)
+        TRY(build_row_model(spec, row, model, e));
     const struct cost_shape shape = cost_shape_of_model(*model);
     row->cost.weight_bytes = cost_weights(&shape).step_bytes;
     row->cost.flops = cost_flops(&shape, row->depth);
-    enum status s = build_session(spec, row, *model, st->pools[row->pool], session, e);
-    if (s == STATUS_OK && spec->prompt)
-        s = measure_prefill(spec, row, *session, st->tokens, e);
-    return s == STATUS_OK ? fill_caches(spec, row, *session) : s;
-}
-
-/* Setting up is a turn of every row, too. */
-static void tell_turn(const struct bench_spec *spec, const struct bench *b, int turn, int row)
-{
-    const uint64_t n_rows = (uint64_t)b->n_rows;
-    if (spec->progress)
-        spec->progress(spec->arg, (uint64_t)turn * n_rows + (uint64_t)row,
-                       ((uint64_t)spec->repeats + 1) * n_rows);
-}
-
-static enum status set_up(const struct bench_spec *spec, struct bench *b,
-                          const struct bench_state *st, struct err *e)
-{
-    enum status s = STATUS_OK;
-    for (int i = 0; i < spec->prompt; i++)
-        st->tokens[i] = token_at(spec, 0, i);
-    for (int i = 0; i < b->n_rows && s == STATUS_OK; i++) {
-        tell_turn(spec, b, 0, i);
-        s = bench_stopped(spec) ? STATUS_INTERRUPTED
-                                : set_up_row(spec, &b->rows[i], st, &st->sessions[i], e);
-    }
-    return s;
+    TRY(build_session(spec, row, *model, st->pools[row->pool], session, e));
+    if (spec->prompt)
+        TRY(measure_prefill(spec, row, *session, st->tokens, e));
+    return fill_caches(spec, row, *session);
 }
 
 static enum status measure_repeat(const struct bench_spec *spec, struct bench_row *row,
                                   const struct step_room *room, struct session *s, struct err *e)
 {
-    uint64_t took;
-    for (int i = 0; i < spec->warmup; i++) {
+    uint64_t start = 0, worked = 0, took;
+    for (int i = -spec->warmup; i < spec->n; i++) {
+        if (i == 0) {
+            start = clock_ns();
+            worked = cpu_ns();
+        }
         if (bench_stopped(spec))
             return STATUS_INTERRUPTED;
-        TRY(bench_step(spec, row, room, s, i, &took, e));
-    }
-    uint64_t *times = row->times_ns + row->samples;
-    const uint64_t start = clock_ns(), worked = cpu_ns();
-    for (int i = 0; i < spec->n; i++) {
-        if (bench_stopped(spec))
-            return STATUS_INTERRUPTED;
-        TRY(bench_step(spec, row, room, s, i, &times[i], e));
-        row->samples++;
+        TRY(bench_step(spec, row, room, s, i < 0 ? i + spec->warmup : i, &took, e));
+        if (i >= 0)
+            row->times_ns[row->samples++] = took;
     }
     const double share = (double)(cpu_ns() - worked) / (double)(clock_ns() - start) / row->threads;
     row->repeats++;
@@ -288,66 +287,45 @@ static enum status measure_repeat(const struct bench_spec *spec, struct bench_ro
     return STATUS_OK;
 }
 
-static enum status measure_all(const struct bench_spec *spec, struct bench *b,
-                               const struct bench_state *st, struct err *e)
+/* Setting up is a turn of every row, and then each repeat. */
+static enum status measure_rows(const struct bench_spec *spec, struct bench *b,
+                                struct bench_state *st, struct err *e)
 {
-    for (int r = 0; r < spec->repeats; r++) {
-        for (int i = 0; i < b->n_rows; i++) {
-            tell_turn(spec, b, r + 1, i);
+    const uint64_t n_rows = (uint64_t)b->n_rows, all = ((uint64_t)spec->repeats + 1) * n_rows;
+    for (int i = 0; i < spec->threads.n; i++)
+        TRY(start_row_pool(spec->threads.items[i], &st->pools[i], e));
+    TRY(measure_limits(spec, b, st->pools, e));
+    for (uint64_t done = 0; done < all; done++) {
+        const uint64_t i = done % n_rows;
+        if (spec->progress)
+            spec->progress(spec->arg, done, all);
+        if (done < n_rows)
+            TRY(set_up_row(spec, &b->rows[i], st, &st->sessions[i], e));
+        else
             TRY(measure_repeat(spec, &b->rows[i], &st->room, st->sessions[i], e));
-        }
     }
     return STATUS_OK;
-}
-
-static void bench_take_state(const struct bench_spec *spec, const struct bench *b,
-                             struct bench_state *st)
-{
-    struct arena *a = &st->arena;
-    const uint64_t n_rows = (uint64_t)b->n_rows,
-                   n_times = (uint64_t)spec->n * (uint64_t)spec->repeats;
-    st->models = arena_take(a, (uint64_t)b->n_models, sizeof *st->models);
-    st->pools = arena_take(a, (uint64_t)spec->threads.n, sizeof *st->pools);
-    st->sessions = arena_take(a, n_rows, sizeof *st->sessions);
-    take_step_room(&st->room, spec, bench_largest_batch(spec), a);
-    st->sorted = arena_take(a, n_times, sizeof *st->sorted);
-    st->tokens = arena_take(a, (uint64_t)spec->prompt, sizeof *st->tokens);
-}
-
-static void bench_free_state(const struct bench_spec *spec, const struct bench *b,
-                             struct bench_state *st)
-{
-    for (int i = 0; i < b->n_rows; i++)
-        session_free(st->sessions[i]);
-    for (int i = 0; i < spec->threads.n; i++)
-        pool_free(st->pools[i]);
-    for (int i = 0; i < b->n_models; i++)
-        model_free(st->models[i]);
-    arena_free(&st->arena);
 }
 
 enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err *e)
 {
     struct bench_state st = {0};
-    bench_take_state(spec, b, &st);
-    enum status s = arena_allocate(&st.arena, "the benchmark", e);
-    if (s != STATUS_OK)
-        return s;
-    bench_take_state(spec, b, &st);
-    for (int i = 0; i < spec->threads.n && s == STATUS_OK; i++)
-        s = start_row_pool(spec->threads.items[i], &st.pools[i], e);
-    if (s == STATUS_OK)
-        s = bench_measure_limits(spec, b, st.pools, e);
-    if (s == STATUS_OK)
-        s = set_up(spec, b, &st, e);
-    if (s == STATUS_OK)
-        s = measure_all(spec, b, &st, e);
+    take_state(spec, b, &st);
+    TRY(arena_allocate(&st.arena, "the benchmark", e));
+    take_state(spec, b, &st);
+    const enum status s = measure_rows(spec, b, &st, e);
     if (s == STATUS_OK || s == STATUS_INTERRUPTED) {
         for (int i = 0; i < b->n_rows; i++)
             bench_summarise(&b->rows[i], spec->n, st.sorted);
         bench_predict(b);
         bench_compare(b, spec->config.n_heads);
     }
-    bench_free_state(spec, b, &st);
+    for (int i = 0; i < b->n_rows; i++)
+        session_free(st.sessions[i]);
+    for (int i = 0; i < spec->threads.n; i++)
+        pool_free(st.pools[i]);
+    for (int i = 0; i < b->n_models; i++)
+        model_free(st.models[i]);
+    arena_free(&st.arena);
     return s;
 }

@@ -42,14 +42,14 @@ struct bench_spec {
     const struct gguf *const *converted;
     struct bench_list types;    /* enum storage of the matrices; BENCH_AS_FILE */
     struct bench_list kv_types; /* enum storage of the cache: F32, F16, Q8_0 */
-    struct bench_list threads;
-    struct bench_list depths;  /* positions in each cache before the timed token */
-    struct bench_list batches; /* sequences that a step serves */
-    int n;                     /* samples a repeat */
-    int repeats;
-    int warmup;              /* steps before a row's samples in every repeat, not timed */
-    int prompt;              /* tokens of the prefill measurement; 0: none */
-    double roofline_seconds; /* for measuring the limits of all rows, at most */
+    struct bench_list threads;  /* 1 to POOL_MAX_THREADS */
+    struct bench_list depths;   /* positions in each cache before the timed token */
+    struct bench_list batches;  /* sequences that a step serves, 1 or more */
+    int n;                      /* samples a repeat, 1 or more */
+    int repeats;                /* 1 or more */
+    int warmup;                 /* steps before a row's samples in every repeat, not timed */
+    int prompt;                 /* tokens of the prefill measurement; 0: none */
+    double roofline_seconds;    /* for measuring the limits of all rows, at most */
     uint64_t seed;
     const struct kernels *kernels;
     const struct head_ablation *without; /* NULL: none, see engine/session.h */
@@ -141,5 +141,25 @@ enum status bench_load_row(const struct bench_spec *spec, struct bench_row *row,
 enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err *e);
 
 void bench_free(struct bench *b); /* legal on a zeroed struct and twice */
+
+/* --- what bench_run takes from the plan and does with samples ----------------------------------
+ */
+
+/* Positions that a sequence of the row needs: the timed token's, and the prompt's. */
+int bench_row_context(const struct bench_spec *spec, const struct bench_row *row);
+int bench_largest_batch(const struct bench_spec *spec);
+uint64_t bench_row_bytes(const struct bench_row *row); /* that its step reads */
+
+/* Fills in the row's percentiles, rates and spread from its samples, `n` a repeat; `sorted`
+ * [samples] is scratch. */
+void bench_summarise(struct bench_row *row, int n, uint64_t *sorted);
+
+/* From the limits as measured, and the rows' medians, to those of all rows, and to each row's
+ * prediction. */
+void bench_predict(struct bench *b);
+
+/* Fills in the speed-ups of all rows, which have their predictions, over MHA, which has n_heads K/V
+ * heads. */
+void bench_compare(struct bench *b, int n_heads);
 
 #endif

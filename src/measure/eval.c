@@ -8,18 +8,17 @@
 #include "measure/eval.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/clock.h"
 #include "base/figures.h"
 #include "base/mem.h"
+#include "base/stats.h"
 #include "engine/sampler.h"
-#include "measure/eval_stats.h"
 
 /* Tokens that a session takes at once, and rows of logits that are held, unless it is said. */
 #define DEFAULT_BLOCK 96
@@ -30,13 +29,19 @@
 /* The model and the other. */
 #define MAX_MODELS 2
 
+/* Takes turns; the one that it is at. */
 struct eval_worker {
+    struct eval_run *run;
+    struct pool *pool; /* that shares its work */
     struct session *sessions[MAX_MODELS];
     float *logits[MAX_MODELS]; /* [block, n_vocab] */
     struct batch_row *rows;    /* [block] */
-    struct pool *pool;         /* that shares its work */
+    size_t first, end;         /* the turn's windows; window first + i is sequence i */
+    size_t window;             /* of the next row */
+    int at;                    /* the row's position in it */
+    size_t scored;             /* token that the next row to be scored predicts, less one */
+    int n_scored;              /* rows of logits that there are */
     enum status status;
-    size_t window; /* the first of the turn that failed */
     struct err err;
 };
 
@@ -115,67 +120,74 @@ static enum status choose_windows(const struct eval_spec *spec, struct eval_plan
     return STATUS_OK;
 }
 
-/* Input tokens of every window but the last. A cache need not be longer than the text. */
-static int window_rows(const struct eval_plan *plan)
-{
-    return plan->n_scored < (uint64_t)plan->ctx ? (int)plan->n_scored : plan->ctx;
-}
-
-static int block_rows(const struct eval_spec *spec)
-{
-    return spec->params.block > 0 ? spec->params.block : DEFAULT_BLOCK;
-}
-
-/* Windows of a turn: those that fit in a block, up to `most`, but at least one. */
-static int windows_together(const struct eval_spec *spec, const struct eval_plan *plan,
-                            uint64_t most)
-{
-    const int fit = block_rows(spec) / window_rows(plan);
-    const int together = most < (uint64_t)fit ? (int)most : fit;
-    return together > 1 ? together : 1;
-}
-
+/* A cache need not be longer than the text, nor a block than all windows of a turn. */
 static struct session_params session_params_of(const struct eval_spec *spec,
                                                const struct eval_plan *plan)
 {
     struct session_params p = spec->params;
-    p.n_ctx = window_rows(plan);
+    p.n_ctx = plan->n_scored < (uint64_t)plan->ctx ? (int)plan->n_scored : plan->ctx;
     p.n_sequences = plan->n_together;
-    p.block = block_rows(spec);
+    p.block = p.block > 0 ? p.block : DEFAULT_BLOCK;
     if (p.block / p.n_sequences > p.n_ctx)
         p.block = p.n_ctx * p.n_sequences;
     return p;
 }
 
-/* One worker's bytes, its sessions on n_threads. */
-static enum status worker_bytes(const struct eval_spec *spec, const struct eval_plan *plan,
-                                int n_threads, uint64_t *kv, uint64_t *scratch, struct err *e)
+/* Turns of as many windows as fit in a block, up to `most`, but at least one; and a worker's bytes,
+ * its sessions on n_threads. */
+static enum status plan_worker(const struct eval_spec *spec, struct eval_plan *plan, uint64_t most,
+                               int n_threads, uint64_t *bytes, struct err *e)
 {
+    plan->n_together = 1;
+    const struct session_params one = session_params_of(spec, plan);
+    const int fit = (spec->params.block > 0 ? spec->params.block : DEFAULT_BLOCK) / one.n_ctx;
+    if (fit > 1 && most > 1)
+        plan->n_together = most < (uint64_t)fit ? (int)most : fit;
     const struct session_params params = session_params_of(spec, plan);
-    struct arena logits = {0};
-    *kv = *scratch = 0;
+    plan->kv_bytes = plan->scratch_bytes = 0;
     for (int m = 0; m < n_models(spec); m++) {
         struct session_memory memory;
         TRY(session_plan(model_at(spec, m), &params, n_threads, &memory, e));
-        *kv += memory.kv_bytes;
-        *scratch += memory.scratch_bytes;
-        arena_take(&logits, (uint64_t)params.block * (uint64_t)spec->model->config.n_vocab,
-                   sizeof(float));
+        plan->kv_bytes += memory.kv_bytes;
+        plan->scratch_bytes += memory.scratch_bytes;
     }
-    *scratch += logits.used;
+    const uint64_t rows = (uint64_t)n_models(spec) * (uint64_t)params.block;
+    *bytes = plan->kv_bytes + plan->scratch_bytes +
+             rows * (uint64_t)spec->model->config.n_vocab * sizeof(float);
     return STATUS_OK;
 }
 
-/* The results by token, and the workers with their rows; or their count. */
+/* How many workers, of how many windows a turn. */
+static enum status choose_workers(const struct eval_spec *spec, struct eval_plan *plan,
+                                  struct err *e)
+{
+    const uint64_t n_threads = (uint64_t)pool_n_threads(spec->pool);
+    const uint64_t turns = plan->n_windows / n_threads / TURNS_A_WORKER;
+    uint64_t weights = 0, bytes;
+    for (int m = 0; m < n_models(spec); m++)
+        weights += model_at(spec, m)->weights.cap;
+    if (n_threads > 1 && turns > 0) {
+        TRY(plan_worker(spec, plan, turns, 1, &bytes, e));
+        plan->n_workers = (int)n_threads;
+        if (bytes <= (weights + WORKERS_BYTES) / n_threads)
+            return STATUS_OK;
+    }
+    plan->n_workers = 1;
+    return plan_worker(spec, plan, plan->n_windows, (int)n_threads, &bytes, e);
+}
+
+/* The workers with their rows and logits, and the results by token; or their count. */
 static void take_results(struct eval_run *r, struct arena *a)
 {
     const uint64_t n = r->plan.n_scored, n_workers = (uint64_t)r->plan.n_workers;
     const uint64_t block = (uint64_t)session_params_of(r->spec, &r->plan).block;
+    const uint64_t vocab_bytes = (uint64_t)r->spec->model->config.n_vocab * sizeof(float);
     r->workers = arena_take(a, n_workers, sizeof *r->workers);
     for (uint64_t i = 0; i < n_workers; i++) {
-        struct batch_row *rows = arena_take(a, block, sizeof *rows);
-        if (r->workers)
-            r->workers[i].rows = rows;
+        struct eval_worker counted, *w = r->workers ? &r->workers[i] : &counted;
+        w->rows = arena_take(a, block, sizeof *w->rows);
+        for (int m = 0; m < n_models(r->spec); m++)
+            w->logits[m] = arena_take(a, block, vocab_bytes);
     }
     r->each.nll = arena_take(a, n, sizeof *r->each.nll);
     if (r->spec->other) {
@@ -185,100 +197,35 @@ static void take_results(struct eval_run *r, struct arena *a)
     }
 }
 
-/* How many workers, of how many windows a turn, and a worker's bytes. */
-static enum status choose_workers(const struct eval_spec *spec, struct eval_plan *plan,
-                                  uint64_t *kv, uint64_t *scratch, struct err *e)
-{
-    const uint64_t n_threads = (uint64_t)pool_n_threads(spec->pool);
-    const uint64_t turns = plan->n_windows / n_threads / TURNS_A_WORKER;
-    uint64_t weights = 0;
-    for (int m = 0; m < n_models(spec); m++)
-        weights += model_at(spec, m)->weights.cap;
-    if (n_threads > 1 && turns > 0) {
-        plan->n_together = windows_together(spec, plan, turns);
-        TRY(worker_bytes(spec, plan, 1, kv, scratch, e));
-        plan->n_workers = (int)n_threads;
-        if (*kv + *scratch <= (weights + WORKERS_BYTES) / n_threads)
-            return STATUS_OK;
-    }
-    plan->n_workers = 1;
-    plan->n_together = windows_together(spec, plan, plan->n_windows);
-    return worker_bytes(spec, plan, (int)n_threads, kv, scratch, e);
-}
-
 enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan, struct err *e)
 {
-    uint64_t kv, scratch;
     *plan = (struct eval_plan){0};
     TRY(check_eval_tokens(spec, e));
     TRY(choose_windows(spec, plan, e));
-    TRY(choose_workers(spec, plan, &kv, &scratch, e));
-    plan->kv_bytes = kv * (uint64_t)plan->n_workers;
+    TRY(choose_workers(spec, plan, e));
     struct eval_run counted = {.spec = spec, .plan = *plan};
     take_results(&counted, &counted.arena);
-    plan->scratch_bytes = scratch * (uint64_t)plan->n_workers + counted.arena.used;
+    plan->kv_bytes *= (uint64_t)plan->n_workers;
+    plan->scratch_bytes = plan->scratch_bytes * (uint64_t)plan->n_workers + counted.arena.used;
     return STATUS_OK;
 }
-
-/* --- memory ---------------------------------------------------------------------------------- */
 
 static enum status create_worker(struct eval_run *r, struct eval_worker *w, struct err *e)
 {
-    const struct eval_spec *spec = r->spec;
-    struct session_params params = session_params_of(spec, &r->plan);
-    w->pool = r->plan.n_workers > 1 ? NULL : spec->pool;
-    w->status = STATUS_OK;
+    struct session_params params = session_params_of(r->spec, &r->plan);
+    w->run = r;
+    w->pool = r->plan.n_workers > 1 ? NULL : r->spec->pool;
     for (int m = 0; m < r->n_models; m++) {
         if (m > 0) /* the other has all its heads */
             params.without = NULL;
-        const enum status s =
-            session_create(model_at(spec, m), &params, w->pool, &w->sessions[m], e);
-        if (s != STATUS_OK)
-            return s;
+        TRY(session_create(model_at(r->spec, m), &params, w->pool, &w->sessions[m], e));
         const int block = session_block(w->sessions[m]);
-        r->block = r->block && r->block < block ? r->block : block;
-        size_t bytes;
-        if (!size_of_array((uint64_t)block * (uint64_t)r->n_vocab, sizeof(float), &bytes))
-            return err_set(e, STATUS_NO_MEMORY, "out of memory: the logits of %d tokens", block);
-        w->logits[m] = malloc(bytes);
-        if (!w->logits[m])
-            return err_no_memory(e, "the logits of a block", bytes);
+        r->block = block < r->block ? block : r->block;
     }
     return STATUS_OK;
 }
 
-static void free_eval(struct eval_run *r)
-{
-    for (int i = 0; r->workers && i < r->plan.n_workers; i++) {
-        for (int m = 0; m < r->n_models; m++) {
-            session_free(r->workers[i].sessions[m]);
-            free(r->workers[i].logits[m]);
-        }
-    }
-    arena_free(&r->arena);
-}
-
-static enum status create_eval(struct eval_run *r, struct err *e)
-{
-    take_results(r, &r->arena);
-    enum status s = arena_allocate(&r->arena, "the results of all tokens", e);
-    if (s != STATUS_OK)
-        return s;
-    take_results(r, &r->arena);
-    for (int i = 0; i < r->plan.n_workers && s == STATUS_OK; i++)
-        s = create_worker(r, &r->workers[i], e);
-    return s;
-}
-
 /* --- one turn -------------------------------------------------------------------------------- */
-
-/* Rows of logits and the tokens they predict. */
-struct rows {
-    struct eval_run *run;
-    struct eval_worker *worker;
-    size_t first; /* scored token that row 0 predicts: tokens[first + 1] */
-    int n;
-};
 
 /* NaN for logits that are not finite: see check_scored_rows. */
 static double score_row(const float *logits, int n_vocab, int32_t token, double *log_sum)
@@ -291,21 +238,19 @@ static double score_row(const float *logits, int n_vocab, int32_t token, double 
 /* A thread's share of the rows. */
 static void score_rows(void *arg, int thread)
 {
-    const struct rows *rows = arg;
-    const struct eval_run *r = rows->run;
-    const struct eval_worker *w = rows->worker;
-    const size_t n_vocab = (size_t)r->n_vocab;
+    const struct eval_worker *w = arg;
+    const struct eval_run *r = w->run;
     int begin, end;
-    pool_share(rows->n, thread, pool_n_threads(w->pool), &begin, &end);
+    pool_share(w->n_scored, thread, pool_n_threads(w->pool), &begin, &end);
     for (int i = begin; i < end; i++) {
-        const size_t at = rows->first + (size_t)i;
+        const size_t at = w->scored + (size_t)i, row = (size_t)i * (size_t)r->n_vocab;
         const int32_t token = r->spec->tokens[at + 1];
-        const float *logits = w->logits[0] + (size_t)i * n_vocab;
+        const float *logits = w->logits[0] + row;
         double log_sum, other_log_sum;
         r->each.nll[at] = score_row(logits, r->n_vocab, token, &log_sum);
         if (r->n_models == 1)
             continue;
-        const float *other = w->logits[1] + (size_t)i * n_vocab;
+        const float *other = w->logits[1] + row;
         r->each.other_nll[at] = score_row(other, r->n_vocab, token, &other_log_sum);
         if (isnan(r->each.nll[at]) || isnan(r->each.other_nll[at]))
             continue;
@@ -316,15 +261,15 @@ static void score_rows(void *arg, int thread)
 }
 
 /* The message about the first row that is not finite. */
-static enum status check_scored_rows(const struct rows *rows, struct err *e)
+static enum status check_scored_rows(const struct eval_worker *w, struct err *e)
 {
-    const struct eval_run *r = rows->run;
-    for (int i = 0; i < rows->n; i++) {
-        const size_t at = rows->first + (size_t)i;
+    const struct eval_run *r = w->run;
+    for (int i = 0; i < w->n_scored; i++) {
+        const size_t at = w->scored + (size_t)i;
         for (int m = 0; m < r->n_models; m++) {
             if (!isnan(m ? r->each.other_nll[at] : r->each.nll[at]))
                 continue;
-            const float *logits = rows->worker->logits[m] + (size_t)i * (size_t)r->n_vocab;
+            const float *logits = w->logits[m] + (size_t)i * (size_t)r->n_vocab;
             const enum status s = logits_check(logits, r->n_vocab, e);
             char where[64];
             snprintf(where, sizeof where, "%safter token %zu", m ? "the other checkpoint, " : "",
@@ -336,102 +281,63 @@ static enum status check_scored_rows(const struct rows *rows, struct err *e)
     return STATUS_OK;
 }
 
-/* Between blocks: the caller's thread asks whether to go on. */
-static bool goes_on(struct eval_run *r, const struct eval_worker *w)
+/* The next rows of the turn, at most a block; w->n_scored of them are scored. Those are of tokens
+ * that follow one another, because a window scores on where the one before it ends. */
+static int next_rows(struct eval_worker *w)
 {
-    const struct eval_spec *spec = r->spec;
-    if (w == r->workers && spec->stop && spec->stop(spec->arg)) {
-        atomic_store(&r->stopped, true);
-        atomic_store(&r->halt, true);
-    }
-    return !atomic_load(&r->stopped);
-}
-
-/* Where a turn is. */
-struct turn {
-    size_t first, end; /* its windows; window first + i is sequence i */
-    size_t window;     /* of the next row */
-    int at;            /* the row's position in it */
-    size_t scored;     /* token that the next row to be scored predicts, less one */
-};
-
-/* The next rows of a turn, at most a block; *n_scored of them are scored. Those are of tokens that
- * follow one another, because a window scores on where the one before it ends. */
-static int next_rows(const struct eval_run *r, struct turn *t, struct batch_row *rows,
-                     int *n_scored)
-{
+    const struct eval_run *r = w->run;
     const struct eval_plan *plan = &r->plan;
     int n = 0;
-    *n_scored = 0;
-    while (n < r->block && t->window < t->end) {
-        const size_t token = t->window * (size_t)plan->stride + (size_t)t->at;
-        const bool scored = t->window == 0 || t->at >= plan->ctx - plan->stride;
-        rows[n++] = (struct batch_row){.token = r->spec->tokens[token],
-                                       .sequence = (int)(t->window - t->first),
-                                       .position = t->at,
-                                       .wants_logits = scored};
-        *n_scored += scored;
-        t->at++;
-        if (t->at == plan->ctx || token + 1 == (size_t)plan->n_scored) {
-            t->window++;
-            t->at = 0;
+    w->n_scored = 0;
+    while (n < r->block && w->window < w->end) {
+        const size_t token = w->window * (size_t)plan->stride + (size_t)w->at;
+        const bool scored = w->window == 0 || w->at >= plan->ctx - plan->stride;
+        w->rows[n++] = (struct batch_row){.token = r->spec->tokens[token],
+                                          .sequence = (int)(w->window - w->first),
+                                          .position = w->at,
+                                          .wants_logits = scored};
+        w->n_scored += scored;
+        w->at++;
+        if (w->at == plan->ctx || token + 1 == (size_t)plan->n_scored) {
+            w->window++;
+            w->at = 0;
         }
     }
     return n;
 }
 
-/* Windows from `first` on that a worker has sequences for. */
-static struct turn begin_turn(const struct eval_run *r, const struct eval_worker *w, size_t first)
+/* The caller's thread asks between blocks whether to go on, and says how far all are. */
+static enum status run_turn(struct eval_worker *w, struct err *e)
 {
-    const struct eval_plan *plan = &r->plan;
-    const size_t left = (size_t)plan->n_windows - first, together = (size_t)plan->n_together;
-    for (int m = 0; m < r->n_models; m++)
-        for (int i = 0; i < plan->n_together; i++)
-            session_rewind(w->sessions[m], i, 0);
-    return (struct turn){.first = first,
-                         .end = first + (left < together ? left : together),
-                         .window = first,
-                         .scored = first * (size_t)plan->stride +
-                                   (first ? (size_t)(plan->ctx - plan->stride) : 0)};
-}
-
-static enum status score_step(struct eval_run *r, struct eval_worker *w, size_t first, int n,
-                              struct err *e)
-{
-    struct rows rows = {r, w, first, n};
-    pool_run(w->pool, score_rows, &rows);
-    TRY(check_scored_rows(&rows, e));
-    const uint64_t done = atomic_fetch_add(&r->done, (uint64_t)n) + (uint64_t)n;
-    if (w == r->workers && r->spec->progress)
-        r->spec->progress(r->spec->arg, done, r->plan.n_scored);
-    return STATUS_OK;
-}
-
-/* Where windows do not overlap, the rows are the tokens that they score, one on. */
-static enum status step_model(const struct eval_run *r, struct eval_worker *w,
-                              const struct turn *turn, int n, struct err *e)
-{
-    const struct eval_entry *entry = &r->spec->entry;
-    if (!entry->stream)
-        return session_step(w->sessions[0], w->rows, n, w->logits[0], e);
-    const float *x = entry->stream + turn->scored * (size_t)r->spec->model->config.d_model;
-    return session_enter(w->sessions[0], entry->layer, x, w->rows, n, w->logits[0], e);
-}
-
-static enum status run_turn(struct eval_run *r, struct eval_worker *w, size_t first, struct err *e)
-{
-    struct turn turn = begin_turn(r, w, first);
-    while (turn.window < turn.end) {
-        if (!goes_on(r, w))
+    struct eval_run *r = w->run;
+    const struct eval_spec *spec = r->spec;
+    const struct eval_entry *entry = &spec->entry;
+    const bool is_callers = w == r->workers;
+    while (w->window < w->end) {
+        if (is_callers && spec->stop && spec->stop(spec->arg)) {
+            atomic_store(&r->stopped, true);
+            atomic_store(&r->halt, true);
+        }
+        if (atomic_load(&r->stopped))
             return STATUS_INTERRUPTED;
-        int n_scored;
-        const int n = next_rows(r, &turn, w->rows, &n_scored);
-        TRY(step_model(r, w, &turn, n, e));
-        if (r->spec->other)
+        const int n = next_rows(w);
+        if (entry->stream) /* windows do not overlap: the rows are the tokens they score, one on */
+            TRY(session_enter(w->sessions[0], entry->layer,
+                              entry->stream + w->scored * (size_t)spec->model->config.d_model,
+                              w->rows, n, w->logits[0], e));
+        else
+            TRY(session_step(w->sessions[0], w->rows, n, w->logits[0], e));
+        if (spec->other)
             TRY(session_step(w->sessions[1], w->rows, n, w->logits[1], e));
-        if (n_scored > 0)
-            TRY(score_step(r, w, turn.scored, n_scored, e));
-        turn.scored += (size_t)n_scored;
+        if (w->n_scored == 0)
+            continue;
+        const uint64_t n_scored = (uint64_t)w->n_scored;
+        pool_run(w->pool, score_rows, w);
+        TRY(check_scored_rows(w, e));
+        w->scored += n_scored;
+        const uint64_t done = atomic_fetch_add(&r->done, n_scored) + n_scored;
+        if (is_callers && spec->progress)
+            spec->progress(spec->arg, done, r->plan.n_scored);
     }
     return STATUS_OK;
 }
@@ -444,16 +350,23 @@ static void run_turns(void *arg, int thread)
 {
     struct eval_run *r = arg;
     struct eval_worker *w = &r->workers[thread];
-    while (!atomic_load(&r->halt)) {
-        const size_t window = atomic_fetch_add(&r->next_window, (size_t)r->plan.n_together);
-        if (window >= r->plan.n_windows)
+    const struct eval_plan *plan = &r->plan;
+    const size_t together = (size_t)plan->n_together;
+    while (!atomic_load(&r->halt) && w->status == STATUS_OK) {
+        w->first = w->window = atomic_fetch_add(&r->next_window, together);
+        if (w->first >= plan->n_windows)
             return;
-        w->status = run_turn(r, w, window, &w->err);
-        if (w->status != STATUS_OK) {
-            w->window = window;
+        const size_t left = (size_t)plan->n_windows - w->first;
+        w->end = w->first + (left < together ? left : together);
+        w->scored =
+            w->first * (size_t)plan->stride + (w->first ? (size_t)(plan->ctx - plan->stride) : 0);
+        w->at = 0;
+        for (int m = 0; m < r->n_models; m++)
+            for (int i = 0; i < plan->n_together; i++)
+                session_rewind(w->sessions[m], i, 0);
+        w->status = run_turn(w, &w->err);
+        if (w->status != STATUS_OK)
             atomic_store(&r->halt, true);
-            return;
-        }
     }
 }
 
@@ -464,48 +377,120 @@ static enum status joint_status(const struct eval_run *r, struct err *e)
     for (int i = 0; i < r->plan.n_workers; i++) {
         const struct eval_worker *w = &r->workers[i];
         if (w->status != STATUS_OK && w->status != STATUS_INTERRUPTED &&
-            (!failed || w->window < failed->window))
+            (!failed || w->first < failed->first))
             failed = w;
     }
-    if (failed) {
-        if (e)
-            *e = failed->err;
-        return failed->status;
-    }
-    return atomic_load(&r->stopped) ? STATUS_INTERRUPTED : STATUS_OK;
+    if (!failed)
+        return atomic_load(&r->stopped) ? STATUS_INTERRUPTED : STATUS_OK;
+    if (e)
+        *e = failed->err;
+    return failed->status;
 }
 
-static uint64_t text_bytes(const struct eval_spec *spec)
+static enum status run_workers(struct eval_run *r, struct eval_result *result, struct err *e)
 {
-    uint64_t bytes = 0;
+    const struct eval_spec *spec = r->spec;
+    for (int i = 0; i < r->plan.n_workers; i++)
+        TRY(create_worker(r, &r->workers[i], e));
+    const uint64_t start = clock_ns();
+    if (r->plan.n_workers > 1)
+        pool_run(spec->pool, run_turns, r);
+    else
+        run_turns(r, 0);
+    *result = (struct eval_result){.tokens = r->plan.n_scored,
+                                   .seconds = (double)(clock_ns() - start) / 1e9};
+    TRY(joint_status(r, e));
     for (size_t i = 1; spec->tokenizer && i < spec->n_tokens; i++)
-        bytes += tokenizer_bytes(spec->tokenizer, spec->tokens[i]).len;
-    return bytes;
+        result->bytes += tokenizer_bytes(spec->tokenizer, spec->tokens[i]).len;
+    eval_summarise(&r->each, result);
+    if (spec->nll)
+        memcpy(spec->nll, r->each.nll, (size_t)r->plan.n_scored * sizeof *spec->nll);
+    return STATUS_OK;
 }
 
 enum status eval_run(const struct eval_spec *spec, struct eval_result *result, struct err *e)
 {
-    struct eval_run r = {
-        .spec = spec, .n_models = n_models(spec), .n_vocab = spec->model->config.n_vocab};
+    struct eval_run r = {.spec = spec,
+                         .n_models = n_models(spec),
+                         .n_vocab = spec->model->config.n_vocab,
+                         .block = INT_MAX};
     TRY(eval_make_plan(spec, &r.plan, e));
     assert(!spec->entry.stream || r.plan.stride == r.plan.ctx);
-    enum status s = create_eval(&r, e);
-    if (s == STATUS_OK) {
-        const uint64_t start = clock_ns();
-        if (r.plan.n_workers > 1)
-            pool_run(spec->pool, run_turns, &r);
-        else
-            run_turns(&r, 0);
-        *result = (struct eval_result){.tokens = r.plan.n_scored,
-                                       .bytes = text_bytes(spec),
-                                       .seconds = (double)(clock_ns() - start) / 1e9};
-        s = joint_status(&r, e);
-    }
-    if (s == STATUS_OK) {
-        eval_summarise(&r.each, result);
-        if (spec->nll)
-            memcpy(spec->nll, r.each.nll, (size_t)r.plan.n_scored * sizeof *spec->nll);
-    }
-    free_eval(&r);
+    take_results(&r, &r.arena);
+    TRY(arena_allocate(&r.arena, "the results of all tokens", e));
+    take_results(&r, &r.arena);
+    const enum status s = run_workers(&r, result, e);
+    for (int i = 0; i < r.plan.n_workers; i++)
+        for (int m = 0; m < r.n_models; m++)
+            session_free(r.workers[i].sessions[m]);
+    arena_free(&r.arena);
     return s;
+}
+
+/* --- from single tokens to the figures of a text --------------------------------------------- */
+
+#define LOG2 0.69314718055994530942
+
+static double sum_of(const double *x, uint64_t n)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
+/* By means of batches of floor(sqrt(n)) neighbours. A shorter last batch counts by its length. */
+double eval_mean_error(const double *x, uint64_t n, double mean)
+{
+    const uint64_t batch = (uint64_t)sqrt((double)n);
+    uint64_t batches = 0;
+    double squares = 0;
+    for (uint64_t begin = 0; begin < n; begin += batch, batches++) {
+        const uint64_t len = n - begin < batch ? n - begin : batch;
+        const double off = sum_of(x + begin, len) - mean * (double)len;
+        squares += off * off;
+    }
+    if (batches < 2)
+        return (double)NAN;
+    return sqrt(squares * (double)batches / (double)(batches - 1)) / (double)n;
+}
+
+/* The numbers are >= 0, so that their bits order as they do. */
+static double percentile_in_place(double *x, uint64_t n, double p)
+{
+    uint64_t *bits = (void *)x;
+    for (uint64_t i = 0; i < n; i++) {
+        const double value = x[i];
+        memcpy(&bits[i], &value, sizeof value);
+    }
+    stats_sort(bits, (size_t)n);
+    const uint64_t found = stats_percentile(bits, (size_t)n, p);
+    double value;
+    memcpy(&value, &found, sizeof value);
+    return value;
+}
+
+static double bits_per_byte(double nll, uint64_t bytes)
+{
+    return bytes ? nll / LOG2 / (double)bytes : (double)NAN;
+}
+
+void eval_summarise(struct eval_tokens *t, struct eval_result *r)
+{
+    const uint64_t n = r->tokens;
+    const double nll = sum_of(t->nll, n);
+    r->nll = nll / (double)n;
+    r->nll_stderr = eval_mean_error(t->nll, n, r->nll);
+    r->perplexity = exp(r->nll);
+    r->bits_per_byte = bits_per_byte(nll, r->bytes);
+    r->kl_mean = r->kl_p99 = r->top1_agreement = r->bits_per_byte_other = (double)NAN;
+    if (!t->kl)
+        return;
+    uint64_t same = 0;
+    for (uint64_t i = 0; i < n; i++)
+        same += t->same_top[i];
+    r->kl_mean = sum_of(t->kl, n) / (double)n;
+    r->kl_p99 = percentile_in_place(t->kl, n, 0.99);
+    r->top1_agreement = (double)same / (double)n;
+    r->bits_per_byte_other = bits_per_byte(sum_of(t->other_nll, n), r->bytes);
 }

@@ -2,10 +2,10 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/session.h"
-#include "measure/eval_stats.h"
 #include "model/pack.h"
 
 struct heads_run {
@@ -28,20 +28,9 @@ struct heads_run {
     double work; /* of the evaluation that runs */
 };
 
-/* --- which layers ---------------------------------------------------------------------------- */
-
 static bool wants_layer(const struct heads_run *r, int layer)
 {
     return !r->spec->layers || r->spec->layers[layer];
-}
-
-/* Layers behind the last one wanted need not run. */
-static int end_of_layers(const struct heads_run *r)
-{
-    int end = r->config->n_layers;
-    while (end > 0 && !wants_layer(r, end - 1))
-        end--;
-    return end;
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -96,24 +85,6 @@ enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct er
     return STATUS_OK;
 }
 
-static enum status create(struct heads_run *r, struct err *e)
-{
-    const struct config *c = r->config;
-    struct heads_result *result = r->result;
-    for (int l = 0; l < c->n_layers; l++)
-        result->n_heads += wants_layer(r, l) ? c->n_heads : 0;
-    take_memory(r, &r->arena);
-    TRY(arena_allocate(&r->arena, "the residual streams", e));
-    take_memory(r, &r->arena);
-    arena_take(&result->arena, (uint64_t)result->n_heads, sizeof *result->heads);
-    TRY(arena_allocate(&result->arena, "the heads' figures", e));
-    result->heads = arena_take(&result->arena, (uint64_t)result->n_heads, sizeof *result->heads);
-    r->left.off = r->off;
-    r->left.mean = r->spec->ablation == HEADS_MEAN ? r->mean : NULL;
-    return probe_create(c, r->spec->model->w[ROLE_ROPE_FREQS].table, r->plan.ctx, r->spec->kernels,
-                        r->spec->pool, &r->probe, e);
-}
-
 /* --- progress -------------------------------------------------------------------------------- */
 
 /* In layers that all tokens go through; the output matrix is like one. */
@@ -122,16 +93,12 @@ static double work_from(const struct heads_run *r, int layer)
     return r->config->n_layers - layer + 1;
 }
 
-static void show_share(const struct heads_run *r, double share)
-{
-    if (r->spec->progress)
-        r->spec->progress(r->spec->arg, r->result->n_done, r->result->n_heads, share);
-}
-
 static void show_eval(void *arg, uint64_t done, uint64_t all)
 {
     const struct heads_run *r = arg;
-    show_share(r, (r->work_done + r->work * (double)done / (double)all) / r->work_all);
+    const double share = (r->work_done + r->work * (double)done / (double)all) / r->work_all;
+    if (r->spec->progress)
+        r->spec->progress(r->spec->arg, r->result->n_done, r->result->n_heads, share);
 }
 
 static bool stop_eval(void *arg)
@@ -158,36 +125,30 @@ static enum status evaluate(struct heads_run *r, struct eval_entry entry, double
     return STATUS_OK;
 }
 
-/* The figures of a head, which is off. */
-static enum status measure_head(struct heads_run *r, int layer, struct head_worth *h, struct err *e)
+/* The figures of the layer's heads, each off in its turn. */
+static enum status measure_heads(struct heads_run *r, int layer, struct err *e)
 {
     const uint64_t n = r->plan.n_scored;
     const struct eval_result *whole = &r->result->whole;
-    struct eval_result without;
-    TRY(evaluate(r, (struct eval_entry){layer, r->stream}, r->nll, &without, e));
-    for (uint64_t t = 0; t < n; t++)
-        r->nll[t] -= r->whole_nll[t];
-    h->delta_nll = without.nll - whole->nll;
-    h->delta_nll_stderr = eval_mean_error(r->nll, n, h->delta_nll);
-    h->delta_bits_per_byte = without.bits_per_byte - whole->bits_per_byte;
-    return STATUS_OK;
-}
-
-static enum status measure_layer_heads(struct heads_run *r, int layer, struct err *e)
-{
-    const int n_heads = r->config->n_heads;
-    for (int head = 0; head < n_heads; head++) {
-        unsigned char *off = &r->off[layer * n_heads + head];
+    for (int head = 0; head < r->config->n_heads; head++) {
+        struct head_worth *h = &r->result->heads[r->result->n_done];
+        unsigned char *off = &r->off[layer * r->config->n_heads + head];
+        struct eval_result without;
         *off = 1;
-        const enum status s = measure_head(r, layer, &r->result->heads[r->result->n_done], e);
+        const enum status s =
+            evaluate(r, (struct eval_entry){layer, r->stream}, r->nll, &without, e);
         *off = 0;
         if (s == STATUS_FAILED) {
             char where[64];
             snprintf(where, sizeof where, "without head %d.%d", layer, head);
             err_prefix(e, where);
         }
-        if (s != STATUS_OK)
-            return s;
+        TRY(s);
+        for (uint64_t t = 0; t < n; t++)
+            r->nll[t] -= r->whole_nll[t];
+        h->delta_nll = without.nll - whole->nll;
+        h->delta_nll_stderr = eval_mean_error(r->nll, n, h->delta_nll);
+        h->delta_bits_per_byte = without.bits_per_byte - whole->bits_per_byte;
         r->result->n_done++;
     }
     return STATUS_OK;
@@ -251,43 +212,19 @@ static void add_rows(struct heads_run *r, struct head_worth *heads, const float 
     }
 }
 
-/* From sums to means. */
-static void finish_rows(struct heads_run *r, int layer, struct head_worth *heads)
-{
-    const struct config *c = r->config;
-    const size_t width = (size_t)config_heads_dim(c);
-    const double n = (double)r->plan.n_scored;
-    for (size_t i = 0; i < width; i++)
-        r->mean[(size_t)layer * width + i] = (float)(r->sum[i] / n);
-    for (int h = 0; h < c->n_heads; h++) {
-        heads[h].layer = layer;
-        heads[h].head = h;
-        heads[h].written /= n;
-        heads[h].stream /= n;
-    }
-}
-
 /* --- layer by layer -------------------------------------------------------------------------- */
-
-static void embed_tokens(const struct heads_run *r)
-{
-    const size_t d = (size_t)r->config->d_model;
-    for (uint64_t t = 0; t < r->plan.n_scored; t++)
-        model_embed(r->spec->model, probe_positions(r->probe), r->spec->tokens[t],
-                    (int)(t % (uint64_t)r->plan.ctx), r->stream + t * d);
-}
 
 /* Runs the layer as it is, window by window; `heads` [n_heads] NULL: nothing is measured. */
 static enum status run_layer(struct heads_run *r, int layer, struct head_worth *heads)
 {
-    const size_t d = (size_t)r->config->d_model;
-    const uint64_t ctx = (uint64_t)r->plan.ctx;
+    const struct config *c = r->config;
+    const size_t d = (size_t)c->d_model, width = (size_t)config_heads_dim(c);
+    const uint64_t ctx = (uint64_t)r->plan.ctx, n_scored = r->plan.n_scored;
     if (heads)
         fill_gram(r, layer);
-    memset(r->sum, 0, (size_t)config_heads_dim(r->config) * sizeof *r->sum);
-    for (uint64_t first = 0; first < r->plan.n_scored; first += ctx) {
-        const uint64_t left = r->plan.n_scored - first;
-        const int n = (int)(left < ctx ? left : ctx);
+    memset(r->sum, 0, width * sizeof *r->sum);
+    for (uint64_t first = 0; first < n_scored; first += ctx) {
+        const int n = (int)(n_scored - first < ctx ? n_scored - first : ctx);
         const float *stream = r->stream + first * d;
         const struct block_taps taps = {
             .at = {[TAP_HEADS] = r->heads, [TAP_OUT] = r->next + first * d}};
@@ -297,38 +234,60 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
         if (heads)
             add_rows(r, heads, stream, n);
     }
-    if (heads)
-        finish_rows(r, layer, heads);
     r->work_done++;
-    return STATUS_OK;
-}
-
-static enum status measure_layers(struct heads_run *r, struct err *e)
-{
-    embed_tokens(r);
-    const int end = end_of_layers(r);
-    for (int layer = 0; layer < end; layer++) {
-        const bool wanted = wants_layer(r, layer);
-        TRY(run_layer(r, layer, wanted ? r->result->heads + r->result->n_done : NULL));
-        if (wanted)
-            TRY(measure_layer_heads(r, layer, e));
-        float *next = r->next;
-        r->next = r->stream;
-        r->stream = next;
+    if (!heads)
+        return STATUS_OK;
+    /* From sums to means. */
+    for (size_t i = 0; i < width; i++)
+        r->mean[(size_t)layer * width + i] = (float)(r->sum[i] / (double)n_scored);
+    for (int h = 0; h < c->n_heads; h++) {
+        heads[h].layer = layer;
+        heads[h].head = h;
+        heads[h].written /= (double)n_scored;
+        heads[h].stream /= (double)n_scored;
     }
     return STATUS_OK;
 }
 
 static enum status run(struct heads_run *r, struct err *e)
 {
-    const struct config *c = r->config;
-    TRY(create(r, e));
-    r->work_all = work_from(r, 0) + end_of_layers(r);
-    for (int l = 0; l < c->n_layers; l++)
-        r->work_all += wants_layer(r, l) ? c->n_heads * work_from(r, l) : 0;
-    const struct eval_entry as_embeddings = {0, NULL};
-    TRY(evaluate(r, as_embeddings, r->whole_nll, &r->result->whole, e));
-    return measure_layers(r, e);
+    const struct model *m = r->spec->model;
+    struct heads_result *result = r->result;
+    int end = 0; /* layers behind the last one wanted need not run */
+    for (int l = 0; l < r->config->n_layers; l++) {
+        if (!wants_layer(r, l))
+            continue;
+        end = l + 1;
+        result->n_heads += r->config->n_heads;
+        r->work_all += r->config->n_heads * work_from(r, l);
+    }
+    r->work_all += work_from(r, 0) + end;
+    take_memory(r, &r->arena);
+    TRY(arena_allocate(&r->arena, "the residual streams", e));
+    take_memory(r, &r->arena);
+    result->heads = calloc((size_t)result->n_heads, sizeof *result->heads);
+    if (!result->heads)
+        return err_no_memory(e, "the heads' figures",
+                             (size_t)result->n_heads * sizeof *result->heads);
+    r->left.off = r->off;
+    r->left.mean = r->spec->ablation == HEADS_MEAN ? r->mean : NULL;
+    TRY(probe_create(r->config, m->w[ROLE_ROPE_FREQS].table, r->plan.ctx, r->spec->kernels,
+                     r->spec->pool, &r->probe, e));
+
+    TRY(evaluate(r, (struct eval_entry){0, NULL}, r->whole_nll, &result->whole, e));
+    for (uint64_t t = 0; t < r->plan.n_scored; t++)
+        model_embed(m, probe_positions(r->probe), r->spec->tokens[t],
+                    (int)(t % (uint64_t)r->plan.ctx), r->stream + t * (size_t)r->config->d_model);
+    for (int layer = 0; layer < end; layer++) {
+        const bool wanted = wants_layer(r, layer);
+        TRY(run_layer(r, layer, wanted ? result->heads + result->n_done : NULL));
+        if (wanted)
+            TRY(measure_heads(r, layer, e));
+        float *next = r->next;
+        r->next = r->stream;
+        r->stream = next;
+    }
+    return STATUS_OK;
 }
 
 enum status heads_run(const struct heads_spec *spec, struct heads_result *result, struct err *e)
@@ -347,6 +306,6 @@ enum status heads_run(const struct heads_spec *spec, struct heads_result *result
 
 void heads_free(struct heads_result *r)
 {
-    arena_free(&r->arena);
+    free(r->heads);
     *r = (struct heads_result){.n_done = 0};
 }

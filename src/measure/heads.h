@@ -10,7 +10,6 @@
 #ifndef DECODE_MEASURE_HEADS_H
 #define DECODE_MEASURE_HEADS_H
 
-#include "base/mem.h"
 #include "measure/eval.h"
 
 enum heads_ablation {
@@ -46,11 +45,10 @@ struct head_worth {
 };
 
 struct heads_result {
-    struct head_worth *heads; /* [n_heads] of the layers wanted, in order */
+    struct head_worth *heads; /* [n_heads] malloc'd, of the layers wanted, in order */
     int n_heads;
     int n_done;               /* the first so many are measured */
     struct eval_result whole; /* the model with all heads */
-    struct arena arena;
 };
 
 /* Bytes that heads_run takes for the residual streams and for what predicts the text; beside them

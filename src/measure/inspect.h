@@ -36,13 +36,12 @@ struct inspect_sum {
     uint64_t bytes;  /* in the file */
 };
 
-/* Adds up all tensors by part, and in *total. Sums stop at the largest u64. */
-void inspect_parts(const struct gguf *g, struct inspect_sum parts[INSPECT_PARTS],
-                   struct inspect_sum *total);
+/* Adds up all tensors by part; the last sum is the total. Sums stop at the largest u64. */
+void inspect_parts(const struct gguf *g, struct inspect_sum parts[INSPECT_PARTS + 1]);
 
 /* The same of a shape, as the file would be that has its matrices in the shape's type. */
-void inspect_shape_parts(const struct cost_shape *shape, struct inspect_sum parts[INSPECT_PARTS],
-                         struct inspect_sum *total);
+void inspect_shape_parts(const struct cost_shape *shape,
+                         struct inspect_sum parts[INSPECT_PARTS + 1]);
 
 /* One variant's cache; with n_kv_heads K/V heads instead of the checkpoint's. */
 struct inspect_variant {

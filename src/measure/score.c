@@ -1,5 +1,6 @@
 #include "measure/score.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -53,85 +54,53 @@ void score_top(const float *logits, int n, double log_sum, int k, struct token_s
     }
 }
 
-/* The state between one token's logits and the next token. */
-struct scorer {
-    const int32_t *tokens;
-    int n, n_vocab, n_top;
-    struct token_score *top;
-    double logprob; /* of the next token */
-    score_visit *visit;
-    void *arg;
-};
-
-/* Visits token `position`, then turns its logits into what they say about the next one. */
-static enum status score_one(struct scorer *c, int position, const float *logits, struct err *e)
+/* The row is the state between one token's logits and the next token. */
+static enum status visit_tokens(struct session *session, const struct score_spec *spec,
+                                float *logits, struct token_score *top, struct err *e)
 {
-    const bool predicted = position > 0;
-    const struct score_row row = {.position = position,
-                                  .id = c->tokens[position],
-                                  .predicted = predicted,
-                                  .logprob = predicted ? c->logprob : 0,
-                                  .top = c->top,
-                                  .n_top = predicted ? c->n_top : 0,
-                                  .logits = logits};
-    enum status s = c->visit(c->arg, &row, e);
-    if (s != STATUS_OK || position + 1 == c->n)
-        return s;
-    double log_sum = 0;
-    s = logits_log_sum(logits, c->n_vocab, &log_sum, e);
-    if (s != STATUS_OK) {
-        char where[48];
-        snprintf(where, sizeof where, "after position %d", position);
-        err_prefix(e, where);
-        return s;
+    const int block = session_block(session), n = spec->n_tokens;
+    struct score_row row = {.top = top};
+    for (int i = 0; i < n; i++) {
+        if (i % block == 0)
+            TRY(session_feed(session, 0, spec->tokens + i, n - i < block ? n - i : block, logits,
+                             e));
+        row.position = i;
+        row.id = spec->tokens[i];
+        row.logits = logits + (size_t)(i % block) * (size_t)spec->n_vocab;
+        TRY(spec->visit(spec->arg, &row, e));
+        if (i + 1 == n)
+            break;
+        const int32_t next = spec->tokens[i + 1];
+        double log_sum = 0;
+        const enum status s = logits_log_sum(row.logits, spec->n_vocab, &log_sum, e);
+        if (s != STATUS_OK) {
+            char where[48];
+            snprintf(where, sizeof where, "after position %d", i);
+            err_prefix(e, where);
+            return s;
+        }
+        assert(next >= 0 && next < spec->n_vocab);
+        row.predicted = true;
+        row.logprob = (double)row.logits[next] - log_sum;
+        row.n_top = spec->n_top;
+        score_top(row.logits, spec->n_vocab, log_sum, spec->n_top, top);
     }
-    c->logprob = (double)logits[c->tokens[position + 1]] - log_sum;
-    score_top(logits, c->n_vocab, log_sum, c->n_top, c->top);
     return STATUS_OK;
 }
 
-static enum status score_blocks(struct scorer *c, struct session *session, float *logits, int block,
-                                struct err *e)
+enum status score_tokens(struct session *s, const struct score_spec *spec, struct err *e)
 {
-    enum status s = STATUS_OK;
-    for (int at = 0; at < c->n && s == STATUS_OK; at += block) {
-        const int n = c->n - at < block ? c->n - at : block;
-        s = session_feed(session, 0, c->tokens + at, n, logits, e);
-        for (int i = 0; i < n && s == STATUS_OK; i++)
-            s = score_one(c, at + i, logits + (size_t)i * (size_t)c->n_vocab, e);
-    }
-    return s;
-}
-
-enum status score_tokens(struct session *s, int n_vocab, const int32_t *tokens, int n, int top,
-                         score_visit *visit, void *arg, struct err *e)
-{
-    if (n > session_cap(s) - session_len(s, 0))
-        return err_set(e, STATUS_USAGE, "%d tokens; the context has room for %d", n,
-                       session_cap(s) - session_len(s, 0));
-    for (int i = 0; i < n; i++)
-        if (tokens[i] < 0 || tokens[i] >= n_vocab)
-            return err_set(e, STATUS_USAGE, "token %d is %d; expected ids from 0 to %d", i,
-                           (int)tokens[i], n_vocab - 1);
-    const int block = session_block(s) < n ? session_block(s) : n;
+    const int block = session_block(s) < spec->n_tokens ? session_block(s) : spec->n_tokens;
     size_t logits_bytes, top_bytes;
-    if (!size_of_array((uint64_t)block * (uint64_t)n_vocab, sizeof(float), &logits_bytes) ||
-        !size_of_array((uint64_t)top + 1, sizeof(struct token_score), &top_bytes))
+    if (!size_of_array((uint64_t)block * (uint64_t)spec->n_vocab, sizeof(float), &logits_bytes) ||
+        !size_of_array((uint64_t)spec->n_top + 1, sizeof(struct token_score), &top_bytes))
         return err_set(e, STATUS_NO_MEMORY, "out of memory: the logits of %d tokens", block);
     float *logits = malloc(logits_bytes);
-    struct scorer c = {.tokens = tokens,
-                       .n = n,
-                       .n_vocab = n_vocab,
-                       .n_top = top,
-                       .top = malloc(top_bytes),
-                       .visit = visit,
-                       .arg = arg};
-    enum status result;
-    if (!logits || !c.top)
-        result = err_no_memory(e, "the logits of a block", logits_bytes + top_bytes);
-    else
-        result = score_blocks(&c, s, logits, block, e);
+    struct token_score *top = malloc(top_bytes);
+    const enum status result =
+        logits && top ? visit_tokens(s, spec, logits, top, e)
+                      : err_no_memory(e, "the logits of a block", logits_bytes + top_bytes);
     free(logits);
-    free(c.top);
+    free(top);
     return result;
 }

@@ -19,7 +19,8 @@ struct token_score {
 };
 
 /* The k <= n most likely tokens to out [k], the most likely first, equal ones by ascending id;
- * log_sum is what logits_log_sum gives. Allocates nothing; O(n log k). */
+ * log_sum is what logits_log_sum gives. Or the largest of any numbers, with 0 for log_sum.
+ * Allocates nothing; O(n log k). */
 void score_top(const float *logits, int n, double log_sum, int k, struct token_score *out);
 
 /* What is known about one token of the sequence. */
@@ -37,13 +38,20 @@ struct score_row {
  * ends the run and is returned. */
 typedef enum status score_visit(void *arg, const struct score_row *row, struct err *e);
 
+struct score_spec {
+    int n_vocab;           /* of the session's model */
+    const int32_t *tokens; /* [n_tokens] of the vocabulary (asserted), at least one */
+    int n_tokens;
+    int n_top; /* 0 to n_vocab: the length of the rows' lists */
+    score_visit *visit;
+    void *arg;
+};
+
 /*
- * Feeds n >= 1 tokens to an empty session of a model with n_vocab tokens, block by block, and
- * visits each. top (0 .. n_vocab) is the length of the rows' lists. Holds the logits of one block
- * at a time. STATUS_USAGE if the session has no room or an id is out of range; STATUS_NO_MEMORY;
- * STATUS_FAILED for logits that are not finite.
+ * Feeds the tokens to an empty session, block by block, and visits each. Holds the logits of one
+ * block at a time. The failures of session_feed; STATUS_NO_MEMORY; STATUS_FAILED for logits that
+ * are not finite.
  */
-enum status score_tokens(struct session *s, int n_vocab, const int32_t *tokens, int n, int top,
-                         score_visit *visit, void *arg, struct err *e);
+enum status score_tokens(struct session *s, const struct score_spec *spec, struct err *e);
 
 #endif

@@ -1,13 +1,14 @@
 #include "show/heatmap.h"
 
+#include <assert.h>
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/figures.h"
-#include "show/svg.h"
-
-#define SAMPLE_WIDTH  18
-#define SAMPLE_HEIGHT 12
-#define LEGEND_GAP    7
+#include "base/text.h"
+#include "show/canvas.h"
+#include "show/paragraph.h"
 
 /* --- levels --------------------------------------------------------------------------------- */
 
@@ -16,11 +17,7 @@ static const double log_from[HEATMAP_LEVELS] = {
     0.0014677992676220691, 0.0031622776601683794, 0.006812920690579611,
     0.014677992676220698,  0.031622776601683791,  0.068129206905796131,
     0.14677992676220691,   0.31622776601683794,   0.68129206905796136};
-/* 10^-((9 - k) / 3) */
-static const double log_middle[HEATMAP_LEVELS] = {
-    0.0021544346900318843, 0.0046415888336127772, 0.01,
-    0.021544346900318832,  0.046415888336127795,  0.1,
-    0.21544346900318834,   0.46415888336127786,   1};
+#define LOG_FIRST 0.0021544346900318843 /* the middle of level 1, 10^(-8 / 3) */
 
 struct heatmap_scale heatmap_scale(double top, bool log)
 {
@@ -40,77 +37,26 @@ int heatmap_level(const struct heatmap_scale *s, double x)
     return level;
 }
 
-double heatmap_middle(const struct heatmap_scale *s, int level)
+void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsigned char *levels)
 {
-    return s->top * (s->log ? log_middle[level - 1] : (double)level / HEATMAP_LEVELS);
+    for (int i = 0; i < n; i++)
+        levels[i] = (unsigned char)heatmap_level(s, (double)x[i]);
 }
 
 /* The ends of a legend. */
-static struct figure end_of(double x)
+static struct figure low_end(const struct heatmap_scale *s)
 {
     struct figure f;
-    snprintf(f.text, sizeof f.text, "%.2g", x);
+    snprintf(f.text, sizeof f.text, "%.2g", s->log ? s->top * LOG_FIRST : 0);
     return f;
 }
 
-static struct figure low_end(const struct heatmap_scale *s)
+static struct figure high_end(const struct heatmap_scale *s)
 {
-    return end_of(s->log ? heatmap_middle(s, 1) : 0);
+    struct figure f;
+    snprintf(f.text, sizeof f.text, "%.2g", s->top);
+    return f;
 }
-
-/* --- colours -------------------------------------------------------------------------------- */
-
-/* What differs between light and dark pages. The levels go from what is hardly more than the
- * background to what is farthest from it, at equal steps of lightness in OKLab, so that shades keep
- * their order for every reader and in print. */
-static const struct svg_rule rules[] = {
-    {".decode-plot .ground", "fill", "#f1f3f6", "#1b1f26"},
-    {".decode-plot .frame", "stroke", "#8c959f", "#6b747f"},
-    {".decode-plot .low", "fill", "#1f2328", "#ffffff"},
-    {".decode-plot .high", "fill", "#ffffff", "#14171c"},
-    {".decode-plot .h1", "color", "#d6e4f5", "#203049"},
-    {".decode-plot .h2", "color", "#adc9ec", "#274474"},
-    {".decode-plot .h3", "color", "#83afe1", "#2d58a2"},
-    {".decode-plot .h4", "color", "#5a94d6", "#3473bf"},
-    {".decode-plot .h5", "color", "#4073d0", "#4191cc"},
-    {".decode-plot .h6", "color", "#2c50c8", "#4fb0d8"},
-    {".decode-plot .h7", "color", "#2037a0", "#90c8d3"},
-    {".decode-plot .h8", "color", "#162571", "#c7decb"},
-    {".decode-plot .h9", "color", "#0c1445", "#fdf3c0"},
-};
-
-static const char common_rules[] =
-    ".decode-plot .cell{fill:currentColor}\n"
-    ".decode-plot .map path{fill:none;stroke:currentColor;shape-rendering:crispEdges}\n"
-    ".decode-plot .frame{fill:none;stroke-width:1.25}\n";
-
-/* Of terminals with a background that is light, or dark: the nearest to such steps that a palette
- * of 256 has; black or white text has a contrast of 4.5 to 1. */
-static const unsigned char on_light[HEATMAP_LEVELS] = {195, 153, 111, 69, 27, 25, 20, 18, 17};
-static const unsigned char on_dark[HEATMAP_LEVELS] = {17, 18, 19, 25, 31, 38, 80, 122, 230};
-
-/* Text on levels from here on is light on a page that is light, and dark on a dark one. */
-#define HIGH_LEVEL 5
-
-void heatmap_begin_picture(struct output *out, const char *title, const char *subtitle,
-                           const char *styles, double width, double height)
-{
-    svg_begin(out, width, height, text_of(title));
-    output_puts(out, "<desc>");
-    svg_put_text(out, text_of(subtitle));
-    output_puts(out, "</desc>\n");
-    svg_style_sheet(out);
-    svg_put_styles(out, common_rules, rules, (int)(sizeof rules / sizeof rules[0]));
-    output_puts(out, styles);
-    svg_put_paper(out);
-}
-
-const char *heatmap_text_class(int level)
-{
-    return level < HIGH_LEVEL ? "low" : "high";
-}
-
-/* --- pictures ------------------------------------------------------------------------------- */
 
 /* The end of the cells of a row from `at` on that are at one level. */
 static int run_end(const unsigned char *row, int at, int columns)
@@ -121,57 +67,166 @@ static int run_end(const unsigned char *row, int at, int columns)
     return end;
 }
 
-static void put_level(struct output *out, int level, const unsigned char *map, int rows,
-                      int columns)
+/* --- pictures ------------------------------------------------------------------------------- */
+
+#define LEAST_WIDTH    720  /* that headings and legend have room */
+#define SHEET_WIDTH    1040 /* of a row of small maps, if they can be that small */
+#define LEAST_SIDE     64   /* of a small map's room, and the most */
+#define MOST_SIDE      160
+#define LARGE_SIDE     832 /* of a large one's */
+#define LARGE_CELL     22
+#define MAP_GAP        12
+#define NAME_HEIGHT    15
+#define NAME_SPACING   13 /* from one row's name to the next */
+#define NAME_GAP       8  /* between a name and what it names */
+#define MAX_NAME       110.0
+#define FRAME_DISTANCE 4.5
+#define SAMPLE_WIDTH   18
+
+/* What the numbers are, then samples of all levels between the numbers they stand for. */
+static void draw_legend(struct canvas *v, const struct heatmap_picture *p)
 {
-    const char *before = "";
-    for (int r = 0; r < rows; r++) {
-        const unsigned char *row = map + (size_t)r * (size_t)columns;
-        for (int c = 0, end; c < columns; c = end) {
-            end = run_end(row, c, columns);
-            if (row[c] != level)
-                continue;
-            if (!before[0])
-                output_printf(out, "<path class=\"h%d\" d=\"", level);
-            output_printf(out, "M%d %d.5h%d", c, r, end - c);
-            before = "\"/>";
-        }
-    }
-    output_puts(out, before);
+    char low[96];
+    snprintf(low, sizeof low, "%.60s %s", p->what, low_end(&p->scale).text);
+    canvas_row(v);
+    canvas_entry(v, 0, text_of(low));
+    v->x -= CANVAS_GAP / 2.0;
+    for (int level = p->scale.log; level <= HEATMAP_LEVELS; level++, v->x += SAMPLE_WIDTH)
+        output_printf(v->out,
+                      "<rect class=\"%s%.0d\" x=\"%g\" y=\"%g\" width=\"%d\" height=\"12\"/>",
+                      level ? "cell h" : "ground", level, v->x, v->y - 6, SAMPLE_WIDTH);
+    canvas_entry(v, CANVAS_GAP / 2.0, text_of(high_end(&p->scale).text));
 }
 
-void heatmap_paths(struct output *out, const unsigned char *map, int rows, int columns)
+/* What is above level 0, in units of cells from (0, 0): a path a level, of horizontal lines one
+ * unit thick; on the map's ground. */
+static void draw_map(struct output *out, const struct heatmap_picture *p,
+                     const struct heatmap_map *m)
 {
-    output_puts(out, "<g class=\"map\">");
-    for (int level = 1; level <= HEATMAP_LEVELS; level++)
-        put_level(out, level, map, rows, columns);
+    unsigned char row[HEATMAP_LARGE];
+    output_puts(out, "<path class=\"ground\" d=\"M0 0");
+    if (!p->triangle)
+        output_printf(out, "H%dV%d", p->map_columns, p->map_rows);
+    for (int r = 0; p->triangle && r < p->map_rows; r++)
+        output_puts(out, "h1v1");
+    output_puts(out, "H0Z\"/><g class=\"map\">");
+    for (int level = 1; level <= HEATMAP_LEVELS; level++) {
+        const char *before = "";
+        for (int r = 0; r < p->map_rows; r++) {
+            heatmap_levels(&p->scale, m->cells + (size_t)r * (size_t)p->map_columns, p->map_columns,
+                           row);
+            for (int c = 0, end; c < p->map_columns; c = end) {
+                end = run_end(row, c, p->map_columns);
+                if (row[c] != level)
+                    continue;
+                if (!before[0])
+                    output_printf(out, "<path class=\"h%d\" d=\"", level);
+                output_printf(out, "M%d %d.5h%d", c, r, end - c);
+                before = "\"/>";
+            }
+        }
+        output_puts(out, before);
+    }
     output_puts(out, "</g>");
 }
 
-double heatmap_legend(struct output *out, const struct heatmap_scale *s, const char *what, double x,
-                      double y)
+/* A row of maps from (x, y) on, `pitch` pixels from one to the next. */
+static void draw_maps(struct canvas *v, const struct heatmap_picture *p,
+                      const struct heatmap_map *maps, double x, double y, double cell)
 {
-    const struct figure low = low_end(s), high = end_of(s->top);
-    const struct text names[] = {text_of(what), text_of(low.text), text_of(high.text)};
-    for (int i = 0; i < 2; i++) {
-        svg_label(out, "class=\"tick\"", x, y + 4, (struct svg_piece){names[i], false});
-        x += svg_text_width(names[i], SVG_TICK_SIZE) + LEGEND_GAP;
+    const double pitch = p->map_columns * cell + MAP_GAP;
+    double first = x; /* of a frame */
+    for (int c = 0; c < p->n_columns; c++, x += pitch) {
+        const struct heatmap_map *m = &maps[c];
+        if (m->name)
+            canvas_label(v, "class=\"muted\"", x, y - 4, text_of(m->name), pitch);
+        output_printf(v->out, "<g transform=\"translate(%g %g) scale(%g)\">", x, y, cell);
+        if (m->note) {
+            output_puts(v->out, "<title>");
+            canvas_put_text(v->out, text_of(m->note), (double)INFINITY);
+            output_puts(v->out, "</title>");
+        }
+        draw_map(v->out, p, m);
+        output_puts(v->out, "</g>\n");
+        if (c == 0 || m->group != m[-1].group)
+            first = x;
+        if (m->group >= 0 && (c + 1 == p->n_columns || m->group != m[1].group))
+            output_printf(v->out,
+                          "<rect class=\"frame\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" "
+                          "rx=\"4\"/>\n",
+                          first - FRAME_DISTANCE, y - NAME_HEIGHT,
+                          x + pitch - MAP_GAP - first + 2 * FRAME_DISTANCE,
+                          p->map_rows * cell + NAME_HEIGHT + FRAME_DISTANCE);
     }
-    for (int level = s->log; level <= HEATMAP_LEVELS; level++, x += SAMPLE_WIDTH) {
-        output_printf(out, "<rect class=\"%s%.0d\"", level ? "cell h" : "ground", level);
-        svg_shape(out, " x=\"@\" y=\"@\" width=\"@\" height=\"@\"/>",
-                  (double[]){x, y - SAMPLE_HEIGHT / 2.0, SAMPLE_WIDTH, SAMPLE_HEIGHT});
-    }
-    x += LEGEND_GAP;
-    svg_label(out, "class=\"tick\"", x, y + 4, (struct svg_piece){names[2], false});
-    return x + svg_text_width(names[2], SVG_TICK_SIZE);
 }
 
-/* --- terminals ------------------------------------------------------------------------------ */
+static double widest_name(const struct text *names, int n, int step)
+{
+    double widest = 0;
+    for (int i = 0; i < n; i += step)
+        widest = fmax(widest, canvas_text_width(names[i]));
+    return ceil(fmin(widest, MAX_NAME)) + NAME_GAP;
+}
+
+static double draw_picture(struct canvas *v, const void *what)
+{
+    const struct heatmap_picture *p = what;
+    const bool large = p->column_names != NULL;
+    const double room =
+        large ? LARGE_SIDE : fmin(fmax(SHEET_WIDTH / p->n_columns, LEAST_SIDE), MOST_SIDE);
+    /* A whole number of pixels, so that all cells are alike. */
+    double cell = fmax(floor(room / fmax(p->map_rows, p->map_columns)), 1);
+    if (large)
+        cell = fmin(cell, LARGE_CELL);
+    /* What row names stand beside: rows of maps, or as many of a large map's rows as names fit. */
+    const int step = large ? (int)ceil(NAME_SPACING / cell) : 1;
+    const int n_names = large ? p->map_rows : p->n_rows;
+    const double pitch = large ? cell : p->map_rows * cell + NAME_HEIGHT + MAP_GAP;
+    const double x = CANVAS_MARGIN + widest_name(p->row_names, n_names, step);
+    const double right = x + p->n_columns * (p->map_columns * cell + MAP_GAP) - MAP_GAP;
+
+    canvas_begin(v, fmax(right + CANVAS_MARGIN, LEAST_WIDTH), text_of(p->title),
+                 text_of(p->subtitle));
+    output_puts(v->out, "<desc>");
+    canvas_put_text(v->out, text_of(p->subtitle), (double)INFINITY);
+    output_puts(v->out, "</desc>\n");
+    draw_legend(v, p);
+    const double top =
+        v->y + 2 * NAME_HEIGHT + (large ? widest_name(p->column_names, p->map_columns, step) : 0);
+    for (int i = 0; i < n_names; i += step)
+        canvas_label(v, "text-anchor=\"end\"", x - NAME_GAP,
+                     top + (i + 0.5) * pitch - (large ? 0 : NAME_HEIGHT) + 4, p->row_names[i],
+                     MAX_NAME);
+    for (int i = 0; large && i < p->map_columns; i += step) {
+        output_printf(v->out, "<g transform=\"translate(%g %g) rotate(-90)\">",
+                      x + (i + 0.5) * cell + 4, top - NAME_GAP);
+        canvas_label(v, "", 0, 0, p->column_names[i], MAX_NAME);
+        output_puts(v->out, "</g>");
+    }
+    for (int r = 0; r < p->n_rows; r++)
+        draw_maps(v, p, p->maps + (size_t)r * (size_t)p->n_columns, x, top + r * pitch, cell);
+    return top + n_names * pitch + CANVAS_MARGIN - (large ? 0 : NAME_HEIGHT + MAP_GAP);
+}
+
+enum status heatmap_write(const struct heatmap_picture *p, const char *path, struct err *e)
+{
+    assert(p->map_rows <= HEATMAP_LARGE && p->map_columns <= HEATMAP_LARGE);
+    return canvas_write(draw_picture, p, path, e);
+}
+
+/* --- on terminals --------------------------------------------------------------------------- */
 
 #define RESET "\x1b[0m"
 
 static const char shades[] = " .:-=+*#%@";
+
+/* Of terminals with a background that is light, or dark: the nearest to the levels' colours in
+ * pictures that a palette of 256 has; black or white text has a contrast of 4.5 to 1. */
+static const unsigned char on_light[HEATMAP_LEVELS] = {195, 153, 111, 69, 27, 25, 20, 18, 17};
+static const unsigned char on_dark[HEATMAP_LEVELS] = {17, 18, 19, 25, 31, 38, 80, 122, 230};
+
+/* Text on levels from here on is light on a background that is light, and dark on a dark one. */
+#define HIGH_LEVEL 5
 
 struct heatmap_sequence heatmap_colour(enum heatmap_ink ink, int level)
 {
@@ -207,5 +262,49 @@ void heatmap_put_legend(struct output *out, enum heatmap_ink ink, const struct h
     output_printf(out, "%s %s ", what, low_end(s).text);
     heatmap_put_cells(out, ink, all + s->log, HEATMAP_LEVELS + 1 - s->log,
                       ink == HEATMAP_PLAIN ? 1 : 2);
-    output_printf(out, " %s\n", end_of(s->top).text);
+    output_printf(out, " %s\n", high_end(s).text);
+}
+
+/* --- shaded text ---------------------------------------------------------------------------- */
+
+void shaded_text_push(struct shaded_text *s, size_t n_bytes, int level)
+{
+    assert(n_bytes <= s->cap - s->len);
+    memset(s->levels + s->len, level, n_bytes);
+    s->len += n_bytes;
+}
+
+/* The characters from the first of `text` on that have the same level, with it. */
+static struct text cut_run(struct text *text, const unsigned char *levels, int *level)
+{
+    struct text run = {text->data, 0};
+    while (text->len > 0) {
+        uint32_t code;
+        const size_t n = utf8_decode(*text, &code);
+        const int own = utf8_is_control(code) ? 0 : levels[run.len];
+        if (run.len == 0)
+            *level = own;
+        if (own != *level)
+            break;
+        run.len += n;
+        *text = (struct text){text->data + n, text->len - n};
+    }
+    return run;
+}
+
+void shaded_text_put(struct shaded_text *s, struct output *out, enum heatmap_ink ink,
+                     struct text ready, size_t skipped)
+{
+    assert(ready.len <= s->len && skipped <= ready.len);
+    struct text rest = {ready.data + skipped, ready.len - skipped};
+    while (rest.len > 0) {
+        int level = 0;
+        const struct text run =
+            cut_run(&rest, s->levels + (size_t)(rest.data - ready.data), &level);
+        output_puts(out, level ? heatmap_colour(ink, level).text : "");
+        printable_put(out, run);
+        output_puts(out, level ? heatmap_colour(ink, 0).text : "");
+    }
+    s->len -= ready.len;
+    memmove(s->levels, s->levels + ready.len, s->len);
 }

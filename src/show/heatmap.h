@@ -1,8 +1,8 @@
 /*
- * heatmap - numbers as levels, and levels as colours: of pictures, and of terminals.
+ * heatmap - numbers as levels, and levels as shades: maps of numbers as one standalone SVG file
+ * (see show/canvas.h), maps and texts on terminals.
  *
- * A number from 0 up is at level 0, which is left blank, or at one of nine. Everything is a pure
- * function of its arguments.
+ * A number from 0 up is at level 0, which is left blank, or at one of nine.
  */
 #ifndef DECODE_SHOW_HEATMAP_H
 #define DECODE_SHOW_HEATMAP_H
@@ -10,6 +10,8 @@
 #include <stdbool.h>
 
 #include "base/output.h"
+#include "base/status.h"
+#include "base/text.h"
 
 #define HEATMAP_LEVELS 9
 
@@ -28,29 +30,39 @@ struct heatmap_scale heatmap_scale(double top, bool log);
 /* 0 to HEATMAP_LEVELS; NaN: 0. */
 int heatmap_level(const struct heatmap_scale *s, double x);
 
-/* A number in the middle of a level from 1 on. */
-double heatmap_middle(const struct heatmap_scale *s, int level);
+/* The levels of n numbers. */
+void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsigned char *levels);
 
-/* --- in pictures (see show/svg.h) ----------------------------------------------------------- */
+/* --- pictures ------------------------------------------------------------------------------- */
 
-/* Opens the root element: a title and a description for those who cannot see the picture, the
- * rules, for light and dark pages, of svg.h and these, more `styles`, and the paper. Class h1 to h9
- * sets `color` to a level's, and "cell" fills with it; "ground" fills what level 0 lies on, "frame"
- * stands around several. */
-void heatmap_begin_picture(struct output *out, const char *title, const char *subtitle,
-                           const char *styles, double width, double height);
+/* The most cells a side with which a map among several is still small, and with which a single one
+ * is not too large. */
+#define HEATMAP_SMALL 64
+#define HEATMAP_LARGE 384
 
-/* The class of text that stands on a level from 1 on. */
-const char *heatmap_text_class(int level);
+struct heatmap_map {
+    const float *cells; /* [map_rows, map_columns] */
+    const char *name;   /* above it; NULL: none */
+    const char *note;   /* that a reader's pointer brings up; NULL: none */
+    int group;          /* neighbours in a row that have the same share a frame; -1: no frame */
+};
 
-/* What a map [rows, columns] of levels has above level 0, in units of cells from (0, 0): a group of
- * a path a level, of horizontal lines one unit thick. */
-void heatmap_paths(struct output *out, const unsigned char *map, int rows, int columns);
+/* Small maps side by side in rows, or a single large one with its rows and columns named.
+ * Everything is borrowed for the call alone; texts may hold any bytes. */
+struct heatmap_picture {
+    const char *title, *subtitle;
+    const char *what; /* the numbers are, for the legend */
+    struct heatmap_scale scale;
+    const struct heatmap_map *maps; /* [n_rows, n_columns] */
+    int n_rows, n_columns;
+    int map_rows, map_columns;       /* of all maps, at most HEATMAP_LARGE */
+    bool triangle;                   /* row i of a map ends with column i */
+    const struct text *row_names;    /* [n_rows]; of a large map [map_rows] */
+    const struct text *column_names; /* of a large map [map_columns]; NULL: they are small */
+};
 
-/* `what` ("weight"), then samples of all levels between the numbers they stand for; the left end is
- * at x, their middle at y. Returns the right end. */
-double heatmap_legend(struct output *out, const struct heatmap_scale *s, const char *what, double x,
-                      double y);
+/* Replaces the file at `path` atomically. The failures of file_writer. */
+enum status heatmap_write(const struct heatmap_picture *p, const char *path, struct err *e);
 
 /* --- on terminals --------------------------------------------------------------------------- */
 
@@ -72,5 +84,21 @@ void heatmap_put_cells(struct output *out, enum heatmap_ink ink, const unsigned 
 /* A line "weight 0  .:-=+*#%@ 1". */
 void heatmap_put_legend(struct output *out, enum heatmap_ink ink, const struct heatmap_scale *s,
                         const char *what);
+
+/* Text whose tokens are shaded, each by its level. The bytes of a token may be held back and come
+ * out later, a few of one token and some of the next: so every byte on its way has its level. A
+ * character is shaded as its first byte. */
+struct shaded_text {
+    unsigned char *levels; /* [cap] the caller's: room for all that is held back, and one token */
+    size_t cap, len;       /* len is 0 at first */
+};
+
+/* A token of so many bytes is on its way; there is room (asserted). */
+void shaded_text_push(struct shaded_text *s, size_t n_bytes, int level);
+
+/* Prints the next bytes, which are on their way (asserted), but for the first `skipped` of them.
+ * Control characters are not shaded, and after each call nothing is. */
+void shaded_text_put(struct shaded_text *s, struct output *out, enum heatmap_ink ink,
+                     struct text ready, size_t skipped);
 
 #endif

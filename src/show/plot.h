@@ -1,12 +1,10 @@
 /*
- * plot - a line chart of several series, as one standalone SVG file.
+ * plot - a line chart of several series, as one standalone SVG file (see show/canvas.h).
  *
- * Every series is a line through the points' `mid`, with a marker at each, over a translucent
- * band from `low` to `high`, with `predicted` as a thin dashed line behind. A series of one point
- * has an error bar in place of the band. What is drawn again, as it is at another time, is dashed
- * and has hollow markers. The file holds no script and refers to nothing outside;
- * it follows the reader's light or dark scheme and is light where that is unknown. The same data
- * give the same bytes, in any locale.
+ * Every series is a line through the points' `mid`, with a marker at each, error bars from `low` to
+ * `high`, and `predicted` as a thin dashed line behind. What is drawn again, as it is at another
+ * time, is dashed and has hollow markers. A legend says which is which. Where all points share one
+ * x, the series stand side by side.
  */
 #ifndef DECODE_SHOW_PLOT_H
 #define DECODE_SHOW_PLOT_H
@@ -18,11 +16,11 @@
 /*
  * Values are in the units that the axes' labels name. One that cannot be drawn (NaN, infinite,
  * above 1e100 in magnitude) is left out and the line joins its neighbours: x takes the whole
- * point with it, mid its band, low or high the other of the two.
+ * point with it, mid its bar, low or high the other of the two.
  */
 struct plot_point {
     double x;
-    double low, mid, high; /* low <= mid <= high; NaN for no band */
+    double low, mid, high; /* low <= mid <= high; NaN for no bar */
     double predicted;      /* NaN for none */
 };
 
@@ -45,7 +43,7 @@ struct plot {
                        whose x is not positive are left out */
     bool y_near;    /* the y axis begins near the lowest value instead of at zero: what is shown are
                        differences */
-    /* What the legend calls a line, its band, its dashed line, and one that is drawn again; "" for
+    /* What the legend calls a line, its bars, its dashed line, and one that is drawn again; "" for
      * no such entry. One that nothing drawn needs is left out too. */
     const char *mid_label, *band_label, *predicted_label, *again_label;
     const struct plot_series *series;

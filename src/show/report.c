@@ -7,11 +7,285 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "show/printable.h"
-#include "show/report_table.h"
+#include "show/paragraph.h"
 #include "text/unicode.h"
 
 const char *const table_formats[] = {"table", "md", "csv", "json", "jsonl", NULL};
+
+const char *report_name(enum table_format format, const struct report_field *f)
+{
+    return table_is_for_people(format) ? f->heading : f->key;
+}
+
+static const char *column_name(const struct report *r, int at)
+{
+    return report_name(r->format, &r->fields[at]);
+}
+
+/* The next field that the form shows, after the last one the first; -1 comes before the first. */
+static int next_column(const struct report *r, int at)
+{
+    do
+        at = (at + 1) % r->n_fields;
+    while (!column_name(r, at));
+    return at;
+}
+
+/* --- tables for people ----------------------------------------------------------------------- */
+
+/* Between two columns. */
+#define GAP 2
+/* A last column that is broken into lines is no narrower. */
+#define NARROWEST 24
+
+/* Of a terminal, see enum report_accent. */
+static const char *const accents[] = {
+    [ACCENT_NONE] = "", [ACCENT_ROW] = "\033[1m", [ACCENT_CELL] = "\033[33m"};
+#define PLAIN "\033[m"
+
+/* One that the form shows. */
+struct column {
+    const struct report_field *field;
+    size_t width;
+    bool left;     /* aligned */
+    bool left_out; /* of the table, as it is too wide */
+    bool filled;   /* it has a cell that is not empty, below its heading */
+};
+
+struct table {
+    const struct report *r;
+    const char **cells; /* [n_rows, n] as they are stored, headings first */
+    int n_rows;
+    struct column *columns; /* [n] */
+    int n, last;            /* last: that is not left out */
+    int n_left_out;         /* filled ones */
+};
+
+static struct text cell_of(const struct table *t, int row, int column)
+{
+    return text_of(t->cells[row * t->n + column]);
+}
+
+static void take_table(struct table *t)
+{
+    const struct report *r = t->r;
+    for (int i = 0; i < r->n_fields; i++)
+        if (column_name(r, i))
+            t->columns[t->n++] =
+                (struct column){.field = &r->fields[i],
+                                .left = r->fields[i].type >= REPORT_TEXT && !r->fields[i].right};
+    t->last = t->n - 1;
+    const char *at = r->cells;
+    for (; at < r->cells + r->cells_len; t->n_rows++) {
+        for (int i = 0; i < t->n; i++, at += strlen(at) + 1) {
+            struct column *c = &t->columns[i];
+            const size_t width = text_columns(text_of(at));
+            t->cells[t->n_rows * t->n + i] = at;
+            c->width = width > c->width ? width : c->width;
+            c->filled |= t->n_rows > 0 && width > 0;
+        }
+    }
+}
+
+/* Whether the last column's cells may go on in further lines: of a text that is never left out. */
+static bool last_is_broken(const struct table *t)
+{
+    return t->columns[t->last].left && t->columns[t->last].field->rank == 0;
+}
+
+static size_t width_before_last(const struct table *t)
+{
+    size_t width = 0;
+    for (int i = 0; i < t->last; i++)
+        width += t->columns[i].left_out ? 0 : t->columns[i].width + GAP;
+    return width;
+}
+
+static bool fits(const struct table *t)
+{
+    size_t last = t->columns[t->last].width;
+    if (last_is_broken(t) && last > NARROWEST)
+        last = NARROWEST;
+    return width_before_last(t) + last <= (size_t)t->r->out->columns;
+}
+
+/* What there is for a text that is broken, behind what is before it. */
+static size_t width_behind(const struct table *t, size_t before)
+{
+    const size_t all = (size_t)t->r->out->columns;
+    return all > before + NARROWEST ? all - before : NARROWEST;
+}
+
+static void leave_out(struct table *t, int at)
+{
+    t->columns[at].left_out = true;
+    t->n_left_out += t->columns[at].filled;
+    while (t->last > 0 && t->columns[t->last].left_out)
+        t->last--;
+}
+
+/* Empty columns go first, but for a table that is only headings; then those of the highest rank, of
+ * several the last. */
+static void fit_columns(struct table *t)
+{
+    const bool spared = t->n_rows == 1 || fits(t);
+    for (int i = 0; i < t->n && !spared; i++)
+        if (!t->columns[i].filled)
+            leave_out(t, i);
+    while (!fits(t)) {
+        int least = -1, rank = 1;
+        for (int i = 0; i < t->n; i++) {
+            if (!t->columns[i].left_out && t->columns[i].field->rank >= rank) {
+                rank = t->columns[i].field->rank;
+                least = i;
+            }
+        }
+        if (least < 0)
+            break;
+        leave_out(t, least);
+    }
+    struct column *last = &t->columns[t->last];
+    const size_t width = width_behind(t, width_before_last(t));
+    if (last_is_broken(t) && last->width > width)
+        last->width = width;
+}
+
+static void name_left_out(const struct table *t)
+{
+    struct paragraph p = paragraph_begin(t->r->out, 2);
+    paragraph_puts(&p, "Too wide, left out:");
+    for (int i = 0, n = 0; i < t->n; i++) {
+        if (!t->columns[i].left_out || !t->columns[i].filled)
+            continue;
+        paragraph_puts(&p, " ");
+        paragraph_puts(&p, t->columns[i].field->heading);
+        paragraph_puts(&p, ++n < t->n_left_out ? "," : "; -v shows all.");
+    }
+    paragraph_end(&p);
+}
+
+/* After the spaces that are owed: at a line's end they are not paid. */
+static void put_padded(struct output *out, const char *accent, struct text s, size_t *pad)
+{
+    if (s.len == 0)
+        return;
+    output_repeat(out, ' ', *pad);
+    output_puts(out, accent);
+    output_put(out, s);
+    output_puts(out, *accent ? PLAIN : "");
+    *pad = 0;
+}
+
+/* What is left of a column's cell, in further lines. */
+static void put_below(const struct table *t, int column, struct text rest, size_t indent,
+                      size_t width)
+{
+    struct output *out = t->r->out;
+    while (rest.len > 0) {
+        output_repeat(out, ' ', indent);
+        output_put(out, paragraph_line(&rest, width, t->columns[column].field->list));
+        output_puts(out, "\n");
+    }
+}
+
+static void print_row(const struct table *t, int row)
+{
+    struct output *out = t->r->out;
+    const bool md = t->r->format == TABLE_MD, plain = row == 0 || !out->colours || md;
+    enum report_accent of_row = ACCENT_NONE;
+    for (int i = 0; i < t->n && !plain; i++)
+        if (t->columns[i].field->accent == ACCENT_ROW && cell_of(t, row, i).len > 0)
+            of_row = ACCENT_ROW;
+    struct text rest = {"", 0};
+    size_t pad = 0;
+    for (int i = 0; i <= t->last; i++) {
+        const struct column *c = &t->columns[i];
+        struct text cell = cell_of(t, row, i);
+        if (c->left_out)
+            continue;
+        if (i == t->last && !md) {
+            rest = cell;
+            cell = paragraph_line(&rest, c->width, c->field->list);
+        }
+        const size_t blank = c->width - text_columns(cell);
+        const bool own = !plain && c->field->accent == ACCENT_CELL;
+        put_padded(out, "", text_of(md ? "| " : ""), &pad);
+        pad += c->left ? 0 : blank;
+        put_padded(out, accents[own ? ACCENT_CELL : of_row], cell, &pad);
+        pad += (c->left ? blank : 0) + (md ? 1 : GAP);
+    }
+    put_padded(out, "", text_of(md ? "|" : ""), &pad);
+    output_puts(out, "\n");
+    put_below(t, t->last, rest, width_before_last(t), t->columns[t->last].width);
+}
+
+/* Between a Markdown table's headings and its rows. */
+static void print_rule(const struct table *t)
+{
+    for (int i = 0; i < t->n; i++) {
+        const struct column *c = &t->columns[i];
+        output_puts(t->r->out, c->left ? "|:" : "|-");
+        output_repeat(t->r->out, '-', c->width);
+        output_puts(t->r->out, c->left ? "-" : ":");
+    }
+    output_puts(t->r->out, "|\n");
+}
+
+/* Of a single row that does not fit nothing is left out: the columns are lines. */
+static void print_downwards(const struct table *t)
+{
+    struct output *out = t->r->out;
+    size_t indent = 0, pad = 0;
+    for (int i = 0; i < t->n; i++) {
+        const size_t width = text_columns(cell_of(t, 0, i)) + GAP;
+        indent = t->columns[i].filled && width > indent ? width : indent;
+    }
+    const size_t width = width_behind(t, indent);
+    for (int i = 0; i < t->n; i++) {
+        const struct text heading = cell_of(t, 0, i);
+        struct text rest = cell_of(t, 1, i);
+        if (!t->columns[i].filled)
+            continue;
+        put_padded(out, "", heading, &pad);
+        output_repeat(out, ' ', indent - text_columns(heading));
+        output_put(out, paragraph_line(&rest, width, t->columns[i].field->list));
+        output_puts(out, "\n");
+        put_below(t, i, rest, indent, width);
+    }
+}
+
+/* Prints what is stored, of an aligned table the columns that fit; or sets no_memory. */
+static void print_table(struct report *r)
+{
+    size_t n_cells = 0;
+    for (size_t i = 0; i < r->cells_len; i++)
+        n_cells += !r->cells[i];
+    struct table t = {.r = r,
+                      .cells = calloc(n_cells, sizeof *t.cells),
+                      .columns = calloc((size_t)r->n_fields, sizeof *t.columns)};
+    r->no_memory = r->no_memory || !t.cells || !t.columns;
+    if (!r->no_memory) {
+        take_table(&t);
+        const bool fitted = r->format == TABLE_ALIGNED && r->out->columns > 0;
+        if (fitted && t.n_rows == 2 && !fits(&t)) {
+            print_downwards(&t);
+        } else {
+            if (fitted)
+                fit_columns(&t);
+            for (int row = 0; row < t.n_rows; row++) {
+                print_row(&t, row);
+                if (row == 0 && r->format == TABLE_MD)
+                    print_rule(&t);
+            }
+            if (t.n_left_out > 0)
+                name_left_out(&t);
+        }
+    }
+    free(t.cells);
+    free(t.columns);
+}
+
+/* --- cells ----------------------------------------------------------------------------------- */
 
 static void store_bytes(struct report *r, const char *bytes, size_t len)
 {
@@ -65,13 +339,11 @@ static void csv_put_text(struct output *out, struct text s)
         output_puts(out, "\"");
 }
 
-/* --- cells ----------------------------------------------------------------------------------- */
-
 /* One cell. What is not text is a number, or empty: null in JSON. */
 static void put_cell(struct report *r, struct text bytes, bool is_text)
 {
     const bool json = table_is_json(r->format);
-    const char *name = report_column_name(r, r->at);
+    const char *name = column_name(r, r->at);
     if (json && r->at == r->first)
         json_begin_object(&r->json, NULL);
     if (json && is_text)
@@ -83,7 +355,7 @@ static void put_cell(struct report *r, struct text bytes, bool is_text)
     else
         csv_put_text(r->out, bytes);
 
-    r->at = report_next_column(r, r->at);
+    r->at = next_column(r, r->at);
     if (json && r->at == r->first)
         json_end(&r->json);
     if (r->format == TABLE_CSV && r->at != r->first)
@@ -128,75 +400,73 @@ void report_null(struct report *r)
 
 /* A member, whatever its type. */
 struct report_value {
-    enum { VALUE_NONE, VALUE_INTEGER, VALUE_BOOL, VALUE_DOUBLE, VALUE_TEXT } type;
-    uint64_t integer;
-    double number; /* VALUE_INTEGER too, rounded */
-    struct text text;
+    bool none, is_text;
+    struct text text;     /* if it is one */
+    double number;        /* else; integers rounded */
+    uint64_t integer;     /* of all but doubles */
+    struct figure digits; /* the number exactly, or "true" or "false" */
 };
-
-static struct report_value integer_value(uint64_t x)
-{
-    return (struct report_value){.type = VALUE_INTEGER, .integer = x, .number = (double)x};
-}
-
-static struct report_value text_value(struct text text)
-{
-    return (struct report_value){.type = VALUE_TEXT, .text = text};
-}
 
 static struct report_value report_value(const struct report_field *f, const void *row)
 {
-    struct report_value v = {.type = VALUE_NONE};
+    struct report_value v = {.none = false};
     const void *member = (const char *)row + f->offset;
+    const char *string = member;
     switch (f->type) {
     case REPORT_INT:
-        return integer_value((uint64_t) * (const int *)member);
+        v.integer = (uint64_t) * (const int *)member;
+        break;
     case REPORT_COUNT:
-        return *(const int64_t *)member < 0 ? v : integer_value(*(const uint64_t *)member);
+        v.none = *(const int64_t *)member < 0;
+        v.integer = *(const uint64_t *)member;
+        break;
     case REPORT_U64:
-        return integer_value(*(const uint64_t *)member);
+        v.integer = *(const uint64_t *)member;
+        break;
     case REPORT_BOOL:
-        v = integer_value(*(const bool *)member);
-        v.type = VALUE_BOOL;
+        v.integer = *(const bool *)member;
+        v.digits = v.integer ? (struct figure){"true"} : (struct figure){"false"};
         return v;
     case REPORT_DOUBLE:
         v.number = *(const double *)member;
-        v.type = isfinite(v.number) ? VALUE_DOUBLE : VALUE_NONE;
+        v.none = !isfinite(v.number);
+        v.digits = figure_exact(v.number);
         return v;
     case REPORT_TEXT:
+        v.is_text = true;
         v.text = *(const struct text *)member;
-        v.type = v.text.len == 0 && f->none ? VALUE_NONE : VALUE_TEXT;
+        v.none = v.text.len == 0 && f->none;
         return v;
     case REPORT_STRING:
-        return *(const char *const *)member ? text_value(text_of(*(const char *const *)member)) : v;
+        string = *(const char *const *)member;
+        /* fall through */
     case REPORT_CHARS:
-        return text_value(text_of(member));
+        v.is_text = true;
+        v.none = !string;
+        v.text = text_of(string ? string : "");
+        return v;
     }
+    v.number = (double)v.integer;
+    snprintf(v.digits.text, sizeof v.digits.text, "%" PRIu64, v.integer);
     return v;
 }
-
-/* --- fields ---------------------------------------------------------------------------------- */
 
 void report_cell(struct report *r, const struct report_field *f, const void *row)
 {
     const struct report_value v = report_value(f, row);
     const bool people = table_is_for_people(r->format);
-    if (v.type == VALUE_NONE && f->none && people)
-        report_string(r, f->none);
-    else if (v.type == VALUE_NONE)
-        report_null(r);
-    else if (v.type == VALUE_TEXT)
+    if (v.none)
+        put_cell(r, text_of(people && f->none ? f->none : ""), false);
+    else if (v.is_text)
         report_text(r, v.text);
     else if (people && f->figure)
         report_string(r, f->figure(v.number).text);
     else if (people && f->grouped)
         report_string(r, figure_grouped(v.integer).text);
-    else if (v.type == VALUE_DOUBLE)
+    else if (f->type == REPORT_DOUBLE)
         report_double(r, v.number, f->format);
-    else if (v.type == VALUE_BOOL)
-        put_cell(r, text_of(v.integer ? "true" : "false"), false);
     else
-        report_u64(r, v.integer);
+        put_cell(r, text_of(v.digits.text), false);
 }
 
 void report_properties(struct report *r, const struct report_field *fields, int n_fields,
@@ -205,7 +475,7 @@ void report_properties(struct report *r, const struct report_field *fields, int 
     for (int i = 0; i < n_fields; i++) {
         const struct report_field *f = &fields[i];
         const struct report_value v = report_value(f, row);
-        const bool empty = v.type == VALUE_NONE || (v.type == VALUE_TEXT && v.text.len == 0);
+        const bool empty = v.none || (v.is_text && v.text.len == 0);
         if (!f->heading || (empty && !f->none))
             continue;
         report_string(r, f->heading);
@@ -216,16 +486,12 @@ void report_properties(struct report *r, const struct report_field *fields, int 
 void report_member(struct json *j, const char *key, const struct report_field *f, const void *row)
 {
     const struct report_value v = report_value(f, row);
-    if (v.type == VALUE_NONE)
+    if (v.none)
         json_null(j, key);
-    else if (v.type == VALUE_TEXT)
+    else if (v.is_text)
         json_text(j, key, v.text);
-    else if (v.type == VALUE_DOUBLE)
-        json_double(j, key, v.number);
-    else if (v.type == VALUE_BOOL)
-        json_bool(j, key, v.integer != 0);
     else
-        json_u64(j, key, v.integer);
+        json_literal(j, key, text_of(v.digits.text));
 }
 
 void report_members(struct json *j, const struct report_field *fields, int n_fields,
@@ -246,28 +512,23 @@ void report_object(struct json *j, const char *key, const struct report_field *f
 
 /* --- reports --------------------------------------------------------------------------------- */
 
-const char *report_name(enum table_format format, const struct report_field *f)
-{
-    return table_is_for_people(format) ? f->heading : f->key;
-}
-
 void report_begin(struct report *r, enum table_format format, const struct report_field *fields,
                   int n_fields, struct output *out)
 {
     *r = (struct report){.fields = fields, .n_fields = n_fields, .format = format, .out = out};
-    r->at = r->first = report_next_column(r, -1);
+    r->at = r->first = next_column(r, -1);
     json_init(&r->json, out, format == TABLE_JSON ? 1 : 0);
     if (format == TABLE_JSON)
         json_begin_array(&r->json, NULL);
     for (int i = 0; i < n_fields && !table_is_json(format); i++)
-        if (report_column_name(r, i))
-            report_string(r, report_column_name(r, i));
+        if (column_name(r, i))
+            report_string(r, column_name(r, i));
 }
 
 void report_row(struct report *r, const void *row)
 {
     for (int i = 0; i < r->n_fields; i++)
-        if (report_column_name(r, i))
+        if (column_name(r, i))
             report_cell(r, &r->fields[i], row);
 }
 
@@ -275,7 +536,7 @@ enum status report_end(struct report *r, struct err *e)
 {
     assert(r->at == r->first);
     if (table_is_for_people(r->format))
-        report_print_table(r);
+        print_table(r);
     if (r->format == TABLE_JSON) {
         json_end(&r->json);
         output_puts(r->out, "\n");

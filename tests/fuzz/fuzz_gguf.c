@@ -12,7 +12,7 @@
 #include "cli/command.h"
 #include "cli/descriptor.h"
 #include "gguf/gguf.h"
-#include "show/printable.h"
+#include "show/paragraph.h"
 #include "target.h"
 
 /* --- reading ------------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 #include "cli/prompts.h"
-#include "show/printable.h"
+#include "show/paragraph.h"
 #include "target.h"
 
 /* What fits into a pipe. */

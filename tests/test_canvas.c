@@ -1,11 +1,12 @@
-/* The ticks, figures and texts of a plot. */
+/* The ticks, figures and texts of a picture. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "show/scale.h"
-#include "show/svg.h"
+#include "show/canvas.h"
 #include "support.h"
 
 /* --- ticks and figures ---------------------------------------------------------------------- */
@@ -29,15 +30,15 @@ START_TEST(tick_choice)
         {3000, 3900, 5, false, "3,000 3,200 3,400 3,600 3,800"},
         {-7, 12, 5, true, "-10 -5 0 5 10 15"},
         {-7, 12, 4, true, "-10 0 10 20"},
-        {0, 2.5e6, 5, true, "0 0.5M 1.0M 1.5M 2.0M 2.5M"},
-        {0, 999999, 2, true, "0 0.5M 1.0M"},
+        {0, 2.5e6, 5, true, "0 500,000 1,000,000 1,500,000 2,000,000 2,500,000"},
+        {0, 999999, 2, true, "0 500,000 1,000,000"},
         {0, 8e5, 4, true, "0 200,000 400,000 600,000 800,000"},
-        {0, 4e9, 4, true, "0 1G 2G 3G 4G"},
-        {0, 3e13, 3, true, "0 10T 20T 30T"},
-        {0, 3e20, 3, true, "0 1e20 2e20 3e20"},
-        {0, 1.5e-9, 3, true, "0 5e-10 1e-9 1.5e-9"},
-        {0, 1e100, 2, true, "0 5e99 1e100"},
-        {1e6, 1e6 + 2, 2, false, "1.000000M 1.000001M 1.000002M"},
+        {0, 4e9, 4, true, "0 1,000,000,000 2,000,000,000 3,000,000,000 4,000,000,000"},
+        {0, 3e13, 3, true, "0 10,000,000,000,000 20,000,000,000,000 30,000,000,000,000"},
+        {0, 3e20, 3, true, "0 1e+20 2e+20 3e+20"},
+        {0, 1.5e-9, 3, true, "0 5e-10 1e-09 1.5e-09"},
+        {0, 1e100, 2, true, "0 5e+99 1e+100"},
+        {1e6, 1e6 + 2, 2, false, "1,000,000 1,000,001 1,000,002"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct scale_ticks t =
@@ -106,64 +107,83 @@ START_TEST(figures)
         {0.5, "0.5000"},
         {-1234567, "-1,234,567"},
         {0.001, "0.001000"},
-        {2.5e-9, "2.5e-9"},
-        {3e20, "3e20"},
+        {2.5e-9, "2.5e-09"},
+        {3e20, "3e+20"},
         {365.02, "365.0"},
-        {1e15, "1e15"},
+        {1e15, "1e+15"},
         {999999999999999, "999,999,999,999,999"},
     };
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
         ck_assert_str_eq(scale_value(values[i].x).text, values[i].value);
-    static const struct {
-        double x;
-        const char *length;
-    } lengths[] = {{0, "0"},         {860, "860"},       {12.345, "12.35"}, {0.1, "0.1"},
-                   {-0.05, "-0.05"}, {1234.5, "1234.5"}, {-0.001, "0"},     {99.999, "100"}};
-    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
-        ck_assert_str_eq(scale_length(lengths[i].x).text, lengths[i].length);
 }
 END_TEST
 
 /* --- texts ---------------------------------------------------------------------------------- */
 
+/* What text elements of a picture hold, one a line. */
+static void check_texts(canvas_draw *draw, const void *what, const char *expected)
+{
+    struct err e = {""};
+    size_t len, used = 0;
+    char shown[1000];
+    ck_assert_int_eq(canvas_write(draw, what, scratch_path("texts.svg"), &e), STATUS_OK);
+    char *text = (char *)read_file(scratch_path("texts.svg"), &len);
+    text[len] = 0;
+    for (const char *at = text; (at = strstr(at, "<text ")); at++) {
+        const char *begin = strchr(at, '>') + 1;
+        used += (size_t)snprintf(shown + used, sizeof shown - used, "%.*s\n",
+                                 (int)strcspn(begin, "<"), begin);
+    }
+    shown[used] = 0;
+    ck_assert_str_eq(shown, expected);
+    free(text);
+    scratch_remove();
+}
+
+static double draw_cut(struct canvas *c, const void *what)
+{
+    const struct text t = text_of(what);
+    const double all = canvas_text_width(t);
+    output_puts(c->out, "<svg>");
+    canvas_label(c, "", 0, 0, t, all);
+    canvas_label(c, "", 0, 0, t, all - 1);
+    canvas_label(c, "", 0, 0, t, 0);
+    return 0;
+}
+
 START_TEST(texts_are_measured_and_cut)
 {
-    const struct text t = text_of("one two three");
-    const double all = svg_text_width(t, 10);
-    ck_assert(all > 50 && all < 100);
-    ck_assert(fabs(svg_text_width(t, 20) - 2 * all) < 1e-9);
-    ck_assert(svg_text_width(text_of("\x01\x7f\n"), 10) < 5); /* the line break is a space */
-    struct svg_piece p = svg_text_fit(t, 10, all);
-    ck_assert(!p.cut && p.text.len == t.len);
-    p = svg_text_fit(t, 10, all - 1);
-    ck_assert(p.cut && p.text.len < t.len && p.text.len > 6);
-    ck_assert(svg_piece_width(p, 10) < all);
-    p = svg_text_fit(t, 10, 0);
-    ck_assert(p.cut && p.text.len == 0);
+    const double all = canvas_text_width(text_of("one two three"));
+    ck_assert(all > 60 && all < 120);
+    ck_assert(canvas_text_width(text_of("\x01\x7f\n")) < 6); /* the line break is a space */
+    check_texts(draw_cut, "one two three", "one two three\none two thr…\n…\n");
 }
 END_TEST
 
+static double draw_headings(struct canvas *c, const void *what)
+{
+    canvas_begin(c, 200, text_of(""), text_of(what));
+    return 0;
+}
+
+/* Between words, or where the width ends; the last line is cut. */
 START_TEST(texts_are_wrapped)
 {
-    struct text rest = text_of("one two  three unbreakableword");
-    const double width = svg_text_width(text_of("one two"), 10) + 1;
-    static const char *const lines[] = {"one two", "three"};
-    for (int i = 0; i < 2; i++) {
-        const struct svg_piece line = svg_text_line(&rest, 10, width, false);
-        ck_assert_msg(text_is(line.text, lines[i]), "%.*s", text_width(line.text), line.text.data);
-    }
-    const struct svg_piece broken = svg_text_line(&rest, 10, width, false);
-    ck_assert(broken.text.len > 3 && !broken.cut && rest.len > 0);
-    const struct svg_piece last = svg_text_line(&rest, 10, width, true);
-    ck_assert(rest.len == 0 && last.text.len > 0);
-    rest = text_of("\xe2\x82\xac\xe2\x82\xac");
-    ck_assert_uint_eq(svg_text_line(&rest, 10, 0, false).text.len, 3); /* never stands still */
+    check_texts(draw_headings, "one two  three four five six", "one two  three four five\nsix\n");
+    check_texts(draw_headings, "unbreakableandfartoolongword and 1 2 3 4 5 6 7 8 9 10 11 12 13",
+                "unbreakableandfartoolo\nngword and 1 2 3 4 5 6\n7 8 9 10 11 12 13\n");
+    check_texts(draw_headings,
+                "aaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbb cccccccccccccccc dddddddddddddddd e",
+                "aaaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbbb\ncccccccccccccccc\ndddddddddddddddd e\n");
+    check_texts(draw_headings,
+                "aaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbb cccccccccccccccc dddddddddddddddd eeeeeee",
+                "aaaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbbb\ncccccccccccccccc\ndddddddddddddddd ee…\n");
 }
 END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("plot scale");
+    Suite *s = suite_create("canvas");
     TCase *scale = tcase_create("scale");
     tcase_add_test(scale, tick_choice);
     tcase_add_test(scale, ticks_hold_at_any_scale);

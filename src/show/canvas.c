@@ -1,0 +1,299 @@
+#include "show/canvas.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/output.h"
+#include "show/paragraph.h"
+#include "text/unicode.h"
+
+#define FONT_SIZE      12
+#define ELLIPSIS       "\xe2\x80\xa6"
+#define ELLIPSIS_WIDTH 9
+#define REPLACEMENT    "\xef\xbf\xbd"
+
+#define HEADINGS_TOP 13
+#define ROW_HEIGHT   22    /* of the legend */
+#define MAX_ENTRY    380.0 /* of an entry's text */
+
+/* --- texts ---------------------------------------------------------------------------------- */
+
+/* Cuts off the next character; *width is of the font size. White space of any kind is a space; the
+ * code 0 is for what must not be shown or XML forbids. */
+static struct text next_char(struct text *rest, uint32_t *code, double *width)
+{
+    const struct text bytes = utf8_next(rest, code);
+    if (*code == '\t' || *code == '\n' || *code == '\r')
+        *code = ' ';
+    else if (utf8_is_control(*code) || *code == 0xfffe || *code == 0xffff)
+        *code = 0;
+    if (*code == 0)
+        *width = 0;
+    else if (*code >= 0x80)
+        *width = 0.7 * (double)text_columns(bytes);
+    else if (strchr("ijlI .,:;'|!frt-()[]{}/\\\"`*^_", (int)*code))
+        *width = 0.42;
+    else if ((*code >= 'A' && *code <= 'Z') || strchr("mw@%+=<>~#&", (int)*code))
+        *width = 0.85;
+    else
+        *width = 0.64;
+    return bytes;
+}
+
+/* Bytes of t in `room` pixels. *space is where its last space starts, 0 for none; *used the pixels
+ * that they take. */
+static size_t bytes_in(struct text t, double room, size_t *space, double *used)
+{
+    struct text rest = t;
+    *used = 0;
+    *space = 0;
+    while (rest.len > 0) {
+        const size_t at = t.len - rest.len;
+        uint32_t code;
+        double width;
+        next_char(&rest, &code, &width);
+        if (code == ' ')
+            *space = at;
+        else if (*used + width * FONT_SIZE > room)
+            return at;
+        *used += width * FONT_SIZE;
+    }
+    return t.len;
+}
+
+double canvas_text_width(struct text t)
+{
+    size_t space;
+    double width;
+    bytes_in(t, (double)INFINITY, &space, &width);
+    return width;
+}
+
+void canvas_put_text(struct output *out, struct text t, double room)
+{
+    static const char special[] = "&<>\"'";
+    static const char *const escapes[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
+    size_t space;
+    double width;
+    const bool cut = bytes_in(t, room, &space, &width) < t.len;
+    if (cut)
+        t.len = bytes_in(t, room - ELLIPSIS_WIDTH, &space, &width);
+    while (t.len > 0) {
+        uint32_t code;
+        const struct text bytes = next_char(&t, &code, &width);
+        const char *at = code && code < 0x80 ? strchr(special, (int)code) : NULL;
+        if (at)
+            output_puts(out, escapes[at - special]);
+        else if (code == UNICODE_INVALID || code == ' ')
+            output_puts(out, code == ' ' ? " " : REPLACEMENT);
+        else if (code != 0)
+            output_put(out, bytes);
+    }
+    output_puts(out, cut ? ELLIPSIS : "");
+}
+
+void canvas_label(struct canvas *c, const char *attributes, double x, double y, struct text t,
+                  double room)
+{
+    output_printf(c->out, "<text x=\"%g\" y=\"%g\" %s>", x, y, attributes);
+    canvas_put_text(c->out, t, room);
+    output_puts(c->out, "</text>\n");
+}
+
+/* --- styles --------------------------------------------------------------------------------- */
+
+static const char common_rules[] =
+    "text{font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif}\n"
+    ".title{font-size:18px;font-weight:600}\n"
+    ".line,.bar,.predicted,.grid,.axis,.frame,.map path{fill:none}\n"
+    ".line,.bar,.predicted,.hollow,.map path{stroke:currentColor}\n"
+    ".marker,.cell{fill:currentColor}\n"
+    ".line{stroke-width:2.25;stroke-linejoin:round}.again{stroke-dasharray:7 5}\n"
+    ".predicted{stroke-width:1.25;stroke-dasharray:5 4}\n"
+    ".bar{stroke-width:1.5}.hollow{stroke-width:1.75}.marker,.frame{stroke-width:1.25}\n"
+    ".map path{shape-rendering:crispEdges}\n";
+
+/*
+ * What differs between light and dark pages. The colours of series are near Okabe and Ito's hues,
+ * but apart in lightness too: simulated for the three kinds of dichromacy, any two differ by 0.08
+ * in OKLab and any two of the first four by 0.14. Their contrast with the background is at least 3
+ * to
+ * 1. The levels of a heat map go from what is hardly more than the background to what is farthest
+ * from it, at equal steps of lightness in OKLab, so that shades keep their order for every reader
+ * and in print.
+ */
+static const char light_rules[] =
+    ".paper,.hollow{fill:#ffffff}.marker{stroke:#ffffff}.ground{fill:#f1f3f6}\n"
+    "text{fill:#1f2328}.muted{fill:#59636e}.note{color:#59636e}\n"
+    ".grid{stroke:#e4e7eb}.axis,.frame{stroke:#8c959f}\n"
+    ".c0{color:#2846c6}.c1{color:#f25b0c}.c2{color:#04a496}.c3{color:#5d2d63}\n"
+    ".c4{color:#7b5300}.c5{color:#467bb0}.c6{color:#2e2e2e}.c7{color:#ad585a}\n"
+    ".h1{color:#d6e4f5}.h2{color:#adc9ec}.h3{color:#83afe1}.h4{color:#5a94d6}.h5{color:#4073d0}\n"
+    ".h6{color:#2c50c8}.h7{color:#2037a0}.h8{color:#162571}.h9{color:#0c1445}\n";
+static const char dark_rules[] =
+    ".paper,.hollow{fill:#14171c}.marker{stroke:#14171c}.ground{fill:#1b1f26}\n"
+    "text{fill:#e6e9ed}.muted{fill:#a3acb7}.note{color:#a3acb7}\n"
+    ".grid{stroke:#2b3038}.axis,.frame{stroke:#6b747f}\n"
+    ".c0{color:#3382fc}.c1{color:#de550c}.c2{color:#1ed67e}.c3{color:#ab6e9c}\n"
+    ".c4{color:#f6ee9a}.c5{color:#a6dcff}.c6{color:#a0a0a0}.c7{color:#ffacc2}\n"
+    ".h1{color:#203049}.h2{color:#274474}.h3{color:#2d58a2}.h4{color:#3473bf}.h5{color:#4191cc}\n"
+    ".h6{color:#4fb0d8}.h7{color:#90c8d3}.h8{color:#c7decb}.h9{color:#fdf3c0}\n";
+
+/* --- the page ------------------------------------------------------------------------------- */
+
+enum status canvas_write(canvas_draw *draw, const void *what, const char *path, struct err *e)
+{
+    struct file_output file;
+    struct canvas c = {.out = &file.out};
+    file_output_init(&file);
+    c.height = ceil(draw(&c, what));
+    TRY(file_output_open(&file, path, e));
+    draw(&c, what);
+    output_puts(c.out, "</svg>\n");
+    return file_output_commit(&file, e);
+}
+
+/* Wraps a text between words, if they are not too long, into lines of a height below one another;
+ * the last one is cut. `size` is that of its letters, of the font size. */
+static void put_heading(struct canvas *c, struct text rest, const char *class, double size,
+                        double height, int max_lines)
+{
+    const double room = (c->width - 2 * CANVAS_MARGIN) / size;
+    for (int i = 1; rest.len > 0; i++) {
+        size_t space = 0, len = rest.len;
+        double width;
+        if (i < max_lines)
+            len = bytes_in(rest, room, &space, &width);
+        if (len < rest.len && space > 0)
+            len = space;
+        c->y += height;
+        canvas_label(c, class, CANVAS_MARGIN, c->y - height / 4, (struct text){rest.data, len},
+                     room);
+        rest = (struct text){rest.data + len, rest.len - len};
+        for (; rest.len > 0 && rest.data[0] == ' '; rest.len--)
+            rest.data++;
+    }
+}
+
+void canvas_begin(struct canvas *c, double width, struct text title, struct text subtitle)
+{
+    c->width = width;
+    c->y = HEADINGS_TOP;
+    output_printf(c->out,
+                  "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" "
+                  "viewBox=\"0 0 %g %g\" width=\"%g\" height=\"%g\">\n<title>",
+                  width, c->height, width, c->height);
+    canvas_put_text(c->out, title, (double)INFINITY);
+    output_puts(c->out, "</title>\n<style>\n");
+    output_puts(c->out, common_rules);
+    output_puts(c->out, light_rules);
+    output_printf(c->out, "@media (prefers-color-scheme:dark){\n%s}\n</style>\n", dark_rules);
+    output_puts(c->out, "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n");
+    put_heading(c, title, "class=\"title\"", 1.65, 25, 2);
+    put_heading(c, subtitle, "class=\"muted\"", 1, 17, 4);
+    c->y -= ROW_HEIGHT / 4.0;
+}
+
+void canvas_row(struct canvas *c)
+{
+    c->x = CANVAS_MARGIN;
+    c->y += ROW_HEIGHT;
+}
+
+double canvas_entry(struct canvas *c, double sample, struct text t)
+{
+    const double width = sample + fmin(canvas_text_width(t), MAX_ENTRY);
+    if (c->x + width > c->width - CANVAS_MARGIN)
+        canvas_row(c);
+    const double x = c->x;
+    canvas_label(c, "", x + sample, c->y + 4, t, MAX_ENTRY);
+    c->x += width + CANVAS_GAP;
+    return x;
+}
+
+/* --- axes ----------------------------------------------------------------------------------- */
+
+#define SLACK        1e-9 /* of a step: an end this near to a tick is on it */
+#define MIN_SPAN     1e-100
+#define MIN_REL_SPAN 1e-12
+
+/* Beyond these numbers are written with an exponent. */
+#define LEAST_PLAIN 1e-5
+#define MOST_PLAIN  1e15
+
+/* x * 10^n, with the error of one rounding where 10^|n| is exact. */
+static double scaled(double x, int n)
+{
+    return n < 0 ? x / pow(10, -n) : x * pow(10, n);
+}
+
+/* "-1,234.50", or with an exponent where it or another that it goes with is beyond: then with so
+ * many digits. */
+static struct figure written(double x, int decimals, bool plain, int digits)
+{
+    char text[48];
+    struct figure f;
+    int n;
+    snprintf(text, sizeof text, "%.*f", decimals > 0 ? decimals : 0, plain ? fabs(x) : 0);
+    if (plain)
+        n = snprintf(f.text, sizeof f.text, "%s%s%s", x < 0 ? "-" : "",
+                     figure_grouped(strtoull(text, NULL, 10)).text, text + strcspn(text, "."));
+    else
+        n = snprintf(f.text, sizeof f.text, "%.*g", digits, x);
+    assert(n < (int)sizeof f.text);
+    return f;
+}
+
+static bool is_plain(double size)
+{
+    return size >= LEAST_PLAIN && size < MOST_PLAIN;
+}
+
+void scale_widen(double lo, double *hi)
+{
+    const double size = fmax(fabs(lo), fabs(*hi));
+    if (*hi - lo < MIN_SPAN || *hi - lo < size * MIN_REL_SPAN)
+        *hi = size < MIN_SPAN ? lo + 1 : lo + size;
+}
+
+struct scale_ticks scale_ticks(double lo, double hi, int max_steps, bool around)
+{
+    static const int mantissas[] = {1, 2, 5};
+    /* One decade finer than could do, so that the first fit is the finest. */
+    for (int exponent = (int)floor(log10((hi - lo) / max_steps)) - 1;; exponent++) {
+        for (int i = 0; i < 3; i++) {
+            const double from = scaled(lo, -exponent) / mantissas[i];
+            const double to = scaled(hi, -exponent) / mantissas[i];
+            const double first = around ? floor(from + SLACK) : ceil(from - SLACK);
+            const double last = around ? ceil(to - SLACK) : floor(to + SLACK);
+            if (last - first <= max_steps)
+                return (struct scale_ticks){(int64_t)first, (int)(last - first) + 1, mantissas[i],
+                                            exponent};
+        }
+    }
+}
+
+double scale_tick(const struct scale_ticks *t, int i)
+{
+    return scaled((double)((t->first + i) * t->mantissa), t->exponent);
+}
+
+struct figure scale_label(const struct scale_ticks *t, int i)
+{
+    const double x = scale_tick(t, i);
+    const double most = fmax(fabs(scale_tick(t, 0)), fabs(scale_tick(t, t->n - 1)));
+    if (x == 0)
+        return (struct figure){"0"};
+    /* With an exponent: all digits that tell ticks apart, but not those of rounding errors. */
+    return written(x, -t->exponent, is_plain(most), 13);
+}
+
+struct figure scale_value(double x)
+{
+    if (x == 0)
+        return (struct figure){"0"};
+    return written(x, x == floor(x) ? 0 : 3 - (int)floor(log10(fabs(x))), is_plain(fabs(x)), 4);
+}

@@ -1,0 +1,100 @@
+/*
+ * canvas - a picture while it is drawn: an SVG file with headings, a legend, texts that fit, and
+ * round ticks for axes. What line charts and heat maps have in common (private to show).
+ *
+ * The file holds no script and refers to nothing outside; it follows the reader's light or dark
+ * scheme and is light where that is unknown; its texts can be selected. Texts may hold any bytes:
+ * control characters are dropped, what is not UTF-8 becomes U+FFFD. Widths of texts are estimates
+ * for a wide sans-serif face, since the reader's font is not known. The same calls give the same
+ * bytes.
+ */
+#ifndef DECODE_SHOW_CANVAS_H
+#define DECODE_SHOW_CANVAS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/figures.h"
+#include "base/output.h"
+#include "base/status.h"
+#include "base/text.h"
+
+/* Pixels around all that is drawn, and between the entries of a legend. */
+#define CANVAS_MARGIN 22
+#define CANVAS_GAP    20
+
+struct canvas {
+    struct output *out;
+    double width, height;
+    double x, y; /* the left end of the legend's next entry and the middle of its row; in the end
+                    below headings and legend */
+};
+
+/* Draws all of `what` but the end of the root element; returns the height it takes. */
+typedef double canvas_draw(struct canvas *c, const void *what);
+
+/* Draws to nowhere to learn the height, then to the file at `path`, which is replaced atomically.
+ * The failures of file_writer. */
+enum status canvas_write(canvas_draw *draw, const void *what, const char *path, struct err *e);
+
+/*
+ * Opens the root element and puts what all pictures have: the title for those who cannot see it,
+ * the style sheet, the paper, and title and subtitle as headings, wrapped, from the top on. A
+ * legend may follow. Classes of the style sheet: muted, and in a plot grid, axis, note, line, bar,
+ * predicted, again, marker, hollow and c0 to c7, which set `color`; in a heat map ground, which
+ * level 0 lies on, h1 to h9, which set `color` to a level's, cell, filled with it, map and frame.
+ */
+void canvas_begin(struct canvas *c, double width, struct text title, struct text subtitle);
+
+/* --- texts ---------------------------------------------------------------------------------- */
+
+/* Pixels of one line. */
+double canvas_text_width(struct text t);
+
+/* XML character data: the escaped text, or as much of it as leaves room for an ellipsis in `room`
+ * pixels. */
+void canvas_put_text(struct output *out, struct text t, double room);
+
+/* A text element of at most `room` pixels; `attributes` are all but its place, which is the left
+ * end of the base line unless they say otherwise. */
+void canvas_label(struct canvas *c, const char *attributes, double x, double y, struct text t,
+                  double room);
+
+/* --- legend --------------------------------------------------------------------------------- */
+
+/* The legend's next row, which is its first one at first. */
+void canvas_row(struct canvas *c);
+/* A text behind a sample that is `sample` pixels wide, in the row if there is room, else in the
+ * next one. Returns the sample's left end. */
+double canvas_entry(struct canvas *c, double sample, struct text t);
+
+/* --- axes ----------------------------------------------------------------------------------- */
+
+/* Tick i is at (first + i) * mantissa * 10^exponent. */
+struct scale_ticks {
+    int64_t first;
+    int n;
+    int mantissa; /* 1, 2 or 5 */
+    int exponent;
+};
+
+/*
+ * The finest ticks with at most `max_steps` (>= 1) steps: those inside [lo, hi], or enough to
+ * enclose it (`around`). Both ends are finite, at most 1e100 in magnitude, and hi - lo is positive
+ * and no less than 1e-12 of either end and than 1e-100 (scale_widen sees to that).
+ */
+struct scale_ticks scale_ticks(double lo, double hi, int max_steps, bool around);
+
+/* Moves *hi up until ticks can tell it from *lo. */
+void scale_widen(double lo, double *hi);
+
+double scale_tick(const struct scale_ticks *t, int i);
+
+/* "25,000", "0.50", "2e+20": as many decimals for all ticks of an axis, but zero is "0". */
+struct figure scale_label(const struct scale_ticks *t, int i);
+
+/* A finite value: an integer as it is, others to four digits or the integer: "1,024", "31.20",
+ * "2.5e-09". */
+struct figure scale_value(double x);
+
+#endif
