@@ -257,8 +257,6 @@ static enum status list_chars(struct builder *b, struct err *e)
     for (int byte = 0; byte < 256; byte++)
         if (s->first[byte + 1] < s->first[byte])
             s->first[byte + 1] = s->first[byte];
-    struct spm_char *fewer = realloc(s->chars, (n + 1) * sizeof *fewer);
-    s->chars = fewer ? fewer : s->chars;
     return STATUS_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "text/bpe.h"
 #include "text/pretokenize.h"
+#include "text/specials.h"
 #include "text/vocab.h"
 
 /* What a value of tokenizer.ggml.model says. */
@@ -21,19 +22,10 @@ struct kind {
                           struct err *e);
 };
 
-/* A state of the automaton that finds special tokens: the end of some token. */
-struct state {
-    uint32_t child;     /* the first of those that are this one with a byte before; 0: none */
-    uint32_t sibling;   /* the next child of the same parent; 0: none */
-    uint32_t shorter;   /* the longest other state that this one starts with */
-    int32_t token;      /* the longest token that this one starts with; -1: none */
-    unsigned char byte; /* its first */
-};
-
 struct tokenizer {
     const struct kind *kind;
     struct vocab vocab;
-    struct state *specials; /* the first is the empty string; NULL: there are no such tokens */
+    struct specials specials;
     struct bpe bpe;
     const struct pretokenizer *pre; /* of bpe */
     struct spm spm;
@@ -42,125 +34,6 @@ struct tokenizer {
     bool adds_bos;
     struct err unread; /* why no text can be encoded; "" */
 };
-
-/* --- special tokens -------------------------------------------------------------------------- */
-
-/*
- * Control, user-defined and unknown tokens written out in a text. An Aho-Corasick automaton over
- * the tokens read backwards: scanning the text from its end, the longest token that starts at each
- * byte is known at that byte. So the time is linear in the text, however many and however long the
- * tokens are.
- */
-
-/* The child of a state by byte, or 0. */
-static uint32_t child_of(const struct state *states, uint32_t state, unsigned char byte)
-{
-    uint32_t child = states[state].child;
-    while (child && states[child].byte != byte)
-        child = states[child].sibling;
-    return child;
-}
-
-/* The state after reading one more byte backwards. */
-static uint32_t next_state(const struct state *states, uint32_t state, unsigned char byte)
-{
-    uint32_t next;
-    while (!(next = child_of(states, state, byte)) && state)
-        state = states[state].shorter;
-    return next;
-}
-
-/* A token on its way into the automaton, and the state of what is in it. */
-struct entering {
-    int32_t id;
-    uint32_t state;
-};
-
-/* Makes the states of the n tokens of the list, those of one byte first, then those of two, and so
- * on: what a state's children look for among the shorter ones is there then. The order of the ids
- * stays, so that of equal tokens the lowest comes first. */
-static void make_states(struct state *states, const struct vocab *v, struct entering *list,
-                        size_t n)
-{
-    uint32_t n_states = 1;
-    states[0].token = -1;
-    for (size_t depth = 1; n > 0; depth++) {
-        size_t n_longer = 0;
-        for (size_t i = 0; i < n; i++) {
-            const struct text token = vocab_bytes(v, list[i].id);
-            const unsigned char byte = (unsigned char)token.data[token.len - depth];
-            const uint32_t parent = list[i].state;
-            uint32_t state = child_of(states, parent, byte);
-            if (!state) {
-                const uint32_t shorter =
-                    parent ? next_state(states, states[parent].shorter, byte) : 0;
-                state = n_states++;
-                states[state] = (struct state){.sibling = states[parent].child,
-                                               .shorter = shorter,
-                                               .token = states[shorter].token,
-                                               .byte = byte};
-                states[parent].child = state;
-            }
-            int32_t *longest = &states[state].token;
-            if (token.len > depth)
-                list[n_longer++] = (struct entering){list[i].id, state};
-            else if (*longest < 0 || vocab_bytes(v, *longest).len < depth)
-                *longest = list[i].id;
-        }
-        n = n_longer;
-    }
-}
-
-static enum status init_specials(struct tokenizer *t, struct err *e)
-{
-    const struct vocab *v = &t->vocab;
-    enum status s = STATUS_OK;
-    struct entering *list = calloc((size_t)v->n, sizeof *list);
-    if (!list)
-        return err_no_memory(e, "special tokens", (size_t)v->n * sizeof *list);
-    size_t n = 0, bytes = 0;
-    for (int id = 0; id < v->n; id++)
-        if (tokenizer_is_special(t, id) || v->type[id] == TOKEN_USER_DEFINED) {
-            list[n++].id = id;
-            bytes += vocab_bytes(v, id).len;
-        }
-    if (bytes > UINT32_MAX - 1)
-        s = err_set(e, STATUS_BAD_FILE,
-                    "tokenizer.ggml.tokens: expected at most %u bytes of control and "
-                    "user-defined tokens, found %zu",
-                    UINT32_MAX - 1, bytes);
-    else if (n > 0 && !(t->specials = calloc(bytes + 1, sizeof *t->specials)))
-        s = err_no_memory(e, "special tokens", (bytes + 1) * sizeof *t->specials);
-    else if (n > 0)
-        make_states(t->specials, v, list, n);
-    free(list);
-    return s;
-}
-
-struct special_match {
-    size_t at;
-    int32_t id;
-};
-
-/* The longest special token (of equal ones the lowest id) at each place of the text where one
- * starts, from the last place to the first; they may overlap. *out is malloc'd. */
-static enum status find_specials(const struct tokenizer *t, struct text text,
-                                 struct special_match **out, size_t *n, struct err *e)
-{
-    size_t cap = 0;
-    uint32_t state = 0;
-    for (size_t i = t->specials ? text.len : 0; i-- > 0;) {
-        state = next_state(t->specials, state, (unsigned char)text.data[i]);
-        if (t->specials[state].token < 0)
-            continue;
-        struct special_match *more = array_grow(*out, *n + 1, &cap, sizeof *more);
-        if (!more)
-            return err_no_memory(e, "special tokens in the text", (*n + 1) * sizeof *more);
-        *out = more;
-        more[(*n)++] = (struct special_match){i, t->specials[state].token};
-    }
-    return STATUS_OK;
-}
 
 /* --- byte-level BPE -------------------------------------------------------------------------- */
 
@@ -249,7 +122,7 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
     TRY(vocab_init(&t->vocab, t->kind->notation, g, e));
     if (t->kind->init) {
         TRY(t->kind->init(t, g, e));
-        TRY(init_specials(t, e));
+        TRY(specials_init(&t->specials, &t->vocab, e));
     } else {
         err_format(&t->unread,
                    "tokenizer.ggml.model: expected \"gpt2\" or \"llama\", found \"%.*s\"",
@@ -288,7 +161,7 @@ void tokenizer_free(struct tokenizer *t)
     vocab_free(&t->vocab);
     bpe_free(&t->bpe);
     spm_free(&t->spm);
-    free(t->specials);
+    specials_free(&t->specials);
     free(t);
 }
 
@@ -379,7 +252,7 @@ enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_
     struct encoding c = {.text = text};
     struct special_match *matches = NULL;
     size_t n_matches = 0;
-    enum status s = find_specials(t, text, &matches, &n_matches, e);
+    enum status s = specials_find(&t->specials, text, &matches, &n_matches, e);
     if (s == STATUS_OK)
         s = encode_all(t, &c, matches, n_matches, e);
     free(matches);
