@@ -104,7 +104,7 @@ START_TEST(tensor_names_empty_or_too_long)
     name[65] = 0;
     struct gguf_bytes b;
     one_tensor(&b, name, 1, (uint64_t[]){1}, TENSOR_F32, 0, 64);
-    refuse(&b, "length of the tensor's name at byte 24", "expected 1 to 64, found 65");
+    refuse(&b, "tensor 0: length of the tensor's name at byte 24", "expected 1 to 64, found 65");
     one_tensor(&b, "", 1, (uint64_t[]){1}, TENSOR_F32, 0, 64);
     refuse(&b, "tensor 0", "found 0");
 }

@@ -274,8 +274,12 @@ struct place {
 static enum status read_tensor(struct reader *r, struct gguf_tensor *t, struct place *place)
 {
     uint64_t n_dims = 0, type = 0;
+    struct text name = {0};
     place->tensor = t;
-    TRY(take_name(r, "tensor", GGUF_MAX_NAME_READ, &t->name));
+    const enum status s = take_name(r, "tensor", GGUF_MAX_NAME_READ, &name);
+    if (name.len <= GGUF_MAX_NAME_READ) /* messages do not show one that is too long */
+        t->name = name;
+    TRY(s);
     TRY(take_int(r, 4, "number of dimensions", &n_dims));
     if (n_dims < 1 || n_dims > GGUF_MAX_DIMS)
         return err_bad_file(r->e,
