@@ -14,7 +14,7 @@
 #include "checkpoints.h"
 #include "gguf/gguf.h"
 #include "model/config.h"
-#include "model/params.h"
+#include "model/pack.h"
 #include "plain_model.h"
 #include "support.h"
 #include "train/private.h"

@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "faults.h"
 #include "model/checkpoint.h"
-#include "model/derived.h"
+#include "model/model.h"
 #include "schedule_run.h"
 #include "support.h"
 

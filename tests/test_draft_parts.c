@@ -9,7 +9,7 @@
 #include "gguf/blocks.h"
 #include "model/checkpoint.h"
 #include "model/cost.h"
-#include "model/derived.h"
+#include "model/model.h"
 #include "model/pack.h"
 #include "support.h"
 

@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "engine/schedule.h"
 #include "model/checkpoint.h"
-#include "model/fingerprint.h"
+#include "model/model.h"
 #include "schedule_run.h"
 #include "support.h"
 

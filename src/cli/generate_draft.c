@@ -11,7 +11,7 @@
 #include "cli/descriptor.h"
 #include "cli/numbers.h"
 #include "model/cost.h"
-#include "model/derived.h"
+#include "model/model.h"
 #include "json/write.h"
 
 /* Tokens that a text drafts in a round, if nobody says how many. */

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 
 #include "cli/input.h"
+#include "engine/saved.h"
 #include "engine/schedule.h"
-#include "model/fingerprint.h"
+#include "model/model.h"
 
 #define VALUES struct state_options
 const struct option state_options[] = {

@@ -15,28 +15,41 @@ static size_t element_bytes(enum storage storage)
                                     : sizeof(int8_t);
 }
 
+/* Keys, and their scales, of KERNEL_LANES positions are together, so these stand so far apart. */
+static size_t step_of(enum kv_part part)
+{
+    return part == KV_KEYS || part == KV_KEY_SCALES ? KERNEL_LANES : 1;
+}
+
+static size_t bytes_of(enum kv_part part, enum storage storage)
+{
+    return part == KV_KEYS || part == KV_VALUES ? element_bytes(storage) : sizeof(uint16_t);
+}
+
+/* Positions that a region has room for. */
+static size_t room_of(const struct kv_regions *r, enum kv_part part)
+{
+    return step_of(part) > 1 ? r->padded : r->n;
+}
+
 /* Of one K/V head of a layer. */
 static struct kv_extent extent_of_head(const struct config *c, int layer, enum storage storage)
 {
     const int k_dim = config_key_dim(c, layer), v_dim = config_cached_value_dim(c);
-    const bool has_scales = storage == STORAGE_Q8_0;
-    return (struct kv_extent){
-        .k = (size_t)k_dim,
-        .v = (size_t)kernel_padded(v_dim),
-        .k_scales = has_scales ? (size_t)quant_blocks(k_dim) : 0,
-        .v_scales = has_scales ? (size_t)quant_blocks(v_dim) : 0,
-    };
+    struct kv_extent e = {{(size_t)k_dim, (size_t)kernel_padded(v_dim)}};
+    if (storage == STORAGE_Q8_0) {
+        e.n[KV_KEY_SCALES] = (size_t)quant_blocks(k_dim);
+        e.n[KV_VALUE_SCALES] = (size_t)quant_blocks(v_dim);
+    }
+    return e;
 }
 
 /* `at` and n times `one`. */
 static struct kv_extent extent_after(struct kv_extent at, struct kv_extent one, int n)
 {
-    return (struct kv_extent){
-        .k = at.k + (size_t)n * one.k,
-        .v = at.v + (size_t)n * one.v,
-        .k_scales = at.k_scales + (size_t)n * one.k_scales,
-        .v_scales = at.v_scales + (size_t)n * one.v_scales,
-    };
+    for (enum kv_part part = 0; part < KV_PARTS; part++)
+        at.n[part] += (size_t)n * one.n[part];
+    return at;
 }
 
 /* Of heads that hold the positions from `first` up to the shape's cap. */
@@ -49,78 +62,64 @@ static struct kv_regions describe_regions(const struct kv_shape *shape, int firs
     };
 }
 
-/* Sums the layers up, into `before` if that is there. */
-static void add_layers(struct kv_cache *kv)
-{
-    kv->all = (struct kv_extent){0};
-    for (int l = 0; l < kv->config.n_layers; l++) {
-        if (kv->before)
-            kv->before[l] = kv->all;
-        kv->all = extent_after(kv->all, extent_of_head(&kv->config, l, kv->shape.storage),
-                               config_kv_heads(&kv->config, l));
-    }
-}
-
 static void describe_cache(struct kv_cache *kv, const struct config *c,
                            const struct kv_shape *shape)
 {
-    kv->config = *c;
-    kv->shape = *shape;
-    kv->before = NULL;
-    kv->whole = describe_regions(shape, 0);
-    kv->own = describe_regions(shape, shape->n_shared / KERNEL_LANES * KERNEL_LANES);
-    kv->arena = (struct arena){0};
-    add_layers(kv);
+    *kv = (struct kv_cache){
+        .config = *c,
+        .shape = *shape,
+        .whole = describe_regions(shape, 0),
+        .own = describe_regions(shape, shape->n_shared / KERNEL_LANES * KERNEL_LANES)};
+    for (int l = 0; l < c->n_layers; l++)
+        kv->all =
+            extent_after(kv->all, extent_of_head(c, l, shape->storage), config_kv_heads(c, l));
 }
 
-/* All positions of n_sequences regions of `each` numbers a position. */
-static void *take_region(struct arena *a, int n_sequences, size_t positions, size_t each,
-                         size_t bytes)
+/* All positions of n_sequences regions. */
+static void take_regions(struct kv_cache *kv, struct kv_regions *r, int n_sequences)
 {
-    uint64_t n = (uint64_t)n_sequences * (uint64_t)positions;
-    return arena_take(a, n, (uint64_t)each * bytes);
+    for (enum kv_part part = 0; part < KV_PARTS; part++)
+        r->part[part] = arena_take(&kv->arena, (uint64_t)n_sequences * (uint64_t)room_of(r, part),
+                                   (uint64_t)kv->all.n[part] * bytes_of(part, kv->shape.storage));
 }
 
-static void take_regions(struct kv_regions *r, const struct kv_cache *kv, int n_sequences,
-                         struct arena *a)
+static void take_all_regions(struct kv_cache *kv)
 {
-    const struct kv_extent all = kv->all;
-    const size_t element = element_bytes(kv->shape.storage);
-    r->k = take_region(a, n_sequences, r->padded, all.k, element);
-    r->v = take_region(a, n_sequences, r->n, all.v, element);
-    r->k_scales = take_region(a, n_sequences, r->padded, all.k_scales, sizeof(uint16_t));
-    r->v_scales = take_region(a, n_sequences, r->n, all.v_scales, sizeof(uint16_t));
+    take_regions(kv, &kv->whole, 1);
+    take_regions(kv, &kv->own, kv->shape.n_sequences - 1);
 }
 
-static void take_all_regions(struct kv_cache *kv, struct arena *a)
+static void take_cache(struct kv_cache *kv)
 {
-    take_regions(&kv->whole, kv, 1, a);
-    take_regions(&kv->own, kv, kv->shape.n_sequences - 1, a);
-}
-
-static void take_cache(struct kv_cache *kv, struct arena *a)
-{
-    take_all_regions(kv, a);
-    kv->before = arena_take(a, (uint64_t)kv->config.n_layers, sizeof *kv->before);
+    take_all_regions(kv);
+    kv->before = arena_take(&kv->arena, (uint64_t)kv->config.n_layers, sizeof *kv->before);
+    struct kv_extent sum = {{0}};
+    for (int l = 0; l < kv->config.n_layers && kv->before; l++) {
+        kv->before[l] = sum;
+        sum = extent_after(sum, extent_of_head(&kv->config, l, kv->shape.storage),
+                           config_kv_heads(&kv->config, l));
+    }
 }
 
 bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t *bytes)
 {
     struct kv_cache kv;
     describe_cache(&kv, c, shape);
-    take_all_regions(&kv, &kv.arena);
+    take_all_regions(&kv);
     *bytes = kv.arena.used;
     return !kv.arena.overflow;
 }
 
 size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage)
 {
-    struct kv_extent all = {0};
-    for (int l = 0; l < c->n_layers; l++)
-        all = extent_after(all, extent_of_head(c, l, storage),
-                           config_variant_heads(c, n_kv_heads, l));
-    return (all.k + all.v) * element_bytes(storage) +
-           (all.k_scales + all.v_scales) * sizeof(uint16_t);
+    size_t bytes = 0;
+    for (int l = 0; l < c->n_layers; l++) {
+        const struct kv_extent one = extent_of_head(c, l, storage);
+        for (enum kv_part part = 0; part < KV_PARTS; part++)
+            bytes += (size_t)config_variant_heads(c, n_kv_heads, l) * one.n[part] *
+                     bytes_of(part, storage);
+    }
+    return bytes;
 }
 
 enum status kv_cache_create(struct kv_cache *kv, const struct config *c,
@@ -129,13 +128,10 @@ enum status kv_cache_create(struct kv_cache *kv, const struct config *c,
     assert(shape->n_sequences >= 1 && shape->cap >= 1 && kv_cache_can_store(shape->storage));
     assert(shape->n_shared >= 0 && shape->n_shared <= shape->cap);
     describe_cache(kv, c, shape);
-    take_cache(kv, &kv->arena);
-    const enum status s = arena_allocate(&kv->arena, "the KV cache", e);
-    if (s == STATUS_OK) {
-        take_cache(kv, &kv->arena);
-        add_layers(kv);
-    }
-    return s;
+    take_cache(kv);
+    TRY(arena_allocate(&kv->arena, "the KV cache", e));
+    take_cache(kv);
+    return STATUS_OK;
 }
 
 void kv_cache_free(struct kv_cache *kv)
@@ -143,10 +139,10 @@ void kv_cache_free(struct kv_cache *kv)
     arena_free(&kv->arena);
 }
 
-/* Where a position of a head is in the arrays of its regions: elements and scales. */
+/* Where a position of a head is in the arrays of its regions; NULL in those that have nothing of
+ * it. */
 struct kv_at {
-    const struct kv_regions *regions;
-    size_t k, v, k_scales, v_scales;
+    unsigned char *part[KV_PARTS];
 };
 
 static struct kv_at locate_position(const struct kv_cache *kv, struct kv_place place, int position)
@@ -160,15 +156,15 @@ static struct kv_at locate_position(const struct kv_cache *kv, struct kv_place p
     if (place.sequence > 0)
         before = extent_after(before, kv->all, place.sequence - 1);
     assert(position >= r->first);
-    const size_t i = (size_t)(position - r->first), lane = i % KERNEL_LANES;
-    return (struct kv_at){
-        .regions = r,
-        .k = before.k * r->padded + (i - lane) * one.k + lane,
-        .v = before.v * r->n + i * one.v,
-        .k_scales =
-            before.k_scales * r->padded + (i - lane) * one.k_scales + (one.k_scales > 0 ? lane : 0),
-        .v_scales = before.v_scales * r->n + i * one.v_scales,
-    };
+    const size_t i = (size_t)(position - r->first);
+    struct kv_at at = {{NULL}};
+    for (enum kv_part part = 0; part < KV_PARTS; part++) {
+        const size_t lane = i % step_of(part); /* in its panel */
+        const size_t element = before.n[part] * room_of(r, part) + (i - lane) * one.n[part] + lane;
+        if (one.n[part] > 0)
+            at.part[part] = r->part[part] + element * bytes_of(part, kv->shape.storage);
+    }
+    return at;
 }
 
 /* Quantises up to QUANT_BLOCK floats. */
@@ -186,32 +182,28 @@ static void put_block(const struct kernels *kernels, const float *x, size_t n, i
     kernels->to_f16(scale, &d, 1);
 }
 
-/* Puts n numbers, `step` elements apart; of Q8_0 their scales, `scale_step` apart, too. */
+/* Puts n numbers, `step` elements apart; of Q8_0 their scales, as far apart, too. */
 static void put_row(const struct kernels *kernels, enum storage storage, const float *x, size_t n,
-                    unsigned char *out, size_t at, size_t step, uint16_t *scales, size_t scale_step)
+                    void *out, uint16_t *scales, size_t step)
 {
-    if (storage == STORAGE_F32) {
-        float *floats = (float *)(void *)out + at;
-        if (step == 1) {
-            memcpy(floats, x, n * sizeof *x);
-            return;
-        }
-        for (size_t i = 0; i < n; i++)
-            floats[i * step] = x[i];
-        return;
-    }
+    float *floats = out;
     uint16_t halves[64]; /* one call for so many: a step puts every head of every row */
     const size_t at_once = storage == STORAGE_F16 ? 64 : QUANT_BLOCK;
-    for (size_t first = 0; first < n; first += at_once) {
+    if (storage == STORAGE_F32 && step == 1)
+        memcpy(floats, x, n * sizeof *x);
+    else if (storage == STORAGE_F32)
+        for (size_t i = 0; i < n; i++)
+            floats[i * step] = x[i];
+    for (size_t first = 0; first < n && storage != STORAGE_F32; first += at_once) {
         const size_t now = n - first < at_once ? n - first : at_once;
         if (storage == STORAGE_Q8_0) {
-            put_block(kernels, x + first, now, (int8_t *)out + at + first * step, step,
-                      scales + first / QUANT_BLOCK * scale_step);
+            put_block(kernels, x + first, now, (int8_t *)out + first * step, step,
+                      scales + first / QUANT_BLOCK * step);
             continue;
         }
         kernels->to_f16(halves, x + first, now);
         for (size_t i = 0; i < now; i++)
-            ((uint16_t *)(void *)out)[at + (first + i) * step] = halves[i];
+            ((uint16_t *)out)[(first + i) * step] = halves[i];
     }
 }
 
@@ -220,28 +212,21 @@ void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_
 {
     assert(position >= (place.sequence == 0 ? 0 : kv->shape.n_shared) && position < kv->shape.cap);
     const struct kv_at at = locate_position(kv, place, position);
-    const struct kv_regions *r = at.regions;
-    put_row(kernels, kv->shape.storage, k, (size_t)config_key_dim(&kv->config, place.layer), r->k,
-            at.k, KERNEL_LANES, r->k_scales + at.k_scales, KERNEL_LANES);
-    if (config_is_latent(&kv->config))
-        return;
-    put_row(kernels, kv->shape.storage, v, (size_t)config_value_dim(&kv->config), r->v, at.v, 1,
-            r->v_scales + at.v_scales, 1);
+    put_row(kernels, kv->shape.storage, k, (size_t)config_key_dim(&kv->config, place.layer),
+            at.part[KV_KEYS], (void *)at.part[KV_KEY_SCALES], KERNEL_LANES);
+    if (at.part[KV_VALUES])
+        put_row(kernels, kv->shape.storage, v, (size_t)config_value_dim(&kv->config),
+                at.part[KV_VALUES], (void *)at.part[KV_VALUE_SCALES], 1);
 }
 
 /* What a place has from the panel of a position on. */
 static struct kv_piece piece_from(const struct kv_cache *kv, struct kv_place place, int position)
 {
     const struct kv_at at = locate_position(kv, place, position / KERNEL_LANES * KERNEL_LANES);
-    const size_t element = element_bytes(kv->shape.storage);
-    const bool has_scales = kv->shape.storage == STORAGE_Q8_0;
-    const bool has_values = !config_is_latent(&kv->config);
-    return (struct kv_piece){
-        .k = at.regions->k + at.k * element,
-        .v = has_values ? at.regions->v + at.v * element : NULL,
-        .k_scales = has_scales ? at.regions->k_scales + at.k_scales : NULL,
-        .v_scales = has_scales && has_values ? at.regions->v_scales + at.v_scales : NULL,
-    };
+    return (struct kv_piece){.k = at.part[KV_KEYS],
+                             .v = at.part[KV_VALUES],
+                             .k_scales = (void *)at.part[KV_KEY_SCALES],
+                             .v_scales = (void *)at.part[KV_VALUE_SCALES]};
 }
 
 struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place, int first, int n)
@@ -264,84 +249,53 @@ struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place,
 
 /* --- positions as bytes ---------------------------------------------------------------------- */
 
-/* n elements of a head's position: where they stand in the cache, `step` of them apart. */
-struct kv_run {
-    unsigned char *first;
-    size_t n, step, element;
-};
-
-#define KV_RUNS 4
-struct kv_runs {
-    struct kv_run run[KV_RUNS];
-};
-
-/* In the order of their bytes. The lanes that pad a value are left out. */
-static struct kv_runs runs_of(const struct kv_cache *kv, struct kv_place place, int position)
+/* Numbers that a position of a head has; the lanes that pad a value are left out. */
+static size_t numbers_of(const struct kv_cache *kv, int layer, enum kv_part part)
 {
-    const struct kv_extent one = extent_of_head(&kv->config, place.layer, kv->shape.storage);
-    const struct kv_at at = locate_position(kv, place, position);
-    const struct kv_regions *r = at.regions;
-    const size_t element = element_bytes(kv->shape.storage), scale = sizeof *r->k_scales;
-    const size_t n_values = (size_t)config_cached_value_dim(&kv->config);
-    struct kv_runs runs = {{{NULL, one.k, KERNEL_LANES, element},
-                            {NULL, n_values, 1, element},
-                            {NULL, one.k_scales, KERNEL_LANES, scale},
-                            {NULL, one.v_scales, 1, scale}}};
-    if (one.k > 0)
-        runs.run[0].first = r->k + at.k * element;
-    if (n_values > 0)
-        runs.run[1].first = r->v + at.v * element;
-    if (one.k_scales > 0)
-        runs.run[2].first = (unsigned char *)(r->k_scales + at.k_scales);
-    if (one.v_scales > 0)
-        runs.run[3].first = (unsigned char *)(r->v_scales + at.v_scales);
-    return runs;
-}
-
-/* Each returns the byte behind those of the run. */
-static unsigned char *read_run(const struct kv_run *r, unsigned char *bytes)
-{
-    for (size_t i = 0; i < r->n; i++, bytes += r->element)
-        memcpy(bytes, r->first + i * r->step * r->element, r->element);
-    return bytes;
-}
-
-static const unsigned char *write_run(const struct kv_run *r, const unsigned char *bytes)
-{
-    for (size_t i = 0; i < r->n; i++, bytes += r->element)
-        memcpy(r->first + i * r->step * r->element, bytes, r->element);
-    return bytes;
+    return part == KV_VALUES ? (size_t)config_cached_value_dim(&kv->config)
+                             : extent_of_head(&kv->config, layer, kv->shape.storage).n[part];
 }
 
 size_t kv_cache_position_bytes(const struct kv_cache *kv)
 {
     size_t bytes = 0;
-    for (int l = 0; l < kv->config.n_layers; l++) {
-        const struct kv_runs runs = runs_of(kv, (struct kv_place){.layer = l}, 0);
-        for (int i = 0; i < KV_RUNS; i++)
-            bytes += (size_t)config_kv_heads(&kv->config, l) * runs.run[i].n * runs.run[i].element;
-    }
+    for (int l = 0; l < kv->config.n_layers; l++)
+        for (enum kv_part part = 0; part < KV_PARTS; part++)
+            bytes += (size_t)config_kv_heads(&kv->config, l) * numbers_of(kv, l, part) *
+                     bytes_of(part, kv->shape.storage);
     return bytes;
+}
+
+/* Copies all numbers of a position, out of the cache or, from `in`, into it. */
+static void copy_position(const struct kv_cache *kv, int sequence, int position, unsigned char *out,
+                          const unsigned char *in)
+{
+    size_t done = 0;
+    for (int l = 0; l < kv->config.n_layers; l++) {
+        for (int h = 0; h < config_kv_heads(&kv->config, l); h++) {
+            const struct kv_place place = {sequence, l, h};
+            const struct kv_at at = locate_position(kv, place, position);
+            for (enum kv_part part = 0; part < KV_PARTS; part++) {
+                const size_t n = numbers_of(kv, l, part);
+                const size_t bytes = bytes_of(part, kv->shape.storage);
+                for (size_t i = 0; i < n; i++, done += bytes) {
+                    unsigned char *number = at.part[part] + i * step_of(part) * bytes;
+                    if (in)
+                        memcpy(number, in + done, bytes);
+                    else
+                        memcpy(out + done, number, bytes);
+                }
+            }
+        }
+    }
 }
 
 void kv_cache_read(const struct kv_cache *kv, int sequence, int position, void *bytes)
 {
-    unsigned char *to = bytes;
-    for (int l = 0; l < kv->config.n_layers; l++)
-        for (int h = 0; h < config_kv_heads(&kv->config, l); h++) {
-            const struct kv_runs runs = runs_of(kv, (struct kv_place){sequence, l, h}, position);
-            for (int i = 0; i < KV_RUNS; i++)
-                to = read_run(&runs.run[i], to);
-        }
+    copy_position(kv, sequence, position, bytes, NULL);
 }
 
 void kv_cache_write(struct kv_cache *kv, int sequence, int position, const void *bytes)
 {
-    const unsigned char *from = bytes;
-    for (int l = 0; l < kv->config.n_layers; l++)
-        for (int h = 0; h < config_kv_heads(&kv->config, l); h++) {
-            const struct kv_runs runs = runs_of(kv, (struct kv_place){sequence, l, h}, position);
-            for (int i = 0; i < KV_RUNS; i++)
-                from = write_run(&runs.run[i], from);
-        }
+    copy_position(kv, sequence, position, NULL, bytes);
 }

@@ -31,19 +31,20 @@ struct kv_shape {
     enum storage storage;
 };
 
-/* Numbers that one position has. */
+/* What a cache keeps, each in arrays of its own; scales of Q8_0 only. */
+enum kv_part { KV_KEYS, KV_VALUES, KV_KEY_SCALES, KV_VALUE_SCALES, KV_PARTS };
+
+/* Numbers that one position has of each: elements of keys, of values in whole lanes, scales. */
 struct kv_extent {
-    size_t k, v;               /* elements: of keys, and of values in whole lanes */
-    size_t k_scales, v_scales; /* of Q8_0 only */
+    size_t n[KV_PARTS];
 };
 
 /* The regions of some sequences' heads. */
 struct kv_regions {
     int first;     /* the position where each starts, a multiple of KERNEL_LANES */
     size_t n;      /* positions of each, */
-    size_t padded; /* which keys have in whole panels */
-    unsigned char *k, *v;
-    uint16_t *k_scales, *v_scales;
+    size_t padded; /* which keys and their scales have in whole panels */
+    unsigned char *part[KV_PARTS];
 };
 
 struct kv_cache {

@@ -5,9 +5,7 @@
 #include "model/model.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/rng.h"
 #include "model/pack.h"
@@ -27,61 +25,14 @@ struct loader {
     struct err *err;
 };
 
-/* --- finding a tensor ------------------------------------------------------------------------ */
-
-static void describe_shape(char *out, size_t size, int n_dims, const uint64_t *dims)
-{
-    size_t used = 0;
-    for (int i = 0; i < n_dims && used < size; i++)
-        used += (size_t)snprintf(out + used, size - used, "%s%llu", i ? " x " : "",
-                                 (unsigned long long)dims[i]);
-}
-
-/* Trailing dimensions of 1 do not matter. */
-static bool has_shape(const struct gguf_tensor *t, int n_dims, const uint64_t *dims)
-{
-    for (int i = 0; i < GGUF_MAX_DIMS; i++)
-        if (t->dims[i] != (i < n_dims ? dims[i] : 1))
-            return false;
-    return true;
-}
-
-/* The file's tensor of a specification; NULL if it has none that is needed, or it is not as
- * expected: that sticks to the loader. */
+/* The file's tensor of a specification; NULL if it has none. What is wrong with it sticks to the
+ * loader, which then finds none. */
 static const struct gguf_tensor *find_tensor(struct loader *ld, const struct tensor_spec *spec)
 {
-    const char *name = spec->name.text;
-    const struct spec_dims dims = spec_dims(spec);
-    if (ld->status != STATUS_OK)
-        return NULL;
-    const struct gguf_tensor *t = gguf_find_tensor(ld->g, name);
-    if (!t) {
-        if (spec->flags & SPEC_REQUIRED)
-            ld->status = err_set(ld->err, STATUS_BAD_FILE, "tensor %s: missing", name);
-        return NULL;
-    }
-    if (!has_shape(t, spec->n_dims, dims.n)) {
-        char expected[96], found[96];
-        describe_shape(expected, sizeof expected, spec->n_dims, dims.n);
-        describe_shape(found, sizeof found, t->n_dims, t->dims);
-        ld->status = err_set(ld->err, STATUS_BAD_FILE, "tensor %s: expected shape %s, found %s",
-                             name, expected, found);
-        return NULL;
-    }
-    enum storage storage;
-    if (!pack_storage(t->type, &storage)) {
-        ld->status = err_set(ld->err, STATUS_BAD_FILE,
-                             "tensor %s: expected type F32, F16, BF16, Q8_0 or Q4_0, found %s",
-                             name, t->type->name);
-        return NULL;
-    }
-    if (spec->n_dims == 1 && storage_is_quantised(storage)) {
-        ld->status =
-            err_set(ld->err, STATUS_BAD_FILE, "tensor %s: expected type F32, F16 or BF16, found %s",
-                    name, t->type->name);
-        return NULL;
-    }
-    return t;
+    const struct gguf_tensor *t = NULL;
+    if (ld->status == STATUS_OK)
+        ld->status = pack_find(ld->g, spec, &t, ld->err);
+    return ld->status == STATUS_OK ? t : NULL;
 }
 
 /* --- copying one ----------------------------------------------------------------------------- */
@@ -98,24 +49,17 @@ static void release(const struct loader *ld, const struct gguf_tensor *t)
 /* A tensor of floats in file order, as F32; NULL where the file has none. */
 static const float *load_floats(struct loader *ld, const struct tensor_spec *spec)
 {
-    const struct gguf_tensor *t = NULL;
+    const struct gguf_tensor *t = ld->g ? find_tensor(ld, spec) : NULL;
     const uint64_t n = spec_elements(spec);
-    if (ld->g) {
-        t = find_tensor(ld, spec);
-        if (!t)
-            return NULL;
-    } else if (spec->flags & SPEC_NOT_NEW) {
+    if (ld->g ? !t : spec->flags & SPEC_NOT_NEW)
         return NULL;
-    }
     float *out = arena_take(&ld->arena, n, sizeof *out);
-    if (!out)
-        return NULL;
-    if (!t)
-        pack_random_floats(out, n, RANDOM_SPREAD, &ld->rng);
-    else
+    if (out && t) {
         pack_floats(out, t);
-    if (t)
         release(ld, t);
+    } else if (out) {
+        pack_random_floats(out, n, RANDOM_SPREAD, &ld->rng);
+    }
     return out;
 }
 
@@ -128,52 +72,35 @@ static const float *load_bias(struct loader *ld, const struct config *c, enum te
     return load_floats(ld, &spec);
 }
 
-/* Matrix h of those of a tensor that stand one after the other. */
-static struct gguf_tensor matrix_of_tensor(const struct gguf_tensor *t, int h, int n_matrices)
-{
-    struct gguf_tensor one = *t;
-    one.dims[2] = 1;
-    one.n_elements /= (uint64_t)n_matrices;
-    one.n_bytes /= (uint64_t)n_matrices;
-    one.data += (uint64_t)h * one.n_bytes;
-    return one;
-}
-
-/* All matrices of a weight; w is the shape of one. */
-static void fill_panels(struct loader *ld, unsigned char *panels, const struct matrix *w,
-                        const struct gguf_tensor *t, int n_matrices)
-{
-    for (int h = 0; h < n_matrices; h++, panels += matrix_bytes(w->n_out, w->n_in, w->storage)) {
-        if (!t) {
-            pack_random(panels, w, RANDOM_SPREAD, &ld->rng, &ld->scratch);
-            continue;
-        }
-        const struct gguf_tensor one = matrix_of_tensor(t, h, n_matrices);
-        pack_matrix(panels, w, 0, &one, &ld->scratch);
-    }
-}
-
-/* A weight as panels; its bias is still NULL. */
+/* A weight as panels, those of its heads one after the other; its bias is still NULL. */
 static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *spec)
 {
+    const uint64_t n = (uint64_t)spec->n_matrices;
     struct matrix w = {.n_out = spec->rows / spec->n_matrices, .n_in = spec->cols};
-    const uint32_t type = layout_type(spec, pack_type(ld->options.storage));
-    pack_storage(tensor_type_find(type), &w.storage);
-    const struct gguf_tensor *t = NULL;
-    if (ld->g) {
-        t = find_tensor(ld, spec);
-        if (!t)
-            return w;
-        if (!ld->options.convert)
-            pack_storage(t->type, &w.storage);
-    }
-    void *panels = arena_take(
-        &ld->arena, (uint64_t)spec->n_matrices * matrix_bytes(w.n_out, w.n_in, w.storage), 1);
-    w.panels = panels;
-    if (!panels)
+    const struct gguf_tensor *t = ld->g ? find_tensor(ld, spec) : NULL;
+    if (ld->g && !t)
         return w;
-    fill_panels(ld, panels, &w, t, spec->n_matrices);
-    if (t)
+    if (ld->g && !ld->options.convert)
+        pack_storage(t->type, &w.storage);
+    else
+        pack_storage(tensor_type_find(layout_type(spec, pack_type(ld->options.storage))),
+                     &w.storage);
+    const uint64_t bytes = matrix_bytes(w.n_out, w.n_in, w.storage);
+    unsigned char *panels = arena_take(&ld->arena, n * bytes, 1);
+    w.panels = panels;
+    for (uint64_t h = 0; h < n && panels; h++, panels += bytes) {
+        if (!t) {
+            pack_random(panels, &w, RANDOM_SPREAD, &ld->rng, &ld->scratch);
+            continue;
+        }
+        struct gguf_tensor one = *t; /* the head's */
+        one.dims[2] = 1;
+        one.n_elements /= n;
+        one.n_bytes /= n;
+        one.data += h * one.n_bytes;
+        pack_matrix(panels, &w, 0, &one, &ld->scratch);
+    }
+    if (w.panels && t)
         release(ld, t);
     return w;
 }
@@ -188,30 +115,25 @@ struct qkv_source {
     bool has_bias;
 };
 
-/* The rows of the file, counted as if Q, K and V were one tensor, that row r of the model's comes
- * from. */
-static struct pack_rows rows_of_qkv(const struct loader *ld, const struct config *c, int layer,
-                                    int r)
+/* The rows that row r of the model's comes from: which of the file's tensors has them, and where.
+ */
+static int part_of_row(const struct loader *ld, const struct config *c, int layer,
+                       const struct qkv_source *s, int r, struct pack_rows *rows)
 {
     const struct config *file = &ld->file;
     const int own = config_kv_heads(file, layer), wanted = config_kv_heads(c, layer);
     const int q = config_q_dim(file), k = config_k_dim(c, layer);
-    if (r < q)
-        return (struct pack_rows){.first = r, .step = 1, .n = 1};
-    const bool is_value = r >= q + k;
-    const int dim = is_value ? config_value_dim(file) : file->head_dim;
-    const int in_part = r - q - (is_value ? k : 0), replaced = own / wanted;
-    return (struct pack_rows){
-        .first = q + (is_value ? own * file->head_dim : 0) + in_part / dim * replaced * dim +
-                 in_part % dim,
-        .step = dim,
-        .n = replaced,
-    };
-}
-
-/* Which of the file's tensors has a row; the row becomes that tensor's. */
-static int part_of_row(const struct qkv_source *s, struct pack_rows *rows)
-{
+    *rows = (struct pack_rows){.first = r, .step = 1, .n = 1};
+    if (r >= q) {
+        const bool is_value = r >= q + k;
+        const int dim = is_value ? config_value_dim(file) : file->head_dim;
+        const int in_part = r - q - (is_value ? k : 0), replaced = own / wanted;
+        /* Counted as if Q, K and V were one tensor. */
+        rows->first = q + (is_value ? own * file->head_dim : 0) + in_part / dim * replaced * dim +
+                      in_part % dim;
+        rows->step = dim;
+        rows->n = replaced;
+    }
     int i = 0;
     while (i + 1 < s->n && rows->first >= s->parts[i + 1].first)
         i++;
@@ -219,45 +141,15 @@ static int part_of_row(const struct qkv_source *s, struct pack_rows *rows)
     return i;
 }
 
-static struct qkv_source find_qkv(struct loader *ld, int layer)
-{
-    struct qkv_source s = {.has_bias = !ld->g && !ld->file.no_biases};
-    s.n = layout_qkv(&ld->file, layer, s.parts);
-    for (int i = 0; i < s.n && ld->g; i++) {
-        const struct tensor_spec weight = layout_weight(&ld->file, s.parts[i].role, layer);
-        const struct tensor_spec bias = layout_bias(&ld->file, s.parts[i].role, layer);
-        s.weight[i] = find_tensor(ld, &weight);
-        s.bias[i] = find_tensor(ld, &bias);
-        s.has_bias |= s.bias[i] != NULL;
-    }
-    return s;
-}
-
-/* The type that all have, or F32, which holds any. */
-static enum storage storage_of_qkv(const struct loader *ld, const struct qkv_source *s)
-{
-    enum storage first, other;
-    if (!ld->g || ld->options.convert || !pack_storage(s->weight[0]->type, &first))
-        return ld->options.storage;
-    for (int i = 1; i < s->n; i++)
-        if (!pack_storage(s->weight[i]->type, &other) || other != first)
-            return STORAGE_F32;
-    return first;
-}
-
 static void fill_qkv(struct loader *ld, void *panels, const struct matrix *w,
                      const struct config *c, const struct qkv_source *s, int layer)
 {
-    if (!ld->g) {
-        pack_random(panels, w, RANDOM_SPREAD, &ld->rng, &ld->scratch);
-        return;
-    }
     const bool as_is = config_kv_heads(&ld->file, layer) == config_kv_heads(c, layer);
     for (int i = 0; i < s->n && as_is; i++)
         pack_matrix(panels, w, s->parts[i].first, s->weight[i], &ld->scratch);
     for (int r = 0; r < w->n_out && !as_is; r++) {
-        struct pack_rows from = rows_of_qkv(ld, c, layer, r);
-        const int part = part_of_row(s, &from);
+        struct pack_rows from;
+        const int part = part_of_row(ld, c, layer, s, r, &from);
         pack_mean(panels, w, r, s->weight[part], from, &ld->scratch);
     }
     for (int i = 0; i < s->n; i++)
@@ -270,13 +162,11 @@ static const float *load_qkv_bias(struct loader *ld, const struct config *c,
 {
     const int n = config_qkv_dim(c, layer);
     float *out = s->has_bias ? arena_take(&ld->arena, (uint64_t)n, sizeof *out) : NULL;
-    if (!out)
-        return NULL;
-    if (!ld->g)
+    if (out && !ld->g)
         pack_random_floats(out, (uint64_t)n, RANDOM_SPREAD, &ld->rng);
-    for (int r = 0; r < n && ld->g; r++) {
-        struct pack_rows from = rows_of_qkv(ld, c, layer, r);
-        const int part = part_of_row(s, &from);
+    for (int r = 0; r < n && out && ld->g; r++) {
+        struct pack_rows from;
+        const int part = part_of_row(ld, c, layer, s, r, &from);
         out[r] = s->bias[part] ? pack_mean_of_vector(s->bias[part], from) : 0;
     }
     return out;
@@ -285,14 +175,29 @@ static const float *load_qkv_bias(struct loader *ld, const struct config *c,
 static struct matrix load_qkv(struct loader *ld, const struct config *c, int layer)
 {
     struct matrix w = {.n_out = config_qkv_dim(c, layer), .n_in = c->d_model};
-    const struct qkv_source s = find_qkv(ld, layer);
-    if (ld->status != STATUS_OK)
-        return w;
-    w.storage = storage_of_qkv(ld, &s);
+    struct qkv_source s = {.has_bias = !ld->g && !ld->file.no_biases};
+    s.n = layout_qkv(&ld->file, layer, s.parts);
+    w.storage = ld->options.storage;
+    for (int i = 0; i < s.n && ld->g; i++) {
+        const struct tensor_spec weight = layout_weight(&ld->file, s.parts[i].role, layer);
+        const struct tensor_spec bias = layout_bias(&ld->file, s.parts[i].role, layer);
+        s.weight[i] = find_tensor(ld, &weight);
+        s.bias[i] = find_tensor(ld, &bias);
+        s.has_bias |= s.bias[i] != NULL;
+        if (ld->status != STATUS_OK)
+            return w;
+        /* The type that all have, or F32, which holds any. */
+        if (!ld->options.convert && i == 0)
+            pack_storage(s.weight[0]->type, &w.storage);
+        else if (!ld->options.convert && s.weight[i]->type != s.weight[0]->type)
+            w.storage = STORAGE_F32;
+    }
     void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
-    if (panels)
-        fill_qkv(ld, panels, &w, c, &s, layer);
     w.panels = panels;
+    if (panels && ld->g)
+        fill_qkv(ld, panels, &w, c, &s, layer);
+    else if (panels)
+        pack_random(panels, &w, RANDOM_SPREAD, &ld->rng, &ld->scratch);
     w.bias = load_qkv_bias(ld, c, &s, layer);
     return w;
 }
@@ -330,34 +235,21 @@ static struct weight load_weight(struct loader *ld, const struct config *c, enum
     const struct tensor_spec spec = layout_weight(c, role, layer);
     if (!model_has(c, role))
         return w;
-    switch (spec.form) {
-    case FORM_MATRIX:
-        if (role == ROLE_ATTN_QKV) {
-            w.matrix = load_qkv(ld, c, layer);
-            break;
-        }
+    if (role == ROLE_ATTN_QKV) {
+        w.matrix = load_qkv(ld, c, layer);
+    } else if (spec.form == FORM_MATRIX) {
         w.matrix = load_matrix(ld, &spec);
         w.matrix.bias = load_bias(ld, c, role, layer);
-        break;
-    case FORM_NORM:
+    } else if (spec.form == FORM_NORM) {
         w.norm.gain = load_floats(ld, &spec);
         w.norm.bias = load_bias(ld, c, role, layer);
-        break;
-    case FORM_TABLE:
+    } else {
         w.table = load_floats(ld, &spec);
-        break;
     }
     return w;
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
-
-static void load_outside(struct loader *ld, struct model *m, enum tensor_role first,
-                         enum tensor_role end)
-{
-    for (enum tensor_role role = first; role < end; role++)
-        m->w[role] = load_weight(ld, &m->config, role, 0);
-}
 
 static void load_block(struct loader *ld, struct model *m, int layer)
 {
@@ -369,28 +261,34 @@ static void load_block(struct loader *ld, struct model *m, int layer)
         m->blocks[layer] = b;
 }
 
-/* One pass over all tensors. */
+/* One pass over all tensors, in the order of a file. */
 static void load_all(struct loader *ld, struct model *m)
 {
     const struct config *c = &m->config;
+    m->tied = ld->g && layout_output_tied(ld->g);
     m->blocks = arena_take(&ld->arena, (uint64_t)c->n_layers, sizeof *m->blocks);
     ld->scratch = pack_scratch_take(&ld->arena, layout_longest_row(c));
-    load_outside(ld, m, 0, ROLE_BLOCK_FIRST);
+    for (enum tensor_role role = 0; role < ROLE_BLOCK_FIRST; role++)
+        m->w[role] = load_weight(ld, c, role, 0);
     for (int l = 0; l < config_blocks(c) && ld->status == STATUS_OK; l++)
         load_block(ld, m, l);
+    for (enum tensor_role role = ROLE_BLOCK_END; role < (m->tied ? ROLE_OUTPUT : TENSOR_ROLES);
+         role++)
+        m->w[role] = load_weight(ld, c, role, 0);
     for (int l = config_blocks(c); l < c->n_layers && m->blocks; l++)
         m->blocks[l] = m->blocks[0];
-    m->tied = ld->g && layout_output_tied(ld->g);
-    load_outside(ld, m, ROLE_BLOCK_END, m->tied ? ROLE_OUTPUT : TENSOR_ROLES);
     if (m->tied)
         m->w[ROLE_OUTPUT] = m->w[ROLE_TOKEN_EMBD];
 }
 
-/* Both passes. On success the model is *out, else it is freed. */
-static enum status build_model(struct loader *ld, struct model *m, struct model **out)
+/* Both passes, for a model of this config. */
+static enum status build_model(struct loader *ld, const struct config *c, struct model **out)
 {
-    if (ld->status == STATUS_OK)
-        load_all(ld, m);
+    struct model *m = calloc(1, sizeof *m);
+    if (!m)
+        return err_no_memory(ld->err, "the model", sizeof *m);
+    m->config = *c;
+    load_all(ld, m);
     if (ld->status == STATUS_OK)
         ld->status = arena_allocate(&ld->arena, "the model", ld->err);
     if (ld->status != STATUS_OK) {
@@ -515,30 +413,23 @@ enum status model_create(const struct gguf *g, const struct model_options *o,
                          const struct file_map *source, struct model **out, struct err *e)
 {
     *out = NULL;
-    struct model *m = calloc(1, sizeof *m);
-    if (!m)
-        return err_no_memory(e, "the model", sizeof *m);
     struct loader ld = {.g = g, .source = source, .err = e};
-    ld.status = open_file(&ld, o);
-    m->config = ld.file;
-    m->config.n_kv_heads = ld.options.n_kv_heads;
-    return build_model(&ld, m, out);
+    TRY(open_file(&ld, o));
+    struct config c = ld.file;
+    c.n_kv_heads = ld.options.n_kv_heads;
+    return build_model(&ld, &c, out);
 }
 
 enum status model_create_random(const struct config *c, enum storage storage, uint64_t seed,
                                 struct model **out, struct err *e)
 {
     *out = NULL;
-    struct model *m = calloc(1, sizeof *m);
-    if (!m)
-        return err_no_memory(e, "the model", sizeof *m);
     struct loader ld = {
         .file = *c,
         .options = {.n_kv_heads = c->n_kv_heads, .convert = true, .storage = storage},
         .err = e};
     rng_seed(&ld.rng, seed, 0);
-    m->config = *c;
-    return build_model(&ld, m, out);
+    return build_model(&ld, c, out);
 }
 
 void model_free(struct model *m)

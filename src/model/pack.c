@@ -1,7 +1,10 @@
 #include "model/pack.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "compute/kernels_math.h"
 #include "gguf/blocks.h"
 
@@ -30,6 +33,45 @@ uint32_t pack_type(enum storage s)
     return tensor_types[s];
 }
 
+/* "32 x 96" */
+static void describe_shape(char *out, size_t size, int n_dims, const uint64_t *dims)
+{
+    size_t used = 0;
+    for (int i = 0; i < n_dims && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%llu", i ? " x " : "",
+                                 (unsigned long long)dims[i]);
+}
+
+enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
+                      const struct gguf_tensor **out, struct err *e)
+{
+    const char *name = spec->name.text;
+    const struct spec_dims dims = spec_dims(spec);
+    const struct gguf_tensor *t = gguf_find_tensor(g, name);
+    enum storage storage;
+    *out = t;
+    if (!t && spec->flags & SPEC_REQUIRED)
+        return err_set(e, STATUS_BAD_FILE, "tensor %s: missing", name);
+    /* Trailing dimensions of 1 do not matter. */
+    for (int i = 0; t && i < GGUF_MAX_DIMS; i++) {
+        if (t->dims[i] == (i < SPEC_DIMS ? dims.n[i] : 1))
+            continue;
+        char expected[96], found[96];
+        describe_shape(expected, sizeof expected, spec->n_dims, dims.n);
+        describe_shape(found, sizeof found, t->n_dims, t->dims);
+        return err_set(e, STATUS_BAD_FILE, "tensor %s: expected shape %s, found %s", name, expected,
+                       found);
+    }
+    if (t && !pack_storage(t->type, &storage))
+        return err_set(e, STATUS_BAD_FILE,
+                       "tensor %s: expected type F32, F16, BF16, Q8_0 or Q4_0, found %s", name,
+                       t->type->name);
+    if (t && spec->n_dims == 1 && storage_is_quantised(storage))
+        return err_set(e, STATUS_BAD_FILE, "tensor %s: expected type F32, F16 or BF16, found %s",
+                       name, t->type->name);
+    return STATUS_OK;
+}
+
 struct pack_scratch pack_scratch_take(struct arena *a, int n)
 {
     struct pack_scratch s = {.row = arena_take(a, (uint64_t)n, sizeof(float)),
@@ -43,13 +85,6 @@ void pack_floats(float *out, const struct gguf_tensor *t)
     blocks_decode(t->type->type, out, t->data, t->n_elements);
 }
 
-/* Bytes of a row of n elements in a file. */
-static size_t encoded_bytes(enum storage s, int n)
-{
-    const struct tensor_type_info *info = tensor_type_find(tensor_types[s]);
-    return (size_t)n / info->block_elements * info->block_bytes;
-}
-
 /* --- from the file's layout to the panels' -----------------------------------------------------
  */
 
@@ -58,22 +93,14 @@ static size_t encoded_bytes(enum storage s, int n)
  * go in together, one cache line of the target after the other.
  */
 
-static void transpose_words(uint32_t *out, const unsigned char *rows, size_t row_bytes, int n_in,
-                            int n_rows)
+/* Elements of so many bytes, a constant wherever this is called. */
+static inline void transpose(unsigned char *out, const unsigned char *rows, size_t row_bytes,
+                             int n_in, int n_rows, size_t element)
 {
-    for (int i = 0; i < n_in; i++, out += KERNEL_LANES)
+    for (int i = 0; i < n_in; i++, out += KERNEL_LANES * element)
         for (int lane = 0; lane < n_rows; lane++)
-            memcpy(&out[lane], rows + (size_t)lane * row_bytes + (size_t)i * sizeof *out,
-                   sizeof *out);
-}
-
-static void transpose_halves(uint16_t *out, const unsigned char *rows, size_t row_bytes, int n_in,
-                             int n_rows)
-{
-    for (int i = 0; i < n_in; i++, out += KERNEL_LANES)
-        for (int lane = 0; lane < n_rows; lane++)
-            memcpy(&out[lane], rows + (size_t)lane * row_bytes + (size_t)i * sizeof *out,
-                   sizeof *out);
+            memcpy(out + (size_t)lane * element,
+                   rows + (size_t)lane * row_bytes + (size_t)i * element, element);
 }
 
 /* Blocks of `element_bytes` bytes of elements after their scale; `flip` turns words of signed
@@ -103,7 +130,8 @@ static void place(void *panels, const struct matrix *w, int row, int n_rows,
                   const unsigned char *rows)
 {
     const size_t lane = (size_t)(row % KERNEL_LANES);
-    const size_t row_bytes = encoded_bytes(w->storage, w->n_in);
+    const struct tensor_type_info *info = tensor_type_find(tensor_types[w->storage]);
+    const size_t row_bytes = (size_t)w->n_in / info->block_elements * info->block_bytes;
     unsigned char *panel = (unsigned char *)panels +
                            (size_t)(row / KERNEL_LANES) * matrix_panel_bytes(w->n_in, w->storage);
     switch (w->storage) {
@@ -114,10 +142,10 @@ static void place(void *panels, const struct matrix *w, int row, int n_rows,
         transpose_blocks(panel, lane, rows, row_bytes, w->n_in, n_rows, QUANT_BLOCK / 2, 0);
         break;
     case STORAGE_F32:
-        transpose_words((uint32_t *)(void *)panel + lane, rows, row_bytes, w->n_in, n_rows);
+        transpose(panel + lane * 4, rows, row_bytes, w->n_in, n_rows, 4);
         break;
     default:
-        transpose_halves((uint16_t *)(void *)panel + lane, rows, row_bytes, w->n_in, n_rows);
+        transpose(panel + lane * 2, rows, row_bytes, w->n_in, n_rows, 2);
     }
 }
 
@@ -131,6 +159,12 @@ static void place_floats(void *panels, const struct matrix *w, int row, const fl
 
 /* --- tensors -----------------------------------------------------------------------------------
  */
+
+/* Row k of some rows. */
+static inline uint64_t row_of(struct pack_rows from, int k)
+{
+    return (uint64_t)from.first + (uint64_t)k * (uint64_t)from.step;
+}
 
 static const unsigned char *row_data(const struct gguf_tensor *t, uint64_t row)
 {
@@ -165,11 +199,6 @@ void pack_again(void *panels, const struct matrix *w, const struct matrix *from,
     }
 }
 
-static inline uint64_t row_of(struct pack_rows from, int k)
-{
-    return (uint64_t)from.first + (uint64_t)k * (uint64_t)from.step;
-}
-
 void pack_mean(void *panels, const struct matrix *w, int row, const struct gguf_tensor *t,
                struct pack_rows from, const struct pack_scratch *scratch)
 {
@@ -196,15 +225,10 @@ float pack_mean_of_vector(const struct gguf_tensor *t, struct pack_rows from)
     return sum / (float)from.n;
 }
 
-static inline float uniform(struct rng *r, float spread)
-{
-    return (float)(int32_t)rng_u32(r) * 0x1p-31f * spread;
-}
-
 void pack_random_floats(float *out, uint64_t n, float spread, struct rng *r)
 {
     for (uint64_t i = 0; i < n; i++)
-        out[i] = uniform(r, spread);
+        out[i] = (float)(int32_t)rng_u32(r) * 0x1p-31f * spread;
 }
 
 void pack_random(void *panels, const struct matrix *w, float spread, struct rng *r,
@@ -229,4 +253,94 @@ void pack_read_row(const struct matrix *w, int row, float *out)
                          (size_t)(row % KERNEL_LANES);
     for (int i = 0; i < w->n_in; i++)
         out[i] = math_load(w->panels, w->storage, first + (size_t)i * KERNEL_LANES);
+}
+
+/* --- one flat run ---------------------------------------------------------------------------- */
+
+/* Tensors start at multiples of this many floats. */
+#define PARAM_ALIGN (MEM_ALIGN / sizeof(float))
+
+/* Appends the tensor if g, or a new checkpoint, has it. */
+static enum status list_param(struct param_list *list, const struct tensor_spec *spec,
+                              const struct gguf *g, struct err *e)
+{
+    const struct gguf_tensor *t = NULL;
+    uint64_t end;
+    if (spec->flags & SPEC_UNUSUAL || (spec->role == ROLE_OUTPUT && list->tied))
+        return STATUS_OK;
+    if (g)
+        TRY(pack_find(g, spec, &t, e));
+    if (g ? !t : spec->flags & SPEC_NOT_NEW)
+        return STATUS_OK;
+    if (!u64_add(list->n_floats, spec_elements(spec), &end) ||
+        !u64_align_up(end, PARAM_ALIGN, &end) || end > PTRDIFF_MAX / sizeof(float))
+        return err_set(e, STATUS_NO_MEMORY, "out of memory: the parameters' size");
+    list->items[list->n++] = (struct param){.spec = *spec, .offset = list->n_floats};
+    list->n_floats = (size_t)end;
+    list->n_params += spec_elements(spec);
+    return STATUS_OK;
+}
+
+enum status param_list_create(struct param_list *list, const struct config *c, const struct gguf *g,
+                              struct err *e)
+{
+    const int64_t n = layout_count(c);
+    /* Each is a tensor of g, whatever number of layers it claims. */
+    const size_t max = g && g->n_tensors < (uint64_t)n ? g->n_tensors + 1 : (size_t)n;
+    *list = (struct param_list){.items = calloc(max, sizeof *list->items),
+                                .tied = !g || layout_output_tied(g)};
+    if (!list->items)
+        return err_no_memory(e, "the list of parameters", max * sizeof *list->items);
+    enum status s = STATUS_OK;
+    for (int64_t i = 0; i < n && s == STATUS_OK; i++) {
+        const struct tensor_spec spec = layout_at(c, i);
+        s = list_param(list, &spec, g, e);
+    }
+    if (s != STATUS_OK)
+        param_list_free(list);
+    return s;
+}
+
+void param_list_free(struct param_list *list)
+{
+    free(list->items);
+    *list = (struct param_list){0};
+}
+
+void param_list_read(const struct param_list *list, const struct gguf *g, float *flat)
+{
+    for (int i = 0; i < list->n; i++)
+        pack_floats(flat + list->items[i].offset,
+                    gguf_find_tensor(g, list->items[i].spec.name.text));
+}
+
+void param_list_write(const struct param_list *list, const float *flat, struct gguf_writer *w)
+{
+    for (int i = 0; i < list->n; i++) {
+        const struct tensor_spec *spec = &list->items[i].spec;
+        const struct spec_dims dims = spec_dims(spec);
+        gguf_add_tensor(w, text_of(spec->name.text), TENSOR_F32, spec->n_dims, dims.n,
+                        flat + list->items[i].offset);
+    }
+}
+
+struct param_view param_view_take(struct arena *arena, const struct param_list *list,
+                                  const struct config *c)
+{
+    struct param_view v = {.flat = arena_take(arena, list->n_floats, sizeof(float))};
+    v.blocks = arena_take(arena, (uint64_t)c->n_layers, sizeof *v.blocks);
+    for (int i = 0; i < list->n && v.blocks; i++) {
+        const struct tensor_spec *spec = &list->items[i].spec;
+        struct param_pair *of_role = role_in_block(spec->role) ? v.blocks[spec->layer].w : v.w;
+        float *at = v.flat + list->items[i].offset;
+        if (spec->is_bias)
+            of_role[spec->role].bias = at;
+        else
+            of_role[spec->role].weight = at;
+    }
+    for (int l = 1; l < c->n_layers && c->shared && v.blocks; l++)
+        v.blocks[l] = v.blocks[0];
+    if (list->tied)
+        v.w[ROLE_OUTPUT] = v.w[ROLE_TOKEN_EMBD];
+    return v;
 }

@@ -1,5 +1,6 @@
 /*
- * pack - tensors of a file into the layouts the kernels read.
+ * pack - tensors of a file in memory: in the layouts that the kernels read, or all of them as one
+ * flat run of F32 that training changes.
  *
  * Tensors are of the types that run here (pack_storage) and may lie at any address. Targets are
  * panels as struct matrix describes them, zeroed before, of n_out, n_in and storage of `w` (its
@@ -15,11 +16,18 @@
 #include "base/rng.h"
 #include "compute/kernels.h"
 #include "gguf/gguf.h"
+#include "model/layout.h"
 
 /* The storage that keeps a tensor's type as it is; false for types that do not run. */
 bool pack_storage(const struct tensor_type_info *type, enum storage *out);
 /* And back: an enum tensor_type. */
 uint32_t pack_type(enum storage s);
+
+/* The file's tensor of a specification in *out; NULL if it has none. STATUS_BAD_FILE, naming the
+ * tensor, expected and found: one that is required is missing, or has another shape or a type that
+ * does not run. */
+enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
+                      const struct gguf_tensor **out, struct err *e);
 
 /* Rows first, first + step, ... of a tensor, n of them. */
 struct pack_rows {
@@ -59,5 +67,62 @@ void pack_random_floats(float *out, uint64_t n, float spread, struct rng *r);
 
 /* Row `row` of a filled matrix as n_in floats. */
 void pack_read_row(const struct matrix *w, int row, float *out);
+
+/*
+ * The trainable numbers of a checkpoint as one flat run. Weights, their gradient and an optimizer's
+ * moments share one layout: each tensor in file order and row-major, starting on a cache line; the
+ * few floats between tensors are zero and stay so. The views give the tensors by name.
+ */
+
+/* One tensor of the flat run. */
+struct param {
+    struct tensor_spec spec;
+    size_t offset; /* floats from the start */
+};
+
+/* Which tensors there are, and where. */
+struct param_list {
+    struct param *items;
+    int n;
+    size_t n_floats;   /* of the flat run, gaps included */
+    uint64_t n_params; /* without the gaps */
+    bool tied;         /* output.weight is token_embd.weight and not listed */
+};
+
+/*
+ * The tensors of a checkpoint of shape `c`. Biases are optional: they are listed if `g` has them,
+ * the usual ones with g NULL; output.weight is if it is not tied (layout_output_tied).
+ * STATUS_BAD_FILE as pack_find; STATUS_NO_MEMORY. Freed by param_list_free.
+ */
+enum status param_list_create(struct param_list *list, const struct config *c, const struct gguf *g,
+                              struct err *e);
+void param_list_free(struct param_list *list); /* legal on a zeroed struct and twice */
+
+/* Reads all tensors of g, which the list was made from, into flat [n_floats], as F32. */
+void param_list_read(const struct param_list *list, const struct gguf *g, float *flat);
+
+/* Adds all tensors to a GGUF file as F32; flat is borrowed until it is written. */
+void param_list_write(const struct param_list *list, const float *flat, struct gguf_writer *w);
+
+/* A role's part of a flat run; the bias is NULL where there is none. */
+struct param_pair {
+    float *weight; /* [rows, cols] */
+    float *bias;
+};
+
+struct param_block {
+    struct param_pair w[TENSOR_ROLES]; /* by role; those outside of the blocks stay zero */
+};
+
+struct param_view {
+    float *flat;
+    struct param_pair w[TENSOR_ROLES]; /* outside of the blocks; output's is the embedding's where
+                                          tied */
+    struct param_block *blocks;        /* [n_layers], of which all may have the same parts */
+};
+
+/* Takes a flat run and its view from an arena, or counts them (see base/mem.h). */
+struct param_view param_view_take(struct arena *arena, const struct param_list *list,
+                                  const struct config *c);
 
 #endif

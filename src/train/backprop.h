@@ -22,7 +22,7 @@
 #include "base/status.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"
-#include "model/params.h"
+#include "model/pack.h"
 
 struct backprop_params {
     const struct config *config; /* borrowed */

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "compute/grad_kernels.h"
-#include "model/params.h"
+#include "model/pack.h"
 #include "text/tokenizer.h"
 #include "train/backprop.h"
 #include "train/train.h"

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "model/derived.h"
+#include "model/model.h"
 #include "schedule_run.h"
 #include "target.h"
 #include "tiny.h"

@@ -10,7 +10,7 @@
 
 #include "engine/sampler.h"
 #include "engine/session.h"
-#include "model/params.h"
+#include "model/pack.h"
 #include "round_trip.h"
 #include "target.h"
 #include "text/tokenizer.h"

@@ -10,8 +10,9 @@
 #include <stdlib.h>
 
 #include "engine/private.h"
+#include "engine/saved.h"
 #include "engine/schedule.h"
-#include "model/fingerprint.h"
+#include "model/model.h"
 #include "model/pack.h"
 #include "schedule_run.h"
 #include "target.h"
