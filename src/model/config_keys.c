@@ -352,19 +352,6 @@ static enum status refuse_foreign_keys(const struct reader *r)
     return STATUS_OK;
 }
 
-static enum status refuse_foreign_scaling(const struct reader *r)
-{
-    const struct key_name key = arch_key(r->c, SCALING_KEY);
-    struct text type = text_of("none");
-    bool found;
-    TRY(gguf_get_text(r->g, key.text, &type, &found, r->e));
-    if (r->c->position == POSITION_ROPE && !text_is(type, "none") && !text_is(type, "linear"))
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "%s: expected \"none\" or \"linear\", which run here; found \"%.*s\"",
-                       key.text, text_width(type), type.data);
-    return STATUS_OK;
-}
-
 /* --- the whole --- */
 
 #define MAX_ARCH_NAMES 8
@@ -386,19 +373,6 @@ static enum status read_arch(const struct reader *r)
     list_names(names, known, sizeof known);
     return err_set(r->e, STATUS_BAD_FILE, "general.architecture: expected %s, found \"%.*s\"",
                    known, text_width(name), name.data);
-}
-
-static enum status read_vocab(const struct reader *r)
-{
-    struct config *c = r->c;
-    TRY(read_rows(r, "token_embd.weight", CONFIG_MAX_VOCAB, &c->n_vocab));
-    const struct gguf_value *tokens = gguf_find(r->g, "tokenizer.ggml.tokens");
-    if (tokens && tokens->kind == GGUF_ARRAY && tokens->count != (uint64_t)c->n_vocab)
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "tokenizer.ggml.tokens: expected as many tokens as token_embd.weight has "
-                       "rows, %d, found %llu",
-                       c->n_vocab, (unsigned long long)tokens->count);
-    return STATUS_OK;
 }
 
 enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
@@ -423,14 +397,28 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
         TRY(read_rows(&r, "blk.0.ffn_up.weight", CONFIG_MAX_FF, &c->d_ff));
     TRY(read_number(&r, c->arch->norm_eps_key, 0, 1, &eps, NULL));
     c->norm_eps = (float)eps;
-    return read_vocab(&r);
+    TRY(read_rows(&r, "token_embd.weight", CONFIG_MAX_VOCAB, &c->n_vocab));
+    const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
+    if (tokens && tokens->kind == GGUF_ARRAY && tokens->count != (uint64_t)c->n_vocab)
+        return err_set(e, STATUS_BAD_FILE,
+                       "tokenizer.ggml.tokens: expected as many tokens as token_embd.weight has "
+                       "rows, %d, found %llu",
+                       c->n_vocab, (unsigned long long)tokens->count);
+    return STATUS_OK;
 }
 
 enum status config_read(const struct gguf *g, struct config *c, struct err *e)
 {
     const struct reader r = {g, c, e};
     TRY(config_parse(g, c, e));
-    TRY(refuse_foreign_scaling(&r));
+    const struct key_name key = arch_key(c, SCALING_KEY);
+    struct text type = text_of("none");
+    bool found;
+    TRY(gguf_get_text(g, key.text, &type, &found, e));
+    if (c->position == POSITION_ROPE && !text_is(type, "none") && !text_is(type, "linear"))
+        return err_set(e, STATUS_BAD_FILE,
+                       "%s: expected \"none\" or \"linear\", which run here; found \"%.*s\"",
+                       key.text, text_width(type), type.data);
     return refuse_foreign_keys(&r);
 }
 

@@ -8,13 +8,6 @@ bool kv_cache_can_store(enum storage storage)
     return storage == STORAGE_F32 || storage == STORAGE_F16 || storage == STORAGE_Q8_0;
 }
 
-static size_t element_bytes(enum storage storage)
-{
-    return storage == STORAGE_F32   ? sizeof(float)
-           : storage == STORAGE_F16 ? sizeof(uint16_t)
-                                    : sizeof(int8_t);
-}
-
 /* Keys, and their scales, of KERNEL_LANES positions are together, so these stand so far apart. */
 static size_t step_of(enum kv_part part)
 {
@@ -23,7 +16,9 @@ static size_t step_of(enum kv_part part)
 
 static size_t bytes_of(enum kv_part part, enum storage storage)
 {
-    return part == KV_KEYS || part == KV_VALUES ? element_bytes(storage) : sizeof(uint16_t);
+    if (part == KV_KEY_SCALES || part == KV_VALUE_SCALES || storage == STORAGE_F16)
+        return sizeof(uint16_t);
+    return storage == STORAGE_F32 ? sizeof(float) : sizeof(int8_t);
 }
 
 /* Positions that a region has room for. */

@@ -165,11 +165,11 @@ void backprop_expand(const struct pass *p, int l, struct rows r)
     float *kv = b->blocks[l].kv;
     struct affine map = {.panels = b->panels[ROLE_ATTN_K_B]};
     for (int h = 0; h < c->n_heads; h++) {
-        backprop_multiply(b, rows_n(r), map, latent, keys_of(c, kv, r, h));
+        backprop_multiply(b, map, latent, keys_of(c, kv, r, h));
         map.panels += (size_t)kernel_padded(c->head_dim) * (size_t)latent.n;
     }
     map.panels = b->panels[ROLE_ATTN_V_B];
-    backprop_multiply(b, rows_n(r), map, latent, values_of(c, kv, r));
+    backprop_multiply(b, map, latent, values_of(c, kv, r));
 }
 
 void backprop_expand_backward(const struct pass *p, int l, struct rows r)
@@ -178,10 +178,10 @@ void backprop_expand_backward(const struct pass *p, int l, struct rows r)
     const struct config *c = &b->config;
     const struct view dlatent = latent_of(b, l, b->dqkv, r);
     struct affine map = {.panels = b->panels[ROLE_ATTN_V_B]};
-    backprop_multiply(b, rows_n(r), map, values_of(c, b->dkv, r), dlatent);
+    backprop_multiply(b, map, values_of(c, b->dkv, r), dlatent);
     map = (struct affine){.panels = b->panels[ROLE_ATTN_K_B], .start = dlatent.x};
     for (int h = 0; h < c->n_heads; h++) {
-        backprop_multiply(b, rows_n(r), map, keys_of(c, b->dkv, r, h), dlatent);
+        backprop_multiply(b, map, keys_of(c, b->dkv, r, h), dlatent);
         map.panels += (size_t)kernel_padded(dlatent.n) * (size_t)c->head_dim;
     }
 }
@@ -193,14 +193,13 @@ void backprop_expand_sums(const struct pass *p, int l, bool add, int thread)
     const struct param_pair *gradient = p->gradient->blocks[l].w;
     const struct rows all = {0, pass_rows(p)};
     const struct view latent = latent_of(b, l, b->blocks[l].qkv, all);
-    struct weight_sums keys = {
-        .gradient = gradient[ROLE_ATTN_K_B], .dy = latent, .n_rows = all.end, .add = add};
+    struct weight_sums keys = {.gradient = gradient[ROLE_ATTN_K_B], .dy = latent, .add = add};
     for (int h = 0; h < c->n_heads; h++) {
         keys.x = keys_of(c, b->dkv, all, h);
         backprop_weight_sums(b, &keys, thread);
         keys.gradient.weight += (size_t)latent.n * (size_t)c->head_dim;
     }
     const struct weight_sums values = {gradient[ROLE_ATTN_V_B], values_of(c, b->dkv, all), latent,
-                                       all.end, add};
+                                       add};
     backprop_weight_sums(b, &values, thread);
 }

@@ -267,7 +267,7 @@ static struct view make_logits(const struct backprop *b, struct rows r, int chun
     const struct rows in_chunk = {r.begin - chunk, r.end - chunk};
     const struct view out = view_of(logits, in_chunk, b->config.n_vocab);
     const struct affine map = {.panels = b->panels[ROLE_OUTPUT]};
-    backprop_multiply(b, rows_n(r), map, view_of(b->norm, r, b->config.d_model), out);
+    backprop_multiply(b, map, view_of(b->norm, r, b->config.d_model), out);
     return out;
 }
 
@@ -310,7 +310,7 @@ static void lose_chunk(const struct pass *p, int chunk, struct rows r, int threa
     if (!p->gradient)
         return;
     const struct affine map = {.panels = b->output_backward};
-    backprop_multiply(b, rows_n(r), map, logits, view_of(b->dnorm, r, d));
+    backprop_multiply(b, map, logits, view_of(b->dnorm, r, d));
     backprop_norm_backward(p, last, NULL, b->dx, r);
 }
 
@@ -333,7 +333,6 @@ static void lose_batch(const struct pass *p, int thread)
             .gradient = {.weight = p->gradient->w[ROLE_OUTPUT].weight},
             .dy = view_of(b->logits, (struct rows){0, n}, b->config.n_vocab),
             .x = view_of(b->norm, rows, b->config.d_model),
-            .n_rows = n,
             .add = chunk > 0};
         backprop_weight_sums(b, &sums, thread);
         pool_barrier(b->pool, thread);

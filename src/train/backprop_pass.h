@@ -161,22 +161,22 @@ static inline void rows_each(const struct pass *p, struct rows all, int at, int 
     }
 }
 
-/* Rows of n floats, `stride` of them apart. */
+/* n_rows rows of n floats, `stride` of them apart. */
 struct view {
     float *x;
-    int n;
+    int n_rows, n;
     size_t stride;
 };
 
 /* All n columns of the rows r of a buffer [rows, n]; and n columns of a view from `first` on. */
 static inline struct view view_of(float *buffer, struct rows r, int n)
 {
-    return (struct view){rows_at(buffer, r, n), n, (size_t)n};
+    return (struct view){rows_at(buffer, r, n), rows_n(r), n, (size_t)n};
 }
 
 static inline struct view view_columns(struct view v, int first, int n)
 {
-    return (struct view){v.x + first, n, v.stride};
+    return (struct view){v.x + first, v.n_rows, n, v.stride};
 }
 
 /* --- layers.c -------------------------------------------------------------------------------- */
@@ -186,20 +186,18 @@ static inline struct view view_columns(struct view v, int first, int n)
  * the other, each [rank, head_dim], and keys products with its transpose. */
 void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool backward, int thread);
 
-/* y = start + x * panels + bias, over n_rows rows. */
+/* y = start + x * panels + bias, over the rows of x. */
 struct affine {
     const float *panels;       /* as backprop_pack makes them */
     const float *bias, *start; /* [y.n], and rows as y's; NULL: zero. start may be y */
 };
-void backprop_multiply(const struct backprop *b, int n_rows, struct affine map, struct view x,
-                       struct view y);
+void backprop_multiply(const struct backprop *b, struct affine map, struct view x, struct view y);
 
-/* dW [dy.n, x.n] = dy^T x and, where there is a bias, db = the sum of dy, over n_rows rows; `add`
- * adds to what is there. */
+/* dW [dy.n, x.n] = dy^T x and, where there is a bias, db = the sum of dy; `add` adds to what is
+ * there. */
 struct weight_sums {
     struct param_pair gradient;
     struct view dy, x;
-    int n_rows;
     bool add;
 };
 

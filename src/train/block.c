@@ -27,20 +27,36 @@ static bool adds_norm(const struct pass *p)
     return p->b->config.placement == PLACEMENT_AFTER;
 }
 
+/* A role's map in this direction: start + x W^T + b, or start + dy W. */
+static struct affine map_of(const struct pass *p, int l, enum tensor_role role, const float *start)
+{
+    return (struct affine){p->b->panels[role], p->w->blocks[l].w[role].bias, start};
+}
+
+static struct affine map_back(const struct pass *p, enum tensor_role role, const float *start)
+{
+    return (struct affine){.panels = p->b->panels[role], .start = start};
+}
+
+/* What a thread has for itself of a block of rows: the norm, and behind it the activations. */
+static struct view norm_scratch(const struct pass *p, struct rows r, int thread)
+{
+    const int d = p->b->config.d_model;
+    return (struct view){pass_scratch(p->b, thread), rows_n(r), d, (size_t)d};
+}
+
 /* x -> qkv, and kv of what is latent */
 static void project_qkv(const struct pass *p, int l, struct rows r, int thread)
 {
     struct backprop *b = p->b;
     struct qkv_part parts[QKV_PARTS];
-    const int n_parts = layout_qkv(&b->config, l, parts), d = b->config.d_model;
-    const struct view norm = {pass_scratch(b, thread), d, (size_t)d};
+    const int n_parts = layout_qkv(&b->config, l, parts);
+    const struct view norm = norm_scratch(p, r, thread);
     const struct view qkv = view_of(b->blocks[l].qkv, r, config_qkv_dim(&b->config, l));
     backprop_norm(p, 2 * l, r, norm.x);
-    for (const struct qkv_part *part = parts; part < parts + n_parts; part++) {
-        const struct affine map = {.panels = b->panels[part->role],
-                                   .bias = p->w->blocks[l].w[part->role].bias};
-        backprop_multiply(b, rows_n(r), map, norm, view_columns(qkv, part->first, part->rows));
-    }
+    for (const struct qkv_part *part = parts; part < parts + n_parts; part++)
+        backprop_multiply(b, map_of(p, l, part->role, NULL), norm,
+                          view_columns(qkv, part->first, part->rows));
     if (config_is_latent(&b->config))
         backprop_expand(p, l, r);
 }
@@ -52,10 +68,8 @@ static void add_branch(const struct pass *p, int point, enum tensor_role role, s
 {
     const struct backprop *b = p->b;
     const struct view y = view_of(pass_stream(b, point), r, b->config.d_model);
-    const struct affine map = {.panels = b->panels[role],
-                               .bias = p->w->blocks[(point - 1) / 2].w[role].bias,
-                               .start = pass_drops(p) ? NULL : start};
-    backprop_multiply(b, rows_n(r), map, x, y);
+    const struct affine map = map_of(p, (point - 1) / 2, role, pass_drops(p) ? NULL : start);
+    backprop_multiply(b, map, x, y);
     if (pass_drops(p))
         backprop_drop(p, point, y.x, start, y.x, r);
 }
@@ -76,21 +90,18 @@ static void attn_output_and_ffn(const struct pass *p, int l, struct rows r, int 
 {
     struct backprop *b = p->b;
     const struct saved *saved = &b->blocks[l];
-    const struct param_pair *w = p->w->blocks[l].w;
-    const int d = b->config.d_model, ff = b->config.d_ff, n = rows_n(r);
-    const struct view norm = {pass_scratch(b, thread), d, (size_t)d};
-    const struct view act = {norm.x + ROW_BLOCK * norm.stride, ff, (size_t)ff};
+    const int d = b->config.d_model, ff = b->config.d_ff;
+    const struct view norm = norm_scratch(p, r, thread);
+    const struct view act = {norm.x + ROW_BLOCK * norm.stride, rows_n(r), ff, (size_t)ff};
     if (adds_norm(p))
         backprop_norm(p, 2 * l, r, norm.x);
     add_branch(p, 2 * l + 1, ROLE_ATTN_OUTPUT,
                view_of(saved->heads, r, config_heads_dim(&b->config)),
                adds_norm(p) ? norm.x : rows_at(saved->x, r, d), r);
     backprop_norm(p, 2 * l + 1, r, norm.x);
-    const struct affine up = {.panels = b->panels[ROLE_FFN_UP], .bias = w[ROLE_FFN_UP].bias};
-    const struct affine gate = {.panels = b->panels[ROLE_FFN_GATE], .bias = w[ROLE_FFN_GATE].bias};
-    backprop_multiply(b, n, up, norm, view_of(saved->up, r, ff));
+    backprop_multiply(b, map_of(p, l, ROLE_FFN_UP, NULL), norm, view_of(saved->up, r, ff));
     if (saved->gate)
-        backprop_multiply(b, n, gate, norm, view_of(saved->gate, r, ff));
+        backprop_multiply(b, map_of(p, l, ROLE_FFN_GATE, NULL), norm, view_of(saved->gate, r, ff));
     activate(b, l, act.x, r);
     add_branch(p, 2 * l + 2, ROLE_FFN_DOWN, act, adds_norm(p) ? norm.x : rows_at(saved->mid, r, d),
                r);
@@ -142,23 +153,22 @@ static void attn_output_and_ffn_backward(const struct pass *p, int l, struct row
 {
     struct backprop *b = p->b;
     (void)thread;
-    const int n = rows_n(r), d = b->config.d_model, ff = b->config.d_ff;
+    const int d = b->config.d_model, ff = b->config.d_ff;
     const struct view dup = view_of(b->dup, r, ff), dnorm = view_of(b->dnorm, r, d);
-    const struct affine down = {.panels = b->panels[ROLE_FFN_DOWN]};
-    const struct affine up = {.panels = b->panels[ROLE_FFN_UP], .start = through_norm(p, b->dx, r)};
-    const struct affine gate = {.panels = b->panels[ROLE_FFN_GATE], .start = dnorm.x};
-    const struct affine output = {.panels = b->panels[ROLE_ATTN_OUTPUT]};
+    const float *gate = b->dgate ? rows_at(b->blocks[l].gate, r, ff) : NULL;
+    float *dgate = b->dgate ? rows_at(b->dgate, r, ff) : NULL;
     backprop_norm(p, 2 * l + 1, r, rows_at(b->norm, r, d));
     activate(b, l, rows_at(b->act, r, ff), r);
-    backprop_multiply(b, n, down, drop_gradient(p, 2 * l + 2, b->dx, b->dx_dropped, r), dup);
-    b->grad->ffn_backward[b->config.ffn](
-        dup.x, b->dgate ? rows_at(b->dgate, r, ff) : NULL, dup.x, rows_at(b->blocks[l].up, r, ff),
-        b->dgate ? rows_at(b->blocks[l].gate, r, ff) : NULL, (size_t)n * (size_t)ff);
-    backprop_multiply(b, n, up, dup, dnorm);
-    if (b->dgate)
-        backprop_multiply(b, n, gate, view_of(b->dgate, r, ff), dnorm);
+    backprop_multiply(b, map_back(p, ROLE_FFN_DOWN, NULL),
+                      drop_gradient(p, 2 * l + 2, b->dx, b->dx_dropped, r), dup);
+    b->grad->ffn_backward[b->config.ffn](dup.x, dgate, dup.x, rows_at(b->blocks[l].up, r, ff), gate,
+                                         (size_t)rows_n(r) * (size_t)ff);
+    backprop_multiply(b, map_back(p, ROLE_FFN_UP, through_norm(p, b->dx, r)), dup, dnorm);
+    if (dgate)
+        backprop_multiply(b, map_back(p, ROLE_FFN_GATE, dnorm.x), view_of(b->dgate, r, ff), dnorm);
     backprop_norm_backward(p, 2 * l + 1, round_norm(p, b->dx), b->dmid, r);
-    backprop_multiply(b, n, output, drop_gradient(p, 2 * l + 1, b->dmid, b->dmid_dropped, r),
+    backprop_multiply(b, map_back(p, ROLE_ATTN_OUTPUT, NULL),
+                      drop_gradient(p, 2 * l + 1, b->dmid, b->dmid_dropped, r),
                       view_of(b->dheads, r, config_heads_dim(&b->config)));
 }
 
@@ -172,8 +182,7 @@ static bool adds_to_sums(const struct pass *p, int l)
 static void weight_sums(const struct pass *p, int l, enum tensor_role role, struct view dy,
                         struct view x, int thread)
 {
-    const struct weight_sums sums = {p->gradient->blocks[l].w[role], dy, x, pass_rows(p),
-                                     adds_to_sums(p, l)};
+    const struct weight_sums sums = {p->gradient->blocks[l].w[role], dy, x, adds_to_sums(p, l)};
     backprop_weight_sums(p->b, &sums, thread);
 }
 
@@ -203,12 +212,10 @@ static void project_qkv_backward(const struct pass *p, int l, struct rows r, int
     backprop_norm(p, 2 * l, r, rows_at(b->norm, r, d));
     if (config_is_latent(&b->config))
         backprop_expand_backward(p, l, r);
-    for (int i = 0; i < n_parts; i++) {
-        const struct affine map = {.panels = b->panels[parts[i].role],
-                                   .start = i == 0 ? through_norm(p, b->dmid, r) : dnorm.x};
-        backprop_multiply(b, rows_n(r), map, view_columns(dqkv, parts[i].first, parts[i].rows),
-                          dnorm);
-    }
+    for (int i = 0; i < n_parts; i++)
+        backprop_multiply(
+            b, map_back(p, parts[i].role, i == 0 ? through_norm(p, b->dmid, r) : dnorm.x),
+            view_columns(dqkv, parts[i].first, parts[i].rows), dnorm);
     backprop_norm_backward(p, 2 * l, round_norm(p, b->dmid), b->dx, r);
 }
 

@@ -168,14 +168,6 @@ static enum status make_new(struct train_template *t, struct train_spec *spec, s
 
 /* --- the template ---------------------------------------------------------------------------- */
 
-static bool holds_other_types(const struct gguf *g)
-{
-    for (size_t i = 0; i < g->n_tensors; i++)
-        if (g->tensors[i].type->type != TENSOR_F32)
-            return true;
-    return false;
-}
-
 /* The config of a checkpoint that runs here, all of which training knows. */
 static enum status read_trainable(const struct gguf *g, struct config *c, struct err *e)
 {
@@ -194,11 +186,10 @@ static enum status read_trainable(const struct gguf *g, struct config *c, struct
 enum status train_template_make(struct train_template *t, struct train_spec *spec, struct err *e)
 {
     *t = (struct train_template){.gguf = spec->from};
-    enum status s = spec->from ? read_trainable(spec->from, &t->config, e) : make_new(t, spec, e);
-    if (s == STATUS_OK)
-        s = tokenizer_create(t->gguf, &t->tokenizer, e);
-    t->widened = s == STATUS_OK && holds_other_types(t->gguf);
-    return s;
+    TRY(spec->from ? read_trainable(spec->from, &t->config, e) : make_new(t, spec, e));
+    for (size_t i = 0; i < t->gguf->n_tensors; i++)
+        t->widened |= t->gguf->tensors[i].type->type != TENSOR_F32;
+    return tokenizer_create(t->gguf, &t->tokenizer, e);
 }
 
 void train_template_free(struct train_template *t)

@@ -63,10 +63,9 @@ void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool back
     }
 }
 
-void backprop_multiply(const struct backprop *b, int n_rows, struct affine map, struct view x,
-                       struct view y)
+void backprop_multiply(const struct backprop *b, struct affine map, struct view x, struct view y)
 {
-    b->grad->product(&(struct product){.m = n_rows,
+    b->grad->product(&(struct product){.m = x.n_rows,
                                        .n = y.n,
                                        .k = x.n,
                                        .a = x.x,
@@ -111,8 +110,8 @@ void backprop_weight_sums(const struct backprop *b, const struct weight_sums *s,
 {
     int begin, end;
     pool_share(s->dy.n, thread, b->n_threads, &begin, &end);
-    for (int row = 0; row < s->n_rows; row += SUM_BLOCK) {
-        const int left = s->n_rows - row;
+    for (int row = 0; row < s->dy.n_rows; row += SUM_BLOCK) {
+        const int left = s->dy.n_rows - row;
         float *out = s->gradient.weight + (size_t)begin * (size_t)s->x.n;
         b->grad->product(&(struct product){.m = end - begin,
                                            .n = s->x.n,
@@ -131,7 +130,7 @@ void backprop_weight_sums(const struct backprop *b, const struct weight_sums *s,
         sum_rows(b->grad, &(struct row_sums){.out = s->gradient.bias + begin,
                                              .dy = s->dy.x + begin,
                                              .stride = s->dy.stride,
-                                             .n_rows = s->n_rows,
+                                             .n_rows = s->dy.n_rows,
                                              .n = end - begin,
                                              .add = s->add});
 }

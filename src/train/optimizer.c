@@ -45,31 +45,18 @@ static double deviation_of(const struct tensor_spec *spec, const struct config *
     return spec->flags & SPEC_RESIDUAL ? INIT_DEVIATION / sqrt(2.0 * c->n_layers) : INIT_DEVIATION;
 }
 
-/* alpha and centre of each head. */
-static void spread_heads(float *rel, int n_heads)
-{
-    for (int h = 0; h < n_heads; h++) {
-        rel[2 * h] = 0.5f / (float)((h + 1) * (h + 1));
-        rel[2 * h + 1] = (float)h;
-    }
-}
-
 void optimizer_initialise(struct optimizer *o, const struct config *c, struct rng *r)
 {
     for (int i = 0; i < o->list->n; i++) {
         const struct tensor_spec *spec = &o->list->items[i].spec;
         float *w = o->weights.flat + o->list->items[i].offset;
         const double deviation = deviation_of(spec, c);
-        if (spec->role == ROLE_ATTN_REL) {
-            spread_heads(w, spec->rows);
-            continue;
+        for (int h = 0; h < spec->rows && spec->role == ROLE_ATTN_REL; h++) {
+            w[2 * h] = 0.5f / (float)((h + 1) * (h + 1)); /* alpha */
+            w[2 * h + 1] = (float)h;                      /* centre */
         }
-        for (size_t j = 0; j < spec_elements(spec); j++) {
-            if (spec->n_dims > 1)
-                w[j] = (float)(deviation * normal(r));
-            else
-                w[j] = spec->is_bias ? 0 : 1;
-        }
+        for (size_t j = 0; j < spec_elements(spec) && spec->role != ROLE_ATTN_REL; j++)
+            w[j] = spec->n_dims > 1 ? (float)(deviation * normal(r)) : !spec->is_bias;
     }
 }
 
