@@ -335,20 +335,19 @@ void convert_add_value_means(const struct converter *c);
 /* Share of the squared error of scores or outputs that remains; before a refit. */
 double convert_loss(struct converter *c, struct convert_circuit *s);
 
-/* --- fit.c: which heads share, and by which maps ---------------------------------------------- */
+/* --- groups.c: which heads share, and by which maps ------------------------------------------- */
+
+/* Takes the costs of all groups, where they are wanted, or counts them. */
+void convert_group_take(struct converter *c, struct arena *arena);
+
+/* Fills in order and group_of; then in and out of both circuits, after convert_measure but for
+ * plain means. STATUS_FAILED if an eigenproblem diverged. */
+enum status convert_group(struct converter *c, struct err *e);
+enum status convert_map(struct converter *c, struct err *e);
 
 /* The share of these heads' own energy in a circuit that fit keeps with one head in their place. */
 double convert_kept(const struct convert_circuit *s, const int *heads, size_t n,
                     struct convert_eigen *scratch);
-
-/* in and out of both circuits, after convert_measure; the heads' groups are known. STATUS_FAILED if
- * an eigenproblem diverged, as from convert_group. */
-enum status convert_map(struct converter *c, struct err *e);
-
-/* group.c: takes the costs of all groups, where they are wanted, or counts them; and fills in order
- * and group_of. */
-void convert_group_take(struct converter *c, struct arena *arena);
-enum status convert_group(struct converter *c, struct err *e);
 
 /* --- latent.c -------------------------------------------------------------------------------- */
 

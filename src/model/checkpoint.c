@@ -2,22 +2,17 @@
 
 static enum status open_parts(unsigned parts, struct checkpoint *c, struct err *e)
 {
-    enum status s = gguf_parse_file(&c->file, &c->gguf, e);
-    if (s != STATUS_OK)
-        return s;
-    /* First of all whether it is a model that runs here, whose tokenizer then matters. */
     struct config config;
+    TRY(gguf_parse_file(&c->file, &c->gguf, e));
+    /* First of all whether it is a model that runs here, whose tokenizer then matters. */
     if (parts & CHECKPOINT_MODEL)
-        s = config_read(c->gguf, &config, e);
-    if (s != STATUS_OK)
-        return s;
+        TRY(config_read(c->gguf, &config, e));
     /* Without the key, asking for a tokenizer gives the message that names it. */
     if (gguf_find(c->gguf, "tokenizer.ggml.model") || parts & CHECKPOINT_TOKENIZER)
-        s = tokenizer_create(c->gguf, &c->tokenizer, e);
+        TRY(tokenizer_create(c->gguf, &c->tokenizer, e));
     c->file.once = parts & CHECKPOINT_MODEL; /* whoever has the model needs the tensors no more */
-    if (s == STATUS_OK && parts & CHECKPOINT_MODEL)
-        s = model_create(c->gguf, NULL, &c->file, &c->model, e);
-    return s;
+    return parts & CHECKPOINT_MODEL ? model_create(c->gguf, NULL, &c->file, &c->model, e)
+                                    : STATUS_OK;
 }
 
 enum status checkpoint_take(struct file_map *file, const char *path, unsigned parts,

@@ -112,11 +112,15 @@ struct progress {
     uint64_t out_len, out_hash; /* of OUT as it was last written: bytes, train_hash */
 };
 
-#define STATE_FIELDS 25
-
-/* What must be the same for a state to be of this run. */
+/* What must be the same for a state to be of this run: options, and hashes of what they stand for.
+ */
+enum { STATE_STEPS = 8, STATE_SEED = 11, STATE_FIELDS = 25 };
 struct identity {
-    uint64_t fields[STATE_FIELDS];
+    struct {
+        const char *name; /* for messages */
+        enum { FIELD_NUMBER, FIELD_REAL, FIELD_HASH } kind;
+        uint64_t value; /* the bits of a real one */
+    } fields[STATE_FIELDS];
 };
 
 /* What a run is told by: its model, and the hashes of texts and teacher. */
@@ -135,7 +139,7 @@ struct state {
     struct file_map file; /* nothing for a parsed one */
     const unsigned char *bytes;
     size_t len;
-    struct identity identity;
+    uint64_t identity[STATE_FIELDS]; /* the values of its run */
     struct progress progress;
 };
 
@@ -146,9 +150,6 @@ enum status state_open(struct state *s, const char *path, bool *found, struct er
 enum status state_parse(struct state *s, const void *bytes, size_t len, const char *path,
                         struct err *e);
 void state_close(struct state *s);
-/* The seed it was made with, and --steps of its run. */
-uint64_t state_seed(const struct state *s);
-int state_steps(const struct state *s);
 /* STATUS_USAGE, naming the first difference. */
 enum status state_compare(const struct state *s, const struct identity *wanted, const char *path,
                           struct err *e);

@@ -9,7 +9,6 @@
  *     u64 hash of all before
  */
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,43 +31,6 @@ struct header {
 static const char magic[8] = {'D', 'E', 'C', 'T', 'R', 'A', 'I', 'N'};
 
 /* --- identity -------------------------------------------------------------------------------- */
-
-enum field_kind { FIELD_NUMBER, FIELD_REAL, FIELD_HASH };
-
-/* In the order of the fields. */
-static const struct field {
-    const char *name;
-    enum field_kind kind;
-    const char *const *names; /* of the numbers from 0 on, NULL at the end; or NULL */
-} fields[STATE_FIELDS] = {
-    {"--norm", FIELD_NUMBER, arch_norm_names},
-    {"--placement", FIELD_NUMBER, arch_placement_names},
-    {"--position", FIELD_NUMBER, arch_position_names},
-    {"--ffn", FIELD_NUMBER, arch_ffn_names},
-    {"--no-bias", FIELD_HASH, NULL},
-    {"--share-layers", FIELD_HASH, NULL},
-    {"the model's shape", FIELD_HASH, NULL},
-    {"the text", FIELD_HASH, NULL},
-    {"--steps", FIELD_NUMBER, NULL},
-    {"--batch", FIELD_NUMBER, NULL},
-    {"--ctx", FIELD_NUMBER, NULL},
-    {"--seed", FIELD_NUMBER, NULL},
-    {"--lr", FIELD_REAL, NULL},
-    {"--warmup", FIELD_NUMBER, NULL},
-    {"--beta2", FIELD_REAL, NULL},
-    {"--weight-decay", FIELD_REAL, NULL},
-    {"--clip", FIELD_REAL, NULL},
-    {"--val-fraction", FIELD_REAL, NULL},
-    {"--eval-every", FIELD_NUMBER, NULL},
-    {"--eval-every", FIELD_HASH, NULL},
-    {"the teacher", FIELD_HASH, NULL},
-    {"--teacher-weight", FIELD_REAL, NULL},
-    {"--dropout", FIELD_REAL, NULL},
-    {"--attn-dropout", FIELD_REAL, NULL},
-    {"--label-smoothing", FIELD_REAL, NULL},
-};
-#define FIELD_STEPS 8
-#define FIELD_SEED  11
 
 static uint64_t double_bits(double x)
 {
@@ -118,42 +80,46 @@ struct identity state_identity(const struct train_spec *spec, const struct state
 {
     const struct config *c = subject->config;
     return (struct identity){{
-        c->norm,
-        c->placement,
-        c->position,
-        c->ffn,
-        c->no_biases,
-        c->shared,
-        hash_of_shape(c, subject->list),
-        subject->text_hash,
-        (uint64_t)spec->n_steps,
-        (uint64_t)spec->batch,
-        (uint64_t)spec->length,
-        spec->seed,
-        double_bits(spec->lr),
-        (uint64_t)spec->warmup,
-        double_bits(spec->beta2),
-        double_bits(spec->weight_decay),
-        double_bits(spec->clip),
-        double_bits(spec->val_fraction),
-        (uint64_t)spec->eval_every,
-        spec->keep_last,
-        subject->teacher_hash,
-        double_bits(spec->teacher_share),
-        double_bits(spec->dropout),
-        double_bits(spec->attn_dropout),
-        double_bits(spec->label_smoothing),
+        {"--norm", FIELD_NUMBER, c->norm},
+        {"--placement", FIELD_NUMBER, c->placement},
+        {"--position", FIELD_NUMBER, c->position},
+        {"--ffn", FIELD_NUMBER, c->ffn},
+        {"--no-bias", FIELD_HASH, c->no_biases},
+        {"--share-layers", FIELD_HASH, c->shared},
+        {"the model's shape", FIELD_HASH, hash_of_shape(c, subject->list)},
+        {"the text", FIELD_HASH, subject->text_hash},
+        [STATE_STEPS] = {"--steps", FIELD_NUMBER, (uint64_t)spec->n_steps},
+        {"--batch", FIELD_NUMBER, (uint64_t)spec->batch},
+        {"--ctx", FIELD_NUMBER, (uint64_t)spec->length},
+        [STATE_SEED] = {"--seed", FIELD_NUMBER, spec->seed},
+        {"--lr", FIELD_REAL, double_bits(spec->lr)},
+        {"--warmup", FIELD_NUMBER, (uint64_t)spec->warmup},
+        {"--beta2", FIELD_REAL, double_bits(spec->beta2)},
+        {"--weight-decay", FIELD_REAL, double_bits(spec->weight_decay)},
+        {"--clip", FIELD_REAL, double_bits(spec->clip)},
+        {"--val-fraction", FIELD_REAL, double_bits(spec->val_fraction)},
+        {"--eval-every", FIELD_NUMBER, (uint64_t)spec->eval_every},
+        {"--eval-every", FIELD_HASH, spec->keep_last},
+        {"the teacher", FIELD_HASH, subject->teacher_hash},
+        {"--teacher-weight", FIELD_REAL, double_bits(spec->teacher_share)},
+        {"--dropout", FIELD_REAL, double_bits(spec->dropout)},
+        {"--attn-dropout", FIELD_REAL, double_bits(spec->attn_dropout)},
+        {"--label-smoothing", FIELD_REAL, double_bits(spec->label_smoothing)},
     }};
 }
 
-static void format_field(char *out, size_t size, const struct field *f, uint64_t value)
+/* The value of a field as its option has it; the first are kinds, which have names. */
+static void format_field(char *out, size_t size, int field, bool is_real, uint64_t value)
 {
+    static const char *const *const kinds[] = {arch_norm_names, arch_placement_names,
+                                               arch_position_names, arch_ffn_names};
+    const char *const *names = field < 4 ? kinds[field] : NULL;
     uint64_t known = 0;
-    while (f->names && known < value && f->names[known])
+    while (names && known < value && names[known])
         known++;
-    if (f->names && f->names[known])
-        snprintf(out, size, "%s", f->names[known]);
-    else if (f->kind == FIELD_NUMBER)
+    if (names && names[known])
+        snprintf(out, size, "%s", names[known]);
+    else if (!is_real)
         snprintf(out, size, "%" PRIu64, value);
     else
         snprintf(out, size, "%g", double_of(value));
@@ -162,35 +128,25 @@ static void format_field(char *out, size_t size, const struct field *f, uint64_t
 enum status state_compare(const struct state *s, const struct identity *wanted, const char *path,
                           struct err *e)
 {
-    for (int i = 0; i < STATE_FIELDS; i++) {
-        const uint64_t was = s->identity.fields[i], is = wanted->fields[i];
-        if (was == is)
-            continue;
-        if (fields[i].kind == FIELD_HASH)
-            return err_set(e, STATUS_USAGE,
-                           "%s belongs to another run: %s was not the same; --resume needs the "
-                           "same texts and options, without it the run begins anew",
-                           path, fields[i].name);
-        char before[32], now[32];
-        format_field(before, sizeof before, &fields[i], was);
-        format_field(now, sizeof now, &fields[i], is);
+    int i = 0;
+    while (i < STATE_FIELDS && s->identity[i] == wanted->fields[i].value)
+        i++;
+    if (i == STATE_FIELDS)
+        return STATUS_OK;
+    const char *name = wanted->fields[i].name;
+    if (wanted->fields[i].kind == FIELD_HASH)
         return err_set(e, STATUS_USAGE,
-                       "%s belongs to a run with %s %s, not %s; --resume needs the same options, "
-                       "without it the run begins anew",
-                       path, fields[i].name, before, now);
-    }
-    return STATUS_OK;
-}
-
-uint64_t state_seed(const struct state *s)
-{
-    return s->identity.fields[FIELD_SEED];
-}
-
-int state_steps(const struct state *s)
-{
-    const uint64_t steps = s->identity.fields[FIELD_STEPS];
-    return steps < INT_MAX ? (int)steps : INT_MAX;
+                       "%s belongs to another run: %s was not the same; --resume needs the "
+                       "same texts and options, without it the run begins anew",
+                       path, name);
+    const bool is_real = wanted->fields[i].kind == FIELD_REAL;
+    char before[32], now[32];
+    format_field(before, sizeof before, i, is_real, s->identity[i]);
+    format_field(now, sizeof now, i, is_real, wanted->fields[i].value);
+    return err_set(e, STATUS_USAGE,
+                   "%s belongs to a run with %s %s, not %s; --resume needs the same options, "
+                   "without it the run begins anew",
+                   path, name, before, now);
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
@@ -224,7 +180,7 @@ enum status state_parse(struct state *s, const void *bytes, size_t len, const ch
         return err_set(e, STATUS_BAD_FILE,
                        "%s: expected a training state of version %d, found version %" PRIu64, path,
                        STATE_VERSION, h.version);
-    memcpy(s->identity.fields, h.identity, sizeof h.identity);
+    memcpy(s->identity, h.identity, sizeof h.identity);
     const double best = double_of(h.progress[2]);
     if (h.progress[0] > INT32_MAX || h.progress[1] > h.progress[0])
         return err_set(e, STATUS_BAD_FILE,
@@ -304,7 +260,8 @@ enum status state_write(const char *path, const struct identity *identity,
                                     progress->rng.increment, o->list->n_floats, progress->out_len,
                                     progress->out_hash, double_bits(progress->rate)}};
     memcpy(h.magic, magic, sizeof magic);
-    memcpy(h.identity, identity->fields, sizeof h.identity);
+    for (int i = 0; i < STATE_FIELDS; i++)
+        h.identity[i] = identity->fields[i].value;
     struct file_writer *w;
     TRY(file_writer_open(&w, path, e));
     const float *const arrays[] = {o->weights.flat, o->m, o->v};

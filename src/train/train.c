@@ -22,7 +22,8 @@ static enum status open_state(struct trainer *t, struct err *e)
     const bool resume = t->spec.resume;
     const enum status s = state_open(&t->state, t->state_path, &found, resume ? e : NULL);
     if (!resume) {
-        if (s == STATUS_OK && found && t->state.progress.step < state_steps(&t->state))
+        if (s == STATUS_OK && found &&
+            (uint64_t)t->state.progress.step < t->state.identity[STATE_STEPS])
             t->plan.replaced_step = t->state.progress.step;
         state_close(&t->state);
         return STATUS_OK;
@@ -30,7 +31,7 @@ static enum status open_state(struct trainer *t, struct err *e)
     if (s == STATUS_OK && !found)
         return err_set(e, STATUS_USAGE, "--resume: there is no %s to go on with", t->state_path);
     if (s == STATUS_OK && !t->spec.seed_given)
-        t->spec.seed = state_seed(&t->state);
+        t->spec.seed = t->state.identity[STATE_SEED];
     return s;
 }
 

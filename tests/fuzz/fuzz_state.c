@@ -50,14 +50,13 @@ static void parse(const uint8_t *data, size_t size)
     }
     require(s.progress.step >= s.progress.best_step && s.progress.best_step >= 0);
     require(s.progress.best >= 0); /* a cross-entropy; not NaN */
-    require(state_steps(&s) >= 0);
     /* Each difference is told once it is the first. */
     for (int i = 0; i <= STATE_FIELDS; i++) {
         status = state_compare(&s, &wanted, "state", &e);
         if (status != STATUS_OK)
             require_refusal(status, &e);
         if (i < STATE_FIELDS)
-            wanted.fields[i] = s.identity.fields[i];
+            wanted.fields[i].value = s.identity[i];
     }
     require(status == STATUS_OK);
     status = state_read(&s, &o, "state", &e);
