@@ -118,40 +118,23 @@ struct tensor_name arch_tensor_name(enum tensor_role role, int layer, bool is_bi
 
 static int extent_of(const struct config *c, enum extent extent, int layer)
 {
-    switch (extent) {
-    case TWO:
-        return 2;
-    case D_MODEL:
-        return c->d_model;
-    case Q_DIM:
-        return config_q_dim(c);
-    case K_DIM:
-        return config_k_dim(c, layer);
-    case V_DIM:
-        return config_v_dim(c, layer);
-    case QKV_DIM:
-        return config_qkv_dim(c, layer);
-    case HEADS_DIM:
-        return config_heads_dim(c);
-    case HEAD_DIM:
-        return c->head_dim;
-    case RANK:
-        return config_latent(c, layer);
-    case HEADS_RANK:
-        return c->n_heads * config_latent(c, layer);
-    case N_HEADS:
-        return c->n_heads;
-    case D_FF:
-        return c->d_ff;
-    case N_CTX:
-        return c->n_ctx;
-    case N_VOCAB:
-        return c->n_vocab;
-    case ROPE_PAIRS:
-        return c->rope.n_dims / 2;
-    default:
-        return 1;
-    }
+    const int extents[] = {[ONE] = 1,
+                           [TWO] = 2,
+                           [D_MODEL] = c->d_model,
+                           [Q_DIM] = config_q_dim(c),
+                           [K_DIM] = config_k_dim(c, layer),
+                           [V_DIM] = config_v_dim(c, layer),
+                           [QKV_DIM] = config_qkv_dim(c, layer),
+                           [HEADS_DIM] = config_heads_dim(c),
+                           [HEAD_DIM] = c->head_dim,
+                           [RANK] = config_latent(c, layer),
+                           [HEADS_RANK] = c->n_heads * config_latent(c, layer),
+                           [N_HEADS] = c->n_heads,
+                           [D_FF] = c->d_ff,
+                           [N_CTX] = c->n_ctx,
+                           [N_VOCAB] = c->n_vocab,
+                           [ROPE_PAIRS] = c->rope.n_dims / 2};
+    return extents[extent];
 }
 
 struct tensor_spec layout_weight(const struct config *c, enum tensor_role role, int layer)

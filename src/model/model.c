@@ -17,9 +17,10 @@ struct loader {
     const struct gguf *g; /* NULL: random numbers */
     const struct file_map *source;
     struct model_options options;
-    struct config file; /* as the file has it; the model's config is as wanted */
-    struct rng rng;     /* of random numbers */
-    struct arena arena; /* counting in the first pass */
+    struct config file;     /* as the file has it */
+    const struct config *c; /* as the model is to be */
+    struct rng rng;         /* of random numbers */
+    struct arena arena;     /* counting in the first pass */
     struct pack_scratch scratch;
     enum status status; /* sticky */
     struct err *err;
@@ -63,12 +64,11 @@ static const float *load_floats(struct loader *ld, const struct tensor_spec *spe
     return out;
 }
 
-static const float *load_bias(struct loader *ld, const struct config *c, enum tensor_role role,
-                              int layer)
+static const float *load_bias(struct loader *ld, enum tensor_role role, int layer)
 {
-    if (!layout_has_bias(c, role))
+    if (!layout_has_bias(ld->c, role))
         return NULL;
-    const struct tensor_spec spec = layout_bias(c, role, layer);
+    const struct tensor_spec spec = layout_bias(ld->c, role, layer);
     return load_floats(ld, &spec);
 }
 
@@ -117,12 +117,12 @@ struct qkv_source {
 
 /* The rows that row r of the model's comes from: which of the file's tensors has them, and where.
  */
-static int part_of_row(const struct loader *ld, const struct config *c, int layer,
-                       const struct qkv_source *s, int r, struct pack_rows *rows)
+static int part_of_row(const struct loader *ld, int layer, const struct qkv_source *s, int r,
+                       struct pack_rows *rows)
 {
     const struct config *file = &ld->file;
-    const int own = config_kv_heads(file, layer), wanted = config_kv_heads(c, layer);
-    const int q = config_q_dim(file), k = config_k_dim(c, layer);
+    const int own = config_kv_heads(file, layer), wanted = config_kv_heads(ld->c, layer);
+    const int q = config_q_dim(file), k = config_k_dim(ld->c, layer);
     *rows = (struct pack_rows){.first = r, .step = 1, .n = 1};
     if (r >= q) {
         const bool is_value = r >= q + k;
@@ -142,14 +142,14 @@ static int part_of_row(const struct loader *ld, const struct config *c, int laye
 }
 
 static void fill_qkv(struct loader *ld, void *panels, const struct matrix *w,
-                     const struct config *c, const struct qkv_source *s, int layer)
+                     const struct qkv_source *s, int layer)
 {
-    const bool as_is = config_kv_heads(&ld->file, layer) == config_kv_heads(c, layer);
+    const bool as_is = config_kv_heads(&ld->file, layer) == config_kv_heads(ld->c, layer);
     for (int i = 0; i < s->n && as_is; i++)
         pack_matrix(panels, w, s->parts[i].first, s->weight[i], &ld->scratch);
     for (int r = 0; r < w->n_out && !as_is; r++) {
         struct pack_rows from;
-        const int part = part_of_row(ld, c, layer, s, r, &from);
+        const int part = part_of_row(ld, layer, s, r, &from);
         pack_mean(panels, w, r, s->weight[part], from, &ld->scratch);
     }
     for (int i = 0; i < s->n; i++)
@@ -157,24 +157,23 @@ static void fill_qkv(struct loader *ld, void *panels, const struct matrix *w,
 }
 
 /* NULL if no tensor has one; zero where some have. */
-static const float *load_qkv_bias(struct loader *ld, const struct config *c,
-                                  const struct qkv_source *s, int layer)
+static const float *load_qkv_bias(struct loader *ld, const struct qkv_source *s, int layer)
 {
-    const int n = config_qkv_dim(c, layer);
+    const int n = config_qkv_dim(ld->c, layer);
     float *out = s->has_bias ? arena_take(&ld->arena, (uint64_t)n, sizeof *out) : NULL;
     if (out && !ld->g)
         pack_random_floats(out, (uint64_t)n, RANDOM_SPREAD, &ld->rng);
     for (int r = 0; r < n && out && ld->g; r++) {
         struct pack_rows from;
-        const int part = part_of_row(ld, c, layer, s, r, &from);
+        const int part = part_of_row(ld, layer, s, r, &from);
         out[r] = s->bias[part] ? pack_mean_of_vector(s->bias[part], from) : 0;
     }
     return out;
 }
 
-static struct matrix load_qkv(struct loader *ld, const struct config *c, int layer)
+static struct matrix load_qkv(struct loader *ld, int layer)
 {
-    struct matrix w = {.n_out = config_qkv_dim(c, layer), .n_in = c->d_model};
+    struct matrix w = {.n_out = config_qkv_dim(ld->c, layer), .n_in = ld->c->d_model};
     struct qkv_source s = {.has_bias = !ld->g && !ld->file.no_biases};
     s.n = layout_qkv(&ld->file, layer, s.parts);
     w.storage = ld->options.storage;
@@ -195,19 +194,19 @@ static struct matrix load_qkv(struct loader *ld, const struct config *c, int lay
     void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
     w.panels = panels;
     if (panels && ld->g)
-        fill_qkv(ld, panels, &w, c, &s, layer);
+        fill_qkv(ld, panels, &w, &s, layer);
     else if (panels)
         pack_random(panels, &w, RANDOM_SPREAD, &ld->rng, &ld->scratch);
-    w.bias = load_qkv_bias(ld, c, &s, layer);
+    w.bias = load_qkv_bias(ld, &s, layer);
     return w;
 }
 
 /* --- biases of scores ------------------------------------------------------------------------ */
 
 /* [n_heads], from the head's slope, or its row of attn_rel: alpha and centre. */
-static const struct attend_bias *load_score_bias(struct loader *ld, const struct config *c,
-                                                 const struct weight *rel)
+static const struct attend_bias *load_score_bias(struct loader *ld, const struct weight *rel)
 {
+    const struct config *c = ld->c;
     if (c->position != POSITION_ALIBI && c->position != POSITION_QUADRATIC)
         return NULL;
     struct attend_bias *bias = arena_take(&ld->arena, (uint64_t)c->n_heads, sizeof *bias);
@@ -228,21 +227,20 @@ bool model_has(const struct config *c, enum tensor_role role)
 }
 
 /* The tensors of one role. */
-static struct weight load_weight(struct loader *ld, const struct config *c, enum tensor_role role,
-                                 int layer)
+static struct weight load_weight(struct loader *ld, enum tensor_role role, int layer)
 {
     struct weight w = {.table = NULL};
-    const struct tensor_spec spec = layout_weight(c, role, layer);
-    if (!model_has(c, role))
+    const struct tensor_spec spec = layout_weight(ld->c, role, layer);
+    if (!model_has(ld->c, role))
         return w;
     if (role == ROLE_ATTN_QKV) {
-        w.matrix = load_qkv(ld, c, layer);
+        w.matrix = load_qkv(ld, layer);
     } else if (spec.form == FORM_MATRIX) {
         w.matrix = load_matrix(ld, &spec);
-        w.matrix.bias = load_bias(ld, c, role, layer);
+        w.matrix.bias = load_bias(ld, role, layer);
     } else if (spec.form == FORM_NORM) {
         w.norm.gain = load_floats(ld, &spec);
-        w.norm.bias = load_bias(ld, c, role, layer);
+        w.norm.bias = load_bias(ld, role, layer);
     } else {
         w.table = load_floats(ld, &spec);
     }
@@ -255,8 +253,8 @@ static void load_block(struct loader *ld, struct model *m, int layer)
 {
     struct block b = {.bias = NULL};
     for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
-        b.w[role] = load_weight(ld, &m->config, role, layer);
-    b.bias = load_score_bias(ld, &m->config, &b.w[ROLE_ATTN_REL]);
+        b.w[role] = load_weight(ld, role, layer);
+    b.bias = load_score_bias(ld, &b.w[ROLE_ATTN_REL]);
     if (m->blocks)
         m->blocks[layer] = b;
 }
@@ -264,17 +262,17 @@ static void load_block(struct loader *ld, struct model *m, int layer)
 /* One pass over all tensors, in the order of a file. */
 static void load_all(struct loader *ld, struct model *m)
 {
-    const struct config *c = &m->config;
+    const struct config *c = ld->c = &m->config;
     m->tied = ld->g && layout_output_tied(ld->g);
     m->blocks = arena_take(&ld->arena, (uint64_t)c->n_layers, sizeof *m->blocks);
     ld->scratch = pack_scratch_take(&ld->arena, layout_longest_row(c));
     for (enum tensor_role role = 0; role < ROLE_BLOCK_FIRST; role++)
-        m->w[role] = load_weight(ld, c, role, 0);
+        m->w[role] = load_weight(ld, role, 0);
     for (int l = 0; l < config_blocks(c) && ld->status == STATUS_OK; l++)
         load_block(ld, m, l);
     for (enum tensor_role role = ROLE_BLOCK_END; role < (m->tied ? ROLE_OUTPUT : TENSOR_ROLES);
          role++)
-        m->w[role] = load_weight(ld, c, role, 0);
+        m->w[role] = load_weight(ld, role, 0);
     for (int l = config_blocks(c); l < c->n_layers && m->blocks; l++)
         m->blocks[l] = m->blocks[0];
     if (m->tied)
