@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "cli/input.h"
-#include "engine/saved.h"
 #include "engine/schedule.h"
 #include "model/model.h"
 

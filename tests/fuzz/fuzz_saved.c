@@ -10,7 +10,6 @@
 #include <stdlib.h>
 
 #include "engine/private.h"
-#include "engine/saved.h"
 #include "engine/schedule.h"
 #include "model/model.h"
 #include "model/pack.h"
