@@ -1,3 +1,4 @@
+/* Initialisation, learning rate, clipping and AdamW. */
 #include <assert.h>
 #include <math.h>
 

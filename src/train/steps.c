@@ -1,3 +1,4 @@
+/* A step of a run, the mean loss on windows, and the rate to step with where none is given. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
