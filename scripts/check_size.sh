@@ -17,9 +17,9 @@ compute       43000
 convert       40000
 exchange      38000
 engine        30200
-model         26700
-train         25600
-text          24700
+model         25300
+train         25500
+text          25600
 measure       21200
 base          16400
 show          16000
@@ -28,9 +28,9 @@ safetensors    5900
 json           5500
 study          4600
 '
-most_lines=58000
-most_files=313
-most_headers=138
+most_lines=57800
+most_files=310
+most_headers=136
 most_cli_lines=15300
 most_options=314
 
