@@ -342,7 +342,8 @@ enum status safetensors_head(struct safetensors_written *tensors, size_t n, stru
     json_begin_object(&j, METADATA_KEY);
     json_string(&j, "format", "pt");
     json_end(&j);
-    for (const struct safetensors_written *t = tensors; t < tensors + n; t++) {
+    for (size_t i = 0; i < n; i++) {
+        const struct safetensors_written *t = &tensors[i];
         offsets[0] = offsets[1];
         if (!safetensors_measure(t->dtype, t->n_dims, t->dims, &bytes) ||
             !u64_add(offsets[0], bytes, &offsets[1]))
