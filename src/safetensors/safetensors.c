@@ -368,7 +368,8 @@ static enum status put_file(struct file_writer *w, const struct bytes *head,
                             const struct safetensors_written *tensors, size_t n, struct err *e)
 {
     file_writer_put(w, head->data, head->len);
-    for (const struct safetensors_written *t = tensors; t < tensors + n; t++) {
+    for (size_t i = 0; i < n; i++) {
+        const struct safetensors_written *t = &tensors[i];
         const void *data = NULL;
         uint64_t n_bytes = 0;
         size_t len = 0;
