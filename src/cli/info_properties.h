@@ -41,7 +41,7 @@ struct info_properties {
     char bos_note[48];
 };
 
-/* Whatever is returned, p->by_layer is the caller's to free (see base/bytes.h). STATUS_NO_MEMORY.
+/* Whatever is returned, p->by_layer is the caller's to free (see base/text.h). STATUS_NO_MEMORY.
  */
 enum status info_describe(struct info_properties *p, const struct info *info, struct err *e);
 

@@ -185,7 +185,7 @@ enum status convert_likeness(const struct convert_spec *spec, const struct model
 
 /* Their columns of the output matrix are zero. Nothing else changes: a head still attends, but what
  * it finds is multiplied by zero, so the model computes what it does where a session leaves these
- * heads out (engine/heads.h, zeros), to the same bits where weights are not quantised. */
+ * heads out (engine/session.h, zeros), to the same bits where weights are not quantised. */
 struct drop_spec {
     const struct gguf *gguf;  /* the checkpoint */
     const unsigned char *off; /* [n_layers, n_heads] of its config: 1 for those to be dropped */

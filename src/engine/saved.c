@@ -11,7 +11,7 @@
  *     i32 text [n_text]              the tokens of its positions; the last may not be fed yet
  *     i32 recent [n_recent]          what the sampler remembers, the oldest first
  *     n_cached positions
- *     u64 hash of all before, part by part and position by position: see model/fingerprint.h
+ *     u64 hash of all before, part by part and position by position: see model/model.h
  */
 #include <assert.h>
 #include <inttypes.h>

@@ -194,7 +194,7 @@ void schedule_end(struct schedule *s, enum status status);
 
 /* What stands in a saved text's file and is not the schedule's to know. */
 struct saved_marks {
-    uint64_t model; /* the hash of what runs: see model/fingerprint.h */
+    uint64_t model; /* the hash of what runs: see model/model.h */
     uint64_t seed;  /* that the text began with, or was given since */
 };
 

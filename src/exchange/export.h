@@ -24,7 +24,7 @@ struct export_result {
 };
 
 /*
- * Makes the folder `dir`, or replaces it as a whole (base/folder.h), with config.json,
+ * Makes the folder `dir`, or replaces it as a whole (base/file.h), with config.json,
  * generation_config.json, model.safetensors and the vocabulary's files. Files of other names stay.
  * STATUS_USAGE for what transformers has no model for, naming why; STATUS_BAD_FILE, STATUS_FAILED,
  * STATUS_NO_MEMORY. After any of them the folder is as it was.
