@@ -396,7 +396,8 @@ long faults_next(long n, long calls, long few)
     return next * step + (long)(rng_u32(&random) % (unsigned)step);
 }
 
-void faults_create(void)
+/* Before the tests are registered, which count the scenarios; says which faults are left out. */
+__attribute__((constructor(101))) static void create(void)
 {
     seed = of_environment("DECODE_FAULT_SEED", time(NULL));
     share = of_environment("DECODE_FAULT_SHARE", 25);

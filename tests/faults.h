@@ -62,9 +62,6 @@ long faults_next(long n, long calls, long few);
 int faults_drawn(int n);
 int faults_scenario(int i, int n);
 
-/* Once a process, before the runs: says which faults are left out. */
-void faults_create(void);
-
 /* A program_setup: from here on the child's calls follow the plan. */
 void faults_arm(void *plan);
 

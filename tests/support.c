@@ -1,5 +1,6 @@
 #include "support.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +8,48 @@
 
 #define LEFT_OUT (THREAD_SANITIZED ? ONE_THREAD " " TAKES_LONG : SANITIZED ? TAKES_LONG : NULL)
 
-int run_suite(Suite *s)
+static Suite *suite;
+static TCase *last;
+static struct test_options of_last;
+
+void test_register(const TTest *test, const struct test_options *o)
 {
-    SRunner *runner = srunner_create(s);
+    if (o->left_out)
+        return;
+    if (!suite)
+        suite = suite_create(program_invocation_short_name);
+    if (!last || !o->before_all || o->before_all != of_last.before_all || o->tags != of_last.tags) {
+        last = tcase_create(o->name);
+        of_last = *o;
+        suite_add_tcase(suite, last);
+        tcase_set_timeout(last, o->seconds ? o->seconds : 120);
+        if (o->tags)
+            tcase_set_tags(last, o->tags);
+        if (o->before || o->after)
+            tcase_add_checked_fixture(last, o->before, o->after);
+        if (o->before_all || o->after_all)
+            tcase_add_unchecked_fixture(last, o->before_all, o->after_all);
+    }
+    if (o->signal)
+        tcase_add_loop_test_raise_signal(last, test, o->signal, o->first, o->loops);
+    else if (o->loops)
+        tcase_add_loop_test(last, test, o->first, o->loops);
+    else
+        tcase_add_test(last, test);
+}
+
+int run_suite(void)
+{
+    SRunner *runner = srunner_create(suite);
     srunner_run_tagged(runner, NULL, NULL, NULL, LEFT_OUT, CK_ENV);
     const int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+__attribute__((weak)) int main(void)
+{
+    return run_suite();
 }
 
 unsigned char *read_file(const char *path, size_t *len)

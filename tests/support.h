@@ -5,6 +5,7 @@
 #define TESTS_SUPPORT_H
 
 #include <check.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,8 +36,33 @@
  * others run, too: sanitizers, which make it longer still, leave them out. */
 #define TAKES_LONG "takes_long"
 
-/* Runs one suite, prints Check's summary line, and gives the exit code for main. */
-int run_suite(Suite *s);
+/*
+ * TEST(name, .loops = 3) { ... } is a test that registers itself, with whatever struct test_options
+ * has for it; in a loop _i is the number of the turn. The suite is the program: support.c has its
+ * main, unless a suite defines one.
+ */
+struct test_options {
+    const char *name;
+    int first, loops; /* _i of the first turn, and one more than that of the last; 0: no loop */
+    int seconds;      /* 0: 120, enough for sanitizers and valgrind; it only ends what hangs */
+    const char *tags;
+    void (*before)(void), (*after)(void);         /* around each turn */
+    void (*before_all)(void), (*after_all)(void); /* around neighbours that name the same */
+    int signal;                                   /* that ends it; 0: it returns */
+    bool left_out;
+};
+#define TEST(...) TEST_WITH(__VA_ARGS__, )
+#define TEST_WITH(test, ...)                                                                       \
+    static const TTest *test;                                                                      \
+    __attribute__((constructor)) static void register_##test(void)                                 \
+    {                                                                                              \
+        test_register(test, &(struct test_options){.name = #test, __VA_ARGS__});                   \
+    }                                                                                              \
+    START_TEST(test)
+void test_register(const TTest *test, const struct test_options *o);
+
+/* Runs the tests, prints Check's summary line, and gives the exit code for main. */
+int run_suite(void);
 
 /* Reads a whole file under the repository (tests run from its top) into malloc'd memory. */
 unsigned char *read_file(const char *path, size_t *len);

@@ -18,7 +18,7 @@ static void check_angle(double angle)
                   cosine);
 }
 
-START_TEST(sines_of_all_magnitudes)
+TEST(sines_of_all_magnitudes)
 {
     struct rng r;
     rng_seed(&r, 1, 0);
@@ -28,11 +28,10 @@ START_TEST(sines_of_all_magnitudes)
     check_angle(-ANGLES_MOST);
     check_angle(DBL_MIN);
 }
-END_TEST
 
 /* Where a quarter turn ends, all digits of the reduced angle are those that pi / 2 has beyond the
  * first double; and where rounding to whole quarters may go either way. */
-START_TEST(sines_near_quarter_turns)
+TEST(sines_near_quarter_turns)
 {
     const double half_pi = 1.57079632679489662;
     for (double n = 1; n < 0x1p39; n = floor(n * 1.1) + 1) {
@@ -42,17 +41,15 @@ START_TEST(sines_near_quarter_turns)
         check_angle(-(n - 0.5) * half_pi);
     }
 }
-END_TEST
 
-START_TEST(sines_of_positions)
+TEST(sines_of_positions)
 {
     for (int position = 0; position < 2000000; position += 997)
         for (int i = 0; i < 32; i++)
             check_angle(position * angles_power(10000, -i / 32.0));
 }
-END_TEST
 
-START_TEST(sines_at_the_limits)
+TEST(sines_at_the_limits)
 {
     static const double none[] = {0x1.0000000000001p40, -1e300, (double)INFINITY, -(double)INFINITY,
                                   (double)NAN};
@@ -64,7 +61,6 @@ START_TEST(sines_at_the_limits)
     angles_sine(0, &sine, &cosine);
     ck_assert(sine == 0 && cosine == 1);
 }
-END_TEST
 
 static void check_power(double base, double exponent)
 {
@@ -75,7 +71,7 @@ static void check_power(double base, double exponent)
                   base, exponent, found);
 }
 
-START_TEST(powers)
+TEST(powers)
 {
     struct rng r;
     rng_seed(&r, 2, 0);
@@ -89,9 +85,8 @@ START_TEST(powers)
         ck_assert(angles_power(ldexp(1, i), -1) == ldexp(1, -i) &&
                   angles_power(3.7 * i + 1, 0) == 1);
 }
-END_TEST
 
-START_TEST(powers_at_the_limits)
+TEST(powers_at_the_limits)
 {
     ck_assert(isinf(angles_power(2, 1024)) && isinf(angles_power(10, 1e300)));
     ck_assert(angles_power(2, -1100) == 0 && angles_power(10, -1e300) == 0);
@@ -102,7 +97,6 @@ START_TEST(powers_at_the_limits)
               isnan(angles_power(2, (double)INFINITY)));
     ck_assert(isnan(angles_power(2, (double)NAN)));
 }
-END_TEST
 
 /* FNV-1a over the bits. */
 static void add_bits(uint64_t *sum, double x)
@@ -113,7 +107,7 @@ static void add_bits(uint64_t *sum, double x)
         *sum = (*sum ^ (bits >> i & 255)) * 0x100000001b3u;
 }
 
-START_TEST(the_same_bits)
+TEST(the_same_bits)
 {
     uint64_t sum = 0xcbf29ce484222325u;
     for (int i = 0; i < 128; i++) {
@@ -127,21 +121,4 @@ START_TEST(the_same_bits)
         }
     }
     ck_assert_msg(sum == 0x265a88d7daaaa89du, "the sum is %016llx", (unsigned long long)sum);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("angles");
-    TCase *t = tcase_create("angles");
-    tcase_set_timeout(t, 120);
-    tcase_add_test(t, sines_of_all_magnitudes);
-    tcase_add_test(t, sines_near_quarter_turns);
-    tcase_add_test(t, sines_of_positions);
-    tcase_add_test(t, sines_at_the_limits);
-    tcase_add_test(t, powers);
-    tcase_add_test(t, powers_at_the_limits);
-    tcase_add_test(t, the_same_bits);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -163,7 +163,7 @@ static void assert_same_config(const struct config *a, const struct config *b, i
     }
 }
 
-START_TEST(mixtures_survive_a_file_and_run)
+TEST(mixtures_survive_a_file_and_run, .loops = N_MIXTURES)
 {
     struct config c = mixture(_i);
     struct checkpoint file = made(&c);
@@ -176,11 +176,10 @@ START_TEST(mixtures_survive_a_file_and_run)
     expect_one_answer(file.model, what);
     checkpoint_close(&file);
 }
-END_TEST
 
 /* --- the list of tensors --------------------------------------------------------------------- */
 
-START_TEST(tensors_are_found_by_their_names)
+TEST(tensors_are_found_by_their_names)
 {
     for (int i = 0; i < N_MIXTURES; i++) {
         struct config c = mixture(i);
@@ -201,7 +200,6 @@ START_TEST(tensors_are_found_by_their_names)
         ck_assert(layout_named(&c, text_of("blk.1.ffn_up.weight"), &found) == !c.shared);
     }
 }
-END_TEST
 
 /* --- a file with other tensors for the same numbers ------------------------------------------ */
 
@@ -334,7 +332,7 @@ static struct checkpoint rewritten(struct rewrite *r, const struct checkpoint *f
 
 /* --- Q, K and V ------------------------------------------------------------------------------ */
 
-START_TEST(three_tensors_are_one)
+TEST(three_tensors_are_one)
 {
     struct golden g = open_golden("mixed-llama");
     struct rewrite r = {.joins = true};
@@ -354,10 +352,9 @@ START_TEST(three_tensors_are_one)
     checkpoint_close(&joined);
     close_golden(&g);
 }
-END_TEST
 
 /* Layers that have more K/V heads than wanted get means, the others keep theirs. */
-START_TEST(fewer_heads_are_means)
+TEST(fewer_heads_are_means, .loops = 4)
 {
     static const struct {
         const char *file;
@@ -380,10 +377,9 @@ START_TEST(fewer_heads_are_means)
     checkpoint_close(&pooled);
     close_golden(&g);
 }
-END_TEST
 
 /* Layers have 2, 6 and 1: those that have more than wanted must be divisible. */
-START_TEST(heads_that_cannot_be_pooled)
+TEST(heads_that_cannot_be_pooled)
 {
     struct golden g = open_golden("mixed-llama");
     struct model *m = NULL;
@@ -399,7 +395,6 @@ START_TEST(heads_that_cannot_be_pooled)
     }
     close_golden(&g);
 }
-END_TEST
 
 /* --- types ----------------------------------------------------------------------------------- */
 
@@ -418,7 +413,7 @@ static const struct config wide = {.n_layers = 2,
                                    .split_qkv = true};
 
 /* The two products of a gated network may want the same rows differently. */
-START_TEST(gates_of_another_type)
+TEST(gates_of_another_type, .loops = 6)
 {
     static const uint32_t types[][2] = {{TENSOR_Q8_0, TENSOR_F32}, {TENSOR_F32, TENSOR_Q8_0},
                                         {TENSOR_F16, TENSOR_Q4_0}, {TENSOR_Q4_0, TENSOR_Q8_0},
@@ -438,11 +433,10 @@ START_TEST(gates_of_another_type)
     checkpoint_close(&mixed);
     checkpoint_close(&file);
 }
-END_TEST
 
 /* All matrices in each type, of a llama, of the original Transformer and of one with a latent
  * cache: heads' matrices whose rows are no whole blocks are F16 then. */
-START_TEST(every_type)
+TEST(every_type, .loops = 3 * STORAGE_COUNT)
 {
     struct config c = wide;
     c.arch = arch_find(text_of("llama"));
@@ -470,21 +464,4 @@ START_TEST(every_type)
     expect_one_answer(m, storage_name(o.storage));
     model_free(m);
     checkpoint_close(&file);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("arch");
-    TCase *t = tcase_create("arch");
-    tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, mixtures_survive_a_file_and_run, 0, N_MIXTURES);
-    tcase_add_test(t, tensors_are_found_by_their_names);
-    tcase_add_test(t, three_tensors_are_one);
-    tcase_add_loop_test(t, fewer_heads_are_means, 0, 4);
-    tcase_add_test(t, heads_that_cannot_be_pooled);
-    tcase_add_loop_test(t, gates_of_another_type, 0, 6);
-    tcase_add_loop_test(t, every_type, 0, 3 * STORAGE_COUNT);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -158,7 +158,7 @@ static void compare_attend(const struct kernels *k, const struct shape *s)
 
 static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
 
-START_TEST(attend_equals_scalar)
+TEST(attend_equals_scalar, .before = seed_numbers)
 {
     static const int heads[] = {1, 2, 3, 4, 7, 12, 22};
     static const int dims[] = {1, 8, 16, 20, 24, 48, 64, 80};
@@ -183,7 +183,6 @@ START_TEST(attend_equals_scalar)
                     }
     }
 }
-END_TEST
 
 /* Rows [begin, end), exactly. */
 static void *copy_rows(const void *from, size_t row_bytes, int begin, int end)
@@ -266,7 +265,7 @@ static void compare_pieces(const struct shape *s, int split)
     free_attention(&at);
 }
 
-START_TEST(pieces_equal_the_whole)
+TEST(pieces_equal_the_whole, .before = seed_numbers)
 {
     static const int heads[] = {1, 3, 12}, dims[] = {20, 64};
     static const int positions[] = {1, 17, 100, 256};
@@ -286,7 +285,6 @@ START_TEST(pieces_equal_the_whole)
                         compare_pieces(&s, splits[at]);
                     }
 }
-END_TEST
 
 /* --- what it means --------------------------------------------------------------------------- */
 
@@ -349,7 +347,7 @@ static void add_softmax(const struct attention *at, int h, double *numerator, do
 }
 
 /* Any number of heads, every storage, with biases and without. */
-START_TEST(attend_is_softmax)
+TEST(attend_is_softmax, .loops = 9, .before = seed_numbers)
 {
     for (int n_heads = 1; n_heads <= 22; n_heads++) {
         const bool latent = _i >= 6;
@@ -373,11 +371,10 @@ START_TEST(attend_is_softmax)
         free_attention(&at);
     }
 }
-END_TEST
 
 /* Softmax attention in double over three chunks equals attend and merge; a chunk's distance is that
  * of its own first position. */
-START_TEST(attend_and_merge_are_softmax)
+TEST(attend_and_merge_are_softmax, .loops = 2, .before = seed_numbers)
 {
     enum { KEYS = 20, VALUES = 36, CHUNKS = 3, POSITION = 256 + 256 + 39 };
     static const int lengths[CHUNKS] = {256, 256, 40};
@@ -412,10 +409,9 @@ START_TEST(attend_and_merge_are_softmax)
     }
     free(q);
 }
-END_TEST
 
 /* A quadratic bias so steep reads the position at its centre, whatever the keys say. */
-START_TEST(steep_biases_read_one_place)
+TEST(steep_biases_read_one_place, .before = seed_numbers)
 {
     for (int i = 0; kernels_at(i); i++) {
         if (!kernels_supported(kernels_at(i)))
@@ -433,12 +429,11 @@ START_TEST(steep_biases_read_one_place)
         }
     }
 }
-END_TEST
 
 /* --- contracts ------------------------------------------------------------------------------- */
 
 /* Each of these breaks a contract of kernels.h, which every table asserts. */
-START_TEST(broken_contracts_abort)
+TEST(broken_contracts_abort, .loops = 14, .before = seed_numbers, .signal = SIGABRT)
 {
     const struct shape s = {2, 16, 32, 20, STORAGE_F32, true, false};
     struct attention at = make_attention(&s);
@@ -470,21 +465,4 @@ START_TEST(broken_contracts_abort)
         at.args.kv.storage = STORAGE_BF16;
     }
     k->attend(&at.args);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("attention kernels");
-    TCase *t = tcase_create("attention kernels");
-    tcase_add_checked_fixture(t, seed_numbers, NULL);
-    tcase_set_timeout(t, 120);
-    tcase_add_test(t, attend_equals_scalar);
-    tcase_add_test(t, pieces_equal_the_whole);
-    tcase_add_loop_test(t, attend_is_softmax, 0, 9);
-    tcase_add_loop_test(t, attend_and_merge_are_softmax, 0, 2);
-    tcase_add_test(t, steep_biases_read_one_place);
-    tcase_add_loop_test_raise_signal(t, broken_contracts_abort, SIGABRT, 0, 14);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

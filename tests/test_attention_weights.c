@@ -97,7 +97,7 @@ static void assert_causal(const struct attend_map *m, const char *name)
 /* Queries at a quarter, a half, three quarters and the end of the text. */
 #define QUERIES 4
 
-START_TEST(golden_weights)
+TEST(golden_weights, .loops = N_GOLDEN)
 {
     const char *name = golden_names[_i];
     struct golden g = open_golden(name);
@@ -124,10 +124,9 @@ START_TEST(golden_weights)
     free_all(&all);
     close_golden(&g);
 }
-END_TEST
 
 /* A model that its author trained; block 0 of his (llm-viz, scripts/make_nano_sort.py). */
-START_TEST(author_weights)
+TEST(author_weights, .loops = 3)
 {
     enum { N = 11, HEADS = 3, ROW = 484 };
     struct checkpoint c;
@@ -152,7 +151,6 @@ START_TEST(author_weights)
     free_all(&all);
     checkpoint_close(&c);
 }
-END_TEST
 
 /* --- figures --------------------------------------------------------------------------------- */
 
@@ -221,7 +219,7 @@ static void assert_figures(const struct attend_head *found, const struct attend_
     ck_assert_int_eq(found->key, expected->key);
 }
 
-START_TEST(figures_are_those_of_the_weights)
+TEST(figures_are_those_of_the_weights, .loops = 5)
 {
     static const int lengths[] = {1, 2, 3, 5, 40};
     const int n = lengths[_i];
@@ -238,9 +236,8 @@ START_TEST(figures_are_those_of_the_weights)
     free_all(&all);
     close_golden(&g);
 }
-END_TEST
 
-START_TEST(no_block_thread_or_instruction_set_changes_a_bit)
+TEST(no_block_thread_or_instruction_set_changes_a_bit)
 {
     enum { N = 33 };
     struct golden g = open_golden("layerwise-kv");
@@ -269,11 +266,10 @@ START_TEST(no_block_thread_or_instruction_set_changes_a_bit)
     free_all(&first);
     close_golden(&g);
 }
-END_TEST
 
 /* --- maps ------------------------------------------------------------------------------------ */
 
-START_TEST(cells_are_the_largest_weights)
+TEST(cells_are_the_largest_weights, .loops = 10)
 {
     enum { N = 37 };
     static const int sides[] = {1, 2, 7, 36, 37};
@@ -302,10 +298,9 @@ START_TEST(cells_are_the_largest_weights)
     free_all(&small);
     close_golden(&g);
 }
-END_TEST
 
 /* What one query looks at is its row. */
-START_TEST(a_query)
+TEST(a_query)
 {
     enum { N = 20, QUERY = 13 };
     struct golden g = open_golden("llama");
@@ -321,9 +316,8 @@ START_TEST(a_query)
     free_all(&all);
     close_golden(&g);
 }
-END_TEST
 
-START_TEST(top_keys)
+TEST(top_keys)
 {
     static const float weights[] = {0.1f, 0.3f, 0, 0.3f, 0.05f, 0.25f, 0};
     static const int order[] = {1, 3, 5, 0, 4, 2, 6};
@@ -336,7 +330,6 @@ START_TEST(top_keys)
         }
     }
 }
-END_TEST
 
 /* --- failures -------------------------------------------------------------------------------- */
 
@@ -359,7 +352,7 @@ static void progress(void *arg, uint64_t done, uint64_t all)
     s->done = done;
 }
 
-START_TEST(it_can_be_stopped)
+TEST(it_can_be_stopped, .loops = 5)
 {
     struct golden g = open_golden("mqa");
     struct all_heads all;
@@ -378,9 +371,8 @@ START_TEST(it_can_be_stopped)
     free_all(&all);
     close_golden(&g);
 }
-END_TEST
 
-START_TEST(sizes)
+TEST(sizes)
 {
     struct golden g = open_golden("mha");
     struct all_heads all;
@@ -404,10 +396,9 @@ START_TEST(sizes)
     free_all(&all);
     close_golden(&g);
 }
-END_TEST
 
 /* A tensor that is not finite. */
-START_TEST(weights_that_are_not_finite)
+TEST(weights_that_are_not_finite)
 {
     size_t len;
     struct gguf *gguf;
@@ -430,11 +421,10 @@ START_TEST(weights_that_are_not_finite)
     gguf_free(gguf);
     free(bytes);
 }
-END_TEST
 
 /* A text of 100,000 tokens, all of whose weights are more than any machine has; their pictures and
  * figures would take no more than a few hundred MB. */
-START_TEST(more_than_there_is)
+TEST(more_than_there_is)
 {
     const struct checkpoint_shape shape = {.n_layers = 8,
                                            .n_heads = 16,
@@ -459,25 +449,4 @@ START_TEST(more_than_there_is)
     ck_assert_ptr_nonnull(strstr(r.err, "--layer and --head"));
     ck_assert_int_ne(access(array, F_OK), 0);
     scratch_remove();
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("attention_weights");
-    TCase *t = tcase_create("attention_weights");
-    tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, golden_weights, 0, N_GOLDEN);
-    tcase_add_loop_test(t, author_weights, 0, 3);
-    tcase_add_loop_test(t, figures_are_those_of_the_weights, 0, 5);
-    tcase_add_test(t, no_block_thread_or_instruction_set_changes_a_bit);
-    tcase_add_loop_test(t, cells_are_the_largest_weights, 0, 10);
-    tcase_add_test(t, a_query);
-    tcase_add_test(t, top_keys);
-    tcase_add_loop_test(t, it_can_be_stopped, 0, 5);
-    tcase_add_test(t, sizes);
-    tcase_add_test(t, weights_that_are_not_finite);
-    tcase_add_test(t, more_than_there_is);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

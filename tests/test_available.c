@@ -14,7 +14,7 @@ static void expect(uint64_t bytes, const char *self_cgroup)
     ck_assert_uint_eq(available_in_cgroups(cgroups_mount, self_cgroup), bytes);
 }
 
-START_TEST(system_says_it_in_kib)
+TEST(system_says_it_in_kib, .before = cgroups_make, .after = scratch_remove)
 {
     ck_assert_uint_eq(available_in_system("MemTotal: 9 kB\nMemAvailable:   123 kB\nCached: 5 kB\n"),
                       123 * 1024);
@@ -25,9 +25,8 @@ START_TEST(system_says_it_in_kib)
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
         ck_assert_uint_eq(available_in_system(none[i]), AVAILABLE_UNKNOWN);
 }
-END_TEST
 
-START_TEST(version_2_leaves_the_least_of_all_ancestors)
+TEST(version_2_leaves_the_least_of_all_ancestors, .before = cgroups_make, .after = scratch_remove)
 {
     cgroups_put("a/b/memory.max", "1000\n");
     cgroups_put("a/b/memory.current", "400\n");
@@ -47,9 +46,8 @@ START_TEST(version_2_leaves_the_least_of_all_ancestors)
     expect(AVAILABLE_UNKNOWN, "0::/c\n");
     expect(AVAILABLE_UNKNOWN, "");
 }
-END_TEST
 
-START_TEST(version_1_has_a_mount_of_its_own)
+TEST(version_1_has_a_mount_of_its_own, .before = cgroups_make, .after = scratch_remove)
 {
     cgroups_put("memory/job/memory.limit_in_bytes", "5000\n");
     cgroups_put("memory/job/memory.usage_in_bytes", "4500\n");
@@ -59,9 +57,8 @@ START_TEST(version_1_has_a_mount_of_its_own)
     cgroups_put("memory/job/memory.limit_in_bytes", "9223372036854771712\n");
     expect(AVAILABLE_UNKNOWN, "5:memory:/job\n");
 }
-END_TEST
 
-START_TEST(address_space_limits_it)
+TEST(address_space_limits_it, .before = cgroups_make, .after = scratch_remove)
 {
     const uint64_t before = available_memory();
     ck_assert_uint_gt(before, 0);
@@ -74,18 +71,4 @@ START_TEST(address_space_limits_it)
     const uint64_t least = available_memory();
     setrlimit(RLIMIT_AS, &none);
     ck_assert_uint_eq(least, 0);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("available");
-    TCase *t = tcase_create("available");
-    tcase_add_checked_fixture(t, cgroups_make, scratch_remove);
-    tcase_add_test(t, system_says_it_in_kib);
-    tcase_add_test(t, version_2_leaves_the_least_of_all_ancestors);
-    tcase_add_test(t, version_1_has_a_mount_of_its_own);
-    tcase_add_test(t, address_space_limits_it);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

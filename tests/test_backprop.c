@@ -355,7 +355,8 @@ static const struct model_case cases[] = {
 #define N_CASES     ((int)(sizeof cases / sizeof *cases))
 #define FIRST_MIXED (N_CASES - 8)
 
-START_TEST(gradient_is_that_of_differences)
+TEST(gradient_is_that_of_differences, .first = SANITIZED ? FIRST_MIXED : 0, .loops = N_CASES,
+     .tags = TAKES_LONG)
 {
     struct fixture f = {.length = 0};
     open_fixture(&f, &cases[_i], 2, 6);
@@ -366,10 +367,9 @@ START_TEST(gradient_is_that_of_differences)
     compare(&f, NULL, 0, 2);
     close_fixture(&f);
 }
-END_TEST
 
 /* Windows longer than a block of queries. */
-START_TEST(long_windows)
+TEST(long_windows, .first = SANITIZED ? N_CASES - 3 : 0, .loops = N_CASES, .tags = ONE_THREAD)
 {
     struct fixture f = {.length = 0};
     open_fixture(&f, &cases[_i], 2, 43);
@@ -377,9 +377,9 @@ START_TEST(long_windows)
     compare(&f, NULL, 0, 47);
     close_fixture(&f);
 }
-END_TEST
 
-START_TEST(gradient_with_dropout)
+TEST(gradient_with_dropout, .first = SANITIZED ? FIRST_MIXED : 0, .loops = N_CASES,
+     .tags = TAKES_LONG)
 {
     struct fixture f = {.dropout = 0.3, .attn_dropout = 0.2};
     open_fixture(&f, &cases[_i], 2, 7);
@@ -387,10 +387,10 @@ START_TEST(gradient_with_dropout)
     compare(&f, NULL, 0, 3);
     close_fixture(&f);
 }
-END_TEST
 
 /* Masks of more than a block of queries. */
-START_TEST(long_windows_with_attention_dropout)
+TEST(long_windows_with_attention_dropout, .first = SANITIZED ? N_CASES - 2 : FIRST_MIXED,
+     .loops = N_CASES, .seconds = 400)
 {
     struct fixture f = {.attn_dropout = 0.4};
     open_fixture(&f, &cases[_i], 2, 37);
@@ -398,9 +398,8 @@ START_TEST(long_windows_with_attention_dropout)
     compare(&f, NULL, 0, 47);
     close_fixture(&f);
 }
-END_TEST
 
-START_TEST(gradient_with_label_smoothing)
+TEST(gradient_with_label_smoothing, .first = FIRST_MIXED, .loops = N_CASES, .tags = TAKES_LONG)
 {
     struct fixture f = {.smoothing = 0.3};
     open_fixture(&f, &cases[_i], 2, 6);
@@ -408,9 +407,8 @@ START_TEST(gradient_with_label_smoothing)
     compare(&f, NULL, 0, 3);
     close_fixture(&f);
 }
-END_TEST
 
-START_TEST(dropout_keeps_its_share)
+TEST(dropout_keeps_its_share, .tags = ONE_THREAD)
 {
     const struct dropout dropout = {.share = 0.25, .key = 1};
     double sum = 0;
@@ -425,9 +423,8 @@ START_TEST(dropout_keeps_its_share)
     ck_assert_int_lt(abs(kept - 7575), 175);
     ck_assert_double_eq_tol(sum, kept / 0.75, 1e-2);
 }
-END_TEST
 
-START_TEST(teacher_gradient)
+TEST(teacher_gradient, .tags = ONE_THREAD)
 {
     struct fixture f = {.smoothing = 0.1};
     open_fixture(&f, &cases[0], 2, 7);
@@ -467,7 +464,6 @@ START_TEST(teacher_gradient)
     arena_free(&arena);
     close_fixture(&f);
 }
-END_TEST
 
 /* --- another implementation ------------------------------------------------------------------- */
 
@@ -570,7 +566,7 @@ static void compare_steps(struct fixture *f, const struct kernels *k, FILE *in)
     arena_free(&arena);
 }
 
-START_TEST(gradient_and_steps_are_those_of_pytorch)
+TEST(gradient_and_steps_are_those_of_pytorch, .loops = N_GOLDEN, .seconds = 400)
 {
     char path[128], name[64];
     snprintf(path, sizeof path, "tests/data/golden/%s.gguf", golden_names[_i]);
@@ -594,7 +590,6 @@ START_TEST(gradient_and_steps_are_those_of_pytorch)
     fclose(in);
     close_fixture(&f);
 }
-END_TEST
 
 /* --- bits ------------------------------------------------------------------------------------ */
 
@@ -644,7 +639,7 @@ static const struct model_case same_bits[] = {
 };
 #define N_SAME_BITS ((int)(sizeof same_bits / sizeof *same_bits))
 
-START_TEST(same_bits_for_any_threads_and_instruction_set)
+TEST(same_bits_for_any_threads_and_instruction_set, .loops = N_SAME_BITS, .seconds = 400)
 {
     struct fixture f = {.attn_dropout = _i % 2 ? 0.2 : 0, .smoothing = _i % 2 ? 0.1 : 0};
     open_fixture(&f, &same_bits[_i], 5, 67);
@@ -666,36 +661,4 @@ START_TEST(same_bits_for_any_threads_and_instruction_set)
     }
     free(kept);
     close_fixture(&f);
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *s = suite_create("backprop");
-    TCase *tc = tcase_create("gradients");
-    tcase_add_loop_test(tc, gradient_is_that_of_differences, SANITIZED ? FIRST_MIXED : 0, N_CASES);
-    tcase_add_loop_test(tc, gradient_with_label_smoothing, FIRST_MIXED, N_CASES);
-    tcase_add_loop_test(tc, gradient_with_dropout, SANITIZED ? FIRST_MIXED : 0, N_CASES);
-    tcase_set_tags(tc, TAKES_LONG);
-    suite_add_tcase(s, tc);
-    tc = tcase_create("losses");
-    tcase_set_timeout(tc, 100);
-    tcase_add_loop_test(tc, long_windows, SANITIZED ? N_CASES - 3 : 0, N_CASES);
-    tcase_add_test(tc, dropout_keeps_its_share);
-    tcase_add_test(tc, teacher_gradient);
-    tcase_set_tags(tc, ONE_THREAD);
-    suite_add_tcase(s, tc);
-    TCase *threads = tcase_create("threads");
-    tcase_set_timeout(threads, 400); /* the thread sanitizer is slow */
-    tcase_add_loop_test(threads, gradient_and_steps_are_those_of_pytorch, 0, N_GOLDEN);
-    tcase_add_loop_test(threads, long_windows_with_attention_dropout,
-                        SANITIZED ? N_CASES - 2 : FIRST_MIXED, N_CASES);
-    tcase_add_loop_test(threads, same_bits_for_any_threads_and_instruction_set, 0, N_SAME_BITS);
-    suite_add_tcase(s, threads);
-    return s;
-}
-
-int main(void)
-{
-    return run_suite(suite());
 }

@@ -156,7 +156,7 @@ static void try_bends(const struct bend *bends, size_t n, unsigned commands)
 #define FACTOR "llama.rope.scaling.factor"
 #define LINEAR "llama.rope.scale_linear"
 
-START_TEST(class_07_rotary_keys)
+TEST(class_07_rotary_keys, .before = set_up, .after = tear_down)
 {
     static const struct bend bends[] = {
         {DIMS, GGUF_U32, 0, NULL, "rope.dimension_count\": expected 2 to 65536, found 0"},
@@ -192,10 +192,9 @@ START_TEST(class_07_rotary_keys)
     use_llama();
     TRY_BENDS(bends, READERS);
 }
-END_TEST
 
 /* What is sound but does not run here, said by its name. */
-START_TEST(scaling_that_does_not_run)
+TEST(scaling_that_does_not_run, .before = set_up, .after = tear_down)
 {
     static const char *const types[] = {"yarn", "longrope", "su", "dynamic", "", "Linear", "lin\n"};
     use_llama();
@@ -211,14 +210,13 @@ START_TEST(scaling_that_does_not_run)
     set_number(FACTOR, GGUF_F32, 0);
     expect_bent_accepted(LOADERS);
 }
-END_TEST
 
 static void add_factors(uint64_t n, uint32_t type, const void *data, size_t len)
 {
     hostile_add_tensor(&h, "rope_freqs.weight", 1, n, type, (struct text){(const char *)data, len});
 }
 
-START_TEST(class_10_rotary_factors)
+TEST(class_10_rotary_factors, .before = set_up, .after = tear_down)
 {
     static const float bad[] = {0, -1, NAN, INFINITY, -INFINITY, 1e-3f};
     float factors[32] = {1, 2, 3, 4};
@@ -248,10 +246,9 @@ START_TEST(class_10_rotary_factors)
     add_factors(4, 26, factors, 16); /* i32 */
     expect_bent_refused(LOADERS, "rope_freqs.weight: expected type F32, F16");
 }
-END_TEST
 
 /* Heads so wide that their factors are a whole block. */
-START_TEST(class_10_quantised_rotary_factors)
+TEST(class_10_quantised_rotary_factors, .before = set_up, .after = tear_down)
 {
     static char block[34] = "\0\x3c";
     struct config c = llama;
@@ -262,10 +259,9 @@ START_TEST(class_10_quantised_rotary_factors)
     add_factors(32, TENSOR_Q4_0, block, 18);
     expect_bent_refused(LOADERS, "rope_freqs.weight: expected type F32, F16 or BF16, found Q4_0");
 }
-END_TEST
 
 /* As llama.cpp's converter of llama2.c files writes: the base is 10000, the width a head's. */
-START_TEST(rotary_keys_may_be_missing)
+TEST(rotary_keys_may_be_missing, .before = set_up, .after = tear_down)
 {
     struct ran with, without;
     use_llama();
@@ -280,7 +276,6 @@ START_TEST(rotary_keys_may_be_missing)
     expect_success(&without);
     ck_assert_str_eq(with.out, without.out);
 }
-END_TEST
 
 /* --- K/V heads by layer ---------------------------------------------------------------------- */
 
@@ -293,7 +288,7 @@ static void bad_kv_array(int n, int32_t first, int32_t second, const char *text)
     expect_bent_refused(READERS, text);
 }
 
-START_TEST(class_07_kv_heads_by_layer)
+TEST(class_07_kv_heads_by_layer, .before = set_up, .after = tear_down)
 {
     const float floats[] = {2, 2};
     use_llama();
@@ -329,14 +324,13 @@ START_TEST(class_07_kv_heads_by_layer)
     hostile_set_array(&h, "llama.feed_forward_length", GGUF_U8, 2, "\100\100", 2);
     expect_bent_refused(READERS, "feed_forward_length\": expected an integer, found an array of 2");
 }
-END_TEST
 
 /* --- widths of heads ------------------------------------------------------------------------- */
 
 #define KEY   "llama.attention.key_length"
 #define VALUE "llama.attention.value_length"
 
-START_TEST(class_07_widths_of_heads)
+TEST(class_07_widths_of_heads, .before = set_up, .after = tear_down)
 {
     static const struct bend keys[] = {
         {KEY, GGUF_U32, 0, NULL, "key_length\": expected 1 to 65536, found 0"},
@@ -361,11 +355,10 @@ START_TEST(class_07_widths_of_heads)
     hostile_drop(&h, DIMS);
     expect_bent_refused(READERS, "key_length: expected an even number, found 7, for rotary");
 }
-END_TEST
 
 /* --- architecture `decode` ------------------------------------------------------------------- */
 
-START_TEST(class_06_kinds)
+TEST(class_06_kinds, .before = set_up, .after = tear_down)
 {
     static const struct {
         const char *key, *text;
@@ -394,9 +387,8 @@ START_TEST(class_06_kinds)
         expect_bent_refused(READERS, text);
     }
 }
-END_TEST
 
-START_TEST(class_06_keys_of_decode)
+TEST(class_06_keys_of_decode, .before = set_up, .after = tear_down)
 {
     static const struct bend bends[] = {
         {"decode.norm.epsilon", GGUF_F32, 0, NULL, "norm.epsilon: expected a number between 0"},
@@ -426,10 +418,9 @@ START_TEST(class_06_keys_of_decode)
     hostile_set_array(&h, "decode.attention.head_count_kv", GGUF_U8, 2, "\2\4", 2);
     expect_bent_refused(READERS, "head_count_kv: expected the same number in all layers");
 }
-END_TEST
 
 /* A key says one kind, the tensors are those of another. */
-START_TEST(class_07_kinds_against_tensors)
+TEST(class_07_kinds_against_tensors, .before = set_up, .after = tear_down)
 {
     static const struct bend bends[] = {
         {"decode.norm.type", GGUF_STRING, 0, "rms", "blk.0.attn_norm.bias: expected none of this"},
@@ -453,7 +444,6 @@ START_TEST(class_07_kinds_against_tensors)
     hostile_set_text(&h, "decode.position.type", text_of("alibi"));
     expect_bent_refused(LOADERS, "blk.0.attn_rel.weight: expected none of this name");
 }
-END_TEST
 
 /* --- tensors --------------------------------------------------------------------------------- */
 
@@ -465,7 +455,7 @@ static void missing(const char *tensor)
     expect_bent_refused(LOADERS, text);
 }
 
-START_TEST(class_08_missing_tensors)
+TEST(class_08_missing_tensors, .before = set_up, .after = tear_down)
 {
     use_llama();
     missing("blk.0.attn_q.weight");
@@ -486,7 +476,6 @@ START_TEST(class_08_missing_tensors)
     hostile_drop_tensor(&h, "blk.1.ffn_gate.bias");
     expect_bent_accepted(READERS);
 }
-END_TEST
 
 /* One that no model of the architecture has, of the shape [32, 32] that it might have. */
 static void foreign(const char *tensor)
@@ -499,7 +488,7 @@ static void foreign(const char *tensor)
     expect_bent_refused(LOADERS, text);
 }
 
-START_TEST(foreign_tensors)
+TEST(foreign_tensors, .before = set_up, .after = tear_down)
 {
     use_llama();
     foreign("blk.0.attn_qkv.weight");
@@ -534,9 +523,8 @@ START_TEST(foreign_tensors)
     foreign("output_norm.weight");
     foreign("rope_freqs.weight");
 }
-END_TEST
 
-START_TEST(foreign_keys)
+TEST(foreign_keys, .before = set_up, .after = tear_down)
 {
     static const struct bend bends[] = {
         {"llama.expert_count", GGUF_U32, 8, NULL, "expert_count: expected none or 0,"},
@@ -573,7 +561,6 @@ START_TEST(foreign_keys)
     expect_bent_refused(
         LOADERS, "sliding_window: expected none or 0, because nothing else runs here; found array");
 }
-END_TEST
 
 /* --- data ------------------------------------------------------------------------------------ */
 
@@ -595,7 +582,7 @@ static void expect_not_finite(const char *tensor, float value)
     reset();
 }
 
-START_TEST(class_10_data)
+TEST(class_10_data, .before = set_up, .after = tear_down)
 {
     use_llama();
     expect_not_finite("blk.0.ffn_gate.weight", NAN);
@@ -609,7 +596,6 @@ START_TEST(class_10_data)
     t->data.data = (const char *)steep; /* scores so low that only the nearest counts */
     expect_bent_accepted(GENERATE);
 }
-END_TEST
 
 /* --- long contexts --------------------------------------------------------------------------- */
 
@@ -663,7 +649,7 @@ static void long_context(const char *key)
     expect_bent_refused(READERS, "context_length\": expected 1 to 4194304, found 4194305");
 }
 
-START_TEST(class_15_long_contexts)
+TEST(class_15_long_contexts, .before = set_up, .after = tear_down, .left_out = SANITIZED)
 {
     use_llama();
     long_context("llama.context_length");
@@ -672,33 +658,5 @@ START_TEST(class_15_long_contexts)
     use_decode(PLACEMENT_BEFORE, POSITION_ALIBI);
     long_context("decode.context_length");
 }
-END_TEST
 
 #endif
-
-int main(void)
-{
-    Suite *s = suite_create("bad_input_arch");
-    TCase *t = tcase_create("bad_input_arch");
-    tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_test(t, class_07_rotary_keys);
-    tcase_add_test(t, scaling_that_does_not_run);
-    tcase_add_test(t, class_10_rotary_factors);
-    tcase_add_test(t, class_10_quantised_rotary_factors);
-    tcase_add_test(t, rotary_keys_may_be_missing);
-    tcase_add_test(t, class_07_kv_heads_by_layer);
-    tcase_add_test(t, class_07_widths_of_heads);
-    tcase_add_test(t, class_06_kinds);
-    tcase_add_test(t, class_06_keys_of_decode);
-    tcase_add_test(t, class_07_kinds_against_tensors);
-    tcase_add_test(t, class_08_missing_tensors);
-    tcase_add_test(t, foreign_tensors);
-    tcase_add_test(t, foreign_keys);
-    tcase_add_test(t, class_10_data);
-#if !SANITIZED
-    tcase_add_test(t, class_15_long_contexts);
-#endif
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}

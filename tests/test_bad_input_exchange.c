@@ -107,7 +107,7 @@ static const char *const llama_sizes[] = {"hidden_size",
                                           "vocab_size",
                                           NULL};
 
-START_TEST(sizes_that_are_none)
+TEST(sizes_that_are_none, .loops = 2, .tags = ONE_THREAD)
 {
     static const char *const values[] = {
         "0",   "-1", "2.5",  "1152921504606846976",       "1e3", "\"4\"",
@@ -122,7 +122,6 @@ START_TEST(sizes_that_are_none)
     }
     scratch_remove();
 }
-END_TEST
 
 static const struct {
     const char *source, *key, *value, *message;
@@ -182,7 +181,7 @@ static const struct {
     {LLAMA, "attention_bias", "true", NULL},
 };
 
-START_TEST(configs_that_are_bent)
+TEST(configs_that_are_bent, .tags = ONE_THREAD)
 {
     begin(GPT2);
     for (size_t i = 0; i < sizeof bent / sizeof *bent; i++) {
@@ -192,10 +191,9 @@ START_TEST(configs_that_are_bent)
     }
     scratch_remove();
 }
-END_TEST
 
 /* Cut at every byte: never a checkpoint. */
-START_TEST(configs_that_are_cut)
+TEST(configs_that_are_cut, .tags = ONE_THREAD)
 {
     size_t len;
     char *text = (char *)read_file(path_of(GPT2, "config.json"), &len);
@@ -217,9 +215,8 @@ START_TEST(configs_that_are_cut)
     free(text);
     scratch_remove();
 }
-END_TEST
 
-START_TEST(configs_that_are_no_files)
+TEST(configs_that_are_no_files, .tags = ONE_THREAD)
 {
     const char *path;
     begin(GPT2);
@@ -243,7 +240,6 @@ START_TEST(configs_that_are_no_files)
     expect_import("config.json", "a link to a device");
     scratch_remove();
 }
-END_TEST
 
 /* --- tensors --------------------------------------------------------------------------------- */
 
@@ -359,7 +355,7 @@ static const struct change llama_changes[] = {
      .adds = true},
 };
 
-START_TEST(tensors_that_are_bent)
+TEST(tensors_that_are_bent, .loops = 2, .tags = ONE_THREAD)
 {
     const bool llama = _i == 1;
     const struct change *list = llama ? llama_changes : gpt2_changes;
@@ -374,7 +370,6 @@ START_TEST(tensors_that_are_bent)
     free_weights(&w);
     scratch_remove();
 }
-END_TEST
 
 /* --- files that are no checkpoints ----------------------------------------------------------- */
 
@@ -391,7 +386,7 @@ static const struct {
     {"text", "First Citizen:\nBefore we proceed any further, hear me speak.\n", 61},
 };
 
-START_TEST(files_of_other_kinds)
+TEST(files_of_other_kinds, .loops = (int)(sizeof files / sizeof *files), .tags = ONE_THREAD)
 {
     static const char *const lines[] = {
         "import %s -o %s/out",
@@ -420,21 +415,4 @@ START_TEST(files_of_other_kinds)
         ck_assert_int_ne(access(path_of(folder, "out"), F_OK), 0);
     }
     scratch_remove();
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("bad input, exchange");
-    TCase *t = tcase_create("exchange");
-    tcase_set_tags(t, ONE_THREAD);
-    tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, sizes_that_are_none, 0, 2);
-    tcase_add_test(t, configs_that_are_bent);
-    tcase_add_test(t, configs_that_are_cut);
-    tcase_add_test(t, configs_that_are_no_files);
-    tcase_add_loop_test(t, tensors_that_are_bent, 0, 2);
-    tcase_add_loop_test(t, files_of_other_kinds, 0, (int)(sizeof files / sizeof *files));
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

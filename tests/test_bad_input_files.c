@@ -107,7 +107,7 @@ static void sparse_files(void)
 #endif
 }
 
-START_TEST(class_01_short_and_special_files)
+TEST(class_01_short_and_special_files, .before = set_up, .after = tear_down)
 {
     prefixes();
     sparse_files();
@@ -140,11 +140,10 @@ START_TEST(class_01_short_and_special_files)
     expect_line_refused("train %T -o %O --from ''", 3, "the file name is empty");
     expect_line_refused("convert ''  -o %O --kv-heads 1", 2, "");
 }
-END_TEST
 
 /* --- class 2 --------------------------------------------------------------------------------- */
 
-START_TEST(class_02_magic_and_version)
+TEST(class_02_magic_and_version, .before = set_up, .after = tear_down)
 {
     static const struct {
         const char *magic, *text;
@@ -168,7 +167,6 @@ START_TEST(class_02_magic_and_version)
     expect_accepted(INFO | GENERATE | CONVERT);
     free(b.data);
 }
-END_TEST
 
 /* --- class 3 --------------------------------------------------------------------------------- */
 
@@ -194,7 +192,7 @@ static void many_records(void)
     expect_bent_accepted(CHECK | SCORE | QUANTIZE | CONVERT | TRAIN);
 }
 
-START_TEST(class_03_counts_of_pairs_and_tensors)
+TEST(class_03_counts_of_pairs_and_tensors, .before = set_up, .after = tear_down)
 {
     for (size_t i = 0; i < N_IMPOSSIBLE; i++) {
         expect_u64_refused(8, impossible[i], "tensor count at byte 8 is");
@@ -218,7 +216,6 @@ START_TEST(class_03_counts_of_pairs_and_tensors)
     free(b.data);
     many_records();
 }
-END_TEST
 
 /* --- class 4 --------------------------------------------------------------------------------- */
 
@@ -258,7 +255,7 @@ static void long_keys(void)
     hostile_open(&h);
 }
 
-START_TEST(class_04_strings)
+TEST(class_04_strings, .before = set_up, .after = tear_down)
 {
     struct gguf_bytes b;
     hostile_image(&h, &b); /* for the records' places */
@@ -297,11 +294,10 @@ START_TEST(class_04_strings)
         hostile_open(&h);
     }
 }
-END_TEST
 
 /* --- class 5 --------------------------------------------------------------------------------- */
 
-START_TEST(class_05_types_of_values)
+TEST(class_05_types_of_values, .before = set_up, .after = tear_down)
 {
     static const uint32_t kinds[] = {13, 14, 255, 1u << 31, UINT32_MAX};
     static const uint32_t elements[] = {GGUF_U8, GGUF_BOOL, GGUF_F32, GGUF_U64, GGUF_STRING};
@@ -335,7 +331,6 @@ START_TEST(class_05_types_of_values)
     hostile_set(&h, "tokenizer.ggml.add_bos_token", GGUF_BOOL, "\2", 1);
     expect_bent_accepted(INFO | GENERATE | SCORE | EVAL); /* any but 0 is true, as in C */
 }
-END_TEST
 
 /* --- class 8 --------------------------------------------------------------------------------- */
 
@@ -407,7 +402,7 @@ static void bad_names(void)
     hostile_open(&h);
 }
 
-START_TEST(class_08_tensors)
+TEST(class_08_tensors, .before = set_up, .after = tear_down)
 {
     static const char *const needed[] = {"position_embd.weight",  "blk.0.attn_norm.weight",
                                          "blk.0.attn_qkv.weight", "blk.1.attn_output.weight",
@@ -450,7 +445,6 @@ START_TEST(class_08_tensors)
     t->dims[1] = 32;
     expect_unloadable("blk.0.attn_qkv.weight: expected shape 32 x 96, found 96 x 32");
 }
-END_TEST
 
 /* --- class 9 --------------------------------------------------------------------------------- */
 
@@ -462,7 +456,7 @@ static void place(uint64_t offset, const char *text)
     expect_bent_refused(text);
 }
 
-START_TEST(class_09_offsets_and_alignment)
+TEST(class_09_offsets_and_alignment, .before = set_up, .after = tear_down)
 {
     static const uint32_t alignments[] = {0, 1, 3, 24, 1u << 31, UINT32_MAX};
     struct gguf_bytes b;
@@ -498,22 +492,4 @@ START_TEST(class_09_offsets_and_alignment)
     expect_bent_accepted(INFO | GENERATE | QUANTIZE | CONVERT);
     hostile_set_u32(&h, "general.alignment", 4096); /* where the data are not */
     expect_bent_refused("offset: expected a multiple of the alignment 4096");
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("bad_input_files");
-    TCase *t = tcase_create("bad_input_files");
-    tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_test(t, class_01_short_and_special_files);
-    tcase_add_test(t, class_02_magic_and_version);
-    tcase_add_test(t, class_03_counts_of_pairs_and_tensors);
-    tcase_add_test(t, class_04_strings);
-    tcase_add_test(t, class_05_types_of_values);
-    tcase_add_test(t, class_08_tensors);
-    tcase_add_test(t, class_09_offsets_and_alignment);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

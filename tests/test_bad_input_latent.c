@@ -42,7 +42,7 @@ static void set_ranks(int n, const int32_t *ranks)
     hostile_set_array(&h, KEY, GGUF_I32, (uint64_t)n, ranks, (size_t)n * sizeof *ranks);
 }
 
-START_TEST(ranks_that_cannot_be)
+TEST(ranks_that_cannot_be, .before = set_up, .after = bent_tear_down)
 {
     static const struct {
         int n; /* 0: a number */
@@ -72,9 +72,8 @@ START_TEST(ranks_that_cannot_be)
     hostile_set_array(&h, KEY, GGUF_I32, 0, "", 0);
     expect_bent_refused(READERS, "expected one number a layer, 2, found 0");
 }
-END_TEST
 
-START_TEST(ranks_that_are_none)
+TEST(ranks_that_are_none, .before = set_up, .after = bent_tear_down)
 {
     const float x = 12;
     hostile_set(&h, KEY, GGUF_F32, &x, sizeof x);
@@ -86,10 +85,9 @@ START_TEST(ranks_that_are_none)
     hostile_set_array(&h, KEY, GGUF_F32, 2, (const float[]){12, 12}, 8);
     expect_bent_refused(READERS, KEY ": expected integers, found f32");
 }
-END_TEST
 
 /* A rank of so many heads would be more rows than are counted. */
-START_TEST(too_many_heads)
+TEST(too_many_heads, .before = set_up, .after = bent_tear_down)
 {
     hostile_set_u32(&h, "decode.embedding_length", 1 << 16);
     hostile_set_u32(&h, "decode.attention.head_count", 1 << 16);
@@ -97,9 +95,8 @@ START_TEST(too_many_heads)
     hostile_set_u32(&h, KEY, 257);
     expect_bent_refused(READERS, KEY ": expected a rank from 1 to 256 in every layer");
 }
-END_TEST
 
-START_TEST(kinds_that_cannot_be)
+TEST(kinds_that_cannot_be, .before = set_up, .after = bent_tear_down)
 {
     hostile_set_text(&h, "decode.position.type", text_of("rope"));
     expect_bent_refused(READERS, KEY ": expected none with rotary positions");
@@ -109,10 +106,9 @@ START_TEST(kinds_that_cannot_be)
                                      "block; found several");
     expect_bent_accepted(LOADERS);
 }
-END_TEST
 
 /* Without the key, or with a 0, the tensors stand for nothing. */
-START_TEST(tensors_without_the_key)
+TEST(tensors_without_the_key, .before = set_up, .after = bent_tear_down)
 {
     const char *text = "tensor blk.0.attn_kv_a.weight: expected none of this name";
     hostile_drop(&h, KEY);
@@ -123,10 +119,9 @@ START_TEST(tensors_without_the_key)
                        hostile_tensor(&h, "blk.0.attn_q.weight")->data);
     expect_bent_refused(LOADERS, "tensor blk.1.attn_k.weight: expected none of this name");
 }
-END_TEST
 
 /* gpt2 passes over what a block has beside its own: latent it is `decode`, which refuses that. */
-START_TEST(tensors_that_gpt2_passes_over)
+TEST(tensors_that_gpt2_passes_over, .before = set_up, .after = bent_tear_down)
 {
     struct ran r;
     use("gpt2", 0, &(struct config){.n_layers = 2});
@@ -142,9 +137,8 @@ START_TEST(tensors_that_gpt2_passes_over)
     run_on_bad(&r, "info %O --tensors");
     ck_assert_ptr_null(strstr(r.out, "attn_mask"));
 }
-END_TEST
 
-START_TEST(missing_tensors)
+TEST(missing_tensors, .before = set_up, .after = bent_tear_down)
 {
     static const char *const names[] = {"blk.0.attn_q.weight", "blk.1.attn_kv_a.weight",
                                         "blk.0.attn_k_b.weight", "blk.1.attn_v_b.weight"};
@@ -158,9 +152,8 @@ START_TEST(missing_tensors)
     hostile_drop_tensor(&h, "blk.1.attn_q.bias");
     expect_bent_accepted(LOADERS);
 }
-END_TEST
 
-START_TEST(shapes_that_do_not_fit)
+TEST(shapes_that_do_not_fit, .before = set_up, .after = bent_tear_down)
 {
     static const struct {
         const char *tensor;
@@ -196,10 +189,9 @@ START_TEST(shapes_that_do_not_fit)
     hostile_set_u32(&h, "decode.attention.key_length", 8);
     expect_bent_refused(LOADERS, "tensor blk.0.attn_v_b.weight: expected shape 12 x 7 x 4");
 }
-END_TEST
 
 /* What heads share already cannot be made fewer, nor written for programs without such caches. */
-START_TEST(commands_that_cannot)
+TEST(commands_that_cannot, .before = set_up, .after = bent_tear_down)
 {
     struct ran r;
     hostile_write(&h);
@@ -209,24 +201,4 @@ START_TEST(commands_that_cannot)
     expect_refusal(&r, 2, "--kv-heads: expected a checkpoint with K/V heads, found a latent cache");
     run_on_bad(&r, "export %B -o %O");
     expect_refusal(&r, 2, "transformers has no model with a latent cache");
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("bad_input_latent");
-    TCase *t = tcase_create("bad_input_latent");
-    tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, set_up, bent_tear_down);
-    tcase_add_test(t, ranks_that_cannot_be);
-    tcase_add_test(t, ranks_that_are_none);
-    tcase_add_test(t, too_many_heads);
-    tcase_add_test(t, kinds_that_cannot_be);
-    tcase_add_test(t, tensors_without_the_key);
-    tcase_add_test(t, tensors_that_gpt2_passes_over);
-    tcase_add_test(t, missing_tensors);
-    tcase_add_test(t, shapes_that_do_not_fit);
-    tcase_add_test(t, commands_that_cannot);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

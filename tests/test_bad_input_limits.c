@@ -54,7 +54,7 @@ static void expect_numbers_refused(const char *command, const char *const *optio
         }
 }
 
-START_TEST(class_14_numbers)
+TEST(class_14_numbers, .before = hostile_set_up, .after = hostile_tear_down)
 {
     static const char *const bad_integers[] = {
         "", "1e9", "0x10", "\t5", "5\t", "-9", "NaN", "+5", "5x", "99999999999999999999", NULL};
@@ -67,10 +67,9 @@ START_TEST(class_14_numbers)
     }
     expect_no_output();
 }
-END_TEST
 
 /* Once they were accepted and did nothing. */
-START_TEST(class_14_options_without_effect)
+TEST(class_14_options_without_effect, .before = hostile_set_up, .after = hostile_tear_down)
 {
     static const char *const commands[] = {"generate %G -p a", "score %G -p a",
                                            "eval %G --text %T"};
@@ -96,10 +95,10 @@ START_TEST(class_14_options_without_effect)
     run_on_bad(&r, "generate --help --method fit");
     expect_success(&r);
 }
-END_TEST
 
 /* It was found when the conversion was done. */
-START_TEST(class_14_short_texts_are_found_before_the_work)
+TEST(class_14_short_texts_are_found_before_the_work, .before = hostile_set_up,
+     .after = hostile_tear_down)
 {
     struct ran r;
     write_file(bad_path, "a", 1);
@@ -109,10 +108,9 @@ START_TEST(class_14_short_texts_are_found_before_the_work)
     ck_assert_ptr_null(strstr(r.err, "the conversion takes"));
     expect_no_output();
 }
-END_TEST
 
 /* It was --kv-type f16, whatever the type was. */
-START_TEST(class_14_advice_lowers_the_cache)
+TEST(class_14_advice_lowers_the_cache, .before = hostile_set_up, .after = hostile_tear_down)
 {
     struct ran r;
     run_on_bad(&r, "score %G -p ab -t 1 -v");
@@ -126,7 +124,6 @@ START_TEST(class_14_advice_lowers_the_cache)
     run_on_bad(&r, "eval %G --text %T -t 1 -v --kv-type q8_0");
     ck_assert_ptr_nonnull(strstr(r.err, "; --ctx, --block and -t lower it"));
 }
-END_TEST
 
 static void unknown_and_repeated(void)
 {
@@ -224,13 +221,12 @@ static void closed_descriptors(void)
     }
 }
 
-START_TEST(class_14_command_line)
+TEST(class_14_command_line, .before = hostile_set_up, .after = hostile_tear_down)
 {
     unknown_and_repeated();
     prompts();
     closed_descriptors();
 }
-END_TEST
 
 /* --- class 15: limits ------------------------------------------------------------------------ */
 
@@ -284,7 +280,8 @@ static void remove_state(void)
     unlink(path);
 }
 
-START_TEST(class_15_open_files)
+TEST(class_15_open_files, .before = hostile_set_up, .after = hostile_tear_down,
+     .left_out = UNDER_VALGRIND)
 {
     char line[3000];
     int n_failed = 0;
@@ -298,9 +295,8 @@ START_TEST(class_15_open_files)
         }
     ck_assert_int_ge(n_failed, N_LIMITED);
 }
-END_TEST
 
-START_TEST(class_15_file_size)
+TEST(class_15_file_size, .before = hostile_set_up, .after = hostile_tear_down)
 {
     static const rlim_t sizes[] = {1000, 20000, 70000};
     char line[3000];
@@ -317,12 +313,12 @@ START_TEST(class_15_file_size)
         }
     ck_assert_int_ge(n_failed, 8);
 }
-END_TEST
 
 #if !SANITIZED
 
 /* As the limit is raised by steps, each run fails cleanly until one does not. */
-START_TEST(class_15_address_space)
+TEST(class_15_address_space, .before = hostile_set_up, .after = hostile_tear_down,
+     .left_out = SANITIZED)
 {
     static const rlim_t mib = 1 << 20;
     char line[3000];
@@ -347,10 +343,10 @@ START_TEST(class_15_address_space)
         ck_assert_uint_lt(more, 64 * mib);
     }
 }
-END_TEST
 
 /* What the options ask for, not what a file does. */
-START_TEST(class_15_huge_requests)
+TEST(class_15_huge_requests, .before = hostile_set_up, .after = hostile_tear_down,
+     .left_out = SANITIZED)
 {
     static const struct {
         int code;
@@ -396,28 +392,5 @@ START_TEST(class_15_huge_requests)
         remove_state();
     }
 }
-END_TEST
 
 #endif
-
-int main(void)
-{
-    Suite *s = suite_create("bad_input_limits");
-    TCase *t = tcase_create("bad_input_limits");
-    tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, hostile_set_up, hostile_tear_down);
-    tcase_add_test(t, class_14_numbers);
-    tcase_add_test(t, class_14_options_without_effect);
-    tcase_add_test(t, class_14_short_texts_are_found_before_the_work);
-    tcase_add_test(t, class_14_advice_lowers_the_cache);
-    tcase_add_test(t, class_14_command_line);
-    if (!UNDER_VALGRIND) /* it has files of its own, and refuses such a limit */
-        tcase_add_test(t, class_15_open_files);
-    tcase_add_test(t, class_15_file_size);
-#if !SANITIZED
-    tcase_add_test(t, class_15_address_space);
-    tcase_add_test(t, class_15_huge_requests);
-#endif
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}

@@ -55,7 +55,7 @@ static void bad_epsilon(void)
     expect_bent_accepted(INFO | GENERATE);
 }
 
-START_TEST(class_06_required_keys)
+TEST(class_06_required_keys, .before = bent_set_up, .after = bent_tear_down)
 {
     for (int i = 0; i < N_SIZES; i++) {
         bad_size(sizes[i]);
@@ -85,11 +85,10 @@ START_TEST(class_06_required_keys)
     }
     expect_bent_accepted(INFO | GENERATE | CONVERT | TRAIN);
 }
-END_TEST
 
 /* --- class 7: hyperparameters ---------------------------------------------------------------- */
 
-START_TEST(class_07_hyperparameters)
+TEST(class_07_hyperparameters, .before = bent_set_up, .after = bent_tear_down)
 {
     static const struct {
         const char *key;
@@ -152,7 +151,6 @@ START_TEST(class_07_hyperparameters)
     hostile_set_u32(&h, "gpt2.block_count", 1);          /* a model of the first layer */
     expect_bent_accepted(INFO | GENERATE | CONVERT | TRAIN | QUANTIZE);
 }
-END_TEST
 
 /* --- class 10: data -------------------------------------------------------------------------- */
 
@@ -197,7 +195,7 @@ static void expect_not_finite(const char *tensor)
 }
 
 /* Once all heads' elements were multiplied out before their bound was checked. */
-START_TEST(class_07_heads_too_wide)
+TEST(class_07_heads_too_wide, .before = bent_set_up, .after = bent_tear_down)
 {
     hostile_set_u32(&h, "gpt2.attention.key_length", 65536);
     hostile_set_u32(&h, "gpt2.attention.head_count", 65536);
@@ -206,9 +204,8 @@ START_TEST(class_07_heads_too_wide)
     expect_refused(GENERATE | INFO,
                    "gpt2.attention.key_length: expected at most 1 for 65536 heads");
 }
-END_TEST
 
-START_TEST(class_10_data)
+TEST(class_10_data, .before = bent_set_up, .after = bent_tear_down)
 {
     static const float values[] = {NAN, INFINITY, -INFINITY};
     static const char *const all[] = {"token_embd.weight", "position_embd.weight",
@@ -250,10 +247,9 @@ START_TEST(class_10_data)
         expect_success(&r);
     }
 }
-END_TEST
 
 /* Of quantized tensors only the scales can be not finite. */
-START_TEST(class_10_data_quantized)
+TEST(class_10_data_quantized, .before = bent_set_up, .after = bent_tear_down)
 {
     struct ran r;
     run_on_bad(&r, "quantize %G -o %B --type q8_0 -t 1 -q");
@@ -272,10 +268,9 @@ START_TEST(class_10_data_quantized)
     expect_no_text();
     expect_line_refused("quantize %B -o %O --type f32 -t 1 -q", 2, "--requantize");
 }
-END_TEST
 
 /* Finite weights whose sums are not: no figure of what is lost, and no file. */
-START_TEST(class_10_data_too_large_to_convert)
+TEST(class_10_data_too_large_to_convert, .before = bent_set_up, .after = bent_tear_down)
 {
     struct hostile_tensor *t = hostile_tensor(&h, "blk.1.attn_output.bias");
     float *data = h.blocks[h.n_blocks++] = malloc(t->data.len);
@@ -291,7 +286,6 @@ START_TEST(class_10_data_too_large_to_convert)
     run_on_bad(&r, "convert %B -o %O --kv-heads 1 --method mean -t 1 -q");
     expect_success(&r);
 }
-END_TEST
 
 /* --- what of a file's texts reaches the terminal --------------------------------------------- */
 
@@ -332,7 +326,8 @@ static void expect_clean_forms(const char *line)
 /* Metadata strings, keys, tensor names and token texts; generate and tokenize --decode alone
  * print bytes of tokens as they are. It found: C1 controls in JSON and in messages, all of them in
  * CSV, and the tensor names that quantize speaks of. */
-START_TEST(no_control_characters_from_a_file_reach_the_terminal)
+TEST(no_control_characters_from_a_file_reach_the_terminal, .before = bent_set_up,
+     .after = bent_tear_down)
 {
     struct ran r;
     hostile_set_text(&h, "general.name", text_of("name" NASTY));
@@ -377,11 +372,10 @@ START_TEST(no_control_characters_from_a_file_reach_the_terminal)
     run_on_bad(&r, "generate %B -p ab");
     expect_refusal(&r, 3, "found \"arch?[31m?2J???????\"");
 }
-END_TEST
 
 /* Once room for 32 bytes an alternative was reserved, and logits so far apart take twice as many.
  */
-START_TEST(all_alternatives_fit_their_cell)
+TEST(all_alternatives_fit_their_cell, .before = bent_set_up, .after = bent_tear_down)
 {
     struct ran r;
     int n = 0;
@@ -392,23 +386,4 @@ START_TEST(all_alternatives_fit_their_cell)
     for (const char *at = r.out; (at = strstr(at, ".000")); at++)
         n++;
     ck_assert_int_ge(n, 40);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("bad_input_model");
-    TCase *t = tcase_create("bad_input_model");
-    tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, bent_set_up, bent_tear_down);
-    tcase_add_test(t, class_06_required_keys);
-    tcase_add_test(t, class_07_hyperparameters);
-    tcase_add_test(t, class_07_heads_too_wide);
-    tcase_add_test(t, class_10_data);
-    tcase_add_test(t, class_10_data_quantized);
-    tcase_add_test(t, class_10_data_too_large_to_convert);
-    tcase_add_test(t, all_alternatives_fit_their_cell);
-    tcase_add_test(t, no_control_characters_from_a_file_reach_the_terminal);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

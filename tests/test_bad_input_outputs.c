@@ -167,7 +167,7 @@ static void expect_not_written(const char *out, int code, const char *text)
 
 /* The names of open descriptors once led to the files behind them: with standard output in a file,
  * `-o /dev/stdout --force` replaced that file. */
-START_TEST(class_12_outputs_that_are_no_files)
+TEST(class_12_outputs_that_are_no_files, .before = set_up, .after = hostile_tear_down)
 {
     static const char descriptor[] = "found an open descriptor's";
     struct content good = content_of(good_path), text = content_of(text_path);
@@ -202,9 +202,8 @@ START_TEST(class_12_outputs_that_are_no_files)
     expect_unchanged(text_path, text);
     expect_line_refused("bench --shape 1x8x1,vocab=9,ctx=4 --plot %O --trace %O", 2, "both name");
 }
-END_TEST
 
-START_TEST(class_12_outputs_through_links)
+TEST(class_12_outputs_through_links, .before = set_up, .after = hostile_tear_down)
 {
     struct ran r;
     char target[700];
@@ -242,13 +241,11 @@ START_TEST(class_12_outputs_through_links)
     ck_assert_uint_eq(old.len, 3);
     free(old.bytes);
 }
-END_TEST
 
-START_TEST(class_12_files_that_change)
+TEST(class_12_files_that_change, .before = set_up, .after = hostile_tear_down)
 {
     changed_while_mapped();
 }
-END_TEST
 
 /* --- class 12: killed while it writes -------------------------------------------------------- */
 
@@ -291,7 +288,7 @@ static void leave_temporaries(void *unused)
     }
 }
 
-START_TEST(class_12_killed_while_writing)
+TEST(class_12_killed_while_writing, .before = set_up, .after = hostile_tear_down)
 {
     const struct checkpoint_shape large = {.n_layers = 1,
                                            .n_heads = 2,
@@ -324,7 +321,6 @@ START_TEST(class_12_killed_while_writing)
     expect_success(&r);
     expect_unchanged(out_path, first);
 }
-END_TEST
 
 /* --- class 13: the training state ------------------------------------------------------------ */
 
@@ -382,7 +378,7 @@ static void expect_forged_refused(struct content *state, const struct content *o
     memcpy(state->bytes + state->len - 8, &word, 8);
 }
 
-START_TEST(class_13_training_state)
+TEST(class_13_training_state, .before = set_up, .after = hostile_tear_down)
 {
     struct content state = make_state(), out = content_of(out_path);
     struct ran r;
@@ -418,9 +414,8 @@ START_TEST(class_13_training_state)
     free(out.bytes);
     free(state.bytes);
 }
-END_TEST
 
-START_TEST(class_13_training_state_of_another_run)
+TEST(class_13_training_state_of_another_run, .before = set_up, .after = hostile_tear_down)
 {
     struct content state = make_state(), out = content_of(out_path);
     static const char *const others[] = {
@@ -448,21 +443,4 @@ START_TEST(class_13_training_state_of_another_run)
     expect_line_refused(TRAIN_NEW " --resume", 1, "found a pipe (FIFO)");
     expect_unchanged(out_path, out);
     free(state.bytes);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("bad_input_outputs");
-    TCase *t = tcase_create("bad_input_outputs");
-    tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, set_up, hostile_tear_down);
-    tcase_add_test(t, class_12_outputs_that_are_no_files);
-    tcase_add_test(t, class_12_outputs_through_links);
-    tcase_add_test(t, class_12_files_that_change);
-    tcase_add_test(t, class_12_killed_while_writing);
-    tcase_add_test(t, class_13_training_state);
-    tcase_add_test(t, class_13_training_state_of_another_run);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

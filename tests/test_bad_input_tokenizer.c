@@ -142,7 +142,7 @@ static void bad_ids(void)
 }
 
 /* Kinds that are not known: their tokens are shown, and no text is read. */
-START_TEST(class_11_unknown_kinds)
+TEST(class_11_unknown_kinds, .before = bent_set_up, .after = bent_tear_down)
 {
     static const char *const keys[] = {"tokenizer.ggml.model", "tokenizer.ggml.pre"};
     static const char *const found[] = {
@@ -179,10 +179,9 @@ START_TEST(class_11_unknown_kinds)
     expect_success(&r);
     expect_line_refused("tokenize %B --decode 1", 3, "tokenizer.ggml.tokens: expected tokens");
 }
-END_TEST
 
 /* A vocabulary that lacks bytes loads; a text that it cannot write is a mistake in the use. */
-START_TEST(class_11_bytes_without_a_token)
+TEST(class_11_bytes_without_a_token, .before = bent_set_up, .after = bent_tear_down)
 {
     struct ran r;
     set_token('a', text_of("<x>"));
@@ -203,7 +202,6 @@ START_TEST(class_11_bytes_without_a_token)
     hostile_write(&h);
     expect_line_refused("generate %B -n 1", 2, "the prompt is empty, and the checkpoint has");
 }
-END_TEST
 
 static void set_scores(uint64_t count, int id, float score)
 {
@@ -213,7 +211,7 @@ static void set_scores(uint64_t count, int id, float score)
     hostile_set_text(&h, "tokenizer.ggml.model", text_of("llama"));
 }
 
-START_TEST(class_11_scores)
+TEST(class_11_scores, .before = bent_set_up, .after = bent_tear_down)
 {
     struct ran r;
     const unsigned readers = TOKENIZER_READERS & ~BENCH;
@@ -247,9 +245,8 @@ START_TEST(class_11_scores)
     ck_assert_str_eq(r.out, "ab");
     expect_line_refused("tokenize %B -p \xe6\xb0\xb4", 2, "U+6C34");
 }
-END_TEST
 
-START_TEST(class_11_tokenizer)
+TEST(class_11_tokenizer, .before = bent_set_up, .after = bent_tear_down)
 {
     const unsigned readers = TOKENIZER_READERS & ~BENCH;
     static const int32_t bad_types[] = {-1, 7, INT32_MAX, INT32_MIN};
@@ -275,19 +272,4 @@ START_TEST(class_11_tokenizer)
     bad_merges();
     bad_ids();
     long_tokens();
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("bad_input_tokenizer");
-    TCase *t = tcase_create("bad_input_tokenizer");
-    tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, bent_set_up, bent_tear_down);
-    tcase_add_test(t, class_11_tokenizer);
-    tcase_add_test(t, class_11_unknown_kinds);
-    tcase_add_test(t, class_11_bytes_without_a_token);
-    tcase_add_test(t, class_11_scores);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -155,7 +155,7 @@ static struct golden open_any(int i)
     return i < N_GOLDEN ? open_golden(golden_names[i]) : open_long(2);
 }
 
-START_TEST(each_sequence_as_if_alone)
+TEST(each_sequence_as_if_alone, .loops = N_GOLDEN + 1)
 {
     static const int counts[] = {1, 2, 3, 5, 8, 17}, threads[] = {1, 2, 3};
     static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
@@ -185,7 +185,6 @@ START_TEST(each_sequence_as_if_alone)
         free(c.expected[i]);
     close_golden(&g);
 }
-END_TEST
 
 /* --- a shared prefix ------------------------------------------------------------------------- */
 
@@ -218,7 +217,7 @@ static void run_shared(struct schedule *c, enum storage kv, int n_threads)
     pool_free(pool);
 }
 
-START_TEST(a_prefix_is_shared)
+TEST(a_prefix_is_shared, .loops = 9)
 {
     static const int shared[] = {0, 1, 15, 16, 17, 255, 256, 300};
     static const int kv_heads[] = {2, 1, 4};
@@ -240,10 +239,9 @@ START_TEST(a_prefix_is_shared)
     }
     close_golden(&g);
 }
-END_TEST
 
 /* The others cannot go on before sequence 0 has what they share, nor after it forgot it. */
-START_TEST(shared_positions_must_be_there)
+TEST(shared_positions_must_be_there)
 {
     struct golden g = open_golden("gqa");
     const int32_t token = 1;
@@ -271,10 +269,9 @@ START_TEST(shared_positions_must_be_there)
     session_free(s);
     close_golden(&g);
 }
-END_TEST
 
 /* A sequence that ended gives its place to another, while its neighbours go on. */
-START_TEST(places_are_taken_again)
+TEST(places_are_taken_again)
 {
     struct golden g = open_golden("gqa");
     const struct model *m = g.checkpoint.model;
@@ -308,9 +305,8 @@ START_TEST(places_are_taken_again)
     session_free(s);
     close_golden(&g);
 }
-END_TEST
 
-START_TEST(impossible_rows_are_refused)
+TEST(impossible_rows_are_refused)
 {
     struct golden g = open_golden("mha");
     const struct model *m = g.checkpoint.model;
@@ -338,10 +334,9 @@ START_TEST(impossible_rows_are_refused)
     session_free(s);
     close_golden(&g);
 }
-END_TEST
 
 /* One row of each sequence passes the weights at once, however many they are. */
-START_TEST(blocks_hold_a_row_of_each)
+TEST(blocks_hold_a_row_of_each)
 {
     struct golden g = open_golden("mha");
     static const struct {
@@ -358,9 +353,8 @@ START_TEST(blocks_hold_a_row_of_each)
     }
     close_golden(&g);
 }
-END_TEST
 
-START_TEST(rows_are_cut_into_spans)
+TEST(rows_are_cut_into_spans)
 {
     const struct batch_row rows[] = {
         {.sequence = 4, .position = 300}, {.sequence = 1, .position = 0},
@@ -392,7 +386,6 @@ START_TEST(rows_are_cut_into_spans)
     batch_cut(&b, rows + 4, 1, 241, spans);
     ck_assert(b.stores_first);
 }
-END_TEST
 
 static int positions_read, calls;
 
@@ -403,7 +396,7 @@ static void count_attend(const struct attend *a)
 }
 
 /* One long sequence beside short ones does not make the others wait, whatever the heads. */
-START_TEST(work_is_dealt_by_cost)
+TEST(work_is_dealt_by_cost, .loops = 3)
 {
     enum { LONG = 15 * KERNEL_CHUNK, SHORT = 10, N = 16 };
     static const int threads[] = {1, 2, 3, 7}, kv_heads[] = {1, 2, 4};
@@ -456,10 +449,9 @@ START_TEST(work_is_dealt_by_cost)
     free(qkv), free(parts), free(scratch);
     kv_cache_free(&kv);
 }
-END_TEST
 
 /* Block after block on their own are the model. */
-START_TEST(probes_run_what_sessions_run)
+TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
 {
     struct golden g = open_golden(golden_names[_i]);
     const struct model *m = g.checkpoint.model;
@@ -501,23 +493,4 @@ START_TEST(probes_run_what_sessions_run)
     probe_free(p);
     free(x), free(out), free(logits);
     close_golden(&g);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("batch");
-    TCase *t = tcase_create("batch");
-    tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, each_sequence_as_if_alone, 0, N_GOLDEN + 1);
-    tcase_add_loop_test(t, a_prefix_is_shared, 0, 9);
-    tcase_add_test(t, shared_positions_must_be_there);
-    tcase_add_test(t, places_are_taken_again);
-    tcase_add_test(t, impossible_rows_are_refused);
-    tcase_add_test(t, blocks_hold_a_row_of_each);
-    tcase_add_test(t, rows_are_cut_into_spans);
-    tcase_add_loop_test(t, work_is_dealt_by_cost, 0, 3);
-    tcase_add_loop_test(t, probes_run_what_sessions_run, 0, N_GOLDEN);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -62,7 +62,7 @@ static bool stop_at_once(void *arg)
     return --*(int *)arg < 0;
 }
 
-START_TEST(every_combination_once)
+TEST(every_combination_once, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
     spec.types = spec.kv_types = (struct bench_list){both, 2};
@@ -107,10 +107,9 @@ START_TEST(every_combination_once)
     }
     bench_free(&b);
 }
-END_TEST
 
 /* Over batches a line is of rows that differ in batch only. */
-START_TEST(lines_over_batches)
+TEST(lines_over_batches, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
     struct bench b;
@@ -129,11 +128,10 @@ START_TEST(lines_over_batches)
                        b.rows[i].kv_type == b.rows[k].kv_type));
     bench_free(&b);
 }
-END_TEST
 
 /* 2 layers, context of 18 positions in two panels of 16 keys, 4 heads of 8, which values pad to 16:
  * 2 x 4 x (32 x 8 + 18 x 16) floats a sequence. */
-START_TEST(memory_counts_every_sequence)
+TEST(memory_counts_every_sequence, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
     struct bench b, c;
@@ -162,11 +160,10 @@ START_TEST(memory_counts_every_sequence)
     ck_assert_uint_eq(bench_memory(&spec, &b), UINT64_MAX);
     bench_free(&b);
 }
-END_TEST
 
 /* The hash proves that a speed-up changed nothing: any number of threads gives the same, and any
  * batch, because sequence 0 is the same in all. */
-START_TEST(hash_does_not_depend_on_batch)
+TEST(hash_does_not_depend_on_batch, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
     static const int quantised[] = {STORAGE_F32, STORAGE_Q8_0, STORAGE_Q4_0};
@@ -182,9 +179,8 @@ START_TEST(hash_does_not_depend_on_batch)
         }
     bench_free(&b);
 }
-END_TEST
 
-START_TEST(hash_does_not_depend_on_threads)
+TEST(hash_does_not_depend_on_threads, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
     spec.threads.n = 4;
@@ -206,9 +202,8 @@ START_TEST(hash_does_not_depend_on_threads)
     bench_free(&b);
     bench_free(&scalar);
 }
-END_TEST
 
-START_TEST(a_checkpoint_and_its_variants)
+TEST(a_checkpoint_and_its_variants, .seconds = 240)
 {
     struct checkpoint c;
     struct err e = {{0}};
@@ -236,7 +231,6 @@ START_TEST(a_checkpoint_and_its_variants)
     bench_free(&b);
     checkpoint_close(&c);
 }
-END_TEST
 
 static void assert_refused(const struct bench_spec *spec, const char *word)
 {
@@ -246,7 +240,7 @@ static void assert_refused(const struct bench_spec *spec, const char *word)
     ck_assert_msg(strstr(e.text, word), "no \"%s\" in: %s", word, e.text);
 }
 
-START_TEST(refusals)
+TEST(refusals, .seconds = 240)
 {
     const struct bench_spec good = spec_of(fastest());
     static const int three[] = {3}, zero[] = {0}, eight[] = {8}, deep[] = {32}, minus[] = {-1};
@@ -270,7 +264,6 @@ START_TEST(refusals)
     s.repeats = 10000;
     assert_refused(&s, "at most");
 }
-END_TEST
 
 /* Samples that are taken where the run stops after `budget` steps that ask whether to: setting up
  * 2 rows of 3 sequences asks 1 + 2 times each, then 2 x 2 turns 1 + 3 times. */
@@ -284,7 +277,7 @@ static int samples_before(int budget)
     return samples;
 }
 
-START_TEST(stopping_keeps_what_was_measured)
+TEST(stopping_keeps_what_was_measured, .seconds = 240)
 {
     static const int three[] = {3};
     for (int budget = 0; budget < 30; budget++) {
@@ -308,9 +301,8 @@ START_TEST(stopping_keeps_what_was_measured)
         bench_free(&b);
     }
 }
-END_TEST
 
-START_TEST(summary_of_known_samples)
+TEST(summary_of_known_samples, .seconds = 240)
 {
     uint64_t times[] = {1000, 3000, 2000, 2000, 6000, 4000}, sorted[6];
     struct bench_row rows[2] = {{.n_kv_heads = 4,
@@ -353,7 +345,6 @@ START_TEST(summary_of_known_samples)
     bench_compare(&b, 4);
     ck_assert(isnan(rows[1].speedup) && isnan(rows[1].predicted_speedup));
 }
-END_TEST
 
 /* Measured: 1 GB/s of 4,096 and of 16,384 bytes, 10 and 40 GFLOP/s. */
 static struct machine hand_machine(void)
@@ -374,7 +365,7 @@ static struct bench_row predicted_row(int batch)
     };
 }
 
-START_TEST(predictions_by_hand)
+TEST(predictions_by_hand, .seconds = 240)
 {
     /* One sequence: weights 4 us against 0.1 + 0.8 of arithmetic, cache 1 us against 0.2. */
     struct bench_row rows[2] = {predicted_row(1), predicted_row(10)};
@@ -392,11 +383,10 @@ START_TEST(predictions_by_hand)
     ck_assert_double_eq_tol(rows[1].share_of_limit, 0.5, 1e-9);
     ck_assert_double_eq_tol(rows[0].limits.bytes_per_s, 1e9, 1);
 }
-END_TEST
 
 /* A row that is faster than the limits raises those of all that can do no worse: that read as many
  * bytes or fewer with as many threads. */
-START_TEST(limits_are_never_exceeded)
+TEST(limits_are_never_exceeded, .seconds = 240)
 {
     struct bench_row rows[3] = {predicted_row(1), predicted_row(10), predicted_row(1)};
     rows[0].p50_us = 2; /* 5,000 bytes: 2.5 GB/s */
@@ -430,10 +420,9 @@ START_TEST(limits_are_never_exceeded)
     ck_assert_double_eq_tol(fast[1].limits.dot_flops_per_s, 40e9 * over, 1);
     ck_assert_double_eq_tol(fast[1].limits.bytes_per_s, 1.4e9 * over, 1); /* the same class */
 }
-END_TEST
 
 /* Whatever was reached, of one class equal rates are equal shares. */
-START_TEST(equal_rates_are_equal_shares)
+TEST(equal_rates_are_equal_shares, .seconds = 240)
 {
     struct bench_row rows[4];
     struct machine m = hand_machine();
@@ -449,26 +438,4 @@ START_TEST(equal_rates_are_equal_shares)
         ck_assert_double_eq_tol(rows[i].limits.bytes_per_s, 1.1e9, 1);
         ck_assert_double_eq_tol(rows[i].share_of_limit, 0.5 / 1.1, 1e-9);
     }
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("bench");
-    TCase *t = tcase_create("bench");
-    tcase_set_timeout(t, 240);
-    tcase_add_test(t, every_combination_once);
-    tcase_add_test(t, lines_over_batches);
-    tcase_add_test(t, memory_counts_every_sequence);
-    tcase_add_test(t, hash_does_not_depend_on_batch);
-    tcase_add_test(t, hash_does_not_depend_on_threads);
-    tcase_add_test(t, a_checkpoint_and_its_variants);
-    tcase_add_test(t, refusals);
-    tcase_add_test(t, stopping_keeps_what_was_measured);
-    tcase_add_test(t, summary_of_known_samples);
-    tcase_add_test(t, predictions_by_hand);
-    tcase_add_test(t, limits_are_never_exceeded);
-    tcase_add_test(t, equal_rates_are_equal_shares);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -23,7 +23,7 @@ static const struct coded_type {
 };
 #define N_TYPES (int)(sizeof types / sizeof types[0])
 
-START_TEST(which_types)
+TEST(which_types)
 {
     int n = 0;
     for (uint32_t type = 0; type < 100; type++)
@@ -32,10 +32,9 @@ START_TEST(which_types)
     for (int i = 0; i < N_TYPES; i++)
         ck_assert(blocks_runs(types[i].type));
 }
-END_TEST
 
 /* Encoded and decoded at addresses that no type's alignment divides. */
-START_TEST(golden_bytes)
+TEST(golden_bytes, .loops = N_TYPES)
 {
     const struct coded_type *t = &types[_i];
     size_t n_bytes, n_encoded, n_decoded;
@@ -74,10 +73,9 @@ START_TEST(golden_bytes)
     free(found);
     free(encoded);
 }
-END_TEST
 
 /* Every 16-bit pattern that is a number comes back as it was. */
-START_TEST(halves_come_back)
+TEST(halves_come_back, .loops = 2)
 {
     const uint32_t type = _i == 0 ? TENSOR_F16 : TENSOR_BF16;
     uint16_t halves[256], again[256];
@@ -94,7 +92,6 @@ START_TEST(halves_come_back)
         }
     }
 }
-END_TEST
 
 /* Encodes a block and compares it with d and equal bytes q. */
 static void expect_block(uint32_t type, const float *x, unsigned d, unsigned q)
@@ -109,7 +106,7 @@ static void expect_block(uint32_t type, const float *x, unsigned d, unsigned q)
 }
 
 /* Bytes as llama-quantize writes them; it gives Q4_0's zeros the scale 0 / -8. */
-START_TEST(zeros_and_denormals)
+TEST(zeros_and_denormals)
 {
     float x[BLOCK] = {0};
     expect_block(TENSOR_Q8_0, x, 0, 0);
@@ -129,10 +126,9 @@ START_TEST(zeros_and_denormals)
     expect_block(TENSOR_Q8_0, x, 0, 127);
     expect_block(TENSOR_Q4_0, x, 0x8000, 0);
 }
-END_TEST
 
 /* Q8_0 rounds ties away from zero, and what is just below a tie towards it. */
-START_TEST(ties)
+TEST(ties)
 {
     const float below = nextafterf(0.5f, 0);
     const float x[BLOCK] = {127, 0.5f, -0.5f, 1.5f, -1.5f, 2.5f, below, -below, 126.5f, -126.5f};
@@ -156,10 +152,9 @@ START_TEST(ties)
     blocks_encode(TENSOR_Q4_0, found, second, BLOCK);
     ck_assert_uint_eq(found[1], 0x3c);
 }
-END_TEST
 
 /* Nothing undefined happens, and what comes out is seen to be bad. */
-START_TEST(not_finite)
+TEST(not_finite, .loops = N_TYPES)
 {
     static const float bad[] = {INFINITY, -INFINITY, NAN, -NAN, 3e38f, -3e38f};
     const uint32_t type = types[_i].type;
@@ -177,19 +172,4 @@ START_TEST(not_finite)
             ck_assert(!isfinite(y[19]));
         ck_assert(isnan(y[19]) || !isnan(bad[b]));
     }
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("blocks");
-    TCase *t = tcase_create("blocks");
-    tcase_add_test(t, which_types);
-    tcase_add_loop_test(t, golden_bytes, 0, N_TYPES);
-    tcase_add_loop_test(t, halves_come_back, 0, 2);
-    tcase_add_test(t, zeros_and_denormals);
-    tcase_add_test(t, ties);
-    tcase_add_loop_test(t, not_finite, 0, N_TYPES);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

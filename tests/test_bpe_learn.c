@@ -241,7 +241,7 @@ static const char *const texts_easy_to_get_wrong[] = {
     "!!!!.?.!!!!.?. --------==== ======= -------- <><><><><>",
 };
 
-START_TEST(adversarial_texts)
+TEST(adversarial_texts, .loops = sizeof texts_easy_to_get_wrong / sizeof *texts_easy_to_get_wrong)
 {
     const char *s = texts_easy_to_get_wrong[_i];
     const struct text whole = text_of(s);
@@ -252,7 +252,6 @@ START_TEST(adversarial_texts)
                                  whole};
     check_against_plain(parts, 3, 256 + 100, s);
 }
-END_TEST
 
 static void random_text(struct rng *r, char *out, size_t n, const char *alphabet)
 {
@@ -262,7 +261,7 @@ static void random_text(struct rng *r, char *out, size_t n, const char *alphabet
 }
 
 /* Few letters give many ties, runs and tokens that are made in several places. */
-START_TEST(random_texts)
+TEST(random_texts, .loops = 20)
 {
     static const char *const alphabets[] = {"a ", "ab", "ab ", "aab    ", "abc \n", "ab'st 1,"};
     char text[3000];
@@ -274,9 +273,8 @@ START_TEST(random_texts)
         check_against_plain(&(struct text){text, len}, 1, 256 + 120, alphabets[i]);
     }
 }
-END_TEST
 
-START_TEST(all_bytes)
+TEST(all_bytes)
 {
     char text[4096];
     for (size_t i = 0; i < sizeof text; i++)
@@ -288,10 +286,9 @@ START_TEST(all_bytes)
         text[i] = (char)(i % 3 ? text[rng_u32(&r) % (i + 1)] : (char)rng_u32(&r));
     check_against_plain(&(struct text){text, sizeof text}, 1, 256 + 150, "random bytes");
 }
-END_TEST
 
 /* Merges of these scan the whole word in a learner that looks at words rather than places. */
-START_TEST(a_word_of_a_megabyte)
+TEST(a_word_of_a_megabyte)
 {
     enum { LEN = 1 << 20 };
     char *text = malloc(LEN);
@@ -315,10 +312,9 @@ START_TEST(a_word_of_a_megabyte)
     check_against_plain(&whole, 1, 256 + 60, "the alphabet");
     free(text);
 }
-END_TEST
 
 /* Made by a Python program that shares nothing with this one. */
-START_TEST(reference_cases)
+TEST(reference_cases)
 {
     static struct test_case t;
     static struct bpe_merge merges[CASE_MAX / 2];
@@ -337,9 +333,8 @@ START_TEST(reference_cases)
     }
     ck_assert_int_eq(n, 3);
 }
-END_TEST
 
-START_TEST(ties_go_to_the_lowest_ids)
+TEST(ties_go_to_the_lowest_ids)
 {
     static const struct bpe_merge expected[] = {{'a', 'c'}, {'b', 'a'}, {'b', 'z'}, {'z', 'a'}};
     struct text texts[] = {text_of("za"), text_of("bz"), text_of("ba"), text_of("ac"),
@@ -352,9 +347,8 @@ START_TEST(ties_go_to_the_lowest_ids)
     check_merges(&v, expected, 3, "a pair that occurs once");
     bpe_learned_free(&v);
 }
-END_TEST
 
-START_TEST(texts_are_not_joined)
+TEST(texts_are_not_joined)
 {
     const struct text texts[] = {text_of("a"), text_of("b"), text_of("a"), text_of("b")};
     const struct bpe_learn_spec spec = {.n_tokens = 300};
@@ -367,7 +361,6 @@ START_TEST(texts_are_not_joined)
     bpe_learned_free(&v);
     bpe_learned_free(&v);
 }
-END_TEST
 
 /* --- what is written ------------------------------------------------------------------------- */
 
@@ -421,7 +414,7 @@ static void check_types(const struct gguf *g, uint64_t n, int end_of_text)
         ck_assert_int_eq(gguf_int_at(types, i), (int)i == end_of_text ? 3 : 1);
 }
 
-START_TEST(plain_bytes)
+TEST(plain_bytes)
 {
     struct bpe_learned v = learn(text_of("not read: not read: not read"), 256);
     ck_assert_int_eq(v.n_tokens, 256);
@@ -446,9 +439,8 @@ START_TEST(plain_bytes)
     tokenizer_free(t);
     bpe_learned_free(&v);
 }
-END_TEST
 
-START_TEST(names_are_in_the_byte_alphabet)
+TEST(names_are_in_the_byte_alphabet)
 {
     struct bpe_learned v = learn(text_of("x \u00e9\n\n\ny \u00e9\n\n\n"), 300);
     unsigned char *bytes;
@@ -463,12 +455,11 @@ START_TEST(names_are_in_the_byte_alphabet)
     free(bytes);
     bpe_learned_free(&v);
 }
-END_TEST
 
 static const char documents[] = "<|endoftext|>one text, one word<|endoftext|><|endoftext|> one "
                                 "more<|endoftext|>no more: <|endoftext <|endoftext <|endoftext|>";
 
-START_TEST(end_of_text_is_the_last_token)
+TEST(end_of_text_is_the_last_token)
 {
     const struct text whole = text_of(documents);
     const struct text parts[] = {text_of("one text, one word"), text_of(" one more"),
@@ -502,10 +493,9 @@ START_TEST(end_of_text_is_the_last_token)
     plain_free(&p);
     bpe_learned_free(&v);
 }
-END_TEST
 
 /* Without the option its text is text; with it and no room for merges there is only it. */
-START_TEST(end_of_text_is_an_option)
+TEST(end_of_text_is_an_option)
 {
     struct bpe_learned v = learn(text_of(documents), 320);
     ck_assert_int_eq(v.end_of_text, -1);
@@ -521,7 +511,6 @@ START_TEST(end_of_text_is_an_option)
     check_consistent(&v);
     bpe_learned_free(&v);
 }
-END_TEST
 
 /* --- refusals and interruptions -------------------------------------------------------------- */
 
@@ -536,14 +525,13 @@ static void check_refused(int n_tokens, bool end_of_text, const char *message)
     ck_assert_ptr_null(v.tokens);
 }
 
-START_TEST(too_few_tokens)
+TEST(too_few_tokens)
 {
     check_refused(255, false, "at least 256 tokens");
     check_refused(0, false, "found 0");
     check_refused(-1, false, "found -1");
     check_refused(256, true, "at least 257 tokens, one for every byte and <|endoftext|>");
 }
-END_TEST
 
 struct watcher {
     int left; /* calls until it stops the learner */
@@ -570,7 +558,7 @@ static void watch_progress(void *arg, enum bpe_learn_phase phase, uint64_t done,
     w->done = done;
 }
 
-START_TEST(learning_can_be_stopped)
+TEST(learning_can_be_stopped)
 {
     enum { LEN = 3 << 19 };
     char *text = malloc(LEN);
@@ -595,31 +583,4 @@ START_TEST(learning_can_be_stopped)
     ck_assert_int_ge(w.calls[BPE_LEARN_MERGING], 3);
     bpe_learned_free(&v);
     free(text);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("learning BPE");
-    TCase *t = tcase_create("merging");
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, adversarial_texts, 0,
-                        sizeof texts_easy_to_get_wrong / sizeof *texts_easy_to_get_wrong);
-    tcase_add_loop_test(t, random_texts, 0, 20);
-    tcase_add_test(t, all_bytes);
-    tcase_add_test(t, a_word_of_a_megabyte);
-    tcase_add_test(t, reference_cases);
-    tcase_add_test(t, ties_go_to_the_lowest_ids);
-    tcase_add_test(t, texts_are_not_joined);
-    suite_add_tcase(s, t);
-    t = tcase_create("vocabularies");
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, plain_bytes);
-    tcase_add_test(t, names_are_in_the_byte_alphabet);
-    tcase_add_test(t, end_of_text_is_the_last_token);
-    tcase_add_test(t, end_of_text_is_an_option);
-    tcase_add_test(t, too_few_tokens);
-    tcase_add_test(t, learning_can_be_stopped);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -11,7 +11,7 @@
 
 /* --- ticks and figures ---------------------------------------------------------------------- */
 
-START_TEST(tick_choice)
+TEST(tick_choice)
 {
     static const struct {
         double lo, hi;
@@ -51,9 +51,8 @@ START_TEST(tick_choice)
         ck_assert_str_eq(labels, cases[i].labels);
     }
 }
-END_TEST
 
-START_TEST(ticks_hold_at_any_scale)
+TEST(ticks_hold_at_any_scale)
 {
     for (int e = -100; e <= 99; e++) {
         for (int n = 1; n <= 10; n++) {
@@ -72,9 +71,8 @@ START_TEST(ticks_hold_at_any_scale)
         }
     }
 }
-END_TEST
 
-START_TEST(widening)
+TEST(widening)
 {
     double hi = 0;
     scale_widen(0, &hi);
@@ -89,9 +87,8 @@ START_TEST(widening)
     scale_widen(0, &hi);
     ck_assert(hi == 1);
 }
-END_TEST
 
-START_TEST(figures)
+TEST(figures)
 {
     static const struct {
         double x;
@@ -116,7 +113,6 @@ START_TEST(figures)
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
         ck_assert_str_eq(scale_value(values[i].x).text, values[i].value);
 }
-END_TEST
 
 /* --- texts ---------------------------------------------------------------------------------- */
 
@@ -151,14 +147,13 @@ static double draw_cut(struct canvas *c, const void *what)
     return 0;
 }
 
-START_TEST(texts_are_measured_and_cut)
+TEST(texts_are_measured_and_cut)
 {
     const double all = canvas_text_width(text_of("one two three"));
     ck_assert(all > 60 && all < 120);
     ck_assert(canvas_text_width(text_of("\x01\x7f\n")) < 6); /* the line break is a space */
     check_texts(draw_cut, "one two three", "one two three\none two thr…\n…\n");
 }
-END_TEST
 
 static double draw_headings(struct canvas *c, const void *what)
 {
@@ -167,7 +162,7 @@ static double draw_headings(struct canvas *c, const void *what)
 }
 
 /* Between words, or where the width ends; the last line is cut. */
-START_TEST(texts_are_wrapped)
+TEST(texts_are_wrapped)
 {
     check_texts(draw_headings, "one two  three four five six", "one two  three four five\nsix\n");
     check_texts(draw_headings, "unbreakableandfartoolongword and 1 2 3 4 5 6 7 8 9 10 11 12 13",
@@ -178,21 +173,4 @@ START_TEST(texts_are_wrapped)
     check_texts(draw_headings,
                 "aaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbb cccccccccccccccc dddddddddddddddd eeeeeee",
                 "aaaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbbb\ncccccccccccccccc\ndddddddddddddddd ee…\n");
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("canvas");
-    TCase *scale = tcase_create("scale");
-    tcase_add_test(scale, tick_choice);
-    tcase_add_test(scale, ticks_hold_at_any_scale);
-    tcase_add_test(scale, widening);
-    tcase_add_test(scale, figures);
-    suite_add_tcase(s, scale);
-    TCase *texts = tcase_create("texts");
-    tcase_add_test(texts, texts_are_measured_and_cut);
-    tcase_add_test(texts, texts_are_wrapped);
-    suite_add_tcase(s, texts);
-    return run_suite(s);
 }

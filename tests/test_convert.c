@@ -89,7 +89,7 @@ static struct opened regauge(const struct opened *o, bool permute, uint64_t seed
 
 /* --- nothing has to be lost ------------------------------------------------------------------ */
 
-START_TEST(as_many_heads_change_nothing)
+TEST(as_many_heads_change_nothing, .loops = 3, .seconds = 300, .tags = ONE_THREAD)
 {
     static const int heads[] = {1, 2, 8};
     const struct checkpoint_shape shape = mha(heads[_i]);
@@ -109,10 +109,9 @@ START_TEST(as_many_heads_change_nothing)
     }
     close_opened(&a);
 }
-END_TEST
 
 /* Exact grouping with 8 heads, swaps with 16; from weights alone, and with text and refit. */
-START_TEST(planted_groups_are_recovered)
+TEST(planted_groups_are_recovered, .loops = 4, .seconds = 300, .tags = ONE_THREAD)
 {
     struct checkpoint_shape shape = mha(_i % 2 ? 16 : 8);
     shape.base_kv_heads = 4;
@@ -132,10 +131,9 @@ START_TEST(planted_groups_are_recovered)
     ck_assert_double_lt(logits_apart(&a, &c, NULL), 1e-3);
     close_opened(&a), close_opened(&b), close_opened(&c), close_opened(&adjacent);
 }
-END_TEST
 
 /* All heads together wider, and narrower, than the residual stream. */
-START_TEST(heads_of_their_own_width)
+TEST(heads_of_their_own_width, .loops = 2, .seconds = 300, .tags = ONE_THREAD)
 {
     struct checkpoint_shape shape = mha(8);
     shape.d_model = _i ? 80 : 40;
@@ -168,11 +166,10 @@ START_TEST(heads_of_their_own_width)
     ck_assert_double_lt(logits_apart(&a, &fitted, NULL), 1e-3);
     close_opened(&a), close_opened(&b), close_opened(&fitted);
 }
-END_TEST
 
 /* --- the gauge ------------------------------------------------------------------------------- */
 
-START_TEST(fit_does_not_see_the_gauge_but_mean_does)
+TEST(fit_does_not_see_the_gauge_but_mean_does, .seconds = 300, .tags = ONE_THREAD)
 {
     const struct checkpoint_shape shape = mha(8);
     struct opened a = open_shape(&shape), b = regauge(&a, false, 6);
@@ -202,7 +199,6 @@ START_TEST(fit_does_not_see_the_gauge_but_mean_does)
     }
     close_opened(&a), close_opened(&b);
 }
-END_TEST
 
 /* --- what is lost ---------------------------------------------------------------------------- */
 
@@ -251,7 +247,7 @@ static void run_block_0(const struct opened *o, const float *in, float *normed, 
     probe_free(p);
 }
 
-START_TEST(losses_are_those_of_plain_loops)
+TEST(losses_are_those_of_plain_loops, .loops = 4, .seconds = 300, .tags = ONE_THREAD)
 {
     enum { N = 24 };
     const struct checkpoint_shape shape = mha(4);
@@ -282,7 +278,6 @@ START_TEST(losses_are_those_of_plain_loops)
     ck_assert_double_eq_tol(lost[0].output / (difference / all), 1, 1e-4);
     close_opened(&a), close_opened(&b);
 }
-END_TEST
 
 static void open_method(const struct opened *a, int g, int method, bool text, bool cluster,
                         struct convert_layer *lost)
@@ -295,7 +290,7 @@ static void open_method(const struct opened *a, int g, int method, bool text, bo
     close_opened(&b);
 }
 
-START_TEST(fit_loses_least)
+TEST(fit_loses_least, .loops = SANITIZED ? 1 : 4, .seconds = 300, .tags = ONE_THREAD)
 {
     const struct checkpoint_shape shape = mha(8);
     struct opened a = _i < 2 ? open_shape(&shape) : open_path("tests/data/shakespeare-bytes.gguf");
@@ -319,11 +314,10 @@ START_TEST(fit_loses_least)
     }
     close_opened(&a);
 }
-END_TEST
 
 /* --- pooling --------------------------------------------------------------------------------- */
 
-START_TEST(mean_and_first_pool_weights_and_biases)
+TEST(mean_and_first_pool_weights_and_biases, .seconds = 300, .tags = ONE_THREAD)
 {
     const struct checkpoint_shape shape = mha(8);
     struct opened a = open_shape(&shape);
@@ -359,13 +353,12 @@ START_TEST(mean_and_first_pool_weights_and_biases)
     }
     close_opened(&a);
 }
-END_TEST
 
 /* --- from GQA -------------------------------------------------------------------------------- */
 
 /* 6 K/V heads of 12 become 4, whose groups do not line up; a GQA checkpoint gives what the MHA one
  * with the same heads written out gives. */
-START_TEST(from_gqa_to_any_divisor)
+TEST(from_gqa_to_any_divisor, .seconds = 300, .tags = ONE_THREAD)
 {
     struct checkpoint_shape shape = mha(12);
     shape.base_kv_heads = 6;
@@ -391,11 +384,10 @@ START_TEST(from_gqa_to_any_divisor)
         }
     close_opened(&expanded), close_opened(&gqa);
 }
-END_TEST
 
 /* --- the file -------------------------------------------------------------------------------- */
 
-START_TEST(types_and_metadata)
+TEST(types_and_metadata, .loops = 3, .seconds = 300, .tags = ONE_THREAD)
 {
     static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16};
     struct checkpoint_shape shape = mha(4);
@@ -430,11 +422,10 @@ START_TEST(types_and_metadata)
     ck_assert_int_eq(c.model->config.n_kv_heads, 1);
     close_opened(&a), close_opened(&b), close_opened(&c);
 }
-END_TEST
 
 /* --- threads, and what is refused ------------------------------------------------------------ */
 
-START_TEST(any_number_of_threads_gives_the_same_bytes)
+TEST(any_number_of_threads_gives_the_same_bytes, .loops = 2, .seconds = 300)
 {
     const struct checkpoint_shape shape = mha(_i ? 16 : 8);
     struct opened a = open_shape(&shape);
@@ -444,7 +435,6 @@ START_TEST(any_number_of_threads_gives_the_same_bytes)
     expect_same_bytes(spec);
     close_opened(&a);
 }
-END_TEST
 
 static bool stop_after(void *arg)
 {
@@ -452,7 +442,7 @@ static bool stop_after(void *arg)
     return (*left)-- <= 0;
 }
 
-START_TEST(impossible_or_stopped)
+TEST(impossible_or_stopped, .seconds = 300, .tags = ONE_THREAD)
 {
     const struct checkpoint_shape shape = mha(8);
     struct opened a = open_shape(&shape);
@@ -489,29 +479,4 @@ START_TEST(impossible_or_stopped)
     ck_assert_int_eq(s, STATUS_OK);
     ck_assert_int_gt(asked, 60 + (N_CALIB + shape.n_ctx - 1) / shape.n_ctx);
     close_opened(&a);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("convert");
-    TCase *t = tcase_create("convert");
-    tcase_set_timeout(t, 300);
-    tcase_add_loop_test(t, as_many_heads_change_nothing, 0, 3);
-    tcase_add_loop_test(t, planted_groups_are_recovered, 0, 4);
-    tcase_add_loop_test(t, heads_of_their_own_width, 0, 2);
-    tcase_add_test(t, fit_does_not_see_the_gauge_but_mean_does);
-    tcase_add_loop_test(t, losses_are_those_of_plain_loops, 0, 4);
-    tcase_add_loop_test(t, fit_loses_least, 0, SANITIZED ? 1 : 4);
-    tcase_add_test(t, mean_and_first_pool_weights_and_biases);
-    tcase_add_test(t, from_gqa_to_any_divisor);
-    tcase_add_loop_test(t, types_and_metadata, 0, 3);
-    tcase_add_test(t, impossible_or_stopped);
-    tcase_set_tags(t, ONE_THREAD);
-    suite_add_tcase(s, t);
-    TCase *threads = tcase_create("threads");
-    tcase_set_timeout(threads, 300);
-    tcase_add_loop_test(threads, any_number_of_threads_gives_the_same_bytes, 0, 2);
-    suite_add_tcase(s, threads);
-    return run_suite(s);
 }

@@ -64,7 +64,7 @@ static const struct exact_case {
 #define N_EXACT ((int)(sizeof exact_cases / sizeof *exact_cases))
 
 /* From weights alone and on text, without refit and with it. */
-START_TEST(planted_heads_are_found)
+TEST(planted_heads_are_found, .loops = N_EXACT, .seconds = 300, .tags = ONE_THREAD)
 {
     const struct exact_case *k = &exact_cases[_i];
     struct opened file = open_golden_kind(k->name);
@@ -96,11 +96,10 @@ START_TEST(planted_heads_are_found)
     }
     close_opened(&file), close_opened(&a), close_opened(&adjacent), close_opened(&moved);
 }
-END_TEST
 
 /* A real map across pairs cannot be folded into queries under rotary positions: heads that differ
  * by such have nothing in common, and it shows. */
-START_TEST(turned_pairs_are_not_mixed)
+TEST(turned_pairs_are_not_mixed, .seconds = 300, .tags = ONE_THREAD)
 {
     struct opened a = open_as_mha("llama");
     struct convert_spec spec = spec_of(&a, 2, CONVERT_FIT);
@@ -114,7 +113,6 @@ START_TEST(turned_pairs_are_not_mixed)
     }
     close_opened(&a), close_opened(&b);
 }
-END_TEST
 
 /* --- what scores lose ------------------------------------------------------------------------ */
 
@@ -245,7 +243,7 @@ static double least_turned_loss(const struct opened *a, int n_groups, const stru
     return 1 - kept / all;
 }
 
-START_TEST(turned_scores_lose_what_plain_loops_find)
+TEST(turned_scores_lose_what_plain_loops_find, .loops = 2, .seconds = 300, .tags = ONE_THREAD)
 {
     struct opened a = open_as_mha(_i ? "shared-block" : "llama");
     for (int method = CONVERT_MEAN; method <= CONVERT_FIT; method++) {
@@ -261,7 +259,6 @@ START_TEST(turned_scores_lose_what_plain_loops_find)
     }
     close_opened(&a);
 }
-END_TEST
 
 /* --- what the output loses ------------------------------------------------------------------- */
 
@@ -304,7 +301,7 @@ static void direct_output_losses(const struct opened *a, const struct opened *b,
     probe_free(p[0]), probe_free(p[1]);
 }
 
-START_TEST(output_loses_what_the_streams_do)
+TEST(output_loses_what_the_streams_do, .loops = N_KINDS, .seconds = 300, .tags = ONE_THREAD)
 {
     struct opened a = open_golden_kind(golden_kinds[_i]);
     struct convert_spec spec = with_rows(spec_of(&a, 1, CONVERT_FIT), N_ROWS);
@@ -316,11 +313,10 @@ START_TEST(output_loses_what_the_streams_do)
         ck_assert_double_eq_tol(lost[l].output, direct[l], 1e-4 * direct[l] + 1e-9);
     close_opened(&a), close_opened(&b);
 }
-END_TEST
 
 /* The refit is for what attention adds, and the least squares are those of the text. Of a shared
  * block they are of all layers together, on the checkpoint's own stream: the first has that. */
-START_TEST(refit_lowers_the_loss)
+TEST(refit_lowers_the_loss, .loops = N_KINDS, .seconds = 300, .tags = ONE_THREAD)
 {
     struct opened a = open_golden_kind(golden_kinds[_i]);
     const bool shared = a.model->config.shared;
@@ -336,9 +332,8 @@ START_TEST(refit_lowers_the_loss)
             ck_assert_double_lt(refitted[l].output, plain[l].output);
     close_opened(&a), close_opened(&b), close_opened(&c);
 }
-END_TEST
 
-START_TEST(fit_loses_least)
+TEST(fit_loses_least, .loops = SANITIZED ? 4 : 2 * N_KINDS, .seconds = 300, .tags = ONE_THREAD)
 {
     struct opened a = open_as_mha(golden_kinds[_i / 2]);
     const bool text = _i % 2;
@@ -361,7 +356,6 @@ START_TEST(fit_loses_least)
     }
     close_opened(&a);
 }
-END_TEST
 
 /* --- the file -------------------------------------------------------------------------------- */
 
@@ -372,7 +366,7 @@ static const struct gguf_tensor *find_part(const struct opened *o, int layer, co
     return gguf_find_tensor(o->gguf, name);
 }
 
-START_TEST(means_are_those_of_the_loader)
+TEST(means_are_those_of_the_loader, .loops = N_KINDS, .seconds = 300, .tags = ONE_THREAD)
 {
     struct opened a = open_as_mha(golden_kinds[_i]), b = {.bytes = NULL};
     struct err e = {""};
@@ -386,9 +380,8 @@ START_TEST(means_are_those_of_the_loader)
     close_opened(&a), close_opened(&c);
     model_free(b.model);
 }
-END_TEST
 
-START_TEST(tensors_stay_separate)
+TEST(tensors_stay_separate, .seconds = 300, .tags = ONE_THREAD)
 {
     struct opened a = open_golden_kind("llama");
     const struct convert_spec spec = spec_of(&a, 1, CONVERT_FIT);
@@ -407,9 +400,8 @@ START_TEST(tensors_stay_separate)
     ck_assert(!text_ends_with(b.gguf->tensors[0].name, ".bias"));
     close_opened(&a), close_opened(&b);
 }
-END_TEST
 
-START_TEST(layers_with_few_heads_keep_them)
+TEST(layers_with_few_heads_keep_them, .seconds = 300, .tags = ONE_THREAD)
 {
     struct opened a = open_golden_kind("layerwise-kv");
     struct convert_spec spec = spec_of(&a, 2, CONVERT_FIT);
@@ -434,9 +426,8 @@ START_TEST(layers_with_few_heads_keep_them)
                      find_part(&b, 2, "attn_qkv.weight")->data, 64 * 48 * sizeof(float));
     close_opened(&a), close_opened(&b), close_opened(&c);
 }
-END_TEST
 
-START_TEST(what_cannot_be_converted)
+TEST(what_cannot_be_converted, .seconds = 300, .tags = ONE_THREAD)
 {
     struct opened a = open_golden_kind("alibi");
     struct err e = {""};
@@ -465,11 +456,10 @@ START_TEST(what_cannot_be_converted)
     ck_assert_msg(strstr(e.text, "attention.latent") != NULL, "%s", e.text);
     close_opened(&a), close_opened(&latent);
 }
-END_TEST
 
 /* --- threads --------------------------------------------------------------------------------- */
 
-START_TEST(any_number_of_threads_gives_the_same_bytes)
+TEST(any_number_of_threads_gives_the_same_bytes, .loops = N_KINDS, .seconds = 300)
 {
     struct opened a = open_golden_kind(golden_kinds[_i]);
     struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_FIT), 200);
@@ -477,29 +467,4 @@ START_TEST(any_number_of_threads_gives_the_same_bytes)
     spec.refit = CONVERT_REFIT_WO;
     expect_same_bytes(spec);
     close_opened(&a);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("convert_arch");
-    TCase *t = tcase_create("architectures");
-    tcase_set_timeout(t, 300);
-    tcase_add_loop_test(t, planted_heads_are_found, 0, N_EXACT);
-    tcase_add_test(t, turned_pairs_are_not_mixed);
-    tcase_add_loop_test(t, turned_scores_lose_what_plain_loops_find, 0, 2);
-    tcase_add_loop_test(t, output_loses_what_the_streams_do, 0, N_KINDS);
-    tcase_add_loop_test(t, refit_lowers_the_loss, 0, N_KINDS);
-    tcase_add_loop_test(t, fit_loses_least, 0, SANITIZED ? 4 : 2 * N_KINDS);
-    tcase_add_loop_test(t, means_are_those_of_the_loader, 0, N_KINDS);
-    tcase_add_test(t, tensors_stay_separate);
-    tcase_add_test(t, layers_with_few_heads_keep_them);
-    tcase_add_test(t, what_cannot_be_converted);
-    tcase_set_tags(t, ONE_THREAD);
-    suite_add_tcase(s, t);
-    TCase *threads = tcase_create("threads");
-    tcase_set_timeout(threads, 300);
-    tcase_add_loop_test(threads, any_number_of_threads_gives_the_same_bytes, 0, N_KINDS);
-    suite_add_tcase(s, threads);
-    return run_suite(s);
 }

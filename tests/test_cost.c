@@ -16,7 +16,7 @@ static const struct config shape = {.n_layers = 2,
                                     .n_ctx = 32,
                                     .n_vocab = 300};
 
-START_TEST(parameters)
+TEST(parameters)
 {
     /* A layer, MHA: QKV 192 x 64, out 64 x 64, up 256 x 64, down 64 x 256 = 49,152; norms 4 x 64;
      * biases 192 + 64 + 256 + 64 = 576. Two layers, the last norm 128, embedding and output
@@ -31,9 +31,8 @@ START_TEST(parameters)
     ck_assert_uint_eq(cost_weights(&mqa).parameters,
                       cost_weights(&mha).parameters - 2 * (96 * 64 + 96));
 }
-END_TEST
 
-START_TEST(weight_bytes)
+TEST(weight_bytes)
 {
     /* As above without the embedding table and the positions but for one row of each; the
      * output's 300 rows fill 19 panels of 16, 304 rows. */
@@ -50,10 +49,9 @@ START_TEST(weight_bytes)
     ck_assert_uint_eq(cost_weights(&bare).step_bytes,
                       4 * (2 * (49152 + 128) + 64 + 304 * 64 + 64 + 64));
 }
-END_TEST
 
 /* A model takes what is counted, and little more: lists of its tensors, room for rows. */
-START_TEST(memory_bytes)
+TEST(memory_bytes)
 {
     struct config c = {.n_layers = 3,
                        .n_heads = 4,
@@ -76,9 +74,8 @@ START_TEST(memory_bytes)
         model_free(m);
     }
 }
-END_TEST
 
-START_TEST(kv_bytes)
+TEST(kv_bytes)
 {
     /* 12 layers of 12 heads of 64 at depth 3840 in F16: 2 x 12 x 768 x 3840 x 2. */
     const struct config gpt2 = {.n_layers = 12, .n_heads = 12, .n_kv_heads = 12, .head_dim = 64};
@@ -90,9 +87,8 @@ START_TEST(kv_bytes)
     const struct config odd = {.n_layers = 3, .n_heads = 6, .n_kv_heads = 3, .head_dim = 24};
     ck_assert_uint_eq(cost_kv_bytes(&odd, 3, STORAGE_F32, 10), 3 * 3 * (24 + 32) * 4 * 10);
 }
-END_TEST
 
-START_TEST(flops)
+TEST(flops)
 {
     /* Two for each weight of the products, and for scores and values 2 x d_model a position and
      * layer, the token's own included. */
@@ -112,9 +108,8 @@ START_TEST(flops)
     ck_assert_uint_eq(f.quants, 2 * (2 * 49152 + 300 * 64));
     ck_assert_uint_eq(f.floats, 0);
 }
-END_TEST
 
-START_TEST(a_step_of_a_batch)
+TEST(a_step_of_a_batch)
 {
     const struct cost c = {4000, 1000, {.floats = 100, .quants = 3200, .attention = 500}};
     ck_assert_uint_eq(cost_step_bytes(&c, 1), 5000);
@@ -139,7 +134,6 @@ START_TEST(a_step_of_a_batch)
     const struct cost deep = {4000, 1000, {.floats = 100, .quants = 3200, .attention = 50000}};
     ck_assert_int_eq(cost_step_longest(&deep, 10, &near), COST_ATTENTION_FLOPS);
 }
-END_TEST
 
 /* Of the golden ones in which types differ, or some biases are zeros beside others. */
 static bool is_uneven(const char *name)
@@ -153,7 +147,7 @@ static bool is_uneven(const char *name)
 }
 
 /* The shape's figures equal what a loaded model adds up to, and what is in the file. */
-START_TEST(models_agree)
+TEST(models_agree, .loops = N_GOLDEN)
 {
     struct golden g = open_golden(golden_names[_i]);
     const struct model *m = g.checkpoint.model;
@@ -172,20 +166,4 @@ START_TEST(models_agree)
     if (!is_uneven(golden_names[_i]))
         ck_assert_uint_eq(cost_model_bytes(m), cost_weights(&s).step_bytes);
     close_golden(&g);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("cost");
-    TCase *t = tcase_create("cost");
-    tcase_add_test(t, parameters);
-    tcase_add_test(t, weight_bytes);
-    tcase_add_test(t, memory_bytes);
-    tcase_add_test(t, kv_bytes);
-    tcase_add_test(t, flops);
-    tcase_add_test(t, a_step_of_a_batch);
-    tcase_add_loop_test(t, models_agree, 0, N_GOLDEN);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

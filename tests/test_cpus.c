@@ -15,7 +15,8 @@ static void expect(int quota, const char *self_cgroup)
                   cpus_quota(cgroups_mount, self_cgroup), quota, self_cgroup);
 }
 
-START_TEST(version_2_quota_is_rounded_down_to_at_least_one)
+TEST(version_2_quota_is_rounded_down_to_at_least_one, .before = cgroups_make,
+     .after = scratch_remove)
 {
     static const struct {
         const char *cpu_max;
@@ -33,9 +34,8 @@ START_TEST(version_2_quota_is_rounded_down_to_at_least_one)
         expect(cases[i].quota, "0::/job\n");
     }
 }
-END_TEST
 
-START_TEST(version_2_takes_the_tightest_ancestor)
+TEST(version_2_takes_the_tightest_ancestor, .before = cgroups_make, .after = scratch_remove)
 {
     cgroups_put("a/b/c/cpu.max", "max 100000\n");
     cgroups_put("a/b/cpu.max", "300000 100000\n");
@@ -46,17 +46,17 @@ START_TEST(version_2_takes_the_tightest_ancestor)
     expect(2, "0::/a/b/c\n");
     expect(2, "0::/\n");
 }
-END_TEST
 
-START_TEST(group_that_is_not_below_the_mount_means_the_mount)
+TEST(group_that_is_not_below_the_mount_means_the_mount, .before = cgroups_make,
+     .after = scratch_remove)
 {
     cgroups_put("cpu.max", "250000 100000\n");
     expect(2, "0::/docker/0123456789abcdef\n");
     expect(2, "0::/system.slice/x.service (deleted)\n");
 }
-END_TEST
 
-START_TEST(group_outside_the_namespace_does_not_leave_the_mount)
+TEST(group_outside_the_namespace_does_not_leave_the_mount, .before = cgroups_make,
+     .after = scratch_remove)
 {
     cgroups_put("cpu.max", "500000 100000\n");
     cgroups_put("inner/cpu.max", "300000 100000\n");
@@ -68,9 +68,8 @@ START_TEST(group_outside_the_namespace_does_not_leave_the_mount)
     cgroups_put("..data/cpu.max", "100000 100000\n"); /* a name, not a way up */
     expect(1, "0::/..data\n");
 }
-END_TEST
 
-START_TEST(version_1_quota_over_period)
+TEST(version_1_quota_over_period, .before = cgroups_make, .after = scratch_remove)
 {
     cgroups_put("cpu/job/cpu.cfs_quota_us", "350000\n");
     cgroups_put("cpu/job/cpu.cfs_period_us", "100000\n");
@@ -81,27 +80,24 @@ START_TEST(version_1_quota_over_period)
     cgroups_put("cpu/cpu.cfs_period_us", "10000\n");
     expect(2, "3:cpu:/job\n");
 }
-END_TEST
 
-START_TEST(version_1_is_found_under_its_joint_name)
+TEST(version_1_is_found_under_its_joint_name, .before = cgroups_make, .after = scratch_remove)
 {
     cgroups_put("cpu,cpuacct/job/cpu.cfs_quota_us", "350000\n");
     cgroups_put("cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
     expect(3, "5:cpu,cpuacct:/job\n");
     expect(3, "5:cpuacct,cpu:/job\n");
 }
-END_TEST
 
-START_TEST(only_the_cpu_controller_counts)
+TEST(only_the_cpu_controller_counts, .before = cgroups_make, .after = scratch_remove)
 {
     cgroups_put("cpu/job/cpu.cfs_quota_us", "100000\n");
     cgroups_put("cpu/job/cpu.cfs_period_us", "100000\n");
     expect(0, "3:cpuset:/job\n2:cpuacct:/job\n1:name=cpu:/job\n");
     expect(1, "1:name=systemd:/\n2:cpu:/job\n");
 }
-END_TEST
 
-START_TEST(both_versions_together_give_the_tighter)
+TEST(both_versions_together_give_the_tighter, .before = cgroups_make, .after = scratch_remove)
 {
     cgroups_put("cpu/job/cpu.cfs_quota_us", "600000\n");
     cgroups_put("cpu/job/cpu.cfs_period_us", "100000\n");
@@ -110,9 +106,8 @@ START_TEST(both_versions_together_give_the_tighter)
     cgroups_put("job/cpu.max", "700000 100000\n");
     expect(6, "0::/job\n3:cpu:/job\n");
 }
-END_TEST
 
-START_TEST(nothing_there_is_no_limit)
+TEST(nothing_there_is_no_limit, .before = cgroups_make, .after = scratch_remove)
 {
     expect(0, "");
     expect(0, "\n\n");
@@ -121,9 +116,9 @@ START_TEST(nothing_there_is_no_limit)
     ck_assert_int_eq(cpus_quota("/nonexistent", "0::/job\n"), 0);
     ck_assert_int_eq(cpus_quota("", "0::/nonexistent\n"), 0);
 }
-END_TEST
 
-START_TEST(odd_contents_are_read_as_far_as_they_make_sense)
+TEST(odd_contents_are_read_as_far_as_they_make_sense, .before = cgroups_make,
+     .after = scratch_remove)
 {
     static const struct {
         const char *cpu_max;
@@ -151,18 +146,16 @@ START_TEST(odd_contents_are_read_as_far_as_they_make_sense)
         expect(cases[i].quota, "0::/job\n");
     }
 }
-END_TEST
 
-START_TEST(folders_in_place_of_files_are_no_limit)
+TEST(folders_in_place_of_files_are_no_limit, .before = cgroups_make, .after = scratch_remove)
 {
     cgroups_put("job/cpu.max/x", "");
     cgroups_put("cpu/job/cpu.cfs_quota_us/x", "");
     cgroups_put("cpu/job/cpu.cfs_period_us", "100000\n");
     expect(0, "0::/job\n3:cpu:/job\n");
 }
-END_TEST
 
-START_TEST(odd_lines_are_passed_over)
+TEST(odd_lines_are_passed_over, .before = cgroups_make, .after = scratch_remove)
 {
     cgroups_put("job/cpu.max", "300000 100000\n");
     static const char *const lines[] = {
@@ -181,9 +174,8 @@ START_TEST(odd_lines_are_passed_over)
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         expect(3, lines[i]);
 }
-END_TEST
 
-START_TEST(long_groups_are_no_trouble)
+TEST(long_groups_are_no_trouble, .before = cgroups_make, .after = scratch_remove)
 {
     cgroups_put("cpu.max", "300000 100000\n");
     char *text = malloc(100000);
@@ -198,9 +190,8 @@ START_TEST(long_groups_are_no_trouble)
     }
     free(text);
 }
-END_TEST
 
-START_TEST(usable_is_at_most_the_affinity_mask)
+TEST(usable_is_at_most_the_affinity_mask)
 {
     const int usable = cpus_usable();
     ck_assert_int_ge(usable, 1);
@@ -218,10 +209,9 @@ START_TEST(usable_is_at_most_the_affinity_mask)
     ck_assert_int_eq(sched_setaffinity(0, sizeof mask, &mask), 0);
     ck_assert_int_eq(cpus_usable(), 1);
 }
-END_TEST
 
 /* The hint picks any usable processor and leaves the mask as it was. */
-START_TEST(starting_on_a_processor_pins_nothing)
+TEST(starting_on_a_processor_pins_nothing)
 {
     cpu_set_t before, after;
     ck_assert_int_eq(sched_getaffinity(0, sizeof before, &before), 0);
@@ -234,31 +224,4 @@ START_TEST(starting_on_a_processor_pins_nothing)
             ck_assert(CPU_EQUAL(&before, &after));
         }
     }
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("cpus");
-    TCase *c = tcase_create("quota");
-    tcase_add_checked_fixture(c, cgroups_make, scratch_remove);
-    tcase_add_test(c, version_2_quota_is_rounded_down_to_at_least_one);
-    tcase_add_test(c, version_2_takes_the_tightest_ancestor);
-    tcase_add_test(c, group_that_is_not_below_the_mount_means_the_mount);
-    tcase_add_test(c, group_outside_the_namespace_does_not_leave_the_mount);
-    tcase_add_test(c, version_1_quota_over_period);
-    tcase_add_test(c, version_1_is_found_under_its_joint_name);
-    tcase_add_test(c, only_the_cpu_controller_counts);
-    tcase_add_test(c, both_versions_together_give_the_tighter);
-    tcase_add_test(c, nothing_there_is_no_limit);
-    tcase_add_test(c, odd_contents_are_read_as_far_as_they_make_sense);
-    tcase_add_test(c, folders_in_place_of_files_are_no_limit);
-    tcase_add_test(c, odd_lines_are_passed_over);
-    tcase_add_test(c, long_groups_are_no_trouble);
-    suite_add_tcase(s, c);
-    TCase *usable = tcase_create("usable");
-    tcase_add_test(usable, usable_is_at_most_the_affinity_mask);
-    tcase_add_test(usable, starting_on_a_processor_pins_nothing);
-    suite_add_tcase(s, usable);
-    return run_suite(s);
 }

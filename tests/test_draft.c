@@ -167,7 +167,7 @@ static struct schedule_seen see(const struct schedule_ways *ways)
     return seen;
 }
 
-START_TEST(texts_are_the_same)
+TEST(texts_are_the_same, .loops = COMBINATIONS)
 {
     struct checkpoint c = open_checkpoint(paths[_i % N_PATHS]);
     struct rng r;
@@ -189,7 +189,6 @@ START_TEST(texts_are_the_same)
     model_free(own);
     checkpoint_close(&c);
 }
-END_TEST
 
 /* --- shifts ---------------------------------------------------------------------------------- */
 
@@ -201,7 +200,7 @@ static void keep_token(const struct event *event)
 }
 
 /* What comes after it is what comes after a prompt of the tokens that it leaves. */
-START_TEST(a_shift_is_a_new_prompt)
+TEST(a_shift_is_a_new_prompt, .loops = N_PATHS)
 {
     struct checkpoint c = open_checkpoint(paths[_i]);
     const struct schedule_ways ways = {.n_slots = 1, .n_threads = 1, .see = keep_token};
@@ -231,7 +230,6 @@ START_TEST(a_shift_is_a_new_prompt)
     ck_assert_int_eq(sampled_tokens[1], second);
     checkpoint_close(&c);
 }
-END_TEST
 
 /* --- what drafts are worth ------------------------------------------------------------------- */
 
@@ -261,7 +259,7 @@ static struct schedule_seen see_drafted(const struct model *draft, int n)
 
 /* The model is right about itself: it draws with the same numbers. 1 + 41 tokens, of which the
  * first needs no step, are ceil(41 / (k + 1)) steps. */
-START_TEST(the_model_itself_is_always_right)
+TEST(the_model_itself_is_always_right, .tags = ONE_THREAD)
 {
     struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
     one_text(&c, 42);
@@ -273,11 +271,10 @@ START_TEST(the_model_itself_is_always_right)
     }
     checkpoint_close(&c);
 }
-END_TEST
 
 /* A draft that drew with numbers of its own would be right sum_i p_i q_i of the time, 0.4 for this
  * one; with the model's it is right about as often as the two can agree at all. */
-START_TEST(the_same_numbers_are_drawn)
+TEST(the_same_numbers_are_drawn, .tags = ONE_THREAD)
 {
     struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
     struct model *own;
@@ -289,10 +286,9 @@ START_TEST(the_same_numbers_are_drawn)
     model_free(own);
     checkpoint_close(&c);
 }
-END_TEST
 
 /* Greedy text of a small model runs into circles, which lookup follows. */
-START_TEST(lookup_follows_a_circle)
+TEST(lookup_follows_a_circle, .tags = ONE_THREAD)
 {
     struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
     one_text(&c, 240);
@@ -302,7 +298,6 @@ START_TEST(lookup_follows_a_circle)
     ck_assert_uint_gt(3 * seen.n_decoded, 4 * seen.n_steps);
     checkpoint_close(&c);
 }
-END_TEST
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
@@ -317,7 +312,7 @@ static void count_calls(const struct event *event)
 }
 
 /* No draft, a lookup, a model. */
-START_TEST(stepping_takes_no_memory)
+TEST(stepping_takes_no_memory, .loops = 3, .tags = ONE_THREAD)
 {
     struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
     one_text(&c, 100);
@@ -335,10 +330,9 @@ START_TEST(stepping_takes_no_memory)
     ck_assert_int_eq(taken_last, taken_first);
     checkpoint_close(&c);
 }
-END_TEST
 
 /* A draft without finite logits guesses nothing. */
-START_TEST(a_draft_of_nans_is_left_out)
+TEST(a_draft_of_nans_is_left_out, .tags = ONE_THREAD)
 {
     struct checkpoint c = open_checkpoint("tests/data/golden/gqa.gguf");
     struct rng r;
@@ -353,26 +347,4 @@ START_TEST(a_draft_of_nans_is_left_out)
     ck_assert_uint_eq(seen.n_drafted, 0);
     model_free(bad);
     checkpoint_close(&c);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("draft");
-    faults_create();
-    TCase *same = tcase_create("same");
-    tcase_set_timeout(same, 120);
-    tcase_add_loop_test(same, texts_are_the_same, 0, COMBINATIONS);
-    tcase_add_loop_test(same, a_shift_is_a_new_prompt, 0, N_PATHS);
-    suite_add_tcase(s, same);
-    TCase *t = tcase_create("worth");
-    tcase_set_timeout(t, 120);
-    tcase_set_tags(t, ONE_THREAD);
-    tcase_add_test(t, the_model_itself_is_always_right);
-    tcase_add_test(t, the_same_numbers_are_drawn);
-    tcase_add_test(t, lookup_follows_a_circle);
-    tcase_add_test(t, a_draft_of_nans_is_left_out);
-    tcase_add_loop_test(t, stepping_takes_no_memory, 0, 3);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

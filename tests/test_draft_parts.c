@@ -35,7 +35,7 @@ static int search(const int32_t *text, int n, int *length)
     return found;
 }
 
-START_TEST(copies_are_found)
+TEST(copies_are_found, .loops = 5, .tags = ONE_THREAD)
 {
     static const int alphabets[] = {1, 2, 5, 40, 100000};
     struct ngrams g;
@@ -65,9 +65,8 @@ START_TEST(copies_are_found)
     }
     arena_free(&a);
 }
-END_TEST
 
-START_TEST(one_token_has_no_copy)
+TEST(one_token_has_no_copy, .tags = ONE_THREAD)
 {
     struct ngrams g;
     struct arena a = {0};
@@ -83,7 +82,6 @@ START_TEST(one_token_has_no_copy)
     ck_assert_int_eq(ngrams_find(&g, text, 2, &length), 0); /* needs two before the end */
     arena_free(&a);
 }
-END_TEST
 
 /* --- how many to draft ----------------------------------------------------------------------- */
 
@@ -107,7 +105,7 @@ static void tell_step(struct draft_pace *p, int rows, double ns)
         pace_round(p, &(struct draft_round){.base = rows, .rows = rows, .tokens = rows, .ns = ns});
 }
 
-START_TEST(times_lie_between_those_measured)
+TEST(times_lie_between_those_measured, .tags = ONE_THREAD)
 {
     struct draft_pace p = new_pace(9, 0);
     ck_assert(pace_step_ns(&p, 3) == 0);
@@ -123,10 +121,9 @@ START_TEST(times_lie_between_those_measured)
     ck_assert(pace_step_ns(&p, 9) == 90); /* more rows never take less */
     arena_free(&pace_arena);
 }
-END_TEST
 
 /* Against the formula: 1 + a + ... + a^k tokens in a step's time and k drafts'. */
-START_TEST(the_best_number_is_chosen)
+TEST(the_best_number_is_chosen, .tags = ONE_THREAD)
 {
     static const double shares[] = {0.2, 0.5, 0.8, 0.95}, drafts[] = {0, 0.05, 0.15, 0.5, 1};
     struct draft_pace p = new_pace(9, 0);
@@ -149,9 +146,8 @@ START_TEST(the_best_number_is_chosen)
     }
     arena_free(&pace_arena);
 }
-END_TEST
 
-START_TEST(what_is_right_is_learned)
+TEST(what_is_right_is_learned, .tags = ONE_THREAD)
 {
     struct draft_pace p = new_pace(9, 0);
     struct rng r;
@@ -168,7 +164,6 @@ START_TEST(what_is_right_is_learned)
     ck_assert(pace_share(&p, 1, 1) == before);
     arena_free(&pace_arena);
 }
-END_TEST
 
 /* A draft as it goes: tokens are right by `share`, a step of r rows takes 1000 + row (r - 1), a
  * token drafted `draft`. Gives the tokens a step's time that come out. */
@@ -208,7 +203,7 @@ static double simulate(double share, double row, double draft, int n_tokens)
 }
 
 /* Never slower than 3% below no draft, whatever it is; near the best where that is faster. */
-START_TEST(drafts_that_do_not_pay_cost_little)
+TEST(drafts_that_do_not_pay_cost_little, .tags = ONE_THREAD)
 {
     static const double shares[] = {0, 0.1, 0.3, 0.6}, rows[] = {20, 200, 900},
                         drafts[] = {0, 100, 500, 1500};
@@ -218,18 +213,16 @@ START_TEST(drafts_that_do_not_pay_cost_little)
                       drafts[i / 12], rate);
     }
 }
-END_TEST
 
-START_TEST(drafts_that_pay_are_drafted)
+TEST(drafts_that_pay_are_drafted, .tags = ONE_THREAD)
 {
     /* 0.9, rows of 5%, drafts of 15%: k = 5 makes 4.69 tokens in 2.0 steps. */
     const double rate = simulate(0.9, 50, 150, 2000);
     ck_assert_msg(rate > 0.93 * 4.69 / 2.0, "%g", rate);
 }
-END_TEST
 
 /* A number that was asked for is drafted whatever comes of it. */
-START_TEST(a_fixed_number_stays)
+TEST(a_fixed_number_stays, .tags = ONE_THREAD)
 {
     struct draft_pace p = new_pace(9, 1);
     struct draft_level levels[8];
@@ -242,7 +235,6 @@ START_TEST(a_fixed_number_stays)
     ck_assert_int_eq(pace_choose(&p, 1, levels, 8, 5, 1000, &trying), 8);
     arena_free(&pace_arena);
 }
-END_TEST
 
 /* --- models of another's weights ------------------------------------------------------------- */
 
@@ -272,7 +264,7 @@ static void expect_rounded(const struct matrix *from, const struct matrix *to, e
 }
 
 /* What is no matrix is borrowed. */
-START_TEST(packed_is_rounded)
+TEST(packed_is_rounded, .loops = 10)
 {
     struct checkpoint c;
     struct pool *pool;
@@ -307,9 +299,8 @@ START_TEST(packed_is_rounded)
     pool_free(pool);
     checkpoint_close(&c);
 }
-END_TEST
 
-START_TEST(what_cannot_be_made_is_refused)
+TEST(what_cannot_be_made_is_refused, .tags = ONE_THREAD)
 {
     struct checkpoint c;
     struct model *m;
@@ -328,11 +319,10 @@ START_TEST(what_cannot_be_made_is_refused)
     model_free(m);
     checkpoint_close(&c);
 }
-END_TEST
 
 /* --- a sampler's sequence twice -------------------------------------------------------------- */
 
-START_TEST(a_copied_sequence_goes_on_alike)
+TEST(a_copied_sequence_goes_on_alike, .tags = ONE_THREAD)
 {
     enum { VOCAB = 50 };
     const struct sampler_params params = {
@@ -359,27 +349,4 @@ START_TEST(a_copied_sequence_goes_on_alike)
         sampler_accept(s, 2, 1); /* leaves the other alone */
     }
     sampler_free(s);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("draft_parts");
-    TCase *t = tcase_create("parts");
-    tcase_set_tags(t, ONE_THREAD);
-    tcase_add_loop_test(t, copies_are_found, 0, 5);
-    tcase_add_test(t, one_token_has_no_copy);
-    tcase_add_test(t, times_lie_between_those_measured);
-    tcase_add_test(t, the_best_number_is_chosen);
-    tcase_add_test(t, what_is_right_is_learned);
-    tcase_add_test(t, drafts_that_do_not_pay_cost_little);
-    tcase_add_test(t, drafts_that_pay_are_drafted);
-    tcase_add_test(t, a_fixed_number_stays);
-    tcase_add_test(t, what_cannot_be_made_is_refused);
-    tcase_add_test(t, a_copied_sequence_goes_on_alike);
-    suite_add_tcase(s, t);
-    TCase *threads = tcase_create("threads");
-    tcase_add_loop_test(threads, packed_is_rounded, 0, 10);
-    suite_add_tcase(s, threads);
-    return run_suite(s);
 }

@@ -24,7 +24,7 @@ static struct eval_result evaluate(const struct eval_spec *spec)
 /* --- against other implementations ----------------------------------------------------------- */
 
 /* The nll of the golden logits themselves, by a long double softmax. */
-START_TEST(nll_is_that_of_the_golden_logits)
+TEST(nll_is_that_of_the_golden_logits, .loops = N_GOLDEN)
 {
     struct golden g = open_golden(golden_names[_i]);
     const int n_vocab = g.checkpoint.model->config.n_vocab;
@@ -48,7 +48,6 @@ START_TEST(nll_is_that_of_the_golden_logits)
     ck_assert(isnan(r.top1_agreement) && isnan(r.bits_per_byte_other));
     close_golden(&g);
 }
-END_TEST
 
 /* golden/gqa with its three K/V heads averaged to one, against golden/gqa as it is, on its tokens:
  * computed with NumPy in float64, forward pass, windows and statistics. */
@@ -65,7 +64,7 @@ static const struct {
 };
 #define N_NUMPY ((int)(sizeof numpy / sizeof *numpy))
 
-START_TEST(figures_are_those_of_numpy)
+TEST(figures_are_those_of_numpy, .loops = N_NUMPY)
 {
     struct golden g = open_golden("gqa");
     const struct model_options pooled = {.n_kv_heads = 1};
@@ -92,7 +91,6 @@ START_TEST(figures_are_those_of_numpy)
     model_free(model);
     close_golden(&g);
 }
-END_TEST
 
 /* --- a small model --------------------------------------------------------------------------- */
 
@@ -141,7 +139,7 @@ static double step_nll(struct session *s, const int32_t *tokens, int from, int a
 }
 
 /* Every token but the first once, in the first window that predicts it. */
-START_TEST(windows_score_each_token_once)
+TEST(windows_score_each_token_once, .before = open_small, .after = close_small)
 {
     enum { MAX = 14 };
     int32_t tokens[MAX];
@@ -178,7 +176,6 @@ START_TEST(windows_score_each_token_once)
     }
     session_free(s);
 }
-END_TEST
 
 /* Counted by hand. */
 static const struct {
@@ -201,7 +198,7 @@ static const struct {
     {26, 0, 0, 2}, {26, 0, 5, 2}, {31, 0, 5, 3}, {26, 5, 0, 5},
 };
 
-START_TEST(windows_counted_by_hand)
+TEST(windows_counted_by_hand, .before = open_small, .after = close_small)
 {
     int32_t tokens[64] = {0};
     struct err e = {""};
@@ -220,7 +217,6 @@ START_TEST(windows_counted_by_hand)
         ck_assert_int_eq(plan.stride, by_hand[i].stride ? by_hand[i].stride : plan.ctx);
     }
 }
-END_TEST
 
 #define N_TOKENS 700
 
@@ -231,7 +227,7 @@ static bool same_figures(struct eval_result a, struct eval_result b)
 }
 
 /* Threads that share windows, and where there are too few, threads that share each of them. */
-START_TEST(threads_and_blocks_change_nothing)
+TEST(threads_and_blocks_change_nothing, .loops = 8, .before = open_small, .after = close_small)
 {
     static const struct {
         int n_tokens, ctx, stride;
@@ -271,11 +267,10 @@ START_TEST(threads_and_blocks_change_nothing)
     }
     model_free(other);
 }
-END_TEST
 
 /* As many windows go together as a block has room for, but no more than there are, nor so many that
  * workers would have fewer than 8 turns. */
-START_TEST(short_windows_go_together)
+TEST(short_windows_go_together, .before = open_small, .after = close_small)
 {
     static const struct {
         int n_tokens, ctx, stride, block, n_threads, n_together;
@@ -305,9 +300,8 @@ START_TEST(short_windows_go_together)
         pool_free(pool);
     }
 }
-END_TEST
 
-START_TEST(against_itself)
+TEST(against_itself, .before = open_small, .after = close_small)
 {
     int32_t tokens[100];
     random_tokens(tokens, 100);
@@ -322,10 +316,9 @@ START_TEST(against_itself)
     ck_assert_double_eq(r.top1_agreement, 1);
     ck_assert_double_eq(r.bits_per_byte_other, r.bits_per_byte);
 }
-END_TEST
 
 /* Tokens 0 to 255 are a byte each, 256 on "<x256>". The first token's bytes do not count. */
-START_TEST(bytes_are_those_of_the_scored_tokens)
+TEST(bytes_are_those_of_the_scored_tokens, .before = open_small, .after = close_small)
 {
     const int32_t tokens[] = {299, 65, 256, 0, 299, 10};
     const struct eval_spec spec = {
@@ -336,7 +329,6 @@ START_TEST(bytes_are_those_of_the_scored_tokens)
     ck_assert_double_eq_tol(r.bits_per_byte, r.nll * 5 / log(2) / (double)r.bytes, 1e-13);
     ck_assert_double_eq_tol(r.perplexity, exp(r.nll), 1e-12 * r.perplexity);
 }
-END_TEST
 
 /* --- what ends it ---------------------------------------------------------------------------- */
 
@@ -360,7 +352,7 @@ static void progress(void *arg, uint64_t done, uint64_t all)
     w->all = all;
 }
 
-START_TEST(it_can_be_stopped)
+TEST(it_can_be_stopped, .loops = 3, .before = open_small, .after = close_small)
 {
     int32_t tokens[N_TOKENS];
     struct pool *pool;
@@ -393,10 +385,9 @@ START_TEST(it_can_be_stopped)
         ck_assert_uint_eq(w.done, 5 * 4 * 20); /* windows of a turn, tokens of a window */
     pool_free(pool);
 }
-END_TEST
 
 /* A position vector of NaN: from there on no window's logits are finite. The first is named. */
-START_TEST(logits_that_are_not_finite_are_named)
+TEST(logits_that_are_not_finite_are_named, .before = open_small, .after = close_small)
 {
     int32_t tokens[N_TOKENS];
     struct pool *pool;
@@ -425,7 +416,6 @@ START_TEST(logits_that_are_not_finite_are_named)
     }
     model_free(broken);
 }
-END_TEST
 
 /* The small model with NaN as the embedding of its last token; its file is *bytes. */
 static struct model *open_broken(unsigned char **bytes, struct gguf **file)
@@ -444,7 +434,7 @@ static struct model *open_broken(unsigned char **bytes, struct gguf **file)
 
 /* Token 333 is the first after which logits are not finite, wherever in a window or a turn it is
  * and whoever comes to it, or to one behind it, first. */
-START_TEST(the_first_of_all_windows_is_named)
+TEST(the_first_of_all_windows_is_named, .before = open_small, .after = close_small)
 {
     enum { FIRST = 333 };
     static const int windows[][2] = {{1, 1}, {7, 7}, {16, 16}, {16, 5}, {24, 24}, {24, 1}};
@@ -481,7 +471,6 @@ START_TEST(the_first_of_all_windows_is_named)
     gguf_free(file);
     free(bytes);
 }
-END_TEST
 
 static void expect_refused(struct eval_spec spec, const char *words)
 {
@@ -493,7 +482,7 @@ static void expect_refused(struct eval_spec spec, const char *words)
     ck_assert_int_eq(eval_run(&spec, &r, &e), STATUS_USAGE);
 }
 
-START_TEST(impossible_specs_are_refused)
+TEST(impossible_specs_are_refused, .before = open_small, .after = close_small)
 {
     int32_t tokens[4] = {1, 2, 3, 4};
     struct eval_spec spec = {.model = small.model, .tokens = tokens, .n_tokens = 0};
@@ -521,10 +510,9 @@ START_TEST(impossible_specs_are_refused)
     expect_refused(spec, "vocabulary of 257 tokens; expected 300");
     close_golden(&g);
 }
-END_TEST
 
 /* The windows must fit the other model's context as well. */
-START_TEST(the_smaller_context_counts)
+TEST(the_smaller_context_counts, .before = open_small, .after = close_small)
 {
     struct checkpoint_shape longer = shape;
     longer.n_ctx = 40;
@@ -544,12 +532,11 @@ START_TEST(the_smaller_context_counts)
     expect_refused(spec, "expected 1 to 24, the context of the other checkpoint");
     checkpoint_close(&c);
 }
-END_TEST
 
 /* --- statistics ------------------------------------------------------------------------------ */
 
 /* 100 tokens in batches of 10 that are all alike: the error is that of 10 numbers. */
-START_TEST(error_of_batch_means)
+TEST(error_of_batch_means)
 {
     static const double means[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
     double nll[110];
@@ -572,9 +559,8 @@ START_TEST(error_of_batch_means)
     eval_summarise(&t, &r);
     ck_assert(isnan(r.nll_stderr));
 }
-END_TEST
 
-START_TEST(percentile_of_divergences)
+TEST(percentile_of_divergences)
 {
     enum { N = 1000 };
     double nll[N], kl[N];
@@ -590,34 +576,4 @@ START_TEST(percentile_of_divergences)
     ck_assert_double_eq(r.kl_p99, 989 * 1e-9);
     ck_assert_double_eq_tol(r.kl_mean, 499.5e-9, 1e-20);
     ck_assert_double_eq(r.top1_agreement, 0.25);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("eval");
-    TCase *t = tcase_create("other implementations");
-    tcase_add_loop_test(t, nll_is_that_of_the_golden_logits, 0, N_GOLDEN);
-    tcase_add_loop_test(t, figures_are_those_of_numpy, 0, N_NUMPY);
-    suite_add_tcase(s, t);
-    t = tcase_create("small model");
-    tcase_set_timeout(t, 120);
-    tcase_add_checked_fixture(t, open_small, close_small);
-    tcase_add_test(t, windows_score_each_token_once);
-    tcase_add_test(t, windows_counted_by_hand);
-    tcase_add_loop_test(t, threads_and_blocks_change_nothing, 0, 8);
-    tcase_add_test(t, short_windows_go_together);
-    tcase_add_test(t, against_itself);
-    tcase_add_test(t, bytes_are_those_of_the_scored_tokens);
-    tcase_add_loop_test(t, it_can_be_stopped, 0, 3);
-    tcase_add_test(t, logits_that_are_not_finite_are_named);
-    tcase_add_test(t, the_first_of_all_windows_is_named);
-    tcase_add_test(t, impossible_specs_are_refused);
-    tcase_add_test(t, the_smaller_context_counts);
-    suite_add_tcase(s, t);
-    t = tcase_create("statistics");
-    tcase_add_test(t, error_of_batch_means);
-    tcase_add_test(t, percentile_of_divergences);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

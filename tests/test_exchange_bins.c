@@ -295,7 +295,7 @@ static void expect_tensors(const struct arrays *a, const struct gguf *g, const c
     ck_assert_int_eq(expected, 0);
 }
 
-START_TEST(llama2c_tensors)
+TEST(llama2c_tensors, .loops = 3 * N_LLAMAS, .tags = ONE_THREAD)
 {
     static const char *const stored[] = {"f32", "f32", "int8"};
     const struct llama *l = &llamas[_i % N_LLAMAS];
@@ -323,9 +323,8 @@ START_TEST(llama2c_tensors)
     free(b.data);
     close_origin(&o);
 }
-END_TEST
 
-START_TEST(llmc_tensors)
+TEST(llmc_tensors, .loops = 3, .tags = ONE_THREAD)
 {
     static const int versions[] = {1, 3, 5};
     struct origin o = open_origin(GPT2_PATH);
@@ -353,10 +352,9 @@ START_TEST(llmc_tensors)
     free(b.data);
     close_origin(&o);
 }
-END_TEST
 
 /* The importer may lower the context: the first rows of the positions. */
-START_TEST(llmc_lower_context)
+TEST(llmc_lower_context, .tags = ONE_THREAD)
 {
     struct origin o = open_origin(GPT2_PATH);
     struct gguf_bytes b = gpt2_file(o.g, 3);
@@ -380,7 +378,6 @@ START_TEST(llmc_lower_context)
     free(b.data);
     close_origin(&o);
 }
-END_TEST
 
 /* --- what is refused ------------------------------------------------------------------------- */
 
@@ -438,15 +435,14 @@ static struct gguf_bytes good_llama(int which, int version)
     return b;
 }
 
-START_TEST(llama2c_lengths)
+TEST(llama2c_lengths, .loops = 3 * N_LLAMAS, .tags = ONE_THREAD)
 {
     struct gguf_bytes b = good_llama(_i % N_LLAMAS, _i / N_LLAMAS);
     expect_every_length_refused(llama2c_open, &b);
     free(b.data);
 }
-END_TEST
 
-START_TEST(llama2c_legacy_numbers)
+TEST(llama2c_legacy_numbers, .tags = ONE_THREAD)
 {
     static const struct bent bent[] = {
         {0, 0, "dim at byte 0: expected 1 to 65536, found 0"},
@@ -477,9 +473,8 @@ START_TEST(llama2c_legacy_numbers)
     ck_assert(!llama2c_is((struct text){(char *)b.data, b.len}));
     free(b.data);
 }
-END_TEST
 
-START_TEST(llama2c_numbers)
+TEST(llama2c_numbers, .tags = ONE_THREAD)
 {
     static const struct bent bent[] = {
         {4, 0, "version at byte 4: expected 1 (float32) or 2 (int8), found 0"},
@@ -500,10 +495,9 @@ START_TEST(llama2c_numbers)
     refused(llama2c_open, b.data, b.len, "dim at byte 0: expected 1 to 65536, found 1634415616");
     free(b.data);
 }
-END_TEST
 
 /* The largest numbers that are taken: sizes beyond any file, computed without overflow (Python). */
-START_TEST(largest_numbers)
+TEST(largest_numbers, .tags = ONE_THREAD)
 {
     const int32_t llama[64] = {0x616b3432, 2,       1 << 16, 1 << 24, 512,
                                1 << 15,    1 << 15, 1 << 24, 1 << 22, 0x100};
@@ -517,9 +511,8 @@ START_TEST(largest_numbers)
             "expected 111052419761152 bytes, as the header of llm.c says, found 1024: the file is "
             "truncated");
 }
-END_TEST
 
-START_TEST(llmc_lengths)
+TEST(llmc_lengths, .loops = 2, .tags = ONE_THREAD)
 {
     struct origin o = open_origin(GPT2_PATH);
     struct gguf_bytes b = gpt2_file(o.g, _i == 0 ? 3 : 5);
@@ -527,9 +520,8 @@ START_TEST(llmc_lengths)
     free(b.data);
     close_origin(&o);
 }
-END_TEST
 
-START_TEST(llmc_numbers)
+TEST(llmc_numbers, .tags = ONE_THREAD)
 {
     static const struct bent bent[] = {
         {0, 0, "magic at byte 0: expected 20240326, a GPT-2 of llm.c, found 0"},
@@ -562,26 +554,4 @@ START_TEST(llmc_numbers)
     ck_assert(llmc_is((struct text){(const char *)&magic, sizeof magic}));
     ck_assert(!llmc_is((struct text){(const char *)&magic, 3}));
     ck_assert(!llmc_is((struct text){NULL, 0}) && !llama2c_is((struct text){NULL, 0}));
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("exchange_bins");
-    TCase *t = tcase_create("tensors");
-    tcase_set_tags(t, ONE_THREAD);
-    tcase_add_loop_test(t, llama2c_tensors, 0, 3 * N_LLAMAS);
-    tcase_add_loop_test(t, llmc_tensors, 0, 3);
-    tcase_add_test(t, llmc_lower_context);
-    suite_add_tcase(s, t);
-    t = tcase_create("refused");
-    tcase_set_tags(t, ONE_THREAD);
-    tcase_add_loop_test(t, llama2c_lengths, 0, 3 * N_LLAMAS);
-    tcase_add_test(t, llama2c_legacy_numbers);
-    tcase_add_test(t, llama2c_numbers);
-    tcase_add_test(t, largest_numbers);
-    tcase_add_loop_test(t, llmc_lengths, 0, 2);
-    tcase_add_test(t, llmc_numbers);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

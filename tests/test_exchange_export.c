@@ -43,7 +43,7 @@ static void expect_same_weights(const char *a, const char *b)
     free(y);
 }
 
-START_TEST(what_came_in_goes_out)
+TEST(what_came_in_goes_out, .loops = 4, .tags = ONE_THREAD)
 {
     static const struct {
         const char *folder, *class, *variant, *dtype;
@@ -65,7 +65,6 @@ START_TEST(what_came_in_goes_out)
     checkpoint_close(&c);
     scratch_remove();
 }
-END_TEST
 
 /* An MHA of GPT-BigCode, whose rows of Q, K and V are interleaved head by head. */
 static void make_interleaved(const char *dir)
@@ -86,7 +85,7 @@ static void make_interleaved(const char *dir)
     checkpoint_close(&c);
 }
 
-START_TEST(interleaved_heads)
+TEST(interleaved_heads, .tags = ONE_THREAD)
 {
     enum { HEADS = 4, DIM = 16, WIDTH = 64 };
     char dir[600];
@@ -114,7 +113,6 @@ START_TEST(interleaved_heads)
     free_weights(&w);
     scratch_remove();
 }
-END_TEST
 
 /* --- golden checkpoints there and back ------------------------------------------------------- */
 
@@ -138,7 +136,7 @@ static const struct {
 };
 #define N_TRIPS ((int)(sizeof trips / sizeof *trips))
 
-START_TEST(there_and_back)
+TEST(there_and_back, .loops = N_TRIPS, .tags = ONE_THREAD)
 {
     struct export_result r;
     struct err e = {""};
@@ -163,7 +161,6 @@ START_TEST(there_and_back)
     close_golden(&g);
     scratch_remove();
 }
-END_TEST
 
 /* --- refusals -------------------------------------------------------------------------------- */
 
@@ -197,14 +194,13 @@ static void expect_no_export(const struct gguf *g, bool expand, const char *mess
     ck_assert_int_ne(stat(dir, &st), 0);
 }
 
-START_TEST(no_model_of_transformers)
+TEST(no_model_of_transformers, .loops = N_REFUSALS, .tags = ONE_THREAD)
 {
     struct golden g = open_golden(refusals[_i].name);
     expect_no_export(g.checkpoint.gguf, refusals[_i].expand, refusals[_i].message);
     close_golden(&g);
     scratch_remove();
 }
-END_TEST
 
 /* A small checkpoint of architecture decode that differs from GPT-2 in one thing. */
 static void expect_kind_refused(const struct config *c, unsigned as, const char *message)
@@ -227,7 +223,7 @@ static struct config small(const char *arch)
     return c;
 }
 
-START_TEST(one_thing_is_different)
+TEST(one_thing_is_different, .tags = ONE_THREAD)
 {
     struct config c = small("decode");
     c.position = POSITION_SINUSOIDAL;
@@ -251,12 +247,11 @@ START_TEST(one_thing_is_different)
     expect_kind_refused(&c, CONFIG_ROPE_FACTORS, "rope_freqs.weight");
     scratch_remove();
 }
-END_TEST
 
 /* --- what is in the folder ------------------------------------------------------------------- */
 
 /* An export that fails leaves the folder as it was, and one that succeeds what else is in it. */
-START_TEST(folders_are_replaced_as_a_whole)
+TEST(folders_are_replaced_as_a_whole, .tags = ONE_THREAD)
 {
     struct export_result r;
     struct err e = {""};
@@ -282,20 +277,4 @@ START_TEST(folders_are_replaced_as_a_whole)
     ck_assert_int_eq(access(path_of(dir, "mine/file"), F_OK), 0);
     close_golden(&g);
     scratch_remove();
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("exchange, export");
-    TCase *t = tcase_create("export");
-    tcase_set_tags(t, ONE_THREAD);
-    tcase_add_loop_test(t, what_came_in_goes_out, 0, 4);
-    tcase_add_test(t, interleaved_heads);
-    tcase_add_loop_test(t, there_and_back, 0, N_TRIPS);
-    tcase_add_loop_test(t, no_model_of_transformers, 0, N_REFUSALS);
-    tcase_add_test(t, one_thing_is_different);
-    tcase_add_test(t, folders_are_replaced_as_a_whole);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

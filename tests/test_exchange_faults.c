@@ -193,7 +193,7 @@ static void fails_at_each(const struct work *w, struct fault_plan plan, enum sta
     }
 }
 
-START_TEST(no_memory)
+TEST(no_memory, .loops = N_WORKS, .tags = ONE_THREAD, .before = set_up, .after = scratch_remove)
 {
     const struct work *w = &works[_i];
     for (int then_on = 0; then_on <= 1; then_on++) {
@@ -203,10 +203,10 @@ START_TEST(no_memory)
     const struct fault_plan map = {FAULT_MAP, 0, false, ENOMEM, 0, false};
     fails_at_each(w, map, STATUS_NO_MEMORY, STATUS_NO_MEMORY, 1);
 }
-END_TEST
 
 /* What is read is a bad file, but not because of descriptors; what is written is a failure. */
-START_TEST(files_that_do_not_open)
+TEST(files_that_do_not_open, .loops = N_WORKS, .tags = ONE_THREAD, .before = set_up,
+     .after = scratch_remove)
 {
     const struct work *w = &works[_i];
     const struct fault_plan denied = {FAULT_OPEN, 0, false, EACCES, 0, false};
@@ -214,9 +214,9 @@ START_TEST(files_that_do_not_open)
     const struct fault_plan too_many = {FAULT_OPEN, 0, false, EMFILE, 0, false};
     fails_at_each(w, too_many, STATUS_FAILED, STATUS_FAILED, w->opens);
 }
-END_TEST
 
-START_TEST(a_disk_that_is_full)
+TEST(a_disk_that_is_full, .loops = N_WORKS, .tags = ONE_THREAD, .before = set_up,
+     .after = scratch_remove)
 {
     const struct work *w = &works[_i];
     for (int then_on = 0; then_on <= 1; then_on++) {
@@ -227,20 +227,4 @@ START_TEST(a_disk_that_is_full)
     fails_at_each(w, sync, STATUS_FAILED, STATUS_OK, w->writes);
     const struct fault_plan rename = {FAULT_RENAME, 0, false, EACCES, 0, false};
     fails_at_each(w, rename, STATUS_FAILED, STATUS_FAILED, w->writes);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("exchange, faults");
-    TCase *t = tcase_create("faults");
-    tcase_set_tags(t, ONE_THREAD);
-    tcase_set_timeout(t, 60);
-    faults_create();
-    tcase_add_checked_fixture(t, set_up, scratch_remove);
-    tcase_add_loop_test(t, no_memory, 0, N_WORKS);
-    tcase_add_loop_test(t, files_that_do_not_open, 0, N_WORKS);
-    tcase_add_loop_test(t, a_disk_that_is_full, 0, N_WORKS);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -111,7 +111,7 @@ static int expect_texts(const struct tokenizer *t, const struct json_node *root)
 
 /* --- tests ----------------------------------------------------------------------------------- */
 
-START_TEST(folders_are_what_transformers_have)
+TEST(folders_are_what_transformers_have, .loops = N_FOLDERS, .tags = ONE_THREAD)
 {
     const char *folder = folders[_i];
     int32_t tokens[MAX_TOKENS], greedy[MAX_TOKENS];
@@ -127,11 +127,10 @@ START_TEST(folders_are_what_transformers_have)
     checkpoint_close(&c);
     close_expected(&x);
 }
-END_TEST
 
 /* An output that the folder ties to the embedding is not written a second time: llama.cpp reads it
  * tied, and a conversion of the file is that of the folder. */
-START_TEST(tied_output_is_not_written_twice)
+TEST(tied_output_is_not_written_twice, .loops = N_FOLDERS, .tags = ONE_THREAD)
 {
     const char *folder = folders[_i];
     struct checkpoint c = open_import(folder, &(struct import_options){.n_ctx = 0});
@@ -145,7 +144,6 @@ START_TEST(tied_output_is_not_written_twice)
     free(config);
     checkpoint_close(&c);
 }
-END_TEST
 
 static struct checkpoint open_nanogpt(const char *folder, int32_t *tokens, int *n)
 {
@@ -160,7 +158,7 @@ static struct checkpoint open_nanogpt(const char *folder, int32_t *tokens, int *
 }
 
 /* Made by scripts/make_nanogpt.py. */
-START_TEST(folders_of_nanogpt)
+TEST(folders_of_nanogpt, .loops = 2, .tags = ONE_THREAD)
 {
     static const char *const nano[] = {"tests/data/nanogpt/bias", "tests/data/nanogpt/no-bias"};
     int32_t tokens[MAX_TOKENS];
@@ -171,7 +169,6 @@ START_TEST(folders_of_nanogpt)
     expect_logits(&c, nano[_i], tokens, n);
     checkpoint_close(&c);
 }
-END_TEST
 
 static void expect_same_import(const char *a, const char *b)
 {
@@ -192,7 +189,7 @@ static const char *copy_of(const char *folder)
     return copy;
 }
 
-START_TEST(without_the_prefix)
+TEST(without_the_prefix, .loops = N_FOLDERS, .tags = ONE_THREAD)
 {
     struct weights w = read_weights(folders[_i]);
     const char *copy = copy_of(folders[_i]);
@@ -202,10 +199,9 @@ START_TEST(without_the_prefix)
     free_weights(&w);
     scratch_remove();
 }
-END_TEST
 
 /* Three shards and their index. */
-START_TEST(in_shards)
+TEST(in_shards, .loops = N_FOLDERS, .tags = ONE_THREAD)
 {
     struct weights w = read_weights(folders[_i]);
     const char *copy = copy_of(folders[_i]);
@@ -228,11 +224,10 @@ START_TEST(in_shards)
     free_weights(&w);
     scratch_remove();
 }
-END_TEST
 
 /* Matrices stay what they are; the logits are those of the F32 folder up to what rounding does to
  * weights of 11 and 8 bits. */
-START_TEST(in_half_precision)
+TEST(in_half_precision, .loops = 2, .tags = ONE_THREAD)
 {
     static const uint32_t types[] = {TENSOR_F16, TENSOR_BF16};
     int32_t tokens[MAX_TOKENS];
@@ -258,9 +253,8 @@ START_TEST(in_half_precision)
     close_expected(&x);
     scratch_remove();
 }
-END_TEST
 
-START_TEST(with_a_shorter_context)
+TEST(with_a_shorter_context, .loops = N_FOLDERS, .tags = ONE_THREAD)
 {
     int32_t tokens[MAX_TOKENS];
     struct expected x = open_expected(folders[_i]);
@@ -276,10 +270,9 @@ START_TEST(with_a_shorter_context)
     checkpoint_close(&whole);
     close_expected(&x);
 }
-END_TEST
 
 /* Learned positions end where they end; computed ones go on. */
-START_TEST(with_a_longer_context)
+TEST(with_a_longer_context, .loops = N_FOLDERS, .tags = ONE_THREAD)
 {
     struct import *im;
     struct err e = {""};
@@ -294,7 +287,6 @@ START_TEST(with_a_longer_context)
         import_close(im);
     }
 }
-END_TEST
 
 /*
  * What frequencies are divided by, from transformers 5.23:
@@ -312,7 +304,7 @@ static const struct {
     {8, 10000, {32, 0.5, 8, 128}, {1, 4.351556, 32, 32}},
 };
 
-START_TEST(factors_of_llama_3)
+TEST(factors_of_llama_3, .loops = 3, .tags = ONE_THREAD)
 {
     float factors[16];
     struct config c = {.rope = {.base = llama3_cases[_i].base, .scale = 1}};
@@ -321,13 +313,12 @@ START_TEST(factors_of_llama_3)
     for (int i = 0; i < c.rope.n_dims / 2; i++)
         ck_assert_double_eq_tol((double)factors[i] / llama3_cases[_i].factors[i], 1, 1e-6);
 }
-END_TEST
 
 /* --- which format ---------------------------------------------------------------------------- */
 
 /* The low byte of a GGUF file's number of tensors is where a safetensors header begins with a
  * brace: 123 of them are no safetensors file. */
-START_TEST(as_many_tensors_as_a_brace)
+TEST(as_many_tensors_as_a_brace, .tags = ONE_THREAD)
 {
     static const float zero[1];
     const char *path = scratch_path("model.gguf");
@@ -347,24 +338,4 @@ START_TEST(as_many_tensors_as_a_brace)
                      STATUS_OK);
     ck_assert(is_other);
     scratch_remove();
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("exchange, import");
-    TCase *t = tcase_create("import");
-    tcase_set_tags(t, ONE_THREAD);
-    tcase_add_loop_test(t, folders_are_what_transformers_have, 0, N_FOLDERS);
-    tcase_add_loop_test(t, tied_output_is_not_written_twice, 0, N_FOLDERS);
-    tcase_add_loop_test(t, folders_of_nanogpt, 0, 2);
-    tcase_add_loop_test(t, without_the_prefix, 0, N_FOLDERS);
-    tcase_add_loop_test(t, in_shards, 0, N_FOLDERS);
-    tcase_add_loop_test(t, in_half_precision, 0, 2);
-    tcase_add_loop_test(t, with_a_shorter_context, 0, N_FOLDERS);
-    tcase_add_loop_test(t, with_a_longer_context, 0, N_FOLDERS);
-    tcase_add_loop_test(t, factors_of_llama_3, 0, 3);
-    tcase_add_test(t, as_many_tensors_as_a_brace);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -2,7 +2,7 @@
 
 /* --- tokenizer.json -------------------------------------------------------------------------- */
 
-START_TEST(test_refused_models)
+TEST(test_refused_models)
 {
     static const struct {
         struct parts parts;
@@ -49,9 +49,8 @@ START_TEST(test_refused_models)
     }
     scratch_remove();
 }
-END_TEST
 
-START_TEST(test_refused_pipelines)
+TEST(test_refused_pipelines)
 {
     static const struct {
         struct parts parts;
@@ -123,9 +122,8 @@ START_TEST(test_refused_pipelines)
     }
     scratch_remove();
 }
-END_TEST
 
-START_TEST(test_cut_rules)
+TEST(test_cut_rules)
 {
 #define SPLIT(regex, level)                                                                        \
     "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": " \
@@ -163,9 +161,8 @@ START_TEST(test_cut_rules)
     }
     scratch_remove();
 }
-END_TEST
 
-START_TEST(test_added_tokens)
+TEST(test_added_tokens)
 {
     const struct parts p = {
         .added = "[{\"id\": 5, \"content\": \"<s>\", \"special\": true, \"lstrip\": true}, "
@@ -202,10 +199,9 @@ START_TEST(test_added_tokens)
     check_not_imported(NULL, 9, "tokenizer_config.json: the value at byte 0: expected an object");
     scratch_remove();
 }
-END_TEST
 
 /* Names in a folder's files come before the ids of the model's config, if they are tokens. */
-START_TEST(test_special_ids)
+TEST(test_special_ids)
 {
     struct vocabulary v;
     struct err e = {{0}};
@@ -244,13 +240,12 @@ START_TEST(test_special_ids)
     check_not_imported(NULL, 8, "\"bos_token\" at byte 1: expected a string, found 1");
     scratch_remove();
 }
-END_TEST
 
 /* --- spaces as U+2581 ------------------------------------------------------------------------ */
 
 #define BYTE_FALLBACK "\"byte_fallback\": true, \"unk_token\": \"<unk>\""
 
-START_TEST(test_merges_become_scores)
+TEST(test_merges_become_scores)
 {
     const struct parts p = {
         .normalizer =
@@ -283,9 +278,8 @@ START_TEST(test_merges_become_scores)
     vocabulary_free(&v);
     scratch_remove();
 }
-END_TEST
 
-START_TEST(test_scores_that_differ_are_noted)
+TEST(test_scores_that_differ_are_noted)
 {
     static const struct {
         const char *scheme, *vocab, *merges, *note;
@@ -314,20 +308,4 @@ START_TEST(test_scores_that_differ_are_noted)
         vocabulary_free(&v);
     }
     scratch_remove();
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("exchange_tokenizer_json");
-    TCase *t = tcase_create("tokenizer.json");
-    tcase_add_test(t, test_refused_models);
-    tcase_add_test(t, test_refused_pipelines);
-    tcase_add_test(t, test_cut_rules);
-    tcase_add_test(t, test_added_tokens);
-    tcase_add_test(t, test_special_ids);
-    tcase_add_test(t, test_merges_become_scores);
-    tcase_add_test(t, test_scores_that_differ_are_noted);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -5,7 +5,7 @@
 #include "text/bpe_learn.h"
 #include "vocab_import.h"
 
-START_TEST(test_folders_of_transformers)
+TEST(test_folders_of_transformers)
 {
     static const char *const folders[] = {"tests/data/hf/gpt2", "tests/data/hf/llama"};
     static const char *const pre[] = {"gpt-2", "dbrx"};
@@ -29,10 +29,9 @@ START_TEST(test_folders_of_transformers)
         vocabulary_free(&v);
     }
 }
-END_TEST
 
 /* The same of vocab.json and merges.txt, whose first line may be missing. */
-START_TEST(test_merges_in_a_text)
+TEST(test_merges_in_a_text)
 {
     scratch_copy("tests/data/hf/gpt2/vocab.json", "vocab.json");
     scratch_copy("tests/data/hf/gpt2/merges.txt", "merges.txt");
@@ -58,11 +57,10 @@ START_TEST(test_merges_in_a_text)
     }
     scratch_remove();
 }
-END_TEST
 
 /* --- vocab.json ------------------------------------------------------------------------------ */
 
-START_TEST(test_refused_merges)
+TEST(test_refused_merges)
 {
     static const struct {
         const char *merges, *message;
@@ -85,10 +83,9 @@ START_TEST(test_refused_merges)
     vocabulary_free(&v);
     scratch_remove();
 }
-END_TEST
 
 /* nanoGPT's vocabularies: json.dump of its table of characters. */
-START_TEST(test_characters)
+TEST(test_characters)
 {
     scratch_write_text(
         "vocab.json",
@@ -117,9 +114,8 @@ START_TEST(test_characters)
     check_not_imported("vocab.json", 7, "from 0 to 6, found 7");
     scratch_remove();
 }
-END_TEST
 
-START_TEST(test_no_files)
+TEST(test_no_files)
 {
     struct err e = {{0}};
     struct vocabulary v = must_import(NULL, 100);
@@ -151,12 +147,11 @@ START_TEST(test_no_files)
     ck_assert_ptr_null(v.keys.model);
     scratch_remove();
 }
-END_TEST
 
 /* --- SentencePiece and llama2.c -------------------------------------------------------------- */
 
 /* Both hold babyllama's vocabulary, of which llama.cpp's converter made the other file. */
-START_TEST(test_babyllama)
+TEST(test_babyllama)
 {
     static const char *const files[] = {"tests/data/real/tok105.model",
                                         "tests/data/real/tok105.bin"};
@@ -194,10 +189,9 @@ START_TEST(test_babyllama)
     gguf_free(g);
     file_map_close(&map);
 }
-END_TEST
 
 /* A folder's tokenizer.model comes before its tokenizer.json, which was made from it. */
-START_TEST(test_model_and_json)
+TEST(test_model_and_json)
 {
     const struct parts p = {
         .vocab = "{\"x\": 0}",
@@ -230,11 +224,10 @@ START_TEST(test_model_and_json)
     vocabulary_free(&v);
     scratch_remove();
 }
-END_TEST
 
 #define BPE_SPEC "\x12\x02\x18\x02"
 
-START_TEST(test_hostile_sentencepiece)
+TEST(test_hostile_sentencepiece)
 {
 #define CASE(bytes, message)                                                                       \
     {                                                                                              \
@@ -288,9 +281,8 @@ START_TEST(test_hostile_sentencepiece)
     vocabulary_free(&v);
     scratch_remove();
 }
-END_TEST
 
-START_TEST(test_hostile_llama2c)
+TEST(test_hostile_llama2c)
 {
     size_t len;
     unsigned char *bytes = read_file("tests/data/real/tok105.bin", &len);
@@ -325,7 +317,6 @@ START_TEST(test_hostile_llama2c)
     free(bytes);
     scratch_remove();
 }
-END_TEST
 
 /* --- llm.c ----------------------------------------------------------------------------------- */
 
@@ -347,7 +338,7 @@ static size_t write_llmc(unsigned char *out, const struct text *tokens, uint32_t
 }
 
 /* The merges of a vocabulary that was learned are found again from its tokens. */
-START_TEST(test_llmc)
+TEST(test_llmc)
 {
     static unsigned char file[1 << 16];
     size_t len;
@@ -390,9 +381,8 @@ START_TEST(test_llmc)
     free(text);
     scratch_remove();
 }
-END_TEST
 
-START_TEST(test_hostile_llmc)
+TEST(test_hostile_llmc)
 {
     static unsigned char file[4096];
     const struct text tokens[] = {
@@ -435,11 +425,10 @@ START_TEST(test_hostile_llmc)
     check_not_imported(name, 5, "expected");
     scratch_remove();
 }
-END_TEST
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-START_TEST(test_links_and_folders)
+TEST(test_links_and_folders)
 {
     write_parts(&usual_parts);
     char path[600];
@@ -454,27 +443,4 @@ START_TEST(test_links_and_folders)
     check_not_imported(NULL, 8, "tokenizer.model");
     check_not_imported("not-there.json", 8, "not-there.json");
     scratch_remove();
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("exchange_vocab");
-    TCase *t = tcase_create("folders");
-    tcase_add_test(t, test_folders_of_transformers);
-    tcase_add_test(t, test_merges_in_a_text);
-    tcase_add_test(t, test_model_and_json);
-    tcase_add_test(t, test_no_files);
-    tcase_add_test(t, test_links_and_folders);
-    suite_add_tcase(s, t);
-    t = tcase_create("files");
-    tcase_add_test(t, test_refused_merges);
-    tcase_add_test(t, test_characters);
-    tcase_add_test(t, test_babyllama);
-    tcase_add_test(t, test_hostile_sentencepiece);
-    tcase_add_test(t, test_hostile_llama2c);
-    tcase_add_test(t, test_llmc);
-    tcase_add_test(t, test_hostile_llmc);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

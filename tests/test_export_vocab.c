@@ -205,7 +205,7 @@ static void expect_refused(const char *message)
 
 /* --- folders of transformers ----------------------------------------------------------------- */
 
-START_TEST(what_transformers_wrote)
+TEST(what_transformers_wrote, .before = set_up, .after = tear_down)
 {
     static const char *const folders[] = {"tests/data/hf/gpt2", "tests/data/hf/llama"};
     static const char *const same[] = {"added_tokens", "normalizer", "pre_tokenizer", "model"};
@@ -225,7 +225,6 @@ START_TEST(what_transformers_wrote)
         ck_assert_str_eq(noted, "");
     }
 }
-END_TEST
 
 static void expect_same_file(const char *name, const char *path)
 {
@@ -238,7 +237,7 @@ static void expect_same_file(const char *name, const char *path)
     free(expected);
 }
 
-START_TEST(older_files)
+TEST(older_files, .before = set_up, .after = tear_down)
 {
     struct json_reader original = {.nodes = NULL};
     char *text;
@@ -250,9 +249,8 @@ START_TEST(older_files)
     json_reader_free(&original);
     free(text);
 }
-END_TEST
 
-START_TEST(settings)
+TEST(settings, .before = set_up, .after = tear_down)
 {
     take_folder("tests/data/hf/gpt2", 399);
     write_out();
@@ -267,7 +265,6 @@ START_TEST(settings)
     ck_assert(is_literal(config, "clean_up_tokenization_spaces", "false"));
     ck_assert_uint_eq(member(config, "model_input_names")->n, 2);
 }
-END_TEST
 
 /* --- there and back -------------------------------------------------------------------------- */
 
@@ -317,7 +314,7 @@ static void expect_back(const char *path)
     free(first_bytes);
 }
 
-START_TEST(there_and_back)
+TEST(there_and_back, .before = set_up, .after = tear_down)
 {
     static const char *const paths[] = {
         "models/shakespeare-mha.gguf", "tests/data/shakespeare-bytes.gguf",
@@ -329,10 +326,9 @@ START_TEST(there_and_back)
         ck_assert_str_eq(noted, "");
     }
 }
-END_TEST
 
 /* BOS and EOS that are ordinary tokens stay that: texts with their names have other ids. */
-START_TEST(ordinary_bos)
+TEST(ordinary_bos, .before = set_up, .after = tear_down)
 {
     take_file("tests/data/shakespeare-bytes.gguf");
     write_out();
@@ -341,7 +337,6 @@ START_TEST(ordinary_bos)
     ck_assert(is_literal(config, "eos_token", "null"));
     ck_assert_uint_eq(member(written("tokenizer.json"), "added_tokens")->n, 0);
 }
-END_TEST
 
 /* --- vocabularies put together --------------------------------------------------------------- */
 
@@ -411,7 +406,7 @@ static void write_keys(void)
     write_out();
 }
 
-START_TEST(cuts)
+TEST(cuts, .before = set_up, .after = tear_down)
 {
     static const struct {
         const char *pre, *type;
@@ -433,9 +428,8 @@ START_TEST(cuts)
         ck_assert(is_literal(member(root, "model"), "ignore_merges", rows[i].ignores_merges));
     }
 }
-END_TEST
 
-START_TEST(merges_by_scores)
+TEST(merges_by_scores, .before = set_up, .after = tear_down)
 {
     static const struct {
         const char *name;
@@ -464,9 +458,8 @@ START_TEST(merges_by_scores)
     ck_assert_str_eq(noted, "");
     ck_assert(is_there("tokenizer.model") && !is_there("vocab.json") && !is_there("merges.txt"));
 }
-END_TEST
 
-START_TEST(scores_that_are_equal)
+TEST(scores_that_are_equal, .before = set_up, .after = tear_down)
 {
     start_scores();
     add(text_of("a"), TOKEN_NORMAL, -1);
@@ -479,9 +472,8 @@ START_TEST(scores_that_are_equal)
     ck_assert_ptr_nonnull(strstr(noted, "one score, such as \"ab\" and \"ba\""));
     ck_assert_ptr_nonnull(strstr(noted, "such as \"xy\", are merged from characters"));
 }
-END_TEST
 
-START_TEST(bos_before_texts)
+TEST(bos_before_texts, .before = set_up, .after = tear_down)
 {
     start_scores();
     keys.add_bos = true;
@@ -497,11 +489,10 @@ START_TEST(bos_before_texts)
     ck_assert_uint_eq(member(member(root, "decoder"), "decoders")->n, 3);
     ck_assert(is_literal(written("tokenizer_config.json"), "add_bos_token", "true"));
 }
-END_TEST
 
 /* --- names ----------------------------------------------------------------------------------- */
 
-START_TEST(names_of_every_kind)
+TEST(names_of_every_kind, .before = set_up, .after = tear_down)
 {
     static const char odd[] = "\"\\\n\x01\x7f\0}";
     static char huge[100000];
@@ -520,9 +511,8 @@ START_TEST(names_of_every_kind)
     ck_assert(is_literal(config, "bos_token", "null"));
     ck_assert_ptr_null(json_member(config, "add_bos_token"));
 }
-END_TEST
 
-START_TEST(names_that_occur_twice)
+TEST(names_that_occur_twice, .before = set_up, .after = tear_down)
 {
     start_bytes("llama-bpe");
     const int first = add_name("<|x|>", TOKEN_CONTROL);
@@ -544,9 +534,8 @@ START_TEST(names_that_occur_twice)
     ck_assert_ptr_nonnull(strstr(noted, "1 tokens, such as 257, have the name of another"));
     expect_merges("t h");
 }
-END_TEST
 
-START_TEST(bytes_by_number)
+TEST(bytes_by_number, .before = set_up, .after = tear_down)
 {
     start_bytes("gpt-2");
     tokens['A'] = text_of("<0x41>");
@@ -558,9 +547,8 @@ START_TEST(bytes_by_number)
     write_keys();
     ck_assert_ptr_nonnull(strstr(noted, "not a token for every byte"));
 }
-END_TEST
 
-START_TEST(names_that_are_refused)
+TEST(names_that_are_refused, .before = set_up, .after = tear_down)
 {
     start_bytes("gpt-2");
     add_name("\xc3(", TOKEN_CONTROL);
@@ -584,7 +572,6 @@ START_TEST(names_that_are_refused)
     take_keys(&keys);
     expect_refused("bos_token_id");
 }
-END_TEST
 
 /* --- other files in the folder --------------------------------------------------------------- */
 
@@ -596,7 +583,7 @@ static void put(const char *name)
     ck_assert_int_eq(fclose(f), 0);
 }
 
-START_TEST(what_was_there)
+TEST(what_was_there, .before = set_up, .after = tear_down)
 {
     put("tokenizer.model");
     put("added_tokens.json");
@@ -613,9 +600,8 @@ START_TEST(what_was_there)
     ck_assert(!is_there("tokenizer.model") && !is_there("vocab.json"));
     ck_assert(is_there("tokenizer.json"));
 }
-END_TEST
 
-START_TEST(nothing_to_write)
+TEST(nothing_to_write, .before = set_up, .after = tear_down)
 {
     start(NULL);
     write_keys();
@@ -625,7 +611,6 @@ START_TEST(nothing_to_write)
     ck_assert_ptr_nonnull(strstr(noted, "is not exported: tokenizer.ggml.pre"));
     ck_assert_int_eq(rmdir(folder), 0);
 }
-END_TEST
 
 /* --- calls that fail ------------------------------------------------------------------------- */
 
@@ -649,7 +634,7 @@ static void fails_at_each(struct fault_plan plan, enum status expected, int at_l
     }
 }
 
-START_TEST(without_memory)
+TEST(without_memory, .before = set_up, .after = tear_down)
 {
     for (int kind = 0; kind < 2; kind++) {
         if (kind == 0) {
@@ -666,40 +651,11 @@ START_TEST(without_memory)
                       30);
     }
 }
-END_TEST
 
-START_TEST(a_disk_that_is_full)
+TEST(a_disk_that_is_full, .before = set_up, .after = tear_down)
 {
     start_scores();
     take_keys(&keys);
     fails_at_each((struct fault_plan){FAULT_WRITE, 0, false, ENOSPC, 0, 0}, STATUS_FAILED, 3);
     fails_at_each((struct fault_plan){FAULT_RENAME, 0, false, EACCES, 0, 0}, STATUS_FAILED, 3);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("export_vocab");
-    TCase *t = tcase_create("export_vocab");
-    faults_create();
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_test(t, what_transformers_wrote);
-    tcase_add_test(t, older_files);
-    tcase_add_test(t, settings);
-    tcase_add_test(t, there_and_back);
-    tcase_add_test(t, ordinary_bos);
-    tcase_add_test(t, cuts);
-    tcase_add_test(t, merges_by_scores);
-    tcase_add_test(t, scores_that_are_equal);
-    tcase_add_test(t, bos_before_texts);
-    tcase_add_test(t, names_of_every_kind);
-    tcase_add_test(t, names_that_occur_twice);
-    tcase_add_test(t, bytes_by_number);
-    tcase_add_test(t, names_that_are_refused);
-    tcase_add_test(t, what_was_there);
-    tcase_add_test(t, nothing_to_write);
-    tcase_add_test(t, without_memory);
-    tcase_add_test(t, a_disk_that_is_full);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

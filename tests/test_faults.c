@@ -176,7 +176,7 @@ static void begin(int drawn)
     scenario_begin(at);
 }
 
-START_TEST(memory)
+TEST(memory, .loops = faults_drawn(n_scenarios), .seconds = 300)
 {
     begin(_i);
     const long once = fail_each((struct way){FAULT_MEMORY, ENOMEM, false});
@@ -185,10 +185,9 @@ START_TEST(memory)
     fail_each((struct way){FAULT_MAP, ENOMEM, false});
     scenario_end();
 }
-END_TEST
 
 /* Blocks of 2 MiB and more, which the scenarios are too small for. */
-START_TEST(memory_that_is_mapped)
+TEST(memory_that_is_mapped, .seconds = 300)
 {
     static const char line[] = "bench --shape 1x16x2,ff=16,vocab=32768,ctx=16 --kv-heads 1 -t 1 "
                                "-n 1 --repeat 1 --warmup 0 --prompt 0";
@@ -207,7 +206,6 @@ START_TEST(memory_that_is_mapped)
     }
     ck_assert_int_ge(n, 3);
 }
-END_TEST
 
 /* --- learning, which grows its tables only with a text that is too long for the scenarios ------
  */
@@ -240,7 +238,7 @@ static enum status learn(struct text text, struct err *e)
 }
 
 /* Many distinct words, many merges. */
-START_TEST(memory_while_learning)
+TEST(memory_while_learning, .loops = 2, .seconds = 300)
 {
     enum { N_WORDS = 3000 };
     static char words[N_WORDS * 8 + 1];
@@ -267,9 +265,8 @@ START_TEST(memory_while_learning)
         ck_assert(strstr(e.text, "memory") != NULL);
     }
 }
-END_TEST
 
-START_TEST(files_that_cannot_be_opened_or_read)
+TEST(files_that_cannot_be_opened_or_read, .loops = faults_drawn(n_scenarios), .seconds = 300)
 {
     begin(_i);
     fail_each((struct way){FAULT_OPEN, EIO, false});
@@ -278,9 +275,8 @@ START_TEST(files_that_cannot_be_opened_or_read)
     fail_each((struct way){FAULT_READ, EIO, true});
     scenario_end();
 }
-END_TEST
 
-START_TEST(files_that_cannot_be_written)
+TEST(files_that_cannot_be_written, .loops = faults_drawn(n_scenarios), .seconds = 300)
 {
     begin(_i);
     fail_each((struct way){FAULT_WRITE, ENOSPC, false});
@@ -293,10 +289,9 @@ START_TEST(files_that_cannot_be_written)
     fail_each((struct way){FAULT_CLOSE, EIO, false});
     scenario_end();
 }
-END_TEST
 
 /* No fault at all: the call has to be made again, or to be gone on with. */
-START_TEST(interrupted_and_short_calls)
+TEST(interrupted_and_short_calls, .loops = faults_drawn(n_scenarios), .seconds = 300)
 {
     static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SYNC};
     begin(_i);
@@ -319,7 +314,6 @@ START_TEST(interrupted_and_short_calls)
     scenario_expect_kept(&r, &one_byte, true);
     scenario_end();
 }
-END_TEST
 
 /* Standard error takes nothing: lines are lost, and nothing else. */
 static void fill_standard_error(void *unused)
@@ -340,7 +334,7 @@ static void break_standard_error(void *unused)
     close(ends[1]);
 }
 
-START_TEST(standard_error_that_fails)
+TEST(standard_error_that_fails, .loops = faults_drawn(n_scenarios), .seconds = 300)
 {
     static program_setup *const ways[] = {fill_standard_error, break_standard_error};
     begin(_i);
@@ -361,11 +355,10 @@ START_TEST(standard_error_that_fails)
     }
     scenario_end();
 }
-END_TEST
 
 /* Both paths name one file that is not there yet. The comparison took memory once, and without it
  * went on to write both. */
-START_TEST(two_outputs_in_one_without_memory)
+TEST(two_outputs_in_one_without_memory, .seconds = 300)
 {
     begin(6);
     for (long n = 0;; n++) {
@@ -379,9 +372,8 @@ START_TEST(two_outputs_in_one_without_memory)
     }
     scenario_end();
 }
-END_TEST
 
-START_TEST(threads_and_processes)
+TEST(threads_and_processes, .loops = faults_drawn(n_scenarios), .seconds = 300)
 {
     begin(_i);
     fail_each((struct way){FAULT_THREAD, EAGAIN, false});
@@ -390,10 +382,9 @@ START_TEST(threads_and_processes)
     fail_each((struct way){FAULT_PROCESS, EMFILE, true});
     scenario_end();
 }
-END_TEST
 
 /* A crowded machine: it was exit 1 once. */
-START_TEST(fewer_threads_are_told)
+TEST(fewer_threads_are_told, .loops = faults_drawn(n_scenarios), .seconds = 300)
 {
     begin(_i);
     struct fault_plan plan = {.kind = FAULT_THREAD, .error = EAGAIN};
@@ -410,7 +401,6 @@ START_TEST(fewer_threads_are_told)
     }
     scenario_end();
 }
-END_TEST
 
 static void print_counts(void)
 {
@@ -428,25 +418,9 @@ static void print_counts(void)
 
 int main(void)
 {
-    Suite *s = suite_create("faults");
-    TCase *t = tcase_create("n-th call");
-    tcase_set_timeout(t, 300); /* it only ends what hangs */
-    faults_create();
     met = mmap(NULL, (size_t)n_scenarios * sizeof *met, PROT_READ | PROT_WRITE,
                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    const int n = faults_drawn(n_scenarios);
-    tcase_add_loop_test(t, memory, 0, n);
-    tcase_add_loop_test(t, files_that_cannot_be_opened_or_read, 0, n);
-    tcase_add_loop_test(t, files_that_cannot_be_written, 0, n);
-    tcase_add_loop_test(t, interrupted_and_short_calls, 0, n);
-    tcase_add_loop_test(t, standard_error_that_fails, 0, n);
-    tcase_add_test(t, memory_that_is_mapped);
-    tcase_add_loop_test(t, memory_while_learning, 0, 2);
-    tcase_add_test(t, two_outputs_in_one_without_memory);
-    tcase_add_loop_test(t, threads_and_processes, 0, n);
-    tcase_add_loop_test(t, fewer_threads_are_told, 0, n);
-    suite_add_tcase(s, t);
-    const int failed = run_suite(s);
+    const int failed = run_suite();
     if (getenv("DECODE_COUNT_FAULTS"))
         print_counts();
     return failed;

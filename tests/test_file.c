@@ -94,7 +94,7 @@ static void become_root_again(void)
 
 /* --- mapping ------------------------------------------------------------------------------- */
 
-START_TEST(map_gives_the_files_bytes)
+TEST(map_gives_the_files_bytes, .before = set_up, .after = tear_down)
 {
     make_file(in_folder("a"), "some bytes");
     struct file_map f;
@@ -106,9 +106,8 @@ START_TEST(map_gives_the_files_bytes)
     ck_assert_ptr_null(f.data);
     file_map_close(&f);
 }
-END_TEST
 
-START_TEST(map_of_empty_file_is_empty)
+TEST(map_of_empty_file_is_empty, .before = set_up, .after = tear_down)
 {
     make_file(in_folder("empty"), "");
     struct file_map f = {.data = (const unsigned char *)"x", .len = 1};
@@ -118,7 +117,6 @@ START_TEST(map_of_empty_file_is_empty)
     file_map_release(&f, "x", 1);
     file_map_close(&f);
 }
-END_TEST
 
 static void expect_no_map(const char *path, const char *reason)
 {
@@ -130,7 +128,7 @@ static void expect_no_map(const char *path, const char *reason)
     expect_says(&e, reason);
 }
 
-START_TEST(map_refuses_what_is_no_regular_file)
+TEST(map_refuses_what_is_no_regular_file, .before = set_up, .after = tear_down)
 {
     expect_no_map(in_folder("missing"), "No such file");
     expect_no_map("", "name is empty");
@@ -142,9 +140,8 @@ START_TEST(map_refuses_what_is_no_regular_file)
     expect_no_map(in_folder("fifo"), "found a pipe");
     alarm(0);
 }
-END_TEST
 
-START_TEST(map_refuses_unreadable_file)
+TEST(map_refuses_unreadable_file, .before = set_up, .after = tear_down)
 {
     make_file(in_folder("secret"), "x");
     ck_assert_int_eq(chmod(in_folder("secret"), 0), 0);
@@ -152,9 +149,8 @@ START_TEST(map_refuses_unreadable_file)
         expect_no_map(in_folder("secret"), "Permission denied");
     become_root_again();
 }
-END_TEST
 
-START_TEST(map_of_sparse_file_above_2_gib)
+TEST(map_of_sparse_file_above_2_gib, .before = set_up, .after = tear_down)
 {
     const off_t len = ((off_t)5 << 29) + 1;
     make_file(in_folder("sparse"), "start");
@@ -171,9 +167,8 @@ START_TEST(map_of_sparse_file_above_2_gib)
         ck_assert_int_eq(s, STATUS_NO_MEMORY);
     }
 }
-END_TEST
 
-START_TEST(map_without_address_space_is_out_of_memory)
+TEST(map_without_address_space_is_out_of_memory, .before = set_up, .after = tear_down)
 {
     const off_t len = sizeof(size_t) > 4 ? (off_t)1 << 33 : (off_t)3 << 29;
     make_file(in_folder("large"), "x");
@@ -190,9 +185,8 @@ START_TEST(map_without_address_space_is_out_of_memory)
     expect_says(&e, "large: cannot map into memory");
     ck_assert_ptr_null(f.data);
 }
-END_TEST
 
-START_TEST(released_pages_can_still_be_read)
+TEST(released_pages_can_still_be_read, .before = set_up, .after = tear_down)
 {
     const size_t len = 1 << 20;
     unsigned char *bytes = malloc(len);
@@ -213,20 +207,18 @@ START_TEST(released_pages_can_still_be_read)
     file_map_close(&f);
     free(bytes);
 }
-END_TEST
 
 /* --- reading whole ------------------------------------------------------------------------- */
 
-START_TEST(read_all_ends_with_a_zero_that_is_not_counted)
+TEST(read_all_ends_with_a_zero_that_is_not_counted, .before = set_up, .after = tear_down)
 {
     make_file(in_folder("a"), "text");
     expect_text(in_folder("a"), "text");
     make_file(in_folder("empty"), "");
     expect_text(in_folder("empty"), "");
 }
-END_TEST
 
-START_TEST(read_all_takes_max_bytes_and_no_more)
+TEST(read_all_takes_max_bytes_and_no_more, .before = set_up, .after = tear_down)
 {
     char *text;
     size_t len;
@@ -245,9 +237,8 @@ START_TEST(read_all_takes_max_bytes_and_no_more)
     ck_assert_str_eq(text, "12345");
     free(text);
 }
-END_TEST
 
-START_TEST(read_all_refuses_what_it_cannot_read)
+TEST(read_all_refuses_what_it_cannot_read, .before = set_up, .after = tear_down)
 {
     char *text;
     size_t len;
@@ -260,7 +251,6 @@ START_TEST(read_all_refuses_what_it_cannot_read)
     expect_says(&e, "empty");
     ck_assert_ptr_null(text);
 }
-END_TEST
 
 static void on_alarm(int signal_number)
 {
@@ -268,7 +258,7 @@ static void on_alarm(int signal_number)
 }
 
 /* A pipe that is slow, non-blocking, and read while a timer interrupts every call. */
-START_TEST(read_all_of_standard_input_survives_interrupts)
+TEST(read_all_of_standard_input_survives_interrupts, .before = set_up, .after = tear_down)
 {
     int ends[2];
     ck_assert_int_eq(pipe(ends), 0);
@@ -301,9 +291,8 @@ START_TEST(read_all_of_standard_input_survives_interrupts)
     free(text);
     waitpid(writer, NULL, 0);
 }
-END_TEST
 
-START_TEST(read_all_grows_with_a_pipe_longer_than_its_first_buffer)
+TEST(read_all_grows_with_a_pipe_longer_than_its_first_buffer, .before = set_up, .after = tear_down)
 {
     const size_t len = 300001;
     ck_assert_int_eq(mkfifo(in_folder("fifo"), 0600), 0);
@@ -324,7 +313,6 @@ START_TEST(read_all_grows_with_a_pipe_longer_than_its_first_buffer)
     free(text);
     waitpid(writer, NULL, 0);
 }
-END_TEST
 
 /* --- writing ------------------------------------------------------------------------------- */
 
@@ -347,7 +335,7 @@ static mode_t mode_of(const char *path)
     return st.st_mode & 07777;
 }
 
-START_TEST(writer_makes_a_new_file_with_the_umask)
+TEST(writer_makes_a_new_file_with_the_umask, .before = set_up, .after = tear_down)
 {
     const mode_t old = umask(027);
     ck_assert_int_eq(replace(in_folder("new"), "text", NULL), STATUS_OK);
@@ -356,9 +344,8 @@ START_TEST(writer_makes_a_new_file_with_the_umask)
     ck_assert_int_eq(mode_of(in_folder("new")), 0640);
     ck_assert_int_eq(names_in_folder(), 1);
 }
-END_TEST
 
-START_TEST(writer_replaces_and_keeps_the_mode)
+TEST(writer_replaces_and_keeps_the_mode, .before = set_up, .after = tear_down)
 {
     make_file(in_folder("a"), "old");
     ck_assert_int_eq(chmod(in_folder("a"), 0604), 0);
@@ -367,9 +354,8 @@ START_TEST(writer_replaces_and_keeps_the_mode)
     ck_assert_int_eq(mode_of(in_folder("a")), 0604);
     ck_assert_int_eq(names_in_folder(), 1);
 }
-END_TEST
 
-START_TEST(writer_works_without_a_folder_in_the_path)
+TEST(writer_works_without_a_folder_in_the_path, .before = set_up, .after = tear_down)
 {
     char before[1024];
     ck_assert_ptr_nonnull(getcwd(before, sizeof before));
@@ -378,9 +364,8 @@ START_TEST(writer_works_without_a_folder_in_the_path)
     ck_assert_int_eq(chdir(before), 0);
     expect_text(in_folder("plain"), "text");
 }
-END_TEST
 
-START_TEST(writer_follows_links)
+TEST(writer_follows_links, .before = set_up, .after = tear_down)
 {
     ck_assert_int_eq(mkdir(in_folder("sub"), 0755), 0);
     make_file(in_folder("sub/file"), "old");
@@ -401,7 +386,6 @@ START_TEST(writer_follows_links)
     ck_assert_int_eq(lstat(in_folder("dangling"), &st), 0);
     ck_assert(S_ISLNK(st.st_mode));
 }
-END_TEST
 
 static void expect_no_replace(const char *path, const char *reason)
 {
@@ -413,7 +397,7 @@ static void expect_no_replace(const char *path, const char *reason)
     ck_assert_int_eq(names_in_folder(), before);
 }
 
-START_TEST(writer_refuses_what_it_must_not_replace)
+TEST(writer_refuses_what_it_must_not_replace, .before = set_up, .after = tear_down)
 {
     expect_no_replace("", "empty");
     expect_no_replace(folder, "found a directory");
@@ -426,9 +410,8 @@ START_TEST(writer_refuses_what_it_must_not_replace)
     make_file(in_folder("a"), "old");
     expect_no_replace(in_folder("a/b"), "Not a directory");
 }
-END_TEST
 
-START_TEST(writer_refuses_read_only_folder_and_file)
+TEST(writer_refuses_read_only_folder_and_file, .before = set_up, .after = tear_down)
 {
     make_file(in_folder("a"), "old");
     ck_assert_int_eq(chmod(in_folder("a"), 0666), 0);
@@ -445,10 +428,9 @@ START_TEST(writer_refuses_read_only_folder_and_file)
     become_root_again();
     expect_text(in_folder("a"), "old");
 }
-END_TEST
 
 /* The limit stands for a full disk: the write that reaches it is cut short, the next one fails. */
-START_TEST(writer_failure_leaves_old_file_and_nothing_else)
+TEST(writer_failure_leaves_old_file_and_nothing_else, .before = set_up, .after = tear_down)
 {
     make_file(in_folder("a"), "old");
     signal(SIGXFSZ, SIG_IGN);
@@ -473,9 +455,8 @@ START_TEST(writer_failure_leaves_old_file_and_nothing_else)
     ck_assert_int_eq(names_in_folder(), 1);
     free(bytes);
 }
-END_TEST
 
-START_TEST(writer_failure_of_last_buffered_bytes_is_reported)
+TEST(writer_failure_of_last_buffered_bytes_is_reported, .before = set_up, .after = tear_down)
 {
     signal(SIGXFSZ, SIG_IGN);
     struct rlimit limit;
@@ -489,9 +470,8 @@ START_TEST(writer_failure_of_last_buffered_bytes_is_reported)
     expect_says(&e, "File too large");
     ck_assert_int_eq(names_in_folder(), 0);
 }
-END_TEST
 
-START_TEST(writer_rename_failure_leaves_nothing)
+TEST(writer_rename_failure_leaves_nothing, .before = set_up, .after = tear_down)
 {
     struct file_writer *w;
     struct err e = {0};
@@ -501,9 +481,8 @@ START_TEST(writer_rename_failure_leaves_nothing)
     expect_says(&e, "Is a directory");
     ck_assert_int_eq(names_in_folder(), 1);
 }
-END_TEST
 
-START_TEST(writer_abandon_leaves_old_file)
+TEST(writer_abandon_leaves_old_file, .before = set_up, .after = tear_down)
 {
     make_file(in_folder("a"), "old");
     struct file_writer *w;
@@ -514,9 +493,8 @@ START_TEST(writer_abandon_leaves_old_file)
     expect_text(in_folder("a"), "old");
     ck_assert_int_eq(names_in_folder(), 1);
 }
-END_TEST
 
-START_TEST(writer_killed_leaves_old_file)
+TEST(writer_killed_leaves_old_file, .before = set_up, .after = tear_down)
 {
     make_file(in_folder("a"), "old");
     const pid_t child = fork();
@@ -534,9 +512,8 @@ START_TEST(writer_killed_leaves_old_file)
     ck_assert_int_eq(replace(in_folder("a"), "newer", NULL), STATUS_OK);
     expect_text(in_folder("a"), "newer");
 }
-END_TEST
 
-START_TEST(writer_steps_over_temporaries_in_use)
+TEST(writer_steps_over_temporaries_in_use, .before = set_up, .after = tear_down)
 {
     struct file_writer *first, *second;
     ck_assert_int_eq(file_writer_open(&first, in_folder("a"), NULL), STATUS_OK);
@@ -549,9 +526,8 @@ START_TEST(writer_steps_over_temporaries_in_use)
     expect_text(in_folder("a"), "first");
     ck_assert_int_eq(names_in_folder(), 1);
 }
-END_TEST
 
-START_TEST(writer_accepts_the_longest_name)
+TEST(writer_accepts_the_longest_name, .before = set_up, .after = tear_down)
 {
     char name[256];
     memset(name, 'n', 255);
@@ -559,7 +535,6 @@ START_TEST(writer_accepts_the_longest_name)
     ck_assert_int_eq(replace(in_folder(name), "text", NULL), STATUS_OK);
     expect_text(in_folder(name), "text");
 }
-END_TEST
 
 /* --- what others left, or put there -------------------------------------------------------- */
 
@@ -582,7 +557,7 @@ static void make_old(const char *path)
     ck_assert_int_eq(utimensat(AT_FDCWD, path, long_ago, 0), 0);
 }
 
-START_TEST(temporaries_of_the_dead_are_removed)
+TEST(temporaries_of_the_dead_are_removed, .before = set_up, .after = tear_down)
 {
     static const char *const names[] = {".decode-99-0.tmp", ".decode-99-live.tmp",
                                         ".decode-99-new.tmp", ".decode-notes", "other.tmp"};
@@ -599,9 +574,8 @@ START_TEST(temporaries_of_the_dead_are_removed)
         expect_text(in_folder(names[i]), "left");
     close(held);
 }
-END_TEST
 
-START_TEST(links_that_others_planted_are_not_followed)
+TEST(links_that_others_planted_are_not_followed, .before = set_up, .after = tear_down)
 {
     if (geteuid() != 0)
         return; /* others' links are made by root only */
@@ -618,9 +592,8 @@ START_TEST(links_that_others_planted_are_not_followed)
     write_once(in_folder("link"), STATUS_OK, "");
     expect_text(in_folder("precious"), "new");
 }
-END_TEST
 
-START_TEST(a_group_that_cannot_be_kept_gets_no_rights)
+TEST(a_group_that_cannot_be_kept_gets_no_rights, .before = set_up, .after = tear_down)
 {
     if (geteuid() != 0)
         return; /* files of other groups are made by root only */
@@ -649,48 +622,4 @@ START_TEST(a_group_that_cannot_be_kept_gets_no_rights)
     ck_assert_int_eq(stat(in_folder("out"), &st), 0);
     ck_assert_uint_eq(st.st_gid, NOBODY);
     ck_assert_int_eq(st.st_mode & 0777, 0664);
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *s = suite_create("file");
-    TCase *t = tcase_create("file");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, map_gives_the_files_bytes);
-    tcase_add_test(t, map_of_empty_file_is_empty);
-    tcase_add_test(t, map_refuses_what_is_no_regular_file);
-    tcase_add_test(t, map_refuses_unreadable_file);
-    tcase_add_test(t, map_of_sparse_file_above_2_gib);
-    tcase_add_test(t, map_without_address_space_is_out_of_memory);
-    tcase_add_test(t, released_pages_can_still_be_read);
-    tcase_add_test(t, read_all_ends_with_a_zero_that_is_not_counted);
-    tcase_add_test(t, read_all_takes_max_bytes_and_no_more);
-    tcase_add_test(t, read_all_refuses_what_it_cannot_read);
-    tcase_add_test(t, read_all_of_standard_input_survives_interrupts);
-    tcase_add_test(t, read_all_grows_with_a_pipe_longer_than_its_first_buffer);
-    tcase_add_test(t, writer_makes_a_new_file_with_the_umask);
-    tcase_add_test(t, writer_replaces_and_keeps_the_mode);
-    tcase_add_test(t, writer_works_without_a_folder_in_the_path);
-    tcase_add_test(t, writer_follows_links);
-    tcase_add_test(t, writer_refuses_what_it_must_not_replace);
-    tcase_add_test(t, writer_refuses_read_only_folder_and_file);
-    tcase_add_test(t, writer_failure_leaves_old_file_and_nothing_else);
-    tcase_add_test(t, writer_failure_of_last_buffered_bytes_is_reported);
-    tcase_add_test(t, writer_rename_failure_leaves_nothing);
-    tcase_add_test(t, writer_abandon_leaves_old_file);
-    tcase_add_test(t, writer_killed_leaves_old_file);
-    tcase_add_test(t, writer_steps_over_temporaries_in_use);
-    tcase_add_test(t, writer_accepts_the_longest_name);
-    tcase_add_test(t, temporaries_of_the_dead_are_removed);
-    tcase_add_test(t, links_that_others_planted_are_not_followed);
-    tcase_add_test(t, a_group_that_cannot_be_kept_gets_no_rights);
-    suite_add_tcase(s, t);
-    return s;
-}
-
-int main(void)
-{
-    return run_suite(suite());
 }

@@ -169,7 +169,7 @@ static void expect_success(void)
 }
 
 /* Around the size of the buffer, 256 KiB. */
-START_TEST(pieces_of_many_sizes)
+TEST(pieces_of_many_sizes, .before = set_up, .after = scratch_remove)
 {
     static const size_t pieces[] = {1, 4095, (256 << 10) - 1, 256 << 10, (256 << 10) + 1, LEN};
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
@@ -179,9 +179,8 @@ START_TEST(pieces_of_many_sizes)
         expect_success();
     }
 }
-END_TEST
 
-START_TEST(full_disk)
+TEST(full_disk, .before = set_up, .after = scratch_remove)
 {
     for (int after = 0; after < 3; after++) {
         on_write = (struct fault){.after = after, .times = 1, .error = ENOSPC};
@@ -190,73 +189,64 @@ START_TEST(full_disk)
     on_write = (struct fault){.after = 1, .times = 1, .error = EIO};
     expect_failure("Input/output error");
 }
-END_TEST
 
-START_TEST(write_that_takes_nothing)
+TEST(write_that_takes_nothing, .before = set_up, .after = scratch_remove)
 {
     on_write = (struct fault){.after = 1, .times = 1, .error = 0};
     expect_failure("Input/output error");
 }
-END_TEST
 
-START_TEST(interrupted_and_short_writes)
+TEST(interrupted_and_short_writes, .before = set_up, .after = scratch_remove)
 {
     longest_write = 4093;
     on_write = (struct fault){.after = 3, .times = 5, .error = EINTR};
     expect_success();
 }
-END_TEST
 
-START_TEST(disk_that_fails_while_syncing)
+TEST(disk_that_fails_while_syncing, .before = set_up, .after = scratch_remove)
 {
     on_fsync = (struct fault){.times = 1, .error = EIO};
     expect_failure("Input/output error");
 }
-END_TEST
 
-START_TEST(sync_interrupted_or_unknown_to_the_file_system)
+TEST(sync_interrupted_or_unknown_to_the_file_system, .before = set_up, .after = scratch_remove)
 {
     on_fsync = (struct fault){.times = 3, .error = EINTR};
     expect_success();
     on_fsync = (struct fault){.times = 1, .error = EINVAL};
     expect_success();
 }
-END_TEST
 
 /* The new file is in its place already. */
-START_TEST(folder_that_cannot_be_synced)
+TEST(folder_that_cannot_be_synced, .before = set_up, .after = scratch_remove)
 {
     on_fsync = (struct fault){.after = 1, .times = 1, .error = EIO};
     expect_success();
     on_open = (struct fault){.after = 1, .times = 1, .error = EACCES};
     expect_success();
 }
-END_TEST
 
-START_TEST(quota_reported_by_close)
+TEST(quota_reported_by_close, .before = set_up, .after = scratch_remove)
 {
     on_close = (struct fault){.times = 1, .error = EDQUOT};
     expect_failure("quota exceeded");
     on_close = (struct fault){.times = 1, .error = EINTR};
     expect_success();
 }
-END_TEST
 
-START_TEST(rename_refused)
+TEST(rename_refused, .before = set_up, .after = scratch_remove)
 {
     on_rename = (struct fault){.times = 1, .error = EBUSY};
     expect_failure("cannot replace it: Device or resource busy");
 }
-END_TEST
 
-START_TEST(permissions_that_cannot_be_kept)
+TEST(permissions_that_cannot_be_kept, .before = set_up, .after = scratch_remove)
 {
     on_fchmod = (struct fault){.times = 1, .error = EPERM};
     expect_failure("cannot keep its permissions");
 }
-END_TEST
 
-START_TEST(interrupted_open)
+TEST(interrupted_open, .before = set_up, .after = scratch_remove)
 {
     on_open = (struct fault){.times = 1, .error = EMFILE};
     expect_failure("Too many open files");
@@ -269,9 +259,8 @@ START_TEST(interrupted_open)
     ck_assert_uint_eq(f.len, LEN);
     file_map_close(&f);
 }
-END_TEST
 
-START_TEST(read_that_fails)
+TEST(read_that_fails, .before = set_up, .after = scratch_remove)
 {
     char *found;
     size_t len;
@@ -285,31 +274,4 @@ START_TEST(read_that_fails)
     ck_assert_ptr_null(found);
     ck_assert_msg(strstr(e.text, path) && strstr(e.text, "cannot read: Input/output error"), "%s",
                   e.text);
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *s = suite_create("file_faults");
-    TCase *t = tcase_create("file_faults");
-    tcase_add_checked_fixture(t, set_up, scratch_remove);
-    tcase_add_test(t, pieces_of_many_sizes);
-    tcase_add_test(t, full_disk);
-    tcase_add_test(t, write_that_takes_nothing);
-    tcase_add_test(t, interrupted_and_short_writes);
-    tcase_add_test(t, disk_that_fails_while_syncing);
-    tcase_add_test(t, sync_interrupted_or_unknown_to_the_file_system);
-    tcase_add_test(t, folder_that_cannot_be_synced);
-    tcase_add_test(t, quota_reported_by_close);
-    tcase_add_test(t, rename_refused);
-    tcase_add_test(t, permissions_that_cannot_be_kept);
-    tcase_add_test(t, interrupted_open);
-    tcase_add_test(t, read_that_fails);
-    suite_add_tcase(s, t);
-    return s;
-}
-
-int main(void)
-{
-    return run_suite(suite());
 }

@@ -38,7 +38,7 @@ static void expect_output(const char *line, const char *start)
                   line, r.out, start);
 }
 
-START_TEST(test_first_space)
+TEST(test_first_space, .before = bent_set_up, .after = bent_tear_down)
 {
     write_words(true);
     expect_output("generate %B -n 3 --seed 3 -t 1 -q", "w");
@@ -52,9 +52,8 @@ START_TEST(test_first_space)
     expect_output("generate %B -n 3 --seed 3 -t 1 -q", " w");
     expect_output("tokenize %B --decode 4,5", " w4 w5");
 }
-END_TEST
 
-START_TEST(test_first_space_of_each_sample)
+TEST(test_first_space_of_each_sample, .before = bent_set_up, .after = bent_tear_down)
 {
     struct ran r;
     int n = 0;
@@ -69,9 +68,8 @@ START_TEST(test_first_space_of_each_sample)
         }
     ck_assert_int_eq(n, 5);
 }
-END_TEST
 
-START_TEST(test_first_space_of_many)
+TEST(test_first_space_of_many, .before = bent_set_up, .after = bent_tear_down)
 {
     static const char prompts[] = "{\"prompt\":\"\"}\n{\"prompt\":\"a\"}\n";
     write_words(true);
@@ -81,18 +79,4 @@ START_TEST(test_first_space_of_many)
     expect_success(&r);
     ck_assert_ptr_nonnull(strstr(r.out, "\"prompt\": \"\", \"text\": \"w"));
     ck_assert_ptr_nonnull(strstr(r.out, "\"prompt\": \"a\", \"text\": \" w"));
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("generated_text");
-    TCase *t = tcase_create("spaces");
-    tcase_set_timeout(t, 60);
-    tcase_add_checked_fixture(t, bent_set_up, bent_tear_down);
-    tcase_add_test(t, test_first_space);
-    tcase_add_test(t, test_first_space_of_each_sample);
-    tcase_add_test(t, test_first_space_of_many);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -7,7 +7,7 @@
 
 /* --- names and sizes ----------------------------------------------------------------------- */
 
-START_TEST(kind_names)
+TEST(kind_names)
 {
     static const char *const names[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
                                         "bool", "string", "array", "u64", "i64", "f64"};
@@ -16,9 +16,8 @@ START_TEST(kind_names)
     ck_assert_str_eq(gguf_kind_name((enum gguf_kind)13), "unknown");
     ck_assert_str_eq(gguf_kind_name((enum gguf_kind) - 1), "unknown");
 }
-END_TEST
 
-START_TEST(tensor_types_by_number_and_name)
+TEST(tensor_types_by_number_and_name)
 {
     static const struct tensor_type_info some[] = {
         {"F32", 0, 1, 4},    {"F16", 1, 1, 2},       {"Q4_0", 2, 32, 18},    {"Q4_1", 3, 32, 20},
@@ -39,9 +38,8 @@ START_TEST(tensor_types_by_number_and_name)
     ck_assert_ptr_null(tensor_type_named(text_of("q8_00")));
     ck_assert_ptr_null(tensor_type_named(text_of("")));
 }
-END_TEST
 
-START_TEST(tensor_types_removed_or_unknown_are_not_found)
+TEST(tensor_types_removed_or_unknown_are_not_found)
 {
     static const uint32_t missing[] = {4, 5, 31, 32, 33, 36, 37, 38, 42, 255, UINT32_MAX};
     for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++)
@@ -55,7 +53,6 @@ START_TEST(tensor_types_removed_or_unknown_are_not_found)
         }
     }
 }
-END_TEST
 
 /* --- values -------------------------------------------------------------------------------- */
 
@@ -88,7 +85,7 @@ static const struct number numbers[] = {
 
 #define N_NUMBERS (sizeof numbers / sizeof numbers[0])
 
-START_TEST(scalars_of_every_kind)
+TEST(scalars_of_every_kind)
 {
     struct gguf_bytes b;
     image_begin(&b, 3, 0, N_NUMBERS);
@@ -108,9 +105,8 @@ START_TEST(scalars_of_every_kind)
     }
     parsed_free(&p);
 }
-END_TEST
 
-START_TEST(arrays_of_every_kind)
+TEST(arrays_of_every_kind)
 {
     struct gguf_bytes b;
     image_begin(&b, 3, 0, N_NUMBERS + 1);
@@ -140,9 +136,8 @@ START_TEST(arrays_of_every_kind)
     ck_assert_uint_eq(gguf_find(p.g, "empty")->bytes.len, 0);
     parsed_free(&p);
 }
-END_TEST
 
-START_TEST(float_that_is_no_number_is_0_as_an_integer)
+TEST(float_that_is_no_number_is_0_as_an_integer)
 {
     struct gguf_bytes b;
     image_begin(&b, 3, 0, 1);
@@ -153,9 +148,8 @@ START_TEST(float_that_is_no_number_is_0_as_an_integer)
     ck_assert(isnan(gguf_float_at(gguf_find(p.g, "nan"), 0)));
     parsed_free(&p);
 }
-END_TEST
 
-START_TEST(strings_and_their_arrays)
+TEST(strings_and_their_arrays)
 {
     static const struct text words[] = {{"", 0}, {"a\0b", 3}, {"\xff\xfe", 2}, {"long enough", 11}};
     struct gguf_bytes b;
@@ -189,10 +183,9 @@ START_TEST(strings_and_their_arrays)
     ck_assert(!gguf_next_text(gguf_find(p.g, "s"), &c, &s));
     parsed_free(&p);
 }
-END_TEST
 
 /* A value made by hand may lie about its count. */
-START_TEST(cursor_stops_at_the_end_of_the_bytes)
+TEST(cursor_stops_at_the_end_of_the_bytes)
 {
     static const char bytes[] = "\2\0\0\0\0\0\0\0ab\xff\0\0\0\0\0\0\0c";
     struct gguf_value v = {.kind = GGUF_ARRAY,
@@ -209,7 +202,6 @@ START_TEST(cursor_stops_at_the_end_of_the_bytes)
     c.offset = 1000;
     ck_assert(!gguf_next_text(&v, &c, &s));
 }
-END_TEST
 
 /* --- lookups ------------------------------------------------------------------------------- */
 
@@ -244,7 +236,7 @@ static void expect_error(enum status s, const struct err *e, const char *key, co
                   "\"%s\" does not say \"%s\" and \"%s\"", e->text, key, what);
 }
 
-START_TEST(get_u64)
+TEST(get_u64)
 {
     struct parsed p = mixed();
     struct err e;
@@ -266,9 +258,8 @@ START_TEST(get_u64)
     ck_assert_uint_eq(n, 99);
     parsed_free(&p);
 }
-END_TEST
 
-START_TEST(get_f64)
+TEST(get_f64)
 {
     struct parsed p = mixed();
     struct err e;
@@ -282,9 +273,8 @@ START_TEST(get_f64)
     ck_assert_double_eq(x, 0.25);
     parsed_free(&p);
 }
-END_TEST
 
-START_TEST(get_bool)
+TEST(get_bool)
 {
     struct parsed p = mixed();
     struct err e;
@@ -294,10 +284,9 @@ START_TEST(get_bool)
     expect_error(gguf_get_bool(p.g, "seven", &yes, NULL, &e), &e, "seven", "found u32");
     parsed_free(&p);
 }
-END_TEST
 
 /* Two is no bool to the specification, but true to the loader. */
-START_TEST(bool_of_2_is_true)
+TEST(bool_of_2_is_true)
 {
     struct gguf_bytes b;
     image_begin(&b, 3, 0, 1);
@@ -309,9 +298,8 @@ START_TEST(bool_of_2_is_true)
     ck_assert_int_eq(value, true);
     parsed_free(&p);
 }
-END_TEST
 
-START_TEST(get_text_and_array_of_the_wrong_kind)
+TEST(get_text_and_array_of_the_wrong_kind)
 {
     struct parsed p = mixed();
     struct err e;
@@ -328,9 +316,8 @@ START_TEST(get_text_and_array_of_the_wrong_kind)
                  "expected an array of string, found an array of 2 u8");
     parsed_free(&p);
 }
-END_TEST
 
-START_TEST(missing_keys)
+TEST(missing_keys)
 {
     struct parsed p = mixed();
     struct err e;
@@ -359,11 +346,10 @@ START_TEST(missing_keys)
                  "an array of u8");
     parsed_free(&p);
 }
-END_TEST
 
 /* --- files --------------------------------------------------------------------------------- */
 
-START_TEST(file_with_nothing_in_it)
+TEST(file_with_nothing_in_it)
 {
     for (uint32_t version = 2; version <= 3; version++) {
         struct gguf_bytes b;
@@ -379,9 +365,8 @@ START_TEST(file_with_nothing_in_it)
     }
     gguf_free(NULL);
 }
-END_TEST
 
-START_TEST(tensors_of_several_types_and_shapes)
+TEST(tensors_of_several_types_and_shapes)
 {
     struct gguf_bytes b;
     image_begin(&b, 3, 4, 0);
@@ -412,10 +397,9 @@ START_TEST(tensors_of_several_types_and_shapes)
     ck_assert_ptr_eq(p.g->tensors[2].type, tensor_type_named(text_of("q4_k")));
     parsed_free(&p);
 }
-END_TEST
 
 /* llama.cpp wants tensors one after another in the order of their records; the format does not. */
-START_TEST(tensors_in_any_order_with_gaps)
+TEST(tensors_in_any_order_with_gaps)
 {
     struct gguf_bytes b;
     image_begin(&b, 3, 3, 0);
@@ -430,9 +414,8 @@ START_TEST(tensors_in_any_order_with_gaps)
     ck_assert_int_eq(gguf_find_tensor(p.g, "middle")->data[0], 65);
     parsed_free(&p);
 }
-END_TEST
 
-START_TEST(alignments)
+TEST(alignments)
 {
     for (uint32_t alignment = 8; alignment <= 65536; alignment *= 2) {
         struct gguf_bytes b;
@@ -449,9 +432,8 @@ START_TEST(alignments)
         parsed_free(&p);
     }
 }
-END_TEST
 
-START_TEST(names_of_the_longest_lengths)
+TEST(names_of_the_longest_lengths)
 {
     char key[65536], name[65];
     memset(key, 'k', sizeof key - 1);
@@ -468,10 +450,9 @@ START_TEST(names_of_the_longest_lengths)
     ck_assert_ptr_nonnull(gguf_find_tensor(p.g, name));
     parsed_free(&p);
 }
-END_TEST
 
 /* Also the time: with a quadratic check for duplicates this takes minutes. */
-START_TEST(many_names_are_found)
+TEST(many_names_are_found)
 {
     enum { N = 200000 };
     struct gguf_bytes b;
@@ -490,10 +471,9 @@ START_TEST(many_names_are_found)
     ck_assert_ptr_null(gguf_find(p.g, "key.1"));
     parsed_free(&p);
 }
-END_TEST
 
 /* Two names of the same FNV-1a hash: the index must compare the names too. */
-START_TEST(names_of_one_hash_are_told_apart)
+TEST(names_of_one_hash_are_told_apart)
 {
     struct gguf_bytes b;
     image_begin(&b, 3, 0, 3);
@@ -511,9 +491,8 @@ START_TEST(names_of_one_hash_are_told_apart)
     image_u32(&b, "H8xXDOfaSuh", 3);
     refuse(&b, "key \"H8xXDOfaSuh\"", "number 0 and 2");
 }
-END_TEST
 
-START_TEST(golden_files)
+TEST(golden_files)
 {
     static const char *const paths[] = {"tests/data/golden/mha.gguf",
                                         "tests/data/golden/mqa-f16.gguf"};
@@ -539,41 +518,4 @@ START_TEST(golden_files)
         parsed_free(&p);
         free(bytes);
     }
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *s = suite_create("gguf");
-    TCase *t = tcase_create("gguf");
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, kind_names);
-    tcase_add_test(t, tensor_types_by_number_and_name);
-    tcase_add_test(t, tensor_types_removed_or_unknown_are_not_found);
-    tcase_add_test(t, scalars_of_every_kind);
-    tcase_add_test(t, arrays_of_every_kind);
-    tcase_add_test(t, float_that_is_no_number_is_0_as_an_integer);
-    tcase_add_test(t, strings_and_their_arrays);
-    tcase_add_test(t, cursor_stops_at_the_end_of_the_bytes);
-    tcase_add_test(t, get_u64);
-    tcase_add_test(t, get_f64);
-    tcase_add_test(t, get_bool);
-    tcase_add_test(t, bool_of_2_is_true);
-    tcase_add_test(t, get_text_and_array_of_the_wrong_kind);
-    tcase_add_test(t, missing_keys);
-    tcase_add_test(t, file_with_nothing_in_it);
-    tcase_add_test(t, tensors_of_several_types_and_shapes);
-    tcase_add_test(t, tensors_in_any_order_with_gaps);
-    tcase_add_test(t, alignments);
-    tcase_add_test(t, names_of_the_longest_lengths);
-    tcase_add_test(t, many_names_are_found);
-    tcase_add_test(t, names_of_one_hash_are_told_apart);
-    tcase_add_test(t, golden_files);
-    suite_add_tcase(s, t);
-    return s;
-}
-
-int main(void)
-{
-    return run_suite(suite());
 }

@@ -36,7 +36,7 @@ static void patched(struct gguf_bytes *b, size_t at, const void *bytes, size_t l
 
 /* --- class 1: short files ------------------------------------------------------------------ */
 
-START_TEST(empty_file)
+TEST(empty_file)
 {
     struct gguf_bytes b = {0};
     refuse(&b, "empty", "expected a GGUF file");
@@ -46,9 +46,8 @@ START_TEST(empty_file)
     ck_assert_ptr_null(g);
     ck_assert_int_eq(gguf_parse(NULL, 0, &g, NULL), STATUS_BAD_FILE);
 }
-END_TEST
 
-START_TEST(header_cut_short)
+TEST(header_cut_short)
 {
     static const char *const fields[] = {"magic", "version", "tensor count", "key count"};
     static const size_t ends[] = {4, 8, 16, 24};
@@ -62,9 +61,8 @@ START_TEST(header_cut_short)
         refuse(&b, fields[field], "truncated");
     }
 }
-END_TEST
 
-START_TEST(every_prefix_of_a_good_file)
+TEST(every_prefix_of_a_good_file)
 {
     struct gguf_bytes b;
     sample(&b);
@@ -79,9 +77,8 @@ START_TEST(every_prefix_of_a_good_file)
     struct parsed p = accept(&b);
     parsed_free(&p);
 }
-END_TEST
 
-START_TEST(prefixes_of_a_golden_file)
+TEST(prefixes_of_a_golden_file)
 {
     size_t len;
     struct gguf_bytes b = {.data = read_file("tests/data/golden/mha.gguf", &len)};
@@ -93,7 +90,6 @@ START_TEST(prefixes_of_a_golden_file)
     }
     refuse(&b, "its data at byte", "truncated: download it again");
 }
-END_TEST
 
 static uint64_t read_everything(const struct gguf *g)
 {
@@ -111,7 +107,7 @@ static uint64_t read_everything(const struct gguf *g)
     return sum;
 }
 
-START_TEST(every_bit_and_byte_flipped)
+TEST(every_bit_and_byte_flipped)
 {
     struct gguf_bytes b;
     sample(&b);
@@ -138,11 +134,10 @@ START_TEST(every_bit_and_byte_flipped)
     ck_assert(sum != 0);
     free(b.data);
 }
-END_TEST
 
 /* --- class 2: magic and version ------------------------------------------------------------ */
 
-START_TEST(magic_of_other_formats)
+TEST(magic_of_other_formats)
 {
     static const char *const starts[][2] = {
         {"FUGG", "byte-swapped"},
@@ -162,9 +157,8 @@ START_TEST(magic_of_other_formats)
         refuse(&b, "magic at byte 0", starts[i][1]);
     }
 }
-END_TEST
 
-START_TEST(versions)
+TEST(versions)
 {
     static const struct {
         uint32_t version;
@@ -183,7 +177,6 @@ START_TEST(versions)
         refuse(&b, "version at byte 4: expected 2 or 3", cases[i].hint);
     }
 }
-END_TEST
 
 /* --- class 3: counts ----------------------------------------------------------------------- */
 
@@ -192,7 +185,7 @@ static const uint64_t impossible[] = {100000,     1ull << 31,     (1ull << 32) +
 
 #define N_IMPOSSIBLE (sizeof impossible / sizeof impossible[0])
 
-START_TEST(counts_that_cannot_be)
+TEST(counts_that_cannot_be)
 {
     struct gguf_bytes b;
     for (size_t i = 0; i < N_IMPOSSIBLE; i++) {
@@ -204,10 +197,9 @@ START_TEST(counts_that_cannot_be)
         refuse(&b, "key count at byte 16", found);
     }
 }
-END_TEST
 
 /* What follows is then read as something else, which fails sooner or later. */
-START_TEST(counts_off_by_one)
+TEST(counts_off_by_one)
 {
     struct gguf_bytes b;
     patched(&b, 8, &(uint64_t){3}, 8);
@@ -217,9 +209,8 @@ START_TEST(counts_off_by_one)
     patched(&b, 16, &(uint64_t){3}, 8);
     refuse(&b, "tensor 0 \"list\"", "dimensions");
 }
-END_TEST
 
-START_TEST(count_without_anything_after_it)
+TEST(count_without_anything_after_it)
 {
     struct gguf_bytes b;
     image_begin(&b, 3, 0, 1);
@@ -227,11 +218,10 @@ START_TEST(count_without_anything_after_it)
     image_begin(&b, 2, 1, 0);
     refuse(&b, "tensor count", "at most 0");
 }
-END_TEST
 
 /* --- class 4: strings ---------------------------------------------------------------------- */
 
-START_TEST(key_lengths_that_cannot_be)
+TEST(key_lengths_that_cannot_be)
 {
     struct gguf_bytes b;
     for (size_t i = 0; i < N_IMPOSSIBLE; i++) {
@@ -243,9 +233,8 @@ START_TEST(key_lengths_that_cannot_be)
     memcpy(b.data + 24, &one_too_many, 8);
     refuse(&b, "key 0: name of the key at byte 32", "truncated");
 }
-END_TEST
 
-START_TEST(empty_key)
+TEST(empty_key)
 {
     struct gguf_bytes b;
     image_begin(&b, 3, 0, 1);
@@ -253,9 +242,8 @@ START_TEST(empty_key)
     gb_put(&b, "", 1); /* as long as the smallest pair */
     refuse(&b, "key 0: length of the key's name at byte 24", "expected 1 to 65535, found 0");
 }
-END_TEST
 
-START_TEST(key_of_64_kib)
+TEST(key_of_64_kib)
 {
     char key[65537];
     memset(key, 'k', sizeof key - 1);
@@ -265,9 +253,8 @@ START_TEST(key_of_64_kib)
     image_u32(&b, key, 1);
     refuse(&b, "key 0 \"kkk", "expected 1 to 65535, found 65536");
 }
-END_TEST
 
-START_TEST(string_lengths_that_cannot_be)
+TEST(string_lengths_that_cannot_be)
 {
     for (size_t i = 0; i < N_IMPOSSIBLE; i++) {
         struct gguf_bytes b;
@@ -286,20 +273,18 @@ START_TEST(string_lengths_that_cannot_be)
         refuse(&b, "key 0 \"texts\": string in the array at byte 73", "found 3 more");
     }
 }
-END_TEST
 
-START_TEST(control_bytes_in_names_do_not_reach_the_message)
+TEST(control_bytes_in_names_do_not_reach_the_message)
 {
     struct gguf_bytes b;
     image_begin(&b, 3, 0, 1);
     image_key(&b, "\x1b[31m\r\n\x7f", 77);
     refuse(&b, "key 0 \"?[31m???\"", "value type");
 }
-END_TEST
 
 /* --- class 5: types of values -------------------------------------------------------------- */
 
-START_TEST(value_types_that_do_not_exist)
+TEST(value_types_that_do_not_exist)
 {
     static const uint32_t kinds[] = {13, 255, 1u << 31, UINT32_MAX};
     for (size_t i = 0; i < 4; i++) {
@@ -317,9 +302,8 @@ START_TEST(value_types_that_do_not_exist)
         refuse(&b, "key 0 \"odd\": array element type at byte 39", found);
     }
 }
-END_TEST
 
-START_TEST(arrays_of_arrays_10000_deep)
+TEST(arrays_of_arrays_10000_deep)
 {
     struct gguf_bytes b;
     image_begin(&b, 3, 0, 1);
@@ -330,9 +314,8 @@ START_TEST(arrays_of_arrays_10000_deep)
     }
     refuse(&b, "key 0 \"deep\"", "nested arrays");
 }
-END_TEST
 
-START_TEST(array_lengths_that_cannot_be)
+TEST(array_lengths_that_cannot_be)
 {
     static const uint32_t kinds[] = {GGUF_U8, GGUF_I16, GGUF_F32, GGUF_BOOL, GGUF_STRING, GGUF_F64};
     for (size_t k = 0; k < 6; k++) {
@@ -347,10 +330,9 @@ START_TEST(array_lengths_that_cannot_be)
         }
     }
 }
-END_TEST
 
 /* 2^62 * 4 is 0 in 64 bits. */
-START_TEST(array_bytes_that_wrap_to_0)
+TEST(array_bytes_that_wrap_to_0)
 {
     struct gguf_bytes b;
     image_begin(&b, 3, 0, 1);
@@ -359,11 +341,10 @@ START_TEST(array_bytes_that_wrap_to_0)
     gb_put_u64(&b, 1ull << 62);
     refuse(&b, "\"list\"", "array length is 4611686018427387904");
 }
-END_TEST
 
 /* --- class 6: keys ------------------------------------------------------------------------- */
 
-START_TEST(duplicate_keys)
+TEST(duplicate_keys)
 {
     struct gguf_bytes b;
     image_begin(&b, 3, 0, 4);
@@ -373,39 +354,4 @@ START_TEST(duplicate_keys)
     image_key(&b, "twice", GGUF_STRING);
     gb_put_text(&b, text_of("again"));
     refuse(&b, "key \"twice\" at byte", "number 1 and 3");
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *s = suite_create("gguf_bad");
-    TCase *t = tcase_create("gguf_bad");
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, empty_file);
-    tcase_add_test(t, header_cut_short);
-    tcase_add_test(t, every_prefix_of_a_good_file);
-    tcase_add_test(t, prefixes_of_a_golden_file);
-    tcase_add_test(t, every_bit_and_byte_flipped);
-    tcase_add_test(t, magic_of_other_formats);
-    tcase_add_test(t, versions);
-    tcase_add_test(t, counts_that_cannot_be);
-    tcase_add_test(t, counts_off_by_one);
-    tcase_add_test(t, count_without_anything_after_it);
-    tcase_add_test(t, key_lengths_that_cannot_be);
-    tcase_add_test(t, empty_key);
-    tcase_add_test(t, key_of_64_kib);
-    tcase_add_test(t, string_lengths_that_cannot_be);
-    tcase_add_test(t, control_bytes_in_names_do_not_reach_the_message);
-    tcase_add_test(t, value_types_that_do_not_exist);
-    tcase_add_test(t, arrays_of_arrays_10000_deep);
-    tcase_add_test(t, array_lengths_that_cannot_be);
-    tcase_add_test(t, array_bytes_that_wrap_to_0);
-    tcase_add_test(t, duplicate_keys);
-    suite_add_tcase(s, t);
-    return s;
-}
-
-int main(void)
-{
-    return run_suite(suite());
 }

@@ -14,7 +14,7 @@ static void one_tensor(struct gguf_bytes *b, const char *name, uint32_t n_dims,
     image_data(b, data);
 }
 
-START_TEST(numbers_of_dimensions)
+TEST(numbers_of_dimensions)
 {
     static const uint32_t n_dims[] = {0, 5, 1u << 31, UINT32_MAX};
     static const uint64_t dims[8] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -26,9 +26,8 @@ START_TEST(numbers_of_dimensions)
         refuse(&b, "tensor 0 \"t\": number of dimensions at byte 33", found);
     }
 }
-END_TEST
 
-START_TEST(dimension_of_zero)
+TEST(dimension_of_zero)
 {
     struct gguf_bytes b;
     one_tensor(&b, "t", 1, (uint64_t[]){0}, TENSOR_F32, 0, 64);
@@ -36,9 +35,8 @@ START_TEST(dimension_of_zero)
     one_tensor(&b, "t", 3, (uint64_t[]){4, 4, 0}, TENSOR_F32, 0, 64);
     refuse(&b, "tensor 0 \"t\"", "dimension 2 is 0");
 }
-END_TEST
 
-START_TEST(elements_that_overflow)
+TEST(elements_that_overflow)
 {
     static const uint64_t dims[][4] = {
         {1ull << 63, 1, 1, 1},
@@ -54,10 +52,9 @@ START_TEST(elements_that_overflow)
         refuse(&b, "tensor 0 \"t\"", "overflows");
     }
 }
-END_TEST
 
 /* The product fits, its bytes do not. */
-START_TEST(bytes_that_overflow)
+TEST(bytes_that_overflow)
 {
     struct gguf_bytes b;
     one_tensor(&b, "t", 1, (uint64_t[]){1ull << 62}, TENSOR_F32, 0, 64);
@@ -67,9 +64,8 @@ START_TEST(bytes_that_overflow)
     one_tensor(&b, "t", 1, (uint64_t[]){1ull << 60}, TENSOR_F32, 0, 64);
     refuse(&b, "tensor 0 \"t\"", "truncated");
 }
-END_TEST
 
-START_TEST(row_that_is_no_multiple_of_the_block)
+TEST(row_that_is_no_multiple_of_the_block)
 {
     struct gguf_bytes b;
     one_tensor(&b, "t", 2, (uint64_t[]){33, 32}, TENSOR_Q8_0, 0, 2000);
@@ -77,9 +73,8 @@ START_TEST(row_that_is_no_multiple_of_the_block)
     one_tensor(&b, "t", 2, (uint64_t[]){128, 2}, 12, 0, 2000);
     refuse(&b, "tensor 0 \"t\": dimension 0 is 128", "multiple of 256, the block of type Q4_K");
 }
-END_TEST
 
-START_TEST(tensor_types_that_are_gone_or_unknown)
+TEST(tensor_types_that_are_gone_or_unknown)
 {
     static const uint32_t gone[] = {4, 5, 31, 32, 33, 36, 37, 38}, unknown[] = {42, 1u << 31, -1u};
     struct gguf_bytes b;
@@ -95,9 +90,8 @@ START_TEST(tensor_types_that_are_gone_or_unknown)
         refuse(&b, "tensor 0 \"t\"", found);
     }
 }
-END_TEST
 
-START_TEST(tensor_names_empty_or_too_long)
+TEST(tensor_names_empty_or_too_long)
 {
     char name[66];
     memset(name, 'n', sizeof name - 1);
@@ -108,9 +102,8 @@ START_TEST(tensor_names_empty_or_too_long)
     one_tensor(&b, "", 1, (uint64_t[]){1}, TENSOR_F32, 0, 64);
     refuse(&b, "tensor 0", "found 0");
 }
-END_TEST
 
-START_TEST(duplicate_tensors)
+TEST(duplicate_tensors)
 {
     struct gguf_bytes b;
     image_begin(&b, 3, 3, 0);
@@ -121,11 +114,10 @@ START_TEST(duplicate_tensors)
     image_data(&b, 96);
     refuse(&b, "tensor \"twice\" at byte 32", "number 0 and 2");
 }
-END_TEST
 
 /* --- class 9: offsets and alignment -------------------------------------------------------- */
 
-START_TEST(offsets_out_of_line)
+TEST(offsets_out_of_line)
 {
     static const uint64_t offsets[] = {1, 4, 16, 31, 33, UINT64_MAX};
     for (size_t i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
@@ -134,10 +126,9 @@ START_TEST(offsets_out_of_line)
         refuse(&b, "tensor 0 \"t\": offset", "multiple of the alignment 32");
     }
 }
-END_TEST
 
 /* The header takes 64 bytes after its padding, the data 512. */
-START_TEST(offsets_past_the_end)
+TEST(offsets_past_the_end)
 {
     static const uint64_t offsets[] = {544, 1ull << 32, 1ull << 63, UINT64_MAX - 31,
                                        UINT64_MAX - 63};
@@ -153,9 +144,8 @@ START_TEST(offsets_past_the_end)
     refuse(&b, "tensor 0 \"t\": its data at byte 64 need 516 bytes, found 515",
            "download it again");
 }
-END_TEST
 
-START_TEST(file_that_ends_in_the_padding_before_the_data)
+TEST(file_that_ends_in_the_padding_before_the_data)
 {
     struct gguf_bytes b;
     image_begin(&b, 3, 1, 0);
@@ -163,7 +153,6 @@ START_TEST(file_that_ends_in_the_padding_before_the_data)
     ck_assert_uint_ne(b.len % 32, 0);
     refuse(&b, "tensor 0 \"t\": offset", "truncated");
 }
-END_TEST
 
 static void two_tensors(struct gguf_bytes *b, uint64_t first, uint64_t second)
 {
@@ -175,7 +164,7 @@ static void two_tensors(struct gguf_bytes *b, uint64_t first, uint64_t second)
     image_data(b, 1024);
 }
 
-START_TEST(data_that_overlap)
+TEST(data_that_overlap)
 {
     struct gguf_bytes b;
     two_tensors(&b, 0, 32);
@@ -190,9 +179,8 @@ START_TEST(data_that_overlap)
     struct parsed p = accept(&b);
     parsed_free(&p);
 }
-END_TEST
 
-START_TEST(alignments_that_cannot_be)
+TEST(alignments_that_cannot_be)
 {
     static const uint32_t alignments[] = {0, 1, 3, 4, 24, 33, 1u << 17, 1u << 31, UINT32_MAX};
     for (size_t i = 0; i < sizeof alignments / sizeof alignments[0]; i++) {
@@ -208,9 +196,8 @@ START_TEST(alignments_that_cannot_be)
                found);
     }
 }
-END_TEST
 
-START_TEST(alignment_that_is_no_u32)
+TEST(alignment_that_is_no_u32)
 {
     struct gguf_bytes b;
     image_begin(&b, 3, 0, 1);
@@ -228,12 +215,11 @@ START_TEST(alignment_that_is_no_u32)
     gb_put_u32(&b, 32);
     refuse(&b, "\"general.alignment\"", "expected a u32, found array");
 }
-END_TEST
 
 /* --- class 3 again: time ------------------------------------------------------------------- */
 
 /* Names of one length that share all but their last bytes are the slowest to compare. */
-START_TEST(many_similar_names_take_little_time)
+TEST(many_similar_names_take_little_time)
 {
     enum { N = 20000 };
     char name[65];
@@ -249,34 +235,4 @@ START_TEST(many_similar_names_take_little_time)
     struct parsed p = accept(&b);
     ck_assert_ptr_eq(gguf_find_tensor(p.g, name), &p.g->tensors[N - 1]);
     parsed_free(&p);
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *s = suite_create("gguf_bad_tensors");
-    TCase *t = tcase_create("gguf_bad_tensors");
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, numbers_of_dimensions);
-    tcase_add_test(t, dimension_of_zero);
-    tcase_add_test(t, elements_that_overflow);
-    tcase_add_test(t, bytes_that_overflow);
-    tcase_add_test(t, row_that_is_no_multiple_of_the_block);
-    tcase_add_test(t, tensor_types_that_are_gone_or_unknown);
-    tcase_add_test(t, tensor_names_empty_or_too_long);
-    tcase_add_test(t, duplicate_tensors);
-    tcase_add_test(t, offsets_out_of_line);
-    tcase_add_test(t, offsets_past_the_end);
-    tcase_add_test(t, file_that_ends_in_the_padding_before_the_data);
-    tcase_add_test(t, data_that_overlap);
-    tcase_add_test(t, alignments_that_cannot_be);
-    tcase_add_test(t, alignment_that_is_no_u32);
-    tcase_add_test(t, many_similar_names_take_little_time);
-    suite_add_tcase(s, t);
-    return s;
-}
-
-int main(void)
-{
-    return run_suite(suite());
 }

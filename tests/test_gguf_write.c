@@ -94,7 +94,7 @@ static void add_all(struct gguf_writer *w, const struct gguf *g)
 
 /* --- round trips --------------------------------------------------------------------------- */
 
-START_TEST(nothing_at_all)
+TEST(nothing_at_all, .after = scratch_remove)
 {
     struct parsed p = finish(create());
     ck_assert_uint_eq(p.g->version, 3);
@@ -103,9 +103,8 @@ START_TEST(nothing_at_all)
     parsed_free(&p);
     gguf_writer_free(NULL);
 }
-END_TEST
 
-START_TEST(typed_pairs)
+TEST(typed_pairs, .after = scratch_remove)
 {
     static const struct text words[] = {{"", 0}, {"a\0b", 3}, {"word", 4}};
     static const int32_t ints[] = {1, -2, INT32_MIN};
@@ -153,14 +152,13 @@ START_TEST(typed_pairs)
     ck_assert_uint_eq(gguf_find(p.g, "no ints")->count, 0);
     parsed_free(&p);
 }
-END_TEST
 
 static const enum gguf_kind fixed_kinds[] = {
     GGUF_U8,  GGUF_I8,   GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32,
     GGUF_F32, GGUF_BOOL, GGUF_U64, GGUF_I64, GGUF_F64,
 };
 
-START_TEST(values_and_arrays_of_every_kind)
+TEST(values_and_arrays_of_every_kind, .after = scratch_remove)
 {
     static const char payload[] = "\1\0\1\1\0\1\0\1\1\1\0\0\1\0\1\0\1\1\0\1\1\1\0\1";
     static const char texts[] = "\2\0\0\0\0\0\0\0ab\0\0\0\0\0\0\0\0";
@@ -191,9 +189,8 @@ START_TEST(values_and_arrays_of_every_kind)
         same_value(&p.g->pairs[i].value, &values[i]);
     parsed_free(&p);
 }
-END_TEST
 
-START_TEST(bools_become_0_or_1)
+TEST(bools_become_0_or_1, .after = scratch_remove)
 {
     struct gguf_writer *w = create();
     gguf_add_value(w, text_of("one"), &(struct gguf_value){GGUF_BOOL, 0, 1, {"\2", 1}});
@@ -204,10 +201,9 @@ START_TEST(bools_become_0_or_1)
     ck_assert_mem_eq(p.g->pairs[1].value.bytes.data, "\1\0\1\1", 4);
     parsed_free(&p);
 }
-END_TEST
 
 /* Each offset is the padded sum of those before it, and the file ends padded. */
-START_TEST(tensors_are_contiguous_and_padded)
+TEST(tensors_are_contiguous_and_padded, .after = scratch_remove)
 {
     static const unsigned char data[512] = {7, 8, 9};
     for (uint32_t alignment = 8; alignment <= 65536; alignment *= 8) {
@@ -236,9 +232,8 @@ START_TEST(tensors_are_contiguous_and_padded)
         free(bytes);
     }
 }
-END_TEST
 
-START_TEST(many_tensors_and_keys)
+TEST(many_tensors_and_keys, .after = scratch_remove)
 {
     struct gguf_writer *w = create();
     char name[64];
@@ -256,7 +251,6 @@ START_TEST(many_tensors_and_keys)
     }
     parsed_free(&p);
 }
-END_TEST
 
 /* The sources come from another writer and are laid out as ours: not a byte may differ. */
 static void round_trip(const char *source)
@@ -290,14 +284,13 @@ static void round_trip(const char *source)
     file_map_close(&to);
 }
 
-START_TEST(golden_files)
+TEST(golden_files, .after = scratch_remove)
 {
     round_trip("tests/data/golden/mha.gguf");
     round_trip("tests/data/golden/mqa-f16.gguf");
 }
-END_TEST
 
-START_TEST(large_padding_and_data_go_to_the_file)
+TEST(large_padding_and_data_go_to_the_file, .after = scratch_remove)
 {
     static unsigned char data[700000];
     for (size_t i = 0; i < sizeof data; i++)
@@ -319,11 +312,10 @@ START_TEST(large_padding_and_data_go_to_the_file)
     gguf_free(g);
     file_map_close(&f);
 }
-END_TEST
 
 /* --- refusals ------------------------------------------------------------------------------ */
 
-START_TEST(names_that_cannot_be)
+TEST(names_that_cannot_be, .after = scratch_remove)
 {
     static const float x;
     static char key[65537], name[65];
@@ -351,9 +343,8 @@ START_TEST(names_that_cannot_be)
     ck_assert_ptr_nonnull(gguf_find_tensor(p.g, name + 1));
     parsed_free(&p);
 }
-END_TEST
 
-START_TEST(duplicates)
+TEST(duplicates, .after = scratch_remove)
 {
     static const float x;
     struct gguf_writer *w = create();
@@ -366,9 +357,8 @@ START_TEST(duplicates)
     gguf_add_tensor(w, text_of("t"), TENSOR_F32, 1, (uint64_t[]){1}, &x);
     refuse_write(w, "tensor \"t\"", "number 0 and 1");
 }
-END_TEST
 
-START_TEST(shapes_that_cannot_be)
+TEST(shapes_that_cannot_be, .after = scratch_remove)
 {
     static const float x[64];
     static const struct {
@@ -396,9 +386,8 @@ START_TEST(shapes_that_cannot_be)
     gguf_add_tensor(w, text_of("t"), TENSOR_F32, 1, (uint64_t[]){4}, NULL);
     refuse_write(w, "tensor 0 \"t\"", "no data, expected 16 bytes");
 }
-END_TEST
 
-START_TEST(lengths_that_overflow)
+TEST(lengths_that_overflow, .after = scratch_remove)
 {
     static const float x;
     struct gguf_writer *w = create();
@@ -409,9 +398,8 @@ START_TEST(lengths_that_overflow)
     /* Where addresses have 32 bits, one alone is too long. */
     refuse_write(w, sizeof(size_t) > 4 ? "tensor 3 \"d\"" : "tensor 0 \"a\"", "length overflows");
 }
-END_TEST
 
-START_TEST(alignments_that_cannot_be)
+TEST(alignments_that_cannot_be, .after = scratch_remove)
 {
     static const uint32_t alignments[] = {0, 1, 4, 24, 131072, UINT32_MAX};
     for (size_t i = 0; i < sizeof alignments / sizeof alignments[0]; i++) {
@@ -430,9 +418,8 @@ START_TEST(alignments_that_cannot_be)
                    &(struct gguf_value){GGUF_U32, 0, 1, {"\3\0\0\0", 4}});
     refuse_write(w, "\"general.alignment\"", "found 3");
 }
-END_TEST
 
-START_TEST(values_whose_bytes_are_not_what_they_say)
+TEST(values_whose_bytes_are_not_what_they_say, .after = scratch_remove)
 {
     static const struct gguf_value values[] = {
         {GGUF_U32, 0, 1, {"abc", 3}},
@@ -451,9 +438,8 @@ START_TEST(values_whose_bytes_are_not_what_they_say)
         refuse_write(w, "key \"odd\"", "bytes are no");
     }
 }
-END_TEST
 
-START_TEST(first_failure_stays)
+TEST(first_failure_stays, .after = scratch_remove)
 {
     static const float x;
     struct gguf_writer *w = create();
@@ -469,11 +455,10 @@ START_TEST(first_failure_stays)
     gguf_add_tensor(w, text_of(""), 99, 9, NULL, &x);
     refuse_write(w, "key 1 \"\"", "expected 1 to 65535");
 }
-END_TEST
 
 /* --- the system refuses -------------------------------------------------------------------- */
 
-START_TEST(failed_write_leaves_the_old_file)
+TEST(failed_write_leaves_the_old_file, .after = scratch_remove)
 {
     static const unsigned char data[100000];
     char path[512];
@@ -503,9 +488,8 @@ START_TEST(failed_write_leaves_the_old_file)
     ck_assert_int_eq(gguf_write(w, path, NULL), STATUS_OK);
     gguf_writer_free(w);
 }
-END_TEST
 
-START_TEST(unwritable_path)
+TEST(unwritable_path, .after = scratch_remove)
 {
     struct gguf_writer *w = create();
     struct err e = {0};
@@ -513,7 +497,6 @@ START_TEST(unwritable_path)
     ck_assert_msg(strstr(e.text, "folder.gguf") && strstr(e.text, "No such file"), "%s", e.text);
     gguf_writer_free(w);
 }
-END_TEST
 
 /* --- tensors that come in pieces ------------------------------------------------------------- */
 
@@ -551,7 +534,7 @@ static void add_three(struct gguf_writer *w, const unsigned char *bytes, struct 
     gguf_add_tensor(w, text_of("after"), TENSOR_F32, 1, (uint64_t[]){5}, bytes);
 }
 
-START_TEST(sources_give_the_same_file)
+TEST(sources_give_the_same_file, .loops = 5, .after = scratch_remove)
 {
     static const size_t sizes[] = {1, 13, 1399, 1400, 5000};
     unsigned char bytes[1400];
@@ -582,9 +565,8 @@ START_TEST(sources_give_the_same_file)
     gguf_writer_free(plain);
     gguf_writer_free(w);
 }
-END_TEST
 
-START_TEST(sources_that_fail)
+TEST(sources_that_fail, .loops = 3, .after = scratch_remove)
 {
     static const unsigned char bytes[1400];
     struct gguf_writer *w = create();
@@ -608,39 +590,4 @@ START_TEST(sources_that_fail)
     gguf_add_tensor_source(w, text_of("t"), TENSOR_F32, 1, (uint64_t[]){4},
                            (struct gguf_source){NULL, NULL});
     refuse_write(w, "tensor 0 \"t\"", "no data, expected 16 bytes");
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *s = suite_create("gguf_write");
-    TCase *t = tcase_create("gguf_write");
-    tcase_add_checked_fixture(t, NULL, scratch_remove);
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, nothing_at_all);
-    tcase_add_test(t, typed_pairs);
-    tcase_add_test(t, values_and_arrays_of_every_kind);
-    tcase_add_test(t, bools_become_0_or_1);
-    tcase_add_test(t, tensors_are_contiguous_and_padded);
-    tcase_add_test(t, many_tensors_and_keys);
-    tcase_add_test(t, golden_files);
-    tcase_add_test(t, large_padding_and_data_go_to_the_file);
-    tcase_add_test(t, names_that_cannot_be);
-    tcase_add_test(t, duplicates);
-    tcase_add_test(t, shapes_that_cannot_be);
-    tcase_add_test(t, lengths_that_overflow);
-    tcase_add_test(t, alignments_that_cannot_be);
-    tcase_add_test(t, values_whose_bytes_are_not_what_they_say);
-    tcase_add_test(t, first_failure_stays);
-    tcase_add_test(t, failed_write_leaves_the_old_file);
-    tcase_add_test(t, unwritable_path);
-    tcase_add_loop_test(t, sources_give_the_same_file, 0, 5);
-    tcase_add_loop_test(t, sources_that_fail, 0, 3);
-    suite_add_tcase(s, t);
-    return s;
-}
-
-int main(void)
-{
-    return run_suite(suite());
 }

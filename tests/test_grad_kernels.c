@@ -70,7 +70,15 @@ static void try_product(const struct grad_kernels *g, int m, int n, int k)
     }
 }
 
-START_TEST(products)
+static int n_tables(void)
+{
+    int n = 0;
+    while (kernels_at(n))
+        n++;
+    return n;
+}
+
+TEST(products, .loops = n_tables())
 {
     const struct grad_kernels *g = table_at(_i);
     if (!g)
@@ -81,10 +89,9 @@ START_TEST(products)
         for (int i = 0; i < 8; i++)
             try_product(g, m, columns[i], 1 + (m * 7 + i) % 19);
 }
-END_TEST
 
 /* Cut along k, the sum is the same chain. */
-START_TEST(product_in_parts)
+TEST(product_in_parts, .loops = n_tables())
 {
     const struct grad_kernels *g = table_at(_i);
     if (!g)
@@ -113,7 +120,6 @@ START_TEST(product_in_parts)
     g->product(&p);
     ck_assert(memcmp(whole, parts, sizeof whole) == 0);
 }
-END_TEST
 
 /* --- feed-forward ---------------------------------------------------------------------------- */
 
@@ -157,7 +163,7 @@ static void check_ffn(const struct grad_kernels *g, int kind, const float *up, c
     }
 }
 
-START_TEST(feed_forward_and_its_slope)
+TEST(feed_forward_and_its_slope, .loops = n_tables())
 {
     const struct grad_kernels *g = table_at(_i);
     if (!g)
@@ -187,10 +193,9 @@ START_TEST(feed_forward_and_its_slope)
                                     (double)(kind == FFN_RELU ? relu : others)[i], 1e-6);
     }
 }
-END_TEST
 
 /* Every length, in place where that is allowed, nothing past the end. */
-START_TEST(feed_forward_of_all_lengths)
+TEST(feed_forward_of_all_lengths, .loops = n_tables())
 {
     const struct grad_kernels *g = table_at(_i);
     if (!g)
@@ -213,10 +218,9 @@ START_TEST(feed_forward_of_all_lengths)
             ck_assert(y[1][n] == 0 && dup[1][n] == dy[n] && dgate[1][n] == 0);
         }
 }
-END_TEST
 
 /* Training's function is inference's, to the bit: the epilogues of the products. */
-START_TEST(feed_forward_equals_epilogues)
+TEST(feed_forward_equals_epilogues, .loops = n_tables())
 {
     const struct grad_kernels *g = table_at(_i);
     if (!g)
@@ -241,7 +245,6 @@ START_TEST(feed_forward_equals_epilogues)
         assert_same_bits(expected, y, N, "feed-forward");
     }
 }
-END_TEST
 
 /* --- norms ----------------------------------------------------------------------------------- */
 
@@ -292,7 +295,7 @@ static void check_norm(const struct grad_kernels *g, int kind, int n)
     ck_assert(kind != NORM_RMS || stats[1][0] == 0);
 }
 
-START_TEST(norms_backward)
+TEST(norms_backward, .loops = n_tables())
 {
     const struct grad_kernels *g = table_at(_i);
     if (!g)
@@ -304,7 +307,6 @@ START_TEST(norms_backward)
         for (int n = 1; n <= 100; n += n < 34 ? 1 : 11)
             check_norm(g, kind, n);
 }
-END_TEST
 
 /* --- attention ------------------------------------------------------------------------------- */
 
@@ -377,7 +379,7 @@ static void check_causal(const struct grad_kernels *g, int first, int n_keys,
     ck_assert(memcmp(e[1] + n, scores + n, (SIZE - n) * sizeof(float)) == 0);
 }
 
-START_TEST(causal_attention)
+TEST(causal_attention, .loops = n_tables())
 {
     const struct grad_kernels *g = table_at(_i);
     if (!g)
@@ -391,10 +393,9 @@ START_TEST(causal_attention)
             check_causal(g, first, n_keys, &quadratic);
         }
 }
-END_TEST
 
 /* A query has the score, biased, that it has at inference. */
-START_TEST(biases_equal_inference)
+TEST(biases_equal_inference, .loops = n_tables())
 {
     const struct grad_kernels *g = table_at(_i);
     if (!g)
@@ -426,9 +427,8 @@ START_TEST(biases_equal_inference)
         assert_same_bits(&m, &max[q], 1, "largest score");
     }
 }
-END_TEST
 
-START_TEST(softmax_is_stable)
+TEST(softmax_is_stable, .loops = n_tables())
 {
     const struct grad_kernels *g = table_at(_i);
     if (!g)
@@ -451,9 +451,8 @@ START_TEST(softmax_is_stable)
     float nan[3] = {0, NAN, 1};
     ck_assert(isnan(g->softmax(nan, 3, 1)));
 }
-END_TEST
 
-START_TEST(sums_over_rows)
+TEST(sums_over_rows, .loops = n_tables())
 {
     const struct grad_kernels *g = table_at(_i);
     if (!g)
@@ -481,32 +480,4 @@ START_TEST(sums_over_rows)
         }
         ck_assert_double_eq_tol((double)g->squares(numbers[0], (size_t)n), squares, 1e-5);
     }
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *s = suite_create("training kernels");
-    TCase *t = tcase_create("tables");
-    tcase_set_timeout(t, 120);
-    int n = 0;
-    while (kernels_at(n))
-        n++;
-    tcase_add_loop_test(t, products, 0, n);
-    tcase_add_loop_test(t, product_in_parts, 0, n);
-    tcase_add_loop_test(t, feed_forward_and_its_slope, 0, n);
-    tcase_add_loop_test(t, feed_forward_of_all_lengths, 0, n);
-    tcase_add_loop_test(t, feed_forward_equals_epilogues, 0, n);
-    tcase_add_loop_test(t, norms_backward, 0, n);
-    tcase_add_loop_test(t, causal_attention, 0, n);
-    tcase_add_loop_test(t, biases_equal_inference, 0, n);
-    tcase_add_loop_test(t, softmax_is_stable, 0, n);
-    tcase_add_loop_test(t, sums_over_rows, 0, n);
-    suite_add_tcase(s, t);
-    return s;
-}
-
-int main(void)
-{
-    return run_suite(suite());
 }

@@ -65,7 +65,7 @@ static char *read_expected(const char *name)
     return text;
 }
 
-START_TEST(figures_are_those_of_numpy)
+TEST(figures_are_those_of_numpy, .loops = N_GOLDEN)
 {
     struct golden g = open_golden(golden_names[_i]);
     struct heads_spec spec = spec_of_golden(&g);
@@ -88,9 +88,8 @@ START_TEST(figures_are_those_of_numpy)
     heads_free(&mean);
     close_golden(&g);
 }
-END_TEST
 
-START_TEST(likeness_is_that_of_numpy)
+TEST(likeness_is_that_of_numpy, .loops = N_GOLDEN)
 {
     struct golden g = open_golden(golden_names[_i]);
     const struct config *c = &g.checkpoint.model->config;
@@ -113,7 +112,6 @@ START_TEST(likeness_is_that_of_numpy)
     free(kept);
     close_golden(&g);
 }
-END_TEST
 
 /* --- against checkpoints without heads ------------------------------------------------------- */
 
@@ -161,17 +159,16 @@ static void compare_with_dropped(const struct checkpoint *k, const int32_t *toke
     heads_free(&r);
 }
 
-START_TEST(zero_columns_lose_as_much)
+TEST(zero_columns_lose_as_much, .loops = N_GOLDEN)
 {
     struct golden g = open_golden(golden_names[_i]);
     if (!g.checkpoint.model->config.shared)
         compare_with_dropped(&g.checkpoint, g.tokens, (size_t)g.n_tokens);
     close_golden(&g);
 }
-END_TEST
 
 /* Windows, and in types whose rows are quantised: head_dim 32 is a block. */
-START_TEST(zero_columns_of_the_shipped_models_lose_as_much)
+TEST(zero_columns_of_the_shipped_models_lose_as_much, .loops = SANITIZED ? 0 : 2)
 {
     static const char *const paths[] = {"models/shakespeare-mha.gguf",
                                         "models/shakespeare-llama.gguf"};
@@ -184,10 +181,9 @@ START_TEST(zero_columns_of_the_shipped_models_lose_as_much)
     compare_with_dropped(&k, tokens, N);
     checkpoint_close(&k);
 }
-END_TEST
 
 /* What is left of a block keeps its bits. */
-START_TEST(elements_of_every_type_become_zero)
+TEST(elements_of_every_type_become_zero, .loops = 5)
 {
     static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_0};
     enum { N = 128 };
@@ -205,9 +201,8 @@ START_TEST(elements_of_every_type_become_zero)
                 ck_assert(after[i] == (i >= first && i < first + n ? 0 : before[i]));
         }
 }
-END_TEST
 
-START_TEST(metadata_name_all_that_was_dropped)
+TEST(metadata_name_all_that_was_dropped)
 {
     struct golden g = open_golden("gqa");
     struct err e = {""};
@@ -234,9 +229,8 @@ START_TEST(metadata_name_all_that_was_dropped)
     }
     close_golden(&g);
 }
-END_TEST
 
-START_TEST(a_shared_block_drops_no_head)
+TEST(a_shared_block_drops_no_head)
 {
     struct golden g = open_golden("shared-block");
     struct err e = {""};
@@ -248,7 +242,6 @@ START_TEST(a_shared_block_drops_no_head)
     ck_assert_ptr_nonnull(strstr(e.text, "share one block"));
     close_golden(&g);
 }
-END_TEST
 
 /* --- runs ------------------------------------------------------------------------------------ */
 
@@ -258,7 +251,7 @@ static bool same_worth(const struct head_worth *a, const struct head_worth *b, i
 }
 
 /* Several windows, on threads that share them or each of them. */
-START_TEST(threads_change_nothing)
+TEST(threads_change_nothing)
 {
     enum { N = 100 };
     struct golden g = open_golden("gqa");
@@ -280,9 +273,8 @@ START_TEST(threads_change_nothing)
     heads_free(&three);
     close_golden(&g);
 }
-END_TEST
 
-START_TEST(layers_can_be_chosen)
+TEST(layers_can_be_chosen)
 {
     struct golden g = open_golden("gqa");
     const struct config *c = &g.checkpoint.model->config;
@@ -298,7 +290,6 @@ START_TEST(layers_can_be_chosen)
     heads_free(&all);
     close_golden(&g);
 }
-END_TEST
 
 /* Ends the run when so many heads are done. */
 struct watcher {
@@ -322,7 +313,7 @@ static bool has_enough(void *arg)
     return w->done >= w->enough;
 }
 
-START_TEST(what_is_done_is_kept)
+TEST(what_is_done_is_kept, .loops = 3)
 {
     struct golden g = open_golden("gqa");
     struct heads_spec spec = spec_of_golden(&g);
@@ -346,9 +337,8 @@ START_TEST(what_is_done_is_kept)
     heads_free(&all);
     close_golden(&g);
 }
-END_TEST
 
-START_TEST(a_plan_is_at_least_the_streams)
+TEST(a_plan_is_at_least_the_streams)
 {
     struct golden g = open_golden("gqa");
     struct heads_spec spec = spec_of_golden(&g);
@@ -363,30 +353,4 @@ START_TEST(a_plan_is_at_least_the_streams)
     ck_assert_uint_gt(bytes, (uint64_t)(g.n_tokens - 1) *
                                  (uint64_t)g.checkpoint.model->config.d_model * 2 * sizeof(float));
     close_golden(&g);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("heads");
-    TCase *t = tcase_create("NumPy");
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, figures_are_those_of_numpy, 0, N_GOLDEN);
-    tcase_add_loop_test(t, likeness_is_that_of_numpy, 0, N_GOLDEN);
-    suite_add_tcase(s, t);
-    t = tcase_create("dropped heads");
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, zero_columns_lose_as_much, 0, N_GOLDEN);
-    tcase_add_loop_test(t, zero_columns_of_the_shipped_models_lose_as_much, 0, SANITIZED ? 0 : 2);
-    tcase_add_loop_test(t, elements_of_every_type_become_zero, 0, 5);
-    tcase_add_test(t, metadata_name_all_that_was_dropped);
-    tcase_add_test(t, a_shared_block_drops_no_head);
-    suite_add_tcase(s, t);
-    t = tcase_create("runs");
-    tcase_add_test(t, threads_change_nothing);
-    tcase_add_test(t, layers_can_be_chosen);
-    tcase_add_loop_test(t, what_is_done_is_kept, 0, 3);
-    tcase_add_test(t, a_plan_is_at_least_the_streams);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

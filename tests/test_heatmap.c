@@ -19,7 +19,7 @@
 
 /* --- levels ---------------------------------------------------------------------------------- */
 
-START_TEST(levels)
+TEST(levels, .loops = 4)
 {
     const bool log = _i % 2;
     const double top = _i < 2 ? 1 : 0.037;
@@ -46,7 +46,6 @@ START_TEST(levels)
         ck_assert_int_eq(heatmap_level(&none, 1), 0);
     }
 }
-END_TEST
 
 /* --- pictures -------------------------------------------------------------------------------- */
 
@@ -74,7 +73,7 @@ static struct heatmap_map map_of(int group, const char *name)
 }
 
 /* Paths give the map back: every cell is drawn by one run at most, and by that of its level. */
-START_TEST(paths_are_the_map)
+TEST(paths_are_the_map, .loops = 4)
 {
     enum { ROWS = 13, COLUMNS = 9 };
     unsigned char found[ROWS * COLUMNS] = {0}, wanted[ROWS * COLUMNS];
@@ -118,9 +117,8 @@ START_TEST(paths_are_the_map)
     ck_assert(_i > 0 || count(first, "<path") == 0);
     free(text);
 }
-END_TEST
 
-START_TEST(small_maps)
+TEST(small_maps, .loops = 2)
 {
     static const int groups[2][6] = {{0, 0, 0, 1, 1, 1}, {-1, -1, 4, 4, -1, 5}};
     static const int frames[] = {2, 2};
@@ -151,7 +149,6 @@ START_TEST(small_maps)
     ck_assert_int_eq(count(text, "prefers-color-scheme:dark"), 1);
     free(text);
 }
-END_TEST
 
 static struct heatmap_picture large_picture(const struct heatmap_map *map, const struct text *names,
                                             struct heatmap_scale scale)
@@ -170,7 +167,7 @@ static struct heatmap_picture large_picture(const struct heatmap_map *map, const
                                     .column_names = names};
 }
 
-START_TEST(large_maps)
+TEST(large_maps)
 {
     const struct text names[N_SIDE] = {text_of("To"), text_of("\\n"), text_of("<|x|>"),
                                        text_of("\xe6\x97\xa5")};
@@ -188,10 +185,9 @@ START_TEST(large_maps)
     ck_assert_int_eq(count(text, ">0.99</text>"), 1);
     free(text);
 }
-END_TEST
 
 /* Columns fewer than rows, no triangle: all of it lies on ground. */
-START_TEST(a_rectangle)
+TEST(a_rectangle)
 {
     const struct text names[N_SIDE] = {{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}};
     const struct heatmap_map map = map_of(-1, NULL);
@@ -206,7 +202,6 @@ START_TEST(a_rectangle)
     free(text);
     ck_assert_int_eq(heatmap_write(&p, "/nonexistent/m.svg", &e), STATUS_FAILED);
 }
-END_TEST
 
 /* --- shaded text ----------------------------------------------------------------------------- */
 
@@ -237,7 +232,7 @@ static void put(struct shaded_text *s, struct descriptor *o, const char *ready, 
     shaded_text_put(s, &o->out, HEATMAP_DARK, text_of(ready), skipped);
 }
 
-START_TEST(held_back_bytes_keep_their_level)
+TEST(held_back_bytes_keep_their_level)
 {
     unsigned char room[32];
     struct shaded_text s = {.levels = room, .cap = sizeof room};
@@ -257,9 +252,8 @@ START_TEST(held_back_bytes_keep_their_level)
     ck_assert_uint_eq(s.len, 0);
     expect_shades(&o, "[3:ab][5:c][5:\xc3\xa9][7:d][7:ef]");
 }
-END_TEST
 
-START_TEST(levels_change_inside_of_what_is_ready)
+TEST(levels_change_inside_of_what_is_ready)
 {
     unsigned char room[32];
     struct shaded_text s = {.levels = room, .cap = sizeof room};
@@ -274,11 +268,10 @@ START_TEST(levels_change_inside_of_what_is_ready)
     put(&s, &o, "!", 0);
     expect_shades(&o, "[9:x]pla[9:in]\n\t[2:z][2:!]");
 }
-END_TEST
 
 /* --- labels ---------------------------------------------------------------------------------- */
 
-START_TEST(labels_have_as_many_columns_as_there_is_room)
+TEST(labels_have_as_many_columns_as_there_is_room, .loops = 7)
 {
     static const struct {
         const char *token;
@@ -302,13 +295,12 @@ START_TEST(labels_have_as_many_columns_as_there_is_room)
     ck_assert_str_eq(attend_label(&view, 0, cases[_i].columns, true).text, cases[_i].label);
     tokenizer_free(t);
 }
-END_TEST
 
 /* --- terminals ------------------------------------------------------------------------------- */
 
 static const unsigned char all_levels[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 0};
 
-START_TEST(plain_cells)
+TEST(plain_cells)
 {
     struct descriptor out;
     output_begin(&out);
@@ -323,10 +315,9 @@ START_TEST(plain_cells)
                     "weight 0  .:-=+*#%@ 0.5\n"
                     "weight 0.0022 .:-=+*#%@ 1\n");
 }
-END_TEST
 
 /* Colours begin where the level changes, and end. */
-START_TEST(coloured_cells)
+TEST(coloured_cells, .loops = 2)
 {
     const enum heatmap_ink ink = _i ? HEATMAP_DARK : HEATMAP_LIGHT;
     static const unsigned char row[] = {0, 4, 4, 0, 9};
@@ -342,7 +333,6 @@ START_TEST(coloured_cells)
     ck_assert_str_eq(heatmap_colour(ink, 0).text, "\x1b[0m");
     ck_assert_str_eq(heatmap_colour(HEATMAP_PLAIN, 7).text, "");
 }
-END_TEST
 
 /* Standard output becomes a terminal of so many columns. */
 static void become_terminal(int columns)
@@ -362,7 +352,7 @@ static void clear_variables(void)
         unsetenv(names[i]);
 }
 
-START_TEST(colours_of_a_terminal)
+TEST(colours_of_a_terminal)
 {
     static const struct {
         const char *name, *value;
@@ -384,9 +374,8 @@ START_TEST(colours_of_a_terminal)
         ck_assert_int_ne(terminal_forced_ink(), HEATMAP_PLAIN);
     }
 }
-END_TEST
 
-START_TEST(width_of_a_terminal)
+TEST(width_of_a_terminal)
 {
     clear_variables();
     setenv("COLUMNS", "50", 1);
@@ -404,25 +393,4 @@ START_TEST(width_of_a_terminal)
         setenv("COLUMNS", bad[i], 1);
         ck_assert_int_eq(terminal_width(STDOUT_FILENO), 80);
     }
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("heatmap");
-    TCase *t = tcase_create("heatmap");
-    tcase_add_loop_test(t, levels, 0, 4);
-    tcase_add_loop_test(t, paths_are_the_map, 0, 4);
-    tcase_add_loop_test(t, small_maps, 0, 2);
-    tcase_add_test(t, large_maps);
-    tcase_add_test(t, a_rectangle);
-    tcase_add_test(t, plain_cells);
-    tcase_add_loop_test(t, coloured_cells, 0, 2);
-    tcase_add_test(t, held_back_bytes_keep_their_level);
-    tcase_add_test(t, levels_change_inside_of_what_is_ready);
-    tcase_add_loop_test(t, labels_have_as_many_columns_as_there_is_room, 0, 7);
-    tcase_add_test(t, colours_of_a_terminal);
-    tcase_add_test(t, width_of_a_terminal);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

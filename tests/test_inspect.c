@@ -6,7 +6,7 @@
 #include "measure/inspect.h"
 #include "support.h"
 
-START_TEST(names_of_parts)
+TEST(names_of_parts)
 {
     static const struct {
         const char *name;
@@ -34,9 +34,8 @@ START_TEST(names_of_parts)
         ck_assert_msg(inspect_part_of(text_of(cases[i].name)) == cases[i].part, "%s",
                       cases[i].name);
 }
-END_TEST
 
-START_TEST(sums_of_a_checkpoint)
+TEST(sums_of_a_checkpoint)
 {
     /* d_model 8, kv_dim 4. */
     const struct checkpoint_shape shape = {.n_layers = 2,
@@ -77,9 +76,8 @@ START_TEST(sums_of_a_checkpoint)
     file_map_close(&file);
     scratch_remove();
 }
-END_TEST
 
-START_TEST(variants)
+TEST(variants)
 {
     const struct config c = {.n_layers = 3,
                              .n_heads = 12,
@@ -119,10 +117,9 @@ START_TEST(variants)
     }
     ck_assert(!inspect_next_variant(&shape, v.n_kv_heads, &v));
 }
-END_TEST
 
 /* Its bytes are one vector a layer, and every head computes with all of it, twice. */
-START_TEST(a_latent_cache_is_one_variant)
+TEST(a_latent_cache_is_one_variant)
 {
     struct config c = {.n_layers = 3,
                        .n_heads = 12,
@@ -157,10 +154,9 @@ START_TEST(a_latent_cache_is_one_variant)
     ck_assert(inspect_next_variant(&shape, 2, &v));
     ck_assert_str_eq(v.name, "MLA-8");
 }
-END_TEST
 
 /* What others publish of models whose shape is known. */
-START_TEST(published_parameters)
+TEST(published_parameters)
 {
     static const struct {
         const char *preset;
@@ -194,10 +190,9 @@ START_TEST(published_parameters)
         ck_assert_uint_ge(parts[INSPECT_PARTS].bytes, 2 * parts[INSPECT_PARTS].parameters);
     }
 }
-END_TEST
 
 /* GPT-2 by parts, worked out by hand: a layer's attention is 4 x 768^2 and 3 x 768 + 768 biases. */
-START_TEST(parts_of_a_shape)
+TEST(parts_of_a_shape)
 {
     struct config c = {.n_layers = 12,
                        .d_model = 768,
@@ -228,7 +223,6 @@ START_TEST(parts_of_a_shape)
     ck_assert_uint_eq(parts[INSPECT_ATTENTION].bytes, 12 * (4 * 768 * 768 / 32 * 34 + 4 * 768 * 4));
     ck_assert_uint_eq(parts[INSPECT_NORMS].bytes, 25 * 2 * 768 * 4);
 }
-END_TEST
 
 /* --- values that are not finite -------------------------------------------------------------- */
 
@@ -244,7 +238,7 @@ static struct inspect_check check(uint32_t type, const unsigned char *data, uint
     return inspect_check_tensor(&t);
 }
 
-START_TEST(f32_values)
+TEST(f32_values)
 {
     const unsigned char data[] = {0, 0, 0x80, 0x3f, /* 1 */ 0xff, 0xff, 0x7f, 0x7f, /* largest */
                                   0, 0, 0x80, 0xff, /* -inf */ 1, 0,    0x80, 0x7f, /* NaN */
@@ -256,9 +250,8 @@ START_TEST(f32_values)
     ck_assert_uint_eq(c.first, 2);
     ck_assert_uint_eq(check(TENSOR_F32, data, 8).nan + check(TENSOR_F32, data, 8).inf, 0);
 }
-END_TEST
 
-START_TEST(half_values)
+TEST(half_values)
 {
     const unsigned char f16[] = {0xff, 0x7b, /* largest */ 0, 0x7c, /* inf */ 1, 0xfc /* NaN */};
     struct inspect_check c = check(TENSOR_F16, f16, sizeof f16);
@@ -267,9 +260,8 @@ START_TEST(half_values)
     c = check(TENSOR_BF16, bf16, sizeof bf16);
     ck_assert(c.nan == 1 && c.inf == 1 && c.first == 1);
 }
-END_TEST
 
-START_TEST(block_scales)
+TEST(block_scales)
 {
     unsigned char q8[2 * 34] = {0}, q4[3 * 18] = {0};
     q8[34 + 1] = 0x7c;    /* the second block's scale is infinite */
@@ -282,22 +274,4 @@ START_TEST(block_scales)
     ck_assert(c.scales_only && c.nan == 1 && c.inf == 0 && c.first == 64);
     c = check(tensor_type_named(text_of("Q4_K"))->type, q4, 0);
     ck_assert(!c.checked);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("inspect");
-    TCase *t = tcase_create("inspect");
-    tcase_add_test(t, names_of_parts);
-    tcase_add_test(t, sums_of_a_checkpoint);
-    tcase_add_test(t, variants);
-    tcase_add_test(t, a_latent_cache_is_one_variant);
-    tcase_add_test(t, published_parameters);
-    tcase_add_test(t, parts_of_a_shape);
-    tcase_add_test(t, f32_values);
-    tcase_add_test(t, half_values);
-    tcase_add_test(t, block_scales);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -59,7 +59,7 @@ static void interrupt_each(int scenario_index, int which, long first, long step,
 }
 
 /* The three have one handler: SIGINT comes at every call, the others at every seventh. */
-START_TEST(at_every_call)
+TEST(at_every_call, .loops = faults_drawn(n_scenarios), .seconds = 300)
 {
     signal(SIGHUP, SIG_DFL); /* the suite may run under nohup */
     const int at = faults_scenario(_i, n_scenarios);
@@ -69,7 +69,6 @@ START_TEST(at_every_call)
     interrupt_each(at, 2, 3, 7, 5);
     scenario_end();
 }
-END_TEST
 
 /* --- while a text is waited for -------------------------------------------------------------- */
 
@@ -88,7 +87,7 @@ static void wait_and_interrupt(void *context)
 }
 
 /* --calib - was read after signals were deferred, and Ctrl-C did nothing while it waited. */
-START_TEST(while_standard_input_is_waited_for)
+TEST(while_standard_input_is_waited_for, .seconds = 300)
 {
     static const char *const lines[] = {
         "generate model.gguf -f -",
@@ -113,7 +112,6 @@ START_TEST(while_standard_input_is_waited_for)
     }
     scenario_end();
 }
-END_TEST
 
 /* --- in a session ---------------------------------------------------------------------------- */
 
@@ -151,7 +149,7 @@ static void expect_saved(const struct fault_plan *plan)
 }
 
 /* A Ctrl-C before the first token of the first answer left a session that went on with no text. */
-START_TEST(in_a_session)
+TEST(in_a_session, .seconds = 300)
 {
     scenario_begin(0); /* generate; for its files */
     FILE *f = fopen("lines.txt", "w");
@@ -171,7 +169,6 @@ START_TEST(in_a_session)
     }
     scenario_end();
 }
-END_TEST
 
 static void print_counts(void)
 {
@@ -183,20 +180,9 @@ static void print_counts(void)
 
 int main(void)
 {
-    Suite *s = suite_create("interrupts");
-    TCase *t = tcase_create("n-th call");
-    tcase_set_timeout(t, 300); /* it only ends what hangs */
-    faults_create();
     raised = mmap(NULL, (size_t)n_scenarios * sizeof *raised, PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    tcase_add_loop_test(t, at_every_call, 0, faults_drawn(n_scenarios));
-    tcase_add_test(t, while_standard_input_is_waited_for);
-    suite_add_tcase(s, t);
-    t = tcase_create("session");
-    tcase_set_timeout(t, 300);
-    tcase_add_test(t, in_a_session);
-    suite_add_tcase(s, t);
-    const int failed = run_suite(s);
+    const int failed = run_suite();
     if (getenv("DECODE_COUNT_FAULTS"))
         print_counts();
     return failed;

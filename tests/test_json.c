@@ -30,14 +30,13 @@ static void structure_is(int broken_depth, const char *expected)
     output_is(&o, expected);
 }
 
-START_TEST(structure)
+TEST(structure)
 {
     structure_is(0, "{\"empty\": [], \"list\": [-3, 18446744073709551615, true, null, {}]}");
     structure_is(JSON_COMPACT, "{\"empty\":[],\"list\":[-3,18446744073709551615,true,null,{}]}");
 }
-END_TEST
 
-START_TEST(lines)
+TEST(lines)
 {
     struct descriptor o;
     struct json j;
@@ -53,9 +52,8 @@ START_TEST(lines)
     json_end(&j);
     output_is(&o, "[\n  {\"i\": 0, \"j\": 0},\n  {\"i\": 1, \"j\": 1}\n]");
 }
-END_TEST
 
-START_TEST(strings)
+TEST(strings)
 {
     struct descriptor o;
     struct json j;
@@ -71,9 +69,8 @@ START_TEST(strings)
                   "\"a\xef\xbf\xbdz\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\", "
                   "\"a\\u0000b\"]");
 }
-END_TEST
 
-START_TEST(keys_of_any_bytes)
+TEST(keys_of_any_bytes)
 {
     struct descriptor o;
     struct json j;
@@ -91,9 +88,8 @@ START_TEST(keys_of_any_bytes)
     json_end(&j);
     output_is(&o, "{\n  \"a\\u0000b\": 1,\n  \"\\\"\": [2, 3],\n  \"c\": 4\n}");
 }
-END_TEST
 
-START_TEST(doubles)
+TEST(doubles)
 {
     struct descriptor o;
     struct json j;
@@ -109,9 +105,8 @@ START_TEST(doubles)
     json_end(&j);
     output_is(&o, "[0.1, -2, 0.3333333333333333, 4.94065645841247e-324, null, null]");
 }
-END_TEST
 
-START_TEST(long_outputs_arrive_whole)
+TEST(long_outputs_arrive_whole)
 {
     struct descriptor o;
     static char expected[30001];
@@ -134,9 +129,8 @@ START_TEST(long_outputs_arrive_whole)
     free(bytes);
     scratch_remove();
 }
-END_TEST
 
-START_TEST(failures_are_kept)
+TEST(failures_are_kept)
 {
     struct descriptor o;
     struct err e = {""};
@@ -158,10 +152,9 @@ START_TEST(failures_are_kept)
     ck_assert_int_eq(descriptor_close(&o, &e), STATUS_FAILED);
     ck_assert_msg(strstr(e.text, strerror(EPIPE)) != NULL, "%s", e.text);
 }
-END_TEST
 
 /* A pipe that does not block, smaller than what is written: the writer waits for its reader. */
-START_TEST(a_full_pipe_is_waited_for)
+TEST(a_full_pipe_is_waited_for)
 {
     enum { TOTAL = 300000 };
     static char bytes[TOTAL];
@@ -187,9 +180,8 @@ START_TEST(a_full_pipe_is_waited_for)
     ck_assert_int_eq(waitpid(reader, &status, 0), reader);
     ck_assert_int_eq(status, 0);
 }
-END_TEST
 
-START_TEST(printable_characters)
+TEST(printable_characters)
 {
     static const struct {
         struct text bytes;
@@ -212,22 +204,4 @@ START_TEST(printable_characters)
     ck_assert_uint_eq(text_columns(text_of("é€x")), 3);
     ck_assert_uint_eq(text_columns(text_of("日本e\xcc\x81")), 5);
     ck_assert_uint_eq(text_columns(text_of("")), 0);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("json and output");
-    TCase *t = tcase_create("json");
-    tcase_add_test(t, structure);
-    tcase_add_test(t, lines);
-    tcase_add_test(t, strings);
-    tcase_add_test(t, keys_of_any_bytes);
-    tcase_add_test(t, doubles);
-    tcase_add_test(t, long_outputs_arrive_whole);
-    tcase_add_test(t, failures_are_kept);
-    tcase_add_test(t, a_full_pipe_is_waited_for);
-    tcase_add_test(t, printable_characters);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -96,7 +96,7 @@ static void is_node(const struct json_node *node, enum json_kind kind, const cha
         ck_assert_ptr_null(node->key.data);
 }
 
-START_TEST(values_in_their_order)
+TEST(values_in_their_order, .after = free_reader)
 {
     const struct json_node *root =
         read_string(" {\"a\" : [1, -2.5e+3,\n\t[ ] ] ,\r\"b\":{\"\":null,\"x\":{}},\"c\":\"d\"} ");
@@ -131,9 +131,8 @@ START_TEST(values_in_their_order)
     ck_assert_ptr_eq(json_member(root, "c"), c);
     ck_assert_ptr_null(json_child(root, c));
 }
-END_TEST
 
-START_TEST(one_value_is_a_text)
+TEST(one_value_is_a_text, .after = free_reader)
 {
     static const struct {
         const char *source;
@@ -153,11 +152,10 @@ START_TEST(one_value_is_a_text)
         ck_assert_uint_eq(root->span, 1);
     }
 }
-END_TEST
 
 /* --- strings --------------------------------------------------------------------------------- */
 
-START_TEST(escapes)
+TEST(escapes, .after = free_reader)
 {
     static const struct {
         const char *source, *text;
@@ -176,10 +174,9 @@ START_TEST(escapes)
     const struct json_node *zero = read_string("\"a\\u0000b\"");
     ck_assert(text_equal(zero->text, (struct text){"a\0b", 3}));
 }
-END_TEST
 
 /* Strings with escapes stay where they are while others are decoded. */
-START_TEST(decoded_strings_live_together)
+TEST(decoded_strings_live_together, .after = free_reader)
 {
     enum { N = 5000 };
     char *source = malloc((size_t)N * 16 + 2);
@@ -197,9 +194,8 @@ START_TEST(decoded_strings_live_together)
     ck_assert_ptr_null(json_child(root, c));
     free(source);
 }
-END_TEST
 
-START_TEST(plain_strings_are_borrowed)
+TEST(plain_strings_are_borrowed, .after = free_reader)
 {
     const char *const source = "[\"abc\",\"a\\tc\"]";
     const struct json_node *root = NULL;
@@ -208,7 +204,6 @@ START_TEST(plain_strings_are_borrowed)
     ck_assert_ptr_eq(root[1].text.data, source + 2);
     ck_assert(root[2].text.data < source || root[2].text.data >= source + strlen(source));
 }
-END_TEST
 
 /* --- what is refused ------------------------------------------------------------------------- */
 
@@ -319,7 +314,7 @@ static const struct {
     {"\"\xe2\x82", "1: expected UTF-8, found byte 0xe2"},
 };
 
-START_TEST(what_is_not_json)
+TEST(what_is_not_json, .after = free_reader)
 {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char message[256];
@@ -334,10 +329,9 @@ START_TEST(what_is_not_json)
                   "JSON at byte 3: expected a hexadecimal digit, found byte 0x00");
     refused_bytes(NULL, 0, &limits, "JSON at byte 0: expected a value, found the end");
 }
-END_TEST
 
 /* A text of JSON cut anywhere is none, but for a number's. */
-START_TEST(every_beginning_is_refused)
+TEST(every_beginning_is_refused, .after = free_reader)
 {
     static const char source[] =
         "{\"a\\ud83d\\ude00\": [-1.5e+10, true, {\"é\": null}, \"\\u00e9\"]}";
@@ -348,11 +342,10 @@ START_TEST(every_beginning_is_refused)
                          STATUS_BAD_FILE);
     read_bytes(source, sizeof source - 1);
 }
-END_TEST
 
 /* --- limits ---------------------------------------------------------------------------------- */
 
-START_TEST(bounds)
+TEST(bounds, .after = free_reader)
 {
     struct json_limits most = {.bytes = 9, .values = 4, .depth = 2};
     const struct json_node *root;
@@ -370,10 +363,9 @@ START_TEST(bounds)
     most.values = 0;
     refused_bytes("1", 1, &most, "JSON at byte 0: expected at most 0 values, found more");
 }
-END_TEST
 
 /* The stack of the thread is not used, however deep. */
-START_TEST(a_million_containers)
+TEST(a_million_containers, .after = free_reader)
 {
     enum { N = 1000000 };
     const struct json_limits most = {.bytes = SIZE_MAX, .values = 2 * N, .depth = N};
@@ -390,10 +382,9 @@ START_TEST(a_million_containers)
                      STATUS_BAD_FILE);
     free(source);
 }
-END_TEST
 
 /* 100,000 keys in an order that is not theirs; then the first of them again. */
-START_TEST(many_keys)
+TEST(many_keys, .after = free_reader)
 {
     enum { N = 100000 };
     const struct json_limits most = {.bytes = SIZE_MAX, .values = 2 * N, .depth = 1};
@@ -414,9 +405,8 @@ START_TEST(many_keys)
     ck_assert(strstr(e.text, "found \"7\" again"));
     free(source);
 }
-END_TEST
 
-START_TEST(long_numbers)
+TEST(long_numbers, .after = free_reader)
 {
     char source[JSON_NUMBER_MAX + 2];
     memset(source, '3', sizeof source);
@@ -425,11 +415,10 @@ START_TEST(long_numbers)
     refused_bytes(source, JSON_NUMBER_MAX + 1, &limits,
                   "JSON at byte 0: expected numbers of at most 1100 bytes, found 1101");
 }
-END_TEST
 
 /* --- getters --------------------------------------------------------------------------------- */
 
-START_TEST(exact_whole_numbers)
+TEST(exact_whole_numbers, .after = free_reader)
 {
     static const struct {
         const char *source;
@@ -458,7 +447,6 @@ START_TEST(exact_whole_numbers)
     ck_assert_int_eq(json_node_i64(read_string("-17"), -17, 1, &i, &e), STATUS_OK);
     ck_assert(i == -17);
 }
-END_TEST
 
 static void no_u64(const char *source, const char *found)
 {
@@ -485,7 +473,7 @@ static void no_i64(const char *source, const char *found)
     ck_assert(i == 77);
 }
 
-START_TEST(not_whole_and_out_of_range)
+TEST(not_whole_and_out_of_range, .after = free_reader)
 {
     no_u64("{\"n\":1.0}", "1.0, which is not whole");
     no_u64("{\"n\":1e3}", "1e3, which is not whole");
@@ -506,9 +494,8 @@ START_TEST(not_whole_and_out_of_range)
     no_i64("18446744073709551616", "18446744073709551616, which is out of range");
     no_i64("false", "false");
 }
-END_TEST
 
-START_TEST(exact_doubles)
+TEST(exact_doubles, .after = free_reader)
 {
     static const struct {
         const char *source;
@@ -543,10 +530,9 @@ START_TEST(exact_doubles)
     ck_assert_str_eq(e.text, "the value at byte 0: expected a number, found a string");
     ck_assert_double_eq(x, 77);
 }
-END_TEST
 
 /* The smallest double with all its digits. */
-START_TEST(the_longest_double)
+TEST(the_longest_double, .after = free_reader)
 {
     char source[JSON_NUMBER_MAX + 1];
     struct err e = {""};
@@ -556,9 +542,8 @@ START_TEST(the_longest_double)
     ck_assert_int_eq(json_node_double(read_string(source), &x, &e), STATUS_OK);
     ck_assert_double_eq(x, 0x1p-1074);
 }
-END_TEST
 
-START_TEST(kinds)
+TEST(kinds, .after = free_reader)
 {
     const struct json_node *root =
         read_string("{\"s\":\"x\",\"t\":true,\"f\":false,\"o\":{},\"\\u001b\":3}");
@@ -588,7 +573,6 @@ START_TEST(kinds)
     ck_assert_int_eq(json_expect(root, JSON_OBJECT, &e), STATUS_OK);
     ck_assert_int_eq(json_expect(root, JSON_NULL, &e), STATUS_BAD_FILE);
 }
-END_TEST
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
@@ -606,7 +590,7 @@ static enum status read_armed(const char *source, const struct json_node **root,
     return s;
 }
 
-START_TEST(memory_serves_again)
+TEST(memory_serves_again, .after = free_reader)
 {
     const struct json_node *root;
     struct err e = {""};
@@ -619,10 +603,9 @@ START_TEST(memory_serves_again)
     ck_assert_int_eq(allocations, 0);
     ck_assert(text_is(root[1].key, "a"));
 }
-END_TEST
 
 /* Each allocation in its turn; what fails can be tried again. */
-START_TEST(allocations_that_fail)
+TEST(allocations_that_fail, .after = free_reader)
 {
     for (int n = 0;; n++) {
         ck_assert_int_lt(n, 50);
@@ -651,32 +634,4 @@ START_TEST(allocations_that_fail)
         }
     }
     fails_at = -1;
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("json_read");
-    TCase *t = tcase_create("texts");
-    tcase_add_checked_fixture(t, NULL, free_reader);
-    tcase_add_test(t, values_in_their_order);
-    tcase_add_test(t, one_value_is_a_text);
-    tcase_add_test(t, escapes);
-    tcase_add_test(t, decoded_strings_live_together);
-    tcase_add_test(t, plain_strings_are_borrowed);
-    tcase_add_test(t, what_is_not_json);
-    tcase_add_test(t, every_beginning_is_refused);
-    tcase_add_test(t, bounds);
-    tcase_add_test(t, a_million_containers);
-    tcase_add_test(t, many_keys);
-    tcase_add_test(t, long_numbers);
-    tcase_add_test(t, exact_whole_numbers);
-    tcase_add_test(t, not_whole_and_out_of_range);
-    tcase_add_test(t, exact_doubles);
-    tcase_add_test(t, the_longest_double);
-    tcase_add_test(t, kinds);
-    tcase_add_test(t, memory_serves_again);
-    tcase_add_test(t, allocations_that_fail);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

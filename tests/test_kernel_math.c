@@ -8,7 +8,7 @@
 #include "kernel_data.h"
 #include "support.h"
 
-START_TEST(exp_is_accurate)
+TEST(exp_is_accurate, .tags = TAKES_LONG, .before = seed_numbers)
 {
     double worst = 0;
     for (int i = -870000; i <= 880000; i += 7) {
@@ -23,9 +23,8 @@ START_TEST(exp_is_accurate)
     ck_assert(isfinite(math_exp(INFINITY)));
     ck_assert(isnan(math_exp(NAN)));
 }
-END_TEST
 
-START_TEST(gelu_is_the_tanh_form)
+TEST(gelu_is_the_tanh_form, .tags = TAKES_LONG, .before = seed_numbers)
 {
     for (int i = -12000; i <= 12000; i++) {
         const float x = (float)i * 1e-3f;
@@ -37,7 +36,6 @@ START_TEST(gelu_is_the_tanh_form)
     ck_assert(fabsf(math_gelu(-1e10f)) < 1e-20f); /* the capped exponential leaves a crumb */
     ck_assert(isnan(math_gelu(NAN)));
 }
-END_TEST
 
 /* Error of f(x) in units of the last place of the exact result. */
 static double error_in_ulps(float found, double exact)
@@ -49,7 +47,7 @@ static double error_in_ulps(float found, double exact)
 
 /* Floats of all magnitudes, of either sign. (The worst of all whose results are normal numbers is
  * off by 6.99 ulp, at -13.05; above -13 by 6.86.) */
-START_TEST(gelu_erf_is_exact_gelu)
+TEST(gelu_erf_is_exact_gelu, .tags = TAKES_LONG, .before = seed_numbers)
 {
     double worst = 0;
     for (uint32_t bits = 0x01000000; bits < 0x7f000000; bits += 1009)
@@ -66,10 +64,9 @@ START_TEST(gelu_erf_is_exact_gelu)
     ck_assert(math_gelu_erf(INFINITY) == INFINITY && math_gelu_erf(1e30f) == 1e30f);
     ck_assert(isnan(math_gelu_erf(NAN)));
 }
-END_TEST
 
 /* (The worst of all floats from -88 on is off by 2.33 ulp.) */
-START_TEST(silu_is_its_formula)
+TEST(silu_is_its_formula, .tags = TAKES_LONG, .before = seed_numbers)
 {
     double worst = 0;
     for (uint32_t bits = 0x01000000; bits < 0x7f000000; bits += 1009)
@@ -86,18 +83,16 @@ START_TEST(silu_is_its_formula)
     ck_assert(fabsf(math_silu(-INFINITY)) < 1e-35f);
     ck_assert(isnan(math_silu(NAN)));
 }
-END_TEST
 
-START_TEST(relu_keeps_nans)
+TEST(relu_keeps_nans, .tags = TAKES_LONG, .before = seed_numbers)
 {
     ck_assert(math_relu(-2) == 0 && math_relu(3) == 3 && math_relu(0) == 0);
     ck_assert(math_relu(INFINITY) == INFINITY && math_relu(-INFINITY) == 0);
     ck_assert(isnan(math_relu(NAN)));
 }
-END_TEST
 
 /* All 65,536 halves go to float and back, and agree with every table. */
-START_TEST(f16_round_trip)
+TEST(f16_round_trip, .tags = TAKES_LONG, .before = seed_numbers)
 {
     static uint16_t all[65536], back[65536];
     static float wide[65536], reference[65536];
@@ -118,10 +113,9 @@ START_TEST(f16_round_trip)
     ck_assert(reference[0x3c00] == 1.0f && reference[0x0001] == 0x1p-24f);
     ck_assert(reference[0xfbff] == -65504.0f);
 }
-END_TEST
 
 /* Rounding to half: ties to even, overflow to infinity, subnormals. */
-START_TEST(f16_rounding)
+TEST(f16_rounding, .tags = TAKES_LONG, .before = seed_numbers)
 {
     enum { N = 400000 };
     float *x = malloc(N * sizeof *x);
@@ -157,10 +151,9 @@ START_TEST(f16_rounding)
     free(a);
     free(b);
 }
-END_TEST
 
 /* All 65,536 bfloat16 values survive the way there and back; rounding is to nearest even. */
-START_TEST(bf16_round_trip)
+TEST(bf16_round_trip, .tags = TAKES_LONG, .before = seed_numbers)
 {
     for (uint32_t i = 0; i < 65536; i++) {
         const int is_nan = (i & 0x7f80) == 0x7f80 && (i & 0x7f);
@@ -172,24 +165,4 @@ START_TEST(bf16_round_trip)
     ck_assert_uint_eq(bf16_round(0x1.0101p0f), 0x3f81); /* above halfway */
     ck_assert_uint_eq(bf16_round(3.4e38f), 0x7f80);
     ck_assert_uint_eq(bf16_round(-INFINITY), 0xff80);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("kernel functions");
-    TCase *t = tcase_create("kernel functions");
-    tcase_add_checked_fixture(t, seed_numbers, NULL);
-    tcase_set_timeout(t, 120);
-    tcase_add_test(t, exp_is_accurate);
-    tcase_add_test(t, gelu_is_the_tanh_form);
-    tcase_add_test(t, gelu_erf_is_exact_gelu);
-    tcase_add_test(t, silu_is_its_formula);
-    tcase_add_test(t, relu_keeps_nans);
-    tcase_add_test(t, f16_round_trip);
-    tcase_add_test(t, f16_rounding);
-    tcase_add_test(t, bf16_round_trip);
-    tcase_set_tags(t, TAKES_LONG);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -80,7 +80,7 @@ static void compare_matmul(const struct kernels *k, int n_out, int n_in, int n_t
     free(quants);
 }
 
-START_TEST(matmul_equals_scalar)
+TEST(matmul_equals_scalar, .before = seed_numbers)
 {
     static const int outs[] = {1, 2, 15, 16, 17, 33, 64, 80, 113};
     static const int ins[] = {1, 7, 16, 20, 65};
@@ -100,10 +100,9 @@ START_TEST(matmul_equals_scalar)
                             (int)((o + t) % 2));
     }
 }
-END_TEST
 
 /* The definition itself, against sums in double. */
-START_TEST(matmul_is_a_product)
+TEST(matmul_is_a_product, .before = seed_numbers)
 {
     enum { OUT = 37, IN = 50, TOKENS = 3 };
     const size_t n_weights = (size_t)matrix_panels(OUT) * IN * KERNEL_LANES;
@@ -126,7 +125,6 @@ START_TEST(matmul_is_a_product)
     free(bias);
     free(x);
 }
-END_TEST
 
 static double activated(enum epilogue epilogue, double s, double before)
 {
@@ -148,7 +146,7 @@ static double activated(enum epilogue epilogue, double s, double before)
     }
 }
 
-START_TEST(epilogues_are_their_formulas)
+TEST(epilogues_are_their_formulas, .loops = EPILOGUES, .before = seed_numbers)
 {
     enum { OUT = 19, IN = 40, TOKENS = 2 };
     float *weights = random_floats((size_t)kernel_padded(OUT) * IN), *bias = random_floats(OUT);
@@ -169,20 +167,18 @@ START_TEST(epilogues_are_their_formulas)
     free(x);
     free(before);
 }
-END_TEST
 
 /* A gated network is two products into the same rows. */
-START_TEST(feed_forward_kinds)
+TEST(feed_forward_kinds, .before = seed_numbers)
 {
     ck_assert(!ffn_is_gated(FFN_GELU) && ffn_epilogue(FFN_GELU) == EPILOGUE_GELU);
     ck_assert(!ffn_is_gated(FFN_GELU_ERF) && ffn_epilogue(FFN_GELU_ERF) == EPILOGUE_GELU_ERF);
     ck_assert(!ffn_is_gated(FFN_RELU) && ffn_epilogue(FFN_RELU) == EPILOGUE_RELU);
     ck_assert(ffn_is_gated(FFN_SWIGLU) && ffn_epilogue(FFN_SWIGLU) == EPILOGUE_SILU);
 }
-END_TEST
 
 /* A quantised product is that of the dequantised matrix and the dequantised activations. */
-START_TEST(quantised_matmul_is_a_product)
+TEST(quantised_matmul_is_a_product, .before = seed_numbers)
 {
     enum { OUT = 21, IN = 96, TOKENS = 2, BLOCKS = IN / QUANT_BLOCK };
     static const enum storage storages[] = {STORAGE_Q8_0, STORAGE_Q4_0};
@@ -225,11 +221,10 @@ START_TEST(quantised_matmul_is_a_product)
         free(rows);
     }
 }
-END_TEST
 
 /* Blocks of zeros, of tiny numbers, of one huge one, with infinities and NaNs: every table as the
  * scalar one. */
-START_TEST(quantize_equals_scalar)
+TEST(quantize_equals_scalar, .before = seed_numbers)
 {
     enum { N = 32 * 9, TOKENS = 3, STRIDE = N + 5 };
     float *x = random_floats(TOKENS * STRIDE);
@@ -262,9 +257,8 @@ START_TEST(quantize_equals_scalar)
     free(expected);
     free(x);
 }
-END_TEST
 
-START_TEST(norms_equal_scalar)
+TEST(norms_equal_scalar, .loops = NORM_KINDS, .before = seed_numbers)
 {
     static const int sizes[] = {1, 2, 15, 16, 17, 31, 64, 100, 768};
     for (int i = 0; kernels_at(i); i++) {
@@ -290,10 +284,9 @@ START_TEST(norms_equal_scalar)
         }
     }
 }
-END_TEST
 
 /* A row whose mean is far from 0 tells the kinds apart. */
-START_TEST(norms_are_their_formulas)
+TEST(norms_are_their_formulas, .before = seed_numbers)
 {
     enum { N = 100 };
     float *x = random_floats(N), *gain = random_floats(N), *bias = random_floats(N), out[N];
@@ -319,7 +312,6 @@ START_TEST(norms_are_their_formulas)
     free(gain);
     free(bias);
 }
-END_TEST
 
 /* --- rotary positions ------------------------------------------------------------------------ */
 
@@ -363,7 +355,7 @@ static void check_rotation(const struct kernels *k, const float *x, int n_rot, i
     free(out);
 }
 
-START_TEST(rotation)
+TEST(rotation, .before = seed_numbers)
 {
     for (int k = 0; kernels_at(k); k++)
         for (int n = 1; n <= 80 && kernels_supported(kernels_at(k)); n += n < 36 ? 1 : 11) {
@@ -373,10 +365,9 @@ START_TEST(rotation)
             free(x);
         }
 }
-END_TEST
 
 /* Zeros keep the signs of the definition, too. */
-START_TEST(rotation_of_zeros)
+TEST(rotation_of_zeros, .before = seed_numbers)
 {
     enum { N = 16 };
     float x[N], turn[2 * N], a[N], b[N];
@@ -392,10 +383,9 @@ START_TEST(rotation_of_zeros)
             assert_same_bits(a, b, N, kernels_at(k)->name);
         }
 }
-END_TEST
 
 /* Each of these breaks a contract of kernels.h, which every table asserts. */
-START_TEST(broken_contracts_abort)
+TEST(broken_contracts_abort, .loops = 20, .before = seed_numbers, .signal = SIGABRT)
 {
     static float weights[64 * 16], x[64], y[64];
     const struct kernels *k = kernels_at(0);
@@ -440,10 +430,9 @@ START_TEST(broken_contracts_abort)
         k->merge(y, x, x, x, 0, 16, 16);
     }
 }
-END_TEST
 
 /* One product with a single weight of 1: every table's epilogue of sums of all magnitudes. */
-START_TEST(epilogues_equal_scalar)
+TEST(epilogues_equal_scalar, .loops = EPILOGUES, .before = seed_numbers)
 {
     enum { N = 4096 };
     static float x[N], a[N], b[N];
@@ -469,11 +458,10 @@ START_TEST(epilogues_equal_scalar)
                           (double)x[i], (double)b[i], (double)a[i]);
     }
 }
-END_TEST
 
 /* What they compute does not matter but for that it is computed: a sum is exact in any order where
  * all are small integers, and chains that start apart end as what their fixed point says. */
-START_TEST(measuring_loops)
+TEST(measuring_loops, .before = seed_numbers)
 {
     static float x[300];
     for (int i = 0; i < 300; i++)
@@ -498,9 +486,8 @@ START_TEST(measuring_loops)
         ck_assert(bytes_per_s > 0);
     }
 }
-END_TEST
 
-START_TEST(choosing_tables)
+TEST(choosing_tables, .before = seed_numbers)
 {
     const struct kernels *k = NULL;
     struct err e = {{0}};
@@ -520,29 +507,4 @@ START_TEST(choosing_tables)
     ck_assert_ptr_nonnull(strstr(e.text, "mmx"));
     ck_assert_ptr_nonnull(strstr(e.text, "scalar"));
     ck_assert_int_eq(kernels_choose("", &k, &e), STATUS_USAGE);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("kernels");
-    TCase *t = tcase_create("kernels");
-    tcase_add_checked_fixture(t, seed_numbers, NULL);
-    tcase_set_timeout(t, 120);
-    tcase_add_test(t, matmul_equals_scalar);
-    tcase_add_test(t, matmul_is_a_product);
-    tcase_add_test(t, quantised_matmul_is_a_product);
-    tcase_add_test(t, quantize_equals_scalar);
-    tcase_add_loop_test(t, epilogues_are_their_formulas, 0, EPILOGUES);
-    tcase_add_loop_test(t, epilogues_equal_scalar, 0, EPILOGUES);
-    tcase_add_test(t, feed_forward_kinds);
-    tcase_add_loop_test(t, norms_equal_scalar, 0, NORM_KINDS);
-    tcase_add_test(t, norms_are_their_formulas);
-    tcase_add_test(t, rotation);
-    tcase_add_test(t, rotation_of_zeros);
-    tcase_add_loop_test_raise_signal(t, broken_contracts_abort, SIGABRT, 0, 20);
-    tcase_add_test(t, measuring_loops);
-    tcase_add_test(t, choosing_tables);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -63,7 +63,7 @@ static void layer_norm_covariance(double *g, int n, int n_rows)
 
 /* --- products -------------------------------------------------------------------------------- */
 
-START_TEST(products_are_those_of_plain_loops)
+TEST(products_are_those_of_plain_loops, .loops = 5)
 {
     static const int shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {8, 64, 8}, {7, 131, 33}, {2, 0, 4}};
     const int m = shapes[_i][0], k = shapes[_i][1], n = shapes[_i][2];
@@ -89,9 +89,8 @@ START_TEST(products_are_those_of_plain_loops)
     }
     free(a), free(b), free(at), free(c), free(d);
 }
-END_TEST
 
-START_TEST(dot_and_trace)
+TEST(dot_and_trace)
 {
     for (size_t n = 0; n < 40; n++) {
         double *a = random_numbers(n, n), *b = random_numbers(n, n + 100);
@@ -103,7 +102,6 @@ START_TEST(dot_and_trace)
     }
     ck_assert_double_eq(linalg_trace((const double[]){1, 9, 9, 9, 2, 9, 9, 9, 4}, 3), 7);
 }
-END_TEST
 
 /* --- Cholesky -------------------------------------------------------------------------------- */
 
@@ -120,7 +118,7 @@ static double cholesky_residual(const double *l, const double *a, int n)
     return residual;
 }
 
-START_TEST(cholesky_of_a_hilbert_matrix)
+TEST(cholesky_of_a_hilbert_matrix)
 {
     enum { N = 8 }; /* condition 1.5e10 */
     double a[N * N], l[N * N];
@@ -141,9 +139,8 @@ START_TEST(cholesky_of_a_hilbert_matrix)
     ck_assert_int_eq(linalg_cholesky(l, l, N, 0.5), N);
     ck_assert_double_eq_tol(l[0], sqrt(1.5), 1e-15);
 }
-END_TEST
 
-START_TEST(cholesky_of_a_singular_matrix)
+TEST(cholesky_of_a_singular_matrix)
 {
     enum { N = 40 };
     double a[N * N], l[N * N], x[N * 3], b[N * 3] = {0};
@@ -171,9 +168,8 @@ START_TEST(cholesky_of_a_singular_matrix)
         ck_assert_double_eq(x[i], 0);
     free(rows), free(w);
 }
-END_TEST
 
-START_TEST(triangular_solves)
+TEST(triangular_solves)
 {
     enum { N = 33, M = 5 };
     double a[N * N], l[N * N], back[N * M], lt[N * N];
@@ -189,7 +185,6 @@ START_TEST(triangular_solves)
     ck_assert_double_lt(largest_difference(back, x, N * M), 1e-12);
     free(rows), free(x);
 }
-END_TEST
 
 /* --- eigenvalues ----------------------------------------------------------------------------- */
 
@@ -240,7 +235,7 @@ static void check_eigen(const double *a, const struct eigen *g, int n_vectors)
         ck_assert_double_ge(g->values[i - 1], g->values[i]);
 }
 
-START_TEST(eigenvalues_of_random_matrices)
+TEST(eigenvalues_of_random_matrices, .loops = 8)
 {
     static const int sizes[] = {1, 2, 3, 5, 16, 33, 128, 200};
     const int n = sizes[_i];
@@ -255,10 +250,9 @@ START_TEST(eigenvalues_of_random_matrices)
     eigen_free(&g), eigen_free(&values), eigen_free(&some);
     free(x), free(a);
 }
-END_TEST
 
 /* The eigenvalues of the second difference are 2 - 2 cos(k pi / (n + 1)). */
-START_TEST(eigenvalues_known_in_closed_form)
+TEST(eigenvalues_known_in_closed_form)
 {
     enum { N = 50 };
     double a[N * N] = {0};
@@ -273,10 +267,9 @@ START_TEST(eigenvalues_known_in_closed_form)
         ck_assert_double_eq_tol(g.values[N - k], 2 - 2 * cos(k * acos(-1) / (N + 1)), 1e-14);
     eigen_free(&g);
 }
-END_TEST
 
 /* numpy.linalg.eigh of [[4, 1, -2], [1, 3, 0.5], [-2, 0.5, 1]]. */
-START_TEST(eigenvectors_as_numpy_gives_them)
+TEST(eigenvectors_as_numpy_gives_them)
 {
     static const double a[] = {4, 1, -2, 1, 3, 0.5, -2, 0.5, 1};
     struct eigen g = decompose(a, 3, 3);
@@ -289,9 +282,8 @@ START_TEST(eigenvectors_as_numpy_gives_them)
     ck_assert_double_lt(largest_difference(g.vectors, vectors, 9), 1e-13);
     eigen_free(&g);
 }
-END_TEST
 
-START_TEST(eigenvalues_of_a_layer_norm_covariance)
+TEST(eigenvalues_of_a_layer_norm_covariance)
 {
     enum { N = 96 };
     double *a = numbers(N * N);
@@ -304,10 +296,9 @@ START_TEST(eigenvalues_of_a_layer_norm_covariance)
     eigen_free(&g);
     free(a);
 }
-END_TEST
 
 /* The eigenvalues that are zero are noise, which must not keep QL from ending. */
-START_TEST(eigenvalues_of_matrices_of_low_rank)
+TEST(eigenvalues_of_matrices_of_low_rank, .loops = 8)
 {
     static const int sizes[][2] = {{32, 1},    {64, 8},    {96, 95},  {128, 32},
                                    {160, 155}, {256, 128}, {256, 16}, {300, 64}};
@@ -327,9 +318,8 @@ START_TEST(eigenvalues_of_matrices_of_low_rank)
     }
     free(a);
 }
-END_TEST
 
-START_TEST(eigenvalues_of_special_matrices)
+TEST(eigenvalues_of_special_matrices)
 {
     enum { N = 24 };
     double a[N * N] = {0};
@@ -358,7 +348,6 @@ START_TEST(eigenvalues_of_special_matrices)
     a[5 * N + 3] = a[3 * N + 5] = (double)NAN;
     ck_assert(!linalg_eigen(a, N, values, NULL, 0, scratch));
 }
-END_TEST
 
 /* --- Procrustes ------------------------------------------------------------------------------ */
 
@@ -370,7 +359,7 @@ static void check_orthogonal(const double *q, int n)
                                 1e-14 * n);
 }
 
-START_TEST(nearest_orthogonal_matrix)
+TEST(nearest_orthogonal_matrix)
 {
     enum { N = 20 };
     double q[N * N], back[N * N], scratch[2 * N * N], m[N * N], qt[N * N];
@@ -399,26 +388,4 @@ START_TEST(nearest_orthogonal_matrix)
     linalg_nearest_orthogonal(q, m, N, scratch);
     check_orthogonal(q, N);
     free(x), free(rows);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("linalg");
-    TCase *t = tcase_create("linalg");
-    tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, products_are_those_of_plain_loops, 0, 5);
-    tcase_add_test(t, dot_and_trace);
-    tcase_add_test(t, cholesky_of_a_hilbert_matrix);
-    tcase_add_test(t, cholesky_of_a_singular_matrix);
-    tcase_add_test(t, triangular_solves);
-    tcase_add_loop_test(t, eigenvalues_of_random_matrices, 0, 8);
-    tcase_add_test(t, eigenvalues_known_in_closed_form);
-    tcase_add_test(t, eigenvectors_as_numpy_gives_them);
-    tcase_add_test(t, eigenvalues_of_a_layer_norm_covariance);
-    tcase_add_loop_test(t, eigenvalues_of_matrices_of_low_rank, 0, 8);
-    tcase_add_test(t, eigenvalues_of_special_matrices);
-    tcase_add_test(t, nearest_orthogonal_matrix);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

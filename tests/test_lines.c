@@ -59,7 +59,7 @@ static void expect_lines(const char *content, size_t len, const char *expected)
     scratch_remove();
 }
 
-START_TEST(lines_end_with_newlines)
+TEST(lines_end_with_newlines)
 {
     static const struct {
         const char *content, *lines;
@@ -91,10 +91,9 @@ START_TEST(lines_end_with_newlines)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         expect_lines(cases[i].content, strlen(cases[i].content), cases[i].lines);
 }
-END_TEST
 
 /* More than is read at once, so that the start is dropped while the rest is still to come. */
-START_TEST(memory_does_not_grow_with_the_file)
+TEST(memory_does_not_grow_with_the_file)
 {
     enum { N = 300000 };
     struct bytes content = {NULL, 0, 0};
@@ -121,7 +120,6 @@ START_TEST(memory_does_not_grow_with_the_file)
     bytes_free(&content);
     scratch_remove();
 }
-END_TEST
 
 /* So many bytes of one line. */
 static struct bytes long_line(size_t len)
@@ -134,7 +132,7 @@ static struct bytes long_line(size_t len)
 }
 
 /* A long line without end is passed over without being kept. */
-START_TEST(long_line_takes_no_memory)
+TEST(long_line_takes_no_memory)
 {
     struct bytes content = long_line(3 << 20);
     struct lines l;
@@ -149,10 +147,9 @@ START_TEST(long_line_takes_no_memory)
     bytes_free(&content);
     scratch_remove();
 }
-END_TEST
 
 /* One that does not end leaves the caller time for other things, too long or not. */
-START_TEST(long_line_comes_in_parts)
+TEST(long_line_comes_in_parts, .loops = 2)
 {
     struct bytes content = long_line(5 << 20);
     const size_t most = _i ? 8 << 20 : MAX_LINE;
@@ -172,7 +169,6 @@ START_TEST(long_line_comes_in_parts)
     bytes_free(&content);
     scratch_remove();
 }
-END_TEST
 
 /* Makes a pipe this process's standard input; gives its other end. */
 static int pipe_to_input(void)
@@ -189,7 +185,7 @@ static void send(int fd, const char *text)
     ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
 }
 
-START_TEST(pipe_gives_lines_as_they_come)
+TEST(pipe_gives_lines_as_they_come)
 {
     const int to = pipe_to_input();
     struct lines l;
@@ -220,10 +216,9 @@ START_TEST(pipe_gives_lines_as_they_come)
     ck_assert_int_eq(next(&l, &line), LINES_END);
     lines_close(&l);
 }
-END_TEST
 
 /* The line that is left after any other is the same, in whatever pieces all came. */
-START_TEST(pieces_do_not_matter)
+TEST(pieces_do_not_matter, .loops = 50)
 {
     static const char text[] = "\xef\xbb\xbfx\r\nbcdefghijklm\n\n12345678\r\nx\ny";
     struct rng r;
@@ -252,9 +247,8 @@ START_TEST(pieces_do_not_matter)
     ck_assert_str_eq(found, "[x](long)[][12345678][x][y]");
     lines_close(&l);
 }
-END_TEST
 
-START_TEST(what_cannot_be_read_is_named)
+TEST(what_cannot_be_read_is_named)
 {
     struct lines l;
     struct text line;
@@ -269,9 +263,8 @@ START_TEST(what_cannot_be_read_is_named)
     lines_close(&l);
     lines_close(&l);
 }
-END_TEST
 
-START_TEST(bytes_grow_and_are_used_again)
+TEST(bytes_grow_and_are_used_again)
 {
     struct bytes b = {NULL, 0, 0};
     ck_assert(bytes_put(&b, (struct text){NULL, 0}));
@@ -287,21 +280,4 @@ START_TEST(bytes_grow_and_are_used_again)
     ck_assert_uint_eq(b.cap, cap);
     bytes_free(&b);
     bytes_free(&b);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("lines");
-    TCase *t = tcase_create("lines");
-    tcase_add_test(t, lines_end_with_newlines);
-    tcase_add_test(t, memory_does_not_grow_with_the_file);
-    tcase_add_test(t, long_line_takes_no_memory);
-    tcase_add_loop_test(t, long_line_comes_in_parts, 0, 2);
-    tcase_add_test(t, pipe_gives_lines_as_they_come);
-    tcase_add_loop_test(t, pieces_do_not_matter, 0, 50);
-    tcase_add_test(t, what_cannot_be_read_is_named);
-    tcase_add_test(t, bytes_grow_and_are_used_again);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

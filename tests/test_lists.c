@@ -8,7 +8,7 @@
 
 static const char *const names[] = {"f32", "f16", NULL};
 
-START_TEST(lists)
+TEST(lists)
 {
     struct int_list l = {.n = 0};
     struct err e = {{0}};
@@ -20,7 +20,6 @@ START_TEST(lists)
     ck_assert_int_eq(l.items[0], 1);
     ck_assert_int_eq(l.items[1], 0);
 }
-END_TEST
 
 static const char *const bad_lists[] = {
     "",
@@ -38,16 +37,15 @@ static const char *const bad_lists[] = {
     "1111111111111111111111111111111111111111",
 };
 
-START_TEST(bad_list)
+TEST(bad_list, .loops = (int)(sizeof bad_lists / sizeof *bad_lists))
 {
     struct int_list l = {.n = 0};
     struct err e = {{0}};
     ck_assert_int_eq(list_ints("--x", bad_lists[_i], 0, 12, &l, &e), STATUS_USAGE);
     ck_assert_ptr_nonnull(strstr(e.text, "--x"));
 }
-END_TEST
 
-START_TEST(bad_names)
+TEST(bad_names)
 {
     struct int_list l = {.n = 0};
     struct err e = {{0}};
@@ -63,9 +61,8 @@ START_TEST(bad_names)
     ck_assert_int_eq(list_ints("--x", long_list, 0, 1000, &l, &e), STATUS_USAGE);
     ck_assert_ptr_nonnull(strstr(e.text, "at most"));
 }
-END_TEST
 
-START_TEST(shapes)
+TEST(shapes)
 {
     struct config c;
     struct err e = {{0}};
@@ -86,7 +83,6 @@ START_TEST(shapes)
     ck_assert_int_eq(shape_parse("4x128x8,ctx=9", arch_at(0), &c, &e), STATUS_OK);
     ck_assert_int_eq(c.n_ctx, 9);
 }
-END_TEST
 
 static const char *const bad_shapes[] = {
     "",
@@ -108,24 +104,10 @@ static const char *const bad_shapes[] = {
     "12,768,12",
 };
 
-START_TEST(bad_shape)
+TEST(bad_shape, .loops = (int)(sizeof bad_shapes / sizeof *bad_shapes))
 {
     struct config c;
     struct err e = {{0}};
     ck_assert_int_eq(shape_parse(bad_shapes[_i], arch_at(0), &c, &e), STATUS_USAGE);
     ck_assert_ptr_nonnull(strstr(e.text, "--shape"));
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("lists");
-    TCase *t = tcase_create("lists");
-    tcase_add_test(t, lists);
-    tcase_add_loop_test(t, bad_list, 0, (int)(sizeof bad_lists / sizeof *bad_lists));
-    tcase_add_test(t, bad_names);
-    tcase_add_test(t, shapes);
-    tcase_add_loop_test(t, bad_shape, 0, (int)(sizeof bad_shapes / sizeof *bad_shapes));
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

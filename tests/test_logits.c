@@ -26,7 +26,7 @@ static double log_sum_of(const float *logits, int n)
 }
 
 /* Every length around those of chunks and lanes. */
-START_TEST(log_sum_is_that_of_a_plain_softmax)
+TEST(log_sum_is_that_of_a_plain_softmax)
 {
     float logits[N_VOCAB];
     for (int n = 1; n <= N_VOCAB; n++) {
@@ -40,9 +40,8 @@ START_TEST(log_sum_is_that_of_a_plain_softmax)
     const float huge[] = {3e38f, 3e38f, -3e38f};
     ck_assert_double_eq_tol(log_sum_of(huge, 3), (double)3e38f + log(2), 1e23);
 }
-END_TEST
 
-START_TEST(logits_that_are_not_finite_are_named)
+TEST(logits_that_are_not_finite_are_named)
 {
     float logits[] = {1, 2, 3};
     double log_sum;
@@ -55,9 +54,8 @@ START_TEST(logits_that_are_not_finite_are_named)
     ck_assert_msg(strstr(e.text, "token 1") && strstr(e.text, "inf"), "%s", e.text);
     ck_assert_int_eq(logits_check(logits, 1, &e), STATUS_OK);
 }
-END_TEST
 
-START_TEST(argmax_is_the_first_maximum)
+TEST(argmax_is_the_first_maximum)
 {
     float logits[N_VOCAB];
     for (int n = 1; n < 70; n++)
@@ -67,9 +65,8 @@ START_TEST(argmax_is_the_first_maximum)
             ck_assert_int_eq(logits_argmax(logits, n), at);
         }
 }
-END_TEST
 
-START_TEST(exp_is_within_two_ulp)
+TEST(exp_is_within_two_ulp)
 {
     double x[1000];
     for (int round = 0; round < 20; round++) {
@@ -88,9 +85,8 @@ START_TEST(exp_is_within_two_ulp)
     for (int i = 0; i < 6; i++)
         ck_assert_double_eq(special[i], expected[i]);
 }
-END_TEST
 
-START_TEST(log_is_within_two_ulp)
+TEST(log_is_within_two_ulp)
 {
     struct rng r;
     rng_seed(&r, 3, 3);
@@ -103,9 +99,8 @@ START_TEST(log_is_within_two_ulp)
     }
     ck_assert_double_eq(logits_minus_log(1), 0);
 }
-END_TEST
 
-START_TEST(divergence_is_that_of_its_definition)
+TEST(divergence_is_that_of_its_definition)
 {
     float p[N_VOCAB], q[N_VOCAB];
     for (int n = 1; n <= N_VOCAB; n += 7) {
@@ -132,19 +127,4 @@ START_TEST(divergence_is_that_of_its_definition)
     ck_assert_double_eq_tol(
         logits_divergence(even, log_sum_of(even, 2), odd, log_sum_of(odd, 2), 2),
         log(2) - log(3) / 2, 1e-7);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("logits");
-    TCase *t = tcase_create("logits");
-    tcase_add_test(t, log_sum_is_that_of_a_plain_softmax);
-    tcase_add_test(t, logits_that_are_not_finite_are_named);
-    tcase_add_test(t, argmax_is_the_first_maximum);
-    tcase_add_test(t, exp_is_within_two_ulp);
-    tcase_add_test(t, log_is_within_two_ulp);
-    tcase_add_test(t, divergence_is_that_of_its_definition);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -11,7 +11,7 @@ static struct machine two_classes(void)
         .bytes_per_s = {[16] = 105e9, [18] = 101e9, [20] = 100e9, [21] = 20e9, [24] = 19e9}};
 }
 
-START_TEST(wanted_are_the_powers_on_either_side)
+TEST(wanted_are_the_powers_on_either_side)
 {
     struct machine m = {.fma_flops_per_s = 0};
     machine_want(&m, 0); /* and all up to a page */
@@ -26,9 +26,8 @@ START_TEST(wanted_are_the_powers_on_either_side)
     machine_want(&m, UINT64_MAX);
     ck_assert_int_eq(machine_n_wanted(&m), 2);
 }
-END_TEST
 
-START_TEST(classes_have_one_rate)
+TEST(classes_have_one_rate)
 {
     struct machine m = two_classes();
     struct machine_class c[MACHINE_POWERS];
@@ -41,10 +40,9 @@ START_TEST(classes_have_one_rate)
     for (uint64_t bytes = 1 << 21; bytes < 1 << 26; bytes += 999999)
         ck_assert(machine_limits(&m, bytes).bytes_per_s == 20e9);
 }
-END_TEST
 
 /* More bytes take more time at no higher a rate, and no jump. */
-START_TEST(one_monotone_function_of_the_bytes)
+TEST(one_monotone_function_of_the_bytes)
 {
     struct machine m = two_classes();
     machine_settle(&m);
@@ -58,9 +56,8 @@ START_TEST(one_monotone_function_of_the_bytes)
         time = took;
     }
 }
-END_TEST
 
-START_TEST(what_was_reached_raises_smaller_ones)
+TEST(what_was_reached_raises_smaller_ones)
 {
     struct machine m = two_classes();
     machine_raise(&m, 3 << 20, &(struct roofline){50e9, 2e9, 3e9});
@@ -75,9 +72,8 @@ START_TEST(what_was_reached_raises_smaller_ones)
     for (uint64_t bytes = 1; bytes < 1 << 30; bytes *= 3)
         ck_assert(machine_limits(&m, bytes).bytes_per_s == 200e9);
 }
-END_TEST
 
-START_TEST(measured_once_and_falling)
+TEST(measured_once_and_falling)
 {
     const struct kernels *k = NULL;
     struct machine m = {.fma_flops_per_s = 0};
@@ -93,18 +89,4 @@ START_TEST(measured_once_and_falling)
     ck_assert_int_eq(machine_measure(&m, k, NULL, 0, NULL), STATUS_OK);
     ck_assert(before.fma_flops_per_s == m.fma_flops_per_s &&
               before.bytes_per_s[17] == m.bytes_per_s[17]);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("machine");
-    TCase *t = tcase_create("machine");
-    tcase_add_test(t, wanted_are_the_powers_on_either_side);
-    tcase_add_test(t, classes_have_one_rate);
-    tcase_add_test(t, one_monotone_function_of_the_bytes);
-    tcase_add_test(t, what_was_reached_raises_smaller_ones);
-    tcase_add_test(t, measured_once_and_falling);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -50,7 +50,7 @@ static FILE *create(const char *name)
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-START_TEST(threads_pick_the_same)
+TEST(threads_pick_the_same, .loops = 2, .before = set_up, .after = tear_down)
 {
     static const char *const lines[] = {
         "generate model.gguf --prompts prompts -q -n 6 --seed 4 --top-k 0 --repeat-penalty 1.2",
@@ -71,7 +71,6 @@ START_TEST(threads_pick_the_same)
     ck_assert_uint_eq(one.out_len, many.out_len);
     ck_assert_str_eq(one.out, many.out);
 }
-END_TEST
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
@@ -101,14 +100,13 @@ static long peak_of(int n, bool jsonl)
 }
 
 /* 10^5 lines, and ids at 16 to 64 bytes each. */
-START_TEST(memory_is_bounded)
+TEST(memory_is_bounded, .loops = 2, .tags = ONE_THREAD, .before = set_up, .after = tear_down)
 {
     const long few = peak_of(300, _i), many = peak_of(MANY_LINES, _i);
     const long allowed = _i ? 2048 + MANY_LINES * 96L / 1024 : 2048;
     if (!SANITIZED)
         ck_assert_msg(many - few < allowed, "%ld KiB for few, %ld for many", few, many);
 }
-END_TEST
 
 static void limit_memory(void *bytes)
 {
@@ -118,7 +116,7 @@ static void limit_memory(void *bytes)
 }
 
 /* Auto takes as many as fit, at least one. */
-START_TEST(batches_that_do_not_fit_are_refused)
+TEST(batches_that_do_not_fit_are_refused, .tags = ONE_THREAD, .before = set_up, .after = tear_down)
 {
     rlim_t limit = (rlim_t)300 << 20;
     struct ran r;
@@ -145,7 +143,6 @@ START_TEST(batches_that_do_not_fit_are_refused)
                 &limit);
     expect_success(&r);
 }
-END_TEST
 
 /* --- logits that are not finite --------------------------------------------------------------- */
 
@@ -169,7 +166,8 @@ static void spoil_model(void)
 }
 
 /* Such a prompt is a line with an error, and the others are as they were. */
-START_TEST(logits_that_are_not_finite_end_one_text)
+TEST(logits_that_are_not_finite_end_one_text, .tags = ONE_THREAD, .before = set_up,
+     .after = tear_down)
 {
     struct ran good, bad;
     FILE *f = create("prompts");
@@ -189,10 +187,10 @@ START_TEST(logits_that_are_not_finite_end_one_text)
     ck_assert_uint_eq(strncmp(bad.out, good.out, (size_t)(third - bad.out)), 0);
     ck_assert_str_eq(strstr(bad.out, "{\"index\": 3"), strstr(good.out, "{\"index\": 3"));
 }
-END_TEST
 
 /* Samples all have the same prompt; the line is ended. */
-START_TEST(logits_that_are_not_finite_end_all_samples)
+TEST(logits_that_are_not_finite_end_all_samples, .tags = ONE_THREAD, .before = set_up,
+     .after = tear_down)
 {
     struct ran r;
     spoil_model();
@@ -201,7 +199,6 @@ START_TEST(logits_that_are_not_finite_end_all_samples)
     ck_assert_str_eq(r.out, "aX\n");
     ck_assert_ptr_nonnull(strstr(r.err, "the logit of token 0 is"));
 }
-END_TEST
 
 /* --- prompts that come slowly ----------------------------------------------------------------- */
 
@@ -219,7 +216,8 @@ static _Noreturn void be_program_between(int in, int out)
 }
 
 /* Each answer comes although the next prompt does not. */
-START_TEST(an_answer_does_not_wait_for_the_next_prompt)
+TEST(an_answer_does_not_wait_for_the_next_prompt, .tags = ONE_THREAD, .before = set_up,
+     .after = tear_down)
 {
     int in[2], out[2], status;
     ck_assert(pipe(in) == 0 && pipe(out) == 0);
@@ -244,26 +242,4 @@ START_TEST(an_answer_does_not_wait_for_the_next_prompt)
     fclose(answers);
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("many");
-    TCase *threads = tcase_create("threads");
-    tcase_set_timeout(threads, 120);
-    tcase_add_checked_fixture(threads, set_up, tear_down);
-    tcase_add_loop_test(threads, threads_pick_the_same, 0, 2);
-    suite_add_tcase(s, threads);
-    TCase *t = tcase_create("many");
-    tcase_set_timeout(t, 120);
-    tcase_set_tags(t, ONE_THREAD);
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_loop_test(t, memory_is_bounded, 0, 2);
-    tcase_add_test(t, batches_that_do_not_fit_are_refused);
-    tcase_add_test(t, logits_that_are_not_finite_end_one_text);
-    tcase_add_test(t, logits_that_are_not_finite_end_all_samples);
-    tcase_add_test(t, an_answer_does_not_wait_for_the_next_prompt);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

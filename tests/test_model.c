@@ -86,27 +86,25 @@ static struct gguf_value u32_value(const uint32_t *x)
     return (struct gguf_value){.kind = GGUF_U32, .count = 1, .bytes = {(const char *)x, sizeof *x}};
 }
 
-START_TEST(the_unchanged_file_loads)
+TEST(the_unchanged_file_loads)
 {
     struct err e = {{0}};
     const struct change none = {.drop_key = NULL};
     ck_assert_msg(open_changed(&none, &e) == STATUS_OK, "%s", e.text);
 }
-END_TEST
 
 static const char *const required_keys[] = {
     "general.architecture", "gpt2.context_length",       "gpt2.embedding_length",
     "gpt2.block_count",     "gpt2.attention.head_count", "gpt2.attention.layer_norm_epsilon",
 };
 
-START_TEST(missing_key)
+TEST(missing_key, .loops = 6)
 {
     const struct change c = {.drop_key = required_keys[_i]};
     assert_refused(&c, required_keys[_i], "missing", "");
 }
-END_TEST
 
-START_TEST(defaulted_keys)
+TEST(defaulted_keys)
 {
     struct err e = {{0}};
     /* The feed-forward width can be read off the tensors; K/V heads cannot: the default is MHA,
@@ -116,7 +114,6 @@ START_TEST(defaulted_keys)
     const struct change heads = {.drop_key = "gpt2.attention.head_count_kv"};
     assert_refused(&heads, "blk.0.attn_qkv.weight", "16 x 48", "16 x 32");
 }
-END_TEST
 
 /* Zero, one too many, and the largest: in every size that a key holds. */
 static const struct {
@@ -146,15 +143,14 @@ static const struct {
 };
 #define N_BAD_SIZES ((int)(sizeof bad_sizes / sizeof *bad_sizes))
 
-START_TEST(bad_size)
+TEST(bad_size, .loops = N_BAD_SIZES)
 {
     const struct change c = {.set_key = bad_sizes[_i].key,
                              .value = u32_value(&bad_sizes[_i].value)};
     assert_refused(&c, bad_sizes[_i].word, "", bad_sizes[_i].found);
 }
-END_TEST
 
-START_TEST(wrong_kind_of_key)
+TEST(wrong_kind_of_key)
 {
     static const char text[] = "4";
     const struct change string = {.set_key = "gpt2.block_count",
@@ -175,9 +171,8 @@ START_TEST(wrong_kind_of_key)
         .value = {GGUF_ARRAY, GGUF_I32, 1, {(const char *)&minus, sizeof minus}}};
     assert_refused(&array, "gpt2.block_count", "integer", "array");
 }
-END_TEST
 
-START_TEST(bad_epsilon)
+TEST(bad_epsilon, .loops = 4)
 {
     const float values[] = {0.0f, -1.0f, 1.0f / 0.0f, 0.0f / 0.0f};
     const struct change c = {
@@ -185,15 +180,13 @@ START_TEST(bad_epsilon)
         .value = {GGUF_F32, GGUF_U8, 1, {(const char *)&values[_i], sizeof *values}}};
     assert_refused(&c, "layer_norm_epsilon", "between 0 and 1", "found");
 }
-END_TEST
 
-START_TEST(unknown_architecture)
+TEST(unknown_architecture)
 {
     const struct change c = {.set_key = "general.architecture",
                              .value = {GGUF_STRING, GGUF_U8, 1, {"ll\x1b[31mama", 10}}};
     assert_refused(&c, "general.architecture", "gpt2", "ll?[31mama");
 }
-END_TEST
 
 static const char *const required_tensors[] = {
     "token_embd.weight",     "position_embd.weight",     "blk.0.attn_norm.weight",
@@ -201,14 +194,13 @@ static const char *const required_tensors[] = {
     "blk.0.ffn_up.weight",   "blk.0.ffn_down.weight",    "output_norm.weight",
 };
 
-START_TEST(missing_tensor)
+TEST(missing_tensor, .loops = 9)
 {
     const struct change c = {.drop_tensor = required_tensors[_i]};
     assert_refused(&c, required_tensors[_i], "missing", "");
 }
-END_TEST
 
-START_TEST(misshapen_tensor)
+TEST(misshapen_tensor)
 {
     static const struct {
         const char *name;
@@ -233,36 +225,32 @@ START_TEST(misshapen_tensor)
                        cases[i].expected, cases[i].found);
     }
 }
-END_TEST
 
-START_TEST(trailing_ones_do_not_matter)
+TEST(trailing_ones_do_not_matter)
 {
     struct err e = {{0}};
     const struct change c = {
         .tensor = "blk.0.ffn_up.bias", .n_dims = 2, .dims = {24, 1, 1, 1}, .type = TENSOR_F32};
     ck_assert_msg(open_changed(&c, &e) == STATUS_OK, "%s", e.text);
 }
-END_TEST
 
-START_TEST(type_that_cannot_run)
+TEST(type_that_cannot_run)
 {
     /* F64: a type that needs no blocks, so that only the type is wrong. */
     const struct change c = {
         .tensor = "blk.0.ffn_up.weight", .n_dims = 2, .dims = {16, 24, 1, 1}, .type = 28};
     assert_refused(&c, "blk.0.ffn_up.weight", "F32, F16, BF16, Q8_0 or Q4_0", "F64");
 }
-END_TEST
 
 /* A block type that a matrix may have: vectors are not decoded by the block. */
-START_TEST(vector_in_blocks)
+TEST(vector_in_blocks)
 {
     const struct change c = {
         .tensor = "blk.0.attn_qkv.bias", .n_dims = 1, .dims = {32, 1, 1, 1}, .type = TENSOR_Q8_0};
     assert_refused(&c, "blk.0.attn_qkv.bias", "expected type F32, F16 or BF16", "Q8_0");
 }
-END_TEST
 
-START_TEST(embedding_rows)
+TEST(embedding_rows)
 {
     /* A row of the embedding plus a row of the positions, whatever the panels look like. */
     struct checkpoint c;
@@ -292,9 +280,8 @@ START_TEST(embedding_rows)
     }
     scratch_remove();
 }
-END_TEST
 
-START_TEST(variant_names)
+TEST(variant_names)
 {
     const struct config c = {.n_heads = 8, .n_kv_heads = 8, .head_dim = 16};
     char name[16];
@@ -305,28 +292,4 @@ START_TEST(variant_names)
     config_variant_name(&c, 1, name);
     ck_assert_str_eq(name, "MQA");
     ck_assert_int_eq(config_k_dim(&c, 0), 128);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("model");
-    TCase *t = tcase_create("model");
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, the_unchanged_file_loads);
-    tcase_add_loop_test(t, missing_key, 0, 6);
-    tcase_add_test(t, defaulted_keys);
-    tcase_add_loop_test(t, bad_size, 0, N_BAD_SIZES);
-    tcase_add_test(t, wrong_kind_of_key);
-    tcase_add_loop_test(t, bad_epsilon, 0, 4);
-    tcase_add_test(t, unknown_architecture);
-    tcase_add_loop_test(t, missing_tensor, 0, 9);
-    tcase_add_test(t, misshapen_tensor);
-    tcase_add_test(t, trailing_ones_do_not_matter);
-    tcase_add_test(t, type_that_cannot_run);
-    tcase_add_test(t, vector_in_blocks);
-    tcase_add_test(t, embedding_rows);
-    tcase_add_test(t, variant_names);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

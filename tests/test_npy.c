@@ -7,7 +7,7 @@
 #include "measure/npy.h"
 #include "support.h"
 
-START_TEST(bytes)
+TEST(bytes)
 {
     static const char header[] = "\x93NUMPY\x01\x00\x76\x00"
                                  "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
@@ -32,10 +32,9 @@ START_TEST(bytes)
     free(file);
     scratch_remove();
 }
-END_TEST
 
 /* Of as many dimensions as can be; the longest numbers fit in the header. */
-START_TEST(four_dimensions)
+TEST(four_dimensions)
 {
     static const uint64_t shape[] = {1, 2, 0, UINT64_MAX};
     static const char expected[] = "'shape': (1, 2, 0, 18446744073709551615), }";
@@ -51,10 +50,9 @@ START_TEST(four_dimensions)
     free(file);
     scratch_remove();
 }
-END_TEST
 
 /* The widest shape pushes the header past 128 bytes or not; always to a multiple of 64. */
-START_TEST(header_is_padded)
+TEST(header_is_padded, .loops = 3)
 {
     static const uint64_t sizes[] = {1, 1000000007, 0};
     struct npy_writer *w;
@@ -72,7 +70,6 @@ START_TEST(header_is_padded)
     free(file);
     scratch_remove();
 }
-END_TEST
 
 static void old_file_stays(const char *path)
 {
@@ -83,7 +80,7 @@ static void old_file_stays(const char *path)
     free(file);
 }
 
-START_TEST(whole_or_not_at_all)
+TEST(whole_or_not_at_all)
 {
     struct npy_writer *w;
     struct err e = {""};
@@ -106,9 +103,8 @@ START_TEST(whole_or_not_at_all)
     npy_abandon(NULL);
     scratch_remove();
 }
-END_TEST
 
-START_TEST(failures)
+TEST(failures)
 {
     struct npy_writer *w;
     struct err e = {""};
@@ -120,18 +116,4 @@ START_TEST(failures)
                      STATUS_NO_MEMORY);
     ck_assert_ptr_null(w);
     scratch_remove();
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("npy");
-    TCase *t = tcase_create("npy");
-    tcase_add_test(t, bytes);
-    tcase_add_test(t, four_dimensions);
-    tcase_add_loop_test(t, header_is_padded, 0, 3);
-    tcase_add_test(t, whole_or_not_at_all);
-    tcase_add_test(t, failures);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

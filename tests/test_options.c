@@ -92,7 +92,7 @@ static void refused(const char *const *words, const char *a, const char *b)
 
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-START_TEST(fallbacks)
+TEST(fallbacks)
 {
     const struct values v = good((const char *const[]){NULL});
     ck_assert_int_eq(v.n, 256);
@@ -100,9 +100,8 @@ START_TEST(fallbacks)
     ck_assert_int_eq(v.form, 0);
     ck_assert(!v.seed.given && !v.flag && !v.text && !v.first);
 }
-END_TEST
 
-START_TEST(spellings)
+TEST(spellings)
 {
     ck_assert_int_eq(good(WORDS("-n", "5")).n, 5);
     ck_assert_int_eq(good(WORDS("-n=5")).n, 5);
@@ -115,9 +114,8 @@ START_TEST(spellings)
     ck_assert_int_eq(good(WORDS("--signed", "-1")).signed_n, -1);
     ck_assert_double_eq(good(WORDS("--temp", "1e-3")).temp, 1e-3);
 }
-END_TEST
 
-START_TEST(values_are_taken_as_they_stand)
+TEST(values_are_taken_as_they_stand)
 {
     ck_assert_str_eq(good(WORDS("-p", "--flag")).text, "--flag");
     ck_assert_str_eq(good(WORDS("-p", "")).text, "");
@@ -125,9 +123,8 @@ START_TEST(values_are_taken_as_they_stand)
     ck_assert_str_eq(good(WORDS("--text=a=b")).text, "a=b");
     ck_assert_str_eq(good(WORDS("-p", "--help")).text, "--help");
 }
-END_TEST
 
-START_TEST(positionals_mix_with_options)
+TEST(positionals_mix_with_options)
 {
     struct values v = good(WORDS("one", "-n", "3", "two", "--flag"));
     ck_assert_str_eq(v.first, "one");
@@ -139,9 +136,8 @@ START_TEST(positionals_mix_with_options)
     ck_assert_str_eq(good(WORDS("-")).first, "-");
     refused(WORDS("1", "2", "3"), "unexpected argument", "'3'");
 }
-END_TEST
 
-START_TEST(the_last_positional_takes_many)
+TEST(the_last_positional_takes_many)
 {
     static const struct option_spec many = {
         .groups = {{"All", rows, 0}},
@@ -161,9 +157,8 @@ START_TEST(the_last_positional_takes_many)
     options_free(&many, &v);
     ck_assert_int_eq(v.many.n, 0);
 }
-END_TEST
 
-START_TEST(the_last_counts_but_strings_are_kept)
+TEST(the_last_counts_but_strings_are_kept)
 {
     ck_assert_int_eq(good(WORDS("-n", "5", "--n=6")).n, 6);
     struct values v = good(WORDS("--stop", "a", "--stop=b", "--stop", ""));
@@ -174,9 +169,8 @@ START_TEST(the_last_counts_but_strings_are_kept)
     options_free(&spec, &v);
     ck_assert_ptr_null(v.many.items);
 }
-END_TEST
 
-START_TEST(help_ends_the_parse)
+TEST(help_ends_the_parse)
 {
     struct values v;
     struct err e = {""};
@@ -186,9 +180,8 @@ START_TEST(help_ends_the_parse)
     ck_assert_int_eq(parse(&v, &help, &e, WORDS("-h")), STATUS_OK);
     ck_assert(help);
 }
-END_TEST
 
-START_TEST(wrong_options)
+TEST(wrong_options)
 {
     refused(WORDS("--flagg"), "unknown option '--flagg'", "'--flag'");
     refused(WORDS("--tmep=1"), "unknown option '--tmep'", "'--temp'");
@@ -200,44 +193,40 @@ START_TEST(wrong_options)
     refused(WORDS("--flag=1"), "--flag takes no value", "'1'");
     refused(WORDS("--format", "xml"), "--format: expected one of table, json", "'xml'");
 }
-END_TEST
 
 /* A fallback is nobody's wish. */
-START_TEST(options_that_exclude_others)
+TEST(options_that_exclude_others)
 {
     ck_assert(good(WORDS("--loud", "--signed", "1")).inner.loud);
     refused(WORDS("--loud", "--format", "json"), "--format and --loud are both given", "one of");
     refused(WORDS("--format=table", "--signed=1"), "--format and --signed", "both given");
     refused(WORDS("--format=table", "--signed=1", "--loud"), "--format and --loud", "both given");
 }
-END_TEST
 
 static const char *const bad_ints[] = {
     "",           "1e9", "0x10", " 5",      "5 ", "-1", "+5", "nan", "1.0", "99999999999999999999",
     "2147483648", "5,",  "five", "\xd9\xa3"};
 
-START_TEST(wrong_ints)
+TEST(wrong_ints, .loops = sizeof bad_ints / sizeof bad_ints[0])
 {
     refused(WORDS("-n", bad_ints[_i]), "-n: expected an integer, 0 to 2147483647", bad_ints[_i]);
     refused(WORDS("--signed", "-2"), "-1 to 9", "-2");
     refused(WORDS("--signed", "-"), "-1 to 9", "'-'");
 }
-END_TEST
 
 static const char *const bad_doubles[] = {"",    "nan", "inf",      "-inf",  "1e999", "0x1p3",
                                           " 1",  "1 ",  "+1",       ".",     "1e",    "-0.5",
                                           "1e+", "--1", "infinity", "1.2.3", "e5"};
 
-START_TEST(wrong_doubles)
+TEST(wrong_doubles, .loops = sizeof bad_doubles / sizeof bad_doubles[0])
 {
     refused(WORDS("--temp", bad_doubles[_i]), "--temp: expected a number, 0 or more",
             bad_doubles[_i]);
     refused(WORDS("--above", "0"), "above 0 to 1", "'0'");
     refused(WORDS("--above", "1.5"), "above 0 to 1", "'1.5'");
 }
-END_TEST
 
-START_TEST(numbers)
+TEST(numbers)
 {
     uint64_t u = 7;
     ck_assert(parse_u64("18446744073709551615", &u) && u == UINT64_MAX);
@@ -252,9 +241,8 @@ START_TEST(numbers)
     ck_assert(parse_double(".5", &x) && x == 0.5);
     ck_assert(parse_double("5.", &x) && x == 5);
 }
-END_TEST
 
-START_TEST(ids)
+TEST(ids)
 {
     int32_t *list;
     size_t n;
@@ -273,10 +261,9 @@ START_TEST(ids)
         ck_assert_msg(strstr(e.text, "--tokens: item") && strstr(e.text, "0 to 22"), "%s", e.text);
     }
 }
-END_TEST
 
 /* As tokenize prints them, and a little otherwise. */
-START_TEST(printed_ids)
+TEST(printed_ids)
 {
     static const char *const good_lists[] = {"1,22,0",     "1 22 0\n",  "[1, 22, 0]\n",
                                              "1\n22\n0\n", "[1]\n22 0", " 1 ,22,\r\n0 ",
@@ -299,9 +286,8 @@ START_TEST(printed_ids)
                       e.text);
     }
 }
-END_TEST
 
-START_TEST(counts_and_sizes)
+TEST(counts_and_sizes)
 {
     int i = 7;
     ck_assert(parse_int("3k", 0, INT_MAX, &i) && i == 3000);
@@ -324,7 +310,6 @@ START_TEST(counts_and_sizes)
     ck_assert(!parse_heads("gqa", 8, &i) && !parse_heads("gqa-", 8, &i) &&
               !parse_heads("0", 8, &i));
 }
-END_TEST
 
 static bool has_option(const struct command *c, const char *words)
 {
@@ -337,7 +322,7 @@ static bool has_option(const struct command *c, const char *words)
 }
 
 /* Every hint is about an option that some command has, under a name that this one has not. */
-START_TEST(names_of_others)
+TEST(names_of_others)
 {
     for (int i = 0; foreign_at(i); i++) {
         const struct foreign *f = foreign_at(i);
@@ -349,7 +334,6 @@ START_TEST(names_of_others)
         ck_assert_msg(!strchr(f->name, '_'), "%s", f->name);
     }
 }
-END_TEST
 
 static bool some_command_has(const char *words)
 {
@@ -368,7 +352,7 @@ static void expect_names(const struct option *o, const char *names)
 }
 
 /* What an option needs or excludes is there. */
-START_TEST(names_of_company)
+TEST(names_of_company)
 {
     for (int i = 0; command_at(i); i++)
         for (const struct option_group *g = command_at(i)->spec.groups; g->title; g++)
@@ -377,10 +361,9 @@ START_TEST(names_of_company)
                 expect_names(o, o->excludes);
             }
 }
-END_TEST
 
 /* Without it --method once looked like a flag. */
-START_TEST(all_values_are_called_something)
+TEST(all_values_are_called_something)
 {
     for (int k = 0; command_at(k); k++)
         for (const struct option_group *g = command_at(k)->spec.groups; g->title; g++)
@@ -388,9 +371,8 @@ START_TEST(all_values_are_called_something)
                 ck_assert_msg((o->value != NULL) == (o->kind != OPTION_FLAG), "%s --%s",
                               command_at(k)->name, o->name);
 }
-END_TEST
 
-START_TEST(figures)
+TEST(figures)
 {
     ck_assert_str_eq(figure_bytes(0).text, "0 bytes");
     ck_assert_str_eq(figure_bytes(1023).text, "1023 bytes");
@@ -411,9 +393,8 @@ START_TEST(figures)
     ck_assert_double_eq(strtod(figure_exact(1.0 / 3).text, NULL), 1.0 / 3);
     ck_assert_str_eq(figure_exact(-HUGE_VAL).text, "-Infinity");
 }
-END_TEST
 
-START_TEST(distances)
+TEST(distances)
 {
     ck_assert_int_eq(edit_distance("", ""), 0);
     ck_assert_int_eq(edit_distance("abc", ""), 3);
@@ -431,11 +412,10 @@ START_TEST(distances)
     nearest_offer(&near, "repeat-penalty");
     ck_assert_str_eq(near.best, "repeat-penalty");
 }
-END_TEST
 
 /* The fuzzer's: a word of 200 letters or more was "near" everything, because the distance of words
  * too long to be compared, 64, is less than a third of its letters. */
-START_TEST(nothing_is_near_a_word_too_long_to_compare)
+TEST(nothing_is_near_a_word_too_long_to_compare)
 {
     char word[301];
     memset(word, 'g', sizeof word);
@@ -444,9 +424,8 @@ START_TEST(nothing_is_near_a_word_too_long_to_compare)
     nearest_offer(&near, "generate");
     ck_assert_ptr_null(near.best);
 }
-END_TEST
 
-START_TEST(help_text)
+TEST(help_text)
 {
     static const struct option few[] = {
         OPT_INT("name", n, "N", 0, INT_MAX, "what it is", .fallback = "3"), OPT_END};
@@ -479,35 +458,4 @@ START_TEST(help_text)
                   "          (default 3; 0 or\n"
                   "          more)\n");
     ck_assert_int_eq(o.out.columns, 30);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("options");
-    TCase *t = tcase_create("options");
-    tcase_add_test(t, fallbacks);
-    tcase_add_test(t, spellings);
-    tcase_add_test(t, values_are_taken_as_they_stand);
-    tcase_add_test(t, positionals_mix_with_options);
-    tcase_add_test(t, the_last_positional_takes_many);
-    tcase_add_test(t, the_last_counts_but_strings_are_kept);
-    tcase_add_test(t, help_ends_the_parse);
-    tcase_add_test(t, wrong_options);
-    tcase_add_test(t, options_that_exclude_others);
-    tcase_add_loop_test(t, wrong_ints, 0, sizeof bad_ints / sizeof bad_ints[0]);
-    tcase_add_loop_test(t, wrong_doubles, 0, sizeof bad_doubles / sizeof bad_doubles[0]);
-    tcase_add_test(t, numbers);
-    tcase_add_test(t, ids);
-    tcase_add_test(t, printed_ids);
-    tcase_add_test(t, counts_and_sizes);
-    tcase_add_test(t, names_of_others);
-    tcase_add_test(t, names_of_company);
-    tcase_add_test(t, all_values_are_called_something);
-    tcase_add_test(t, figures);
-    tcase_add_test(t, distances);
-    tcase_add_test(t, nothing_is_near_a_word_too_long_to_compare);
-    tcase_add_test(t, help_text);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

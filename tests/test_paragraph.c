@@ -8,7 +8,7 @@ static void cut_is(const char *text, size_t columns, const char *expected)
     ck_assert_msg(text_is(cut, expected), "'%.*s'", text_width(cut), cut.data);
 }
 
-START_TEST(cuts)
+TEST(cuts)
 {
     cut_is("", 3, "");
     cut_is("abc", 3, "abc");
@@ -17,9 +17,8 @@ START_TEST(cuts)
     cut_is("\xe4\xb8\xad\xe6\x96\x87", 3, "\xe4\xb8\xad"); /* two */
     cut_is("abc", 0, "");
 }
-END_TEST
 
-START_TEST(lines)
+TEST(lines)
 {
     static const char *const expected[] = {"one two", "three", "unbreakable", "x"};
     struct text rest = text_of("one two  three unbreakable x");
@@ -29,10 +28,9 @@ START_TEST(lines)
     }
     ck_assert_int_eq((int)rest.len, 0);
 }
-END_TEST
 
 /* Items stay whole, but for one that is longer than a line. */
-START_TEST(lists)
+TEST(lists)
 {
     static const char *const expected[] = {"'a b' 1, ' ' 2,", "'c d' 3,", "'e f g h i", "j' 4"};
     struct text rest = text_of("'a b' 1, ' ' 2, 'c d' 3, 'e f g h i j' 4");
@@ -42,9 +40,8 @@ START_TEST(lists)
     }
     ck_assert_int_eq((int)rest.len, 0);
 }
-END_TEST
 
-START_TEST(paragraphs)
+TEST(paragraphs)
 {
     static const struct {
         int columns;
@@ -65,10 +62,9 @@ START_TEST(paragraphs)
         output_is(&o, cases[i].expected);
     }
 }
-END_TEST
 
 /* A form such as of --shape was wider than what a narrow terminal has beside the options. */
-START_TEST(long_words_are_broken_behind_commas)
+TEST(long_words_are_broken_behind_commas)
 {
     static const struct {
         int columns;
@@ -86,10 +82,9 @@ START_TEST(long_words_are_broken_behind_commas)
         output_is(&o, cases[i].expected);
     }
 }
-END_TEST
 
 /* An option's description goes on in its column, and lines that were broken before are joined. */
-START_TEST(reflowed)
+TEST(reflowed)
 {
     static const char help[] = "Group:\n"
                                "  --option N  what it does,\n"
@@ -123,19 +118,4 @@ START_TEST(reflowed)
     output_begin(&o);
     paragraph_reflow(&o.out, "-o  what it does and what\n    it does\n\n-p  short\n", 2);
     output_is(&o, "  -o  what it does and what\n      it does\n\n  -p  short\n");
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("paragraph");
-    TCase *t = tcase_create("paragraph");
-    tcase_add_test(t, cuts);
-    tcase_add_test(t, lines);
-    tcase_add_test(t, lists);
-    tcase_add_test(t, paragraphs);
-    tcase_add_test(t, long_words_are_broken_behind_commas);
-    tcase_add_test(t, reflowed);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -106,7 +106,7 @@ static struct plot plot_of(const struct plot_series *series, int n)
 static const struct plot_point simple_points[] = {
     {0, 0, 0, 10, 0}, {50, 40, 60, 80, 40}, {100, 90, 100, 120, 80}};
 
-START_TEST(points_stand_where_the_ticks_say)
+TEST(points_stand_where_the_ticks_say)
 {
     const struct plot_series series = {"MHA", simple_points, 3, false};
     const struct plot p = plot_of(&series, 1);
@@ -144,10 +144,9 @@ START_TEST(points_stand_where_the_ticks_say)
     }
     free(text);
 }
-END_TEST
 
 /* With equal ratios as equal steps, what is not positive left out. */
-START_TEST(doublings)
+TEST(doublings)
 {
     static const struct plot_point points[] = {
         {1, NOTHING, 10, NOTHING, NOTHING},  {4, NOTHING, 20, NOTHING, NOTHING},
@@ -178,10 +177,9 @@ START_TEST(doublings)
     }
     free(text);
 }
-END_TEST
 
 /* Ticks there are always, two where no power of two lies inside, never too many. */
-START_TEST(doublings_of_any_range)
+TEST(doublings_of_any_range)
 {
     static const struct {
         double from, to;
@@ -212,9 +210,8 @@ START_TEST(doublings_of_any_range)
     p.x_doubles = true;
     ck_assert_int_eq(plot_write(&p, "nowhere.svg", NULL), STATUS_USAGE);
 }
-END_TEST
 
-START_TEST(the_reader_is_told_what_is_what)
+TEST(the_reader_is_told_what_is_what)
 {
     const struct plot_series series[] = {{"MHA", simple_points, 3, false},
                                          {"MQA", simple_points, 2, false}};
@@ -253,9 +250,8 @@ START_TEST(the_reader_is_told_what_is_what)
     ck_assert_ptr_null(strstr(text, "class=\"bar\""));
     free(text);
 }
-END_TEST
 
-START_TEST(one_point)
+TEST(one_point)
 {
     const struct plot_point point = {1024, 300, 310, 350, 250};
     const struct plot_series series[] = {{"MHA", &point, 1, false}, {"MQA", &point, 1, false}};
@@ -274,9 +270,8 @@ START_TEST(one_point)
     ck_assert(second > first + 20); /* side by side */
     free(text);
 }
-END_TEST
 
-START_TEST(one_point_among_lines)
+TEST(one_point_among_lines)
 {
     const struct plot_series series[] = {{"MHA", simple_points, 3, false},
                                          {"MQA", simple_points + 1, 1, false}};
@@ -287,10 +282,9 @@ START_TEST(one_point_among_lines)
     ck_assert_int_eq(count(text, "<path class=\"line\""), 4); /* with the legend's */
     free(text);
 }
-END_TEST
 
 /* In the colour of the line before, dashed, with hollow markers, and without a name of its own. */
-START_TEST(a_line_drawn_again)
+TEST(a_line_drawn_again)
 {
     static const struct plot_point later[] = {{0, NOTHING, 50, NOTHING, NOTHING},
                                               {100, NOTHING, 70, NOTHING, NOTHING}};
@@ -322,10 +316,9 @@ START_TEST(a_line_drawn_again)
     ck_assert_ptr_null(strstr(text, "line again"));
     free(text);
 }
-END_TEST
 
 /* Ticks from just below 2.79 to just above 2.91, and not from 0. */
-START_TEST(axis_near_the_values)
+TEST(axis_near_the_values)
 {
     static const struct plot_point points[] = {{0, 2.80, 2.81, 2.91, (double)NAN},
                                                {5, (double)NAN, 2.79, (double)NAN, (double)NAN}};
@@ -341,11 +334,10 @@ START_TEST(axis_near_the_values)
     ck_assert_ptr_null(strstr(text, "class=\"axis\"")); /* which is where 0 is */
     free(text);
 }
-END_TEST
 
 #define MANY 130
 
-START_TEST(many_series)
+TEST(many_series)
 {
     static struct plot_series series[MANY];
     static char names[MANY][32];
@@ -380,9 +372,8 @@ START_TEST(many_series)
     ck_assert_str_eq(looks[128], looks[0]);
     free(text);
 }
-END_TEST
 
-START_TEST(hostile_texts)
+TEST(hostile_texts)
 {
     static const char hostile[] = "</text><script>alert('1')</script>\x01\x7f\xff&amp;\"]]>\xef\xbf"
                                   "\xbf\xc2\x9b\nend";
@@ -408,9 +399,8 @@ START_TEST(hostile_texts)
     free(text);
     free(huge);
 }
-END_TEST
 
-START_TEST(values_that_cannot_be_drawn)
+TEST(values_that_cannot_be_drawn)
 {
     const double infinite = (double)INFINITY;
     const struct plot_point points[] = {{0, 10, 20, 30, NOTHING},        {1, infinite, 20, 30, 15},
@@ -432,9 +422,8 @@ START_TEST(values_that_cannot_be_drawn)
     ck_assert_ptr_nonnull(strstr(text, "<title>some: 20 at 0 (10 to 30)</title>"));
     free(text);
 }
-END_TEST
 
-START_TEST(extreme_values)
+TEST(extreme_values)
 {
     static const double pairs[][2] = {{0, 0},         {1e100, -1e100},     {1e-320, 0},
                                       {1e-99, 1e-98}, {1e15, 1e15 + 0.25}, {-5, -4}};
@@ -448,9 +437,8 @@ START_TEST(extreme_values)
         free(text);
     }
 }
-END_TEST
 
-START_TEST(the_same_data_give_the_same_bytes)
+TEST(the_same_data_give_the_same_bytes)
 {
     const struct plot_point shuffled[] = {simple_points[2], simple_points[0], simple_points[1]};
     const struct plot_series a = {"MHA", simple_points, 3, false}, b = {"MHA", shuffled, 3, false};
@@ -462,7 +450,6 @@ START_TEST(the_same_data_give_the_same_bytes)
     free(again);
     free(other);
 }
-END_TEST
 
 /* --- files ---------------------------------------------------------------------------------- */
 
@@ -474,7 +461,7 @@ static void put_file(const char *path, const char *text)
     fclose(f);
 }
 
-START_TEST(nothing_to_plot)
+TEST(nothing_to_plot)
 {
     struct err e = {""};
     const struct plot_point none = {1, 1, NOTHING, 1, 1};
@@ -491,9 +478,8 @@ START_TEST(nothing_to_plot)
     free(text);
     scratch_remove();
 }
-END_TEST
 
-START_TEST(files)
+TEST(files)
 {
     struct err e = {""};
     const struct plot_series series = {"x", simple_points, 3, false};
@@ -522,30 +508,4 @@ START_TEST(files)
     snprintf(command, sizeof command, "test \"$(ls -A '%s')\" = chart.svg", folder);
     ck_assert_int_eq(system(command), 0); /* no temporary is left */
     scratch_remove();
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("plot");
-    TCase *charts = tcase_create("charts");
-    tcase_add_test(charts, points_stand_where_the_ticks_say);
-    tcase_add_test(charts, the_reader_is_told_what_is_what);
-    tcase_add_test(charts, doublings);
-    tcase_add_test(charts, doublings_of_any_range);
-    tcase_add_test(charts, one_point);
-    tcase_add_test(charts, one_point_among_lines);
-    tcase_add_test(charts, a_line_drawn_again);
-    tcase_add_test(charts, axis_near_the_values);
-    tcase_add_test(charts, many_series);
-    tcase_add_test(charts, hostile_texts);
-    tcase_add_test(charts, values_that_cannot_be_drawn);
-    tcase_add_test(charts, extreme_values);
-    tcase_add_test(charts, the_same_data_give_the_same_bytes);
-    suite_add_tcase(s, charts);
-    TCase *file = tcase_create("files");
-    tcase_add_test(file, nothing_to_plot);
-    tcase_add_test(file, files);
-    suite_add_tcase(s, file);
-    return run_suite(s);
 }

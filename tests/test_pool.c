@@ -128,7 +128,7 @@ static void arrive_at_random(void *arg, int thread)
 
 /* --- tests ------------------------------------------------------------------------------------ */
 
-START_TEST(null_pool_is_one_thread)
+TEST(null_pool_is_one_thread)
 {
     struct job j = new_job(NULL);
     ck_assert_int_eq(pool_n_threads(NULL), 1);
@@ -139,18 +139,16 @@ START_TEST(null_pool_is_one_thread)
     expect_right(&j);
     pool_free(NULL);
 }
-END_TEST
 
-START_TEST(one_thread_gives_null)
+TEST(one_thread_gives_null)
 {
     struct pool *p = (struct pool *)&p;
     ck_assert_int_eq(pool_create(1, &p, NULL), STATUS_OK);
     ck_assert_ptr_null(p);
     ck_assert_int_eq(n_workers, 0);
 }
-END_TEST
 
-START_TEST(every_member_runs_once_a_run)
+TEST(every_member_runs_once_a_run, .loops = N_TEAM_SIZES)
 {
     struct pool *p = new_pool(team_sizes[_i]);
     ck_assert_int_eq(n_workers, team_sizes[_i] - 1);
@@ -162,9 +160,8 @@ START_TEST(every_member_runs_once_a_run)
     pool_free(p);
     ck_assert_int_eq(n_workers, 0);
 }
-END_TEST
 
-START_TEST(largest_pool_works)
+TEST(largest_pool_works)
 {
     struct pool *p = new_pool(POOL_MAX_THREADS);
     struct job j = new_job(p);
@@ -174,9 +171,8 @@ START_TEST(largest_pool_works)
     expect_right(&j);
     pool_free(p);
 }
-END_TEST
 
-START_TEST(barrier_keeps_members_in_one_phase)
+TEST(barrier_keeps_members_in_one_phase, .loops = N_TEAM_SIZES)
 {
     struct pool *p = new_pool(team_sizes[_i]);
     struct job j = new_job(p);
@@ -188,9 +184,8 @@ START_TEST(barrier_keeps_members_in_one_phase)
     }
     pool_free(p);
 }
-END_TEST
 
-START_TEST(many_short_runs)
+TEST(many_short_runs)
 {
     enum { RUNS = 100000 };
     struct pool *p = new_pool(2);
@@ -200,9 +195,8 @@ START_TEST(many_short_runs)
     expect_runs(&j, RUNS);
     pool_free(p);
 }
-END_TEST
 
-START_TEST(run_wakes_sleeping_members)
+TEST(run_wakes_sleeping_members, .loops = N_TEAM_SIZES)
 {
     struct pool *p = new_pool(team_sizes[_i]);
     struct job j = new_job(p);
@@ -217,9 +211,8 @@ START_TEST(run_wakes_sleeping_members)
     pool_free(p);
     ck_assert_int_eq(n_workers, 0);
 }
-END_TEST
 
-START_TEST(late_member_wakes_sleeping_ones)
+TEST(late_member_wakes_sleeping_ones, .loops = N_TEAM_SIZES)
 {
     struct pool *p = new_pool(team_sizes[_i]);
     struct job j = new_job(p);
@@ -230,9 +223,8 @@ START_TEST(late_member_wakes_sleeping_ones)
     expect_right(&j);
     pool_free(p);
 }
-END_TEST
 
-START_TEST(no_wake_up_is_lost)
+TEST(no_wake_up_is_lost, .loops = N_TEAM_SIZES)
 {
     struct pool *p = new_pool(team_sizes[_i]);
     struct job j = new_job(p);
@@ -246,9 +238,8 @@ START_TEST(no_wake_up_is_lost)
     expect_right(&j);
     pool_free(p);
 }
-END_TEST
 
-START_TEST(create_and_free_often)
+TEST(create_and_free_often)
 {
     for (int i = 0; i < 200; i++) {
         struct pool *p = new_pool(2 + i % 7);
@@ -259,7 +250,6 @@ START_TEST(create_and_free_often)
     }
     ck_assert_int_eq(n_workers, 0);
 }
-END_TEST
 
 static void run_inner(void *arg, int thread)
 {
@@ -268,7 +258,7 @@ static void run_inner(void *arg, int thread)
         pool_run(inner->pool, walk_phases, inner);
 }
 
-START_TEST(pools_are_independent)
+TEST(pools_are_independent)
 {
     struct pool *outer = new_pool(2);
     static struct job jobs[2];
@@ -284,10 +274,9 @@ START_TEST(pools_are_independent)
     }
     pool_free(outer);
 }
-END_TEST
 
 /* It was a failed run once, on a machine too crowded for the last thread. */
-START_TEST(refused_threads_make_a_smaller_pool)
+TEST(refused_threads_make_a_smaller_pool)
 {
     enum { N = 8 };
     for (int k = 0; k < N; k++) {
@@ -308,7 +297,6 @@ START_TEST(refused_threads_make_a_smaller_pool)
         ck_assert_int_eq(n_workers, 0);
     }
 }
-END_TEST
 
 struct masks {
     sigset_t of[4];
@@ -320,7 +308,7 @@ static void note_mask(void *arg, int thread)
     pthread_sigmask(SIG_SETMASK, NULL, &m->of[thread]);
 }
 
-START_TEST(signals_reach_the_caller)
+TEST(signals_reach_the_caller)
 {
     sigset_t before;
     pthread_sigmask(SIG_SETMASK, NULL, &before);
@@ -338,7 +326,6 @@ START_TEST(signals_reach_the_caller)
         ck_assert(!sigismember(&m.of[i], SIGBUS));
     }
 }
-END_TEST
 
 static void check_share(int n, int n_threads)
 {
@@ -356,7 +343,7 @@ static void check_share(int n, int n_threads)
     ck_assert_int_le(most - least, 1);
 }
 
-START_TEST(shares_cover_all_in_order_and_evenly)
+TEST(shares_cover_all_in_order_and_evenly)
 {
     for (int n = 0; n <= 100; n++)
         for (int n_threads = 1; n_threads <= 20; n_threads++)
@@ -366,28 +353,4 @@ START_TEST(shares_cover_all_in_order_and_evenly)
         check_share(INT_MAX - 1, n_threads);
         check_share(50257, n_threads);
     }
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("pool");
-    TCase *c = tcase_create("pool");
-    tcase_set_timeout(c, 120); /* for sanitizers and valgrind */
-    tcase_add_test(c, null_pool_is_one_thread);
-    tcase_add_test(c, one_thread_gives_null);
-    tcase_add_loop_test(c, every_member_runs_once_a_run, 0, N_TEAM_SIZES);
-    tcase_add_test(c, largest_pool_works);
-    tcase_add_loop_test(c, barrier_keeps_members_in_one_phase, 0, N_TEAM_SIZES);
-    tcase_add_test(c, many_short_runs);
-    tcase_add_loop_test(c, run_wakes_sleeping_members, 0, N_TEAM_SIZES);
-    tcase_add_loop_test(c, late_member_wakes_sleeping_ones, 0, N_TEAM_SIZES);
-    tcase_add_loop_test(c, no_wake_up_is_lost, 0, N_TEAM_SIZES);
-    tcase_add_test(c, create_and_free_often);
-    tcase_add_test(c, pools_are_independent);
-    tcase_add_test(c, refused_threads_make_a_smaller_pool);
-    tcase_add_test(c, signals_reach_the_caller);
-    tcase_add_test(c, shares_cover_all_in_order_and_evenly);
-    suite_add_tcase(s, c);
-    return run_suite(s);
 }

@@ -29,7 +29,7 @@ static enum pretokenize_rule rule_of(const char *name)
 }
 
 /* What Python's `regex` makes of the patterns. */
-START_TEST(test_reference_cases)
+TEST(test_reference_cases)
 {
     static struct test_case t;
     struct cases c;
@@ -49,7 +49,6 @@ START_TEST(test_reference_cases)
     }
     ck_assert_int_gt(n, 800);
 }
-END_TEST
 
 #define CHECK(rule, string, ...)                                                                   \
     do {                                                                                           \
@@ -58,7 +57,7 @@ END_TEST
                      sizeof lengths / sizeof lengths[0], "here", __LINE__);                        \
     } while (0)
 
-START_TEST(test_spaces_leave_one_to_the_word)
+TEST(test_spaces_leave_one_to_the_word)
 {
     CHECK(PRETOKENIZE_GPT2, "a   b", 1, 2, 2);
     CHECK(PRETOKENIZE_GPT2, "a \n b", 1, 2, 2);
@@ -66,9 +65,8 @@ START_TEST(test_spaces_leave_one_to_the_word)
     CHECK(PRETOKENIZE_GPT2, "a   ", 1, 3);
     CHECK(PRETOKENIZE_GPT2, "a\xc2\xa0\xc2\xa0\x62", 1, 2, 2, 1);
 }
-END_TEST
 
-START_TEST(test_contractions_are_lowercase_and_first)
+TEST(test_contractions_are_lowercase_and_first)
 {
     CHECK(PRETOKENIZE_GPT2, "we'll", 2, 3);
     CHECK(PRETOKENIZE_GPT2, "WE'LL", 2, 1, 2);
@@ -76,9 +74,8 @@ START_TEST(test_contractions_are_lowercase_and_first)
     CHECK(PRETOKENIZE_GPT2, " 's", 2, 1);
     CHECK(PRETOKENIZE_GPT2, "''s", 2, 1); /* the run of quotes is longer than 's is early */
 }
-END_TEST
 
-START_TEST(test_invalid_bytes_are_other_characters)
+TEST(test_invalid_bytes_are_other_characters)
 {
     CHECK(PRETOKENIZE_GPT2,
           "a\xff\xfe"
@@ -88,18 +85,16 @@ START_TEST(test_invalid_bytes_are_other_characters)
     CHECK(PRETOKENIZE_GPT2, "\xed\xa0\x80x", 3, 1); /* a surrogate */
     CHECK(PRETOKENIZE_GPT2, "\xe3\x80", 2);         /* U+3000 without its last byte */
 }
-END_TEST
 
-START_TEST(test_starcoder_digits_stand_alone)
+TEST(test_starcoder_digits_stand_alone)
 {
     CHECK(PRETOKENIZE_STARCODER, "ab 123", 2, 1, 1, 1, 1);
     CHECK(PRETOKENIZE_STARCODER, "a  1", 1, 2, 1); /* the text before a digit ends there */
     CHECK(PRETOKENIZE_STARCODER, "\xe2\x85\xa0\xd9\xa1x", 3, 2, 1);
     CHECK(PRETOKENIZE_STARCODER, "'s1", 2, 1);
 }
-END_TEST
 
-START_TEST(test_llama3_words_take_what_is_before_them)
+TEST(test_llama3_words_take_what_is_before_them)
 {
     CHECK(PRETOKENIZE_LLAMA3, "(a) b", 2, 1, 2);
     CHECK(PRETOKENIZE_LLAMA3, "\ta\na", 2, 1, 1); /* but no line break */
@@ -110,9 +105,8 @@ START_TEST(test_llama3_words_take_what_is_before_them)
           "a",
           2, 1);
 }
-END_TEST
 
-START_TEST(test_llama3_lines_and_digits)
+TEST(test_llama3_lines_and_digits)
 {
     CHECK(PRETOKENIZE_LLAMA3, " \n \n  a", 4, 1, 2);
     CHECK(PRETOKENIZE_LLAMA3, "!\r\n\n a", 4, 2);
@@ -121,9 +115,8 @@ START_TEST(test_llama3_lines_and_digits)
     CHECK(PRETOKENIZE_QWEN2, " 12", 1, 1, 1);
     CHECK(PRETOKENIZE_LLAMA3, "I'LL 'Re", 1, 3, 2, 2);
 }
-END_TEST
 
-START_TEST(test_names)
+TEST(test_names)
 {
     const struct pretokenizer *llama3 = pretokenizer_find(text_of("llama-bpe"));
     char names[12];
@@ -135,10 +128,9 @@ START_TEST(test_names)
     pretokenizer_names(names, sizeof names);
     ck_assert_str_eq(names, "gpt-2, defa");
 }
-END_TEST
 
 /* Every run is read once or twice, not once for every piece in it. */
-START_TEST(test_long_runs_take_linear_time)
+TEST(test_long_runs_take_linear_time)
 {
     static const char *const units[] = {" ",   "\n",           "a",    "'",        "'s", "1",
                                         " \n", "\xe3\x80\x80", "\x80", "\n       "};
@@ -158,23 +150,4 @@ START_TEST(test_long_runs_take_linear_time)
         }
     }
     free(text);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("pretokenize");
-    TCase *t = tcase_create("pieces");
-    tcase_add_test(t, test_reference_cases);
-    tcase_add_test(t, test_spaces_leave_one_to_the_word);
-    tcase_add_test(t, test_contractions_are_lowercase_and_first);
-    tcase_add_test(t, test_invalid_bytes_are_other_characters);
-    tcase_add_test(t, test_starcoder_digits_stand_alone);
-    tcase_add_test(t, test_llama3_words_take_what_is_before_them);
-    tcase_add_test(t, test_llama3_lines_and_digits);
-    tcase_add_test(t, test_names);
-    tcase_add_test(t, test_long_runs_take_linear_time);
-    tcase_set_timeout(t, 60);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -40,7 +40,7 @@ static bool next(struct prompts *p, struct prompt *prompt)
     return state == LINES_LINE;
 }
 
-START_TEST(plain_lines_are_prompts)
+TEST(plain_lines_are_prompts)
 {
     static const char *const texts[] = {"", "one", "  two {\"prompt\": 3}", "\xc3\xa9\r", "end"};
     struct prompts p;
@@ -60,7 +60,6 @@ START_TEST(plain_lines_are_prompts)
     ck_assert(!next(&p, &prompt));
     close_prompts(&p, &prompt);
 }
-END_TEST
 
 /* One line after which a good one follows. */
 static void expect_refused(bool jsonl, const char *line, size_t len, const char *why)
@@ -83,15 +82,14 @@ static void expect_refused(bool jsonl, const char *line, size_t len, const char 
     close_prompts(&p, &prompt);
 }
 
-START_TEST(what_is_not_utf8_is_refused)
+TEST(what_is_not_utf8_is_refused)
 {
     expect_refused(false, "ab\xff", 3, "byte 2: expected UTF-8, found 0xff");
     expect_refused(false, "\xc3", 1, "byte 0: expected UTF-8, found 0xc3");
     expect_refused(true, "{\"prompt\": \"\xff\"}", 15, "byte 12");
 }
-END_TEST
 
-START_TEST(long_lines_are_refused)
+TEST(long_lines_are_refused)
 {
     const size_t len = PROMPTS_MAX_LINE + 1;
     char *line = malloc(len);
@@ -101,9 +99,8 @@ START_TEST(long_lines_are_refused)
     expect_refused(true, line, len, "expected at most 16777216 bytes");
     free(line);
 }
-END_TEST
 
-START_TEST(objects_say_more)
+TEST(objects_say_more)
 {
     static const char content[] =
         "\xef\xbb\xbf{\"prompt\": \"a\\n\\u00e9\\u0000b\", \"id\": \"x\", \"n\": 0, "
@@ -136,9 +133,8 @@ START_TEST(objects_say_more)
     ck_assert(!next(&p, &prompt));
     close_prompts(&p, &prompt);
 }
-END_TEST
 
-START_TEST(null_is_not_given)
+TEST(null_is_not_given)
 {
     static const char content[] =
         "{\"prompt\": \"a\", \"id\": null, \"n\": null, \"seed\": null, \"stop\": null}\n"
@@ -155,9 +151,8 @@ START_TEST(null_is_not_given)
     ck_assert(!next(&p, &prompt));
     close_prompts(&p, &prompt);
 }
-END_TEST
 
-START_TEST(whole_ids_may_be_large)
+TEST(whole_ids_may_be_large)
 {
     static const char *const ids[] = {"0", "-0", "9223372036854775808",
                                       "-123456789012345678901234567890"};
@@ -174,9 +169,8 @@ START_TEST(whole_ids_may_be_large)
     }
     close_prompts(&p, &prompt);
 }
-END_TEST
 
-START_TEST(bad_objects_are_refused)
+TEST(bad_objects_are_refused)
 {
     static const struct {
         const char *line, *why;
@@ -214,9 +208,8 @@ START_TEST(bad_objects_are_refused)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         expect_refused(true, cases[i].line, strlen(cases[i].line), cases[i].why);
 }
-END_TEST
 
-START_TEST(stops_are_not_too_many)
+TEST(stops_are_not_too_many)
 {
     char line[8 * (PROMPTS_MAX_STOPS + 3)] = "{\"prompt\": \"a\", \"stop\": [\"x\"";
     struct prompts p;
@@ -232,9 +225,8 @@ START_TEST(stops_are_not_too_many)
     strcpy(line + len, ",\"x\"]}");
     expect_refused(true, line, strlen(line), "\"stop\": expected at most 256 texts");
 }
-END_TEST
 
-START_TEST(refused_lines_show_what_they_have)
+TEST(refused_lines_show_what_they_have)
 {
     static const char content[] =
         "{\"n\": [], \"id\": 3, \"prompt\": \"abc\"}\n{\"id\": 4, \"n\": 1}";
@@ -247,9 +239,8 @@ START_TEST(refused_lines_show_what_they_have)
     ck_assert(text_is(prompt.id, "4") && !prompt.has_text);
     close_prompts(&p, &prompt);
 }
-END_TEST
 
-START_TEST(an_id_stands_once)
+TEST(an_id_stands_once)
 {
     static const char content[] = "{\"id\": \"a\", \"prompt\": \"1\"}\n"
                                   "{\"id\": \"b\", \"prompt\": 2}\n"
@@ -269,9 +260,8 @@ START_TEST(an_id_stands_once)
     }
     close_prompts(&p, &prompt);
 }
-END_TEST
 
-START_TEST(set_of_ids_grows)
+TEST(set_of_ids_grows)
 {
     enum { N = 100000 };
     struct id_set s = {.places = NULL};
@@ -289,10 +279,9 @@ START_TEST(set_of_ids_grows)
     id_set_free(&s);
     id_set_free(&s);
 }
-END_TEST
 
 /* These two collide in the hash without a key that was once taken. */
-START_TEST(ids_are_told_apart)
+TEST(ids_are_told_apart)
 {
     struct id_set s = {.places = NULL}, other = {.places = NULL};
     uint64_t first;
@@ -303,26 +292,4 @@ START_TEST(ids_are_told_apart)
     ck_assert(s.key[0] != other.key[0] && s.key[1] != other.key[1]);
     id_set_free(&s);
     id_set_free(&other);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("prompts");
-    TCase *t = tcase_create("prompts");
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, plain_lines_are_prompts);
-    tcase_add_test(t, what_is_not_utf8_is_refused);
-    tcase_add_test(t, long_lines_are_refused);
-    tcase_add_test(t, objects_say_more);
-    tcase_add_test(t, null_is_not_given);
-    tcase_add_test(t, whole_ids_may_be_large);
-    tcase_add_test(t, bad_objects_are_refused);
-    tcase_add_test(t, stops_are_not_too_many);
-    tcase_add_test(t, refused_lines_show_what_they_have);
-    tcase_add_test(t, an_id_stands_once);
-    tcase_add_test(t, set_of_ids_grows);
-    tcase_add_test(t, ids_are_told_apart);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -104,7 +104,7 @@ static void expect_refusal(const struct quantize_params *p, enum status status, 
 
 /* Heads' matrices of a latent cache are changed as far as their rows are whole blocks, and not to
  * four bits. */
-START_TEST(matrices_of_heads)
+TEST(matrices_of_heads)
 {
     static const struct {
         const char *name;
@@ -145,7 +145,6 @@ START_TEST(matrices_of_heads)
     image_free(&to);
     image_free(&from);
 }
-END_TEST
 
 /* FNV-1a of all tensors' bytes, in file order. */
 static uint64_t hash_tensors(const struct gguf *g)
@@ -159,7 +158,7 @@ static uint64_t hash_tensors(const struct gguf *g)
 
 /* The hashes of what `llama-quantize --pure` made of these files (llama.cpp c392e5094, x86-64),
  * tensors in the source's order; it cannot do the missing ones, whose rows are of 80. */
-START_TEST(bytes_of_llama_quantize)
+TEST(bytes_of_llama_quantize, .loops = 4)
 {
     static const struct {
         const char *path;
@@ -189,7 +188,6 @@ START_TEST(bytes_of_llama_quantize)
     }
     image_free(&m);
 }
-END_TEST
 
 static bool is_matrix(struct text name)
 {
@@ -252,7 +250,7 @@ static void expect_tensor(const struct quantize_tensor *t, const struct gguf_ten
 }
 
 /* From every type to every type. */
-START_TEST(tensors)
+TEST(tensors, .loops = N_TYPES * N_TYPES)
 {
     const uint32_t from = types[_i / N_TYPES], type = types[_i % N_TYPES];
     struct quantize q, first;
@@ -279,7 +277,6 @@ START_TEST(tensors)
     quantize_free(&q);
     quantize_free(&first);
 }
-END_TEST
 
 static const char *const archs[] = {"llama",        "llama-tied",      "shared-block",
                                     "transformer",  "alibi",           "quadratic",
@@ -289,7 +286,7 @@ static const char *const archs[] = {"llama",        "llama-tied",      "shared-b
 
 /* Separate matrices, gates, tables that are not to be quantized, odd widths: the matrices change
  * and nothing else, and the file is a model again. */
-START_TEST(architectures)
+TEST(architectures, .loops = N_ARCHS)
 {
     char path[128];
     snprintf(path, sizeof path, "tests/data/golden/%s.gguf", archs[_i]);
@@ -319,10 +316,9 @@ START_TEST(architectures)
     }
     image_free(&m);
 }
-END_TEST
 
 /* The numbers that llama.cpp's enum llama_ftype gives. */
-START_TEST(metadata)
+TEST(metadata, .loops = 2 * N_TYPES)
 {
     static const uint64_t file_types[] = {0, 1, 32, 7, 2};
     struct image m =
@@ -358,10 +354,9 @@ START_TEST(metadata)
     image_free(&m);
     quantize_free(&q);
 }
-END_TEST
 
 /* Rows of 36: no type of blocks fits; what was F32 becomes F16. */
-START_TEST(rows_that_are_no_blocks)
+TEST(rows_that_are_no_blocks, .loops = 3)
 {
     static const uint32_t sources[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16};
     static const uint32_t expected[] = {TENSOR_F16, TENSOR_F16, TENSOR_BF16};
@@ -386,10 +381,9 @@ START_TEST(rows_that_are_no_blocks)
     image_free(&m);
     quantize_free(&q);
 }
-END_TEST
 
 /* A tensor of more elements than go through at once, the last unit a short one. */
-START_TEST(threads_change_nothing)
+TEST(threads_change_nothing, .loops = N_TYPES)
 {
     static const int counts[] = {2, 3, 8};
     const struct checkpoint_shape shape = {.n_layers = 1,
@@ -425,10 +419,9 @@ START_TEST(threads_change_nothing)
     image_free(&m);
     scratch_remove();
 }
-END_TEST
 
 /* With Q4_0, the embedding is Q8_0 unless all is to be pure. */
-START_TEST(embedding)
+TEST(embedding)
 {
     struct quantize q;
     struct image m = image_make(TENSOR_F32, 32);
@@ -443,7 +436,6 @@ START_TEST(embedding)
     }
     image_free(&m);
 }
-END_TEST
 
 /* --- to a file ------------------------------------------------------------------------------- */
 
@@ -489,7 +481,7 @@ static void write_old(const char *path)
 }
 
 /* A file from a mapped file is the same as from memory; and whole, or not there at all. */
-START_TEST(files)
+TEST(files)
 {
     struct image m = image_read("tests/data/golden/mha.gguf");
     struct file_map map;
@@ -539,11 +531,10 @@ START_TEST(files)
     ck_assert_int_eq(count_files(path), 1);
     scratch_remove();
 }
-END_TEST
 
 /* --- refusals -------------------------------------------------------------------------------- */
 
-START_TEST(quantized_source)
+TEST(quantized_source)
 {
     struct quantize q;
     struct image f32 = image_make(TENSOR_F32, 32);
@@ -564,7 +555,6 @@ START_TEST(quantized_source)
     image_free(&m);
     image_free(&f32);
 }
-END_TEST
 
 /* The checkpoint with one tensor in another type, of zero bytes; NULL: without any tensor. */
 static struct image with_type(const struct gguf *g, const char *name, uint32_t type)
@@ -588,7 +578,7 @@ static struct image with_type(const struct gguf *g, const char *name, uint32_t t
     return image_parse(bytes, len);
 }
 
-START_TEST(types_that_do_not_run)
+TEST(types_that_do_not_run)
 {
     struct image f32 = image_make(TENSOR_F32, 32);
     struct image m =
@@ -606,10 +596,9 @@ START_TEST(types_that_do_not_run)
     image_free(&m);
     image_free(&f32);
 }
-END_TEST
 
 /* In a matrix, and in what is only copied. */
-START_TEST(values_not_finite)
+TEST(values_not_finite, .loops = N_TYPES)
 {
     struct image m = image_make(TENSOR_F32, 32);
     struct quantize_params p = {.type = types[_i], .gguf = m.g};
@@ -625,10 +614,9 @@ START_TEST(values_not_finite)
     expect_refusal(&p, STATUS_BAD_FILE, "blk.0.ffn_up.bias: element 3", "-inf");
     image_free(&m);
 }
-END_TEST
 
 /* F16 ends at 65504, and so does the scale of a block; BF16 a little before F32. */
-START_TEST(values_too_large)
+TEST(values_too_large, .loops = N_TYPES)
 {
     static const float least[] = {0, 65520, 0x1.ffp127f, 127 * 65520.0f, 8 * 65520.0f};
     struct image m = image_make(TENSOR_F32, 32);
@@ -645,27 +633,4 @@ START_TEST(values_too_large)
     quantize_free(&q);
     image_free(&out);
     image_free(&m);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("quantize");
-    TCase *t = tcase_create("quantize");
-    tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, bytes_of_llama_quantize, 0, 4);
-    tcase_add_test(t, matrices_of_heads);
-    tcase_add_loop_test(t, architectures, 0, N_ARCHS);
-    tcase_add_loop_test(t, tensors, 0, N_TYPES * N_TYPES);
-    tcase_add_test(t, embedding);
-    tcase_add_loop_test(t, metadata, 0, 2 * N_TYPES);
-    tcase_add_loop_test(t, rows_that_are_no_blocks, 0, 3);
-    tcase_add_loop_test(t, threads_change_nothing, 0, N_TYPES);
-    tcase_add_test(t, files);
-    tcase_add_test(t, quantized_source);
-    tcase_add_test(t, types_that_do_not_run);
-    tcase_add_loop_test(t, values_not_finite, 0, N_TYPES);
-    tcase_add_loop_test(t, values_too_large, 0, N_TYPES);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -135,7 +135,7 @@ static void check_text(const struct nano *n, int text, const struct kernels *k)
     session_free(s);
 }
 
-START_TEST(activations_are_the_authors)
+TEST(activations_are_the_authors)
 {
     struct nano n = open_nano();
     for (int i = 0; kernels_at(i); i++)
@@ -143,7 +143,6 @@ START_TEST(activations_are_the_authors)
             check_text(&n, text, kernels_at(i));
     close_nano(&n);
 }
-END_TEST
 
 static int32_t likeliest(const float *logits)
 {
@@ -155,7 +154,7 @@ static int32_t likeliest(const float *logits)
 }
 
 /* All 3^6 texts: so does scripts/reference_model.py with its file, each letter by 2.9 or more. */
-START_TEST(it_sorts)
+TEST(it_sorts)
 {
     enum { INPUTS = 729 };
     struct nano n = open_nano();
@@ -181,16 +180,4 @@ START_TEST(it_sorts)
     }
     session_free(s);
     close_nano(&n);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("real");
-    TCase *t = tcase_create("real");
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, activations_are_the_authors);
-    tcase_add_test(t, it_sorts);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

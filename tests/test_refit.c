@@ -48,7 +48,7 @@ static bool valley(void *arg, const double *x, double *value, double *gradient)
     return ++v->asked != v->stop_after;
 }
 
-START_TEST(lbfgs_finds_the_end_of_a_valley)
+TEST(lbfgs_finds_the_end_of_a_valley, .seconds = 300, .tags = ONE_THREAD)
 {
     enum { N = 10, MEMORY = 5 };
     double x[N], *scratch = malloc(lbfgs_scratch(N, MEMORY) * sizeof *scratch);
@@ -62,9 +62,8 @@ START_TEST(lbfgs_finds_the_end_of_a_valley)
         ck_assert_double_eq_tol(x[i], 1, 1e-5);
     free(scratch);
 }
-END_TEST
 
-START_TEST(lbfgs_keeps_to_its_evaluations)
+TEST(lbfgs_keeps_to_its_evaluations, .seconds = 300, .tags = ONE_THREAD)
 {
     enum { N = 4 };
     double before, last = HUGE_VAL, gradient[N],
@@ -88,13 +87,12 @@ START_TEST(lbfgs_keeps_to_its_evaluations)
     ck_assert_double_eq(x[0], -1.2);
     free(scratch);
 }
-END_TEST
 
 /* --- K/V heads ------------------------------------------------------------------------------- */
 
 /* Every piece is judged by the error after attention on windows kept aside, which are much like
  * those that the report's figure is of; nothing comes before the first layer. */
-START_TEST(more_is_not_worse)
+TEST(more_is_not_worse, .loops = SANITIZED ? 2 : N_KINDS, .seconds = 300, .tags = ONE_THREAD)
 {
     struct opened a = open_golden_kind(golden_kinds[_i]);
     double last = HUGE_VAL;
@@ -111,9 +109,8 @@ START_TEST(more_is_not_worse)
     }
     close_opened(&a);
 }
-END_TEST
 
-START_TEST(nothing_lost_stays_so)
+TEST(nothing_lost_stays_so, .seconds = 300, .tags = ONE_THREAD)
 {
     struct opened a = open_mha(8, 4);
     struct planting p = planting_of(8, 8);
@@ -131,9 +128,8 @@ START_TEST(nothing_lost_stays_so)
     }
     close_opened(&a), close_opened(&b);
 }
-END_TEST
 
-START_TEST(kv_heads_layer_by_layer)
+TEST(kv_heads_layer_by_layer, .seconds = 300, .tags = ONE_THREAD)
 {
     static const int heads[] = {2, 8}, bad[][2] = {{2, 3}, {4, 16}, {0, 2}};
     struct opened a = open_mha(8, 0);
@@ -155,11 +151,10 @@ START_TEST(kv_heads_layer_by_layer)
     }
     close_opened(&a), close_opened(&b);
 }
-END_TEST
 
 /* Heads that are narrower together than the residual stream, and values that are each wider than
  * it, whose metric lay in other memory: reconstruction brought nothing. */
-START_TEST(heads_of_other_widths)
+TEST(heads_of_other_widths, .loops = 2, .seconds = 300, .tags = ONE_THREAD)
 {
     const struct config shapes[] = {{.head_dim = 4, .value_dim = 4, .d_model = 64},
                                     {.head_dim = 4, .value_dim = 48, .d_model = 16}};
@@ -188,11 +183,10 @@ START_TEST(heads_of_other_widths)
                         0.9 * lost[CONVERT_REFIT_ALL][0].output);
     close_opened(&a);
 }
-END_TEST
 
 /* Values that are all the same, so that rounding alone makes the moments of heads' results: their
  * trace came out negative, and a root was asked of it. */
-START_TEST(values_that_are_constant)
+TEST(values_that_are_constant, .seconds = 300, .tags = ONE_THREAD)
 {
     struct opened a = open_mha(2, 0);
     const size_t d = (size_t)a.model->config.d_model;
@@ -215,7 +209,6 @@ START_TEST(values_that_are_constant)
     }
     close_opened(&a);
 }
-END_TEST
 
 /* --- progress -------------------------------------------------------------------------------- */
 
@@ -231,7 +224,8 @@ static void show(void *arg, uint64_t done, uint64_t all)
 }
 
 /* Progress once went beyond its end where windows were few. */
-START_TEST(progress_ends_at_its_end)
+TEST(progress_ends_at_its_end, .first = SANITIZED ? 2 : 0, .loops = 4, .seconds = 300,
+     .tags = ONE_THREAD)
 {
     struct opened a = _i / 2 ? open_golden_kind("shared-block") : open_mha(8, 0);
     const int n = _i % 2 ? N_CALIB : CONVERT_MIN_TOKENS;
@@ -247,7 +241,6 @@ START_TEST(progress_ends_at_its_end)
     }
     close_opened(&a);
 }
-END_TEST
 
 /* --- latent caches --------------------------------------------------------------------------- */
 
@@ -259,7 +252,7 @@ static struct convert_spec latent_spec(const struct opened *a, const int *ranks)
 }
 
 /* One vector as wide as the residual stream holds all that keys and values are made of. */
-START_TEST(full_rank_loses_nothing)
+TEST(full_rank_loses_nothing, .loops = SANITIZED ? 2 : N_KINDS, .seconds = 300, .tags = ONE_THREAD)
 {
     struct opened a = open_golden_kind(golden_kinds[_i]);
     const struct config *c = &a.model->config;
@@ -284,11 +277,10 @@ START_TEST(full_rank_loses_nothing)
     }
     close_opened(&a);
 }
-END_TEST
 
 /* Keys and values of all heads that are maps of one head's: 16 numbers a position are enough, one
  * less is not. */
-START_TEST(planted_ranks_are_found)
+TEST(planted_ranks_are_found, .seconds = 300, .tags = ONE_THREAD)
 {
     static const int enough[] = {16, 16}, less[] = {15, 15};
     struct opened a = open_mha(8, 1);
@@ -308,9 +300,8 @@ START_TEST(planted_ranks_are_found)
     ck_assert_double_gt(logits_apart(&a, &d, &spread), logits_apart(&a, &c, &spread));
     close_opened(&a), close_opened(&b), close_opened(&c), close_opened(&d);
 }
-END_TEST
 
-START_TEST(cache_bytes_bound_the_ranks)
+TEST(cache_bytes_bound_the_ranks, .seconds = 300, .tags = ONE_THREAD)
 {
     struct opened a = open_mha(8, 0);
     struct convert_spec spec = latent_spec(&a, NULL);
@@ -332,13 +323,12 @@ START_TEST(cache_bytes_bound_the_ranks)
     ck_assert_int_eq(convert_plan(&spec, &bytes, &e), STATUS_USAGE);
     close_opened(&a);
 }
-END_TEST
 
 /* --- the same bits --------------------------------------------------------------------------- */
 
 /* Of heads rebuilt, of a latent cache, and, with fewer tokens, of what is wide enough for threads
  * to meet in. */
-START_TEST(the_same_bytes_everywhere)
+TEST(the_same_bytes_everywhere, .loops = SANITIZED ? 1 : 3, .seconds = 300)
 {
     static const int ranks[] = {24, 20};
     struct opened a = _i == 2 ? open_path("tests/data/shakespeare-bytes.gguf") : open_mha(8, 0);
@@ -348,30 +338,4 @@ START_TEST(the_same_bytes_everywhere)
     spec.refit = CONVERT_REFIT_BLOCK;
     expect_same_bytes(spec);
     close_opened(&a);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("refit");
-    TCase *t = tcase_create("refit");
-    tcase_set_timeout(t, 300);
-    tcase_add_test(t, lbfgs_finds_the_end_of_a_valley);
-    tcase_add_test(t, lbfgs_keeps_to_its_evaluations);
-    tcase_add_loop_test(t, more_is_not_worse, 0, SANITIZED ? 2 : N_KINDS);
-    tcase_add_test(t, nothing_lost_stays_so);
-    tcase_add_test(t, kv_heads_layer_by_layer);
-    tcase_add_loop_test(t, heads_of_other_widths, 0, 2);
-    tcase_add_test(t, values_that_are_constant);
-    tcase_add_loop_test(t, progress_ends_at_its_end, SANITIZED ? 2 : 0, 4);
-    tcase_add_loop_test(t, full_rank_loses_nothing, 0, SANITIZED ? 2 : N_KINDS);
-    tcase_add_test(t, planted_ranks_are_found);
-    tcase_add_test(t, cache_bytes_bound_the_ranks);
-    tcase_set_tags(t, ONE_THREAD);
-    suite_add_tcase(s, t);
-    TCase *threads = tcase_create("threads");
-    tcase_set_timeout(threads, 300);
-    tcase_add_loop_test(threads, the_same_bytes_everywhere, 0, SANITIZED ? 1 : 3);
-    suite_add_tcase(s, threads);
-    return run_suite(s);
 }

@@ -2,7 +2,7 @@
 #include "support.h"
 
 /* What the PCG distribution prints for its demo (pcg32, seed 42, stream 54), round 1. */
-START_TEST(gives_the_published_numbers)
+TEST(gives_the_published_numbers)
 {
     static const uint32_t published[] = {0xa15c02b7, 0x7b47f409, 0xba1d3330,
                                          0x83d2f293, 0xbfa4784b, 0xcbed606e};
@@ -11,10 +11,9 @@ START_TEST(gives_the_published_numbers)
     for (size_t i = 0; i < sizeof published / sizeof published[0]; i++)
         ck_assert_uint_eq(rng_u32(&r), published[i]);
 }
-END_TEST
 
 /* (0xa15c02b7 >> 5) * 2^26 + (0x7b47f409 >> 6), over 2^53, and so on with the numbers above. */
-START_TEST(unit_takes_two_numbers_high_part_first)
+TEST(unit_takes_two_numbers_high_part_first)
 {
     struct rng r;
     rng_seed(&r, 42, 54);
@@ -22,9 +21,8 @@ START_TEST(unit_takes_two_numbers_high_part_first)
     ck_assert(rng_unit(&r) == 0x1.743a6660f4bcap-1);
     ck_assert(rng_unit(&r) == 0x1.7f48f0b2fb581p-1);
 }
-END_TEST
 
-START_TEST(seeding_again_replays)
+TEST(seeding_again_replays)
 {
     struct rng a, b;
     rng_seed(&a, UINT64_MAX, UINT64_MAX);
@@ -35,7 +33,6 @@ START_TEST(seeding_again_replays)
     for (int i = 0; i < 1000; i++)
         ck_assert_uint_eq(rng_u32(&a), rng_u32(&b));
 }
-END_TEST
 
 static int equal_numbers(uint64_t seed_a, uint64_t stream_a, uint64_t seed_b, uint64_t stream_b)
 {
@@ -48,7 +45,7 @@ static int equal_numbers(uint64_t seed_a, uint64_t stream_a, uint64_t seed_b, ui
     return equal;
 }
 
-START_TEST(seeds_and_streams_differ)
+TEST(seeds_and_streams_differ)
 {
     ck_assert_int_eq(equal_numbers(1, 0, 1, 0), 1000);
     ck_assert_int_le(equal_numbers(1, 0, 2, 0), 1);
@@ -56,10 +53,9 @@ START_TEST(seeds_and_streams_differ)
     ck_assert_int_le(equal_numbers(0, 0, 0, 1), 1);
     ck_assert_int_le(equal_numbers(1, 2, 2, 1), 1);
 }
-END_TEST
 
 /* Chi-square over 16 bins, 15 degrees of freedom: 44.3 is exceeded once in 10^4 seeds. */
-START_TEST(unit_is_uniform_in_its_range)
+TEST(unit_is_uniform_in_its_range)
 {
     enum { BINS = 16, DRAWS = 160000 };
     int counts[BINS] = {0};
@@ -77,19 +73,17 @@ START_TEST(unit_is_uniform_in_its_range)
     }
     ck_assert_double_lt(chi2, 44.3);
 }
-END_TEST
 
 /* SplitMix64 started with seed 0 gives mix(i * 0x9e3779b97f4a7c15): its published first numbers;
  * and mix(0) is 0. */
-START_TEST(derived_seeds_are_splitmix)
+TEST(derived_seeds_are_splitmix)
 {
     ck_assert_uint_eq(rng_derive(0, 1), 0xe220a8397b1dcdafu);
     ck_assert_uint_eq(rng_derive(0, 2), 0x6e789e6aa1b965f4u);
     ck_assert_uint_eq(rng_derive(0, 3), 0x06c45d188009454fu);
 }
-END_TEST
 
-START_TEST(derived_seeds_differ)
+TEST(derived_seeds_differ)
 {
     static const uint64_t seeds[] = {0, 1, 42, UINT64_MAX};
     for (size_t s = 0; s < sizeof seeds / sizeof seeds[0]; s++) {
@@ -101,20 +95,4 @@ START_TEST(derived_seeds_differ)
                 ck_assert_uint_ne(derived[i], derived[j]);
         }
     }
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("rng");
-    TCase *c = tcase_create("rng");
-    tcase_add_test(c, gives_the_published_numbers);
-    tcase_add_test(c, unit_takes_two_numbers_high_part_first);
-    tcase_add_test(c, seeding_again_replays);
-    tcase_add_test(c, seeds_and_streams_differ);
-    tcase_add_test(c, unit_is_uniform_in_its_range);
-    tcase_add_test(c, derived_seeds_are_splitmix);
-    tcase_add_test(c, derived_seeds_differ);
-    suite_add_tcase(s, c);
-    return run_suite(s);
 }

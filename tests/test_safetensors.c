@@ -58,7 +58,7 @@ static void is_tensor(const struct safetensors_tensor *t, const char *name, cons
 /* --- what is read ---------------------------------------------------------------------------- */
 
 /* The library's file, of every type: sizes, and the first byte, which counts the types. */
-START_TEST(every_type)
+TEST(every_type)
 {
     static const struct {
         const char *name, *dtype;
@@ -123,9 +123,8 @@ START_TEST(every_type)
     safetensors_free(s);
     free(bytes);
 }
-END_TEST
 
-START_TEST(any_order_and_white_space)
+TEST(any_order_and_white_space)
 {
     static const char header[] =
         " {\"b\":{\"data_offsets\":[4,12],\"note\":[[{}]],\"shape\":[1,2],\"dtype\":\"F32\"},\n"
@@ -153,9 +152,8 @@ START_TEST(any_order_and_white_space)
     safetensors_free(s);
     free(bytes);
 }
-END_TEST
 
-START_TEST(no_tensors)
+TEST(no_tensors)
 {
     size_t len;
     unsigned char *bytes = make_file("{}", 0, &len);
@@ -166,7 +164,6 @@ START_TEST(no_tensors)
     safetensors_free(NULL);
     free(bytes);
 }
-END_TEST
 
 /* --- what is refused ------------------------------------------------------------------------- */
 
@@ -274,7 +271,7 @@ static const struct {
     {"{}", 3, "expected the file to end with the last tensor's data, found 3 bytes more"},
 };
 
-START_TEST(bad_headers)
+TEST(bad_headers)
 {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         size_t len;
@@ -283,9 +280,8 @@ START_TEST(bad_headers)
         free(bytes);
     }
 }
-END_TEST
 
-START_TEST(bad_lengths)
+TEST(bad_lengths)
 {
     static const struct {
         uint64_t n;
@@ -327,18 +323,16 @@ START_TEST(bad_lengths)
             "is truncated, or not a safetensors file");
     free(bytes);
 }
-END_TEST
 
 /* Padding is white space, not zeros. */
-START_TEST(zero_behind_the_header)
+TEST(zero_behind_the_header)
 {
     static const unsigned char bytes[] = {3, 0, 0, 0, 0, 0, 0, 0, '{', '}', 0};
     refused(bytes, sizeof bytes, "the header: JSON at byte 2: expected the end, found byte 0x00");
 }
-END_TEST
 
 /* A million numbers, which would be memory for nothing. */
-START_TEST(too_many_values)
+TEST(too_many_values)
 {
     enum { N = 1 << 20 };
     char *header = malloc(2 * (size_t)N + 16);
@@ -354,9 +348,8 @@ START_TEST(too_many_values)
     free(bytes);
     free(header);
 }
-END_TEST
 
-START_TEST(every_beginning_is_refused)
+TEST(every_beginning_is_refused)
 {
     size_t len;
     unsigned char *bytes = read_file(GOLDEN, &len);
@@ -369,21 +362,4 @@ START_TEST(every_beginning_is_refused)
         free(copy);
     }
     free(bytes);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("safetensors");
-    TCase *t = tcase_create("bytes");
-    tcase_add_test(t, every_type);
-    tcase_add_test(t, any_order_and_white_space);
-    tcase_add_test(t, no_tensors);
-    tcase_add_test(t, bad_headers);
-    tcase_add_test(t, bad_lengths);
-    tcase_add_test(t, zero_behind_the_header);
-    tcase_add_test(t, too_many_values);
-    tcase_add_test(t, every_beginning_is_refused);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

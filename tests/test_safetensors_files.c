@@ -132,7 +132,7 @@ static void has(const char *letters, const char *file)
     }
 }
 
-START_TEST(one_file)
+TEST(one_file, .before = set_up, .after = tear_down)
 {
     put_tensors("model.safetensors", "xyz");
     put_text(INDEX, "of an older save");
@@ -141,9 +141,8 @@ START_TEST(one_file)
     has("zyx", "model.safetensors");
     ck_assert_ptr_null(safetensors_folder_find(&opened, text_of("a")));
 }
-END_TEST
 
-START_TEST(shards)
+TEST(shards, .before = set_up, .after = tear_down)
 {
     put_shards();
     put_text("model-00003-of-00002.safetensors", "which nobody asks for");
@@ -155,10 +154,9 @@ START_TEST(shards)
     has("bed", "model-00002-of-00002.safetensors");
     ck_assert_ptr_null(safetensors_folder_find(&opened, text_of("x")));
 }
-END_TEST
 
 /* As in Hugging Face's cache, where all files are links out of the folder. */
-START_TEST(links_to_files)
+TEST(links_to_files, .before = set_up, .after = tear_down)
 {
     char blob[600];
     put_shards();
@@ -170,9 +168,8 @@ START_TEST(links_to_files)
     opens();
     has("bed", "model-00002-of-00002.safetensors");
 }
-END_TEST
 
-START_TEST(links_to_others)
+TEST(links_to_others, .before = set_up, .after = tear_down)
 {
     const struct {
         const char *target, *message;
@@ -197,9 +194,8 @@ START_TEST(links_to_others)
     ck_assert_int_eq(symlink("/", path_of(INDEX)), 0);
     is_refused(INDEX, "expected a regular file, found a directory");
 }
-END_TEST
 
-START_TEST(shards_against_their_index)
+TEST(shards_against_their_index, .before = set_up, .after = tear_down)
 {
     put_shards();
     put_tensors("model-00001-of-00002.safetensors", "c");
@@ -224,9 +220,8 @@ START_TEST(shards_against_their_index)
     is_refused("model-00001-of-00002.safetensors",
                "the header: the value at byte 0: expected an object, found an array");
 }
-END_TEST
 
-START_TEST(bad_indexes)
+TEST(bad_indexes, .before = set_up, .after = tear_down)
 {
 #define NAME(file) "{\"weight_map\":{\"a\":\"" file "\"}}"
 #define NO_NAME(file)                                                                              \
@@ -265,9 +260,8 @@ START_TEST(bad_indexes)
     is_refused(INDEX, "the header's length at byte 0: expected at most 43, found "
                       "8388068008349082235; the file is truncated, or not a safetensors file");
 }
-END_TEST
 
-START_TEST(nothing_to_read)
+TEST(nothing_to_read, .before = set_up, .after = tear_down)
 {
     is_refused(NULL, "expected model.safetensors or " INDEX ", found neither");
     put_text("ckpt.pt", "PK");
@@ -284,7 +278,6 @@ START_TEST(nothing_to_read)
     ck_assert_int_eq(rmdir(folder), 0);
     is_refused(NULL, "cannot read: No such file or directory");
 }
-END_TEST
 
 /* --- writing --------------------------------------------------------------------------------- */
 
@@ -366,7 +359,7 @@ static void expect_bytes(const char *path, const unsigned char *bytes, size_t le
 
 static struct copy copy;
 
-START_TEST(the_same_bytes)
+TEST(the_same_bytes, .before = set_up, .after = tear_down)
 {
     struct err e = {""};
     struct bytes head = {NULL, 0, 0};
@@ -384,9 +377,8 @@ START_TEST(the_same_bytes)
     opens();
     ck_assert_uint_eq(opened.n_tensors, copy.n);
 }
-END_TEST
 
-START_TEST(nothing_to_write)
+TEST(nothing_to_write, .before = set_up, .after = tear_down)
 {
     static const char expected[] = "\40\0\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"pt\"}}";
     struct err e = {""};
@@ -396,9 +388,8 @@ START_TEST(nothing_to_write)
     opens();
     ck_assert_uint_eq(opened.n_tensors, 0);
 }
-END_TEST
 
-START_TEST(writing_that_fails)
+TEST(writing_that_fails, .before = set_up, .after = tear_down)
 {
     struct safetensors_written w[] = {
         {.name = "b", .dtype = safetensors_dtype_of(TENSOR_F32), .n_dims = 2, .dims = {4, 4}},
@@ -424,7 +415,6 @@ START_TEST(writing_that_fails)
     unlink(path_of("model.safetensors"));
     ck_assert_int_eq(rmdir(folder), 0); /* no temporary file */
 }
-END_TEST
 
 /* --- calls that fail ------------------------------------------------------------------------- */
 
@@ -479,7 +469,7 @@ static void reading_fails(int at_least)
     }
 }
 
-START_TEST(one_file_without_memory)
+TEST(one_file_without_memory, .before = set_up, .after = tear_down)
 {
     size_t len;
     unsigned char *bytes = read_file(GOLDEN, &len);
@@ -487,16 +477,14 @@ START_TEST(one_file_without_memory)
     free(bytes);
     reading_fails(10);
 }
-END_TEST
 
-START_TEST(shards_without_memory)
+TEST(shards_without_memory, .before = set_up, .after = tear_down)
 {
     put_shards();
     reading_fails(21);
 }
-END_TEST
 
-START_TEST(writing_without_memory)
+TEST(writing_without_memory, .before = set_up, .after = tear_down)
 {
     copy_open(&copy, GOLDEN);
     for (int from_then_on = 0; from_then_on < 2; from_then_on++) {
@@ -510,28 +498,4 @@ START_TEST(writing_without_memory)
     }
     copy_free(&copy);
     ck_assert_int_eq(rmdir(folder), 0);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("safetensors_files");
-    TCase *t = tcase_create("files");
-    faults_create();
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_test(t, one_file);
-    tcase_add_test(t, shards);
-    tcase_add_test(t, links_to_files);
-    tcase_add_test(t, links_to_others);
-    tcase_add_test(t, shards_against_their_index);
-    tcase_add_test(t, bad_indexes);
-    tcase_add_test(t, nothing_to_read);
-    tcase_add_test(t, the_same_bytes);
-    tcase_add_test(t, nothing_to_write);
-    tcase_add_test(t, writing_that_fails);
-    tcase_add_test(t, one_file_without_memory);
-    tcase_add_test(t, shards_without_memory);
-    tcase_add_test(t, writing_without_memory);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -212,7 +212,7 @@ static void random_logits(struct rng *r, float *logits, int n)
     }
 }
 
-START_TEST(choices_equal_the_reference)
+TEST(choices_equal_the_reference, .loops = ALL_RULES, .tags = ONE_THREAD)
 {
     static struct reference ref;
     static float logits[REF_MAX];
@@ -234,7 +234,6 @@ START_TEST(choices_equal_the_reference)
         sampler_free(s);
     }
 }
-END_TEST
 
 /* --- the draw --------------------------------------------------------------------------------- */
 
@@ -245,7 +244,7 @@ static double chi_square_limit(int freedom)
     return freedom * pow(1 - v + 3.719 * sqrt(v), 3);
 }
 
-START_TEST(draws_follow_the_probabilities)
+TEST(draws_follow_the_probabilities, .loops = 8)
 {
     enum { V = 12, DRAWS = 50000 };
     static const struct sampler_params settings[] = {
@@ -292,14 +291,13 @@ START_TEST(draws_follow_the_probabilities)
     }
     ck_assert_double_lt(chi2, chi_square_limit(freedom));
 }
-END_TEST
 
 /*
  * Streams computed with a separate Python implementation (its own PCG32 and hash, math.exp,
  * math.log, math.fsum): logit i is ((37 i mod 101) - 50) / 16 for i < 64, seed 42, stream 54, and
  * each pick is accepted. No second comes within 2% of the first, so rounding cannot change a pick.
  */
-START_TEST(golden_streams)
+TEST(golden_streams)
 {
     enum { V = 64, PICKS = 20 };
     static const int filtered[PICKS] = {16, 38, 49, 8,  19, 60, 30, 57, 27, 16,
@@ -325,11 +323,10 @@ START_TEST(golden_streams)
     sampler_free(a);
     sampler_free(b);
 }
-END_TEST
 
 /* Who has the same stream and probabilities at a total variation of d picks the same at least
  * (1 - d) / (1 + d) of the time. */
-START_TEST(one_stream_couples_two_models)
+TEST(one_stream_couples_two_models, .loops = 8)
 {
     enum { V = 200, PICKS = 20000 };
     struct rng r;
@@ -361,7 +358,6 @@ START_TEST(one_stream_couples_two_models)
     sampler_free(a);
     sampler_free(b);
 }
-END_TEST
 
 static void take_picks(struct sampler *s, const float *logits, int *tokens, int n)
 {
@@ -369,7 +365,7 @@ static void take_picks(struct sampler *s, const float *logits, int *tokens, int 
         sampler_accept(s, 0, tokens[i] = pick(s, logits));
 }
 
-START_TEST(reset_replays_and_streams_differ)
+TEST(reset_replays_and_streams_differ)
 {
     enum { V = 50, PICKS = 100 };
     float logits[V];
@@ -398,7 +394,6 @@ START_TEST(reset_replays_and_streams_differ)
     sampler_free(t);
     sampler_free(s);
 }
-END_TEST
 
 /* --- many sequences, many threads ------------------------------------------------------------- */
 
@@ -422,7 +417,7 @@ static void pick_some(void *arg, int thread)
                 STATUS_OK);
 }
 
-START_TEST(sequences_are_picked_for_at_once)
+TEST(sequences_are_picked_for_at_once, .loops = ALL_RULES)
 {
     float logits[SEQUENCES * MANY_V];
     struct rng r;
@@ -452,11 +447,10 @@ START_TEST(sequences_are_picked_for_at_once)
     sampler_free(m.s);
     pool_free(pool);
 }
-END_TEST
 
 /* --- greedy, ties, penalty -------------------------------------------------------------------- */
 
-START_TEST(greedy_takes_the_first_maximum)
+TEST(greedy_takes_the_first_maximum, .tags = ONE_THREAD)
 {
     for (int v = 1; v <= 70; v++) {
         float logits[70];
@@ -476,9 +470,8 @@ START_TEST(greedy_takes_the_first_maximum)
     ck_assert(tokens[0] == 1 && probabilities[0] == 1);
     sampler_free(s);
 }
-END_TEST
 
-START_TEST(filters_keep_the_lower_of_equal_ids)
+TEST(filters_keep_the_lower_of_equal_ids, .tags = ONE_THREAD)
 {
     static const float logits[] = {1, -0.0f, 0, 1, -0.0f, 0, 1};
     struct sampler_params by_k = plain(1), by_p = plain(1);
@@ -505,10 +498,9 @@ START_TEST(filters_keep_the_lower_of_equal_ids)
         }
     }
 }
-END_TEST
 
 /* Greedy shows the penalised order: the accepted tokens within the window lose. */
-START_TEST(penalty_reaches_back_exactly_its_window)
+TEST(penalty_reaches_back_exactly_its_window, .tags = ONE_THREAD)
 {
     static const float logits[] = {10, 9, 8, 7, 6};
     static const struct {
@@ -531,9 +523,8 @@ START_TEST(penalty_reaches_back_exactly_its_window)
         sampler_free(s);
     }
 }
-END_TEST
 
-START_TEST(window_is_at_most_the_context)
+TEST(window_is_at_most_the_context, .tags = ONE_THREAD)
 {
     enum { V = N_CTX + 1 };
     static const int sizes[] = {-1, N_CTX, N_CTX + 1, INT32_MAX};
@@ -552,9 +543,8 @@ START_TEST(window_is_at_most_the_context)
         sampler_free(s);
     }
 }
-END_TEST
 
-START_TEST(penalty_counts_once_and_pushes_negative_logits_down)
+TEST(penalty_counts_once_and_pushes_negative_logits_down, .tags = ONE_THREAD)
 {
     static const float logits[] = {4, -1, -3, 2.5f};
     struct sampler_params p = plain(1);
@@ -571,9 +561,8 @@ START_TEST(penalty_counts_once_and_pushes_negative_logits_down)
     expect_choices(s, &ref);
     sampler_free(s);
 }
-END_TEST
 
-START_TEST(penalty_saturates)
+TEST(penalty_saturates, .tags = ONE_THREAD)
 {
     static const float logits[] = {FLT_MAX, -FLT_MAX, 1, -1};
     static const double penalties[] = {1e-300, 1e-10, 1e10, 1e300, 5e-324, DBL_MAX};
@@ -596,11 +585,10 @@ START_TEST(penalty_saturates)
             sampler_free(s);
         }
 }
-END_TEST
 
 /* --- extremes --------------------------------------------------------------------------------- */
 
-START_TEST(extreme_temperatures)
+TEST(extreme_temperatures, .tags = ONE_THREAD)
 {
     static const float logits[] = {-1e30f, 3, 3.0000002f, FLT_MAX / 2, -FLT_MAX, 1e38f};
     static const double tiny[] = {1e-30, 1e-300, 5e-324};
@@ -617,9 +605,8 @@ START_TEST(extreme_temperatures)
         ck_assert_double_eq_tol(probabilities[i], 1.0 / 6, 1e-15);
     sampler_free(s);
 }
-END_TEST
 
-START_TEST(masked_logits_are_never_picked)
+TEST(masked_logits_are_never_picked, .tags = ONE_THREAD)
 {
     float logits[100];
     for (int i = 0; i < 100; i++)
@@ -637,9 +624,8 @@ START_TEST(masked_logits_are_never_picked)
     ck_assert(above_50); /* all masked alike is all alike */
     sampler_free(s);
 }
-END_TEST
 
-START_TEST(equal_logits_are_filtered_exactly)
+TEST(equal_logits_are_filtered_exactly, .tags = ONE_THREAD)
 {
     enum { V = 40 };
     float logits[V];
@@ -672,9 +658,8 @@ START_TEST(equal_logits_are_filtered_exactly)
         sampler_free(s);
     }
 }
-END_TEST
 
-START_TEST(one_token_vocabulary)
+TEST(one_token_vocabulary, .tags = ONE_THREAD)
 {
     static const float logits[] = {-7};
     struct sampler_params p = plain(0.5);
@@ -686,10 +671,9 @@ START_TEST(one_token_vocabulary)
         ck_assert_int_eq(pick_once(p, logits, 1), 0);
     }
 }
-END_TEST
 
 /* Two tokens whose logits differ by x have probabilities in the ratio e^x. */
-START_TEST(weights_are_exponentials)
+TEST(weights_are_exponentials, .tags = ONE_THREAD)
 {
     struct sampler *s = new_sampler(plain(1), 2);
     for (int i = 0; i <= 8000; i++) {
@@ -708,7 +692,6 @@ START_TEST(weights_are_exponentials)
     }
     sampler_free(s);
 }
-END_TEST
 
 static int descending(const void *a, const void *b)
 {
@@ -717,7 +700,7 @@ static int descending(const void *a, const void *b)
 }
 
 /* GPT-2's vocabulary, against a plain sort. */
-START_TEST(large_vocabulary)
+TEST(large_vocabulary, .tags = ONE_THREAD)
 {
     enum { V = 50257 };
     static float logits[V], sorted[V];
@@ -750,7 +733,6 @@ START_TEST(large_vocabulary)
         sampler_free(s);
     }
 }
-END_TEST
 
 /* --- refusals --------------------------------------------------------------------------------- */
 
@@ -765,7 +747,7 @@ static void expect_refused(struct sampler_params p, const char *name)
     ck_assert_int_eq(sampler_create(&p, &sizes, &s, NULL), STATUS_USAGE);
 }
 
-START_TEST(ranges_are_refused_by_name)
+TEST(ranges_are_refused_by_name, .tags = ONE_THREAD)
 {
     static const double not_shares[] = {-0.001, 1.001, (double)NAN, (double)INFINITY, -1, 100};
     for (size_t i = 0; i < sizeof not_shares / sizeof not_shares[0]; i++) {
@@ -792,9 +774,8 @@ START_TEST(ranges_are_refused_by_name)
     p.repeat_last_n = -2;
     expect_refused(p, "repeat_last_n");
 }
-END_TEST
 
-START_TEST(non_finite_logits_are_named)
+TEST(non_finite_logits_are_named, .tags = ONE_THREAD)
 {
     enum { V = 37 };
     static const double temperatures[] = {0, 1};
@@ -819,9 +800,8 @@ START_TEST(non_finite_logits_are_named)
                 sampler_free(s);
             }
 }
-END_TEST
 
-START_TEST(failed_pick_changes_nothing)
+TEST(failed_pick_changes_nothing, .tags = ONE_THREAD)
 {
     static const float good[] = {1, 2, 3, 2, 1};
     static const float bad[] = {1, 2, NAN, 2, 1};
@@ -834,9 +814,8 @@ START_TEST(failed_pick_changes_nothing)
     sampler_free(a);
     sampler_free(b);
 }
-END_TEST
 
-START_TEST(logits_stay_as_they_are)
+TEST(logits_stay_as_they_are, .tags = ONE_THREAD)
 {
     float logits[REF_MAX], before[REF_MAX];
     struct rng r;
@@ -850,47 +829,4 @@ START_TEST(logits_stay_as_they_are)
     ck_assert_mem_eq(before, logits, sizeof logits);
     sampler_free(s);
     sampler_free(NULL);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("sampler");
-    TCase *rules = tcase_create("rules");
-    tcase_set_timeout(rules, 120); /* for sanitizers and valgrind */
-    tcase_add_loop_test(rules, choices_equal_the_reference, 0, ALL_RULES);
-    tcase_add_test(rules, greedy_takes_the_first_maximum);
-    tcase_add_test(rules, filters_keep_the_lower_of_equal_ids);
-    tcase_add_test(rules, penalty_reaches_back_exactly_its_window);
-    tcase_add_test(rules, window_is_at_most_the_context);
-    tcase_add_test(rules, penalty_counts_once_and_pushes_negative_logits_down);
-    tcase_add_test(rules, penalty_saturates);
-    tcase_set_tags(rules, ONE_THREAD);
-    suite_add_tcase(s, rules);
-    TCase *draws = tcase_create("draws");
-    tcase_set_timeout(draws, 120);
-    tcase_add_loop_test(draws, draws_follow_the_probabilities, 0, 8);
-    tcase_add_test(draws, golden_streams);
-    tcase_add_loop_test(draws, one_stream_couples_two_models, 0, 8);
-    tcase_add_test(draws, reset_replays_and_streams_differ);
-    tcase_add_loop_test(draws, sequences_are_picked_for_at_once, 0, ALL_RULES);
-    suite_add_tcase(s, draws);
-    TCase *extremes = tcase_create("extremes");
-    tcase_set_timeout(extremes, 120);
-    tcase_add_test(extremes, extreme_temperatures);
-    tcase_add_test(extremes, masked_logits_are_never_picked);
-    tcase_add_test(extremes, equal_logits_are_filtered_exactly);
-    tcase_add_test(extremes, one_token_vocabulary);
-    tcase_add_test(extremes, weights_are_exponentials);
-    tcase_add_test(extremes, large_vocabulary);
-    tcase_set_tags(extremes, ONE_THREAD);
-    suite_add_tcase(s, extremes);
-    TCase *refusals = tcase_create("refusals");
-    tcase_add_test(refusals, ranges_are_refused_by_name);
-    tcase_add_test(refusals, non_finite_logits_are_named);
-    tcase_add_test(refusals, failed_pick_changes_nothing);
-    tcase_add_test(refusals, logits_stay_as_they_are);
-    tcase_set_tags(refusals, ONE_THREAD);
-    suite_add_tcase(s, refusals);
-    return run_suite(s);
 }

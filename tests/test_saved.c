@@ -157,7 +157,7 @@ static void compare_parts(struct talk *t)
     unlink(temporary());
 }
 
-START_TEST(two_parts_are_one_text)
+TEST(two_parts_are_one_text, .loops = N_PATHS)
 {
     struct talk *t = start_talk(paths[_i]);
     for (size_t k = 0; k < sizeof storages / sizeof *storages; k++) {
@@ -179,11 +179,10 @@ START_TEST(two_parts_are_one_text)
     }
     end_talk(t);
 }
-END_TEST
 
 /* A text that goes on in its own schedule, with something said, is that of all its tokens as a
  * prompt: greedily, for the random numbers would be others. */
-START_TEST(what_is_said_is_a_prompt)
+TEST(what_is_said_is_a_prompt, .loops = N_PATHS)
 {
     const int32_t said[] = {2, 4, 1};
     enum { SAID = sizeof said / sizeof *said };
@@ -210,10 +209,9 @@ START_TEST(what_is_said_is_a_prompt)
     close_run(&t->run);
     end_talk(t);
 }
-END_TEST
 
 /* What is said behind a full context is a prompt; the tokens that it leaves are fed again. */
-START_TEST(a_shift_for_what_is_said_is_counted)
+TEST(a_shift_for_what_is_said_is_counted)
 {
     const int32_t said[] = {2, 4, 1};
     struct talk *t = start_talk(paths[0]);
@@ -230,7 +228,6 @@ START_TEST(a_shift_for_what_is_said_is_counted)
     close_run(&t->run);
     end_talk(t);
 }
-END_TEST
 
 /* --- files that are refused ------------------------------------------------------------------ */
 
@@ -268,7 +265,7 @@ static enum status take(struct image *i, const void *bytes, size_t len, struct e
 }
 
 /* In memory of its own, so that a byte too far is seen. */
-START_TEST(every_length_is_refused)
+TEST(every_length_is_refused)
 {
     struct image i = make_image();
     const int before = i.talk->run.schedule.slots[0].len;
@@ -287,10 +284,9 @@ START_TEST(every_length_is_refused)
     ck_assert_int_eq(take(&i, i.bytes, i.len, &e), STATUS_OK);
     free_image(&i);
 }
-END_TEST
 
 /* Any bit that is turned: of the header, of the tokens, of the cache, of the checksum. */
-START_TEST(every_bit_is_checked)
+TEST(every_bit_is_checked)
 {
     struct image i = make_image();
     for (size_t at = 0; at < i.len; at += at < 256 ? 1 : 37)
@@ -303,7 +299,6 @@ START_TEST(every_bit_is_checked)
         }
     free_image(&i);
 }
-END_TEST
 
 /* 64-bit words of the header, with what is said of them. */
 static const struct {
@@ -330,7 +325,7 @@ static const struct {
     {11, 2, STATUS_BAD_FILE, "expected 0 or 1"},
 };
 
-START_TEST(a_bent_field_is_named)
+TEST(a_bent_field_is_named, .loops = (int)(sizeof bent / sizeof *bent))
 {
     struct image i = make_image();
     struct err e = {""};
@@ -339,10 +334,9 @@ START_TEST(a_bent_field_is_named)
     ck_assert_msg(strstr(e.text, bent[_i].says) != NULL, "%s", e.text);
     free_image(&i);
 }
-END_TEST
 
 /* Another process may write the file while it is read: what was checked is what is taken. */
-START_TEST(a_file_that_changes_while_it_is_read)
+TEST(a_file_that_changes_while_it_is_read)
 {
     const char *path = temporary();
     struct talk *t = start_talk(paths[0]);
@@ -371,11 +365,10 @@ START_TEST(a_file_that_changes_while_it_is_read)
     end_talk(t);
     unlink(path);
 }
-END_TEST
 
 /* --- fingerprints ---------------------------------------------------------------------------- */
 
-START_TEST(models_have_fingerprints)
+TEST(models_have_fingerprints)
 {
     uint64_t seen[N_PATHS];
     for (int i = 0; i < N_PATHS; i++) {
@@ -393,22 +386,4 @@ START_TEST(models_have_fingerprints)
         end_talk(t);
         end_talk(again);
     }
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("saved");
-    TCase *t = tcase_create("saved");
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, two_parts_are_one_text, 0, N_PATHS);
-    tcase_add_loop_test(t, what_is_said_is_a_prompt, 0, N_PATHS);
-    tcase_add_test(t, a_shift_for_what_is_said_is_counted);
-    tcase_add_test(t, every_length_is_refused);
-    tcase_add_test(t, every_bit_is_checked);
-    tcase_add_loop_test(t, a_bent_field_is_named, 0, (int)(sizeof bent / sizeof *bent));
-    tcase_add_test(t, a_file_that_changes_while_it_is_read);
-    tcase_add_test(t, models_have_fingerprints);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -20,7 +20,7 @@ static int by_rank(const void *a, const void *b)
 }
 
 /* Few distinct values, so that there are many ties. */
-START_TEST(top_is_that_of_a_full_sort)
+TEST(top_is_that_of_a_full_sort, .loops = 2)
 {
     float logits[N_VOCAB];
     struct token_score sorted[N_VOCAB], top[N_VOCAB];
@@ -39,7 +39,6 @@ START_TEST(top_is_that_of_a_full_sort)
         }
     }
 }
-END_TEST
 
 /* --- on a model ------------------------------------------------------------------------------ */
 
@@ -103,7 +102,7 @@ static enum status score_in_blocks(int block, struct record *r, int top, struct 
     return s;
 }
 
-START_TEST(rows_do_not_depend_on_the_block)
+TEST(rows_do_not_depend_on_the_block, .loops = 4)
 {
     struct record whole = {.stop_at = -1}, cut = {.stop_at = -1};
     struct err e = {""};
@@ -116,18 +115,16 @@ START_TEST(rows_do_not_depend_on_the_block)
         for (int k = 0; k < TOP; k++)
             ck_assert_int_eq(whole.top[i][k].id, cut.top[i][k].id);
 }
-END_TEST
 
-START_TEST(a_visit_can_end_it)
+TEST(a_visit_can_end_it)
 {
     struct record r = {.stop_at = 7};
     struct err e = {""};
     ck_assert_int_eq(score_in_blocks(3, &r, TOP, &e), STATUS_INTERRUPTED);
     ck_assert_int_eq(r.n, 7);
 }
-END_TEST
 
-START_TEST(impossible_tokens_are_refused)
+TEST(impossible_tokens_are_refused)
 {
     struct checkpoint c;
     struct session *session;
@@ -154,18 +151,4 @@ START_TEST(impossible_tokens_are_refused)
     ck_assert_int_eq(r.n, 0);
     session_free(session);
     checkpoint_close(&c);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("score");
-    TCase *t = tcase_create("score");
-    tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, top_is_that_of_a_full_sort, 0, 2);
-    tcase_add_loop_test(t, rows_do_not_depend_on_the_block, 0, 4);
-    tcase_add_test(t, a_visit_can_end_it);
-    tcase_add_test(t, impossible_tokens_are_refused);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

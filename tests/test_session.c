@@ -63,7 +63,7 @@ static void assert_bits(const struct golden *g, const float *expected, const flo
     ck_assert_msg(memcmp(expected, found, n * sizeof *expected) == 0, "%s: bits differ", what);
 }
 
-START_TEST(golden_logits)
+TEST(golden_logits, .loops = N_GOLDEN, .seconds = 300)
 {
     struct golden g = open_golden(golden_names[_i]);
     const int n_vocab = g.checkpoint.model->config.n_vocab;
@@ -84,10 +84,9 @@ START_TEST(golden_logits)
     }
     close_golden(&g);
 }
-END_TEST
 
 /* Threads, prefill blocks, stepping and instruction sets: one answer. */
-START_TEST(same_bits_however_computed)
+TEST(same_bits_however_computed, .loops = N_GOLDEN, .seconds = 300)
 {
     struct golden g = open_golden(golden_names[_i]);
     static const int threads[] = {1, 2, 3, 5, 8};
@@ -113,7 +112,6 @@ START_TEST(same_bits_however_computed)
     }
     close_golden(&g);
 }
-END_TEST
 
 /* Mean KL divergence of q from p, both logits [n, n_vocab]. */
 static double mean_kl(const float *p, const float *q, int n, int n_vocab)
@@ -132,7 +130,7 @@ static double mean_kl(const float *p, const float *q, int n, int n_vocab)
 }
 
 /* A narrower cache stays near the golden logits. */
-START_TEST(narrow_caches_are_close)
+TEST(narrow_caches_are_close, .loops = N_GOLDEN, .seconds = 300)
 {
     struct golden g = open_golden(golden_names[_i]);
     const int n_vocab = g.checkpoint.model->config.n_vocab;
@@ -144,7 +142,6 @@ START_TEST(narrow_caches_are_close)
     free(q8_0);
     close_golden(&g);
 }
-END_TEST
 
 static struct checkpoint made(const char *name, const struct checkpoint_shape *shape)
 {
@@ -186,7 +183,7 @@ static void assert_same_logits(const struct model *m, const float *a, const floa
 }
 
 /* Contexts that span several chunks of the cache: stepping equals prefill, on any threads. */
-START_TEST(same_bits_over_many_chunks)
+TEST(same_bits_over_many_chunks, .seconds = 300)
 {
     enum { N = 600 };
     struct checkpoint c = made("long.gguf", &(struct checkpoint_shape){.n_layers = 2,
@@ -207,10 +204,9 @@ START_TEST(same_bits_over_many_chunks)
     checkpoint_close(&c);
     scratch_remove();
 }
-END_TEST
 
 /* Weights that a narrower type holds exactly give the same bits in every type. */
-START_TEST(types_hold_the_same_numbers)
+TEST(types_hold_the_same_numbers, .seconds = 300)
 {
     enum { N = 30 };
     static const uint32_t types[] = {TENSOR_F16, TENSOR_BF16};
@@ -241,11 +237,10 @@ START_TEST(types_hold_the_same_numbers)
     }
     scratch_remove();
 }
-END_TEST
 
 /* Quantised weights: the same bits from the file as from converting at load, on any threads, in
  * prefill and step. */
-START_TEST(quantised_weights)
+TEST(quantised_weights, .seconds = 300)
 {
     enum { N = 70 };
     static const enum storage storages[] = {STORAGE_Q8_0, STORAGE_Q4_0};
@@ -285,10 +280,9 @@ START_TEST(quantised_weights)
     checkpoint_close(&wide);
     scratch_remove();
 }
-END_TEST
 
 /* On a trained checkpoint and real text, quantised weights and caches stay near F32. */
-START_TEST(quantisation_costs_little)
+TEST(quantisation_costs_little, .seconds = 300)
 {
     static const char text[] = "GLOUCESTER:\nNow is the winter of our discontent\nMade glorious "
                                "summer by this sun of York;\nAnd all the clouds that lour'd upon "
@@ -334,10 +328,9 @@ START_TEST(quantisation_costs_little)
     free(tokens);
     checkpoint_close(&c);
 }
-END_TEST
 
 /* A pool can be taken away and given back between feeds. */
-START_TEST(pools_may_change)
+TEST(pools_may_change, .seconds = 300)
 {
     struct golden g = open_golden("mha");
     const size_t n_vocab = (size_t)g.checkpoint.model->config.n_vocab;
@@ -364,11 +357,10 @@ START_TEST(pools_may_change)
     pool_free(pool);
     close_golden(&g);
 }
-END_TEST
 
 /* A GQA model, and the MHA model that has each K/V head copied to all of its group, are the same
  * function: the map from query to K/V heads is right. */
-START_TEST(gqa_equals_its_expansion)
+TEST(gqa_equals_its_expansion, .seconds = 300)
 {
     enum { N = 40 };
     static const int kv_heads[] = {1, 2, 3, 6};
@@ -394,10 +386,9 @@ START_TEST(gqa_equals_its_expansion)
     }
     scratch_remove();
 }
-END_TEST
 
 /* starcoder is the same block under another name; without biases; tied. */
-START_TEST(optional_parts)
+TEST(optional_parts, .seconds = 300)
 {
     enum { N = 20 };
     struct checkpoint_shape shape = {.n_layers = 1,
@@ -435,9 +426,8 @@ START_TEST(optional_parts)
     checkpoint_close(&bare);
     scratch_remove();
 }
-END_TEST
 
-START_TEST(rewind_replays)
+TEST(rewind_replays, .seconds = 300)
 {
     struct golden g = open_golden("gqa");
     const size_t n_vocab = (size_t)g.checkpoint.model->config.n_vocab;
@@ -460,9 +450,8 @@ START_TEST(rewind_replays)
     session_free(s);
     close_golden(&g);
 }
-END_TEST
 
-START_TEST(refusals_change_nothing)
+TEST(refusals_change_nothing, .seconds = 300)
 {
     struct golden g = open_golden("mqa");
     const struct model *m = g.checkpoint.model;
@@ -493,9 +482,8 @@ START_TEST(refusals_change_nothing)
     session_free(s);
     close_golden(&g);
 }
-END_TEST
 
-START_TEST(plan_is_what_is_taken)
+TEST(plan_is_what_is_taken, .seconds = 300)
 {
     struct golden g = open_golden("gqa");
     const struct model *m = g.checkpoint.model;
@@ -527,10 +515,9 @@ START_TEST(plan_is_what_is_taken)
     ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 6, STORAGE_F16), 3 * 6 * (24 + 32) * 2);
     close_golden(&g);
 }
-END_TEST
 
 /* Whatever the size of a head, positions times the bytes of one are what is planned and taken. */
-START_TEST(bytes_of_a_position_are_those_taken)
+TEST(bytes_of_a_position_are_those_taken, .loops = 12, .seconds = 300)
 {
     static const int head_dims[] = {4, 8, 20, 48};
     static const enum storage types[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
@@ -550,28 +537,4 @@ START_TEST(bytes_of_a_position_are_those_taken)
     ck_assert_int_eq(kv_cache_create(&kv, &c, &shape, NULL), STATUS_OK);
     ck_assert_uint_eq(kv.arena.cap, all + 2 * MEM_ALIGN); /* and the layers' places */
     kv_cache_free(&kv);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("session");
-    TCase *t = tcase_create("session");
-    tcase_set_timeout(t, 300);
-    tcase_add_loop_test(t, golden_logits, 0, N_GOLDEN);
-    tcase_add_loop_test(t, same_bits_however_computed, 0, N_GOLDEN);
-    tcase_add_loop_test(t, narrow_caches_are_close, 0, N_GOLDEN);
-    tcase_add_test(t, same_bits_over_many_chunks);
-    tcase_add_test(t, gqa_equals_its_expansion);
-    tcase_add_test(t, optional_parts);
-    tcase_add_test(t, types_hold_the_same_numbers);
-    tcase_add_test(t, quantised_weights);
-    tcase_add_test(t, quantisation_costs_little);
-    tcase_add_test(t, pools_may_change);
-    tcase_add_test(t, rewind_replays);
-    tcase_add_test(t, refusals_change_nothing);
-    tcase_add_test(t, plan_is_what_is_taken);
-    tcase_add_loop_test(t, bytes_of_a_position_are_those_taken, 0, 12);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

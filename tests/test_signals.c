@@ -53,7 +53,7 @@ static void read_beyond_the_cut(const char *path)
         sum = (unsigned char)(sum + f.data[i]);
 }
 
-START_TEST(a_file_cut_short_while_mapped)
+TEST(a_file_cut_short_while_mapped)
 {
     char said[512];
     char path[512];
@@ -69,7 +69,6 @@ START_TEST(a_file_cut_short_while_mapped)
     ck_assert_ptr_eq(strchr(said, '\n'), said + strlen(said) - 1);
     scratch_remove();
 }
-END_TEST
 
 /* Two mapped files and an output; `path` is the folder's first file. */
 struct open_files {
@@ -181,7 +180,7 @@ static void write_file(const char *path)
 /* quantize was ended by SIGBUS, or by a second Ctrl-C, and left its .decode-PID-0.tmp; eval
  * --against named no file at all; and a copied tensor's file that was cut short was called a
  * failure of the output ("cannot write: Bad address"), exit code 1. */
-START_TEST(what_ends_at_once_leaves_no_temporary)
+TEST(what_ends_at_once_leaves_no_temporary, .loops = 4)
 {
     static const struct {
         void (*body)(const char *path);
@@ -209,9 +208,8 @@ START_TEST(what_ends_at_once_leaves_no_temporary)
     ck_assert_int_eq(files_in_folder_of(path), 2);
     scratch_remove();
 }
-END_TEST
 
-START_TEST(every_signal_that_ends_it_leaves_no_temporary)
+TEST(every_signal_that_ends_it_leaves_no_temporary)
 {
     const int signals[] = {SIGINT,  SIGQUIT, SIGALRM, SIGUSR1,     SIGUSR2, SIGABRT,
                            SIGTRAP, SIGIO,   SIGPROF, SIGPWR,      SIGSYS,  SIGVTALRM,
@@ -238,10 +236,9 @@ START_TEST(every_signal_that_ends_it_leaves_no_temporary)
     }
     scratch_remove();
 }
-END_TEST
 
 /* Neither control characters, C1 among them, nor what turns the direction reaches a terminal. */
-START_TEST(a_cut_file_s_name_is_shown)
+TEST(a_cut_file_s_name_is_shown)
 {
     char said[1024], path[512];
     strcpy(path, scratch_path("cut\xc2\x9b\xe2\x80\xae"));
@@ -252,7 +249,6 @@ START_TEST(a_cut_file_s_name_is_shown)
     ck_assert_msg(strstr(said, "cut??: the file was cut short"), "%s", said);
     scratch_remove();
 }
-END_TEST
 
 /* One comes every second: the second is not a second Ctrl-C. */
 static void use_up_processor_time(const char *unused)
@@ -264,13 +260,12 @@ static void use_up_processor_time(const char *unused)
     _exit(signals_interrupted() ? 42 : 79);
 }
 
-START_TEST(processor_time_runs_out)
+TEST(processor_time_runs_out)
 {
     char said[512];
     const int status = run(use_up_processor_time, NULL, said, sizeof said);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 42);
 }
-END_TEST
 
 static int number_of(const char *which)
 {
@@ -300,7 +295,7 @@ static void raise_twice(const char *which)
 
 static const char *const names[] = {"INT", "TERM", "HUP"};
 
-START_TEST(interrupts)
+TEST(interrupts, .loops = 3)
 {
     char said[512];
     int status = run(raise_at_once, names[_i], said, sizeof said);
@@ -311,7 +306,6 @@ START_TEST(interrupts)
     ck_assert(WIFSIGNALED(status));
     ck_assert_str_eq(said, "");
 }
-END_TEST
 
 static void hang_up_under_nohup(const char *unused)
 {
@@ -322,13 +316,12 @@ static void hang_up_under_nohup(const char *unused)
     _exit(42);
 }
 
-START_TEST(an_ignored_hangup_stays_ignored)
+TEST(an_ignored_hangup_stays_ignored)
 {
     char said[512];
     const int status = run(hang_up_under_nohup, NULL, said, sizeof said);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 42);
 }
-END_TEST
 
 static void write_to_closed_pipe(const char *unused)
 {
@@ -340,27 +333,9 @@ static void write_to_closed_pipe(const char *unused)
     _exit(write(ends[1], "x", 1) < 0 ? 42 : 79);
 }
 
-START_TEST(a_closed_pipe_is_a_failed_write)
+TEST(a_closed_pipe_is_a_failed_write)
 {
     char said[512];
     const int status = run(write_to_closed_pipe, NULL, said, sizeof said);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 42);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("signals");
-    TCase *t = tcase_create("signals");
-    tcase_set_timeout(t, 60);
-    tcase_add_test(t, a_file_cut_short_while_mapped);
-    tcase_add_loop_test(t, what_ends_at_once_leaves_no_temporary, 0, 4);
-    tcase_add_test(t, every_signal_that_ends_it_leaves_no_temporary);
-    tcase_add_test(t, a_cut_file_s_name_is_shown);
-    tcase_add_test(t, processor_time_runs_out);
-    tcase_add_loop_test(t, interrupts, 0, 3);
-    tcase_add_test(t, an_ignored_hangup_stays_ignored);
-    tcase_add_test(t, a_closed_pipe_is_a_failed_write);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

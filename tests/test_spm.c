@@ -45,14 +45,13 @@ static void check_cases(const char *vocabulary, const char *path, int least)
 }
 
 /* What SentencePiece and llama.cpp make of a vocabulary that SentencePiece learned. */
-START_TEST(test_reference_cases)
+TEST(test_reference_cases)
 {
     check_cases("tests/data/spm-small.gguf", "tests/data/spm-small.txt", 250);
 }
-END_TEST
 
 /* The same of a real one that has characters alone, no bytes, and ids that say "none". */
-START_TEST(test_vocabulary_of_characters)
+TEST(test_vocabulary_of_characters)
 {
     check_cases("tests/data/spm-chars.gguf", "tests/data/spm-chars.txt", 40);
     struct tokenizer *t = must_open("tests/data/spm-chars.gguf");
@@ -65,11 +64,10 @@ START_TEST(test_vocabulary_of_characters)
                       "byte 0xC3 at offset 0,");
     tokenizer_free(t);
 }
-END_TEST
 
 /* --- merging --------------------------------------------------------------------------------- */
 
-START_TEST(test_highest_score_then_leftmost)
+TEST(test_highest_score_then_leftmost)
 {
     static struct vocabulary v;
     vocabulary_of_scores(&v, true);
@@ -92,10 +90,9 @@ START_TEST(test_highest_score_then_leftmost)
     CHECK_IDS(t, "yxy", 266, 3 + 'y');
     tokenizer_free(t);
 }
-END_TEST
 
 /* What is merged need not be a token, nor the characters that begin it. */
-START_TEST(test_characters_that_are_no_tokens)
+TEST(test_characters_that_are_no_tokens)
 {
     static struct vocabulary v;
     vocabulary_of_scores(&v, true);
@@ -112,10 +109,9 @@ START_TEST(test_characters_that_are_no_tokens)
     CHECK_IDS(t, "x\u6c34\U0001f600x", 262, 261, 262);
     tokenizer_free(t);
 }
-END_TEST
 
 /* A character takes as many bytes as its first one says. */
-START_TEST(test_broken_characters)
+TEST(test_broken_characters)
 {
     static struct vocabulary v;
     vocabulary_of_scores(&v, true);
@@ -130,10 +126,9 @@ START_TEST(test_broken_characters)
     CHECK_IDS(t, "\xf0\x9f", 260, 3 + 0xf0, 3 + 0x9f);
     tokenizer_free(t);
 }
-END_TEST
 
 /* Where bytes have no token of their own, one-byte tokens may do. */
-START_TEST(test_tokens_of_one_byte_for_bytes)
+TEST(test_tokens_of_one_byte_for_bytes)
 {
     static struct vocabulary v;
     vocabulary_of_scores(&v, false);
@@ -148,11 +143,10 @@ START_TEST(test_tokens_of_one_byte_for_bytes)
     ck_assert(text_is(tokenizer_bytes(t, 6), "("));
     tokenizer_free(t);
 }
-END_TEST
 
 /* --- spaces and special tokens --------------------------------------------------------------- */
 
-START_TEST(test_spaces)
+TEST(test_spaces)
 {
     static struct vocabulary v;
     vocabulary_of_scores(&v, true);
@@ -181,9 +175,8 @@ START_TEST(test_spaces)
     CHECK_IDS(t, " a", 261);
     tokenizer_free(t);
 }
-END_TEST
 
-START_TEST(test_special_tokens)
+TEST(test_special_tokens)
 {
     static struct vocabulary v;
     vocabulary_of_scores(&v, true);
@@ -207,9 +200,8 @@ START_TEST(test_special_tokens)
     ck_assert_uint_eq(tokenizer_longest(t), 18); /* [PAD7], or six times U+2581 */
     tokenizer_free(t);
 }
-END_TEST
 
-START_TEST(test_added_space)
+TEST(test_added_space)
 {
     static struct vocabulary v;
     vocabulary_of_scores(&v, false);
@@ -229,9 +221,8 @@ START_TEST(test_added_space)
     ck_assert_uint_eq(tokenizer_added(t, text_of(" a")), 0);
     tokenizer_free(t);
 }
-END_TEST
 
-START_TEST(test_special_ids)
+TEST(test_special_ids)
 {
     static struct vocabulary v;
     vocabulary_of_scores(&v, false);
@@ -256,7 +247,6 @@ START_TEST(test_special_ids)
     ck_assert(!tokenizer_adds_bos(t));
     tokenizer_free(t);
 }
-END_TEST
 
 /* --- at random ------------------------------------------------------------------------------- */
 
@@ -355,7 +345,7 @@ static void check_random_text(struct rng *rng, const struct vocabulary *v,
     check_encoding(t, (struct text){text, len}, expected, n_expected, __FILE__, __LINE__);
 }
 
-START_TEST(test_random_vocabularies_match_plain_merging)
+TEST(test_random_vocabularies_match_plain_merging)
 {
     static struct vocabulary v;
     static char names[60][40];
@@ -369,13 +359,12 @@ START_TEST(test_random_vocabularies_match_plain_merging)
         tokenizer_free(t);
     }
 }
-END_TEST
 
 /* --- hostile vocabularies -------------------------------------------------------------------- */
 
 /* Tokens of 1 to 1,500 letters, the longer the better: each merge adds one letter to the first
  * token, all of whose bytes are its name. Or the longest beginnings never meet their ends. */
-START_TEST(test_hostile_tokens_take_linear_time)
+TEST(test_hostile_tokens_take_linear_time)
 {
     static struct vocabulary v;
     static char letters[1501];
@@ -399,9 +388,8 @@ START_TEST(test_hostile_tokens_take_linear_time)
     free(text);
     tokenizer_free(t);
 }
-END_TEST
 
-START_TEST(test_refused_scores)
+TEST(test_refused_scores)
 {
     static struct vocabulary v;
     const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -434,9 +422,8 @@ START_TEST(test_refused_scores)
         ck_assert_msg(strstr(e.text, messages[i]) != NULL, "%s", e.text);
     }
 }
-END_TEST
 
-START_TEST(test_refused_twins)
+TEST(test_refused_twins)
 {
     static struct vocabulary v;
     vocabulary_of_scores(&v, false);
@@ -447,31 +434,5 @@ START_TEST(test_refused_twins)
     add_token(&v, "ab", 5);
     check_refused(&v, "expected each token once, found tokens 3 and 5 to be 'ab'");
 }
-END_TEST
 
 /* --- the suite ------------------------------------------------------------------------------- */
-
-int main(void)
-{
-    Suite *s = suite_create("spm");
-    TCase *t = tcase_create("merging");
-    tcase_add_test(t, test_reference_cases);
-    tcase_add_test(t, test_vocabulary_of_characters);
-    tcase_add_test(t, test_highest_score_then_leftmost);
-    tcase_add_test(t, test_characters_that_are_no_tokens);
-    tcase_add_test(t, test_broken_characters);
-    tcase_add_test(t, test_tokens_of_one_byte_for_bytes);
-    tcase_add_test(t, test_random_vocabularies_match_plain_merging);
-    suite_add_tcase(s, t);
-    t = tcase_create("vocabularies");
-    tcase_add_test(t, test_spaces);
-    tcase_add_test(t, test_special_tokens);
-    tcase_add_test(t, test_added_space);
-    tcase_add_test(t, test_special_ids);
-    tcase_add_test(t, test_hostile_tokens_take_linear_time);
-    tcase_add_test(t, test_refused_scores);
-    tcase_add_test(t, test_refused_twins);
-    tcase_set_timeout(t, 60);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}

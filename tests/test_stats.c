@@ -2,7 +2,7 @@
 #include "base/stats.h"
 #include "support.h"
 
-START_TEST(percentiles)
+TEST(percentiles)
 {
     const uint64_t v[] = {10, 20, 30, 40, 50, 60, 70, 80, 90, 100};
     ck_assert_uint_eq(stats_percentile(v, 10, 0.5), 50);
@@ -13,9 +13,8 @@ START_TEST(percentiles)
     ck_assert_uint_eq(stats_percentile(v, 10, 1), 100);
     ck_assert_uint_eq(stats_percentile(v, 1, 0.5), 10);
 }
-END_TEST
 
-START_TEST(sorting)
+TEST(sorting)
 {
     uint64_t v[] = {5, UINT64_MAX, 0, 5, 1ull << 63};
     stats_sort(v, 5);
@@ -24,15 +23,4 @@ START_TEST(sorting)
     ck_assert_uint_eq(v[2], 5);
     ck_assert(v[3] == 1ull << 63 && v[4] == UINT64_MAX);
     stats_sort(v, 0);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("stats");
-    TCase *t = tcase_create("stats");
-    tcase_add_test(t, percentiles);
-    tcase_add_test(t, sorting);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

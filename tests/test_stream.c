@@ -40,7 +40,7 @@ static void lets_through(struct stream *s, const char *piece, const char *expect
                   (int)ready.len, ready.data);
 }
 
-START_TEST(characters_are_whole)
+TEST(characters_are_whole)
 {
     struct stream s = {.bytes = NULL};
     struct err e;
@@ -65,10 +65,9 @@ START_TEST(characters_are_whole)
     stream_free(&s);
     stream_free(&s);
 }
-END_TEST
 
 /* Against the decoder: a suffix is cut short if and only if some continuation completes it. */
-START_TEST(cut_short_agrees_with_the_decoder)
+TEST(cut_short_agrees_with_the_decoder)
 {
     static const unsigned char bytes[] = {0x00, 0x41, 0x7f, 0x80, 0x8f, 0x90, 0x9f,
                                           0xa0, 0xbf, 0xc1, 0xc2, 0xdf, 0xe0, 0xe1,
@@ -95,9 +94,8 @@ START_TEST(cut_short_agrees_with_the_decoder)
         }
     }
 }
-END_TEST
 
-START_TEST(stop_across_pieces)
+TEST(stop_across_pieces)
 {
     const struct text stops[] = {{"\n\n", 2}};
     struct stream s = {.bytes = NULL};
@@ -114,9 +112,8 @@ START_TEST(stop_across_pieces)
     lets_through(&s, "again", "again");
     stream_free(&s);
 }
-END_TEST
 
-START_TEST(held_text_comes_out_at_the_end)
+TEST(held_text_comes_out_at_the_end)
 {
     const struct text stops[] = {{"STOP", 4}};
     struct stream s = {.bytes = NULL};
@@ -127,9 +124,8 @@ START_TEST(held_text_comes_out_at_the_end)
     lets_through(&s, "P", "P"); /* nothing of the stream before is left */
     stream_free(&s);
 }
-END_TEST
 
-START_TEST(the_first_completed_wins_then_the_longest)
+TEST(the_first_completed_wins_then_the_longest)
 {
     const struct text stops[] = {{"bc", 2}, {"abcd", 4}, {"c", 1}};
     char out[LONGEST];
@@ -140,7 +136,6 @@ START_TEST(the_first_completed_wins_then_the_longest)
     len = run(halves, 1, text_of("a€b"), NULL, 0, out, &stopped);
     ck_assert(stopped && len == 2 && memcmp(out, "a\xe2", 2) == 0);
 }
-END_TEST
 
 /* Where the text must end, found the slow way. */
 static size_t expected_length(const struct text *stops, int n_stops, struct text bytes,
@@ -163,7 +158,7 @@ static size_t expected_length(const struct text *stops, int n_stops, struct text
 }
 
 /* Random texts over few letters, so that stop strings nearly match all the time. */
-START_TEST(cuts_do_not_matter)
+TEST(cuts_do_not_matter, .loops = 4)
 {
     static const char *const pool[] = {"a", "ab", "aab", "abab", "bb", "ba€", "€", "aaaa", "€€b"};
     static const char *const letters[] = {"a", "b", "€", "\xe2", "\x82"};
@@ -190,10 +185,9 @@ START_TEST(cuts_do_not_matter)
         ck_assert_mem_eq(out, bytes, len);
     }
 }
-END_TEST
 
 /* Memory that served one text serves the next, with other stop strings, zero bytes in them. */
-START_TEST(a_stream_starts_again)
+TEST(a_stream_starts_again)
 {
     const struct text zeros[] = {{"a\0b", 3}}, longer[] = {{"a long stop string", 18}};
     struct stream s = {.bytes = NULL};
@@ -211,20 +205,4 @@ START_TEST(a_stream_starts_again)
     lets_through(&s, "a lo", "a lo");
     stream_free(&s);
     stream_free(&s);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("stream");
-    TCase *t = tcase_create("stream");
-    tcase_add_test(t, characters_are_whole);
-    tcase_add_test(t, cut_short_agrees_with_the_decoder);
-    tcase_add_test(t, stop_across_pieces);
-    tcase_add_test(t, held_text_comes_out_at_the_end);
-    tcase_add_test(t, the_first_completed_wins_then_the_longest);
-    tcase_add_loop_test(t, cuts_do_not_matter, 0, 4);
-    tcase_add_test(t, a_stream_starts_again);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -80,7 +80,7 @@ static struct study_cell *cell_named(const struct study_plan *plan, const char *
 
 /* --- the plan -------------------------------------------------------------------------------- */
 
-START_TEST(cells_are_named_and_ordered)
+TEST(cells_are_named_and_ordered)
 {
     static const char *const expected[] = {
         "s7-mha-a0",         "s8-mha-a0",         "s7-mha-a0.5",        "s8-mha-a0.5",
@@ -101,9 +101,8 @@ START_TEST(cells_are_named_and_ordered)
         ck_assert_str_eq(plan.cells[i].name, expected[i]);
     study_plan_free(&plan);
 }
-END_TEST
 
-START_TEST(steps_are_the_percents_and_at_least_one)
+TEST(steps_are_the_percents_and_at_least_one)
 {
     const struct config c = eight_heads();
     struct wanted w = small_study(&c);
@@ -122,9 +121,8 @@ START_TEST(steps_are_the_percents_and_at_least_one)
     study_plan_free(&plan);
     ck_assert_msg(strstr(e.text, "100% more than 2000000000 steps") != NULL, "%s", e.text);
 }
-END_TEST
 
-START_TEST(origins_come_before_what_is_made_from_them)
+TEST(origins_come_before_what_is_made_from_them)
 {
     const struct config c = eight_heads();
     struct wanted w = small_study(&c);
@@ -151,9 +149,8 @@ START_TEST(origins_come_before_what_is_made_from_them)
     }
     study_plan_free(&plan);
 }
-END_TEST
 
-START_TEST(latent_caches_come_after_heads)
+TEST(latent_caches_come_after_heads)
 {
     static const char *const expected[] = {
         "s7-mla32-latent-a0", "s8-mla32-latent-a0", "s7-mla32-latent-a5", "s8-mla32-latent-a5",
@@ -184,11 +181,10 @@ START_TEST(latent_caches_come_after_heads)
     study_plan_free(&without);
     study_plan_free(&plan);
 }
-END_TEST
 
 /* --- means ----------------------------------------------------------------------------------- */
 
-START_TEST(means_are_over_the_seeds_that_are_done)
+TEST(means_are_over_the_seeds_that_are_done)
 {
     const struct config c = eight_heads();
     const struct wanted w = small_study(&c);
@@ -223,7 +219,6 @@ START_TEST(means_are_over_the_seeds_that_are_done)
     free(m);
     study_plan_free(&plan);
 }
-END_TEST
 
 /* --- records --------------------------------------------------------------------------------- */
 
@@ -270,7 +265,7 @@ static void expect_file(const char *name, const char *content)
     free(bytes);
 }
 
-START_TEST(records_come_back_as_they_were)
+TEST(records_come_back_as_they_were)
 {
     const struct config c = eight_heads();
     const struct study_cell cell = done_cell(&c);
@@ -293,7 +288,6 @@ START_TEST(records_come_back_as_they_were)
                 "\"cache_bytes_per_token\": 1024}\n");
     scratch_remove();
 }
-END_TEST
 
 #define RECORD                                                                                     \
     "{\"cell\": \"s1-mqa-fit-a5\", \"seed\": 1, \"kv_heads\": 1, \"method\": \"fit\", "            \
@@ -308,7 +302,7 @@ static void bend(const char *from, const char *to, char *out, size_t size)
     snprintf(out, size, "%.*s%s%s", (int)(at - RECORD), RECORD, to, at + strlen(from));
 }
 
-START_TEST(damaged_records_are_refused_by_name)
+TEST(damaged_records_are_refused_by_name)
 {
     static const char *const bent[][3] = {
         {RECORD, "", "expected"},
@@ -356,9 +350,8 @@ START_TEST(damaged_records_are_refused_by_name)
     }
     scratch_remove();
 }
-END_TEST
 
-START_TEST(records_of_latent_caches_say_their_rank)
+TEST(records_of_latent_caches_say_their_rank)
 {
     const struct config c = eight_heads();
     struct study_cell cell = {.seed = 1,
@@ -382,10 +375,9 @@ START_TEST(records_of_latent_caches_say_their_rank)
     ck_assert_msg(strstr(e.text, "expected the figures") != NULL, "%s", e.text);
     scratch_remove();
 }
-END_TEST
 
 /* Others may have put anything beside them; what is called as a record is must be one. */
-START_TEST(results_have_every_record_and_nothing_else)
+TEST(results_have_every_record_and_nothing_else)
 {
     struct err e = {""};
     begin_folder();
@@ -404,9 +396,8 @@ START_TEST(results_have_every_record_and_nothing_else)
     ck_assert_msg(strstr(e.text, "s2-mqa-fit-a5.json") != NULL, "%s", e.text);
     scratch_remove();
 }
-END_TEST
 
-START_TEST(a_folder_belongs_to_one_study)
+TEST(a_folder_belongs_to_one_study)
 {
     struct err e = {""};
     begin_folder();
@@ -420,10 +411,9 @@ START_TEST(a_folder_belongs_to_one_study)
     ck_assert_msg(strstr(e.text, "study.json") != NULL, "%s", e.text);
     scratch_remove();
 }
-END_TEST
 
 /* Of another process; one's own are no hindrance, and other names are other locks. */
-START_TEST(a_cell_is_one_runs_at_once)
+TEST(a_cell_is_one_runs_at_once)
 {
     const char *dir = scratch_path("");
     int fd;
@@ -449,24 +439,4 @@ START_TEST(a_cell_is_one_runs_at_once)
     }
     close(fd);
     scratch_remove();
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("study");
-    TCase *t = tcase_create("study");
-    tcase_add_test(t, cells_are_named_and_ordered);
-    tcase_add_test(t, steps_are_the_percents_and_at_least_one);
-    tcase_add_test(t, origins_come_before_what_is_made_from_them);
-    tcase_add_test(t, latent_caches_come_after_heads);
-    tcase_add_test(t, means_are_over_the_seeds_that_are_done);
-    tcase_add_test(t, records_come_back_as_they_were);
-    tcase_add_test(t, damaged_records_are_refused_by_name);
-    tcase_add_test(t, records_of_latent_caches_say_their_rank);
-    tcase_add_test(t, results_have_every_record_and_nothing_else);
-    tcase_add_test(t, a_folder_belongs_to_one_study);
-    tcase_add_test(t, a_cell_is_one_runs_at_once);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -25,50 +25,45 @@ static void print(enum table_format format, const char *expected)
     output_is(&o, expected);
 }
 
-START_TEST(aligned)
+TEST(aligned)
 {
     print(TABLE_ALIGNED, "name       n     x\n"
                          "a,\"|\\n  1234  0.33\n"
                          "é\n");
 }
-END_TEST
 
-START_TEST(markdown)
+TEST(markdown)
 {
     print(TABLE_MD, "| name    |    n |    x |\n"
                     "|:--------|-----:|-----:|\n"
                     "| a,\"\\|\\n | 1234 | 0.33 |\n"
                     "| é       |      |      |\n");
 }
-END_TEST
 
-START_TEST(csv)
+TEST(csv)
 {
     print(TABLE_CSV, "name,n,x\n"
                      "\"a,\"\"|\n\",1234,0.3333333333333333\n"
                      "é,,\n");
 }
-END_TEST
 
-START_TEST(json)
+TEST(json)
 {
     print(TABLE_JSON, "[\n"
                       "  {\"name\": \"a,\\\"|\\n\", \"n\": 1234, \"x\": 0.3333333333333333},\n"
                       "  {\"name\": \"é\", \"n\": null, \"x\": null}\n"
                       "]\n");
 }
-END_TEST
 
-START_TEST(json_lines)
+TEST(json_lines)
 {
     print(TABLE_JSONL, "{\"name\": \"a,\\\"|\\n\", \"n\": 1234, \"x\": 0.3333333333333333}\n"
                        "{\"name\": \"é\", \"n\": null, \"x\": null}\n");
 }
-END_TEST
 
 /* The fuzzer's: `info --tensors --format csv` sent the escape sequences in a tensor's name to the
  * terminal as they were, and JSON the C1 controls, which begin such sequences too. */
-START_TEST(no_form_has_control_characters)
+TEST(no_form_has_control_characters, .loops = 5)
 {
     static const char *const expected[] = {
         "name                      n     x\n\\x1b[31m\\x00\\x7f\\xc2\\x9b  1  0.50\n",
@@ -89,9 +84,8 @@ START_TEST(no_form_has_control_characters)
     ck_assert_int_eq(report_end(&t, &e), STATUS_OK);
     output_is(&o, expected[_i]);
 }
-END_TEST
 
-START_TEST(no_rows)
+TEST(no_rows, .loops = 5)
 {
     static const char *const expected[] = {"name  n  x\n", "| name | n | x |\n|:-----|--:|--:|\n",
                                            "name,n,x\n", "[]\n", ""};
@@ -103,9 +97,8 @@ START_TEST(no_rows)
     ck_assert_int_eq(report_end(&t, &e), STATUS_OK);
     output_is(&o, expected[_i]);
 }
-END_TEST
 
-START_TEST(hostile_cells)
+TEST(hostile_cells)
 {
     struct descriptor o;
     struct report t;
@@ -122,7 +115,6 @@ START_TEST(hostile_cells)
     ck_assert_int_eq(report_end(&t, &e), STATUS_OK);
     output_is(&o, "name,n\n\xef\xbf\xbd,\" lead\"\n");
 }
-END_TEST
 
 /* --- reports: the same from a list of a struct's members ------------------------------------- */
 
@@ -154,7 +146,7 @@ static const struct sample samples[] = {
     {{"", 0}, NULL, "", 0, -1, UINT64_MAX, (double)NAN, false},
 };
 
-START_TEST(reports)
+TEST(reports, .loops = 5)
 {
     static const char *const expected[] = {
         "name     note  n  counted      size                       bytes   x %\n"
@@ -188,9 +180,8 @@ START_TEST(reports)
     ck_assert_int_eq(report_end(&r, &e), STATUS_OK);
     output_is(&o, expected[_i]);
 }
-END_TEST
 
-START_TEST(one_struct)
+TEST(one_struct)
 {
     static const struct report_field two[] = {{NULL, "what", .type = REPORT_TEXT},
                                               {NULL, "value", .type = REPORT_INT}};
@@ -218,7 +209,6 @@ START_TEST(one_struct)
     json_end(&j);
     output_is(&o, "{\"name\": \"a\", \"kind\": \"k\", \"flag\": true, \"alone\": false}");
 }
-END_TEST
 
 /* --- on a terminal --------------------------------------------------------------------------- */
 
@@ -255,7 +245,7 @@ static void print_wide(enum table_format format, int width, bool colours, int n_
 
 /* Of the highest rank the last column goes first, an empty one before all others, without a word.
  */
-START_TEST(columns_that_fit)
+TEST(columns_that_fit)
 {
     static const char all[] = "   name   first  second  third  note\n"
                               "*  one        1       2      3\n"
@@ -287,9 +277,8 @@ START_TEST(columns_that_fit)
                "|:--|:-----|------:|-------:|------:|:-----|\n"
                "| * | one  |     1 |      2 |     3 |      |\n");
 }
-END_TEST
 
-START_TEST(one_row_goes_downwards)
+TEST(one_row_goes_downwards)
 {
     print_wide(TABLE_ALIGNED, 20, false, 1,
                "        *\nname    one\nfirst   1\nsecond  2\nthird   3\n");
@@ -305,9 +294,8 @@ START_TEST(one_row_goes_downwards)
                   "        than a line can take\n"
                   "first   1\nsecond  2\nthird   3\n");
 }
-END_TEST
 
-START_TEST(accents)
+TEST(accents)
 {
     print_wide(TABLE_ALIGNED, 80, true, 3,
                "   name   first  second  third  note\n"
@@ -316,7 +304,6 @@ START_TEST(accents)
                "   two        4       5      6\n"
                "   three      7       8      9  \033[33modd\033[m\n");
 }
-END_TEST
 
 static void print_broken(bool list, const char *text, const char *expected)
 {
@@ -337,7 +324,7 @@ static void print_broken(bool list, const char *text, const char *expected)
 
 /* A last column that is never left out goes on in further lines: a list, as of score's likeliest
  * tokens, not within its items. */
-START_TEST(a_text_is_broken)
+TEST(a_text_is_broken)
 {
     print_broken(false, "some words that are more than a line can take",
                  "k  value\n"
@@ -349,27 +336,4 @@ START_TEST(a_text_is_broken)
                  "a  ' a' -1.234,\n"
                  "   ' the b' -2.345, 'c' -3.456\n"
                  "b  few\n");
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("table");
-    TCase *t = tcase_create("table");
-    tcase_add_test(t, aligned);
-    tcase_add_test(t, markdown);
-    tcase_add_test(t, csv);
-    tcase_add_test(t, json);
-    tcase_add_test(t, json_lines);
-    tcase_add_loop_test(t, no_form_has_control_characters, 0, 5);
-    tcase_add_loop_test(t, no_rows, 0, 5);
-    tcase_add_test(t, hostile_cells);
-    tcase_add_loop_test(t, reports, 0, 5);
-    tcase_add_test(t, one_struct);
-    tcase_add_test(t, columns_that_fit);
-    tcase_add_test(t, one_row_goes_downwards);
-    tcase_add_test(t, accents);
-    tcase_add_test(t, a_text_is_broken);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -88,7 +88,7 @@ static const char *const table_commands[] = {
     "heads " MODEL " --text Makefile --tokens 16 --layer 0",
 };
 
-START_TEST(tables_fit)
+TEST(tables_fit, .loops = sizeof table_commands / sizeof *table_commands)
 {
     static const unsigned short widths[] = {60, 80, 120};
     setenv("NO_COLOR", "1", 1);
@@ -100,9 +100,8 @@ START_TEST(tables_fit)
         ck_assert_msg(!strstr(text, "\033[1m"), "%s", text);
     }
 }
-END_TEST
 
-START_TEST(all_columns_with_v)
+TEST(all_columns_with_v)
 {
     char text[4096];
     print_on_terminal(60, "info --shape 2x32x4,vocab=50,ctx=64 -v", text);
@@ -110,9 +109,8 @@ START_TEST(all_columns_with_v)
     print_on_terminal(60, "info --shape 2x32x4,vocab=50,ctx=64", text);
     ck_assert_msg(strstr(text, "Too wide, left out:"), "%s", text);
 }
-END_TEST
 
-START_TEST(lines_below_tables_fit)
+TEST(lines_below_tables_fit)
 {
     struct ran r;
     char text[4096], line[300];
@@ -125,10 +123,9 @@ START_TEST(lines_below_tables_fit)
     ck_assert_msg(strstr(text, "the scales only"), "%s", text);
     scratch_remove();
 }
-END_TEST
 
 /* The type was left out where rows differ in nothing else. */
-START_TEST(rows_are_told_apart)
+TEST(rows_are_told_apart)
 {
     char text[4096];
     print_on_terminal(60,
@@ -138,9 +135,8 @@ START_TEST(rows_are_told_apart)
     ck_assert_msg(strstr(text, "variant  type  KV   depth"), "%s", text);
     ck_assert_msg(strstr(text, "left out: threads"), "%s", text);
 }
-END_TEST
 
-START_TEST(the_best_row_stands_out)
+TEST(the_best_row_stands_out)
 {
     char text[4096];
     unsetenv("NO_COLOR");
@@ -148,10 +144,9 @@ START_TEST(the_best_row_stands_out)
     print_on_terminal(100, "bench --shape 2x32x4,vocab=50,ctx=64 -n 2 --repeat 1 --prompt 0", text);
     ck_assert_msg(strstr(text, "\033[1m*\033[m"), "%s", text);
 }
-END_TEST
 
 /* Learning the vocabulary once left "0%" before the next line. */
-START_TEST(no_rests_of_lines)
+TEST(no_rests_of_lines)
 {
     char text[4096], line[300];
     snprintf(line, sizeof line,
@@ -166,7 +161,6 @@ START_TEST(no_rests_of_lines)
                       "%s", text);
     scratch_remove();
 }
-END_TEST
 
 /* --- a session -------------------------------------------------------------------------------- */
 
@@ -239,7 +233,7 @@ static const struct {
 } sessions[] = {{by_end, STATUS_OK}, {by_key, STATUS_INTERRUPTED}};
 
 /* Ctrl-C ends an answer and keeps the session, and ends it at the prompt, as Ctrl-D does. */
-START_TEST(a_session_by_keys)
+TEST(a_session_by_keys, .loops = sizeof sessions / sizeof *sessions)
 {
     char home[4096], line[4200];
     struct screen s = open_screen(80);
@@ -264,10 +258,9 @@ START_TEST(a_session_by_keys)
     ck_assert_int_eq(chdir(home), 0);
     scratch_remove();
 }
-END_TEST
 
 /* A vocabulary may hold whole commands to a terminal: they are shown, in all that prints text. */
-START_TEST(text_does_not_command_the_terminal)
+TEST(text_does_not_command_the_terminal)
 {
     static const char *const lines[] = {
         "tokenize " MODEL " --decode 97,27,91,50,74,9,194,155,226,128,174,255,10,98",
@@ -289,22 +282,4 @@ START_TEST(text_does_not_command_the_terminal)
         ck_assert_msg(memmem(r.out, r.out_len, text, sizeof text - 1) != NULL, "%s", line);
     }
     scratch_remove();
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("terminal");
-    TCase *t = tcase_create("terminal");
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, tables_fit, 0, sizeof table_commands / sizeof *table_commands);
-    tcase_add_test(t, all_columns_with_v);
-    tcase_add_test(t, lines_below_tables_fit);
-    tcase_add_test(t, rows_are_told_apart);
-    tcase_add_test(t, the_best_row_stands_out);
-    tcase_add_test(t, no_rests_of_lines);
-    tcase_add_loop_test(t, a_session_by_keys, 0, sizeof sessions / sizeof *sessions);
-    tcase_add_test(t, text_does_not_command_the_terminal);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -27,20 +27,18 @@ static void check_cases(const char *vocabulary, const char *path)
 }
 
 /* What GPT-2's algorithm makes of a vocabulary of 400 merges, written down plainly in Python. */
-START_TEST(test_reference_cases)
+TEST(test_reference_cases)
 {
     check_cases("tests/data/bpe-small.gguf", "tests/data/bpe-small.txt");
 }
-END_TEST
 
 /* What Hugging Face's tokenizers make of a vocabulary with Llama 3's pattern. */
-START_TEST(test_cases_of_llama3)
+TEST(test_cases_of_llama3)
 {
     check_cases("tests/data/bpe-llama3.gguf", "tests/data/bpe-llama3.txt");
 }
-END_TEST
 
-START_TEST(test_bytes_without_merges)
+TEST(test_bytes_without_merges)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -64,9 +62,8 @@ START_TEST(test_bytes_without_merges)
         tokenizer_free(t);
     }
 }
-END_TEST
 
-START_TEST(test_empty_text)
+TEST(test_empty_text)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -75,9 +72,8 @@ START_TEST(test_empty_text)
     tokenizer_free(t);
     tokenizer_free(NULL);
 }
-END_TEST
 
-START_TEST(test_lowest_rank_then_leftmost)
+TEST(test_lowest_rank_then_leftmost)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -96,11 +92,10 @@ START_TEST(test_lowest_rank_then_leftmost)
     CHECK_IDS(t, "a b", 'a', ' ', 'b'); /* never across pieces */
     tokenizer_free(t);
 }
-END_TEST
 
 /* One merge at a time: the result of a merge may take part in one of a lower rank, which then
  * comes before the next pair of the same rank. */
-START_TEST(test_merge_that_wakes_an_earlier_one)
+TEST(test_merge_that_wakes_an_earlier_one)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -113,7 +108,6 @@ START_TEST(test_merge_that_wakes_an_earlier_one)
     CHECK_IDS(t, "ababab", 256, 'b', 257);
     tokenizer_free(t);
 }
-END_TEST
 
 /* Merges the lowest rank, leftmost, by looking at all pairs every time. */
 static size_t merge_plainly(const int (*ranks)[8], const int (*results)[8], int *ids, size_t n)
@@ -133,7 +127,7 @@ static size_t merge_plainly(const int (*ranks)[8], const int (*results)[8], int 
 }
 
 /* Random tables over a few symbols, in every order, so that merges overlap and wake others. */
-START_TEST(test_random_merges_match_plain_ones)
+TEST(test_random_merges_match_plain_ones)
 {
     static const char *const names[] = {"a", "b", "c", "ab", "bc", "aa", "abc", "aaa"};
     static const char *const merges[] = {"a b", "b c", "a a", "ab c", "a bc", "aa a", "a aa"};
@@ -175,10 +169,9 @@ START_TEST(test_random_merges_match_plain_ones)
         tokenizer_free(t);
     }
 }
-END_TEST
 
 /* A word of four million letters: looking at all pairs for every merge would take days. */
-START_TEST(test_long_word)
+TEST(test_long_word)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -204,11 +197,10 @@ START_TEST(test_long_word)
     free(text);
     tokenizer_free(t);
 }
-END_TEST
 
 /* --- special tokens -------------------------------------------------------------------------- */
 
-START_TEST(test_special_tokens_in_text)
+TEST(test_special_tokens_in_text)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -239,9 +231,8 @@ START_TEST(test_special_tokens_in_text)
     ck_assert(text_is(tokenizer_bytes(t, 262), "\u00e9 \n"));
     tokenizer_free(t);
 }
-END_TEST
 
-START_TEST(test_names_that_only_look_special)
+TEST(test_names_that_only_look_special)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -251,10 +242,9 @@ START_TEST(test_names_that_only_look_special)
     ck_assert(text_is(tokenizer_bytes(t, 256), "<|x28|>"));
     tokenizer_free(t);
 }
-END_TEST
 
 /* The text is cut at a special token as at its end: no look past it. */
-START_TEST(test_pieces_end_at_special_tokens)
+TEST(test_pieces_end_at_special_tokens)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -268,10 +258,9 @@ START_TEST(test_pieces_end_at_special_tokens)
     CHECK_IDS(t, "  <s>x", 256, 258, 'x');
     tokenizer_free(t);
 }
-END_TEST
 
 /* Every place of the text nearly is a long token, and short ones start everywhere. */
-START_TEST(test_hostile_special_tokens_take_linear_time)
+TEST(test_hostile_special_tokens_take_linear_time)
 {
     const size_t n_letters = 1 << 20;
     char *name = malloc(n_letters + 2);
@@ -306,40 +295,5 @@ START_TEST(test_hostile_special_tokens_take_linear_time)
     free(name);
     tokenizer_free(t);
 }
-END_TEST
 
 /* --- the suite ------------------------------------------------------------------------------- */
-
-static void add_merging(Suite *s)
-{
-    TCase *t = tcase_create("merging");
-    tcase_add_test(t, test_reference_cases);
-    tcase_add_test(t, test_cases_of_llama3);
-    tcase_add_test(t, test_bytes_without_merges);
-    tcase_add_test(t, test_empty_text);
-    tcase_add_test(t, test_lowest_rank_then_leftmost);
-    tcase_add_test(t, test_merge_that_wakes_an_earlier_one);
-    tcase_add_test(t, test_random_merges_match_plain_ones);
-    tcase_add_test(t, test_long_word);
-    tcase_set_timeout(t, 60);
-    suite_add_tcase(s, t);
-}
-
-static void add_specials(Suite *s)
-{
-    TCase *t = tcase_create("specials");
-    tcase_add_test(t, test_special_tokens_in_text);
-    tcase_add_test(t, test_names_that_only_look_special);
-    tcase_add_test(t, test_pieces_end_at_special_tokens);
-    tcase_add_test(t, test_hostile_special_tokens_take_linear_time);
-    tcase_set_timeout(t, 60);
-    suite_add_tcase(s, t);
-}
-
-int main(void)
-{
-    Suite *s = suite_create("tokenizer");
-    add_merging(s);
-    add_specials(s);
-    return run_suite(s);
-}

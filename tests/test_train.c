@@ -15,7 +15,7 @@
 
 /* --- optimizer ------------------------------------------------------------------------------- */
 
-START_TEST(rate_rises_and_falls)
+TEST(rate_rises_and_falls)
 {
     const struct train_spec spec = {.n_steps = 100, .warmup = 10, .lr = 2};
     ck_assert_double_eq_tol(train_rate(&spec, 0), 0.2, 1e-12);
@@ -27,10 +27,9 @@ START_TEST(rate_rises_and_falls)
     const struct train_spec direct = {.n_steps = 1, .lr = 1};
     ck_assert_double_eq_tol(train_rate(&direct, 0), 0.1, 1e-12);
 }
-END_TEST
 
 /* Against the paper's formulas in double, over a few steps with changing gradients. */
-START_TEST(adamw_follows_the_paper)
+TEST(adamw_follows_the_paper)
 {
     enum { N = 21, STEPS = 5 };
     const double lr = 0.01, beta1 = 0.9, beta2 = 0.95, decay = 0.1, eps = 1e-8;
@@ -60,12 +59,11 @@ START_TEST(adamw_follows_the_paper)
     for (int i = 0; i < N; i++)
         ck_assert_double_eq_tol((double)w[i], wd[i], 1e-5);
 }
-END_TEST
 
 /* --- learning -------------------------------------------------------------------------------- */
 
 /* A text of one window is learned by heart. */
-START_TEST(one_window_is_learned)
+TEST(one_window_is_learned)
 {
     struct run r = make_run("out.gguf");
     const struct text one = {"the quick brown fox jumps", 25};
@@ -81,9 +79,8 @@ START_TEST(one_window_is_learned)
     ck_assert_int_eq(r.evals, 0);
     scratch_remove();
 }
-END_TEST
 
-START_TEST(held_out_text_is_predicted_better)
+TEST(held_out_text_is_predicted_better)
 {
     struct run r = make_run("out.gguf");
     r.spec.n_steps = 100;
@@ -101,10 +98,9 @@ START_TEST(held_out_text_is_predicted_better)
     checkpoint_close(&c);
     scratch_remove();
 }
-END_TEST
 
 /* A source of another type and with its own output matrix, and a teacher. */
-START_TEST(uptraining_keeps_the_tokenizer_and_lowers_the_loss)
+TEST(uptraining_keeps_the_tokenizer_and_lowers_the_loss)
 {
     struct run r = make_run("out.gguf");
     char source[512];
@@ -143,10 +139,9 @@ START_TEST(uptraining_keeps_the_tokenizer_and_lowers_the_loss)
     checkpoint_close(&from);
     scratch_remove();
 }
-END_TEST
 
 /* A teacher alone: the student's gradient vanishes where it already says the same. */
-START_TEST(own_teacher_changes_nothing)
+TEST(own_teacher_changes_nothing)
 {
     struct run first = make_run("first.gguf");
     run_well(&first);
@@ -164,11 +159,10 @@ START_TEST(own_teacher_changes_nothing)
     checkpoint_close(&from);
     scratch_remove();
 }
-END_TEST
 
 /* --- the same bits --------------------------------------------------------------------------- */
 
-START_TEST(same_files_for_any_threads)
+TEST(same_files_for_any_threads)
 {
     struct run one = make_run("one.gguf");
     run_well(&one);
@@ -183,10 +177,9 @@ START_TEST(same_files_for_any_threads)
     }
     scratch_remove();
 }
-END_TEST
 
 /* Interrupted after each number of steps, and then resumed: with OUT best and last. */
-START_TEST(resumed_is_uninterrupted)
+TEST(resumed_is_uninterrupted, .loops = 2)
 {
     struct run whole = make_run("whole.gguf");
     whole.spec.keep_last = _i;
@@ -212,10 +205,9 @@ START_TEST(resumed_is_uninterrupted)
     ck_assert_int_eq(whole.steps, 0);
     scratch_remove();
 }
-END_TEST
 
 /* A crash between OUT and OUT.state leaves an older state: it comes to the same end. */
-START_TEST(older_state_comes_to_the_same)
+TEST(older_state_comes_to_the_same)
 {
     struct run whole = make_run("whole.gguf");
     run_well(&whole);
@@ -234,11 +226,10 @@ START_TEST(older_state_comes_to_the_same)
     assert_same_run(&whole, &early);
     scratch_remove();
 }
-END_TEST
 
 /* --- trouble --------------------------------------------------------------------------------- */
 
-START_TEST(loss_that_is_not_finite_keeps_the_last_save)
+TEST(loss_that_is_not_finite_keeps_the_last_save)
 {
     struct run r = make_run("out.gguf");
     struct err e = {""};
@@ -265,7 +256,6 @@ START_TEST(loss_that_is_not_finite_keeps_the_last_save)
     checkpoint_close(&from);
     scratch_remove();
 }
-END_TEST
 
 /* While OUT's folder is away nothing can be written; then it is back. */
 static void event_moving(void *arg, const struct train_event *ev)
@@ -283,7 +273,7 @@ static void event_moving(void *arg, const struct train_event *ev)
     }
 }
 
-START_TEST(failed_save_is_told_and_tried_again)
+TEST(failed_save_is_told_and_tried_again)
 {
     struct run whole = make_run("whole.gguf");
     whole.spec.keep_last = true;
@@ -296,9 +286,8 @@ START_TEST(failed_save_is_told_and_tried_again)
     assert_same_run(&whole, &r);
     scratch_remove();
 }
-END_TEST
 
-START_TEST(last_save_that_fails_is_an_error)
+TEST(last_save_that_fails_is_an_error)
 {
     struct run r = make_run("out.gguf");
     struct err e = {""};
@@ -308,11 +297,10 @@ START_TEST(last_save_that_fails_is_an_error)
     ck_assert_int_eq(r.steps, 12);
     scratch_remove();
 }
-END_TEST
 
 /* --- refusals -------------------------------------------------------------------------------- */
 
-START_TEST(short_text_is_refused_with_the_least_length)
+TEST(short_text_is_refused_with_the_least_length)
 {
     struct run r = make_run("out.gguf");
     struct text shorter = {words, 240};
@@ -329,9 +317,8 @@ START_TEST(short_text_is_refused_with_the_least_length)
     refused(&whole, STATUS_USAGE, "at least 25 bytes, found 0");
     scratch_remove();
 }
-END_TEST
 
-START_TEST(impossible_values_are_refused)
+TEST(impossible_values_are_refused)
 {
     struct run r = make_run("out.gguf");
     r.spec.warmup = 12;
@@ -344,7 +331,6 @@ START_TEST(impossible_values_are_refused)
     refused(&r, STATUS_USAGE, "there is no");
     scratch_remove();
 }
-END_TEST
 
 static void change(struct train_spec *s, int what)
 {
@@ -373,7 +359,7 @@ static void change(struct train_spec *s, int what)
     }
 }
 
-START_TEST(state_of_another_run_is_refused)
+TEST(state_of_another_run_is_refused, .loops = 7)
 {
     static const char *const messages[] = {
         "--steps 12, not 13", "--lr 0.003, not 0.004", "--seed 9, not 10", "the text was not",
@@ -388,9 +374,8 @@ START_TEST(state_of_another_run_is_refused)
     refused(&other, STATUS_USAGE, messages[_i]);
     scratch_remove();
 }
-END_TEST
 
-START_TEST(teacher_of_another_vocabulary_is_refused)
+TEST(teacher_of_another_vocabulary_is_refused)
 {
     struct run r = make_run("out.gguf");
     char source[512];
@@ -412,9 +397,8 @@ START_TEST(teacher_of_another_vocabulary_is_refused)
     checkpoint_close(&teacher);
     scratch_remove();
 }
-END_TEST
 
-START_TEST(missing_out_is_refused)
+TEST(missing_out_is_refused)
 {
     struct run r = make_run("out.gguf");
     struct err e = {""};
@@ -426,7 +410,6 @@ START_TEST(missing_out_is_refused)
     refused(&r, STATUS_FAILED, "best checkpoint so far (of step 5)");
     scratch_remove();
 }
-END_TEST
 
 static void put_another(const char *path)
 {
@@ -436,7 +419,7 @@ static void put_another(const char *path)
     ck_assert_int_eq(fclose(f), 0);
 }
 
-START_TEST(another_file_in_place_of_out_is_refused)
+TEST(another_file_in_place_of_out_is_refused)
 {
     struct run r = make_run("out.gguf");
     struct err e = {""};
@@ -446,7 +429,6 @@ START_TEST(another_file_in_place_of_out_is_refused)
     ck_assert_msg(strstr(e.text, "is not the best checkpoint of this run"), "%s", e.text);
     scratch_remove();
 }
-END_TEST
 
 static void write_bytes(const char *path, const unsigned char *bytes, size_t n)
 {
@@ -457,7 +439,7 @@ static void write_bytes(const char *path, const unsigned char *bytes, size_t n)
 }
 
 /* Cut anywhere, or with any bit of the header and some of the rest flipped. */
-START_TEST(damaged_state_is_refused)
+TEST(damaged_state_is_refused)
 {
     struct run r = make_run("out.gguf");
     struct err e = {""};
@@ -486,11 +468,10 @@ START_TEST(damaged_state_is_refused)
     free(bytes);
     scratch_remove();
 }
-END_TEST
 
 /* The fuzzer's: a loss below 0 was taken from the state. None is less, so the resumed run never
  * wrote OUT and ended as if it had. */
-START_TEST(impossible_best_loss_in_a_state_is_refused)
+TEST(impossible_best_loss_in_a_state_is_refused)
 {
     static const double losses[] = {-1, -HUGE_VAL, (double)NAN};
     struct run r = make_run("out.gguf");
@@ -512,11 +493,10 @@ START_TEST(impossible_best_loss_in_a_state_is_refused)
     free(bytes);
     scratch_remove();
 }
-END_TEST
 
 /* The fuzzer's: with keep_last, a run that was done and whose OUT was then lost or replaced was
  * resumed without a step, and ended well without OUT. */
-START_TEST(done_run_resumed_writes_its_lost_out_again)
+TEST(done_run_resumed_writes_its_lost_out_again)
 {
     struct run r = make_run("out.gguf");
     struct err e = {""};
@@ -537,7 +517,6 @@ START_TEST(done_run_resumed_writes_its_lost_out_again)
     free(bytes);
     scratch_remove();
 }
-END_TEST
 
 /* Leaves the process `more` bytes of address space; not under sanitizers, which need their own. */
 static void limit_memory(size_t more)
@@ -555,7 +534,7 @@ static void limit_memory(size_t more)
 
 /* The fuzzer's: for a file of 15 KiB that claims 65536 layers, training took 69 MB for the list of
  * their parameters before it looked for the first. */
-START_TEST(layers_that_the_file_lacks_take_no_memory)
+TEST(layers_that_the_file_lacks_take_no_memory)
 {
     static const char key[] = "gpt2.block_count";
     const char *path = scratch_path("many.gguf");
@@ -586,46 +565,4 @@ START_TEST(layers_that_the_file_lacks_take_no_memory)
     gguf_free(g);
     free(bytes);
     scratch_remove();
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *s = suite_create("train");
-    TCase *optimizer = tcase_create("optimizer");
-    tcase_add_test(optimizer, rate_rises_and_falls);
-    tcase_add_test(optimizer, adamw_follows_the_paper);
-    suite_add_tcase(s, optimizer);
-    TCase *runs = tcase_create("runs");
-    tcase_set_timeout(runs, 120);
-    tcase_add_test(runs, one_window_is_learned);
-    tcase_add_test(runs, held_out_text_is_predicted_better);
-    tcase_add_test(runs, uptraining_keeps_the_tokenizer_and_lowers_the_loss);
-    tcase_add_test(runs, own_teacher_changes_nothing);
-    tcase_add_test(runs, same_files_for_any_threads);
-    tcase_add_loop_test(runs, resumed_is_uninterrupted, 0, 2);
-    tcase_add_test(runs, older_state_comes_to_the_same);
-    tcase_add_test(runs, loss_that_is_not_finite_keeps_the_last_save);
-    tcase_add_test(runs, failed_save_is_told_and_tried_again);
-    tcase_add_test(runs, last_save_that_fails_is_an_error);
-    suite_add_tcase(s, runs);
-    TCase *refusals = tcase_create("refusals");
-    tcase_set_timeout(refusals, 120);
-    tcase_add_test(refusals, short_text_is_refused_with_the_least_length);
-    tcase_add_test(refusals, impossible_values_are_refused);
-    tcase_add_loop_test(refusals, state_of_another_run_is_refused, 0, 7);
-    tcase_add_test(refusals, teacher_of_another_vocabulary_is_refused);
-    tcase_add_test(refusals, missing_out_is_refused);
-    tcase_add_test(refusals, another_file_in_place_of_out_is_refused);
-    tcase_add_test(refusals, damaged_state_is_refused);
-    tcase_add_test(refusals, impossible_best_loss_in_a_state_is_refused);
-    tcase_add_test(refusals, layers_that_the_file_lacks_take_no_memory);
-    tcase_add_test(refusals, done_run_resumed_writes_its_lost_out_again);
-    suite_add_tcase(s, refusals);
-    return s;
-}
-
-int main(void)
-{
-    return run_suite(suite());
 }

@@ -109,7 +109,7 @@ static void assert_knows_by_heart(const struct checkpoint *c, struct text t)
     free(logits);
 }
 
-START_TEST(one_window_is_learned_and_the_engine_says_it)
+TEST(one_window_is_learned_and_the_engine_says_it, .loops = N_TRAINED, .tags = TAKES_LONG)
 {
     struct run r = run_of(_i, "out.gguf");
     const struct text one = {"the quick brown fox jumps", 25};
@@ -128,10 +128,9 @@ START_TEST(one_window_is_learned_and_the_engine_says_it)
     checkpoint_close(&c);
     scratch_remove();
 }
-END_TEST
 
 /* A share of the loss that asks for all tokens alike keeps the others from becoming unlikely. */
-START_TEST(smoothed_labels_keep_their_share)
+TEST(smoothed_labels_keep_their_share)
 {
     struct run r = run_of(1, "out.gguf");
     const struct text one = {"the quick brown fox jumps", 25};
@@ -148,11 +147,10 @@ START_TEST(smoothed_labels_keep_their_share)
     ck_assert_double_eq_tol(r.last_loss, -log(0.8 + 0.2 / 256), 0.03);
     scratch_remove();
 }
-END_TEST
 
 /* --- the same bits --------------------------------------------------------------------------- */
 
-START_TEST(resumed_with_other_threads_is_uninterrupted)
+TEST(resumed_with_other_threads_is_uninterrupted, .loops = N_TRAINED)
 {
     struct run whole = run_of(_i, "whole.gguf"), parts = run_of(_i, "parts.gguf");
     struct err e = {""};
@@ -165,7 +163,6 @@ START_TEST(resumed_with_other_threads_is_uninterrupted)
     assert_same_run(&whole, &parts);
     scratch_remove();
 }
-END_TEST
 
 static void change_kind(struct train_spec *s, int what)
 {
@@ -203,7 +200,7 @@ static void change_kind(struct train_spec *s, int what)
     }
 }
 
-START_TEST(state_of_another_kind_is_refused)
+TEST(state_of_another_kind_is_refused, .loops = 10)
 {
     static const char *const messages[] = {
         "--norm layer, not rms",
@@ -228,7 +225,6 @@ START_TEST(state_of_another_kind_is_refused)
     refused(&other, STATUS_USAGE, messages[_i]);
     scratch_remove();
 }
-END_TEST
 
 /* --- training further ------------------------------------------------------------------------ */
 
@@ -241,7 +237,7 @@ static void assert_same_tensor(const struct gguf *a, const struct gguf *b, const
 
 /* From any architecture, with its own output and, if it has pairs, factors of their frequencies,
  * which no step changes; the teacher is of another architecture. */
-START_TEST(any_checkpoint_is_trained_further)
+TEST(any_checkpoint_is_trained_further, .loops = N_TRAINED)
 {
     struct run r = make_run("out.gguf");
     const struct config c = config_of(_i), other = config_of((_i + 1) % N_TRAINED);
@@ -266,7 +262,6 @@ START_TEST(any_checkpoint_is_trained_further)
     checkpoint_close(&from);
     scratch_remove();
 }
-END_TEST
 
 /* Writes a checkpoint of the llama preset with one tensor more, of 256 or 4 floats x. */
 static void write_with_tensor(const char *path, const char *name, int n, float x)
@@ -296,7 +291,7 @@ static void write_with_tensor(const char *path, const char *name, int n, float x
 }
 
 /* A bias that the engine adds and training does not know; a factor that divides by zero. */
-START_TEST(what_training_cannot_go_on_with_is_refused)
+TEST(what_training_cannot_go_on_with_is_refused, .loops = 4)
 {
     static const struct {
         const char *name;
@@ -316,7 +311,6 @@ START_TEST(what_training_cannot_go_on_with_is_refused)
     checkpoint_close(&file);
     scratch_remove();
 }
-END_TEST
 
 /* --- first weights --------------------------------------------------------------------------- */
 
@@ -350,7 +344,7 @@ static double deviation_of(const struct config *c, enum tensor_role role, float 
     return sqrt(sum / (double)spec_elements(&spec));
 }
 
-START_TEST(first_weights_are_as_their_models_began)
+TEST(first_weights_are_as_their_models_began)
 {
     const struct config llama = config_of(1), transformer = config_of(2), quadratic = config_of(4);
     float rel[4];
@@ -364,33 +358,4 @@ START_TEST(first_weights_are_as_their_models_began)
     ck_assert_double_eq_tol(deviation_of(&quadratic, ROLE_FFN_UP, NULL), sqrt(2.0 / 48), 0.02);
     deviation_of(&quadratic, ROLE_ATTN_REL, rel);
     ck_assert(rel[0] == 0.5f && rel[1] == 0 && rel[2] == 0.125f && rel[3] == 1);
-}
-END_TEST
-
-static Suite *suite(void)
-{
-    Suite *s = suite_create("train_arch");
-    TCase *runs = tcase_create("runs");
-    tcase_set_timeout(runs, 120);
-    tcase_add_test(runs, smoothed_labels_keep_their_share);
-    tcase_add_loop_test(runs, resumed_with_other_threads_is_uninterrupted, 0, N_TRAINED);
-    tcase_add_loop_test(runs, any_checkpoint_is_trained_further, 0, N_TRAINED);
-    tcase_add_test(runs, first_weights_are_as_their_models_began);
-    suite_add_tcase(s, runs);
-    TCase *learning = tcase_create("learning");
-    tcase_set_timeout(learning, 120);
-    tcase_add_loop_test(learning, one_window_is_learned_and_the_engine_says_it, 0, N_TRAINED);
-    tcase_set_tags(learning, TAKES_LONG);
-    suite_add_tcase(s, learning);
-    TCase *refusals = tcase_create("refusals");
-    tcase_set_timeout(refusals, 120);
-    tcase_add_loop_test(refusals, state_of_another_kind_is_refused, 0, 10);
-    tcase_add_loop_test(refusals, what_training_cannot_go_on_with_is_refused, 0, 4);
-    suite_add_tcase(s, refusals);
-    return s;
-}
-
-int main(void)
-{
-    return run_suite(suite());
 }

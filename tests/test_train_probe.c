@@ -86,7 +86,8 @@ static void run_probed_well(struct probed *p)
 
 /* --- what it does ---------------------------------------------------------------------------- */
 
-START_TEST(the_best_trial_is_taken)
+TEST(the_best_trial_is_taken, .tags = ONE_THREAD, .before_all = make_source,
+     .after_all = scratch_remove)
 {
     struct probed p = make_probed("out.gguf");
     run_probed_well(&p);
@@ -104,10 +105,10 @@ START_TEST(the_best_trial_is_taken)
     ck_assert_int_eq(p.run.steps, 24); /* those of the trials are none of the run's */
     checkpoint_close(&p.from);
 }
-END_TEST
 
 /* A run of no more steps than its trials. */
-START_TEST(short_run_takes_the_smallest_that_comes_near)
+TEST(short_run_takes_the_smallest_that_comes_near, .tags = ONE_THREAD, .before_all = make_source,
+     .after_all = scratch_remove)
 {
     struct probed p = make_probed("out.gguf");
     p.run.spec.n_steps = 8;
@@ -122,10 +123,10 @@ START_TEST(short_run_takes_the_smallest_that_comes_near)
     ck_assert_double_eq(p.chosen, expected);
     checkpoint_close(&p.from);
 }
-END_TEST
 
 /* The weights are those of a run that is given what the probe found. */
-START_TEST(taken_is_as_good_as_given)
+TEST(taken_is_as_good_as_given, .tags = TAKES_LONG, .before_all = make_source,
+     .after_all = scratch_remove)
 {
     struct probed p = make_probed("probed.gguf"), given = make_probed("given.gguf");
     run_probed_well(&p);
@@ -137,10 +138,10 @@ START_TEST(taken_is_as_good_as_given)
     checkpoint_close(&p.from);
     checkpoint_close(&given.from);
 }
-END_TEST
 
 /* Another held-out part of as many bytes: the same trials, bit for bit. */
-START_TEST(held_out_part_decides_nothing)
+TEST(held_out_part_decides_nothing, .tags = TAKES_LONG, .before_all = make_source,
+     .after_all = scratch_remove)
 {
     struct probed p = make_probed("out.gguf"), other = make_probed("other.gguf");
     run_probed_well(&p);
@@ -156,12 +157,12 @@ START_TEST(held_out_part_decides_nothing)
     checkpoint_close(&p.from);
     checkpoint_close(&other.from);
 }
-END_TEST
 
 /* Where the loss cannot fall nothing is changed: the weights of what was given, and a run at its
  * end. A share of 1 for a teacher that is the checkpoint itself leaves no gradient, and decay alone
  * makes it worse. */
-START_TEST(none_is_taken_where_none_helps)
+TEST(none_is_taken_where_none_helps, .tags = ONE_THREAD, .before_all = make_source,
+     .after_all = scratch_remove)
 {
     struct probed p = make_probed("out.gguf"), given = make_probed("given.gguf");
     p.run.spec.teacher = p.from.gguf;
@@ -185,10 +186,10 @@ START_TEST(none_is_taken_where_none_helps)
     checkpoint_close(&p.from);
     checkpoint_close(&given.from);
 }
-END_TEST
 
 /* A text without a window to spare: a small rate, without a trial. */
-START_TEST(short_text_is_not_probed)
+TEST(short_text_is_not_probed, .tags = ONE_THREAD, .before_all = make_source,
+     .after_all = scratch_remove)
 {
     struct probed p = make_probed("out.gguf");
     const struct text few = {words, 300};
@@ -199,7 +200,6 @@ START_TEST(short_text_is_not_probed)
     ck_assert_double_eq(p.chosen, 3e-5);
     checkpoint_close(&p.from);
 }
-END_TEST
 
 /* A text that has each window at one place only. */
 static void number_text(void)
@@ -240,7 +240,8 @@ static bool see_batch(void *arg)
 }
 
 /* One window, and several. */
-START_TEST(trials_leave_out_what_is_aside)
+TEST(trials_leave_out_what_is_aside, .loops = 2, .tags = ONE_THREAD, .before_all = make_source,
+     .after_all = scratch_remove)
 {
     static const size_t lengths[] = {600, 2000};
     struct seen seen = {.probed = make_probed("out.gguf")};
@@ -253,11 +254,10 @@ START_TEST(trials_leave_out_what_is_aside)
     ck_assert_int_gt(seen.n_drawn, 80);
     checkpoint_close(&seen.probed.from);
 }
-END_TEST
 
 /* --- the same bits --------------------------------------------------------------------------- */
 
-START_TEST(any_threads_try_and_take_the_same)
+TEST(any_threads_try_and_take_the_same, .before_all = make_source, .after_all = scratch_remove)
 {
     struct probed one = make_probed("one.gguf");
     run_probed_well(&one);
@@ -272,10 +272,10 @@ START_TEST(any_threads_try_and_take_the_same)
     }
     checkpoint_close(&one.from);
 }
-END_TEST
 
 /* In the probe, before each trial's end, and after some steps; OUT best and last. */
-START_TEST(interrupted_probe_goes_on)
+TEST(interrupted_probe_goes_on, .loops = SANITIZED ? 1 : 2, .tags = ONE_THREAD,
+     .before_all = make_source, .after_all = scratch_remove)
 {
     struct probed whole = make_probed("whole.gguf");
     whole.run.spec.keep_last = _i;
@@ -301,13 +301,13 @@ START_TEST(interrupted_probe_goes_on)
     }
     checkpoint_close(&whole.from);
 }
-END_TEST
 
 /* --- hostile states -------------------------------------------------------------------------- */
 
 #define RATE_AT ((2 + STATE_FIELDS + 8) * sizeof(uint64_t))
 
-START_TEST(impossible_rate_in_a_state_is_refused)
+TEST(impossible_rate_in_a_state_is_refused, .tags = ONE_THREAD, .before_all = make_source,
+     .after_all = scratch_remove)
 {
     static const double rates[] = {-1e-4, (double)NAN, HUGE_VAL, 11, 0};
     struct probed p = make_probed("out.gguf");
@@ -328,36 +328,4 @@ START_TEST(impossible_rate_in_a_state_is_refused)
     }
     free(bytes);
     checkpoint_close(&p.from);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("train_probe");
-    TCase *t = tcase_create("probe");
-    tcase_set_timeout(t, 120);
-    tcase_add_unchecked_fixture(t, make_source, scratch_remove);
-    tcase_add_test(t, the_best_trial_is_taken);
-    tcase_add_test(t, short_run_takes_the_smallest_that_comes_near);
-    tcase_add_test(t, none_is_taken_where_none_helps);
-    tcase_add_test(t, short_text_is_not_probed);
-    tcase_add_loop_test(t, trials_leave_out_what_is_aside, 0, 2);
-    tcase_add_loop_test(t, interrupted_probe_goes_on, 0, SANITIZED ? 1 : 2);
-    tcase_add_test(t, impossible_rate_in_a_state_is_refused);
-    tcase_set_tags(t, ONE_THREAD);
-    suite_add_tcase(s, t);
-    /* They compare numbers of runs as the other tests make them, too. */
-    TCase *numbers = tcase_create("numbers");
-    tcase_set_timeout(numbers, 120);
-    tcase_set_tags(numbers, TAKES_LONG);
-    tcase_add_unchecked_fixture(numbers, make_source, scratch_remove);
-    tcase_add_test(numbers, taken_is_as_good_as_given);
-    tcase_add_test(numbers, held_out_part_decides_nothing);
-    suite_add_tcase(s, numbers);
-    TCase *threads = tcase_create("threads");
-    tcase_set_timeout(threads, 120);
-    tcase_add_unchecked_fixture(threads, make_source, scratch_remove);
-    tcase_add_test(threads, any_threads_try_and_take_the_same);
-    suite_add_tcase(s, threads);
-    return run_suite(s);
 }

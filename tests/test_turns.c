@@ -49,7 +49,7 @@ static void expect(struct turns *t, const char *all)
     ck_assert_int_eq(turns_check(t, NULL), STATUS_OK);
 }
 
-START_TEST(the_front_goes_straight_out)
+TEST(the_front_goes_straight_out)
 {
     struct output out;
     struct turns t;
@@ -75,9 +75,8 @@ START_TEST(the_front_goes_straight_out)
     turns_free(&t);
     turns_free(&t);
 }
-END_TEST
 
-START_TEST(dropped_ones_leave_nothing)
+TEST(dropped_ones_leave_nothing)
 {
     struct output out;
     struct turns t;
@@ -94,9 +93,8 @@ START_TEST(dropped_ones_leave_nothing)
     ck_assert_uint_eq(t.keeper.n_held, 0);
     turns_free(&t);
 }
-END_TEST
 
-START_TEST(room_is_bounded)
+TEST(room_is_bounded)
 {
     struct output out;
     struct turns t;
@@ -116,7 +114,6 @@ START_TEST(room_is_bounded)
     ck_assert(turns_has_room(&t, TURNS_AHEAD + 1));
     turns_free(&t);
 }
-END_TEST
 
 static void expect_lost(const struct turns *t, const char *message)
 {
@@ -127,7 +124,7 @@ static void expect_lost(const struct turns *t, const char *message)
 
 /* A text that could be held in part is not written at all, whether it ends before its turn (_i 0),
  * in it, or is dropped; the others are. */
-START_TEST(without_memory_a_text_is_lost_whole)
+TEST(without_memory_a_text_is_lost_whole, .loops = 3)
 {
     struct output out;
     struct turns t;
@@ -163,10 +160,9 @@ START_TEST(without_memory_a_text_is_lost_whole)
     turns_free(&t);
     largest = SIZE_MAX;
 }
-END_TEST
 
 /* Many, over the ring's end, closed in random order. */
-START_TEST(order_does_not_matter)
+TEST(order_does_not_matter, .loops = 5)
 {
     enum { N = 5000, OPEN = 40 };
     struct output out;
@@ -199,18 +195,4 @@ START_TEST(order_does_not_matter)
     ck_assert_uint_eq(at, n_written);
     ck_assert_uint_eq(t.keeper.n_held, 0);
     turns_free(&t);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("turns");
-    TCase *t = tcase_create("turns");
-    tcase_add_test(t, the_front_goes_straight_out);
-    tcase_add_test(t, dropped_ones_leave_nothing);
-    tcase_add_test(t, room_is_bounded);
-    tcase_add_loop_test(t, without_memory_a_text_is_lost_whole, 0, 3);
-    tcase_add_loop_test(t, order_does_not_matter, 0, 5);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

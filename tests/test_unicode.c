@@ -6,7 +6,7 @@
 
 /* --- classes --------------------------------------------------------------------------------- */
 
-START_TEST(test_classes)
+TEST(test_classes)
 {
     static const struct {
         uint32_t code;
@@ -35,10 +35,9 @@ START_TEST(test_classes)
         ck_assert_msg(unicode_class(cases[i].code) == cases[i].class, "U+%04X is %d, expected %d",
                       cases[i].code, (int)unicode_class(cases[i].code), (int)cases[i].class);
 }
-END_TEST
 
 /* All members of White_Space, as listed in Unicode's PropList. */
-START_TEST(test_white_space_is_complete)
+TEST(test_white_space_is_complete)
 {
     static const uint32_t spaces[] = {0x9,    0xa,    0xb,    0xc,    0xd,    0x20,   0x85,
                                       0xa0,   0x1680, 0x2000, 0x2001, 0x2002, 0x2003, 0x2004,
@@ -52,10 +51,9 @@ START_TEST(test_white_space_is_complete)
         }
     ck_assert_uint_eq(n, sizeof spaces / sizeof spaces[0]);
 }
-END_TEST
 
 /* Counted with the package `regex` (\p{L}, \p{N}), which has the same version of Unicode. */
-START_TEST(test_class_sizes)
+TEST(test_class_sizes)
 {
     size_t letters = 0;
     size_t numbers = 0;
@@ -66,7 +64,6 @@ START_TEST(test_class_sizes)
     ck_assert_uint_eq(letters, 158172);
     ck_assert_uint_eq(numbers, 2247);
 }
-END_TEST
 
 /* --- UTF-8 ----------------------------------------------------------------------------------- */
 
@@ -89,7 +86,7 @@ static bool decodes_to(const char *s, size_t len, size_t used, uint32_t code)
     return utf8_decode((struct text){s, len}, &got) == used && got == code;
 }
 
-START_TEST(test_every_code_point_decodes)
+TEST(test_every_code_point_decodes)
 {
     for (uint32_t code = 0; code <= 0x10ffff; code++) {
         char s[4];
@@ -106,9 +103,8 @@ START_TEST(test_every_code_point_decodes)
             ck_abort_msg("U+%04X", code);
     }
 }
-END_TEST
 
-START_TEST(test_malformed_sequences_are_one_byte)
+TEST(test_malformed_sequences_are_one_byte)
 {
     static const char *const bad[] = {"\x80",
                                       "\xbf",
@@ -135,11 +131,10 @@ START_TEST(test_malformed_sequences_are_one_byte)
         ck_assert_uint_eq(code, UNICODE_INVALID);
     }
 }
-END_TEST
 
 /* --- the alphabet of bytes ------------------------------------------------------------------- */
 
-START_TEST(test_alphabet_is_a_bijection)
+TEST(test_alphabet_is_a_bijection)
 {
     static const struct {
         unsigned char byte;
@@ -163,9 +158,8 @@ START_TEST(test_alphabet_is_a_bijection)
     for (int byte = 0; byte < 256; byte++)
         ck_assert_int_eq((unsigned char)all[byte], byte);
 }
-END_TEST
 
-START_TEST(test_alphabet_refuses_other_characters)
+TEST(test_alphabet_refuses_other_characters)
 {
     static const char *const bad[] = {" ",      "a b",    "\n",        "\x7f", "\u00a0",
                                       "\u00ad", "\u0144", "\u2581the", "\xff", "a\xc4"};
@@ -178,21 +172,4 @@ START_TEST(test_alphabet_refuses_other_characters)
     size_t n = 1;
     ck_assert(byte_alphabet_decode(text_of(""), out, &n));
     ck_assert_uint_eq(n, 0);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("unicode");
-    TCase *t = tcase_create("unicode");
-    tcase_add_test(t, test_classes);
-    tcase_add_test(t, test_white_space_is_complete);
-    tcase_add_test(t, test_class_sizes);
-    tcase_add_test(t, test_every_code_point_decodes);
-    tcase_add_test(t, test_malformed_sequences_are_one_byte);
-    tcase_add_test(t, test_alphabet_is_a_bijection);
-    tcase_add_test(t, test_alphabet_refuses_other_characters);
-    tcase_set_timeout(t, 60);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

@@ -327,7 +327,12 @@ static void one_part(uint32_t type, int cols, int off, int first)
             }
 }
 
-START_TEST(one_part_in_every_order)
+static void set_up(void)
+{
+    rng_seed(&dice, 11, 0);
+}
+
+TEST(one_part_in_every_order, .loops = N_TYPES, .tags = ONE_THREAD, .before = set_up)
 {
     const uint32_t type = types[_i].type;
     for (int off = 0; off <= 3; off++)
@@ -340,9 +345,8 @@ START_TEST(one_part_in_every_order)
             }
         }
 }
-END_TEST
 
-START_TEST(transposed_sources)
+TEST(transposed_sources, .loops = N_TYPES, .tags = ONE_THREAD, .before = set_up)
 {
     static const int all_cols[] = {1, 7, 33, 600};
     const uint32_t type = types[_i].type;
@@ -359,10 +363,9 @@ START_TEST(transposed_sources)
                 free_sources(&l);
             }
 }
-END_TEST
 
 /* Q, K and V of one type or of several, K and V repeated; also plain ones before others. */
-START_TEST(several_parts)
+TEST(several_parts, .loops = N_TYPES, .tags = ONE_THREAD, .before = set_up)
 {
     static const int copies[][VIEW_PARTS] = {{0, 0, 0}, {1, 2, 2}, {2, 0, 3}, {0, 0, 2}};
     const uint32_t first_type = types[_i].type;
@@ -386,11 +389,10 @@ START_TEST(several_parts)
                 free_sources(&l);
             }
 }
-END_TEST
 
 /* More elements than are made at a time: many short rows, rows longer than a piece, and both when
  * transposed. */
-START_TEST(more_than_one_piece)
+TEST(more_than_one_piece, .loops = N_TYPES, .tags = ONE_THREAD, .before = set_up)
 {
     static const struct {
         int rows, cols;
@@ -408,10 +410,9 @@ START_TEST(more_than_one_piece)
             free_sources(&l);
         }
 }
-END_TEST
 
 /* Any offset into what is in the source as it is wanted. */
-START_TEST(plain_rows_from_any_byte_on)
+TEST(plain_rows_from_any_byte_on, .tags = ONE_THREAD, .before = set_up)
 {
     struct source_list l = {.n = 0};
     struct err e = {""};
@@ -429,9 +430,8 @@ START_TEST(plain_rows_from_any_byte_on)
     }
     free_sources(&l);
 }
-END_TEST
 
-START_TEST(memory_that_is_not_there)
+TEST(memory_that_is_not_there, .tags = ONE_THREAD, .before = set_up)
 {
     struct source_list l = {.n = 0};
     struct view_maker own = {0};
@@ -458,26 +458,4 @@ START_TEST(memory_that_is_not_there)
     view_maker_free(&own);
     view_maker_free(&own);
     free_sources(&l);
-}
-END_TEST
-
-static void set_up(void)
-{
-    rng_seed(&dice, 11, 0);
-}
-
-int main(void)
-{
-    Suite *s = suite_create("view");
-    TCase *t = tcase_create("view");
-    tcase_set_tags(t, ONE_THREAD);
-    tcase_add_checked_fixture(t, set_up, NULL);
-    tcase_add_loop_test(t, one_part_in_every_order, 0, N_TYPES);
-    tcase_add_loop_test(t, transposed_sources, 0, N_TYPES);
-    tcase_add_loop_test(t, several_parts, 0, N_TYPES);
-    tcase_add_loop_test(t, more_than_one_piece, 0, N_TYPES);
-    tcase_add_test(t, plain_rows_from_any_byte_on);
-    tcase_add_test(t, memory_that_is_not_there);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }

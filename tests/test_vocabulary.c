@@ -5,7 +5,7 @@
 
 /* --- kinds of vocabularies ------------------------------------------------------------------- */
 
-START_TEST(test_starcoder_digits)
+TEST(test_starcoder_digits)
 {
     static const char *const names[] = {"starcoder", "refact", "command-r", "codeshell", "smollm"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -32,10 +32,9 @@ START_TEST(test_starcoder_digits)
         tokenizer_free(t);
     }
 }
-END_TEST
 
 /* StarCoder's vocabulary lacks F1 and the bytes that are never in UTF-8, others nearly all. */
-START_TEST(test_bytes_without_a_token)
+TEST(test_bytes_without_a_token)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -56,10 +55,9 @@ START_TEST(test_bytes_without_a_token)
     check_unencodable(t, text_of("<s><s>y("), "U+0028 '(' at offset 7,");
     tokenizer_free(t);
 }
-END_TEST
 
 /* As of a checkpoint that sorts letters: its merge names no token of it. */
-START_TEST(test_three_tokens)
+TEST(test_three_tokens)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -74,10 +72,9 @@ START_TEST(test_three_tokens)
     check_unencodable(t, text_of("AB C"), "U+0020 at offset 2,");
     tokenizer_free(t);
 }
-END_TEST
 
 /* What merges into others is merged, whatever else the list has. */
-START_TEST(test_merges_that_never_happen)
+TEST(test_merges_that_never_happen)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -94,10 +91,9 @@ START_TEST(test_merges_that_never_happen)
     CHECK_IDS(t, "abcxyzcd", 257, 'x', 'y', 'z', 'c', 'd');
     tokenizer_free(t);
 }
-END_TEST
 
 /* A piece that is a token need not come out of the merges. */
-START_TEST(test_whole_pieces)
+TEST(test_whole_pieces)
 {
     static const char *const pres[] = {"llama-bpe", "llama3",  "llama-v3", "falcon3",
                                        "falcon-h1", "pixtral", "midm-2.0", "lfm2"};
@@ -126,10 +122,9 @@ START_TEST(test_whole_pieces)
         tokenizer_free(t);
     }
 }
-END_TEST
 
 /* Kinds that are not known here show their tokens as the file has them. */
-START_TEST(test_unknown_kinds)
+TEST(test_unknown_kinds)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -161,9 +156,8 @@ START_TEST(test_unknown_kinds)
     ck_assert_uint_eq(tokenizer_bytes(t, 257).len, 0);
     tokenizer_free(t);
 }
-END_TEST
 
-START_TEST(test_no_tokens)
+TEST(test_no_tokens)
 {
     struct gguf_bytes b = {0};
     struct tokenizer *t;
@@ -178,9 +172,8 @@ START_TEST(test_no_tokens)
     ck_assert(!tokenizer_is_special(t, 7));
     tokenizer_free(t);
 }
-END_TEST
 
-START_TEST(test_byte_tokens)
+TEST(test_byte_tokens)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -196,9 +189,8 @@ START_TEST(test_byte_tokens)
     ck_assert(text_is(tokenizer_bytes(t, 257), "<0x4g>"));
     tokenizer_free(t);
 }
-END_TEST
 
-START_TEST(test_tokens_outside_the_alphabet_are_raw)
+TEST(test_tokens_outside_the_alphabet_are_raw)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -212,9 +204,8 @@ START_TEST(test_tokens_outside_the_alphabet_are_raw)
     CHECK_IDS(t, "a b", 'a', ' ', 'b');
     tokenizer_free(t);
 }
-END_TEST
 
-START_TEST(test_duplicates_that_nothing_needs)
+TEST(test_duplicates_that_nothing_needs)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -227,9 +218,8 @@ START_TEST(test_duplicates_that_nothing_needs)
     CHECK_IDS(t, "b[PAD]", 'b', '[', 'P', 'A', 'D', ']');
     tokenizer_free(t);
 }
-END_TEST
 
-START_TEST(test_special_ids)
+TEST(test_special_ids)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -262,11 +252,10 @@ START_TEST(test_special_ids)
     ck_assert(!tokenizer_adds_bos(t));
     tokenizer_free(t);
 }
-END_TEST
 
 /* --- malformed vocabularies ------------------------------------------------------------------ */
 
-START_TEST(test_refused_kinds)
+TEST(test_refused_kinds)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -282,9 +271,8 @@ START_TEST(test_refused_kinds)
     v.adds_bos = 1;
     check_refused(&v, "add_bos_token is true");
 }
-END_TEST
 
-START_TEST(test_refused_tokens)
+TEST(test_refused_tokens)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -303,9 +291,8 @@ START_TEST(test_refused_tokens)
     v.n_tokens = 0;
     check_refused(&v, "tokenizer.ggml.tokens: expected 1 to");
 }
-END_TEST
 
-START_TEST(test_refused_merges)
+TEST(test_refused_merges)
 {
     static const struct {
         const char *merge, *message;
@@ -331,10 +318,9 @@ START_TEST(test_refused_merges)
         check_refused(&v, cases[i].message);
     }
 }
-END_TEST
 
 /* Arrays of another kind or length are refused before their elements are read. */
-START_TEST(test_refused_arrays)
+TEST(test_refused_arrays)
 {
     struct vocabulary v;
     plain_bytes_vocabulary(&v);
@@ -373,31 +359,5 @@ START_TEST(test_refused_arrays)
     ck_assert_int_eq(create_from(&b, &t, &e), STATUS_BAD_FILE);
     ck_assert_msg(strstr(e.text, "tokenizer.ggml.tokens") != NULL, "%s", e.text);
 }
-END_TEST
 
 /* --- the suite ------------------------------------------------------------------------------- */
-
-int main(void)
-{
-    Suite *s = suite_create("vocabulary");
-    TCase *t = tcase_create("kinds");
-    tcase_add_test(t, test_starcoder_digits);
-    tcase_add_test(t, test_bytes_without_a_token);
-    tcase_add_test(t, test_three_tokens);
-    tcase_add_test(t, test_merges_that_never_happen);
-    tcase_add_test(t, test_whole_pieces);
-    tcase_add_test(t, test_unknown_kinds);
-    tcase_add_test(t, test_no_tokens);
-    tcase_add_test(t, test_byte_tokens);
-    tcase_add_test(t, test_tokens_outside_the_alphabet_are_raw);
-    tcase_add_test(t, test_duplicates_that_nothing_needs);
-    tcase_add_test(t, test_special_ids);
-    suite_add_tcase(s, t);
-    t = tcase_create("malformed");
-    tcase_add_test(t, test_refused_kinds);
-    tcase_add_test(t, test_refused_tokens);
-    tcase_add_test(t, test_refused_merges);
-    tcase_add_test(t, test_refused_arrays);
-    suite_add_tcase(s, t);
-    return run_suite(s);
-}

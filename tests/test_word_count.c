@@ -11,7 +11,7 @@ static void add(struct word_count *c, struct text word)
     ck_assert_msg(word_count_add(c, word, &e) == STATUS_OK, "%s", e.text);
 }
 
-START_TEST(words_are_listed_by_first_occurrence)
+TEST(words_are_listed_by_first_occurrence)
 {
     static const char *const texts[] = {"to", "be", "or", "not", "to", "be", "", "be", "bee", ""};
     static const struct {
@@ -31,11 +31,10 @@ START_TEST(words_are_listed_by_first_occurrence)
     word_count_free(&c);
     ck_assert_uint_eq(c.n, 0);
 }
-END_TEST
 
 /* Word i of many is met i % 5 + 1 times; the table grows in between. Some differ in their last
  * byte only, some in their length, on both sides of the hash's blocks of eight. */
-START_TEST(many_words)
+TEST(many_words)
 {
     enum { N = 20000, ROOM = 32 };
     char(*words)[ROOM] = malloc((size_t)N * ROOM);
@@ -54,9 +53,8 @@ START_TEST(many_words)
     word_count_free(&c);
     free(words);
 }
-END_TEST
 
-START_TEST(every_byte_counts)
+TEST(every_byte_counts)
 {
     char bytes[256 * 2];
     struct word_count c = {0};
@@ -68,16 +66,4 @@ START_TEST(every_byte_counts)
     }
     ck_assert_uint_eq(c.n, 512);
     word_count_free(&c);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *s = suite_create("word count");
-    TCase *t = tcase_create("words");
-    tcase_add_test(t, words_are_listed_by_first_occurrence);
-    tcase_add_test(t, many_words);
-    tcase_add_test(t, every_byte_counts);
-    suite_add_tcase(s, t);
-    return run_suite(s);
 }
