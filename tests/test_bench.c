@@ -88,16 +88,16 @@ TEST(every_combination_once, .seconds = 240)
         ck_assert_int_eq(r->repeats, 2);
         ck_assert(r->p10_us > 0 && r->p10_us <= r->p50_us && r->p50_us <= r->p90_us &&
                   r->p90_us <= r->p99_us && r->p99_us <= r->max_us);
-        ck_assert(r->prefill_tokens_per_s > 0 && r->limit_tokens_per_s > 0);
+        ck_assert(r->prefill_tokens_per_s > 0 && r->predicted.tokens_per_s > 0);
         ck_assert(r->share_of_limit > 0 && r->share_of_limit <= 1.0 + 1e-9);
         ck_assert(!isnan(r->speedup) && r->predicted_speedup >= 1 - 1e-9);
         ck_assert_double_eq_tol(r->us_per_token * r->batch, r->p50_us, 1e-9 * r->p50_us);
         ck_assert_double_eq_tol(r->tokens_per_s * r->mean_us, r->batch * 1e6, 1);
-        ck_assert_double_eq_tol(r->limit_tokens_per_s * r->predicted_us, r->batch * 1e6, 1);
-        ck_assert_double_eq_tol(r->share_of_limit * r->p50_us, r->predicted_us,
-                                1e-9 * r->predicted_us);
-        ck_assert_double_eq_tol(r->predicted_us, cost_step_us(&r->cost, r->batch, &r->limits),
-                                1e-9 * r->predicted_us);
+        ck_assert_double_eq_tol(r->predicted.tokens_per_s * r->predicted.us, r->batch * 1e6, 1);
+        ck_assert_double_eq_tol(r->share_of_limit * r->p50_us, r->predicted.us,
+                                1e-9 * r->predicted.us);
+        ck_assert_double_eq_tol(r->predicted.us, cost_predict(&r->cost, r->batch, &r->limits).us,
+                                1e-9 * r->predicted.us);
     }
     ck_assert_int_eq(b.n_machines, 2);
     for (int i = 0; i < b.n_rows; i++) {
@@ -323,8 +323,8 @@ TEST(summary_of_known_samples, .seconds = 240)
     rows[1].n_kv_heads = 1;
     rows[1].cost.weight_bytes = 400;
     rows[1].p50_us = 1;
-    rows[0].predicted_us = 0.75;
-    rows[1].predicted_us = 0.5;
+    rows[0].predicted.us = 0.75;
+    rows[1].predicted.us = 0.5;
     struct bench b = {.rows = rows, .n_rows = 2};
     bench_compare(&b, 4);
     ck_assert_double_eq_tol(rows[0].speedup, 1, 1e-12);
@@ -375,11 +375,11 @@ TEST(predictions_by_hand, .seconds = 240)
     struct machine m = hand_machine();
     struct bench b = {.rows = rows, .n_rows = 2, .machines = &m, .n_machines = 1};
     bench_predict(&b);
-    ck_assert_double_eq_tol(rows[0].predicted_us, 5, 1e-9);
-    ck_assert_double_eq_tol(rows[0].limit_tokens_per_s, 2e5, 1e-6);
+    ck_assert_double_eq_tol(rows[0].predicted.us, 5, 1e-9);
+    ck_assert_double_eq_tol(rows[0].predicted.tokens_per_s, 2e5, 1e-6);
     ck_assert_double_eq_tol(rows[0].share_of_limit, 0.5, 1e-9);
-    ck_assert_double_eq_tol(rows[1].predicted_us, 19, 1e-9);
-    ck_assert_double_eq_tol(rows[1].limit_tokens_per_s, 10 / 19e-6, 1e-3);
+    ck_assert_double_eq_tol(rows[1].predicted.us, 19, 1e-9);
+    ck_assert_double_eq_tol(rows[1].predicted.tokens_per_s, 10 / 19e-6, 1e-3);
     ck_assert_double_eq_tol(rows[1].share_of_limit, 0.5, 1e-9);
     ck_assert_double_eq_tol(rows[0].limits.bytes_per_s, 1e9, 1);
 }
@@ -401,7 +401,7 @@ TEST(limits_are_never_exceeded, .seconds = 240)
     ck_assert_double_eq_tol(rows[0].share_of_limit, 1, 1e-9);
     ck_assert_double_eq_tol(rows[0].limits.bytes_per_s, 2.5e9, 1);
     ck_assert_double_eq_tol(rows[1].limits.bytes_per_s, 1e9, 1); /* more bytes */
-    ck_assert_double_eq_tol(rows[1].predicted_us, 29, 1e-9);
+    ck_assert_double_eq_tol(rows[1].predicted.us, 29, 1e-9);
     ck_assert_double_eq_tol(rows[2].limits.bytes_per_s, 1e9, 1); /* other threads */
 
     /* Ten sequences in 10 us: 14,000 bytes are 1.4 GB/s, 30,000 operations 3 and 320,000 32
@@ -414,7 +414,7 @@ TEST(limits_are_never_exceeded, .seconds = 240)
     b = (struct bench){.rows = fast, .n_rows = 2, .machines = m, .n_machines = 1};
     bench_predict(&b);
     const double over = (9 + 10 / 1.4) / 10;
-    ck_assert_double_eq_tol(fast[0].predicted_us, 10, 1e-9);
+    ck_assert_double_eq_tol(fast[0].predicted.us, 10, 1e-9);
     ck_assert_double_eq_tol(fast[0].limits.bytes_per_s, 1.4e9 * over, 1);
     ck_assert_double_eq_tol(fast[0].limits.fma_flops_per_s, 10e9 * over, 1);
     ck_assert_double_eq_tol(fast[1].limits.dot_flops_per_s, 40e9 * over, 1);

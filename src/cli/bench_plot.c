@@ -50,7 +50,7 @@ static struct plot_point make_point(const struct bench_report *r, const struct b
 {
     const double b = row->batch;
     return (struct plot_point){bench_is_over_batch(r->spec) ? b : row->depth, row->p10_us / b,
-                               row->us_per_token, row->p90_us / b, row->predicted_us / b};
+                               row->us_per_token, row->p90_us / b, row->predicted.us / b};
 }
 
 /* A series for each line of which something was measured. */

@@ -129,7 +129,7 @@ static struct run_facts run_facts(const struct bench_report *r)
 struct shown_row {
     struct bench_row row;
     char variant[16];
-    const char *type, *kv_type, *isa, *limited_by;
+    const char *type, *kv_type, *isa;
     int n, warmup;
     uint64_t flops, attention_flops; /* of a step */
     double attention_mflop;
@@ -174,11 +174,11 @@ static const struct report_field fields[] = {
     {NULL, "attention Mflop", MEMBER(shown_row, attention_mflop), "%.1f", .rank = 9},
     {"flops", NULL, MEMBER(shown_row, flops)},
     {"gb_per_s", "GB/s", MEMBER(shown_row, row.gb_per_s), "%.1f", .rank = 5},
-    {"predicted_us", NULL, MEMBER(shown_row, row.predicted_us)},
+    {"predicted_us", NULL, MEMBER(shown_row, row.predicted.us)},
     {"speedup", NULL, MEMBER(shown_row, row.speedup)},
     {"predicted_speedup", NULL, MEMBER(shown_row, row.predicted_speedup)},
     {NULL, "of limit", MEMBER(shown_row, percent_of_limit), "%.0f%%", .rank = 2},
-    {"limited_by", "limited by", MEMBER(shown_row, limited_by), .rank = 6},
+    {"limited_by", "limited by", MEMBER(shown_row, row.predicted.limited_by), .rank = 6},
     {"prefill_tokens_per_s", "prefill tok/s", MEMBER(shown_row, row.prefill_tokens_per_s),
      .figure = figure_rate, .rank = 10},
     {"load_ms", NULL, MEMBER(shown_row, row.load_ms)},
@@ -186,7 +186,7 @@ static const struct report_field fields[] = {
      .rank = 10},
     {"logits_hash", NULL, MEMBER(shown_row, hash)},
     {"isa", NULL, MEMBER(shown_row, isa)},
-    {"limit_tokens_per_s", NULL, MEMBER(shown_row, row.limit_tokens_per_s)},
+    {"limit_tokens_per_s", NULL, MEMBER(shown_row, row.predicted.tokens_per_s)},
     {"share_of_limit", NULL, MEMBER(shown_row, row.share_of_limit)},
     {"noisy", NULL, MEMBER(shown_row, noisy)},
     {"cpu_share", NULL, MEMBER(shown_row, row.cpu_share)},
@@ -295,7 +295,6 @@ static struct shown_row shown_row(const struct bench_report *r, const struct ben
                           .type = storage_name(row->type),
                           .kv_type = storage_name(row->kv_type),
                           .isa = r->spec->kernels->name,
-                          .limited_by = cost_part_names[row->limited_by],
                           .n = r->spec->n,
                           .warmup = r->spec->warmup,
                           .flops = cost_step_flops(&row->cost, row->batch),

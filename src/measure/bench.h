@@ -80,7 +80,7 @@ struct bench_row {
     double tokens_per_s;               /* of all sequences: batch / mean */
     double gb_per_s;                   /* bytes of a step over the median */
     double speedup, predicted_speedup; /* over MHA at the same setting, by median and as predicted:
-                                          at batch 1 by bytes, else by predicted_us. NaN where MHA
+                                          at batch 1 by bytes, else by time. NaN where MHA
                                           is not among the rows */
     double spread;                     /* of the repeats' medians: (largest - least) / least */
     double cpu_share;                  /* of its threads' time that the processors gave to them
@@ -91,11 +91,9 @@ struct bench_row {
     /* FNV-1a of the bytes of sequence 0's logits, whose cache and tokens do not depend on the
      * batch: equal for any threads and any batch. */
     uint64_t logits_hash;
-    struct roofline limits;    /* the machine's for as many bytes */
-    double predicted_us;       /* of a step by the limits, see cost_step_us */
-    enum cost_part limited_by; /* what takes longest of it */
-    double limit_tokens_per_s; /* batch / predicted_us */
-    double share_of_limit;     /* predicted_us over the median */
+    struct roofline limits;     /* the machine's for as many bytes */
+    struct cost_time predicted; /* of a step by these limits */
+    double share_of_limit;      /* predicted.us over the median */
 };
 
 struct bench {

@@ -90,9 +90,7 @@ static void plan_row(const struct bench_spec *spec, struct cost_shape shape, int
     if (!row->as_file)
         shape.storage = (enum storage)spec->types.items[type];
     row->type = shape.storage;
-    row->cost.weight_bytes = cost_weights(&shape).step_bytes;
-    row->cost.kv_bytes = cost_kv_bytes(&variant, row->n_kv_heads, row->kv_type, row->depth);
-    row->cost.flops = cost_flops(&shape, row->depth);
+    row->cost = cost_of(&shape, row->kv_type, row->depth);
     row->prefill_tokens_per_s = (double)NAN;
 }
 
@@ -232,7 +230,7 @@ static void raise_to_reached(struct machine *m, const struct bench_row *row)
                                      (double)f->quants * rows_per_s});
     /* Products and attention may still take longer, one after the other. */
     const struct roofline l = machine_limits(m, bench_row_bytes(row));
-    const double over = cost_step_us(&row->cost, row->batch, &l) / row->p50_us;
+    const double over = cost_predict(&row->cost, row->batch, &l).us / row->p50_us;
     if (over > 1)
         machine_raise(m, bench_row_bytes(row),
                       &(struct roofline){l.bytes_per_s * over, l.fma_flops_per_s * over,
@@ -249,11 +247,9 @@ void bench_predict(struct bench *b)
     for (int i = 0; i < b->n_rows; i++) {
         struct bench_row *row = &b->rows[i];
         row->limits = machine_limits(&b->machines[row->pool], bench_row_bytes(row));
-        row->predicted_us = cost_step_us(&row->cost, row->batch, &row->limits);
-        row->limited_by = cost_step_longest(&row->cost, row->batch, &row->limits);
-        row->limit_tokens_per_s = row->batch * 1e6 / row->predicted_us;
+        row->predicted = cost_predict(&row->cost, row->batch, &row->limits);
         if (row->samples)
-            row->share_of_limit = row->predicted_us / row->p50_us;
+            row->share_of_limit = row->predicted.us / row->p50_us;
     }
 }
 
@@ -280,7 +276,7 @@ void bench_compare(struct bench *b, int n_heads)
         /* Of one sequence bytes are the limit, and need no measurement. */
         row->predicted_speedup = row->batch == 1 ? (double)cost_step_bytes(&mha->cost, 1) /
                                                        (double)cost_step_bytes(&row->cost, 1)
-                                                 : mha->predicted_us / row->predicted_us;
+                                                 : mha->predicted.us / row->predicted.us;
         if (mha->samples && row->samples)
             row->speedup = mha->p50_us / row->p50_us;
     }
