@@ -71,8 +71,8 @@ static enum status need_model(const struct bench_state *st, const struct bench_r
                               struct err *e)
 {
     const struct bench_spec *spec = st->spec;
-    const struct gguf *own = spec->converted ? spec->converted[row->variant] : NULL;
-    const struct config c = bench_variant(spec, row->variant);
+    const struct gguf *own = spec->converted ? spec->converted[row->at[BENCH_VARIANTS]] : NULL;
+    const struct config c = bench_row_config(spec, row);
     const struct model_options o = {
         .n_kv_heads = own ? 0 : row->n_kv_heads, .convert = !row->as_file, .storage = row->type};
     struct model **model = &st->models[row->model];
@@ -80,15 +80,16 @@ static enum status need_model(const struct bench_state *st, const struct bench_r
         return STATUS_OK;
     if (own)
         return model_create(own, &o, NULL, model, e);
-    if (spec->gguf && spec->kv_heads.items[row->variant] > 0)
+    if (spec->gguf && spec->axes[BENCH_VARIANTS].items[row->at[BENCH_VARIANTS]] > 0)
         return model_create(spec->gguf, &o, spec->source, model, e);
     return model_create_random(&c, row->type, spec->seed, model, e);
 }
 
 /* The row's threads, likewise. With fewer than it says it would be measured as what it is not. */
-static enum status need_pool(const struct bench_state *st, int at, int threads, struct err *e)
+static enum status need_pool(const struct bench_state *st, int at, struct err *e)
 {
     struct pool **pool = &st->pools[at];
+    const int threads = st->spec->axes[BENCH_THREADS].items[at];
     if (*pool)
         return STATUS_OK;
     TRY(pool_create(threads, pool, e));
@@ -109,8 +110,8 @@ static enum status open_session(const struct bench_state *st, const struct bench
                                      .kernels = st->spec->kernels,
                                      .without = st->spec->without};
     TRY(need_model(st, row, e));
-    TRY(need_pool(st, row->pool, row->threads, e));
-    return session_create(st->models[row->model], &p, st->pools[row->pool], out, e);
+    TRY(need_pool(st, row->at[BENCH_THREADS], e));
+    return session_create(st->models[row->model], &p, st->pools[row->at[BENCH_THREADS]], out, e);
 }
 
 static bool bench_stopped(const struct bench_spec *spec)
@@ -176,7 +177,7 @@ static struct bench_state state_of_one(const struct bench_spec *spec, const stru
 {
     return (struct bench_state){.spec = spec,
                                 .n_models = row->model + 1,
-                                .n_pools = row->pool + 1,
+                                .n_pools = row->at[BENCH_THREADS] + 1,
                                 .n_sessions = 1,
                                 .batch = row->batch};
 }
@@ -227,12 +228,12 @@ static enum status measure_limits(const struct bench_spec *spec, struct bench *b
                                   struct pool *const *pools, struct err *e)
 {
     for (int i = 0; i < b->n_rows; i++)
-        machine_want(&b->machines[b->rows[i].pool], bench_row_bytes(&b->rows[i]));
+        machine_want(&b->machines[b->rows[i].at[BENCH_THREADS]], bench_row_bytes(&b->rows[i]));
     for (int p = 0; p < b->n_machines; p++) {
         struct machine *m = &b->machines[p];
         double slow = 0;
         for (int i = 0; i < b->n_rows; i++)
-            if (b->rows[i].pool == p)
+            if (b->rows[i].at[BENCH_THREADS] == p)
                 slow += (double)spec->n * spec->repeats * (double)bench_row_bytes(&b->rows[i]);
         const double seconds =
             fmin(spec->roofline_seconds / b->n_machines,
@@ -299,8 +300,8 @@ static enum status measure_rows(struct bench_state *st, struct bench *b, struct 
 {
     const struct bench_spec *spec = st->spec;
     const uint64_t n_rows = (uint64_t)b->n_rows, all = ((uint64_t)spec->repeats + 1) * n_rows;
-    for (int i = 0; i < spec->threads.n; i++)
-        TRY(need_pool(st, i, spec->threads.items[i], e));
+    for (int i = 0; i < spec->axes[BENCH_THREADS].n; i++)
+        TRY(need_pool(st, i, e));
     TRY(measure_limits(spec, b, st->pools, e));
     for (uint64_t done = 0; done < all; done++) {
         const uint64_t i = done % n_rows;
@@ -318,7 +319,7 @@ enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err
 {
     struct bench_state st = {.spec = spec,
                              .n_models = b->n_models,
-                             .n_pools = spec->threads.n,
+                             .n_pools = spec->axes[BENCH_THREADS].n,
                              .n_sessions = b->n_rows,
                              .batch = bench_largest_batch(spec)};
     TRY(open_state(&st, e));
