@@ -52,7 +52,7 @@ static const struct option result_options[] = {
 /* What a visit needs. */
 struct scoring {
     const struct tokenizer *tokenizer; /* NULL: none */
-    struct npy_writer *npy;            /* NULL: not asked for */
+    struct file_writer *npy;           /* NULL: not asked for */
     int n_vocab, n_top;
     enum table_format format;
     struct json json;     /* of the JSON forms */
@@ -227,8 +227,8 @@ static enum status score_text(const void *values, struct runtime *r, struct text
                      (const uint64_t[]){r->n_tokens, (uint64_t)config->n_vocab}, 2, e));
     const enum status s = print_scores(&scoring, r, e);
     if (s == STATUS_OK && scoring.npy)
-        return npy_commit(scoring.npy, e);
-    npy_abandon(scoring.npy);
+        return file_writer_commit(scoring.npy, e);
+    file_writer_abandon(scoring.npy);
     return s;
 }
 
