@@ -54,8 +54,7 @@ struct eval_run {
     struct eval_tokens each;     /* [plan.n_scored] */
     atomic_size_t next_window;
     atomic_uint_fast64_t done; /* tokens scored */
-    atomic_bool halt;          /* somebody failed, or stop said so: take no further turn */
-    atomic_bool stopped;
+    atomic_bool stopped;       /* by `stop` */
 };
 
 /* --- the plan -------------------------------------------------------------------------------- */
@@ -278,10 +277,8 @@ static enum status run_turn(struct eval_worker *w, struct err *e)
     const struct eval_entry *entry = &spec->entry;
     const bool is_callers = w == r->workers;
     while (w->window < w->end) {
-        if (is_callers && spec->stop && spec->stop(spec->arg)) {
+        if (is_callers && spec->stop && spec->stop(spec->arg))
             atomic_store(&r->stopped, true);
-            atomic_store(&r->halt, true);
-        }
         if (atomic_load(&r->stopped))
             return STATUS_INTERRUPTED;
         const int n = next_rows(w);
@@ -308,20 +305,20 @@ static enum status run_turn(struct eval_worker *w, struct err *e)
 
 /* --- all turns ------------------------------------------------------------------------------- */
 
-/* One worker: the next turn, until there is none. Turns are handed out in order and none is
- * left half done by another's failure, so the first that fails is always found. */
+/* One worker: the next turn, until there is none. Turns are handed out in order, none after one
+ * that failed, and none is left half done by another's failure, so the first that fails is always
+ * found. */
 static void run_turns(void *arg, int thread)
 {
     struct eval_run *r = arg;
     struct eval_worker *w = &r->workers[thread];
     const struct eval_plan *plan = &r->plan;
-    const size_t together = (size_t)plan->n_together;
-    while (!atomic_load(&r->halt) && w->status == STATUS_OK) {
+    const size_t together = (size_t)plan->n_together, n_windows = (size_t)plan->n_windows;
+    while (w->status == STATUS_OK) {
         w->first = w->window = atomic_fetch_add(&r->next_window, together);
-        if (w->first >= plan->n_windows)
+        if (w->first >= n_windows)
             return;
-        const size_t left = (size_t)plan->n_windows - w->first;
-        w->end = w->first + (left < together ? left : together);
+        w->end = n_windows - w->first < together ? n_windows : w->first + together;
         w->scored =
             w->first * (size_t)plan->stride + (w->first ? (size_t)(plan->ctx - plan->stride) : 0);
         w->at = 0;
@@ -330,7 +327,7 @@ static void run_turns(void *arg, int thread)
                 session_rewind(w->sessions[m], i, 0);
         w->status = run_turn(w, &w->err);
         if (w->status != STATUS_OK)
-            atomic_store(&r->halt, true);
+            atomic_store(&r->next_window, n_windows);
     }
 }
 
@@ -344,11 +341,9 @@ static enum status joint_status(const struct eval_run *r, struct err *e)
             (!failed || w->first < failed->first))
             failed = w;
     }
-    if (!failed)
-        return atomic_load(&r->stopped) ? STATUS_INTERRUPTED : STATUS_OK;
-    if (e)
-        *e = failed->err;
-    return failed->status;
+    if (failed)
+        return err_set(e, failed->status, "%s", failed->err.text);
+    return atomic_load(&r->stopped) ? STATUS_INTERRUPTED : STATUS_OK;
 }
 
 static enum status open_worker(struct eval_run *r, struct eval_worker *w, struct err *e)
