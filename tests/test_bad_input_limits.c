@@ -168,8 +168,11 @@ static void prompts(void)
         run_on_bad(&r, readers[i]);
         expect_success(&r);
     }
-    write_file(bad_path, "", 0);
-    ck_assert_int_eq(truncate(bad_path, 100 << 20), 0);
+    char *large = malloc(100 << 20);
+    ck_assert_ptr_nonnull(large);
+    memset(large, 'a', 100 << 20);
+    write_file(bad_path, large, 100 << 20);
+    free(large);
     expect_line_refused(readers[0], 2, "(104857600 bytes), the context only 16");
     expect_line_refused(readers[1], 2, "(104857600 bytes), the context only 16");
     ck_assert_int_eq(truncate(bad_path, 300 << 20), 0);
