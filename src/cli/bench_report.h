@@ -6,6 +6,7 @@
 
 #include "base/output.h"
 #include "base/status.h"
+#include "cli/columns.h"
 #include "measure/bench.h"
 #include "show/report.h"
 
@@ -23,8 +24,8 @@ struct bench_report {
     const char *plot;
 };
 
-/* Whether there are such columns, see cli/columns.h. */
-enum status bench_check_columns(const char *columns, enum table_format format, struct err *e);
+/* The table of rows, without them, for the command's `tables`. */
+int bench_tables(const void *values, struct table *tables);
 
 /* Prints the table, and writes the files. Forms for people begin with a few lines about the
  * machine; the other ones hold the documented keys and nothing else. STATUS_FAILED,

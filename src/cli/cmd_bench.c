@@ -15,16 +15,13 @@
 #include "base/figures.h"
 #include "base/limits.h"
 #include "cli/bench_report.h"
-#include "cli/columns.h"
-#include "cli/command.h"
 #include "cli/head_choice.h"
+#include "cli/job.h"
 #include "cli/numbers.h"
-#include "cli/paths.h"
-#include "cli/progress.h"
-#include "cli/runtime.h"
 #include "cli/shape.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
+#include "cli/variant.h"
 #include "compute/pool.h"
 #include "model/checkpoint.h"
 
@@ -34,11 +31,10 @@
 struct bench_options {
     struct common_options common;
     struct shape_options shape;
-    const char *kv_heads, *latent, *depths, *batches, *types, *kv_types, *threads;
+    const char *kv_heads, *latent, *depths, *batches, *types, *kv_types;
     struct bench_spec spec; /* its numbers; specify_bench adds the rest */
     int method;             /* an enum convert_method */
-    int format;
-    const char *columns, *plot, *trace, *without;
+    const char *plot, *trace;
 };
 
 #define VALUES struct bench_options
@@ -63,8 +59,8 @@ static const struct option matrix_options[] = {
                .otherwise = "as in the checkpoint; f32 with --shape", .choices = storage_names),
     OPT_STRING("kv-type", kv_types, "KV,...", "types of the cache: f32, f16, q8_0",
                .fallback = "f32", .choices = kv_type_names),
-    OPT_STRING("without", without, "L.H,...", WITHOUT_HELP),
-    OPT_STRING("threads", threads, "T,T,...",
+    OPT_STRING("without", common.without, "L.H,...", WITHOUT_HELP),
+    OPT_STRING("threads", common.threads, "T,T,...",
                "numbers of threads; auto: as many processors as this process may use",
                .letter = 't', .otherwise = "DECODE_THREADS, else auto"),
     OPT_END,
@@ -88,39 +84,35 @@ static const struct option result_options[] = {
     OPT_STRING("plot", plot, "FILE.svg",
                "draw latency against depth, or, of several batches at one depth, against batch; a "
                "line for each variant",
-               .writes = true),
-    OPT_STRING("trace", trace, "FILE.csv", "write every single token's time", .writes = true),
-    OPT_BINARY,
+               .writes = WRITES_FILE),
+    OPT_STRING("trace", trace, "FILE.csv", "write every single token's time",
+               .writes = WRITES_FILE),
     OPT_END,
 };
 
 /* --- from options to a specification --------------------------------------------------------- */
 
 /* A run, and what its specification borrows. */
-struct bench_job {
+struct bench_work {
+    struct job *job;
     const struct bench_options *o;
     struct bench_spec spec;
-    struct checkpoint checkpoint;
-    const char *subject;
-    bool threads_are_auto;
+    const char *subject;                     /* the checkpoint's path, or the shape */
     struct variant_file converted[LIST_MAX]; /* by variant, of --method */
     const struct gguf *variants[LIST_MAX];
-    unsigned char *off; /* malloc'd, of --without; NULL: not given */
-    struct head_ablation without;
-    struct progress progress;
 };
 
 /* A row says what ran: more threads than processors are never started, so such a row would be one
  * of fewer. */
-static enum status read_thread_list(struct bench_job *job, struct err *e)
+static enum status read_thread_list(struct bench_work *run, struct err *e)
 {
-    const struct bench_options *o = job->o;
-    const char *source = o->threads ? "-t" : "DECODE_THREADS";
-    const char *text = o->threads ? o->threads : environment("DECODE_THREADS");
+    const struct bench_options *o = run->o;
+    const char *source = o->common.threads ? "-t" : "DECODE_THREADS";
+    const char *text = o->common.threads ? o->common.threads : environment("DECODE_THREADS");
     const int usable = cpus_usable(), most = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
-    struct int_list asked = {.n = 0}, *threads = &job->spec.axes[BENCH_THREADS];
-    job->threads_are_auto = !text || strcmp(text, "auto") == 0;
-    if (job->threads_are_auto)
+    struct int_list asked = {.n = 0}, *threads = &run->spec.axes[BENCH_THREADS];
+    run->job->threads_are_auto = !text || strcmp(text, "auto") == 0;
+    if (run->job->threads_are_auto)
         return list_add(source, most, threads, e);
     TRY(list_ints(source, text, 1, POOL_MAX_THREADS, &asked, e));
     for (int i = 0; i < asked.n; i++) {
@@ -138,11 +130,11 @@ static enum status read_thread_list(struct bench_job *job, struct err *e)
 }
 
 /* Ranks are the negative numbers that they are among K/V heads. */
-static enum status read_variants(struct bench_job *job, struct err *e)
+static enum status read_variants(struct bench_work *run, struct err *e)
 {
-    const struct bench_options *o = job->o;
-    const struct config *c = &job->spec.config;
-    struct int_list ranks = {.n = 0}, *variants = &job->spec.axes[BENCH_VARIANTS];
+    const struct bench_options *o = run->o;
+    const struct config *c = &run->spec.config;
+    struct int_list ranks = {.n = 0}, *variants = &run->spec.axes[BENCH_VARIANTS];
     if (strcmp(o->kv_heads, "all") != 0)
         TRY(list_heads("--kv-heads", o->kv_heads, c->n_heads, variants, e));
     for (int g = c->n_kv_heads; g >= 1 && strcmp(o->kv_heads, "all") == 0; g--)
@@ -156,90 +148,87 @@ static enum status read_variants(struct bench_job *job, struct err *e)
 }
 
 /* The context is what people ask for who want to know what it costs full. */
-static enum status read_depths(struct bench_job *job, struct err *e)
+static enum status read_depths(struct bench_work *run, struct err *e)
 {
-    const int n_ctx = job->spec.config.n_ctx;
+    const int n_ctx = run->spec.config.n_ctx;
     struct int_list depths = {.n = 0};
-    TRY(list_ints("--depth", job->o->depths, 0, INT_MAX, &depths, e));
+    TRY(list_ints("--depth", run->o->depths, 0, INT_MAX, &depths, e));
     for (int i = 0; i < depths.n; i++) {
         const bool full = depths.items[i] == n_ctx;
         if (full)
-            say(&job->o->common,
+            say(&run->o->common,
                 "--depth %d fills the context: measured at %d, with the last token's "
                 "place left",
                 n_ctx, n_ctx - 1);
-        TRY(list_add("--depth", depths.items[i] - full, &job->spec.axes[BENCH_DEPTHS], e));
+        TRY(list_add("--depth", depths.items[i] - full, &run->spec.axes[BENCH_DEPTHS], e));
     }
     return STATUS_OK;
 }
 
-static enum status read_subject(struct bench_job *job, struct err *e)
+static enum status read_subject(struct bench_work *run, struct err *e)
 {
-    const struct bench_options *o = job->o;
-    if (o->shape.shape && o->method != CONVERT_MEAN)
-        return err_set(e, STATUS_USAGE,
-                       "--method is for a checkpoint; the weights of --shape are random");
-    job->subject = o->shape.shape;
+    const struct bench_options *o = run->o;
+    run->subject = o->shape.shape;
     if (o->shape.shape)
-        return shape_of_options(&o->shape, &o->common, &job->spec.config, e);
-    TRY(common_model_path(&o->common, &job->subject, e));
-    TRY(common_open(job->subject, 0, &job->checkpoint, e));
-    job->spec.gguf = job->checkpoint.gguf;
-    job->spec.source = &job->checkpoint.file;
-    return common_config(job->subject, &job->checkpoint, &job->spec.config, e);
+        return shape_of_options(&o->shape, &o->common, &run->spec.config, e);
+    run->subject = run->job->path;
+    TRY(job_open(run->subject, 0, &run->job->checkpoint, e));
+    run->spec.gguf = run->job->checkpoint.gguf;
+    run->spec.source = &run->job->checkpoint.file;
+    return job_config(run->subject, &run->job->checkpoint, &run->spec.config, e);
 }
 
-static enum status specify_bench(struct bench_job *job, struct err *e)
+static enum status specify_bench(struct bench_work *run, struct err *e)
 {
-    const struct bench_options *o = job->o;
-    struct bench_spec *spec = &job->spec;
+    const struct bench_options *o = run->o;
+    struct bench_spec *spec = &run->spec;
     struct int_list *kv_types = &spec->axes[BENCH_KV_TYPES], *types = &spec->axes[BENCH_TYPES];
-    TRY(read_subject(job, e));
-    TRY(read_variants(job, e));
-    TRY(read_depths(job, e));
+    TRY(read_subject(run, e));
+    TRY(read_variants(run, e));
+    TRY(read_depths(run, e));
     TRY(list_ints("--batch", o->batches, 1, INT_MAX, &spec->axes[BENCH_BATCHES], e));
     TRY(o->types ? list_names("--type", o->types, storage_names, types, e)
                  : list_add("--type", o->shape.shape ? STORAGE_F32 : BENCH_AS_FILE, types, e));
     TRY(list_names("--kv-type", o->kv_types, kv_type_names, kv_types, e));
     for (int i = 0; i < kv_types->n; i++)
         kv_types->items[i] = (int)kv_type_storage[kv_types->items[i]];
-    TRY(read_thread_list(job, e));
-    if (o->without) {
-        TRY(heads_of_option("--without", o->without, &spec->config, &job->off, e));
-        job->without.off = job->off;
-        spec->without = &job->without;
+    TRY(read_thread_list(run, e));
+    if (o->common.without) {
+        TRY(heads_of_option("--without", o->common.without, &spec->config, &run->job->off, e));
+        run->job->without.off = run->job->off;
+        spec->without = &run->job->without;
     }
-    TRY(runtime_kernels(&o->common, &spec->kernels, e));
+    TRY(job_choose_kernels(&o->common, &spec->kernels, e));
     if (spec->prompt < 0)
         spec->prompt = spec->config.n_ctx < DEFAULT_PROMPT ? spec->config.n_ctx : DEFAULT_PROMPT;
     spec->roofline_seconds = ROOFLINE_SECONDS;
     spec->seed = 1;
     spec->stop = progress_stop;
     spec->progress = progress_show;
-    spec->arg = &job->progress;
+    spec->arg = &run->job->progress;
     return STATUS_OK;
 }
 
 /* Converts the checkpoint to each variant, unless averaging while loading does. */
-static enum status convert_variants(struct bench_job *job, struct err *e)
+static enum status convert_variants(struct bench_work *run, struct err *e)
 {
-    struct bench_spec *spec = &job->spec;
+    struct bench_spec *spec = &run->spec;
     const struct int_list *variants = &spec->axes[BENCH_VARIANTS];
-    const struct variant_source source = {.common = &job->o->common,
-                                          .path = job->subject,
-                                          .checkpoint = &job->checkpoint,
+    const struct variant_source source = {.common = &run->o->common,
+                                          .path = run->subject,
+                                          .checkpoint = &run->job->checkpoint,
                                           .kernels = spec->kernels,
                                           .seed = spec->seed};
-    if (!spec->gguf || job->o->method == CONVERT_MEAN)
+    if (!spec->gguf || run->o->method == CONVERT_MEAN)
         return STATUS_OK;
-    spec->converted = job->variants;
+    spec->converted = run->variants;
     for (int i = 0; i < variants->n; i++) {
         char heads[16];
         snprintf(heads, sizeof heads, "%d", variants->items[i]);
-        const struct variant_options v = {.kv_heads = heads, .method = job->o->method};
+        const struct variant_options v = {.kv_heads = heads, .method = run->o->method};
         if (variants->items[i] > 0 && variants->items[i] != spec->config.n_kv_heads)
-            TRY(variant_file_create(&v, &source, &job->converted[i], e));
-        job->variants[i] = job->converted[i].gguf;
+            TRY(variant_file_create(&v, &source, &run->converted[i], e));
+        run->variants[i] = run->converted[i].gguf;
     }
     return STATUS_OK;
 }
@@ -300,35 +289,34 @@ static enum status measure_in_child(const struct bench_spec *spec, struct bench_
     return s;
 }
 
-static enum status measure_in_children(const struct bench_job *job, struct bench *b, struct err *e)
+static enum status measure_in_children(const struct bench_work *run, struct bench *b, struct err *e)
 {
-    struct progress p = progress_start(&job->o->common, "rows");
-    enum status s = STATUS_OK;
-    for (int i = 0; i < b->n_rows && s == STATUS_OK; i++) {
-        progress_show(&p, (uint64_t)i, (uint64_t)b->n_rows);
-        s = signals_interrupted() ? STATUS_INTERRUPTED
-                                  : measure_in_child(&job->spec, &b->rows[i], e);
+    struct progress *p = job_progress(run->job, "rows");
+    for (int i = 0; i < b->n_rows; i++) {
+        progress_show(p, (uint64_t)i, (uint64_t)b->n_rows);
+        if (signals_interrupted())
+            return STATUS_INTERRUPTED;
+        TRY(measure_in_child(&run->spec, &b->rows[i], e));
     }
-    progress_end(&p);
-    return s;
+    return STATUS_OK;
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
 
 /* Before anything is taken: a cache that goes to swap measures a disk, and one that no memory backs
  * ends the process. */
-static enum status check_bench_memory(const struct bench_job *job, const struct bench *b,
+static enum status check_bench_memory(const struct bench_work *run, const struct bench *b,
                                       struct err *e)
 {
-    const uint64_t needed = bench_memory(&job->spec, b), left = available_memory();
+    const uint64_t needed = bench_memory(&run->spec, b), left = available_memory();
     if (needed > left)
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: %d rows need %s together, and %s are free; fewer or smaller "
                        "--batch, --depth, --kv-heads, --type need less",
                        b->n_rows, figure_bytes((double)needed).text,
                        figure_bytes((double)left).text);
-    if (says_memory(&job->o->common, needed))
-        say(&job->o->common,
+    if (run->o->common.verbose || needed > (uint64_t)1 << 30)
+        say(&run->o->common,
             "memory: %d rows take %s together; fewer or smaller --batch, --depth, --kv-heads, "
             "--type take less",
             b->n_rows, figure_bytes((double)needed).text);
@@ -336,41 +324,41 @@ static enum status check_bench_memory(const struct bench_job *job, const struct 
 }
 
 /* As every command does: one thread where the first row's model is faster so. */
-static enum status choose_threads(struct bench_job *job, struct bench *b, struct err *e)
+static enum status choose_threads(struct bench_work *run, struct bench *b, struct err *e)
 {
-    int *threads = &job->spec.axes[BENCH_THREADS].items[0];
+    int *threads = &run->spec.axes[BENCH_THREADS].items[0];
     bool prefers_one = false;
-    if (job->threads_are_auto && *threads > 1)
-        TRY(bench_prefers_one_thread(&job->spec, &b->rows[0], &prefers_one, e));
+    if (run->job->threads_are_auto && *threads > 1)
+        TRY(bench_prefers_one_thread(&run->spec, &b->rows[0], &prefers_one, e));
     if (!prefers_one)
         return STATUS_OK;
-    say_verbose(&job->o->common, "threads: 1, as %d are slower for this model here", *threads);
+    say_verbose(&run->o->common, "threads: 1, as %d are slower for this model here", *threads);
     *threads = 1;
     bench_free(b);
-    return bench_plan(&job->spec, b, e);
+    return bench_plan(&run->spec, b, e);
 }
 
-/* Whatever is returned, bench_free is due; what was measured until an interruption is shown. */
-static enum status measure_and_print(struct bench_job *job, struct bench *b, struct output *out,
-                                     struct err *e)
+/* bench_free is due in every case. What was measured until an interruption is shown. */
+static enum status measure_and_print(struct bench_work *run, struct bench *b, struct err *e)
 {
-    const struct bench_options *o = job->o;
-    const struct bench_report r = {.spec = &job->spec,
+    const struct bench_options *o = run->o;
+    const struct bench_report r = {.spec = &run->spec,
                                    .bench = b,
-                                   .subject = job->subject,
-                                   .format = (enum table_format)o->format,
-                                   .columns = o->columns,
+                                   .subject = run->subject,
+                                   .format = (enum table_format)o->common.format,
+                                   .columns = o->common.columns,
                                    .trace = o->trace,
                                    .plot = o->plot};
     char machine[512];
     int samples = 0;
-    TRY(bench_plan(&job->spec, b, e));
-    TRY(check_bench_memory(job, b, e));
-    TRY(choose_threads(job, b, e));
-    TRY(measure_in_children(job, b, e));
-    job->progress = progress_start(&o->common, "turns");
-    const enum status s = bench_run(&job->spec, b, e);
-    progress_end(&job->progress);
+    TRY(convert_variants(run, e));
+    TRY(bench_plan(&run->spec, b, e));
+    TRY(check_bench_memory(run, b, e));
+    TRY(choose_threads(run, b, e));
+    TRY(measure_in_children(run, b, e));
+    job_progress(run->job, "turns");
+    const enum status s = bench_run(&run->spec, b, e);
+    progress_end(&run->job->progress);
     for (int i = 0; i < b->n_rows; i++)
         samples |= b->rows[i].samples;
     if (s != STATUS_OK && (s != STATUS_INTERRUPTED || samples == 0))
@@ -378,36 +366,32 @@ static enum status measure_and_print(struct bench_job *job, struct bench *b, str
     bench_machine(&r, machine);
     if (!table_is_for_people(r.format))
         say(&o->common, "%s: %s", r.subject, machine);
-    TRY(bench_print(&r, out, e));
+    TRY(bench_print(&r, run->job->out, e));
     return s;
 }
 
-static enum status prepare_and_bench(struct bench_job *job, struct output *out, struct err *e)
-{
-    struct bench b = {.n_rows = 0};
-    TRY(bench_check_columns(job->o->columns, (enum table_format)job->o->format, e));
-    TRY(specify_bench(job, e));
-    signals_defer(); /* before there is a temporary file, which would stay */
-    TRY(path_writable(job->o->plot, e));
-    TRY(path_writable(job->o->trace, e));
-    TRY(convert_variants(job, e));
-    const enum status s = measure_and_print(job, &b, out, e);
-    bench_free(&b);
-    if (s == STATUS_BAD_FILE)
-        err_prefix(e, job->subject);
-    return s;
-}
-
-static enum status run_bench(const struct invocation *inv, const void *values, struct err *e)
+static enum status check_bench(struct job *j, void *values, struct err *e)
 {
     const struct bench_options *o = values;
-    struct bench_job job = {.o = o, .spec = o->spec};
-    const enum status s = prepare_and_bench(&job, inv->out, e);
+    if (o->shape.shape && o->method != CONVERT_MEAN)
+        return err_set(e, STATUS_USAGE,
+                       "--method is for a checkpoint; the weights of --shape are random");
+    if (o->shape.shape)
+        j->needs &= ~(unsigned)JOB_PATH;
+    return STATUS_OK;
+}
+
+static enum status run_bench(struct job *j, void *values, struct err *e)
+{
+    const struct bench_options *o = values;
+    struct bench_work run = {.job = j, .o = o, .spec = o->spec};
+    struct bench b = {.n_rows = 0};
+    TRY(specify_bench(&run, e));
+    const enum status s = measure_and_print(&run, &b, e);
+    bench_free(&b);
     for (int i = 0; i < LIST_MAX; i++)
-        variant_file_free(&job.converted[i]);
-    checkpoint_close(&job.checkpoint);
-    free(job.off);
-    return s;
+        variant_file_free(&run.converted[i]);
+    return s == STATUS_BAD_FILE ? err_in(e, s, "%s", run.subject) : s;
 }
 
 const struct command command_bench = {
@@ -431,8 +415,11 @@ const struct command command_bench = {
                         {"What is compared (one row for every combination)", matrix_options, 0},
                         {"Measuring", measuring_options, 0},
                         {"Results", result_options, 0},
-                        COMMON_GROUP},
+                        GENERAL_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_PATH | JOB_STOPS,
+    .check = check_bench,
+    .tables = bench_tables,
     .run = run_bench,
 };

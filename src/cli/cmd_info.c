@@ -9,14 +9,10 @@
 #include <string.h>
 
 #include "base/figures.h"
-#include "cli/columns.h"
-#include "cli/command.h"
-#include "cli/common.h"
 #include "cli/info.h"
+#include "cli/job.h"
 #include "cli/numbers.h"
-#include "cli/runtime.h"
 #include "cli/shape.h"
-#include "cli/source.h"
 
 /* Of --bandwidth: with more, times are less than a double of microseconds shows. */
 #define MOST_GB_PER_S 1e9
@@ -27,11 +23,8 @@ struct info_options {
     struct shape_options shape;
     int type;   /* of storage_names, and 1 more; 0: not given */
     int output; /* of output_names; 0: as usual */
-    const char *latent, *depths, *batches, *bandwidth, *threads;
+    const char *latent, *depths, *batches, *bandwidth;
     double gflops; /* per second; 0: not given */
-    int kv_type;
-    int format;
-    const char *columns;
 };
 
 static const char *const output_names[] = {"tied", "own", NULL};
@@ -63,7 +56,7 @@ static const struct option step_options[] = {
     OPT_STRING("depth", depths, "D,D,...", "tokens that every sequence has in its cache",
                .otherwise = "0 and the context"),
     OPT_STRING("batch", batches, "B,B,...", "sequences that a step serves", .otherwise = "1"),
-    OPT_CHOICE("kv-type", kv_type, "TYPE", kv_type_names, "how keys and values are cached",
+    OPT_CHOICE("kv-type", common.kv_type, "TYPE", kv_type_names, "how keys and values are cached",
                .fallback = "f32"),
     OPT_STRING("bandwidth", bandwidth, "GB/s|auto",
                "predict a step's time on a machine that reads so fast; auto: this one, measured",
@@ -218,16 +211,21 @@ static enum status describe_config(struct info *info, struct err *e)
 
 /* --- what is asked of steps ------------------------------------------------------------------ */
 
-static enum status read_bandwidth(const struct info_options *o, struct info_asked *a, struct err *e)
+static enum status read_bandwidth(struct job *j, const struct info_options *o, struct info_asked *a,
+                                  struct err *e)
 {
     double gb_per_s;
     const bool is_auto = strcmp(o->bandwidth, "auto") == 0;
     if (is_auto && o->gflops > 0)
         return err_set(e, STATUS_USAGE,
                        "--flops is for a --bandwidth in GB/s; auto measures arithmetic, too");
-    if (is_auto)
-        return runtime_workers(&o->common, o->threads, &a->kernels, &a->pool, e);
-    if (o->threads)
+    if (is_auto) {
+        TRY(job_start_threads(j, e));
+        a->kernels = j->kernels;
+        a->pool = j->pool;
+        return STATUS_OK;
+    }
+    if (o->common.threads)
         return err_set(e, STATUS_USAGE, "-t is for --bandwidth auto; expected none with '%.60s'",
                        o->bandwidth);
     if (!parse_double(o->bandwidth, &gb_per_s) || gb_per_s <= 0 || gb_per_s > MOST_GB_PER_S)
@@ -239,7 +237,8 @@ static enum status read_bandwidth(const struct info_options *o, struct info_aske
     return STATUS_OK;
 }
 
-static enum status plan_cost(const struct info_options *o, struct info *info, struct err *e)
+static enum status plan_cost(struct job *j, const struct info_options *o, struct info *info,
+                             struct err *e)
 {
     struct info_asked *a = &info->asked;
     /* Of a shape, which has nothing else to show, steps are always asked. */
@@ -256,29 +255,19 @@ static enum status plan_cost(const struct info_options *o, struct info *info, st
         TRY(list_ints("--depth", o->depths ? o->depths : context, 0, info->config.n_ctx, &a->depths,
                       e));
         TRY(list_ints("--batch", o->batches ? o->batches : "1", 1, INT_MAX, &a->batches, e));
-        a->kv_type = kv_type_storage[o->kv_type];
+        a->kv_type = kv_type_storage[o->common.kv_type];
         if (o->bandwidth)
-            TRY(read_bandwidth(o, a, e));
+            TRY(read_bandwidth(j, o, a, e));
     }
     return info->has_config && !info->does_not_run ? info_plan_cost(info, steps, e) : STATUS_OK;
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-static enum status read_file(const struct info_options *o, struct info *info, struct err *e)
-{
-    TRY(common_model_path(&o->common, &info->path, e));
-    TRY(source_open(info->path, &info->file, e));
-    return err_in(e, read_parts(info, e), "%s", info->path);
-}
-
 /* A shape instead of a file. */
 static enum status read_shape(const struct info_options *o, struct info *info, struct err *e)
 {
     const enum storage type = o->type ? (enum storage)(o->type - 1) : STORAGE_F32;
-    if (o->tensors || o->check)
-        return err_set(e, STATUS_USAGE, "%s is for a checkpoint; --shape has no file",
-                       o->tensors ? "--tensors" : "--check");
     TRY(shape_of_options(&o->shape, &o->common, &info->config, e));
     TRY(model_check_storage(&info->config, type, e));
     info->shape_text = o->shape.shape;
@@ -293,34 +282,53 @@ static enum status read_shape(const struct info_options *o, struct info *info, s
     return STATUS_OK;
 }
 
-static enum status show_info(const struct info_options *o, struct info *info, struct err *e)
+static enum status show_info(struct job *j, const struct info_options *o, struct info *info,
+                             struct err *e)
 {
-    TRY(o->shape.shape ? read_shape(o, info, e) : read_file(o, info, e));
+    if (o->shape.shape) {
+        TRY(read_shape(o, info, e));
+    } else {
+        TRY(job_map(info->path, &info->file, e));
+        TRY(err_in(e, read_parts(info, e), "%s", info->path));
+    }
     inspect_parts(&info->shape, info->parts);
     info->tied = info->shape.tied;
     info->output = info->tied ? "tied to the embedding" : "its own matrix";
     if (info->has_config)
         TRY(describe_config(info, e));
-    TRY(plan_cost(o, info, e));
+    TRY(plan_cost(j, o, info, e));
     TRY(info_print(info, e));
     return info->check.bad ? err_set(e, STATUS_BAD_FILE, "%s", info->first_bad.text) : STATUS_OK;
 }
 
-static enum status run_info(const struct invocation *inv, const void *values, struct err *e)
+static enum status check_info(struct job *j, void *values, struct err *e)
 {
     const struct info_options *o = values;
-    struct info info = {.architecture = {"", 0},
+    if (o->shape.shape && (o->tensors || o->check))
+        return err_set(e, STATUS_USAGE, "%s is for a checkpoint; --shape has no file",
+                       o->tensors ? "--tensors" : "--check");
+    if (o->shape.shape)
+        j->needs &= ~(unsigned)JOB_PATH;
+    if (o->bandwidth && strcmp(o->bandwidth, "auto") == 0)
+        j->needs |= JOB_WORKERS;
+    return STATUS_OK;
+}
+
+static enum status run_info(struct job *j, void *values, struct err *e)
+{
+    const struct info_options *o = values;
+    struct info info = {.path = j->path,
+                        .architecture = {"", 0},
                         .name = {"", 0},
                         .tokenizer_model = {"", 0},
                         .kv_heads = {"", 0},
                         .latent = {"", 0},
                         .list_tensors = o->tensors,
                         .check_tensors = o->check,
-                        .format = (enum table_format)o->format,
-                        .columns = o->columns,
-                        .out = inv->out};
-    const enum status s = show_info(o, &info, e);
-    pool_free(info.asked.pool);
+                        .format = (enum table_format)o->common.format,
+                        .columns = o->common.columns,
+                        .out = j->out};
+    const enum status s = show_info(j, o, &info, e);
     free(info.steps);
     free(info.variants.items);
     free(info.tensors);
@@ -357,8 +365,10 @@ const struct command command_info = {
                         {"A shape instead of a checkpoint", shape_options, offsetof(VALUES, shape)},
                         {"The shape's weights", shape_info_options, 0},
                         {"Steps", step_options, 0},
-                        COMMON_GROUP},
+                        GENERAL_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_PATH,
+    .check = check_info,
     .run = run_info,
 };
