@@ -341,7 +341,7 @@ TEST(summary_of_known_samples, .seconds = 240)
     ck_assert_double_eq_tol(rows[0].gb_per_s, 0.7, 1e-12);
     bench_compare(&b, 4);
     ck_assert_double_eq_tol(rows[1].predicted_speedup, 1.5, 1e-12);
-    rows[0].batch = 4; /* not the same setting */
+    rows[0].at[BENCH_BATCHES] = 1; /* not the same setting */
     bench_compare(&b, 4);
     ck_assert(isnan(rows[1].speedup) && isnan(rows[1].predicted_speedup));
 }

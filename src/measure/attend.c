@@ -13,7 +13,8 @@ struct attend_run {
     const struct attend_spec *spec;
     struct attend_found *out;
     int *earlier; /* [n_tokens] the last place before each token that has the same one; -1: none */
-    int bad_head, bad_row; /* of weights that are not finite; -1: none were */
+    const struct attend_head *bad; /* the head and query whose weights are not finite; NULL: none */
+    int bad_row;
 };
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -49,11 +50,10 @@ enum status attend_plan(const struct attend_spec *spec, size_t *bytes, struct er
     struct attend_found out = {.query = NULL};
     struct attend_run run = {.spec = spec, .out = &out};
     struct session_memory session;
-    uint64_t all;
     TRY(session_plan(spec->model, &params, pool_n_threads(spec->pool), &session, e));
     take_memory(&run, &out.arena);
-    if (out.arena.overflow || !u64_add(out.arena.used, session.kv_bytes, &all) ||
-        !u64_add(all, session.scratch_bytes, &all) || all > PTRDIFF_MAX)
+    const uint64_t all = u64_sum(out.arena.used, u64_sum(session.kv_bytes, session.scratch_bytes));
+    if (out.arena.overflow || all > PTRDIFF_MAX)
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: the maps of %d heads need more bytes than can be addressed",
                        spec->n_maps);
@@ -162,7 +162,7 @@ static void take_layer(void *arg, const struct attention_weights *l)
 {
     struct attend_run *run = arg;
     const struct attend_spec *spec = run->spec;
-    for (int r = 0; r < l->n_rows && run->bad_head < 0; r++) {
+    for (int r = 0; r < l->n_rows && !run->bad; r++) {
         const float *row = l->weights + (size_t)r * l->n_heads * l->stride;
         const int i = l->rows[r].position;
         for (int h = 0; h < spec->n_heads; h++) {
@@ -171,7 +171,7 @@ static void take_layer(void *arg, const struct attention_weights *l)
                 continue;
             const struct row_sums sums = sum_row(a, i + 1);
             if (!isfinite(sums.all)) {
-                run->bad_head = h;
+                run->bad = &spec->heads[h];
                 run->bad_row = i;
                 return;
             }
@@ -196,12 +196,11 @@ static enum status feed_text(struct attend_run *run, struct session *s, struct e
         if (spec->stop && spec->stop(spec->arg))
             return STATUS_INTERRUPTED;
         TRY(session_feed(s, 0, spec->tokens + at, n, NULL, e));
-        if (run->bad_head >= 0)
+        if (run->bad)
             return err_set(e, STATUS_FAILED,
                            "the attention weights of token %d in head %d of layer %d are not "
                            "finite (info --check finds tensors that are not)",
-                           run->bad_row, spec->heads[run->bad_head].head,
-                           spec->heads[run->bad_head].layer);
+                           run->bad_row, run->bad->head, run->bad->layer);
         if (spec->progress)
             spec->progress(spec->arg, (uint64_t)(at + n), (uint64_t)spec->n_tokens);
     }
@@ -245,7 +244,7 @@ static enum status run_text(struct attend_run *run, struct err *e)
 
 enum status attend_run(const struct attend_spec *spec, struct attend_found *out, struct err *e)
 {
-    struct attend_run run = {.spec = spec, .out = out, .bad_head = -1, .bad_row = -1};
+    struct attend_run run = {.spec = spec, .out = out};
     *out = (struct attend_found){.query = NULL};
     take_memory(&run, &out->arena);
     TRY(arena_allocate(&out->arena, "the maps of attention", e));

@@ -251,13 +251,16 @@ void bench_predict(struct bench *b)
     }
 }
 
+/* The row of the same setting that has n_heads K/V heads; NULL: there is none. */
 static const struct bench_row *find_mha(const struct bench *b, const struct bench_row *row,
                                         int n_heads)
 {
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *m = &b->rows[i];
-        if (m->n_kv_heads == n_heads && m->type == row->type && m->kv_type == row->kv_type &&
-            m->threads == row->threads && m->depth == row->depth && m->batch == row->batch)
+        bool same = m->n_kv_heads == n_heads;
+        for (int a = 0; a < BENCH_AXES; a++)
+            same &= a == BENCH_VARIANTS || m->at[a] == row->at[a];
+        if (same)
             return m;
     }
     return NULL;

@@ -1,7 +1,6 @@
 #include "measure/heads.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,12 +137,7 @@ static enum status measure_heads(struct heads_run *r, int layer, struct err *e)
         const enum status s =
             evaluate(r, (struct eval_entry){layer, r->stream}, r->nll, &without, e);
         *off = 0;
-        if (s == STATUS_FAILED) {
-            char where[64];
-            snprintf(where, sizeof where, "without head %d.%d", layer, head);
-            err_prefix(e, where);
-        }
-        TRY(s);
+        TRY(s == STATUS_FAILED ? err_in(e, s, "without head %d.%d", layer, head) : s);
         for (uint64_t t = 0; t < n; t++)
             r->nll[t] -= r->whole_nll[t];
         h->delta_nll = without.nll - whole->nll;
