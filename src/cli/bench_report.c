@@ -251,7 +251,7 @@ static bool is_best(const struct bench_report *r, const struct bench_row *row)
 }
 
 /* "MHA", and what else tells the lines of this run's plot apart. */
-static void name_line(const struct bench_spec *spec, struct shown_row *s)
+static void name_plot_line(const struct bench_spec *spec, struct shown_row *s)
 {
     const size_t size = sizeof s->line;
     size_t used = (size_t)snprintf(s->line, size, "%s", s->row.variant);
@@ -283,7 +283,7 @@ static void show_row(const struct bench_report *r, const struct bench_row *row, 
         snprintf(s->note, sizeof s->note, "busy: %.0f%%", row->cpu_share * 100);
     else if (s->noisy)
         snprintf(s->note, sizeof s->note, "noisy: %.0f%%", row->spread * 100);
-    name_line(r->spec, s);
+    name_plot_line(r->spec, s);
 }
 
 /* Rows with samples, and room for what is drawn of them. */

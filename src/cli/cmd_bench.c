@@ -324,7 +324,7 @@ static enum status check_bench_memory(const struct bench_work *run, const struct
 }
 
 /* As every command does: one thread where the first row's model is faster so. */
-static enum status choose_threads(struct bench_work *run, struct bench *b, struct err *e)
+static enum status choose_bench_threads(struct bench_work *run, struct bench *b, struct err *e)
 {
     int *threads = &run->spec.axes[BENCH_THREADS].items[0];
     bool prefers_one = false;
@@ -354,7 +354,7 @@ static enum status measure_and_print(struct bench_work *run, struct bench *b, st
     TRY(convert_variants(run, e));
     TRY(bench_plan(&run->spec, b, e));
     TRY(check_bench_memory(run, b, e));
-    TRY(choose_threads(run, b, e));
+    TRY(choose_bench_threads(run, b, e));
     TRY(measure_in_children(run, b, e));
     job_progress(run->job, "turns");
     const enum status s = bench_run(&run->spec, b, e);

@@ -265,7 +265,7 @@ static enum status plan_cost(struct job *j, const struct info_options *o, struct
 /* --- the whole ------------------------------------------------------------------------------- */
 
 /* A shape instead of a file. */
-static enum status read_shape(const struct info_options *o, struct info *info, struct err *e)
+static enum status read_info_shape(const struct info_options *o, struct info *info, struct err *e)
 {
     const enum storage type = o->type ? (enum storage)(o->type - 1) : STORAGE_F32;
     TRY(shape_of_options(&o->shape, &o->common, &info->config, e));
@@ -286,7 +286,7 @@ static enum status show_info(struct job *j, const struct info_options *o, struct
                              struct err *e)
 {
     if (o->shape.shape) {
-        TRY(read_shape(o, info, e));
+        TRY(read_info_shape(o, info, e));
     } else {
         TRY(job_map(info->path, &info->file, e));
         TRY(err_in(e, read_parts(info, e), "%s", info->path));

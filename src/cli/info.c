@@ -66,7 +66,7 @@ static const struct report_field tokenizer_fields[] = {
 /* Those that there are: of the file or shape, of the config, of the tokenizer. */
 enum { FIELDS_FIRST, FIELDS_CONFIG, FIELDS_TOKENIZER, FIELD_LISTS };
 
-static void choose_fields(const struct info *info, struct table lists[FIELD_LISTS])
+static void choose_properties(const struct info *info, struct table lists[FIELD_LISTS])
 {
     const int n_tokenizer =
         info->tokenizer ? REPORT_LENGTH(tokenizer_fields) : N_ANY_TOKENIZER_FIELDS;
@@ -135,7 +135,7 @@ static void print_scalar(struct report *r, const struct gguf_value *v)
 
 /* The scalar keys that stand nowhere else: what a conversion says of itself, and of an architecture
  * that does not run here its own and the general ones. */
-static void print_keys(struct report *r, const struct info *info)
+static void print_other_keys(struct report *r, const struct info *info)
 {
     const struct gguf *g = info->gguf;
     for (size_t i = 0; i < g->n_pairs; i++) {
@@ -157,13 +157,13 @@ static enum status print_properties(const struct info *info, struct err *e)
                                                   {NULL, "value", .type = REPORT_TEXT}};
     struct table lists[FIELD_LISTS];
     struct report r;
-    choose_fields(info, lists);
+    choose_properties(info, lists);
     report_begin(&r, info->format, columns, 2, info->out);
     for (int i = 0; i < FIELD_LISTS; i++)
         report_properties(&r, lists[i].fields, lists[i].n, info);
     if (info->gguf) {
         print_types(&r, info->gguf);
-        print_keys(&r, info);
+        print_other_keys(&r, info);
     }
     return report_end(&r, e);
 }
@@ -172,7 +172,7 @@ static void json_properties(struct json *j, const struct info *info)
 {
     struct table lists[FIELD_LISTS];
     struct info_type types[INFO_MAX_TYPES];
-    choose_fields(info, lists);
+    choose_properties(info, lists);
     for (int i = 0; i < FIELDS_TOKENIZER; i++)
         report_members(j, lists[i].fields, lists[i].n, info);
     if (!info->gguf)
@@ -288,7 +288,7 @@ static void json_tensors(struct json *j, const struct info *info)
     json_end(j);
 }
 
-static void print_json(const struct info *info)
+static void print_info_json(const struct info *info)
 {
     const struct table caches = info_cache_table(info), steps = info_step_table(info);
     struct json json, *j = &json;
@@ -358,7 +358,7 @@ enum status info_print(const struct info *info, struct err *e)
         return err_set(e, STATUS_USAGE, "--columns is for tables; expected none with --format %s",
                        table_formats[info->format]);
     if (table_is_json(info->format)) {
-        print_json(info);
+        print_info_json(info);
         return STATUS_OK;
     }
     if (!csv && !info->columns)

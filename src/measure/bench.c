@@ -29,7 +29,7 @@ struct bench_state {
     struct arena arena;
 };
 
-static void take_state(struct bench_state *st)
+static void take_bench_state(struct bench_state *st)
 {
     const struct bench_spec *spec = st->spec;
     struct arena *a = &st->arena;
@@ -43,16 +43,16 @@ static void take_state(struct bench_state *st)
     st->tokens = arena_take(a, (uint64_t)spec->prompt, sizeof *st->tokens);
 }
 
-/* close_state is due on success. */
-static enum status open_state(struct bench_state *st, struct err *e)
+/* close_bench_state is due on success. */
+static enum status open_bench_state(struct bench_state *st, struct err *e)
 {
-    take_state(st);
+    take_bench_state(st);
     TRY(arena_allocate(&st->arena, "the benchmark", e));
-    take_state(st);
+    take_bench_state(st);
     return STATUS_OK;
 }
 
-static void close_state(struct bench_state *st)
+static void close_bench_state(struct bench_state *st)
 {
     for (int i = 0; i < st->n_sessions; i++)
         session_free(st->sessions[i]);
@@ -138,7 +138,7 @@ static enum status fill_caches(const struct bench_spec *spec, const struct bench
 }
 
 /* The ith token that a sequence is fed: any will do, but not always the same embedding row. */
-static int32_t token_at(const struct bench_spec *spec, int sequence, int i)
+static int32_t bench_token(const struct bench_spec *spec, int sequence, int i)
 {
     struct rng r;
     rng_seed(&r, sequence_seed(spec, sequence), (uint64_t)i);
@@ -150,7 +150,7 @@ static enum status bench_step(const struct bench_state *st, const struct bench_r
                               struct session *s, int i, uint64_t *took, struct err *e)
 {
     for (int q = 0; q < row->batch; q++)
-        st->rows[q] = (struct batch_row){.token = token_at(st->spec, q, i),
+        st->rows[q] = (struct batch_row){.token = bench_token(st->spec, q, i),
                                          .sequence = q,
                                          .position = row->depth,
                                          .wants_logits = true};
@@ -198,9 +198,9 @@ static enum status load_row(struct bench_state *st, struct bench_row *row, struc
 enum status bench_load_row(const struct bench_spec *spec, struct bench_row *row, struct err *e)
 {
     struct bench_state st = state_of_one(spec, row);
-    TRY(open_state(&st, e));
+    TRY(open_bench_state(&st, e));
     const enum status s = load_row(&st, row, e);
-    close_state(&st);
+    close_bench_state(&st);
     return s;
 }
 
@@ -209,10 +209,10 @@ enum status bench_prefers_one_thread(const struct bench_spec *spec, const struct
 {
     struct bench_state st = state_of_one(spec, first);
     *out = false;
-    TRY(open_state(&st, e));
+    TRY(open_bench_state(&st, e));
     const enum status s = open_session(&st, first, &st.sessions[0], e);
     *out = s == STATUS_OK && session_prefers_one_thread(st.sessions[0], first->batch);
-    close_state(&st);
+    close_bench_state(&st);
     return s;
 }
 
@@ -248,7 +248,7 @@ static enum status measure_prefill(const struct bench_spec *spec, struct bench_r
 {
     double best = (double)INFINITY;
     for (int i = 0; i < spec->prompt; i++)
-        tokens[i] = token_at(spec, 0, i);
+        tokens[i] = bench_token(spec, 0, i);
     for (int pass = 0; pass < 2; pass++) { /* the first one also warms up */
         const uint64_t before = clock_ns();
         TRY(session_feed(s, 0, tokens, spec->prompt, NULL, e));
@@ -322,7 +322,7 @@ enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err
                              .n_pools = spec->axes[BENCH_THREADS].n,
                              .n_sessions = b->n_rows,
                              .batch = bench_largest_batch(spec)};
-    TRY(open_state(&st, e));
+    TRY(open_bench_state(&st, e));
     const enum status s = measure_rows(&st, b, e);
     if (s == STATUS_OK || s == STATUS_INTERRUPTED) {
         for (int i = 0; i < b->n_rows; i++)
@@ -330,6 +330,6 @@ enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err
         bench_predict(b);
         bench_compare(b, spec->config.n_heads);
     }
-    close_state(&st);
+    close_bench_state(&st);
     return s;
 }

@@ -184,7 +184,7 @@ static void sort_copy(uint64_t *out, const uint64_t *times, int n)
     stats_sort(out, (size_t)n);
 }
 
-static double percentile_us(const uint64_t *sorted, int n, double p)
+static double sample_percentile_us(const uint64_t *sorted, int n, double p)
 {
     return (double)stats_percentile(sorted, (size_t)n, p) / 1e3;
 }
@@ -205,10 +205,10 @@ void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
     sort_copy(sorted, row->times_ns, samples);
     for (int i = 0; i < samples; i++)
         sum += (double)sorted[i];
-    row->p10_us = percentile_us(sorted, samples, 0.1);
-    row->p50_us = percentile_us(sorted, samples, 0.5);
-    row->p90_us = percentile_us(sorted, samples, 0.9);
-    row->p99_us = percentile_us(sorted, samples, 0.99);
+    row->p10_us = sample_percentile_us(sorted, samples, 0.1);
+    row->p50_us = sample_percentile_us(sorted, samples, 0.5);
+    row->p90_us = sample_percentile_us(sorted, samples, 0.9);
+    row->p99_us = sample_percentile_us(sorted, samples, 0.99);
     row->max_us = (double)sorted[samples - 1] / 1e3;
     row->mean_us = sum / samples / 1e3;
     row->us_per_token = row->p50_us / row->batch;

@@ -36,7 +36,7 @@ enum inspect_part inspect_part_of(struct text name)
     return INSPECT_OTHER;
 }
 
-static void add_tensor(struct inspect_sum *sum, bool is_bias, uint64_t n_elements, uint64_t n_bytes)
+static void add_to_sum(struct inspect_sum *sum, bool is_bias, uint64_t n_elements, uint64_t n_bytes)
 {
     uint64_t *kind = is_bias ? &sum->biases : &sum->weights;
     *kind = u64_sum(*kind, n_elements);
@@ -77,8 +77,8 @@ void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSP
             n_bytes = n_elements / type->block_elements * type->block_bytes;
         }
         const bool is_bias = text_ends_with(name, ".bias");
-        add_tensor(&parts[inspect_part_of(name)], is_bias, n_elements, n_bytes);
-        add_tensor(total, is_bias, n_elements, n_bytes);
+        add_to_sum(&parts[inspect_part_of(name)], is_bias, n_elements, n_bytes);
+        add_to_sum(total, is_bias, n_elements, n_bytes);
     }
     for (int i = 0; i <= INSPECT_PARTS && total->parameters > 0; i++)
         parts[i].percent = 100.0 * (double)parts[i].parameters / (double)total->parameters;

@@ -14,7 +14,7 @@
 /* Rates that differ by no more are of one class: by so much one measurement repeats another. */
 #define SAME_RATE 1.15
 
-static uint64_t bytes_of(int power)
+static uint64_t bytes_of_power(int power)
 {
     return (uint64_t)1 << power;
 }
@@ -23,7 +23,7 @@ static uint64_t bytes_of(int power)
 static int power_of(uint64_t bytes, int least, int most)
 {
     int power = least;
-    while (power < most && bytes_of(power + 1) <= bytes)
+    while (power < most && bytes_of_power(power + 1) <= bytes)
         power++;
     return power;
 }
@@ -36,7 +36,7 @@ void machine_want(struct machine *m, uint64_t bytes)
     const int most = power_of(available_memory() / 4, LEAST_POWER, MOST_POWER);
     const int below = power_of(bytes, LEAST_POWER, most);
     m->wanted[below] = true;
-    if (below < most && bytes > bytes_of(below))
+    if (below < most && bytes > bytes_of_power(below))
         m->wanted[below + 1] = true;
 }
 
@@ -73,7 +73,7 @@ enum status machine_measure(struct machine *m, const struct kernels *k, struct p
     const double each = seconds * (peaks ? 1 - 2 * PEAK_SHARE : 1) / (n > 0 ? n : 1);
     for (int p = 0; p < MACHINE_POWERS; p++)
         if (is_missing(m, p))
-            TRY(roofline_read(k, pool, (size_t)bytes_of(p), each, &m->bytes_per_s[p], e));
+            TRY(roofline_read(k, pool, (size_t)bytes_of_power(p), each, &m->bytes_per_s[p], e));
     for (int p = 0; p < MACHINE_POWERS; p++)
         raise_smaller(m, p);
     return STATUS_OK;
@@ -100,7 +100,8 @@ static double rate_of(const struct machine *m, uint64_t bytes)
     assert(below >= 0 || above >= 0);
     if (below < 0 || above < 0 || rates[below] <= rates[above])
         return rates[below < 0 ? above : below];
-    const double b0 = (double)bytes_of(below), b1 = (double)bytes_of(above), b = (double)bytes;
+    const double b0 = (double)bytes_of_power(below), b1 = (double)bytes_of_power(above),
+                 b = (double)bytes;
     const double t0 = b0 / rates[below], t1 = b1 / rates[above];
     return b / (t0 + (t1 - t0) * (b - b0) / (b1 - b0));
 }
@@ -124,7 +125,7 @@ void machine_raise(struct machine *m, uint64_t bytes, const struct roofline *to)
     /* Of its own power if it was measured, else of the next larger one, else of the largest. */
     const int power = power_of(bytes, 0, MOST_POWER), below = find_measured(m, power, -1),
               above = find_measured(m, power + 1, 1);
-    const int highest = above >= 0 && (below < 0 || bytes > bytes_of(below)) ? above : below;
+    const int highest = above >= 0 && (below < 0 || bytes > bytes_of_power(below)) ? above : below;
     raise_rate(&m->bytes_per_s[highest], to->bytes_per_s);
     raise_smaller(m, highest);
 }
@@ -156,9 +157,9 @@ int machine_classes(const struct machine *m, struct machine_class out[MACHINE_PO
         if (rate <= 0)
             continue;
         if (n > 0 && out[n - 1].bytes_per_s <= rate)
-            out[n - 1].to = bytes_of(p);
+            out[n - 1].to = bytes_of_power(p);
         else
-            out[n++] = (struct machine_class){bytes_of(p), bytes_of(p), rate};
+            out[n++] = (struct machine_class){bytes_of_power(p), bytes_of_power(p), rate};
     }
     return n;
 }

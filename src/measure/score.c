@@ -67,8 +67,8 @@ static void take_score_room(struct score_room *room, int block, const struct sco
 }
 
 /* The row is the state between one token's logits and the next token. */
-static enum status visit_tokens(struct session *session, const struct score_spec *spec,
-                                const struct score_room *room, struct err *e)
+static enum status visit_scored_tokens(struct session *session, const struct score_spec *spec,
+                                       const struct score_room *room, struct err *e)
 {
     const int block = session_block(session), n = spec->n_tokens;
     struct score_row row = {.top = room->top};
@@ -102,7 +102,7 @@ enum status score_tokens(struct session *s, const struct score_spec *spec, struc
     take_score_room(&room, block, spec);
     TRY(arena_allocate(&room.arena, "the logits of a block", e));
     take_score_room(&room, block, spec);
-    const enum status result = visit_tokens(s, spec, &room, e);
+    const enum status result = visit_scored_tokens(s, spec, &room, e);
     arena_free(&room.arena);
     return result;
 }
