@@ -392,7 +392,6 @@ enum status study_run(struct study_job *job, struct err *e)
     for (struct study_cell *cell = cells; cell < end && s == STATUS_OK; cell++)
         if (cell->wanted)
             s = make_cell(job, cell, e);
-    pool_free(job->job->pool);
     if (s == STATUS_INTERRUPTED)
         say(&o->common, "interrupted; %d of %d cells are done; the same command goes on",
             job->n_done, job->n_all);
