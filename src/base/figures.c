@@ -59,13 +59,6 @@ struct figure figure_rate(double per_second)
     return f;
 }
 
-struct figure figure_mega(double x)
-{
-    struct figure f;
-    snprintf(f.text, sizeof f.text, "%.1f", x / 1e6);
-    return f;
-}
-
 struct figure figure_grouped(uint64_t x)
 {
     struct figure f;

@@ -16,7 +16,6 @@ struct figure {
 struct figure figure_bytes(double bytes);     /* "3.41 MiB" */
 struct figure figure_duration(double ns);     /* "412 µs", "3.41 s", "2 min 05 s", "3 h 10 min" */
 struct figure figure_rate(double per_second); /* "2510", "8.31": three digits or the integer */
-struct figure figure_mega(double x);          /* "36.2": millions */
 struct figure figure_grouped(uint64_t x);     /* "1,234,567" */
 
 /* The shortest decimal text that reads back as exactly x; "NaN" or "Infinity" for such. */

@@ -112,7 +112,7 @@ struct shown_row {
     const char *type, *kv_type, *isa;
     int n, warmup;
     uint64_t flops, attention_flops; /* of a step */
-    double bandwidth_gb_per_s;
+    double attention_mflop, bandwidth_gb_per_s;
     bool noisy;
     char hash[20], note[64];
     const char *best;          /* "*" or "" */
@@ -158,7 +158,7 @@ static const struct report_field fields[] = {
      .figure = figure_bytes, .rank = 9},
     {"kv_bytes", "KV read", MEMBER(shown_row, row.cost.kv_bytes), .figure = figure_bytes,
      .rank = 7},
-    {NULL, "attention Mflop", MEMBER(shown_row, attention_flops), .figure = figure_mega, .rank = 9},
+    {NULL, "attention Mflop", MEMBER(shown_row, attention_mflop), "%.1f", .rank = 9},
     {"flops", NULL, MEMBER(shown_row, flops)},
     {"gb_per_s", "GB/s", MEMBER(shown_row, row.gb_per_s), "%.1f", .rank = 5},
     {"predicted_us", NULL, MEMBER(shown_row, row.predicted.us)},
@@ -273,6 +273,7 @@ static void show_row(const struct bench_report *r, const struct bench_row *row, 
     s->kv_type = storage_name(row->kv_type);
     s->flops = cost_step_flops(&row->cost, row->batch);
     s->attention_flops = (uint64_t)row->batch * row->cost.flops.attention;
+    s->attention_mflop = (double)s->attention_flops / 1e6;
     s->bandwidth_gb_per_s = row->limits.bytes_per_s / 1e9;
     s->noisy = row->spread > NOISY || row->cpu_share < LEAST_SHARE;
     s->best = is_best(r, row) ? "*" : "";

@@ -41,7 +41,7 @@ struct info_step {
     uint64_t flops;
     struct cost_time time; /* the median of the measurements, and their ends */
     double least_us, most_us;
-    double bandwidth_gb_per_s;
+    double mflop, bandwidth_gb_per_s;
     char us[72], rate[72], bandwidth[72]; /* for people: as far as they are known */
 };
 

@@ -85,7 +85,7 @@ static const struct report_field step_fields[] = {
     {"fits", NULL, MEMBER(info_step, fits)},
     {"step_bytes", "read", MEMBER(info_step, step.step_bytes), .figure = figure_bytes, .rank = 4},
     {"step_flops", NULL, MEMBER(info_step, flops)},
-    {NULL, "Mflop", MEMBER(info_step, flops), .figure = figure_mega, .rank = 9},
+    {NULL, "Mflop", MEMBER(info_step, mflop), "%.1f", .rank = 9},
     {NULL, "µs", MEMBER(info_step, us), .right = true, .rank = 1},
     {NULL, "tokens/s", MEMBER(info_step, rate), .right = true},
     {NULL, "GB/s", MEMBER(info_step, bandwidth), .right = true, .rank = 8},
@@ -185,6 +185,7 @@ static enum status plan_steps(struct info *info, struct err *e)
                                 .batch = a->batches.items[row % a->batches.n]};
         s->step = inspect_step(v, a->kv_type, s->depth, s->batch);
         s->flops = cost_step_flops(&s->step.cost, s->batch);
+        s->mflop = (double)s->flops / 1e6;
         s->fits = s->step.memory_bytes <= info->available;
         s->fits_word = s->fits ? "yes" : "no";
     }
