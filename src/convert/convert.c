@@ -60,7 +60,7 @@ static enum status check_heads(const struct convert_spec *spec, const struct con
 static enum status check_spec(const struct convert_spec *spec, const struct config *config,
                               struct err *e)
 {
-    if (config_is_latent(config))
+    if (config_is_latent(config) && !spec->measures_only)
         return err_set(e, STATUS_BAD_FILE,
                        "%s.attention.latent: expected none, because all heads share what such a "
                        "cache has already; found %d",
@@ -94,6 +94,7 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
     TRY(check_spec(spec, f, e));
     c->converted = *f;
     c->converted.n_kv_heads = spec->n_kv_heads;
+    memset(c->converted.latent, 0, sizeof c->converted.latent);
     if (spec->latent)
         config_set_latent(&c->converted, spec->latent[0]);
     for (int l = 0; l < f->n_layers; l++)
@@ -101,9 +102,9 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
             c->converted.latent[l] = (int32_t)spec->latent[l];
         else if (spec->layer_kv_heads)
             c->converted.layer_kv_heads[l] = spec->layer_kv_heads[l];
-    c->n_kv_heads = f->n_kv_heads;
-    c->n_groups = c->converted.n_kv_heads;
     c->n_heads = f->n_heads;
+    c->n_kv_heads = config_is_latent(f) ? f->n_heads : f->n_kv_heads;
+    c->n_groups = c->converted.n_kv_heads;
     c->qk.dim = f->head_dim;
     c->ov.dim = config_value_dim(f);
     c->d = c->widest = f->d_model;
@@ -258,7 +259,8 @@ void convert_begin(struct converter *c, int block)
     c->block = block;
     c->first = block;
     c->end = c->config.shared ? c->config.n_layers : block + 1;
-    c->n_kv_heads = config_kv_heads(&c->config, block);
+    if (!config_is_latent(&c->config))
+        c->n_kv_heads = config_kv_heads(&c->config, block);
     c->n_groups = config_kv_heads(&c->converted, block);
     c->group = c->n_heads / c->n_groups;
     set_sizes(c, &c->from, c->n_kv_heads);
