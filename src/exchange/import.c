@@ -88,18 +88,19 @@ static enum status hf_tensor(const struct import_source *s, const struct tensor_
     if (!*found)
         return STATUS_OK;
     const bool is_matrix = spec->n_dims == 2;
-    part.rows = is_matrix ? spec->rows : (int)spec_elements(spec);
+    const bool transposes = is_matrix && h->hf.family->conv1d && role_in_block(spec->role);
+    const int rows = is_matrix ? spec->rows : (int)spec_elements(spec);
+    const int cols = is_matrix ? spec->cols : 1;
+    part.rows = transposes ? cols : rows;
     part.source_rows = spec->role == ROLE_POSITION_EMBD ? h->n_positions : part.rows;
-    part.transposed = is_matrix && h->hf.family->conv1d && role_in_block(spec->role);
-    const uint64_t rows = (uint64_t)part.source_rows, cols = (uint64_t)spec->cols;
-    TRY(check_shape(
-        t, spec->n_dims,
-        (const uint64_t[2]){part.transposed ? cols : rows, part.transposed ? rows : cols}, e));
+    *out = (struct view){.n_parts = 1, .cols = transposes ? rows : cols, .transposes = transposes};
+    TRY(check_shape(t, spec->n_dims,
+                    (const uint64_t[2]){(uint64_t)part.source_rows, (uint64_t)out->cols}, e));
     part.file = safetensors_folder_map(&h->tensors, t);
     part.data = t->data;
     part.type = (uint32_t)t->dtype->type;
     part.swap = hf_row_swap(h->hf.family, &h->source.config, spec->role);
-    *out = (struct view){.parts = {part}, .n_parts = 1, .cols = is_matrix ? spec->cols : 1};
+    out->parts[0] = part;
     return STATUS_OK;
 }
 

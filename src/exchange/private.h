@@ -241,11 +241,9 @@ struct view_part {
     const unsigned char *factors; /* of VIEW_INT8 */
     int group;
     int source_rows;
-    bool transposed; /* the source is stored as [cols, source_rows]; then it is the only part, with
-                        no swap, no copies, no type in blocks, and `transposes` is not set */
-    int first, rows; /* which of its rows are taken */
-    struct row_swap swap;  /* of those */
-    int head_rows, copies; /* then each head_rows of them stand `copies` times; 0: once */
+    int first, rows;              /* which of its rows are taken */
+    struct row_swap swap;         /* of those */
+    int head_rows, copies;        /* then each head_rows of them stand `copies` times; 0: once */
 };
 
 #define VIEW_PARTS 3

@@ -78,38 +78,7 @@ static void decode(const struct view_part *p, uint64_t from, int n, float *out)
 static void decode_row(const struct view *v, int row, int from, int n, float *out)
 {
     const struct view_part *p = part_of_row(v, &row);
-    assert(!p->transposed);
     decode(p, (uint64_t)source_row(p, row) * (uint64_t)v->cols + (uint64_t)from, n, out);
-}
-
-/* Rows [row, row + n). A transposed source has them side by side. */
-static void make_rows(const struct view *v, int row, int n)
-{
-    struct view_maker *m = v->maker;
-    const struct view_part *p = v->parts;
-    if (!p->transposed) {
-        for (int i = 0; i < n; i++)
-            decode_row(v, row + i, 0, v->cols, m->numbers + (size_t)i * (size_t)v->cols);
-        return;
-    }
-    assert(v->n_parts == 1 && !p->swap.p && p->copies <= 1);
-    for (int c = 0; c < v->cols; c++) {
-        decode(p, (uint64_t)c * (uint64_t)p->source_rows + (uint64_t)(p->first + row), n, m->span);
-        for (int i = 0; i < n; i++)
-            m->numbers[(size_t)i * (size_t)v->cols + (size_t)c] = m->span[i];
-    }
-}
-
-/* Columns [from, from + n), which become rows. */
-static void make_columns(const struct view *v, int from, int n)
-{
-    struct view_maker *m = v->maker;
-    const int rows = view_rows(v);
-    for (int r = 0; r < rows; r++) {
-        decode_row(v, r, from, n, m->span);
-        for (int i = 0; i < n; i++)
-            m->numbers[(size_t)i * (size_t)rows + (size_t)r] = m->span[i];
-    }
 }
 
 static enum status grow(struct view_maker *m, size_t elements, struct err *e)
@@ -154,7 +123,7 @@ enum status view_piece(void *view, uint64_t offset, const void **data, size_t *l
     const int row = (int)(offset / row_bytes);
     int in_part = row;
     const struct view_part *p = v->transposes ? v->parts : part_of_row(v, &in_part);
-    if (p->type == v->type && !v->transposes && !p->transposed && !p->swap.p && p->copies <= 1) {
+    if (p->type == v->type && !v->transposes && !p->swap.p && p->copies <= 1) {
         /* Rows are in the source as they are wanted: what is left of them. */
         const uint64_t skip = offset % row_bytes;
         *data = p->data + (uint64_t)(p->first + in_part) * row_bytes + skip;
@@ -169,12 +138,16 @@ enum status view_piece(void *view, uint64_t offset, const void **data, size_t *l
         n = made_rows - row;
     const uint64_t elements = (uint64_t)n * (uint64_t)made_cols;
     TRY(grow(v->maker, (size_t)elements, e));
-    if (v->transposes)
-        make_columns(v, row, n);
-    else
-        make_rows(v, row, n);
-    blocks_encode(v->type, v->maker->bytes, v->maker->numbers, elements);
-    *data = v->maker->bytes;
+    struct view_maker *m = v->maker;
+    for (int r = 0; r < n && !v->transposes; r++)
+        decode_row(v, row + r, 0, v->cols, m->numbers + (size_t)r * (size_t)v->cols);
+    for (int r = 0; r < made_cols && v->transposes; r++) { /* columns become rows */
+        decode_row(v, r, row, n, m->span);
+        for (int i = 0; i < n; i++)
+            m->numbers[(size_t)i * (size_t)made_cols + (size_t)r] = m->span[i];
+    }
+    blocks_encode(v->type, m->bytes, m->numbers, elements);
+    *data = m->bytes;
     *len = (size_t)bytes_of(v->type, elements);
     return STATUS_OK;
 }
