@@ -338,7 +338,7 @@ static void put_steps(struct json *j, const struct exported *x)
             "'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [{'type': 'Split', 'pattern': "
             "{'Regex': $}, 'behavior': 'Isolated', 'invert': false}, " BYTE_LEVEL("false") "]}",
             (const struct text[]){text_of(c->regex)});
-    else if (c->digits)
+    else if (c->flags & CUT_DIGITS)
         put(j,
             "'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [{'type': 'Digits', "
             "'individual_digits': true}, " BYTE_LEVEL("true") "]}",

@@ -75,6 +75,20 @@ enum status json_optional_bool(const struct json_node *object, const char *key, 
 enum status json_optional_text(const struct json_node *object, const char *key, struct text *out,
                                struct err *e);
 
+/*
+ * A member of an object and what it may be, with | between: strings without their quotes, other
+ * values as they are written, "null" also for what is empty or not there, "*" for whatever is
+ * there. Each sets flags.
+ */
+struct json_choice {
+    const char *key, *values;
+    unsigned sets[4];
+};
+
+/* STATUS_BAD_FILE, naming the key, unless it is one of them. */
+enum status json_choose(const struct json_node *object, const struct json_choice *c, unsigned *sets,
+                        struct err *e);
+
 /* --- a vocabulary while it is put together --------------------------------------------------- */
 
 /* Ends the message of whatever cannot be imported as it is. */
@@ -202,10 +216,15 @@ bool vocab_is_llmc(struct text file);
 
 /* How a tokenizer.json says one of our rules of cutting texts into pieces: what stands before or in
  * ByteLevel. */
+enum cut_flags {
+    CUT_BYTES_REGEX = 1, /* ByteLevel cuts by GPT-2's regex */
+    CUT_REGEX = 2,       /* Split cuts by one */
+    CUT_DIGITS = 4,      /* each is a piece */
+};
+
 struct cut {
     const char *regex; /* of Split; NULL: none */
-    bool digits;       /* each is a piece */
-    bool bytes_regex;  /* ByteLevel cuts by GPT-2's */
+    unsigned flags;
     enum pretokenize_rule rule;
     const char *pre, *pre_whole; /* tokenizer.ggml.pre; and where a piece that is a token is that
                                     token, whatever the merges: NULL if there is none */
@@ -241,9 +260,9 @@ struct view_part {
     const unsigned char *factors; /* of VIEW_INT8 */
     int group;
     int source_rows;
-    int first, rows;              /* which of its rows are taken */
-    struct row_swap swap;         /* of those */
-    int head_rows, copies;        /* then each head_rows of them stand `copies` times; 0: once */
+    int first, rows;       /* which of its rows are taken */
+    struct row_swap swap;  /* of those */
+    int head_rows, copies; /* then each head_rows of them stand `copies` times; 0: once */
 };
 
 #define VIEW_PARTS 3

@@ -76,6 +76,23 @@ enum status json_optional_text(const struct json_node *object, const char *key, 
     return member ? json_node_text(member, out, e) : STATUS_OK;
 }
 
+enum status json_choose(const struct json_node *object, const struct json_choice *c, unsigned *sets,
+                        struct err *e)
+{
+    const struct json_node *node = json_present(object, c->key);
+    const struct text found = node && node->text.len > 0 ? node->text : text_of("null");
+    const char *at = c->values;
+    for (int i = 0; *at; i++) {
+        const struct text value = {at, strcspn(at, "|")};
+        if (text_equal(found, value) || (node && text_is(value, "*"))) {
+            *sets |= c->sets[i];
+            return STATUS_OK;
+        }
+        at += value.len + (at[value.len] == '|');
+    }
+    return bad_file(e, "expected \"%s\" to be %s, found %.*s", c->key, c->values, SHOWN(found));
+}
+
 /* --- added tokens ---------------------------------------------------------------------------- */
 
 struct added {
