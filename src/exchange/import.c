@@ -220,25 +220,6 @@ static struct text bytes_of(const struct file_map *f)
     return (struct text){(const char *)f->data, f->len};
 }
 
-/* Formats of one file, and the vocabulary that their programs take by default. */
-static const struct file_format {
-    const char *name, *tokenizer;
-    bool (*is)(struct text file);
-    enum status (*open)(struct text file, struct arrays *out, struct err *e);
-} file_formats[] = {
-    {"llm.c", "gpt2_tokenizer.bin", llmc_is, llmc_open},
-    {"llama2.c", "tokenizer.bin", llama2c_is, llama2c_open},
-};
-
-/* The one of a file; NULL if there is none. */
-static const struct file_format *format_of(struct text file)
-{
-    for (size_t i = 0; i < sizeof file_formats / sizeof *file_formats; i++)
-        if (file_formats[i].is(file))
-            return &file_formats[i];
-    return NULL;
-}
-
 static bool is_archive(struct text file)
 {
     return text_starts_with(file, "PK\003\004");
@@ -259,7 +240,7 @@ enum status import_is_for(const char *path, bool *is, struct err *e)
         return STATUS_OK;
     TRY(file_map_open(&f, path, e));
     const struct text file = bytes_of(&f);
-    *is = format_of(file) || is_archive(file) || is_safetensors(file);
+    *is = bin_format_of(file) || is_archive(file) || is_safetensors(file);
     file_map_close(&f);
     return STATUS_OK;
 }
@@ -283,13 +264,13 @@ static enum status refuse_format(struct text file, struct err *e)
                        "a .bin of llama2.c or llm.c; found a file that is none of these");
 }
 
-static enum status open_file(struct import *im, const struct file_format **format, struct err *e)
+static enum status open_file(struct import *im, const struct bin_format **format, struct err *e)
 {
     TRY(file_map_open(&im->file, im->path, e));
     const struct text file = bytes_of(&im->file);
-    *format = format_of(file);
+    *format = bin_format_of(file);
     im->source = &im->arrays.source;
-    TRY(status_in(*format ? (*format)->open(file, &im->arrays, e) : refuse_format(file, e),
+    TRY(status_in(*format ? bin_open(*format, file, &im->arrays, e) : refuse_format(file, e),
                   im->path, e));
     im->format = (*format)->name;
     return STATUS_OK;
@@ -339,7 +320,7 @@ static enum status read_beside(struct import *im, const char *name,
 }
 
 static enum status read_vocabulary(struct import *im, const struct import_options *o,
-                                   const struct file_format *format, struct err *e)
+                                   const struct bin_format *format, struct err *e)
 {
     const struct json_node *config = im->folder.config.root;
     const struct vocabulary_options options = {
@@ -423,7 +404,7 @@ static enum status fill_writer(struct import *im, struct err *e)
 
 static enum status open_all(struct import *im, const struct import_options *o, struct err *e)
 {
-    const struct file_format *format = NULL;
+    const struct bin_format *format = NULL;
     TRY(is_folder(im->path) ? open_folder(im, o, e) : open_file(im, &format, e));
     struct config *c = &im->source->config;
     const bool is_window = im->folder.hf.uncut_ctx != 0;

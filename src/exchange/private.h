@@ -349,26 +349,33 @@ struct arrays {
 };
 
 /*
- * The checkpoints of llama2.c, versions 0 (its first, without a magic number), 1 (float32) and 2
- * (int8 in groups, which become the F32 that they stand for). Architecture llama: pairs that turn
- * are neighbours already. The epsilon of its norms and the base of its positions are constants of
- * its program.
+ * Of llama2.c: versions 0 (its first, without a magic number), 1 (float32) and 2 (int8 in groups,
+ * which become the F32 that they stand for). Architecture llama: pairs that turn are neighbours
+ * already. The epsilon of its norms and the base of its positions are constants of its program.
  *
- * Whether a file begins like one: with the magic number, or with seven numbers that can be a shape.
- * Opening checks the header and that the file is as long as it says. The file is borrowed, at any
- * address. STATUS_BAD_FILE says what was expected and found.
+ * Of llm.c: GPT-2 in float32 (versions 1 and 3) and bfloat16 (version 5). Weights are [out, in],
+ * the output is the embedding. From version 3 on that has rows for more tokens than there are, so
+ * that their number is round: they are left out.
  */
-bool llama2c_is(struct text file);
-enum status llama2c_open(struct text file, struct arrays *out, struct err *e);
+struct bin_format {
+    const char *name, *tokenizer; /* the vocabulary that its programs take by default */
+    const char *arch;
+    int32_t magic;
+    const struct header_number *numbers;
+    const struct bin_version *versions; /* the first may be 0, which has no magic number */
+    const char *expected, *advice;      /* versions */
+};
+#define BIN_FORMATS 2
+extern const struct bin_format bin_formats[BIN_FORMATS];
 
-/*
- * Those of llm.c: GPT-2 in float32 (versions 1 and 3) and bfloat16 (version 5). Weights are
- * [out, in], the output is the embedding. From version 3 on that has rows for more tokens than
- * there are, so that their number is round: they are left out. What its other programs write begins
- * like one, too.
- */
-bool llmc_is(struct text file);
-enum status llmc_open(struct text file, struct arrays *out, struct err *e);
+/* The one that a file begins like: with the magic number (or another one that llm.c's programs
+ * write, which bin_open refuses), or with seven numbers that can be a shape. NULL: none. */
+const struct bin_format *bin_format_of(struct text file);
+
+/* Checks the header and that the file is as long as it says. The file is borrowed, at any address.
+ * STATUS_BAD_FILE says what was expected and found. */
+enum status bin_open(const struct bin_format *f, struct text file, struct arrays *out,
+                     struct err *e);
 
 /* --- Hugging Face's models ------------------------------------------------------------------- */
 
