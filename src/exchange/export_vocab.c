@@ -486,20 +486,41 @@ static void put_tokenizer_config(struct json *j, const void *exported)
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-static enum status remove_file(const char *path, struct err *e)
+/* A line a merge, as GPT-2 has them. */
+static void put_merges(struct json *j, const void *exported)
 {
-    if (unlink(path) == 0 || errno == ENOENT)
-        return STATUS_OK;
-    return err_set(e, STATUS_FAILED, "%.200s: cannot remove it: %s", path, strerror(errno));
+    const struct exported *x = exported;
+    output_puts(j->out, "#version: 0.2");
+    for (size_t i = 0; i < x->n_merges; i++) {
+        const struct symbol_pair *p = &x->merges[i].pair;
+        const struct text left = x->v.tokens[p->left], right = x->v.tokens[p->right];
+        output_puts(j->out, "\n");
+        output_put(j->out, left);
+        output_puts(j->out, " ");
+        output_put(j->out, right);
+    }
 }
 
-/* Removed where the library would not take it. */
+/* What transformers looks for: other ones than are written must not stay. */
+enum { BYTES = 1, SPACES = 2 }; /* the kinds of vocabularies that have a file */
+static const struct vocab_file {
+    const char *name;
+    unsigned kinds;
+    void (*put)(struct json *j, const void *exported);
+} vocab_files[] = {
+    {"tokenizer.json", BYTES | SPACES, put_tokenizer_json},
+    {"tokenizer_config.json", BYTES | SPACES, put_tokenizer_config},
+    {"vocab.json", BYTES, put_vocab_json},
+    {"merges.txt", BYTES, put_merges},
+    {"tokenizer.model", SPACES, NULL},
+    {"special_tokens_map.json", 0, NULL},
+    {"added_tokens.json", 0, NULL},
+};
+
 static enum status write_sentencepiece(const struct exported *x, const char *path, struct err *e)
 {
     struct bytes model = {NULL, 0, 0};
     struct file_writer *w;
-    if (!vocab_fits_sentencepiece(&x->v))
-        return remove_file(path, e);
     enum status s = vocab_sentencepiece_write(&x->v, &model)
                         ? file_writer_open(&w, path, e)
                         : err_no_memory(e, "tokenizer.model", 2 * model.cap);
@@ -511,51 +532,21 @@ static enum status write_sentencepiece(const struct exported *x, const char *pat
     return s;
 }
 
-static enum status write_merges(const struct exported *x, const char *path, struct err *e)
-{
-    static const char version[] = "#version: 0.2\n";
-    struct file_writer *w;
-    TRY(file_writer_open(&w, path, e));
-    file_writer_put(w, version, sizeof version - 1);
-    for (size_t i = 0; i < x->n_merges; i++) {
-        const struct text left = x->v.tokens[x->merges[i].pair.left];
-        const struct text right = x->v.tokens[x->merges[i].pair.right];
-        file_writer_put(w, left.data, left.len);
-        file_writer_put(w, " ", 1);
-        file_writer_put(w, right.data, right.len);
-        file_writer_put(w, "\n", 1);
-    }
-    return file_writer_commit(w, e);
-}
-
-/* The kinds of vocabularies that have a file. */
-enum { BYTES = 1, SPACES = 2 };
-
-/* What transformers looks for: other ones than are written must not stay. */
-static const struct vocab_file {
-    const char *name;
-    unsigned kinds;
-    void (*put)(struct json *j, const void *exported);
-    enum status (*write)(const struct exported *x, const char *path, struct err *e);
-} vocab_files[] = {
-    {"tokenizer.json", BYTES | SPACES, put_tokenizer_json, NULL},
-    {"tokenizer_config.json", BYTES | SPACES, put_tokenizer_config, NULL},
-    {"vocab.json", BYTES, put_vocab_json, NULL},
-    {"merges.txt", BYTES, NULL, write_merges},
-    {"tokenizer.model", SPACES, NULL, write_sentencepiece},
-    {"special_tokens_map.json", 0, NULL, NULL},
-    {"added_tokens.json", 0, NULL, NULL},
-};
-
+/* Removed if it is of another kind, or if the sentencepiece library would not take it. */
 static enum status write_file(const struct exported *x, const char *dir, const struct vocab_file *f,
                               struct err *e)
 {
     const unsigned kind = x->n == 0 ? 0 : x->pre ? BYTES : SPACES;
+    const bool wanted = f->kinds & kind;
+    enum status s = STATUS_OK;
     char *path;
-    if (f->kinds & kind && f->put)
+    if (wanted && f->put)
         return export_json(dir, f->name, f->put, x, e);
     TRY(file_in_folder(dir, f->name, &path, e));
-    const enum status s = f->kinds & kind ? f->write(x, path, e) : remove_file(path, e);
+    if (wanted && vocab_fits_sentencepiece(&x->v))
+        s = write_sentencepiece(x, path, e);
+    else if (unlink(path) != 0 && errno != ENOENT)
+        s = err_set(e, STATUS_FAILED, "%.200s: cannot remove it: %s", path, strerror(errno));
     free(path);
     return s;
 }
