@@ -115,7 +115,7 @@ struct header {
 static int32_t int_at(struct text file, size_t at)
 {
     assert(at + sizeof(int32_t) <= file.len);
-    return (int32_t)(uint32_t)little_load(file.data + at, sizeof(int32_t));
+    return little_load(file.data + at, sizeof(int32_t));
 }
 
 /* 0 of a file that is too short for any. */
@@ -141,15 +141,15 @@ static enum status find_version(const struct bin_format *f, struct text file, st
     if (magic != f->magic && h->version->number > 0) {
         const char *other = other_file(magic);
         return bad_file(e, "magic at byte 0: expected %d, a GPT-2 of llm.c, found %d%s%s",
-                        LLMC_MAGIC, (int)magic, other ? ", " : "", other ? other : "");
+                        LLMC_MAGIC, magic, other ? ", " : "", other ? other : "");
     }
     if (magic == f->magic) {
         const int32_t number = file.len >= 8 ? int_at(file, 4) : f->versions[1].number;
         while (h->version->name && (h->version->number != number || !number))
             h->version++;
         if (!h->version->name)
-            return bad_file(e, "version at byte 4: expected %s, found %d%s", f->expected,
-                            (int)number, f->advice);
+            return bad_file(e, "version at byte 4: expected %s, found %d%s", f->expected, number,
+                            f->advice);
     }
     if (file.len < h->version->header_bytes)
         return bad_file(e, "expected a header of %zu bytes, found a file of %zu: it is truncated",
@@ -169,7 +169,7 @@ static enum status read_rest(struct text file, size_t at, struct header *h, stru
                         at, c->n_vocab, CONFIG_MAX_VOCAB, h->embd_rows);
     if (is_llmc || h->version->number == 0)
         return STATUS_OK;
-    const unsigned char shared = (unsigned char)file.data[at];
+    const unsigned char shared = file.data[at];
     if (shared > 1)
         return bad_file(e, "shared_classifier at byte %zu: expected 0 or 1, found %d", at, shared);
     h->own_output = !shared;
@@ -199,8 +199,8 @@ static enum status read_header(const struct bin_format *f, struct text file, str
         }
         if (value < 1 || value > size->max)
             return bad_file(e, "%s at byte %zu: expected 1 to %d, found %d", n->name, at, size->max,
-                            (int)value);
-        *config_int(c, size->offset) = (int)value;
+                            value);
+        *config_int(c, size->offset) = value;
     }
     if (!c->d_ff)
         c->d_ff = 4 * c->d_model;
@@ -237,12 +237,12 @@ static enum status view_tensor(const struct import_source *s, const struct tenso
         return STATUS_OK;
     assert(spec->cols == array->cols && spec->rows <= array->rows);
     const unsigned char *data =
-        (const unsigned char *)a->file.data + array->offset + (uint64_t)spec->layer * array->bytes;
+        (const unsigned char *)a->file.data + array->offset + spec->layer * array->bytes;
     const bool int8 = array->type == VIEW_INT8;
     *out = (struct view){
         .parts = {{.data = data,
                    .type = array->type,
-                   .factors = int8 ? data + (uint64_t)array->rows * (uint64_t)array->cols : NULL,
+                   .factors = int8 ? data + array->rows * (uint64_t)array->cols : NULL,
                    .group = int8 ? a->group : 0,
                    .source_rows = array->rows,
                    .rows = spec->rows}},
@@ -268,11 +268,10 @@ static void add_array(struct arrays *a, const struct header *h, enum tensor_role
         .cols = spec.cols,
         .offset = a->end,
     };
-    const uint64_t elements = (uint64_t)array->rows * (uint64_t)array->cols;
-    array->bytes = array->type == VIEW_INT8
-                       ? elements + elements / (uint64_t)h->group * sizeof(float)
-                       : elements * tensor_type_find(array->type)->block_bytes;
-    a->end += array->bytes * (role_in_block(role) ? (uint64_t)c->n_layers : 1);
+    const uint64_t elements = array->rows * (uint64_t)array->cols;
+    array->bytes = array->type == VIEW_INT8 ? elements + elements / h->group * sizeof(float)
+                                            : elements * tensor_type_find(array->type)->block_bytes;
+    a->end += array->bytes * (role_in_block(role) ? c->n_layers : 1);
 }
 
 /* K/V heads are uniform: the file must end where the arrays do. */
@@ -288,7 +287,7 @@ enum status bin_open(const struct bin_format *f, struct text file, struct arrays
                            .end = h.version->header_bytes};
     for (const enum tensor_role *role = h.version->order; *role != ROLE_OUTPUT; role++) {
         if (*role == ROPE_TABLES) {
-            out->end += (uint64_t)c->n_ctx * (uint64_t)c->head_dim * sizeof(float);
+            out->end += c->n_ctx * (uint64_t)c->head_dim * sizeof(float);
             continue;
         }
         add_array(out, &h, *role, false);

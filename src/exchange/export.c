@@ -208,7 +208,7 @@ static struct view_part part_of(const struct exporter *x, const struct tensor_sp
     const uint64_t cols = spec->is_bias || from->n_dims == 1 ? 1 : from->dims[0];
     return (struct view_part){.data = from->data,
                               .type = from->type->type,
-                              .source_rows = (int)(from->n_elements / cols),
+                              .source_rows = (from->n_elements / cols),
                               .first = first,
                               .rows = rows};
 }
@@ -245,7 +245,7 @@ static void add_parts(const struct exporter *x, const struct tensor_spec *spec, 
         v->parts[0] = part_of(x, spec, spec->role, 0, config_qkv_dim(&x->from, spec->layer));
     } else if (spec->role == ROLE_ATTN_Q || spec->role == ROLE_ATTN_K ||
                spec->role == ROLE_ATTN_V) {
-        v->parts[0] = attention_part(x, spec, (int)(spec->role - ROLE_ATTN_Q));
+        v->parts[0] = attention_part(x, spec, (spec->role - ROLE_ATTN_Q));
     } else {
         v->parts[0] = part_of(x, spec, spec->role, 0,
                               spec->n_dims == 1 ? (int)spec_elements(spec) : spec->rows);
@@ -276,7 +276,7 @@ static void add_tensor(struct exporter *x, const struct tensor_spec *spec)
         same &= t->view.parts[i].type == type;
     if (same)
         t->view.type = type;
-    const uint64_t rows = (uint64_t)view_rows(&t->view), cols = (uint64_t)t->view.cols;
+    const uint64_t rows = view_rows(&t->view), cols = t->view.cols;
     x->written[x->n++] = (struct safetensors_written){
         .name = t->name.text,
         .n_dims = spec->n_dims,
@@ -288,7 +288,7 @@ static void add_tensor(struct exporter *x, const struct tensor_spec *spec)
 /* Whether a type has room for every number of a view that is made in F32. */
 static enum status fits(struct view *v, uint32_t type, bool *fit, struct err *e)
 {
-    const uint64_t bytes = (uint64_t)view_rows(v) * (uint64_t)v->cols * sizeof(float);
+    const uint64_t bytes = view_rows(v) * (uint64_t)v->cols * sizeof(float);
     *fit = true;
     for (uint64_t at = 0; at < bytes && *fit;) {
         const void *data;
@@ -315,36 +315,36 @@ static enum status settle_types(struct exporter *x, struct err *e)
         if (!x->list[i].is_matrix)
             continue;
         fit = x->type < 0 || x->type == (int)x->list[i].view.type;
-        x->type = (int)x->list[i].view.type;
+        x->type = x->list[i].view.type;
     }
     for (size_t i = 0; i < x->n && fit && x->type != TENSOR_F32; i++)
         if (!x->list[i].is_matrix)
-            TRY(fits(&x->list[i].view, (uint32_t)x->type, &fit, e));
+            TRY(fits(&x->list[i].view, x->type, &fit, e));
     if (!fit)
         x->type = -1;
     for (size_t i = 0; i < x->n && fit; i++)
-        x->list[i].view.type = (uint32_t)x->type;
+        x->list[i].view.type = x->type;
     return STATUS_OK;
 }
 
 static enum status make_tensors(struct exporter *x, struct err *e)
 {
-    const size_t n = (size_t)layout_count(&x->to);
+    const size_t n = layout_count(&x->to);
     int longest = layout_longest_row(&x->to);
     if (longest < config_qkv_dim(&x->to, 0))
         longest = config_qkv_dim(&x->to, 0);
     x->list = calloc(n, sizeof *x->list);
     x->written = calloc(n, sizeof *x->written);
-    x->zeros = calloc((size_t)longest, sizeof *x->zeros);
+    x->zeros = calloc(longest, sizeof *x->zeros);
     if (!x->list || !x->written || !x->zeros)
         return err_no_memory(e, "the list of tensors", n * sizeof *x->list);
     for (size_t i = 0; i < n; i++) {
-        const struct tensor_spec spec = layout_at(&x->to, (int64_t)i);
+        const struct tensor_spec spec = layout_at(&x->to, i);
         add_tensor(x, &spec);
     }
     TRY(settle_types(x, e));
     for (size_t i = 0; i < x->n; i++)
-        x->written[i].dtype = safetensors_dtype_of((enum tensor_type)x->list[i].view.type);
+        x->written[i].dtype = safetensors_dtype_of(x->list[i].view.type);
     return STATUS_OK;
 }
 
@@ -502,7 +502,7 @@ static enum status write_folder(struct exporter *x, const struct export_options 
     char *at = strstr(e->text, x->dir);
     if (at) {
         const struct err whole = *e;
-        snprintf(at, sizeof e->text - (size_t)(at - e->text), "%.200s%s", dir,
+        snprintf(at, sizeof e->text - (at - e->text), "%.200s%s", dir,
                  whole.text + (at - e->text) + strlen(x->dir));
     }
     folder_writer_abandon(folder);

@@ -62,7 +62,7 @@ static enum status read_names(struct exported *x, struct err *e)
         char letter[2];
         uint32_t code = 0;
         if (byte >= 0)
-            name = (struct text){letter, byte_alphabet_write((unsigned char)byte, letter)};
+            name = (struct text){letter, byte_alphabet_write(byte, letter)};
         for (struct text rest = name; rest.len > 0 && code != UNICODE_INVALID;)
             (void)utf8_next(&rest, &code);
         if (code == UNICODE_INVALID)
@@ -114,7 +114,7 @@ static enum status find_twins(struct exported *x, struct err *e)
 static enum status make_names(struct exported *x, struct err *e)
 {
     TRY(vocabulary_start(&x->v, x->vocab.n, x->notes, e));
-    x->replaced = vocabulary_take(&x->v, (uint64_t)x->vocab.n, sizeof *x->replaced, e);
+    x->replaced = vocabulary_take(&x->v, x->vocab.n, sizeof *x->replaced, e);
     if (!x->replaced)
         return STATUS_NO_MEMORY;
     TRY(read_names(x, e));
@@ -123,7 +123,7 @@ static enum status make_names(struct exported *x, struct err *e)
     for (int id = 0; id < x->vocab.n; id++) {
         char text[16];
         const int len = snprintf(text, sizeof text, "[PAD%d]", id);
-        const struct text padding = {text, (size_t)len};
+        const struct text padding = {text, len};
         const bool is_unused = x->vocab.type[id] == TOKEN_UNUSED;
         const bool is_padding = text_equal(x->v.tokens[id], padding);
         if (is_unused && (x->v.tokens[id].len == 0 || (x->pre && x->pre->whole_pieces)))
@@ -280,7 +280,7 @@ static enum status read_vocabulary(struct exported *x, struct err *e)
     k->pad = read_id(x, "tokenizer.ggml.padding_token_id");
     const struct gguf_value *scores = gguf_find(x->gguf, "tokenizer.ggml.scores");
     for (int id = 0; id < x->vocab.n && scores && !x->pre; id++)
-        x->v.scores[id] = (float)gguf_float_at(scores, (uint64_t)id);
+        x->v.scores[id] = (float)gguf_float_at(scores, id);
     return read_merges(x, e);
 }
 
@@ -304,14 +304,14 @@ static void put(struct json *j, const char *at, const struct text *holes)
             json_literal(j, NULL, *holes++);
         } else if (*at == '\'') {
             end = strchr(at + 1, '\'') + 1;
-            const struct text string = {at + 1, (size_t)(end - at - 2)};
+            const struct text string = {at + 1, (end - at - 2)};
             if (*end == ':')
                 json_key(j, string);
             else
                 json_text(j, NULL, string);
         } else if (!strchr(" ,:", *at)) {
             end = at + strcspn(at, ",]}");
-            json_literal(j, NULL, (struct text){at, (size_t)(end - at)});
+            json_literal(j, NULL, (struct text){at, (end - at)});
         }
     }
 }

@@ -190,7 +190,7 @@ static enum status read_int(const struct json_node *object, const char *key, int
     int64_t value = 0;
     if (v)
         TRY(json_node_i64(v, 1, max, &value, e));
-    *out = (int)value;
+    *out = value;
     return STATUS_OK;
 }
 

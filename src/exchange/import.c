@@ -63,8 +63,8 @@ static enum status check_shape(const struct safetensors_tensor *t, int n_dims,
     snprintf(wanted, sizeof wanted, n_dims == 1 ? "%" PRIu64 : "%" PRIu64 ", %" PRIu64, expected[0],
              expected[1]);
     for (int i = 0; i < t->n_dims && used < sizeof found; i++)
-        used += (size_t)snprintf(found + used, sizeof found - used, "%s%" PRIu64, i ? ", " : "",
-                                 t->dims[i]);
+        used +=
+            snprintf(found + used, sizeof found - used, "%s%" PRIu64, i ? ", " : "", t->dims[i]);
     return bad_file(e,
                     "tensor %.*s: expected F32, F16 or BF16 [%s], as config.json says; found %s "
                     "[%s]",
@@ -94,11 +94,10 @@ static enum status hf_tensor(const struct import_source *s, const struct tensor_
     part.rows = transposes ? cols : rows;
     part.source_rows = spec->role == ROLE_POSITION_EMBD ? h->n_positions : part.rows;
     *out = (struct view){.n_parts = 1, .cols = transposes ? rows : cols, .transposes = transposes};
-    TRY(check_shape(t, spec->n_dims,
-                    (const uint64_t[2]){(uint64_t)part.source_rows, (uint64_t)out->cols}, e));
+    TRY(check_shape(t, spec->n_dims, (const uint64_t[2]){part.source_rows, out->cols}, e));
     part.file = safetensors_folder_map(&h->tensors, t);
     part.data = t->data;
-    part.type = (uint32_t)t->dtype->type;
+    part.type = t->dtype->type;
     part.swap = hf_row_swap(h->hf.family, &h->source.config, spec->role);
     out->parts[0] = part;
     return STATUS_OK;
@@ -152,7 +151,7 @@ static enum status check_output(const struct hf_import *h, struct err *e)
                         hf_tensor_name(h->hf.family, true, ROLE_OUTPUT, 0, false).text);
     if (!h->hf.tied || !output ||
         (output->n_bytes == embedding->n_bytes && output->dtype == embedding->dtype &&
-         memcmp(output->data, embedding->data, (size_t)output->n_bytes) == 0))
+         memcmp(output->data, embedding->data, output->n_bytes) == 0))
         return STATUS_OK;
     return bad_file(e,
                     "tensor %.*s differs from the embedding, to which config.json ties it; set "
@@ -171,7 +170,7 @@ static enum status check_tensors(struct hf_import *h, struct err *e)
     TRY(refuse_unused(h, e));
     if (!(h->hf.llama3.factor > 0))
         return STATUS_OK;
-    const size_t bytes = (size_t)(c->rope.n_dims / 2) * sizeof *h->factors;
+    const size_t bytes = (c->rope.n_dims / 2) * sizeof *h->factors;
     h->factors = malloc(bytes);
     if (!h->factors)
         return err_no_memory(e, "the factors of rotary frequencies", bytes);
@@ -306,7 +305,7 @@ static enum status read_beside(struct import *im, const char *name,
                                const struct vocabulary_options *o, struct err *e)
 {
     const char *slash = strrchr(im->path, '/');
-    char *folder = slash ? strndup(im->path, (size_t)(slash - im->path)) : strdup("."), *path;
+    char *folder = slash ? strndup(im->path, (slash - im->path)) : strdup("."), *path;
     struct stat st;
     if (!folder)
         return err_no_memory(e, "a path", strlen(im->path));
@@ -344,7 +343,7 @@ static enum status read_vocabulary(struct import *im, const struct import_option
 static enum status add_tensor(struct import *im, const struct tensor_spec *spec, struct view *v,
                               struct err *e)
 {
-    const uint64_t dims[2] = {(uint64_t)spec->cols, (uint64_t)spec->rows};
+    const uint64_t dims[2] = {spec->cols, spec->rows};
     bool found;
     TRY(im->source->tensor(im->source, spec, v, &found, e));
     if (!found && spec->flags & SPEC_REQUIRED)
@@ -373,21 +372,21 @@ static struct text name_of_path(const char *path, bool is_file)
     const char *begin = end;
     while (begin > path && begin[-1] != '/')
         begin--;
-    const char *dot = is_file ? memchr(begin, '.', (size_t)(end - begin)) : NULL;
-    return (struct text){begin, (size_t)((dot ? dot : end) - begin)};
+    const char *dot = is_file ? memchr(begin, '.', (end - begin)) : NULL;
+    return (struct text){begin, ((dot ? dot : end) - begin)};
 }
 
 static enum status fill_writer(struct import *im, struct err *e)
 {
     const struct config *c = &im->source->config;
-    const size_t n = (size_t)layout_count(c);
+    const size_t n = layout_count(c);
     struct text name = name_of_path(im->path, !im->folder.config.root);
     TRY(gguf_writer_create(&im->writer, e));
     im->views = calloc(n, sizeof *im->views);
     if (!im->views)
         return err_no_memory(e, "the list of tensors", n * sizeof *im->views);
     for (size_t i = 0; i < n; i++) {
-        const struct tensor_spec spec = layout_at(c, (int64_t)i);
+        const struct tensor_spec spec = layout_at(c, i);
         TRY(add_tensor(im, &spec, &im->views[i], e));
     }
     if (name.len > 127)

@@ -131,7 +131,7 @@ static enum status read_step(const struct step_rule *r, const struct json_node *
             p->regex = json_member(pattern, m->key)->text;
     }
     if (sets & ADDS_NONE)
-        sets &= ~(unsigned)ADDS_SPACE;
+        sets &= ~ADDS_SPACE;
     if (sets & NOT_APPLIED)
         vocabulary_note(v->notes,
                         "the normalizer %s is not applied: texts must be in its form already",
@@ -213,7 +213,7 @@ static enum status read_special_id(const struct json_node *step, struct text nam
         return bad_file(e, "\"special_tokens\" at byte %zu: expected one id for \"%.*s\"",
                         specials->at, SHOWN(name));
     TRY(json_node_i64(json_child(ids, NULL), 0, n - 1, &value, e));
-    *id = (int)value;
+    *id = value;
     return STATUS_OK;
 }
 
@@ -268,7 +268,7 @@ enum status tokenizer_template_read(const struct json_node *root, const struct v
 static enum status split_merge(struct text line, uint64_t rank, struct text parts[2], struct err *e)
 {
     const char *space = line.len > 0 ? memchr(line.data, ' ', line.len) : NULL;
-    const size_t cut = space ? (size_t)(space - line.data) : 0;
+    const size_t cut = space ? (space - line.data) : 0;
     const size_t behind = space ? line.len - cut - 1 : 0;
     if (cut == 0 || behind == 0 || memchr(space + 1, ' ', behind))
         return bad_file(e, "merge %llu: expected two tokens with a space between, found \"%.*s\"",
@@ -291,7 +291,7 @@ static enum status find_pair(struct vocabulary *v, const struct text parts[2], u
             return bad_file(e, "merge %llu: expected tokens of the vocabulary, found \"%.*s\"",
                             (unsigned long long)rank, SHOWN(names[i]));
     }
-    *pair = (struct symbol_pair){ids[0], ids[1], (int32_t)rank, ids[2]};
+    *pair = (struct symbol_pair){ids[0], ids[1], rank, ids[2]};
     return STATUS_OK;
 }
 
@@ -326,7 +326,7 @@ static enum status read_merges(struct vocabulary *v, const struct json_node *mer
             TRY(json_expect(c, JSON_ARRAY, e));
             if (c->n != 2)
                 return bad_file(e, "merge %llu: expected two tokens, found %u",
-                                (unsigned long long)rank, (unsigned)c->n);
+                                (unsigned long long)rank, c->n);
             const struct json_node *first = json_child(c, NULL);
             TRY(json_node_text(first, &parts[0], e));
             TRY(json_node_text(json_child(c, first), &parts[1], e));

@@ -33,8 +33,7 @@ enum status input_open(struct input *in, const char *folder, const char *name, s
 
 enum status input_read_json(struct input *in, struct err *e)
 {
-    static const struct json_limits limits = {
-        .bytes = (size_t)1 << 29, .values = (uint32_t)1 << 23, .depth = 32};
+    static const struct json_limits limits = {.bytes = 1 << 29, .values = 1 << 23, .depth = 32};
     const struct json_node *root;
     if (!in->bytes.data)
         return STATUS_OK;
@@ -233,7 +232,7 @@ static enum status choose_id(const struct special *special, const struct special
         mark_special(v, named);
         *special->id = named;
     } else if (*special->id < 0 && special->of_config >= 0 && special->of_config < v->keys.n) {
-        *special->id = (int)special->of_config;
+        *special->id = special->of_config;
     }
     return STATUS_OK;
 }
