@@ -64,20 +64,23 @@ static const struct bin_version gpt2_versions[] = {
     {.name = NULL},
 };
 
-/* An int of a header, and of a config. */
+/* An int of a header. */
 struct header_number {
     const char *name; /* NULL ends a list */
-    enum hf_size size;
+    size_t offset;    /* of an int in struct config */
+    int max;
 };
+#define AT(member) offsetof(struct config, member)
 static const struct header_number llama_numbers[] = {
-    {"dim", HF_D_MODEL},         {"hidden_dim", HF_FF},
-    {"n_layers", HF_LAYERS},     {"n_heads", HF_HEADS},
-    {"n_kv_heads", HF_KV_HEADS}, {"vocab_size", HF_VOCAB},
-    {"seq_len", HF_CTX},         {.name = NULL},
+    {"dim", AT(d_model), CONFIG_MAX_WIDTH},           {"hidden_dim", AT(d_ff), CONFIG_MAX_FF},
+    {"n_layers", AT(n_layers), CONFIG_MAX_LAYERS},    {"n_heads", AT(n_heads), CONFIG_MAX_WIDTH},
+    {"n_kv_heads", AT(n_kv_heads), CONFIG_MAX_WIDTH}, {"vocab_size", AT(n_vocab), CONFIG_MAX_VOCAB},
+    {"seq_len", AT(n_ctx), CONFIG_MAX_CTX},           {.name = NULL},
 };
 static const struct header_number gpt2_numbers[] = {
-    {"max_seq_len", HF_CTX}, {"vocab_size", HF_VOCAB}, {"num_layers", HF_LAYERS},
-    {"num_heads", HF_HEADS}, {"channels", HF_D_MODEL}, {.name = NULL},
+    {"max_seq_len", AT(n_ctx), CONFIG_MAX_CTX},      {"vocab_size", AT(n_vocab), CONFIG_MAX_VOCAB},
+    {"num_layers", AT(n_layers), CONFIG_MAX_LAYERS}, {"num_heads", AT(n_heads), CONFIG_MAX_WIDTH},
+    {"channels", AT(d_model), CONFIG_MAX_WIDTH},     {.name = NULL},
 };
 
 const struct bin_format bin_formats[BIN_FORMATS] = {
@@ -191,16 +194,15 @@ static enum status read_header(const struct bin_format *f, struct text file, str
     TRY(find_version(f, file, h, e));
     size_t at = h->version->numbers_at;
     for (const struct header_number *n = f->numbers; n->name; n++, at += sizeof(int32_t)) {
-        const struct hf_size_info *size = &hf_sizes[n->size];
         int32_t value = int_at(file, at);
-        if (h->version->number == 0 && n->size == HF_VOCAB && value < 0 && value > INT32_MIN) {
+        if (h->version->number == 0 && n->offset == AT(n_vocab) && value < 0 && value > INT32_MIN) {
             h->own_output = true;
             value = -value;
         }
-        if (value < 1 || value > size->max)
-            return bad_file(e, "%s at byte %zu: expected 1 to %d, found %d", n->name, at, size->max,
+        if (value < 1 || value > n->max)
+            return bad_file(e, "%s at byte %zu: expected 1 to %d, found %d", n->name, at, n->max,
                             value);
-        *config_int(c, size->offset) = value;
+        *config_int(c, n->offset) = value;
     }
     if (!c->d_ff)
         c->d_ff = 4 * c->d_model;

@@ -21,10 +21,9 @@ struct export_tensor {
 /* Holds views that point into each other: it may not be moved. */
 struct exporter {
     const struct gguf *gguf;
-    const char *dir;    /* where files are made */
-    struct config from; /* the checkpoint's */
-    struct config to;   /* the shape of what is written */
-    struct hf_config hf;
+    const char *dir;     /* where files are made */
+    struct config from;  /* the checkpoint's */
+    struct hf_config hf; /* of what is written */
     size_t n;
     struct export_tensor *list;          /* [n] */
     struct safetensors_written *written; /* [n] */
@@ -180,13 +179,25 @@ static enum status plan(struct exporter *x, bool expand, struct err *e)
     const struct text model_type = text_of(family);
     x->hf.family = hf_family_find(&model_type);
     x->hf.tied = layout_output_tied(x->gguf);
-    x->to = x->from;
-    config_set_arch(&x->to, arch_find(text_of(x->hf.family->arch)));
-    x->to.ffn = c->ffn;
-    x->to.no_biases = x->to.shared = false;
-    memset(x->to.layer_kv_heads, 0, sizeof x->to.layer_kv_heads);
+    struct config *to = &x->hf.c;
+    const struct arch *arch = arch_find(text_of(x->hf.family->arch));
+    *to = *c;
+    config_set_arch(to, arch);
+    to->ffn = c->ffn;
+    to->no_biases = to->shared = false;
+    memset(to->layer_kv_heads, 0, sizeof to->layer_kv_heads);
     if (expand)
-        x->to.n_kv_heads = x->to.n_heads;
+        to->n_kv_heads = to->n_heads;
+    x->hf.multi_query = to->n_kv_heads == 1;
+    x->hf.activation =
+        text_of(to->ffn == arch->ffn ? x->hf.family->activation : hf_activation_name(to->ffn));
+    x->hf.eps = (double)to->norm_eps;
+    x->hf.theta = to->rope.base;
+    x->hf.rope_type = text_of(x->hf.llama3.factor > 0 ? "llama3" : "default");
+    if (to->position == POSITION_ROPE && to->rope.scale != 1) {
+        x->hf.rope_type = text_of("linear");
+        x->hf.llama3.factor = 1 / to->rope.scale;
+    }
     return STATUS_OK;
 }
 
@@ -228,13 +239,13 @@ static struct view_part attention_part(const struct exporter *x, const struct te
     struct view_part part = part_of(x, spec, parts[joined ? 0 : which].role, first, rows[which]);
     part.head_rows = c->head_dim;
     part.copies =
-        which == 0 ? 1 : config_kv_heads(&x->to, spec->layer) / config_kv_heads(c, spec->layer);
+        which == 0 ? 1 : config_kv_heads(&x->hf.c, spec->layer) / config_kv_heads(c, spec->layer);
     return part;
 }
 
 static void add_parts(const struct exporter *x, const struct tensor_spec *spec, struct view *v)
 {
-    const struct row_swap swap = hf_row_swap(x->hf.family, &x->to, spec->role);
+    const struct row_swap swap = hf_row_swap(x->hf.family, &x->hf.c, spec->role);
     const bool joined = spec->role == ROLE_ATTN_QKV;
     v->n_parts = 1;
     if (joined && !swap.p) {
@@ -329,17 +340,17 @@ static enum status settle_types(struct exporter *x, struct err *e)
 
 static enum status make_tensors(struct exporter *x, struct err *e)
 {
-    const size_t n = layout_count(&x->to);
-    int longest = layout_longest_row(&x->to);
-    if (longest < config_qkv_dim(&x->to, 0))
-        longest = config_qkv_dim(&x->to, 0);
+    const size_t n = layout_count(&x->hf.c);
+    int longest = layout_longest_row(&x->hf.c);
+    if (longest < config_qkv_dim(&x->hf.c, 0))
+        longest = config_qkv_dim(&x->hf.c, 0);
     x->list = calloc(n, sizeof *x->list);
     x->written = calloc(n, sizeof *x->written);
     x->zeros = calloc(longest, sizeof *x->zeros);
     if (!x->list || !x->written || !x->zeros)
         return err_no_memory(e, "the list of tensors", n * sizeof *x->list);
     for (size_t i = 0; i < n; i++) {
-        const struct tensor_spec spec = layout_at(&x->to, i);
+        const struct tensor_spec spec = layout_at(&x->hf.c, i);
         add_tensor(x, &spec);
     }
     TRY(settle_types(x, e));
@@ -353,18 +364,6 @@ static enum status make_tensors(struct exporter *x, struct err *e)
 static const char *dtype_name(const struct exporter *x)
 {
     return x->type == TENSOR_F16 ? "float16" : x->type == TENSOR_BF16 ? "bfloat16" : "float32";
-}
-
-/* The shortest decimal that is read back as this float: "1e-05", not all digits of its double. */
-static void put_float(struct json *j, const char *key, float x)
-{
-    char text[32];
-    for (int digits = 1; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, (double)x);
-        if (strtof(text, NULL) == x)
-            break;
-    }
-    json_literal(j, key, text_of(text));
 }
 
 static void put_id(struct json *j, const struct gguf *g, const char *key, const char *ggml_key)
@@ -384,60 +383,17 @@ static void put_ids(struct json *j, const struct gguf *g)
     put_id(j, g, "eos_token_id", "tokenizer.ggml.eos_token_id");
 }
 
-/* Once under the name of transformers 5, once under that of versions before. */
-static void put_rope_type(struct json *j, const struct exporter *x, const char *key, bool with_base)
-{
-    const struct hf_llama3 *l = &x->hf.llama3;
-    const bool linear = x->to.rope.scale != 1, llama3 = l->factor > 0;
-    if (!with_base && !linear && !llama3) {
-        json_null(j, key);
-        return;
-    }
-    json_begin_object(j, key);
-    json_string(j, "rope_type", llama3 ? "llama3" : linear ? "linear" : "default");
-    if (with_base)
-        put_float(j, "rope_theta", (float)x->to.rope.base);
-    if (linear)
-        put_float(j, "factor", (float)(1 / x->to.rope.scale));
-    if (llama3) {
-        put_float(j, "factor", (float)l->factor);
-        put_float(j, "low_freq_factor", (float)l->low);
-        put_float(j, "high_freq_factor", (float)l->high);
-        json_int(j, "original_max_position_embeddings", l->context);
-    }
-    json_end(j);
-}
-
 static void put_config(struct json *j, const void *exporter)
 {
     const struct exporter *x = exporter;
     const struct hf_family *f = x->hf.family;
-    struct config to = x->to;
     json_begin_object(j, NULL);
     json_begin_array(j, "architectures");
     json_string(j, NULL, f->model_class);
     json_end(j);
     json_string(j, "model_type", f->model_type);
     json_string(j, "dtype", dtype_name(x));
-    for (int i = 0; i < HF_SIZES; i++)
-        if (f->keys[i])
-            json_int(j, f->keys[i], *config_int(&to, hf_sizes[i].offset));
-    if (to.position == POSITION_LEARNED)
-        json_int(j, "n_ctx", to.n_ctx); /* llama.cpp's converter reads this one */
-    if (f->joins_by_head)
-        json_bool(j, "multi_query", to.n_kv_heads == 1);
-    json_string(j, f->activation_key,
-                to.ffn == arch_find(text_of(f->arch))->ffn ? f->activation
-                                                           : hf_activation_name(to.ffn));
-    put_float(j, f->eps_key, to.norm_eps);
-    json_bool(j, "tie_word_embeddings", x->hf.tied);
-    if (to.position == POSITION_ROPE) {
-        put_float(j, "rope_theta", (float)to.rope.base);
-        put_rope_type(j, x, "rope_scaling", false);
-        put_rope_type(j, x, "rope_parameters", true);
-        json_bool(j, "attention_bias", x->hf.attention_biases);
-        json_bool(j, "mlp_bias", x->hf.ffn_biases);
-    }
+    hf_config_put(j, &x->hf);
     put_ids(j, x->gguf);
     json_bool(j, "use_cache", true);
     json_end(j);
@@ -520,7 +476,7 @@ enum status export_folder(const struct gguf *g, const struct export_options *o, 
     if (s == STATUS_OK) {
         *out = (struct export_result){
             .model_class = x.hf.family->model_class, .dtype = dtype_name(&x), .n_tensors = x.n};
-        config_variant_name(&x.to, x.to.n_kv_heads, out->variant);
+        config_variant_name(&x.hf.c, x.hf.c.n_kv_heads, out->variant);
         for (size_t i = 0; i < x.n; i++) {
             const struct safetensors_written *w = &x.written[i];
             uint64_t bytes = 0;

@@ -188,7 +188,8 @@ static enum status hf_open(struct hf_import *h, const char *path, struct err *e)
                         "%.200s: there is no such file; expected a checkpoint, or a folder with "
                         "config.json and model.safetensors, found a directory without",
                         h->config.path);
-    TRY(status_in(hf_config_read(h->config.root, &h->source.config, &h->hf, e), h->config.path, e));
+    TRY(status_in(hf_config_read(h->config.root, &h->hf, e), h->config.path, e));
+    h->source.config = h->hf.c;
     TRY(safetensors_folder_open(&h->tensors, path, e));
     return status_in(check_tensors(h, e), path, e);
 }

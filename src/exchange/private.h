@@ -379,26 +379,6 @@ enum status bin_open(const struct bin_format *f, struct text file, struct arrays
 
 /* --- Hugging Face's models ------------------------------------------------------------------- */
 
-/* Sizes that config.json has under each family's own name, in this order. */
-enum hf_size {
-    HF_D_MODEL,
-    HF_LAYERS,
-    HF_HEADS,
-    HF_KV_HEADS,
-    HF_HEAD_DIM,
-    HF_CTX,
-    HF_FF,
-    HF_VOCAB,
-    HF_SIZES
-};
-
-/* Of a size in struct config: its place, and the most it may be. */
-struct hf_size_info {
-    size_t offset; /* of an int */
-    int max;
-};
-extern const struct hf_size_info hf_sizes[HF_SIZES];
-
 /* The models of transformers that go in and out, a row each: the names of their tensors and of
  * config.json's keys. */
 struct hf_family {
@@ -409,14 +389,13 @@ struct hf_family {
     const char *block;        /* then of those in blocks, before the number */
     const char *const *stems; /* [TENSOR_ROLES] between the block's number and ".weight"; NULL: it
                                  has no such tensor */
-    const char *const *keys;  /* [HF_SIZES], NULL: no such key */
-    const char *eps_key, *activation_key;
-    const char *activation; /* that is meant where the key is missing */
-    bool conv1d;            /* affine maps are stored as [n_in, n_out] */
-    bool rotates_halves;    /* rows of Q and K: pair i is elements i and i + head_dim / 2 */
-    bool joins_by_head;     /* with all K/V heads: each head's rows of Q, K and V stand together */
-    bool biases;            /* all norms and affine maps in blocks have one */
-    bool tied;              /* unless tie_word_embeddings says otherwise */
+    const char *activation;   /* that is meant where the key is missing */
+    bool is_llama;            /* else a GPT-2. Rows of Q and K: pair i is elements i and i +
+                                 head_dim / 2 */
+    bool conv1d;              /* affine maps are stored as [n_in, n_out] */
+    bool joins_by_head; /* with all K/V heads: each head's rows of Q, K and V stand together */
+    bool biases;        /* all norms and affine maps in blocks have one */
+    bool tied;          /* unless tie_word_embeddings says otherwise */
 };
 
 /* The family of a model_type, that without one where `model_type` is NULL; NULL if there is none.
@@ -446,21 +425,28 @@ struct hf_llama3 {
     int context;              /* before it was made longer */
 };
 
+/* What config.json says. */
 struct hf_config {
     const struct hf_family *family;
-    bool tied;
+    struct config c; /* all but n_kv_heads by layer */
+    bool tied, multi_query, biases;
     bool norm_biases, attention_biases, ffn_biases;
-    struct hf_llama3 llama3;
+    double eps, theta, share;
+    struct text activation, rope_type;
+    struct hf_llama3 llama3; /* of rope_type linear only the factor, and only while it is written */
+    int window;
     int uncut_ctx; /* the context, if n_ctx is only as long as a sliding window; else 0 */
 };
 
 /*
- * Reads config.json's object. All of `c` but n_kv_heads by layer is filled; every size is within
- * the bounds of model/config.h. What asks for another computation than ours is refused, naming the
- * key: STATUS_BAD_FILE.
+ * Reads config.json's object; *h borrows names of it. Every size is within the bounds of
+ * model/config.h. What asks for another computation than ours is refused, naming the key:
+ * STATUS_BAD_FILE.
  */
-enum status hf_config_read(const struct json_node *object, struct config *c, struct hf_config *h,
-                           struct err *e);
+enum status hf_config_read(const struct json_node *object, struct hf_config *h, struct err *e);
+
+/* Puts the members that say this. */
+void hf_config_put(struct json *j, const struct hf_config *h);
 
 /* Whether transformers' model has a bias of this role. */
 bool hf_has_bias(const struct hf_config *h, enum tensor_role role);
