@@ -202,7 +202,7 @@ static enum status read_header(const struct bin_format *f, struct text file, str
         if (value < 1 || value > n->max)
             return bad_file(e, "%s at byte %zu: expected 1 to %d, found %d", n->name, at, n->max,
                             value);
-        *config_int(c, n->offset) = value;
+        memcpy((char *)c + n->offset, &value, sizeof value);
     }
     if (!c->d_ff)
         c->d_ff = 4 * c->d_model;

@@ -317,12 +317,6 @@ struct import_source {
  */
 enum status import_check_config(struct config *c, struct err *e);
 
-/* An int of a config at its offset there. */
-static inline int *config_int(struct config *c, size_t offset)
-{
-    return (int *)(void *)((char *)c + offset);
-}
-
 /*
  * Checkpoints of one file without names: a header of numbers, then arrays, one for each role, in
  * which the tensors of all layers stand one after another.
