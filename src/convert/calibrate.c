@@ -192,7 +192,7 @@ static void add_moments(struct converter *c, size_t n)
     const size_t d = c->d;
     convert_widen(k->x, k->rows, n * d);
     convert_add_outer(c, m->values, k->x, k->x, n, d, d);
-    memset(k->x_sum, 0, d * sizeof *k->x_sum);
+    convert_zero(k->x_sum, d);
     add_columns(k->x_sum, k->x, n, d);
     for (size_t i = 0; i < d; i++) {
         m->mean[i] += k->x_sum[i];
@@ -253,11 +253,11 @@ enum status convert_calibrate(struct converter *c)
         assume(c);
         return STATUS_OK;
     }
-    memset(c->moments.values, 0, d * d * sizeof(double));
-    memset(c->moments.keys, 0, d * d * sizeof(double));
-    memset(c->moments.mean, 0, d * sizeof(double));
-    memset(k->energy, 0, n_layers * sizeof(double));
-    memset(k->energy_sum, 0, n_layers * d * sizeof(double));
+    convert_zero(c->moments.values, d * d);
+    convert_zero(c->moments.keys, d * d);
+    convert_zero(c->moments.mean, d);
+    convert_zero(k->energy, n_layers);
+    convert_zero(k->energy_sum, n_layers * d);
     double n_fitted = 0;
     for (int w = 0; w < k->n_windows; w++) {
         const size_t n = convert_window_length(c, w);
@@ -300,7 +300,7 @@ enum status convert_advance(struct converter *c, struct err *e)
     struct convert_calibration *k = &c->text;
     const int n_layers = c->end - c->first;
     convert_use(c);
-    memset(k->lost, 0, n_layers * sizeof *k->lost);
+    convert_zero(k->lost, n_layers);
     TRY(convert_each_window(c, CONVERT_ALL, advance_window));
     for (int i = 0; i < n_layers; i++) {
         if (!isfinite(k->lost[i]) || !isfinite(k->energy[i]))

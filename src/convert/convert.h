@@ -173,7 +173,7 @@ struct head_likeness {
 
 /*
  * Of every two heads of every layer, kept [n_layers, n_heads, n_heads], on the text spec->tokens;
- * 1 of a head with itself. `model` is that of spec->gguf as it is; how spec converts is not read.
+ * 1 of a head with itself. `model` is that of spec->gguf as it is; what else spec wants must be zeroed.
  * Layers that share a block have the same, over all of them. The same bits
  * for any number of threads. STATUS_USAGE without a token; STATUS_NO_MEMORY; STATUS_INTERRUPTED;
  * STATUS_FAILED if weights are not finite.

@@ -54,19 +54,9 @@ static enum status compare_blocks(struct converter *c, struct head_likeness *kep
 enum status convert_likeness(const struct convert_spec *spec, const struct model *model,
                              struct head_likeness *kept, struct err *e)
 {
-    const struct convert_spec all_share = {
-        .gguf = spec->gguf,
-        .source = spec->source,
-        .n_kv_heads = 1, /* the largest groups have room for pairs */
-        .tokens = spec->tokens,
-        .n_tokens = spec->n_tokens,
-        .measures_only = true,
-        .kernels = spec->kernels,
-        .pool = spec->pool,
-        .stop = spec->stop,
-        .progress = spec->progress,
-        .arg = spec->arg,
-    };
+    struct convert_spec all_share = *spec;
+    all_share.n_kv_heads = 1; /* the largest groups have room for pairs */
+    all_share.measures_only = true;
     struct converter c;
     if (spec->n_tokens == 0)
         return err_set(e, STATUS_USAGE, "heads can only be compared on text");

@@ -15,6 +15,8 @@
 #ifndef DECODE_CONVERT_PRIVATE_H
 #define DECODE_CONVERT_PRIVATE_H
 
+#include <string.h>
+
 #include "compute/grad_kernels.h"
 #include "convert/convert.h"
 #include "engine/session.h"
@@ -226,6 +228,11 @@ static inline double *convert_doubles(struct arena *arena, size_t rows, size_t c
 static inline float *convert_floats(struct arena *arena, size_t rows, size_t cols)
 {
     return arena_take(arena, rows, (uint64_t)cols * sizeof(float));
+}
+
+static inline void convert_zero(double *x, size_t n)
+{
+    memset(x, 0, n * sizeof *x);
 }
 
 /* Whether the result has latent caches, in which no K/V heads are shared. */
@@ -486,6 +493,23 @@ void convert_add_outer(const struct converter *c, double *sum, const double *a, 
                        size_t n, size_t m, size_t columns);
 void convert_add_outer_floats(const struct converter *c, double *sum, const float *a,
                               const float *b, size_t n, size_t m, size_t columns);
+
+/* out [m, n] = a [m, k] b [k, n] of floats, rows close together. */
+static inline struct product convert_product(float *out, const float *a, const float *b, size_t m,
+                                             size_t k, size_t n)
+{
+    return (struct product){.m = m,
+                            .n = n,
+                            .k = k,
+                            .a = a,
+                            .a_row = k,
+                            .a_col = 1,
+                            .b = b,
+                            .b_row = n,
+                            .b_panel = KERNEL_LANES,
+                            .c = out,
+                            .c_row = n};
+}
 
 /* From sums [m, columns] of a^T b over n rows, and the sums a_sum [m] and b_sum [columns] of these,
  * to covariances; to second moments where a_sum is NULL. */

@@ -62,7 +62,7 @@ void convert_copy(const struct converter *c, const union convert_weights *to,
 static void read_numbers(const struct gguf_tensor *t, uint64_t first, uint64_t n, double *out)
 {
     if (!t) {
-        memset(out, 0, n * sizeof *out);
+        convert_zero(out, n);
         return;
     }
     assert(first % t->type->block_elements == 0 && first + n <= t->n_elements);
@@ -91,7 +91,7 @@ static void load_expanded(struct converter *c, enum convert_part part)
         const size_t columns = is_bias ? 1 : c->d;
         double *out = is_bias ? m->bias : m->w;
         read_numbers(find_old(c, ROLE_ATTN_KV_A, is_bias), 0, rank * columns, c->square);
-        memset(out, 0, m->rows * columns * sizeof *out);
+        convert_zero(out, m->rows * columns);
         for (size_t h = 0; h < c->n_heads; h++) {
             const struct linalg_product p = {.c = out + h * dim * columns,
                                              .c_stride = columns,
@@ -265,7 +265,7 @@ enum status convert_store_latent(struct converter *c, int kept, struct err *e)
     /* The first `kept` rows [d] of the latent's matrix, zero in place of the others; likewise its
      * bias. */
     const size_t rest = rank - kept;
-    memset(c->square, 0, rest * d * sizeof *c->square);
+    convert_zero(c->square, rest * d);
     TRY(write_numbers(&t[0], 0, kept * d, l->basis, e));
     TRY(write_numbers(&t[0], kept * d, rest * d, c->square, e));
     TRY(write_numbers(&t[1], 0, kept, l->shift, e));
