@@ -11,7 +11,7 @@
 #include "engine/sampler.h"
 
 /* Logits that exist at once, of the checkpoint or changed. */
-#define MAX_LOGITS ((uint64_t)1 << 23)
+#define MAX_LOGITS (1 << 23)
 
 /* --- windows --------------------------------------------------------------------------------- */
 
@@ -47,7 +47,7 @@ void convert_calibration_take(struct converter *c, struct arena *arena)
     struct convert_calibration *k = &c->text;
     *k = (struct convert_calibration){
         .window = window,
-        .n_windows = (int)((n + window - 1) / window),
+        .n_windows = ((n + window - 1) / window),
         .stream = convert_floats(arena, n, d),
         .stream2 = convert_floats(arena, n, d),
         .middle = convert_floats(arena, n, d),

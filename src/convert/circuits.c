@@ -282,7 +282,7 @@ void convert_apply(struct converter *c)
     }
     if (c->method == CONVERT_RANDOM) {
         struct rng r;
-        rng_seed(&r, c->spec->seed, (uint64_t)c->block);
+        rng_seed(&r, c->spec->seed, c->block);
         randomize(c, PART_K, &r);
         randomize(c, PART_V, &r);
     }

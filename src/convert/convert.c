@@ -74,7 +74,7 @@ static enum status check_spec(const struct convert_spec *spec, const struct conf
     for (size_t i = 0; i < spec->n_tokens; i++)
         if (spec->tokens[i] < 0 || spec->tokens[i] >= config->n_vocab)
             return err_set(e, STATUS_USAGE, "token %zu: expected an id from 0 to %d, found %d", i,
-                           config->n_vocab - 1, (int)spec->tokens[i]);
+                           config->n_vocab - 1, spec->tokens[i]);
     for (const struct gguf_tensor *t = spec->gguf->tensors, *end = t + spec->gguf->n_tensors;
          t < end; t++)
         if (!blocks_runs(t->type->type))
@@ -99,7 +99,7 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
         config_set_latent(&c->converted, spec->latent[0]);
     for (int l = 0; l < f->n_layers; l++)
         if (spec->latent)
-            c->converted.latent[l] = (int32_t)spec->latent[l];
+            c->converted.latent[l] = spec->latent[l];
         else if (spec->layer_kv_heads)
             c->converted.layer_kv_heads[l] = spec->layer_kv_heads[l];
     c->n_heads = f->n_heads;
@@ -364,7 +364,7 @@ static enum status convert_blocks(struct converter *c, struct convert *out, stru
 {
     if (c->spec->n_tokens) {
         TRY(convert_calibration_start(c, e));
-        const uint64_t n = (uint64_t)c->text.n_windows;
+        const uint64_t n = c->text.n_windows;
         const uint64_t plain = convert_has_plain(c) ? n / CONVERT_JUDGED : 0;
         c->text.all = c->config.n_layers * (2 * n + plain + convert_refit_windows(c));
     }

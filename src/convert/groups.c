@@ -166,7 +166,7 @@ static size_t list_sets(int n_heads, int size, int *sets)
             i--;
         if (i < 0)
             return n;
-        memcpy(set + size, set, (size_t)size * sizeof *set);
+        memcpy(set + size, set, size * sizeof *set);
         set += size;
         set[i]++;
         for (int j = i + 1; j < size; j++)

@@ -35,7 +35,7 @@ static enum status compare_blocks(struct converter *c, struct head_likeness *kep
     TRY(arena_allocate(&c->arena, "the comparison of heads", e));
     convert_take(c, &c->arena);
     TRY(convert_calibration_start(c, e));
-    c->text.all = (uint64_t)c->config.n_layers * (uint64_t)c->text.n_windows;
+    c->text.all = c->config.n_layers * (uint64_t)c->text.n_windows;
     for (int b = 0; b < config_blocks(&c->config); b++) {
         struct comparing job = {c, kept + b * size};
         convert_begin(c, b);

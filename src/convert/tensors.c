@@ -331,7 +331,7 @@ static void use_by_head(const struct converter *c, struct convert_used *u, enum 
                         const struct convert_tensor *t)
 {
     struct matrix *m = &u->block.w[role].matrix;
-    *m = (struct matrix){.n_out = (int)t->tensor.dims[1], .n_in = (int)t->tensor.dims[0]};
+    *m = (struct matrix){.n_out = t->tensor.dims[1], .n_in = t->tensor.dims[0]};
     pack_storage(t->tensor.type, &m->storage);
     unsigned char *panels = u->roles[role].panels;
     m->panels = panels;
@@ -404,7 +404,7 @@ static void add_pairs(const struct converter *c, struct gguf_writer *w)
     }
     (latent ? config_write : config_write_kv_heads)(&c->converted, w);
     gguf_add_text(w, OWN_KEYS "source", text_of(spec->source_name));
-    gguf_add_u32(w, OWN_KEYS "source_kv_heads", (uint32_t)c->config.n_kv_heads);
+    gguf_add_u32(w, OWN_KEYS "source_kv_heads", c->config.n_kv_heads);
     gguf_add_text(w, OWN_KEYS "method", text_of(latent ? "latent" : convert_methods[spec->method]));
     if (!latent)
         gguf_add_text(w, OWN_KEYS "grouping", text_of(spec->cluster ? "cluster" : "adjacent"));
