@@ -289,8 +289,7 @@ static enum status measure_and_choose(struct choice *m, struct model **model, in
     TRY(convert_calibration_start(c, e));
     TRY(convert_distance_start(c, e));
     m->n_windows = convert_measured_windows(c, m->windows);
-    c->text.all =
-        c->config.n_layers * (uint64_t)(c->text.n_windows + m->n_windows * m->steps.most);
+    c->text.all = c->config.n_layers * (uint64_t)(c->text.n_windows + m->n_windows * m->steps.most);
     for (int b = 0; b < c->config.n_layers; b++)
         TRY(measure_block(m, b, e));
     choose(m, ranks);

@@ -24,7 +24,7 @@ struct exported {
     const struct gguf *gguf;
     const struct vocabulary_notes *notes;
     struct tokenizer *tokenizer;
-    struct vocab vocab; /* the tokens as bytes */
+    const struct vocab *vocab; /* the tokens as bytes */
     /*
      * The tokens as other formats name them: in UTF-8, each name once. A GGUF file may have a name
      * twice, where no text becomes the second one, and empty names of unused tokens: those are
@@ -34,8 +34,6 @@ struct exported {
     bool *replaced; /* [vocab.n] merging knows it by another name, or never makes it */
     int n;          /* of vocab's tokens, without padding at the end; 0: nothing is exported */
     const struct pretokenizer *pre; /* NULL: SentencePiece's */
-    struct bpe bpe;                 /* of pre */
-    struct spm spm;                 /* else */
     struct merge *merges;           /* [n_merges] as they are tried */
     size_t n_merges;
 };
@@ -56,8 +54,8 @@ static enum status read_names(struct exported *x, struct err *e)
     struct gguf_cursor cursor = {0};
     struct text name;
     for (int id = 0;
-         id < x->vocab.n && gguf_next_text(gguf_find(x->gguf, TOKENS_KEY), &cursor, &name); id++) {
-        const enum token_type type = x->vocab.type[id];
+         id < x->vocab->n && gguf_next_text(gguf_find(x->gguf, TOKENS_KEY), &cursor, &name); id++) {
+        const enum token_type type = x->vocab->type[id];
         const int byte = x->pre && type == TOKEN_BYTE ? vocab_hex_byte(name, type) : -1;
         char letter[2];
         uint32_t code = 0;
@@ -79,7 +77,7 @@ static enum status read_names(struct exported *x, struct err *e)
 /* Of the tokens of one name all but one are replaced. */
 static enum status find_twins(struct exported *x, struct err *e)
 {
-    const struct vocab *v = &x->vocab;
+    const struct vocab *v = x->vocab;
     const struct vocab_name *names = x->v.names;
     int twice = 0, lowest = v->n; /* of those that are in use */
     for (int first = 0, end = 0; first < x->v.n_names; first = end) {
@@ -113,18 +111,18 @@ static enum status find_twins(struct exported *x, struct err *e)
 /* Time O(n log n). */
 static enum status make_names(struct exported *x, struct err *e)
 {
-    TRY(vocabulary_start(&x->v, x->vocab.n, x->notes, e));
-    x->replaced = vocabulary_take(&x->v, x->vocab.n, sizeof *x->replaced, e);
+    TRY(vocabulary_start(&x->v, x->vocab->n, x->notes, e));
+    x->replaced = vocabulary_take(&x->v, x->vocab->n, sizeof *x->replaced, e);
     if (!x->replaced)
         return STATUS_NO_MEMORY;
     TRY(read_names(x, e));
     TRY(find_twins(x, e));
     x->n = 1;
-    for (int id = 0; id < x->vocab.n; id++) {
+    for (int id = 0; id < x->vocab->n; id++) {
         char text[16];
         const int len = snprintf(text, sizeof text, "[PAD%d]", id);
         const struct text padding = {text, len};
-        const bool is_unused = x->vocab.type[id] == TOKEN_UNUSED;
+        const bool is_unused = x->vocab->type[id] == TOKEN_UNUSED;
         const bool is_padding = text_equal(x->v.tokens[id], padding);
         if (is_unused && (x->v.tokens[id].len == 0 || (x->pre && x->pre->whole_pieces)))
             x->replaced[id] = !is_padding;
@@ -148,7 +146,7 @@ static enum status make_names(struct exported *x, struct err *e)
 /* Whether a token is looked for in texts before anything else. */
 static bool is_added(const struct exported *x, int id)
 {
-    const enum token_type type = x->vocab.type[id];
+    const enum token_type type = x->vocab->type[id];
     return type == TOKEN_CONTROL || type == TOKEN_USER_DEFINED || type == TOKEN_UNKNOWN;
 }
 
@@ -177,7 +175,7 @@ static int compare_merges(const void *left, const void *right)
 
 static bool is_token(const struct exported *x, int32_t symbol)
 {
-    return symbol < x->vocab.n && !x->replaced[symbol];
+    return symbol < x->vocab->n && !x->replaced[symbol];
 }
 
 /* Byte-level texts have no special token within what is merged; their names are no bytes. */
@@ -186,9 +184,8 @@ static bool is_merged(const struct exported *x, int32_t symbol)
     return is_token(x, symbol) && !(x->pre && is_added(x, symbol));
 }
 
-static enum status read_merges(struct exported *x, struct err *e)
+static enum status read_merges(struct exported *x, const struct merging *m, struct err *e)
 {
-    const struct merging *m = x->pre ? &x->bpe.merging : &x->spm.merging;
     const size_t most = m->first[m->n_symbols];
     const struct symbol_pair *lost = NULL;
     x->merges = calloc(most + 1, sizeof *x->merges);
@@ -230,58 +227,38 @@ static int read_id(const struct exported *x, const char *key)
     bool found;
     if (gguf_get_u64(x->gguf, key, 0, UINT32_MAX, &id, &found, NULL) != STATUS_OK)
         return -1;
-    return id < (uint64_t)x->vocab.n ? (int)id : -1;
-}
-
-/* Tokens, as texts are cut and merged to them. */
-static enum status read_tokens(struct exported *x, struct text model, bool *adds_space,
-                               struct err *e)
-{
-    struct text pre = text_of("default");
-    bool found;
-    if (text_is(model, "gpt2")) {
-        TRY(gguf_get_text(x->gguf, "tokenizer.ggml.pre", &pre, &found, e));
-        x->pre = pretokenizer_find(pre);
-        TRY(vocab_init(&x->vocab, VOCAB_BYTES, x->gguf, e));
-        TRY(bpe_init(&x->bpe, &x->vocab, x->gguf, e));
-        if (x->bpe.lacks_bytes)
-            vocabulary_note(x->notes, "the vocabulary has not a token for every byte: where a text "
-                                      "has one that is missing transformers drops it");
-    } else {
-        TRY(gguf_get_bool(x->gguf, "tokenizer.ggml.add_space_prefix", adds_space, &found, e));
-        TRY(vocab_init(&x->vocab, VOCAB_SPACES, x->gguf, e));
-        TRY(spm_init(&x->spm, &x->vocab, x->gguf, e));
-    }
-    return STATUS_OK;
+    return id < (uint64_t)x->vocab->n ? (int)id : -1;
 }
 
 static enum status read_vocabulary(struct exported *x, struct err *e)
 {
-    struct text model = {"", 0};
     struct err why;
     if (!gguf_find(x->gguf, "tokenizer.ggml.model")) {
         vocabulary_note(x->notes, "the checkpoint has no vocabulary: none is exported");
         return STATUS_OK;
     }
     TRY(tokenizer_create(x->gguf, &x->tokenizer, e));
-    TRY(gguf_get_text(x->gguf, "tokenizer.ggml.model", &model, NULL, e));
     if (tokenizer_reads_text(x->tokenizer, &why) != STATUS_OK) {
         vocabulary_note(x->notes, "the vocabulary is not exported: %s", why.text);
         return STATUS_OK;
     }
-    bool adds_space = !text_is(model, "gpt2");
-    TRY(read_tokens(x, model, &adds_space, e));
+    const struct tokenizer_parts parts = tokenizer_parts(x->tokenizer);
+    x->vocab = parts.vocab;
+    x->pre = parts.pre;
+    if (parts.lacks_bytes)
+        vocabulary_note(x->notes, "the vocabulary has not a token for every byte: where a text has "
+                                  "one that is missing transformers drops it");
     TRY(make_names(x, e));
     struct vocab_keys *k = &x->v.keys;
-    k->add_space_prefix = adds_space;
+    k->add_space_prefix = parts.adds_space;
     k->bos = tokenizer_bos(x->tokenizer);
     k->eos = tokenizer_eos(x->tokenizer);
     k->unk = read_id(x, "tokenizer.ggml.unknown_token_id");
     k->pad = read_id(x, "tokenizer.ggml.padding_token_id");
     const struct gguf_value *scores = gguf_find(x->gguf, "tokenizer.ggml.scores");
-    for (int id = 0; id < x->vocab.n && scores && !x->pre; id++)
+    for (int id = 0; id < x->vocab->n && scores && !x->pre; id++)
         x->v.scores[id] = (float)gguf_float_at(scores, id);
-    return read_merges(x, e);
+    return read_merges(x, parts.merging, e);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------ */
@@ -432,7 +409,7 @@ static void put_tokenizer_json(struct json *j, const void *exported)
             "'content': $, 'single_word': false, 'lstrip': false, 'rstrip': false, "
             "'normalized': false",
             &x->v.tokens[id]);
-        json_bool(j, "special", x->vocab.type[id] != TOKEN_USER_DEFINED);
+        json_bool(j, "special", x->vocab->type[id] != TOKEN_USER_DEFINED);
         json_end(j);
     }
     json_end(j);
@@ -559,9 +536,6 @@ enum status export_vocab(const struct gguf *g, const char *dir,
     for (size_t i = 0; i < sizeof vocab_files / sizeof *vocab_files && s == STATUS_OK; i++)
         s = write_file(&x, dir, &vocab_files[i], e);
     tokenizer_free(x.tokenizer);
-    vocab_free(&x.vocab);
-    bpe_free(&x.bpe);
-    spm_free(&x.spm);
     vocabulary_free(&x.v);
     free(x.merges);
     return s;
