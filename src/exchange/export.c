@@ -1,4 +1,4 @@
-#include "exchange/export.h"
+#include "exchange/exchange.h"
 
 #include <assert.h>
 #include <math.h>

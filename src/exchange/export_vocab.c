@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "exchange/export.h"
+#include "exchange/exchange.h"
 #include "exchange/private.h"
 #include "text/bpe.h"
 #include "text/tokenizer.h"

@@ -1,4 +1,4 @@
-#include "exchange/import.h"
+#include "exchange/exchange.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "exchange/vocabulary.h"
+#include "exchange/exchange.h"
 #include "gguf/gguf.h"
 #include "model/layout.h"
 #include "text/bpe.h"
