@@ -50,11 +50,6 @@ static enum status refuse(struct err *e, const char *what)
     return err_set(e, STATUS_USAGE, "transformers has no model with %s", what);
 }
 
-static bool has_bias(const struct gguf *g, enum tensor_role role)
-{
-    return gguf_find_tensor(g, arch_tensor_name(role, 0, true).text) != NULL;
-}
-
 /* Only the factors are in a file: what they follow from is found by trying. Those that are tried
  * are made behind them. */
 static bool find_llama3(const struct config *c, float *factors, struct hf_llama3 *out)
@@ -78,8 +73,6 @@ static enum status plan_rope(struct exporter *x, struct err *e)
 {
     const struct gguf_tensor *t =
         gguf_find_tensor(x->gguf, arch_tensor_name(ROLE_ROPE_FREQS, 0, false).text);
-    if (x->from.rope.n_dims != x->from.head_dim)
-        return refuse(e, "RMS norms and a part of each head turned");
     if (!t)
         return STATUS_OK;
     float *factors = calloc(2 * t->n_elements + 1, sizeof *factors);
@@ -93,79 +86,37 @@ static enum status plan_rope(struct exporter *x, struct err *e)
                              "not those of Llama 3.1");
 }
 
-static enum status refuse_variant(const struct config *c, const char *family, struct err *e)
-{
-    char name[16];
-    config_variant_name(c, c->n_kv_heads, name);
-    return err_set(e, STATUS_USAGE,
-                   "transformers has no %s of variant %s; --expand repeats its K/V heads, which "
-                   "makes the same MHA of it",
-                   family, name);
-}
-
-static enum status plan_gpt2(struct exporter *x, bool expand, const char **family, struct err *e)
-{
-    const struct config *c = &x->from;
-    const bool mha = config_all_kv_heads(c) == (int64_t)c->n_layers * c->n_heads;
-    const bool mqa = config_all_kv_heads(c) == c->n_layers;
-    const bool is_starcoder = strcmp(c->arch->name, "starcoder") == 0;
-    if (config_q_dim(c) != c->d_model)
-        return refuse(e, "learned positions and heads of this size");
-    if (has_bias(x->gguf, ROLE_OUTPUT))
-        return refuse(e, "learned positions and a bias of the output");
-    if (!expand && !mha && !mqa)
-        return refuse_variant(c, "GPT-2", e);
-    *family = !expand && (mha ? is_starcoder : mqa) ? "gpt_bigcode" : "gpt2";
-    x->hf.norm_biases = x->hf.attention_biases = x->hf.ffn_biases = true;
-    return STATUS_OK;
-}
-
-static enum status plan_llama(struct exporter *x, bool expand, const char **family, struct err *e)
-{
-    *family = "llama";
-    TRY(plan_rope(x, e));
-    for (enum tensor_role role = 0; role < TENSOR_ROLES; role++) {
-        if (!has_bias(x->gguf, role))
-            continue;
-        switch (role) {
-        case ROLE_ATTN_NORM:
-        case ROLE_FFN_NORM:
-        case ROLE_OUTPUT_NORM:
-        case ROLE_OUTPUT:
-            return refuse(e, "RMS norms and biases of norms or the output");
-        case ROLE_FFN_GATE:
-        case ROLE_FFN_UP:
-        case ROLE_FFN_DOWN:
-            x->hf.ffn_biases = true;
-            break;
-        default:
-            x->hf.attention_biases = true;
-        }
-    }
-    if (!expand && !config_same_kv_heads(&x->from))
-        return refuse_variant(&x->from, "Llama", e);
-    return STATUS_OK;
-}
-
 /* `expand`: K/V heads are repeated until there are as many as heads. */
 static enum status plan(struct exporter *x, bool expand, struct err *e)
 {
     const struct config *c = &x->from;
-    const char *family = NULL;
+    char variant[16];
     TRY(model_check(x->gguf, e));
     TRY(config_read(x->gguf, &x->from, e));
-    if (c->placement != PLACEMENT_BEFORE)
-        return refuse(e, "norms behind the residual here and these positions (post-LN)");
-    if (c->embedding_scale > 0 && c->embedding_scale != 1)
-        return refuse(e, "a scaled embedding here");
-    if (config_is_latent(c))
-        return refuse(e, "a latent cache");
-    if (c->head_dim != config_value_dim(c))
-        return refuse(e, "values of another size than keys");
+    for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
+        if (gguf_find_tensor(x->gguf, arch_tensor_name(role, 0, true).text))
+            x->hf.bias[hf_bias_of(role)] = true;
     const bool is_gpt2 =
         c->norm == NORM_LAYER && c->position == POSITION_LEARNED && c->ffn != FFN_SWIGLU;
     const bool is_llama =
         c->norm == NORM_RMS && c->position == POSITION_ROPE && c->ffn == FFN_SWIGLU;
+    const struct {
+        bool is;
+        const char *what;
+    } lacking[] = {
+        {c->placement != PLACEMENT_BEFORE,
+         "norms behind the residual here and these positions (post-LN)"},
+        {c->embedding_scale > 0 && c->embedding_scale != 1, "a scaled embedding here"},
+        {config_is_latent(c), "a latent cache"},
+        {c->head_dim != config_value_dim(c), "values of another size than keys"},
+        {is_gpt2 && config_q_dim(c) != c->d_model, "learned positions and heads of this size"},
+        {is_llama && x->hf.bias[HF_NORMS], "RMS norms and biases of norms"},
+        {is_llama && c->rope.n_dims != c->head_dim, "RMS norms and a part of each head turned"},
+        {(is_gpt2 || is_llama) && x->hf.bias[HF_NOWHERE], "a bias of the embedding or the output"},
+    };
+    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
+        if (lacking[i].is)
+            return refuse(e, lacking[i].what);
     if (!is_gpt2 && !is_llama)
         return err_set(
             e, STATUS_USAGE,
@@ -173,11 +124,22 @@ static enum status plan(struct exporter *x, bool expand, struct err *e)
             "Llama RMS norms, rotary positions and SwiGLU; found norm %s, positions %s, "
             "feed-forward %s",
             arch_norm_names[c->norm], arch_position_names[c->position], arch_ffn_names[c->ffn]);
-    if (has_bias(x->gguf, ROLE_TOKEN_EMBD))
-        return refuse(e, "a bias of the embedding");
-    TRY((is_gpt2 ? plan_gpt2 : plan_llama)(x, expand, &family, e));
-    const struct text model_type = text_of(family);
-    x->hf.family = hf_family_find(&model_type);
+    const bool mha = config_all_kv_heads(c) == (int64_t)c->n_layers * c->n_heads;
+    const bool mqa = config_all_kv_heads(c) == c->n_layers;
+    const bool is_starcoder = strcmp(c->arch->name, "starcoder") == 0;
+    config_variant_name(c, c->n_kv_heads, variant);
+    if (!expand && (is_gpt2 ? !mha && !mqa : !config_same_kv_heads(c)))
+        return err_set(e, STATUS_USAGE,
+                       "transformers has no %s of variant %s; --expand repeats its K/V heads, "
+                       "which makes the same MHA of it",
+                       is_gpt2 ? "GPT-2" : "Llama", variant);
+    if (is_llama)
+        TRY(plan_rope(x, e));
+    else
+        x->hf.bias[HF_NORMS] = x->hf.bias[HF_ATTENTION] = x->hf.bias[HF_FFN] = true;
+    x->hf.family = hf_family_find(text_of(is_llama                                ? "llama"
+                                          : !expand && (mha ? is_starcoder : mqa) ? "gpt_bigcode"
+                                                                                  : "gpt2"));
     x->hf.tied = layout_output_tied(x->gguf);
     struct config *to = &x->hf.c;
     const struct arch *arch = arch_find(text_of(x->hf.family->arch));
@@ -271,7 +233,7 @@ static void add_tensor(struct exporter *x, const struct tensor_spec *spec)
     const struct hf_family *f = x->hf.family;
     /* What transformers' model has no tensor for. */
     if (spec->role == ROLE_ROPE_FREQS || (spec->role == ROLE_OUTPUT && x->hf.tied) ||
-        (spec->is_bias && !hf_has_bias(&x->hf, spec->role)))
+        (spec->is_bias && !x->hf.bias[hf_bias_of(spec->role)]))
         return;
     const bool is_vector = spec->n_dims == 1;
     t->name = hf_tensor_name(f, true, spec->role, spec->layer, spec->is_bias);

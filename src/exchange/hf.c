@@ -58,11 +58,11 @@ static const struct hf_family families[] = {
     {.arch = "decode", GPT2, .activation = "gelu"},
 };
 
-const struct hf_family *hf_family_find(const struct text *model_type)
+const struct hf_family *hf_family_find(struct text model_type)
 {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         const char *name = families[i].model_type;
-        if (name && model_type ? text_is(*model_type, name) : !name && !model_type)
+        if (name && model_type.data ? text_is(model_type, name) : !name && !model_type.data)
             return &families[i];
     }
     return NULL;
@@ -115,22 +115,22 @@ struct row_swap hf_row_swap(const struct hf_family *f, const struct config *c,
     return (struct row_swap){0, 0, 0};
 }
 
-bool hf_has_bias(const struct hf_config *h, enum tensor_role role)
+enum hf_bias hf_bias_of(enum tensor_role role)
 {
     switch (role) {
     case ROLE_TOKEN_EMBD:
     case ROLE_OUTPUT:
-        return false;
+        return HF_NOWHERE;
     case ROLE_ATTN_NORM:
     case ROLE_FFN_NORM:
     case ROLE_OUTPUT_NORM:
-        return h->norm_biases;
+        return HF_NORMS;
     case ROLE_FFN_GATE:
     case ROLE_FFN_UP:
     case ROLE_FFN_DOWN:
-        return h->ffn_biases;
+        return HF_FFN;
     default:
-        return h->attention_biases;
+        return HF_ATTENTION;
     }
 }
 
@@ -172,8 +172,8 @@ static const struct config_row {
         {NULL, "rope_scaling", ROW_ROPE, 0, 0, 0, BOTH},    /* before transformers 5 */
         {NULL, "rope_parameters", ROW_ROPE, 0, 0, 0, BOTH}, /* from then on */
         {"bias", NULL, ROW_BOOL, AT(biases), 0, 0, IN},
-        {NULL, "attention_bias", ROW_BOOL, AT(attention_biases), 0, 0, BOTH},
-        {NULL, "mlp_bias", ROW_BOOL, AT(ffn_biases), 0, 0, BOTH},
+        {NULL, "attention_bias", ROW_BOOL, AT(bias[HF_ATTENTION]), 0, 0, BOTH},
+        {NULL, "mlp_bias", ROW_BOOL, AT(bias[HF_FFN]), 0, 0, BOTH},
         {"sliding_window", "sliding_window", ROW_INT, AT(window), 1, INT32_MAX, IN},
 },
   rope_rows[] = {
@@ -289,11 +289,11 @@ static enum status find_family(const struct json_node *object, const struct hf_f
 {
     const struct json_node *v = json_present(object, "model_type");
     if (!v && json_present(object, "block_size")) {
-        *out = hf_family_find(NULL);
+        *out = hf_family_find((struct text){NULL, 0});
         return STATUS_OK;
     }
     TRY(json_require(object, "model_type", JSON_STRING, &v, e));
-    *out = hf_family_find(&v->text);
+    *out = hf_family_find(v->text);
     if (*out)
         return STATUS_OK;
     return bad_file(e,
@@ -415,7 +415,7 @@ enum status hf_config_read(const struct json_node *object, struct hf_config *h, 
     else
         c->no_biases = !h->biases;
     if (!f->is_llama)
-        h->norm_biases = h->attention_biases = h->ffn_biases = h->biases;
+        h->bias[HF_NORMS] = h->bias[HF_ATTENTION] = h->bias[HF_FFN] = h->biases;
     TRY(settle_rope(h, e));
     c->norm_eps = (float)h->eps;
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)

@@ -43,7 +43,7 @@ struct hf_import {
 static const struct safetensors_tensor *find(const struct hf_import *h, enum tensor_role role,
                                              int layer, bool is_bias)
 {
-    if (is_bias && !hf_has_bias(&h->hf, role))
+    if (is_bias && !h->hf.bias[hf_bias_of(role)])
         return NULL;
     const struct hf_tensor_name name =
         hf_tensor_name(h->hf.family, h->prefixed, role, layer, is_bias);

@@ -392,9 +392,8 @@ struct hf_family {
     bool tied;          /* unless tie_word_embeddings says otherwise */
 };
 
-/* The family of a model_type, that without one where `model_type` is NULL; NULL if there is none.
- */
-const struct hf_family *hf_family_find(const struct text *model_type);
+/* The family of a model_type, that without one where its data is NULL; NULL if there is none. */
+const struct hf_family *hf_family_find(struct text model_type);
 
 /* The first name in config.json of a feed-forward kind that a family may have. */
 const char *hf_activation_name(enum ffn_kind kind);
@@ -419,12 +418,16 @@ struct hf_llama3 {
     int context;              /* before it was made longer */
 };
 
+/* Biases that a model has together. */
+enum hf_bias { HF_NORMS, HF_ATTENTION, HF_FFN, HF_NOWHERE };
+enum hf_bias hf_bias_of(enum tensor_role role);
+
 /* What config.json says. */
 struct hf_config {
     const struct hf_family *family;
     struct config c; /* all but n_kv_heads by layer */
     bool tied, multi_query, biases;
-    bool norm_biases, attention_biases, ffn_biases;
+    bool bias[HF_NOWHERE + 1]; /* whether transformers' model has those */
     double eps, theta, share;
     struct text activation, rope_type;
     struct hf_llama3 llama3; /* of rope_type linear only the factor, and only while it is written */
@@ -441,9 +444,6 @@ enum status hf_config_read(const struct json_node *object, struct hf_config *h, 
 
 /* Puts the members that say this. */
 void hf_config_put(struct json *j, const struct hf_config *h);
-
-/* Whether transformers' model has a bias of this role. */
-bool hf_has_bias(const struct hf_config *h, enum tensor_role role);
 
 /*
  * What the frequency of each pair of a head is divided by, to out [c->rope.n_dims / 2]. Source:
