@@ -135,17 +135,17 @@ static void step_stream(struct converter *c, int w)
 enum status convert_each_window(struct converter *c, enum convert_windows which,
                                 convert_visit *visit)
 {
-    const bool shared = c->config.shared;
-    if (shared)
+    const bool original = c->config.shared || which == CONVERT_ORIGINAL;
+    if (c->config.shared)
         TRY(embed_tokens(c));
     for (int w = 0; w < c->text.n_windows; w++) {
-        if (which != CONVERT_ALL && convert_is_judged(c, w) != (which == CONVERT_KEPT_ASIDE))
+        if (convert_is_judged(c, w) ? which == CONVERT_FITTED : which == CONVERT_KEPT_ASIDE)
             continue;
         for (int l = c->first; l < c->end; l++) {
-            if (shared)
+            if (original)
                 run_original(c, l, w);
             visit(c, l, w);
-            if (shared)
+            if (original)
                 step_stream(c, w);
             TRY(convert_windows_done(c, 1));
         }
@@ -245,6 +245,20 @@ static void assume(struct converter *c)
         }
 }
 
+static void measure_window(struct converter *c, int layer, int w)
+{
+    struct convert_calibration *k = &c->text;
+    const size_t n = convert_window_length(c, w), at = layer - c->first;
+    /* What attention adds, and its sum over the rows. */
+    k->energy[at] += convert_squared_distance(c, convert_window(c, k->middle, w),
+                                              convert_window(c, k->stream, w), n * c->d);
+    add_columns(k->energy_sum + at * c->d, k->x, n, c->d);
+    if (convert_is_judged(c, w))
+        return;
+    add_moments(c, n);
+    k->n_fitted += n;
+}
+
 enum status convert_calibrate(struct converter *c)
 {
     struct convert_calibration *k = &c->text;
@@ -258,25 +272,9 @@ enum status convert_calibrate(struct converter *c)
     convert_zero(c->moments.mean, d);
     convert_zero(k->energy, n_layers);
     convert_zero(k->energy_sum, n_layers * d);
-    double n_fitted = 0;
-    for (int w = 0; w < k->n_windows; w++) {
-        const size_t n = convert_window_length(c, w);
-        const bool fitted = !convert_is_judged(c, w);
-        n_fitted += fitted ? n : 0;
-        for (int l = c->first; l < c->end; l++) {
-            const size_t at = l - c->first;
-            run_original(c, l, w);
-            /* What attention adds, and its sum over the rows. */
-            k->energy[at] += convert_squared_distance(c, convert_window(c, k->middle, w),
-                                                      convert_window(c, k->stream, w), n * d);
-            add_columns(k->energy_sum + at * d, k->x, n, d);
-            if (fitted)
-                add_moments(c, n);
-            step_stream(c, w);
-            TRY(convert_windows_done(c, 1));
-        }
-    }
-    finish_moments(c, n_fitted * (double)n_layers);
+    k->n_fitted = 0;
+    TRY(convert_each_window(c, CONVERT_ORIGINAL, measure_window));
+    finish_moments(c, k->n_fitted);
     return STATUS_OK;
 }
 

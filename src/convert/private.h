@@ -146,6 +146,7 @@ struct convert_calibration {
     double *energy;
     double *energy_sum; /* [layers, d] */
     double *lost;       /* by layer of the block, after it was converted */
+    double n_fitted;    /* rows that moments are over, in all layers of the block */
     struct convert_ridge ridge;
     double error[2];    /* squared, as refits judge it: after attention, and at the layer's end */
     uint64_t done, all; /* windows, for spec->progress */
@@ -421,10 +422,11 @@ static inline float *convert_stream(const struct converter *c, int w)
 /* So many windows are done; STATUS_INTERRUPTED if that is wanted. */
 enum status convert_windows_done(struct converter *c, int n);
 
-/* Runs `visit` for every layer of the block in work over each of these windows. Layers that share a
- * block run as they were, too, before it, from the embeddings on: then `visit` leaves text.rows2
- * alone, which the stream goes on from. STATUS_INTERRUPTED. */
-enum convert_windows { CONVERT_ALL, CONVERT_FITTED, CONVERT_KEPT_ASIDE };
+/* Runs `visit` for every layer of the block in work over each of these windows. With
+ * CONVERT_ORIGINAL, all windows, the layers run as they were before it, and layers that share a
+ * block always do, from the embeddings on: then `visit` leaves text.rows2 alone, which the stream
+ * goes on from. STATUS_INTERRUPTED. */
+enum convert_windows { CONVERT_ORIGINAL, CONVERT_ALL, CONVERT_FITTED, CONVERT_KEPT_ASIDE };
 typedef void convert_visit(struct converter *c, int layer, int w);
 enum status convert_each_window(struct converter *c, enum convert_windows which,
                                 convert_visit *visit);

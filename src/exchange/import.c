@@ -306,15 +306,15 @@ static enum status read_beside(struct import *im, const char *name,
                                const struct vocabulary_options *o, struct err *e)
 {
     const char *slash = strrchr(im->path, '/');
-    char *folder = slash ? strndup(im->path, (slash - im->path)) : strdup("."), *path;
+    const size_t folder = slash ? slash + 1 - im->path : 0, size = strlen(name) + 1;
+    char *path = malloc(folder + size);
     struct stat st;
-    if (!folder)
-        return err_no_memory(e, "a path", strlen(im->path));
-    enum status s = file_in_folder(folder, name, &path, e);
-    free(folder);
-    if (s == STATUS_OK)
-        s = stat(path, &st) == 0 ? vocabulary_of_file(path, o, &im->vocabulary, e)
-                                 : vocabulary_plain(o->n_vocab, &im->vocabulary, e);
+    if (!path)
+        return err_no_memory(e, "a path", folder + size);
+    memcpy(path, im->path, folder);
+    memcpy(path + folder, name, size);
+    const enum status s = stat(path, &st) == 0 ? vocabulary_of_file(path, o, &im->vocabulary, e)
+                                               : vocabulary_plain(o->n_vocab, &im->vocabulary, e);
     free(path);
     return s;
 }
