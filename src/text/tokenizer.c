@@ -201,11 +201,8 @@ enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e)
 
 struct tokenizer_parts tokenizer_parts(const struct tokenizer *t)
 {
-    return (struct tokenizer_parts){.vocab = &t->vocab,
-                                    .pre = t->pre,
-                                    .merging = t->pre ? &t->bpe.merging : &t->spm.merging,
-                                    .lacks_bytes = t->bpe.lacks_bytes,
-                                    .adds_space = t->adds_space};
+    return (struct tokenizer_parts){&t->vocab, t->pre, t->pre ? &t->bpe.merging : &t->spm.merging,
+                                    t->bpe.lacks_bytes, t->adds_space};
 }
 
 struct text tokenizer_bytes(const struct tokenizer *t, int id)
