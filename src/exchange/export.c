@@ -86,6 +86,31 @@ static enum status plan_rope(struct exporter *x, struct err *e)
                              "not those of Llama 3.1");
 }
 
+/* What config.json says of the family that was found. */
+static void describe(struct exporter *x, bool expand)
+{
+    x->hf.tied = layout_output_tied(x->gguf);
+    struct config *to = &x->hf.c;
+    const struct arch *arch = arch_find(text_of(x->hf.family->arch));
+    *to = x->from;
+    config_set_arch(to, arch);
+    to->ffn = x->from.ffn;
+    to->no_biases = to->shared = false;
+    memset(to->layer_kv_heads, 0, sizeof to->layer_kv_heads);
+    if (expand)
+        to->n_kv_heads = to->n_heads;
+    x->hf.multi_query = to->n_kv_heads == 1;
+    x->hf.activation =
+        text_of(to->ffn == arch->ffn ? x->hf.family->activation : hf_activation_name(to->ffn));
+    x->hf.eps = (double)to->norm_eps;
+    x->hf.theta = to->rope.base;
+    x->hf.rope_type = text_of(x->hf.llama3.factor > 0 ? "llama3" : "default");
+    if (to->position == POSITION_ROPE && to->rope.scale != 1) {
+        x->hf.rope_type = text_of("linear");
+        x->hf.llama3.factor = 1 / to->rope.scale;
+    }
+}
+
 /* `expand`: K/V heads are repeated until there are as many as heads. */
 static enum status plan(struct exporter *x, bool expand, struct err *e)
 {
@@ -140,26 +165,7 @@ static enum status plan(struct exporter *x, bool expand, struct err *e)
     x->hf.family = hf_family_find(text_of(is_llama                                ? "llama"
                                           : !expand && (mha ? is_starcoder : mqa) ? "gpt_bigcode"
                                                                                   : "gpt2"));
-    x->hf.tied = layout_output_tied(x->gguf);
-    struct config *to = &x->hf.c;
-    const struct arch *arch = arch_find(text_of(x->hf.family->arch));
-    *to = *c;
-    config_set_arch(to, arch);
-    to->ffn = c->ffn;
-    to->no_biases = to->shared = false;
-    memset(to->layer_kv_heads, 0, sizeof to->layer_kv_heads);
-    if (expand)
-        to->n_kv_heads = to->n_heads;
-    x->hf.multi_query = to->n_kv_heads == 1;
-    x->hf.activation =
-        text_of(to->ffn == arch->ffn ? x->hf.family->activation : hf_activation_name(to->ffn));
-    x->hf.eps = (double)to->norm_eps;
-    x->hf.theta = to->rope.base;
-    x->hf.rope_type = text_of(x->hf.llama3.factor > 0 ? "llama3" : "default");
-    if (to->position == POSITION_ROPE && to->rope.scale != 1) {
-        x->hf.rope_type = text_of("linear");
-        x->hf.llama3.factor = 1 / to->rope.scale;
-    }
+    describe(x, expand);
     return STATUS_OK;
 }
 
@@ -181,7 +187,7 @@ static struct view_part part_of(const struct exporter *x, const struct tensor_sp
     const uint64_t cols = spec->is_bias || from->n_dims == 1 ? 1 : from->dims[0];
     return (struct view_part){.data = from->data,
                               .type = from->type->type,
-                              .source_rows = (from->n_elements / cols),
+                              .source_rows = from->n_elements / cols,
                               .first = first,
                               .rows = rows};
 }
@@ -218,7 +224,7 @@ static void add_parts(const struct exporter *x, const struct tensor_spec *spec, 
         v->parts[0] = part_of(x, spec, spec->role, 0, config_qkv_dim(&x->from, spec->layer));
     } else if (spec->role == ROLE_ATTN_Q || spec->role == ROLE_ATTN_K ||
                spec->role == ROLE_ATTN_V) {
-        v->parts[0] = attention_part(x, spec, (spec->role - ROLE_ATTN_Q));
+        v->parts[0] = attention_part(x, spec, spec->role - ROLE_ATTN_Q);
     } else {
         v->parts[0] = part_of(x, spec, spec->role, 0,
                               spec->n_dims == 1 ? (int)spec_elements(spec) : spec->rows);

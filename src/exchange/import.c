@@ -373,8 +373,8 @@ static struct text name_of_path(const char *path, bool is_file)
     const char *begin = end;
     while (begin > path && begin[-1] != '/')
         begin--;
-    const char *dot = is_file ? memchr(begin, '.', (end - begin)) : NULL;
-    return (struct text){begin, ((dot ? dot : end) - begin)};
+    const char *dot = is_file ? memchr(begin, '.', end - begin) : NULL;
+    return (struct text){begin, (dot ? dot : end) - begin};
 }
 
 static enum status fill_writer(struct import *im, struct err *e)

@@ -108,7 +108,7 @@ static void release_last(const struct view *v)
         const struct view_part *p = &last->parts[i];
         const uint64_t n = p->source_rows * (uint64_t)last->cols;
         if (p->file)
-            file_map_release(p->file, p->data, (p->type == VIEW_INT8 ? n : bytes_of(p->type, n)));
+            file_map_release(p->file, p->data, p->type == VIEW_INT8 ? n : bytes_of(p->type, n));
     }
 }
 
@@ -119,7 +119,7 @@ enum status view_piece(void *view, uint64_t offset, const void **data, size_t *l
     const int made_cols = v->transposes ? view_rows(v) : v->cols;
     const int made_rows = v->transposes ? v->cols : view_rows(v);
     const uint64_t row_bytes = bytes_of(v->type, made_cols);
-    const int row = (offset / row_bytes);
+    const int row = offset / row_bytes;
     int in_part = row;
     const struct view_part *p = v->transposes ? v->parts : part_of_row(v, &in_part);
     if (p->type == v->type && !v->transposes && !p->swap.p && p->copies <= 1) {
