@@ -186,7 +186,7 @@ left() {
     note "nobody reads: not a word: $*" [ ! -s "$err" ]
 }
 left generate "$model" -p x -n 250 --samples 2000 --seed 1
-left generate "$model" -p x -n 2 --logprobs 2 --format jsonl
+left generate "$model" -p x -n 2 --logprobs 2
 left score "$model" -p "To be"
 left help
 printf 'a\nb\n' >"$dir/prompts"
