@@ -118,37 +118,6 @@ char list_next(const char **rest, const char *ends, char *item, size_t size)
     return end;
 }
 
-enum status list_heads(const char *option, const char *text, int n_heads, struct int_list *list,
-                       struct err *e)
-{
-    for (char end = ','; end;) {
-        char item[32];
-        int heads;
-        end = list_next(&text, ",", item, sizeof item);
-        if (!parse_heads(item, n_heads, &heads))
-            return err_set(e, STATUS_USAGE,
-                           "%s: expected numbers of K/V heads, or MHA, GQA-G, MQA, found '%s'",
-                           option, item);
-        TRY(list_add(option, heads, list, e));
-    }
-    return STATUS_OK;
-}
-
-enum status list_ints(const char *option, const char *text, int min, int max, struct int_list *list,
-                      struct err *e)
-{
-    for (char end = ','; end;) {
-        char item[32];
-        int value;
-        end = list_next(&text, ",", item, sizeof item);
-        if (!parse_int(item, min, max, &value))
-            return err_set(e, STATUS_USAGE, "%s: expected integers from %d to %d, found '%s'",
-                           option, min, max, item);
-        TRY(list_add(option, value, list, e));
-    }
-    return STATUS_OK;
-}
-
 struct joined names_joined(const char *const *names, const char *last)
 {
     struct joined all = {""};
@@ -170,19 +139,52 @@ int names_find(const char *const *names, const char *text)
     return names[at] ? at : -1;
 }
 
+/* What the items of a list are: one of these names, of which it has the indices; or numbers of K/V
+ * heads, of a model that has n_heads; or, where both are zero, integers from min to max. */
+struct item_kind {
+    const char *const *names;
+    int n_heads;
+    int min, max;
+};
+
+static enum status list_items(const char *option, const char *text, const struct item_kind *kind,
+                              struct int_list *list, struct err *e)
+{
+    char expected[200] = "numbers of K/V heads, or MHA, GQA-G, MQA";
+    if (kind->names)
+        snprintf(expected, sizeof expected, "some of %s", names_joined(kind->names, ", ").text);
+    else if (kind->n_heads == 0)
+        snprintf(expected, sizeof expected, "integers from %d to %d", kind->min, kind->max);
+    for (char end = ','; end;) {
+        char item[32];
+        int value;
+        end = list_next(&text, ",", item, sizeof item);
+        const bool found = kind->names         ? (value = names_find(kind->names, item)) >= 0
+                           : kind->n_heads > 0 ? parse_heads(item, kind->n_heads, &value)
+                                               : parse_int(item, kind->min, kind->max, &value);
+        if (!found)
+            return err_set(e, STATUS_USAGE, "%s: expected %s, found '%s'", option, expected, item);
+        TRY(list_add(option, value, list, e));
+    }
+    return STATUS_OK;
+}
+
+enum status list_heads(const char *option, const char *text, int n_heads, struct int_list *list,
+                       struct err *e)
+{
+    return list_items(option, text, &(struct item_kind){.n_heads = n_heads}, list, e);
+}
+
+enum status list_ints(const char *option, const char *text, int min, int max, struct int_list *list,
+                      struct err *e)
+{
+    return list_items(option, text, &(struct item_kind){.min = min, .max = max}, list, e);
+}
+
 enum status list_names(const char *option, const char *text, const char *const *names,
                        struct int_list *list, struct err *e)
 {
-    for (char end = ','; end;) {
-        char item[32];
-        end = list_next(&text, ",", item, sizeof item);
-        const int at = names_find(names, item);
-        if (at < 0)
-            return err_set(e, STATUS_USAGE, "%s: expected some of %s, found '%s'", option,
-                           names_joined(names, ", ").text, item);
-        TRY(list_add(option, at, list, e));
-    }
-    return STATUS_OK;
+    return list_items(option, text, &(struct item_kind){.names = names}, list, e);
 }
 
 /* --- lists of ids ---------------------------------------------------------------------------- */
