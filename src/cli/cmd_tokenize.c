@@ -39,48 +39,44 @@ static const struct option own_options[] = {
     OPT_END,
 };
 
-static void print_ids(struct output *out, int format, const int32_t *ids, size_t n)
+static enum status print_encoded(const struct tokenize_options *o, const struct tokenizer *t,
+                                 struct output *out, struct err *e)
 {
+    const bool json = o->format == FORMAT_JSON;
+    struct text text;
+    char *data;
+    int32_t *ids;
+    size_t n;
     struct json j;
+    TRY(input_read(&o->input, &o->common, &data, &text.len, e));
+    text.data = data;
+    const enum status s = tokenizer_encode(t, text, &ids, &n, e);
+    free(data);
+    TRY(s);
     json_init(&j, out, 0);
-    if (format == FORMAT_JSON)
+    if (json)
         json_begin_array(&j, NULL);
     for (size_t i = 0; i < n; i++) {
-        if (format == FORMAT_JSON)
+        if (json)
             json_int(&j, NULL, ids[i]);
         else
             output_printf(out, "%s%d", i ? " " : "", (int)ids[i]);
     }
-    if (format == FORMAT_JSON)
+    if (json)
         json_end(&j);
     output_puts(out, "\n");
-}
-
-static enum status print_encoded(const struct tokenize_options *o, const struct tokenizer *t,
-                                 struct output *out, struct err *e)
-{
-    char *text;
-    size_t len;
-    TRY(input_read(&o->input, &o->common, &text, &len, e));
-    int32_t *ids;
-    size_t n;
-    enum status s = tokenizer_encode(t, (struct text){text, len}, &ids, &n, e);
-    free(text);
-    if (s != STATUS_OK)
-        return s;
-    print_ids(out, o->format, ids, n);
     free(ids);
     return STATUS_OK;
 }
 
-static enum status read_ids(const char *given, int n_tokens, int32_t **ids, size_t *n,
-                            struct err *e)
+static enum status read_decoded(const char *given, int n_tokens, int32_t **ids, size_t *n,
+                                struct err *e)
 {
     char *piped = NULL;
     size_t len;
-    if (n_tokens == 0)
-        return err_set(e, STATUS_BAD_FILE, "tokenizer.ggml.tokens: expected tokens, found none");
     enum status s = STATUS_OK;
+    if (n_tokens == 0)
+        return err_bad_file(e, "tokenizer.ggml.tokens: expected tokens, found none");
     if (strcmp(given, "-") == 0) {
         TRY(file_read_all(given, IDS_MAX, &piped, &len, e));
         if (strlen(piped) < len)
@@ -97,19 +93,17 @@ static enum status read_ids(const char *given, int n_tokens, int32_t **ids, size
 static enum status print_decoded(const struct tokenize_options *o, const struct tokenizer *t,
                                  struct output *out, struct err *e)
 {
-    int32_t *ids;
-    size_t n;
-    TRY(read_ids(o->decode, tokenizer_n_tokens(t), &ids, &n, e));
     struct bytes all = {.data = NULL}; /* so that characters are whole */
     bool kept = true;
-    for (size_t i = 0; i < n && kept; i++) {
-        struct text bytes = tokenizer_bytes(t, ids[i]);
-        const size_t added = i == 0 ? tokenizer_added(t, bytes) : 0;
-        kept = bytes_put(&all, (struct text){bytes.data + added, bytes.len - added});
-    }
-    enum status s = kept ? STATUS_OK : err_no_memory(e, "the text", all.len);
-    if (s == STATUS_OK)
-        printable_put(out, bytes_text(&all));
+    int32_t *ids;
+    size_t n;
+    TRY(read_decoded(o->decode, tokenizer_n_tokens(t), &ids, &n, e));
+    for (size_t i = 0; i < n && kept; i++)
+        kept = bytes_put(&all, tokenizer_bytes(t, ids[i]));
+    const size_t added = n > 0 ? tokenizer_added(t, tokenizer_bytes(t, ids[0])) : 0;
+    if (kept)
+        printable_put(out, (struct text){bytes_text(&all).data + added, all.len - added});
+    const enum status s = kept ? STATUS_OK : err_no_memory(e, "the text", all.len);
     bytes_free(&all);
     free(ids);
     return s;
