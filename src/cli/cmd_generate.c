@@ -308,7 +308,7 @@ static enum status open_prompts(struct generation *g, int *n, struct err *e)
 static enum heatmap_ink choose_ink(const struct generate_options *o)
 {
     const bool always = o->colour == COLOUR_ALWAYS;
-    const struct heatmap_scale scale = generation_scale();
+    const struct heatmap_scale scale = heatmap_scale(1, false);
     const enum heatmap_ink ink = o->colour == COLOUR_NONE ? HEATMAP_PLAIN
                                  : always                 ? terminal_forced_ink()
                                                           : terminal_ink();

@@ -43,15 +43,6 @@ static void take_generation(struct generation *g, struct arena *a)
     g->top = arena_take(a, (uint64_t)g->most_top, sizeof *g->top);
 }
 
-/* Rounds there can be at most. */
-static size_t count_rounds(const struct generation *g)
-{
-    const int room = session_cap(g->schedule.session) - g->n_tokens;
-    const int most = g->o->n < room || g->schedule.shifts ? g->o->n : room;
-    const uint64_t n = (uint64_t)most * (uint64_t)g->n_samples;
-    return g->n_samples > 0 && n < SCHEDULE_MAX_ROUNDS ? (size_t)n : SCHEDULE_MAX_ROUNDS;
-}
-
 void generation_set_records(struct generation *g, int n_top)
 {
     g->n_top = n_top < g->most_top ? n_top : g->most_top;
@@ -60,12 +51,15 @@ void generation_set_records(struct generation *g, int n_top)
 
 enum status generation_create(struct generation *g, struct err *e)
 {
+    const uint64_t rounds = (uint64_t)g->o->n * (uint64_t)g->n_samples; /* at most, if known */
     take_generation(g, &g->arena);
     TRY(arena_allocate(&g->arena, "the generation's buffers", e));
     take_generation(g, &g->arena);
     TRY(turns_create(&g->turns, g->out, e));
     generation_set_records(g, g->o->logprobs);
-    g->schedule.cap_rounds = count_rounds(g);
+    g->schedule.cap_rounds = SCHEDULE_MAX_ROUNDS;
+    if (g->n_samples > 0 && rounds < SCHEDULE_MAX_ROUNDS)
+        g->schedule.cap_rounds = (size_t)rounds;
     return schedule_create(&g->schedule, e);
 }
 
@@ -269,11 +263,6 @@ static enum status begin_texts(struct generation *g, struct err *e)
 
 /* --- tokens and ends ------------------------------------------------------------------------- */
 
-struct heatmap_scale generation_scale(void)
-{
-    return heatmap_scale(1, false);
-}
-
 /* Text goes out; where it is the beginning of all, without the space that a tokenizer puts there.
  */
 static void print_text(struct generation *g, const struct event *event)
@@ -313,7 +302,7 @@ static enum status add_token(struct generation *g, const struct event *event, st
         return STATUS_OK;
     }
     if (g->ink != HEATMAP_PLAIN && !tokenizer_is_special(t, event->token)) {
-        const struct heatmap_scale scale = generation_scale();
+        const struct heatmap_scale scale = heatmap_scale(1, false);
         const double probability = exp((double)event->logits[event->token] - event->log_sum);
         shaded_text_push(&text->shaded, tokenizer_bytes(t, event->token).len,
                          heatmap_level(&scale, probability));

@@ -143,9 +143,6 @@ struct generation {
     struct arena arena;      /* of these */
 };
 
-/* What shades a token: its probability, from 0 to 1. */
-struct heatmap_scale generation_scale(void);
-
 /* Takes all memory: STATUS_NO_MEMORY. generation_free, which releases all that a generation owns,
  * is due in every case. */
 enum status generation_create(struct generation *g, struct err *e);
@@ -188,9 +185,9 @@ enum status generation_save(struct generation *g, const char *option, const char
 void generation_reseed(struct generation *g, uint64_t seed);
 
 /*
- * Makes g->prompt, added to the text so far, the tokens that come next: r->tokens, without a
- * begin-of-text token, none for no text. STATUS_USAGE if they are more than there is room for; the
- * failures of tokens_of_text.
+ * Makes g->prompt, added to the text so far, what comes next: r->tokens and g's. Of what is added
+ * there is no begin-of-text token, and none at all of an empty prompt. STATUS_USAGE if they are
+ * more than there is room for; the failures of tokens_of_text.
  */
 enum status generation_add(struct generation *g, struct err *e);
 

@@ -63,21 +63,27 @@ enum status generation_add(struct generation *g, struct err *e)
 {
     struct runtime *r = g->r;
     const struct schedule *s = &g->schedule;
-    const int cap = session_cap(s->session), room = schedule_room(s, 0);
+    const int cap = session_cap(s->session), room = schedule_room(s, 0), len = s->slots[0].len;
     char added[24] = ""; /* an empty line only goes on */
     free(r->tokens);
     r->tokens = NULL;
     r->n_tokens = 0;
     if (g->prompt.len > 0)
+        TRY(tokenizer_reads_text(s->tokenizer, e));
+    if (len == 0)
+        TRY(tokens_of_prompt(s->tokenizer, g->prompt, INT_MAX, &r->tokens, &r->n_tokens, e));
+    else if (g->prompt.len > 0)
         TRY(tokens_of_text(s->tokenizer, g->prompt, false, &r->tokens, &r->n_tokens, e));
+    if (len == 0 && r->n_tokens > (size_t)cap)
+        return err_set(e, STATUS_USAGE, "the line has %zu tokens, the context only %d: shorten it",
+                       r->n_tokens, cap);
     if (r->n_tokens > 0)
         snprintf(added, sizeof added, "%zu ", r->n_tokens);
-    if (room < 0 || r->n_tokens > (size_t)room)
+    if (len > 0 && (room < 0 || r->n_tokens > (size_t)room))
         return err_set(e, STATUS_USAGE,
                        "the text has %d tokens, the context %d: no room for %smore; shorten what "
                        "is added%s",
-                       s->slots[0].len, cap, added,
-                       s->shifts ? "" : ", raise -c, or go on with --shift");
+                       len, cap, added, s->shifts ? "" : ", raise -c, or go on with --shift");
     g->tokens = r->tokens;
     g->n_tokens = (int)r->n_tokens;
     return STATUS_OK;
@@ -92,13 +98,6 @@ struct talk {
     bool terminal, over, joined; /* joined: the next line belongs to this one */
 };
 
-/* An error that leaves the session as it was; -q does not silence it. */
-static void tell(const struct err *e)
-{
-    static const struct common_options always = {.quiet = false};
-    say(&always, "%s", e->text);
-}
-
 /* Ctrl-C ends the answer; all other signals end the session. */
 static enum status answer(struct talk *t, struct err *e)
 {
@@ -108,27 +107,6 @@ static enum status answer(struct talk *t, struct err *e)
     if (!signals_forgive() && g->schedule.interrupted)
         return STATUS_INTERRUPTED;
     t->over = g->out->failed;
-    return STATUS_OK;
-}
-
-/* The line's tokens are what comes next. */
-static enum status read_line_tokens(struct generation *g, struct err *e)
-{
-    const struct tokenizer *tokenizer = g->schedule.tokenizer;
-    const int cap = session_cap(g->schedule.session);
-    struct runtime *r = g->r;
-    if (g->prompt.len > 0)
-        TRY(tokenizer_reads_text(tokenizer, e));
-    if (g->schedule.slots[0].len > 0)
-        return generation_add(g, e);
-    free(r->tokens);
-    r->tokens = NULL;
-    TRY(tokens_of_prompt(tokenizer, g->prompt, INT_MAX, &r->tokens, &r->n_tokens, e));
-    if (r->n_tokens > (size_t)cap)
-        return err_set(e, STATUS_USAGE, "the line has %zu tokens, the context only %d: shorten it",
-                       r->n_tokens, cap);
-    g->tokens = r->tokens;
-    g->n_tokens = (int)r->n_tokens;
     return STATUS_OK;
 }
 
@@ -167,11 +145,11 @@ static void talk_help(void)
           stderr);
 }
 
+/* *expected, NULL before: what this argument is not. */
 static enum status run_talk_command(struct talk *t, enum talk_command command, const char *argument,
-                                    struct err *e)
+                                    const char **expected, struct err *e)
 {
     struct generation *g = t->g;
-    const char *expected = NULL;
     uint64_t seed;
     double x;
     int n;
@@ -184,18 +162,18 @@ static enum status run_talk_command(struct talk *t, enum talk_command command, c
         if (parse_u64(argument, &seed))
             generation_reseed(g, seed);
         else
-            expected = "an integer from 0 to 18446744073709551615";
+            *expected = "an integer from 0 to 18446744073709551615";
         break;
     case TALK_TEMP:
         if (parse_double(argument, &x))
             return sampler_set_temperature(g->schedule.sampler, x, e);
-        expected = "a number from 0 on";
+        *expected = "a number from 0 on";
         break;
     case TALK_LOGPROBS:
         if (parse_int(argument, 0, INT_MAX, &n))
             generation_set_records(g, n);
         else
-            expected = "an integer from 0 on";
+            *expected = "an integer from 0 on";
         break;
     case TALK_HELP:
         talk_help();
@@ -204,10 +182,7 @@ static enum status run_talk_command(struct talk *t, enum talk_command command, c
         t->over = true;
         break;
     }
-    if (!expected)
-        return STATUS_OK;
-    return err_set(e, STATUS_USAGE, "/%s: expected %s, found '%.60s'", talk_commands[command].name,
-                   expected, argument);
+    return STATUS_OK;
 }
 
 /* A line behind its slash. */
@@ -215,17 +190,22 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
 {
     const size_t len = strcspn(line, " \t");
     const char *argument = line + len + strspn(line + len, " \t");
-    int i = 0;
-    while (i < N_TALK_COMMANDS &&
-           (strlen(talk_commands[i].name) != len || strncmp(talk_commands[i].name, line, len) != 0))
-        i++;
-    if (i == N_TALK_COMMANDS)
+    const char *expected = NULL; /* instead of this argument */
+    int which = 0;
+    while (which < N_TALK_COMMANDS && (strlen(talk_commands[which].name) != len ||
+                                       strncmp(talk_commands[which].name, line, len) != 0))
+        which++;
+    if (which == N_TALK_COMMANDS)
         return err_set(e, STATUS_USAGE, "unknown command '/%.60s'; /help lists them", line);
-    if (!talk_commands[i].argument == !*argument)
-        return run_talk_command(t, (enum talk_command)i, argument, e);
-    return err_set(e, STATUS_USAGE, "/%s: expected %s, found '%.60s'", talk_commands[i].name,
-                   talk_commands[i].argument ? talk_commands[i].argument : "nothing behind it",
-                   argument);
+    const char *wanted = talk_commands[which].argument;
+    if (!wanted != !*argument)
+        expected = wanted ? wanted : "nothing behind it";
+    else
+        TRY(run_talk_command(t, (enum talk_command)which, argument, &expected, e));
+    if (!expected)
+        return STATUS_OK;
+    return err_set(e, STATUS_USAGE, "/%s: expected %s, found '%.60s'", talk_commands[which].name,
+                   expected, argument);
 }
 
 /* --- lines ----------------------------------------------------------------------------------- */
@@ -253,13 +233,13 @@ static enum status take_line(struct talk *t, struct text read, bool too_long, st
     } else {
         const size_t escape = text_starts_with(line, "/"); /* of a text that begins with a slash */
         t->g->prompt = (struct text){line.data + escape, line.len - escape};
-        s = read_line_tokens(t->g, e);
+        s = generation_add(t->g, e);
         if (s == STATUS_OK)
             return answer(t, e);
     }
     if (s == STATUS_OK || s == STATUS_NO_MEMORY)
         return s;
-    tell(e);
+    say(&(struct common_options){.quiet = false}, "%s", e->text); /* also with -q */
     return STATUS_OK;
 }
 
