@@ -116,15 +116,7 @@ static enum status visit_token(void *arg, const struct score_row *row, struct er
     if (s->npy)
         npy_put(s->npy, row->logits, (size_t)s->n_vocab);
     if (table_is_json(s->format)) {
-        const struct token_record record = {.sample = -1,
-                                            .position = row->position,
-                                            .id = row->id,
-                                            .predicted = row->predicted,
-                                            .logprob = row->logprob,
-                                            .top = row->top,
-                                            .n_top = row->n_top,
-                                            .with_top = s->n_top > 0};
-        token_record_json(&s->json, s->tokenizer, &record);
+        token_record_json(&s->json, s->tokenizer, -1, row, s->n_top > 0);
         if (s->format == TABLE_JSONL)
             output_puts(s->out, "\n");
     } else {

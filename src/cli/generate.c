@@ -87,18 +87,15 @@ static void print_token(struct generation *g, const struct event *event)
 {
     const struct slot *p = event->slot;
     struct json j;
-    const struct token_record record = {
-        .sample = (int)p->request.number,
-        .position = (int)g->n_before + g->n_tokens + p->n_sampled - 1,
-        .id = event->token,
-        .predicted = true,
-        .logprob = (double)event->logits[event->token] - event->log_sum,
-        .top = g->top,
-        .n_top = g->n_top,
-        .with_top = true};
+    const struct score_row row = {.position = (int)g->n_before + g->n_tokens + p->n_sampled - 1,
+                                  .id = event->token,
+                                  .predicted = true,
+                                  .logprob = (double)event->logits[event->token] - event->log_sum,
+                                  .top = g->top,
+                                  .n_top = g->n_top};
     score_top(event->logits, g->schedule.n_vocab, event->log_sum, g->n_top, g->top);
     json_init(&j, turns_output(&g->turns, p->request.number), 0);
-    token_record_json(&j, g->schedule.tokenizer, &record);
+    token_record_json(&j, g->schedule.tokenizer, (int)p->request.number, &row, true);
     output_puts(j.out, "\n");
 }
 

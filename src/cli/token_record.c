@@ -21,21 +21,21 @@ void token_json(struct json *j, const struct tokenizer *t, int32_t id)
     json_end(j);
 }
 
-void token_record_json(struct json *j, const struct tokenizer *t, const struct token_record *r)
+void token_record_json(struct json *j, const struct tokenizer *t, int sample,
+                       const struct score_row *row, bool with_top)
 {
     json_begin_object(j, NULL);
-    if (r->sample >= 0) {
-        json_int(j, "sample", r->sample);
-    }
-    json_int(j, "position", r->position);
-    token_json(j, t, r->id);
-    json_double(j, "logprob", r->predicted ? r->logprob : (double)NAN);
-    if (r->with_top) {
+    if (sample >= 0)
+        json_int(j, "sample", sample);
+    json_int(j, "position", row->position);
+    token_json(j, t, row->id);
+    json_double(j, "logprob", row->predicted ? row->logprob : (double)NAN);
+    if (with_top) {
         json_begin_array(j, "top");
-        for (int i = 0; i < r->n_top; i++) {
+        for (int i = 0; i < row->n_top; i++) {
             json_begin_object(j, NULL);
-            token_json(j, t, r->top[i].id);
-            json_double(j, "logprob", r->top[i].logprob);
+            token_json(j, t, row->top[i].id);
+            json_double(j, "logprob", row->top[i].logprob);
             json_end(j);
         }
         json_end(j);
