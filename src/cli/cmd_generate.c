@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/command.h"
 #include "cli/descriptor.h"
 #include "cli/generate.h"
 #include "cli/input.h"
@@ -55,7 +54,6 @@ static const struct option text_options[] = {
             "continuations, separated by lines of ---; the prompt is taken once", .fallback = "1",
             .excludes = ONE_TEXT "|prompts"),
     OPT_FLAG("no-echo", no_echo, "do not print the prompt", .excludes = "prompts"),
-    OPT_BINARY,
     OPT_INT("logprobs", logprobs, "K", 1, INT_MAX,
             "JSON lines instead of text: each token's log-probability and the K likeliest",
             .excludes = "prompts"),
@@ -93,7 +91,7 @@ static const struct option sampler_options[] = {
                "make recent tokens less likely; 1: off", .fallback = "1", .above_min = true),
     OPT_INT("repeat-last-n", sampler.repeat_last_n, "N", -1, INT_MAX,
             "how many tokens are recent; -1: all", .fallback = "64"),
-    OPT_U64("seed", seed, "S", "replay the run of this seed",
+    OPT_U64("seed", common.seed, "S", "replay the run of this seed",
             .otherwise = "a random one, which is shown"),
     OPT_END,
 };
@@ -107,7 +105,7 @@ static const struct option state_options[] = {
                "go on with the text that was saved there by the same checkpoint, cache included; a "
                "prompt is added to it; without --seed its random numbers go on, too"),
     OPT_STRING("save-state", save, "FILE", "save the text and its cache at the end",
-               .writes = true),
+               .writes = WRITES_FILE),
     OPT_END,
 };
 
@@ -125,9 +123,10 @@ static const struct option draft_options[] = {
 
 /* --- checks ---------------------------------------------------------------------------------- */
 
-static enum status check_generate_options(struct generate_options *o, struct err *e)
+static enum status check_generate(struct job *j, void *values, struct err *e)
 {
-    const char *threads = o->engine.threads;
+    struct generate_options *o = values;
+    const char *threads = o->common.threads;
     int n;
     double x;
     for (int i = 0; i < o->stops.n; i++)
@@ -150,15 +149,19 @@ static enum status check_generate_options(struct generate_options *o, struct err
                 "--batch is for many sequences; expected --prompts or --samples with it");
     }
     TRY(draft_parse(o, e));
-    if (o->talks && o->input.file && strcmp(o->input.file, "-") == 0)
+    if (o->talks && o->common.file && strcmp(o->common.file, "-") == 0)
         return err_set(e, STATUS_USAGE, "-f - reads the lines that are those of -i; expected -p");
-    return STATUS_OK;
+    if (o->talks || o->prompts)
+        j->needs &= ~(unsigned)JOB_PIPED;
+    if (o->prompts)
+        j->parts |= JOB_TOKENIZES;
+    return job_seed(j, e); /* one for the text and for random heads, so that it replays both */
 }
 
 /* Of the options alone: in a session of a loaded text there need not be one. */
 static bool has_prompt(const struct generate_options *o)
 {
-    return o->input.prompt || o->input.file;
+    return o->common.prompt || o->common.file;
 }
 
 /* --- the schedule ---------------------------------------------------------------------------- */
@@ -172,7 +175,7 @@ static enum status choose_kept(struct generation *g, int ctx, struct err *e)
     s->shifts = o->shift;
     s->n_keep = o->keep;
     if (o->shift && o->keep == 0 && most > 0)
-        s->n_keep = tokenizer_adds_bos(g->r->checkpoint.tokenizer);
+        s->n_keep = tokenizer_adds_bos(g->job->checkpoint.tokenizer);
     if (s->n_keep > most)
         return err_set(
             e, STATUS_USAGE,
@@ -192,12 +195,12 @@ static enum status choose_batch(const struct generation *g, struct session_wante
     w->more_bytes += (size_t)g->schedule.n_vocab * sizeof(float);
     if (batch > 0) {
         w->n_sequences = batch < n_texts ? batch : n_texts;
-        return w->n_sequences > 1 ? runtime_check_memory(g->r, w, option, e) : STATUS_OK;
+        return w->n_sequences > 1 ? job_check_sequences(g->job, w, option, e) : STATUS_OK;
     }
     w->n_sequences = 1;
     if (most == 1)
         return STATUS_OK;
-    TRY(runtime_fitting(g->r, w, most, &w->n_sequences, e));
+    TRY(job_fitting(g->job, w, most, &w->n_sequences, e));
     if (w->n_sequences < 1)
         w->n_sequences = 1;
     say_verbose(&g->o->common, "batch: %d sequences%s; %s changes it", w->n_sequences,
@@ -213,7 +216,7 @@ static enum status create_sampler(struct generation *g, const struct session_wan
     const struct sampler_sizes sizes = {.n_vocab = g->schedule.n_vocab,
                                         .n_ctx = w->n_ctx,
                                         .n_sequences = w->n_sequences * (drafts ? 2 : 1),
-                                        .n_threads = g->r->n_threads};
+                                        .n_threads = g->job->n_threads};
     if (g->o->greedy)
         params.temperature = 0;
     say_verbose(&g->o->common,
@@ -228,19 +231,19 @@ static enum status create_sampler(struct generation *g, const struct session_wan
  * that the schedule borrows. */
 static enum status start_schedule(struct generation *g, int ctx, int n_texts, struct err *e)
 {
-    struct runtime *r = g->r;
+    struct job *job = g->job;
     struct schedule *s = &g->schedule;
     struct session_wanted w = {.n_ctx = ctx, .n_shared = g->shares ? g->n_tokens : 0};
-    s->tokenizer = r->checkpoint.tokenizer;
-    s->n_vocab = r->checkpoint.model->config.n_vocab;
+    s->tokenizer = job->checkpoint.tokenizer;
+    s->n_vocab = job->checkpoint.model->config.n_vocab;
     s->ignore_eos = g->o->ignore_eos;
     TRY(draft_open(g, &w, e));
     TRY(choose_batch(g, &w, n_texts, e));
     TRY(choose_kept(g, ctx, e));
-    TRY(runtime_start(r, &w, e));
+    TRY(job_start_session(job, &w, e));
     TRY(create_sampler(g, &w, e));
-    s->session = r->session;
-    s->pool = r->pool;
+    s->session = job->session;
+    s->pool = job->pool;
     s->n_slots = w.n_sequences;
     return draft_start(g, &w, e);
 }
@@ -250,30 +253,30 @@ static enum status start_schedule(struct generation *g, int ctx, int n_texts, st
 /* An empty prompt needs no tokenizer that makes tokens of texts. */
 static enum status check_reads_text(const struct generation *g, struct err *e)
 {
-    const char *path;
-    if (g->prompt.len == 0)
-        return STATUS_OK;
-    TRY(common_model_path(&g->o->common, &path, e));
-    return input_needs_tokenizer(g->r->checkpoint.tokenizer, path, "generate", e);
+    const struct job *job = g->job;
+    return g->prompt.len > 0
+               ? input_needs_tokenizer(job->checkpoint.tokenizer, job->path, "generate", e)
+               : STATUS_OK;
 }
 
 /* The prompt's tokens, of what fits into ctx positions. */
 static enum status read_prompt(struct generation *g, int ctx, struct err *e)
 {
     const struct generate_options *o = g->o;
-    struct runtime *r = g->r;
-    const int most = r->checkpoint.model->config.n_ctx;
-    const struct tokenizer *t = r->checkpoint.tokenizer;
+    struct job *job = g->job;
+    const int most = job->checkpoint.model->config.n_ctx;
+    const struct tokenizer *t = job->checkpoint.tokenizer;
     TRY(check_reads_text(g, e));
-    TRY(tokens_of_prompt(t, g->prompt, o->truncate ? INT_MAX : most, &r->tokens, &r->n_tokens, e));
+    TRY(tokens_of_prompt(t, g->prompt, o->truncate ? INT_MAX : most, &job->tokens, &job->n_tokens,
+                         e));
     const size_t cut =
-        tokens_truncate(t, (enum truncation)o->truncate, ctx, o->n, r->tokens, &r->n_tokens);
+        tokens_truncate(t, (enum truncation)o->truncate, ctx, o->n, job->tokens, &job->n_tokens);
     if (cut > 0)
         say(&o->common, "the prompt has %zu tokens, the context %d: its %s %zu are cut off",
-            r->n_tokens + cut, ctx, o->truncate == TRUNCATE_HEAD ? "first" : "last", cut);
-    TRY(check_prompt_length(r->n_tokens, ctx, most, e));
-    g->tokens = r->tokens;
-    g->n_tokens = (int)r->n_tokens;
+            job->n_tokens + cut, ctx, o->truncate == TRUNCATE_HEAD ? "first" : "last", cut);
+    TRY(check_prompt_length(job->n_tokens, ctx, most, e));
+    g->tokens = job->tokens;
+    g->n_tokens = (int)job->n_tokens;
     return STATUS_OK;
 }
 
@@ -299,8 +302,8 @@ static enum status open_prompts(struct generation *g, int *n, struct err *e)
         *n = BATCH_MAX;
     if (*n == 0)
         *n = 1;
-    g->progress = progress_start(&o->common, "prompts");
-    g->progress.terminal &= !isatty(STDOUT_FILENO); /* where the lines themselves show it */
+    job_progress(g->job, "prompts")->terminal &=
+        !isatty(STDOUT_FILENO); /* where the lines themselves show it */
     return STATUS_OK;
 }
 
@@ -331,7 +334,7 @@ static enum heatmap_ink choose_ink(const struct generate_options *o)
 static enum status open_generation(struct generation *g, struct err *e)
 {
     const struct generate_options *o = g->o;
-    const struct config *c = &g->r->checkpoint.model->config;
+    const struct config *c = &g->job->checkpoint.model->config;
     const int ctx = o->ctx ? o->ctx : c->n_ctx;
     const size_t bytes = (size_t)o->stops.n * sizeof *g->stops;
     int n_texts = o->samples;
@@ -355,15 +358,14 @@ static enum status open_generation(struct generation *g, struct err *e)
     g->most_top = o->talks || o->logprobs > c->n_vocab ? c->n_vocab : o->logprobs;
     TRY(start_schedule(g, ctx, n_texts, e));
     TRY(generation_create(g, e));
-    TRY(path_writable(o->save, e));
     if (!o->load)
         return STATUS_OK;
     /* What was saved goes on, with a prompt behind it if there is one; and with the seed that is
      * asked for. */
     TRY(check_reads_text(g, e));
     TRY(generation_load(g, o->load, e));
-    if (o->seed.given)
-        generation_reseed(g, o->seed.value);
+    if (o->common.seed.given)
+        generation_reseed(g, g->job->seed);
     return generation_add(g, e);
 }
 
@@ -406,36 +408,17 @@ static enum status make_texts(struct generation *g, struct err *e)
     return s;
 }
 
-static enum status generate_from(const void *values, struct runtime *r, struct text prompt,
-                                 struct err *e)
+static enum status run_generate(struct job *j, void *values, struct err *e)
 {
-    const struct generate_options *o = values;
-    struct generation g = {.o = o,
-                           .r = r,
-                           .out = r->inv->out,
-                           .prompt = prompt,
-                           .seed = o->seed.value,
+    struct generation g = {.o = values,
+                           .job = j,
+                           .out = j->out,
+                           .prompt = j->text,
+                           .seed = j->seed,
                            .prompts.lines.fd = -1};
     const enum status s = make_texts(&g, e);
     generation_free(&g);
     return s;
-}
-
-static enum status run_generate(const struct invocation *inv, const void *values, struct err *e)
-{
-    struct generate_options chosen = *(const struct generate_options *)values;
-    const struct generate_options *o = &chosen;
-    TRY(check_generate_options(&chosen, e));
-    /* One seed for the text and for random heads, so that it replays both. */
-    TRY(runtime_seed(&o->seed, &chosen.seed.value, e));
-    chosen.engine.variant.seed = (struct option_u64){chosen.seed.value, true};
-    if (!o->talks)
-        chosen.input = input_or_piped(&o->input, o->prompts, &o->common);
-    struct runtime r = {.inv = inv,
-                        .common = &o->common,
-                        .engine = &o->engine,
-                        .parts = o->prompts ? COMMON_TEXTS : CHECKPOINT_TOKENIZER};
-    return runtime_run(&r, &o->input, generate_from, o, e);
 }
 
 const struct command command_generate = {
@@ -458,16 +441,19 @@ const struct command command_generate = {
         "With --draft the text is the same; the summary says what was drafted and how much\n"
         "of it was right, with --logprobs as a JSON object.\n"
         "The sampler's order: repetition penalty, temperature, top-k, top-p, min-p, draw.\n",
-    .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
+    .spec = {.groups = {INPUT_GROUP,
                         {"Continuation", text_options, 0},
                         {"Texts that go on", state_options, 0},
                         {"Many prompts", many_options, 0},
                         {"Sampling", sampler_options, 0},
                         {"Drafts", draft_options, 0},
-                        {"Engine", engine_options, offsetof(VALUES, engine)},
-                        {"Variant", variant_options, offsetof(VALUES, engine.variant)},
-                        COMMON_GROUP},
+                        ENGINE_GROUP,
+                        VARIANT_GROUP,
+                        GENERAL_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_MODEL | JOB_TEXT | JOB_PIPED,
+    .parts = CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER,
+    .check = check_generate,
     .run = run_generate,
 };

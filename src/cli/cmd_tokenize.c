@@ -6,9 +6,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "cli/command.h"
-#include "cli/common.h"
-#include "cli/input.h"
+#include "cli/job.h"
 #include "cli/numbers.h"
 #include "model/checkpoint.h"
 #include "show/paragraph.h"
@@ -16,9 +14,7 @@
 
 struct tokenize_options {
     struct common_options common;
-    struct input_options input;
     const char *decode;
-    int format;
 };
 
 static const char *const formats[] = {"table", "json", NULL};
@@ -33,39 +29,28 @@ static const struct option own_options[] = {
     OPT_STRING("decode", decode, "IDS",
                "print the bytes of token ids instead, and nothing else: 1,2,3, or in any form that "
                "this command prints; - reads them from standard input"),
-    OPT_BINARY,
-    OPT_CHOICE("format", format, "FORM", formats, "table: ids on one line; json: an array",
+    OPT_CHOICE("format", common.format, "FORM", formats, "table: ids on one line; json: an array",
                .fallback = "table"),
     OPT_END,
 };
 
-static enum status print_encoded(const struct tokenize_options *o, const struct tokenizer *t,
-                                 struct output *out, struct err *e)
+static enum status print_encoded(const struct tokenize_options *o, struct job *j, struct err *e)
 {
-    const bool json = o->format == FORMAT_JSON;
-    struct text text;
-    char *data;
-    int32_t *ids;
-    size_t n;
-    struct json j;
-    TRY(input_read(&o->input, &o->common, &data, &text.len, e));
-    text.data = data;
-    const enum status s = tokenizer_encode(t, text, &ids, &n, e);
-    free(data);
-    TRY(s);
-    json_init(&j, out, 0);
-    if (json)
-        json_begin_array(&j, NULL);
-    for (size_t i = 0; i < n; i++) {
-        if (json)
-            json_int(&j, NULL, ids[i]);
+    const bool as_json = o->common.format == FORMAT_JSON;
+    struct json json;
+    TRY(tokenizer_encode(j->checkpoint.tokenizer, j->text, &j->tokens, &j->n_tokens, e));
+    json_init(&json, j->out, 0);
+    if (as_json)
+        json_begin_array(&json, NULL);
+    for (size_t i = 0; i < j->n_tokens; i++) {
+        if (as_json)
+            json_int(&json, NULL, j->tokens[i]);
         else
-            output_printf(out, "%s%d", i ? " " : "", (int)ids[i]);
+            output_printf(j->out, "%s%d", i ? " " : "", (int)j->tokens[i]);
     }
-    if (json)
-        json_end(&j);
-    output_puts(out, "\n");
-    free(ids);
+    if (as_json)
+        json_end(&json);
+    output_puts(j->out, "\n");
     return STATUS_OK;
 }
 
@@ -90,41 +75,37 @@ static enum status read_decoded(const char *given, int n_tokens, int32_t **ids, 
     return s;
 }
 
-static enum status print_decoded(const struct tokenize_options *o, const struct tokenizer *t,
-                                 struct output *out, struct err *e)
+static enum status print_decoded(const struct tokenize_options *o, struct job *j, struct err *e)
 {
+    const struct tokenizer *t = j->checkpoint.tokenizer;
     struct bytes all = {.data = NULL}; /* so that characters are whole */
     bool kept = true;
-    int32_t *ids;
-    size_t n;
-    TRY(read_decoded(o->decode, tokenizer_n_tokens(t), &ids, &n, e));
-    for (size_t i = 0; i < n && kept; i++)
-        kept = bytes_put(&all, tokenizer_bytes(t, ids[i]));
-    const size_t added = n > 0 ? tokenizer_added(t, tokenizer_bytes(t, ids[0])) : 0;
+    TRY(read_decoded(o->decode, tokenizer_n_tokens(t), &j->tokens, &j->n_tokens, e));
+    for (size_t i = 0; i < j->n_tokens && kept; i++)
+        kept = bytes_put(&all, tokenizer_bytes(t, j->tokens[i]));
+    const size_t added = j->n_tokens > 0 ? tokenizer_added(t, tokenizer_bytes(t, j->tokens[0])) : 0;
     if (kept)
-        printable_put(out, (struct text){bytes_text(&all).data + added, all.len - added});
+        printable_put(j->out, (struct text){bytes_text(&all).data + added, all.len - added});
     const enum status s = kept ? STATUS_OK : err_no_memory(e, "the text", all.len);
     bytes_free(&all);
-    free(ids);
     return s;
 }
 
-static enum status run_tokenize(const struct invocation *inv, const void *values, struct err *e)
+static enum status check_tokenize(struct job *j, void *values, struct err *e)
 {
-    struct tokenize_options chosen = *(const struct tokenize_options *)values;
-    const struct tokenize_options *o = &chosen;
-    chosen.input = input_or_piped(&o->input, o->decode, &o->common);
-    const bool text = o->input.prompt || o->input.file;
-    if (!text && !o->decode)
-        return err_set(e, STATUS_USAGE, "there is no text; expected -p, -f or --decode");
-    const char *path;
-    TRY(common_model_path(&o->common, &path, e));
-    struct checkpoint c;
-    TRY(common_open(path, text ? COMMON_TEXTS : CHECKPOINT_TOKENIZER, &c, e));
-    enum status s = text ? print_encoded(o, c.tokenizer, inv->out, e)
-                         : print_decoded(o, c.tokenizer, inv->out, e);
-    checkpoint_close(&c);
-    return s;
+    const struct tokenize_options *o = values;
+    (void)e;
+    if (o->decode) {
+        j->needs &= ~(unsigned)JOB_TEXT;
+        j->parts = CHECKPOINT_TOKENIZER;
+    }
+    return STATUS_OK;
+}
+
+static enum status run_tokenize(struct job *j, void *values, struct err *e)
+{
+    const struct tokenize_options *o = values;
+    return o->decode ? print_decoded(o, j, e) : print_encoded(o, j, e);
 }
 
 const struct command command_tokenize = {
@@ -132,10 +113,12 @@ const struct command command_tokenize = {
     .summary = "token ids of a text",
     .usage = "MODEL (-p TEXT | -f FILE | --decode 1,2,3 | a text piped in) [options]",
     .notes = "The ids of the text alone, without a begin-of-text token.\n",
-    .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
-                        {"Result", own_options, 0},
-                        COMMON_GROUP},
+    .spec = {.groups = {INPUT_GROUP, {"Result", own_options, 0}, GENERAL_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_PATH | JOB_TEXT | JOB_PIPED | JOB_CHECKPOINT,
+    .parts = JOB_TOKENIZES,
+    .no_text = "there is no text; expected -p, -f or --decode",
+    .check = check_tokenize,
     .run = run_tokenize,
 };

@@ -199,7 +199,7 @@ static enum status fill_request(struct generation *g, struct generated *text,
     text->tokens = NULL;
     TRY(tokens_of_prompt(t, prompt->text, truncate ? INT_MAX : cap, &text->tokens, &n, e));
     text->cut = tokens_truncate(t, truncate, cap, prompt->n, text->tokens, &n);
-    TRY(check_prompt_length(n, cap, g->r->checkpoint.model->config.n_ctx, e));
+    TRY(check_prompt_length(n, cap, g->job->checkpoint.model->config.n_ctx, e));
     *request = (struct request){.number = prompt->index,
                                 .tokens = text->tokens,
                                 .n_tokens = (int)n,
@@ -246,7 +246,7 @@ static enum status begin_texts(struct generation *g, struct err *e)
 {
     struct schedule *s = &g->schedule;
     struct slot *p;
-    progress_show_texts(&g->progress, g->n_done + g->n_refused, g->n_begun, s->times.n_sampled,
+    progress_show_texts(&g->job->progress, g->n_done + g->n_refused, g->n_begun, s->times.n_sampled,
                         lines_share(&g->prompts.lines));
     TRY(turns_check(&g->turns, e));
     for (bool none = g->read; output_flush(g->out) && !none && !signals_interrupted() &&
@@ -369,7 +369,7 @@ enum status generation_run(struct generation *g, struct err *e)
         if (status != STATUS_OK)
             schedule_end(s, status);
     }
-    progress_end(&g->progress);
+    progress_end(&g->job->progress);
     output_flush(g->out);
     if (s->status != STATUS_OK || g->reading == STATUS_OK)
         return s->status;
@@ -463,7 +463,7 @@ void generation_report(struct generation *g)
                  g->n_done, g->n_refused, plural(g->n_refused), cut);
     notice_summary("%s%" PRIu64 " token%s, %s tokens/s", prompts, n, plural(n),
                    figure_rate(rate(t->n_prefilled, t->prefill_ns)).text);
-    report_schedule(&g->schedule, g->r->inv->start_ns);
+    report_schedule(&g->schedule, g->job->start_ns);
     notice_summary("seed         %" PRIu64, g->seed);
     getrusage(RUSAGE_SELF, &usage);
 #ifdef __APPLE__

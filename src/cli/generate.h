@@ -19,9 +19,8 @@
 
 #include "base/output.h"
 #include "base/status.h"
-#include "cli/progress.h"
+#include "cli/job.h"
 #include "cli/prompts.h"
-#include "cli/runtime.h"
 #include "cli/turns.h"
 #include "engine/draft.h"
 #include "engine/schedule.h"
@@ -44,8 +43,6 @@ struct draft_wanted {
 
 struct generate_options {
     struct common_options common;
-    struct engine_options engine;
-    struct input_options input;
     int n, ctx;
     int truncate; /* an enum truncation */
     bool shift;
@@ -55,10 +52,9 @@ struct generate_options {
     int samples;
     bool greedy;
     struct sampler_params sampler; /* but for the seed and what --greedy is */
-    struct option_u64 seed;
-    int logprobs;        /* 0: none */
-    int colour;          /* an enum colour_choice */
-    const char *prompts; /* NULL: one prompt, the input's */
+    int logprobs;                  /* 0: none */
+    int colour;                    /* an enum colour_choice */
+    const char *prompts;           /* NULL: one prompt, the input's */
     int prompts_format;
     const char *batch;           /* NULL, a number or "auto" */
     const char *draft, *draft_n; /* NULL: none; NULL, a number or "auto" */
@@ -94,9 +90,9 @@ struct generated {
 };
 
 struct generation {
-    /* Borrowed, filled in first; the runtime has the prompt's tokens and the session. */
+    /* Borrowed, filled in first; the job has the prompt's tokens and the session. */
     const struct generate_options *o;
-    struct runtime *r;
+    struct job *job;
     struct output *out;
     struct text prompt; /* that of -p or -f */
 
@@ -107,7 +103,6 @@ struct generation {
     struct generate_draft draft;
     struct text *stops; /* [o->stops.n] */
     struct prompts prompts;
-    struct progress progress;
     const int32_t *tokens; /* [n_tokens] what the prompt became; borrowed */
     int n_tokens;
     int n_samples; /* streams of the seed; 0: of --prompts or a session, as many as come */
@@ -185,7 +180,7 @@ enum status generation_save(struct generation *g, const char *option, const char
 void generation_reseed(struct generation *g, uint64_t seed);
 
 /*
- * Makes g->prompt, added to the text so far, what comes next: r->tokens and g's. Of what is added
+ * Makes g->prompt, added to the text so far, what comes next: job->tokens and g's. Of what is added
  * there is no begin-of-text token, and none at all of an empty prompt. STATUS_USAGE if they are
  * more than there is room for; the failures of tokens_of_text.
  */
@@ -202,12 +197,12 @@ enum status talk_run(struct generation *g, bool begins, struct err *e);
 /* Fills o->drafts. STATUS_USAGE. */
 enum status draft_parse(struct generate_options *o, struct err *e);
 
-/* Opens or makes the draft's model, once the runtime has its own, and adds the bytes that it takes
+/* Opens or makes the draft's model, once the job has its own, and adds the bytes that it takes
  * for each sequence; nothing without --draft. Fails as the opening does; STATUS_USAGE for another
  * vocabulary or a model that cannot be made. */
 enum status draft_open(struct generation *g, struct session_wanted *w, struct err *e);
 
-/* Makes the drafter of the schedule, whose other members are set, after runtime_start. */
+/* Makes the drafter of the schedule, whose other members are set, after job_start_session. */
 enum status draft_start(struct generation *g, const struct session_wanted *w, struct err *e);
 
 void draft_close(struct generate_draft *d); /* legal on a zeroed struct */

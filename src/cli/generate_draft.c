@@ -66,14 +66,14 @@ static enum status plan_session(const struct generation *g, const struct session
                                 struct err *e)
 {
     const struct model *model = model_of_draft(&g->draft);
-    *params = runtime_session_params(g->r);
+    *params = job_session_params(g->job);
     params->block = 0;
     params->n_sequences = w->n_sequences;
     params->n_ctx = w->n_ctx < model->config.n_ctx ? w->n_ctx : model->config.n_ctx;
     params->n_shared = w->n_shared <= params->n_ctx ? w->n_shared : 0;
     if (g->o->drafts.source == DRAFT_FILE)
         params->without = NULL;
-    return session_plan(model, params, g->r->n_threads, plan, e);
+    return session_plan(model, params, g->job->n_threads, plan, e);
 }
 
 static void set_sizes(struct generation *g, const struct session_wanted *w)
@@ -82,14 +82,14 @@ static void set_sizes(struct generation *g, const struct session_wanted *w)
     d->pace.most = g->o->drafts.most;
     d->pace.fixed = g->o->drafts.fixed;
     d->n_slots = w->n_sequences;
-    d->n_vocab = g->r->checkpoint.model->config.n_vocab;
+    d->n_vocab = g->job->checkpoint.model->config.n_vocab;
     d->cap = w->n_ctx;
 }
 
 enum status draft_open(struct generation *g, struct session_wanted *w, struct err *e)
 {
     const struct draft_wanted *wanted = &g->o->drafts;
-    const struct model *model = g->r->checkpoint.model;
+    const struct model *model = g->job->checkpoint.model;
     const size_t logits = (size_t)model->config.n_vocab * sizeof(float); /* of one row */
     const char *path = g->o->draft;
     struct generate_draft *d = &g->draft;
@@ -97,11 +97,11 @@ enum status draft_open(struct generation *g, struct session_wanted *w, struct er
     if (wanted->source == DRAFT_NONE)
         return STATUS_OK;
     if (wanted->source == DRAFT_FILE) {
-        TRY(common_open(path, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &d->other, e));
-        TRY(common_same_tokens(&g->r->checkpoint, &d->other, path, STATUS_USAGE, e));
+        TRY(job_open(path, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &d->other, e));
+        TRY(job_same_tokens(&g->job->checkpoint, &d->other, path, STATUS_USAGE, e));
     } else if (wanted->source == DRAFT_PACKED) {
-        TRY(runtime_start_threads(g->r, e));
-        s = derived_create_packed(model, wanted->storage, g->r->pool, &d->own, e);
+        TRY(job_start_threads(g->job, e));
+        s = derived_create_packed(model, wanted->storage, g->job->pool, &d->own, e);
     } else if (wanted->source == DRAFT_CUT) {
         s = derived_create_cut(model, wanted->n_layers, &d->own, e);
     }
@@ -131,15 +131,15 @@ static enum status start_session(struct generation *g, const struct session_want
     TRY(plan_session(g, w, &params, &plan, e));
     if (params.n_sequences > 1)
         snprintf(sequences, sizeof sequences, "%d sequences of ", params.n_sequences);
-    if (says_memory(&g->o->common, plan.kv_bytes))
+    if (g->o->common.verbose || plan.kv_bytes > (uint64_t)1 << 30)
         say(&g->o->common, "draft: weights %s, KV cache %s (%s%d tokens), scratch %s",
             figure_bytes((double)model->weights.cap).text, figure_bytes((double)plan.kv_bytes).text,
             sequences, params.n_ctx, figure_bytes((double)plan.scratch_bytes).text);
-    TRY(session_create(model, &params, g->r->pool, &d->session, e));
+    TRY(session_create(model, &params, g->job->pool, &d->session, e));
     d->drafter.session = d->session;
     d->drafter.n_shared = params.n_shared;
     d->drafter.cost =
-        (double)cost_model_bytes(model) / (double)cost_model_bytes(g->r->checkpoint.model);
+        (double)cost_model_bytes(model) / (double)cost_model_bytes(g->job->checkpoint.model);
     return STATUS_OK;
 }
 
@@ -153,7 +153,7 @@ enum status draft_start(struct generation *g, const struct session_wanted *w, st
         TRY(start_session(g, w, e));
     set_sizes(g, w);
     d->sampler = s->sampler;
-    d->pool = g->r->pool;
+    d->pool = g->job->pool;
     d->end = s->ignore_eos ? -1 : tokenizer_eos(s->tokenizer);
     TRY(drafter_create(d, e));
     s->drafter = d;

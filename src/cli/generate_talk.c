@@ -24,12 +24,12 @@
 /* Of what runs. All weights are read for it: once, and only where it is asked for. */
 static uint64_t hash_of(struct generation *g)
 {
-    const struct model *m = g->r->checkpoint.model;
+    const struct model *m = g->job->checkpoint.model;
     const size_t n_heads = (size_t)m->config.n_layers * (size_t)m->config.n_heads;
     if (!g->hashed) {
         g->hash = model_fingerprint(m);
-        if (g->r->off)
-            g->hash = fingerprint_of(g->hash, g->r->off, n_heads);
+        if (g->job->off)
+            g->hash = fingerprint_of(g->hash, g->job->off, n_heads);
         g->hashed = true;
     }
     return g->hash;
@@ -61,31 +61,31 @@ void generation_reseed(struct generation *g, uint64_t seed)
 
 enum status generation_add(struct generation *g, struct err *e)
 {
-    struct runtime *r = g->r;
+    struct job *job = g->job;
     const struct schedule *s = &g->schedule;
     const int cap = session_cap(s->session), room = schedule_room(s, 0), len = s->slots[0].len;
     char added[24] = ""; /* an empty line only goes on */
-    free(r->tokens);
-    r->tokens = NULL;
-    r->n_tokens = 0;
+    free(job->tokens);
+    job->tokens = NULL;
+    job->n_tokens = 0;
     if (g->prompt.len > 0)
         TRY(tokenizer_reads_text(s->tokenizer, e));
     if (len == 0)
-        TRY(tokens_of_prompt(s->tokenizer, g->prompt, INT_MAX, &r->tokens, &r->n_tokens, e));
+        TRY(tokens_of_prompt(s->tokenizer, g->prompt, INT_MAX, &job->tokens, &job->n_tokens, e));
     else if (g->prompt.len > 0)
-        TRY(tokens_of_text(s->tokenizer, g->prompt, false, &r->tokens, &r->n_tokens, e));
-    if (len == 0 && r->n_tokens > (size_t)cap)
+        TRY(tokens_of_text(s->tokenizer, g->prompt, false, &job->tokens, &job->n_tokens, e));
+    if (len == 0 && job->n_tokens > (size_t)cap)
         return err_set(e, STATUS_USAGE, "the line has %zu tokens, the context only %d: shorten it",
-                       r->n_tokens, cap);
-    if (r->n_tokens > 0)
-        snprintf(added, sizeof added, "%zu ", r->n_tokens);
-    if (len > 0 && (room < 0 || r->n_tokens > (size_t)room))
+                       job->n_tokens, cap);
+    if (job->n_tokens > 0)
+        snprintf(added, sizeof added, "%zu ", job->n_tokens);
+    if (len > 0 && (room < 0 || job->n_tokens > (size_t)room))
         return err_set(e, STATUS_USAGE,
                        "the text has %d tokens, the context %d: no room for %smore; shorten what "
                        "is added%s",
                        len, cap, added, s->shifts ? "" : ", raise -c, or go on with --shift");
-    g->tokens = r->tokens;
-    g->n_tokens = (int)r->n_tokens;
+    g->tokens = job->tokens;
+    g->n_tokens = (int)job->n_tokens;
     return STATUS_OK;
 }
 
