@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/descriptor.h"
 #include "cli/generate.h"
 #include "cli/input.h"
 #include "cli/numbers.h"
@@ -208,32 +207,15 @@ static enum status choose_batch(const struct generation *g, struct session_wante
     return STATUS_OK;
 }
 
-static enum status create_sampler(struct generation *g, const struct session_wanted *w,
-                                  struct err *e)
-{
-    struct sampler_params params = g->o->sampler;
-    const bool drafts = g->o->drafts.source != DRAFT_NONE;
-    const struct sampler_sizes sizes = {.n_vocab = g->schedule.n_vocab,
-                                        .n_ctx = w->n_ctx,
-                                        .n_sequences = w->n_sequences * (drafts ? 2 : 1),
-                                        .n_threads = g->job->n_threads};
-    if (g->o->greedy)
-        params.temperature = 0;
-    say_verbose(&g->o->common,
-                "sampler: repetition penalty %g over %d, temperature %g, top-k %d, top-p %g, "
-                "min-p %g, draw",
-                params.repeat_penalty, params.repeat_last_n, params.temperature, params.top_k,
-                params.top_p, params.min_p);
-    return sampler_create(&params, &sizes, &g->schedule.sampler, e);
-}
-
 /* Starts the session in a context of so many positions, with n_texts at most in it, and all else
  * that the schedule borrows. */
 static enum status start_schedule(struct generation *g, int ctx, int n_texts, struct err *e)
 {
     struct job *job = g->job;
     struct schedule *s = &g->schedule;
-    struct session_wanted w = {.n_ctx = ctx, .n_shared = g->shares ? g->n_tokens : 0};
+    struct session_wanted w = {.n_ctx = ctx, .n_shared = g->shares ? (int)job->n_tokens : 0};
+    struct sampler_params params = g->o->sampler;
+    const bool drafts = g->o->drafts.source != DRAFT_NONE; /* each text's has a sequence, too */
     s->tokenizer = job->checkpoint.tokenizer;
     s->n_vocab = job->checkpoint.model->config.n_vocab;
     s->ignore_eos = g->o->ignore_eos;
@@ -241,7 +223,18 @@ static enum status start_schedule(struct generation *g, int ctx, int n_texts, st
     TRY(choose_batch(g, &w, n_texts, e));
     TRY(choose_kept(g, ctx, e));
     TRY(job_start_session(job, &w, e));
-    TRY(create_sampler(g, &w, e));
+    const struct sampler_sizes sizes = {.n_vocab = s->n_vocab,
+                                        .n_ctx = ctx,
+                                        .n_sequences = w.n_sequences * (drafts ? 2 : 1),
+                                        .n_threads = job->n_threads};
+    if (g->o->greedy)
+        params.temperature = 0;
+    say_verbose(job->common,
+                "sampler: repetition penalty %g over %d, temperature %g, top-k %d, top-p %g, "
+                "min-p %g, draw",
+                params.repeat_penalty, params.repeat_last_n, params.temperature, params.top_k,
+                params.top_p, params.min_p);
+    TRY(sampler_create(&params, &sizes, &s->sampler, e));
     s->session = job->session;
     s->pool = job->pool;
     s->n_slots = w.n_sequences;
@@ -250,15 +243,6 @@ static enum status start_schedule(struct generation *g, int ctx, int n_texts, st
 
 /* --- prompts --------------------------------------------------------------------------------- */
 
-/* An empty prompt needs no tokenizer that makes tokens of texts. */
-static enum status check_reads_text(const struct generation *g, struct err *e)
-{
-    const struct job *job = g->job;
-    return g->prompt.len > 0
-               ? input_needs_tokenizer(job->checkpoint.tokenizer, job->path, "generate", e)
-               : STATUS_OK;
-}
-
 /* The prompt's tokens, of what fits into ctx positions. */
 static enum status read_prompt(struct generation *g, int ctx, struct err *e)
 {
@@ -266,7 +250,6 @@ static enum status read_prompt(struct generation *g, int ctx, struct err *e)
     struct job *job = g->job;
     const int most = job->checkpoint.model->config.n_ctx;
     const struct tokenizer *t = job->checkpoint.tokenizer;
-    TRY(check_reads_text(g, e));
     TRY(tokens_of_prompt(t, g->prompt, o->truncate ? INT_MAX : most, &job->tokens, &job->n_tokens,
                          e));
     const size_t cut =
@@ -274,10 +257,7 @@ static enum status read_prompt(struct generation *g, int ctx, struct err *e)
     if (cut > 0)
         say(&o->common, "the prompt has %zu tokens, the context %d: its %s %zu are cut off",
             job->n_tokens + cut, ctx, o->truncate == TRUNCATE_HEAD ? "first" : "last", cut);
-    TRY(check_prompt_length(job->n_tokens, ctx, most, e));
-    g->tokens = job->tokens;
-    g->n_tokens = (int)job->n_tokens;
-    return STATUS_OK;
+    return check_prompt_length(job->n_tokens, ctx, most, e);
 }
 
 /* Opens --prompts and counts them, as far as can be told by now: at least one, at most BATCH_MAX.
@@ -287,7 +267,7 @@ static enum status open_prompts(struct generation *g, int *n, struct err *e)
     const struct generate_options *o = g->o;
     struct prompts *p = &g->prompts;
     p->n = o->n;
-    p->seed = g->seed;
+    p->seed = g->job->seed;
     p->stops = g->stops;
     p->n_stops = o->stops.n;
     p->jsonl = o->prompts_format == PROMPTS_AUTO ? text_ends_with(text_of(o->prompts), ".jsonl")
@@ -342,6 +322,8 @@ static enum status open_generation(struct generation *g, struct err *e)
         return err_set(e, STATUS_USAGE,
                        "-c: expected at most %d, the checkpoint's context, found %d", c->n_ctx,
                        o->ctx);
+    if (g->prompt.len > 0)
+        TRY(input_needs_tokenizer(g->job->checkpoint.tokenizer, g->job->path, "generate", e));
     g->stops = malloc(bytes + 1);
     if (!g->stops)
         return err_no_memory(e, "the stop texts", bytes);
@@ -362,10 +344,9 @@ static enum status open_generation(struct generation *g, struct err *e)
         return STATUS_OK;
     /* What was saved goes on, with a prompt behind it if there is one; and with the seed that is
      * asked for. */
-    TRY(check_reads_text(g, e));
     TRY(generation_load(g, o->load, e));
     if (o->common.seed.given)
-        generation_reseed(g, g->job->seed);
+        generation_reseed(g, o->common.seed.value);
     return generation_add(g, e);
 }
 
@@ -375,7 +356,7 @@ static enum status run_to_end(struct generation *g, struct err *e)
     const struct generate_options *o = g->o;
     if (o->talks)
         return talk_run(g, has_prompt(o), e);
-    if (g->goes_on && g->n_tokens == 0 && g->schedule.slots[0].at_end && !o->ignore_eos) {
+    if (g->goes_on && g->job->n_tokens == 0 && g->schedule.slots[0].at_end && !o->ignore_eos) {
         say(&o->common,
             "the model has ended the text in '%.200s': -p adds to it, --ignore-eos "
             "goes on all the same",
@@ -410,12 +391,8 @@ static enum status make_texts(struct generation *g, struct err *e)
 
 static enum status run_generate(struct job *j, void *values, struct err *e)
 {
-    struct generation g = {.o = values,
-                           .job = j,
-                           .out = j->out,
-                           .prompt = j->text,
-                           .seed = j->seed,
-                           .prompts.lines.fd = -1};
+    struct generation g = {
+        .o = values, .job = j, .out = j->out, .prompt = j->text, .prompts.lines.fd = -1};
     const enum status s = make_texts(&g, e);
     generation_free(&g);
     return s;

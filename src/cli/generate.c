@@ -87,7 +87,8 @@ static void print_token(struct generation *g, const struct event *event)
 {
     const struct slot *p = event->slot;
     struct json j;
-    const struct score_row row = {.position = (int)g->n_before + g->n_tokens + p->n_sampled - 1,
+    const struct score_row row = {.position =
+                                      (int)(g->n_before + g->job->n_tokens) + p->n_sampled - 1,
                                   .id = event->token,
                                   .predicted = true,
                                   .logprob = (double)event->logits[event->token] - event->log_sum,
@@ -160,12 +161,12 @@ static enum status begin_sample(struct generation *g, struct slot *p, bool *none
 {
     struct generated *text = &g->texts[p->sequence];
     const struct request request = {.number = g->n_begun,
-                                    .tokens = g->tokens,
-                                    .n_tokens = g->n_tokens,
+                                    .tokens = g->job->tokens,
+                                    .n_tokens = (int)g->job->n_tokens,
                                     .goes_on = g->goes_on,
                                     .logits = g->has_prompt ? g->prompt_logits : NULL,
                                     .n = g->o->n,
-                                    .seed = g->seed,
+                                    .seed = g->job->seed,
                                     .stream = g->n_begun,
                                     .stops = g->stops,
                                     .n_stops = g->o->stops.n};
@@ -388,7 +389,7 @@ enum status generation_more(struct generation *g, struct err *e)
         return STATUS_OK;
     g->goes_on = true;
     g->echo = false;
-    g->n_before += (uint64_t)g->n_tokens + (uint64_t)g->last_sampled;
+    g->n_before += g->job->n_tokens + (uint64_t)g->last_sampled;
     return STATUS_OK;
 }
 
@@ -464,7 +465,7 @@ void generation_report(struct generation *g)
     notice_summary("%s%" PRIu64 " token%s, %s tokens/s", prompts, n, plural(n),
                    figure_rate(rate(t->n_prefilled, t->prefill_ns)).text);
     report_schedule(&g->schedule, g->job->start_ns);
-    notice_summary("seed         %" PRIu64, g->seed);
+    notice_summary("seed         %" PRIu64, g->job->seed);
     getrusage(RUSAGE_SELF, &usage);
 #ifdef __APPLE__
     const double peak = (double)usage.ru_maxrss;

@@ -90,7 +90,8 @@ struct generated {
 };
 
 struct generation {
-    /* Borrowed, filled in first; the job has the prompt's tokens and the session. */
+    /* Borrowed, filled in first; the job has the session, the seed, and the tokens that the prompt
+     * became. */
     const struct generate_options *o;
     struct job *job;
     struct output *out;
@@ -103,11 +104,8 @@ struct generation {
     struct generate_draft draft;
     struct text *stops; /* [o->stops.n] */
     struct prompts prompts;
-    const int32_t *tokens; /* [n_tokens] what the prompt became; borrowed */
-    int n_tokens;
     int n_samples; /* streams of the seed; 0: of --prompts or a session, as many as come */
-    uint64_t seed;
-    bool shares; /* samples read the prompt where the first has it in the cache */
+    bool shares;   /* samples read the prompt where the first has it in the cache */
     bool echo;
     int most_top;         /* alternatives that records will ever have */
     enum heatmap_ink ink; /* of text: each token is shaded by its probability, unless plain */
@@ -180,7 +178,7 @@ enum status generation_save(struct generation *g, const char *option, const char
 void generation_reseed(struct generation *g, uint64_t seed);
 
 /*
- * Makes g->prompt, added to the text so far, what comes next: job->tokens and g's. Of what is added
+ * Makes g->prompt, added to the text so far, what comes next: the job's tokens. Of what is added
  * there is no begin-of-text token, and none at all of an empty prompt. STATUS_USAGE if they are
  * more than there is room for; the failures of tokens_of_text.
  */

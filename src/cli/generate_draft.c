@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include "base/figures.h"
-#include "cli/descriptor.h"
 #include "cli/generate.h"
 #include "cli/numbers.h"
+#include "cli/terminal.h"
 #include "model/cost.h"
 #include "model/model.h"
 #include "json/write.h"

@@ -37,7 +37,7 @@ static uint64_t hash_of(struct generation *g)
 
 enum status generation_load(struct generation *g, const char *path, struct err *e)
 {
-    TRY(saved_read(path, &g->schedule, 0, hash_of(g), &g->seed, e));
+    TRY(saved_read(path, &g->schedule, 0, hash_of(g), &g->job->seed, e));
     g->goes_on = true;
     g->n_before = (uint64_t)g->schedule.slots[0].len;
     return STATUS_OK;
@@ -49,13 +49,13 @@ enum status generation_save(struct generation *g, const char *option, const char
     if (g->schedule.slots[0].len == 0)
         return err_set(e, STATUS_USAGE, "there is no text yet to save in %.200s", path);
     TRY(path_spares(&command_generate.spec, g->o, option, path, e));
-    const struct saved_marks marks = {hash_of(g), g->seed};
+    const struct saved_marks marks = {hash_of(g), g->job->seed};
     return saved_write(path, &g->schedule, 0, &marks, e);
 }
 
 void generation_reseed(struct generation *g, uint64_t seed)
 {
-    g->seed = seed;
+    g->job->seed = seed;
     rng_seed(sampler_stream(g->schedule.sampler, 0), seed, 0);
 }
 
@@ -84,8 +84,6 @@ enum status generation_add(struct generation *g, struct err *e)
                        "the text has %d tokens, the context %d: no room for %smore; shorten what "
                        "is added%s",
                        len, cap, added, s->shifts ? "" : ", raise -c, or go on with --shift");
-    g->tokens = job->tokens;
-    g->n_tokens = (int)job->n_tokens;
     return STATUS_OK;
 }
 
