@@ -21,25 +21,21 @@
 #define TURNS_AHEAD 1024
 #define TURNS_BYTES ((size_t)16 << 20)
 
-/* One that is not the first to be written. */
+/* A text that is not the first to be written. */
 struct turn {
     struct bytes held;
     bool closed;
     bool lost; /* it could not be held: nothing of it is written any more */
 };
 
-struct turns_keeper {
-    struct output out; /* first */
-    struct turn *to;
-    size_t n_held; /* bytes, of all */
-    size_t n_lost; /* bytes that the last text that was lost would have needed; 0: none was */
-};
-
 struct turns {
-    struct output *out;         /* borrowed */
-    uint64_t front;             /* whose turn it is */
-    struct turn *ring;          /* [TURNS_AHEAD] by number, modulo */
-    struct turns_keeper keeper; /* writes to one of them */
+    struct output holder; /* first: what is put there is held for `to` */
+    struct turn *to;
+    struct output *out; /* borrowed */
+    uint64_t front;     /* whose turn it is */
+    struct turn *ring;  /* [TURNS_AHEAD] by number, modulo */
+    size_t n_held;      /* bytes, of all */
+    size_t n_lost;      /* bytes that the last text that was lost would have needed; 0: none was */
 };
 
 /* STATUS_NO_MEMORY; turns_free is due in every case. */
