@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "cli/turns.h"
+#include "cli/generate.h"
 #include "support.h"
 
 /* Linked in place of the library's (see the Makefile): it fails for blocks larger than this. */

@@ -1,7 +1,7 @@
-#include "cli/turns.h"
-
 #include <assert.h>
 #include <stdlib.h>
+
+#include "cli/generate.h"
 
 /* Memory that a text may leave to a later one in its place. */
 #define MOST_LEFT ((size_t)16 << 10)
