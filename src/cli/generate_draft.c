@@ -14,6 +14,8 @@
 
 /* Tokens that a text drafts in a round, if nobody says how many. */
 #define DRAFT_AUTO 8
+/* A cache beyond this is announced even without -v. */
+#define LARGE_CACHE ((uint64_t)1 << 30)
 
 enum status draft_parse(struct generate_options *o, struct err *e)
 {
@@ -120,37 +122,31 @@ enum status draft_open(struct generation *g, struct session_wanted *w, struct er
     return STATUS_OK;
 }
 
-static enum status start_session(struct generation *g, const struct session_wanted *w,
-                                 struct err *e)
-{
-    struct generate_draft *d = &g->draft;
-    const struct model *model = model_of_draft(d);
-    struct session_params params;
-    struct session_memory plan;
-    char sequences[40] = "";
-    TRY(plan_session(g, w, &params, &plan, e));
-    if (params.n_sequences > 1)
-        snprintf(sequences, sizeof sequences, "%d sequences of ", params.n_sequences);
-    if (g->o->common.verbose || plan.kv_bytes > (uint64_t)1 << 30)
-        say(&g->o->common, "draft: weights %s, KV cache %s (%s%d tokens), scratch %s",
-            figure_bytes((double)model->weights.cap).text, figure_bytes((double)plan.kv_bytes).text,
-            sequences, params.n_ctx, figure_bytes((double)plan.scratch_bytes).text);
-    TRY(session_create(model, &params, g->job->pool, &d->session, e));
-    d->drafter.session = d->session;
-    d->drafter.n_shared = params.n_shared;
-    d->drafter.cost =
-        (double)cost_model_bytes(model) / (double)cost_model_bytes(g->job->checkpoint.model);
-    return STATUS_OK;
-}
-
 enum status draft_start(struct generation *g, const struct session_wanted *w, struct err *e)
 {
     struct schedule *s = &g->schedule;
     struct drafter *d = &g->draft.drafter;
+    const struct model *model = model_of_draft(&g->draft);
+    struct session_params params;
+    struct session_memory plan;
+    char sequences[40] = "";
     if (g->o->drafts.source == DRAFT_NONE)
         return STATUS_OK;
-    if (model_of_draft(&g->draft))
-        TRY(start_session(g, w, e));
+    if (model) {
+        TRY(plan_session(g, w, &params, &plan, e));
+        if (params.n_sequences > 1)
+            snprintf(sequences, sizeof sequences, "%d sequences of ", params.n_sequences);
+        if (g->o->common.verbose || plan.kv_bytes > LARGE_CACHE)
+            say(&g->o->common, "draft: weights %s, KV cache %s (%s%d tokens), scratch %s",
+                figure_bytes((double)model->weights.cap).text,
+                figure_bytes((double)plan.kv_bytes).text, sequences, params.n_ctx,
+                figure_bytes((double)plan.scratch_bytes).text);
+        TRY(session_create(model, &params, g->job->pool, &g->draft.session, e));
+        d->session = g->draft.session;
+        d->n_shared = params.n_shared;
+        d->cost =
+            (double)cost_model_bytes(model) / (double)cost_model_bytes(g->job->checkpoint.model);
+    }
     set_sizes(g, w);
     d->sampler = s->sampler;
     d->pool = g->job->pool;
