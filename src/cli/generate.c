@@ -13,8 +13,8 @@
 #include "cli/common.h"
 #include "cli/input.h"
 #include "cli/signals.h"
-#include "cli/token_record.h"
 #include "show/paragraph.h"
+#include "show/report.h"
 #include "json/write.h"
 
 /* Memory that a long text may leave to those after it. */
@@ -82,21 +82,43 @@ void generation_free(struct generation *g)
 
 /* --- records --------------------------------------------------------------------------------- */
 
-/* A JSON line of --logprobs: one token. */
+struct likely_token {
+    int id;
+    struct text text;
+    double logprob;
+};
+
+static void put_token(struct json *j, const struct tokenizer *t, int id, double logprob)
+{
+    static const struct report_field fields[] = {
+        {"id", NULL, MEMBER(likely_token, id)},
+        {"text", NULL, MEMBER(likely_token, text), .bytes = true},
+        {"logprob", NULL, MEMBER(likely_token, logprob)},
+    };
+    const struct likely_token token = {id, tokenizer_bytes(t, id), logprob};
+    report_members(j, fields, REPORT_LENGTH(fields), &token);
+}
+
+/* A JSON line of --logprobs: one token, and the likeliest ones in its place. */
 static void print_token(struct generation *g, const struct event *event)
 {
     const struct slot *p = event->slot;
+    const struct tokenizer *t = g->schedule.tokenizer;
     struct json j;
-    const struct score_row row = {.position =
-                                      (int)(g->n_before + g->job->n_tokens) + p->n_sampled - 1,
-                                  .id = event->token,
-                                  .predicted = true,
-                                  .logprob = (double)event->logits[event->token] - event->log_sum,
-                                  .top = g->top,
-                                  .n_top = g->n_top};
-    score_top(event->logits, g->schedule.n_vocab, event->log_sum, g->n_top, g->top);
     json_init(&j, turns_output(&g->turns, p->request.number), 0);
-    token_record_json(&j, g->schedule.tokenizer, (int)p->request.number, &row, true);
+    json_begin_object(&j, NULL);
+    json_u64(&j, "sample", p->request.number);
+    json_u64(&j, "position", g->n_before + g->job->n_tokens + (uint64_t)p->n_sampled - 1);
+    put_token(&j, t, event->token, (double)event->logits[event->token] - event->log_sum);
+    json_begin_array(&j, "top");
+    score_top(event->logits, g->schedule.n_vocab, event->log_sum, g->n_top, g->top);
+    for (int i = 0; i < g->n_top; i++) {
+        json_begin_object(&j, NULL);
+        put_token(&j, t, g->top[i].id, g->top[i].logprob);
+        json_end(&j);
+    }
+    json_end(&j);
+    json_end(&j);
     output_puts(j.out, "\n");
 }
 
