@@ -168,13 +168,6 @@ static void print_line(struct generation *g, const struct generated *text,
     turns_close(&g->turns, prompt->index);
 }
 
-/* The line of a prompt that cannot be run, or not to its end. */
-static void refuse_text(struct generation *g, struct generated *text, const struct err *why)
-{
-    prompt_refuse(&text->prompt, why);
-    print_line(g, text, NULL);
-}
-
 /* --- beginnings ------------------------------------------------------------------------------ */
 
 /* The next sample begins; *none: there is none yet, or no more. The first takes the prompt, for
@@ -248,20 +241,20 @@ static enum status begin_line(struct generation *g, struct slot *p, bool *none, 
     if (g->read || state == LINES_LATER)
         return STATUS_OK;
     g->n_begun++;
-    if (text->prompt.refused) {
-        print_line(g, text, NULL);
-        return STATUS_OK;
+    if (!text->prompt.refused) {
+        if (text->text.cap > MOST_TEXT_KEPT)
+            bytes_free(&text->text);
+        text->text.len = 0;
+        text->sampled.len = 0;
+        const enum status s = fill_request(g, text, &request, e);
+        if (s == STATUS_OK)
+            return schedule_begin(&g->schedule, p, &request, e);
+        if (s != STATUS_USAGE)
+            return s;
+        prompt_refuse(&text->prompt, e);
     }
-    const enum status s = fill_request(g, text, &request, e);
-    if (s == STATUS_USAGE)
-        refuse_text(g, text, e);
-    if (s != STATUS_OK)
-        return s == STATUS_USAGE ? STATUS_OK : s;
-    if (text->text.cap > MOST_TEXT_KEPT)
-        bytes_free(&text->text);
-    text->text.len = 0;
-    text->sampled.len = 0;
-    return schedule_begin(&g->schedule, p, &request, e);
+    print_line(g, text, NULL);
+    return STATUS_OK;
 }
 
 /* A round begins: texts are begun as long as there are slots for them, unless all is to end. */
@@ -383,10 +376,12 @@ enum status generation_run(struct generation *g, struct err *e)
             status = end_text(g, &event, e);
             break;
         case EVENT_FAILED:
-            if (g->o->prompts)
-                refuse_text(g, &g->texts[event.slot->sequence], e);
-            else
+            if (!g->o->prompts) {
                 status = STATUS_FAILED;
+                break;
+            }
+            prompt_refuse(&g->texts[event.slot->sequence].prompt, e);
+            print_line(g, &g->texts[event.slot->sequence], NULL);
             break;
         }
         if (status != STATUS_OK)
