@@ -241,26 +241,18 @@ static enum status take_line(struct talk *t, struct text read, bool too_long, st
     return STATUS_OK;
 }
 
-/* STATUS_INTERRUPTED: by a signal, before there was a line. */
-static enum status await_line(struct talk *t, enum lines_state *state, struct text *line,
-                              struct err *e)
-{
-    if (t->terminal)
-        fputs(t->joined ? ". " : "> ", stderr);
-    do {
-        if (signals_interrupted())
-            return STATUS_INTERRUPTED;
-        TRY(lines_next(&t->lines, WAIT_MS, state, line, e));
-    } while (*state == LINES_LATER);
-    return STATUS_OK;
-}
-
+/* To the end of the input, /quit, or a signal at the prompt: STATUS_INTERRUPTED. */
 static enum status talk_lines(struct talk *t, struct err *e)
 {
     while (!t->over) {
-        enum lines_state state;
-        struct text line = {"", 0};
-        const enum status s = await_line(t, &state, &line, e);
+        enum lines_state state = LINES_LATER;
+        enum status s = STATUS_OK;
+        struct text line;
+        if (t->terminal)
+            fputs(t->joined ? ". " : "> ", stderr);
+        while (s == STATUS_OK && state == LINES_LATER)
+            s = signals_interrupted() ? STATUS_INTERRUPTED
+                                      : lines_next(&t->lines, WAIT_MS, &state, &line, e);
         const bool ended = s == STATUS_OK && state == LINES_END;
         if (t->terminal && (s != STATUS_OK || ended))
             fputc('\n', stderr);
