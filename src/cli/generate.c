@@ -25,6 +25,7 @@
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
+/* Counts or takes the buffers, see base/mem.h. */
 static void take_generation(struct generation *g, struct arena *a)
 {
     const struct schedule *s = &g->schedule;
@@ -88,6 +89,7 @@ struct likely_token {
     double logprob;
 };
 
+/* The members of one token; text that is not UTF-8 comes with its "bytes": [0-255, ...]. */
 static void put_token(struct json *j, const struct tokenizer *t, int id, double logprob)
 {
     static const struct report_field fields[] = {
@@ -302,6 +304,7 @@ static enum status keep_text(struct generated *text, struct text ready, struct e
                                          : err_no_memory(e, "a text", text->text.len + ready.len);
 }
 
+/* A text has a token more: it is kept, recorded or printed, whichever its form is. */
 static enum status add_token(struct generation *g, const struct event *event, struct err *e)
 {
     const struct tokenizer *t = g->schedule.tokenizer;

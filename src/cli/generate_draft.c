@@ -37,6 +37,7 @@ enum status draft_parse(struct generate_options *o, struct err *e)
         d->source = strcmp(what, "lookup") == 0 ? DRAFT_LOOKUP : DRAFT_FILE;
         return STATUS_OK;
     }
+    /* The model's own weights, in fewer layers or in another type. */
     what += strlen(self);
     if (strncmp(what, layers, strlen(layers)) == 0) {
         d->source = DRAFT_CUT;
@@ -57,6 +58,7 @@ enum status draft_parse(struct generate_options *o, struct err *e)
     return STATUS_OK;
 }
 
+/* NULL: a lookup, which has no model. */
 static const struct model *model_of_draft(const struct generate_draft *d)
 {
     return d->own ? d->own : d->other.model;
@@ -78,6 +80,7 @@ static enum status plan_session(const struct generation *g, const struct session
     return session_plan(model, params, g->job->n_threads, plan, e);
 }
 
+/* What the drafter's memory depends on. */
 static void set_sizes(struct generation *g, const struct session_wanted *w)
 {
     struct drafter *d = &g->draft.drafter;
@@ -110,6 +113,7 @@ enum status draft_open(struct generation *g, struct session_wanted *w, struct er
     if (s == STATUS_USAGE)
         err_prefix(e, "--draft self");
     TRY(s);
+    /* What one text takes, as the number of texts is yet to be chosen, by what memory there is. */
     const struct session_wanted one = {.n_ctx = w->n_ctx, .n_sequences = 1};
     if (model_of_draft(d)) {
         struct session_params params;
@@ -172,6 +176,7 @@ void draft_report(const struct schedule *s, bool json)
         return;
     const double share = d->n_drafted > 0 ? (double)d->n_right / (double)d->n_drafted : 0;
     const double tokens = t->n_steps > 0 ? (double)t->n_decoded / (double)t->n_steps : 0;
+    /* What is left of the rounds' time is the model's. */
     const uint64_t target_ns = t->decode_ns > d->draft_ns ? t->decode_ns - d->draft_ns : 0;
     if (!json) {
         notice_summary("drafts       %" PRIu64 " drafted, %" PRIu64
