@@ -398,21 +398,6 @@ enum status generation_run(struct generation *g, struct err *e)
     return g->reading;
 }
 
-enum status generation_more(struct generation *g, struct err *e)
-{
-    const uint64_t begun = g->n_begun;
-    g->n_samples = (int)begun + 1;
-    g->end = END_ABANDONED;
-    g->last_sampled = 0;
-    TRY(generation_run(g, e));
-    if (g->n_begun == begun) /* a signal came first */
-        return STATUS_OK;
-    g->goes_on = true;
-    g->echo = false;
-    g->n_before += g->job->n_tokens + (uint64_t)g->last_sampled;
-    return STATUS_OK;
-}
-
 /* --- report ---------------------------------------------------------------------------------- */
 
 void generation_say_end(const struct generation *g)

@@ -198,10 +198,6 @@ void generation_free(struct generation *g);
  */
 enum status generation_run(struct generation *g, struct err *e);
 
-/* One text more, of what prompt, tokens and goes_on now are, unless a signal comes before its
- * beginning; the next one goes on with it, without an echo. The same failures. */
-enum status generation_more(struct generation *g, struct err *e);
-
 /* Records with so many alternatives from now on, no more than most_top of them; 0: text. */
 void generation_set_records(struct generation *g, int n_top);
 

@@ -96,11 +96,21 @@ struct talk {
     bool terminal, over, joined; /* joined: the next line belongs to this one */
 };
 
-/* Ctrl-C ends the answer; all other signals end the session. */
+/* One text more, of what prompt and tokens now are; the next one goes on with it, without an echo.
+ * Ctrl-C ends the answer; all other signals end the session. */
 static enum status answer(struct talk *t, struct err *e)
 {
     struct generation *g = t->g;
-    TRY(generation_more(g, e));
+    const uint64_t begun = g->n_begun;
+    g->n_samples = (int)begun + 1;
+    g->end = END_ABANDONED;
+    g->last_sampled = 0;
+    TRY(generation_run(g, e));
+    if (g->n_begun > begun) { /* no signal came first */
+        g->goes_on = true;
+        g->echo = false;
+        g->n_before += g->job->n_tokens + (uint64_t)g->last_sampled;
+    }
     generation_say_end(g);
     if (!signals_forgive() && g->schedule.interrupted)
         return STATUS_INTERRUPTED;
