@@ -2,6 +2,7 @@
  * The definition of every kernel, in plain C: what it computes and in which order. Slow where the
  * target has no fused multiply-add of its own, because fmaf is then a call.
  */
+#include "compute/grad_kernels.h"
 #include "compute/kernels_check.h"
 #include "compute/kernels_math.h"
 
@@ -332,6 +333,7 @@ static float scalar_dot(long rounds)
 
 const struct kernels kernels_scalar = {
     .name = "scalar",
+    .grad = &grad_scalar,
     .matmul = scalar_matmul,
     .quantize = scalar_quantize,
     .norm = {[NORM_LAYER] = scalar_layer_norm, [NORM_RMS] = scalar_rms_norm},
