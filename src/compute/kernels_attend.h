@@ -31,12 +31,20 @@ ALWAYS_INLINE int tile_width(const int n_heads)
 #define AHEAD_PANELS 4
 #define AHEAD_ROWS   64
 
+/* Of an element that a cache stores. */
+ALWAYS_INLINE size_t element_bytes(enum storage storage)
+{
+    return storage == STORAGE_F32   ? sizeof(float)
+           : storage == STORAGE_F16 ? sizeof(uint16_t)
+                                    : sizeof(int8_t);
+}
+
 /* The cache lines of n elements from index `first` on. */
 ALWAYS_INLINE void prefetch_cache(const void *base, enum storage storage, size_t first, size_t n)
 {
     if (storage == STORAGE_F32)
         return;
-    const size_t element = storage == STORAGE_F16 ? sizeof(uint16_t) : sizeof(int8_t);
+    const size_t element = element_bytes(storage);
     const unsigned char *from = (const unsigned char *)base + first * element;
 #pragma GCC unroll 4
     for (size_t line = 0; line < n * element; line += 64)
@@ -58,10 +66,9 @@ ALWAYS_INLINE const void *panel_ahead(const struct panel_run *run, enum storage 
     const int n = matrix_panels(run->end) - run->first;
     const int last = n > AHEAD_PANELS ? n - AHEAD_PANELS : 0;
     const bool is_next = run->next && panel >= last;
-    const size_t element = storage == STORAGE_F16 ? sizeof(uint16_t) : sizeof(int8_t);
     const size_t i = (size_t)(is_next ? panel - last : panel + AHEAD_PANELS);
     return (const unsigned char *)(is_next ? run->next : run->piece->k) +
-           i * dim * KERNEL_LANES * element;
+           i * dim * KERNEL_LANES * element_bytes(storage);
 }
 
 /* acc[head][panel] += q.k over the dimensions [begin, end); `panel` is the piece's, and the panels

@@ -67,16 +67,14 @@ ALWAYS_INLINE void latent_patch(const struct kv_chunk *kv, enum storage storage,
 ALWAYS_INLINE void latent_add_run(struct latent_panels *p, const struct kv_chunk *kv,
                                   enum storage storage, int i, int piece_first, int begin, int end)
 {
-    const size_t element = storage == STORAGE_F32   ? sizeof(float)
-                           : storage == STORAGE_F16 ? sizeof(uint16_t)
-                                                    : sizeof(int8_t);
     const size_t skipped = (size_t)(begin - piece_first);
     const size_t dim = (size_t)kv->key_dim, n_blocks = (size_t)quant_blocks(kv->key_dim);
     const struct kv_piece *piece = &kv->piece[i];
     if (begin >= end)
         return;
     p->runs[p->n_runs++] = (struct latent_run){
-        .keys = (const unsigned char *)piece->k + skipped * dim * KERNEL_LANES * element,
+        .keys =
+            (const unsigned char *)piece->k + skipped * dim * KERNEL_LANES * element_bytes(storage),
         .scales =
             storage == STORAGE_Q8_0 ? piece->k_scales + skipped * n_blocks * KERNEL_LANES : NULL,
         .n = end - begin};

@@ -243,45 +243,37 @@ struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place,
 
 /* --- positions as bytes ---------------------------------------------------------------------- */
 
-/* Numbers that a position of a head has; the lanes that pad a value are left out. */
-static size_t numbers_of(const struct kv_cache *kv, int layer, enum kv_part part)
+/* Copies all numbers of a position `out` of the cache or from `in` into it, or does neither (NULL);
+ * gives their bytes. The lanes that pad a value are left out. */
+static size_t copy_position(const struct kv_cache *kv, int sequence, int position,
+                            unsigned char *out, const unsigned char *in)
 {
-    return part == KV_VALUES ? (size_t)config_cached_value_dim(&kv->config)
-                             : extent_of_head(&kv->config, layer, kv->shape.storage).n[part];
-}
-
-size_t kv_cache_position_bytes(const struct kv_cache *kv)
-{
-    size_t bytes = 0;
-    for (int l = 0; l < kv->config.n_layers; l++)
-        for (enum kv_part part = 0; part < KV_PARTS; part++)
-            bytes += config_kv_heads(&kv->config, l) * numbers_of(kv, l, part) *
-                     bytes_of(part, kv->shape.storage);
-    return bytes;
-}
-
-/* Copies all numbers of a position, out of the cache or, from `in`, into it. */
-static void copy_position(const struct kv_cache *kv, int sequence, int position, unsigned char *out,
-                          const unsigned char *in)
-{
+    const struct config *c = &kv->config;
     size_t done = 0;
-    for (int l = 0; l < kv->config.n_layers; l++) {
-        for (int h = 0; h < config_kv_heads(&kv->config, l); h++) {
+    for (int l = 0; l < c->n_layers; l++) {
+        struct kv_extent numbers = extent_of_head(c, l, kv->shape.storage);
+        numbers.n[KV_VALUES] = config_cached_value_dim(c);
+        for (int h = 0; h < config_kv_heads(c, l); h++) {
             const struct kv_place place = {sequence, l, h};
             const struct kv_at at = locate_position(kv, place, position);
             for (enum kv_part part = 0; part < KV_PARTS; part++) {
-                const size_t n = numbers_of(kv, l, part);
                 const size_t bytes = bytes_of(part, kv->shape.storage);
-                for (size_t i = 0; i < n; i++, done += bytes) {
+                for (size_t i = 0; i < numbers.n[part]; i++, done += bytes) {
                     unsigned char *number = at.part[part] + i * step_of(part) * bytes;
                     if (in)
                         memcpy(number, in + done, bytes);
-                    else
+                    else if (out)
                         memcpy(out + done, number, bytes);
                 }
             }
         }
     }
+    return done;
+}
+
+size_t kv_cache_position_bytes(const struct kv_cache *kv)
+{
+    return copy_position(kv, 0, 0, NULL, NULL);
 }
 
 void kv_cache_read(const struct kv_cache *kv, int sequence, int position, void *bytes)
