@@ -159,27 +159,30 @@ ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage,
                              run->end - (panel + p) * KERNEL_LANES);
 }
 
-/* n_heads heads against n_panels panels (1, 2 or 4). */
+/* n_heads heads against the panels from `panel` to `end`, as many at a time as a tile has. */
 ALWAYS_INLINE void score_heads(const struct attend *a, enum storage storage,
-                               const struct panel_run *run, int panel, int head, const int n_panels,
+                               const struct panel_run *run, int panel, int end, int head,
                                const int n_heads)
 {
-    const int width = tile_width(n_heads) < n_panels ? tile_width(n_heads) : n_panels;
-    for (int p = 0; p < n_panels; p += width)
-        score_tile(a, storage, run, panel + p, head, width, n_heads);
+    for (; tile_width(n_heads) >= 4 && panel + 4 <= end; panel += 4)
+        score_tile(a, storage, run, panel, head, 4, n_heads);
+    for (; tile_width(n_heads) >= 2 && panel + 2 <= end; panel += 2)
+        score_tile(a, storage, run, panel, head, 2, n_heads);
+    for (; panel < end; panel++)
+        score_tile(a, storage, run, panel, head, 1, n_heads);
 }
 
-/* All heads against n_panels panels, which stay in the nearest cache meanwhile. */
+/* All heads against a few panels, which stay in the nearest cache meanwhile. */
 ALWAYS_INLINE void score_panels(const struct attend *a, enum storage storage,
-                                const struct panel_run *run, int panel, const int n_panels)
+                                const struct panel_run *run, int panel, int end)
 {
     int h = 0;
-    HEADS_LOOP(12, score_heads(a, storage, run, panel, h, n_panels, 12));
-    HEADS_LOOP(6, score_heads(a, storage, run, panel, h, n_panels, 6));
-    HEADS_LOOP(4, score_heads(a, storage, run, panel, h, n_panels, 4));
-    HEADS_LOOP(3, score_heads(a, storage, run, panel, h, n_panels, 3));
-    HEADS_LOOP(2, score_heads(a, storage, run, panel, h, n_panels, 2));
-    HEADS_LOOP(1, score_heads(a, storage, run, panel, h, n_panels, 1));
+    HEADS_LOOP(12, score_heads(a, storage, run, panel, end, h, 12));
+    HEADS_LOOP(6, score_heads(a, storage, run, panel, end, h, 6));
+    HEADS_LOOP(4, score_heads(a, storage, run, panel, end, h, 4));
+    HEADS_LOOP(3, score_heads(a, storage, run, panel, end, h, 3));
+    HEADS_LOOP(2, score_heads(a, storage, run, panel, end, h, 2));
+    HEADS_LOOP(1, score_heads(a, storage, run, panel, end, h, 1));
 }
 
 /*
@@ -198,13 +201,8 @@ ALWAYS_INLINE void score_chunk(const struct attend *a, enum storage storage)
                                       .end = i < last ? split : kernel_padded(a->kv.n_positions),
                                       .next = next};
         const int n_panels = matrix_panels(run.end);
-        int panel = run.first;
-        for (; panel + 4 <= n_panels; panel += 4)
-            score_panels(a, storage, &run, panel, 4);
-        for (; panel + 2 <= n_panels; panel += 2)
-            score_panels(a, storage, &run, panel, 2);
-        if (panel < n_panels)
-            score_panels(a, storage, &run, panel, 1);
+        for (int panel = run.first; panel < n_panels; panel += 4)
+            score_panels(a, storage, &run, panel, panel + 4 < n_panels ? panel + 4 : n_panels);
     }
 }
 
