@@ -14,7 +14,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "compute/lbfgs.h"
 #include "compute/linalg.h"
 #include "convert/private.h"
 #include "engine/causal.h"
