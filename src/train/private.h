@@ -43,10 +43,6 @@ enum status train_data_read(struct train_data *d, const struct train_spec *spec,
                             const struct tokenizer *t, struct err *e);
 void train_data_free(struct train_data *d);
 
-/* Writes the window that starts at token `start` as row `row` of a batch. */
-void train_data_window(const struct tokens *t, size_t start, int row, int length, int32_t *inputs,
-                       int32_t *targets);
-
 /* The metadata of `from`, or that of a new vocabulary. */
 struct train_template {
     const struct gguf *gguf;
@@ -65,11 +61,12 @@ void train_template_free(struct train_template *t);
 enum status train_model_write(const struct train_template *t, const struct param_list *list,
                               const float *weights, const char *path, struct err *e);
 
-/* STATUS_USAGE unless the teacher predicts the same tokens. */
-enum status train_teacher_check(const struct train_template *t, const struct gguf *teacher,
-                                struct config *config, int length, struct err *e);
+/* The teacher's config. STATUS_USAGE unless it predicts the same tokens. */
+enum status train_teacher_check(const struct train_template *t, const struct train_spec *spec,
+                                struct config *config, struct err *e);
 
-/* --- optimizer.c: initialisation, learning rate, clipping and AdamW --------------------------- */
+/* --- steps.c: the first weights, learning rate, clipping and AdamW ------------------------------
+ */
 
 struct optimizer {
     const struct train_spec *spec;
@@ -103,60 +100,49 @@ double train_rate(const struct train_spec *spec, int step);
 
 /* --- state.c: OUT.state, everything that the next step depends on ----------------------------- */
 
-/* How far a run is. */
+/* How far a run is, as OUT.state has it. */
 struct progress {
-    int step, best_step;
+    int64_t step, best_step;
     double best; /* val_loss of OUT; infinite before the first evaluation */
-    double rate; /* the full learning rate; 0: not yet chosen, or, once all steps are made, none */
     struct rng rng;
+    uint64_t n_floats;          /* in each of the arrays behind */
     uint64_t out_len, out_hash; /* of OUT as it was last written: bytes, train_hash */
+    double rate; /* the full learning rate; 0: not yet chosen, or, once all steps are made, none */
 };
 
-/* What must be the same for a state to be of this run: options, and hashes of what they stand for.
- */
+/* What tells runs apart: options, and hashes of what they stand for; see state.c. */
 enum { STATE_STEPS = 8, STATE_SEED = 11, STATE_FIELDS = 25 };
-struct identity {
-    struct {
-        const char *name; /* for messages */
-        enum { FIELD_NUMBER, FIELD_REAL, FIELD_HASH } kind;
-        uint64_t value; /* the bits of a real one */
-    } fields[STATE_FIELDS];
+struct state_header {
+    char magic[8];
+    uint64_t version;
+    uint64_t identity[STATE_FIELDS]; /* real ones as their bits */
+    struct progress progress;
 };
-
-/* What a run is told by: its model, and the hashes of texts and teacher. */
-struct state_subject {
-    const struct config *config;
-    const struct param_list *list;
-    uint64_t text_hash, teacher_hash;
-};
-struct identity state_identity(const struct train_spec *spec, const struct state_subject *subject);
-
-/* The hash, continued over all of a config that tells models apart and is no tensor's shape. */
-uint64_t state_hash_config(uint64_t hash, const struct config *c);
+_Static_assert(sizeof(struct state_header) == (2 + STATE_FIELDS + 9) * sizeof(uint64_t), "no gaps");
 
 /* A state file, opened and checked as far as its header goes. */
 struct state {
     struct file_map file; /* nothing for a parsed one */
     const unsigned char *bytes;
     size_t len;
-    uint64_t identity[STATE_FIELDS]; /* the values of its run */
-    struct progress progress;
+    struct state_header header;
 };
 
-/* *found is false if there is no file. STATUS_BAD_FILE if it is none of this format or version. The
- * file is closed on failure, else by state_close, which is legal on a zeroed struct and twice. */
+/* Opens a zeroed one; *found is false if there is no file. STATUS_BAD_FILE if it is none of this
+ * format or version. The file is closed on failure, else by its owner. */
 enum status state_open(struct state *s, const char *path, bool *found, struct err *e);
 /* The same for bytes, which must outlive s and are called `path` in messages. */
 enum status state_parse(struct state *s, const void *bytes, size_t len, const char *path,
                         struct err *e);
-void state_close(struct state *s);
-/* STATUS_USAGE, naming the first difference. */
-enum status state_compare(const struct state *s, const struct identity *wanted, const char *path,
-                          struct err *e);
+
+struct trainer;
+/* Fills in t->identity from its options, model, text and teacher. */
+void state_identify(struct trainer *t);
+/* STATUS_USAGE, naming the first difference of t->state's identity from that. */
+enum status state_compare(const struct trainer *t, struct err *e);
 /* Checks length and checksum and copies weights and moments. STATUS_BAD_FILE. */
 enum status state_read(const struct state *s, struct optimizer *o, const char *path, struct err *e);
-enum status state_write(const char *path, const struct identity *identity,
-                        const struct progress *progress, const struct optimizer *o, struct err *e);
+enum status state_write(const struct trainer *t, struct err *e);
 
 /* --- train.c ---------------------------------------------------------------------------------- */
 
@@ -176,7 +162,7 @@ struct trainer {
     struct config teacher_config;
     char *state_path;
     struct state state; /* open while there is one to resume */
-    struct identity identity;
+    uint64_t shape_hash, teacher_hash, identity[STATE_FIELDS];
     struct progress progress;
 
     struct arena arena; /* parameters, teacher, batch */
@@ -189,7 +175,7 @@ struct trainer {
     double loss_sum; /* since the last evaluation */
     int loss_steps;
     bool out_written; /* by this run, or it is the resumed state's best */
-    int saved_step;
+    int64_t saved_step;
 };
 
 /* --- steps.c: a step, the mean loss on windows, and the rate to step with --------------------- */
