@@ -1,5 +1,5 @@
 /*
- * study - what the files of the command study share: its options, its run, its report.
+ * study - what the files of the command study share: its options and its run.
  */
 #ifndef DECODE_CLI_STUDY_H
 #define DECODE_CLI_STUDY_H
@@ -7,7 +7,7 @@
 #include "base/output.h"
 #include "cli/common.h"
 #include "cli/progress.h"
-#include "cli/train_shape.h"
+#include "cli/train_options.h"
 #include "study/study.h"
 #include "train/train.h"
 
@@ -61,18 +61,5 @@ enum status study_lock(const struct study_job *job, const char *name, struct err
  * cell's name; STATUS_INTERRUPTED, with what a training saved.
  */
 enum status study_run(struct study_job *job, struct err *e);
-
-/*
- * Prints the cells that are done, then their means, and draws --plot: bits per byte over alpha, a
- * line for K/V heads and method, a band from the least seed to the most. For people the means are a
- * row for K/V heads and method and a column for each alpha; CSV has them under a header of their
- * own after an empty line, JSON in an object {"cells": [], "means": []}, JSON lines in lines of
- * their own. With --columns only these of the cells, and of the means, which are rows then in every
- * form; a table without one of them is left out. STATUS_NO_MEMORY; the failures of plot_write.
- */
-enum status study_report(const struct study_job *job, struct output *out, struct err *e);
-
-/* Whether cells or means have the columns of --columns, see cli/columns.h. */
-enum status study_check_columns(const struct study_options *o, struct err *e);
 
 #endif
