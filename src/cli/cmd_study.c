@@ -12,19 +12,15 @@
 #include "base/figures.h"
 #include "base/file.h"
 #include "cli/columns.h"
-#include "cli/command.h"
-#include "cli/input.h"
+#include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
-#include "cli/signals.h"
 #include "cli/study.h"
 #include "cli/train_options.h"
 #include "convert/convert.h"
 #include "show/plot.h"
 #include "train/train.h"
 
-/* More text than this is refused before it is read. */
-#define TEXT_MAX ((size_t)1 << 30)
 /* Percents of the steps: no study needs more, and the steps stay within an int. */
 #define MOST_ALPHA 10000
 #define MOST_SHARD 100000
@@ -58,7 +54,6 @@ static const struct option study_options[] = {
     OPT_U64("seed", first_seed, "S", "the first of them; the others follow", .otherwise = "1"),
     OPT_FLAG("teacher", teacher,
              "train conversions further with their MHA checkpoint as the teacher, too"),
-    OPT_BINARY,
     OPT_STRING("shard", shard, "I/N",
                "every N-th cell only, from I (0 to N - 1) on, and what it is made from",
                .fallback = "0/1"),
@@ -66,16 +61,15 @@ static const struct option study_options[] = {
 };
 
 static const struct option result_options[] = {
-    OPT_STRING("plot", plot, "FILE.svg", "draw bits per byte over the percents", .writes = true),
+    OPT_STRING("plot", plot, "FILE.svg", "draw bits per byte over the percents",
+               .writes = WRITES_FILE),
     OPT_FORMAT,
     OPT_COLUMNS,
     OPT_END,
 };
 
-static const struct option general_options[] = {
+static const struct option run_options[] = {
     OPT_THREADS("threads; any number gives the same cells"),
-    OPT_FLAG("quiet", common.quiet, "nothing on standard error but errors", .letter = 'q'),
-    OPT_FLAG("verbose", common.verbose, "also the command of each cell", .letter = 'v'),
     OPT_END,
 };
 
@@ -183,7 +177,7 @@ static enum status keep_settings(const struct study_job *job, const struct file_
                                  struct err *e)
 {
     const struct study_options *o = job->options;
-    const struct text text = job->text;
+    const struct text text = job->run->text;
     char given[64] = "", settings[4096];
     if (o->from)
         snprintf(given, sizeof given, " 'from %zu bytes %016" PRIx64 "'", from->len,
@@ -223,8 +217,8 @@ static enum status keep_all(const struct study_job *job, const struct file_map *
                                "overwritten; expected a new folder, or a study's",
                                o->dir, own[i]);
     TRY(keep_settings(job, from, e));
-    TRY(keep_file(study_path(o->dir, STUDY_CALIB, ""), job->text.data,
-                  train_part(o->steps.val_fraction, job->text.len), e));
+    TRY(keep_file(study_path(o->dir, STUDY_CALIB, ""), job->run->text.data,
+                  train_part(o->steps.val_fraction, job->run->text.len), e));
     /* The given checkpoint as the one that each seed would have trained. */
     for (int i = 0; o->from && i < job->plan.n; i++) {
         const struct study_cell *cell = &job->plan.cells[i];
@@ -238,10 +232,6 @@ static enum status prepare_folder(struct study_job *job, const struct file_map *
 {
     const struct study_options *o = job->options;
     struct stat st;
-    char *text = NULL;
-    TRY(input_await(o->common.positional, TEXT_MAX, &text, &job->text.len, e));
-    job->text.data = text;
-    TRY(input_check_text(&o->common, o->common.positional, job->text, e));
     if (mkdir(o->dir, 0777) != 0 && stat(o->dir, &st) != 0)
         return err_set(e, STATUS_FAILED, "-o: the folder '%.200s' cannot be made", o->dir);
     if (stat(o->dir, &st) == 0 && !S_ISDIR(st.st_mode))
@@ -366,18 +356,18 @@ static void print_json(const struct table *tables, struct output *out)
 static enum status print_tables(const struct study_options *o, const struct table *tables,
                                 struct output *out, struct err *e)
 {
-    const enum table_format format = (enum table_format)o->format;
+    const enum table_format format = (enum table_format)o->common.format;
     bool first = true;
     for (const struct table *t = tables; t < tables + 2; t++) {
         struct columns chosen;
-        columns_choose(o->columns, format, t->fields, t->n, &chosen);
+        columns_choose(o->common.columns, format, t->fields, t->n, &chosen);
         if (chosen.n == 0)
             continue;
         output_puts(out, first || format == TABLE_JSONL ? "" : "\n");
         first = false;
-        if (t > tables && table_is_for_people(format) && !o->columns)
+        if (t > tables && table_is_for_people(format) && !o->common.columns)
             return print_matrix(t->rows, t->n_rows, format, out, e);
-        TRY(table_print(t, o->columns, format, out, e));
+        TRY(table_print(t, o->common.columns, format, out, e));
     }
     return STATUS_OK;
 }
@@ -391,7 +381,7 @@ static enum status draw_means(const struct study_job *job, const struct study_me
     snprintf(subtitle, sizeof subtitle,
              "%.100s%s%d steps, %d seed%s, %zu bytes of text, the last %g%% held out",
              o->from ? path_name(o->from) : "", o->from ? ", " : "", o->steps.n_steps, n_seeds,
-             plural((uint64_t)n_seeds), job->text.len, 100 * o->steps.val_fraction);
+             plural((uint64_t)n_seeds), job->run->text.len, 100 * o->steps.val_fraction);
     struct plot plot = {.title = "Uptraining after conversion",
                         .subtitle = subtitle,
                         .x_label = "uptraining (% of the steps)",
@@ -438,7 +428,7 @@ static enum status draw_means(const struct study_job *job, const struct study_me
  * their own. With --columns only these of the cells, and of the means, which are rows then in every
  * form; a table without one of them is left out.
  */
-static enum status report_study(const struct study_job *job, struct output *out, struct err *e)
+static enum status report_study(const struct study_job *job, struct err *e)
 {
     const struct study_options *o = job->options;
     struct study_cell *cells = job->plan.cells;
@@ -452,10 +442,10 @@ static enum status report_study(const struct study_job *job, struct output *out,
         {study_fields, STUDY_N_FIELDS, cells, n_cells, sizeof *cells, NULL, NULL},
         {mean_fields, N_MEAN_FIELDS, means, n_means, sizeof *means, NULL, NULL}};
     enum status s = STATUS_OK;
-    if (o->format == TABLE_JSON)
-        print_json(tables, out);
+    if (o->common.format == TABLE_JSON)
+        print_json(tables, job->run->out);
     else
-        s = print_tables(o, tables, out, e);
+        s = print_tables(o, tables, job->run->out, e);
     if (s == STATUS_OK && o->plot)
         s = draw_means(job, means, n_means, e);
     free(means);
@@ -478,30 +468,35 @@ static enum status read_shard(const char *text, struct study_job *job, struct er
     return STATUS_OK;
 }
 
-static enum status check_study_options(const struct study_options *o, struct err *e)
+static enum status check_study(struct job *j, void *values, struct err *e)
 {
+    const struct study_options *o = values;
+    const char *text = o->common.file;
     struct stat st;
-    const struct table tables[] = {{.fields = study_fields, .n = STUDY_N_FIELDS},
-                                   {.fields = mean_fields, .n = N_MEAN_FIELDS}};
-    const char *text = o->common.positional;
-    if (!text)
-        return err_set(e, STATUS_USAGE, "no text is named; expected TEXT");
-    if (!o->dir || !o->dir[0])
+    (void)j;
+    if (text && (!o->dir || !o->dir[0]))
         return err_set(e, STATUS_USAGE, "no folder is named; expected -o DIR");
-    if (strlen(o->dir) > STUDY_DIR_MAX)
+    if (o->dir && strlen(o->dir) > STUDY_DIR_MAX)
         return err_set(e, STATUS_USAGE, "-o: expected a path of at most %d bytes", STUDY_DIR_MAX);
-    if (strcmp(text, "-") == 0 || (stat(text, &st) == 0 && !S_ISREG(st.st_mode)))
+    if (text && (strcmp(text, "-") == 0 || (stat(text, &st) == 0 && !S_ISREG(st.st_mode))))
         return err_set(e, STATUS_USAGE,
                        "'%.200s': every cell reads the text again; expected a file", text);
     if (o->steps.val_fraction <= 0)
         return err_set(e, STATUS_USAGE,
                        "--val-fraction: the held-out part is what cells are compared on; expected "
                        "more than 0");
-    if (o->columns && o->format == TABLE_JSON)
+    if (o->common.columns && o->common.format == TABLE_JSON)
         return err_set(e, STATUS_USAGE,
                        "--columns is for tables; expected none with --format json");
-    TRY(columns_check(o->columns, (enum table_format)o->format, tables, 2, e));
-    return path_writable(o->plot, e);
+    return STATUS_OK;
+}
+
+static int study_tables(const void *values, struct table *tables)
+{
+    (void)values;
+    tables[0] = (struct table){.fields = study_fields, .n = STUDY_N_FIELDS};
+    tables[1] = (struct table){.fields = mean_fields, .n = N_MEAN_FIELDS};
+    return 2;
 }
 
 /* The MHA checkpoints' shape; *from is open where one is given. */
@@ -522,26 +517,28 @@ static enum status read_shape(const struct study_options *o, struct checkpoint *
     return STATUS_OK;
 }
 
-static enum status make_study(struct study_job *job, struct checkpoint *from, struct err *e)
+static enum status make_study(struct study_job *job, struct err *e)
 {
     const struct study_options *o = job->options;
     struct config config;
-    TRY(check_study_options(o, e));
     TRY(read_shard(o->shard, job, e));
-    TRY(read_shape(o, from, &config, e));
+    TRY(read_shape(o, &job->run->checkpoint, &config, e));
     TRY(plan_study(job, &config, e));
-    TRY(prepare_folder(job, &from->file, e));
+    TRY(prepare_folder(job, &job->run->checkpoint.file, e));
     const enum status s = study_run(job, e);
     /* Whatever the end: a record whose line an earlier run was kept from writing gets it. */
     const enum status written = study_results_write(o->dir, s == STATUS_OK ? e : NULL);
-    return s == STATUS_OK ? written : s;
+    TRY(s);
+    TRY(written);
+    return report_study(job, e);
 }
 
-static enum status run_study(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_study(struct job *j, void *values, struct err *e)
 {
     const struct study_options *o = values;
     struct study_job job = {.options = o,
-                            .quiet = {.quiet = true, .binary = o->common.binary},
+                            .run = j,
+                            .quiet = {.quiet = true},
                             .plan = {.first_seed = o->first_seed.given ? o->first_seed.value : 1,
                                      .n_seeds = o->n_seeds ? o->n_seeds
                                                 : o->from  ? 1
@@ -549,16 +546,10 @@ static enum status run_study(const struct invocation *inv, const void *values, s
                                      .n_steps = o->steps.n_steps,
                                      .taught = o->teacher},
                             .lock = -1};
-    struct checkpoint from = {.gguf = NULL};
-    signals_defer();
-    enum status s = make_study(&job, &from, e);
-    if (s == STATUS_OK)
-        s = report_study(&job, inv->out, e);
+    const enum status s = make_study(&job, e);
     if (job.lock >= 0)
         close(job.lock);
-    free((char *)(uintptr_t)job.text.data);
     study_plan_free(&job.plan);
-    checkpoint_close(&from);
     return s;
 }
 
@@ -592,9 +583,13 @@ const struct command command_study = {
                         {"What it is made of", train_kind_options, offsetof(VALUES, shape)},
                         {"Steps", train_step_options, offsetof(VALUES, steps)},
                         {"Held-out text", train_held_out_options, offsetof(VALUES, steps)},
-                        {"General", general_options, 0}},
-             .positionals = {OPT_STRING("TEXT", common.positional, NULL, NULL,
-                                        .reads = "the text")}},
+                        {"Run", run_options, 0},
+                        {"General", general_options + 1, 0, true}},
+             .positionals = {TEXT_POSITIONAL}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_TEXT | JOB_STOPS | JOB_WORKERS,
+    .no_text = "no text is named; expected TEXT",
+    .check = check_study,
+    .tables = study_tables,
     .run = run_study,
 };

@@ -14,12 +14,10 @@
 #include "base/clock.h"
 #include "base/figures.h"
 #include "base/file.h"
-#include "cli/command.h"
 #include "cli/input.h"
+#include "cli/job.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
-#include "cli/runtime.h"
-#include "cli/signals.h"
 #include "cli/train_options.h"
 #include "model/checkpoint.h"
 #include "train/train.h"
@@ -34,9 +32,7 @@ struct train_options {
     struct option_strings texts;
     struct train_shape shape;
     struct train_spec spec; /* as options say; train_job's has the rest */
-    const char *threads, *log;
-    bool force;
-    struct option_u64 seed;
+    const char *log;
 };
 
 #define VALUES struct train_options
@@ -45,16 +41,16 @@ static const struct option output_options[] = {
     OPT_STRING("output", spec.out, "OUT",
                "the checkpoint to write, the best on the held-out text; OUT.state beside it has "
                "what --resume needs",
-               .letter = 'o', .writes = true),
+               .letter = 'o', .writes = WRITES_OTHER),
     OPT_INT("save-every", spec.save_every, "N", 1, INT_MAX, "steps between saves",
             .otherwise = "as --eval-every"),
     OPT_FLAG("resume", spec.resume,
              "go on from OUT.state, with the same texts and options as before"),
-    OPT_FLAG("force", force, "replace OUT and OUT.state if they exist"),
+    OPT_FLAG("force", common.force, "replace OUT and OUT.state if they exist"),
     OPT_STRING(
         "log", log, "FILE.csv",
         "write loss (the text's cross-entropy), learning rate and gradient norm of every step",
-        .writes = true),
+        .writes = WRITES_OTHER),
     OPT_END,
 };
 
@@ -78,23 +74,19 @@ static const struct option eval_options[] = {
     OPT_END,
 };
 
-static const struct option general_options[] = {
-    OPT_U64("seed", seed, "S", "of the first weights and of the windows", .otherwise = "random"),
+static const struct option run_options[] = {
+    OPT_U64("seed", common.seed, "S", "of the first weights and of the windows",
+            .otherwise = "random"),
     OPT_THREADS("threads; any number gives the same checkpoint"),
-    OPT_BINARY,
-    OPT_FLAG("quiet", common.quiet, "nothing on standard error but errors", .letter = 'q'),
-    OPT_FLAG("verbose", common.verbose, "also memory plan, threads, instruction set, saves",
-             .letter = 'v'),
     OPT_END,
 };
 
 /* A run of the command, and what it has shown so far. */
 struct train_job {
     const struct train_options *options;
-    struct train_spec spec; /* borrows the texts, the checkpoints and the pool */
+    struct job *run;        /* has the pool and both checkpoints */
+    struct train_spec spec; /* borrows them, and the texts */
     struct text *texts;     /* [spec.n_texts]; each malloc'd */
-    struct checkpoint from, teacher;
-    struct pool *pool;
 
     bool terminal;               /* show a progress line */
     FILE *log;                   /* NULL: none */
@@ -327,7 +319,7 @@ static void announce(const struct train_job *job, const struct train_plan *p)
         say(&o->common, "the loss that is shown is the text's cross-entropy, without what %s adds",
             o->spec.teacher_path ? "the teacher" : "label smoothing");
     const size_t all = p->parameter_bytes + p->activation_bytes + p->teacher_bytes;
-    if (says_memory(&o->common, all))
+    if (o->common.verbose || all > (size_t)1 << 30)
         say(&o->common,
             "memory: parameters, gradient and moments %s, activations %s, teacher's %s, tokens %s; "
             "a smaller --batch or --ctx takes less",
@@ -377,7 +369,7 @@ static enum status read_texts(struct train_job *job, struct err *e)
         text->data = bytes;
     }
     for (int i = 0; i < paths->n; i++)
-        TRY(input_check_text(&job->options->common, paths->items[i], job->texts[i], e));
+        TRY(input_check_text(paths->items[i], job->texts[i], e));
     return STATUS_OK;
 }
 
@@ -394,7 +386,7 @@ static void free_texts(struct train_job *job)
 static enum status check_replaced(const struct train_options *o, const char *path, struct err *e)
 {
     struct stat st;
-    if (!o->spec.resume && !o->force && lstat(path, &st) == 0)
+    if (!o->spec.resume && !o->common.force && lstat(path, &st) == 0)
         return err_set(e, STATUS_USAGE,
                        "-o: '%.200s' exists; --resume goes on with an unfinished run, --force "
                        "replaces what is there",
@@ -428,14 +420,16 @@ static enum status prepare(struct train_job *job, struct err *e)
     TRY(s);
     TRY(read_texts(job, e));
     spec->keep_last = spec->eval_every < 0;
-    spec->seed_given = o->seed.given;
+    spec->seed_given = o->common.seed.given;
     spec->stop = progress_stop;
     spec->event = hear;
     spec->arg = job;
-    TRY(runtime_seed(&o->seed, &spec->seed, e));
-    TRY(train_spec_complete(spec, &o->shape, &job->from, &job->teacher, e));
-    TRY(runtime_workers(&o->common, o->threads, &spec->kernels, &job->pool, e));
-    spec->pool = job->pool;
+    TRY(job_seed(job->run, e));
+    spec->seed = job->run->seed;
+    TRY(train_spec_complete(spec, &o->shape, &job->run->checkpoint, &job->run->other, e));
+    TRY(job_start_threads(job->run, e));
+    spec->kernels = job->run->kernels;
+    spec->pool = job->run->pool;
     return STATUS_OK;
 }
 
@@ -465,18 +459,15 @@ static enum status train(struct train_job *job, struct err *e)
     return done && logged != STATUS_OK ? logged : s;
 }
 
-static enum status run_train(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_train(struct job *j, void *values, struct err *e)
 {
-    (void)inv;
     const struct train_options *o = values;
-    struct train_job job = {
-        .options = o, .spec = o->spec, .terminal = isatty(STDERR_FILENO) && !o->common.quiet};
-    signals_defer();
+    struct train_job job = {.options = o,
+                            .run = j,
+                            .spec = o->spec,
+                            .terminal = isatty(STDERR_FILENO) && !o->common.quiet};
     const enum status s = train(&job, e);
     free_texts(&job);
-    pool_free(job.pool);
-    checkpoint_close(&job.from);
-    checkpoint_close(&job.teacher);
     return s;
 }
 
@@ -505,8 +496,10 @@ const struct command command_train = {
                         {"Steps", train_step_options, offsetof(VALUES, spec)},
                         {"Held-out text", train_held_out_options, offsetof(VALUES, spec)},
                         {"Evaluation", eval_options, 0},
-                        {"General", general_options, 0}},
+                        {"Run", run_options, 0},
+                        {"General", general_options + 1, 0, true}},
              .positionals = {OPT_STRINGS("TEXT...", texts, NULL, NULL, .reads = "the text")}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_STOPS | JOB_WORKERS,
     .run = run_train,
 };

@@ -4,18 +4,15 @@
 #ifndef DECODE_CLI_STUDY_H
 #define DECODE_CLI_STUDY_H
 
-#include "base/output.h"
-#include "cli/common.h"
-#include "cli/progress.h"
+#include "cli/job.h"
 #include "cli/train_options.h"
 #include "study/study.h"
 #include "train/train.h"
 
 struct study_options {
-    struct common_options common; /* its positional is TEXT, its model stays NULL */
-    const char *dir, *from, *kv_heads, *methods, *latent, *alphas, *scratch, *shard, *plot,
-        *threads, *columns;
-    int n_seeds, format;
+    struct common_options common; /* its text is TEXT */
+    const char *dir, *from, *kv_heads, *methods, *latent, *alphas, *scratch, *shard, *plot;
+    int n_seeds;
     struct option_u64 first_seed;
     bool teacher;
     struct train_shape shape;
@@ -29,15 +26,13 @@ struct study_options {
 /* One run of the command. */
 struct study_job {
     const struct study_options *options;
+    struct job *run;
     struct common_options quiet; /* of what makes a cell */
     struct study_plan plan;
     int shard, n_shards; /* every n_shards-th cell from that one on */
-    struct text text;    /* malloc'd */
     int lock;            /* of study_lock_open; -1: none yet */
 
     /* Of study_run. */
-    const struct kernels *kernels;
-    struct pool *pool;
     struct progress progress;
     const struct study_cell *current; /* the cell that is made */
     int n_done, n_all;

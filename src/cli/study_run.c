@@ -14,7 +14,6 @@
 #include "cli/input.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
-#include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/study.h"
 #include "cli/train_options.h"
@@ -78,7 +77,7 @@ static void show_command(const struct study_job *job, const char *name, const st
         fputs(quote, f);
     }
     fclose(f);
-    say(common, "%s%s -q%s%s", name, line, common->binary ? " --binary" : "", more);
+    say(common, "%s%s -q%s", name, line, more);
 }
 
 /* --- training -------------------------------------------------------------------------------- */
@@ -140,7 +139,7 @@ static enum status train_cell(struct study_job *job, const struct study_cell *ce
         snprintf(kv_heads, sizeof kv_heads, "%d", cell->kv_heads);
         shape.kv_heads = kv_heads;
     }
-    spec.texts = &job->text;
+    spec.texts = &job->run->text;
     spec.n_texts = 1;
     spec.out = part.text;
     spec.teacher_path = cell->taught ? base.text : NULL;
@@ -149,8 +148,8 @@ static enum status train_cell(struct study_job *job, const struct study_cell *ce
     spec.keep_last = spec.seed_given = true;
     spec.resume = is_there(state.text);
     spec.seed = cell->seed;
-    spec.kernels = job->kernels;
-    spec.pool = job->pool;
+    spec.kernels = job->run->kernels;
+    spec.pool = job->run->pool;
     spec.stop = progress_stop;
     spec.event = hear;
     spec.arg = job;
@@ -164,8 +163,8 @@ static enum status train_cell(struct study_job *job, const struct study_cell *ce
              : is_there(part.text) ? " --force"
                                    : "");
     show_command(job, "train",
-                 (const struct shown[]){{"", o->common.positional},
-                                        {" --threads", o->threads},
+                 (const struct shown[]){{"", o->common.file},
+                                        {" --threads", o->common.threads},
                                         {" --output", part.text},
                                         {" --seed", seed},
                                         {" --from", spec.from_path},
@@ -173,7 +172,7 @@ static enum status train_cell(struct study_job *job, const struct study_cell *ce
                                         {" --teacher", spec.teacher_path},
                                         {NULL, NULL}},
                  more);
-    if (path_same(part.text, o->common.positional))
+    if (path_same(part.text, o->common.file))
         return err_set(e, STATUS_USAGE, "'%.200s' is the text itself, which would be overwritten",
                        part.text);
     TRY(path_writable(part.text, e));
@@ -205,7 +204,7 @@ static enum status convert_cell(struct study_job *job, const struct study_cell *
         .calib_tokens = VARIANT_CALIB_TOKENS};
     show_command(job, "convert",
                  (const struct shown[]){{"", origin.text},
-                                        {" --threads", o->threads},
+                                        {" --threads", o->common.threads},
                                         {" --output", whole},
                                         {" --kv-heads", v.kv_heads},
                                         {" --latent", v.latent},
@@ -220,11 +219,11 @@ static enum status convert_cell(struct study_job *job, const struct study_cell *
     const struct variant_source source = {.common = &job->quiet,
                                           .path = origin.text,
                                           .checkpoint = &checkpoint,
-                                          .kernels = job->kernels,
-                                          .pool = job->pool,
+                                          .kernels = job->run->kernels,
+                                          .pool = job->run->pool,
                                           .seed = cell->seed};
     TRY(path_writable(whole, e));
-    TRY(common_open(origin.text, 0, &checkpoint, e));
+    TRY(job_open(origin.text, 0, &checkpoint, e));
     enum status s = variant_check_types(checkpoint.gguf, origin.text, e);
     if (s == STATUS_OK)
         s = variant_convert(&v, &source, &spec, &converted, e);
@@ -245,14 +244,14 @@ static enum status measure_cell(struct study_job *job, struct study_cell *cell, 
                                 struct err *e)
 {
     const struct study_options *o = job->options;
-    const size_t cut = train_part(o->steps.val_fraction, job->text.len);
-    const struct text held_out = {job->text.data + cut, job->text.len - cut};
+    const size_t cut = train_part(o->steps.val_fraction, job->run->text.len);
+    const struct text held_out = {job->run->text.data + cut, job->run->text.len - cut};
     char range[48];
     snprintf(range, sizeof range, "%s:1", figure_exact(1 - o->steps.val_fraction).text);
     show_command(job, "eval",
                  (const struct shown[]){{"", whole},
-                                        {" --threads", o->threads},
-                                        {" --text", o->common.positional},
+                                        {" --threads", o->common.threads},
+                                        {" --text", o->common.file},
                                         {" --range", range},
                                         {" --format", "jsonl"},
                                         {NULL, NULL}},
@@ -261,13 +260,13 @@ static enum status measure_cell(struct study_job *job, struct study_cell *cell, 
     struct eval_result result;
     int32_t *tokens = NULL;
     size_t n;
-    TRY(common_open(whole, CHECKPOINT_MODEL | COMMON_TEXTS, &c, e));
+    TRY(job_open(whole, CHECKPOINT_MODEL | JOB_TOKENIZES, &c, e));
     enum status s =
         tokens_of_text(c.tokenizer, held_out, tokenizer_adds_bos(c.tokenizer), &tokens, &n, e);
     if (s == STATUS_OK) {
         const struct eval_spec spec = {.model = c.model,
-                                       .params = {.kernels = job->kernels},
-                                       .pool = job->pool,
+                                       .params = {.kernels = job->run->kernels},
+                                       .pool = job->run->pool,
                                        .tokens = tokens,
                                        .n_tokens = n,
                                        .tokenizer = c.tokenizer,
@@ -385,13 +384,12 @@ enum status study_run(struct study_job *job, struct err *e)
     job->n_all = want_cells(job);
     if (job->n_all == 0)
         return STATUS_OK;
-    TRY(runtime_workers(&job->quiet, o->threads, &job->kernels, &job->pool, e));
+    TRY(job_start_threads(job->run, e));
     job->progress = progress_start(&o->common, "cells");
     enum status s = STATUS_OK;
     for (struct study_cell *cell = cells; cell < end && s == STATUS_OK; cell++)
         if (cell->wanted)
             s = make_cell(job, cell, e);
-    pool_free(job->pool);
     if (s == STATUS_INTERRUPTED)
         say(&o->common, "interrupted; %d of %d cells are done; the same command goes on",
             job->n_done, job->n_all);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/common.h"
+#include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/shape.h"
 #include "cli/signals.h"
@@ -234,8 +234,8 @@ enum status train_origin_open(const char *path, const struct train_shape *shape,
                        "--%s and --from are both given: the checkpoint has its own shape and "
                        "vocabulary (decode convert changes its K/V heads)",
                        given);
-    TRY(common_open(path, COMMON_TEXTS, from, e));
-    return common_config(path, from, c, e);
+    TRY(job_open(path, JOB_TOKENIZES, from, e));
+    return job_config(path, from, c, e);
 }
 
 static int between(int x, int least, int most)
@@ -269,7 +269,7 @@ enum status train_spec_complete(struct train_spec *spec, const struct train_shap
         return STATUS_OK;
     if (spec->teacher_share == 0)
         spec->teacher_share = 0.5;
-    TRY(common_open(spec->teacher_path, CHECKPOINT_TOKENIZER, teacher, e));
+    TRY(job_open(spec->teacher_path, CHECKPOINT_TOKENIZER, teacher, e));
     spec->teacher = teacher->gguf;
     if (further) /* from here on it may be either */
         signals_mapping(NULL);

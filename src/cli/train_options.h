@@ -28,7 +28,7 @@ extern const struct option train_step_options[], train_held_out_options[];
 /* The config of the model that training starts from: that of the checkpoint at `path`, which is
  * opened, or (NULL) a new one of this shape, all of it; *from, zeroed before, is for the caller to
  * close in any case. STATUS_USAGE names an option that cannot be with the others; the failures of
- * common_open. */
+ * job_open. */
 enum status train_origin_open(const char *path, const struct train_shape *shape,
                               struct checkpoint *from, struct config *c, struct err *e);
 
