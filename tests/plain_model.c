@@ -3,6 +3,15 @@
 #include <math.h>
 #include <string.h>
 
+#include "train/private.h"
+
+float dropout_factor(const struct dropout *d, int site, uint64_t element)
+{
+    float factor;
+    dropout_apply(d, site, &factor, NULL, &(float){1}, element, 1);
+    return factor;
+}
+
 /* --- tensors --------------------------------------------------------------------------------- */
 
 /* NULL where there is none; of the first layer's where all share it. */

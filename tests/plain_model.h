@@ -22,6 +22,10 @@ struct plain_model {
 #define PLAIN_LENGTH 64
 #define PLAIN_WIDTH  128
 
+/* What an element of a site's [rows, n], counted from the first, is multiplied by: 0 or
+ * 1 / (1 - share). */
+float dropout_factor(const struct dropout *d, int site, uint64_t element);
+
 /* log softmax of the logits at each position of a batch's window `window`, [length][n_vocab]. */
 void plain_log_probabilities(const struct plain_model *m, int window, const int32_t *inputs,
                              double *out);

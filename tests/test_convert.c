@@ -8,7 +8,7 @@
 #include "conversions.h"
 #include "engine/session.h"
 #include "support.h"
-#include "train/backprop_pass.h"
+#include "train/private.h"
 
 #define CTX 64
 
@@ -47,7 +47,7 @@ static void token_losses(const struct opened *o, float *out)
     struct backprop *b;
     ck_assert_int_eq(backprop_create(&params, NULL, &b, &e), STATUS_OK);
     backprop_loss(b, &weights, &batch);
-    memcpy(out, b->losses, N_TOKENS * sizeof *out);
+    memcpy(out, b->losses.x, N_TOKENS * sizeof *out);
     backprop_free(b);
     arena_free(&arena);
     param_list_free(&list);

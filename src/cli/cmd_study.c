@@ -9,20 +9,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/figures.h"
 #include "base/file.h"
 #include "cli/columns.h"
-#include "cli/input.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
-#include "cli/signals.h"
 #include "cli/study.h"
-#include "cli/train_steps.h"
+#include "cli/train_options.h"
 #include "convert/convert.h"
+#include "show/plot.h"
 #include "train/train.h"
 
-/* More text than this is refused before it is read. */
-#define TEXT_MAX ((size_t)1 << 30)
 /* Percents of the steps: no study needs more, and the steps stay within an int. */
 #define MOST_ALPHA 10000
 #define MOST_SHARD 100000
@@ -109,25 +107,6 @@ static enum status list_shares(const char *option, const char *text, struct shar
     return STATUS_OK;
 }
 
-/* 0 is always among the alphas; without --scratch it is as long as the longest. */
-static enum status list_alphas(const struct study_options *o, struct share_list *alphas,
-                               struct share_list *scratch, struct err *e)
-{
-    double least = HUGE_VAL, most = 0;
-    TRY(list_shares("--alpha", o->alphas, alphas, e));
-    for (int i = 0; i < alphas->n; i++) {
-        least = fmin(least, alphas->items[i]);
-        most = fmax(most, alphas->items[i]);
-    }
-    if (least > 0)
-        TRY(list_shares("--alpha", "0", alphas, e));
-    if (!o->scratch && !o->from)
-        *scratch = (struct share_list){{most}, 1};
-    else if (o->scratch && strcmp(o->scratch, "none") != 0)
-        TRY(list_shares("--scratch", o->scratch, scratch, e));
-    return STATUS_OK;
-}
-
 /* The cells for an MHA checkpoint of this shape. */
 static enum status plan_study(struct study_job *job, const struct config *c, struct err *e)
 {
@@ -157,7 +136,19 @@ static enum status plan_study(struct study_job *job, const struct config *c, str
     if (plan->first_seed > UINT64_MAX - (uint64_t)plan->n_seeds)
         return err_set(e, STATUS_USAGE, "--seed: %d seeds from %" PRIu64 " on are beyond the last",
                        plan->n_seeds, plan->first_seed);
-    TRY(list_alphas(o, &alphas, &scratch, e));
+    /* 0 is always among the alphas; without --scratch it is as long as the longest. */
+    double least = HUGE_VAL, most = 0;
+    TRY(list_shares("--alpha", o->alphas, &alphas, e));
+    for (int i = 0; i < alphas.n; i++) {
+        least = fmin(least, alphas.items[i]);
+        most = fmax(most, alphas.items[i]);
+    }
+    if (least > 0)
+        TRY(list_shares("--alpha", "0", &alphas, e));
+    if (o->scratch && strcmp(o->scratch, "none") != 0)
+        TRY(list_shares("--scratch", o->scratch, &scratch, e));
+    else if (!o->scratch && !o->from)
+        scratch = (struct share_list){{most}, 1};
 
     plan->config = c;
     struct study_cell cell = {.kv_heads = c->n_heads, .method = STUDY_MHA};
@@ -180,40 +171,13 @@ static enum status plan_study(struct study_job *job, const struct config *c, str
 
 /* --- the folder ------------------------------------------------------------------------------ */
 
-static enum status make_folder(const char *dir, struct err *e)
-{
-    struct stat st;
-    if (mkdir(dir, 0777) == 0)
-        return STATUS_OK;
-    if (stat(dir, &st) != 0)
-        return err_set(e, STATUS_FAILED, "-o: the folder '%.200s' cannot be made", dir);
-    if (!S_ISDIR(st.st_mode))
-        return err_set(e, STATUS_USAGE, "-o: expected a folder, found the file '%.200s'", dir);
-    return STATUS_OK;
-}
-
-/* What is called as a study's own file where there is none: somebody else's, to be left alone. */
-static enum status refuse_foreign(const char *dir, struct err *e)
-{
-    static const char *const own[] = {STUDY_CALIB, "results.jsonl"};
-    if (access(study_path(dir, "study.json", "").text, F_OK) == 0)
-        return STATUS_OK;
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (access(study_path(dir, own[i], "").text, F_OK) == 0)
-            return err_set(e, STATUS_USAGE,
-                           "-o: '%.200s' has a %s that no study has made, which would be "
-                           "overwritten; expected a new folder, or a study's",
-                           dir, own[i]);
-    return STATUS_OK;
-}
-
 /* What all cells of a folder have in common: the text, the given checkpoint and the options of
  * training. */
 static enum status keep_settings(const struct study_job *job, const struct file_map *from,
                                  struct err *e)
 {
     const struct study_options *o = job->options;
-    const struct text text = job->text;
+    const struct text text = job->run->text;
     char given[64] = "", settings[4096];
     if (o->from)
         snprintf(given, sizeof given, " 'from %zu bytes %016" PRIx64 "'", from->len,
@@ -239,13 +203,22 @@ static enum status keep_file(struct study_path path, const void *data, size_t le
     return file_writer_commit(w, e);
 }
 
+/* What a run needs in its folder beside the cells. */
 static enum status keep_all(const struct study_job *job, const struct file_map *from, struct err *e)
 {
+    static const char *const own[] = {STUDY_CALIB, "results.jsonl"};
     const struct study_options *o = job->options;
-    TRY(refuse_foreign(o->dir, e));
+    /* What is called as a study's own file where there is none: somebody else's. */
+    if (access(study_path(o->dir, "study.json", "").text, F_OK) != 0)
+        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+            if (access(study_path(o->dir, own[i], "").text, F_OK) == 0)
+                return err_set(e, STATUS_USAGE,
+                               "-o: '%.200s' has a %s that no study has made, which would be "
+                               "overwritten; expected a new folder, or a study's",
+                               o->dir, own[i]);
     TRY(keep_settings(job, from, e));
-    TRY(keep_file(study_path(o->dir, STUDY_CALIB, ""), job->text.data,
-                  train_part(o->steps.val_fraction, job->text.len), e));
+    TRY(keep_file(study_path(o->dir, STUDY_CALIB, ""), job->run->text.data,
+                  train_part(o->steps.val_fraction, job->run->text.len), e));
     /* The given checkpoint as the one that each seed would have trained. */
     for (int i = 0; o->from && i < job->plan.n; i++) {
         const struct study_cell *cell = &job->plan.cells[i];
@@ -258,15 +231,224 @@ static enum status keep_all(const struct study_job *job, const struct file_map *
 static enum status prepare_folder(struct study_job *job, const struct file_map *from, struct err *e)
 {
     const struct study_options *o = job->options;
-    char *text = NULL;
-    TRY(input_await(o->common.positional, TEXT_MAX, &text, &job->text.len, e));
-    job->text.data = text;
-    TRY(input_check_text(o->common.positional, job->text, e));
-    TRY(make_folder(o->dir, e));
+    struct stat st;
+    if (mkdir(o->dir, 0777) != 0 && stat(o->dir, &st) != 0)
+        return err_set(e, STATUS_FAILED, "-o: the folder '%.200s' cannot be made", o->dir);
+    if (stat(o->dir, &st) == 0 && !S_ISDIR(st.st_mode))
+        return err_set(e, STATUS_USAGE, "-o: expected a folder, found the file '%.200s'", o->dir);
     TRY(study_lock_open(o->dir, &job->lock, e));
     TRY(study_lock(job, "", e));
     const enum status s = keep_all(job, from, e);
     study_unlock(job->lock, "");
+    return s;
+}
+
+/* --- the report ------------------------------------------------------------------------------ */
+
+static const struct report_field mean_fields[] = {
+    {"kv_heads", "K/V heads", MEMBER(study_mean, kv_heads)},
+    {"variant", "variant", MEMBER(study_mean, variant)},
+    {"method", "method", MEMBER(study_mean, method)},
+    {"taught", "taught", MEMBER(study_mean, taught)},
+    {"alpha", "% of steps", MEMBER(study_mean, alpha), "%g"},
+    {"seeds", "seeds", MEMBER(study_mean, n_seeds)},
+    {"bits_per_byte", "bits/byte", MEMBER(study_mean, bits_per_byte), "%.4f"},
+    {"deviation", "deviation", MEMBER(study_mean, deviation), "%.4f"},
+    {"least", "least", MEMBER(study_mean, least), "%.4f"},
+    {"most", "most", MEMBER(study_mean, most), "%.4f"},
+    {"over_mha", "over MHA", MEMBER(study_mean, over_mha), "%+.4f"},
+    {"latent", NULL, MEMBER(study_mean, latent)},
+    {"cache_bytes_per_token", NULL, MEMBER(study_mean, cache_bytes_per_token)},
+};
+
+#define N_MEAN_FIELDS REPORT_LENGTH(mean_fields)
+
+/* One line of the means' table: K/V heads, method and teacher. */
+static bool same_line(const struct study_mean *a, const struct study_mean *b)
+{
+    return a->kv_heads == b->kv_heads && a->latent == b->latent && a->method == b->method &&
+           a->taught == b->taught;
+}
+
+static void name_line(const struct study_mean *m, char *out, size_t size)
+{
+    snprintf(out, size, "%s%s", m->method, m->taught ? ", taught" : "");
+}
+
+/* --- tables ---------------------------------------------------------------------------------- */
+
+#define MOST_ALPHAS (2 * LIST_MAX) /* of cells that are trained further, and from scratch */
+
+/* The alphas of all means, rising. Returns how many there are. */
+static int list_alphas(const struct study_mean *means, int n_means, double alphas[MOST_ALPHAS])
+{
+    int n = 0;
+    for (int i = 0; i < n_means; i++) {
+        const double alpha = means[i].alpha;
+        int at = n;
+        while (at > 0 && alphas[at - 1] > alpha)
+            at--;
+        if (at > 0 && alphas[at - 1] == alpha)
+            continue;
+        memmove(alphas + at + 1, alphas + at, (size_t)(n++ - at) * sizeof *alphas);
+        alphas[at] = alpha;
+    }
+    return n;
+}
+
+/* "2.716 ±0.004": the mean and the deviation of the seeds. */
+static void print_mean(struct report *r, const struct study_mean *m)
+{
+    char cell[64];
+    int len = snprintf(cell, sizeof cell, "%.3f", m->bits_per_byte);
+    if (isfinite(m->deviation))
+        len += snprintf(cell + len, sizeof cell - (size_t)len, " ±%.3f", m->deviation);
+    report_text(r, (struct text){cell, (size_t)len});
+}
+
+static enum status print_matrix(const struct study_mean *means, int n, enum table_format format,
+                                struct output *out, struct err *e)
+{
+    double alphas[MOST_ALPHAS];
+    char headings[MOST_ALPHAS][32], name[48];
+    struct report_field columns[2 + MOST_ALPHAS] = {{NULL, "variant", .type = REPORT_TEXT},
+                                                    {NULL, "method", .type = REPORT_TEXT}};
+    const int n_alphas = list_alphas(means, n, alphas);
+    for (int a = 0; a < n_alphas; a++) {
+        snprintf(headings[a], sizeof headings[a], "%g%%", alphas[a]);
+        columns[2 + a] =
+            (struct report_field){NULL, headings[a], .type = REPORT_TEXT, .right = true, .rank = 1};
+    }
+    struct report r;
+    report_begin(&r, format, columns, 2 + n_alphas, out);
+    for (const struct study_mean *m = means, *end = m + n; m < end;) {
+        const struct study_mean *line = m;
+        name_line(m, name, sizeof name);
+        report_string(&r, m->variant);
+        report_string(&r, name);
+        for (int a = 0; a < n_alphas; a++) /* a line's means have rising alphas, too */
+            if (m < end && same_line(line, m) && m->alpha == alphas[a])
+                print_mean(&r, m++);
+            else
+                report_null(&r);
+    }
+    return report_end(&r, e);
+}
+
+static void print_json(const struct table *tables, struct output *out)
+{
+    static const char *const keys[] = {"cells", "means"};
+    struct json j;
+    json_init(&j, out, 2);
+    json_begin_object(&j, NULL);
+    for (int t = 0; t < 2; t++) {
+        json_begin_array(&j, keys[t]);
+        for (int i = 0; i < tables[t].n_rows; i++)
+            report_object(&j, NULL, tables[t].fields, tables[t].n,
+                          (const char *)tables[t].rows + (size_t)i * tables[t].row_bytes);
+        json_end(&j);
+    }
+    json_end(&j);
+    output_puts(out, "\n");
+}
+
+/* The cells and the means. */
+static enum status print_tables(const struct study_options *o, const struct table *tables,
+                                struct output *out, struct err *e)
+{
+    const enum table_format format = (enum table_format)o->common.format;
+    bool first = true;
+    for (const struct table *t = tables; t < tables + 2; t++) {
+        struct columns chosen;
+        columns_choose(o->common.columns, format, t->fields, t->n, &chosen);
+        if (chosen.n == 0)
+            continue;
+        output_puts(out, first || format == TABLE_JSONL ? "" : "\n");
+        first = false;
+        if (t > tables && table_is_for_people(format) && !o->common.columns)
+            return print_matrix(t->rows, t->n_rows, format, out, e);
+        TRY(table_print(t, o->common.columns, format, out, e));
+    }
+    return STATUS_OK;
+}
+
+static enum status draw_means(const struct study_job *job, const struct study_mean *means, int n,
+                              struct err *e)
+{
+    const struct study_options *o = job->options;
+    const int n_seeds = job->plan.n_seeds;
+    char subtitle[320];
+    snprintf(subtitle, sizeof subtitle,
+             "%.100s%s%d steps, %d seed%s, %zu bytes of text, the last %g%% held out",
+             o->from ? path_name(o->from) : "", o->from ? ", " : "", o->steps.n_steps, n_seeds,
+             plural((uint64_t)n_seeds), job->run->text.len, 100 * o->steps.val_fraction);
+    struct plot plot = {.title = "Uptraining after conversion",
+                        .subtitle = subtitle,
+                        .x_label = "uptraining (% of the steps)",
+                        .y_label = "bits per byte of the held-out part",
+                        .y_near = true,
+                        .mid_label = "mean of the seeds",
+                        .band_label = "least to most"};
+    /* As many lines as there are means, at most; a request for nothing may give NULL. */
+    const size_t room = (size_t)n + 1;
+    struct plot_series *series = calloc(room, sizeof *series);
+    struct plot_point *points = calloc(room, sizeof *points);
+    char(*names)[80] = calloc(room, sizeof *names);
+    enum status s = STATUS_OK;
+    if (!series || !points || !names)
+        s = err_no_memory(e, "the plot", room * sizeof *points);
+    for (int i = 0; i < n && s == STATUS_OK; i++) {
+        const struct study_mean *m = &means[i];
+        const bool band = m->n_seeds > 1;
+        points[i] = (struct plot_point){m->alpha, band ? m->least : (double)NAN, m->bits_per_byte,
+                                        band ? m->most : (double)NAN, (double)NAN};
+        if (i == 0 || !same_line(m - 1, m)) {
+            char *name = names[plot.n_series], method[48];
+            name_line(m, method, sizeof method);
+            snprintf(name, sizeof *names, "%s, %s", m->variant,
+                     m->method == study_methods[STUDY_MHA] ? "trained as long" : method);
+            series[plot.n_series++] = (struct plot_series){.name = name, .points = &points[i]};
+        }
+        series[plot.n_series - 1].n_points++;
+    }
+    plot.series = series;
+    if (s == STATUS_OK)
+        s = plot_write(&plot, o->plot, e);
+    free(series);
+    free(points);
+    free(names);
+    return s;
+}
+
+/*
+ * Prints the cells that are done, then their means, and draws --plot: bits per byte over alpha, a
+ * line for K/V heads and method, a band from the least seed to the most. For people the means are a
+ * row for K/V heads and method and a column for each alpha; CSV has them under a header of their
+ * own after an empty line, JSON in an object {"cells": [], "means": []}, JSON lines in lines of
+ * their own. With --columns only these of the cells, and of the means, which are rows then in every
+ * form; a table without one of them is left out.
+ */
+static enum status report_study(const struct study_job *job, struct err *e)
+{
+    const struct study_options *o = job->options;
+    struct study_cell *cells = job->plan.cells;
+    struct study_mean *means;
+    int n_cells = 0, n_means;
+    TRY(study_means(&job->plan, &means, &n_means, e));
+    for (int i = 0; i < job->plan.n; i++)
+        if (cells[i].done)
+            cells[n_cells++] = cells[i];
+    const struct table tables[] = {
+        {study_fields, STUDY_N_FIELDS, cells, n_cells, sizeof *cells, NULL, NULL},
+        {mean_fields, N_MEAN_FIELDS, means, n_means, sizeof *means, NULL, NULL}};
+    enum status s = STATUS_OK;
+    if (o->common.format == TABLE_JSON)
+        print_json(tables, job->run->out);
+    else
+        s = print_tables(o, tables, job->run->out, e);
+    if (s == STATUS_OK && o->plot)
+        s = draw_means(job, means, n_means, e);
+    free(means);
     return s;
 }
 
@@ -286,43 +468,47 @@ static enum status read_shard(const char *text, struct study_job *job, struct er
     return STATUS_OK;
 }
 
-static enum status check_study_options(const struct study_options *o, struct err *e)
+static enum status check_study(struct job *j, void *values, struct err *e)
 {
+    const struct study_options *o = values;
+    const char *text = o->common.file;
     struct stat st;
-    const char *text = o->common.positional;
-    if (!text)
-        return err_set(e, STATUS_USAGE, "no text is named; expected TEXT");
-    if (!o->dir || !o->dir[0])
+    (void)j;
+    if (text && (!o->dir || !o->dir[0]))
         return err_set(e, STATUS_USAGE, "no folder is named; expected -o DIR");
-    if (strlen(o->dir) > STUDY_DIR_MAX)
+    if (o->dir && strlen(o->dir) > STUDY_DIR_MAX)
         return err_set(e, STATUS_USAGE, "-o: expected a path of at most %d bytes", STUDY_DIR_MAX);
-    if (strcmp(text, "-") == 0 || (stat(text, &st) == 0 && !S_ISREG(st.st_mode)))
+    if (text && (strcmp(text, "-") == 0 || (stat(text, &st) == 0 && !S_ISREG(st.st_mode))))
         return err_set(e, STATUS_USAGE,
                        "'%.200s': every cell reads the text again; expected a file", text);
     if (o->steps.val_fraction <= 0)
         return err_set(e, STATUS_USAGE,
                        "--val-fraction: the held-out part is what cells are compared on; expected "
                        "more than 0");
-    TRY(study_check_columns(o, e));
-    return path_writable(o->plot, e);
+    if (o->common.columns && o->common.format == TABLE_JSON)
+        return err_set(e, STATUS_USAGE,
+                       "--columns is for tables; expected none with --format json");
+    return STATUS_OK;
+}
+
+static int study_tables(const void *values, struct table *tables)
+{
+    (void)values;
+    tables[0] = (struct table){.fields = study_fields, .n = STUDY_N_FIELDS};
+    tables[1] = (struct table){.fields = mean_fields, .n = N_MEAN_FIELDS};
+    return 2;
 }
 
 /* The MHA checkpoints' shape; *from is open where one is given. */
 static enum status read_shape(const struct study_options *o, struct checkpoint *from,
                               struct config *c, struct err *e)
 {
-    const char *given =
-        o->scratch && strcmp(o->scratch, "none") != 0 ? "scratch" : train_shape_given(&o->shape);
-    if (!o->from)
-        return train_shape_config(&o->shape, c, e);
-    if (given)
+    if (o->from && o->scratch && strcmp(o->scratch, "none") != 0)
         return err_set(e, STATUS_USAGE,
-                       "--%s and --from are both given: the checkpoint has its own shape and "
-                       "vocabulary, and no new one is made",
-                       given);
-    TRY(job_open(o->from, JOB_TOKENIZES, from, e));
-    TRY(job_config(o->from, from, c, e));
-    if (config_is_latent(c) || config_all_kv_heads(c) != (int64_t)c->n_layers * c->n_heads) {
+                       "--scratch and --from are both given: no new checkpoint is made");
+    TRY(train_origin_open(o->from, &o->shape, from, c, e));
+    if (o->from &&
+        (config_is_latent(c) || config_all_kv_heads(c) != (int64_t)c->n_layers * c->n_heads)) {
         char variant[16];
         config_variant_name(c, c->n_kv_heads, variant);
         return err_set(e, STATUS_USAGE, "--from: expected an MHA checkpoint, found %s in '%.200s'",
@@ -331,10 +517,27 @@ static enum status read_shape(const struct study_options *o, struct checkpoint *
     return STATUS_OK;
 }
 
+static enum status make_study(struct study_job *job, struct err *e)
+{
+    const struct study_options *o = job->options;
+    struct config config;
+    TRY(read_shard(o->shard, job, e));
+    TRY(read_shape(o, &job->run->checkpoint, &config, e));
+    TRY(plan_study(job, &config, e));
+    TRY(prepare_folder(job, &job->run->checkpoint.file, e));
+    const enum status s = study_run(job, e);
+    /* Whatever the end: a record whose line an earlier run was kept from writing gets it. */
+    const enum status written = study_results_write(o->dir, s == STATUS_OK ? e : NULL);
+    TRY(s);
+    TRY(written);
+    return report_study(job, e);
+}
+
 static enum status run_study(struct job *j, void *values, struct err *e)
 {
     const struct study_options *o = values;
     struct study_job job = {.options = o,
+                            .run = j,
                             .quiet = {.quiet = true},
                             .plan = {.first_seed = o->first_seed.given ? o->first_seed.value : 1,
                                      .n_seeds = o->n_seeds ? o->n_seeds
@@ -342,30 +545,11 @@ static enum status run_study(struct job *j, void *values, struct err *e)
                                                            : 3,
                                      .n_steps = o->steps.n_steps,
                                      .taught = o->teacher},
-                            .job = j,
                             .lock = -1};
-    struct checkpoint from = {.gguf = NULL};
-    struct config config;
-    TRY(check_study_options(o, e));
-    TRY(read_shard(o->shard, &job, e));
-    enum status s = read_shape(o, &from, &config, e);
-    if (s == STATUS_OK)
-        s = plan_study(&job, &config, e);
-    if (s == STATUS_OK)
-        s = prepare_folder(&job, &from.file, e);
-    if (s == STATUS_OK) {
-        s = study_run(&job, e);
-        /* Whatever the end: a record whose line an earlier run was kept from writing gets it. */
-        const enum status written = study_results_write(o->dir, s == STATUS_OK ? e : NULL);
-        s = s == STATUS_OK ? written : s;
-    }
-    if (s == STATUS_OK)
-        s = study_report(&job, j->out, e);
+    const enum status s = make_study(&job, e);
     if (job.lock >= 0)
         close(job.lock);
-    free((char *)(uintptr_t)job.text.data);
     study_plan_free(&job.plan);
-    checkpoint_close(&from);
     return s;
 }
 
@@ -401,9 +585,11 @@ const struct command command_study = {
                         {"Held-out text", train_held_out_options, offsetof(VALUES, steps)},
                         {"Run", run_options, 0},
                         {"General", general_options + 1, 0, true}},
-             .positionals = {OPT_STRING("TEXT", common.positional, NULL, NULL,
-                                        .reads = "the text")}},
+             .positionals = {TEXT_POSITIONAL}},
     .values_size = sizeof(VALUES),
-    .needs = JOB_STOPS | JOB_WORKERS,
+    .needs = JOB_TEXT | JOB_STOPS | JOB_WORKERS,
+    .no_text = "no text is named; expected TEXT",
+    .check = check_study,
+    .tables = study_tables,
     .run = run_study,
 };

@@ -1,6 +1,8 @@
 /*
  * cmd_train - decode train: a new checkpoint from text, or one trained further.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,26 +11,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/figures.h"
+#include "base/file.h"
 #include "cli/input.h"
 #include "cli/job.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
-#include "cli/signals.h"
-#include "cli/train_report.h"
-#include "cli/train_shape.h"
-#include "cli/train_steps.h"
+#include "cli/train_options.h"
 #include "model/checkpoint.h"
 #include "train/train.h"
 
 /* More text than this is not taken from a pipe. */
 #define PIPE_MAX ((size_t)1 << 30)
+/* Weight of a step in the smoothed loss. */
+#define SMOOTHING 0.05
 
 struct train_options {
     struct common_options common; /* its positional and model stay NULL */
     struct option_strings texts;
     struct train_shape shape;
-    struct train_spec spec; /* as options say; specify_training adds the rest */
+    struct train_spec spec; /* as options say; train_job's has the rest */
     const char *log;
 };
 
@@ -78,119 +81,212 @@ static const struct option run_options[] = {
     OPT_END,
 };
 
-/* --- from options to a specification --------------------------------------------------------- */
+/* A run of the command, and what it has shown so far. */
+struct train_job {
+    const struct train_options *options;
+    struct job *run;        /* has the pool and both checkpoints */
+    struct train_spec spec; /* borrows them, and the texts */
+    struct text *texts;     /* [spec.n_texts]; each malloc'd */
 
-/* What the specification borrows. */
-struct train_inputs {
-    struct text *texts; /* [n_texts]; each malloc'd */
-    int n_texts;
-    struct checkpoint from, teacher;
-    struct job *job;
-    struct train_report report;
+    bool terminal;               /* show a progress line */
+    FILE *log;                   /* NULL: none */
+    int first_step, step;        /* steps made before this run; so far */
+    uint64_t started_ns;         /* of the first step */
+    uint64_t step_ns;            /* spent in steps */
+    double loss;                 /* smoothed */
+    double val_loss;             /* the last one; NaN before */
+    double best_loss, best_bits; /* the lowest so far; not finite before */
+    int best_step;
+    char tried[240];  /* of the probe: its trials so far, */
+    int n_tried;      /* the steps of each, */
+    uint64_t n_aside; /* and the windows that judge them */
 };
 
-/*
- * Texts are read, not mapped: a file that changes in the meantime must not be one text when the
- * vocabulary is learned and another when it is cut into tokens; and a pipe is a text too.
- */
-static enum status read_training_text(const char *path, struct text *out, struct err *e)
+/* --- the log --------------------------------------------------------------------------------- */
+
+static enum status log_failed(const struct train_job *job, struct err *e)
 {
-    struct stat st;
-    const bool is_file = strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
-    char *bytes = NULL;
-    const enum status s = input_await(path, is_file ? SIZE_MAX : PIPE_MAX, &bytes, &out->len, e);
-    out->data = bytes;
-    return s;
+    return err_set(e, STATUS_FAILED, "--log: cannot write %s: %s", job->options->log,
+                   strerror(errno));
 }
 
-static enum status read_training_texts(const struct train_options *o, struct train_inputs *in,
-                                       struct err *e)
+/* Begins the log, or in a resumed run goes on with it: rows of steps that are made again, and a
+ * torn one, are cut off. */
+static enum status open_log(struct train_job *job, struct err *e)
 {
-    const int n = o->texts.n;
-    if (n == 0)
-        return err_set(e, STATUS_USAGE, "no text is named; expected TEXT, one or several files");
-    in->texts = calloc((size_t)n, sizeof *in->texts);
-    if (!in->texts)
-        return err_no_memory(e, "the list of texts", (size_t)n * sizeof *in->texts);
-    for (; in->n_texts < n; in->n_texts++)
-        TRY(read_training_text(o->texts.items[in->n_texts], &in->texts[in->n_texts], e));
-    for (int i = 0; i < n; i++)
-        TRY(input_check_text(o->texts.items[i], in->texts[i], e));
+    const bool resumed = job->first_step > 0;
+    const int fd =
+        file_open_retry(job->options->log, O_CREAT | (resumed ? O_RDWR : O_WRONLY | O_TRUNC), 0666);
+    char line[256];
+    long end = 0;
+    if (fd < 0 || !(job->log = fdopen(fd, resumed ? "r+" : "w")))
+        return log_failed(job, e);
+    while (resumed && fgets(line, sizeof line, job->log)) {
+        if (!strchr(line, '\n') || (end > 0 && strtol(line, NULL, 10) > job->first_step))
+            break;
+        end = ftell(job->log);
+    }
+    if (resumed && (fseek(job->log, end, SEEK_SET) != 0 || ftruncate(fd, end) != 0))
+        return log_failed(job, e);
+    if (end == 0)
+        fputs("step,loss,val_loss,val_bits_per_byte,lr,grad_norm,tokens_per_s,seconds\n", job->log);
     return STATUS_OK;
 }
 
-static void close_texts(struct train_inputs *in)
+static void log_row(const struct train_job *job, const struct train_event *ev)
 {
-    for (int i = 0; i < in->n_texts; i++)
-        free((void *)(uintptr_t)in->texts[i].data);
-    free(in->texts);
-    in->texts = NULL;
-    in->n_texts = 0;
+    const double seconds = job->started_ns ? (double)(clock_ns() - job->started_ns) * 1e-9 : 0;
+    const double tokens = (double)job->spec.batch * job->spec.length;
+    if (!job->log)
+        return;
+    if (ev->kind == TRAIN_EVALUATED) {
+        fprintf(job->log, "%d,,%.6f,%.6f,,,,%.3f\n", ev->step, ev->val_loss, ev->val_bits, seconds);
+        fflush(job->log); /* so that the curve is there whatever becomes of the run */
+    } else {
+        fprintf(job->log, "%d,%.6f,,,%.6g,%.6g,%.0f,%.3f\n", ev->step, ev->loss, ev->lr, ev->norm,
+                tokens / ((double)ev->ns * 1e-9), seconds);
+    }
 }
 
-static enum status specify_training(const struct train_options *o, struct train_inputs *in,
-                                    struct train_spec *spec, struct err *e)
+static enum status close_log(struct train_job *job, struct err *e)
 {
-    spec->texts = in->texts;
-    spec->n_texts = in->n_texts;
-    spec->keep_last = spec->eval_every < 0;
-    spec->seed_given = o->common.seed.given;
-    spec->stop = progress_stop;
-    spec->event = train_report_event;
-    spec->arg = &in->report;
-    TRY(job_seed(in->job, e));
-    spec->seed = in->job->seed;
-    TRY(train_spec_complete(spec, &o->shape, &in->from, &in->teacher, e));
-    TRY(job_start_threads(in->job, e));
-    spec->kernels = in->job->kernels;
-    spec->pool = in->job->pool;
-    return STATUS_OK;
+    FILE *f = job->log;
+    const bool lost = f && ferror(f) != 0, unclosed = f && fclose(f) != 0;
+    job->log = NULL;
+    return lost || unclosed ? log_failed(job, e) : STATUS_OK;
 }
 
-/* What an earlier run has made is not lost by typing it again. */
-static enum status check_replaced(const struct train_options *o, const char *path, struct err *e)
+/* --- lines ----------------------------------------------------------------------------------- */
+
+/* "3.2k tokens/s", in the steps of this run. */
+static struct figure speed(const struct train_job *job)
 {
-    struct stat st;
-    if (!o->spec.resume && !o->common.force && lstat(path, &st) == 0)
-        return err_set(e, STATUS_USAGE,
-                       "-o: '%.200s' exists; --resume goes on with an unfinished run, --force "
-                       "replaces what is there",
-                       path);
-    return STATUS_OK;
+    const double tokens =
+        (double)(job->step - job->first_step) * job->spec.batch * job->spec.length;
+    return figure_rate(job->step_ns ? tokens / ((double)job->step_ns * 1e-9) : 0);
 }
 
-static enum status check_train_outputs(const struct train_options *o, const char *state,
-                                       struct err *e)
+/* ", 3.41 s left"; nothing before the first step and after the last one. */
+struct left {
+    char text[48];
+};
+static struct left time_left(const struct train_job *job)
 {
-    TRY(path_spares(&command_train.spec, o, "--output", state, e));
-    if (o->log && path_same(o->log, state))
-        return err_set(e, STATUS_USAGE, "--log: '%.200s' is OUT.state; expected a file of its own",
-                       o->log);
-    TRY(check_replaced(o, o->spec.out, e));
-    TRY(check_replaced(o, state, e));
-    TRY(path_writable(o->spec.out, e));
-    return path_writable(state, e);
+    struct left left = {""};
+    const int made = job->step - job->first_step, rest = job->spec.n_steps - job->step;
+    if (made > 0 && rest > 0)
+        snprintf(left.text, sizeof left.text, ", %s left",
+                 figure_duration((double)(clock_ns() - job->started_ns) / made * rest).text);
+    return left;
 }
 
-static enum status check_train_options(const struct train_options *o, struct err *e)
+static void show_step(struct train_job *job, const struct train_event *ev)
 {
-    if (!o->spec.out)
-        return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
-    const size_t size = strlen(o->spec.out) + sizeof ".state";
-    char *state = malloc(size);
-    if (!state)
-        return err_no_memory(e, "a path", size);
-    snprintf(state, size, "%s.state", o->spec.out);
-    const enum status s = check_train_outputs(o, state, e);
-    free(state);
-    return s;
+    char val[48] = "";
+    if (job->started_ns == 0)
+        job->started_ns = clock_ns() - ev->ns;
+    job->step = ev->step;
+    job->step_ns += ev->ns;
+    job->loss = isfinite(job->loss) ? job->loss + SMOOTHING * (ev->loss - job->loss) : ev->loss;
+    log_row(job, ev);
+    if (isfinite(job->val_loss))
+        snprintf(val, sizeof val, ", held out %.4f", job->val_loss);
+    /* What matters most comes first: a narrow terminal cuts the rest. */
+    if (job->terminal)
+        notice_show("step %d of %d%s: loss %.4f%s, %s tokens/s", job->step, job->spec.n_steps,
+                    time_left(job).text, job->loss, val, speed(job).text);
 }
 
-/* --- the run --------------------------------------------------------------------------------- */
-
-static void announce_training(const struct train_options *o, const struct train_spec *spec,
-                              const struct train_plan *p)
+static void show_evaluation(struct train_job *job, const struct train_event *ev)
 {
+    char loss[48] = "", rate[48] = "";
+    job->val_loss = ev->val_loss;
+    if (ev->best) {
+        job->best_loss = ev->val_loss;
+        job->best_bits = ev->val_bits;
+        job->best_step = ev->step;
+    }
+    log_row(job, ev);
+    if (isfinite(ev->loss))
+        snprintf(loss, sizeof loss, "loss %.4f, ", ev->loss);
+    if (job->step_ns)
+        snprintf(rate, sizeof rate, ", %s tokens/s", speed(job).text);
+    say(&job->options->common,
+        "step %d of %d: %sheld out %.4f nats a token, %.4f bits a byte%s%s%s", job->step,
+        job->spec.n_steps, loss, ev->val_loss, ev->val_bits, ev->best ? " (best)" : "", rate,
+        time_left(job).text);
+}
+
+/* One line for all trials, told once the rate is chosen. */
+static void show_trial(struct train_job *job, const struct train_event *ev)
+{
+    const size_t len = strlen(job->tried), room = sizeof job->tried - len;
+    if (ev->lr == 0)
+        snprintf(job->tried, sizeof job->tried, "; %.4f as it is", ev->loss);
+    else if (isfinite(ev->loss))
+        snprintf(job->tried + len, room, ", %.4f at %g", ev->loss, ev->lr);
+    else
+        snprintf(job->tried + len, room, ", none at %g", ev->lr);
+    if (job->terminal)
+        notice_show("trying learning rates, %d steps each%s", ev->step, job->tried);
+    job->n_tried = ev->step;
+    job->n_aside = ev->all;
+}
+
+static void show_choice(const struct train_job *job, const struct train_event *ev)
+{
+    char rate[96] = "no rate: the checkpoint stays as it is (--lr X trains it all the same)";
+    if (ev->lr > 0)
+        snprintf(rate, sizeof rate, "learning rate %g", ev->lr);
+    if (job->tried[0])
+        say(&job->options->common,
+            "%s: tried %d steps each, nats a token of %llu windows kept aside%s", rate,
+            job->n_tried, (unsigned long long)job->n_aside, job->tried);
+    else
+        say(&job->options->common, "%s: the text is too short to try others", rate);
+}
+
+/* The trainer's `event`. */
+static void hear(void *arg, const struct train_event *ev)
+{
+    struct train_job *job = arg;
+    switch (ev->kind) {
+    case TRAIN_LEARNING:
+        if (job->terminal && ev->all)
+            notice_show("learning the vocabulary: %.0f%%",
+                        100 * (double)ev->done / (double)ev->all);
+        break;
+    case TRAIN_TRIED:
+        show_trial(job, ev);
+        break;
+    case TRAIN_CHOSEN:
+        show_choice(job, ev);
+        break;
+    case TRAIN_STEP:
+        show_step(job, ev);
+        break;
+    case TRAIN_EVALUATED:
+        show_evaluation(job, ev);
+        break;
+    case TRAIN_SAVING: /* no state is newer than its log */
+        if (job->log && fflush(job->log) == 0)
+            fdatasync(fileno(job->log));
+        break;
+    case TRAIN_SAVED:
+        say_verbose(&job->options->common, "saved after step %d", ev->step);
+        break;
+    case TRAIN_NOT_SAVED:
+        say(&job->options->common,
+            "warning: not saved after step %d: %s; training goes on and tries again", ev->step,
+            ev->message);
+        break;
+    }
+}
+
+static void announce(const struct train_job *job, const struct train_plan *p)
+{
+    const struct train_options *o = job->options;
+    const struct train_spec *spec = &job->spec;
     const struct config *c = &p->config;
     char variant[16], what[128];
     config_variant_name(c, c->n_kv_heads, variant);
@@ -232,67 +328,146 @@ static void announce_training(const struct train_options *o, const struct train_
             figure_bytes((double)p->teacher_bytes).text, figure_bytes((double)p->token_bytes).text);
 }
 
-static void conclude_training(const struct train_options *o, const struct train_report *r,
-                              enum status s)
+static void conclude(const struct train_job *job, enum status s)
 {
-    if (s == STATUS_INTERRUPTED) {
-        say(&o->common,
-            "interrupted after step %d; the same command with --resume goes on from "
-            "%s.state",
-            r->step, o->spec.out);
-        return;
-    }
+    const struct train_options *o = job->options;
     char best[128] = "";
-    if (isfinite(r->best_loss) && o->spec.eval_every >= 0)
+    if (isfinite(job->best_loss) && o->spec.eval_every >= 0)
         snprintf(best, sizeof best,
-                 "best of step %d, held out %.4f nats a token, %.4f bits a byte; ", r->best_step,
-                 r->best_loss, r->best_bits);
-    say(&o->common, "%s: %s%d steps in %s, %s tokens/s", o->spec.out, best, r->step - r->first_step,
-        figure_duration(r->step_ns).text, figure_rate(train_report_rate(r)).text);
+                 "best of step %d, held out %.4f nats a token, %.4f bits a byte; ", job->best_step,
+                 job->best_loss, job->best_bits);
+    if (s == STATUS_INTERRUPTED)
+        say(&o->common,
+            "interrupted after step %d; the same command with --resume goes on from %s.state",
+            job->step, o->spec.out);
+    else
+        say(&o->common, "%s: %s%d steps in %s, %s tokens/s", o->spec.out, best,
+            job->step - job->first_step, figure_duration(job->step_ns).text, speed(job).text);
 }
 
-static enum status run_trainer(const struct train_options *o, struct train_inputs *in,
-                               const struct train_spec *spec, struct err *e)
+/* --- the run --------------------------------------------------------------------------------- */
+
+/*
+ * Texts are read, not mapped: a file that changes in the meantime must not be one text when the
+ * vocabulary is learned and another when it is cut into tokens; and a pipe is a text too.
+ */
+static enum status read_texts(struct train_job *job, struct err *e)
+{
+    const struct option_strings *paths = &job->options->texts;
+    struct stat st;
+    if (paths->n == 0)
+        return err_set(e, STATUS_USAGE, "no text is named; expected TEXT, one or several files");
+    job->spec.texts = job->texts = calloc((size_t)paths->n, sizeof *job->texts);
+    if (!job->texts)
+        return err_no_memory(e, "the list of texts", (size_t)paths->n * sizeof *job->texts);
+    for (; job->spec.n_texts < paths->n; job->spec.n_texts++) {
+        const char *path = paths->items[job->spec.n_texts];
+        struct text *text = &job->texts[job->spec.n_texts];
+        const bool is_file = strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+        char *bytes = NULL;
+        TRY(input_await(path, is_file ? SIZE_MAX : PIPE_MAX, &bytes, &text->len, e));
+        text->data = bytes;
+    }
+    for (int i = 0; i < paths->n; i++)
+        TRY(input_check_text(paths->items[i], job->texts[i], e));
+    return STATUS_OK;
+}
+
+static void free_texts(struct train_job *job)
+{
+    for (int i = 0; i < job->spec.n_texts; i++)
+        free((void *)(uintptr_t)job->texts[i].data);
+    free(job->texts);
+    job->spec.texts = job->texts = NULL;
+    job->spec.n_texts = 0;
+}
+
+/* What an earlier run has made is not lost by typing it again. */
+static enum status check_replaced(const struct train_options *o, const char *path, struct err *e)
+{
+    struct stat st;
+    if (!o->spec.resume && !o->common.force && lstat(path, &st) == 0)
+        return err_set(e, STATUS_USAGE,
+                       "-o: '%.200s' exists; --resume goes on with an unfinished run, --force "
+                       "replaces what is there",
+                       path);
+    return STATUS_OK;
+}
+
+static enum status check_outputs(const struct train_options *o, const char *state, struct err *e)
+{
+    TRY(path_spares(&command_train.spec, o, "--output", state, e));
+    if (o->log && path_same(o->log, state))
+        return err_set(e, STATUS_USAGE, "--log: '%.200s' is OUT.state; expected a file of its own",
+                       o->log);
+    TRY(check_replaced(o, o->spec.out, e));
+    TRY(check_replaced(o, state, e));
+    TRY(path_writable(o->spec.out, e));
+    return path_writable(state, e);
+}
+
+static enum status prepare(struct train_job *job, struct err *e)
+{
+    const struct train_options *o = job->options;
+    struct train_spec *spec = &job->spec;
+    char *state = NULL;
+    if (!o->spec.out)
+        return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
+    if (asprintf(&state, "%s.state", o->spec.out) < 0)
+        return err_no_memory(e, "a path", strlen(o->spec.out) + sizeof ".state");
+    const enum status s = check_outputs(o, state, e);
+    free(state);
+    TRY(s);
+    TRY(read_texts(job, e));
+    spec->keep_last = spec->eval_every < 0;
+    spec->seed_given = o->common.seed.given;
+    spec->stop = progress_stop;
+    spec->event = hear;
+    spec->arg = job;
+    TRY(job_seed(job->run, e));
+    spec->seed = job->run->seed;
+    TRY(train_spec_complete(spec, &o->shape, &job->run->checkpoint, &job->run->other, e));
+    TRY(job_start_threads(job->run, e));
+    spec->kernels = job->run->kernels;
+    spec->pool = job->run->pool;
+    return STATUS_OK;
+}
+
+static enum status train(struct train_job *job, struct err *e)
 {
     struct trainer *t;
-    enum status s = trainer_open(spec, &t, e);
-    close_texts(in); /* training takes their tokens */
-    if (s != STATUS_OK)
-        return s;
-    announce_training(o, spec, trainer_plan(t));
-    s = train_report_begin(&in->report, trainer_plan(t), e);
+    TRY(prepare(job, e));
+    enum status s = trainer_open(&job->spec, &t, e);
+    free_texts(job); /* training takes their tokens */
+    TRY(s);
+    const struct train_plan *p = trainer_plan(t);
+    announce(job, p);
+    job->first_step = job->step = p->resumed_step;
+    job->loss = job->val_loss = (double)NAN;
+    job->best_loss = p->best_loss;
+    job->best_bits = p->best_loss * p->bits_per_nat;
+    job->best_step = p->best_step;
+    s = job->options->log ? open_log(job, e) : STATUS_OK;
     if (s == STATUS_OK)
         s = trainer_run(t, e);
     const bool done = s == STATUS_OK || s == STATUS_INTERRUPTED;
-    const enum status reported = train_report_end(&in->report, done ? e : NULL);
+    notice_clear();
+    const enum status logged = close_log(job, done ? e : NULL);
     if (done)
-        conclude_training(o, &in->report, s);
+        conclude(job, s);
     trainer_free(t);
-    return done && reported != STATUS_OK ? reported : s;
-}
-
-static enum status prepare_and_train(const struct train_options *o, struct train_inputs *in,
-                                     struct train_spec *spec, struct err *e)
-{
-    TRY(check_train_options(o, e));
-    TRY(read_training_texts(o, in, e));
-    TRY(specify_training(o, in, spec, e));
-    return run_trainer(o, in, spec, e);
+    return done && logged != STATUS_OK ? logged : s;
 }
 
 static enum status run_train(struct job *j, void *values, struct err *e)
 {
     const struct train_options *o = values;
-    struct train_inputs in = {.job = j};
-    struct train_spec spec = o->spec;
-    in.report = (struct train_report){.common = &o->common,
-                                      .spec = &spec,
-                                      .log = o->log,
-                                      .terminal = isatty(STDERR_FILENO) && !o->common.quiet};
-    const enum status s = prepare_and_train(o, &in, &spec, e);
-    close_texts(&in);
-    checkpoint_close(&in.from);
-    checkpoint_close(&in.teacher);
+    struct train_job job = {.options = o,
+                            .run = j,
+                            .spec = o->spec,
+                            .terminal = isatty(STDERR_FILENO) && !o->common.quiet};
+    const enum status s = train(&job, e);
+    free_texts(&job);
     return s;
 }
 

@@ -1,17 +1,16 @@
 /*
- * study - what the files of the command study share: its options, its run, its report.
+ * study - what the files of the command study share: its options and its run.
  */
 #ifndef DECODE_CLI_STUDY_H
 #define DECODE_CLI_STUDY_H
 
-#include "base/output.h"
 #include "cli/job.h"
-#include "cli/train_shape.h"
+#include "cli/train_options.h"
 #include "study/study.h"
 #include "train/train.h"
 
 struct study_options {
-    struct common_options common; /* its positional is TEXT, its model stays NULL */
+    struct common_options common; /* its text is TEXT */
     const char *dir, *from, *kv_heads, *methods, *latent, *alphas, *scratch, *shard, *plot;
     int n_seeds;
     struct option_u64 first_seed;
@@ -27,13 +26,11 @@ struct study_options {
 /* One run of the command. */
 struct study_job {
     const struct study_options *options;
+    struct job *run;
     struct common_options quiet; /* of what makes a cell */
     struct study_plan plan;
     int shard, n_shards; /* every n_shards-th cell from that one on */
-    struct text text;    /* malloc'd */
     int lock;            /* of study_lock_open; -1: none yet */
-
-    struct job *job;
 
     /* Of study_run. */
     struct progress progress;
@@ -59,18 +56,5 @@ enum status study_lock(const struct study_job *job, const char *name, struct err
  * cell's name; STATUS_INTERRUPTED, with what a training saved.
  */
 enum status study_run(struct study_job *job, struct err *e);
-
-/*
- * Prints the cells that are done, then their means, and draws --plot: bits per byte over alpha, a
- * line for K/V heads and method, a band from the least seed to the most. For people the means are a
- * row for K/V heads and method and a column for each alpha; CSV has them under a header of their
- * own after an empty line, JSON in an object {"cells": [], "means": []}, JSON lines in lines of
- * their own. With --columns only these of the cells, and of the means, which are rows then in every
- * form; a table without one of them is left out. STATUS_NO_MEMORY; the failures of plot_write.
- */
-enum status study_report(const struct study_job *job, struct output *out, struct err *e);
-
-/* Whether cells or means have the columns of --columns, see cli/columns.h. */
-enum status study_check_columns(const struct study_options *o, struct err *e);
 
 #endif

@@ -12,12 +12,11 @@
 #include "base/clock.h"
 #include "base/figures.h"
 #include "cli/input.h"
-#include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
 #include "cli/signals.h"
 #include "cli/study.h"
-#include "cli/train_steps.h"
+#include "cli/train_options.h"
 #include "cli/variant.h"
 #include "measure/eval.h"
 #include "model/kv_cache.h"
@@ -27,69 +26,58 @@ _Static_assert(STUDY_FIT - STUDY_MEAN == CONVERT_FIT, "methods are in the order 
 
 /* --- command lines --------------------------------------------------------------------------- */
 
-/* The shortest text that an option reads as this number. */
-static struct figure number_shown(double x)
-{
-    struct figure f = {""};
-    double back = 0;
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(f.text, sizeof f.text, "%.*g", digits, x);
-        if (parse_double(f.text, &back) && back == x)
-            break;
-    }
-    return f;
-}
-
 struct study_given study_given(const struct option *table, const void *values)
 {
     struct study_given s = {""};
     size_t len = 0;
     for (const struct option *o = table; o->kind != OPTION_END; o++) {
         const void *at = (const char *)values + o->offset;
-        double given, otherwise = 0; /* without a fallback: 0 is none given */
-        struct figure number = {""};
+        const double given = o->kind == OPTION_FLAG     ? *(const bool *)at
+                             : o->kind == OPTION_DOUBLE ? *(const double *)at
+                                                        : *(const int *)at;
+        double otherwise = 0; /* without a fallback: 0 is none given */
         if (o->fallback)
             parse_double(o->fallback, &otherwise);
-        if (o->kind == OPTION_FLAG)
-            given = *(const bool *)at;
-        else
-            given = o->kind == OPTION_DOUBLE ? *(const double *)at : *(const int *)at;
-        if (o->kind == OPTION_INT)
-            snprintf(number.text, sizeof number.text, "%.0f", given);
-        else if (o->kind == OPTION_DOUBLE)
-            number = number_shown(given);
-        if (given != otherwise && len < sizeof s.text)
-            len += (size_t)snprintf(s.text + len, sizeof s.text - len, " --%s%s%s", o->name,
-                                    o->kind == OPTION_FLAG ? "" : " ",
-                                    o->kind == OPTION_CHOICE ? o->choices[(int)given - 1]
-                                                             : number.text);
+        if (given == otherwise || len >= sizeof s.text)
+            continue;
+        const struct figure number = figure_exact(given);
+        len += (size_t)snprintf(s.text + len, sizeof s.text - len, " --%s%s%s", o->name,
+                                o->kind == OPTION_FLAG ? "" : " ",
+                                o->kind == OPTION_FLAG     ? ""
+                                : o->kind == OPTION_CHOICE ? o->choices[(int)given - 1]
+                                                           : number.text);
     }
     return s;
 }
 
-/* " --option value", or without an option " value", as a shell reads it back: in quotes, where it
- * needs them, out of which its own quotes are taken. Nothing of NULL. */
+/* With -v, the command that makes what comes now, as a shell reads it back: its options (one
+ * without a value is not given, one without a name the last), then others as a text. */
 struct shown {
-    char text[PATH_MAX + 512];
+    const char *option, *value;
 };
-static struct shown shown(const char *option, const char *value)
+static void show_command(const struct study_job *job, const char *name, const struct shown *options,
+                         const char *more)
 {
     /* Bytes that mean nothing but themselves to a shell. */
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:=+-";
-    struct shown s = {""};
-    if (!value)
-        return s;
-    const char *quote = value[0] && !value[strspn(value, plain)] ? "" : "'";
-    const char *end = s.text + sizeof s.text - sizeof "'\\'' '";
-    char *at = stpcpy(stpcpy(stpcpy(s.text, option), " "), quote);
-    for (; *value && at < end; value++) {
-        if (*value == '\'')
-            at = stpcpy(at, "'\\'"); /* and behind it the quote that begins them again */
-        *at++ = *value;
+    const struct common_options *common = &job->options->common;
+    char line[4096] = "";
+    FILE *f = common->verbose ? fmemopen(line, sizeof line, "w") : NULL;
+    if (!f)
+        return;
+    for (; options->option; options++) {
+        const char *value = options->value;
+        if (!value)
+            continue;
+        const char *quote = value[0] && !value[strspn(value, plain)] ? "" : "'";
+        fprintf(f, "%s %s", options->option, quote);
+        for (; *value; value++) /* the text's own quotes are taken out of ours */
+            fprintf(f, *value == '\'' ? "'\\%c'" : "%c", *value);
+        fputs(quote, f);
     }
-    stpcpy(at, quote);
-    return s;
+    fclose(f);
+    say(common, "%s%s -q%s", name, line, more);
 }
 
 /* --- training -------------------------------------------------------------------------------- */
@@ -103,23 +91,6 @@ static struct study_path path_of(const struct study_job *job, const struct study
 static bool is_there(const char *path)
 {
     return access(path, F_OK) == 0;
-}
-
-static void show_training(const struct study_options *o, const struct train_spec *spec,
-                          const struct train_shape *shape)
-{
-    say_verbose(
-        &o->common, "train%s -q%s%s --steps %d%s%s --seed %" PRIu64 " --eval-every -1%s%s%s%s%s%s",
-        shown("", o->common.positional).text, shown(" --threads", o->common.threads).text,
-        shown(" --output", spec->out).text, spec->n_steps,
-        study_given(train_step_options + 1, spec).text, /* all but --steps, the first */
-        study_given(train_held_out_options, spec).text, spec->seed,
-        shown(" --from", spec->from_path).text, study_given(train_size_options, shape).text,
-        study_given(train_kind_options, shape).text, shown(" --kv-heads", shape->kv_heads).text,
-        shown(" --teacher", spec->teacher_path).text,
-        spec->resume          ? " --resume"
-        : is_there(spec->out) ? " --force"
-                              : "");
 }
 
 /* The trainer's `event`. */
@@ -158,7 +129,7 @@ static enum status train_cell(struct study_job *job, const struct study_cell *ce
                             base = path_of(job, study_base(&job->plan, cell), ".gguf");
     struct train_shape shape = o->shape;
     struct train_spec spec = o->steps;
-    char kv_heads[12];
+    char kv_heads[12], seed[24], more[5 * sizeof(struct study_given)];
     if (origin) { /* has a shape, and the rate and the rest are of the first training alone */
         spec.from_path = from.text;
         spec.lr = spec.dropout = spec.attn_dropout = spec.label_smoothing = 0;
@@ -168,7 +139,7 @@ static enum status train_cell(struct study_job *job, const struct study_cell *ce
         snprintf(kv_heads, sizeof kv_heads, "%d", cell->kv_heads);
         shape.kv_heads = kv_heads;
     }
-    spec.texts = &job->text;
+    spec.texts = &job->run->text;
     spec.n_texts = 1;
     spec.out = part.text;
     spec.teacher_path = cell->taught ? base.text : NULL;
@@ -177,13 +148,31 @@ static enum status train_cell(struct study_job *job, const struct study_cell *ce
     spec.keep_last = spec.seed_given = true;
     spec.resume = is_there(state.text);
     spec.seed = cell->seed;
-    spec.kernels = job->job->kernels;
-    spec.pool = job->job->pool;
+    spec.kernels = job->run->kernels;
+    spec.pool = job->run->pool;
     spec.stop = progress_stop;
     spec.event = hear;
     spec.arg = job;
-    show_training(o, &spec, &shape);
-    if (path_same(part.text, o->common.positional))
+    snprintf(seed, sizeof seed, "%" PRIu64, spec.seed);
+    snprintf(more, sizeof more, " --eval-every -1%s%s%s%s%s",
+             study_given(train_step_options, &spec).text,
+             study_given(train_held_out_options, &spec).text,
+             study_given(train_size_options, &shape).text,
+             study_given(train_kind_options, &shape).text,
+             spec.resume           ? " --resume"
+             : is_there(part.text) ? " --force"
+                                   : "");
+    show_command(job, "train",
+                 (const struct shown[]){{"", o->common.file},
+                                        {" --threads", o->common.threads},
+                                        {" --output", part.text},
+                                        {" --seed", seed},
+                                        {" --from", spec.from_path},
+                                        {" --kv-heads", shape.kv_heads},
+                                        {" --teacher", spec.teacher_path},
+                                        {NULL, NULL}},
+                 more);
+    if (path_same(part.text, o->common.file))
         return err_set(e, STATUS_USAGE, "'%.200s' is the text itself, which would be overwritten",
                        part.text);
     TRY(path_writable(part.text, e));
@@ -213,21 +202,25 @@ static enum status convert_cell(struct study_job *job, const struct study_cell *
         .method = is_latent ? CONVERT_FIT : (int)cell->method - STUDY_MEAN,
         .calib = is_latent || cell->method == STUDY_FIT ? calib.text : NULL,
         .calib_tokens = VARIANT_CALIB_TOKENS};
-    say_verbose(&o->common, "convert%s -q%s%s%s%s%s%s%s", shown("", origin.text).text,
-                shown(" --threads", o->common.threads).text, shown(" --output", whole).text,
-                shown(" --kv-heads", v.kv_heads).text, shown(" --latent", v.latent).text,
-                shown(" --method", is_latent ? NULL : cell->method_name).text,
-                shown(" --calib", v.calib).text,
-                shown(" --seed", cell->method == STUDY_RANDOM ? seed : NULL).text);
-
+    show_command(job, "convert",
+                 (const struct shown[]){{"", origin.text},
+                                        {" --threads", o->common.threads},
+                                        {" --output", whole},
+                                        {" --kv-heads", v.kv_heads},
+                                        {" --latent", v.latent},
+                                        {" --method", is_latent ? NULL : cell->method_name},
+                                        {" --calib", v.calib},
+                                        {" --seed", cell->method == STUDY_RANDOM ? seed : NULL},
+                                        {NULL, NULL}},
+                 "");
     struct checkpoint checkpoint;
     struct convert_spec spec;
     struct convert converted;
     const struct variant_source source = {.common = &job->quiet,
                                           .path = origin.text,
                                           .checkpoint = &checkpoint,
-                                          .kernels = job->job->kernels,
-                                          .pool = job->job->pool,
+                                          .kernels = job->run->kernels,
+                                          .pool = job->run->pool,
                                           .seed = cell->seed};
     TRY(path_writable(whole, e));
     TRY(job_open(origin.text, 0, &checkpoint, e));
@@ -251,13 +244,18 @@ static enum status measure_cell(struct study_job *job, struct study_cell *cell, 
                                 struct err *e)
 {
     const struct study_options *o = job->options;
-    const size_t cut = train_part(o->steps.val_fraction, job->text.len);
-    const struct text held_out = {job->text.data + cut, job->text.len - cut};
-    say_verbose(&o->common, "eval%s -q%s%s --range %s:1 --format jsonl", shown("", whole).text,
-                shown(" --threads", o->common.threads).text,
-                shown(" --text", o->common.positional).text,
-                number_shown(1 - o->steps.val_fraction).text);
-
+    const size_t cut = train_part(o->steps.val_fraction, job->run->text.len);
+    const struct text held_out = {job->run->text.data + cut, job->run->text.len - cut};
+    char range[48];
+    snprintf(range, sizeof range, "%s:1", figure_exact(1 - o->steps.val_fraction).text);
+    show_command(job, "eval",
+                 (const struct shown[]){{"", whole},
+                                        {" --threads", o->common.threads},
+                                        {" --text", o->common.file},
+                                        {" --range", range},
+                                        {" --format", "jsonl"},
+                                        {NULL, NULL}},
+                 "");
     struct checkpoint c;
     struct eval_result result;
     int32_t *tokens = NULL;
@@ -267,8 +265,8 @@ static enum status measure_cell(struct study_job *job, struct study_cell *cell, 
         tokens_of_text(c.tokenizer, held_out, tokenizer_adds_bos(c.tokenizer), &tokens, &n, e);
     if (s == STATUS_OK) {
         const struct eval_spec spec = {.model = c.model,
-                                       .params = {.kernels = job->job->kernels},
-                                       .pool = job->job->pool,
+                                       .params = {.kernels = job->run->kernels},
+                                       .pool = job->run->pool,
                                        .tokens = tokens,
                                        .n_tokens = n,
                                        .tokenizer = c.tokenizer,
@@ -386,7 +384,7 @@ enum status study_run(struct study_job *job, struct err *e)
     job->n_all = want_cells(job);
     if (job->n_all == 0)
         return STATUS_OK;
-    TRY(job_start_threads(job->job, e));
+    TRY(job_start_threads(job->run, e));
     job->progress = progress_start(&o->common, "cells");
     enum status s = STATUS_OK;
     for (struct study_cell *cell = cells; cell < end && s == STATUS_OK; cell++)

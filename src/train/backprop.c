@@ -4,89 +4,38 @@
 #include <stdlib.h>
 
 #include "engine/causal.h"
-#include "train/backprop_pass.h"
+#include "train/private.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-static float *take_rows(struct backprop *b, uint64_t rows, int n)
+/* A buffer [rows, n] that is taken from the arena where it is wanted. */
+struct buffer {
+    struct view *to;
+    int n;
+    bool wanted;
+};
+
+/* Takes a list that ends with one of nothing. */
+static void take_buffers(struct backprop *b, int rows, const struct buffer *list)
 {
-    return arena_take(&b->arena, rows, (uint64_t)n * sizeof(float));
+    for (; list->to; list++)
+        if (list->wanted)
+            *list->to = (struct view){
+                arena_take(&b->arena, (uint64_t)rows, (uint64_t)list->n * sizeof(float)), rows,
+                list->n, (size_t)list->n};
 }
 
 /* Room for a matrix, or those of the heads, in panels along either dimension. */
-static float *take_panels(struct backprop *b, const struct tensor_spec *spec)
+static float *take_panels(struct backprop *b, enum tensor_role role, int layer)
 {
-    const int n = spec->n_matrices, rows = spec->rows / n;
-    const uint64_t forward = (uint64_t)kernel_padded(rows) * (uint64_t)spec->cols;
-    const uint64_t backward = (uint64_t)kernel_padded(spec->cols) * (uint64_t)rows;
+    const struct tensor_spec spec = layout_weight(&b->config, role, layer);
+    const int n = spec.n_matrices, rows = spec.rows / n;
+    const uint64_t forward = (uint64_t)kernel_padded(rows) * (uint64_t)spec.cols;
+    const uint64_t backward = (uint64_t)kernel_padded(spec.cols) * (uint64_t)rows;
+    if (spec.form != FORM_MATRIX || !layout_has(&b->config, role))
+        return NULL;
     return arena_take(&b->arena, (uint64_t)n * (forward > backward ? forward : backward),
                       sizeof(float));
-}
-
-static struct saved take_saved(struct backprop *b, int l, uint64_t rows)
-{
-    const struct config *c = &b->config;
-    return (struct saved){
-        .x = take_rows(b, rows, c->d_model),
-        .qkv = take_rows(b, rows, config_qkv_dim(c, l)),
-        .kv = config_is_latent(c) ? take_rows(b, rows, pass_kv_dim(c)) : NULL,
-        .heads = take_rows(b, rows, config_heads_dim(c)),
-        .mid = take_rows(b, rows, c->d_model),
-        .up = take_rows(b, rows, c->d_ff),
-        .gate = ffn_is_gated(c->ffn) ? take_rows(b, rows, c->d_ff) : NULL,
-        .softmax = take_rows(b, (uint64_t)b->n_sequences * (uint64_t)c->n_heads,
-                             2 * causal_padded_length(b->length)),
-    };
-}
-
-static void take_blocks(struct backprop *b, int widest, uint64_t rows)
-{
-    b->blocks = arena_take(&b->arena, (uint64_t)b->config.n_layers, sizeof *b->blocks);
-    struct saved saved = {0};
-    for (int l = 0; l < b->config.n_layers; l++) {
-        if (l == 0 || !b->forward_only)
-            saved = take_saved(b, b->forward_only ? widest : l, rows);
-        if (b->blocks)
-            b->blocks[l] = saved;
-    }
-    b->out = take_rows(b, rows, b->config.d_model);
-}
-
-static void take_matrices(struct backprop *b, int widest)
-{
-    for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++) {
-        const struct tensor_spec spec = layout_weight(&b->config, role, widest);
-        if (spec.form == FORM_MATRIX && layout_has(&b->config, role))
-            b->panels[role] = take_panels(b, &spec);
-    }
-    const struct tensor_spec output = layout_weight(&b->config, ROLE_OUTPUT, 0);
-    b->panels[ROLE_OUTPUT] = take_panels(b, &output);
-    if (!b->forward_only)
-        b->output_backward = take_panels(b, &output);
-}
-
-static void take_gradients(struct backprop *b, int widest, uint64_t rows)
-{
-    const struct config *c = &b->config;
-    const int d = c->d_model;
-    b->act = take_rows(b, rows, c->d_ff);
-    b->dx = take_rows(b, rows, d);
-    b->dmid = take_rows(b, rows, d);
-    b->dx_dropped = b->dropping ? take_rows(b, rows, d) : b->dx;
-    b->dmid_dropped = b->dropping ? take_rows(b, rows, d) : b->dmid;
-    b->dnorm = take_rows(b, rows, d);
-    b->dup = take_rows(b, rows, c->d_ff);
-    b->dgate = ffn_is_gated(c->ffn) ? take_rows(b, rows, c->d_ff) : NULL;
-    b->dheads = take_rows(b, rows, config_heads_dim(c));
-    b->dqkv = take_rows(b, rows, config_qkv_dim(c, widest));
-    if (config_is_latent(c))
-        b->dkv = take_rows(b, rows, pass_kv_dim(c));
-    b->stats = take_rows(b, rows, 2);
-    if (c->position == POSITION_QUADRATIC)
-        b->drel = arena_take(&b->arena, (uint64_t)b->n_sequences * (uint64_t)c->n_heads,
-                             2 * sizeof *b->drel);
-    if (b->taught)
-        b->teacher_logits = take_rows(b, (uint64_t)b->head_rows, c->n_vocab);
 }
 
 /* Takes all buffers, or counts them (see base/mem.h): sizes are bounded by the config, and rows by
@@ -94,19 +43,67 @@ static void take_gradients(struct backprop *b, int widest, uint64_t rows)
 static void take_all(struct backprop *b)
 {
     const struct config *c = &b->config;
-    const uint64_t rows = (uint64_t)b->n_sequences * (uint64_t)b->length;
+    const int rows = b->n_sequences * b->length, d = c->d_model, ff = c->d_ff;
+    const bool gated = ffn_is_gated(c->ffn), latent = config_is_latent(c), back = !b->forward_only;
+    const uint64_t head_windows = (uint64_t)b->n_sequences * (uint64_t)c->n_heads;
+    struct saved saved = {.softmax = NULL};
     int widest = 0; /* the layer whose tensors and activations are the largest */
     for (int l = 1; l < c->n_layers; l++)
         if (config_qkv_dim(c, l) > config_qkv_dim(c, widest))
             widest = l;
     b->positions = positions_take(&b->arena, c, b->rope_factors, b->length);
-    take_blocks(b, widest, rows);
-    take_matrices(b, widest);
-    b->norm = take_rows(b, rows, c->d_model);
-    b->logits = take_rows(b, (uint64_t)b->head_rows, c->n_vocab);
-    b->losses = take_rows(b, rows, 1);
-    if (!b->forward_only)
-        take_gradients(b, widest, rows);
+    b->blocks = arena_take(&b->arena, (uint64_t)c->n_layers, sizeof *b->blocks);
+    for (int l = 0; l < c->n_layers; l++) {
+        if (l == 0 || back) {
+            take_buffers(
+                b, rows,
+                (const struct buffer[]){{&saved.x, d, true},
+                                        {&saved.qkv, config_qkv_dim(c, back ? l : widest), true},
+                                        {&saved.kv, pass_kv_dim(c), latent},
+                                        {&saved.heads, config_heads_dim(c), true},
+                                        {&saved.mid, d, true},
+                                        {&saved.up, ff, true},
+                                        {&saved.gate, ff, gated},
+                                        {NULL}});
+            saved.softmax =
+                arena_take(&b->arena, head_windows,
+                           2 * (uint64_t)causal_padded_length(b->length) * sizeof(float));
+        }
+        if (b->blocks)
+            b->blocks[l] = saved;
+    }
+    for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
+        b->panels[role] = take_panels(b, role, widest);
+    b->panels[ROLE_OUTPUT] = take_panels(b, ROLE_OUTPUT, 0);
+    if (back)
+        b->output_backward = take_panels(b, ROLE_OUTPUT, 0);
+    take_buffers(b, b->head_rows,
+                 (const struct buffer[]){{&b->logits, c->n_vocab, true},
+                                         {&b->teacher_logits, c->n_vocab, back && b->taught},
+                                         {NULL}});
+    take_buffers(b, rows,
+                 (const struct buffer[]){{&b->out, d, true},
+                                         {&b->norm, d, true},
+                                         {&b->losses, 1, true},
+                                         {&b->act, ff, back},
+                                         {&b->dx, d, back},
+                                         {&b->dmid, d, back},
+                                         {&b->dx_dropped, d, back && b->dropping},
+                                         {&b->dmid_dropped, d, back && b->dropping},
+                                         {&b->dnorm, d, back},
+                                         {&b->dup, ff, back},
+                                         {&b->dgate, ff, back && gated},
+                                         {&b->dheads, config_heads_dim(c), back},
+                                         {&b->dqkv, config_qkv_dim(c, widest), back},
+                                         {&b->dkv, pass_kv_dim(c), back && latent},
+                                         {&b->stats, 2, back},
+                                         {NULL}});
+    if (!b->dropping) {
+        b->dx_dropped = b->dx;
+        b->dmid_dropped = b->dmid;
+    }
+    if (back && c->position == POSITION_QUADRATIC)
+        b->drel = arena_take(&b->arena, head_windows, 2 * sizeof *b->drel);
     b->scratch = arena_take(&b->arena, (uint64_t)b->n_threads * b->scratch_floats, sizeof(float));
 }
 
@@ -200,19 +197,19 @@ static void embed_batch(const struct pass *p, int thread)
     const size_t d = (size_t)b->config.d_model;
     const float scale = embedding_scale(&b->config);
     const float *learned = p->w->w[ROLE_POSITION_EMBD].weight;
-    const struct rows share = rows_share(p, (struct rows){0, pass_rows(p)}, thread);
+    const struct rows share = rows_share(p, all_rows(p), thread);
     for (int row = share.begin; row < share.end; row++) {
         const float *token = p->w->w[ROLE_TOKEN_EMBD].weight + (size_t)p->inputs[row] * d;
         const int t = row % b->length;
         const float *position =
             learned ? learned + (size_t)t * d : positions_vector(&b->positions, t);
-        float *x = b->blocks[0].x + (size_t)row * d;
+        float *x = b->blocks[0].x.x + (size_t)row * d;
         for (size_t i = 0; i < d; i++)
             x[i] = scale * token[i];
         for (size_t i = 0; i < d && position; i++)
             x[i] += position[i];
     }
-    float *x = rows_at(b->blocks[0].x, share, b->config.d_model);
+    float *x = view_rows(b->blocks[0].x, share).x;
     if (pass_drops(p))
         backprop_drop(p, 0, x, NULL, x, share);
 }
@@ -235,8 +232,8 @@ static void embed_batch_backward(const struct pass *p, int thread)
     float *tokens = g->w[ROLE_TOKEN_EMBD].weight, *positions = g->w[ROLE_POSITION_EMBD].weight;
     float *factors = g->w[ROLE_ROPE_FREQS].weight;
     if (pass_drops(p)) {
-        const struct rows share = rows_share(p, (struct rows){0, pass_rows(p)}, thread);
-        float *dx = rows_at(b->dx, share, b->config.d_model);
+        const struct rows share = rows_share(p, all_rows(p), thread);
+        float *dx = view_rows(b->dx, share).x;
         backprop_drop(p, 0, dx, NULL, dx, share);
         pool_barrier(b->pool, thread);
     }
@@ -247,7 +244,7 @@ static void embed_batch_backward(const struct pass *p, int thread)
     if (positions)
         clear_columns(positions, b->config.n_ctx, d, begin, end);
     for (int row = 0; row < pass_rows(p); row++) {
-        const float *dx = b->dx + (size_t)row * d;
+        const float *dx = b->dx.x + (size_t)row * d;
         float *token = tokens + (size_t)p->inputs[row] * d;
         float *position = positions ? positions + (size_t)(row % b->length) * d : NULL;
         for (int i = begin; i < end; i++)
@@ -262,12 +259,12 @@ static void embed_batch_backward(const struct pass *p, int thread)
 /* --- loss ------------------------------------------------------------------------------------ */
 
 /* The logits of rows r, from b->norm, as rows of `logits`, whose first is row `chunk`. */
-static struct view make_logits(const struct backprop *b, struct rows r, int chunk, float *logits)
+static struct view make_logits(const struct backprop *b, struct rows r, int chunk,
+                               struct view logits)
 {
-    const struct rows in_chunk = {r.begin - chunk, r.end - chunk};
-    const struct view out = view_of(logits, in_chunk, b->config.n_vocab);
+    const struct view out = view_rows(logits, (struct rows){r.begin - chunk, r.end - chunk});
     const struct affine map = {.panels = b->panels[ROLE_OUTPUT]};
-    backprop_multiply(b, map, view_of(b->norm, r, b->config.d_model), out);
+    backprop_multiply(b, map, view_rows(b->norm, r), out);
     return out;
 }
 
@@ -283,7 +280,7 @@ static void lose_rows(const struct pass *p, struct rows r, float *logits, float 
         float *row = logits + (size_t)(t - r.begin) * (size_t)n_vocab;
         const int target = p->targets[t];
         const float logit = row[target];
-        b->losses[t] = b->grad->softmax(row, n_vocab, scale) - logit;
+        b->losses.x[t] = b->grad->softmax(row, n_vocab, scale) - logit;
         row[target] -= rest * (1 - p->label_smoothing);
         for (int i = 0; i < n_vocab && smooth > 0; i++)
             row[i] -= smooth;
@@ -300,18 +297,18 @@ static void lose_rows(const struct pass *p, struct rows r, float *logits, float 
  * to dx. */
 static void lose_chunk(const struct pass *p, int chunk, struct rows r, int thread)
 {
-    struct backprop *b = p->b;
+    const struct backprop *b = p->b;
+    const int last = 2 * b->config.n_layers;
     (void)thread;
-    const int d = b->config.d_model, last = 2 * b->config.n_layers;
-    backprop_norm(p, last, r, rows_at(b->norm, r, d));
+    backprop_norm(p, last, r, view_rows(b->norm, r).x);
     const struct view logits = make_logits(b, r, chunk, b->logits);
     float *taught = p->teacher ? make_logits(p->teacher, r, chunk, b->teacher_logits).x : NULL;
     lose_rows(p, r, logits.x, taught);
     if (!p->gradient)
         return;
     const struct affine map = {.panels = b->output_backward};
-    backprop_multiply(b, map, logits, view_of(b->dnorm, r, d));
-    backprop_norm_backward(p, last, NULL, b->dx, r);
+    backprop_multiply(b, map, logits, view_rows(b->dnorm, r));
+    backprop_norm_backward(p, last, (struct view){NULL}, b->dx, r);
 }
 
 /* From b->out to b->losses and, if there is a gradient, to b->dx and the gradients of output and
@@ -321,7 +318,7 @@ static void lose_batch(const struct pass *p, int thread)
 {
     struct backprop *b = p->b;
     const int n_rows = pass_rows(p);
-    assert(b->head_rows >= 1 && (!p->teacher || b->teacher_logits));
+    assert(b->head_rows >= 1 && (!p->teacher || b->teacher_logits.x));
     for (int chunk = 0; chunk < n_rows; chunk += b->head_rows) {
         const int n = n_rows - chunk < b->head_rows ? n_rows - chunk : b->head_rows;
         const struct rows rows = {chunk, chunk + n};
@@ -329,11 +326,10 @@ static void lose_batch(const struct pass *p, int thread)
         pool_barrier(b->pool, thread);
         if (!p->gradient)
             continue;
-        const struct weight_sums sums = {
-            .gradient = {.weight = p->gradient->w[ROLE_OUTPUT].weight},
-            .dy = view_of(b->logits, (struct rows){0, n}, b->config.n_vocab),
-            .x = view_of(b->norm, rows, b->config.d_model),
-            .add = chunk > 0};
+        const struct weight_sums sums = {.gradient = {.weight = p->gradient->w[ROLE_OUTPUT].weight},
+                                         .dy = view_rows(b->logits, (struct rows){0, n}),
+                                         .x = view_rows(b->norm, rows),
+                                         .add = chunk > 0};
         backprop_weight_sums(b, &sums, thread);
         pool_barrier(b->pool, thread);
     }
@@ -355,8 +351,8 @@ static void run_pass(void *arg, int thread)
     for (int l = 0; l < b->config.n_layers; l++)
         backprop_block(p, l, thread);
     if (p->hidden_only) {
-        const struct rows share = rows_share(p, (struct rows){0, pass_rows(p)}, thread);
-        backprop_norm(p, 2 * b->config.n_layers, share, rows_at(b->norm, share, b->config.d_model));
+        const struct rows share = rows_share(p, all_rows(p), thread);
+        backprop_norm(p, 2 * b->config.n_layers, share, view_rows(b->norm, share).x);
         return;
     }
     lose_batch(p, thread);
@@ -372,7 +368,7 @@ static double mean_loss(const struct pass *p)
     const int n = pass_rows(p);
     double sum = 0;
     for (int row = 0; row < n; row++)
-        sum += (double)p->b->losses[row];
+        sum += (double)p->b->losses.x[row];
     return sum / n;
 }
 

@@ -39,17 +39,14 @@ struct backprop_params {
 /*
  * Which numbers of a training step are left out (Srivastava et al. 2014). It is a hash of key, site
  * and place, so that the backward pass finds them again, and threads need not agree on an order.
+ * Sites are the points of the residual stream, for what is added there: 0 the embedding, 2 l + 1
+ * what attention adds in block l, 2 l + 2 what its feed-forward part adds; then one a layer for the
+ * probabilities of its attention.
  */
 struct dropout {
     double share; /* left out, 0 to below 1; the others are scaled up by 1 / (1 - share) */
     uint64_t key;
 };
-
-/* What an element of a site's [rows, n], counted from the first, is multiplied by: 0 or
- * 1 / (1 - share). Sites are the points of the residual stream: 0 the embedding, 2 l + 1 what
- * attention adds in block l, 2 l + 2 what its feed-forward part adds; then one a layer for the
- * probabilities of its attention. */
-float dropout_factor(const struct dropout *d, int site, uint64_t element);
 
 struct backprop;
 

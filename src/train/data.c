@@ -24,21 +24,21 @@ static enum status append_tokens(struct tokens *tokens, const struct tokenizer *
     size_t n;
     TRY(tokenizer_encode(t, text, &ids, &n, e));
     tokens->n_bytes += text.len;
-    if (tokens->n == 0) {
+    const size_t all = tokens->n + n;
+    if (tokens->n > 0) {
+        int32_t *longer = realloc(tokens->ids, all * sizeof *longer);
+        if (longer)
+            memcpy(longer + tokens->n, ids, n * sizeof *ids);
+        free(ids);
+        if (!longer)
+            return err_no_memory(e, "the texts' tokens", all * sizeof *longer);
+        ids = longer;
+    } else {
         free(tokens->ids);
-        tokens->ids = ids;
-        tokens->n = n;
-        return STATUS_OK;
     }
-    int32_t *longer = realloc(tokens->ids, (tokens->n + n) * sizeof *longer);
-    if (longer) {
-        memcpy(longer + tokens->n, ids, n * sizeof *ids);
-        tokens->ids = longer;
-        tokens->n += n;
-    }
-    free(ids);
-    return longer ? STATUS_OK
-                  : err_no_memory(e, "the texts' tokens", (tokens->n + n) * sizeof *longer);
+    tokens->ids = ids;
+    tokens->n = all;
+    return STATUS_OK;
 }
 
 /* The least bytes of a text both of whose parts have `part` bytes; of one part, if none is held
@@ -94,15 +94,6 @@ void train_data_free(struct train_data *d)
     free(d->val.ids);
 }
 
-void train_data_window(const struct tokens *t, size_t start, int row, int length, int32_t *inputs,
-                       int32_t *targets)
-{
-    const size_t n = (size_t)length;
-    assert(t->n > n && start < t->n - n);
-    memcpy(inputs + (size_t)row * n, t->ids + start, n * sizeof *inputs);
-    memcpy(targets + (size_t)row * n, t->ids + start + 1, n * sizeof *targets);
-}
-
 /* --- a new model's metadata ------------------------------------------------------------------ */
 
 static bool stop_learning(void *arg)
@@ -119,51 +110,56 @@ static void report_learning(void *arg, enum bpe_learn_phase phase, uint64_t done
 /* Learns from the parts of the texts that are not held out. */
 static enum status learn(struct train_spec *spec, struct bpe_learned *v, struct err *e)
 {
-    struct text *parts = calloc((size_t)spec->n_texts, sizeof *parts);
+    const size_t n = (size_t)spec->n_texts;
+    struct text *parts = calloc(n, sizeof *parts);
     if (!parts)
-        return err_no_memory(e, "the list of texts", (size_t)spec->n_texts * sizeof *parts);
-    for (int i = 0; i < spec->n_texts; i++)
+        return err_no_memory(e, "the list of texts", n * sizeof *parts);
+    for (size_t i = 0; i < n; i++)
         parts[i] =
             (struct text){spec->texts[i].data, train_part(spec->val_fraction, spec->texts[i].len)};
     const struct bpe_learn_spec learn_spec = {.n_tokens = spec->shape.n_vocab,
                                               .stop = stop_learning,
                                               .progress = report_learning,
                                               .arg = spec};
-    const enum status s = bpe_learn(&learn_spec, parts, (size_t)spec->n_texts, v, e);
+    const enum status s = bpe_learn(&learn_spec, parts, n, v, e);
     free(parts);
     return s;
 }
 
-/* A file without tensors that a checkpoint's metadata is taken from. */
-static enum status make_new(struct train_template *t, struct train_spec *spec, struct err *e)
+/* A file without tensors that a checkpoint's metadata is taken from, built with w. */
+static enum status make_new(struct train_template *t, const struct bpe_learned *vocabulary,
+                            struct gguf_writer *w, struct err *e)
+{
+    const struct config *c = &t->config;
+    const bool is_gpt2 = c->arch == arch_at(0);
+    size_t len;
+    /* Of the shape alone: the same training gives the same file, whatever it is called. */
+    char name[64];
+    snprintf(name, sizeof name, "%s%s%dx%dx%d-kv%d", is_gpt2 ? "" : c->arch->preset,
+             is_gpt2 ? "" : "-", c->n_layers, c->d_model, c->n_heads, c->n_kv_heads);
+    gguf_add_text(w, "general.architecture", text_of(c->arch->name));
+    gguf_add_text(w, "general.name", text_of(name));
+    gguf_add_u32(w, "general.file_type", 0);
+    config_write(c, w);
+    TRY(bpe_learned_write(vocabulary, w, e));
+    TRY(gguf_write_memory(w, &t->bytes, &len, e));
+    TRY(gguf_parse(t->bytes, len, &t->owned, e));
+    t->gguf = t->owned;
+    return STATUS_OK;
+}
+
+static enum status learn_and_make(struct train_template *t, struct train_spec *spec, struct err *e)
 {
     struct bpe_learned vocabulary;
     struct gguf_writer *w = NULL;
-    size_t len = 0;
-    /* Of the shape alone: the same training gives the same file, whatever it is called. */
-    char name[64];
-    const bool is_gpt2 = spec->shape.arch == arch_at(0);
-    snprintf(name, sizeof name, "%s%s%dx%dx%d-kv%d", is_gpt2 ? "" : spec->shape.arch->preset,
-             is_gpt2 ? "" : "-", spec->shape.n_layers, spec->shape.d_model, spec->shape.n_heads,
-             spec->shape.n_kv_heads);
     TRY(learn(spec, &vocabulary, e));
     t->config = spec->shape;
     t->config.n_vocab = vocabulary.n_tokens;
     enum status s = gguf_writer_create(&w, e);
-    if (s == STATUS_OK) {
-        gguf_add_text(w, "general.architecture", text_of(t->config.arch->name));
-        gguf_add_text(w, "general.name", text_of(name));
-        gguf_add_u32(w, "general.file_type", 0);
-        config_write(&t->config, w);
-        s = bpe_learned_write(&vocabulary, w, e);
-    }
     if (s == STATUS_OK)
-        s = gguf_write_memory(w, &t->bytes, &len, e);
-    if (s == STATUS_OK)
-        s = gguf_parse(t->bytes, len, &t->owned, e);
+        s = make_new(t, &vocabulary, w, e);
     gguf_writer_free(w);
     bpe_learned_free(&vocabulary);
-    t->gguf = t->owned;
     return s;
 }
 
@@ -187,7 +183,7 @@ static enum status read_trainable(const struct gguf *g, struct config *c, struct
 enum status train_template_make(struct train_template *t, struct train_spec *spec, struct err *e)
 {
     *t = (struct train_template){.gguf = spec->from};
-    TRY(spec->from ? read_trainable(spec->from, &t->config, e) : make_new(t, spec, e));
+    TRY(spec->from ? read_trainable(spec->from, &t->config, e) : learn_and_make(t, spec, e));
     for (size_t i = 0; i < t->gguf->n_tensors; i++)
         t->widened |= t->gguf->tensors[i].type->type != TENSOR_F32;
     return tokenizer_create(t->gguf, &t->tokenizer, e);
@@ -231,9 +227,10 @@ static bool same_array(const struct gguf *a, const struct gguf *b, const char *k
     return x->kind == y->kind && x->count == y->count && text_equal(x->bytes, y->bytes);
 }
 
-enum status train_teacher_check(const struct train_template *t, const struct gguf *teacher,
-                                struct config *config, int length, struct err *e)
+enum status train_teacher_check(const struct train_template *t, const struct train_spec *spec,
+                                struct config *config, struct err *e)
 {
+    const struct gguf *teacher = spec->teacher;
     TRY(read_trainable(teacher, config, e));
     if (config->n_vocab != t->config.n_vocab)
         return err_set(e, STATUS_USAGE,
@@ -243,9 +240,9 @@ enum status train_teacher_check(const struct train_template *t, const struct ggu
         !same_array(t->gguf, teacher, "tokenizer.ggml.merges"))
         return err_set(e, STATUS_USAGE,
                        "--teacher: expected the same vocabulary; its tokens or merges differ");
-    if (config->n_ctx < length)
+    if (config->n_ctx < spec->length)
         return err_set(e, STATUS_USAGE,
                        "--teacher: its context of %d tokens is shorter than the windows of %d",
-                       config->n_ctx, length);
+                       config->n_ctx, spec->length);
     return STATUS_OK;
 }

@@ -3,44 +3,39 @@
 #include <assert.h>
 #include <string.h>
 
-#include "train/backprop_pass.h"
+#include "train/private.h"
 
 /* --- affine maps ----------------------------------------------------------------------------- */
 
 /* Tokens summed at once for a weight's gradient: two operands' blocks stay in the cache. */
 #define SUM_BLOCK 256
 
-/* w [n_out, n_in] as panels [n_out / 16][n_in][16], the last filled up with zeros. */
-static void pack_forward(const struct pass *p, float *panels, const float *w, int n_out, int n_in,
-                         int thread)
-{
-    int begin, end;
-    pool_share(matrix_panels(n_out), thread, p->b->n_threads, &begin, &end);
-    for (int panel = begin; panel < end; panel++) {
-        float *out = panels + (size_t)panel * (size_t)n_in * KERNEL_LANES;
-        for (int lane = 0; lane < KERNEL_LANES; lane++) {
-            const int r = panel * KERNEL_LANES + lane;
-            const float *row = w + (size_t)r * (size_t)n_in;
-            for (int i = 0; i < n_in; i++)
-                out[(size_t)i * KERNEL_LANES + (size_t)lane] = r < n_out ? row[i] : 0;
-        }
-    }
-}
+/* A matrix [n_out, n_in] on its way into panels. */
+struct packing {
+    float *panels;
+    const float *w;
+    int n_out, n_in;
+};
 
-/* The same as [n_in / 16][n_out][16]. */
-static void pack_backward(const struct pass *p, float *panels, const float *w, int n_out, int n_in,
-                          int thread)
+/* This thread's share of it as panels [n_out / 16][n_in][16], or transposed [n_in / 16][n_out][16],
+ * the last filled up with zeros. */
+static void pack(const struct pass *p, struct packing m, bool transposed, int thread)
 {
+    const int n = transposed ? m.n_in : m.n_out, k = transposed ? m.n_out : m.n_in;
+    const size_t step = transposed ? 1 : (size_t)m.n_in, down = transposed ? (size_t)m.n_in : 1;
     int begin, end;
-    pool_share(matrix_panels(n_in), thread, p->b->n_threads, &begin, &end);
+    pool_share(matrix_panels(n), thread, p->b->n_threads, &begin, &end);
     for (int panel = begin; panel < end; panel++) {
-        float *out = panels + (size_t)panel * (size_t)n_out * KERNEL_LANES;
-        const int left = n_in - panel * KERNEL_LANES;
-        const size_t width = (size_t)(left < KERNEL_LANES ? left : KERNEL_LANES);
-        for (int r = 0; r < n_out; r++)
-            memcpy(out + (size_t)r * KERNEL_LANES,
-                   w + (size_t)r * (size_t)n_in + (size_t)panel * KERNEL_LANES,
-                   width * sizeof *out);
+        const int first = panel * KERNEL_LANES, left = n - first;
+        const int width = left < KERNEL_LANES ? left : KERNEL_LANES;
+        float *out = m.panels + (size_t)first * (size_t)k;
+        for (int i = 0; i < k; i++, out += KERNEL_LANES) {
+            const float *w = m.w + (size_t)first * step + (size_t)i * down;
+            for (int lane = 0; lane < width; lane++)
+                out[lane] = w[(size_t)lane * step];
+            for (int lane = width; lane < KERNEL_LANES; lane++)
+                out[lane] = 0;
+        }
     }
 }
 
@@ -48,18 +43,20 @@ void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool back
 {
     const struct backprop *b = p->b;
     const struct tensor_spec spec = layout_weight(&b->config, role, l);
-    const float *w = (role_in_block(role) ? p->w->blocks[l].w : p->w->w)[role].weight;
-    float *panels = backward && role == ROLE_OUTPUT ? b->output_backward : b->panels[role];
+    const int n = role == ROLE_ATTN_K_B ? spec.n_matrices : 1;
+    struct packing m = {.panels =
+                            backward && role == ROLE_OUTPUT ? b->output_backward : b->panels[role],
+                        .w = (role_in_block(role) ? p->w->blocks[l].w : p->w->w)[role].weight,
+                        .n_out = spec.rows / n,
+                        .n_in = spec.cols};
+    /* Keys are products with the transpose. */
+    const bool transposed = backward != (role == ROLE_ATTN_K_B);
+    const int panel_rows = kernel_padded(transposed ? m.n_in : m.n_out);
     assert(spec.form == FORM_MATRIX);
-    if (role != ROLE_ATTN_K_B) {
-        (backward ? pack_backward : pack_forward)(p, panels, w, spec.rows, spec.cols, thread);
-        return;
-    }
-    const int rank = spec.rows / spec.n_matrices, key = spec.cols;
-    for (int h = 0; h < spec.n_matrices; h++, w += (size_t)rank * (size_t)key) {
-        (backward ? pack_forward : pack_backward)(p, panels, w, rank, key, thread);
-        panels += backward ? (size_t)kernel_padded(rank) * (size_t)key
-                           : (size_t)kernel_padded(key) * (size_t)rank;
+    for (int h = 0; h < n; h++) {
+        pack(p, m, transposed, thread);
+        m.w += (size_t)m.n_out * (size_t)m.n_in;
+        m.panels += (size_t)panel_rows * (size_t)(transposed ? m.n_out : m.n_in);
     }
 }
 
@@ -92,17 +89,16 @@ struct row_sums {
 
 static void sum_rows(const struct grad_kernels *g, const struct row_sums *s)
 {
-    float sums[128];
-    const int most = s->add ? (int)(sizeof sums / sizeof *sums) : s->n;
-    for (int first = 0; first < s->n; first += most) {
-        const int n = s->n - first < most ? s->n - first : most;
-        float *out = s->add ? sums : s->out;
+    enum { MOST = 128 };
+    float sums[MOST];
+    for (int first = 0; first < s->n; first += MOST) {
+        const int n = s->n - first < MOST ? s->n - first : MOST;
         if (s->stats)
-            g->gain_sums(out, s->dy + first, s->x + first, s->stats, s->stride, s->n_rows, n);
+            g->gain_sums(sums, s->dy + first, s->x + first, s->stats, s->stride, s->n_rows, n);
         else
-            g->column_sums(out, s->dy + first, s->stride, s->n_rows, n);
-        for (int i = 0; i < n && s->add; i++)
-            s->out[first + i] += sums[i];
+            g->column_sums(sums, s->dy + first, s->stride, s->n_rows, n);
+        for (int i = first; i < first + n; i++)
+            s->out[i] = s->add ? s->out[i] + sums[i - first] : sums[i - first];
     }
 }
 
@@ -153,35 +149,35 @@ static const struct param_pair *norm_at(const struct config *c, const struct par
 
 void backprop_norm(const struct pass *p, int point, struct rows r, float *out)
 {
-    const struct backprop *b = p->b;
-    const struct config *c = &b->config;
+    const struct config *c = &p->b->config;
     const struct param_pair *norm = norm_at(c, p->w, point);
-    const float *x = rows_at(pass_stream(b, point), r, c->d_model);
-    const size_t d = (size_t)c->d_model, n = (size_t)rows_n(r);
+    const struct view x = view_rows(pass_stream(p->b, point), r);
+    const size_t d = (size_t)c->d_model, n = (size_t)x.n_rows;
     if (!norm)
-        memcpy(out, x, n * d * sizeof *out);
+        memcpy(out, x.x, n * d * sizeof *out);
     for (size_t t = 0; t < n && norm; t++)
-        b->kernels->norm[c->norm](out + t * d, x + t * d, norm->weight, norm->bias, c->d_model,
-                                  c->norm_eps);
+        p->b->kernels->norm[c->norm](out + t * d, x.x + t * d, norm->weight, norm->bias, c->d_model,
+                                     c->norm_eps);
 }
 
-void backprop_norm_backward(const struct pass *p, int point, const float *around, float *dx,
+void backprop_norm_backward(const struct pass *p, int point, struct view around, struct view dx,
                             struct rows r)
 {
     const struct backprop *b = p->b;
     const struct config *c = &b->config;
     const struct param_pair *norm = norm_at(c, p->w, point);
-    const float *x = pass_stream(b, point);
+    const float *x = pass_stream(b, point).x;
     const size_t d = (size_t)c->d_model;
-    if (!around) {
-        memset(rows_at(dx, r, c->d_model), 0, (size_t)rows_n(r) * d * sizeof *dx);
+    if (!around.x) {
+        memset(view_rows(dx, r).x, 0, (size_t)rows_n(r) * d * sizeof *dx.x);
         around = dx;
     }
     for (size_t t = (size_t)r.begin; t < (size_t)r.end && norm; t++)
-        b->grad->norm_backward[c->norm](dx + t * d, around + t * d, b->dnorm + t * d, x + t * d,
-                                        norm->weight, c->d_model, c->norm_eps, b->stats + 2 * t);
+        b->grad->norm_backward[c->norm](dx.x + t * d, around.x + t * d, b->dnorm.x + t * d,
+                                        x + t * d, norm->weight, c->d_model, c->norm_eps,
+                                        b->stats.x + 2 * t);
     for (size_t i = (size_t)r.begin * d; i < (size_t)r.end * d && !norm; i++)
-        dx[i] = around[i] + b->dnorm[i];
+        dx.x[i] = around.x[i] + b->dnorm.x[i];
 }
 
 void backprop_norm_sums(const struct pass *p, int point, int thread)
@@ -196,19 +192,18 @@ void backprop_norm_sums(const struct pass *p, int point, int thread)
     if (!gradient)
         return;
     struct row_sums sums = {.out = gradient->weight + begin,
-                            .dy = b->dnorm + begin,
-                            .x = pass_stream(b, point) + begin,
-                            .stats = b->stats,
+                            .dy = b->dnorm.x + begin,
+                            .x = pass_stream(b, point).x + begin,
+                            .stats = b->stats.x,
                             .stride = (size_t)c->d_model,
                             .n_rows = pass_rows(p),
                             .n = end - begin,
                             .add = c->shared && point + 2 <= last};
     sum_rows(b->grad, &sums);
-    if (!gradient->bias)
-        return;
     sums.out = gradient->bias + begin;
     sums.stats = NULL;
-    sum_rows(b->grad, &sums);
+    if (gradient->bias)
+        sum_rows(b->grad, &sums);
 }
 
 /* --- dropout --------------------------------------------------------------------------------- */
@@ -238,13 +233,6 @@ void dropout_apply(const struct dropout *d, int site, float *out, const float *s
             out[i] = (start ? start[i] : 0) + (survives ? x[i] * scale : 0);
         }
     }
-}
-
-float dropout_factor(const struct dropout *d, int site, uint64_t element)
-{
-    float factor;
-    dropout_apply(d, site, &factor, NULL, &(float){1}, element, 1);
-    return factor;
 }
 
 void backprop_drop(const struct pass *p, int site, float *out, const float *start, const float *x,

@@ -1,5 +1,6 @@
 /*
- * private - what a training run holds, and the steps that it is made of.
+ * private - what a training run holds, and the steps that it is made of; behind that what a pass of
+ * backpropagation holds.
  */
 #ifndef DECODE_TRAIN_PRIVATE_H
 #define DECODE_TRAIN_PRIVATE_H
@@ -9,6 +10,7 @@
 #include "base/rng.h"
 #include "compute/grad_kernels.h"
 #include "model/pack.h"
+#include "model/positions.h"
 #include "text/tokenizer.h"
 #include "train/backprop.h"
 #include "train/train.h"
@@ -43,10 +45,6 @@ enum status train_data_read(struct train_data *d, const struct train_spec *spec,
                             const struct tokenizer *t, struct err *e);
 void train_data_free(struct train_data *d);
 
-/* Writes the window that starts at token `start` as row `row` of a batch. */
-void train_data_window(const struct tokens *t, size_t start, int row, int length, int32_t *inputs,
-                       int32_t *targets);
-
 /* The metadata of `from`, or that of a new vocabulary. */
 struct train_template {
     const struct gguf *gguf;
@@ -65,11 +63,12 @@ void train_template_free(struct train_template *t);
 enum status train_model_write(const struct train_template *t, const struct param_list *list,
                               const float *weights, const char *path, struct err *e);
 
-/* STATUS_USAGE unless the teacher predicts the same tokens. */
-enum status train_teacher_check(const struct train_template *t, const struct gguf *teacher,
-                                struct config *config, int length, struct err *e);
+/* The teacher's config. STATUS_USAGE unless it predicts the same tokens. */
+enum status train_teacher_check(const struct train_template *t, const struct train_spec *spec,
+                                struct config *config, struct err *e);
 
-/* --- optimizer.c: initialisation, learning rate, clipping and AdamW --------------------------- */
+/* --- steps.c: the first weights, learning rate, clipping and AdamW ------------------------------
+ */
 
 struct optimizer {
     const struct train_spec *spec;
@@ -103,60 +102,49 @@ double train_rate(const struct train_spec *spec, int step);
 
 /* --- state.c: OUT.state, everything that the next step depends on ----------------------------- */
 
-/* How far a run is. */
+/* How far a run is, as OUT.state has it. */
 struct progress {
-    int step, best_step;
+    int64_t step, best_step;
     double best; /* val_loss of OUT; infinite before the first evaluation */
-    double rate; /* the full learning rate; 0: not yet chosen, or, once all steps are made, none */
     struct rng rng;
+    uint64_t n_floats;          /* in each of the arrays behind */
     uint64_t out_len, out_hash; /* of OUT as it was last written: bytes, train_hash */
+    double rate; /* the full learning rate; 0: not yet chosen, or, once all steps are made, none */
 };
 
-/* What must be the same for a state to be of this run: options, and hashes of what they stand for.
- */
+/* What tells runs apart: options, and hashes of what they stand for; see state.c. */
 enum { STATE_STEPS = 8, STATE_SEED = 11, STATE_FIELDS = 25 };
-struct identity {
-    struct {
-        const char *name; /* for messages */
-        enum { FIELD_NUMBER, FIELD_REAL, FIELD_HASH } kind;
-        uint64_t value; /* the bits of a real one */
-    } fields[STATE_FIELDS];
+struct state_header {
+    char magic[8];
+    uint64_t version;
+    uint64_t identity[STATE_FIELDS]; /* real ones as their bits */
+    struct progress progress;
 };
-
-/* What a run is told by: its model, and the hashes of texts and teacher. */
-struct state_subject {
-    const struct config *config;
-    const struct param_list *list;
-    uint64_t text_hash, teacher_hash;
-};
-struct identity state_identity(const struct train_spec *spec, const struct state_subject *subject);
-
-/* The hash, continued over all of a config that tells models apart and is no tensor's shape. */
-uint64_t state_hash_config(uint64_t hash, const struct config *c);
+_Static_assert(sizeof(struct state_header) == (2 + STATE_FIELDS + 9) * sizeof(uint64_t), "no gaps");
 
 /* A state file, opened and checked as far as its header goes. */
 struct state {
     struct file_map file; /* nothing for a parsed one */
     const unsigned char *bytes;
     size_t len;
-    uint64_t identity[STATE_FIELDS]; /* the values of its run */
-    struct progress progress;
+    struct state_header header;
 };
 
-/* *found is false if there is no file. STATUS_BAD_FILE if it is none of this format or version. The
- * file is closed on failure, else by state_close, which is legal on a zeroed struct and twice. */
+/* Opens a zeroed one; *found is false if there is no file. STATUS_BAD_FILE if it is none of this
+ * format or version. The file is closed on failure, else by its owner. */
 enum status state_open(struct state *s, const char *path, bool *found, struct err *e);
 /* The same for bytes, which must outlive s and are called `path` in messages. */
 enum status state_parse(struct state *s, const void *bytes, size_t len, const char *path,
                         struct err *e);
-void state_close(struct state *s);
-/* STATUS_USAGE, naming the first difference. */
-enum status state_compare(const struct state *s, const struct identity *wanted, const char *path,
-                          struct err *e);
+
+struct trainer;
+/* Fills in t->identity from its options, model, text and teacher. */
+void state_identify(struct trainer *t);
+/* STATUS_USAGE, naming the first difference of t->state's identity from that. */
+enum status state_compare(const struct trainer *t, struct err *e);
 /* Checks length and checksum and copies weights and moments. STATUS_BAD_FILE. */
 enum status state_read(const struct state *s, struct optimizer *o, const char *path, struct err *e);
-enum status state_write(const char *path, const struct identity *identity,
-                        const struct progress *progress, const struct optimizer *o, struct err *e);
+enum status state_write(const struct trainer *t, struct err *e);
 
 /* --- train.c ---------------------------------------------------------------------------------- */
 
@@ -176,7 +164,7 @@ struct trainer {
     struct config teacher_config;
     char *state_path;
     struct state state; /* open while there is one to resume */
-    struct identity identity;
+    uint64_t shape_hash, teacher_hash, identity[STATE_FIELDS];
     struct progress progress;
 
     struct arena arena; /* parameters, teacher, batch */
@@ -189,7 +177,7 @@ struct trainer {
     double loss_sum; /* since the last evaluation */
     int loss_steps;
     bool out_written; /* by this run, or it is the resumed state's best */
-    int saved_step;
+    int64_t saved_step;
 };
 
 /* --- steps.c: a step, the mean loss on windows, and the rate to step with --------------------- */
@@ -234,5 +222,238 @@ void trainer_rewind(struct trainer *t);
  * STATUS_INTERRUPTED; STATUS_FAILED if the checkpoint's own loss is not finite.
  */
 enum status trainer_probe(struct trainer *t, struct err *e);
+
+/* ============================================================================================= *
+ * A pass of a batch through a model and back, shared by the threads: its memory and the steps that
+ * it is made of.
+ *
+ * Rows are tokens: row = window * length + position. Letters: d = d_model, heads =
+ * config_heads_dim, qkv = config_qkv_dim of the layer, kv = pass_kv_dim, ff = d_ff.
+ *
+ * Points of the residual stream are counted from 0, the embedding, on: 2 l + 1 is after block l's
+ * attention, 2 l + 2 after its feed-forward part. Where norms stand after the residuals the stream
+ * is saved before them.
+ *
+ * Threads own contiguous rows where a token is all that counts, windows and K/V heads in
+ * attention, and rows of a gradient matrix where tokens are summed.
+ * ============================================================================================= */
+
+/* --- backprop: memory
+ * ---------------------------------------------------------------------------------- */
+
+/* Rows [begin, end) of the batch. */
+struct rows {
+    int begin, end;
+};
+
+static inline int rows_n(struct rows r)
+{
+    return r.end - r.begin;
+}
+
+/* n_rows rows of n floats, `stride` of them apart; x is NULL where there is no such buffer. */
+struct view {
+    float *x;
+    int n_rows, n;
+    size_t stride;
+};
+
+/* The rows r of a view; and n columns from `first` on. */
+static inline struct view view_rows(struct view v, struct rows r)
+{
+    return (struct view){v.x + (size_t)r.begin * v.stride, rows_n(r), v.n, v.stride};
+}
+
+static inline struct view view_columns(struct view v, int first, int n)
+{
+    return (struct view){v.x + first, v.n_rows, n, v.stride};
+}
+
+/* What the forward pass saves of a block for the backward pass. */
+struct saved {
+    struct view x;     /* [rows, d] the residual stream before it */
+    struct view qkv;   /* [rows, qkv] queries and keys not yet turned */
+    struct view kv;    /* [rows, kv] all heads' keys and values of what is latent; else none */
+    struct view heads; /* [rows, heads] outputs of the heads */
+    struct view mid;   /* [rows, d] the residual stream after attention */
+    struct view up;    /* [rows, ff] before what makes it not linear */
+    struct view gate;  /* [rows, ff] the same; none where there is no gate */
+    float *softmax;    /* [windows, n_heads, 2, padded length] each query's max and 1 / sum */
+};
+
+struct backprop {
+    struct config config;
+    int n_sequences, length;
+    bool forward_only, taught, dropping;
+    const float *rope_factors; /* see backprop_params */
+    const struct kernels *kernels;
+    const struct grad_kernels *grad;
+    struct pool *pool;
+    int n_threads;
+    int head_rows;         /* rows whose logits exist at once */
+    size_t scratch_floats; /* of a thread: whole cache lines */
+    struct arena arena;
+
+    struct positions positions; /* below length */
+    struct saved *blocks;       /* [n_layers]; forward only: all share their memory */
+    struct view out;            /* [rows, d] the residual stream after the last block */
+    /* By role, matrices in panels: forward [n_out / 16][n_in][16], backward [n_in / 16][n_out][16].
+     * Those of the blocks are of one block, in one direction, at a time. */
+    float *panels[TENSOR_ROLES];
+    float *output_backward; /* panels[ROLE_OUTPUT] is its forward form */
+
+    /* One block's at a time. */
+    struct view norm;  /* [rows, d] output of a norm */
+    struct view act;   /* [rows, ff] what the down matrix takes */
+    struct view dx;    /* [rows, d] gradient of the block's output, then of its input */
+    struct view dmid;  /* [rows, d] of mid */
+    struct view dnorm; /* [rows, d] of norm */
+    /* dx and dmid as they reach the matrices: without what was dropped; else dx and dmid. */
+    struct view dx_dropped, dmid_dropped;
+    struct view dup, dgate; /* [rows, ff]; dgate none where there is no gate */
+    struct view dheads;     /* [rows, heads] */
+    struct view dqkv;       /* [rows, qkv] of the widest layer */
+    struct view dkv;        /* [rows, kv]; none where saved.kv is */
+    struct view stats;      /* [rows, 2] of a norm */
+    double *drel;           /* [windows, n_heads, 2] of quadratic positions; NULL of others */
+
+    struct view logits;         /* [head_rows, n_vocab], then their gradient */
+    struct view losses;         /* [rows, 1] */
+    struct view teacher_logits; /* [head_rows, n_vocab]; none if not taught */
+    float *scratch;             /* [n_threads, scratch_floats]: of a row block or of an attention
+                                   item */
+};
+
+/* Elements of a row of all heads' keys, then all heads' values, made of what is latent. */
+static inline int pass_kv_dim(const struct config *c)
+{
+    return c->n_heads * (c->head_dim + config_value_dim(c));
+}
+
+static inline float *pass_scratch(const struct backprop *b, int thread)
+{
+    return b->scratch + (size_t)thread * b->scratch_floats;
+}
+
+/* The residual stream [rows, d] at a point. */
+static inline struct view pass_stream(const struct backprop *b, int point)
+{
+    const int l = point / 2;
+    if (point % 2)
+        return b->blocks[l].mid;
+    return l < b->config.n_layers ? b->blocks[l].x : b->out;
+}
+
+/* --- a pass ---------------------------------------------------------------------------------- */
+
+struct pass {
+    struct backprop *b;
+    const struct param_view *w;
+    const int32_t *inputs, *targets; /* [rows] */
+    int n_sequences;
+    struct dropout dropout, attn_dropout;
+    float label_smoothing;
+    const struct backprop *teacher; /* has passed the same batch, hidden only; NULL: none */
+    float teacher_share;            /* of the loss */
+    struct param_view *gradient;    /* NULL: loss only */
+    bool hidden_only;               /* norm of the last block's output is all */
+};
+
+static inline int pass_rows(const struct pass *p)
+{
+    return p->n_sequences * p->b->length;
+}
+
+/* Whether this pass leaves something out. */
+static inline bool pass_drops(const struct pass *p)
+{
+    return p->gradient && p->dropout.share > 0;
+}
+
+static inline struct rows all_rows(const struct pass *p)
+{
+    return (struct rows){0, pass_rows(p)};
+}
+
+/* This thread's share of some rows. */
+static inline struct rows rows_share(const struct pass *p, struct rows all, int thread)
+{
+    struct rows r;
+    pool_share(rows_n(all), thread, p->b->n_threads, &r.begin, &r.end);
+    return (struct rows){all.begin + r.begin, all.begin + r.end};
+}
+
+/* Rows that pass one matrix after the other while they are in the nearer caches. */
+#define ROW_BLOCK 96
+
+/* Runs a step over this thread's share of some rows, a block of at most ROW_BLOCK after the other;
+ * `at` and `thread` are passed on. */
+static inline void rows_each(const struct pass *p, struct rows all, int at, int thread,
+                             void (*step)(const struct pass *p, int at, struct rows r, int thread))
+{
+    const struct rows share = rows_share(p, all, thread);
+    for (struct rows r = {share.begin, share.begin}; r.begin < share.end; r.begin = r.end) {
+        r.end = share.end - r.begin < ROW_BLOCK ? share.end : r.begin + ROW_BLOCK;
+        step(p, at, r, thread);
+    }
+}
+
+/* --- layers.c -------------------------------------------------------------------------------- */
+
+/* This thread's share of a role's weight [n_out, n_in], of block l, as panels for y = x W^T, or
+ * `backward` for dx = dy W. The keys' heads of a latent cache (ROLE_ATTN_K_B) are one matrix after
+ * the other, each [rank, head_dim], and keys products with its transpose. */
+void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool backward, int thread);
+
+/* y = start + x * panels + bias, over the rows of x. */
+struct affine {
+    const float *panels;       /* as backprop_pack makes them */
+    const float *bias, *start; /* [y.n], and rows as y's; NULL: zero. start may be y */
+};
+void backprop_multiply(const struct backprop *b, struct affine map, struct view x, struct view y);
+
+/* dW [dy.n, x.n] = dy^T x and, where there is a bias, db = the sum of dy; `add` adds to what is
+ * there. */
+struct weight_sums {
+    struct param_pair gradient;
+    struct view dy, x;
+    bool add;
+};
+
+/* This thread's share: some rows of dW. */
+void backprop_weight_sums(const struct backprop *b, const struct weight_sums *s, int thread);
+
+/*
+ * Norms. Each stands at a point of the residual stream: what a branch reads is the norm of its
+ * point, or, at an embedding that has none, the stream itself. Where norms stand after the
+ * residuals, that is also what the branch is added to.
+ */
+
+/* out [r, d] = norm of the stream's rows r. */
+void backprop_norm(const struct pass *p, int point, struct rows r, float *out);
+
+/* In the rows r, dx = around + the gradient of the stream that goes through the norm, from
+ * b->dnorm; fills in b->stats. around may have no x: zero. */
+void backprop_norm_backward(const struct pass *p, int point, struct view around, struct view dx,
+                            struct rows r);
+
+/* This thread's share of a norm's gradient from all rows of b->dnorm and b->stats. */
+void backprop_norm_sums(const struct pass *p, int point, int thread);
+
+/* out = start + x without what is left out, over n elements from element `first` of the site on;
+ * out, start (NULL: zero) and x begin there. out may be x. Sites are those of struct dropout. */
+void dropout_apply(const struct dropout *d, int site, float *out, const float *start,
+                   const float *x, uint64_t first, uint64_t n);
+
+/* The same with the rows r of the site's [rows, d], of which out, start and x are the first. */
+void backprop_drop(const struct pass *p, int site, float *out, const float *start, const float *x,
+                   struct rows r);
+
+/* --- block.c --------------------------------------------------------------------------------- */
+
+/* Block l, its input to the next one's (or to b->out); and b->dx of its output to that of its
+ * input, and the gradients of its tensors. Every thread calls these; they meet inside. */
+void backprop_block(const struct pass *p, int l, int thread);
+void backprop_block_backward(const struct pass *p, int l, int thread);
 
 #endif

@@ -9,7 +9,6 @@
  *     u64 hash of all before
  */
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,35 +17,66 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states are written as they are");
 
-#define STATE_VERSION  4
-#define PROGRESS_WORDS 9
-
-struct header {
-    char magic[8];
-    uint64_t version;
-    uint64_t identity[STATE_FIELDS];
-    uint64_t progress[PROGRESS_WORDS];
-};
+#define STATE_VERSION 4
 
 static const char magic[8] = {'D', 'E', 'C', 'T', 'R', 'A', 'I', 'N'};
 
 /* --- identity -------------------------------------------------------------------------------- */
 
-static uint64_t double_bits(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
+/* What must be the same for a state to be of this run, in the order of the file: members of struct
+ * trainer, and what messages call them. */
+static const struct field {
+    const char *name;
+    enum {
+        FIELD_INT,
+        FIELD_U64,
+        FIELD_REAL,
+        FIELD_FLAG,
+        FIELD_HASH
+    } kind; /* the last two are
+               told without values */
+    size_t offset;
+    const char *const *choices; /* names of an int's values; NULL: numbers */
+} fields[STATE_FIELDS] = {
+#define FIELD(kind, name, ...)                                                                     \
+    {                                                                                              \
+        name, FIELD_##kind, offsetof(struct trainer, __VA_ARGS__), NULL                            \
+    }
+#define CHOICE(name, member, names)                                                                \
+    {                                                                                              \
+        name, FIELD_INT, offsetof(struct trainer, member), names                                   \
+    }
+    CHOICE("--norm", template.config.norm, arch_norm_names),
+    CHOICE("--placement", template.config.placement, arch_placement_names),
+    CHOICE("--position", template.config.position, arch_position_names),
+    CHOICE("--ffn", template.config.ffn, arch_ffn_names),
+    FIELD(FLAG, "--no-bias", template.config.no_biases),
+    FIELD(FLAG, "--share-layers", template.config.shared),
+    FIELD(HASH, "the model's shape", shape_hash),
+    FIELD(HASH, "the text", data.hash),
+    [STATE_STEPS] = FIELD(INT, "--steps", spec.n_steps),
+    FIELD(INT, "--batch", spec.batch),
+    FIELD(INT, "--ctx", spec.length),
+    [STATE_SEED] = FIELD(U64, "--seed", spec.seed),
+    FIELD(REAL, "--lr", spec.lr),
+    FIELD(INT, "--warmup", spec.warmup),
+    FIELD(REAL, "--beta2", spec.beta2),
+    FIELD(REAL, "--weight-decay", spec.weight_decay),
+    FIELD(REAL, "--clip", spec.clip),
+    FIELD(REAL, "--val-fraction", spec.val_fraction),
+    FIELD(INT, "--eval-every", spec.eval_every),
+    FIELD(FLAG, "--eval-every", spec.keep_last),
+    FIELD(HASH, "the teacher", teacher_hash),
+    FIELD(REAL, "--teacher-weight", spec.teacher_share),
+    FIELD(REAL, "--dropout", spec.dropout),
+    FIELD(REAL, "--attn-dropout", spec.attn_dropout),
+    FIELD(REAL, "--label-smoothing", spec.label_smoothing),
+#undef FIELD
+#undef CHOICE
+};
 
-static double double_of(uint64_t bits)
-{
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-uint64_t state_hash_config(uint64_t hash, const struct config *c)
+/* All of a config that tells models apart and is no tensor's shape. */
+static uint64_t hash_config(uint64_t hash, const struct config *c)
 {
     const int sizes[] = {c->n_heads, c->head_dim, config_value_dim(c), c->rope.n_dims};
     const double numbers[] = {(double)c->norm_eps, (double)c->embedding_scale, c->rope.base,
@@ -63,90 +93,73 @@ uint64_t state_hash_config(uint64_t hash, const struct config *c)
     return hash;
 }
 
-/* The tensors' shapes do not tell all of a config. */
-static uint64_t hash_of_shape(const struct config *c, const struct param_list *list)
+void state_identify(struct trainer *t)
 {
-    uint64_t hash = state_hash_config(TRAIN_HASH_START, c);
-    for (int i = 0; i < list->n; i++) {
-        const struct tensor_spec *spec = &list->items[i].spec;
+    const struct config *c = &t->teacher_config;
+    const unsigned kinds[] = {c->norm, c->placement, c->position, c->ffn};
+    t->shape_hash = hash_config(TRAIN_HASH_START, &t->template.config);
+    for (int i = 0; i < t->list.n; i++) {
+        const struct tensor_spec *spec = &t->list.items[i].spec;
         const int shape[] = {spec->n_dims, spec->rows, spec->cols};
-        hash = train_hash(hash, spec->name.text, strlen(spec->name.text) + 1);
-        hash = train_hash(hash, shape, sizeof shape);
+        t->shape_hash = train_hash(t->shape_hash, spec->name.text, strlen(spec->name.text) + 1);
+        t->shape_hash = train_hash(t->shape_hash, shape, sizeof shape);
     }
-    return hash;
+    if (t->spec.teacher)
+        t->teacher_hash = hash_config(train_hash(TRAIN_HASH_START, kinds, sizeof kinds), c);
+    /* The tensors that teach: a file may have others, of any size. */
+    for (int i = 0; i < t->teacher_list.n; i++) {
+        const struct gguf_tensor *tensor =
+            gguf_find_tensor(t->spec.teacher, t->teacher_list.items[i].spec.name.text);
+        t->teacher_hash = train_hash(t->teacher_hash, tensor->data, tensor->n_bytes);
+    }
+    for (int i = 0; i < STATE_FIELDS; i++) {
+        const void *at = (const char *)t + fields[i].offset;
+        if (fields[i].kind == FIELD_INT)
+            t->identity[i] = (uint64_t) * (const int *)at;
+        else if (fields[i].kind == FIELD_FLAG)
+            t->identity[i] = *(const bool *)at;
+        else /* a double as its bits */
+            memcpy(&t->identity[i], at, sizeof t->identity[i]);
+    }
 }
 
-struct identity state_identity(const struct train_spec *spec, const struct state_subject *subject)
+/* The value of a field as its option has it; one that a stranger wrote may have no name. */
+static void format_field(char *out, size_t size, const struct field *f, uint64_t value)
 {
-    const struct config *c = subject->config;
-    return (struct identity){{
-        {"--norm", FIELD_NUMBER, c->norm},
-        {"--placement", FIELD_NUMBER, c->placement},
-        {"--position", FIELD_NUMBER, c->position},
-        {"--ffn", FIELD_NUMBER, c->ffn},
-        {"--no-bias", FIELD_HASH, c->no_biases},
-        {"--share-layers", FIELD_HASH, c->shared},
-        {"the model's shape", FIELD_HASH, hash_of_shape(c, subject->list)},
-        {"the text", FIELD_HASH, subject->text_hash},
-        [STATE_STEPS] = {"--steps", FIELD_NUMBER, (uint64_t)spec->n_steps},
-        {"--batch", FIELD_NUMBER, (uint64_t)spec->batch},
-        {"--ctx", FIELD_NUMBER, (uint64_t)spec->length},
-        [STATE_SEED] = {"--seed", FIELD_NUMBER, spec->seed},
-        {"--lr", FIELD_REAL, double_bits(spec->lr)},
-        {"--warmup", FIELD_NUMBER, (uint64_t)spec->warmup},
-        {"--beta2", FIELD_REAL, double_bits(spec->beta2)},
-        {"--weight-decay", FIELD_REAL, double_bits(spec->weight_decay)},
-        {"--clip", FIELD_REAL, double_bits(spec->clip)},
-        {"--val-fraction", FIELD_REAL, double_bits(spec->val_fraction)},
-        {"--eval-every", FIELD_NUMBER, (uint64_t)spec->eval_every},
-        {"--eval-every", FIELD_HASH, spec->keep_last},
-        {"the teacher", FIELD_HASH, subject->teacher_hash},
-        {"--teacher-weight", FIELD_REAL, double_bits(spec->teacher_share)},
-        {"--dropout", FIELD_REAL, double_bits(spec->dropout)},
-        {"--attn-dropout", FIELD_REAL, double_bits(spec->attn_dropout)},
-        {"--label-smoothing", FIELD_REAL, double_bits(spec->label_smoothing)},
-    }};
-}
-
-/* The value of a field as its option has it; the first are kinds, which have names. */
-static void format_field(char *out, size_t size, int field, bool is_real, uint64_t value)
-{
-    static const char *const *const kinds[] = {arch_norm_names, arch_placement_names,
-                                               arch_position_names, arch_ffn_names};
-    const char *const *names = field < 4 ? kinds[field] : NULL;
     uint64_t known = 0;
-    while (names && known < value && names[known])
+    double real;
+    memcpy(&real, &value, sizeof real);
+    while (f->choices && known < value && f->choices[known])
         known++;
-    if (names && names[known])
-        snprintf(out, size, "%s", names[known]);
-    else if (!is_real)
-        snprintf(out, size, "%" PRIu64, value);
+    if (f->choices && f->choices[known])
+        snprintf(out, size, "%s", f->choices[known]);
+    else if (f->kind == FIELD_REAL)
+        snprintf(out, size, "%g", real);
     else
-        snprintf(out, size, "%g", double_of(value));
+        snprintf(out, size, "%" PRIu64, value);
 }
 
-enum status state_compare(const struct state *s, const struct identity *wanted, const char *path,
-                          struct err *e)
+enum status state_compare(const struct trainer *t, struct err *e)
 {
+    const uint64_t *found = t->state.header.identity;
     int i = 0;
-    while (i < STATE_FIELDS && s->identity[i] == wanted->fields[i].value)
+    while (i < STATE_FIELDS && found[i] == t->identity[i])
         i++;
     if (i == STATE_FIELDS)
         return STATUS_OK;
-    const char *name = wanted->fields[i].name;
-    if (wanted->fields[i].kind == FIELD_HASH)
+    const struct field *f = &fields[i];
+    if (f->kind >= FIELD_FLAG)
         return err_set(e, STATUS_USAGE,
                        "%s belongs to another run: %s was not the same; --resume needs the "
                        "same texts and options, without it the run begins anew",
-                       path, name);
-    const bool is_real = wanted->fields[i].kind == FIELD_REAL;
+                       t->state_path, f->name);
     char before[32], now[32];
-    format_field(before, sizeof before, i, is_real, s->identity[i]);
-    format_field(now, sizeof now, i, is_real, wanted->fields[i].value);
+    format_field(before, sizeof before, f, found[i]);
+    format_field(now, sizeof now, f, t->identity[i]);
     return err_set(e, STATUS_USAGE,
                    "%s belongs to a run with %s %s, not %s; --resume needs the same options, "
                    "without it the run begins anew",
-                   path, name, before, now);
+                   t->state_path, f->name, before, now);
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
@@ -166,106 +179,77 @@ static uint64_t hash_words(uint64_t hash, const void *data, size_t len)
 enum status state_parse(struct state *s, const void *bytes, size_t len, const char *path,
                         struct err *e)
 {
-    struct header h;
+    const struct progress *p = &s->header.progress;
     s->bytes = bytes;
     s->len = len;
-    if (len < sizeof h)
-        return err_set(e, STATUS_BAD_FILE, "%s: expected a training state, found only %zu bytes",
-                       path, len);
-    memcpy(&h, bytes, sizeof h);
-    if (memcmp(h.magic, magic, sizeof magic) != 0)
-        return err_set(e, STATUS_BAD_FILE, "%s: expected a training state, found another file",
-                       path);
-    if (h.version != STATE_VERSION)
-        return err_set(e, STATUS_BAD_FILE,
-                       "%s: expected a training state of version %d, found version %" PRIu64, path,
-                       STATE_VERSION, h.version);
-    memcpy(s->identity, h.identity, sizeof h.identity);
-    const double best = double_of(h.progress[2]);
-    if (h.progress[0] > INT32_MAX || h.progress[1] > h.progress[0])
-        return err_set(e, STATUS_BAD_FILE,
-                       "%s: damaged: it claims %" PRIu64 " steps, the best of them %" PRIu64, path,
-                       h.progress[0], h.progress[1]);
+    if (len < sizeof s->header)
+        return err_bad_file(e, "%s: expected a training state, found only %zu bytes", path, len);
+    memcpy(&s->header, bytes, sizeof s->header);
+    if (memcmp(s->header.magic, magic, sizeof magic) != 0)
+        return err_bad_file(e, "%s: expected a training state, found another file", path);
+    if (s->header.version != STATE_VERSION)
+        return err_bad_file(e,
+                            "%s: expected a training state of version %d, found version %" PRIu64,
+                            path, STATE_VERSION, s->header.version);
+    if (p->best_step < 0 || p->step > INT32_MAX || p->best_step > p->step)
+        return err_bad_file(e,
+                            "%s: damaged: it claims %" PRId64 " steps, the best of them %" PRId64,
+                            path, p->step, p->best_step);
     /* A cross-entropy. One below 0, that no later one could be better than, would keep the run from
      * ever writing OUT. */
-    if (!(best >= 0))
-        return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims a best loss of %g", path, best);
-    const double rate = double_of(h.progress[8]);
-    if (!(rate >= 0 && rate <= TRAIN_MOST_RATE))
-        return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims a learning rate of %g", path,
-                       rate);
-    s->progress = (struct progress){.step = (int)h.progress[0],
-                                    .best_step = (int)h.progress[1],
-                                    .best = best,
-                                    .rate = rate,
-                                    .rng = {h.progress[3], h.progress[4]},
-                                    .out_len = h.progress[6],
-                                    .out_hash = h.progress[7]};
+    if (!(p->best >= 0))
+        return err_bad_file(e, "%s: damaged: it claims a best loss of %g", path, p->best);
+    if (!(p->rate >= 0 && p->rate <= TRAIN_MOST_RATE))
+        return err_bad_file(e, "%s: damaged: it claims a learning rate of %g", path, p->rate);
     return STATUS_OK;
 }
 
 enum status state_open(struct state *s, const char *path, bool *found, struct err *e)
 {
-    *s = (struct state){.file = {.data = NULL}};
     *found = access(path, F_OK) == 0;
     if (!*found)
         return STATUS_OK;
-    enum status status = file_map_open(&s->file, path, e);
-    if (status == STATUS_OK)
-        status = state_parse(s, s->file.data, s->file.len, path, e);
+    TRY(file_map_open(&s->file, path, e));
+    const enum status status = state_parse(s, s->file.data, s->file.len, path, e);
     if (status != STATUS_OK)
-        state_close(s);
+        file_map_close(&s->file);
     return status;
-}
-
-void state_close(struct state *s)
-{
-    file_map_close(&s->file);
 }
 
 enum status state_read(const struct state *s, struct optimizer *o, const char *path, struct err *e)
 {
-    const size_t bytes = o->list->n_floats * sizeof(float);
-    const size_t expected = sizeof(struct header) + 3 * bytes + sizeof(uint64_t);
-    if (s->len != expected)
-        return err_set(e, STATUS_BAD_FILE, "%s: expected %zu bytes, found %zu", path, expected,
-                       s->len);
+    const size_t n = o->list->n_floats, bytes = n * sizeof(float);
+    const size_t expected = sizeof s->header + 3 * bytes + sizeof(uint64_t);
     const unsigned char *at = s->bytes;
-    struct header h;
-    memcpy(&h, at, sizeof h);
-    if (h.progress[5] != o->list->n_floats)
-        return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims %" PRIu64 " numbers of %zu",
-                       path, h.progress[5], o->list->n_floats);
     uint64_t stored;
+    if (s->len != expected)
+        return err_bad_file(e, "%s: expected %zu bytes, found %zu", path, expected, s->len);
+    if (s->header.progress.n_floats != n)
+        return err_bad_file(e, "%s: damaged: it claims %" PRIu64 " numbers of %zu", path,
+                            s->header.progress.n_floats, n);
     memcpy(&stored, at + expected - sizeof stored, sizeof stored);
     if (hash_words(TRAIN_HASH_START, at, expected - sizeof stored) != stored)
-        return err_set(e, STATUS_BAD_FILE, "%s: damaged: its checksum is not that of its content",
-                       path);
-    at += sizeof(struct header);
+        return err_bad_file(e, "%s: damaged: its checksum is not that of its content", path);
+    at += sizeof s->header;
     memcpy(o->weights.flat, at, bytes);
     memcpy(o->m, at + bytes, bytes);
     memcpy(o->v, at + 2 * bytes, bytes);
-    o->step = s->progress.step;
+    o->step = (int)s->header.progress.step;
     return STATUS_OK;
 }
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-enum status state_write(const char *path, const struct identity *identity,
-                        const struct progress *progress, const struct optimizer *o, struct err *e)
+enum status state_write(const struct trainer *t, struct err *e)
 {
-    struct header h = {.version = STATE_VERSION,
-                       .progress = {(uint64_t)progress->step, (uint64_t)progress->best_step,
-                                    double_bits(progress->best), progress->rng.state,
-                                    progress->rng.increment, o->list->n_floats, progress->out_len,
-                                    progress->out_hash, double_bits(progress->rate)}};
+    struct state_header h = {.version = STATE_VERSION, .progress = t->progress};
     memcpy(h.magic, magic, sizeof magic);
-    for (int i = 0; i < STATE_FIELDS; i++)
-        h.identity[i] = identity->fields[i].value;
+    memcpy(h.identity, t->identity, sizeof h.identity);
+    h.progress.n_floats = t->list.n_floats;
     struct file_writer *w;
-    TRY(file_writer_open(&w, path, e));
-    const float *const arrays[] = {o->weights.flat, o->m, o->v};
-    const size_t bytes = o->list->n_floats * sizeof(float);
+    TRY(file_writer_open(&w, t->state_path, e));
+    const float *const arrays[] = {t->optimizer.weights.flat, t->optimizer.m, t->optimizer.v};
+    const size_t bytes = t->list.n_floats * sizeof(float);
     uint64_t hash = hash_words(TRAIN_HASH_START, &h, sizeof h);
     file_writer_put(w, &h, sizeof h);
     for (int i = 0; i < 3; i++) {

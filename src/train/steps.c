@@ -1,9 +1,70 @@
-/* A step of a run, the mean loss on windows, and the rate to step with where none is given. */
+/*
+ * What a run is made of: the first weights, a step (a batch of windows, its gradient, clipping and
+ * AdamW), the mean loss on windows, and the rate to step with where none is given.
+ */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "train/private.h"
+
+#define BETA1          0.9
+#define ADAM_EPS       1e-8f
+#define INIT_DEVIATION 0.02
+#define LEAST_RATE     0.1 /* of the full one, at the last step */
+
+/* Floats whose squares are summed by one kernel call. */
+#define SHARD ((size_t)4096)
+
+static size_t n_shards(const struct param_list *list)
+{
+    return (list->n_floats + SHARD - 1) / SHARD;
+}
+
+void optimizer_take(struct optimizer *o, struct arena *arena, const struct config *c)
+{
+    o->weights = param_view_take(arena, o->list, c);
+    o->gradient = param_view_take(arena, o->list, c);
+    o->m = arena_take(arena, o->list->n_floats, sizeof(float));
+    o->v = arena_take(arena, o->list->n_floats, sizeof(float));
+    o->partials = arena_take(arena, n_shards(o->list), sizeof(double));
+}
+
+/* --- initialisation -------------------------------------------------------------------------- */
+
+/* Box and Muller 1958. */
+static double normal(struct rng *r)
+{
+    const double radius = sqrt(-2 * log(1 - rng_unit(r)));
+    return radius * cos(2 * 3.14159265358979323846 * rng_unit(r));
+}
+
+/* Of a tensor with two dimensions. */
+static double deviation_of(const struct tensor_spec *spec, const struct config *c)
+{
+    const bool original = c->placement == PLACEMENT_AFTER || c->position == POSITION_SINUSOIDAL;
+    if (original && spec->role == ROLE_TOKEN_EMBD)
+        return 1 / sqrt(c->d_model);
+    if (original && spec->form == FORM_MATRIX)
+        return sqrt(2.0 / (spec->rows + spec->cols));
+    return spec->flags & SPEC_RESIDUAL ? INIT_DEVIATION / sqrt(2.0 * c->n_layers) : INIT_DEVIATION;
+}
+
+void optimizer_initialise(struct optimizer *o, const struct config *c, struct rng *r)
+{
+    for (int i = 0; i < o->list->n; i++) {
+        const struct tensor_spec *spec = &o->list->items[i].spec;
+        float *w = o->weights.flat + o->list->items[i].offset;
+        const double deviation = deviation_of(spec, c);
+        for (int h = 0; h < spec->rows && spec->role == ROLE_ATTN_REL; h++) {
+            w[2 * h] = 0.5f / (float)((h + 1) * (h + 1)); /* alpha */
+            w[2 * h + 1] = (float)h;                      /* centre */
+        }
+        for (size_t j = 0; j < spec_elements(spec) && spec->role != ROLE_ATTN_REL; j++)
+            w[j] = spec->n_dims > 1 ? (float)(deviation * normal(r)) : !spec->is_bias;
+    }
+}
 
 /* --- windows --------------------------------------------------------------------------------- */
 
@@ -31,6 +92,15 @@ static bool meets(const struct windows *w, size_t start, size_t length)
     return false;
 }
 
+/* The window that starts at token `start` becomes row `row` of the batch. */
+static void put_window(struct trainer *t, const struct tokens *tokens, size_t start, int row)
+{
+    const size_t n = (size_t)t->spec.length;
+    assert(tokens->n > n && start < tokens->n - n);
+    memcpy(t->inputs + (size_t)row * n, tokens->ids + start, n * sizeof *t->inputs);
+    memcpy(t->targets + (size_t)row * n, tokens->ids + start + 1, n * sizeof *t->targets);
+}
+
 double trainer_loss(struct trainer *t, const struct windows *w)
 {
     const size_t length = (size_t)t->spec.length;
@@ -38,8 +108,7 @@ double trainer_loss(struct trainer *t, const struct windows *w)
     for (size_t done = 0; done < w->n;) {
         int rows = 0;
         for (; rows < t->spec.batch && done + (size_t)rows < w->n; rows++)
-            train_data_window(w->tokens, window_start(w, done + (size_t)rows, length), rows,
-                              (int)length, t->inputs, t->targets);
+            put_window(t, w->tokens, window_start(w, done + (size_t)rows, length), rows);
         const struct backprop_batch batch = {
             .inputs = t->inputs, .targets = t->targets, .n_sequences = rows};
         sum += rows * backprop_loss(t->engine, &t->optimizer.weights, &batch);
@@ -49,6 +118,81 @@ double trainer_loss(struct trainer *t, const struct windows *w)
 }
 
 /* --- a step ---------------------------------------------------------------------------------- */
+
+double train_rate(const struct train_spec *spec, int step)
+{
+    if (step < spec->warmup)
+        return spec->lr * (step + 1) / spec->warmup;
+    /* The last step has the least rate. */
+    const double done = (double)(step + 1 - spec->warmup) / (spec->n_steps - spec->warmup);
+    const double wave = 0.5 * (1 + cos(3.14159265358979323846 * done));
+    return spec->lr * (LEAST_RATE + (1 - LEAST_RATE) * wave);
+}
+
+static void sum_shards(void *arg, int thread)
+{
+    const struct optimizer *o = arg;
+    int begin, end;
+    pool_share((int)n_shards(o->list), thread, pool_n_threads(o->spec->pool), &begin, &end);
+    for (int i = begin; i < end; i++) {
+        const size_t first = (size_t)i * SHARD, left = o->list->n_floats - first;
+        o->partials[i] =
+            (double)o->kernels->squares(o->gradient.flat + first, left < SHARD ? left : SHARD);
+    }
+}
+
+double optimizer_norm(struct optimizer *o)
+{
+    pool_run(o->spec->pool, sum_shards, o);
+    double sum = 0;
+    for (size_t i = 0; i < n_shards(o->list); i++)
+        sum += o->partials[i];
+    return sqrt(sum);
+}
+
+struct update {
+    const struct optimizer *o;
+    struct adamw step; /* of a tensor that decays */
+};
+
+static void update_share(void *arg, int thread)
+{
+    const struct update *u = arg;
+    const struct optimizer *o = u->o;
+    for (int i = 0; i < o->list->n; i++) {
+        const struct param *p = &o->list->items[i];
+        int begin, end;
+        pool_share(p->spec.rows, thread, pool_n_threads(o->spec->pool), &begin, &end);
+        if (begin == end || p->spec.flags & SPEC_FIXED)
+            continue;
+        struct adamw step = u->step;
+        if (!(p->spec.flags & SPEC_DECAYS))
+            step.decay = 0;
+        const size_t first = p->offset + (size_t)begin * (size_t)p->spec.cols;
+        o->kernels->adamw(&step, o->weights.flat + first, o->m + first, o->v + first,
+                          o->gradient.flat + first, (size_t)(end - begin) * (size_t)p->spec.cols);
+    }
+}
+
+void optimizer_step(struct optimizer *o, double norm)
+{
+    const struct train_spec *spec = o->spec;
+    const double lr = train_rate(spec, o->step);
+    assert(isfinite(norm) && o->step < spec->n_steps);
+    o->step++;
+    const bool clipped = spec->clip > 0 && norm > spec->clip;
+    struct update u = {
+        .o = o,
+        .step = {.scale = clipped ? (float)(spec->clip / norm) : 1,
+                 .beta1 = (float)BETA1,
+                 .beta2 = (float)spec->beta2,
+                 .rate = (float)(lr / (1 - pow(BETA1, o->step))),
+                 .root = (float)(1 / sqrt(1 - pow(spec->beta2, o->step))),
+                 .eps = ADAM_EPS,
+                 .decay = (float)(lr * spec->weight_decay)},
+    };
+    pool_run(spec->pool, update_share, &u);
+}
 
 void trainer_rewind(struct trainer *t)
 {
@@ -66,29 +210,17 @@ enum status trainer_not_finite(const struct trainer *t, const char *what, double
     const bool is_given = t->spec.from && t->progress.step == 0;
     char saved[600] = "nothing has been saved yet";
     if (t->saved_step >= 0)
-        snprintf(saved, sizeof saved, "%.400s.state has step %d", t->spec.out, t->saved_step);
+        snprintf(saved, sizeof saved, "%.400s.state has step %d", t->spec.out, (int)t->saved_step);
     return err_set(e, STATUS_FAILED, "the %s after step %d is %f, not a finite number; %s; %s",
-                   what, t->progress.step, value, saved,
+                   what, (int)t->progress.step, value, saved,
                    is_given ? "info --check tells whether the checkpoint is sound"
                             : "a lower --lr, a longer --warmup or a smaller --clip may help");
-}
-
-static void draw_batch(struct trainer *t)
-{
-    const size_t length = (size_t)t->spec.length;
-    const size_t starts = t->data.train.n - length;
-    for (int row = 0; row < t->spec.batch; row++) {
-        size_t start;
-        do
-            start = (size_t)(rng_unit(&t->progress.rng) * (double)starts);
-        while (meets(&t->aside, start, length));
-        train_data_window(&t->data.train, start, row, (int)length, t->inputs, t->targets);
-    }
 }
 
 enum status trainer_step(struct trainer *t, struct train_event *made, struct err *e)
 {
     struct optimizer *o = &t->optimizer;
+    const size_t length = (size_t)t->spec.length, n_starts = t->data.train.n - length;
     struct rng r; /* of this step, whatever came before */
     rng_seed(&r, t->spec.seed, STREAM_DROPOUT + (uint64_t)t->progress.step);
     const uint64_t high = rng_u32(&r);
@@ -100,7 +232,13 @@ enum status trainer_step(struct trainer *t, struct train_event *made, struct err
                                          .label_smoothing = (float)t->spec.label_smoothing};
     const struct backprop_teacher teacher = {t->teacher, &t->teacher_weights,
                                              (float)t->spec.teacher_share};
-    draw_batch(t);
+    for (int row = 0; row < t->spec.batch; row++) {
+        size_t start;
+        do
+            start = (size_t)(rng_unit(&t->progress.rng) * (double)n_starts);
+        while (meets(&t->aside, start, length));
+        put_window(t, &t->data.train, start, row);
+    }
     made->loss = backprop_gradient(t->engine, &o->weights, &batch, t->teacher ? &teacher : NULL,
                                    &o->gradient);
     if (!isfinite(made->loss))
@@ -138,109 +276,79 @@ static const double rates[] = {1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3};
  * left that it could pay in. */
 #define ENOUGH 0.8
 
-struct probe {
-    struct trainer *t;
-    int n_steps;  /* of a trial */
-    double start; /* the checkpoint's own loss */
-    double losses[N_RATES];
-};
-
-static void tell_tried(const struct probe *p, double rate, double loss)
+static void tell_tried(const struct trainer *t, int n_steps, double rate, double loss)
 {
-    train_tell(&p->t->spec, (struct train_event){.kind = TRAIN_TRIED,
-                                                 .step = p->n_steps,
-                                                 .all = p->t->aside.n,
-                                                 .lr = rate,
-                                                 .loss = loss});
+    train_tell(
+        &t->spec,
+        (struct train_event){
+            .kind = TRAIN_TRIED, .step = n_steps, .all = t->aside.n, .lr = rate, .loss = loss});
 }
 
-/* The steps of a trial, with the rate and the warm-up that the spec has; a loss that is not finite
- * ends it. */
-static enum status make_trial(struct probe *p, double *loss)
+/* Tries a rate as a run of so many steps has it: its loss on the windows aside, infinite if a
+ * number on the way is not finite. */
+static enum status try_rate(struct trainer *t, int n_steps, double rate, double *loss)
 {
-    struct trainer *t = p->t;
+    const struct train_spec whole = t->spec;
     struct train_event made;
+    enum status s = STATUS_OK;
     trainer_rewind(t);
-    rng_seed(&t->progress.rng, t->spec.seed, STREAM_PROBE);
-    *loss = HUGE_VAL;
-    for (int i = 0; i < p->n_steps; i++) {
-        if (train_stopped(&t->spec))
-            return STATUS_INTERRUPTED;
-        if (trainer_step(t, &made, NULL) != STATUS_OK)
-            return STATUS_OK;
-    }
-    const double found = trainer_loss(t, &t->aside);
-    *loss = isfinite(found) ? found : HUGE_VAL;
+    rng_seed(&t->progress.rng, whole.seed, STREAM_PROBE);
+    t->spec.lr = rate;
+    t->spec.n_steps = n_steps;
+    t->spec.warmup = (int)((int64_t)whole.warmup * n_steps / whole.n_steps);
+    for (int i = 0; i < n_steps && s == STATUS_OK; i++)
+        s = train_stopped(&whole) ? STATUS_INTERRUPTED : trainer_step(t, &made, NULL);
+    t->spec = whole;
+    if (s == STATUS_INTERRUPTED)
+        return s;
+    *loss = s == STATUS_OK ? trainer_loss(t, &t->aside) : HUGE_VAL;
+    if (!isfinite(*loss))
+        *loss = HUGE_VAL;
+    tell_tried(t, n_steps, rate, *loss);
     return STATUS_OK;
 }
 
-/* Tries a rate as a run of so many steps has it. */
-static enum status try_rate(struct probe *p, int index)
+static enum status find_rate(struct trainer *t, int n_steps, double *rate, struct err *e)
 {
-    struct train_spec *spec = &p->t->spec;
-    const int n_steps = spec->n_steps, warmup = spec->warmup;
-    spec->lr = rates[index];
-    spec->n_steps = p->n_steps;
-    spec->warmup = (int)((int64_t)warmup * p->n_steps / n_steps);
-    const enum status s = make_trial(p, &p->losses[index]);
-    spec->n_steps = n_steps;
-    spec->warmup = warmup;
-    spec->lr = 0;
-    if (s == STATUS_OK)
-        tell_tried(p, rates[index], p->losses[index]);
-    return s;
-}
-
-static enum status search(struct probe *p)
-{
+    double losses[N_RATES], best = 0;
+    const double start = trainer_loss(t, &t->aside); /* the checkpoint's own */
+    if (!isfinite(start))
+        return trainer_not_finite(t, "loss", start, e);
+    tell_tried(t, n_steps, 0, start);
     for (int i = 0; i < N_RATES; i++)
-        p->losses[i] = HUGE_VAL;
-    TRY(try_rate(p, FIRST_RATE));
-    TRY(try_rate(p, FIRST_RATE + 1));
-    const bool rising = p->losses[FIRST_RATE + 1] < p->losses[FIRST_RATE];
+        losses[i] = HUGE_VAL;
+    for (int i = FIRST_RATE; i < FIRST_RATE + 2; i++)
+        TRY(try_rate(t, n_steps, rates[i], &losses[i]));
+    const bool rising = losses[FIRST_RATE + 1] < losses[FIRST_RATE];
     const int step = rising ? 1 : -1;
     for (int i = rising ? FIRST_RATE + 2 : FIRST_RATE - 1; i >= 0 && i < N_RATES; i += step) {
-        TRY(try_rate(p, i));
-        if (!(p->losses[i] < p->losses[i - step]))
+        TRY(try_rate(t, n_steps, rates[i], &losses[i]));
+        if (!(losses[i] < losses[i - step]))
             break;
     }
-    return STATUS_OK;
-}
-
-/* The rate to be taken; 0: none gains anything. */
-static double choose(const struct probe *p)
-{
-    const bool is_short = p->n_steps == p->t->spec.n_steps;
-    double best = 0;
     for (int i = 0; i < N_RATES; i++)
-        best = fmax(best, p->start - p->losses[i]);
-    for (int i = 0; i < N_RATES && best > 0; i++)
-        if (p->start - p->losses[i] >= (is_short ? ENOUGH : 1) * best)
-            return rates[i];
-    return 0;
+        best = fmax(best, start - losses[i]);
+    const double enough = (n_steps == t->spec.n_steps ? ENOUGH : 1) * best;
+    *rate = 0;
+    for (int i = N_RATES - 1; i >= 0 && best > 0; i--)
+        if (start - losses[i] >= enough)
+            *rate = rates[i];
+    return STATUS_OK;
 }
 
 enum status trainer_probe(struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
     const size_t all = (t->data.train.n - 1) / (size_t)spec->length, share = all / ASIDE_SHARE;
-    struct probe p = {.t = t, .n_steps = spec->n_steps / TRIAL_SHARE};
-    p.n_steps = p.n_steps < TRIAL_LEAST ? TRIAL_LEAST : p.n_steps;
-    p.n_steps = p.n_steps > TRIAL_MOST ? TRIAL_MOST : p.n_steps;
-    p.n_steps = p.n_steps > spec->n_steps ? spec->n_steps : p.n_steps;
     double rate = RATE_UNTRIED;
-    t->aside =
-        trainer_windows(&t->data.train, share < ASIDE_MOST ? share : ASIDE_MOST, spec->length);
+    int n_steps = spec->n_steps / TRIAL_SHARE;
+    n_steps = n_steps < TRIAL_LEAST ? TRIAL_LEAST : n_steps > TRIAL_MOST ? TRIAL_MOST : n_steps;
+    n_steps = n_steps > spec->n_steps ? spec->n_steps : n_steps;
     if (share > 0) {
-        p.start = trainer_loss(t, &t->aside);
-        if (!isfinite(p.start))
-            return trainer_not_finite(t, "loss", p.start, e);
-        tell_tried(&p, 0, p.start);
-        const enum status s = search(&p);
+        const size_t n = share < ASIDE_MOST ? share : ASIDE_MOST;
+        t->aside = trainer_windows(&t->data.train, n, spec->length);
+        TRY(find_rate(t, n_steps, &rate, e));
         t->aside.n = 0;
-        if (s != STATUS_OK)
-            return s;
-        rate = choose(&p);
     }
     t->progress.rate = rate;
     train_tell(spec, (struct train_event){.kind = TRAIN_CHOSEN, .lr = rate});

@@ -1,6 +1,5 @@
 #include "train/train.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,23 +14,31 @@
 
 /* --- opening --------------------------------------------------------------------------------- */
 
+/* The status of reading the file at `path`, which the message names. */
+static enum status in_file(enum status s, const char *path, struct err *e)
+{
+    if (s == STATUS_BAD_FILE && path)
+        err_prefix(e, path);
+    return s;
+}
+
 /* Opens the state if there is one, and takes its seed where none is given. */
 static enum status open_state(struct trainer *t, struct err *e)
 {
     bool found;
+    const struct state_header *h = &t->state.header;
     const bool resume = t->spec.resume;
     const enum status s = state_open(&t->state, t->state_path, &found, resume ? e : NULL);
     if (!resume) {
-        if (s == STATUS_OK && found &&
-            (uint64_t)t->state.progress.step < t->state.identity[STATE_STEPS])
-            t->plan.replaced_step = t->state.progress.step;
-        state_close(&t->state);
+        if (s == STATUS_OK && found && (uint64_t)h->progress.step < h->identity[STATE_STEPS])
+            t->plan.replaced_step = (int)h->progress.step;
+        file_map_close(&t->state.file);
         return STATUS_OK;
     }
     if (s == STATUS_OK && !found)
         return err_set(e, STATUS_USAGE, "--resume: there is no %s to go on with", t->state_path);
     if (s == STATUS_OK && !t->spec.seed_given)
-        t->spec.seed = t->state.identity[STATE_SEED];
+        t->spec.seed = h->identity[STATE_SEED];
     return s;
 }
 
@@ -51,59 +58,29 @@ static enum status open_model(struct trainer *t, struct err *e)
 
 static enum status open_teacher(struct trainer *t, struct err *e)
 {
-    const struct gguf *teacher = t->spec.teacher;
-    if (!teacher)
-        return STATUS_OK;
-    TRY(train_teacher_check(&t->template, teacher, &t->teacher_config, t->spec.length, e));
-    return param_list_create(&t->teacher_list, &t->teacher_config, teacher, e);
-}
-
-/* The status of reading the file at `path`, which the message names. */
-static enum status in_file(enum status s, const char *path, struct err *e)
-{
-    if (s == STATUS_BAD_FILE && path)
-        err_prefix(e, path);
-    return s;
-}
-
-/* Of the tensors that teach: a file may have others, of any size. */
-static uint64_t hash_of_teacher(const struct trainer *t)
-{
-    const struct config *c = &t->teacher_config;
-    const unsigned kinds[] = {c->norm, c->placement, c->position, c->ffn};
-    uint64_t hash = state_hash_config(train_hash(TRAIN_HASH_START, kinds, sizeof kinds), c);
-    for (int i = 0; i < t->teacher_list.n; i++) {
-        const struct gguf_tensor *tensor =
-            gguf_find_tensor(t->spec.teacher, t->teacher_list.items[i].spec.name.text);
-        hash = train_hash(hash, tensor->data, tensor->n_bytes);
-    }
-    return hash;
+    TRY(train_teacher_check(&t->template, &t->spec, &t->teacher_config, e));
+    return param_list_create(&t->teacher_list, &t->teacher_config, t->spec.teacher, e);
 }
 
 /* That the state to go on from is of this run, and how far it is. */
-static enum status check_state(struct trainer *t, struct err *e)
+static enum status take_state(struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
-    struct progress *p = &t->progress;
-    const struct state_subject subject = {&t->template.config, &t->list, t->data.hash,
-                                          spec->teacher ? hash_of_teacher(t) : 0};
-    t->identity = state_identity(spec, &subject);
-    if (!spec->resume)
-        return STATUS_OK;
-    TRY(state_compare(&t->state, &t->identity, t->state_path, e));
-    *p = t->state.progress;
+    const struct progress *p = &t->progress;
+    TRY(state_compare(t, e));
+    t->progress = t->state.header.progress;
     if (p->step > spec->n_steps)
-        return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims %d steps of %d", t->state_path,
-                       p->step, spec->n_steps);
+        return err_bad_file(e, "%s: damaged: it claims %d steps of %d", t->state_path, (int)p->step,
+                            spec->n_steps);
     if (spec->lr == 0 && p->rate == 0 && p->step > 0 && p->step < spec->n_steps)
-        return err_set(e, STATUS_BAD_FILE, "%s: damaged: it claims %d steps without a rate",
-                       t->state_path, p->step);
+        return err_bad_file(e, "%s: damaged: it claims %d steps without a rate", t->state_path,
+                            (int)p->step);
     t->out_written = !spec->keep_last && isfinite(p->best);
     if (t->out_written && access(spec->out, F_OK) != 0)
         return err_set(e, STATUS_FAILED,
                        "%s is missing, which had the best checkpoint so far (of step %d); bring it "
                        "back, or begin anew without --resume",
-                       spec->out, p->best_step);
+                       spec->out, (int)p->best_step);
     return STATUS_OK;
 }
 
@@ -136,19 +113,18 @@ static void take_arena(struct trainer *t, struct arena *arena)
     t->targets = arena_take(arena, rows, sizeof *t->targets);
 }
 
-static size_t val_windows(const struct trainer *t)
+/* The held-out windows that an evaluation scores. */
+static struct windows val_windows(const struct trainer *t)
 {
-    const size_t length = (size_t)t->spec.length;
-    if (t->spec.val_fraction <= 0)
-        return 0;
-    const size_t all = (t->data.val.n - 1) / length, most = VAL_TOKENS / length + 1;
-    return all < most ? all : most;
+    const size_t length = (size_t)t->spec.length, most = VAL_TOKENS / length + 1;
+    const size_t all = t->spec.val_fraction > 0 ? (t->data.val.n - 1) / length : 0;
+    return trainer_windows(&t->data.val, all < most ? all : most, t->spec.length);
 }
 
 static enum status make_plan(struct trainer *t, struct err *e)
 {
-    const struct train_data *d = &t->data;
-    const size_t n = d->train.n + d->val.n;
+    const struct tokens *train = &t->data.train, *val = &t->data.val;
+    const size_t n = train->n + val->n;
     const int n_threads = pool_n_threads(t->spec.pool);
     struct arena arena = {0};
     take_arena(t, &arena);
@@ -156,16 +132,16 @@ static enum status make_plan(struct trainer *t, struct err *e)
     *p = (struct train_plan){
         .config = t->template.config,
         .n_params = t->list.n_params,
-        .train_tokens = d->train.n,
-        .val_tokens = d->val.n,
-        .val_scored = val_windows(t) * (size_t)t->spec.length,
-        .bytes_per_token = n ? (double)(d->train.n_bytes + d->val.n_bytes) / (double)n : 0,
-        .bits_per_nat = d->val.n_bytes ? (double)d->val.n / (double)d->val.n_bytes / log(2) : 0,
+        .train_tokens = train->n,
+        .val_tokens = val->n,
+        .val_scored = val_windows(t).n * (size_t)t->spec.length,
+        .bytes_per_token = n ? (double)(train->n_bytes + val->n_bytes) / (double)n : 0,
+        .bits_per_nat = val->n_bytes ? (double)val->n / (double)val->n_bytes / log(2) : 0,
         .seed = t->spec.seed,
         .widened = t->template.widened,
-        .resumed_step = t->progress.step,
+        .resumed_step = (int)t->progress.step,
         .best_loss = t->progress.best,
-        .best_step = t->progress.best_step,
+        .best_step = (int)t->progress.best_step,
         .replaced_step = p->replaced_step,
         .parameter_bytes = arena.used,
         .token_bytes = n * sizeof(int32_t),
@@ -177,11 +153,15 @@ static enum status make_plan(struct trainer *t, struct err *e)
 
 static enum status open_run(struct trainer *t, struct err *e)
 {
+    const struct train_spec *spec = &t->spec;
     TRY(open_state(t, e));
-    TRY(in_file(open_model(t, e), t->spec.from_path, e));
-    TRY(in_file(open_teacher(t, e), t->spec.teacher_path, e));
-    TRY(train_data_read(&t->data, &t->spec, t->template.tokenizer, e));
-    TRY(check_state(t, e));
+    TRY(in_file(open_model(t, e), spec->from_path, e));
+    if (spec->teacher)
+        TRY(in_file(open_teacher(t, e), spec->teacher_path, e));
+    TRY(train_data_read(&t->data, spec, t->template.tokenizer, e));
+    state_identify(t);
+    if (spec->resume)
+        TRY(take_state(t, e));
     return make_plan(t, e);
 }
 
@@ -225,7 +205,7 @@ void trainer_free(struct trainer *t)
     param_list_free(&t->teacher_list);
     train_data_free(&t->data);
     train_template_free(&t->template);
-    state_close(&t->state);
+    file_map_close(&t->state.file);
     free(t->state_path);
     free(t);
 }
@@ -234,19 +214,19 @@ void trainer_free(struct trainer *t)
 
 static void report_event(const struct trainer *t, struct train_event ev)
 {
-    ev.step = t->progress.step;
+    ev.step = (int)t->progress.step;
     train_tell(&t->spec, ev);
 }
 
-static enum status identify_out(const struct trainer *t, uint64_t *len, uint64_t *hash,
-                                struct err *e)
+/* OUT's length and hash. */
+static enum status identify_out(const struct trainer *t, struct progress *p, struct err *e)
 {
     struct file_map f;
     const enum status s = file_map_open(&f, t->spec.out, e);
     if (s != STATUS_OK) /* it is this run's own: no bad input */
         return s == STATUS_BAD_FILE ? STATUS_FAILED : s;
-    *len = f.len;
-    *hash = train_hash(TRAIN_HASH_START, f.data, f.len);
+    p->out_len = f.len;
+    p->out_hash = train_hash(TRAIN_HASH_START, f.data, f.len);
     file_map_close(&f);
     return STATUS_OK;
 }
@@ -254,17 +234,17 @@ static enum status identify_out(const struct trainer *t, uint64_t *len, uint64_t
 /* Whether OUT is what this run wrote last. */
 static enum status check_out(const struct trainer *t, bool *is_own, struct err *e)
 {
-    uint64_t len, hash;
+    struct progress found = {.out_len = 0};
     *is_own = false;
-    TRY(identify_out(t, &len, &hash, e));
-    *is_own = len == t->progress.out_len && hash == t->progress.out_hash;
+    TRY(identify_out(t, &found, e));
+    *is_own = found.out_len == t->progress.out_len && found.out_hash == t->progress.out_hash;
     return STATUS_OK;
 }
 
-static enum status write_out_file(struct trainer *t, struct err *e)
+static enum status write_out(struct trainer *t, struct err *e)
 {
     TRY(train_model_write(&t->template, &t->list, t->optimizer.weights.flat, t->spec.out, e));
-    TRY(identify_out(t, &t->progress.out_len, &t->progress.out_hash, e));
+    TRY(identify_out(t, &t->progress, e));
     t->out_written = true;
     return STATUS_OK;
 }
@@ -274,10 +254,10 @@ static enum status save(struct trainer *t, struct err *e)
 {
     if (t->saved_step == t->progress.step)
         return STATUS_OK;
-    const enum status s = t->spec.keep_last || !t->out_written ? write_out_file(t, e) : STATUS_OK;
+    const enum status s = t->spec.keep_last || !t->out_written ? write_out(t, e) : STATUS_OK;
     report_event(t, (struct train_event){.kind = TRAIN_SAVING});
     TRY(s);
-    TRY(state_write(t->state_path, &t->identity, &t->progress, &t->optimizer, e));
+    TRY(state_write(t, e));
     t->saved_step = t->progress.step;
     report_event(t, (struct train_event){.kind = TRAIN_SAVED});
     return STATUS_OK;
@@ -296,7 +276,7 @@ static enum status start_run(struct trainer *t, struct err *e)
     if (spec->resume) {
         t->saved_step = t->progress.step;
         TRY(state_read(&t->state, &t->optimizer, t->state_path, e));
-        state_close(&t->state);
+        file_map_close(&t->state.file);
     } else if (spec->from) {
         trainer_rewind(t);
     } else {
@@ -313,29 +293,13 @@ static enum status start_run(struct trainer *t, struct err *e)
     return backprop_create(&taught, spec->pool, &t->teacher, e);
 }
 
-/* At the end only: a run that was killed between OUT and OUT.state has an OUT that is newer than
- * its state, and writes it again on its way here. */
-static enum status check_best(const struct trainer *t, struct err *e)
-{
-    bool is_own;
-    if (t->spec.keep_last || !isfinite(t->progress.best))
-        return STATUS_OK;
-    TRY(check_out(t, &is_own, e));
-    if (is_own)
-        return STATUS_OK;
-    return err_set(e, STATUS_FAILED,
-                   "%s is not the best checkpoint of this run (of step %d), but another file; "
-                   "bring it back, or begin anew without --resume",
-                   t->spec.out, t->progress.best_step);
-}
-
 /* If this is the best so far, OUT becomes it; where that cannot be written, the old best stays to
  * be beaten, and *saved says why. */
 static enum status evaluate(struct trainer *t, enum status *saved, struct err *failure,
                             struct err *e)
 {
     const uint64_t before = clock_ns();
-    const struct windows held_out = trainer_windows(&t->data.val, val_windows(t), t->spec.length);
+    const struct windows held_out = val_windows(t);
     const double loss = trainer_loss(t, &held_out);
     if (!isfinite(loss))
         return trainer_not_finite(t, "held-out loss", loss, e);
@@ -351,7 +315,7 @@ static enum status evaluate(struct trainer *t, enum status *saved, struct err *f
     t->loss_sum = 0;
     t->loss_steps = 0;
     if (best && !t->spec.keep_last)
-        *saved = write_out_file(t, failure);
+        *saved = write_out(t, failure);
     if (best && *saved == STATUS_OK) {
         t->progress.best = loss;
         t->progress.best_step = t->progress.step;
@@ -384,45 +348,46 @@ static enum status after_step(struct trainer *t, struct err *e)
     return STATUS_OK;
 }
 
-/* A run that is done and resumed makes no step. Where OUT is the last state, and not there as it
- * was written, it is written again. */
-static enum status restore_out(struct trainer *t, struct err *e)
-{
-    bool is_own;
-    if (!t->spec.resume || t->progress.step < t->spec.n_steps || t->out_written)
-        return STATUS_OK;
-    check_out(t, &is_own, NULL);
-    if (is_own)
-        return STATUS_OK;
-    t->saved_step = -1;
-    return save(t, e);
-}
-
 /* The rate of the steps, where none is given: that of the state, or one that is found out, after
  * which everything is as before the first step; with none there is nothing left to do. */
 static enum status choose_rate(struct trainer *t, struct err *e)
 {
+    struct progress *p = &t->progress;
     enum status s = STATUS_OK;
-    const bool undecided = t->spec.lr == 0 && t->progress.rate == 0 && t->progress.step == 0;
-    if (t->spec.lr > 0)
-        t->progress.rate = t->spec.lr;
-    if (undecided) {
+    if (t->spec.lr > 0) {
+        p->rate = t->spec.lr;
+    } else if (p->rate == 0 && p->step == 0) {
         s = trainer_probe(t, e);
         trainer_rewind(t);
+        if (s == STATUS_OK && p->rate == 0) {
+            t->optimizer.step = t->spec.n_steps;
+            p->step = t->spec.n_steps;
+            s = after_step(t, e);
+        }
     }
-    t->spec.lr = t->progress.rate;
-    if (s == STATUS_OK && undecided && t->progress.rate == 0) {
-        t->optimizer.step = t->progress.step = t->spec.n_steps;
-        s = after_step(t, e);
-    }
+    t->spec.lr = p->rate;
     return s;
 }
 
-/* Steps to the last one, unless stopped. */
-static enum status make_steps(struct trainer *t, struct err *e)
+static enum status run_to_the_end(struct trainer *t, struct err *e)
 {
-    while (t->progress.step < t->spec.n_steps) {
-        if (train_stopped(&t->spec))
+    const struct train_spec *spec = &t->spec;
+    const struct progress *p = &t->progress;
+    bool is_own;
+    TRY(start_run(t, e));
+    /* A run that is done and resumed makes no step: where OUT is the last state, and not there as
+     * it was written, it is written again. */
+    if (spec->resume && p->step == spec->n_steps && !t->out_written) {
+        check_out(t, &is_own, NULL);
+        t->saved_step = is_own ? t->saved_step : -1;
+        TRY(save(t, e));
+    }
+    /* What a checkpoint that is trained further had to begin with. */
+    if (spec->from && !spec->resume)
+        TRY(after_step(t, e));
+    TRY(choose_rate(t, e));
+    while (p->step < spec->n_steps) {
+        if (train_stopped(spec))
             return STATUS_INTERRUPTED;
         const uint64_t before = clock_ns();
         struct train_event made = {.kind = TRAIN_STEP};
@@ -433,26 +398,23 @@ static enum status make_steps(struct trainer *t, struct err *e)
         report_event(t, made);
         TRY(after_step(t, e));
     }
-    return STATUS_OK;
-}
-
-static enum status run_to_the_end(struct trainer *t, struct err *e)
-{
-    TRY(start_run(t, e));
-    TRY(restore_out(t, e));
-    /* What a checkpoint that is trained further had to begin with. */
-    if (t->spec.from && !t->spec.resume)
-        TRY(after_step(t, e));
-    TRY(choose_rate(t, e));
-    TRY(make_steps(t, e));
-    return check_best(t, e);
+    /* Not before: a run that was killed between OUT and OUT.state has an OUT that is newer than
+     * its state, and writes it again on its way here. */
+    if (spec->keep_last || !isfinite(p->best))
+        return STATUS_OK;
+    TRY(check_out(t, &is_own, e));
+    if (is_own)
+        return STATUS_OK;
+    return err_set(e, STATUS_FAILED,
+                   "%s is not the best checkpoint of this run (of step %d), but another file; "
+                   "bring it back, or begin anew without --resume",
+                   spec->out, (int)p->best_step);
 }
 
 enum status trainer_run(struct trainer *t, struct err *e)
 {
     const enum status s = run_to_the_end(t, e);
-    if (s != STATUS_INTERRUPTED)
-        return s;
-    TRY(save(t, e));
-    return STATUS_INTERRUPTED;
+    if (s == STATUS_INTERRUPTED)
+        TRY(save(t, e));
+    return s;
 }

@@ -31,41 +31,43 @@ static void parse(const uint8_t *data, size_t size)
 {
     static struct param item = {
         .spec = {.name = {"token_embd.weight"}, .n_dims = 2, .rows = 4, .cols = 4}};
-    static const struct param_list list = {
-        .items = &item, .n = 1, .n_floats = N_FLOATS, .n_params = 16};
-    static const struct train_spec spec = {.n_steps = 3, .batch = 1, .length = 2};
+    static struct trainer t;
     float weights[N_FLOATS], m[N_FLOATS], v[N_FLOATS];
-    struct optimizer o = {.list = &list, .weights = {.flat = weights}, .m = m, .v = v};
-    struct config gpt2 = {.d_model = 4};
-    config_set_arch(&gpt2, arch_at(0));
-    const struct state_subject subject = {&gpt2, &list, 1, 0};
-    struct identity wanted = state_identity(&spec, &subject);
-    struct state s = {.bytes = NULL};
+    t = (struct trainer){
+        .spec = {.n_steps = 3, .batch = 1, .length = 2},
+        .template = {.config = {.d_model = 4}},
+        .list = {.items = &item, .n = 1, .n_floats = N_FLOATS, .n_params = 16},
+        .optimizer = {.list = &t.list, .weights = {.flat = weights}, .m = m, .v = v},
+        .state_path = (char[]){"state"},
+    };
+    const struct progress *p = &t.state.header.progress;
     struct err e = {""};
-    enum status status = state_parse(&s, data, size, "state", &e);
+    config_set_arch(&t.template.config, arch_at(0));
+    state_identify(&t);
+    enum status status = state_parse(&t.state, data, size, "state", &e);
     if (status != STATUS_OK) {
         require(status == STATUS_BAD_FILE);
         require_refusal(status, &e);
         return;
     }
-    require(s.progress.step >= s.progress.best_step && s.progress.best_step >= 0);
-    require(s.progress.best >= 0); /* a cross-entropy; not NaN */
+    require(p->step >= p->best_step && p->best_step >= 0);
+    require(p->best >= 0); /* a cross-entropy; not NaN */
     /* Each difference is told once it is the first. */
     for (int i = 0; i <= STATE_FIELDS; i++) {
-        status = state_compare(&s, &wanted, "state", &e);
+        status = state_compare(&t, &e);
         if (status != STATUS_OK)
             require_refusal(status, &e);
         if (i < STATE_FIELDS)
-            wanted.fields[i].value = s.identity[i];
+            t.identity[i] = t.state.header.identity[i];
     }
     require(status == STATUS_OK);
-    status = state_read(&s, &o, "state", &e);
+    status = state_read(&t.state, &t.optimizer, "state", &e);
     if (status != STATUS_OK) {
         require(status == STATUS_BAD_FILE);
         require_refusal(status, &e);
         return;
     }
-    require(o.step == s.progress.step);
+    require(t.optimizer.step == p->step);
     require(memcmp(weights, data + size - 8 - sizeof weights * 3, sizeof weights) == 0);
 }
 
@@ -206,7 +208,7 @@ static void check_written(const struct train_spec *spec)
     struct state s = {.bytes = NULL};
     struct checkpoint c;
     require(state_parse(&s, bytes, size, state_path, NULL) == STATUS_OK);
-    require(s.progress.step == spec->n_steps);
+    require(s.header.progress.step == spec->n_steps);
     free(bytes);
     require(checkpoint_open(out_path, CHECKPOINT_MODEL, &c, NULL) == STATUS_OK);
     checkpoint_close(&c);

@@ -1,0 +1,277 @@
+/*
+ * The options of a training, of every command that trains, and what follows from them.
+ */
+#include "cli/train_options.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/job.h"
+#include "cli/numbers.h"
+#include "cli/shape.h"
+#include "cli/signals.h"
+
+/* Tokens of a window, and of the context of a new model, that are not said otherwise. */
+#define TRAIN_CTX 256
+
+#define VALUES struct train_shape
+
+const struct option train_size_options[] = {
+    OPT_INT("layers", n_layers, "L", 1, CONFIG_MAX_LAYERS, "layers", .otherwise = "4"),
+    OPT_INT("embd", d_model, "E", 1, CONFIG_MAX_WIDTH, "width of the model", .otherwise = "128"),
+    OPT_INT("heads", n_heads, "H", 1, CONFIG_MAX_WIDTH, "query heads, a divisor of --embd",
+            .otherwise = "8"),
+    OPT_INT("ff", d_ff, "F", 1, CONFIG_MAX_FF, "width of the feed-forward layer",
+            .otherwise = "4 * E; swiglu: 8/3 * E, in steps of 32"),
+    OPT_INT("ctx", n_ctx, "C", 1, CONFIG_MAX_CTX,
+            "context, and tokens of a window; with --from the windows only",
+            .otherwise = "256; with --from its context if less"),
+    OPT_INT("vocab", n_vocab, "V", 256, CONFIG_MAX_VOCAB,
+            "tokens of the byte-level BPE that is learned from the text",
+            .otherwise = "256, plain bytes"),
+    OPT_END,
+};
+
+const struct option train_kv_options[] = {
+    OPT_STRING("kv-heads", kv_heads, "G[,G,...]",
+               "K/V heads, a divisor of --heads: fewer are GQA, 1 is MQA; several: one a layer, "
+               "which llama.cpp does not run",
+               .otherwise = "as --heads"),
+    OPT_END,
+};
+
+/* The preset that has whatever kinds are asked for. */
+#define FREE_ARCH "decode"
+
+const struct option train_kind_options[] = {
+    OPT_CHOICE("arch", arch, "ARCH", shape_archs,
+               "architecture; transformer is the original's decoder, decode what the options below "
+               "say",
+               .otherwise = "gpt2, or decode with one of these options"),
+    OPT_CHOICE("norm", norm, "KIND", arch_norm_names, "norms", .otherwise = "layer"),
+    OPT_CHOICE("placement", placement, "WHERE", arch_placement_names,
+               "norms before attention and feed-forward layer, or after their residuals",
+               .otherwise = "before"),
+    OPT_CHOICE("position", position, "KIND", arch_position_names, "how positions are told",
+               .otherwise = "learned"),
+    OPT_CHOICE("ffn", ffn, "KIND", arch_ffn_names, "feed-forward layer; gelu_erf is the exact one",
+               .otherwise = "gelu"),
+    OPT_FLAG("no-bias", no_bias, "no biases"),
+    OPT_FLAG("share-layers", share_layers, "all layers use the weights of one"),
+    OPT_END,
+};
+
+#undef VALUES
+#define VALUES struct train_spec
+
+const struct option train_step_options[] = {
+    OPT_INT("steps", n_steps, "N", 1, 100000000, "steps", .fallback = "2000"),
+    OPT_INT("batch", batch, "B", 1, 65536, "windows a step", .fallback = "8"),
+    OPT_DOUBLE("lr", lr, "X", 0, TRAIN_MOST_RATE,
+               "learning rate after the warm-up; it ends at a tenth, by a cosine",
+               .otherwise = "0.001; with --from the best tried", .above_min = true),
+    OPT_INT("warmup", warmup, "N", -1, INT_MAX,
+            "steps of linear warm-up; -1: a tenth of all, with --from half, at most 100",
+            .fallback = "-1"),
+    OPT_DOUBLE("beta2", beta2, "X", 0, 0.999999, "AdamW's decay of the second moment",
+               .fallback = "0.99"),
+    OPT_DOUBLE("weight-decay", weight_decay, "X", 0, 10, "AdamW's, of matrices only",
+               .fallback = "0.1"),
+    OPT_DOUBLE("dropout", dropout, "X", 0, 0.9,
+               "share of embeddings and of what layers add that is left out in each step",
+               .fallback = "0"),
+    OPT_DOUBLE("attn-dropout", attn_dropout, "X", 0, 0.9,
+               "share of attention's probabilities that is left out in each step", .fallback = "0"),
+    OPT_DOUBLE("label-smoothing", label_smoothing, "X", 0, 0.9,
+               "share of the loss that asks for all tokens alike; the original Transformer: 0.1",
+               .fallback = "0"),
+    OPT_DOUBLE("clip", clip, "X", 0, 1e6, "limit of the gradient's norm; 0: none", .fallback = "1"),
+    OPT_END,
+};
+
+const struct option train_held_out_options[] = {
+    OPT_DOUBLE("val-fraction", val_fraction, "X", 0, 0.9,
+               "the last part of each text, held out; 0: none", .fallback = "0.1"),
+    OPT_END,
+};
+
+/* --- a new model ----------------------------------------------------------------------------- */
+
+static const char *given_option(const struct option *table, const void *values)
+{
+    for (const struct option *o = table; o->kind != OPTION_END; o++) {
+        const void *at = (const char *)values + o->offset;
+        const bool given = o->kind == OPTION_STRING ? *(const char *const *)at != NULL
+                           : o->kind == OPTION_FLAG ? *(const bool *)at
+                                                    : *(const int *)at != 0;
+        if (given && strcmp(o->name, "ctx") != 0)
+            return o->name;
+    }
+    return NULL;
+}
+
+static enum status refuse_kind(const char *option, const char *value, const struct arch *arch,
+                               const char *has, struct err *e)
+{
+    return err_set(e, STATUS_USAGE,
+                   "--%s%s%s: --arch %s has %s; --arch " FREE_ARCH " has what is asked for", option,
+                   value[0] ? " " : "", value, arch->preset, has);
+}
+
+/* The kinds of an architecture, which stay as they are unless it is free to have others. */
+static enum status set_kinds(const struct train_shape *s, struct config *c, struct err *e)
+{
+    /* As the rows behind --arch have them. */
+    unsigned *const kinds[] = {(unsigned *)&c->norm, (unsigned *)&c->placement,
+                               (unsigned *)&c->position, (unsigned *)&c->ffn};
+    const char *preset = s->arch                               ? shape_archs[s->arch - 1]
+                         : given_option(train_kind_options, s) ? FREE_ARCH
+                                                               : shape_archs[0];
+    const struct arch *arch = arch_preset(text_of(preset));
+    const bool is_free = strcmp(preset, FREE_ARCH) == 0;
+    config_set_arch(c, arch);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const struct option *o = &train_kind_options[1 + i];
+        const int given = *(const int *)(const void *)((const char *)s + o->offset);
+        const unsigned wanted = given ? (unsigned)given - 1 : *kinds[i];
+        if (!is_free && wanted != *kinds[i])
+            return refuse_kind(o->name, o->choices[wanted], arch, o->choices[*kinds[i]], e);
+        *kinds[i] = wanted;
+    }
+    if (!is_free && s->no_bias && !c->no_biases)
+        return refuse_kind("no-bias", "", arch, "biases", e);
+    if (!is_free && s->share_layers)
+        return refuse_kind("share-layers", "", arch, "weights of their own for all layers", e);
+    c->no_biases |= s->no_bias;
+    c->shared = s->share_layers;
+    if (c->position == POSITION_SINUSOIDAL) /* beside which tokens would be nothing otherwise */
+        c->embedding_scale = sqrtf((float)c->d_model);
+    return STATUS_OK;
+}
+
+/* One number for all layers, or one for each. */
+static enum status set_kv_heads(const char *text, struct config *c, struct err *e)
+{
+    int n = 0;
+    char end = 0;
+    do {
+        char item[48];
+        int heads;
+        end = list_next(&text, ",", item, sizeof item);
+        if (!parse_heads(item, c->n_heads, &heads) || c->n_heads % heads != 0)
+            return err_set(e, STATUS_USAGE, "--kv-heads %s: expected a divisor of --heads %d", item,
+                           c->n_heads);
+        if (n < c->n_layers)
+            c->layer_kv_heads[n] = heads;
+        c->n_kv_heads = heads > c->n_kv_heads ? heads : c->n_kv_heads;
+        n++;
+    } while (end);
+    if (n == 1)
+        c->layer_kv_heads[0] = 0;
+    else if (n != c->n_layers)
+        return err_set(e, STATUS_USAGE,
+                       "--kv-heads: expected one number, or one for each layer, %d; found %d",
+                       c->n_layers, n);
+    return STATUS_OK;
+}
+
+/* The whole config of a new model. STATUS_USAGE names the option that cannot be with the others. */
+static enum status shape_config(const struct train_shape *s, struct config *c, struct err *e)
+{
+    *c = (struct config){.n_layers = s->n_layers ? s->n_layers : 4,
+                         .n_heads = s->n_heads ? s->n_heads : 8,
+                         .d_model = s->d_model ? s->d_model : 128,
+                         .d_ff = s->d_ff,
+                         .n_ctx = s->n_ctx ? s->n_ctx : TRAIN_CTX,
+                         .n_vocab = s->n_vocab ? s->n_vocab : 256};
+    if (c->d_model % c->n_heads != 0)
+        return err_set(e, STATUS_USAGE, "--heads %d: expected a divisor of --embd %d", c->n_heads,
+                       c->d_model);
+    TRY(set_kinds(s, c, e));
+    if (s->kv_heads)
+        TRY(set_kv_heads(s->kv_heads, c, e));
+    shape_complete(c);
+    if (c->position == POSITION_ROPE && c->head_dim % 2 != 0)
+        return err_set(e, STATUS_USAGE,
+                       "--heads %d: rotary positions turn pairs; expected --embd / --heads to be "
+                       "even, found %d",
+                       c->n_heads, c->head_dim);
+    if (c->shared && !config_same_kv_heads(c))
+        return err_set(e, STATUS_USAGE,
+                       "--kv-heads: layers that share their weights have the same number; expected "
+                       "one with --share-layers");
+    return STATUS_OK;
+}
+
+void train_shape_describe(const struct config *c, char *out, size_t size)
+{
+    out[0] = 0;
+    if (c->arch->has_keys)
+        snprintf(out, size, "%s (norm %s %s, position %s, ffn %s%s%s), ", c->arch->name,
+                 arch_norm_names[c->norm], arch_placement_names[c->placement],
+                 arch_position_names[c->position], arch_ffn_names[c->ffn],
+                 c->no_biases ? ", no biases" : "", c->shared ? ", one block for all layers" : "");
+    else if (c->arch != arch_preset(text_of(shape_archs[0])))
+        snprintf(out, size, "%s, ", c->arch->name);
+}
+
+/* --- from options to a specification --------------------------------------------------------- */
+
+enum status train_origin_open(const char *path, const struct train_shape *shape,
+                              struct checkpoint *from, struct config *c, struct err *e)
+{
+    const struct option *const tables[] = {train_size_options, train_kv_options,
+                                           train_kind_options};
+    const char *given = NULL;
+    if (!path)
+        return shape_config(shape, c, e);
+    for (size_t i = 0; i < sizeof tables / sizeof *tables && !given; i++)
+        given = given_option(tables[i], shape);
+    if (given)
+        return err_set(e, STATUS_USAGE,
+                       "--%s and --from are both given: the checkpoint has its own shape and "
+                       "vocabulary (decode convert changes its K/V heads)",
+                       given);
+    TRY(job_open(path, JOB_TOKENIZES, from, e));
+    return job_config(path, from, c, e);
+}
+
+static int between(int x, int least, int most)
+{
+    return x < least ? least : x > most ? most : x;
+}
+
+enum status train_spec_complete(struct train_spec *spec, const struct train_shape *shape,
+                                struct checkpoint *from, struct checkpoint *teacher, struct err *e)
+{
+    const bool further = spec->from_path;
+    /* Further training starts with AdamW's moments empty beside weights that have something to
+     * lose. */
+    if (spec->warmup < 0)
+        spec->warmup = between(spec->n_steps / (further ? 2 : 10), 0, 100);
+    if (spec->lr == 0 && !further) /* then a probe finds it */
+        spec->lr = 1e-3;
+    const int interval = between(spec->n_steps / 20, 25, 250);
+    if (spec->eval_every == 0)
+        spec->eval_every = interval;
+    if (spec->save_every == 0)
+        spec->save_every = spec->eval_every > 0 ? spec->eval_every : interval;
+    TRY(train_origin_open(spec->from_path, shape, from, &spec->shape, e));
+    spec->from = from->gguf;
+    spec->length = shape->n_ctx ? shape->n_ctx : TRAIN_CTX;
+    if (further && !shape->n_ctx && spec->shape.n_ctx < spec->length)
+        spec->length = spec->shape.n_ctx;
+    if (!spec->teacher_path && spec->teacher_share > 0)
+        return err_set(e, STATUS_USAGE, "--teacher-weight is for --teacher, which is not given");
+    if (!spec->teacher_path)
+        return STATUS_OK;
+    if (spec->teacher_share == 0)
+        spec->teacher_share = 0.5;
+    TRY(job_open(spec->teacher_path, CHECKPOINT_TOKENIZER, teacher, e));
+    spec->teacher = teacher->gguf;
+    if (further) /* from here on it may be either */
+        signals_mapping(NULL);
+    return STATUS_OK;
+}

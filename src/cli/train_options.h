@@ -1,0 +1,45 @@
+/*
+ * train_options - the options of a training, of every command that trains: the model that is made
+ * new, its sizes and what it is made of; the steps; and the specification that they come to.
+ */
+#ifndef DECODE_CLI_TRAIN_OPTIONS_H
+#define DECODE_CLI_TRAIN_OPTIONS_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "cli/options.h"
+#include "model/checkpoint.h"
+#include "model/config.h"
+#include "train/train.h"
+
+/* What options say of a new model; 0 and NULL are what was not given. */
+struct train_shape {
+    int n_layers, d_model, n_heads, d_ff, n_ctx, n_vocab;
+    const char *kv_heads;
+    int arch, norm, placement, position, ffn; /* from 1 on */
+    bool no_bias, share_layers;
+};
+extern const struct option train_size_options[], train_kv_options[], train_kind_options[];
+
+/* Their values are those of a struct train_spec, as far as they are given: a rate of 0 is none. */
+extern const struct option train_step_options[], train_held_out_options[];
+
+/* The config of the model that training starts from: that of the checkpoint at `path`, which is
+ * opened, or (NULL) a new one of this shape, all of it; *from, zeroed before, is for the caller to
+ * close in any case. STATUS_USAGE names an option that cannot be with the others; the failures of
+ * job_open. */
+enum status train_origin_open(const char *path, const struct train_shape *shape,
+                              struct checkpoint *from, struct config *c, struct err *e);
+
+/* Fills in what options left open: the rate, the warm-up, the intervals, the windows' length; and
+ * where the model comes from, spec->from_path or a new one of this shape, and the teacher. *from,
+ * *teacher and failures are as above. */
+enum status train_spec_complete(struct train_spec *spec, const struct train_shape *shape,
+                                struct checkpoint *from, struct checkpoint *teacher, struct err *e);
+
+/* What a model is, written to out: "" for gpt2, "llama, ", or the kinds of architecture `decode`.
+ */
+void train_shape_describe(const struct config *c, char *out, size_t size);
+
+#endif
