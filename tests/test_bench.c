@@ -15,15 +15,7 @@ static const int f32[] = {STORAGE_F32}, both[] = {STORAGE_F32, STORAGE_F16};
 static struct bench_spec spec_of(const struct kernels *k)
 {
     return (struct bench_spec){
-        .config = {.arch = arch_at(0),
-                   .n_layers = 2,
-                   .n_heads = 4,
-                   .n_kv_heads = 4,
-                   .head_dim = 8,
-                   .d_model = 32,
-                   .d_ff = 64,
-                   .n_ctx = 32,
-                   .n_vocab = 50,
+        .config = {SIZES(2, 4, 4, 8, 64, 32, 50), .arch = arch_at(0), .d_model = 32,
                    .norm_eps = 1e-5f},
         .kv_heads = {kv_heads, 3},
         .types = {f32, 1},
@@ -44,16 +36,15 @@ static struct bench_spec spec_of(const struct kernels *k)
 static const struct kernels *fastest(void)
 {
     const struct kernels *k = NULL;
-    ck_assert_int_eq(kernels_choose(NULL, &k, NULL), STATUS_OK);
+    must(kernels_choose(NULL, &k, &failure));
     return k;
 }
 
 static struct bench run(const struct bench_spec *spec)
 {
     struct bench b;
-    struct err e = {{0}};
-    ck_assert_msg(bench_plan(spec, &b, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(bench_run(spec, &b, &e) == STATUS_OK, "%s", e.text);
+    must(bench_plan(spec, &b, &failure));
+    must(bench_run(spec, &b, &failure));
     return b;
 }
 
@@ -118,7 +109,7 @@ TEST(lines_over_batches, .seconds = 240)
     spec.depths.n = 1;
     ck_assert(bench_is_over_batch(&spec));
     spec.kv_types = (struct bench_list){both, 2};
-    ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
+    must(bench_plan(&spec, &b, &failure));
     ck_assert_int_eq(b.n_rows, 18);
     ck_assert_int_eq(b.n_lines, 6);
     for (int i = 0; i < b.n_rows; i++)
@@ -138,9 +129,9 @@ TEST(memory_counts_every_sequence, .seconds = 240)
     static const int four[] = {4}, two[] = {2}, deep[] = {17}, all[] = {2147483647};
     spec.kv_heads = (struct bench_list){four, 1};
     spec.depths = (struct bench_list){deep, 1};
-    ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
+    must(bench_plan(&spec, &b, &failure));
     spec.batches = (struct bench_list){two, 1};
-    ck_assert_int_eq(bench_plan(&spec, &c, NULL), STATUS_OK);
+    must(bench_plan(&spec, &c, &failure));
     spec.batches.items = one;
     const uint64_t of_one = bench_memory(&spec, &b);
     spec.batches.items = two;
@@ -156,7 +147,7 @@ TEST(memory_counts_every_sequence, .seconds = 240)
     spec.batches.items = all;
     static const int deepest[] = {(1 << 30) - 1};
     spec.depths.items = deepest;
-    ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
+    must(bench_plan(&spec, &b, &failure));
     ck_assert_uint_eq(bench_memory(&spec, &b), UINT64_MAX);
     bench_free(&b);
 }
@@ -206,13 +197,12 @@ TEST(hash_does_not_depend_on_threads, .seconds = 240)
 TEST(a_checkpoint_and_its_variants, .seconds = 240)
 {
     struct checkpoint c;
-    struct err e = {{0}};
-    ck_assert_int_eq(checkpoint_open("tests/data/golden/mha.gguf", 0, &c, &e), STATUS_OK);
+    must(checkpoint_open("tests/data/golden/mha.gguf", 0, &c, &failure));
     static const int as_file[] = {BENCH_AS_FILE};
     struct bench_spec spec = spec_of(fastest());
     spec.gguf = c.gguf;
     spec.source = &c.file;
-    ck_assert_int_eq(config_read(c.gguf, &spec.config, &e), STATUS_OK);
+    must(config_read(c.gguf, &spec.config, &failure));
     spec.types = (struct bench_list){as_file, 1};
     struct bench b = run(&spec);
     ck_assert_int_eq(b.n_rows, 6);
@@ -220,14 +210,14 @@ TEST(a_checkpoint_and_its_variants, .seconds = 240)
     ck_assert_uint_gt(b.rows[1].cost.weight_bytes, b.rows[2].cost.weight_bytes);
 
     struct bench_row row = b.rows[0];
-    ck_assert_msg(bench_load_row(&spec, &row, &e) == STATUS_OK, "%s", e.text);
+    must(bench_load_row(&spec, &row, &failure));
     ck_assert(row.load_ms > 0);
     row.batch = 5;
-    ck_assert_msg(bench_load_row(&spec, &row, &e) == STATUS_OK, "%s", e.text);
+    must(bench_load_row(&spec, &row, &failure));
     int left = 3; /* it stops before the fifth cache */
     spec.stop = stop_at_once;
     spec.arg = &left;
-    ck_assert_int_eq(bench_load_row(&spec, &row, &e), STATUS_INTERRUPTED);
+    ck_assert_int_eq(bench_load_row(&spec, &row, &failure), STATUS_INTERRUPTED);
     bench_free(&b);
     checkpoint_close(&c);
 }
@@ -235,9 +225,8 @@ TEST(a_checkpoint_and_its_variants, .seconds = 240)
 static void assert_refused(const struct bench_spec *spec, const char *word)
 {
     struct bench b;
-    struct err e = {{0}};
-    ck_assert_int_eq(bench_plan(spec, &b, &e), STATUS_USAGE);
-    ck_assert_msg(strstr(e.text, word), "no \"%s\" in: %s", word, e.text);
+    ck_assert_int_eq(bench_plan(spec, &b, &failure), STATUS_USAGE);
+    ck_assert_msg(strstr(failure.text, word), "no \"%s\" in: %s", word, failure.text);
 }
 
 TEST(refusals, .seconds = 240)
@@ -289,7 +278,7 @@ TEST(stopping_keeps_what_was_measured, .seconds = 240)
         spec.stop = stop_at_once;
         spec.arg = &left;
         struct bench b;
-        ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
+        must(bench_plan(&spec, &b, &failure));
         const enum status s = bench_run(&spec, &b, NULL);
         ck_assert_int_eq(s, budget < 6 + 16 ? STATUS_INTERRUPTED : STATUS_OK);
         int samples = 0;

@@ -119,10 +119,9 @@ TEST(figures)
 /* What text elements of a picture hold, one a line. */
 static void check_texts(canvas_draw *draw, const void *what, const char *expected)
 {
-    struct err e = {""};
     size_t len, used = 0;
     char shown[1000];
-    ck_assert_int_eq(canvas_write(draw, what, scratch_path("texts.svg"), &e), STATUS_OK);
+    must(canvas_write(draw, what, scratch_path("texts.svg"), &failure));
     char *text = (char *)read_file(scratch_path("texts.svg"), &len);
     text[len] = 0;
     for (const char *at = text; (at = strstr(at, "<text ")); at++) {

@@ -78,7 +78,6 @@ TEST(paths_are_the_map, .loops = 4)
     enum { ROWS = 13, COLUMNS = 9 };
     unsigned char found[ROWS * COLUMNS] = {0}, wanted[ROWS * COLUMNS];
     float cells[ROWS * COLUMNS];
-    struct err e = {""};
     struct rng r;
     rng_seed(&r, 3, (uint64_t)_i);
     for (int i = 0; i < ROWS * COLUMNS; i++) {
@@ -97,8 +96,8 @@ TEST(paths_are_the_map, .loops = 4)
                                       .map_rows = ROWS,
                                       .map_columns = COLUMNS,
                                       .row_names = &name};
-    const enum status s = heatmap_write(&p, scratch_path("map.svg"), &e);
-    char *text = read_picture(s, &e);
+    const enum status s = heatmap_write(&p, scratch_path("map.svg"), &failure);
+    char *text = read_picture(s, &failure);
     const char *first = strstr(text, "<g class=\"map\">");
     int level = 0, row, column, n, read;
     for (const char *at = first; *at; at++) {
@@ -124,7 +123,6 @@ TEST(small_maps, .loops = 2)
     static const int frames[] = {2, 2};
     const struct text rows[] = {text_of("layer <0>"), text_of("layer 1")};
     struct heatmap_map maps[12];
-    struct err e = {""};
     for (int i = 0; i < 12; i++)
         maps[i] = map_of(groups[_i][i % 6], i == 7 ? NULL : "1.5");
     const struct heatmap_picture p = {.title = "ti\ntle\x01",
@@ -138,8 +136,8 @@ TEST(small_maps, .loops = 2)
                                       .map_columns = N_SIDE,
                                       .triangle = true,
                                       .row_names = rows};
-    const enum status s = heatmap_write(&p, scratch_path("map.svg"), &e);
-    char *text = read_picture(s, &e);
+    const enum status s = heatmap_write(&p, scratch_path("map.svg"), &failure);
+    char *text = read_picture(s, &failure);
     ck_assert_int_eq(count(text, "class=\"frame\""), 2 * frames[_i]);
     ck_assert_int_eq(count(text, "class=\"map\""), 12);
     ck_assert_int_eq(count(text, "<path class=\"h9\" d=\"M0 0.5h1M3 3.5h1\"/>"), 12);
@@ -173,9 +171,8 @@ TEST(large_maps)
                                        text_of("\xe6\x97\xa5")};
     const struct heatmap_map map = map_of(-1, NULL);
     const struct heatmap_picture p = large_picture(&map, names, heatmap_scale(0.99, true));
-    struct err e = {""};
-    const enum status s = heatmap_write(&p, scratch_path("map.svg"), &e);
-    char *text = read_picture(s, &e);
+    const enum status s = heatmap_write(&p, scratch_path("map.svg"), &failure);
+    char *text = read_picture(s, &failure);
     /* Rows and columns are named. */
     ck_assert_int_eq(count(text, ">To</text>"), 2);
     ck_assert_int_eq(count(text, "&lt;|x|&gt;</text>"), 2);
@@ -192,15 +189,14 @@ TEST(a_rectangle)
     const struct text names[N_SIDE] = {{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}};
     const struct heatmap_map map = map_of(-1, NULL);
     struct heatmap_picture p = large_picture(&map, names, heatmap_scale(0, false));
-    struct err e = {""};
     p.triangle = false;
     p.map_columns = 2;
-    const enum status s = heatmap_write(&p, scratch_path("map.svg"), &e);
-    char *text = read_picture(s, &e);
+    const enum status s = heatmap_write(&p, scratch_path("map.svg"), &failure);
+    char *text = read_picture(s, &failure);
     ck_assert_int_eq(count(text, "d=\"M0 0H2V4H0Z\""), 1);
     ck_assert_int_eq(count(text, "<path class=\"h"), 0);
     free(text);
-    ck_assert_int_eq(heatmap_write(&p, "/nonexistent/m.svg", &e), STATUS_FAILED);
+    ck_assert_int_eq(heatmap_write(&p, "/nonexistent/m.svg", &failure), STATUS_FAILED);
 }
 
 /* --- shaded text ----------------------------------------------------------------------------- */

@@ -28,9 +28,8 @@ static char *read_chart(const char *path)
 
 static char *draw(const struct plot *p)
 {
-    struct err e = {""};
     const char *path = scratch_path("chart.svg");
-    ck_assert_msg(plot_write(p, path, &e) == STATUS_OK, "%s", e.text);
+    must(plot_write(p, path, &failure));
     char *text = read_chart(path);
     scratch_remove();
     return text;
@@ -463,38 +462,34 @@ static void put_file(const char *path, const char *text)
 
 TEST(nothing_to_plot)
 {
-    struct err e = {""};
     const struct plot_point none = {1, 1, NOTHING, 1, 1};
     const struct plot_series series = {"x", &none, 1, false};
     const char *path = scratch_path("chart.svg");
     put_file(path, "old");
     for (int n = 0; n <= 1; n++) {
         const struct plot p = plot_of(&series, n);
-        ck_assert_int_eq(plot_write(&p, path, &e), STATUS_USAGE);
-        ck_assert_msg(strstr(e.text, "chart.svg: nothing to plot"), "%s", e.text);
+        must_fail(STATUS_USAGE, "chart.svg: nothing to plot", plot_write(&p, path, &failure));
     }
     char *text = read_chart(path);
     ck_assert_str_eq(text, "old");
     free(text);
-    scratch_remove();
 }
 
 TEST(files)
 {
-    struct err e = {""};
     const struct plot_series series = {"x", simple_points, 3, false};
     const struct plot p = plot_of(&series, 1);
-    ck_assert_int_eq(plot_write(&p, scratch_path("no/such/folder.svg"), &e), STATUS_FAILED);
-    ck_assert_msg(strstr(e.text, "folder.svg"), "%s", e.text);
+    must_fail(STATUS_FAILED, "folder.svg",
+              plot_write(&p, scratch_path("no/such/folder.svg"), &failure));
     ck_assert_int_eq(plot_write(&p, "", NULL), STATUS_FAILED);
-    ck_assert_int_eq(plot_write(&p, "/dev/null", &e), STATUS_FAILED);
+    ck_assert_int_eq(plot_write(&p, "/dev/null", &failure), STATUS_FAILED);
 
     /* A new file, not the old one's bytes: who reads the old one still has it whole. */
     const char *path = scratch_path("chart.svg");
     put_file(path, "old");
     FILE *reader = fopen(path, "r");
     ck_assert_ptr_nonnull(reader);
-    ck_assert_int_eq(plot_write(&p, path, &e), STATUS_OK);
+    must(plot_write(&p, path, &failure));
     char old[8] = "";
     ck_assert_ptr_nonnull(fgets(old, sizeof old, reader));
     ck_assert_str_eq(old, "old");
@@ -507,5 +502,4 @@ TEST(files)
     *strrchr(folder, '/') = 0;
     snprintf(command, sizeof command, "test \"$(ls -A '%s')\" = chart.svg", folder);
     ck_assert_int_eq(system(command), 0); /* no temporary is left */
-    scratch_remove();
 }

@@ -63,9 +63,7 @@ static struct run run_of(int i, const char *out)
 static struct checkpoint open_checkpoint(const char *path, unsigned what)
 {
     struct checkpoint c;
-    struct err e = {""};
-    const enum status s = checkpoint_open(path, what, &c, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    must(checkpoint_open(path, what, &c, &failure));
     return c;
 }
 
@@ -87,7 +85,6 @@ static void assert_kinds(const struct config *found, const struct config *c)
 static void assert_knows_by_heart(const struct checkpoint *c, struct text t)
 {
     const int n = (int)t.len - 1, n_vocab = c->model->config.n_vocab;
-    struct err e = {""};
     struct session *s;
     int32_t tokens[64];
     float *logits = malloc((size_t)(n * n_vocab) * sizeof *logits);
@@ -96,8 +93,8 @@ static void assert_knows_by_heart(const struct checkpoint *c, struct text t)
     for (int i = 0; i < n; i++)
         tokens[i] = (unsigned char)t.data[i]; /* plain bytes are their own ids */
     const struct session_params params = {.block = 0};
-    ck_assert_int_eq(session_create(c->model, &params, NULL, &s, &e), STATUS_OK);
-    ck_assert_int_eq(session_feed(s, 0, tokens, n, logits, &e), STATUS_OK);
+    must(session_create(c->model, &params, NULL, &s, &failure));
+    must(session_feed(s, 0, tokens, n, logits, &failure));
     for (int i = 0; i < n; i++) {
         const float *row = logits + (size_t)i * (size_t)n_vocab;
         int best = 0;
@@ -126,7 +123,6 @@ TEST(one_window_is_learned_and_the_engine_says_it, .loops = N_TRAINED, .tags = T
     assert_kinds(&c.model->config, &r.spec.shape);
     assert_knows_by_heart(&c, one);
     checkpoint_close(&c);
-    scratch_remove();
 }
 
 /* A share of the loss that asks for all tokens alike keeps the others from becoming unlikely. */
@@ -145,7 +141,6 @@ TEST(smoothed_labels_keep_their_share)
     run_well(&r);
     /* At the optimum the right one of 256 has 0.8 + 0.2 / 256. */
     ck_assert_double_eq_tol(r.last_loss, -log(0.8 + 0.2 / 256), 0.03);
-    scratch_remove();
 }
 
 /* --- the same bits --------------------------------------------------------------------------- */
@@ -153,15 +148,13 @@ TEST(smoothed_labels_keep_their_share)
 TEST(resumed_with_other_threads_is_uninterrupted, .loops = N_TRAINED)
 {
     struct run whole = run_of(_i, "whole.gguf"), parts = run_of(_i, "parts.gguf");
-    struct err e = {""};
     run_well(&whole);
     parts.stop_at = 7;
-    ck_assert_int_eq(run(&parts, &e), STATUS_INTERRUPTED);
-    ck_assert_int_eq(pool_create(3, &parts.spec.pool, &e), STATUS_OK);
-    ck_assert_msg(resume(&parts, &e) == STATUS_OK, "%s", e.text);
+    ck_assert_int_eq(run(&parts, &failure), STATUS_INTERRUPTED);
+    must(pool_create(3, &parts.spec.pool, &failure));
+    must(resume(&parts, &failure));
     pool_free(parts.spec.pool);
     assert_same_run(&whole, &parts);
-    scratch_remove();
 }
 
 static void change_kind(struct train_spec *s, int what)
@@ -215,15 +208,13 @@ TEST(state_of_another_kind_is_refused, .loops = 10)
         "the model's shape was not the same",
     };
     struct run r = run_of(2, "out.gguf");
-    struct err e = {""};
     r.spec.shape.placement = PLACEMENT_BEFORE;
     struct run other = r;
     r.stop_at = 6;
-    ck_assert_int_eq(run(&r, &e), STATUS_INTERRUPTED);
+    ck_assert_int_eq(run(&r, &failure), STATUS_INTERRUPTED);
     other.spec.resume = true;
     change_kind(&other.spec, _i);
     refused(&other, STATUS_USAGE, messages[_i]);
-    scratch_remove();
 }
 
 /* --- training further ------------------------------------------------------------------------ */
@@ -260,7 +251,6 @@ TEST(any_checkpoint_is_trained_further, .loops = N_TRAINED)
     checkpoint_close(&out);
     checkpoint_close(&taught);
     checkpoint_close(&from);
-    scratch_remove();
 }
 
 /* Writes a checkpoint of the llama preset with one tensor more, of 256 or 4 floats x. */
@@ -268,13 +258,12 @@ static void write_with_tensor(const char *path, const char *name, int n, float x
 {
     const struct config c = config_of(1);
     struct gguf_writer *w;
-    struct err e = {""};
     float numbers[256];
     write_config_checkpoint(path, &c);
     struct checkpoint whole = open_checkpoint(path, CHECKPOINT_TOKENIZER);
     for (int i = 0; i < 256; i++)
         numbers[i] = x;
-    ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
+    must(gguf_writer_create(&w, &failure));
     for (size_t i = 0; i < whole.gguf->n_pairs; i++)
         gguf_add_value(w, whole.gguf->pairs[i].key, &whole.gguf->pairs[i].value);
     for (size_t i = 0; i < whole.gguf->n_tensors; i++) {
@@ -284,7 +273,7 @@ static void write_with_tensor(const char *path, const char *name, int n, float x
     gguf_add_tensor(w, text_of(name), TENSOR_F32, 1, (const uint64_t[]){(uint64_t)n}, numbers);
     char more[600];
     snprintf(more, sizeof more, "%s.more", path);
-    ck_assert_int_eq(gguf_write(w, more, &e), STATUS_OK);
+    must(gguf_write(w, more, &failure));
     gguf_writer_free(w);
     checkpoint_close(&whole);
     ck_assert_int_eq(rename(more, path), 0);
@@ -309,7 +298,6 @@ TEST(what_training_cannot_go_on_with_is_refused, .loops = 4)
         r.spec.teacher = file.gguf;
     refused(&r, STATUS_BAD_FILE, tensors[_i % 2].name);
     checkpoint_close(&file);
-    scratch_remove();
 }
 
 /* --- first weights --------------------------------------------------------------------------- */
@@ -318,16 +306,15 @@ TEST(what_training_cannot_go_on_with_is_refused, .loops = 4)
  * of them. */
 static double deviation_of(const struct config *c, enum tensor_role role, float *first)
 {
-    struct err e = {""};
     struct param_list list;
     struct arena arena = {0};
     struct optimizer o;
-    ck_assert_int_eq(param_list_create(&list, c, NULL, &e), STATUS_OK);
+    must(param_list_create(&list, c, NULL, &failure));
     for (int pass = 0; pass < 2; pass++) {
         o = (struct optimizer){.list = &list};
         optimizer_take(&o, &arena, c);
         if (pass == 0)
-            ck_assert_int_eq(arena_allocate(&arena, "test", &e), STATUS_OK);
+            must(arena_allocate(&arena, "test", &failure));
     }
     struct rng r;
     rng_seed(&r, 1, 0);

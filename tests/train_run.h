@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "checkpoints.h"
 #include "support.h"
 #include "train/train.h"
 
@@ -83,15 +84,7 @@ static inline struct run make_run(const char *out)
     r.spec = (struct train_spec){
         .texts = &text,
         .n_texts = 1,
-        .shape = {.arch = arch_at(0),
-                  .n_layers = 2,
-                  .n_heads = 2,
-                  .n_kv_heads = 1,
-                  .head_dim = 8,
-                  .d_model = 16,
-                  .d_ff = 32,
-                  .n_ctx = 24,
-                  .n_vocab = 256,
+        .shape = {SIZES(2, 2, 1, 8, 32, 24, 256), .arch = arch_at(0), .d_model = 16,
                   .norm_eps = 1e-5f},
         .n_steps = 12,
         .batch = 3,
@@ -129,9 +122,7 @@ static inline enum status run(struct run *r, struct err *e)
 
 static inline void run_well(struct run *r)
 {
-    struct err e = {""};
-    const enum status s = run(r, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    must(run(r, &failure));
 }
 
 static inline enum status resume(struct run *r, struct err *e)
@@ -164,10 +155,10 @@ static inline void assert_same_run(const struct run *a, const struct run *b)
 /* Fails before the first step. */
 static inline void refused(struct run *r, enum status expected, const char *message)
 {
-    struct err e = {""};
-    const enum status s = run(r, &e);
-    ck_assert_msg(s == expected, "%d instead of %d: %s", s, expected, e.text);
-    ck_assert_msg(strstr(e.text, message) != NULL, "\"%s\" lacks \"%s\"", e.text, message);
+    const enum status s = run(r, &failure);
+    ck_assert_msg(s == expected, "%d instead of %d: %s", s, expected, failure.text);
+    ck_assert_msg(strstr(failure.text, message) != NULL, "\"%s\" lacks \"%s\"", failure.text,
+                  message);
     ck_assert_int_eq(r->steps, 0);
 }
 
