@@ -59,7 +59,7 @@ checks <<'EOF'
 0 generate $model -n 20 --seed 1 -q <"$dir/text" | == continued
 $ piped "$dir/text" generate $model -n 20 --seed 1 -q
 0 | == continued
-$ { sleep 1.2; cat "$dir/text"; } | "$decode" generate $model -n 20 --seed 1 >"$out" 2>"$err"
+$ { sleep 1.2; cat "$dir/text"; } | "$decode" generate $model -n 20 --seed 1 >"$out" 2>"$err"; code=$?
 0 | == continued | 2> waiting for the text on standard input
 EOF
 for command in score attend tokenize; do
