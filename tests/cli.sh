@@ -61,9 +61,6 @@ checks <<'EOF'
 2 score $model --format xml | --format: expected one of table, md, csv, json, jsonl
 2 score $model -p x -t 0 | -t: expected auto or an integer from 1 to
 2 generate $model --stop '' | --stop: the text is empty
-2 generate $model --format jsonl | --format is for --logprobs
-2 generate $model $words | --format: expected one of jsonl
-    | for words in "--format json" "--logprobs 2 --format table"
 0 generate $model --greedy -q -p ROMEO: -n 5 | > five | 12 bytes
 0 generate $words | == five | for words in "$model --greedy -q -p ROMEO: -n=5"
     "$model --greedy -q -p ROMEO: --n 5" "$model --greedy -q -p ROMEO: --n=5"
@@ -168,7 +165,7 @@ checks <<'EOF'
     | for draft in lookup self:q8_0 "$model --draft-n 4 --batch 2"
 0 $d -v | 2> drafts       16 drafted, 16 accepted (100%); 5.00 tokens a step; draft  | 2>  per step
     | 2> decode: draft: weights 
-0 $d --logprobs 1 --format jsonl
+0 $d --logprobs 1
     | 2> {"drafted": 16, "accepted": 16, "share": 1, "tokens_per_step": 5, "draft_seconds": 
 0 generate $model -p ROMEO: -n 3 --seed 3 | 2! drafts
 2 $g --draft "" | --draft: expected a checkpoint, self:TYPE
@@ -187,7 +184,7 @@ checks <<'EOF'
 0 generate $model -p ROMEO: -n 4 --greedy --logprobs 2 | > logprobs | 4 lines
     | {"sample": 0, "position": 6, "id": 
 $ [ "$(head -1 "$out" | grep -o '"logprob"' | wc -l)" -eq 3 ]
-0 generate $model -p ROMEO: -n 4 --greedy --logprobs 2 --format jsonl | == logprobs
+0 generate $model -p ROMEO: -n 4 --greedy --logprobs 2 | == logprobs
 
 # The cache in half precision; golden checkpoints of other variants.
 0 generate $model -p ROMEO: -n 20 --greedy --kv-type f16
@@ -866,16 +863,17 @@ EOF
 
 # The texts that are converted on.
 head -c 20000 tests/cli.sh >text
+head -c 1500 text >calib # what is converted in memory takes it whole
 head -c 200 text >short-text
 head -c 50 text >fifty
 head -c 600 text >eval-text # two windows and a half
 printf 'ten tokens' >ten
 c="convert $model -o gqa.gguf --force --kv-heads 2"
 few="convert models/shakespeare-llama.gguf -o few.gguf --force --kv-heads 1 --calib text"
-calib="--calib text --calib-tokens 512"
+calib="--calib calib"
 divergence_of() { sed -n 's/^divergence,0,//p' "$out"; }
 checks <<'EOF'
-0 $c $calib --eval eval-text -v | score_lost | bits per byte | 2> memory: the conversion takes
+0 $c $calib --calib-tokens 4000 --eval eval-text -v | score_lost | bits per byte | 2> memory: the conversion takes
 0 info gqa.gguf | GQA-2
 0 $c $calib --format json -q | quiet | "method": "fit"
 $ cp gqa.gguf again.gguf
@@ -936,7 +934,7 @@ for name in $names; do
     tokens=$(cat $golden/$name.tokens)
     for method in $methods; do
         how="--kv-heads 1 --method $method"
-        [ $method = fit ] && how="$how --calib text --calib-tokens 160"
+        [ $method = fit ] && how="$how $calib"
         checks <<'EOF'
 0 convert $from -o to.gguf --force $how -q
 0 score to.gguf --tokens "$tokens" --logits first.npy -q
@@ -972,7 +970,7 @@ $ cmp -s latent.gguf latent.kept
 0 bench --shape 1x16x2,vocab=9,ctx=8 --latent 4 -n 2 --repeat 1 -q
 2 bench --shape 1x16x2,vocab=9,ctx=8 --latent 17 -n 2 | from 1 to 16
 2 $words --latent 4 | rotary | for words in "info $golden/llama.gguf" "bench $golden/llama.gguf -n 2"
-    "convert $golden/llama.gguf -o new.gguf --calib text --calib-tokens 160"
+    "convert $golden/llama.gguf -o new.gguf $calib"
 
 # K/V heads layer by layer, and every level of refits.
 0 convert $model -o by-layer.gguf --kv-heads 4,1,2,1 $calib | GQA-mixed-4
@@ -991,7 +989,7 @@ cp gqa.gguf old.gguf
 cp text text.kept
 checks <<'EOF'
 2 $words | needs a text | for words in "$n --latent 32" "$n --cache-bytes 512"
-    "generate $model -p x --kv-heads 8 --refit all" "$n --kv-heads 2 --refit wo"
+    "$n --kv-heads 2 --refit wo"
 2 $words | both given | for words in "$n --latent 32 --kv-heads 1"
     "generate $model -p x --latent 32 --kv-heads 8" "$n --latent 32 --cache-bytes 9 --calib text"
 2 $n --latent 129 --calib text | from 1 to 128

@@ -25,7 +25,6 @@ checks <<'EOF'
 2 generate m --n-predict 5 | did you mean '--n'?
 2 generate m --top_k 5 | did you mean '--top-k'?
 2 generate m --max_new_tokens 5 | did you mean '--n'?
-2 heads m -f x | did you mean '--text'?
 2 eval m --file x | did you mean '--text'?
 2 generate m -ngl 99 | computes on the CPU alone
 2 train t --batch-size 5 | did you mean '--batch'?
@@ -35,7 +34,7 @@ checks <<'EOF'
 
 2 generate $model -n 100000000000000 | -n: expected an integer, 0 to 2147483647
 2 generate $model -n 3G | -n: expected an integer, 0 to 2147483647
-2 generate $model -p x --cache-bytes 8kb --calib README.md
+2 convert $model -o x.gguf --cache-bytes 8kb --calib README.md
     | --cache-bytes: expected a number of bytes, as 8192 or 8KiB
 0 generate $model -p "To be" -n 2k --seed 1 -q | > thousands
 0 generate $model -p "To be" -n 2000 --seed 1 -q | == thousands
@@ -110,8 +109,7 @@ $ head -c 100000 $model >"$dir/binary"
     "convert $model -o $dir/x.gguf --kv-heads 1 --calib" "study -o $dir/x"
     "convert $model -o $dir/x.gguf --kv-heads 1 --method mean --eval"
 $ [ ! -e "$dir/x.gguf" -a ! -e "$dir/x" ]
-2 generate $model -n 1 <"$dir/binary" | standard input: expected text
-0 tokenize $model -f "$dir/binary" --binary
+0 tokenize $model -f - <"$dir/binary"
 $ printf '\303' >"$dir/half"
 0 tokenize $model -f "$dir/half" | = 195
 
@@ -131,7 +129,7 @@ $ cmp -s "$dir/toy.gguf" "$dir/kept.gguf"
 
 # Readers that leave.
 $ left generate $model -p x -n 250 --samples 2000 --seed 1
-$ left generate $model -p x -n 2 --logprobs 2 --format jsonl
+$ left generate $model -p x -n 2 --logprobs 2
 $ left score $model -p "To be"
 $ left help
 $ printf 'a\nb\n' >"$dir/prompts"
