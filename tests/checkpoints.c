@@ -82,13 +82,12 @@ static void add_matrices(struct builder *b, const char *name, int cols, int rows
     const struct tensor_type_info *info = tensor_type_find(type);
     const size_t row_bytes = (size_t)cols / info->block_elements * info->block_bytes;
     unsigned char *data = keep(b, (size_t)rows * row_bytes);
-    float *row = malloc((size_t)cols * sizeof *row);
+    float *row = allocated((size_t)cols * sizeof *row);
     b->stream++;
     for (int r = 0; r < rows; r++) {
         fill_row(b, is_qkv ? source_row(b->shape, r) : (uint64_t)r, scale, shift, row, cols);
         blocks_encode(type, data + (size_t)r * row_bytes, row, (uint64_t)cols);
     }
-    free(row);
     gguf_add_tensor(
         b->writer, text_of(name), type, n_matrices > 1 ? 3 : 2,
         (const uint64_t[]){(uint64_t)cols, (uint64_t)(rows / n_matrices), (uint64_t)n_matrices},

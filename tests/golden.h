@@ -54,13 +54,12 @@ static inline struct golden open_golden(const char *name)
     g.checkpoint = opened_checkpoint(path, CHECKPOINT_MODEL);
 
     snprintf(path, sizeof path, "tests/data/golden/%s.tokens", name);
-    char *list = (char *)read_file(path, &len);
+    char *list = file_text(path, &len);
     list[len] = 0;
     for (char *item = strtok(list, ",\n"); item; item = strtok(NULL, ",\n")) {
         ck_assert_int_lt(g.n_tokens, (int)(sizeof g.tokens / sizeof *g.tokens));
         g.tokens[g.n_tokens++] = (int32_t)atoi(item);
     }
-    free(list);
 
     /* .npy 1.0: magic, version, u16 header length, header, data. */
     snprintf(path, sizeof path, "tests/data/golden/%s.npy", name);

@@ -36,6 +36,11 @@ void *allocated(size_t n_bytes)
     return released_by(free, malloc(n_bytes ? n_bytes : 1));
 }
 
+void *allocated_zeros(size_t n_bytes)
+{
+    return memset(allocated(n_bytes), 0, n_bytes);
+}
+
 void release_all(void)
 {
     while (released) {
@@ -113,18 +118,35 @@ unsigned char *read_file(const char *path, size_t *len)
     return bytes;
 }
 
+char *file_text(const char *path, size_t *len)
+{
+    size_t n;
+    char *text = released_by(free, read_file(path, &n));
+    text[n] = 0;
+    if (len)
+        *len = n;
+    return text;
+}
+
+void put_bytes(const char *path, const void *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    ck_assert_msg(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0, "cannot write %s", path);
+}
+
 static char scratch_folder[256];
 
 const char *scratch_path(const char *name)
 {
-    static char path[512];
     if (!scratch_folder[0]) {
         const char *tmp = getenv("TMPDIR");
         snprintf(scratch_folder, sizeof scratch_folder, "%s/decode-test-XXXXXX",
                  tmp ? tmp : "/tmp");
         ck_assert_ptr_nonnull(mkdtemp(scratch_folder));
     }
-    snprintf(path, sizeof path, "%s/%s", scratch_folder, name);
+    const size_t size = strlen(scratch_folder) + strlen(name) + 2;
+    char *path = allocated(size);
+    snprintf(path, size, "%s/%s", scratch_folder, name);
     return path;
 }
 

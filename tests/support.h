@@ -68,6 +68,10 @@ int run_suite(void);
 
 /* Reads a whole file under the repository (tests run from its top) into malloc'd memory. */
 unsigned char *read_file(const char *path, size_t *len);
+/* The same with a 0 behind it, until the test ends. */
+char *file_text(const char *path, size_t *len);
+/* Writes one: n bytes. */
+void put_bytes(const char *path, const void *bytes, size_t n);
 
 /* What the last call said of its failure; "" when a test begins. */
 extern struct err failure;
@@ -79,13 +83,14 @@ extern struct err failure;
 void assert_failed(enum status found, enum status expected, const char *said, const char *call);
 
 /* What is released when the test ends, the last first, or at once by release_all, for long loops.
- * Both give the pointer, which is not NULL. */
+ * The others give the pointer, which is not NULL. */
 void *released_by(void (*release)(void *), void *what);
 void *allocated(size_t n_bytes);
+void *allocated_zeros(size_t n_bytes);
 void release_all(void);
 
 /* A path for a scratch file in a fresh folder below $TMPDIR or /tmp, which is removed when the test
- * ends (with .before_all: by scratch_remove). The string is valid until the next call. */
+ * ends (with .before_all: by scratch_remove); so is the string. */
 const char *scratch_path(const char *name);
 void scratch_remove(void);
 

@@ -376,12 +376,11 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
 
     double *w = widen(&f, other.flat);
     const int n_vocab = f.config.n_vocab;
-    double *taught = malloc((size_t)(2 * 7 * n_vocab) * sizeof *taught);
+    double *taught = allocated((size_t)(2 * 7 * n_vocab) * sizeof *taught);
     const struct plain_model m = plain_model_of(&f, w);
     for (int s = 0; s < 2; s++)
         plain_log_probabilities(&m, s, f.inputs + s * 7, taught + s * 7 * n_vocab);
     compare(&f, taught, 0.75, 3);
-    free(taught);
     free(w);
     backprop_free(b);
     backprop_free(engine);
@@ -541,7 +540,7 @@ TEST(same_bits_for_any_threads_and_instruction_set, .loops = N_SAME_BITS, .secon
     open_fixture(&f, &same_bits[_i], 5, 67);
     const double loss = gradient_by(&f, &kernels_scalar, 1);
     const size_t bytes = f.list.n_floats * sizeof(float);
-    float *kept = malloc(bytes);
+    float *kept = allocated(bytes);
     memcpy(kept, f.gradient.flat, bytes);
     for (int i = 0; kernels_at(i); i++) {
         if (!kernels_supported(kernels_at(i)))
@@ -555,6 +554,5 @@ TEST(same_bits_for_any_threads_and_instruction_set, .loops = N_SAME_BITS, .secon
                           kernels_at(i)->name, threads[t]);
         }
     }
-    free(kept);
     close_fixture(&f);
 }

@@ -196,8 +196,7 @@ TEST(hash_does_not_depend_on_threads, .seconds = 240)
 
 TEST(a_checkpoint_and_its_variants, .seconds = 240)
 {
-    struct checkpoint c;
-    must(checkpoint_open("tests/data/golden/mha.gguf", 0, &c, &failure));
+    struct checkpoint c = opened_checkpoint("tests/data/golden/mha.gguf", 0);
     static const int as_file[] = {BENCH_AS_FILE};
     struct bench_spec spec = spec_of(fastest());
     spec.gguf = c.gguf;
@@ -219,7 +218,6 @@ TEST(a_checkpoint_and_its_variants, .seconds = 240)
     spec.arg = &left;
     ck_assert_int_eq(bench_load_row(&spec, &row, &failure), STATUS_INTERRUPTED);
     bench_free(&b);
-    checkpoint_close(&c);
 }
 
 static void assert_refused(const struct bench_spec *spec, const char *word)

@@ -122,7 +122,7 @@ static void check_texts(canvas_draw *draw, const void *what, const char *expecte
     size_t len, used = 0;
     char shown[1000];
     must(canvas_write(draw, what, scratch_path("texts.svg"), &failure));
-    char *text = (char *)read_file(scratch_path("texts.svg"), &len);
+    char *text = file_text(scratch_path("texts.svg"), &len);
     text[len] = 0;
     for (const char *at = text; (at = strstr(at, "<text ")); at++) {
         const char *begin = strchr(at, '>') + 1;
@@ -131,7 +131,6 @@ static void check_texts(canvas_draw *draw, const void *what, const char *expecte
     }
     shown[used] = 0;
     ck_assert_str_eq(shown, expected);
-    free(text);
     scratch_remove();
 }
 

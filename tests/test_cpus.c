@@ -174,7 +174,7 @@ TEST(odd_lines_are_passed_over, .before = cgroups_make)
 TEST(long_groups_are_no_trouble, .before = cgroups_make)
 {
     cgroups_put("cpu.max", "300000 100000\n");
-    char *text = malloc(100000);
+    char *text = allocated(100000);
     for (int length = 4000; length < 90000; length += length < 4200 ? 1 : 10000) {
         const int start = sprintf(text, "0::");
         for (int i = 0; i < length; i++)
@@ -184,7 +184,6 @@ TEST(long_groups_are_no_trouble, .before = cgroups_make)
         const int quota = cpus_quota(cgroups_mount, text);
         ck_assert(quota == 3 || (quota == 0 && length >= 4096));
     }
-    free(text);
 }
 
 TEST(usable_is_at_most_the_affinity_mask)

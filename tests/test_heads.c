@@ -94,7 +94,8 @@ TEST(likeness_is_that_of_numpy, .loops = N_GOLDEN)
     const int n_heads = c->n_heads;
     const struct convert_spec spec = {
         .gguf = g.checkpoint.gguf, .tokens = g.tokens, .n_tokens = (size_t)g.n_tokens - 1};
-    struct head_likeness *kept = calloc((size_t)(c->n_layers * n_heads * n_heads), sizeof *kept);
+    struct head_likeness *kept =
+        allocated_zeros((size_t)(c->n_layers * n_heads * n_heads) * sizeof *kept);
     must(convert_likeness(&spec, g.checkpoint.model, kept, &failure));
     char *text = read_expected(golden_names[_i]), *at = text;
     for (int i = 0; i < c->n_layers * n_heads; i++) {
@@ -105,7 +106,6 @@ TEST(likeness_is_that_of_numpy, .loops = N_GOLDEN)
         }
     }
     free(text);
-    free(kept);
 }
 
 /* --- against checkpoints without heads ------------------------------------------------------- */
@@ -166,12 +166,10 @@ TEST(zero_columns_of_the_shipped_models_lose_as_much, .loops = SANITIZED ? 0 : 2
     static const char *const paths[] = {"models/shakespeare-mha.gguf",
                                         "models/shakespeare-llama.gguf"};
     enum { N = 600 };
-    struct checkpoint k;
     int32_t tokens[N];
-    must(checkpoint_open(paths[_i], CHECKPOINT_MODEL, &k, &failure));
+    struct checkpoint k = opened_checkpoint(paths[_i], CHECKPOINT_MODEL);
     text_tokens(tokens, N, k.model->config.n_vocab, 5);
     compare_with_dropped(&k, tokens, N);
-    checkpoint_close(&k);
 }
 
 /* What is left of a block keeps its bits. */

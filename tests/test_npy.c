@@ -21,14 +21,13 @@ TEST(bytes)
     npy_put(w, values + 4, 2);
     must(npy_commit(w, &failure));
     size_t len;
-    unsigned char *file = read_file(path, &len);
+    unsigned char *file = (unsigned char *)file_text(path, &len);
     ck_assert_uint_eq(len, 128 + sizeof data);
     ck_assert_mem_eq(file, header, sizeof header - 1);
     for (size_t i = sizeof header - 1; i < 127; i++)
         ck_assert_int_eq(file[i], ' ');
     ck_assert_int_eq(file[127], '\n');
     ck_assert_mem_eq(file + 128, data, sizeof data);
-    free(file);
 }
 
 /* Of as many dimensions as can be; the longest numbers fit in the header. */
@@ -41,10 +40,9 @@ TEST(four_dimensions)
     must(npy_open(&w, path, shape, 4, &failure));
     must(npy_commit(w, &failure));
     size_t len;
-    unsigned char *file = read_file(path, &len);
+    unsigned char *file = (unsigned char *)file_text(path, &len);
     ck_assert_uint_eq(len, 128);
     ck_assert_ptr_nonnull(memmem(file, len, expected, sizeof expected - 1));
-    free(file);
 }
 
 /* The widest shape pushes the header past 128 bytes or not; always to a multiple of 64. */
@@ -58,20 +56,18 @@ TEST(header_is_padded, .loops = 3)
     npy_put(w, &one, _i == 0);
     must(npy_commit(w, &failure));
     size_t len;
-    unsigned char *file = read_file(path, &len);
+    unsigned char *file = (unsigned char *)file_text(path, &len);
     const size_t header = 10 + (size_t)(file[8] | file[9] << 8);
     ck_assert_uint_eq(header % 64, 0);
     ck_assert_uint_eq(len, header + (_i == 0 ? 4 : 0));
-    free(file);
 }
 
 static void old_file_stays(const char *path)
 {
     size_t len;
-    unsigned char *file = read_file(path, &len);
+    unsigned char *file = (unsigned char *)file_text(path, &len);
     ck_assert_uint_eq(len, 3);
     ck_assert_mem_eq(file, "old", 3);
-    free(file);
 }
 
 TEST(whole_or_not_at_all)

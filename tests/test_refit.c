@@ -43,7 +43,7 @@ static bool valley(void *arg, const double *x, double *value, double *gradient)
 TEST(lbfgs_finds_the_end_of_a_valley, .seconds = 300, .tags = ONE_THREAD)
 {
     enum { N = 10, MEMORY = 5 };
-    double x[N], *scratch = malloc(lbfgs_scratch(N, MEMORY) * sizeof *scratch);
+    double x[N], *scratch = allocated(lbfgs_scratch(N, MEMORY) * sizeof *scratch);
     struct valley v = {.n = N};
     const struct lbfgs p = {
         .n = N, .memory = MEMORY, .evaluations = 400, .evaluate = valley, .arg = &v};
@@ -52,14 +52,13 @@ TEST(lbfgs_finds_the_end_of_a_valley, .seconds = 300, .tags = ONE_THREAD)
     ck_assert_double_lt(lbfgs_minimise(&p, x, scratch), 1e-12);
     for (int i = 0; i < N; i++)
         ck_assert_double_eq_tol(x[i], 1, 1e-5);
-    free(scratch);
 }
 
 TEST(lbfgs_keeps_to_its_evaluations, .seconds = 300, .tags = ONE_THREAD)
 {
     enum { N = 4 };
     double before, last = HUGE_VAL, gradient[N],
-                   *scratch = malloc(lbfgs_scratch(N, 3) * sizeof(double));
+                   *scratch = allocated(lbfgs_scratch(N, 3) * sizeof(double));
     for (int most = 1; most < 30; most++) {
         double x[N] = {-1.2, 1, -1.2, 1};
         struct valley v = {.n = N};
@@ -77,7 +76,6 @@ TEST(lbfgs_keeps_to_its_evaluations, .seconds = 300, .tags = ONE_THREAD)
     const struct lbfgs p = {.n = N, .memory = 3, .evaluations = 9, .evaluate = valley, .arg = &v};
     ck_assert(isnan(lbfgs_minimise(&p, x, scratch)));
     ck_assert_double_eq(x[0], -1.2);
-    free(scratch);
 }
 
 /* --- K/V heads ------------------------------------------------------------------------------- */

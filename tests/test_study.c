@@ -261,10 +261,9 @@ static void expect_file(const char *name, const char *content)
     char path[700];
     size_t n;
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    unsigned char *bytes = read_file(path, &n);
+    unsigned char *bytes = (unsigned char *)file_text(path, &n);
     ck_assert_msg(n == strlen(content) && memcmp(bytes, content, n) == 0, "%s has '%.*s'", name,
                   (int)n, (const char *)bytes);
-    free(bytes);
 }
 
 TEST(records_come_back_as_they_were)

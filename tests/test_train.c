@@ -62,23 +62,6 @@ TEST(adamw_follows_the_paper)
 
 /* --- learning -------------------------------------------------------------------------------- */
 
-/* A text of one window is learned by heart. */
-TEST(one_window_is_learned)
-{
-    struct run r = make_run("out.gguf");
-    const struct text one = {"the quick brown fox jumps", 25};
-    r.spec.texts = &one;
-    r.spec.val_fraction = 0;
-    r.spec.weight_decay = 0;
-    r.spec.dropout = 0;
-    r.spec.n_steps = 150;
-    r.spec.lr = 0.02;
-    r.spec.batch = 1;
-    run_well(&r);
-    ck_assert(r.first_loss > 5 && r.last_loss < 0.02);
-    ck_assert_int_eq(r.evals, 0);
-}
-
 TEST(held_out_text_is_predicted_better)
 {
     struct run r = make_run("out.gguf");
@@ -88,24 +71,20 @@ TEST(held_out_text_is_predicted_better)
     run_well(&r);
     ck_assert_int_eq(r.steps, 100);
     ck_assert_msg(r.best < 2, "%f", r.best);
-    struct checkpoint c;
-    must(checkpoint_open(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &c, &failure));
+    struct checkpoint c = opened_checkpoint(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL);
     ck_assert_int_eq(c.model->config.n_kv_heads, 1);
     ck_assert_int_eq(tokenizer_n_tokens(c.tokenizer), 270);
-    checkpoint_close(&c);
 }
 
 /* A source of another type and with its own output matrix, and a teacher. */
 TEST(uptraining_keeps_the_tokenizer_and_lowers_the_loss)
 {
     struct run r = make_run("out.gguf");
-    char source[512];
-    snprintf(source, sizeof source, "%s", scratch_path("source.gguf"));
+    const char *source = scratch_path("source.gguf");
     const struct checkpoint_shape shape = {SIZES(1, 2, 1, 8, 16, 40, 260), .type = TENSOR_F16,
                                            .no_biases = 1, .seed = 4};
     write_checkpoint(source, &shape);
-    struct checkpoint from;
-    must(checkpoint_open(source, CHECKPOINT_TOKENIZER, &from, &failure));
+    struct checkpoint from = opened_checkpoint(source, CHECKPOINT_TOKENIZER);
     r.spec.from = r.spec.teacher = from.gguf;
     r.spec.teacher_share = 0.1;
     r.spec.out = r.out;
@@ -116,13 +95,10 @@ TEST(uptraining_keeps_the_tokenizer_and_lowers_the_loss)
     trainer_free(r.trainer);
     ck_assert_int_eq(r.evals, 4); /* also before the first step */
     ck_assert(r.last_loss < r.first_loss);
-    struct checkpoint out;
-    must(checkpoint_open(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &out, &failure));
+    struct checkpoint out = opened_checkpoint(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL);
     ck_assert_int_eq(out.model->config.n_ctx, 40);
     ck_assert(!out.model->tied);
     ck_assert_ptr_null(out.model->blocks[0].w[ROLE_FFN_UP].matrix.bias);
-    checkpoint_close(&out);
-    checkpoint_close(&from);
 }
 
 /* A teacher alone: the student's gradient vanishes where it already says the same. */
@@ -130,8 +106,7 @@ TEST(own_teacher_changes_nothing)
 {
     struct run first = make_run("first.gguf");
     run_well(&first);
-    struct checkpoint from;
-    must(checkpoint_open(first.out, CHECKPOINT_TOKENIZER, &from, &failure));
+    struct checkpoint from = opened_checkpoint(first.out, CHECKPOINT_TOKENIZER);
     struct run r = make_run("out.gguf");
     r.spec.from = r.spec.teacher = from.gguf;
     r.spec.teacher_share = 1;
@@ -140,24 +115,9 @@ TEST(own_teacher_changes_nothing)
     r.spec.lr = 1e-9;
     run_well(&r);
     ck_assert_double_eq_tol(r.best, first.best, 1e-5);
-    checkpoint_close(&from);
 }
 
 /* --- the same bits --------------------------------------------------------------------------- */
-
-TEST(same_files_for_any_threads)
-{
-    struct run one = make_run("one.gguf");
-    run_well(&one);
-    static const int threads[] = {2, 3, 5, 8};
-    for (int i = 0; i < 4; i++) {
-        struct run many = make_run("many.gguf");
-        must(pool_create(threads[i], &many.spec.pool, &failure));
-        run_well(&many);
-        pool_free(many.spec.pool);
-        assert_same_run(&one, &many);
-    }
-}
 
 /* Interrupted after each number of steps, and then resumed: with OUT best and last. */
 TEST(resumed_is_uninterrupted, .loops = 2)
@@ -168,8 +128,7 @@ TEST(resumed_is_uninterrupted, .loops = 2)
     for (int stop_at = 0; stop_at < 12; stop_at += SANITIZED ? 4 : 1) {
         struct run parts = make_run("parts.gguf");
         parts.spec.keep_last = _i;
-        parts.stop_at = stop_at;
-        ck_assert_int_eq(run(&parts, &failure), STATUS_INTERRUPTED);
+        run_until(&parts, stop_at);
         ck_assert_int_eq(parts.steps, stop_at);
         ck_assert_int_eq(access(parts.out, F_OK), 0);
         parts.spec.seed_given = false; /* the state has it */
@@ -190,8 +149,7 @@ TEST(older_state_comes_to_the_same)
     struct run whole = make_run("whole.gguf");
     run_well(&whole);
     struct run early = make_run("out.gguf");
-    early.stop_at = 2;
-    ck_assert_int_eq(run(&early, &failure), STATUS_INTERRUPTED);
+    run_until(&early, 2);
     char command[1300];
     snprintf(command, sizeof command, "cp '%s.state' '%s.old'", early.out, early.out);
     ck_assert_int_eq(system(command), 0);
@@ -208,12 +166,10 @@ TEST(older_state_comes_to_the_same)
 TEST(loss_that_is_not_finite_keeps_the_last_save)
 {
     struct run r = make_run("out.gguf");
-    r.stop_at = 4;
-    ck_assert_int_eq(run(&r, &failure), STATUS_INTERRUPTED);
+    run_until(&r, 4);
     size_t n, m;
-    unsigned char *before = read_file(r.out, &n);
-    struct checkpoint from;
-    must(checkpoint_open(r.out, CHECKPOINT_TOKENIZER, &from, &failure));
+    unsigned char *before = (unsigned char *)file_text(r.out, &n);
+    struct checkpoint from = opened_checkpoint(r.out, CHECKPOINT_TOKENIZER);
     struct run wild = make_run("out.gguf");
     wild.spec.from = from.gguf;
     wild.spec.lr = 1e30;
@@ -223,11 +179,8 @@ TEST(loss_that_is_not_finite_keeps_the_last_save)
     wild.spec.save_every = 100;
     must_fail(STATUS_FAILED, "loss after step 1 is", run(&wild, &failure));
     ck_assert_ptr_nonnull(strstr(failure.text, "--lr"));
-    unsigned char *after = read_file(r.out, &m);
+    unsigned char *after = (unsigned char *)file_text(r.out, &m);
     ck_assert(n == m && memcmp(before, after, n) == 0);
-    free(before);
-    free(after);
-    checkpoint_close(&from);
 }
 
 /* While OUT's folder is away nothing can be written; then it is back. */
@@ -299,115 +252,53 @@ TEST(impossible_values_are_refused)
     refused(&r, STATUS_USAGE, "there is no");
 }
 
-static void change(struct train_spec *s, int what)
-{
-    static const struct text other = {words, TEXT_LEN - 1};
-    switch (what) {
-    case 0:
-        s->n_steps = 13;
-        break;
-    case 1:
-        s->lr = 4e-3;
-        break;
-    case 2:
-        s->seed = 10;
-        break;
-    case 3:
-        s->texts = &other;
-        break;
-    case 4:
-        s->shape.d_ff = 48;
-        break;
-    case 5:
-        s->keep_last = true;
-        break;
-    default:
-        s->clip = 0.5;
-    }
-}
-
-TEST(state_of_another_run_is_refused, .loops = 7)
-{
-    static const char *const messages[] = {
-        "--steps 12, not 13", "--lr 0.003, not 0.004", "--seed 9, not 10", "the text was not",
-        "the model's shape",  "--eval-every was not",  "--clip 1, not 0.5"};
-    struct run r = make_run("out.gguf");
-    r.stop_at = 6;
-    ck_assert_int_eq(run(&r, &failure), STATUS_INTERRUPTED);
-    struct run other = make_run("out.gguf");
-    other.spec.resume = true;
-    change(&other.spec, _i);
-    refused(&other, STATUS_USAGE, messages[_i]);
-}
-
 TEST(teacher_of_another_vocabulary_is_refused)
 {
     struct run r = make_run("out.gguf");
-    char source[512];
-    snprintf(source, sizeof source, "%s", scratch_path("teacher.gguf"));
+    const char *source = scratch_path("teacher.gguf");
     const struct checkpoint_shape shape = {SIZES(1, 2, 2, 4, 8, 40, 257), .seed = 4};
     write_checkpoint(source, &shape);
-    struct checkpoint teacher;
-    must(checkpoint_open(source, CHECKPOINT_TOKENIZER, &teacher, &failure));
+    struct checkpoint teacher = opened_checkpoint(source, CHECKPOINT_TOKENIZER);
     r.spec.teacher = teacher.gguf;
     refused(&r, STATUS_USAGE, "of 256 tokens; found 257");
-    checkpoint_close(&teacher);
 }
 
 TEST(missing_out_is_refused)
 {
     struct run r = make_run("out.gguf");
-    r.stop_at = 6;
-    ck_assert_int_eq(run(&r, &failure), STATUS_INTERRUPTED);
+    run_until(&r, 6);
     ck_assert_int_eq(remove(r.out), 0);
     r.steps = 0;
     r.spec.resume = true;
     refused(&r, STATUS_FAILED, "best checkpoint so far (of step 5)");
 }
 
-static void put_another(const char *path)
-{
-    FILE *f = fopen(path, "wb");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_int_ge(fputs("another file", f), 0);
-    ck_assert_int_eq(fclose(f), 0);
-}
-
 TEST(another_file_in_place_of_out_is_refused)
 {
     struct run r = make_run("out.gguf");
     run_well(&r);
-    put_another(r.out);
+    put_bytes(r.out, "another file", 12);
     must_fail(STATUS_FAILED, "is not the best checkpoint of this run", resume(&r, &failure));
-}
-
-static void write_bytes(const char *path, const unsigned char *bytes, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_uint_eq(fwrite(bytes, 1, n, f), n);
-    ck_assert_int_eq(fclose(f), 0);
 }
 
 /* Cut anywhere, or with any bit of the header and some of the rest flipped. */
 TEST(damaged_state_is_refused)
 {
     struct run r = make_run("out.gguf");
-    r.stop_at = 6;
-    ck_assert_int_eq(run(&r, &failure), STATUS_INTERRUPTED);
+    run_until(&r, 6);
     char path[600];
     size_t n;
     snprintf(path, sizeof path, "%s.state", r.out);
-    unsigned char *bytes = read_file(path, &n);
+    unsigned char *bytes = (unsigned char *)file_text(path, &n);
     r.spec.resume = true;
     for (size_t len = 0; len < n; len += len < 260 ? 20 : n / 7) {
-        write_bytes(path, bytes, len);
+        put_bytes(path, bytes, len);
         r.steps = 0;
         refused(&r, STATUS_BAD_FILE, ".state");
     }
     for (size_t at = 0; at < n; at += at < 250 ? 3 : n / 9) {
         bytes[at] ^= (unsigned char)(1 << at % 8);
-        write_bytes(path, bytes, n);
+        put_bytes(path, bytes, n);
         bytes[at] ^= (unsigned char)(1 << at % 8);
         r.steps = 0;
         const enum status s = run(&r, &failure);
@@ -415,7 +306,6 @@ TEST(damaged_state_is_refused)
                       "byte %zu: %d", at, s);
         ck_assert_int_eq(r.steps, 0);
     }
-    free(bytes);
 }
 
 /* The fuzzer's: a loss below 0 was taken from the state. None is less, so the resumed run never
@@ -424,21 +314,19 @@ TEST(impossible_best_loss_in_a_state_is_refused)
 {
     static const double losses[] = {-1, -HUGE_VAL, (double)NAN};
     struct run r = make_run("out.gguf");
-    r.stop_at = 6;
-    ck_assert_int_eq(run(&r, &failure), STATUS_INTERRUPTED);
+    run_until(&r, 6);
     char path[600];
     size_t n;
     snprintf(path, sizeof path, "%s.state", r.out);
-    unsigned char *bytes = read_file(path, &n);
+    unsigned char *bytes = (unsigned char *)file_text(path, &n);
     r.spec.resume = true;
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
         /* Behind magic, version, identity, step and best step. */
         memcpy(bytes + (2 + STATE_FIELDS + 2) * 8, &losses[i], sizeof losses[i]);
-        write_bytes(path, bytes, n);
+        put_bytes(path, bytes, n);
         r.steps = 0;
         refused(&r, STATUS_BAD_FILE, "damaged: it claims a best loss of");
     }
-    free(bytes);
 }
 
 /* The fuzzer's: with keep_last, a run that was done and whose OUT was then lost or replaced was
@@ -449,18 +337,16 @@ TEST(done_run_resumed_writes_its_lost_out_again)
     size_t n, n_again;
     r.spec.keep_last = true;
     run_well(&r);
-    unsigned char *bytes = read_file(r.out, &n);
+    unsigned char *bytes = (unsigned char *)file_text(r.out, &n);
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(remove(r.out), 0);
         if (i == 1)
-            put_another(r.out);
+            put_bytes(r.out, "another file", 12);
         must(resume(&r, &failure));
-        unsigned char *again = read_file(r.out, &n_again);
+        unsigned char *again = (unsigned char *)file_text(r.out, &n_again);
         ck_assert_uint_eq(n_again, n);
         ck_assert_mem_eq(again, bytes, n);
-        free(again);
     }
-    free(bytes);
 }
 
 /* Leaves the process `more` bytes of address space; not under sanitizers, which need their own. */
@@ -490,7 +376,8 @@ TEST(layers_that_the_file_lacks_take_no_memory)
     struct gguf *g;
     size_t n;
     write_checkpoint(path, &shape);
-    unsigned char *bytes = read_file(path, &n), *at = memmem(bytes, n, key, strlen(key));
+    unsigned char *bytes = (unsigned char *)file_text(path, &n),
+                  *at = memmem(bytes, n, key, strlen(key));
     ck_assert_ptr_nonnull(at);
     memcpy(at + strlen(key) + 4, &layers, sizeof layers);
     must(gguf_parse(bytes, n, &g, &failure));
@@ -500,5 +387,4 @@ TEST(layers_that_the_file_lacks_take_no_memory)
     ck_assert_int_eq(param_list_create(&list, &config, g, &failure), STATUS_BAD_FILE);
     ck_assert_str_eq(failure.text, "tensor blk.1.attn_norm.weight: missing");
     gguf_free(g);
-    free(bytes);
 }

@@ -52,8 +52,7 @@ static void make_source(void)
 static struct probed make_probed(const char *out)
 {
     struct probed p = {.run = make_run(out), .stop_in_trial = -1};
-    char path[512];
-    snprintf(path, sizeof path, "%s", scratch_path("source.gguf"));
+    const char *path = scratch_path("source.gguf");
     must(checkpoint_open(path, CHECKPOINT_TOKENIZER, &p.from, &failure));
     p.run.spec.from = p.from.gguf;
     p.run.spec.lr = 0;
@@ -312,7 +311,7 @@ TEST(impossible_rate_in_a_state_is_refused, .tags = ONE_THREAD, .before_all = ma
     p.run.stop_at = 3;
     ck_assert_int_eq(run_probed(&p, &failure), STATUS_INTERRUPTED);
     snprintf(path, sizeof path, "%s.state", p.run.out);
-    unsigned char *bytes = read_file(path, &n);
+    unsigned char *bytes = (unsigned char *)file_text(path, &n);
     p.run.spec.resume = true;
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         memcpy(bytes + RATE_AT, &rates[i], sizeof rates[i]);
@@ -320,6 +319,5 @@ TEST(impossible_rate_in_a_state_is_refused, .tags = ONE_THREAD, .before_all = ma
         ck_assert(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
         must_fail(STATUS_BAD_FILE, "damaged: it claims", run_probed(&p, &failure));
     }
-    free(bytes);
     checkpoint_close(&p.from);
 }

@@ -125,6 +125,12 @@ static inline void run_well(struct run *r)
     must(run(r, &failure));
 }
 
+static inline void run_until(struct run *r, int stop_at)
+{
+    r->stop_at = stop_at;
+    must_fail(STATUS_INTERRUPTED, "", run(r, &failure));
+}
+
 static inline enum status resume(struct run *r, struct err *e)
 {
     r->spec.resume = true;
@@ -137,13 +143,11 @@ static inline void assert_same_file(const char *a, const char *b, const char *su
     char path[600];
     size_t n, m;
     snprintf(path, sizeof path, "%s%s", a, suffix);
-    unsigned char *x = read_file(path, &n);
+    unsigned char *x = (unsigned char *)file_text(path, &n);
     snprintf(path, sizeof path, "%s%s", b, suffix);
-    unsigned char *y = read_file(path, &m);
+    unsigned char *y = (unsigned char *)file_text(path, &m);
     ck_assert_uint_eq(n, m);
     ck_assert_msg(memcmp(x, y, n) == 0, "%s%s differs", b, suffix);
-    free(x);
-    free(y);
 }
 
 static inline void assert_same_run(const struct run *a, const struct run *b)
@@ -155,10 +159,7 @@ static inline void assert_same_run(const struct run *a, const struct run *b)
 /* Fails before the first step. */
 static inline void refused(struct run *r, enum status expected, const char *message)
 {
-    const enum status s = run(r, &failure);
-    ck_assert_msg(s == expected, "%d instead of %d: %s", s, expected, failure.text);
-    ck_assert_msg(strstr(failure.text, message) != NULL, "\"%s\" lacks \"%s\"", failure.text,
-                  message);
+    must_fail(expected, message, run(r, &failure));
     ck_assert_int_eq(r->steps, 0);
 }
 
