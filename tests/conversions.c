@@ -37,8 +37,8 @@ struct opened open_path(const char *path)
 }
 
 const char *const golden_kinds[N_KINDS] = {
-    "llama",        "shared-block", "transformer", "alibi",      "quadratic",
-    "layerwise-kv", "mixed-llama",  "mixed-alibi", "mixed-none", "mixed-quadratic"};
+    "llama",        "mha",         "shared-block", "transformer", "alibi",          "quadratic",
+    "layerwise-kv", "mixed-llama", "mixed-alibi",  "mixed-none",  "mixed-quadratic"};
 
 struct opened open_golden_kind(const char *name)
 {

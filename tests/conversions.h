@@ -23,7 +23,7 @@ struct opened {
 struct opened open_path(const char *path);
 struct opened open_shape(const struct checkpoint_shape *shape);
 /* One golden file, by its name; of every kind of norm, positions and K/V heads. */
-#define N_KINDS 10
+#define N_KINDS 11
 extern const char *const golden_kinds[N_KINDS];
 struct opened open_golden_kind(const char *name);
 struct opened open_writer(struct gguf_writer *w);
